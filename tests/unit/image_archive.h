@@ -180,6 +180,8 @@ static inline struct bytes make_docker_save(struct sample *sample)
 /* ---- opening ---- */
 
 struct archive_fixture {
+	struct sample sample;
+	struct bytes tar; /* its layout */
 	struct directory root;
 	struct host host;
 	unsigned int percent_free;
@@ -191,6 +193,7 @@ struct archive_fixture {
 static inline void archive_fixture_make(struct archive_fixture *fixture)
 {
 	*fixture = (struct archive_fixture){.cancel_fd = -1};
+	fixture->tar = make_oci(&fixture->sample);
 	directory_make(&fixture->root);
 	assert_true(host_init(&fixture->host, fixture->root.path));
 	fixture->host.state = fixture->root.path;
@@ -199,6 +202,7 @@ static inline void archive_fixture_make(struct archive_fixture *fixture)
 static inline void archive_fixture_clear(struct archive_fixture *fixture)
 {
 	cleanup_archive_close(&fixture->archive);
+	bytes_clear(&fixture->tar);
 	directory_remove(&fixture->root);
 }
 

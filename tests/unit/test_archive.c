@@ -29,8 +29,11 @@ static void assert_content(
 	assert_memory_equal(bytes, content, blob->size);
 }
 
-static void assert_sample(const struct archive *archive, const struct sample *sample)
+static void assert_sample(const struct archive_fixture *fixture)
 {
+	const struct archive *archive = fixture->archive;
+	const struct sample *sample = &fixture->sample;
+
 	assert_int_equal(archive->n_images, 1);
 	assert_string_equal(archive->images[0].name, NAME);
 	assert_string_equal(archive->images[0].id, sample->id);
@@ -42,28 +45,24 @@ static void assert_sample(const struct archive *archive, const struct sample *sa
 
 ARCHIVE_TEST(an_oci_layout_in_a_tar_is_read)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
-
-	assert_opens(fixture, &tar);
-	assert_sample(fixture->archive, &sample);
-	assert_string_equal(fixture->archive->images[0].top, sample.manifest);
+	assert_opens(fixture, &fixture->tar);
+	assert_sample(fixture);
+	assert_string_equal(fixture->archive->images[0].top, fixture->sample.manifest);
 }
 
 ARCHIVE_TEST(docker_save_is_read_and_its_links_between_layers_are_followed)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_docker_save(&sample);
+	_cleanup_bytes_ struct bytes tar = make_docker_save(&fixture->sample);
 	const struct archive_blob *manifest;
 	char digest[DIGEST_MAX];
 
 	assert_opens(fixture, &tar);
-	assert_sample(fixture->archive, &sample);
+	assert_sample(fixture);
 	manifest = blob_of(fixture->archive, fixture->archive->images[0].top);
 	assert_non_null(manifest);
 	assert_string_equal(manifest->media_type, MANIFEST_TYPE);
 	assert_string_equal(manifest->digest, digest_of(manifest->text, manifest->size, digest));
-	assert_non_null(strstr(manifest->text, sample.layers[1]));
+	assert_non_null(strstr(manifest->text, fixture->sample.layers[1]));
 }
 
 /* A compressed layer's id is that of what it unpacks to, its digest that of its bytes. */
@@ -72,11 +71,10 @@ ARCHIVE_TEST(compressed_layers_of_docker_save_have_their_own_digest)
 	_cleanup_bytes_ struct bytes gzip = gzip_of(LAYER_0, strlen(LAYER_0));
 	_cleanup_bytes_ struct bytes zstd = zstd_of(LAYER_1, strlen(LAYER_1), 0), tar = {0};
 	const struct archive_blob *blob;
-	struct sample sample;
 	char digest[DIGEST_MAX];
 
-	sample_make(&sample, MACHINE);
-	tar_put(&tar, "./c.json", sample.config);
+	sample_make(&fixture->sample, MACHINE);
+	tar_put(&tar, "./c.json", fixture->sample.config);
 	tar_add(&tar, '0', "./0.tar", "", gzip.data, gzip.len);
 	tar_add(&tar, '1', "./hard.tar", "0.tar", "", 0);
 	tar_add(&tar, '0', "./1.tar", "", zstd.data, zstd.len);
@@ -86,7 +84,7 @@ ARCHIVE_TEST(compressed_layers_of_docker_save_have_their_own_digest)
 	assert_opens(fixture, &tar);
 	assert_int_equal(fixture->archive->n_images, 2);
 	assert_string_equal(fixture->archive->images[1].name, "docker.io/library/b:latest");
-	assert_string_equal(fixture->archive->images[1].id, sample.id);
+	assert_string_equal(fixture->archive->images[1].id, fixture->sample.id);
 	blob = blob_of(fixture->archive, digest_of(gzip.data, gzip.len, digest));
 	assert_non_null(blob);
 	assert_string_equal(blob->media_type, LAYER_TYPE "+gzip");
@@ -115,26 +113,24 @@ static void put_platforms(struct bytes *tar, struct sample *sample, const char *
 ARCHIVE_TEST(of_an_index_this_machine_s_image_is_taken)
 {
 	_cleanup_bytes_ struct bytes tar = {0};
-	struct sample sample;
 	char descriptor[512];
 
-	put_platforms(&tar, &sample, MACHINE, FOREIGN, descriptor);
+	put_platforms(&tar, &fixture->sample, MACHINE, FOREIGN, descriptor);
 	put_index(&tar, descriptor, NAME);
 	assert_opens(fixture, &tar);
-	assert_sample(fixture->archive, &sample);
+	assert_sample(fixture);
 	assert_non_null(strstr(descriptor, fixture->archive->images[0].top));
 }
 
 ARCHIVE_TEST(an_image_for_other_machines_only_is_refused)
 {
 	_cleanup_bytes_ struct bytes tar = {0}, plain = {0};
-	struct sample sample;
 	char descriptor[512];
 
-	put_platforms(&tar, &sample, FOREIGN, "riscv64", descriptor);
+	put_platforms(&tar, &fixture->sample, FOREIGN, "riscv64", descriptor);
 	put_index(&tar, descriptor, NAME);
 	assert_refused(fixture, &tar, NAME ": not for linux/" MACHINE);
-	put_manifest(&plain, &sample, FOREIGN, descriptor);
+	put_manifest(&plain, &fixture->sample, FOREIGN, descriptor);
 	put_index(&plain, descriptor, NAME);
 	assert_refused(fixture, &plain, NAME ": not for linux/" MACHINE);
 }
@@ -143,9 +139,8 @@ ARCHIVE_TEST(several_images_in_one_layout_are_read_and_those_without_a_name_left
 {
 	_cleanup_bytes_ struct bytes tar = {0};
 	char descriptor[512], index[4096];
-	struct sample sample;
 
-	put_manifest(&tar, &sample, MACHINE, descriptor);
+	put_manifest(&tar, &fixture->sample, MACHINE, descriptor);
 	snprintf(index, sizeof(index),
 		"{\"manifests\":[{%s,\"annotations\":{\"io.containerd.image.name\":\"a:1\"}},"
 		"{%s,\"annotations\":{\"org.opencontainers.image.ref.name\":\"b.example/c:2\"}},"
@@ -161,25 +156,23 @@ ARCHIVE_TEST(several_images_in_one_layout_are_read_and_those_without_a_name_left
 
 ARCHIVE_TEST(an_archive_with_names_in_manifest_json_only_is_read_as_docker_save)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes docker = make_docker_save(&sample), tar = {0};
+	_cleanup_bytes_ struct bytes docker = make_docker_save(&fixture->sample), tar = {0};
 
 	tar_put(&tar, "index.json", "{\"manifests\":[]}");
 	bytes_add(&tar, docker.data, docker.len);
 	assert_opens(fixture, &tar);
-	assert_sample(fixture->archive, &sample);
+	assert_sample(fixture);
 }
 
 ARCHIVE_TEST(long_names_of_gnu_and_pax_are_read)
 {
 	_cleanup_bytes_ struct bytes tar = {0};
 	char name[300], record[400], manifest[2000];
-	struct sample sample;
 
-	sample_make(&sample, MACHINE);
+	sample_make(&fixture->sample, MACHINE);
 	memset(name, 'n', 299);
 	name[299] = '\0';
-	tar_put(&tar, "config", sample.config);
+	tar_put(&tar, "config", fixture->sample.config);
 	tar_add(&tar, 'L', "././@LongLink", "", name, 300);
 	tar_put(&tar, "cut", LAYER_0);
 	snprintf(record, sizeof(record), "309 path=m%s\n11 size=14\n", name + 1);
@@ -191,24 +184,21 @@ ARCHIVE_TEST(long_names_of_gnu_and_pax_are_read)
 		name, name + 1);
 	tar_put(&tar, "manifest.json", manifest);
 	assert_opens(fixture, &tar);
-	assert_sample(fixture->archive, &sample);
+	assert_sample(fixture);
 }
 
 ARCHIVE_TEST(archives_compressed_by_gzip_and_zstd_are_read_whatever_their_members)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
-
 	for (int i = 0; i < 2; i++) {
-		const char *cut = tar.data + 1000;
+		const char *cut = fixture->tar.data + 1000;
 		_cleanup_bytes_ struct bytes first =
-			i ? zstd_of(tar.data, 1000, 0) : gzip_of(tar.data, 1000);
-		_cleanup_bytes_ struct bytes rest =
-			i ? zstd_of(cut, tar.len - 1000, 0) : gzip_of(cut, tar.len - 1000);
+			i ? zstd_of(fixture->tar.data, 1000, 0) : gzip_of(fixture->tar.data, 1000);
+		_cleanup_bytes_ struct bytes rest = i ? zstd_of(cut, fixture->tar.len - 1000, 0)
+						      : gzip_of(cut, fixture->tar.len - 1000);
 
 		bytes_add(&first, rest.data, rest.len);
 		assert_opens(fixture, &first);
-		assert_sample(fixture->archive, &sample);
+		assert_sample(fixture);
 	}
 }
 
@@ -240,13 +230,10 @@ static void swap_for_link(struct archive_fixture *fixture, const char *name)
 
 ARCHIVE_TEST(a_layout_in_a_directory_is_read)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
-
-	put_directory(fixture, &tar);
+	put_directory(fixture, &fixture->tar);
 	if (open_path(fixture, "/layout") != 0)
 		fail_msg("refused: %s", fixture->why);
-	assert_sample(fixture->archive, &sample);
+	assert_sample(fixture);
 }
 
 ARCHIVE_TEST(symbolic_links_in_a_directory_are_refused)
@@ -268,16 +255,14 @@ ARCHIVE_TEST(symbolic_links_in_a_directory_are_refused)
 
 ARCHIVE_TEST(a_file_that_changed_in_the_directory_is_not_served)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
 	const struct archive_blob *blob;
 	char name[160];
 
-	put_directory(fixture, &tar);
+	put_directory(fixture, &fixture->tar);
 	assert_int_equal(open_path(fixture, "/layout"), 0);
-	snprintf(name, sizeof(name), "/layout/blobs/sha256/%s", sample.layers[0] + 7);
+	snprintf(name, sizeof(name), "/layout/blobs/sha256/%s", fixture->sample.layers[0] + 7);
 	directory_put(&fixture->root, name, "short");
-	blob = blob_of(fixture->archive, sample.layers[0]);
+	blob = blob_of(fixture->archive, fixture->sample.layers[0]);
 	assert_int_equal(archive_blob_open(fixture->archive, blob), -ESTALE);
 	directory_delete(&fixture->root, name);
 	assert_int_equal(archive_blob_open(fixture->archive, blob), -ENOENT);

@@ -6,8 +6,7 @@
 
 ARCHIVE_TEST(an_archive_that_is_cut_anywhere_is_refused)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_docker_save(&sample);
+	_cleanup_bytes_ struct bytes tar = make_docker_save(&fixture->sample);
 	_cleanup_bytes_ struct bytes gzip = gzip_of(tar.data, tar.len);
 	_cleanup_bytes_ struct bytes zstd = zstd_of(tar.data, tar.len, 0);
 	const struct bytes *all[] = {&tar, &gzip, &zstd};
@@ -26,8 +25,7 @@ ARCHIVE_TEST(an_archive_that_is_cut_anywhere_is_refused)
 ARCHIVE_TEST(what_is_no_tar_or_torn_is_refused)
 {
 	static const char layer[600];
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_oci(&sample), text = {0}, empty = {0}, torn = {0};
+	_cleanup_bytes_ struct bytes text = {0}, empty = {0}, torn = {0};
 
 	tar_add(&torn, '0', "layer.tar", "", layer, sizeof(layer));
 	torn.len = 612;
@@ -36,11 +34,11 @@ ARCHIVE_TEST(what_is_no_tar_or_torn_is_refused)
 	assert_refused(fixture, &text, "truncated");
 	bytes_add(&empty, "", 0);
 	assert_refused(fixture, &empty, "empty");
-	tar.data[0] ^= 1;
-	assert_refused(fixture, &tar, "no tar");
-	tar.data[0] ^= 1;
-	tar.data[1024] ^= 1;
-	assert_refused(fixture, &tar, "a damaged header at byte 1024");
+	fixture->tar.data[0] ^= 1;
+	assert_refused(fixture, &fixture->tar, "no tar");
+	fixture->tar.data[0] ^= 1;
+	fixture->tar.data[1024] ^= 1;
+	assert_refused(fixture, &fixture->tar, "a damaged header at byte 1024");
 	assert_int_equal(open_path(fixture, "/images/none"), -ENOENT);
 }
 
@@ -222,9 +220,8 @@ ARCHIVE_TEST(indexes_within_indexes_end)
 {
 	_cleanup_bytes_ struct bytes tar = {0};
 	char descriptor[512], index[600];
-	struct sample sample;
 
-	put_manifest(&tar, &sample, MACHINE, descriptor);
+	put_manifest(&tar, &fixture->sample, MACHINE, descriptor);
 	for (int depth = 0; depth < 5; depth++) {
 		snprintf(index, sizeof(index), "{\"manifests\":[{%s}]}", descriptor);
 		put_blob(&tar, INDEX_TYPE, index, strlen(index), descriptor);
@@ -249,25 +246,21 @@ ARCHIVE_TEST(a_bomb_stops_at_the_reserve_of_free_space_and_leaves_nothing)
 
 ARCHIVE_TEST(what_is_cancelled_is_read_no_further)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
-	_cleanup_bytes_ struct bytes gzip = gzip_of(tar.data, tar.len);
+	_cleanup_bytes_ struct bytes gzip = gzip_of(fixture->tar.data, fixture->tar.len);
 	int ends[2];
 
 	assert_int_equal(pipe(ends), 0);
 	close(ends[1]);
 	fixture->cancel_fd = ends[0];
-	assert_int_equal(open_bytes(fixture, &tar), -ECANCELED);
+	assert_int_equal(open_bytes(fixture, &fixture->tar), -ECANCELED);
 	assert_int_equal(open_bytes(fixture, &gzip), -ECANCELED);
 	close(ends[0]);
 }
 
 ARCHIVE_TEST(a_zstd_window_over_32_mib_is_refused)
 {
-	struct sample sample;
-	_cleanup_bytes_ struct bytes tar = make_oci(&sample);
-	_cleanup_bytes_ struct bytes largest = zstd_of(tar.data, tar.len, 25);
-	_cleanup_bytes_ struct bytes larger = zstd_of(tar.data, tar.len, 26);
+	_cleanup_bytes_ struct bytes largest = zstd_of(fixture->tar.data, fixture->tar.len, 25);
+	_cleanup_bytes_ struct bytes larger = zstd_of(fixture->tar.data, fixture->tar.len, 26);
 
 	assert_opens(fixture, &largest);
 	assert_refused(fixture, &larger, "too much memory");

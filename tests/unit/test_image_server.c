@@ -9,7 +9,6 @@
 
 struct served {
 	struct archive_fixture files;
-	struct sample sample;
 	struct image_server *server;
 	_Atomic uint64_t sent;
 	uint16_t port;
@@ -17,11 +16,8 @@ struct served {
 
 static void served_open(struct served *served)
 {
-	_cleanup_bytes_ struct bytes tar = {0};
-
 	archive_fixture_make(&served->files);
-	tar = make_oci(&served->sample);
-	assert_opens(&served->files, &tar);
+	assert_opens(&served->files, &served->files.tar);
 	assert_int_equal(image_server_open(served->files.archive, REPOSITORY, &served->sent,
 				 &served->server, &served->port),
 		0);
@@ -96,10 +92,11 @@ SERVER_TEST(manifests_and_blobs_are_served_by_digest_as_by_a_registry)
 	char digest[128];
 
 	EXPECT(served, "GET", "/v2/", "", "HTTP/1.1 200", "registry/2.0", "\r\n\r\n{}");
-	snprintf(digest, sizeof(digest), "Docker-Content-Digest: %s\r\n", served->sample.manifest);
-	EXPECT(served, "GET", path_of("manifests", served->sample.manifest), "", "HTTP/1.1 200",
-		"Content-Type: " MANIFEST_TYPE "\r\n", digest, "\"layers\":[");
-	EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "", "HTTP/1.1 200",
+	snprintf(digest, sizeof(digest), "Docker-Content-Digest: %s\r\n",
+		served->files.sample.manifest);
+	EXPECT(served, "GET", path_of("manifests", served->files.sample.manifest), "",
+		"HTTP/1.1 200", "Content-Type: " MANIFEST_TYPE "\r\n", digest, "\"layers\":[");
+	EXPECT(served, "GET", path_of("blobs", served->files.sample.layers[0]), "", "HTTP/1.1 200",
 		"Content-Type: " LAYER_TYPE "\r\n", "\r\n\r\n" LAYER_0);
 }
 
@@ -107,12 +104,12 @@ SERVER_TEST(a_head_has_the_length_and_what_was_served_is_counted)
 {
 	char answer[ANSWER_MAX], length[64];
 
-	ask(served, "HEAD", path_of("blobs", served->sample.layers[0]), "", answer);
+	ask(served, "HEAD", path_of("blobs", served->files.sample.layers[0]), "", answer);
 	snprintf(length, sizeof(length), "Content-Length: %zu\r\n", strlen(LAYER_0));
 	assert_non_null(strstr(answer, length));
 	assert_null(strstr(answer, LAYER_0));
-	ask(served, "GET", path_of("blobs", served->sample.layers[0]), "", answer);
-	ask(served, "GET", path_of("blobs", served->sample.layers[1]), "", answer);
+	ask(served, "GET", path_of("blobs", served->files.sample.layers[0]), "", answer);
+	ask(served, "GET", path_of("blobs", served->files.sample.layers[1]), "", answer);
 	image_server_close(served->server);
 	served->server = NULL;
 	assert_int_equal(served->sent, strlen(LAYER_0) + strlen(LAYER_1));
@@ -120,12 +117,12 @@ SERVER_TEST(a_head_has_the_length_and_what_was_served_is_counted)
 
 SERVER_TEST(a_transfer_goes_on_where_it_was_interrupted)
 {
-	EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "Range: bytes=4-\r\n",
-		"HTTP/1.1 206", "Content-Range: bytes 4-", &LAYER_0[4]);
-	EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "Range: bytes=1-2\r\n",
-		"HTTP/1.1 200", "\r\n\r\n" LAYER_0);
-	EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "Range: bytes=99999-\r\n",
-		"HTTP/1.1 200", "\r\n\r\n" LAYER_0);
+	EXPECT(served, "GET", path_of("blobs", served->files.sample.layers[0]),
+		"Range: bytes=4-\r\n", "HTTP/1.1 206", "Content-Range: bytes 4-", &LAYER_0[4]);
+	EXPECT(served, "GET", path_of("blobs", served->files.sample.layers[0]),
+		"Range: bytes=1-2\r\n", "HTTP/1.1 200", "\r\n\r\n" LAYER_0);
+	EXPECT(served, "GET", path_of("blobs", served->files.sample.layers[0]),
+		"Range: bytes=99999-\r\n", "HTTP/1.1 200", "\r\n\r\n" LAYER_0);
 }
 
 SERVER_TEST(only_get_and_head_are_allowed)
@@ -133,7 +130,7 @@ SERVER_TEST(only_get_and_head_are_allowed)
 	static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH", "OPTIONS"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
-		EXPECT(served, methods[i], path_of("blobs", served->sample.layers[0]), "",
+		EXPECT(served, methods[i], path_of("blobs", served->files.sample.layers[0]), "",
 			"HTTP/1.1 405", "Allow: GET, HEAD");
 }
 
@@ -162,13 +159,13 @@ SERVER_TEST(a_crowd_keeps_nobody_out)
 	files.rlim_cur = MIN(files.rlim_max, 4096);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
 	snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n",
-		path_of("blobs", served->sample.layers[1]));
+		path_of("blobs", served->files.sample.layers[1]));
 	for (size_t i = 0; i < ARRAY_SIZE(crowd); i++) {
 		crowd[i] = dial(served);
 		if (i >= 800)
 			send_text(crowd[i], i % 2 ? request : "GET /v2/ HTTP/1.1\r\nHo");
 		if (i == 799 || i == 999)
-			EXPECT(served, "GET", path_of("blobs", served->sample.layers[0]), "",
+			EXPECT(served, "GET", path_of("blobs", served->files.sample.layers[0]), "",
 				"HTTP/1.1 200", "\r\n\r\n" LAYER_0);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(crowd); i++)

@@ -8,9 +8,12 @@
 static const struct wave wave = {
 	.nodes = 10000, .seeds = 16, .growth = 3, .round_us = 10 * USEC_PER_SEC, .start_us = 1000};
 
-static void name_of(unsigned i, char name[static 32])
+static const char *name_of(unsigned i)
 {
-	snprintf(name, 32, "node-%u.example", i);
+	static char name[32];
+
+	snprintf(name, sizeof(name), "node-%u.example", i);
+	return name;
 }
 
 static unsigned round_of(const struct wave *of, const char *node, const char *image)
@@ -30,12 +33,11 @@ TEST(one_node_or_as_many_as_there_are_seeds_begin_at_once)
 		{.nodes = 1, .start_us = 5},
 		{.nodes = 3, .seeds = 3, .start_us = 5},
 	};
-	char name[32];
 
-	for (unsigned i = 0; i < 100 * ARRAY_SIZE(cases); i++) {
-		name_of(i / ARRAY_SIZE(cases), name);
-		assert_int_equal(wave_due_us(&cases[i % ARRAY_SIZE(cases)], name, IMAGE, 0), 5);
-	}
+	for (unsigned i = 0; i < 100 * ARRAY_SIZE(cases); i++)
+		assert_int_equal(wave_due_us(&cases[i % ARRAY_SIZE(cases)],
+					 name_of(i / ARRAY_SIZE(cases)), IMAGE, 0),
+			5);
 }
 
 /* On average of 20 images. A growth of 0 ends all the same. */
@@ -49,12 +51,11 @@ TEST(each_round_has_begun_so_many_times_as_many)
 
 		of.growth = growths[g];
 		for (unsigned i = 0; i < 20 * 10000; i++) {
-			char name[32], image[32];
+			char image[32];
 			unsigned round;
 
-			name_of(i / 20, name);
 			snprintf(image, sizeof(image), "app:%u", i % 20);
-			round = round_of(&of, name, image);
+			round = round_of(&of, name_of(i / 20), image);
 			assert_true(round < ARRAY_SIZE(sum));
 			sum[round] += 1 / 20.0;
 		}
@@ -69,10 +70,10 @@ TEST(each_round_has_begun_so_many_times_as_many)
 TEST(another_image_begins_at_other_nodes)
 {
 	unsigned both = 0, first = 0;
-	char name[32];
 
 	for (unsigned i = 0; i < 10000; i++) {
-		name_of(i, name);
+		const char *name = name_of(i);
+
 		if (round_of(&wave, name, IMAGE) > 2)
 			continue;
 		first++;
@@ -120,15 +121,13 @@ TEST(a_wrong_number_of_nodes_only_moves_the_rounds_and_no_seeds_are_one)
 {
 	struct wave half = wave, twice = wave, none = {.nodes = 10000},
 		    one = {.nodes = 10000, .seeds = 1};
-	char name[32];
 
 	half.nodes /= 2;
 	twice.nodes *= 2;
 	for (unsigned i = 0; i < 10000; i++) {
-		unsigned round;
+		const char *name = name_of(i);
+		unsigned round = round_of(&wave, name, IMAGE);
 
-		name_of(i, name);
-		round = round_of(&wave, name, IMAGE);
 		assert_in_range(round_of(&half, name, IMAGE), round ? round - 1 : 0, round);
 		assert_in_range(round_of(&twice, name, IMAGE), round, round + 1);
 		assert_int_equal(round_of(&none, name, IMAGE), round_of(&one, name, IMAGE));
@@ -138,11 +137,9 @@ TEST(a_wrong_number_of_nodes_only_moves_the_rounds_and_no_seeds_are_one)
 TEST(each_failure_costs_one_round)
 {
 	for (unsigned i = 0; i < 100; i++) {
-		uint64_t due;
-		char name[32];
+		const char *name = name_of(i);
+		uint64_t due = wave_due_us(&wave, name, IMAGE, 0);
 
-		name_of(i, name);
-		due = wave_due_us(&wave, name, IMAGE, 0);
 		assert_int_equal(due, 1000 + round_of(&wave, name, IMAGE) * (10 * USEC_PER_SEC));
 		for (unsigned n = 1; n < 5; n++)
 			assert_int_equal(
