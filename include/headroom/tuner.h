@@ -4,7 +4,7 @@
 /*
  * A tuner is one concern: neighbour tables, transparent huge pages, sysctls. It senses and it
  * decides; it never changes the node. A new tuner is a directory below src/tuners and a line in
- * src/tuners/table.c.
+ * src/tuners/table.h.
  */
 
 #include <headroom/limit.h>

@@ -202,14 +202,14 @@ struct workload netns_owners_find(const struct netns_owners *owners, uint32_t ne
 }
 
 void netns_event_update(struct netns_event *event, const struct netns_owners *owners,
-	uint32_t netns, bool happened, uint64_t now)
+	uint32_t netns, uint64_t total, uint64_t now)
 {
 	struct workload owner = netns_owners_find(owners, netns);
 	bool unnamed = event->owner.kind == WORKLOAD_NETNS; /* its id is but the inode */
 	bool same = !unnamed && owner.kind == event->owner.kind && streq(owner.id, event->owner.id);
 
-	if (happened)
-		*event = (struct netns_event){.netns = netns, .at_us = now, .owner = owner};
+	if (total != event->total)
+		*event = (struct netns_event){netns, total, now, owner};
 	else if (event->at_us && netns == event->netns &&
 		 (same || (unnamed && now - event->at_us < EVENT_PROVISIONAL_US)))
 		event->owner = owner;

@@ -32,13 +32,14 @@ struct workload netns_owners_find(const struct netns_owners *owners, uint32_t ne
 /* Who caused an event in a namespace: its owner then, not a later one. */
 struct netns_event {
 	uint32_t netns;
+	uint64_t total; /* events until then, as the caller counts */
 	uint64_t at_us; /* 0: no event yet */
 	struct workload owner;
 };
 
 /*
- * To be called again and again: happened is true when there was another event since the last call.
+ * To be called again and again, with the number of all events: another total means another event.
  * An owner that was not known then is searched for one minute.
  */
 void netns_event_update(struct netns_event *event, const struct netns_owners *owners,
-	uint32_t netns, bool happened, uint64_t now_us);
+	uint32_t netns, uint64_t total, uint64_t now_us);

@@ -116,18 +116,18 @@ NODE_TEST(an_event_keeps_its_owner)
 	uint32_t blue = name_netns(node, "blue"), other = 12;
 	struct netns_event event = {0};
 
-	netns_event_update(&event, node->owners, blue, true, node->now);
+	netns_event_update(&event, node->owners, blue, 1, node->now);
 	assert_string_equal(event.owner.name, event.owner.id); /* not known yet */
 	learn(node, blue, 1);
-	netns_event_update(&event, node->owners, blue, false, node->now);
+	netns_event_update(&event, node->owners, blue, 1, node->now);
 	assert_string_equal(event.owner.name, "blue");
-	netns_event_update(&event, node->owners, other, false, node->now);
+	netns_event_update(&event, node->owners, other, 1, node->now);
 	assert_string_equal(event.owner.name, "blue");
 	rename_netns(node, "/run/netns/blue", "/run/netns/green");
 	learn(node, blue, 100);
-	netns_event_update(&event, node->owners, blue, false, node->now);
+	netns_event_update(&event, node->owners, blue, 1, node->now);
 	assert_string_equal(event.owner.name, "blue");
-	netns_event_update(&event, node->owners, blue, true, node->now);
+	netns_event_update(&event, node->owners, blue, 2, node->now);
 	assert_string_equal(event.owner.name, "green");
 }
 

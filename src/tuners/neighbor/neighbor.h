@@ -70,7 +70,6 @@ struct neighbor_users {
 	bool wrong;      /* the last sum did not match */
 	uint64_t events; /* created, removed and refused at the last count */
 	struct netns_event refusals[NEIGHBOR_FAMILIES]; /* the last of each family */
-	uint64_t refused[NEIGHBOR_FAMILIES];            /* how many there were by then */
 };
 
 /* A table that once was large keeps its buckets: walking it can take a quarter of a second, which

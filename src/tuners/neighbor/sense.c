@@ -189,13 +189,20 @@ static int by_use(const void *a, const void *b)
 	return (x->used < y->used) - (x->used > y->used);
 }
 
+/*
+ * It is wrong when the kernel's own count is another, unless entries came or went since the last
+ * count.
+ */
 static void count(struct neighbor_users *users)
 {
+	const struct neighbor_record *records = users->object->bss->records;
 	const struct bpf_map *map = users->object->maps.counts;
+	int64_t sums[NEIGHBOR_FAMILIES] = {0};
 	size_t kept = 0;
 
 	read_map(users, map);
 	for (size_t i = 0; i < users->n; i++) {
+		sums[users->rows[i].key.family & 1] += users->rows[i].used;
 		/*
 		 * So that namespaces that died leave no trace. An entry made just now is lost: the
 		 * sum will not match, and be corrected.
@@ -205,9 +212,8 @@ static void count(struct neighbor_users *users)
 		/* By namespace, whatever its devices. */
 		users->rows[i].key.ifindex = 0;
 	}
-	if (users->n == 0)
-		return;
-	qsort(users->rows, users->n, sizeof(*users->rows), by_key);
+	if (users->n > 0)
+		qsort(users->rows, users->n, sizeof(*users->rows), by_key);
 	for (size_t i = 0; i < users->n; i++) {
 		if (kept > 0 && by_key(&users->rows[kept - 1], &users->rows[i]) == 0)
 			users->rows[kept - 1].used += users->rows[i].used;
@@ -215,25 +221,15 @@ static void count(struct neighbor_users *users)
 			users->rows[kept++] = users->rows[i];
 	}
 	users->n = kept;
-	qsort(users->rows, users->n, sizeof(*users->rows), by_use);
-}
-
-/* False when the kernel's own count is another, unless entries came or went since the last count.
- */
-static bool matches(const struct neighbor_users *users)
-{
-	const struct neighbor_record *records = users->object->bss->records;
-	int64_t sums[NEIGHBOR_FAMILIES] = {0};
-	bool equal = true;
-
+	if (users->n > 0)
+		qsort(users->rows, users->n, sizeof(*users->rows), by_use);
+	users->wrong = false;
 	if (!sample(users->object))
-		return true;
-	for (size_t i = 0; i < users->n; i++)
-		sums[users->rows[i].key.family & 1] += users->rows[i].used;
+		return;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
-		if (records[family].sampled && sums[family] != (int64_t)records[family].collectable)
-			equal = false;
-	return equal || count_events(users) != users->events;
+		users->wrong |= records[family].sampled &&
+				sums[family] != (int64_t)records[family].collectable;
+	users->wrong = users->wrong && count_events(users) == users->events;
 }
 
 /* Counts again when something happened and the last count is two seconds old. */
@@ -254,14 +250,12 @@ static void update_users(struct neighbor_users *users, uint64_t now)
 	if (first || users->wrong || events != users->events) {
 		users->events = events;
 		count(users);
-		users->wrong = !matches(users);
 		if (users->wrong && now >= users->next_walk_us) {
 			walk(users);
 			users->next_walk_us =
 				now + (count_events(users) == events ? WALK_EVERY_US
 								     : WALK_AGAIN_AFTER_US);
 			count(users);
-			users->wrong = !matches(users);
 		}
 	}
 	users->counted_at_us = now;
@@ -300,8 +294,7 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 		table->refused = record->refused;
 		table->last = record->last;
 		netns_event_update(&users->refusals[family], users->owners, record->last.netns,
-			record->refused != users->refused[family], now);
-		users->refused[family] = record->refused;
+			record->refused, now);
 		table->last_owner = users->refusals[family].owner;
 		for (size_t i = 0; i < users->n && table->n_top < LIMIT_TOP_MAX; i++) {
 			const struct neighbor_row *row = &users->rows[i];
