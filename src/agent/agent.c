@@ -33,7 +33,7 @@ void agent_serve(struct agent *agent)
 			copy_text(endpoint->address, sizeof(endpoint->address), addresses[i]);
 		}
 		if (!endpoint->server && endpoint->address[0] && now_us() >= endpoint->retry_us) {
-			endpoint->error = http_server_open(core->event, endpoint->address,
+			endpoint->error = http_server_open(agent->event, endpoint->address,
 				&core->node, agent_request, agent, &endpoint->server);
 			endpoint->retry_us = now_us() + HTTP_RETRY_US;
 		}
@@ -223,19 +223,20 @@ static int start(struct agent *agent)
 	size_t released = 0, enforcing = 0;
 	char files[512] = "";
 	const char *file;
-	int r = sd_event_new(&core->event);
+	int r = sd_event_new(&agent->event);
 
 	/* SIGTERM and SIGINT end the loop with code 0. */
 	if (r >= 0)
-		r = sd_event_set_signal_exit(core->event, true);
+		r = sd_event_set_signal_exit(agent->event, true);
 	if (r >= 0)
 		r = sd_event_add_signal(
-			core->event, NULL, SIGHUP | SD_EVENT_SIGNAL_PROCMASK, on_hangup, agent);
+			agent->event, NULL, SIGHUP | SD_EVENT_SIGNAL_PROCMASK, on_hangup, agent);
 	if (r >= 0)
-		r = worker_new(core->event, &agent->worker);
+		r = worker_new(agent->event, &agent->worker);
+	if (r >= 0)
+		r = agent_watch_tuners(agent);
 	if (r < 0)
 		return r;
-	core_attach(core);
 	agent->source_signature = config_source_signature(&core->source);
 	agent_serve(agent);
 	agent_poll(agent);
@@ -301,6 +302,7 @@ int agent_run(const struct core_options *options)
 	sd_event_source_disable_unref(agent.tick);
 	for (size_t i = 0; i < agent.core.node.n_tuners; i++)
 		sd_event_source_disable_unref(agent.core.node.tuners[i].watch);
+	sd_event_unref(agent.event);
 	plan_clear(&agent.done);
 	core_close(&agent.core);
 	return r < 0 ? 1 : 0;

@@ -7,8 +7,6 @@
 #include "tuners/table.h"
 #include "workload/cgroup.h"
 
-#include <systemd/sd-event.h>
-
 #define DEFAULT_CONFIG   "/etc/headroom/headroom.yaml"
 #define DEFAULT_CONFIG_D "/etc/headroom/conf.d"
 
@@ -166,7 +164,6 @@ void core_close(struct core *core)
 		close_tuner(&core->node.tuners[i]);
 		proposal_clear(&core->node.tuners[i].proposal);
 	}
-	sd_event_unref(core->event);
 	cleanup_names_close(&core->host.names);
 	cleanup_value_store_close(&core->values);
 	cleanup_file_journal_close(&core->journal);
@@ -178,16 +175,6 @@ void core_close(struct core *core)
 	free(core->node.limits);
 	free(core->node.conditions);
 	config_free(core->config);
-}
-
-void core_attach(const struct core *core)
-{
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		const struct tuner_status *tuner = &core->node.tuners[i];
-
-		if (tuner->self && tuner->ops->attach)
-			tuner->ops->attach(tuner->self, core->event);
-	}
 }
 
 void core_sample(struct core *core)
@@ -288,7 +275,6 @@ void core_reconfigure(struct core *core, struct config *config)
 	reconcile_reset(&core->node, NULL);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		struct tuner_status *tuner = &core->node.tuners[i];
-		bool is_new = !tuner->self;
 
 		tuner->mode = tuner_mode(tuner->ops, config);
 		if (tuner->mode == MODE_OFF) {
@@ -298,13 +284,11 @@ void core_reconfigure(struct core *core, struct config *config)
 				"switched off by the configuration");
 			continue;
 		}
-		if (is_new) {
+		if (!tuner->self) {
 			tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
 			tuner->self = tuner->ops->open(&core->host, core->options.watch);
 		}
 		if (tuner->ops->configure)
 			tuner->ops->configure(tuner->self, config);
-		if (is_new && core->event && tuner->ops->attach)
-			tuner->ops->attach(tuner->self, core->event);
 	}
 }

@@ -29,7 +29,6 @@ struct core {
 	struct config_source source;
 	struct config *config;
 	struct node node;
-	struct sd_event *event; /* the agent's; NULL in a command */
 
 	int lock;                   /* -1: this process may not write */
 	char holder[64];            /* of the lock, when another process is the writer */
@@ -79,10 +78,6 @@ void core_close(struct core *core);
 
 /* Replaces the configuration, of which it takes ownership, and tries everything again under it. */
 void core_reconfigure(struct core *core, struct config *config);
-
-/* Gives tuners core->event, the agent's loop; those of later configurations get it by themselves.
- */
-void core_attach(const struct core *core);
 
 /* For commands without an agent: asks what tuners sample, at most three seconds each. */
 void core_sample(struct core *core);

@@ -34,6 +34,7 @@ struct endpoint {
 
 struct agent {
 	struct core core;
+	sd_event *event;
 	sd_event_source *tick;
 	struct endpoint endpoints[2]; /* TCP, and the unix socket */
 	bool urgent;                  /* it has real-time priority */
@@ -60,13 +61,13 @@ struct agent {
 	char status[STATUS_LINE_MAX]; /* the last STATUS= */
 };
 
-/* loop.c: the descriptors of tuners whose next poll cannot wait. 0 or -errno. */
+/* loop.c: gives tuners the loop, and watches those whose next poll cannot wait. 0 or -errno. */
 int agent_watch_tuners(struct agent *agent);
 
 /* Polls, writes values, and hands files and samples to the workers. */
 void agent_poll(struct agent *agent);
 
-/* Watches the tuners and ticks until the agent is to end. 0 or -errno. */
+/* Ticks until the agent is to end. 0 or -errno. */
 int agent_loop(struct agent *agent);
 
 /* What clients ask for: an http_change_fn. */

@@ -120,7 +120,7 @@ static void begin_transfers(struct agent *agent)
 			slot->agent = agent;
 			if (!slot->request)
 				break;
-			if (worker_new(agent->core.event, &slot->worker) == 0 &&
+			if (worker_new(agent->event, &slot->worker) == 0 &&
 				worker_submit(slot->worker, slot->ops->transfer, take_transfer,
 					slot->request, slot) == 0)
 				continue;
@@ -363,10 +363,13 @@ int agent_watch_tuners(struct agent *agent)
 							     : -1;
 		int r;
 
+		if (tuner->self && tuner->self != tuner->attached && tuner->ops->attach)
+			tuner->ops->attach(tuner->self, agent->event);
+		tuner->attached = tuner->self;
 		tuner->watch = sd_event_source_disable_unref(tuner->watch);
 		if (fd < 0)
 			continue;
-		r = sd_event_add_io(agent->core.event, &tuner->watch, fd, EPOLLIN, on_watch, agent);
+		r = sd_event_add_io(agent->event, &tuner->watch, fd, EPOLLIN, on_watch, agent);
 		if (r < 0)
 			return r;
 		/* Before a scrape that came at the same moment. */
@@ -414,19 +417,17 @@ static bool is_watched(const struct agent *agent, bool pending)
 
 int agent_loop(struct agent *agent)
 {
-	int r = agent_watch_tuners(agent);
+	int r = sd_event_add_time(agent->event, &agent->tick, CLOCK_MONOTONIC,
+		now_us() + next_tick_us(agent), TICK_ACCURACY_US, on_tick, agent);
 
-	if (r >= 0)
-		r = sd_event_add_time(agent->core.event, &agent->tick, CLOCK_MONOTONIC,
-			now_us() + next_tick_us(agent), TICK_ACCURACY_US, on_tick, agent);
 	/* A timer fires once: on_tick sets the next, after its work. */
 	if (r >= 0)
 		r = sd_event_source_set_enabled(agent->tick, SD_EVENT_ON);
-	while (r >= 0 && sd_event_get_state(agent->core.event) != SD_EVENT_FINISHED) {
-		r = sd_event_prepare(agent->core.event);
+	while (r >= 0 && sd_event_get_state(agent->event) != SD_EVENT_FINISHED) {
+		r = sd_event_prepare(agent->event);
 		if (r == 0) {
 			set_urgent(agent, agent->core.lock >= 0 && is_watched(agent, false));
-			r = sd_event_wait(agent->core.event, UINT64_MAX);
+			r = sd_event_wait(agent->event, UINT64_MAX);
 		}
 		if (r <= 0)
 			continue;
@@ -434,7 +435,7 @@ int agent_loop(struct agent *agent)
 		 */
 		if (!is_watched(agent, true))
 			set_urgent(agent, false);
-		r = sd_event_dispatch(agent->core.event);
+		r = sd_event_dispatch(agent->event);
 	}
 	return r;
 }

@@ -9,6 +9,7 @@ struct tuner_status {
 	const struct tuner_ops *ops;
 	void *self;                    /* of ops->open */
 	void *memory;                  /* what its decide() keeps from call to call */
+	const void *attached;          /* the self that was given the agent's loop */
 	struct sd_event_source *watch; /* of ops->event_fd, in the agent; or NULL */
 	enum mode mode;                /* as configured, or MODE_RELEASED */
 	uint64_t since_us;             /* CLOCK_REALTIME: when it came to be in that mode */
