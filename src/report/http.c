@@ -37,12 +37,6 @@ static void connection_shut(struct http_connection *connection)
 	connection->shut = true;
 }
 
-void http_connection_turn(struct http_connection *connection, bool sending)
-{
-	connection->sending = sending;
-	connection->since_us = now_us();
-}
-
 /*
  * Makes room for one more connection. Incomplete requests go first, then replies that nobody
  * fetches; what is held stays. False when there is none that may be closed.
@@ -107,7 +101,7 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 	connection->authorized = server->local &&
 				 getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
 				 peer.uid == server->admin;
-	http_connection_turn(connection, false);
+	connection->since_us = now_us();
 	connection->next = server->connections;
 	server->connections = connection;
 	*state = connection;

@@ -58,14 +58,8 @@ struct http_server {
 	struct sockaddr_un path;  /* of the unix socket, and what it was when it was made */
 	struct stat path_stat;
 	uint64_t rendered_at; /* the node's revision that rendered belongs to */
-	struct http_rendered {
-		struct MHD_Response *response;
-		unsigned status;
-	} rendered[HTTP_DOCUMENTS];
+	struct MHD_Response *rendered[HTTP_DOCUMENTS];
 };
-
-/* http.c: the connection begins to receive or to send. */
-void http_connection_turn(struct http_connection *connection, bool sending);
 
 /* http_route.c: callbacks of libmicrohttpd, and what close does. */
 enum MHD_Result http_route(void *server, struct MHD_Connection *mhd, const char *url,

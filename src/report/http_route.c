@@ -56,7 +56,8 @@ static struct MHD_Response *response_new(
 static enum MHD_Result answer(
 	struct http_connection *connection, unsigned status, struct MHD_Response *response)
 {
-	http_connection_turn(connection, true);
+	connection->sending = true;
+	connection->since_us = now_us();
 	return MHD_queue_response(connection->mhd, status, response);
 }
 
@@ -102,17 +103,15 @@ static bool parameter_set(const struct http_connection *connection, const char *
 
 void http_rendered_drop(struct http_server *server)
 {
-	for (size_t i = 0; i < HTTP_DOCUMENTS; i++) {
-		if (server->rendered[i].response)
-			MHD_destroy_response(server->rendered[i].response);
-		server->rendered[i] = (struct http_rendered){0};
-	}
+	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)
+		if (server->rendered[i])
+			MHD_destroy_response(steal(server->rendered[i]));
 }
 
 /* The document, rendered at most once for each revision of the node. */
-static const struct http_rendered *rendered(struct http_server *server, enum http_document which)
+static struct MHD_Response *rendered(struct http_server *server, enum http_document which)
 {
-	struct http_rendered *document = &server->rendered[which];
+	struct MHD_Response **response = &server->rendered[which];
 	const char *type = documents[which].type ? documents[which].type : TYPE_JSON;
 	const struct node *node = server->node;
 	int form = (int)which - HTTP_STATUS;
@@ -124,12 +123,11 @@ static const struct http_rendered *rendered(struct http_server *server, enum htt
 	if (server->rendered_at != node->revision || node->revision == 0)
 		http_rendered_drop(server);
 	server->rendered_at = node->revision;
-	if (document->response)
-		return document;
-	document->status = MHD_HTTP_OK;
+	if (*response)
+		return *response;
 	out = must(open_memstream(&text, &len));
-	if (which == HTTP_READY && !report_ready(out, node))
-		document->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	if (which == HTTP_READY)
+		report_ready(out, node);
 	else if (which == HTTP_HEALTH)
 		json_put(out, report_health(node), false);
 	else if (which == HTTP_METRICS || which == HTTP_OPENMETRICS)
@@ -140,12 +138,12 @@ static const struct http_rendered *rendered(struct http_server *server, enum htt
 		json_put(out, report_status(node, form & 2), form & 1);
 	if (fclose(out) != 0)
 		abort(); /* without memory: systemd starts it again */
-	document->response = response_new(text, len, MHD_RESPMEM_MUST_FREE, type);
+	*response = response_new(text, len, MHD_RESPMEM_MUST_FREE, type);
 	if (streq(type, TYPE_HTML)) {
-		MHD_add_response_header(document->response, "Content-Security-Policy", PAGE_POLICY);
-		MHD_add_response_header(document->response, "Referrer-Policy", "no-referrer");
+		MHD_add_response_header(*response, "Content-Security-Policy", PAGE_POLICY);
+		MHD_add_response_header(*response, "Referrer-Policy", "no-referrer");
 	}
-	return document;
+	return *response;
 }
 
 /* Whether an Accept header prefers OpenMetrics 1.0 to plain text. NULL: no. */
@@ -185,8 +183,7 @@ static bool accepts_openmetrics(const char *accept)
 static enum MHD_Result get(struct http_connection *connection, enum http_document which)
 {
 	const struct node *node = connection->server->node;
-	const struct http_rendered *document;
-	unsigned status;
+	unsigned status = MHD_HTTP_OK;
 
 	/* It is the loop itself that answers; only a tick that is late can make it fail. */
 	if (which <= HTTP_HEALTHZ)
@@ -201,15 +198,14 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 		which += parameter_set(connection, "paused");
 	if (which == HTTP_STATUS)
 		which += parameter_set(connection, "pretty") + 2 * connection->authorized;
-	document = rendered(connection->server, which);
-	status = document->status;
 	/* Who is refused gets the reasons too. */
-	if (which == HTTP_READY && status == MHD_HTTP_OK && !parameter_set(connection, "verbose"))
+	if (which == HTTP_READY && node->applied && !parameter_set(connection, "verbose"))
 		return answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
-	if (which == HTTP_HEALTH && parameter_set(connection, "strict") &&
-		node_verdict(node) != VERDICT_OK)
+	if ((which == HTTP_READY && !node->applied) ||
+		(which == HTTP_HEALTH && parameter_set(connection, "strict") &&
+			node_verdict(node) != VERDICT_OK))
 		status = MHD_HTTP_SERVICE_UNAVAILABLE;
-	return answer(connection, status, document->response);
+	return answer(connection, status, rendered(connection->server, which));
 }
 
 void http_reply(struct http_connection *client, unsigned status, const char *json)
@@ -224,7 +220,8 @@ void http_reply(struct http_connection *client, unsigned status, const char *jso
 	if (!client->suspended)
 		return;
 	client->suspended = false;
-	http_connection_turn(client, true);
+	client->sending = true;
+	client->since_us = now_us();
 	MHD_resume_connection(client->mhd); /* it asks http_route again */
 	/* libmicrohttpd signals that to its own threads only, and has none here. */
 	sd_event_source_set_time(client->server->timer, 0);
@@ -303,7 +300,8 @@ void http_request_completed(void *server, struct MHD_Connection *mhd, void **sta
 	if (!connection)
 		return;
 	/* The next request of a connection that stays open has its whole time again. */
-	http_connection_turn(connection, false);
+	connection->sending = false;
+	connection->since_us = now_us();
 	if (connection->response)
 		MHD_destroy_response(connection->response);
 	connection->response = NULL;

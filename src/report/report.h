@@ -30,8 +30,8 @@ cJSON *report_plan(const struct plan *plan, bool done);
 /* /metrics: Prometheus text 0.0.4, or OpenMetrics 1.0. */
 void report_metrics(FILE *out, const struct node *node, bool openmetrics);
 
-/* /readyz?verbose: a line for each tuner. The verdict. */
-bool report_ready(FILE *out, const struct node *node);
+/* /readyz?verbose: whether the node was applied, and a line for each tuner. */
+void report_ready(FILE *out, const struct node *node);
 
 /* /: the status page, one self-contained HTML document; paused: it does not renew itself. */
 void report_page(FILE *out, const struct node *node, bool paused);

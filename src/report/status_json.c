@@ -148,7 +148,7 @@ cJSON *report_health(const struct node *node)
 	return root;
 }
 
-bool report_ready(FILE *out, const struct node *node)
+void report_ready(FILE *out, const struct node *node)
 {
 	char since[TIME_TEXT_MAX];
 
@@ -167,7 +167,6 @@ bool report_ready(FILE *out, const struct node *node)
 		fprintf(out, "%s%s\n", off || !tuner->why[0] ? "" : ": ", off ? "" : tuner->why);
 	}
 	fputs(node->applied ? "ready\n" : "not ready\n", out);
-	return node->applied;
 }
 
 void report_line(const struct node *node, char line[static STATUS_LINE_MAX])

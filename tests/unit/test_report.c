@@ -28,7 +28,7 @@ static char *text_of(enum document which, const struct node *node)
 	else if (which == HEALTH)
 		assert_true(json_put(out, report_health(node), false));
 	else if (which == READY)
-		fputs(report_ready(out, node) ? "yes" : "no", out);
+		report_ready(out, node);
 	else
 		report_page(out, node, which == PAUSED);
 	fclose(out);
@@ -157,12 +157,12 @@ NODE_TEST(the_verdict_is_the_worst_condition)
 NODE_TEST(readiness_lists_every_tuner)
 {
 	EXPECT(READY, &fake->node, "[+] neighbor: active\n",
-		"[~] thp: degraded: no /sys/kernel/mm: mount it\nready\nyes");
+		"[~] thp: degraded: no /sys/kernel/mm: mount it\nready\n");
 	fake->node.applied = false;
-	EXPECT(READY, &fake->node, "[-] applied", "not ready\nno");
+	EXPECT(READY, &fake->node, "[-] applied", "not ready\n");
 	fake->node.applied = true;
 	fake->tuners[1].mode = MODE_OFF;
-	EXPECT(READY, &fake->node, "[+] thp: off\nready\nyes");
+	EXPECT(READY, &fake->node, "[+] thp: off\nready\n");
 }
 
 TEST(an_empty_node_has_every_document)
