@@ -59,20 +59,13 @@ static void put(struct screen *screen, const char *text, size_t len)
 		screen->column = 0;
 }
 
-static char *__attribute__((format(printf, 1, 0))) text_of(const char *format, va_list args)
-{
-	char *text = NULL;
-
-	return must(vasprintf(&text, format, args) < 0 ? NULL : text);
-}
-
 void draw(struct screen *screen, enum color color, const char *format, ...)
 {
 	_cleanup_free_ char *text = NULL;
 	va_list args;
 
 	va_start(args, format);
-	text = text_of(format, args);
+	must(vasprintf(&text, format, args) < 0 ? NULL : text);
 	va_end(args);
 	if (color != COLOR_NONE)
 		set_color(screen, color);
@@ -105,7 +98,7 @@ void draw_wrapped(struct screen *screen, int indent, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	text = text_of(format, args);
+	must(vasprintf(&text, format, args) < 0 ? NULL : text);
 	va_end(args);
 	for (const char *word = text; *word;) {
 		size_t len = strcspn(word, " ");
