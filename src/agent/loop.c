@@ -145,7 +145,7 @@ static void answer(struct agent *agent, int error)
 		http_reply(request->client, 507,
 			"{\"error\": \"values were restored, but that could not be recorded: make room in, "
 			"and give write access to, the state directory; headroom's log says more\"}");
-	else if (request->restore && agent->core.journal && agent->core.journal->lost)
+	else if (request->restore && agent->core.journal && agent->core.journal->lost[0])
 		http_reply(request->client, 500,
 			"{\"error\": \"what is recorded has been restored; originals of files from before "
 			"the journal was found torn are lost: see journal.json.bad in the state directory\"}");

@@ -37,9 +37,9 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 	if (core->journal_error < 0 && writes)
 		condition_raise(degraded, "journal-unusable", "%s: %s", core_state_name(),
 			file_journal_describe(core->journal_error));
-	else if (core->journal && core->journal->lost)
+	else if (core->journal && core->journal->lost[0])
 		condition_raise(degraded, "journal-unusable", "%s: %s", core_state_name(),
-			core->journal->note);
+			core->journal->lost);
 	if (core->agent_error[0])
 		condition_raise(degraded, "tuner-degraded", "%s", core->agent_error);
 }

@@ -347,8 +347,7 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	if (r == 0 || r == -ENOENT) {
 		journal->stored = print(journal);
 	} else {
-		journal->lost = true;
-		snprintf(journal->note, sizeof(journal->note),
+		snprintf(journal->lost, sizeof(journal->lost),
 			JOURNAL
 			": %s: originals of files set before are lost; kept as " JOURNAL_BAD,
 			file_journal_describe(r));

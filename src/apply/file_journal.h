@@ -71,14 +71,13 @@ struct file_journal {
 	struct unit_mark units[JOURNAL_UNITS_MAX];
 	size_t n_units;
 	char *stored;   /* as it is on disk; NULL when that is not known */
-	char note[256]; /* what was odd about loading it; empty when nothing was */
-	bool lost;      /* it could not be read: older originals are lost */
+	char lost[256]; /* that it could not be read, and why: older originals are lost; or empty */
 };
 
 /*
  * Loads the journal of a state directory. create is for the one writer: make the directory, keep an
- * unreadable journal as JOURNAL_BAD. Without one that can be read it starts empty; with lost and
- * note set where it is torn: it is only ever replaced as a whole, so that is the disk's fault. 0
+ * unreadable journal as JOURNAL_BAD. Without one that can be read it starts empty, with lost
+ * set where it is torn: it is only ever replaced as a whole, so that is the disk's fault. 0
  * with *ret, or -errno of the directory or of a journal that this process may not read; -EPROTO for
  * one of a newer version, which stays as it is.
  */

@@ -13,8 +13,7 @@ static bool kept_literal(const struct file_job *job, const struct file_note *not
 	_cleanup_(file_bytes_clear) struct file_bytes kept = {0};
 	char why[EDIT_WHY_MAX];
 
-	return hash[0] && !streq(hash, FILE_HASH_NONE) &&
-	       file_recall(job->journal->dir, hash, &kept) == 0 &&
+	return file_recall(job->journal->dir, hash, &kept) == 0 &&
 	       edit_get(note->format, &kept, target->table, target->key, literal, why) == 0;
 }
 

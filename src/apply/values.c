@@ -38,28 +38,6 @@ struct value_file {
 	struct slot slots[VALUE_STORE_MAX];
 };
 
-/* With all its pages, under another name until the header is complete. */
-static int create(int dir, const char *boot)
-{
-	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE ".new",
-		O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	struct header header = {
-		.magic = MAGIC, .version = VERSION, .record_size = sizeof(struct value_record)};
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	copy_text(header.boot, sizeof(header.boot), boot);
-	r = -posix_fallocate(fd, 0, sizeof(struct value_file));
-	if (r == 0)
-		r = write_all(fd, &header, sizeof(header));
-	if (r == 0 && renameat(dir, VALUE_STORE_FILE ".new", dir, VALUE_STORE_FILE) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlinkat(dir, VALUE_STORE_FILE ".new", 0);
-	return r;
-}
-
 /* 0 with *ret, -ESTALE for one of another boot, -EBADMSG, -errno. */
 static int open_file(int dir, const char *boot, bool write, struct value_file **ret)
 {
@@ -93,6 +71,9 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 {
 	_cleanup_close_ int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
+	struct header header = {
+		.magic = MAGIC, .version = VERSION, .record_size = sizeof(struct value_record)};
+	_cleanup_close_ int fd = -1;
 	int r;
 
 	if (dir < 0)
@@ -100,8 +81,20 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 	store = must(calloc(1, sizeof(*store)));
 	r = open_file(dir, boot, write, &store->file);
 	if (write && (r == -ENOENT || r == -ESTALE)) {
-		r = create(dir, boot);
+		/* With all its pages, under another name until the header is complete. */
+		fd = openat(dir, VALUE_STORE_FILE ".new",
+			O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+		if (fd < 0)
+			return -errno;
+		copy_text(header.boot, sizeof(header.boot), boot);
+		r = -posix_fallocate(fd, 0, sizeof(struct value_file));
 		if (r == 0)
+			r = write_all(fd, &header, sizeof(header));
+		if (r == 0 && renameat(dir, VALUE_STORE_FILE ".new", dir, VALUE_STORE_FILE) < 0)
+			r = -errno;
+		if (r < 0)
+			(void)unlinkat(dir, VALUE_STORE_FILE ".new", 0);
+		else
 			r = open_file(dir, boot, write, &store->file);
 	}
 	/* Else nothing was recorded in this boot. */
@@ -217,7 +210,6 @@ static int keep_errno(struct sockaddr_nl *peer, struct nlmsgerr *error, void *ar
 
 static int set_threshold(const struct value_target *target, const char *value)
 {
-	static const int attributes[] = {0, NDTA_THRESH1, NDTA_THRESH2, NDTA_THRESH3};
 	const char *table = target->family == AF_INET ? "arp_cache" : "ndisc_cache";
 	struct ndtmsg header = {.ndtm_family = (uint8_t)target->family};
 	_cleanup_(cleanup_nl_socket_free) struct nl_sock *socket = nl_socket_alloc();
@@ -232,14 +224,12 @@ static int set_threshold(const struct value_target *target, const char *value)
 	if (!socket || !message ||
 		nlmsg_append(message, &header, sizeof(header), NLMSG_ALIGNTO) < 0 ||
 		nla_put_string(message, NDTA_NAME, table) < 0 ||
-		nla_put_u32(message, attributes[target->level], (uint32_t)number) < 0)
+		nla_put_u32(message, NDTA_THRESH1 + target->level - 1, (uint32_t)number) < 0)
 		return -ENOMEM;
 	if (nl_connect(socket, NETLINK_ROUTE) < 0)
 		return errno ? -errno : -EPROTONOSUPPORT;
 	nl_socket_modify_err_cb(socket, NL_CB_CUSTOM, keep_errno, &kernel_error);
-	r = nl_send_auto(socket, message);
-	if (r >= 0)
-		r = nl_wait_for_ack(socket);
+	r = nl_send_sync(socket, steal(message));
 	if (kernel_error < 0)
 		return kernel_error;
 	return r < 0 ? -EIO : 0;
@@ -306,18 +296,14 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 	plan_sort(plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
+		struct value_record record;
 
 		copy_text(change->actual, sizeof(change->actual), change->old);
 		change->error = record_change(store, change);
-		if (change->error < 0)
+		if (change->error < 0) {
 			change->reason = "not-recorded";
-	}
-	for (size_t i = 0; i < plan->n; i++) {
-		struct change *change = &plan->changes[i];
-		struct value_record record;
-
-		if (change->error < 0)
 			continue;
+		}
 		change->error = write_and_read_back(host, change);
 		record = *find_named(store->records, store->n, change->name);
 		/*

@@ -109,8 +109,8 @@ static int restore_locally(const struct cli *cli, struct core *core)
 	core_restore_values(core, cli->only, &done);
 	stored = change_files(core, FILE_RESTORE, cli->only, &done);
 	r = print_done(&done, "Nothing to restore.");
-	if (core->journal->lost)
-		return cli_fail("journal.json", "%s", core->journal->note);
+	if (core->journal->lost[0])
+		return cli_fail("journal.json", "%s", core->journal->lost);
 	if (stored < 0)
 		return cli_fail("journal.json",
 			"values were restored, but that could not be recorded: make room in %s",

@@ -95,8 +95,7 @@ DIRECTORY_TEST(what_is_stored_is_loaded)
 	store_sample(directory);
 	journal = open_journal(directory);
 	assert_sample(journal);
-	assert_string_equal(journal->note, "");
-	assert_false(journal->lost);
+	assert_string_equal(journal->lost, "");
 	/* Nothing new is not stored. */
 	directory_delete(directory, "/journal.json");
 	assert_int_equal(file_journal_store(journal), 0);
@@ -133,8 +132,8 @@ TEST(a_torn_journal_is_kept_and_a_newer_one_left)
 			assert_file(&directory, "/journal.json", cases[i].text);
 			continue;
 		}
-		assert_true(reader->lost && writer->lost);
-		assert_non_null(strstr(writer->note, "are lost"));
+		assert_true(reader->lost[0] && writer->lost[0]);
+		assert_non_null(strstr(writer->lost, "are lost"));
 		assert_file(&directory, "/" JOURNAL_BAD, cases[i].text);
 		assert_null(directory_get(&directory, "/journal.json"));
 		assert_int_equal(file_journal_store(writer), 0);
@@ -161,9 +160,9 @@ DIRECTORY_TEST(no_truncation_or_flipped_bit_goes_unnoticed)
 		if (file_journal_open(directory->path, false, &journal) < 0)
 			continue; /* a newer version's */
 		/* Between words the parser takes any control character for a blank. */
-		if (!journal->lost && i >= len && isspace((unsigned char)text[at]))
+		if (!journal->lost[0] && i >= len && isspace((unsigned char)text[at]))
 			assert_sample(journal);
-		else if (!journal->lost)
+		else if (!journal->lost[0])
 			fail_msg("change %zu passes", i);
 		else
 			assert_int_equal(journal->n_files + journal->n_units, 0);
@@ -201,7 +200,7 @@ DIRECTORY_TEST(wrong_forms_are_refused)
 				    wrong) > 0);
 		directory_put(directory, "/journal.json", text);
 		assert_int_equal(file_journal_open(directory->path, false, &journal), 0);
-		if (!journal->lost)
+		if (!journal->lost[0])
 			fail_msg("%s passes", cases[i][1]);
 		assert_int_equal(journal->n_files, 0);
 	}
