@@ -34,26 +34,23 @@ static void fixture_remove(struct fixture *fixture)
 static void put_process(const struct fixture *fixture, int pid, const char *name, const char *start,
 	const char *line)
 {
-	char path[64], text[256], words[256];
+	static const char *const names[] = {"comm", "status", "stat", "cmdline"};
+	char texts[ARRAY_SIZE(names)][256], path[64];
 	size_t len = strlen(line) + 1;
 
-	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	snprintf(text, sizeof(text), "%s\n", name);
-	directory_put(&fixture->directory, path, text);
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	snprintf(text, sizeof(text), "Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\nThreads:\t1\n", name,
-		pid);
-	directory_put(&fixture->directory, path, text);
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	snprintf(text, sizeof(text),
-		"%d (a) b) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 %s 99 100\n", pid, start);
-	directory_put(&fixture->directory, path, text);
-	strcpy(words, line);
-	for (size_t i = 0; i < len; i++)
-		if (words[i] == ' ')
-			words[i] = '\0';
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	directory_put_bytes(&fixture->directory, path, words, len);
+	snprintf(texts[0], 256, "%s\n", name);
+	snprintf(
+		texts[1], 256, "Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\nThreads:\t1\n", name, pid);
+	snprintf(texts[2], 256, "%d (a) b) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 %s 99 100\n",
+		pid, start);
+	strcpy(texts[3], line);
+	for (char *blank = texts[3]; (blank = strchr(blank, ' '));)
+		*blank++ = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "/proc/%d/%s", pid, names[i]);
+		directory_put_bytes(
+			&fixture->directory, path, texts[i], i == 3 ? len : strlen(texts[i]));
+	}
 }
 
 static void put_kubelet(const struct fixture *fixture, const char *start, const char *line)
@@ -268,23 +265,31 @@ TEST(flags_of_the_command_line_are_read)
 	}
 }
 
-static int parse(const char *text, struct kubelet_values *values, char why[static KUBELET_WHY_MAX])
+struct parsed {
+	struct kubelet_values values;
+	char why[KUBELET_WHY_MAX];
+};
+
+#define PARSE_TEST(name) TEST_OF(parsed, parsed, (void), (void), name)
+
+static int parse(struct parsed *parsed, const char *text)
 {
-	*values = (struct kubelet_values){0};
-	why[0] = '\0';
-	return kubelet_parse("/k.yaml", text, strlen(text), values, why);
+	*parsed = (struct parsed){0};
+	return kubelet_parse("/k.yaml", text, strlen(text), &parsed->values, parsed->why);
 }
 
-static void assert_value(const struct kubelet_values *values, enum kubelet_field field,
-	const char *text, unsigned line)
+static void assert_value(
+	const struct parsed *parsed, enum kubelet_field field, const char *text, unsigned line)
 {
-	assert_int_equal(values->field[field].origin, KUBELET_FILE);
-	assert_string_equal(values->field[field].text, text);
-	assert_string_equal(values->field[field].file, "/k.yaml");
-	assert_int_equal(values->field[field].line, line);
+	const struct kubelet_value *value = &parsed->values.field[field];
+
+	assert_int_equal(value->origin, KUBELET_FILE);
+	assert_string_equal(value->text, text);
+	assert_string_equal(value->file, "/k.yaml");
+	assert_int_equal(value->line, line);
 }
 
-TEST(a_file_of_kubeadm_is_read)
+PARSE_TEST(a_file_of_kubeadm_is_read)
 {
 	static const char text[] = "apiVersion: kubelet.config.k8s.io/v1beta1\n"
 				   "authentication:\n"
@@ -300,54 +305,48 @@ TEST(a_file_of_kubeadm_is_read)
 				   "serializeImagePulls: false\n"
 				   "maxParallelImagePulls: 8\n"
 				   "registryBurst: null\n";
-	struct kubelet_values values;
-	char why[KUBELET_WHY_MAX];
 
-	assert_int_equal(parse(text, &values, why), 0);
-	assert_value(&values, KUBELET_IMAGE_MAXIMUM_GC_AGE, "24h", 8);
-	assert_value(&values, KUBELET_REGISTRY_PULL_QPS, "0", 11);
-	assert_value(&values, KUBELET_SERIALIZE_IMAGE_PULLS, "false", 12);
-	assert_value(&values, KUBELET_MAX_PARALLEL_IMAGE_PULLS, "8", 13);
-	assert_int_equal(values.field[KUBELET_REGISTRY_BURST].origin, KUBELET_CLEARED);
-	assert_int_equal(values.field[KUBELET_IMAGE_GC_HIGH].origin, KUBELET_UNSET);
-	assert_int_equal(values.n_cluster_dns, 1);
-	assert_string_equal(values.cluster_dns[0], "10.96.0.10");
+	assert_int_equal(parse(parsed, text), 0);
+	assert_value(parsed, KUBELET_IMAGE_MAXIMUM_GC_AGE, "24h", 8);
+	assert_value(parsed, KUBELET_REGISTRY_PULL_QPS, "0", 11);
+	assert_value(parsed, KUBELET_SERIALIZE_IMAGE_PULLS, "false", 12);
+	assert_value(parsed, KUBELET_MAX_PARALLEL_IMAGE_PULLS, "8", 13);
+	assert_int_equal(parsed->values.field[KUBELET_REGISTRY_BURST].origin, KUBELET_CLEARED);
+	assert_int_equal(parsed->values.field[KUBELET_IMAGE_GC_HIGH].origin, KUBELET_UNSET);
+	assert_int_equal(parsed->values.n_cluster_dns, 1);
+	assert_string_equal(parsed->values.cluster_dns[0], "10.96.0.10");
 }
 
-TEST(json_is_read)
+PARSE_TEST(json_is_read)
 {
 	static const char text[] = "{\n\t\"kind\": \"KubeletConfiguration\",\n"
 				   "\t\"serializeImagePulls\": false,\n"
 				   "\t\"evictionHard\": {\"memory.available\": \"100Mi\"},\n"
 				   "\t\"imageGCHighThresholdPercent\": 70,\n"
 				   "\t\"imageMaximumGCAge\": \"0s\"\n}\n";
-	struct kubelet_values values;
-	char why[KUBELET_WHY_MAX];
 
-	assert_int_equal(parse(text, &values, why), 0);
-	assert_value(&values, KUBELET_SERIALIZE_IMAGE_PULLS, "false", 3);
-	assert_value(&values, KUBELET_IMAGE_GC_HIGH, "70", 5);
-	assert_value(&values, KUBELET_IMAGE_MAXIMUM_GC_AGE, "0s", 6);
+	assert_int_equal(parse(parsed, text), 0);
+	assert_value(parsed, KUBELET_SERIALIZE_IMAGE_PULLS, "false", 3);
+	assert_value(parsed, KUBELET_IMAGE_GC_HIGH, "70", 5);
+	assert_value(parsed, KUBELET_IMAGE_MAXIMUM_GC_AGE, "0s", 6);
 }
 
-TEST(a_file_may_set_nothing)
+PARSE_TEST(a_file_may_set_nothing)
 {
 	static const char *const texts[] = {"", "\n# a comment\n", "---\n...\n", "{}", "~\n",
 		"serializeImagePulls: ~\n", "? [serializeImagePulls]\n: true\n",
 		"a: &serial {serializeImagePulls: false}\nb: *serial\n",
 		"--- {}\n--- {serializeImagePulls: false}\n"};
-	struct kubelet_values values;
-	char why[KUBELET_WHY_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		print_message("%s\n", texts[i]);
-		assert_int_equal(parse(texts[i], &values, why), 0);
+		assert_int_equal(parse(parsed, texts[i]), 0);
 		assert_int_not_equal(
-			values.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin, KUBELET_FILE);
+			parsed->values.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin, KUBELET_FILE);
 	}
 }
 
-TEST(a_fault_has_its_position)
+PARSE_TEST(a_fault_has_its_position)
 {
 	static const struct {
 		const char *text, *why;
@@ -370,19 +369,17 @@ TEST(a_fault_has_its_position)
 		{"registryPullQPS: {a: 5}\n", "one plain value"},
 		{"kind: [a]\n", "/k.yaml:1:7: not of kind KubeletConfiguration but"},
 	};
-	struct kubelet_values values;
-	char why[KUBELET_WHY_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		assert_int_equal(parse(cases[i].text, &values, why), -EBADMSG);
-		print_message("%s\n", why);
-		assert_non_null(strstr(why, cases[i].why));
+		assert_int_equal(parse(parsed, cases[i].text), -EBADMSG);
+		print_message("%s\n", parsed->why);
+		assert_non_null(strstr(parsed->why, cases[i].why));
 		for (int field = 0; field < KUBELET_FIELDS; field++)
-			assert_int_equal(values.field[field].origin, KUBELET_UNSET);
+			assert_int_equal(parsed->values.field[field].origin, KUBELET_UNSET);
 	}
 }
 
-TEST(addresses_of_the_cluster_are_read)
+PARSE_TEST(addresses_of_the_cluster_are_read)
 {
 	static const struct {
 		const char *text, *expected;
@@ -394,20 +391,18 @@ TEST(addresses_of_the_cluster_are_read)
 		{"clusterDNS: []\n", ""},
 		{"a: {clusterDNS: [10.0.0.10]}\n", ""},
 	};
-	struct kubelet_values values;
-	char why[KUBELET_WHY_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char list[256] = "";
 
-		assert_int_equal(parse(cases[i].text, &values, why), 0);
-		for (size_t n = 0; n < values.n_cluster_dns; n++) {
-			strcat(list, values.cluster_dns[n]);
+		assert_int_equal(parse(parsed, cases[i].text), 0);
+		for (size_t n = 0; n < parsed->values.n_cluster_dns; n++) {
+			strcat(list, parsed->values.cluster_dns[n]);
 			strcat(list, " ");
 		}
 		assert_string_equal(list, cases[i].expected);
 	}
 	for (int i = 0; i < 2 * KUBELET_SERVERS_MAX; i++)
-		kubelet_add_cluster_dns(&values, "10.0.0.10");
-	assert_int_equal(values.n_cluster_dns, KUBELET_SERVERS_MAX);
+		kubelet_add_cluster_dns(&parsed->values, "10.0.0.10");
+	assert_int_equal(parsed->values.n_cluster_dns, KUBELET_SERVERS_MAX);
 }
