@@ -150,10 +150,9 @@ static int check_value(const char *dump, const struct file_edit *edit, char *why
 static int rank_of(const struct file_bytes *text, const char *table, const char *key)
 {
 	struct toml_scan scan = {.text = text->bytes, .len = text->len};
-	char why[TOML_WHY_MAX];
 	struct toml_item item;
 
-	if (toml_find(text->bytes, text->len, table, key, &item, why) != -ENOENT)
+	if (toml_find(text->bytes, text->len, table, key, &item, NULL) != -ENOENT)
 		return 0;
 	while (toml_next(&scan, &item) > 0)
 		if (starts_with(item.table, table))

@@ -184,7 +184,7 @@ const char *toml_name(const struct toml_item *item, char name[static TOML_FULL_M
 }
 
 int toml_find(const char *text, size_t len, const char *table, const char *key,
-	struct toml_item *item, char why[static TOML_WHY_MAX])
+	struct toml_item *item, char *why)
 {
 	struct toml_scan scan = {.text = text, .len = len};
 	char wanted[TOML_FULL_MAX], name[TOML_FULL_MAX];
@@ -203,7 +203,7 @@ int toml_find(const char *text, size_t len, const char *table, const char *key,
 			break;
 		}
 	}
-	if (r < 0)
+	if (r < 0 && why)
 		copy_text(why, TOML_WHY_MAX, scan.why);
 	return r < 0 ? r : -ENOENT;
 }

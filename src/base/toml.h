@@ -40,11 +40,11 @@ struct toml_scan {
 int toml_next(struct toml_scan *scan, struct toml_item *item);
 
 /*
- * 0 with the key's item; -ENOENT; -EBADMSG with why; -EEXIST, with why, when the key or a table on
- * the way to it is inside an inline table.
+ * 0 with the key's item; -ENOENT; -EBADMSG with why (may be NULL); -EEXIST, with why, when the key
+ * or a table on the way to it is inside an inline table.
  */
 int toml_find(const char *text, size_t len, const char *table, const char *key,
-	struct toml_item *item, char why[static TOML_WHY_MAX]);
+	struct toml_item *item, char *why);
 
 /* A key's whole name: the table's, a dot and the key's. A header's is its table's. */
 #define TOML_FULL_MAX (2 * TOML_NAME_MAX)

@@ -72,12 +72,13 @@ static bool dump_is(const struct reading *reading, const char *key, const char *
 	       streq(value, wanted);
 }
 
-/* True when a text has anything in a table of that name, whose own name has `part` in it. */
-static bool has_below(const char *text, size_t len, const char *table, const char *part)
+/* True when the dump has anything in that table, whose own name has `part` in it. */
+static bool has_below(const struct reading *reading, const char *sub, const char *part)
 {
-	struct toml_scan scan = {.text = text, .len = len};
+	struct toml_scan scan = {.text = reading->dump, .len = strlen(reading->dump)};
 	struct toml_item item;
-	size_t n = strlen(table);
+	char table[TOML_NAME_MAX];
+	size_t n = (size_t)snprintf(table, sizeof(table), "%s%s", reading->cri, sub);
 
 	while (toml_next(&scan, &item) > 0)
 		if (strncmp(item.table, table, n) == 0 &&
@@ -87,19 +88,11 @@ static bool has_below(const char *text, size_t len, const char *table, const cha
 	return false;
 }
 
-static bool dump_has_below(const struct reading *reading, const char *sub, const char *part)
-{
-	char table[TOML_NAME_MAX];
-
-	snprintf(table, sizeof(table), "%s.%s", reading->cri, sub);
-	return has_below(reading->dump, strlen(reading->dump), table, part);
-}
-
 static bool has_old_registries(const struct reading *reading)
 {
-	return dump_has_below(reading, "registry.mirrors", "") ||
-	       dump_has_below(reading, "registry.configs", "") ||
-	       dump_has_below(reading, "registry.auths", "");
+	return has_below(reading, ".registry.mirrors", "") ||
+	       has_below(reading, ".registry.configs", "") ||
+	       has_below(reading, ".registry.auths", "");
 }
 
 static bool cri_is_off(const struct reading *reading)
@@ -107,11 +100,11 @@ static bool cri_is_off(const struct reading *reading)
 	static const char *const names[] = {
 		"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images"};
 	const char *dump = reading->dump;
-	char why[TOML_WHY_MAX], plugin[128];
+	char plugin[128];
 	struct toml_item item;
 	size_t at = 0;
 
-	if (toml_find(dump, strlen(dump), "", "disabled_plugins", &item, why) < 0)
+	if (toml_find(dump, strlen(dump), "", "disabled_plugins", &item, NULL) < 0)
 		return false;
 	while (toml_next_string(dump, &item, &at, plugin, sizeof(plugin)))
 		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
@@ -136,13 +129,12 @@ static bool decides(const struct reading *reading, const struct containerd_file 
 	const struct containerd_key *key)
 {
 	struct toml_scan scan = {.text = file->text, .len = file->len};
-	char why[TOML_WHY_MAX];
 	struct toml_item item;
 
 	if (!file->text)
 		return false;
 	for (const char *const *table = key->tables; reading->merges && *table; table++)
-		if (toml_find(file->text, file->len, *table, key->key, &item, why) != -ENOENT)
+		if (toml_find(file->text, file->len, *table, key->key, &item, NULL) != -ENOENT)
 			return true;
 	while (!reading->merges && toml_next(&scan, &item) > 0)
 		if (starts_with(item.table, CRI_1 ".") || streq(item.table, CRI_1) ||
@@ -203,10 +195,9 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 			 reading->dump, key->dump_key, key->on_disk, sizeof(key->on_disk)))
 		refuse(key, CONTAINERD_NO_SUCH_KEY, "containerd %s has no %s", process->version,
 			key->key);
-	if (directory && dump_has_below(reading, "registry.mirrors", ""))
+	if (directory && has_below(reading, ".registry.mirrors", ""))
 		excluding = "registry.mirrors";
-	else if (directory && !reading->merges &&
-		 dump_has_below(reading, "registry.configs", ".tls"))
+	else if (directory && !reading->merges && has_below(reading, ".registry.configs", ".tls"))
 		excluding = "tls in registry.configs";
 	if (excluding)
 		refuse(key, CONTAINERD_EXCLUDED,
@@ -253,7 +244,8 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 		return r == -EINVAL ? -EBADMSG : r;
 	}
 	containerd_files_filter(&reading->files, process, reading->dump);
-	reading->merges = has_below(reading->dump, strlen(reading->dump), IMAGES, "");
+	reading->cri = IMAGES;
+	reading->merges = has_below(reading, "", "");
 	reading->cri = reading->merges ? IMAGES : CRI_2;
 	/* 2.x refuses such a file; 1.x starts, and reads less than its author means. */
 	for (size_t i = 0; !reading->merges && i < reading->files.n; i++) {

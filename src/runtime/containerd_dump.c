@@ -174,10 +174,10 @@ int containerd_files_read(const struct runtime_daemon *process, struct container
 void containerd_files_filter(
 	struct containerd_files *files, const struct runtime_daemon *process, const char *dump)
 {
-	char import[SETTING_PATH_MAX], full[SETTING_PATH_MAX], why[TOML_WHY_MAX];
+	char import[SETTING_PATH_MAX], full[SETTING_PATH_MAX];
 	struct toml_item item;
 	size_t kept = 1;
-	bool imports = toml_find(dump, strlen(dump), "", "imports", &item, why) == 0;
+	bool imports = toml_find(dump, strlen(dump), "", "imports", &item, NULL) == 0;
 
 	if (!starts_with(process->version, "1."))
 		return;
@@ -212,9 +212,8 @@ int containerd_dump(const struct runtime_daemon *process, const char *path, cons
 
 bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size)
 {
-	char why[TOML_WHY_MAX];
 	struct toml_item item;
 
-	return toml_find(dump, strlen(dump), "", name, &item, why) == 0 &&
+	return toml_find(dump, strlen(dump), "", name, &item, NULL) == 0 &&
 	       toml_value(dump, &item, out, size);
 }

@@ -17,42 +17,36 @@ struct candidate {
 static const struct candidate candidates[] = {
 	{.runtime = {"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE,
 		 "/run/containerd/containerd.sock", "/etc/containerd/config.toml",
-		 "containerd.service", false, false}},
+		 "containerd.service", false}},
 	{.runtime = {"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock",
-		 "/etc/docker/daemon.json", "docker.service", false, false}},
+		 "/etc/docker/daemon.json", "docker.service", false}},
 	{.runtime = {"crio", RUNTIME_CRIO, RUNTIME_OF_NODE, "/run/crio/crio.sock",
-		 "/etc/crio/crio.conf", "crio.service", false, false},
+		 "/etc/crio/crio.conf", "crio.service", false},
 		.other_unit = "cri-o.service"},
 	{.runtime = {"rke2", RUNTIME_CONTAINERD, RUNTIME_OF_K8S,
 		 "/run/k3s/containerd/containerd.sock", RANCHER("rke2"), "rke2-server.service",
-		 false, false},
+		 false},
 		.other_unit = "rke2-agent.service",
 		.needs = "/var/lib/rancher/rke2"},
 	{.runtime = {"k3s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S,
-		 "/run/k3s/containerd/containerd.sock", RANCHER("k3s"), "k3s.service", false,
-		 false},
+		 "/run/k3s/containerd/containerd.sock", RANCHER("k3s"), "k3s.service", false},
 		.other_unit = "k3s-agent.service"},
 	{.runtime = {"k0s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S, "/run/k0s/containerd.sock",
-		 "/etc/k0s/containerd.toml", "k0scontroller.service", false, false},
+		 "/etc/k0s/containerd.toml", "k0scontroller.service", false},
 		.other_unit = "k0sworker.service"},
 	{.runtime = {"microk8s", RUNTIME_CONTAINERD, RUNTIME_OF_K8S,
 		 SNAP "common/run/containerd.sock", SNAP "current/args/containerd.toml",
-		 "snap.microk8s.daemon-containerd.service", false, false}},
+		 "snap.microk8s.daemon-containerd.service", false}},
 	/* There only while dockerd runs it: no unit of its own says that it is installed. */
 	{.runtime = {"docker-containerd", RUNTIME_CONTAINERD, RUNTIME_OF_DOCKER,
 		 "/run/docker/containerd/containerd.sock", "/run/docker/containerd/containerd.toml",
-		 "docker.service", false, false}},
+		 "docker.service", false}},
 };
 _Static_assert(ARRAY_SIZE(candidates) <= RUNTIME_MAX, "all of them may be here at once");
 
 /* systemd.unit(5), the order that decides. */
-static const char *const unit_directories[] = {
-	"/etc/systemd/system",
-	"/run/systemd/system",
-	"/usr/local/lib/systemd/system",
-	"/usr/lib/systemd/system",
-	"/lib/systemd/system",
-};
+static const char *const unit_directories[] = {"/etc/systemd/system", "/run/systemd/system",
+	"/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"};
 
 /* False also for what is too long to be there. */
 static bool look_at(
@@ -89,6 +83,7 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 	for (size_t i = 0; i < ARRAY_SIZE(candidates); i++) {
 		const struct candidate *candidate = &candidates[i];
 		struct runtime runtime = candidate->runtime;
+		bool installed;
 
 		if (candidate->needs && !look_at(host_root, candidate->needs, full, &st))
 			continue;
@@ -100,13 +95,12 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 				runtime.has_socket = false;
 		if (runtime.has_socket)
 			claimed[n_claimed++] = st;
-		runtime.has_unit = unit_installed(host_root, runtime.unit);
-		if (!runtime.has_unit && unit_installed(host_root, candidate->other_unit)) {
-			runtime.has_unit = true;
+		installed = unit_installed(host_root, runtime.unit);
+		if (!installed && unit_installed(host_root, candidate->other_unit)) {
+			installed = true;
 			runtime.unit = candidate->other_unit;
 		}
-		if (runtime.has_socket ||
-			(runtime.has_unit && runtime.managed_by != RUNTIME_OF_DOCKER))
+		if (runtime.has_socket || (installed && runtime.managed_by != RUNTIME_OF_DOCKER))
 			found[n++] = runtime;
 	}
 	return n;
@@ -156,12 +150,11 @@ int runtime_process_read(
 	};
 	struct runtime_process process = {0};
 	char path[PATH_MAX], value[PATH_MAX];
-	uint64_t since_boot_us;
-	int r = process_start("", pid, &since_boot_us);
+	int r = process_start("", pid, &process.start_us);
 
 	if (r < 0)
 		return r;
-	process.started_us = realtime_of_boottime(since_boot_us);
+	process.started_us = realtime_of_boottime(process.start_us);
 	if (process_path("", pid, ".", path) == 0) {
 		path[strlen(path) - strlen("/.")] = '\0';
 		copy_text(process.directory, SETTING_PATH_MAX, path[0] ? path : "/");

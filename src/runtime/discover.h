@@ -31,7 +31,6 @@ struct runtime {
 	const char *config; /* unless its command line names another; may not exist */
 	const char *unit; /* "containerd.service": the one that is installed, else the usual one */
 	bool has_socket;  /* there is a socket; whether anyone serves it is not asked */
-	bool has_unit;    /* the unit is installed, and not masked */
 };
 
 /*
@@ -46,6 +45,7 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
  * that is not known stays empty.
  */
 struct runtime_process {
+	uint64_t start_us; /* CLOCK_BOOTTIME: with the pid it tells processes apart */
 	/* CLOCK_REALTIME to within 10 ms: a file changed later is not what it runs with. */
 	uint64_t started_us;
 	char program[SETTING_PATH_MAX];   /* as its next start will find it */

@@ -14,11 +14,10 @@ static const struct fresh {
 } fresh[] = {
 	[RUNTIME_CONTAINERD] = {{"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE,
 					"/run/containerd/containerd.sock",
-					"/etc/containerd/config.toml", "containerd.service", true,
-					true},
+					"/etc/containerd/config.toml", "containerd.service", true},
 		"1.6.20", "/usr/bin/containerd", "5m0s", ""},
 	[RUNTIME_DOCKER] = {{"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock",
-				    "/etc/docker/daemon.json", "docker.service", true, true},
+				    "/etc/docker/daemon.json", "docker.service", true},
 		"20.10.24", "", "", "none"},
 };
 

@@ -29,8 +29,7 @@ static void expect(const struct directory *directory, const char *expected)
 	for (size_t i = 0; i < n; i++)
 		text_append(text, sizeof(text), "%s%s%s%s %s", i > 0 ? ", " : "", found[i].name,
 			found[i].has_socket ? "" : "!",
-			found[i].managed_by == RUNTIME_OF_K8S ? "*" : "",
-			found[i].has_unit ? found[i].unit : "-");
+			found[i].managed_by == RUNTIME_OF_K8S ? "*" : "", found[i].unit);
 	assert_string_equal(text, expected);
 }
 
@@ -57,7 +56,8 @@ DIRECTORY_TEST(finds_several)
 	put_socket(directory, "/run/crio/crio.sock");
 	put_socket(directory, "/run/docker/containerd/containerd.sock");
 	put_unit(directory, "/lib/systemd/system/containerd.service");
-	expect(directory, "containerd containerd.service, docker -, crio -, docker-containerd -");
+	expect(directory, "containerd containerd.service, docker docker.service, "
+			  "crio crio.service, docker-containerd docker.service");
 	runtime_discover(directory->path, found);
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		assert_int_equal(found[i].kind, kinds[i]);
@@ -104,7 +104,7 @@ DIRECTORY_TEST(takes_a_socket_once)
 		directory, "/run/containerd/containerd.sock", "../k3s/containerd/containerd.sock");
 	directory_put(directory, "/var/other", "");
 	directory_link(directory, "/var/run", "/run");
-	expect(directory, "k3s* -");
+	expect(directory, "k3s* k3s.service");
 }
 
 /* A process with this command line: this program, which then only waits. */

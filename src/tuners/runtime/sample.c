@@ -9,9 +9,6 @@
 
 #define DISCOVER_EVERY_US (30 * USEC_PER_SEC)
 
-/* Two readings of a process's start differ by less. */
-#define SAME_START_US (500 * USEC_PER_MSEC)
-
 /* One that does not answer is asked for its version alone. */
 #define SILENT_EVERY_US (5 * USEC_PER_SEC)
 
@@ -65,9 +62,7 @@ void runtime_take_process(struct node_runtime *runtime, const struct host *host,
 	struct runtime_process process = {0};
 
 	(void)runtime_process_read(host->root, runtime->found.kind, pid, &process);
-	if (pid == runtime->pid &&
-		process.started_us + SAME_START_US > runtime->process.started_us &&
-		process.started_us < runtime->process.started_us + SAME_START_US)
+	if (pid == runtime->pid && process.start_us == runtime->process.start_us)
 		return;
 	runtime->pid = pid;
 	runtime->process = process;
@@ -217,38 +212,15 @@ static void read_layers(struct node_runtime *runtime, struct runtime_tuner *requ
 	pulls_take(&runtime->pulls, &request->sample.pulled, pieces, n, runtime->pulls_at_us);
 }
 
-/* The names of pulls that ended, with the registry that Docker leaves out: splitDockerDomain() of
- * distribution/reference.
- */
-static void name_pulls(struct node_runtime *runtime, const char *socket, const struct wait *wait)
-{
-	char names[PULLED_MAX][DOCKER_NAME_MAX];
-	uint64_t since_us = runtime->docker_events_us, now = realtime_us();
-	size_t n = 0;
-
-	runtime->docker_events_us = now;
-	if (since_us == 0 || runtime->pulls.n_images == 0 ||
-		docker_read_pulled(socket, since_us, names, PULLED_MAX, &n, wait) < 0)
-		return;
-	for (size_t i = 0; i < n; i++) {
-		const char *name = names[i];
-		size_t host = strcspn(name, "/");
-		bool is_host = name[host] == '/' &&
-			       (strcspn(name, ".:") < host || starts_with(name, "localhost/"));
-		char image[160];
-
-		snprintf(image, sizeof(image), "%s%.140s", is_host ? "" : "docker.io/", name);
-		pulls_end(&runtime->pulls, image, now_us());
-	}
-}
-
 static void sample_docker(struct node_runtime *runtime, struct runtime_tuner *request,
 	const char *socket, bool slow, const struct wait *wait)
 {
 	struct docker_info *info = &runtime->docker_info;
 	struct runtime_store *store = &runtime->store;
 	struct runtime_names names = {0};
-	char why[DOCKER_ERROR_MAX];
+	char why[DOCKER_ERROR_MAX], pulled[PULLED_MAX][DOCKER_NAME_MAX];
+	uint64_t since_us = runtime->docker_events_us;
+	size_t n = 0;
 	int r;
 
 	/* Where systemd listens on the socket, a connection would start a dockerd that was stopped.
@@ -273,7 +245,21 @@ static void sample_docker(struct node_runtime *runtime, struct runtime_tuner *re
 		copy_text(store->directory, sizeof(store->directory), info->root_dir);
 	}
 	read_layers(runtime, request);
-	name_pulls(runtime, socket, wait);
+	runtime->docker_events_us = realtime_us();
+	if (since_us > 0 && runtime->pulls.n_images > 0)
+		(void)docker_read_pulled(socket, since_us, pulled, PULLED_MAX, &n, wait);
+	/* With the registry that Docker leaves out: splitDockerDomain() of distribution/reference.
+	 */
+	for (size_t i = 0; i < n; i++) {
+		size_t host = strcspn(pulled[i], "/");
+		bool is_host =
+			pulled[i][host] == '/' &&
+			(strcspn(pulled[i], ".:") < host || starts_with(pulled[i], "localhost/"));
+		char image[160];
+
+		snprintf(image, sizeof(image), "%s%.140s", is_host ? "" : "docker.io/", pulled[i]);
+		pulls_end(&runtime->pulls, image, now_us());
+	}
 	if (slow && docker_read_names(socket, &names.entries, &names.n, wait) == 0)
 		runtime_take_names(runtime, &names);
 }
