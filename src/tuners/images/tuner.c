@@ -35,22 +35,14 @@ static const char *check_time(const char *text)
 		       : "is no time: write it as RFC 3339 has it, such as 2026-05-01T04:00:00Z";
 }
 
-#define TEXT_ITEM(checked, meaning)                 \
-	{                                           \
-		{.name = "",                        \
-			.type = OPTION_TEXT,        \
-			.min = 1,                   \
-			.max = IMAGES_TEXT_MAX - 1, \
-			.check = checked,           \
-			.help = meaning},           \
-		{                                   \
-			0                           \
-		}                                   \
-	}
+#define TEXT_ITEM .name = "", .type = OPTION_TEXT, .min = 1, .max = IMAGES_TEXT_MAX - 1
 
-static const struct config_option archive_items[] = TEXT_ITEM(check_path, "A path.");
-static const struct config_option pull_items[] = TEXT_ITEM(check_reference, "A reference.");
-static const struct config_option pin_items[] = TEXT_ITEM(check_pin, "A reference, or sandbox.");
+static const struct config_option archive_items[] = {
+	{TEXT_ITEM, .check = check_path, .help = "A path."}, {0}};
+static const struct config_option pull_items[] = {
+	{TEXT_ITEM, .check = check_reference, .help = "A reference."}, {0}};
+static const struct config_option pin_items[] = {
+	{TEXT_ITEM, .check = check_pin, .help = "A reference, or sandbox."}, {0}};
 
 const struct config_option images_options[] = {
 	MODE_OPTION("images"),
@@ -320,16 +312,14 @@ static void images_transfer_take(void *self, void *request)
 	struct images_tuner *tuner = self;
 	struct transfer *transfer = request;
 	const struct preload_list *found = &transfer->found;
-	size_t kept = 0;
 
 	if (!tuner) {
 		transfer_free(transfer);
 		return;
 	}
 	for (size_t i = 0; i < tuner->n_active; i++)
-		if (tuner->active[i] != transfer)
-			tuner->active[kept++] = tuner->active[i];
-	tuner->n_active = kept;
+		if (tuner->active[i] == transfer)
+			tuner->active[i] = tuner->active[--tuner->n_active];
 	if (transfer->cancelled && transfer->error < 0 && found->n > 0) {
 		found->entries[0].reason = "does-not-fit";
 		copy_text(found->entries[0].why, IMAGES_WHY_MAX,
