@@ -302,8 +302,8 @@ int agent_run(const struct core_options *options)
 	sd_event_source_disable_unref(agent.tick);
 	for (size_t i = 0; i < agent.core.node.n_tuners; i++)
 		sd_event_source_disable_unref(agent.core.node.tuners[i].watch);
-	sd_event_unref(agent.event);
 	plan_clear(&agent.done);
 	core_close(&agent.core);
+	sd_event_unref(agent.event);
 	return r < 0 ? 1 : 0;
 }
