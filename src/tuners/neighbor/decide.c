@@ -185,7 +185,7 @@ static void decide_values(struct family *family, bool grow, struct proposal *pro
 	}
 }
 
-static void add_limit(const struct family *family, struct proposal *proposal)
+static void decide_limit(const struct family *family, struct proposal *proposal)
 {
 	const struct neighbor_table_seen *table = family->table;
 	struct neighbor_family_memory *memory = family->memory;
@@ -281,7 +281,7 @@ void neighbor_decide(
 
 		decide_values(&family, neighbor->config.grow && readable, proposal);
 		if (readable)
-			add_limit(&family, proposal);
+			decide_limit(&family, proposal);
 		if (table->stats_error == 0) {
 			add_pressure(&readings[0], &family);
 			add_overflow(&readings[1], &family);
