@@ -28,31 +28,28 @@ void bpf_quiet_libbpf(void)
 	libbpf_set_print(log_libbpf);
 }
 
-static const char *cure(int error)
+void bpf_explain_failure(int error, char *why, size_t size)
 {
+	const char *cure = "run with HEADROOM_LOG_LEVEL=debug for the kernel's own words";
+
 	if (access("/sys/kernel/btf/vmlinux", R_OK) < 0)
-		return "the kernel's types are not at /sys/kernel/btf/vmlinux; it needs "
+		cure = "the kernel's types are not at /sys/kernel/btf/vmlinux; it needs "
 		       "CONFIG_DEBUG_INFO_BTF=y and an unmasked /sys";
-	if (!capability_have(CAP_SYS_ADMIN) &&
-		(!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON)))
+	else if (!capability_have(CAP_SYS_ADMIN) &&
+		 (!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON)))
 		/* What root may have at all it has at the start: what it lacks was given up. */
-		return geteuid() == 0 && cap_get_bound(CAP_BPF) > 0 &&
+		cure = geteuid() == 0 && cap_get_bound(CAP_BPF) > 0 &&
 				       cap_get_bound(CAP_PERFMON) > 0
 			       ? "restart the agent: it gave up what loading needs after its start"
 			       : "give CAP_BPF and CAP_PERFMON";
-	if (error == -EPERM && !capability_have(CAP_NET_ADMIN))
-		return "give CAP_NET_ADMIN";
-	if (error == -EPERM)
-		return "something denies bpf(2): seccomp, lockdown or an LSM";
-	if (error == -EINVAL)
-		return "lockdown in confidentiality mode refuses programs that read kernel memory; "
+	else if (error == -EPERM && !capability_have(CAP_NET_ADMIN))
+		cure = "give CAP_NET_ADMIN";
+	else if (error == -EPERM)
+		cure = "something denies bpf(2): seccomp, lockdown or an LSM";
+	else if (error == -EINVAL)
+		cure = "lockdown in confidentiality mode refuses programs that read kernel memory; "
 		       "else HEADROOM_LOG_LEVEL=debug shows the kernel's own words";
-	return "run with HEADROOM_LOG_LEVEL=debug for the kernel's own words";
-}
-
-void bpf_explain_failure(int error, char *why, size_t size)
-{
-	snprintf(why, size, "BPF: %s: %s", strerror(-error), cure(error));
+	snprintf(why, size, "BPF: %s: %s", strerror(-error), cure);
 }
 
 /* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
