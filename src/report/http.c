@@ -37,30 +37,6 @@ static void connection_shut(struct http_connection *connection)
 	connection->shut = true;
 }
 
-/*
- * Makes room for one more connection. Incomplete requests go first, then replies that nobody
- * fetches; what is held stays. False when there is none that may be closed.
- */
-static bool make_room(struct http_server *server)
-{
-	struct http_connection *oldest = NULL;
-	unsigned n_open = 0;
-
-	for (struct http_connection *c = server->connections; c; c = c->next) {
-		n_open += !c->shut;
-		if (c->shut || c->held)
-			continue;
-		if (!oldest || (c->sending == oldest->sending ? c->since_us < oldest->since_us
-							      : oldest->sending))
-			oldest = c;
-	}
-	if (n_open < server->max_open)
-		return true;
-	if (oldest)
-		connection_shut(oldest);
-	return oldest;
-}
-
 static uint64_t deadline(const struct http_connection *connection)
 {
 	return connection->shut || connection->held
@@ -72,7 +48,8 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 	enum MHD_ConnectionNotificationCode code)
 {
 	struct http_server *server = userdata;
-	struct http_connection **at = &server->connections, *connection = *state;
+	struct http_connection **at = &server->connections, *connection = *state, *oldest = NULL;
+	unsigned n_open = 0;
 	struct ucred peer;
 	socklen_t length = sizeof(peer);
 	int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
@@ -89,10 +66,24 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 			free(connection);
 		return;
 	}
-	if (!make_room(server)) {
+	/*
+	 * Makes room for one more connection. Incomplete requests go first, then replies that
+	 * nobody fetches; what is held stays.
+	 */
+	for (struct http_connection *c = server->connections; c; c = c->next) {
+		n_open += !c->shut;
+		if (c->shut || c->held)
+			continue;
+		if (!oldest || (c->sending == oldest->sending ? c->since_us < oldest->since_us
+							      : oldest->sending))
+			oldest = c;
+	}
+	if (n_open >= server->max_open && !oldest) {
 		shutdown(fd, SHUT_RDWR);
 		return;
 	}
+	if (n_open >= server->max_open)
+		connection_shut(oldest);
 	connection = must(calloc(1, sizeof(*connection)));
 	connection->server = server;
 	connection->mhd = mhd;

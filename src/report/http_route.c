@@ -151,16 +151,13 @@ static bool accepts_openmetrics(const char *accept)
 {
 	static const char *const formats[] = {"application/openmetrics-text", "text/plain"};
 	double best[ARRAY_SIZE(formats)] = {0};
-	char copy[1024], *rest = copy, *range;
-	size_t used = 0;
+	_cleanup_free_ char *copy = must(strdup(accept ? accept : ""));
+	char *rest = copy, *to = copy, *range;
 
-	for (; accept && *accept; accept++) { /* without white space, in small letters */
-		if (used + 1 == sizeof(copy))
-			return false;
-		if (!isspace((unsigned char)*accept))
-			copy[used++] = (char)tolower((unsigned char)*accept);
-	}
-	copy[used] = '\0';
+	for (const char *from = copy; *from; from++) /* without white space, in small letters */
+		if (!isspace((unsigned char)*from))
+			*to++ = (char)tolower((unsigned char)*from);
+	*to = '\0';
 	/* Each range is like "application/openmetrics-text;version=1.0.0;q=0.8". */
 	while ((range = strsep(&rest, ","))) {
 		const char *parameters = range + strcspn(range, ";");
