@@ -28,15 +28,12 @@ static enum color color_of(const char *word)
 /* "12.3 GB" of bytes, the plain number of anything else. Returns text. */
 static const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX])
 {
-	static const struct {
-		double size;
-		const char *name;
-	} units[] = {{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}};
+	static const char *const names[] = {"", " kB", " MB", " GB"};
+	size_t i = 0;
 
-	snprintf(text, AMOUNT_MAX, "%.0f", value);
-	for (size_t i = ARRAY_SIZE(units); i-- > 0;)
-		if (streq(unit, "bytes") && value >= units[i].size)
-			snprintf(text, AMOUNT_MAX, "%.1f%s", value / units[i].size, units[i].name);
+	for (; streq(unit, "bytes") && value >= 1000 && i + 1 < ARRAY_SIZE(names); i++)
+		value /= 1000;
+	snprintf(text, AMOUNT_MAX, "%.*f%s", i > 0, value, names[i]);
 	return text;
 }
 
