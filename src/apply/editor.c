@@ -160,22 +160,12 @@ static int rank_of(const struct file_bytes *text, const char *table, const char 
 	return 2;
 }
 
-/* The text, and what containerd makes of it: replaced as keys are set. */
-struct draft {
-	struct file_bytes text;
-	char *dump;
-};
-
-static void draft_clear(struct draft *draft)
-{
-	file_bytes_clear(&draft->text);
-	free(draft->dump);
-}
-
-/* Names of tables differ from one generation of containerd to the next: the dump shows the right
- * one. */
-static int set_toml(
-	const struct editor *editor, struct draft *draft, struct file_change *change, char *why)
+/*
+ * Names of tables differ from one generation of containerd to the next: the dump shows the right
+ * one. The text, and the dump that containerd makes of it, are replaced.
+ */
+static int set_toml(const struct editor *editor, struct file_bytes *text, char **dump,
+	struct file_change *change, char *why)
 {
 	const char *const *tables = change->edit.tables, *key = change->target.key;
 	const struct file_edit *edit = &change->edit;
@@ -184,24 +174,26 @@ static int set_toml(
 
 	for (int rank = 0; rank <= 2; rank++)
 		for (size_t i = 0; tables[i]; i++) {
-			_cleanup_(draft_clear) struct draft next = {0};
-			struct draft old = *draft;
+			_cleanup_(file_bytes_clear) struct file_bytes next = {0};
+			_cleanup_free_ char *next_dump = NULL;
 			int r;
 
-			if (rank_of(&old.text, tables[i], key) != rank)
+			if (rank_of(text, tables[i], key) != rank)
 				continue;
-			text_copy(&next.text, old.text.bytes, old.text.len);
-			r = edit_set(EDIT_TOML, &next.text, tables[i], key, edit->text, reason);
+			text_copy(&next, text->bytes, text->len);
+			r = edit_set(EDIT_TOML, &next, tables[i], key, edit->text, reason);
 			if (r == 0)
-				r = dump_trial(editor, &next.text, &next.dump, reason);
+				r = dump_trial(editor, &next, &next_dump, reason);
 			if (r == 0)
-				r = compare_dumps(old.dump, next.dump, edit->dump_key, reason);
+				r = compare_dumps(*dump, next_dump, edit->dump_key, reason);
 			if (r == 0 && edit->text)
-				r = check_value(next.dump, edit, reason);
+				r = check_value(next_dump, edit, reason);
 			if (r == 0) {
 				copy_text(change->target.table, FILE_TABLE_MAX, tables[i]);
-				*draft = next;
-				next = old;
+				file_bytes_clear(text);
+				text_copy(text, next.bytes, next.len);
+				free(*dump);
+				*dump = steal(next_dump);
 			}
 			if (r == 0 || r == -ECANCELED || r == -ETIMEDOUT)
 				return r;
@@ -221,30 +213,31 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	bool dumps = !own && editor->service->verifier == VERIFY_CONTAINERD_DUMP;
 	const char *begin = own ? edit->text : text->bytes ? text->bytes : edit->base;
 	size_t len = !own && text->bytes ? text->len : begin ? strlen(begin) : 0;
-	_cleanup_(draft_clear) struct draft draft = {.text.hash = FILE_HASH_NONE};
+	_cleanup_(file_bytes_clear) struct file_bytes new = {.hash = FILE_HASH_NONE};
+	_cleanup_free_ char *dump = NULL;
 	const struct runtime_daemon daemon = daemon_of(editor->host, editor->service, editor->path);
 	char refusal[EDIT_WHY_MAX] = "", path[PATH_MAX];
 	int r = 0;
 
 	why[0] = '\0';
 	if (!own || begin)
-		text_copy(&draft.text, begin, len);
+		text_copy(&new, begin, len);
 	if (dumps) /* from before any change, to compare with */
-		r = dump_trial(editor, &draft.text, &draft.dump, refusal);
+		r = dump_trial(editor, &new, &dump, refusal);
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
 			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
 	for (size_t i = 0; r == 0 && !own && i < n; i++) {
 		const struct file_target *target = &changes[i]->file->target;
 
-		r = dumps ? set_toml(editor, &draft, changes[i]->file, why)
-			  : edit_set(target->format, &draft.text, target->table, target->key,
+		r = dumps ? set_toml(editor, &new, &dump, changes[i]->file, why)
+			  : edit_set(target->format, &new, target->table, target->key,
 				    changes[i]->file->edit.text, why);
 	}
 	if (r == 0 && !own && editor->service->verifier == VERIFY_DOCKERD) {
-		r = file_put_trial(editor->state, TRIAL, editor->at, &draft.text, path);
+		r = file_put_trial(editor->state, TRIAL, editor->at, &new, path);
 		if (r == 0)
-			r = docker_config_check(&daemon, draft.text.bytes, draft.text.len,
+			r = docker_config_check(&daemon, new.bytes, new.len,
 				inside(editor->host, path), editor->wait, why);
 		file_drop_trial(editor->state, TRIAL);
 	}
@@ -252,11 +245,11 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 		snprintf(why, EDIT_WHY_MAX, "the new text could not be tried: %s", strerror(-r));
 	if (r < 0)
 		return r;
-	if (draft.text.bytes)
-		hash_bytes(draft.text.bytes, draft.text.len, draft.text.hash);
+	if (new.bytes)
+		hash_bytes(new.bytes, new.len, new.hash);
 	file_bytes_clear(text);
-	*text = draft.text;
-	draft.text.bytes = NULL;
+	*text = new;
+	new.bytes = NULL;
 	return 0;
 }
 

@@ -74,18 +74,12 @@ static void judge_difference(
 		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
 }
 
-static void confirm(struct setting *setting, const struct wish *wish, uint64_t now)
-{
-	setting->drifted = false;
-	copy_text(setting->confirmed, sizeof(setting->confirmed), wish->current);
-	if (now - setting->drift_at_us > DRIFT_QUIET_US)
-		setting->rounds = 0;
-}
-
 static void judge(
 	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
 {
 	const struct want *want = wish->want;
+	bool written = value_equal(wish->current, want->wanted);
+	bool in_force = written && value_equal(want->actual, want->wanted);
 	uint64_t now = input->past->now_us;
 	bool observes = input->mode == MODE_OBSERVE || input->mode == MODE_RELEASED;
 	/* Of a file the tuner knows better why: it is the program that lacks or keeps it. */
@@ -114,25 +108,27 @@ static void judge(
 			input->mode == MODE_RELEASED ? "restored" : "observe-mode", 0, NULL);
 	} else if (!want->file && !input->values_recordable) {
 		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
-	} else if (value_equal(want->actual, want->wanted) &&
-		   value_equal(wish->current, want->wanted)) {
-		setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
-		setting->retry_at_us = 0;
-		confirm(setting, wish, now);
-	} else if (wish->failed) {
+	} else if (!in_force && wish->failed) {
 		setting_become(
 			setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, setting->why);
-	} else if (!value_equal(wish->current, want->wanted)) {
+	} else if (!written) {
 		judge_difference(setting, wish, input);
-	} else if (setting->state != SETTING_FAILED || now >= setting->retry_at_us) {
-		/* The file is as wanted, and its program runs with another value still. */
-		confirm(setting, wish, now);
-		if (now >= setting->retry_at_us || setting->state != SETTING_PENDING)
+	} else if (in_force || setting->state != SETTING_FAILED || now >= setting->retry_at_us) {
+		setting->drifted = false;
+		copy_text(setting->confirmed, sizeof(setting->confirmed), wish->current);
+		if (now - setting->drift_at_us > DRIFT_QUIET_US)
+			setting->rounds = 0;
+		if (in_force) {
+			setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
+			setting->retry_at_us = 0;
+		} else if (now >= setting->retry_at_us || setting->state != SETTING_PENDING) {
+			/* The file is as wanted, and its program runs with another value still. */
 			setting_become(setting, SETTING_PENDING,
 				want->file->edit.service.activation == ACTIVATE_RELOAD
 					? "reload-pending"
 					: "restart-pending",
 				0, NULL);
+		}
 	}
 }
 
