@@ -262,42 +262,11 @@ static void apply_file(struct file_job *job, const struct change *first)
 	}
 }
 
-/* File by file, then the programs take them. */
-static void apply(struct file_job *job)
-{
-	for (size_t i = 0; job->forced && i < job->plan.n; i++)
-		file_journal_try_again(job->journal, job->plan.changes[i].name);
-	for (size_t i = 0; i < job->plan.n; i++) {
-		const struct change *change = &job->plan.changes[i];
-
-		if (!change->file->activate_only && !change->file->written && change->error == 0)
-			apply_file(job, change);
-	}
-	work_activate(job);
-}
-
-static void restore(struct file_job *job)
-{
-	struct file_journal *journal = job->journal;
-
-	/* What is restored is forgotten, and the next one moves up. */
-	for (size_t i = 0; i < journal->n_files;) {
-		const struct file_note *note = &journal->files[i];
-		bool skipped = job->only[0] && !streq(job->only, note->tuner);
-
-		i += skipped || work_restore(job, note) < 0;
-	}
-	if (!job->only[0] || streq(job->only, "images"))
-		images_remove_hosts(&job->host);
-	if (work_store(job) == 0)
-		file_sweep(journal);
-	work_activate(job);
-}
-
 void file_transaction(void *userdata, const struct wait *wait)
 {
 	struct file_job *job = userdata;
 	struct file_journal *journal = job->journal;
+	bool restores = job->task == FILE_RESTORE, applies = job->task == FILE_APPLY;
 	int r;
 
 	job->wait = wait;
@@ -315,14 +284,34 @@ void file_transaction(void *userdata, const struct wait *wait)
 	if (work_store(job) == 0)
 		file_sweep(journal);
 	r = work_resume(job);
-	if (job->task == FILE_RESTORE && r >= 0)
-		restore(job);
-	else if (job->task == FILE_APPLY && r == 0)
-		apply(job);
-	/* An earlier restart was seen to just now: the plan is from before that. */
-	for (size_t i = 0; job->task == FILE_APPLY && r != 0 && i < job->plan.n; i++)
-		if (job->plan.changes[i].error == 0)
-			work_fail(&job->plan.changes[i], "not-recorded", -ESTALE,
+	/* What is restored is forgotten, and the next one moves up. */
+	for (size_t i = 0; restores && r >= 0 && i < journal->n_files;) {
+		const struct file_note *note = &journal->files[i];
+		bool skipped = job->only[0] && !streq(job->only, note->tuner);
+
+		i += skipped || work_restore(job, note) < 0;
+	}
+	if (restores && r >= 0) {
+		if (!job->only[0] || streq(job->only, "images"))
+			images_remove_hosts(&job->host);
+		if (work_store(job) == 0)
+			file_sweep(journal);
+	}
+	for (size_t i = 0; applies && i < job->plan.n; i++) {
+		struct change *change = &job->plan.changes[i];
+
+		if (r == 0 && job->forced)
+			file_journal_try_again(journal, change->name);
+		/* An earlier restart was seen to just now: the plan is from before that. */
+		if (r != 0 && change->error == 0)
+			work_fail(change, "not-recorded", -ESTALE,
 				"an earlier restart was seen to first: try again", 0);
+		else if (!change->file->activate_only && !change->file->written &&
+			 change->error == 0)
+			apply_file(job, change);
+	}
+	/* File by file, then the programs take them. */
+	if ((restores && r >= 0) || (applies && r == 0))
+		work_activate(job);
 	(void)work_store(job);
 }
