@@ -183,7 +183,6 @@ struct archive_fixture {
 	struct sample sample;
 	struct bytes tar; /* its layout */
 	struct directory root;
-	struct host host;
 	unsigned int percent_free;
 	int cancel_fd;
 	struct archive *archive;
@@ -195,8 +194,7 @@ static inline void archive_fixture_make(struct archive_fixture *fixture)
 	*fixture = (struct archive_fixture){.cancel_fd = -1};
 	fixture->tar = make_oci(&fixture->sample);
 	directory_make(&fixture->root);
-	assert_true(host_init(&fixture->host, fixture->root.path));
-	fixture->host.state = fixture->root.path;
+	fixture->root.host.state = fixture->root.path;
 }
 
 static inline void archive_fixture_clear(struct archive_fixture *fixture)
@@ -216,8 +214,8 @@ static inline int open_path(struct archive_fixture *fixture, const char *path)
 	cleanup_archive_close(&fixture->archive);
 	fixture->archive = NULL;
 	fixture->why[0] = '\0';
-	return archive_open(&fixture->host, path, fixture->percent_free, &wait, &fixture->archive,
-		fixture->why);
+	return archive_open(&fixture->root.host, path, fixture->percent_free, &wait,
+		&fixture->archive, fixture->why);
 }
 
 static inline int open_bytes(struct archive_fixture *fixture, const struct bytes *bytes)

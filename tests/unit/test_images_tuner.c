@@ -30,16 +30,14 @@ TEST(faults_have_their_position)
 
 struct made {
 	struct directory directory;
-	struct host host;
 	struct images_tuner *tuner;
 };
 
 static void make(struct made *made)
 {
 	directory_make(&made->directory);
-	assert_true(host_init(&made->host, made->directory.path));
-	made->host.state = made->directory.path;
-	made->tuner = images_tuner.open(&made->host, true);
+	made->directory.host.state = made->directory.path;
+	made->tuner = images_tuner.open(&made->directory.host, true);
 }
 
 static void clear(struct made *made)

@@ -11,7 +11,6 @@
 /* A made-up node, and what is seen of it. */
 struct fixture {
 	struct directory directory;
-	struct host host;
 	struct kubelet_seen seen;
 };
 
@@ -19,7 +18,6 @@ static void fixture_make(struct fixture *fixture)
 {
 	*fixture = (struct fixture){0};
 	directory_make(&fixture->directory);
-	assert_true(host_init(&fixture->host, fixture->directory.path));
 }
 
 static void fixture_remove(struct fixture *fixture)
@@ -61,7 +59,7 @@ static void put_kubelet(const struct fixture *fixture, const char *start, const 
 
 static const struct kubelet_seen *read_node(struct fixture *fixture)
 {
-	kubelet_read(&fixture->host, &fixture->seen);
+	kubelet_read(&fixture->directory.host, &fixture->seen);
 	return &fixture->seen;
 }
 

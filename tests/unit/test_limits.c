@@ -26,9 +26,8 @@ DIRECTORY_TEST(a_row_becomes_a_limit_where_the_node_has_it)
 		{"/proc/sys/net/netfilter/nf_conntrack_max", "262144\n", 2, false, "conntrack", 12,
 			262144},
 	};
-	void *self;
+	void *self = limits_tuner.open(&directory->host, false);
 
-	self = limits_tuner.open(&directory->host, false);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		struct proposal proposal = {0};
 		char why[TUNER_WHY_MAX] = "";

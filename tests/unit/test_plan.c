@@ -7,7 +7,6 @@ static void add_threshold(struct plan *plan, int family, int level, unsigned old
 {
 	struct change *change = plan_add(plan, NULL, "", "", "", "");
 
-	assert_non_null(change);
 	change->target =
 		(struct value_target){.kind = VALUE_NEIGHTBL, .family = family, .level = level};
 	snprintf(change->old, sizeof(change->old), "%u", old);
@@ -73,7 +72,7 @@ TEST(other_changes_keep_their_order_before_thresholds)
 
 	add_threshold(&plan, AF_INET, 1, 1, 2);
 	for (size_t i = 0; i < 3; i++)
-		assert_non_null(plan_add(&plan, NULL, expected[i], "", "", ""));
+		plan_add(&plan, NULL, expected[i], "", "", "");
 	add_threshold(&plan, AF_INET, 3, 1, 2);
 	copy_text(plan.changes[0].name, SETTING_NAME_MAX, "1");
 	copy_text(plan.changes[4].name, SETTING_NAME_MAX, "3");

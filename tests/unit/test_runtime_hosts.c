@@ -8,7 +8,6 @@
 
 struct node {
 	struct directory directory;
-	struct host host;
 	struct node_runtime runtime;
 	struct runtime_tuner request;
 };
@@ -17,11 +16,10 @@ static void node_open(struct node *node)
 {
 	memset(node, 0, sizeof(*node));
 	directory_make(&node->directory);
-	assert_true(host_init(&node->host, node->directory.path));
 	node->runtime.found = (struct runtime){
 		.name = "containerd", .kind = RUNTIME_CONTAINERD, .socket = "/run/c.sock"};
 	node->runtime.files_known = true;
-	node->request.host = &node->host;
+	node->request.host = &node->directory.host;
 	node->request.sample.runtimes = &node->runtime;
 	node->request.sample.n = 1;
 }

@@ -35,50 +35,46 @@ TEST(boot_parameters_of_switches_are_kept)
 	}
 }
 
-static void make_node(const struct directory *directory)
+DIRECTORY_TEST(switches_of_every_page_size_are_found)
 {
-	directory_put(directory, THP_DIRECTORY "/enabled", "always [madvise] never\n");
-	directory_put(
-		directory, THP_DIRECTORY "/defrag", "always defer defer+madvise [madvise] never\n");
-	directory_put(directory, THP_DIRECTORY "/shmem_enabled",
-		"always within_size advise [never] deny force\n");
-	directory_put(directory, THP_DIRECTORY "/khugepaged/defrag", "1\n");
-	directory_put(directory, THP_DIRECTORY "/hugepages-2048kB/enabled",
-		"always [inherit] madvise never\n");
-	directory_put(directory, THP_DIRECTORY "/hugepages-64kB/enabled",
-		"[always] inherit madvise never\n");
-	directory_put(directory, THP_DIRECTORY "/hugepages-64kB/shmem_enabled",
-		"always inherit within_size advise [never]\n");
-	/* For shared memory alone; and no switch at all. */
-	directory_put(directory, THP_DIRECTORY "/hugepages-8kB/shmem_enabled", "always [never]\n");
-	directory_put(directory, THP_DIRECTORY "/hugepages-16kB/stats/x", "1\n");
+	static const struct {
+		const char *file, *text, *name, *value;
+	} rows[] = {
+		{"/enabled", "always [madvise] never\n", "thp.enabled", "madvise"},
+		{"/defrag", "always defer defer+madvise [madvise] never\n", "thp.defrag",
+			"madvise"},
+		{"/shmem_enabled", "always within_size advise [never] deny force\n",
+			"thp.shmem_enabled", "never"},
+		{"/khugepaged/defrag", "1\n", "thp.khugepaged.defrag", "1"},
+		/* For shared memory alone. */
+		{"/hugepages-8kB/shmem_enabled", "always [never]\n",
+			"thp.hugepages-8kB.shmem_enabled", "never"},
+		{"/hugepages-64kB/enabled", "[always] inherit madvise never\n",
+			"thp.hugepages-64kB.enabled", "always"},
+		{"/hugepages-64kB/shmem_enabled", "always inherit within_size advise [never]\n",
+			"thp.hugepages-64kB.shmem_enabled", "never"},
+		{"/hugepages-2048kB/enabled", "always [inherit] madvise never\n",
+			"thp.hugepages-2048kB.enabled", "inherit"},
+	};
+	struct thp *thp;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char path[PATH_MAX];
+
+		snprintf(path, sizeof(path), THP_DIRECTORY "%s", rows[i].file);
+		directory_put(directory, path, rows[i].text);
+	}
+	directory_put(directory, THP_DIRECTORY "/hugepages-16kB/stats/x", "1\n"); /* no switch */
 	directory_put(directory, "/proc/cmdline", "ro transparent_hugepage=madvise\n");
 	directory_put(directory, "/proc/meminfo",
 		"MemTotal:       8 kB\nAnonHugePages:   6144 kB\nShmemHugePages:  2048 kB\n"
 		"ShmemPmdMapped:  7 kB\nFileHugePages:   4096 kB\n");
-}
-
-DIRECTORY_TEST(switches_of_every_page_size_are_found)
-{
-	static const char *const expected[][2] = {
-		{"thp.enabled", "madvise"},
-		{"thp.defrag", "madvise"},
-		{"thp.shmem_enabled", "never"},
-		{"thp.khugepaged.defrag", "1"},
-		{"thp.hugepages-8kB.shmem_enabled", "never"},
-		{"thp.hugepages-64kB.enabled", "always"},
-		{"thp.hugepages-64kB.shmem_enabled", "never"},
-		{"thp.hugepages-2048kB.enabled", "inherit"},
-	};
-	struct thp *thp;
-
-	make_node(directory);
 	thp = thp_tuner.open(&directory->host, false);
 	thp_tuner.sense(thp);
-	assert_int_equal(thp->n_switches, ARRAY_SIZE(expected));
-	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
-		assert_string_equal(thp->switches[i].want.name, expected[i][0]);
-		assert_string_equal(thp->switches[i].want.actual, expected[i][1]);
+	assert_int_equal(thp->n_switches, ARRAY_SIZE(rows));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_string_equal(thp->switches[i].want.name, rows[i].name);
+		assert_string_equal(thp->switches[i].want.actual, rows[i].value);
 		assert_int_equal(thp->switches[i].want.error, 0);
 	}
 	assert_int_equal(thp->switches[5].kind, THP_SIZE_ENABLED);
@@ -102,9 +98,8 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 
 DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 {
-	struct thp *thp;
+	struct thp *thp = thp_tuner.open(&directory->host, false);
 
-	thp = thp_tuner.open(&directory->host, false);
 	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, 4);
 	for (unsigned i = 0; i < thp->n_switches; i++)

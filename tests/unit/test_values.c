@@ -10,7 +10,6 @@
 /* A made-up node and the records of its values. */
 struct fixture {
 	struct directory root, run;
-	struct host host;
 	struct value_store *store;
 	struct plan plan;
 };
@@ -20,7 +19,6 @@ static void fixture_make(struct fixture *fixture)
 	*fixture = (struct fixture){0};
 	directory_make(&fixture->root);
 	directory_make(&fixture->run);
-	assert_true(host_init(&fixture->host, fixture->root.path));
 	assert_int_equal(value_store_open(fixture->run.path, BOOT, true, &fixture->store), 0);
 }
 
@@ -49,14 +47,14 @@ static int set(struct fixture *fixture, const char *old, const char *new)
 {
 	plan_clear(&fixture->plan);
 	plan_value(fixture, "vm.a", old, new);
-	values_apply(&fixture->host, fixture->store, &fixture->plan);
+	values_apply(&fixture->root.host, fixture->store, &fixture->plan);
 	return fixture->plan.changes[0].error;
 }
 
 static void restore(struct fixture *fixture, const char *only)
 {
 	plan_clear(&fixture->plan);
-	values_restore(&fixture->host, fixture->store, only, &fixture->plan);
+	values_restore(&fixture->root.host, fixture->store, only, &fixture->plan);
 }
 
 /* ---- records ---- */
@@ -161,7 +159,7 @@ FIXTURE_TEST(a_refused_write_does_not_stop_the_others)
 	directory_put(&fixture->root, "/proc/sys/vm/b", "1\n");
 	plan_value(fixture, "vm.a", "1", "2");
 	plan_value(fixture, "vm.b", "1", "2");
-	values_apply(&fixture->host, fixture->store, &fixture->plan);
+	values_apply(&fixture->root.host, fixture->store, &fixture->plan);
 	assert_int_equal(fixture->plan.changes[0].error, -EISDIR);
 	assert_string_equal(fixture->plan.changes[0].reason, "write-refused");
 	assert_file(&fixture->root, "/proc/sys/vm/b", "2\n");
@@ -290,9 +288,9 @@ FIXTURE_TEST(a_threshold_below_a_made_up_root_is_a_file)
 	_cleanup_free_ char *before = NULL, *after = NULL;
 
 	(void)read_file(THRESHOLD, 100, &before, NULL);
-	assert_int_equal(set_target(fixture, &fixture->host, &threshold, "4711"), -EOPNOTSUPP);
+	assert_int_equal(set_target(fixture, &fixture->root.host, &threshold, "4711"), -EOPNOTSUPP);
 	directory_put(&fixture->root, THRESHOLD, "1024\n");
-	assert_int_equal(set_target(fixture, &fixture->host, &threshold, "4711"), 0);
+	assert_int_equal(set_target(fixture, &fixture->root.host, &threshold, "4711"), 0);
 	assert_file(&fixture->root, THRESHOLD, "4711\n");
 	(void)read_file(THRESHOLD, 100, &after, NULL);
 	if (before && after)
