@@ -59,7 +59,7 @@ static void log_faults(int level, const struct config_fault_list *list)
 static int load(const struct config_source *source, const struct config *old,
 	struct config **config, char fault[static CONDITION_MESSAGE_MAX])
 {
-	struct config_fault_list faults = {0}, notices = {0};
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, notices = {0};
 	struct config_place place = {.line = 1, .column = 1};
 	struct stat st;
 	int r = -EINVAL;
@@ -86,8 +86,6 @@ static int load(const struct config_source *source, const struct config *old,
 			faults.faults->line, faults.faults->column, faults.faults->message);
 	else if (r < 0)
 		log_error("config", "not loaded: %s", strerror(-r));
-	config_faults_clear(&faults);
-	config_faults_clear(&notices);
 	return r;
 }
 

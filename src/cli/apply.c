@@ -8,29 +8,6 @@
 /* A removal ends the agent and restores at once; within this, a pod or a unit has ended. */
 #define PURGE_WAIT_S 20
 
-/* -ENOTCONN when no agent runs; else an exit code. */
-static int ask_agent(
-	const char *socket_path, const char *what, const char *only, const char *nothing)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
-	char path[64];
-	long status;
-	int r;
-
-	snprintf(path, sizeof(path), "/v1/%s%s%s", what, only ? "?only=" : "", only ? only : "");
-	r = client_call(socket_path, NULL, true, path, &answer, &status);
-	if (r == -ENOTCONN)
-		return r;
-	if (r < 0)
-		return cli_fail(socket_path, "%s%s", strerror(-r),
-			r == -EACCES ? ": only root may change the node" : "");
-	if (status == 200)
-		return print_changes(answer, nothing);
-	if (json_text_at(answer, "error")[0])
-		return cli_fail("agent", "%s", json_text_at(answer, "error"));
-	return cli_fail("agent", "answered with HTTP status %ld", status);
-}
-
 /* patience_s: how long an agent may take that is ending. */
 static int become_writer(struct core *core, const char *who, int patience_s)
 {
@@ -135,20 +112,32 @@ static int restore_locally(const struct cli *cli, struct core *core)
 static int change_node(const struct cli *cli, struct config *config, const char *what,
 	const char *nothing, int (*locally)(const struct cli *cli, struct core *core))
 {
-	char socket_path[PATH_MAX];
+	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
+	char socket_path[PATH_MAX], path[64];
 	struct core core = {0};
-	int r;
+	int r = -ENOTCONN;
+	long status = 0;
 
 	core_socket_path(config, socket_path);
-	r = cli->purge ? -ENOTCONN : ask_agent(socket_path, what, cli->only, nothing);
-	if (r != -ENOTCONN) {
-		config_free(config);
+	snprintf(path, sizeof(path), "/v1/%s%s%s", what, cli->only ? "?only=" : "",
+		cli->only ? cli->only : "");
+	if (!cli->purge)
+		r = client_call(socket_path, NULL, true, path, &answer, &status);
+	if (r == -ENOTCONN) {
+		r = core_open(&core, &cli->core, config);
+		r = r < 0 ? cli_fail("node", "%s", strerror(-r)) : locally(cli, &core);
+		core_close(&core);
 		return r;
 	}
-	r = core_open(&core, &cli->core, config);
-	r = r < 0 ? cli_fail("node", "%s", strerror(-r)) : locally(cli, &core);
-	core_close(&core);
-	return r;
+	config_free(config);
+	if (r < 0)
+		return cli_fail(socket_path, "%s%s", strerror(-r),
+			r == -EACCES ? ": only root may change the node" : "");
+	if (status == 200)
+		return print_changes(answer, nothing);
+	if (json_text_at(answer, "error")[0])
+		return cli_fail("agent", "%s", json_text_at(answer, "error"));
+	return cli_fail("agent", "answered with HTTP status %ld", status);
 }
 
 int cli_apply(const struct cli *cli)

@@ -55,8 +55,9 @@ static bool sysctl_exists(
 static int check(const struct host *host, const char *file)
 {
 	const struct config_source source = core_source(file);
-	struct config_fault_list faults = {0}, notices = {0}, missing = {0};
-	struct config *config = NULL;
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, notices = {0},
+								missing = {0};
+	_cleanup_(cleanup_config_free) struct config *config = NULL;
 	int r = core_load_config(&source, &config, &faults, &notices);
 	size_t n = 0;
 	const struct config_sysctl *sysctls = config ? config_sysctls(config, &n) : NULL;
@@ -74,11 +75,6 @@ static int check(const struct host *host, const char *file)
 	if (r == 0)
 		config_faults_print(stdout, &notices, "notice: ");
 	config_faults_print(stdout, &missing, "warning: ");
-	if (config)
-		config_free(config);
-	config_faults_clear(&faults);
-	config_faults_clear(&notices);
-	config_faults_clear(&missing);
 	return r == 0 ? EXIT_OK : EXIT_FAILED;
 }
 

@@ -76,17 +76,14 @@ static bool explain_configured(const struct cli *cli, const char *name)
 	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);
 	size_t n = 0;
 	const struct config_sysctl *sysctls = config ? config_sysctls(config, &n) : NULL;
+	const struct config_sysctl *sysctl = find_named(sysctls, n, name);
 
-	for (size_t i = 0; i < n; i++) {
-		if (!streq(sysctls[i].name, name))
-			continue;
+	if (sysctl)
 		printf("%s (setting)\n  A sysctl of the configuration: %s, %s (%s:%u).\n"
 		       "  %-9s Documentation/admin-guide/sysctl\n",
-			name, sysctls[i].value, sysctls[i].exact ? "set exactly" : "only raised",
-			sysctls[i].place.file, sysctls[i].place.line, "source");
-		return true;
-	}
-	return false;
+			name, sysctl->value, sysctl->exact ? "set exactly" : "only raised",
+			sysctl->place.file, sysctl->place.line, "source");
+	return sysctl;
 }
 
 static int explain(const struct cli *cli, const char *name)

@@ -103,7 +103,7 @@ struct config_fault {
 	char message[320];     /* what is wrong, and the cure: one line */
 };
 
-/* Zero-initialise before use; config_faults_clear releases. */
+/* Zero-initialise before use; config_faults_clear releases, also by way of _cleanup_. */
 struct config_fault_list {
 	struct config_fault *faults;
 	size_t n, allocated;
