@@ -3,10 +3,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 
 #include <zlib.h>
 
 #define JOURNAL "journal.json"
+#define COPY    "journal.json.1"
 
 /*
  * {"schema": 4, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as
@@ -326,9 +328,8 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 {
 	_cleanup_(cleanup_file_journal_close) struct file_journal *journal =
 		must(calloc(1, sizeof(*journal)));
-	_cleanup_free_ char *text = NULL;
-	char path[64];
-	int r;
+	static const char *const names[] = {JOURNAL, COPY};
+	int r, errors[ARRAY_SIZE(names)] = {0};
 
 	journal->dir = -1;
 	r = create ? make_directories(directory, 0755) : 0;
@@ -337,23 +338,35 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d/" JOURNAL, journal->dir);
-	r = journal->dir < 0 ? -ENOENT : read_file(path, JOURNAL_FILE_MAX, &text, NULL);
-	if (r == 0)
-		r = parse(journal, text);
-	/* Nothing is known of the file then, least of all that it is lost. */
-	if (r == -EPROTO || r == -EACCES || r == -EMFILE || r == -ENFILE)
-		return r;
-	if (r == 0 || r == -ENOENT) {
+	r = -ENOENT;
+	for (size_t i = 0; r < 0 && i < ARRAY_SIZE(names); i++) {
+		_cleanup_free_ char *text = NULL;
+		char path[64];
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", journal->dir, names[i]);
+		r = journal->dir < 0 ? -ENOENT : read_file(path, JOURNAL_FILE_MAX, &text, NULL);
+		if (r == 0)
+			r = parse(journal, text);
+		/* Nothing is known of the file then, least of all that it is lost. */
+		if (r == -EPROTO || r == -EACCES || r == -EMFILE || r == -ENFILE)
+			return r;
+		errors[i] = r;
+	}
+	if (errors[0] == 0 || (errors[0] == -ENOENT && errors[1] == -ENOENT)) {
 		journal->stored = print(journal);
-	} else {
+		*ret = steal(journal);
+		return 0;
+	}
+	if (r == 0)
+		log_warning(
+			JOURNAL, "%s: its copy " COPY " is used", file_journal_describe(errors[0]));
+	else
 		snprintf(journal->lost, sizeof(journal->lost),
 			JOURNAL
 			": %s: originals of files set before are lost; kept as " JOURNAL_BAD,
-			file_journal_describe(r));
-		if (create)
-			renameat(journal->dir, JOURNAL, journal->dir, JOURNAL_BAD);
-	}
+			file_journal_describe(errors[errors[0] == -ENOENT]));
+	if (create)
+		renameat(journal->dir, names[errors[0] == -ENOENT], journal->dir, JOURNAL_BAD);
 	*ret = steal(journal);
 	return 0;
 }
@@ -366,6 +379,7 @@ void file_journal_close(struct file_journal *journal)
 	free(journal);
 }
 
+/* The copy first: at every moment one of both is whole, whatever became of the other. */
 int file_journal_store(struct file_journal *journal)
 {
 	_cleanup_free_ char *text = print(journal);
@@ -374,7 +388,9 @@ int file_journal_store(struct file_journal *journal)
 	if (journal->stored && streq(text, journal->stored))
 		return 0;
 	free(steal(journal->stored));
-	r = write_file_atomic(journal->dir, JOURNAL, text, strlen(text));
+	r = write_file_atomic(journal->dir, COPY, text, strlen(text));
+	if (r == 0)
+		r = write_file_atomic(journal->dir, JOURNAL, text, strlen(text));
 	if (r == 0)
 		journal->stored = steal(text);
 	return r;

@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * What is known of changed configuration files: journal.json in the state directory. It is durable
- * before the first write to a file, and it alone is enough to restore: no configuration, no tuner,
- * no running agent is needed. The original bytes of files are beside it, in files/
- * (src/apply/file.h). It also has the restarts of programs, so that the next process finishes what
- * a killed one began, and which tuners are released.
+ * What is known of changed configuration files: journal.json in the state directory, and an equal
+ * copy, journal.json.1. It is durable before the first write to a file, and it alone is enough to
+ * restore: no configuration, no tuner, no running agent is needed. The original bytes of files are
+ * beside it, in files/ (src/apply/file.h). It also has the restarts of programs, so that the next
+ * process finishes what a killed one began, and which tuners are released.
  */
 
 #include "base/text.h"
@@ -70,16 +70,15 @@ struct file_journal {
 	struct release_list released;
 	struct unit_mark units[JOURNAL_UNITS_MAX];
 	size_t n_units;
-	char *stored;   /* as it is on disk; NULL when that is not known */
+	char *stored;   /* as it is on disk, in both copies; NULL when that is not known */
 	char lost[256]; /* that it could not be read, and why: older originals are lost; or empty */
 };
 
 /*
  * Loads the journal of a state directory. create is for the one writer: make the directory, keep an
- * unreadable journal as JOURNAL_BAD. Without one that can be read it starts empty, with lost
- * set where it is torn: it is only ever replaced as a whole, so that is the disk's fault. 0
- * with *ret, or -errno of the directory or of a journal that this process may not read; -EPROTO for
- * one of a newer version, which stays as it is.
+ * unreadable journal as JOURNAL_BAD. A torn file is passed over for its copy; without either the
+ * journal starts empty, with lost set. 0 with *ret, or -errno of the directory or of a journal that
+ * this process may not read; -EPROTO for one of a newer version, which stays as it is.
  */
 int file_journal_open(const char *directory, bool create, struct file_journal **ret);
 void file_journal_close(struct file_journal *journal);
@@ -95,8 +94,8 @@ int file_journal_store(struct file_journal *journal);
 struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
 /*
- * Replaces an older note of its path. Notes move with that. The next store writes, whether or not
- * anything changed: someone may have removed the journal.
+ * Replaces an older note of its path. Notes move with that. The next store writes both copies,
+ * whether or not anything changed: someone may have removed them.
  */
 void file_journal_put(struct file_journal *journal, const struct file_note *note);
 void file_journal_forget(struct file_journal *journal, const char *path);

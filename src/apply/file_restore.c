@@ -61,7 +61,7 @@ static int put_original(const struct file_job *job, struct work_file *file)
 	char *directory = file->at.full;
 	int r = work_put(job, file, &file->new);
 
-	for (unsigned i = 0; r == 0 && !file->new.bytes &&i < file->note.directories; i++) {
+	for (unsigned i = file->note.directories; r == 0 && i > 0 && !file->new.bytes; i--) {
 		*strrchr(directory, '/') = '\0';
 		if (directory[0] == '\0' || (rmdir(directory) < 0 && errno != ENOENT))
 			break;

@@ -62,13 +62,15 @@ def test_spoilt_records_are_reported(node: Node, directory: Path, agent, run, ho
     node.assert_unchanged()
 
 
-def test_a_torn_journal_costs_no_value(node: Node, directory: Path, run) -> None:
-    """The journal is about files: that it is torn is reported, and it is kept."""
+@pytest.mark.parametrize("torn", [1, 2])
+def test_a_torn_journal_costs_no_value(node: Node, directory: Path, run, torn: int) -> None:
+    """The journal is about files: its copy serves, and with both torn that is reported."""
     assert run("apply").returncode == 0
     assert run("restore", "--only", "thp").returncode == 0
-    spoil(directory / "state/journal.json", "noise")
+    for name in ["journal.json", "journal.json.1"][:torn]:
+        spoil(directory / "state" / name, "noise")
     answer = run("restore")
-    assert answer.returncode == 1, answer.stderr
+    assert answer.returncode == torn - 1, answer.stderr
     assert "journal" in answer.stderr
     assert (directory / "state/journal.json.bad").exists()
     node.assert_unchanged()

@@ -103,19 +103,23 @@ DIRECTORY_TEST(what_is_stored_is_loaded)
 }
 
 /*
- * A journal of a newer version alone knows what is to be restored: it is left, and nothing is
- * written.
+ * A copy takes the place of what is torn. A journal of a newer version alone knows what is to be
+ * restored: it is left, and nothing is written.
  */
-TEST(a_torn_journal_is_kept_and_a_newer_one_left)
+TEST(a_copy_serves_a_torn_journal_is_kept_and_a_newer_one_left)
 {
+	static const char newer[] =
+		"{\"schema\": 99, \"checksum\": \"crc32:a3830348\", \"body\": {}}";
 	static const struct {
-		const char *text;
+		const char *text, *copy; /* copy: NULL for the whole one, as it was stored */
 		int error;
 	} cases[] = {
-		{"{\"schema\": 4, ", 0},
-		{"{}", 0},
-		{"", 0},
-		{"{\"schema\": 99, \"checksum\": \"crc32:a3830348\", \"body\": {}}", -EPROTO},
+		{"{\"schema\": 4, ", NULL, 0},
+		{NULL, NULL, 0},
+		{"{}", "", 0},
+		{"", "torn", 0},
+		{newer, "torn", -EPROTO},
+		{"torn", newer, -EPROTO},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -123,21 +127,33 @@ TEST(a_torn_journal_is_kept_and_a_newer_one_left)
 		_cleanup_directory_ struct directory directory;
 
 		directory_make(&directory);
-		directory_put(&directory, "/journal.json", cases[i].text);
+		store_sample(&directory);
+		directory_delete(&directory, "/journal.json");
+		if (cases[i].text)
+			directory_put(&directory, "/journal.json", cases[i].text);
+		if (cases[i].copy)
+			directory_put(&directory, "/journal.json.1", cases[i].copy);
 		assert_int_equal(file_journal_open(directory.path, false, &reader), cases[i].error);
-		assert_file(
-			&directory, "/journal.json", cases[i].text); /* a reader moves nothing */
+		if (cases[i].text) /* a reader moves nothing */
+			assert_file(&directory, "/journal.json", cases[i].text);
 		assert_int_equal(file_journal_open(directory.path, true, &writer), cases[i].error);
 		if (cases[i].error < 0) {
 			assert_file(&directory, "/journal.json", cases[i].text);
+			assert_file(&directory, "/journal.json.1", cases[i].copy);
 			continue;
 		}
-		assert_true(reader->lost[0] && writer->lost[0]);
-		assert_non_null(strstr(writer->lost, "are lost"));
-		assert_file(&directory, "/" JOURNAL_BAD, cases[i].text);
+		if (cases[i].text)
+			assert_file(&directory, "/" JOURNAL_BAD, cases[i].text);
 		assert_null(directory_get(&directory, "/journal.json"));
+		if (cases[i].copy) {
+			assert_true(reader->lost[0] && writer->lost[0]);
+			assert_non_null(strstr(writer->lost, "are lost"));
+			assert_int_equal(writer->n_files, 0);
+		} else {
+			assert_sample(writer);
+			assert_string_equal(writer->lost, "");
+		}
 		assert_int_equal(file_journal_store(writer), 0);
-		assert_int_equal(writer->n_files, 0);
 	}
 }
 
@@ -148,6 +164,7 @@ DIRECTORY_TEST(no_truncation_or_flipped_bit_goes_unnoticed)
 
 	store_sample(directory);
 	text = directory_get(directory, "/journal.json");
+	directory_delete(directory, "/journal.json.1");
 	len = strlen(text);
 	for (size_t i = 0; i < 9 * len; i++) {
 		_cleanup_journal_ struct file_journal *journal = NULL;
@@ -186,6 +203,7 @@ DIRECTORY_TEST(wrong_forms_are_refused)
 	root = cJSON_Parse(written->stored);
 	body = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(root, "body"));
 	cJSON_Delete(root);
+	directory_delete(directory, "/journal.json.1");
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_journal_ struct file_journal *journal = NULL;
 		_cleanup_free_ char *wrong = NULL, *text = NULL;
