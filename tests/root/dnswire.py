@@ -202,9 +202,8 @@ class Tool:
         self.into.write(b"t" + struct.pack("<I", repeat) + self._packet(direction, packet, 0, 0))
         return tuple(int(word) for word in self._answer().split()[1:])
 
-    def suffix(self, name: str, kind: int) -> int:
+    def suffix(self, name: str, kind: int) -> None:
         self.into.write(b"s" + struct.pack("<II", kind, len(name)) + name.encode())
-        return int(self._answer().split()[1])
 
     def watch(self, address: str) -> int:
         one = ipaddress.ip_address(address)

@@ -28,7 +28,6 @@ struct tool {
 	struct dns_bpf *bpf;
 	int empty;
 	unsigned char packet[ETHERNET + PACKET_MAX];
-	unsigned n_suffixes;
 	struct dns_key servers[ROOM];
 	size_t n_servers;
 	struct dns_row_key *rows;
@@ -228,7 +227,7 @@ static void dump(struct tool *tool)
 	dns_bpf_reuse(tool->bpf, UINT64_MAX);
 }
 
-static void add_suffix(struct tool *tool)
+static void add_suffix(struct dns_control *control)
 {
 	enum dns_suffix_class class = (enum dns_suffix_class)take_number();
 	char name[256] = "";
@@ -237,43 +236,34 @@ static void add_suffix(struct tool *tool)
 	if (size >= sizeof(name))
 		fail("a suffix");
 	take_input(name, size);
-	tool->n_suffixes += dns_suffix_add(&dns_bpf_control(tool->bpf)->suffixes, name, class);
-	printf("suffixes %u\n", tool->n_suffixes);
-}
-
-static void add_watched(struct tool *tool)
-{
-	struct dns_control *control = dns_bpf_control(tool->bpf);
-	struct dns_key key = {.family = take_number()};
-
-	take_input(key.address, sizeof(key.address));
-	dns_watch_add(control, &key);
-	printf("watched %llu\n", control->watching);
-}
-
-static void sample(struct tool *tool, uint32_t one_in)
-{
-	struct dns_control *control = dns_bpf_control(tool->bpf);
-
-	control->samples_most = UINT64_MAX;
-	control->sample_share = one_in ? UINT32_MAX / one_in : 0;
+	if (!dns_suffix_add(&control->suffixes, name, class))
+		fail(name);
 }
 
 static void obey(struct tool *tool, int command)
 {
+	struct dns_control *control = dns_bpf_control(tool->bpf);
+	struct dns_key key;
+	uint32_t one_in;
+
 	switch (command) {
 	case 'p':
 	case 't':
 		take_packet(tool, command == 't');
 		break;
 	case 's':
-		add_suffix(tool);
+		add_suffix(control);
 		break;
 	case 'w':
-		add_watched(tool);
+		key = (struct dns_key){.family = take_number()};
+		take_input(key.address, sizeof(key.address));
+		dns_watch_add(control, &key);
+		printf("watched %llu\n", control->watching);
 		break;
 	case 'n':
-		sample(tool, take_number());
+		one_in = take_number();
+		control->samples_most = UINT64_MAX;
+		control->sample_share = one_in ? UINT32_MAX / one_in : 0;
 		break;
 	case 'd':
 		dump(tool);
