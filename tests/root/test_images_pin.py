@@ -145,7 +145,7 @@ def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, 
     config.write_text(section([app, kept]) + 'http: {listen: ""}\n')
     seen = set()
     for round_ in range(25):
-        killed(directory, random.uniform(0.005, 0.12) * SLACK, "apply", "--config", config, wrap=lab.wrap)
+        killed(directory, random.uniform(0.005, 0.2) * SLACK, "apply", "--config", config, wrap=lab.wrap)
         journal = directory / "state/journal.json"
         seen.add((journal.exists() and app in journal.read_text(), pinned(lab, app)))
         assert (False, True) not in seen, "it is recorded before it is pinned"
