@@ -22,19 +22,18 @@
 static bool make_up_dns(struct dns_server_table *table)
 {
 	for (uint8_t i = 0; i < DNS_LABELS + 2; i++) {
-		struct dns_totals totals = {
-			.queries = {100, i}, .answered = 90, .latency = {[3] = 90}};
+		struct dns_server counts = {.totals = {.queries = {100, i}, .latency = {[3] = 90}}};
 		struct dns_server_state *server =
 			dns_server_get(table, &(struct dns_key){AF_INET, {10, 0, 0, i}});
 
 		if (!server)
 			return false;
-		totals.responses[DNS_NOERROR] = 80;
-		totals.responses[DNS_NXDOMAIN] = 10;
+		counts.totals.responses[DNS_NOERROR] = 80;
+		counts.totals.responses[DNS_NXDOMAIN] = 10;
 		server->role = i == 1 ? DNS_CLUSTER : DNS_UPSTREAM;
 		server->budget.max[DNS_QUERIES] = i == 0 ? 1024 : 0;
 		dns_label_offer(table, server);
-		dns_server_take(table, server, &totals, 1);
+		dns_server_take(table, server, &counts, 1);
 	}
 	return true;
 }

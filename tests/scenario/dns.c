@@ -219,10 +219,10 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 			n++;
 		}
 		if (sending->server) {
-			struct dns_totals totals = sending->server->totals;
+			struct dns_server counts = {.totals = sending->server->totals};
 
-			totals.queries[DNS_UDP] += n;
-			dns_server_take(&replay->sensor.seen.table, sending->server, &totals,
+			counts.totals.queries[DNS_UDP] += n;
+			dns_server_take(&replay->sensor.seen.table, sending->server, &counts,
 				now_ns / 1000);
 		}
 	}

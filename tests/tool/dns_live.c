@@ -323,19 +323,21 @@ static void sum_server(void *userdata, const void *server, const void *live)
 {
 	const struct dns_key *key = server;
 	struct sums *sums = userdata;
-	struct dns_totals counts = dns_totals_of(live);
+	struct dns_server_table table = {0};
+	struct dns_server_state state = {0};
 	__u64 *into = (__u64 *)&sums->servers;
 	bool ours = key->family == AF_INET ? key->address[0] == 127 && key->address[1] == 53
 					   : key->address[15] == 1 && key->address[0] == 0;
 
 	if (!ours)
 		return;
+	dns_server_take(&table, &state, live, 0);
 	if (key->address[3] == IN_VAIN && key->family == AF_INET) {
-		sums->in_vain = counts;
+		sums->in_vain = state.totals;
 		return;
 	}
-	for (size_t i = 0; i < sizeof(counts) / sizeof(*into); i++)
-		into[i] += ((const __u64 *)&counts)[i];
+	for (size_t i = 0; i < sizeof(state.totals) / sizeof(*into); i++)
+		into[i] += ((const __u64 *)&state.totals)[i];
 }
 
 static void sum_row(void *userdata, const void *row, const void *live)

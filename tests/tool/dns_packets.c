@@ -131,24 +131,24 @@ static void print_bins(const char *what, const uint32_t *bins)
 static void print_server(void *userdata, const void *key, const void *live)
 {
 	const struct dns_key *server = key;
-	const struct dns_server *counts = live;
-	struct dns_totals totals = dns_totals_of(counts);
-	uint32_t queries[DNS_BINS], packets[DNS_BINS];
+	struct dns_server_table table = {0};
+	struct dns_server_state state = {0};
+	const struct dns_totals *totals = &state.totals;
 	struct tool *tool = userdata;
 
+	dns_server_take(&table, &state, live, 0);
 	printf("server");
 	print_address("address", server->family, server->address);
 	printf(" udp=%llu tcp=%llu retransmissions=%llu edns=%llu malformed=%llu packets=%llu",
-		totals.queries[DNS_UDP], totals.queries[DNS_TCP], totals.retransmissions,
-		totals.edns, totals.malformed, totals.packets);
-	dns_split_bins(counts, queries, packets);
-	print_bins("query_bins", queries);
-	print_bins("packet_bins", packets);
+		totals->queries[DNS_UDP], totals->queries[DNS_TCP], totals->retransmissions,
+		totals->edns, totals->malformed, totals->packets);
+	print_bins("query_bins", state.query_bins);
+	print_bins("packet_bins", state.packet_bins);
 	for (size_t i = 0; i < DNS_RCODES; i++)
-		printf(" rcode%zu=%llu", i, totals.responses[i]);
+		printf(" rcode%zu=%llu", i, totals->responses[i]);
 	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu evicted=%llu\n",
-		totals.answered, totals.late, totals.truncated, totals.cluster_answers,
-		totals.dot_packets, totals.evicted);
+		totals->answered, totals->late, totals->truncated, totals->cluster_answers,
+		totals->dot_packets, totals->evicted);
 	if (tool->n_servers < ROOM)
 		tool->servers[tool->n_servers++] = *server;
 }

@@ -145,13 +145,6 @@ void dns_config_validate(const struct config *config, struct config_fault_list *
 	dns_config_read(&checked, config, faults);
 }
 
-/* The cloud's kind of budget, such as link-local packets, stays; its numbers do not. */
-static void take_numbers(struct dns_budget *budget, const struct dns_budget *numbers)
-{
-	memcpy(budget->max, numbers->max, sizeof(budget->max));
-	copy_text(budget->source, sizeof(budget->source), numbers->source);
-}
-
 bool dns_budget_is_set(const struct dns_budget *budget)
 {
 	return budget->max[DNS_QUERIES] || budget->max[DNS_PACKETS] || budget->max[DNS_PENDING];
@@ -161,6 +154,7 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 	const struct dns_key *server)
 {
 	const struct dns_budget_row *row = dns_budget_rows;
+	const struct dns_budget *numbers = NULL;
 	struct dns_budget budget = {0};
 
 	for (; row->cloud && !dns_budget_is_set(&budget); row++) {
@@ -175,15 +169,17 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 				copy_text(budget.source, sizeof(budget.source), row->cloud);
 			}
 	}
-	for (size_t i = 0; i < config->n_budgets; i++) {
-		if (!dns_address_equal(&config->budgets[i].server, server))
-			continue;
-		take_numbers(&budget, &config->budgets[i].budget);
-		return budget;
-	}
-	if (!config->budget_auto)
+	for (size_t i = 0; i < config->n_budgets; i++)
+		if (dns_address_equal(&config->budgets[i].server, server))
+			numbers = &config->budgets[i].budget;
+	if (!numbers && !config->budget_auto)
 		return (struct dns_budget){0};
-	if (dns_budget_is_set(&budget) && dns_budget_is_set(&config->own))
-		take_numbers(&budget, &config->own);
+	if (!numbers && dns_budget_is_set(&budget) && dns_budget_is_set(&config->own))
+		numbers = &config->own;
+	/* The cloud's kind of budget, such as link-local packets, stays; its numbers do not. */
+	if (numbers) {
+		memcpy(budget.max, numbers->max, sizeof(budget.max));
+		copy_text(budget.source, sizeof(budget.source), numbers->source);
+	}
 	return budget;
 }

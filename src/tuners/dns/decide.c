@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
+#include "base/text.h"
+
 #include <math.h>
 
 /* DNSBudgetPressure begins above the first share of the budget and ends below the second. */
@@ -162,7 +164,6 @@ static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memor
 
 	for (unsigned i = 0; i < seen->n_forwarders; i++) {
 		const struct dns_user *forwarder = &seen->forwarders[i];
-		size_t used = strlen(named);
 
 		if (dns_is_node_cache(&forwarder->workload) || forwarder->smooth < FORWARDER_ENDS)
 			continue;
@@ -171,8 +172,8 @@ static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memor
 		if (listed++ >= NAMED)
 			continue;
 		workload_describe(&forwarder->workload, workload, sizeof(workload));
-		snprintf(named + used, sizeof(named) - used, "%s%s %.3g/s",
-			listed == 1 ? ": " : ", ", workload, forwarder->smooth);
+		text_append(named, sizeof(named), "%s%s %.3g/s", listed == 1 ? ": " : ", ",
+			workload, forwarder->smooth);
 	}
 	if (n >= CROWD && sum >= (memory->crowded ? CROWD_ENDS : CROWD_BEGINS)) {
 		memory->crowded = true;

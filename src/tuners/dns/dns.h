@@ -258,10 +258,6 @@ struct dns_server_table {
 	uint64_t evicted, malformed; /* of all servers since the start */
 };
 
-/* What the kernel counted: totals, and the two halves of the bins. */
-struct dns_totals dns_totals_of(const struct dns_server *counts);
-void dns_split_bins(const struct dns_server *counts, uint32_t queries[static DNS_BINS],
-	uint32_t packets[static DNS_BINS]);
 struct dns_server_state *dns_server_find(
 	const struct dns_server_table *table, const struct dns_key *key);
 /* The server of that key, made when there is none. NULL without room. */
@@ -270,11 +266,11 @@ struct dns_server_state *dns_server_get(struct dns_server_table *table, const st
 void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server);
 void dns_server_table_clear(struct dns_server_table *table);
 /*
- * Takes new totals: what rose is added to the server's label, or to the others. An evicted query
- * got no answer in time. How many queries there were.
+ * Takes what the kernel counted: what rose is added to the server's label, or to the others. An
+ * evicted query got no answer in time. How many queries there were.
  */
 uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
-	const struct dns_totals *totals, uint64_t now_us);
+	const struct dns_server *counts, uint64_t now_us);
 /* n more of its queries got no answer in time. */
 void dns_server_take_unanswered(
 	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);

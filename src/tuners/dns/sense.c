@@ -93,27 +93,25 @@ static void refresh(struct dns_sensor *sensor)
 
 static void take_server(void *userdata, const void *key, const void *live)
 {
-	const struct dns_server *counts = live;
+	uint64_t cluster_answers = ((const struct dns_server *)live)->totals.cluster_answers;
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_table *table = &sensor->seen.table;
 	size_t known = table->n;
 	struct dns_server_state *server = dns_server_get(table, key);
-	struct dns_totals totals = dns_totals_of(counts);
 	bool is_new = table->n > known;
 
 	if (!server)
 		return;
 	/* A server that begins to answer names of the cluster is of the cluster. */
-	if (is_new || (server->totals.cluster_answers == 0 && totals.cluster_answers > 0)) {
-		server->totals.cluster_answers = totals.cluster_answers;
+	if (is_new || (server->totals.cluster_answers == 0 && cluster_answers > 0)) {
+		server->totals.cluster_answers = cluster_answers;
 		classify(sensor, server);
 	}
 	if (is_new) {
 		dns_label_offer(table, server);
 		sensor->unclassified = true;
 	}
-	sensor->sent += dns_server_take(table, server, &totals, sensor->now_us);
-	dns_split_bins(counts, server->query_bins, server->packet_bins);
+	sensor->sent += dns_server_take(table, server, live, sensor->now_us);
 }
 
 static void take_pending(void *userdata, const struct dns_pending *query, bool unanswered)

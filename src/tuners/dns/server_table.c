@@ -11,26 +11,6 @@
 
 const char *const dns_role_names[DNS_ROLES + 1] = {"local", "cluster", "upstream", ""};
 
-struct dns_totals dns_totals_of(const struct dns_server *counts)
-{
-	struct dns_totals totals = counts->totals;
-
-	totals.packets = totals.queries[DNS_UDP] + totals.other_packets;
-	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
-		totals.answered += totals.latency[i];
-	return totals;
-}
-
-void dns_split_bins(const struct dns_server *counts, uint32_t queries[static DNS_BINS],
-	uint32_t packets[static DNS_BINS])
-{
-	/* A bin's 2^32th query, after a month of 100,000 a second, counts as a packet more. */
-	for (size_t i = 0; i < DNS_BINS; i++) {
-		queries[i] = (uint32_t)counts->bins[i];
-		packets[i] = (uint32_t)(counts->bins[i] / DNS_BIN_PACKET);
-	}
-}
-
 /* A server begins with its key. */
 static int by_key(const void *a, const void *b)
 {
@@ -98,21 +78,30 @@ static struct dns_totals *reported_of(
 }
 
 uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
-	const struct dns_totals *totals, uint64_t now)
+	const struct dns_server *counts, uint64_t now)
 {
 	const struct dns_totals before = server->totals;
-	const __u64 *fresh = (const __u64 *)totals;
-	__u64 *old = (__u64 *)&server->totals, *reported = (__u64 *)reported_of(table, server);
+	struct dns_totals totals = counts->totals;
+	__u64 *fresh = (__u64 *)&totals, *old = (__u64 *)&server->totals;
+	__u64 *reported = (__u64 *)reported_of(table, server);
 	uint64_t queries;
 
+	totals.packets = totals.queries[DNS_UDP] + totals.other_packets;
+	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
+		totals.answered += totals.latency[i];
 	dns_minute_pass(server, now);
-	for (size_t i = 0; i < sizeof(*totals) / sizeof(*fresh); i++) {
+	for (size_t i = 0; i < sizeof(totals) / sizeof(*fresh); i++) {
 		/* A counter that is read while the kernel writes may seem to go back a little. */
 		if (fresh[i] <= old[i])
 			continue;
 		reported[i] += fresh[i] - old[i];
 		old[i] = fresh[i];
 		server->changed_at_us = now;
+	}
+	/* A bin's 2^32th query, after a month of 100,000 a second, counts as a packet more. */
+	for (size_t i = 0; i < DNS_BINS; i++) {
+		server->query_bins[i] = (uint32_t)counts->bins[i];
+		server->packet_bins[i] = (uint32_t)(counts->bins[i] / DNS_BIN_PACKET);
 	}
 	queries = dns_queries(&server->totals) - dns_queries(&before);
 	table->evicted += server->totals.evicted - before.evicted;

@@ -2,6 +2,7 @@
 #include "tuners/dns/dns.h"
 
 #include "base/json.h"
+#include "base/text.h"
 
 #include <linux/capability.h>
 
@@ -280,11 +281,10 @@ static void write_budget(const cJSON *server, char *text, size_t size)
 {
 	for (int i = 0; i < DNS_NUMBERS; i++) {
 		double number = budget_number(server, i);
-		size_t used = strlen(text);
 
 		if (number > 0)
-			snprintf(text + used, size - used, "%s%.0f %s", used > 0 ? ", " : "",
-				number, dns_numbers[i].of);
+			text_append(text, size, "%s%.0f %s", text[0] ? ", " : "", number,
+				dns_numbers[i].of);
 	}
 }
 
