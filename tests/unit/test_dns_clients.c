@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "directory.h"
-
-#include "tuners/dns/sense.h"
+#include "dns_kernel.h"
 
 struct row {
 	uint8_t server;
@@ -9,76 +7,69 @@ struct row {
 	uint64_t failed; /* more than 0: with a search domain */
 };
 
-static void take(struct dns_clients *clients, const struct row *rows, size_t n)
+/* The kernel's rows, read so much later. */
+static void read_rows(struct fixture *node, const struct row *rows, size_t n, uint64_t later_us)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct dns_row_key key = {.server = {AF_INET, {10, 0, 0, rows[i].server}},
-			.suffix = rows[i].failed ? DNS_SUFFIX_SEARCH : DNS_SUFFIX_NONE,
-			.cgroup = rows[i].cgroup};
-		struct dns_row counts = {.queries = rows[i].queries, .nxdomain = rows[i].failed};
-
-		dns_clients_add(clients, &key, &counts);
+		node->kernel->row_keys[i] =
+			(struct dns_row_key){.server = {AF_INET, {10, 0, 0, rows[i].server}},
+				.suffix = rows[i].failed ? DNS_SUFFIX_SEARCH : DNS_SUFFIX_NONE,
+				.cgroup = rows[i].cgroup};
+		node->kernel->rows[i] =
+			(struct dns_row){.queries = rows[i].queries, .nxdomain = rows[i].failed};
 	}
+	node->kernel->n_rows = n;
+	poll_after(node, later_us);
 }
 
-TEST(rows_are_summed_by_server_and_cgroup)
+STATE_TEST(rows_are_summed_by_server_and_cgroup)
 {
 	static const struct row rows[] = {
 		{2, 7, 10, 1}, {1, 9, 5, 0}, {2, 7, 20, 2}, {1, 7, 1, 0}, {2, 7, 30, 0}};
-	struct dns_seen *seen = calloc(1, sizeof(*seen));
-	struct dns_clients clients = {0};
-	struct dns_row_key key = {
-		.server = {AF_INET, {10, 0, 0, 2}}, .source_family = AF_INET, .cgroup = 7};
+	const struct dns_clients *clients = &node->sensor->clients;
 
 	for (int reading = 0; reading < 2; reading++) {
-		take(&clients, rows, ARRAY_SIZE(rows));
-		/* In the root cgroup the address tells them apart. */
-		if (reading == 1)
-			dns_clients_add(&clients, &key, &(struct dns_row){.queries = 4});
-		dns_clients_rate(&clients, seen, USEC_PER_SEC);
-		assert_int_equal(clients.n, 3 + reading);
-		assert_int_equal(clients.clients[0].cgroup, 7);
-		assert_int_equal(clients.clients[0].counts.queries, 1);
-		assert_int_equal(clients.clients[1].cgroup, 9);
-		assert_int_equal(clients.clients[2].counts.queries, 60);
-		assert_int_equal(clients.clients[2].counts.expanded, 30);
-		assert_int_equal(clients.clients[2].counts.failed, 3);
+		read_rows(node, rows, ARRAY_SIZE(rows), USEC_PER_SEC);
+		assert_int_equal(clients->n, 3);
+		assert_int_equal(clients->clients[0].cgroup, 7);
+		assert_int_equal(clients->clients[0].counts.queries, 1);
+		assert_int_equal(clients->clients[1].cgroup, 9);
+		assert_int_equal(clients->clients[2].counts.queries, 60);
+		assert_int_equal(clients->clients[2].counts.expanded, 30);
+		assert_int_equal(clients->clients[2].counts.failed, 3);
 	}
-	assert_int_equal(seen->search[DNS_UPSTREAM].failed, 3);
+	assert_int_equal(node->sensor->seen.search[DNS_UPSTREAM].failed, 3);
+	/* In the root cgroup the address tells them apart. */
+	node->kernel->row_keys[0].source_family = AF_INET;
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(clients->n, 4);
 	/* Those without a row are forgotten. */
-	dns_clients_rate(&clients, seen, USEC_PER_SEC);
-	assert_int_equal(clients.n, 0);
-	free(clients.clients);
-	free(seen);
+	read_rows(node, rows, 0, USEC_PER_SEC);
+	assert_int_equal(clients->n, 0);
 }
 
-TEST(rates_are_from_reading_to_reading)
+STATE_TEST(rates_are_from_reading_to_reading)
 {
 	static const struct row first[] = {{1, 7, 1000, 0}, {1, 8, 10, 0}},
 				second[] = {{1, 7, 1200, 0}, {1, 8, 10, 0}, {1, 9, 50, 0}},
 				third[] = {{1, 7, 40, 0}, {1, 8, 10, 0}, {1, 9, 50, 0}};
-	struct dns_seen *seen = calloc(1, sizeof(*seen));
-	struct dns_clients clients = {0};
+	const struct dns_clients *clients = &node->sensor->clients;
 
-	take(&clients, first, 2);
-	dns_clients_rate(&clients, seen, 10 * USEC_PER_SEC);
+	node->sensor->clients.read_at_us = 0;
+	read_rows(node, first, 2, USEC_PER_SEC);
 	/* What came before the first reading has no time. */
-	assert_true(clients.clients[0].per_second == 0);
-	take(&clients, second, 3);
-	dns_clients_rate(&clients, seen, 12 * USEC_PER_SEC);
-	assert_true(clients.clients[0].per_second == 100);
-	assert_true(clients.clients[1].per_second == 0);
-	assert_true(clients.clients[2].per_second == 25);
-	assert_true(clients.clients[0].smooth > 0 && clients.clients[0].smooth < 100);
-	assert_int_equal(clients.clients[0].changed_at_us, 12 * USEC_PER_SEC);
-	assert_int_equal(clients.clients[1].changed_at_us, 10 * USEC_PER_SEC);
+	assert_true(clients->clients[0].per_second == 0);
+	read_rows(node, second, 3, 2 * USEC_PER_SEC);
+	assert_true(clients->clients[0].per_second == 100);
+	assert_true(clients->clients[1].per_second == 0);
+	assert_true(clients->clients[2].per_second == 25);
+	assert_true(clients->clients[0].smooth > 0 && clients->clients[0].smooth < 100);
+	assert_int_equal(clients->clients[0].changed_at_us, node->now_us);
+	assert_int_equal(clients->clients[1].changed_at_us, node->now_us - 2 * USEC_PER_SEC);
 	/* A row that was forgotten in between begins anew. */
-	take(&clients, third, 3);
-	dns_clients_rate(&clients, seen, 14 * USEC_PER_SEC);
-	assert_true(clients.clients[0].per_second == 20);
-	assert_true(clients.clients[2].per_second == 0);
-	free(clients.clients);
-	free(seen);
+	read_rows(node, third, 3, 2 * USEC_PER_SEC);
+	assert_true(clients->clients[0].per_second == 20);
+	assert_true(clients->clients[2].per_second == 0);
 }
 
 static struct dns_user user(const char *name, uint64_t queries, double rate)

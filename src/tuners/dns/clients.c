@@ -34,29 +34,6 @@ static void add_counts(struct dns_client_counts *to, const struct dns_client_cou
 	to->failed += more->failed;
 }
 
-const struct dns_client *dns_clients_add(
-	struct dns_clients *clients, const struct dns_row_key *row, const struct dns_row *counts)
-{
-	bool expanded = row->suffix != DNS_SUFFIX_NONE;
-	struct dns_client_counts more = {
-		counts->queries, expanded ? counts->queries : 0, expanded ? counts->nxdomain : 0};
-	struct dns_client *client, wanted = {.server = row->server,
-					   .source.family = row->source_family,
-					   .cgroup = row->cgroup};
-
-	if (row->source_family)
-		memcpy(wanted.source.address, row->source, sizeof(wanted.source.address));
-	client = clients->sorted == 0 ? NULL
-				      : bsearch(&wanted, clients->clients, clients->sorted,
-						sizeof(wanted), by_identity);
-	if (!client) {
-		client = add_element(&clients->clients, &clients->n, &clients->allocated);
-		*client = wanted;
-	}
-	add_counts(&client->now, &more);
-	return client;
-}
-
 /* New clients stand behind the sorted ones, once for each of their rows. */
 static void merge(struct dns_clients *clients)
 {
@@ -75,7 +52,11 @@ static void merge(struct dns_clients *clients)
 	clients->n = clients->sorted = kept;
 }
 
-void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now)
+/*
+ * Gives the clients their rates, and forgets those without a row. Queries with a suffix of a search
+ * list are added to seen, by the role of the server in its table.
+ */
+static void rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now)
 {
 	/* What came before the first reading has no rate. */
 	double seconds = clients->read_at_us == 0
@@ -127,12 +108,6 @@ void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64
 	clients->read_at_us = now;
 }
 
-static bool same_workload(const struct workload *a, const struct workload *b)
-{
-	return a->kind == b->kind && streq(a->namespace, b->namespace) && streq(a->name, b->name) &&
-	       streq(a->id, b->id);
-}
-
 static int by_use(const void *a, const void *b)
 {
 	const struct dns_user *x = a, *y = b;
@@ -145,9 +120,13 @@ static int by_use(const void *a, const void *b)
 /* Adds a user to the list, or its use to that of its workload there. Room is for max. */
 static void add_user(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user)
 {
+	const struct workload *workload = &user->workload;
 	unsigned i = 0;
 
-	while (i < *n && !same_workload(&list[i].workload, &user->workload))
+	while (i < *n && (list[i].workload.kind != workload->kind ||
+				 !streq(list[i].workload.namespace, workload->namespace) ||
+				 !streq(list[i].workload.name, workload->name) ||
+				 !streq(list[i].workload.id, workload->id)))
 		i++;
 	if (i < *n) {
 		list[i].queries += user->queries;
@@ -369,9 +348,25 @@ static void take_row(void *userdata, const void *key, const void *live)
 	const struct dns_row_key *row = key;
 	struct reading *reading = userdata;
 	struct dns_sensor *sensor = reading->sensor;
-	const struct dns_client *client = dns_clients_add(&sensor->clients, row, &counts);
+	struct dns_clients *clients = &sensor->clients;
+	bool expanded = row->suffix != DNS_SUFFIX_NONE;
+	struct dns_client_counts more = {
+		counts.queries, expanded ? counts.queries : 0, expanded ? counts.nxdomain : 0};
+	struct dns_client *client, wanted = {.server = row->server,
+					   .source.family = row->source_family,
+					   .cgroup = row->cgroup};
 	struct dns_row_key *idle;
 
+	if (row->source_family)
+		memcpy(wanted.source.address, row->source, sizeof(wanted.source.address));
+	client = clients->sorted == 0 ? NULL
+				      : bsearch(&wanted, clients->clients, clients->sorted,
+						sizeof(wanted), by_identity);
+	if (!client) {
+		client = add_element(&clients->clients, &clients->n, &clients->allocated);
+		*client = wanted;
+	}
+	add_counts(&client->now, &more);
 	reading->rows++;
 	if (!reading->full || client->changed_at_us == 0 ||
 		(sensor->now_us - client->changed_at_us < IDLE_US &&
@@ -396,7 +391,7 @@ void dns_clients_read(struct dns_sensor *sensor)
 		return;
 	clients->rows = reading.rows;
 	clients->prune = false;
-	dns_clients_rate(clients, &sensor->seen, sensor->now_us);
+	rate(clients, &sensor->seen, sensor->now_us);
 	/* What the removed rows had counted is in the servers' totals. */
 	for (size_t i = 0; i < reading.n_idle; i++)
 		(void)dns_bpf_forget(sensor->bpf, DNS_MAP_ROWS, &reading.idle[i], sensor->now_us);

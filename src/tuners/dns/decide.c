@@ -45,12 +45,6 @@ static double share_of(const struct dns_budget *budget, const double used_of[sta
 	return used;
 }
 
-static const struct dns_seconds *packets_of(
-	const struct dns_seen *seen, const struct dns_server_state *server)
-{
-	return server->budget.link_local ? &seen->link_local : &server->packets;
-}
-
 /* The busiest when it was: an average would blame a client with few, steady queries. */
 static void blame(
 	const struct dns_label *label, uint64_t at_us, uint64_t now, struct dns_user *busiest)
@@ -66,14 +60,14 @@ static void blame(
  * an address is on one device.
  */
 static void remember_over(const struct dns_seen *seen, const struct dns_server_state *server,
-	struct dns_server_memory *memory, uint64_t now)
+	const struct dns_seconds *packets, struct dns_server_memory *memory, uint64_t now)
 {
 	/* Seconds that began since the last poll: there may be several polls in one. */
 	uint64_t passed = memory->polled_at_us == 0
 				  ? 1
 				  : now / USEC_PER_SEC - memory->polled_at_us / USEC_PER_SEC;
 	uint64_t most = 0;
-	uint64_t over[DNS_NUMBERS] = {server->queries.over, packets_of(seen, server)->over};
+	uint64_t over[DNS_NUMBERS] = {server->queries.over, packets->over};
 	struct dns_uses uses = memory->uses;
 
 	memory->polled_at_us = now;
@@ -115,8 +109,10 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 	struct dns_server_memory *memory, uint64_t now)
 {
 	const struct dns_seen *seen = &sensor->seen;
-	const struct dns_seconds *queries = &server->queries, *packets = packets_of(seen, server);
 	const struct dns_budget *budget = &server->budget;
+	const struct dns_seconds *queries = &server->queries;
+	const struct dns_seconds *packets =
+		budget->link_local ? &seen->link_local : &server->packets;
 	const struct dns_slot minute = dns_minute(server);
 	double sent = (double)minute.queries, unanswered = (double)minute.unanswered;
 	double pending = (double)server->pending, share;
@@ -152,7 +148,7 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 		memory->peak_user.per_second = 0;
 	}
 	blame(server->label, memory->peak_at_us, now, &memory->peak_user);
-	remember_over(seen, server, memory, now);
+	remember_over(seen, server, packets, memory, now);
 }
 
 /* A message names those above the lower rate, so that it does not change with every poll. */

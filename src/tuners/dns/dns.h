@@ -262,8 +262,8 @@ struct dns_server_state *dns_server_find(
 	const struct dns_server_table *table, const struct dns_key *key);
 /* The server of that key, made when there is none. NULL without room. */
 struct dns_server_state *dns_server_get(struct dns_server_table *table, const struct dns_key *key);
-/* Of one without a label. */
-void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server);
+/* The i-th, which has no label. */
+void dns_server_remove(struct dns_server_table *table, size_t i);
 void dns_server_table_clear(struct dns_server_table *table);
 /*
  * Takes what the kernel counted: what rose is added to the server's label, or to the others. An

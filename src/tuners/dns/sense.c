@@ -263,7 +263,7 @@ static void prune(struct dns_sensor *sensor)
 			sensor->now_us - server->changed_at_us < (full ? IDLE_FULL_US : IDLE_US) ||
 			!dns_bpf_forget(sensor->bpf, DNS_MAP_SERVERS, &server->key, sensor->now_us))
 			continue;
-		dns_server_remove(table, server);
+		dns_server_remove(table, i);
 		sensor->clients.prune = true;
 	}
 }

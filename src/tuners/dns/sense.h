@@ -100,14 +100,6 @@ struct dns_clients {
 	bool prune;          /* rows of servers that are gone are left in the kernel */
 };
 
-/* Adds the counts of a row, from the kernel, to its client, which is returned. */
-const struct dns_client *dns_clients_add(
-	struct dns_clients *clients, const struct dns_row_key *row, const struct dns_row *counts);
-/*
- * All rows are added: gives the clients their rates, and forgets those without a row. Queries with
- * a suffix of a search list are added to seen, by the role of the server in its table.
- */
-void dns_clients_rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now_us);
 /*
  * The queries of the workload that has the client's source address now: those of the workloads that
  * had it before are not counted.

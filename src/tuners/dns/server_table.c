@@ -48,12 +48,10 @@ static void release(void *data)
 	free(server);
 }
 
-void dns_server_remove(struct dns_server_table *table, struct dns_server_state *server)
+void dns_server_remove(struct dns_server_table *table, size_t i)
 {
-	size_t i = 0;
+	struct dns_server_state *server = table->servers[i];
 
-	while (table->servers[i] != server)
-		i++;
 	table->servers[i] = table->servers[--table->n];
 	tdelete(server, &table->tree, by_key);
 	release(server);
