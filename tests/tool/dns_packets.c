@@ -184,11 +184,9 @@ static void print_source(void *userdata, const void *key, const void *live)
 
 static void print_pending(void *userdata, const struct dns_pending *query, bool unanswered)
 {
-	struct dns_key server = dns_server_of(query);
-
 	(void)userdata;
 	printf("pending");
-	print_address("server", server.family, server.address);
+	print_address("server", query->family == 4 ? AF_INET : AF_INET6, query->server);
 	printf(" id=%u question=%u unanswered=%d\n", query->id, query->question, unanswered);
 }
 

@@ -60,14 +60,6 @@ bool dns_address_is_loopback(const struct dns_key *address)
 	       dns_address_within(address, "::ffff:127.0.0.0", 104);
 }
 
-struct dns_key dns_server_of(const struct dns_pending *query)
-{
-	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6};
-
-	memcpy(key.address, query->server, sizeof(key.address));
-	return key;
-}
-
 bool dns_suffix_add(struct dns_suffixes *table, const char *domain, enum dns_suffix_class class)
 {
 	uint32_t labels = 0;

@@ -31,7 +31,6 @@ bool dns_address_equal(const struct dns_key *a, const struct dns_key *b);
 bool dns_address_within(const struct dns_key *address, const char *network, unsigned bits);
 bool dns_address_in(const struct dns_key *list, size_t n, const struct dns_key *address);
 bool dns_address_is_loopback(const struct dns_key *address);
-struct dns_key dns_server_of(const struct dns_pending *query); /* its key in the other maps */
 /*
  * False for one that dns_suffix_hash() refuses, or more than DNS_SUFFIX_SLOTS with as many labels.
  * Of the same name the first class counts.

@@ -41,22 +41,6 @@ static struct losses losses_of(const struct dns_sensor *sensor)
 	}};
 }
 
-/* IANA's DNS parameters; RFC 3597 for the rest. */
-static const char *type_name(uint32_t type, char text[static 16])
-{
-	static const struct {
-		uint32_t type;
-		const char *name;
-	} known[] = {{1, "A"}, {2, "NS"}, {5, "CNAME"}, {6, "SOA"}, {12, "PTR"}, {15, "MX"},
-		{16, "TXT"}, {28, "AAAA"}, {33, "SRV"}, {64, "SVCB"}, {65, "HTTPS"}, {255, "ANY"}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (known[i].type == type)
-			return known[i].name;
-	snprintf(text, 16, "TYPE%u", type);
-	return text;
-}
-
 /* Within a bucket times are taken to be spread evenly. */
 static double quantile(const struct dns_totals *totals, double share)
 {
@@ -143,6 +127,12 @@ static void add_counts(cJSON *object, const struct dns_totals *totals)
 static void add_server(cJSON *array, const struct dns_server_state *server,
 	const struct dns_server_memory *memory, bool trusted)
 {
+	/* IANA's DNS parameters; RFC 3597 for the rest. */
+	static const struct {
+		uint32_t type;
+		const char *name;
+	} types[] = {{1, "A"}, {2, "NS"}, {5, "CNAME"}, {6, "SOA"}, {12, "PTR"}, {15, "MX"},
+		{16, "TXT"}, {28, "AAAA"}, {33, "SRV"}, {64, "SVCB"}, {65, "HTTPS"}, {255, "ANY"}};
 	const struct dns_slot minute = dns_minute(server);
 	const struct dns_names *names = &server->label->names;
 	double samples = 0, rate = (double)minute.queries / 60;
@@ -179,10 +169,14 @@ static void add_server(cJSON *array, const struct dns_server_state *server,
 	for (size_t i = 0; i < MIN(names->n, DNS_NAMES_TOP); i++) {
 		const struct dns_name_count *of = &names->names[i];
 		cJSON *name = json_append(list);
-		char text[16];
+		char type[16];
 
+		snprintf(type, sizeof(type), "TYPE%u", of->type);
+		for (size_t k = 0; k < ARRAY_SIZE(types); k++)
+			if (types[k].type == of->type)
+				copy_text(type, sizeof(type), types[k].name);
 		json_text(name, "name", of->text);
-		json_text(name, "type", type_name(of->type, text));
+		json_text(name, "type", type);
 		JSON_NUMBERS(name, {"samples", of->count}, {"share", of->count / samples},
 			{"queries_per_second", of->count / samples * rate});
 	}
@@ -239,38 +233,12 @@ static void add_servers(
 	json_number(json_object(object, "other"), "queries", queries);
 }
 
-/* What shares one budget of packets on AWS, and from which addresses it came. */
-static void add_link_local(cJSON *root, const struct dns_sensor *sensor)
-{
-	const struct dns_seen *seen = &sensor->seen;
-	cJSON *object, *array;
-
-	if (!dns_bpf_control(sensor->bpf)->watching) {
-		json_null(root, "link_local");
-		return;
-	}
-	object = json_object(root, "link_local");
-	JSON_NUMBERS(object, {"packets_per_second", seen->link_local.last},
-		{"peak_packets", dns_seconds_peak(&seen->link_local)},
-		{"uplinks", sensor->env.uplinks});
-	array = json_array(object, "sources");
-	for (unsigned i = 0; i < MIN(seen->n_senders, DNS_TOP); i++) {
-		cJSON *source = json_append(array);
-		char text[DNS_ADDRESS_TEXT];
-
-		dns_address_text(&seen->senders[i].source, text);
-		json_text(source, "address", text);
-		JSON_NUMBERS(source, {"packets", (double)seen->senders[i].packets},
-			{"peak_packets", dns_seconds_peak(&seen->senders[i].seconds)});
-	}
-}
-
 struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted)
 {
 	const struct dns_sensor *sensor = self;
 	const struct dns_seen *seen = &sensor->seen;
 	struct losses losses;
-	cJSON *root, *array;
+	cJSON *root, *array, *object;
 
 	if (!seen->watched)
 		return cJSON_CreateNull();
@@ -284,9 +252,9 @@ struct cJSON *dns_make_document(const void *self, const void *memory, bool trust
 	array = json_array(root, "expansions");
 	for (int role = 0; role < DNS_ROLES; role++) {
 		const struct dns_search *search = &seen->search[role];
-		cJSON *object = json_append(array);
 		char advice[32];
 
+		object = json_append(array);
 		json_text(object, "role", dns_role_names[role]);
 		JSON_NUMBERS(object, {"queries", (double)search->queries},
 			{"failed", (double)search->failed},
@@ -298,13 +266,31 @@ struct cJSON *dns_make_document(const void *self, const void *memory, bool trust
 	array = json_array(root, "forwarders");
 	for (unsigned i = 0; i < seen->n_forwarders; i++) {
 		const struct workload *workload = &seen->forwarders[i].workload;
-		cJSON *object = json_append(array);
 
+		object = json_append(array);
 		workload_json(object, workload);
 		json_number(object, "per_second", seen->forwarders[i].smooth);
 		json_bool(object, "expected", dns_is_node_cache(workload));
 	}
-	add_link_local(root, sensor);
+	/* What shares one budget of packets on AWS, and from which addresses it came. */
+	if (dns_bpf_control(sensor->bpf)->watching) {
+		object = json_object(root, "link_local");
+		JSON_NUMBERS(object, {"packets_per_second", seen->link_local.last},
+			{"peak_packets", dns_seconds_peak(&seen->link_local)},
+			{"uplinks", sensor->env.uplinks});
+		array = json_array(object, "sources");
+		for (unsigned i = 0; i < MIN(seen->n_senders, DNS_TOP); i++) {
+			char address[DNS_ADDRESS_TEXT];
+
+			object = json_append(array);
+			dns_address_text(&seen->senders[i].source, address);
+			json_text(object, "address", address);
+			JSON_NUMBERS(object, {"packets", (double)seen->senders[i].packets},
+				{"peak_packets", dns_seconds_peak(&seen->senders[i].seconds)});
+		}
+	} else {
+		json_null(root, "link_local");
+	}
 	add_servers(root, sensor, memory, trusted);
 	return root;
 }

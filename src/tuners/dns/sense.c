@@ -118,9 +118,11 @@ static void take_pending(void *userdata, const struct dns_pending *query, bool u
 {
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_table *table = &sensor->seen.table;
-	struct dns_key key = dns_server_of(query), rest = {0};
-	struct dns_server_state *server = dns_server_find(table, &key);
+	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6}, rest = {0};
+	struct dns_server_state *server;
 
+	memcpy(key.address, query->server, sizeof(key.address));
+	server = dns_server_find(table, &key);
 	/* Servers that found no room in the kernel are counted as one. */
 	if (!server)
 		server = dns_server_find(table, &rest);
