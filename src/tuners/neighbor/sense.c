@@ -348,35 +348,32 @@ int neighbor_parse_stats(char *text, struct neighbor_stats *ret)
 	return 0;
 }
 
-static void sense_table(struct neighbor *neighbor, int family)
-{
-	const struct neighbor_family_row *row = &neighbor_families[family];
-	struct neighbor_table_seen *table = &neighbor->tables[family];
-	_cleanup_free_ char *text = NULL;
-	char name[SETTING_NAME_MAX], path[SETTING_PATH_MAX], full[PATH_MAX];
-
-	*table = (struct neighbor_table_seen){0};
-	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
-		neighbor_threshold_name(row, i, name);
-		sysctl_path(name, path);
-		table->threshold_error[i] =
-			host_read_value(neighbor->host, path, table->threshold[i]);
-	}
-	table->stats_error = read_file(
-		host_path(neighbor->host, row->statistics, full), neighbor->stats_max, &text, NULL);
-	if (table->stats_error == 0)
-		table->stats_error = neighbor_parse_stats(text, &table->stats);
-	table->collectable = table->stats.entries;
-	table->created = table->stats.allocs;
-	table->refused = table->stats.table_fulls;
-}
-
 void neighbor_sense(void *self)
 {
 	struct neighbor *neighbor = self;
+	const struct host *host = neighbor->host;
 
-	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
-		sense_table(neighbor, family);
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		const struct neighbor_family_row *row = &neighbor_families[family];
+		struct neighbor_table_seen *table = &neighbor->tables[family];
+		_cleanup_free_ char *text = NULL;
+		char name[SETTING_NAME_MAX], path[SETTING_PATH_MAX], full[PATH_MAX];
+
+		*table = (struct neighbor_table_seen){0};
+		for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
+			neighbor_threshold_name(row, i, name);
+			sysctl_path(name, path);
+			table->threshold_error[i] =
+				host_read_value(host, path, table->threshold[i]);
+		}
+		table->stats_error = read_file(
+			host_path(host, row->statistics, full), neighbor->stats_max, &text, NULL);
+		if (table->stats_error == 0)
+			table->stats_error = neighbor_parse_stats(text, &table->stats);
+		table->collectable = table->stats.entries;
+		table->created = table->stats.allocs;
+		table->refused = table->stats.table_fulls;
+	}
 	if (neighbor->bpf)
 		sense_bpf(neighbor, now_us());
 }

@@ -250,14 +250,27 @@ static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage
 	return kb;
 }
 
-static void decide_condition(
-	const struct thp *thp, struct thp_memory *memory, uint64_t now, struct proposal *proposal)
+static void thp_decide(
+	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
+	const struct thp *thp = self;
 	const struct thp_usage *usage = &thp->usage;
+	struct thp_memory *memory = data;
 	struct condition_reading *condition = proposal_condition(proposal, conditions,
 		usage->anon + usage->shmem > 0 ? "wanted-in-use" : "none-in-use");
-	uint64_t unwanted = unwanted_kb(thp, usage);
+	uint64_t unwanted = unwanted_kb(thp, usage), now = input->now_us;
 
+	for (unsigned i = 0; i < thp->n_switches; i++) {
+		enum thp_switch_kind kind = thp->switches[i].kind;
+		struct want *want = proposal_value(proposal);
+
+		*want = thp->switches[i].want;
+		copy_text(want->wanted, SETTING_VALUE_MAX, thp->wanted[kind]);
+		want->requested = thp->requested[kind];
+		want->reason = want->wanted[0] == '\0' ? "kept"
+			       : thp->at_boot[kind]    ? "configured-over-boot-line"
+						       : "configured";
+	}
 	if (thp->usage_error < 0) {
 		condition->status = CONDITION_UNKNOWN;
 		condition->reason = "meminfo-unavailable";
@@ -282,25 +295,6 @@ static void decide_condition(
 			memory->grown_at_us == 0 || now - memory->grown_at_us >= GROWTH_WINDOW_US;
 		condition->reason = condition->advice ? "still-mapped" : "growing-though-off";
 	}
-}
-
-static void thp_decide(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
-{
-	const struct thp *thp = self;
-
-	for (unsigned i = 0; i < thp->n_switches; i++) {
-		enum thp_switch_kind kind = thp->switches[i].kind;
-		struct want *want = proposal_value(proposal);
-
-		*want = thp->switches[i].want;
-		copy_text(want->wanted, SETTING_VALUE_MAX, thp->wanted[kind]);
-		want->requested = thp->requested[kind];
-		want->reason = want->wanted[0] == '\0' ? "kept"
-			       : thp->at_boot[kind]    ? "configured-over-boot-line"
-						       : "configured";
-	}
-	decide_condition(thp, memory, input->now_us, proposal);
 }
 
 static void thp_explain(const void *self, char why[static TUNER_WHY_MAX])
