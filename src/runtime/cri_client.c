@@ -19,7 +19,7 @@ static const struct {
 		&cri__list_containers_response__descriptor},
 	[CRI_IMAGES] = {"ImageService/ListImages", &cri__list_images_response__descriptor},
 	[CRI_IMAGE] = {"ImageService/ImageStatus", &cri__image_status_response__descriptor},
-	[CRI_PULL] = {"ImageService/PullImage", &cri__pull_image_response__descriptor},
+	[CRI_PULL] = {"ImageService/PullImage", &cri__text__descriptor},
 	[CONTAINERD_VERSION] = {"version.v1.Version/Version",
 		&containerd__version_response__descriptor},
 	[CONTAINERD_NAMESPACES] = {"namespaces.v1.Namespaces/List",

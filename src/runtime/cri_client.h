@@ -33,7 +33,7 @@ enum cri_call {
 	CRI_CONTAINERS,        /* Cri__ListContainersResponse */
 	CRI_IMAGES,            /* Cri__ListImagesResponse */
 	CRI_IMAGE,             /* Cri__ImageStatusResponse: without an image where there is none */
-	CRI_PULL,              /* Cri__PullImageResponse, once it is unpacked */
+	CRI_PULL,              /* Cri__Text, the image's id, once it is unpacked */
 	CONTAINERD_VERSION,    /* Containerd__VersionResponse */
 	CONTAINERD_NAMESPACES, /* Containerd__ListNamedResponse */
 	CONTAINERD_INGESTS,    /* Containerd__ListStatusesResponse: what a namespace fetches now */

@@ -4,49 +4,31 @@
 #include "tuners/runtime/runtime.h"
 
 #define ITEMS_MAX 8
+#define MAIN_FILE "/etc/containerd/config.toml"
 
 static const char *const cri_tables[] = {"plugins.\"io.containerd.grpc.v1.cri\"", NULL};
 
 /* As a fresh node has them. */
-static const struct fresh {
-	struct runtime found;
-	const char *version, *program, *timeout, *mirrors;
-} fresh[] = {
-	[RUNTIME_CONTAINERD] = {{"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE,
-					"/run/containerd/containerd.sock",
-					"/etc/containerd/config.toml", "containerd.service", true},
-		"1.6.20", "/usr/bin/containerd", "5m0s", ""},
-	[RUNTIME_DOCKER] = {{"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock",
+static const struct node_runtime fresh[] = {
+	[RUNTIME_CONTAINERD] = {.found = {"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE,
+					"/run/containerd/containerd.sock", MAIN_FILE,
+					"containerd.service", true},
+		.version = "1.6.20",
+		.process = {.program = "/usr/bin/containerd", .config = MAIN_FILE},
+		.timeout = "5m0s",
+		.containerd.keys = {{.path = MAIN_FILE,
+					    .tables = cri_tables,
+					    .key = "max_concurrent_downloads"},
+			{.path = MAIN_FILE,
+				.tables = cri_tables,
+				.key = "image_pull_progress_timeout"},
+			{.path = MAIN_FILE, .tables = cri_tables, .key = "config_path"}}},
+	[RUNTIME_DOCKER] = {.found = {"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock",
 				    "/etc/docker/daemon.json", "docker.service", true},
-		"20.10.24", "", "", "none"},
+		.version = "20.10.24",
+		.process.config = "/etc/docker/daemon.json",
+		.docker_info.mirrors = "none"},
 };
-
-static void init_runtime(struct node_runtime *runtime, const struct fresh *from)
-{
-	static const char *const keys[CONTAINERD_SETTINGS] = {
-		"max_concurrent_downloads", "image_pull_progress_timeout", "config_path"};
-
-	*runtime = (struct node_runtime){.found = from->found,
-		.pid = 100,
-		.answer = RUNTIME_ANSWERS,
-		.answered_once = true,
-		.files_known = true,
-		.since_us = 1,
-		.pulls_at_us = 1,
-		.downloads = "3"};
-	copy_text(runtime->version, sizeof(runtime->version), from->version);
-	copy_text(runtime->process.program, SETTING_PATH_MAX, from->program);
-	copy_text(runtime->process.config, SETTING_PATH_MAX, from->found.config);
-	copy_text(runtime->timeout, SETTING_VALUE_MAX, from->timeout);
-	copy_text(runtime->docker_info.mirrors, SETTING_VALUE_MAX, from->mirrors);
-	for (int i = 0; i < CONTAINERD_SETTINGS; i++) {
-		struct containerd_key *key = &runtime->containerd.keys[i];
-
-		copy_text(key->path, sizeof(key->path), from->found.config);
-		key->tables = cri_tables;
-		key->key = keys[i];
-	}
-}
 
 static void open_node(void *self)
 {
@@ -181,7 +163,12 @@ static bool take_runtime(
 		runtime++;
 	if (runtime == sample->runtimes + sample->n) {
 		sample->n++;
-		init_runtime(runtime, &fresh[kind]);
+		*runtime = fresh[kind];
+		runtime->pid = 100;
+		runtime->answer = RUNTIME_ANSWERS;
+		runtime->answered_once = runtime->files_known = true;
+		runtime->since_us = runtime->pulls_at_us = 1;
+		copy_text(runtime->downloads, SETTING_VALUE_MAX, "3");
 	}
 	return scenario_take(scenario, runtime_words, runtime);
 }
@@ -203,17 +190,17 @@ static bool take_mirror(struct scenario *scenario, void *base)
 	static const char *const states[] = {"unknown", "up", "down"};
 	struct runtime_sample *sample = &((struct runtime_tuner *)base)->sample;
 	char url[REGISTRY_URL_MAX];
-	size_t i = 0;
+	struct mirror *mirror;
 
 	if (!scenario_value(scenario, url, sizeof(url)))
 		return false;
-	while (i < sample->n_mirrors && !streq(sample->mirrors[i].url, url))
-		i++;
-	sample->n_mirrors = MAX(sample->n_mirrors, i + 1);
-	copy_text(sample->mirrors[i].url, REGISTRY_URL_MAX, url);
+	mirror = find_named(sample->mirrors, sample->n_mirrors, url);
+	if (!mirror)
+		mirror = &sample->mirrors[sample->n_mirrors++];
+	copy_text(mirror->url, REGISTRY_URL_MAX, url);
 	for (size_t state = 0; state < ARRAY_SIZE(states); state++)
 		if (scenario_is(scenario, states[state])) {
-			sample->mirrors[i].state = (enum mirror_state)state;
+			mirror->state = (enum mirror_state)state;
 			return true;
 		}
 	return false;
@@ -226,14 +213,13 @@ static bool take_hosts(struct scenario *scenario, void *base)
 	const char *urls[ITEMS_MAX];
 	char registry[REGISTRY_NAME_MAX], *text;
 	struct runtime_hosts *hosts;
-	size_t i = 0, n = 0;
+	size_t n = 0;
 
 	if (!scenario_value(scenario, registry, sizeof(registry)))
 		return false;
-	while (i < sample->n_hosts && !streq(sample->hosts[i].registry, registry))
-		i++;
-	sample->n_hosts = MAX(sample->n_hosts, i + 1);
-	hosts = &sample->hosts[i];
+	hosts = find_named(sample->hosts, sample->n_hosts, registry);
+	if (!hosts)
+		hosts = &sample->hosts[sample->n_hosts++];
 	*hosts = (struct runtime_hosts){0};
 	copy_text(hosts->registry, sizeof(hosts->registry), registry);
 	snprintf(hosts->path, sizeof(hosts->path), "/etc/containerd/certs.d/%.100s/hosts.toml",

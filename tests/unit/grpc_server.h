@@ -142,12 +142,13 @@ static inline void server_answer(struct server_call *call, const void *data, siz
 	server_answer_raw(call, message, 5 + len, "0");
 }
 
-/* Headers alone end the answer. */
-static inline void server_answer_status(struct server_call *call, const char *status)
+/* Headers alone end the answer: with a status of HTTP and one of gRPC, if there is one. */
+static inline void server_answer_status(
+	struct server_call *call, const char *http, const char *status)
 {
-	const nghttp2_nv headers[] = {server_header(":status", "200"),
+	const nghttp2_nv headers[] = {server_header(":status", http),
 		server_header("content-type", "application/grpc"),
-		server_header("grpc-status", status)};
+		server_header(status ? "grpc-status" : "server", status ? status : "x")};
 
 	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), NULL);
 }

@@ -18,7 +18,7 @@ static void serve(struct server_call *call, void *userdata)
 	if (call->complete && !fixture->without_cri && starts_with(call->path, "/runtime.v1."))
 		server_answer(call, fixture->data, fixture->size);
 	else if (call->complete)
-		server_answer_status(call, "12");
+		server_answer_status(call, "200", "12");
 }
 
 static void begin(struct fixture *fixture)

@@ -6,14 +6,6 @@
 /* Far more than anything takes. */
 #define LONG_US (20 * USEC_PER_SEC)
 
-static void answer_http(struct server_call *call, const char *status)
-{
-	const nghttp2_nv headers[] = {
-		server_header(":status", status), server_header("content-type", "text/html")};
-
-	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), NULL);
-}
-
 static void serve_complete(struct server_call *call, const char *name)
 {
 	static const uint8_t big[300000] = {0, 5, 0xf5, 0xe1, 0}; /* 100 MB announced, and begun */
@@ -29,7 +21,7 @@ static void serve_complete(struct server_call *call, const char *name)
 	} else if (streq(name, "Timeout")) {
 		server_answer(call, call->timeout, strlen(call->timeout));
 	} else if (streq(name, "TrailersOnly")) {
-		server_answer_status(call, word);
+		server_answer_status(call, "200", word);
 	} else if (streq(name, "Trailers")) {
 		server_answer_raw(call, "", 0, word);
 	} else if (streq(name, "TrailersAfterMessage")) {
@@ -37,7 +29,7 @@ static void serve_complete(struct server_call *call, const char *name)
 	} else if (streq(name, "Raw")) {
 		server_answer_raw(call, text + 1, len - 1, text[0] == '-' ? "" : "0");
 	} else if (streq(name, "Http")) {
-		answer_http(call, word);
+		server_answer_status(call, word, NULL);
 	} else if (streq(name, "Big")) {
 		server_answer_raw(call, big, sizeof(big), "0");
 	} else if (streq(name, "Reset")) {
@@ -59,7 +51,7 @@ static void serve(struct server_call *call, void *userdata)
 
 	(void)userdata;
 	if (!call->complete && streq(name, "Early"))
-		server_answer_status(call, "8");
+		server_answer_status(call, "200", "8");
 	else if (call->complete)
 		serve_complete(call, name);
 }

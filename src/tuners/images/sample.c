@@ -225,7 +225,7 @@ static int ask_containerd(struct images_tuner *request, const struct wait *wait)
 	if (r == 0 && cri_call(&cri, wait, &arena, CRI_FILESYSTEMS, NULL, NULL, &found) == 0 &&
 		found->n_image_filesystems > 0 && found->image_filesystems[0]->fs_id)
 		copy_text(sample->store, sizeof(sample->store),
-			found->image_filesystems[0]->fs_id->mountpoint);
+			found->image_filesystems[0]->fs_id->text);
 	copy_text(sample->why, sizeof(sample->why),
 		r == GRPC_UNIMPLEMENTED ? "its CRI plugin is switched off" : cri.grpc.error);
 	if (r == 0 && (sample->sandbox_us == 0 ||

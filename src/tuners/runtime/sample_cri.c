@@ -120,8 +120,8 @@ static void ask_store(struct session *session)
 		found->n_image_filesystems == 0)
 		return;
 	usage = found->image_filesystems[0];
-	copy_text(store->directory, sizeof(store->directory),
-		usage->fs_id ? usage->fs_id->mountpoint : "");
+	copy_text(
+		store->directory, sizeof(store->directory), usage->fs_id ? usage->fs_id->text : "");
 	store->image_bytes = usage->used_bytes ? usage->used_bytes->value : 0;
 }
 
@@ -131,12 +131,12 @@ static const char *take_address(
 {
 	const struct runtime_addresses *before = &session->runtime->addresses;
 	const struct runtime_address *known = find_named(before->entries, before->n, id);
-	Cri__PodSandboxStatusRequest request = CRI__POD_SANDBOX_STATUS_REQUEST__INIT;
+	Cri__Text request = CRI__TEXT__INIT;
 	const Cri__PodSandboxStatusResponse *m;
 	const Cri__LinuxPodSandboxStatus *status;
 	struct runtime_address *added;
 
-	request.pod_sandbox_id = (char *)id;
+	request.text = (char *)id;
 	if (!known &&
 		(!is_good(session, ask(session, CRI_SANDBOX_STATUS, NULL, &request.base, &m)) ||
 			!m->status))
@@ -151,7 +151,7 @@ static const char *take_address(
 	if (m->status->network &&
 		!(status && status->namespaces && status->namespaces->options &&
 			status->namespaces->options->network == CRI_NAMESPACE_NODE))
-		copy_text(added->address, sizeof(added->address), m->status->network->ip);
+		copy_text(added->address, sizeof(added->address), m->status->network->text);
 	return added->address;
 }
 
