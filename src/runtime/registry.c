@@ -220,24 +220,6 @@ void mirror_observe(struct mirror *mirror, bool healthy, uint64_t checked_us)
 	mirror->due_us = checked_us + (mirror->against > 0 ? DOUBT_US : CHECK_US);
 }
 
-static void take_answer(struct mirror *mirror, const struct http_get *get)
-{
-	bool healthy = get->error == 0 && (get->status == 200 || get->status == 401);
-
-	mirror->why[0] = '\0';
-	mirror->took_us = get->took_us;
-	if (get->error == -EKEYREJECTED)
-		copy_text(mirror->why, MIRROR_WHY_MAX,
-			"its certificate is not one that this node trusts");
-	else if (get->error == -ETIMEDOUT)
-		copy_text(mirror->why, MIRROR_WHY_MAX, "no answer within 2 s");
-	else if (get->error < 0)
-		copy_text(mirror->why, MIRROR_WHY_MAX, get->why);
-	else if (!healthy)
-		snprintf(mirror->why, MIRROR_WHY_MAX, "GET /v2/ answers %ld", get->status);
-	mirror_observe(mirror, healthy, now_us());
-}
-
 void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, const struct wait *wait)
 {
 	_cleanup_free_ struct http_get *gets = must(calloc(n + 1, sizeof(*gets)));
@@ -273,8 +255,22 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 	if (due > 0)
 		http_get_all(gets, due, &bounded);
 	for (size_t i = 0; i < due; i++) {
-		if (gets[i].error != -ECANCELED)
-			take_answer(gets[i].userdata, &gets[i]);
-		free(gets[i].body);
+		const struct http_get *get = &gets[i];
+		bool healthy = get->error == 0 && (get->status == 200 || get->status == 401);
+		struct mirror *mirror = get->userdata;
+
+		free(get->body);
+		if (get->error == -ECANCELED)
+			continue;
+		mirror->took_us = get->took_us;
+		copy_text(mirror->why, MIRROR_WHY_MAX, get->why);
+		if (get->error == -EKEYREJECTED)
+			copy_text(mirror->why, MIRROR_WHY_MAX,
+				"its certificate is not one that this node trusts");
+		else if (get->error == -ETIMEDOUT)
+			copy_text(mirror->why, MIRROR_WHY_MAX, "no answer within 2 s");
+		else if (get->error == 0 && !healthy)
+			snprintf(mirror->why, MIRROR_WHY_MAX, "GET /v2/ answers %ld", get->status);
+		mirror_observe(mirror, healthy, now_us());
 	}
 }
