@@ -91,11 +91,11 @@ static int take_blob(
 	return r;
 }
 
-/* A JSON text: where it is, and its digest without "sha256:". */
+/* A JSON text: where it is, and its digest. */
 struct document {
 	cJSON *json;
 	struct archive_file file;
-	char hash[HASH_TEXT_MAX];
+	char digest[DIGEST_MAX];
 };
 
 static void document_clear(struct document *document)
@@ -128,8 +128,9 @@ static int read_document(struct archive_reader *reader, const struct archive_blo
 	r = archive_pread(fd, text, size, ret->file.offset);
 	if (r < 0)
 		return archive_error(reader, r);
-	hash_bytes(text, size, ret->hash);
-	if (blob && !streq(blob->digest + strlen("sha256:"), ret->hash))
+	strcpy(ret->digest, "sha256:");
+	hash_bytes(text, size, ret->digest + strlen("sha256:"));
+	if (blob && !streq(blob->digest, ret->digest))
 		return archive_bad(reader, "%.90s: wrong digest", name);
 	for (const char *at = text; *at; at++)
 		values += *at == ',' || *at == '[' || *at == '{';
@@ -347,7 +348,6 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	struct archive_blob manifest = {.media_type = OCI_MANIFEST};
 	struct archive_blob blob = {.media_type = OCI_CONFIG};
 	struct archive_image image = {0};
-	char hash[HASH_TEXT_MAX];
 	const cJSON *tag;
 	size_t size = 0;
 	FILE *out;
@@ -359,12 +359,13 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 		return r;
 	file_name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	/* Its name is its digest, wherever it has the form of one. */
-	if (strspn(file_name, "0123456789abcdef") == 64 && memcmp(file_name, config.hash, 64) != 0)
+	if (strspn(file_name, "0123456789abcdef") == 64 &&
+		memcmp(file_name, config.digest + 7, 64) != 0)
 		return archive_bad(reader, "%.90s: wrong digest", name);
 	if (!platform_matches(config.json))
 		return no_platform(reader, image.name);
-	snprintf(image.id, DIGEST_MAX, "sha256:%s", config.hash);
-	memcpy(blob.digest, image.id, DIGEST_MAX);
+	memcpy(image.id, config.digest, DIGEST_MAX);
+	memcpy(blob.digest, config.digest, DIGEST_MAX);
 	image.size = blob.size = config.file.size;
 	blob.offset = config.file.offset;
 	r = add_blob(reader, &blob);
@@ -378,8 +379,8 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 		return r;
 	}
 	manifest.size = size;
-	hash_bytes(must(manifest.text), size, hash);
-	snprintf(manifest.digest, DIGEST_MAX, "sha256:%s", hash);
+	strcpy(manifest.digest, "sha256:");
+	hash_bytes(must(manifest.text), size, manifest.digest + strlen("sha256:"));
 	memcpy(image.top, manifest.digest, DIGEST_MAX);
 	r = add_blob(reader, &manifest);
 	cJSON_ArrayForEach (tag, json_at(entry, "RepoTags"))

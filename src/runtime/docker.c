@@ -192,10 +192,9 @@ static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
 	const cJSON *item;
 
 	cJSON_ArrayForEach (item, list) {
-		const char *mirror = cJSON_GetStringValue(item);
+		const char *mirror = json_text_at(item, "");
 
-		if (mirror)
-			registry_list_add(words, sizeof(words), mirror, strlen(mirror));
+		registry_list_add(words, sizeof(words), mirror, strlen(mirror));
 	}
 	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
 }
@@ -371,11 +370,10 @@ static int take_image(const cJSON *object, struct request *request)
 		cJSON_ArrayForEach (name, json_at(object, digests ? "RepoDigests" : "RepoTags")) {
 			struct runtime_image image = {
 				.size = (uint64_t)MAX(json_number_at(object, "Size"), 0.0)};
-			const char *text = cJSON_GetStringValue(name);
 
 			COPY(image.id, object, "Id");
 			/* "<none>:<none>" is none. */
-			if (!text || image_normalize(text, image.name) < 0)
+			if (image_normalize(json_text_at(name, ""), image.name) < 0)
 				continue;
 			if (list->n == NAMES_MAX)
 				return -E2BIG;
