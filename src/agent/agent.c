@@ -260,7 +260,6 @@ int agent_run(const struct core_options *options)
 {
 	struct agent agent = {0};
 	const struct config_source source = core_source(options->config_file);
-	struct core_options own = *options;
 	struct rlimit files;
 	struct config *config;
 	int r;
@@ -277,8 +276,7 @@ int agent_run(const struct core_options *options)
 	}
 	if (load(&source, NULL, &config, agent.core.config_fault) < 0)
 		return 1;
-	own.watch = true;
-	r = core_open(&agent.core, &own, config);
+	r = core_open(&agent.core, options, true, config);
 	if (r == 0 && become_writer(&agent) == -EBUSY) {
 		core_close(&agent.core);
 		return 1;

@@ -123,12 +123,14 @@ static void close_tuner(struct tuner_status *tuner)
 	tuner->self = tuner->memory = NULL;
 }
 
-int core_open(struct core *core, const struct core_options *options, struct config *config)
+int core_open(
+	struct core *core, const struct core_options *options, bool watch, struct config *config)
 {
 	struct node *node = &core->node;
 	size_t allocated = 0;
 
 	core->options = *options;
+	core->watch = watch;
 	core->config = config;
 	core->source = core_source(options->config_file);
 	core->lock = -1;
@@ -286,7 +288,7 @@ void core_reconfigure(struct core *core, struct config *config)
 		}
 		if (!tuner->self) {
 			tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
-			tuner->self = tuner->ops->open(&core->host, core->options.watch);
+			tuner->self = tuner->ops->open(&core->host, core->watch);
 		}
 		if (tuner->ops->configure)
 			tuner->ops->configure(tuner->self, config);

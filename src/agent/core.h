@@ -19,11 +19,11 @@ struct core_options {
 	const char *config_file; /* NULL: /etc/headroom/headroom.yaml and conf.d, both optional */
 	const char *host_root;   /* "" for / */
 	bool observe;            /* write nothing, whatever the configuration says */
-	bool watch;              /* also what only a running agent needs: BPF */
 };
 
 struct core {
 	struct core_options options;
+	bool watch; /* also what only a running agent needs: BPF */
 	struct host host;
 	char state[PATH_MAX]; /* of CORE_STATE, or "" */
 	struct config_source source;
@@ -73,7 +73,8 @@ int core_load_config(const struct config_source *source, struct config **ret,
  * Opens the tuners under a configuration, of which it takes ownership. core must be zeroed;
  * core_close releases, also after an error. 0, or -ENAMETOOLONG for the host's root.
  */
-int core_open(struct core *core, const struct core_options *options, struct config *config);
+int core_open(
+	struct core *core, const struct core_options *options, bool watch, struct config *config);
 void core_close(struct core *core);
 
 /* Replaces the configuration, of which it takes ownership, and tries everything again under it. */

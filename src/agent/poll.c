@@ -153,7 +153,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		/* A command without the lock shows what an agent would do. */
-		.values_recordable = !core->options.watch || (core->lock >= 0 && core->values),
+		.values_recordable = !core->watch || (core->lock >= 0 && core->values),
 		.files_busy = core->job || tuner->files_stale,
 	};
 

@@ -124,7 +124,7 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 	if (!cli->purge)
 		r = client_call(socket_path, NULL, true, path, &answer, &status);
 	if (r == -ENOTCONN) {
-		r = core_open(&core, &cli->core, config);
+		r = core_open(&core, &cli->core, false, config);
 		r = r < 0 ? cli_fail("node", "%s", strerror(-r)) : locally(cli, &core);
 		core_close(&core);
 		return r;

@@ -299,11 +299,8 @@ int client_call(const char *socket_path, const char *address, bool post, const c
 int local_poll(
 	const struct cli *cli, struct config *config, bool watch, bool as_apply, struct core *core)
 {
-	struct core_options options = cli->core;
-	int r;
+	int r = core_open(core, &cli->core, watch, config);
 
-	options.watch = watch;
-	r = core_open(core, &options, config);
 	if (r < 0) {
 		core_close(core);
 		return cli_fail("node", "%s", strerror(-r));
