@@ -143,19 +143,18 @@ int write_file_atomic(int dir, const char *name, const void *data, size_t len)
 
 int make_directories(const char *path, mode_t mode)
 {
-	char partial[PATH_MAX];
+	char partial[PATH_MAX], *end = partial, cut;
 
 	if (!copy_text(partial, sizeof(partial), path))
 		return -ENAMETOOLONG;
-	for (char *slash = partial; slash;) {
-		slash = strchr(slash + 1, '/');
-		if (slash)
-			*slash = '\0';
+	do {
+		end = strchrnul(end + (*end != '\0'), '/');
+		cut = *end;
+		*end = '\0';
 		if (mkdir(partial, mode) < 0 && errno != EEXIST)
 			return -errno;
-		if (slash)
-			*slash = '/';
-	}
+		*end = cut;
+	} while (cut);
 	return 0;
 }
 

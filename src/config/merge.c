@@ -390,9 +390,7 @@ static int by_place(const void *a, const void *b)
 {
 	const struct config_fault *x = a, *y = b;
 
-	if (x->line != y->line)
-		return x->line < y->line ? -1 : 1;
-	return (x->column > y->column) - (x->column < y->column);
+	return x->line != y->line ? (int)(x->line - y->line) : (int)(x->column - y->column);
 }
 
 void document_merge(struct config *config, struct tree *root)

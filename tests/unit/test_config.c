@@ -22,7 +22,10 @@ static void add_item(
 			config_item(config, row->name, i, field->name));
 }
 
-/* A value as the cases below write it; "@NAME" is where it was given. */
+/*
+ * A value as the cases below write it; "@NAME" is where it was given, "@.FIELD" where that of the
+ * first budget was, or ("@.") this itself.
+ */
 static void show(const struct config *config, const char *name, char text[static TEXT_MAX])
 {
 	const struct config_option *row = option_find(fixture_tables, name);
@@ -30,7 +33,11 @@ static void show(const struct config *config, const char *name, char text[static
 	text[0] = '\0';
 	if (name[0] == '@') {
 		const struct config_sysctl *sysctl = find_sysctl(config, name + 1);
-		struct config_place place = sysctl ? sysctl->place : config_where(config, name + 1);
+		const char *field = name[2] ? name + 2 : NULL;
+		struct config_place place =
+			sysctl           ? sysctl->place
+			: name[1] == '.' ? config_item_where(config, "watch.budgets", 0, field)
+					 : config_where(config, name + 1);
 		const char *file = strrchr(place.file, '/');
 
 		snprintf(text, TEXT_MAX, "%s %u %u", file ? file + 1 : place.file, place.line,
@@ -136,7 +143,8 @@ static const struct {
 			{"watch.ports", "[53, auto, 5353]"},
 			{"watch.budgets",
 				"[10.0.0.2 200 false 1s upstream, auto auto true 250ms cluster, "
-				"x  true off upstream]"}}},
+				"x  true off upstream]"},
+			{"@.", "F 8 5"}, {"@.qps", "F 9 10"}, {"@.every", "F 8 5"}}},
 	{{"watch: {servers: [a, b], domains: [x, y]}\n", "watch: {servers: [c], domains: []}\n"},
 		{{"watch.servers", "[c]"}, {"watch.domains", "[]"}}},
 	{{"watch: {servers: [a, b]}\n", "watch: {servers: auto}\n"}, {{"watch.servers", "auto"}}},
@@ -186,24 +194,6 @@ TEST(numbers_and_durations_fall_back_where_a_word_is_given)
 	assert_int_equal(config_choice(plain.config, "neighbor.ipv4"), -1);
 	assert_true(config_duration(plain.config, "watch.timeout") == 1800000000);
 	assert_true(config_duration(config, "watch.timeout") == 0);
-}
-
-TEST(items_know_where_they_were_given)
-{
-	_cleanup_loaded_ struct loaded loaded =
-		load_text("watch:\n  budgets:\n  - server: a\n    qps: 3\n");
-	static const struct {
-		const char *field;
-		unsigned line, column;
-	} cases[] = {{NULL, 3, 5}, {"qps", 4, 10}, {"tcp", 3, 5}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct config_place place =
-			config_item_where(loaded.config, "watch.budgets", 0, cases[i].field);
-
-		assert_int_equal(place.line, cases[i].line);
-		assert_int_equal(place.column, cases[i].column);
-	}
 }
 
 static void check_row(const struct config_option *row)

@@ -20,10 +20,9 @@ struct written {
 	size_t len;
 };
 
-static void begin(struct written *written, bool openmetrics)
+static void begin(struct written *written)
 {
-	*written = (struct written){
-		.sink.openmetrics = openmetrics, .sink.rows = rows, .sink.row = &rows[2]};
+	*written = (struct written){.sink.rows = rows, .sink.row = &rows[2]};
 	written->sink.out = open_memstream(&written->text, &written->len);
 	assert_non_null(written->sink.out);
 }
@@ -35,11 +34,10 @@ static void expect(struct written *written, const char *text)
 	free(written->text);
 }
 
-#define WRITTEN_TEST(name) TEST_OF(written, written, (void), (void), name)
+#define WRITTEN_TEST(name) TEST_OF(written, written, begin, (void), name)
 
 WRITTEN_TEST(the_text_format_is_written)
 {
-	begin(written, false);
 	metric_family(&written->sink, "x_total");
 	metric_sample(&written->sink, 3, NULL);
 	metric_sample(&written->sink, 0.1, "1", "a\"b\\c\nd\xff\xc3\xa9", NULL);
@@ -52,7 +50,7 @@ WRITTEN_TEST(the_text_format_is_written)
 
 WRITTEN_TEST(openmetrics_is_written)
 {
-	begin(written, true);
+	written->sink.openmetrics = true;
 	metric_family(&written->sink, "x_total");
 	metric_sample(&written->sink, 3, NULL);
 	metric_family(&written->sink, "a_total_of");
@@ -66,7 +64,6 @@ WRITTEN_TEST(numbers_are_written_exactly)
 	static const double numbers[] = {
 		0, -1.5, 9007199254740991.0, 1714564800.123456, INFINITY, -INFINITY, NAN};
 
-	begin(written, false);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		metric_sample(&written->sink, numbers[i], NULL);
 	expect(written, "x 0\nx -1.5\nx 9007199254740991\nx 1714564800.123456\nx +Inf\nx -Inf\n"
@@ -78,7 +75,6 @@ WRITTEN_TEST(histograms_are_cumulative)
 	static const double bounds[] = {0.005, 0.1, 1, 10};
 	static const uint64_t counts[] = {1, 0, 2, 4, 8};
 
-	begin(written, false);
 	metric_family(&written->sink, "x_seconds");
 	metric_histogram(&written->sink, bounds, counts, 4, 12.5, "1\"", "2", NULL);
 	metric_histogram(&written->sink, NULL, counts + 4, 0, 1, NULL);
@@ -116,7 +112,8 @@ TEST(bounds_are_written_canonically)
 		struct written written;
 		char want[256];
 
-		begin(&written, i % 2);
+		begin(&written);
+		written.sink.openmetrics = i % 2;
 		metric_histogram(&written.sink, &cases[i / 2].bound, counts, 1, 0, NULL);
 		snprintf(want, sizeof(want),
 			"x_bucket{le=\"%s\"} 0\nx_bucket{le=\"+Inf\"} 0\nx_sum 0\nx_count 0\n",
