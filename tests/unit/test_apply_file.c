@@ -13,26 +13,6 @@ static struct file_at locate(const struct file_fixture *fixture)
 	return at;
 }
 
-/* Whatever the umask: others read what lies beside ours. */
-FIXTURE_TEST(a_new_file_has_directories_made_for_it)
-{
-	struct file_at at;
-	struct stat st;
-	mode_t mask = umask(0077);
-
-	directory_put(&fixture->root, "/etc/passwd", "");
-	at = locate(fixture);
-	assert_int_equal(at.missing, 1);
-	assert_int_equal(file_put(&at, FILE_HASH_NONE, &bytes_of("a")), 0);
-	umask(mask);
-	assert_file(&fixture->root, CONFIG_TOML, "a");
-	assert_int_equal(stat(at.full, &st), 0);
-	assert_int_equal(st.st_mode & 0777, 0644);
-	*strrchr(at.full, '/') = '\0';
-	assert_int_equal(stat(at.full, &st), 0);
-	assert_int_equal(st.st_mode & 0777, 0755);
-}
-
 FIXTURE_TEST(what_others_made_meanwhile_stays)
 {
 	const struct file_at at = locate(fixture);
@@ -54,30 +34,6 @@ FIXTURE_TEST(a_trial_that_cannot_be_written_leaves_nothing)
 		file_put_trial(fixture->job.journal->dir, TRIAL, &at, &bytes_of("a"), path),
 		-ENOENT);
 	assert_int_equal(rmdir(directory_at(&fixture->state, "/files").text), 0); /* it is empty */
-}
-
-FIXTURE_TEST(what_is_kept_is_for_root_alone)
-{
-	struct file_bytes secret = bytes_of("secret"), recalled;
-	char name[16 + HASH_TEXT_MAX], full[PATH_MAX];
-	int state = fixture->job.journal->dir;
-	struct stat st;
-
-	hash_bytes("secret", 6, secret.hash);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(file_keep(state, &secret), 0);
-	snprintf(name, sizeof(name), "/files/%s", secret.hash);
-	directory_path(&fixture->state, name, full);
-	assert_int_equal(stat(full, &st), 0);
-	assert_int_equal(st.st_mode & 0777, 0600);
-	assert_int_equal(file_recall(state, secret.hash, &recalled), 0);
-	assert_string_equal(recalled.bytes, "secret");
-	file_bytes_clear(&recalled);
-	/* Altered, they are not given out, and kept afresh. */
-	directory_put(&fixture->state, name, "secres");
-	assert_int_equal(file_recall(state, secret.hash, &recalled), -EBADMSG);
-	assert_int_equal(file_keep(state, &secret), 0);
-	assert_file(&fixture->state, name, "secret");
 }
 
 /* A default ACL of the directory: u::rwx u:1234:rwx g::r-x m::rwx o::---. */

@@ -61,14 +61,29 @@ FIXTURE_TEST(settings_of_one_file_are_one_edit)
 	assert_file(&fixture->root, CONFIG_TOML, original);
 }
 
+static mode_t mode_of(const struct directory *directory, const char *name)
+{
+	char full[PATH_MAX];
+	struct stat st;
+
+	directory_path(directory, name, full);
+	assert_int_equal(stat(full, &st), 0);
+	return st.st_mode & 0777;
+}
+
 FIXTURE_TEST(a_missing_file_is_made_with_its_directories_and_removed)
 {
 	_cleanup_free_ char *text = NULL;
+	mode_t mask = umask(0077);
 
 	directory_put(&fixture->root, "/etc/passwd", "");
 	apply_downloads(fixture, "", "10");
 	text = directory_get(&fixture->root, CONFIG_TOML);
 	assert_true(starts_with(text, "version = 2\n"));
+	/* Whatever the umask: others read what lies beside ours. */
+	umask(mask);
+	assert_int_equal(mode_of(&fixture->root, CONFIG_TOML), 0644);
+	assert_int_equal(mode_of(&fixture->root, "/etc/containerd"), 0755);
 	restore_all(fixture);
 	assert_no_file(&fixture->root, "/etc/containerd");
 	assert_file(&fixture->root, "/etc/passwd", "");
@@ -276,6 +291,7 @@ FIXTURE_TEST(kept_bytes_are_checked_and_swept)
 	apply_downloads(fixture, "3", "10");
 	snprintf(name, sizeof(name), "/files/%s", fixture->job.journal->files[0].original);
 	assert_file(&fixture->state, name, original);
+	assert_int_equal(mode_of(&fixture->state, name), 0600); /* there may be secrets in it */
 	directory_put(&fixture->state, "/files/0123", "of nobody");
 	run_job(fixture, FILE_RESUME);
 	assert_no_file(&fixture->state, "/files/0123");
@@ -288,8 +304,9 @@ FIXTURE_TEST(kept_bytes_are_checked_and_swept)
 	assert_null(strstr(text, "max_concurrent_downloads"));
 	assert_non_null(strstr(text, "sandbox_image"));
 	directory_put(&fixture->root, CONFIG_TOML, original);
-	/* A journal that could not be read may know of them. */
+	/* They are kept afresh. A journal that could not be read may know of them. */
 	apply_downloads(fixture, "3", "10");
+	assert_file(&fixture->state, name, original);
 	directory_put(&fixture->state, "/" JOURNAL_BAD, "{");
 	restore_all(fixture);
 	assert_file(&fixture->state, name, original);

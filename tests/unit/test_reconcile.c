@@ -2,6 +2,7 @@
 #include "directory.h"
 
 #include "apply/reconcile.h"
+#include "base/text.h"
 
 #define SECOND USEC_PER_SEC
 
@@ -107,6 +108,10 @@ FIXTURE_TEST(a_difference_is_planned)
 	record_original(fixture, "5", "100");
 	poll_to(fixture, " 100 ", SETTING_IN_SYNC, "in-sync", 0);
 	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
+	/* Another value is wanted: that is no drift. */
+	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "200");
+	poll_to(fixture, "100", SETTING_PENDING, "configured", 1);
+	assert_int_equal(node_setting(&fixture->node, "vm.a")->drift_total, 0);
 }
 
 /* vm.a is wanted at 100; a record says 5 originally, and 50 since. */
@@ -159,14 +164,6 @@ TEST(a_poll_judges_by_what_is_read_and_recorded)
 		assert_int_equal(poll(&fixture, "5")->error,
 			streq(cases[i].reason, "not-restored") ? -EIO : 0);
 	}
-}
-
-FIXTURE_TEST(a_new_wanted_value_is_no_drift)
-{
-	poll(fixture, "100");
-	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "200");
-	poll_to(fixture, "100", SETTING_PENDING, "configured", 1);
-	assert_int_equal(node_setting(&fixture->node, "vm.a")->drift_total, 0);
 }
 
 TEST(drift_is_handled_as_configured)
@@ -277,53 +274,46 @@ TEST(a_reset_tries_everything_again)
 	}
 }
 
-static void assert_names(const struct node *node, const char *names)
-{
-	char text[256] = "";
-
-	for (size_t i = 0; i < node->n_settings; i++)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s/%s", i ? " " : "",
-			node->settings[i].tuner, node->settings[i].name);
-	assert_string_equal(text, names);
-}
-
-static void reconcile_names(struct node *node, const char *tuner, const char *a, const char *b)
-{
-	struct want wants[2] = {{.reason = "kept"}, {.reason = "kept"}};
-	struct proposal proposal = {.wants = wants, .n_wants = (size_t)((a != NULL) + (b != NULL))};
-	struct decide_input past = {0};
-	struct reconcile_input input = {
-		.tuner = tuner, .mode = MODE_OBSERVE, .proposal = &proposal, .past = &past};
-	struct plan plan = {0};
-
-	copy_text(wants[0].name, SETTING_NAME_MAX, a ? a : "");
-	copy_text(wants[1].name, SETTING_NAME_MAX, b ? b : "");
-	reconcile(node, &input, &plan);
-	plan_clear(&plan);
-}
-
+/* The second setting of the third step has a story, which goes on as long as it is there. */
 TEST(settings_come_and_go_with_their_tuner)
 {
 	static const char sysctl[] = "sysctl", thp[] = "thp"; /* compared as pointers */
+	static const struct {
+		const char *tuner, *wants[2], *names;
+	} steps[] = {
+		{sysctl, {NULL, NULL}, ""}, /* the first tuner is off */
+		{sysctl, {"a", "b"}, "sysctl/a=0 sysctl/b=0 "},
+		{thp, {"a", "c"}, "sysctl/a=0 sysctl/b=5 thp/a=0 thp/c=0 "},
+		{sysctl, {"b", NULL}, "sysctl/b=5 thp/a=0 thp/c=0 "},
+		{sysctl, {"x", "b"}, "sysctl/x=0 sysctl/b=5 thp/a=0 thp/c=0 "},
+		{sysctl, {NULL, NULL}, "thp/a=0 thp/c=0 "},
+		{thp, {"c", "a"}, "thp/c=0 thp/a=0 "},
+	};
+	struct decide_input past = {.mode = MODE_OBSERVE};
 	struct node node = {0};
 
-	reconcile_names(&node, sysctl, NULL, NULL); /* the first tuner is off */
-	assert_names(&node, "");
-	reconcile_names(&node, sysctl, "a", "b");
-	reconcile_names(&node, thp, "a", "c");
-	assert_names(&node, "sysctl/a sysctl/b thp/a thp/c");
-	node.settings[1].drift_total = 5;
-	reconcile_names(&node, sysctl, "b", NULL);
-	assert_names(&node, "sysctl/b thp/a thp/c");
-	assert_int_equal(node.settings[0].drift_total, 5); /* its story goes on */
-	reconcile_names(&node, sysctl, "x", "b");
-	assert_names(&node, "sysctl/x sysctl/b thp/a thp/c");
-	assert_int_equal(node.settings[0].drift_total, 0);
-	assert_int_equal(node.settings[1].drift_total, 5);
-	reconcile_names(&node, sysctl, NULL, NULL);
-	assert_names(&node, "thp/a thp/c");
-	reconcile_names(&node, thp, "c", "a");
-	assert_names(&node, "thp/c thp/a");
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		struct want wants[2] = {{.reason = "kept"}, {.reason = "kept"}};
+		struct proposal proposal = {.wants = wants};
+		struct reconcile_input input = {.tuner = steps[i].tuner,
+			.mode = MODE_OBSERVE,
+			.proposal = &proposal,
+			.past = &past};
+		struct plan plan = {0};
+		char names[256] = "";
+
+		for (; proposal.n_wants < 2 && steps[i].wants[proposal.n_wants]; proposal.n_wants++)
+			copy_text(wants[proposal.n_wants].name, SETTING_NAME_MAX,
+				steps[i].wants[proposal.n_wants]);
+		reconcile(&node, &input, &plan);
+		assert_int_equal(plan.n, 0);
+		if (i == 2)
+			node.settings[1].drift_total = 5;
+		for (size_t s = 0; s < node.n_settings; s++)
+			text_append(names, sizeof(names), "%s/%s=%d ", node.settings[s].tuner,
+				node.settings[s].name, (int)node.settings[s].drift_total);
+		assert_string_equal(names, steps[i].names);
+	}
 	free(node.settings);
 }
 
