@@ -162,7 +162,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		input.n_values = core->values->n;
 	}
 	settle_mode(core, tuner);
-	wanted.mode = input.mode = tuner->mode;
+	input.mode = tuner->mode;
 	proposal_clear(proposal);
 	if (tuner->mode != MODE_OFF) {
 		if (tuner->ops->sense)

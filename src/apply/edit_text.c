@@ -13,11 +13,10 @@
 
 void text_copy(struct file_bytes *text, const char *bytes, size_t len)
 {
-	char *copy = must(malloc(len + 1));
+	char *copy = must(calloc(1, len + 1));
 
 	if (len > 0)
 		memcpy(copy, bytes, len);
-	copy[len] = '\0';
 	*text = (struct file_bytes){.bytes = copy, .len = len};
 }
 

@@ -5,14 +5,6 @@
 #include "runtime/containerd_config.h"
 #include "runtime/daemon_json.h"
 
-/* As the program names it that runs inside the host's root. */
-static const char *inside(const struct host *host, const char *full)
-{
-	size_t len = strlen(host->root);
-
-	return strncmp(full, host->root, len) == 0 && full[len] == '/' ? full + len : full;
-}
-
 static struct runtime_daemon daemon_of(
 	const struct host *host, const struct service *service, const char *path)
 {
@@ -61,9 +53,9 @@ static int dump_imported(const struct editor *editor, const struct runtime_daemo
 	if (r == 0)
 		r = file_locate(editor->host, process->config, &at);
 	if (r == 0)
-		r = file_put_trial(editor->state, TRIAL_MAIN, &at, &main, path);
+		r = file_put_trial(editor->state, TRIAL_MAIN, editor->host, &at, &main, path);
 	if (r == 0)
-		r = containerd_dump(process, inside(editor->host, path), editor->wait, dump, why);
+		r = containerd_dump(process, path, editor->wait, dump, why);
 	file_drop_trial(editor->state, TRIAL_MAIN);
 	return r;
 }
@@ -74,9 +66,8 @@ static int dump_trial(
 {
 	const struct runtime_daemon process =
 		daemon_of(editor->host, editor->service, editor->path);
-	char full[PATH_MAX];
-	int r = file_put_trial(editor->state, TRIAL, editor->at, text, full);
-	const char *path = inside(editor->host, full);
+	char path[PATH_MAX];
+	int r = file_put_trial(editor->state, TRIAL, editor->host, editor->at, text, path);
 
 	if (r < 0)
 		return r;
@@ -235,10 +226,10 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 				    changes[i]->file->edit.text, why);
 	}
 	if (r == 0 && !own && editor->service->verifier == VERIFY_DOCKERD) {
-		r = file_put_trial(editor->state, TRIAL, editor->at, &new, path);
+		r = file_put_trial(editor->state, TRIAL, editor->host, editor->at, &new, path);
 		if (r == 0)
-			r = docker_config_check(&daemon, new.bytes, new.len,
-				inside(editor->host, path), editor->wait, why);
+			r = docker_config_check(
+				&daemon, new.bytes, new.len, path, editor->wait, why);
 		file_drop_trial(editor->state, TRIAL);
 	}
 	if (r < 0 && !why[0])

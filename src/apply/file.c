@@ -197,22 +197,28 @@ void file_drop_trial(int state, const char *name)
 	unlinkat(kept, name, 0);
 }
 
-int file_put_trial(int state, const char *name, const struct file_at *at,
+int file_put_trial(int state, const char *name, const struct host *host, const struct file_at *at,
 	const struct file_bytes *new, char path[static PATH_MAX])
 {
 	_cleanup_close_ int kept = open_kept(state, true);
+	size_t root = strlen(host->root);
+	char full[PATH_MAX];
 	int r;
 
 	if (kept < 0)
 		return kept;
-	if (snprintf(path, PATH_MAX, "%s%s" FILE_NEW, at->directory, strrchr(at->full, '/')) >=
+	if (snprintf(full, PATH_MAX, "%s%s" FILE_NEW, at->directory, strrchr(at->full, '/')) >=
 		PATH_MAX)
 		return -ENAMETOOLONG;
-	if (symlinkat(path, kept, name) < 0)
+	if (symlinkat(full, kept, name) < 0)
 		return -errno;
-	r = write_beside(path, new, NULL);
+	r = write_beside(full, new, NULL);
 	if (r < 0)
 		file_drop_trial(state, name);
+	else
+		copy_text(path, PATH_MAX,
+			strncmp(full, host->root, root) == 0 && full[root] == '/' ? full + root
+										  : full);
 	return r;
 }
 

@@ -45,11 +45,11 @@ int file_put(const struct file_at *at, const char *expected, const struct file_b
 /*
  * A file for the verifier's eyes only, beside the real one or as near as directories exist. The
  * state directory has a link to it, under one of these names, so that file_sweep() finds what a
- * crash left.
+ * crash left. path is as the verifier names it, which runs inside the host's root.
  */
 #define TRIAL      "trial"
 #define TRIAL_MAIN "trial.main"
-int file_put_trial(int state, const char *name, const struct file_at *at,
+int file_put_trial(int state, const char *name, const struct host *host, const struct file_at *at,
 	const struct file_bytes *new, char path[static PATH_MAX]);
 void file_drop_trial(int state, const char *name);
 

@@ -210,7 +210,7 @@ static void apply_file(struct file_job *job, const struct change *first)
 	const struct editor editor = {&job->host, job->journal->dir, &file.note.service,
 		file.note.path, &file.at, job->wait};
 	const char *reason = "unreadable";
-	uint64_t retry_us = FILE_RETRY_US;
+	bool refused = false;
 	int r;
 
 	take_changes(job, first, &file);
@@ -222,13 +222,12 @@ static void apply_file(struct file_job *job, const struct change *first)
 		/* The tuner reads it otherwise: it must not be activated again and again. */
 		if (r == 0 && streq(file.new.hash, file.old.hash))
 			r = -ERANGE;
-		reason = r == -ERANGE ? "not-taken" : "verify-refused";
-		retry_us = r == -ERANGE ? FILE_RETRY_US : FILE_REFUSED_US;
+		refused = r < 0 && r != -ERANGE;
+		reason = refused ? "verify-refused" : "not-taken";
 	}
 	if (r == 0) {
 		r = record(job, &file);
 		reason = "not-recorded";
-		retry_us = FILE_RETRY_US;
 	}
 	if (r == 0 && atomic_load(&job->stale)) {
 		r = -ESTALE;
@@ -242,6 +241,7 @@ static void apply_file(struct file_job *job, const struct change *first)
 	}
 	for (size_t i = 0; i < file.n_changes; i++) {
 		enum activation activation = file.note.service.activation;
+		uint64_t retry_us = refused ? FILE_REFUSED_US : FILE_RETRY_US;
 		struct change *change = file.changes[i];
 
 		if (r < 0) {

@@ -81,7 +81,7 @@ static void judge(
 	bool written = value_equal(wish->current, want->wanted);
 	bool in_force = written && value_equal(want->actual, want->wanted);
 	uint64_t now = input->past->now_us;
-	bool observes = input->mode == MODE_OBSERVE || input->mode == MODE_RELEASED;
+	enum mode mode = input->past->mode;
 	/* Of a file the tuner knows better why: it is the program that lacks or keeps it. */
 	const char *own_reason = want->file ? want->reason : NULL;
 
@@ -89,7 +89,7 @@ static void judge(
 	copy_text(setting->actual, sizeof(setting->actual), want->actual);
 	copy_text(setting->original, sizeof(setting->original),
 		wish->original ? wish->original : want->actual);
-	setting->mode = input->mode;
+	setting->mode = mode;
 	if (want->error == -ENOENT) {
 		setting_become(setting, SETTING_UNSUPPORTED,
 			own_reason ? own_reason : "not-in-this-kernel",
@@ -99,13 +99,13 @@ static void judge(
 	} else if (want->wanted[0] == '\0') {
 		setting_become(
 			setting, SETTING_OBSERVED, own_reason ? own_reason : "kept", 0, NULL);
-	} else if (input->mode == MODE_RELEASED && wish->original) {
+	} else if (mode == MODE_RELEASED && wish->original) {
 		setting_become(setting, SETTING_FAILED, "not-restored",
 			setting->error ? setting->error : -EIO,
 			setting->state == SETTING_FAILED ? setting->why : "");
-	} else if (observes) {
+	} else if (mode != MODE_ENFORCE) {
 		setting_become(setting, SETTING_OBSERVED,
-			input->mode == MODE_RELEASED ? "restored" : "observe-mode", 0, NULL);
+			mode == MODE_RELEASED ? "restored" : "observe-mode", 0, NULL);
 	} else if (!want->file && !input->values_recordable) {
 		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
 	} else if (!in_force && wish->failed) {

@@ -24,8 +24,7 @@ enum on_drift {
 };
 
 struct reconcile_input {
-	const char *tuner; /* of ops->name: whose settings these are */
-	enum mode mode;
+	const char *tuner;               /* of ops->name: whose settings these are */
 	const struct proposal *proposal; /* what it wants */
 	const struct decide_input *past; /* what is recorded, and the time */
 	enum on_drift on_drift;

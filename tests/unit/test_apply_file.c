@@ -30,8 +30,8 @@ FIXTURE_TEST(a_trial_that_cannot_be_written_leaves_nothing)
 	struct file_at at = locate(fixture);
 
 	directory_path(&fixture->root, "/nowhere", at.directory);
-	assert_int_equal(
-		file_put_trial(fixture->job.journal->dir, TRIAL, &at, &bytes_of("a"), path),
+	assert_int_equal(file_put_trial(fixture->job.journal->dir, TRIAL, &fixture->job.host, &at,
+				 &bytes_of("a"), path),
 		-ENOENT);
 	assert_int_equal(rmdir(directory_at(&fixture->state, "/files").text), 0); /* it is empty */
 }

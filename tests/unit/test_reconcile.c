@@ -152,7 +152,7 @@ TEST(a_poll_judges_by_what_is_read_and_recorded)
 		if (cases[i].kept)
 			fixture.want.wanted[0] = '\0';
 		fixture.want.error = cases[i].error;
-		fixture.input.mode = cases[i].mode;
+		fixture.past.mode = cases[i].mode;
 		fixture.input.values_recordable = !cases[i].unrecordable;
 		poll_to(&fixture, cases[i].actual, cases[i].state, cases[i].reason, pending);
 		assert_int_equal(node_setting(&fixture.node, "vm.a")->drift_total,
@@ -295,10 +295,8 @@ TEST(settings_come_and_go_with_their_tuner)
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		struct want wants[2] = {{.reason = "kept"}, {.reason = "kept"}};
 		struct proposal proposal = {.wants = wants};
-		struct reconcile_input input = {.tuner = steps[i].tuner,
-			.mode = MODE_OBSERVE,
-			.proposal = &proposal,
-			.past = &past};
+		struct reconcile_input input = {
+			.tuner = steps[i].tuner, .proposal = &proposal, .past = &past};
 		struct plan plan = {0};
 		char names[256] = "";
 
