@@ -270,11 +270,12 @@ ARCHIVE_TEST(a_file_that_changed_in_the_directory_is_not_served)
 
 /* ---- names ---- */
 
+#define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 TEST(names_are_completed_as_docker_does)
 {
-	static const char digest[] =
-		"@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 	static const char *const cases[][2] = {
+		{"busybox:1.36@sha256:" HEX, "docker.io/library/busybox@sha256:" HEX},
 		{"busybox", "docker.io/library/busybox:latest"},
 		{"busybox:1.36", NAME},
 		{"library/busybox:1.36", NAME},
@@ -287,24 +288,19 @@ TEST(names_are_completed_as_docker_does)
 		{"registry.k8s.io/pause:3.9", "registry.k8s.io/pause:3.9"},
 		{"[::1]:5000/a:b", "[::1]:5000/a:b"},
 	};
-	char name[IMAGE_NAME_MAX], text[128], expected[128];
+	char name[IMAGE_NAME_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		assert_int_equal(image_normalize(cases[i][0], name), 0);
 		assert_string_equal(name, cases[i][1]);
 	}
-	snprintf(text, sizeof(text), "busybox:1.36%s", digest);
-	snprintf(expected, sizeof(expected), "docker.io/library/busybox%s", digest);
-	assert_int_equal(image_normalize(text, name), 0);
-	assert_string_equal(name, expected);
-	assert_int_equal(image_normalize(digest + 8, name), -EINVAL);
 }
 
 TEST(what_is_no_reference_is_refused)
 {
 	static const char *const cases[] = {"", ":", "/", "a:", ":a", "@", "A", "a/B", "a//b",
 		"a/../b", "../a", "a b", "a:b c", "a@sha256:00", "a@md5:00", "a:b:c", "-a",
-		"a.example:port/b", "a.example/", "a\n", "a:\x80"};
+		"a.example:port/b", "a.example/", "a\n", "a:\x80", HEX};
 	char name[IMAGE_NAME_MAX] = "kept";
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)

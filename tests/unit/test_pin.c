@@ -15,17 +15,11 @@ static struct {
 	char socket[128];
 } containerd;
 
-static struct runtime_image image_of(const char *name, bool pinned)
-{
-	struct runtime_image image = {.pinned = pinned};
-
-	copy_text(image.name, sizeof(image.name), name);
-	return image;
-}
-
 int images_list(const struct image_runtime *runtime, const struct wait *wait,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX])
 {
+	bool late;
+
 	(void)wait;
 	copy_text(containerd.socket, sizeof(containerd.socket), runtime->socket);
 	if (containerd.down) {
@@ -33,13 +27,12 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 		return -ECONNREFUSED;
 	}
 	*ret = must(calloc(2, sizeof(**ret)));
-	*n = 0;
 	containerd.shown++;
-	(*ret)[(*n)++] = image_of(OTHER, containerd.pinned[1]);
-	if (!containerd.gone)
-		(*ret)[(*n)++] = image_of(IMAGE,
-			containerd.pinned[0] != (containerd.writes > 0 && containerd.lag > 0));
-	containerd.lag -= containerd.writes > 0 && containerd.lag > 0;
+	late = containerd.writes > 0 && containerd.lag > 0;
+	(*ret)[0] = (struct runtime_image){.name = OTHER, .pinned = containerd.pinned[1]};
+	(*ret)[1] = (struct runtime_image){.name = IMAGE, .pinned = containerd.pinned[0] != late};
+	*n = containerd.gone ? 1 : 2;
+	containerd.lag -= late;
 	return 0;
 }
 
