@@ -25,7 +25,6 @@ static void fixture_remove(struct fixture *fixture)
 	directory_remove(&fixture->directory);
 }
 
-#define _cleanup_fixture_  __attribute__((cleanup(fixture_remove)))
 #define FIXTURE_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_remove, name)
 
 /* line is the command line with blanks between its words. */
@@ -229,7 +228,7 @@ FIXTURE_TEST(too_many_files_are_reported)
 	assert_non_null(strstr(fixture->seen.why, "more than 64 files and directories"));
 }
 
-TEST(flags_of_the_command_line_are_read)
+FIXTURE_TEST(flags_of_the_command_line_are_read)
 {
 	static const struct {
 		const char *line, *config, *serial, *burst, *servers;
@@ -243,22 +242,22 @@ TEST(flags_of_the_command_line_are_read)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_fixture_ struct fixture f;
+		const struct kubelet_seen *seen;
 		const struct kubelet_value *serial, *burst;
 		char servers[128];
 
-		fixture_make(&f);
-		put_kubelet(&f, LATE, cases[i].line);
-		assert_int_equal(read_node(&f)->presence, KUBELET_RUNNING);
-		assert_string_equal(f.seen.config, cases[i].config);
-		serial = &f.seen.values.field[KUBELET_SERIALIZE_IMAGE_PULLS];
-		burst = &f.seen.values.field[KUBELET_REGISTRY_BURST];
+		put_kubelet(fixture, LATE, cases[i].line);
+		seen = read_node(fixture);
+		assert_int_equal(seen->presence, KUBELET_RUNNING);
+		assert_string_equal(seen->config, cases[i].config);
+		serial = &seen->values.field[KUBELET_SERIALIZE_IMAGE_PULLS];
+		burst = &seen->values.field[KUBELET_REGISTRY_BURST];
 		assert_string_equal(
 			serial->origin == KUBELET_FLAG ? serial->text : "", cases[i].serial);
 		assert_string_equal(
 			burst->origin == KUBELET_FLAG ? burst->text : "", cases[i].burst);
-		snprintf(servers, sizeof(servers), "%s%s%s", f.seen.values.cluster_dns[0],
-			f.seen.values.n_cluster_dns > 1 ? " " : "", f.seen.values.cluster_dns[1]);
+		snprintf(servers, sizeof(servers), "%s%s%s", seen->values.cluster_dns[0],
+			seen->values.n_cluster_dns > 1 ? " " : "", seen->values.cluster_dns[1]);
 		assert_string_equal(servers, cases[i].servers);
 	}
 }

@@ -217,24 +217,6 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	check_want(decision, runtime, want, reason);
 }
 
-/* The directory of hosts.toml files is set only where mirrors need it and none is set. */
-static void want_directory(
-	const struct runtime_decision *decision, const struct node_runtime *runtime)
-{
-	const struct key_row *row = &directory_row;
-	const struct file_record *record;
-	char name[SETTING_NAME_MAX];
-
-	runtime_name(&decision->tuner->sample, runtime, row->name, name);
-	record = record_of(decision, name);
-	if (!record && (decision->tuner->config.n_mirrors == 0 || runtime->directory[0] ||
-			       runtime->containerd.keys[row->setting].on_disk[0]))
-		return;
-	check_want(decision, runtime,
-		want_key(decision, runtime, row, record ? record->wanted : RUNTIME_HOSTS_DIRECTORY),
-		NULL);
-}
-
 static void judge_reach(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
@@ -402,6 +384,7 @@ void runtime_decide(
 	const struct runtime_decision decision = {self, input, memory, proposal};
 	const struct runtime_sample *sample = &decision.tuner->sample;
 	struct runtime_recorded *recorded = &decision.memory->recorded;
+	char name[SETTING_NAME_MAX];
 
 	/* The hosts.toml files that are recorded outlive the configuration that asked for them. */
 	recorded->n = 0;
@@ -411,6 +394,7 @@ void runtime_decide(
 				input->files[i].name + strlen("mirrors."));
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
+		const struct file_record *record;
 
 		/* Before its files were read nothing is known that could be wanted, but a command
 		 * says of a silent one that it cannot be set. The containerd that dockerd runs
@@ -421,8 +405,18 @@ void runtime_decide(
 		for (size_t r = 0; r < ARRAY_SIZE(number_rows); r++)
 			if (number_rows[r].kind == runtime->found.kind)
 				want_number(&decision, runtime, &number_rows[r]);
-		if (runtime->found.kind == RUNTIME_CONTAINERD)
-			want_directory(&decision, runtime);
+		if (runtime->found.kind != RUNTIME_CONTAINERD)
+			continue;
+		/* That of hosts.toml files is set only where mirrors need it and none is set. */
+		runtime_name(sample, runtime, directory_row.name, name);
+		record = record_of(&decision, name);
+		if (!record && (decision.tuner->config.n_mirrors == 0 || runtime->directory[0] ||
+				       runtime->containerd.keys[directory_row.setting].on_disk[0]))
+			continue;
+		check_want(&decision, runtime,
+			want_key(&decision, runtime, &directory_row,
+				record ? record->wanted : RUNTIME_HOSTS_DIRECTORY),
+			NULL);
 	}
 	runtime_decide_mirrors(&decision);
 	judge_reach(&decision);

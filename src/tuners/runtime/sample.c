@@ -136,30 +136,6 @@ static void list_mirrors(struct runtime_tuner *request)
 	sample->n_mirrors = n;
 }
 
-static void note_next(struct runtime_tuner *request)
-{
-	struct runtime_sample *sample = &request->sample;
-	uint64_t next = sample->discover_due_us;
-
-	for (size_t i = 0; i < sample->n_mirrors; i++)
-		next = MIN(next, sample->mirrors[i].due_us);
-	for (size_t i = 0; i < sample->n; i++) {
-		const struct node_runtime *runtime = &sample->runtimes[i];
-
-		if (!runtime->found.has_socket)
-			continue;
-		next = MIN(next, runtime->due_us);
-		/* Before a restart it must be known that there is no pull. */
-		if (runtime->answer == RUNTIME_ANSWERS &&
-			(runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
-				request->config.restart == RESTART_WHEN_IDLE))
-			next = MIN(next, sample->now_us + PULLING_EVERY_US);
-		else if (runtime->answer == RUNTIME_ANSWERS)
-			next = MIN(next, next_turn_us(sample->now_us, PULLS_EVERY_US));
-	}
-	sample->next_us = next;
-}
-
 void runtime_duration_text(uint64_t us, char text[static 32])
 {
 	uint64_t seconds = us / USEC_PER_SEC, minutes = seconds / 60, hours = minutes / 60;
@@ -412,6 +388,7 @@ void runtime_sample(void *data, const struct wait *wait)
 	struct runtime_tuner *request = data;
 	struct runtime_sample *sample = &request->sample;
 	char socket[PATH_MAX];
+	uint64_t next;
 
 	sample->now_us = now_us();
 	sample->realtime_us = realtime_us();
@@ -436,5 +413,23 @@ void runtime_sample(void *data, const struct wait *wait)
 		sample_store(request->host, &runtime->store);
 	}
 	runtime_sample_hosts(request);
-	note_next(request);
+	next = sample->discover_due_us;
+	for (size_t i = 0; i < sample->n_mirrors; i++)
+		next = MIN(next, sample->mirrors[i].due_us);
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+
+		if (!runtime->found.has_socket)
+			continue;
+		next = MIN(next, runtime->due_us);
+		if (runtime->answer != RUNTIME_ANSWERS)
+			continue;
+		/* Before a restart it must be known that there is no pull. */
+		if (runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
+			request->config.restart == RESTART_WHEN_IDLE)
+			next = MIN(next, sample->now_us + PULLING_EVERY_US);
+		else
+			next = MIN(next, next_turn_us(sample->now_us, PULLS_EVERY_US));
+	}
+	sample->next_us = next;
 }
