@@ -58,19 +58,17 @@ bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const c
 	uint64_t number;
 	size_t i = 0;
 
-	switch (kubelet_fields[field].kind) {
-	case KUBELET_BOOL:
+	if (kubelet_fields[field].kind == KUBELET_BOOL) {
 		while (i < ARRAY_SIZE(words) && strcasecmp(text, words[i]) != 0)
 			i++;
-		return i < ARRAY_SIZE(words) &&
-		       copy_text(value->text, sizeof(value->text), words[i % 2]);
-	case KUBELET_NUMBER:
-		if (parse_count(text, &number) < 0 || number > INT32_MAX)
+		if (i == ARRAY_SIZE(words))
 			return false;
-		/* fall through */
-	default:
-		return text_is_printable(text) && copy_text(value->text, sizeof(value->text), text);
+		text = words[i % 2];
+	} else if (kubelet_fields[field].kind == KUBELET_NUMBER &&
+		   (parse_count(text, &number) < 0 || number > INT32_MAX)) {
+		return false;
 	}
+	return text_is_printable(text) && copy_text(value->text, sizeof(value->text), text);
 }
 
 void kubelet_add_cluster_dns(struct kubelet_values *values, const char *address)
