@@ -144,21 +144,6 @@ static bool decides(const struct reading *reading, const struct containerd_file 
 	return false;
 }
 
-static const char *generator_of(const struct reading *reading, const struct containerd_file *file)
-{
-	if (strstr(reading->process->version, "-k3s"))
-		return generated[0].cure;
-	for (size_t i = 0; i < ARRAY_SIZE(generated); i++) {
-		if (generated[i].path && strstr(file->path, generated[i].path))
-			return generated[i].cure;
-		if (generated[i].text && file->text && file->text[0] == '#' &&
-			memmem(file->text, MIN(file->len, (size_t)COMMENT_MAX), generated[i].text,
-				strlen(generated[i].text)))
-			return generated[i].cure;
-	}
-	return NULL;
-}
-
 /* ---- all together ---- */
 
 static void PRINTF_LIKE(3, 4)
@@ -215,7 +200,13 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 		    : reading->merges          ? OURS "version = 3\n"
 					       : OURS "version = 2\n";
 	copy_text(key->path, sizeof(key->path), file->path);
-	cure = generator_of(reading, file);
+	cure = strstr(process->version, "-k3s") ? generated[0].cure : NULL;
+	for (size_t i = 0; !cure && i < ARRAY_SIZE(generated); i++)
+		if ((generated[i].path && strstr(file->path, generated[i].path)) ||
+			(generated[i].text && file->text && file->text[0] == '#' &&
+				memmem(file->text, MIN(file->len, (size_t)COMMENT_MAX),
+					generated[i].text, strlen(generated[i].text))))
+			cure = generated[i].cure;
 	if (cure)
 		refuse(key, CONTAINERD_GENERATED, "%s: %s", key->path, cure);
 	else if (host_may_write(process->host, key->path) == -EROFS)

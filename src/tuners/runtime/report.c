@@ -165,24 +165,12 @@ struct cJSON *runtime_document(const void *self, const void *memory, bool truste
 
 /* ---- metrics ---- */
 
-static unsigned active_from(const struct runtime_sample *sample, const char *registry)
-{
-	unsigned active = 0;
-	char name[64];
-
-	for (size_t i = 0; i < sample->n; i++)
-		for (size_t p = 0; p < sample->runtimes[i].pulls.n_images; p++) {
-			pulls_registry_of(sample->runtimes[i].pulls.images[p].name, name);
-			active += streq(name, registry);
-		}
-	return active;
-}
-
 void runtime_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
 	const struct runtime_sample *sample = &((const struct runtime_tuner *)self)->sample;
 	const struct pull_registry *registries = sample->pulled.registries;
 	size_t n = sample->pulled.n;
+	char name[64];
 
 	(void)memory;
 	metric_family(sink, "headroom_runtime_info");
@@ -196,9 +184,16 @@ void runtime_metrics(const void *self, const void *memory, struct metric_sink *s
 			metric_sample(sink, strtod(sample->runtimes[i].downloads, NULL),
 				sample->runtimes[i].found.name, NULL);
 	metric_family(sink, "headroom_pulls_active");
-	for (size_t i = 0; i < n; i++)
-		metric_sample(
-			sink, active_from(sample, registries[i].name), registries[i].name, NULL);
+	for (size_t i = 0; i < n; i++) {
+		unsigned active = 0;
+
+		for (size_t r = 0; r < sample->n; r++)
+			for (size_t p = 0; p < sample->runtimes[r].pulls.n_images; p++) {
+				pulls_registry_of(sample->runtimes[r].pulls.images[p].name, name);
+				active += streq(name, registries[i].name);
+			}
+		metric_sample(sink, active, registries[i].name, NULL);
+	}
 	metric_family(sink, "headroom_pull_bytes_total");
 	for (size_t i = 0; i < n; i++)
 		metric_sample(sink, (double)registries[i].bytes, registries[i].name, NULL);
