@@ -88,23 +88,15 @@ static bool closed_within(int fd, uint64_t milliseconds)
 	return readable_within(fd, milliseconds) && recv(fd, &byte, 1, MSG_PEEK) <= 0;
 }
 
-static int dial(void)
+static int dial(const struct http_server *server)
 {
 	struct sockaddr_storage address;
 	socklen_t length = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd;
 
-	assert_int_equal(getsockname(fixture.tcp->fd, (struct sockaddr *)&address, &length), 0);
+	assert_int_equal(getsockname(server->fd, (struct sockaddr *)&address, &length), 0);
+	fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(fd, (const struct sockaddr *)&address, length), 0);
-	return fd;
-}
-
-static int dial_unix(void)
-{
-	const struct sockaddr_un *address = &fixture.local->path;
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	assert_int_equal(connect(fd, (const struct sockaddr *)address, sizeof(*address)), 0);
 	return fd;
 }
 
@@ -140,7 +132,12 @@ static void expect_on(int fd, const char *request, const char *start, const char
 
 static void expect(const char *request, const char *start, const char *part)
 {
-	expect_on(dial(), request, start, part);
+	expect_on(dial(fixture.tcp), request, start, part);
+}
+
+static void expect_local(const char *request, const char *start, const char *part)
+{
+	expect_on(dial(fixture.local), request, start, part);
 }
 
 static void expect_alive(void)
@@ -148,25 +145,18 @@ static void expect_alive(void)
 	expect("GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 }
 
-/* Asks on a connection that is kept. */
-static void ask_live(int fd)
-{
-	char answer[1024];
-
-	send_text(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
-	assert_true(readable_within(fd, 1000));
-	assert_true(recv(fd, answer, sizeof(answer), 0) > 0);
-}
-
 /* Each request of a kept connection has its whole time, and no more. */
 HTTP_TEST(each_request_has_its_own_deadline)
 {
-	int fd = dial();
+	int fd = dial(fixture.tcp);
+	char answer[1024];
 
 	fixture.tcp->request_us = 200 * USEC_PER_MSEC;
 	for (int i = 0; i < 4; i++) {
 		assert_false(closed_within(fd, 100));
-		ask_live(fd);
+		send_text(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+		assert_true(readable_within(fd, 1000));
+		assert_true(recv(fd, answer, sizeof(answer), 0) > 0);
 	}
 	assert_true(closed_within(fd, 1000));
 	close(fd);
@@ -179,7 +169,7 @@ HTTP_TEST(the_oldest_connection_is_evicted)
 
 	fixture.tcp->max_open = MAX_OPEN;
 	for (int i = 0; i < MAX_OPEN; i++) {
-		fds[i] = dial();
+		fds[i] = dial(fixture.tcp);
 		send_text(fds[i], "GET /livez HTTP/1.1\r\n");
 		readable_within(-1, 5);
 	}
@@ -233,7 +223,7 @@ HTTP_TEST(a_shortage_of_descriptors_is_survived)
 	none = (struct rlimit){.rlim_cur = (rlim_t)fd + 1, .rlim_max = before.rlim_max};
 	close(fd);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	fd = dial(); /* takes the last number: accept has none */
+	fd = dial(fixture.tcp); /* takes the last number: accept has none */
 	sd_event_get_iteration(fixture.event, &first);
 	readable_within(-1, 100);
 	sd_event_get_iteration(fixture.event, &last);
@@ -246,7 +236,7 @@ HTTP_TEST(a_shortage_of_descriptors_is_survived)
 
 static int post_held(void)
 {
-	int fd = dial_unix();
+	int fd = dial(fixture.local);
 
 	fixture.hold = true;
 	send_text(fd, "POST /v1/apply HTTP/1.1" END);
@@ -276,7 +266,7 @@ HTTP_TEST(a_reply_to_a_client_that_left_is_dropped)
 	close(post_held());
 	expect_alive();
 	finish();
-	expect_on(dial_unix(), "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	expect_local("GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 }
 
 HTTP_TEST(close_while_a_request_is_worked_on_is_safe)
@@ -304,9 +294,9 @@ HTTP_TEST(wrong_methods_and_paths_are_refused)
 	expect("PUT /nothing HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
 	expect("OPTIONS * HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
 	expect("GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
-	expect_on(dial_unix(), "GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
-	expect_on(dial_unix(), "POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect_on(dial_unix(), "POST /nothing HTTP/1.1" END, "HTTP/1.1 404", "");
+	expect_local("GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
+	expect_local("POST /livez HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
+	expect_local("POST /nothing HTTP/1.1" END, "HTTP/1.1 404", "");
 	expect("GET /livez HTTP/1.1\r\n\r\n", "HTTP/1.1 400", ""); /* no Host */
 	assert_int_equal(fixture.changes, 0);
 }
@@ -329,7 +319,7 @@ HTTP_TEST(requests_are_bounded)
 	snprintf(request, ANSWER_MAX,
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" END "1770\r\n%.6000s\r\n0\r\n\r\n",
 		long_text);
-	answer = ask_on(dial(), request);
+	answer = ask_on(dial(fixture.tcp), request);
 	assert_string_equal(answer, "");
 	snprintf(request, ANSWER_MAX, "GET /livez HTTP/1.1\r\nContent-Length: 4096" END "%.4096s",
 		long_text);
@@ -340,7 +330,7 @@ HTTP_TEST(requests_are_pipelined)
 {
 	_cleanup_free_ char *answer = NULL;
 	unsigned good = 0;
-	int fd = dial();
+	int fd = dial(fixture.tcp);
 
 	expect("GET /livez HTTP/1.0\r\n\r\n", "HTTP/1.", "200 OK");
 	answer = ask_on(fd,
@@ -383,21 +373,21 @@ HTTP_TEST(a_document_is_rendered_once_a_revision)
 
 HTTP_TEST(only_root_changes_the_node_over_the_socket)
 {
-	expect_on(dial_unix(), "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
+	expect_local("POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
 	assert_string_equal(fixture.only, "(all)");
-	expect_on(dial_unix(), "POST /v1/restore?only=thp HTTP/1.1\r\nContent-Length: 2" END "{}",
+	expect_local("POST /v1/restore?only=thp HTTP/1.1\r\nContent-Length: 2" END "{}",
 		"HTTP/1.1 200", "{\"failed\":0}");
 	assert_string_equal(fixture.only, "thp");
 	assert_int_equal(fixture.changes, 2);
-	expect_on(dial_unix(), "POST /v1/apply?only=THP HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_on(dial_unix(), "POST /v1/apply?only= HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_on(dial_unix(), "POST /v1/apply?only HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_on(dial_unix(), "POST /v1/apply?only=a%2fb HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_on(dial_unix(), "POST /v1/apply?only=abcdefghijklmnopqrstuvwxyzabcdef HTTP/1.1" END,
+	expect_local("POST /v1/apply?only=THP HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_local("POST /v1/apply?only= HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_local("POST /v1/apply?only HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_local("POST /v1/apply?only=a%2fb HTTP/1.1" END, "HTTP/1.1 400", "");
+	expect_local("POST /v1/apply?only=abcdefghijklmnopqrstuvwxyzabcdef HTTP/1.1" END,
 		"HTTP/1.1 400", "");
 	fixture.local->admin = getuid() + 1;
-	expect_on(dial_unix(), "POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
-	expect_on(dial_unix(), "GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	expect_local("POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
+	expect_local("GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 	assert_int_equal(fixture.changes, 2);
 }
 

@@ -266,15 +266,16 @@ static void expect_views(const char *dns_text, const char *runtime_text, const c
 	expect(PAGE, &node, parts);
 }
 
+#define EXPECT_VIEWS(dns, runtime, ...) \
+	expect_views(dns, runtime, (const char *const[]){__VA_ARGS__, NULL})
+
 TEST(resolvers_and_runtimes_have_tables_without_query_names)
 {
-	static const char *const parts[] = {"10.0.0.2", "upstream", "1024 packets/s", "400 us",
-		"21 ms", "pod shop/&lt;b&gt;cart", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
-		"90 % full", "copies &lt;every&gt; layer", "!>docker<", "!secret.example",
+	EXPECT_VIEWS(dns, runtime, "10.0.0.2", "upstream", "1024 packets/s", "400 us", "21 ms",
+		"pod shop/&lt;b&gt;cart", "containerd", "1.6.20", "1 layer, 2.5 MB/s", "90 % full",
+		"copies &lt;every&gt; layer", "!>docker<", "!secret.example",
 		/* A resolver without queries is folded away. */
-		"<summary>1 idle</summary>", "<polyline points=\"0,19.0 2,10.0 3,1.0 \"/>", NULL};
-
-	expect_views(dns, runtime, parts);
+		"<summary>1 idle</summary>", "<polyline points=\"0,19.0 2,10.0 3,1.0 \"/>");
 	assert_false(asked_trusted);
 }
 
@@ -293,7 +294,6 @@ TEST(what_was_logged_last_is_an_event)
 
 TEST(what_is_left_out_of_the_page_is_counted)
 {
-	static const char *const parts[] = {" more: see /v1/status.", NULL};
 	size_t size = 400 * 1000, used;
 	_cleanup_free_ char *many = malloc(size);
 
@@ -303,7 +303,7 @@ TEST(what_is_left_out_of_the_page_is_counted)
 		used += (size_t)snprintf(many + used, size - used,
 			", {\"name\": \"%0200d\", \"state\": \"answers\"}", 7);
 	snprintf(many + used, size - used, "]}");
-	expect_views("{}", many, parts);
+	EXPECT_VIEWS("{}", many, " more: see /v1/status.");
 }
 
 TEST(documents_of_another_shape_do_no_harm)
@@ -311,8 +311,7 @@ TEST(documents_of_another_shape_do_no_harm)
 	static const char *const odd[] = {"null", "{}", "[]", "7",
 		"{\"servers\": 1, \"found\": {}}",
 		"{\"servers\": [1, null, {\"top\": 2, \"latency\": []}], \"found\": [null, 3]}"};
-	static const char *const parts[] = {"</html>\n", NULL};
 
 	for (size_t i = 0; i < ARRAY_SIZE(odd); i++)
-		expect_views(odd[i], odd[i], parts);
+		EXPECT_VIEWS(odd[i], odd[i], "</html>\n");
 }
