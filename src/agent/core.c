@@ -137,7 +137,7 @@ int core_open(
 	node->started_us = node->reloaded_us = realtime_us();
 	if (!host_init(&core->host, options->host_root))
 		return -ENAMETOOLONG;
-	core->host.names = names_open();
+	core->host.names = &core->names;
 	if (core_directory(&core->host, CORE_STATE, core->state) < 0)
 		core->state[0] = '\0';
 	core->host.state = core->state;
@@ -166,7 +166,7 @@ void core_close(struct core *core)
 		close_tuner(&core->node.tuners[i]);
 		proposal_clear(&core->node.tuners[i].proposal);
 	}
-	cleanup_names_close(&core->host.names);
+	free(core->names.entries);
 	cleanup_value_store_close(&core->values);
 	cleanup_file_journal_close(&core->journal);
 	cleanup_close(&core->lock);

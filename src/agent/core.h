@@ -10,6 +10,7 @@
 #include "apply/values.h"
 #include "config/config.h"
 #include "model/node.h"
+#include "workload/cgroup.h"
 
 /* How long a command waits for the programs that one tuner asks. */
 #define CORE_SAMPLE_US (3 * USEC_PER_SEC)
@@ -25,6 +26,7 @@ struct core {
 	struct core_options options;
 	bool watch; /* also what only a running agent needs: BPF */
 	struct host host;
+	struct names names;   /* of host */
 	char state[PATH_MAX]; /* of CORE_STATE, or "" */
 	struct config_source source;
 	struct config *config;

@@ -319,22 +319,6 @@ pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode)
 
 /* ---- names ---- */
 
-struct names {
-	struct name_entry *entries; /* of all sources, by id */
-	size_t n, allocated;
-};
-
-struct names *names_open(void)
-{
-	return must(calloc(1, sizeof(struct names)));
-}
-
-void names_close(struct names *names)
-{
-	free(names->entries);
-	free(names);
-}
-
 static int by_id(const void *a, const void *b)
 {
 	const struct name_entry *left = a, *right = b;

@@ -14,17 +14,17 @@
 
 #define NAMES_ADDRESS_MAX 46 /* INET6_ADDRSTRLEN */
 
-struct names;
-
 struct name_entry {
 	struct workload workload; /* its id is what it is found by: pod uid or container id */
 	char address[NAMES_ADDRESS_MAX]; /* as inet_ntop(3) prints it; empty for none of its own */
 	const char *source;              /* set by names_replace() */
 };
 
-struct names *names_open(void);
-void names_close(struct names *names);
-DEFINE_CLEANUP(struct names, names_close)
+/* Zeroed: nothing is known. */
+struct names {
+	struct name_entry *entries; /* of all sources, by id; owned */
+	size_t n, allocated;
+};
 
 /*
  * Everything that one source knows now; what it knew before is dropped. source is kept; a runtime's
