@@ -22,16 +22,16 @@
 
 #define PACKET_MAX 65536
 #define ETHERNET   14 /* bytes, that bpf(2) wants before the packet */
-#define ROOM       4096
 
 struct tool {
 	struct dns_bpf *bpf;
 	int empty;
 	unsigned char packet[ETHERNET + PACKET_MAX];
-	struct dns_key servers[ROOM];
-	size_t n_servers;
+	unsigned n_suffixes;
+	struct dns_key *servers;
+	size_t n_servers, servers_allocated;
 	struct dns_row_key *rows;
-	size_t n_rows;
+	size_t n_rows, rows_allocated;
 };
 
 struct packet {
@@ -149,8 +149,7 @@ static void print_server(void *userdata, const void *key, const void *live)
 	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu evicted=%llu\n",
 		totals->answered, totals->late, totals->truncated, totals->cluster_answers,
 		totals->dot_packets, totals->evicted);
-	if (tool->n_servers < ROOM)
-		tool->servers[tool->n_servers++] = *server;
+	*add_element(&tool->servers, &tool->n_servers, &tool->servers_allocated) = *server;
 }
 
 static void print_row(void *userdata, const void *row, const void *live)
@@ -165,8 +164,7 @@ static void print_row(void *userdata, const void *row, const void *live)
 	printf(" cgroup=%llu type=%u suffix=%u queries=%llu nxdomain=%llu retransmissions=%llu\n",
 		key->cgroup, key->type, key->suffix, counts->queries, counts->nxdomain,
 		counts->retransmissions);
-	if (tool->n_rows < DNS_ROWS_MAX)
-		tool->rows[tool->n_rows++] = *key;
+	*add_element(&tool->rows, &tool->n_rows, &tool->rows_allocated) = *key;
 }
 
 static void print_source(void *userdata, const void *key, const void *live)
@@ -225,24 +223,12 @@ static void dump(struct tool *tool)
 	dns_bpf_reuse(tool->bpf, UINT64_MAX);
 }
 
-static void add_suffix(struct dns_control *control)
-{
-	enum dns_suffix_class class = (enum dns_suffix_class)take_number();
-	char name[256] = "";
-	uint32_t size = take_number();
-
-	if (size >= sizeof(name))
-		fail("a suffix");
-	take_input(name, size);
-	if (!dns_suffix_add(&control->suffixes, name, class))
-		fail(name);
-}
-
 static void obey(struct tool *tool, int command)
 {
 	struct dns_control *control = dns_bpf_control(tool->bpf);
-	struct dns_key key;
-	uint32_t one_in;
+	char name[256] = "";
+	struct dns_key key = {0};
+	uint32_t number, size;
 
 	switch (command) {
 	case 'p':
@@ -250,18 +236,25 @@ static void obey(struct tool *tool, int command)
 		take_packet(tool, command == 't');
 		break;
 	case 's':
-		add_suffix(control);
+		number = take_number();
+		size = take_number();
+		if (size >= sizeof(name))
+			fail("a suffix");
+		take_input(name, size);
+		tool->n_suffixes +=
+			dns_suffix_add(&control->suffixes, name, (enum dns_suffix_class)number);
+		printf("suffixes %u\n", tool->n_suffixes);
 		break;
 	case 'w':
-		key = (struct dns_key){.family = take_number()};
+		key.family = take_number();
 		take_input(key.address, sizeof(key.address));
 		dns_watch_add(control, &key);
 		printf("watched %llu\n", control->watching);
 		break;
 	case 'n':
-		one_in = take_number();
+		number = take_number();
 		control->samples_most = UINT64_MAX;
-		control->sample_share = one_in ? UINT32_MAX / one_in : 0;
+		control->sample_share = number ? UINT32_MAX / number : 0;
 		break;
 	case 'd':
 		dump(tool);
@@ -275,24 +268,22 @@ static void obey(struct tool *tool, int command)
 
 int main(void)
 {
-	struct tool *tool = calloc(1, sizeof(*tool));
+	struct tool tool = {0};
 	char why[TUNER_WHY_MAX];
 	int command;
 
-	if (!tool || !(tool->rows = calloc(DNS_ROWS_MAX, sizeof(*tool->rows))))
-		fail("memory");
-	tool->bpf = dns_bpf_load(why);
-	if (!tool->bpf) {
+	tool.bpf = dns_bpf_load(why);
+	if (!tool.bpf) {
 		fprintf(stderr, "dns_packets: %s\n", why);
 		return 1;
 	}
-	tool->empty = make_empty();
-	if (tool->empty < 0)
+	tool.empty = make_empty();
+	if (tool.empty < 0)
 		fail("the empty program");
 	while ((command = getchar()) != EOF)
-		obey(tool, command);
-	dns_bpf_close(tool->bpf);
-	free(tool->rows);
-	free(tool);
+		obey(&tool, command);
+	dns_bpf_close(tool.bpf);
+	free(tool.servers);
+	free(tool.rows);
 	return 0;
 }

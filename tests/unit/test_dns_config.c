@@ -99,13 +99,11 @@ TEST(empty_lists_mean_none)
 	assert_int_equal(budget_of(&config, "azure", "168.63.129.16").max[DNS_QUERIES], 0);
 }
 
+/* More of dns.budgets: test_a_bad_budget_is_refused_with_its_place of the root tests. */
 TEST(faults_have_their_line)
 {
-	assert_fault("dns:\n  budgets:\n  - {server: example.com, qps: 1}\n", 3, "no address");
-	assert_fault("dns:\n  budgets:\n  - {server: 10.0.0.2}\n", 3, "has no number");
 	assert_fault("dns:\n  budgets:\n  - {qps: 5}\n", 3, "server");
 	assert_fault("dns:\n  budgets:\n  - {server: auto}\n  - {server: auto}\n", 4, "twice");
-	assert_fault("dns:\n  budgets:\n  - {server: 10.0.0.2, qps: 1k}\n", 3, "1k");
 	assert_fault("dns:\n  cluster_servers:\n  - 10.96.0\n", 3, "no address");
 	assert_fault("dns:\n  names: yes\n", 2, "socket");
 	assert_fault("dns:\n  cluster_domains:\n  - a\n  - b..c\n", 4, "no domain");
