@@ -238,32 +238,6 @@ static int set_threshold(const struct value_target *target, const char *value)
 /* ---- plans ---- */
 
 /*
- * before is what a crash between the record and the write leaves behind: ours to restore. A value
- * that someone else wrote is not, so it never gets in there.
- */
-static int record_change(struct value_store *store, const struct change *change)
-{
-	const struct value_record *known = find_named(store->records, store->n, change->name);
-	struct value_record record =
-		known ? *known : (struct value_record){.target = change->target};
-
-	if (known && streq(record.wanted, change->new) && record.grown == change->grown &&
-		(value_equal(change->old, record.original) ||
-			value_equal(change->old, record.before)))
-		return 0;
-	if (!known) {
-		copy_text(record.name, sizeof(record.name), change->name);
-		copy_text(record.tuner, sizeof(record.tuner), change->tuner);
-		copy_text(record.original, sizeof(record.original), change->old);
-	}
-	copy_text(record.before, sizeof(record.before),
-		known && value_is_foreign(known, change->old) ? known->wanted : change->old);
-	copy_text(record.wanted, sizeof(record.wanted), change->new);
-	record.grown = change->grown;
-	return value_store_put(store, &record);
-}
-
-/*
  * A threshold goes by RTM_SETNEIGHTBL with an acknowledgement, and by its file in /proc/sys where
  * that is refused; one that grows is urgent, and goes the other way round, for rtnetlink may have
  * to wait for a lock that others hold. -ERANGE: the write succeeded, and another value is read.
@@ -296,16 +270,37 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 	plan_sort(plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
-		struct value_record record;
+		const struct value_record *known =
+			find_named(store->records, store->n, change->name);
+		struct value_record record =
+			known ? *known : (struct value_record){.target = change->target};
+		bool foreign = known && value_is_foreign(known, change->old);
 
 		copy_text(change->actual, sizeof(change->actual), change->old);
-		change->error = record_change(store, change);
+		change->error = 0;
+		if (!known) {
+			copy_text(record.name, sizeof(record.name), change->name);
+			copy_text(record.tuner, sizeof(record.tuner), change->tuner);
+			copy_text(record.original, sizeof(record.original), change->old);
+		}
+		if (!known || !streq(record.wanted, change->new) || record.grown != change->grown ||
+			(!value_equal(change->old, record.original) &&
+				!value_equal(change->old, record.before))) {
+			/*
+			 * What a crash between the record and the write leaves behind: ours to
+			 * restore. A value that someone else wrote is not.
+			 */
+			copy_text(record.before, sizeof(record.before),
+				foreign ? record.wanted : change->old);
+			copy_text(record.wanted, sizeof(record.wanted), change->new);
+			record.grown = change->grown;
+			change->error = value_store_put(store, &record);
+		}
 		if (change->error < 0) {
 			change->reason = "not-recorded";
 			continue;
 		}
 		change->error = write_and_read_back(host, change);
-		record = *find_named(store->records, store->n, change->name);
 		/*
 		 * Where the kernel rounds or limits what is written, what was read back is ours to
 		 * restore. In a fight it may be someone else's, and is not recorded.
