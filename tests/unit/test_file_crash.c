@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "file_fixture.h"
 
-#include "apply/editor.h"
-
 #include <sys/ptrace.h>
-
-#define text_of(text) (&(struct file_bytes){.bytes = (text), .len = strlen(text)})
 
 /*
  * A process that writes, changes and restores configuration files is killed, again and again.
@@ -14,11 +10,20 @@
 
 #define ROUNDS 100
 
-static const char toml[] = "version = 2 # 1\n"
-			   "[plugins.\"io.containerd.grpc.v1.cri\"]\n"
-			   "\tmax_concurrent_downloads=3\n"
-			   "[metrics]\naddress = \"\"\n";
-static const char json[] = "{\n  \"live-restore\": true\n}\n";
+#define TOML(value)                                                     \
+	"version = 2 # 1\n[" CRI "]\n\tmax_concurrent_downloads=" value \
+	"\n[metrics]\naddress = \"\"\n"
+#define JSON(member)  "{\n  \"live-restore\": true" member "\n}\n"
+#define MEMBER(value) ",\n  \"max-concurrent-downloads\": " value
+
+/* What may be there at any moment; the first is the original. */
+static const struct {
+	const char *path, *texts[3];
+} files[] = {
+	{CONFIG_TOML, {TOML("3"), TOML("10"), TOML("12")}},
+	{DAEMON_JSON, {JSON(""), JSON(MEMBER("10")), JSON(MEMBER("12"))}},
+	{HOSTS, {NULL, "10", "12"}},
+};
 
 /* What the last life left may be there already: then there is nothing to do. */
 static bool apply(struct file_fixture *fixture, const char *on_disk, const char *wanted)
@@ -46,20 +51,15 @@ static bool run_life(struct file_fixture *fixture)
 
 static void expect_valid(const struct file_fixture *fixture, int round)
 {
-	_cleanup_free_ char *toml_now = directory_get(&fixture->root, CONFIG_TOML);
-	_cleanup_free_ char *json_now = directory_get(&fixture->root, DAEMON_JSON);
-	_cleanup_free_ char *hosts_now = directory_get(&fixture->root, HOSTS);
-	_cleanup_free_ char *value = NULL, *address = NULL;
-	char why[EDIT_WHY_MAX];
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		_cleanup_free_ char *now = directory_get(&fixture->root, files[i].path);
+		bool valid = !now && !files[i].texts[0];
 
-	if (!toml_now || !strstr(toml_now, "address = \"\"\n") ||
-		edit_get(EDIT_TOML, text_of(toml_now), "metrics", "address", &address, why) < 0)
-		fail_msg("round %d: %s", round, toml_now);
-	if (!json_now || !strstr(json_now, "\"live-restore\": true") ||
-		edit_get(EDIT_JSON, text_of(json_now), "", "live-restore", &value, why) < 0)
-		fail_msg("round %d: %s", round, json_now);
-	if (hosts_now && !streq(hosts_now, "10") && !streq(hosts_now, "12"))
-		fail_msg("round %d: %s", round, hosts_now);
+		for (size_t t = 0; now && t < ARRAY_SIZE(files[i].texts); t++)
+			valid = valid || (files[i].texts[t] && streq(now, files[i].texts[t]));
+		if (!valid)
+			fail_msg("round %d: %s", round, now);
+	}
 }
 
 static void expect_restored(struct file_fixture *fixture)
@@ -70,8 +70,8 @@ static void expect_restored(struct file_fixture *fixture)
 		assert_int_equal(fixture->job.plan.changes[i].error, 0);
 		assert_false(fixture->job.plan.changes[i].left);
 	}
-	assert_file(&fixture->root, CONFIG_TOML, toml);
-	assert_file(&fixture->root, DAEMON_JSON, json);
+	assert_file(&fixture->root, CONFIG_TOML, TOML("3"));
+	assert_file(&fixture->root, DAEMON_JSON, JSON(""));
 	assert_no_file(&fixture->root, HOSTS);
 	assert_no_file(&fixture->root, CONFIG_TOML FILE_NEW);
 	assert_no_file(&fixture->root, DAEMON_JSON FILE_NEW);
@@ -112,8 +112,8 @@ FIXTURE_TEST(restore_after_any_death)
 	int killed = 0;
 
 	srandom(20240502);
-	directory_put(&fixture->root, CONFIG_TOML, toml);
-	directory_put(&fixture->root, DAEMON_JSON, json);
+	directory_put(&fixture->root, CONFIG_TOML, TOML("3"));
+	directory_put(&fixture->root, DAEMON_JSON, JSON(""));
 	whole_life = live(fixture, LONG_MAX);
 	for (int round = 0; round < ROUNDS; round++) {
 		long nth = random() % (whole_life + 1);

@@ -232,16 +232,14 @@ DIRECTORY_TEST(a_setting_in_two_files_is_one_record)
 
 	put_note(journal, "/etc/a", "10");
 	put_note(journal, "/etc/b", "12");
-	records = file_journal_snapshot(journal, &n);
-	assert_int_equal(n, 1);
-	assert_string_equal(records[0].target.path, "/etc/b");
-	free(records);
-	file_journal_forget(journal, "/etc/b");
-	file_journal_forget(journal, "/etc/none");
-	records = file_journal_snapshot(journal, &n);
-	assert_int_equal(n, 1);
-	assert_string_equal(records[0].target.path, "/etc/a");
-	free(records);
+	for (int i = 0; i < 2; i++) {
+		records = file_journal_snapshot(journal, &n);
+		assert_int_equal(n, 1);
+		assert_string_equal(records[0].target.path, i == 0 ? "/etc/b" : "/etc/a");
+		free(records);
+		file_journal_forget(journal, "/etc/b");
+		file_journal_forget(journal, "/etc/none");
+	}
 }
 
 DIRECTORY_TEST(a_release_lasts_until_it_is_ended)

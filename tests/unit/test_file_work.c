@@ -134,73 +134,62 @@ FIXTURE_TEST(a_file_of_our_own_comes_changes_and_goes)
 	assert_forgotten(fixture);
 }
 
-/* What someone else made of the file after us, and what a restore then leaves. */
-static const struct {
-	const char *what, *found, *left;
-	bool key_left;
-	int error;
-} since[] = {
-	{"another key", "[" CRI "]\nmax_concurrent_downloads = 10\nenable_selinux = true\n",
-		"[" CRI "]\nmax_concurrent_downloads = 3\nenable_selinux = true\n", false, 0},
-	{"our key", "[" CRI "]\nmax_concurrent_downloads = 20\n",
-		"[" CRI "]\nmax_concurrent_downloads = 20\n", true, 0},
-	{"without our key", "version = 2\n", "version = 2\n", true, 0},
-	{"broken", "version = = 2\n", "version = = 2\n", false, -EBADMSG},
-	{"removed", NULL, NULL, true, 0},
-};
-
+/*
+ * What someone else made of the file after us, and what a restore then leaves: our keys go, and
+ * nothing else. Where we wrote it again after that, theirs is what a restore gives back.
+ */
 TEST(restore_removes_only_our_keys_from_a_file_changed_by_others)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(since); i++) {
-		_cleanup_fixture_ struct file_fixture fixture;
-		const struct change *change;
-
-		print_message("%s\n", since[i].what);
-		fixture_make(&fixture);
-		directory_put(&fixture.root, CONFIG_TOML, original);
-		apply_downloads(&fixture, "3", "10");
-		if (since[i].found)
-			directory_put(&fixture.root, CONFIG_TOML, since[i].found);
-		else
-			directory_delete(&fixture.root, CONFIG_TOML);
-		change = restore_all(&fixture);
-		if (since[i].left)
-			assert_file(&fixture.root, CONFIG_TOML, since[i].left);
-		else
-			assert_no_file(&fixture.root, CONFIG_TOML);
-		assert_int_equal(change->left, since[i].key_left);
-		assert_int_equal(change->error, since[i].error);
-		assert_int_equal(fixture.job.journal->n_files, since[i].error < 0);
-	}
-}
-
-/* They changed the file between two writes of ours: theirs is what a restore gives back. */
-TEST(edits_of_others_become_the_original)
-{
+#define SECTION "[" CRI "]\n"
 	static const struct {
-		const char *theirs, *restored;
+		const char *what, *found, *left;
+		bool key_left;
+		int error;
+		const char *again; /* what our key has there when we write it again */
 	} cases[] = {
-		{FILE_WITH("10", "warn"), FILE_WITH("3", "warn")},
-		{FILE_WITH("5", "info"), FILE_WITH("5", "info")},
-		{"[" CRI "]\n  sandbox_image = \"x\"\n", "[" CRI "]\n  sandbox_image = \"x\"\n"},
-		{"version = 2\n", "version = 2\n"},
+		{"another key", SECTION "max_concurrent_downloads = 10\nenable_selinux = true\n",
+			SECTION "max_concurrent_downloads = 3\nenable_selinux = true\n", false, 0,
+			NULL},
+		{"our key", SECTION "max_concurrent_downloads = 20\n",
+			SECTION "max_concurrent_downloads = 20\n", true, 0, NULL},
+		{"without our key", "version = 2\n", "version = 2\n", true, 0, NULL},
+		{"broken", "version = = 2\n", "version = = 2\n", false, -EBADMSG, NULL},
+		{"removed", NULL, NULL, true, 0, NULL},
+		{"another key, again", FILE_WITH("10", "warn"), FILE_WITH("3", "warn"), false, 0,
+			"10"},
+		{"our key, again", FILE_WITH("5", "info"), FILE_WITH("5", "info"), false, 0, "5"},
+		{"without our key, again", SECTION "x = \"x\"\n", SECTION "x = \"x\"\n", false, 0,
+			""},
+		{"without its section, again", "version = 2\n", "version = 2\n", false, 0, ""},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct file_fixture fixture;
 		_cleanup_free_ char *text = NULL;
+		const struct change *change;
 
+		print_message("%s\n", cases[i].what);
 		fixture_make(&fixture);
 		directory_put(&fixture.root, CONFIG_TOML, original);
 		apply_downloads(&fixture, "3", "10");
-		directory_put(&fixture.root, CONFIG_TOML, cases[i].theirs);
-		apply_downloads(&fixture, i == 0 ? "10" : "5", "11");
-		apply_downloads(&fixture, "11", "12");
-		text = directory_get(&fixture.root, CONFIG_TOML);
-		assert_non_null(strstr(text, "max_concurrent_downloads = 12"));
-		restore_all(&fixture);
-		assert_file(&fixture.root, CONFIG_TOML, cases[i].restored);
-		assert_forgotten(&fixture);
+		if (cases[i].found)
+			directory_put(&fixture.root, CONFIG_TOML, cases[i].found);
+		else
+			directory_delete(&fixture.root, CONFIG_TOML);
+		if (cases[i].again) {
+			apply_downloads(&fixture, cases[i].again, "11");
+			apply_downloads(&fixture, "11", "12");
+			text = directory_get(&fixture.root, CONFIG_TOML);
+			assert_non_null(strstr(text, "max_concurrent_downloads = 12"));
+		}
+		change = restore_all(&fixture);
+		if (cases[i].left)
+			assert_file(&fixture.root, CONFIG_TOML, cases[i].left);
+		else
+			assert_no_file(&fixture.root, CONFIG_TOML);
+		assert_int_equal(change->left, cases[i].key_left);
+		assert_int_equal(change->error, cases[i].error);
+		assert_int_equal(fixture.job.journal->n_files, cases[i].error < 0);
 	}
 }
 
