@@ -13,18 +13,15 @@
 /* What an empty config_path means from 2.2 on: plugins/cri/images/plugin.go. */
 #define DEFAULT_DIRECTORIES "/etc/containerd/certs.d:/etc/docker/certs.d"
 
-/* A setting's key, and its tables in 1.x and in 2.x, which still reads the older names. */
+/* A setting's key, and its tables: 1.x does not know the first, 2.x still reads the others. */
 static const struct {
 	const char *sub, *key;
-	const char *const tables[2][4];
+	const char *const tables[4];
 } settings[CONTAINERD_SETTINGS] = {
-	[CONTAINERD_DOWNLOADS] = {"", "max_concurrent_downloads",
-		{{CRI_2, CRI_1}, {IMAGES, CRI_2, CRI_1}}},
-	[CONTAINERD_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout",
-		{{CRI_2, CRI_1}, {IMAGES, CRI_2, CRI_1}}},
+	[CONTAINERD_DOWNLOADS] = {"", "max_concurrent_downloads", {IMAGES, CRI_2, CRI_1}},
+	[CONTAINERD_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout", {IMAGES, CRI_2, CRI_1}},
 	[CONTAINERD_REGISTRY_DIRECTORY] = {".registry", "config_path",
-		{{CRI_2 ".registry", CRI_1 ".registry"},
-			{IMAGES ".registry", CRI_2 ".registry", CRI_1 ".registry"}}},
+		{IMAGES ".registry", CRI_2 ".registry", CRI_1 ".registry"}},
 };
 static const char *const transfer_tables[] = {TRANSFER, NULL};
 
@@ -170,7 +167,8 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 	const char *cure, *excluding = NULL;
 
 	*key = (struct containerd_key){.key = settings[setting].key,
-		.tables = transfer ? transfer_tables : settings[setting].tables[reading->merges]};
+		.tables = transfer ? transfer_tables
+				   : settings[setting].tables + (reading->merges ? 0 : 1)};
 	snprintf(key->dump_key, sizeof(key->dump_key), "%s%s.%s",
 		transfer ? TRANSFER : reading->cri, settings[setting].sub, key->key);
 	if (cri_is_off(reading))

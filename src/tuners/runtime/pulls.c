@@ -6,8 +6,6 @@
 /* Between the layers of one image nothing may be fetched for a moment. */
 #define BETWEEN_LAYERS_US (5 * USEC_PER_SEC)
 
-#define NO_REGISTRY "unknown"
-
 const double pull_bounds[PULL_BOUNDS] = {1, 3, 10, 30, 60, 120, 300, 600, 1800};
 
 void pulls_registry_of(const char *image, char registry[static 64])
@@ -18,12 +16,10 @@ void pulls_registry_of(const char *image, char registry[static 64])
 	/* Each of our archives is served at another port. */
 	if (slash && starts_with(slash, "/" IMAGES_REPOSITORY "/"))
 		length = 0;
-	if (length == 0 || length >= 64) {
-		copy_text(registry, 64, NO_REGISTRY);
-		return;
-	}
-	memcpy(registry, image, length);
-	registry[length] = '\0';
+	if (length == 0 || length >= 64)
+		copy_text(registry, 64, "unknown");
+	else
+		snprintf(registry, 64, "%.*s", (int)length, image);
 }
 
 static struct pull_registry *registry_of(struct pull_counts *counts, const char *image)
