@@ -276,6 +276,7 @@ static void expect_name(const struct names *names, const char *id, const char *n
 TEST(a_source_replaces_only_its_own)
 {
 	struct names made = {0}, *names = &made;
+
 	tell(names, "one", "cab");
 	tell(names, "two", "z");
 	expect_name(names, "a", "a-of-one");
