@@ -145,10 +145,15 @@ static inline void *fake_http_run(void *userdata)
 	return NULL;
 }
 
-static inline void fake_http_begin(struct fake_http *http, fake_http_fn *serve, void *userdata)
+static inline void fake_http_begin(struct fake_http *http, const void *address, socklen_t len,
+	fake_http_fn *serve, void *userdata)
 {
+	const struct sockaddr *at = address;
+
+	*http = (struct fake_http){.fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
 	atomic_store(&http->serve, serve);
 	http->userdata = userdata;
+	assert_int_equal(bind(http->fd, at, len), 0);
 	assert_int_equal(listen(http->fd, 16), 0);
 	assert_int_equal(pthread_create(&http->thread, NULL, fake_http_run, http), 0);
 }
@@ -158,11 +163,8 @@ static inline void fake_http_start_unix(
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-	*http = (struct fake_http){.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-	assert_true(http->fd >= 0);
 	assert_true(copy_text(address.sun_path, sizeof(address.sun_path), path));
-	assert_int_equal(bind(http->fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	fake_http_begin(http, serve, userdata);
+	fake_http_begin(http, &address, sizeof(address), serve, userdata);
 }
 
 static inline void fake_http_start_tcp(struct fake_http *http, fake_http_fn *serve, void *userdata)
@@ -171,12 +173,9 @@ static inline void fake_http_start_tcp(struct fake_http *http, fake_http_fn *ser
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof(address);
 
-	*http = (struct fake_http){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-	assert_true(http->fd >= 0);
-	assert_int_equal(bind(http->fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	fake_http_begin(http, &address, len, serve, userdata);
 	assert_int_equal(getsockname(http->fd, (struct sockaddr *)&address, &len), 0);
 	http->port = ntohs(address.sin_port);
-	fake_http_begin(http, serve, userdata);
 }
 
 /* Its connections end, as when a process is killed. */
