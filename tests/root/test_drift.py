@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that someone else changes, by whatever way, and the order of the thresholds at every moment."""
 
+import multiprocessing
+import os
 import subprocess
 import threading
 import time
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
-from conftest import SLACK, THP, THRESHOLDS, Node, chosen, set_thresholds, sysctl, thresholds, until, without
+from conftest import FAMILIES, SLACK, THP, THRESHOLDS, Node, chosen, set_thresholds, sysctl, thresholds, until, without
 from pyroute2 import IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST
 from pyroute2.netlink.rtnl import RTM_SETNEIGHTBL
@@ -115,43 +117,39 @@ def test_a_value_that_is_rewritten_repeatedly_is_yielded(agent) -> None:
     assert len(lines) <= 2 * rounds + 5, "the log is not flooded"
 
 
-SAMPLER = r"""
-import os, sys, time
-# Each reading is three reads, so it is made from one side and then from the other: a violation counts
-# only where the values read before and after are the same.
-files = {f: [os.open(f"/proc/sys/net/{f}/neigh/default/gc_thresh{i}", os.O_RDONLY) for i in (1, 2, 3)] for f in ("ipv4", "ipv6")}
-def look(f): return tuple(int(os.pread(fd, 32, 0)) for fd in files[f])
-seen, bad = set(), []
-print("ready", flush=True)
-os.set_blocking(0, False)
-while True:
-    for f in files:
-        a = look(f)
-        b = look(f)
-        seen.add((f, a))
-        if a == b and not a[0] <= a[1] <= a[2]:
-            bad.append((f, a))
-    try:
-        if os.read(0, 1) is not None: break
-    except BlockingIOError:
-        pass
-print(len(seen), bad[:5], flush=True)
-"""
+FORK = multiprocessing.get_context("fork")
+
+
+def sample(ready: Any, stop: Any, results: Any) -> None:
+    """
+    Some ten thousand times a second. Each reading is three reads, so it is made twice: a violation counts only where
+    the values read before and after are the same.
+    """
+    base = "/proc/sys/net/{}/neigh/default/gc_thresh{}"
+    files = {family: [os.open(base.format(family, i), os.O_RDONLY) for i in (1, 2, 3)] for family in FAMILIES}
+    seen, bad = set(), []
+    ready.set()
+    while not stop.is_set():
+        for family, fds in files.items():
+            first, second = (tuple(int(os.pread(fd, 32, 0)) for fd in fds) for _ in range(2))
+            seen.add((family, first))
+            if first == second and not first[0] <= first[1] <= first[2]:
+                bad.append((family, first))
+    results.put((len(seen), bad[:5]))
 
 
 class Sampler:
-    """Reads the thresholds in its own process, some ten thousand times a second."""
+    """Reads the thresholds in its own process."""
 
     def __enter__(self) -> "Sampler":
-        self.process = subprocess.Popen(
-            ["/usr/bin/python3", "-c", SAMPLER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout and self.process.stdout.readline() == "ready\n"
+        ready, self.stop, self.results = FORK.Event(), FORK.Event(), FORK.SimpleQueue()
+        FORK.Process(target=sample, args=(ready, self.stop, self.results), daemon=True).start()
+        assert ready.wait(10 * SLACK)
         return self
 
     def __exit__(self, *_: object) -> None:
-        out, _ = self.process.communicate("x", timeout=10 * SLACK)
-        self.seen, self.bad = int(out.split(" ", 1)[0]), out.split(" ", 1)[1].strip()
+        self.stop.set()
+        self.seen, self.bad = self.results.get()
 
 
 SMALL = "neighbor: {lower: true, ipv4: {gc_thresh1: 100, gc_thresh2: 200, gc_thresh3: 300}, ipv6: {gc_thresh1: 1, gc_thresh2: 2, gc_thresh3: 3}}"
@@ -172,7 +170,7 @@ def test_thresholds_are_in_order_at_every_moment(agent, run) -> None:
             until(lambda: run("plan", "--config", str(one.config_path)).returncode == 0, "the new config is applied")
         assert run("restore").returncode == 0
     assert sampler.seen > 10, "the sampler saw the values move"
-    assert sampler.bad == "[]"
+    assert sampler.bad == []
 
 
 def test_thresholds_are_in_order_when_written_through_procfs(node: Node, run) -> None:
@@ -185,4 +183,4 @@ def test_thresholds_are_in_order_when_written_through_procfs(node: Node, run) ->
             assert thresholds() == (80000, 90000, 100000)
             assert run("restore", wrap=wrap).returncode == 0
     assert sampler.seen >= 4
-    assert sampler.bad == "[]"
+    assert sampler.bad == []

@@ -29,15 +29,12 @@ class Kubelet:
         self.config.write_text("kind: KubeletConfiguration\nregistryBurst: 20\n")
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *flags: str) -> None:
+    def start(self, drop_ins: bool = False) -> None:
         self.stop()
-        command = [str(self.program), f"--config={self.config}", *flags]
+        command = [str(self.program), f"--config={self.config}", *([f"--config-dir={self.drop_ins}"] if drop_ins else [])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         comm = Path(f"/proc/{self.process.pid}/comm")
         until(lambda: comm.read_text() == "kubelet\n", "the made-up kubelet")
-
-    def start_with_drop_ins(self) -> None:
-        self.start(f"--config-dir={self.drop_ins}")
 
     def stop(self) -> None:
         if self.process:
@@ -81,7 +78,7 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Start, run: Run) -> 
 
 
 def test_drop_in_is_written_and_removed_by_restore(kubelet: Kubelet, agent: Start, run: Run) -> None:
-    kubelet.start_with_drop_ins()
+    kubelet.start(drop_ins=True)
     before = kubelet.config.read_bytes()
     running = agent(MANAGE)
     until(kubelet.own.exists, f"{kubelet.own}\n{running.log}")
@@ -94,7 +91,7 @@ def test_drop_in_is_written_and_removed_by_restore(kubelet: Kubelet, agent: Star
     running.stop()
 
     # The kubelet was restarted: now it pulls in parallel.
-    kubelet.start_with_drop_ins()
+    kubelet.start(drop_ins=True)
     running = agent(MANAGE)
     running.wait_state(SETTING, "in-sync")
     running.wait_condition(CONDITION, "False")
@@ -116,7 +113,7 @@ def test_nothing_is_written_without_a_drop_in_directory(kubelet: Kubelet, agent:
 
 
 def test_plan_shows_the_drop_in_without_writing_it(kubelet: Kubelet, directory: Path, run: Run) -> None:
-    kubelet.start_with_drop_ins()
+    kubelet.start(drop_ins=True)
     config = directory / "plan.yaml"
     config.write_text(MANAGE)
     planned = run("plan", "--json", "--config", str(config))

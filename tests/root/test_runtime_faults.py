@@ -5,10 +5,9 @@ import contextlib
 import signal
 import socketserver
 import stat
-import subprocess
-import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -168,28 +167,24 @@ class Impostor(socketserver.ThreadingUnixStreamServer):
         self.path.unlink(missing_ok=True)
 
 
-# In a process of its own, which waits for nobody here.
-ASK_ALL_THE_TIME = """
-import http.client, select, sys, time
-longest, asked = 0.0, 0
-while not select.select([sys.stdin], [], [], 0.005)[0]:
-    began = time.monotonic()
-    client = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
-    client.request("GET", "/livez")
-    assert client.getresponse().status == 200
-    longest, asked = max(longest, time.monotonic() - began), asked + 1
-print(f"the longest wait for /livez: {longest * 1000:.1f} ms of {asked} answers")
-"""
-
-
 @contextlib.contextmanager
 def always_alive(agent: Agent) -> Iterator[None]:
-    """Every answer of /livez meanwhile is 200; prints the longest wait."""
-    command = [sys.executable, "-c", ASK_ALL_THE_TIME, str(agent.port)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
-        yield
-        print(asking.communicate("\n", timeout=30)[0])
-        assert asking.returncode == 0
+    """Every answer of /livez meanwhile is 200."""
+    end = threading.Event()
+
+    def ask() -> set[int]:
+        codes = set()
+        while not end.wait(0.005):
+            codes.add(agent.get("/livez", unix=False)[0])
+        return codes
+
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(ask)
+        try:
+            yield
+        finally:
+            end.set()
+        assert asked.result() == {200}
 
 
 def resident(agent: Agent) -> int:
