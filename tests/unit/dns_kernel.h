@@ -54,12 +54,13 @@ struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
 
 int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
 {
-	size_t n_servers = map == DNS_MAP_SERVERS ? bpf->n_servers : 0;
-	size_t n_sources = map == DNS_MAP_SOURCES ? bpf->n_sources : 0;
-
-	for (size_t i = 0; i < n_servers && bpf->error == 0; i++)
+	if (bpf->error)
+		return bpf->error;
+	for (size_t i = 0; map == DNS_MAP_SERVERS && i < bpf->n_servers; i++)
 		take(userdata, &bpf->server_keys[i], &bpf->servers[i]);
-	for (size_t i = 0; i < n_sources && bpf->error == 0; i++) {
+	for (size_t i = 0; map == DNS_MAP_ROWS && i < bpf->n_rows; i++)
+		take(userdata, &bpf->row_keys[i], &bpf->rows[i]);
+	for (size_t i = 0; map == DNS_MAP_SOURCES && i < bpf->n_sources; i++) {
 		struct dns_key source = {AF_INET, {10, 0, 0, (uint8_t)i}};
 
 		if (i == FAKE_REST)
@@ -67,9 +68,7 @@ int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *us
 		if (bpf->sources[i].packets > 0)
 			take(userdata, &source, &bpf->sources[i]);
 	}
-	for (size_t i = 0; map == DNS_MAP_ROWS && i < bpf->n_rows && bpf->error == 0; i++)
-		take(userdata, &bpf->row_keys[i], &bpf->rows[i]);
-	return bpf->error;
+	return 0;
 }
 
 static size_t slot_of(struct dns_bpf *bpf, const struct dns_key *server)

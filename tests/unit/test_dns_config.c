@@ -3,6 +3,8 @@
 
 #include "tuners/dns/sense.h"
 
+#define LABEL_OF_64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
 static struct loaded load(const char *text)
 {
 	struct loaded loaded = load_options(text);
@@ -108,6 +110,9 @@ TEST(faults_have_their_line)
 	assert_fault("dns:\n  names: yes\n", 2, "socket");
 	assert_fault("dns:\n  cluster_domains:\n  - a\n  - b..c\n", 4, "no domain");
 	assert_fault("dns:\n  cluster_domains: [a.b.c.d.e.f.g]\n", 2, "at most 6 labels");
+	assert_fault("dns:\n  cluster_domains: [.]\n", 2, "no domain");
+	assert_fault("dns:\n  cluster_domains: [.a]\n", 2, "no domain");
+	assert_fault("dns:\n  cluster_domains: [" LABEL_OF_64 ".b]\n", 2, "no domain");
 	assert_fault("dns:\n  cluster_domains: [a, b, c, d, e, x.y]\n", 2, "e is one too many");
 	assert_fault("dns:\n  cluster_domains: cluster.local\n", 2, "cluster_domains");
 }

@@ -124,20 +124,6 @@ TEST(test_suffixes_at_a_label_and_the_longest)
 			dns_read_suffix(read_bytes(names[i].query, names[i].size)), names[i].class);
 }
 
-TEST(test_a_suffix_is_a_domain)
-{
-	static const char *const none[] = {"", ".", "a..b", ".a", "1.2.3.4.5.6.7",
-		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.b"};
-	__u32 labels = 77, same;
-
-	for (size_t i = 0; i < ARRAY_SIZE(none); i++)
-		assert_int_equal(dns_suffix_hash(none[i], &labels), 0);
-	assert_int_equal(labels, 77);
-	assert_int_equal(dns_suffix_hash("a.b", &labels), dns_suffix_hash("A.B.", &same));
-	assert_int_equal(labels, 2);
-	assert_int_equal(same, 2);
-}
-
 #define MESSAGES 200
 
 /* A stream of messages, each with its number as id, and a socket's segments of it. */
