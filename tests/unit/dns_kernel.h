@@ -93,6 +93,7 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 	const struct dns_key *source = key;
 
 	(void)now;
+	bpf->forgotten++;
 	if (map == DNS_MAP_SOURCES)
 		bpf->sources[source->address[3]] = (struct dns_source){0};
 	for (size_t i = 0; map == DNS_MAP_SERVERS && i < bpf->n_servers; i++) {
@@ -102,7 +103,6 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 		bpf->server_keys[i] = bpf->server_keys[bpf->n_servers];
 		bpf->servers[i] = bpf->servers[bpf->n_servers];
 		bpf->servers[bpf->n_servers] = (struct dns_server){0};
-		bpf->forgotten++;
 		break;
 	}
 	return true;
