@@ -20,11 +20,20 @@ void text_copy(struct file_bytes *text, const char *bytes, size_t len)
 	*text = (struct file_bytes){.bytes = copy, .len = len};
 }
 
-static int text_replace(struct file_bytes *text, size_t start, size_t end, const char *insert)
+/* Puts the formatted text in the place of bytes. */
+static int PRINTF_LIKE(4, 5)
+	splice(struct file_bytes *text, size_t start, size_t end, const char *format, ...)
 {
-	size_t n = strlen(insert), rest = text->len - end;
-	char *bytes = must(malloc(start + n + rest + 1));
+	_cleanup_free_ char *insert = NULL;
+	size_t n, rest = text->len - end;
+	va_list args;
+	char *bytes;
 
+	va_start(args, format);
+	must(vasprintf(&insert, format, args) < 0 ? NULL : insert);
+	va_end(args);
+	n = strlen(insert);
+	bytes = must(malloc(start + n + rest + 1));
 	memcpy(bytes, text->bytes, start);
 	memcpy(bytes + start, insert, n);
 	memcpy(bytes + start + n, text->bytes + end, rest);
@@ -33,18 +42,6 @@ static int text_replace(struct file_bytes *text, size_t start, size_t end, const
 	text->bytes = bytes;
 	text->len = start + n + rest;
 	return 0;
-}
-
-static int PRINTF_LIKE(3, 4)
-	text_insert(struct file_bytes *text, size_t at, const char *format, ...)
-{
-	_cleanup_free_ char *inserted = NULL;
-	va_list args;
-
-	va_start(args, format);
-	must(vasprintf(&inserted, format, args) < 0 ? NULL : inserted);
-	va_end(args);
-	return text_replace(text, at, at, inserted);
 }
 
 /* ---- TOML ---- */
@@ -81,12 +78,11 @@ static int remove_key(struct file_bytes *text, const struct toml_item *key)
 	size_t start = line_start(bytes, key->start);
 
 	while (toml_next(&scan, &item) > 0) {
-		if (!streq(item.table, key->table))
-			continue;
-		if (item.header)
+		bool same = streq(item.table, key->table);
+
+		if (same && item.header)
 			header = item;
-		else
-			n++;
+		n += same && !item.header;
 	}
 	mark = line_start(bytes, before_break(bytes, header.start));
 	if (n == 1 && header.header && mark + strlen(MARK) < header.start &&
@@ -97,21 +93,21 @@ static int remove_key(struct file_bytes *text, const struct toml_item *key)
 		start = before_break(bytes, start);
 	else if (end < text->len) /* the first line: the line break behind it goes */
 		end += strlen(line_break(text, end));
-	return text_replace(text, start, end, "");
+	return splice(text, start, end, "%s", "");
 }
 
 static int toml_key_set(struct file_bytes *text, const char *table, const char *key,
 	const char *literal, char why[static EDIT_WHY_MAX])
 {
 	const char *bytes = text->bytes, *br;
-	size_t len = text->len, indent, prefix;
+	size_t len = text->len, mark = text_mark(bytes, len), at, indent, prefix;
 	struct toml_scan scan = {.text = bytes, .len = len};
 	bool ends = len > 0 && bytes[len - 1] == '\n';
 	struct toml_item item, anchor = {0};
 	int r = toml_find(bytes, len, table, key, &item, why);
 
 	if (r == 0 && literal)
-		return text_replace(text, item.value, item.value_end, literal);
+		return splice(text, item.value, item.value_end, "%s", literal);
 	if (r == 0)
 		return remove_key(text, &item);
 	if (r != -ENOENT || !literal)
@@ -128,18 +124,17 @@ static int toml_key_set(struct file_bytes *text, const char *table, const char *
 		prefix = anchor.header ? anchor.start : anchor.last;
 		while (indent > 0 && strchr(" \t", bytes[indent - 1]))
 			indent--;
-		return text_insert(text, anchor.end, "%s%.*s%s = %s", line_break(text, 0),
+		return splice(text, anchor.end, anchor.end, "%s%.*s%s = %s", line_break(text, 0),
 			(int)(prefix - indent), bytes + indent, key, literal);
 	}
 	/* A key of the text's own top goes before everything. */
 	if (!table[0])
-		return text_insert(text, text_mark(bytes, len), "%s = %s%s", key, literal,
-			line_break(text, 0));
+		return splice(text, mark, mark, "%s = %s%s", key, literal, line_break(text, 0));
 	/* A table goes to the end, so that what the text ends with stays: a line break, or none. */
 	br = line_break(text, ends ? len - MIN(len, 2) : 0);
-	return text_insert(text, ends ? len - strlen(br) : len, "%s%s" MARK "%s[%s]%s%s = %s%s",
-		len > 0 ? br : "", len > 0 ? br : "", br, table, br, key, literal,
-		len > 0 ? "" : br);
+	at = ends ? len - strlen(br) : len;
+	return splice(text, at, at, "%s%s" MARK "%s[%s]%s%s = %s%s", len > 0 ? br : "",
+		len > 0 ? br : "", br, table, br, key, literal, len > 0 ? "" : br);
 }
 
 /* ---- JSON: only keys of the topmost object ---- */
@@ -174,34 +169,16 @@ static int insert_member(
 	size_t at = strcspn(bytes, "{") + 1, start = last->key;
 
 	if (found->n == 0)
-		return text_insert(text, at, "%s\"%s\": %s",
+		return splice(text, at, at, "%s\"%s\": %s",
 			!memchr(bytes + at, '\n', strcspn(bytes + at, "}")) ? ""
 			: bytes[at] == '\r'                                 ? "\r\n    "
 									    : "\n    ",
 			key, literal);
 	while (strchr(BLANKS, bytes[start - 1]))
 		start--;
-	return text_insert(text, last->value_end, ",%s%.*s\"%s\"%s%s",
+	return splice(text, last->value_end, last->value_end, ",%s%.*s\"%s\"%s%s",
 		found->n == 1 && start == last->key ? " " : "", (int)(last->key - start),
 		bytes + start, key, last->value == last->key_end + 1 ? ":" : ": ", literal);
-}
-
-/* With the comma before it, or as the first one with the comma behind it. */
-static int remove_member(struct file_bytes *text, const struct json_member *member)
-{
-	const char *bytes = text->bytes;
-	size_t start = member->key, end = member->value_end;
-	size_t comma = end + strspn(bytes + end, BLANKS);
-
-	while (strchr(BLANKS, bytes[start - 1]))
-		start--;
-	if (bytes[start - 1] == ',') {
-		start--;
-	} else if (bytes[comma] == ',') {
-		start = member->key;
-		end = comma + 1 + strspn(bytes + comma + 1, BLANKS);
-	}
-	return text_replace(text, start, end, "");
 }
 
 static bool is_same(const cJSON *a, const cJSON *b)
@@ -217,22 +194,34 @@ static int json_key_set(struct file_bytes *text, const char *key, const char *li
 	_cleanup_(file_bytes_clear) struct file_bytes new = {0};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL, *edited = NULL, *has = NULL;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *value = literal ? cJSON_Parse(literal) : NULL;
+	size_t start, end, comma;
 	struct found found;
 
 	if (json_parse(text->bytes, text->len, &object, why) < 0)
 		return -EBADMSG;
-	text_copy(&new, text->bytes, text->len);
-	if (!object) {
-		text_replace(&new, 0, new.len, EMPTY);
+	text_copy(&new, object ? text->bytes : EMPTY, object ? text->len : strlen(EMPTY));
+	if (!object)
 		object = must(cJSON_CreateObject());
-	}
 	found = find_member(new.bytes, key);
-	if (found.key.value_end > 0 && literal)
-		text_replace(&new, found.key.value, found.key.value_end, literal);
-	else if (found.key.value_end > 0)
-		remove_member(&new, &found.key);
-	else if (literal)
+	start = found.key.key;
+	end = found.key.value_end;
+	if (end > 0 && literal) {
+		splice(&new, found.key.value, end, "%s", literal);
+	} else if (end > 0) {
+		/* With the comma before it, or as the first one with the comma behind it. */
+		comma = end + strspn(new.bytes + end, BLANKS);
+		while (strchr(BLANKS, new.bytes[start - 1]))
+			start--;
+		if (new.bytes[start - 1] == ',') {
+			start--;
+		} else if (new.bytes[comma] == ',') {
+			start = found.key.key;
+			end = comma + 1 + strspn(new.bytes + comma + 1, BLANKS);
+		}
+		splice(&new, start, end, "%s", "");
+	} else if (literal) {
 		insert_member(&new, &found, key, literal);
+	}
 	/* The new text is the old object with this key: once and with this value, or not at all. */
 	(void)json_parse(new.bytes, new.len, &edited, why);
 	has = cJSON_DetachItemFromObjectCaseSensitive(edited, key);
