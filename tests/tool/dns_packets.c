@@ -27,7 +27,6 @@ struct tool {
 	struct dns_bpf *bpf;
 	int empty;
 	unsigned char packet[ETHERNET + PACKET_MAX];
-	unsigned n_suffixes;
 	struct dns_key *servers;
 	size_t n_servers, servers_allocated;
 	struct dns_row_key *rows;
@@ -241,9 +240,8 @@ static void obey(struct tool *tool, int command)
 		if (size >= sizeof(name))
 			fail("a suffix");
 		take_input(name, size);
-		tool->n_suffixes +=
-			dns_suffix_add(&control->suffixes, name, (enum dns_suffix_class)number);
-		printf("suffixes %u\n", tool->n_suffixes);
+		if (!dns_suffix_add(&control->suffixes, name, (enum dns_suffix_class)number))
+			fail(name);
 		break;
 	case 'w':
 		key.family = take_number();
