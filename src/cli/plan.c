@@ -11,14 +11,6 @@ static const char *shown(const char *value)
 	return value[0] ? value : "\"\"";
 }
 
-static bool is_explained_above(const cJSON *change, const char *reason)
-{
-	for (change = change->prev; change && change->next; change = change->prev)
-		if (streq(json_text_at(change, "reason"), reason))
-			return true;
-	return false;
-}
-
 int print_changes(cJSON *document, const char *nothing)
 {
 	const cJSON *changes = json_at(document, "changes"), *change;
@@ -48,8 +40,11 @@ int print_changes(cJSON *document, const char *nothing)
 	cJSON_ArrayForEach (change, changes) {
 		const char *reason = json_text_at(change, "reason");
 		const char *help = entry_help("reason", reason);
+		const cJSON *first = changes->child; /* with this reason, which is explained once */
 
-		if (!help || is_explained_above(change, reason))
+		while (!streq(json_text_at(first, "reason"), reason))
+			first = first->next;
+		if (!help || first != change)
 			continue;
 		draw(&screen, COLOR_NONE, "  %s: ", reason);
 		draw_wrapped(&screen, 4, "%s", help);

@@ -126,15 +126,13 @@ static int value_kind(const yaml_event_t *event)
  */
 static const char *event_fault(struct reader *reader, const yaml_event_t *event, int kind)
 {
-	bool is_text = event->type == YAML_SCALAR_EVENT;
-
 	if (event->type == YAML_DOCUMENT_START_EVENT && reader->documents++ > 0)
 		return "a second document begins here: join both, or put it into a file of its own";
 	if (event->type == YAML_ALIAS_EVENT)
 		return "aliases (*name) are not allowed: write the value out, or put it in quotes";
 	if (kind < 0)
 		return NULL;
-	if (is_text && memchr(event->data.scalar.value, '\0', event->data.scalar.length))
+	if (kind <= TREE_TEXT && memchr(event->data.scalar.value, '\0', event->data.scalar.length))
 		return "a NUL character: remove the \\0";
 	/* The start of a map or list has both where a text has them. */
 	if (event->data.scalar.anchor)
@@ -148,7 +146,7 @@ static const char *event_fault(struct reader *reader, const yaml_event_t *event,
 		return "the file must be a map of options, not a list: write \"key: value\" lines";
 	if (reader->depth == 0 && kind == TREE_TEXT)
 		return "the file must be a map of options, not one text: write \"key: value\" lines";
-	if (!is_text && reader->depth == DOCUMENT_DEPTH_MAX)
+	if (kind > TREE_TEXT && reader->depth == DOCUMENT_DEPTH_MAX)
 		return "nested deeper than 8 levels: no option is";
 	return NULL;
 }

@@ -142,8 +142,8 @@ TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 	close(fds[1]);
 }
 
-/* As systemd does for a unit with RestrictSUIDSGID=yes. */
-static void refuse_openat2(void)
+/* Refused as systemd does for a unit with RestrictSUIDSGID=yes; below its own root, and another. */
+static int open_without_openat2(const char *own, const char *other)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -152,18 +152,11 @@ static void refuse_openat2(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	const struct sock_fprog program = {.len = ARRAY_SIZE(filter), .filter = filter};
+	char full[PATH_MAX];
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-		_exit(2);
-}
-
-/* Below its own root, and below another. */
-static int open_without_openat2(const char *own, const char *other)
-{
-	char full[PATH_MAX];
-
-	refuse_openat2();
+		return 2;
 	if (locate_in_root("", own, 0, full) < 0 || !streq(full, own))
 		return 3;
 	if (locate_in_root("", "/none-of-this-name", 0, full) != -ENOENT)
