@@ -141,13 +141,10 @@ class Cluster:
         command = [*self.inside(), str(self.containerd / "containerd"), "config", "dump"]
         return subprocess.run(command, text=True, capture_output=True, check=True).stdout
 
-    def kubectl(self, *args: str, check: bool = True, stdin: str | None = None) -> str:
-        return self._client("kubectl", args, check, stdin)
-
     def helm(self, *args: str, check: bool = True) -> str:
-        return self._client("helm", args, check, None)
+        return self.kubectl(*args, check=check, program="helm")
 
-    def _client(self, program: str, args: tuple[str, ...], check: bool, stdin: str | None) -> str:
+    def kubectl(self, *args: str, check: bool = True, stdin: str | None = None, program: str = "kubectl") -> str:
         answer = subprocess.run(
             [str(self.programs / program), *args],
             input=stdin,

@@ -144,6 +144,5 @@ int main(int argc, char **argv)
 		return apply(args);
 	if (streq(verb, "undo") && n == 4)
 		return undo(args);
-	fprintf(stderr, "containerd_tool: see the comment at the top of its source\n");
 	return 64;
 }

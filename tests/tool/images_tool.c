@@ -65,9 +65,7 @@ int main(int argc, char **argv)
 		wait.deadline_us = now_us() + strtoull(argv[3], NULL, 10) * USEC_PER_SEC;
 		r = run(&runtime, argc - 4, argv + 4, &wait, why);
 	}
-	if (r == 64)
-		fprintf(stderr, "images_tool: see the comment at the top of its source\n");
-	else if (r < 0)
+	if (r < 0)
 		fprintf(stderr, "%s: %s\n", strerrorname_np(-r), why);
 	return r < 0 ? 1 : r;
 }
