@@ -94,7 +94,8 @@ static void judge(struct core *core)
 	for (size_t i = 0; core->values && i < core->values->n; i++) {
 		const struct value_record *record = &core->values->records[i];
 
-		if (find_release(core, record->tuner) && !node_setting(&core->node, record->name) &&
+		if (record->name[0] && find_release(core, record->tuner) &&
+			!node_setting(&core->node, record->name) &&
 			host_read_value(&core->host, record->target.path, actual) != -ENOENT)
 			condition_raise(failed, "not-restored",
 				"%s: the original could not be restored (not-restored)",
