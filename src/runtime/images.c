@@ -101,7 +101,7 @@ static int call(
 /* Of containerd's own service. */
 static int get_image(struct session *session, const char *name, Containerd__Image **image)
 {
-	Containerd__Named request = CONTAINERD__NAMED__INIT;
+	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;
 	const Containerd__ImageResponse *answer;
 	int r;
 
@@ -207,7 +207,7 @@ int images_pin(const struct image_runtime *runtime, const char *name, bool pinne
 /* 0 also for what is not there. */
 static int delete (struct session *session, enum cri_call which, const char *name, bool collect)
 {
-	Containerd__Named request = CONTAINERD__NAMED__INIT;
+	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;
 	const Containerd__Empty *answer;
 	int r;
 
