@@ -366,7 +366,11 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 			": %s: originals of files set before are lost; kept as " JOURNAL_BAD,
 			file_journal_describe(errors[errors[0] == -ENOENT]));
 	if (create)
-		renameat(journal->dir, names[errors[0] == -ENOENT], journal->dir, JOURNAL_BAD);
+		renameat(journal->dir, JOURNAL, journal->dir, JOURNAL_BAD);
+	/* A copy that is whole stays: until the next store it is the only one. */
+	if (create && r < 0)
+		renameat(journal->dir, COPY, journal->dir,
+			errors[0] == -ENOENT ? JOURNAL_BAD : COPY ".bad");
 	*ret = steal(journal);
 	return 0;
 }

@@ -125,9 +125,11 @@ TEST(a_copy_serves_a_torn_journal_is_kept_and_a_newer_one_left)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_journal_ struct file_journal *reader = NULL, *writer = NULL;
 		_cleanup_directory_ struct directory directory;
+		_cleanup_free_ char *whole = NULL;
 
 		directory_make(&directory);
 		store_sample(&directory);
+		whole = directory_get(&directory, "/journal.json");
 		directory_delete(&directory, "/journal.json");
 		if (cases[i].text)
 			directory_put(&directory, "/journal.json", cases[i].text);
@@ -149,11 +151,17 @@ TEST(a_copy_serves_a_torn_journal_is_kept_and_a_newer_one_left)
 			assert_true(reader->lost[0] && writer->lost[0]);
 			assert_non_null(strstr(writer->lost, "are lost"));
 			assert_int_equal(writer->n_files, 0);
-		} else {
-			assert_sample(writer);
-			assert_string_equal(writer->lost, "");
+			assert_file(&directory, "/journal.json.1.bad", cases[i].copy);
+			assert_null(directory_get(&directory, "/journal.json.1"));
+			continue;
 		}
+		assert_sample(writer);
+		assert_string_equal(writer->lost, "");
+		/* Without a store it is still there for the next process. */
+		assert_file(&directory, "/journal.json.1", whole);
 		assert_int_equal(file_journal_store(writer), 0);
+		assert_file(&directory, "/journal.json", whole);
+		assert_file(&directory, "/journal.json.1", whole);
 	}
 }
 
