@@ -93,7 +93,9 @@ static void refresh(struct dns_sensor *sensor)
 
 static void take_server(void *userdata, const void *key, const void *live)
 {
-	uint64_t cluster_answers = ((const struct dns_server *)live)->totals.cluster_answers;
+	/* Read once, as the kernel goes on counting: the first answer must not pass unnoticed. */
+	const struct dns_server counts = *(const struct dns_server *)live;
+	uint64_t cluster_answers = counts.totals.cluster_answers;
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_table *table = &sensor->seen.table;
 	size_t known = table->n;
@@ -111,7 +113,7 @@ static void take_server(void *userdata, const void *key, const void *live)
 		dns_label_offer(table, server);
 		sensor->unclassified = true;
 	}
-	sensor->sent += dns_server_take(table, server, live, sensor->now_us);
+	sensor->sent += dns_server_take(table, server, &counts, sensor->now_us);
 }
 
 static void take_pending(void *userdata, const struct dns_pending *query, bool unanswered)
