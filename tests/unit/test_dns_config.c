@@ -62,7 +62,9 @@ TEST(configured_values_are_read)
 		     "  budgets:\n"
 		     "  - {server: auto, qps: 500}\n"
 		     "  - {server: 10.0.0.2, qps: 200, pps: 1024, pending: 50}\n"
-		     "  - {server: 169.254.169.253, pps: 2048}\n");
+		     "  - {server: 169.254.169.253, pps: 2048}\n"
+		     "  - {server: \"fd00::53\", qps: 5}\n"
+		     "  - {server: \"FD00:0::53\", qps: 7}\n");
 	struct dns_config config;
 	struct dns_budget budget;
 
@@ -78,6 +80,8 @@ TEST(configured_values_are_read)
 	assert_int_equal(budget.max[DNS_PENDING], 50);
 	assert_string_equal(budget.source, "config");
 	assert_false(budget.link_local);
+	/* Of one address in two ways the first counts. */
+	assert_int_equal(budget_of(&config, "", "fd00::53").max[DNS_QUERIES], 5);
 	/* Numbers of one's own, of the cloud's kind. */
 	budget = budget_of(&config, "aws", "169.254.169.253");
 	assert_int_equal(budget.max[DNS_PACKETS], 2048);
@@ -101,7 +105,7 @@ TEST(empty_lists_mean_none)
 	assert_int_equal(budget_of(&config, "azure", "168.63.129.16").max[DNS_QUERIES], 0);
 }
 
-/* More of dns.budgets: test_a_bad_budget_is_refused_with_its_place of the root tests. */
+/* More of dns.budgets: test_a_fault_is_one_line_with_its_position of the root tests. */
 TEST(faults_have_their_line)
 {
 	assert_fault("dns:\n  budgets:\n  - {qps: 5}\n", 3, "server");

@@ -169,7 +169,8 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 				copy_text(budget.source, sizeof(budget.source), row->cloud);
 			}
 	}
-	for (size_t i = 0; i < config->n_budgets; i++)
+	/* The first counts: one address may be written in two ways. */
+	for (size_t i = 0; i < config->n_budgets && !numbers; i++)
 		if (dns_address_equal(&config->budgets[i].server, server))
 			numbers = &config->budgets[i].budget;
 	if (!numbers && !config->budget_auto)
