@@ -88,7 +88,7 @@ TEST(counters_never_fall)
 TEST(only_a_much_busier_server_takes_a_label)
 {
 	_cleanup_table_ struct dns_server_table table = {0};
-	struct dns_server_state *busy;
+	struct dns_server_state *busy, *pinned;
 	uint64_t now = 1000 * USEC_PER_SEC;
 
 	for (unsigned i = 0; i < DNS_LABELS; i++)
@@ -104,6 +104,14 @@ TEST(only_a_much_busier_server_takes_a_label)
 	assert_non_null(busy->label);
 	assert_int_equal(dns_queries(&table.others), 261);
 	query(&table, busy, 5, now);
+	/* One with a budget takes a label however quiet it is, and keeps it. */
+	pinned = add_server(&table, 200);
+	pinned->pinned = true;
+	for (int i = 0; i < 2; i++) {
+		dns_label_assign(&table, now);
+		assert_non_null(pinned->label);
+	}
+	/* Whoever has a label, what was reported never falls. */
 	assert_int_equal(reported(&table), DNS_LABELS * 100 + 261 + 5);
 }
 
