@@ -166,10 +166,20 @@ def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: P
         wait_image(running, A)
 
 
-@pytest.mark.parametrize("kills, restarts", [(3, 1), pytest.param(100, 10, marks=pytest.mark.slow)])
-def test_what_kills_cut_off_is_finished_by_the_next_agent(lab: Lab, preload: Start, store: Path, kills: int, restarts: int) -> None:
+@pytest.mark.parametrize(
+    "kind, kills, restarts",
+    [
+        ("containerd", 3, 1),
+        pytest.param("containerd2", 1, 1, marks=pytest.mark.containerd2),
+        pytest.param("containerd", 100, 10, marks=pytest.mark.slow),
+    ],
+)
+def test_what_kills_cut_off_is_finished_by_the_next_agent(
+    lab: Lab, preload: Start, store: Path, kind: str, kills: int, restarts: int
+) -> None:
     """Of an archive and a pull."""
-    containerd = lab.containerd()
+    lab.start(kind)
+    containerd = lab.daemons["containerd"]
     docker_save(store / "a.tar", [Built(A, "it runs", say_program(lab.directory), 3, 20 << 20)])
     registry = lab.registry()
     registry.push("team/app", sleeper(lab.directory, layers=3, size=4 << 20))
