@@ -118,8 +118,7 @@ static __always_inline void add(__u64 *counter)
 	add_many(counter, 1);
 }
 
-/* The index of the bin of this time. Most packets fall into the last one, which saves a division.
- */
+/* The index of the bin of this time. Most packets fall into the last: that saves a division. */
 static __always_inline __u64 bin_of(__u64 now)
 {
 	__u64 bin = *(volatile __u64 *)&control.bin;

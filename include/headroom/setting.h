@@ -94,8 +94,7 @@ enum value_kind {
 	VALUE_NEIGHTBL, /* a threshold of a neighbour table: rtnetlink, else /proc/sys */
 };
 
-/* Where a value is written. Plain data: it is recorded, so that a restore needs no configuration.
- */
+/* Where a value is written. Plain data, and recorded: a restore needs no configuration. */
 struct value_target {
 	enum value_kind kind;
 	char path[SETTING_PATH_MAX]; /* below the host's root: "/proc/sys/vm/max_map_count" */

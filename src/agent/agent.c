@@ -186,8 +186,7 @@ static bool is_needed(const struct core *core, size_t tuner, const struct capabi
 
 	for (size_t i = 0; row->setting && i < core->node.n_settings; i++)
 		needed[CAPABILITY_TO_SET] |= starts_with(core->node.settings[i].name, row->setting);
-	/* A record may be of a setting that the configuration names no more: a restore writes it.
-	 */
+	/* A record may be of a setting that is no longer configured: a restore writes it. */
 	for (size_t i = 0; row->setting && core->values && i < core->values->n; i++)
 		needed[CAPABILITY_TO_SET] |=
 			starts_with(core->values->records[i].name, row->setting);

@@ -431,8 +431,7 @@ int agent_loop(struct agent *agent)
 		}
 		if (r <= 0)
 			continue;
-		/* What is urgent has the higher priority in the loop too: it is dispatched first.
-		 */
+		/* What is urgent has the higher priority in the loop too: dispatched first. */
 		if (!is_watched(agent, true))
 			set_urgent(agent, false);
 		r = sd_event_dispatch(agent->event);

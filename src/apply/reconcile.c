@@ -232,8 +232,7 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 				log_info(change->name, "%s is in the file: %s", change->new,
 					entry_help("reason", change->held));
 		} else {
-			/* One line for a table that grows: gc_thresh2 goes along with gc_thresh3.
-			 */
+			/* One line for a table that grows: gc_thresh2 follows gc_thresh3. */
 			bool minor = !change->file && change->grown && change->target.level == 2;
 
 			log_line(minor ? LOG_DEBUG : LOG_INFO, change->name, "%s -> %s (%s)",

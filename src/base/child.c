@@ -93,8 +93,7 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 
 	if (out < 0 || err < 0 || report < 0)
 		return MIN(MIN(out, err), report);
-	/* vfork(2) would wait, without a deadline, until execve(2) has heard from its file system.
-	 */
+	/* vfork(2) would wait without a deadline until execve(2) has heard from its file system. */
 	pid = fork();
 	if (pid < 0)
 		return -errno;

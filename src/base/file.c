@@ -20,8 +20,7 @@ int read_file(const char *path, size_t max, char **ret, size_t *len)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
-	/* Files of procfs have no size that could be asked for; what is not written costs nothing.
-	 */
+	/* Files of procfs have no size to ask for; what is not written costs nothing. */
 	buffer = must(malloc(max + 2));
 	while ((n = read(fd, buffer + have, max + 1 - have)) > 0)
 		have += (size_t)n;

@@ -60,8 +60,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 		return cli_fail(
 			"apply", "the configuration says mode: observe: nothing is written");
 	core_reset(core, cli->only);
-	/* First what a killed process left open: after the reset, for what fails in it has failed.
-	 */
+	/* First what a killed process left open; after the reset: what fails there has failed. */
 	r = change_files(core, FILE_RESUME, cli->only, NULL);
 	core_sample(core);
 	core_poll(core);

@@ -182,8 +182,7 @@ const struct config_sysctl *config_sysctls(const struct config *config, size_t *
 /* A checksum of all effective values: equal for configurations that want the same. */
 uint32_t config_checksum(const struct config *config);
 
-/* The names of the options and sysctls that differ, "thp.enabled, vm.max_map_count"; "" for none.
- */
+/* The names of options and sysctls that differ, "thp.enabled, vm.max_map_count"; "" for none. */
 void config_changes(
 	const struct config *before, const struct config *after, char *text, size_t size);
 

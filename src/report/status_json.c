@@ -120,8 +120,7 @@ cJSON *report_status(const struct node *node, bool trusted)
 			json_adopt(root, tuner->ops->document_name,
 				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
-	/* Members of the contract are there whether or not their tuner is: readers need not test.
-	 */
+	/* Members of the contract are there, whether or not their tuner is. */
 	if (!cJSON_HasObjectItem(root, "dns"))
 		json_null(root, "dns");
 	if (!cJSON_HasObjectItem(root, "images"))

@@ -51,8 +51,7 @@ const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
 
 bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const char *text)
 {
-	/* YAML 1.1's words for a boolean as the kubelet's parser takes them, and Go's for a flag.
-	 */
+	/* YAML 1.1's words for a boolean as the kubelet's parser has them, and Go's for a flag. */
 	static const char *const words[] = {
 		"true", "false", "t", "f", "1", "0", "yes", "no", "on", "off"};
 	uint64_t number;

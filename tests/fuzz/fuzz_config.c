@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes at all as the configuration: no crash, no leak, and either a configuration or a fault.
- */
+/* Any bytes as the configuration: no crash, no leak, and either a configuration or a fault. */
 
 #include "../unit/config_text.h"
 #include "tuners/table.h"

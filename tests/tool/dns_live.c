@@ -286,8 +286,7 @@ static struct bpf_prog_info program_info(int fd)
 	return info;
 }
 
-/* What a program has cost beyond one that does nothing, by the kernel's own clock: for each of n.
- */
+/* What a program costs beyond one that does nothing, by the kernel's own clock: each of n. */
 static uint64_t cost(int fd, int other, uint64_t n)
 {
 	struct bpf_prog_info info = program_info(fd), least = program_info(other);

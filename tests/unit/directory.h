@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A directory of a test's own below /tmp: as the root of a made-up node, or as a state directory.
- */
+/* A directory of a test's own below /tmp: the root of a made-up node, or a state directory. */
 
 #include "test.h"
 

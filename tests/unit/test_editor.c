@@ -5,8 +5,7 @@
 
 #define DUMP_KEY "plugins.new.downloads"
 
-/* Prints the value in [plugins.old], or of the file's last import, as another generation calls it.
- */
+/* Prints the value in [plugins.old], or of the last import, as another generation calls it. */
 #define DUMP                                                                                    \
 	"files=\"$2 $(sed -n \"s/^imports = //p\" \"$2\" | tr -d '[],\"')\"\n"                  \
 	"value=$(cat $files | sed -n '/^.plugins.old/,/^$/s/^ *downloads = //p' | tail -n 1)\n" \

@@ -77,8 +77,7 @@ static void expect_restored(struct file_fixture *fixture)
 	assert_no_file(&fixture->root, DAEMON_JSON FILE_NEW);
 }
 
-/* One life up to its nth system call boundary, where it is killed; or to its end. How far it came.
- */
+/* One life up to its nth system call, where it is killed; or to its end. How far it came. */
 static long live(struct file_fixture *fixture, long nth)
 {
 	pid_t child = fork();

@@ -160,8 +160,7 @@ static void shell(const char *format, const char *directory)
 	assert_int_equal(system(command), 0);
 }
 
-/* openssl's server, which answers 200 to everything, three times; ca-certificates brings openssl.
- */
+/* openssl's server, three times 200 to everything; ca-certificates brings openssl. */
 static FILE *start_tls(const struct directory *directory, int *port)
 {
 	char text[256];

@@ -15,8 +15,7 @@
 #define DNS_SOURCES_MAX 256   /* source addresses told apart by the watch; the rest as above */
 #define DNS_STREAMS     4096  /* TCP connections whose messages are told apart; a power of two */
 
-/* A query without an answer for this long is unanswered: what glibc and musl wait, resolv.conf(5).
- */
+/* A query without an answer for so long is unanswered: as glibc and musl wait, resolv.conf(5). */
 #define DNS_TIMEOUT_NS UINT64_C(5000000000)
 
 /* Sixteenths of a second: bin number (time / DNS_BIN_NS) % DNS_BINS. */

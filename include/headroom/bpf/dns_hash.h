@@ -7,8 +7,7 @@
 
 #define DNS_LABEL_MAX 63
 
-/* For BPF: what is verified but once, whatever is known of its arguments; and what costs no call.
- */
+/* For BPF: what is verified only once, whatever its arguments; and what costs no call. */
 #ifdef __bpf__
 #define DNS_PART    __attribute__((noinline))
 #define DNS_INLINE  static inline __attribute__((always_inline))

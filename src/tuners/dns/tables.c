@@ -120,8 +120,7 @@ const struct explanation dns_explanations[] = {
 const struct dns_budget_row dns_budget_rows[] = {
 	{"aws", {"169.254.169.253"}, 32, true, false, {{0, 1024, 0}, .link_local = true}},
 	{"aws", {"fd00:ec2::253"}, 128, true, false, {{0, 1024, 0}, .link_local = true}},
-	/* The VPC's base plus two: 16 addresses are the smallest VPC, so its last four bits are 2.
-	 */
+	/* The VPC's base plus two: the smallest has 16 addresses, so its last four bits are 2. */
 	{"aws", {"10.0.0.0"}, 8, false, true, {{0, 1024, 0}, .link_local = true}},
 	{"aws", {"172.16.0.0"}, 12, false, true, {{0, 1024, 0}, .link_local = true}},
 	{"aws", {"192.168.0.0"}, 16, false, true, {{0, 1024, 0}, .link_local = true}},

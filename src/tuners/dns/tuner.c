@@ -9,8 +9,7 @@
 #define SAMPLE_EVERY_US (60 * USEC_PER_SEC)
 #define ATTACH_EVERY_US (5 * USEC_PER_SEC)
 
-/* What may block: loading, which takes the verifier a tenth of a second or more, and the kubelet.
- */
+/* What may block: loading, which takes the verifier 0.1 s or more, and the kubelet. */
 struct request {
 	struct host host;
 	bool load, attached, kubelet;

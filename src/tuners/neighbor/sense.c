@@ -272,8 +272,7 @@ static void update_users(struct neighbor_users *users, uint64_t now)
 	netns_owners_learn(users->owners, netns, n, now);
 }
 
-/* What BPF knows better: collectable entries, who uses them, and who wanted the one refused last.
- */
+/* What BPF knows better: collectable entries, who uses them, who wanted the last one refused. */
 static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 {
 	struct neighbor_users *users = &neighbor->users;

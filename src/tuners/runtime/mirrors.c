@@ -12,8 +12,7 @@
 /* Until connected to a mirror, before the next one gets its turn. */
 #define DIAL_TIMEOUT_MS 3000
 
-/* ---- sample: the hosts.toml of every registry that has mirrors, or is recorded to have some ----
- */
+/* ---- sample: the hosts.toml of each registry that has mirrors, or is recorded to ---- */
 
 static void read_hosts(const struct host *host, const char *certs, struct runtime_hosts *hosts)
 {

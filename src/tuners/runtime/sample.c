@@ -199,8 +199,7 @@ static void sample_docker(struct node_runtime *runtime, struct runtime_tuner *re
 	size_t n = 0;
 	int r;
 
-	/* Where systemd listens on the socket, a connection would start a dockerd that was stopped.
-	 */
+	/* Where systemd listens on the socket, connecting would start a stopped dockerd. */
 	if (docker_process_read(request->host, &runtime->options) < 0) {
 		runtime_note(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
 		runtime->due_us = next_turn_us(now_us(), RUNTIME_SLOW_EVERY_US);
@@ -224,8 +223,7 @@ static void sample_docker(struct node_runtime *runtime, struct runtime_tuner *re
 	runtime->docker_events_us = realtime_us();
 	if (since_us > 0 && runtime->pulls.n_images > 0)
 		(void)docker_read_pulled(socket, since_us, pulled, PULLED_MAX, &n, wait);
-	/* With the registry that Docker leaves out: splitDockerDomain() of distribution/reference.
-	 */
+	/* With the registry that Docker omits: splitDockerDomain() of distribution/reference. */
 	for (size_t i = 0; i < n; i++) {
 		size_t host = strcspn(pulled[i], "/");
 		bool is_host =
