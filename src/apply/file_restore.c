@@ -101,7 +101,7 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 		return r;
 	if (file->lost == 0 && !is_changed_by_others(file))
 		return put_original(job, file);
-	/* Someone else has changed the file, or nobody knows how it was: what is ours goes. */
+	/* Someone else has changed the file, or its original is lost: what is ours goes. */
 	if (!old->bytes || (own && !note_is_ours(&file->note, old->hash))) {
 		memset(file->left, true, sizeof(file->left));
 		return 0;

@@ -174,7 +174,7 @@ int unit_restart(const struct file_job *job, const struct service *service, bool
 
 	if (r < 0)
 		return r;
-	/* Longer than the others: without its reply nobody knows whether it began. */
+	/* Longer than the others: without its reply it is unknown whether it began. */
 	(void)sd_bus_set_method_call_timeout(bus, RESTART_US);
 	r = sd_bus_call_method(bus, SYSTEMD, MANAGER, SYSTEMD ".Manager",
 		force ? "RestartUnit" : "TryRestartUnit", &error, NULL, "ss", service->unit,

@@ -349,7 +349,7 @@ def test_servers_and_rows_without_room_are_counted_as_other(tool: Tool) -> None:
 
 @pytest.mark.quick
 def test_removed_servers_make_room_and_start_from_zero(tool: Tool) -> None:
-    """dump() forgets all servers and rows: no index is lost, and no memo leads to where another counts now."""
+    """dump() forgets all servers and rows: no index is lost, and no cache entry leads to where another counts now."""
     query = dns.message.make_query("example.com.", "A", id=1).to_wire()
     for turn in range(4):
         first = 1023 * turn // 2
