@@ -168,11 +168,8 @@ def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: P
 
 @pytest.mark.parametrize(
     "kind, kills, restarts",
-    [
-        ("containerd", 3, 1),
-        pytest.param("containerd2", 1, 1, marks=pytest.mark.containerd2),
-        pytest.param("containerd", 100, 10, marks=pytest.mark.slow),
-    ],
+    [("containerd", 3, 1), pytest.param("containerd2", 1, 1, marks=pytest.mark.containerd2),
+     pytest.param("containerd", 100, 10, marks=pytest.mark.slow)],  # fmt: skip
 )
 def test_what_kills_cut_off_is_finished_by_the_next_agent(
     lab: Lab, preload: Start, store: Path, kind: str, kills: int, restarts: int
