@@ -50,8 +50,8 @@ struct archive {
 
 /*
  * Opens an archive, whose path is below the host's root, and reads what is in it. A compressed tar
- * is unpacked to a file without a name in the state directory, as long as so many percent of the
- * file system stay free. 0, or with why: -EBADMSG for what is no archive, is
+ * is unpacked to a file without a name in the state directory, as long as percent_free % of the
+ * file system stays free. 0, or with why: -EBADMSG for what is no archive, is
  * torn, or does not hold together; -ENOSPC for one that has no room unpacked; -ENOENT; -ECANCELED;
  * another -errno of reading. Images without a name are left out; without any other that is
  * -EBADMSG.

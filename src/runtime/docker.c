@@ -114,7 +114,7 @@ static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX]
 	utf8_copy(why, DOCKER_ERROR_MAX, text);
 }
 
-/* Each object of the answer, which has at least so many, goes to take. method NULL: GET. */
+/* Each object of the answer goes to take; least: how many it must have. method NULL: GET. */
 static int ask(const char *socket, const char *method, const char *path, uint64_t timeout_us,
 	size_t least, take_fn *take, void *userdata, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])

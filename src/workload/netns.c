@@ -93,8 +93,8 @@ static void search_processes(struct netns_owners *owners)
 			owner->pid = pid;
 			owner->start_us = start_us;
 			/*
-			 * A pod or a container is the answer. A unit is one only for want of a name
-			 * in /run/netns: a process in a namespace made by hand was started by some
+			 * A pod or a container is the answer. A unit is one only without a name in
+			 * /run/netns: a process in a namespace made by hand was started by some
 			 * unit.
 			 */
 			owner->known = owner->workload.kind != WORKLOAD_UNIT;

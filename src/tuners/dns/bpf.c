@@ -79,7 +79,7 @@ struct dns_bpf {
 	void *userdata;
 };
 
-/* Maps at least so many bytes. Where it begins; NULL with errno, and what was mapped stays. */
+/* Maps at least size bytes. Where it begins; NULL with errno, and what was mapped stays. */
 static void *mapping_reach(struct mapping *mapping, size_t size)
 {
 	void *start;
