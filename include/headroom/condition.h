@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A condition is a statement about the node's health. True means that there is a problem. */
+/* A condition is a statement about the node's health. True means a problem. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,14 +15,14 @@ enum condition_status {
 	CONDITION_UNKNOWN,
 };
 
-/* What a True condition does to the verdict of /health. */
+/* The effect of a True condition on the verdict of /health. */
 enum severity {
 	SEVERITY_WARNING,
 	SEVERITY_CRITICAL,
-	SEVERITY_ADVICE, /* nothing: worth doing, and no fault of the node */
+	SEVERITY_ADVICE, /* no effect: an improvement that the administrator can make */
 };
 
-/* Reasons are data: one slug serves the log, the JSON, `explain` and the manual. */
+/* The reason of a setting's or a condition's state. The log, JSON, metrics and `explain` use it. */
 struct reason {
 	const char *slug; /* "near-full"; NULL ends a table */
 	const char *help;
@@ -32,16 +32,16 @@ struct reason {
 struct condition_type {
 	const char *name; /* "NeighborTableOverflow"; NULL ends a table */
 	enum severity severity;
-	const char *help;             /* what it means, and the cure */
-	const struct reason *reasons; /* its own; conditions of one tuner may share a table */
+	const char *help;             /* meaning and cure */
+	const struct reason *reasons; /* conditions of one tuner may share a table */
 };
 
-/* What is said of a condition just now. */
+/* A condition as a tuner's decide() reports it. */
 struct condition_reading {
 	const struct condition_type *type;
 	enum condition_status status;
 	const char *reason; /* a slug */
-	bool advice;        /* True, and this time no fault of the node */
+	bool advice;        /* the severity is advice this time, whatever the type's */
 	char message[CONDITION_MESSAGE_MAX];
 };
 
@@ -50,14 +50,14 @@ struct condition {
 	uint64_t since_us; /* CLOCK_REALTIME of the last change of status */
 };
 
-/* Its type's, or advice. */
+/* The severity of the type, or advice. */
 enum severity condition_severity(const struct condition_reading *reading);
 
-/* Status True with this reason; its text follows that of an earlier one after "; ". */
+/* Sets status True and the reason, and appends to the message, after "; " if it is not empty. */
 void __attribute__((format(printf, 3, 4)))
 condition_raise(struct condition_reading *reading, const char *reason, const char *format, ...);
 
-/* Appends to the message; what has no room is cut. */
+/* Appends to the message and truncates it at CONDITION_MESSAGE_MAX. */
 void __attribute__((format(printf, 2, 3)))
 condition_append(struct condition_reading *reading, const char *format, ...);
 

@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A plan lists the settings that should change now: each with its old and new value, and why. */
+/* A plan lists the settings to change now, each with its old value, its new value and the reason.
+ */
 
 #include <headroom/setting.h>
 
-/* What a want or a change of a file has besides. */
+/* The part of a want or a change that only file settings have. */
 struct file_change {
 	struct file_target target;
 	/*
-	 * What the file has for the next start, in the form of wanted; empty: nothing. For EDIT_OWN
-	 * it must equal wanted exactly when the file is edit.text.
+	 * The value in the file, which is in force after the program's next start; empty: absent.
+	 * With EDIT_OWN it equals wanted if and only if the file is edit.text.
 	 */
 	char on_disk[SETTING_VALUE_MAX];
 	struct file_edit edit; /* its text is owned */
-	bool activate_only;    /* the file is as wanted, and its program does not run with it yet */
+	bool activate_only;    /* the file has the value; its program must restart or reload */
 	bool written;          /* after apply or restore */
 };
 
-/* What a tuner's decide() wants of a setting. wanted is empty for "leave it alone". */
+/* The value that a tuner's decide() wants for a setting. */
 struct want {
 	char name[SETTING_NAME_MAX];
-	char actual[SETTING_VALUE_MAX]; /* what is in force now; empty: not known */
-	char wanted[SETTING_VALUE_MAX];
-	int error;          /* 0, or -errno of reading it: -ENOENT means unsupported */
-	const char *reason; /* a slug */
-	bool requested;     /* by a file of the configuration: a node that lacks it fails it */
-	struct value_target target; /* of a value */
-	bool grown;                 /* of a value: by growth, which a restart does not undo */
-	struct file_change *file;   /* of a file, the proposal's; NULL for a value */
+	char actual[SETTING_VALUE_MAX]; /* in force now; empty: unknown */
+	char wanted[SETTING_VALUE_MAX]; /* empty: leave the setting alone */
+	int error;                      /* 0, or -errno of reading it: -ENOENT means unsupported */
+	const char *reason;             /* a slug */
+	bool requested; /* a configuration file asks for it: unsupported is then a failure */
+	struct value_target target; /* values only */
+	bool grown;                 /* values only: reached by growth, kept across restarts */
+	struct file_change *file;   /* owned by the proposal; NULL for a value */
 };
 
 struct change {
@@ -36,18 +37,18 @@ struct change {
 	char tuner[32];
 	char old[SETTING_VALUE_MAX];
 	char new[SETTING_VALUE_MAX];
-	const char *reason;         /* a slug; after apply: that of the error too */
-	struct value_target target; /* of a value */
-	bool grown;                 /* of a value: see struct want */
-	struct file_change *file;   /* of a file, owned; NULL for a value */
-	bool gone; /* of a restore: there is no such thing here now; its record stays */
-	bool left; /* of a restore: not ours to restore, reason says why; new is empty */
+	const char *reason;         /* a slug; after apply possibly that of an error */
+	struct value_target target; /* values only */
+	bool grown;                 /* values only: see struct want */
+	struct file_change *file;   /* owned; NULL for a value */
+	bool gone; /* restore: the setting does not exist at present; its record is kept */
+	bool left; /* restore: the setting is left alone, for reason; new is empty */
 	/* After apply: */
 	int error;                      /* 0 or -errno */
-	char *why;                      /* more about error than strerror(3) can say; owned */
-	char actual[SETTING_VALUE_MAX]; /* what was read back */
-	const char *held;  /* a slug: the file is written, and not in force yet; else NULL */
-	uint64_t retry_us; /* not to be tried again before; 0: at any time */
+	char *why;                      /* details beyond strerror(-error), or NULL; owned */
+	char actual[SETTING_VALUE_MAX]; /* the value read back */
+	const char *held;  /* slug of why the written file is not in force yet; else NULL */
+	uint64_t retry_us; /* the earliest next attempt, CLOCK_MONOTONIC; 0: at any time */
 };
 
 struct plan {
@@ -55,21 +56,19 @@ struct plan {
 	size_t n, allocated;
 };
 
-/*
- * Appends a change, which moves with the next append. file is NULL for a value, else
- * copied.
+/* Appends a change. The pointer is valid until the next append. file is copied; NULL for a value.
  */
 struct change *plan_add(struct plan *plan, const struct file_change *file, const char *name,
 	const char *tuner, const char *old, const char *new);
 
 /*
- * Puts the changes into an order in which gc_thresh1 <= gc_thresh2 <= gc_thresh3 holds after every
- * single write: what rises from level 3 down to 1, then what falls from 1 up to 3. All other
- * changes keep their place before these.
+ * Sorts the changes so that gc_thresh1 <= gc_thresh2 <= gc_thresh3 holds after each write: first
+ * thresholds that rise, from level 3 to 1, then those that fall, from level 1 to 3. All other
+ * changes come first, in their order.
  */
 void plan_sort(struct plan *plan);
 
-/* Frees what a change owns, before it is dropped from a plan. */
+/* Frees the memory that a change owns. */
 void change_release(struct change *change);
 
 enum plan_part {

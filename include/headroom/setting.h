@@ -2,11 +2,10 @@
 #pragma once
 
 /*
- * A setting is a value that the node should have. There are two kinds: a value of the running
- * kernel and a key of a program's configuration file. This is what both have in common: what
- * `headroom status` shows. A value is text, as the kernel prints it, with the selected
- * word taken out of "always [madvise] never" and runs of white space folded to one space. A value
- * from a file is shown without the quotes of the file's language.
+ * A setting is a value that the node should have: either a value of the running kernel, or a key of
+ * a program's configuration file. struct setting is common to both, and `headroom status` shows it.
+ * Values are text as the kernel prints it, with white space folded to single spaces; of "always
+ * [madvise] never" the value is "madvise". Values from files lack the quotes of the file's syntax.
  */
 
 #include <stdbool.h>
@@ -14,79 +13,80 @@
 #include <stdint.h>
 
 #define SETTING_NAME_MAX  128
-#define SETTING_VALUE_MAX 128 /* the longest sysctl worth managing is core_pattern */
+#define SETTING_VALUE_MAX 128 /* kernel.core_pattern is the longest sysctl worth managing */
 #define SETTING_PATH_MAX  256
 #define SETTING_WHY_MAX   200
 
-/* A tuner's, or the whole agent's, attitude to the node. */
+/* The mode of a tuner or of the whole agent. */
 enum mode {
 	MODE_ENFORCE,  /* sense, decide, apply */
-	MODE_OBSERVE,  /* sense, decide; apply nothing */
-	MODE_OFF,      /* not even sense */
-	MODE_RELEASED, /* as MODE_OBSERVE, after `headroom restore` and until `headroom apply` */
+	MODE_OBSERVE,  /* sense and decide, apply nothing */
+	MODE_OFF,      /* do not sense either */
+	MODE_RELEASED, /* like MODE_OBSERVE, from `headroom restore` to `headroom apply` */
 };
 
 enum setting_state {
 	SETTING_IN_SYNC,     /* the value read back is the wanted one */
-	SETTING_PENDING,     /* will be written at the next occasion */
-	SETTING_DRIFTED,     /* someone else changed it, and on_drift leaves it so */
-	SETTING_YIELDED,     /* someone else keeps changing it: left to them */
+	SETTING_PENDING,     /* to be written */
+	SETTING_DRIFTED,     /* changed by others, and on_drift says not to write it again */
+	SETTING_YIELDED,     /* others keep changing it: no longer written */
 	SETTING_FAILED,      /* could not be read, recorded or written: see error */
-	SETTING_UNSUPPORTED, /* this kernel has no such thing */
+	SETTING_UNSUPPORTED, /* missing in this kernel or program */
 	SETTING_OBSERVED,    /* read, never written */
 };
 
-/* What is known of a setting, kept from poll to poll. */
+/* The state of a setting, kept from poll to poll. */
 struct setting {
 	char name[SETTING_NAME_MAX];
 	const char *tuner;
-	char wanted[SETTING_VALUE_MAX];   /* empty: nothing is wanted */
-	char actual[SETTING_VALUE_MAX];   /* in force now; empty: not known */
+	char wanted[SETTING_VALUE_MAX];   /* empty: the value is left alone */
+	char actual[SETTING_VALUE_MAX];   /* in force now; empty: unknown */
 	char original[SETTING_VALUE_MAX]; /* before our first write; until then, actual */
 	enum mode mode;
 	enum setting_state state;
-	const char *reason;                /* why it is in this state: a slug */
-	int error;                         /* -errno behind SETTING_FAILED; of SETTING_UNSUPPORTED
-					    * when a file of the configuration asks for it; else 0 */
-	char why[SETTING_WHY_MAX];         /* more about error than strerror(3) says; or empty */
-	char confirmed[SETTING_VALUE_MAX]; /* as it last was in sync: another value is drift */
+	const char *reason; /* the slug of why it is in this state */
+	/* SETTING_FAILED: -errno. SETTING_UNSUPPORTED: -errno if a configuration file asks for the
+	 * setting. Else 0. */
+	int error;
+	char why[SETTING_WHY_MAX];         /* details beyond strerror(-error), or empty */
+	char confirmed[SETTING_VALUE_MAX]; /* when last in sync: any other value is drift */
 	bool drifted;                      /* drift was seen, and nothing written since */
-	unsigned rounds;                   /* consecutive times it was set again after drift */
+	unsigned rounds;                   /* times it was written again after drift, in a row */
 	uint64_t drift_total;              /* times drift was seen */
-	uint64_t drift_at_us;              /* when it was last seen, CLOCK_MONOTONIC */
-	uint64_t retry_at_us;              /* when to try again what failed or waits */
+	uint64_t drift_at_us;              /* the last time, CLOCK_MONOTONIC */
+	uint64_t retry_at_us;              /* next attempt after a failure, CLOCK_MONOTONIC */
 };
 
 extern const char *const mode_names[];
 extern const char *const setting_state_names[];
 
 /*
- * The one place where a setting's state changes. reason is a slug; error and why (may be NULL)
- * belong to SETTING_FAILED; an error also to SETTING_UNSUPPORTED. True when it is in that state for
- * another reason than before.
+ * Changes the state; nothing else does. reason is a slug. error is for SETTING_FAILED and
+ * SETTING_UNSUPPORTED, why (may be NULL) for SETTING_FAILED. Returns whether state or reason
+ * changed.
  */
 bool setting_become(struct setting *setting, enum setting_state state, const char *reason,
 	int error, const char *why);
 
-/* The value that was read is the wanted one, whatever the mode. */
+/* True when the value read is the wanted one, in any mode. */
 bool setting_in_sync(const struct setting *setting);
 
-/* True for a value equal to either: numbers by value, anything else by its words. */
+/* Compares word by word, integers by their value. */
 bool value_equal(const char *a, const char *b);
 
 /*
- * Compares two values of one or more integers, field by field. Returns 0 and writes order: -1 when
- * no field of a is above b's and one is below, 0 equal, 1 when none is below and one is above, 2
- * when fields go both ways. -EINVAL when one is no list of integers or the lists differ in length.
+ * Compares two lists of integers field by field. Returns 0 and sets *order to 0 when all fields are
+ * equal, -1 when some fields of a are smaller and none is larger, 1 in the opposite case, and 2
+ * when some are smaller and some larger. -EINVAL for other text and for lists of different length.
  */
 int value_compare(const char *a, const char *b, int *order);
 
-/* Writes the larger of both, field by field, to out, which may be a or b. -EINVAL as above. */
+/* Writes the larger of each field to out, which may be a or b. Returns 0, or -EINVAL as above. */
 int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX]);
 
 /*
- * A value is a setting of the running kernel: a sysctl, a switch in sysfs, a threshold of a
- * neighbour table. It lives until the next boot, and so does the record of its original.
+ * A value is a setting of the running kernel: a sysctl, a switch in sysfs or a threshold of a
+ * neighbour table. The value and the record of its original last until the next boot.
  */
 
 enum value_kind {
@@ -94,7 +94,7 @@ enum value_kind {
 	VALUE_NEIGHTBL, /* a threshold of a neighbour table: rtnetlink, else /proc/sys */
 };
 
-/* Where a value is written. Plain data, and recorded: a restore needs no configuration. */
+/* Where a value is written. It is part of the record, so that restore needs no configuration. */
 struct value_target {
 	enum value_kind kind;
 	char path[SETTING_PATH_MAX]; /* below the host's root: "/proc/sys/vm/max_map_count" */
@@ -103,32 +103,32 @@ struct value_target {
 };
 
 /*
- * What was recorded before the first write, and since: enough to restore the original, and to tell
- * our own writes from those of others.
+ * The record of a value, made before its first write and updated before each later one. It serves
+ * to restore the original and to distinguish our writes from those of others.
  */
 struct value_record {
 	char name[SETTING_NAME_MAX];
 	char tuner[32];
 	struct value_target target;
 	char original[SETTING_VALUE_MAX]; /* before the first write of this boot */
-	char before[SETTING_VALUE_MAX];   /* what was there when wanted was recorded, if ours */
-	char wanted[SETTING_VALUE_MAX];   /* the last value that was to be written */
-	bool grown;                       /* wanted was reached by growth */
+	char before[SETTING_VALUE_MAX];   /* also ours: from before the last write, or as rounded */
+	char wanted[SETTING_VALUE_MAX];   /* the value of the last write, done or intended */
+	bool grown;                       /* growth chose wanted, not the configuration */
 };
 
-/* True when actual is neither the original nor anything that was written by us. */
+/* True when actual is neither the original nor a value that we wrote. */
 bool value_is_foreign(const struct value_record *record, const char *actual);
 
 /*
- * What the administrator had: the original, or a higher value that someone set since. Written to
- * floor, empty when nothing is recorded and actual is empty. record may be NULL.
+ * Writes the administrator's value to floor: the original, or a higher value that others set since.
+ * Empty when there is no record and actual is empty. record may be NULL.
  */
 void value_floor(const struct value_record *record, const char *actual,
 	char floor[static SETTING_VALUE_MAX]);
 
 /*
- * A file setting is one key of a program's configuration file, or a whole file of ours. It outlives
- * a boot, and so does the record of its original.
+ * A file setting is one key of a program's configuration file, or a whole file of ours. The file
+ * and the record of its original survive a reboot.
  */
 
 #define FILE_TABLE_MAX 128
@@ -136,9 +136,9 @@ void value_floor(const struct value_record *record, const char *actual,
 
 enum edit_format {
 	EDIT_TOML, /* one key of one table; every other byte stays */
-	EDIT_JSON, /* one key of the topmost object; order and unknown keys stay */
+	EDIT_JSON, /* one key of the root object; every other byte stays */
 	EDIT_OWN,  /* the whole file is ours */
-	EDIT_PIN,  /* no file: an image of the service, which has the text PINNED or none */
+	EDIT_PIN,  /* not a file: an image of the service, whose text is PINNED or absent */
 };
 
 #define PINNED     "pinned"
@@ -152,71 +152,72 @@ struct file_target {
 	char key[FILE_KEY_MAX];     /* EDIT_TOML, EDIT_JSON: max_concurrent_downloads */
 };
 
-/* What makes a changed file take effect. */
+/* How a changed file takes effect. */
 enum activation {
-	ACTIVATE_NOTHING, /* it is read when it is used, or at the next start */
+	ACTIVATE_NOTHING, /* by itself: the program reads it on use or at its next start */
 	ACTIVATE_RELOAD,  /* SIGHUP */
-	ACTIVATE_RESTART, /* a restart of the unit, by policy */
+	ACTIVATE_RESTART, /* a restart of the unit, according to restart_policy */
 };
 
 enum restart_policy {
 	RESTART_NEVER,
-	RESTART_WHEN_IDLE, /* no pull in flight, and one try an hour */
+	RESTART_WHEN_IDLE, /* while no pull is in flight, at most once an hour */
 	RESTART_NOW,
 };
 
-/* What must accept a new file before it replaces the old one. */
+/* The check that a new file must pass before it replaces the old one. */
 enum verifier {
 	VERIFY_NOTHING,
-	VERIFY_CONTAINERD_DUMP, /* `containerd config dump` of old and new: only our keys differ */
-	VERIFY_DOCKERD, /* no key that this version does not know; `dockerd --validate` from 23.0 */
+	VERIFY_CONTAINERD_DUMP, /* `containerd config dump` before and after: only our keys differ
+				 */
+	VERIFY_DOCKERD, /* this version knows all keys; from 23.0 also `dockerd --validate` */
 };
 
 /*
- * The program that a file belongs to: plain data, recorded, so that a restore can make the old
- * file take effect too. Paths are below the host's root; what is not known is empty.
+ * The program that reads a file. It is part of the record, so that restore can make the old file
+ * take effect. Paths are below the host's root. Unknown members are empty.
  */
 struct service {
 	enum activation activation;
 	enum restart_policy restart;
 	enum verifier verifier;
-	char unit[64];                 /* "containerd.service"; without it nothing is restarted */
-	char socket[108];              /* where it must answer again after a restart or reload */
-	char binary[SETTING_PATH_MAX]; /* the running daemon's program, for the verifier */
-	char version[32];              /* of the running daemon: "20.10.24+dfsg1" */
-	char config[SETTING_PATH_MAX]; /* its main file, which the edited one may be a drop-in of */
-	char directory[SETTING_PATH_MAX]; /* its working directory: relative imports begin there */
-	char program[16];                 /* ACTIVATE_RELOAD: what its process must be called */
+	char unit[64];                    /* "containerd.service"; empty: it cannot be restarted */
+	char socket[108];                 /* must accept requests again after a restart or reload */
+	char binary[SETTING_PATH_MAX];    /* executable of the running daemon, for the verifier */
+	char version[32];                 /* of the running daemon: "20.10.24+dfsg1" */
+	char config[SETTING_PATH_MAX];    /* its main file; the edited one may be a drop-in */
+	char directory[SETTING_PATH_MAX]; /* its working directory, the base of relative imports */
+	char program[16];                 /* ACTIVATE_RELOAD: the expected name of the process */
 	char pid_file[128];               /* ACTIVATE_RELOAD: "/run/docker.pid" */
-	int pid;   /* of the daemon, as this process sees it; 0: by pid_file */
-	bool busy; /* just now: a pull is in flight */
+	int pid;   /* of the daemon, in this process's namespace; 0: read pid_file */
+	bool busy; /* a pull is in flight */
 };
 
-/* How a file becomes as wanted. */
+/* How a file gets its wanted content. */
 struct file_edit {
 	/*
-	 * EDIT_OWN, EDIT_PIN: the whole. EDIT_TOML and EDIT_JSON: the value in the file's language,
-	 * as in: 10, "30m0s" with its quotes, ["a", "b"]. NULL: the key, or for EDIT_OWN the file,
-	 * is removed.
+	 * EDIT_OWN, EDIT_PIN: the whole text. EDIT_TOML, EDIT_JSON: the value in the file's syntax,
+	 * such as 10, "30m0s" with its quotes, or ["a", "b"]. NULL removes the key (EDIT_OWN: the
+	 * file).
 	 */
 	const char *text;
-	/* VERIFY_CONTAINERD_DUMP: tables to try, in this order, until the program has the value;
-	 * static data, ended by NULL. */
+	/* VERIFY_CONTAINERD_DUMP: tables to try in this order until the dump has the value; static
+	 * and ended by NULL. */
 	const char *const *tables;
-	/* What a file begins with that does not exist yet; static, NULL for nothing. */
+	/* The text that precedes the edit in a new file; static, or NULL. */
 	const char *base;
 	char dump_key[200]; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump */
 	struct service service;
 };
 
-/* What is recorded durably of a file setting before it is first written, and since. */
+/* The durable record of a file setting, made before its first write and updated before each. */
 struct file_record {
 	char name[SETTING_NAME_MAX];
 	char tuner[32];
 	struct file_target target;
 	char original[SETTING_VALUE_MAX]; /* in force before our first write */
-	char on_disk[SETTING_VALUE_MAX];  /* in the file then; empty: nothing */
+	char on_disk[SETTING_VALUE_MAX];  /* in the file then; empty: the key was absent */
 	char before[SETTING_VALUE_MAX];   /* in the file when wanted was recorded */
 	char wanted[SETTING_VALUE_MAX];
-	char failed[SETTING_VALUE_MAX]; /* wanted, and the program did not come back with it */
+	char failed[SETTING_VALUE_MAX]; /* a value with which the program did not start again */
 };

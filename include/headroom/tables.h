@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Rows of the const tables that say what a tuner is; see also condition.h. Status, metrics, the
- * page, `explain`, the manual and the other documents are made from them: nothing is listed twice.
+ * Rows of the const tables that describe a tuner; see also condition.h. Status, metrics, the page,
+ * `explain`, the man pages and the other documents are generated from them: nothing is listed
+ * twice.
  */
 
 #include <stdbool.h>
@@ -12,30 +13,30 @@
 /* A number in a file below the host's root. */
 struct number_in_file {
 	const char *path;
-	unsigned field; /* from 1, white space between them */
+	unsigned field; /* counted from 1, separated by white space */
 };
 
 struct config_option;
 struct condition_type;
 
 /*
- * What has a name: `explain`, the completion and the documents are lists of these. The tables hold
- * those of limits, settings and of other names that status shows; all_entries() makes the others
- * from the rows of the other tables.
+ * The explanation of one name, as shown by `explain`, the shell completion and the documents. The
+ * tables have a row for each limit, each setting and each other name that status shows;
+ * all_entries() derives the rest from the other tables. A member without a value is NULL.
  */
 struct explanation {
-	const char *name; /* of limits and settings: a pattern of fnmatch(3); NULL ends a table */
+	const char *name; /* limits and settings: an fnmatch(3) pattern; NULL ends a table */
 	const char *kind; /* "limit", "setting", "condition", "reason", "config key", ... */
-	const char *help; /* what it is and why it matters; NULL for none, as for all below */
+	const char *help; /* meaning and importance */
 	const char *unit;
-	const char *def;                        /* the kernel's own default */
-	const char *option;                     /* the option that governs it */
+	const char *def;                        /* the kernel's default */
+	const char *option;                     /* the option that controls it */
 	const char *source;                     /* kernel file, commit, RFC or document */
 	const char *detail;                     /* "critical when True" */
-	const char *const *labels;              /* of a metric; METRIC_LABELS_MAX of them */
-	const struct config_option *row;        /* of a config key */
-	const struct condition_type *condition; /* of a condition */
-	struct number_in_file used, max;        /* of a limit that the tuner `limits` reads */
+	const char *const *labels;              /* metrics: METRIC_LABELS_MAX names or NULL */
+	const struct config_option *row;        /* config keys */
+	const struct condition_type *condition; /* conditions */
+	struct number_in_file used, max;        /* limits that the tuner `limits` reads */
 };
 
 struct cJSON;
@@ -44,35 +45,35 @@ struct cJSON;
 enum column_format {
 	COLUMN_TEXT,
 	COLUMN_CODE,    /* a value of a file or of the kernel */
-	COLUMN_NOTE,    /* a text of less weight */
-	COLUMN_STATE,   /* a text, marked good or bad by what it says */
+	COLUMN_NOTE,    /* text of less importance */
+	COLUMN_STATE,   /* text coloured by tone_of() */
 	COLUMN_NUMBER,  /* a whole number */
 	COLUMN_SECONDS, /* a time: 380 us, 21 ms */
 	COLUMN_HISTORY, /* an array as history_json() writes it */
 };
 
-/* A column of the table that the page and `headroom top` show of a tuner's document. */
+/* A column of the table in which the page and `headroom top` show a tuner's document. */
 struct column {
-	const char *title;   /* on the page; NULL: not there */
-	const char *heading; /* in `headroom top`; NULL: not there */
-	const char *key;     /* in the row: "latency/p50" */
+	const char *title;   /* on the page; NULL: not shown there */
+	const char *heading; /* in `headroom top`; NULL: not shown there */
+	const char *key;     /* path of the value in the row: "latency/p50" */
 	enum column_format format;
-	int width;         /* in `headroom top`; negative: aligned left */
-	const char *limit; /* a key: what is above this number, or near it, is coloured */
-	/* Makes a text of several members, in place of key; the buffer is empty before. */
+	int width;         /* in `headroom top`, in characters; negative: aligned left */
+	const char *limit; /* path of a number: values near or above it are coloured */
+	/* Instead of key: combines several members. text is an empty string at the call. */
 	void (*write)(const struct cJSON *row, char *text, size_t size);
 };
 
 struct table_view {
 	const char *title;
-	const char *rows;             /* the array in the document */
-	const struct column *columns; /* ended by one without key and write; at most 32 */
-	const char *kind, *help_key;  /* the entries that explain a row, by this key; or NULL */
+	const char *rows;             /* name of the array in the document */
+	const struct column *columns; /* at most 32; the last has neither key nor write */
+	const char *kind, *help_key;  /* kind and key of the entry that explains a row; or NULL */
 	/* False for a row that the page leaves out. May be NULL. */
 	bool (*shows)(const struct cJSON *row);
-	/* True for a row that the page folds away below the others. May be NULL. */
+	/* True for a row that the page shows in a closed list below the others. May be NULL. */
 	bool (*folds)(const struct cJSON *row);
-	const char *folded; /* what those are: "idle" */
+	const char *folded; /* heading of that list: "idle" */
 };
 
 #define METRIC_LABELS_MAX 4
@@ -80,34 +81,34 @@ struct table_view {
 enum metric_type {
 	METRIC_GAUGE,
 	METRIC_COUNTER,   /* its name ends in _total */
-	METRIC_HISTOGRAM, /* its samples are written by metric_histogram() */
+	METRIC_HISTOGRAM, /* metric_histogram() writes its samples */
 };
 
-/* Only what has a row is exported. */
+/* A metric without a row is not exported. */
 struct metric_row {
 	const char *name; /* "headroom_limit_used"; NULL ends a table */
 	enum metric_type type;
 	const char *unit; /* "seconds"; NULL for a plain number */
 	const char *help;
-	const char *labels[METRIC_LABELS_MAX]; /* the rest is NULL */
+	const char *labels[METRIC_LABELS_MAX]; /* unused elements are NULL */
 };
 
 /* When a capability is needed. */
 enum capability_use {
-	CAPABILITY_TO_OPEN,    /* to load BPF programs, then given up */
-	CAPABILITY_TO_RUN,     /* as long as the tuner is on */
+	CAPABILITY_TO_OPEN,    /* to load BPF programs; dropped afterwards */
+	CAPABILITY_TO_RUN,     /* while the tuner is on */
 	CAPABILITY_TO_ENFORCE, /* while the tuner may change files, or has changed some */
-	CAPABILITY_TO_CHROOT,  /* to run, when the host's root is not the agent's */
-	CAPABILITY_TO_SET,     /* while a setting whose name begins with setting is managed */
+	CAPABILITY_TO_CHROOT,  /* while it is on, if the host's root is not the agent's */
+	CAPABILITY_TO_SET,     /* while a setting is managed whose name begins with `setting` */
 };
 
 struct capability_row {
 	const char *name; /* "CAP_NET_ADMIN"; NULL ends a table */
 	int capability;
 	enum capability_use use;
-	const char *setting; /* CAPABILITY_TO_SET; else NULL */
+	const char *setting; /* CAPABILITY_TO_SET: a prefix of setting names; else NULL */
 	const char *why;
 };
 
-/* The first two members of a row. */
+/* The first two members of a struct capability_row. */
 #define CAPABILITY(capability) #capability, capability

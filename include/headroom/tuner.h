@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A tuner is one concern: neighbour tables, transparent huge pages, sysctls. It senses and it
- * decides; it never changes the node. A new tuner is a directory below src/tuners and a line in
+ * A tuner covers one concern: neighbour tables, transparent huge pages, sysctls. It senses and
+ * decides; it never changes the node. A new tuner needs a directory below src/tuners and a line in
  * src/tuners/table.h.
  */
 
@@ -21,12 +21,12 @@ struct sd_event;
 struct wait;
 
 enum tuner_state {
-	TUNER_ACTIVE,   /* everything it can do, it does */
-	TUNER_DEGRADED, /* something is missing on this node: why names it, errno and cure */
+	TUNER_ACTIVE,   /* all its features work */
+	TUNER_DEGRADED, /* this node lacks something: why names it, the errno and the cure */
 	TUNER_OFF,
 };
 
-/* What one tuner makes of the node at one moment. Cleared, then filled again, every tick. */
+/* The output of a tuner's decide(). It is cleared before each call. */
 struct proposal {
 	struct want *wants;
 	size_t n_wants, wants_allocated;
@@ -40,22 +40,22 @@ struct proposal {
 struct want *proposal_value(struct proposal *proposal);
 struct want *proposal_file(struct proposal *proposal, const char *text); /* edit.text, or NULL */
 struct limit_reading *proposal_limit(struct proposal *proposal);
-/* False, for this reason. */
+/* Its status is False, its reason as given. */
 struct condition_reading *proposal_condition(
 	struct proposal *proposal, const struct condition_type *type, const char *reason);
 void proposal_clear(struct proposal *proposal);
 
-/* What decide() knows besides what was sensed. */
+/* The input of decide() besides the sensed data. The arrays cover all tuners. */
 struct decide_input {
-	const struct value_record *values; /* of all tuners */
+	const struct value_record *values;
 	size_t n_values;
-	const struct file_record *files; /* of all tuners */
+	const struct file_record *files;
 	size_t n_files;
-	const struct setting *settings; /* of all tuners, as they were after the last poll */
+	const struct setting *settings; /* after the last poll */
 	size_t n_settings;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
-	enum mode mode;  /* of this tuner: with any but enforce nothing is done */
-	bool force;      /* `headroom apply`: what failed is to be tried again */
+	enum mode mode;  /* of this tuner; only MODE_ENFORCE changes anything */
+	bool force;      /* `headroom apply`: retry failures now */
 };
 
 struct metric_sink;

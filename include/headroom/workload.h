@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A workload is who uses a limit. */
+/* A workload is a user of a limit. */
 
 #include <stddef.h>
 
@@ -13,7 +13,7 @@ enum workload_kind {
 	WORKLOAD_CONTAINER,
 	WORKLOAD_UNIT, /* a systemd unit */
 	WORKLOAD_LXD,
-	WORKLOAD_NETNS, /* a network namespace with nothing better known of it */
+	WORKLOAD_NETNS, /* a network namespace whose owner is not known */
 };
 
 struct workload {
@@ -25,10 +25,10 @@ struct workload {
 
 extern const char *const workload_kind_names[];
 
-/* Its name or, without one, its id: of a namespace the inode. */
+/* Its name, or its id if it has no name. */
 const char *workload_name(const struct workload *workload);
 
-/* "pod kube-system/coredns-x", "host": what people read of it, everywhere. */
+/* Its text for people: "pod kube-system/coredns-x", "host". */
 #define WORKLOAD_TEXT_MAX 224
 void workload_describe(const struct workload *workload, char *text, size_t size);
 
