@@ -17,11 +17,11 @@
 
 enum option_type {
 	OPTION_BOOL,
-	OPTION_COUNT,    /* a whole number in min..max (max 0: no upper bound), or one of words */
+	OPTION_COUNT,    /* a whole number in min..max (max 0: no upper bound), or one of choices */
 	OPTION_DURATION, /* a number with ms, s, m or h; min..max in microseconds; or a word */
-	OPTION_CHOICE,   /* one of words */
+	OPTION_CHOICE,   /* one of choices */
 	OPTION_TEXT,     /* any one-line text of min..max bytes; max 0: 255 */
-	OPTION_LIST,     /* a list of at most max items (max 0: 64), or one of words */
+	OPTION_LIST,     /* a list of at most max items (max 0: 64), or one of choices */
 	OPTION_SYSCTLS,  /* a map of sysctl names to a value, or to {value: V, exact: true} */
 	OPTION_RESERVED, /* for a later version: anything is accepted, not used, and said once */
 };
@@ -30,9 +30,9 @@ struct config_option {
 	const char *name; /* "neighbor.ipv4.gc_thresh1"; NULL ends a table */
 	enum option_type type;
 	uint64_t min, max;
-	const char *const *words; /* ended by NULL; may be NULL for anything but OPTION_CHOICE */
-	const char *unit;         /* NULL for none */
-	const char *def;          /* as in the file; NULL: empty */
+	const char *const *choices; /* ended by NULL; OPTION_CHOICE needs it */
+	const char *unit;           /* NULL for none */
+	const char *def;            /* as in the file; NULL: empty */
 	const char *help;
 	/*
 	 * OPTION_LIST alone: the rows of one item's map, ended by a row without a name; or, for a
@@ -209,5 +209,5 @@ struct profile_row {
 };
 
 extern const struct profile profile_table[];    /* ended by a row without a name */
-extern const char *const profile_words[];       /* the names alone, in the same order */
+extern const char *const profile_choices[];     /* the names alone, in the same order */
 extern const struct profile_row profile_rows[]; /* ended by a row without a name */

@@ -5,8 +5,8 @@
 #include <arpa/inet.h>
 #include <sys/un.h>
 
-static const char *const mode_words[] = {"enforce", "observe", NULL};
-static const char *const drift_words[] = {"enforce", "yield", "report", NULL};
+static const char *const mode_choices[] = {"enforce", "observe", NULL};
+static const char *const drift_choices[] = {"enforce", "yield", "report", NULL};
 
 socklen_t listen_address(const char *text, struct sockaddr_storage *address)
 {
@@ -46,12 +46,12 @@ static const char *check_socket(const char *text)
 }
 
 const struct config_option core_options[] = {
-	{"mode", OPTION_CHOICE, .words = mode_words, .def = "enforce",
+	{"mode", OPTION_CHOICE, .choices = mode_choices, .def = "enforce",
 		.help = "What the agent may do to the node. enforce: set what is configured "
 			"and keep it so. observe: only look and report what would change; "
 			"nothing is written. Each tuner's own mode overrides this for that "
 			"tuner."},
-	{"profile", OPTION_CHOICE, .words = profile_words, .def = "kubernetes-node",
+	{"profile", OPTION_CHOICE, .choices = profile_choices, .def = "kubernetes-node",
 		.help = "A named set of defaults for a kind of node, listed with their sources by "
 			"`headroom explain profile`. What a file says wins over the profile, and "
 			"null takes a key of the profile away. minimal sets no sysctl at all."},
@@ -68,7 +68,7 @@ const struct config_option core_options[] = {
 		.help = "Path of the unix socket that the command line uses; root alone can "
 			"open it. \"\": none, and then status, apply and restore cannot reach "
 			"the running agent."},
-	{"on_drift", OPTION_CHOICE, .words = drift_words, .def = "enforce",
+	{"on_drift", OPTION_CHOICE, .choices = drift_choices, .def = "enforce",
 		.help = "What to do when someone else changes a setting that headroom has set. "
 			"enforce: put it back, and leave it to them when they keep changing "
 			"it. yield: leave the new value at once. report: leave it, and report "

@@ -17,7 +17,7 @@ const struct profile profile_table[] = {
 	{0},
 };
 
-const char *const profile_words[] = {"kubernetes-node", "etcd", "lxd-host", "minimal", NULL};
+const char *const profile_choices[] = {"kubernetes-node", "etcd", "lxd-host", "minimal", NULL};
 
 #define LXD_PAGE                                        \
 	"LXD, Server settings for a production setup, " \

@@ -54,7 +54,7 @@ void value_describe(const struct config_option *option, char *buffer, size_t siz
 		[OPTION_SYSCTLS] = "a map of sysctl names to values",
 		[OPTION_RESERVED] = "anything",
 	};
-	const char *const *words = option->words;
+	const char *const *choices = option->choices;
 	char bound[DURATION_TEXT_MAX];
 
 	if (option->type == OPTION_COUNT) {
@@ -77,12 +77,12 @@ void value_describe(const struct config_option *option, char *buffer, size_t siz
 	if (option->type == OPTION_DURATION && option->max > 0)
 		text_append(buffer, size, "%s%s", option->min > 0 ? " to " : ", at most ",
 			duration_format(bound, option->max));
-	for (size_t i = 0; words && words[i]; i++)
+	for (size_t i = 0; choices && choices[i]; i++)
 		text_append(buffer, size, "%s%s",
-			i > 0                           ? words[i + 1] ? ", " : " or "
+			i > 0                           ? choices[i + 1] ? ", " : " or "
 			: option->type == OPTION_CHOICE ? ""
 							: ", or ",
-			words[i]);
+			choices[i]);
 }
 
 void option_describe(const struct config_option *option, char text[static OPTION_TEXT_MAX])
@@ -112,8 +112,8 @@ void option_describe(const struct config_option *option, char text[static OPTION
 
 int value_word(const struct config_option *option, const char *text)
 {
-	for (int i = 0; option->words && option->words[i]; i++)
-		if (streq(option->words[i], text))
+	for (int i = 0; option->choices && option->choices[i]; i++)
+		if (streq(option->choices[i], text))
 			return i;
 	return -1;
 }

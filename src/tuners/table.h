@@ -35,11 +35,11 @@ enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGEN
 const char *entry_help(const char *kind, const char *name);
 
 /* What the option NAME.mode of each tuner takes, ended by NULL; and its row. */
-extern const char *const tuner_mode_words[];
-#define MODE_OPTION(tuner)                                                               \
-	{                                                                                \
-		.name = tuner ".mode", .type = OPTION_CHOICE, .words = tuner_mode_words, \
-		.help = "This tuner's own mode; empty: the agent's."                     \
+extern const char *const tuner_mode_choices[];
+#define MODE_OPTION(tuner)                                                                   \
+	{                                                                                    \
+		.name = tuner ".mode", .type = OPTION_CHOICE, .choices = tuner_mode_choices, \
+		.help = "This tuner's own mode; empty: the agent's."                         \
 	}
 
 /* The options of each of all_tables, in its order; ended by NULL. */

@@ -150,7 +150,7 @@ def dns(*servers: Any, **more: Any) -> dict[str, Any]:
 
 def test_top_lists_servers_users_and_names(serve: Serve, run: Run) -> None:
     expansions = [{"role": "local"}, {"role": "cluster", "failed_per_second": 40, "queries_per_second": 50}]
-    serve(dns(SERVER, SILENT, lost={"servers": 0, "rows": 7, "looks": 1}, expansions=expansions))
+    serve(dns(SERVER, SILENT, lost={"servers": 0, "rows": 7, "polls": 1}, expansions=expansions))
     assert run("top", "dns").stdout == """\
 DNS
   server          role       q/s  peak/s   budget pending unanswered    p50    p99
@@ -160,7 +160,7 @@ DNS
           40 %               ab.example  A
   2001:db8::1     cluster      0       0        -       0          0      -      -
   failed search-list expansions: cluster 40 of 50/s
-  not counted in full: rows 7, looks 1
+  not counted in full: rows 7, polls 1
 """
 
 

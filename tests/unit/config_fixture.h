@@ -17,30 +17,30 @@ static const char *const fixture_kinds[] = {"upstream", "cluster", NULL};
 static const struct config_option fixture_text_item[] = {
 	{"", OPTION_TEXT, .min = 1, .max = 20}, {0}};
 static const struct config_option fixture_count_item[] = {
-	{"", OPTION_COUNT, .max = 65535, .words = fixture_auto}, {0}};
+	{"", OPTION_COUNT, .max = 65535, .choices = fixture_auto}, {0}};
 static const struct config_option fixture_budget[] = {
 	{"server", OPTION_TEXT, .min = 1},
-	{"qps", OPTION_COUNT, 1, 9999, .words = fixture_auto},
+	{"qps", OPTION_COUNT, 1, 9999, .choices = fixture_auto},
 	{"tcp", OPTION_BOOL, .def = "true"},
-	{"every", OPTION_DURATION, .words = fixture_off, .def = "1s"},
-	{"kind", OPTION_CHOICE, .words = fixture_kinds, .def = "upstream"},
+	{"every", OPTION_DURATION, .choices = fixture_off, .def = "1s"},
+	{"kind", OPTION_CHOICE, .choices = fixture_kinds, .def = "upstream"},
 	{0},
 };
 
 static const struct config_option fixture_options[] = {
-	{"neighbor.mode", OPTION_CHOICE, .words = fixture_modes, .def = "enforce"},
-	{"neighbor.ipv4", OPTION_CHOICE, .words = fixture_keep},
+	{"neighbor.mode", OPTION_CHOICE, .choices = fixture_modes, .def = "enforce"},
+	{"neighbor.ipv4", OPTION_CHOICE, .choices = fixture_keep},
 	{"neighbor.ipv4.gc_thresh1", OPTION_COUNT, 1, INT32_MAX, .unit = "entries", .def = "80000"},
 	{"neighbor.ipv4.gc_thresh3", OPTION_COUNT, 1, INT32_MAX, .def = "100000"},
 	{"neighbor.grow", OPTION_BOOL, .def = "true"},
 	{"neighbor.ceiling", OPTION_COUNT, 1, 1048576, fixture_auto, "entries", .def = "auto"},
 	{"sysctl", OPTION_SYSCTLS, .def = NULL},
-	{"sysctl.mode", OPTION_CHOICE, .words = fixture_modes, .def = "enforce"},
+	{"sysctl.mode", OPTION_CHOICE, .choices = fixture_modes, .def = "enforce"},
 	{"watch.timeout", OPTION_DURATION, 1000000, UINT64_C(86400000000), fixture_off,
 		.def = "30m"},
 	{"watch.domains", OPTION_LIST, .max = 3, .def = "[cluster.local]",
 		.items = fixture_text_item},
-	{"watch.servers", OPTION_LIST, .words = fixture_auto, .def = "auto",
+	{"watch.servers", OPTION_LIST, .choices = fixture_auto, .def = "auto",
 		.items = fixture_text_item},
 	{"watch.ports", OPTION_LIST, .items = fixture_count_item},
 	{"watch.budgets", OPTION_LIST, .def = "[{server: auto}]", .items = fixture_budget},

@@ -52,7 +52,7 @@ static void show(const struct config *config, const char *name, char text[static
 	} else if (row->type != OPTION_LIST) {
 		copy_text(text, TEXT_MAX, config_text(config, name));
 	} else if (config_choice(config, name) >= 0) {
-		copy_text(text, TEXT_MAX, row->words[config_choice(config, name)]);
+		copy_text(text, TEXT_MAX, row->choices[config_choice(config, name)]);
 	} else {
 		strcpy(text, "[");
 		for (size_t i = 0; i < config_list(config, name); i++)
@@ -309,7 +309,7 @@ TEST(profiles_are_complete_sourced_and_loadable)
 		char text[64];
 
 		assert_non_null(profile->help);
-		assert_string_equal(profile->name, profile_words[n_profiles++]);
+		assert_string_equal(profile->name, profile_choices[n_profiles++]);
 		for (const struct profile_row *row = profile_rows; row->name; row++)
 			rows += streq(row->profile, profile->name) &&
 				starts_with(row->name, "sysctl.");
@@ -320,7 +320,7 @@ TEST(profiles_are_complete_sourced_and_loadable)
 		assert_int_equal(n, rows);
 		assert_true(n > 0 || streq(profile->name, "minimal"));
 	}
-	assert_null(profile_words[n_profiles]);
+	assert_null(profile_choices[n_profiles]);
 	for (const struct profile_row *row = profile_rows; row->name; row++) {
 		_cleanup_loaded_ struct loaded loaded = {0};
 		char text[TEXT_MAX];

@@ -4,8 +4,8 @@
 
 #include <headroom/bpf/dns_hash.h>
 
-static const char *const auto_words[] = {"auto", NULL};
-static const char *const names_words[] = {"off", "socket", NULL};
+static const char *const auto_choices[] = {"auto", NULL};
+static const char *const names_choices[] = {"off", "socket", NULL};
 
 #define NUMBER_MAX 1000000000
 
@@ -33,7 +33,7 @@ static const struct config_option budget_items[] = {
 };
 
 const struct config_option dns_options[] = {
-	{"dns.mode", OPTION_CHOICE, .words = tuner_mode_words,
+	{"dns.mode", OPTION_CHOICE, .choices = tuner_mode_choices,
 		.help = "This tuner's own mode; empty: the agent's. It sets nothing on the "
 			"node: enforce and observe are the same to it."},
 	{"dns.cluster_domains", OPTION_LIST, .max = DNS_DOMAINS_MAX, .items = domain_items,
@@ -41,11 +41,11 @@ const struct config_option dns_options[] = {
 		.help = "The cluster's own domains: a server that answers names in them is the "
 			"cluster's DNS, and no upstream. At most six labels each."},
 	{"dns.cluster_servers", OPTION_LIST, .max = DNS_CLUSTER_SERVERS_MAX, .items = server_items,
-		.words = auto_words, .def = "auto",
+		.choices = auto_choices, .def = "auto",
 		.help = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS. In "
 			"either case a server that answers names of dns.cluster_domains is of "
 			"the cluster too, unless a budget names it."},
-	{"dns.names", OPTION_CHOICE, .words = names_words, .def = "socket",
+	{"dns.names", OPTION_CHOICE, .choices = names_choices, .def = "socket",
 		.help = "The names in most queries, out of a sample. socket: shown by the unix "
 			"socket, so to root alone, and never in metrics. off: no name leaves "
 			"the kernel."},

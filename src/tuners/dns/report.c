@@ -31,7 +31,7 @@ static struct losses losses_of(const struct dns_sensor *sensor)
 		/* Queries whose slot another took before an answer came. */
 		{"pending", (double)sensor->seen.table.evicted},
 		/* Polls that were too late to tell seconds apart. */
-		{"looks", (double)sensor->coarse},
+		{"polls", (double)sensor->coarse},
 		/* TCP: where a message begins was not known. */
 		{"streams", (double)(control->resyncs + control->cut)},
 		{"fragments", (double)control->fragments},

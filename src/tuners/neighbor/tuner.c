@@ -6,8 +6,8 @@
 
 #include <linux/capability.h>
 
-static const char *const keep_words[] = {"keep", NULL};
-static const char *const ceiling_words[] = {"auto", NULL};
+static const char *const keep_choices[] = {"keep", NULL};
+static const char *const ceiling_choices[] = {"auto", NULL};
 
 #define THRESHOLD(family, level, preset, help)                                           \
 	{                                                                                \
@@ -15,7 +15,7 @@ static const char *const ceiling_words[] = {"auto", NULL};
 			"entries", preset, help, NULL, NULL                              \
 	}
 #define FAMILY(family)                                                                           \
-	{"neighbor." family, OPTION_CHOICE, 0, 0, keep_words, NULL, NULL,                        \
+	{"neighbor." family, OPTION_CHOICE, 0, 0, keep_choices, NULL, NULL,                      \
 		"keep, in place of the three thresholds: leave what the node has.", NULL, NULL}, \
 		THRESHOLD(family, "1", "80000",                                                  \
 			"Below this many entries the kernel collects nothing."),                 \
@@ -33,7 +33,7 @@ const struct config_option neighbor_options[] = {
 		.help = "Also set thresholds that are below what the administrator had."},
 	{"neighbor.grow", OPTION_BOOL, .def = "true",
 		.help = "Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full."},
-	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_words, "entries", "auto",
+	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_choices, "entries", "auto",
 		.help = "Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes "
 			"an entry, at most 1048576."},
 	{0},

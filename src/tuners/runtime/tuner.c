@@ -10,9 +10,9 @@
 #define SOON_US     (1 * USEC_PER_SEC)
 #define SOON_FOR_US (20 * USEC_PER_SEC)
 
-static const char *const kind_words[] = {"auto", "containerd", "docker", "crio", NULL};
-static const char *const keep_words[] = {"keep", NULL};
-static const char *const restart_words[] = {"never", "when-idle", "now", NULL};
+static const char *const kind_choices[] = {"auto", "containerd", "docker", "crio", NULL};
+static const char *const keep_choices[] = {"keep", NULL};
+static const char *const restart_choices[] = {"never", "when-idle", "now", NULL};
 
 static const struct config_option mirror_items[] = {
 	{"registry", OPTION_TEXT, .max = REGISTRY_NAME_MAX - 1, .def = HOSTS_TOML_DEFAULT,
@@ -25,17 +25,17 @@ static const struct config_option mirror_items[] = {
 
 const struct config_option runtime_options[] = {
 	MODE_OPTION("runtime"),
-	{"runtime.kind", OPTION_CHOICE, .words = kind_words, .def = "auto",
+	{"runtime.kind", OPTION_CHOICE, .choices = kind_choices, .def = "auto",
 		.help = "Which container runtime to look after. auto: every one that is found."},
 	{"runtime.max_concurrent_downloads", OPTION_COUNT, .min = 1, .max = 1000,
-		.words = keep_words, .unit = "layers", .def = "10",
+		.choices = keep_choices, .unit = "layers", .def = "10",
 		.help = "How many layers the runtime fetches at once. As a default it only "
 			"raises; given in a file it is set as it is. keep: leave what it has."},
 	{"runtime.pull_progress_timeout", OPTION_DURATION, .min = 10 * USEC_PER_SEC,
-		.max = 24 * UINT64_C(3600) * USEC_PER_SEC, .words = keep_words, .def = "30m",
+		.max = 24 * UINT64_C(3600) * USEC_PER_SEC, .choices = keep_choices, .def = "30m",
 		.help = "containerd gives up a pull that makes no progress for so long. As a "
 			"default it only raises. keep: leave what it has."},
-	{"runtime.restart", OPTION_CHOICE, .words = restart_words, .def = "never",
+	{"runtime.restart", OPTION_CHOICE, .choices = restart_choices, .def = "never",
 		.help = "containerd takes its configuration only when it starts. never: leave "
 			"that to others, RuntimeRestartPending says that it is due. when-idle: "
 			"restart it when nothing is being pulled, at most once an hour. now: "

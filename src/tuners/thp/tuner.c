@@ -13,31 +13,31 @@
 /* /proc/meminfo is 60 lines of 28 bytes. */
 #define MEMINFO_MAX 16384
 
-static const char *const enabled_words[] = {"never", "madvise", "always", "keep", NULL};
-static const char *const defrag_words[] = {
+static const char *const enabled_choices[] = {"never", "madvise", "always", "keep", NULL};
+static const char *const defrag_choices[] = {
 	"never", "madvise", "defer", "defer+madvise", "always", "keep", NULL};
-static const char *const shmem_words[] = {
+static const char *const shmem_choices[] = {
 	"never", "advise", "within_size", "always", "deny", "force", "keep", NULL};
-static const char *const khugepaged_words[] = {"false", "true", "keep", NULL};
-static const char *const sizes_words[] = {"never", "inherit", "madvise", "always", "keep", NULL};
+static const char *const khugepaged_choices[] = {"false", "true", "keep", NULL};
+static const char *const sizes_choices[] = {"never", "inherit", "madvise", "always", "keep", NULL};
 
-#define CHOICE(title, of, preset, meaning)                                               \
-	{                                                                                \
-		.name = "thp." title, .type = OPTION_CHOICE, .words = of, .def = preset, \
-		.help = meaning                                                          \
+#define CHOICE(title, of, preset, meaning)                                                 \
+	{                                                                                  \
+		.name = "thp." title, .type = OPTION_CHOICE, .choices = of, .def = preset, \
+		.help = meaning                                                            \
 	}
 
 const struct config_option thp_options[] = {
 	MODE_OPTION("thp"),
-	CHOICE("enabled", enabled_words, "never",
+	CHOICE("enabled", enabled_choices, "never",
 		"Huge pages for anonymous memory; keep leaves what the node has."),
-	CHOICE("defrag", defrag_words, "never",
+	CHOICE("defrag", defrag_choices, "never",
 		"Whether a page fault stalls to compact memory for a huge page."),
-	CHOICE("shmem", shmem_words, "never",
+	CHOICE("shmem", shmem_choices, "never",
 		"Huge pages for the kernel's internal shared memory mount (shmem_enabled)."),
-	CHOICE("khugepaged_defrag", khugepaged_words, "false",
+	CHOICE("khugepaged_defrag", khugepaged_choices, "false",
 		"Whether khugepaged compacts memory to make huge pages (khugepaged/defrag)."),
-	CHOICE("sizes", sizes_words, "never",
+	CHOICE("sizes", sizes_choices, "never",
 		"The switches of each page size, hugepages-*kB/enabled and shmem_enabled, from Linux "
 		"6.8."),
 	{0},
@@ -190,7 +190,7 @@ static void thp_configure(void *self, const struct config *config)
 
 	for (int kind = 0; kind < THP_SWITCH_KINDS; kind++) {
 		const struct config_option *option = option_find(option_tables, kinds[kind].option);
-		const char *word = option->words[config_choice(config, kinds[kind].option)];
+		const char *word = option->choices[config_choice(config, kinds[kind].option)];
 
 		if (streq(word, "keep"))
 			word = "";
