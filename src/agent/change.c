@@ -150,7 +150,7 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 		bool obstructed =
 			setting->state == SETTING_OBSERVED &&
 			(streq(reason, "file-unusable") || streq(reason, "process-not-seen") ||
-				streq(reason, "runtime-silent"));
+				streq(reason, "runtime-silent") || streq(reason, "not-recorded"));
 		bool unset =
 			setting->state == SETTING_FAILED || obstructed ||
 			(setting->state == SETTING_UNSUPPORTED && setting->error < 0) ||

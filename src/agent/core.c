@@ -212,11 +212,8 @@ static void load_journal(struct core *core, bool create)
 	core->journal_error = core_directory(&core->host, CORE_STATE, directory);
 	if (core->journal_error == 0)
 		core->journal_error = file_journal_open(directory, create, &core->journal);
-	if (core->journal_error < 0)
-		return;
-	if (core->journal->lost[0])
-		log_warning(core_state_name(), "%s", core->journal->lost);
-	core_look_at_journal(core);
+	if (core->journal_error == 0)
+		core_look_at_journal(core);
 }
 
 static int load_values(struct core *core, const char *directory, bool write)

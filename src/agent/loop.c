@@ -141,16 +141,19 @@ static void answer(struct agent *agent, int error)
 	if (!request->restore)
 		core_add_unset(&agent->core, request->only[0] ? request->only : NULL, &agent->done);
 	plan = report_plan(&agent->done, true);
-	if (request->restore && error < 0)
+	if (request->restore && agent->core.journal_error < 0) {
+		must(asprintf(&json, "{\"error\": \"values were restored, files were not: %s\"}",
+			     file_journal_describe(agent->core.journal_error)) < 0
+				? NULL
+				: json);
+		http_reply(request->client, 500, json);
+	} else if (request->restore && error < 0) {
 		http_reply(request->client, 507,
 			"{\"error\": \"values were restored, but that could not be recorded: make room in, "
 			"and give write access to, the state directory; headroom's log says more\"}");
-	else if (request->restore && agent->core.journal && agent->core.journal->lost[0])
-		http_reply(request->client, 500,
-			"{\"error\": \"what is recorded has been restored; originals of files from before "
-			"the journal was found torn are lost: see journal.json.bad in the state directory\"}");
-	else
+	} else {
 		http_reply(request->client, 200, json = must(cJSON_Print(plan)));
+	}
 	plan_clear(&agent->done);
 	agent->n_requests--;
 	memmove(&agent->requests[0], &agent->requests[1], agent->n_requests * sizeof(*request));

@@ -37,9 +37,6 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 	if (core->journal_error < 0 && writes)
 		condition_raise(degraded, "journal-unusable", "%s: %s", core_state_name(),
 			file_journal_describe(core->journal_error));
-	else if (core->journal && core->journal->lost[0])
-		condition_raise(degraded, "journal-unusable", "%s: %s", core_state_name(),
-			core->journal->lost);
 	if (core->agent_error[0])
 		condition_raise(degraded, "tuner-degraded", "%s", core->agent_error);
 }
@@ -155,6 +152,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		/* A command without the lock shows what an agent would do. */
 		.values_recordable = !core->watch || (core->lock >= 0 && core->values),
+		.files_recordable = !core->watch || (core->lock >= 0 && core->journal),
 		.files_busy = core->job || tuner->files_stale,
 	};
 

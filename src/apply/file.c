@@ -253,21 +253,38 @@ int file_keep(int state, const struct file_bytes *bytes)
 	return write_file_atomic(kept, bytes->hash, bytes->bytes, bytes->len);
 }
 
+bool file_any_kept(int state)
+{
+	int kept = open_kept(state, false);
+	struct dirent *entry = NULL;
+	DIR *directory;
+
+	if (kept < 0)
+		return false;
+	directory = must(fdopendir(kept));
+	while ((entry = readdir(directory)) && strlen(entry->d_name) != HASH_TEXT_MAX - 1)
+		;
+	closedir(directory);
+	return entry;
+}
+
 void file_sweep(const struct file_journal *journal)
 {
+	int kept = open_kept(journal->dir, false);
+	bool agrees = true;
 	struct dirent *entry;
 	DIR *directory;
-	int fd;
 
 	file_drop_trial(journal->dir, TRIAL);
 	file_drop_trial(journal->dir, TRIAL_MAIN);
-	/* It may know of any of them, and is to be read by people. */
-	fd = faccessat(journal->dir, JOURNAL_BAD, F_OK, 0) == 0 ? -1
-								: open_kept(journal->dir, false);
-	if (fd < 0)
+	if (kept < 0)
 		return;
-	directory = must(fdopendir(fd));
-	while ((entry = readdir(directory))) {
+	for (size_t i = 0; i < journal->n_files; i++)
+		agrees = agrees &&
+			 (streq(journal->files[i].original, FILE_HASH_NONE) ||
+				 faccessat(kept, journal->files[i].original, F_OK, 0) == 0);
+	directory = must(fdopendir(kept));
+	while (agrees && (entry = readdir(directory))) {
 		const char *hash = entry->d_name;
 		bool needed = hash[0] == '.';
 
@@ -275,7 +292,7 @@ void file_sweep(const struct file_journal *journal)
 			needed = streq(journal->files[i].original, hash) ||
 				 note_is_ours(&journal->files[i], hash);
 		if (!needed)
-			unlinkat(fd, hash, 0);
+			unlinkat(kept, hash, 0);
 	}
 	closedir(directory);
 }

@@ -60,9 +60,12 @@ void file_drop_trial(int state, const char *name);
 int file_keep(int state, const struct file_bytes *bytes);
 int file_recall(int state, const char *hash, struct file_bytes *bytes);
 
+/* True when files/ holds kept bytes. */
+bool file_any_kept(int state);
+
 /*
- * Removes trials that a crash left, and kept bytes that the journal does not need: unless one that
- * could not be read may know them.
+ * Removes trials that a crash left, and kept bytes that the journal does not name; those stay if
+ * the journal names an original that is not there, because then its names may be wrong.
  */
 struct file_journal;
 void file_sweep(const struct file_journal *journal);

@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/file_journal.h"
 
+#include "apply/file.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
-
-#include <zlib.h>
 
 #define JOURNAL "journal.json"
-#define COPY    "journal.json.1"
 
-/*
- * {"schema": 4, "checksum": "crc32:0badc0de", "body": {...}}: the checksum is over the body as
- * cJSON prints it without white space.
- */
-#define SCHEMA 4
+/* {"schema": 5, "body": {...}}. Schema 4 had a checksum beside the same body. */
+#define SCHEMA        5
+#define SCHEMA_OLDEST 4
 
-#define SECONDS_MAX 1e12 /* the year 33658: times a million it is still a number of ours */
+#define SECONDS_MAX 1e12 /* the year 33658; as microseconds it still fits into 64 bits */
 
-/* ---- what it has ---- */
+/* ---- notes and marks ---- */
 
 bool note_is_ours(const struct file_note *note, const char *hash)
 {
@@ -222,7 +217,7 @@ static void print_fields(cJSON *object, const struct field *field, const void *f
 }
 
 /* False for anything that this version does not write. */
-static bool take_fields(const cJSON *object, const struct field *field, void *to)
+static bool read_fields(const cJSON *object, const struct field *field, void *to)
 {
 	bool good = true;
 
@@ -257,55 +252,34 @@ static bool take_fields(const cJSON *object, const struct field *field, void *to
 			if (good && field->size < field->stride)
 				member = *(char **)member = must(calloc(there + 1, field->stride));
 			cJSON_ArrayForEach (part, item)
-				good = good && take_fields(part, field->of,
+				good = good && read_fields(part, field->of,
 						       member + (*n)++ * field->stride);
 		}
 	}
 	return good;
 }
 
-static void checksum_of(const cJSON *body, char checksum[static 16])
-{
-	_cleanup_free_ char *text = must(cJSON_PrintUnformatted(body));
-
-	snprintf(checksum, 16, "crc32:%08lx",
-		crc32(0, (const unsigned char *)text, (unsigned)strlen(text)));
-}
-
-/* The text is the caller's to free. */
+/* The caller frees the text. */
 static char *print(const struct file_journal *journal)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = must(cJSON_CreateObject());
-	cJSON *body = json_object(root, "body");
-	char checksum[16];
 
-	print_fields(body, journal_fields, journal);
-	checksum_of(body, checksum);
 	json_number(root, "schema", SCHEMA);
-	json_adopt(root, "checksum", cJSON_CreateString(checksum));
+	print_fields(json_object(root, "body"), journal_fields, journal);
 	return must(cJSON_Print(root));
 }
 
-/* -EBADMSG for a wrong checksum or form, -EPROTO for a newer schema; the journal is empty then. */
+/* -EBADMSG for a wrong form, -EPROTO for a newer schema. */
 static int parse(struct file_journal *journal, const char *text)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
 	const cJSON *body = cJSON_GetObjectItemCaseSensitive(root, "body");
 	double schema = json_number_at(root, "schema");
-	char checksum[16];
 
-	if (!body || schema < SCHEMA)
-		return -EBADMSG;
 	if (schema > SCHEMA)
 		return -EPROTO;
-	checksum_of(body, checksum);
-	if (!streq(json_text_at(root, "checksum"), checksum))
+	if (!body || schema < SCHEMA_OLDEST || !read_fields(body, journal_fields, journal))
 		return -EBADMSG;
-	if (!take_fields(body, journal_fields, journal)) {
-		free(steal(journal->files));
-		journal->n_files = journal->released.n = journal->n_units = 0;
-		return -EBADMSG;
-	}
 	journal->files_allocated = journal->n_files;
 	return 0;
 }
@@ -314,13 +288,18 @@ static int parse(struct file_journal *journal, const char *text)
 
 const char *file_journal_describe(int error)
 {
+#define CURE                                                                                      \
+	": no configuration file is changed or restored, and the originals stay in files/: copy " \
+	"back those that are needed, then remove journal.json and files/"
 	if (error == -EBADMSG)
-		return "torn or altered";
+		return "journal.json is damaged" CURE;
+	if (error == -ENODATA)
+		return "journal.json is missing, and files/ holds originals" CURE;
 	if (error == -EPROTO)
-		return "the journal was written by a newer version: install that one, or restore with it";
+		return "a newer version wrote journal.json: install that version, or restore with it";
 	if (error == -ENODEV)
-		return "not the host's, but of this container: originals of files cannot be recorded, so files "
-		       "are only observed: mount the host's there, writable";
+		return "not the host's directory but the container's, so originals of files cannot be recorded "
+		       "and files are only observed: mount the host's directory there, writable";
 	return strerror(-error);
 }
 
@@ -328,8 +307,9 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 {
 	_cleanup_(cleanup_file_journal_close) struct file_journal *journal =
 		must(calloc(1, sizeof(*journal)));
-	static const char *const names[] = {JOURNAL, COPY};
-	int r, errors[ARRAY_SIZE(names)] = {0};
+	_cleanup_free_ char *text = NULL;
+	char path[64];
+	int r;
 
 	journal->dir = -1;
 	r = create ? make_directories(directory, 0755) : 0;
@@ -338,41 +318,17 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
-	r = -ENOENT;
-	for (size_t i = 0; r < 0 && i < ARRAY_SIZE(names); i++) {
-		_cleanup_free_ char *text = NULL;
-		char path[64];
-
-		snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", journal->dir, names[i]);
-		r = journal->dir < 0 ? -ENOENT : read_file(path, JOURNAL_FILE_MAX, &text, NULL);
-		if (r == 0)
-			r = parse(journal, text);
-		/* Nothing is known of the file then, least of all that it is lost. */
-		if (r == -EPROTO || r == -EACCES || r == -EMFILE || r == -ENFILE)
-			return r;
-		errors[i] = r;
-	}
-	if (errors[0] == 0 || (errors[0] == -ENOENT && errors[1] == -ENOENT)) {
-		journal->stored = print(journal);
-		*ret = steal(journal);
-		return 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/" JOURNAL, journal->dir);
+	r = journal->dir < 0 ? -ENOENT : read_file(path, JOURNAL_FILE_MAX, &text, NULL);
+	if (r == 0) {
+		r = parse(journal, text);
+		journal->stored = r == 0 ? print(journal) : NULL;
+	} else if (r == -ENOENT) {
+		r = file_any_kept(journal->dir) ? -ENODATA : 0;
 	}
 	if (r == 0)
-		log_warning(
-			JOURNAL, "%s: its copy " COPY " is used", file_journal_describe(errors[0]));
-	else
-		snprintf(journal->lost, sizeof(journal->lost),
-			JOURNAL
-			": %s: originals of files set before are lost; kept as " JOURNAL_BAD,
-			file_journal_describe(errors[errors[0] == -ENOENT]));
-	if (create)
-		renameat(journal->dir, JOURNAL, journal->dir, JOURNAL_BAD);
-	/* A copy that is whole stays: until the next store it is the only one. */
-	if (create && r < 0)
-		renameat(journal->dir, COPY, journal->dir,
-			errors[0] == -ENOENT ? JOURNAL_BAD : COPY ".bad");
-	*ret = steal(journal);
-	return 0;
+		*ret = steal(journal);
+	return r;
 }
 
 void file_journal_close(struct file_journal *journal)
@@ -383,7 +339,6 @@ void file_journal_close(struct file_journal *journal)
 	free(journal);
 }
 
-/* The copy first: at every moment one of both is whole, whatever became of the other. */
 int file_journal_store(struct file_journal *journal)
 {
 	_cleanup_free_ char *text = print(journal);
@@ -392,9 +347,7 @@ int file_journal_store(struct file_journal *journal)
 	if (journal->stored && streq(text, journal->stored))
 		return 0;
 	free(steal(journal->stored));
-	r = write_file_atomic(journal->dir, COPY, text, strlen(text));
-	if (r == 0)
-		r = write_file_atomic(journal->dir, JOURNAL, text, strlen(text));
+	r = write_file_atomic(journal->dir, JOURNAL, text, strlen(text));
 	if (r == 0)
 		journal->stored = steal(text);
 	return r;

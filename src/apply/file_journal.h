@@ -2,11 +2,15 @@
 #pragma once
 
 /*
- * What is known of changed configuration files: journal.json in the state directory, and an equal
- * copy, journal.json.1. It is durable before the first write to a file, and it alone is enough to
- * restore: no configuration, no tuner, no running agent is needed. The original bytes of files are
- * beside it, in files/ (src/apply/file.h). It also has the restarts of programs, so that the next
- * process finishes what a killed one began, and which tuners are released.
+ * journal.json in the state directory records the changed configuration files. It is durable before
+ * the first write to a file, and it alone is enough to restore: no configuration, no tuner and no
+ * running agent is needed. The original bytes of files are beside it, in files/ (src/apply/file.h).
+ * It also records the restarts of programs, so that the next process finishes what a killed one
+ * began, and which tuners are released.
+ *
+ * It is replaced by write_file_atomic(), so a crash or a full disk leaves the old journal or the
+ * new one. A damaged journal, or a missing one while files/ holds originals, is refused and left
+ * as it is: until an administrator decides, no file is written and no original is removed.
  */
 
 #include "base/text.h"
@@ -18,9 +22,6 @@
 #define JOURNAL_UNITS_MAX    16
 #define JOURNAL_TRIED_MAX    8
 #define JOURNAL_FILE_MAX     (4 * 1024 * 1024)
-
-/* A journal that could not be read. While it is there, original bytes of files are not removed. */
-#define JOURNAL_BAD "journal.json.bad"
 
 struct file_note {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
@@ -70,32 +71,30 @@ struct file_journal {
 	struct release_list released;
 	struct unit_mark units[JOURNAL_UNITS_MAX];
 	size_t n_units;
-	char *stored;   /* as it is on disk, in both copies; NULL when that is not known */
-	char lost[256]; /* that it could not be read, and why: older originals are lost; or empty */
+	char *stored; /* the text on disk; NULL when that is unknown or there is none */
 };
 
 /*
- * Loads the journal of a state directory. create is for the one writer: make the directory, keep an
- * unreadable journal as JOURNAL_BAD. A torn file is passed over for its copy; without either the
- * journal starts empty, with lost set. 0 with *ret, or -errno of the directory or of a journal that
- * this process may not read; -EPROTO for one of a newer version, which stays as it is.
+ * Loads the journal of a state directory; without a file it starts empty. create is for the one
+ * writer and makes the directory. 0 with *ret; -EBADMSG for a damaged journal; -ENODATA for a
+ * missing one while files/ holds originals; -EPROTO for one of a newer version; another -errno.
  */
 int file_journal_open(const char *directory, bool create, struct file_journal **ret);
 void file_journal_close(struct file_journal *journal);
 DEFINE_CLEANUP(struct file_journal, file_journal_close)
 
-/* What an error of file_journal_open() means, for people. */
+/* The meaning and the cure of an error of file_journal_open(), for messages. */
 const char *file_journal_describe(int error);
 
-/* Stores it durably, where it differs from what is stored. 0 or -errno. */
+/* Stores the journal durably if it differs from the text on disk. 0 or -errno. */
 int file_journal_store(struct file_journal *journal);
 
 /* All settings that are recorded, for the caller to free. */
 struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
 /*
- * Replaces an older note of its path. Notes move with that. The next store writes both copies,
- * whether or not anything changed: someone may have removed them.
+ * Replaces an older note of its path, and moves notes in memory. The next store writes the file
+ * even if nothing changed: someone may have removed it.
  */
 void file_journal_put(struct file_journal *journal, const struct file_note *note);
 void file_journal_forget(struct file_journal *journal, const char *path);

@@ -106,7 +106,7 @@ static void judge(
 	} else if (mode != MODE_ENFORCE) {
 		setting_become(setting, SETTING_OBSERVED,
 			mode == MODE_RELEASED ? "restored" : "observe-mode", 0, NULL);
-	} else if (!want->file && !input->values_recordable) {
+	} else if (want->file ? !input->files_recordable : !input->values_recordable) {
 		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
 	} else if (!in_force && wish->failed) {
 		setting_become(

@@ -28,8 +28,9 @@ struct reconcile_input {
 	const struct proposal *proposal; /* what it wants */
 	const struct decide_input *past; /* what is recorded, and the time */
 	enum on_drift on_drift;
-	bool values_recordable; /* false: values are only observed, see AgentDegraded */
-	bool files_busy;        /* a job is changing files, or they were not read since */
+	/* False: the condition AgentDegraded says why, and settings are only observed. */
+	bool values_recordable, files_recordable;
+	bool files_busy; /* a job is changing files, or they were not read since */
 };
 
 /*

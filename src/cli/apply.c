@@ -23,9 +23,6 @@ static int become_writer(struct core *core, const char *who, int patience_s)
 			"%s: nothing is written while originals cannot be recorded: %s",
 			core_describe_values_error(r),
 			r == -ENOSPC ? "make room in it" : "give write access to it");
-	if (core->journal_error < 0)
-		return cli_fail(
-			core_state_name(), "%s", file_journal_describe(core->journal_error));
 	return EXIT_OK;
 }
 
@@ -56,6 +53,9 @@ static int apply_locally(const struct cli *cli, struct core *core)
 
 	if (r != EXIT_OK)
 		return r;
+	if (core->journal_error < 0)
+		return cli_fail(
+			core_state_name(), "%s", file_journal_describe(core->journal_error));
 	if (!core_wants_to_write(core))
 		return cli_fail(
 			"apply", "the configuration says mode: observe: nothing is written");
@@ -78,15 +78,17 @@ static int restore_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
 	char path[PATH_MAX];
-	int r = become_writer(core, "restore", cli->purge ? PURGE_WAIT_S : 0), stored;
+	int r = become_writer(core, "restore", cli->purge ? PURGE_WAIT_S : 0), stored = 0;
 
 	if (r != EXIT_OK)
 		return r;
 	core_restore_values(core, cli->only, &done);
-	stored = change_files(core, FILE_RESTORE, cli->only, &done);
+	if (core->journal)
+		stored = change_files(core, FILE_RESTORE, cli->only, &done);
 	r = print_done(&done, "Nothing to restore.");
-	if (core->journal->lost[0])
-		return cli_fail("journal.json", "%s", core->journal->lost);
+	if (!core->journal)
+		return cli_fail(core_state_name(), "values were restored, files were not: %s",
+			file_journal_describe(core->journal_error));
 	if (stored < 0)
 		return cli_fail("journal.json",
 			"values were restored, but that could not be recorded: make room in %s",

@@ -62,18 +62,30 @@ def test_spoilt_records_are_reported(node: Node, directory: Path, agent, run, ho
     node.assert_unchanged()
 
 
-@pytest.mark.parametrize("torn", [1, 2])
-def test_a_torn_journal_costs_no_value(node: Node, directory: Path, run, torn: int) -> None:
-    """The journal is about files: its copy serves, and with both torn that is reported."""
+@pytest.mark.parametrize("how", ["empty", "half", "zeros", "noise", "removed"])
+def test_a_damaged_journal_costs_no_value_and_no_original(node: Node, directory: Path, agent, run, how: str) -> None:
+    """The journal is about files: nothing is done to them or their originals until somebody decides."""
     assert run("apply").returncode == 0
     assert run("restore", "--only", "thp").returncode == 0
-    for name in ["journal.json", "journal.json.1"][:torn]:
-        spoil(directory / "state" / name, "noise")
-    answer = run("restore")
-    assert answer.returncode == torn - 1, answer.stderr
-    assert "journal" in answer.stderr
-    assert (directory / "state/journal.json.bad").exists()
-    node.assert_unchanged()
+    journal, kept = directory / "state/journal.json", directory / "state/files" / ("a" * 64)
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("an original")
+    journal.unlink() if how == "removed" else spoil(journal, how)
+    damaged = None if how == "removed" else journal.read_bytes()
+    assert "remove journal.json" in run("apply").stderr
+    one = agent()
+    condition = one.wait_condition("AgentDegraded")
+    assert condition["reason"] == "journal-unusable" and "remove journal.json" in condition["message"], condition
+    for _ in range(2):
+        answer = run("restore")
+        assert answer.returncode == 1
+        assert "files were not: journal.json" in answer.stderr, answer.stderr
+        node.assert_unchanged()
+        one.stop()  # and the second time without an agent
+    assert kept.read_text() == "an original" and (damaged is None or journal.read_bytes() == damaged)
+    kept.unlink()
+    journal.unlink(missing_ok=True)
+    assert run("restore").returncode == 0
 
 
 @pytest.fixture

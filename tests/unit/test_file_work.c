@@ -100,9 +100,8 @@ FIXTURE_TEST(a_journal_that_was_removed_is_there_again_before_the_next_write)
 {
 	for (int i = 0; i < 3; i++) { /* someone else puts the file back, each time alike */
 		directory_put(&fixture->root, CONFIG_TOML, original);
-		for (int copy = 0; i > 0 && copy < 2; copy++)
-			directory_delete(
-				&fixture->state, copy ? "/journal.json.1" : "/journal.json");
+		if (i > 0)
+			directory_delete(&fixture->state, "/journal.json");
 		apply_downloads(fixture, "3", "10");
 	}
 	fixture_reopen(fixture);
@@ -293,10 +292,11 @@ FIXTURE_TEST(kept_bytes_are_checked_and_swept)
 	assert_null(strstr(text, "max_concurrent_downloads"));
 	assert_non_null(strstr(text, "sandbox_image"));
 	directory_put(&fixture->root, CONFIG_TOML, original);
-	/* They are kept afresh. A journal that could not be read may know of them. */
+	/* They are kept again. Nothing is removed while the journal names bytes that are not there.
+	 */
 	apply_downloads(fixture, "3", "10");
 	assert_file(&fixture->state, name, original);
-	directory_put(&fixture->state, "/" JOURNAL_BAD, "{");
+	fixture->job.journal->files[0].original[0] ^= 1;
 	restore_all(fixture);
 	assert_file(&fixture->state, name, original);
 }

@@ -32,7 +32,8 @@ static void fixture_make(struct fixture *fixture)
 	fixture->input = (struct reconcile_input){.tuner = "sysctl",
 		.proposal = &fixture->proposal,
 		.past = &fixture->past,
-		.values_recordable = true};
+		.values_recordable = true,
+		.files_recordable = true};
 }
 
 static void fixture_clear(struct fixture *fixture)
@@ -371,6 +372,8 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 	/* While a job is at the files nothing is judged anew. */
 	fixture->input.files_busy = true;
 	poll_file_to(fixture, "10", "4", SETTING_IN_SYNC, "in-sync", 0);
+	fixture->input.files_busy = fixture->input.files_recordable = false;
+	poll_file_to(fixture, "10", "4", SETTING_OBSERVED, "not-recorded", 0);
 }
 
 TEST(a_file_that_is_not_in_force_is_pending)
