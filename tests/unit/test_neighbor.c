@@ -69,8 +69,8 @@ TEST(relations_of_thresholds_and_ceiling_are_checked)
 		const char *text, *fault; /* NULL: none */
 		unsigned column;
 	} cases[] = {
-		{"neighbor: {ipv4: {gc_thresh1: 90001}}\n", "thresholds must not fall", 31},
-		{"neighbor: {ipv6: {gc_thresh3: 89999}}\n", "thresholds must not fall", 31},
+		{"neighbor: {ipv4: {gc_thresh1: 90001}}\n", "each threshold must be", 31},
+		{"neighbor: {ipv6: {gc_thresh3: 89999}}\n", "each threshold must be", 31},
 		{"neighbor: {ceiling: 99999}\n", "is below neighbor.ipv", 21},
 		{"neighbor: {ceiling: 99999, grow: false}\n", NULL, 0},
 		{"neighbor: {ceiling: 5, ipv4: keep, ipv6: keep}\n", NULL, 0},

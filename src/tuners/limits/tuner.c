@@ -4,27 +4,27 @@
 #include "base/text.h"
 #include "kernel/host.h"
 
-/* A maximum from here on is none: systemd sets fs.file-max to the largest number there is. */
+/* A maximum from here on counts as unlimited: systemd sets fs.file-max to the largest number. */
 #define UNLIMITED ((uint64_t)INT64_MAX)
 
 /*
- * Limits that the kernel shows as two numbers in files. A new limit is one row here and no code. A
- * file that this node lacks means that it has no such limit.
+ * Limits that the kernel shows as two numbers in files. A new limit needs only a row here. A node
+ * without the file does not have the limit.
  */
 static const struct explanation rows[] = {
 	{"conntrack", "limit",
-		"Connections that netfilter tracks, in the network namespace of the agent. "
+		"Connections that netfilter tracks in the network namespace of the agent. "
 		"When the table is full, packets of new connections are dropped (\"table "
-		"full, dropping packet\" in the kernel's log).",
+		"full, dropping packet\" in the kernel log).",
 		"connections", "by memory, 262144 at most",
 		"sysctl, net.netfilter.nf_conntrack_max",
 		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()",
 		.used = {"/proc/sys/net/netfilter/nf_conntrack_count", 1},
 		.max = {"/proc/sys/net/netfilter/nf_conntrack_max", 1}},
 	{"file-handles", "limit",
-		"Open files of all processes. When no more are left, open, socket and accept "
-		"fail with ENFILE for all but root. Where systemd has raised the maximum to "
-		"the largest number, there is no limit.",
+		"Open files of all processes. At the limit, open, socket and accept fail with "
+		"ENFILE for all users but root. Where systemd has raised the maximum to the "
+		"largest possible number, the limit is not shown.",
 		"files", "by memory, about 10 % at 1 kB a file", "sysctl, fs.file-max",
 		.source = "fs/file_table.c, alloc_empty_file()",
 		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3}},
@@ -37,7 +37,7 @@ struct limits {
 	const struct host *host;
 	struct reading {
 		uint64_t used, max;
-		int error; /* 0, or -errno of reading either; -ENOENT: no such limit here */
+		int error; /* 0, or -errno; -ENOENT: this node lacks the limit */
 	} readings[ROWS];
 };
 
@@ -112,7 +112,7 @@ static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])
 
 const struct tuner_ops limits_tuner = {
 	.name = "limits",
-	.summary = "Watches limits that the kernel shows as numbers in files; it sets nothing.",
+	.summary = "Watches limits that the kernel shows in files; it sets nothing.",
 	.explanations = rows,
 	.open = limits_open,
 	.sense = limits_sense,

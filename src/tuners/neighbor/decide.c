@@ -10,18 +10,17 @@
 #define PRESSURE_BEGINS 0.80
 #define PRESSURE_ENDS   0.70
 
-/* NeighborTableOverflow stays for as long as a dashboard and an alert need to see it. */
+/* NeighborTableOverflow stays True long enough for a dashboard and an alert to see it. */
 #define OVERFLOW_WINDOW_US (300 * USEC_PER_SEC)
 
-/* 1 % of the node's memory, at 512 bytes an entry: struct neighbour, its key and slab padding. */
+/* 1 % of the node's memory at 512 bytes per entry: struct neighbour, its key and slab padding. */
 #define CEILING_MEMORY_SHARE 100
 #define ENTRY_BYTES          512
 #define CEILING_MAX          UINT64_C(1048576)
 
 /*
- * Small tables grow eightfold: at 100,000 entries a second, which one CPU can make, 768 free
- * entries last 8 ms, so the first step must be early and large. A large table leaves the time to
- * measure its rate first.
+ * Small tables grow eightfold. One CPU can create 100,000 entries per second, so 768 free entries
+ * last 8 ms: the first step must be early and large. A large table leaves time to measure its rate.
  */
 #define SMALL_TABLE  65536
 #define SMALL_FACTOR 8
@@ -31,13 +30,13 @@
 #define FIRST_MARK  25
 #define SECOND_MARK 50
 
-/* A large table grows at the first mark when it would be full within this many seconds. */
+/* A large table grows at the first mark when it would be full within this time. */
 #define FILLS_SOON_SECONDS 10.0
 
-/* Two polls can be a millisecond apart: a rate is not taken over less than this. */
+/* Two polls can be 1 ms apart, which is too short to measure a rate. */
 #define RATE_MIN_SECONDS 0.1
 
-/* One family at one moment, from what was seen to what is wanted. */
+/* The decision about one family. */
 struct family {
 	const struct neighbor_family_row *row;
 	const struct neighbor_table_seen *table;
@@ -80,7 +79,7 @@ uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, u
 		     (double)from - (double)used < memory->rate * FILLS_SOON_SECONDS;
 	if (used < first || (used < second && !fills_soon))
 		return from;
-	/* In steps, to the first with room for as much again and a second's growth. */
+	/* Grow in steps until twice the entries and the growth of one second fit. */
 	needed = 2 * used + (uint64_t)memory->rate;
 	do
 		size = MIN(
@@ -90,7 +89,7 @@ uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, u
 	if (size > from) {
 		memory->wake_at = size * FIRST_MARK / 100;
 	} else if (used >= second) {
-		/* Nothing is left to do at once: the tick reports it. */
+		/* The table cannot grow: an immediate poll would not help. */
 		memory->at_ceiling = true;
 		memory->wake_at = 0;
 	}
@@ -105,7 +104,7 @@ static const struct value_record *record_of(const struct family *family, int i)
 	return find_named(family->input->values, family->input->n_values, name);
 }
 
-/* What the administrator had; 0 when that is not known. */
+/* The administrator's value; 0 when it is unknown. */
 static int64_t floor_of(const struct family *family, int i)
 {
 	char text[SETTING_VALUE_MAX];
@@ -122,7 +121,7 @@ static void want_at_least(struct family *family, int i, int64_t number, const ch
 	family->reason[i] = reason;
 }
 
-/* gc_thresh1 stays: below it nothing is ever collected. */
+/* Growth leaves gc_thresh1 alone: below it the kernel never collects garbage. */
 static void want_growth(struct family *family)
 {
 	const struct value_record *record = record_of(family, LAST);
@@ -133,7 +132,7 @@ static void want_growth(struct family *family)
 		return;
 	if (record && record->grown)
 		size = MAX(size, strtoll(record->wanted, NULL, 10));
-	/* One poll knows no rate, and without BPF not even what counts: growing is the agent's. */
+	/* Only the agent grows a table: a single poll cannot measure a rate. */
 	if (!family->neighbor->once)
 		size = (int64_t)neighbor_grow(family->table, (uint64_t)size,
 			neighbor_ceiling(&family->neighbor->config, family->neighbor->memory_bytes),
@@ -142,11 +141,12 @@ static void want_growth(struct family *family)
 		return;
 	family->grown = true;
 	want_at_least(family, LAST, size, "growing");
-	/* A tenth is left for the collection that level 2 forces. */
+	/* gc_thresh2 stays 10 % lower, so that forced collections begin before the table is full.
+	 */
 	want_at_least(family, LAST - 1, size - size / 10, "growing");
 	if (family->wanted[LAST - 1] == size - size / 10)
 		family->reason[LAST - 1] = "growing";
-	/* With keep, gc_thresh1 is what the node has. */
+	/* keep leaves gc_thresh1 as the node has it; it may be above the new gc_thresh2. */
 	first = family->wanted[0] == KEEP ? strtoll(family->table->threshold[0], NULL, 10)
 					  : family->wanted[0];
 	want_at_least(family, LAST - 1, first, "administrator-higher");
@@ -157,7 +157,8 @@ static void decide_values(struct family *family, bool grow, struct proposal *pro
 {
 	const struct neighbor_family_config *config = family->config;
 
-	/* The largest of the configuration, what the administrator had, and the threshold below. */
+	/* The largest of the configured value, the administrator's value and the lower threshold.
+	 */
 	for (int i = 0; i < NEIGHBOR_LEVELS && !config->keep; i++) {
 		want_at_least(family, i, (int64_t)config->threshold[i], "configured");
 		if (family->neighbor->config.lower)
@@ -218,7 +219,7 @@ static void decide_limit(const struct family *family, struct proposal *proposal)
 	memcpy(limit->top, table->top, sizeof(limit->top));
 }
 
-/* Each condition is of both families: what there is to report of each, joined. */
+/* Both families share a condition: each appends its part of the message. */
 static void add_pressure(struct condition_reading *condition, const struct family *family)
 {
 	const struct neighbor_table_seen *table = family->table;
@@ -234,7 +235,8 @@ static void add_pressure(struct condition_reading *condition, const struct famil
 	if (table->n_top == 0)
 		return;
 	workload_describe(&table->top[0].workload, user, sizeof(user));
-	condition_append(condition, ", most of them, %" PRIu64 ", of %s", table->top[0].used, user);
+	condition_append(
+		condition, "; the largest user is %s with %" PRIu64, user, table->top[0].used);
 }
 
 static void add_overflow(struct condition_reading *condition, const struct family *family)
@@ -251,7 +253,7 @@ static void add_overflow(struct condition_reading *condition, const struct famil
 		return;
 	inet_ntop(family->row->af, last->address, address, sizeof(address));
 	workload_describe(&family->table->last_owner, owner, sizeof(owner));
-	condition_append(condition, ", the last one %s on %.16s in network namespace %u of %s",
+	condition_append(condition, "; the last was %s on %.16s in network namespace %u of %s",
 		address, last->device, last->netns, owner);
 }
 
@@ -287,7 +289,7 @@ void neighbor_decide(
 			add_overflow(&readings[1], &family);
 		} else if (i == NEIGHBOR_IPV4 || table->stats_error != -ENOENT ||
 			   table->threshold_error[LAST] != -ENOENT) {
-			/* All but a kernel without IPv6, or one booted with ipv6.disable=1. */
+			/* A kernel without IPv6, or booted with ipv6.disable=1, is no fault. */
 			unknown = true;
 		}
 	}

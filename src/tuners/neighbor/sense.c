@@ -10,7 +10,7 @@
 
 #include "neighbor.skel.h"
 
-/* A line of /proc/net/stat/arp_cache: 13 columns of at most 17 characters. One is the header. */
+/* A line of /proc/net/stat/arp_cache has 13 columns of at most 17 characters. */
 #define STAT_LINE   256
 #define COLUMNS_MAX 32
 
@@ -72,7 +72,7 @@ void *neighbor_open(const struct host *host, bool watch)
 	neighbor->memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	neighbor->stats_max = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
-	/* Netlink needs CAP_NET_ADMIN, the file a writable mount: either will do. */
+	/* Either netlink with CAP_NET_ADMIN or a writable /proc/sys is enough. */
 	if (r < 0)
 		snprintf(neighbor->write_why, TUNER_WHY_MAX,
 			"%s: %s: run in the host's network namespace (hostNetwork: true)", path,
@@ -95,14 +95,14 @@ void neighbor_close(void *self)
 	free(self);
 }
 
-/* Counting costs a system call for each 256 namespaces and devices. */
+/* Counting costs one system call per 256 namespaces and devices. */
 #define COUNT_EVERY_US (2 * USEC_PER_SEC)
 
-/* A sum that does not match is corrected by walking the table, 200 ns an entry. */
+/* A walk of the table corrects a wrong sum and costs 200 ns per entry. */
 #define WALK_EVERY_US       (60 * USEC_PER_SEC)
 #define WALK_AGAIN_AFTER_US (5 * USEC_PER_SEC)
 
-/* Has the kernel refresh the collectable counts of the records. False: they only count events. */
+/* Updates the collectable counts of the records. False where the kernel cannot run the program. */
 static bool sample(struct neighbor_bpf_object *object)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options);
@@ -119,7 +119,7 @@ static uint64_t count_events(const struct neighbor_users *users)
 	       ipv6->refused;
 }
 
-static void take_row(void *userdata, const void *key, const void *value)
+static void add_row(void *userdata, const void *key, const void *value)
 {
 	struct neighbor_users *users = userdata;
 	const struct neighbor_count *count = value;
@@ -129,12 +129,12 @@ static void take_row(void *userdata, const void *key, const void *value)
 	row->used = (int64_t)(count->created - count->exempt - count->removed);
 }
 
-/* When the map cannot be read, rows are missing, and the sum does not match. */
+/* If reading fails, rows are missing and the sum does not match: count() notices. */
 static void read_map(struct neighbor_users *users, const struct bpf_map *map)
 {
 	users->n = 0;
 	(void)bpf_each(bpf_map__fd(map), sizeof(struct neighbor_key), sizeof(struct neighbor_count),
-		take_row, users);
+		add_row, users);
 }
 
 static void clear_map(const struct bpf_map *map)
@@ -146,8 +146,8 @@ static void clear_map(const struct bpf_map *map)
 }
 
 /*
- * The counts start again from what is in the table. Entries that come or go meanwhile make them
- * wrong: then the next walk is soon.
+ * Counts the entries of the table anew. Entries that are created or removed meanwhile make the
+ * result wrong; the next walk is then soon.
  */
 static void walk(struct neighbor_users *users)
 {
@@ -190,8 +190,8 @@ static int by_use(const void *a, const void *b)
 }
 
 /*
- * It is wrong when the kernel's own count is another, unless entries came or went since the last
- * count.
+ * Sums up the entries of each namespace. The sum is wrong when it differs from the kernel's count
+ * although no entry was created or removed since the last time.
  */
 static void count(struct neighbor_users *users)
 {
@@ -204,13 +204,12 @@ static void count(struct neighbor_users *users)
 	for (size_t i = 0; i < users->n; i++) {
 		sums[users->rows[i].key.family & 1] += users->rows[i].used;
 		/*
-		 * So that namespaces that died leave no trace. An entry made just now is lost: the
-		 * sum will not match, and be corrected.
+		 * Forget namespaces that have ended. If an entry is created right now, its count is
+		 * lost and the next walk corrects the sum.
 		 */
 		if (users->rows[i].used == 0)
 			bpf_map_delete_elem(bpf_map__fd(map), &users->rows[i].key);
-		/* By namespace, whatever its devices. */
-		users->rows[i].key.ifindex = 0;
+		users->rows[i].key.ifindex = 0; /* merge the devices of a namespace */
 	}
 	if (users->n > 0)
 		qsort(users->rows, users->n, sizeof(*users->rows), by_key);
@@ -232,7 +231,7 @@ static void count(struct neighbor_users *users)
 	users->wrong = users->wrong && count_events(users) == users->events;
 }
 
-/* Counts again when something happened and the last count is two seconds old. */
+/* Counts at most every two seconds, and only after a change. */
 static void update_users(struct neighbor_users *users, uint64_t now)
 {
 	const struct neighbor_record *records = users->object->bss->records;
@@ -259,7 +258,7 @@ static void update_users(struct neighbor_users *users, uint64_t now)
 		}
 	}
 	users->counted_at_us = now;
-	/* The owners of those that will be shown. */
+	/* Find the owners of the namespaces that will be shown. */
 	for (size_t i = 0; i < users->n; i++) {
 		unsigned family = users->rows[i].key.family & 1;
 
@@ -272,13 +271,13 @@ static void update_users(struct neighbor_users *users, uint64_t now)
 	netns_owners_learn(users->owners, netns, n, now);
 }
 
-/* What BPF knows better: collectable entries, who uses them, who wanted the last one refused. */
+/* Adds what only BPF counts: collectable entries, their users and the last refused entry. */
 static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 {
 	struct neighbor_users *users = &neighbor->users;
 	bool sampled = sample(neighbor->bpf);
 
-	/* After a wake-up the users can wait; room for more entries cannot. */
+	/* After a wake-up growth is urgent; the list of users is not. */
 	if (!neighbor->woken)
 		update_users(users, now);
 	neighbor->woken = false;
@@ -325,7 +324,7 @@ int neighbor_parse_stats(char *text, struct neighbor_stats *ret)
 	char *line = strtok_r(text, "\n", &lines);
 	size_t columns = 0;
 
-	/* The header names the columns, so that a kernel may add some. */
+	/* Columns are found by their names in the header: kernels may add some. */
 	for (char *name = line ? strtok_r(line, " \t", &names) : NULL;
 		name && columns < COLUMNS_MAX; name = strtok_r(NULL, " \t", &names)) {
 		targets[columns] = &unknown;
@@ -338,7 +337,7 @@ int neighbor_parse_stats(char *text, struct neighbor_stats *ret)
 	if (columns == 0 || targets[0] != &stats.entries || !line)
 		return -EBADMSG;
 	for (; line; line = strtok_r(NULL, "\n", &lines)) {
-		/* Every line repeats the table's entries; all else happened on one CPU. */
+		/* entries is the same on every line; all other columns are per CPU. */
 		stats.entries = 0;
 		for (size_t i = 0; i < columns; i++)
 			*targets[i] += strtoull(line, &line, 16);
@@ -386,8 +385,8 @@ void neighbor_arm(void *self, const void *data)
 		struct neighbor_record *record = &neighbor->bpf->bss->records[family];
 
 		record->wake_at = memory->families[family].wake_at;
-		/* While entries are being refused the tick polls: a wake-up for each would be too
-		 * many. */
+		/* While entries are being refused, the tick is enough: one wake-up per refusal
+		 * would be too many. */
 		record->wake_refused = !memory->families[family].refusing;
 	}
 }
@@ -403,14 +402,14 @@ void neighbor_drain(void *self)
 {
 	struct neighbor *neighbor = self;
 
-	/* That there is a record matters, not what is in it. */
+	/* The records are empty: each one only requests a poll. */
 	ring_buffer__consume(neighbor->ring);
 	neighbor->woken = true;
 }
 
 /*
- * Without BPF nothing wakes the agent: the fuller a table, the sooner the next poll. Twice a second
- * at least: from empty, a thousand entries a second fill the kernel's 1024 between two ticks.
+ * Without BPF nothing wakes the agent, so it polls more often as a table fills, and at least twice
+ * per second: 1,000 new entries per second would fill an empty table of 1024 between two ticks.
  */
 uint64_t neighbor_next_poll_us(const void *self, const void *memory)
 {

@@ -16,26 +16,27 @@ static const char *const ceiling_choices[] = {"auto", NULL};
 	}
 #define FAMILY(family)                                                                           \
 	{"neighbor." family, OPTION_CHOICE, 0, 0, keep_choices, NULL, NULL,                      \
-		"keep, in place of the three thresholds: leave what the node has.", NULL, NULL}, \
+		"keep, instead of the three thresholds, leaves the node's values alone.", NULL,  \
+		NULL},                                                                           \
 		THRESHOLD(family, "1", "80000",                                                  \
-			"Below this many entries the kernel collects nothing."),                 \
+			"Below this number of entries the kernel does not collect garbage."),    \
 		THRESHOLD(family, "2", "90000",                                                  \
-			"Above this many entries a new one forces a collection, every five "     \
-			"seconds."),                                                             \
+			"Above this number of entries a new entry forces a garbage collection, " \
+			"at most every five seconds."),                                          \
 		THRESHOLD(family, "3", "100000",                                                 \
-			"With this many collectable entries the kernel refuses any new one.")
+			"At this number of collectable entries the kernel refuses new entries.")
 
 const struct config_option neighbor_options[] = {
 	MODE_OPTION("neighbor"),
 	FAMILY("ipv4"),
 	FAMILY("ipv6"),
 	{"neighbor.lower", OPTION_BOOL, .def = "false",
-		.help = "Also set thresholds that are below what the administrator had."},
+		.help = "Also set thresholds that are lower than the administrator's."},
 	{"neighbor.grow", OPTION_BOOL, .def = "true",
-		.help = "Raise gc_thresh2 and gc_thresh3 while a table fills, before it is full."},
+		.help = "Raise gc_thresh2 and gc_thresh3 as a table fills, before it is full."},
 	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_choices, "entries", "auto",
-		.help = "Growth never raises gc_thresh3 above this; auto: 1 % of memory at 512 bytes "
-			"an entry, at most 1048576."},
+		.help = "The largest gc_thresh3 that growth may set. auto: 1 % of memory at 512 "
+			"bytes per entry, at most 1048576."},
 	{0},
 };
 
@@ -45,31 +46,32 @@ static const char *const neighbor_owned[] = {
 	NULL,
 };
 
-#define LIMIT(family, table)                                                                     \
-	{                                                                                        \
-		"neighbor/" family, "limit",                                                     \
-			"Collectable entries of the " table " table, one table for all network " \
-			"namespaces of the kernel. When it is full, packets to new addresses "   \
-			"are dropped.",                                                          \
-			"entries", "gc_thresh3 is 1024", "neighbor." family,                     \
-			.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against "     \
-				  "gc_thresh3"                                                   \
+#define LIMIT(family, table)                                                                 \
+	{                                                                                    \
+		"neighbor/" family, "limit",                                                 \
+			"Collectable entries of the " table " table, which all network "     \
+			"namespaces share. When it is full, packets to new addresses are "   \
+			"dropped.",                                                          \
+			"entries", "gc_thresh3 is 1024", "neighbor." family,                 \
+			.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against " \
+				  "gc_thresh3"                                               \
 	}
 
 static const struct explanation explanations[] = {
 	LIMIT("ipv4", "IPv4 neighbour (ARP)"),
 	LIMIT("ipv6", "IPv6 neighbour (NDISC)"),
 	{"net.ipv[46].neigh.default.gc_thresh1", "setting",
-		"Below this many entries the table is left alone: nothing is collected.", "entries",
+		"Below this number of entries the kernel does not collect garbage.", "entries",
 		"128", "neighbor.ipv4.gc_thresh1, neighbor.ipv6.gc_thresh1",
 		.source = "Documentation/networking/ip-sysctl.rst"},
 	{"net.ipv[46].neigh.default.gc_thresh2", "setting",
-		"Above this many collectable entries a new one forces a collection, at most every "
-		"five seconds.",
+		"Above this number of collectable entries a new entry forces a garbage collection, "
+		"at most every five seconds.",
 		"entries", "512", "neighbor.ipv4.gc_thresh2, neighbor.ipv6.gc_thresh2",
 		.source = "net/core/neighbour.c, neigh_alloc()"},
 	{"net.ipv[46].neigh.default.gc_thresh3", "setting",
-		"With this many collectable entries, and nothing to collect, a new one is refused.",
+		"At this number of collectable entries a new entry is refused, unless others can be "
+		"collected.",
 		"entries", "1024", "neighbor.ipv4.gc_thresh3, neighbor.ipv6.gc_thresh3",
 		.source = "net/core/neighbour.c, neigh_alloc()"},
 	{0},
@@ -79,52 +81,52 @@ static const struct reason condition_reasons[] = {
 	{"near-full", "More than 80 % of the table is in use."},
 	{"at-ceiling", "The table is filling, and growth has reached neighbor.ceiling."},
 	{"entries-refused", "The kernel refused new entries because the table was full."},
-	{"counters-unavailable", "The table's counters could not be read."},
+	{"counters-unavailable", "The table's counters cannot be read."},
 	{0},
 };
 
 const struct condition_type neighbor_conditions[] = {
 	[NEIGHBOR_TABLE_PRESSURE] = {"NeighborTablePressure", SEVERITY_WARNING,
-		"A neighbour table is more than 80 % full; it stays so until it is below 70 %. "
-		"Raise neighbor.ipv4 or neighbor.ipv6 gc_thresh3, or find who uses it.",
+		"A neighbour table is more than 80 % full. The condition clears below 70 %. Raise "
+		"gc_thresh3 of neighbor.ipv4 or neighbor.ipv6, or find the largest user.",
 		condition_reasons},
 	[NEIGHBOR_TABLE_OVERFLOW] = {"NeighborTableOverflow", SEVERITY_CRITICAL,
-		"The kernel refused neighbour entries within the last five minutes: packets to new "
-		"addresses were dropped, for every network namespace. Raise gc_thresh3.",
+		"The kernel refused neighbour entries within the last five minutes, so packets to "
+		"new addresses were dropped in all network namespaces. Raise gc_thresh3.",
 		condition_reasons},
 	{0},
 };
 
 static const struct reason reasons[] = {
-	{"growing", "The table is filling: raised ahead of need, before an entry is refused."},
+	{"growing", "The table is filling, so the threshold is raised before it is full."},
 	{0},
 };
 
 static const struct metric_row metric_rows[] = {
 	{"headroom_neighbor_entries", METRIC_GAUGE, "entries",
-		"Entries in the kernel's neighbour table, of all network namespaces.", {"family"}},
+		"Entries in the kernel's neighbour table, in all network namespaces.", {"family"}},
 	{"headroom_neighbor_collectable_entries", METRIC_GAUGE, "entries",
-		"Entries that gc_thresh3 counts; without BPF all entries, an upper bound.",
+		"Entries that count for gc_thresh3; without BPF all entries, an upper bound.",
 		{"family"}},
 	{"headroom_neighbor_gc_threshold", METRIC_GAUGE, "entries",
-		"The table's gc_thresh1, 2 and 3 as read back.", {"family", "level"}},
+		"The table's gc_thresh1, gc_thresh2 and gc_thresh3.", {"family", "level"}},
 	{"headroom_neighbor_created_total", METRIC_COUNTER, "entries",
 		"Entries created in all network namespaces.", {"family"}},
 	{"headroom_neighbor_refused_total", METRIC_COUNTER, "entries",
 		"Entries refused because the table was full.", {"family"}},
 	{"headroom_neighbor_forced_gc_total", METRIC_COUNTER, NULL,
-		"Collections that a new entry forced above gc_thresh2.", {"family"}},
+		"Garbage collections that new entries forced above gc_thresh2.", {"family"}},
 	{0},
 };
 
 static const struct capability_row capabilities[] = {
 	{CAPABILITY(CAP_BPF), CAPABILITY_TO_RUN, NULL,
-		"loads the programs that count the entries of each workload, and reads their counters"},
+		"loads the programs that count the entries of each workload and reads the counters"},
 	{CAPABILITY(CAP_PERFMON), CAPABILITY_TO_OPEN, NULL,
 		"attaches these programs to the kernel"},
-	{CAPABILITY(CAP_NET_ADMIN), CAPABILITY_TO_RUN, NULL, "sets the thresholds by netlink"},
+	{CAPABILITY(CAP_NET_ADMIN), CAPABILITY_TO_RUN, NULL, "sets the thresholds over netlink"},
 	{CAPABILITY(CAP_SYS_NICE), CAPABILITY_TO_RUN, NULL,
-		"gives growth a real-time priority, so that a busy node does not delay it"},
+		"runs growth with a real-time priority, so that a busy node does not delay it"},
 	{0},
 };
 
@@ -151,7 +153,7 @@ static struct neighbor_config read_config(const struct config *config)
 	return read;
 }
 
-/* At most one fault a family. */
+/* Reports at most one fault per family. */
 static void neighbor_validate(const struct config *config, struct config_fault_list *faults)
 {
 	struct neighbor_config read = read_config(config);
@@ -171,11 +173,11 @@ static void neighbor_validate(const struct config *config, struct config_fault_l
 		snprintf(high, sizeof(high), "neighbor.%s.gc_thresh%d", version, i + 2);
 		place = config_where(config, low);
 		if (i < NEIGHBOR_LEVELS - 1) {
-			/* At the one of the two that a file gives. */
+			/* Report the position of a threshold that a file sets. */
 			place = place.line > 0 ? place : config_where(config, high);
 			config_fault_add(faults, &place,
 				"%s: %" PRIu64 " is above gc_thresh%d (%" PRIu64
-				"): thresholds must not fall from level to level",
+				"): each threshold must be at least the one before",
 				low, threshold[i], i + 2, threshold[i + 1]);
 		} else if (read.grow && read.ceiling > 0 && read.ceiling < threshold[i]) {
 			place = config_where(config, "neighbor.ceiling");
@@ -244,7 +246,7 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 const struct tuner_ops neighbor_tuner = {
 	.name = "neighbor",
 	.summary =
-		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches how full they are.",
+		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches their use.",
 	.explanations = explanations,
 	.conditions = neighbor_conditions,
 	.reasons = reasons,

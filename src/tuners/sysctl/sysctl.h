@@ -7,7 +7,7 @@
 
 /* One configured sysctl. */
 struct sysctl_key {
-	struct want want; /* of what is configured, with what was found */
+	struct want want; /* wanted as configured, actual as read */
 	bool exact;
 };
 

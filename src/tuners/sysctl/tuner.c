@@ -6,13 +6,14 @@
 
 const struct config_option sysctl_options[] = {
 	{"sysctl", OPTION_SYSCTLS,
-		.help = "Sysctls and their values, beside those of the profile. A value only raises; "
-			"{value: V, exact: true} sets it exactly; null leaves a key of the profile alone."},
+		.help = "Sysctls and their values, in addition to those of the profile. A value is "
+			"only raised; {value: V, exact: true} sets it exactly; null removes a key "
+			"of the profile."},
 	MODE_OPTION("sysctl"),
 	{0},
 };
 
-/* Sysctls whose write the kernel guards with a capability of their own. */
+/* Sysctls that can be written only with a certain capability. */
 static const struct capability_row capabilities[] = {
 	{CAPABILITY(CAP_SYS_ADMIN), CAPABILITY_TO_SET, "kernel.dmesg_restrict",
 		"kernel/printk/sysctl.c"},
@@ -32,7 +33,7 @@ static const struct capability_row capabilities[] = {
 
 static void *sysctl_open(const struct host *host, bool watch)
 {
-	/* In every kernel, and only a read-only mount keeps root from writing it. */
+	/* Every kernel has it, and root can write it unless /proc/sys is mounted read-only. */
 	static const char probe[] = "/proc/sys/vm/max_map_count";
 	struct sysctl *sysctl = must(calloc(1, sizeof(*sysctl)));
 	int r;
@@ -79,7 +80,7 @@ static void sysctl_sense(void *self)
 	}
 }
 
-/* Raises only: the larger, field by field, of what is configured and what the administrator had. */
+/* Unless exact, a field gets the larger of the configured and the administrator's value. */
 static void sysctl_decide(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {

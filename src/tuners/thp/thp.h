@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The switches of transparent huge pages (Documentation/admin-guide/mm/transhuge.rst). From 6.8
- * each page size has switches of its own, which can override the global ones: enabled=never is not
- * off.
+ * The switches of transparent huge pages (Documentation/admin-guide/mm/transhuge.rst). Since 6.8
+ * each page size has its own switches, which can override the global ones: enabled=never alone does
+ * not switch huge pages off.
  */
 
 #include "kernel/host.h"
@@ -26,35 +26,35 @@ enum thp_switch_kind {
 
 struct thp_switch {
 	enum thp_switch_kind kind;
-	struct want want; /* with what was found: thp.hugepages-64kB.enabled */
+	struct want want; /* actual as read; named like thp.hugepages-64kB.enabled */
 };
 
-/* What memory is backed by huge pages, in kB, from /proc/meminfo. */
+/* Memory backed by huge pages, in kB, from /proc/meminfo. */
 struct thp_usage {
 	uint64_t anon;  /* AnonHugePages */
 	uint64_t shmem; /* ShmemHugePages */
-	uint64_t file;  /* FileHugePages: the file systems' own large folios, without a switch */
+	uint64_t file;  /* FileHugePages: large folios of file systems, which have no switch */
 };
 
 struct thp {
 	const struct host *host;
-	char wanted[THP_SWITCH_KINDS][16]; /* the value for each kind; empty for keep */
-	bool requested[THP_SWITCH_KINDS];  /* a file says it */
+	char wanted[THP_SWITCH_KINDS][16]; /* empty: keep */
+	bool requested[THP_SWITCH_KINDS];  /* a configuration file sets the option */
 	struct thp_switch switches[THP_SWITCHES_MAX];
 	unsigned n_switches;
 	struct thp_usage usage;
-	int usage_error;     /* 0 or -errno */
-	char boot_line[128]; /* the parameters that set a switch at boot; empty for none */
-	bool at_boot[THP_SWITCH_KINDS]; /* which switches they set */
+	int usage_error;                /* 0 or -errno */
+	char boot_line[128];            /* the kernel parameters that set switches; may be empty */
+	bool at_boot[THP_SWITCH_KINDS]; /* the switches that they set */
 	char write_why[TUNER_WHY_MAX];  /* empty when the switches can be written */
 };
 
-/* How much of what should not be huge was, at the last poll, and when that last grew. */
+/* The memory of decide(). */
 struct thp_memory {
 	bool seen;
-	struct thp_usage usage; /* of the last poll */
-	uint64_t grown_at_us;
+	struct thp_usage usage; /* at the last poll */
+	uint64_t grown_at_us;   /* when unwanted huge pages last grew, CLOCK_MONOTONIC; 0: never */
 };
 
-/* Takes the parameters of interest from a boot line; also for tests. */
+/* Parses the kernel command line into boot_line and at_boot. */
 void thp_parse_boot_line(const char *line, struct thp *thp);

@@ -7,7 +7,7 @@
 
 #include <dirent.h>
 
-/* Growth is reported for as long as a dashboard and an alert need to see it. */
+/* Growth is reported long enough for a dashboard and an alert to see it. */
 #define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
 
 /* /proc/meminfo is 60 lines of 28 bytes. */
@@ -30,16 +30,16 @@ static const char *const sizes_choices[] = {"never", "inherit", "madvise", "alwa
 const struct config_option thp_options[] = {
 	MODE_OPTION("thp"),
 	CHOICE("enabled", enabled_choices, "never",
-		"Huge pages for anonymous memory; keep leaves what the node has."),
+		"Huge pages for anonymous memory; keep leaves the node's value alone."),
 	CHOICE("defrag", defrag_choices, "never",
 		"Whether a page fault stalls to compact memory for a huge page."),
 	CHOICE("shmem", shmem_choices, "never",
-		"Huge pages for the kernel's internal shared memory mount (shmem_enabled)."),
+		"Huge pages for the kernel's internal shmem mount (shmem_enabled)."),
 	CHOICE("khugepaged_defrag", khugepaged_choices, "false",
 		"Whether khugepaged compacts memory to make huge pages (khugepaged/defrag)."),
 	CHOICE("sizes", sizes_choices, "never",
-		"The switches of each page size, hugepages-*kB/enabled and shmem_enabled, from Linux "
-		"6.8."),
+		"The switches of each page size, hugepages-*kB/enabled and shmem_enabled (Linux 6.8 "
+		"and later)."),
 	{0},
 };
 
@@ -47,22 +47,23 @@ const struct config_option thp_options[] = {
 
 static const struct explanation explanations[] = {
 	{"thp.enabled", "setting",
-		"Whether anonymous memory gets huge pages: always, madvise (where asked for) or "
-		"never. Databases such as etcd and Redis see latency spikes with always.",
+		"Whether anonymous memory gets huge pages: always, madvise (where a process asks "
+		"for them) or never. Databases such as etcd and Redis see latency spikes with "
+		"always.",
 		NULL, "by the kernel's build: always or madvise", "thp.enabled",
 		.source = TRANSHUGE},
 	{"thp.defrag", "setting",
-		"Whether a page fault waits for memory to be compacted so that a huge page can be had.",
-		NULL, "madvise", "thp.defrag", .source = TRANSHUGE},
+		"Whether a page fault waits until memory is compacted for a huge page.", NULL,
+		"madvise", "thp.defrag", .source = TRANSHUGE},
 	{"thp.shmem_enabled", "setting",
-		"Whether the kernel's internal shared memory mount gets huge pages.", NULL, "never",
+		"Whether the kernel's internal shmem mount gets huge pages.", NULL, "never",
 		"thp.shmem", .source = TRANSHUGE},
 	{"thp.khugepaged.defrag", "setting",
-		"Whether khugepaged may compact memory to collapse pages into huge ones.", NULL,
-		"1", "thp.khugepaged_defrag", .source = TRANSHUGE},
+		"Whether khugepaged may compact memory to collapse small pages into huge pages.",
+		NULL, "1", "thp.khugepaged_defrag", .source = TRANSHUGE},
 	{"thp.hugepages-*.enabled", "setting",
 		"The switch of one page size for anonymous memory. It can override thp.enabled, so "
-		"that never there alone is not off.",
+		"thp.enabled=never alone does not switch huge pages off.",
 		NULL, "never; inherit for the largest", "thp.sizes",
 		.source = TRANSHUGE " (from Linux 6.8)"},
 	{"thp.hugepages-*.shmem_enabled", "setting",
@@ -73,12 +74,12 @@ static const struct explanation explanations[] = {
 };
 
 static const struct reason condition_reasons[] = {
-	{"none-in-use", "No memory is backed by transparent huge pages."},
+	{"none-in-use", "No memory uses transparent huge pages."},
 	{"still-mapped",
-		"Memory mapped before the switch is still backed by transparent huge pages; it is "
-		"given back as its processes unmap it or end."},
+		"Memory mapped before the switch still uses transparent huge pages until its "
+		"processes unmap it or end."},
 	{"growing-though-off",
-		"Memory backed by transparent huge pages grew within the last five minutes, "
+		"Memory that uses transparent huge pages grew within the last five minutes, "
 		"although they should be off."},
 	{"wanted-in-use", "Huge pages are in use, as the configuration allows."},
 	{"meminfo-unavailable", "/proc/meminfo could not be read."},
@@ -87,36 +88,33 @@ static const struct reason condition_reasons[] = {
 
 static const struct condition_type conditions[] = {
 	{"TransparentHugePagesActive", SEVERITY_WARNING,
-		"Memory is backed by transparent huge pages although they should be off: what was "
-		"mapped before the switch keeps them until its process ends or is restarted, which "
-		"is advice; a warning while they grow.",
+		"Memory uses transparent huge pages although they should be off. Memory mapped "
+		"before the switch keeps them until its process ends or restarts: this is advice. "
+		"While the amount grows, it is a warning.",
 		condition_reasons},
 	{0},
 };
 
 static const struct reason reasons[] = {
 	{"configured-over-boot-line",
-		"The configuration asks for this value; the kernel's boot line sets another at "
-		"each boot: change it there for the time before the agent starts."},
+		"The configuration asks for this value, but the kernel command line sets another "
+		"at boot. Change it there too, so that it holds before the agent starts."},
 	{0},
 };
 
 static const struct {
 	const char *file, *option;
-	const char *boot; /* the parameter of the boot line; NULL for none */
+	const char *boot; /* the kernel parameter; NULL for none */
 } kinds[THP_SWITCH_KINDS] = {
 	[THP_ENABLED] = {"enabled", "thp.enabled", "transparent_hugepage="},
 	[THP_DEFRAG] = {"defrag", "thp.defrag", NULL},
 	[THP_SHMEM_ENABLED] = {"shmem_enabled", "thp.shmem", "transparent_hugepage_shmem="},
 	[THP_KHUGEPAGED_DEFRAG] = {"khugepaged/defrag", "thp.khugepaged_defrag", NULL},
-	/* Of each page size. */
 	[THP_SIZE_ENABLED] = {"enabled", "thp.sizes", "thp_anon="},
 	[THP_SIZE_SHMEM_ENABLED] = {"shmem_enabled", "thp.sizes", "thp_shmem="},
 };
 
-/* ---- what the node has ---- */
-
-/* hugepages-64kB/enabled is the setting thp.hugepages-64kB.enabled. */
+/* hugepages-64kB/enabled becomes the setting thp.hugepages-64kB.enabled. */
 static void add_switch(struct thp *thp, int kind, const char *directory)
 {
 	struct thp_switch *added = &thp->switches[thp->n_switches];
@@ -130,7 +128,7 @@ static void add_switch(struct thp *thp, int kind, const char *directory)
 	snprintf(added->want.name, SETTING_NAME_MAX, "thp%.60s/%s", directory, kinds[kind].file);
 	for (char *slash = added->want.name; (slash = strchr(slash, '/'));)
 		*slash = '.';
-	/* Not every size has both: 8 kB is for shared memory alone. */
+	/* Not every size has both: 8 kB has shmem_enabled only. */
 	if (kind < THP_SIZE_ENABLED ||
 		host_read_value(thp->host, added->want.target.path, added->want.actual) != -ENOENT)
 		thp->n_switches++;
@@ -175,7 +173,7 @@ static void *thp_open(const struct host *host, bool watch)
 	if (read_file(host_path(host, "/proc/cmdline", full), 65536, &line, NULL) == 0)
 		thp_parse_boot_line(line, thp);
 	r = host_may_write(host, THP_DIRECTORY "/enabled");
-	/* A kernel without huge pages has none to switch off: nothing is missing. */
+	/* A kernel without huge pages needs no switch. */
 	if (r < 0 && r != -ENOENT)
 		snprintf(thp->write_why, TUNER_WHY_MAX,
 			THP_DIRECTORY "/enabled: %s: run as uid 0 with a writable " THP_DIRECTORY
@@ -197,13 +195,13 @@ static void thp_configure(void *self, const struct config *config)
 		else if (kind == THP_KHUGEPAGED_DEFRAG)
 			word = streq(word, "true") ? "1" : "0";
 		else if (kind == THP_SIZE_SHMEM_ENABLED && streq(word, "madvise"))
-			word = "advise"; /* shared memory's word for the same */
+			word = "advise"; /* shmem_enabled calls it so */
 		copy_text(thp->wanted[kind], sizeof(thp->wanted[kind]), word);
 		thp->requested[kind] = config_is_given(config, kinds[kind].option);
 	}
 }
 
-/* A line's number; 0 for a line that this kernel does not have. */
+/* Returns 0 when this kernel lacks the line. */
 static uint64_t meminfo_kb(const char *text, const char *name)
 {
 	const char *line = strstr(text, name);
@@ -235,9 +233,7 @@ static void thp_sense(void *self)
 			.file = meminfo_kb(text, "\nFileHugePages:")};
 }
 
-/* ---- decisions ---- */
-
-/* The pages that the configuration says should not be: anonymous, shared, or none. */
+/* The huge pages that the configuration forbids. */
 static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage)
 {
 	const char *shmem = thp->wanted[THP_SHMEM_ENABLED];
@@ -285,12 +281,13 @@ static void thp_decide(
 		usage->anon, usage->shmem);
 	if (usage->file > 0)
 		condition_append(condition,
-			", FileHugePages %" PRIu64 " kB (the file systems' own)", usage->file);
+			", FileHugePages %" PRIu64 " kB (large folios of file systems)",
+			usage->file);
 	if (thp->boot_line[0])
-		condition_append(condition, "; boot line: %s", thp->boot_line);
+		condition_append(condition, "; kernel command line: %s", thp->boot_line);
 	if (unwanted > 0) {
 		condition->status = CONDITION_TRUE;
-		/* What was mapped before the switch and only becomes less needs no warning. */
+		/* Memory mapped before the switch needs no warning while it shrinks. */
 		condition->advice =
 			memory->grown_at_us == 0 || now - memory->grown_at_us >= GROWTH_WINDOW_US;
 		condition->reason = condition->advice ? "still-mapped" : "growing-though-off";
@@ -305,7 +302,7 @@ static void thp_explain(const void *self, char why[static TUNER_WHY_MAX])
 const struct tuner_ops thp_tuner = {
 	.name = "thp",
 	.summary =
-		"Switches transparent huge pages off, every page size, and reports what is still in use.",
+		"Switches transparent huge pages of every size off and reports those still in use.",
 	.explanations = explanations,
 	.conditions = conditions,
 	.reasons = reasons,
