@@ -31,6 +31,8 @@ ASAN = bool({"asan", "fuzz"} & set(BIN.parts))
 LOCK = Path("/run/lock/headroom-tests.lock")  # also to be had with flock(1)
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 SLACK = 4.0 if ASAN else 1.0  # sanitizers slow everything down
+# Marks the processes that these tests start: all of them inherit it.
+os.environ["ROOT_TESTS_SESSION"] = SESSION = str(os.getpid())
 
 FAMILIES = ("ipv4", "ipv6")
 THRESHOLDS = [f"net.{family}.neigh.default.gc_thresh{level}" for family in FAMILIES for level in (1, 2, 3)]
@@ -176,7 +178,8 @@ class Node:
             if not os.stat(path).st_mode & 0o200:
                 continue  # shows what another file sets
             match = re.search(r"\[([^]]+)\]", old) if path.startswith("/sys") else None
-            Path(path).write_text(match.group(1) if match else old.strip())
+            with contextlib.suppress(OSError):  # assert_unchanged() names it, after all others are restored
+                Path(path).write_text(match.group(1) if match else old.strip())
         self.assert_unchanged()
 
 
@@ -424,6 +427,19 @@ def other_agents() -> list[str]:
     return found
 
 
+def end_agents() -> list[str]:
+    """Kills the agents that these tests have started and that still run. Returns their pids."""
+    mark = f"ROOT_TESTS_SESSION={SESSION}".encode()
+    ended = []
+    for pid in other_agents():
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                os.kill(int(pid), signal.SIGKILL)
+                ended.append(pid)
+    until(lambda: not set(ended) & set(other_agents()), f"the end of {ended}")
+    return ended
+
+
 @pytest.fixture(scope="session", autouse=True)
 def alone(request: pytest.FixtureRequest) -> Iterator[None]:
     """The kernel's tables exist once: one run of these tests at a time, and no agent beside them."""
@@ -461,33 +477,44 @@ def directory() -> Iterator[Path]:
         yield path
 
 
+@contextlib.contextmanager
+def restored_node() -> Iterator[Node]:
+    """The node with values that the agent changes. At the end no agent of these tests runs, and every value is restored."""
+    machine = Node()
+    try:
+        Node.prepare()
+        yield Node(machine.paths)
+    finally:
+        left = end_agents()
+        beside = other_agents()
+        machine.restore()
+    assert left == [], "an agent outlived its test"
+    assert beside == [], "another agent was started during the test"
+
+
 @pytest.fixture
 def node() -> Iterator[Node]:
+    end_agents()
     deadline = time.monotonic() + 60
     while pids := other_agents():
         if time.monotonic() > deadline:
             pytest.exit(f"a headroom agent runs on this machine (pid {', '.join(pids)}): stop it first", 1)
         time.sleep(0.2)
-    machine = Node()
-    Node.prepare()
-    yield Node(machine.paths)
-    beside = other_agents()
-    machine.restore()
-    assert beside == [], "no agent outlives its test, or came beside it"
+    with restored_node() as machine:
+        yield machine
 
 
 @pytest.fixture
 def agent(node: Node, directory: Path) -> Iterator[Callable[..., Agent]]:
-    """agent(config, ...) starts an agent, by default until it is ready. All end with the test."""
-    started: list[Agent] = []
+    """agent(config, ...) starts an agent, and waits until it is ready unless ready=False. All end with the test."""
+    with contextlib.ExitStack() as started:
 
-    def start(config: str | None = "", ready: bool = True, **more: Any) -> Agent:
-        started.append(Agent(directory, config, **more))
-        return started[-1].wait_ready() if ready else started[-1]
+        def start(config: str | None = "", ready: bool = True, **more: Any) -> Agent:
+            one = Agent(directory, config, **more)
+            started.callback(one.close)
+            return one.wait_ready() if ready else one
 
-    yield start
-    for one in reversed(started):
-        one.close()
+        yield start
 
 
 @pytest.fixture

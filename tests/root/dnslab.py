@@ -7,6 +7,7 @@ without `ip netns exec`, which hides the cgroups behind a new /sys.
 """
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -61,10 +62,17 @@ class Cgroup:
         (self.root / "cgroup.procs").write_text("0")
 
     def remove(self) -> None:
-        for directory in reversed(self.made):
-            with contextlib.suppress(FileNotFoundError):
-                until(lambda: not (directory / "cgroup.procs").read_text(), f"{directory} is empty")
+        """The kernel answers EBUSY until the last process has been reaped."""
+
+        def removed(directory: Path) -> bool:
+            try:
                 directory.rmdir()
+            except OSError as error:
+                return error.errno == errno.ENOENT
+            return True
+
+        for directory in reversed(self.made):
+            until(lambda: removed(directory), f"{directory} is removed", timeout=20)
 
 
 def pod_path(uid: str = "", container: str = "", systemd: bool = False) -> tuple[str, str, str]:
@@ -102,17 +110,24 @@ class Lab:
         self.run(SERVER, "sysctl", "-qw", "net.ipv6.ip_nonlocal_bind=1")
 
     def end(self) -> None:
-        """What a test started; the namespaces stay for the next one."""
-        servers, processes, groups = self.servers, self.processes, self.cgroups
-        self.servers, self.processes, self.cgroups = [], [], []
-        for server in servers:
-            server.close()
-        for process in processes:
-            process.terminate()
-        for process in processes:
+        """Ends what a test started, all of it even when a part fails. The namespaces stay for the next test."""
+        with contextlib.ExitStack() as stack:
+            for group in self.cgroups:
+                stack.callback(group.remove)
+            for process in self.processes:
+                stack.callback(self._end_process, process)
+            for server in self.servers:
+                stack.callback(server.close)
+            self.servers, self.processes, self.cgroups = [], [], []
+
+    @staticmethod
+    def _end_process(process: "subprocess.Popen[str]") -> None:
+        process.terminate()
+        try:
             process.wait(10)
-        for group in reversed(groups):
-            group.remove()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
     def close(self) -> None:
         self.end()

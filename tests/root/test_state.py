@@ -2,6 +2,7 @@
 """What the agent does, and what it would do, is never in doubt; one writer at a time."""
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import DEFAULTS, THRESHOLDS, Node, mounted, sysctl, until
+from conftest import BIN, DEFAULTS, THRESHOLDS, Node, environment, mounted, restored_node, spawn, sysctl, until
 
 
 @pytest.mark.parametrize("how", ["gone", "empty"])
@@ -96,7 +97,8 @@ def test_a_container_without_the_hosts_run_only_observes(node: Node, agent, dire
     if os.stat(host).st_dev != os.stat("/").st_dev:
         pytest.skip("the test's directory is on another file system than /")
     mounts = [f"mount --rbind /{name} {host}/{name}" for name in ("proc", "sys")]
-    one = contained(agent, directory, *mounts, "unset HEADROOM_RUNTIME_DIR")
+    own_run = "while mountpoint -q /run; do umount -l /run; done"  # a container has no tmpfs there
+    one = contained(agent, directory, *mounts, own_run, "unset HEADROOM_RUNTIME_DIR")
     condition = one.condition("AgentDegraded")
     assert condition["status"] == "True" and "/run/headroom" in condition["message"], condition
     assert one.setting(THRESHOLDS[2])["state"] == "observed"
@@ -194,3 +196,12 @@ def test_the_socket_is_for_root_only(agent, directory) -> None:
     )
     assert " 200 " not in answer.stdout.split("\n")[0]
     assert sysctl(THRESHOLDS[2]) == "100000"
+
+
+def test_an_agent_that_outlives_its_test_is_ended_and_every_value_is_restored(node: Node, directory: Path) -> None:
+    """Of the fixture `node`: a failed test must not change the results of those after it."""
+    with pytest.raises(AssertionError, match="outlived"), restored_node():
+        agent = spawn([BIN, "agent"], directory / "log", env=environment(directory), start_new_session=True)
+        until(lambda: sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]], "the agent has set its values")
+    assert agent.wait(10) == -signal.SIGKILL
+    node.assert_unchanged()
