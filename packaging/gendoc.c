@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Fills a template: gendoc TEMPLATE FILE VERSION. A placeholder, @TUNERS@, is replaced by what the
- * program's own tables say, so that manual, completion and sample cannot differ from the program.
+ * gendoc TEMPLATE FILE VERSION fills a template: it replaces placeholders such as @TUNERS@ from the
+ * program's tables, so that manual, completion and sample always match the program.
  */
 
 #include "gendoc.h"
@@ -20,12 +20,12 @@ static void put_text(FILE *out, const char *text)
 	static const char *const requests[256] = {
 		['\\'] = "\\e",
 		['-'] = "\\-",
-		['/'] = "/\\:", /* addresses are long: let them break here */
+		['/'] = "/\\:", /* lets long addresses break */
 		['`'] = "\\(cq",
 		['\''] = "\\(aq",
 	};
 
-	if (*text == '.' || *text == '\'') /* would be a request at the begin of a line */
+	if (*text == '.' || *text == '\'') /* troff reads it as a request at the start of a line */
 		fputs("\\&", out);
 	for (; *text; text++) {
 		const char *request = requests[(unsigned char)*text];
@@ -74,7 +74,7 @@ static bool is_general(const struct config_option *option)
 	       !option_is_section(option_tables, option->name);
 }
 
-/* Three passes: keys of no section, then each section, then what is reserved. */
+/* Prints the keys outside sections first, then each section, then the reserved keys. */
 static void put_config_keys(FILE *out)
 {
 	char section[OPTION_NAME_MAX] = "";
@@ -101,9 +101,9 @@ static void put_config_keys(FILE *out)
 			if (row->type != OPTION_RESERVED)
 				continue;
 			if (!reserved)
-				fputs(".SS Reserved\nAny content is accepted here and not used, so "
+				fputs(".SS Reserved\nThe agent accepts any content here and ignores it, so "
 				      "that two versions of headroom can share a file during a "
-				      "roll\\-out. The agent logs it once.\n",
+				      "roll\\-out. It logs this once.\n",
 					out);
 			reserved = true;
 			put_tagged(out, row->name, row->help);
@@ -129,14 +129,14 @@ static void put_profiles(FILE *out)
 	}
 }
 
-/* Entries of one kind, a paragraph each. */
+/* Prints the entries of one kind: paragraphs of a manual, or rows in Markdown. */
 struct listing {
 	FILE *out;
 	const char *kind;
 	bool markdown;
 };
 
-/* A list's row in Markdown: its pipes would end the cell. */
+/* A cell in Markdown: an unescaped pipe would end it. */
 static void put_cell(FILE *out, const char *text)
 {
 	for (; text && *text; text++)
@@ -171,7 +171,7 @@ static void put_listed(const struct listing *listing, const struct explanation *
 
 	if (!streq(entry->kind, listing->kind))
 		return;
-	if (streq(entry->kind, "setting") && entry->detail) /* a profile's: see there */
+	if (streq(entry->kind, "setting") && entry->detail) /* PROFILES lists it */
 		return;
 	if (listing->markdown) {
 		put_row(listing->out, entry);
@@ -200,7 +200,7 @@ static void put_kind(FILE *out, const char *kind, bool markdown)
 		put_listed(&listing, &entries[i]);
 }
 
-/* Capabilities, each once, with what each tuner needs it for. */
+/* Prints each capability once, with the reasons of all tuners that need it. */
 static void put_capabilities(FILE *out)
 {
 	unsigned long long done = 0;
@@ -232,7 +232,7 @@ static void put_capabilities(FILE *out)
 		}
 }
 
-/* The command line: for headroom(8) and the completion. */
+/* The command line, for headroom(8) and the completion. */
 
 static void put_synopsis(FILE *out)
 {
@@ -301,7 +301,7 @@ static void put_tuner_words(FILE *out)
 static const struct {
 	const char *name;
 	void (*put)(FILE *out);
-	const char *kind; /* of a list of entries */
+	const char *kind; /* selects entries of this kind instead of put */
 	bool markdown;
 } placeholders[] = {
 	{"SAMPLE", put_sample, NULL, false},
@@ -325,7 +325,7 @@ static const struct {
 	{"LIMITS_TABLE", NULL, "limit", true},
 };
 
-/* False for a name that is no placeholder. */
+/* Returns false for an unknown name. */
 static bool put_placeholder(FILE *out, const char *name, size_t len, const char *version)
 {
 	if (len == strlen("VERSION") && strncmp(name, "VERSION", len) == 0)
@@ -352,7 +352,7 @@ static bool put_placeholder(FILE *out, const char *name, size_t len, const char 
 	return false;
 }
 
-/* A list ends its own last line: the line break after its placeholder is left out. */
+/* A generated list ends with a line break, so skip the line break after its placeholder. */
 static void fill(FILE *out, const char *text, const char *version)
 {
 	while (*text) {
@@ -383,7 +383,8 @@ int main(int argc, char **argv)
 			strerror(r < 0 ? -r : errno));
 		return 1;
 	}
-	fputc(text[0], out); /* each template begins with a comment or a heading */
+	fputc(text[0], out); /* fill() looks one character back; a template never begins with a
+				placeholder */
 	fill(out, text + 1, argv[3]);
 	return fflush(out) == 0 && !ferror(out) ? 0 : 1;
 }

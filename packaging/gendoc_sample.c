@@ -6,7 +6,8 @@
 
 #define SAMPLE_WIDTH 96
 
-/* The sample: prose begins with ##, keys with #. Less one # it is the defaults in full. */
+/* In the sample, prose begins with ## and keys with #. Without the first # the keys are all
+ * defaults. */
 
 static void print_prose(FILE *out, size_t depth, const char *text)
 {
@@ -92,7 +93,7 @@ static void print_sample_row(FILE *out, const struct config_option *option, cons
 	else if (option->type == OPTION_LIST)
 		print_items(out, option, depth);
 	else if (option_is_section(option_tables, option->name))
-		print_prose(out, depth, "This word replaces the keys below.");
+		print_prose(out, depth, "This value replaces the keys below.");
 	print_default(out, option);
 }
 

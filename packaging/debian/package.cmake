@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian package, by CPack: cmake --workflow --preset deb
 
-# Times in the package are the commit's: everyone who builds the same commit gets the same bytes.
+# Times in the package are the commit's, so that every build of a commit gives the same bytes.
 set(HEADROOM_EPOCH $ENV{SOURCE_DATE_EPOCH})
 if(NOT HEADROOM_EPOCH)
 	execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} log -1 --format=%ct
@@ -9,7 +9,7 @@ if(NOT HEADROOM_EPOCH)
 endif()
 file(STRINGS debian/changelog changelog)
 if(NOT HEADROOM_EPOCH)
-	# A source archive knows no commit: the changelog's date.
+	# A source archive has no commit: use the date of the changelog.
 	string(REGEX MATCH " -- [^>]*>  ([^;]*)" dated "${changelog}")
 	execute_process(COMMAND date --utc --date=${CMAKE_MATCH_1} +%s
 		OUTPUT_VARIABLE HEADROOM_EPOCH OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -48,12 +48,12 @@ set(CPACK_PACKAGE_DESCRIPTION
 neighbour tables, the DNS queries that a cloud allows one machine, the layers
 that a container runtime fetches at once, transparent huge pages, sysctls made
 for one machine and not for a hundred containers. Headroom sets them, keeps
-them set, watches how much is used and by whom, and reports it to people, to
+them set, watches their use per workload, and reports it to people, to
 Prometheus and to Kubernetes.
 .
-Every original value is recorded before the first write; removing the package
-puts all of them back.")
-# From the symbols that the program really uses: see README.md.
+Every original value is recorded before the first write. Removing the package
+restores all of them.")
+# Computes the dependencies from the symbols that the program uses, see README.md.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Gives everything that goes into the package the commit's time, and directories a mode that is not the builder's umask.
+# Sets the commit's time on every file of the package, and a fixed mode on directories, independent of the builder's umask.
 execute_process(
 	COMMAND find ${CPACK_TEMPORARY_DIRECTORY} -type d -exec chmod 755 {} +
 	COMMAND_ERROR_IS_FATAL ANY)

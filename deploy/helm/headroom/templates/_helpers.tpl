@@ -1,11 +1,11 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */}}
-{{- /* The functions here change the manifests of manifests/, read as dicts, and print nothing. */}}
+{{- /* These functions change manifests that were read into dicts, and print nothing. */}}
 
 {{- define "headroom.name" -}}
 {{ contains "headroom" .Release.Name | ternary .Release.Name (printf "%s-headroom" .Release.Name) | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* (root, object, name): a name and labels of this release. */}}
+{{- /* (root, object, name): sets the name and the labels of this release. */}}
 {{- define "headroom.metadata" }}
 {{- $root := index . 0 }}
 {{- $metadata := (index . 1).metadata }}
@@ -16,14 +16,14 @@
 	"helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version))) }}
 {{- end }}
 
-{{- /* (root, DaemonSet, name): what agent and restore have in common. */}}
+{{- /* (root, DaemonSet, name): sets the values that agent and restore share. */}}
 {{- define "headroom.daemonset" }}
 {{- $root := index . 0 }}
 {{- $values := $root.Values }}
 {{- $daemonset := index . 1 }}
 {{- $pod := $daemonset.spec.template.spec }}
 {{- include "headroom.metadata" . }}
-{{- /* One name for each DaemonSet of this chart: the selectors of two releases and of profiles differ. */}}
+{{- /* The selectors of two releases and of two profiles must differ. */}}
 {{- $own := dict "app.kubernetes.io/instance" $root.Release.Name "app.kubernetes.io/component" (index . 2) }}
 {{- $_ := mustMergeOverwrite $daemonset.spec.selector.matchLabels $own }}
 {{- $_ := mustMergeOverwrite $daemonset.spec.template.metadata.labels $own }}
