@@ -60,7 +60,7 @@ static int load(const struct config_source *source, const struct config *old,
 	struct config **config, char fault[static CONDITION_MESSAGE_MAX])
 {
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, notices = {0};
-	struct config_place place = {.line = 1, .column = 1};
+	struct config_position position = {.line = 1, .column = 1};
 	struct stat st;
 	int r = -EINVAL;
 
@@ -68,9 +68,9 @@ static int load(const struct config_source *source, const struct config *old,
 	 * An editor, a full disk or a ConfigMap that is gone for a moment leaves a file empty or
 	 * missing. That is no configuration: the defaults would enforce what nobody asked for.
 	 */
-	for (size_t i = 0; old && (place.file = config_file(old, i)); i++)
-		if (stat(place.file, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
-			config_fault_add(&faults, &place,
+	for (size_t i = 0; old && (position.file = config_file(old, i)); i++)
+		if (stat(position.file, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
+			config_fault_add(&faults, &position,
 				"gone or empty since it was loaded: restore it, or restart the "
 				"agent to do without it");
 	if (faults.n == 0)

@@ -147,7 +147,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 	struct reconcile_input wanted = {
 		.tuner = tuner->ops->name,
 		.proposal = proposal,
-		.past = &input,
+		.decide = &input,
 		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		/* A command without the lock shows what an agent would do. */

@@ -13,7 +13,7 @@ struct wish {
 	bool failed;          /* the program did not come back with this value */
 };
 
-static struct wish wish_of(const struct want *want, const struct decide_input *past)
+static struct wish wish_of(const struct want *want, const struct decide_input *input)
 {
 	struct wish wish = {.want = want, .current = want->actual};
 	const struct value_record *value;
@@ -21,7 +21,7 @@ static struct wish wish_of(const struct want *want, const struct decide_input *p
 
 	if (want->file) {
 		wish.current = want->file->on_disk;
-		file = find_named(past->files, past->n_files, want->name);
+		file = find_named(input->files, input->n_files, want->name);
 		if (!file)
 			return wish;
 		wish.original = file->original;
@@ -30,7 +30,7 @@ static struct wish wish_of(const struct want *want, const struct decide_input *p
 			       !value_equal(wish.current, file->wanted);
 		wish.failed = file->failed[0] && streq(file->failed, want->wanted);
 	} else {
-		value = find_named(past->values, past->n_values, want->name);
+		value = find_named(input->values, input->n_values, want->name);
 		wish.original = value ? value->original : NULL;
 		wish.foreign = value && value_is_foreign(value, want->actual);
 	}
@@ -50,7 +50,7 @@ static void judge_difference(
 	enum on_drift on_drift = input->on_drift;
 
 	if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
-		(setting->state == SETTING_FAILED && input->past->now_us < setting->retry_at_us))
+		(setting->state == SETTING_FAILED && input->decide->now_us < setting->retry_at_us))
 		return;
 	/* While it cannot be written it is still the same drift. */
 	if (setting->drifted || !drift) {
@@ -60,7 +60,7 @@ static void judge_difference(
 	}
 	setting->drifted = true;
 	setting->drift_total++;
-	setting->drift_at_us = input->past->now_us;
+	setting->drift_at_us = input->decide->now_us;
 	setting->rounds++;
 	log_notice(want->name, "someone else changed it to %s (wanted %s)",
 		wish->current[0] ? wish->current : "nothing", want->wanted);
@@ -80,8 +80,8 @@ static void judge(
 	const struct want *want = wish->want;
 	bool written = value_equal(wish->current, want->wanted);
 	bool in_force = written && value_equal(want->actual, want->wanted);
-	uint64_t now = input->past->now_us;
-	enum mode mode = input->past->mode;
+	uint64_t now = input->decide->now_us;
+	enum mode mode = input->decide->mode;
 	/* Of a file the tuner knows better why: it is the program that lacks or keeps it. */
 	const char *own_reason = want->file ? want->reason : NULL;
 
@@ -146,7 +146,7 @@ static void plan_setting(const struct setting *setting, const struct wish *wish,
 		bool may_restart = service->restart == RESTART_NOW ||
 				   (service->restart == RESTART_WHEN_IDLE && !service->busy);
 
-		if (input->past->now_us < setting->retry_at_us ||
+		if (input->decide->now_us < setting->retry_at_us ||
 			service->activation == ACTIVATE_NOTHING ||
 			(service->activation == ACTIVATE_RESTART && !may_restart))
 			return;
@@ -174,7 +174,7 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		const struct want *want = &proposal->wants[w];
 		struct setting moving = {.tuner = input->tuner}, *setting;
 		size_t j = i;
-		struct wish wish = wish_of(want, input->past);
+		struct wish wish = wish_of(want, input->decide);
 		/* Until its files were read anew, they are not as the job left them. */
 		bool stale = want->file && input->files_busy;
 

@@ -24,9 +24,9 @@ enum on_drift {
 };
 
 struct reconcile_input {
-	const char *tuner;               /* of ops->name: whose settings these are */
-	const struct proposal *proposal; /* what it wants */
-	const struct decide_input *past; /* what is recorded, and the time */
+	const char *tuner;                 /* of ops->name: whose settings these are */
+	const struct proposal *proposal;   /* what it wants */
+	const struct decide_input *decide; /* what its decide() got: records, mode, time */
 	enum on_drift on_drift;
 	/* False: the condition AgentDegraded says why, and settings are only observed. */
 	bool values_recordable, files_recordable;

@@ -65,8 +65,8 @@ static int check(const struct host *host, const char *file)
 	for (size_t i = 0; i < n; i++) {
 		char nearest[SETTING_NAME_MAX];
 
-		if (sysctls[i].place.line > 0 && !sysctl_exists(host, sysctls[i].name, nearest))
-			config_fault_add(&missing, &sysctls[i].place,
+		if (sysctls[i].position.line > 0 && !sysctl_exists(host, sysctls[i].name, nearest))
+			config_fault_add(&missing, &sysctls[i].position,
 				"sysctl.%s: this node has no such key%s%s%s", sysctls[i].name,
 				nearest[0] ? ": did you mean " : "", nearest,
 				nearest[0] ? "?" : "");

@@ -82,7 +82,7 @@ static bool explain_configured(const struct cli *cli, const char *name)
 		printf("%s (setting)\n  A sysctl of the configuration: %s, %s (%s:%u).\n"
 		       "  %-9s Documentation/admin-guide/sysctl\n",
 			name, sysctl->value, sysctl->exact ? "set exactly" : "only raised",
-			sysctl->place.file, sysctl->place.line, "source");
+			sysctl->position.file, sysctl->position.line, "source");
 	return sysctl;
 }
 

@@ -5,16 +5,16 @@
 
 #include <zlib.h>
 
-void config_fault_add(
-	struct config_fault_list *list, const struct config_place *place, const char *format, ...)
+void config_fault_add(struct config_fault_list *list, const struct config_position *position,
+	const char *format, ...)
 {
 	struct config_fault *fault;
 	va_list args;
 
 	fault = add_element(&list->faults, &list->n, &list->allocated);
-	copy_text(fault->file, sizeof(fault->file), place->file);
-	fault->line = place->line;
-	fault->column = place->column;
+	copy_text(fault->file, sizeof(fault->file), position->file);
+	fault->line = position->line;
+	fault->column = position->column;
 	va_start(args, format);
 	vsnprintf(fault->message, sizeof(fault->message), format, args);
 	va_end(args);
@@ -115,19 +115,19 @@ const char *config_item(const struct config *config, const char *name, size_t i,
 	return text ? text : option->def ? option->def : "";
 }
 
-struct config_place config_item_where(
+struct config_position config_item_where(
 	const struct config *config, const char *name, size_t i, const char *field)
 {
 	const struct tree *tree = find_field(config, name, i, field);
 
 	if (!tree || tree->kind == TREE_NULL)
 		tree = find_field(config, name, i, NULL);
-	return tree->place;
+	return tree->position;
 }
 
-struct config_place config_where(const struct config *config, const char *name)
+struct config_position config_where(const struct config *config, const char *name)
 {
-	return need(config, name)->tree->place;
+	return need(config, name)->tree->position;
 }
 
 bool config_is_given(const struct config *config, const char *name)

@@ -92,7 +92,7 @@ void suggest_offer(struct suggestion *suggestion, const char *typed, const char 
 struct config;
 
 /* Where a value was given. */
-struct config_place {
+struct config_position {
 	const char *file;      /* owned by the config; "profile NAME" or "default" without a file */
 	unsigned line, column; /* from 1; 0 without a file */
 };
@@ -109,7 +109,7 @@ struct config_fault_list {
 	size_t n, allocated;
 };
 
-void config_fault_add(struct config_fault_list *list, const struct config_place *place,
+void config_fault_add(struct config_fault_list *list, const struct config_position *position,
 	const char *format, ...) PRINTF_LIKE(3, 4);
 void config_faults_clear(struct config_fault_list *list);
 
@@ -121,7 +121,7 @@ struct config_sysctl {
 	char name[SETTING_NAME_MAX];   /* dotted, as sysctl(8) prints it */
 	char value[SETTING_VALUE_MAX]; /* fields separated by one space */
 	bool exact;                    /* set even where it lowers */
-	struct config_place place;
+	struct config_position position;
 };
 
 struct config_source {
@@ -167,11 +167,11 @@ size_t config_list(const struct config *config, const char *name);
 const char *config_item(const struct config *config, const char *name, size_t i, const char *field);
 
 /* Where the field was given; the item's place when it was not, or when field is NULL. */
-struct config_place config_item_where(
+struct config_position config_item_where(
 	const struct config *config, const char *name, size_t i, const char *field);
 
 /* Where it was given, for faults: the file, the profile or the default. */
-struct config_place config_where(const struct config *config, const char *name);
+struct config_position config_where(const struct config *config, const char *name);
 
 /* A file says it, be it the default again. */
 bool config_is_given(const struct config *config, const char *name);

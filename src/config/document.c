@@ -34,11 +34,11 @@ struct reader {
 	unsigned documents, depth, nodes;
 };
 
-static struct config_place place_at(const struct reader *reader, yaml_mark_t mark)
+static struct config_position position_at(const struct reader *reader, yaml_mark_t mark)
 {
 	if (!reader->file)
-		return (struct config_place){.file = "default"};
-	return (struct config_place){
+		return (struct config_position){.file = "default"};
+	return (struct config_position){
 		reader->file, (unsigned)mark.line + 1, (unsigned)mark.column + 1};
 }
 
@@ -48,14 +48,14 @@ static void encoding_fault(const struct reader *reader)
 	const char *problem = reader->parser->problem, *text = reader->text;
 	size_t offset = reader->parser->problem_offset;
 	struct text_position at;
-	struct config_place place;
+	struct config_position position;
 
 	/* The byte at fault is one that does not continue a character: name where that begins. */
 	while (strstr(problem, "trailing") && offset > 0 && (text[offset] & 0xc0) != 0xc0)
 		offset--;
 	at = text_position(text, offset);
-	place = (struct config_place){reader->file, (unsigned)at.line, (unsigned)at.column};
-	config_fault_add(reader->faults, &place,
+	position = (struct config_position){reader->file, (unsigned)at.line, (unsigned)at.column};
+	config_fault_add(reader->faults, &position,
 		text[offset] == '\0' ? "a NUL byte: the file must be plain UTF-8 text"
 		: strstr(problem, "control")
 			? "a control character (byte 0x%02x): the file must be plain UTF-8 text; "
@@ -72,7 +72,7 @@ static void parser_fault(const struct reader *reader)
 	const char *context = parser->context ? parser->context : "";
 	const char *message = NULL, *line = reader->text;
 	yaml_mark_t mark = parser->problem_mark;
-	struct config_place place;
+	struct config_position position;
 
 	if (parser->error == YAML_MEMORY_ERROR)
 		abort();
@@ -94,11 +94,12 @@ static void parser_fault(const struct reader *reader)
 		/* A quote or bracket that stays open is noticed at the end of the file. */
 		mark = parser->context_mark;
 	}
-	place = place_at(reader, mark);
+	position = position_at(reader, mark);
 	if (message)
-		config_fault_add(reader->faults, &place, "%s", message);
+		config_fault_add(reader->faults, &position, "%s", message);
 	else
-		config_fault_add(reader->faults, &place, "no valid YAML: %s %s", problem, context);
+		config_fault_add(
+			reader->faults, &position, "no valid YAML: %s %s", problem, context);
 }
 
 /* The enum tree_kind of the value that begins with an event; -1 when none does. */
@@ -151,12 +152,12 @@ static const char *event_fault(struct reader *reader, const yaml_event_t *event,
 	return NULL;
 }
 
-struct tree *tree_new(
-	struct config *config, enum tree_kind kind, struct config_place place, const char *text)
+struct tree *tree_new(struct config *config, enum tree_kind kind, struct config_position position,
+	const char *text)
 {
 	struct tree *tree = must(calloc(1, sizeof(*tree) + strlen(text) + 1));
 
-	*tree = (struct tree){.allocated = config->trees, .kind = kind, .place = place};
+	*tree = (struct tree){.allocated = config->trees, .kind = kind, .position = position};
 	strcpy(tree->text, text);
 	config->trees = tree;
 	return tree;
@@ -169,7 +170,8 @@ struct tree *document_load(struct config *config, const char *file, const char *
 	_cleanup_(yaml_parser_delete) yaml_parser_t parser;
 	struct reader reader = {
 		.file = file, .text = text + mark, .faults = config->faults, .parser = &parser};
-	struct tree *outer = tree_new(config, TREE_LIST, (struct config_place){.file = file}, "");
+	struct tree *outer =
+		tree_new(config, TREE_LIST, (struct config_position){.file = file}, "");
 	/* What is open: a map or list, the key whose value comes next, and where that goes. */
 	struct {
 		struct tree *tree, *key, **end;
@@ -181,7 +183,7 @@ struct tree *document_load(struct config *config, const char *file, const char *
 	yaml_parser_set_input_string(&parser, (const unsigned char *)reader.text, len - mark);
 	for (bool ended = false; !ended;) {
 		_cleanup_(yaml_event_delete) yaml_event_t event = {0};
-		struct config_place place;
+		struct config_position position;
 		const char *fault;
 		struct tree *tree;
 		int kind;
@@ -192,9 +194,9 @@ struct tree *document_load(struct config *config, const char *file, const char *
 		}
 		kind = value_kind(&event);
 		fault = event_fault(&reader, &event, kind);
-		place = place_at(&reader, event.start_mark);
+		position = position_at(&reader, event.start_mark);
 		if (fault) {
-			config_fault_add(config->faults, &place, "%s", fault);
+			config_fault_add(config->faults, &position, "%s", fault);
 			return NULL;
 		}
 		ended = event.type == YAML_STREAM_END_EVENT;
@@ -202,7 +204,7 @@ struct tree *document_load(struct config *config, const char *file, const char *
 				event.type == YAML_SEQUENCE_END_EVENT;
 		if (kind < 0)
 			continue;
-		tree = tree_new(config, (enum tree_kind)kind, place,
+		tree = tree_new(config, (enum tree_kind)kind, position,
 			kind <= TREE_TEXT ? (const char *)event.data.scalar.value : "");
 		level = &levels[reader.depth];
 		if (level->tree->kind == TREE_MAP && !level->key) {

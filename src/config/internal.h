@@ -24,7 +24,7 @@ enum tree_kind {
 struct tree {
 	struct tree *allocated; /* any other of the same config */
 	enum tree_kind kind;
-	struct config_place place;
+	struct config_position position;
 	const struct tree *key;    /* of a value in a map; its text is a word once it was checked */
 	struct tree *first, *next; /* of a list or map: its values, in order */
 	char text[];               /* of TREE_NULL and TREE_TEXT; else empty */
@@ -52,8 +52,8 @@ struct config {
 };
 
 /* A tree of config, which frees it. */
-struct tree *tree_new(
-	struct config *config, enum tree_kind kind, struct config_place place, const char *text);
+struct tree *tree_new(struct config *config, enum tree_kind kind, struct config_position position,
+	const char *text);
 
 /* The text of a TREE_TEXT; NULL for any other, and for NULL. */
 const char *tree_text(const struct tree *tree);

@@ -19,14 +19,14 @@ static void file_fault(struct config *config, const char *path, int error)
 		{-EINVAL, "neither a file nor a link to one: put a plain file here"},
 		{-ENXIO, "neither a file nor a link to one: put a plain file here"}, /* a socket */
 	};
-	struct config_place place = {.file = path, .line = 1, .column = 1};
+	struct config_position position = {.file = path, .line = 1, .column = 1};
 
 	for (size_t i = 0; i < ARRAY_SIZE(messages); i++)
 		if (messages[i].error == error) {
-			config_fault_add(config->faults, &place, "%s", messages[i].message);
+			config_fault_add(config->faults, &position, "%s", messages[i].message);
 			return;
 		}
-	config_fault_add(config->faults, &place,
+	config_fault_add(config->faults, &position,
 		"cannot be read: %s: check the path and give read access to it", strerror(-error));
 }
 
@@ -108,8 +108,8 @@ static void settle_row(struct config *config, struct row *row)
 	if (option->type == OPTION_LIST && value_word(option, text) < 0)
 		row->tree = must(document_load(config, NULL, text, strlen(text)));
 	else
-		row->tree =
-			tree_new(config, TREE_TEXT, (struct config_place){.file = "default"}, text);
+		row->tree = tree_new(
+			config, TREE_TEXT, (struct config_position){.file = "default"}, text);
 }
 
 struct config_sysctl *config_sysctl(struct config *config, const char *name)
@@ -133,7 +133,7 @@ static int by_name(const void *a, const void *b)
 /* Adds what the profile says and no file, and drops the sysctls that a file takes away. */
 static void settle_profile(struct config *config, const char *profile)
 {
-	const struct config_place place = {.file = config->profile};
+	const struct config_position position = {.file = config->profile};
 	bool no_sysctls = config_row(config, "sysctl")->tree != NULL;
 	size_t kept = 0;
 
@@ -146,13 +146,13 @@ static void settle_profile(struct config *config, const char *profile)
 		if (!streq(given->profile, profile))
 			continue;
 		if (row && !row->tree)
-			row->tree = tree_new(config, TREE_TEXT, place, given->value);
+			row->tree = tree_new(config, TREE_TEXT, position, given->value);
 		if (!is_sysctl || no_sysctls)
 			continue;
 		sysctl = config_sysctl(config, given->name + strlen("sysctl."));
-		if (sysctl->place.file)
+		if (sysctl->position.file)
 			continue;
-		sysctl->place = place;
+		sysctl->position = position;
 		copy_text(sysctl->value, sizeof(sysctl->value), given->value);
 	}
 	for (size_t i = 0; i < config->n_sysctls; i++)

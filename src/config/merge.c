@@ -23,7 +23,7 @@ static void wrong_kind(struct config *config, const struct config_option *option
 
 	if (option)
 		value_describe(option, detail, sizeof(detail));
-	config_fault_add(config->faults, &tree->place, "%s cannot be %s: write %s", name,
+	config_fault_add(config->faults, &tree->position, "%s cannot be %s: write %s", name,
 		kind_of(tree), option ? detail : "its keys below it");
 }
 
@@ -52,17 +52,18 @@ static void check_value(struct config *config, const struct config_option *optio
 	if (type == OPTION_TEXT && text_is_printable(text)) {
 		refused = option->check ? option->check(text) : NULL;
 		if (strlen(text) > max)
-			config_fault_add(config->faults, &tree->place,
+			config_fault_add(config->faults, &tree->position,
 				"%s: the text is too long: write at most %" PRIu64 " bytes", name,
 				max);
 		else if (strlen(text) < option->min)
-			config_fault_add(config->faults, &tree->place,
+			config_fault_add(config->faults, &tree->position,
 				"%s: the text is too short: write one of at least %" PRIu64
 				" bytes",
 				name, option->min);
 		else if (refused)
-			config_fault_add(config->faults, &tree->place, "%s: %s is not possible: %s",
-				name, text_quote(quoted, text), refused);
+			config_fault_add(config->faults, &tree->position,
+				"%s: %s is not possible: %s", name, text_quote(quoted, text),
+				refused);
 		return;
 	}
 	if (value_word(option, text) >= 0 ||
@@ -75,7 +76,7 @@ static void check_value(struct config *config, const struct config_option *optio
 	if (r == 0 && number >= option->min && number <= max)
 		return;
 	value_describe(option, detail, sizeof(detail));
-	config_fault_add(config->faults, &tree->place, "%s: %s is %s: write %s", name,
+	config_fault_add(config->faults, &tree->position, "%s: %s is %s: write %s", name,
 		text_quote(quoted, text), r == -EINVAL ? wrong[type] : "out of range", detail);
 }
 
@@ -116,7 +117,7 @@ static void unknown_key(struct config *config, const struct config_option *const
 	else if (nearest.word[0] || elsewhere)
 		snprintf(cure, sizeof(cure), "did you mean %s?",
 			nearest.word[0] ? nearest.word : elsewhere);
-	config_fault_add(config->faults, &key->place, "unknown key %s%s%s: %s",
+	config_fault_add(config->faults, &key->position, "unknown key %s%s%s: %s",
 		text_quote(quoted, key->text), section[0] ? " in " : "", section, cure);
 }
 
@@ -142,7 +143,7 @@ static void check_item_map(struct config *config, const char *label,
 	for (const struct config_option *row = option->items; row->name; row++)
 		if (config->faults->n == before && !row->def && row->type == OPTION_TEXT &&
 			row->min > 0 && !tree_text(tree_child(item, row->name)))
-			config_fault_add(config->faults, &item->place,
+			config_fault_add(config->faults, &item->position,
 				"%s has no %s: add \"%s: ...\"", label, row->name, row->name);
 }
 
@@ -156,20 +157,20 @@ static void check_list(
 
 		snprintf(label, sizeof(label), "%s, item %zu", option->name, ++n);
 		if (n > most) {
-			config_fault_add(config->faults, &item->place,
+			config_fault_add(config->faults, &item->position,
 				"%s takes at most %zu items: remove this one and those after it",
 				option->name, most);
 			return;
 		}
 		if (item->kind == TREE_NULL)
-			config_fault_add(config->faults, &item->place,
+			config_fault_add(config->faults, &item->position,
 				"%s is empty: remove it, or write its value", label);
 		else if (option->items[0].name[0] == '\0')
 			check_value(config, option->items, label, item);
 		else if (item->kind == TREE_MAP)
 			check_item_map(config, label, option, item);
 		else
-			config_fault_add(config->faults, &item->place,
+			config_fault_add(config->faults, &item->position,
 				"%s cannot be %s: write a map, such as {%s: ...}", label,
 				kind_of(item), option->items[0].name);
 	}
@@ -193,14 +194,14 @@ static const struct tree *exact_value(
 			   (streq(text, "true") || streq(text, "false"))) {
 			*exact = streq(text, "true");
 		} else {
-			config_fault_add(config->faults, &child->key->place,
+			config_fault_add(config->faults, &child->key->position,
 				"sysctl.%s: %s does not fit here: write {value: ..., exact: true}",
 				name, text_quote(quoted, key));
 			return NULL;
 		}
 	}
 	if (!value)
-		config_fault_add(config->faults, &map->place,
+		config_fault_add(config->faults, &map->position,
 			"sysctl.%s has no value: write {value: ..., exact: true}", name);
 	return value;
 }
@@ -257,23 +258,23 @@ static const char *parse_sysctl_value(const char *text, char value[static SETTIN
 
 static void take_sysctl(struct config *config, const struct tree *tree)
 {
-	const struct config_place *place = &tree->key->place;
+	const struct config_position *position = &tree->key->position;
 	char name[SETTING_NAME_MAX], quoted[TEXT_QUOTE_MAX];
 	const char *fault = parse_sysctl_name(tree->key->text, name);
 	struct config_sysctl *sysctl;
 	int order;
 
 	if (fault) {
-		config_fault_add(config->faults, place,
+		config_fault_add(config->faults, position,
 			"sysctl: the name %s %s: write it as sysctl -a prints it",
 			text_quote(quoted, tree->key->text), fault);
 		return;
 	}
 	sysctl = config_sysctl(config, name);
-	if (sysctl->place.file == place->file) { /* a sysctl has two spellings */
-		config_fault_add(config->faults, place,
+	if (sysctl->position.file == position->file) { /* a sysctl has two spellings */
+		config_fault_add(config->faults, position,
 			"sysctl.%s is here twice, first in line %u: remove one", name,
-			sysctl->place.line);
+			sysctl->position.line);
 		return;
 	}
 	sysctl->exact = false;
@@ -282,19 +283,19 @@ static void take_sysctl(struct config *config, const struct tree *tree)
 		tree = exact_value(config, name, tree, &sysctl->exact);
 	if (!tree)
 		return;
-	sysctl->place = tree->place;
+	sysctl->position = tree->position;
 	if (tree->kind == TREE_NULL)
 		return;
 	fault = parse_sysctl_value(tree->text, sysctl->value);
 	if (tree->kind == TREE_LIST)
-		config_fault_add(config->faults, &tree->place,
+		config_fault_add(config->faults, &tree->position,
 			"sysctl.%s cannot be a list: write several numbers as one text, \"4096 "
 			"87380 6291456\"",
 			name);
 	else if (fault)
-		config_fault_add(config->faults, &tree->place, "sysctl.%s: %s", name, fault);
+		config_fault_add(config->faults, &tree->position, "sysctl.%s: %s", name, fault);
 	else if (!sysctl->exact && value_compare(sysctl->value, sysctl->value, &order) < 0)
-		config_fault_add(config->faults, &tree->place,
+		config_fault_add(config->faults, &tree->position,
 			"sysctl.%s: %s is no whole number, and headroom raises only numbers; give "
 			"{value: ..., exact: true} to set this text",
 			name, text_quote(quoted, sysctl->value));
@@ -338,7 +339,7 @@ static void take_map(struct config *config, const char *section, const struct tr
 		} else if (type == OPTION_RESERVED) {
 			/* Roll-outs: an earlier and a later version may read the same file. */
 			if (config->notices && (!row->tree || row->tree->kind == TREE_NULL))
-				config_fault_add(config->notices, &tree->key->place,
+				config_fault_add(config->notices, &tree->key->position,
 					"%s: this version of headroom does not use it; it is left "
 					"for one that does",
 					name);
@@ -373,12 +374,12 @@ static void check_keys(struct config *config, struct tree *tree)
 		*end = NULL;
 		same = key ? tree_child(tree, key->text) : NULL;
 		if (key && (key->kind == TREE_MAP || key->kind == TREE_LIST)) {
-			config_fault_add(config->faults, &key->place,
+			config_fault_add(config->faults, &key->position,
 				"a key must be a word: write \"key: value\"");
 		} else if (same) {
-			config_fault_add(config->faults, &key->place,
+			config_fault_add(config->faults, &key->position,
 				"the key %s is here twice, first in line %u: remove one",
-				text_quote(quoted, key->text), same->key->place.line);
+				text_quote(quoted, key->text), same->key->position.line);
 		} else {
 			*end = child;
 			end = &child->next;

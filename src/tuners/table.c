@@ -48,7 +48,7 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 
 			for (; owned && *owned; owned++)
 				if (fnmatch(*owned, sysctls[k].name, 0) == 0)
-					config_fault_add(faults, &sysctls[k].place,
+					config_fault_add(faults, &sysctls[k].position,
 						"sysctl.%s: belongs to the %s tuner: set it in the "
 						"section %s",
 						sysctls[k].name, owner, owner);

@@ -34,14 +34,14 @@ static void show(const struct config *config, const char *name, char text[static
 	if (name[0] == '@') {
 		const struct config_sysctl *sysctl = find_sysctl(config, name + 1);
 		const char *field = name[2] ? name + 2 : NULL;
-		struct config_place place =
-			sysctl           ? sysctl->place
+		struct config_position position =
+			sysctl           ? sysctl->position
 			: name[1] == '.' ? config_item_where(config, "watch.budgets", 0, field)
 					 : config_where(config, name + 1);
-		const char *file = strrchr(place.file, '/');
+		const char *file = strrchr(position.file, '/');
 
-		snprintf(text, TEXT_MAX, "%s %u %u", file ? file + 1 : place.file, place.line,
-			place.column);
+		snprintf(text, TEXT_MAX, "%s %u %u", file ? file + 1 : position.file, position.line,
+			position.column);
 	} else if (!row) {
 		const struct config_sysctl *sysctl = find_sysctl(config, name);
 

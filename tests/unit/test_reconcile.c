@@ -16,7 +16,7 @@ struct fixture {
 	struct file_change file;
 	struct file_record file_record;
 	struct proposal proposal;
-	struct decide_input past;
+	struct decide_input decide;
 	struct reconcile_input input;
 	struct plan plan;
 };
@@ -28,10 +28,10 @@ static void fixture_make(struct fixture *fixture)
 		.name = "vm.a", .actual = "100", .wanted = "100", .reason = "configured"};
 	fixture->file = (struct file_change){.edit = {.text = "10", .base = "version = 2\n"}};
 	fixture->proposal = (struct proposal){.wants = &fixture->want, .n_wants = 1};
-	fixture->past.now_us = HOUR;
+	fixture->decide.now_us = HOUR;
 	fixture->input = (struct reconcile_input){.tuner = "sysctl",
 		.proposal = &fixture->proposal,
-		.past = &fixture->past,
+		.decide = &fixture->decide,
 		.values_recordable = true,
 		.files_recordable = true};
 }
@@ -48,7 +48,7 @@ static void fixture_clear(struct fixture *fixture)
 /* A second later, with this value on the node. */
 static struct setting *poll(struct fixture *fixture, const char *actual)
 {
-	fixture->past.now_us += SECOND;
+	fixture->decide.now_us += SECOND;
 	copy_text(fixture->want.actual, SETTING_VALUE_MAX, actual);
 	plan_clear(&fixture->plan);
 	reconcile(&fixture->node, &fixture->input, &fixture->plan);
@@ -90,8 +90,8 @@ static void record_original(struct fixture *fixture, const char *original, const
 	copy_text(fixture->record.original, SETTING_VALUE_MAX, original);
 	copy_text(fixture->record.before, SETTING_VALUE_MAX, original);
 	copy_text(fixture->record.wanted, SETTING_VALUE_MAX, target);
-	fixture->past.values = &fixture->record;
-	fixture->past.n_values = 1;
+	fixture->decide.values = &fixture->record;
+	fixture->decide.n_values = 1;
 }
 
 FIXTURE_TEST(a_difference_is_planned)
@@ -153,7 +153,7 @@ TEST(a_poll_judges_by_what_is_read_and_recorded)
 		if (cases[i].kept)
 			fixture.want.wanted[0] = '\0';
 		fixture.want.error = cases[i].error;
-		fixture.past.mode = cases[i].mode;
+		fixture.decide.mode = cases[i].mode;
 		fixture.input.values_recordable = !cases[i].unrecordable;
 		poll_to(&fixture, cases[i].actual, cases[i].state, cases[i].reason, pending);
 		assert_int_equal(node_setting(&fixture.node, "vm.a")->drift_total,
@@ -189,7 +189,7 @@ TEST(drift_is_handled_as_configured)
 		poll(&fixture, "100");
 		setting = poll(&fixture, "7");
 		expect(&fixture, cases[i].state, cases[i].reason, cases[i].changes);
-		assert_int_equal(setting->drift_at_us, fixture.past.now_us);
+		assert_int_equal(setting->drift_at_us, fixture.decide.now_us);
 		/* What is left is counted once, whatever becomes of it. */
 		for (int n = 0; n < 10 && cases[i].changes == 0; n++)
 			poll_to(&fixture, n % 2 ? "7" : "8", cases[i].state, cases[i].reason,
@@ -229,7 +229,7 @@ FIXTURE_TEST(a_quiet_time_ends_a_fight)
 {
 	poll(fixture, "100");
 	fight(fixture, DRIFT_ROUNDS_MAX);
-	fixture->past.now_us += DRIFT_QUIET_US;
+	fixture->decide.now_us += DRIFT_QUIET_US;
 	assert_int_equal(poll(fixture, "100")->rounds, 0);
 	fight(fixture, DRIFT_ROUNDS_MAX);
 	assert_int_equal(poll(fixture, "7")->drift_total, 2 * DRIFT_ROUNDS_MAX + 1);
@@ -242,9 +242,9 @@ FIXTURE_TEST(a_failure_waits_before_it_is_tried_again)
 	struct setting *setting = poll(fixture, "5");
 
 	setting_become(setting, SETTING_FAILED, "write-refused", -EPERM, NULL);
-	setting->retry_at_us = fixture->past.now_us + RETRY_US;
+	setting->retry_at_us = fixture->decide.now_us + RETRY_US;
 	poll_to(fixture, "5", SETTING_FAILED, "write-refused", 0);
-	fixture->past.now_us += RETRY_US;
+	fixture->decide.now_us += RETRY_US;
 	poll_to(fixture, "5", SETTING_PENDING, "configured", 1);
 	setting = poll(fixture, "100");
 	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
@@ -290,14 +290,14 @@ TEST(settings_come_and_go_with_their_tuner)
 		{sysctl, {NULL, NULL}, "thp/a=0 thp/c=0 "},
 		{thp, {"c", "a"}, "thp/c=0 thp/a=0 "},
 	};
-	struct decide_input past = {.mode = MODE_OBSERVE};
+	struct decide_input decide = {.mode = MODE_OBSERVE};
 	struct node node = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		struct want wants[2] = {{.reason = "kept"}, {.reason = "kept"}};
 		struct proposal proposal = {.wants = wants};
 		struct reconcile_input input = {
-			.tuner = steps[i].tuner, .proposal = &proposal, .past = &past};
+			.tuner = steps[i].tuner, .proposal = &proposal, .decide = &decide};
 		struct plan plan = {0};
 		char names[256] = "";
 
@@ -403,7 +403,7 @@ TEST(a_file_that_is_not_in_force_is_pending)
 		poll_file_to(
 			&fixture, "3", "10", SETTING_PENDING, cases[i].reason, cases[i].changes);
 		/* Also when it is not known what runs. */
-		poll_file(&fixture, "", "10")->retry_at_us = fixture.past.now_us + HOUR;
+		poll_file(&fixture, "", "10")->retry_at_us = fixture.decide.now_us + HOUR;
 		expect(&fixture, SETTING_PENDING, cases[i].reason, cases[i].changes);
 		poll_file_to(&fixture, "", "10", SETTING_PENDING, cases[i].reason, 0);
 		poll_file_to(&fixture, "10", "10", SETTING_IN_SYNC, "in-sync", 0);
@@ -440,8 +440,8 @@ TEST(the_record_says_what_is_ours_in_the_file)
 		fixture.file_record = (struct file_record){
 			.name = "vm.a", .original = "3", .before = "8", .wanted = "10"};
 		copy_text(fixture.file_record.failed, SETTING_VALUE_MAX, cases[i].failed);
-		fixture.past.files = &fixture.file_record;
-		fixture.past.n_files = 1;
+		fixture.decide.files = &fixture.file_record;
+		fixture.decide.n_files = 1;
 		assert_string_equal(poll_file(&fixture, "3", cases[i].on_disk)->original, "3");
 		expect(&fixture, cases[i].state, cases[i].reason,
 			cases[i].state == SETTING_PENDING);

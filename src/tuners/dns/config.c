@@ -63,18 +63,18 @@ static bool take_address(const struct config *config, const char *list, size_t i
 	const char *cure, struct dns_key *address, struct config_fault_list *faults)
 {
 	const char *text = config_item(config, list, i, field);
-	struct config_place place = config_item_where(config, list, i, field);
+	struct config_position position = config_item_where(config, list, i, field);
 
 	if (dns_address_parse(text, address))
 		return true;
-	config_fault_add(faults, &place, "%s: %s is no address: %s", list, text, cure);
+	config_fault_add(faults, &position, "%s: %s is no address: %s", list, text, cure);
 	return false;
 }
 
 static void take_budget(struct dns_config *into, const struct config *config, size_t i,
 	struct config_fault_list *faults)
 {
-	struct config_place place = config_item_where(config, "dns.budgets", i, "server");
+	struct config_position position = config_item_where(config, "dns.budgets", i, "server");
 	const char *server = config_item(config, "dns.budgets", i, "server");
 	struct dns_budget budget = {.source = "config"};
 	bool twice = false;
@@ -87,7 +87,7 @@ static void take_budget(struct dns_config *into, const struct config *config, si
 		twice = twice || streq(config_item(config, "dns.budgets", k, "server"), server);
 	if (twice) {
 		config_fault_add(
-			faults, &place, "dns.budgets: %s is there twice: keep one", server);
+			faults, &position, "dns.budgets: %s is there twice: keep one", server);
 	} else if (streq(server, "auto")) {
 		into->budget_auto = true;
 		into->own = budget;
@@ -96,7 +96,7 @@ static void take_budget(struct dns_config *into, const struct config *config, si
 			   &into->budgets[into->n_budgets].server, faults)) {
 		into->budgets[into->n_budgets++].budget = budget;
 		if (!dns_budget_is_set(&budget))
-			config_fault_add(faults, &place,
+			config_fault_add(faults, &position,
 				"dns.budgets: %s has no number: give qps, pps or pending", server);
 	}
 }
@@ -119,18 +119,19 @@ void dns_config_read(
 			"give IPv4 or IPv6 addresses, or auto in place of the list",
 			&into->cluster[into->n_cluster], faults);
 	for (size_t i = 0; i < config_list(config, "dns.cluster_domains"); i++) {
-		struct config_place place = config_item_where(config, "dns.cluster_domains", i, "");
+		struct config_position position =
+			config_item_where(config, "dns.cluster_domains", i, "");
 		const char *domain = config_item(config, "dns.cluster_domains", i, "");
 		uint32_t labels = 0;
 
 		/* The kernel compares a few domains of each length: see headroom/bpf/dns.h. */
 		if (dns_suffix_hash(domain, &labels) == 0)
-			config_fault_add(faults, &place,
+			config_fault_add(faults, &position,
 				"dns.cluster_domains: %s is no domain of at most %d labels: each has 1 to 63 "
 				"characters, with a dot between them",
 				domain, DNS_SUFFIX_LABELS);
 		else if (++alike[labels] > DNS_SUFFIX_SLOTS)
-			config_fault_add(faults, &place,
+			config_fault_add(faults, &position,
 				"dns.cluster_domains: %s is one too many: at most %d domains with as many "
 				"labels as each other",
 				domain, DNS_SUFFIX_SLOTS);

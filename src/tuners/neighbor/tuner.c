@@ -163,7 +163,7 @@ static void neighbor_validate(const struct config *config, struct config_fault_l
 		const uint64_t *threshold = read.families[family].threshold;
 		int i = 0;
 		char low[64], high[64];
-		struct config_place place;
+		struct config_position position;
 
 		if (read.families[family].keep)
 			continue;
@@ -171,17 +171,17 @@ static void neighbor_validate(const struct config *config, struct config_fault_l
 			i++;
 		snprintf(low, sizeof(low), "neighbor.%s.gc_thresh%d", version, i + 1);
 		snprintf(high, sizeof(high), "neighbor.%s.gc_thresh%d", version, i + 2);
-		place = config_where(config, low);
+		position = config_where(config, low);
 		if (i < NEIGHBOR_LEVELS - 1) {
 			/* Report the position of a threshold that a file sets. */
-			place = place.line > 0 ? place : config_where(config, high);
-			config_fault_add(faults, &place,
+			position = position.line > 0 ? position : config_where(config, high);
+			config_fault_add(faults, &position,
 				"%s: %" PRIu64 " is above gc_thresh%d (%" PRIu64
 				"): each threshold must be at least the one before",
 				low, threshold[i], i + 2, threshold[i + 1]);
 		} else if (read.grow && read.ceiling > 0 && read.ceiling < threshold[i]) {
-			place = config_where(config, "neighbor.ceiling");
-			config_fault_add(faults, &place,
+			position = config_where(config, "neighbor.ceiling");
+			config_fault_add(faults, &position,
 				"neighbor.ceiling: %" PRIu64 " is below %s (%" PRIu64
 				"): raise it, or write grow: false",
 				read.ceiling, low, threshold[i]);

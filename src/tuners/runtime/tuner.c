@@ -199,16 +199,17 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 	for (size_t i = 0; i < config_list(config, "runtime.mirrors"); i++) {
 		const char *registry = config_item(config, "runtime.mirrors", i, "registry");
 		const char *url = config_item(config, "runtime.mirrors", i, "url");
-		struct config_place place = config_item_where(config, "runtime.mirrors", i, "url");
+		struct config_position position =
+			config_item_where(config, "runtime.mirrors", i, "url");
 
 		if (registry_check_url(url) < 0)
-			config_fault_add(faults, &place,
+			config_fault_add(faults, &position,
 				"runtime.mirrors.url: \"%s\" is no address of a mirror: give "
 				"http[s]://HOST[:PORT][/PATH]",
 				url);
-		place = config_item_where(config, "runtime.mirrors", i, "registry");
+		position = config_item_where(config, "runtime.mirrors", i, "registry");
 		if (!streq(registry, HOSTS_TOML_DEFAULT) && registry_check_name(registry) < 0)
-			config_fault_add(faults, &place,
+			config_fault_add(faults, &position,
 				"runtime.mirrors.registry: \"%s\" is no registry: give "
 				"HOST[:PORT] or _default",
 				registry);

@@ -60,7 +60,7 @@ static void sysctl_configure(void *self, const struct config *config)
 
 		copy_text(key->want.name, SETTING_NAME_MAX, wanted[i].name);
 		copy_text(key->want.wanted, SETTING_VALUE_MAX, wanted[i].value);
-		key->want.requested = wanted[i].place.line > 0;
+		key->want.requested = wanted[i].position.line > 0;
 		key->want.reason = key->want.requested ? "configured" : "profile";
 		key->want.target.kind = VALUE_FILE;
 		sysctl_path(key->want.name, key->want.target.path);
