@@ -165,14 +165,6 @@ enum restart_policy {
 	RESTART_NOW,
 };
 
-/* The check that a new file must pass before it replaces the old one. */
-enum verifier {
-	VERIFY_NOTHING,
-	VERIFY_CONTAINERD_DUMP, /* `containerd config dump` before and after: only our keys differ
-				 */
-	VERIFY_DOCKERD, /* this version knows all keys; from 23.0 also `dockerd --validate` */
-};
-
 /*
  * The program that reads a file. It is part of the record, so that restore can make the old file
  * take effect. Paths are below the host's root. Unknown members are empty.
@@ -180,16 +172,14 @@ enum verifier {
 struct service {
 	enum activation activation;
 	enum restart_policy restart;
-	enum verifier verifier;
-	char unit[64];                    /* "containerd.service"; empty: it cannot be restarted */
-	char socket[108];                 /* must accept requests again after a restart or reload */
+	char driver[16];  /* verifies and reloads it: name of a struct runtime_driver; or empty */
+	char unit[64];    /* "containerd.service"; empty: it cannot be restarted */
+	char socket[108]; /* must accept requests again after a restart or reload */
 	char binary[SETTING_PATH_MAX];    /* executable of the running daemon, for the verifier */
 	char version[32];                 /* of the running daemon: "20.10.24+dfsg1" */
 	char config[SETTING_PATH_MAX];    /* its main file; the edited one may be a drop-in */
 	char directory[SETTING_PATH_MAX]; /* its working directory, the base of relative imports */
-	char program[16];                 /* ACTIVATE_RELOAD: the expected name of the process */
-	char pid_file[128];               /* ACTIVATE_RELOAD: "/run/docker.pid" */
-	int pid;   /* of the daemon, in this process's namespace; 0: read pid_file */
+	int pid;   /* of the daemon, in this process's namespace; 0: not known */
 	bool busy; /* a pull is in flight */
 };
 
@@ -201,12 +191,12 @@ struct file_edit {
 	 * file).
 	 */
 	const char *text;
-	/* VERIFY_CONTAINERD_DUMP: tables to try in this order until the dump has the value; static
-	 * and ended by NULL. */
+	/* For a driver with dump(): tables to try in this order until the dump has the value;
+	 * static and ended by NULL. */
 	const char *const *tables;
 	/* The text that precedes the edit in a new file; static, or NULL. */
 	const char *base;
-	char dump_key[200]; /* VERIFY_CONTAINERD_DUMP: the key's full name in the dump */
+	char dump_key[200]; /* the key's full name in the driver's dump */
 	struct service service;
 };
 

@@ -3,7 +3,6 @@
 
 #include "base/toml.h"
 #include "runtime/containerd_config.h"
-#include "runtime/daemon_json.h"
 
 static struct runtime_daemon daemon_of(
 	const struct host *host, const struct service *service, const char *path)
@@ -201,7 +200,8 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 {
 	const struct file_edit *edit = &changes[0]->file->edit;
 	bool own = changes[0]->file->target.format >= EDIT_OWN;
-	bool dumps = !own && editor->service->verifier == VERIFY_CONTAINERD_DUMP;
+	const struct runtime_driver *driver = runtime_driver_find(editor->service->driver);
+	bool dumps = !own && driver && driver->dump;
 	const char *begin = own ? edit->text : text->bytes ? text->bytes : edit->base;
 	size_t len = !own && text->bytes ? text->len : begin ? strlen(begin) : 0;
 	_cleanup_(file_bytes_clear) struct file_bytes new = {.hash = FILE_HASH_NONE};
@@ -225,11 +225,10 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 			  : edit_set(target->format, &new, target->table, target->key,
 				    changes[i]->file->edit.text, why);
 	}
-	if (r == 0 && !own && editor->service->verifier == VERIFY_DOCKERD) {
+	if (r == 0 && !own && driver && driver->verify) {
 		r = file_put_trial(editor->state, TRIAL, editor->host, editor->at, &new, path);
 		if (r == 0)
-			r = docker_config_check(
-				&daemon, new.bytes, new.len, path, editor->wait, why);
+			r = driver->verify(&daemon, new.bytes, new.len, path, editor->wait, why);
 		file_drop_trial(editor->state, TRIAL);
 	}
 	if (r < 0 && !why[0])
@@ -247,23 +246,14 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 int edit_check(const struct host *host, const struct service *service, const struct wait *wait,
 	char why[static EDIT_WHY_MAX])
 {
+	const struct runtime_driver *driver = runtime_driver_find(service->driver);
 	const struct runtime_daemon daemon = daemon_of(host, service, service->config);
-	_cleanup_free_ char *dump = NULL;
-	struct docker_config config = {0};
 	struct file_at at;
 	int r = service->config[0] ? file_locate(host, service->config, &at) : 0;
 
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%.200s: %s", service->config, strerror(-r));
-	if (r < 0 || !service->config[0] || service->verifier == VERIFY_NOTHING)
+	if (r < 0 || !service->config[0] || !driver || !driver->check)
 		return r;
-	if (service->verifier == VERIFY_DOCKERD) {
-		docker_config_read(&daemon, wait, &config);
-		copy_text(why, EDIT_WHY_MAX, config.why);
-		return config.error;
-	}
-	/* Without a main file containerd has its defaults. */
-	return access(at.full, F_OK) < 0
-		       ? 0
-		       : containerd_dump(&daemon, daemon.config, wait, &dump, why);
+	return driver->check(&daemon, wait, why);
 }

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "runtime/docker.h"
+#include "runtime/driver.h"
 #include "workload/process.h"
 
 #include <signal.h>
@@ -16,8 +16,8 @@
 
 static bool is_same_service(const struct service *a, const struct service *b)
 {
-	return a->activation == b->activation && streq(a->unit, b->unit) &&
-	       streq(a->pid_file, b->pid_file) && a->pid == b->pid;
+	return a->activation == b->activation && streq(a->driver, b->driver) &&
+	       streq(a->unit, b->unit) && a->pid == b->pid;
 }
 
 /* The change without error that takes effect with a service, from *i on; or NULL. */
@@ -303,44 +303,51 @@ static void restart(struct file_job *job, const struct service *service)
 		work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
 }
 
-/* SIGHUP to the process that the service names, if it is no other program. */
+/* SIGHUP to the daemon's process, if that number is not another program's by now. */
+static int send_reload(const struct file_job *job, const struct runtime_driver *driver, pid_t pid)
+{
+	_cleanup_close_ int fd = -1;
+	char path[PATH_MAX];
+
+	if (pid == 0 &&
+		(!driver->pid_file || path_in_root(job->host.root, driver->pid_file, path) < 0 ||
+			process_of_pid_file(path, &pid) < 0))
+		return -ESRCH;
+	/* Held before its name is read: the number cannot pass to another process. */
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0)
+		return -errno;
+	/* By our own /proc: the signal goes to the process that has that number here. */
+	if (!process_is_named("", pid, driver->program))
+		return -ESRCH;
+	return syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0 ? -errno : 0;
+}
+
 static void reload(struct file_job *job, const struct service *service)
 {
+	const struct runtime_driver *driver = runtime_driver_find(service->driver);
 	const struct wait answer = wait_at_most(job->wait, RELOAD_US);
 	uint64_t since = realtime_us();
 	struct change *change;
-	_cleanup_close_ int fd = -1;
-	pid_t pid = service->pid;
 	char path[PATH_MAX];
-	int r = -ESRCH;
+	int r = driver && driver->program ? send_reload(job, driver, service->pid) : -ESRCH;
 
-	if (pid != 0 || (service->pid_file[0] &&
-				path_in_root(job->host.root, service->pid_file, path) == 0 &&
-				process_of_pid_file(path, &pid) == 0)) {
-		/* Held before it is looked at: the number cannot pass to another process. */
-		fd = (int)syscall(SYS_pidfd_open, pid, 0);
-		r = fd < 0 ? -errno : 0;
-	}
-	/* By our own /proc: the signal goes to the process that has that number here. */
-	if (r == 0 && !process_is_named("", pid, service->program))
-		r = -ESRCH;
-	if (r == 0 && syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0)
-		r = -errno;
 	if (r < 0) {
-		log_warning(service->program, "does not read its configuration again: %s",
+		log_warning(driver && driver->program ? driver->program : service->driver,
+			"does not read its configuration again: %s",
 			r == -ESRCH ? "no such process is seen from here" : strerror(-r));
 		hold(job, service, "reload-pending", NULL, FILE_RETRY_US);
 		return;
 	}
-	log_info(service->program, "asked to read its configuration again");
+	log_info(driver->program, "asked to read its configuration again");
 	hold(job, service, "reload-pending", NULL, FILE_RELOAD_AGAIN_US);
-	if (!service->socket[0])
+	if (!service->socket[0] || !driver->await_reload)
 		return;
 	host_path(&job->host, service->socket, path);
 	for (size_t i = 0; (change = next_change(job, service, &i));) {
-		char value[DOCKER_VALUE_MAX];
+		char value[SETTING_VALUE_MAX];
 
-		if (docker_wait_reload(path, since, change->file->target.key, value, &answer) < 0)
+		if (driver->await_reload(path, since, change->file->target.key, value, &answer) < 0)
 			return;
 		copy_text(change->actual, sizeof(change->actual), value);
 		if (value_equal(value, change->new))

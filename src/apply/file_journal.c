@@ -7,9 +7,8 @@
 
 #define JOURNAL "journal.json"
 
-/* {"schema": 5, "body": {...}}. Schema 4 had a checksum beside the same body. */
-#define SCHEMA        5
-#define SCHEMA_OLDEST 4
+/* {"schema": 5, "body": {...}} */
+#define SCHEMA 5
 
 #define SECONDS_MAX 1e12 /* the year 33658; as microseconds it still fits into 64 bits */
 
@@ -143,15 +142,13 @@ static const struct field note_fields[] = {
 	FIELD(struct file_note, TEXT, "ours_next", ours[1]),
 	FIELD(struct file_note, NUMBER, "activation", service.activation),
 	FIELD(struct file_note, NUMBER, "restart", service.restart),
-	FIELD(struct file_note, NUMBER, "verifier", service.verifier),
+	FIELD(struct file_note, TEXT, "driver", service.driver),
 	FIELD(struct file_note, TEXT, "unit", service.unit),
 	FIELD(struct file_note, TEXT, "socket", service.socket),
 	FIELD(struct file_note, TEXT, "binary", service.binary),
 	FIELD(struct file_note, TEXT, "version", service.version),
 	FIELD(struct file_note, TEXT, "config", service.config),
 	FIELD(struct file_note, TEXT, "directory", service.directory),
-	FIELD(struct file_note, TEXT, "program", service.program),
-	FIELD(struct file_note, TEXT, "pid_file", service.pid_file),
 	FIELD_LIST(struct file_note, "keys", keys, n_keys, key_fields),
 	{0},
 };
@@ -278,7 +275,7 @@ static int parse(struct file_journal *journal, const char *text)
 
 	if (schema > SCHEMA)
 		return -EPROTO;
-	if (!body || schema < SCHEMA_OLDEST || !read_fields(body, journal_fields, journal))
+	if (!body || schema < SCHEMA || !read_fields(body, journal_fields, journal))
 		return -EBADMSG;
 	journal->files_allocated = journal->n_files;
 	return 0;

@@ -3,7 +3,7 @@
 
 #include "apply/file_work.h"
 #include "base/log.h"
-#include "runtime/images.h"
+#include "runtime/driver.h"
 
 #include <sys/stat.h>
 
@@ -21,7 +21,7 @@ void work_file_clear(struct work_file *file)
 
 static struct image_runtime runtime_of(const struct file_job *job, const struct work_file *file)
 {
-	struct image_runtime runtime = {.kind = RUNTIME_CONTAINERD};
+	struct image_runtime runtime = {.driver = runtime_driver_find(file->note.service.driver)};
 	char full[PATH_MAX];
 
 	copy_text(runtime.socket, sizeof(runtime.socket),
@@ -40,7 +40,9 @@ int work_read(const struct file_job *job, struct work_file *file)
 		const struct runtime_image *image;
 		size_t n = 0;
 
-		r = images_list(&runtime, job->wait, &images, &n, file->why);
+		if (!runtime.driver || !runtime.driver->pin)
+			return -EOPNOTSUPP;
+		r = runtime.driver->list(&runtime, job->wait, &images, &n, file->why);
 		copy_text(file->old.hash, sizeof(file->old.hash), FILE_HASH_NONE);
 		image = find_named(images, n, file->note.path);
 		if (image && image->pinned) {
@@ -62,7 +64,8 @@ int work_put(const struct file_job *job, struct work_file *file, const struct fi
 {
 	const struct image_runtime runtime = runtime_of(job, file);
 	bool is_pin = file->note.format == EDIT_PIN, pinned = new->bytes != NULL;
-	int r = is_pin ? images_pin(&runtime, file->note.path, pinned, job->wait, file->why)
+	int r = is_pin ? runtime.driver->pin(
+				 &runtime, file->note.path, pinned, job->wait, file->why)
 		       : file_put(&file->at, file->old.hash, new);
 
 	file->written = r == 0;

@@ -17,10 +17,10 @@
 static const struct {
 	const char *sub, *key;
 	const char *const tables[4];
-} settings[CONTAINERD_SETTINGS] = {
-	[CONTAINERD_DOWNLOADS] = {"", "max_concurrent_downloads", {IMAGES, CRI_2, CRI_1}},
-	[CONTAINERD_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout", {IMAGES, CRI_2, CRI_1}},
-	[CONTAINERD_REGISTRY_DIRECTORY] = {".registry", "config_path",
+} settings[] = {
+	[RUNTIME_DOWNLOADS] = {"", "max_concurrent_downloads", {IMAGES, CRI_2, CRI_1}},
+	[RUNTIME_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout", {IMAGES, CRI_2, CRI_1}},
+	[RUNTIME_HOSTS_DIRECTORY] = {".registry", "config_path",
 		{IMAGES ".registry", CRI_2 ".registry", CRI_1 ".registry"}},
 };
 static const char *const transfer_tables[] = {TRANSFER, NULL};
@@ -49,7 +49,7 @@ struct reading {
 	char *dump;
 	const char *cri; /* the table of the dump that has the images' keys */
 	bool merges;     /* 2.x */
-	struct containerd_config *config;
+	struct runtime_files *config;
 };
 
 static void reading_clear(struct reading *reading)
@@ -123,7 +123,7 @@ bool containerd_is_at_least(const char *version, unsigned major, unsigned minor)
 
 /* 2.x takes each key from the last file that has it, 1.x a plugin's whole section. */
 static bool decides(const struct reading *reading, const struct containerd_file *file,
-	const struct containerd_key *key)
+	const struct runtime_key *key)
 {
 	struct toml_scan scan = {.text = file->text, .len = file->len};
 	struct toml_item item;
@@ -144,11 +144,11 @@ static bool decides(const struct reading *reading, const struct containerd_file 
 /* ---- all together ---- */
 
 static void PRINTF_LIKE(3, 4)
-	refuse(struct containerd_key *key, enum containerd_refusal refusal, const char *format, ...)
+	refuse(struct runtime_key *key, enum runtime_refusal refusal, const char *format, ...)
 {
 	va_list args;
 
-	if (key->refusal != CONTAINERD_FINE)
+	if (key->refusal != KEY_EDITABLE)
 		return;
 	key->refusal = refusal;
 	va_start(args, format);
@@ -156,34 +156,33 @@ static void PRINTF_LIKE(3, 4)
 	va_end(args);
 }
 
-static void read_key(const struct reading *reading, enum containerd_setting setting)
+static void read_key(const struct reading *reading, enum runtime_setting setting)
 {
 	const struct runtime_daemon *process = reading->process;
-	struct containerd_key *key = &reading->config->keys[setting];
+	struct runtime_key *key = &reading->config->keys[setting];
 	const struct containerd_file *file = &reading->files.files[reading->files.n - 1];
 	const struct containerd_file *own = &reading->files.files[0];
-	bool transfer = setting == CONTAINERD_DOWNLOADS && reading->config->transfer;
-	bool directory = setting == CONTAINERD_REGISTRY_DIRECTORY;
+	bool transfer = setting == RUNTIME_DOWNLOADS && reading->config->transfer;
+	bool directory = setting == RUNTIME_HOSTS_DIRECTORY;
 	const char *cure, *excluding = NULL;
 
-	*key = (struct containerd_key){.key = settings[setting].key,
+	*key = (struct runtime_key){.key = settings[setting].key,
 		.tables = transfer ? transfer_tables
 				   : settings[setting].tables + (reading->merges ? 0 : 1)};
 	snprintf(key->dump_key, sizeof(key->dump_key), "%s%s.%s",
 		transfer ? TRANSFER : reading->cri, settings[setting].sub, key->key);
 	if (cri_is_off(reading))
-		refuse(key, CONTAINERD_CRI_OFF, "%s: disabled_plugins has the CRI plugin",
+		refuse(key, KEY_CRI_OFF, "%s: disabled_plugins has the CRI plugin",
 			process->config);
 	else if (!containerd_dump_value(
 			 reading->dump, key->dump_key, key->on_disk, sizeof(key->on_disk)))
-		refuse(key, CONTAINERD_NO_SUCH_KEY, "containerd %s has no %s", process->version,
-			key->key);
+		refuse(key, KEY_UNKNOWN, "containerd %s has no %s", process->version, key->key);
 	if (directory && has_below(reading, ".registry.mirrors", ""))
 		excluding = "registry.mirrors";
 	else if (directory && !reading->merges && has_below(reading, ".registry.configs", ".tls"))
 		excluding = "tls in registry.configs";
 	if (excluding)
-		refuse(key, CONTAINERD_EXCLUDED,
+		refuse(key, KEY_EXCLUDED,
 			"%s: %s excludes config_path: move it to hosts.toml files", process->config,
 			excluding);
 	if (directory && !key->on_disk[0] && containerd_is_at_least(process->version, 2, 2) &&
@@ -206,17 +205,17 @@ static void read_key(const struct reading *reading, enum containerd_setting sett
 					generated[i].text, strlen(generated[i].text))))
 			cure = generated[i].cure;
 	if (cure)
-		refuse(key, CONTAINERD_GENERATED, "%s: %s", key->path, cure);
+		refuse(key, KEY_GENERATED, "%s: %s", key->path, cure);
 	else if (host_may_write(process->host, key->path) == -EROFS)
-		refuse(key, CONTAINERD_READ_ONLY, "%s is on a read-only file system", key->path);
+		refuse(key, KEY_READ_ONLY, "%s is on a read-only file system", key->path);
 }
 
 /* What the program makes of its files as they are. Without a main file it has its defaults. */
 static int read_dump(struct reading *reading, const struct wait *wait)
 {
 	const struct runtime_daemon *process = reading->process;
-	struct containerd_config *config = reading->config;
-	char why[CONTAINERD_WHY_MAX], version[SETTING_VALUE_MAX];
+	struct runtime_files *config = reading->config;
+	char why[RUNTIME_WHY_MAX], version[SETTING_VALUE_MAX];
 	int r;
 
 	if (!process->binary[0]) {
@@ -252,11 +251,11 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 	return 0;
 }
 
-void containerd_config_read(const struct runtime_daemon *process, const struct wait *wait,
-	struct containerd_config *config)
+void containerd_config_read(
+	const struct runtime_daemon *process, const struct wait *wait, struct runtime_files *config)
 {
 	_cleanup_(reading_clear) struct reading reading = {.process = process, .config = config};
-	char hash[HASH_TEXT_MAX] = "", why[CONTAINERD_WHY_MAX] = "";
+	char hash[HASH_TEXT_MAX] = "", why[RUNTIME_WHY_MAX] = "";
 	_cleanup_free_ char *all = NULL;
 	size_t len = 0;
 	FILE *out;
@@ -281,7 +280,7 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 	hash_bytes(must(all), len, hash);
 	if (streq(hash, config->hash))
 		return;
-	*config = (struct containerd_config){.changed_us = reading.files.changed_us};
+	*config = (struct runtime_files){.changed_us = reading.files.changed_us};
 	config->error = read_dump(&reading, wait);
 	/* What the program refuses it will refuse again; what could not be run is tried again. */
 	if (config->error == 0 || config->error == -EBADMSG)
@@ -298,10 +297,10 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 			   !dump_is(&reading, "discard_unpacked_layers", "true") &&
 			   !dump_is(&reading, "image_pull_with_sync_fs", "true") &&
 			   !has_old_registries(&reading);
-	for (int i = 0; i < CONTAINERD_SETTINGS; i++) {
-		read_key(&reading, (enum containerd_setting)i);
+	for (int i = 0; i <= RUNTIME_HOSTS_DIRECTORY; i++) {
+		read_key(&reading, (enum runtime_setting)i);
 		/* A file system may become writable without any file's change. */
-		if (config->keys[i].refusal == CONTAINERD_READ_ONLY)
+		if (config->keys[i].refusal == KEY_READ_ONLY)
 			config->hash[0] = '\0';
 	}
 }

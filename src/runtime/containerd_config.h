@@ -17,13 +17,10 @@
  *   version above the daemon's own prevents its start: our own file has no version.
  */
 
-#include "base/child.h"
-#include "base/text.h"
-#include "runtime/discover.h"
+#include "runtime/driver.h"
 
 #define CONTAINERD_DROP_IN   "99-headroom.toml"
 #define CONTAINERD_FILES_MAX 32 /* of one configuration */
-#define CONTAINERD_WHY_MAX   CHILD_WHY_MAX
 
 /* ---- files and dump ---- */
 
@@ -46,7 +43,7 @@ struct containerd_files {
 
 /* 0, or -errno with why: "PATH:LINE:COLUMN: what". files is cleared by the caller either way. */
 int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
-	char why[static CONTAINERD_WHY_MAX]);
+	char why[static RUNTIME_WHY_MAX]);
 
 /* 1.x names all files that it read in the dump: takes those out that it did not. */
 void containerd_files_filter(
@@ -59,55 +56,16 @@ void containerd_files_clear(struct containerd_files *files);
  * another -errno when it could not be run; both with why.
  */
 int containerd_dump(const struct runtime_daemon *process, const char *path, const struct wait *wait,
-	char **dump, char why[static CONTAINERD_WHY_MAX]);
+	char **dump, char why[static RUNTIME_WHY_MAX]);
 
 /* A key's value in a dump; name is the table's, a dot and the key's. False when it has none. */
 bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size);
 
 /* ---- what the tuner asks ---- */
 
-enum containerd_setting {
-	CONTAINERD_DOWNLOADS,          /* layers at once: a count */
-	CONTAINERD_PROGRESS_TIMEOUT,   /* a pull without progress for so long fails: 30m0s */
-	CONTAINERD_REGISTRY_DIRECTORY, /* where hosts.toml files are: directories, by colons */
-	CONTAINERD_SETTINGS,
-};
-
-/* Why a key cannot be edited; struct containerd_key has the sentence. */
-enum containerd_refusal {
-	CONTAINERD_FINE,
-	CONTAINERD_NO_SUCH_KEY, /* this version does not know the key */
-	CONTAINERD_GENERATED,   /* another program writes the file: k3s, RKE2, dockerd, ... */
-	CONTAINERD_READ_ONLY,   /* the file is on a read-only file system */
-	CONTAINERD_EXCLUDED,    /* other keys forbid it: registry.mirrors */
-	CONTAINERD_CRI_OFF,     /* disabled_plugins has the CRI plugin, which reads the key */
-};
-
-struct containerd_key {
-	char on_disk[SETTING_VALUE_MAX]; /* what the files come to, defaults included */
-	enum containerd_refusal refusal;
-	char why[CONTAINERD_WHY_MAX]; /* empty when it can be edited */
-
-	/* The edit. */
-	char path[SETTING_PATH_MAX];
-	const char *const *tables; /* one of these, ended by NULL: the dump shows which */
-	const char *key;
-	char dump_key[200];
-	const char *base; /* what a file begins with that does not exist */
-};
-
-struct containerd_config {
-	int error; /* 0 or -errno, with why: nothing can be said of any key */
-	char why[CONTAINERD_WHY_MAX];
-	uint64_t changed_us;      /* CLOCK_REALTIME of the newest file */
-	char hash[HASH_TEXT_MAX]; /* of all that was read: an equal one saves the dump */
-	bool transfer;            /* pulls by the transfer service: its key counts, not the CRI's */
-	struct containerd_key keys[CONTAINERD_SETTINGS];
-};
-
 /* config is zeroed, or what the last call for this process wrote. */
 void containerd_config_read(const struct runtime_daemon *process, const struct wait *wait,
-	struct containerd_config *config);
+	struct runtime_files *config);
 
 /* Of a version such as "1.6.20~ds1", "v2.1.4". */
 bool containerd_is_at_least(const char *version, unsigned major, unsigned minor);

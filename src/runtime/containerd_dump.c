@@ -125,7 +125,7 @@ static int add_import(const struct runtime_daemon *process, struct containerd_fi
 }
 
 static int read_one(const struct runtime_daemon *process, struct containerd_files *files, size_t i,
-	char why[static CONTAINERD_WHY_MAX])
+	char why[static RUNTIME_WHY_MAX])
 {
 	struct containerd_file *file = &files->files[i];
 	char full[PATH_MAX], import[SETTING_PATH_MAX], fault[TOML_WHY_MAX];
@@ -137,7 +137,7 @@ static int read_one(const struct runtime_daemon *process, struct containerd_file
 	if (r == 0)
 		r = read_file(full, TOML_TEXT_MAX, &file->text, &file->len);
 	if (r == -ENOENT && host_is_dangling(process->host, file->path)) {
-		snprintf(why, CONTAINERD_WHY_MAX, "%s is a link that points nowhere", file->path);
+		snprintf(why, RUNTIME_WHY_MAX, "%s is a link that points nowhere", file->path);
 		return -ELOOP;
 	}
 	if (r == -ENOENT && (i == 0 || i == files->own))
@@ -147,20 +147,20 @@ static int read_one(const struct runtime_daemon *process, struct containerd_file
 	if (r == 0) {
 		r = toml_find(file->text, file->len, "", "imports", &item, fault);
 		if (r == -EBADMSG)
-			snprintf(why, CONTAINERD_WHY_MAX, "%s:%s", file->path, fault);
+			snprintf(why, RUNTIME_WHY_MAX, "%s:%s", file->path, fault);
 		if (r < 0)
 			return r == -ENOENT ? 0 : r;
 	}
 	while (r == 0 && toml_next_string(file->text, &item, &at, import, sizeof(import)))
 		r = add_import(process, files, i, import);
 	if (r < 0)
-		snprintf(why, CONTAINERD_WHY_MAX, "%s: %s", file->path,
+		snprintf(why, RUNTIME_WHY_MAX, "%s: %s", file->path,
 			r == -E2BIG ? "imports more files than are looked at" : strerror(-r));
 	return r;
 }
 
 int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
-	char why[static CONTAINERD_WHY_MAX])
+	char why[static RUNTIME_WHY_MAX])
 {
 	int r;
 
@@ -198,7 +198,7 @@ void containerd_files_filter(
 }
 
 int containerd_dump(const struct runtime_daemon *process, const char *path, const struct wait *wait,
-	char **dump, char why[static CONTAINERD_WHY_MAX])
+	char **dump, char why[static RUNTIME_WHY_MAX])
 {
 	const char *const arguments[] = {process->binary, "-c", path, "config", "dump", NULL};
 	const char *const defaults[] = {process->binary, "config", "default", NULL};

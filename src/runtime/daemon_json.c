@@ -120,7 +120,7 @@ static bool is_in(const char *const *keys, size_t n, const char *key)
 
 /* 20.10 takes the keys in an object as if they were outside. */
 static int check_keys(const struct runtime_daemon *daemon, const char *text, const cJSON *object,
-	char why[static DOCKER_WHY_MAX])
+	char why[static RUNTIME_WHY_MAX])
 {
 	struct json_member member = {0};
 
@@ -135,7 +135,7 @@ static int check_keys(const struct runtime_daemon *daemon, const char *text, con
 			key = key->next;
 		if (!key || is_in(known_keys, ARRAY_SIZE(known_keys), key->string))
 			continue;
-		snprintf(why, DOCKER_WHY_MAX,
+		snprintf(why, RUNTIME_WHY_MAX,
 			"%s:%zu:%zu: dockerd %.32s does not know \"%.64s\" and refuses the whole "
 			"file: remove it",
 			daemon->config, position.line, position.column, daemon->version,
@@ -146,7 +146,7 @@ static int check_keys(const struct runtime_daemon *daemon, const char *text, con
 }
 
 int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
-	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX])
+	const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX])
 {
 	const char *const arguments[] = {daemon->binary, "--validate", "--config-file", path, NULL};
 	struct child child = {
@@ -156,14 +156,14 @@ int docker_config_check(const struct runtime_daemon *daemon, const char *text, s
 	int r, major = atoi(daemon->version);
 
 	if (json_parse(text, len, &object, fault) < 0) {
-		snprintf(why, DOCKER_WHY_MAX, "%.160s:%s: mend it", daemon->config, fault);
+		snprintf(why, RUNTIME_WHY_MAX, "%.160s:%s: mend it", daemon->config, fault);
 		return -EBADMSG;
 	}
 	if (!object || major < VALIDATES_SINCE || !daemon->binary[0])
 		return object && major == 20 ? check_keys(daemon, text, object, why) : 0;
 	r = child_ask(&child, wait, NULL, said);
 	if (r < 0)
-		snprintf(why, DOCKER_WHY_MAX, "%.100s: %.210s", daemon->config, said);
+		snprintf(why, RUNTIME_WHY_MAX, "%.100s: %.210s", daemon->config, said);
 	return r == -EINVAL ? -EBADMSG : r;
 }
 
@@ -179,7 +179,7 @@ static const cJSON *last_of(const cJSON *object, const char *key)
 }
 
 void docker_config_read(
-	const struct runtime_daemon *daemon, const struct wait *wait, struct docker_config *config)
+	const struct runtime_daemon *daemon, const struct wait *wait, struct runtime_files *config)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	const cJSON *downloads, *mirrors, *item;
@@ -194,7 +194,7 @@ void docker_config_read(
 	if (r == -ENOENT && host_is_dangling(daemon->host, daemon->config))
 		r = -ELOOP;
 	if (r < 0) {
-		*config = (struct docker_config){.error = r == -ENOENT ? 0 : r};
+		*config = (struct runtime_files){.error = r == -ENOENT ? 0 : r};
 		if (config->error < 0)
 			snprintf(config->why, sizeof(config->why), "%s: %s", daemon->config,
 				r == -ELOOP ? "a link that points nowhere" : strerror(-r));
@@ -206,14 +206,15 @@ void docker_config_read(
 	hash_bytes(must(n < 0 ? NULL : all), (size_t)n, hash);
 	if (streq(hash, config->hash))
 		return;
-	*config = (struct docker_config){.changed_us = config->changed_us};
+	*config = (struct runtime_files){.changed_us = config->changed_us};
 	config->error = docker_config_check(daemon, text, len, daemon->config, wait, config->why);
 	if (config->error == 0)
 		config->error = json_parse(text, len, &object, fault);
 	downloads = last_of(object, "max-concurrent-downloads");
 	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0 &&
 		downloads->valuedouble <= INT_MAX)
-		snprintf(config->downloads, sizeof(config->downloads), "%d", downloads->valueint);
+		snprintf(config->keys[RUNTIME_DOWNLOADS].on_disk, SETTING_VALUE_MAX, "%d",
+			downloads->valueint);
 	mirrors = last_of(object, "registry-mirrors");
 	config->has_mirrors = mirrors != NULL;
 	cJSON_ArrayForEach (item, mirrors) {

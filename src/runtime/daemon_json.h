@@ -3,29 +3,15 @@
 
 /* What Docker's daemon.json says, and whether dockerd accepts it. Blocks; nothing writes. */
 
-#include "base/child.h"
-#include "base/text.h"
-#include "runtime/discover.h"
+#include "runtime/driver.h"
 
 #include <cjson/cJSON.h>
 
-#define DOCKER_CONFIG_MAX  262144 /* bytes; more is no daemon.json */
-#define DOCKER_WHY_MAX     320
-#define DOCKER_MIRRORS_MAX 2048
-
-struct docker_config {
-	int error; /* 0 or -errno, with why: "PATH:LINE:COLUMN: what: cure" */
-	char why[DOCKER_WHY_MAX];
-	uint64_t changed_us;      /* CLOCK_REALTIME of the file; 0: there is none */
-	char hash[HASH_TEXT_MAX]; /* of the file and the daemon: an equal one saves the check */
-	char downloads[SETTING_VALUE_MAX]; /* max-concurrent-downloads; empty: not there */
-	char mirrors[DOCKER_MIRRORS_MAX];  /* registry-mirrors, by spaces */
-	bool has_mirrors;                  /* the key is there, be it an empty list */
-};
+#define DOCKER_CONFIG_MAX 262144 /* bytes; more is no daemon.json */
 
 /* config is zeroed, or what the last call for this daemon wrote. No file is no error. */
 void docker_config_read(
-	const struct runtime_daemon *daemon, const struct wait *wait, struct docker_config *config);
+	const struct runtime_daemon *daemon, const struct wait *wait, struct runtime_files *config);
 
 /*
  * Whether dockerd accepts this text, which is in the file path too (inside the host's root):
@@ -33,7 +19,7 @@ void docker_config_read(
  * why: "PATH:LINE:COLUMN: what"; another -errno when it could not be asked. Terminated text.
  */
 int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
-	const char *path, const struct wait *wait, char why[static DOCKER_WHY_MAX]);
+	const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
 
 /* For editing a JSON text in place: where the members of its topmost object are. */
 

@@ -1,431 +1,252 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/docker.h"
+#include "base/file.h"
+#include "runtime/daemon_json.h"
+#include "runtime/driver.h"
 
-#include "base/json.h"
-#include "base/text.h"
-#include "runtime/http_client.h"
-#include "runtime/images.h"
-#include "runtime/registry.h"
-#include "workload/process.h"
+#include <glob.h>
 
-/* GET /version costs a daemon nothing: later it hangs. */
-#define VERSION_US  (5 * USEC_PER_SEC / 2)
-#define ANSWER_US   (10 * USEC_PER_SEC) /* for /info and lists of thousands of containers */
-#define ANSWER_MAX  ((size_t)64 << 20)
-#define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
-#define NAMES_MAX   10000
-#define MIRRORS_MAX 2048 /* bytes of their list */
-#define REFUSAL_MAX 8192 /* bytes of a refusal that are looked at */
+#define DEFAULT_DOWNLOADS "3"
+#define PULLED_MAX        16 /* names of one round */
+#define SLOW_EVERY_US     (15 * USEC_PER_SEC)
 
-#define DOWNLOADS "max-concurrent-downloads"
-#define MIRRORS   "registry-mirrors"
-#define RELOADS   "{\"type\":[\"daemon\"],\"event\":[\"reload\"]}"
-#define PULLS     "{\"type\":[\"image\"],\"event\":[\"pull\"]}"
-
-#define COPY(member, object, path) utf8_copy(member, sizeof(member), json_text_at(object, path))
-
-/* ---- the process ---- */
-
-/* One in a container, as in a nested cluster, is not this node's. */
-static bool is_dockerd(const char *root, pid_t pid, void *userdata)
-{
-	(void)userdata;
-	return process_is_named(root, pid, "dockerd") && process_is_of_host(root, pid);
-}
-
-int docker_process_read(const struct host *host, struct docker_process *ret)
-{
-	struct docker_process process = {0};
-	char path[PATH_MAX], value[PATH_MAX];
-	bool has_file = access(host_path(host, DOCKER_PID_FILE, path), F_OK) == 0;
-	int r;
-
-	/* A stale pid file may name any process that came later. */
-	if (!has_file || process_of_pid_file(path, &process.pid) < 0 ||
-		!process_is_named("", process.pid, "dockerd"))
-		process.pid = process_find("", is_dockerd, NULL);
-	if (!has_file && process.pid == 0)
-		return -ESRCH;
-	r = process_option("", process.pid, DOWNLOADS, false, value, sizeof(value));
-	process.downloads_on_command = r > 0;
-	if (r > 0)
-		copy_text(process.downloads, sizeof(process.downloads), value);
-	/* Without its command line it counts as not seen. */
-	if (r < 0)
-		process.pid = 0;
-	process.mirrors_on_command =
-		process_option("", process.pid, "registry-mirror", false, value, sizeof(value)) > 0;
-	*ret = process;
-	return 0;
-}
-
-/* ---- requests ---- */
-
-struct request;
-
-/* Takes one object of an answer. 0, 1 for no more, or -errno; -EBADMSG for what it is not. */
-typedef int take_fn(const cJSON *object, struct request *request);
-
-struct request {
-	take_fn *take;
-	void *userdata; /* of take */
-	size_t n;       /* objects so far */
-	char refusal[DOCKER_ERROR_MAX];
+static const struct runtime_location locations[] = {
+	{.runtime = {.name = "docker",
+		 .managed_by = RUNTIME_OF_NODE,
+		 .socket = "/run/docker.sock",
+		 .config = "/etc/docker/daemon.json",
+		 .unit = "docker.service"}},
+	{.runtime = {0}},
 };
+
+/* ---- read ---- */
 
 /*
- * The objects of an answer, one after the other or in a list, as they come: no answer is ever held
- * or parsed whole, however long it is.
+ * What the Engine API does not tell: a layer that comes in is a file of its own below the daemon's
+ * root, as large as what is there of it, until it is unpacked (distribution/pull_v2.go).
  */
-static int take_data(const char *text, size_t len, size_t *used, void *userdata)
+static void read_layers(struct runtime_reading *reading)
 {
-	struct request *request = userdata;
-	int r = 0;
+	struct node_runtime *runtime = reading->runtime;
+	_cleanup_free_ struct pull_piece *pieces = must(calloc(PULL_LAYERS_MAX, sizeof(*pieces)));
+	char path[PATH_MAX], full[PATH_MAX], pattern[PATH_MAX + 16];
+	glob_t found = {0};
+	int r;
+	struct stat st;
+	size_t n = 0;
 
-	while (r == 0) {
-		_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-		const char *end;
-
-		*used += strspn(text + *used, " \t\r\n,[]");
-		if (*used == len)
-			return 0;
-		if (text[*used] != '{')
-			return -EBADMSG;
-		object = cJSON_ParseWithOpts(text + *used, &end, 0);
-		if (!object)
-			return len - *used > OBJECT_MAX ? -EFBIG : 0;
-		*used = (size_t)(end - text);
-		request->n++;
-		json_make_printable(object);
-		r = request->take(object, request);
+	snprintf(path, sizeof(path), "%s/tmp", runtime->store.directory);
+	if (path_in_root(reading->host->root, path, full) < 0)
+		return;
+	snprintf(pattern, sizeof(pattern), "%s/GetImageBlob*", full);
+	r = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+	for (size_t i = 0; r == 0 && i < found.gl_pathc && n < PULL_LAYERS_MAX; i++) {
+		if (lstat(found.gl_pathv[i], &st) < 0)
+			continue;
+		copy_text(
+			pieces[n].ref, sizeof(pieces[n].ref), strrchr(found.gl_pathv[i], '/') + 1);
+		pieces[n++].offset = (uint64_t)st.st_size;
 	}
-	return r;
+	globfree(&found);
+	if (r != 0 && r != GLOB_NOMATCH)
+		return;
+	runtime->pulls_at_us = now_us();
+	pulls_update(&runtime->pulls, reading->pulled, pieces, n, runtime->pulls_at_us);
 }
 
-/* A refusal, {"message": "..."}, or any other text. Secrets go before it is cut. */
-static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX])
+/* Pulls that ended, with the registry that Docker omits: splitDockerDomain() of distribution. */
+static void read_ended(struct runtime_reading *reading)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_Parse(body);
-	const char *message = json_text_at(object, "message");
-	_cleanup_free_ char *text = must(strndup(*message ? message : body, REFUSAL_MAX));
+	struct node_runtime *runtime = reading->runtime;
+	char pulled[PULLED_MAX][DOCKER_NAME_MAX];
+	uint64_t since_us = runtime->docker.events_us;
+	size_t n = 0;
 
-	hide_secrets(text);
-	text_make_printable(text);
-	utf8_copy(why, DOCKER_ERROR_MAX, text);
+	runtime->docker.events_us = realtime_us();
+	if (since_us > 0 && runtime->pulls.n_images > 0)
+		(void)docker_read_pulled(
+			reading->socket, since_us, pulled, PULLED_MAX, &n, reading->wait);
+	for (size_t i = 0; i < n; i++) {
+		size_t host = strcspn(pulled[i], "/");
+		bool is_host =
+			pulled[i][host] == '/' &&
+			(strcspn(pulled[i], ".:") < host || starts_with(pulled[i], "localhost/"));
+		char image[160];
+
+		snprintf(image, sizeof(image), "%s%.140s", is_host ? "" : "docker.io/", pulled[i]);
+		pulls_end(&runtime->pulls, image, now_us());
+	}
 }
 
-/* Each object of the answer goes to take; least: how many it must have. method NULL: GET. */
-static int ask(const char *socket, const char *method, const char *path, uint64_t timeout_us,
-	size_t least, take_fn *take, void *userdata, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
+static void read_docker(struct runtime_reading *reading)
 {
-	struct request request = {.take = take, .userdata = userdata};
-	char url[1024];
-	struct http_get http = {.url = url,
-		.unix_socket = socket,
-		.limit = method ? 0 : ANSWER_MAX,
-		.method = method,
-		.data = take_data,
-		.userdata = &request};
-	struct wait bounded = wait_at_most(wait, timeout_us);
-	const char *text = NULL;
+	struct node_runtime *runtime = reading->runtime;
+	struct docker_process *process = &runtime->docker.process;
+	struct docker_info *info = &runtime->docker.info;
+	struct runtime_store *store = &runtime->store;
+	struct runtime_names names = {0};
+	char why[DOCKER_ERROR_MAX];
 	int r;
 
-	snprintf(url, sizeof(url), "http://docker%s", path);
-	http_get_all(&http, 1, &bounded);
-	r = http.error;
-	/* What ended before its last object did, or before it was wanted to end. */
-	if (r == 0 && http.status / 100 == 2 && http.ended == 0 &&
-		(http.len > 0 || request.n < least))
-		r = -EBADMSG;
-	if (request.refusal[0]) {
-		text = request.refusal;
-	} else if (r == -ETIMEDOUT) {
-		text = "no answer in time: it hangs";
-	} else if (r == -EBADMSG) {
-		text = "not what a Docker daemon answers";
-	} else if (r < 0) {
-		text = http.why;
-	} else if (http.status / 100 != 2) {
-		describe_refusal(http.body ? http.body : "", request.refusal);
-		text = request.refusal;
-		r = -EPROTO;
+	/* Where systemd listens on the socket, connecting would start a stopped dockerd. */
+	if (docker_process_read(reading->host, process) < 0) {
+		runtime_note(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
+		runtime->due_us = next_turn_us(now_us(), SLOW_EVERY_US);
+		return;
 	}
-	why[0] = '\0';
-	if (text)
-		snprintf(why, DOCKER_ERROR_MAX, "%.100s: %s %.*s: %.120s", socket,
-			method ? method : "GET", (int)strcspn(path, "?"), path, text);
-	free(http.body);
-	return r;
-}
-
-/* GET /events from since_us on, with a filter; until now, or for ever. */
-static int ask_events(const char *socket, const char *filter, uint64_t since_us, bool for_ever,
-	take_fn *take, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
-{
-	char *escaped = must(curl_easy_escape(NULL, filter, 0)), path[512];
-	uint64_t until_us = realtime_us();
-
-	since_us = MAX(since_us, USEC_PER_SEC); /* 0 would be no time */
-	snprintf(path, sizeof(path), "/events?filters=%s&since=%" PRIu64 ".%06" PRIu64, escaped,
-		since_us / USEC_PER_SEC, since_us % USEC_PER_SEC);
-	curl_free(escaped);
-	if (!for_ever)
-		text_append(path, sizeof(path), "&until=%" PRIu64 ".%06" PRIu64,
-			until_us / USEC_PER_SEC, until_us % USEC_PER_SEC);
-	return ask(socket, NULL, path, for_ever ? UINT64_MAX : VERSION_US, 0, take, userdata, wait,
-		why);
-}
-
-static bool is_event(const cJSON *object, const char *type, const char *action)
-{
-	return streq(json_text_at(object, "Type"), type) &&
-	       streq(json_text_at(object, "Action"), action);
-}
-
-/* ---- what the daemon says of itself ---- */
-
-/* /info puts a slash at the end of each, a reload's event does not. */
-static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
-{
-	char words[MIRRORS_MAX] = "";
-	const cJSON *item;
-
-	cJSON_ArrayForEach (item, list) {
-		const char *mirror = json_text_at(item, "");
-
-		registry_list_add(words, sizeof(words), mirror, strlen(mirror));
+	runtime_set_process(runtime, reading->host, process->pid);
+	runtime->on_command[RUNTIME_DOWNLOADS] = process->downloads_on_command;
+	runtime->on_command[RUNTIME_MIRRORS] = process->mirrors_on_command;
+	if (reading->slow || runtime->answer != RUNTIME_ANSWERS) {
+		r = docker_read_info(reading->socket, info, reading->wait, why);
+		reading->cancelled |= r == -ECANCELED;
+		if (r < 0 && r != -ECANCELED)
+			runtime_note(runtime, why);
+		if (r < 0)
+			return;
+		runtime_note(runtime, NULL);
+		copy_text(runtime->version, sizeof(runtime->version), info->version);
+		copy_text(store->driver, sizeof(store->driver), info->storage_driver);
+		copy_text(store->directory, sizeof(store->directory), info->root_dir);
 	}
-	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
+	copy_text(runtime->reported[RUNTIME_DOWNLOADS], SETTING_VALUE_MAX,
+		info->reloaded_downloads[0] ? info->reloaded_downloads : process->downloads);
+	copy_text(runtime->in_force[RUNTIME_MIRRORS], SETTING_VALUE_MAX, info->mirrors);
+	read_layers(reading);
+	read_ended(reading);
+	if (reading->slow &&
+		docker_read_names(reading->socket, &names.entries, &names.n, reading->wait) == 0)
+		runtime_set_names(runtime, &names);
 }
 
-static int take_version(const cJSON *object, struct request *request)
+/*
+ * A file that does not exist was removed when its directory changed last, or before: but for the
+ * key that Docker 20.10 puts there at its first start. CLOCK_REALTIME; 0: not known.
+ */
+static uint64_t removed_us(const struct runtime_daemon *daemon)
 {
-	struct docker_info *info = request->userdata;
+	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
+	struct stat st, key_st;
 
-	COPY(info->version, object, "Version");
-	return info->version[0] && *json_text_at(object, "ApiVersion") ? 0 : -EBADMSG;
-}
-
-static int take_info(const cJSON *object, struct request *request)
-{
-	struct docker_info *info = request->userdata;
-
-	COPY(info->storage_driver, object, "Driver");
-	COPY(info->root_dir, object, "DockerRootDir");
-	join_mirrors(json_at(object, "RegistryConfig/Mirrors"), info->mirrors);
-	return info->storage_driver[0] && info->root_dir[0] ? 0 : -EBADMSG;
-}
-
-/* A reload of daemon.json, and what it put in force. */
-struct reload {
-	const char *key;
-	bool awaited; /* the first one ends the answer; else the last one counts */
-	bool seen;
-	uint64_t at_us; /* CLOCK_REALTIME */
-	char value[DOCKER_VALUE_MAX];
-};
-
-/* The attributes of a reload are texts, also where they hold numbers and lists. */
-static int take_reload(const cJSON *object, struct request *request)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
-	const cJSON *attributes = json_at(object, "Actor/Attributes");
-	struct reload *reload = request->userdata;
-
-	if (!is_event(object, "daemon", "reload"))
+	copy_text(directory, sizeof(directory), daemon->config);
+	*strrchr(directory, '/') = '\0';
+	if (path_in_root(daemon->host->root, directory[0] ? directory : "/", path) < 0 ||
+		stat(path, &st) < 0)
 		return 0;
-	reload->seen = true;
-	reload->at_us = (uint64_t)MAX(json_number_at(object, "timeNano") / 1000, 0.0);
-	COPY(reload->value, attributes, reload->key);
-	if (streq(reload->key, MIRRORS)) {
-		list = cJSON_Parse(json_text_at(attributes, MIRRORS));
-		join_mirrors(list, reload->value);
-	}
-	return reload->awaited;
+	snprintf(key, sizeof(key), "%s/key.json", path);
+	return stat(key, &key_st) < 0 || us_of(st.st_mtim) > us_of(key_st.st_ctim)
+		       ? us_of(st.st_mtim)
+		       : 0;
 }
 
-int docker_read_info(const char *socket, struct docker_info *ret, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
+static void read_files(
+	struct node_runtime *runtime, const struct runtime_daemon *daemon, const struct wait *wait)
 {
-	struct reload reload = {.key = DOWNLOADS};
-	struct docker_info info = *ret;
-	int r = ask(socket, NULL, "/version", VERSION_US, 1, take_version, &info, wait, why);
+	struct runtime_files *files = &runtime->files;
+	const char *reported = runtime->reported[RUNTIME_DOWNLOADS];
+	char *downloads = runtime->in_force[RUNTIME_DOWNLOADS];
 
-	/* The daemon keeps its last 256 events: a reload among them says what runs now. */
-	if (r == 0)
-		r = ask_events(socket, RELOADS, 0, false, take_reload, &reload, wait, why);
-	info.reloaded_us = reload.at_us;
-	copy_text(info.reloaded_downloads, sizeof(info.reloaded_downloads), reload.value);
-	if (r == 0 && (!info.root_dir[0] || info.reloaded_us != ret->reloaded_us))
-		r = ask(socket, NULL, "/info", ANSWER_US, 1, take_info, &info, wait, why);
-	if (r == 0)
-		*ret = info;
-	return r;
+	docker_config_read(daemon, wait, files);
+	if (files->error < 0 && !reported[0])
+		return;
+	runtime_infer(runtime, RUNTIME_DOWNLOADS,
+		files->changed_us > 0 ? files->changed_us : removed_us(daemon), reported,
+		DEFAULT_DOWNLOADS);
+	if (streq(downloads, "0"))
+		copy_text(downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
 }
 
-/* ---- events ---- */
+/* ---- verify ---- */
 
-int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
-	char value[static DOCKER_VALUE_MAX], const struct wait *wait)
+static int check(const struct runtime_daemon *daemon, const struct wait *wait,
+	char why[static RUNTIME_WHY_MAX])
 {
-	struct reload reload = {.key = key, .awaited = true};
-	char why[DOCKER_ERROR_MAX];
-	int r = ask_events(socket, RELOADS, since_us, true, take_reload, &reload, wait, why);
+	struct runtime_files files = {0};
 
-	if (r == 0)
-		memcpy(value, reload.value, sizeof(reload.value));
-	return r == 0 && !reload.seen ? -ECONNRESET : r;
-}
-
-struct list {
-	void *items;
-	size_t n, allocated;
-};
-
-/* The actor of a pull is the whole reference, its name attribute lacks the tag. */
-static int take_pull(const cJSON *object, struct request *request)
-{
-	struct list *pulled = request->userdata;
-	char(*names)[DOCKER_NAME_MAX] = pulled->items;
-
-	if (is_event(object, "image", "pull") && pulled->n < pulled->allocated)
-		COPY(names[pulled->n++], object, "Actor/ID");
-	return 0;
-}
-
-int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCKER_NAME_MAX],
-	size_t max, size_t *n, const struct wait *wait)
-{
-	struct list pulled = {.items = names, .allocated = max};
-	char why[DOCKER_ERROR_MAX];
-	int r = ask_events(socket, PULLS, since_us, false, take_pull, &pulled, wait, why);
-
-	if (r == 0)
-		*n = pulled.n;
-	return r;
-}
-
-/* ---- containers ---- */
-
-/* Items and n become the caller's. */
-static int ask_list(const char *socket, const char *path, take_fn *take, void *items, size_t *n,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
-{
-	struct list list = {0};
-	int r = ask(socket, NULL, path, ANSWER_US, 0, take, &list, wait, why);
-
-	if (r < 0) {
-		free(list.items);
-		return r;
-	}
-	*(void **)items = list.items;
-	*n = list.n;
-	return 0;
-}
-
-static int take_container(const cJSON *object, struct request *request)
-{
-	struct list *list = request->userdata;
-	const char *pod = json_text_at(object, "Labels/io.kubernetes.pod.name");
-	const char *name = json_text_at(object, "Names/0"); /* with a slash before it */
-	const char *const ids[] = {
-		json_text_at(object, "Id"), json_text_at(object, "Labels/io.kubernetes.pod.uid")};
-
-	if (!ids[0][0])
-		return -EBADMSG;
-	for (size_t i = 0; i < ARRAY_SIZE(ids) && ids[i][0]; i++) {
-		struct workload *workload;
-		struct name_entry *entry;
-
-		if (list->n == NAMES_MAX)
-			return -E2BIG;
-		entry = add_bytes(&list->items, &list->n, &list->allocated, sizeof(*entry));
-		workload = &entry->workload;
-		workload->kind = *pod ? WORKLOAD_POD : WORKLOAD_CONTAINER;
-		COPY(workload->namespace, object, "Labels/io.kubernetes.pod.namespace");
-		utf8_copy(
-			workload->name, sizeof(workload->name), *pod ? pod : name + (*name == '/'));
-		copy_text(workload->id, sizeof(workload->id), ids[i]);
-	}
-	return 0;
-}
-
-int docker_read_names(
-	const char *socket, struct name_entry **names, size_t *n, const struct wait *wait)
-{
-	char why[DOCKER_ERROR_MAX];
-
-	return ask_list(socket, "/containers/json", take_container, names, n, wait, why);
+	docker_config_read(daemon, wait, &files);
+	copy_text(why, RUNTIME_WHY_MAX, files.why);
+	return files.error;
 }
 
 /* ---- images ---- */
 
-static int take_image(const cJSON *object, struct request *request)
+static int read_images_info(struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, struct image_info *ret, char why[static IMAGES_WHY_MAX])
 {
-	struct list *list = request->userdata;
-	const cJSON *name;
+	struct docker_process process = {0};
+	struct docker_info info = {0};
+	/* Where systemd listens on the socket, a connection would start dockerd. */
+	int r = docker_process_read(host, &process);
 
-	for (int digests = 0; digests < 2; digests++)
-		cJSON_ArrayForEach (name, json_at(object, digests ? "RepoDigests" : "RepoTags")) {
-			struct runtime_image image = {
-				.size = (uint64_t)MAX(json_number_at(object, "Size"), 0.0)};
-
-			COPY(image.id, object, "Id");
-			/* "<none>:<none>" is none. */
-			if (image_normalize(json_text_at(name, ""), image.name) < 0)
-				continue;
-			if (list->n == NAMES_MAX)
-				return -E2BIG;
-			*(struct runtime_image *)add_bytes(
-				&list->items, &list->n, &list->allocated, sizeof(image)) = image;
-		}
-	return 0;
+	if (r == 0)
+		r = docker_read_info(runtime->socket, &info, wait, why);
+	copy_text(runtime->version, sizeof(runtime->version), info.version);
+	copy_text(ret->store, sizeof(ret->store), info.root_dir);
+	return r;
 }
 
-int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+static int list(const struct image_runtime *runtime, const struct wait *wait,
+	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX])
 {
-	return ask_list(socket, "/images/json", take_image, images, n, wait, why);
+	return docker_read_images(runtime->socket, ret, n, wait, why);
 }
 
-/* What changes something may also fail within a good answer. */
-static int take_progress(const cJSON *object, struct request *request)
+static int pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX])
 {
-	const char *error = json_text_at(object, "error");
-
-	if (!*error)
-		return 0;
-	describe_refusal(error, request->refusal);
-	return -EPROTO;
+	return docker_pull(runtime->socket, name, wait, why);
 }
 
-int docker_pull(const char *socket, const char *name, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
+/* Removes our names. dockerd itself removes what it has fetched of an image that did not come. */
+static int clean(const struct image_runtime *runtime, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX])
 {
-	char path[DOCKER_NAME_MAX + 64];
+	_cleanup_free_ struct runtime_image *names = NULL;
+	size_t n = 0;
+	int r = docker_read_images(runtime->socket, &names, &n, wait, why);
 
-	/* No character of a reference needs an escape there. */
-	snprintf(path, sizeof(path), "/images/create?fromImage=%s", name);
-	return ask(socket, "POST", path, UINT64_MAX, 1, take_progress, NULL, wait, why);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (images_is_ours(names[i].name))
+			r = docker_remove_name(runtime->socket, names[i].name, wait, why);
+	return r;
 }
 
-int docker_add_name(const char *socket, const char *image, const char *name,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+static int load(const struct image_runtime *runtime, const struct host *host,
+	const struct archive_image *image, const char *reference, const struct wait *wait,
+	const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
 {
-	char path[2 * DOCKER_NAME_MAX];
-	const char *tag = strrchr(name, ':');
+	/* Also after a cancellation. */
+	const struct wait tidy = {now_us() + USEC_PER_SEC / 2, -1};
+	char ignored[IMAGES_WHY_MAX];
+	int r = docker_pull(runtime->socket, reference, wait, why);
 
-	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s", image, (int)(tag - name),
-		name, tag + 1);
-	return ask(socket, "POST", path, ANSWER_US, 0, take_progress, NULL, wait, why);
+	(void)host, (void)done;
+	if (r == 0)
+		r = docker_add_name(runtime->socket, reference, image->name, wait, why);
+	(void)clean(runtime, &tidy, ignored);
+	return r;
 }
 
-int docker_remove_name(const char *socket, const char *name, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
-{
-	char path[DOCKER_NAME_MAX + 64];
-
-	snprintf(path, sizeof(path), "/images/%s", name);
-	return ask(socket, "DELETE", path, ANSWER_US, 0, take_progress, NULL, wait, why);
-}
+const struct runtime_driver docker_driver = {
+	.name = "docker",
+	.locations = locations,
+	.options = {"config-file"},
+	.read = read_docker,
+	.read_files = read_files,
+	.format = EDIT_JSON,
+	.keys =
+		{
+			[RUNTIME_DOWNLOADS] = {"max-concurrent-downloads", ACTIVATE_RELOAD, 3},
+			[RUNTIME_MIRRORS] = {"registry-mirrors", ACTIVATE_RELOAD, 0},
+		},
+	.check = check,
+	.verify = docker_config_check,
+	.program = "dockerd",
+	.pid_file = DOCKER_PID_FILE,
+	.await_reload = docker_wait_reload,
+	.copies_per_image = 1,
+	.read_images_info = read_images_info,
+	.list = list,
+	.pull = pull,
+	.load = load,
+	.clean = clean,
+};

@@ -2,21 +2,18 @@
 #pragma once
 
 /*
- * The images of one runtime: what it has, and how it gets more. Straight-line, blocking calls over
- * the CRI and containerd's images service (cri_client.h), or the Docker Engine API.
- *
- * Names are whole: docker.io/library/busybox:1.36.
+ * The images of one runtime: what it has, and how it gets more. The calls themselves are members of
+ * its driver (driver.h). Names are complete: docker.io/library/busybox:1.36.
  */
 
 #include "runtime/archive.h"
-#include "runtime/discover.h"
 
 #define IMAGES_WHY_MAX    256
 #define IMAGES_REPOSITORY "headroom-preload" /* of names and leases of ours */
 
-/* Where: plain data. */
+/* A runtime whose images are managed: plain data. */
 struct image_runtime {
-	enum runtime_kind kind;
+	const struct runtime_driver *driver;
 	char socket[128]; /* full path */
 	char version[64]; /* "1.6.20"; "" unknown */
 };
@@ -29,23 +26,20 @@ struct runtime_image {
 	bool pinned;   /* as the runtime's image service itself reports it */
 };
 
-/* All images, for the caller to free. 0, or -errno with why. */
-int images_list(const struct image_runtime *runtime, const struct wait *wait,
-	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
+struct image_info {
+	char store[256];              /* the directory of the images, below the host's root */
+	bool wants_sandbox;           /* in: sandbox is to be read, which may run a program */
+	char sandbox[IMAGE_NAME_MAX]; /* the image of pods' sandboxes; "": the runtime has none */
+};
 
 /*
- * Makes an image of an archive one of the runtime's, unpacked: the runtime pulls it from an
- * image_server by a name of ours, gets the wanted name for it, and loses ours. done counts bytes
- * given to the runtime. 0, or -errno with why and cure. What a killed agent leaves is removed by
- * images_clean().
+ * Makes an image of an archive one of the runtime's: serves it on 127.0.0.1 and has the driver load
+ * it. done counts bytes given to the runtime. 0, or -errno with why and cure; -EOPNOTSUPP for a
+ * runtime that cannot load archives.
  */
 int images_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
 	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
-
-/* Pulls by name, with whatever credentials the runtime itself has. 0, or -errno with why. */
-int images_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX]);
 
 /*
  * Removes names and leases of ours that a killed agent left: not while a transfer is under way. 0,
@@ -57,18 +51,12 @@ int images_clean(const struct image_runtime *runtime, const struct host *host,
 /* Removes the directory below certs.d that a load may need: for images_clean() and a restore. */
 void images_remove_hosts(const struct host *host);
 
+/* Whether a name is one that a load gives an image for a while. */
+bool images_is_ours(const char *name);
+
 /*
- * Whether among these images are names of ours, or in the runtime leases: of a transfer under way,
- * or of a killed agent.
+ * Whether the runtime has names or leases of ours: of a transfer under way, or of a killed agent.
+ * images are all that it has.
  */
 bool images_has_leftovers(const struct image_runtime *runtime, const struct wait *wait,
 	const struct runtime_image *images, size_t n);
-
-/*
- * Sets or removes the label by which the kubelet's garbage collection leaves an image of containerd
- * (io.cri-containerd.pinned), at this name of it: what a pull replaces it with is without, and what
- * was replaced is not kept. 0, also where nothing was to do; -ENOENT without such an image; another
- * -errno; with why.
- */
-int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,
-	const struct wait *wait, char why[static IMAGES_WHY_MAX]);

@@ -92,7 +92,7 @@ static void read_values(const struct file_bytes *text)
 		.host = &host, .binary = "", .version = "20.10.24", .config = "/x"};
 	const struct wait wait = {.deadline_us = 0, .cancel_fd = -1};
 	struct toml_scan scan = {.text = text->bytes, .len = text->len};
-	char why[DOCKER_WHY_MAX] = "", string[64];
+	char why[RUNTIME_WHY_MAX] = "", string[64];
 	struct toml_item item;
 
 	while (toml_next(&scan, &item) > 0) {

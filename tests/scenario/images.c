@@ -18,6 +18,7 @@ static void open_node(void *self)
 	tuner->config.parallel = 3;
 	tuner->config.wave = (struct wave){.nodes = 1, .seeds = 1, .round_us = 20 * USEC_PER_SEC};
 	copy_text(tuner->sample.runtime.socket, sizeof(tuner->sample.runtime.socket), "/run/x");
+	tuner->sample.runtime.driver = &containerd_driver;
 	tuner->sample.answers = true;
 	kubelet_fill_defaults(&tuner->sample.kubelet.values, false);
 }
@@ -111,6 +112,13 @@ static bool take_pinned_here(struct scenario *scenario, void *base)
 	(void)base;
 	record->target.format = EDIT_PIN;
 	return scenario_value(scenario, record->target.path, sizeof(record->target.path));
+}
+
+static bool take_docker(struct scenario *scenario, void *base)
+{
+	(void)scenario;
+	((struct images_tuner *)base)->sample.runtime.driver = &docker_driver;
+	return true;
 }
 
 static bool take_lacks(struct scenario *scenario, void *base)
@@ -216,7 +224,7 @@ static const struct scenario_word at[] = {
 	WORD_CONST("answers", struct images_tuner, sample.answers, true),
 	WORD_CONST("leftovers", struct images_tuner, sample.leftovers, true),
 	WORD_CONST("clean", struct images_tuner, sample.leftovers, false),
-	WORD_CONST("docker", struct images_tuner, sample.runtime.kind, RUNTIME_DOCKER),
+	WORD_CALL("docker", take_docker),
 	WORD_TEXT("version", struct images_tuner, sample.runtime.version),
 	WORD_TEXT("socket", struct images_tuner, sample.runtime.socket),
 	WORD_TEXT("sandbox", struct images_tuner, sample.sandbox),

@@ -9,26 +9,29 @@
 static const char *const cri_tables[] = {"plugins.\"io.containerd.grpc.v1.cri\"", NULL};
 
 /* As a fresh node has them. */
-static const struct node_runtime fresh[] = {
-	[RUNTIME_CONTAINERD] = {.found = {"containerd", RUNTIME_CONTAINERD, RUNTIME_OF_NODE,
-					"/run/containerd/containerd.sock", MAIN_FILE,
-					"containerd.service", true},
-		.version = "1.6.20",
-		.process = {.program = "/usr/bin/containerd", .config = MAIN_FILE},
-		.timeout = "5m0s",
-		.containerd.keys = {{.path = MAIN_FILE,
-					    .tables = cri_tables,
-					    .key = "max_concurrent_downloads"},
-			{.path = MAIN_FILE,
-				.tables = cri_tables,
-				.key = "image_pull_progress_timeout"},
-			{.path = MAIN_FILE, .tables = cri_tables, .key = "config_path"}}},
-	[RUNTIME_DOCKER] = {.found = {"docker", RUNTIME_DOCKER, RUNTIME_OF_NODE, "/run/docker.sock",
-				    "/etc/docker/daemon.json", "docker.service", true},
-		.version = "20.10.24",
-		.process.config = "/etc/docker/daemon.json",
-		.docker_info.mirrors = "none"},
-};
+static const struct node_runtime fresh_containerd = {
+	.found = {.name = "containerd",
+		.driver = &containerd_driver,
+		.socket = "/run/containerd/containerd.sock",
+		.config = MAIN_FILE,
+		.unit = "containerd.service",
+		.has_socket = true},
+	.version = "1.6.20",
+	.process = {.program = "/usr/bin/containerd", .config = MAIN_FILE},
+	.in_force[RUNTIME_PROGRESS_TIMEOUT] = "5m0s",
+	.files.keys = {{.path = MAIN_FILE, .tables = cri_tables, .key = "max_concurrent_downloads"},
+		{.path = MAIN_FILE, .tables = cri_tables, .key = "image_pull_progress_timeout"},
+		{.path = MAIN_FILE, .tables = cri_tables, .key = "config_path"}}};
+
+static const struct node_runtime fresh_docker = {.found = {.name = "docker",
+							 .driver = &docker_driver,
+							 .socket = "/run/docker.sock",
+							 .config = "/etc/docker/daemon.json",
+							 .unit = "docker.service",
+							 .has_socket = true},
+	.version = "20.10.24",
+	.process.config = "/etc/docker/daemon.json",
+	.in_force[RUNTIME_MIRRORS] = "none"};
 
 static void open_node(void *self)
 {
@@ -36,8 +39,8 @@ static void open_node(void *self)
 
 	tuner->sample.runtimes = calloc(RUNTIME_MAX, sizeof(*tuner->sample.runtimes));
 	tuner->sample.hosts = calloc(ITEMS_MAX, sizeof(*tuner->sample.hosts));
-	tuner->config.numbers[CONTAINERD_DOWNLOADS].value = 10;
-	tuner->config.numbers[CONTAINERD_PROGRESS_TIMEOUT].value = 30 * 60 * USEC_PER_SEC;
+	tuner->config.numbers[RUNTIME_DOWNLOADS].value = 10;
+	tuner->config.numbers[RUNTIME_PROGRESS_TIMEOUT].value = 30 * 60 * USEC_PER_SEC;
 }
 
 static void close_node(void *self)
@@ -72,11 +75,10 @@ static bool take_broken(struct scenario *scenario, void *base)
 
 	if (!scenario_value(scenario, why, sizeof(why)))
 		return false;
-	runtime->containerd.error = runtime->docker.error = why[0] ? -EBADMSG : 0;
-	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
-		runtime->containerd.keys[i].tables = why[0] ? NULL : cri_tables;
-	copy_text(runtime->containerd.why, sizeof(runtime->containerd.why), why);
-	copy_text(runtime->docker.why, sizeof(runtime->docker.why), why);
+	runtime->files.error = why[0] ? -EBADMSG : 0;
+	for (int i = 0; i < RUNTIME_SETTINGS && runtime->found.driver == &containerd_driver; i++)
+		runtime->files.keys[i].tables = why[0] ? NULL : cri_tables;
+	copy_text(runtime->files.why, sizeof(runtime->files.why), why);
 	return true;
 }
 
@@ -89,8 +91,8 @@ static bool take_refused(struct scenario *scenario, void *base)
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		if (!scenario_is(scenario, words[i]))
 			continue;
-		for (int key = 0; key < CONTAINERD_SETTINGS; key++)
-			runtime->containerd.keys[key].refusal = (enum containerd_refusal)i;
+		for (int key = 0; key < RUNTIME_SETTINGS; key++)
+			runtime->files.keys[key].refusal = (enum runtime_refusal)i;
 		return true;
 	}
 	return false;
@@ -106,7 +108,7 @@ static bool take_layer(struct scenario *scenario, void *base)
 		!scenario_number(scenario, &piece.total))
 		return false;
 	runtime->pulls_at_us = scenario->now_us;
-	pulls_take(&runtime->pulls, &(struct pull_counts){0}, &piece, piece.ref[0] ? 1 : 0,
+	pulls_update(&runtime->pulls, &(struct pull_counts){0}, &piece, piece.ref[0] ? 1 : 0,
 		scenario->now_us);
 	return true;
 }
@@ -122,22 +124,22 @@ static bool take_store(struct scenario *scenario, void *base)
 }
 
 #define ONE    struct node_runtime
-#define KEY(i) containerd.keys[i].on_disk
+#define KEY(i) files.keys[i].on_disk
 
 static const struct scenario_word runtime_words[] = {
 	WORD_TEXT("version", ONE, version),
-	WORD_TEXT("downloads", ONE, downloads),
-	WORD_TEXT("timeout", ONE, timeout),
-	WORD_TEXT("directory", ONE, directory),
-	WORD_TEXT("mirrors", ONE, docker_info.mirrors),
-	WORD_TEXT("file-downloads", ONE, KEY(CONTAINERD_DOWNLOADS)),
-	WORD_TEXT("file-timeout", ONE, KEY(CONTAINERD_PROGRESS_TIMEOUT)),
-	WORD_TEXT("file-directory", ONE, KEY(CONTAINERD_REGISTRY_DIRECTORY)),
-	WORD_TEXT("json-downloads", ONE, docker.downloads),
-	WORD_TEXT("json-mirrors", ONE, docker.mirrors),
-	WORD_CONST("has-mirrors", ONE, docker.has_mirrors, true),
-	WORD_CONST("on-command", ONE, options.downloads_on_command, true),
-	WORD_CONST("mirrors-on-command", ONE, options.mirrors_on_command, true),
+	WORD_TEXT("downloads", ONE, in_force[RUNTIME_DOWNLOADS]),
+	WORD_TEXT("timeout", ONE, in_force[RUNTIME_PROGRESS_TIMEOUT]),
+	WORD_TEXT("directory", ONE, in_force[RUNTIME_HOSTS_DIRECTORY]),
+	WORD_TEXT("mirrors", ONE, in_force[RUNTIME_MIRRORS]),
+	WORD_TEXT("file-downloads", ONE, KEY(RUNTIME_DOWNLOADS)),
+	WORD_TEXT("file-timeout", ONE, KEY(RUNTIME_PROGRESS_TIMEOUT)),
+	WORD_TEXT("file-directory", ONE, KEY(RUNTIME_HOSTS_DIRECTORY)),
+	WORD_TEXT("json-downloads", ONE, KEY(RUNTIME_DOWNLOADS)),
+	WORD_TEXT("json-mirrors", ONE, files.mirrors),
+	WORD_CONST("has-mirrors", ONE, files.has_mirrors, true),
+	WORD_CONST("on-command", ONE, on_command[RUNTIME_DOWNLOADS], true),
+	WORD_CONST("mirrors-on-command", ONE, on_command[RUNTIME_MIRRORS], true),
 	WORD_CONST("not-seen", ONE, pid, 0),
 	WORD_CONST("seen", ONE, pid, 100),
 	WORD_CONST("no-socket", ONE, found.has_socket, false),
@@ -155,32 +157,33 @@ static const struct scenario_word runtime_words[] = {
 
 /* It is there from the line that first names it: seen, answering. */
 static bool take_runtime(
-	struct scenario *scenario, struct runtime_sample *sample, enum runtime_kind kind)
+	struct scenario *scenario, struct runtime_sample *sample, const struct node_runtime *fresh)
 {
 	struct node_runtime *runtime = sample->runtimes;
 
-	while (runtime < sample->runtimes + sample->n && runtime->found.kind != kind)
+	while (runtime < sample->runtimes + sample->n &&
+		runtime->found.driver != fresh->found.driver)
 		runtime++;
 	if (runtime == sample->runtimes + sample->n) {
 		sample->n++;
-		*runtime = fresh[kind];
+		*runtime = *fresh;
 		runtime->pid = 100;
 		runtime->answer = RUNTIME_ANSWERS;
 		runtime->answered_once = runtime->files_known = true;
 		runtime->since_us = runtime->pulls_at_us = 1;
-		copy_text(runtime->downloads, SETTING_VALUE_MAX, "3");
+		copy_text(runtime->in_force[RUNTIME_DOWNLOADS], SETTING_VALUE_MAX, "3");
 	}
 	return scenario_take(scenario, runtime_words, runtime);
 }
 
 static bool take_containerd(struct scenario *scenario, void *base)
 {
-	return take_runtime(scenario, &((struct runtime_tuner *)base)->sample, RUNTIME_CONTAINERD);
+	return take_runtime(scenario, &((struct runtime_tuner *)base)->sample, &fresh_containerd);
 }
 
 static bool take_docker(struct scenario *scenario, void *base)
 {
-	return take_runtime(scenario, &((struct runtime_tuner *)base)->sample, RUNTIME_DOCKER);
+	return take_runtime(scenario, &((struct runtime_tuner *)base)->sample, &fresh_docker);
 }
 
 /* ---- mirrors and their files ---- */
@@ -259,10 +262,10 @@ static bool take_configured_mirror(struct scenario *scenario, void *base)
 }
 
 static const struct scenario_word config[] = {
-	WORD_NUMBER("downloads", struct runtime_tuner, config.numbers[CONTAINERD_DOWNLOADS].value),
-	WORD_CONST("exact", struct runtime_tuner, config.numbers[CONTAINERD_DOWNLOADS].exact, true),
-	WORD_NUMBER("timeout-us", struct runtime_tuner,
-		config.numbers[CONTAINERD_PROGRESS_TIMEOUT].value),
+	WORD_NUMBER("downloads", struct runtime_tuner, config.numbers[RUNTIME_DOWNLOADS].value),
+	WORD_CONST("exact", struct runtime_tuner, config.numbers[RUNTIME_DOWNLOADS].exact, true),
+	WORD_NUMBER(
+		"timeout-us", struct runtime_tuner, config.numbers[RUNTIME_PROGRESS_TIMEOUT].value),
 	WORD_CONST("restart-now", struct runtime_tuner, config.restart, RESTART_NOW),
 	WORD_CONST("restart-when-idle", struct runtime_tuner, config.restart, RESTART_WHEN_IDLE),
 	WORD_CONST("command", struct runtime_tuner, once, true),

@@ -49,13 +49,13 @@ static int undo(char **args)
 
 static int setting_of(const char *name)
 {
-	static const char *const names[CONTAINERD_SETTINGS] = {
-		[CONTAINERD_DOWNLOADS] = "containerd.max_concurrent_downloads",
-		[CONTAINERD_PROGRESS_TIMEOUT] = "containerd.image_pull_progress_timeout",
-		[CONTAINERD_REGISTRY_DIRECTORY] = "containerd.registry.config_path",
+	static const char *const names[RUNTIME_SETTINGS] = {
+		[RUNTIME_DOWNLOADS] = "containerd.max_concurrent_downloads",
+		[RUNTIME_PROGRESS_TIMEOUT] = "containerd.image_pull_progress_timeout",
+		[RUNTIME_HOSTS_DIRECTORY] = "containerd.registry.config_path",
 	};
 
-	for (int i = 0; i < CONTAINERD_SETTINGS; i++)
+	for (int i = 0; i < RUNTIME_SETTINGS; i++)
 		if (streq(names[i], name))
 			return i;
 	return -EINVAL;
@@ -63,13 +63,13 @@ static int setting_of(const char *name)
 
 /* Edits the file as the agent would, but without keeping the original. */
 static int write_edit(
-	const struct runtime_daemon *process, const struct containerd_key *key, const char *literal)
+	const struct runtime_daemon *process, const struct runtime_key *key, const char *literal)
 {
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 	struct file_change change = {.edit = {.text = literal,
 					     .tables = key->tables,
 					     .base = key->base,
-					     .service.verifier = VERIFY_CONTAINERD_DUMP}};
+					     .service.driver = "containerd"}};
 	struct service *service = &change.edit.service;
 	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
 	char state[] = "/tmp/containerd-tool-XXXXXX", why[EDIT_WHY_MAX] = "", hash[HASH_TEXT_MAX];
@@ -116,19 +116,19 @@ static int apply(char **args)
 		.version = args[2],
 		.directory = ""};
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	struct containerd_config config = {0};
-	const struct containerd_key *key;
+	struct runtime_files config = {0};
+	const struct runtime_key *key;
 	char literal[SETTING_VALUE_MAX];
 	int setting = setting_of(args[3]);
 
 	if (setting < 0 ||
-		!(setting == CONTAINERD_DOWNLOADS ? copy_text(literal, sizeof(literal), args[4])
-						  : toml_quote(args[4], literal, sizeof(literal))))
+		!(setting == RUNTIME_DOWNLOADS ? copy_text(literal, sizeof(literal), args[4])
+					       : toml_quote(args[4], literal, sizeof(literal))))
 		return fail(args[3], -EINVAL, args[4]);
 	containerd_config_read(&process, &wait, &config);
 	key = &config.keys[setting];
 	printf("dump_key %s\non_disk %s\n", key->dump_key, key->on_disk);
-	if (config.error == 0 && key->refusal == CONTAINERD_FINE)
+	if (config.error == 0 && key->refusal == KEY_EDITABLE)
 		return write_edit(&process, key, literal);
 	printf("why %s\n", config.error < 0 ? config.why : key->why);
 	return 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The calls of src/runtime/images.h, for the root tests.
+ * The calls of a driver for images (src/runtime/driver.h), for the root tests.
  *
  * images_tool KIND SOCKET SECONDS COMMAND
  *
- * KIND: containerd, docker. COMMAND:
+ * KIND: a driver's name. COMMAND:
  *   list                  a line for each name: NAME ID
  *   load ARCHIVE SPOOL    all images of an archive
  *   pull NAME, clean
@@ -13,7 +13,7 @@
  * SIGTERM cancels. Exit status 0; 1 for an error, with "ERRNO: why" on stderr; 64 for wrong usage.
  */
 
-#include "runtime/images.h"
+#include "runtime/driver.h"
 
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -31,7 +31,7 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 	int r = 64;
 
 	if (streq(command, "list") && n == 1)
-		r = images_list(runtime, wait, &images, &n_images, why);
+		r = runtime->driver->list(runtime, wait, &images, &n_images, why);
 	for (size_t i = 0; i < n_images; i++)
 		printf("%s %s\n", images[i].name, images[i].id);
 	if (streq(command, "load") && n == 3) {
@@ -41,7 +41,7 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 	for (size_t i = 0; r == 0 && archive && i < archive->n_images; i++)
 		r = images_load(runtime, &host, archive, &archive->images[i], wait, &done, why);
 	if (streq(command, "pull") && n == 2)
-		r = images_pull(runtime, args[1], wait, why);
+		r = runtime->driver->pull(runtime, args[1], wait, why);
 	if (streq(command, "clean") && n == 1)
 		r = images_clean(runtime, &host, wait, why);
 	return r;
@@ -59,8 +59,8 @@ int main(int argc, char **argv)
 	sigaddset(&signals, SIGTERM);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	wait.cancel_fd = signalfd(-1, &signals, SFD_CLOEXEC);
-	if (argc > 4) {
-		runtime.kind = streq(argv[1], "docker") ? RUNTIME_DOCKER : RUNTIME_CONTAINERD;
+	runtime.driver = argc > 4 ? runtime_driver_find(argv[1]) : NULL;
+	if (runtime.driver) {
 		copy_text(runtime.socket, sizeof(runtime.socket), argv[2]);
 		wait.deadline_us = now_us() + strtoull(argv[3], NULL, 10) * USEC_PER_SEC;
 		r = run(&runtime, argc - 4, argv + 4, &wait, why);

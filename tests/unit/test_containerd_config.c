@@ -29,8 +29,8 @@ struct file {
 struct decision {
 	const char *what, *version, *dump;
 	struct file files[3];
-	enum containerd_setting setting;
-	enum containerd_refusal refusal;
+	enum runtime_setting setting;
+	enum runtime_refusal refusal;
 	const char *path, *table, *on_disk;
 };
 
@@ -57,7 +57,7 @@ static void make_program(const struct directory *root, const char *dump, int sta
 }
 
 static void read_config(const struct directory *root, const char *version, const struct file *files,
-	size_t n, struct containerd_config *config)
+	size_t n, struct runtime_files *config)
 {
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 	struct path program = directory_at(root, "/containerd");
@@ -77,8 +77,8 @@ static void read_config(const struct directory *root, const char *version, const
 static void check(const struct decision *d)
 {
 	_cleanup_directory_ struct directory root;
-	struct containerd_config config = {0};
-	const struct containerd_key *key = &config.keys[d->setting];
+	struct runtime_files config = {0};
+	const struct runtime_key *key = &config.keys[d->setting];
 
 	print_message("%s\n", d->what);
 	directory_make(&root);
@@ -88,7 +88,7 @@ static void check(const struct decision *d)
 		fail_msg("%s", config.why);
 	if (key->refusal != d->refusal)
 		fail_msg("refusal %d: %s", key->refusal, key->why);
-	assert_int_equal(key->why[0] != '\0', d->refusal != CONTAINERD_FINE);
+	assert_int_equal(key->why[0] != '\0', d->refusal != KEY_EDITABLE);
 	if (d->path)
 		assert_string_equal(key->path, directory_at(&root, d->path).text);
 	if (d->table)
@@ -101,52 +101,51 @@ TEST(each_key_has_its_file_and_table)
 {
 	static const char import[] = "imports = ['@" CONF_D "*.toml']\n";
 	static const struct decision decisions[] = {
-		{"1.6", "1.6.20~ds1", DUMP_16, {{MAIN, "version = 2\n"}}, CONTAINERD_DOWNLOADS,
-			CONTAINERD_FINE, MAIN, GRPC, "3"},
+		{"1.6", "1.6.20~ds1", DUMP_16, {{MAIN, "version = 2\n"}}, RUNTIME_DOWNLOADS,
+			KEY_EDITABLE, MAIN, GRPC, "3"},
 		{"1.7, the registry", "1.7.27", DUMP_17, {{MAIN, "version = 2\n"}},
-			CONTAINERD_REGISTRY_DIRECTORY, CONTAINERD_FINE, MAIN, GRPC ".registry", ""},
-		{"1.7, no main file", "1.7.27", DUMP_17, {{0}}, CONTAINERD_DOWNLOADS,
-			CONTAINERD_FINE, MAIN, GRPC, "3"},
+			RUNTIME_HOSTS_DIRECTORY, KEY_EDITABLE, MAIN, GRPC ".registry", ""},
+		{"1.7, no main file", "1.7.27", DUMP_17, {{0}}, RUNTIME_DOWNLOADS, KEY_EDITABLE,
+			MAIN, GRPC, "3"},
 		{"1.7: the section of an import replaces the main file's", "1.7.20",
 			"imports = [\"@" CONF_D "99-n.toml\"]\n" DUMP_17,
 			{{MAIN, import}, {CONF_D "99-n.toml", "[" GRPC ".containerd]\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, CONF_D "99-n.toml", GRPC, "3"},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, CONF_D "99-n.toml", GRPC, "3"},
 		{"1.7: an import of something else does not", "1.7.20", DUMP_17,
-			{{MAIN, import}, {CONF_D "99-n.toml", "[metrics]\n"}}, CONTAINERD_DOWNLOADS,
-			CONTAINERD_FINE, MAIN, GRPC, "3"},
+			{{MAIN, import}, {CONF_D "99-n.toml", "[metrics]\n"}}, RUNTIME_DOWNLOADS,
+			KEY_EDITABLE, MAIN, GRPC, "3"},
 		{"1.6: a file that the dump does not name was not read", "1.6.20", DUMP_16,
 			{{MAIN, "imports = ['conf.d/*.toml']\n"},
 				{CONF_D "x.toml", "[" GRPC "]\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, GRPC, "3"},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, MAIN, GRPC, "3"},
 		{"2.0", "2.0.5", DUMP_20 REGISTRY_2 TRANSFER_DUMP, {{MAIN, "version = 3\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, IMAGES, "3"},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, MAIN, IMAGES, "3"},
 		{"2.1 pulls by the transfer service", "v2.1.4", DUMP_21, {{MAIN, "version = 3\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, TRANSFER, "3"},
-		{"2.1, imports", "v2.1.4", DUMP_21, {{MAIN, import}}, CONTAINERD_DOWNLOADS,
-			CONTAINERD_FINE, DROP_IN, TRANSFER, "3"},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, MAIN, TRANSFER, "3"},
+		{"2.1, imports", "v2.1.4", DUMP_21, {{MAIN, import}}, RUNTIME_DOWNLOADS,
+			KEY_EDITABLE, DROP_IN, TRANSFER, "3"},
 		{"2.1, relative imports", "v2.1.4", DUMP_21,
-			{{MAIN, "imports = ['x/../conf.d//*.toml']\n"}},
-			CONTAINERD_PROGRESS_TIMEOUT, CONTAINERD_FINE, DROP_IN, IMAGES, "5m0s"},
+			{{MAIN, "imports = ['x/../conf.d//*.toml']\n"}}, RUNTIME_PROGRESS_TIMEOUT,
+			KEY_EDITABLE, DROP_IN, IMAGES, "5m0s"},
 		{"2.1: a later file sets the key", "v2.1.4", DUMP_21,
 			{{MAIN, import}, {CONF_D "99-z.toml",
 						 "[" TRANSFER "]\nmax_concurrent_downloads = 3\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, CONF_D "99-z.toml", TRANSFER, "3"},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, CONF_D "99-z.toml", TRANSFER, "3"},
 		{"2.1: an earlier file sets the key", "v2.1.4", DUMP_21,
 			{{MAIN, import}, {CONF_D "10-a.toml",
 						 "[" TRANSFER "]\nmax_concurrent_downloads = 3\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, DROP_IN, TRANSFER, "3"},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, DROP_IN, TRANSFER, "3"},
 		{"2.1: one file by name is no directory for ours", "v2.1.4", DUMP_21,
 			{{MAIN, "imports = ['extra.toml']\n"},
 				{"/etc/containerd/extra.toml",
 					"[" TRANSFER "]\nmax_concurrent_downloads = 3\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, "/etc/containerd/extra.toml",
-			TRANSFER, "3"},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, "/etc/containerd/extra.toml", TRANSFER,
+			"3"},
 		{"2.2: an empty path means a list", "2.2.0", DUMP_21, {{MAIN, "version = 3\n"}},
-			CONTAINERD_REGISTRY_DIRECTORY, CONTAINERD_FINE, MAIN, IMAGES ".registry",
+			RUNTIME_HOSTS_DIRECTORY, KEY_EDITABLE, MAIN, IMAGES ".registry",
 			"/etc/containerd/certs.d:/etc/docker/certs.d"},
 		{"2.1: it means nothing", "2.1.0", DUMP_21, {{MAIN, "version = 3\n"}},
-			CONTAINERD_REGISTRY_DIRECTORY, CONTAINERD_FINE, MAIN, IMAGES ".registry",
-			""},
+			RUNTIME_HOSTS_DIRECTORY, KEY_EDITABLE, MAIN, IMAGES ".registry", ""},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(decisions); i++)
@@ -169,37 +168,37 @@ TEST(the_key_follows_the_way_of_pulling)
 
 	for (size_t i = 0; i < ARRAY_SIZE(dumps); i++)
 		check(&(struct decision){dumps[i], "2.4.2", dumps[i], {{MAIN, "version = 3\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_FINE, MAIN, IMAGES, NULL});
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, MAIN, IMAGES, NULL});
 }
 
 TEST(what_cannot_be_edited_has_a_reason)
 {
 	static const struct decision decisions[] = {
 		{"1.6 has no timeout", "1.6.36", DUMP_16, {{MAIN, "version = 2\n"}},
-			CONTAINERD_PROGRESS_TIMEOUT, CONTAINERD_NO_SUCH_KEY, NULL, NULL, ""},
+			RUNTIME_PROGRESS_TIMEOUT, KEY_UNKNOWN, NULL, NULL, ""},
 		{"k3s by its version", "v2.1.5-k3s1", DUMP_21, {{MAIN, "version = 3\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_GENERATED, NULL, NULL, "3"},
+			RUNTIME_DOWNLOADS, KEY_GENERATED, NULL, NULL, "3"},
 		{"k3s by its file", "1.7.11", DUMP_17,
 			{{"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", ""}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_GENERATED, NULL, NULL, "3"},
+			RUNTIME_DOWNLOADS, KEY_GENERATED, NULL, NULL, "3"},
 		{"a comment that says so", "1.7.11", DUMP_17,
-			{{MAIN, "# Made by x.\n# DO NOT EDIT\nversion = 2\n"}},
-			CONTAINERD_DOWNLOADS, CONTAINERD_GENERATED, NULL, NULL, "3"},
+			{{MAIN, "# Made by x.\n# DO NOT EDIT\nversion = 2\n"}}, RUNTIME_DOWNLOADS,
+			KEY_GENERATED, NULL, NULL, "3"},
 		{"deprecated mirrors", "1.7.11",
 			DUMP_17 "[" GRPC ".registry.mirrors.\"docker.io\"]\nendpoint = []\n",
-			{{MAIN, "version = 2\n"}}, CONTAINERD_REGISTRY_DIRECTORY,
-			CONTAINERD_EXCLUDED, NULL, NULL, ""},
+			{{MAIN, "version = 2\n"}}, RUNTIME_HOSTS_DIRECTORY, KEY_EXCLUDED, NULL,
+			NULL, ""},
 		{"deprecated certificates", "1.7.11",
 			DUMP_17 "[" GRPC ".registry.configs.\"r.example\".tls]\nca_file = 'x'\n",
-			{{MAIN, "version = 2\n"}}, CONTAINERD_REGISTRY_DIRECTORY,
-			CONTAINERD_EXCLUDED, NULL, NULL, ""},
+			{{MAIN, "version = 2\n"}}, RUNTIME_HOSTS_DIRECTORY, KEY_EXCLUDED, NULL,
+			NULL, ""},
 		{"credentials exclude nothing", "1.7.11",
 			DUMP_17 "[" GRPC ".registry.configs.\"r.example\".auth]\nusername = 'x'\n",
-			{{MAIN, "version = 2\n"}}, CONTAINERD_REGISTRY_DIRECTORY, CONTAINERD_FINE,
-			MAIN, NULL, ""},
+			{{MAIN, "version = 2\n"}}, RUNTIME_HOSTS_DIRECTORY, KEY_EDITABLE, MAIN,
+			NULL, ""},
 		{"no CRI plugin", "1.6.36", "disabled_plugins = [\"x\", \"cri\"]\n" DUMP_16,
-			{{MAIN, "version = 2\n"}}, CONTAINERD_DOWNLOADS, CONTAINERD_CRI_OFF, NULL,
-			NULL, NULL},
+			{{MAIN, "version = 2\n"}}, RUNTIME_DOWNLOADS, KEY_CRI_OFF, NULL, NULL,
+			NULL},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(decisions); i++)
@@ -222,7 +221,7 @@ TEST(what_cannot_be_read_is_left_alone_and_said)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_directory_ struct directory root;
 		const struct file file = {MAIN, cases[i].text};
-		struct containerd_config config = {0};
+		struct runtime_files config = {0};
 
 		print_message("%s\n", cases[i].what);
 		directory_make(&root);
@@ -237,16 +236,16 @@ TEST(what_cannot_be_read_is_left_alone_and_said)
 DIRECTORY_TEST(an_unchanged_configuration_is_not_dumped_again)
 {
 	const struct file file = {MAIN, "version = 2\n"}, changed = {MAIN, "version = 2\n#\n"};
-	struct containerd_config config = {0};
+	struct runtime_files config = {0};
 
 	make_program(directory, DUMP_16, 0);
 	read_config(directory, "1.6.20", &file, 1, &config);
-	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "3");
+	assert_string_equal(config.keys[RUNTIME_DOWNLOADS].on_disk, "3");
 	directory_put(directory, "/dump", "[" GRPC "]\nmax_concurrent_downloads = 4\n");
 	read_config(directory, "1.6.20", &file, 1, &config);
-	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "3");
+	assert_string_equal(config.keys[RUNTIME_DOWNLOADS].on_disk, "3");
 	read_config(directory, "1.6.20", &changed, 1, &config);
-	assert_string_equal(config.keys[CONTAINERD_DOWNLOADS].on_disk, "4");
+	assert_string_equal(config.keys[RUNTIME_DOWNLOADS].on_disk, "4");
 }
 
 TEST(versions_are_compared)

@@ -2,7 +2,7 @@
 #include "directory.h"
 
 #include "base/text.h"
-#include "runtime/discover.h"
+#include "runtime/driver.h"
 
 #include <sys/prctl.h>
 #include <sys/un.h>
@@ -47,8 +47,8 @@ DIRECTORY_TEST(files_that_only_look_like_a_runtime_are_none)
 
 DIRECTORY_TEST(finds_several)
 {
-	static const enum runtime_kind kinds[] = {
-		RUNTIME_CONTAINERD, RUNTIME_DOCKER, RUNTIME_CRIO, RUNTIME_CONTAINERD};
+	static const struct runtime_driver *const drivers[] = {
+		&containerd_driver, &docker_driver, &crio_driver, &containerd_driver};
 	struct runtime found[RUNTIME_MAX];
 
 	put_socket(directory, "/run/containerd/containerd.sock");
@@ -59,8 +59,8 @@ DIRECTORY_TEST(finds_several)
 	expect(directory, "containerd containerd.service, docker docker.service, "
 			  "crio crio.service, docker-containerd docker.service");
 	runtime_discover(directory->path, found);
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		assert_int_equal(found[i].kind, kinds[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(drivers); i++) {
+		assert_ptr_equal(found[i].driver, drivers[i]);
 		assert_int_equal(found[i].managed_by, i == 3 ? RUNTIME_OF_DOCKER : RUNTIME_OF_NODE);
 	}
 	assert_string_equal(found[0].config, "/etc/containerd/config.toml");
@@ -131,16 +131,16 @@ static pid_t start(const char *const *words)
 TEST(command_line_and_directory_of_a_process_are_read)
 {
 	static const struct {
-		enum runtime_kind kind;
+		const struct runtime_driver *driver;
 		const char *words[5];
 		const char *config;
 	} cases[] = {
-		{RUNTIME_CONTAINERD, {"containerd"}, ""},
-		{RUNTIME_CONTAINERD, {"containerd", "--config", "/a/b.toml"}, "/a/b.toml"},
-		{RUNTIME_CONTAINERD, {"containerd", "-c", "a.toml"}, "/usr/a.toml"},
-		{RUNTIME_CONTAINERD, {"containerd", "-config=/x y"}, "/x y"},
-		{RUNTIME_DOCKER, {"dockerd", "--config-file=/d.json"}, "/d.json"},
-		{RUNTIME_DOCKER, {"dockerd", "-c", "/d.json"}, ""},
+		{&containerd_driver, {"containerd"}, ""},
+		{&containerd_driver, {"containerd", "--config", "/a/b.toml"}, "/a/b.toml"},
+		{&containerd_driver, {"containerd", "-c", "a.toml"}, "/usr/a.toml"},
+		{&containerd_driver, {"containerd", "-config=/x y"}, "/x y"},
+		{&docker_driver, {"dockerd", "--config-file=/d.json"}, "/d.json"},
+		{&docker_driver, {"dockerd", "-c", "/d.json"}, ""},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -148,14 +148,14 @@ TEST(command_line_and_directory_of_a_process_are_read)
 		uint64_t now = realtime_us();
 		pid_t pid = start(cases[i].words);
 
-		assert_int_equal(runtime_process_read("", cases[i].kind, pid, &process), 0);
+		assert_int_equal(runtime_process_read("", cases[i].driver, pid, &process), 0);
 		assert_string_equal(process.config, cases[i].config);
 		assert_string_equal(process.directory, "/usr");
 		assert_string_equal(strrchr(process.program, '/'), "/test_discover");
 		assert_true(process.started_us + 50 * USEC_PER_MSEC > now);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
-		assert_int_equal(runtime_process_read("", cases[i].kind, pid, &process), -ESRCH);
+		assert_int_equal(runtime_process_read("", cases[i].driver, pid, &process), -ESRCH);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake_http.h"
 
-#include "runtime/docker.h"
+#include "runtime/docker_client.h"
 
 #define VERSION "{\"Version\":\"20.10.24+dfsg1\",\"ApiVersion\":\"1.41\",\"Os\":\"linux\"}"
 #define INFO                                                                               \

@@ -60,13 +60,13 @@ static void bench_make(
 	struct service *service = &bench->change.edit.service;
 	char script[2048];
 
-	*bench = (struct bench){.change = {.target.key = "downloads",
-					.edit = {.text = "10",
-						.tables = tables,
-						.base = "# base\n",
-						.dump_key = DUMP_KEY,
-						.service = {.verifier = VERIFY_CONTAINERD_DUMP,
-							.version = "2.0.0"}}}};
+	*bench = (struct bench){
+		.change = {.target.key = "downloads",
+			.edit = {.text = "10",
+				.tables = tables,
+				.base = "# base\n",
+				.dump_key = DUMP_KEY,
+				.service = {.driver = "containerd", .version = "2.0.0"}}}};
 	directory_make(&bench->root);
 	snprintf(script, sizeof(script), "#!/bin/sh\n%s\n", program);
 	directory_put(&bench->root, "/program", script);
@@ -174,7 +174,7 @@ TEST(dockerd_has_the_last_word_on_daemon_json)
 
 		bench_make(&bench, cases[i].program, "/daemon.json", "/daemon.json");
 		bench.change.target.format = EDIT_JSON;
-		service->verifier = VERIFY_DOCKERD;
+		strcpy(service->driver, "docker");
 		copy_text(service->version, sizeof(service->version), cases[i].version);
 		directory_put(&bench.root, "/daemon.json", cases[i].text);
 		new = make(&bench, cases[i].text, cases[i].error);

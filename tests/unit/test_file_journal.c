@@ -27,7 +27,7 @@ static void put_note(struct file_journal *journal, const char *path, const char 
 		.n_keys = 1,
 		.service = {.activation = ACTIVATE_RESTART,
 			.restart = RESTART_WHEN_IDLE,
-			.verifier = VERIFY_CONTAINERD_DUMP,
+			.driver = "containerd",
 			.unit = "containerd.service"}};
 	struct file_record *key = note.keys;
 

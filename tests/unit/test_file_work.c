@@ -310,7 +310,7 @@ static void expect_reload(struct file_fixture *fixture, pid_t pid, bool taken)
 	must(asprintf(&text, "%d %d", pid, taken) < 0 ? NULL : text);
 	change = change_hosts(fixture, text, text);
 	change->file->edit.service =
-		(struct service){.activation = ACTIVATE_RELOAD, .program = "dockerd", .pid = pid};
+		(struct service){.activation = ACTIVATE_RELOAD, .driver = "docker", .pid = pid};
 	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 	assert_string_equal(change->held, "reload-pending");
 	assert_int_equal(change->retry_us > now_us() + FILE_RETRY_US, taken);

@@ -237,6 +237,7 @@ TUNER_TEST(a_pin_names_the_socket_as_the_host_does)
 	struct proposal proposal = {0};
 
 	configure(made, "images: {pin: [r.example/a]}");
+	made->tuner->sample.runtime.driver = &containerd_driver;
 	snprintf(socket, sizeof(made->tuner->sample.runtime.socket), "%s/run/x.sock",
 		made->directory.path);
 	images_tuner.decide(made->tuner, &input, &memory, &proposal);

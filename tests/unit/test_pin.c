@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "file_fixture.h"
 
-#include "runtime/images.h"
+#include "runtime/driver.h"
 
 #define IMAGE "registry.k8s.io/pause:3.9"
 #define OTHER "docker.io/library/busybox:1.36"
 #define NAME  "pin." IMAGE
 
-/* A containerd with two images, in the place of src/runtime/images.c. */
+/* A runtime with two images. */
 static struct {
 	bool pinned[2], gone, down;
 	unsigned lag, shown; /* lists that still show what was before, and how often it was asked */
@@ -15,7 +15,7 @@ static struct {
 	char socket[128];
 } containerd;
 
-int images_list(const struct image_runtime *runtime, const struct wait *wait,
+static int list(const struct image_runtime *runtime, const struct wait *wait,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX])
 {
 	bool late;
@@ -36,7 +36,7 @@ int images_list(const struct image_runtime *runtime, const struct wait *wait,
 	return 0;
 }
 
-int images_pin(const struct image_runtime *runtime, const char *name, bool pinned,
+static int pin(const struct image_runtime *runtime, const char *name, bool pinned,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
 	(void)runtime, (void)wait;
@@ -49,9 +49,14 @@ int images_pin(const struct image_runtime *runtime, const char *name, bool pinne
 	return 0;
 }
 
-void images_remove_hosts(const struct host *host)
+static const struct runtime_driver driver = {.name = "fake", .list = list, .pin = pin};
+
+/* In the place of src/runtime/drivers.c. */
+const struct runtime_driver *const runtime_drivers[] = {&driver, NULL};
+
+const struct runtime_driver *runtime_driver_find(const char *name)
 {
-	(void)host;
+	return streq(name, driver.name) ? &driver : NULL;
 }
 
 static void make(struct file_fixture *fixture)
@@ -68,7 +73,8 @@ static int apply_pin(struct file_fixture *fixture, const char *wanted)
 	struct change *change = fixture_change(
 		fixture, NAME, target, NOT_PINNED, wanted, streq(wanted, PINNED) ? PINNED : NULL);
 
-	change->file->edit.service = (struct service){.socket = "/run/containerd.sock"};
+	change->file->edit.service =
+		(struct service){.driver = "fake", .socket = "/run/containerd.sock"};
 	copy_text(change->old, SETTING_VALUE_MAX, NOT_PINNED);
 	return run_job(fixture, FILE_APPLY);
 }

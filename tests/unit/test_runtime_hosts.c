@@ -17,7 +17,7 @@ static void node_open(struct node *node)
 	memset(node, 0, sizeof(*node));
 	directory_make(&node->directory);
 	node->runtime.found = (struct runtime){
-		.name = "containerd", .kind = RUNTIME_CONTAINERD, .socket = "/run/c.sock"};
+		.name = "containerd", .driver = &containerd_driver, .socket = "/run/c.sock"};
 	node->runtime.files_known = true;
 	node->request.host = &node->directory.host;
 	node->request.sample.runtimes = &node->runtime;
@@ -79,7 +79,8 @@ NODE_TEST(own_files_those_of_others_and_certificates_are_told_apart)
 		assert_string_equal(hosts->mirrors, steps[i].ours ? "http://m" : "");
 		assert_int_equal(hosts->error, 0);
 	}
-	copy_text(node->runtime.directory, SETTING_VALUE_MAX, "/first:/second");
+	copy_text(node->runtime.in_force[RUNTIME_HOSTS_DIRECTORY], SETTING_VALUE_MAX,
+		"/first:/second");
 	assert_string_equal(hosts_of(node, "a")->path, "/first/a/hosts.toml");
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "tuners/runtime/runtime.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "runtime/pulls.h"
 
 #define SECOND USEC_PER_SEC
 #define START  (1000 * SECOND)
@@ -32,7 +34,7 @@ static void take(struct fixture *fixture, uint64_t second, const struct piece *p
 		made[n].total = pieces[n].total;
 		copy_text(made[n].ref, sizeof(made[n].ref), pieces[n].ref);
 	}
-	pulls_take(&fixture->pulls, &fixture->counts, made, n, START + second * SECOND);
+	pulls_update(&fixture->pulls, &fixture->counts, made, n, START + second * SECOND);
 }
 
 /* Empty for a registry that is not shown. */

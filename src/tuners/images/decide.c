@@ -52,7 +52,7 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 		row->preload = *known;
 	copy_text(row->preload.source, sizeof(row->preload.source), source);
 	copy_text(row->preload.name, sizeof(row->preload.name), name);
-	if (image && decision->tuner->sample.runtime.kind == RUNTIME_CONTAINERD)
+	if (image && decision->tuner->sample.runtime.driver->pin)
 		row->pinned = image->pinned;
 	return row;
 }
@@ -271,21 +271,12 @@ static void decide_pull(struct decision *decision, const char *name)
 
 /* ---- pins ---- */
 
-/* Where the runtime's CRI honours the label: containerd 1.6.25, 1.7.10 and 2.0. */
-static bool honours_pins(const struct image_runtime *runtime)
-{
-	const char *version = runtime->version + (runtime->version[0] == 'v');
-
-	return runtime->kind == RUNTIME_CONTAINERD && isdigit((unsigned char)version[0]) &&
-	       (strverscmp(version, "1.7.10") >= 0 ||
-		       (strverscmp(version, "1.6.25") >= 0 && strverscmp(version, "1.7") < 0));
-}
-
 static void want_pin(
 	const struct images_tuner *tuner, const char *name, bool pinned, struct proposal *proposal)
 {
 	const struct images_sample *sample = &tuner->sample;
 	const struct runtime_image *image = sampled_image(sample, name);
+	const struct runtime_driver *driver = sample->runtime.driver;
 	struct want *want = proposal_file(proposal, pinned ? PINNED : NULL);
 	struct file_change *file = want->file;
 	size_t len = strlen(name), most = SETTING_NAME_MAX - sizeof("pin.");
@@ -295,10 +286,9 @@ static void want_pin(
 	want->reason = pinned ? "configured" : "no-longer-configured";
 	if (!sample->answers) {
 		want->reason = "runtime-silent";
-	} else if (!honours_pins(&sample->runtime)) {
+	} else if (!driver->pin || !driver->honours_pins(sample->runtime.version)) {
 		want->error = -ENOENT;
-		want->reason =
-			sample->runtime.kind == RUNTIME_CONTAINERD ? "pins-ignored" : "no-pins";
+		want->reason = driver->pin ? "pins-ignored" : "no-pins";
 	} else if (!image) {
 		want->reason = "image-missing";
 	} else {
@@ -306,6 +296,7 @@ static void want_pin(
 	}
 	file->target.format = EDIT_PIN;
 	copy_text(file->target.path, sizeof(file->target.path), name);
+	copy_text(file->edit.service.driver, sizeof(file->edit.service.driver), driver->name);
 	copy_text(file->edit.service.socket, sizeof(file->edit.service.socket),
 		sample->runtime.socket + strlen(tuner->host->root));
 	if (image && !want->error)

@@ -6,7 +6,7 @@
  * be transferred; a transfer is a job with copies of all it needs, on a worker of its own.
  */
 
-#include "runtime/images.h"
+#include "runtime/driver.h"
 #include "runtime/kubelet.h"
 
 #include <headroom/tuner.h>
@@ -43,11 +43,11 @@ struct text_list {
 };
 
 struct images_config {
-	struct text_list archives; /* patterns of glob(7), files and directories */
-	struct text_list pulls;    /* whole names */
-	struct text_list pins;     /* whole names, and IMAGES_SANDBOX */
-	int kind;                  /* of runtime.kind; 0: any, else enum runtime_kind + 1 */
-	unsigned generation;       /* another one, other names */
+	struct text_list archives;           /* patterns of glob(7), files and directories */
+	struct text_list pulls;              /* whole names */
+	struct text_list pins;               /* whole names, and IMAGES_SANDBOX */
+	const struct runtime_driver *driver; /* of runtime.kind; NULL: any */
+	unsigned generation;                 /* another one, other names */
 	uint64_t parallel;
 	struct wave wave; /* start_us 0: when a node first saw the image */
 };

@@ -3,9 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "runtime/containerd_config.h"
-#include "runtime/cri_client.h"
-#include "runtime/docker.h"
 
 #include <dirent.h>
 #include <fnmatch.h>
@@ -20,8 +17,6 @@
 #define SETTLED_AFTER_US (2 * USEC_PER_SEC)
 
 #define ARCHIVES_MAX 1024
-
-#define SANDBOX_KEY "plugins.\"io.containerd.cri.v1.images\".pinned_images.sandbox"
 
 void text_list_add(struct text_list *list, const char *text)
 {
@@ -145,97 +140,33 @@ static int rank(const struct runtime *runtime, const struct images_tuner *reques
 	char socket[PATH_MAX];
 
 	host_path(request->host, runtime->socket, socket);
-	if (runtime->kind == RUNTIME_CRIO || runtime->managed_by == RUNTIME_OF_DOCKER ||
-		(request->config.kind > 0 && request->config.kind - 1 != (int)runtime->kind))
+	if (!runtime->driver->list || runtime->managed_by == RUNTIME_OF_DOCKER ||
+		(request->config.driver && request->config.driver != runtime->driver))
 		return 0;
 	if (!runtime->has_socket)
 		return streq(socket, sample->runtime.socket) ? 4 : 0;
 	if (runtime->managed_by == RUNTIME_OF_K8S)
 		return 3;
-	return (runtime->kind == RUNTIME_DOCKER) != kubelet ? 2 : 1;
+	return runtime->driver->serves_kubelet == kubelet ? 2 : 1;
 }
 
-/* Its version, and where it keeps images. 0, -ESRCH for a dockerd that does not run, -errno. */
-static int ask_docker(struct images_tuner *request, const struct wait *wait)
+/* Version, store and sandbox image. 0 or -errno; -EOPNOTSUPP: it serves no images. */
+static int ask(struct images_tuner *request, const struct wait *wait)
 {
 	struct images_sample *sample = &request->sample;
-	struct docker_process process = {0};
-	struct docker_info info = {0};
-	/* Where systemd listens on the socket, a connection would start dockerd. */
-	int r = docker_process_read(request->host, &process);
+	struct image_info info = {
+		.wants_sandbox = sample->sandbox_us == 0 ||
+				 sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US};
+	int r = sample->runtime.driver->read_images_info(
+		&sample->runtime, request->host, wait, &info, sample->why);
 
-	if (r == 0)
-		r = docker_read_info(sample->runtime.socket, &info, wait, sample->why);
-	copy_text(sample->runtime.version, sizeof(sample->runtime.version), info.version);
-	copy_text(sample->store, sizeof(sample->store), info.root_dir);
-	if (r == 0)
-		sample->sandbox[0] = '\0';
-	return r;
-}
-
-/*
- * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". Where
- * the runtime does not tell (containerd 2.x) the configuration of the process that listens does, if
- * that is seen.
- */
-static void ask_sandbox(const struct host *host, struct cri *cri, const struct wait *wait,
-	char name[static IMAGE_NAME_MAX])
-{
-	struct runtime_process process = {0};
-	const struct runtime_daemon daemon = {
-		.host = host, .binary = process.program, .directory = process.directory};
-	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[CONTAINERD_WHY_MAX];
-	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
-	_cleanup_free_ char *dump = NULL;
-	const char *file = process.config;
-
-	if (cri_get_config(cri, wait, &config) != 0)
-		return;
-	copy_text(reference, sizeof(reference), json_text_at(config, "sandboxImage"));
-	if (!reference[0] && cri->grpc.peer > 0 &&
-		runtime_process_read(host->root, RUNTIME_CONTAINERD, cri->grpc.peer, &process) ==
-			0 &&
-		process.program[0]) {
-		if (!file[0])
-			file = "/etc/containerd/config.toml";
-		/* Without a file it runs with its defaults. */
-		if (access(host_path(host, file, path), F_OK) < 0)
-			file = NULL;
-		if (containerd_dump(&daemon, file, wait, &dump, why) == 0)
-			(void)containerd_dump_value(
-				dump, SANDBOX_KEY, reference, sizeof(reference));
-	}
-	(void)image_normalize(reference, name);
-}
-
-static int ask_containerd(struct images_tuner *request, const struct wait *wait)
-{
-	struct images_sample *sample = &request->sample;
-	_cleanup_arena_ struct arena arena = {0};
-	const Cri__ImageFsInfoResponse *found;
-	const Cri__VersionResponse *version;
-	struct cri cri = {0};
-	int r;
-
-	grpc_open(&cri.grpc, sample->runtime.socket);
-	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
-	if (r == 0)
-		copy_text(sample->runtime.version, sizeof(sample->runtime.version),
-			version->runtime_version);
-	if (r == 0 && cri_call(&cri, wait, &arena, CRI_FILESYSTEMS, NULL, NULL, &found) == 0 &&
-		found->n_image_filesystems > 0 && found->image_filesystems[0]->fs_id)
-		copy_text(sample->store, sizeof(sample->store),
-			found->image_filesystems[0]->fs_id->text);
-	copy_text(sample->why, sizeof(sample->why),
-		r == GRPC_UNIMPLEMENTED ? "its CRI plugin is switched off" : cri.grpc.error);
-	if (r == 0 && (sample->sandbox_us == 0 ||
-			      sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US)) {
+	if (info.store[0])
+		copy_text(sample->store, sizeof(sample->store), info.store);
+	if (r == 0 && info.wants_sandbox) {
 		sample->sandbox_us = sample->now_us;
-		sample->sandbox[0] = '\0';
-		ask_sandbox(request->host, &cri, wait, sample->sandbox);
+		copy_text(sample->sandbox, sizeof(sample->sandbox), info.sandbox);
 	}
-	grpc_close(&cri.grpc);
-	return r > 0 ? -EOPNOTSUPP : r;
+	return r;
 }
 
 static void sample_runtime(struct images_tuner *request, const struct wait *wait)
@@ -257,12 +188,11 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 			host_path(request->host, found[i].socket, socket);
 			if (!streq(socket, runtime->socket))
 				sample->sandbox_us = 0;
-			runtime->kind = found[i].kind;
+			runtime->driver = found[i].driver;
 			copy_text(runtime->socket, sizeof(runtime->socket), socket);
-			r = runtime->kind == RUNTIME_DOCKER ? ask_docker(request, &bounded)
-							    : ask_containerd(request, &bounded);
+			r = ask(request, &bounded);
 			if (r == 0)
-				r = images_list(runtime, &bounded, &sample->images,
+				r = runtime->driver->list(runtime, &bounded, &sample->images,
 					&sample->n_images, sample->why);
 			if (r == 0)
 				sample->leftovers = images_has_leftovers(

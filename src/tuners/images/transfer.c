@@ -121,7 +121,7 @@ int record_write(const char *directory, const char *text)
 
 uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size)
 {
-	return runtime->kind == RUNTIME_DOCKER ? size : 2 * size;
+	return runtime->driver ? runtime->driver->copies_per_image * size : size;
 }
 
 void transfer_free(struct transfer *transfer)
@@ -159,7 +159,7 @@ static int load_images(
 	_cleanup_free_ struct runtime_image *images = NULL;
 	struct preload *whole = &transfer->found.entries[0];
 	size_t n = 0;
-	int r = images_list(&transfer->runtime, wait, &images, &n, whole->why);
+	int r = transfer->runtime.driver->list(&transfer->runtime, wait, &images, &n, whole->why);
 
 	if (r < 0) {
 		whole->reason = "load-failed";
@@ -229,8 +229,8 @@ void images_transfer(void *request, const struct wait *wait)
 		break;
 	case TRANSFER_PULL:
 		preload = preload_add(&transfer->found, "", transfer->name);
-		transfer->error =
-			images_pull(&transfer->runtime, transfer->name, &bounded, preload->why);
+		transfer->error = transfer->runtime.driver->pull(
+			&transfer->runtime, transfer->name, &bounded, preload->why);
 		note_end(preload, began_us, transfer->error, "pull-failed");
 		break;
 	case TRANSFER_CLEAN:
@@ -244,7 +244,7 @@ void images_transfer(void *request, const struct wait *wait)
 	if (transfer->error < 0 || transfer->found.n == 0)
 		return;
 	/* What the runtime calls now what it was given; by a pull also how large that is. */
-	(void)images_list(&transfer->runtime, &bounded, &images, &n, why);
+	(void)transfer->runtime.driver->list(&transfer->runtime, &bounded, &images, &n, why);
 	for (size_t i = 0; i < transfer->found.n; i++) {
 		const struct runtime_image *image;
 

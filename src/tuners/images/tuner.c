@@ -117,7 +117,7 @@ static void images_configure(void *self, const struct config *config)
 	take_list(config, "images.archives", false, &ret->archives);
 	take_list(config, "images.pull", true, &ret->pulls);
 	take_list(config, "images.pin", true, &ret->pins);
-	ret->kind = config_choice(config, "runtime.kind");
+	ret->driver = runtime_driver_choose(config_choice(config, "runtime.kind"));
 	ret->parallel = config_count(config, "images.parallel", 0);
 	ret->wave = (struct wave){
 		.nodes = (unsigned)config_count(config, "images.wave.nodes", 1),
@@ -158,7 +158,7 @@ static void *images_sample_request(void *self, bool at_once)
 	tuner->due = false;
 	request = must(calloc(1, sizeof(*request)));
 	request->host = tuner->host;
-	request->config.kind = tuner->config.kind;
+	request->config.driver = tuner->config.driver;
 	for (size_t i = 0; i < tuner->config.archives.n; i++)
 		text_list_add(&request->config.archives, tuner->config.archives.items[i]);
 	request->sample = tuner->sample;

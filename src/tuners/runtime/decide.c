@@ -2,11 +2,10 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/toml.h"
+#include "runtime/containerd_config.h"
 
 /* An older answer does not say whether a restart would cut off a pull. */
 #define PULLS_KNOWN_US (4 * USEC_PER_SEC)
-
-#define DOCKER_DOWNLOADS 3 /* of a dockerd that is given 0 */
 
 /* A runtime that restarts is away for less. */
 #define SILENT_AFTER_US (3 * USEC_PER_SEC)
@@ -15,54 +14,41 @@
 #define STORE_FULL_PERCENT  85
 #define STORE_ROOMY_PERCENT 80
 
-/* A key of a runtime's configuration. */
-struct key_row {
-	enum runtime_kind kind;
-	enum containerd_setting setting;
-	const char *name;
-	size_t actual; /* of struct node_runtime: in force */
-};
-
-#define IN_FORCE(field) offsetof(struct node_runtime, field)
-
-static const struct key_row directory_row = {
-	RUNTIME_CONTAINERD, CONTAINERD_REGISTRY_DIRECTORY, "config_path", IN_FORCE(directory)};
-
-static const struct key_row number_rows[] = {
-	{RUNTIME_CONTAINERD, CONTAINERD_DOWNLOADS, "max_concurrent_downloads", IN_FORCE(downloads)},
-	{RUNTIME_CONTAINERD, CONTAINERD_PROGRESS_TIMEOUT, "image_pull_progress_timeout",
-		IN_FORCE(timeout)},
-	{RUNTIME_DOCKER, CONTAINERD_DOWNLOADS, "max-concurrent-downloads", IN_FORCE(downloads)},
-};
-
 void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
-	const char *key, char name[static SETTING_NAME_MAX])
+	enum runtime_setting setting, char name[static SETTING_NAME_MAX])
 {
+	const struct runtime_driver *driver = runtime->found.driver;
 	const struct node_runtime *first = sample->runtimes;
 
-	while (first->found.kind != runtime->found.kind)
+	while (first->found.driver != driver)
 		first++;
 	snprintf(name, SETTING_NAME_MAX, "%s.%s",
-		first == runtime ? runtime_kind_names[runtime->found.kind] : runtime->found.name,
-		key);
+		first == runtime ? driver->name : runtime->found.name, driver->keys[setting].name);
 }
 
 struct want *runtime_want(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, const char *key, const char *text)
+	const struct node_runtime *runtime, enum runtime_setting setting, const char *text)
 {
-	bool docker = runtime->found.kind == RUNTIME_DOCKER;
+	const struct runtime_driver *driver = runtime->found.driver;
+	const struct runtime_key *key = &runtime->files.keys[setting];
 	struct want *want = proposal_file(decision->proposal, text);
 	struct file_change *file = want->file;
 	struct service *service = &file->edit.service;
 
-	runtime_name(&decision->tuner->sample, runtime, key, want->name);
-	file->target.format = EDIT_JSON;
-	copy_text(file->target.path, sizeof(file->target.path), runtime->process.config);
-	copy_text(file->target.key, sizeof(file->target.key), key);
+	runtime_name(&decision->tuner->sample, runtime, setting, want->name);
+	file->target.format = driver->format;
+	copy_text(file->target.path, sizeof(file->target.path),
+		key->path[0] ? key->path : runtime->process.config);
+	copy_text(file->target.key, sizeof(file->target.key),
+		key->key ? key->key : driver->keys[setting].name);
+	if (key->tables)
+		copy_text(file->target.table, sizeof(file->target.table), key->tables[0]);
+	file->edit.tables = key->tables;
+	file->edit.base = key->base;
+	copy_text(file->edit.dump_key, sizeof(file->edit.dump_key), key->dump_key);
 	*service = (struct service){
-		.activation = docker ? ACTIVATE_RELOAD : ACTIVATE_RESTART,
-		.verifier = docker ? VERIFY_DOCKERD : VERIFY_CONTAINERD_DUMP,
-		.restart = !docker && runtime->found.managed_by != RUNTIME_OF_NODE
+		.activation = driver->keys[setting].activation,
+		.restart = runtime->found.managed_by != RUNTIME_OF_NODE
 				   ? RESTART_NEVER
 				   : decision->tuner->config.restart,
 		.busy = runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
@@ -70,14 +56,13 @@ struct want *runtime_want(const struct runtime_decision *decision,
 			pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US,
 		.pid = (int)runtime->pid,
 	};
+	copy_text(service->driver, sizeof(service->driver), driver->name);
 	copy_text(service->binary, sizeof(service->binary), runtime->process.program);
 	copy_text(service->version, sizeof(service->version), runtime->version);
 	copy_text(service->config, sizeof(service->config), runtime->process.config);
 	copy_text(service->directory, sizeof(service->directory), runtime->process.directory);
 	copy_text(service->socket, sizeof(service->socket), runtime->found.socket);
-	copy_text(service->program, sizeof(service->program), docker ? "dockerd" : "");
-	copy_text(service->pid_file, sizeof(service->pid_file), docker ? DOCKER_PID_FILE : "");
-	if (!docker && runtime->found.unit)
+	if (service->activation == ACTIVATE_RESTART && runtime->found.unit)
 		copy_text(service->unit, sizeof(service->unit), runtime->found.unit);
 	want->reason = "configured";
 	return want;
@@ -91,13 +76,13 @@ void runtime_leave(struct want *want, const char *reason)
 
 const char *runtime_obstacle(const struct node_runtime *runtime)
 {
-	if (runtime->docker.error < 0 || runtime->containerd.error < 0)
+	if (runtime->files.error < 0)
 		return "file-unusable";
 	if (runtime->answer == RUNTIME_SILENT)
 		return "runtime-silent";
 	/* Its options are not known, or not the program that reads the file. */
 	if (runtime->pid == 0 ||
-		(runtime->found.kind != RUNTIME_DOCKER && !runtime->process.program[0]))
+		(runtime->found.driver->needs_program && !runtime->process.program[0]))
 		return "process-not-seen";
 	return NULL;
 }
@@ -108,20 +93,18 @@ static const struct file_record *record_of(
 	return find_named(decision->input->files, decision->input->n_files, name);
 }
 
-/* 0 means unlimited to containerd, and the default to Docker. */
-static uint64_t number_of(const char *value, const struct key_row *row)
+static uint64_t number_of(
+	const struct node_runtime *runtime, enum runtime_setting setting, const char *value)
 {
 	unsigned long long number = 0;
 
 	if (!value[0])
 		return 0;
-	if (row->setting != CONTAINERD_PROGRESS_TIMEOUT)
+	if (setting != RUNTIME_PROGRESS_TIMEOUT)
 		number = strtoull(value, NULL, 10);
 	else if (containerd_duration_parse(value, &number) < 0)
 		return 0;
-	if (number > 0)
-		return number;
-	return row->kind == RUNTIME_DOCKER ? DOCKER_DOWNLOADS : UINT64_MAX;
+	return number > 0 ? number : runtime->found.driver->keys[setting].zero;
 }
 
 /* Installed and not running is a choice; a socket without a server is not. */
@@ -147,59 +130,43 @@ static void check_want(const struct runtime_decision *decision, const struct nod
 }
 
 static struct want *want_key(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, const struct key_row *row, const char *value)
+	const struct node_runtime *runtime, enum runtime_setting setting, const char *value)
 {
-	const struct containerd_key *key = &runtime->containerd.keys[row->setting];
-	bool docker = row->kind == RUNTIME_DOCKER;
+	const struct runtime_key *key = &runtime->files.keys[setting];
 	char literal[SETTING_VALUE_MAX];
-	struct file_change *file;
 	struct want *want;
 
-	if (row->setting == CONTAINERD_DOWNLOADS)
+	if (setting == RUNTIME_DOWNLOADS)
 		copy_text(literal, sizeof(literal), value);
 	else if (!toml_quote(value, literal, sizeof(literal)))
 		literal[0] = '\0';
-	want = runtime_want(decision, runtime, row->name, literal);
-	file = want->file;
+	want = runtime_want(decision, runtime, setting, literal);
 	copy_text(want->wanted, SETTING_VALUE_MAX, value);
-	copy_text(want->actual, SETTING_VALUE_MAX, (const char *)runtime + row->actual);
-	copy_text(file->on_disk, SETTING_VALUE_MAX,
-		docker ? runtime->docker.downloads : key->on_disk);
-	if (docker)
-		return want;
-	file->target.format = EDIT_TOML;
-	copy_text(file->target.path, sizeof(file->target.path), key->path);
-	if (key->refusal != CONTAINERD_FINE) {
+	copy_text(want->actual, SETTING_VALUE_MAX, runtime->in_force[setting]);
+	copy_text(want->file->on_disk, SETTING_VALUE_MAX, key->on_disk);
+	if (key->refusal != KEY_EDITABLE) {
 		want->error = -ENOENT;
 		want->reason = "runtime-unsupported";
 	}
-	/* Of a broken file nothing is known, and nothing is written. */
-	if (!key->tables)
-		return want;
-	copy_text(file->target.table, sizeof(file->target.table), key->tables[0]);
-	copy_text(file->target.key, sizeof(file->target.key), key->key);
-	file->edit.tables = key->tables;
-	file->edit.base = key->base;
-	copy_text(file->edit.dump_key, sizeof(file->edit.dump_key), key->dump_key);
 	return want;
 }
 
 /* A number of the configuration, 0 for keep; one that is not exact is only raised. */
 static void want_number(const struct runtime_decision *decision, const struct node_runtime *runtime,
-	const struct key_row *row)
+	enum runtime_setting setting)
 {
-	const struct runtime_number *number = &decision->tuner->config.numbers[row->setting];
+	const struct runtime_number *number = &decision->tuner->config.numbers[setting];
 	const char *in_file, *in_force, *reason = NULL;
 	const struct file_record *record;
 	struct want *want;
 	char text[32];
 	bool ours;
 
-	if (row->setting == CONTAINERD_PROGRESS_TIMEOUT)
+	if (setting == RUNTIME_PROGRESS_TIMEOUT)
 		runtime_duration_text(number->value, text);
 	else
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)number->value);
-	want = want_key(decision, runtime, row, text);
+	want = want_key(decision, runtime, setting, text);
 	want->requested = number->exact;
 	/* What the administrator had, or has set since: in the file, else in force. */
 	record = record_of(decision, want->name);
@@ -209,12 +176,31 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	in_force = record ? record->original : want->actual;
 	if (number->value == 0)
 		reason = "kept";
-	else if (row->kind == RUNTIME_DOCKER && runtime->options.downloads_on_command)
+	else if (runtime->on_command[setting])
 		reason = "on-command-line";
-	else if (!number->exact &&
-		 number_of(in_file[0] ? in_file : in_force, row) > number_of(want->wanted, row))
+	else if (!number->exact && number_of(runtime, setting, in_file[0] ? in_file : in_force) >
+					   number_of(runtime, setting, want->wanted))
 		reason = "administrator-higher";
 	check_want(decision, runtime, want, reason);
+}
+
+/* The directory of mirror files is set only where mirrors need it and none is set. */
+static void want_directory(
+	const struct runtime_decision *decision, const struct node_runtime *runtime)
+{
+	const enum runtime_setting setting = RUNTIME_HOSTS_DIRECTORY;
+	const struct file_record *record;
+	char name[SETTING_NAME_MAX];
+
+	runtime_name(&decision->tuner->sample, runtime, setting, name);
+	record = record_of(decision, name);
+	if (!record && (decision->tuner->config.n_mirrors == 0 || runtime->in_force[setting][0] ||
+			       runtime->files.keys[setting].on_disk[0]))
+		return;
+	check_want(decision, runtime,
+		want_key(decision, runtime, setting,
+			record ? record->wanted : RUNTIME_HOSTS_DIRECTORY_PATH),
+		NULL);
 }
 
 static void judge_reach(const struct runtime_decision *decision)
@@ -267,8 +253,7 @@ static void judge_restart(const struct runtime_decision *decision)
 			condition_raise(reading, "file-unusable",
 				"%s was set to %s, and %s cannot be restarted with a broken file: %s",
 				want->name, record->wanted, service->unit,
-				runtime_file_why(
-					runtime_find(&decision->tuner->sample, service->socket)));
+				runtime_find(&decision->tuner->sample, service->socket)->files.why);
 		if (service->activation != ACTIVATE_RESTART || !want->wanted[0] ||
 			want->error < 0 || !value_equal(want->file->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
@@ -384,7 +369,6 @@ void runtime_decide(
 	const struct runtime_decision decision = {self, input, memory, proposal};
 	const struct runtime_sample *sample = &decision.tuner->sample;
 	struct runtime_recorded *recorded = &decision.memory->recorded;
-	char name[SETTING_NAME_MAX];
 
 	/* The hosts.toml files that are recorded outlive the configuration that asked for them. */
 	recorded->n = 0;
@@ -394,7 +378,7 @@ void runtime_decide(
 				input->files[i].name + strlen("mirrors."));
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
-		const struct file_record *record;
+		const struct runtime_key_row *keys = runtime->found.driver->keys;
 
 		/* Before its files were read nothing is known that could be wanted, but a command
 		 * says of a silent one that it cannot be set. The containerd that dockerd runs
@@ -402,21 +386,11 @@ void runtime_decide(
 		if ((!runtime->files_known && !(decision.tuner->once && is_silent(runtime))) ||
 			runtime->found.managed_by == RUNTIME_OF_DOCKER)
 			continue;
-		for (size_t r = 0; r < ARRAY_SIZE(number_rows); r++)
-			if (number_rows[r].kind == runtime->found.kind)
-				want_number(&decision, runtime, &number_rows[r]);
-		if (runtime->found.kind != RUNTIME_CONTAINERD)
-			continue;
-		/* That of hosts.toml files is set only where mirrors need it and none is set. */
-		runtime_name(sample, runtime, directory_row.name, name);
-		record = record_of(&decision, name);
-		if (!record && (decision.tuner->config.n_mirrors == 0 || runtime->directory[0] ||
-				       runtime->containerd.keys[directory_row.setting].on_disk[0]))
-			continue;
-		check_want(&decision, runtime,
-			want_key(&decision, runtime, &directory_row,
-				record ? record->wanted : RUNTIME_HOSTS_DIRECTORY),
-			NULL);
+		for (int k = RUNTIME_DOWNLOADS; k <= RUNTIME_PROGRESS_TIMEOUT; k++)
+			if (keys[k].name)
+				want_number(&decision, runtime, (enum runtime_setting)k);
+		if (keys[RUNTIME_HOSTS_DIRECTORY].name)
+			want_directory(&decision, runtime);
 	}
 	runtime_decide_mirrors(&decision);
 	judge_reach(&decision);

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "runtime/containerd_config.h"
 
 #include <dirent.h>
 #include <libgen.h>
@@ -55,11 +56,11 @@ static void read_hosts(const struct host *host, const char *certs, struct runtim
 	hosts_toml_mirrors(text, hosts->mirrors, sizeof(hosts->mirrors));
 }
 
-/* The containerd that reads hosts.toml files; NULL without one. */
-static const struct node_runtime *find_containerd(const struct runtime_sample *sample)
+/* The runtime that reads hosts.toml files; NULL without one. */
+static const struct node_runtime *find_reader(const struct runtime_sample *sample)
 {
 	for (size_t i = 0; i < sample->n; i++)
-		if (sample->runtimes[i].found.kind == RUNTIME_CONTAINERD &&
+		if (sample->runtimes[i].found.driver->keys[RUNTIME_HOSTS_DIRECTORY].name &&
 			sample->runtimes[i].found.managed_by == RUNTIME_OF_NODE)
 			return &sample->runtimes[i];
 	return NULL;
@@ -75,7 +76,7 @@ void runtime_sample_hosts(struct runtime_tuner *request)
 {
 	const struct runtime_config *config = &request->config;
 	struct runtime_sample *sample = &request->sample;
-	const struct node_runtime *runtime = find_containerd(sample);
+	const struct node_runtime *runtime = find_reader(sample);
 	const char *directories;
 	char certs[SETTING_PATH_MAX];
 
@@ -86,11 +87,12 @@ void runtime_sample_hosts(struct runtime_tuner *request)
 	/* Where a file goes depends on the configuration: without it nothing is decided yet. */
 	if (!runtime || !runtime->files_known)
 		return;
-	directories = runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY].on_disk;
-	if (runtime->directory[0])
-		directories = runtime->directory;
+	directories = runtime->files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
+	if (runtime->in_force[RUNTIME_HOSTS_DIRECTORY][0])
+		directories = runtime->in_force[RUNTIME_HOSTS_DIRECTORY];
 	/* Of several the first. */
-	copy_text(certs, sizeof(certs), directories[0] ? directories : RUNTIME_HOSTS_DIRECTORY);
+	copy_text(
+		certs, sizeof(certs), directories[0] ? directories : RUNTIME_HOSTS_DIRECTORY_PATH);
 	certs[strcspn(certs, ":")] = '\0';
 	for (size_t i = 0; i < config->n_mirrors; i++)
 		add_registry(sample, config->mirrors[i].registry);
@@ -129,14 +131,13 @@ static int find_up(const struct runtime_tuner *tuner, const char *registry,
 	return n;
 }
 
-static void want_docker_mirrors(
+static void want_mirror_list(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
-	static const char key[] = "registry-mirrors";
 	const struct runtime_config *config = &decision->tuner->config;
-	const struct docker_config *docker = &runtime->docker;
+	const struct runtime_files *files = &runtime->files;
 	const char *up[RUNTIME_MIRROR_MAX], *obstacle = runtime_obstacle(runtime);
-	char name[SETTING_NAME_MAX], wanted[DOCKER_MIRRORS_MAX] = "", words[DOCKER_MIRRORS_MAX];
+	char name[SETTING_NAME_MAX], wanted[RUNTIME_MIRRORS_MAX] = "", words[RUNTIME_MIRRORS_MAX];
 	char *state = NULL;
 	int n = find_up(decision->tuner, NULL, up);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
@@ -144,7 +145,7 @@ static void want_docker_mirrors(
 	const struct file_record *record;
 	struct want *want;
 
-	runtime_name(&decision->tuner->sample, runtime, key, name);
+	runtime_name(&decision->tuner->sample, runtime, RUNTIME_MIRRORS, name);
 	record = find_named(decision->input->files, decision->input->n_files, name);
 	if (n < 0 || (n == 0 && !record))
 		return;
@@ -154,7 +155,7 @@ static void want_docker_mirrors(
 	 * Mirrors of others stay: neither configured here nor ever written by us. What was written
 	 * is known as far as it was shown.
 	 */
-	for (const char *at = docker->mirrors; *at; at += strspn(at, " ")) {
+	for (const char *at = files->mirrors; *at; at += strspn(at, " ")) {
 		size_t len = strcspn(at, " ");
 		bool ours = record && registry_list_has(record->wanted, at, len) &&
 			    !registry_list_has(record->on_disk, at, len);
@@ -163,7 +164,7 @@ static void want_docker_mirrors(
 			ours = strlen(config->mirrors[i].url) == len &&
 			       strncmp(config->mirrors[i].url, at, len) == 0;
 		if (!ours)
-			registry_list_add(wanted, DOCKER_MIRRORS_MAX, at, len);
+			registry_list_add(wanted, RUNTIME_MIRRORS_MAX, at, len);
 		at += len;
 	}
 	/* dockerd keeps its mirrors when the key is gone: an empty list takes them away. */
@@ -171,22 +172,22 @@ static void want_docker_mirrors(
 	for (char *word = strtok_r(words, " ", &state); word; word = strtok_r(NULL, " ", &state))
 		json_append_text(list, word);
 	literal = must(cJSON_PrintUnformatted(list));
-	want = runtime_want(decision, runtime, key, literal);
+	want = runtime_want(decision, runtime, RUNTIME_MIRRORS, literal);
 	registry_shorten_list(wanted[0] ? wanted : NONE, want->wanted, SETTING_VALUE_MAX);
-	copy_text(want->actual, SETTING_VALUE_MAX, runtime->docker_info.mirrors);
-	if (docker->has_mirrors || streq(runtime->docker_info.mirrors, NONE))
-		registry_shorten_list(docker->mirrors[0] ? docker->mirrors : NONE,
+	copy_text(want->actual, SETTING_VALUE_MAX, runtime->in_force[RUNTIME_MIRRORS]);
+	if (files->has_mirrors || streq(runtime->in_force[RUNTIME_MIRRORS], NONE))
+		registry_shorten_list(files->mirrors[0] ? files->mirrors : NONE,
 			want->file->on_disk, SETTING_VALUE_MAX);
 	if (obstacle)
 		runtime_leave(want, obstacle);
-	else if (runtime->options.mirrors_on_command)
+	else if (runtime->on_command[RUNTIME_MIRRORS])
 		runtime_leave(want, "on-command-line");
 }
 
 static void want_hosts(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	const struct runtime_hosts *hosts)
 {
-	const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_REGISTRY_DIRECTORY];
+	const struct runtime_key *key = &runtime->files.keys[RUNTIME_HOSTS_DIRECTORY];
 	const char *up[RUNTIME_MIRROR_MAX];
 	char sum[HASH_TEXT_MAX] = "";
 	_cleanup_free_ char *text = NULL;
@@ -220,19 +221,19 @@ static void want_hosts(const struct runtime_decision *decision, const struct nod
 		runtime_leave(want, "file-of-others");
 	else if (runtime->pid == 0)
 		runtime_leave(want, "process-not-seen");
-	else if (key->refusal == CONTAINERD_EXCLUDED)
+	else if (key->refusal == KEY_EXCLUDED)
 		runtime_leave(want, "mirrors-without-effect");
 }
 
 void runtime_decide_mirrors(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
-	const struct node_runtime *containerd = find_containerd(sample);
+	const struct node_runtime *containerd = find_reader(sample);
 
 	for (size_t i = 0; i < sample->n; i++)
-		if (sample->runtimes[i].found.kind == RUNTIME_DOCKER &&
+		if (sample->runtimes[i].found.driver->keys[RUNTIME_MIRRORS].name &&
 			sample->runtimes[i].files_known)
-			want_docker_mirrors(decision, &sample->runtimes[i]);
+			want_mirror_list(decision, &sample->runtimes[i]);
 	for (size_t i = 0; containerd && i < sample->n_hosts; i++)
 		want_hosts(decision, containerd, &sample->hosts[i]);
 }

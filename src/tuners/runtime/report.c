@@ -105,18 +105,18 @@ static void add_runtime(
 	char registry[64];
 
 	json_text(object, "name", runtime->found.name);
-	json_text(object, "kind", runtime_kind_names[runtime->found.kind]);
+	json_text(object, "kind", runtime->found.driver->name);
 	json_text(object, "version", runtime->version);
 	json_text(object, "socket", runtime->found.socket);
 	json_text(object, "unit", runtime->found.unit);
 	json_text(object, "config", runtime->process.config);
 	json_text(object, "state", down ? "not-running" : answers[runtime->answer]);
-	json_text(object, "why", runtime->why[0] ? runtime->why : runtime_file_why(runtime));
-	json_text(object, "max_concurrent_downloads", runtime->downloads);
+	json_text(object, "why", runtime->why[0] ? runtime->why : runtime->files.why);
+	json_text(object, "max_concurrent_downloads", runtime->in_force[RUNTIME_DOWNLOADS]);
 	list = json_array(object, "refusals");
-	for (int i = 0; i < CONTAINERD_SETTINGS && runtime->files_known; i++)
-		if (runtime->containerd.keys[i].refusal != CONTAINERD_FINE)
-			json_append_text(list, runtime->containerd.keys[i].why);
+	for (int i = 0; i < RUNTIME_SETTINGS && runtime->files_known; i++)
+		if (runtime->files.keys[i].refusal != KEY_EDITABLE)
+			json_append_text(list, runtime->files.keys[i].why);
 	if (runtime->store.known)
 		add_store(object, &runtime->store);
 	else
@@ -179,10 +179,13 @@ void runtime_metrics(const void *self, const void *memory, struct metric_sink *s
 			metric_sample(sink, 1, sample->runtimes[i].found.name,
 				sample->runtimes[i].version, NULL);
 	metric_family(sink, "headroom_runtime_max_concurrent_downloads");
-	for (size_t i = 0; i < sample->n; i++)
-		if (sample->runtimes[i].downloads[0])
-			metric_sample(sink, strtod(sample->runtimes[i].downloads, NULL),
-				sample->runtimes[i].found.name, NULL);
+	for (size_t i = 0; i < sample->n; i++) {
+		const char *downloads = sample->runtimes[i].in_force[RUNTIME_DOWNLOADS];
+
+		if (downloads[0])
+			metric_sample(sink, strtod(downloads, NULL), sample->runtimes[i].found.name,
+				NULL);
+	}
 	metric_family(sink, "headroom_pulls_active");
 	for (size_t i = 0; i < n; i++) {
 		unsigned active = 0;

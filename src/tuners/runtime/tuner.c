@@ -10,7 +10,6 @@
 #define SOON_US     (1 * USEC_PER_SEC)
 #define SOON_FOR_US (20 * USEC_PER_SEC)
 
-static const char *const kind_choices[] = {"auto", "containerd", "docker", "crio", NULL};
 static const char *const keep_choices[] = {"keep", NULL};
 static const char *const restart_choices[] = {"never", "when-idle", "now", NULL};
 
@@ -25,7 +24,7 @@ static const struct config_option mirror_items[] = {
 
 const struct config_option runtime_options[] = {
 	MODE_OPTION("runtime"),
-	{"runtime.kind", OPTION_CHOICE, .choices = kind_choices, .def = "auto",
+	{"runtime.kind", OPTION_CHOICE, .choices = runtime_choices, .def = "auto",
 		.help = "Which container runtime to look after. auto: every one that is found."},
 	{"runtime.max_concurrent_downloads", OPTION_COUNT, .min = 1, .max = 1000,
 		.choices = keep_choices, .unit = "layers", .def = "10",
@@ -231,17 +230,17 @@ static void runtime_configure(void *self, const struct config *config)
 	struct runtime_config *ret = &tuner->config;
 
 	*ret = (struct runtime_config){
-		.kind = config_choice(config, "runtime.kind"),
+		.driver = runtime_driver_choose(config_choice(config, "runtime.kind")),
 		.restart = (enum restart_policy)config_choice(config, "runtime.restart"),
 		.n_mirrors = config_list(config, "runtime.mirrors"),
 	};
-	ret->numbers[CONTAINERD_DOWNLOADS] =
+	ret->numbers[RUNTIME_DOWNLOADS] =
 		(struct runtime_number){config_count(config, "runtime.max_concurrent_downloads", 0),
 			config_is_given(config, "runtime.max_concurrent_downloads")};
-	ret->numbers[CONTAINERD_PROGRESS_TIMEOUT].exact =
+	ret->numbers[RUNTIME_PROGRESS_TIMEOUT].exact =
 		config_is_given(config, "runtime.pull_progress_timeout");
 	if (config_choice(config, "runtime.pull_progress_timeout") < 0)
-		ret->numbers[CONTAINERD_PROGRESS_TIMEOUT].value =
+		ret->numbers[RUNTIME_PROGRESS_TIMEOUT].value =
 			config_duration(config, "runtime.pull_progress_timeout");
 	for (size_t i = 0; i < ret->n_mirrors; i++) {
 		struct runtime_mirror *mirror = &ret->mirrors[i];
@@ -338,18 +337,19 @@ static void runtime_arm(void *self, const void *memory)
 static void runtime_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct runtime_tuner *tuner = self;
-	uint64_t wanted = tuner->config.numbers[CONTAINERD_DOWNLOADS].value;
+	uint64_t wanted = tuner->config.numbers[RUNTIME_DOWNLOADS].value;
 
 	for (size_t i = 0; i < tuner->sample.n && !why[0]; i++) {
 		const struct node_runtime *runtime = &tuner->sample.runtimes[i];
-		const struct containerd_key *key = &runtime->containerd.keys[CONTAINERD_DOWNLOADS];
+		const struct runtime_key *key = &runtime->files.keys[RUNTIME_DOWNLOADS];
+		const char *downloads = runtime->in_force[RUNTIME_DOWNLOADS];
 
-		copy_text(why, TUNER_WHY_MAX, runtime_file_why(runtime));
-		if (!why[0] && runtime->found.kind == RUNTIME_CONTAINERD && runtime->files_known &&
+		copy_text(why, TUNER_WHY_MAX, runtime->files.why);
+		if (!why[0] && runtime->files_known &&
 			runtime->found.managed_by != RUNTIME_OF_DOCKER && wanted > 0 &&
-			runtime->downloads[0] && !streq(runtime->downloads, "0") &&
-			strtoull(runtime->downloads, NULL, 10) < wanted &&
-			key->refusal != CONTAINERD_FINE && key->refusal != CONTAINERD_CRI_OFF)
+			downloads[0] && !streq(downloads, "0") &&
+			strtoull(downloads, NULL, 10) < wanted && key->refusal != KEY_EDITABLE &&
+			key->refusal != KEY_CRI_OFF)
 			copy_text(why, TUNER_WHY_MAX, key->why);
 	}
 }

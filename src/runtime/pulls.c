@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/runtime/runtime.h"
+#include "runtime/pulls.h"
 
+#include "base/text.h"
 #include "runtime/images.h"
 
 /* Between the layers of one image nothing may be fetched for a moment. */
@@ -117,7 +118,7 @@ static void take_piece(struct pulls *pulls, struct pull_counts *counts,
 	}
 }
 
-void pulls_take(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
+void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now)
 {
 	size_t kept = 0;

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/containerd.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/toml.h"
+#include "runtime/containerd_config.h"
+#include "runtime/cri_read.h"
+
+#include <ctype.h>
+
+#define LAYERS_MAX 64 /* of a manifest, asked about: images/handlers.go numbers them */
+
+/* Where the CRI keeps its content; it is made with the first pull. */
+#define CRI_NAMESPACE "k8s.io"
+
+/* A manifest's labels: all of its layers, and the repositories that it was pulled from. */
+#define LAYER_LABEL  "containerd.io/gc.ref.content.l."
+#define SOURCE_LABEL "containerd.io/distribution.source."
+
+#define DEFAULT_DOWNLOADS "3"
+
+#define SANDBOX_KEY "plugins.\"io.containerd.cri.v1.images\".pinned_images.sandbox"
+
+/* ---- find ---- */
+
+#define MAIN_FILE     "/etc/containerd/config.toml"
+#define RANCHER(name) "/var/lib/rancher/" name "/agent/etc/containerd/config.toml"
+#define SNAP          "/var/snap/microk8s/"
+
+static const struct runtime_location locations[] = {
+	{.runtime = {.name = "containerd",
+		 .managed_by = RUNTIME_OF_NODE,
+		 .socket = "/run/containerd/containerd.sock",
+		 .config = MAIN_FILE,
+		 .unit = "containerd.service"}},
+	{.runtime = {.name = "rke2",
+		 .managed_by = RUNTIME_OF_K8S,
+		 .socket = "/run/k3s/containerd/containerd.sock",
+		 .config = RANCHER("rke2"),
+		 .unit = "rke2-server.service"},
+		.other_unit = "rke2-agent.service",
+		.needs = "/var/lib/rancher/rke2"},
+	{.runtime = {.name = "k3s",
+		 .managed_by = RUNTIME_OF_K8S,
+		 .socket = "/run/k3s/containerd/containerd.sock",
+		 .config = RANCHER("k3s"),
+		 .unit = "k3s.service"},
+		.other_unit = "k3s-agent.service"},
+	{.runtime = {.name = "k0s",
+		 .managed_by = RUNTIME_OF_K8S,
+		 .socket = "/run/k0s/containerd.sock",
+		 .config = "/etc/k0s/containerd.toml",
+		 .unit = "k0scontroller.service"},
+		.other_unit = "k0sworker.service"},
+	{.runtime = {.name = "microk8s",
+		 .managed_by = RUNTIME_OF_K8S,
+		 .socket = SNAP "common/run/containerd.sock",
+		 .config = SNAP "current/args/containerd.toml",
+		 .unit = "snap.microk8s.daemon-containerd.service"}},
+	/* Exists only while dockerd runs it. */
+	{.runtime = {.name = "docker-containerd",
+		 .managed_by = RUNTIME_OF_DOCKER,
+		 .socket = "/run/docker/containerd/containerd.sock",
+		 .config = "/run/docker/containerd/containerd.toml",
+		 .unit = "docker.service"}},
+	{.runtime = {0}},
+};
+
+/* ---- read ---- */
+
+static void ask_version(struct cri_reading *session)
+{
+	struct node_runtime *runtime = session->runtime;
+	const Containerd__VersionResponse *own;
+	const Cri__VersionResponse *version;
+	int r = GRPC_UNIMPLEMENTED;
+
+	if (!runtime->no_cri)
+		r = cri_ask(session, CRI_VERSION, NULL, NULL, &version);
+	/* A containerd without its CRI plugin still pulls: Docker's does. */
+	runtime->no_cri = r == GRPC_UNIMPLEMENTED;
+	if (runtime->no_cri)
+		r = cri_ask(session, CONTAINERD_VERSION, NULL, NULL, &own);
+	if (cri_is_ready(session, r))
+		cri_set_version(session, runtime->no_cri ? own->version : version->runtime_version);
+}
+
+static void ask_status(struct cri_reading *session)
+{
+	struct node_runtime *runtime = session->runtime;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	const cJSON *downloads;
+	unsigned long long us;
+	int r = cri_get_config(&session->cri, &session->wait, &config);
+
+	if (!cri_is_ready(session, r))
+		return;
+	memset(runtime->reported, 0, sizeof(runtime->reported));
+	downloads = json_at(config, "maxConcurrentDownloads");
+	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0)
+		snprintf(runtime->reported[RUNTIME_DOWNLOADS], SETTING_VALUE_MAX, "%d",
+			downloads->valueint);
+	if (containerd_duration_parse(json_text_at(config, "imagePullProgressTimeout"), &us) == 0)
+		runtime_duration_text(us, runtime->reported[RUNTIME_PROGRESS_TIMEOUT]);
+	copy_text(runtime->in_force[RUNTIME_HOSTS_DIRECTORY], SETTING_VALUE_MAX,
+		json_text_at(config, "registry/configPath"));
+	copy_text(runtime->store.driver, sizeof(runtime->store.driver),
+		json_text_at(config, "containerd/snapshotter"));
+}
+
+static void ask_namespaces(struct cri_reading *session)
+{
+	struct node_runtime *runtime = session->runtime;
+	const Containerd__ListNamedResponse *found;
+
+	if (!cri_is_good(session, cri_ask(session, CONTAINERD_NAMESPACES, NULL, NULL, &found)))
+		return;
+	copy_text(runtime->containerd.namespaces[0], sizeof(runtime->containerd.namespaces[0]),
+		CRI_NAMESPACE);
+	runtime->containerd.n_namespaces = 1;
+	for (size_t i = 0;
+		i < found->n_items && runtime->containerd.n_namespaces < RUNTIME_NAMESPACES_MAX;
+		i++)
+		if (!streq(found->items[i]->name, CRI_NAMESPACE))
+			copy_text(
+				runtime->containerd.namespaces[runtime->containerd.n_namespaces++],
+				sizeof(runtime->containerd.namespaces[0]), found->items[i]->name);
+}
+
+/* What lies before 1970 or beyond the year 9999 (the format's own bounds) is no time. */
+static uint64_t age_of(const Containerd__Timestamp *stamp)
+{
+	static const int64_t last = INT64_C(253402300799);
+
+	if (!stamp || stamp->seconds <= 0 || stamp->seconds > last || stamp->nanos < 0)
+		return 0;
+	return pulls_age(realtime_us(),
+		(uint64_t)stamp->seconds * USEC_PER_SEC + (uint64_t)stamp->nanos / 1000);
+}
+
+/* Namespace by namespace; what is in all of them is one round. */
+static void ask_pulls(struct cri_reading *session)
+{
+	struct node_runtime *runtime = session->runtime;
+	_cleanup_free_ struct pull_piece *pieces = must(calloc(PULL_LAYERS_MAX, sizeof(*pieces)));
+	size_t n = 0;
+
+	for (size_t at = 0; at < runtime->containerd.n_namespaces; at++) {
+		const Containerd__ListStatusesResponse *found;
+
+		if (!cri_is_good(
+			    session, cri_ask(session, CONTAINERD_INGESTS,
+					     runtime->containerd.namespaces[at], NULL, &found)))
+			return;
+		for (size_t i = 0; i < found->n_statuses && n < PULL_LAYERS_MAX; i++) {
+			const Containerd__IngestStatus *ingest = found->statuses[i];
+			struct pull_piece *piece = &pieces[n++];
+
+			piece->offset = (uint64_t)MAX(ingest->offset, (int64_t)0);
+			piece->total = (uint64_t)MAX(ingest->total, (int64_t)0);
+			piece->age_us = age_of(ingest->started_at);
+			piece->still_us = age_of(ingest->updated_at);
+			copy_text(piece->ref, sizeof(piece->ref), ingest->ref);
+			copy_text(piece->namespace, sizeof(piece->namespace),
+				runtime->containerd.namespaces[at]);
+		}
+	}
+	runtime->pulls_at_us = now_us();
+	pulls_update(&runtime->pulls, session->reading->pulled, pieces, n, runtime->pulls_at_us);
+}
+
+/*
+ * Whose layers these are, by the manifest of one of them: all layers of the image get its name.
+ * Each layer has its turn, because one that no manifest has must not hold up the others.
+ */
+static void ask_content(struct cri_reading *session)
+{
+	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
+	char texts[LAYERS_MAX][256], *filters[LAYERS_MAX];
+	struct node_runtime *runtime = session->runtime;
+	const struct pull_layer *layer =
+		pulls_nameless(&runtime->pulls, runtime->containerd.content_turn);
+	const char *digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
+	const Containerd__ListContentResponse *found;
+	char image[160];
+
+	if (!digest)
+		return;
+	runtime->containerd.content_turn++;
+	/* Filters are alternatives; none is found where more than a hundred have the layer. */
+	for (size_t i = 0; i < LAYERS_MAX; i++) {
+		snprintf(texts[i], sizeof(texts[i]), "labels.\"" LAYER_LABEL "%zu\"==\"%s\"", i,
+			digest);
+		filters[i] = texts[i];
+	}
+	message.filters = filters;
+	message.n_filters = LAYERS_MAX;
+	if (cri_ask(session, CONTAINERD_CONTENT, layer->piece.namespace, &message.base, &found) !=
+		0)
+		return;
+	for (size_t m = 0; m < found->n_info; m++) {
+		Containerd__Info__LabelsEntry **labels = found->info[m]->labels;
+		size_t n = found->info[m]->n_labels, source = 0;
+
+		while (source < n && !starts_with(labels[source]->key, SOURCE_LABEL))
+			source++;
+		/* docker.io/library/nginx of ...source.docker.io=library/nginx,other/name */
+		if (source == n || snprintf(image, sizeof(image), "%s/%.*s",
+					   labels[source]->key + strlen(SOURCE_LABEL),
+					   (int)strcspn(labels[source]->value, ","),
+					   labels[source]->value) >= (int)sizeof(image))
+			continue;
+		for (size_t i = 0; i < n; i++)
+			if (starts_with(labels[i]->key, LAYER_LABEL))
+				pulls_name(&runtime->pulls, labels[i]->value, image);
+	}
+}
+
+/*
+ * "127.0.0.1:5000/app" of "127.0.0.1/app": containerd's label lacks the registry's port, which the
+ * names of images from there have, and this one's when it has come in.
+ */
+static bool find_full_name(
+	struct cri_reading *session, const char *namespace, const char *name, char full[static 160])
+{
+	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
+	const Containerd__ListImagesResponse *found;
+	size_t host = strcspn(name, "/"), len = strlen(name + host);
+	char filter[200], *filters[] = {filter};
+	bool any = false, same = false;
+
+	snprintf(filter, sizeof(filter), "name~=\"^%.*s(:[0-9]+)?/\"", (int)host, name);
+	message.filters = filters;
+	message.n_filters = 1;
+	if (cri_ask(session, CONTAINERD_IMAGES, namespace, &message.base, &found) != 0)
+		return false;
+	/* Of several ports that of the same image. */
+	for (size_t i = 0; i < found->n_images && !same; i++) {
+		const char *image = found->images[i]->name;
+		size_t registry = strcspn(image, "/");
+
+		if (strncmp(image, name, host) != 0 || !strchr(":/", image[host]))
+			continue;
+		same = strncmp(image + registry, name + host, len) == 0 &&
+		       strchr(":@", image[registry + len]);
+		any = snprintf(full, 160, "%.*s%s", (int)registry, image, name + host) < 160;
+	}
+	return any;
+}
+
+static void ask_registries(struct cri_reading *session)
+{
+	struct node_runtime *runtime = session->runtime;
+	struct pulls *pulls = &runtime->pulls;
+
+	for (size_t i = 0; i < pulls->n_images; i++) {
+		const struct pull_image *image = &pulls->images[i];
+		char name[160], full[160];
+
+		copy_text(name, sizeof(name), image->name);
+		for (size_t at = 0;
+			name[0] && !image->placed && at < runtime->containerd.n_namespaces; at++) {
+			if (!find_full_name(
+				    session, runtime->containerd.namespaces[at], name, full))
+				continue;
+			pulls_place(pulls, name, full);
+			break;
+		}
+	}
+}
+
+static void read_containerd(struct runtime_reading *reading)
+{
+	static const struct cri_question questions[] = {
+		{ask_version, false, true},
+		{ask_status, true, true},
+		{cri_ask_names, true, true},
+		{cri_ask_store, true, true},
+		{ask_namespaces, false, true},
+		{ask_pulls, false, false},
+		{ask_content, false, false},
+		{ask_registries, false, false},
+		{0},
+	};
+
+	cri_read(reading, questions);
+}
+
+static void read_files(
+	struct node_runtime *runtime, const struct runtime_daemon *daemon, const struct wait *wait)
+{
+	const struct runtime_files *files = &runtime->files;
+	const char *version = runtime->version + (runtime->version[0] == 'v');
+
+	containerd_config_read(daemon, wait, &runtime->files);
+	/* 1.x reports all; 2.x leaves some out. */
+	if (version[0] == '1' && !runtime->no_cri) {
+		for (int i = RUNTIME_DOWNLOADS; i <= RUNTIME_PROGRESS_TIMEOUT; i++)
+			copy_text(runtime->in_force[i], SETTING_VALUE_MAX, runtime->reported[i]);
+	} else if (files->error == 0) {
+		/* The CRI's own number has no effect where the transfer service pulls. */
+		runtime_infer(runtime, RUNTIME_DOWNLOADS, files->changed_us,
+			files->transfer ? "" : runtime->reported[RUNTIME_DOWNLOADS],
+			DEFAULT_DOWNLOADS);
+		runtime_infer(runtime, RUNTIME_PROGRESS_TIMEOUT, files->changed_us,
+			runtime->reported[RUNTIME_PROGRESS_TIMEOUT], "");
+	}
+}
+
+/* ---- verify ---- */
+
+static int check(const struct runtime_daemon *daemon, const struct wait *wait,
+	char why[static RUNTIME_WHY_MAX])
+{
+	_cleanup_free_ char *dump = NULL;
+	char full[PATH_MAX];
+
+	/* Without a main file it runs with its defaults. */
+	if (path_in_root(daemon->host->root, daemon->config, full) == -ENOENT)
+		return 0;
+	return containerd_dump(daemon, daemon->config, wait, &dump, why);
+}
+
+/* ---- images ---- */
+
+/* Where the CRI honours the label: containerd 1.6.25, 1.7.10 and 2.0. */
+static bool honours_pins(const char *version)
+{
+	version += version[0] == 'v';
+	return isdigit((unsigned char)version[0]) &&
+	       (strverscmp(version, "1.7.10") >= 0 ||
+		       (strverscmp(version, "1.6.25") >= 0 && strverscmp(version, "1.7") < 0));
+}
+
+/*
+ * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". Where
+ * the runtime does not report it (containerd 2.x) the configuration of the process that listens
+ * has it, if that process is seen.
+ */
+static void read_sandbox(const struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, char name[static IMAGE_NAME_MAX])
+{
+	struct runtime_process process = {0};
+	const struct runtime_daemon daemon = {
+		.host = host, .binary = process.program, .directory = process.directory};
+	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[RUNTIME_WHY_MAX];
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
+	_cleanup_free_ char *dump = NULL;
+	const char *file = process.config;
+	struct cri cri = {0};
+	pid_t peer;
+	int r;
+
+	grpc_open(&cri.grpc, runtime->socket);
+	r = cri_get_config(&cri, wait, &config);
+	peer = cri.grpc.peer;
+	grpc_close(&cri.grpc);
+	if (r != 0)
+		return;
+	copy_text(reference, sizeof(reference), json_text_at(config, "sandboxImage"));
+	if (!reference[0] && peer > 0 &&
+		runtime_process_read(host->root, runtime->driver, peer, &process) == 0 &&
+		process.program[0]) {
+		if (!file[0])
+			file = MAIN_FILE;
+		/* Without a file it runs with its defaults. */
+		if (access(host_path(host, file, path), F_OK) < 0)
+			file = NULL;
+		if (containerd_dump(&daemon, file, wait, &dump, why) == 0)
+			(void)containerd_dump_value(
+				dump, SANDBOX_KEY, reference, sizeof(reference));
+	}
+	(void)image_normalize(reference, name);
+}
+
+static int read_images_info(struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
+{
+	int r = cri_read_images_info(runtime, wait, info, why);
+
+	if (r == 0 && info->wants_sandbox)
+		read_sandbox(runtime, host, wait, info->sandbox);
+	return r;
+}
+
+const struct runtime_driver containerd_driver = {
+	.name = "containerd",
+	.locations = locations,
+	.options = {"config", "c"},
+	.read = read_containerd,
+	.read_files = read_files,
+	.format = EDIT_TOML,
+	.keys =
+		{
+			[RUNTIME_DOWNLOADS] = {"max_concurrent_downloads", ACTIVATE_RESTART,
+				UINT64_MAX},
+			[RUNTIME_PROGRESS_TIMEOUT] = {"image_pull_progress_timeout",
+				ACTIVATE_RESTART, UINT64_MAX},
+			[RUNTIME_HOSTS_DIRECTORY] = {"config_path", ACTIVATE_RESTART, 0},
+		},
+	.needs_program = true,
+	.check = check,
+	.dump = containerd_dump,
+	.serves_kubelet = true,
+	.copies_per_image = 2,
+	.honours_pins = honours_pins,
+	.read_images_info = read_images_info,
+	.list = cri_list_images,
+	.pull = containerd_pull,
+	.load = containerd_load,
+	.clean = containerd_clean,
+	.has_leftovers = containerd_has_leftovers,
+	.pin = containerd_pin,
+};

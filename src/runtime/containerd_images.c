@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/containerd.h"
+
+#include "base/file.h"
+#include "runtime/cri_read.h"
+
+/* From containerd's pkg/cri/labels: what the CRI looks after, and what it does not collect. */
+#define MANAGED_LABEL "io.cri-containerd.image"
+#define MANAGED       "managed"
+#define PIN_LABEL     "io.cri-containerd.pinned"
+#define PIN_VALUE     "pinned"
+
+#define CLEAN_US (USEC_PER_SEC / 2)         /* of calls that go on after a cancellation */
+#define KNOWN_US (30 * USEC_PER_SEC)        /* until the CRI knows a new name: it gets events */
+#define POLL_US  (50 * USEC_PER_MSEC)       /* asking for that */
+#define LEASE_US (24 * 3600 * USEC_PER_SEC) /* longer than any transfer */
+
+#define REFERENCE_MAX (2 * IMAGE_NAME_MAX)
+#define LEASES        "id~=\"^" IMAGES_REPOSITORY "-" /* how a filter begins */
+
+#define _cleanup_session_ _cleanup_(image_session_end)
+
+/* Of containerd's own service. */
+static int get_image(struct image_session *session, const char *name, Containerd__Image **image)
+{
+	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;
+	const Containerd__ImageResponse *answer;
+	int r;
+
+	request.name = (char *)name;
+	r = image_call(session, CONTAINERD_GET_IMAGE, &request.base, &answer);
+	if (r < 0)
+		return r;
+	if (!answer->image || !answer->image->target) {
+		copy_text(session->why, IMAGES_WHY_MAX, "containerd shows an image without target");
+		return -EBADMSG;
+	}
+	*image = answer->image;
+	return 0;
+}
+
+/*
+ * With n_paths 0 creates a name, with 1 changes one label of it (value "" removes that), with 2
+ * also what it is a name of.
+ */
+static int write_image(struct image_session *session, const char *name,
+	Containerd__Descriptor *target, const char *key, const char *value, size_t n_paths)
+{
+	Containerd__Image__LabelsEntry label = CONTAINERD__IMAGE__LABELS_ENTRY__INIT;
+	Containerd__Image__LabelsEntry *labels[] = {&label};
+	Containerd__WriteImageRequest request = CONTAINERD__WRITE_IMAGE_REQUEST__INIT;
+	Containerd__FieldMask mask = CONTAINERD__FIELD_MASK__INIT;
+	Containerd__Image image = CONTAINERD__IMAGE__INIT;
+	char path[64], *paths[] = {path, (char *)"target"};
+	const Containerd__ImageResponse *answer;
+
+	label.key = (char *)key;
+	label.value = (char *)value;
+	image.name = (char *)name;
+	image.target = target;
+	image.labels = labels;
+	image.n_labels = ARRAY_SIZE(labels);
+	snprintf(path, sizeof(path), "labels.%s", key);
+	mask.paths = paths;
+	mask.n_paths = n_paths;
+	request.image = &image;
+	/* In Create this field is something else. */
+	request.update_mask = n_paths > 0 ? &mask : NULL;
+	return image_call(session, n_paths > 0 ? CONTAINERD_UPDATE_IMAGE : CONTAINERD_CREATE_IMAGE,
+		&request.base, &answer);
+}
+
+/* ---- pins ---- */
+
+/*
+ * By a label that the CRI reads, at this name of the image: a pull replaces it by one without, and
+ * the old image is not kept.
+ */
+int containerd_pin(const struct image_runtime *runtime, const char *name, bool pinned,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
+	Containerd__Image *image;
+	int r = get_image(&session, name, &image);
+	bool is = false;
+
+	for (size_t i = 0; r == 0 && i < image->n_labels; i++)
+		is = is || (streq(image->labels[i]->key, PIN_LABEL) &&
+				   streq(image->labels[i]->value, PIN_VALUE));
+	if (r == 0 && is != pinned)
+		r = write_image(
+			&session, name, image->target, PIN_LABEL, pinned ? PIN_VALUE : "", 1);
+	return r;
+}
+
+/* ---- what a transfer leaves ---- */
+
+/* 0 also for what is not there. */
+static int delete (
+	struct image_session *session, enum cri_call which, const char *name, bool collect)
+{
+	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;
+	const Containerd__Empty *answer;
+	int r;
+
+	request.name = (char *)name;
+	request.sync = collect;
+	r = image_call(session, which, &request.base, &answer);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* The images or leases that match a filter. */
+static int list(struct image_session *session, enum cri_call which, const char *filter, void *ret)
+{
+	Containerd__FilterRequest request = CONTAINERD__FILTER_REQUEST__INIT;
+	char *filters[] = {(char *)filter};
+
+	request.filters = filters;
+	request.n_filters = ARRAY_SIZE(filters);
+	return image_call(session, which, &request.base, ret);
+}
+
+/*
+ * `server` in certs.d/_default/hosts.toml leads pulls from 127.0.0.1 to another server, but not
+ * those from a registry that has a directory of its own.
+ */
+static bool write_hosts(const struct host *host, const char *reference)
+{
+	char certs[PATH_MAX], path[PATH_MAX + NAME_MAX], text[128];
+	int server = (int)strcspn(reference, "/"); /* 127.0.0.1:PORT */
+	_cleanup_close_ int fd = -1;
+
+	if (path_in_root(host->root, CONTAINERD_CERTS "/_default/hosts.toml", certs) < 0 ||
+		path_in_root(host->root, CONTAINERD_CERTS, certs) < 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/" CONTAINERD_OUR_REGISTRY, certs);
+	if (mkdir(path, 0755) < 0 && errno != EEXIST)
+		return false;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* containerd 1.6 wants a host besides. */
+	snprintf(text, sizeof(text), "server = \"http://%.*s\"\n[host.\"http://%.*s\"]\n", server,
+		reference, server, reference);
+	return fd >= 0 && write_file_atomic(fd, "hosts.toml", text, strlen(text)) == 0;
+}
+
+/*
+ * Removes our names and leases of this transfer, or all. collect: what they kept goes at once, else
+ * when containerd next collects garbage. Also those of a transfer before, whose runtime died.
+ */
+static int clean(struct image_session *session, bool collect)
+{
+	const Containerd__ListImagesResponse *images;
+	const Containerd__ListNamedResponse *leases;
+	char filter[128];
+	int r;
+
+	snprintf(filter, sizeof(filter),
+		"name~=\"^(127.0.0.1:[0-9]+|" CONTAINERD_OUR_REGISTRY ")/%s/%s\"",
+		IMAGES_REPOSITORY, session->hash);
+	r = list(session, CONTAINERD_IMAGES, filter, &images);
+	for (size_t i = 0; r == 0 && i < images->n_images; i++)
+		r = delete (session, CONTAINERD_DELETE_IMAGE, images->images[i]->name, false);
+	snprintf(filter, sizeof(filter), LEASES "%s\"", session->hash);
+	if (r == 0)
+		r = list(session, CONTAINERD_LEASES, filter, &leases);
+	for (size_t i = 0; r == 0 && i < leases->n_items; i++)
+		r = delete (session, CONTAINERD_DELETE_LEASE, leases->items[i]->name, collect);
+	return r;
+}
+
+/*
+ * The end of a transfer and of its session, even when it was cancelled. Its own error is the one
+ * that counts.
+ */
+static void tidy(struct image_session *session, bool failed)
+{
+	char ignored[IMAGES_WHY_MAX];
+
+	arena_free(&session->arena);
+	session->wait = (struct wait){now_us() + CLEAN_US, -1};
+	session->why = ignored;
+	(void)clean(session, failed);
+}
+
+/* ---- pulling ---- */
+
+/*
+ * What the name becomes known as is the runtime's affair, or the caller's. What containerd fetched
+ * it keeps for a day where it dies meanwhile, by a lease of a random name. With one of ours it is
+ * gone once we have tried again, or cleaned up.
+ */
+static int pull(struct image_session *session, const char *reference)
+{
+	Containerd__CreateLeaseRequest creation = CONTAINERD__CREATE_LEASE_REQUEST__INIT;
+	Containerd__CreateLeaseRequest__LabelsEntry expire =
+		CONTAINERD__CREATE_LEASE_REQUEST__LABELS_ENTRY__INIT;
+	Containerd__CreateLeaseRequest__LabelsEntry *labels[] = {&expire};
+	char lease[NAME_MAX], time[TIME_TEXT_MAX];
+	const ProtobufCMessage *answer;
+	int r;
+
+	snprintf(lease, sizeof(lease), IMAGES_REPOSITORY "-%s", session->hash);
+	time_text(realtime_us() + LEASE_US, time);
+	expire.key = (char *)"containerd.io/gc.expire";
+	expire.value = time;
+	creation.id = lease;
+	creation.labels = labels;
+	creation.n_labels = ARRAY_SIZE(labels);
+	r = image_call(session, CONTAINERD_CREATE_LEASE, &creation.base, &answer);
+	if (r < 0 && r != -EEXIST)
+		return r;
+	session->cri.lease = lease;
+	r = cri_pull(session, reference);
+	session->cri.lease = NULL;
+	return r;
+}
+
+/* ---- loading ---- */
+
+/* Another name for what one name is; or that of another image so far, or of this one. */
+static int add_name(struct image_session *session, const char *name, Containerd__Descriptor *target)
+{
+	int r = write_image(session, name, target, MANAGED_LABEL, MANAGED, 0);
+
+	if (r == -EEXIST)
+		r = write_image(session, name, target, MANAGED_LABEL, MANAGED, 2);
+	return r;
+}
+
+/* Until the CRI, and so the kubelet, knows the image by its name. */
+static int wait_for_name(struct image_session *session, const struct archive_image *wanted)
+{
+	struct wait limit = wait_at_most(&session->wait, KNOWN_US);
+	Cri__ImageRequest request = CRI__IMAGE_REQUEST__INIT;
+	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
+	const Cri__ImageStatusResponse *status;
+
+	spec.image = (char *)wanted->name;
+	request.image = &spec;
+	for (;;) {
+		struct wait pause = wait_at_most(&limit, POLL_US);
+		int r = image_call(session, CRI_IMAGE, &request.base, &status);
+
+		if (r < 0 || (status->image && streq(status->image->id, wanted->id)))
+			return r;
+		r = wait_for(&pause, -1, 0);
+		if (r == -ETIMEDOUT && pause.deadline_us < limit.deadline_us)
+			continue;
+		snprintf(session->why, IMAGES_WHY_MAX, "%s",
+			r != -ETIMEDOUT ? strerror(-r)
+			: status->image ? "the runtime has another image of this name"
+					: "it was loaded, and the CRI does not see it");
+		return r;
+	}
+}
+
+/* An error of a registry's, and nobody asked our server. */
+static bool is_from_elsewhere(int r, const _Atomic uint64_t *done, uint64_t before)
+{
+	return atomic_load(done) == before && (r == -ENOENT || r == -EACCES || r == -EPROTO);
+}
+
+static int load(struct image_session *session, const struct host *host,
+	const struct archive_image *image, const char *reference, const _Atomic uint64_t *done)
+{
+	const uint64_t before = atomic_load(done);
+	char other[REFERENCE_MAX], digest[REFERENCE_MAX];
+	Containerd__Image *pulled;
+	int r = pull(session, reference);
+	bool retry = is_from_elsewhere(r, done, before) && write_hosts(host, reference);
+
+	if (retry) {
+		/* By the name for which there is a directory. */
+		snprintf(
+			other, sizeof(other), CONTAINERD_OUR_REGISTRY "%s", strchr(reference, '/'));
+		reference = other;
+		r = pull(session, reference);
+	}
+	if (is_from_elsewhere(r, done, before) && (r == -ENOENT || retry))
+		copy_text(session->why, IMAGES_WHY_MAX,
+			"containerd asks another server for images of 127.0.0.1: take `server` out "
+			"of _default/hosts.toml, or let config_path begin with " CONTAINERD_CERTS);
+	/* The names that a pull would have given it: also NAME@DIGEST. */
+	if (r == 0)
+		r = get_image(session, reference, &pulled);
+	if (r == 0)
+		r = add_name(session, image->name, pulled->target);
+	if (r == 0 && !strchr(image->name, '@')) {
+		snprintf(digest, sizeof(digest), "%.*s@%s",
+			(int)(strrchr(image->name, ':') - image->name), image->name, image->top);
+		r = add_name(session, digest, pulled->target);
+	}
+	return r == 0 ? wait_for_name(session, image) : r;
+}
+
+int containerd_load(const struct image_runtime *runtime, const struct host *host,
+	const struct archive_image *image, const char *reference, const struct wait *wait,
+	const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
+	int r;
+
+	hash_bytes(image->name, strlen(image->name), session.hash);
+	r = load(&session, host, image, reference, done);
+	images_remove_hosts(host);
+	tidy(&session, r < 0);
+	return r;
+}
+
+int containerd_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
+	int r;
+
+	hash_bytes(name, strlen(name), session.hash);
+	r = pull(&session, name);
+	tidy(&session, r < 0);
+	return r;
+}
+
+int containerd_clean(const struct image_runtime *runtime, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
+
+	return clean(&session, true);
+}
+
+bool containerd_has_leftovers(const struct image_runtime *runtime, const struct wait *wait)
+{
+	char why[IMAGES_WHY_MAX];
+	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
+	const Containerd__ListNamedResponse *leases;
+
+	return list(&session, CONTAINERD_LEASES, LEASES "\"", &leases) == 0 && leases->n_items > 0;
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/cri_read.h"
+
+#include "base/json.h"
+
+/* How long a runtime may take for an answer. */
+#define ANSWER_US (5 * USEC_PER_SEC)
+
+#define BEGINNING_EVERY_US (1 * USEC_PER_SEC)
+
+/* Far above what a kubelet runs: a runtime's pods and containers beyond these are left out. */
+#define PODS_MAX       2048
+#define CONTAINERS_MAX 8192
+
+/* ---- read() ---- */
+
+bool cri_is_good(struct cri_reading *session, int r)
+{
+	struct node_runtime *runtime = session->runtime;
+
+	if (r == 0) {
+		runtime_note(runtime, NULL);
+		return true;
+	}
+	if (r == -ECANCELED)
+		session->reading->cancelled = true;
+	else if (r < 0)
+		runtime_note(runtime, session->cri.grpc.error);
+	return false;
+}
+
+bool cri_is_ready(struct cri_reading *session, int r)
+{
+	if (r > 0)
+		session->runtime->due_us = now_us() + BEGINNING_EVERY_US;
+	return cri_is_good(session, r);
+}
+
+int cri_ask(struct cri_reading *session, enum cri_call which, const char *namespace,
+	const ProtobufCMessage *message, void *ret)
+{
+	arena_free(&session->arena);
+	return cri_call(
+		&session->cri, &session->wait, &session->arena, which, namespace, message, ret);
+}
+
+void cri_set_version(struct cri_reading *session, const char *version)
+{
+	struct node_runtime *runtime = session->runtime;
+
+	runtime_set_process(runtime, session->reading->host, session->cri.grpc.peer);
+	copy_text(runtime->version, sizeof(runtime->version), version);
+	for (char *c = runtime->version; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			*c = '?';
+}
+
+void cri_ask_version(struct cri_reading *session)
+{
+	const Cri__VersionResponse *version;
+
+	if (cri_is_ready(session, cri_ask(session, CRI_VERSION, NULL, NULL, &version)))
+		cri_set_version(session, version->runtime_version);
+}
+
+void cri_ask_store(struct cri_reading *session)
+{
+	struct node_runtime *runtime = session->runtime;
+	struct runtime_store *store = &runtime->store;
+	const Cri__ImageFsInfoResponse *found;
+	const Cri__FilesystemUsage *usage;
+
+	if (!cri_is_good(session, cri_ask(session, CRI_FILESYSTEMS, NULL, NULL, &found)) ||
+		found->n_image_filesystems == 0)
+		return;
+	usage = found->image_filesystems[0];
+	copy_text(
+		store->directory, sizeof(store->directory), usage->fs_id ? usage->fs_id->text : "");
+	store->image_bytes = usage->used_bytes ? usage->used_bytes->value : 0;
+}
+
+/* The address of a pod does not change: it is asked for once. "" when it is not to be had. */
+static const char *find_address(
+	struct cri_reading *session, const char *id, struct runtime_addresses *addresses)
+{
+	const struct runtime_addresses *before = &session->runtime->addresses;
+	const struct runtime_address *known = find_named(before->entries, before->n, id);
+	Cri__Text request = CRI__TEXT__INIT;
+	const Cri__PodSandboxStatusResponse *m;
+	const Cri__LinuxPodSandboxStatus *status;
+	struct runtime_address *added;
+
+	request.text = (char *)id;
+	if (!known && (!cri_is_good(session,
+			       cri_ask(session, CRI_SANDBOX_STATUS, NULL, &request.base, &m)) ||
+			      !m->status))
+		return "";
+	added = add_element(&addresses->entries, &addresses->n, &addresses->allocated);
+	if (known) {
+		*added = *known;
+		return added->address;
+	}
+	copy_text(added->sandbox, sizeof(added->sandbox), id);
+	status = m->status->linux_status;
+	if (m->status->network &&
+		!(status && status->namespaces && status->namespaces->options &&
+			status->namespaces->options->network == CRI_NAMESPACE_NODE))
+		copy_text(added->address, sizeof(added->address), m->status->network->text);
+	return added->address;
+}
+
+static void add_name(struct runtime_names *names, const struct workload *workload, const char *id,
+	const char *address)
+{
+	struct name_entry *entry = add_element(&names->entries, &names->n, &names->allocated);
+
+	entry->workload = *workload;
+	copy_text(entry->workload.id, sizeof(entry->workload.id), id);
+	copy_text(entry->address, sizeof(entry->address), address);
+}
+
+void cri_ask_names(struct cri_reading *session)
+{
+	struct node_runtime *runtime = session->runtime;
+	struct runtime_addresses addresses = {0};
+	struct runtime_names names = {0};
+	_cleanup_arena_ struct arena pods = {0};
+	const Cri__ListPodSandboxResponse *sandboxes;
+	const Cri__ListContainersResponse *containers;
+	size_t n_pods;
+
+	if (!cri_is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_SANDBOXES,
+					  NULL, NULL, &sandboxes)) ||
+		!cri_is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_CONTAINERS,
+					      NULL, NULL, &containers)))
+		return;
+	/* By its uid, and where its cgroup does not have that, by its sandbox's id. */
+	for (size_t i = 0; i < MIN(sandboxes->n_items, (size_t)PODS_MAX); i++) {
+		const Cri__PodSandbox *sandbox = sandboxes->items[i];
+		const Cri__PodSandboxMetadata *pod = sandbox->metadata;
+		struct workload workload = {.kind = WORKLOAD_POD};
+
+		if (sandbox->state != CRI_SANDBOX_READY || !pod ||
+			runtime->answer != RUNTIME_ANSWERS)
+			continue;
+		copy_text(workload.name, sizeof(workload.name), pod->name);
+		copy_text(workload.namespace, sizeof(workload.namespace), pod->namespace_);
+		add_name(&names, &workload, pod->uid,
+			find_address(session, sandbox->id, &addresses));
+		add_name(&names, &workload, sandbox->id, "");
+	}
+	if (runtime->answer != RUNTIME_ANSWERS || session->reading->cancelled) {
+		free(addresses.entries);
+		free(names.entries);
+		return;
+	}
+	/* Where a container's cgroup lies outside its pod's, its own id leads to the pod. */
+	n_pods = names.n;
+	for (size_t i = 0; i < MIN(containers->n_containers, (size_t)CONTAINERS_MAX); i++) {
+		const Cri__Container *container = containers->containers[i];
+		size_t pod = 0;
+
+		while (pod < n_pods &&
+			!streq(names.entries[pod].workload.id, container->pod_sandbox_id))
+			pod++;
+		if (container->state == CRI_CONTAINER_RUNNING && pod < n_pods) {
+			struct workload workload = names.entries[pod].workload;
+
+			add_name(&names, &workload, container->id, "");
+		}
+	}
+	free(runtime->addresses.entries);
+	runtime->addresses = addresses;
+	runtime_set_names(runtime, &names);
+}
+
+void cri_read(struct runtime_reading *reading, const struct cri_question *questions)
+{
+	struct cri_reading session = {.reading = reading, .runtime = reading->runtime};
+
+	grpc_open(&session.cri.grpc, reading->socket);
+	for (const struct cri_question *question = questions; question->ask; question++) {
+		if ((question->of_cri && reading->runtime->no_cri) ||
+			(question->slow && !reading->slow) || reading->cancelled ||
+			(question > questions && reading->runtime->answer != RUNTIME_ANSWERS))
+			continue;
+		session.wait = wait_at_most(reading->wait, ANSWER_US);
+		question->ask(&session);
+	}
+	arena_free(&session.arena);
+	grpc_close(&session.cri.grpc);
+}
+
+/* ---- images ---- */
+
+#define CALL_US   (10 * USEC_PER_SEC) /* of any call but a pull */
+#define NAMESPACE "k8s.io"            /* of the CRI in containerd */
+
+struct image_session image_session_open(
+	const struct image_runtime *runtime, const struct wait *wait, char *why)
+{
+	struct image_session session = {.runtime = runtime, .wait = *wait, .why = why};
+
+	grpc_open(&session.cri.grpc, runtime->socket);
+	why[0] = '\0';
+	return session;
+}
+
+void image_session_end(struct image_session *session)
+{
+	grpc_close(&session->cri.grpc);
+	arena_free(&session->arena);
+}
+
+/* google.golang.org/grpc/codes. containerd has most errors of a registry as GRPC_UNKNOWN. */
+static const int errors[GRPC_STATUS_MAX + 1] = {
+	[1] = ECANCELED,
+	[3] = EINVAL,
+	[4] = ETIMEDOUT,
+	[GRPC_NOT_FOUND] = ENOENT,
+	[6] = EEXIST,
+	[7] = EACCES,
+	[8] = ENOSPC,
+	[GRPC_UNIMPLEMENTED] = EOPNOTSUPP,
+	[14] = ECONNREFUSED,
+	[16] = EACCES,
+};
+
+/* A pull takes as long as the session waits. */
+int image_call(struct image_session *session, enum cri_call which, const ProtobufCMessage *message,
+	void *ret)
+{
+	struct wait wait = wait_at_most(&session->wait, which == CRI_PULL ? UINT64_MAX : CALL_US);
+	int r = cri_call(&session->cri, &wait, &session->arena, which, NAMESPACE, message, ret);
+	char *text = session->cri.grpc.error, *next;
+
+	if (r == 0)
+		return 0;
+	/* Causes are nested. Of a long text keep the innermost, which tells most. */
+	hide_secrets(text);
+	text_make_printable(text);
+	while (strlen(text) >= IMAGES_WHY_MAX && (next = strstr(text, ": ")))
+		text = next + 2;
+	if (r == GRPC_UNIMPLEMENTED)
+		copy_text(session->why, IMAGES_WHY_MAX,
+			"the runtime has no CRI for images: its CRI plugin is disabled");
+	else if (text[0])
+		utf8_copy(session->why, IMAGES_WHY_MAX, text);
+	else
+		snprintf(session->why, IMAGES_WHY_MAX, "gRPC status %d", r);
+	if (strstr(text, "no space left on device"))
+		return -ENOSPC;
+	return r < 0 ? r : -(errors[r] ? errors[r] : EPROTO);
+}
+
+int cri_list_images(const struct image_runtime *runtime, const struct wait *wait,
+	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_(image_session_end) struct image_session session =
+		image_session_open(runtime, wait, why);
+	const Cri__ListImagesResponse *list;
+	struct runtime_image *images = NULL;
+	size_t n_images = 0, allocated = 0;
+	int r;
+
+	r = image_call(&session, CRI_IMAGES, NULL, &list);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < list->n_images; i++) {
+		const Cri__Image *image = list->images[i];
+
+		for (size_t k = 0; k < image->n_repo_tags + image->n_repo_digests; k++) {
+			const char *name = k < image->n_repo_tags
+						   ? image->repo_tags[k]
+						   : image->repo_digests[k - image->n_repo_tags];
+			struct runtime_image entry = {.size = image->size, .pinned = image->pinned};
+
+			/* No name of an archive is longer. */
+			if (!copy_text(entry.name, sizeof(entry.name), name) ||
+				!copy_text(entry.id, sizeof(entry.id), image->id))
+				continue;
+			text_make_printable(entry.name);
+			*add_element(&images, &n_images, &allocated) = entry;
+		}
+	}
+	*ret = images;
+	*n = n_images;
+	return 0;
+}
+
+int cri_read_images_info(struct image_runtime *runtime, const struct wait *wait,
+	struct image_info *info, char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_arena_ struct arena arena = {0};
+	const Cri__ImageFsInfoResponse *found;
+	const Cri__VersionResponse *version;
+	struct cri cri = {0};
+	int r;
+
+	grpc_open(&cri.grpc, runtime->socket);
+	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
+	if (r == 0)
+		copy_text(runtime->version, sizeof(runtime->version), version->runtime_version);
+	if (r == 0 && cri_call(&cri, wait, &arena, CRI_FILESYSTEMS, NULL, NULL, &found) == 0 &&
+		found->n_image_filesystems > 0 && found->image_filesystems[0]->fs_id)
+		copy_text(
+			info->store, sizeof(info->store), found->image_filesystems[0]->fs_id->text);
+	copy_text(why, IMAGES_WHY_MAX,
+		r == GRPC_UNIMPLEMENTED ? "its CRI plugin is switched off" : cri.grpc.error);
+	grpc_close(&cri.grpc);
+	return r > 0 ? -EOPNOTSUPP : r;
+}
+
+int cri_pull(struct image_session *session, const char *reference)
+{
+	Cri__ImageRequest request = CRI__IMAGE_REQUEST__INIT;
+	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
+	const ProtobufCMessage *answer;
+
+	spec.image = (char *)reference;
+	request.image = &spec;
+	return image_call(session, CRI_PULL, &request.base, &answer);
+}
+
+int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_(image_session_end) struct image_session session =
+		image_session_open(runtime, wait, why);
+
+	return cri_pull(&session, name);
+}

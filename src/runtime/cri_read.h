@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What drivers share whose runtime has the CRI: struct runtime_driver's read() and its images. */
+
+#include "runtime/cri_client.h"
+#include "runtime/driver.h"
+
+/* ---- read() ---- */
+
+struct cri_reading {
+	struct runtime_reading *reading;
+	struct node_runtime *runtime; /* of reading */
+	struct cri cri;
+	struct wait wait;   /* of the present question */
+	struct arena arena; /* of the last answer */
+};
+
+/* One thing to ask. of_cri: not of a runtime whose CRI is off; slow: changes slowly. */
+struct cri_question {
+	void (*ask)(struct cri_reading *session);
+	bool of_cri, slow;
+};
+
+/*
+ * Asks one after the other, ended by {0}, until one gets no answer. The first decides whether the
+ * runtime answers at all.
+ */
+void cri_read(struct runtime_reading *reading, const struct cri_question *questions);
+
+/* As cri_call(); the answer before is freed. */
+int cri_ask(struct cri_reading *session, enum cri_call which, const char *namespace,
+	const ProtobufCMessage *message, void *ret);
+
+/* True for an answer, which is noted; else notes why there is none. A gRPC status is neither. */
+bool cri_is_good(struct cri_reading *session, int r);
+
+/* The same for a runtime that may be starting ("server is not initialized yet"): asked again soon.
+ */
+bool cri_is_ready(struct cri_reading *session, int r);
+
+/* Notes version and process. */
+void cri_set_version(struct cri_reading *session, const char *version);
+
+void cri_ask_version(struct cri_reading *session);
+void cri_ask_store(struct cri_reading *session); /* the store's directory and size */
+void cri_ask_names(struct cri_reading *session); /* of pods and containers */
+
+/* ---- images ---- */
+
+/* From one call of a driver's to its return. */
+struct image_session {
+	struct cri cri;
+	struct arena arena;
+	const struct image_runtime *runtime;
+	struct wait wait;
+	char *why;
+	char hash[HASH_TEXT_MAX]; /* of a transfer: in its names and lease */
+};
+
+struct image_session image_session_open(
+	const struct image_runtime *runtime, const struct wait *wait, char *why);
+void image_session_end(struct image_session *session);
+
+/* The answer lives as long as the session. 0, or -errno with why. */
+int image_call(struct image_session *session, enum cri_call which, const ProtobufCMessage *message,
+	void *ret);
+
+/* Members of struct runtime_driver. The sandbox image is not read. */
+int cri_read_images_info(struct image_runtime *runtime, const struct wait *wait,
+	struct image_info *info, char why[static IMAGES_WHY_MAX]);
+int cri_list_images(const struct image_runtime *runtime, const struct wait *wait,
+	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
+int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	char why[static IMAGES_WHY_MAX]);
+
+/* A pull within a session, with its lease. */
+int cri_pull(struct image_session *session, const char *reference);

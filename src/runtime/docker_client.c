@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/docker_client.h"
+
+#include "base/json.h"
+#include "base/text.h"
+#include "runtime/http_client.h"
+#include "runtime/images.h"
+#include "runtime/registry.h"
+#include "workload/process.h"
+
+/* GET /version costs a daemon nothing: later it hangs. */
+#define VERSION_US  (5 * USEC_PER_SEC / 2)
+#define ANSWER_US   (10 * USEC_PER_SEC) /* for /info and lists of thousands of containers */
+#define ANSWER_MAX  ((size_t)64 << 20)
+#define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
+#define NAMES_MAX   10000
+#define MIRRORS_MAX 2048 /* bytes of their list */
+#define REFUSAL_MAX 8192 /* bytes of a refusal that are looked at */
+
+#define DOWNLOADS "max-concurrent-downloads"
+#define MIRRORS   "registry-mirrors"
+#define RELOADS   "{\"type\":[\"daemon\"],\"event\":[\"reload\"]}"
+#define PULLS     "{\"type\":[\"image\"],\"event\":[\"pull\"]}"
+
+#define COPY(member, object, path) utf8_copy(member, sizeof(member), json_text_at(object, path))
+
+/* ---- the process ---- */
+
+/* One in a container, as in a nested cluster, is not this node's. */
+static bool is_dockerd(const char *root, pid_t pid, void *userdata)
+{
+	(void)userdata;
+	return process_is_named(root, pid, "dockerd") && process_is_of_host(root, pid);
+}
+
+int docker_process_read(const struct host *host, struct docker_process *ret)
+{
+	struct docker_process process = {0};
+	char path[PATH_MAX], value[PATH_MAX];
+	bool has_file = access(host_path(host, DOCKER_PID_FILE, path), F_OK) == 0;
+	int r;
+
+	/* A stale pid file may name any process that came later. */
+	if (!has_file || process_of_pid_file(path, &process.pid) < 0 ||
+		!process_is_named("", process.pid, "dockerd"))
+		process.pid = process_find("", is_dockerd, NULL);
+	if (!has_file && process.pid == 0)
+		return -ESRCH;
+	r = process_option("", process.pid, DOWNLOADS, false, value, sizeof(value));
+	process.downloads_on_command = r > 0;
+	if (r > 0)
+		copy_text(process.downloads, sizeof(process.downloads), value);
+	/* Without its command line it counts as not seen. */
+	if (r < 0)
+		process.pid = 0;
+	process.mirrors_on_command =
+		process_option("", process.pid, "registry-mirror", false, value, sizeof(value)) > 0;
+	*ret = process;
+	return 0;
+}
+
+/* ---- requests ---- */
+
+struct request;
+
+/* Takes one object of an answer. 0, 1 for no more, or -errno; -EBADMSG for what it is not. */
+typedef int take_fn(const cJSON *object, struct request *request);
+
+struct request {
+	take_fn *take;
+	void *userdata; /* of take */
+	size_t n;       /* objects so far */
+	char refusal[DOCKER_ERROR_MAX];
+};
+
+/*
+ * The objects of an answer, one after the other or in a list, as they come: no answer is ever held
+ * or parsed whole, however long it is.
+ */
+static int take_data(const char *text, size_t len, size_t *used, void *userdata)
+{
+	struct request *request = userdata;
+	int r = 0;
+
+	while (r == 0) {
+		_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+		const char *end;
+
+		*used += strspn(text + *used, " \t\r\n,[]");
+		if (*used == len)
+			return 0;
+		if (text[*used] != '{')
+			return -EBADMSG;
+		object = cJSON_ParseWithOpts(text + *used, &end, 0);
+		if (!object)
+			return len - *used > OBJECT_MAX ? -EFBIG : 0;
+		*used = (size_t)(end - text);
+		request->n++;
+		json_make_printable(object);
+		r = request->take(object, request);
+	}
+	return r;
+}
+
+/* A refusal, {"message": "..."}, or any other text. Secrets go before it is cut. */
+static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX])
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_Parse(body);
+	const char *message = json_text_at(object, "message");
+	_cleanup_free_ char *text = must(strndup(*message ? message : body, REFUSAL_MAX));
+
+	hide_secrets(text);
+	text_make_printable(text);
+	utf8_copy(why, DOCKER_ERROR_MAX, text);
+}
+
+/* Each object of the answer goes to take; least: how many it must have. method NULL: GET. */
+static int ask(const char *socket, const char *method, const char *path, uint64_t timeout_us,
+	size_t least, take_fn *take, void *userdata, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
+{
+	struct request request = {.take = take, .userdata = userdata};
+	char url[1024];
+	struct http_get http = {.url = url,
+		.unix_socket = socket,
+		.limit = method ? 0 : ANSWER_MAX,
+		.method = method,
+		.data = take_data,
+		.userdata = &request};
+	struct wait bounded = wait_at_most(wait, timeout_us);
+	const char *text = NULL;
+	int r;
+
+	snprintf(url, sizeof(url), "http://docker%s", path);
+	http_get_all(&http, 1, &bounded);
+	r = http.error;
+	/* What ended before its last object did, or before it was wanted to end. */
+	if (r == 0 && http.status / 100 == 2 && http.ended == 0 &&
+		(http.len > 0 || request.n < least))
+		r = -EBADMSG;
+	if (request.refusal[0]) {
+		text = request.refusal;
+	} else if (r == -ETIMEDOUT) {
+		text = "no answer in time: it hangs";
+	} else if (r == -EBADMSG) {
+		text = "not what a Docker daemon answers";
+	} else if (r < 0) {
+		text = http.why;
+	} else if (http.status / 100 != 2) {
+		describe_refusal(http.body ? http.body : "", request.refusal);
+		text = request.refusal;
+		r = -EPROTO;
+	}
+	why[0] = '\0';
+	if (text)
+		snprintf(why, DOCKER_ERROR_MAX, "%.100s: %s %.*s: %.120s", socket,
+			method ? method : "GET", (int)strcspn(path, "?"), path, text);
+	free(http.body);
+	return r;
+}
+
+/* GET /events from since_us on, with a filter; until now, or for ever. */
+static int ask_events(const char *socket, const char *filter, uint64_t since_us, bool for_ever,
+	take_fn *take, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+{
+	char *escaped = must(curl_easy_escape(NULL, filter, 0)), path[512];
+	uint64_t until_us = realtime_us();
+
+	since_us = MAX(since_us, USEC_PER_SEC); /* 0 would be no time */
+	snprintf(path, sizeof(path), "/events?filters=%s&since=%" PRIu64 ".%06" PRIu64, escaped,
+		since_us / USEC_PER_SEC, since_us % USEC_PER_SEC);
+	curl_free(escaped);
+	if (!for_ever)
+		text_append(path, sizeof(path), "&until=%" PRIu64 ".%06" PRIu64,
+			until_us / USEC_PER_SEC, until_us % USEC_PER_SEC);
+	return ask(socket, NULL, path, for_ever ? UINT64_MAX : VERSION_US, 0, take, userdata, wait,
+		why);
+}
+
+static bool is_event(const cJSON *object, const char *type, const char *action)
+{
+	return streq(json_text_at(object, "Type"), type) &&
+	       streq(json_text_at(object, "Action"), action);
+}
+
+/* ---- what the daemon says of itself ---- */
+
+/* /info puts a slash at the end of each, a reload's event does not. */
+static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
+{
+	char words[MIRRORS_MAX] = "";
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, list) {
+		const char *mirror = json_text_at(item, "");
+
+		registry_list_add(words, sizeof(words), mirror, strlen(mirror));
+	}
+	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
+}
+
+static int take_version(const cJSON *object, struct request *request)
+{
+	struct docker_info *info = request->userdata;
+
+	COPY(info->version, object, "Version");
+	return info->version[0] && *json_text_at(object, "ApiVersion") ? 0 : -EBADMSG;
+}
+
+static int take_info(const cJSON *object, struct request *request)
+{
+	struct docker_info *info = request->userdata;
+
+	COPY(info->storage_driver, object, "Driver");
+	COPY(info->root_dir, object, "DockerRootDir");
+	join_mirrors(json_at(object, "RegistryConfig/Mirrors"), info->mirrors);
+	return info->storage_driver[0] && info->root_dir[0] ? 0 : -EBADMSG;
+}
+
+/* A reload of daemon.json, and what it put in force. */
+struct reload {
+	const char *key;
+	bool awaited; /* the first one ends the answer; else the last one counts */
+	bool seen;
+	uint64_t at_us; /* CLOCK_REALTIME */
+	char value[DOCKER_VALUE_MAX];
+};
+
+/* The attributes of a reload are texts, also where they hold numbers and lists. */
+static int take_reload(const cJSON *object, struct request *request)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	const cJSON *attributes = json_at(object, "Actor/Attributes");
+	struct reload *reload = request->userdata;
+
+	if (!is_event(object, "daemon", "reload"))
+		return 0;
+	reload->seen = true;
+	reload->at_us = (uint64_t)MAX(json_number_at(object, "timeNano") / 1000, 0.0);
+	COPY(reload->value, attributes, reload->key);
+	if (streq(reload->key, MIRRORS)) {
+		list = cJSON_Parse(json_text_at(attributes, MIRRORS));
+		join_mirrors(list, reload->value);
+	}
+	return reload->awaited;
+}
+
+int docker_read_info(const char *socket, struct docker_info *ret, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
+{
+	struct reload reload = {.key = DOWNLOADS};
+	struct docker_info info = *ret;
+	int r = ask(socket, NULL, "/version", VERSION_US, 1, take_version, &info, wait, why);
+
+	/* The daemon keeps its last 256 events: a reload among them says what runs now. */
+	if (r == 0)
+		r = ask_events(socket, RELOADS, 0, false, take_reload, &reload, wait, why);
+	info.reloaded_us = reload.at_us;
+	copy_text(info.reloaded_downloads, sizeof(info.reloaded_downloads), reload.value);
+	if (r == 0 && (!info.root_dir[0] || info.reloaded_us != ret->reloaded_us))
+		r = ask(socket, NULL, "/info", ANSWER_US, 1, take_info, &info, wait, why);
+	if (r == 0)
+		*ret = info;
+	return r;
+}
+
+/* ---- events ---- */
+
+int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
+	char value[static DOCKER_VALUE_MAX], const struct wait *wait)
+{
+	struct reload reload = {.key = key, .awaited = true};
+	char why[DOCKER_ERROR_MAX];
+	int r = ask_events(socket, RELOADS, since_us, true, take_reload, &reload, wait, why);
+
+	if (r == 0)
+		memcpy(value, reload.value, sizeof(reload.value));
+	return r == 0 && !reload.seen ? -ECONNRESET : r;
+}
+
+struct list {
+	void *items;
+	size_t n, allocated;
+};
+
+/* The actor of a pull is the whole reference, its name attribute lacks the tag. */
+static int take_pull(const cJSON *object, struct request *request)
+{
+	struct list *pulled = request->userdata;
+	char(*names)[DOCKER_NAME_MAX] = pulled->items;
+
+	if (is_event(object, "image", "pull") && pulled->n < pulled->allocated)
+		COPY(names[pulled->n++], object, "Actor/ID");
+	return 0;
+}
+
+int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCKER_NAME_MAX],
+	size_t max, size_t *n, const struct wait *wait)
+{
+	struct list pulled = {.items = names, .allocated = max};
+	char why[DOCKER_ERROR_MAX];
+	int r = ask_events(socket, PULLS, since_us, false, take_pull, &pulled, wait, why);
+
+	if (r == 0)
+		*n = pulled.n;
+	return r;
+}
+
+/* ---- containers ---- */
+
+/* Items and n become the caller's. */
+static int ask_list(const char *socket, const char *path, take_fn *take, void *items, size_t *n,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+{
+	struct list list = {0};
+	int r = ask(socket, NULL, path, ANSWER_US, 0, take, &list, wait, why);
+
+	if (r < 0) {
+		free(list.items);
+		return r;
+	}
+	*(void **)items = list.items;
+	*n = list.n;
+	return 0;
+}
+
+static int take_container(const cJSON *object, struct request *request)
+{
+	struct list *list = request->userdata;
+	const char *pod = json_text_at(object, "Labels/io.kubernetes.pod.name");
+	const char *name = json_text_at(object, "Names/0"); /* with a slash before it */
+	const char *const ids[] = {
+		json_text_at(object, "Id"), json_text_at(object, "Labels/io.kubernetes.pod.uid")};
+
+	if (!ids[0][0])
+		return -EBADMSG;
+	for (size_t i = 0; i < ARRAY_SIZE(ids) && ids[i][0]; i++) {
+		struct workload *workload;
+		struct name_entry *entry;
+
+		if (list->n == NAMES_MAX)
+			return -E2BIG;
+		entry = add_bytes(&list->items, &list->n, &list->allocated, sizeof(*entry));
+		workload = &entry->workload;
+		workload->kind = *pod ? WORKLOAD_POD : WORKLOAD_CONTAINER;
+		COPY(workload->namespace, object, "Labels/io.kubernetes.pod.namespace");
+		utf8_copy(
+			workload->name, sizeof(workload->name), *pod ? pod : name + (*name == '/'));
+		copy_text(workload->id, sizeof(workload->id), ids[i]);
+	}
+	return 0;
+}
+
+int docker_read_names(
+	const char *socket, struct name_entry **names, size_t *n, const struct wait *wait)
+{
+	char why[DOCKER_ERROR_MAX];
+
+	return ask_list(socket, "/containers/json", take_container, names, n, wait, why);
+}
+
+/* ---- images ---- */
+
+static int take_image(const cJSON *object, struct request *request)
+{
+	struct list *list = request->userdata;
+	const cJSON *name;
+
+	for (int digests = 0; digests < 2; digests++)
+		cJSON_ArrayForEach (name, json_at(object, digests ? "RepoDigests" : "RepoTags")) {
+			struct runtime_image image = {
+				.size = (uint64_t)MAX(json_number_at(object, "Size"), 0.0)};
+
+			COPY(image.id, object, "Id");
+			/* "<none>:<none>" is none. */
+			if (image_normalize(json_text_at(name, ""), image.name) < 0)
+				continue;
+			if (list->n == NAMES_MAX)
+				return -E2BIG;
+			*(struct runtime_image *)add_bytes(
+				&list->items, &list->n, &list->allocated, sizeof(image)) = image;
+		}
+	return 0;
+}
+
+int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+{
+	return ask_list(socket, "/images/json", take_image, images, n, wait, why);
+}
+
+/* What changes something may also fail within a good answer. */
+static int take_progress(const cJSON *object, struct request *request)
+{
+	const char *error = json_text_at(object, "error");
+
+	if (!*error)
+		return 0;
+	describe_refusal(error, request->refusal);
+	return -EPROTO;
+}
+
+int docker_pull(const char *socket, const char *name, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
+{
+	char path[DOCKER_NAME_MAX + 64];
+
+	/* No character of a reference needs an escape there. */
+	snprintf(path, sizeof(path), "/images/create?fromImage=%s", name);
+	return ask(socket, "POST", path, UINT64_MAX, 1, take_progress, NULL, wait, why);
+}
+
+int docker_add_name(const char *socket, const char *image, const char *name,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+{
+	char path[2 * DOCKER_NAME_MAX];
+	const char *tag = strrchr(name, ':');
+
+	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s", image, (int)(tag - name),
+		name, tag + 1);
+	return ask(socket, "POST", path, ANSWER_US, 0, take_progress, NULL, wait, why);
+}
+
+int docker_remove_name(const char *socket, const char *name, const struct wait *wait,
+	char why[static DOCKER_ERROR_MAX])
+{
+	char path[DOCKER_NAME_MAX + 64];
+
+	snprintf(path, sizeof(path), "/images/%s", name);
+	return ask(socket, "DELETE", path, ANSWER_US, 0, take_progress, NULL, wait, why);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/driver.h"
+
+#include "base/file.h"
+#include "workload/process.h"
+
+/* systemd.unit(5), the order that decides. */
+static const char *const unit_directories[] = {"/etc/systemd/system", "/run/systemd/system",
+	"/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"};
+
+/* False also for what is too long to be there. */
+static bool look_at(
+	const char *host_root, const char *path, char full[static PATH_MAX], struct stat *st)
+{
+	return snprintf(full, PATH_MAX, "%s%s", host_root, path) < PATH_MAX && lstat(full, st) == 0;
+}
+
+/*
+ * A masked unit is a link to /dev/null, the only device that one can name, or an empty file. What
+ * any other link names lies on the host.
+ */
+static bool unit_installed(const char *host_root, const char *unit)
+{
+	for (size_t i = 0; unit && i < ARRAY_SIZE(unit_directories); i++) {
+		char path[PATH_MAX], full[PATH_MAX];
+		struct stat st, target;
+
+		snprintf(path, sizeof(path), "%s/%s", unit_directories[i], unit);
+		if (!look_at(host_root, path, full, &st))
+			continue;
+		return S_ISLNK(st.st_mode) ? stat(full, &target) < 0 || !S_ISCHR(target.st_mode)
+					   : st.st_size > 0;
+	}
+	return false;
+}
+
+/* The sockets that rows before have. */
+struct claims {
+	struct stat sockets[RUNTIME_MAX];
+	size_t n;
+};
+
+/* A socket that a row before has is not counted again. */
+static bool claim(struct claims *claims, const char *host_root, const char *path)
+{
+	char full[PATH_MAX];
+	struct stat st;
+
+	if (!look_at(host_root, path, full, &st) || !S_ISSOCK(st.st_mode) ||
+		claims->n == RUNTIME_MAX)
+		return false;
+	for (size_t i = 0; i < claims->n; i++)
+		if (claims->sockets[i].st_dev == st.st_dev &&
+			claims->sockets[i].st_ino == st.st_ino)
+			return false;
+	claims->sockets[claims->n++] = st;
+	return true;
+}
+
+static bool find_at(const struct runtime_location *location, const char *host_root,
+	struct claims *claims, struct runtime *found)
+{
+	char full[PATH_MAX];
+	struct stat st;
+	bool installed;
+
+	*found = location->runtime;
+	if (location->needs && !look_at(host_root, location->needs, full, &st))
+		return false;
+	found->has_socket = claim(claims, host_root, found->socket);
+	installed = unit_installed(host_root, found->unit);
+	if (!installed && unit_installed(host_root, location->other_unit)) {
+		installed = true;
+		found->unit = location->other_unit;
+	}
+	/* Docker's containerd has no unit of its own. */
+	return found->has_socket || (installed && found->managed_by != RUNTIME_OF_DOCKER);
+}
+
+size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX])
+{
+	struct claims claims = {.n = 0};
+	size_t n = 0;
+
+	/* The node's own runtimes come first. */
+	for (int managed_by = RUNTIME_OF_NODE; managed_by <= RUNTIME_OF_DOCKER; managed_by++)
+		for (size_t d = 0; runtime_drivers[d]; d++) {
+			const struct runtime_location *location = runtime_drivers[d]->locations;
+
+			for (; location->runtime.name && n < RUNTIME_MAX; location++)
+				if ((int)location->runtime.managed_by == managed_by &&
+					find_at(location, host_root, &claims, &found[n]))
+					found[n++].driver = runtime_drivers[d];
+		}
+	return n;
+}
+
+/*
+ * What /proc/PID/exe says, or, where that may not be read (PTRACE_MODE_READ) or the file was
+ * replaced since, the first word of its command line. Without a directory it is where a unit's
+ * program is looked up: systemd.exec(5), $PATH.
+ */
+static void read_program(const char *host_root, pid_t pid, char program[static SETTING_PATH_MAX])
+{
+	static const char *const directories[] = {
+		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
+	_cleanup_free_ char *first = NULL;
+	char path[PATH_MAX], full[PATH_MAX];
+	struct stat st;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	n = readlink(path, full, sizeof(full) - 1);
+	full[MAX(n, (ssize_t)0)] = '\0';
+	if (full[0] == '/' && !strstr(full, " (deleted)")) {
+		copy_text(program, SETTING_PATH_MAX, full);
+		return;
+	}
+	if (process_read("", pid, "cmdline", &first, NULL) < 0 || !first[0])
+		return;
+	if (first[0] == '/')
+		copy_text(program, SETTING_PATH_MAX, first);
+	for (size_t i = 0; !strchr(first, '/') && i < ARRAY_SIZE(directories); i++) {
+		snprintf(path, sizeof(path), "%s/%s", directories[i], first);
+		if (!look_at(host_root, path, full, &st))
+			continue;
+		copy_text(program, SETTING_PATH_MAX, path);
+		return;
+	}
+}
+
+int runtime_process_read(const char *host_root, const struct runtime_driver *driver, pid_t pid,
+	struct runtime_process *ret)
+{
+	struct runtime_process process = {0};
+	char path[PATH_MAX], value[PATH_MAX];
+	int r = process_start("", pid, &process.start_us);
+
+	if (r < 0)
+		return r;
+	process.started_us = realtime_of_boottime(process.start_us);
+	if (process_path("", pid, ".", path) == 0) {
+		path[strlen(path) - strlen("/.")] = '\0';
+		copy_text(process.directory, SETTING_PATH_MAX, path[0] ? path : "/");
+	}
+	for (size_t i = 0; driver->options[i] && !process.config[0]; i++)
+		if (process_option("", pid, driver->options[i], false, value, sizeof(value)) > 0 &&
+			process_path("", pid, value, path) == 0)
+			copy_text(process.config, SETTING_PATH_MAX, path);
+	read_program(host_root, pid, process.program);
+	*ret = process;
+	return 0;
+}
+
+/* ---- what drivers note ---- */
+
+/* A runtime that does not answer is asked for its version alone. */
+#define SILENT_EVERY_US (5 * USEC_PER_SEC)
+
+/* A process's start is known to a tick of the kernel's clock (10 ms), and times of files drift. */
+#define START_SLACK_US (50 * USEC_PER_MSEC)
+
+void runtime_note(struct node_runtime *runtime, const char *why)
+{
+	enum runtime_answer answer = why ? RUNTIME_SILENT : RUNTIME_ANSWERS;
+
+	if (runtime->answer != answer)
+		runtime->since_us = now_us();
+	runtime->answer = answer;
+	runtime->answered_once = runtime->answered_once || !why;
+	copy_text(runtime->why, sizeof(runtime->why), why ? why : "");
+	if (!why)
+		return;
+	runtime->due_us = now_us() + SILENT_EVERY_US;
+	/* A silent runtime says nothing about its pulls: none counts as stuck. */
+	runtime->pulls.n = 0;
+	runtime->pulls_at_us = 0;
+}
+
+void runtime_set_names(struct node_runtime *runtime, struct runtime_names *names)
+{
+	free(runtime->names.entries);
+	runtime->names = *names;
+	runtime->names.fresh = true;
+}
+
+void runtime_set_process(struct node_runtime *runtime, const struct host *host, pid_t pid)
+{
+	struct runtime_process process = {0};
+
+	(void)runtime_process_read(host->root, runtime->found.driver, pid, &process);
+	if (pid == runtime->pid && process.start_us == runtime->process.start_us)
+		return;
+	runtime->pid = pid;
+	runtime->process = process;
+	if (!process.config[0])
+		copy_text(runtime->process.config, SETTING_PATH_MAX, runtime->found.config);
+	/* Values of the old process do not tell what the new one runs with. */
+	memset(runtime->reported, 0, sizeof(runtime->reported));
+	memset(runtime->in_force, 0, sizeof(runtime->in_force));
+	runtime->due_us = 0;
+	runtime->docker.info = (struct docker_info){0};
+}
+
+void runtime_infer(struct node_runtime *runtime, enum runtime_setting setting, uint64_t changed_us,
+	const char *reported, const char *otherwise)
+{
+	const char *on_disk = runtime->files.keys[setting].on_disk;
+	char *value = runtime->in_force[setting];
+	bool known = value[0] != '\0';
+
+	if (reported[0])
+		copy_text(value, SETTING_VALUE_MAX, reported);
+	else if (runtime->process.started_us == 0 ||
+		 (!known && changed_us > runtime->process.started_us + START_SLACK_US))
+		value[0] = '\0';
+	else if (!known)
+		copy_text(value, SETTING_VALUE_MAX, on_disk[0] ? on_disk : otherwise);
+}
+
+void runtime_duration_text(uint64_t us, char text[static 32])
+{
+	uint64_t seconds = us / USEC_PER_SEC, minutes = seconds / 60, hours = minutes / 60;
+
+	if (hours > 0)
+		snprintf(text, 32, "%" PRIu64 "h%" PRIu64 "m%" PRIu64 "s", hours, minutes % 60,
+			seconds % 60);
+	else if (minutes > 0)
+		snprintf(text, 32, "%" PRIu64 "m%" PRIu64 "s", minutes, seconds % 60);
+	else
+		snprintf(text, 32, "%" PRIu64 "s", seconds);
+}
