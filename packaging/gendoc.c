@@ -286,7 +286,7 @@ static void put_option_words(FILE *out)
 	for (const struct cli_command *command = cli_commands; command->name; command++) {
 		fprintf(out, "\t\t%s) words='", command->name);
 		for (const struct cli_option *option = cli_options; option->name; option++)
-			if (cli_takes(command, option, true))
+			if (cli_has_option(command, option, true))
 				fprintf(out, "--%s ", option->name);
 		fputs("' ;;\n", out);
 	}

@@ -5,24 +5,24 @@
 #include "base/json.h"
 #include "report/report.h"
 
-/* A removal ends the agent and restores at once; within this, a pod or a unit has ended. */
-#define PURGE_WAIT_S 20
+/* A removal stops the agent and restores at once. A pod or unit stops within this time. */
+#define PURGE_TIMEOUT_S 20
 
-/* patience_s: how long an agent may take that is ending. */
-static int become_writer(struct core *core, const char *who, int patience_s)
+/* Waits up to timeout_s for another writer to end. Returns an exit code. */
+static int become_writer(struct core *core, const char *name, int timeout_s)
 {
-	int r, tries = 10 * patience_s;
+	int r, tries = 10 * timeout_s;
 
-	while ((r = core_become_writer(core, who)) == -EBUSY && tries-- > 0)
+	while ((r = core_become_writer(core, name)) == -EBUSY && tries-- > 0)
 		usleep(100 * 1000);
 	if (r == -EBUSY)
 		return cli_fail("/run/headroom",
 			"the lock is held by %s: try again later, or stop it", core->holder);
 	if (r < 0)
 		return cli_fail("/run/headroom",
-			"%s: nothing is written while originals cannot be recorded: %s",
+			"%s: nothing is written because originals cannot be recorded: %s",
 			core_describe_values_error(r),
-			r == -ENOSPC ? "make room in it" : "give write access to it");
+			r == -ENOSPC ? "free some space" : "make it writable");
 	return EXIT_OK;
 }
 
@@ -34,7 +34,7 @@ static int print_done(struct plan *done, const char *nothing)
 	return print_changes(document, nothing);
 }
 
-/* The file's part, in this process: it may take as long as a program takes to answer again. */
+/* Runs the file job in this process. It can last until a restarted program answers. */
 static int change_files(struct core *core, enum file_task task, const char *only, struct plan *done)
 {
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
@@ -58,9 +58,9 @@ static int apply_locally(const struct cli *cli, struct core *core)
 			core_state_name(), "%s", file_journal_describe(core->journal_error));
 	if (!core_wants_to_write(core))
 		return cli_fail(
-			"apply", "the configuration says mode: observe: nothing is written");
+			"apply", "the configuration says mode: observe, so nothing is written");
 	core_reset(core, cli->only);
-	/* First what a killed process left open; after the reset: what fails there has failed. */
+	/* Finish what a killed process left, after the reset: a failure here must stay recorded. */
 	r = change_files(core, FILE_RESUME, cli->only, NULL);
 	core_sample(core);
 	core_poll(core);
@@ -78,7 +78,7 @@ static int restore_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
 	char path[PATH_MAX];
-	int r = become_writer(core, "restore", cli->purge ? PURGE_WAIT_S : 0), stored = 0;
+	int r = become_writer(core, "restore", cli->purge ? PURGE_TIMEOUT_S : 0), stored = 0;
 
 	if (r != EXIT_OK)
 		return r;
@@ -91,11 +91,11 @@ static int restore_locally(const struct cli *cli, struct core *core)
 			file_journal_describe(core->journal_error));
 	if (stored < 0)
 		return cli_fail("journal.json",
-			"values were restored, but that could not be recorded: make room in %s",
+			"originals are restored but the journal could not be updated: free some "
+			"space in %s",
 			core_state_name());
 	if (r != EXIT_OK || !cli->purge)
 		return r;
-	/* All is restored: what is recorded is not needed any more. */
 	r = core_directory(&core->host, CORE_STATE, path);
 	if (r == 0)
 		r = remove_tree(path);
@@ -107,8 +107,8 @@ static int restore_locally(const struct cli *cli, struct core *core)
 }
 
 /*
- * Asks the running agent, else does it here under the same lock; a purge only here, for an agent
- * that runs on would have no records. Takes ownership of config.
+ * Asks the running agent or, if none runs, changes the node in this process under the same lock. A
+ * purge never asks the agent, which would go on without its records. Frees config.
  */
 static int change_node(const struct cli *cli, struct config *config, const char *what,
 	const char *nothing, int (*locally)(const struct cli *cli, struct core *core))
@@ -132,13 +132,13 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 	}
 	config_free(config);
 	if (r < 0)
-		return cli_fail(socket_path, "%s%s", strerror(-r),
-			r == -EACCES ? ": only root may change the node" : "");
+		return cli_fail(
+			socket_path, "%s%s", strerror(-r), r == -EACCES ? ": run as root" : "");
 	if (status == 200)
 		return print_changes(answer, nothing);
 	if (json_text_at(answer, "error")[0])
 		return cli_fail("agent", "%s", json_text_at(answer, "error"));
-	return cli_fail("agent", "answered with HTTP status %ld", status);
+	return cli_fail("agent", "the answer has HTTP status %ld", status);
 }
 
 int cli_apply(const struct cli *cli)
@@ -150,13 +150,13 @@ int cli_apply(const struct cli *cli)
 	return change_node(cli, config, "apply", "Nothing to change.", apply_locally);
 }
 
-/* It must work whatever became of the configuration. */
+/* It works with a broken configuration too. */
 int cli_restore(const struct cli *cli)
 {
 	bool faulty;
 
 	if (cli->purge && cli->only) {
-		cli_fail("--purge", "records are removed of all tuners: leave out --only");
+		cli_fail("--purge", "it removes the records of all tuners: leave out --only");
 		return EXIT_USAGE;
 	}
 	return change_node(cli, cli_load_config(cli, &faulty), "restore", "Nothing to restore.",

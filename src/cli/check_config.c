@@ -5,10 +5,7 @@
 
 #include "base/file.h"
 
-/*
- * Whether the node has a sysctl. When it has not, nearest is the existing name that may have been
- * meant, "" for none.
- */
+/* Whether the node has the sysctl. If not, nearest is a similar name that exists, or empty. */
 static bool sysctl_exists(
 	const struct host *host, const char *name, char nearest[static SETTING_NAME_MAX])
 {
@@ -49,8 +46,8 @@ static bool sysctl_exists(
 }
 
 /*
- * Faults to stderr, one a line; what is merely worth knowing to stdout. A key that this node does
- * not have is a warning where a file names it; a profile's may be another kernel's.
+ * Prints faults to stderr, notices and warnings to stdout. A sysctl that this node lacks is a
+ * warning if a file sets it; profiles also list sysctls of other kernels.
  */
 static int check(const struct host *host, const char *file)
 {
@@ -67,7 +64,7 @@ static int check(const struct host *host, const char *file)
 
 		if (sysctls[i].position.line > 0 && !sysctl_exists(host, sysctls[i].name, nearest))
 			config_fault_add(&missing, &sysctls[i].position,
-				"sysctl.%s: this node has no such key%s%s%s", sysctls[i].name,
+				"sysctl.%s: this node lacks the key%s%s%s", sysctls[i].name,
 				nearest[0] ? ": did you mean " : "", nearest,
 				nearest[0] ? "?" : "");
 	}

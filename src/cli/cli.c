@@ -9,7 +9,7 @@
 #include <curl/curl.h>
 #include <getopt.h>
 
-/* A local agent answers at once; an apply may restart a runtime twice, which is slow to answer. */
+/* An apply may restart a runtime twice and wait for it each time. */
 #define CONNECT_TIMEOUT_MS 1000L
 #define TIMEOUT_MS         30000L
 #define CHANGE_TIMEOUT_MS  180000L
@@ -23,85 +23,86 @@ static int run_agent(const struct cli *cli)
 
 const struct cli_option cli_options[] = {
 	{"config", "FILE",
-		"Reads this file alone, instead of /etc/headroom/headroom.yaml and the files in "
+		"Reads only this file instead of /etc/headroom/headroom.yaml and the files in "
 		"conf.d.",
 		offsetof(struct cli, core.config_file)},
-	{"host-root", "DIR", "Where the node's file systems are mounted, when this is a container.",
+	{"host-root", "DIR", "Where a container finds the file systems of the node.",
 		offsetof(struct cli, core.host_root)},
-	{"observe", NULL, "Only observes, whatever the configuration says: nothing is written.",
+	{"observe", NULL, "Writes nothing, whatever the configuration says.",
 		offsetof(struct cli, core.observe)},
-	{"only", "TUNER", "One tuner instead of all.", offsetof(struct cli, only)},
+	{"only", "TUNER", "Limits the command to one tuner.", offsetof(struct cli, only)},
 	{"purge", NULL,
-		"Then removes all records and their directories, for a removal of Headroom: waits "
-		"20 s for an agent that is ending, and a new one enforces.",
+		"Also removes all records and their directories, before Headroom is removed. Waits "
+		"up to 20 s for the agent to end. A new agent then enforces.",
 		offsetof(struct cli, purge)},
 	{"json", NULL, "Prints JSON instead of text.", offsetof(struct cli, json)},
-	{"watch", NULL, "Prints again every two seconds.", offsetof(struct cli, watch)},
+	{"watch", NULL, "Repeats every two seconds.", offsetof(struct cli, watch)},
 	{"help", NULL, "Prints the usage.", offsetof(struct cli, help)},
 	{0},
 };
 
 const struct cli_command cli_commands[] = {
 	{"agent", run_agent, "observe", NULL, "run the daemon in the foreground",
-		"The daemon, in the foreground: sets what is configured, then checks it every "
-		"second. Ends with 0 on SIGTERM.",
+		"Runs the daemon in the foreground. It sets the configured values, then checks "
+		"them every second. SIGTERM ends it with exit code 0.",
 		"headroom agent --observe"},
 	{"status", cli_status, "json watch", NULL, "limits, settings and conditions of this node",
-		"The node at a glance: limits, settings, tuners, pulls and conditions, from the "
-		"running agent, else from a reading of its own. With --json it is the document of "
-		"/v1/status.",
+		"Shows limits, settings, tuners, pulls and conditions, as the running agent "
+		"reports them. If no agent runs, the command reads the node itself. --json prints "
+		"the document of /v1/status.",
 		"headroom status --watch"},
 	{"plan", cli_plan, "only json", NULL, "what apply would change, and why",
-		"What apply would change, and why. Changes nothing; needs no agent.",
+		"Shows what apply would change, and why. It changes nothing and needs no agent.",
 		"headroom plan --only neighbor"},
 	{"apply", cli_apply, "only", NULL, "set the configured values, once",
-		"Sets the configured values once, through the running agent, else by itself under "
-		"the same lock. It ends a release by restore, and retries settings that were left "
-		"to someone else.",
+		"Sets the configured values once, through the running agent. If no agent runs, the "
+		"command sets them itself under the same lock. Released tuners enforce again, and "
+		"settings that were left to someone else are tried again.",
 		"headroom apply --only thp"},
 	{"restore", cli_restore, "only purge", NULL, "restore every original value",
-		"Restores every original value and file. Values changed by others since are left "
+		"Restores every original value and file. Values that others changed since are left "
 		"alone and reported. The tuners are then released: they only observe until apply, "
 		"whatever the configuration says.",
 		"headroom restore --only sysctl"},
 	{"top", cli_top, "", "[dns|neighbor]", "live: who uses what",
-		"Who uses how much of a limit: pods, containers, units, network namespaces. dns: "
-		"each DNS server that this node uses, its role, queries now, the busiest second of "
-		"the last minute, its budget, pending and unanswered queries, and the latency of "
-		"half and of 99 % of the answers; then who sends the queries, and the names "
-		"queried most, from a sample and only for those who may open the agent's socket. "
-		"Live on a terminal, where s sorts by another column and q quits, else once.",
+		"Shows the users of each limit: pods, containers, units and network namespaces. "
+		"dns shows each DNS server that this node uses: its role, current queries per "
+		"second, the busiest second of the last minute, the budget, pending and unanswered "
+		"queries, and the median and 99th percentile of the latency. It also shows the "
+		"clients of each server and a sample of the most frequent names; names need access "
+		"to the agent's socket. On a terminal the view is live: s sorts by the next "
+		"column, q quits.",
 		"headroom top dns"},
-	{"images", cli_images, "json", NULL, "images that are loaded ahead of time",
-		"The images that are to be there before a pod needs them (images.archives and "
-		"images.pull): state, size, how far each has come, how long it took, where it is "
-		"from, and whether it is pinned. With --json it is the list of /v1/status.",
+	{"images", cli_images, "json", NULL, "images that are preloaded",
+		"Shows the images of images.archives and images.pull, which are loaded before a "
+		"pod needs them: state, size, progress, duration, source, and whether each is "
+		"pinned. --json prints the images of /v1/status.",
 		"headroom images"},
 	{"explain", cli_explain, "", "[NAME...]",
 		"a limit, setting, condition, reason, metric or key",
-		"What a limit, setting, condition, reason, metric, profile, configuration key or "
-		"any word of status is: why it matters, its unit, default and source. Without a "
-		"name it lists all.",
+		"Explains a limit, setting, condition, reason, metric, profile, configuration key "
+		"or any word that status prints: its meaning, unit, default and source. Without a "
+		"name it lists all names.",
 		"headroom explain neighbor/ipv4 NeighborTablePressure"},
 	{"check-config", cli_check_config, "", "[FILE...]",
 		"file:line:column: message, for every fault",
-		"Reads the configuration, or the files named, and prints each fault as "
+		"Checks the configuration, or the given files, and prints each fault as "
 		"file:line:column: message.",
 		"headroom check-config /etc/headroom/headroom.yaml"},
 	{"version", cli_version, "json", NULL, "version, and what this node can run",
-		"The version, the commit, and for each tuner whether this node can run it and why "
-		"not.",
+		"Prints the version, the commit, and for each tuner whether this node can run it, "
+		"or why not.",
 		"headroom version --json"},
 	{0},
 };
 
 const struct cli_exit cli_exits[] = {
-	{EXIT_OK, "Done. For status: the verdict is ok. For plan: nothing to change."},
+	{EXIT_OK, "Success. For status: the verdict is ok. For plan: nothing to change."},
 	{EXIT_FAILED,
-		"Failed, or something could not be set or restored; stderr says what, and the cure. "
-		"For check-config: a fault. For explain: no such name."},
+		"Failure; stderr names the object, the error and the cure. For check-config: the "
+		"configuration has a fault. For explain: the name is unknown."},
 	{EXIT_ATTENTION,
-		"For status: a condition is True, and not merely advice. For plan: changes are "
+		"For status: a warning or critical condition is True. For plan: changes are "
 		"pending."},
 	{EXIT_USAGE, "Wrong usage."},
 	{0},
@@ -121,10 +122,10 @@ int cli_fail(const char *object, const char *format, ...)
 	return EXIT_FAILED;
 }
 
-bool cli_takes(const struct cli_command *command, const struct cli_option *option, bool all)
+bool cli_has_option(const struct cli_command *command, const struct cli_option *option, bool common)
 {
-	return strstr(all ? "config host-root help" : "", option->name) ||
-	       strstr(command->takes, option->name);
+	return strstr(common ? "config host-root help" : "", option->name) ||
+	       strstr(command->options, option->name);
 }
 
 void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MAX])
@@ -132,7 +133,7 @@ void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MA
 	int used = snprintf(usage, CLI_USAGE_MAX, "%s", command->name);
 
 	for (const struct cli_option *option = cli_options; option->name; option++)
-		if (cli_takes(command, option, false))
+		if (cli_has_option(command, option, false))
 			used += snprintf(usage + used, CLI_USAGE_MAX - (size_t)used, " [--%s%s%s]",
 				option->name, option->argument ? " " : "",
 				option->argument ? option->argument : "");
@@ -162,7 +163,7 @@ static void print_help(const struct cli_command *command)
 	draw_wrapped(&screen, 0, "%s", command->help);
 	draw(&screen, COLOR_NONE, "\nOptions:\n");
 	for (const struct cli_option *option = cli_options; option->name; option++)
-		if (cli_takes(command, option, true)) {
+		if (cli_has_option(command, option, true)) {
 			draw(&screen, COLOR_NONE, "  --%-9s %-5s ", option->name,
 				option->argument ? option->argument : "");
 			draw_wrapped(&screen, 20, "%s", option->help);
@@ -195,16 +196,16 @@ static int run(const struct cli_command *command, int argc, char **argv)
 			.has_arg = cli_options[i].argument ? required_argument : no_argument};
 	opterr = 0;
 	while ((found = getopt_long(argc, argv, "", options, &index)) != -1) {
-		if (found == '?' || !cli_takes(command, &cli_options[index], true))
-			return usage_error(
-				command, "wrong option or no value for it", argv[optind - 1]);
+		if (found == '?' || !cli_has_option(command, &cli_options[index], true))
+			return usage_error(command, "unknown option, or its value is missing",
+				argv[optind - 1]);
 		if (optarg)
 			*(const char **)((char *)&cli + cli_options[index].offset) = optarg;
 		else
 			*(bool *)((char *)&cli + cli_options[index].offset) = true;
 	}
 	if (cli.only && !tuner_find(cli.only))
-		return usage_error(command, "no tuner of this name", cli.only);
+		return usage_error(command, "unknown tuner", cli.only);
 	cli.names = argv + optind;
 	cli.n_names = argc - optind;
 	if (cli.n_names > 0 && !command->names)
@@ -213,7 +214,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		print_help(command);
 	else
 		r = command->run(&cli);
-	/* On a full disk, a script must not take half an answer for a whole one. */
+	/* With a full disk the output may be incomplete, and a script must notice. */
 	if (fflush(stdout) != 0 || ferror(stdout))
 		return cli_fail("standard output", "%s", strerror(errno));
 	return r;
@@ -230,7 +231,6 @@ int cli_main(int argc, char **argv)
 	}
 	if (streq(name, "--version"))
 		name = "version";
-	/* A command prints what it did; the agent has only its log. */
 	log_init(streq(name, "agent") ? LOG_INFO : LOG_WARNING);
 	for (const struct cli_command *command = cli_commands; command->name; command++)
 		if (streq(name, command->name))
@@ -238,7 +238,7 @@ int cli_main(int argc, char **argv)
 		else
 			suggest_offer(&nearest, name, command->name);
 	if (nearest.word[0])
-		cli_fail(name, "no such command: did you mean headroom %s?", nearest.word);
+		cli_fail(name, "unknown command: did you mean headroom %s?", nearest.word);
 	else
 		print_usage(stderr);
 	return EXIT_USAGE;
@@ -275,7 +275,7 @@ int client_call(const char *socket_path, const char *address, bool post, const c
 	curl_easy_setopt(curl, CURLOPT_URL, url);
 	if (socket_path)
 		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
-	curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* not for a request to this machine */
+	curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* ignore http_proxy */
 	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
 	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, post ? CHANGE_TIMEOUT_MS : TIMEOUT_MS);
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -341,7 +341,7 @@ int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alo
 		core_close(&core);
 	}
 	if (!answer)
-		return cli_fail("agent", "answered in an unknown form");
+		return cli_fail("agent", "the answer is not JSON");
 	json_make_printable(answer);
 	*status = steal(answer);
 	return EXIT_OK;

@@ -8,7 +8,7 @@
 struct search {
 	const char *name;
 	struct screen screen;
-	const char *kind; /* of the last one found: of a kind's patterns the first counts */
+	const char *kind; /* of the last entry found: only the first pattern of a kind counts */
 	struct suggestion nearest;
 };
 
@@ -70,7 +70,7 @@ static void print_entry(struct search *search, const struct explanation *entry)
 		print_profiles(search, NULL);
 }
 
-/* A sysctl that only the configuration names. */
+/* Explains a sysctl that has no entry but is configured. */
 static bool explain_configured(const struct cli *cli, const char *name)
 {
 	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);
@@ -107,8 +107,7 @@ static int explain(const struct cli *cli, const char *name)
 		return EXIT_OK;
 	if (search.nearest.word[0])
 		return cli_fail(name, "unknown: did you mean %s?", search.nearest.word);
-	return cli_fail(
-		name, "unknown: headroom explain without a name lists all that can be explained");
+	return cli_fail(name, "unknown name: headroom explain without a name lists all names");
 }
 
 int cli_explain(const struct cli *cli)

@@ -5,7 +5,7 @@
 #include "report/report.h"
 #include "tuners/table.h"
 
-/* A value may be empty; a blank would hide it. */
+/* An empty value is shown as "". */
 static const char *shown(const char *value)
 {
 	return value[0] ? value : "\"\"";
@@ -18,7 +18,7 @@ int print_changes(cJSON *document, const char *nothing)
 	int width = 0, r = EXIT_OK;
 
 	if (!cJSON_IsArray(changes))
-		return cli_fail("agent", "answered in an unknown form");
+		return cli_fail("agent", "the answer has an unknown form");
 	json_make_printable(document);
 	cJSON_ArrayForEach (change, changes)
 		width = MAX(width, MIN((int)strlen(json_text_at(change, "name")), 60));
@@ -35,12 +35,12 @@ int print_changes(cJSON *document, const char *nothing)
 		else if (!streq(old, new) || !streq(reason, "original"))
 			printf("%-*s  %s -> %s  (%s)\n", width, name, shown(old), shown(new),
 				reason);
-		/* else it is as it should be already: a restore passes over much of this kind */
+		/* Else restore found the original in place. */
 	}
 	cJSON_ArrayForEach (change, changes) {
 		const char *reason = json_text_at(change, "reason");
 		const char *help = entry_help("reason", reason);
-		const cJSON *first = changes->child; /* with this reason, which is explained once */
+		const cJSON *first = changes->child; /* each reason is explained once */
 
 		while (!streq(json_text_at(first, "reason"), reason))
 			first = first->next;
@@ -68,8 +68,8 @@ static int print_plan(const struct cli *cli, const struct plan *plan)
 }
 
 /*
- * The configuration on disk has a fault: an apply would go by the one that the running agent has
- * loaded, so what its settings lack is the plan.
+ * The configuration on disk has a fault. An apply would use the configuration that the running
+ * agent has loaded, so the plan lists the agent's settings that are not in sync.
  */
 static int plan_of_agent(const struct cli *cli)
 {
@@ -108,7 +108,7 @@ int cli_plan(const struct cli *cli)
 
 	if (!config)
 		return plan_of_agent(cli);
-	/* As apply would: what a restore or on_drift left is wanted again. Nothing is stored. */
+	/* Like apply: released tuners enforce, and drifted settings are wanted again. */
 	r = local_poll(cli, config, false, true, &core);
 	if (r != EXIT_OK)
 		return r;

@@ -41,7 +41,7 @@ static void set_color(const struct screen *screen, enum color color)
 		fputs(codes[color], stdout);
 }
 
-/* Each character is one column. */
+/* The number of characters; each has one column. */
 static int columns_of(const char *text, size_t len)
 {
 	int columns = 0;
@@ -80,7 +80,7 @@ void draw_bar(struct screen *screen, enum color color, double share)
 
 	if (!screen->bars)
 		return;
-	if (share > 0) /* a nearly empty table still shows */
+	if (share > 0) /* even the smallest use is visible */
 		full = MAX(full, 1);
 	for (int i = 0; i < BAR_WIDTH; i++) {
 		if (i == 0 || i == full)

@@ -19,13 +19,14 @@ static void draw_heading(struct screen *screen, const char *text)
 	draw(screen, COLOR_NONE, "\n");
 }
 
-/* Green, yellow, red: of a word of the document. */
+/* The colour of a state, status or verdict of the document. */
 static enum color color_of(const char *word)
 {
+	_Static_assert(COLOR_FAINT - COLOR_GOOD == TONE_FAINT, "colours in the order of the tones");
 	return (enum color)(COLOR_GOOD + tone_of(word));
 }
 
-/* "12.3 GB" of bytes, the plain number of anything else. Returns text. */
+/* Bytes as "12.3 GB", other units as a plain number. Returns text. */
 static const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX])
 {
 	static const char *const names[] = {"", " kB", " MB", " GB"};
@@ -65,7 +66,7 @@ void print_limit(struct screen *screen, const cJSON *limit)
 	draw_wrapped(screen, 22, "%s", text);
 }
 
-/* A tuner, how many of its settings are in each state, and what it lacks. */
+/* Prints a tuner with the number of its settings in each state. */
 static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *settings)
 {
 	const char *name = json_text_at(tuner, "name"), *mode = json_text_at(tuner, "mode");
@@ -94,7 +95,6 @@ static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *
 	draw_paragraph(screen, 13, json_text_at(tuner, "why"));
 }
 
-/* What the runtimes are fetching now. */
 static void print_pulls(struct screen *screen, const cJSON *runtimes)
 {
 	const cJSON *runtime, *pull;
@@ -119,7 +119,8 @@ static void print_pulls(struct screen *screen, const cJSON *runtimes)
 		}
 }
 
-/* Problems one by one; what is well is a number, and what is switched off is not listed. */
+/* Lists problems and counts the conditions that are OK. Those of tuners that are off are omitted.
+ */
 static void print_conditions(struct screen *screen, const cJSON *conditions)
 {
 	/* What a condition lacks to be about, by its reason: said once, and no matter. */
@@ -163,7 +164,7 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 	}
 }
 
-/* "ready  12.3 MB  in 1.2 s  docker.io/library/busybox:1.36  from PATH  pinned", and why not. */
+/* "ready  12.3 MB  1.2 s  docker.io/library/busybox:1.36  from PATH  pinned"; then the error. */
 static void print_image(struct screen *screen, const cJSON *image)
 {
 	const char *state = json_text_at(image, "state"), *why = json_text_at(image, "why");
@@ -210,9 +211,9 @@ static void print_status(struct screen *screen, const cJSON *status, bool alone)
 	double would_change = json_number_at(status, "node/would_change");
 	int width = 30;
 
-	if (alone) /* what only an agent watches is not known: nothing here says ok */
+	if (alone) /* a single reading cannot tell that the node is ok */
 		draw(screen, COLOR_WARNING,
-			"No agent is running: this is one reading, without what only BPF counts.\n");
+			"No agent is running: this is a single reading without BPF counters.\n");
 	draw(screen, COLOR_BOLD, "%s", json_text_at(status, "node/name"));
 	draw(screen, COLOR_NONE, "  headroom %s", json_text_at(status, "node/version"));
 	if (!alone || !streq(verdict, "ok")) {
@@ -232,7 +233,7 @@ static void print_status(struct screen *screen, const cJSON *status, bool alone)
 			print_tuner(screen, item, settings);
 	cJSON_ArrayForEach (item, settings)
 		width = MIN(MAX(width, (int)strlen(json_text_at(item, "name"))), 40);
-	/* Only what deserves attention: everything else is in the counts. */
+	/* Settings that need attention; print_tuner() has counted the others. */
 	cJSON_ArrayForEach (item, settings) {
 		const char *state = json_text_at(item, "state");
 
@@ -247,7 +248,7 @@ static void print_status(struct screen *screen, const cJSON *status, bool alone)
 	print_pulls(screen, json_at(status, "runtime/found"));
 	cJSON_ArrayForEach (item, json_at(status, "images")) {
 		if (!streq(json_text_at(item, "state"), "active"))
-			continue; /* `headroom images` has all */
+			continue; /* `headroom images` lists all */
 		if (heading)
 			draw_heading(screen, steal(heading));
 		print_image(screen, item);
@@ -275,8 +276,8 @@ static int show(const struct cli *cli)
 }
 
 /*
- * Two seconds, or until a key is pressed: that key, q also for Ctrl-C and the end of input. A
- * signal that ends the process does so once the terminal is as it was.
+ * Waits two seconds or for a key and returns it, or 0. Ctrl-C and the end of input count as q. A
+ * signal that ends the process is delivered after the terminal has been reset.
  */
 static char wait_key(void)
 {
@@ -287,7 +288,7 @@ static char wait_key(void)
 	sigset_t held, before;
 	char key = 0;
 
-	/* In the background the terminal is not ours. */
+	/* A background process must not change the terminal. */
 	if (tcgetattr(STDIN_FILENO, &was) < 0 || tcgetpgrp(STDIN_FILENO) != getpgrp()) {
 		sleep(WATCH_SECONDS);
 		return 0;
@@ -318,7 +319,7 @@ int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli 
 
 		if (key == 'q')
 			break;
-		view.turn += key == 's';
+		view.sort_column += key == 's';
 		r = print(&view);
 	}
 	return r;
@@ -344,7 +345,7 @@ int cli_images(const struct cli *cli)
 		return json_put(stdout, cJSON_Duplicate(images, true), true) ? EXIT_OK
 									     : EXIT_FAILED;
 	if (alone)
-		draw(&screen, COLOR_WARNING, "No agent is running: nothing is loaded.\n");
+		draw(&screen, COLOR_WARNING, "No agent is running, so no image is loaded.\n");
 	cJSON_ArrayForEach (image, images)
 		print_image(&screen, image);
 	if (cJSON_GetArraySize(images) == 0)

@@ -5,11 +5,11 @@
 #include "report/report.h"
 #include "tuners/table.h"
 
-/* At most this many users and names of each server. */
+/* Lines per server. */
 #define USERS_SHOWN 5
 #define NAMES_SHOWN 5
 
-/* One line of a view: its headings where row is NULL. Columns that are aligned left are parted. */
+/* Prints a row of the view, or the headings if row is NULL. */
 static void print_row(struct screen *screen, const struct table_view *view, const cJSON *rows,
 	const cJSON *row, const struct column *sorted)
 {
@@ -33,7 +33,7 @@ static void print_row(struct screen *screen, const struct table_view *view, cons
 			draw(screen, c == sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
 				c->heading);
 		else if (c->format == COLUMN_NUMBER && !c->write)
-			/* Green below a limit, yellow near it, red above; no colour without one. */
+			/* Green below the limit, yellow near it, red above it. */
 			draw(screen,
 				limit <= 0            ? COLOR_NONE
 				: value > limit       ? COLOR_BAD
@@ -55,7 +55,7 @@ static void print_user(struct screen *screen, const cJSON *user, const char *nam
 		json_number_at(user, "queries_per_second"), json_number_at(user, "queries"), name);
 }
 
-/* Who queries this server, and what, in at most this many lines. Returns how many are left. */
+/* Prints the clients and names of a server in at most lines lines. Returns the lines left. */
 static int print_details(struct screen *screen, const cJSON *server, int lines)
 {
 	const cJSON *other = json_at(server, "other"), *item;
@@ -74,17 +74,17 @@ static int print_details(struct screen *screen, const cJSON *server, int lines)
 	return MAX(lines, 0);
 }
 
-/* By the columns of numbers in turn, the first of which is what happens now: that column. */
-static const struct column *sort_rows(const struct table_view *view, cJSON *rows, unsigned turn)
+/* Sorts by the numeric column with this index, modulo their number. Returns the column. */
+static const struct column *sort_rows(const struct table_view *view, cJSON *rows, unsigned index)
 {
 	const struct column *c = view->columns;
 
-	while (!c->heading || c->format != COLUMN_NUMBER || turn-- > 0) {
+	while (!c->heading || c->format != COLUMN_NUMBER || index-- > 0) {
 		c++;
 		if (!c->key && !c->write)
 			c = view->columns;
 	}
-	/* The largest first; equal ones stay in their order. */
+	/* Largest first; equal rows keep their order. */
 	for (int left = cJSON_GetArraySize(rows); left > 0; left--) {
 		int largest = 0;
 
@@ -97,12 +97,12 @@ static const struct column *sort_rows(const struct table_view *view, cJSON *rows
 	return c;
 }
 
-static void print_dns(struct screen *screen, cJSON *status, unsigned turn)
+static void print_dns(struct screen *screen, cJSON *status, unsigned sort_column)
 {
 	const struct table_view *view = tuner_find("dns")->view;
 	cJSON *dns = cJSON_GetObjectItem(status, "dns"),
 	      *rows = cJSON_GetObjectItem(dns, view->rows);
-	const struct column *sorted = sort_rows(view, rows, turn);
+	const struct column *sorted = sort_rows(view, rows, sort_column);
 	const char *between = "  failed search-list expansions: ";
 	const cJSON *item;
 	int left = screen->height - 6 - cJSON_GetArraySize(rows);
@@ -126,7 +126,6 @@ static void print_dns(struct screen *screen, cJSON *status, unsigned turn)
 	}
 	if (cJSON_GetArraySize(rows) == 0)
 		draw(screen, COLOR_NONE, "  no query has left this node yet\n");
-	/* What the search lists of resolv.conf cost, and what was not counted. */
 	cJSON_ArrayForEach (item, json_at(dns, "expansions")) {
 		if (json_number_at(item, "failed_per_second") < 0.5)
 			continue;
@@ -160,7 +159,6 @@ static int show(const struct cli *cli)
 		return r;
 	if (screen.bars)
 		fputs(SCREEN_CLEAR, stdout);
-	/* The limits, and who uses most of each. */
 	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
 		if (streq(topic, "dns") || !starts_with(json_text_at(limit, "name"), prefix))
 			continue;
@@ -178,18 +176,18 @@ static int show(const struct cli *cli)
 	if (!topic[0])
 		fputc('\n', stdout);
 	if (!streq(topic, "neighbor"))
-		print_dns(&screen, status, cli->turn);
+		print_dns(&screen, status, cli->sort_column);
 	fflush(stdout);
 	return EXIT_OK;
 }
 
-/* Live on a terminal, until q; once for anything that reads it. */
+/* Live on a terminal, else once. */
 int cli_top(const struct cli *cli)
 {
 	const char *topic = cli->n_names > 0 ? cli->names[0] : "neighbor";
 
 	if (cli->n_names > 1 || (!streq(topic, "neighbor") && !streq(topic, "dns"))) {
-		cli_fail(topic, "not known to top: usage: headroom top [dns|neighbor]");
+		cli_fail(topic, "unknown topic: usage: headroom top [dns|neighbor]");
 		return EXIT_USAGE;
 	}
 	return cli_repeat(cli, screen_open().bars, show);

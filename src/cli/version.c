@@ -5,7 +5,8 @@
 #include "base/json.h"
 #include "report/report.h"
 
-/* Probes as the agent would, BPF included: what is loaded for it is gone when this ends. */
+/* Probes like the agent and loads BPF programs too, which the kernel frees when the process ends.
+ */
 int cli_version(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;

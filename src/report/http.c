@@ -11,26 +11,24 @@
 #define CONNECTIONS_MAX 64
 
 /*
- * For the head of a request and of its reply: a browser may send all cookies of "localhost", which
- * ports share. More is answered with 431 or 414.
+ * Holds the headers of a request and of its reply; longer headers get 431 or 414. A browser may
+ * send all cookies of "localhost", which all ports share.
  */
 #define CONNECTION_MEMORY ((size_t)16 * 1024)
 
-/* sd-event's default of 250 ms would let a deadline pass by that much. */
+/* The default of sd-event, 250 ms, is too coarse for the deadlines. */
 #define TIMER_ACCURACY_US (10 * USEC_PER_MSEC)
 
-/* How long accept pauses without descriptors. */
+/* Accepting pauses for this time when the process has no free descriptors. */
 #define PAUSE_US USEC_PER_SEC
 
 /*
- * Accepted at once before libmicrohttpd reads from them: fewer than the connections that may be
- * open, so that a crowd of newcomers cannot evict one of them before its request was read.
+ * Connections accepted before libmicrohttpd reads from them. Fewer than CONNECTIONS_MAX, so that
+ * many new connections at once cannot evict each other before their requests are read.
  */
 #define ACCEPT_BATCH 16
 
-/* Connections: deadlines and eviction. */
-
-/* libmicrohttpd finds the end of the stream at its next turn, and closes the descriptor. */
+/* libmicrohttpd then reads the end of the stream and closes the descriptor. */
 static void connection_shut(struct http_connection *connection)
 {
 	shutdown(connection->fd, SHUT_RDWR);
@@ -67,8 +65,8 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 		return;
 	}
 	/*
-	 * Makes room for one more connection. Incomplete requests go first, then replies that
-	 * nobody fetches; what is held stays.
+	 * Evict a connection if there are too many: the oldest incomplete request, else the oldest
+	 * reply in transmission. Held connections stay.
 	 */
 	for (struct http_connection *c = server->connections; c; c = c->next) {
 		n_open += !c->shut;
@@ -88,7 +86,7 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 	connection->server = server;
 	connection->mhd = mhd;
 	connection->fd = fd;
-	/* Over TCP nobody is: the address says nothing about who it is. */
+	/* A TCP address does not authenticate its user. */
 	connection->authorized = server->local &&
 				 getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
 				 peer.uid == server->admin;
@@ -98,15 +96,13 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 	*state = connection;
 }
 
-/* The loop's side. */
-
 static void run_daemon(struct http_server *server)
 {
 	MHD_UNSIGNED_LONG_LONG milliseconds;
 	uint64_t next = server->paused_until_us ? server->paused_until_us : UINT64_MAX;
 
 	MHD_run(server->daemon);
-	/* A timeout of 0 says that libmicrohttpd holds input that it has not parsed. */
+	/* A timeout of 0 means that libmicrohttpd has input to parse. */
 	if (MHD_get_timeout(server->daemon, &milliseconds) == MHD_YES)
 		next = MIN(next, now_us() + (uint64_t)milliseconds * USEC_PER_MSEC);
 	for (const struct http_connection *c = server->connections; c; c = c->next)
@@ -153,23 +149,21 @@ static int on_listener(sd_event_source *source, int fd, uint32_t events, void *u
 			fd, (struct sockaddr *)&address, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (client >= 0) {
-			/* It closes the descriptor when it fails. */
+			/* On failure it closes the descriptor. */
 			MHD_add_connection(
 				server->daemon, client, (const struct sockaddr *)&address, length);
 			continue;
 		}
-		/* The waiting client would wake the loop again at once, and without end. */
+		/* Pause, else the waiting client would wake the loop again and again. */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			server->paused_until_us = now_us() + PAUSE_US;
 			sd_event_source_set_enabled(source, SD_EVENT_OFF);
 		}
-		break; /* all accepted, or that client has gone: the loop comes back for the next */
+		break; /* no client waits, or it has gone: the loop calls again for the next */
 	}
 	run_daemon(server);
 	return 0;
 }
-
-/* Sockets. */
 
 static int bind_tcp(struct http_server *server, const char *listen_on)
 {
@@ -180,7 +174,7 @@ static int bind_tcp(struct http_server *server, const char *listen_on)
 	if (length == 0)
 		return -EINVAL;
 	server->fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* A restart finds connections of the last run in TIME_WAIT. */
+	/* Connections of an earlier agent may still be in TIME_WAIT. */
 	if (server->fd < 0 ||
 		setsockopt(server->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
 		bind(server->fd, (const struct sockaddr *)&address, length) < 0)
@@ -202,7 +196,7 @@ static int bind_unix(struct http_server *server, const char *path)
 		return r;
 	server->local = true;
 	server->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* Linux gives the path the socket's own mode: it is never wider, not even for a moment. */
+	/* The path gets the mode of the socket from the start, so chmod(2) would be too late. */
 	if (server->fd < 0 || fchmod(server->fd, 0600) < 0)
 		return -errno;
 	r = bind(server->fd, (const struct sockaddr *)&address, sizeof(address));
@@ -211,7 +205,7 @@ static int bind_unix(struct http_server *server, const char *path)
 			socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		struct stat st;
 
-		/* Only a socket that nobody serves any more: a process left it that was killed. */
+		/* Replace the socket only if a killed process left it and nobody listens. */
 		if (probe < 0 || lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode) ||
 			connect(probe, (const struct sockaddr *)&address, sizeof(address)) == 0 ||
 			errno != ECONNREFUSED)
@@ -226,9 +220,9 @@ static int bind_unix(struct http_server *server, const char *path)
 }
 
 /*
- * The limits on connections and time are ours: libmicrohttpd refuses the newest connection, and its
- * timeout counts idleness. Its own limit leaves room for those that were shut down and not yet
- * noticed.
+ * This file enforces the limits on connections and time: libmicrohttpd would refuse the newest
+ * connection, and its timeout measures idle time only. Its own limit is larger, because connections
+ * that were shut down count until it closes them.
  */
 static int start_daemon(struct http_server *server)
 {
@@ -274,7 +268,7 @@ int http_server_open(sd_event *event, const char *listen_on, const struct node *
 	if (r == 0)
 		r = listen_on[0] == '/' ? bind_unix(server, listen_on)
 					: bind_tcp(server, listen_on);
-	/* The kernel cuts it to net.core.somaxconn; a crowd must not cost others a SYN retry. */
+	/* A long backlog (net.core.somaxconn) spares clients a retry of their SYN. */
 	if (r == 0 && listen(server->fd, INT_MAX) < 0)
 		r = -errno;
 	if (r == 0)
@@ -290,14 +284,14 @@ void http_server_close(struct http_server *server)
 {
 	struct stat st;
 
-	/* Another agent may have replaced it meanwhile. */
+	/* Another agent may have replaced the socket. */
 	if (server->path.sun_path[0] && lstat(server->path.sun_path, &st) == 0 &&
 		st.st_dev == server->path_stat.st_dev && st.st_ino == server->path_stat.st_ino)
 		unlink(server->path.sun_path);
 	sd_event_source_disable_unref(server->listener);
 	cleanup_close(&server->fd);
 	if (server->daemon) {
-		/* libmicrohttpd aborts the program when it is stopped with suspended ones. */
+		/* MHD_stop_daemon() aborts the program if a connection is suspended. */
 		for (struct http_connection *c = server->connections; c; c = c->next)
 			if (c->suspended)
 				MHD_resume_connection(c->mhd);

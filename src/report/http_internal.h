@@ -10,26 +10,26 @@
 
 #include "report/report.h"
 
-/* A connection and the request it is at. */
+/* A connection and its current request. */
 struct http_connection {
 	struct http_connection *next;
 	struct http_server *server;
-	struct MHD_Connection *mhd; /* NULL: it has gone, and was held */
-	int fd;                     /* libmicrohttpd's */
-	bool shut;                  /* shut down: only waits for libmicrohttpd to notice */
-	bool authorized;            /* may POST, and sees what is for root alone */
-	bool held;                  /* the change function has it: no deadline */
-	bool suspended;             /* and did not answer at once */
+	struct MHD_Connection *mhd; /* NULL: the client of a held connection has gone */
+	int fd;                     /* owned by libmicrohttpd */
+	bool shut;                  /* shut down; libmicrohttpd closes it soon */
+	bool authorized;            /* may POST and read data for root only */
+	bool held;                  /* waits for http_reply(), without a deadline */
+	bool suspended;             /* held in libmicrohttpd too */
 	bool sending;               /* the request is complete */
 	uint64_t since_us;          /* when it began to receive or to send */
-	size_t body;                /* bytes of the request's body so far */
-	unsigned status;            /* what the change function answered; 0: nothing yet */
+	size_t body;                /* bytes of the request's body received so far */
+	unsigned status;            /* of http_reply(); 0: no reply yet */
 	struct MHD_Response *response;
 };
 
-/* What is kept until the next tick. */
+/* Documents that are rendered at most once per tick. */
 enum http_document {
-	HTTP_LIVE, /* never kept */
+	HTTP_LIVE, /* not rendered */
 	HTTP_HEALTHZ,
 	HTTP_READY,
 	HTTP_HEALTH,
@@ -37,7 +37,7 @@ enum http_document {
 	HTTP_OPENMETRICS,
 	HTTP_PAGE,
 	HTTP_PAGE_PAUSED,
-	HTTP_STATUS, /* compact, for everyone; then + 1: pretty; + 2: trusted; + 3: both */
+	HTTP_STATUS, /* compact, for everyone; + 1: pretty; + 2: trusted; + 3: both */
 	HTTP_DOCUMENTS = HTTP_STATUS + 4,
 };
 
@@ -51,19 +51,21 @@ struct http_server {
 	int fd;
 	bool local;          /* a unix socket */
 	unsigned max_open;   /* connections */
-	uint64_t request_us; /* for a request in all, and again for its reply */
-	uid_t admin;         /* who may POST */
+	uint64_t request_us; /* deadline of a whole request, and of its reply */
+	uid_t admin;         /* the user that may POST */
 	struct http_connection *connections;
-	uint64_t paused_until_us; /* no accept until then; 0 when not paused */
-	struct sockaddr_un path;  /* of the unix socket, and what it was when it was made */
-	struct stat path_stat;
-	uint64_t rendered_at; /* the node's revision that rendered belongs to */
+	uint64_t paused_until_us; /* accepting is paused until then; 0: not paused */
+	struct sockaddr_un path;  /* of the unix socket */
+	struct stat path_stat;    /* of path when it was created */
+	uint64_t rendered_at;     /* the node's revision of the rendered documents */
 	struct MHD_Response *rendered[HTTP_DOCUMENTS];
 };
 
-/* http_route.c: callbacks of libmicrohttpd, and what close does. */
+/* http_route.c: callbacks of libmicrohttpd. */
 enum MHD_Result http_route(void *server, struct MHD_Connection *mhd, const char *url,
 	const char *method, const char *version, const char *data, size_t *size, void **state);
 void http_request_completed(void *server, struct MHD_Connection *mhd, void **state,
 	enum MHD_RequestTerminationCode code);
+
+/* Frees the rendered documents. */
 void http_rendered_drop(struct http_server *server);

@@ -5,12 +5,12 @@
 
 #include <ctype.h>
 
-/* No request has a body that matters. */
+/* The bodies of requests are ignored. */
 #define BODY_MAX 4096
 
 #define ONLY_MAX 31
 
-/* The agent's tick is 1 s; a loop that hangs for longer than this is to be restarted. */
+/* The agent ticks every second. A loop that hangs for longer than this should be restarted. */
 #define HEARTBEAT_MAX_US (10 * USEC_PER_SEC)
 
 #define ALLOW_READ "GET, HEAD"
@@ -20,13 +20,13 @@
 #define TYPE_JSON "application/json"
 #define TYPE_HTML "text/html; charset=utf-8"
 
-/* The page carries its own styles and icon and asks for nothing else. */
+/* The page contains its style and icon and loads nothing else. */
 #define PAGE_POLICY                                                                       \
 	"default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; " \
 	"form-action 'none'; frame-ancestors 'none'"
 
 static const struct {
-	const char *path; /* NULL: another form of a document */
+	const char *path; /* NULL: a variant of another document */
 	const char *type; /* NULL: TYPE_JSON */
 } documents[HTTP_DOCUMENTS] = {
 	[HTTP_LIVE] = {"/livez", TYPE_TEXT},
@@ -40,7 +40,7 @@ static const struct {
 	[HTTP_STATUS] = {"/v1/status", NULL},
 };
 
-/* Takes text when mode says so. Text that is neither copied nor taken is never written to. */
+/* mode says whether text is copied, freed later, or static. */
 static struct MHD_Response *response_new(
 	const char *text, size_t len, enum MHD_ResponseMemoryMode mode, const char *type)
 {
@@ -61,7 +61,7 @@ static enum MHD_Result answer(
 	return MHD_queue_response(connection->mhd, status, response);
 }
 
-/* text is static; allow is the header Allow, NULL for none. */
+/* text is static. allow is the Allow header, or NULL. */
 static enum MHD_Result answer_text(
 	struct http_connection *connection, unsigned status, const char *text, const char *allow)
 {
@@ -79,11 +79,10 @@ static enum MHD_Result answer_text(
 static enum MHD_Result answer_method(struct http_connection *connection, const char *allow)
 {
 	return answer_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
-		"method not allowed here; what changes the node goes over the unix socket\n",
-		allow);
+		"method not allowed: requests that change the node need the unix socket\n", allow);
 }
 
-/* NULL: it is not there; "" also without a value. */
+/* NULL if the parameter is absent, "" if it has no value. */
 static const char *parameter(const struct http_connection *connection, const char *name)
 {
 	const char *value = NULL;
@@ -108,7 +107,6 @@ void http_rendered_drop(struct http_server *server)
 			MHD_destroy_response(steal(server->rendered[i]));
 }
 
-/* The document, rendered at most once for each revision of the node. */
 static struct MHD_Response *rendered(struct http_server *server, enum http_document which)
 {
 	struct MHD_Response **response = &server->rendered[which];
@@ -119,7 +117,7 @@ static struct MHD_Response *rendered(struct http_server *server, enum http_docum
 	size_t len = 0;
 	FILE *out;
 
-	/* Before the first tick nothing says when the node changes. */
+	/* Before the first tick the revision is 0 whatever changes. */
 	if (server->rendered_at != node->revision || node->revision == 0)
 		http_rendered_drop(server);
 	server->rendered_at = node->revision;
@@ -137,7 +135,7 @@ static struct MHD_Response *rendered(struct http_server *server, enum http_docum
 	else if (which >= HTTP_STATUS)
 		json_put(out, report_status(node, form & 2), form & 1);
 	if (fclose(out) != 0)
-		abort(); /* without memory: systemd starts it again */
+		abort(); /* out of memory: systemd restarts the agent */
 	*response = response_new(text, len, MHD_RESPMEM_MUST_FREE, type);
 	if (streq(type, TYPE_HTML)) {
 		MHD_add_response_header(*response, "Content-Security-Policy", PAGE_POLICY);
@@ -146,7 +144,7 @@ static struct MHD_Response *rendered(struct http_server *server, enum http_docum
 	return *response;
 }
 
-/* Whether an Accept header prefers OpenMetrics 1.0 to plain text. NULL: no. */
+/* Whether an Accept header (or NULL) prefers OpenMetrics 1.0 to plain text. */
 static bool accepts_openmetrics(const char *accept)
 {
 	static const char *const formats[] = {"application/openmetrics-text", "text/plain"};
@@ -154,7 +152,7 @@ static bool accepts_openmetrics(const char *accept)
 	_cleanup_free_ char *copy = must(strdup(accept ? accept : ""));
 	char *rest = copy, *to = copy, *range;
 
-	for (const char *from = copy; *from; from++) /* without white space, in small letters */
+	for (const char *from = copy; *from; from++) /* remove white space, convert to lower case */
 		if (!isspace((unsigned char)*from))
 			*to++ = (char)tolower((unsigned char)*from);
 	*to = '\0';
@@ -165,7 +163,7 @@ static bool accepts_openmetrics(const char *accept)
 		const char *q = strstr(parameters, ";q=");
 		double quality = q ? strtod(q + strlen(";q="), NULL) : 1;
 
-		/* No number from 0 to 1: nothing is chosen by a mistake. */
+		/* Ignore an invalid quality. */
 		if (!(quality >= 0 && quality <= 1))
 			continue;
 		for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
@@ -182,7 +180,7 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 	const struct node *node = connection->server->node;
 	unsigned status = MHD_HTTP_OK;
 
-	/* It is the loop itself that answers; only a tick that is late can make it fail. */
+	/* The loop itself answers, so these fail only while its tick is late. */
 	if (which <= HTTP_HEALTHZ)
 		return node->heartbeat_us > 0 && now_us() > node->heartbeat_us + HEARTBEAT_MAX_US
 			       ? answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
@@ -195,7 +193,7 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 		which += parameter_set(connection, "paused");
 	if (which == HTTP_STATUS)
 		which += parameter_set(connection, "pretty") + 2 * connection->authorized;
-	/* Who is refused gets the reasons too. */
+	/* A node that is not ready always gets the verbose list. */
 	if (which == HTTP_READY && node->applied && !parameter_set(connection, "verbose"))
 		return answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
 	if ((which == HTTP_READY && !node->applied) ||
@@ -219,8 +217,8 @@ void http_reply(struct http_connection *client, unsigned status, const char *jso
 	client->suspended = false;
 	client->sending = true;
 	client->since_us = now_us();
-	MHD_resume_connection(client->mhd); /* it asks http_route again */
-	/* libmicrohttpd signals that to its own threads only, and has none here. */
+	MHD_resume_connection(client->mhd); /* it calls http_route() again */
+	/* Wake the loop: libmicrohttpd wakes only threads of its own, which it does not have. */
 	sd_event_source_set_time(client->server->timer, 0);
 	sd_event_source_set_enabled(client->server->timer, SD_EVENT_ONESHOT);
 }
@@ -236,10 +234,11 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 	if (!server->local)
 		return answer_method(connection, ALLOW_READ);
 	if (!connection->authorized)
-		return answer_text(connection, MHD_HTTP_FORBIDDEN, "only root may do this\n", NULL);
+		return answer_text(
+			connection, MHD_HTTP_FORBIDDEN, "only root may change the node\n", NULL);
 	if (only && (len == 0 || len > ONLY_MAX || only[len]))
 		return answer_text(
-			connection, MHD_HTTP_BAD_REQUEST, "only: not a tuner's name\n", NULL);
+			connection, MHD_HTTP_BAD_REQUEST, "only: not a tuner name\n", NULL);
 	connection->held = true;
 	server->change(server->userdata, restore, only, connection);
 	if (!connection->held)
@@ -257,7 +256,7 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	struct http_connection *connection = *state;
 
 	(void)version, (void)data;
-	if (!connection) { /* the head is complete */
+	if (!connection) { /* the headers are complete */
 		const char *text =
 			MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");
 		uint64_t length;
@@ -271,7 +270,7 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 				"the body is longer than 4096 bytes\n", NULL);
 		return MHD_YES;
 	}
-	if (*size > 0) { /* of a body; one that did not say its length ends the connection */
+	if (*size > 0) { /* part of a body; a chunked body that is too long ends the connection */
 		connection->body += *size;
 		*size = 0;
 		return connection->body <= BODY_MAX ? MHD_YES : MHD_NO;
@@ -296,7 +295,7 @@ void http_request_completed(void *server, struct MHD_Connection *mhd, void **sta
 	(void)server, (void)mhd, (void)code;
 	if (!connection)
 		return;
-	/* The next request of a connection that stays open has its whole time again. */
+	/* The deadline of the connection's next request begins now. */
 	connection->sending = false;
 	connection->since_us = now_us();
 	if (connection->response)

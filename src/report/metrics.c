@@ -59,8 +59,7 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 	}
 }
 
-/* What the agent itself uses, in the names that every Prometheus client library gives it. */
-
+/* The process_ metrics that every Prometheus client library exports. */
 static void put_process(struct metric_sink *sink, uint64_t started_us)
 {
 	double page = (double)sysconf(_SC_PAGESIZE);
@@ -79,11 +78,12 @@ static void put_process(struct metric_sink *sink, uint64_t started_us)
 		put_one(sink, "process_virtual_memory_bytes", (double)virtual * page);
 		put_one(sink, "process_resident_memory_bytes", (double)resident * page);
 	}
-	/* Linux 6.2 (f1f1f2569901) counts them in the directory's size; before it is 0. */
+	/* Since Linux 6.2 (f1f1f2569901) the size of the directory is their number; before it is 0.
+	 */
 	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
 		put_one(sink, "process_open_fds", (double)st.st_size);
 	else if (glob("/proc/self/fd/*", GLOB_NOSORT, NULL, &descriptors) == 0)
-		/* Without the one of this directory. */
+		/* Minus the descriptor with which glob() reads the directory. */
 		put_one(sink, "process_open_fds", (double)descriptors.gl_pathc - 1);
 	globfree(&descriptors);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)

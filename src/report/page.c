@@ -7,12 +7,12 @@
 #include "tuners/table.h"
 
 /*
- * Rows are left out beyond this, so that no node makes a page of 200 kB: the largest row, of values
- * that all have to be escaped, is 5 kB.
+ * Rows beyond this size are left out, so that the page stays below 200 kB: the largest row, whose
+ * values all have to be escaped, has 5 kB.
  */
 #define PAGE_ROWS_MAX (180 * 1000)
 
-#define COUNT_MAX 40 /* 20 digits, and a thin space of 3 bytes after every third */
+#define COUNT_MAX 40 /* 20 digits and 6 thin spaces of 3 bytes */
 
 /* Classes of the style sheet. */
 static const char *const tone_classes[] = {
@@ -22,7 +22,7 @@ static const char *const tone_classes[] = {
 	[TONE_FAINT] = "dim",
 };
 
-/* Colours keep 4.5:1 against their background in both schemes (WCAG 2.1, AA). */
+/* Text has a contrast of at least 4.5:1 in both colour schemes (WCAG 2.1, AA). */
 static const char style[] =
 	":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--line:#dfe3e8;--text:#1b2430;"
 	"--dim:#5a6675;--ok:#1a7f4b;--warning:#8f5a00;--critical:#c0262d;--track:#e6e9ee;"
@@ -82,7 +82,7 @@ static const char style[] =
 	"a{color:inherit}"
 	"footer{color:var(--dim);font-size:13px;padding-top:22px;padding-bottom:34px}";
 
-/* printf() with texts alone, which are escaped for an element or a quoted attribute. */
+/* Like fprintf() with %s only; texts are escaped for elements and quoted attributes. */
 static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 {
 	static const char *const entities[256] = {['&'] = "&amp;",
@@ -109,7 +109,7 @@ static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 	fputs(format, out);
 }
 
-/* 1234567 as "1 234 567", with thin spaces that do not break. */
+/* Writes 1234567 as "1 234 567" with narrow no-break spaces. */
 static const char *count_text(double number, char text[static COUNT_MAX])
 {
 	char digits[24], *end = text;
@@ -133,8 +133,6 @@ static void put_badge(FILE *out, const char *class, const char *text)
 {
 	put(out, "<span class=\"badge %s\">%s</span>", class, text);
 }
-
-/* ---- tables: of the document's lists, and of what tuners report beside them ---- */
 
 static void write_message(const cJSON *condition, char *text, size_t size)
 {
@@ -204,8 +202,8 @@ static const struct table_view settings_view = {.title = "Settings",
 	}};
 
 /*
- * The last hour as a line, the newest at the right; minutes that are not known leave it. The peak
- * is its title. The scale ends at max, or at the peak where that is 0.
+ * Draws the last hour as a line, the newest minute at the right. Unknown minutes are left out. The
+ * scale ends at max, or at the peak if max is 0.
  */
 static void put_history(FILE *out, const cJSON *history, double max)
 {
@@ -256,7 +254,7 @@ static const char *const column_classes[] = {
 	[COLUMN_HISTORY] = "",
 };
 
-/* A row begins with its name, which unfolds what the entry of that kind says of its key. */
+/* The first cell is the name of the row; a click on it shows the explanation of help_key. */
 static void put_row(FILE *out, const struct table_view *view, uint32_t blank, const cJSON *row)
 {
 	const char *name = json_text_at(row, view->columns[0].key);
@@ -299,7 +297,7 @@ static void end_list(FILE *out, const char *end, size_t left_out)
 		fprintf(out, "<p class=\"dim\">%zu more: see /v1/status.</p>\n", left_out);
 }
 
-/* The rows that are folded away, or the others. */
+/* Writes the folded rows, or the others. blank: a bit for each column to leave out. */
 static void put_table(
 	FILE *out, const struct table_view *view, uint32_t blank, const cJSON *rows, bool folded)
 {
@@ -336,18 +334,18 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 			n[view->folds && view->folds(row)]++;
 	if (n[0] + n[1] == 0)
 		return;
-	/* A column that says nothing in any row is left out. */
+	/* Leave out columns that are empty in all rows. */
 	for (unsigned i = 0; view->columns[i].key || view->columns[i].write; i++) {
 		const struct column *column = &view->columns[i];
-		bool says = false;
+		bool filled = false;
 
 		cJSON_ArrayForEach (row, rows) {
 			const cJSON *item = column->key ? json_at(row, column->key) : NULL;
 
-			says = says || cJSON_IsNumber(item) || cJSON_IsArray(item) ||
-			       cell_text(column, row, text, sizeof(text))[0];
+			filled = filled || cJSON_IsNumber(item) || cJSON_IsArray(item) ||
+				 cell_text(column, row, text, sizeof(text))[0];
 		}
-		if (!column->title || !says)
+		if (!column->title || !filled)
 			blank |= 1U << i;
 	}
 	put(out, "<h2>%s</h2>\n", view->title);
@@ -360,8 +358,7 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 	}
 }
 
-/* ---- limits: a card each ---- */
-
+/* Writes the card of a limit. */
 static void put_limit(FILE *out, const cJSON *limit)
 {
 	double percent = (1 - json_number_at(limit, "headroom")) * 100;
@@ -394,21 +391,19 @@ static void put_limit(FILE *out, const cJSON *limit)
 		put(out, ", %s since boot", count_text(hits, a));
 	fputs("</span>", out);
 	if (upper)
-		fputs("<span>an upper bound: the exact count is not known here</span>", out);
+		fputs("<span>an upper bound: this node cannot count exactly</span>", out);
 	if (cJSON_IsNumber(full)) {
 		duration_text(full->valuedouble, a);
 		put(out, "<span class=\"warning\">full in %s</span>", a);
 	}
 	fputs("</p>\n", out);
 	if (cJSON_GetArraySize(top) > 0)
-		fputs("<ol aria-label=\"who uses most\">\n", out);
+		fputs("<ol aria-label=\"largest users\">\n", out);
 	cJSON_ArrayForEach (user, top)
 		put(out, "<li class=\"row\"><span>%s</span><span class=\"num\">%s</span></li>\n",
 			json_text_at(user, "workload/text"), number_text(user, "used", a));
 	fputs(cJSON_GetArraySize(top) > 0 ? "</ol>\n</section>\n" : "</section>\n", out);
 }
-
-/* ---- the page ---- */
 
 static void put_header(FILE *out, const struct node *node, bool paused)
 {
@@ -448,7 +443,7 @@ static void put_header(FILE *out, const struct node *node, bool paused)
 
 void report_page(FILE *out, const struct node *node, bool paused)
 {
-	/* The page is for everyone who reaches the port. */
+	/* Anyone who reaches the port may read the page. */
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = report_status(node, false);
 	const cJSON *limits = json_at(status, "limits"), *limit;
 	size_t left_out = 0;

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The node as documents, and the server of them. A document's function only reads the node, and
- * its cost depends on what the agent reports, never on the size of a kernel table. Every document
- * is valid UTF-8 for any names in the node. JSON is the caller's to delete.
+ * Documents about the node, and the HTTP server for them. The functions only read the node; their
+ * cost does not depend on the size of kernel tables. Documents are valid UTF-8 for any names in the
+ * node. The caller deletes JSON documents.
  */
 
 #include <stdio.h>
@@ -15,72 +15,72 @@
 #include "base/util.h"
 #include "model/node.h"
 
-/* /v1/status, schema 1. trusted: for root's eyes, with what a tuner shows nobody else. */
+/* /v1/status, schema 1. trusted: with the data that tuners show to root only. */
 cJSON *report_status(const struct node *node, bool trusted);
 
 /* /health: {"status": "ok|warning|critical", "checks": [...]}. */
 cJSON *report_health(const struct node *node);
 
 /*
- * {"changes": [{"name", "tuner", "old", "new", "actual", "reason", "error"}], "failed": N}: a plan
- * before (done: false; actual and error are null) or after it was carried out.
+ * {"changes": [{"name", "tuner", "old", "new", "actual", "reason", "error"}], "failed": N}. done:
+ * the plan was carried out; before, actual and error are null.
  */
 cJSON *report_plan(const struct plan *plan, bool done);
 
 /* /metrics: Prometheus text 0.0.4, or OpenMetrics 1.0. */
 void report_metrics(FILE *out, const struct node *node, bool openmetrics);
 
-/* /readyz?verbose: whether the node was applied, and a line for each tuner. */
+/* /readyz?verbose: whether the first apply is done, and a line for each tuner. */
 void report_ready(FILE *out, const struct node *node);
 
-/* /: the status page, one self-contained HTML document; paused: it does not renew itself. */
+/* /: the status page, a self-contained HTML document. paused: it does not reload itself. */
 void report_page(FILE *out, const struct node *node, bool paused);
 
 #define STATUS_LINE_MAX 256
 
-/* What systemd shows of the service: one line, cut where it is too long. */
+/* The STATUS= line that systemctl status shows; truncated if it is too long. */
 void report_line(const struct node *node, char line[static STATUS_LINE_MAX]);
 
-/* What a word of the status document means: a verdict, state, status or severity. */
+/* The tone of a verdict, state, status or severity of the status document. */
 enum tone { TONE_GOOD, TONE_WARNING, TONE_BAD, TONE_FAINT };
 enum tone tone_of(const char *word);
 
-/* A cell of a view: "" for none, for a history and for a COLUMN_NUMBER. Returns text. */
+/* Writes the text of a cell: empty for numbers, histories and missing values. Returns text. */
 #define CELL_MAX 512
 const char *cell_text(const struct column *column, const cJSON *row, char *text, size_t size);
 
-/* The word for people: of a True condition its severity, OK of a False one, else word itself. */
+/* The word that is shown: the severity for "True", "OK" for "False", else word itself. */
 const char *condition_word(const cJSON *row, const char *word);
 
 /*
- * An HTTP server in the caller's event loop: read-only over TCP, or a unix socket where root can
- * also change things. A request has 10 s in all, however it trickles; beyond 64 connections the one
- * whose request is oldest is closed in favour of the new one, so that slow clients starve only each
- * other. Documents are rendered at most once a tick. Without a client it never wakes up.
+ * An HTTP server in the caller's event loop. Over TCP it is read-only; over a unix socket root can
+ * also change the node. A request has a deadline of 10 s. Beyond 64 connections the one with the
+ * oldest request is closed, so that slow clients harm only each other. Documents are rendered at
+ * most once per tick. Without clients the server never wakes up.
  */
 struct http_server;
 struct http_connection;
 
 /*
- * POST /v1/apply and /v1/restore. only is a tuner's name ([a-z]{1,31}, not yet looked up), or NULL
- * for all; it is gone when the function returns. It calls http_reply() exactly once, now or later
- * from the same loop, also when the client or the server has gone meanwhile. It must not close the
- * server itself.
+ * Handles POST /v1/apply and /v1/restore. only has the form of a tuner's name ([a-z]{1,31}) or is
+ * NULL for all tuners; it is valid during the call. The function must call http_reply() exactly
+ * once, now or later from the same loop, even if the client or the server has gone by then. It must
+ * not close the server.
  */
 typedef void http_change_fn(
 	void *userdata, bool restore, const char *only, struct http_connection *client);
 
-/* Answers such a request with a JSON document, which is copied. */
+/* Answers the request. json is copied. */
 void http_reply(struct http_connection *client, unsigned status, const char *json);
 
 /*
- * listen_on: "ADDRESS:PORT", IPv6 in brackets; or a unix socket's path, made with mode 0600 in
- * place of a dead one. 0 with *ret; -EINVAL for what is no address; -EADDRINUSE for a socket on
- * which someone listens; else -errno. node must outlive the server.
+ * listen_on is "ADDRESS:PORT" (IPv6 in brackets) or the path of a unix socket, which is created
+ * with mode 0600 and replaces a dead socket. node must outlive the server. Returns 0 with *ret;
+ * -EINVAL for an invalid address; -EADDRINUSE if a process listens there; or another -errno.
  */
 int http_server_open(sd_event *event, const char *listen_on, const struct node *node,
 	http_change_fn *change, void *userdata, struct http_server **ret);
 
-/* Closes all connections, removes the unix socket. */
+/* Closes all connections and removes the unix socket. */
 void http_server_close(struct http_server *server);
 DEFINE_CLEANUP(struct http_server, http_server_close)

@@ -120,7 +120,7 @@ cJSON *report_status(const struct node *node, bool trusted)
 			json_adopt(root, tuner->ops->document_name,
 				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
-	/* Members of the contract are there, whether or not their tuner is. */
+	/* The document has these members even if their tuner is off. */
 	if (!cJSON_HasObjectItem(root, "dns"))
 		json_null(root, "dns");
 	if (!cJSON_HasObjectItem(root, "images"))
@@ -187,7 +187,7 @@ void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 		if (node->tuners[i].mode == MODE_RELEASED)
 			text_append(
 				line, STATUS_LINE_MAX, "; %s released", node->tuners[i].ops->name);
-	/* Whole percents, so that a busy table does not send a new line every second. */
+	/* Whole percents, so that the line changes rarely. */
 	for (size_t i = 0; i < node->n_limits; i++)
 		if (node->limits[i].now.max > 0)
 			text_append(line, STATUS_LINE_MAX, "; %s %.0f %% used",

@@ -54,7 +54,7 @@ def test_help_lists_every_command(run, command: str) -> None:
 def test_a_mistyped_command_suggests_the_near_one(run) -> None:
     answer = run("stauts")
     assert answer.returncode == 64
-    assert answer.stderr == "headroom: stauts: no such command: did you mean headroom status?\n"
+    assert answer.stderr == "headroom: stauts: unknown command: did you mean headroom status?\n"
 
 
 def test_version(run) -> None:
