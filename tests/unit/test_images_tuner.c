@@ -15,9 +15,9 @@ static void expect_fault(const char *text, unsigned line, unsigned column, const
 TEST(faults_have_their_position)
 {
 	expect_fault("images:\n  archives: [images/*.tar]\n", 2, 14, "absolute path");
-	expect_fault("images:\n  pull: [a:b:c]\n", 2, 10, "no reference");
-	expect_fault("images:\n  pull: [UPPER/case]\n", 2, 10, "no reference");
-	expect_fault("images:\n  pin: [sandbox, \"a b\"]\n", 2, 18, "no reference");
+	expect_fault("images:\n  pull: [a:b:c]\n", 2, 10, "not an image reference");
+	expect_fault("images:\n  pull: [UPPER/case]\n", 2, 10, "not an image reference");
+	expect_fault("images:\n  pin: [sandbox, \"a b\"]\n", 2, 18, "not an image reference");
 	expect_fault("images: {parallel: 0}\n", 1, 20, "from 1 to 16");
 	expect_fault("images: {wave: {start: tomorrow}}\n", 1, 24, "RFC 3339");
 	expect_fault("images: {wave: {start: 2026-05-01}}\n", 1, 24, "RFC 3339");

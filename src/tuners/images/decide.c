@@ -8,19 +8,19 @@
 #define BACKOFF_FIRST_US (10 * USEC_PER_SEC)
 #define BACKOFF_MAX_US   (600 * USEC_PER_SEC)
 
-/* imageGCHighThresholdPercent, unless the kubelet's configuration says otherwise. */
+/* The kubelet's default of imageGCHighThresholdPercent. */
 #define STORE_PERCENT 85
 
 struct decision {
 	const struct images_tuner *tuner;
 	const struct decide_input *input;
 	struct images_memory *memory;
-	const char *obstacle; /* why nothing begins, whatever is wanted; or NULL */
+	const char *obstacle; /* reason why no transfer begins, or NULL */
 	uint64_t realtime_us;
-	uint64_t budget;   /* bytes that the store may still grow by */
-	uint64_t reserved; /* of these, for what is under way */
-	bool archive_busy; /* one is being loaded, or begins now */
-	unsigned busy;     /* pulls and archives under way, or that begin now */
+	uint64_t budget;   /* bytes by which the store may grow */
+	uint64_t reserved; /* part of the budget for transfers under way */
+	bool archive_busy; /* an archive is being loaded or begins now */
+	unsigned busy;     /* pulls and archives under way or beginning now */
 };
 
 const char *const image_state_names[] = {
@@ -63,13 +63,13 @@ static void become(struct image_row *row, enum image_state state, const char *re
 	row->reason = reason;
 }
 
-/* `headroom apply` came since it failed. */
+/* `headroom apply` ran after the failure. */
 static bool is_forced(const struct decision *decision, const struct preload *preload)
 {
 	return preload->reason && decision->memory->forced_us > preload->done_us;
 }
 
-/* What failed is shown so until it succeeds. True when it is time for the next attempt. */
+/* The row stays failed until an attempt succeeds. Returns whether the next attempt is due. */
 static bool judge_failure(struct decision *decision, struct image_row *row)
 {
 	const struct preload *preload = &row->preload;
@@ -82,13 +82,13 @@ static bool judge_failure(struct decision *decision, struct image_row *row)
 	copy_text(row->why, sizeof(row->why), preload->why);
 	if (is_forced(decision, preload))
 		return true;
-	/* Longer with each failure, and by up to a half more: nodes do not retry together. */
+	/* Exponential back-off, plus up to 50 % so that nodes do not retry at the same time. */
 	hash = crc32(hash, (const Bytef *)preload->name, (uInt)strlen(preload->name));
 	row->retry_us = preload->done_us + backoff_us + backoff_us / 2 * (hash & 1023) / 1024;
 	return decision->input->now_us >= row->retry_us;
 }
 
-/* Whether it is there; one that came after the sample began is. */
+/* Whether the runtime has the image, in the sample or from a later transfer. */
 static bool is_ready(const struct decision *decision, const struct preload *preload)
 {
 	const struct images_sample *sample = &decision->tuner->sample;
@@ -99,7 +99,7 @@ static bool is_ready(const struct decision *decision, const struct preload *prel
 	return image && (!preload->source[0] || streq(image->id, preload->id));
 }
 
-/* By a transfer under way, or that begins now. */
+/* Counts a transfer that is under way or begins now. */
 static void occupy(struct decision *decision, const struct transfer *transfer)
 {
 	enum transfer_kind kind = transfer->kind;
@@ -109,7 +109,7 @@ static void occupy(struct decision *decision, const struct transfer *transfer)
 	decision->archive_busy |= kind == TRANSFER_ARCHIVE || kind == TRANSFER_CLEAN;
 }
 
-/* Whether there is room; where there will be none, the row says how much there is. */
+/* Whether the image fits now. If it cannot fit at all, the row becomes failed. */
 static bool fits(const struct decision *decision, struct image_row *row)
 {
 	uint64_t need = transfer_need(&decision->tuner->sample.runtime, row->preload.size);
@@ -138,8 +138,8 @@ static void begin(struct decision *decision, enum transfer_kind kind,
 /* ---- archives ---- */
 
 /*
- * What is known of it, image by image; else the archive itself. True when it is to be loaded, with
- * the bytes.
+ * Adds a row for each image of the archive or, while its content is unknown, for the archive.
+ * Returns whether it should be loaded; size is then the number of bytes.
  */
 static bool judge_archive(
 	struct decision *decision, const struct archive_file *file, bool active, uint64_t *size)
@@ -197,8 +197,7 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 		row = add_row(decision, NULL, file->path, file->path);
 		become(row, IMAGE_FAILED, "archive-unreadable");
 		snprintf(row->why, sizeof(row->why),
-			"%s: put it there, or take it out of images.archives",
-			strerror(-file->error));
+			"%s: create it, or remove it from images.archives", strerror(-file->error));
 		return;
 	}
 	wanted = judge_archive(decision, file, active, &size);
@@ -220,8 +219,8 @@ uint64_t wave_due_us(
 	double begun = (double)MAX(wave->seeds, 1U) / MAX(wave->nodes, 1U), at;
 	uint64_t h = UINT64_C(0xcbf29ce484222325), round = failures;
 
-	/* FNV-1a. Its high bits hardly know of the last bytes, in which the names of nodes differ:
-	 * mixed as MurmurHash3's fmix64 does. */
+	/* FNV-1a, then MurmurHash3's fmix64: the last bytes, in which names of nodes differ, hardly
+	 * change the high bits of FNV-1a. */
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		for (const char *c = names[i]; *c; c++)
 			h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
@@ -242,8 +241,8 @@ static void decide_pull(struct decision *decision, const char *name)
 	struct wave wave = decision->tuner->config.wave;
 	struct image_row *row;
 
-	if (find_named(decision->memory->rows, decision->memory->n, name)) /* an archive has it */
-		return;
+	if (find_named(decision->memory->rows, decision->memory->n, name))
+		return; /* an archive has it */
 	row = add_row(decision, known, "", name);
 	if (wave.start_us == 0)
 		wave.start_us = known && known->first_seen_us > 0 ? known->first_seen_us
@@ -281,7 +280,7 @@ static void want_pin(
 	struct file_change *file = want->file;
 	size_t len = strlen(name), most = SETTING_NAME_MAX - sizeof("pin.");
 
-	/* Of a long name the end: it has the tag or the digest. */
+	/* Keep the end of a long name: it holds the tag or digest. */
 	snprintf(want->name, sizeof(want->name), "pin.%s", name + len - MIN(len, most));
 	want->reason = pinned ? "configured" : "no-longer-configured";
 	if (!sample->answers) {
@@ -327,7 +326,7 @@ static void decide_pins(const struct images_tuner *tuner, const struct decide_in
 			want_pin(tuner, pins->items[i], true, proposal);
 	if (!sample->sandbox[0] && text_list_has(pins, IMAGES_SANDBOX))
 		return;
-	/* What was pinned for an older configuration, or as an older sandbox image. */
+	/* Unpin images of an older configuration and an older sandbox image. */
 	for (size_t i = 0; i < input->n_files; i++) {
 		const struct file_target *target = &input->files[i].target;
 		const struct runtime_image *image = sampled_image(sample, target->path);
@@ -369,7 +368,7 @@ static void decide_conditions(const struct decision *decision, struct proposal *
 		condition->reason = "sandbox-unknown";
 	} else if (!sampled_image(sample, sandbox)) {
 		condition_raise(condition, "sandbox-missing",
-			"%s is not there, and no pod can start without it: pull it, or preload it "
+			"%s is missing, and no pod can start without it: pull it, or preload it "
 			"from an archive (images.archives)",
 			sandbox);
 	}
@@ -411,7 +410,7 @@ void images_decide(
 	memory->full = decision.budget == 0;
 	for (size_t i = 0; i < tuner->n_active; i++)
 		occupy(&decision, tuner->active[i]);
-	/* What is left of a transfer that was cut off, unless it ended just now. */
+	/* Remove leftovers of an interrupted transfer, unless the sample is older than its end. */
 	if (!decision.archive_busy && decision.busy == 0 && !decision.obstacle &&
 		sample->leftovers && tuner->transfer_end_us <= sample->now_us)
 		begin(&decision, TRANSFER_CLEAN, NULL, "", 0);

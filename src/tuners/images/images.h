@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Images that are there before the pod: from archives and registries. The loop decides what is to
- * be transferred; a transfer is a job with copies of all it needs, on a worker of its own.
+ * Preloads images from archives and registries. decide() chooses the transfers; each is a job for a
+ * worker and contains copies of all its input.
  */
 
 #include "runtime/driver.h"
@@ -13,25 +13,25 @@
 
 #define IMAGES_PARALLEL_MAX 16
 #define IMAGES_LIST_MAX     256 /* configured archives or pulls */
-#define IMAGES_TEXT_MAX     256 /* of a name or a path: IMAGE_NAME_MAX, SETTING_PATH_MAX */
+#define IMAGES_TEXT_MAX     256 /* a name or a path: IMAGE_NAME_MAX, SETTING_PATH_MAX */
 
 /* ---- waves ---- */
 
 /*
- * When a node pulls an image that many nodes want, without anyone who coordinates them: a few
- * nodes fetch it from upstream in round 0, and in each round some times as many have begun as in
- * the one before, which find it at their peers. Which round is a node's follows from a hash of its
- * name and the image's, so that each image begins at other nodes and a restart changes nothing.
+ * Spreads the pulls of one image by many nodes over time, without coordination: in round 0 a few
+ * seeds pull from upstream; in each later round more nodes begin, which find the image at their
+ * peers. A hash of the node's and the image's name selects the round, so that each image has other
+ * seeds and a restart changes nothing.
  */
 struct wave {
-	unsigned nodes;    /* about how many there are; 0 and 1: begin at once */
-	unsigned seeds;    /* how many of them begin in round 0, on average */
-	unsigned growth;   /* how many times as many have begun a round later; at least 2 */
-	uint64_t round_us; /* from one round to the next */
-	uint64_t start_us; /* when round 0 begins, at all nodes */
+	unsigned nodes;    /* estimated number of nodes; 0 and 1: begin at once */
+	unsigned seeds;    /* nodes that begin in round 0, on average */
+	unsigned growth;   /* factor by which the nodes that have begun grow per round, >= 2 */
+	uint64_t round_us; /* length of a round */
+	uint64_t start_us; /* begin of round 0, CLOCK_REALTIME; the same on all nodes */
 };
 
-/* When to begin. Each failed attempt costs one more round. */
+/* When to begin, CLOCK_REALTIME. Each failed attempt delays it by one more round. */
 uint64_t wave_due_us(
 	const struct wave *wave, const char *node, const char *image, unsigned failures);
 
@@ -44,22 +44,22 @@ struct text_list {
 
 struct images_config {
 	struct text_list archives;           /* patterns of glob(7), files and directories */
-	struct text_list pulls;              /* whole names */
-	struct text_list pins;               /* whole names, and IMAGES_SANDBOX */
+	struct text_list pulls;              /* normalized names */
+	struct text_list pins;               /* normalized names, and IMAGES_SANDBOX */
 	const struct runtime_driver *driver; /* of runtime.kind; NULL: any */
-	unsigned generation;                 /* another one, other names */
+	unsigned generation;                 /* changes with each configuration */
 	uint64_t parallel;
-	struct wave wave; /* start_us 0: when a node first saw the image */
+	struct wave wave; /* start_us 0: from when the node first saw the image */
 };
 
 #define IMAGES_SANDBOX "sandbox"
 
-/* From sample to sample while something is missing, under way, or about to change. */
+/* Interval of samples while a transfer runs, an archive changes or the runtime is silent. */
 #define IMAGES_SOON_US (2 * USEC_PER_SEC)
 
 /* ---- the sample ---- */
 
-/* Another key is another archive. */
+/* Identifies the content of an archive. */
 struct archive_key {
 	uint64_t device, inode, size, mtime_us, ctime_us;
 };
@@ -67,49 +67,49 @@ struct archive_key {
 struct archive_file {
 	char path[IMAGES_TEXT_MAX]; /* below the host's root */
 	struct archive_key key;
-	int error;     /* of a configured path that is not there: -errno */
-	bool settling; /* changed within the last seconds: someone may still write it */
+	int error;     /* -errno of a configured path that cannot be read */
+	bool settling; /* changed within the last seconds and possibly still being written */
 };
 
 struct images_sample {
-	uint64_t now_us;              /* CLOCK_MONOTONIC of its beginning; 0: none was taken */
-	uint64_t realtime_us;         /* and CLOCK_REALTIME */
-	uint64_t next_us;             /* CLOCK_MONOTONIC: when the next one is due */
-	unsigned generation;          /* of the configuration that it was asked for */
-	struct image_runtime runtime; /* socket "": there is none */
+	uint64_t now_us;              /* CLOCK_MONOTONIC of its begin; 0: no sample yet */
+	uint64_t realtime_us;         /* CLOCK_REALTIME of its begin */
+	uint64_t next_us;             /* CLOCK_MONOTONIC of the next sample */
+	unsigned generation;          /* of the configuration at the request */
+	struct image_runtime runtime; /* socket "": no runtime found */
 	bool answers;
-	char why[IMAGES_WHY_MAX];     /* it does not answer */
-	struct runtime_image *images; /* that are wanted, pinned or the sandbox's */
+	char why[IMAGES_WHY_MAX];     /* why it does not answer */
+	struct runtime_image *images; /* wanted and pinned images and the sandbox image */
 	size_t n_images;
-	bool leftovers;               /* of a killed agent */
-	char sandbox[IMAGE_NAME_MAX]; /* "": the runtime does not say */
-	uint64_t sandbox_us;          /* CLOCK_MONOTONIC: when it was asked */
+	bool leftovers;               /* a killed agent left names behind */
+	char sandbox[IMAGE_NAME_MAX]; /* "": unknown */
+	uint64_t sandbox_us;          /* CLOCK_MONOTONIC of the last request for it */
 	struct archive_file *archives;
 	size_t n_archives, archives_allocated;
-	char store[SETTING_PATH_MAX];    /* the file system of the runtime's images */
-	uint64_t store_size, store_used; /* bytes; size 0: not known */
+	char store[SETTING_PATH_MAX];    /* directory of the runtime's images */
+	uint64_t store_size, store_used; /* of its file system, in bytes; size 0: unknown */
 	struct kubelet_seen kubelet;
-	bool cancelled; /* it is incomplete, and to be dropped */
+	bool cancelled; /* incomplete: drop it */
 };
 
 /* ---- the record: images.json in the state directory ---- */
 
-/* An archive (name "") or an image; of the first it is what is in it that is recorded. */
+/* The record of an archive (name "") or of an image. */
 struct preload {
-	char name[IMAGE_NAME_MAX];    /* the first member: find_named() */
-	char source[IMAGES_TEXT_MAX]; /* the archive's path; "" for a registry */
-	char id[DIGEST_MAX];          /* as the runtime has it */
-	struct archive_key key;       /* of an archive */
-	uint64_t size;                /* bytes, once known */
-	uint64_t first_seen_us;       /* CLOCK_REALTIME; 0: never */
-	uint64_t took_us;             /* its last transfer */
-	uint64_t bytes;               /* given to the runtime, all transfers together */
+	char name[IMAGE_NAME_MAX];    /* must be the first member: find_named() */
+	char source[IMAGES_TEXT_MAX]; /* path of the archive; "": a registry */
+	char id[DIGEST_MAX];          /* in the runtime */
+	struct archive_key key;       /* archives only */
+	uint64_t size;                /* bytes; 0: unknown */
+	uint64_t first_seen_us;       /* in the configuration, CLOCK_REALTIME; 0: never */
+	uint64_t took_us;             /* duration of the last transfer */
+	uint64_t bytes;               /* sent to the runtime in all transfers */
 	unsigned failures;            /* since the last success */
 
-	/* Not on disk. */
-	bool loaded;        /* by the transfer that found it */
-	uint64_t done_us;   /* CLOCK_MONOTONIC: when its last transfer ended */
-	const char *reason; /* it failed */
+	/* Not stored: */
+	bool loaded;        /* by the last transfer */
+	uint64_t done_us;   /* end of the last transfer, CLOCK_MONOTONIC */
+	const char *reason; /* of a failure; NULL: success */
 	char why[IMAGES_WHY_MAX];
 };
 
@@ -121,7 +121,7 @@ struct preload_list {
 struct preload *preload_find(const struct preload_list *list, const char *source, const char *name);
 struct preload *preload_add(struct preload_list *list, const char *source, const char *name);
 
-/* Of the state directory; what cannot be read is empty: archives are then read again. */
+/* directory is the state directory. A record that cannot be read counts as empty. */
 void record_read(const char *directory, struct preload_list *list);
 char *record_text(const struct preload_list *list);        /* the caller frees it */
 int record_write(const char *directory, const char *text); /* 0 or -errno */
@@ -129,51 +129,53 @@ int record_write(const char *directory, const char *text); /* 0 or -errno */
 /* ---- transfers ---- */
 
 enum transfer_kind {
-	TRANSFER_ARCHIVE, /* what is missing of one archive */
+	TRANSFER_ARCHIVE, /* the images of an archive that are missing */
 	TRANSFER_PULL,
-	TRANSFER_CLEAN, /* names that a killed agent left */
+	TRANSFER_CLEAN, /* removes names that a killed agent left */
 	TRANSFER_RECORD,
 };
 
-/* A job: the worker's, but for what is marked. decide() fills the first five. */
+/* A job. decide() sets kind to budget. Members before `done` do not change while it runs. */
 struct transfer {
-	enum transfer_kind kind; /* constant, as all down to done */
+	enum transfer_kind kind;
 	struct archive_file archive;
-	char name[IMAGE_NAME_MAX]; /* of a pull */
-	uint64_t size;             /* bytes to be transferred; 0: not known */
-	uint64_t budget;           /* bytes that the store may grow by; UINT64_MAX: not known */
+	char name[IMAGE_NAME_MAX]; /* TRANSFER_PULL */
+	uint64_t size;             /* bytes to transfer; 0: unknown */
+	uint64_t budget;           /* bytes by which the store may grow; UINT64_MAX: unknown */
 	const struct host *host;
 	struct image_runtime runtime;
-	struct text_list skip;     /* names in an archive that another one provides */
-	char *text;                /* of the record */
-	bool cancelled;            /* the loop's: the image store is full */
+	struct text_list skip;     /* names in the archive that another archive provides */
+	char *text;                /* TRANSFER_RECORD: the content of the file */
+	bool cancelled;            /* the store is full; used by the loop only */
 	uint64_t began_us;         /* CLOCK_MONOTONIC */
-	_Atomic uint64_t done;     /* bytes given to the runtime; the loop reads it */
-	struct preload_list found; /* of an archive itself and what is in it, or of a pull */
+	_Atomic uint64_t done;     /* bytes sent to the runtime; the loop reads it */
+	struct preload_list found; /* the archive and its images, or the pulled image */
 	int error;
-	char why[IMAGES_WHY_MAX]; /* of the last two kinds */
+	char why[IMAGES_WHY_MAX]; /* TRANSFER_CLEAN, TRANSFER_RECORD */
 };
 
-/* transfer.c: member of struct tuner_ops, and what frees a job. */
+/* transfer.c: member of struct tuner_ops. */
 void images_transfer(void *request, const struct wait *wait);
 void transfer_free(struct transfer *transfer);
 
-/* Bytes that a store needs for an image of this size: layers as they come, and unpacked. */
+/* Bytes that the store needs for an image of this size, which it may keep packed and unpacked. */
 uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size);
+
+/* Writes why an image does not fit. */
 void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget);
 
 /* ---- the tuner ---- */
 
-/* Part of it is the request of a sample: host, kind, archives and the sample before. */
+/* The request of a sample has this type too, with host, part of config, and the last sample. */
 struct images_tuner {
-	const struct host *host; /* constant */
+	const struct host *host;
 	struct images_config config;
 	struct images_sample sample;
 	struct preload_list record;
-	bool dirty;                                       /* the record is not on disk as it is */
-	bool due;                                         /* a sample, at once */
-	uint64_t transfer_end_us;                         /* CLOCK_MONOTONIC: of the last one */
-	struct transfer *active[IMAGES_PARALLEL_MAX + 2]; /* the agent's, until they are taken */
+	bool dirty;                                       /* the record must be written */
+	bool due;                                         /* a sample is due at once */
+	uint64_t transfer_end_us;                         /* of the last one, CLOCK_MONOTONIC */
+	struct transfer *active[IMAGES_PARALLEL_MAX + 2]; /* owned by the job queue */
 	size_t n_active;
 };
 
@@ -192,27 +194,27 @@ bool text_list_has(const struct text_list *list, const char *text);
 enum image_state { IMAGE_PENDING, IMAGE_ACTIVE, IMAGE_READY, IMAGE_FAILED };
 extern const char *const image_state_names[];
 
-/* What is wanted, one by one; an archive that was not read yet is one. */
+/* A wanted image, or an archive whose content is not known yet. */
 struct image_row {
 	struct preload preload; /* begins with the name: find_named() */
 	enum image_state state;
 	const char *reason;
 	char why[IMAGES_WHY_MAX];
-	uint64_t retry_us; /* CLOCK_MONOTONIC: when it is tried again, or its wave begins; or 0 */
-	int pinned;        /* -1: not known */
+	uint64_t retry_us; /* next attempt or begin of the wave, CLOCK_MONOTONIC; 0: none */
+	int pinned;        /* -1: unknown */
 };
 
+/* The memory of decide(). */
 struct images_memory {
 	struct image_row *rows;
 	size_t n, allocated;
-	uint64_t forced_us; /* CLOCK_MONOTONIC: what failed before is tried again */
-	/* To be begun now. */
-	struct transfer begin[IMAGES_PARALLEL_MAX + 2];
+	uint64_t forced_us; /* the last `headroom apply`, which retries failures; CLOCK_MONOTONIC */
+	struct transfer begin[IMAGES_PARALLEL_MAX + 2]; /* transfers to begin now */
 	size_t n_begin;
-	bool full; /* pulls under way are to end: the store has no room left */
+	bool full; /* the store is full: cancel pulls */
 };
 
-/* The transfer under way of an archive, or of a pull; NULL without one. */
+/* The transfer of this kind that is under way, or NULL. */
 const struct transfer *images_active(const struct images_tuner *tuner, enum transfer_kind kind,
 	const char *path, const char *name);
 

@@ -4,82 +4,80 @@
 #include "base/exposition.h"
 #include "base/json.h"
 
-/* Images with series of their own; the rest are summed as "other". */
+/* Further images are summed as "other". */
 #define METRIC_IMAGES_MAX 50
 
 const struct explanation images_explanations[] = {
 	{"pin.*", "setting",
-		"The label by which the kubelet's garbage collection leaves an image. A pull of "
-		"the name drops it, and it is set again; restore removes those set here.",
+		"The label that protects an image from the kubelet's garbage collection. A pull "
+		"removes the label, and it is set again. restore removes labels set by Headroom.",
 		NULL, "not pinned", "images.pin",
 		.source = "containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0"},
-	{"ready", "state of an image", "The runtime has the image, unpacked.", NULL, NULL, NULL,
+	{"ready", "state of an image", "The runtime has unpacked the image.", NULL, NULL, NULL,
 		.source = "headroom(8)"},
 	{0},
 };
 
 static const struct reason preload_reasons[] = {
-	{"none-wanted", "No images are configured to be loaded ahead of time."},
-	{"all-present", "Every configured image is there."},
-	{"under-way", "Images are being loaded, or wait for their turn."},
-	{"archive-broken", "The archive is torn, or not what its own digests say."},
+	{"none-wanted", "No images are configured in images.archives or images.pull."},
+	{"all-present", "The runtime has all configured images."},
+	{"under-way", "Images are being loaded or wait for their turn."},
+	{"archive-broken", "The archive is incomplete or does not match its digests."},
 	{"archive-unreadable", "The archive cannot be read."},
 	{"does-not-fit",
 		"The image would fill the file system so far that the kubelet deletes images."},
-	{"load-failed", "The runtime did not take the image from its archive."},
+	{"load-failed", "The runtime could not load the image from its archive."},
 	{"pull-failed", "The runtime could not pull the image."},
 	{0},
 };
 
 static const struct reason sandbox_reasons[] = {
-	{"sandbox-present", "The runtime has the image of pods' sandboxes."},
-	{"sandbox-missing", "The runtime lacks the image of pods' sandboxes."},
-	{"sandbox-unknown", "The runtime does not answer, or does not say which image it is."},
+	{"sandbox-present", "The runtime has the sandbox (pause) image."},
+	{"sandbox-missing", "The runtime lacks the sandbox (pause) image."},
+	{"sandbox-unknown", "The runtime does not answer or does not name its sandbox image."},
 	{0},
 };
 
 const struct condition_type images_conditions[] = {
 	[IMAGE_PRELOAD_FAILED] = {"ImagePreloadFailed", SEVERITY_WARNING,
-		"An image that is configured to be there could not be loaded or pulled. The "
-		"message says why, and the cure; it is tried again later, and at once by headroom "
-		"apply.",
+		"A configured image could not be loaded or pulled. The message has the error and "
+		"the cure. The agent tries again later; headroom apply tries again at once.",
 		preload_reasons},
 	[SANDBOX_IMAGE_MISSING] = {"SandboxImageMissing", SEVERITY_WARNING,
-		"The runtime lacks the image of pods' sandboxes (the pause image), without which "
-		"no pod starts: each start would wait for its pull.",
+		"The runtime lacks the sandbox image (the pause image), which every pod needs: the "
+		"next pod has to wait until it is pulled.",
 		sandbox_reasons},
 	{0},
 };
 
 const struct reason images_reasons[] = {
 	{"present", "The runtime has the image."},
-	{"loading", "The runtime is given the image from its archive."},
+	{"loading", "The image is being loaded from its archive."},
 	{"pulling", "The runtime is pulling the image."},
-	{"queued", "It begins when a transfer before it has ended."},
-	{"archives-first", "Images are pulled after the archives were loaded."},
-	{"settling", "The archive was changed just now: it may still be written."},
-	{"wave-waits", "Other nodes pull the image first: images.wave."},
+	{"queued", "The transfer begins when an earlier one has ended."},
+	{"archives-first", "Pulls begin after the archives have been loaded."},
+	{"settling", "The archive changed just now and may still be written."},
+	{"wave-waits", "Other nodes pull the image first: see images.wave."},
 	{"pins-ignored",
-		"This version of containerd keeps the label of a pinned image and ignores it: "
-		"1.6.25, 1.7.10 or 2.0 is needed."},
-	{"no-pins",
-		"Docker has no pinned images; CRI-O pins what pinned_images in its configuration "
-		"names."},
-	{"image-missing", "The image is pinned as soon as it is there."},
-	{"no-longer-configured", "The image was pinned for an older configuration."},
+		"This version of containerd ignores the label of pinned images. It needs 1.6.25, "
+		"1.7.10 or 2.0."},
+	{"no-pins", "Docker has no pinned images. CRI-O pins the images that pinned_images in its "
+		    "configuration names."},
+	{"image-missing", "The image will be pinned once the runtime has it."},
+	{"no-longer-configured", "An older configuration pinned the image."},
 	{"not-asked-yet", "The runtime has not been asked yet."},
 	{0},
 };
 
 const struct metric_row images_metric_rows[] = {
 	{"headroom_image_preload", METRIC_GAUGE, NULL,
-		"An image that is to be there: the series of its state is 1. Images beyond the "
-		"first 50 are counted as other.",
+		"A configured image: the series of its state is 1. Images beyond the first 50 are "
+		"counted as other.",
 		{"image", "state"}},
 	{"headroom_image_preload_bytes_total", METRIC_COUNTER, "bytes",
-		"Bytes of the image that the runtime was given.", {"image"}},
+		"Bytes of the image that were sent to the runtime.", {"image"}},
 	{"headroom_image_preload_seconds", METRIC_GAUGE, "seconds",
-		"How long the last transfer of the image took.", {"image"}},
+		"Duration of the image's last transfer.", {"image"}},
 	{0},
 };
 
@@ -140,8 +138,7 @@ struct cJSON *images_document(const void *self, const void *data, bool trusted)
 {
 	const struct images_memory *memory = data;
 	cJSON *array = must(cJSON_CreateArray());
-	uint64_t before = 0,
-		 now = now_us(); /* before: bytes that the same archive's job has loaded */
+	uint64_t now = now_us(), before = 0; /* bytes of earlier images of the same archive */
 
 	(void)trusted;
 	for (size_t i = 0; i < memory->n; i++) {
@@ -181,7 +178,7 @@ struct cJSON *images_document(const void *self, const void *data, bool trusted)
 
 void images_metrics(const void *self, const void *data, struct metric_sink *sink)
 {
-	enum { BYTES = IMAGE_FAILED + 1, SECONDS }; /* the states before them: 1 or 0 */
+	enum { BYTES = IMAGE_FAILED + 1, SECONDS }; /* after the states, whose values are 0 or 1 */
 	static const char *const families[] = {
 		[IMAGE_PENDING] = "headroom_image_preload",
 		[BYTES] = "headroom_image_preload_bytes_total",

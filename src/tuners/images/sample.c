@@ -13,7 +13,7 @@
 #define SANDBOX_EVERY_US (300 * USEC_PER_SEC)
 #define ANSWER_US        (3 * USEC_PER_SEC)
 
-/* A file that was changed so recently may still be written. */
+/* A file that changed within this time may still be written. */
 #define SETTLED_AFTER_US (2 * USEC_PER_SEC)
 
 #define ARCHIVES_MAX 1024
@@ -32,10 +32,7 @@ bool text_list_has(const struct text_list *list, const char *text)
 
 /* ---- archives ---- */
 
-/*
- * Of a layout that is a directory the index is what changes with its images. -EISDIR for one that
- * is none.
- */
+/* The key of a layout directory is that of its index. -EISDIR for any other directory. */
 static int read_key(const char *full, struct archive_file *file)
 {
 	char index[PATH_MAX];
@@ -54,7 +51,7 @@ static int read_key(const char *full, struct archive_file *file)
 	return 0;
 }
 
-/* Or a layout, if it has an index. */
+/* An archive by its name, or a possible layout. */
 static int is_archive(const struct dirent *entry)
 {
 	bool may_be_layout =
@@ -65,10 +62,9 @@ static int is_archive(const struct dirent *entry)
 					 entry->d_name, FNM_EXTMATCH) == 0);
 }
 
-/* How a path is known. */
 enum origin { CONFIGURED, MATCHED, IN_DIRECTORY };
 
-/* A file, a layout, or a directory of archives: in it, not below. */
+/* Adds a file, a layout, or the archives in a directory (not in its subdirectories). */
 static void add_path(struct images_tuner *request, const char *path, enum origin origin)
 {
 	struct images_sample *sample = &request->sample;
@@ -98,7 +94,7 @@ static void add_path(struct images_tuner *request, const char *path, enum origin
 	*add_element(&sample->archives, &sample->n_archives, &sample->archives_allocated) = file;
 }
 
-/* What is before the first wildcard is found as the host itself would. */
+/* The directory before the first wildcard is resolved within the host's root. */
 static void add_pattern(struct images_tuner *request, const char *pattern)
 {
 	size_t base = strcspn(pattern, "*?[");
@@ -130,8 +126,9 @@ static void add_pattern(struct images_tuner *request, const char *pattern)
 /* ---- the runtime ---- */
 
 /*
- * One runtime holds the images: that of k3s and its like; where a kubelet is containerd, else
- * Docker before containerd. One that is being restarted stays it. 0: none that could.
+ * Ranks the runtimes, because images are loaded into one only. First a runtime that is restarting
+ * but was chosen before, then that of k3s and the like, then the one that serves the kubelet
+ * (without a kubelet: Docker), then any other. 0: not usable.
  */
 static int rank(const struct runtime *runtime, const struct images_tuner *request)
 {
@@ -150,7 +147,7 @@ static int rank(const struct runtime *runtime, const struct images_tuner *reques
 	return runtime->driver->serves_kubelet == kubelet ? 2 : 1;
 }
 
-/* Version, store and sandbox image. 0 or -errno; -EOPNOTSUPP: it serves no images. */
+/* Reads version, store and sandbox image. -EOPNOTSUPP: the runtime does not serve images. */
 static int ask(struct images_tuner *request, const struct wait *wait)
 {
 	struct images_sample *sample = &request->sample;
@@ -178,7 +175,7 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 	char socket[PATH_MAX] = "";
 	int r = -EOPNOTSUPP;
 
-	/* Another one may have them, where this one is a containerd without the CRI. */
+	/* Try the next one after -EOPNOTSUPP, such as a containerd without the CRI. */
 	for (int wanted = 4; wanted > 0 && r == -EOPNOTSUPP; wanted--)
 		for (size_t i = 0; i < n && r == -EOPNOTSUPP; i++) {
 			struct wait bounded = wait_at_most(wait, ANSWER_US);

@@ -4,10 +4,10 @@
 #include "base/file.h"
 #include "base/json.h"
 
-/* Slow registries take hours; a runtime that hangs must not hold a transfer for ever. */
+/* Slow registries need hours, but a runtime that hangs must not block a transfer for ever. */
 #define TRANSFER_US (6 * 3600 * USEC_PER_SEC)
 
-/* Of the file system of the state directory stays free, when an archive is unpacked there. */
+/* Unpacking an archive leaves this much of the state directory's file system free. */
 #define STATE_PERCENT_FREE 15
 
 #define RECORD_FILE    "images.json"
@@ -33,7 +33,7 @@ struct preload *preload_add(struct preload_list *list, const char *source, const
 	return preload;
 }
 
-/* Numbers are texts: an inode or a time in microseconds may have more digits than a double. */
+/* Stored as strings: a double cannot represent every inode or time in microseconds. */
 static const struct {
 	const char *key;
 	size_t offset;
@@ -136,11 +136,11 @@ void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64
 {
 	snprintf(why, IMAGES_WHY_MAX,
 		"it needs about %" PRIu64 " MB, and the image store has %" PRIu64
-		" MB before the kubelet deletes images: make room, or preload less",
+		" MB left before the kubelet deletes images: free some space, or preload less",
 		need / 1000000, budget / 1000000);
 }
 
-/* How a transfer ended that took since began_us. */
+/* Records the end of a transfer. */
 static void note_end(struct preload *preload, uint64_t began_us, int r, const char *reason)
 {
 	preload->took_us = now_us() - began_us;
@@ -152,7 +152,7 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, const ch
 	preload->loaded = true;
 }
 
-/* A failure of its own is an image's, but for -ECANCELED. */
+/* A failure to load an image is recorded with the image; only -ECANCELED ends the loop. */
 static int load_images(
 	struct transfer *transfer, const struct archive *archive, const struct wait *wait)
 {
@@ -243,7 +243,7 @@ void images_transfer(void *request, const struct wait *wait)
 	}
 	if (transfer->error < 0 || transfer->found.n == 0)
 		return;
-	/* What the runtime calls now what it was given; by a pull also how large that is. */
+	/* Learn the ids of the new images and the size of a pulled image. */
 	(void)transfer->runtime.driver->list(&transfer->runtime, &bounded, &images, &n, why);
 	for (size_t i = 0; i < transfer->found.n; i++) {
 		const struct runtime_image *image;

@@ -8,7 +8,7 @@
 static const char *check_path(const char *text)
 {
 	return text[0] == '/' ? NULL
-			      : "is no absolute path: write one, such as /var/lib/images/*.tar";
+			      : "is not an absolute path: write one, such as /var/lib/images/*.tar";
 }
 
 static const char *check_reference(const char *text)
@@ -17,7 +17,7 @@ static const char *check_reference(const char *text)
 
 	return image_normalize(text, name) == 0
 		       ? NULL
-		       : "is no reference of an image: write [REGISTRY/]NAME[:TAG][@DIGEST], such as "
+		       : "is not an image reference: write [REGISTRY/]NAME[:TAG][@DIGEST], such as "
 			 "registry.k8s.io/pause:3.9";
 }
 
@@ -32,7 +32,7 @@ static const char *check_time(const char *text)
 
 	return !text[0] || time_parse(text, &time_us) == 0
 		       ? NULL
-		       : "is no time: write it as RFC 3339 has it, such as 2026-05-01T04:00:00Z";
+		       : "is not an RFC 3339 time: write it like 2026-05-01T04:00:00Z";
 }
 
 #define TEXT_ITEM .name = "", .type = OPTION_TEXT, .min = 1, .max = IMAGES_TEXT_MAX - 1
@@ -48,38 +48,39 @@ const struct config_option images_options[] = {
 	MODE_OPTION("images"),
 	{"images.archives", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = archive_items,
 		.def = "[]",
-		.help = "Archives of images that are loaded before anything needs them: what docker "
-			"save and ctr images export write, OCI image layouts, compressed by gzip or "
-			"zstd or not. Each is a file, a pattern with *, ? and [], or a directory, in "
-			"which every *.tar, *.tar.gz, *.tgz, *.tar.zst and layout counts; not below /home, "
-			"/root and /tmp, which the service does not see. They are "
-			"loaded one after the other, and again when the archive changes or the "
-			"image is gone."},
+		.help = "Archives of images to preload: OCI image layouts and the output of docker "
+			"save or ctr images export, optionally compressed with gzip or zstd. Each "
+			"is a file, a pattern with *, ? and [], or a directory. In a directory, "
+			"every *.tar, *.tar.gz, *.tgz, *.tar.zst and layout counts. The service has "
+			"no access to /home, /root and /tmp. Archives are loaded one after the "
+			"other, and again when the archive changes or an image disappears."},
 	{"images.pull", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = pull_items, .def = "[]",
-		.help = "Images that are pulled before anything needs them, after the archives, "
-			"with the credentials that the runtime itself has."},
+		.help = "Images to pull in advance, after the archives have been loaded, with the "
+			"credentials of the runtime."},
 	{"images.pin", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = pin_items, .def = "[sandbox]",
-		.help = "Images that the kubelet's garbage collection leaves. sandbox: the one "
-			"of the runtime's pod sandboxes, also called the pause image."},
+		.help = "Images to protect from the kubelet's garbage collection. sandbox is the "
+			"runtime's sandbox image, also called the pause image."},
 	{"images.parallel", OPTION_COUNT, .min = 1, .max = IMAGES_PARALLEL_MAX, .unit = "images",
-		.def = "3", .help = "How many images are transferred at once."},
+		.def = "3", .help = "The number of images to transfer at the same time."},
 	{"images.wave.nodes", OPTION_COUNT, .min = 1, .max = 1000000, .unit = "nodes", .def = "1",
-		.help = "About how many nodes pull the same images. With more than one they "
-			"begin in waves, each several times as large as the one before, so "
-			"that those after the first find the image at their peers."},
+		.help = "The approximate number of nodes that pull the same images. With more than "
+			"one, nodes begin in waves of growing size, so that nodes of later waves "
+			"find the image at their peers."},
 	{"images.wave.seeds", OPTION_COUNT, .min = 1, .max = 1000000, .unit = "nodes", .def = "2",
-		.help = "About how many nodes of the first wave pull from upstream."},
+		.help = "The approximate number of nodes in the first wave, which pull from "
+			"upstream."},
 	{"images.wave.growth", OPTION_COUNT, .min = 2, .max = 1000, .def = "3",
-		.help = "How many times as many nodes have begun a wave later: one more than "
-			"the pulls that a node with the image can serve to others meanwhile."},
+		.help = "The factor by which the number of nodes that have begun grows with each "
+			"wave: 1 plus the number of pulls that a node with the image can serve to "
+			"its peers during a wave."},
 	{"images.wave.round", OPTION_DURATION, .min = USEC_PER_SEC,
 		.max = 24 * UINT64_C(3600) * USEC_PER_SEC, .def = "20s",
-		.help = "The time from one wave to the next: about one and a half times what a "
-			"pull takes. A node whose pull fails waits one more round."},
+		.help = "The time from one wave to the next: about 1.5 times the duration of a "
+			"pull. A node whose pull fails waits one more round."},
 	{"images.wave.start", OPTION_TEXT, .check = check_time,
 		.help = "When the first wave begins on all nodes, such as 2026-05-01T04:00:00Z. "
-			"Empty: each node counts from when it first found the image in its "
-			"configuration, so all should get that at about the same time."},
+			"Empty: each node counts from the time at which its configuration first "
+			"named the image, so all nodes should get it at about the same time."},
 	{0},
 };
 
@@ -93,7 +94,7 @@ static void *images_open(const struct host *host, bool watch)
 	return tuner;
 }
 
-static void take_list(
+static void read_names(
 	const struct config *config, const char *name, bool are_names, struct text_list *list)
 {
 	char whole[IMAGE_NAME_MAX];
@@ -114,9 +115,9 @@ static void images_configure(void *self, const struct config *config)
 	struct images_tuner *tuner = self;
 	struct images_config *ret = &tuner->config;
 
-	take_list(config, "images.archives", false, &ret->archives);
-	take_list(config, "images.pull", true, &ret->pulls);
-	take_list(config, "images.pin", true, &ret->pins);
+	read_names(config, "images.archives", false, &ret->archives);
+	read_names(config, "images.pull", true, &ret->pulls);
+	read_names(config, "images.pin", true, &ret->pins);
 	ret->driver = runtime_driver_choose(config_choice(config, "runtime.kind"));
 	ret->parallel = config_count(config, "images.parallel", 0);
 	ret->wave = (struct wave){
@@ -132,7 +133,7 @@ static void images_configure(void *self, const struct config *config)
 
 /* ---- samples ---- */
 
-/* Of a request, too. */
+/* Frees the request of a sample too. */
 static void images_close(void *self)
 {
 	struct images_tuner *tuner = self;
@@ -180,7 +181,7 @@ static void images_sample_take(void *self, void *data)
 		images_close(request);
 		return;
 	}
-	/* Only what decide() asks for is kept of the runtime's images. */
+	/* Keep only the images that decide() needs. */
 	for (size_t i = 0; i < sample.n_images; i++) {
 		const char *name = sample.images[i].name;
 
@@ -237,7 +238,7 @@ static void *images_transfer_request(void *self, void *data)
 			!streq(memory->rows[i].preload.source, transfer->archive.path))
 			text_list_add(&transfer->skip, memory->rows[i].preload.name);
 	if (transfer->kind == TRANSFER_RECORD) {
-		/* Of what the configuration names no more nothing is recorded. */
+		/* Drop entries that the configuration no longer names. */
 		for (size_t i = 0; i < record->n; i++) {
 			const struct preload *entry = &record->entries[i];
 
@@ -274,13 +275,13 @@ static const void *images_transfer_cancel(void *self, const void *data)
 	return NULL;
 }
 
-static void take_preload(struct preload_list *record, const struct preload *found)
+static void record_preload(struct preload_list *record, const struct preload *found)
 {
 	struct preload *known = preload_find(record, found->source, found->name), old;
 	const char *name = found->name[0] ? found->name : found->source;
 	size_t kept = 0;
 
-	/* What is found in an archive that was replaced takes the place of all that was in it. */
+	/* The content of a replaced archive replaces all entries of the old one. */
 	if (!found->name[0] && (!known || memcmp(&known->key, &found->key, sizeof(old.key)) != 0)) {
 		for (size_t i = 0; i < record->n; i++)
 			if (!streq(record->entries[i].source, found->source))
@@ -323,22 +324,22 @@ static void images_transfer_take(void *self, void *request)
 	if (transfer->cancelled && transfer->error < 0 && found->n > 0) {
 		found->entries[0].reason = "does-not-fit";
 		copy_text(found->entries[0].why, IMAGES_WHY_MAX,
-			"stopped: the image store is as full as the kubelet lets it be: make room, "
-			"or preload less");
+			"stopped: the image store has reached the kubelet's threshold for garbage "
+			"collection: free some space, or preload less");
 	}
 	if (transfer->error != -ECANCELED || transfer->cancelled) {
 		for (size_t i = 0; i < found->n; i++)
-			take_preload(&tuner->record, &found->entries[i]);
+			record_preload(&tuner->record, &found->entries[i]);
 		tuner->dirty |= found->n > 0;
 		if (transfer->kind != TRANSFER_RECORD)
 			tuner->transfer_end_us = now_us();
 		tuner->due |= transfer->kind != TRANSFER_RECORD && transfer->error == 0;
 		if (transfer->kind == TRANSFER_RECORD && transfer->error < 0)
 			log_warning("images.json",
-				"not stored: %s: make room in the state directory",
+				"not written: %s: free some space in the state directory",
 				strerror(-transfer->error));
 		if (transfer->kind == TRANSFER_CLEAN && transfer->error < 0)
-			log_warning("images", "names left by an agent that was killed: %s",
+			log_warning("images", "names left by a killed agent cannot be removed: %s",
 				transfer->why);
 	}
 	transfer_free(transfer);
@@ -351,8 +352,8 @@ static void images_memory_clear(void *memory)
 
 const struct tuner_ops images_tuner = {
 	.name = "images",
-	.summary = "Loads images from archives and registries before a pod needs them, and keeps "
-		   "them from the kubelet's garbage collection.",
+	.summary = "Loads images from archives and registries before a pod needs them, and "
+		   "protects them from the kubelet's garbage collection.",
 	.explanations = images_explanations,
 	.conditions = images_conditions,
 	.reasons = images_reasons,
