@@ -221,11 +221,12 @@ static void put_capabilities(FILE *out)
 
 					if (same->capability != row->capability)
 						continue;
-					snprintf(text + used, sizeof(text) - used, "%s%s: %s%s%s",
+					snprintf(text + used, sizeof(text) - used, "%s%s: %s%s%s%s",
 						used > 0 ? "; " : "", all_tables[k]->name,
 						same->setting ? same->setting : same->why,
-						same->setting ? ", " : "",
-						same->setting ? same->why : "");
+						same->setting ? " (" : "",
+						same->setting ? same->why : "",
+						same->setting ? ")" : "");
 				}
 			text_append(text, sizeof(text), ".");
 			put_tagged(out, row->name, text);
