@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules, dashboard, troubleshooting and chart agree with the program's tables and with each other.
 
-check_deploy.py METRICS_MD: the generated reference of metrics, conditions and limits.
+check_deploy.py METRICS_MD TABLES: the generated reference of metrics, conditions and limits, and the program that prints the tables.
 """
 
 import json
@@ -149,6 +149,22 @@ def check_chart():
             agree(f"deploy/README.md has a row for {volume['hostPath']['path']}", volume["hostPath"]["path"] in re.split(r",? ", named), True)
 
 
+def check_schema():
+    """The chart accepts each value it has and each configuration key of the program, and no other."""
+    schema = json.loads((DEPLOY / "helm/headroom/values.schema.json").read_text())
+    agree("keys of values.yaml and its schema", set(load("values.yaml")), set(schema["properties"]) - {"global"})
+
+    def leaves(branch):
+        for key, value in branch["properties"].items():
+            inner = isinstance(value, dict) and "properties" in value
+            yield from (f"{key}.{rest}" for rest in leaves(value)) if inner else [key]
+
+    printed = subprocess.run([sys.argv[2], "names"], capture_output=True, text=True, check=True).stdout
+    keys = set(re.findall(r"^config key\t(.+)$", printed, re.M)) - {"sysctl.mode"}  # sysctl has keys of the kernel
+    branches = {key for key in keys if any(other.startswith(f"{key}.") for other in keys)}
+    agree("configuration keys of the program and of the schema", keys - branches, set(leaves(schema["definitions"]["configuration"])))
+
+
 rules = yaml.safe_load((DEPLOY / "prometheus/rules.yaml").read_text())
 every = [rule for group in rules["groups"] for rule in group["rules"]]
 alerts = {rule["alert"]: rule for rule in every if "alert" in rule}
@@ -165,6 +181,7 @@ check_prometheusrule(rules)
 check_promtool()
 check_tested(alerts)
 check_chart()
+check_schema()
 print(f"{len(conditions)} conditions, {len(alerts)} alerts, {len(expressions)} expressions")
 print("\n".join(faults))
 sys.exit(1 if faults else 0)
