@@ -65,7 +65,7 @@ def test_every_query_of_the_dashboard_has_data(
             assert lost and all(row["value"][1] == "0" for row in lost)
             for alert in ("HeadroomDown", "HeadroomAbsent"):
                 assert not prometheus.query(f'ALERTS{{alertname="{alert}"}}')
-            exceeded = 'ALERTS{alertname="HeadroomConditionCritical",condition="DNSBudgetExceeded",alertstate="firing"}'
+            exceeded = 'ALERTS{alertname="HeadroomDNSBudgetTouched",alertstate="firing"}'
             until(lambda: len(prometheus.query(exceeded)) == 2, "both nodes are over their budget", 0.5)
         proxy.rate = 0
         criwire.finish(pull)
