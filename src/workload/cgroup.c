@@ -17,20 +17,20 @@
 #define KNOWN_MAX       8192
 #define DEPTH_MAX       32
 #define WALK_EVERY_US   (2 * USEC_PER_SEC)
-#define WALK_SHARE      500 /* a walk takes at most this part of the time */
-#define ATTEMPTS        5   /* walks after which a directory counts as gone */
+#define WALK_SHARE      500 /* walks use at most 1/500 of the time */
+#define ATTEMPTS        5   /* walks before an inode counts as removed */
 #define FORGET_AFTER_US (600 * USEC_PER_SEC)
 
 /*
- * "podUID" below kubepods, or "kubepods-burstable-podUID.slice" with '_' for '-'. A static pod's
- * uid is 32 hexadecimal digits without dashes.
+ * Parses "podUID" below kubepods, or "kubepods-burstable-podUID.slice" with '_' for '-'. The uid of
+ * a static pod has 32 hexadecimal digits and no dashes.
  */
-static bool take_pod(const char *component, struct workload *workload)
+static bool parse_pod(const char *component, struct workload *workload)
 {
 	const char *pod = strstr(component, "pod");
 	size_t n;
 
-	/* The pod of "kubepods" is not followed by a uid. */
+	/* No uid follows the "pod" of "kubepods". */
 	while (pod && !isxdigit((unsigned char)pod[3]))
 		pod = strstr(pod + 3, "pod");
 	if (!pod || (pod != component && pod[-1] != '-'))
@@ -46,8 +46,8 @@ static bool take_pod(const char *component, struct workload *workload)
 	return true;
 }
 
-/* "docker-<64 hex>.scope", "cri-containerd-<64 hex>.scope", or the digits alone. */
-static bool take_container(const char *component, struct workload *workload)
+/* Parses "docker-<64 hex>.scope", "cri-containerd-<64 hex>.scope", or the digits alone. */
+static bool parse_container(const char *component, struct workload *workload)
 {
 	const char *dash = strrchr(component, '-');
 	const char *id = dash ? dash + 1 : component;
@@ -61,19 +61,19 @@ static bool take_container(const char *component, struct workload *workload)
 	return true;
 }
 
-bool cgroup_workload(const char *path, struct workload *workload)
+static bool path_workload(const char *path, struct workload *workload)
 {
 	bool in_kubepods = strstr(path, "kubepods") != NULL, found = false;
 	char copy[PATH_MAX], *state = NULL;
 
 	copy_text(copy, sizeof(copy), path);
-	/* From the root down: the outermost owner is the one that people know. */
+	/* From the root down: users know the outermost workload. */
 	for (char *part = strtok_r(copy, "/", &state); part && !found;
 		part = strtok_r(NULL, "/", &state)) {
 		size_t len = strlen(part);
 		bool lxd = starts_with(part, LXD) && part[strlen(LXD)];
 
-		found = in_kubepods ? take_pod(part, workload) : take_container(part, workload);
+		found = in_kubepods ? parse_pod(part, workload) : parse_container(part, workload);
 		if (!found && (lxd || (len > 8 && streq(part + len - 8, ".service")))) {
 			*workload = (struct workload){.kind = lxd ? WORKLOAD_LXD : WORKLOAD_UNIT};
 			copy_text(workload->name, sizeof(workload->name),
@@ -88,7 +88,7 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 {
 	bool found = false;
 
-	/* hierarchy-ID:controllers:path, a line each: cgroups(7). */
+	/* Each line is hierarchy-ID:controllers:path, cgroups(7). */
 	for (size_t len; *text; text += len + (text[len] == '\n')) {
 		struct workload candidate;
 		char line[PATH_MAX];
@@ -98,8 +98,8 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 		snprintf(line, sizeof(line), "%.*s", (int)len, text);
 		path = strchr(line, ':');
 		path = path ? strchr(path + 1, ':') : NULL;
-		/* A container's cgroup may lie below its runtime's unit. */
-		if (!path || !cgroup_workload(path + 1, &candidate) ||
+		/* The cgroup of a container may be below its runtime's unit. */
+		if (!path || !path_workload(path + 1, &candidate) ||
 			(found && (workload->kind != WORKLOAD_UNIT ||
 					  candidate.kind == WORKLOAD_UNIT)))
 			continue;
@@ -111,7 +111,7 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 
 int cgroup_root_open(const struct host *host, char *why, size_t size)
 {
-	/* With a host's root of its own the mounts are those of the host's first process. */
+	/* In a container the mounts of the host's first process are the host's. */
 	const char *mounts = host->root[0] ? "/proc/1/mounts" : "/proc/self/mounts";
 	const struct mntent *mount;
 	char full[PATH_MAX];
@@ -122,8 +122,8 @@ int cgroup_root_open(const struct host *host, char *why, size_t size)
 	file = setmntent(host_path(host, mounts, full), "re");
 	if (!file) {
 		snprintf(why, size,
-			"%.200s: %s: it tells where cgroup2 is mounted; mount the host's /proc",
-			full, strerror(errno));
+			"%.200s: %s: it lists the cgroup2 mount; mount the host's /proc", full,
+			strerror(errno));
 		return -1;
 	}
 	while (root < 0 && (mount = getmntent(file))) {
@@ -150,14 +150,12 @@ int cgroup_root_open(const struct host *host, char *why, size_t size)
 	return root;
 }
 
-/* ---- by inode ---- */
-
 struct known {
 	uint64_t inode;
 	bool found;
 	unsigned attempts;
 	uint64_t wanted_at_us;
-	pid_t pid; /* its first process when it was found; 0: none, or not visible */
+	pid_t pid; /* its first process at the time of the walk; 0: none, or not visible */
 	uint64_t start_us;
 	struct workload workload;
 };
@@ -167,8 +165,8 @@ struct cgroups {
 	int root;            /* -1: none */
 	struct known *known; /* by inode */
 	size_t n, allocated;
-	uint64_t walk_at_us; /* not before */
-	size_t missing;      /* those of the wanted that a walk may find */
+	uint64_t walk_at_us; /* no walk before this time */
+	size_t missing;      /* wanted cgroups that the walk has not found yet */
 };
 
 struct cgroups *cgroups_open(const struct host *host, int root)
@@ -209,7 +207,7 @@ static struct workload unknown_cgroup(uint64_t inode)
 	return workload;
 }
 
-static void take_directory(
+static void read_directory(
 	const struct cgroups *cgroups, struct known *known, int parent, const char *path)
 {
 	const char *name = strrchr(path, '/') + 1;
@@ -219,8 +217,8 @@ static void take_directory(
 	_cleanup_close_ int fd = -1;
 
 	known->found = true;
-	/* Scopes and slices are units too; any other directory is called by its path. */
-	if (!cgroup_workload(path, &known->workload)) {
+	/* Scopes and slices are units too. The name of any other directory is its path. */
+	if (!path_workload(path, &known->workload)) {
 		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
 		copy_text(known->workload.name, sizeof(known->workload.name), unit ? name : path);
 	}
@@ -232,7 +230,7 @@ static void take_directory(
 		known->pid = 0;
 }
 
-/* path has room for PATH_MAX; all directories below it are visited. */
+/* Visits all directories below path, which has room for PATH_MAX. */
 static void walk(struct cgroups *cgroups, int parent, const char *name, char *path, unsigned depth)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -250,7 +248,7 @@ static void walk(struct cgroups *cgroups, int parent, const char *name, char *pa
 		snprintf(path + len, PATH_MAX - len, "/%s", entry->d_name);
 		known = find(cgroups, entry->d_ino, cgroups->n);
 		if (known && !known->found) {
-			take_directory(cgroups, known, dirfd(directory), path);
+			read_directory(cgroups, known, dirfd(directory), path);
 			cgroups->missing--;
 		}
 		walk(cgroups, dirfd(directory), entry->d_name, path, depth - 1);
@@ -269,7 +267,7 @@ void cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 			now - cgroups->known[i].wanted_at_us < FORGET_AFTER_US)
 			cgroups->known[kept++] = cgroups->known[i];
 	cgroups->n = kept;
-	/* Those that are new, once each. */
+	/* Append each new inode once. */
 	for (size_t i = 0; i < n; i++) {
 		struct known *known = find(cgroups, inodes[i], kept);
 
@@ -304,7 +302,7 @@ struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode)
 	const struct known *known = find(cgroups, inode, cgroups->n);
 	struct workload workload = known ? known->workload : unknown_cgroup(inode);
 
-	/* A pod's name may become known after its cgroup. */
+	/* The runtime may name a pod after its cgroup was found. */
 	names_apply(cgroups->host->names, &workload);
 	return workload;
 }
@@ -316,8 +314,6 @@ pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode)
 	return known && process_is(cgroups->host->root, known->pid, known->start_us) ? known->pid
 										     : 0;
 }
-
-/* ---- names ---- */
 
 static int by_id(const void *a, const void *b)
 {

@@ -7,76 +7,66 @@
 
 #include <headroom/workload.h>
 
-/*
- * The names behind ids: the pod of a uid, the container of an id, the pod of an address. Container
- * runtimes provide them.
- */
+/* The names that container runtimes give to pod uids, container ids and pod addresses. */
 
 #define NAMES_ADDRESS_MAX 46 /* INET6_ADDRSTRLEN */
 
 struct name_entry {
-	struct workload workload; /* its id is what it is found by: pod uid or container id */
-	char address[NAMES_ADDRESS_MAX]; /* as inet_ntop(3) prints it; empty for none of its own */
+	struct workload workload;        /* its id, a pod uid or a container id, is the key */
+	char address[NAMES_ADDRESS_MAX]; /* as inet_ntop(3) prints it; empty if it shares one */
 	const char *source;              /* set by names_replace() */
 };
 
-/* Zeroed: nothing is known. */
 struct names {
 	struct name_entry *entries; /* of all sources, by id; owned */
 	size_t n, allocated;
 };
 
 /*
- * Everything that one source knows now; what it knew before is dropped. source is kept; a runtime's
- * socket. Takes over entries (malloc'ed; NULL with n 0: it knows nothing any more).
+ * Replaces all entries of one source, a runtime's socket; source must stay valid. Frees entries,
+ * which may be NULL when n is 0.
  */
 void names_replace(struct names *names, const char *source, struct name_entry *entries, size_t n);
 
-/* Gives a workload the namespace and name that belong to its id. False when it is not known. */
+/* Sets the namespace and name that belong to the workload's id. False for an unknown id. */
 bool names_apply(const struct names *names, struct workload *workload);
 
-/* The workload that has this address alone. */
+/* Finds the workload that alone has this address. */
 bool names_at_address(const struct names *names, const char *address, struct workload *workload);
 
-/* Inode of the root of every hierarchy: kernfs counts from there. A container's has another. */
+/* Inode of a hierarchy's root in kernfs. The root that a container sees has another inode. */
 #define CGROUP_ROOT_INODE 1
 
 /*
- * Whose a cgroup is, by its path: a pod of Kubernetes (cgroupfs or systemd driver, any QoS class),
- * a container of Docker or containerd, an LXD container, a systemd service. False, and nothing
- * written, for any other path. A pod's name is its uid, a container's its short id: names_apply()
- * finds better ones.
+ * Finds the workload in the text of /proc/PID/cgroup, by the most specific path: a Kubernetes pod
+ * (cgroupfs or systemd driver, any QoS class), a Docker or containerd container, an LXD container,
+ * a systemd service. False, and nothing written, for other paths. The name is the pod's uid or the
+ * container's short id until names_apply() sets a better one.
  */
-bool cgroup_workload(const char *path, struct workload *workload);
-
-/* The same for the text of /proc/PID/cgroup: the most specific of its lines. */
 bool cgroup_file_workload(const char *text, struct workload *workload);
 
-/*
- * The root directory of the host's cgroup2 hierarchy, wherever it is mounted: a descriptor. Else
- * -1, and why with its cure.
- */
+/* Opens the root of the host's cgroup2 hierarchy. Otherwise -1; why has the reason and the cure. */
 int cgroup_root_open(const struct host *host, char *why, size_t size);
 
 /*
- * From the inode of a cgroup's directory, which BPF knows, to the workload. The kernel has no way
- * from one to the other but a walk through all directories, which is done less often the longer it
- * takes.
+ * Maps the inode of a cgroup's directory, which BPF knows, to the workload. Finding an inode needs
+ * a walk through all directories; the longer a walk takes, the less often it runs.
  */
 struct cgroups;
 
-/* root: descriptor of the hierarchy's root, taken over; -1: nothing is found. */
+/* cgroups_close() closes root, the descriptor of the hierarchy's root. -1: every cgroup is unknown.
+ */
 struct cgroups *cgroups_open(const struct host *host, int root);
 void cgroups_close(struct cgroups *cgroups);
 
 /*
- * Searches those of these that are not known yet, when a walk is due. When there are many, those
- * that were not among the wanted for ten minutes are forgotten: their inodes are never used again.
+ * Searches the unknown cgroups among these when a walk is due. A full table forgets cgroups that
+ * nobody asked for within ten minutes: the kernel never reuses their inodes.
  */
 void cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now_us);
 
-/* The workload; for a cgroup that is not known, kind unit, named by its inode. */
+/* The workload. An unknown cgroup has kind unit and its inode as the name. */
 struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode);
 
-/* A process that was in it when it was found and still runs; 0: none. */
+/* The first process of the cgroup at the time of the walk, if it still runs; otherwise 0. */
 pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode);

@@ -9,12 +9,12 @@
 
 #include <headroom/bpf/neighbor.h>
 
-/* Listing all processes takes milliseconds on a large node: not more often than this. */
+/* Listing all processes takes milliseconds on a large node. */
 #define LEARN_EVERY_US (5 * USEC_PER_SEC)
 
 /*
- * A network namespace is made, named and used before the pod's first process enters it: a name or a
- * unit is final only after this many attempts to find something better.
+ * A network namespace is created, named and used before the pod's first process enters it. So a
+ * name or a unit is final only after this many searches found nothing better.
  */
 #define ATTEMPTS 12
 
@@ -24,9 +24,9 @@
 
 struct owner {
 	uint32_t netns;
-	bool known;        /* else it is searched again */
-	unsigned attempts; /* that found a name or a unit at best */
-	pid_t pid;         /* of the process that it was found by; 0: by a name */
+	bool known;        /* the search is over */
+	unsigned attempts; /* searches that found a name or a unit at best */
+	pid_t pid;         /* of the process that identified the owner; 0: a name did */
 	uint64_t start_us; /* of that process */
 	struct workload workload;
 };
@@ -34,7 +34,7 @@ struct owner {
 struct netns_owners {
 	const struct host *host;
 	int list_fd;
-	uint32_t own; /* the namespace we run in: the host's */
+	uint32_t own; /* the agent's namespace, which is the host's */
 	struct owner owners[OWNERS_MAX];
 	size_t n;
 	uint64_t learned_at_us;
@@ -69,7 +69,6 @@ static struct workload unknown_netns(uint32_t netns)
 	return workload;
 }
 
-/* Goes through the processes that the kernel lists. */
 static void search_processes(struct netns_owners *owners)
 {
 	const char *root = owners->host->root;
@@ -93,16 +92,15 @@ static void search_processes(struct netns_owners *owners)
 			owner->pid = pid;
 			owner->start_us = start_us;
 			/*
-			 * A pod or a container is the answer. A unit is one only without a name in
-			 * /run/netns: a process in a namespace made by hand was started by some
-			 * unit.
+			 * A pod or a container is final. A name in /run/netns is better than a
+			 * unit: some unit also starts the processes of a hand-made namespace.
 			 */
 			owner->known = owner->workload.kind != WORKLOAD_UNIT;
 		}
 	}
 }
 
-/* A namespace without a known process may have a name: ip-netns(8), CNI plugins. */
+/* ip-netns(8) and CNI plugins name namespaces. */
 static void search_names(struct netns_owners *owners)
 {
 	const struct dirent *entry;
@@ -130,7 +128,7 @@ static bool has_name(const struct owner *owner)
 	return !streq(owner->workload.name, owner->workload.id);
 }
 
-/* Whether the process or the name that it was found by is gone: the inode was reused. */
+/* Whether the identifying process or name is gone, so that the inode may be reused. */
 static bool is_gone(const struct netns_owners *owners, const struct owner *owner)
 {
 	char path[PATH_MAX], full[PATH_MAX];
@@ -145,8 +143,7 @@ static bool is_gone(const struct netns_owners *owners, const struct owner *owner
 	       (uint32_t)st.st_ino != owner->netns;
 }
 
-/* Whether its owner is to be searched. */
-static bool check(struct netns_owners *owners, uint32_t netns)
+static bool needs_search(struct netns_owners *owners, uint32_t netns)
 {
 	struct owner *owner = find(owners, netns);
 
@@ -180,7 +177,7 @@ void netns_owners_learn(struct netns_owners *owners, const uint32_t *netns, size
 	}
 	owners->n = kept;
 	for (size_t i = 0; i < n; i++)
-		unknown = check(owners, netns[i]) || unknown;
+		unknown = needs_search(owners, netns[i]) || unknown;
 	if (!unknown || (owners->learned_at_us && now - owners->learned_at_us < LEARN_EVERY_US))
 		return;
 	owners->learned_at_us = now;
@@ -205,7 +202,7 @@ void netns_event_update(struct netns_event *event, const struct netns_owners *ow
 	uint32_t netns, uint64_t total, uint64_t now)
 {
 	struct workload owner = netns_owners_find(owners, netns);
-	bool unnamed = event->owner.kind == WORKLOAD_NETNS; /* its id is but the inode */
+	bool unnamed = event->owner.kind == WORKLOAD_NETNS; /* its id is only the inode */
 	bool same = !unnamed && owner.kind == event->owner.kind && streq(owner.id, event->owner.id);
 
 	if (total != event->total)

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Who owns a network namespace: the workload of a process in it, else its name in /run/netns. The
- * kernel gives the inode of a namespace that died to the next one at once, so each answer holds
- * only while the process or the name that it came from is the same.
+ * The owner of a network namespace is the workload of a process in it, or else its name in
+ * /run/netns. The kernel reuses the inode of a removed namespace at once, so an owner is valid only
+ * while the same process or name exists.
  */
 
 #include "kernel/host.h"
@@ -14,32 +14,32 @@
 struct netns_owners;
 
 /*
- * list_fd: the link of an iterator of owner_records; -1: only names of /run/netns. The caller
- * frees the owners.
+ * list_fd is the link of an iterator of owner_records. With -1 only /run/netns names owners. The
+ * caller frees the result.
  */
 struct netns_owners *netns_owners_open(const struct host *host, int list_fd);
 
 /*
- * Checks what is known of these namespaces (inodes), and searches the owners of the others: all at
- * once, and at most every few seconds. Forgets all but these.
+ * Checks the known owners of these namespaces (inodes) and searches the unknown ones, at most every
+ * few seconds. Forgets all other namespaces.
  */
 void netns_owners_learn(
 	struct netns_owners *owners, const uint32_t *netns, size_t n, uint64_t now_us);
 
-/* The owner of a namespace; kind netns and its inode when none is known. owners may be NULL. */
+/* The owner of a namespace; kind netns and the inode while it is unknown. owners may be NULL. */
 struct workload netns_owners_find(const struct netns_owners *owners, uint32_t netns);
 
-/* Who caused an event in a namespace: its owner then, not a later one. */
+/* The last event in a namespace and the owner at that time, not a later one. */
 struct netns_event {
 	uint32_t netns;
-	uint64_t total; /* events until then, as the caller counts */
+	uint64_t total; /* number of events so far */
 	uint64_t at_us; /* 0: no event yet */
 	struct workload owner;
 };
 
 /*
- * To be called again and again, with the number of all events: another total means another event.
- * An owner that was not known then is searched for one minute.
+ * Call it at every poll with the number of events so far: a new total means a new event. The search
+ * for an unknown owner ends after one minute.
  */
 void netns_event_update(struct netns_event *event, const struct netns_owners *owners,
 	uint32_t netns, uint64_t total, uint64_t now_us);

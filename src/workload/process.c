@@ -26,7 +26,7 @@ int process_start(const char *root, pid_t pid, uint64_t *boottime_us)
 
 	if (r < 0)
 		return r;
-	/* The name, field 2 in brackets, may hold spaces and brackets itself; the start is 22. */
+	/* Field 2, the name in brackets, may contain spaces and brackets. The start is field 22. */
 	fields = strrchr(text, ')');
 	if (!fields || sscanf(fields,
 			       ") %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
@@ -86,7 +86,7 @@ int process_path(const char *root, pid_t pid, const char *name, char path[static
 	snprintf(link, sizeof(link), "%s/proc/%d/cwd", root, (int)pid);
 	if (relative && readlink(link, directory, sizeof(directory) - 1) < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	/* The root itself, or what cannot be reached from ours. */
+	/* The root itself, or "(unreachable)". */
 	if (directory[0] != '/' || streq(directory, "/"))
 		directory[0] = '\0';
 	n = snprintf(path, PATH_MAX, "%s%s%s", directory, relative ? "/" : "", name);
@@ -127,7 +127,7 @@ int process_of_pid_file(const char *path, pid_t *pid)
 	return 0;
 }
 
-/* What follows the name in a word that is this option: "" or "=VALUE"; else NULL. */
+/* The rest of the word behind the option's name, "" or "=VALUE"; NULL for another option. */
 static const char *after_name(const char *word, const char *name)
 {
 	if (*word++ != '-')
