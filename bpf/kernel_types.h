@@ -3,8 +3,8 @@
 #define BPF_KERNEL_TYPES_H
 
 /*
- * The few kernel structures that the programs look into, with only the fields they read: CO-RE
- * finds the offsets on the running kernel. Source, where none is named: include/net/neighbour.h.
+ * The kernel structures that the programs read, with only the fields they read: CO-RE finds the
+ * offsets on the running kernel. Structures without a source are in include/net/neighbour.h.
  */
 
 #include <linux/types.h>
@@ -77,7 +77,6 @@ typedef struct { /* include/net/net_namespace.h */
 
 struct net_device { /* include/linux/netdevice.h */
 	char name[16];
-	int ifindex;
 	possible_net_t nd_net;
 	struct in_device *ip_ptr;
 	struct inet6_dev *ip6_ptr;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Counts neighbour entries as the kernel makes, removes and refuses them, by network namespace and
- * device, and reads how many entries of each table can be collected. All counting is done here.
- * User space is woken once when a table has filled to a mark or an entry was refused, and not again
- * before it has armed the mark anew.
+ * Counts neighbour entries by network namespace as the kernel creates, removes and refuses them,
+ * and reads how many entries of each table are collectable. The program wakes user space once when
+ * a table has filled to a mark or the kernel refused an entry. User space then sets the mark again.
  *
- * 5.10 has no atomics that return a value: plain atomic adds and plain stores do. A mark that
- * several CPUs pass at once may wake more than once; that costs nothing but the waking.
+ * Atomics that return a value need Linux 5.12: 5.10 is supported, so a mark that several CPUs pass
+ * at once can wake user space more than once.
  */
 #include <stdbool.h>
 
@@ -34,21 +33,21 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct neighbor_record records[NEIGHBOR_FAMILIES];
 
-/* What walk() is to look at; user space sets them before each run. */
+/* User space sets the family and the first bucket before each run of walk(). */
 __u32 walk_family;
 __u32 walk_bucket;
-__u32 walk_buckets; /* how many the table has: written by walk() */
+__u32 walk_buckets; /* of the table: written by walk() */
 
 struct count_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, NEIGHBOR_COUNTS_MAX);
 	__type(key, struct neighbor_key);
-	__type(value, struct neighbor_count);
+	__type(value, __s64);
 };
 
 struct count_map counts SEC(".maps");
 
-/* Set aside in full like the other: before 6.1 a tracing program must not allocate as it runs. */
+/* Preallocated like counts: before 6.1 a tracing program must not allocate memory. */
 struct count_map walked SEC(".maps");
 
 struct {
@@ -65,15 +64,18 @@ static __always_inline int family_of(const struct neigh_table *table)
 	return -1;
 }
 
-static __always_inline struct neighbor_count *count_of(void *map, const struct neighbor_key *key)
+static __always_inline void count(void *map, __u32 netns, __u32 family, __s64 n)
 {
-	static const struct neighbor_count zero;
-	struct neighbor_count *count = bpf_map_lookup_elem(map, key);
+	static const __s64 zero;
+	struct neighbor_key key = {.netns = netns, .family = family};
+	__s64 *used = bpf_map_lookup_elem(map, &key);
 
-	if (count)
-		return count;
-	bpf_map_update_elem(map, key, &zero, BPF_NOEXIST);
-	return bpf_map_lookup_elem(map, key);
+	if (!used) {
+		bpf_map_update_elem(map, &key, &zero, BPF_NOEXIST);
+		used = bpf_map_lookup_elem(map, &key);
+	}
+	if (used)
+		__sync_fetch_and_add(used, n);
 }
 
 static __always_inline void wake(__u32 family)
@@ -88,7 +90,6 @@ static __always_inline void refuse(
 
 	__sync_fetch_and_add(&record->refused, 1);
 	record->last.netns = device->nd_net.net->ns.inum;
-	record->last.ifindex = device->ifindex;
 	bpf_probe_read_kernel(record->last.device, sizeof(record->last.device), device->name);
 	bpf_probe_read_kernel(record->last.address, length, key);
 	if (record->wake_refused) {
@@ -108,9 +109,8 @@ static __always_inline void create(
 }
 
 /*
- * Whether the tracepoint's neighbour is NULL. Newer verifiers hold the argument to be never NULL
- * and drop what a comparison with 0 leads to; of a comparison with anything else they assume
- * nothing.
+ * Whether the tracepoint's neighbour is NULL. Newer verifiers assume that the argument is never
+ * NULL and drop the branch behind a comparison with 0, but not one behind another comparison.
  */
 static __always_inline bool was_refused(const struct neighbour *neighbour)
 {
@@ -122,41 +122,25 @@ SEC("tp_btf/neigh_create")
 int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device,
 	const void *unreadable, const struct neighbour *neighbour, bool exempt)
 {
-	struct neighbor_key who = {
-		.netns = device->nd_net.net->ns.inum, .ifindex = device->ifindex};
 	int family = family_of(table);
-	struct neighbor_count *count;
-	struct neighbor_record *record;
 
 	if (family < 0)
 		return 0;
-	who.family = family;
-	record = &records[family & 1];
-	count = count_of(&counts, &who);
-	if (!count)
-		__sync_fetch_and_add(&record->lost, 1);
 	if (was_refused(neighbour)) {
 		const void *key = NULL;
 
-		if (count)
-			__sync_fetch_and_add(&count->refused, 1);
-		/* The verifiers of 5.10 and 6.1 let no program load an argument that is a const
-		 * void *. */
+		/* The verifiers of 5.10 and 6.1 reject loading a const void * argument. */
 		bpf_probe_read_kernel(&key, sizeof(key), &ctx[2]);
-		refuse(record, device, key, family);
+		refuse(&records[family & 1], device, key, family);
 		return 0;
 	}
-	if (count) {
-		/* Most are not exempt: one atomic for each entry that comes, one when it goes. */
-		__sync_fetch_and_add(&count->created, 1);
-		if (exempt)
-			__sync_fetch_and_add(&count->exempt, 1);
-	}
-	create(record, table, family);
+	if (!exempt)
+		count(&counts, device->nd_net.net->ns.inum, family, 1);
+	create(&records[family & 1], table, family);
 	return 0;
 }
 
-/* Permanent and externally learned entries are not collected: neigh_update_gc_list(). */
+/* The kernel never collects permanent and externally learned entries: neigh_update_gc_list(). */
 static __always_inline bool is_exempt(const struct neighbour *neighbour)
 {
 	return (neighbour->nud_state & NUD_PERMANENT) || (neighbour->flags & NTF_EXT_LEARNED);
@@ -165,25 +149,17 @@ static __always_inline bool is_exempt(const struct neighbour *neighbour)
 SEC("tp_btf/neigh_cleanup_and_release")
 int BPF_PROG(neigh_release, struct neighbour *neighbour, int rc)
 {
-	struct net_device *device = neighbour->dev;
-	struct neighbor_key who = {
-		.netns = device->nd_net.net->ns.inum, .ifindex = device->ifindex};
 	int family = family_of(neighbour->tbl);
-	struct neighbor_count *count;
 
 	if (family < 0)
 		return 0;
-	who.family = family;
 	__sync_fetch_and_add(&records[family & 1].removed, 1);
-	if (is_exempt(neighbour))
-		return 0;
-	count = count_of(&counts, &who);
-	if (count)
-		__sync_fetch_and_add(&count->removed, 1);
+	if (!is_exempt(neighbour))
+		count(&counts, neighbour->dev->nd_net.net->ns.inum, family, -1);
 	return 0;
 }
 
-/* Every loopback device points to the tables, which all network namespaces share. */
+/* All network namespaces share the tables, so any loopback device points to them. */
 static __always_inline struct neigh_table *table_of(__u32 family)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
@@ -205,8 +181,8 @@ static __always_inline void sample_one(__u32 family)
 }
 
 /*
- * Attached to nothing: user space runs it (BPF_PROG_TEST_RUN, 5.10) when it wants fresh counts. The
- * kernel's symbols of the tables are listed only with KALLSYMS_ALL, so they are not asked for.
+ * User space runs this program (BPF_PROG_TEST_RUN, 5.10) when it needs fresh counts. The symbols of
+ * the tables exist only with KALLSYMS_ALL, so the program does not rely on them.
  */
 SEC("raw_tp")
 int sample(void *ctx)
@@ -217,8 +193,8 @@ int sample(void *ctx)
 }
 
 /*
- * The two forms of the hash table. Functions of their own, so that the compiler moves no access to
- * a field that the kernel lacks out of the branch that is never taken.
+ * The two layouts of the hash table. These are not inlined: the compiler must not move an access to
+ * a missing field out of the branch that a kernel never runs.
  */
 static __noinline void *hlist_of(const struct neigh_hash_table *hash, __u32 bucket)
 {
@@ -248,7 +224,7 @@ static __noinline void *chain_next(const struct neighbour *neighbour)
 	return BPF_CORE_READ(neighbour, next);
 }
 
-/* struct neighbour begins with its link, in both forms. */
+/* struct neighbour begins with its link in both layouts. */
 static __always_inline struct neighbour *first_of(struct neigh_hash_table *hash, __u32 bucket)
 {
 	if (bpf_core_field_exists(hash->hash_heads))
@@ -267,21 +243,13 @@ static __always_inline void walk_one(struct neighbour *neighbour, __u32 family)
 {
 	struct list_head *linked = BPF_CORE_READ(neighbour, gc_list.next);
 	struct net_device *device = BPF_CORE_READ(neighbour, dev);
-	struct neighbor_key who = {.family = family};
-	struct neighbor_count *count;
 
 	/* An empty list points to itself. */
-	if (linked == (void *)neighbour + bpf_core_field_offset(neighbour->gc_list))
-		return;
-	who.netns = BPF_CORE_READ(device, nd_net.net, ns.inum);
-	who.ifindex = BPF_CORE_READ(device, ifindex);
-	count = count_of(&walked, &who);
-	if (count)
-		count->created++;
+	if (linked != (void *)neighbour + bpf_core_field_offset(neighbour->gc_list))
+		count(&walked, BPF_CORE_READ(device, nd_net.net, ns.inum), family, 1);
 }
 
-/* Not static: the verifier looks at it once, not once for each bucket, which took it a quarter
- * second. */
+/* Not static: the verifier checks it once, not once per bucket, which took 250 ms. */
 __noinline int walk_chain(__u64 first, __u32 family)
 {
 	struct neighbour *neighbour = (struct neighbour *)first;
@@ -294,8 +262,8 @@ __noinline int walk_chain(__u64 first, __u32 family)
 }
 
 /*
- * Counts what is in a stretch of the table's buckets, for an agent that starts on a table already
- * full. A chain that changes meanwhile is read as far as it can be: every read is checked.
+ * Counts the entries of some of the table's buckets, for an agent that starts when the table has
+ * entries already. The count is wrong if a chain changes meanwhile.
  */
 SEC("raw_tp")
 int walk(void *ctx)
@@ -329,9 +297,9 @@ struct bpf_iter__task { /* kernel/bpf/task_iter.c */
 #pragma clang attribute pop
 
 /*
- * Which process lives in which network namespace: /proc/PID/ns/net tells it only to those who may
- * trace the process. Here, not in an object of its own, because libbpf reads the kernel's BTF for
- * each object, 20 ms at every start.
+ * Lists the network namespace of every process: reading /proc/PID/ns/net needs the right to trace
+ * the process. It is not a separate object because libbpf needs 20 ms per object to read the
+ * kernel's BTF.
  */
 SEC("iter/task")
 int list_owners(struct bpf_iter__task *ctx)
@@ -342,7 +310,7 @@ int list_owners(struct bpf_iter__task *ctx)
 	if (!task || task->pid != task->tgid)
 		return 0;
 	record.pid = task->tgid;
-	/* A process that is ending has left its namespaces. */
+	/* An exiting process has no namespaces. */
 	record.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
 	if (record.netns)
 		bpf_seq_write(ctx->meta->seq, &record, sizeof(record));

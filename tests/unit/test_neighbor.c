@@ -32,35 +32,80 @@ static const struct {
 		-EBADMSG, {0}},
 };
 
-TEST(statistics_are_summed)
+DIRECTORY_TEST(statistics_are_summed)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(statistics); i++) {
-		struct neighbor_stats stats = {77, 77, 77, 77}, untouched = stats;
-		char text[1024];
+	struct neighbor *neighbor = neighbor_tuner.open(&directory->host, false);
+	const struct neighbor_table_seen *table = &neighbor->tables[NEIGHBOR_IPV4];
 
-		assert_true(copy_text(text, sizeof(text), statistics[i].text));
-		assert_int_equal(neighbor_parse_stats(text, &stats), statistics[i].result);
-		assert_memory_equal(&stats,
-			statistics[i].result == 0 ? &statistics[i].stats : &untouched,
-			sizeof(stats));
+	for (size_t i = 0; i < ARRAY_SIZE(statistics); i++) {
+		directory_put(
+			directory, neighbor_families[NEIGHBOR_IPV4].statistics, statistics[i].text);
+		neighbor_tuner.sense(neighbor);
+		assert_int_equal(table->stats_error, statistics[i].result);
+		assert_memory_equal(&table->stats, &statistics[i].stats, sizeof(table->stats));
 	}
+	neighbor_tuner.close(neighbor);
 }
 
 #define GIB        (UINT64_C(1) << 30)
 #define NO_CEILING UINT64_C(1048576)
 
-TEST(automatic_ceiling_is_one_percent_of_memory_up_to_a_million)
-{
-	struct neighbor_config config = {0};
+/* A node with these thresholds and entries in its IPv4 table, and one poll of it. */
+struct node {
+	struct neighbor neighbor;
+	struct neighbor_memory memory;
+	struct proposal proposal;
+};
 
-	assert_int_equal(neighbor_ceiling(&config, GIB), 20971);
-	assert_int_equal(neighbor_ceiling(&config, 16 * GIB), 335544);
-	assert_int_equal(neighbor_ceiling(&config, 1024 * GIB), 1048576);
-	assert_int_equal(neighbor_ceiling(&config, 0), 0);
-	config.ceiling = 2000000;
-	assert_int_equal(neighbor_ceiling(&config, GIB), 2000000);
-	config.ceiling = 1;
-	assert_int_equal(neighbor_ceiling(&config, GIB), 1);
+static void begin(struct node *node)
+{
+	node->neighbor.config.grow = true;
+	node->neighbor.config.families[NEIGHBOR_IPV4].keep = true;
+	node->neighbor.tables[NEIGHBOR_IPV6].stats_error = -ENOENT;
+}
+
+static void end(struct node *node)
+{
+	proposal_clear(&node->proposal);
+}
+
+#define NODE_TEST(name) TEST_OF(node, node, begin, end, name)
+
+/* The gc_thresh3 that a poll wants. */
+static uint64_t grow(
+	struct node *node, uint64_t from, uint64_t ceiling, uint64_t used, uint64_t now_us)
+{
+	struct neighbor_table_seen *table = &node->neighbor.tables[NEIGHBOR_IPV4];
+	struct decide_input input = {.now_us = now_us};
+	uint64_t wanted;
+
+	node->neighbor.config.ceiling = ceiling;
+	table->collectable = used;
+	snprintf(table->threshold[2], SETTING_VALUE_MAX, "%llu", (unsigned long long)from);
+	proposal_clear(&node->proposal);
+	neighbor_tuner.decide(&node->neighbor, &input, &node->memory, &node->proposal);
+	wanted = strtoull(node->proposal.wants[2].wanted, NULL, 10);
+	return wanted ? wanted : from;
+}
+
+NODE_TEST(automatic_ceiling_is_one_percent_of_memory_up_to_a_million)
+{
+	static const struct {
+		uint64_t memory, ceiling, grown;
+	} table[] = {
+		{GIB, 0, 20971},
+		{16 * GIB, 0, 335544},
+		{1024 * GIB, 0, 1048576},
+		{0, 0, 1024},
+		{GIB, 2000000, 2000000},
+		{GIB, 1, 1024},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		node->neighbor.memory_bytes = table[i].memory;
+		assert_int_equal(
+			grow(node, 1024, table[i].ceiling, 3000000, USEC_PER_SEC), table[i].grown);
+	}
 }
 
 TEST(relations_of_thresholds_and_ceiling_are_checked)
@@ -135,39 +180,34 @@ static const struct poll polls[] = {
 	{1, 500000, 0, 1, 1, 8, 2, false},
 };
 
-static struct neighbor_table_seen table_with(uint64_t used)
+NODE_TEST(growth_begins_at_the_marks_and_leaves_room)
 {
-	return (struct neighbor_table_seen){.exact = true, .collectable = used};
-}
+	struct neighbor_family_memory *memory = &node->memory.families[NEIGHBOR_IPV4];
 
-TEST(growth_begins_at_the_marks_and_leaves_room)
-{
 	for (size_t i = 0; i < ARRAY_SIZE(polls); i++) {
 		const struct poll *poll = &polls[i];
-		struct neighbor_table_seen table = table_with(poll->used);
-		struct neighbor_family_memory memory = {
-			.used = poll->before, .used_at_us = 10 * USEC_PER_SEC};
-		uint64_t now = memory.used_at_us + (uint64_t)(poll->seconds * 1e6);
-		uint64_t grown = neighbor_grow(&table, poll->from, poll->ceiling, &memory, now);
+		uint64_t before = 10 * USEC_PER_SEC, grown;
 
-		if (grown != poll->grown || memory.wake_at != poll->wake_at ||
-			memory.at_ceiling != poll->at_ceiling)
+		memory->used = poll->before;
+		memory->used_at_us = before;
+		grown = grow(node, poll->from, poll->ceiling, poll->used,
+			before + (uint64_t)(poll->seconds * 1e6));
+		if (grown != poll->grown || memory->wake_at != poll->wake_at ||
+			memory->at_ceiling != poll->at_ceiling)
 			fail_msg("poll %zu: %llu, wake at %llu, %d", i, (unsigned long long)grown,
-				(unsigned long long)memory.wake_at, memory.at_ceiling);
+				(unsigned long long)memory->wake_at, memory->at_ceiling);
 	}
 }
 
-TEST(first_poll_measures_no_rate)
+NODE_TEST(first_poll_measures_no_rate)
 {
-	struct neighbor_table_seen table = table_with(40000);
-	struct neighbor_family_memory memory = {0};
+	const struct neighbor_family_memory *memory = &node->memory.families[NEIGHBOR_IPV4];
 
-	assert_int_equal(neighbor_grow(&table, 100000, 500000, &memory, 5 * USEC_PER_SEC), 100000);
-	assert_true(memory.rate == 0);
-	assert_int_equal(memory.wake_at, 50000);
-	table.collectable = 40500;
-	neighbor_grow(&table, 100000, 500000, &memory, 6 * USEC_PER_SEC);
-	assert_in_range((unsigned)memory.rate, 499, 501);
+	assert_int_equal(grow(node, 100000, 500000, 40000, 5 * USEC_PER_SEC), 100000);
+	assert_true(memory->rate == 0);
+	assert_int_equal(memory->wake_at, 50000);
+	grow(node, 100000, 500000, 40500, 6 * USEC_PER_SEC);
+	assert_in_range((unsigned)memory->rate, 499, 501);
 }
 
 /* A node on simulated time: entries come at a rate, polls come with the tick and when woken. */
@@ -196,15 +236,15 @@ static double time_of(const struct storm *storm, double used)
 }
 
 /* Until the ceiling is reached or the end. */
-static void simulate(const struct storm *storm)
+static void simulate(struct node *node, const struct storm *storm)
 {
-	struct neighbor_family_memory memory = {0};
+	const struct neighbor_family_memory *memory = &node->memory.families[NEIGHBOR_IPV4];
 	uint64_t max = storm->base, grown;
 	double now = 0, tick = 1, woken;
 
+	node->memory = (struct neighbor_memory){0};
 	for (;;) {
 		double used = used_at(storm, now);
-		struct neighbor_table_seen table = table_with((uint64_t)used);
 
 		if (used >= (double)max)
 			fail_msg("full at %llu of %llu: from %llu after %.6f s at %.0f then %.0f/s "
@@ -212,15 +252,15 @@ static void simulate(const struct storm *storm)
 				(unsigned long long)max, (unsigned long long)storm->ceiling,
 				(unsigned long long)storm->base, now, storm->rates[0],
 				storm->rates[1], storm->change, storm->delay);
-		grown = neighbor_grow(
-			&table, max, storm->ceiling, &memory, USEC_PER_SEC + (uint64_t)(now * 1e6));
+		grown = grow(node, max, storm->ceiling, (uint64_t)used,
+			USEC_PER_SEC + (uint64_t)(now * 1e6));
 		if (grown < max || grown > MAX(storm->ceiling, storm->base))
 			fail_msg("grown to %llu", (unsigned long long)grown);
 		max = grown;
 		if (max >= storm->ceiling || (storm->end > 0 && now >= storm->end))
 			return;
-		woken = memory.wake_at
-				? MAX(time_of(storm, (double)memory.wake_at), now) + storm->delay
+		woken = memory->wake_at
+				? MAX(time_of(storm, (double)memory->wake_at), now) + storm->delay
 				: tick;
 		now = MIN(woken, tick);
 		tick += now >= tick;
@@ -240,7 +280,7 @@ static double fastest(uint64_t base, double delay)
 	return MIN(1e6, 0.74 * (double)base / delay);
 }
 
-TEST(no_storm_fills_a_table)
+NODE_TEST(no_storm_fills_a_table)
 {
 	static const double delays[] = {0.0002, 0.001, 0.005};
 
@@ -254,7 +294,7 @@ TEST(no_storm_fills_a_table)
 					.delay = delays[d],
 					.rates = {rate, rate}};
 
-				simulate(&storm);
+				simulate(node, &storm);
 			}
 		}
 	}
@@ -267,7 +307,7 @@ static uint64_t draw(uint64_t *seed, uint64_t below)
 }
 
 /* The worst is a change of rate just after a poll that measured a slow one. */
-TEST(no_change_of_rate_fills_a_table)
+NODE_TEST(no_change_of_rate_fills_a_table)
 {
 	uint64_t seed = 4;
 
@@ -284,6 +324,6 @@ TEST(no_change_of_rate_fills_a_table)
 
 		storm.rates[0] = MIN(storm.rates[0], top);
 		storm.end = storm.change + 8;
-		simulate(&storm);
+		simulate(node, &storm);
 	}
 }

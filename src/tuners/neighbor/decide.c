@@ -54,17 +54,19 @@ uint64_t neighbor_table_max(const struct neighbor_table_seen *table)
 	return strtoull(table->threshold[LAST], NULL, 10);
 }
 
-uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_bytes)
+/*
+ * Returns the gc_thresh3 to set: from, or more when the table could be full before the next poll.
+ * Updates the memory.
+ */
+static uint64_t grow(const struct family *family, uint64_t from)
 {
-	uint64_t by_memory = memory_bytes / CEILING_MEMORY_SHARE / ENTRY_BYTES;
-
-	return config->ceiling ? config->ceiling : MIN(by_memory, CEILING_MAX);
-}
-
-uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, uint64_t ceiling,
-	struct neighbor_family_memory *memory, uint64_t now)
-{
-	uint64_t used = table->collectable, size = from, needed;
+	const struct neighbor *neighbor = family->neighbor;
+	struct neighbor_family_memory *memory = family->memory;
+	uint64_t by_memory = neighbor->memory_bytes / CEILING_MEMORY_SHARE / ENTRY_BYTES;
+	uint64_t ceiling =
+		neighbor->config.ceiling ? neighbor->config.ceiling : MIN(by_memory, CEILING_MAX);
+	uint64_t used = family->table->collectable, size = from, needed,
+		 now = family->input->now_us;
 	uint64_t first = from * FIRST_MARK / 100, second = from * SECOND_MARK / 100;
 	double seconds = (double)(now - memory->used_at_us) / (double)USEC_PER_SEC;
 	double more = (double)used - (double)memory->used;
@@ -134,9 +136,7 @@ static void want_growth(struct family *family)
 		size = MAX(size, strtoll(record->wanted, NULL, 10));
 	/* Only the agent grows a table: a single poll cannot measure a rate. */
 	if (!family->neighbor->once)
-		size = (int64_t)neighbor_grow(family->table, (uint64_t)size,
-			neighbor_ceiling(&family->neighbor->config, family->neighbor->memory_bytes),
-			family->memory, family->input->now_us);
+		size = (int64_t)grow(family, (uint64_t)size);
 	if (size == base)
 		return;
 	family->grown = true;
@@ -153,7 +153,7 @@ static void want_growth(struct family *family)
 	want_at_least(family, LAST, family->wanted[LAST - 1], "administrator-higher");
 }
 
-static void decide_values(struct family *family, bool grow, struct proposal *proposal)
+static void decide_values(struct family *family, bool growing, struct proposal *proposal)
 {
 	const struct neighbor_family_config *config = family->config;
 
@@ -167,7 +167,7 @@ static void decide_values(struct family *family, bool grow, struct proposal *pro
 		if (i > 0)
 			want_at_least(family, i, family->wanted[i - 1], "administrator-higher");
 	}
-	if (grow)
+	if (growing)
 		want_growth(family);
 	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
 		struct want *want = proposal_value(proposal);
@@ -289,7 +289,7 @@ void neighbor_decide(
 			add_overflow(&readings[1], &family);
 		} else if (i == NEIGHBOR_IPV4 || table->stats_error != -ENOENT ||
 			   table->threshold_error[LAST] != -ENOENT) {
-			/* A kernel without IPv6, or booted with ipv6.disable=1, is no fault. */
+			/* A kernel without IPv6, or booted with ipv6.disable=1, is not a fault. */
 			unknown = true;
 		}
 	}

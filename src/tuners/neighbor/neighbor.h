@@ -118,9 +118,6 @@ extern const struct neighbor_family_row {
 void neighbor_threshold_name(
 	const struct neighbor_family_row *row, int i, char name[static SETTING_NAME_MAX]);
 
-/* Parses a statistics file; text is modified. Returns 0, or -EBADMSG for an unknown format. */
-int neighbor_parse_stats(char *text, struct neighbor_stats *stats);
-
 /* Members of struct tuner_ops. */
 void *neighbor_open(const struct host *host, bool watch);
 void neighbor_sense(void *self);
@@ -134,16 +131,6 @@ void neighbor_close(void *self);
 
 /* gc_thresh3 as a number; 0 when it could not be read. */
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table);
-
-/* The largest gc_thresh3 that growth may reach. */
-uint64_t neighbor_ceiling(const struct neighbor_config *config, uint64_t memory_bytes);
-
-/*
- * Returns the gc_thresh3 to set: from, or more (at most ceiling) when the table could be full
- * before the next poll. Updates memory.
- */
-uint64_t neighbor_grow(const struct neighbor_table_seen *table, uint64_t from, uint64_t ceiling,
-	struct neighbor_family_memory *memory, uint64_t now_us);
 
 extern const struct condition_type neighbor_conditions[];
 

@@ -95,7 +95,7 @@ void neighbor_close(void *self)
 	free(self);
 }
 
-/* Counting costs one system call per 256 namespaces and devices. */
+/* Counting costs one system call per 256 namespaces. */
 #define COUNT_EVERY_US (2 * USEC_PER_SEC)
 
 /* A walk of the table corrects a wrong sum and costs 200 ns per entry. */
@@ -122,19 +122,18 @@ static uint64_t count_events(const struct neighbor_users *users)
 static void add_row(void *userdata, const void *key, const void *value)
 {
 	struct neighbor_users *users = userdata;
-	const struct neighbor_count *count = value;
 	struct neighbor_row *row = add_element(&users->rows, &users->n, &users->allocated);
 
 	memcpy(&row->key, key, sizeof(row->key));
-	row->used = (int64_t)(count->created - count->exempt - count->removed);
+	memcpy(&row->used, value, sizeof(row->used));
 }
 
 /* If reading fails, rows are missing and the sum does not match: count() notices. */
 static void read_map(struct neighbor_users *users, const struct bpf_map *map)
 {
 	users->n = 0;
-	(void)bpf_each(bpf_map__fd(map), sizeof(struct neighbor_key), sizeof(struct neighbor_count),
-		add_row, users);
+	(void)bpf_each(
+		bpf_map__fd(map), sizeof(struct neighbor_key), sizeof(int64_t), add_row, users);
 }
 
 static void clear_map(const struct bpf_map *map)
@@ -171,15 +170,8 @@ static void walk(struct neighbor_users *users)
 	clear_map(walked);
 	clear_map(counts);
 	for (size_t i = 0; i < users->n; i++)
-		bpf_map_update_elem(bpf_map__fd(counts), &users->rows[i].key,
-			&(struct neighbor_count){.created = (uint64_t)users->rows[i].used},
-			BPF_ANY);
-}
-
-/* A row begins with its key. */
-static int by_key(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct neighbor_key));
+		bpf_map_update_elem(
+			bpf_map__fd(counts), &users->rows[i].key, &users->rows[i].used, BPF_ANY);
 }
 
 static int by_use(const void *a, const void *b)
@@ -198,7 +190,6 @@ static void count(struct neighbor_users *users)
 	const struct neighbor_record *records = users->object->bss->records;
 	const struct bpf_map *map = users->object->maps.counts;
 	int64_t sums[NEIGHBOR_FAMILIES] = {0};
-	size_t kept = 0;
 
 	read_map(users, map);
 	for (size_t i = 0; i < users->n; i++) {
@@ -209,17 +200,7 @@ static void count(struct neighbor_users *users)
 		 */
 		if (users->rows[i].used == 0)
 			bpf_map_delete_elem(bpf_map__fd(map), &users->rows[i].key);
-		users->rows[i].key.ifindex = 0; /* merge the devices of a namespace */
 	}
-	if (users->n > 0)
-		qsort(users->rows, users->n, sizeof(*users->rows), by_key);
-	for (size_t i = 0; i < users->n; i++) {
-		if (kept > 0 && by_key(&users->rows[kept - 1], &users->rows[i]) == 0)
-			users->rows[kept - 1].used += users->rows[i].used;
-		else
-			users->rows[kept++] = users->rows[i];
-	}
-	users->n = kept;
 	if (users->n > 0)
 		qsort(users->rows, users->n, sizeof(*users->rows), by_use);
 	users->wrong = false;
@@ -307,7 +288,8 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 	}
 }
 
-int neighbor_parse_stats(char *text, struct neighbor_stats *ret)
+/* Parses a statistics file; text is modified. Returns 0, or -EBADMSG for an unknown format. */
+static int parse_stats(char *text, struct neighbor_stats *ret)
 {
 	struct neighbor_stats stats = {0};
 	const struct {
@@ -367,7 +349,7 @@ void neighbor_sense(void *self)
 		table->stats_error = read_file(
 			host_path(host, row->statistics, full), neighbor->stats_max, &text, NULL);
 		if (table->stats_error == 0)
-			table->stats_error = neighbor_parse_stats(text, &table->stats);
+			table->stats_error = parse_stats(text, &table->stats);
 		table->collectable = table->stats.entries;
 		table->created = table->stats.allocs;
 		table->refused = table->stats.table_fulls;
