@@ -12,95 +12,62 @@ struct fault_case {
 static const struct fault_case fault_cases[] = {
 	/* Types. */
 	{"neighbor: 3\n", 1, 11, "write its keys below it"},
-	{"neighbor: [ipv4]\n", 1, 11, "cannot be a list"},
-	{"mode: [enforce]\n", 1, 7, "mode cannot be a list: write enforce or observe"},
-	{"mode: {a: 1}\n", 1, 7, "mode cannot be a map"},
+	{"mode: {a: 1}\n", 1, 7, "mode cannot be a map: write enforce or observe"},
 	{"mode: enforced\n", 1, 7, "\"enforced\" is not known here: write enforce or observe"},
 	{"neighbor:\n  grow: yes\n", 2, 9, "\"yes\" is neither true nor false"},
 	{"sysctl: 1\n", 1, 9, "map of sysctl names"},
-	{"sysctl: [a.b]\n", 1, 9, "map of sysctl names"},
 	{"node_name: \"a\\tb\"\n", 1, 12, "control characters"},
-	{"node_name: \"a\\u009bb\"\n", 1, 12, "control characters"},
 	{"node_name: |\n  two\n  lines\n", 1, 12, "line breaks"},
 	{"mode: enforce\n  indented: 1\n", 2, 11, "where no key can be"},
 	/* Counts. */
-	{"neighbor:\n  ipv4:\n    gc_thresh1: 80k\n", 3, 17,
-		"neighbor.ipv4.gc_thresh1: \"80k\" is no whole number: write digits alone, from 1 "
-		"to 2147483647 entries"},
-	{"neighbor: {ceiling: atuo}\n", 1, 21, "entries, or auto"},
+	{"neighbor: {ceiling: atuo}\n", 1, 21,
+		"neighbor.ceiling: \"atuo\" is no whole number: write digits alone, from 1 to "
+		"1048576 entries, or auto"},
 	/* Keys. */
-	{"neighbour:\n  grow: true\n", 1, 1, "unknown key \"neighbour\": did you mean neighbor?"},
 	{"neighbor:\n  gorw: true\n", 2, 3, "unknown key \"gorw\" in neighbor: did you mean grow?"},
 	{"gc_thresh1: 1\n", 1, 1, "did you mean neighbor.ipv4.gc_thresh1?"},
 	{"zebra: {a: {b: c}}\n", 1, 1, "known here are mode, profile"},
 	{"neighbor.grow: true\n", 1, 1, "each part of the name"},
-	{"<<: {mode: enforce}\n", 1, 1, "unknown key \"<<\""},
 	{"? [a]\n: b\n", 1, 3, "a key must be a word"},
-	{"\"mo\\u0007de\": 1\n", 1, 1, "unknown key \"mo?de\""},
-	{"mode: enforce\nprofile: etcd\nmode: observe\n", 3, 1, "twice, first in line 1"},
-	{"neighbor: {grow: true, grow: false}\n", 1, 24, "twice, first in line 1"},
-	{"later:\n  a: 1\n  a: 2\n", 3, 3, "twice, first in line 2"},
-	{"later: [{a: 1, a: 2}]\n", 1, 16, "twice"},
 	/* Text. */
-	{"neighbor:\n\tgrow: true\n", 2, 1, "a tab cannot indent YAML: use spaces"},
 	{"mode: enforce\n  \tprofile: etcd\n", 2, 3, "a tab cannot indent YAML"},
 	{"mode: \"enforce\nprofile: etcd\n", 1, 7, "this quote is never closed"},
-	{"neighbor: {grow: true\nmode: enforce\n", 1, 11, "this map is not closed"},
 	{"later: [a, b\n", 1, 8, "this list is not closed"},
 	{"mode enforce\nprofile: etcd\n", 1, 1, "\"key: value\""},
 	{"neighbor:\n    grow: true\n  ceiling: auto\n", 3, 3,
 		"indent keys of one section equally"},
-	{"mode: enforce\n- a\n", 2, 1, "indent keys of one section equally"},
 	{"mode: @x\n", 1, 7, "put the text in quotes"},
 	{"node_name: a: b\n", 1, 13, "put a text with ': ' in quotes"},
 	{"mode: enforce\xff\n", 1, 14, "byte 0xff is not UTF-8"},
-	{"\xff\xfem", 1, 1, "not UTF-8"},
-	{"\177ELF\x02\x01\x01", 1, 1, "control character (byte 0x7f)"},
 	{"a: \x1b[31m\n", 1, 4, "control character"},
 	{"node_name: \"\xc3\xa4\" x\n", 1, 16, "nothing after a closing quote"},
-	/* What YAML has and a configuration does not. */
-	{"neighbor: &a {grow: true}\n", 1, 11, "anchors"},
-	{"mode: *a\n", 1, 7, "aliases"},
+	/* A configuration has no such parts of YAML. */
 	{"*a : b\n", 1, 1, "aliases"},
 	{"later: !!python/object {a: 1}\n", 1, 8, "tags"},
-	{"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\n", 1, 4, "anchors"},
 	{"node_name: \"a\\0b\"\n", 1, 12, "NUL"},
-	{"mode: enforce\n---\nmode: observe\n", 2, 1, "second document"},
 	{"mode: enforce\n...\nmode: observe\n", 3, 1, "nothing may follow"},
 	{"- mode\n", 1, 1, "not a list"},
 	{"enforce\n", 1, 1, "not one text"},
-	{"\"\"\n", 1, 1, "not one text"},
 	{"later: [[[[[[[[1]]]]]]]]\n", 1, 15, "nested deeper than 8"},
 	/* Sysctls. */
-	{"sysctl: {vm.max_map_count: 80k}\n", 1, 28, "\"80k\" is no whole number"},
-	{"sysctl: {vm.max_map_count: 0x10}\n", 1, 28, "{value: ..., exact: true}"},
-	{"sysctl: {kernel.core_pattern: core}\n", 1, 31, "{value: ..., exact: true}"},
 	{"sysctl: {kernel.core_pattern: {value: core}}\n", 1, 39, "{value: ..., exact: true}"},
 	{"sysctl: {vm.a: {exact: true}}\n", 1, 16, "has no value"},
 	{"sysctl: {vm.a: {value: 1, exact: yes}}\n", 1, 27, "\"exact\" does not fit"},
-	{"sysctl: {vm.a: {value: 1, extra: 1}}\n", 1, 27, "\"extra\" does not fit"},
 	{"sysctl: {vm.a: [1, 2]}\n", 1, 16, "several numbers as one text"},
-	{"sysctl: {vm.a: {value: \"a\\nb\", exact: true}}\n", 1, 24, "line breaks"},
 	{"sysctl: {maxmap: 1}\n", 1, 10, "at least two parts"},
 	{"sysctl: {vm.a: 1, vm/a: 2}\n", 1, 19, "twice"},
-	{"sysctl: {mode: on}\n", 1, 16, "sysctl.mode: \"on\" is not known here"},
 	/* Rules of single options. */
-	{"http: {web_config: /etc/web.yaml}\n", 1, 8, "unknown key \"web_config\" in http"},
 	{"http: {socket: headroom.sock}\n", 1, 16, "absolute path"},
-	/* In place of the list. */
+	/* Another value than a list. */
 	{"watch: {domains: cluster.local}\n", 1, 18,
 		"watch.domains: \"cluster.local\" is no list: write a list, such as [a, b]"},
 	{"watch: {servers: Auto}\n", 1, 18,
 		"\"Auto\" is no list: write a list, such as [a, b], or auto"},
-	{"watch: {servers: {a: b}}\n", 1, 18, "watch.servers cannot be a map: write a list"},
 	{"watch: {budgets: 10.0.0.2}\n", 1, 18,
 		"is no list: write a list of maps, such as [{server: ..., qps: ..., tcp: ..."},
-	{"watch: {budgets: {server: a}}\n", 1, 18,
-		"watch.budgets cannot be a map: write a list of"},
 	/* Items. */
 	{"watch: {domains: [a, {b: c}]}\n", 1, 22,
 		"watch.domains, item 2 cannot be a map: write one line of text"},
-	{"watch: {domains: [[a]]}\n", 1, 19, "item 1 cannot be a list"},
 	{"watch:\n  domains:\n  - a\n  -\n  - b\n", 4, 4,
 		"item 2 is empty: remove it, or write its value"},
 	{"watch: {domains: [\"\"]}\n", 1, 19, "item 1: the text is too short"},
@@ -111,26 +78,18 @@ static const struct fault_case fault_cases[] = {
 	{"watch: {budgets: [auto]}\n", 1, 19,
 		"watch.budgets, item 1 cannot be one value: write a map, such as {server: ...}"},
 	/* Fields of items. */
-	{"watch: {budgets: [{sever: a}]}\n", 1, 20, "unknown key \"sever\": did you mean server?"},
 	{"watch: {budgets: [{server: a, zebra: 1}]}\n", 1, 31,
 		"unknown key \"zebra\": known here are server, qps, tcp, every, kind"},
 	{"watch: {budgets: [{server: a}, {qps: 5}]}\n", 1, 32,
 		"watch.budgets, item 2 has no server: add \"server: ...\""},
-	{"watch: {budgets: [{server: null}]}\n", 1, 19, "has no server"},
-	{"watch: {budgets: [{server: \"\"}]}\n", 1, 28, "too short"},
 	{"watch: {budgets: [{server: [a]}]}\n", 1, 28, "item 1: server cannot be a list"},
-	{"watch: {budgets: [{server: a, qps: 10k}]}\n", 1, 36,
-		"watch.budgets, item 1: qps: \"10k\" is no whole number: write digits alone, from 1 "
-		"to 9999, or auto"},
-	{"watch: {budgets: [{server: a, every: 5}]}\n", 1, 38, "no time with a unit"},
-	{"watch: {budgets: [{server: a, kind: up}]}\n", 1, 37, "write upstream or cluster"},
 	/* Durations. */
 	{"watch: {timeout: 30}\n", 1, 18,
 		"\"30\" is no time with a unit: write a whole number with its unit, as in 500ms, "
 		"20s, 30m or 2h, from 1s to 24h, or off"},
-	{"watch: {timeout: {}}\n", 1, 18, "cannot be a map"},
 };
 
+/* test_config.py of the root tests has more faults. */
 TEST(each_fault_is_reported_once_with_its_position)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(fault_cases); i++) {
@@ -144,27 +103,21 @@ TEST(each_fault_is_reported_once_with_its_position)
 
 static const char *const good_texts[] = {
 	"",
-	"\n\n",
 	"# nothing but a comment\n",
-	"---\n",
 	"---\n...\n",
 	"~\n",
-	"{}\n",
 	"%YAML 1.1\n---\nmode: enforce\n",
 	"\xef\xbb\xbfmode: enforce\n",
 	"mode: enforce\r\nprofile: etcd\r\n",
 	"mode: enforce", /* no line end */
-	"mode: \"enforce\"\n",
 	"neighbor: {grow: 'true'}\n",
 	"neighbor:\n",
-	"neighbor: {}\n",
 	"neighbor:\t{grow: true}\n",
 	"node_name: \"\"\n",
 	"node_name: n\xc3\xb6rdlich\n",
 	"http: {listen: \"\", socket: \"\"}\n",
 	"http: {listen: \"[::1]:80\"}\n",
 	"http: {listen: 0.0.0.0:65535}\n",
-	"sysctl: {}\n",
 	"later: {anything: [goes, {here: 1}], x: 80k}\nmuch_later: []\n",
 	"later: [[[[[[[1]]]]]]]\n",
 };
@@ -189,7 +142,7 @@ TEST(a_nul_byte_is_a_fault)
 
 static char long_word[300];
 
-/* What is wrong in the same way and place, whichever of the values stands where %s is. */
+/* Each value takes the place of %s and causes the same fault at the same position. */
 TEST(values_of_one_kind_have_the_same_fault)
 {
 	static const struct {
@@ -197,23 +150,19 @@ TEST(values_of_one_kind_have_the_same_fault)
 		unsigned column;
 		const char *words, *values[17];
 	} cases[] = {
-		{"neighbor: {ipv4: {gc_thresh1: %s}}\n", 31, "no whole number", {"0x10", "\"\""}},
 		{"neighbor: {ipv4: {gc_thresh1: %s}}\n", 31, "out of range",
 			{"0", "2147483648", "99999999999999999999999"}},
 		{"watch: {timeout: %s}\n", 18, "out of range",
 			{"999ms", "25h", "99999999999999999999h"}},
 		{"mode: %s\n", 7, "not UTF-8", {"\xc0\x80", "\xed\xa0\x80"}},
-		{"mode: %s\n", 7, "anchors", {"&a enforce"}},
 		{"mode: %s\n", 7, "tags", {"!!str enforce", "!x enforce"}},
-		{"mode: %s\n", 7, "this quote is never closed", {"'enforce"}},
 		{"sysctl: {%s: 1}\n", 10, "empty part",
 			{"vm..a", ".vm.a", "vm.a.", "vm/../a", "vm.//.a", "/vm/a"}},
 		{"sysctl: {%s: 1}\n", 10, "character", {"vm.a b", "vm.\xc3\xa4"}},
 		{"sysctl: {vm.a: %s}\n", 16, "empty", {"\"\"", "\" \""}},
 		{"http: {listen: \"%s\"}\n", 16, "ADDRESS:PORT",
 			{"localhost:80", "127.0.0.1:0", "127.0.0.1:65536", "[::1:80", ":80",
-				"[]:80", "x", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "::1:80",
-				"[::1]", "1.2.3:80x"}},
+				"127.0.0.1", "127.0.0.1:x", "::1:80", "[::1]"}},
 		{"%s: 1\n", 1, "unknown key \"kkk", {long_word}},
 		{"sysctl: {vm.%s: 1}\n", 10, "is too long", {long_word}},
 		{"sysctl: {vm.a: {value: %s, exact: true}}\n", 24, "too long", {long_word}},
@@ -258,7 +207,7 @@ TEST(all_independent_faults_are_reported)
 	}
 }
 
-/* What repeats n times between begin and end. */
+/* Repeats item and a number n times, each with end; begin opens a list. */
 static struct loaded load_many(const char *begin, const char *item, unsigned n, const char *end)
 {
 	size_t size = 256 * 1024, used;
