@@ -62,9 +62,16 @@ static bool add_switch(struct scenario *scenario, void *base)
 	       take_actual(scenario, added);
 }
 
+/* `boot-line TEXT KIND...`: the parameters and the switches that they set. */
 static bool take_boot_line(struct scenario *scenario, void *base)
 {
-	thp_parse_boot_line(scenario_word(scenario), base);
+	struct thp *thp = base;
+	enum thp_switch_kind kind;
+
+	if (!scenario_value(scenario, thp->boot_line, sizeof(thp->boot_line)))
+		return false;
+	while ((kind = take_kind(scenario)) < THP_SWITCH_KINDS)
+		thp->at_boot[kind] = true;
 	return true;
 }
 

@@ -5,7 +5,7 @@
 
 #define UID    "0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4d5e6f"
 #define UID_   "0f5c9a1e_7b3d_4c8a_9e2f_1a2b3c4d5e6f"
-#define STATIC "8b6c1f0e4d3a29785766554433221100" /* a static pod's: 32 digits, no dashes */
+#define STATIC "8b6c1f0e4d3a29785766554433221100" /* of a static pod: 32 digits without dashes */
 #define ID12   "3f4e5d6c7b8a"
 #define ID     ID12 "9900aabbccddeeff00112233445566778899aabbccddeeff0011"
 
@@ -15,15 +15,15 @@ struct example {
 	const char *paths[20];
 };
 
-/* Each path of a row has its name and id; one without a name is not reported. */
+/* Each path of a row has its name and id; a row without a name has paths without a workload. */
 static const struct example examples[] = {
 	{WORKLOAD_POD, UID, UID,
-		{/* Kubernetes with the cgroupfs driver: Guaranteed pods lack the level of their
+		{/* The cgroupfs driver of Kubernetes: Guaranteed pods lack the level of their
 		    class. */
 			"/kubepods/besteffort/pod" UID "/" ID, "/kubepods/burstable/pod" UID "/" ID,
 			"/kubepods/pod" UID "/" ID, "/kubepods/pod" UID,
 			"/k8s.io/kubepods/burstable/pod" UID "/" ID,
-			/* With the systemd driver. */
+			/* The systemd driver. */
 			"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" UID_
 			".slice/cri-containerd-" ID ".scope",
 			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_
@@ -34,9 +34,9 @@ static const struct example examples[] = {
 			"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
 			"kubelet-kubepods-burstable-pod" UID_ ".slice/cri-containerd-" ID ".scope",
 			"/docker/" ID "/kubelet/kubepods/besteffort/pod" UID "/" ID,
-			/* What a process of the pod made below. */
+			/* A process of the pod created a cgroup below its own. */
 			"/kubepods/burstable/pod" UID "/" ID "/init.scope/cron.service",
-			/* A cgroup namespace shows what lies above as "..". */
+			/* A cgroup namespace shows higher levels as "..". */
 			"/../../burstable/kubepods/pod" UID "/" ID}},
 	{WORKLOAD_POD, STATIC, STATIC,
 		{"/kubepods/burstable/pod" STATIC "/" ID,
@@ -48,7 +48,7 @@ static const struct example examples[] = {
 			"/system.slice/cri-containerd-" ID ".scope", "/default/" ID,
 			"/machine.slice/libpod-" ID ".scope/container",
 			"/docker/" ID "/system.slice/nginx.service"}},
-	/* LXD, and what runs inside of it. */
+	/* LXD, and units and pods inside a container. */
 	{WORKLOAD_LXD, "web-1", "",
 		{"/lxc.payload.web-1", "/lxc.payload.web-1/system.slice/nginx.service",
 			"/lxc.payload.web-1/kubepods/besteffort/pod" UID "/" ID}},
@@ -58,12 +58,12 @@ static const struct example examples[] = {
 		{"/system.slice/system-getty.slice/getty@tty1.service"}},
 	{WORKLOAD_UNIT, "user@1000.service", "",
 		{"/user.slice/user-1000.slice/user@1000.service/app.slice/x.service"}},
-	/* What only looks like one; the monitor of a container is no container. */
+	/* Similar paths; the monitor of a container is not part of it. */
 	{0, NULL, NULL,
 		{"/kubepods", "/kubepods.slice/kubepods-burstable.slice", "/kubepods/pod",
 			"/kubepods/pod1234", "/kubepods/tripod" UID, "/kubepods/pod" ID,
 			"/kubepods/podzzzzzzzz-7b3d-4c8a-9e2f-1a2b3c4d5e6f",
-			"/kubepods/pod0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4\"}\n<b>",
+			"/kubepods/pod0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4\"}<b>",
 			"/kubepods/pod" UID "-and-more", "/pod" UID "/x",
 			"/machine.slice/crio-conmon-" ID ".scope", "/docker/" ID "00",
 			"/docker/" ID12, "/docker-" ID "evil"}},
@@ -74,15 +74,15 @@ static const struct example examples[] = {
 
 /* Texts of /proc/PID/cgroup. */
 static const struct example several[] = {
-	/* The first version of cgroups: a line for each hierarchy, and not all of them tell. */
+	/* cgroups v1 has a line for each hierarchy, and not every line has a pod. */
 	{WORKLOAD_POD, UID, UID,
 		{"12:pids:/\n11:cpu,cpuacct:/kubepods/burstable/pod" UID "/" ID
 		 "\n1:name=systemd:/\n0::/\n"}},
-	/* A unit is the weakest answer, wherever it stands. */
+	/* A unit is the weakest answer, in any line. */
 	{WORKLOAD_CONTAINER, ID12, ID,
 		{"2:pids:/system.slice/containerd.service\n1:cpu:/docker/" ID "\n",
 			"2:cpu:/docker/" ID "\n1:pids:/system.slice/containerd.service\n"}},
-	/* The colons of one line are not those of the line before. */
+	/* The first unit counts; a line without colons has none of the next line. */
 	{WORKLOAD_UNIT, "a.service", "",
 		{"1:pids:/a.service\n0::/b.service\n", "x\n0::/a.service\n"}},
 	/* A colon may be in the path; the last line may lack its end. */
@@ -120,8 +120,7 @@ TEST(the_most_specific_line_counts)
 	check_examples(several, ARRAY_SIZE(several), "");
 }
 
-/* Pieces of all forms in any order, with all lengths of the digits: nothing is read or written
- * beyond. */
+/* Random pieces of all forms: the parser stays within the text. */
 TEST(garbage_names_no_workload)
 {
 	static const char *const pieces[] = {"/", "kubepods", "pod", "-", "_", ".slice", ".scope",
@@ -149,7 +148,7 @@ TEST(garbage_names_no_workload)
 
 #define POD "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_ ".slice"
 
-/* A directory in place of a cgroup: it has an inode too, which is returned. */
+/* A directory replaces the cgroup. Returns its inode. */
 static uint64_t make_cgroup(const struct directory *directory, const char *path)
 {
 	struct path full = directory_at(directory, path);
@@ -180,7 +179,7 @@ static void end(struct node *node)
 
 #define NODE_TEST(name) TEST_OF(node, node, begin, end, name)
 
-NODE_TEST(a_cgroup_is_a_workload)
+NODE_TEST(paths_of_cgroups_are_workloads)
 {
 	static const struct {
 		const char *path;
@@ -215,7 +214,7 @@ NODE_TEST(a_cgroup_that_comes_later_is_found)
 		cgroups_learn(node->cgroups, &gone, 1, now * 100 * USEC_PER_SEC);
 	assert_string_equal(cgroups_find(node->cgroups, gone).name, "cgroup 123456789");
 	later = make_cgroup(&node->directory, "/system.slice/later.service");
-	wanted[0] = wanted[1] = later; /* wanted twice, known once */
+	wanted[0] = wanted[1] = later; /* twice, and known once */
 	wanted[2] = gone;
 	cgroups_learn(node->cgroups, wanted, 3, 3000 * USEC_PER_SEC);
 	assert_string_equal(cgroups_find(node->cgroups, later).name, "later.service");
@@ -253,8 +252,8 @@ static struct name_entry entry(const char *id, const char *name, const char *add
 	return made;
 }
 
-/* What a source tells of ids of one letter: a buffer of its own, as names_replace takes it over. */
-static void tell(struct names *names, const char *source, const char *ids)
+/* A source names ids of one letter. names_replace() owns the buffer afterwards. */
+static void report_names(struct names *names, const char *source, const char *ids)
 {
 	struct name_entry *entries = calloc(strlen(ids), sizeof(*entries));
 	char name[64];
@@ -274,19 +273,19 @@ static void expect_name(const struct names *names, const char *id, const char *n
 	assert_string_equal(workload.name, name ? name : "unnamed");
 }
 
-TEST(a_source_replaces_only_its_own)
+TEST(a_source_replaces_only_its_own_names)
 {
 	struct names made = {0}, *names = &made;
 
-	tell(names, "one", "cab");
-	tell(names, "two", "z");
+	report_names(names, "one", "cab");
+	report_names(names, "two", "z");
 	expect_name(names, "a", "a-of-one");
 	expect_name(names, "c", "c-of-one");
 	expect_name(names, "z", "z-of-two");
 	expect_name(names, "d", NULL);
 	expect_name(names, "", NULL);
 	expect_name(NULL, "a", NULL);
-	tell(names, "one", "e");
+	report_names(names, "one", "e");
 	expect_name(names, "a", NULL);
 	expect_name(names, "e", "e-of-one");
 	expect_name(names, "z", "z-of-two");
@@ -295,7 +294,7 @@ TEST(a_source_replaces_only_its_own)
 	free(made.entries);
 }
 
-TEST(an_address_belongs_to_one)
+TEST(an_address_has_one_owner)
 {
 	struct names made = {0}, *names = &made;
 	struct name_entry *entries = calloc(2, sizeof(*entries));

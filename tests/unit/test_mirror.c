@@ -112,25 +112,29 @@ TEST(only_due_mirrors_are_checked_and_cancelling_keeps_the_state)
 	fake_http_stop(&http);
 }
 
+/* An answer against the state is followed by another check after one second. */
 TEST(a_state_changes_after_two_answers)
 {
 	static const struct {
-		bool healthy;
+		int status;
 		enum mirror_state state;
-		unsigned int against;
-	} answers[] = {{true, MIRROR_UP, 0}, {false, MIRROR_UP, 1}, {true, MIRROR_UP, 0},
-		{false, MIRROR_UP, 1}, {false, MIRROR_DOWN, 0}, {true, MIRROR_DOWN, 1},
-		{true, MIRROR_UP, 0}};
-	struct mirror mirror = {0};
+		bool soon;
+	} answers[] = {{200, MIRROR_UP, false}, {500, MIRROR_UP, true}, {200, MIRROR_UP, false},
+		{500, MIRROR_UP, true}, {500, MIRROR_DOWN, false}, {200, MIRROR_DOWN, true},
+		{200, MIRROR_UP, false}};
+	struct mirror mirror;
+	struct fake_http http;
 
+	fake_http_start_tcp(&http, serve_status, NULL);
+	mirror = mirror_at(http.port, "");
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
-		uint64_t now = (i + 1) * USEC_PER_SEC;
-
-		mirror_observe(&mirror, answers[i].healthy, now);
+		atomic_store(&status_to_give, answers[i].status);
+		mirror.due_us = 0;
+		check(&mirror, 1, "");
 		assert_int_equal(mirror.state, answers[i].state);
-		assert_int_equal(mirror.against, answers[i].against);
-		assert_int_equal(mirror.due_us - now, (answers[i].against ? 1 : 10) * USEC_PER_SEC);
+		assert_int_equal(mirror.due_us < now_us() + 5 * USEC_PER_SEC, answers[i].soon);
 	}
+	fake_http_stop(&http);
 }
 
 static void serve_path(int fd, const char *head, void *userdata)
@@ -138,7 +142,7 @@ static void serve_path(int fd, const char *head, void *userdata)
 	fake_reply(fd, starts_with(head, userdata) ? 200 : 404, "");
 }
 
-TEST(the_url_is_the_one_that_containerd_uses)
+TEST(the_checked_url_is_the_url_of_containerd)
 {
 	static const char *const cases[][2] = {{"", "GET /v2/ "}, {"/proxy", "GET /proxy/v2/ "},
 		{"/v2", "GET /v2/ "}, {"/x/v2", "GET /x/v2/ "}};
@@ -160,7 +164,7 @@ static void shell(const char *format, const char *directory)
 	assert_int_equal(system(command), 0);
 }
 
-/* openssl's server, three times 200 to everything; ca-certificates brings openssl. */
+/* The server of openssl answers three requests with 200. ca-certificates depends on openssl. */
 static FILE *start_tls(const struct directory *directory, int *port)
 {
 	char text[256];

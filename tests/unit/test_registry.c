@@ -13,9 +13,13 @@ static void check_all(int (*judge)(const char *text), int expected, const char *
 #define ALL(judge, expected, ...) \
 	check_all(judge, expected, (const char *const[]){__VA_ARGS__, NULL})
 
-static int is_here(const char *url)
+/* A mirror on this node is the first in a file. */
+static int is_on_this_node(const char *url)
 {
-	return registry_is_loopback(url);
+	const char *const urls[] = {"http://far.example", url};
+	_cleanup_free_ char *text = hosts_toml_make(urls, ARRAY_SIZE(urls), 0);
+
+	return strstr(text, url) < strstr(text, urls[0]);
 }
 
 static int is_ours(const char *text)
@@ -23,7 +27,7 @@ static int is_ours(const char *text)
 	return hosts_toml_is_ours(text, strlen(text));
 }
 
-TEST(takes_names_of_registries)
+TEST(names_of_registries_are_checked)
 {
 	char longest[REGISTRY_NAME_MAX + 1];
 
@@ -42,7 +46,7 @@ TEST(takes_names_of_registries)
 	assert_int_equal(registry_check_name(longest), -EINVAL);
 }
 
-TEST(takes_addresses_of_mirrors)
+TEST(addresses_of_mirrors_are_checked)
 {
 	char text[REGISTRY_URL_MAX + 8] = "http://h/";
 
@@ -62,7 +66,7 @@ TEST(takes_addresses_of_mirrors)
 	assert_int_equal(registry_check_url(text), -EINVAL);
 }
 
-TEST(cuts_slashes_at_the_end)
+TEST(copied_addresses_have_no_slash_at_the_end)
 {
 	char copy[16];
 
@@ -75,12 +79,12 @@ TEST(cuts_slashes_at_the_end)
 	assert_string_equal(copy, "http://12345678");
 }
 
-TEST(knows_this_node)
+TEST(loopback_addresses_are_on_this_node)
 {
-	ALL(is_here, true, "http://127.0.0.1:5000", "http://127.255.0.9", "https://localhost/x",
-		"http://LocalHost:1", "http://[::1]:1");
-	ALL(is_here, false, "http://10.0.0.1", "http://128.0.0.1", "http://localhost.example",
-		"http://[::2]", "http://127.0.0.1.example");
+	ALL(is_on_this_node, true, "http://127.0.0.1:5000", "http://127.255.0.9",
+		"https://localhost/x", "http://LocalHost:1", "http://[::1]:1");
+	ALL(is_on_this_node, false, "http://10.0.0.1", "http://128.0.0.1",
+		"http://localhost.example", "http://[::2]", "http://127.0.0.1.example");
 }
 
 #define FIRST_LINE \
@@ -88,7 +92,7 @@ TEST(knows_this_node)
 
 #define TABLE(url) "\n[host.\"" url "\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
 
-TEST(the_same_node_is_first_and_each_mirror_once)
+TEST(a_file_lists_each_mirror_once_and_loopback_first)
 {
 	static const char *const urls[] = {"https://far.example", "http://127.0.0.1:30020",
 		"https://near.example:5000/v2/proxy", "https://far.example", "http://localhost"};
@@ -108,7 +112,7 @@ TEST(the_same_node_is_first_and_each_mirror_once)
 		timed, FIRST_LINE TABLE("https://far.example") "  dial_timeout = \"500ms\"\n");
 }
 
-TEST(lists_that_differ_never_look_the_same)
+TEST(shortened_lists_differ)
 {
 	char one[32], other[32];
 
@@ -135,7 +139,7 @@ TEST(own_files_are_recognised)
 	assert_false(hosts_toml_is_ours(NULL, 0));
 }
 
-TEST(directories_that_containerd_reads_are_known)
+TEST(directories_have_the_names_that_containerd_reads)
 {
 	static const struct {
 		const char *registry, *first, *second;
@@ -144,7 +148,7 @@ TEST(directories_that_containerd_reads_are_known)
 		{"_default", "_default", NULL},
 		{"10.0.0.1:5000", "10.0.0.1_5000_", "10.0.0.1:5000"},
 		{"[::1]:5000", "[::1]_5000_", "[::1]:5000"},
-		/* containerd itself takes this address for one with a port. */
+		/* containerd finds a port in this address. */
 		{"[::1]", "[:_1]_", "[::1]"},
 	};
 	char directories[2][REGISTRY_NAME_MAX];

@@ -7,7 +7,7 @@
 #define PATH_A "/proc/sys/vm/a"
 #define BOOT   "5e0b9f3c-1d5c-4f7e-9a55-000000000001"
 
-/* A made-up node and the records of its values. */
+/* A fake node and the records of its values. */
 struct fixture {
 	struct directory root, run;
 	struct value_store *store;
@@ -42,7 +42,7 @@ static void plan_value(struct fixture *fixture, const char *name, const char *ol
 	change->reason = "configured";
 }
 
-/* One change of vm.a from old to new: its error. */
+/* Changes vm.a from old to new and returns the error. */
 static int set(struct fixture *fixture, const char *old, const char *new)
 {
 	plan_clear(&fixture->plan);
@@ -59,22 +59,13 @@ static void restore(struct fixture *fixture, const char *only)
 
 /* ---- records ---- */
 
-static int put(struct fixture *fixture, const char *name, unsigned value)
-{
-	struct value_record record = {.target.path = PATH_A};
-
-	copy_text(record.name, sizeof(record.name), name);
-	snprintf(record.wanted, sizeof(record.wanted), "%u", value);
-	return value_store_put(fixture->store, &record);
-}
-
 static void reopen(struct fixture *fixture, const char *boot, bool write)
 {
 	value_store_close(fixture->store);
 	assert_int_equal(value_store_open(fixture->run.path, boot, write, &fixture->store), 0);
 }
 
-/* What another process finds: "name=wanted" of each record. */
+/* Another process reads these records, as "name=wanted". */
 static void assert_records(const struct fixture *fixture, const char *boot, const char *text)
 {
 	_cleanup_(cleanup_value_store_close) struct value_store *store = NULL;
@@ -90,27 +81,27 @@ static void assert_records(const struct fixture *fixture, const char *boot, cons
 
 FIXTURE_TEST(records_outlive_the_process_and_end_with_the_boot)
 {
-	put(fixture, "a", 1);
-	put(fixture, "b", 2);
-	put(fixture, "c", 3);
-	put(fixture, "a", 4);
-	value_store_forget(fixture->store, "b");
-	assert_records(fixture, BOOT, "a=4 c=3 "); /* while it is open, too */
-	put(fixture, "d", 5);
+	directory_put(&fixture->root, PATH_A, "1\n");
+	directory_put(&fixture->root, "/proc/sys/vm/b", "1\n");
+	plan_value(fixture, "vm.b", "1", "3");
+	values_apply(&fixture->root.host, fixture->store, &fixture->plan);
+	assert_int_equal(set(fixture, "1", "2"), 0);
+	assert_int_equal(set(fixture, "2", "4"), 0);
+	assert_records(fixture, BOOT, "vm.b=3 vm.a=4 "); /* while it is open, too */
 	reopen(fixture, BOOT, true);
-	assert_records(fixture, BOOT, "a=4 d=5 c=3 ");
+	assert_records(fixture, BOOT, "vm.b=3 vm.a=4 ");
 	assert_records(fixture, "another", "");
-	assert_records(fixture, "", "a=4 d=5 c=3 "); /* it is not known which boot this is */
+	assert_records(fixture, "", "vm.b=3 vm.a=4 "); /* the boot is unknown */
 	reopen(fixture, "another", true);
 	assert_records(fixture, BOOT, "");
 }
 
-FIXTURE_TEST(a_file_of_someone_else_is_left_alone)
+FIXTURE_TEST(a_file_of_unknown_format_is_left_alone)
 {
 	struct value_store *store = NULL;
 
 	directory_delete(&fixture->run, "/" VALUE_STORE_FILE);
-	assert_records(fixture, BOOT, ""); /* there is no file */
+	assert_records(fixture, BOOT, ""); /* the file is missing */
 	directory_put(&fixture->run, "/" VALUE_STORE_FILE, "noise");
 	for (int write = 0; write < 2; write++)
 		assert_int_equal(
@@ -133,20 +124,20 @@ FIXTURE_TEST(a_value_is_recorded_written_and_read_back)
 	assert_records(fixture, BOOT, "vm.a=30000 ");
 	assert_string_equal(record->original, "10000");
 	assert_string_equal(record->before, "20000");
-	/* What someone else wrote is not ours to restore. */
+	/* A value of someone else does not become the value before ours. */
 	directory_put(&fixture->root, PATH_A, "77777\n");
 	assert_int_equal(set(fixture, "77777", "40000"), 0);
 	assert_string_equal(record->before, "30000");
 }
 
-/* The kernel takes a value and makes another of it: here a file that keeps its tail. */
+/* The kernel may store another value than the written one. Here the file keeps its tail. */
 FIXTURE_TEST(another_value_read_back_is_a_failure)
 {
 	directory_put(&fixture->root, PATH_A, "10000\n");
 	assert_int_equal(set(fixture, "10000", "2"), -ERANGE);
 	assert_string_equal(fixture->plan.changes[0].actual, "20000");
 	assert_string_equal(fixture->plan.changes[0].reason, "not-taken");
-	/* It is ours all the same. */
+	/* A restore replaces it nevertheless. */
 	restore(fixture, NULL);
 	assert_file(&fixture->root, PATH_A, "10000\n");
 }
@@ -155,7 +146,7 @@ FIXTURE_TEST(a_refused_write_does_not_stop_the_others)
 {
 	struct path a = directory_at(&fixture->root, PATH_A);
 
-	assert_int_equal(make_directories(a.text, 0700), 0); /* what even root cannot write */
+	assert_int_equal(make_directories(a.text, 0700), 0); /* even root cannot write it */
 	directory_put(&fixture->root, "/proc/sys/vm/b", "1\n");
 	plan_value(fixture, "vm.a", "1", "2");
 	plan_value(fixture, "vm.b", "1", "2");
@@ -166,31 +157,33 @@ FIXTURE_TEST(a_refused_write_does_not_stop_the_others)
 	assert_int_equal(fixture->plan.changes[1].error, 0);
 }
 
-FIXTURE_TEST(what_cannot_be_recorded_is_not_written)
+FIXTURE_TEST(a_value_that_cannot_be_recorded_is_not_written)
 {
 	char name[16];
 
 	directory_put(&fixture->root, PATH_A, "1\n");
+	directory_put(&fixture->root, "/proc/sys/vm/0", "1\n");
 	for (unsigned i = 0; i < VALUE_STORE_MAX; i++) {
-		snprintf(name, sizeof(name), "%u", i);
-		assert_int_equal(put(fixture, name, i), 0);
+		snprintf(name, sizeof(name), "vm.%u", i);
+		plan_value(fixture, name, "1", "2");
+		strcpy(fixture->plan.changes[i].target.path, "/proc/sys/vm/0");
 	}
+	values_apply(&fixture->root.host, fixture->store, &fixture->plan);
 	assert_int_equal(set(fixture, "1", "2"), -ENOSPC);
 	assert_string_equal(fixture->plan.changes[0].reason, "not-recorded");
 	assert_file(&fixture->root, PATH_A, "1\n");
-	assert_int_equal(put(fixture, "7", 8), 0); /* what has a slot keeps it */
-	value_store_forget(fixture->store, "8");
+	restore(fixture, NULL);
 	assert_int_equal(set(fixture, "1", "2"), 0);
 }
 
 /*
- * 10000 was the original; 20000 was written, then 30000 was recorded. Killed at any point of that,
- * or changed by others since, this is what restore does.
+ * 10000 was the original; 20000 was written, then 30000 was recorded. The agent may have been
+ * killed at any point of this, and others may have changed the value since.
  */
 TEST(restore_skips_values_changed_by_others)
 {
 	static const struct {
-		const char *found; /* NULL: the file has gone */
+		const char *found; /* NULL: the file is missing */
 		const char *left, *reason;
 	} cases[] = {
 		{"10000\n", "10000\n", "original"}, /* killed before the first write */
@@ -208,7 +201,7 @@ TEST(restore_skips_values_changed_by_others)
 		set(&fixture, "20000", "30000");
 		if (cases[i].found)
 			directory_put(&fixture.root, PATH_A, cases[i].found);
-		restore(&fixture, "thp"); /* another tuner's */
+		restore(&fixture, "thp"); /* another tuner */
 		assert_int_equal(fixture.plan.n, 0);
 		restore(&fixture, i % 2 ? "sysctl" : NULL);
 		assert_int_equal(fixture.plan.n, 1);
@@ -216,7 +209,7 @@ TEST(restore_skips_values_changed_by_others)
 		assert_string_equal(fixture.plan.changes[0].reason, cases[i].reason);
 		if (cases[i].left)
 			assert_file(&fixture.root, PATH_A, cases[i].left);
-		/* What cannot be seen now may be seen again before the next boot. */
+		/* A missing file may come back before the next boot: its record stays. */
 		assert_records(&fixture, BOOT, cases[i].found ? "" : "vm.a=30000 ");
 	}
 }
@@ -225,7 +218,7 @@ FIXTURE_TEST(an_empty_original_is_restored)
 {
 	directory_put(&fixture->root, PATH_A, "\n");
 	assert_int_equal(set(fixture, "", "1"), 0);
-	/* Writing nothing leaves what is there: a list of ports is cleared by an empty line. */
+	/* Writing no byte changes nothing: an empty line clears a list of ports. */
 	directory_put(&fixture->root, PATH_A, "1");
 	restore(fixture, NULL);
 	assert_file(&fixture->root, PATH_A, "\n");
@@ -245,14 +238,14 @@ static int set_target(struct fixture *fixture, const struct host *host,
 	return fixture->plan.changes[0].error;
 }
 
-FIXTURE_TEST(what_cannot_be_written)
+FIXTURE_TEST(a_missing_or_read_only_file_is_refused)
 {
 	const struct value_target target = {.kind = VALUE_FILE, .path = "/proc/self/status"};
 	struct host host;
 
 	assert_int_equal(set(fixture, "", "1"), -ENOENT);
-	assert_null(directory_get(&fixture->root, PATH_A)); /* nothing is made */
-	/* A file of the kernel that nobody may write. */
+	assert_null(directory_get(&fixture->root, PATH_A)); /* no file is created */
+	/* Nobody may write this file of the kernel. */
 	assert_true(host_init(&host, "/"));
 	assert_true(set_target(fixture, &host, &target, "1") < 0);
 	assert_string_equal(fixture->plan.changes[0].reason, "write-refused");
@@ -263,8 +256,8 @@ FIXTURE_TEST(what_cannot_be_written)
 static const struct value_target threshold = {
 	.kind = VALUE_NEIGHTBL, .path = THRESHOLD, .family = AF_INET, .level = 1};
 
-/* Netlink would change the kernel that the test runs on. */
-FIXTURE_TEST(a_threshold_below_a_made_up_root_is_a_file)
+/* Netlink would change the kernel of the test machine. */
+FIXTURE_TEST(a_threshold_below_another_root_is_a_file)
 {
 	_cleanup_free_ char *before = NULL, *after = NULL;
 
@@ -278,8 +271,8 @@ FIXTURE_TEST(a_threshold_below_a_made_up_root_is_a_file)
 		assert_string_equal(before, after);
 }
 
-/* Refused before anything is sent: with the kernel's own root, and still no change of it. */
-FIXTURE_TEST(values_that_are_no_thresholds)
+/* They are refused before netlink sends anything to the kernel of the test machine. */
+FIXTURE_TEST(invalid_thresholds_are_refused)
 {
 	static const char *const values[] = {"", "-1", "x", "2147483648", "1 2"};
 	struct value_target target = threshold;
