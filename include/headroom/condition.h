@@ -17,9 +17,9 @@ enum condition_status {
 
 /* The effect of a True condition on the verdict of /health. */
 enum severity {
+	SEVERITY_ADVICE, /* no effect: an improvement that the administrator can make */
 	SEVERITY_WARNING,
 	SEVERITY_CRITICAL,
-	SEVERITY_ADVICE, /* no effect: an improvement that the administrator can make */
 };
 
 /* The reason of a setting's or a condition's state. The log, JSON, metrics and `explain` use it. */
@@ -50,7 +50,6 @@ struct condition {
 	uint64_t since_us; /* CLOCK_REALTIME of the last change of status */
 };
 
-/* The severity of the type, or advice. */
 enum severity condition_severity(const struct condition_reading *reading);
 
 /* Sets status True and the reason, and appends to the message, after "; " if it is not empty. */

@@ -63,8 +63,8 @@ struct change *plan_add(struct plan *plan, const struct file_change *file, const
 
 /*
  * Sorts the changes so that gc_thresh1 <= gc_thresh2 <= gc_thresh3 holds after each write: first
- * thresholds that rise, from level 3 to 1, then those that fall, from level 1 to 3. All other
- * changes come first, in their order.
+ * rising thresholds, from level 3 to 1, then falling thresholds, from level 1 to 3. All
+ * other changes come first, in their order.
  */
 void plan_sort(struct plan *plan);
 

@@ -104,7 +104,7 @@ struct value_target {
 
 /*
  * The record of a value, made before its first write and updated before each later one. It serves
- * to restore the original and to distinguish our writes from those of others.
+ * to restore the original and to detect writes by others.
  */
 struct value_record {
 	char name[SETTING_NAME_MAX];
@@ -121,7 +121,7 @@ bool value_is_foreign(const struct value_record *record, const char *actual);
 
 /*
  * Writes the administrator's value to floor: the original, or a higher value that others set since.
- * Empty when there is no record and actual is empty. record may be NULL.
+ * record may be NULL.
  */
 void value_floor(const struct value_record *record, const char *actual,
 	char floor[static SETTING_VALUE_MAX]);

@@ -25,7 +25,7 @@ struct workload {
 
 extern const char *const workload_kind_names[];
 
-/* Its name, or its id if it has no name. */
+/* The name, or the id of a workload without a name. */
 const char *workload_name(const struct workload *workload);
 
 /* Its text for people: "pod kube-system/coredns-x", "host". */

@@ -41,8 +41,7 @@ struct row *config_row(const struct config *config, const char *name)
 	return NULL;
 }
 
-/* A row that the caller knows to exist. */
-static const struct row *need(const struct config *config, const char *name)
+static const struct row *must_find_row(const struct config *config, const char *name)
 {
 	const struct row *row = config_row(config, name);
 
@@ -58,12 +57,12 @@ bool config_bool(const struct config *config, const char *name)
 
 const char *config_text(const struct config *config, const char *name)
 {
-	return need(config, name)->tree->text;
+	return must_find_row(config, name)->tree->text;
 }
 
 int config_choice(const struct config *config, const char *name)
 {
-	const struct row *row = need(config, name);
+	const struct row *row = must_find_row(config, name);
 
 	return value_word(row->option, row->tree->text);
 }
@@ -86,16 +85,17 @@ size_t config_list(const struct config *config, const char *name)
 {
 	size_t n = 0;
 
-	for (const struct tree *item = need(config, name)->tree->first; item; item = item->next)
+	for (const struct tree *item = must_find_row(config, name)->tree->first; item;
+		item = item->next)
 		n++;
 	return n;
 }
 
-/* A field of an item, or ("" or NULL) the item itself; NULL for one that was not given. */
+/* Returns the item itself if field is "" or NULL, and NULL if the item lacks the field. */
 static const struct tree *find_field(
 	const struct config *config, const char *name, size_t i, const char *field)
 {
-	const struct tree *item = need(config, name)->tree->first;
+	const struct tree *item = must_find_row(config, name)->tree->first;
 
 	for (; item && i > 0; i--)
 		item = item->next;
@@ -107,7 +107,8 @@ static const struct tree *find_field(
 const char *config_item(const struct config *config, const char *name, size_t i, const char *field)
 {
 	const char *text = tree_text(find_field(config, name, i, field));
-	const struct config_option *const rows[] = {need(config, name)->option->items, NULL};
+	const struct config_option *const rows[] = {
+		must_find_row(config, name)->option->items, NULL};
 	const struct config_option *option = option_find(rows, field);
 
 	if (!option)
@@ -127,7 +128,7 @@ struct config_position config_item_where(
 
 struct config_position config_where(const struct config *config, const char *name)
 {
-	return need(config, name)->tree->position;
+	return must_find_row(config, name)->tree->position;
 }
 
 bool config_is_given(const struct config *config, const char *name)
@@ -173,16 +174,16 @@ void config_changes(
 		if (mix_row(0, before, &before->rows[i]) != mix_row(0, after, &after->rows[i]))
 			text_append(text, size, "%s%s", text[0] ? ", " : "",
 				after->rows[i].option->name);
-	/* First those that are new or other than they were, then those that are gone. */
+	/* New and changed sysctls, then the removed ones. */
 	for (size_t i = 0; i < ARRAY_SIZE(both); i++)
 		for (size_t s = 0; s < both[i]->n_sysctls; s++) {
-			const struct config_sysctl *one = &both[i]->sysctls[s];
+			const struct config_sysctl *sysctl = &both[i]->sysctls[s];
 			const struct config_sysctl *other =
-				find_named(both[!i]->sysctls, both[!i]->n_sysctls, one->name);
+				find_named(both[!i]->sysctls, both[!i]->n_sysctls, sysctl->name);
 
-			if (!other || (i == 0 && (!streq(other->value, one->value) ||
-							 other->exact != one->exact)))
-				text_append(text, size, "%s%s", text[0] ? ", " : "", one->name);
+			if (!other || (i == 0 && (!streq(other->value, sysctl->value) ||
+							 other->exact != sysctl->exact)))
+				text_append(text, size, "%s%s", text[0] ? ", " : "", sysctl->name);
 		}
 }
 

@@ -5,26 +5,26 @@
 
 #include <yaml.h>
 
-/* The parser's messages, and ours. */
+/* Replaces libyaml's messages by messages with the cure. */
 static const struct {
 	const char *problem;
 	const char *message;
 } messages[] = {
-	{"unexpected end of stream", "this quote is never closed: add the closing quote"},
+	{"unexpected end of stream", "the quote is not closed: add the closing quote"},
 	{"expected ',' or ']'", "this list is not closed properly: write [a, b], with a comma "
 				"between and ] at the end"},
 	{"expected ',' or '}'", "this map is not closed properly: write {a: 1, b: 2}, with a comma "
 				"between and } at the end"},
-	{"mapping values are not allowed", "a ':' where no key can be: indent keys of one "
+	{"mapping values are not allowed", "the ':' is not allowed here: indent keys of one "
 					   "section equally, and put a text with ': ' in quotes"},
 	{"could not find expected ':'",
-		"a line that is no \"key: value\": add ':' and a blank after the key"},
+		"this line is not \"key: value\": add ':' and a blank after the key"},
 	{"expected key", "this does not fit here: indent keys of one section equally, and put "
 			 "nothing after a closing quote"},
 	{"cannot start any token", "this character cannot start a value: put the text in quotes"},
 	{"<document start>", "nothing may follow here: indent it below a key, or remove it"},
 	{"sequence entries are not allowed",
-		"a list item where none can be: write \"key: [a, b]\""},
+		"a list item is not allowed here: write \"key: [a, b]\""},
 };
 
 struct reader {
@@ -42,7 +42,7 @@ static struct config_position position_at(const struct reader *reader, yaml_mark
 		reader->file, (unsigned)mark.line + 1, (unsigned)mark.column + 1};
 }
 
-/* What is no text at all: libyaml's marks begin only where it is. */
+/* Reports bytes that are not text. For these libyaml gives an offset, not a mark. */
 static void encoding_fault(const struct reader *reader)
 {
 	const char *problem = reader->parser->problem, *text = reader->text;
@@ -50,7 +50,7 @@ static void encoding_fault(const struct reader *reader)
 	struct text_position at;
 	struct config_position position;
 
-	/* The byte at fault is one that does not continue a character: name where that begins. */
+	/* A character is incomplete: report its first byte. */
 	while (strstr(problem, "trailing") && offset > 0 && (text[offset] & 0xc0) != 0xc0)
 		offset--;
 	at = text_position(text, offset);
@@ -64,7 +64,6 @@ static void encoding_fault(const struct reader *reader)
 		(unsigned char)text[offset]);
 }
 
-/* What the parser stopped at. */
 static void parser_fault(const struct reader *reader)
 {
 	const yaml_parser_t *parser = reader->parser;
@@ -91,7 +90,7 @@ static void parser_fault(const struct reader *reader)
 		mark.column = strspn(line, " ");
 		message = "a tab cannot indent YAML: use spaces";
 	} else if (strstr(context, "quoted scalar") || strstr(context, "parsing a flow")) {
-		/* A quote or bracket that stays open is noticed at the end of the file. */
+		/* The parser notices an open quote or bracket at the end of the file. */
 		mark = parser->context_mark;
 	}
 	position = position_at(reader, mark);
@@ -99,10 +98,10 @@ static void parser_fault(const struct reader *reader)
 		config_fault_add(reader->faults, &position, "%s", message);
 	else
 		config_fault_add(
-			reader->faults, &position, "no valid YAML: %s %s", problem, context);
+			reader->faults, &position, "invalid YAML: %s %s", problem, context);
 }
 
-/* The enum tree_kind of the value that begins with an event; -1 when none does. */
+/* The enum tree_kind of the value that begins with the event, or -1. */
 static int value_kind(const yaml_event_t *event)
 {
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
@@ -121,10 +120,7 @@ static int value_kind(const yaml_event_t *event)
 	return TREE_TEXT;
 }
 
-/*
- * What would make two parts of a file depend on each other, or on a type of YAML's, or cost without
- * bound; or NULL.
- */
+/* Returns the message for an event that a configuration must not have, or NULL. */
 static const char *event_fault(struct reader *reader, const yaml_event_t *event, int kind)
 {
 	if (event->type == YAML_DOCUMENT_START_EVENT && reader->documents++ > 0)
@@ -135,20 +131,20 @@ static const char *event_fault(struct reader *reader, const yaml_event_t *event,
 		return NULL;
 	if (kind <= TREE_TEXT && memchr(event->data.scalar.value, '\0', event->data.scalar.length))
 		return "a NUL character: remove the \\0";
-	/* The start of a map or list has both where a text has them. */
+	/* In a map or list these members are at the same offset. */
 	if (event->data.scalar.anchor)
 		return "anchors (&name) are not allowed: write the value out, or put it in quotes";
 	if (event->data.scalar.tag)
 		return "tags (!name) are not allowed: write the value alone, or put it in quotes";
 	if (++reader->nodes > DOCUMENT_NODES_MAX)
-		return "more than 8192 keys and values in one file: this is no configuration of "
-		       "headroom";
+		return "more than 8192 keys and values in one file: this is not a configuration "
+		       "of headroom";
 	if (reader->depth == 0 && kind == TREE_LIST && reader->file)
 		return "the file must be a map of options, not a list: write \"key: value\" lines";
 	if (reader->depth == 0 && kind == TREE_TEXT)
 		return "the file must be a map of options, not one text: write \"key: value\" lines";
 	if (kind > TREE_TEXT && reader->depth == DOCUMENT_DEPTH_MAX)
-		return "nested deeper than 8 levels: no option is";
+		return "nested deeper than 8 levels: options have at most 4";
 	return NULL;
 }
 
@@ -165,14 +161,14 @@ struct tree *tree_new(struct config *config, enum tree_kind kind, struct config_
 
 struct tree *document_load(struct config *config, const char *file, const char *text, size_t len)
 {
-	/* libyaml would count a byte order mark as a column. */
+	/* Skip a byte order mark, which libyaml counts as a column. */
 	size_t mark = text_mark(text, len);
 	_cleanup_(yaml_parser_delete) yaml_parser_t parser;
 	struct reader reader = {
 		.file = file, .text = text + mark, .faults = config->faults, .parser = &parser};
 	struct tree *outer =
 		tree_new(config, TREE_LIST, (struct config_position){.file = file}, "");
-	/* What is open: a map or list, the key whose value comes next, and where that goes. */
+	/* The open maps and lists, the key of the next value, and where to store it. */
 	struct {
 		struct tree *tree, *key, **end;
 	} levels[DOCUMENT_DEPTH_MAX + 1] = {{outer, NULL, &outer->first}}, *level;

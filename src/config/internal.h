@@ -2,16 +2,15 @@
 #pragma once
 
 /*
- * The inside of a configuration. Each file becomes a tree (document.c), which is checked against
- * the tables' rows; these then point into it (merge.c), later files over earlier ones. Profile and
- * defaults fill the rest (load.c), and config.c reads the rows. Only src/config and its tests
- * include this.
+ * document.c parses each file into a tree. merge.c checks the tree against the tables and stores
+ * its values in the rows of struct config; later files override earlier ones. load.c fills the
+ * other rows from the profile and the defaults. config.c reads the rows.
  */
 
 #include "config/config.h"
 
 #define DOCUMENT_DEPTH_MAX 8    /* twice what the deepest option needs */
-#define DOCUMENT_NODES_MAX 8192 /* bounds what comparing each key with each other may cost */
+#define DOCUMENT_NODES_MAX 8192 /* the check for duplicate keys is quadratic */
 
 enum tree_kind {
 	TREE_NULL,
@@ -20,21 +19,22 @@ enum tree_kind {
 	TREE_MAP,
 };
 
-/* A value of a file, or that of a default, with what is below it. */
 struct tree {
-	struct tree *allocated; /* any other of the same config */
+	struct tree *allocated; /* the next in config.trees */
 	enum tree_kind kind;
 	struct config_position position;
-	const struct tree *key;    /* of a value in a map; its text is a word once it was checked */
-	struct tree *first, *next; /* of a list or map: its values, in order */
-	char text[];               /* of TREE_NULL and TREE_TEXT; else empty */
+	const struct tree *key; /* in a map: the key of this value */
+	struct tree *first;     /* TREE_LIST and TREE_MAP: the first value */
+	struct tree *next;      /* in a list or map: the next value */
+	char text[];            /* TREE_NULL and TREE_TEXT; else empty */
 };
 
-/* A row of the tables and its value. */
 struct row {
 	const struct config_option *option;
-	/* NULL: no file has it. TREE_NULL, or TREE_MAP for a row with others below it: a profile's
-	 * value is not wanted either. Once loaded: a text, or the list of an OPTION_LIST. */
+	/*
+	 * NULL: no file sets the option. TREE_NULL or TREE_MAP: a file removes the value, also that
+	 * of the profile. Once loaded always TREE_TEXT, or TREE_LIST for an OPTION_LIST.
+	 */
 	const struct tree *tree;
 };
 
@@ -42,50 +42,45 @@ struct config {
 	const struct config_option *const *tables;
 	struct row *rows; /* in the order of the tables */
 	size_t n_rows, rows_allocated;
-	struct config_sysctl *sysctls; /* sorted; while files are read, also such without a value */
+	struct config_sysctl *sysctls; /* sorted; an empty value removes that of the profile */
 	size_t n_sysctls, sysctls_allocated;
-	char **files; /* places point to them */
+	char **files; /* positions point to them */
 	size_t n_files, files_allocated;
-	struct tree *trees;                         /* all that were allocated */
-	char profile[64];                           /* "profile NAME": places point to it */
-	struct config_fault_list *faults, *notices; /* while it is loaded; the latter may be NULL */
+	struct tree *trees;                         /* a list of all trees */
+	char profile[64];                           /* "profile NAME"; positions point to it */
+	struct config_fault_list *faults, *notices; /* during config_load(); notices may be NULL */
 };
 
-/* A tree of config, which frees it. */
+/* config owns the tree. */
 struct tree *tree_new(struct config *config, enum tree_kind kind, struct config_position position,
 	const char *text);
 
-/* The text of a TREE_TEXT; NULL for any other, and for NULL. */
+/* Returns NULL unless tree is a TREE_TEXT. */
 const char *tree_text(const struct tree *tree);
 
-/* The value of a map's key, or NULL. */
 const struct tree *tree_child(const struct tree *map, const char *key);
 
 /*
- * The tree of a file's text, which text[len] terminates; file NULL: of a default. NULL after a
- * fault: what comes after one of syntax says nothing. Anchors, aliases and tags are refused: a
- * configuration needs none of them, and the first two expand without bound.
+ * Parses the text of a file, or of a default if file is NULL. text[len] is a NUL byte. Stops at the
+ * first fault and returns NULL. Anchors, aliases and tags are refused: anchors and aliases can
+ * expand without bound.
  */
 struct tree *document_load(struct config *config, const char *file, const char *text, size_t len);
 
-/*
- * Takes the values of a file over, in place of earlier ones. Adds its faults, by place and at
- * most CONFIG_FAULTS_MAX.
- */
+/* Merges the values of a file. Adds at most CONFIG_FAULTS_MAX faults, sorted by position. */
 void document_merge(struct config *config, struct tree *root);
 
-/* The row of a name; NULL for none. */
+/* Returns NULL if the name is unknown. */
 struct row *config_row(const struct config *config, const char *name);
 
-/* The sysctl of that name, added without a value when there is none. */
+/* Finds the sysctl or adds it with an empty value. */
 struct config_sysctl *config_sysctl(struct config *config, const char *name);
 
-/* The index of a word of the row; -1 for none. */
+/* Returns the index in choices, or -1. */
 int value_word(const struct config_option *option, const char *text);
 
 /*
- * "500ms", "20s", "30m" or "2h", without blanks, signs, fractions or leading zeros, as
- * microseconds. -EINVAL for anything else, -ERANGE above UINT64_MAX. *us is written only on
- * success.
+ * Parses "500ms", "20s", "30m" or "2h" to microseconds. Blanks, signs, fractions and leading zeros
+ * are -EINVAL; values above UINT64_MAX are -ERANGE.
  */
 int duration_parse(const char *text, uint64_t *us);

@@ -13,11 +13,11 @@ static void file_fault(struct config *config, const char *path, int error)
 		int error;
 		const char *message;
 	} messages[] = {
-		{-ENOENT, "no such file: make it, or name another one"},
-		{-EFBIG, "the file is larger than 256 kB: this is no configuration of headroom"},
+		{-ENOENT, "no such file: create it, or name another file"},
+		{-EFBIG, "the file is larger than 256 kB: this is not a configuration of headroom"},
 		{-EISDIR, "a directory, not a file: remove or rename it"},
-		{-EINVAL, "neither a file nor a link to one: put a plain file here"},
-		{-ENXIO, "neither a file nor a link to one: put a plain file here"}, /* a socket */
+		{-EINVAL, "not a regular file: put a plain file here"},
+		{-ENXIO, "not a regular file: put a plain file here"}, /* a socket */
 	};
 	struct config_position position = {.file = path, .line = 1, .column = 1};
 
@@ -30,7 +30,7 @@ static void file_fault(struct config *config, const char *path, int error)
 		"cannot be read: %s: check the path and give read access to it", strerror(-error));
 }
 
-static void take_file(const char *path, bool optional, void *userdata)
+static void load_file(const char *path, bool optional, void *userdata)
 {
 	struct config *config = userdata;
 	_cleanup_free_ char *text = NULL;
@@ -50,22 +50,22 @@ static void take_file(const char *path, bool optional, void *userdata)
 		document_merge(config, root);
 }
 
-/* Names that begin with a dot are editors' backups, and a ConfigMap's ..data. */
+/* Names with a leading dot are backups of editors, or ..data of a ConfigMap. */
 static int is_source(const struct dirent *entry)
 {
 	return fnmatch("*.yaml", entry->d_name, FNM_PERIOD) == 0;
 }
 
-/* Calls take for the main file and each of the directory's, in name order. 0, or -errno of a
- * directory that is there. */
+/* Calls visit for the main file, then for the files of the directory in name order. Returns 0, or
+ * -errno if the directory exists but cannot be read. */
 static int for_each_source(const struct config_source *source,
-	void (*take)(const char *path, bool optional, void *userdata), void *userdata)
+	void (*visit)(const char *path, bool optional, void *userdata), void *userdata)
 {
 	struct dirent **entries = NULL;
 	int n;
 
 	if (source->file)
-		take(source->file, source->optional, userdata);
+		visit(source->file, source->optional, userdata);
 	n = source->directory ? scandir(source->directory, &entries, is_source, alphasort) : 0;
 	if (n < 0)
 		return errno == ENOENT ? 0 : -errno;
@@ -74,13 +74,11 @@ static int for_each_source(const struct config_source *source,
 
 		snprintf(path, sizeof(path), "%s/%s", source->directory, entries[i]->d_name);
 		free(entries[i]);
-		take(path, false, userdata);
+		visit(path, false, userdata);
 	}
 	free(entries);
 	return 0;
 }
-
-/* ---- what the files leave open ---- */
 
 void config_free(struct config *config)
 {
@@ -96,8 +94,8 @@ void config_free(struct config *config)
 	free(config);
 }
 
-/* The default, where neither a file nor the profile says anything. */
-static void settle_row(struct config *config, struct row *row)
+/* Sets the default if neither a file nor the profile sets a value. */
+static void apply_default(struct config *config, struct row *row)
 {
 	const struct config_option *option = row->option;
 	const char *text = option->def ? option->def : option->type == OPTION_LIST ? "[]" : "";
@@ -130,8 +128,8 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Adds what the profile says and no file, and drops the sysctls that a file takes away. */
-static void settle_profile(struct config *config, const char *profile)
+/* Adds the values of the profile that no file overrides, and drops the removed sysctls. */
+static void apply_profile(struct config *config, const char *profile)
 {
 	const struct config_position position = {.file = config->profile};
 	bool no_sysctls = config_row(config, "sysctl")->tree != NULL;
@@ -179,24 +177,21 @@ int config_load(const struct config_source *source, const struct config_option *
 
 			row->option = option;
 		}
-	r = for_each_source(source, take_file, config);
+	r = for_each_source(source, load_file, config);
 	if (r < 0)
 		file_fault(config, source->directory, r);
 	if (faults->n > before)
 		return -EINVAL;
 	profile = config_row(config, "profile");
-	settle_row(config, profile);
-	settle_profile(config, profile->tree->text);
+	apply_default(config, profile);
+	apply_profile(config, profile->tree->text);
 	for (size_t i = 0; i < config->n_rows; i++)
-		settle_row(config, &config->rows[i]);
+		apply_default(config, &config->rows[i]);
 	config->faults = config->notices = NULL;
 	*ret = steal(config);
 	return 0;
 }
 
-/* ---- has it changed? ---- */
-
-/* What cannot be read has a signature too: its errno. */
 static void mix_file(const char *path, bool optional, void *userdata)
 {
 	uLong *sum = userdata;
@@ -205,7 +200,7 @@ static void mix_file(const char *path, bool optional, void *userdata)
 	(void)optional;
 	if (stat(path, &st) < 0)
 		st.st_dev = (dev_t)errno;
-	/* What reading and writing back change. */
+	/* These change without a change of the content. */
 	st.st_atim = (struct timespec){0};
 	st.st_blocks = 0;
 	*sum = crc32(*sum, (const Bytef *)path, (uInt)strlen(path) + 1);
@@ -218,7 +213,7 @@ uint64_t config_source_signature(const struct config_source *source)
 
 	if (source->directory)
 		mix_file(source->directory, true, &sum);
-	/* A directory that cannot be read has no files to read; loading says why. */
+	/* config_load() reports a directory that cannot be read. */
 	(void)for_each_source(source, mix_file, &sum);
 	return sum;
 }

@@ -5,17 +5,15 @@
 
 #include <ctype.h>
 
-#define DETAIL_MAX 256 /* the part of a message that varies */
+#define DETAIL_MAX 256
 #define LABEL_MAX  (OPTION_NAME_MAX + 32)
-
-/* ---- one value ---- */
 
 static const char *kind_of(const struct tree *tree)
 {
 	return tree->kind == TREE_MAP ? "a map" : tree->kind == TREE_LIST ? "a list" : "one value";
 }
 
-/* "name cannot be a map: write ...", with what the row takes; option NULL: a section. */
+/* Reports that the option, or the section if option is NULL, cannot be a map or list. */
 static void wrong_kind(struct config *config, const struct config_option *option, const char *name,
 	const struct tree *tree)
 {
@@ -32,11 +30,11 @@ static void check_value(struct config *config, const struct config_option *optio
 {
 	static const char *const wrong[] = {
 		[OPTION_BOOL] = "neither true nor false",
-		[OPTION_COUNT] = "no whole number",
-		[OPTION_DURATION] = "no time with a unit",
-		[OPTION_CHOICE] = "not known here",
+		[OPTION_COUNT] = "not a whole number",
+		[OPTION_DURATION] = "not a time with a unit",
+		[OPTION_CHOICE] = "not a valid choice",
 		[OPTION_TEXT] = "a text with line breaks or control characters",
-		[OPTION_LIST] = "no list",
+		[OPTION_LIST] = "not a list",
 	};
 	enum option_type type = option->type;
 	uint64_t max = option->max > 0 ? option->max : type == OPTION_TEXT ? 255 : UINT64_MAX;
@@ -57,13 +55,11 @@ static void check_value(struct config *config, const struct config_option *optio
 				max);
 		else if (strlen(text) < option->min)
 			config_fault_add(config->faults, &tree->position,
-				"%s: the text is too short: write one of at least %" PRIu64
-				" bytes",
-				name, option->min);
+				"%s: the text is too short: write at least %" PRIu64 " bytes", name,
+				option->min);
 		else if (refused)
-			config_fault_add(config->faults, &tree->position,
-				"%s: %s is not possible: %s", name, text_quote(quoted, text),
-				refused);
+			config_fault_add(config->faults, &tree->position, "%s: %s is invalid: %s",
+				name, text_quote(quoted, text), refused);
 		return;
 	}
 	if (value_word(option, text) >= 0 ||
@@ -80,15 +76,13 @@ static void check_value(struct config *config, const struct config_option *optio
 		text_quote(quoted, text), r == -EINVAL ? wrong[type] : "out of range", detail);
 }
 
-/*
- * The cure names what a person may have meant: the nearest key of the section, the same key
- * elsewhere, or the keys that the section has.
+/* Suggests the most similar key of the section, else the same key elsewhere, else lists the keys.
  */
 static void unknown_key(struct config *config, const struct config_option *const *tables,
 	const char *section, const struct tree *key)
 {
 	char word[OPTION_NAME_MAX], last[OPTION_NAME_MAX] = "", quoted[TEXT_QUOTE_MAX];
-	char cure[DETAIL_MAX] = "known here are ";
+	char cure[DETAIL_MAX] = "valid keys are ";
 	size_t skip = section[0] ? strlen(section) + 1 : 0;
 	bool is_name = strchr(key->text, '.') && option_find(tables, key->text);
 	struct suggestion nearest = {0};
@@ -121,8 +115,6 @@ static void unknown_key(struct config *config, const struct config_option *const
 		text_quote(quoted, key->text), section[0] ? " in " : "", section, cure);
 }
 
-/* ---- lists ---- */
-
 static void check_item_map(struct config *config, const char *label,
 	const struct config_option *option, const struct tree *item)
 {
@@ -135,7 +127,7 @@ static void check_item_map(struct config *config, const char *label,
 
 		if (!row) {
 			unknown_key(config, rows, "", field->key);
-		} else if (field->kind != TREE_NULL) { /* else the row's default, as everywhere */
+		} else if (field->kind != TREE_NULL) { /* null: the default */
 			snprintf(name, sizeof(name), "%s: %s", label, row->name);
 			check_value(config, row, name, field);
 		}
@@ -144,7 +136,8 @@ static void check_item_map(struct config *config, const char *label,
 		if (config->faults->n == before && !row->def && row->type == OPTION_TEXT &&
 			row->min > 0 && !tree_text(tree_child(item, row->name)))
 			config_fault_add(config->faults, &item->position,
-				"%s has no %s: add \"%s: ...\"", label, row->name, row->name);
+				"%s lacks the key %s: add \"%s: ...\"", label, row->name,
+				row->name);
 }
 
 static void check_list(
@@ -158,7 +151,7 @@ static void check_list(
 		snprintf(label, sizeof(label), "%s, item %zu", option->name, ++n);
 		if (n > most) {
 			config_fault_add(config->faults, &item->position,
-				"%s takes at most %zu items: remove this one and those after it",
+				"%s has more than %zu items: remove this and the following items",
 				option->name, most);
 			return;
 		}
@@ -176,9 +169,7 @@ static void check_list(
 	}
 }
 
-/* ---- sysctls ---- */
-
-/* The value of {value: V, exact: true}; NULL, and a fault, when it has not this form. */
+/* Returns the value of {value: V, exact: true}, or NULL after a fault. */
 static const struct tree *exact_value(
 	struct config *config, const char *name, const struct tree *map, bool *exact)
 {
@@ -195,21 +186,21 @@ static const struct tree *exact_value(
 			*exact = streq(text, "true");
 		} else {
 			config_fault_add(config->faults, &child->key->position,
-				"sysctl.%s: %s does not fit here: write {value: ..., exact: true}",
+				"sysctl.%s: %s is not allowed here: write {value: ..., exact: true}",
 				name, text_quote(quoted, key));
 			return NULL;
 		}
 	}
 	if (!value)
 		config_fault_add(config->faults, &map->position,
-			"sysctl.%s has no value: write {value: ..., exact: true}", name);
+			"sysctl.%s lacks a value: write {value: ..., exact: true}", name);
 	return value;
 }
 
 /*
- * A sysctl's name as sysctl(8) prints it. The first separator of the name given tells its form:
- * net/ipv4/conf/eth0.100/rp_filter becomes net.ipv4.conf.eth0/100.rp_filter. What is wrong with one
- * that names no file below /proc/sys, or another than it seems to; else NULL.
+ * Converts a name to the form of sysctl(8): net/ipv4/conf/eth0.100/rp_filter becomes
+ * net.ipv4.conf.eth0/100.rp_filter. The first separator shows the form of the given name. Returns
+ * the fault of an invalid name, else NULL.
  */
 static const char *parse_sysctl_name(const char *text, char name[static SETTING_NAME_MAX])
 {
@@ -221,14 +212,11 @@ static const char *parse_sysctl_name(const char *text, char name[static SETTING_
 		return "is too long";
 	for (char *p = name; *p; p++) {
 		if (!isalnum((unsigned char)*p) && !strchr("_.:/@-", *p))
-			return "has a character that no sysctl has";
-		if (slashes) /* in this form a dot is part of a component */
+			return "has an invalid character";
+		if (slashes)
 			*p = *p == '/' ? '.' : *p == '.' ? '/' : *p;
 	}
-	/*
-	 * A part of nothing but slashes means "." or ".." in the path, an empty one for "//": both
-	 * would name another file than the one that is shown.
-	 */
+	/* A part of slashes becomes "." or ".." in the path, and an empty part "//". */
 	do {
 		size_t len = strcspn(part, ".");
 
@@ -237,10 +225,10 @@ static const char *parse_sysctl_name(const char *text, char name[static SETTING_
 		part += len;
 		parts++;
 	} while (*part++ == '.');
-	return parts < 2 ? "is no sysctl: one has at least two parts" : NULL;
+	return parts < 2 ? "has only one part" : NULL;
 }
 
-/* The same of a value, whose blanks are folded to one space. */
+/* Copies the value and folds blanks to one space. Returns the fault of an invalid value. */
 static const char *parse_sysctl_value(const char *text, char value[static SETTING_VALUE_MAX])
 {
 	char folded[1024];
@@ -250,13 +238,13 @@ static const char *parse_sysctl_value(const char *text, char value[static SETTIN
 	if (strpbrk(text, "\n\v\f\r") || !text_is_printable(folded))
 		return "the value has line breaks or control characters: write one line of text";
 	if (folded[0] == '\0')
-		return "the value is empty: write null to take the key away";
+		return "the value is empty: write null to remove the key";
 	if (!copy_text(value, SETTING_VALUE_MAX, folded))
-		return "the value is too long: the kernel takes at most 127 bytes here";
+		return "the value is too long: write at most 127 bytes";
 	return NULL;
 }
 
-static void take_sysctl(struct config *config, const struct tree *tree)
+static void merge_sysctl(struct config *config, const struct tree *tree)
 {
 	const struct config_position *position = &tree->key->position;
 	char name[SETTING_NAME_MAX], quoted[TEXT_QUOTE_MAX];
@@ -271,9 +259,9 @@ static void take_sysctl(struct config *config, const struct tree *tree)
 		return;
 	}
 	sysctl = config_sysctl(config, name);
-	if (sysctl->position.file == position->file) { /* a sysctl has two spellings */
+	if (sysctl->position.file == position->file) { /* in its other form */
 		config_fault_add(config->faults, position,
-			"sysctl.%s is here twice, first in line %u: remove one", name,
+			"sysctl.%s is set twice, first in line %u: remove one", name,
 			sysctl->position.line);
 		return;
 	}
@@ -296,14 +284,12 @@ static void take_sysctl(struct config *config, const struct tree *tree)
 		config_fault_add(config->faults, &tree->position, "sysctl.%s: %s", name, fault);
 	else if (!sysctl->exact && value_compare(sysctl->value, sysctl->value, &order) < 0)
 		config_fault_add(config->faults, &tree->position,
-			"sysctl.%s: %s is no whole number, and headroom raises only numbers; give "
+			"sysctl.%s: %s is not a whole number, and headroom raises only numbers; write "
 			"{value: ..., exact: true} to set this text",
 			name, text_quote(quoted, sysctl->value));
 }
 
-/* ---- the tree ---- */
-
-/* Takes away what earlier files, and what a profile may, say of a name and all below it. */
+/* Removes the values of earlier files and of the profile for name and all names below it. */
 static void clear_below(struct config *config, const char *name)
 {
 	static const struct tree cleared = {.kind = TREE_NULL};
@@ -317,7 +303,7 @@ static void clear_below(struct config *config, const char *name)
 	}
 }
 
-static void take_map(struct config *config, const char *section, const struct tree *map)
+static void merge_map(struct config *config, const char *section, const struct tree *map)
 {
 	const struct row *parent = config_row(config, section);
 
@@ -331,23 +317,23 @@ static void take_map(struct config *config, const char *section, const struct tr
 		enum option_type type = row ? row->option->type : OPTION_TEXT;
 
 		if (parent && parent->option->type == OPTION_SYSCTLS && !row) {
-			take_sysctl(config, tree);
+			merge_sysctl(config, tree);
 		} else if (!row && !is_section) {
 			unknown_key(config, config->tables, section, tree->key);
 		} else if (tree->kind == TREE_NULL) {
 			clear_below(config, name);
 		} else if (type == OPTION_RESERVED) {
-			/* Roll-outs: an earlier and a later version may read the same file. */
+			/* During an upgrade, two versions may read the same file. */
 			if (config->notices && (!row->tree || row->tree->kind == TREE_NULL))
 				config_fault_add(config->notices, &tree->key->position,
-					"%s: this version of headroom does not use it; it is left "
-					"for one that does",
+					"%s: this version of headroom ignores the key; a later "
+					"version uses it",
 					name);
 			row->tree = tree;
 		} else if (tree->kind == TREE_MAP && (is_section || type == OPTION_SYSCTLS)) {
-			if (row && type != OPTION_SYSCTLS) /* in place of a word, such as keep */
+			if (row && type != OPTION_SYSCTLS) /* it replaces a choice such as keep */
 				row->tree = tree;
-			take_map(config, name, tree);
+			merge_map(config, name, tree);
 		} else if (!row || type == OPTION_SYSCTLS) {
 			wrong_kind(config, row ? row->option : NULL, name, tree);
 		} else {
@@ -361,7 +347,7 @@ static void take_map(struct config *config, const char *section, const struct tr
 	}
 }
 
-/* Each key is a word, and there once: what has another is taken out, and costs one fault. */
+/* Removes values whose key is not a word or occurs twice, with a fault for each. */
 static void check_keys(struct config *config, struct tree *tree)
 {
 	struct tree **end = &tree->first;
@@ -378,7 +364,7 @@ static void check_keys(struct config *config, struct tree *tree)
 				"a key must be a word: write \"key: value\"");
 		} else if (same) {
 			config_fault_add(config->faults, &key->position,
-				"the key %s is here twice, first in line %u: remove one",
+				"the key %s occurs twice, first in line %u: remove one",
 				text_quote(quoted, key->text), same->key->position.line);
 		} else {
 			*end = child;
@@ -387,7 +373,7 @@ static void check_keys(struct config *config, struct tree *tree)
 	}
 }
 
-static int by_place(const void *a, const void *b)
+static int by_position(const void *a, const void *b)
 {
 	const struct config_fault *x = a, *y = b;
 
@@ -400,9 +386,9 @@ void document_merge(struct config *config, struct tree *root)
 	size_t first = faults->n;
 
 	check_keys(config, root);
-	take_map(config, "", root);
+	merge_map(config, "", root);
 	if (faults->n == first)
 		return;
-	qsort(faults->faults + first, faults->n - first, sizeof(*faults->faults), by_place);
+	qsort(faults->faults + first, faults->n - first, sizeof(*faults->faults), by_position);
 	faults->n = MIN(faults->n, first + CONFIG_FAULTS_MAX);
 }

@@ -22,7 +22,7 @@ socklen_t listen_address(const char *text, struct sockaddr_storage *address)
 		return 0;
 	copy_text(host, len + 1 - 2 * brackets, text + brackets);
 	*address = (struct sockaddr_storage){.ss_family = brackets ? AF_INET6 : AF_INET};
-	four->sin_port = htons((uint16_t)port); /* sin6_port is in the same place */
+	four->sin_port = htons((uint16_t)port); /* sin6_port has the same offset */
 	if (brackets)
 		return inet_pton(AF_INET6, host, &six->sin6_addr) == 1 ? sizeof(*six) : 0;
 	return inet_pton(AF_INET, host, &four->sin_addr) == 1 ? sizeof(*four) : 0;
@@ -47,32 +47,32 @@ static const char *check_socket(const char *text)
 
 const struct config_option core_options[] = {
 	{"mode", OPTION_CHOICE, .choices = mode_choices, .def = "enforce",
-		.help = "What the agent may do to the node. enforce: set what is configured "
-			"and keep it so. observe: only look and report what would change; "
-			"nothing is written. Each tuner's own mode overrides this for that "
+		.help = "Whether the agent changes the node. enforce: sets the configured values "
+			"and keeps them. observe: writes nothing and reports the values that "
+			"enforce would change. The mode of a tuner overrides this for that "
 			"tuner."},
 	{"profile", OPTION_CHOICE, .choices = profile_choices, .def = "kubernetes-node",
 		.help = "A named set of defaults for a kind of node, listed with their sources by "
-			"`headroom explain profile`. What a file says wins over the profile, and "
-			"null takes a key of the profile away. minimal sets no sysctl at all."},
+			"`headroom explain profile`. Values of files override the profile, and null "
+			"removes a key of the profile. minimal sets no sysctl."},
 	{"node_name", OPTION_TEXT, .max = 253,
-		.help = "The name under which this node appears in status and metrics. Empty: the "
+		.help = "The name of this node in status and metrics. Empty: the "
 			"environment variable NODE_NAME, else the host name."},
 	{"http.listen", OPTION_TEXT, .check = check_listen, .def = "127.0.0.1:19810",
 		.help = "Address and port for metrics, health and the status page, such as "
-			"127.0.0.1:19810 or [::1]:19810. It is read-only and has no "
-			"authentication: on any other address everyone who reaches it can read it. "
-			"\"\": no TCP at all."},
+			"127.0.0.1:19810 or [::1]:19810. It is read-only, without "
+			"authentication: everyone who reaches another address than loopback can "
+			"read it. \"\": no TCP."},
 	{"http.socket", OPTION_TEXT, .max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1,
 		.check = check_socket, .def = "/run/headroom/headroom.sock",
-		.help = "Path of the unix socket that the command line uses; root alone can "
-			"open it. \"\": none, and then status, apply and restore cannot reach "
-			"the running agent."},
+		.help = "Path of the unix socket for the command line; only root can open it. "
+			"\"\": no socket, so that status, apply and restore cannot reach the "
+			"running agent."},
 	{"on_drift", OPTION_CHOICE, .choices = drift_choices, .def = "enforce",
-		.help = "What to do when someone else changes a setting that headroom has set. "
-			"enforce: put it back, and leave it to them when they keep changing "
-			"it. yield: leave the new value at once. report: leave it, and report "
-			"it as drifted. In each case the change is counted and shown."},
+		.help = "How the agent reacts when someone else changes a setting that headroom "
+			"has set. enforce: sets it again, and yields after repeated changes. "
+			"yield: leaves the new value at once. report: leaves it and reports "
+			"drift. Each change is counted and shown."},
 	{"storage", OPTION_RESERVED,
 		.help = "Reserved for watching storage latency; not used by this version."},
 	{0},
@@ -103,7 +103,7 @@ bool option_is_section(const struct config_option *const *tables, const char *na
 	return false;
 }
 
-/* How many letters to insert, drop, change or swap with their neighbour to make b of a. */
+/* The Damerau-Levenshtein distance: letters inserted, deleted, replaced or transposed. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned char cost[SUGGEST_WORD_MAX + 1][SUGGEST_WORD_MAX + 1];
@@ -135,9 +135,9 @@ void suggest_offer(struct suggestion *suggestion, const char *typed, const char 
 	if (len > SUGGEST_WORD_MAX || strlen(typed) > SUGGEST_WORD_MAX)
 		return;
 	apart = distance(typed, word);
-	/* Close enough to be a slip: two letters, but never half of the word. */
-	if (apart > 2 || apart * 2 >= len || (suggestion->word[0] && apart >= suggestion->apart))
+	/* At most two letters, and less than half of the word. */
+	if (apart > 2 || apart * 2 >= len || (suggestion->word[0] && apart >= suggestion->distance))
 		return;
 	copy_text(suggestion->word, sizeof(suggestion->word), word);
-	suggestion->apart = apart;
+	suggestion->distance = apart;
 }

@@ -2,18 +2,17 @@
 #include "config/config.h"
 
 const struct profile profile_table[] = {
-	{"kubernetes-node", "A node that runs pods: many containers share what the kernel counts "
-			    "per user, so the limits for inotify, keys, process ids and memory "
-			    "maps are raised."},
-	{"etcd", "A node given to etcd: only the accept queue is raised. Everything else that "
-		 "etcd's documentation asks for, such as fast disks and fitting time-outs, is no "
-		 "sysctl."},
+	{"kubernetes-node", "A node that runs pods. Many containers share the limits that the "
+			    "kernel counts per user, so those of inotify, keys, process ids and "
+			    "memory maps are raised."},
+	{"etcd", "A node for etcd: only the accept queue is raised. etcd's documentation "
+		 "recommends fast disks and suitable time-outs instead of sysctls."},
 	{"lxd-host",
 		"A host of LXD or Incus containers: the values of LXD's page on production setups. "
 		"kernel.dmesg_restrict is among them: reading the kernel log then takes privileges."},
 	{"minimal",
-		"No sysctl at all: only neighbour tables and transparent huge pages, as their own "
-		"options say."},
+		"No sysctl: only neighbour tables and transparent huge pages, according to their "
+		"own options."},
 	{0},
 };
 

@@ -33,7 +33,7 @@ int duration_parse(const char *text, uint64_t *us)
 	return -EINVAL;
 }
 
-/* In the largest unit that divides it. */
+/* Uses the largest unit that divides us. */
 static const char *duration_format(char text[static DURATION_TEXT_MAX], uint64_t us)
 {
 	size_t i = 0;
@@ -102,7 +102,7 @@ void option_describe(const struct config_option *option, char text[static OPTION
 		text_append(text, OPTION_TEXT_MAX, " Must be given.");
 		return;
 	}
-	if (option->type != OPTION_TEXT) { /* any text will do: the help says which */
+	if (option->type != OPTION_TEXT) { /* the help describes valid texts */
 		text_append(text, OPTION_TEXT_MAX, " Takes ");
 		value_describe(option, text, OPTION_TEXT_MAX);
 		text_append(text, OPTION_TEXT_MAX, ".");

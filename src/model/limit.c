@@ -6,13 +6,13 @@
 
 #include <math.h>
 
-/* The rate forgets half of the past in this many seconds: long enough to bridge a quiet moment. */
+/* Seconds: long enough to bridge a short pause of the growth. */
 #define RATE_HALF_LIFE 10.0
 
-/* Below this growth, in units per second, a table is not filling: it breathes. */
+/* Slower growth, in units per second, is fluctuation. */
 #define RATE_MIN 0.1
 
-/* Growth is worth telling when it lasts, and only of a table that is more than half full. */
+/* Shorter growth is not reported. */
 #define GROWTH_LASTS_US (60 * USEC_PER_SEC)
 
 void limit_observe(struct limit *limit, const struct limit_reading *reading, uint64_t now)

@@ -21,16 +21,10 @@ size_t node_would_change(const struct node *node)
 	return n;
 }
 
-static const enum verdict verdicts[] = {
-	[SEVERITY_WARNING] = VERDICT_WARNING,
-	[SEVERITY_CRITICAL] = VERDICT_CRITICAL,
-	[SEVERITY_ADVICE] = VERDICT_OK,
-};
-
 enum verdict condition_verdict(const struct condition *condition)
 {
 	return condition->now.status == CONDITION_TRUE
-		       ? verdicts[condition_severity(&condition->now)]
+		       ? (enum verdict)condition_severity(&condition->now)
 		       : VERDICT_OK;
 }
 
@@ -41,7 +35,7 @@ enum verdict limit_verdict(const struct limit *limit)
 			       : used >= 0.8 ? VERDICT_WARNING
 					     : VERDICT_OK;
 
-	return limit->now.condition ? MAX(verdict, verdicts[limit->now.condition->severity])
+	return limit->now.condition ? MAX(verdict, (enum verdict)limit->now.condition->severity)
 				    : verdict;
 }
 

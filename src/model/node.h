@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Everything that is known about this node now: what the agent keeps and what the report reads. */
+/* The state of the node. The agent updates it, and the report reads it. */
 
 #include <headroom/tuner.h>
 
@@ -29,35 +29,35 @@ struct node {
 	bool applied;          /* the first reconcile is done */
 	uint64_t started_us;   /* CLOCK_REALTIME */
 	uint64_t heartbeat_us; /* CLOCK_MONOTONIC of the last tick */
-	uint64_t revision;     /* moves with each change of what is reported; 0 before the first */
+	uint64_t revision;     /* changes when the reported data changes; 0 before the first tick */
 	uint32_t config_hash;  /* checksum of the configuration in use */
-	bool reload_failed;    /* the configuration on disk is another one, with a fault */
-	uint64_t reloaded_us;  /* CLOCK_REALTIME of the last configuration that was loaded */
+	bool reload_failed;    /* the configuration on disk is faulty and not in use */
+	uint64_t reloaded_us;  /* CLOCK_REALTIME of the last successful load */
 	struct tuner_status *tuners;
 	size_t n_tuners;
 	struct setting *settings;
 	size_t n_settings, settings_allocated;
 	struct limit *limits;
 	size_t n_limits, limits_allocated;
-	struct condition *conditions; /* one of each type, in the tables' order */
+	struct condition *conditions; /* one for each type, in the order of the tables */
 	size_t n_conditions;
 };
 
-/* By name, or NULL. */
+/* Returns NULL if the name is unknown. */
 struct setting *node_setting(const struct node *node, const char *name);
 
-/* How many settings an observing or released tuner would change if it enforced. */
+/* Counts the settings that observing and released tuners would change in enforce mode. */
 size_t node_would_change(const struct node *node);
 
-/* ok, warning or critical: the worst True condition. */
+/* The worst severity of the True conditions, in the order of enum severity. */
 enum verdict {
-	VERDICT_OK,
-	VERDICT_WARNING,
-	VERDICT_CRITICAL,
+	VERDICT_OK = SEVERITY_ADVICE,
+	VERDICT_WARNING = SEVERITY_WARNING,
+	VERDICT_CRITICAL = SEVERITY_CRITICAL,
 };
 
 enum verdict node_verdict(const struct node *node);
 enum verdict condition_verdict(const struct condition *condition);
-/* By the condition that is True of it and by how much is used: what colours it. */
+/* The worse of its condition's severity and of its used share. It selects the colour. */
 enum verdict limit_verdict(const struct limit *limit);
 extern const char *const verdict_names[];

@@ -20,11 +20,7 @@ struct change *plan_add(struct plan *plan, const struct file_change *file, const
 	return change;
 }
 
-/*
- * The rank of a change in a safe order: everything without levels first, then what rises, highest
- * level first, then what falls, lowest level first. With that each threshold moves into the gap
- * that its neighbours have already left open.
- */
+/* The rank of a change in the order of plan_sort(). */
 static int rank(const struct change *change)
 {
 	int order;
@@ -36,7 +32,7 @@ static int rank(const struct change *change)
 	return 10 - change->target.level;
 }
 
-/* Insertion keeps equal ranks in their order, and a plan is short. */
+/* Insertion sort is stable, and a plan is short. */
 void plan_sort(struct plan *plan)
 {
 	for (size_t i = 1; i < plan->n; i++) {

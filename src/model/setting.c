@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-/* An integer of either sign, as wide as any sysctl: kernel.shmmax needs all 64 bits. */
+/* Holds 64-bit integers of either sign: kernel.shmmax is unsigned. */
 typedef __int128 wide;
 
 #define BLANKS " \t\n\v\f\r"
@@ -43,7 +43,7 @@ bool setting_in_sync(const struct setting *setting)
 	       value_equal(setting->actual, setting->wanted);
 }
 
-/* Copies the next blank-separated word and returns what follows it, or NULL when there is none. */
+/* Copies the next word and returns the text after it, or NULL at the end of the text. */
 static const char *next_word(const char *text, char word[static SETTING_VALUE_MAX])
 {
 	size_t n;
@@ -132,5 +132,6 @@ void value_floor(
 {
 	copy_text(floor, SETTING_VALUE_MAX, record ? record->original : actual);
 	if (record && value_is_foreign(record, actual))
-		value_max(floor, actual, floor); /* not numbers: then nothing is higher */
+		value_max(floor, actual,
+			floor); /* leaves floor unchanged if a value is not a number */
 }

@@ -96,8 +96,6 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 	static const char *const statuses[] = {[CONDITION_FALSE] = "false",
 		[CONDITION_TRUE] = "true",
 		[CONDITION_UNKNOWN] = "unknown"};
-	static const double severities[] = {
-		[SEVERITY_ADVICE] = 1, [SEVERITY_WARNING] = 2, [SEVERITY_CRITICAL] = 3};
 	struct metric_sink sink = {
 		.out = out, .openmetrics = openmetrics, .rows = core_tables.metric_rows};
 	char hash[16];
@@ -129,7 +127,7 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 		const struct condition_reading *now = &node->conditions[i].now;
 
 		metric_sample(&sink,
-			now->status == CONDITION_TRUE ? severities[condition_severity(now)] : 0,
+			now->status == CONDITION_TRUE ? 1 + condition_severity(now) : 0,
 			now->type->name, NULL);
 	}
 	put_tuners(&sink, node);

@@ -13,25 +13,25 @@ static const struct fault_case fault_cases[] = {
 	/* Types. */
 	{"neighbor: 3\n", 1, 11, "write its keys below it"},
 	{"mode: {a: 1}\n", 1, 7, "mode cannot be a map: write enforce or observe"},
-	{"mode: enforced\n", 1, 7, "\"enforced\" is not known here: write enforce or observe"},
+	{"mode: enforced\n", 1, 7, "\"enforced\" is not a valid choice: write enforce or observe"},
 	{"neighbor:\n  grow: yes\n", 2, 9, "\"yes\" is neither true nor false"},
 	{"sysctl: 1\n", 1, 9, "map of sysctl names"},
 	{"node_name: \"a\\tb\"\n", 1, 12, "control characters"},
 	{"node_name: |\n  two\n  lines\n", 1, 12, "line breaks"},
-	{"mode: enforce\n  indented: 1\n", 2, 11, "where no key can be"},
+	{"mode: enforce\n  indented: 1\n", 2, 11, "is not allowed here"},
 	/* Counts. */
 	{"neighbor: {ceiling: atuo}\n", 1, 21,
-		"neighbor.ceiling: \"atuo\" is no whole number: write digits alone, from 1 to "
+		"neighbor.ceiling: \"atuo\" is not a whole number: write digits alone, from 1 to "
 		"1048576 entries, or auto"},
 	/* Keys. */
 	{"neighbor:\n  gorw: true\n", 2, 3, "unknown key \"gorw\" in neighbor: did you mean grow?"},
 	{"gc_thresh1: 1\n", 1, 1, "did you mean neighbor.ipv4.gc_thresh1?"},
-	{"zebra: {a: {b: c}}\n", 1, 1, "known here are mode, profile"},
+	{"zebra: {a: {b: c}}\n", 1, 1, "valid keys are mode, profile"},
 	{"neighbor.grow: true\n", 1, 1, "each part of the name"},
 	{"? [a]\n: b\n", 1, 3, "a key must be a word"},
 	/* Text. */
 	{"mode: enforce\n  \tprofile: etcd\n", 2, 3, "a tab cannot indent YAML"},
-	{"mode: \"enforce\nprofile: etcd\n", 1, 7, "this quote is never closed"},
+	{"mode: \"enforce\nprofile: etcd\n", 1, 7, "the quote is not closed"},
 	{"later: [a, b\n", 1, 8, "this list is not closed"},
 	{"mode enforce\nprofile: etcd\n", 1, 1, "\"key: value\""},
 	{"neighbor:\n    grow: true\n  ceiling: auto\n", 3, 3,
@@ -51,20 +51,20 @@ static const struct fault_case fault_cases[] = {
 	{"later: [[[[[[[[1]]]]]]]]\n", 1, 15, "nested deeper than 8"},
 	/* Sysctls. */
 	{"sysctl: {kernel.core_pattern: {value: core}}\n", 1, 39, "{value: ..., exact: true}"},
-	{"sysctl: {vm.a: {exact: true}}\n", 1, 16, "has no value"},
-	{"sysctl: {vm.a: {value: 1, exact: yes}}\n", 1, 27, "\"exact\" does not fit"},
+	{"sysctl: {vm.a: {exact: true}}\n", 1, 16, "lacks a value"},
+	{"sysctl: {vm.a: {value: 1, exact: yes}}\n", 1, 27, "\"exact\" is not allowed"},
 	{"sysctl: {vm.a: [1, 2]}\n", 1, 16, "several numbers as one text"},
-	{"sysctl: {maxmap: 1}\n", 1, 10, "at least two parts"},
+	{"sysctl: {maxmap: 1}\n", 1, 10, "has only one part"},
 	{"sysctl: {vm.a: 1, vm/a: 2}\n", 1, 19, "twice"},
 	/* Rules of single options. */
 	{"http: {socket: headroom.sock}\n", 1, 16, "absolute path"},
 	/* Another value than a list. */
 	{"watch: {domains: cluster.local}\n", 1, 18,
-		"watch.domains: \"cluster.local\" is no list: write a list, such as [a, b]"},
+		"watch.domains: \"cluster.local\" is not a list: write a list, such as [a, b]"},
 	{"watch: {servers: Auto}\n", 1, 18,
-		"\"Auto\" is no list: write a list, such as [a, b], or auto"},
+		"\"Auto\" is not a list: write a list, such as [a, b], or auto"},
 	{"watch: {budgets: 10.0.0.2}\n", 1, 18,
-		"is no list: write a list of maps, such as [{server: ..., qps: ..., tcp: ..."},
+		"is not a list: write a list of maps, such as [{server: ..., qps: ..., tcp: ..."},
 	/* Items. */
 	{"watch: {domains: [a, {b: c}]}\n", 1, 22,
 		"watch.domains, item 2 cannot be a map: write one line of text"},
@@ -73,19 +73,19 @@ static const struct fault_case fault_cases[] = {
 	{"watch: {domains: [\"\"]}\n", 1, 19, "item 1: the text is too short"},
 	{"watch: {domains: [a234567890b234567890c]}\n", 1, 19, "too long: write at most 20 bytes"},
 	{"watch: {domains: [a, b, c, d, e]}\n", 1, 28,
-		"watch.domains takes at most 3 items: remove this one and those after it"},
+		"watch.domains has more than 3 items: remove this and the following items"},
 	{"watch: {ports: [53, 65536]}\n", 1, 21, "watch.ports, item 2: \"65536\" is out of range"},
 	{"watch: {budgets: [auto]}\n", 1, 19,
 		"watch.budgets, item 1 cannot be one value: write a map, such as {server: ...}"},
 	/* Fields of items. */
 	{"watch: {budgets: [{server: a, zebra: 1}]}\n", 1, 31,
-		"unknown key \"zebra\": known here are server, qps, tcp, every, kind"},
+		"unknown key \"zebra\": valid keys are server, qps, tcp, every, kind"},
 	{"watch: {budgets: [{server: a}, {qps: 5}]}\n", 1, 32,
-		"watch.budgets, item 2 has no server: add \"server: ...\""},
+		"watch.budgets, item 2 lacks the key server: add \"server: ...\""},
 	{"watch: {budgets: [{server: [a]}]}\n", 1, 28, "item 1: server cannot be a list"},
 	/* Durations. */
 	{"watch: {timeout: 30}\n", 1, 18,
-		"\"30\" is no time with a unit: write a whole number with its unit, as in 500ms, "
+		"\"30\" is not a time with a unit: write a whole number with its unit, as in 500ms, "
 		"20s, 30m or 2h, from 1s to 24h, or off"},
 };
 
@@ -235,7 +235,8 @@ TEST(faults_values_and_items_are_bounded)
 	assert_one_fault(&values, DOCUMENT_NODES_MAX / 2, 8, "more than 8192");
 	assert_loaded(&full);
 	assert_int_equal(config_list(full.config, "watch.servers"), OPTION_ITEMS_MAX);
-	assert_one_fault(&items, 1, 19 + 3 * 10 + 4 * (OPTION_ITEMS_MAX - 10), "at most 64 items");
+	assert_one_fault(
+		&items, 1, 19 + 3 * 10 + 4 * (OPTION_ITEMS_MAX - 10), "more than 64 items");
 }
 
 DIRECTORY_TEST(faults_name_their_file)

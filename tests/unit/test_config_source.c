@@ -31,7 +31,7 @@ SOURCE_TEST(only_a_needed_file_must_exist)
 
 SOURCE_TEST(only_regular_files_are_read)
 {
-	static const char *const cases[][2] = {{"socket.yaml", "neither a file"},
+	static const char *const cases[][2] = {{"socket.yaml", "not a regular file"},
 		{"loop.yaml", "symbolic links"}, {"d", "a directory"}};
 	struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket.yaml"};
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -33,7 +33,7 @@ struct thp_switch {
 struct thp_usage {
 	uint64_t anon;  /* AnonHugePages */
 	uint64_t shmem; /* ShmemHugePages */
-	uint64_t file;  /* FileHugePages: large folios of file systems, which have no switch */
+	uint64_t file;  /* FileHugePages: large folios of file systems, without a switch */
 };
 
 struct thp {
@@ -55,6 +55,3 @@ struct thp_memory {
 	struct thp_usage usage; /* at the last poll */
 	uint64_t grown_at_us;   /* when unwanted huge pages last grew, CLOCK_MONOTONIC; 0: never */
 };
-
-/* Parses the kernel command line into boot_line and at_boot. */
-void thp_parse_boot_line(const char *line, struct thp *thp);

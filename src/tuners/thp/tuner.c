@@ -134,7 +134,8 @@ static void add_switch(struct thp *thp, int kind, const char *directory)
 		thp->n_switches++;
 }
 
-void thp_parse_boot_line(const char *line, struct thp *thp)
+/* Parses the kernel command line into boot_line and at_boot. */
+static void parse_boot_line(const char *line, struct thp *thp)
 {
 	char word[96];
 	int used;
@@ -171,7 +172,7 @@ static void *thp_open(const struct host *host, bool watch)
 	}
 	free(sizes);
 	if (read_file(host_path(host, "/proc/cmdline", full), 65536, &line, NULL) == 0)
-		thp_parse_boot_line(line, thp);
+		parse_boot_line(line, thp);
 	r = host_may_write(host, THP_DIRECTORY "/enabled");
 	/* A kernel without huge pages needs no switch. */
 	if (r < 0 && r != -ENOENT)
