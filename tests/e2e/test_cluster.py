@@ -31,6 +31,7 @@ ARCHIVED = "registry.invalid/preloaded:1"
 QUICK = ("--set", "minReadySeconds=0", "--set", "restore.seconds=10")
 # Where something of Headroom could be left.
 PLACES = ("/run", "/var/lib", "/etc", "/opt", "/usr/local")
+OUR_PROGRAMS = ("dns_egress", "dns_ingress", "neigh_create", "neigh_release")
 MOVING = re.compile(r"^/(run/(containerd|netns|lock|k3s)|var/lib/(kubelet|cni|containers?|containerd|apt|dpkg|docker)|etc/(cni|mtab))(/|$)")
 
 
@@ -65,7 +66,7 @@ def cluster(machine: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def traces(cluster: Cluster) -> dict[str, Any]:
-    """What a removal must leave as it was, beside values: files, mounts and BPF programs of the node."""
+    """What a removal must leave as it was, besides values: files of the node, and mounts and BPF programs of Headroom."""
     inside = cluster.inside()
     found = subprocess.run([*inside, "find", *PLACES, "-xdev"], capture_output=True, text=True).stdout.splitlines()
     mounts = subprocess.run([*inside, "cat", "/proc/self/mounts"], capture_output=True, text=True).stdout.splitlines()
@@ -73,9 +74,8 @@ def traces(cluster: Cluster) -> dict[str, Any]:
     return {
         "files": sorted(path for path in found if not MOVING.match(path)),
         "containerd": {p.name: p.read_text() for p in (cluster.directory / "node/etc-containerd").rglob("*.toml")},
-        "mounts": sorted(line for line in mounts if "/run/containerd" not in line and "/var/lib/kubelet" not in line),
-        # Of each container the runtime has one for its devices.
-        "bpf": sorted(p.get("name", "") for p in json.loads(programs) if p["type"] != "cgroup_device"),
+        "mounts": sorted(line for line in mounts if re.search("/headroom( |/)", line) and "/var/lib/kubelet" not in line),
+        "bpf": sorted(p["name"] for p in json.loads(programs) if p.get("name") in OUR_PROGRAMS),
     }
 
 

@@ -414,30 +414,36 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., Agent]
 
 
-def other_agents() -> list[str]:
-    """The pids of all agents on this machine."""
+def running_agents(ours: bool) -> list[str]:
+    """The pids of the agents on this machine that these tests have started, or of all others."""
+    mark = f"ROOT_TESTS_SESSION={SESSION}".encode()
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (directory / "cmdline").read_bytes().split(b"\0")
-            if os.path.basename(line[0]) == b"headroom" and b"agent" in line[1:]:
-                found.append(directory.name)
-        except (OSError, IndexError):
-            pass
+        with contextlib.suppress(OSError):
+            program, *args = (directory / "cmdline").read_bytes().split(b"\0")
+            if os.path.basename(program) == b"headroom" and b"agent" in args:
+                if (mark in (directory / "environ").read_bytes().split(b"\0")) == ours:
+                    found.append(directory.name)
     return found
 
 
 def end_agents() -> list[str]:
     """Kills the agents that these tests have started and that still run. Returns their pids."""
-    mark = f"ROOT_TESTS_SESSION={SESSION}".encode()
-    ended = []
-    for pid in other_agents():
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                os.kill(int(pid), signal.SIGKILL)
-                ended.append(pid)
-    until(lambda: not set(ended) & set(other_agents()), f"the end of {ended}")
+    ended = running_agents(ours=True)
+    for pid in ended:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    until(lambda: not running_agents(ours=True), f"the end of {ended}")
     return ended
+
+
+def wait_for_other_agents() -> None:
+    """Waits until the agents of other test runs have ended. Ends the session if one stays."""
+    deadline = time.monotonic() + 60
+    while pids := running_agents(ours=False):
+        if time.monotonic() > deadline:
+            pytest.exit(f"a headroom agent runs on this machine (pid {', '.join(pids)}): stop it first", 1)
+        time.sleep(0.2)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -485,21 +491,18 @@ def restored_node() -> Iterator[Node]:
         Node.prepare()
         yield Node(machine.paths)
     finally:
-        left = end_agents()
-        beside = other_agents()
-        machine.restore()
+        try:
+            left, others = end_agents(), running_agents(ours=False)
+        finally:
+            machine.restore()
     assert left == [], "an agent outlived its test"
-    assert beside == [], "another agent was started during the test"
+    assert others == [], "another agent was started during the test"
 
 
 @pytest.fixture
 def node() -> Iterator[Node]:
     end_agents()
-    deadline = time.monotonic() + 60
-    while pids := other_agents():
-        if time.monotonic() > deadline:
-            pytest.exit(f"a headroom agent runs on this machine (pid {', '.join(pids)}): stop it first", 1)
-        time.sleep(0.2)
+    wait_for_other_agents()
     with restored_node() as machine:
         yield machine
 

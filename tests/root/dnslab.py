@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from conftest import SLACK, Agent, Start, other_agents, until
+from conftest import SLACK, Agent, Start, until, wait_for_other_agents
 from dnswire import A, Server, framed, query
 from storm import enter, ip
 
@@ -41,18 +41,17 @@ def cgroup_root() -> Path:
 
 
 class Cgroup:
-    """One that the test made, with the directories that it needed; `with` puts this process inside."""
+    """A cgroup of the test, with its parents. `with` moves this process into it."""
+
+    made: set[Path] = set()  # all directories that the tests have made: cgroups share parents
 
     def __init__(self, path: str) -> None:
         self.root = cgroup_root()
         self.path = self.root / path.strip("/")
-        self.made: list[Path] = []
-        directory = self.root
-        for part in path.strip("/").split("/"):
-            directory /= part
+        for directory in (*reversed(self.path.parents), self.path):
             if not directory.exists():
                 directory.mkdir()
-                self.made.append(directory)
+                self.made.add(directory)
 
     def __enter__(self) -> "Cgroup":
         (self.path / "cgroup.procs").write_text("0")
@@ -62,7 +61,7 @@ class Cgroup:
         (self.root / "cgroup.procs").write_text("0")
 
     def remove(self) -> None:
-        """The kernel answers EBUSY until the last process has been reaped."""
+        """Removes the directories that no other cgroup needs. EBUSY: the last process has not been reaped yet."""
 
         def removed(directory: Path) -> bool:
             try:
@@ -71,8 +70,11 @@ class Cgroup:
                 return error.errno == errno.ENOENT
             return True
 
-        for directory in reversed(self.made):
+        for directory in (self.path, *self.path.parents):
+            if directory not in self.made or any(entry.is_dir() for entry in directory.iterdir()):
+                break
             until(lambda: removed(directory), f"{directory} is removed", timeout=20)
+            self.made.remove(directory)
 
 
 def pod_path(uid: str = "", container: str = "", systemd: bool = False) -> tuple[str, str, str]:
@@ -399,20 +401,10 @@ def fixture_lab(network: Lab) -> Iterator[Lab]:
     network.end()
 
 
-def foreign_agents() -> list[str]:
-    """Agents on this machine that these tests did not start."""
-    found = []
-    for pid in other_agents():
-        with contextlib.suppress(OSError):
-            if f"\nPPid:\t{os.getpid()}\n" not in Path(f"/proc/{pid}/status").read_text():
-                found.append(pid)
-    return found
-
-
 @contextlib.contextmanager
 def watching(directory: Path) -> Iterator[Start]:
-    """Gives what starts agents that only watch DNS: they change nothing on the node. All end with this."""
-    until(lambda: not foreign_agents(), "the end of other agents on this machine")
+    """A function that starts agents with the DNS tuner only, which change nothing. They end with the context."""
+    wait_for_other_agents()
     started: list[Agent] = []
 
     def start(dns: str = "{}", ready: bool = True, **more: Any) -> Agent:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator
 
 import criwire
 import pytest
-from conftest import ROOT, SLACK, Agent, Start, UnixConnection, spawn, temporary, until
+from conftest import ROOT, SLACK, Agent, Run, Start, UnixConnection, spawn, temporary, until
 from fakesystemd import Systemd
 from imagelab import Proxy, Registry, sleeper
 
@@ -321,9 +321,9 @@ def watcher(lab: Lab, agent: Start) -> Start:
 
 
 @pytest.fixture
-def alone(lab: Lab, directory: Path, run: Callable[..., Any]) -> Callable[..., Any]:
-    """alone(command, ...) runs it without an agent, to this exit code; section: of its configuration, about the runtime."""
-    config = directory / "alone.yaml"
+def headroom(lab: Lab, directory: Path, run: Run) -> Run:
+    """headroom(command, ...) runs a command in the lab without an agent. section: options of the runtime."""
+    config = directory / "headroom.yaml"
 
     def start(*args: str, section: str = "", code: int | None = 0, **more: Any) -> subprocess.CompletedProcess[str]:
         config.write_text(f'mode: observe\nhttp: {{listen: ""}}\nruntime: {{mode: enforce{section and ", " + section}}}\n')

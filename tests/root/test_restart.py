@@ -5,38 +5,37 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from conftest import SLACK, Run, Start, until
-from runtimelab import CONTAINERD_CONFIG, Lab, alone, lab, systemd  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, Lab, headroom, lab, systemd  # noqa: F401
 
 NAME = "containerd.max_concurrent_downloads"
 NOW = "restart: now"
 CONFIG = f'mode: observe\nhttp: {{listen: ""}}\nruntime: {{mode: enforce, {NOW}}}\n'
 NO_BUS = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
-Alone = Callable[..., Any]
 
 
 @pytest.fixture
-def written(systemd: Any, alone: Alone) -> Any:
+def written(systemd: Any, headroom: Run) -> Any:
     """The systemd of a containerd whose file is as wanted already, and that has not been restarted."""
-    alone("apply", section="restart: never")
+    headroom("apply", section="restart: never")
     return systemd
 
 
-def setting(alone: Alone) -> dict[str, Any]:
-    document = json.loads(alone("status", "--json", section=NOW, code=None).stdout)
+def setting(headroom: Run) -> dict[str, Any]:
+    document = json.loads(headroom("status", "--json", section=NOW, code=None).stdout)
     return next(s for s in document["settings"] if s["name"] == NAME)
 
 
 @pytest.mark.quick
-def test_now_means_that_it_is_in_force(lab: Lab, systemd: Any, alone: Alone, run: Run) -> None:
-    alone("apply", section=NOW)
+def test_now_means_that_it_is_in_force(lab: Lab, systemd: Any, headroom: Run, run: Run) -> None:
+    headroom("apply", section=NOW)
     assert systemd.restarted == ["containerd.service"]
-    found = setting(alone)
+    found = setting(headroom)
     assert (found["actual"], found["original"], found["state"]) == ("10", "3", "in-sync"), found
-    assert alone("apply", section=NOW).stdout == "Nothing to change.\n"
+    assert headroom("apply", section=NOW).stdout == "Nothing to change.\n"
     assert len(systemd.restarted) == 1
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.config.read_text() == CONTAINERD_CONFIG
@@ -52,7 +51,7 @@ BY_OTHERS = {
 
 @pytest.mark.parametrize("meanwhile", BY_OTHERS)
 def test_a_runtime_that_does_not_come_back_gets_its_old_file(
-    lab: Lab, systemd: Any, alone: Alone, run: Run, directory: Path, meanwhile: str
+    lab: Lab, systemd: Any, headroom: Run, run: Run, directory: Path, meanwhile: str
 ) -> None:
     """What others wrote stays; where it does not load, the bytes from before replace it, and theirs are kept."""
     daemon = lab.daemons["containerd"]
@@ -69,25 +68,25 @@ def test_a_runtime_that_does_not_come_back_gets_its_old_file(
             systemd.unit.state = "failed"
 
     systemd.manager.restart = fail_once
-    answer = alone("apply", section=NOW, code=1, timeout=90)
+    answer = headroom("apply", section=NOW, code=1, timeout=90)
     assert "does not answer" in answer.stderr
     assert lab.config.read_text() == old
     assert len(systemd.restarted) == 2
     assert daemon.alive() and daemon.answers()
-    found = setting(alone)
+    found = setting(headroom)
     assert (found["state"], found["reason"]) == ("failed", "did-not-come-back"), found
     if meanwhile == "no TOML":
         assert "theirs are kept as rejected-config.toml" in answer.stderr, answer.stderr
         assert (directory / "state/rejected-config.toml").read_text() == change("")
     # Asked for once more, it is tried once more.
     systemd.manager.restart = lambda _unit: daemon.restart()
-    alone("apply", section=NOW)
+    headroom("apply", section=NOW)
     assert len(systemd.restarted) == 3
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.config.read_text() == old
 
 
-def test_a_runtime_without_its_cri_is_not_back(lab: Lab, systemd: Any, alone: Alone) -> None:
+def test_a_runtime_without_its_cri_is_not_back(lab: Lab, systemd: Any, headroom: Run) -> None:
     """It runs and listens, and the kubelet could start no pod: as with a plugin that did not load."""
     daemon = lab.daemons["containerd"]
     lab.write("etc/without.toml", 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
@@ -98,12 +97,12 @@ def test_a_runtime_without_its_cri_is_not_back(lab: Lab, systemd: Any, alone: Al
         daemon.restart()
 
     systemd.manager.restart = lose_cri_once
-    assert "without its CRI" in alone("apply", section=NOW, code=1, timeout=120).stderr
+    assert "without its CRI" in headroom("apply", section=NOW, code=1, timeout=120).stderr
     assert lab.config.read_text() == CONTAINERD_CONFIG
     assert len(systemd.restarted) == 2
 
 
-def test_a_slow_restart_is_waited_for(lab: Lab, systemd: Any, alone: Alone) -> None:
+def test_a_slow_restart_is_waited_for(lab: Lab, systemd: Any, headroom: Run) -> None:
     daemon = lab.daemons["containerd"]
 
     def answer_later(_unit: str) -> None:
@@ -117,21 +116,21 @@ def test_a_slow_restart_is_waited_for(lab: Lab, systemd: Any, alone: Alone) -> N
         threading.Timer(3, come_back).start()
 
     systemd.manager.restart = answer_later
-    alone("apply", section=NOW, timeout=60)
+    headroom("apply", section=NOW, timeout=60)
     assert systemd.restarted == ["containerd.service"]
 
 
-def test_without_a_bus_or_a_journal_there_is_no_restart(written: Any, alone: Alone, directory: Path) -> None:
-    assert "no-systemd" in alone("apply", section=NOW, code=None, env=NO_BUS).stdout
+def test_without_a_bus_or_a_journal_there_is_no_restart(written: Any, headroom: Run, directory: Path) -> None:
+    assert "no-systemd" in headroom("apply", section=NOW, code=None, env=NO_BUS).stdout
     # A directory where the new one is to be written.
     (directory / "state/journal.json.new").mkdir()
-    alone("apply", section=NOW, code=1)
+    headroom("apply", section=NOW, code=1)
     assert written.restarted == []
 
 
-def test_a_restart_without_effect_is_not_repeated(lab: Lab, systemd: Any, alone: Alone, agent: Start) -> None:
+def test_a_restart_without_effect_is_not_repeated(lab: Lab, systemd: Any, headroom: Run, agent: Start) -> None:
     systemd.manager.restart = lambda _unit: None  # it runs on with what it read at its start
-    alone("apply", section=NOW, code=None)
+    headroom("apply", section=NOW, code=None)
     assert systemd.restarted == ["containerd.service"]
     for _ in range(2):
         running = agent(CONFIG, wrap=lab.wrap)
@@ -162,7 +161,7 @@ def test_the_condition_names_what_holds_the_restart_up(lab: Lab, written: Any, a
 
 
 @pytest.mark.parametrize("what", ["KillMode", "BoundBy", "not active"])
-def test_what_must_not_be_restarted_is_not(lab: Lab, systemd: Any, alone: Alone, what: str) -> None:
+def test_what_must_not_be_restarted_is_not(lab: Lab, systemd: Any, headroom: Run, what: str) -> None:
     if what == "KillMode":
         systemd.unit.kill_mode = "control-group"
     elif what == "BoundBy":
@@ -170,10 +169,10 @@ def test_what_must_not_be_restarted_is_not(lab: Lab, systemd: Any, alone: Alone,
     else:
         systemd.unit.state = "inactive"
     # What is not in force could not be set.
-    assert "is not restarted" in alone("apply", section=NOW, code=1).stderr
+    assert "is not restarted" in headroom("apply", section=NOW, code=1).stderr
     assert systemd.restarted == []
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
-    assert setting(alone)["state"] == "pending"
+    assert setting(headroom)["state"] == "pending"
 
 
 CONTAINER = """
@@ -185,21 +184,21 @@ exec "$@"
 """
 
 
-def test_from_a_container(lab: Lab, systemd: Any, alone: Alone, directory: Path) -> None:
+def test_from_a_container(lab: Lab, systemd: Any, headroom: Run, directory: Path) -> None:
     """Nothing of the node is where it usually is, but all below one directory: its containerd and its bus too."""
     host = directory / "host"
     host.mkdir()
     wrap = (*lab.wrap, "unshare", "--mount", "--propagation", "private", "sh", "-ec", CONTAINER, str(host))
     env = {"HEADROOM_HOST_ROOT": str(host)}
-    answer = alone("apply", section=NOW, wrap=wrap, env=env)
+    answer = headroom("apply", section=NOW, wrap=wrap, env=env)
     assert "max_concurrent_downloads = 10" in lab.config.read_text(), answer.stdout + answer.stderr
     assert systemd.restarted == ["containerd.service"], answer.stdout + answer.stderr
-    assert setting(alone)["state"] == "in-sync"
-    alone("restore", section=NOW, wrap=wrap, env=env)
+    assert setting(headroom)["state"] == "in-sync"
+    headroom("restore", section=NOW, wrap=wrap, env=env)
     assert lab.config.read_text() == CONTAINERD_CONFIG
     # Without the right to go into the host's root nothing is tried out, and nothing written.
     poor = (*wrap, "setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot")
-    assert "CAP_SYS_CHROOT" in alone("apply", section=NOW, code=1, wrap=poor, env=env).stderr
+    assert "CAP_SYS_CHROOT" in headroom("apply", section=NOW, code=1, wrap=poor, env=env).stderr
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 

@@ -8,9 +8,9 @@ from typing import Any, Callable
 
 import criwire
 import pytest
-from conftest import Agent, until
+from conftest import Agent, Run, until
 from imagelab import Image
-from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, alone, containerd2, lab, systemd, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, containerd2, headroom, lab, systemd, watcher  # noqa: F401
 
 DOWNLOADS = "containerd.max_concurrent_downloads"
 DOCKER = "docker.max-concurrent-downloads"
@@ -55,7 +55,7 @@ def keeping(watcher: Watcher, *names: str) -> Agent:
 
 
 @pytest.mark.quick
-def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Run) -> None:
     lab.containerd()
     running = watcher()
     pending = wait_reason(running, DOWNLOADS, "restart-pending")
@@ -76,7 +76,7 @@ def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Calla
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
-def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, alone: Callable[..., Any]) -> None:
+def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, headroom: Run) -> None:
     text = CONTAINERD_CONFIG.replace("registry.example/pause:3.6", lab.pause())
     lab.config.write_text(text)
     lab.containerd()
@@ -87,7 +87,7 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, alone: Callable[...
     pods = set(lab.leftovers()) - {lab.daemons["containerd"].pid}
     assert pods
 
-    alone("apply", section="restart: now")
+    headroom("apply", section="restart: now")
     assert systemd.restarted == ["containerd.service"]
     assert lab.config.read_text().replace(LINE, "") == text
     until(lambda: criwire.running_config(lab.containerd_socket).get("maxConcurrentDownloads") == 10, "10 run")
@@ -95,7 +95,7 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, alone: Callable[...
     answer = criwire.call(lab.containerd_socket, f"{criwire.RUNTIME}/ListPodSandbox")
     assert sandbox.encode() in answer
 
-    alone("restore", section="restart: now")
+    headroom("restore", section="restart: now")
     assert lab.config.read_text() == text
     assert systemd.restarted == ["containerd.service"] * 2
     criwire.remove_pod(lab.containerd_socket, sandbox)
@@ -144,7 +144,7 @@ def test_a_runtime_of_another_program_is_never_restarted(lab: Lab, watcher: Watc
 
 
 @pytest.mark.quick
-def test_docker_is_reloaded_hot_and_containers_live_on(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_docker_is_reloaded_hot_and_containers_live_on(lab: Lab, watcher: Watcher, run: Run) -> None:
     before = '{\n    "log-level": "warn",\n    "registry-mirrors": ["http://127.0.0.1:9"],\n    "labels": ["a=b"]\n}\n'
     lab.write("etc/docker/daemon.json", before)
     daemon = lab.dockerd()
@@ -166,17 +166,17 @@ def test_docker_is_reloaded_hot_and_containers_live_on(lab: Lab, watcher: Watche
 
 
 @pytest.mark.parametrize("option", [(), ("--pidfile=/run/other.pid",)], ids=["plain", "another-pid-file"])
-def test_apply_alone_reloads_docker(lab: Lab, alone: Callable[..., Any], option: tuple[str, ...]) -> None:
+def test_apply_alone_reloads_docker(lab: Lab, headroom: Run, option: tuple[str, ...]) -> None:
     lab.dockerd(*option)
-    alone("apply")
+    headroom("apply")
     assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
     until(lambda: "Reloaded configuration" in lab.daemons["dockerd"].log, "reloaded")
-    assert alone("plan", "--only", "runtime").stdout == "Nothing to change.\n"
-    alone("restore")
+    assert headroom("plan", "--only", "runtime").stdout == "Nothing to change.\n"
+    headroom("restore")
     assert not lab.daemon_json.exists()
 
 
-def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Run) -> None:
     """Files that others have changed since lose our key, and nothing else."""
     before = '{"log-level": "warn"}\n'
     lab.write("etc/docker/daemon.json", before)
@@ -194,23 +194,23 @@ def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Calla
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "info"}
 
 
-def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path, alone: Callable[..., Any]) -> None:
+def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path, headroom: Run) -> None:
     """Ours goes, nothing is invented, and it stays an error that the file is not the original."""
     lab.write("etc/docker/daemon.json", '{"log-level": "warn", "max-concurrent-downloads": 5}\n')
     lab.dockerd()
-    alone("apply")
+    headroom("apply")
     shutil.rmtree(directory / "state/files")
-    done = alone("restore", code=1)
+    done = headroom("restore", code=1)
     assert "not set to 5: the original bytes of /etc/docker/daemon.json are lost" in done.stderr, done.stderr
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
-    assert "are lost" in alone("restore", code=1).stderr, "until someone applies again"
-    alone("apply")
-    alone("restore")
+    assert "are lost" in headroom("restore", code=1).stderr, "until someone applies again"
+    headroom("apply")
+    headroom("restore")
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
 
 
 @pytest.mark.containerd2
-def test_containerd_2(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_containerd_2(lab: Lab, watcher: Watcher, run: Run) -> None:
     main = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']   # as its own default\n"
     lab.config.write_text(main)
     lab.containerd(containerd2())

@@ -9,11 +9,11 @@ import stat
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import pytest
-from conftest import Agent, read, until
-from runtimelab import CONTAINERD_CONFIG, Lab, alone, lab, watcher  # noqa: F401
+from conftest import Agent, Run, read, until
+from runtimelab import CONTAINERD_CONFIG, Lab, headroom, lab, watcher  # noqa: F401
 from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, keeping, wait_reason, wait_setting
 
 SECRET = "hunter2-not-to-be-seen"
@@ -77,11 +77,11 @@ def test_dockerd_with_an_option_for_it(lab: Lab, watcher: Watcher) -> None:
     assert not lab.daemon_json.exists()
 
 
-def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, alone: Callable[..., Any]) -> None:
+def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom: Run) -> None:
     daemon = lab.containerd()
     daemon.signal(signal.SIGSTOP)
     for command, code in (("plan", 2), ("apply", 1), ("status", 2)):
-        answer = alone(command, code=code)
+        answer = headroom(command, code=code)
         said = answer.stdout + answer.stderr
         assert "Nothing to change" not in said and "containerd" in said and "answer" in said, (command, said)
     daemon.signal(signal.SIGCONT)
@@ -109,7 +109,7 @@ def test_a_file_that_may_not_be_written(lab: Lab, watcher: Watcher) -> None:
     assert setting["actual"] == "3"
 
 
-def test_nobody_sees_credentials(lab: Lab, directory: Path, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_nobody_sees_credentials(lab: Lab, directory: Path, watcher: Watcher, run: Run) -> None:
     text = CONTAINERD_CONFIG.replace(
         '  [plugins."io.containerd.internal.v1.opt"]',
         '    [plugins."io.containerd.grpc.v1.cri".registry.configs."registry.example".auth]\n'

@@ -2,11 +2,11 @@
 """Mirrors of registries: written where they work, taken out while they do not, others' files left alone."""
 
 import json
-from typing import Any, Callable
+from typing import Any
 
 import criwire
 import pytest
-from conftest import until
+from conftest import Run, until
 from imagelab import Image
 from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, lab, systemd, watcher  # noqa: F401
 from test_runtime import Watcher, wait_reason, wait_setting
@@ -21,7 +21,7 @@ def mirrors(*pairs: tuple[str, str]) -> str:
 
 
 @pytest.mark.slow
-def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher: Watcher, run: Run) -> None:
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
     foreign = lab.write("etc/containerd/certs.d/quay.io/hosts.toml", FOREIGN)
@@ -58,7 +58,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher
 
 
 @pytest.mark.slow
-def test_dockers_mirrors_keep_those_of_others(lab: Lab, watcher: Watcher, run: Callable[..., Any]) -> None:
+def test_dockers_mirrors_keep_those_of_others(lab: Lab, watcher: Watcher, run: Run) -> None:
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
     url, other = f"http://{registry.name}", "http://127.0.0.1:9"

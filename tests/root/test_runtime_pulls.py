@@ -2,20 +2,19 @@
 """Pulls: as many layers at once as is set, and what is said of them while they run."""
 
 import threading
-from typing import Any, Callable
 
 import criwire
 import pytest
-from conftest import until
+from conftest import Run, until
 from imagelab import Image
-from runtimelab import Lab, alone, lab, watcher  # noqa: F401
+from runtimelab import Lab, headroom, lab, watcher  # noqa: F401
 from test_runtime import Watcher, found, keeping
 
 LAYERS, SIZE, RATE = 12, 64 * 1024, 128 * 1024
 
 
 @pytest.mark.parametrize("runtime", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2), "docker"])
-def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, alone: Callable[..., Any]) -> None:
+def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, headroom: Run) -> None:
     """Ten connections instead of one; tests/bench/pulls measures how much faster."""
     registry = lab.registry()
     registry.push("twelve", Image(LAYERS, SIZE))
@@ -26,7 +25,7 @@ def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, alone: Callable[
         lab.with_systemd()
     peaks = {}
     for downloads in (1, 10):
-        alone("apply", section=f"restart: now, max_concurrent_downloads: {downloads}")
+        headroom("apply", section=f"restart: now, max_concurrent_downloads: {downloads}")
         if runtime == "docker":
             reloads = downloads // 10 + 1
             until(lambda: lab.daemons["dockerd"].log.count("Reloaded configuration") == reloads, "reloaded")
