@@ -22,25 +22,33 @@ struct file_change {
 /* The value that a tuner's decide() wants for a setting. */
 struct want {
 	char name[SETTING_NAME_MAX];
+	enum setting_kind kind;
 	char actual[SETTING_VALUE_MAX]; /* in force now; empty: unknown */
 	char wanted[SETTING_VALUE_MAX]; /* empty: leave the setting alone */
 	int error;                      /* 0, or -errno of reading it: -ENOENT means unsupported */
 	const char *reason;             /* a slug */
 	bool requested; /* a configuration file asks for it: unsupported is then a failure */
-	struct value_target target; /* values only */
-	bool grown;                 /* values only: reached by growth, kept across restarts */
-	struct file_change *file;   /* owned by the proposal; NULL for a value */
+	union {
+		struct value_target target; /* SETTING_VALUE */
+		struct pin_target pin;      /* SETTING_PIN */
+	};
+	bool grown;               /* SETTING_VALUE: reached by growth, kept across restarts */
+	struct file_change *file; /* SETTING_FILE, owned by the proposal; else NULL */
 };
 
 struct change {
 	char name[SETTING_NAME_MAX];
 	char tuner[32];
+	enum setting_kind kind;
 	char old[SETTING_VALUE_MAX];
 	char new[SETTING_VALUE_MAX];
-	const char *reason;         /* a slug; after apply possibly that of an error */
-	struct value_target target; /* values only */
-	bool grown;                 /* values only: see struct want */
-	struct file_change *file;   /* owned; NULL for a value */
+	const char *reason; /* a slug; after apply possibly that of an error */
+	union {
+		struct value_target target; /* SETTING_VALUE */
+		struct pin_target pin;      /* SETTING_PIN */
+	};
+	bool grown;               /* SETTING_VALUE: see struct want */
+	struct file_change *file; /* SETTING_FILE, owned; else NULL */
 	bool gone; /* restore: the setting does not exist at present; its record is kept */
 	bool left; /* restore: the setting is left alone, for reason; new is empty */
 	/* After apply: */
@@ -56,7 +64,9 @@ struct plan {
 	size_t n, allocated;
 };
 
-/* Appends a change. The pointer is valid until the next append. file is copied; NULL for a value.
+/*
+ * Appends a change of a file, which is copied, or (file NULL) of a value. The pointer is valid
+ * until the next append.
  */
 struct change *plan_add(struct plan *plan, const struct file_change *file, const char *name,
 	const char *tuner, const char *old, const char *new);
@@ -72,8 +82,8 @@ void plan_sort(struct plan *plan);
 void change_release(struct change *change);
 
 enum plan_part {
-	PLAN_VALUES,
-	PLAN_FILES,
+	PLAN_VALUES, /* the loop writes them */
+	PLAN_FILES,  /* and pins: a worker writes them */
 	PLAN_ALL,
 };
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A setting is a value that the node should have: either a value of the running kernel, or a key of
- * a program's configuration file. struct setting is common to both, and `headroom status` shows it.
+ * A setting is a value that the node should have. enum setting_kind says where the node keeps it.
+ * struct setting is common to all kinds, and `headroom status` shows it.
  * Values are text as the kernel prints it, with white space folded to single spaces; of "always
  * [madvise] never" the value is "madvise". Values from files lack the quotes of the file's syntax.
  */
@@ -16,6 +16,12 @@
 #define SETTING_VALUE_MAX 128 /* kernel.core_pattern is the longest sysctl worth managing */
 #define SETTING_PATH_MAX  256
 #define SETTING_WHY_MAX   200
+
+enum setting_kind {
+	SETTING_VALUE, /* of the running kernel */
+	SETTING_FILE,  /* a key of a configuration file, or a whole file */
+	SETTING_PIN,   /* a label that the runtime keeps for an image */
+};
 
 /* The mode of a tuner or of the whole agent. */
 enum mode {
@@ -138,15 +144,11 @@ enum edit_format {
 	EDIT_TOML, /* one key of one table; every other byte stays */
 	EDIT_JSON, /* one key of the root object; every other byte stays */
 	EDIT_OWN,  /* the whole file is ours */
-	EDIT_PIN,  /* not a file: an image of the service, whose text is PINNED or absent */
 };
-
-#define PINNED     "pinned"
-#define NOT_PINNED "not pinned"
 
 /* Where a file setting is written. */
 struct file_target {
-	char path[SETTING_PATH_MAX]; /* below the host's root; EDIT_PIN: the image's name */
+	char path[SETTING_PATH_MAX]; /* below the host's root */
 	enum edit_format format;
 	char table[FILE_TABLE_MAX]; /* EDIT_TOML: plugins."io.containerd.grpc.v1.cri"; else "" */
 	char key[FILE_KEY_MAX];     /* EDIT_TOML, EDIT_JSON: max_concurrent_downloads */
@@ -186,9 +188,8 @@ struct service {
 /* How a file gets its wanted content. */
 struct file_edit {
 	/*
-	 * EDIT_OWN, EDIT_PIN: the whole text. EDIT_TOML, EDIT_JSON: the value in the file's syntax,
-	 * such as 10, "30m0s" with its quotes, or ["a", "b"]. NULL removes the key (EDIT_OWN: the
-	 * file).
+	 * EDIT_OWN: the whole text. EDIT_TOML, EDIT_JSON: the value in the file's syntax, such as
+	 * 10, "30m0s" with its quotes, or ["a", "b"]. NULL removes the key (EDIT_OWN: the file).
 	 */
 	const char *text;
 	/* For a driver with dump(): tables to try in this order until the dump has the value;
@@ -210,4 +211,24 @@ struct file_record {
 	char before[SETTING_VALUE_MAX];   /* in the file when wanted was recorded */
 	char wanted[SETTING_VALUE_MAX];
 	char failed[SETTING_VALUE_MAX]; /* a value with which the program did not start again */
+};
+
+/*
+ * A pin keeps an image from the kubelet's garbage collection. The runtime's driver sets the label.
+ */
+
+#define PINNED     "pinned"
+#define NOT_PINNED "not pinned"
+
+struct pin_target {
+	char image[SETTING_PATH_MAX];
+	char driver[16];  /* name of a struct runtime_driver */
+	char socket[108]; /* of the runtime, below the host's root */
+};
+
+/* The durable record of an image that was not pinned before. */
+struct pin_record {
+	char name[SETTING_NAME_MAX];
+	char tuner[32];
+	struct pin_target target;
 };

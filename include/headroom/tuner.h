@@ -51,6 +51,8 @@ struct decide_input {
 	size_t n_values;
 	const struct file_record *files;
 	size_t n_files;
+	const struct pin_record *pins;
+	size_t n_pins;
 	const struct setting *settings; /* after the last poll */
 	size_t n_settings;
 	uint64_t now_us; /* CLOCK_MONOTONIC */

@@ -178,8 +178,8 @@ static bool is_needed(const struct core *core, size_t tuner, const struct capabi
 		[CAPABILITY_TO_OPEN] = false,
 		[CAPABILITY_TO_RUN] = true, /* also of a tuner that a reload may switch on */
 		/* It may change files, or a record of one is to be restored. */
-		[CAPABILITY_TO_ENFORCE] =
-			mode == MODE_ENFORCE || mode == MODE_RELEASED || core->n_files > 0,
+		[CAPABILITY_TO_ENFORCE] = mode == MODE_ENFORCE || mode == MODE_RELEASED ||
+					  core->n_files > 0 || core->n_pins > 0,
 		[CAPABILITY_TO_CHROOT] = core->host.root[0], /* also to observe */
 		[CAPABILITY_TO_SET] = false,
 	};

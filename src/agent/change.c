@@ -102,6 +102,11 @@ void core_look_at_journal(struct core *core)
 {
 	free(core->files);
 	core->files = file_journal_snapshot(core->journal, &core->n_files);
+	free(core->pins);
+	core->n_pins = core->journal->n_pins;
+	core->pins = must(calloc(core->n_pins + 1, sizeof(*core->pins)));
+	if (core->n_pins > 0)
+		memcpy(core->pins, core->journal->pins, core->n_pins * sizeof(*core->pins));
 	core->released = core->journal->released;
 }
 

@@ -172,6 +172,7 @@ void core_close(struct core *core)
 	cleanup_close(&core->lock);
 	plan_clear(&core->plan);
 	free(core->files);
+	free(core->pins);
 	free(core->node.tuners);
 	free(core->node.settings);
 	free(core->node.limits);

@@ -40,6 +40,8 @@ struct core {
 	int journal_error;
 	struct file_record *files; /* what the journal had when it was last looked at */
 	size_t n_files;
+	struct pin_record *pins;
+	size_t n_pins;
 	struct release_list released;
 	struct file_job *job;     /* of core_file_job(), under way; NULL for none */
 	uint64_t writer_retry_us; /* when to try again to become the writer */

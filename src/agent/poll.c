@@ -138,6 +138,8 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 	struct decide_input input = {
 		.files = core->files,
 		.n_files = core->n_files,
+		.pins = core->pins,
+		.n_pins = core->n_pins,
 		.settings = node->settings,
 		.n_settings = node->n_settings,
 		.now_us = now,

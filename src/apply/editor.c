@@ -199,7 +199,7 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	struct file_bytes *text, char why[static EDIT_WHY_MAX])
 {
 	const struct file_edit *edit = &changes[0]->file->edit;
-	bool own = changes[0]->file->target.format >= EDIT_OWN;
+	bool own = changes[0]->file->target.format == EDIT_OWN;
 	const struct runtime_driver *driver = runtime_driver_find(editor->service->driver);
 	bool dumps = !own && driver && driver->dump;
 	const char *begin = own ? edit->text : text->bytes ? text->bytes : edit->base;

@@ -27,7 +27,8 @@ static struct change *next_change(
 	while (*i < job->plan.n) {
 		struct change *change = &job->plan.changes[(*i)++];
 
-		if (change->error == 0 && is_same_service(&change->file->edit.service, service))
+		if (change->file && change->error == 0 &&
+			is_same_service(&change->file->edit.service, service))
 			return change;
 	}
 	return NULL;
@@ -358,14 +359,18 @@ static void reload(struct file_job *job, const struct service *service)
 void work_activate(struct file_job *job)
 {
 	for (size_t i = 0; i < job->plan.n && !atomic_load(&job->stale); i++) {
-		const struct service service = job->plan.changes[i].file->edit.service;
+		const struct change *change = &job->plan.changes[i];
+		struct service service;
 		size_t first = 0;
 
+		if (!change->file)
+			continue;
+		service = change->file->edit.service;
 		/* Written now, also with a lost original, or found as wanted and not in force. */
 		for (; first <= i; first++) {
 			const struct file_change *file = job->plan.changes[first].file;
 
-			if ((file->written || file->activate_only) &&
+			if (file && (file->written || file->activate_only) &&
 				is_same_service(&file->edit.service, &service))
 				break;
 		}

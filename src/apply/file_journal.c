@@ -7,8 +7,8 @@
 
 #define JOURNAL "journal.json"
 
-/* {"schema": 5, "body": {...}} */
-#define SCHEMA 5
+/* {"schema": 6, "body": {...}} */
+#define SCHEMA 6
 
 #define SECONDS_MAX 1e12 /* the year 33658; as microseconds it still fits into 64 bits */
 
@@ -153,6 +153,15 @@ static const struct field note_fields[] = {
 	{0},
 };
 
+static const struct field pin_fields[] = {
+	FIELD(struct pin_record, TEXT, "name", name),
+	FIELD(struct pin_record, TEXT, "tuner", tuner),
+	FIELD(struct pin_record, TEXT, "image", target.image),
+	FIELD(struct pin_record, TEXT, "driver", target.driver),
+	FIELD(struct pin_record, TEXT, "socket", target.socket),
+	{0},
+};
+
 static const struct field release_fields[] = {
 	FIELD(struct release, TEXT, "tuner", tuner),
 	FIELD(struct release, NUMBER, "since", since_s),
@@ -177,6 +186,7 @@ static const struct field unit_fields[] = {
 
 static const struct field journal_fields[] = {
 	FIELD_LIST(struct file_journal, "files", files, n_files, note_fields),
+	FIELD_LIST(struct file_journal, "pins", pins, n_pins, pin_fields),
 	FIELD_LIST(struct file_journal, "released", released.tuners, released.n, release_fields),
 	FIELD_LIST(struct file_journal, "restarts", units, n_units, unit_fields),
 	{0},
@@ -278,6 +288,7 @@ static int parse(struct file_journal *journal, const char *text)
 	if (!body || schema < SCHEMA || !read_fields(body, journal_fields, journal))
 		return -EBADMSG;
 	journal->files_allocated = journal->n_files;
+	journal->pins_allocated = journal->n_pins;
 	return 0;
 }
 
@@ -332,6 +343,7 @@ void file_journal_close(struct file_journal *journal)
 {
 	cleanup_close(&journal->dir);
 	free(journal->files);
+	free(journal->pins);
 	free(journal->stored);
 	free(journal);
 }

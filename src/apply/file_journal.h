@@ -68,6 +68,8 @@ struct file_journal {
 	int dir;                 /* the state directory; -1 when there is none */
 	struct file_note *files; /* the newest last */
 	size_t n_files, files_allocated;
+	struct pin_record *pins;
+	size_t n_pins, pins_allocated;
 	struct release_list released;
 	struct unit_mark units[JOURNAL_UNITS_MAX];
 	size_t n_units;

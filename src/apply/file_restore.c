@@ -56,10 +56,10 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 }
 
 /* With the directories that were made for it, as long as they are empty. */
-static int put_original(const struct file_job *job, struct work_file *file)
+static int put_original(struct work_file *file)
 {
 	char *directory = file->at.full;
-	int r = work_put(job, file, &file->new);
+	int r = work_put(file, &file->new);
 
 	for (unsigned i = file->note.directories; r == 0 && i > 0 && !file->new.bytes; i--) {
 		*strrchr(directory, '/') = '\0';
@@ -80,7 +80,7 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
 	const struct file_bytes *old = &file->old;
 	const char *original = file->note.original;
-	bool own = file->note.format >= EDIT_OWN;
+	bool own = file->note.format == EDIT_OWN;
 	int r = work_read(job, file);
 	char left[PATH_MAX];
 
@@ -100,7 +100,7 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 	if (r < 0 && r != -ENOENT && r != -EBADMSG)
 		return r;
 	if (file->lost == 0 && !is_changed_by_others(file))
-		return put_original(job, file);
+		return put_original(file);
 	/* Someone else has changed the file, or its original is lost: what is ours goes. */
 	if (!old->bytes || (own && !note_is_ours(&file->note, old->hash))) {
 		memset(file->left, true, sizeof(file->left));
@@ -113,7 +113,7 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 			(text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
 			return r;
 	}
-	return work_put(job, file, &text);
+	return work_put(file, &text);
 }
 
 static int restore_file(const struct file_job *job, struct work_file *file)
@@ -203,7 +203,7 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 		log_error(note->path,
 			"does not load as someone else changed it (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
 			why, name);
-		r = put_original(job, &file);
+		r = put_original(&file);
 	}
 	if (r < 0)
 		log_error(note->path, "not restored: %s", strerror(-r));

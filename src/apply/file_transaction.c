@@ -7,26 +7,10 @@
 
 #include <sys/stat.h>
 
-/* Until a list of images shows a new pin: 2 s in all. */
-#define SEEN_TRIES 20
-#define SEEN_US    (10 * USEC_PER_MSEC)
-
 void work_file_clear(struct work_file *file)
 {
 	file_bytes_clear(&file->old);
 	file_bytes_clear(&file->new);
-}
-
-/* ---- a file, or the pin of an image, which counts as one ---- */
-
-static struct image_runtime runtime_of(const struct file_job *job, const struct work_file *file)
-{
-	struct image_runtime runtime = {.driver = runtime_driver_find(file->note.service.driver)};
-	char full[PATH_MAX];
-
-	copy_text(runtime.socket, sizeof(runtime.socket),
-		host_path(&job->host, file->note.service.socket, full));
-	return runtime;
 }
 
 int work_read(const struct file_job *job, struct work_file *file)
@@ -34,23 +18,6 @@ int work_read(const struct file_job *job, struct work_file *file)
 	int r;
 
 	file_bytes_clear(&file->old);
-	if (file->note.format == EDIT_PIN) {
-		const struct image_runtime runtime = runtime_of(job, file);
-		_cleanup_free_ struct runtime_image *images = NULL;
-		const struct runtime_image *image;
-		size_t n = 0;
-
-		if (!runtime.driver || !runtime.driver->pin)
-			return -EOPNOTSUPP;
-		r = runtime.driver->list(&runtime, job->wait, &images, &n, file->why);
-		copy_text(file->old.hash, sizeof(file->old.hash), FILE_HASH_NONE);
-		image = find_named(images, n, file->note.path);
-		if (image && image->pinned) {
-			text_copy(&file->old, PINNED, strlen(PINNED));
-			hash_bytes(file->old.bytes, file->old.len, file->old.hash);
-		}
-		return r;
-	}
 	r = file_locate(&job->host, file->note.path, &file->at);
 	if (r == 0)
 		r = file_take(&file->at, &file->old);
@@ -60,23 +27,11 @@ int work_read(const struct file_job *job, struct work_file *file)
 	return r;
 }
 
-int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new)
+int work_put(struct work_file *file, const struct file_bytes *new)
 {
-	const struct image_runtime runtime = runtime_of(job, file);
-	bool is_pin = file->note.format == EDIT_PIN, pinned = new->bytes != NULL;
-	int r = is_pin ? runtime.driver->pin(
-				 &runtime, file->note.path, pinned, job->wait, file->why)
-		       : file_put(&file->at, file->old.hash, new);
+	int r = file_put(&file->at, file->old.hash, new);
 
 	file->written = r == 0;
-	/* The CRI shows it a moment later, and must not pass for someone else until then. */
-	for (int i = 0; is_pin && r == 0 && i < SEEN_TRIES && (file->old.bytes != NULL) != pinned;
-		i++) {
-		const struct wait pause = wait_at_most(job->wait, i * SEEN_US);
-
-		(void)wait_for(&pause, -1, 0);
-		(void)work_read(job, file);
-	}
 	return r;
 }
 
@@ -115,8 +70,8 @@ static void take_changes(struct file_job *job, const struct change *first, struc
 	for (size_t i = 0; i < job->plan.n && file->n_changes < JOURNAL_KEYS_MAX; i++) {
 		struct change *change = &job->plan.changes[i];
 
-		if (!change->file->activate_only && !change->file->written && change->error == 0 &&
-			streq(change->file->target.path, its->target.path))
+		if (change->file && !change->file->activate_only && !change->file->written &&
+			change->error == 0 && streq(change->file->target.path, its->target.path))
 			file->changes[file->n_changes++] = change;
 	}
 }
@@ -178,7 +133,7 @@ static int record(struct file_job *job, struct work_file *file)
 	if (!note_is_ours(note, old->hash))
 		original = old;
 	if (original && note->original[0] && old->bytes && !streq(old->hash, note->original))
-		original = note->format >= EDIT_OWN ? NULL : &theirs;
+		original = note->format == EDIT_OWN ? NULL : &theirs;
 	if (original == &theirs) {
 		text_copy(&theirs, old->bytes, old->len);
 		r = work_remove_ours(job, file, &theirs);
@@ -188,7 +143,7 @@ static int record(struct file_job *job, struct work_file *file)
 		copy_text(note->original, HASH_TEXT_MAX, original->hash);
 	if (r == 0 && original && original->bytes)
 		r = file_keep(dir, original);
-	if (r == 0 && file->new.bytes && note->format < EDIT_OWN)
+	if (r == 0 && file->new.bytes && note->format != EDIT_OWN)
 		r = file_keep(dir, &file->new);
 	for (size_t i = 0; r == 0 && i < file->n_changes; i++)
 		r = record_key(job, note, file->changes[i]);
@@ -236,7 +191,7 @@ static void apply_file(struct file_job *job, const struct change *first)
 		r = -ESTALE;
 		copy_text(file.why, sizeof(file.why), "the configuration has changed meanwhile");
 	} else if (r == 0) {
-		r = work_put(job, &file, &file.new);
+		r = work_put(&file, &file.new);
 		reason = "write-refused";
 		if (r == -ESTALE)
 			copy_text(file.why, sizeof(file.why),
@@ -295,8 +250,8 @@ void file_transaction(void *userdata, const struct wait *wait)
 		i += skipped || work_restore(job, note) < 0;
 	}
 	if (restores && r >= 0) {
-		if (!job->only[0] || streq(job->only, "images"))
-			images_remove_hosts(&job->host);
+		pins_restore(job);
+		images_remove_hosts(&job->host);
 		if (work_store(job) == 0)
 			file_sweep(journal);
 	}
@@ -309,6 +264,8 @@ void file_transaction(void *userdata, const struct wait *wait)
 		if (r != 0 && change->error == 0)
 			work_fail(change, "not-recorded", -ESTALE,
 				"an earlier restart was seen to first: try again", 0);
+		else if (change->kind == SETTING_PIN)
+			pin_apply(job, change);
 		else if (!change->file->activate_only && !change->file->written &&
 			 change->error == 0)
 			apply_file(job, change);

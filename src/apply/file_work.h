@@ -28,13 +28,12 @@ struct work_file {
 void work_file_clear(struct work_file *file);
 
 /*
- * Where the file is and what it has. 0 or -errno, with why. For EDIT_PIN the runtime is asked: an
- * image that is not there is not pinned.
+ * Where the file is and what it has. 0 or -errno, with why.
  */
 int work_read(const struct file_job *job, struct work_file *file);
 
 /* Replaces what work_read() found. 0 or -errno, with why. */
-int work_put(const struct file_job *job, struct work_file *file, const struct file_bytes *new);
+int work_put(struct work_file *file, const struct file_bytes *new);
 
 /* A change's result. why may be NULL. */
 void work_fail(
@@ -74,6 +73,12 @@ void work_activate(struct file_job *job);
 
 /* Sees to restarts that an earlier process left open. How many there were, or -ECANCELED. */
 int work_resume(struct file_job *job);
+
+/* Pins or unpins an image. An image is recorded before it is pinned. */
+void pin_apply(struct file_job *job, struct change *change);
+
+/* Unpins the recorded images and adds them to the plan. */
+void pins_restore(struct file_job *job);
 
 /*
  * unit.c restarts the unit of a program through systemd, by D-Bus, and waits until it answers

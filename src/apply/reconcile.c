@@ -29,6 +29,9 @@ static struct wish wish_of(const struct want *want, const struct decide_input *i
 			       !value_equal(wish.current, file->before) &&
 			       !value_equal(wish.current, file->wanted);
 		wish.failed = file->failed[0] && streq(file->failed, want->wanted);
+	} else if (want->kind == SETTING_PIN) {
+		if (find_named(input->pins, input->n_pins, want->name))
+			wish.original = NOT_PINNED;
 	} else {
 		value = find_named(input->values, input->n_values, want->name);
 		wish.original = value ? value->original : NULL;
@@ -83,7 +86,7 @@ static void judge(
 	uint64_t now = input->decide->now_us;
 	enum mode mode = input->decide->mode;
 	/* Of a file the tuner knows better why: it is the program that lacks or keeps it. */
-	const char *own_reason = want->file ? want->reason : NULL;
+	const char *own_reason = want->kind != SETTING_VALUE ? want->reason : NULL;
 
 	copy_text(setting->wanted, sizeof(setting->wanted), want->wanted);
 	copy_text(setting->actual, sizeof(setting->actual), want->actual);
@@ -106,7 +109,8 @@ static void judge(
 	} else if (mode != MODE_ENFORCE) {
 		setting_become(setting, SETTING_OBSERVED,
 			mode == MODE_RELEASED ? "restored" : "observe-mode", 0, NULL);
-	} else if (want->file ? !input->files_recordable : !input->values_recordable) {
+	} else if (want->kind == SETTING_VALUE ? !input->values_recordable
+					       : !input->files_recordable) {
 		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
 	} else if (!in_force && wish->failed) {
 		setting_become(
@@ -154,8 +158,11 @@ static void plan_setting(const struct setting *setting, const struct wish *wish,
 	change = plan_add(plan, want->file, want->name, setting->tuner, want->actual, want->wanted);
 	copy_text(change->actual, sizeof(change->actual), want->actual);
 	change->reason = setting->reason;
-	if (want->file) {
+	change->kind = want->kind;
+	if (want->kind == SETTING_FILE) {
 		change->file->activate_only = activate_only;
+	} else if (want->kind == SETTING_PIN) {
+		change->pin = want->pin;
 	} else {
 		change->target = want->target;
 		change->grown = want->grown;
@@ -176,7 +183,7 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		size_t j = i;
 		struct wish wish = wish_of(want, input->decide);
 		/* Until its files were read anew, they are not as the job left them. */
-		bool stale = want->file && input->files_busy;
+		bool stale = want->kind != SETTING_VALUE && input->files_busy;
 
 		/* Its setting is found or made, and moves to where it is wanted. */
 		while (j < node->n_settings && (node->settings[j].tuner != input->tuner ||
@@ -233,7 +240,7 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 					entry_help("reason", change->held));
 		} else {
 			/* One line for a table that grows: gc_thresh2 follows gc_thresh3. */
-			bool minor = !change->file && change->grown && change->target.level == 2;
+			bool minor = change->grown && change->target.level == 2;
 
 			log_line(minor ? LOG_DEBUG : LOG_INFO, change->name, "%s -> %s (%s)",
 				change->old[0] ? change->old : "nothing", change->actual,

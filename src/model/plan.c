@@ -9,6 +9,7 @@ struct change *plan_add(struct plan *plan, const struct file_change *file, const
 	struct change *change = add_element(&plan->changes, &plan->n, &plan->allocated);
 
 	if (file) {
+		change->kind = SETTING_FILE;
 		change->file = must(malloc(sizeof(*file)));
 		*change->file = *file;
 		change->file->edit.text = file->edit.text ? must(strdup(file->edit.text)) : NULL;
@@ -25,7 +26,7 @@ static int rank(const struct change *change)
 {
 	int order;
 
-	if (change->file || change->target.kind != VALUE_NEIGHTBL)
+	if (change->kind != SETTING_VALUE || change->target.kind != VALUE_NEIGHTBL)
 		return 0;
 	if (value_compare(change->new, change->old, &order) == 0 && order < 0)
 		return 10 + change->target.level;
@@ -58,9 +59,9 @@ void plan_move(struct plan *plan, struct plan *from, enum plan_part part)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < from->n; i++) {
-		bool is_file = from->changes[i].file != NULL;
+		bool is_value = from->changes[i].kind == SETTING_VALUE;
 
-		if (part == PLAN_ALL || (part == PLAN_FILES) == is_file)
+		if (part == PLAN_ALL || (part == PLAN_VALUES) == is_value)
 			*add_element(&plan->changes, &plan->n, &plan->allocated) = from->changes[i];
 		else
 			from->changes[kept++] = from->changes[i];
@@ -87,6 +88,7 @@ struct want *proposal_file(struct proposal *proposal, const char *text)
 {
 	struct want *want = proposal_value(proposal);
 
+	want->kind = SETTING_FILE;
 	want->file = must(calloc(1, sizeof(*want->file)));
 	want->file->edit.text = text ? must(strdup(text)) : NULL;
 	return want;

@@ -107,11 +107,10 @@ static bool take_has(struct scenario *scenario, void *base)
 /* `pinned-here NAME`: there is a record of it. */
 static bool take_pinned_here(struct scenario *scenario, void *base)
 {
-	struct file_record *record = &scenario->files[scenario->n_files++];
+	struct pin_target *pin = &scenario->pins[scenario->n_pins++].target;
 
 	(void)base;
-	record->target.format = EDIT_PIN;
-	return scenario_value(scenario, record->target.path, sizeof(record->target.path));
+	return scenario_value(scenario, pin->image, sizeof(pin->image));
 }
 
 static bool take_docker(struct scenario *scenario, void *base)

@@ -126,6 +126,8 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 		.n_values = scenario->n_values,
 		.files = scenario->files,
 		.n_files = scenario->n_files,
+		.pins = scenario->pins,
+		.n_pins = scenario->n_pins,
 		.settings = &scenario->held,
 		.n_settings = scenario->held.name[0] != '\0',
 		.now_us = scenario->now_us,
@@ -160,8 +162,9 @@ static void expect_setting(struct scenario *scenario, bool there)
 	if (!entry_help("reason", want->reason))
 		fail(scenario, "%s: no such reason", want->reason);
 	if (scenario_is(scenario, "on-disk") &&
-		!streq(want->file ? want->file->on_disk : "", need(scenario, "text")))
-		fail(scenario, "%s: on disk is '%s'", name, want->file ? want->file->on_disk : "");
+		!streq(want->file ? want->file->on_disk : want->actual, need(scenario, "text")))
+		fail(scenario, "%s: on disk is '%s'", name,
+			want->file ? want->file->on_disk : want->actual);
 }
 
 static void expect_condition(struct scenario *scenario)

@@ -17,6 +17,8 @@ struct scenario {
 	size_t n_values;
 	struct file_record files[SCENARIO_RECORDS_MAX];
 	size_t n_files;
+	struct pin_record pins[SCENARIO_RECORDS_MAX];
+	size_t n_pins;
 	uint64_t now_us;
 	enum mode mode;
 	bool force;          /* at this moment */

@@ -138,4 +138,5 @@ static inline void assert_forgotten(const struct file_fixture *fixture)
 {
 	assert_int_equal(fixture->job.journal->n_files, 0);
 	assert_int_equal(fixture->n_records, 0);
+	assert_int_equal(fixture->job.journal->n_pins, 0);
 }

@@ -242,7 +242,7 @@ TUNER_TEST(a_pin_names_the_socket_as_the_host_does)
 		made->directory.path);
 	images_tuner.decide(made->tuner, &input, &memory, &proposal);
 	assert_int_equal(proposal.n_wants, 1);
-	assert_string_equal(proposal.wants->file->edit.service.socket, "/run/x.sock");
-	assert_string_equal(proposal.wants->file->target.path, "r.example/a:latest");
+	assert_string_equal(proposal.wants->pin.socket, "/run/x.sock");
+	assert_string_equal(proposal.wants->pin.image, "r.example/a:latest");
 	proposal_clear(&proposal);
 }

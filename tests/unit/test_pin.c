@@ -69,13 +69,13 @@ static void make(struct file_fixture *fixture)
 
 static int apply_pin(struct file_fixture *fixture, const char *wanted)
 {
-	const struct file_target target = {.path = IMAGE, .format = EDIT_PIN};
-	struct change *change = fixture_change(
-		fixture, NAME, target, NOT_PINNED, wanted, streq(wanted, PINNED) ? PINNED : NULL);
+	struct change *change;
 
-	change->file->edit.service =
-		(struct service){.driver = "fake", .socket = "/run/containerd.sock"};
-	copy_text(change->old, SETTING_VALUE_MAX, NOT_PINNED);
+	plan_clear(&fixture->job.plan);
+	change = plan_add(&fixture->job.plan, NULL, NAME, "images", NOT_PINNED, wanted);
+	change->kind = SETTING_PIN;
+	change->pin = (struct pin_target){
+		.image = IMAGE, .driver = "fake", .socket = "/run/containerd.sock"};
 	return run_job(fixture, FILE_APPLY);
 }
 
@@ -88,13 +88,11 @@ PIN_TEST(an_image_is_pinned_and_restored)
 	assert_false(containerd.pinned[1]);
 	assert_string_equal(
 		containerd.socket, directory_at(&fixture->root, "/run/containerd.sock").text);
-	assert_int_equal(fixture->n_records, 1);
-	assert_string_equal(fixture->records[0].original, NOT_PINNED);
-	assert_string_equal(fixture->records[0].wanted, PINNED);
+	assert_string_equal(fixture->job.plan.changes[0].actual, PINNED);
 	fixture_reopen(fixture);
+	assert_int_equal(fixture->job.journal->n_pins, 1);
 	change = restore_all(fixture);
 	assert_int_equal(change->error, 0);
-	assert_true(change->file->written);
 	assert_string_equal(change->new, NOT_PINNED);
 	assert_false(containerd.pinned[0]);
 	assert_forgotten(fixture);
@@ -122,11 +120,9 @@ PIN_TEST(a_dropped_pin_is_set_again_and_an_unwanted_one_goes)
 	containerd.pinned[0] = false;
 	assert_int_equal(apply_pin(fixture, PINNED), 0);
 	assert_true(containerd.pinned[0]);
-	assert_int_equal(fixture->n_records, 1);
-	assert_string_equal(fixture->records[0].original, NOT_PINNED);
+	assert_int_equal(fixture->job.journal->n_pins, 1);
 	assert_int_equal(apply_pin(fixture, NOT_PINNED), 0);
 	assert_false(containerd.pinned[0]);
-	assert_int_equal(restore_all(fixture)->error, 0);
 	assert_forgotten(fixture);
 }
 

@@ -58,6 +58,7 @@ static struct setting *poll(struct fixture *fixture, const char *actual)
 /* The same with a file: what is in force, and what the file has. */
 static struct setting *poll_file(struct fixture *fixture, const char *actual, const char *on_disk)
 {
+	fixture->want.kind = SETTING_FILE;
 	fixture->want.file = &fixture->file;
 	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "10");
 	copy_text(fixture->file.on_disk, SETTING_VALUE_MAX, on_disk);

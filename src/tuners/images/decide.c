@@ -276,8 +276,7 @@ static void want_pin(
 	const struct images_sample *sample = &tuner->sample;
 	const struct runtime_image *image = sampled_image(sample, name);
 	const struct runtime_driver *driver = sample->runtime.driver;
-	struct want *want = proposal_file(proposal, pinned ? PINNED : NULL);
-	struct file_change *file = want->file;
+	struct want *want = proposal_value(proposal);
 	size_t len = strlen(name), most = SETTING_NAME_MAX - sizeof("pin.");
 
 	/* Keep the end of a long name: it holds the tag or digest. */
@@ -293,14 +292,13 @@ static void want_pin(
 	} else {
 		copy_text(want->wanted, SETTING_VALUE_MAX, pinned ? PINNED : NOT_PINNED);
 	}
-	file->target.format = EDIT_PIN;
-	copy_text(file->target.path, sizeof(file->target.path), name);
-	copy_text(file->edit.service.driver, sizeof(file->edit.service.driver), driver->name);
-	copy_text(file->edit.service.socket, sizeof(file->edit.service.socket),
+	want->kind = SETTING_PIN;
+	copy_text(want->pin.image, sizeof(want->pin.image), name);
+	copy_text(want->pin.driver, sizeof(want->pin.driver), driver->name);
+	copy_text(want->pin.socket, sizeof(want->pin.socket),
 		sample->runtime.socket + strlen(tuner->host->root));
 	if (image && !want->error)
 		copy_text(want->actual, SETTING_VALUE_MAX, image->pinned ? PINNED : NOT_PINNED);
-	copy_text(file->on_disk, SETTING_VALUE_MAX, want->actual);
 }
 
 static bool is_wanted(const struct images_tuner *tuner, const char *name)
@@ -327,13 +325,12 @@ static void decide_pins(const struct images_tuner *tuner, const struct decide_in
 	if (!sample->sandbox[0] && text_list_has(pins, IMAGES_SANDBOX))
 		return;
 	/* Unpin images of an older configuration and an older sandbox image. */
-	for (size_t i = 0; i < input->n_files; i++) {
-		const struct file_target *target = &input->files[i].target;
-		const struct runtime_image *image = sampled_image(sample, target->path);
+	for (size_t i = 0; i < input->n_pins; i++) {
+		const char *name = input->pins[i].target.image;
+		const struct runtime_image *image = sampled_image(sample, name);
 
-		if (target->format == EDIT_PIN && image && image->pinned &&
-			!is_wanted(tuner, target->path))
-			want_pin(tuner, target->path, false, proposal);
+		if (image && image->pinned && !is_wanted(tuner, name))
+			want_pin(tuner, name, false, proposal);
 	}
 }
 
