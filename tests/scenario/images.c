@@ -20,7 +20,7 @@ static void open_node(void *self)
 	copy_text(tuner->sample.runtime.socket, sizeof(tuner->sample.runtime.socket), "/run/x");
 	tuner->sample.runtime.driver = &containerd_driver;
 	tuner->sample.answers = true;
-	kubelet_fill_defaults(&tuner->sample.kubelet.values, false);
+	strcpy(tuner->sample.kubelet.values.field[KUBELET_IMAGE_GC_HIGH].text, "85");
 }
 
 static void free_active(struct images_tuner *tuner)

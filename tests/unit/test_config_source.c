@@ -64,31 +64,3 @@ SOURCE_TEST(yaml_files_are_read_in_name_order)
 	for (size_t i = 0; i < loaded.faults.n; i++)
 		assert_string_equal(loaded.faults.faults[i].file, order[i]);
 }
-
-SOURCE_TEST(the_signature_changes_with_every_change)
-{
-	const struct config_source source = {.file = "F", .optional = true, .directory = "d"};
-	static const struct {
-		const char *name, *text; /* NULL: the file goes away */
-	} changes[] = {{"/F", "a"}, {"/F", "ab"}, {"/F", NULL}, {"/F", "ab"}, {"/d/a.yaml", ""},
-		{"/d/a.yaml", "x"}, {"/d/a.yaml", NULL}};
-	uint64_t before = config_source_signature(&source);
-
-	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
-		if (changes[i].text)
-			directory_put(directory, changes[i].name, changes[i].text);
-		else
-			directory_delete(directory, changes[i].name);
-		/* Times have the grain of a tick, so that only neighbours are sure to differ. */
-		assert_true(config_source_signature(&source) != before);
-		before = config_source_signature(&source);
-	}
-	/* Another file with the same text. */
-	assert_int_equal(rename("F", "G"), 0);
-	directory_put(directory, "/F", "ab");
-	assert_true(config_source_signature(&source) != before);
-	before = config_source_signature(&source);
-	/* What is not read does not count. */
-	directory_delete(directory, "/G");
-	assert_true(config_source_signature(&source) == before);
-}

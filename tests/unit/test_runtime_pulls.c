@@ -15,16 +15,16 @@ struct fixture {
 
 #define PULLS_TEST(name) TEST_OF(fixture, fixture, (void), (void), name)
 
-/* What is fetched at this second: {ref, offset, total}, ... */
-#define TAKE(second, ...) \
-	take(fixture, second, (const struct piece[]){__VA_ARGS__ __VA_OPT__(, ){NULL, 0, 0}})
+/* The layers under way at this second: {ref, offset, total}, ... */
+#define POLL(second, ...) \
+	poll(fixture, second, (const struct piece[]){__VA_ARGS__ __VA_OPT__(, ){NULL, 0, 0}})
 
 struct piece {
 	const char *ref;
 	uint64_t offset, total;
 };
 
-static void take(struct fixture *fixture, uint64_t second, const struct piece *pieces)
+static void poll(struct fixture *fixture, uint64_t second, const struct piece *pieces)
 {
 	struct pull_piece made[PULL_LAYERS_MAX + 5] = {0};
 	size_t n = 0;
@@ -37,7 +37,7 @@ static void take(struct fixture *fixture, uint64_t second, const struct piece *p
 	pulls_update(&fixture->pulls, &fixture->counts, made, n, START + second * SECOND);
 }
 
-/* Empty for a registry that is not shown. */
+/* Returns zeros for an unknown registry. */
 static struct pull_registry registry(const struct fixture *fixture, const char *name)
 {
 	for (size_t i = 0; i < fixture->counts.n; i++)
@@ -50,45 +50,45 @@ PULLS_TEST(bytes_are_counted_to_the_end)
 {
 	const char *image = "docker.io/library/nginx";
 
-	TAKE(0, {"layer-sha256:aa", 0, 1000});
+	POLL(0, {"layer-sha256:aa", 0, 1000});
 	pulls_name(&fixture->pulls, "sha256:aa", image);
 	pulls_place(&fixture->pulls, image, image);
-	TAKE(1, {"layer-sha256:aa", 400, 1000});
+	POLL(1, {"layer-sha256:aa", 400, 1000});
 	assert_int_equal(registry(fixture, "docker.io").bytes, 400);
 	assert_true(fixture->pulls.layers[0].rate > 0);
-	TAKE(2);
+	POLL(2);
 	assert_int_equal(registry(fixture, "docker.io").bytes, 1000);
 	assert_int_equal(fixture->pulls.n, 0);
 }
 
-PULLS_TEST(a_layer_that_begins_again_takes_nothing_back)
+PULLS_TEST(a_restarted_layer_does_not_lower_the_count)
 {
-	TAKE(0, {"layer-sha256:aa", 800, 1000});
-	TAKE(1, {"layer-sha256:aa", 100, 1000});
-	TAKE(2, {"layer-sha256:aa", 300, 1000});
-	TAKE(20, {"layer-sha256:aa", 300, 300});
-	TAKE(30);
+	POLL(0, {"layer-sha256:aa", 800, 1000});
+	POLL(1, {"layer-sha256:aa", 100, 1000});
+	POLL(2, {"layer-sha256:aa", 300, 1000});
+	POLL(20, {"layer-sha256:aa", 300, 300});
+	POLL(30);
 	assert_int_equal(registry(fixture, "unknown").bytes, 200);
 }
 
-/* What was there before the agent is not; where the name comes late, no byte goes astray. */
+/* The first poll counts nothing. A layer whose name is late keeps its bytes. */
 PULLS_TEST(a_layer_is_counted_from_its_first_byte)
 {
-	TAKE(0, {"layer-sha256:aa", 500, 1000});
-	TAKE(10);
+	POLL(0, {"layer-sha256:aa", 500, 1000});
+	POLL(10);
 	assert_int_equal(registry(fixture, "unknown").bytes, 500);
-	TAKE(20, {"layer-sha256:bb", 700, 1000});
-	TAKE(21, {"layer-sha256:bb", 800, 1000});
+	POLL(20, {"layer-sha256:bb", 700, 1000});
+	POLL(21, {"layer-sha256:bb", 800, 1000});
 	pulls_name(&fixture->pulls, "sha256:bb", "quay.io/a/b");
-	TAKE(22);
-	TAKE(30);
+	POLL(22);
+	POLL(30);
 	assert_int_equal(registry(fixture, "quay.io").bytes, 1000);
 	assert_int_equal(registry(fixture, "unknown").bytes, 500);
-	/* Docker's layers have no size, and the name comes last. */
-	TAKE(40, {"GetImageBlob1", 300, 0});
-	TAKE(42);
+	/* Docker reports layers without sizes, and the name at the end. */
+	POLL(40, {"GetImageBlob1", 300, 0});
+	POLL(42);
 	pulls_end(&fixture->pulls, "127.0.0.1:5000/a:1", START + 42 * SECOND);
-	TAKE(43);
+	POLL(43);
 	assert_int_equal(registry(fixture, "127.0.0.1:5000").bytes, 300);
 }
 
@@ -96,18 +96,18 @@ PULLS_TEST(bytes_wait_for_the_port_of_their_registry)
 {
 	const char *name = "10.0.0.1/a", *full = "10.0.0.1:5000/a";
 
-	TAKE(0, {"layer-sha256:aa", 0, 1000});
+	POLL(0, {"layer-sha256:aa", 0, 1000});
 	pulls_name(&fixture->pulls, "sha256:aa", name);
-	TAKE(1, {"layer-sha256:aa", 600, 1000}, {"layer-sha256:bb", 0, 1000});
+	POLL(1, {"layer-sha256:aa", 600, 1000}, {"layer-sha256:bb", 0, 1000});
 	assert_int_equal(registry(fixture, "10.0.0.1").bytes, 0);
 	pulls_place(&fixture->pulls, name, full);
-	/* Another layer of it is named as the runtime names it. */
+	/* The runtime reports another layer under the short name. */
 	pulls_name(&fixture->pulls, "sha256:bb", name);
 	pulls_place(&fixture->pulls, name, full);
 	assert_int_equal(fixture->pulls.n_images, 1);
-	TAKE(2);
+	POLL(2);
 	assert_int_equal(registry(fixture, "10.0.0.1:5000").bytes, 2000);
-	TAKE(10);
+	POLL(10);
 	assert_int_equal(registry(fixture, "10.0.0.1").bytes, 0);
 }
 
@@ -116,14 +116,14 @@ PULLS_TEST(a_pull_lasts_from_its_first_layer_to_its_last)
 	uint64_t ended = 0;
 
 	for (uint64_t t = 0; t < 20; t += 2) {
-		TAKE(t, {t < 10 ? "layer-sha256:aa" : "layer-sha256:bb", t * 10, 1000});
+		POLL(t, {t < 10 ? "layer-sha256:aa" : "layer-sha256:bb", t * 10, 1000});
 		pulls_name(&fixture->pulls, t < 10 ? "sha256:aa" : "sha256:bb", "quay.io/a/b");
 		assert_int_equal(fixture->pulls.n_images, 1);
 		assert_string_equal(fixture->pulls.images[0].name, "quay.io/a/b");
 	}
-	TAKE(20);
+	POLL(20);
 	assert_int_equal(fixture->pulls.n_images, 1);
-	TAKE(30);
+	POLL(30);
 	assert_int_equal(fixture->pulls.n_images, 0);
 	for (size_t i = 0; i <= PULL_BOUNDS; i++)
 		ended += registry(fixture, "quay.io").buckets[i];
@@ -131,47 +131,47 @@ PULLS_TEST(a_pull_lasts_from_its_first_layer_to_its_last)
 	assert_float_equal(registry(fixture, "quay.io").seconds, 18, 0.01);
 }
 
-/* One that is complete, or of unknown size, may wait to be unpacked, behind others. */
-PULLS_TEST(what_stands_still_for_a_minute_is_stuck)
+/* A layer that is complete or has no size may wait to be unpacked. */
+PULLS_TEST(a_layer_without_progress_for_a_minute_is_stuck)
 {
 	for (uint64_t t = 0; t <= 70; t += 2) {
-		TAKE(t, {"layer-sha256:aa", 5, 10}, {"layer-sha256:bb", t, 10},
+		POLL(t, {"layer-sha256:aa", 5, 10}, {"layer-sha256:bb", t, 10},
 			{"layer-sha256:cc", 10, 10}, {"GetImageBlob1", 7, 0});
 		if (t < 60)
 			assert_null(pulls_stuck(&fixture->pulls, START + t * SECOND));
 	}
 	assert_string_equal(
 		pulls_stuck(&fixture->pulls, START + 70 * SECOND)->piece.ref, "layer-sha256:aa");
-	TAKE(72, {"layer-sha256:aa", 6, 10}, {"layer-sha256:cc", 10, 10}, {"GetImageBlob1", 7, 0});
+	POLL(72, {"layer-sha256:aa", 6, 10}, {"layer-sha256:cc", 10, 10}, {"GetImageBlob1", 7, 0});
 	assert_null(pulls_stuck(&fixture->pulls, START + 72 * SECOND));
 }
 
 PULLS_TEST(a_pull_may_get_its_name_at_its_end)
 {
-	TAKE(0, {"GetImageBlob1", 7, 0});
+	POLL(0, {"GetImageBlob1", 7, 0});
 	pulls_end(&fixture->pulls, "docker.io/library/a", START + 4 * SECOND);
 	assert_string_equal(fixture->pulls.images[0].name, "");
-	TAKE(6);
-	TAKE(7, {"GetImageBlob2", 7, 0});
-	TAKE(9);
+	POLL(6);
+	POLL(7, {"GetImageBlob2", 7, 0});
+	POLL(9);
 	pulls_end(&fixture->pulls, "docker.io/library/a", START + 9 * SECOND);
-	TAKE(20);
+	POLL(20);
 	assert_int_equal(fixture->pulls.n_images, 0);
 	assert_int_equal(registry(fixture, "docker.io").buckets[1], 1);
 	assert_true(registry(fixture, "docker.io").seconds == 2);
 }
 
-PULLS_TEST(nameless_layers_have_their_turns)
+PULLS_TEST(layers_without_a_name_take_turns)
 {
 	assert_null(pulls_nameless(&fixture->pulls, 3));
-	TAKE(0, {"layer-sha256:aa", 0, 1}, {"layer-sha256:bb", 0, 1});
+	POLL(0, {"layer-sha256:aa", 0, 1}, {"layer-sha256:bb", 0, 1});
 	assert_string_equal(pulls_nameless(&fixture->pulls, 0)->piece.ref, "layer-sha256:aa");
 	assert_string_equal(pulls_nameless(&fixture->pulls, 1)->piece.ref, "layer-sha256:bb");
 	pulls_name(&fixture->pulls, "sha256:bb", "docker.io/library/a");
 	assert_string_equal(pulls_nameless(&fixture->pulls, 1)->piece.ref, "layer-sha256:aa");
 }
 
-PULLS_TEST(everything_is_bounded)
+PULLS_TEST(layers_images_and_registries_are_bounded)
 {
 	struct piece pieces[PULL_LAYERS_MAX + 6] = {0};
 	char refs[PULL_LAYERS_MAX + 5][32], image[64];
@@ -180,34 +180,17 @@ PULLS_TEST(everything_is_bounded)
 		snprintf(refs[i], sizeof(refs[i]), "layer-sha256:%03zu", i);
 		pieces[i] = (struct piece){refs[i], i, 100};
 	}
-	take(fixture, 0, pieces);
+	poll(fixture, 0, pieces);
 	assert_int_equal(fixture->pulls.n, PULL_LAYERS_MAX);
 	for (size_t i = 0; i < PULL_LAYERS_MAX; i++) {
 		snprintf(image, sizeof(image), "registry%zu.example/a", i);
 		pulls_name(&fixture->pulls, refs[i] + strlen("layer-"), image);
 		pieces[i].offset += 10;
 	}
-	take(fixture, 1, pieces);
+	poll(fixture, 1, pieces);
 	assert_int_equal(fixture->counts.n, PULL_REGISTRIES_MAX);
-	/* Those that are no longer followed as images are counted at once. */
+	/* Layers beyond the limit of images are counted at once. */
 	assert_int_equal(registry(fixture, "other").bytes,
 		(PULL_LAYERS_MAX - PULL_IMAGES_MAX - PULL_REGISTRIES_MAX + 1) * 10);
 	assert_true(fixture->pulls.n_images <= PULL_IMAGES_MAX);
-}
-
-TEST(names_of_registries)
-{
-	static const char *const cases[][2] = {
-		{"docker.io/library/nginx", "docker.io"},
-		{"registry.example:5000/a", "registry.example:5000"},
-		{"", "unknown"},
-		{"nginx", "unknown"},
-		{"/nginx", "unknown"},
-	};
-	char name[64];
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		pulls_registry_of(cases[i][0], name);
-		assert_string_equal(name, cases[i][1]);
-	}
 }
