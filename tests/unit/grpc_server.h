@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A gRPC server, as bad as the test wants: what serve() does not answer is never answered. The
- * beginning of HTTP/2 looks like a request of HTTP/1 to fake_http.h.
+ * A gRPC server whose serve() answers well, badly or never. fake_http.h reads the preface of HTTP/2
+ * as a request of HTTP/1.
  */
 
 #include "fake_http.h"
@@ -17,14 +17,14 @@ struct server_call {
 	nghttp2_session *session;
 	int32_t stream;
 	char path[128], namespace[64], timeout[16];
-	uint8_t body[16384]; /* of the request, with its prefix; what is more is dropped */
+	uint8_t body[16384]; /* the request with its prefix, cut to this size */
 	size_t body_len;
 	bool complete;   /* the whole request is here */
-	bool unfinished; /* there is more to come, which never comes */
+	bool unfinished; /* announces more bytes and never sends them */
 	bool drop;       /* the connection is closed once the answer is sent */
-	uint8_t *out;    /* of the answer, with its prefix; owned */
+	uint8_t *out;    /* the answer with its prefix; owned */
 	size_t out_len, out_sent;
-	char status[16]; /* in the trailers; empty: none */
+	char status[16]; /* in the trailers; empty: no trailers */
 };
 
 struct grpc_server {
@@ -115,7 +115,7 @@ static inline ssize_t server_read(nghttp2_session *session, int32_t stream, uint
 	return (ssize_t)n;
 }
 
-/* Bytes as they are behind the headers of an answer, then trailers with status, if there is one. */
+/* Answers with headers, these bytes, and trailers if status is not empty. */
 static inline void server_answer_raw(
 	struct server_call *call, const void *data, size_t len, const char *status)
 {
@@ -130,7 +130,7 @@ static inline void server_answer_raw(
 	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), &body);
 }
 
-/* A message and status 0. */
+/* Answers with a message and status 0. */
 static inline void server_answer(struct server_call *call, const void *data, size_t len)
 {
 	_cleanup_free_ uint8_t *message = calloc(1, 5 + len);
@@ -142,7 +142,7 @@ static inline void server_answer(struct server_call *call, const void *data, siz
 	server_answer_raw(call, message, 5 + len, "0");
 }
 
-/* Headers alone end the answer: with a status of HTTP and one of gRPC, if there is one. */
+/* Answers with headers only: a status of HTTP and, unless it is NULL, one of gRPC. */
 static inline void server_answer_status(
 	struct server_call *call, const char *http, const char *status)
 {
@@ -153,7 +153,7 @@ static inline void server_answer_status(
 	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), NULL);
 }
 
-/* False when there is nobody to read it. */
+/* False when the client has gone. */
 static inline bool server_send(nghttp2_session *session, int fd)
 {
 	const uint8_t *data;
@@ -202,14 +202,14 @@ static inline void server_stop(struct grpc_server *server)
 	unlink(server->path);
 }
 
-/* A server and a client of it in a directory of their own. */
+/* A server and its client in a temporary directory. */
 struct grpc_fixture {
 	struct directory directory;
 	struct grpc_server server;
 	struct grpc grpc;
 	struct wait wait;
 	struct arena arena;
-	struct grpc_answer answer; /* in it */
+	struct grpc_answer answer; /* in the arena */
 };
 
 static inline void grpc_fixture_make(struct grpc_fixture *fixture,

@@ -23,8 +23,8 @@ static void add_item(
 }
 
 /*
- * A value as the cases below write it; "@NAME" is where it was given, "@.FIELD" where that of the
- * first budget was, or ("@.") this itself.
+ * Writes a value as the cases below do. "@NAME" is its position, "@.FIELD" that of a field of the
+ * first budget, and "@." that of the budget itself.
  */
 static void show(const struct config *config, const char *name, char text[static TEXT_MAX])
 {
@@ -61,7 +61,7 @@ static void show(const struct config *config, const char *name, char text[static
 	}
 }
 
-/* Up to three files, merged, and what they come to. */
+/* Up to three files and the values after merging them. */
 static const struct {
 	const char *files[3];
 	const char *values[14][2];
@@ -88,20 +88,17 @@ static const struct {
 		{{"mode", "enforce"}, {"neighbor.grow", "true"}, {"neighbor.ceiling", "5"},
 			{"@neighbor.ipv4.gc_thresh3", "default 0 0"}, {"vm.a", "absent"},
 			{"vm.max_map_count", "absent"}, {"fs.aio-max-nr", "524288"}}},
-	/* and a whole map. */
+	/* null removes a whole map. */
 	{{"neighbor: {grow: false, ipv4: {gc_thresh1: 5}}\nsysctl: {mode: off, vm.a: 1}\n",
 		 "neighbor:\nsysctl:\n", "sysctl: {vm.b: 1}\n"},
 		{{"neighbor.grow", "true"}, {"neighbor.ipv4.gc_thresh1", "80000"},
 			{"sysctl.mode", "enforce"}, {"vm.b", "1"}, {"vm.a", "absent"},
 			{"vm.max_map_count", "absent"}}},
-	/* A word and a map replace each other. */
+	/* A word replaces a map, and a map replaces a word. */
 	{{"neighbor: {ipv4: {gc_thresh1: 5}}\n", "neighbor: {ipv4: keep}\n"},
 		{{"neighbor.ipv4", "keep"}, {"neighbor.ipv4.gc_thresh1", "80000"}}},
 	{{"neighbor: {ipv4: keep}\n", "neighbor: {ipv4: {gc_thresh1: 5}}\n"},
 		{{"neighbor.ipv4", ""}, {"neighbor.ipv4.gc_thresh1", "5"}}},
-	{{"neighbor: {ipv4: keep}\n", "neighbor: {ipv4: {gc_thresh1: 5}}\n",
-		 "neighbor: {ipv4: keep}\n"},
-		{{"neighbor.ipv4", "keep"}}},
 	/* Sysctls are written as sysctl(8) prints them. */
 	{{"profile: minimal\n"
 	  "sysctl:\n"
@@ -125,7 +122,7 @@ static const struct {
 	{{"profile: lxd-host\n"}, {{"neighbor.ipv4.gc_thresh3", "100000"},
 					  {"@neighbor.ipv4.gc_thresh3", "profile lxd-host 0 0"}}},
 	{{"watch: {timeout: 90s}\n"}, {{"watch.timeout", "90s"}}},
-	/* Lists: their items, and that a later one replaces. */
+	/* A later list replaces an earlier one. */
 	{{"watch:\n"
 	  "  domains: [a.example, b.example]\n"
 	  "  servers:\n"
@@ -182,7 +179,7 @@ TEST(files_are_merged_key_by_key)
 	}
 }
 
-TEST(numbers_and_durations_fall_back_where_a_word_is_given)
+TEST(a_word_replaces_a_number_or_duration)
 {
 	_cleanup_loaded_ struct loaded plain = load_text("");
 	_cleanup_loaded_ struct loaded given = load_text("watch: {timeout: off}\n");
@@ -224,7 +221,7 @@ TEST(every_option_has_help_and_a_default_that_fits)
 		}
 }
 
-TEST(reserved_sections_are_noticed_once)
+TEST(reserved_sections_are_reported_once)
 {
 	_cleanup_loaded_ struct loaded loaded =
 		load_files((const char *[3]){"mode: enforce\nlater: {budgets: [{server: auto}]}\n",
@@ -237,7 +234,7 @@ TEST(reserved_sections_are_noticed_once)
 	assert_non_null(strstr(loaded.notices.faults[0].message, "later"));
 }
 
-TEST(what_differs_is_named_and_changes_the_checksum)
+TEST(differences_are_listed_and_change_the_checksum)
 {
 	static const char *const cases[][3] = {
 		{"", "# the same\nneighbor:\n  grow: true\nsysctl: {vm.max_map_count: 262144}\n",
@@ -251,13 +248,10 @@ TEST(what_differs_is_named_and_changes_the_checksum)
 		{"", "neighbor: {ipv4: keep}\n", "neighbor.ipv4"},
 		{"", "sysctl: {vm.max_map_count: {value: 262144, exact: true}}\n",
 			"vm.max_map_count"},
-		{"", "sysctl: {vm.max_map_count: }\n", "vm.max_map_count"},
 		{"", "watch: {domains: []}\n", "watch.domains"},
 		{"", "watch: {domains: [cluster.local, cluster.local]}\n", "watch.domains"},
-		{"", "watch: {servers: []}\n", "watch.servers"},
 		{"", "watch: {servers: [auto]}\n", "watch.servers"},
 		{"", "watch: {budgets: [{server: auto, qps: 5}]}\n", "watch.budgets"},
-		{"", "watch: {budgets: [{server: auto}, {server: auto}]}\n", "watch.budgets"},
 		{"mode: observe\n", "sysctl: {vm.max_map_count: 262145}\nmode: enforce\n",
 			"mode, vm.max_map_count"},
 		{"sysctl: {kernel.pid_max: 99999}\nwatch: {timeout: 90s}\n", "later: 1\n",
@@ -278,7 +272,7 @@ TEST(what_differs_is_named_and_changes_the_checksum)
 	}
 }
 
-TEST(durations_are_one_number_with_its_unit)
+TEST(a_duration_is_a_number_and_a_unit)
 {
 	static const struct {
 		const char *text;
@@ -300,7 +294,7 @@ TEST(durations_are_one_number_with_its_unit)
 	}
 }
 
-TEST(profiles_are_complete_sourced_and_loadable)
+TEST(every_profile_loads_and_has_sources)
 {
 	size_t n_profiles = 0;
 
@@ -328,7 +322,7 @@ TEST(profiles_are_complete_sourced_and_loadable)
 		assert_true(strlen(row->source) > 20);
 		if (!starts_with(row->name, "sysctl."))
 			continue;
-		/* As a file's it is what it was: in the form of sysctl(8), and no text. */
+		/* The value of a file is the same: it has the form of sysctl(8). */
 		snprintf(text, sizeof(text), "profile: minimal\nsysctl: {%s: %s}\n",
 			row->name + strlen("sysctl."), row->value);
 		loaded = load_text(text);

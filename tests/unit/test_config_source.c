@@ -3,7 +3,7 @@
 
 #include <sys/un.h>
 
-/* Names are relative to a directory of the test. */
+/* All names are relative to a temporary directory. */
 static void enter(struct directory *directory)
 {
 	directory_make(directory);
@@ -18,7 +18,7 @@ static struct loaded load(const char *file, bool optional, const char *others)
 
 #define SOURCE_TEST(name) TEST_OF(directory, directory, enter, directory_remove, name)
 
-SOURCE_TEST(only_a_needed_file_must_exist)
+SOURCE_TEST(only_a_required_file_must_exist)
 {
 	_cleanup_loaded_ struct loaded optional = load("F", true, "d");
 	_cleanup_loaded_ struct loaded needed = load("F", false, NULL);

@@ -14,7 +14,7 @@
 	"\x0akubernetes\x07" \
 	"default\x03svc"
 
-/* All ways to read it agree. */
+/* Reads a message in all ways, which must agree. */
 static __u64 read_bytes(const void *data, size_t size)
 {
 	struct packet packet = {.data = data, .size = size};
@@ -30,7 +30,7 @@ static __u64 read_bytes(const void *data, size_t size)
 #define TEXT(text) text, sizeof(text) - 1
 #define READ(text) read_bytes(TEXT(text))
 
-TEST(test_a_query_is_read)
+TEST(a_query_is_read)
 {
 	__u64 read = READ(QUERY "\7example\3com\0" A_IN);
 
@@ -39,11 +39,11 @@ TEST(test_a_query_is_read)
 	assert_false(read & (DNS_READ_ANSWER | DNS_READ_EDNS | DNS_READ_MALFORMED));
 	assert_int_equal(dns_read_class(read), DNS_TYPE_A);
 	assert_int_not_equal(dns_read_question(read), 0);
-	/* Its second byte alone would be A. */
+	/* A type whose low byte is that of A is another type. */
 	assert_int_equal(dns_read_class(READ(QUERY "\1a\0\1\1\0\1")), DNS_TYPE_OTHER);
 }
 
-TEST(test_the_question_hash_ignores_case)
+TEST(the_question_hash_ignores_case)
 {
 	__u32 question = dns_read_question(READ(QUERY "\7example\3com\0" A_IN));
 
@@ -51,7 +51,7 @@ TEST(test_the_question_hash_ignores_case)
 	assert_int_not_equal(question, dns_read_question(READ(QUERY "\7example\3com\0" AAAA_IN)));
 	assert_int_not_equal(question, dns_read_question(READ(QUERY "\7example\3cox\0" A_IN)));
 	assert_int_not_equal(question, dns_read_question(READ(QUERY "\3com\7example\0" A_IN)));
-	/* What lies next to the letters stays as it is: @ and `, [ and {. */
+	/* Only letters have two cases, not their neighbours @ and `, [ and {. */
 	assert_int_not_equal(dns_read_question(READ(QUERY "\1@\0" A_IN)),
 		dns_read_question(READ(QUERY "\1`\0" A_IN)));
 	assert_int_not_equal(dns_read_question(READ(QUERY "\1[\0" A_IN)),
@@ -60,7 +60,7 @@ TEST(test_the_question_hash_ignores_case)
 		dns_read_question(READ(QUERY "\1\xe1\0" A_IN)));
 }
 
-TEST(test_malformed_messages)
+TEST(malformed_messages_are_recognised)
 {
 	char longest[DNS_HEADER + 256 + 4] = QUERY;
 	size_t at = DNS_HEADER;
@@ -86,7 +86,7 @@ TEST(test_malformed_messages)
 	assert_true(read_bytes(longest, at + 6) & DNS_READ_MALFORMED);
 }
 
-TEST(test_suffixes_at_a_label_and_the_longest)
+TEST(the_longest_suffix_of_whole_labels_counts)
 {
 	static const struct {
 		const char *name;
@@ -126,7 +126,7 @@ TEST(test_suffixes_at_a_label_and_the_longest)
 
 #define MESSAGES 200
 
-/* A stream of messages, each with its number as id, and a socket's segments of it. */
+/* A stream of messages, whose ids are their numbers, and its reader. */
 struct stream {
 	uint8_t data[MESSAGES * 80];
 	size_t size;
@@ -152,7 +152,7 @@ static void fill(struct stream *stream)
 	}
 }
 
-static void take_part(
+static void read_part(
 	struct stream *stream, const struct packet *packet, uint32_t at, uint32_t end, int side)
 {
 	while (at < end) {
@@ -173,7 +173,7 @@ static void take_part(
 	}
 }
 
-static void take_segment(struct stream *stream, uint32_t first, size_t from, size_t size)
+static void read_segment(struct stream *stream, uint32_t first, size_t from, size_t size)
 {
 	struct packet packet = {.data = stream->data + from, .size = size};
 	uint32_t seen = 0, end = (uint32_t)size;
@@ -182,11 +182,11 @@ static void take_segment(struct stream *stream, uint32_t first, size_t from, siz
 
 	stream->lost += gap < 0;
 	if (gap > 0)
-		take_part(stream, &packet, seen, MIN((uint32_t)gap, end), DNS_GAP);
+		read_part(stream, &packet, seen, MIN((uint32_t)gap, end), DNS_GAP);
 	skip = dns_way_skip(&stream->way, first + (uint32_t)from);
 	stream->lost += skip < 0;
 	if (skip < (int64_t)size)
-		take_part(stream, &packet, skip > 0 ? (uint32_t)skip : 0, end, DNS_NEXT);
+		read_part(stream, &packet, skip > 0 ? (uint32_t)skip : 0, end, DNS_NEXT);
 }
 
 static void check_all_once(const struct stream *stream)
@@ -196,7 +196,7 @@ static void check_all_once(const struct stream *stream)
 	assert_int_equal(stream->lost, 0);
 }
 
-TEST(test_messages_of_a_stream_count_once)
+TEST(messages_of_a_stream_count_once)
 {
 	static struct stream stream;
 	uint32_t first = UINT32_MAX - 3000; /* sequence numbers go round */
@@ -207,19 +207,19 @@ TEST(test_messages_of_a_stream_count_once)
 		for (size_t from = 0; from < stream.size; from += cut) {
 			size_t size = MIN(cut, stream.size - from);
 
-			take_segment(&stream, first, from, size);
-			/* Sent again, and with what went before. */
+			read_segment(&stream, first, from, size);
+			/* Retransmissions, alone and with the bytes before them. */
 			if (from % 3 == 0)
-				take_segment(&stream, first, from, size);
+				read_segment(&stream, first, from, size);
 			if (from % 5 == 0 && from >= 100)
-				take_segment(&stream, first, from - 100, size + 100);
+				read_segment(&stream, first, from - 100, size + 100);
 		}
 		check_all_once(&stream);
 	}
 }
 
-/* Segments of whole messages, of which one in seven comes after the next few. */
-TEST(test_segments_out_of_order_count_once)
+/* Each segment has whole messages. Every seventh arrives a few segments later. */
+TEST(segments_out_of_order_count_once)
 {
 	static struct stream stream;
 
@@ -239,52 +239,12 @@ TEST(test_segments_out_of_order_count_once)
 				left = late;
 				continue;
 			}
-			take_segment(&stream, 42, from, size);
+			read_segment(&stream, 42, from, size);
 			if (left > 0 && --left == 0)
-				take_segment(&stream, 42, missing, missing_size);
+				read_segment(&stream, 42, missing, missing_size);
 		}
 		if (left > 0)
-			take_segment(&stream, 42, missing, missing_size);
+			read_segment(&stream, 42, missing, missing_size);
 		check_all_once(&stream);
 	}
-}
-
-/* The agent starts while a message is on its way: only what is left of that is lost. */
-TEST(test_a_stream_seen_from_the_middle_of_a_message_is_not_believed)
-{
-	static struct stream stream;
-
-	for (size_t missing = 1; missing < 2 + DNS_HEADER + 56; missing++) {
-		size_t at = 0, piece, cut = missing;
-
-		fill(&stream);
-		dns_way_reset(&stream.way);
-		for (int i = 0; i < 8; i++)
-			at += 2U + stream.data[at + 1];
-		for (; at < stream.size; at += piece, cut = 0) {
-			piece = 2U + stream.data[at + 1];
-			take_segment(&stream, 7, at + cut, piece - cut);
-		}
-		for (unsigned i = 10; i < MESSAGES; i++)
-			assert_int_equal(stream.seen[i], 1);
-		assert_in_range(stream.lost, 1, 3);
-	}
-}
-
-TEST(test_a_cut_message_is_read_as_far_as_it_goes)
-{
-	struct dns_frame frame = {.length = 50, .visible = 20, .head = 0x12348103};
-	__u64 read = DNS_READ_HEADER | DNS_READ_MALFORMED | 5;
-
-	/* That it ends early is the segment's fault. */
-	assert_int_equal(dns_frame_read(&frame, read), DNS_READ_HEADER | 5);
-	frame.visible = 50;
-	assert_int_equal(dns_frame_read(&frame, read), read);
-	frame.visible = 6;
-	read = dns_frame_read(&frame, 0);
-	assert_int_equal(read & 0xffff, 0x1234);
-	assert_true(read & DNS_READ_ANSWER);
-	assert_int_equal(dns_read_rcode(read), DNS_NXDOMAIN);
-	frame.length = DNS_HEADER - 1;
-	assert_int_equal(dns_frame_read(&frame, 0), 0);
 }

@@ -26,7 +26,7 @@ TEST(copied_text_is_cut_to_its_room)
 	assert_string_equal(overlapping, "cdef");
 }
 
-TEST(an_array_grows_and_keeps_what_it_had)
+TEST(an_array_grows_and_keeps_its_elements)
 {
 	size_t n = 0, allocated = 0;
 	int *numbers = NULL;
@@ -41,7 +41,7 @@ TEST(an_array_grows_and_keeps_what_it_had)
 	}
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(numbers[i], i);
-	/* An element that is used again is zeroed again. */
+	/* A reused element is zeroed. */
 	n = 50;
 	add_element(&numbers, &n, &allocated);
 	assert_int_equal(numbers[50], 0);
@@ -56,13 +56,11 @@ TEST(only_plain_decimal_counts_are_accepted)
 		int result;
 		uint64_t value;
 	} cases[] = {
-		{"0", 0, 0}, {"7", 0, 7}, {"80000", 0, 80000},
-		{"18446744073709551615", 0, UINT64_MAX}, {"18446744073709551616", -ERANGE, 0},
-		{"99999999999999999999999", -ERANGE, 0}, {"", -EINVAL, 0}, {"00", -EINVAL, 0},
-		{"007", -EINVAL, 0}, {"-1", -EINVAL, 0}, {"+1", -EINVAL, 0}, {" 1", -EINVAL, 0},
-		{"1 ", -EINVAL, 0}, {"1\n", -EINVAL, 0}, {"80k", -EINVAL, 0}, {"0x10", -EINVAL, 0},
-		{"1_000", -EINVAL, 0}, {"1e3", -EINVAL, 0}, {"1.5", -EINVAL, 0},
-		{"\xd9\xa1", -EINVAL, 0}, /* a digit, and not ours */
+		{"0", 0, 0}, {"80000", 0, 80000}, {"18446744073709551615", 0, UINT64_MAX},
+		{"18446744073709551616", -ERANGE, 0}, {"", -EINVAL, 0}, {"007", -EINVAL, 0},
+		{"-1", -EINVAL, 0}, {" 1", -EINVAL, 0}, {"1 ", -EINVAL, 0}, {"80k", -EINVAL, 0},
+		{"0x10", -EINVAL, 0}, {"1e3", -EINVAL, 0},
+		{"\xd9\xa1", -EINVAL, 0}, /* an Arabic digit */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
