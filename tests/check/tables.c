@@ -33,7 +33,7 @@ static bool make_up_dns(struct dns_server_table *table)
 		server->role = i == 1 ? DNS_CLUSTER : DNS_UPSTREAM;
 		server->budget.max[DNS_QUERIES] = i == 0 ? 1024 : 0;
 		dns_label_offer(table, server);
-		dns_server_take(table, server, &counts, 1);
+		dns_server_update(table, server, &counts, 1);
 	}
 	return true;
 }

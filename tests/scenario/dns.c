@@ -109,7 +109,7 @@ static bool take_part(
 	if (!scenario_is(scenario, "unanswered") || !scenario_number(scenario, &number))
 		return false;
 	dns_minute_pass(server, scenario->now_us);
-	dns_server_take_unanswered(&replay->sensor.seen.table, server, number);
+	dns_server_add_unanswered(&replay->sensor.seen.table, server, number);
 	return true;
 }
 
@@ -222,7 +222,7 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 			struct dns_server counts = {.totals = sending->server->totals};
 
 			counts.totals.queries[DNS_UDP] += n;
-			dns_server_take(&replay->sensor.seen.table, sending->server, &counts,
+			dns_server_update(&replay->sensor.seen.table, sending->server, &counts,
 				now_ns / 1000);
 		}
 	}
@@ -240,15 +240,14 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 
 		dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
 		dns_minute_pass(server, input->now_us);
-		dns_seconds_take(&server->queries, bins_of(replay, server), now_ns, qps);
+		dns_seconds_update(&server->queries, bins_of(replay, server), now_ns, qps);
 	}
-	dns_seconds_take(&replay->sensor.seen.link_local, replay->link_local, now_ns, 1024);
+	dns_seconds_update(&replay->sensor.seen.link_local, replay->link_local, now_ns, 1024);
 	replay->sensor.seen.n_senders = 2;
 	replay->sensor.env.uplinks = (unsigned)replay->uplinks;
 	for (size_t i = 0; i < 2; i++)
-		dns_seconds_take(&replay->sensor.seen.senders[i].seconds, replay->by_sender[i],
+		dns_seconds_update(&replay->sensor.seen.senders[i].seconds, replay->by_sender[i],
 			now_ns, 1024);
-	dns_forwarders_list(&replay->sensor.seen);
 	replay->ticked_us = input->now_us;
 	proposal_clear(proposal);
 	dns_decide(&replay->sensor, input, &replay->memory, proposal);

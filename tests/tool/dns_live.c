@@ -18,6 +18,7 @@
 
 #include <bpf/bpf.h>
 
+#include "dns_program.h"
 #include "tuners/dns/dns.h"
 #include "workload/cgroup.h"
 
@@ -330,7 +331,7 @@ static void sum_server(void *userdata, const void *server, const void *live)
 
 	if (!ours)
 		return;
-	dns_server_take(&table, &state, live, 0);
+	dns_server_update(&table, &state, live, 0);
 	if (key->address[3] == IN_VAIN && key->family == AF_INET) {
 		sums->in_vain = state.totals;
 		return;
@@ -436,8 +437,8 @@ static void test(const struct node *node, struct dns_bpf *bpf, const struct load
 {
 	int other = attach_other(node);
 	uint32_t others = program_info(other).id;
-	uint32_t out = program_info(dns_bpf_program(bpf, false)).id;
-	uint32_t in = program_info(dns_bpf_program(bpf, true)).id;
+	int egress = dns_program("dns_egress"), ingress = dns_program("dns_ingress");
+	uint32_t out = program_info(egress).id, in = program_info(ingress).id;
 	uint64_t udp, tcp = 0;
 
 	(void)bpf_enable_stats(BPF_STATS_RUN_TIME); /* until the process ends */
@@ -451,8 +452,7 @@ static void test(const struct node *node, struct dns_bpf *bpf, const struct load
 	fprintf(stderr,
 		"dns_live: above a program that does nothing %" PRIu64 " ns a query, %" PRIu64
 		" ns an answer\n",
-		cost(dns_bpf_program(bpf, false), other, udp + tcp),
-		cost(dns_bpf_program(bpf, true), other, udp + tcp));
+		cost(egress, other, udp + tcp), cost(ingress, other, udp + tcp));
 	check_counts(bpf, node, udp, tcp, wanted->number > 1 ? udp / 10000 : 0);
 	dns_bpf_close(bpf);
 	/* A link goes with its last descriptor, and takes its program along. */

@@ -18,6 +18,7 @@
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
 
+#include "dns_program.h"
 #include "tuners/dns/dns.h"
 
 #define PACKET_MAX 65536
@@ -102,7 +103,7 @@ static void take_packet(struct tool *tool, bool measured)
 	four = tool->packet[ETHERNET] >> 4 == 4;
 	tool->packet[12] = four ? 0x08 : 0x86;
 	tool->packet[13] = four ? 0x00 : 0xdd;
-	program = dns_bpf_program(tool->bpf, direction);
+	program = dns_program(direction ? "dns_ingress" : "dns_egress");
 	if (measured)
 		printf("ns %u %u\n", run(tool, &packet, program), run(tool, &packet, tool->empty));
 	else
@@ -135,7 +136,7 @@ static void print_server(void *userdata, const void *key, const void *live)
 	const struct dns_totals *totals = &state.totals;
 	struct tool *tool = userdata;
 
-	dns_server_take(&table, &state, live, 0);
+	dns_server_update(&table, &state, live, 0);
 	printf("server");
 	print_address("address", server->family, server->address);
 	printf(" udp=%llu tcp=%llu retransmissions=%llu edns=%llu malformed=%llu packets=%llu",

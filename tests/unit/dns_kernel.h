@@ -52,21 +52,21 @@ struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
 	return &bpf->control;
 }
 
-int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
+int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_visit *visit, void *userdata)
 {
 	if (bpf->error)
 		return bpf->error;
 	for (size_t i = 0; map == DNS_MAP_SERVERS && i < bpf->n_servers; i++)
-		take(userdata, &bpf->server_keys[i], &bpf->servers[i]);
+		visit(userdata, &bpf->server_keys[i], &bpf->servers[i]);
 	for (size_t i = 0; map == DNS_MAP_ROWS && i < bpf->n_rows; i++)
-		take(userdata, &bpf->row_keys[i], &bpf->rows[i]);
+		visit(userdata, &bpf->row_keys[i], &bpf->rows[i]);
 	for (size_t i = 0; map == DNS_MAP_SOURCES && i < bpf->n_sources; i++) {
 		struct dns_key source = {AF_INET, {10, 0, 0, (uint8_t)i}};
 
 		if (i == FAKE_REST)
 			source = (struct dns_key){0};
 		if (bpf->sources[i].packets > 0)
-			take(userdata, &source, &bpf->sources[i]);
+			visit(userdata, &source, &bpf->sources[i]);
 	}
 	return 0;
 }
@@ -113,14 +113,14 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 	(void)bpf, (void)now;
 }
 
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_take_pending *take, void *userdata)
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_visit_pending *visit, void *userdata)
 {
-	(void)bpf, (void)now_ns, (void)take, (void)userdata;
+	(void)bpf, (void)now_ns, (void)visit, (void)userdata;
 }
 
-void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata)
+void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_visit_sample *visit, void *userdata)
 {
-	(void)bpf, (void)take, (void)userdata;
+	(void)bpf, (void)visit, (void)userdata;
 }
 
 /* A node made up for a test, and the agent's polls of it. */

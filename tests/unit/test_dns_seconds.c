@@ -22,7 +22,8 @@ static void burst(struct counted *counted, uint64_t begin_ns, uint64_t length_ns
 /* False when that was too late to tell seconds apart. */
 static bool poll_at(struct counted *counted, uint64_t now_ns)
 {
-	bool in_time = dns_seconds_take(&counted->seconds, counted->bins, now_ns, counted->budget);
+	bool in_time =
+		dns_seconds_update(&counted->seconds, counted->bins, now_ns, counted->budget);
 
 	counted->over += counted->seconds.over;
 	return in_time;
@@ -171,7 +172,7 @@ TEST(counters_that_seem_to_fall_are_ignored)
 	poll_at(&counted, 100 * NS);
 	burst(&counted, 100 * NS, 4 * NS, 640);
 	poll_each_second(&counted, 101 * NS, 104 * NS);
-	dns_seconds_take(&counted.seconds, part, 105 * NS, counted.budget);
+	dns_seconds_update(&counted.seconds, part, 105 * NS, counted.budget);
 	assert_int_equal(counted.seconds.poll_peak, 160);
 	assert_int_equal(counted.seconds.last, 0);
 	burst(&counted, 105 * NS, NS, 16);

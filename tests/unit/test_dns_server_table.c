@@ -27,7 +27,7 @@ static void query(
 
 	counts.totals.queries[DNS_UDP] += n;
 	counts.totals.responses[DNS_NOERROR] += n;
-	dns_server_take(table, server, &counts, now);
+	dns_server_update(table, server, &counts, now);
 }
 
 /* All that metrics report, over labels and others. */
@@ -77,11 +77,11 @@ TEST(counters_never_fall)
 
 	query(&table, server, 100, USEC_PER_SEC);
 	back.totals.queries[DNS_UDP] = 99;
-	dns_server_take(&table, server, &back, 2 * USEC_PER_SEC);
+	dns_server_update(&table, server, &back, 2 * USEC_PER_SEC);
 	assert_int_equal(server->changed_at_us, USEC_PER_SEC);
 	assert_int_equal(dns_queries(&server->totals), 100);
 	assert_int_equal(reported(&table), 100);
-	dns_server_take_unanswered(&table, server, 7);
+	dns_server_add_unanswered(&table, server, 7);
 	assert_int_equal(server->label->reported.unanswered, 7);
 }
 

@@ -75,7 +75,7 @@ struct dns_bpf {
 	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
 	struct map_table tables[DNS_MAP_SOURCES]; /* servers and rows: enum dns_map */
 	/* While dns_bpf_drain_samples() runs. */
-	dns_take_sample *take_sample;
+	dns_visit_sample *visit_sample;
 	void *userdata;
 };
 
@@ -133,7 +133,7 @@ static int on_sample(void *userdata, void *data, size_t size)
 		return 0;
 	memcpy(&sample, data, sizeof(sample));
 	sample.length = MIN(sample.length, DNS_SAMPLE_NAME);
-	bpf->take_sample(bpf->userdata, &sample);
+	bpf->visit_sample(bpf->userdata, &sample);
 	return 0;
 }
 
@@ -258,12 +258,7 @@ void dns_bpf_close(struct dns_bpf *bpf)
 	free(bpf);
 }
 
-int dns_bpf_program(const struct dns_bpf *bpf, bool ingress)
-{
-	return bpf->fds[ingress ? INGRESS : EGRESS];
-}
-
-int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata)
+int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_visit *visit, void *userdata)
 {
 	struct map_table *table = &bpf->tables[map];
 	uint64_t now;
@@ -271,7 +266,7 @@ int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *us
 
 	if (map == DNS_MAP_SOURCES)
 		return bpf_each(bpf->fds[SOURCES], sizeof(struct dns_key),
-			sizeof(struct dns_source), take, userdata);
+			sizeof(struct dns_source), visit, userdata);
 	/*
 	 * made rises with each key that a program adds, afterwards: as long as it does not, the
 	 * keys are those of the last time, and no system call is needed. One more than that is
@@ -286,7 +281,7 @@ int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *us
 		table->read_at = now;
 	}
 	for (size_t i = 0; i < table->n_known; i++)
-		take(userdata, &table->known[i].key, counts_of(table, table->known[i].index));
+		visit(userdata, &table->known[i].key, counts_of(table, table->known[i].index));
 	return 0;
 }
 
@@ -346,7 +341,7 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 	}
 }
 
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, void *userdata)
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_visit_pending *visit, void *userdata)
 {
 	__u64 *count = &dns_bpf_control(bpf)->overflow;
 	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
@@ -371,7 +366,7 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, vo
 			(!unanswered || __atomic_compare_exchange_n(&way->sent_ns, &sent, 0, false,
 						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
 		if (taken)
-			take(userdata, &query, unanswered);
+			visit(userdata, &query, unanswered);
 		any |= i >= DNS_PRIMARY * DNS_WAYS && !(taken && unanswered);
 	}
 	/*
@@ -386,9 +381,9 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_take_pending *take, vo
 	bpf->overflow_rest = any ? 0 : overflow;
 }
 
-void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata)
+void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_visit_sample *visit, void *userdata)
 {
-	bpf->take_sample = take;
+	bpf->visit_sample = visit;
 	bpf->userdata = userdata;
 	ring_buffer__consume(bpf->ring);
 }

@@ -117,8 +117,7 @@ static int by_use(const void *a, const void *b)
 	return (x->queries < y->queries) - (x->queries > y->queries);
 }
 
-/* Adds a user to the list, or its use to that of its workload there. Room is for max. */
-static void add_user(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user)
+void dns_user_add(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user)
 {
 	const struct workload *workload = &user->workload;
 	unsigned i = 0;
@@ -138,18 +137,11 @@ static void add_user(struct dns_user *list, unsigned *n, unsigned max, const str
 	}
 }
 
-void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_t n)
-{
-	unsigned kept = 0;
-
-	for (size_t i = 0; i < n; i++)
-		add_user(users, &kept, (unsigned)n, &users[i]);
-	qsort(users, kept, sizeof(*users), by_use);
-	label->n_users = MIN(kept, DNS_TOP);
-	memcpy(label->users, users, label->n_users * sizeof(*users));
-}
-
-uint64_t dns_client_queries(struct dns_client *client, const struct workload *workload)
+/*
+ * The queries of the workload that has the client's source address now, without those of the
+ * workloads that had the address before.
+ */
+static uint64_t queries_of_owner(struct dns_client *client, const struct workload *workload)
 {
 	const char *const parts[] = {workload->id, workload->namespace, workload->name};
 	uint64_t queries = client->counts.queries;
@@ -189,7 +181,8 @@ static struct workload at_address(const struct dns_sensor *sensor, const struct 
 	return workload;
 }
 
-bool dns_process_serves(const struct host *host, pid_t pid, bool in_container)
+/* Whether it is a DNS server by its name or, in a container, by a UDP socket on port 53. */
+static bool process_serves(const struct host *host, pid_t pid, bool in_container)
 {
 	static const char *const servers[] = {"coredns", "kube-dns", "node-cache", "dnsmasq",
 		"unbound", "named", "pdns_recursor", "kresd"};
@@ -234,7 +227,7 @@ static bool serves(const struct dns_sensor *sensor, struct dns_client *client,
 		return client->serves;
 	pid = cgroups_process(sensor->cgroups, client->cgroup);
 	client->serves =
-		pid > 0 && dns_process_serves(sensor->host, pid, workload->kind != WORKLOAD_UNIT);
+		pid > 0 && process_serves(sensor->host, pid, workload->kind != WORKLOAD_UNIT);
 	/* A cgroup that is not found yet is checked again with the next reading. */
 	client->serves_at_us = pid > 0 ? now : 0;
 	return client->serves;
@@ -280,58 +273,28 @@ static void name_users(struct dns_sensor *sensor)
 	cgroups_learn(sensor->cgroups, wanted, n_wanted, clients->read_at_us);
 	for (size_t s = 0; s < table->n_labels; s++) {
 		const struct dns_server_state *server = table->labelled[s];
+		struct dns_label *label = server->label;
+		unsigned kept = 0;
 
 		for (size_t i = 0; i < n_chosen[s]; i++) {
 			struct dns_client *client = chosen[s][i];
-			struct dns_user *user = &users[i];
+			struct dns_user user;
 			bool known = client->cgroup != root;
 
-			user->per_second = client->per_second;
-			user->smooth = client->smooth;
-			user->workload = known ? cgroups_find(sensor->cgroups, client->cgroup)
-					       : at_address(sensor, &client->source);
-			user->queries = dns_client_queries(client, &user->workload);
-			user->serves = known && server->role == DNS_UPSTREAM &&
-				       serves(sensor, client, &user->workload, clients->read_at_us);
+			user.per_second = client->per_second;
+			user.smooth = client->smooth;
+			user.workload = known ? cgroups_find(sensor->cgroups, client->cgroup)
+					      : at_address(sensor, &client->source);
+			user.queries = queries_of_owner(client, &user.workload);
+			user.serves = known && server->role == DNS_UPSTREAM &&
+				      serves(sensor, client, &user.workload, clients->read_at_us);
+			/* One user for each workload. */
+			dns_user_add(users, &kept, CANDIDATES, &user);
 		}
-		dns_label_take_users(server->label, users, n_chosen[s]);
+		qsort(users, kept, sizeof(*users), by_use);
+		label->n_users = MIN(kept, DNS_TOP);
+		memcpy(label->users, users, label->n_users * sizeof(*users));
 	}
-}
-
-bool dns_is_node_cache(const struct workload *workload)
-{
-	return strstr(workload->name, "node-local-dns") || strstr(workload->name, "nodelocaldns");
-}
-
-static int by_smooth(const void *a, const void *b)
-{
-	const struct dns_user *x = a, *y = b;
-
-	return (x->smooth < y->smooth) - (x->smooth > y->smooth);
-}
-
-void dns_forwarders_list(struct dns_seen *seen)
-{
-	static const char *const parts[] = {"coredns", "kube-dns", "kubedns", "dnsmasq", "unbound",
-		"pdns-recursor", "powerdns", "bind9", "named.service", "knot-resolver", "kresd"};
-
-	seen->n_forwarders = 0;
-	for (size_t s = 0; s < seen->table.n_labels; s++) {
-		const struct dns_server_state *server = seen->table.labelled[s];
-		const struct dns_label *label = server->label;
-
-		for (unsigned i = 0; server->role == DNS_UPSTREAM && i < label->n_users; i++) {
-			const struct dns_user *user = &label->users[i];
-			bool forwards = user->serves || dns_is_node_cache(&user->workload);
-
-			for (size_t k = 0; k < ARRAY_SIZE(parts) && !forwards; k++)
-				forwards = strstr(user->workload.name, parts[k]);
-			if (forwards)
-				add_user(seen->forwarders, &seen->n_forwarders, DNS_FORWARDERS,
-					user);
-		}
-	}
-	qsort(seen->forwarders, seen->n_forwarders, sizeof(seen->forwarders[0]), by_smooth);
 }
 
 struct reading {
@@ -342,7 +305,7 @@ struct reading {
 	size_t n_idle, allocated;
 };
 
-static void take_row(void *userdata, const void *key, const void *live)
+static void read_row(void *userdata, const void *key, const void *live)
 {
 	const struct dns_row counts = *(const struct dns_row *)live;
 	const struct dns_row_key *row = key;
@@ -387,7 +350,7 @@ void dns_clients_read(struct dns_sensor *sensor)
 	/* A reading a little early is better than the next one a second late. */
 	if (clients->read_at_us > 0 && age + USEC_PER_SEC / 2 < every * USEC_PER_SEC)
 		return;
-	if (dns_bpf_each(sensor->bpf, DNS_MAP_ROWS, take_row, &reading) < 0)
+	if (dns_bpf_each(sensor->bpf, DNS_MAP_ROWS, read_row, &reading) < 0)
 		return;
 	clients->rows = reading.rows;
 	clients->prune = false;
@@ -397,5 +360,4 @@ void dns_clients_read(struct dns_sensor *sensor)
 		(void)dns_bpf_forget(sensor->bpf, DNS_MAP_ROWS, &reading.idle[i], sensor->now_us);
 	free(reading.idle);
 	name_users(sensor);
-	dns_forwarders_list(&sensor->seen);
 }

@@ -59,8 +59,9 @@ const struct config_option dns_options[] = {
 };
 
 /* An item that is no address is a fault at its place. */
-static bool take_address(const struct config *config, const char *list, size_t i, const char *field,
-	const char *cure, struct dns_key *address, struct config_fault_list *faults)
+static bool parse_address(const struct config *config, const char *list, size_t i,
+	const char *field, const char *cure, struct dns_key *address,
+	struct config_fault_list *faults)
 {
 	const char *text = config_item(config, list, i, field);
 	struct config_position position = config_item_where(config, list, i, field);
@@ -71,7 +72,7 @@ static bool take_address(const struct config *config, const char *list, size_t i
 	return false;
 }
 
-static void take_budget(struct dns_config *into, const struct config *config, size_t i,
+static void parse_budget(struct dns_config *into, const struct config *config, size_t i,
 	struct config_fault_list *faults)
 {
 	struct config_position position = config_item_where(config, "dns.budgets", i, "server");
@@ -91,7 +92,7 @@ static void take_budget(struct dns_config *into, const struct config *config, si
 	} else if (streq(server, "auto")) {
 		into->budget_auto = true;
 		into->own = budget;
-	} else if (take_address(config, "dns.budgets", i, "server",
+	} else if (parse_address(config, "dns.budgets", i, "server",
 			   "give an IPv4 or IPv6 address, or auto",
 			   &into->budgets[into->n_budgets].server, faults)) {
 		into->budgets[into->n_budgets++].budget = budget;
@@ -113,9 +114,9 @@ void dns_config_read(
 		.budget_auto = config_choice(config, "dns.budgets") >= 0,
 	};
 	for (size_t i = 0; i < config_list(config, "dns.budgets"); i++)
-		take_budget(into, config, i, faults);
+		parse_budget(into, config, i, faults);
 	for (size_t i = 0; i < config_list(config, "dns.cluster_servers"); i++)
-		into->n_cluster += take_address(config, "dns.cluster_servers", i, "",
+		into->n_cluster += parse_address(config, "dns.cluster_servers", i, "",
 			"give IPv4 or IPv6 addresses, or auto in place of the list",
 			&into->cluster[into->n_cluster], faults);
 	for (size_t i = 0; i < config_list(config, "dns.cluster_domains"); i++) {

@@ -151,15 +151,52 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 	remember_over(seen, server, packets, memory, now);
 }
 
+bool dns_is_node_cache(const struct workload *workload)
+{
+	return strstr(workload->name, "node-local-dns") || strstr(workload->name, "nodelocaldns");
+}
+
+static int by_smooth(const void *a, const void *b)
+{
+	const struct dns_user *x = a, *y = b;
+
+	return (x->smooth < y->smooth) - (x->smooth > y->smooth);
+}
+
+/* Lists the workloads that query upstreams and are DNS servers by name or by their sockets. */
+static void list_forwarders(const struct dns_seen *seen, struct dns_memory *memory)
+{
+	static const char *const parts[] = {"coredns", "kube-dns", "kubedns", "dnsmasq", "unbound",
+		"pdns-recursor", "powerdns", "bind9", "named.service", "knot-resolver", "kresd"};
+
+	memory->n_forwarders = 0;
+	for (size_t s = 0; s < seen->table.n_labels; s++) {
+		const struct dns_server_state *server = seen->table.labelled[s];
+		const struct dns_label *label = server->label;
+
+		for (unsigned i = 0; server->role == DNS_UPSTREAM && i < label->n_users; i++) {
+			const struct dns_user *user = &label->users[i];
+			bool forwards = user->serves || dns_is_node_cache(&user->workload);
+
+			for (size_t k = 0; k < ARRAY_SIZE(parts) && !forwards; k++)
+				forwards = strstr(user->workload.name, parts[k]);
+			if (forwards)
+				dns_user_add(memory->forwarders, &memory->n_forwarders,
+					DNS_FORWARDERS, user);
+		}
+	}
+	qsort(memory->forwarders, memory->n_forwarders, sizeof(memory->forwarders[0]), by_smooth);
+}
+
 /* A message names those above the lower rate, so that it does not change with every poll. */
-static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memory, uint64_t now)
+static void remember_crowd(struct dns_memory *memory, uint64_t now)
 {
 	double least = memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS, sum = 0;
 	char named[3 * 224] = "", workload[WORKLOAD_TEXT_MAX];
 	unsigned n = 0, listed = 0;
 
-	for (unsigned i = 0; i < seen->n_forwarders; i++) {
-		const struct dns_user *forwarder = &seen->forwarders[i];
+	for (unsigned i = 0; i < memory->n_forwarders; i++) {
+		const struct dns_user *forwarder = &memory->forwarders[i];
 
 		if (dns_is_node_cache(&forwarder->workload) || forwarder->smooth < FORWARDER_ENDS)
 			continue;
@@ -182,7 +219,7 @@ static void remember_crowd(const struct dns_seen *seen, struct dns_memory *memor
 	}
 }
 
-void dns_take_users(struct limit_reading *limit, const struct dns_label *label, unsigned most)
+void dns_add_users(struct limit_reading *limit, const struct dns_label *label, unsigned most)
 {
 	for (unsigned i = 0; i < label->n_users && limit->n_top < most; i++) {
 		uint64_t used = (uint64_t)llround(label->users[i].per_second);
@@ -223,7 +260,7 @@ static void add_limits(const struct dns_server_state *server,
 			 uses->minute_peak[i] > PRESSURE_ENDS * (double)limit->max)
 			limit->condition = &dns_conditions[DNS_BUDGET_PRESSURE];
 		if (parts[i][0] == '\0')
-			dns_take_users(limit, server->label, LIMIT_TOP_MAX);
+			dns_add_users(limit, server->label, LIMIT_TOP_MAX);
 	}
 }
 
@@ -358,7 +395,8 @@ void dns_decide(
 	if (seen->watched) {
 		/* The rest is of servers that were removed. */
 		memory->n = seen->table.n;
-		remember_crowd(seen, memory, input->now_us);
+		list_forwarders(seen, memory);
+		remember_crowd(memory, input->now_us);
 		judge(seen, memory, readings);
 	}
 	for (int i = 0; i < DNS_CONDITIONS; i++) {

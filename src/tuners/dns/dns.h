@@ -113,7 +113,7 @@ extern const double dns_second_bounds[DNS_SECOND_BOUNDS]; /* upper, of the histo
  * edge is reported in full. False when the last poll is so long ago that bins went round: what they
  * got is spread over the time, and after a minute left out.
  */
-bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
+bool dns_seconds_update(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
 	uint64_t now_ns, uint64_t budget);
 uint32_t dns_seconds_peak(const struct dns_seconds *seconds); /* of the last minute */
 
@@ -155,10 +155,8 @@ bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, u
 struct dns_bpf;
 struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX]);
 int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX]);
-void dns_bpf_close(struct dns_bpf *bpf);                      /* NULL is fine */
-int dns_bpf_program(const struct dns_bpf *bpf, bool ingress); /* its descriptor */
-struct dns_control *dns_bpf_control(
-	struct dns_bpf *bpf); /* the programs may write to it any time */
+void dns_bpf_close(struct dns_bpf *bpf); /* NULL is fine */
+struct dns_control *dns_bpf_control(struct dns_bpf *bpf);
 
 enum dns_map {
 	DNS_MAP_SERVERS, /* dns_key, dns_server */
@@ -171,8 +169,8 @@ enum dns_map {
  * change at any time. An element that comes or goes meanwhile may be left out. 0, or -errno when
  * the map cannot be read; what was taken until then was right.
  */
-typedef void dns_take(void *userdata, const void *key, const void *counts);
-int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_take *take, void *userdata);
+typedef void dns_visit(void *userdata, const void *key, const void *counts);
+int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_visit *visit, void *userdata);
 
 /* Reserves a slot, if there is one, before the first query. */
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server);
@@ -189,12 +187,12 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us);
  * Calls take for every query without an answer, and removes those that are older than
  * DNS_TIMEOUT_NS: for them unanswered is true, once. now_ns is CLOCK_MONOTONIC.
  */
-typedef void dns_take_pending(void *userdata, const struct dns_pending *query, bool unanswered);
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_take_pending *take, void *userdata);
+typedef void dns_visit_pending(void *userdata, const struct dns_pending *query, bool unanswered);
+void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_visit_pending *visit, void *userdata);
 
 /* Calls take for every name sampled since the last time. */
-typedef void dns_take_sample(void *userdata, const struct dns_sample *sample);
-void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_take_sample *take, void *userdata);
+typedef void dns_visit_sample(void *userdata, const struct dns_sample *sample);
+void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_visit_sample *visit, void *userdata);
 
 /* What a DNS server is to this node. Only an upstream has a budget. */
 enum dns_role {
@@ -268,10 +266,10 @@ void dns_server_table_clear(struct dns_server_table *table);
  * Takes what the kernel counted: what rose is added to the server's label, or to the others. An
  * evicted query got no answer in time. How many queries there were.
  */
-uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
+uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_server *counts, uint64_t now_us);
 /* n more of its queries got no answer in time. */
-void dns_server_take_unanswered(
+void dns_server_add_unanswered(
 	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
 /* Gives a free label, if there is one: before anything is counted, so that all is reported. */
 void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server);
@@ -282,6 +280,9 @@ void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 struct dns_slot dns_minute(const struct dns_server_state *server); /* of the last minute */
 uint64_t dns_queries(const struct dns_totals *totals);
 
+/* clients.c. Appends a user to the list of at most max, or adds it to the same workload there. */
+void dns_user_add(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user);
+
 /* What was sensed: all that decide() knows. */
 struct dns_seen {
 	bool watched; /* the counters are there: BPF runs */
@@ -291,8 +292,6 @@ struct dns_seen {
 		uint64_t queries, failed;
 		double queries_per_second, failed_per_second;
 	} search[DNS_ROLES];
-	struct dns_user forwarders[DNS_FORWARDERS]; /* to upstreams; the largest smooth first */
-	unsigned n_forwarders;
 	struct dns_seconds link_local; /* packets that share the budget of a cloud's services */
 	/* The addresses of this node that sent them, the busiest first. */
 	struct dns_sender {
@@ -330,6 +329,8 @@ struct dns_server_memory {
 struct dns_memory {
 	struct dns_server_memory *servers; /* in the order of the table */
 	size_t n, allocated;
+	struct dns_user forwarders[DNS_FORWARDERS]; /* to upstreams; the largest smooth first */
+	unsigned n_forwarders;
 	bool crowded;
 	uint64_t crowded_at_us;            /* when it last was */
 	char crowd[CONDITION_MESSAGE_MAX]; /* who it was then */
@@ -339,8 +340,10 @@ struct dns_memory {
 void dns_decide(const void *sensor, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 void dns_memory_clear(void *memory);
+/* A cluster runs one on every node. */
+bool dns_is_node_cache(const struct workload *workload);
 /* Who sends most a second, as the users of a limit. */
-void dns_take_users(struct limit_reading *limit, const struct dns_label *label, unsigned most);
+void dns_add_users(struct limit_reading *limit, const struct dns_label *label, unsigned most);
 
 /* tables.c */
 extern const struct explanation dns_explanations[];

@@ -35,7 +35,7 @@ static const struct {
 };
 
 /* The lines of a resolv.conf, in place of what was there. text is cut up. */
-static void take_resolv(struct dns_host_env *env, char *text)
+static void parse_resolv_conf(struct dns_host_env *env, char *text)
 {
 	char *state = NULL;
 
@@ -83,7 +83,7 @@ void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 		_cleanup_free_ char *text = NULL;
 
 		if (read_file(host_path(host, paths[i], full), RESOLV_CONF_MAX, &text, NULL) == 0)
-			take_resolv(env, text);
+			parse_resolv_conf(env, text);
 	}
 	/* The addresses of before stay when they cannot be listed. */
 	if (getifaddrs(&all) == 0)

@@ -233,9 +233,10 @@ static void add_servers(
 	json_number(json_object(object, "other"), "queries", queries);
 }
 
-struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted)
+struct cJSON *dns_make_document(const void *self, const void *data, bool trusted)
 {
 	const struct dns_sensor *sensor = self;
+	const struct dns_memory *memory = data;
 	const struct dns_seen *seen = &sensor->seen;
 	struct losses losses;
 	cJSON *root, *array, *object;
@@ -264,12 +265,12 @@ struct cJSON *dns_make_document(const void *self, const void *memory, bool trust
 		json_text(object, "explain", advice);
 	}
 	array = json_array(root, "forwarders");
-	for (unsigned i = 0; i < seen->n_forwarders; i++) {
-		const struct workload *workload = &seen->forwarders[i].workload;
+	for (unsigned i = 0; i < memory->n_forwarders; i++) {
+		const struct workload *workload = &memory->forwarders[i].workload;
 
 		object = json_append(array);
 		workload_json(object, workload);
-		json_number(object, "per_second", seen->forwarders[i].smooth);
+		json_number(object, "per_second", memory->forwarders[i].smooth);
 		json_bool(object, "expected", dns_is_node_cache(workload));
 	}
 	/* What shares one budget of packets on AWS, and from which addresses it came. */
@@ -363,7 +364,7 @@ static void put_counts(struct metric_sink *sink, const struct series *series, si
 			continue;
 		reading.used = one->server->queries.last;
 		copy_text(reading.name, sizeof(reading.name), one->name);
-		dns_take_users(&reading, one->server->label, USERS_EXPORTED);
+		dns_add_users(&reading, one->server->label, USERS_EXPORTED);
 		metric_users(sink, &reading);
 	}
 	metric_family(sink, "headroom_dns_responses_total");

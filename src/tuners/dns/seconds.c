@@ -44,7 +44,7 @@ static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 		end_second(seconds);
 }
 
-bool dns_seconds_take(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
+bool dns_seconds_update(struct dns_seconds *seconds, const uint32_t bins[static DNS_BINS],
 	uint64_t now_ns, uint64_t budget)
 {
 	uint64_t until = now_ns / DNS_BIN_NS;

@@ -91,7 +91,7 @@ static void refresh(struct dns_sensor *sensor)
 		pin(sensor, &sensor->env.servers[i]);
 }
 
-static void take_server(void *userdata, const void *key, const void *live)
+static void read_server(void *userdata, const void *key, const void *live)
 {
 	/* Read once, as the kernel goes on counting: the first answer must not pass unnoticed. */
 	const struct dns_server counts = *(const struct dns_server *)live;
@@ -113,10 +113,10 @@ static void take_server(void *userdata, const void *key, const void *live)
 		dns_label_offer(table, server);
 		sensor->unclassified = true;
 	}
-	sensor->sent += dns_server_take(table, server, &counts, sensor->now_us);
+	sensor->sent += dns_server_update(table, server, &counts, sensor->now_us);
 }
 
-static void take_pending(void *userdata, const struct dns_pending *query, bool unanswered)
+static void read_pending(void *userdata, const struct dns_pending *query, bool unanswered)
 {
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_table *table = &sensor->seen.table;
@@ -130,7 +130,7 @@ static void take_pending(void *userdata, const struct dns_pending *query, bool u
 		server = dns_server_find(table, &rest);
 	sensor->pending += !unanswered;
 	if (server && unanswered)
-		dns_server_take_unanswered(table, server, 1);
+		dns_server_add_unanswered(table, server, 1);
 	else if (server)
 		server->pending++;
 }
@@ -142,7 +142,7 @@ struct reading {
 	uint32_t bins[DNS_BINS]; /* of all sources */
 };
 
-static void take_source(void *userdata, const void *source, const void *live)
+static void read_source(void *userdata, const void *source, const void *live)
 {
 	const struct dns_source *counts = live;
 	const struct dns_key *key = source;
@@ -161,7 +161,7 @@ static void take_source(void *userdata, const void *source, const void *live)
 		seen->senders[seen->n_senders++] = (struct dns_sender){.source = *key};
 	seen->senders[i].packets = counts->packets;
 	seen->senders[i].last_ns = counts->last_ns;
-	(void)dns_seconds_take(
+	(void)dns_seconds_update(
 		&seen->senders[i].seconds, counts->bins, reading->now_ns, reading->budget);
 }
 
@@ -192,9 +192,9 @@ static void read_link_local(struct dns_sensor *sensor)
 			reading.budget = MAX(reading.budget, budget->max[DNS_PACKETS]);
 	}
 	memcpy(reading.bins, sensor->forgotten, sizeof(reading.bins));
-	if (dns_bpf_each(sensor->bpf, DNS_MAP_SOURCES, take_source, &reading) < 0)
+	if (dns_bpf_each(sensor->bpf, DNS_MAP_SOURCES, read_source, &reading) < 0)
 		return;
-	(void)dns_seconds_take(&seen->link_local, reading.bins, reading.now_ns, reading.budget);
+	(void)dns_seconds_update(&seen->link_local, reading.bins, reading.now_ns, reading.budget);
 	/* Pods come and go: half of the room is kept for new ones. The sum keeps their packets. */
 	for (size_t i = seen->n_senders; i-- > 0 && seen->n_senders >= DNS_SOURCES_MAX / 2;) {
 		struct dns_sender *sender = &seen->senders[i];
@@ -211,7 +211,7 @@ static void read_link_local(struct dns_sensor *sensor)
 	qsort(seen->senders, seen->n_senders, sizeof(seen->senders[0]), by_packets);
 }
 
-static void take_sample(void *userdata, const struct dns_sample *sample)
+static void add_sample(void *userdata, const struct dns_sample *sample)
 {
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_state *server = dns_server_find(&sensor->seen.table, &sample->server);
@@ -237,7 +237,7 @@ static void read_names(struct dns_sensor *sensor)
 		__atomic_load_n(&control->samples, __ATOMIC_RELAXED) + SAMPLES_PER_SECOND;
 	control->sample_share =
 		sensor->config.names ? (uint32_t)(UINT32_MAX / (rate / SAMPLES_PER_SECOND + 1)) : 0;
-	dns_bpf_drain_samples(sensor->bpf, take_sample, sensor);
+	dns_bpf_drain_samples(sensor->bpf, add_sample, sensor);
 	for (size_t i = 0; i < table->n_labels; i++) {
 		struct dns_names *names = &table->labelled[i]->label->names;
 
@@ -287,15 +287,15 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 		(sensor->unclassified && age >= UNCLASSIFIED_EVERY_US))
 		refresh(sensor);
 	sensor->sent = 0;
-	(void)dns_bpf_each(sensor->bpf, DNS_MAP_SERVERS, take_server, sensor);
+	(void)dns_bpf_each(sensor->bpf, DNS_MAP_SERVERS, read_server, sensor);
 	/* Time passes for those too that could not be read. */
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_server_state *server = table->servers[i];
 		uint64_t qps = server->budget.sustained ? 0 : server->budget.max[DNS_QUERIES];
 
 		dns_minute_pass(server, now);
-		late |= !dns_seconds_take(&server->queries, server->query_bins, now * 1000, qps);
-		(void)dns_seconds_take(&server->packets, server->packet_bins, now * 1000,
+		late |= !dns_seconds_update(&server->queries, server->query_bins, now * 1000, qps);
+		(void)dns_seconds_update(&server->packets, server->packet_bins, now * 1000,
 			server->budget.max[DNS_PACKETS]);
 		if (server->label)
 			history_observe(&server->label->history, now, server->queries.poll_peak);
@@ -305,7 +305,7 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 		for (size_t i = 0; i < table->n; i++)
 			table->servers[i]->pending = 0;
 		sensor->pending = 0;
-		dns_bpf_sweep(sensor->bpf, now * 1000, take_pending, sensor);
+		dns_bpf_sweep(sensor->bpf, now * 1000, read_pending, sensor);
 	}
 	read_link_local(sensor);
 	dns_clients_read(sensor);

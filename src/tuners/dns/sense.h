@@ -100,20 +100,6 @@ struct dns_clients {
 	bool prune;          /* rows of servers that are gone are left in the kernel */
 };
 
-/*
- * The queries of the workload that has the client's source address now: those of the workloads that
- * had it before are not counted.
- */
-uint64_t dns_client_queries(struct dns_client *client, const struct workload *workload);
-/* Puts the busiest of n users of one server into its label, one for each workload. */
-void dns_label_take_users(struct dns_label *label, struct dns_user *users, size_t n);
-/* One is meant to be on every node. */
-bool dns_is_node_cache(const struct workload *workload);
-/* Lists those that query upstreams, by name or by what they serve. Busiest first. */
-void dns_forwarders_list(struct dns_seen *seen);
-/* Whether it is a DNS server: by its name, or, in a container, by a UDP socket of port 53. */
-bool dns_process_serves(const struct host *host, pid_t pid, bool in_container);
-
 /* sense.c */
 struct dns_sensor {
 	const struct host *host;
@@ -139,7 +125,7 @@ struct dns_sensor {
 };
 
 void dns_sense(struct dns_sensor *sensor, uint64_t now_us);
-/* clients.c. Reads the rows anew when that is due; updates the labels' users and the forwarders. */
+/* clients.c. Reads the rows when that is due and updates the users of the labels. */
 void dns_clients_read(struct dns_sensor *sensor);
 
 /* report.c. Members of struct tuner_ops; self is a struct dns_sensor. */

@@ -75,7 +75,7 @@ static struct dns_totals *reported_of(
 	return server->label ? &server->label->reported : &table->others;
 }
 
-uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state *server,
+uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_server *counts, uint64_t now)
 {
 	const struct dns_totals before = server->totals;
@@ -104,12 +104,12 @@ uint64_t dns_server_take(struct dns_server_table *table, struct dns_server_state
 	queries = dns_queries(&server->totals) - dns_queries(&before);
 	table->evicted += server->totals.evicted - before.evicted;
 	table->malformed += server->totals.malformed - before.malformed;
-	dns_server_take_unanswered(table, server, server->totals.evicted - before.evicted);
+	dns_server_add_unanswered(table, server, server->totals.evicted - before.evicted);
 	server->slots[server->slot % DNS_SLOTS].queries += queries;
 	return queries;
 }
 
-void dns_server_take_unanswered(
+void dns_server_add_unanswered(
 	struct dns_server_table *table, struct dns_server_state *server, uint64_t n)
 {
 	server->totals.unanswered += n;
