@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Counts the DNS messages that sockets of this host send to a port 53 and get from one. All
- * counting is done here; user space reads the maps at any time and is never woken. No packet is
- * changed or dropped.
+ * Counts the DNS queries that sockets of this host send to port 53, and the answers from port 53.
+ * Queries that a server on this host receives, and its answers, are not counted: nothing counts
+ * twice. User space reads the maps at any time. The programs never change or drop a packet.
  *
- * What leaves for port 53 and is a query, and what comes from port 53 and is an answer, is counted;
- * what a server on this host gets and sends is not, so that nothing counts twice.
- *
- * 5.10 has no atomics that return a value, and its verifier takes no variable offset into the
- * stack: messages are read in words, of the packet or of a copy in a map. Functions that are not
- * static are verified once, whatever calls them; on 5.10 they take numbers and the context only.
+ * Linux 5.10 lacks atomics that return a value, and its verifier rejects a variable offset into the
+ * stack: the parser reads messages in words, from the packet or from a copy in a map. The verifier
+ * checks a function that is not static once for all callers; on 5.10 its arguments must be numbers
+ * or the context.
  */
 #include "dns_count.h"
 
@@ -19,7 +17,7 @@
 
 #include <bpf/bpf_endian.h>
 
-#define PASS 1 /* always: 0 would drop the packet */
+#define PASS 1 /* 0 would drop the packet */
 
 #define PORT_DNS bpf_htons(53)
 #define PORT_DOT bpf_htons(853)
@@ -28,20 +26,20 @@
 
 #define EXTENSIONS_MAX 8 /* headers between IPv6 and the transport */
 
-/* Messages of one segment: 64 KiB of nothing but headers. */
+/* Messages in one segment: 64 KiB of headers. */
 #define MESSAGES_MAX     4704
 #define MESSAGES_AT_ONCE 32
 
-/* A UDP packet that the device splits: UDP_MAX_SEGMENTS of include/linux/udp.h. */
+/* UDP_MAX_SEGMENTS of include/linux/udp.h. */
 #define DATAGRAMS_MAX 128
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The packet's connection; another one in the same element is forgotten. */
+/* The packet's connection. It replaces another one in the same element. */
 static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
-	/* Each processor gives out cookies one after the other, from a range of its own. */
+	/* Each CPU assigns consecutive cookies from its own range. */
 	__u32 index = cookie * DNS_HASH_FACTOR >> 40 & (DNS_STREAMS - 1);
 	struct stream *stream = bpf_map_lookup_elem(&streams, &index);
 
@@ -63,7 +61,7 @@ static __always_inline void count_one(struct __sk_buff *skb, __u32 offset, __u32
 		count_received(skb, offset, visible, about, head);
 }
 
-/* The frame at offset, of this side; returns where the next one is. */
+/* Counts the frame at offset and returns the offset of the next one. */
 static __always_inline __u32 count_frame(
 	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side, enum direction direction)
 {
@@ -83,7 +81,7 @@ static __always_inline __u32 count_frame(
 	return next;
 }
 
-/* Some of them: the verifier is quicker with a loop of loops. */
+/* Nested loops are faster to verify. */
 static __always_inline __u32 count_frames(
 	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side, enum direction direction)
 {
@@ -117,7 +115,7 @@ static __always_inline void count_part(struct __sk_buff *skb, struct stream *str
 	stream->ways[direction].sides[side & 1].have = DNS_SIDE_LOST;
 }
 
-/* The data of a segment, from offset on: what fills a hole, and what comes after all others. */
+/* Counts the data of a segment: first the part that fills a gap, then the new part. */
 static __always_inline void count_data(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
 	__u32 offset, enum direction direction)
 {
@@ -146,8 +144,8 @@ static __always_inline __u32 packets_in(const struct __sk_buff *skb)
 }
 
 /*
- * Handshakes and acknowledgements too. A cookie is not always one server's: the kernel's own
- * sockets answer for connections that are gone, and a socket may be connected anew.
+ * Counts handshakes and acknowledgements too. A cookie can belong to several servers: the kernel's
+ * own sockets answer for closed connections, and a socket can connect again.
  */
 static __noinline void count_segments(struct __sk_buff *skb, struct stream *stream)
 {
@@ -210,7 +208,7 @@ __noinline int count_tcp_received(struct __sk_buff *skb, __u32 at)
 	return 0;
 }
 
-/* Several datagrams in one packet: the device splits it on the way out, or joined them. */
+/* The device splits a packet into several datagrams, or it has joined them. */
 static __always_inline void count_datagrams(
 	struct __sk_buff *skb, __u32 offset, enum direction direction)
 {
@@ -253,8 +251,8 @@ static __always_inline void count_udp(struct __sk_buff *skb, __u32 at, enum dire
 }
 
 /*
- * The transport of an IPv6 packet with extension headers (RFC 8200 4): its protocol in the upper
- * half, its offset in the lower. 0 when there is none with ports.
+ * Finds the transport behind IPv6 extension headers (RFC 8200 4): the protocol is in the upper half
+ * of the result, the offset in the lower half. 0 for any other than TCP and UDP.
  */
 __noinline __u32 find_transport(struct __sk_buff *skb, __u32 protocol)
 {
@@ -306,7 +304,7 @@ static __always_inline bool is_watched(const struct dns_key *to)
 	return false;
 }
 
-/* The packets of every protocol that share a budget, by the address that sends. */
+/* Counts the packets of any protocol that share a budget, by source address. */
 __noinline int watch(struct __sk_buff *skb)
 {
 	struct dns_key to = {0}, from = {0};
@@ -320,7 +318,7 @@ __noinline int watch(struct __sk_buff *skb)
 	from.family = address_of(skb, INGRESS, from.address);
 	source = element_of(&sources, &from, &no_source);
 	if (!source) {
-		/* Its packets count against the budget all the same: user space made this one. */
+		/* User space added the zero key: these packets use the budget too. */
 		add(&control.lost_sources);
 		source = bpf_map_lookup_elem(&sources, &no_key);
 		if (!source)

@@ -2,11 +2,11 @@
 #ifndef BPF_DNS_COUNT_H
 #define BPF_DNS_COUNT_H
 
-/* What a message adds to the counters. */
+/* Adds a message to the counters. */
 
 #include "dns_pending.h"
 
-/* Samples one name in many; the clock's low bits are random enough. */
+/* Samples a share of the names. The low bits of the clock are random enough. */
 static __always_inline void sample(struct __sk_buff *skb, const struct dns_row_key *client,
 	__u32 offset, __u32 length, __u64 now)
 {
@@ -18,10 +18,8 @@ static __always_inline void sample(struct __sk_buff *skb, const struct dns_row_k
 		return;
 	add(&control.samples);
 	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
-	if (!sample) {
-		add(&control.lost_samples);
+	if (!sample)
 		return;
-	}
 	length -= DNS_HEADER;
 	if (length > DNS_SAMPLE_NAME)
 		length = DNS_SAMPLE_NAME;
@@ -30,9 +28,7 @@ static __always_inline void sample(struct __sk_buff *skb, const struct dns_row_k
 	length &= DNS_SAMPLE_NAME - 1;
 	length += 1;
 	sample->server = client->server;
-	sample->type = 0;
 	sample->length = length;
-	sample->cgroup = client->cgroup;
 	if (bpf_skb_load_bytes(skb, offset + DNS_HEADER, sample->name, length) < 0)
 		sample->length = 0;
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
@@ -51,7 +47,7 @@ static __always_inline void count_row(__u32 slot, bool again)
 		add(&row->retransmissions);
 }
 
-/* Packets to a server besides queries over UDP; slot is its, or none. */
+/* Counts packets to a server that are not UDP queries. */
 static __always_inline void count_packet(__u32 slot, __u32 n, bool encrypted)
 {
 	struct dns_server *server;
@@ -71,7 +67,7 @@ static __always_inline void count_packet(__u32 slot, __u32 n, bool encrypted)
 	add_many(&server->bins[bin_of(bpf_ktime_get_ns())], n * DNS_BIN_PACKET);
 }
 
-/* Without a header it is no query. */
+/* Counts a message without a DNS header. */
 static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transport)
 {
 	__u32 slot = slot_of_receiver(skb);
@@ -83,7 +79,7 @@ static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transp
 		count_packet(slot, 1, false);
 }
 
-/* A message to a port 53, which lies at offset. */
+/* Counts a query at offset. */
 static __always_inline int count_query(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
@@ -112,7 +108,7 @@ static __always_inline int count_query(
 		add(&server->totals.malformed);
 	if (read & DNS_READ_EDNS)
 		add(&server->totals.edns);
-	/* No answer to a raw socket is counted. */
+	/* Answers to raw sockets do not count. */
 	if (endpoint && remember(&client, slots, endpoint, read, now)) {
 		add(&server->totals.retransmissions);
 		count_row(ROW_SLOT(slots), true);
@@ -137,7 +133,7 @@ static __always_inline void count_answered(
 	struct dns_server *server, const struct dns_pending *query, __u64 rcode)
 {
 	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
-	/* Removed by the sweep at this moment, it is as old as possible. */
+	/* The sweep of user space has just removed a query that timed out. */
 	__u64 latency = !sent ? DNS_TIMEOUT_NS : now > sent ? now - sent : 0;
 	__u32 bucket = dns_latency_bucket(latency);
 
@@ -150,7 +146,7 @@ static __always_inline void count_answered(
 		add(&server->totals.cluster_answers);
 }
 
-/* The sender of an answer that no query waits for: no element is made for it. */
+/* The server of a late answer, which adds no key. */
 static __always_inline struct dns_server *sender_of(const struct dns_key *key)
 {
 	const __u32 *slot = bpf_map_lookup_elem(&servers, key);
@@ -158,7 +154,7 @@ static __always_inline struct dns_server *sender_of(const struct dns_key *key)
 	return server_at(slot ? *slot : 0);
 }
 
-/* A message from a port 53. */
+/* Counts an answer. */
 static __always_inline int count_answer(struct __sk_buff *skb, __u64 read, bool tcp)
 {
 	struct dns_pending *query = NULL;
@@ -191,14 +187,14 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read, bool 
 	return 0;
 }
 
-/* The rest of what is known of a message: functions have at most five arguments. */
+/* Length and transport in one argument: BPF functions have at most five. */
 #define ABOUT_LENGTH 0xffff
 #define ABOUT_TCP    0x10000
 
 /*
- * A message at offset, all of it or as much as is visible of its length; head are the first four
- * bytes of a message of TCP. A query that comes and an answer that leaves are a server's: not
- * counted, but for the packet of an answer that leaves for a port 53.
+ * Counts a message at offset. The packet has "visible" bytes of it; head is the first four bytes of
+ * a TCP message. Received queries and sent answers belong to a server on this host and do not
+ * count, except the packet of an answer to port 53.
  */
 static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, __u32 visible,
 	__u32 about, __u32 head, enum direction direction)
@@ -209,7 +205,7 @@ static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, _
 	if (visible >= DNS_HEADER)
 		read = read_message(skb, offset, visible);
 	read = dns_frame_read(&frame, read);
-	/* The verifier must forget how read came about, and not follow each path further. */
+	/* The verifier must forget the value of read, or it follows every path from here. */
 	asm volatile("%0 ^= %1\n%0 ^= %1" : "+r"(read) : "r"(noise));
 	if (direction == EGRESS && !(read & DNS_READ_ANSWER))
 		count_query(skb, read, offset, visible, about & ABOUT_TCP ? DNS_TCP : DNS_UDP);
@@ -219,7 +215,7 @@ static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, _
 		count_answer(skb, read, about & ABOUT_TCP);
 }
 
-/* One for each program: it is verified with nothing that it does not need. */
+/* Each program has its own function, so that the verifier checks only the code it needs. */
 __noinline int count_sent(
 	struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 about, __u32 head)
 {

@@ -2,7 +2,7 @@
 #ifndef BPF_DNS_MAPS_H
 #define BPF_DNS_MAPS_H
 
-/* The maps of bpf/dns.bpf.c, and how their counters are added to. */
+/* The maps of bpf/dns.bpf.c. */
 
 #include <stdbool.h>
 
@@ -20,7 +20,7 @@ enum direction {
 	DIRECTIONS,
 };
 
-/* A TCP connection, and its server's slot, valid if the tag is that server's. */
+/* A TCP connection. The server's slot is valid if the tag matches. */
 struct stream {
 	__u64 cookie;
 	__u64 server;
@@ -58,7 +58,7 @@ struct {
 	__type(value, struct dns_row);
 } row_counts SEC(".maps");
 
-/* Indices without a key; user space puts them here. */
+/* User space fills the queues with the free indices. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, DNS_SERVERS_MAX);
@@ -118,7 +118,7 @@ static __always_inline void add(__u64 *counter)
 	add_many(counter, 1);
 }
 
-/* The index of the bin of this time. Most packets fall into the last: that saves a division. */
+/* The bin of this time. Most packets use the bin of the last one, without a division. */
 static __always_inline __u64 bin_of(__u64 now)
 {
 	__u64 bin = *(volatile __u64 *)&control.bin;
@@ -130,10 +130,7 @@ static __always_inline __u64 bin_of(__u64 now)
 	return bin & (DNS_BINS - 1);
 }
 
-/*
- * The element of a key, made if needed: several processors may try at once. NULL when there is no
- * room.
- */
+/* Finds or adds the element of a key. NULL when the map is full. */
 static __always_inline void *element_of(void *map, const void *key, const void *zero)
 {
 	void *element = bpf_map_lookup_elem(map, key);
@@ -144,7 +141,7 @@ static __always_inline void *element_of(void *map, const void *key, const void *
 	return bpf_map_lookup_elem(map, key);
 }
 
-/* The packet's source or destination, into 16 bytes that are zero: its family, 0 for none. */
+/* Copies the destination (egress) or the source to 16 zero bytes. Returns the family or 0. */
 static __always_inline __u32 address_of(
 	struct __sk_buff *skb, enum direction direction, __u8 *address)
 {

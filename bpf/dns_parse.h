@@ -3,20 +3,17 @@
 #define BPF_DNS_PARSE_H
 
 /*
- * Reads DNS messages (RFC 1035 4.1), for BPF and for user space alike: no allocation, no pointer
- * into the packet, no memory but a few registers. A program defines before including this
+ * Parses DNS messages (RFC 1035 4.1) in BPF and, for tests, in user space. A program defines before
+ * the inclusion:
  *
- *   DNS_SOURCE                                the type of what holds the packet
- *   __u64 dns_word(DNS_SOURCE *, __u32 at)
- *       eight bytes of it, the first in the lowest bits; zeros where it has ended
- *   DNS_VIEW                                  the type of what shows some of it cheaply
+ *   DNS_SOURCE                                type of the packet
+ *   __u64 dns_word(DNS_SOURCE *, __u32 at)    reads eight bytes, zeros behind the packet's end
+ *   DNS_VIEW                                  type of a view of the packet with fast access
  *   int dns_pair(DNS_VIEW *, __u32 at, __u64 words[2])
- *       two such words at once. 0, and nothing written, where the view does not reach; anything
- *       may be in what is beyond the end of the packet
+ *       reads two such words. 0 outside of the view; bytes behind the packet's end are undefined
+ *   DNS_SUFFIXES                              the table, a const struct dns_suffixes *
  *
- *   DNS_SUFFIXES                              the table of suffixes, const struct dns_suffixes *
- *
- * The words are little-endian, as all machines are that we run on.
+ * Words are little-endian, like all supported machines.
  */
 
 #include <headroom/bpf/dns_hash.h>
@@ -27,12 +24,12 @@
 #define DNS_HEAD_ANSWER 0x00008000 /* QR and TC in the first four bytes */
 #define DNS_HEAD_CUT    0x00000200
 
-/* A message in one word: its id in the lowest 16 bits, then these, the question's hash above 31. */
-#define DNS_READ_HEADER    (1ULL << 16) /* there is one; without, nothing else is set */
+/* A parsed message in one word: the id in the lowest 16 bits, these bits, the question's hash. */
+#define DNS_READ_HEADER    (1ULL << 16) /* 0: the message is too short, and nothing else is set */
 #define DNS_READ_ANSWER    (1ULL << 17)
 #define DNS_READ_TRUNCATED (1ULL << 18)
-#define DNS_READ_EDNS      (1ULL << 19) /* a query with an OPT record next to the question */
-#define DNS_READ_MALFORMED (1ULL << 20) /* the question cannot be read */
+#define DNS_READ_EDNS      (1ULL << 19) /* a query with an OPT record behind the question */
+#define DNS_READ_MALFORMED (1ULL << 20) /* the question has an error */
 #define DNS_READ_RCODE     24           /* three bits: enum dns_rcode_class */
 #define DNS_READ_TYPE      27           /* three bits: enum dns_type_class */
 #define DNS_READ_SUFFIX    30           /* two bits: enum dns_suffix_class */
@@ -66,13 +63,13 @@ DNS_INLINE __u32 dns_read_question(__u64 read)
 	return read >> DNS_READ_QUESTION;
 }
 
-/* What the first four bytes of a message tell, the first in the highest bits. */
+/* Parses the first four bytes of a message in network order. */
 DNS_INLINE __u64 dns_read_head(__u32 head)
 {
 	__u64 rcode = head & 15, over = DNS_REFUSED - rcode;
 
 	DNS_HIDE(over);
-	over = over >> 63; /* 1 for what has no class of its own */
+	over = over >> 63; /* 1: DNS_RCODE_OTHER */
 	rcode = (rcode & (over - 1)) | DNS_RCODE_OTHER * over;
 	return DNS_READ_HEADER | head >> 16 | (head & DNS_HEAD_ANSWER ? DNS_READ_ANSWER : 0) |
 	       (head & DNS_HEAD_CUT ? DNS_READ_TRUNCATED : 0) | rcode << DNS_READ_RCODE;
@@ -94,19 +91,19 @@ DNS_INLINE __u64 dns_type_class(__u32 type)
 	}
 }
 
-#define DNS_SHORT_LABELS 36 /* and the root: those of an address of IPv6 below ip6.arpa are 34 */
+#define DNS_SHORT_LABELS 36 /* an IPv6 address below ip6.arpa has 34 labels */
 
-/* The bytes of the first word that belong to a label of this size, at least one. */
+/* Mask of the first word for a label of this size, at least one byte. */
 DNS_INLINE __u64 dns_first_mask(__u64 size)
 {
 	__s64 beyond = 8 - (__s64)size;
 
-	/* Without a branch: none of a label that fills the word. */
+	/* No branch: 0 when the label fills the word. */
 	beyond &= ~(beyond >> 63);
 	return ~0ULL >> (8 * beyond & 63);
 }
 
-/* And of the second: at most DNS_SHORT. In two steps, for there may be none. */
+/* Mask of the second word. Shifting by 64 bits is undefined, so it has two steps. */
 DNS_INLINE __u64 dns_second_mask(__u64 size)
 {
 	__u64 half = 4 * (DNS_SHORT - size) & 63;
@@ -114,7 +111,7 @@ DNS_INLINE __u64 dns_second_mask(__u64 size)
 	return ~0ULL >> half >> half;
 }
 
-/* The name as it is read: hashes of all its labels, and of the last, the last two, ... of them. */
+/* Hashes of all labels of a name, and of its last label, last two labels and so on. */
 struct dns_name {
 	__u64 all;
 	__u64 last[DNS_SUFFIX_LABELS];
@@ -122,7 +119,7 @@ struct dns_name {
 
 DNS_INLINE void dns_name_add(struct dns_name *name, __u64 label)
 {
-	/* Out of order they would overwrite each other; a loop would ask the verifier for more. */
+	/* The order matters. A loop would be slower to verify. */
 	name->last[5] = dns_mix(name->last[4], label);
 	name->last[4] = dns_mix(name->last[3], label);
 	name->last[3] = dns_mix(name->last[2], label);
@@ -134,7 +131,7 @@ DNS_INLINE void dns_name_add(struct dns_name *name, __u64 label)
 
 _Static_assert(DNS_SUFFIX_LABELS == 6, "as many as dns_name_add() has lines");
 
-/* Without a branch for each: the verifier would follow them all. */
+/* No branches: the verifier would follow them all. */
 DNS_INLINE __u64 dns_suffix_among(const struct dns_suffix *slots, __u64 hash)
 {
 	__u64 class = 0;
@@ -143,13 +140,13 @@ DNS_INLINE __u64 dns_suffix_among(const struct dns_suffix *slots, __u64 hash)
 #pragma clang loop unroll(full)
 #endif
 	for (int i = 0; i < DNS_SUFFIX_SLOTS; i++) {
-		/* All ones when they are the same. */
+		/* The mask has all bits set when the hashes are equal. */
 		class |= slots[i].class & (dns_nonzero(slots[i].hash ^ hash) - 1);
 	}
 	return class;
 }
 
-/* The most labels decide. */
+/* The longest matching suffix counts. */
 DNS_INLINE __u64 dns_suffix_class(const struct dns_name *name, const struct dns_suffixes *table)
 {
 	__u64 class = DNS_SUFFIX_NONE, used = table->used;
@@ -163,7 +160,7 @@ DNS_INLINE __u64 dns_suffix_class(const struct dns_name *name, const struct dns_
 	return class;
 }
 
-/* The label at an offset of the packet; DNS_ROOT at the end of the name, 0 where none can begin. */
+/* Hashes the label at an offset. DNS_ROOT at the end of the name, 0 for an invalid label. */
 DNS_PART __u64 dns_label(DNS_SOURCE *source, __u32 at)
 {
 	__u64 word = dns_word(source, at), hash = DNS_HASH_SEED;
@@ -189,8 +186,8 @@ DNS_PART __u64 dns_label(DNS_SOURCE *source, __u32 at)
 }
 
 /*
- * What comes after the name, which ends before at, and with this word: added to what the header
- * said. DNS_READ_EDNS stays when an OPT record is the first thing behind the question.
+ * Adds the type of the question, whose word is at "at" behind the name, to the parsed header.
+ * DNS_READ_EDNS stays set when an OPT record follows the question.
  */
 DNS_INLINE __u64 dns_read_type(
 	__u64 word, __u32 at, __u32 end, const struct dns_name *name, __u64 read)
@@ -209,7 +206,7 @@ DNS_INLINE __u64 dns_read_type(
 	return read | (dns_mix(name->all, tail) >> 32 | 1) << DNS_READ_QUESTION;
 }
 
-/* The question, whatever it is like and wherever it lies. Ends before end. */
+/* Parses any question before end. */
 DNS_PART __u64 dns_read_slowly(DNS_SOURCE *source, __u32 at, __u32 end, __u64 read)
 {
 	struct dns_name name = {.all = DNS_HASH_SEED};
@@ -233,25 +230,25 @@ DNS_PART __u64 dns_read_slowly(DNS_SOURCE *source, __u32 at, __u32 end, __u64 re
 	return (read & ~DNS_READ_EDNS) | DNS_READ_MALFORMED;
 }
 
-/* What the first two words tell. 0 when there is no question to be read. */
+/* Parses the header. 1 when the message has exactly one question. */
 DNS_INLINE int dns_read_header(const __u64 words[2], __u64 *read)
 {
 	/* QD, AN, NS, AR. */
 	__u64 counts = __builtin_bswap64(words[0] >> 32 | words[1] << 32);
 
 	*read = dns_read_head(__builtin_bswap64(words[0]) >> 32);
-	/* Without a question: an error, or a cookie, RFC 7873 5.4. More than one: RFC 9619. */
+	/* Errors and cookies (RFC 7873 5.4) lack a question. RFC 9619 forbids several. */
 	if (counts >> 48 > 1)
 		*read |= DNS_READ_MALFORMED;
 	if (counts >> 48 != 1)
 		return 0;
-	/* For now: that there may be an OPT record, as a query has no records before it. */
+	/* A query with only additional records may have an OPT record. */
 	*read |= DNS_READ_EDNS * (dns_nonzero(counts & 0xffff) & ~dns_nonzero(counts << 16 >> 32) &
 					 ~dns_nonzero(*read & DNS_READ_ANSWER));
 	return 1;
 }
 
-/* The message at offset of which length bytes are there, at least a header; however it lies. */
+/* Parses any message of at least DNS_HEADER bytes. */
 DNS_INLINE __u64 dns_read_by_words(DNS_SOURCE *source, __u32 offset, __u32 length)
 {
 	const __u64 words[2] = {dns_word(source, offset), dns_word(source, offset + 8)};
@@ -263,9 +260,9 @@ DNS_INLINE __u64 dns_read_by_words(DNS_SOURCE *source, __u32 offset, __u32 lengt
 }
 
 /*
- * The same of what the view reaches, without a call for each label, of which there may be
- * DNS_SHORT_LABELS, none longer than two words: nearly every name. 0 for any other. No way out of
- * the loop leads back into it, so that the verifier follows each but once.
+ * Parses a message inside the view whose name has at most DNS_SHORT_LABELS labels of at most two
+ * words, as nearly every name has. 0 for other messages. Every exit leaves the loop for good, so
+ * that the verifier follows it once.
  */
 DNS_INLINE __u64 dns_read_quickly(DNS_VIEW *view, __u32 offset, __u32 length)
 {
@@ -294,16 +291,6 @@ DNS_INLINE __u64 dns_read_quickly(DNS_VIEW *view, __u32 offset, __u32 length)
 	if (size != DNS_ROOT || at - from >= DNS_NAME_MAX || !dns_pair(view, at + 1, words))
 		return 0;
 	return dns_read_type(words[0], at + 1, end, &name, read);
-}
-
-DNS_INLINE __u64 dns_read(DNS_SOURCE *source, DNS_VIEW *view, __u32 offset, __u32 length)
-{
-	__u64 read;
-
-	if (length < DNS_HEADER)
-		return 0;
-	read = dns_read_quickly(view, offset, length);
-	return read ? read : dns_read_by_words(source, offset, length);
 }
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef BPF_DNS_PENDING_H
 #define BPF_DNS_PENDING_H
 
-/* The queries that wait for their answers. */
+/* The queries without an answer. */
 
 #include "dns_slots.h"
 
@@ -15,7 +15,7 @@ static __always_inline const struct bpf_sock *socket_of(struct __sk_buff *skb)
 	return socket ? bpf_sk_fullsock(socket) : NULL;
 }
 
-/* A raw socket gets a copy of what comes to its namespace for another one. */
+/* A raw socket receives copies of the packets of other sockets. */
 static __always_inline bool is_raw(struct __sk_buff *skb)
 {
 	const struct bpf_sock *socket = socket_of(skb);
@@ -24,8 +24,8 @@ static __always_inline bool is_raw(struct __sk_buff *skb)
 }
 
 /*
- * The port of UDP, whatever the packet's was translated to: sockets may share it (SO_REUSEPORT),
- * and the answer to one of them reaches any. 0 for a raw socket.
+ * The UDP port of the socket, before any address translation: sockets with SO_REUSEPORT share the
+ * port and receive each other's answers. Otherwise the cookie; 0 for a raw socket.
  */
 static __always_inline __u64 endpoint_of(struct __sk_buff *skb, bool tcp)
 {
@@ -70,7 +70,7 @@ static __always_inline bool is_server(const struct dns_pending *query, const str
 	       one[3] == other[3] && query->family == (key->family == AF_INET ? 4 : 6);
 }
 
-/* sent_ns last: user space must not take a new query for an old one. */
+/* Writes sent_ns last: user space reads the other fields only of a complete query. */
 static __always_inline void put(struct dns_pending *way, const struct dns_row_key *client,
 	__u64 slots, __u64 endpoint, __u64 read, __u64 now)
 {
@@ -86,7 +86,7 @@ static __always_inline void put(struct dns_pending *way, const struct dns_row_ke
 	*(volatile __u64 *)&way->sent_ns = now;
 }
 
-/* It is free again. In a overflow bucket, which the hash tells, that is counted. */
+/* Frees a way of a primary or an overflow bucket. */
 static __always_inline void clear(struct dns_pending *way, bool overflow)
 {
 	*(volatile __u64 *)&way->sent_ns = 0;
@@ -101,7 +101,7 @@ static __always_inline bool is_again(const struct dns_pending *sent,
 	       sent->question == dns_read_question(read) && is_server(sent, &client->server);
 }
 
-/* A free way, or the oldest; each query begins elsewhere, so that two rarely want the same. */
+/* A free way or the oldest one. Queries start at different ways to avoid conflicts. */
 static __always_inline struct dns_pending *find_way(
 	struct dns_bucket *bucket, __u64 endpoint, __u64 read)
 {
@@ -113,7 +113,7 @@ static __always_inline struct dns_pending *find_way(
 	return way;
 }
 
-/* Its own function to save stack: the oldest query makes room in an overflow bucket. */
+/* Frees a way of the overflow bucket. A separate function uses less stack. */
 __noinline int evict(__u64 endpoint, __u32 id)
 {
 	struct dns_bucket *bucket = overflow_of(endpoint, id);
@@ -133,8 +133,8 @@ __noinline int evict(__u64 endpoint, __u32 id)
 }
 
 /*
- * Notes that the query waits for its answer. True when it does already: it was sent again. Two
- * processors may take the same way at once: a few answers in a million are late then.
+ * Stores a query. True for a retransmission. Two CPUs may write the same way at once: then a few
+ * answers in a million count as late.
  */
 static __always_inline bool remember(
 	const struct dns_row_key *client, __u64 slots, __u64 endpoint, __u64 read, __u64 now)
@@ -174,8 +174,8 @@ static __always_inline bool matches(const struct dns_pending *query, __u64 endpo
 }
 
 /*
- * The query that an answer belongs to, or NULL: where addresses are translated the answer
- * comes from another server, and one socket may query several servers with one id.
+ * Finds the query of an answer. The answer may come from another address (NAT), and a socket may
+ * query several servers with the same id: a query to the answer's sender is preferred.
  */
 static __always_inline struct dns_pending *recall(
 	const struct dns_key *server, __u64 endpoint, __u64 read, bool *overflow)

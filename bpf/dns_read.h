@@ -2,7 +2,7 @@
 #ifndef BPF_DNS_READ_H
 #define BPF_DNS_READ_H
 
-/* How the parser gets at a packet, and what it finds in one. */
+/* Access to the packet for the parser. */
 
 #include <linux/bpf.h>
 
@@ -18,7 +18,7 @@ struct dns_control control __attribute__((aligned(64)));
 #define DNS_VIEW     const struct view
 #define DNS_SUFFIXES (&control.suffixes)
 
-/* Eight bytes of the packet, zeros where it has ended. */
+/* Reads eight bytes of the packet, zeros behind its end. */
 __noinline __u64 dns_word(struct __sk_buff *skb, __u32 offset)
 {
 	__u32 n = skb->len - offset;
@@ -28,7 +28,7 @@ __noinline __u64 dns_word(struct __sk_buff *skb, __u32 offset)
 		return 0;
 	if (n > 8)
 		n = 8;
-	/* The verifiers of 5.10 and 6.1 must see that it is 1 to 8. */
+	/* The verifiers of 5.10 and 6.1 must see that n is 1 to 8. */
 	n -= 1;
 	barrier_var(n);
 	n &= 7;
@@ -37,12 +37,12 @@ __noinline __u64 dns_word(struct __sk_buff *skb, __u32 offset)
 	return word;
 }
 
-/* From where a word is taken that is wanted from offset on, and how many bytes of it are not. */
+/* Moves the offset of a word back to last at most; beyond is the number of bytes moved. */
 static __always_inline __u64 back_off(__u64 offset, __u64 last, __u64 *beyond)
 {
 	__u64 more = offset - last, negative = more;
 
-	/* No branch, that the verifier would follow with every label. */
+	/* No branch: the verifier would follow it with every label. */
 	asm volatile("%0 s>>= 63" : "+r"(negative));
 	*beyond = more & ~negative;
 	return offset - *beyond;
@@ -51,8 +51,8 @@ static __always_inline __u64 back_off(__u64 offset, __u64 last, __u64 *beyond)
 #define COPY_MAX 256 /* bytes of a message; a power of two */
 
 /*
- * A message that does not lie in one piece, as most of TCP: one call gets it. Another program may
- * run on this processor before it is read, and take the copy over.
+ * A copy of a message that is not contiguous, as most TCP messages. Another program on this CPU may
+ * overwrite it: owner changes then.
  */
 struct copy {
 	__u32 owner;
@@ -66,7 +66,7 @@ struct {
 	__type(value, struct copy);
 } copies SEC(".maps");
 
-/* The packet itself, or a copy of what begins at an offset. */
+/* The packet, or a copy that begins at an offset. */
 struct view {
 	struct __sk_buff *skb;
 	const struct copy *copy;
@@ -110,7 +110,7 @@ static __always_inline int dns_pair(const struct view *view, __u32 offset, __u64
 
 #include "dns_stream.h"
 
-/* 0 when it cannot be read like this. */
+/* 0 for messages that dns_read_quickly() cannot parse. */
 __noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)
 {
 	__u32 first = 0, owner = bpf_get_prandom_u32(), n = length;

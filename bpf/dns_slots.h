@@ -3,16 +3,15 @@
 #define BPF_DNS_SLOTS_H
 
 /*
- * Where a message is counted: a slot of server_counts and one of row_counts. The hash tables from
- * key to slot are rarely looked up: an entry of one cache line has both for a recent client, and a
- * TCP connection remembers its server's.
+ * Every query has a slot in server_counts and one in row_counts. A cache entry of one cache line
+ * has the slots of a recent client, and a TCP connection has its server's slot, so that lookups in
+ * the hash tables are rare.
  */
 
 #include "dns_maps.h"
 
 #define NO_SLOT 0xffffffff
 
-/* A row's in the upper half, its server's in the lower. */
 #define SERVER_SLOT(slots) ((__u32)(slots))
 #define ROW_SLOT(slots)    ((__u32)((slots) >> 32))
 
@@ -21,7 +20,7 @@ static __always_inline struct dns_server *server_at(__u32 slot)
 	return bpf_map_lookup_elem(&server_counts, &slot);
 }
 
-/* The slot of a key, a new one if needed; several processors may try at once. */
+/* Finds the slot of a key or assigns a free one. Another CPU may add the same key meanwhile. */
 static __always_inline __u32 slot_of(void *map, void *free_slots, const void *key)
 {
 	const __u32 *slot = bpf_map_lookup_elem(map, key);
@@ -83,15 +82,15 @@ static __always_inline bool is_same(const struct dns_row_key *a, const struct dn
 }
 
 /*
- * An entry that two processors wrote at once has no valid tag, nor has one that is older than the
- * last slot that user space took away.
+ * The tag is invalid if two CPUs wrote the entry at once, or if user space has removed any key
+ * since then.
  */
 static __always_inline __u64 tag_of(__u64 hash, __u64 slots, __u64 generation)
 {
 	return dns_mix(dns_mix(hash, slots), generation);
 }
 
-/* generation was read before: the tag of a slot that is taken away meanwhile is not valid. */
+/* The caller read generation first: if user space removes the key now, the tag is invalid. */
 static __noinline __u64 find_slots(const struct dns_row_key *client, __u64 hash, __u64 generation)
 {
 	__u32 index = hash >> 32 & (DNS_CACHE_ENTRIES - 1), server, row;
@@ -102,7 +101,7 @@ static __noinline __u64 find_slots(const struct dns_row_key *client, __u64 hash,
 	server = slot_of(&servers, &free_servers, &key.server);
 	if (server == NO_SLOT) {
 		add(&control.lost_servers);
-		/* Thousands of servers without a slot must not use up the rows. */
+		/* Servers without a slot share their rows. */
 		__builtin_memset(&key.server, 0, sizeof(key.server));
 	}
 	row = slot_of(&rows, &free_rows, &key);

@@ -2,33 +2,33 @@
 #ifndef BPF_DNS_STREAM_H
 #define BPF_DNS_STREAM_H
 
-/* Finds the DNS messages of TCP connections in segments as they are sent, or come. */
+/* Finds the DNS messages of a TCP connection in its segments. */
 
 #include "dns_parse.h"
 
-/* One direction of a TCP connection, RFC 1035 4.2.2: a length of two bytes before each message. */
+/* A position in a stream of frames: a length of two bytes and a message, RFC 1035 4.2.2. */
 struct dns_side {
-	__u64 carry; /* the first bytes of the next message's frame, seen already */
-	__u32 next;  /* sequence number at which that frame begins */
-	__u32 have;  /* bytes in carry, at most 7; or one of these, when next is not known */
+	__u64 carry; /* the first bytes of the next frame */
+	__u32 next;  /* sequence number of the next frame */
+	__u32 have;  /* bytes in carry, at most 7; or a state below, in which next is unknown */
 };
 
-#define DNS_SIDE_NEW  254 /* its beginning was not seen */
-#define DNS_SIDE_LOST 255 /* what was taken for a frame was none: counted already */
+#define DNS_SIDE_NEW  254 /* the start of the connection was not seen */
+#define DNS_SIDE_LOST 255 /* the last frame was invalid, which is counted */
 
 /* A message of a stream. */
 struct dns_frame {
 	__u32 offset;
-	__u32 visible; /* bytes of it in this packet, from offset */
+	__u32 visible; /* bytes of the message in this packet */
 	__u32 length;
-	__u32 head; /* its first four bytes */
-	int whole;  /* its frame has been seen so far that the rest of this is filled in */
-	int lost;   /* it is no message with one question: where the next begins is not known */
+	__u32 head; /* the first four bytes of the message */
+	int whole;  /* the other fields are set */
+	int lost;   /* not a message with one question: the position of the next is unknown */
 };
 
 /*
- * One direction of a connection: what comes next, and the hole that segments out of order left
- * behind, from where its own side is to gap_end.
+ * One direction of a connection: the position of new data, and the position in a gap before it. The
+ * gap ends at gap_end.
  */
 struct dns_way {
 	struct dns_side sides[2]; /* DNS_NEXT, DNS_GAP */
@@ -45,7 +45,7 @@ DNS_INLINE void dns_way_reset(struct dns_way *way)
 	way->sides[DNS_GAP].have = DNS_SIDE_NEW;
 }
 
-/* What the data after a SYN with this sequence number begins with. */
+/* Sets the position behind a SYN with this sequence number. */
 DNS_INLINE void dns_way_open(struct dns_way *way, __u32 sequence)
 {
 	way->sides[DNS_NEXT].carry = 0;
@@ -55,8 +55,8 @@ DNS_INLINE void dns_way_open(struct dns_way *way, __u32 sequence)
 }
 
 /*
- * How many bytes of a segment fill the hole, the first *skip of them not anew; 0 for none, -1 for
- * some that cannot be read, as there are still others missing before them.
+ * The number of bytes of a segment up to the gap's end; the first *skip bytes were seen before. 0
+ * when the segment is outside of the gap, -1 when bytes before it are still missing.
  */
 DNS_INLINE __s32 dns_way_gap(const struct dns_way *way, __u32 sequence, __u32 *skip)
 {
@@ -70,9 +70,8 @@ DNS_INLINE __s32 dns_way_gap(const struct dns_way *way, __u32 sequence, __u32 *s
 }
 
 /*
- * How many bytes of a segment to pass over: those seen before, or of a message counted before; all
- * of them, perhaps. When it is not known where a message begins the best guess is at the start of
- * the segment, and the side is set to that: -1 where something is lost by that.
+ * The number of bytes of a segment to skip because they were seen or belong to a counted message.
+ * If the position is unknown, it is set to the start of the segment: -1 when messages may be lost.
  */
 DNS_INLINE __s64 dns_way_skip(struct dns_way *way, __u32 sequence)
 {
@@ -97,9 +96,9 @@ DNS_INLINE __s64 dns_way_skip(struct dns_way *way, __u32 sequence)
 }
 
 /*
- * Takes the frame that begins or goes on at offset, less than end, with this dns_word(). Returns
- * where the next one begins: maybe beyond end. When there is not enough of it yet to tell what it
- * is, frame->whole is 0: what there is is kept for the next segment.
+ * Parses the frame that begins or continues at offset; word is dns_word() there. Returns the offset
+ * of the next frame, which may be beyond end. An incomplete header stays in the carry, and
+ * frame->whole is 0.
  */
 DNS_INLINE __u32 dns_side_frame(
 	struct dns_side *side, __u64 word, __u32 offset, __u32 end, struct dns_frame *frame)
@@ -135,7 +134,7 @@ DNS_INLINE __u32 dns_side_frame(
 	return frame->offset + frame->length;
 }
 
-/* What to make of it when read is what could be read: of a message that is cut, what is there. */
+/* Corrects the result of the parser for a message that is only partly visible. */
 DNS_INLINE __u64 dns_frame_read(const struct dns_frame *frame, __u64 read)
 {
 	if (frame->length < DNS_HEADER)

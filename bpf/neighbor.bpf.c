@@ -310,7 +310,7 @@ int list_owners(struct bpf_iter__task *ctx)
 	if (!task || task->pid != task->tgid)
 		return 0;
 	record.pid = task->tgid;
-	/* An exiting process has no namespaces. */
+	/* An exiting process has left its namespaces. */
 	record.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
 	if (record.netns)
 		bpf_seq_write(ctx->meta->seq, &record, sizeof(record));

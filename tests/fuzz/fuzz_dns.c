@@ -19,10 +19,10 @@ static void check(bool good)
 static __u64 read_one(const uint8_t *data, size_t size)
 {
 	struct packet packet = {.data = data, .size = size};
-	__u64 fast = dns_read(&packet, &packet, 0, (__u32)size);
+	__u64 fast = dns_read(&packet, 0, (__u32)size);
 
 	packet.in_pieces = true;
-	check(fast == dns_read(&packet, &packet, 0, (__u32)size));
+	check(fast == dns_read(&packet, 0, (__u32)size));
 	check((fast == 0) == (size < DNS_HEADER));
 	check(dns_read_rcode(fast) < DNS_RCODES && dns_read_class(fast) < DNS_TYPES);
 	check(dns_read_suffix(fast) == DNS_SUFFIX_NONE);
@@ -75,8 +75,8 @@ static struct told walk(const uint8_t *data, size_t size, unsigned cuts)
 			if (frame.length >= DNS_HEADER)
 				told.hash = dns_mix(told.hash, frame.head);
 			if (frame.visible >= DNS_HEADER)
-				(void)dns_frame_read(&frame,
-					dns_read(&packet, &packet, frame.offset, frame.visible));
+				(void)dns_frame_read(
+					&frame, dns_read(&packet, frame.offset, frame.visible));
 		}
 	}
 	return told;

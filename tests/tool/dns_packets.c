@@ -213,9 +213,9 @@ static void dump(struct tool *tool)
 	dns_bpf_sweep(tool->bpf, now_us() * 1000 + 2 * DNS_TIMEOUT_NS, print_pending, tool);
 	dns_bpf_drain_samples(tool->bpf, print_sample, tool);
 	printf("control lost_servers=%llu lost_rows=%llu lost_sources=%llu "
-	       "lost_samples=%llu fragments=%llu resyncs=%llu cut=%llu\nend\n",
+	       "fragments=%llu resyncs=%llu cut=%llu\nend\n",
 		control->lost_servers, control->lost_rows, control->lost_sources,
-		control->lost_samples, control->fragments, control->resyncs, control->cut);
+		control->fragments, control->resyncs, control->cut);
 	for (size_t i = 0; i < tool->n_servers; i++)
 		(void)dns_bpf_forget(tool->bpf, DNS_MAP_SERVERS, &tool->servers[i], 0);
 	for (size_t i = 0; i < tool->n_rows; i++)

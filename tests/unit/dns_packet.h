@@ -37,3 +37,11 @@ static int dns_pair(const struct packet *packet, __u32 at, __u64 words[2])
 }
 
 #include "../../bpf/dns_stream.h"
+
+/* Parses a message as the BPF programs do: quickly if possible. */
+static __u64 dns_read(const struct packet *packet, __u32 offset, __u32 length)
+{
+	__u64 read = length < DNS_HEADER ? 0 : dns_read_quickly(packet, offset, length);
+
+	return read || length < DNS_HEADER ? read : dns_read_by_words(packet, offset, length);
+}

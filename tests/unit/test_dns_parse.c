@@ -18,10 +18,10 @@
 static __u64 read_bytes(const void *data, size_t size)
 {
 	struct packet packet = {.data = data, .size = size};
-	__u64 fast = dns_read(&packet, &packet, 0, (__u32)size), slow;
+	__u64 fast = dns_read(&packet, 0, (__u32)size), slow;
 
 	packet.in_pieces = true;
-	slow = dns_read(&packet, &packet, 0, (__u32)size);
+	slow = dns_read(&packet, 0, (__u32)size);
 	assert_int_equal(fast, slow);
 	assert_int_equal(fast, size < DNS_HEADER ? 0 : dns_read_by_words(&packet, 0, (__u32)size));
 	return fast;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #pragma once
 
-/* Hashes of DNS names: those that BPF finds in packets, and of domains that are configured. */
+/* Hashes of DNS names, in packets (BPF) and in the configuration (user space). */
 
 #include <headroom/bpf/dns.h>
 
 #define DNS_LABEL_MAX 63
 
-/* For BPF: what is verified only once, whatever its arguments; and what costs no call. */
+/* In BPF the verifier checks a DNS_PART once for all callers; a DNS_INLINE needs no call. */
 #ifdef __bpf__
 #define DNS_PART    __attribute__((noinline))
 #define DNS_INLINE  static inline __attribute__((always_inline))
-#define DNS_HIDE(x) asm volatile("" : "+r"(x)) /* so that no branch is made of what follows */
+#define DNS_HIDE(x) asm volatile("" : "+r"(x)) /* the compiler must not add a branch */
 #else
 #define DNS_PART   static inline
 #define DNS_INLINE static inline
@@ -26,7 +26,7 @@ DNS_INLINE __u64 dns_mix(__u64 hash, __u64 value)
 	return (hash ^ value) * DNS_HASH_FACTOR;
 }
 
-/* Every A to Z among eight bytes in lower case. The sums never carry into the next byte. */
+/* Converts A to Z in all eight bytes to lower case. The sums never carry into the next byte. */
 DNS_INLINE __u64 dns_lower(__u64 word)
 {
 	const __u64 ones = 0x0101010101010101ULL;
@@ -38,12 +38,13 @@ DNS_INLINE __u64 dns_lower(__u64 word)
 }
 
 /*
- * A label is hashed with its length in front: eight bytes at a time, zeros after the last, and no
- * less than two times. The lowest bits tell how many bytes it has with its length; 0 is no label.
+ * The hash of a label covers its length and its letters in words of eight bytes, padded with zeros
+ * to at least two words. The lowest bits of the hash are the label's size with the length; 0 is
+ * invalid.
  */
 #define DNS_LABEL_SIZE 127
 #define DNS_ROOT       1
-#define DNS_SHORT      16 /* bytes that two words hold */
+#define DNS_SHORT      16 /* bytes in two words */
 
 DNS_INLINE __u64 dns_label_word(__u64 hash, __u64 word, __u64 mask)
 {
@@ -57,7 +58,7 @@ DNS_INLINE __u64 dns_label_end(__u64 hash, __u32 size)
 
 #ifndef __bpf__
 
-/* As dns_label() has it: the length, then the letters. */
+/* The same hash as dns_label(). */
 DNS_INLINE __u64 dns_label_hash(const char *text, __u32 length)
 {
 	__u64 hash = DNS_HASH_SEED, words[(DNS_LABEL_MAX + 1) / 8] = {length};
@@ -71,8 +72,8 @@ DNS_INLINE __u64 dns_label_hash(const char *text, __u32 length)
 }
 
 /*
- * The hash of a domain as text ("cluster.local", a last dot is fine) and its number of labels. 0
- * and nothing written when it is none: no label, an empty or a long one, or too many.
+ * The hash of a domain's text ("cluster.local", with or without a last dot) and its number of
+ * labels. 0, and nothing written, for an invalid domain or one with too many labels.
  */
 DNS_INLINE __u64 dns_suffix_hash(const char *text, __u32 *labels)
 {

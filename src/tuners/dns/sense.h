@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What sensing needs: the kernel's counters, and what tells servers apart. */
+/* The sensor: the kernel's counters, and the facts that give servers their roles and budgets. */
 
 #include "config/config.h"
 #include "runtime/kubelet.h"
@@ -19,7 +19,7 @@ struct worker;
 #define DNS_CLUSTER_SERVERS_MAX 16
 #define DNS_NODE_ADDRESSES_MAX  1024
 
-/* config.c: what the configuration says of DNS servers. */
+/* config.c */
 struct dns_config {
 	char domains[DNS_DOMAINS_MAX][DNS_DOMAIN_MAX];
 	size_t n_domains;
@@ -28,20 +28,20 @@ struct dns_config {
 	size_t n_cluster;
 	bool names;
 	bool budget_auto;
-	struct dns_budget own; /* numbers beside server: auto, in place of the cloud's */
+	struct dns_budget own; /* the numbers of "server: auto" replace the cloud's */
 	struct {
 		struct dns_key server;
 		struct dns_budget budget;
-		bool reported; /* that it has no effect */
+		bool reported; /* the log has a warning that it has no effect */
 	} budgets[DNS_PINNED_MAX];
 	size_t n_budgets;
 };
 
-/* host_env.c: what the node's files and devices say of them. */
+/* host_env.c: facts from the node's files and devices. */
 struct dns_host_env {
-	char cloud[DNS_CLOUD_MAX]; /* empty: none known */
-	unsigned uplinks; /* network devices of the machine, each with a link-local budget */
-	struct dns_key servers[DNS_RESOLV_SERVERS]; /* of the node's own resolv.conf(5) */
+	char cloud[DNS_CLOUD_MAX]; /* empty: unknown */
+	unsigned uplinks;          /* network devices, each with a link-local budget */
+	struct dns_key servers[DNS_RESOLV_SERVERS]; /* of the node's resolv.conf(5) */
 	size_t n_servers;
 	char search[DNS_RESOLV_SEARCH][DNS_DOMAIN_MAX];
 	size_t n_search;
@@ -54,74 +54,74 @@ struct dns_host_env {
 void dns_config_validate(const struct config *config, struct config_fault_list *faults);
 void dns_config_read(
 	struct dns_config *into, const struct config *config, struct config_fault_list *faults);
-/* The budget of a server, from the configuration or by the cloud; none for none. */
+/* The budget of a server, from the configuration or the cloud; zero without one. */
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server);
 
-/* Reads all but the kubelet anew. Of what cannot be read, nothing is known. */
+/* Reads everything except the kubelet's servers. Facts that cannot be read are empty. */
 void dns_host_env_read(struct dns_host_env *env, const struct host *host);
 /*
- * Sets the role and the budget of one server; only an upstream has one. A server that answers names
- * of the cluster is the cluster's, unless a budget names it.
+ * Sets the role and the budget of a server; only an upstream has a budget. A server that answers
+ * names in a cluster domain is the cluster's DNS, unless a budget names it.
  */
 void dns_set_role(const struct dns_config *config, const struct dns_host_env *env,
 	struct dns_server_state *server);
 
 /*
- * clients.c: who queries which server, and how often: the kernel's rows of server, cgroup, type and
- * suffix, added up by server and cgroup (or source address), with rates from one reading to the
- * next.
+ * clients.c: the clients of each server. The kernel's rows are per server, cgroup, type and suffix;
+ * a client is the sum of the rows with the same server and cgroup (or source address).
  */
 struct dns_client_counts {
 	uint64_t queries;
-	uint64_t expanded, failed; /* of those: with a suffix of a search list; no such name */
+	uint64_t expanded; /* names that end in a search domain */
+	uint64_t failed;   /* expanded, and the answer was NXDOMAIN */
 };
 
 struct dns_client {
-	/* What tells it apart: see by_identity(). */
+	/* The identity: see by_identity(). */
 	struct dns_key server;
-	struct dns_key source; /* none unless the cgroup is the root */
+	struct dns_key source; /* zero unless the cgroup is the root */
 	uint64_t cgroup;
-	struct dns_client_counts counts, now; /* of the last reading, and of the one under way */
+	struct dns_client_counts counts, now; /* of the last and the current reading */
 	uint64_t changed_at_us;               /* 0: it is new */
 	double per_second, smooth;
-	/* An address goes from pod to pod: whose it is, and the queries that are not its own. */
-	uint64_t owner;                     /* hash of the workload; 0: not known yet */
-	uint64_t before_owner, until_owner; /* queries before it had it, and when it last had it */
-	bool serves;                        /* as it was at serves_at_us */
+	/* Pods reuse addresses: the owner of the address, and the queries of earlier owners. */
+	uint64_t owner;                     /* hash of the workload; 0: unknown */
+	uint64_t before_owner, until_owner; /* queries at its first and at its last reading */
+	bool serves;                        /* at serves_at_us */
 	uint64_t serves_at_us;
 };
 
 struct dns_clients {
-	struct dns_client *clients; /* by identity, as far as sorted */
+	struct dns_client *clients; /* the first "sorted" ones are sorted by identity */
 	size_t n, allocated, sorted;
 	size_t rows;         /* of the kernel, at the last reading */
 	uint64_t read_at_us; /* 0: never */
-	bool prune;          /* rows of servers that are gone are left in the kernel */
+	bool prune;          /* the kernel has rows of removed servers */
 };
 
 /* sense.c */
 struct dns_sensor {
 	const struct host *host;
-	bool watch, load; /* the programs are wanted; they are still to be loaded */
+	bool watch, load; /* the agent uses BPF; the programs must still be loaded */
 	char why[TUNER_WHY_MAX];
 	struct worker *loader; /* NULL when nothing is being loaded */
 	uint64_t next_sample_us;
 	struct dns_config config;
-	struct dns_bpf *bpf, *unattached; /* NULL without */
+	struct dns_bpf *bpf, *unattached; /* one of them is NULL */
 	struct cgroups *cgroups;
 	struct dns_seen seen;
 	struct dns_clients clients;
 	struct dns_host_env env;
-	uint32_t forgotten[DNS_BINS]; /* link-local packets of addresses that were removed */
-	uint64_t refreshed_at_us;     /* env; 0: to be read */
+	uint32_t forgotten[DNS_BINS]; /* link-local packets of removed addresses */
+	uint64_t refreshed_at_us;     /* when env was read; 0: read it at the next poll */
 	uint64_t pruned_at_us, sampled_at_us;
-	uint64_t lost_servers; /* messages without room for their server, so far */
+	uint64_t lost_servers; /* messages whose server has no slot, at the last poll */
 	uint64_t now_us;       /* of the current poll */
-	uint64_t sent;         /* queries since the poll before */
+	uint64_t sent;         /* queries since the previous poll */
 	uint64_t pending;      /* queries without an answer at the last sweep */
-	uint64_t coarse;       /* polls that were too late to tell some server's seconds apart */
-	bool unclassified;     /* new servers whose role rests on old addresses */
+	uint64_t coarse;       /* polls that were too late for the bins of a server */
+	bool unclassified;     /* a server appeared after env was read */
 };
 
 void dns_sense(struct dns_sensor *sensor, uint64_t now_us);
