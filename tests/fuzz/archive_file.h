@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Opens bytes as an archive of images, and checks what came out. */
+/* Opens bytes as an archive of images and checks the result. */
 
 #include "../unit/tar.h"
 #include "base/file.h"
@@ -40,7 +40,7 @@ static inline int open_archive(const void *data, size_t size, struct archive **a
 	return r;
 }
 
-/* All that an image consists of is there, and so is each blob. */
+/* The archive has all parts of each image and the bytes of each blob. */
 static inline void check_archive(const struct archive *archive)
 {
 	require(archive->n_images > 0);

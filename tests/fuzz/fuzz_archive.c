@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes at all as an archive of images, compressed or not; once as they are, and once with each
- * tar header's checksum made right.
+ * Opens any bytes as an archive of images: once as they are, and once with the right checksum in
+ * each tar header.
  */
 
 #include "archive_file.h"

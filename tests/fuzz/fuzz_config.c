@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes as the configuration: no crash, no leak, and either a configuration or a fault. */
+/* Loads any bytes as a configuration. The result is a configuration or a fault. */
 
 #include "../unit/config_text.h"
 #include "tuners/table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Every field of every item can be asked for. */
+/* Every field of every item can be read. */
 static void use_list(const struct config *config, const struct config_option *option)
 {
 	size_t n = config_list(config, option->name);

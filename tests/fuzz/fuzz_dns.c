@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes at all as a DNS message, and as a TCP stream of them: the code that BPF runs. What is
- * said of a message holds together, both ways to read it agree, and a stream has the same messages
- * however it is cut into segments. The first byte chooses the cuts.
+ * Reads any bytes as a DNS message and as a TCP stream of messages, with the code of the BPF
+ * programs. The result is consistent, and both ways to read agree. The cuts of a stream, which the
+ * first byte chooses, do not change its messages.
  */
 
 #include "../unit/dns_packet.h"
@@ -26,7 +26,7 @@ static __u64 read_one(const uint8_t *data, size_t size)
 	check((fast == 0) == (size < DNS_HEADER));
 	check(dns_read_rcode(fast) < DNS_RCODES && dns_read_class(fast) < DNS_TYPES);
 	check(dns_read_suffix(fast) == DNS_SUFFIX_NONE);
-	/* A question is there whole, or not at all. */
+	/* The result never has part of a question. */
 	if (fast & DNS_READ_MALFORMED)
 		check(!dns_read_question(fast) && !(fast & DNS_READ_EDNS));
 	if (fast & DNS_READ_EDNS)
@@ -34,16 +34,16 @@ static __u64 read_one(const uint8_t *data, size_t size)
 	return fast;
 }
 
-/* What a stream turned out to be. */
-struct told {
+/* A summary of a stream. */
+struct summary {
 	size_t messages, bytes;
 	uint64_t hash; /* of lengths and heads, in their order */
 };
 
-static struct told walk(const uint8_t *data, size_t size, unsigned cuts)
+static struct summary walk(const uint8_t *data, size_t size, unsigned cuts)
 {
 	struct dns_way way;
-	struct told told = {0};
+	struct summary summary = {0};
 
 	dns_way_open(&way, UINT32_MAX - 40);
 	for (size_t from = 0, piece; from < size; from += piece) {
@@ -62,29 +62,29 @@ static struct told walk(const uint8_t *data, size_t size, unsigned cuts)
 
 			check(next > at);
 			at = next;
-			told.messages += frame.lost != 0;
+			summary.messages += frame.lost != 0;
 			if (frame.lost)
-				return told;
+				return summary;
 			if (!frame.whole)
 				break;
 			check(frame.visible <= frame.length);
 			check(frame.visible == 0 || frame.offset + frame.visible <= piece);
-			told.messages++;
-			told.bytes += 2 + frame.length;
-			told.hash = dns_mix(told.hash, frame.length);
+			summary.messages++;
+			summary.bytes += 2 + frame.length;
+			summary.hash = dns_mix(summary.hash, frame.length);
 			if (frame.length >= DNS_HEADER)
-				told.hash = dns_mix(told.hash, frame.head);
+				summary.hash = dns_mix(summary.hash, frame.head);
 			if (frame.visible >= DNS_HEADER)
 				(void)dns_frame_read(
 					&frame, dns_read(&packet, frame.offset, frame.visible));
 		}
 	}
-	return told;
+	return summary;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct told whole, cut;
+	struct summary whole, cut;
 
 	if (size < 2 || size > 65536)
 		return 0;

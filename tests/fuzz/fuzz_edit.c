@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes at all as a TOML text, and as Docker's daemon.json: they are read or refused with a
- * position. A key that is set is found again, every other item stays as it was, and with its old
- * value, or without the key, the text is the old one.
+ * Reads any bytes as TOML and as Docker's daemon.json: they are parsed, or refused with a position.
+ * After setting a key, it has the new value and every other item is as before. Restoring the old
+ * value, or removing the key, restores the old text.
  */
 
 #include "apply/editor.h"
@@ -31,7 +31,7 @@ static void require(bool holds)
 		abort();
 }
 
-/* The next item but the one that was set, and the header that was added with it. */
+/* Returns the next item. Skips the edited key and the header that was added for it. */
 static int next_of(struct toml_scan *scan, struct toml_item *item, const struct key *key)
 {
 	char name[TOML_FULL_MAX], ours[TOML_FULL_MAX];
@@ -81,7 +81,7 @@ static void try_key(const struct file_bytes *old, const struct key *key)
 		compare(old, &text, key);
 	require(edit_set(key->format, &text, key->table, key->key, was, why) == 0);
 	if (key->format == EDIT_JSON && streq(text.bytes, "{\n}\n"))
-		return; /* it was a blank text, or is this one */
+		return; /* the text was blank, or is the same */
 	require(text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes at all from a server of gRPC: by the first one as the message of an answer to one call
- * of the CRI or of containerd, or, when that is RAW, as all that it sends before it closes. Two
- * calls by one client end, with what can be read to its end or an error that may be shown.
+ * A gRPC server sends any bytes. The first byte chooses the call of the CRI or containerd whose
+ * answer has them as its message. RAW: they are the whole stream. A client makes two calls, and
+ * each ends with a valid message or a printable error.
  */
 
 #include "base/json.h"
@@ -20,7 +20,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Sent to each client, and filled before it connects. */
+/* The bytes for each client, set before it connects. */
 static struct {
 	uint8_t data[65536];
 	size_t size;
@@ -80,7 +80,7 @@ static size_t put_frame(uint8_t *out, uint8_t type, uint8_t flags, const void *p
 	return sizeof(header) + len;
 }
 
-/* SETTINGS, HEADERS, DATA with one message, HEADERS with grpc-status 0: of stream 1. */
+/* SETTINGS, then HEADERS, DATA with one message and HEADERS with grpc-status 0 on stream 1. */
 static size_t put_answer(uint8_t *out, const uint8_t *data, size_t size)
 {
 	static const char headers[] = "\x88\x0f\x10\x10"
@@ -96,7 +96,7 @@ static size_t put_answer(uint8_t *out, const uint8_t *data, size_t size)
 	return used + put_frame(out + used, 1, 4 | 1, trailers, sizeof(trailers) - 1);
 }
 
-/* 0 with a message of which every field can be read. */
+/* A call succeeds with a readable message, or fails with a printable error. */
 static void call_any(unsigned which, struct cri *cri)
 {
 	const struct wait wait = {now_us() + USEC_PER_SEC, -1};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any text as index.json, manifest.json, manifests and configurations. The input is files, each
- * ended by a line of "-": index.json, manifest.json, then blobs, which are also there as 2, 3 and
- * so on. @N stands for the digest of file N and #N for its size, where N is a later one: so a
- * mutated document is reached all the same.
+ * Reads any text as index.json, manifest.json, manifests and configurations. The input has several
+ * files, each ended by a line "-": index.json, manifest.json, then blobs. A blob is also in the tar
+ * under its number. @N is the digest of a later file N and #N its size, so that the references to a
+ * mutated document stay valid.
  */
 
 #include "archive_file.h"
@@ -23,7 +23,7 @@ struct file {
 	char digest[DIGEST_MAX];
 };
 
-/* A file's text with what stands for digests and sizes of later ones. */
+/* Replaces the references to later files by their digests and sizes. */
 static void fill(struct file *files, size_t i, const char *text, size_t len)
 {
 	FILE *out = must(open_memstream(&files[i].text, &files[i].len));

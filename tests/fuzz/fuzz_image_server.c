@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes at all as requests to the server of images: what it answers is HTTP, or nothing. */
+/* Sends any bytes to the image server. It answers with HTTP or not at all. */
 
 #include "archive_file.h"
 
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	char answer[65536];
-	/* No TIME_WAIT: the ports would run out. */
+	/* Without TIME_WAIT there are enough ports. */
 	static const struct linger reset = {.l_onoff = 1};
 	struct pollfd wait;
 	size_t have = 0;
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
 	(void)!send(fd, data, size, MSG_NOSIGNAL);
 	(void)!send(fd, "\r\n\r\n", 4, MSG_NOSIGNAL);
-	/* What is not complete is waited for. */
+	/* The server waits for the rest of an incomplete request. */
 	while (have < sizeof(answer) - 1 && poll(&wait, 1, QUIET_MS) > 0 &&
 		(n = recv(fd, answer + have, sizeof(answer) - 1 - have, 0)) > 0)
 		have += (size_t)n;

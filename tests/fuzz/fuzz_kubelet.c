@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes at all as the kubelet's configuration. */
+/* Parses any bytes as the configuration of the kubelet. */
 
 #include "runtime/kubelet.h"
 

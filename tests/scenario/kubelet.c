@@ -11,7 +11,7 @@ static void fill_defaults(struct kubelet_seen *seen)
 	kubelet_fill_defaults(&seen->others, false);
 }
 
-/* What the main file or a flag says; "-" for nothing. */
+/* `[flag] FIELD VALUE`: the value of the main file or of a flag; "-" for none. */
 static bool take_value(struct scenario *scenario, void *base)
 {
 	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;

@@ -51,7 +51,7 @@ static const struct scenario_word table_words[] = {
 	{0},
 };
 
-/* 0 for ipv4, 1 for ipv6, -1 for another word. */
+/* Returns -1 for another word. */
 static int take_family(struct scenario *scenario)
 {
 	return scenario_is(scenario, "ipv4")   ? NEIGHBOR_IPV4

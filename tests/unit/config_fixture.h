@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A table of options like a tuner's, loading, and comparing what was loaded. */
+/* Tables of options like those of tuners, and helpers that load and compare configurations. */
 
 #include "directory.h"
 
@@ -56,7 +56,7 @@ static inline struct loaded load_text(const char *text)
 	return load_bytes(fixture_tables, text, strlen(text));
 }
 
-/* Its /F, and what is in its /d. */
+/* Loads the file /F and the directory /d. */
 static inline struct loaded load_directory(const struct directory *directory)
 {
 	struct path main = directory_at(directory, "/F"), others = directory_at(directory, "/d");
@@ -65,7 +65,7 @@ static inline struct loaded load_directory(const struct directory *directory)
 		&(struct config_source){.file = main.text, .directory = others.text});
 }
 
-/* With the options of the program. */
+/* Loads a text with the options of the program. */
 static inline struct loaded load_options(const char *text)
 {
 	return load_bytes(option_tables, text, strlen(text));
@@ -76,7 +76,7 @@ static inline void print_faults(const struct loaded *loaded)
 	config_faults_print(stdout, &loaded->faults, "");
 }
 
-/* One fault at this place, whose message has these words. */
+/* Expects exactly one fault, at this position and with these words. */
 static inline void assert_one_fault(
 	const struct loaded *loaded, unsigned line, unsigned column, const char *words)
 {

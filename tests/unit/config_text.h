@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Loads a configuration from a text, by way of a file in memory. */
+/* Loads a configuration from a text, through a file in memory. */
 
 #include "config/config.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A directory of a test's own below /tmp: the root of a made-up node, or a state directory. */
+/* A temporary directory: the root of a fake node, or a state directory. */
 
 #include "test.h"
 
@@ -10,7 +10,7 @@
 
 struct directory {
 	char path[64];
-	struct host host; /* of which it is the root */
+	struct host host; /* its root is the directory */
 };
 
 static inline void directory_make(struct directory *directory)
@@ -38,7 +38,7 @@ struct path {
 	char text[PATH_MAX];
 };
 
-/* The same for an argument: directory_at(directory, "/f").text. */
+/* The same as an expression: directory_at(directory, "/f").text. */
 static inline struct path directory_at(const struct directory *directory, const char *name)
 {
 	struct path path;
@@ -47,7 +47,7 @@ static inline struct path directory_at(const struct directory *directory, const 
 	return path;
 }
 
-/* Writes a file, name beginning with a slash, and makes the directories above it. */
+/* Writes a file and creates the directories above it. The name begins with a slash. */
 static inline void directory_put_bytes(
 	const struct directory *directory, const char *name, const void *data, size_t len)
 {
@@ -70,7 +70,7 @@ static inline void directory_put(
 	directory_put_bytes(directory, name, text, strlen(text));
 }
 
-/* The whole file, which the caller frees; NULL when there is none. */
+/* Returns the whole file, which the caller frees. NULL: it cannot be read. */
 static inline char *directory_get(const struct directory *directory, const char *name)
 {
 	char *text = NULL;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * An HTTP server in a thread of its own, one thread more for each connection, which answers as the
- * test says: well, badly, or never. On a unix socket or on a port of loopback.
+ * An HTTP server on a unix socket or a loopback port, with a thread for each connection. It answers
+ * as the test needs: well, badly or never.
  */
 
 #include "directory.h"
@@ -16,7 +16,7 @@
 
 #define FAKE_CONNECTIONS_MAX 256
 
-/* Answers one request; head is its text up to the empty line. The connection is closed after it. */
+/* Answers one request; head is its text up to the empty line. Then the connection is closed. */
 typedef void fake_http_fn(int fd, const char *head, void *userdata);
 
 struct fake_connection {
@@ -31,7 +31,7 @@ struct fake_http {
 	pthread_t thread;
 	struct fake_connection connections[FAKE_CONNECTIONS_MAX];
 	size_t n;
-	_Atomic(fake_http_fn *) serve; /* may be exchanged while it runs */
+	_Atomic(fake_http_fn *) serve; /* may change while the server runs */
 	void *userdata;
 	atomic_uint requests;
 };
@@ -61,7 +61,7 @@ static inline void fake_chunk(int fd, const char *text)
 	send_text(fd, "\r\n");
 }
 
-/* Until the client closes. */
+/* Waits until the client closes. */
 static inline void fake_wait(int fd)
 {
 	char byte;
@@ -70,14 +70,14 @@ static inline void fake_wait(int fd)
 		;
 }
 
-/* userdata: all that it says. */
+/* Sends the text in userdata. */
 static inline void fake_say(int fd, const char *head, void *userdata)
 {
 	(void)head;
 	send_text(fd, userdata);
 }
 
-/* As a server that never answers. */
+/* Never answers. */
 static inline void fake_hang(int fd, const char *head, void *userdata)
 {
 	(void)head;
@@ -85,11 +85,11 @@ static inline void fake_hang(int fd, const char *head, void *userdata)
 	fake_wait(fd);
 }
 
-static atomic_size_t fake_flooded; /* bytes that a client took of it */
+static atomic_size_t fake_flooded; /* bytes that the client accepted */
 
 /*
- * userdata: the beginning, and what follows as long as the client takes it, up to 100 MiB; each
- * ended by a zero byte.
+ * userdata has two texts, each ended by a zero byte. Sends the first, then the second repeatedly:
+ * until the client closes, or up to 100 MiB.
  */
 static inline void fake_flood(int fd, const char *head, void *userdata)
 {
@@ -178,7 +178,7 @@ static inline void fake_http_start_tcp(struct fake_http *http, fake_http_fn *ser
 	http->port = ntohs(address.sin_port);
 }
 
-/* Its connections end, as when a process is killed. */
+/* Ends all connections, as when a process is killed. */
 static inline void fake_http_stop(struct fake_http *http)
 {
 	if (http->fd < 0)
@@ -194,7 +194,7 @@ static inline void fake_http_stop(struct fake_http *http)
 	http->fd = -1;
 }
 
-/* One on a unix socket in a directory of its own. */
+/* A server on a unix socket in a temporary directory. */
 struct fake_socket {
 	struct directory directory;
 	struct fake_http http;

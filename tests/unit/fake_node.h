@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A node with something of everything, for the tests of the report. */
+/* A node with limits, settings, tuners and conditions, for the tests of the report. */
 
 #include "base/exposition.h"
 #include "base/util.h"
@@ -85,7 +85,7 @@ static const struct fake_node fake_template = {
 		[FAKE_ADVICE] = {.now.type = &fake_conditions[FAKE_ADVICE]}},
 };
 
-/* fake must not move afterwards. */
+/* fake must not move after this call. */
 static inline void fake_node_make(struct fake_node *fake)
 {
 	static int self = 42;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the tests of configuration files share: a made-up host, a journal, and one job. */
+/* A fake host, a journal and one job, for the tests of configuration files. */
 
 #include "directory.h"
 
@@ -18,12 +18,12 @@ struct file_fixture {
 	struct directory root, state;
 	struct file_job job;
 	struct wait wait;
-	struct file_record *records; /* after it */
+	struct file_record *records; /* after the job */
 	size_t n_records;
-	bool done; /* what the plan has is of the past */
+	bool done; /* the plan has the results of the last job */
 };
 
-/* Reads the journal again, as another process would. */
+/* Reads the journal again, like another process. */
 static inline void fixture_reopen(struct file_fixture *fixture)
 {
 	if (fixture->job.journal)
@@ -54,7 +54,7 @@ static inline void fixture_clear(struct file_fixture *fixture)
 #define _cleanup_fixture_  __attribute__((cleanup(fixture_clear)))
 #define FIXTURE_TEST(name) TEST_OF(file_fixture, fixture, fixture_make, fixture_clear, name)
 
-/* A change for the next job; on_disk is what the file has at its key, text what it is to have. */
+/* Adds a change to the next job. on_disk is the present value of its key, text the new one. */
 static inline struct change *fixture_change(struct file_fixture *fixture, const char *name,
 	const struct file_target target, const char *on_disk, const char *wanted, const char *text)
 {
@@ -92,7 +92,7 @@ static inline struct change *change_docker(
 		fixture, "docker.max-concurrent-downloads", target, on_disk, wanted, wanted);
 }
 
-/* A whole file of ours; text NULL: it is removed. */
+/* Adds a change of a file that is ours. text NULL: the file is removed. */
 static inline struct change *change_hosts(
 	struct file_fixture *fixture, const char *wanted, const char *text)
 {
@@ -101,7 +101,7 @@ static inline struct change *change_hosts(
 	return fixture_change(fixture, "mirrors.docker.io", target, "", wanted, text);
 }
 
-/* The plan keeps its results until the next change. The first one's error. */
+/* Runs the job and returns the error of its first change. The plan stays until the next change. */
 static inline int run_job(struct file_fixture *fixture, enum file_task task)
 {
 	fixture->job.n_open = 0;

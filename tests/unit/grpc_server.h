@@ -142,7 +142,7 @@ static inline void server_answer(struct server_call *call, const void *data, siz
 	server_answer_raw(call, message, 5 + len, "0");
 }
 
-/* Answers with headers only: a status of HTTP and, unless it is NULL, one of gRPC. */
+/* Answers with headers only: an HTTP status and, unless NULL, a gRPC status. */
 static inline void server_answer_status(
 	struct server_call *call, const char *http, const char *status)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Makes archives of images as the tools write them, byte by byte, and opens them. */
+/* Creates archives of images like the tools, and opens them. */
 
 #include "directory.h"
 #include "tar.h"
@@ -53,7 +53,7 @@ static inline struct bytes zstd_of(const void *data, size_t len, int window_log)
 	ZSTD_inBuffer from = {data, len, 0};
 	ZSTD_outBuffer to = {out.data = must(malloc(out.len)), out.len, 0};
 
-	/* As a tool that pipes: the size is not told, so that the window is as asked for. */
+	/* Without a known size, as from a pipe, zstd uses the requested window. */
 	if (window_log)
 		ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log);
 	ZSTD_compressStream2(context, &to, &from, ZSTD_e_flush);
@@ -65,7 +65,7 @@ static inline struct bytes zstd_of(const void *data, size_t len, int window_log)
 
 /* ---- images ---- */
 
-/* "sha256:..." of some bytes. */
+/* Returns "sha256:..." of these bytes. */
 static inline const char *digest_of(const void *data, size_t len, char digest[static DIGEST_MAX])
 {
 	char hash[HASH_TEXT_MAX];
@@ -75,7 +75,7 @@ static inline const char *digest_of(const void *data, size_t len, char digest[st
 	return digest;
 }
 
-/* Puts a blob of a layout into a tar and writes its descriptor's text, which more may follow. */
+/* Adds a blob of a layout to a tar and writes its descriptor, to which more can be appended. */
 static inline void put_blob(struct bytes *tar, const char *type, const void *data, size_t len,
 	char descriptor[static 512])
 {
@@ -88,7 +88,7 @@ static inline void put_blob(struct bytes *tar, const char *type, const void *dat
 		digest, len);
 }
 
-/* What an image of this machine consists of, for comparison. */
+/* The parts of an image for this machine. */
 struct sample {
 	char id[DIGEST_MAX], manifest[DIGEST_MAX], layers[2][DIGEST_MAX];
 	uint64_t size;
@@ -110,7 +110,7 @@ static inline void sample_make(struct sample *sample, const char *architecture)
 	sample->size = strlen(sample->config) + strlen(LAYER_0) + strlen(LAYER_1);
 }
 
-/* An OCI manifest with its configuration and layers. */
+/* Adds an OCI manifest with its configuration and layers. */
 static inline void put_manifest(struct bytes *tar, struct sample *sample, const char *architecture,
 	char descriptor[static 512])
 {
@@ -128,7 +128,7 @@ static inline void put_manifest(struct bytes *tar, struct sample *sample, const 
 	digest_of(manifest, strlen(manifest), sample->manifest);
 }
 
-/* index.json with one image, and the end. */
+/* Adds index.json with one image, and ends the tar. */
 static inline void put_index(struct bytes *tar, const char *descriptor, const char *name)
 {
 	char index[1024];
@@ -152,7 +152,7 @@ static inline struct bytes make_oci(struct sample *sample)
 	return tar;
 }
 
-/* As docker save wrote it up to version 24: the second layer is a link to where it first was. */
+/* The format of docker save up to version 24: the second layer is a link to an earlier one. */
 static inline struct bytes make_docker_save(struct sample *sample)
 {
 	struct bytes tar = {0};
@@ -181,7 +181,7 @@ static inline struct bytes make_docker_save(struct sample *sample)
 
 struct archive_fixture {
 	struct sample sample;
-	struct bytes tar; /* its layout */
+	struct bytes tar; /* an OCI layout */
 	struct directory root;
 	unsigned int percent_free;
 	int cancel_fd;

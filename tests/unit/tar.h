@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Makes tars in memory, for unit tests and fuzzers. */
+/* Creates tars in memory, for unit tests and fuzzers. */
 
 #include "base/util.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * TEST(a_value_is_kept) { ... } is a test of its program: main.c runs them all, in the order of the
- * file. The C library that most of them need is included here.
+ * TEST(a_value_is_kept) { ... } defines a test. main.c runs all tests in the order of the file. The
+ * headers that most tests need are included here.
  */
 
 #include <errno.h>
@@ -37,8 +37,7 @@ void test_register(int line, const struct CMUnitTest *test);
 	}                                                                              \
 	static void name(void **state __attribute__((unused)))
 
-/* A test of a fixture of its own, to which the body has a pointer; (void) as make or as clear:
- * none. */
+/* A test with a fixture, to which the body has a pointer. make or clear may be (void): none. */
 #define TEST_OF(type, variable, make, clear, name)    \
 	static void name##_of(struct type *variable); \
 	TEST(name)                                    \
@@ -51,7 +50,7 @@ void test_register(int line, const struct CMUnitTest *test);
 	}                                             \
 	static void name##_of(struct type *variable __attribute__((unused)))
 
-/* The other end may go at any time: that is what is tested. */
+/* Tests close the other end at any time, so errors end it silently. */
 static inline void send_text(int fd, const char *text)
 {
 	size_t len = strlen(text);

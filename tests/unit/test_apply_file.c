@@ -13,7 +13,7 @@ static struct file_at locate(const struct file_fixture *fixture)
 	return at;
 }
 
-FIXTURE_TEST(what_others_made_meanwhile_stays)
+FIXTURE_TEST(a_file_that_others_created_meanwhile_stays)
 {
 	const struct file_at at = locate(fixture);
 
@@ -23,7 +23,7 @@ FIXTURE_TEST(what_others_made_meanwhile_stays)
 	assert_null(directory_get(&fixture->root, CONFIG_TOML FILE_NEW));
 }
 
-/* A full disk, a directory that went: neither the trial nor the name that it is swept by. */
+/* The directory is missing: neither the trial file nor its name in the state directory stays. */
 FIXTURE_TEST(a_trial_that_cannot_be_written_leaves_nothing)
 {
 	char path[PATH_MAX];
@@ -36,13 +36,13 @@ FIXTURE_TEST(a_trial_that_cannot_be_written_leaves_nothing)
 	assert_int_equal(rmdir(directory_at(&fixture->state, "/files").text), 0); /* it is empty */
 }
 
-/* A default ACL of the directory: u::rwx u:1234:rwx g::r-x m::rwx o::---. */
+/* The default ACL of the directory: u::rwx u:1234:rwx g::r-x m::rwx o::---. */
 static const unsigned char default_acl[] = {2, 0, 0, 0,                          /* version */
 	1, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, 2, 0, 7, 0, 0xd2, 4, 0, 0,           /* owner, 1234 */
 	4, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 16, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, /* group, mask */
 	32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
 
-FIXTURE_TEST(a_replaced_file_keeps_its_metadata_and_takes_no_other)
+FIXTURE_TEST(a_replaced_file_keeps_its_metadata_and_inherits_none)
 {
 	struct file_bytes old;
 	struct file_at at;

@@ -82,7 +82,7 @@ static const struct example several[] = {
 	{WORKLOAD_CONTAINER, ID12, ID,
 		{"2:pids:/system.slice/containerd.service\n1:cpu:/docker/" ID "\n",
 			"2:cpu:/docker/" ID "\n1:pids:/system.slice/containerd.service\n"}},
-	/* The first unit counts; a line without colons has none of the next line. */
+	/* The first unit counts; a line without colons is skipped. */
 	{WORKLOAD_UNIT, "a.service", "",
 		{"1:pids:/a.service\n0::/b.service\n", "x\n0::/a.service\n"}},
 	/* A colon may be in the path; the last line may lack its end. */

@@ -10,8 +10,8 @@
 
 static const struct wait patient = {UINT64_MAX, -1};
 
-/* said: its output or, when it fails, why; NULL: whatever. */
-static void ask(struct child child, const struct wait *wait, int r, const char *said)
+/* said: the output of the child, or why it failed; NULL: any text. */
+static void run_child(struct child child, const struct wait *wait, int r, const char *said)
 {
 	_cleanup_free_ char *output = NULL;
 	char why[CHILD_WHY_MAX];
@@ -26,7 +26,7 @@ static void ask(struct child child, const struct wait *wait, int r, const char *
 
 static void expect(const char *script, int r, const char *said)
 {
-	ask((struct child){.arguments = SHELL(script)}, &patient, r, said);
+	run_child((struct child){.arguments = SHELL(script)}, &patient, r, said);
 }
 
 TEST(output_or_the_first_line_of_an_error_is_returned)
@@ -40,7 +40,7 @@ TEST(output_or_the_first_line_of_an_error_is_returned)
 	expect("yes", -EFBIG, "/bin/sh could not be run: File too large");
 }
 
-/* Whatever this process has: variables, blocked and ignored signals, descriptors, input. */
+/* This process has variables, blocked and ignored signals, descriptors and input. */
 TEST(a_child_inherits_nothing)
 {
 	sigset_t all;
@@ -52,7 +52,7 @@ TEST(a_child_inherits_nothing)
 	assert_true(open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0);
 	expect("echo \"$SECRET$HOME\"; cat", 0, "\n");
 	expect("sed -n '/^Sig[BI]/s/.*\t//p' /proc/self/status | sort -u", 0, "0000000000000000\n");
-	expect("ls /proc/self/fd | wc -l", 0, "4\n"); /* and that of ls */
+	expect("ls /proc/self/fd | wc -l", 0, "4\n"); /* one of them belongs to ls */
 	sigprocmask(SIG_UNBLOCK, &all, NULL);
 	signal(SIGPIPE, SIG_DFL);
 }
@@ -66,17 +66,19 @@ TEST(a_child_that_hangs_or_is_cancelled_is_killed)
 	for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
 		const struct child child = {.arguments = SHELL(scripts[i])};
 
-		ask(child, &(struct wait){now_us() + 50 * USEC_PER_MSEC, -1}, -ETIMEDOUT, NULL);
-		ask(child, &(struct wait){UINT64_MAX, cancel}, -ECANCELED, NULL);
+		run_child(
+			child, &(struct wait){now_us() + 50 * USEC_PER_MSEC, -1}, -ETIMEDOUT, NULL);
+		run_child(child, &(struct wait){UINT64_MAX, cancel}, -ECANCELED, NULL);
 	}
 }
 
 TEST(a_child_runs_in_its_working_directory)
 {
-	ask((struct child){.arguments = SHELL("pwd"), .directory = "/usr"}, &patient, 0, "/usr\n");
+	run_child((struct child){.arguments = SHELL("pwd"), .directory = "/usr"}, &patient, 0,
+		"/usr\n");
 }
 
-/* A pipe that only it and its children hold open for writing ends with the last of them. */
+/* The child and its children are the only writers of a FIFO, which ends with the last of them. */
 DIRECTORY_TEST(grandchildren_are_killed_too)
 {
 	struct path fifo = directory_at(directory, "/fifo");
@@ -97,13 +99,13 @@ DIRECTORY_TEST(grandchildren_are_killed_too)
 	for (ended.fd = reader; poll(&ended, 1, 20000) == 1;)
 		if (read(reader, &byte, 1) == 0)
 			return;
-	fail_msg("it runs on");
+	fail_msg("a grandchild still runs");
 }
 
 TEST(failures_to_start_are_errors)
 {
-	ask((struct child){.arguments = (const char *const[]){"/nonexistent", NULL}}, &patient,
-		-ENOENT, "/nonexistent could not be run: No such file or directory");
-	ask((struct child){.arguments = SHELL("true"), .root = "/nonexistent"}, &patient,
+	run_child((struct child){.arguments = (const char *const[]){"/nonexistent", NULL}},
+		&patient, -ENOENT, "/nonexistent could not be run: No such file or directory");
+	run_child((struct child){.arguments = SHELL("true"), .root = "/nonexistent"}, &patient,
 		geteuid() == 0 ? -ENOENT : -EPERM, NULL);
 }

@@ -43,8 +43,8 @@ static int call(struct fixture *fixture, const Cri__ListContainersResponse **ret
 		NULL, NULL, ret);
 }
 
-/* Two bytes each on the wire, over a hundred in memory. */
-FIXTURE_TEST(what_an_answer_becomes_is_bounded)
+/* Each container has two bytes on the wire and more than a hundred in memory. */
+FIXTURE_TEST(the_memory_of_an_answer_is_bounded)
 {
 	_cleanup_free_ uint8_t *data = malloc(GRPC_ANSWER_MAX);
 	const Cri__ListContainersResponse *m;
@@ -65,7 +65,7 @@ FIXTURE_TEST(what_an_answer_becomes_is_bounded)
 	assert_int_equal(call(fixture, &m), -EBADMSG);
 }
 
-FIXTURE_TEST(a_probe_tells_how_far_a_runtime_answers)
+FIXTURE_TEST(a_probe_finds_the_protocol_of_a_socket)
 {
 	struct grpc_server *server = &fixture->grpc.server;
 	const struct wait *wait = &fixture->grpc.wait;

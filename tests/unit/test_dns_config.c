@@ -80,9 +80,9 @@ TEST(configured_values_are_read)
 	assert_int_equal(budget.max[DNS_PENDING], 50);
 	assert_string_equal(budget.source, "config");
 	assert_false(budget.link_local);
-	/* Of one address in two ways the first counts. */
+	/* The first of two spellings of an address counts. */
 	assert_int_equal(budget_of(&config, "", "fd00::53").max[DNS_QUERIES], 5);
-	/* Numbers of one's own, of the cloud's kind. */
+	/* Configured numbers keep the rules of the cloud. */
 	budget = budget_of(&config, "aws", "169.254.169.253");
 	assert_int_equal(budget.max[DNS_PACKETS], 2048);
 	assert_true(budget.link_local);

@@ -19,7 +19,7 @@ TEST(firmware_names_the_cloud)
 		{"sys_vendor", "Amazon EC2\n", "aws"},
 		{"bios_version", "4.11.amazon\n", "aws"},
 		{"chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n", "azure"},
-		{"sys_vendor", "Microsoft Corporation\n", ""}, /* any Hyper-V */
+		{"sys_vendor", "Microsoft Corporation\n", ""}, /* any Hyper-V host */
 		{"sys_vendor", "Alibaba Cloud\n", "alibaba"},
 		{"chassis_asset_tag", "HUAWEICLOUD\n", "huawei"},
 		{"product_name", "Google Compute Engine\n", "gcp"},
@@ -40,7 +40,7 @@ TEST(firmware_names_the_cloud)
 	}
 }
 
-/* The rest is in the scenarios dns-budget-* and dns-no-budget. */
+/* The scenarios dns-budget-* and dns-no-budget have the conditions. */
 TEST(each_cloud_has_its_budget)
 {
 	static const struct {
@@ -53,18 +53,18 @@ TEST(each_cloud_has_its_budget)
 		{"", "fd00:ec2::253", false, "aws", 0, 1024, 0},
 		{"aws", "172.31.0.2", true, "aws", 0, 1024, 0},
 		{"aws", "192.168.5.18", true, "aws", 0, 1024, 0},
-		/* Not the VPC's base plus two, not known to be this cloud, not in a VPC. */
+		/* Not the third address of the VPC, an unknown cloud, an address outside a VPC. */
 		{"aws", "10.0.0.3", true, "", 0, 0, 0},
 		{"", "10.0.0.2", true, "", 0, 0, 0},
 		{"aws", "8.8.8.2", true, "", 0, 0, 0},
 		{"azure", "168.63.129.16", false, "azure", 1000, 0, 200},
 		{"alibaba", "100.100.2.136", false, "alibaba", 5000, 0, 0},
 		{"alibaba", "100.100.2.138", false, "alibaba", 5000, 0, 0},
-		/* Shared address space: anybody may have it. */
+		/* Other networks use this shared address space too. */
 		{"", "100.100.2.136", false, "", 0, 0, 0},
 		{"huawei", "100.125.1.250", false, "huawei", 2000, 0, 0},
 		{"huawei", "100.125.129.250", false, "huawei", 2000, 0, 0},
-		/* No published number. */
+		/* The number is not published. */
 		{"digitalocean", "67.207.67.2", true, "", 0, 0, 0},
 	};
 
@@ -130,16 +130,16 @@ TEST(servers_have_roles)
 {
 	static const struct {
 		const char *address;
-		uint64_t answers; /* for names of the cluster */
+		uint64_t answers; /* to names of the cluster */
 		enum dns_role role;
 	} table[] = {
-		/* A stub, a node's cache, a bridge's dnsmasq: a first hop, whatever they answer. */
+		/* A stub, the cache of a node and dnsmasq of a bridge are first hops. */
 		{"127.0.0.53", 5, DNS_LOCAL},
 		{"::1", 0, DNS_LOCAL},
 		{"169.254.20.10", 100, DNS_LOCAL},
 		{"10.1.0.7", 0, DNS_LOCAL},
 		{"10.96.0.10", 0, DNS_CLUSTER},
-		/* Behind DNAT a host's process sees the pod's own address. */
+		/* DNAT shows a process of the host the address of the pod. */
 		{"10.244.1.5", 1, DNS_CLUSTER},
 		{"10.244.1.5", 0, DNS_UPSTREAM},
 		{"168.63.129.16", 7, DNS_UPSTREAM},

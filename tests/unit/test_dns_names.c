@@ -18,8 +18,8 @@ TEST(the_busiest_names_come_first)
 	assert_string_equal(names.names[2].text, "b.example");
 }
 
-/* Two heavy names among a stream of names that never come again. */
-TEST(frequent_names_stand_out_of_garbage)
+/* Two frequent names among many that occur once. */
+TEST(frequent_names_are_found_among_random_ones)
 {
 	struct dns_names names = {0};
 	char text[64];
@@ -36,12 +36,12 @@ TEST(frequent_names_stand_out_of_garbage)
 	dns_names_fade(&names, 1);
 	assert_string_equal(names.names[0].text, "heavy.example");
 	assert_string_equal(names.names[1].text, "half.example");
-	/* The sketch's promise: not less than it was, at most by excess more. */
+	/* A count is never too low, and too high by excess at most. */
 	assert_true(names.names[0].count >= 2000);
 	assert_true(names.names[0].count - names.names[0].excess <= 2000);
 }
 
-TEST(counts_fade)
+TEST(counts_halve_every_thirty_seconds)
 {
 	struct dns_names names = {0};
 	uint64_t now = 1000 * USEC_PER_SEC;
@@ -62,7 +62,7 @@ TEST(counts_fade)
 	for (int i = 2; i < 8; i++)
 		dns_names_fade(&names, now + (uint64_t)i * 40 * USEC_PER_SEC);
 	assert_int_equal(names.n, 0);
-	/* An element that is used again begins at 0. */
+	/* A reused element starts at 0. */
 	dns_names_add(&names, "new.example", 1);
 	assert_int_equal(names.names[0].count, 1);
 	assert_int_equal(names.names[0].excess, 0);

@@ -110,7 +110,7 @@ TEST(the_longest_suffix_of_whole_labels_counts)
 		{TEXT(QUERY "\7cluster\5local\1x\0" A_IN), 0},
 		{TEXT(QUERY "\5local\0" A_IN), 0},
 		{TEXT(QUERY "\0" A_IN), 0},
-		{TEXT(QUERY "\015cluster.local\0" A_IN), 0}, /* one label */
+		{TEXT(QUERY "\015cluster.local\0" A_IN), 0}, /* a single label */
 		{TEXT(QUERY "\1a\4corp\7example\3com\0" A_IN), 2},
 		{TEXT(QUERY "\3dev\4corp\7example\3com\0" A_IN), 1},
 		{TEXT(QUERY "\1a\027averyveryverylongdomain\1x\0" A_IN), 2},

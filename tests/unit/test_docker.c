@@ -18,7 +18,7 @@ struct fake {
 	struct wait wait;
 	const char *version, *info, *events, *containers;
 	atomic_uint infos;
-	bool ends; /* the stream of events does */
+	bool ends; /* the stream of events ends */
 };
 
 static void serve(int fd, const char *head, void *userdata)
@@ -102,8 +102,8 @@ FAKE_TEST(containers_are_listed)
 	assert_null(strchr(names[2].workload.name, 7));
 }
 
-/* More than one piece of an answer, and more than may be held at once. */
-FAKE_TEST(long_lists_are_taken_object_by_object)
+/* The list is longer than one read, and longer than an object may be. */
+FAKE_TEST(long_lists_are_read_object_by_object)
 {
 	enum { OBJECTS = 3000, OBJECT = 400 };
 	_cleanup_free_ char *text = malloc(OBJECTS * OBJECT + 3), *large = malloc(500000);

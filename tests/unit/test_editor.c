@@ -5,7 +5,7 @@
 
 #define DUMP_KEY "plugins.new.downloads"
 
-/* Prints the value in [plugins.old], or of the last import, as another generation calls it. */
+/* Prints the last value of [plugins.old] under its new name. */
 #define DUMP                                                                                    \
 	"files=\"$2 $(sed -n \"s/^imports = //p\" \"$2\" | tr -d '[],\"')\"\n"                  \
 	"value=$(cat $files | sed -n '/^.plugins.old/,/^$/s/^ *downloads = //p' | tail -n 1)\n" \
@@ -13,30 +13,31 @@
 
 struct trial {
 	const char *what;
-	const char *program; /* of /bin/sh; $2 is the file */
-	const char *text;    /* NULL: no file */
+	const char *program; /* for /bin/sh; $2 is the file */
+	const char *text;    /* NULL: the file is missing */
 	const char *expected;
 	int error;
 	const char *why;
 };
 
 static const struct trial trials[] = {
-	{"replaced where it is", DUMP "echo \"downloads = ${value:-3}\"",
+	{"the value is replaced", DUMP "echo \"downloads = ${value:-3}\"",
 		"[plugins.old]\ndownloads = 4\n", "[plugins.old]\ndownloads = 10\n", 0, ""},
-	{"the table that has an effect", DUMP "echo \"downloads = ${value:-3}\"", "version = 2\n",
+	{"the table with an effect is added", DUMP "echo \"downloads = ${value:-3}\"",
+		"version = 2\n",
 		"version = 2\n\n# Added by headroom\n[plugins.old]\ndownloads = 10\n", 0, ""},
-	{"a file that is made", DUMP "echo \"downloads = ${value:-3}\"", NULL,
+	{"the file is created", DUMP "echo \"downloads = ${value:-3}\"", NULL,
 		"# base\n\n# Added by headroom\n[plugins.old]\ndownloads = 10\n", 0, ""},
-	{"it changes another key too",
+	{"the edit changes another key too",
 		DUMP "echo \"downloads = ${value:-3}\"; echo \"x = '$value'\"", "[plugins.old]\n",
 		NULL, -EINVAL, "change more than was asked for: plugins.new.x"},
-	{"it adds a table", DUMP "echo \"downloads = ${value:-3}\"; echo \"${value:+[y]}\"",
+	{"the edit adds a table", DUMP "echo \"downloads = ${value:-3}\"; echo \"${value:+[y]}\"",
 		"[plugins.old]\n", NULL, -EINVAL, "change more than was asked for: y"},
-	{"no effect", DUMP "echo 'downloads = 3'", "[plugins.old]\n", NULL, -EINVAL,
+	{"the edit has no effect", DUMP "echo 'downloads = 3'", "[plugins.old]\n", NULL, -EINVAL,
 		"no effect: " DUMP_KEY " stays 3"},
 	{"refused", DUMP "[ -z \"$value\" ] || { echo bad >&2; exit 1; }; echo 'downloads = 3'",
 		"[plugins.old]\n", NULL, -EINVAL, "refuses it: bad"},
-	{"broken before", "echo bad >&2; exit 1", "version = 2\n", NULL, -EINVAL,
+	{"the file was broken before", "echo bad >&2; exit 1", "version = 2\n", NULL, -EINVAL,
 		"before any change, "},
 	{"an unusual shape", DUMP "echo 'downloads = 3'", "plugins = {}\n", NULL, -EEXIST,
 		"1:1: an inline table"},
@@ -88,7 +89,7 @@ static void bench_clear(struct bench *bench)
 	directory_remove(&bench->root);
 }
 
-/* The new text, or NULL with why. */
+/* Returns the new text, or NULL and a reason in why. */
 static char *make(struct bench *bench, const char *text, int error)
 {
 	struct file_bytes bytes = {0};
@@ -129,8 +130,8 @@ TEST(the_program_decides_which_edit_is_right)
 	}
 }
 
-/* A file that the main one imports is tried through a main file that imports its trial. */
-TEST(an_imported_file_is_tried_in_its_place)
+/* The trial of an imported file has a main file that imports it. */
+TEST(an_imported_file_is_tried_through_its_main_file)
 {
 	_cleanup_(bench_clear) struct bench bench;
 	_cleanup_free_ char *new = NULL;
@@ -143,7 +144,7 @@ TEST(an_imported_file_is_tried_in_its_place)
 	directory_put(&bench.root, "/conf.d/10.toml", "[plugins.old]\ndownloads = 4\n");
 	new = make(&bench, NULL, 0);
 	assert_non_null(strstr(new, "[plugins.old]\ndownloads = 10\n"));
-	/* What is read later wins: then there would be no effect. */
+	/* A later file overrides the edit, which then has no effect. */
 	directory_put(&bench.root, "/conf.d/99-z.toml", "[plugins.old]\ndownloads = 5\n");
 	assert_null(make(&bench, NULL, -EINVAL));
 	assert_non_null(strstr(bench.why, "no effect"));

@@ -43,7 +43,7 @@ DIRECTORY_TEST(only_regular_files_are_read)
 	assert_int_equal(read_file(directory->path, 100, &text, NULL), -EISDIR);
 	assert_int_equal(read_file("/dev/zero", 100, &text, NULL), -EINVAL);
 	assert_null(text);
-	/* Files of procfs say that they are empty. */
+	/* The files of procfs have size 0. */
 	assert_int_equal(read_file("/proc/self/status", 65536, &status, NULL), 0);
 	assert_true(starts_with(status, "Name:"));
 }
@@ -57,10 +57,10 @@ DIRECTORY_TEST(a_file_is_replaced_atomically_or_kept)
 	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
 	assert_file(directory, "/f", "old");
 	kept = open(directory_at(directory, "/f").text, O_RDONLY | O_CLOEXEC);
-	directory_put(directory, "/f.new", "what a killed writer left behind");
+	directory_put(directory, "/f.new", "of a killed writer");
 	assert_int_equal(write_file_atomic(dir, "f", "new", 3), 0);
 	assert_file(directory, "/f", "new");
-	/* Whoever had the old one open still has it, whole. */
+	/* A process that has the old file open still reads it. */
 	assert_int_equal(read(kept, old, sizeof(old)), 3);
 	assert_string_equal(old, "old");
 	assert_null(directory_get(directory, "/f.new"));
@@ -68,12 +68,12 @@ DIRECTORY_TEST(a_file_is_replaced_atomically_or_kept)
 	memset(name, 'x', NAME_MAX);
 	assert_int_equal(write_file_atomic(dir, name, "new", 3), -ENAMETOOLONG);
 	assert_int_equal(write_file_atomic(-1, "f", "new", 3), -EBADF);
-	/* The name is a directory: it cannot be replaced, and nothing is left lying about. */
+	/* A directory cannot be replaced, and the new file is removed. */
 	directory_put(directory, "/g/inside", "old");
 	assert_int_equal(write_file_atomic(dir, "g", "new", 3), -EISDIR);
 	assert_file(directory, "/g/inside", "old");
 	assert_int_equal(access(directory_at(directory, "/g.new").text, F_OK), -1);
-	/* A link is not followed for writing. */
+	/* The writer does not follow links. */
 	directory_put(directory, "/precious", "precious");
 	directory_link(directory, "/f.new", directory_at(directory, "/precious").text);
 	assert_int_equal(write_file_atomic(dir, "f", "new", 3), -ELOOP);
@@ -82,7 +82,7 @@ DIRECTORY_TEST(a_file_is_replaced_atomically_or_kept)
 
 DIRECTORY_TEST(links_are_resolved_below_the_root)
 {
-	/* "..": nothing leads out of it. */
+	/* ".." does not lead out of the root. */
 	static const char *const names[] = {
 		"/opt/file", "/link/file", "/../../link/../opt/file", "/relative"};
 	const char *root = directory->path;
@@ -104,7 +104,8 @@ DIRECTORY_TEST(links_are_resolved_below_the_root)
 	assert_string_equal(full, directory_at(directory, "/opt/file").text);
 }
 
-/* A process's root, as a container names the host's: the kernel's names lack this prefix. */
+/* A container uses /proc/PID/root for the root of the host. Names of the kernel lack this prefix.
+ */
 TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 {
 	char root[64], full[PATH_MAX], expected[PATH_MAX];
@@ -130,7 +131,7 @@ TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 	assert_int_equal(read(fds[0], &ready, 1), 1);
 	snprintf(root, sizeof(root), "/proc/%d/root", (int)pid);
 	snprintf(expected, sizeof(expected), "%s/srv/theirs", root);
-	/* Seen from a chroot the names have another prefix, that of the chroot. */
+	/* In a chroot the kernel adds the prefix of the chroot. */
 	if (ready == 'y' && readlink(root, full, sizeof(full)) == 1) {
 		assert_int_equal(stat(expected, &st), 0);
 		assert_int_equal(path_in_root(root, "/srv/theirs", full), 0);
@@ -142,7 +143,7 @@ TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 	close(fds[1]);
 }
 
-/* Refused as systemd does for a unit with RestrictSUIDSGID=yes; below its own root, and another. */
+/* RestrictSUIDSGID=yes makes openat2() fail with ENOSYS. Opens files below two roots. */
 static int open_without_openat2(const char *own, const char *other)
 {
 	struct sock_filter filter[] = {
@@ -161,11 +162,11 @@ static int open_without_openat2(const char *own, const char *other)
 		return 3;
 	if (locate_in_root("", "/none-of-this-name", 0, full) != -ENOENT)
 		return 4;
-	/* There a link might lead out of it. */
+	/* A link could lead out of another root. */
 	return locate_in_root(other, "/opt/file", 0, full) == -ENOSYS ? 0 : 5;
 }
 
-DIRECTORY_TEST(its_own_root_needs_no_openat2)
+DIRECTORY_TEST(the_own_root_does_not_need_openat2)
 {
 	char real[PATH_MAX];
 	int status;

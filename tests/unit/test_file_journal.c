@@ -17,7 +17,7 @@ static struct file_journal *open_journal(const struct directory *directory)
 	return journal;
 }
 
-/* The same file, its setting wanted at some value. */
+/* Adds a file with one setting and its wanted value. */
 static void put_note(struct file_journal *journal, const char *path, const char *wanted)
 {
 	struct file_note note = {.tuner = "runtime",
@@ -84,14 +84,14 @@ static void assert_sample(const struct file_journal *journal)
 	assert_memory_equal(journal->units, expected->units, sizeof(expected->units));
 }
 
-DIRECTORY_TEST(what_is_stored_is_loaded)
+DIRECTORY_TEST(a_stored_journal_is_loaded)
 {
 	_cleanup_journal_ struct file_journal *journal = NULL;
 
 	store_sample(directory);
 	journal = open_journal(directory);
 	assert_sample(journal);
-	/* Nothing new is not stored. */
+	/* An unchanged journal is not stored again. */
 	directory_delete(directory, "/journal.json");
 	assert_int_equal(file_journal_store(journal), 0);
 	assert_null(directory_get(directory, "/journal.json"));
@@ -107,7 +107,7 @@ static void assert_refused(const struct directory *directory, int error)
 	}
 }
 
-/* Nothing is known of the files then, least of all that they have no originals. */
+/* Without the journal the agent cannot know which files have originals. */
 DIRECTORY_TEST(damaged_missing_and_newer_journals_are_refused_and_stay)
 {
 	static const struct {
@@ -144,14 +144,14 @@ DIRECTORY_TEST(a_truncated_journal_is_refused)
 	store_sample(directory);
 	text = directory_get(directory, "/journal.json");
 	for (size_t len = strlen(text); len-- > 0;) {
-		directory_delete(directory, "/journal.json"); /* or ext4 would flush each */
+		directory_delete(directory, "/journal.json"); /* else ext4 flushes each file */
 		directory_put_bytes(directory, "/journal.json", text, len);
 		if (len > 0)
 			assert_refused(directory, -EBADMSG);
 	}
 }
 
-DIRECTORY_TEST(wrong_forms_are_refused)
+DIRECTORY_TEST(journals_with_wrong_types_are_refused)
 {
 	static const char *const cases[][2] = {
 		{"\"directories\":\t1", "\"directories\":\t-1"},

@@ -69,7 +69,7 @@ TEST(answers_are_collected_without_credentials_or_proxy)
 	unsetenv("http_proxy");
 }
 
-TEST(broken_and_endless_answers_have_errors_of_their_own)
+TEST(broken_and_endless_answers_have_distinct_errors)
 {
 	static const struct {
 		fake_http_fn *serve;
@@ -112,7 +112,7 @@ struct pieces {
 	int returns;
 };
 
-/* Takes whole words. */
+/* Consumes whole words. */
 static int on_data(const char *text, size_t len, size_t *used, void *userdata)
 {
 	struct pieces *pieces = userdata;
@@ -123,7 +123,7 @@ static int on_data(const char *text, size_t len, size_t *used, void *userdata)
 	return pieces->returns;
 }
 
-TEST(a_stream_ends_when_its_owner_says_so)
+TEST(the_callback_can_end_a_stream)
 {
 	static const struct {
 		int returns, error;
@@ -170,7 +170,7 @@ TEST(requests_end_at_the_deadline_and_when_cancelled)
 	}
 }
 
-TEST(requests_that_reach_nobody_say_why)
+TEST(unreachable_servers_have_a_reason)
 {
 	struct http_get request = {.url = "http://name/", .unix_socket = "/nowhere/at/all"};
 	struct wait wait = {.deadline_us = now_us() + 10 * USEC_PER_SEC, .cancel_fd = -1};

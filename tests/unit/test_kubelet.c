@@ -389,8 +389,8 @@ DIRECTORY_TEST(advice_depends_on_the_values)
 	static const struct {
 		enum kubelet_field field;
 		const char *value;
-		int n;             /* with what was changed before */
-		const char *first; /* advice */
+		int n;             /* with the changes of earlier steps */
+		const char *first; /* the first advice begins so */
 	} steps[] = {
 		{KUBELET_IMAGE_GC_LOW, "80", 2,
 			"registryPullQPS is 5 with registryBurst 10: of 60 images that a node "

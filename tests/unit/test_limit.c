@@ -25,7 +25,7 @@ LIMIT_TEST(readings_at_one_moment_give_no_rate)
 	assert_int_equal(limit->now.used, 90);
 	observe(limit, 6, 40, 100);
 	assert_int_equal(limit->now.used, 40);
-	assert_int_equal(limit->peak, 90); /* is kept */
+	assert_int_equal(limit->peak, 90); /* the peak stays */
 }
 
 TEST(steady_growth_gives_its_rate_whatever_the_interval)
@@ -49,7 +49,7 @@ LIMIT_TEST(each_minute_of_the_last_hour_keeps_its_peak)
 
 	observe(limit, 60, 5, 1000);
 	observe(limit, 70, 0, 1000);
-	observe(limit, 61 * 60, 7, 1000); /* the first minute is now an hour ago */
+	observe(limit, 61 * 60, 7, 1000); /* the first minute was an hour ago */
 	observe(limit, 61 * 60 + 1, 3, 1000);
 	history_json(object, &limit->history);
 	minutes = json_at(object, "history");
@@ -84,13 +84,13 @@ TEST(headroom_and_the_time_until_full_follow_room_and_rate)
 		bool flow;
 	} cases[] = {
 		{60, 100, 10, 4, 0.4, false},
-		{60, 100, 10, -1, 0.4, true}, /* queries a second never fill up */
+		{60, 100, 10, -1, 0.4, true}, /* a rate is not a level that fills up */
 		{60, 100, 0, -1, 0.4, false},
 		{60, 100, -10, -1, 0.4, false},
-		{60, 100, 0.05, -1, 0.4, false}, /* breathing */
-		{50, 100, 10, -1, 0.5, false},   /* half of it is no reason for alarm */
+		{60, 100, 0.05, -1, 0.4, false}, /* normal variation */
+		{50, 100, 10, -1, 0.5, false},   /* half full is not worth a warning */
 		{100, 100, 1, 0, 0, false},
-		{150, 100, 1, 0, 0, false}, /* the maximum was lowered below what is there */
+		{150, 100, 1, 0, 0, false}, /* someone lowered the maximum */
 		{100, 100, 0, -1, 0, false},
 		{0, 100, 0, -1, 1, false},
 		{1, 0, 1, 0, 0, false},
@@ -107,13 +107,13 @@ TEST(headroom_and_the_time_until_full_follow_room_and_rate)
 	}
 }
 
-LIMIT_TEST(only_growth_that_lasts_a_minute_tells_when_it_is_full)
+LIMIT_TEST(growth_for_a_minute_gives_the_time_until_full)
 {
 	for (uint64_t t = 0; t <= 150; t++) {
 		observe(limit, 1 + t, 600 + (t < 30 ? 0 : t - 30), 1000);
 		assert_int_equal(limit_full_in_seconds(limit) >= 0, t > 90);
 	}
-	/* It ends, and another minute has to pass. */
+	/* After the growth ends, new growth has to last a minute again. */
 	for (uint64_t t = 0; t <= 120; t++)
 		observe(limit, 152 + t, 720, 1000);
 	assert_true(limit_full_in_seconds(limit) < 0);
@@ -121,7 +121,7 @@ LIMIT_TEST(only_growth_that_lasts_a_minute_tells_when_it_is_full)
 	assert_true(limit_full_in_seconds(limit) < 0);
 }
 
-LIMIT_TEST(hits_from_before_the_agent_are_told_apart_and_a_peak_says_when)
+LIMIT_TEST(hits_before_the_agent_are_separate_and_a_peak_has_its_time)
 {
 	struct limit_reading reading = {.name = "x", .used = 5, .max = 10, .hits = 7};
 

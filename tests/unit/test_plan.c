@@ -13,7 +13,7 @@ static void add_threshold(struct plan *plan, int family, int level, unsigned old
 	snprintf(change->new, sizeof(change->new), "%u", new);
 }
 
-/* The nth of all triples of four values, in any order; false after the last. */
+/* Writes triple n of all triples of four values. Returns false after the last one. */
 static bool triple(unsigned n, unsigned values[3])
 {
 	for (int i = 0; i < 3; i++, n /= 4)
@@ -26,7 +26,7 @@ static bool is_ordered(const unsigned values[3])
 	return values[0] <= values[1] && values[1] <= values[2];
 }
 
-/* Only what differs, in any order, as a plan may come, and of both families. */
+/* The plan has the levels that differ, of both families and in any order. */
 static void check_way(const unsigned old[3], const unsigned new[3], int first, int step)
 {
 	unsigned now[2][3];

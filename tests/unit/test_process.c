@@ -5,7 +5,7 @@
 
 #define FIELDS " S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 "
 
-DIRECTORY_TEST(the_start_is_field_22)
+DIRECTORY_TEST(the_start_time_is_field_22)
 {
 	static const struct {
 		const char *stat;
@@ -53,7 +53,7 @@ DIRECTORY_TEST(a_pid_file_holds_a_pid)
 	assert_int_equal(pid, 77);
 }
 
-DIRECTORY_TEST(options_are_read_as_their_programs_read_them)
+DIRECTORY_TEST(options_are_parsed_like_by_dockerd_and_the_kubelet)
 {
 	static const struct {
 		const char *line;            /* with '|' between the words */

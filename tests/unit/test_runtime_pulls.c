@@ -131,7 +131,7 @@ PULLS_TEST(a_pull_lasts_from_its_first_layer_to_its_last)
 	assert_float_equal(registry(fixture, "quay.io").seconds, 18, 0.01);
 }
 
-/* A layer that is complete or has no size may wait to be unpacked. */
+/* A complete layer, or one without a size, may wait to be unpacked. */
 PULLS_TEST(a_layer_without_progress_for_a_minute_is_stuck)
 {
 	for (uint64_t t = 0; t <= 70; t += 2) {

@@ -14,7 +14,7 @@ static const struct {
 	const char *a, *b;
 	int order; /* of a to b */
 	bool equal;
-	const char *max; /* NULL: there is no maximum */
+	const char *max; /* NULL: refused */
 } pairs[] = {
 	{"1", "1", 0, true, "1"},
 	{"1", "2", -1, false, "2"},

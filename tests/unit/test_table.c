@@ -5,7 +5,7 @@
 
 #include <ctype.h>
 
-/* A sentence of a table: it begins large, ends with a full stop, and has no odd white space. */
+/* A sentence begins with a capital letter, ends with a full stop and has single spaces. */
 static void expect_sentence(const char *name, const char *text)
 {
 	if (!text || (islower((unsigned char)text[0]) && !starts_with(text, "headroom ")))
@@ -16,7 +16,7 @@ static void expect_sentence(const char *name, const char *text)
 		fail_msg("%s: odd white space", name);
 }
 
-/* Of two rows with one slug only the first would be found. */
+/* explain finds only the first of two rows with the same slug. */
 static void check_reason(const struct explanation *entry)
 {
 	size_t len = strlen(entry->name);
@@ -32,18 +32,18 @@ static void check_metric(const struct explanation *entry)
 	const char *total = strstr(entry->name, "_total");
 
 	if (!starts_with(entry->name, "headroom_") && !starts_with(entry->name, "process_"))
-		fail_msg("%s: without our prefix", entry->name);
+		fail_msg("%s: the prefix is missing", entry->name);
 	if (streq(entry->detail, "counter") != (total && streq(total, "_total")))
 		fail_msg("%s: _total is for counters", entry->name);
 }
 
-TEST(entries_say_what_they_are)
+TEST(every_entry_has_help_and_a_source)
 {
 	size_t n;
 	_cleanup_free_ struct explanation *entries = all_entries(&n);
 
 	for (const struct explanation *entry = entries; entry < entries + n; entry++) {
-		/* The settings of a profile have their sources in place of a help. */
+		/* The settings of a profile have sources instead of help. */
 		if (!entry->row && !(entry->detail && streq(entry->kind, "setting")))
 			expect_sentence(entry->name, entry->help);
 		if (streq(entry->kind, "reason"))
@@ -62,7 +62,7 @@ TEST(entries_say_what_they_are)
 	assert_null(entry_help("reason", ""));
 }
 
-TEST(capabilities_say_why)
+TEST(every_capability_has_a_reason)
 {
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct capability_row *row = all_tables[i]->capabilities;

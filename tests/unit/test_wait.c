@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-TEST(waits_end_with_the_first_thing_that_happens)
+TEST(a_wait_ends_with_the_first_event)
 {
 	int ready = eventfd(1, 0), idle = eventfd(0, 0), hung_up[2] = {-1, -1};
 	bool made = pipe(hung_up) == 0 && close(hung_up[1]) == 0;
