@@ -31,6 +31,13 @@ enum mode {
 	MODE_RELEASED, /* like MODE_OBSERVE, from `headroom restore` to `headroom apply` */
 };
 
+/* The option on_drift: the reaction to changes by others. */
+enum on_drift {
+	ON_DRIFT_ENFORCE, /* write again */
+	ON_DRIFT_YIELD,   /* leave the setting to the others */
+	ON_DRIFT_REPORT,  /* leave the value and report it */
+};
+
 enum setting_state {
 	SETTING_IN_SYNC,     /* the value read back is the wanted one */
 	SETTING_PENDING,     /* to be written */

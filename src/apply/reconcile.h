@@ -17,12 +17,6 @@
 /* A value that could not be recorded or written is tried again after this long. */
 #define RETRY_US (15 * UINT64_C(1000000))
 
-enum on_drift {
-	ON_DRIFT_ENFORCE,
-	ON_DRIFT_YIELD,
-	ON_DRIFT_REPORT,
-};
-
 struct reconcile_input {
 	const char *tuner;                 /* of ops->name: whose settings these are */
 	const struct proposal *proposal;   /* what it wants */

@@ -5,8 +5,13 @@
 #include <arpa/inet.h>
 #include <sys/un.h>
 
-static const char *const mode_choices[] = {"enforce", "observe", NULL};
-static const char *const drift_choices[] = {"enforce", "yield", "report", NULL};
+/* config_choice() returns values of enum mode and enum on_drift. */
+static const char *const mode_choices[] = {
+	[MODE_ENFORCE] = "enforce", [MODE_OBSERVE] = "observe", NULL};
+static const char *const drift_choices[] = {[ON_DRIFT_ENFORCE] = "enforce",
+	[ON_DRIFT_YIELD] = "yield",
+	[ON_DRIFT_REPORT] = "report",
+	NULL};
 
 socklen_t listen_address(const char *text, struct sockaddr_storage *address)
 {

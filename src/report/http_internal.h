@@ -37,8 +37,9 @@ enum http_document {
 	HTTP_OPENMETRICS,
 	HTTP_PAGE,
 	HTTP_PAGE_PAUSED,
-	HTTP_STATUS, /* compact, for everyone; + 1: pretty; + 2: trusted; + 3: both */
-	HTTP_DOCUMENTS = HTTP_STATUS + 4,
+	HTTP_STATUS,
+	HTTP_STATUS_TRUSTED, /* with the data for root only */
+	HTTP_DOCUMENTS,
 };
 
 struct http_server {

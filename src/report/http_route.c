@@ -112,7 +112,6 @@ static struct MHD_Response *rendered(struct http_server *server, enum http_docum
 	struct MHD_Response **response = &server->rendered[which];
 	const char *type = documents[which].type ? documents[which].type : TYPE_JSON;
 	const struct node *node = server->node;
-	int form = (int)which - HTTP_STATUS;
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out;
@@ -132,8 +131,8 @@ static struct MHD_Response *rendered(struct http_server *server, enum http_docum
 		report_metrics(out, node, which == HTTP_OPENMETRICS);
 	else if (which == HTTP_PAGE || which == HTTP_PAGE_PAUSED)
 		report_page(out, node, which == HTTP_PAGE_PAUSED);
-	else if (which >= HTTP_STATUS)
-		json_put(out, report_status(node, form & 2), form & 1);
+	else
+		json_put(out, report_status(node, which == HTTP_STATUS_TRUSTED), false);
 	if (fclose(out) != 0)
 		abort(); /* out of memory: systemd restarts the agent */
 	*response = response_new(text, len, MHD_RESPMEM_MUST_FREE, type);
@@ -192,7 +191,7 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 	if (which == HTTP_PAGE)
 		which += parameter_set(connection, "paused");
 	if (which == HTTP_STATUS)
-		which += parameter_set(connection, "pretty") + 2 * connection->authorized;
+		which += connection->authorized;
 	/* A node that is not ready always gets the verbose list. */
 	if (which == HTTP_READY && node->applied && !parameter_set(connection, "verbose"))
 		return answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);

@@ -64,7 +64,6 @@ static void put_process(struct metric_sink *sink, uint64_t started_us)
 {
 	double page = (double)sysconf(_SC_PAGESIZE);
 	glob_t descriptors = {0};
-	struct stat st;
 	_cleanup_free_ char *memory = NULL;
 	uint64_t virtual, resident;
 	struct rlimit limit;
@@ -78,12 +77,8 @@ static void put_process(struct metric_sink *sink, uint64_t started_us)
 		put_one(sink, "process_virtual_memory_bytes", (double)virtual * page);
 		put_one(sink, "process_resident_memory_bytes", (double)resident * page);
 	}
-	/* Since Linux 6.2 (f1f1f2569901) the size of the directory is their number; before it is 0.
-	 */
-	if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
-		put_one(sink, "process_open_fds", (double)st.st_size);
-	else if (glob("/proc/self/fd/*", GLOB_NOSORT, NULL, &descriptors) == 0)
-		/* Minus the descriptor with which glob() reads the directory. */
+	/* One descriptor is that with which glob() reads the directory. */
+	if (glob("/proc/self/fd/*", GLOB_NOSORT, NULL, &descriptors) == 0)
 		put_one(sink, "process_open_fds", (double)descriptors.gl_pathc - 1);
 	globfree(&descriptors);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)

@@ -6,7 +6,8 @@
 #define TUNER_ROW(name)   &name##_tuner,
 #define OPTIONS_ROW(name) name##_options,
 
-const char *const tuner_mode_choices[] = {"enforce", "observe", "off", NULL};
+const char *const tuner_mode_choices[] = {
+	[MODE_ENFORCE] = "enforce", [MODE_OBSERVE] = "observe", [MODE_OFF] = "off", NULL};
 
 const struct tuner_ops *const tuner_table[] = {TUNERS(TUNER_ROW) NULL};
 

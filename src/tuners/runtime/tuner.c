@@ -11,7 +11,8 @@
 #define SOON_FOR_US (20 * USEC_PER_SEC)
 
 static const char *const keep_choices[] = {"keep", NULL};
-static const char *const restart_choices[] = {"never", "when-idle", "now", NULL};
+static const char *const restart_choices[] = {
+	[RESTART_NEVER] = "never", [RESTART_WHEN_IDLE] = "when-idle", [RESTART_NOW] = "now", NULL};
 
 static const struct config_option mirror_items[] = {
 	{"registry", OPTION_TEXT, .max = REGISTRY_NAME_MAX - 1, .def = HOSTS_TOML_DEFAULT,
