@@ -251,7 +251,7 @@ void file_transaction(void *userdata, const struct wait *wait)
 	}
 	if (restores && r >= 0) {
 		pins_restore(job);
-		images_remove_hosts(&job->host);
+		images_remove_files(&job->host);
 		if (work_store(job) == 0)
 			file_sweep(journal);
 	}

@@ -60,7 +60,7 @@ static const struct runtime_location locations[] = {
 		 .unit = "snap.microk8s.daemon-containerd.service"}},
 	/* Exists only while dockerd runs it. */
 	{.runtime = {.name = "docker-containerd",
-		 .managed_by = RUNTIME_OF_DOCKER,
+		 .managed_by = RUNTIME_NESTED,
 		 .socket = "/run/docker/containerd/containerd.sock",
 		 .config = "/run/docker/containerd/containerd.toml",
 		 .unit = "docker.service"}},
@@ -333,54 +333,37 @@ static bool honours_pins(const char *version)
 		       (strverscmp(version, "1.6.25") >= 0 && strverscmp(version, "1.7") < 0));
 }
 
-/*
- * The image of pods' sandboxes, as the runtime is configured: "registry.k8s.io/pause:3.9". Where
- * the runtime does not report it (containerd 2.x) the configuration of the process that listens
- * has it, if that process is seen.
- */
-static void read_sandbox(const struct image_runtime *runtime, const struct host *host,
-	const struct wait *wait, char name[static IMAGE_NAME_MAX])
+/* containerd 2.x reports its sandbox image in a dump of its configuration alone. */
+static void read_sandbox(struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, struct image_info *info)
 {
 	struct runtime_process process = {0};
 	const struct runtime_daemon daemon = {
 		.host = host, .binary = process.program, .directory = process.directory};
 	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[RUNTIME_WHY_MAX];
-	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
 	_cleanup_free_ char *dump = NULL;
 	const char *file = process.config;
-	struct cri cri = {0};
-	pid_t peer;
-	int r;
 
-	grpc_open(&cri.grpc, runtime->socket);
-	r = cri_get_config(&cri, wait, &config);
-	peer = cri.grpc.peer;
-	grpc_close(&cri.grpc);
-	if (r != 0)
+	if (runtime_process_read(host->root, runtime->driver, info->pid, &process) < 0 ||
+		!process.program[0])
 		return;
-	copy_text(reference, sizeof(reference), json_text_at(config, "sandboxImage"));
-	if (!reference[0] && peer > 0 &&
-		runtime_process_read(host->root, runtime->driver, peer, &process) == 0 &&
-		process.program[0]) {
-		if (!file[0])
-			file = MAIN_FILE;
-		/* Without a file it runs with its defaults. */
-		if (access(host_path(host, file, path), F_OK) < 0)
-			file = NULL;
-		if (containerd_dump(&daemon, file, wait, &dump, why) == 0)
-			(void)containerd_dump_value(
-				dump, SANDBOX_KEY, reference, sizeof(reference));
-	}
-	(void)image_normalize(reference, name);
+	if (!file[0])
+		file = MAIN_FILE;
+	/* Without a file it runs with its defaults. */
+	if (access(host_path(host, file, path), F_OK) < 0)
+		file = NULL;
+	if (containerd_dump(&daemon, file, wait, &dump, why) == 0 &&
+		containerd_dump_value(dump, SANDBOX_KEY, reference, sizeof(reference)))
+		(void)image_normalize(reference, info->sandbox);
 }
 
 static int read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
 {
-	int r = cri_read_images_info(runtime, wait, info, why);
+	int r = cri_read_images_info(runtime, host, wait, info, why);
 
-	if (r == 0 && info->wants_sandbox)
-		read_sandbox(runtime, host, wait, info->sandbox);
+	if (r == 0 && info->wants_sandbox && !info->sandbox[0] && info->pid > 0)
+		read_sandbox(runtime, host, wait, info);
 	return r;
 }
 
@@ -399,6 +382,7 @@ const struct runtime_driver containerd_driver = {
 				ACTIVATE_RESTART, UINT64_MAX},
 			[RUNTIME_HOSTS_DIRECTORY] = {"config_path", ACTIVATE_RESTART, 0},
 		},
+	.mirrors = &containerd_mirrors,
 	.needs_program = true,
 	.check = check,
 	.dump = containerd_dump,
@@ -410,6 +394,7 @@ const struct runtime_driver containerd_driver = {
 	.pull = containerd_pull,
 	.load = containerd_load,
 	.clean = containerd_clean,
+	.remove_files = containerd_remove_files,
 	.has_leftovers = containerd_has_leftovers,
 	.pin = containerd_pin,
 };

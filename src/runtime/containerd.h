@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The parts of containerd's driver: members of struct runtime_driver in containerd_images.c. */
+/* The members of containerd's struct runtime_driver that are not in containerd.c. */
 
 #include "runtime/driver.h"
 
-/* Where containerd finds a registry's server, and a name that no registry has. */
-#define CONTAINERD_CERTS        "/etc/containerd/certs.d"
-#define CONTAINERD_OUR_REGISTRY "headroom.invalid"
+#define CONTAINERD_CERTS "/etc/containerd/certs.d"
+
+extern const struct mirror_format containerd_mirrors;
 
 int containerd_pin(const struct image_runtime *runtime, const char *name, bool pinned,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
@@ -19,3 +19,4 @@ int containerd_pull(const struct image_runtime *runtime, const char *name, const
 int containerd_clean(const struct image_runtime *runtime, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX]);
 bool containerd_has_leftovers(const struct image_runtime *runtime, const struct wait *wait);
+void containerd_remove_files(const struct host *host);

@@ -133,7 +133,7 @@ static bool write_hosts(const struct host *host, const char *reference)
 	if (path_in_root(host->root, CONTAINERD_CERTS "/_default/hosts.toml", certs) < 0 ||
 		path_in_root(host->root, CONTAINERD_CERTS, certs) < 0)
 		return false;
-	snprintf(path, sizeof(path), "%s/" CONTAINERD_OUR_REGISTRY, certs);
+	snprintf(path, sizeof(path), "%s/" IMAGES_REGISTRY, certs);
 	if (mkdir(path, 0755) < 0 && errno != EEXIST)
 		return false;
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -141,6 +141,14 @@ static bool write_hosts(const struct host *host, const char *reference)
 	snprintf(text, sizeof(text), "server = \"http://%.*s\"\n[host.\"http://%.*s\"]\n", server,
 		reference, server, reference);
 	return fd >= 0 && write_file_atomic(fd, "hosts.toml", text, strlen(text)) == 0;
+}
+
+void containerd_remove_files(const struct host *host)
+{
+	char path[PATH_MAX];
+
+	if (path_in_root(host->root, CONTAINERD_CERTS "/" IMAGES_REGISTRY, path) == 0)
+		(void)remove_tree(path);
 }
 
 /*
@@ -154,8 +162,7 @@ static int clean(struct image_session *session, bool collect)
 	char filter[128];
 	int r;
 
-	snprintf(filter, sizeof(filter),
-		"name~=\"^(127.0.0.1:[0-9]+|" CONTAINERD_OUR_REGISTRY ")/%s/%s\"",
+	snprintf(filter, sizeof(filter), "name~=\"^(127.0.0.1:[0-9]+|" IMAGES_REGISTRY ")/%s/%s\"",
 		IMAGES_REPOSITORY, session->hash);
 	r = list(session, CONTAINERD_IMAGES, filter, &images);
 	for (size_t i = 0; r == 0 && i < images->n_images; i++)
@@ -271,8 +278,7 @@ static int load(struct image_session *session, const struct host *host,
 
 	if (retry) {
 		/* By the name for which there is a directory. */
-		snprintf(
-			other, sizeof(other), CONTAINERD_OUR_REGISTRY "%s", strchr(reference, '/'));
+		snprintf(other, sizeof(other), IMAGES_REGISTRY "%s", strchr(reference, '/'));
 		reference = other;
 		r = pull(session, reference);
 	}
@@ -302,7 +308,7 @@ int containerd_load(const struct image_runtime *runtime, const struct host *host
 
 	hash_bytes(image->name, strlen(image->name), session.hash);
 	r = load(&session, host, image, reference, done);
-	images_remove_hosts(host);
+	containerd_remove_files(host);
 	tidy(&session, r < 0);
 	return r;
 }

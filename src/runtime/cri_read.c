@@ -288,23 +288,28 @@ int cri_list_images(const struct image_runtime *runtime, const struct wait *wait
 	return 0;
 }
 
-int cri_read_images_info(struct image_runtime *runtime, const struct wait *wait,
-	struct image_info *info, char why[static IMAGES_WHY_MAX])
+int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
 {
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
 	_cleanup_arena_ struct arena arena = {0};
 	const Cri__ImageFsInfoResponse *found;
 	const Cri__VersionResponse *version;
 	struct cri cri = {0};
 	int r;
 
+	(void)host;
 	grpc_open(&cri.grpc, runtime->socket);
 	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
+	info->pid = cri.grpc.peer;
 	if (r == 0)
 		copy_text(runtime->version, sizeof(runtime->version), version->runtime_version);
 	if (r == 0 && cri_call(&cri, wait, &arena, CRI_FILESYSTEMS, NULL, NULL, &found) == 0 &&
 		found->n_image_filesystems > 0 && found->image_filesystems[0]->fs_id)
 		copy_text(
 			info->store, sizeof(info->store), found->image_filesystems[0]->fs_id->text);
+	if (r == 0 && info->wants_sandbox && cri_get_config(&cri, wait, &config) == 0)
+		(void)image_normalize(json_text_at(config, "sandboxImage"), info->sandbox);
 	copy_text(why, IMAGES_WHY_MAX,
 		r == GRPC_UNIMPLEMENTED ? "its CRI plugin is switched off" : cri.grpc.error);
 	grpc_close(&cri.grpc);

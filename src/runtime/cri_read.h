@@ -66,9 +66,9 @@ void image_session_end(struct image_session *session);
 int image_call(struct image_session *session, enum cri_call which, const ProtobufCMessage *message,
 	void *ret);
 
-/* Members of struct runtime_driver. The sandbox image is not read. */
-int cri_read_images_info(struct image_runtime *runtime, const struct wait *wait,
-	struct image_info *info, char why[static IMAGES_WHY_MAX]);
+/* Members of struct runtime_driver. */
+int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX]);
 int cri_list_images(const struct image_runtime *runtime, const struct wait *wait,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
 int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,

@@ -74,7 +74,7 @@ static bool find_at(const struct runtime_location *location, const char *host_ro
 		found->unit = location->other_unit;
 	}
 	/* Docker's containerd has no unit of its own. */
-	return found->has_socket || (installed && found->managed_by != RUNTIME_OF_DOCKER);
+	return found->has_socket || (installed && found->managed_by != RUNTIME_NESTED);
 }
 
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX])
@@ -83,7 +83,7 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 	size_t n = 0;
 
 	/* The node's own runtimes come first. */
-	for (int managed_by = RUNTIME_OF_NODE; managed_by <= RUNTIME_OF_DOCKER; managed_by++)
+	for (int managed_by = RUNTIME_OF_NODE; managed_by <= RUNTIME_NESTED; managed_by++)
 		for (size_t d = 0; runtime_drivers[d]; d++) {
 			const struct runtime_location *location = runtime_drivers[d]->locations;
 

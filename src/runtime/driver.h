@@ -25,6 +25,7 @@
 #include "base/text.h"
 #include "runtime/docker_client.h"
 #include "runtime/images.h"
+#include "runtime/mirror_file.h"
 #include "runtime/pulls.h"
 
 #define RUNTIME_MAX            8 /* found at once */
@@ -36,9 +37,9 @@
 
 /* Who writes the configuration and restarts the daemon. */
 enum runtime_managed_by {
-	RUNTIME_OF_NODE,   /* a unit of its own: the administrator's */
-	RUNTIME_OF_K8S,    /* part of k3s, RKE2, k0s or MicroK8s, which writes it from a template */
-	RUNTIME_OF_DOCKER, /* the containerd that dockerd starts for itself */
+	RUNTIME_OF_NODE, /* a unit of its own: the administrator's */
+	RUNTIME_OF_K8S,  /* part of k3s, RKE2, k0s or MicroK8s, which writes it from a template */
+	RUNTIME_NESTED,  /* another runtime starts it for itself */
 };
 
 /* Where a runtime may be, and which of them is here. */
@@ -246,6 +247,7 @@ struct runtime_driver {
 	struct runtime_key_row keys[RUNTIME_SETTINGS];
 	enum edit_format format; /* of the files that have them */
 	bool needs_program;      /* nothing is edited unless the daemon's program is known */
+	const struct mirror_format *mirrors; /* NULL: mirrors are a key, or there are none */
 
 	/*
 	 * Verify. Whether the daemon accepts its configuration as it is on disk: asked before every
@@ -309,6 +311,9 @@ struct runtime_driver {
 	/* Removes what transfers left: not while one is under way. Or NULL. */
 	int (*clean)(const struct image_runtime *runtime, const struct wait *wait,
 		char why[static IMAGES_WHY_MAX]);
+
+	/* Removes files that a load of a killed agent left. Or NULL. */
+	void (*remove_files)(const struct host *host);
 
 	/* Whether there is anything for clean(), besides names of ours in the list. Or NULL. */
 	bool (*has_leftovers)(const struct image_runtime *runtime, const struct wait *wait);

@@ -2,20 +2,18 @@
 #include "runtime/images.h"
 
 #include "base/file.h"
-#include "runtime/containerd.h"
+#include "runtime/driver.h"
 
-void images_remove_hosts(const struct host *host)
+void images_remove_files(const struct host *host)
 {
-	char path[PATH_MAX];
-
-	if (path_in_root(host->root, CONTAINERD_CERTS "/" CONTAINERD_OUR_REGISTRY, path) == 0)
-		(void)remove_tree(path);
+	for (size_t i = 0; runtime_drivers[i]; i++)
+		if (runtime_drivers[i]->remove_files)
+			runtime_drivers[i]->remove_files(host);
 }
 
 bool images_is_ours(const char *name)
 {
-	return (starts_with(name, "127.0.0.1:") ||
-		       starts_with(name, CONTAINERD_OUR_REGISTRY "/")) &&
+	return (starts_with(name, "127.0.0.1:") || starts_with(name, IMAGES_REGISTRY "/")) &&
 	       strstr(name, "/" IMAGES_REPOSITORY "/");
 }
 
@@ -47,7 +45,7 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
-	images_remove_hosts(host);
+	images_remove_files(host);
 	return runtime->driver->clean ? runtime->driver->clean(runtime, wait, why) : 0;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/archive.h"
 
 #define IMAGES_WHY_MAX    256
+#define IMAGES_REGISTRY   "headroom.invalid" /* a name that no registry has */
 #define IMAGES_REPOSITORY "headroom-preload" /* of names and leases of ours */
 
 /* A runtime whose images are managed: plain data. */
@@ -28,6 +29,7 @@ struct runtime_image {
 
 struct image_info {
 	char store[256];              /* the directory of the images, below the host's root */
+	pid_t pid;                    /* of the daemon; 0: not known */
 	bool wants_sandbox;           /* in: sandbox is to be read, which may run a program */
 	char sandbox[IMAGE_NAME_MAX]; /* the image of pods' sandboxes; "": the runtime has none */
 };
@@ -48,8 +50,8 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 
-/* Removes the directory below certs.d that a load may need: for images_clean() and a restore. */
-void images_remove_hosts(const struct host *host);
+/* Removes files that loads of a killed agent left: for images_clean() and a restore. */
+void images_remove_files(const struct host *host);
 
 /* Whether a name is one that a load gives an image for a while. */
 bool images_is_ours(const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Names of registries, their mirrors' addresses and health, and the file that names these. */
+/* Names of registries, their mirrors' addresses and health, and lists of these. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 
 #define REGISTRY_NAME_MAX 262 /* a DNS name (253, RFC 1035), "[", "]", ":65535" and the end */
 #define REGISTRY_URL_MAX  256
+#define REGISTRY_DEFAULT  "_default" /* any registry without mirrors of its own */
 
 /*
  * 0 for host[:port] and nothing else: a DNS name, an IPv4 address or an IPv6 one in brackets, the
@@ -39,46 +40,6 @@ void registry_shorten_list(const char *list, char *out, size_t size);
 
 /* True when a checked URL's host is "localhost" or a loopback address: surely on this node. */
 bool registry_is_loopback(const char *url);
-
-/*
- * The text of certs.d/REGISTRY/hosts.toml, which containerd and nerdctl read at each pull
- * (containerd docs/hosts.md).
- *
- * containerd takes the FIRST directory that exists: for a registry with a port HOST_PORT_ and then
- * HOST:PORT, for one without HOST, and at last _default. Two consequences for who writes files:
- *  - a directory made for a registry hides a second one for it, and _default: look at all of
- *    hosts_toml_directories() before making one;
- *  - a hosts.toml put into a directory that holds someone's *.crt, *.cert or *.key without a
- *    hosts.toml switches these certificates off: such a directory belongs to someone else.
- */
-
-#define HOSTS_TOML_DEFAULT  "_default" /* any registry without a directory of its own */
-#define HOSTS_TOML_FILE_MAX 65536      /* bytes; more is no hosts.toml */
-#define HOSTS_TOML_URLS_MAX 32
-
-/*
- * The whole file, terminated, for the caller to free; the first line marks it as ours. urls are
- * mirrors, checked and without slashes at their ends, in the order wanted; those on this node go
- * first, doubles count once. The registry itself comes last without being named. dial_timeout_ms,
- * until connected to a mirror, is left out when 0; from containerd 2.1 on.
- */
-char *hosts_toml_make(const char *const *urls, size_t n, unsigned int dial_timeout_ms);
-
-/*
- * The mirrors that a file of ours has, in its order, separated by one space; "none" without one.
- * What does not fit is cut, and a checksum of all of it put at the end.
- */
-void hosts_toml_mirrors(const char *text, char *words, size_t size);
-
-/* True when the first line is our mark: this file we may replace and remove. */
-bool hosts_toml_is_ours(const char *text, size_t len);
-
-/*
- * The directories below certs.d that containerd would read for a registry, first one first; the
- * first is where a new file goes. registry is a name for registry_check_name or HOSTS_TOML_DEFAULT.
- * Returns how many (1 or 2) or -EINVAL.
- */
-int hosts_toml_directories(const char *registry, char directories[static 2][REGISTRY_NAME_MAX]);
 
 /*
  * Whether registry mirrors work: GET URL/v2/ (OCI distribution specification, "determining

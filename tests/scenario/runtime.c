@@ -38,7 +38,7 @@ static void open_node(void *self)
 	struct runtime_tuner *tuner = self;
 
 	tuner->sample.runtimes = calloc(RUNTIME_MAX, sizeof(*tuner->sample.runtimes));
-	tuner->sample.hosts = calloc(ITEMS_MAX, sizeof(*tuner->sample.hosts));
+	tuner->sample.files = calloc(ITEMS_MAX, sizeof(*tuner->sample.files));
 	tuner->config.numbers[RUNTIME_DOWNLOADS].value = 10;
 	tuner->config.numbers[RUNTIME_PROGRESS_TIMEOUT].value = 30 * 60 * USEC_PER_SEC;
 }
@@ -215,15 +215,15 @@ static bool take_hosts(struct scenario *scenario, void *base)
 	struct runtime_sample *sample = &((struct runtime_tuner *)base)->sample;
 	const char *urls[ITEMS_MAX];
 	char registry[REGISTRY_NAME_MAX], *text;
-	struct runtime_hosts *hosts;
+	struct mirror_file *hosts;
 	size_t n = 0;
 
 	if (!scenario_value(scenario, registry, sizeof(registry)))
 		return false;
-	hosts = find_named(sample->hosts, sample->n_hosts, registry);
+	hosts = find_named(sample->files, sample->n_files, registry);
 	if (!hosts)
-		hosts = &sample->hosts[sample->n_hosts++];
-	*hosts = (struct runtime_hosts){0};
+		hosts = &sample->files[sample->n_files++];
+	*hosts = (struct mirror_file){.driver = &containerd_driver};
 	copy_text(hosts->registry, sizeof(hosts->registry), registry);
 	snprintf(hosts->path, sizeof(hosts->path), "/etc/containerd/certs.d/%.100s/hosts.toml",
 		registry);
@@ -235,9 +235,10 @@ static bool take_hosts(struct scenario *scenario, void *base)
 	hosts->ours = true;
 	while (n < ITEMS_MAX && (urls[n] = scenario_word(scenario)))
 		n++;
-	text = hosts_toml_make(urls, n, 0);
+	text = mirror_file_make(
+		containerd_driver.mirrors, sample->runtimes[0].version, registry, urls, n);
 	hash_bytes(text, strlen(text), hosts->sum);
-	hosts_toml_mirrors(text, hosts->mirrors, sizeof(hosts->mirrors));
+	mirror_file_list(containerd_driver.mirrors, text, hosts->mirrors);
 	free(text);
 	return true;
 }

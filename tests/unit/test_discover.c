@@ -61,7 +61,7 @@ DIRECTORY_TEST(finds_several)
 	runtime_discover(directory->path, found);
 	for (size_t i = 0; i < ARRAY_SIZE(drivers); i++) {
 		assert_ptr_equal(found[i].driver, drivers[i]);
-		assert_int_equal(found[i].managed_by, i == 3 ? RUNTIME_OF_DOCKER : RUNTIME_OF_NODE);
+		assert_int_equal(found[i].managed_by, i == 3 ? RUNTIME_NESTED : RUNTIME_OF_NODE);
 	}
 	assert_string_equal(found[0].config, "/etc/containerd/config.toml");
 }

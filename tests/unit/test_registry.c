@@ -13,18 +13,9 @@ static void check_all(int (*judge)(const char *text), int expected, const char *
 #define ALL(judge, expected, ...) \
 	check_all(judge, expected, (const char *const[]){__VA_ARGS__, NULL})
 
-/* A mirror on this node is the first in a file. */
 static int is_on_this_node(const char *url)
 {
-	const char *const urls[] = {"http://far.example", url};
-	_cleanup_free_ char *text = hosts_toml_make(urls, ARRAY_SIZE(urls), 0);
-
-	return strstr(text, url) < strstr(text, urls[0]);
-}
-
-static int is_ours(const char *text)
-{
-	return hosts_toml_is_ours(text, strlen(text));
+	return registry_is_loopback(url);
 }
 
 TEST(names_of_registries_are_checked)
@@ -85,80 +76,4 @@ TEST(loopback_addresses_are_on_this_node)
 		"https://localhost/x", "http://LocalHost:1", "http://[::1]:1");
 	ALL(is_on_this_node, false, "http://10.0.0.1", "http://128.0.0.1",
 		"http://localhost.example", "http://[::2]", "http://127.0.0.1.example");
-}
-
-#define FIRST_LINE \
-	"# Written by headroom. It replaces and removes this file, unless this line is gone.\n"
-
-#define TABLE(url) "\n[host.\"" url "\"]\n  capabilities = [\"pull\", \"resolve\"]\n"
-
-TEST(a_file_lists_each_mirror_once_and_loopback_first)
-{
-	static const char *const urls[] = {"https://far.example", "http://127.0.0.1:30020",
-		"https://near.example:5000/v2/proxy", "https://far.example", "http://localhost"};
-	_cleanup_free_ char *text = NULL, *timed = NULL;
-	char words[256];
-
-	text = hosts_toml_make(urls, ARRAY_SIZE(urls), 0);
-	assert_string_equal(text,
-		FIRST_LINE TABLE("http://127.0.0.1:30020") TABLE("http://localhost")
-			TABLE("https://far.example") TABLE("https://near.example:5000/v2/proxy"));
-	assert_true(hosts_toml_is_ours(text, strlen(text)));
-	hosts_toml_mirrors(text, words, sizeof(words));
-	assert_string_equal(words, "http://127.0.0.1:30020 http://localhost https://far.example "
-				   "https://near.example:5000/v2/proxy");
-	timed = hosts_toml_make(urls, 1, 500);
-	assert_string_equal(
-		timed, FIRST_LINE TABLE("https://far.example") "  dial_timeout = \"500ms\"\n");
-}
-
-TEST(shortened_lists_differ)
-{
-	char one[32], other[32];
-
-	hosts_toml_mirrors(
-		FIRST_LINE TABLE("http://a.example.com:5000") TABLE("http://b"), one, sizeof(one));
-	hosts_toml_mirrors(FIRST_LINE TABLE("http://a.example.com:5000") TABLE("http://c"), other,
-		sizeof(other));
-	assert_int_equal(strlen(one), 31);
-	assert_string_not_equal(one, other);
-	hosts_toml_mirrors(FIRST_LINE, one, sizeof(one));
-	assert_string_equal(one, "none");
-}
-
-TEST(own_files_are_recognised)
-{
-	ALL(is_ours, true, "# Written by headroom.", "# Written by headroom.\n",
-		"# Written by headroom.\r\nserver = \"x\"\n", FIRST_LINE,
-		"# Written by headroom. x");
-	ALL(is_ours, false, "", "#", "server = \"https://x\"\n", "\n# Written by headroom.\n",
-		" # Written by headroom.\n", "# Written by headroom.x\n",
-		"# written by headroom.\n", "# Written by headroom",
-		"# Kept by hand\n# Written by headroom.\n");
-	assert_false(hosts_toml_is_ours("# Written by headroom.\0", 23));
-	assert_false(hosts_toml_is_ours(NULL, 0));
-}
-
-TEST(directories_have_the_names_that_containerd_reads)
-{
-	static const struct {
-		const char *registry, *first, *second;
-	} cases[] = {
-		{"docker.io", "docker.io", NULL},
-		{"_default", "_default", NULL},
-		{"10.0.0.1:5000", "10.0.0.1_5000_", "10.0.0.1:5000"},
-		{"[::1]:5000", "[::1]_5000_", "[::1]:5000"},
-		/* containerd finds a port in this address. */
-		{"[::1]", "[:_1]_", "[::1]"},
-	};
-	char directories[2][REGISTRY_NAME_MAX];
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		assert_int_equal(hosts_toml_directories(cases[i].registry, directories),
-			cases[i].second ? 2 : 1);
-		assert_string_equal(directories[0], cases[i].first);
-		if (cases[i].second)
-			assert_string_equal(directories[1], cases[i].second);
-	}
-	assert_int_equal(hosts_toml_directories("../../etc", directories), -EINVAL);
 }

@@ -137,7 +137,7 @@ static int rank(const struct runtime *runtime, const struct images_tuner *reques
 	char socket[PATH_MAX];
 
 	host_path(request->host, runtime->socket, socket);
-	if (!runtime->driver->list || runtime->managed_by == RUNTIME_OF_DOCKER ||
+	if (!runtime->driver->list || runtime->managed_by == RUNTIME_NESTED ||
 		(request->config.driver && request->config.driver != runtime->driver))
 		return 0;
 	if (!runtime->has_socket)

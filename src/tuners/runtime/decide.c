@@ -26,6 +26,31 @@ void runtime_name(const struct runtime_sample *sample, const struct node_runtime
 		first == runtime ? driver->name : runtime->found.name, driver->keys[setting].name);
 }
 
+void runtime_set_service(const struct runtime_decision *decision,
+	const struct node_runtime *runtime, enum activation activation, struct file_change *file)
+{
+	struct service *service = &file->edit.service;
+
+	*service = (struct service){
+		.activation = activation,
+		.restart = runtime->found.managed_by != RUNTIME_OF_NODE
+				   ? RESTART_NEVER
+				   : decision->tuner->config.restart,
+		.busy = runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
+			runtime->pulls_at_us == 0 ||
+			pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US,
+		.pid = (int)runtime->pid,
+	};
+	copy_text(service->driver, sizeof(service->driver), runtime->found.driver->name);
+	copy_text(service->binary, sizeof(service->binary), runtime->process.program);
+	copy_text(service->version, sizeof(service->version), runtime->version);
+	copy_text(service->config, sizeof(service->config), runtime->process.config);
+	copy_text(service->directory, sizeof(service->directory), runtime->process.directory);
+	copy_text(service->socket, sizeof(service->socket), runtime->found.socket);
+	if (activation == ACTIVATE_RESTART && runtime->found.unit)
+		copy_text(service->unit, sizeof(service->unit), runtime->found.unit);
+}
+
 struct want *runtime_want(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum runtime_setting setting, const char *text)
 {
@@ -33,7 +58,6 @@ struct want *runtime_want(const struct runtime_decision *decision,
 	const struct runtime_key *key = &runtime->files.keys[setting];
 	struct want *want = proposal_file(decision->proposal, text);
 	struct file_change *file = want->file;
-	struct service *service = &file->edit.service;
 
 	runtime_name(&decision->tuner->sample, runtime, setting, want->name);
 	file->target.format = driver->format;
@@ -46,24 +70,7 @@ struct want *runtime_want(const struct runtime_decision *decision,
 	file->edit.tables = key->tables;
 	file->edit.base = key->base;
 	copy_text(file->edit.dump_key, sizeof(file->edit.dump_key), key->dump_key);
-	*service = (struct service){
-		.activation = driver->keys[setting].activation,
-		.restart = runtime->found.managed_by != RUNTIME_OF_NODE
-				   ? RESTART_NEVER
-				   : decision->tuner->config.restart,
-		.busy = runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
-			runtime->pulls_at_us == 0 ||
-			pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US,
-		.pid = (int)runtime->pid,
-	};
-	copy_text(service->driver, sizeof(service->driver), driver->name);
-	copy_text(service->binary, sizeof(service->binary), runtime->process.program);
-	copy_text(service->version, sizeof(service->version), runtime->version);
-	copy_text(service->config, sizeof(service->config), runtime->process.config);
-	copy_text(service->directory, sizeof(service->directory), runtime->process.directory);
-	copy_text(service->socket, sizeof(service->socket), runtime->found.socket);
-	if (service->activation == ACTIVATE_RESTART && runtime->found.unit)
-		copy_text(service->unit, sizeof(service->unit), runtime->found.unit);
+	runtime_set_service(decision, runtime, driver->keys[setting].activation, file);
 	want->reason = "configured";
 	return want;
 }
@@ -199,7 +206,7 @@ static void want_directory(
 		return;
 	check_want(decision, runtime,
 		want_key(decision, runtime, setting,
-			record ? record->wanted : RUNTIME_HOSTS_DIRECTORY_PATH),
+			record ? record->wanted : runtime->found.driver->mirrors->directory),
 		NULL);
 }
 
@@ -370,21 +377,26 @@ void runtime_decide(
 	const struct runtime_sample *sample = &decision.tuner->sample;
 	struct runtime_recorded *recorded = &decision.memory->recorded;
 
-	/* The hosts.toml files that are recorded outlive the configuration that asked for them. */
+	/* Mirror files that are recorded outlive the configuration that asked for them. */
 	recorded->n = 0;
-	for (size_t i = 0; i < input->n_files && recorded->n < RUNTIME_MIRROR_MAX; i++)
-		if (starts_with(input->files[i].name, "mirrors."))
-			copy_text(recorded->registries[recorded->n++], REGISTRY_NAME_MAX,
-				input->files[i].name + strlen("mirrors."));
+	for (size_t i = 0; i < input->n_files; i++)
+		for (size_t d = 0; runtime_drivers[d]; d++) {
+			const struct mirror_format *format = runtime_drivers[d]->mirrors;
+			const char *name = input->files[i].name;
+
+			if (format && starts_with(name, format->setting) &&
+				recorded->n < RUNTIME_MIRROR_MAX)
+				copy_text(recorded->registries[recorded->n++], REGISTRY_NAME_MAX,
+					name + strlen(format->setting));
+		}
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		const struct runtime_key_row *keys = runtime->found.driver->keys;
 
 		/* Before its files were read nothing is known that could be wanted, but a command
-		 * says of a silent one that it cannot be set. The containerd that dockerd runs
-		 * pulls nothing. */
+		 * says of a silent one that it cannot be set. A nested runtime pulls nothing. */
 		if ((!runtime->files_known && !(decision.tuner->once && is_silent(runtime))) ||
-			runtime->found.managed_by == RUNTIME_OF_DOCKER)
+			runtime->found.managed_by == RUNTIME_NESTED)
 			continue;
 		for (int k = RUNTIME_DOWNLOADS; k <= RUNTIME_PROGRESS_TIMEOUT; k++)
 			if (keys[k].name)

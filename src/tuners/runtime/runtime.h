@@ -17,13 +17,10 @@
 /* What changes slowly is asked for this often. */
 #define RUNTIME_SLOW_EVERY_US (15 * USEC_PER_SEC)
 
-/* Of hosts.toml files, unless the configuration names another. */
-#define RUNTIME_HOSTS_DIRECTORY_PATH "/etc/containerd/certs.d"
-
 /* ---- configuration ---- */
 
 struct runtime_mirror {
-	char registry[REGISTRY_NAME_MAX]; /* HOSTS_TOML_DEFAULT for all without one of their own */
+	char registry[REGISTRY_NAME_MAX]; /* REGISTRY_DEFAULT for all without one of their own */
 	char url[REGISTRY_URL_MAX];
 };
 
@@ -40,23 +37,13 @@ struct runtime_config {
 
 /* ---- the sample ---- */
 
-/* A registry that has mirrors configured, or had: what its hosts.toml is. */
-struct runtime_hosts {
-	char registry[REGISTRY_NAME_MAX];
-	char path[SETTING_PATH_MAX]; /* of hosts.toml */
-	bool exists, ours;
-	char sum[HASH_TEXT_MAX];         /* of its text, when it is ours */
-	char mirrors[SETTING_VALUE_MAX]; /* that it has, when it is ours */
-	int error;                       /* of reading it */
-};
-
 struct runtime_sample {
 	struct node_runtime *runtimes;
 	size_t n;
 	struct mirror mirrors[RUNTIME_MIRROR_MAX]; /* each URL once */
 	size_t n_mirrors;
-	struct runtime_hosts *hosts;
-	size_t n_hosts;
+	struct mirror_file *files; /* of registries that have mirrors, or had */
+	size_t n_files;
 	struct pull_counts pulled;
 	uint64_t now_us;      /* CLOCK_MONOTONIC of its beginning */
 	uint64_t realtime_us; /* and CLOCK_REALTIME */
@@ -66,7 +53,7 @@ struct runtime_sample {
 
 /* What the journal has of this tuner. */
 struct runtime_recorded {
-	char registries[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX]; /* with a hosts.toml */
+	char registries[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX]; /* with a mirror file */
 	size_t n;
 };
 
@@ -88,7 +75,7 @@ void runtime_sample_clear(struct runtime_sample *sample);
 struct node_runtime *runtime_find(const struct runtime_sample *sample, const char *socket);
 
 /* mirrors.c */
-void runtime_sample_hosts(struct runtime_tuner *request);
+void runtime_sample_files(struct runtime_tuner *request);
 
 /* ---- decisions: pure ---- */
 
@@ -116,6 +103,10 @@ void runtime_decide_mirrors(const struct runtime_decision *decision);
  */
 struct want *runtime_want(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum runtime_setting setting, const char *text);
+
+/* What makes a file take effect in this runtime. */
+void runtime_set_service(const struct runtime_decision *decision,
+	const struct node_runtime *runtime, enum activation activation, struct file_change *file);
 
 /* "containerd.KEY"; the driver's name for its first runtime on the node, else the runtime's own. */
 void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,

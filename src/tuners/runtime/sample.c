@@ -18,7 +18,7 @@ void runtime_sample_clear(struct runtime_sample *sample)
 		free(sample->runtimes[i].names.entries);
 	}
 	free(sample->runtimes);
-	free(sample->hosts);
+	free(sample->files);
 	*sample = (struct runtime_sample){0};
 }
 
@@ -188,7 +188,7 @@ void runtime_sample(void *data, const struct wait *wait)
 		sample_files(runtime, request, wait);
 		sample_store(request->host, &runtime->store);
 	}
-	runtime_sample_hosts(request);
+	runtime_sample_files(request);
 	next = sample->discover_due_us;
 	for (size_t i = 0; i < sample->n_mirrors; i++)
 		next = MIN(next, sample->mirrors[i].due_us);

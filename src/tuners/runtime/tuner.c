@@ -15,7 +15,7 @@ static const char *const restart_choices[] = {
 	[RESTART_NEVER] = "never", [RESTART_WHEN_IDLE] = "when-idle", [RESTART_NOW] = "now", NULL};
 
 static const struct config_option mirror_items[] = {
-	{"registry", OPTION_TEXT, .max = REGISTRY_NAME_MAX - 1, .def = HOSTS_TOML_DEFAULT,
+	{"registry", OPTION_TEXT, .max = REGISTRY_NAME_MAX - 1, .def = REGISTRY_DEFAULT,
 		.help = "The registry that it mirrors, such as docker.io or registry.example:5000; "
 			"_default: every one without a mirror of its own."},
 	{"url", OPTION_TEXT, .max = REGISTRY_URL_MAX - 1,
@@ -56,6 +56,10 @@ static const struct explanation explanations[] = {
 		"first.",
 		"bytes", "the file system's size",
 		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)"},
+	{"crio.max_concurrent_downloads", "setting",
+		"CRI-O has no setting for the number of layers it fetches at once: unsupported.",
+		"layers", "6 of each image", "runtime.max_concurrent_downloads",
+		.source = "crio.conf(5)"},
 	{"*.max_concurrent_downloads", "setting",
 		"How many layers containerd fetches at once: of one image in the CRI's own "
 		"puller (1.6, 1.7, 2.0), of all together in the transfer service (2.1 and "
@@ -85,11 +89,18 @@ static const struct explanation explanations[] = {
 		.source = "Docker, reference of dockerd: daemon configuration file"},
 	{"mirrors.*", "setting",
 		"The mirrors that containerd asks before a registry: a hosts.toml of our "
-		"own, read at each pull. One that does not answer is taken out, because a "
-		"mirror that hangs holds up every pull by half a minute a layer; none left "
-		"removes the file. A file made by others is left alone.",
+		"own, which containerd reads at each pull. A mirror that does not answer is "
+		"removed from it, because it would delay every layer by half a minute. Without a "
+		"mirror the file is removed. A file made by others is left alone.",
 		NULL, "none", "runtime.mirrors",
 		.source = "containerd, docs/hosts.md; issues 10624 and 10660"},
+	{"crio.mirrors.*", "setting",
+		"The mirrors that CRI-O asks before a registry: a file of our own in "
+		"/etc/containers/registries.conf.d, which CRI-O reads again after SIGHUP. A mirror "
+		"that does not answer is removed from it. A registry that another file there "
+		"defines is left alone. CRI-O cannot have _default or a mirror with a path.",
+		NULL, "none", "runtime.mirrors",
+		.source = "containers-registries.conf(5); crio.conf(5)"},
 	{0},
 };
 
@@ -208,7 +219,7 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 				"http[s]://HOST[:PORT][/PATH]",
 				url);
 		position = config_item_where(config, "runtime.mirrors", i, "registry");
-		if (!streq(registry, HOSTS_TOML_DEFAULT) && registry_check_name(registry) < 0)
+		if (!streq(registry, REGISTRY_DEFAULT) && registry_check_name(registry) < 0)
 			config_fault_add(faults, &position,
 				"runtime.mirrors.registry: \"%s\" is no registry: give "
 				"HOST[:PORT] or _default",
@@ -283,8 +294,8 @@ static void *runtime_sample_request(void *self, bool at_once)
 	request = must(malloc(sizeof(*request)));
 	*request = *tuner;
 	request->sample.runtimes = must(calloc(sample->n + 1, sizeof(*sample->runtimes)));
-	request->sample.hosts = NULL;
-	request->sample.n_hosts = 0;
+	request->sample.files = NULL;
+	request->sample.n_files = 0;
 	for (size_t i = 0; i < sample->n; i++) {
 		request->sample.runtimes[i] = sample->runtimes[i];
 		sample->runtimes[i].addresses = (struct runtime_addresses){0};
@@ -347,10 +358,9 @@ static void runtime_explain(const void *self, char why[static TUNER_WHY_MAX])
 
 		copy_text(why, TUNER_WHY_MAX, runtime->files.why);
 		if (!why[0] && runtime->files_known &&
-			runtime->found.managed_by != RUNTIME_OF_DOCKER && wanted > 0 &&
-			downloads[0] && !streq(downloads, "0") &&
-			strtoull(downloads, NULL, 10) < wanted && key->refusal != KEY_EDITABLE &&
-			key->refusal != KEY_CRI_OFF)
+			runtime->found.managed_by != RUNTIME_NESTED && wanted > 0 && downloads[0] &&
+			!streq(downloads, "0") && strtoull(downloads, NULL, 10) < wanted &&
+			key->refusal != KEY_EDITABLE && key->refusal != KEY_CRI_OFF)
 			copy_text(why, TUNER_WHY_MAX, key->why);
 	}
 }

@@ -26,25 +26,25 @@ static void node_open(struct node *node)
 
 static void node_close(struct node *node)
 {
-	free(node->request.sample.hosts);
+	free(node->request.sample.files);
 	directory_remove(&node->directory);
 }
 
 #define NODE_TEST(name) TEST_OF(node, node, node_open, node_close, name)
 
-/* What the sample says of the hosts.toml of one registry. */
-static const struct runtime_hosts *hosts_of(struct node *node, const char *registry)
+/* What the sample has of the mirror file of one registry. */
+static const struct mirror_file *file_of(struct node *node, const char *registry)
 {
 	struct runtime_config *config = &node->request.config;
 
 	config->n_mirrors = 1;
 	copy_text(config->mirrors[0].registry, REGISTRY_NAME_MAX, registry);
-	runtime_sample_hosts(&node->request);
-	assert_int_equal(node->request.sample.n_hosts, 1);
-	return &node->request.sample.hosts[0];
+	runtime_sample_files(&node->request);
+	assert_int_equal(node->request.sample.n_files, 1);
+	return &node->request.sample.files[0];
 }
 
-/* A port has two directories, of which the first that exists counts, as of those configured. */
+/* A registry with a port has two directories: the first that exists counts. */
 NODE_TEST(own_files_those_of_others_and_certificates_are_told_apart)
 {
 	static const struct {
@@ -69,30 +69,30 @@ NODE_TEST(own_files_those_of_others_and_certificates_are_told_apart)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-		const struct runtime_hosts *hosts;
+		const struct mirror_file *file;
 
 		directory_put(&node->directory, steps[i].put, steps[i].text);
-		hosts = hosts_of(node, steps[i].registry);
-		assert_string_equal(hosts->path, steps[i].path);
-		assert_int_equal(hosts->exists, steps[i].exists);
-		assert_int_equal(hosts->ours, steps[i].ours);
-		assert_string_equal(hosts->mirrors, steps[i].ours ? "http://m" : "");
-		assert_int_equal(hosts->error, 0);
+		file = file_of(node, steps[i].registry);
+		assert_string_equal(file->path, steps[i].path);
+		assert_int_equal(file->exists, steps[i].exists);
+		assert_int_equal(file->ours, steps[i].ours);
+		assert_string_equal(file->mirrors, steps[i].ours ? "http://m" : "");
+		assert_int_equal(file->error, 0);
 	}
 	copy_text(node->runtime.in_force[RUNTIME_HOSTS_DIRECTORY], SETTING_VALUE_MAX,
 		"/first:/second");
-	assert_string_equal(hosts_of(node, "a")->path, "/first/a/hosts.toml");
+	assert_string_equal(file_of(node, "a")->path, "/first/a/hosts.toml");
 }
 
 NODE_TEST(recorded_registries_are_read_after_they_left_the_configuration)
 {
 	directory_put(&node->directory, CERTS "gone.example/hosts.toml", OURS);
 	node->request.recorded = (struct runtime_recorded){{"gone.example", "gone.example"}, 2};
-	runtime_sample_hosts(&node->request);
-	assert_int_equal(node->request.sample.n_hosts, 1);
-	assert_true(node->request.sample.hosts[0].ours);
+	runtime_sample_files(&node->request);
+	assert_int_equal(node->request.sample.n_files, 1);
+	assert_true(node->request.sample.files[0].ours);
 	/* Without containerd's configuration nothing is decided. */
 	node->runtime.files_known = false;
-	runtime_sample_hosts(&node->request);
-	assert_int_equal(node->request.sample.n_hosts, 0);
+	runtime_sample_files(&node->request);
+	assert_int_equal(node->request.sample.n_files, 0);
 }
