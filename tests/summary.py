@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up the JUnit files of a run: summary.py DIRECTORY KIND...
 
-Ends with "N passed, N failed, N skipped" and fails when a test failed, or when a kind ran none. Where CI
-is set, a test may be skipped only for want of a virtual machine, or of Go to build containerd 2.x with: its
-reason begins with "vm:" or "containerd2:". A test of KIND.xml that failed and passed in KIND.second.xml has passed,
-and is listed.
+The last line is "N passed, N failed, N skipped". The exit status is 1 if a test failed, or if a kind ran no test. With
+CI=true a skipped test counts as failed, unless its reason begins with "vm:" (no virtual machine) or "containerd2:" (no Go
+to build containerd 2.x). A test that failed in KIND.xml and passed in KIND.second.xml has passed, and is listed.
 
-summary.py --failed FILE   prints how many failed in one file
+summary.py --failed FILE   prints the number of failed tests in one file
 """
 
 import os
@@ -41,7 +40,7 @@ def failed(path: Path) -> int:
 
 
 def second_run(path: Path) -> dict[tuple[str | None, str | None], str]:
-    """What became of the tests that ran twice."""
+    """Class and name -> outcome of the tests that ran twice."""
     second = path.with_suffix(".second.xml")
     cases = ElementTree.parse(second).iter("testcase") if second.exists() else []
     return {(case.get("classname"), case.get("name")): outcome(case)[0] for case in cases}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the agent is measured beside. tap_*: every packet of port 53 goes to user space with its
- * first bytes, and wakes whoever reads, as tools do that look at DNS packet by packet. empty_*:
- * does nothing at the same place: the kernel's own bookkeeping of run times.
+ * The peers of the agent's BPF programs. tap_*: ships the first bytes of every packet of port 53 to
+ * user space and wakes the reader, as tools do that inspect DNS packet by packet. empty_*: does
+ * nothing at the same hook, and shows the cost of the kernel's own statistics.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

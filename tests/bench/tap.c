@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tap OBJECT CGROUP tap|empty: attaches these programs of tap.bpf.c until its input ends. Of each
- * packet that comes it reads the name that is asked for, and counts it.
+ * tap OBJECT CGROUP tap|empty: attaches these programs of tap.bpf.c until its input ends. It reads
+ * the queried name of each packet, and counts the packets.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -23,10 +23,10 @@ struct packet {
 
 struct counts {
 	uint64_t packets;
-	uint64_t names; /* hash of all of them, so that the reading is not for nothing */
+	uint64_t names; /* a hash of all names, so that the compiler keeps the reading */
 };
 
-static int take(void *data, void *record, size_t size)
+static int count_packet(void *data, void *record, size_t size)
 {
 	const struct packet *packet = record;
 	struct counts *counts = data;
@@ -42,7 +42,7 @@ static int take(void *data, void *record, size_t size)
 	return 0;
 }
 
-/* Both programs whose names begin so. */
+/* Attaches both programs with this prefix. */
 static int attach(struct bpf_object *object, const char *prefix, int cgroup)
 {
 	struct bpf_program *program;
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 		attach(object, argv[3], cgroup) < 0)
 		return 1;
 	ring = ring_buffer__new(
-		bpf_object__find_map_fd_by_name(object, "packets"), take, &counts, NULL);
+		bpf_object__find_map_fd_by_name(object, "packets"), count_packet, &counts, NULL);
 	if (!ring)
 		return 1;
 	puts("ready");

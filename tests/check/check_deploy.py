@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules, dashboard, troubleshooting and chart agree with the program's tables and with each other.
 
-check_deploy.py METRICS_MD TABLES: the generated reference of metrics, conditions and limits, and the program that prints the tables.
+check_deploy.py METRICS_MD TABLES: the generated reference of metrics, conditions and limits; the program that prints the tables.
 """
 
 import json
@@ -27,7 +27,7 @@ def fault_unless(good, text):
 
 
 def reference_rows(cells):
-    """First cell -> the others, of the tables that have so many."""
+    """First cell -> other cells, of tables with this number of cells."""
     rows = [re.split(r" *(?<!\\)\| *", line.strip("| ")) for line in REFERENCE.splitlines() if line.startswith("| `")]
     return {row[0].strip("`"): row[1:] for row in rows if len(row) == cells}
 
@@ -39,7 +39,7 @@ def sections():
 
 
 def check_sections(conditions, documented, alerts):
-    """The first paragraph is the program's own text; nothing is without its section, no section without its subject."""
+    """Each condition has a section that begins with the program's own text. Each section belongs to a condition or an alert."""
     for name, (severity, text) in conditions.items():
         fault_unless(
             documented.get(name, "").strip().split("\n\n")[0] == f"*{severity}*: {text}",
@@ -60,7 +60,7 @@ def check_alert(alert, documented):
 
 
 def check_names(expressions, known, conditions):
-    """Every metric and condition of ours that is asked for exists."""
+    """The expressions use only metrics and conditions that exist."""
     for where, expression in expressions:
         for name in "|".join(re.findall(r'condition!?=~?"([^"]+)"', expression)).split("|"):
             fault_unless(name in conditions or not name, f"{where}: no condition is called {name}")
@@ -87,7 +87,7 @@ def check_promtool():
 
 
 def check_tested(alerts):
-    """Each alert has a case in which it fires and one in which it does not."""
+    """Each alert has a test case in which it fires, and another one in which it is silent."""
     cases = yaml.safe_load((DEPLOY / "prometheus/tests.yaml").read_text())["tests"]
     tested = [test for case in cases for test in case.get("alert_rule_test", [])]
     for name in alerts:
@@ -111,7 +111,7 @@ def load(path):
 
 
 def check_chart():
-    """What the deployment says more than once agrees: versions, the chart's defaults and its manifests, the README's tables."""
+    """Versions, the chart's defaults, its manifests and the README's tables agree."""
     version = re.search(r"^project\(headroom VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.M).group(1)
     readme = (ROOT / "deploy/README.md").read_text()
     chart, values = load("Chart.yaml"), load("values.yaml")
@@ -150,7 +150,7 @@ def check_chart():
 
 
 def check_schema():
-    """The chart accepts each value it has and each configuration key of the program, and no other."""
+    """The chart's schema accepts exactly the values of values.yaml and the configuration keys of the program."""
     schema = json.loads((DEPLOY / "helm/headroom/values.schema.json").read_text())
     agree("keys of values.yaml and its schema", set(load("values.yaml")), set(schema["properties"]) - {"global"})
 

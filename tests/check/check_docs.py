@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the tables name is in manual, completion, reference and explain; the sample is a configuration, the metrics are sound.
+"""Manual, completion, reference and explain cover all names of the tables. The sample configuration and the metrics are valid.
 
-check_docs.py HEADROOM TABLES DOCUMENTS: the two programs, and the directory of the documents.
+check_docs.py HEADROOM TABLES DOCUMENTS: the two programs, and the directory of the generated documents.
 """
 
 import os
@@ -25,14 +25,14 @@ def tables(*what):
 
 
 def plain(roff):
-    """The page's text without what troff wants."""
+    """The page's text without troff escapes."""
     text = roff.replace("\\-", "-").replace("\\:", "").replace("\\&", "").replace("\\(aq", "'")
     return re.sub(r"\\f[BIRP]", "", text).replace("\\e", "\\")
 
 
 NAMES = [line.split("\t", 1) for line in tables("names")]
 
-# Where the names of a kind are documented; a name alone on its line, or in the first cell of a table.
+# Kind of name -> documents. A name stands alone on a line, or in the first cell of a table.
 DOCUMENTS_OF = {
     "config key": ["headroom.yaml.5"],
     "setting": ["headroom.yaml.5"],
@@ -46,7 +46,7 @@ DOCUMENTS_OF = {
 
 
 def check_documents():
-    """A row added to a table is in every document of its kind, without another edit."""
+    """Each row of a table is in all documents of its kind, without another edit."""
     lines = {name: set() for name in sum(DOCUMENTS_OF.values(), [])}
     for document, found in lines.items():
         text = (DOCUMENTS / document).read_text()
@@ -103,7 +103,7 @@ def check_explain():
 
 
 def check_limits():
-    """A row of a limit is all it takes: on a node that has its files, everything shows it."""
+    """Each view shows all limits of the table that have their files on this node."""
     shown = {
         "status": subprocess.run([HEADROOM, "status"], capture_output=True, text=True).stdout,
         "status --json": subprocess.run([HEADROOM, "status", "--json"], capture_output=True, text=True).stdout,
@@ -113,7 +113,7 @@ def check_limits():
     for line in tables("limits"):
         name, *files = line.split("\t")
         if not all(os.access(file, os.R_OK) for file in files):
-            print(f"{name} is not looked for: this node has no {' or '.join(files)}")
+            print(f"{name} is not checked: this node lacks {' or '.join(files)}")
             continue
         for document, text in shown.items():
             if name not in text:
@@ -121,7 +121,7 @@ def check_limits():
 
 
 def check_prose():
-    """Keys and metrics that texts written by hand speak of exist; a prefix of a key is its section."""
+    """Keys and metrics in hand-written documents exist. A prefix of a key is its section."""
     known = {name for _, name in NAMES}
     known |= {name.rsplit(".", 1)[0] for name in known if "." in name}
     sections = "|".join({name.split(".")[0] for kind, name in NAMES if kind == "config key"})
@@ -133,7 +133,7 @@ def check_prose():
 
 
 def check_metrics():
-    """promtool has nothing to say about the metrics, of a made-up node and of this one."""
+    """promtool accepts the metrics of a made-up node and of this node without a message."""
     if not shutil.which("promtool"):
         faults.append("no promtool: install the package prometheus")
         return

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The source's rules: which directory includes which, who writes, reasons, lengths, licences, globals, format.
+"""The rules for the source: include order, writers, reasons, lengths, licences, globals, format.
 
 check_source.py BUILD TABLES: the build directory, and the program that prints our tables.
 """
@@ -16,17 +16,17 @@ BUILD, TABLES = (Path(argument) for argument in sys.argv[1:3])
 DIRECTORIES = ["src", "bpf", "include", "packaging", "tests"]
 SOURCES = {path.relative_to(ROOT): path.read_text() for area in DIRECTORIES for path in sorted((ROOT / area).rglob("*.[ch]"))}
 
-# A directory of src/ includes those before it.
+# A directory of src/ includes only directories before it.
 LEVELS = ["base", "model", "config", "kernel", "workload", "runtime", "tuners", "apply", "report", "agent", "cli"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
-# Who opens for writing, and what. All but the first two work below its own directories.
+# Only these files open for writing. All but the first two write below Headroom's own directories.
 WRITERS = {
-    "src/apply/values.c": "the node: values, thresholds; their records, and the lock, in the runtime directory",
-    "src/apply/file.c": "the node: configuration files, replaced whole",
-    "src/base/file.c": "files of the state directory, replaced whole",
-    "src/runtime/archive_tar.c": "what it unpacks, to a file without a name in the state directory",
+    "src/apply/values.c": "the node: values and thresholds; records and the lock in the runtime directory",
+    "src/apply/file.c": "the node: replaces configuration files",
+    "src/base/file.c": "replaces files of the state directory",
+    "src/runtime/archive_tar.c": "unpacks to a file without a name in the state directory",
 }
 WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
                      r"fopen|freopen|truncate|pwrite|rename|renameat)\b")
@@ -34,7 +34,7 @@ READING_FOPEN = re.compile(r'fopen\([^;]*,\s*"re"\)')
 OTHER_WRITING = {}
 
 SLUG = re.compile(r'"([a-z]+(?:-[a-z0-9]+)*)"')
-# A function with a parameter of this name passes its callers' literal on.
+# A function with a parameter `reason` passes on the literal of its caller.
 DEFINITION = re.compile(r"^(static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re.M)
 ASSIGNMENT = re.compile(r"\breason(?:\s*\[[^\]]*\])*\s*=\s*([^;,}]+)")
 
@@ -73,7 +73,7 @@ def check_includes_and_writers():
 
 
 def split_arguments(text, start):
-    """The arguments of a call whose opening parenthesis is at start."""
+    """The arguments of the call with its opening parenthesis at start."""
     depth, arguments, begin, quoted = 0, [], start + 1, False
     for i in range(start, len(text)):
         c = text[i]
@@ -112,7 +112,7 @@ def given(text, functions):
 
 
 def check_reasons():
-    """Each reason that the code gives is a row of a table, and each row is used."""
+    """The code uses only reasons of the tables, and all of them."""
     names = subprocess.run([TABLES, "names"], capture_output=True, text=True, check=True)
     table, used = set(re.findall(r"^reason\t(.+)$", names.stdout, re.M)), set()
     for directory in ("tuners", "apply", "agent"):
@@ -177,7 +177,7 @@ def check_licences():
 
 
 def check_globals():
-    """Symbols in .data or .bss of the library: neither const nor a constant table."""
+    """Reports symbols in .data or .bss of the library, which are neither const nor constant tables."""
     archive = BUILD / "src" / "libheadroom_core.a"
     table = subprocess.run(["objdump", "-t", archive], capture_output=True, text=True, check=True)
     member = ""
@@ -204,5 +204,5 @@ check_lengths()
 check_licences()
 check_globals()
 check_format()
-print(f"{len(SOURCES)} files looked at", *faults, sep="\n")
+print(f"{len(SOURCES)} files checked", *faults, sep="\n")
 sys.exit(1 if faults or len(SOURCES) < 20 else 0)

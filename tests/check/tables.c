@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * What the checks ask the program's own tables:
- *   tables names             "KIND<tab>NAME" of everything that `explain` knows, a line each
- *   tables limits            "NAME<tab>USED<tab>MAX": limits that are read from these files
- *   tables page              the status page of this node, only observed
- *   tables metrics made-up   the metrics of a node with something of everything
- *   tables metrics node      and of this one, only looked at; with "openmetrics" after it in that
- * form
+ * Prints the program's own tables for the checks:
+ *   tables names             a line "KIND<tab>NAME" for each name that `explain` knows
+ *   tables limits            "NAME<tab>USED<tab>MAX": limits and the files they are read from
+ *   tables page              the status page of this node, in observe mode
+ *   tables metrics made-up   the metrics of a made-up node with all kinds of data
+ *   tables metrics node      the metrics of this node, in observe mode
+ * A third argument "openmetrics" selects that format.
  */
 
 #include "../unit/fake_node.h"
@@ -18,7 +18,7 @@
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-/* More servers than are told apart, so that there is a rest; one with a budget. */
+/* More servers than labels, so that some are summed as "other". One server has a budget. */
 static bool make_up_dns(struct dns_server_table *table)
 {
 	for (uint8_t i = 0; i < DNS_LABELS + 2; i++) {

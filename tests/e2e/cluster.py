@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Kubernetes cluster of one node on this machine: etcd, kube-apiserver, controller-manager, scheduler, containerd, kubelet.
 
-The node is a mount namespace with directories of its own where a node's programs keep their files; network, processes
-and /proc/sys are the machine's. Pods with an address get a network namespace with one link that leads nowhere.
+The node is a mount namespace with private directories for the files of kubelet and containerd. Network, processes and
+/proc/sys are the machine's. The network namespace of a pod has one link without a peer outside.
 """
 
 import json
@@ -25,16 +25,16 @@ USERS = {  # token = name
     "system:kube-scheduler": "",
     "system:node:node1": "system:nodes",
 }
-# What a kubelet insists on at its start, and would write for the whole machine: shown to it as it wants them.
+# The kubelet checks these sysctls at its start, and would change them on the machine. It sees files with the values that it wants.
 SYSCTLS = {
     "vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
     "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000,
 }  # fmt: skip
-# Directories of the node alone. /etc/containerd and the configuration in it are what the agent edits.
+# Private directories of the node. The agent edits the configuration in /etc/containerd.
 PRIVATE = ("/var/lib/kubelet", "/var/lib/cni", "/var/log", "/run/containerd", "/run/netns", "/etc/containerd")
-TOOLS = "localhost/busybox:1"  # also what holds a pod's namespaces
+TOOLS = "localhost/busybox:1"  # also the sandbox image
 
-CONTAINERD = {  # by its generation
+CONTAINERD = {  # major version -> configuration
     "1": """
 version = 2
 root = "{0}/root"
@@ -93,7 +93,7 @@ fi
 
 
 def write_image(path: Path, name: str, ballast: int = 0) -> None:
-    """A docker archive of busybox, asleep, and so many random bytes; gzip's if the path ends so."""
+    """A docker archive with a busybox that sleeps, and ballast random bytes. Compressed if the path ends with .gz."""
     files = {"bin/busybox": Path("/bin/busybox").read_bytes(), "ballast": os.urandom(ballast)}
     image = Built(name, files=files, command=["/bin/busybox", "sleep", "infinity"], layers=0)
     docker_save(path, [image], "gzip" if path.suffix == ".gz" else "")
@@ -105,7 +105,7 @@ class Cluster:
         version = subprocess.run([containerd / "containerd", "--version"], capture_output=True, text=True, check=True).stdout
         self.generation = version.split()[2][0]  # "2" of 2.4.2
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.made: list[Path] = []  # on the machine, to be removed
+        self.made: list[Path] = []  # directories of the machine that stop() removes
         self.audit = directory / "audit.log"
         for name in ("pki", "log", "node/cni", "node/etc-containerd", "node/sysctl"):
             (directory / name).mkdir(parents=True)
@@ -179,7 +179,7 @@ class Cluster:
             "--listen-client-urls=http://127.0.0.1:12379", "--advertise-client-urls=http://127.0.0.1:12379",
             "--listen-peer-urls=http://127.0.0.1:12380",
         )  # fmt: skip
-        (d / "hosts").write_text(Path("/etc/hosts").read_text() + "127.0.0.1 node1\n")  # where kubectl exec goes
+        (d / "hosts").write_text(Path("/etc/hosts").read_text() + "127.0.0.1 node1\n")  # for kubectl exec
         self.spawn(
             "kube-apiserver", "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(d / "hosts"),
             str(self.programs / "kube-apiserver"), "--etcd-servers=http://127.0.0.1:12379", "--bind-address=127.0.0.1",
@@ -210,18 +210,18 @@ class Cluster:
             self.made.append(path)
 
     def make_cgroups(self) -> None:
-        """A kubelet ends pods that it does not know, below its own root."""
+        """The kubelet gets a cgroup root of its own, because it kills unknown pods below its root."""
         top = Path("/sys/fs/cgroup")
         for tree in [top] if (top / "cgroup.controllers").exists() else sorted(top.iterdir()):
             if not tree.is_dir():
                 continue
             self.make_directory(tree / CGROUP)
             if (tree / "cpuset.cpus").exists() and not (tree / "cgroup.controllers").exists():
-                for name in ("cpuset.cpus", "cpuset.mems"):  # version 1 inherits neither
+                for name in ("cpuset.cpus", "cpuset.mems"):  # cgroup v1 does not inherit them
                     (tree / CGROUP / name).write_text((tree / name).read_text())
 
     def make_node(self) -> None:
-        """The mount namespace, which goes with its one process."""
+        """The mount namespace. It ends with its only process."""
         node = self.directory / "node"
         script = ["mount --make-rshared /", "hostname node1"]
         for path in PRIVATE:
@@ -249,13 +249,13 @@ class Cluster:
             (node / "cni" / name).write_text(CNI)
             (node / "cni" / name).chmod(0o755)
         (node / "kubelet.yaml").write_text(KUBELET.format(node, CGROUP))
-        path = f"PATH={self.containerd}:{os.environ['PATH']}"  # where its shim is
+        path = f"PATH={self.containerd}:{os.environ['PATH']}"  # containerd looks for its shim there
         self.spawn("containerd", "env", path, str(self.containerd / "containerd"), node=True)
         until(lambda: self.ctr("version").returncode == 0, "containerd answers")
         write_image(self.directory / "tools.tar", TOOLS)
         for image in (self.directory / "tools.tar", *self.images):
             self.ctr("images", "import", str(image), check=True)
-        # It takes no loopback address for the node's.
+        # The kubelet refuses a loopback address as the node's address.
         route = subprocess.run(["ip", "-4", "-oneline", "route", "get", "192.0.2.254"], capture_output=True, text=True).stdout
         address = route.split(" src ")[1].split()[0]
         self.spawn(
@@ -264,7 +264,7 @@ class Cluster:
         )  # fmt: skip
         until(lambda: "node1" in self.kubectl("get", "nodes", "--output=name", check=False), "the node registers")
         self.kubectl("wait", "--for=condition=Ready", "node/node1", "--timeout=60s")
-        # It looks at its sysctls once, at its start.
+        # The kubelet has checked its sysctls. The agent needs the real ones.
         for name in SYSCTLS:
             subprocess.run([*self.inside(), "umount", f"/proc/sys/{name}"], check=True)
 
@@ -279,7 +279,7 @@ class Cluster:
             for task in self.ctr("tasks", "ls", "--quiet").stdout.split():
                 self.ctr("tasks", "rm", "--force", task)
         self.end("containerd")
-        # A shim outlives its containerd; those here have the node's mount namespace.
+        # Shims outlive their containerd. They run in the node's mount namespace.
         if "node" in self.processes:
             own = os.readlink(f"/proc/{self.processes['node'].pid}/ns/mnt")
             for process in Path("/proc").glob("[0-9]*"):
@@ -299,5 +299,5 @@ class Cluster:
                     pass
 
     def logs(self) -> str:
-        """The end of what each program wrote, for a failure."""
+        """The end of each program's log, for a failure."""
         return "\n".join(f"== {p.name}\n{p.read_text(errors='replace')[-1500:]}" for p in (self.directory / "log").iterdir())

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""In a pod: neighbour entries and DNS queries. load.py ENTRIES A-SECOND; then the queries go on. Prints refusals."""
+"""Runs in a pod. load.py ENTRIES RATE makes neighbour entries, RATE a second, prints how many the kernel refused, and sends DNS queries until it is killed."""
 
 import errno
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chart and kustomization on a real cluster of one node, from the installation to the removal. The tests build on each other."""
+"""Chart and kustomization on a real cluster of one node, from the installation to the removal. Each test needs those before it."""
 
 import fcntl
 import json
@@ -29,7 +29,7 @@ NAMESPACE = "headroom"
 IN = ("--namespace", NAMESPACE)
 ARCHIVED = "registry.invalid/preloaded:1"
 QUICK = ("--set", "minReadySeconds=0", "--set", "restore.seconds=10")
-# Where something of Headroom could be left.
+# Headroom could leave files here.
 PLACES = ("/run", "/var/lib", "/etc", "/opt", "/usr/local")
 OUR_PROGRAMS = ("dns_egress", "dns_ingress", "neigh_create", "neigh_release")
 MOVING = re.compile(r"^/(run/(containerd|netns|lock|k3s)|var/lib/(kubelet|cni|containers?|containerd|apt|dpkg|docker)|etc/(cni|mtab))(/|$)")
@@ -193,7 +193,7 @@ def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: di
     assert {t["state"] for t in found["tuners"]} == {"active"}, found["tuners"]
     assert condition(cluster, "AgentDegraded")["status"] == "False"
     assert condition(cluster, "SettingFailed")["status"] == "False"
-    # The whole pod, with the containerd that checked the new configuration.
+    # This is the peak of the whole pod, including the containerd that checked the new configuration.
     [peak] = Path("/sys/fs/cgroup").glob(f"memory/{CGROUP}/**/burstable/*/memory.max_usage_in_bytes")
     print(f"memory: {int(peak.read_text()) >> 20} MiB at most")
     assert int(peak.read_text()) < 96 << 20, "far from the limit"
@@ -228,7 +228,7 @@ def start_load(cluster: Cluster, entries: int, rate: int) -> None:
     cluster.kubectl("wait", "--for=condition=Ready", "pod/load", "--timeout=30s")
 
 
-def test_a_pod_that_makes_load_is_named_and_an_upgrade_under_it_loses_nothing(cluster: Cluster) -> None:
+def test_an_upgrade_under_load_loses_nothing_and_names_the_busy_pod(cluster: Cluster) -> None:
     refused, original, hits = refusals(), setting(cluster, THRESHOLDS[2])["original"], neighbor_hits(cluster)
     start_load(cluster, 40000, 1000)
     try:
@@ -262,8 +262,8 @@ CAPABILITIES = {
 
 
 @pytest.mark.parametrize("missing", CAPABILITIES)
-def test_without_a_capability_what_the_table_says_fails_and_nothing_else(cluster: Cluster, missing: str) -> None:
-    # From the kernel's values and containerd's file as they were, so that what cannot be set is seen.
+def test_a_missing_capability_degrades_only_the_tuners_that_need_it(cluster: Cluster, missing: str) -> None:
+    # The original values and the original file are back, so that a value that cannot be set is visible.
     cluster.helm("uninstall", "headroom", *IN)
     until(lambda: gone(cluster), "no pod is left")
     rest = ",".join(name for name in CAPABILITIES if name != missing)
@@ -272,14 +272,14 @@ def test_without_a_capability_what_the_table_says_fails_and_nothing_else(cluster
     def degraded_ones() -> dict[str, str]:
         return {t["name"]: t["why"] for t in status(cluster)["tuners"] if t["state"] == "degraded"}
 
-    # BPF programs are loaded beside the start, runtimes are asked a moment later.
+    # BPF programs load in the background, and the first sample of the runtime follows.
     time.sleep(3)
     degraded, found = degraded_ones(), status(cluster)
-    # containerd is not restarted, and Debian's has no timeout for pulls.
+    # containerd is not restarted. Debian's version lacks a timeout of pulls.
     good = ("in-sync", "pending", "unsupported")
     failed = {s["name"]: s["reason"] for s in found["settings"] if s["state"] not in good and s["reason"] != "kept"}
     log = cluster.kubectl(*IN, "logs", "ds/headroom")
-    # A kernel with CONFIG_RT_GROUP_SCHED refuses it on cgroup v1 in any case: a pod has no real-time budget.
+    # On cgroup v1, a kernel with CONFIG_RT_GROUP_SCHED refuses real-time priority in any case, for lack of a budget.
     assert missing != "SYS_NICE" or "CAP_SYS_NICE" in log, log
     print(f"\n{missing}: degraded {degraded} failed {failed}\n{log}")
     assert set(degraded) == set(CAPABILITIES[missing]), degraded
@@ -293,7 +293,7 @@ def test_without_a_capability_what_the_table_says_fails_and_nothing_else(cluster
 def test_a_pod_without_the_hosts_directories_observes_and_says_why(
     cluster: Cluster, machine: Node, before: dict[str, Any], volume: str, path: str
 ) -> None:
-    """Without the one it writes nothing, without the other no file."""
+    """Without /run/headroom it writes nothing. Without /var/lib/headroom it writes values, but edits no files."""
     cluster.helm("uninstall", "headroom", *IN)
     until(lambda: gone(cluster), "no pod is left")
     manifests = cluster.helm("template", "headroom", CHART, *IN, *QUICK, "--no-hooks")
@@ -321,7 +321,7 @@ def is_pinned(cluster: Cluster, name: str) -> bool:
 
 
 def test_an_archive_on_the_nodes_disk_is_an_image_before_the_pod_that_needs_it(cluster: Cluster) -> None:
-    """One that is larger than the memory that the agent may have."""
+    """The archive is larger than the agent's memory limit."""
     archive = cluster.directory / "node/archives/app.tar.gz"
     archive.parent.mkdir()
     write_image(archive, ARCHIVED, 200 << 20)
@@ -377,7 +377,7 @@ def test_the_kustomization_installs_and_restores(cluster: Cluster, machine: Node
     assert_nothing_left(cluster, machine, before)
 
 
-def test_the_privileged_fallback_works_too(cluster: Cluster) -> None:
+def test_the_privileged_overlay_enforces(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "overlays/privileged"))
     rolled_out(cluster)
     assert_enforced(cluster)
@@ -387,7 +387,7 @@ def test_the_privileged_fallback_works_too(cluster: Cluster) -> None:
     cluster.kubectl("delete", "--kustomize", str(KUSTOMIZE / "overlays/restore"))
 
 
-def test_nothing_of_ours_ever_spoke_to_the_api_server(cluster: Cluster) -> None:
+def test_headroom_does_not_talk_to_the_api_server(cluster: Cluster) -> None:
     requests = [json.loads(line) for line in cluster.audit.read_text().splitlines()]
     clients = {(r["user"]["username"], r.get("userAgent", "").split("/")[0]) for r in requests}
     assert len(requests) > 100

@@ -205,15 +205,6 @@ class Tool:
     def suffix(self, name: str, kind: int) -> None:
         self.into.write(b"s" + struct.pack("<II", kind, len(name)) + name.encode())
 
-    def watch(self, address: str) -> int:
-        one = ipaddress.ip_address(address)
-        family = 2 if one.version == 4 else 10
-        self.into.write(b"w" + struct.pack("<I", family) + one.packed.ljust(16, b"\0"))
-        return int(self._answer().split()[1])
-
-    def sample(self, one_in: int) -> None:
-        self.into.write(b"n" + struct.pack("<I", one_in))
-
     def dump(self) -> dict[str, list[dict[str, str]]]:
         """What was counted since the last time, by kind of line; servers and rows begin anew."""
         found: dict[str, list[dict[str, str]]] = {}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is read of containerd's configuration, and how it is edited, for the root tests.
+ * Reads and edits containerd's configuration for the root tests.
  *
- * containerd_tool apply MAIN PROGRAM VERSION SETTING VALUE   edits, with a trial; prints how
- * containerd_tool undo FILE ORIGINAL TABLE KEY               the key becomes what it is in ORIGINAL
+ * containerd_tool apply MAIN PROGRAM VERSION SETTING VALUE   edits after a trial; prints the edit
+ * containerd_tool undo FILE ORIGINAL TABLE KEY               sets the key as in ORIGINAL
  *
- * Exit status 0; 1 for what is not edited, with why; 2 for a failure, which is told on stderr.
+ * Exit status: 0; 1 for a refused edit (prints why); 2 for a failure (message on stderr).
  */
 
 #include "apply/editor.h"
@@ -61,7 +61,7 @@ static int setting_of(const char *name)
 	return -EINVAL;
 }
 
-/* Edits the file as the agent would, but without keeping the original. */
+/* Edits the file as the agent does, but does not keep the original. */
 static int write_edit(
 	const struct runtime_daemon *process, const struct runtime_key *key, const char *literal)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Attaches the DNS programs, asks and answers as clients and servers do, on the loopback device of
- * a network namespace and in a cgroup of its own, and compares what was counted with what was done.
+ * Attaches the DNS programs, runs clients and servers on the loopback device of a new network
+ * namespace and in a new cgroup, and compares the counts with the messages sent.
  *
  *   dns_live [QUERIES [THREADS]]   defaults: 400, 1
  *
- * A line each: ok or wrong, what, least-most wanted, got. Ends with 1 when something was wrong.
+ * Prints a line for each check: ok or wrong, subject, expected least-most, count. Exit status 1 if
+ * a check is wrong.
  */
 
 #include <fcntl.h>
@@ -24,8 +25,8 @@
 
 #define PORT    53
 #define HEADER  12
-#define IN_VAIN 200 /* number of the server that does not answer all */
-#define IN_HAND 32  /* queries on their way at once, less than any socket's buffer holds */
+#define IN_VAIN 200 /* number of the server that leaves queries unanswered */
+#define IN_HAND 32  /* queries in flight: each socket buffer holds more */
 
 static const uint8_t question[] = "\7example\7cluster\5local\0\0\1\0\1";
 
@@ -45,7 +46,7 @@ static size_t make_query(uint8_t *message, uint16_t id)
 	return HEADER + sizeof(question) - 1;
 }
 
-/* Every second name does not exist, as the id tells. */
+/* Answers to odd ids are NXDOMAIN. */
 static void make_answer(uint8_t *message)
 {
 	message[2] |= 0x80;
@@ -84,8 +85,8 @@ static int open_socket(const struct sockaddr_storage *address, int type, bool se
 }
 
 /*
- * A thread that moves to another processor can overtake its own packets on the loopback device:
- * where a message of a stream begins is then not known.
+ * A thread that moves to another CPU can overtake its own packets on the loopback device. The
+ * programs then lose the message boundaries of a stream.
  */
 static void stay_on_processor(unsigned number)
 {
@@ -125,7 +126,7 @@ static void compare(const char *what, uint64_t wanted, uint64_t got)
 	compare_range(what, wanted, wanted, got);
 }
 
-/* One client and one server; answers those it gets, but for the last unanswered ones. */
+/* The server receives n queries and answers all but the last `unanswered` ones. */
 static void answer_all(int server, int client, unsigned n, unsigned unanswered)
 {
 	struct sockaddr_storage from;
@@ -174,7 +175,7 @@ static void *ask_datagrams(void *data)
 	return NULL;
 }
 
-/* Ten queries, three of them twice, of which two get no answer. */
+/* Sends ten queries and repeats three of them. Two stay unanswered. */
 static void ask_in_vain(void)
 {
 	struct sockaddr_storage address = server_address(false, IN_VAIN);
@@ -198,7 +199,8 @@ static void write_pieces(int fd, const uint8_t *data, size_t size, size_t piece)
 	}
 }
 
-/* piece: written in pieces of random length up to so many bytes, a packet each; 0: all at once. */
+/* piece: the most bytes of a write, each with a random length and in its own packet; 0: one write.
+ */
 static void ask_stream(bool six, unsigned number, unsigned queries, size_t piece, int segment)
 {
 	struct sockaddr_storage address = server_address(six, number);
@@ -260,7 +262,7 @@ static void enter_cgroup(struct node *node, const struct host *host)
 	move_to(node, node->cgroup);
 }
 
-/* At how many of the two places of the root of cgroup2 a program is attached. */
+/* The number of hooks (ingress, egress) of the cgroup2 root to which a program is attached. */
 static unsigned count_attached(const struct node *node, uint32_t program)
 {
 	unsigned n = 0;
@@ -287,7 +289,8 @@ static struct bpf_prog_info program_info(int fd)
 	return info;
 }
 
-/* What a program costs beyond one that does nothing, by the kernel's own clock: each of n. */
+/* Nanoseconds of a program beyond an empty program, for each of n messages, measured by the kernel.
+ */
 static uint64_t cost(int fd, int other, uint64_t n)
 {
 	struct bpf_prog_info info = program_info(fd), least = program_info(other);
@@ -296,7 +299,7 @@ static uint64_t cost(int fd, int other, uint64_t n)
 	return info.run_time_ns > idle && n ? (info.run_time_ns - idle) / n : 0;
 }
 
-/* Another's program at the same place, by a link. */
+/* Attaches a program of another owner to the same hook, by a link. */
 static int attach_other(const struct node *node)
 {
 	const struct bpf_insn body[] = {
@@ -314,7 +317,7 @@ static int attach_other(const struct node *node)
 
 struct sums {
 	const struct node *node;
-	struct dns_totals servers, in_vain; /* in_vain: of the server that does not answer all */
+	struct dns_totals servers, in_vain; /* in_vain: the server that leaves queries unanswered */
 	struct dns_row rows;
 	uint64_t cluster_rows, unanswered, pending;
 };
@@ -359,7 +362,7 @@ static void sum_pending(void *userdata, const struct dns_pending *query, bool un
 {
 	struct sums *sums = userdata;
 
-	/* Not those whose answers were late. */
+	/* Leaves out queries with late answers. */
 	if (query->server[3] == IN_VAIN)
 		*(unanswered ? &sums->unanswered : &sums->pending) += 1;
 }
@@ -393,7 +396,7 @@ static void check_counts(
 	compare_range("answered", all - slack, all, servers->answered);
 	compare("answered or late", all, servers->answered + servers->late);
 	compare("NXDOMAIN", all / 2, servers->responses[DNS_NXDOMAIN]);
-	/* The name of a message that the end of a segment cuts is not known. */
+	/* A segment that ends within a message hides its name. */
 	compare_range("of cluster names", udp / 2 - slack, all / 2, servers->cluster_answers);
 	compare("repeats of those answered", 0, servers->retransmissions);
 	compare("malformed", 0, servers->malformed);
@@ -411,7 +414,7 @@ static uint64_t ask_all(uint64_t queries, unsigned threads, uint64_t *tcp)
 	struct load loads[16] = {0};
 
 	threads = MIN(threads, (unsigned)ARRAY_SIZE(loads) - 1);
-	/* The first over IPv6. */
+	/* The first thread uses IPv6. */
 	for (unsigned i = 0; i <= threads; i++) {
 		loads[i] = (struct load){.number = i, .queries = queries};
 		if (pthread_create(&loads[i].thread, NULL, ask_datagrams, &loads[i]) != 0)
@@ -422,7 +425,7 @@ static uint64_t ask_all(uint64_t queries, unsigned threads, uint64_t *tcp)
 	for (unsigned i = 1; i <= threads; i++)
 		pthread_join(loads[i].thread, NULL);
 	stay_on_processor(0);
-	/* In one write, and packets of 64 KiB; in small segments; dribbled, headers cut apart. */
+	/* One write in packets of 64 KiB; small segments; tiny writes that split the headers. */
 	ask_stream(false, 100, 2000, 0, 65495);
 	ask_stream(false, 101, 1000, 0, 536);
 	ask_stream(true, 0, 1000, 700, 1220);
@@ -448,14 +451,14 @@ static void test(const struct node *node, struct dns_bpf *bpf, const struct load
 		system("PATH=$PATH:/sbin:/usr/sbin ip link set lo up") != 0)
 		fail("a network namespace");
 	udp = ask_all(wanted->queries, wanted->number, &tcp);
-	/* The server's packets go through the programs, too, and nearly for nothing. */
+	/* The server's packets also pass the programs, and cost almost nothing. */
 	fprintf(stderr,
 		"dns_live: above a program that does nothing %" PRIu64 " ns a query, %" PRIu64
 		" ns an answer\n",
 		cost(egress, other, udp + tcp), cost(ingress, other, udp + tcp));
 	check_counts(bpf, node, udp, tcp, wanted->number > 1 ? udp / 10000 : 0);
 	dns_bpf_close(bpf);
-	/* A link goes with its last descriptor, and takes its program along. */
+	/* A link ends with its last descriptor, and detaches its program. */
 	compare("detached", 0, count_attached(node, out) + count_attached(node, in));
 	compare("another's program stays", 1, count_attached(node, others));
 }

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Runs the DNS programs on packets from standard input, attached to nothing, and prints what they
- * counted. Each command is a byte and its arguments, little-endian:
+ * Runs the DNS programs on packets from standard input without attaching them, and prints the
+ * counts. Each command is a byte followed by its arguments, little-endian:
  *
  *   p  direction (1: ingress), gso_size and gso_segs (32 bits each), length (32 bits), packet
- *   t  repeat (32 bits), then as p: prints the nanoseconds a run takes, hot, and those that a run
- *      of a program takes that does nothing
- *   s  class (32 bits), length (32 bits), name: adds to the table of suffixes
- *   w  family (32 bits), address (16 bytes): adds to what is watched
- *   n  one name in so many (32 bits) is handed over
- *   d  prints everything that was counted, and takes servers and rows away
+ *   t  repeat (32 bits), then as p: prints the nanoseconds of a run with warm caches, and of a run
+ *      of an empty program
+ *   s  class (32 bits), length (32 bits), name: adds a suffix
+ *   d  prints all counts, and removes servers and rows
  */
 
 #include <arpa/inet.h>
@@ -22,7 +20,7 @@
 #include "tuners/dns/dns.h"
 
 #define PACKET_MAX 65536
-#define ETHERNET   14 /* bytes, that bpf(2) wants before the packet */
+#define ETHERNET   14 /* bytes of a header that bpf(2) needs before the packet */
 
 struct tool {
 	struct dns_bpf *bpf;
@@ -45,17 +43,17 @@ static void fail(const char *what)
 	exit(1);
 }
 
-static void take_input(void *data, size_t size)
+static void read_input(void *data, size_t size)
 {
 	if (fread(data, 1, size, stdin) != size)
 		fail("the input ends within a command");
 }
 
-static uint32_t take_number(void)
+static uint32_t read_number(void)
 {
 	uint32_t number;
 
-	take_input(&number, sizeof(number));
+	read_input(&number, sizeof(number));
 	return number;
 }
 
@@ -71,7 +69,7 @@ static int make_empty(void)
 		BPF_PROG_TYPE_CGROUP_SKB, "empty", "GPL", body, ARRAY_SIZE(body), &options);
 }
 
-/* The packet goes to the program in an Ethernet frame; the nanoseconds that a run took. */
+/* Runs a program on the packet. Returns the nanoseconds of a run. */
 static uint32_t run(const struct tool *tool, const struct packet *packet, int program)
 {
 	struct __sk_buff context = {.gso_size = packet->gso_size, .gso_segs = packet->gso_segs};
@@ -82,24 +80,24 @@ static uint32_t run(const struct tool *tool, const struct packet *packet, int pr
 	if (bpf_prog_test_run_opts(program, &options) < 0)
 		fail("BPF_PROG_TEST_RUN");
 	if (options.retval != 1)
-		fail("a packet was not let pass");
+		fail("the program dropped a packet");
 	return options.duration;
 }
 
-static void take_packet(struct tool *tool, bool measured)
+static void run_packet(struct tool *tool, bool measured)
 {
-	struct packet packet = {.repeat = measured ? (int)take_number() : 1};
+	struct packet packet = {.repeat = measured ? (int)read_number() : 1};
 	unsigned char direction;
 	bool four;
 	int program;
 
-	take_input(&direction, 1);
-	packet.gso_size = take_number();
-	packet.gso_segs = take_number();
-	packet.size = take_number();
+	read_input(&direction, 1);
+	packet.gso_size = read_number();
+	packet.gso_segs = read_number();
+	packet.size = read_number();
 	if (packet.size == 0 || packet.size > PACKET_MAX)
 		fail("a packet's length");
-	take_input(tool->packet + ETHERNET, packet.size);
+	read_input(tool->packet + ETHERNET, packet.size);
 	four = tool->packet[ETHERNET] >> 4 == 4;
 	tool->packet[12] = four ? 0x08 : 0x86;
 	tool->packet[13] = four ? 0x00 : 0xdd;
@@ -167,19 +165,6 @@ static void print_row(void *userdata, const void *row, const void *live)
 	*add_element(&tool->rows, &tool->n_rows, &tool->rows_allocated) = *key;
 }
 
-static void print_source(void *userdata, const void *key, const void *live)
-{
-	const struct dns_source *counts = live;
-	const struct dns_key *source = key;
-
-	(void)userdata;
-	printf("source");
-	print_address("address", source->family, source->address);
-	printf(" packets=%llu", counts->packets);
-	print_bins("bins", counts->bins);
-	printf("\n");
-}
-
 static void print_pending(void *userdata, const struct dns_pending *query, bool unanswered)
 {
 	(void)userdata;
@@ -188,34 +173,19 @@ static void print_pending(void *userdata, const struct dns_pending *query, bool 
 	printf(" id=%u question=%u unanswered=%d\n", query->id, query->question, unanswered);
 }
 
-static void print_sample(void *userdata, const struct dns_sample *sample)
-{
-	char name[1024];
-	uint32_t type;
-	bool whole = dns_sample_name(sample, name, sizeof(name), &type);
-
-	(void)userdata;
-	printf("sample");
-	print_address("server", sample->server.family, sample->server.address);
-	printf(" type=%u whole=%d name=%s\n", type, whole, name);
-}
-
 static void dump(struct tool *tool)
 {
 	const struct dns_control *control = dns_bpf_control(tool->bpf);
 
 	tool->n_servers = tool->n_rows = 0;
 	if (dns_bpf_each(tool->bpf, DNS_MAP_SERVERS, print_server, tool) < 0 ||
-		dns_bpf_each(tool->bpf, DNS_MAP_ROWS, print_row, tool) < 0 ||
-		dns_bpf_each(tool->bpf, DNS_MAP_SOURCES, print_source, tool) < 0)
+		dns_bpf_each(tool->bpf, DNS_MAP_ROWS, print_row, tool) < 0)
 		fail("reading the maps");
-	/* As if it were much later: all are unanswered, and gone. */
+	/* A sweep far in the future removes all pending queries as unanswered. */
 	dns_bpf_sweep(tool->bpf, now_us() * 1000 + 2 * DNS_TIMEOUT_NS, print_pending, tool);
-	dns_bpf_drain_samples(tool->bpf, print_sample, tool);
-	printf("control lost_servers=%llu lost_rows=%llu lost_sources=%llu "
-	       "fragments=%llu resyncs=%llu cut=%llu\nend\n",
-		control->lost_servers, control->lost_rows, control->lost_sources,
-		control->fragments, control->resyncs, control->cut);
+	printf("control lost_servers=%llu lost_rows=%llu fragments=%llu resyncs=%llu cut=%llu\nend\n",
+		control->lost_servers, control->lost_rows, control->fragments, control->resyncs,
+		control->cut);
 	for (size_t i = 0; i < tool->n_servers; i++)
 		(void)dns_bpf_forget(tool->bpf, DNS_MAP_SERVERS, &tool->servers[i], 0);
 	for (size_t i = 0; i < tool->n_rows; i++)
@@ -227,33 +197,21 @@ static void obey(struct tool *tool, int command)
 {
 	struct dns_control *control = dns_bpf_control(tool->bpf);
 	char name[256] = "";
-	struct dns_key key = {0};
 	uint32_t number, size;
 
 	switch (command) {
 	case 'p':
 	case 't':
-		take_packet(tool, command == 't');
+		run_packet(tool, command == 't');
 		break;
 	case 's':
-		number = take_number();
-		size = take_number();
+		number = read_number();
+		size = read_number();
 		if (size >= sizeof(name))
 			fail("a suffix");
-		take_input(name, size);
+		read_input(name, size);
 		if (!dns_suffix_add(&control->suffixes, name, (enum dns_suffix_class)number))
 			fail(name);
-		break;
-	case 'w':
-		key.family = take_number();
-		take_input(key.address, sizeof(key.address));
-		dns_watch_add(control, &key);
-		printf("watched %llu\n", control->watching);
-		break;
-	case 'n':
-		number = take_number();
-		control->samples_most = UINT64_MAX;
-		control->sample_share = number ? UINT32_MAX / number : 0;
 		break;
 	case 'd':
 		dump(tool);

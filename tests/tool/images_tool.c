@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The calls of a driver for images (src/runtime/driver.h), for the root tests.
+ * Calls the image functions of a runtime driver (src/runtime/driver.h) for the root tests.
  *
  * images_tool KIND SOCKET SECONDS COMMAND
  *
  * KIND: a driver's name. COMMAND:
- *   list                  a line for each name: NAME ID
- *   load ARCHIVE SPOOL    all images of an archive
- *   pull NAME, clean
+ *   list                  prints a line for each name: NAME ID
+ *   load ARCHIVE SPOOL    loads all images of an archive
+ *   pull NAME
+ *   clean
  *
  * SIGTERM cancels. Exit status 0; 1 for an error, with "ERRNO: why" on stderr; 64 for wrong usage.
  */

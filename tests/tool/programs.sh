@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by what builds programs once and keeps them.
+# Scripts that build programs once and keep them source this file.
 
 cannot() {
 	echo "tests/tool/${0##*/}: $*" >&2
 	exit 77
 }
 
-# end_if_complete DIRECTORY: prints it if it has all of programs
+# end_if_complete DIRECTORY: prints it and exits if it has all programs
 end_if_complete() {
 	local program
 	for program in "${programs[@]}"; do
@@ -16,14 +16,14 @@ end_if_complete() {
 	exit 0
 }
 
-# find_programs NAMED DIRECTORY: ends with the directory that the user has named, or with the one of an earlier build
+# find_programs NAMED DIRECTORY: exits with the directory named by the user, or with an earlier build in DIRECTORY
 find_programs() {
 	if [[ -n $1 ]]; then
 		end_if_complete "$1"
 		cannot "$1 has not all of ${programs[*]}"
 	fi
 	end_if_complete "$2"
-	# Several tests may ask at once: one builds, the others wait for it.
+	# If several tests ask at once, one builds and the others wait.
 	mkdir -p "$(dirname "$2")"
 	exec 9>"$2.lock"
 	flock 9

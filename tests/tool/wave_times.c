@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wave_times NODES-CONFIGURED SEEDS GROWTH ROUND-SECONDS IMAGE NODES FAILURES: for each node a line
- * with the seconds from the start at which it begins, after 0 to FAILURES - 1 failed attempts: what
- * tests/sim/waves.py simulates a fleet with.
+ * wave_times NODES-CONFIGURED SEEDS GROWTH ROUND-SECONDS IMAGE NODES FAILURES: prints a line for
+ * each node: the seconds from the start until it begins its pull, after 0 to FAILURES - 1 failed
+ * attempts. tests/sim/waves.py simulates a fleet with these times.
  */
 #include "tuners/images/images.h"
 

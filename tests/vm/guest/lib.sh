@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the suites: how they tell the host what they found, and what they all need.
+# The suites source this file: reports for the host, and common helpers.
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
 pass() { echo "@@ pass $1"; }
@@ -7,7 +7,7 @@ fail() { echo "@@ fail $1: ${*:2}"; }
 skip() { echo "@@ skip $1: ${*:2}"; }
 figure() { echo "@@ figure $1: ${*:2}"; }
 
-# verdict NAME WHAT-IS-WRONG: empty is a pass
+# verdict NAME FAULT: passes if the fault is empty
 verdict() {
 	if [[ -z ${*:2} ]]; then pass "$1"; else fail "$1" "${@:2}"; fi
 }
@@ -27,7 +27,7 @@ until_true() {
 	done
 }
 
-# The metrics of the running agent, without a client of HTTP in the machine.
+# The metrics of the running agent. The machine lacks an HTTP client.
 metrics() {
 	exec 3<>/dev/tcp/127.0.0.1/19810
 	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * load RATE: makes so many new IPv4 neighbours a second until SIGTERM, by sending to addresses that
- * nobody has spoken to (10.128.0.1 and on, behind one device), and looks at the six thresholds at
- * each step. At its end it prints what was created and refused, and each threshold that was ever
- * lower than before.
+ * load RATE: makes RATE new IPv4 neighbours a second until SIGTERM. It sends to new addresses
+ * (10.128.0.1 and following, behind one device) and reads the six thresholds at each step. At the
+ * end it prints the numbers of created and refused entries, and each threshold that ever fell.
  *
- * In C, because the machine is emulated: a script would need a processor of its own.
+ * It is in C, because a script would need a whole CPU of the emulated machine.
  */
 
 #define _GNU_SOURCE
@@ -25,7 +24,7 @@
 #define BATCH   64
 #define STEP_NS 10000000L
 
-enum { LOOKED_AT = 6, COLUMNS = 13 };
+enum { THRESHOLDS = 6 };
 
 static volatile sig_atomic_t stopped;
 
@@ -43,7 +42,7 @@ static double seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Sends to so many addresses after the first sent; returns how many were refused. */
+/* Sends to n new addresses, after the first `sent`. Returns the number of refusals. */
 static uint64_t send_to_new(int fd, uint64_t sent, uint64_t n)
 {
 	struct sockaddr_in to[BATCH];
@@ -68,7 +67,7 @@ static uint64_t send_to_new(int fd, uint64_t sent, uint64_t n)
 	return refused;
 }
 
-/* Sums column (counted from 0) of all processors' lines. */
+/* The sum of a column (counted from 0) over all CPUs. */
 static uint64_t counter(int column)
 {
 	FILE *file = fopen("/proc/net/stat/arp_cache", "re");
@@ -89,9 +88,10 @@ static uint64_t counter(int column)
 	return sum;
 }
 
-static void look(const int fds[LOOKED_AT], long highest[LOOKED_AT], long lowest_after[LOOKED_AT])
+static void read_thresholds(
+	const int fds[THRESHOLDS], long highest[THRESHOLDS], long lowest_after[THRESHOLDS])
 {
-	for (int i = 0; i < LOOKED_AT; i++) {
+	for (int i = 0; i < THRESHOLDS; i++) {
 		char text[32] = "";
 		long value;
 
@@ -107,7 +107,7 @@ static void look(const int fds[LOOKED_AT], long highest[LOOKED_AT], long lowest_
 
 int main(int argc, char **argv)
 {
-	static const char *const paths[LOOKED_AT] = {"/proc/sys/net/ipv4/neigh/default/gc_thresh1",
+	static const char *const paths[THRESHOLDS] = {"/proc/sys/net/ipv4/neigh/default/gc_thresh1",
 		"/proc/sys/net/ipv4/neigh/default/gc_thresh2",
 		"/proc/sys/net/ipv4/neigh/default/gc_thresh3",
 		"/proc/sys/net/ipv6/neigh/default/gc_thresh1",
@@ -116,12 +116,12 @@ int main(int argc, char **argv)
 	enum { ALLOCS = 1, TABLE_FULLS = 12 };
 	double rate = argc == 2 ? atof(argv[1]) : 0, started = seconds(), took;
 	uint64_t allocs = counter(ALLOCS), fulls = counter(TABLE_FULLS), sent = 0, errors = 0,
-		 looks = 0;
-	long highest[LOOKED_AT] = {0}, lowest_after[LOOKED_AT];
-	int fds[LOOKED_AT], fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), lower = 0;
+		 reads = 0;
+	long highest[THRESHOLDS] = {0}, lowest_after[THRESHOLDS];
+	int fds[THRESHOLDS], fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), lower = 0;
 
 	signal(SIGTERM, stop);
-	for (int i = 0; i < LOOKED_AT; i++) {
+	for (int i = 0; i < THRESHOLDS; i++) {
 		fds[i] = open(paths[i], O_RDONLY | O_CLOEXEC);
 		lowest_after[i] = -1;
 	}
@@ -134,15 +134,15 @@ int main(int argc, char **argv)
 			errors += send_to_new(fd, sent, n);
 			sent += n;
 		}
-		look(fds, highest, lowest_after);
-		looks++;
+		read_thresholds(fds, highest, lowest_after);
+		reads++;
 		nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
 	}
 	took = seconds() - started;
 	printf("created %.0f\n", (double)(counter(ALLOCS) - allocs) / took);
 	printf("refused %llu\n", (unsigned long long)(counter(TABLE_FULLS) - fulls));
-	printf("errors %llu\nlooks %.0f\nlower", (unsigned long long)errors, (double)looks / took);
-	for (int i = 0; i < LOOKED_AT; i++)
+	printf("errors %llu\nreads %.0f\nlower", (unsigned long long)errors, (double)reads / took);
+	for (int i = 0; i < THRESHOLDS; i++)
 		if (lowest_after[i] >= 0)
 			lower += printf(
 				" %s: %ld after %ld;", paths[i], lowest_after[i], highest[i]);
