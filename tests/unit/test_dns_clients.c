@@ -10,7 +10,7 @@ struct row {
 	uint64_t failed; /* more than 0: with a search domain */
 };
 
-/* The kernel's rows, read so much later. */
+/* Sets the rows of the kernel and polls after this time. */
 static void read_rows(struct fixture *node, const struct row *rows, size_t n, uint64_t later_us)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -23,56 +23,6 @@ static void read_rows(struct fixture *node, const struct row *rows, size_t n, ui
 	}
 	node->kernel->n_rows = n;
 	poll_after(node, later_us);
-}
-
-STATE_TEST(rows_are_summed_by_server_and_cgroup)
-{
-	static const struct row rows[] = {
-		{2, 7, 10, 1}, {1, 9, 5, 0}, {2, 7, 20, 2}, {1, 7, 1, 0}, {2, 7, 30, 0}};
-	const struct dns_clients *clients = &node->sensor->clients;
-
-	for (int reading = 0; reading < 2; reading++) {
-		read_rows(node, rows, ARRAY_SIZE(rows), USEC_PER_SEC);
-		assert_int_equal(clients->n, 3);
-		assert_int_equal(clients->clients[0].cgroup, 7);
-		assert_int_equal(clients->clients[0].counts.queries, 1);
-		assert_int_equal(clients->clients[1].cgroup, 9);
-		assert_int_equal(clients->clients[2].counts.queries, 60);
-		assert_int_equal(clients->clients[2].counts.expanded, 30);
-		assert_int_equal(clients->clients[2].counts.failed, 3);
-	}
-	assert_int_equal(node->sensor->seen.search[DNS_UPSTREAM].failed, 3);
-	/* In the root cgroup the address tells them apart. */
-	node->kernel->row_keys[0].source_family = AF_INET;
-	poll_after(node, USEC_PER_SEC);
-	assert_int_equal(clients->n, 4);
-	/* Those without a row are forgotten. */
-	read_rows(node, rows, 0, USEC_PER_SEC);
-	assert_int_equal(clients->n, 0);
-}
-
-STATE_TEST(rates_are_from_reading_to_reading)
-{
-	static const struct row first[] = {{1, 7, 1000, 0}, {1, 8, 10, 0}},
-				second[] = {{1, 7, 1200, 0}, {1, 8, 10, 0}, {1, 9, 50, 0}},
-				third[] = {{1, 7, 40, 0}, {1, 8, 10, 0}, {1, 9, 50, 0}};
-	const struct dns_clients *clients = &node->sensor->clients;
-
-	node->sensor->clients.read_at_us = 0;
-	read_rows(node, first, 2, USEC_PER_SEC);
-	/* What came before the first reading has no time. */
-	assert_true(clients->clients[0].per_second == 0);
-	read_rows(node, second, 3, 2 * USEC_PER_SEC);
-	assert_true(clients->clients[0].per_second == 100);
-	assert_true(clients->clients[1].per_second == 0);
-	assert_true(clients->clients[2].per_second == 25);
-	assert_true(clients->clients[0].smooth > 0 && clients->clients[0].smooth < 100);
-	assert_int_equal(clients->clients[0].changed_at_us, node->now_us);
-	assert_int_equal(clients->clients[1].changed_at_us, node->now_us - 2 * USEC_PER_SEC);
-	/* A row that was forgotten in between begins anew. */
-	read_rows(node, third, 3, 2 * USEC_PER_SEC);
-	assert_true(clients->clients[0].per_second == 20);
-	assert_true(clients->clients[2].per_second == 0);
 }
 
 /* The label of a server of this address, which gets n queries. */

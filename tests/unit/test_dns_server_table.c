@@ -30,7 +30,7 @@ static void query(
 	dns_server_update(table, server, &counts, now);
 }
 
-/* All that metrics report, over labels and others. */
+/* The sum of all labels and of the others. */
 static uint64_t reported(const struct dns_server_table *table)
 {
 	uint64_t sum = dns_queries(&table->others);
@@ -85,7 +85,7 @@ TEST(counters_never_fall)
 	assert_int_equal(server->label->reported.unanswered, 7);
 }
 
-TEST(only_a_much_busier_server_takes_a_label)
+TEST(only_a_much_busier_server_gets_a_label)
 {
 	_cleanup_table_ struct dns_server_table table = {0};
 	struct dns_server_state *busy, *pinned;
@@ -104,18 +104,18 @@ TEST(only_a_much_busier_server_takes_a_label)
 	assert_non_null(busy->label);
 	assert_int_equal(dns_queries(&table.others), 261);
 	query(&table, busy, 5, now);
-	/* One with a budget takes a label however quiet it is, and keeps it. */
+	/* A quiet server with a budget gets a label and keeps it. */
 	pinned = add_server(&table, 200);
 	pinned->pinned = true;
 	for (int i = 0; i < 2; i++) {
 		dns_label_assign(&table, now);
 		assert_non_null(pinned->label);
 	}
-	/* Whoever has a label, what was reported never falls. */
+	/* The reported sum does not fall when labels change. */
 	assert_int_equal(reported(&table), DNS_LABELS * 100 + 261 + 5);
 }
 
-TEST(a_long_idle_server_gives_its_label)
+TEST(a_long_idle_server_loses_its_label)
 {
 	_cleanup_table_ struct dns_server_table table = {0};
 	struct dns_server_state *late;
@@ -133,7 +133,7 @@ TEST(a_long_idle_server_gives_its_label)
 	now += 101 * USEC_PER_SEC;
 	query(&table, late, 1, now);
 	dns_label_assign(&table, now);
-	/* That of the server that was idle the longest. */
+	/* The server that was idle the longest loses its label. */
 	assert_non_null(late->label);
 	assert_null(table.servers[0]->label);
 }

@@ -79,29 +79,6 @@ FAKE_TEST(info_is_read_again_only_after_a_reload)
 	assert_int_equal(info.reloaded_us, 1700000001000000);
 }
 
-FAKE_TEST(containers_are_listed)
-{
-	_cleanup_free_ struct name_entry *names = NULL;
-	size_t n = 0;
-
-	fake->containers =
-		"[{\"Id\":\"aa\",\"Names\":[\"/web\"],\"Labels\":{"
-		"\"io.kubernetes.pod.namespace\":\"shop\",\"io.kubernetes.pod.name\":\"web-1\","
-		"\"io.kubernetes.pod.uid\":\"u1\"}},\n"
-		" {\"Id\":\"bb\",\"Names\":[\"/a}{\\\"\\u0007b\"]}]\n";
-	assert_int_equal(docker_read_names(fake->socket, &names, &n, &fake->wait), 0);
-	assert_int_equal(n, 3);
-	for (size_t i = 0; i < 2; i++) {
-		assert_int_equal(names[i].workload.kind, WORKLOAD_POD);
-		assert_string_equal(names[i].workload.namespace, "shop");
-		assert_string_equal(names[i].workload.name, "web-1");
-		assert_string_equal(names[i].workload.id, i == 0 ? "aa" : "u1");
-	}
-	assert_int_equal(names[2].workload.kind, WORKLOAD_CONTAINER);
-	assert_true(starts_with(names[2].workload.name, "a}{\""));
-	assert_null(strchr(names[2].workload.name, 7));
-}
-
 /* The list is longer than one read, and longer than an object may be. */
 FAKE_TEST(long_lists_are_read_object_by_object)
 {
@@ -129,7 +106,6 @@ FAKE_TEST(wrong_answers_are_described)
 	static const struct {
 		const char *version, *info, *events, *why;
 	} cases[] = {
-		{"[]", INFO, "", "GET /version: not what a Docker daemon answers"},
 		{"{}", INFO, "", "GET /version: not what a Docker daemon answers"},
 		{VERSION, "{\"Driver\":1}", "", "GET /info: not what"},
 		{VERSION, INFO, "{\"Type\":", "GET /events: not what"},

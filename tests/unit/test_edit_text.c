@@ -3,10 +3,7 @@
 
 #include "apply/editor.h"
 
-#include <glob.h>
-
 #define CRI "plugins.\"io.containerd.grpc.v1.cri\""
-#define KEY "max_concurrent_downloads"
 
 struct edit {
 	const char *what, *text, *expected; /* NULL: error is expected */
@@ -98,54 +95,6 @@ TEST(a_json_key_is_replaced_or_follows_the_last)
 	};
 
 	check(EDIT_JSON, edits, ARRAY_SIZE(edits));
-}
-
-/* Sets a key and restores it: every byte is as before. False when the edit is refused. */
-static bool is_same_there_and_back(
-	const char *path, enum edit_format format, const char *table, const char *key)
-{
-	_cleanup_(file_bytes_clear) struct file_bytes old = {0}, text = {0};
-	_cleanup_free_ char *literal = NULL, *now = NULL;
-	char why[EDIT_WHY_MAX] = "";
-
-	assert_int_equal(read_file(path, 1 << 20, &old.bytes, &old.len), 0);
-	text_copy(&text, old.bytes, old.len);
-	if (edit_get(format, &old, table, key, &literal, why) < 0 ||
-		edit_set(format, &text, table, key, "10", why) < 0)
-		return false;
-	assert_int_equal(edit_get(format, &text, table, key, &now, why), 0);
-	assert_string_equal(now, "10");
-	assert_int_equal(edit_set(format, &text, table, key, literal, why), 0);
-	if (format == EDIT_JSON && strspn(old.bytes, " \t\r\n") == old.len)
-		assert_string_equal(text.bytes, "{\n}\n");
-	else if (text.len != old.len || memcmp(text.bytes, old.bytes, old.len) != 0)
-		fail_msg("%s: %s.%s: %s", path, table, key, text.bytes);
-	return true;
-}
-
-TEST(realistic_files_keep_every_other_byte)
-{
-	static const char *const keys[][2] = {{CRI, KEY}, {CRI ".registry", "config_path"},
-		{"plugins.cri", KEY}, {"plugins.\"io.containerd.cri.v1.images\"", KEY},
-		{"plugins.\"io.containerd.transfer.v1.local\"", KEY},
-		{"", "max-concurrent-downloads"}, {"", "registry-mirrors"}};
-	glob_t found;
-
-	assert_int_equal(glob(TEST_CORPUS "/*/*", 0, NULL, &found), 0);
-	assert_true(found.gl_pathc > 30);
-	for (size_t i = 0; i < ARRAY_SIZE(keys) * found.gl_pathc; i++) {
-		const char *path = found.gl_pathv[i / ARRAY_SIZE(keys)];
-		const char *const *key = keys[i % ARRAY_SIZE(keys)];
-		enum edit_format format = key[0][0] ? EDIT_TOML : EDIT_JSON;
-
-		if (!strstr(path, format == EDIT_TOML ? "/config.toml/" : "/daemon.json/"))
-			continue;
-		if (!is_same_there_and_back(path, format, key[0], key[1]) &&
-			!strstr(path, "/inline.toml") && !strstr(path, "/escaped-key.json") &&
-			!strstr(path, "/keys-twice.json"))
-			fail_msg("%s is refused", path);
-	}
-	globfree(&found);
 }
 
 TEST(an_added_table_is_removed_with_its_last_key)

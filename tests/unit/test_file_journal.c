@@ -175,41 +175,6 @@ DIRECTORY_TEST(journals_with_wrong_types_are_refused)
 	}
 }
 
-DIRECTORY_TEST(a_setting_in_two_files_is_one_record)
-{
-	_cleanup_journal_ struct file_journal *journal = open_journal(directory);
-	struct file_record *records;
-	size_t n;
-
-	put_note(journal, "/etc/a", "10");
-	put_note(journal, "/etc/b", "12");
-	for (int i = 0; i < 2; i++) {
-		records = file_journal_snapshot(journal, &n);
-		assert_int_equal(n, 1);
-		assert_string_equal(records[0].target.path, i == 0 ? "/etc/b" : "/etc/a");
-		free(records);
-		file_journal_forget(journal, "/etc/b");
-		file_journal_forget(journal, "/etc/none");
-	}
-}
-
-DIRECTORY_TEST(a_release_lasts_until_it_is_ended)
-{
-	_cleanup_journal_ struct file_journal *journal = open_journal(directory);
-
-	for (int i = 0; i < 2; i++)
-		release_set(&journal->released, "thp", true);
-	assert_int_equal(journal->released.n, 1);
-	release_set(&journal->released, "thp", false);
-	for (int i = 0; i < JOURNAL_RELEASED_MAX + 3; i++) {
-		char name[8];
-
-		assert_int_equal(journal->released.n, MIN(i, JOURNAL_RELEASED_MAX));
-		snprintf(name, sizeof(name), "t%d", i);
-		release_set(&journal->released, name, true);
-	}
-}
-
 TEST(a_full_disk_leaves_the_old_journal)
 {
 	struct rlimit before, lowered;

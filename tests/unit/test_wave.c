@@ -57,20 +57,6 @@ TEST(another_image_begins_at_other_nodes)
 	assert_true(both < first / 5);
 }
 
-TEST(nodes_whose_names_differ_in_one_character_are_spread)
-{
-	unsigned first = 0;
-
-	for (unsigned i = 0; i < 52 * 52; i++) {
-		char name[] = "x-node-y";
-
-		name[0] = (char)(i % 52 < 26 ? 'a' + i % 52 : 'A' + i % 52 - 26);
-		name[7] = (char)(i / 52 < 26 ? 'a' + i / 52 : 'A' + i / 52 - 26);
-		first += round_of(&(struct wave){.nodes = 4, .seeds = 1}, name, IMAGE) == 0;
-	}
-	assert_true(first > 52 * 52 / 4 - 120 && first < 52 * 52 / 4 + 120);
-}
-
 /* A restart, another version or another machine must not move a node. */
 TEST(the_round_of_a_node_never_changes)
 {
