@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lines of any bytes as mirrors: refused, or a file with expected lines only. Any text as a file of
- * ours. */
+/*
+ * Uses any lines as mirrors: they are refused, or the file has expected lines only. Reads any text
+ * as a file of ours.
+ */
 
 #include "base/util.h"
 #include "runtime/driver.h"

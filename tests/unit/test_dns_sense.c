@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dns_kernel.h"
 
-#include "base/exposition.h"
-
 static struct dns_server *serve(struct fixture *node, const char *address)
 {
 	struct dns_key key = key_of(address);
@@ -158,59 +156,4 @@ STATE_TEST(late_polls_are_counted_once)
 	poll_after(node, 2 * USEC_PER_SEC);
 	poll_after(node, 20 * USEC_PER_SEC);
 	assert_int_equal(node->sensor->coarse, 1);
-}
-
-static char *metrics_of(struct fixture *node)
-{
-	struct dns_memory memory = {0};
-	char *text = NULL;
-	size_t size = 0;
-	struct metric_sink sink = {.out = open_memstream(&text, &size), .rows = dns_metric_rows};
-
-	dns_put_metrics(node->sensor, &memory, &sink);
-	fclose(sink.out);
-	return text;
-}
-
-static size_t count_series(const char *text)
-{
-	size_t series = 0;
-
-	for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
-		series += *line != '#';
-	return series;
-}
-
-/* A quiet node may have 300 series, and 240 of them are not about DNS. */
-STATE_TEST(events_that_never_happened_have_no_series)
-{
-	static const char *const servers[] = {"168.63.129.16", "10.9.9.9"};
-	_cleanup_free_ char *before = NULL, *after = NULL;
-
-	poll_after(node, USEC_PER_SEC);
-	before = metrics_of(node);
-	assert_non_null(strstr(before, "headroom_dns_pending{server=\"168.63.129.16\"} 0\n"));
-	assert_null(strstr(before, "_bucket{"));
-	assert_non_null(strstr(before, "headroom_dns_lost_total{what=\"fragments\"} 0\n"));
-	assert_null(strstr(before, "headroom_dns_search_expansions_total{"));
-	for (size_t i = 0; i < ARRAY_SIZE(servers); i++) {
-		send_queries(node, servers[i], 2);
-		serve(node, servers[i])->totals.latency[0] = 1;
-		serve(node, servers[i])->totals.responses[DNS_NOERROR] = 1;
-		serve(node, servers[i])->totals.responses[DNS_NXDOMAIN] = 1;
-	}
-	poll_after(node, USEC_PER_SEC);
-	poll_after(node, USEC_PER_SEC);
-	after = metrics_of(node);
-	assert_non_null(strstr(after, "latency_seconds_count{server=\"168.63.129.16\"} 1\n"));
-	assert_non_null(strstr(after, "second_queries_sum{server=\"168.63.129.16\"} 2\n"));
-	assert_in_range(count_series(after), 50, 60);
-	node->kernel->control.fragments = node->sensor->seen.search[DNS_CLUSTER].queries = 1;
-	serve(node, "10.9.9.9")->totals.retransmissions = 1;
-	poll_after(node, USEC_PER_SEC);
-	free(after);
-	after = metrics_of(node);
-	assert_non_null(strstr(after, "headroom_dns_lost_total{what=\"fragments\"} 1\n"));
-	assert_non_null(strstr(after, "expansions_total{role=\"cluster\"} 0\n"));
-	assert_non_null(strstr(after, "retransmissions_total{server=\"10.9.9.9\"} 1\n"));
 }

@@ -48,17 +48,6 @@ WRITTEN_TEST(the_text_format_is_written)
 		"x_total 3\nx_total{a=\"1\",b=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9\"} 0.1\n");
 }
 
-WRITTEN_TEST(openmetrics_is_written)
-{
-	written->sink.openmetrics = true;
-	metric_family(&written->sink, "x_total");
-	metric_sample(&written->sink, 3, NULL);
-	metric_family(&written->sink, "a_total_of");
-	metric_sample(&written->sink, 1, NULL);
-	expect(written, "# HELP x Help \\\"quoted\\\" \\\\ \\n.\n# TYPE x counter\nx_total 3\n"
-			"# HELP a_total_of Gauge.\n# TYPE a_total_of gauge\na_total_of 1\n");
-}
-
 WRITTEN_TEST(numbers_are_written_exactly)
 {
 	static const double numbers[] = {

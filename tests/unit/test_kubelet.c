@@ -241,6 +241,9 @@ FIXTURE_TEST(flags_of_the_command_line_are_read)
 		{"kubelet --registry-burst=x --config", "", "", "", ""},
 		{"kubelet --cluster-dns=10.0.0.10,fd00::a,nonsense", "", "", "",
 			"10.0.0.10 fd00::a"},
+		{"kubelet --cluster-dns=10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4,10.0.0.5,10.0.0.6,"
+		 "10.0.0.7,10.0.0.8,10.0.0.9",
+			"", "", "", "10.0.0.1 10.0.0.2"}, /* more than are kept */
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -355,33 +358,6 @@ PARSE_TEST(a_fault_has_its_position)
 		for (int field = 0; field < KUBELET_FIELDS; field++)
 			assert_int_equal(parsed->values.field[field].origin, KUBELET_UNSET);
 	}
-}
-
-PARSE_TEST(addresses_of_the_cluster_are_read)
-{
-	static const struct {
-		const char *text, *expected;
-	} cases[] = {
-		{"clusterDNS: [10.43.0.10, fd00::a]\n", "10.43.0.10 fd00::a "},
-		{"{\"clusterDNS\": [\"10.0.0.10\"]}", "10.0.0.10 "},
-		{"clusterDNS: [dns.invalid, {}, 10.0.0.300, \"\", 10.0.0.1]\n", "10.0.0.1 "},
-		{"clusterDNS: 10.0.0.10\n", ""},
-		{"a: {clusterDNS: [10.0.0.10]}\n", ""},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		char list[256] = "";
-
-		assert_int_equal(parse(parsed, cases[i].text), 0);
-		for (size_t n = 0; n < parsed->values.n_cluster_dns; n++) {
-			strcat(list, parsed->values.cluster_dns[n]);
-			strcat(list, " ");
-		}
-		assert_string_equal(list, cases[i].expected);
-	}
-	for (int i = 0; i < 2 * KUBELET_SERVERS_MAX; i++)
-		kubelet_add_cluster_dns(&parsed->values, "10.0.0.10");
-	assert_int_equal(parsed->values.n_cluster_dns, KUBELET_SERVERS_MAX);
 }
 
 DIRECTORY_TEST(advice_depends_on_the_values)

@@ -11,7 +11,7 @@
 static const char *const urls[] = {
 	"https://far.example", "http://127.0.0.1:30020", "https://far.example", "http://localhost"};
 
-TEST(containerd_asks_the_same_node_first_and_each_mirror_once)
+TEST(a_file_of_containerd_lists_each_mirror_once_and_loopback_first)
 {
 	const struct mirror_format *format = containerd_driver.mirrors;
 	_cleanup_free_ char *text = NULL, *timed = NULL;
@@ -29,7 +29,7 @@ TEST(containerd_asks_the_same_node_first_and_each_mirror_once)
 	assert_string_equal(list, "none");
 }
 
-TEST(crio_gets_a_registry_with_mirrors_by_name)
+TEST(a_file_of_crio_is_a_registry_with_its_mirrors)
 {
 	static const char *const with_path[] = {"http://m.example/proxy"};
 	const struct mirror_format *format = crio_driver.mirrors;

@@ -32,7 +32,7 @@ static void node_close(struct node *node)
 
 #define NODE_TEST(name) TEST_OF(node, node, node_open, node_close, name)
 
-/* What the sample has of the mirror file of one registry. */
+/* Samples the mirror file of one registry. */
 static const struct mirror_file *file_of(struct node *node, const char *registry)
 {
 	struct runtime_config *config = &node->request.config;
@@ -44,11 +44,11 @@ static const struct mirror_file *file_of(struct node *node, const char *registry
 	return &node->request.sample.files[0];
 }
 
-/* A registry with a port has two directories: the first that exists counts. */
-NODE_TEST(own_files_those_of_others_and_certificates_are_told_apart)
+/* A registry with a port has two directories. The first existing one counts. */
+NODE_TEST(files_of_others_and_certificates_are_not_ours)
 {
 	static const struct {
-		const char *put, *text; /* a file that is there from now on */
+		const char *put, *text; /* a file that is added */
 		const char *registry, *path;
 		bool exists, ours;
 	} steps[] = {
@@ -91,7 +91,7 @@ NODE_TEST(recorded_registries_are_read_after_they_left_the_configuration)
 	runtime_sample_files(&node->request);
 	assert_int_equal(node->request.sample.n_files, 1);
 	assert_true(node->request.sample.files[0].ours);
-	/* Without containerd's configuration nothing is decided. */
+	/* Without the configuration of containerd the directory is unknown. */
 	node->runtime.files_known = false;
 	runtime_sample_files(&node->request);
 	assert_int_equal(node->request.sample.n_files, 0);
