@@ -17,7 +17,9 @@ struct config;
 struct config_fault_list;
 struct host;
 struct cJSON;
+struct metric_sink;
 struct sd_event;
+struct sd_event_source;
 struct wait;
 
 enum tuner_state {
@@ -60,7 +62,47 @@ struct decide_input {
 	bool force;      /* `headroom apply`: retry failures now */
 };
 
-struct metric_sink;
+enum job_kind {
+	JOB_LOAD,     /* loads BPF programs, with the privileges of the start */
+	JOB_SAMPLE,   /* asks other programs, for 10 s at most; one at a time for each tuner */
+	JOB_TRANSFER, /* may take hours; only while the tuner enforces */
+	JOB_KINDS,
+};
+
+/* Blocking work beside the loop. The worker and the loop share nothing but the request. */
+struct job_ops {
+	/*
+	 * In the loop, right after each decide(), whose memory this is, until it returns NULL: a
+	 * request with copies of all that run needs, or NULL when none is due. now: one is due,
+	 * because the tuner's files were changed.
+	 */
+	void *(*request)(void *self, const void *memory, bool now);
+
+	/*
+	 * On a worker; in a command without an agent at once, samples only. Leaves the results in
+	 * the request.
+	 */
+	void (*run)(void *request, const struct wait *wait);
+
+	/*
+	 * In the loop: adopts the results and frees the request. self is NULL when the tuner that
+	 * made the request was closed meanwhile.
+	 */
+	void (*adopt)(void *self, void *request);
+
+	/* In the loop, while it runs: whether it is to be cancelled. May be NULL. */
+	bool (*cancels)(void *request, const void *memory);
+};
+
+/* The agent's loop, for what a tuner registers itself. */
+struct tuner_loop {
+	struct sd_event *event;
+	/* Polls this tuner alone and writes its values now. */
+	void (*poll)(struct tuner_loop *loop);
+	/* Set by the tuner: its source that is dispatched with a real-time priority; or NULL. */
+	struct sd_event_source *urgent;
+	void *agent;
+};
 
 struct tuner_ops {
 	const char *name;
@@ -72,61 +114,31 @@ struct tuner_ops {
 	const struct reason *reasons; /* of its settings; conditions have their own */
 	const struct metric_row *metric_rows;
 	const struct capability_row *capabilities; /* what it needs, and why */
-	/* Sysctls that only this tuner may set: dotted names, a trailing '*' matches any rest. */
-	const char *const *owned_sysctls;
+	const struct table_view *view; /* what the page and `top` show of its document */
 
 	/* Checks what a row cannot: relations between merged options. */
 	void (*validate)(const struct config *config, struct config_fault_list *faults);
 
 	/*
-	 * Probes the node, once, by doing. Returns self, which is given to close. Something missing
-	 * on the node is no error: explain() reports it. watch is false for one-shot commands,
-	 * which load no BPF.
+	 * Probes the node, once, by doing. Returns self, for close. Something missing on the node
+	 * is no error: explain() reports it. loop is NULL for commands without an agent, which load
+	 * no BPF.
 	 */
-	void *(*open)(const struct host *host, bool watch);
+	void *(*open)(const struct host *host, struct tuner_loop *loop);
 
-	/*
-	 * The agent's loop, called once, after configure: for what has to be loaded with the
-	 * privileges of the start, beside the loop. May be NULL.
-	 */
-	void (*attach)(void *self, struct sd_event *event);
-
-	/* Takes the configured values, after open and at each reload. May be NULL. */
+	/* Copies the configured values, after open and at each reload. May be NULL. */
 	void (*configure)(void *self, const struct config *config);
 
 	/* Reads the node, without blocking. NULL where samples are enough. */
 	void (*sense)(void *self);
 
-	/*
-	 * What may block, in three steps. In the loop: a self-contained request, or NULL when
-	 * nothing is due; now: it is due, for its files were changed. On the worker, or at once in
-	 * a command without an agent: asks the other programs, within the wait, and leaves the
-	 * answers in the request. In the loop again: takes the answers over and frees the request;
-	 * with self NULL it only frees. All or none are NULL.
-	 */
-	void *(*sample_request)(void *self, bool now);
-	void (*sample)(void *request, const struct wait *wait);
-	void (*sample_take)(void *self, void *request);
-
-	/*
-	 * What may take minutes, in the same three steps on workers of its own, while the tuner
-	 * enforces. Right after decide(): a request that begins now, as often as there is one, else
-	 * NULL. All or none are NULL.
-	 */
-	void *(*transfer_request)(void *self, void *memory);
-	void (*transfer)(void *request, const struct wait *wait);
-	void (*transfer_take)(void *self, void *request);
-
-	/* Before that: a request under way that is to be cancelled, each once; else NULL. May be
-	 * NULL. */
-	const void *(*transfer_cancel)(void *self, const void *memory);
+	struct job_ops jobs[JOB_KINDS];
 
 	/*
 	 * What decide() keeps from call to call: that many bytes, zeroed by the core when the tuner
-	 * is opened. memory_clear releases what it owns, not the bytes themselves; it may be NULL.
+	 * is opened.
 	 */
 	size_t memory_size;
-	void (*memory_clear)(void *memory);
 
 	/*
 	 * Pure: what was sensed and configured, input and memory in; proposal and memory out. No
@@ -139,34 +151,22 @@ struct tuner_ops {
 	void (*arm)(void *self, const void *memory);
 
 	/*
-	 * A descriptor that becomes readable when the next poll cannot wait for the tick, and what
-	 * takes note of it; -1 for none. Both may be NULL.
-	 */
-	int (*event_fd)(const void *self);
-	void (*drain)(void *self);
-
-	/* Microseconds until the next poll, when sooner than the tick; else 0. May be NULL. */
-	uint64_t (*next_poll_us)(const void *self, const void *memory);
-
-	/*
 	 * Writes to why, which is empty, what open and sense found missing: then it is degraded,
 	 * else active. May be NULL.
 	 */
 	void (*explain)(const void *self, char why[static TUNER_WHY_MAX]);
 
 	/*
-	 * The member of /v1/status that is this tuner's own, and its name there. trusted: its
-	 * reader is root. The caller frees it. Both may be NULL.
+	 * The member of /v1/status that has this tuner's name. trusted: its reader is root. The
+	 * caller frees it. May be NULL.
 	 */
-	const char *document_name;
 	struct cJSON *(*document)(const void *self, const void *memory, bool trusted);
-
-	const struct table_view *view; /* what of it the page and `top` show; may be NULL */
 
 	/* Metrics that are this tuner's own; may be NULL. */
 	void (*metrics)(const void *self, const void *memory, struct metric_sink *sink);
 
-	void (*close)(void *self);
+	/* Releases what self and memory own, and self. */
+	void (*close)(void *self, void *memory);
 };
 
 /* All tuners, ended by NULL: src/tuners/table.c. */

@@ -134,7 +134,6 @@ static void reload(struct agent *agent)
 		config_changes(core->config, config, changed, sizeof(changed));
 		core_reconfigure(core, config);
 		become_writer(agent);
-		agent_watch_tuners(agent);
 		agent_serve(agent);
 		log_info("config", "loaded, changed: %s", changed[0] ? changed : "nothing");
 	} else {
@@ -220,20 +219,17 @@ static int start(struct agent *agent)
 	size_t released = 0, enforcing = 0;
 	char files[512] = "";
 	const char *file;
-	int r = sd_event_new(&agent->event);
-
 	/* SIGTERM and SIGINT end the loop with code 0. */
-	if (r >= 0)
-		r = sd_event_set_signal_exit(agent->event, true);
+	int r = sd_event_set_signal_exit(agent->event, true);
+
 	if (r >= 0)
 		r = sd_event_add_signal(
 			agent->event, NULL, SIGHUP | SD_EVENT_SIGNAL_PROCMASK, on_hangup, agent);
 	if (r >= 0)
 		r = worker_new(agent->event, &agent->worker);
-	if (r >= 0)
-		r = agent_watch_tuners(agent);
 	if (r < 0)
 		return r;
+	agent_begin_loads(agent);
 	agent->source_signature = config_source_signature(&core->source);
 	agent_serve(agent);
 	agent_poll(agent);
@@ -275,9 +271,15 @@ int agent_run(const struct core_options *options)
 	}
 	if (load(&source, NULL, &config, agent.core.config_fault) < 0)
 		return 1;
-	r = core_open(&agent.core, options, true, config);
+	r = sd_event_new(&agent.event);
+	if (r >= 0)
+		r = core_open(&agent.core, options,
+			&(struct tuner_loop){
+				agent.event, .poll = agent_poll_tuner, .agent = &agent},
+			config);
 	if (r == 0 && become_writer(&agent) == -EBUSY) {
 		core_close(&agent.core);
+		sd_event_unref(agent.event);
 		return 1;
 	}
 	if (r == 0)
@@ -292,11 +294,14 @@ int agent_run(const struct core_options *options)
 			http_server_close(steal(agent.endpoints[i].server));
 	/* Cancels what is under way: the next agent finishes or undoes it. */
 	worker_free(agent.worker);
-	for (size_t i = 0; i < ARRAY_SIZE(agent.transfers); i++)
-		worker_free(agent.transfers[i].worker);
-	sd_event_source_disable_unref(agent.tick);
-	for (size_t i = 0; i < agent.core.node.n_tuners; i++)
-		sd_event_source_disable_unref(agent.core.node.tuners[i].watch);
+	for (size_t i = 0; i < JOBS_MAX; i++) {
+		const struct job *job = &agent.jobs[i];
+
+		/* Loading cannot be cancelled: it ends with the process. */
+		if (!job->request || job->kind != JOB_LOAD)
+			worker_free(job->own);
+	}
+	sd_event_source_disable_unref(steal(agent.tick));
 	plan_clear(&agent.done);
 	core_close(&agent.core);
 	sd_event_unref(agent.event);

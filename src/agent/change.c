@@ -33,14 +33,6 @@ void core_plan_only(struct core *core, const char *only)
 	core->plan.n = kept;
 }
 
-/* The changes go to done, or (NULL) are dropped. */
-static void take_done(struct plan *done, struct plan *changes)
-{
-	if (done)
-		plan_move(done, changes, PLAN_ALL);
-	plan_clear(changes);
-}
-
 size_t core_apply_values(struct core *core, struct plan *done)
 {
 	struct plan values = {0};
@@ -52,7 +44,9 @@ size_t core_apply_values(struct core *core, struct plan *done)
 		values_apply(&core->host, core->values, &values);
 		reconcile_results(&core->node, &values, now_us());
 	}
-	take_done(done, &values);
+	if (done)
+		plan_move(done, &values, PLAN_ALL);
+	plan_clear(&values);
 	return n;
 }
 
@@ -72,7 +66,9 @@ void core_restore_values(struct core *core, const char *only, struct plan *done)
 			setting_become(setting, SETTING_FAILED, "not-restored",
 				plan.changes[i].error, NULL);
 	}
-	take_done(done, &plan);
+	if (done)
+		plan_move(done, &plan, PLAN_ALL);
+	plan_clear(&plan);
 }
 
 struct file_job *core_file_job(
@@ -96,38 +92,6 @@ struct file_job *core_file_job(
 		plan_move(&job->plan, &core->plan, PLAN_FILES);
 	core->job = job;
 	return job;
-}
-
-void core_look_at_journal(struct core *core)
-{
-	free(core->files);
-	core->files = file_journal_snapshot(core->journal, &core->n_files);
-	free(core->pins);
-	core->n_pins = core->journal->n_pins;
-	core->pins = must(calloc(core->n_pins + 1, sizeof(*core->pins)));
-	if (core->n_pins > 0)
-		memcpy(core->pins, core->journal->pins, core->n_pins * sizeof(*core->pins));
-	core->released = core->journal->released;
-}
-
-int core_take_files(struct core *core, struct file_job *job, struct plan *done)
-{
-	int error = job->error;
-
-	core->job = NULL;
-	core_look_at_journal(core);
-	if (job->task == FILE_APPLY)
-		reconcile_results(&core->node, &job->plan, now_us());
-	/* What a sample said before the job ended says nothing of the files as they are now. */
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		struct tuner_status *tuner = &core->node.tuners[i];
-
-		for (size_t c = 0; tuner->ops->sample_request && c < job->plan.n; c++)
-			tuner->files_stale |= streq(job->plan.changes[c].tuner, tuner->ops->name);
-	}
-	take_done(done, &job->plan);
-	free(job);
-	return error;
 }
 
 const struct condition *core_unreachable(const struct core *core, const char *only)

@@ -116,21 +116,21 @@ int core_load_config(const struct config_source *source, struct config **ret,
 static void close_tuner(struct tuner_status *tuner)
 {
 	if (tuner->self)
-		tuner->ops->close(tuner->self);
-	if (tuner->memory && tuner->ops->memory_clear)
-		tuner->ops->memory_clear(tuner->memory);
+		tuner->ops->close(tuner->self, tuner->memory);
 	free(tuner->memory);
 	tuner->self = tuner->memory = NULL;
+	tuner->generation++;
+	tuner->sampled = false;
 }
 
-int core_open(
-	struct core *core, const struct core_options *options, bool watch, struct config *config)
+int core_open(struct core *core, const struct core_options *options, const struct tuner_loop *loop,
+	struct config *config)
 {
 	struct node *node = &core->node;
 	size_t allocated = 0;
 
 	core->options = *options;
-	core->watch = watch;
+	core->loop = loop ? *loop : (struct tuner_loop){0};
 	core->config = config;
 	core->source = core_source(options->config_file);
 	core->lock = -1;
@@ -146,8 +146,10 @@ int core_open(
 	while (tuner_table[node->n_tuners])
 		node->n_tuners++;
 	node->tuners = must(calloc(node->n_tuners, sizeof(*node->tuners)));
-	for (size_t i = 0; i < node->n_tuners; i++)
+	for (size_t i = 0; i < node->n_tuners; i++) {
 		node->tuners[i].ops = tuner_table[i];
+		node->tuners[i].loop = core->loop;
+	}
 	for (size_t i = 0; all_tables[i]; i++)
 		for (const struct condition_type *type = all_tables[i]->conditions;
 			type && type->name; type++) {
@@ -180,19 +182,26 @@ void core_close(struct core *core)
 	config_free(core->config);
 }
 
-void core_sample(struct core *core)
+static void run_job(struct tuner_status *tuner, enum job_kind kind)
+{
+	const struct job_ops *job = &tuner->ops->jobs[kind];
+	struct wait wait = {.deadline_us = now_us() + CORE_JOB_US, .cancel_fd = -1};
+	void *request = NULL;
+
+	if (tuner->self && job->request)
+		request = job->request(tuner->self, tuner->memory, true);
+	if (!request)
+		return;
+	job->run(request, &wait);
+	job->adopt(tuner->self, request);
+}
+
+void core_sample(struct core *core, bool load)
 {
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		struct tuner_status *tuner = &core->node.tuners[i];
-		struct wait wait = {.deadline_us = now_us() + CORE_SAMPLE_US, .cancel_fd = -1};
-		void *request = NULL;
-
-		if (tuner->self && tuner->ops->sample_request)
-			request = tuner->ops->sample_request(tuner->self, true);
-		if (!request)
-			continue;
-		tuner->ops->sample(request, &wait);
-		tuner->ops->sample_take(tuner->self, request);
+		if (load)
+			run_job(&core->node.tuners[i], JOB_LOAD);
+		run_job(&core->node.tuners[i], JOB_SAMPLE);
 	}
 }
 
@@ -202,6 +211,18 @@ bool core_wants_to_write(const struct core *core)
 		if (tuner_mode(core->node.tuners[i].ops, core->config) == MODE_ENFORCE)
 			return !core->options.observe;
 	return false;
+}
+
+static void adopt_journal(struct core *core)
+{
+	free(core->files);
+	core->files = file_journal_snapshot(core->journal, &core->n_files);
+	free(core->pins);
+	core->n_pins = core->journal->n_pins;
+	core->pins = must(calloc(core->n_pins + 1, sizeof(*core->pins)));
+	if (core->n_pins > 0)
+		memcpy(core->pins, core->journal->pins, core->n_pins * sizeof(*core->pins));
+	core->released = core->journal->released;
 }
 
 static void load_journal(struct core *core, bool create)
@@ -214,7 +235,7 @@ static void load_journal(struct core *core, bool create)
 	if (core->journal_error == 0)
 		core->journal_error = file_journal_open(directory, create, &core->journal);
 	if (core->journal_error == 0)
-		core_look_at_journal(core);
+		adopt_journal(core);
 }
 
 static int load_values(struct core *core, const char *directory, bool write)
@@ -286,9 +307,34 @@ void core_reconfigure(struct core *core, struct config *config)
 		}
 		if (!tuner->self) {
 			tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
-			tuner->self = tuner->ops->open(&core->host, core->watch);
+			tuner->self = tuner->ops->open(
+				&core->host, core->loop.event ? &tuner->loop : NULL);
 		}
 		if (tuner->ops->configure)
 			tuner->ops->configure(tuner->self, config);
 	}
+}
+
+int core_adopt_files(struct core *core, struct file_job *job, struct plan *done)
+{
+	int error = job->error;
+
+	core->job = NULL;
+	adopt_journal(core);
+	if (job->task == FILE_APPLY)
+		reconcile_results(&core->node, &job->plan, now_us());
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+
+		/* A sample requested during the job shows the files as they were. */
+		for (size_t c = 0; tuner->ops->jobs[JOB_SAMPLE].request && c < job->plan.n; c++)
+			tuner->files_stale |= streq(job->plan.changes[c].tuner, tuner->ops->name);
+		/* It waited for the job. */
+		tuner->requested_us[JOB_SAMPLE] = now_us();
+	}
+	if (done)
+		plan_move(done, &job->plan, PLAN_ALL);
+	plan_clear(&job->plan);
+	free(job);
+	return error;
 }

@@ -13,7 +13,7 @@
 #include "workload/cgroup.h"
 
 /* How long a command waits for the programs that one tuner asks. */
-#define CORE_SAMPLE_US (3 * USEC_PER_SEC)
+#define CORE_JOB_US (3 * USEC_PER_SEC)
 
 /* As given on the command line and in the environment. */
 struct core_options {
@@ -24,7 +24,7 @@ struct core_options {
 
 struct core {
 	struct core_options options;
-	bool watch; /* also what only a running agent needs: BPF */
+	struct tuner_loop loop; /* what each tuner gets; event NULL: a command */
 	struct host host;
 	struct names names;   /* of host */
 	char state[PATH_MAX]; /* of CORE_STATE, or "" */
@@ -75,17 +75,19 @@ int core_load_config(const struct config_source *source, struct config **ret,
 
 /*
  * Opens the tuners under a configuration, of which it takes ownership. core must be zeroed;
- * core_close releases, also after an error. 0, or -ENAMETOOLONG for the host's root.
+ * core_close releases, also after an error. loop is NULL for a command without an agent. 0, or
+ * -ENAMETOOLONG for the host's root.
  */
-int core_open(
-	struct core *core, const struct core_options *options, bool watch, struct config *config);
+int core_open(struct core *core, const struct core_options *options, const struct tuner_loop *loop,
+	struct config *config);
 void core_close(struct core *core);
 
 /* Replaces the configuration, of which it takes ownership, and tries everything again under it. */
 void core_reconfigure(struct core *core, struct config *config);
 
-/* For commands without an agent: asks what tuners sample, at most three seconds each. */
-void core_sample(struct core *core);
+/* For commands without an agent: runs the samples of all tuners; load: loads BPF programs before.
+ */
+void core_sample(struct core *core, bool load);
 
 /* Some tuner is to enforce, and the command line does not forbid it. */
 bool core_wants_to_write(const struct core *core);
@@ -123,17 +125,14 @@ void core_restore_values(struct core *core, const char *only, struct plan *done)
 
 /*
  * A job for the changes of files in the plan, which it takes over, or for restoring files. Until
- * core_take_files the settings of files stay as they are. NULL when this process may not write
+ * core_adopt_files the settings of files stay as they are. NULL when this process may not write
  * files, or a job is under way.
  */
 struct file_job *core_file_job(
 	struct core *core, enum file_task task, const char *only, bool forced);
 
-/* Takes over what the journal says, which no job owns. */
-void core_look_at_journal(struct core *core);
-
 /* The job is done: settings follow, done gets the changes. 0 or the job's error. */
-int core_take_files(struct core *core, struct file_job *job, struct plan *done);
+int core_adopt_files(struct core *core, struct file_job *job, struct plan *done);
 
 /* A runtime that does not answer, whose settings are therefore not known; NULL for none. */
 const struct condition *core_unreachable(const struct core *core, const char *only);

@@ -11,8 +11,11 @@
 
 #define REQUESTS_MAX 8
 
-/* At once, of all tuners. */
-#define TRANSFERS_MAX 18
+/* Under way at once. */
+#define JOBS_MAX 64
+
+/* For samples and for loading BPF programs. */
+#define JOB_TIMEOUT_US (10 * USEC_PER_SEC)
 
 /* One poll a second, and the loop's only timer: a drift is seen within that. */
 #define TICK_US USEC_PER_SEC
@@ -32,6 +35,16 @@ struct endpoint {
 	uint64_t retry_us;
 };
 
+struct job {
+	const struct job_ops *ops;
+	void *request;              /* NULL: the slot is free */
+	struct tuner_status *tuner; /* not for the worker; NULL: a file job */
+	enum job_kind kind;
+	unsigned generation; /* of the tuner at the request */
+	bool is_after_files; /* a sample: no file job was under way at the request */
+	struct worker *own;  /* of transfers and loads; all others share one */
+};
+
 struct agent {
 	struct core core;
 	sd_event *event;
@@ -41,13 +54,7 @@ struct agent {
 	bool never_urgent;            /* that cannot be had: ordinary for good */
 
 	struct worker *worker; /* samples and file jobs */
-	struct transfer_slot {
-		struct worker *worker; /* there while requests come */
-		const struct tuner_ops *ops;
-		const void *requester; /* the self that made the request */
-		void *request;         /* NULL: idle */
-		struct agent *agent;
-	} transfers[TRANSFERS_MAX];
+	struct job jobs[JOBS_MAX];
 	uint64_t resume_us; /* when to look again after restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
@@ -61,8 +68,20 @@ struct agent {
 	char status[STATUS_LINE_MAX]; /* the last STATUS= */
 };
 
-/* loop.c: gives tuners the loop, and watches those whose next poll cannot wait. 0 or -errno. */
-int agent_watch_tuners(struct agent *agent);
+/* job.c. 0 or -errno. Then the caller owns the request still. */
+int agent_submit(struct agent *agent, const struct job *job);
+
+/* Cancels transfers that are no longer wanted, and begins the jobs that are due. */
+void agent_begin_jobs(struct agent *agent);
+
+/* Only those that need the privileges of the start. */
+void agent_begin_loads(struct agent *agent);
+
+/* loop.c. The next tick is now. */
+void agent_wake(struct agent *agent);
+
+/* A member of struct tuner_loop. */
+void agent_poll_tuner(struct tuner_loop *loop);
 
 /* Polls, writes values, and hands files and samples to the workers. */
 void agent_poll(struct agent *agent);

@@ -5,6 +5,9 @@
 #include "base/log.h"
 #include "tuners/table.h"
 
+/* Three times what a sample may take, or a BPF program to load. */
+#define JOB_OVERDUE_US (30 * USEC_PER_SEC)
+
 static const struct release *find_release(const struct core *core, const char *tuner)
 {
 	for (size_t i = 0; i < core->released.n; i++)
@@ -132,6 +135,40 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 	tuner->mode = mode;
 }
 
+/*
+ * Neither a deadline nor cancelling ends a job that the kernel holds: in a read of a hung file
+ * system, in a bpf(2). What its tuner last sampled is too old then.
+ */
+static void judge_jobs(const struct core *core, struct tuner_status *tuner, uint64_t now)
+{
+	struct proposal *proposal = &tuner->proposal;
+	bool overdue[JOB_KINDS] = {0};
+
+	for (int kind = 0; kind < JOB_TRANSFER; kind++)
+		overdue[kind] = tuner->under_way[kind] > 0 && !core->job &&
+				now > tuner->requested_us[kind] + JOB_OVERDUE_US;
+	if (overdue[JOB_LOAD])
+		copy_text(tuner->why, sizeof(tuner->why),
+			"BPF: loading has not ended for 30 s: restart the node if it stays so");
+	if (!overdue[JOB_SAMPLE])
+		return;
+	copy_text(tuner->why, sizeof(tuner->why),
+		"a sample has not ended for 30 s: a file system or a program hangs: see the "
+		"kernel stack of the agent's threads");
+	if (tuner->ops->sense)
+		return;
+	for (size_t i = 0; i < proposal->n_wants; i++) {
+		proposal->wants[i].error = 0;
+		proposal->wants[i].wanted[0] = '\0';
+		proposal->wants[i].reason = "sample-overdue";
+	}
+	for (size_t i = 0; i < proposal->n_conditions; i++) {
+		proposal->conditions[i].status = CONDITION_UNKNOWN;
+		proposal->conditions[i].reason = "sample-overdue";
+		copy_text(proposal->conditions[i].message, CONDITION_MESSAGE_MAX, tuner->why);
+	}
+}
+
 static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t now)
 {
 	struct node *node = &core->node;
@@ -153,8 +190,8 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		/* A command without the lock shows what an agent would do. */
-		.values_recordable = !core->watch || (core->lock >= 0 && core->values),
-		.files_recordable = !core->watch || (core->lock >= 0 && core->journal),
+		.values_recordable = !core->loop.event || (core->lock >= 0 && core->values),
+		.files_recordable = !core->loop.event || (core->lock >= 0 && core->journal),
 		.files_busy = core->job || tuner->files_stale,
 	};
 
@@ -174,6 +211,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		tuner->why[0] = '\0';
 		if (tuner->ops->explain)
 			tuner->ops->explain(tuner->self, tuner->why);
+		judge_jobs(core, tuner, now);
 		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}
 	reconcile(node, &wanted, &core->plan);

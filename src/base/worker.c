@@ -95,7 +95,7 @@ void worker_wakes_loop(struct worker *worker, bool wakes)
 	(void)sd_event_source_set_enabled(worker->source, wakes ? SD_EVENT_ON : SD_EVENT_OFF);
 }
 
-void worker_take(struct worker *worker)
+void worker_finish(struct worker *worker)
 {
 	finish(NULL, worker->finished[0], 0, NULL);
 }

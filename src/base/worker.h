@@ -25,13 +25,13 @@ int worker_submit(struct worker *worker, void (*run)(void *job, const struct wai
 	void (*done)(void *job, void *userdata), void *job, void *userdata);
 
 /*
- * Whether a job that is done wakes the loop; else it waits for worker_take(). A loop that is awake
- * every second anyway need not be woken for what can wait so long.
+ * Whether a job that is done wakes the loop; else it waits for worker_finish(). A loop that is
+ * awake every second anyway need not be woken for what can wait so long.
  */
 void worker_wakes_loop(struct worker *worker, bool wakes);
 
 /* Calls done for the jobs that are. */
-void worker_take(struct worker *worker);
+void worker_finish(struct worker *worker);
 
 /* Cancels the running job, and takes no other from then on: only worker_free() is left. */
 void worker_cancel(struct worker *worker);

@@ -43,7 +43,7 @@ static int change_files(struct core *core, enum file_task task, const char *only
 	if (!job)
 		return -ENOMEM;
 	file_transaction(job, &wait);
-	return core_take_files(core, job, done);
+	return core_adopt_files(core, job, done);
 }
 
 static int apply_locally(const struct cli *cli, struct core *core)
@@ -62,7 +62,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	core_reset(core, cli->only);
 	/* Finish what a killed process left, after the reset: a failure here must stay recorded. */
 	r = change_files(core, FILE_RESUME, cli->only, NULL);
-	core_sample(core);
+	core_sample(core, false);
 	core_poll(core);
 	core_plan_only(core, cli->only);
 	if (r == 0) {
@@ -125,7 +125,7 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 	if (!cli->purge)
 		r = client_call(socket_path, NULL, true, path, &answer, &status);
 	if (r == -ENOTCONN) {
-		r = core_open(&core, &cli->core, false, config);
+		r = core_open(&core, &cli->core, NULL, config);
 		r = r < 0 ? cli_fail("node", "%s", strerror(-r)) : locally(cli, &core);
 		core_close(&core);
 		return r;

@@ -299,7 +299,7 @@ int client_call(const char *socket_path, const char *address, bool post, const c
 int local_poll(
 	const struct cli *cli, struct config *config, bool watch, bool as_apply, struct core *core)
 {
-	int r = core_open(core, &cli->core, watch, config);
+	int r = core_open(core, &cli->core, NULL, config);
 
 	if (r < 0) {
 		core_close(core);
@@ -309,7 +309,7 @@ int local_poll(
 	core_read_records(core);
 	if (as_apply)
 		core_reset(core, cli->only);
-	core_sample(core);
+	core_sample(core, watch);
 	core_poll(core);
 	return EXIT_OK;
 }

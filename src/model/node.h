@@ -7,17 +7,16 @@
 
 struct tuner_status {
 	const struct tuner_ops *ops;
-	void *self;                    /* of ops->open */
-	void *memory;                  /* what its decide() keeps from call to call */
-	const void *attached;          /* the self that was given the agent's loop */
-	struct sd_event_source *watch; /* of ops->event_fd, in the agent; or NULL */
-	enum mode mode;                /* as configured, or MODE_RELEASED */
-	uint64_t since_us;             /* CLOCK_REALTIME: when it came to be in that mode */
-	bool force;    /* the next poll sets again what on_drift left to others: headroom apply */
-	void *request; /* of ops->sample_request: the worker's until it is taken */
-	const void *requester;    /* the self that made it */
-	bool request_of_now;      /* no file job was under way then */
-	bool sampled;             /* a first one was taken */
+	struct tuner_loop loop;           /* event NULL: a command without an agent */
+	void *self;                       /* of ops->open; NULL: off */
+	void *memory;                     /* what its decide() keeps from call to call */
+	unsigned generation;              /* changes when self is closed */
+	unsigned under_way[JOB_KINDS];    /* jobs */
+	uint64_t requested_us[JOB_KINDS]; /* CLOCK_MONOTONIC: when the last of them was requested */
+	enum mode mode;                   /* as configured, or MODE_RELEASED */
+	uint64_t since_us;                /* CLOCK_REALTIME: when it came to be in that mode */
+	bool force;   /* the next poll sets again what on_drift left to others: headroom apply */
+	bool sampled; /* a first sample was adopted, or none was due */
 	bool files_stale;         /* its files were changed, and not sampled since */
 	struct proposal proposal; /* of the last poll */
 	enum tuner_state state;

@@ -463,7 +463,7 @@ void report_page(FILE *out, const struct node *node, bool paused)
 		const struct tuner_ops *ops = node->tuners[i].ops;
 
 		if (ops->view)
-			put_view(out, ops->view, json_at(status, ops->document_name));
+			put_view(out, ops->view, json_at(status, ops->name));
 	}
 	put_view(out, &events_view, status);
 	put_view(out, &tuners_view, status);

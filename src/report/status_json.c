@@ -117,7 +117,7 @@ cJSON *report_status(const struct node *node, bool trusted)
 		const struct tuner_status *tuner = &node->tuners[i];
 
 		if (tuner->ops->document && tuner->self)
-			json_adopt(root, tuner->ops->document_name,
+			json_adopt(root, tuner->ops->name,
 				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
 	/* The document has these members even if their tuner is off. */

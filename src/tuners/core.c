@@ -109,6 +109,9 @@ static const struct reason reasons[] = {
 		"Someone else changed the value since it was last written, so it is left alone."},
 	{"file-changed-since",
 		"Someone else changed the file since, so only this value is restored in it."},
+	{"sample-overdue",
+		"A sample has not ended for 30 seconds, so its settings and conditions are "
+		"unknown: a file system or a program that it reads hangs."},
 	{"within-limit", "The use is below the limit."},
 	{"tuner-off", "The tuner that checks this is off."},
 	{0},

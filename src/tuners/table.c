@@ -34,6 +34,19 @@ const char *entry_help(const char *kind, const char *name)
 	return NULL;
 }
 
+/* A tuner owns the sysctls that its settings are. */
+static void check_owner(const struct config_sysctl *sysctl, struct config_fault_list *faults)
+{
+	for (size_t i = 0; tuner_table[i]; i++)
+		for (const struct explanation *row = tuner_table[i]->explanations; row && row->name;
+			row++)
+			if (streq(row->kind, "setting") && fnmatch(row->name, sysctl->name, 0) == 0)
+				config_fault_add(faults, &sysctl->position,
+					"sysctl.%s: belongs to the %s tuner: set it in the "
+					"section %s",
+					sysctl->name, tuner_table[i]->name, tuner_table[i]->name);
+}
+
 void tuners_validate(const struct config *config, struct config_fault_list *faults)
 {
 	size_t n;
@@ -43,17 +56,13 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 		if (tuner_table[i]->validate)
 			tuner_table[i]->validate(config, faults);
 	for (size_t k = 0; k < n; k++)
-		for (size_t i = 0; tuner_table[i]; i++) {
-			const char *const *owned = tuner_table[i]->owned_sysctls;
-			const char *owner = tuner_table[i]->name;
+		check_owner(&sysctls[k], faults);
+}
 
-			for (; owned && *owned; owned++)
-				if (fnmatch(*owned, sysctls[k].name, 0) == 0)
-					config_fault_add(faults, &sysctls[k].position,
-						"sysctl.%s: belongs to the %s tuner: set it in the "
-						"section %s",
-						sysctls[k].name, owner, owner);
-		}
+void tuner_free(void *self, void *memory)
+{
+	(void)memory;
+	free(self);
 }
 
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config)

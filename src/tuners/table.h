@@ -45,6 +45,9 @@ extern const char *const tuner_mode_choices[];
 /* The options of each of all_tables, in its order; ended by NULL. */
 extern const struct config_option *const option_tables[];
 
+/* A close for tuners whose self and memory own nothing. */
+void tuner_free(void *self, void *memory);
+
 /* The tuner of that name, or NULL. */
 const struct tuner_ops *tuner_find(const char *name);
 

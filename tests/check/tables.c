@@ -81,7 +81,7 @@ static int print_node(bool page, bool openmetrics)
 	config_faults_clear(&faults);
 	if (r < 0)
 		return 1;
-	r = core_open(&core, &options, false, config);
+	r = core_open(&core, &options, NULL, config);
 	if (r == 0)
 		core_poll(&core);
 	if (r == 0 && page)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Agent, Node, Run, Start, until
-from imagelab import Built, Image, docker_save, say_program, sleeper
+from imagelab import Built, Image, Proxy, docker_save, say_program, sleeper
 from runtimelab import Lab, lab  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
 from test_kubelet import Kubelet, kubelet  # noqa: F401
@@ -306,6 +306,60 @@ def test_a_transfer_lives_through_a_reload_and_ends_with_the_agent(lab: Lab, pre
     running.reload()
     wait_image(running, name, "active")
     assert running.stop() == 0
+
+
+@pytest.fixture
+def pulling(lab: Lab, preload: Start) -> tuple[Agent, Proxy, str]:
+    """An agent that pulls an image for minutes, the proxy before its registry, and the image's name."""
+    lab.containerd()
+    registry = lab.registry()
+    proxy = lab.proxy(registry, rate=20_000)
+    registry.push("team/app", Image(1, 8_000_000))
+    name = f"{proxy.name}/team/app:latest"
+    running = preload(f"pull: ['{name}']")
+    wait_image(running, name, "active")
+    until(lambda: proxy.now == 1, "the layer is on its way")
+    return running, proxy, name
+
+
+def set_mode(running: Agent, name: str, mode: str) -> None:
+    running.write_config(f"mode: observe\nimages: {{mode: {mode}, pin: [], pull: ['{name}']}}\n")
+    running.reload()
+
+
+@pytest.mark.parametrize("how", ["restore", "observe", "off"])
+def test_a_pull_ends_when_its_tuner_no_longer_enforces(
+    lab: Lab, pulling: tuple[Agent, Proxy, str], run: Run, how: str
+) -> None:
+    running, proxy, name = pulling
+    if how == "restore":
+        assert run("restore", "--only", "images", wrap=lab.wrap).returncode == 0
+    else:
+        set_mode(running, name, how)
+    until(lambda: proxy.now == 0, "the download ends", timeout=10)
+    if how != "off":
+        row = wait_image(running, name, "pending")
+        assert row["reason"] == ("restored" if how == "restore" else "observe-mode")
+    assert running.condition("ImagePreloadFailed")["status"] != "True", "a cancelled pull is no failure"
+
+
+def test_a_tuner_switched_off_and_on_pulls_an_image_once(pulling: tuple[Agent, Proxy, str]) -> None:
+    running, proxy, name = pulling
+
+    def threads() -> int:
+        return len(list(Path(f"/proc/{running.pid}/task").iterdir()))
+
+    time.sleep(2)  # threads of the start end
+    before = threads()
+    for _ in range(3):
+        set_mode(running, name, "off")
+        set_mode(running, name, "enforce")
+    wait_image(running, name, "active")
+    time.sleep(2)
+    assert threads() == before, "one thread for each transfer"
+    proxy.rate = 0
+    wait_image(running, name)
+    assert running.log.count(f"{name}: pulled") == 1
 
 
 def test_the_sandbox_image_is_missed_until_it_is_there(kubelet: Kubelet, lab: Lab, preload: Start, store: Path) -> None:

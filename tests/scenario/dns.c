@@ -276,10 +276,11 @@ static void begin(void *self)
 	replay->uplinks = 1;
 }
 
-static void end(void *self)
+static void end(void *self, void *memory)
 {
 	struct replay *replay = self;
 
+	(void)memory;
 	dns_memory_clear(&replay->memory);
 	dns_server_table_clear(&replay->sensor.seen.table);
 }

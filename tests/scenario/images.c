@@ -29,10 +29,11 @@ static void free_active(struct images_tuner *tuner)
 		transfer_free(tuner->active[--tuner->n_active]);
 }
 
-static void close_node(void *self)
+static void close_node(void *self, void *memory)
 {
 	struct images_tuner *tuner = self;
 
+	free(((struct images_memory *)memory)->rows);
 	free_active(tuner);
 	free(tuner->config.pulls.items);
 	free(tuner->config.pins.items);
@@ -154,14 +155,14 @@ static bool take_archive(struct scenario *scenario, void *base)
 }
 
 /* `begun`: what was to begin is under way now; `ended`: nothing is. */
-static bool take_begun(struct scenario *scenario, void *base)
+static bool begin_transfers(struct scenario *scenario, void *base)
 {
-	while (images_tuner.transfer_request(base, scenario->memory))
+	while (images_tuner.jobs[JOB_TRANSFER].request(base, scenario->memory, false))
 		;
 	return true;
 }
 
-static bool take_ended(struct scenario *scenario, void *base)
+static bool end_transfers(struct scenario *scenario, void *base)
 {
 	(void)scenario;
 	free_active(base);
@@ -213,8 +214,8 @@ static const struct scenario_word at[] = {
 	WORD_CALL("lacks", take_lacks),
 	WORD_CALL("pinned-here", take_pinned_here),
 	WORD_CALL("archive", take_archive),
-	WORD_CALL("begun", take_begun),
-	WORD_CALL("ended", take_ended),
+	WORD_CALL("begun", begin_transfers),
+	WORD_CALL("ended", end_transfers),
 	WORD_CALL("asked", take_asked),
 	WORD_CALL("mode", take_mode),
 	WORD_CALL("force", take_force),
@@ -318,14 +319,21 @@ static bool expect_begins(struct scenario *scenario, void *base)
 /* `cancels NAME...`: of the pulls under way. */
 static bool expect_cancels(struct scenario *scenario, void *base)
 {
-	const struct transfer *transfer;
+	const struct images_tuner *tuner = base;
 	size_t n = 0;
 
-	for (; (transfer = images_tuner.transfer_cancel(base, scenario->memory)); n++)
+	for (size_t i = 0; i < tuner->n_active; i++) {
+		struct transfer *transfer = tuner->active[i];
+
+		if (transfer->cancelled ||
+			!images_tuner.jobs[JOB_TRANSFER].cancels(transfer, scenario->memory))
+			continue;
+		n++;
 		if (!scenario_is(scenario, transfer->name)) {
 			fprintf(stderr, "%s is cancelled\n", transfer->name);
 			return false;
 		}
+	}
 	return n > 0 || scenario_is(scenario, "-");
 }
 

@@ -43,8 +43,9 @@ static void open_node(void *self)
 	tuner->config.numbers[RUNTIME_PROGRESS_TIMEOUT].value = 30 * 60 * USEC_PER_SEC;
 }
 
-static void close_node(void *self)
+static void close_node(void *self, void *memory)
 {
+	(void)memory;
 	runtime_sample_clear(&((struct runtime_tuner *)self)->sample);
 }
 

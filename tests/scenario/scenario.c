@@ -347,9 +347,7 @@ static int replay(struct scenario *scenario, const struct scenario_tuner *tuner,
 	if (scenario->expectations == 0)
 		fail(scenario, "expects nothing");
 	if (tuner->close)
-		tuner->close(self);
-	if (tuner->ops->memory_clear && !tuner->decide)
-		tuner->ops->memory_clear(memory);
+		tuner->close(self, memory);
 	proposal_clear(&scenario->proposal);
 	return 0;
 }

@@ -73,7 +73,7 @@ struct scenario_tuner {
 	const struct scenario_word *config, *line; /* after `config`; other lines of its own */
 	const struct scenario_word *expect;        /* after `expect`, of its own; or NULL */
 	void (*open)(void *self);                  /* what a fresh node has; may be NULL */
-	void (*close)(void *self);                 /* may be NULL */
+	void (*close)(void *self, void *memory);   /* may be NULL */
 	/* In place of the ops' decide(); may be NULL. */
 	void (*decide)(void *self, const struct decide_input *input, struct proposal *proposal);
 };

@@ -144,7 +144,7 @@ static void begin(struct fixture *node)
 	directory_make(&node->directory);
 	directory_put(&node->directory, "/etc/resolv.conf",
 		"nameserver 168.63.129.16\nsearch cluster.LOCAL ec2.internal\n");
-	node->sensor = dns_tuner.open(&node->directory.host, false);
+	node->sensor = dns_tuner.open(&node->directory.host, NULL);
 	node->kernel = node->sensor->bpf = dns_bpf_load(why);
 	node->sensor->config.budget_auto = true;
 	copy_text(node->sensor->config.domains[0], DNS_DOMAIN_MAX, "cluster.local");
@@ -154,7 +154,9 @@ static void begin(struct fixture *node)
 
 static void end(struct fixture *node)
 {
-	dns_tuner.close(node->sensor);
+	struct dns_memory memory = {0};
+
+	dns_tuner.close(node->sensor, &memory);
 	directory_remove(&node->directory);
 }
 

@@ -37,12 +37,14 @@ static void make(struct made *made)
 {
 	directory_make(&made->directory);
 	made->directory.host.state = made->directory.path;
-	made->tuner = images_tuner.open(&made->directory.host, true);
+	made->tuner = images_tuner.open(&made->directory.host, NULL);
 }
 
 static void clear(struct made *made)
 {
-	images_tuner.close(made->tuner);
+	struct images_memory memory = {0};
+
+	images_tuner.close(made->tuner, &memory);
 	directory_remove(&made->directory);
 }
 
@@ -59,10 +61,11 @@ static void configure(struct made *made, const char *text)
 static void sample(struct made *made)
 {
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	void *request = images_tuner.sample_request(made->tuner, true);
+	const struct job_ops *job = &images_tuner.jobs[JOB_SAMPLE];
+	void *request = job->request(made->tuner, NULL, true);
 
-	images_tuner.sample(request, &wait);
-	images_tuner.sample_take(made->tuner, request);
+	job->run(request, &wait);
+	job->adopt(made->tuner, request);
 }
 
 /* The archives that were found, each followed by a blank. */
@@ -138,7 +141,7 @@ TUNER_TEST(nothing_begins_between_a_new_configuration_and_its_first_sample)
 	sample(made);
 	images_tuner.decide(made->tuner, &input, &memory, &proposal);
 	assert_string_equal(memory.rows[0].reason, "no-runtime");
-	images_tuner.memory_clear(&memory);
+	free(memory.rows);
 	proposal_clear(&proposal);
 }
 
@@ -188,7 +191,7 @@ static struct transfer *begin(struct made *made, const char *path, uint64_t inod
 
 	copy_text(memory.begin[0].archive.path, IMAGES_TEXT_MAX, path);
 	memory.begin[0].archive.key.inode = inode;
-	return images_tuner.transfer_request(made->tuner, &memory);
+	return images_tuner.jobs[JOB_TRANSFER].request(made->tuner, &memory, false);
 }
 
 static void end(struct made *made, struct transfer *transfer, int error, const char *name)
@@ -197,7 +200,7 @@ static void end(struct made *made, struct transfer *transfer, int error, const c
 	if (name)
 		preload_add(&transfer->found, transfer->archive.path, name)->loaded = true;
 	transfer->error = error;
-	images_tuner.transfer_take(made->tuner, transfer);
+	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
 }
 
 TUNER_TEST(an_archive_that_was_replaced_forgets_what_was_in_it)
@@ -222,7 +225,7 @@ TUNER_TEST(a_transfer_that_was_cancelled_or_whose_tuner_was_closed_changes_nothi
 	end(made, begin(made, "/i/a.tar", 1), -ECANCELED, "a:1");
 	assert_int_equal(made->tuner->record.n, 0);
 	assert_int_equal(made->tuner->n_active, 0);
-	images_tuner.transfer_take(NULL, begin(made, "/i/a.tar", 1));
+	images_tuner.jobs[JOB_TRANSFER].adopt(NULL, begin(made, "/i/a.tar", 1));
 	made->tuner->n_active = 0;
 	assert_int_equal(made->tuner->record.n, 0);
 }

@@ -26,7 +26,7 @@ DIRECTORY_TEST(a_row_becomes_a_limit_where_the_node_has_it)
 		{"/proc/sys/net/netfilter/nf_conntrack_max", "262144\n", 2, false, "conntrack", 12,
 			262144},
 	};
-	void *self = limits_tuner.open(&directory->host, false);
+	void *self = limits_tuner.open(&directory->host, NULL);
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		struct proposal proposal = {0};
@@ -46,5 +46,5 @@ DIRECTORY_TEST(a_row_becomes_a_limit_where_the_node_has_it)
 		}
 		proposal_clear(&proposal);
 	}
-	limits_tuner.close(self);
+	limits_tuner.close(self, NULL);
 }

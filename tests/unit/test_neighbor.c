@@ -34,7 +34,7 @@ static const struct {
 
 DIRECTORY_TEST(statistics_are_summed)
 {
-	struct neighbor *neighbor = neighbor_tuner.open(&directory->host, false);
+	struct neighbor *neighbor = neighbor_tuner.open(&directory->host, NULL);
 	const struct neighbor_table_seen *table = &neighbor->tables[NEIGHBOR_IPV4];
 
 	for (size_t i = 0; i < ARRAY_SIZE(statistics); i++) {
@@ -44,7 +44,7 @@ DIRECTORY_TEST(statistics_are_summed)
 		assert_int_equal(table->stats_error, statistics[i].result);
 		assert_memory_equal(&table->stats, &statistics[i].stats, sizeof(table->stats));
 	}
-	neighbor_tuner.close(neighbor);
+	neighbor_tuner.close(neighbor, NULL);
 }
 
 #define GIB        (UINT64_C(1) << 30)

@@ -219,11 +219,9 @@ static struct cJSON *dns_document(const void *self, const void *memory, bool tru
 }
 
 static const struct tuner_ops dns_ops = {
-	.name = "dns", .document_name = "dns", .document = dns_document, .view = &dns_view};
-static const struct tuner_ops runtime_ops = {.name = "runtime",
-	.document_name = "runtime",
-	.document = dns_document,
-	.view = &runtime_view};
+	.name = "dns", .document = dns_document, .view = &dns_view};
+static const struct tuner_ops runtime_ops = {
+	.name = "runtime", .document = dns_document, .view = &runtime_view};
 
 /* Expects parts of the page of a node with these two documents. */
 static void expect_views(const char *dns_text, const char *runtime_text, const char *const *parts)

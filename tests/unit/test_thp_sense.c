@@ -28,12 +28,12 @@ DIRECTORY_TEST(boot_parameters_of_switches_are_kept)
 		struct thp *thp;
 
 		directory_put(directory, "/proc/cmdline", cases[i].line);
-		thp = thp_tuner.open(&directory->host, false);
+		thp = thp_tuner.open(&directory->host, NULL);
 		assert_string_equal(thp->boot_line, cases[i].kept);
 		for (int kind = 0; kind < THP_SWITCH_KINDS; kind++)
 			kinds |= (unsigned)thp->at_boot[kind] << kind;
 		assert_int_equal(kinds, cases[i].kinds);
-		thp_tuner.close(thp);
+		thp_tuner.close(thp, NULL);
 	}
 }
 
@@ -70,7 +70,7 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 	directory_put(directory, "/proc/meminfo",
 		"MemTotal:       8 kB\nAnonHugePages:   6144 kB\nShmemHugePages:  2048 kB\n"
 		"ShmemPmdMapped:  7 kB\nFileHugePages:   4096 kB\n");
-	thp = thp_tuner.open(&directory->host, false);
+	thp = thp_tuner.open(&directory->host, NULL);
 	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, ARRAY_SIZE(rows));
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -93,17 +93,17 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 	thp_tuner.sense(thp);
 	assert_string_equal(thp->switches[0].want.actual, "never");
 	assert_int_equal(thp->usage_error, -EBADMSG);
-	thp_tuner.close(thp);
+	thp_tuner.close(thp, NULL);
 }
 
 DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 {
-	struct thp *thp = thp_tuner.open(&directory->host, false);
+	struct thp *thp = thp_tuner.open(&directory->host, NULL);
 
 	thp_tuner.sense(thp);
 	assert_int_equal(thp->n_switches, 4);
 	for (unsigned i = 0; i < thp->n_switches; i++)
 		assert_int_equal(thp->switches[i].want.error, -ENOENT);
 	assert_int_equal(thp->usage_error, -ENOENT);
-	thp_tuner.close(thp);
+	thp_tuner.close(thp, NULL);
 }

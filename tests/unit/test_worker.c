@@ -107,7 +107,7 @@ WORKER_TEST(a_job_that_does_not_wake_the_loop_waits_for_being_taken)
 	assert_int_equal(sd_event_run(fixture->event, 20 * USEC_PER_MSEC), 0);
 	assert_false(quiet.done);
 	while (!quiet.done)
-		worker_take(fixture->worker);
+		worker_finish(fixture->worker);
 	worker_wakes_loop(fixture->worker, true);
 	submit(fixture, &loud);
 	loop_until_done(fixture, &loud);

@@ -10,7 +10,6 @@
 
 struct cJSON;
 struct metric_sink;
-struct worker;
 
 #define DNS_DOMAINS_MAX         16
 #define DNS_DOMAIN_MAX          256
@@ -103,10 +102,9 @@ struct dns_clients {
 /* sense.c */
 struct dns_sensor {
 	const struct host *host;
-	bool watch, load; /* the agent uses BPF; the programs must still be loaded */
+	bool watch; /* the agent, not a command */
 	char why[TUNER_WHY_MAX];
-	struct worker *loader; /* NULL when nothing is being loaded */
-	uint64_t next_sample_us;
+	uint64_t next_load_us, next_sample_us;
 	struct dns_config config;
 	struct dns_bpf *bpf, *unattached; /* one of them is NULL */
 	struct cgroups *cgroups;

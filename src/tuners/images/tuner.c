@@ -84,11 +84,11 @@ const struct config_option images_options[] = {
 	{0},
 };
 
-static void *images_open(const struct host *host, bool watch)
+static void *images_open(const struct host *host, struct tuner_loop *loop)
 {
 	struct images_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 
-	(void)watch;
+	(void)loop;
 	tuner->host = host;
 	record_read(host->state, &tuner->record);
 	return tuner;
@@ -129,15 +129,19 @@ static void images_configure(void *self, const struct config *config)
 	(void)time_parse(config_text(config, "images.wave.start"), &ret->wave.start_us);
 	ret->generation++;
 	tuner->due = true;
+	/* Waves count from when an image was first wanted. */
+	for (size_t i = 0; i < ret->pulls.n; i++) {
+		if (preload_find(&tuner->record, "", ret->pulls.items[i]))
+			continue;
+		preload_add(&tuner->record, "", ret->pulls.items[i])->first_seen_us = realtime_us();
+		tuner->dirty = true;
+	}
 }
 
 /* ---- samples ---- */
 
-/* Frees the request of a sample too. */
-static void images_close(void *self)
+static void sample_free(struct images_tuner *tuner)
 {
-	struct images_tuner *tuner = self;
-
 	free(tuner->config.archives.items);
 	free(tuner->config.pulls.items);
 	free(tuner->config.pins.items);
@@ -147,11 +151,18 @@ static void images_close(void *self)
 	free(tuner);
 }
 
-static void *images_sample_request(void *self, bool at_once)
+static void images_close(void *self, void *memory)
+{
+	free(((struct images_memory *)memory)->rows);
+	sample_free(self);
+}
+
+static void *images_sample_request(void *self, const void *memory, bool at_once)
 {
 	struct images_tuner *tuner = self, *request;
 	uint64_t next_us = tuner->sample.next_us;
 
+	(void)memory;
 	if (tuner->n_active > 0) /* the store fills */
 		next_us = MIN(next_us, tuner->sample.now_us + IMAGES_SOON_US);
 	if (!at_once && !tuner->due && now_us() < next_us)
@@ -171,14 +182,14 @@ static void *images_sample_request(void *self, bool at_once)
 	return request;
 }
 
-static void images_sample_take(void *self, void *data)
+static void images_sample_adopt(void *self, void *data)
 {
 	struct images_tuner *tuner = self, *request = data;
 	struct images_sample sample = request->sample;
 	size_t kept = 0;
 
 	if (!tuner || sample.cancelled) {
-		images_close(request);
+		sample_free(request);
 		return;
 	}
 	/* Keep only the images that decide() needs. */
@@ -196,39 +207,28 @@ static void images_sample_take(void *self, void *data)
 		sample.images = must(realloc(sample.images, kept * sizeof(*sample.images)));
 	request->sample = tuner->sample;
 	tuner->sample = sample;
-	images_close(request);
-}
-
-/* Notes since when an image is wanted: waves count from there. */
-static void images_arm(void *self, const void *data)
-{
-	const struct images_memory *memory = data;
-	struct images_tuner *tuner = self;
-
-	for (size_t i = 0; i < memory->n; i++) {
-		const struct preload *wanted = &memory->rows[i].preload;
-
-		if (wanted->source[0] || preload_find(&tuner->record, "", wanted->name))
-			continue;
-		preload_add(&tuner->record, "", wanted->name)->first_seen_us = realtime_us();
-		tuner->dirty = true;
-	}
+	sample_free(request);
 }
 
 /* ---- transfers ---- */
 
-static void *images_transfer_request(void *self, void *data)
+static void *images_transfer_request(void *self, const void *data, bool now)
 {
-	struct images_memory *memory = data;
+	const struct images_memory *memory = data;
 	struct images_tuner *tuner = self;
 	struct preload_list *record = &tuner->record;
+	const struct transfer *next = memory->begin;
 	struct transfer *transfer;
 	size_t kept = 0;
 
-	if (memory->n_begin == 0 || tuner->n_active == ARRAY_SIZE(tuner->active))
+	(void)now;
+	while (next < memory->begin + memory->n_begin &&
+		images_active(tuner, next->kind, next->archive.path, next->name))
+		next++;
+	if (next == memory->begin + memory->n_begin || tuner->n_active == ARRAY_SIZE(tuner->active))
 		return NULL;
 	transfer = must(malloc(sizeof(*transfer)));
-	*transfer = memory->begin[0];
+	*transfer = *next;
 	transfer->host = tuner->host;
 	transfer->runtime = tuner->sample.runtime;
 	transfer->began_us = now_us();
@@ -252,27 +252,18 @@ static void *images_transfer_request(void *self, void *data)
 		transfer->text = record_text(record);
 		tuner->dirty = false;
 	}
-	memory->n_begin--;
-	memmove(memory->begin, memory->begin + 1, memory->n_begin * sizeof(*memory->begin));
 	tuner->active[tuner->n_active++] = transfer;
 	return transfer;
 }
 
 /* How large a pull will be is not known before. */
-static const void *images_transfer_cancel(void *self, const void *data)
+static bool images_transfer_cancels(void *request, const void *data)
 {
 	const struct images_memory *memory = data;
-	struct images_tuner *tuner = self;
+	struct transfer *transfer = request;
 
-	for (size_t i = 0; memory->full && i < tuner->n_active; i++) {
-		struct transfer *transfer = tuner->active[i];
-
-		if (transfer->kind == TRANSFER_PULL && !transfer->cancelled) {
-			transfer->cancelled = true;
-			return transfer;
-		}
-	}
-	return NULL;
+	transfer->cancelled |= memory->full && transfer->kind == TRANSFER_PULL;
+	return transfer->cancelled;
 }
 
 static void record_preload(struct preload_list *record, const struct preload *found)
@@ -308,7 +299,7 @@ static void record_preload(struct preload_list *record, const struct preload *fo
 	}
 }
 
-static void images_transfer_take(void *self, void *request)
+static void images_transfer_adopt(void *self, void *request)
 {
 	struct images_tuner *tuner = self;
 	struct transfer *transfer = request;
@@ -345,11 +336,6 @@ static void images_transfer_take(void *self, void *request)
 	transfer_free(transfer);
 }
 
-static void images_memory_clear(void *memory)
-{
-	free(((struct images_memory *)memory)->rows);
-}
-
 const struct tuner_ops images_tuner = {
 	.name = "images",
 	.summary = "Loads images from archives and registries before a pod needs them, and "
@@ -360,18 +346,11 @@ const struct tuner_ops images_tuner = {
 	.metric_rows = images_metric_rows,
 	.open = images_open,
 	.configure = images_configure,
-	.sample_request = images_sample_request,
-	.sample = images_sample,
-	.sample_take = images_sample_take,
-	.transfer_request = images_transfer_request,
-	.transfer = images_transfer,
-	.transfer_take = images_transfer_take,
-	.transfer_cancel = images_transfer_cancel,
+	.jobs = {[JOB_SAMPLE] = {images_sample_request, images_sample, images_sample_adopt, NULL},
+		[JOB_TRANSFER] = {images_transfer_request, images_transfer, images_transfer_adopt,
+			images_transfer_cancels}},
 	.memory_size = sizeof(struct images_memory),
-	.memory_clear = images_memory_clear,
 	.decide = images_decide,
-	.arm = images_arm,
-	.document_name = "images",
 	.document = images_document,
 	.view = &images_view,
 	.metrics = images_metrics,

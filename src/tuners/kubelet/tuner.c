@@ -105,11 +105,11 @@ static void kubelet_sample(void *data, const struct wait *wait)
 }
 
 /* The first reading is part of the start: nothing is said before it. */
-static void *kubelet_open(const struct host *host, bool watch)
+static void *kubelet_open(const struct host *host, struct tuner_loop *loop)
 {
 	struct kubelet *kubelet = must(calloc(1, sizeof(*kubelet)));
 
-	(void)watch;
+	(void)loop;
 	kubelet->host = host;
 	kubelet_sample(kubelet, NULL);
 	return kubelet;
@@ -122,10 +122,11 @@ static void kubelet_configure(void *self, const struct config *config)
 	kubelet->manage = config_bool(config, "kubelet.manage");
 }
 
-static void *kubelet_sample_request(void *self, bool now)
+static void *kubelet_sample_request(void *self, const void *memory, bool now)
 {
 	struct kubelet *kubelet = self, *request;
 
+	(void)memory;
 	if (!now && now_us() < kubelet->next_sample_us)
 		return NULL;
 	request = must(malloc(sizeof(*request)));
@@ -133,7 +134,7 @@ static void *kubelet_sample_request(void *self, bool now)
 	return request;
 }
 
-static void kubelet_sample_take(void *self, void *data)
+static void kubelet_sample_adopt(void *self, void *data)
 {
 	struct kubelet *kubelet = self, *request = data;
 
@@ -371,12 +372,9 @@ const struct tuner_ops kubelet_tuner = {
 	.capabilities = capabilities,
 	.open = kubelet_open,
 	.configure = kubelet_configure,
-	.sample_request = kubelet_sample_request,
-	.sample = kubelet_sample,
-	.sample_take = kubelet_sample_take,
+	.jobs[JOB_SAMPLE] = {kubelet_sample_request, kubelet_sample, kubelet_sample_adopt, NULL},
 	.decide = kubelet_decide,
 	.explain = kubelet_explain,
-	.document_name = "kubelet",
 	.document = kubelet_document,
-	.close = free,
+	.close = tuner_free,
 };

@@ -43,11 +43,11 @@ struct limits {
 
 const struct config_option limits_options[] = {MODE_OPTION("limits"), {0}};
 
-static void *limits_open(const struct host *host, bool watch)
+static void *limits_open(const struct host *host, struct tuner_loop *loop)
 {
 	struct limits *limits = must(calloc(1, sizeof(*limits)));
 
-	(void)watch;
+	(void)loop;
 	limits->host = host;
 	return limits;
 }
@@ -118,5 +118,5 @@ const struct tuner_ops limits_tuner = {
 	.sense = limits_sense,
 	.decide = limits_decide,
 	.explain = limits_explain,
-	.close = free,
+	.close = tuner_free,
 };

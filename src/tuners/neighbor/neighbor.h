@@ -81,8 +81,11 @@ struct neighbor {
 	struct neighbor_config config;
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES]; /* at the last poll */
 	uint64_t memory_bytes;                                /* of the node */
-	size_t stats_max;                /* size bound of a statistics file, a line per CPU */
-	bool once;                       /* a command, which polls once and without BPF */
+	size_t stats_max;              /* size bound of a statistics file, a line per CPU */
+	bool once;                     /* a command, which polls once */
+	struct tuner_loop *loop;       /* NULL: a command */
+	struct sd_event_source *timer; /* of the next poll, when sooner than the tick */
+	bool load_requested;
 	struct neighbor_bpf_object *bpf; /* NULL: not loaded; then ring and users are unused */
 	struct ring_buffer *ring;        /* of wake-ups */
 	struct neighbor_users users;
@@ -119,15 +122,15 @@ void neighbor_threshold_name(
 	const struct neighbor_family_row *row, int i, char name[static SETTING_NAME_MAX]);
 
 /* Members of struct tuner_ops. */
-void *neighbor_open(const struct host *host, bool watch);
+void *neighbor_open(const struct host *host, struct tuner_loop *loop);
+void *neighbor_load_request(void *self, const void *memory, bool now);
+void neighbor_load(void *request, const struct wait *wait);
+void neighbor_load_adopt(void *self, void *request);
 void neighbor_sense(void *self);
 void neighbor_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 void neighbor_arm(void *self, const void *memory);
-int neighbor_event_fd(const void *self);
-void neighbor_drain(void *self);
-uint64_t neighbor_next_poll_us(const void *self, const void *memory);
-void neighbor_close(void *self);
+void neighbor_close(void *self, void *memory);
 
 /* gc_thresh3 as a number; 0 when it could not be read. */
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table);

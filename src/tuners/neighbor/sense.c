@@ -5,6 +5,7 @@
 #include "kernel/bpf.h"
 
 #include <sys/socket.h>
+#include <systemd/sd-event.h>
 
 #include <bpf/bpf.h>
 
@@ -25,42 +26,39 @@ void neighbor_threshold_name(
 	snprintf(name, SETTING_NAME_MAX, "net.%s.neigh.default.gc_thresh%d", row->name, i + 1);
 }
 
-static int ignore_record(void *userdata, void *data, size_t size)
+/*
+ * Without BPF nothing wakes the agent, so it polls more often as a table fills, and at least twice
+ * per second: 1,000 new entries per second would fill an empty table of 1024 between two ticks.
+ */
+static uint64_t next_poll_us(const struct neighbor *neighbor)
 {
-	(void)userdata, (void)data, (void)size;
+	uint64_t delay = neighbor->config.grow ? 500 * USEC_PER_MSEC : UINT64_MAX;
+
+	if (neighbor->bpf)
+		return neighbor->users.counted_at_us == 0 ? NEIGHBOR_START_US : UINT64_MAX;
+	for (int family = 0; neighbor->config.grow && family < NEIGHBOR_FAMILIES; family++) {
+		uint64_t used = neighbor->tables[family].collectable;
+		uint64_t max = neighbor_table_max(&neighbor->tables[family]);
+
+		if (max > 0 && used * 4 >= max)
+			return 20 * USEC_PER_MSEC;
+		if (max > 0 && used * 10 >= max)
+			delay = 100 * USEC_PER_MSEC;
+	}
+	return delay;
+}
+
+/* The poll sets the next time. */
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct neighbor *neighbor = userdata;
+
+	(void)source, (void)usec;
+	neighbor->loop->poll(neighbor->loop);
 	return 0;
 }
 
-static int open_bpf(struct neighbor *neighbor)
-{
-	int r;
-
-	bpf_quiet_libbpf();
-	neighbor->bpf = neighbor_bpf_object__open_and_load();
-	if (!neighbor->bpf)
-		return -errno;
-	r = neighbor_bpf_object__attach(neighbor->bpf);
-	if (r < 0)
-		return r;
-	neighbor->ring = ring_buffer__new(
-		bpf_map__fd(neighbor->bpf->maps.wakeups), ignore_record, NULL, NULL);
-	if (!neighbor->ring)
-		return -errno;
-	neighbor->users.object = neighbor->bpf;
-	neighbor->users.owners =
-		netns_owners_open(neighbor->host, bpf_link__fd(neighbor->bpf->links.list_owners));
-	return 0;
-}
-
-static void close_bpf(struct neighbor *neighbor)
-{
-	free(steal(neighbor->users.owners));
-	free(steal(neighbor->users.rows));
-	ring_buffer__free(steal(neighbor->ring));
-	neighbor_bpf_object__destroy(steal(neighbor->bpf));
-}
-
-void *neighbor_open(const struct host *host, bool watch)
+void *neighbor_open(const struct host *host, struct tuner_loop *loop)
 {
 	static const char path[] = "/proc/sys/net/ipv4/neigh/default/gc_thresh1";
 	struct neighbor *neighbor = must(calloc(1, sizeof(*neighbor)));
@@ -68,7 +66,8 @@ void *neighbor_open(const struct host *host, bool watch)
 	int r = host_read_value(host, path, value), writable = host_may_write(host, path);
 
 	neighbor->host = host;
-	neighbor->once = !watch;
+	neighbor->once = !loop;
+	neighbor->loop = loop;
 	neighbor->memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	neighbor->stats_max = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
@@ -81,18 +80,25 @@ void *neighbor_open(const struct host *host, bool watch)
 		snprintf(neighbor->write_why, TUNER_WHY_MAX,
 			"RTM_SETNEIGHTBL: %s, %s: %s: give CAP_NET_ADMIN or a writable /proc/sys",
 			strerror(EPERM), path, strerror(-writable));
-	r = watch ? open_bpf(neighbor) : 0;
-	if (r < 0) {
-		bpf_explain_failure(r, neighbor->bpf_why, TUNER_WHY_MAX);
-		close_bpf(neighbor);
-	}
+	if (loop && sd_event_add_time(loop->event, &neighbor->timer, CLOCK_MONOTONIC, UINT64_MAX,
+			    USEC_PER_MSEC, on_timer, neighbor) >= 0)
+		(void)sd_event_source_set_enabled(neighbor->timer, SD_EVENT_ON);
 	return neighbor;
 }
 
-void neighbor_close(void *self)
+void neighbor_close(void *self, void *memory)
 {
-	close_bpf(self);
-	free(self);
+	struct neighbor *neighbor = self;
+
+	(void)memory;
+	if (neighbor->loop)
+		neighbor->loop->urgent = sd_event_source_disable_unref(neighbor->loop->urgent);
+	sd_event_source_disable_unref(neighbor->timer);
+	free(neighbor->users.owners);
+	free(neighbor->users.rows);
+	ring_buffer__free(neighbor->ring);
+	neighbor_bpf_object__destroy(neighbor->bpf);
+	free(neighbor);
 }
 
 /* Counting costs one system call per 256 namespaces. */
@@ -356,6 +362,12 @@ void neighbor_sense(void *self)
 	}
 	if (neighbor->bpf)
 		sense_bpf(neighbor, now_us());
+	if (neighbor->timer) {
+		uint64_t delay = next_poll_us(neighbor);
+
+		(void)sd_event_source_set_time(
+			neighbor->timer, delay < UINT64_MAX ? now_us() + delay : UINT64_MAX);
+	}
 }
 
 void neighbor_arm(void *self, const void *data)
@@ -371,44 +383,4 @@ void neighbor_arm(void *self, const void *data)
 		 * would be too many. */
 		record->wake_refused = !memory->families[family].refusing;
 	}
-}
-
-int neighbor_event_fd(const void *self)
-{
-	const struct neighbor *neighbor = self;
-
-	return neighbor->ring ? ring_buffer__epoll_fd(neighbor->ring) : -1;
-}
-
-void neighbor_drain(void *self)
-{
-	struct neighbor *neighbor = self;
-
-	/* The records are empty: each one only requests a poll. */
-	ring_buffer__consume(neighbor->ring);
-	neighbor->woken = true;
-}
-
-/*
- * Without BPF nothing wakes the agent, so it polls more often as a table fills, and at least twice
- * per second: 1,000 new entries per second would fill an empty table of 1024 between two ticks.
- */
-uint64_t neighbor_next_poll_us(const void *self, const void *memory)
-{
-	const struct neighbor *neighbor = self;
-	uint64_t delay = neighbor->config.grow ? 500 * USEC_PER_MSEC : 0;
-
-	(void)memory;
-	if (neighbor->bpf)
-		return neighbor->users.counted_at_us == 0 ? NEIGHBOR_START_US : 0;
-	for (int family = 0; neighbor->config.grow && family < NEIGHBOR_FAMILIES; family++) {
-		uint64_t used = neighbor->tables[family].collectable;
-		uint64_t max = neighbor_table_max(&neighbor->tables[family]);
-
-		if (max > 0 && used * 4 >= max)
-			return 20 * USEC_PER_MSEC;
-		if (max > 0 && used * 10 >= max)
-			delay = 100 * USEC_PER_MSEC;
-	}
-	return delay;
 }

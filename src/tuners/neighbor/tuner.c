@@ -40,12 +40,6 @@ const struct config_option neighbor_options[] = {
 	{0},
 };
 
-static const char *const neighbor_owned[] = {
-	"net.ipv4.neigh.default.gc_thresh*",
-	"net.ipv6.neigh.default.gc_thresh*",
-	NULL,
-};
-
 #define LIMIT(family, table)                                                                 \
 	{                                                                                    \
 		"neighbor/" family, "limit",                                                 \
@@ -252,17 +246,14 @@ const struct tuner_ops neighbor_tuner = {
 	.reasons = reasons,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,
-	.owned_sysctls = neighbor_owned,
 	.validate = neighbor_validate,
 	.open = neighbor_open,
 	.configure = neighbor_configure,
 	.sense = neighbor_sense,
+	.jobs[JOB_LOAD] = {neighbor_load_request, neighbor_load, neighbor_load_adopt, NULL},
 	.memory_size = sizeof(struct neighbor_memory),
 	.decide = neighbor_decide,
 	.arm = neighbor_arm,
-	.event_fd = neighbor_event_fd,
-	.drain = neighbor_drain,
-	.next_poll_us = neighbor_next_poll_us,
 	.explain = neighbor_explain,
 	.metrics = neighbor_metrics,
 	.close = neighbor_close,

@@ -227,12 +227,12 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 	}
 }
 
-static void *runtime_open(const struct host *host, bool watch)
+static void *runtime_open(const struct host *host, struct tuner_loop *loop)
 {
 	struct runtime_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 
 	tuner->host = host;
-	tuner->once = !watch;
+	tuner->once = !loop;
 	return tuner;
 }
 
@@ -265,7 +265,7 @@ static void runtime_configure(void *self, const struct config *config)
 	tuner->due = true;
 }
 
-static void *runtime_sample_request(void *self, bool at_once)
+static void *runtime_sample_request(void *self, const void *memory, bool at_once)
 {
 	struct runtime_tuner *tuner = self, *request;
 	struct runtime_sample *sample = &tuner->sample;
@@ -293,6 +293,7 @@ static void *runtime_sample_request(void *self, bool at_once)
 		return NULL;
 	request = must(malloc(sizeof(*request)));
 	*request = *tuner;
+	request->recorded = ((const struct runtime_memory *)memory)->recorded;
 	request->sample.runtimes = must(calloc(sample->n + 1, sizeof(*sample->runtimes)));
 	request->sample.files = NULL;
 	request->sample.n_files = 0;
@@ -309,7 +310,7 @@ static void *runtime_sample_request(void *self, bool at_once)
 	return request;
 }
 
-static void runtime_sample_take(void *self, void *data)
+static void runtime_sample_adopt(void *self, void *data)
 {
 	struct runtime_tuner *tuner = self, *request = data;
 	struct names *names = tuner ? tuner->host->names : NULL;
@@ -336,12 +337,6 @@ static void runtime_sample_take(void *self, void *data)
 	free(request);
 }
 
-static void runtime_arm(void *self, const void *memory)
-{
-	((struct runtime_tuner *)self)->recorded =
-		((const struct runtime_memory *)memory)->recorded;
-}
-
 /*
  * A silent runtime is a condition of its own; a broken file is what is missing, and what the
  * administrator could mend, so that the number of downloads can be set.
@@ -365,10 +360,11 @@ static void runtime_explain(const void *self, char why[static TUNER_WHY_MAX])
 	}
 }
 
-static void runtime_close(void *self)
+static void runtime_close(void *self, void *memory)
 {
 	struct runtime_tuner *tuner = self;
 
+	(void)memory;
 	runtime_sample_clear(&tuner->sample);
 	free(tuner);
 }
@@ -386,14 +382,10 @@ const struct tuner_ops runtime_tuner = {
 	.validate = runtime_validate,
 	.open = runtime_open,
 	.configure = runtime_configure,
-	.sample_request = runtime_sample_request,
-	.sample = runtime_sample,
-	.sample_take = runtime_sample_take,
+	.jobs[JOB_SAMPLE] = {runtime_sample_request, runtime_sample, runtime_sample_adopt, NULL},
 	.memory_size = sizeof(struct runtime_memory),
 	.decide = runtime_decide,
-	.arm = runtime_arm,
 	.explain = runtime_explain,
-	.document_name = "runtime",
 	.document = runtime_document,
 	.view = &runtime_view,
 	.metrics = runtime_metrics,

@@ -31,14 +31,14 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void *sysctl_open(const struct host *host, bool watch)
+static void *sysctl_open(const struct host *host, struct tuner_loop *loop)
 {
 	/* Every kernel has it, and root can write it unless /proc/sys is mounted read-only. */
 	static const char probe[] = "/proc/sys/vm/max_map_count";
 	struct sysctl *sysctl = must(calloc(1, sizeof(*sysctl)));
 	int r;
 
-	(void)watch;
+	(void)loop;
 	sysctl->host = host;
 	r = host_may_write(host, probe);
 	if (r < 0)
@@ -110,10 +110,11 @@ static void sysctl_explain(const void *self, char why[static TUNER_WHY_MAX])
 	copy_text(why, TUNER_WHY_MAX, sysctl->n > 0 ? sysctl->write_why : "");
 }
 
-static void sysctl_close(void *self)
+static void sysctl_close(void *self, void *memory)
 {
 	struct sysctl *sysctl = self;
 
+	(void)memory;
 	free(sysctl->keys);
 	free(sysctl);
 }

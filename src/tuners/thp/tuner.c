@@ -150,7 +150,7 @@ static void parse_boot_line(const char *line, struct thp *thp)
 		}
 }
 
-static void *thp_open(const struct host *host, bool watch)
+static void *thp_open(const struct host *host, struct tuner_loop *loop)
 {
 	_cleanup_free_ char *line = NULL;
 	struct thp *thp = must(calloc(1, sizeof(*thp)));
@@ -158,7 +158,7 @@ static void *thp_open(const struct host *host, bool watch)
 	struct dirent **sizes = NULL;
 	int r, n = scandir(host_path(host, THP_DIRECTORY, full), &sizes, NULL, versionsort);
 
-	(void)watch;
+	(void)loop;
 	thp->host = host;
 	for (int kind = 0; kind < THP_SIZE_ENABLED; kind++)
 		add_switch(thp, kind, "");
@@ -313,5 +313,5 @@ const struct tuner_ops thp_tuner = {
 	.memory_size = sizeof(struct thp_memory),
 	.decide = thp_decide,
 	.explain = thp_explain,
-	.close = free,
+	.close = tuner_free,
 };
