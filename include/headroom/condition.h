@@ -26,6 +26,10 @@ enum severity {
 struct reason {
 	const char *slug; /* "near-full"; NULL ends a table */
 	const char *help;
+	/* A setting with it is not as wanted although no write failed: `apply` reports it. */
+	bool unmet;
+	/* A condition with it does not apply to this node, because of this; NULL: it applies. */
+	const char *absent;
 };
 
 /* A row of a tuner's table of conditions. */
@@ -34,6 +38,7 @@ struct condition_type {
 	enum severity severity;
 	const char *help;             /* meaning and cure */
 	const struct reason *reasons; /* conditions of one tuner may share a table */
+	bool hides_settings; /* while it is True, the settings of its tuner are not known */
 };
 
 /* A condition as a tuner's decide() reports it. */

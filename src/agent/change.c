@@ -94,36 +94,40 @@ struct file_job *core_file_job(
 	return job;
 }
 
-const struct condition *core_unreachable(const struct core *core, const char *only)
+static const struct condition *find_hiding(const struct core *core, const struct tuner_ops *ops)
 {
-	for (size_t i = 0; i < core->node.n_conditions; i++) {
-		const struct condition *condition = &core->node.conditions[i];
+	const struct condition *condition = core->node.conditions;
 
-		if ((!only || streq(only, "runtime")) &&
-			streq(condition->now.type->name, "RuntimeUnreachable") &&
-			condition->now.status == CONDITION_TRUE)
-			return condition;
-	}
+	for (size_t i = 0; i < core->node.n_conditions; i++, condition++)
+		for (const struct condition_type *type = ops->conditions; type && type->name;
+			type++)
+			if (type->hides_settings && condition->now.type == type &&
+				condition->now.status == CONDITION_TRUE)
+				return condition;
 	return NULL;
+}
+
+/* The reason why nothing was tried; NULL where the setting is as wanted, or a write failed. */
+static const struct reason *find_unmet(const struct setting *setting)
+{
+	const struct reason *reason = reason_find(setting->reason);
+
+	return reason && reason->unmet &&
+			       (setting->state == SETTING_OBSERVED ||
+				       setting->state == SETTING_PENDING)
+		       ? reason
+		       : NULL;
 }
 
 void core_add_unset(const struct core *core, const char *only, struct plan *done)
 {
-	const struct condition *unreachable = core_unreachable(core, only);
 	struct change *change;
 
 	for (size_t i = 0; i < core->node.n_settings; i++) {
 		const struct setting *setting = &core->node.settings[i];
-		const char *reason = setting->reason, *why;
-		/* Nothing could be wanted, let alone written: the tuner has said why. */
-		bool obstructed =
-			setting->state == SETTING_OBSERVED &&
-			(streq(reason, "file-unusable") || streq(reason, "process-not-seen") ||
-				streq(reason, "runtime-silent") || streq(reason, "not-recorded"));
-		bool unset =
-			setting->state == SETTING_FAILED || obstructed ||
-			(setting->state == SETTING_UNSUPPORTED && setting->error < 0) ||
-			(setting->state == SETTING_PENDING && streq(reason, "restart-refused"));
+		const char *why;
+		bool unset = setting->state == SETTING_FAILED || find_unmet(setting) ||
+			     (setting->state == SETTING_UNSUPPORTED && setting->error < 0);
 
 		for (size_t c = 0; c < done->n; c++)
 			unset &= !streq(done->changes[c].name, setting->name) ||
@@ -134,17 +138,29 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 		change = plan_add(done, NULL, setting->name, setting->tuner, setting->actual,
 			setting->wanted);
 		copy_text(change->actual, sizeof(change->actual), setting->actual);
-		change->reason = reason;
+		change->reason = setting->reason;
 		change->error = setting->error < 0 ? setting->error : -ECANCELED;
-		why = setting->why[0]                         ? setting->why
-		      : setting->state == SETTING_UNSUPPORTED ? entry_help("reason", reason)
-							      : NULL;
+		why = setting->why[0] ? setting->why
+		      : setting->state == SETTING_UNSUPPORTED
+			      ? entry_help("reason", setting->reason)
+			      : NULL;
 		change->why = why ? strdup(why) : NULL;
 	}
-	if (!unreachable)
-		return;
-	change = plan_add(done, NULL, "runtime", "runtime", "", "configured");
-	change->reason = unreachable->now.reason;
-	change->error = -ETIMEDOUT;
-	change->why = strdup(unreachable->now.message);
+	core_add_hidden(core, only, done);
+}
+
+void core_add_hidden(const struct core *core, const char *only, struct plan *done)
+{
+	for (size_t i = 0; tuner_table[i]; i++) {
+		const struct condition *hiding = find_hiding(core, tuner_table[i]);
+		const char *name = tuner_table[i]->name;
+		struct change *change;
+
+		if (!hiding || (only && !streq(only, name)))
+			continue;
+		change = plan_add(done, NULL, name, name, "", "configured");
+		change->reason = hiding->now.reason;
+		change->error = -ETIMEDOUT;
+		change->why = strdup(hiding->now.message);
+	}
 }

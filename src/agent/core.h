@@ -134,11 +134,11 @@ struct file_job *core_file_job(
 /* The job is done: settings follow, done gets the changes. 0 or the job's error. */
 int core_adopt_files(struct core *core, struct file_job *job, struct plan *done);
 
-/* A runtime that does not answer, whose settings are therefore not known; NULL for none. */
-const struct condition *core_unreachable(const struct core *core, const char *only);
-
 /* Adds to done what is not set as it should be, beside what was tried. */
 void core_add_unset(const struct core *core, const char *only, struct plan *done);
+
+/* Adds to done the tuners whose settings are not known because a condition hides them. */
+void core_add_hidden(const struct core *core, const char *only, struct plan *done);
 
 /* The daemon: runs until SIGTERM or SIGINT. The exit code of the program. */
 int agent_run(const struct core_options *options);

@@ -102,8 +102,8 @@ static int plan_of_agent(const struct cli *cli)
 int cli_plan(const struct cli *cli)
 {
 	struct config *config = cli_load_config(cli, NULL);
-	const struct condition *unreachable;
 	struct core core = {0};
+	struct plan hidden = {0};
 	int r;
 
 	if (!config)
@@ -114,11 +114,12 @@ int cli_plan(const struct cli *cli)
 		return r;
 	core_plan_only(&core, cli->only);
 	r = print_plan(cli, &core.plan);
-	unreachable = core_unreachable(&core, cli->only);
-	if (unreachable) {
-		cli_fail("runtime", "%s", unreachable->now.message);
+	core_add_hidden(&core, cli->only, &hidden);
+	for (size_t i = 0; i < hidden.n; i++) {
+		cli_fail(hidden.changes[i].name, "%s", hidden.changes[i].why);
 		r = r == EXIT_OK ? EXIT_FAILED : r;
 	}
+	plan_clear(&hidden);
 	core_close(&core);
 	return r;
 }

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "report/report.h"
+#include "tuners/table.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -123,14 +124,6 @@ static void print_pulls(struct screen *screen, const cJSON *runtimes)
  */
 static void print_conditions(struct screen *screen, const cJSON *conditions)
 {
-	/* What a condition lacks to be about, by its reason: said once, and no matter. */
-	static const char *const absences[][2] = {
-		{"no-budget", "DNS budgets (no cloud resolver)"},
-		{"no-runtime", "container runtime (none)"},
-		{"store-unknown", "image store (none)"},
-		{"no-kubelet", "kubelet (none)"},
-		{"not-watched", "DNS (not counted)"},
-	};
 	const cJSON *condition;
 	char absent[256] = "";
 	int n = 0;
@@ -140,11 +133,9 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 		const char *reason = json_text_at(condition, "reason");
 		const char *status = json_text_at(condition, "status");
 		const char *word = condition_word(condition, status);
-		const char *what = NULL;
+		const struct reason *row = reason_find(reason);
+		const char *what = row ? row->absent : NULL;
 
-		for (size_t i = 0; i < ARRAY_SIZE(absences); i++)
-			if (streq(absences[i][0], reason))
-				what = absences[i][1];
 		if (what && !strstr(absent, what))
 			text_append(absent, sizeof(absent), "%s%s", absent[0] ? ", " : "", what);
 		n += !what && streq(status, "False");

@@ -75,7 +75,8 @@ static const struct reason reasons[] = {
 	{"unreadable", "The value could not be read."},
 	{"not-recorded",
 		"The original could not be recorded, so nothing was written. Free space in "
-		"/run/headroom (kernel values) or /var/lib/headroom (files), or make it writable."},
+		"/run/headroom (kernel values) or /var/lib/headroom (files), or make it writable.",
+		.unmet = true},
 	{"write-refused", "The kernel refused the write."},
 	{"not-taken",
 		"The kernel accepted the write, but another value was read back: it rounds or "
@@ -89,7 +90,8 @@ static const struct reason reasons[] = {
 	{"restart-refused",
 		"The file has the wanted value, but the program was not restarted: systemd did not "
 		"answer, the journal could not be written, or the restart would stop other units "
-		"too. The log has the cause."},
+		"too. The log has the cause.",
+		.unmet = true},
 	{"no-systemd",
 		"The file has the wanted value, but systemd cannot be reached to restart the "
 		"program. Restart it by hand."},
@@ -111,7 +113,8 @@ static const struct reason reasons[] = {
 		"Someone else changed the file since, so only this value is restored in it."},
 	{"sample-overdue",
 		"A sample has not ended for 30 seconds, so its settings and conditions are "
-		"unknown: a file system or a program that it reads hangs."},
+		"unknown: a file system or a program that it reads hangs.",
+		.unmet = true},
 	{"within-limit", "The use is below the limit."},
 	{"tuner-off", "The tuner that checks this is off."},
 	{0},

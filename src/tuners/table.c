@@ -23,6 +23,28 @@ const struct tuner_ops *tuner_find(const char *name)
 	return NULL;
 }
 
+static const struct reason *find_slug(const struct reason *row, const char *slug)
+{
+	for (; row && row->slug; row++)
+		if (streq(row->slug, slug))
+			return row;
+	return NULL;
+}
+
+const struct reason *reason_find(const char *slug)
+{
+	const struct reason *found = NULL;
+
+	for (size_t i = 0; all_tables[i] && !found; i++) {
+		const struct condition_type *type = all_tables[i]->conditions;
+
+		found = find_slug(all_tables[i]->reasons, slug);
+		for (; type && type->name && !found; type++)
+			found = find_slug(type->reasons, slug);
+	}
+	return found;
+}
+
 const char *entry_help(const char *kind, const char *name)
 {
 	size_t n;

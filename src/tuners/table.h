@@ -31,6 +31,9 @@ extern const struct tuner_ops *const all_tables[];
 /* The rows of core_tables.conditions. */
 enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGENT_DEGRADED };
 
+/* The row of a reason; NULL for none. */
+const struct reason *reason_find(const char *slug);
+
 /* What the entry of a kind ("reason", "condition", ...) and name says; NULL for none. */
 const char *entry_help(const char *kind, const char *name);
 

@@ -147,7 +147,8 @@ static const struct reason budget_reasons[] = {
 	{"within-budget", "No upstream DNS server receives nearly as much as it allows."},
 	{"no-budget",
 		"No upstream DNS server has a known budget: the cloud publishes none, or the server "
-		"is one of your own. dns.budgets can give one."},
+		"is one of your own. dns.budgets can give one.",
+		.absent = "DNS budgets (no cloud resolver)"},
 	{"near-budget",
 		"The busiest second of the last minute, or what is pending, took more than 80 % of "
 		"an upstream's budget."},
@@ -156,7 +157,8 @@ static const struct reason budget_reasons[] = {
 		"allows this machine."},
 	{"not-watched",
 		"DNS is not counted: BPF is missing, as the tuner's state says, or this is a "
-		"command's own sample, without the running agent."},
+		"command's own sample, without the running agent.",
+		.absent = "DNS (not counted)"},
 	{0},
 };
 

@@ -69,7 +69,8 @@ static const struct explanation explanations[] = {
 };
 
 static const struct reason pull_reasons[] = {
-	{"no-kubelet", "No kubelet and no configuration of one was found on this node."},
+	{"no-kubelet", "No kubelet and no configuration of one was found on this node.",
+		.absent = "kubelet (none)"},
 	{"kubelet-config-unreadable",
 		"The kubelet's configuration could not be read: the message says where and why."},
 	{"serial-pulls", "The kubelet pulls one image after the other."},

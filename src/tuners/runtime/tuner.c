@@ -106,7 +106,8 @@ static const struct explanation explanations[] = {
 
 static const struct reason reach_reasons[] = {
 	{"runtime-answers", "Every installed runtime answers."},
-	{"no-runtime", "No container runtime was found on this node."},
+	{"no-runtime", "No container runtime was found on this node.",
+		.absent = "container runtime (none)"},
 	{0},
 };
 
@@ -116,7 +117,8 @@ static const struct reason restart_reasons[] = {
 };
 
 static const struct reason store_reasons[] = {
-	{"store-unknown", "No runtime has reported where it keeps its images."},
+	{"store-unknown", "No runtime has reported where it keeps its images.",
+		.absent = "image store (none)"},
 	{"store-nearly-full", "More than 85 % of the file system of the images is in use."},
 	{0},
 };
@@ -137,7 +139,7 @@ const struct condition_type runtime_conditions[] = {
 	[RUNTIME_UNREACHABLE] = {"RuntimeUnreachable", SEVERITY_WARNING,
 		"A container runtime is installed and does not answer. Its settings are not checked, "
 		"and pods and containers appear under their ids.",
-		reach_reasons},
+		reach_reasons, .hides_settings = true},
 	[RUNTIME_RESTART_PENDING] = {"RuntimeRestartPending", SEVERITY_WARNING,
 		"A setting is in the runtime's configuration and takes effect at its next start. "
 		"Restart it, or let headroom do so: runtime.restart.",
@@ -163,13 +165,15 @@ static const struct reason reasons[] = {
 		"configuration: /v1/status says which."},
 	{"file-unusable",
 		"The runtime's configuration file cannot be read or is broken: it is left "
-		"as it is."},
+		"as it is.",
+		.unmet = true},
 	{"on-command-line",
 		"The daemon was started with an option for it: the same key in its file would keep "
 		"it from starting. Remove the option."},
 	{"process-not-seen",
 		"The runtime's process is not visible from here, and so its command line and its "
-		"program are not known: share the host's process IDs."},
+		"program are not known: share the host's process IDs.",
+		.unmet = true},
 	{"file-of-others",
 		"The file that this belongs into was made by someone else: it is left alone."},
 	{"no-mirror-up",
@@ -177,7 +181,7 @@ static const struct reason reasons[] = {
 	{"mirrors-without-effect",
 		"The configuration of containerd has registry.mirrors, and so it reads no "
 		"hosts.toml: remove those, and give them to runtime.mirrors."},
-	{"runtime-silent", "The runtime does not answer."},
+	{"runtime-silent", "The runtime does not answer.", .unmet = true},
 	{0},
 };
 
