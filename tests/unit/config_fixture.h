@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Tables of options like those of tuners, and helpers that load and compare configurations. */
+/* Example tables of options, and helpers that load and compare configurations. */
 
 #include "directory.h"
 

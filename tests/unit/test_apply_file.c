@@ -42,7 +42,7 @@ static const unsigned char default_acl[] = {2, 0, 0, 0,                         
 	4, 0, 5, 0, 0xff, 0xff, 0xff, 0xff, 16, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, /* group, mask */
 	32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
 
-FIXTURE_TEST(a_replaced_file_keeps_its_metadata_and_inherits_none)
+FIXTURE_TEST(a_replaced_file_keeps_exactly_its_metadata)
 {
 	struct file_bytes old;
 	struct file_at at;

@@ -83,7 +83,7 @@ STATE_TEST(containers_of_a_pod_are_one)
 	assert_int_equal(label->n_users, 0);
 }
 
-/* In the root cgroup, pods are told apart by an address that they inherit. */
+/* In the root cgroup only the address identifies a pod, and another pod may get it later. */
 STATE_TEST(an_address_counts_for_its_present_owner)
 {
 	static const struct {

@@ -128,7 +128,7 @@ TEST(a_late_poll_is_reported_and_spread)
 	assert_int_equal(counted.over, 0);
 }
 
-TEST(after_a_minute_without_a_poll_nothing_is_invented)
+TEST(a_minute_without_a_poll_has_no_peak)
 {
 	struct counted counted = {.budget = 100};
 
@@ -173,7 +173,7 @@ TEST(counters_may_wrap)
 	assert_int_equal(counted.seconds.last, 320);
 }
 
-TEST(a_latency_is_in_the_first_bucket_whose_bound_it_does_not_exceed)
+TEST(the_bound_of_a_latency_bucket_is_inclusive)
 {
 	assert_int_equal(dns_latency_bucket(0), 0);
 	assert_int_equal(dns_latency_bucket(UINT64_MAX), DNS_LATENCY_BUCKETS - 1);

@@ -107,7 +107,7 @@ static char *make(struct bench *bench, const char *text, int error)
 	return bytes.bytes;
 }
 
-TEST(the_program_decides_which_edit_is_right)
+TEST(an_edit_is_verified_by_the_program)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(trials); i++) {
 		_cleanup_(bench_clear) struct bench bench;
@@ -151,7 +151,7 @@ TEST(an_imported_file_is_tried_through_its_main_file)
 	assert_int_equal(edit_check(&bench.host, bench.editor.service, &no_limit, bench.why), 0);
 }
 
-TEST(dockerd_has_the_last_word_on_daemon_json)
+TEST(dockerd_verifies_daemon_json)
 {
 	static const struct {
 		const char *version, *program, *text;

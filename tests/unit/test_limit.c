@@ -28,7 +28,7 @@ LIMIT_TEST(readings_at_one_moment_give_no_rate)
 	assert_int_equal(limit->peak, 90); /* the peak stays */
 }
 
-TEST(steady_growth_gives_its_rate_whatever_the_interval)
+TEST(the_rate_of_steady_growth_does_not_depend_on_the_interval)
 {
 	for (uint64_t interval = 1; interval <= 6; interval += 5) {
 		struct limit limit = {0};

@@ -238,7 +238,7 @@ FIXTURE_TEST(a_quiet_time_ends_a_fight)
 	poll_to(fixture, "8", SETTING_YIELDED, "rewritten-too-often", 0);
 }
 
-FIXTURE_TEST(a_failure_waits_before_it_is_tried_again)
+FIXTURE_TEST(a_failed_change_is_retried_after_a_delay)
 {
 	struct setting *setting = poll(fixture, "5");
 
