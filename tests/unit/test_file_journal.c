@@ -114,8 +114,6 @@ DIRECTORY_TEST(damaged_missing_and_newer_journals_are_refused_and_stay)
 		const char *text;
 		int error;
 	} cases[] = {
-		{"", -EBADMSG},
-		{"torn", -EBADMSG},
 		{"{}", -EBADMSG},
 		{"{\"schema\": 3, \"body\": {}}", -EBADMSG},
 		{"{\"schema\": 99}", -EPROTO},
@@ -135,20 +133,6 @@ DIRECTORY_TEST(damaged_missing_and_newer_journals_are_refused_and_stay)
 	}
 	directory_delete(directory, "/files/" HASH);
 	file_journal_close(open_journal(directory));
-}
-
-DIRECTORY_TEST(a_truncated_journal_is_refused)
-{
-	_cleanup_free_ char *text = NULL;
-
-	store_sample(directory);
-	text = directory_get(directory, "/journal.json");
-	for (size_t len = strlen(text); len-- > 0;) {
-		directory_delete(directory, "/journal.json"); /* else ext4 flushes each file */
-		directory_put_bytes(directory, "/journal.json", text, len);
-		if (len > 0)
-			assert_refused(directory, -EBADMSG);
-	}
 }
 
 DIRECTORY_TEST(journals_with_wrong_types_are_refused)

@@ -320,40 +320,6 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 	poll_file_to(fixture, "10", "4", SETTING_OBSERVED, "not-recorded", 0);
 }
 
-TEST(a_file_that_is_not_in_force_is_pending)
-{
-	static const struct {
-		enum activation activation;
-		enum restart_policy restart;
-		bool busy;
-		const char *reason;
-		size_t changes;
-	} cases[] = {
-		{ACTIVATE_NOTHING, RESTART_NEVER, false, "restart-pending", 0},
-		{ACTIVATE_RESTART, RESTART_NEVER, false, "restart-pending", 0},
-		{ACTIVATE_RESTART, RESTART_WHEN_IDLE, true, "restart-pending", 0},
-		{ACTIVATE_RESTART, RESTART_WHEN_IDLE, false, "restart-pending", 1},
-		{ACTIVATE_RESTART, RESTART_NOW, true, "restart-pending", 1},
-		{ACTIVATE_RELOAD, RESTART_NEVER, true, "reload-pending", 1},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_fixture_ struct fixture fixture;
-
-		fixture_make(&fixture);
-		fixture.file.edit.service.activation = cases[i].activation;
-		fixture.file.edit.service.restart = cases[i].restart;
-		fixture.file.edit.service.busy = cases[i].busy;
-		poll_file_to(
-			&fixture, "3", "10", SETTING_PENDING, cases[i].reason, cases[i].changes);
-		/* The same when the value in force is unknown. */
-		poll_file(&fixture, "", "10")->retry_at_us = fixture.decide.now_us + HOUR;
-		expect(&fixture, SETTING_PENDING, cases[i].reason, cases[i].changes);
-		poll_file_to(&fixture, "", "10", SETTING_PENDING, cases[i].reason, 0);
-		poll_file_to(&fixture, "10", "10", SETTING_IN_SYNC, "in-sync", 0);
-	}
-}
-
 /* A restart changes the value in force; only a change of the file is drift. */
 FIXTURE_TEST(only_the_file_drifts)
 {
