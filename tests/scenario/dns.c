@@ -5,7 +5,7 @@
 
 #define SENDS_MAX 64
 
-/* Queries, or link-local packets, on their way to one server, evenly from begin to end. */
+/* Queries to one server, or link-local packets, evenly from begin to end. */
 struct sending {
 	struct dns_server_state *server; /* NULL: link-local packets, */
 	unsigned sender;                 /* from this address of the node */
@@ -13,7 +13,7 @@ struct sending {
 };
 
 struct replay {
-	struct dns_sensor sensor; /* its configuration, roles and what is seen */
+	struct dns_sensor sensor; /* configuration, roles and counts */
 	struct dns_memory memory;
 	struct sending sendings[SENDS_MAX];
 	size_t n_sendings;
@@ -26,7 +26,7 @@ struct replay {
 	uint64_t ticked_us; /* the last poll */
 };
 
-static bool take_address(struct scenario *scenario, struct dns_key *key)
+static bool parse_address(struct scenario *scenario, struct dns_key *key)
 {
 	const char *word = scenario_word(scenario);
 
@@ -44,8 +44,8 @@ static uint32_t *bins_of(struct replay *replay, const struct dns_server_state *s
 	return replay->kernel[i].bins;
 }
 
-/* "1500 since 4300": so many, evenly from that millisecond until now. */
-static bool take_send(
+/* "1500 since 4300": 1500 queries, evenly from this millisecond until now. */
+static bool parse_send(
 	struct scenario *scenario, struct replay *replay, struct dns_server_state *server)
 {
 	struct sending *sending = &replay->sendings[replay->n_sendings];
@@ -63,7 +63,7 @@ static bool take_send(
 }
 
 /* "pod kube-system coredns-x 200 [serves]". */
-static bool take_user(struct scenario *scenario, struct dns_label *label)
+static bool parse_user(struct scenario *scenario, struct dns_label *label)
 {
 	static const char *const kinds[] = {"host", "pod", "container", "unit"};
 	struct dns_user user = {0};
@@ -85,15 +85,15 @@ static bool take_user(struct scenario *scenario, struct dns_label *label)
 	return true;
 }
 
-static bool take_part(
+static bool parse_part(
 	struct scenario *scenario, struct replay *replay, struct dns_server_state *server)
 {
 	uint64_t number;
 
 	if (scenario_is(scenario, "send"))
-		return take_send(scenario, replay, server);
+		return parse_send(scenario, replay, server);
 	if (scenario_is(scenario, "user"))
-		return take_user(scenario, server->label);
+		return parse_user(scenario, server->label);
 	if (scenario_is(scenario, "no-users")) {
 		server->label->n_users = 0;
 		return true;
@@ -113,24 +113,24 @@ static bool take_part(
 	return true;
 }
 
-/* "send 900 since 10000 [other]": other, from another address of the node. */
-static bool take_link_local(struct scenario *scenario, void *base)
+/* "send 900 since 10000 [other]": other is another address of the node. */
+static bool parse_link_local(struct scenario *scenario, void *base)
 {
 	struct replay *replay = base;
 
-	if (!scenario_is(scenario, "send") || !take_send(scenario, replay, NULL))
+	if (!scenario_is(scenario, "send") || !parse_send(scenario, replay, NULL))
 		return false;
 	replay->sendings[replay->n_sendings - 1].sender = scenario_is(scenario, "other");
 	return true;
 }
 
-static bool take_server(struct scenario *scenario, void *base)
+static bool parse_server(struct scenario *scenario, void *base)
 {
 	struct replay *replay = base;
 	struct dns_server_state *server;
 	struct dns_key key;
 
-	if (!take_address(scenario, &key))
+	if (!parse_address(scenario, &key))
 		return false;
 	server = dns_server_get(&replay->sensor.seen.table, &key);
 	if (!server)
@@ -138,26 +138,26 @@ static bool take_server(struct scenario *scenario, void *base)
 	dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
 	dns_label_offer(&replay->sensor.seen.table, server);
 	while (scenario->next < scenario->n_words)
-		if (!take_part(scenario, replay, server))
+		if (!parse_part(scenario, replay, server))
 			return false;
 	return true;
 }
 
 static const struct scenario_word at_words[] = {
 	{.word = "look"},
-	WORD_CALL("link-local", take_link_local),
-	WORD_CALL("server", take_server),
+	WORD_CALL("link-local", parse_link_local),
+	WORD_CALL("server", parse_server),
 	{0},
 };
 
-static bool take_budget(struct scenario *scenario, void *base)
+static bool parse_budget(struct scenario *scenario, void *base)
 {
 	struct dns_config *config = &((struct replay *)base)->sensor.config;
 	struct dns_budget budget = {.source = "config"};
 	struct dns_key key = {0};
 	bool automatic = scenario_is(scenario, "auto");
 
-	if (!automatic && !take_address(scenario, &key))
+	if (!automatic && !parse_address(scenario, &key))
 		return false;
 	while (scenario->next < scenario->n_words) {
 		int i = 0;
@@ -176,32 +176,32 @@ static bool take_budget(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_listed(struct scenario *scenario, void *base)
+static bool parse_listed(struct scenario *scenario, void *base)
 {
 	struct dns_host_env *env = &((struct replay *)base)->sensor.env;
 
-	return take_address(scenario, &env->servers[env->n_servers++]);
+	return parse_address(scenario, &env->servers[env->n_servers++]);
 }
 
-static bool take_cluster(struct scenario *scenario, void *base)
+static bool parse_cluster(struct scenario *scenario, void *base)
 {
 	struct dns_config *config = &((struct replay *)base)->sensor.config;
 
-	return take_address(scenario, &config->cluster[config->n_cluster++]);
+	return parse_address(scenario, &config->cluster[config->n_cluster++]);
 }
 
 static const struct scenario_word config[] = {
 	WORD_CONST("unwatched", struct replay, sensor.seen.watched, false),
 	WORD_TEXT("cloud", struct replay, sensor.env.cloud),
-	WORD_CALL("budget", take_budget),
+	WORD_CALL("budget", parse_budget),
 	WORD_CONST("no-budgets", struct replay, sensor.config.budget_auto, false),
-	WORD_CALL("listed", take_listed),
+	WORD_CALL("listed", parse_listed),
 	WORD_NUMBER("uplinks", struct replay, uplinks),
-	WORD_CALL("cluster", take_cluster),
+	WORD_CALL("cluster", parse_cluster),
 	{0},
 };
 
-/* What has left until this moment. */
+/* Counts the queries until this moment. */
 static void send_until(struct replay *replay, uint64_t now_ns)
 {
 	for (size_t i = 0; i < replay->n_sendings; i++) {
@@ -253,7 +253,7 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 	dns_decide(&replay->sensor, input, &replay->memory, proposal);
 }
 
-/* Polls once a second, as the agent does, up to this moment. */
+/* Polls once a second like the agent, until this moment. */
 static void decide(void *self, const struct decide_input *input, struct proposal *proposal)
 {
 	struct replay *replay = self;

@@ -42,10 +42,10 @@ static void close_node(void *self, void *memory)
 	free(tuner->record.entries);
 }
 
-/* ---- what is recorded, there and under way ---- */
+/* ---- the state of the node ---- */
 
-/* `PATH|- NAME|-`: an archive, or an image in it or of a registry; NULL where they are missing. */
-static struct preload *take_preload(struct scenario *scenario, struct images_tuner *tuner)
+/* `PATH|- NAME|-`: an archive, or an image of an archive or a registry. NULL: error. */
+static struct preload *parse_preload(struct scenario *scenario, struct images_tuner *tuner)
 {
 	char source[IMAGES_TEXT_MAX], name[IMAGE_NAME_MAX];
 	struct preload *preload;
@@ -61,9 +61,9 @@ static struct preload *take_preload(struct scenario *scenario, struct images_tun
 }
 
 /* `record PATH|- NAME|- ID SIZE` */
-static bool take_record(struct scenario *scenario, void *base)
+static bool parse_record(struct scenario *scenario, void *base)
 {
-	struct preload *preload = take_preload(scenario, base);
+	struct preload *preload = parse_preload(scenario, base);
 
 	if (!preload)
 		return false;
@@ -73,12 +73,12 @@ static bool take_record(struct scenario *scenario, void *base)
 	       scenario_number(scenario, &preload->size);
 }
 
-/* `fails PATH|- NAME|- REASON`: its transfer ended so, now. */
-static bool take_failure(struct scenario *scenario, void *base)
+/* `fails PATH|- NAME|- REASON`: its transfer fails now. */
+static bool parse_failure(struct scenario *scenario, void *base)
 {
 	static const char *const reasons[] = {
 		"pull-failed", "load-failed", "archive-broken", "does-not-fit"};
-	struct preload *preload = take_preload(scenario, base);
+	struct preload *preload = parse_preload(scenario, base);
 
 	if (!preload)
 		return false;
@@ -91,8 +91,8 @@ static bool take_failure(struct scenario *scenario, void *base)
 	return preload->reason;
 }
 
-/* `has NAME ID [pinned]`, `lacks NAME`: of the runtime. */
-static bool take_has(struct scenario *scenario, void *base)
+/* `has NAME ID [pinned]`, `lacks NAME`: images of the runtime. */
+static bool parse_has(struct scenario *scenario, void *base)
 {
 	struct images_sample *sample = &((struct images_tuner *)base)->sample;
 	size_t allocated = sample->n_images;
@@ -105,8 +105,8 @@ static bool take_has(struct scenario *scenario, void *base)
 	return true;
 }
 
-/* `pinned-here NAME`: there is a record of it. */
-static bool take_pinned_here(struct scenario *scenario, void *base)
+/* `pinned-here NAME`: a record of our pin. */
+static bool parse_pinned_here(struct scenario *scenario, void *base)
 {
 	struct pin_target *pin = &scenario->pins[scenario->n_pins++].target;
 
@@ -114,14 +114,14 @@ static bool take_pinned_here(struct scenario *scenario, void *base)
 	return scenario_value(scenario, pin->image, sizeof(pin->image));
 }
 
-static bool take_docker(struct scenario *scenario, void *base)
+static bool parse_docker(struct scenario *scenario, void *base)
 {
 	(void)scenario;
 	((struct images_tuner *)base)->sample.runtime.driver = &docker_driver;
 	return true;
 }
 
-static bool take_lacks(struct scenario *scenario, void *base)
+static bool parse_lacks(struct scenario *scenario, void *base)
 {
 	struct images_sample *sample = &((struct images_tuner *)base)->sample;
 	const char *name = scenario_word(scenario);
@@ -133,7 +133,7 @@ static bool take_lacks(struct scenario *scenario, void *base)
 }
 
 /* `archive PATH INODE [settling] [missing]` */
-static bool take_archive(struct scenario *scenario, void *base)
+static bool parse_archive(struct scenario *scenario, void *base)
 {
 	struct images_sample *sample = &((struct images_tuner *)base)->sample;
 	const char *path = scenario_word(scenario);
@@ -154,7 +154,7 @@ static bool take_archive(struct scenario *scenario, void *base)
 	return true;
 }
 
-/* `begun`: what was to begin is under way now; `ended`: nothing is. */
+/* `begun`: starts the proposed transfers; `ended`: ends all. */
 static bool begin_transfers(struct scenario *scenario, void *base)
 {
 	while (images_tuner.jobs[JOB_TRANSFER].request(base, scenario->memory, false))
@@ -169,7 +169,7 @@ static bool end_transfers(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_asked(struct scenario *scenario, void *base)
+static bool parse_asked(struct scenario *scenario, void *base)
 {
 	struct images_sample *sample = &((struct images_tuner *)base)->sample;
 
@@ -178,7 +178,7 @@ static bool take_asked(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_mode(struct scenario *scenario, void *base)
+static bool parse_mode(struct scenario *scenario, void *base)
 {
 	(void)base;
 	for (int i = 0; i <= MODE_RELEASED; i++)
@@ -189,14 +189,14 @@ static bool take_mode(struct scenario *scenario, void *base)
 	return false;
 }
 
-static bool take_force(struct scenario *scenario, void *base)
+static bool parse_force(struct scenario *scenario, void *base)
 {
 	(void)base;
 	scenario->force = true;
 	return true;
 }
 
-static bool take_kubelet(struct scenario *scenario, void *base)
+static bool parse_kubelet(struct scenario *scenario, void *base)
 {
 	struct kubelet_seen *kubelet = &((struct images_tuner *)base)->sample.kubelet;
 
@@ -208,23 +208,23 @@ static bool take_kubelet(struct scenario *scenario, void *base)
 }
 
 static const struct scenario_word at[] = {
-	WORD_CALL("record", take_record),
-	WORD_CALL("fails", take_failure),
-	WORD_CALL("has", take_has),
-	WORD_CALL("lacks", take_lacks),
-	WORD_CALL("pinned-here", take_pinned_here),
-	WORD_CALL("archive", take_archive),
+	WORD_CALL("record", parse_record),
+	WORD_CALL("fails", parse_failure),
+	WORD_CALL("has", parse_has),
+	WORD_CALL("lacks", parse_lacks),
+	WORD_CALL("pinned-here", parse_pinned_here),
+	WORD_CALL("archive", parse_archive),
 	WORD_CALL("begun", begin_transfers),
 	WORD_CALL("ended", end_transfers),
-	WORD_CALL("asked", take_asked),
-	WORD_CALL("mode", take_mode),
-	WORD_CALL("force", take_force),
-	WORD_CALL("kubelet", take_kubelet),
+	WORD_CALL("asked", parse_asked),
+	WORD_CALL("mode", parse_mode),
+	WORD_CALL("force", parse_force),
+	WORD_CALL("kubelet", parse_kubelet),
 	WORD_CONST("silent", struct images_tuner, sample.answers, false),
 	WORD_CONST("answers", struct images_tuner, sample.answers, true),
 	WORD_CONST("leftovers", struct images_tuner, sample.leftovers, true),
 	WORD_CONST("clean", struct images_tuner, sample.leftovers, false),
-	WORD_CALL("docker", take_docker),
+	WORD_CALL("docker", parse_docker),
 	WORD_TEXT("version", struct images_tuner, sample.runtime.version),
 	WORD_TEXT("socket", struct images_tuner, sample.runtime.socket),
 	WORD_TEXT("sandbox", struct images_tuner, sample.sandbox),
@@ -235,7 +235,7 @@ static const struct scenario_word at[] = {
 
 /* ---- configuration ---- */
 
-static bool take_pull(struct scenario *scenario, void *base)
+static bool parse_pull(struct scenario *scenario, void *base)
 {
 	const char *name = scenario_word(scenario);
 
@@ -244,7 +244,7 @@ static bool take_pull(struct scenario *scenario, void *base)
 	return name;
 }
 
-static bool take_pin(struct scenario *scenario, void *base)
+static bool parse_pin(struct scenario *scenario, void *base)
 {
 	const char *name = scenario_word(scenario);
 
@@ -253,7 +253,7 @@ static bool take_pin(struct scenario *scenario, void *base)
 	return name;
 }
 
-static bool take_wave(struct scenario *scenario, void *base)
+static bool parse_wave(struct scenario *scenario, void *base)
 {
 	struct wave *wave = &((struct images_tuner *)base)->config.wave;
 	uint64_t nodes, start;
@@ -266,14 +266,14 @@ static bool take_wave(struct scenario *scenario, void *base)
 }
 
 static const struct scenario_word config[] = {
-	WORD_CALL("pull", take_pull),
-	WORD_CALL("pin", take_pin),
-	WORD_CALL("wave", take_wave),
+	WORD_CALL("pull", parse_pull),
+	WORD_CALL("pin", parse_pin),
+	WORD_CALL("wave", parse_wave),
 	WORD_NUMBER("parallel", struct images_tuner, config.parallel),
 	{0},
 };
 
-/* ---- what is expected ---- */
+/* ---- expectations ---- */
 
 /* `image NAME STATE REASON` */
 static bool expect_image(struct scenario *scenario, void *base)
@@ -296,7 +296,7 @@ static bool expect_image(struct scenario *scenario, void *base)
 	return false;
 }
 
-/* `begins NAME...`: these and no others; `clean` for names that are left, `-` for nothing. */
+/* `begins NAME...`: exactly these; `clean` for leftovers, `-` for nothing. */
 static bool expect_begins(struct scenario *scenario, void *base)
 {
 	const struct images_memory *memory = scenario->memory;
@@ -316,7 +316,7 @@ static bool expect_begins(struct scenario *scenario, void *base)
 	return memory->n_begin > 0 || scenario_is(scenario, "-");
 }
 
-/* `cancels NAME...`: of the pulls under way. */
+/* `cancels NAME...`: these pulls under way; `-` for nothing. */
 static bool expect_cancels(struct scenario *scenario, void *base)
 {
 	const struct images_tuner *tuner = base;

@@ -3,7 +3,7 @@
 
 #include "tuners/neighbor/neighbor.h"
 
-static bool take_thresholds(struct scenario *scenario, void *base)
+static bool parse_thresholds(struct scenario *scenario, void *base)
 {
 	struct neighbor_table_seen *table = base;
 
@@ -15,7 +15,7 @@ static bool take_thresholds(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_counters(struct scenario *scenario, void *base)
+static bool parse_counters(struct scenario *scenario, void *base)
 {
 	struct neighbor_table_seen *table = base;
 
@@ -29,7 +29,7 @@ static bool take_counters(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_absent(struct scenario *scenario, void *base)
+static bool parse_absent(struct scenario *scenario, void *base)
 {
 	struct neighbor_table_seen *table = base;
 
@@ -40,39 +40,39 @@ static bool take_absent(struct scenario *scenario, void *base)
 }
 
 static const struct scenario_word table_words[] = {
-	WORD_CALL("thresholds", take_thresholds),
+	WORD_CALL("thresholds", parse_thresholds),
 	WORD_NUMBER("entries", struct neighbor_table_seen, collectable),
 	WORD_NUMBER("all", struct neighbor_table_seen, stats.entries),
 	WORD_NUMBER("refused", struct neighbor_table_seen, stats.table_fulls),
-	WORD_CALL("counters", take_counters),
-	WORD_CALL("absent", take_absent),
+	WORD_CALL("counters", parse_counters),
+	WORD_CALL("absent", parse_absent),
 	WORD_CONST("exact", struct neighbor_table_seen, exact, true),
 	WORD_CONST("upper-bound", struct neighbor_table_seen, exact, false),
 	{0},
 };
 
 /* Returns -1 for another word. */
-static int take_family(struct scenario *scenario)
+static int parse_family(struct scenario *scenario)
 {
 	return scenario_is(scenario, "ipv4")   ? NEIGHBOR_IPV4
 	       : scenario_is(scenario, "ipv6") ? NEIGHBOR_IPV6
 					       : -1;
 }
 
-static bool take_table(struct scenario *scenario, void *base)
+static bool parse_table(struct scenario *scenario, void *base)
 {
 	struct neighbor *neighbor = base;
-	int family = take_family(scenario);
+	int family = parse_family(scenario);
 
-	return family >= 0 && scenario_take(scenario, table_words, &neighbor->tables[family]);
+	return family >= 0 && scenario_parse(scenario, table_words, &neighbor->tables[family]);
 }
 
-static const struct scenario_word at[] = {WORD_CALL(NULL, take_table)};
+static const struct scenario_word at[] = {WORD_CALL(NULL, parse_table)};
 
-static bool take_family_config(struct scenario *scenario, void *base)
+static bool parse_family_config(struct scenario *scenario, void *base)
 {
 	struct neighbor *neighbor = base;
-	int family = take_family(scenario);
+	int family = parse_family(scenario);
 	uint64_t *threshold = neighbor->config.families[MAX(family, 0)].threshold;
 
 	if (family < 0)
@@ -87,7 +87,7 @@ static const struct scenario_word config[] = {
 	WORD_CONST("lower", struct neighbor, config.lower, true),
 	WORD_CONST("grow", struct neighbor, config.grow, true),
 	WORD_NUMBER("ceiling", struct neighbor, config.ceiling),
-	WORD_CALL(NULL, take_family_config),
+	WORD_CALL(NULL, parse_family_config),
 };
 
 /* A fresh node of 16 GiB. */

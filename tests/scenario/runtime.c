@@ -8,7 +8,7 @@
 
 static const char *const cri_tables[] = {"plugins.\"io.containerd.grpc.v1.cri\"", NULL};
 
-/* As a fresh node has them. */
+/* The runtimes of a fresh node. */
 static const struct node_runtime fresh_containerd = {
 	.found = {.name = "containerd",
 		.driver = &containerd_driver,
@@ -49,9 +49,9 @@ static void close_node(void *self, void *memory)
 	runtime_sample_clear(&((struct runtime_tuner *)self)->sample);
 }
 
-/* ---- what a runtime is like ---- */
+/* ---- the state of a runtime ---- */
 
-static bool take_silent(struct scenario *scenario, void *base)
+static bool parse_silent(struct scenario *scenario, void *base)
 {
 	struct node_runtime *runtime = base;
 
@@ -60,7 +60,7 @@ static bool take_silent(struct scenario *scenario, void *base)
 	return scenario_value(scenario, runtime->why, sizeof(runtime->why));
 }
 
-static bool take_answers(struct scenario *scenario, void *base)
+static bool parse_answers(struct scenario *scenario, void *base)
 {
 	struct node_runtime *runtime = base;
 
@@ -69,7 +69,7 @@ static bool take_answers(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_broken(struct scenario *scenario, void *base)
+static bool parse_broken(struct scenario *scenario, void *base)
 {
 	struct node_runtime *runtime = base;
 	char why[RUNTIME_WHY_MAX];
@@ -83,7 +83,7 @@ static bool take_broken(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_refused(struct scenario *scenario, void *base)
+static bool parse_refused(struct scenario *scenario, void *base)
 {
 	static const char *const words[] = {
 		"-", "no-key", "generated", "read-only", "excluded", "cri-off"};
@@ -99,7 +99,7 @@ static bool take_refused(struct scenario *scenario, void *base)
 	return false;
 }
 
-static bool take_layer(struct scenario *scenario, void *base)
+static bool parse_layer(struct scenario *scenario, void *base)
 {
 	struct node_runtime *runtime = base;
 	struct pull_piece piece = {0};
@@ -114,7 +114,7 @@ static bool take_layer(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_store(struct scenario *scenario, void *base)
+static bool parse_store(struct scenario *scenario, void *base)
 {
 	struct runtime_store *store = &((struct node_runtime *)base)->store;
 
@@ -147,17 +147,17 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CONST("never-answered", ONE, answered_once, false),
 	WORD_TEXT("driver", ONE, store.driver),
 	WORD_CONST("of-k3s", ONE, found.managed_by, RUNTIME_OF_K8S),
-	WORD_CALL("silent", take_silent),
-	WORD_CALL("answers", take_answers),
-	WORD_CALL("broken", take_broken),
-	WORD_CALL("refused", take_refused),
-	WORD_CALL("layer", take_layer),
-	WORD_CALL("store", take_store),
+	WORD_CALL("silent", parse_silent),
+	WORD_CALL("answers", parse_answers),
+	WORD_CALL("broken", parse_broken),
+	WORD_CALL("refused", parse_refused),
+	WORD_CALL("layer", parse_layer),
+	WORD_CALL("store", parse_store),
 	{0},
 };
 
-/* It is there from the line that first names it: seen, answering. */
-static bool take_runtime(
+/* The first line that names a runtime adds it: its process is visible, and it answers. */
+static bool parse_runtime(
 	struct scenario *scenario, struct runtime_sample *sample, const struct node_runtime *fresh)
 {
 	struct node_runtime *runtime = sample->runtimes;
@@ -174,22 +174,22 @@ static bool take_runtime(
 		runtime->since_us = runtime->pulls_at_us = 1;
 		copy_text(runtime->in_force[RUNTIME_DOWNLOADS], SETTING_VALUE_MAX, "3");
 	}
-	return scenario_take(scenario, runtime_words, runtime);
+	return scenario_parse(scenario, runtime_words, runtime);
 }
 
-static bool take_containerd(struct scenario *scenario, void *base)
+static bool parse_containerd(struct scenario *scenario, void *base)
 {
-	return take_runtime(scenario, &((struct runtime_tuner *)base)->sample, &fresh_containerd);
+	return parse_runtime(scenario, &((struct runtime_tuner *)base)->sample, &fresh_containerd);
 }
 
-static bool take_docker(struct scenario *scenario, void *base)
+static bool parse_docker(struct scenario *scenario, void *base)
 {
-	return take_runtime(scenario, &((struct runtime_tuner *)base)->sample, &fresh_docker);
+	return parse_runtime(scenario, &((struct runtime_tuner *)base)->sample, &fresh_docker);
 }
 
 /* ---- mirrors and their files ---- */
 
-static bool take_mirror(struct scenario *scenario, void *base)
+static bool parse_mirror(struct scenario *scenario, void *base)
 {
 	static const char *const states[] = {"unknown", "up", "down"};
 	struct runtime_sample *sample = &((struct runtime_tuner *)base)->sample;
@@ -210,8 +210,8 @@ static bool take_mirror(struct scenario *scenario, void *base)
 	return false;
 }
 
-/* `hosts REGISTRY absent|others|URL...`: what its hosts.toml is. */
-static bool take_hosts(struct scenario *scenario, void *base)
+/* `hosts REGISTRY absent|others|URL...`: the content of its hosts.toml. */
+static bool parse_hosts(struct scenario *scenario, void *base)
 {
 	struct runtime_sample *sample = &((struct runtime_tuner *)base)->sample;
 	const char *urls[ITEMS_MAX];
@@ -245,16 +245,16 @@ static bool take_hosts(struct scenario *scenario, void *base)
 }
 
 static const struct scenario_word at[] = {
-	WORD_CALL("containerd", take_containerd),
-	WORD_CALL("docker", take_docker),
-	WORD_CALL("mirror", take_mirror),
-	WORD_CALL("hosts", take_hosts),
+	WORD_CALL("containerd", parse_containerd),
+	WORD_CALL("docker", parse_docker),
+	WORD_CALL("mirror", parse_mirror),
+	WORD_CALL("hosts", parse_hosts),
 	{0},
 };
 
 /* ---- configuration ---- */
 
-static bool take_configured_mirror(struct scenario *scenario, void *base)
+static bool parse_configured_mirror(struct scenario *scenario, void *base)
 {
 	struct runtime_config *config = &((struct runtime_tuner *)base)->config;
 	struct runtime_mirror *mirror = &config->mirrors[config->n_mirrors++];
@@ -271,7 +271,7 @@ static const struct scenario_word config[] = {
 	WORD_CONST("restart-now", struct runtime_tuner, config.restart, RESTART_NOW),
 	WORD_CONST("restart-when-idle", struct runtime_tuner, config.restart, RESTART_WHEN_IDLE),
 	WORD_CONST("command", struct runtime_tuner, once, true),
-	WORD_CALL("mirror", take_configured_mirror),
+	WORD_CALL("mirror", parse_configured_mirror),
 	{0},
 };
 

@@ -42,8 +42,8 @@ bool scenario_value(struct scenario *scenario, char *value, size_t size)
 	return word && copy_text(value, size, streq(word, "-") ? "" : word);
 }
 
-/* Takes what a row begins with: one word, or two. */
-static bool takes_row(struct scenario *scenario, const char *row)
+/* Skips the one or two words of a row. Returns false for other words. */
+static bool matches_row(struct scenario *scenario, const char *row)
 {
 	const char *second = strchr(row, ' ');
 	char first[64];
@@ -59,18 +59,18 @@ static bool takes_row(struct scenario *scenario, const char *row)
 	return false;
 }
 
-bool scenario_take(struct scenario *scenario, const struct scenario_word *words, void *base)
+bool scenario_parse(struct scenario *scenario, const struct scenario_word *words, void *base)
 {
 	while (scenario->next < scenario->n_words) {
 		const struct scenario_word *word = words;
 		bool good = true;
 
-		while (word->word && !takes_row(scenario, word->word))
+		while (word->word && !matches_row(scenario, word->word))
 			word++;
-		if (!word->word && !word->take)
+		if (!word->word && !word->parse)
 			return false;
-		if (word->take)
-			good = word->take(scenario, base);
+		if (word->parse)
+			good = word->parse(scenario, base);
 		else if (word->kind == SCENARIO_NUMBER)
 			good = scenario_number(scenario, (uint64_t *)((char *)base + word->offset));
 		else if (word->kind == SCENARIO_TEXT)
@@ -101,7 +101,7 @@ static uint64_t need_number(struct scenario *scenario, const char *what)
 	return number;
 }
 
-/* Cuts a line into words, in place. */
+/* Splits a line into words, in place. */
 static void split(struct scenario *scenario, char *line)
 {
 	scenario->n_words = scenario->next = 0;
@@ -186,7 +186,7 @@ static void expect_condition(struct scenario *scenario)
 			fail(scenario, "%s: no such reason", said->reason);
 		return;
 	}
-	fail(scenario, "%s: nothing was said", name);
+	fail(scenario, "%s: no such condition", name);
 }
 
 static void expect_limit(struct scenario *scenario, bool there)
@@ -218,11 +218,11 @@ static void expect(struct scenario *scenario, const struct scenario_tuner *tuner
 		expect_condition(scenario);
 	else if (!tuner->expect && scenario_is(scenario, "limit"))
 		expect_limit(scenario, there);
-	else if (!tuner->expect || !scenario_take(scenario, tuner->expect, self))
+	else if (!tuner->expect || !scenario_parse(scenario, tuner->expect, self))
 		fail(scenario, "it is not so");
 }
 
-/* An empty record of the next word's name, in place of an older one. */
+/* Clears or adds the record whose name is the next word. */
 static void *add_record(struct scenario *scenario, void *records, size_t *n, size_t size)
 {
 	const char *name = need(scenario, "name");
@@ -270,8 +270,8 @@ static void forget_value(struct scenario *scenario)
 	*record = scenario->values[--scenario->n_values];
 }
 
-/* "90s" or "1500ms": a whole number, never back. */
-static void take_time(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
+/* "90s" or "1500ms". Time never goes back. */
+static void parse_time(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
 	const char *word = need(scenario, "time");
 	char *unit;
@@ -290,7 +290,7 @@ static void take_time(struct scenario *scenario, const struct scenario_tuner *tu
 	scenario->now_us = at;
 }
 
-static void take_line(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
+static void parse_line(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
 	const struct scenario_word *words = NULL;
 	bool expects = scenario_is(scenario, "expect");
@@ -299,7 +299,7 @@ static void take_line(struct scenario *scenario, const struct scenario_tuner *tu
 		decide(scenario, tuner, self);
 		expect(scenario, tuner, self);
 	} else if (scenario_is(scenario, "at")) {
-		take_time(scenario, tuner, self);
+		parse_time(scenario, tuner, self);
 		words = tuner->at;
 	} else if (scenario_is(scenario, "record")) {
 		add_value(scenario);
@@ -317,7 +317,7 @@ static void take_line(struct scenario *scenario, const struct scenario_tuner *tu
 		if (!words)
 			fail(scenario, "unknown line");
 	}
-	if (words && !scenario_take(scenario, words, self))
+	if (words && !scenario_parse(scenario, words, self))
 		fail(scenario, "unknown words");
 	if (scenario->next < scenario->n_words)
 		fail(scenario, "%s: one word too many", scenario->words[scenario->next]);
@@ -338,11 +338,10 @@ static int replay(struct scenario *scenario, const struct scenario_tuner *tuner,
 	while (fgets(line, sizeof(line), file)) {
 		scenario->line++;
 		if (scenario->line == 1 && !starts_with(line, "# "))
-			fail(scenario,
-				"the first line must be a comment that says what this is about");
+			fail(scenario, "the first line must be a comment with the behaviour");
 		split(scenario, line);
 		if (scenario->n_words > 0)
-			take_line(scenario, tuner, self);
+			parse_line(scenario, tuner, self);
 	}
 	if (scenario->expectations == 0)
 		fail(scenario, "expects nothing");

@@ -11,7 +11,7 @@
 struct scenario {
 	const char *path;
 	unsigned line;
-	char *words[SCENARIO_WORDS_MAX]; /* of the line; those before next are taken */
+	char *words[SCENARIO_WORDS_MAX]; /* of the line; next is the first that is not parsed yet */
 	unsigned n_words, next;
 	struct value_record values[SCENARIO_RECORDS_MAX];
 	size_t n_values;
@@ -25,14 +25,14 @@ struct scenario {
 	struct setting held; /* the one setting whose state is known */
 	char reason[32];     /* its reason */
 	void *memory;        /* of decide() */
-	bool decided;        /* proposal is of this moment */
+	bool decided;        /* proposal belongs to this moment */
 	struct proposal proposal;
 	unsigned expectations;
 };
 
-/* A word that a line may have, and what it does to the struct at base. */
+/* A word of a line and its effect on the struct at base. */
 struct scenario_word {
-	/* One word, or two; NULL ends a table: with take it takes what no other row does. */
+	/* One word or two. NULL ends a table; with parse this row matches any other word. */
 	const char *word;
 	enum {
 		SCENARIO_CONST,  /* value goes to offset */
@@ -41,7 +41,7 @@ struct scenario_word {
 	} kind;
 	size_t offset, size;
 	uint64_t value;
-	bool (*take)(struct scenario *scenario, void *base); /* in place of these; false: cannot */
+	bool (*parse)(struct scenario *scenario, void *base); /* replaces kind; false: error */
 };
 
 #define WORD_NUMBER(name, type, field)                                                 \
@@ -58,23 +58,23 @@ struct scenario_word {
 		.word = name, .offset = offsetof(type, field),                 \
 		.size = sizeof(((type *)NULL)->field), .value = (uint64_t)(to) \
 	}
-#define WORD_CALL(name, function)              \
-	{                                      \
-		.word = name, .take = function \
+#define WORD_CALL(name, function)               \
+	{                                       \
+		.word = name, .parse = function \
 	}
 
-/* Takes the rest of the line by a table. */
-bool scenario_take(struct scenario *scenario, const struct scenario_word *words, void *base);
+/* Parses the rest of the line by a table. */
+bool scenario_parse(struct scenario *scenario, const struct scenario_word *words, void *base);
 
 struct scenario_tuner {
 	const struct tuner_ops *ops;
 	size_t size;                               /* of self, zeroed */
 	const struct scenario_word *at;            /* after `at TIME`; base is self */
-	const struct scenario_word *config, *line; /* after `config`; other lines of its own */
-	const struct scenario_word *expect;        /* after `expect`, of its own; or NULL */
-	void (*open)(void *self);                  /* what a fresh node has; may be NULL */
+	const struct scenario_word *config, *line; /* after `config`; other lines */
+	const struct scenario_word *expect;        /* after `expect`; may be NULL */
+	void (*open)(void *self);                  /* sets up a fresh node; may be NULL */
 	void (*close)(void *self, void *memory);   /* may be NULL */
-	/* In place of the ops' decide(); may be NULL. */
+	/* Replaces decide() of ops; may be NULL. */
 	void (*decide)(void *self, const struct decide_input *input, struct proposal *proposal);
 };
 
@@ -84,9 +84,9 @@ extern const struct scenario_tuner neighbor_scenario, thp_scenario, dns_scenario
 /* The next word, or NULL at the end of the line. */
 const char *scenario_word(struct scenario *scenario);
 
-/* Takes the next word when it is this one. */
+/* Skips the next word if it is this one. */
 bool scenario_is(struct scenario *scenario, const char *word);
 
-/* Takes the next word as a number, or a value ("-" is empty). False when there is none. */
+/* Parse the next word as a number or as a value ("-" is empty). Return false on an error. */
 bool scenario_number(struct scenario *scenario, uint64_t *number);
 bool scenario_value(struct scenario *scenario, char *value, size_t size);

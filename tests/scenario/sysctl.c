@@ -12,7 +12,7 @@ static void begin(void *self)
 	((struct sysctl *)self)->keys = keys;
 }
 
-static bool take_actual(struct scenario *scenario, void *base)
+static bool parse_actual(struct scenario *scenario, void *base)
 {
 	struct sysctl *sysctl = base;
 
@@ -28,7 +28,7 @@ static bool take_actual(struct scenario *scenario, void *base)
 	return false;
 }
 
-static bool take_key(struct scenario *scenario, void *base)
+static bool parse_key(struct scenario *scenario, void *base)
 {
 	struct sysctl *sysctl = base;
 	struct sysctl_key *key = &sysctl->keys[sysctl->n];
@@ -43,8 +43,8 @@ static bool take_key(struct scenario *scenario, void *base)
 	return true;
 }
 
-static const struct scenario_word at[] = {WORD_CALL(NULL, take_actual)};
-static const struct scenario_word line[] = {WORD_CALL("key", take_key), {0}};
+static const struct scenario_word at[] = {WORD_CALL(NULL, parse_actual)};
+static const struct scenario_word line[] = {WORD_CALL("key", parse_key), {0}};
 
 const struct scenario_tuner sysctl_scenario = {
 	.ops = &sysctl_tuner,

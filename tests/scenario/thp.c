@@ -13,7 +13,7 @@ static const char *const kinds[THP_SWITCH_KINDS] = {
 };
 
 /* THP_SWITCH_KINDS for an unknown word. */
-static enum thp_switch_kind take_kind(struct scenario *scenario)
+static enum thp_switch_kind parse_kind(struct scenario *scenario)
 {
 	int kind = 0;
 
@@ -22,7 +22,7 @@ static enum thp_switch_kind take_kind(struct scenario *scenario)
 	return (enum thp_switch_kind)kind;
 }
 
-static bool take_actual(struct scenario *scenario, struct thp_switch *s)
+static bool parse_actual(struct scenario *scenario, struct thp_switch *s)
 {
 	s->want.error = scenario_is(scenario, "missing") ? -ENOENT : 0;
 	return s->want.error < 0 ||
@@ -35,7 +35,7 @@ static bool change_switch(struct scenario *scenario, void *base)
 
 	for (unsigned i = 0; i < thp->n_switches; i++)
 		if (scenario_is(scenario, thp->switches[i].want.name))
-			return take_actual(scenario, &thp->switches[i]);
+			return parse_actual(scenario, &thp->switches[i]);
 	return false;
 }
 
@@ -56,38 +56,38 @@ static bool add_switch(struct scenario *scenario, void *base)
 
 	if (thp->n_switches++ == THP_SWITCHES_MAX)
 		return false;
-	added->kind = take_kind(scenario);
+	added->kind = parse_kind(scenario);
 	return added->kind < THP_SWITCH_KINDS &&
 	       scenario_value(scenario, added->want.name, sizeof(added->want.name)) &&
-	       take_actual(scenario, added);
+	       parse_actual(scenario, added);
 }
 
 /* `boot-line TEXT KIND...`: the parameters and the switches that they set. */
-static bool take_boot_line(struct scenario *scenario, void *base)
+static bool parse_boot_line(struct scenario *scenario, void *base)
 {
 	struct thp *thp = base;
 	enum thp_switch_kind kind;
 
 	if (!scenario_value(scenario, thp->boot_line, sizeof(thp->boot_line)))
 		return false;
-	while ((kind = take_kind(scenario)) < THP_SWITCH_KINDS)
+	while ((kind = parse_kind(scenario)) < THP_SWITCH_KINDS)
 		thp->at_boot[kind] = true;
 	return true;
 }
 
-static bool take_config(struct scenario *scenario, void *base)
+static bool parse_config(struct scenario *scenario, void *base)
 {
 	struct thp *thp = base;
-	enum thp_switch_kind kind = take_kind(scenario);
+	enum thp_switch_kind kind = parse_kind(scenario);
 
 	return kind < THP_SWITCH_KINDS &&
 	       scenario_value(scenario, thp->wanted[kind], sizeof(thp->wanted[kind]));
 }
 
-static const struct scenario_word config[] = {WORD_CALL(NULL, take_config)};
+static const struct scenario_word config[] = {WORD_CALL(NULL, parse_config)};
 static const struct scenario_word line[] = {
 	WORD_CALL("switch", add_switch),
-	WORD_CALL("boot-line", take_boot_line),
+	WORD_CALL("boot-line", parse_boot_line),
 	{0},
 };
 

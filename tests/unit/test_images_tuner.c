@@ -3,8 +3,6 @@
 
 #include "tuners/images/images.h"
 
-/* ---- options ---- */
-
 static void expect_fault(const char *text, unsigned line, unsigned column, const char *words)
 {
 	_cleanup_loaded_ struct loaded loaded = load_options(text);
@@ -12,21 +10,15 @@ static void expect_fault(const char *text, unsigned line, unsigned column, const
 	assert_one_fault(&loaded, line, column, words);
 }
 
-TEST(faults_have_their_position)
+/* test_config.py of the root tests has more faults. */
+TEST(faults_of_images_have_their_position)
 {
 	expect_fault("images:\n  archives: [images/*.tar]\n", 2, 14, "absolute path");
 	expect_fault("images:\n  pull: [a:b:c]\n", 2, 10, "not an image reference");
-	expect_fault("images:\n  pull: [UPPER/case]\n", 2, 10, "not an image reference");
 	expect_fault("images:\n  pin: [sandbox, \"a b\"]\n", 2, 18, "not an image reference");
 	expect_fault("images: {parallel: 0}\n", 1, 20, "from 1 to 16");
 	expect_fault("images: {wave: {start: tomorrow}}\n", 1, 24, "RFC 3339");
-	expect_fault("images: {wave: {start: 2026-05-01}}\n", 1, 24, "RFC 3339");
-	expect_fault("images: {wave: {round: 20}}\n", 1, 24, "with its unit");
-	expect_fault("images: {wave: {nodes: 10k}}\n", 1, 24, "digits alone");
-	expect_fault("images: {pulls: []}\n", 1, 10, "did you mean pull?");
 }
-
-/* ---- a tuner on a made-up node ---- */
 
 struct made {
 	struct directory directory;
@@ -68,7 +60,7 @@ static void sample(struct made *made)
 	job->adopt(made->tuner, request);
 }
 
-/* The archives that were found, each followed by a blank. */
+/* Returns the found archives, each followed by a space. */
 static const char *found(const struct made *made)
 {
 	static char text[1024];
@@ -102,7 +94,7 @@ TUNER_TEST(archives_are_files_patterns_and_directories)
 	assert_string_equal(found(made), "/i/missing.tar! /i/sub/deeper.tar ");
 }
 
-TUNER_TEST(an_archive_that_was_just_written_settles_first)
+TUNER_TEST(a_new_archive_settles_before_it_is_read)
 {
 	directory_put(&made->directory, "/i/a.tar", "");
 	configure(made, "images: {archives: [/i/a.tar]}");
@@ -111,7 +103,7 @@ TUNER_TEST(an_archive_that_was_just_written_settles_first)
 	assert_true(made->tuner->sample.next_us < now_us() + 5 * USEC_PER_SEC);
 }
 
-TUNER_TEST(names_are_whole_and_there_once)
+TUNER_TEST(names_are_completed_and_listed_once)
 {
 	configure(made,
 		"images: {pull: [busybox, 'docker.io/library/busybox:latest', 'r.example/a@sha256:"
@@ -124,53 +116,7 @@ TUNER_TEST(names_are_whole_and_there_once)
 	assert_int_equal(made->tuner->config.wave.start_us, UINT64_C(1777600800000000));
 }
 
-/* Whether it is there was not asked: a pull would be one too many. */
-TUNER_TEST(nothing_begins_between_a_new_configuration_and_its_first_sample)
-{
-	const struct decide_input input = {.now_us = now_us()};
-	struct images_memory memory = {0};
-	struct proposal proposal = {0};
-
-	configure(made, "images: {pull: [r.example/a]}");
-	sample(made);
-	configure(made, "images: {pull: [r.example/b]}");
-	images_tuner.decide(made->tuner, &input, &memory, &proposal);
-	assert_int_equal(memory.n, 1);
-	assert_string_equal(memory.rows[0].reason, "not-asked-yet");
-	proposal_clear(&proposal);
-	sample(made);
-	images_tuner.decide(made->tuner, &input, &memory, &proposal);
-	assert_string_equal(memory.rows[0].reason, "no-runtime");
-	free(memory.rows);
-	proposal_clear(&proposal);
-}
-
-/* ---- the record ---- */
-
-TUNER_TEST(the_record_is_read_as_it_was_written)
-{
-	struct preload_list list = {0}, read = {0};
-	struct preload *one = preload_add(&list, "/i/a.tar", "docker.io/library/a:1");
-	_cleanup_free_ char *text = NULL;
-
-	copy_text(one->id, sizeof(one->id), "sha256:aa");
-	one->size = UINT64_C(17) << 30;
-	one->first_seen_us = UINT64_C(1777600800000001);
-	one->failures = 3;
-	one = preload_add(&list, "/i/a.tar", "");
-	one->key = (struct archive_key){UINT64_MAX, UINT64_MAX - 1, 3, 4, 5};
-	preload_add(&list, "/i/torn.tar", "")->reason = "archive-broken";
-	text = record_text(&list);
-	assert_int_equal(record_write(made->directory.path, text), 0);
-	record_read(made->directory.path, &read);
-	assert_int_equal(read.n, 2); /* what could not be read is tried again by the next agent */
-	assert_memory_equal(&read.entries[0], &list.entries[0], sizeof(*one));
-	assert_memory_equal(&read.entries[1].key, &list.entries[1].key, sizeof(one->key));
-	free(list.entries);
-	free(read.entries);
-}
-
-TUNER_TEST(a_torn_record_is_none)
+TUNER_TEST(a_damaged_record_is_ignored)
 {
 	static const char *const texts[] = {"", "{", "[]", "{\"version\": 2, \"images\": [{}]}",
 		"{\"version\": 1, \"images\": 7}"};
@@ -183,69 +129,24 @@ TUNER_TEST(a_torn_record_is_none)
 	}
 }
 
-/* ---- transfers and what becomes of them ---- */
-
-static struct transfer *begin(struct made *made, const char *path, uint64_t inode)
+static struct transfer *begin(struct made *made)
 {
-	struct images_memory memory = {.n_begin = 1, .begin = {{.kind = TRANSFER_ARCHIVE}}};
+	struct images_memory memory = {
+		.n_begin = 1, .begin = {{.kind = TRANSFER_ARCHIVE, .archive.path = "/i/a.tar"}}};
 
-	copy_text(memory.begin[0].archive.path, IMAGES_TEXT_MAX, path);
-	memory.begin[0].archive.key.inode = inode;
 	return images_tuner.jobs[JOB_TRANSFER].request(made->tuner, &memory, false);
 }
 
-static void end(struct made *made, struct transfer *transfer, int error, const char *name)
+/* A transfer may end after its tuner was closed. */
+TUNER_TEST(a_cancelled_transfer_changes_no_record)
 {
-	preload_add(&transfer->found, transfer->archive.path, "")->key = transfer->archive.key;
-	if (name)
-		preload_add(&transfer->found, transfer->archive.path, name)->loaded = true;
-	transfer->error = error;
+	struct transfer *transfer = begin(made);
+
+	preload_add(&transfer->found, "/i/a.tar", "a:1")->loaded = true;
+	transfer->error = -ECANCELED;
 	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
-}
-
-TUNER_TEST(an_archive_that_was_replaced_forgets_what_was_in_it)
-{
-	const struct preload_list *record = &made->tuner->record;
-
-	end(made, begin(made, "/i/a.tar", 1), 0, "a:1");
-	end(made, begin(made, "/i/b.tar", 1), 0, "b:1");
-	end(made, begin(made, "/i/a.tar", 1), 0, "a:2");
-	assert_non_null(preload_find(record, "/i/a.tar", "a:1")); /* the same archive: both */
-	end(made, begin(made, "/i/a.tar", 2), 0, "a:3");
-	assert_null(preload_find(record, "/i/a.tar", "a:1"));
-	assert_null(preload_find(record, "/i/a.tar", "a:2"));
-	assert_non_null(preload_find(record, "/i/a.tar", "a:3"));
-	assert_non_null(preload_find(record, "/i/b.tar", "b:1"));
-	assert_int_equal(made->tuner->n_active, 0);
-	assert_true(made->tuner->dirty);
-}
-
-TUNER_TEST(a_transfer_that_was_cancelled_or_whose_tuner_was_closed_changes_nothing)
-{
-	end(made, begin(made, "/i/a.tar", 1), -ECANCELED, "a:1");
 	assert_int_equal(made->tuner->record.n, 0);
 	assert_int_equal(made->tuner->n_active, 0);
-	images_tuner.jobs[JOB_TRANSFER].adopt(NULL, begin(made, "/i/a.tar", 1));
+	images_tuner.jobs[JOB_TRANSFER].adopt(NULL, begin(made));
 	made->tuner->n_active = 0;
-	assert_int_equal(made->tuner->record.n, 0);
-}
-
-/* ---- pins ---- */
-
-TUNER_TEST(a_pin_names_the_socket_as_the_host_does)
-{
-	char *socket = made->tuner->sample.runtime.socket;
-	const struct decide_input input = {0};
-	struct images_memory memory = {0};
-	struct proposal proposal = {0};
-
-	configure(made, "images: {pin: [r.example/a]}");
-	made->tuner->sample.runtime.driver = &containerd_driver;
-	snprintf(socket, sizeof(made->tuner->sample.runtime.socket), "%s/run/x.sock",
-		made->directory.path);
-	images_tuner.decide(made->tuner, &input, &memory, &proposal);
-	assert_int_equal(proposal.n_wants, 1);
-	assert_string_equal(proposal.wants->pin.socket, "/run/x.sock");
-	assert_string_equal(proposal.wants->pin.image, "r.example/a:latest");
-	proposal_clear(&proposal);
 }

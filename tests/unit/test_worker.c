@@ -6,8 +6,9 @@
 #include <sys/eventfd.h>
 
 struct job {
-	int started; /* eventfd: run() says that it has begun, and waits to be cancelled; 0: none */
-	int order;   /* in which the jobs ran; 0: not run */
+	int started; /* eventfd: run() signals its start and waits to be cancelled; 0: it ends at
+			once */
+	int order;   /* of the jobs; 0: did not run */
 	int result;
 	bool done;
 };
@@ -98,7 +99,7 @@ WORKER_TEST(jobs_run_in_order_and_finish_in_the_loop)
 	}
 }
 
-WORKER_TEST(a_job_that_does_not_wake_the_loop_waits_for_being_taken)
+WORKER_TEST(a_worker_without_wake_ups_is_polled)
 {
 	struct job quiet = {0}, loud = {0};
 
@@ -122,11 +123,11 @@ WORKER_TEST(freeing_cancels_the_running_job_and_drops_the_rest)
 	assert_true(now_us() - start < USEC_PER_SEC);
 	expect_cancelled(fixture);
 	worker_free(NULL);
-	/* end() frees one that was never used. */
+	/* end() frees an unused worker. */
 	assert_int_equal(worker_new(fixture->event, &fixture->worker), 0);
 }
 
-WORKER_TEST(a_cancelled_worker_gives_back_every_job_and_takes_no_other)
+WORKER_TEST(a_cancelled_worker_ends_every_job_and_refuses_others)
 {
 	struct job late = {0};
 
