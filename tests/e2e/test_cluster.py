@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/root"), str(ROOT / "tests/e2e")]
 
 from cluster import CGROUP, TOOLS, Cluster, write_image  # noqa: E402
-from conftest import LOCK, THP, THRESHOLDS, Node, chosen, thresholds, until  # noqa: E402
+from conftest import LOCK, THP, THRESHOLDS, Node, selected, thresholds, until  # noqa: E402
 from storm import NAMES, table  # noqa: E402
 
 CHART = str(ROOT / "deploy/helm/headroom")
@@ -171,7 +171,7 @@ def install(cluster: Cluster, *options: str) -> None:
 
 def assert_enforced(cluster: Cluster) -> None:
     assert thresholds() == (80000, 90000, 100000)
-    assert chosen(THP / "enabled") == "never"
+    assert selected(THP / "enabled") == "never"
     until(lambda: "max_concurrent_downloads = 10\n" in cluster.containerd_dump(), "containerd's file")
 
 

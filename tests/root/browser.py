@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chromium without a window, driven over WebDriver (W3C) by its own driver."""
+"""A headless Chromium, controlled over WebDriver."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ class Browser:
             return False
 
     def shape(self, width: int, height: int, dark: bool) -> None:
-        """The screen and the scheme that pages see from now on."""
+        """Sets the screen size and the colour scheme."""
         screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 640}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setDeviceMetricsOverride", screen)
@@ -46,7 +46,7 @@ class Browser:
         self._post("/url", {"url": url})
 
     def run(self, script: str) -> Any:
-        """What a function's body returns in the page; not subject to the page's own policy."""
+        """Runs the body of a function in the page, and returns its value. The page's security policy does not apply."""
         return self._post("/execute/sync", {"script": script, "args": []})
 
     def picture(self, path: Path) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for the tests that need root: the real program against the real kernel.
+"""Fixtures of the root tests: the real program on the real kernel.
 
-node   saves every value that the agent may touch, and restores them
-agent  starts agents with a state directory of their own, and stops them
-run    runs one command of the program with that same state directory
+node   saves all values that the agent may change, and restores them
+agent  starts agents in the test's state directory, and stops them
+run    runs a command of the program in the same state directory
 """
 
 import contextlib
@@ -28,17 +28,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("HEADROOM_BIN", ROOT / "build/dev/src/headroom")).resolve()
 ASAN = bool({"asan", "fuzz"} & set(BIN.parts))
-LOCK = Path("/run/lock/headroom-tests.lock")  # also to be had with flock(1)
+LOCK = Path("/run/lock/headroom-tests.lock")  # flock(1) locks it too
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 SLACK = 4.0 if ASAN else 1.0  # sanitizers slow everything down
-# Marks the processes that these tests start: all of them inherit it.
+# All processes that these tests start inherit this mark.
 os.environ["ROOT_TESTS_SESSION"] = SESSION = str(os.getpid())
 
 FAMILIES = ("ipv4", "ipv6")
 THRESHOLDS = [f"net.{family}.neigh.default.gc_thresh{level}" for family in FAMILIES for level in (1, 2, 3)]
 DEFAULTS = dict(zip(THRESHOLDS, ["80000", "90000", "100000"] * 2))
 
-# Files below /proc/sys that change by themselves, or whose mere reading does something.
+# Files below /proc/sys that change without a write, or that do something when read.
 VOLATILE = re.compile(
     r"^(fs/(aio-nr|dentry-state|file-nr|inode-nr|inode-state|dquot|quota|binfmt_misc)|"
     r"kernel/(ns_last_pid|pty/nr|random|sched_domain|seccomp|tainted|perf_event_max_sample_rate)|"
@@ -48,7 +48,7 @@ VOLATILE = re.compile(
 )
 
 
-# Below the lab's /etc and /run, these change no value of the kernel; those with an agent have the fixture node.
+# Tests of these files change files in the lab only, unless they use the fixture node.
 APART = {f"test_{name}" for name in ("containerd_config", "kill_files", "restart", "runtime", "runtime_faults")}
 
 
@@ -62,16 +62,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def until(
     check: Callable[[], Any], what: str | Callable[[], str] = "", every: float = 0.02, timeout: float = 60
 ) -> Any:
-    """Repeats check until it is true, and returns its value; fails the test after timeout seconds."""
+    """Repeats check until its value is true, and returns the value. Fails the test after timeout seconds."""
     deadline = time.monotonic() + timeout * SLACK
-    while True:
-        answer = check()
-        if answer:
-            return answer
+    while not (answer := check()):
         if time.monotonic() > deadline:
             what = what() if callable(what) else what or check.__name__
             pytest.fail(f"not within {timeout * SLACK:g} s: {what}; last answer: {answer!r}")
         time.sleep(every)
+    return answer
 
 
 def read(path: Path | str) -> str:
@@ -79,14 +77,14 @@ def read(path: Path | str) -> str:
 
 
 def sysctl(name: str, value: str | int | None = None) -> str:
-    """Reads a sysctl, or writes it first."""
+    """Writes a sysctl if there is a value, and reads it."""
     path = Path("/proc/sys") / name.replace(".", "/")
     if value is not None:
         path.write_text(str(value))
     return read(path)
 
 
-def chosen(path: Path | str) -> str:
+def selected(path: Path | str) -> str:
     """The word in brackets of a file such as "always [madvise] never"."""
     match = re.search(r"\[([^]]+)\]", read(path))
     return match.group(1) if match else read(path)
@@ -99,7 +97,7 @@ def thresholds(family: str = "ipv4") -> tuple[int, int, int]:
 
 
 def set_thresholds(family: str, values: tuple[int, int, int]) -> None:
-    """In an order that never has level 1 above 2, or 2 above 3."""
+    """Writes the levels in an order that keeps level 1 <= 2 <= 3 at each moment."""
     for level in (3, 2, 1):
         if values[level - 1] >= int(sysctl(f"net.{family}.neigh.default.gc_thresh{level}")):
             sysctl(f"net.{family}.neigh.default.gc_thresh{level}", values[level - 1])
@@ -114,13 +112,13 @@ def free_port() -> int:
 
 
 def spawn(command: Sequence[str | Path], log: Path, **more: Any) -> "subprocess.Popen[bytes]":
-    """Starts a program whose output is added to this file."""
+    """Starts a program, and appends its output to the log."""
     with log.open("ab") as file:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, **more)
 
 
 class Node:
-    """Every value below /proc/sys and of transparent huge pages, as it was when made."""
+    """The values below /proc/sys and of transparent huge pages at the time of construction."""
 
     def __init__(self, paths: list[str] | None = None) -> None:
         self.paths = paths or self._find()
@@ -149,7 +147,7 @@ class Node:
         return values
 
     def changes(self) -> dict[str, tuple[str, str]]:
-        """What differs from when this was made: path -> (before, now)."""
+        """The values that have changed: path -> (before, now)."""
         now = self.snapshot()
         return {path: (old, now[path]) for path, old in self.before.items() if path in now and now[path] != old}
 
@@ -159,7 +157,7 @@ class Node:
 
     @staticmethod
     def prepare() -> None:
-        """Values that differ from what the agent wants, whatever this machine had."""
+        """Sets values that differ from the agent's."""
         for family in FAMILIES:
             set_thresholds(family, (128, 512, 1024))
         for name, value in (("enabled", "madvise"), ("defrag", "madvise"), ("khugepaged/defrag", "1")):
@@ -173,18 +171,18 @@ class Node:
             base = f"/proc/sys/net/{family}/neigh/default/gc_thresh"
             old = [int(self.before[f"{base}{level}"]) for level in (1, 2, 3)]
             set_thresholds(family, (old[0], old[1], old[2]))
-        # vm.min_free_kbytes last: the kernel computes it anew when huge pages go on or off.
+        # vm.min_free_kbytes is last: the kernel computes it when huge pages are switched.
         for path, (old, _) in sorted(self.changes().items(), key=lambda item: "min_free" in item[0]):
             if not os.stat(path).st_mode & 0o200:
-                continue  # shows what another file sets
+                continue  # it only shows the value of another file
             match = re.search(r"\[([^]]+)\]", old) if path.startswith("/sys") else None
-            with contextlib.suppress(OSError):  # assert_unchanged() names it, after all others are restored
+            with contextlib.suppress(OSError):  # assert_unchanged() reports it after all others are restored
                 Path(path).write_text(match.group(1) if match else old.strip())
         self.assert_unchanged()
 
 
 class Agent:
-    """One running `headroom agent`, and what it reports to systemd."""
+    """A running `headroom agent`, and its notifications to systemd."""
 
     def __init__(
         self,
@@ -197,7 +195,7 @@ class Agent:
         name: str = "agent",
     ) -> None:
         self.directory = directory
-        port = directory / f"{name}.port"  # the same after a restart: another one would be another configuration
+        port = directory / f"{name}.port"  # a restarted agent keeps its port and so its configuration
         if not port.exists():
             port.write_text(str(free_port()))
         self.port = int(port.read_text())
@@ -234,7 +232,7 @@ class Agent:
 
     @property
     def pid(self) -> int:
-        """Of the agent itself, below any wrapper."""
+        """The pid of the agent itself, not of a wrapper."""
         pid = self.process.pid
         while read(f"/proc/{pid}/comm") != "headroom":
             children = read(f"/proc/{pid}/task/{pid}/children").split()
@@ -252,7 +250,7 @@ class Agent:
         return [line for when, line in list(self.notices) if line.startswith(prefix) and when >= since]
 
     def write_config(self, text: str) -> None:
-        """Replaces the configuration file; the address is added unless text has its own."""
+        """Replaces the configuration file. Adds the HTTP address unless the text has one."""
         if not re.search(r"^http:", text, re.M):
             text = f'http: {{listen: "127.0.0.1:{self.port}"}}\n{text}'
         new = self.config_path.with_suffix(".new")
@@ -286,7 +284,7 @@ class Agent:
         return json.loads(body)
 
     def setting(self, name: str) -> dict[str, Any]:
-        """What runtimes and the kubelet have is there once they were sampled."""
+        """A setting. Those of runtimes and the kubelet appear after the first sample."""
         return until(lambda: next((s for s in self.status()["settings"] if s["name"] == name), None), name)
 
     def condition(self, name: str) -> dict[str, Any]:
@@ -318,7 +316,7 @@ class Agent:
         os.kill(self.pid, number)
 
     def reload(self) -> None:
-        """SIGHUP, and waits until the agent says that it has reloaded."""
+        """Sends SIGHUP, and waits until the agent reports the reload."""
         since = time.monotonic()
         self.signal(signal.SIGHUP)
         self.wait_ready(since)
@@ -329,7 +327,7 @@ class Agent:
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; the exit status."""
+        """Sends SIGTERM, and returns the exit status."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
         try:
@@ -342,7 +340,7 @@ class Agent:
         try:
             self.stop()
         finally:
-            # Closed under a thread in recv(), the descriptor's number would let it take the next agent's READY=1.
+            # The thread ends before the close: it would read from a new socket with the same descriptor number.
             self._notify.shutdown(socket.SHUT_RDWR)
             self._collector.join()
             self._notify.close()
@@ -367,7 +365,7 @@ def environment(directory: Path) -> dict[str, str]:
 
 
 def killed(directory: Path, seconds: float, *args: str | Path, wrap: tuple[str, ...] = ()) -> bool:
-    """Runs the program, and kills it after so many seconds. False when it had ended by then, and well."""
+    """Runs the program, and kills it after this time. False if it had exited with success before."""
     process = spawn([*wrap, BIN, *args], directory / "log", env=environment(directory))
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
@@ -377,12 +375,12 @@ def killed(directory: Path, seconds: float, *args: str | Path, wrap: tuple[str, 
 
 
 def mounted(script: str) -> tuple[str, ...]:
-    """Begins a command in a mount namespace of its own, after this."""
+    """A command prefix: a new mount namespace in which the script runs first."""
     return ("unshare", "--mount", "sh", "-ec", script + '\nexec "$@"', "sh")
 
 
 def without(*capabilities: str) -> tuple[str, ...]:
-    """Begins a command that lacks these, such as bpf."""
+    """A command prefix that drops capabilities, such as bpf."""
     dropped = ",".join(f"-{c}" for c in capabilities)
     return ("setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}")
 
@@ -401,7 +399,7 @@ def small_disk(path: Path, size: str = "1m") -> Iterator[Path]:
 
 
 def fill_disk(path: Path) -> Path:
-    """The file that takes all that is left."""
+    """Fills the disk with a file, and returns its path."""
     filler = path / "filler"
     with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -447,8 +445,8 @@ def wait_for_other_agents() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def alone(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The kernel's tables exist once: one run of these tests at a time, and no agent beside them."""
+def session_lock(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The kernel's tables exist once, so only one run of these tests may use them."""
     if os.geteuid() != 0:
         pytest.exit("these tests need root", 1)
     if not os.access(BIN, os.X_OK):
@@ -468,7 +466,7 @@ def alone(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @contextlib.contextmanager
 def temporary() -> Iterator[Path]:
-    """A short path that every user can reach, for state, sockets and configuration."""
+    """A directory with a short path that all users can enter, for state, sockets and configuration."""
     path = Path(tempfile.mkdtemp(prefix="headroom-"))
     path.chmod(0o755)
     try:
@@ -485,7 +483,7 @@ def directory() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def restored_node() -> Iterator[Node]:
-    """The node with values that the agent changes. At the end no agent of these tests runs, and every value is restored."""
+    """The node with values that the agent changes. At the end it kills the tests' agents and restores all values."""
     machine = Node()
     try:
         Node.prepare()
@@ -509,7 +507,7 @@ def node() -> Iterator[Node]:
 
 @pytest.fixture
 def agent(node: Node, directory: Path) -> Iterator[Callable[..., Agent]]:
-    """agent(config, ...) starts an agent, and waits until it is ready unless ready=False. All end with the test."""
+    """agent(config, ...) starts an agent, and waits until it is ready unless ready=False. The agents end with the test."""
     with contextlib.ExitStack() as started:
 
         def start(config: str | None = "", ready: bool = True, **more: Any) -> Agent:
@@ -522,7 +520,7 @@ def agent(node: Node, directory: Path) -> Iterator[Callable[..., Agent]]:
 
 @pytest.fixture
 def run(directory: Path) -> Run:
-    """run("plan", "--json") runs the program to its end, beside the test's agent."""
+    """run("plan", "--json") runs the program until it exits."""
 
     def command(
         *args: str, wrap: tuple[str, ...] = (), env: dict[str, str] | None = None, timeout: float = 30

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the Container Runtime Interface for tests: messages by hand, curl is the transport."""
+"""Calls of the Container Runtime Interface: hand-made messages over curl."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 
 IMAGES = "/runtime.v1.ImageService"
 RUNTIME = "/runtime.v1.RuntimeService"
-NODE = 2  # NamespaceMode: the host's own
+NODE = 2  # NamespaceMode: the host's namespace
 
 
 def varint(value: int) -> bytes:
@@ -20,7 +20,7 @@ def varint(value: int) -> bytes:
 
 
 def message(**fields: object) -> bytes:
-    """message(f1="text", f3=5, f7=message(...)): f and the field's number."""
+    """A protobuf message: message(f1="text", f3=5, f7=message(...)), where fN is field number N."""
     out = b""
     for name, value in fields.items():
         number = int(name[1:])
@@ -59,7 +59,7 @@ def fields_of(data: bytes) -> list[tuple[int, int | bytes]]:
 
 
 def text(data: bytes, field: int = 1) -> str:
-    """The first such field, as text."""
+    """The first field with this number, as text."""
     return next((bytes(value).decode() for number, value in fields_of(data) if number == field), "")  # type: ignore
 
 
@@ -111,7 +111,7 @@ def sandbox_config(name: str, namespace: str, uid: str, host: bool) -> bytes:
 
 
 def run_pod(socket: Path, name: str, namespace: str, uid: str, host: bool = True) -> str:
-    """The sandbox's id. host: on the host's network, which needs no CNI plugin."""
+    """Runs a pod, and returns the id of its sandbox. host: use the host's network, which needs no CNI plugin."""
     answer = call(socket, f"{RUNTIME}/RunPodSandbox", message(f1=sandbox_config(name, namespace, uid, host)))
     return text(answer)
 
@@ -122,7 +122,7 @@ def remove_pod(socket: Path, sandbox: str) -> None:
 
 
 def running_config(socket: Path) -> dict[str, Any]:
-    """What containerd says it runs with; empty while it is starting."""
+    """The configuration that containerd reports; empty while it starts."""
     process = start(socket, f"{RUNTIME}/Status", message(f1=1))
     answer, _ = process.communicate(timeout=60)
     for number, value in fields_of(answer[5:]):

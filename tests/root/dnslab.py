@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two network namespaces with DNS between them, cgroups as a kubelet makes them, real servers and a real client.
+"""Two network namespaces with DNS between them, cgroups like those of a kubelet, real servers and a real client.
 
-Sockets belong to the namespace and the cgroup in which they were made, wherever they are used afterwards: the tests
-make theirs inside (Lab.udp, Lab.tcp) and use them from here. A process joins its cgroup before its namespace, and
-without `ip netns exec`, which hides the cgroups behind a new /sys.
+A socket belongs to the namespace and the cgroup that created it. The tests create sockets inside (Lab.udp, Lab.tcp) and use
+them from outside. Programs start with nsenter, because `ip netns exec` mounts a new /sys without the cgroups.
 """
 
 import contextlib
@@ -24,15 +23,15 @@ from conftest import SLACK, Agent, Start, until, wait_for_other_agents
 from dnswire import A, Server, framed, query
 from storm import enter, ip
 
-# Two runs at once have namespaces of their own.
+# Concurrent runs have different namespaces.
 CLIENT, SERVER = f"hr-dns-client-{os.getpid()}", f"hr-dns-server-{os.getpid()}"
-V4, V6 = "10.54.0.{}", "fd00:54::{}"  # the servers'
+V4, V6 = "10.54.0.{}", "fd00:54::{}"  # addresses of servers
 OURS = ("10.53.", "10.54.", "fd00:53:", "fd00:54:")
 QUIET = "mode: observe\nneighbor: {mode: off}\nthp: {mode: off}\nsysctl: {}\nruntime: {mode: off}\n"
 
 
 def cgroup_root() -> Path:
-    """Where the kernel's own cgroup2 root is mounted."""
+    """The mount point of the kernel's cgroup2 root."""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         words = line.split()
         if words[words.index("-") + 1] == "cgroup2" and words[3] == "/" and os.stat(words[4]).st_ino == 1:
@@ -78,7 +77,7 @@ class Cgroup:
 
 
 def pod_path(uid: str = "", container: str = "", systemd: bool = False) -> tuple[str, str, str]:
-    """A pod's cgroup as a kubelet names it, the pod's uid and the container's id."""
+    """The cgroup path of a pod as the kubelet names it, the pod's uid and the container's id."""
     uid = uid or "{}-{}-{}-{}-{}".format(*(secrets.token_hex(n) for n in (4, 2, 2, 2, 6)))
     container = container or secrets.token_hex(32)
     if systemd:
@@ -90,7 +89,7 @@ def pod_path(uid: str = "", container: str = "", systemd: bool = False) -> tuple
 
 
 class Lab:
-    """The namespaces, joined by a pair of devices; and what was started in them."""
+    """The two namespaces with a veth pair between them, and the programs in them."""
 
     def __init__(self) -> None:
         self.processes: list[subprocess.Popen[str]] = []
@@ -105,14 +104,14 @@ class Lab:
             ip("-n", name, "addr", "add", f"10.53.0.{last}/24", "dev", "dns0")
             ip("-n", name, "addr", "add", f"fd00:53::{last}/64", "dev", "dns0", "nodad")
             ip("-n", name, "link", "set", "dns0", "up")
-        # Every address of these networks is one of the server's: it can listen on as many as a test likes.
+        # The server's namespace owns all addresses of these networks, so that a test can listen on any of them.
         for network, via in (("10.54.0.0/16", "10.53.0.2"), ("fd00:54::/64", "fd00:53::2")):
             ip("-n", CLIENT, "route", "add", network, "via", via)
             ip("-n", SERVER, "route", "add", "local", network, "dev", "lo")
         self.run(SERVER, "sysctl", "-qw", "net.ipv6.ip_nonlocal_bind=1")
 
     def end(self) -> None:
-        """Ends what a test started, all of it even when a part fails. The namespaces stay for the next test."""
+        """Ends the programs of a test and removes its cgroups. The namespaces stay for the next test."""
         with contextlib.ExitStack() as stack:
             for group in self.cgroups:
                 stack.callback(group.remove)
@@ -142,11 +141,11 @@ class Lab:
 
     @staticmethod
     def raw(where: str, *kind: int, group: Cgroup | None = None) -> socket.socket:
-        """One that belongs to this namespace and to this cgroup."""
+        """A socket that belongs to this namespace and this cgroup."""
         made: list[socket.socket] = []
 
         def make() -> None:
-            enter(f"/run/netns/{where}")  # of this thread
+            enter(f"/run/netns/{where}")  # affects this thread only
             made.append(socket.socket(*kind))
 
         with group or contextlib.nullcontext():
@@ -157,7 +156,7 @@ class Lab:
         return made[0]
 
     def server(self, *addresses: str) -> Server:
-        """One that does as the names it is asked for say: see dnswire."""
+        """A server that behaves as the queried names say (see dnswire)."""
         udp, tcp = [], []
         for address in addresses:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -172,7 +171,7 @@ class Lab:
         return self.servers[-1]
 
     def serve(self, *numbers: int) -> Any:
-        """The same at V4.format(number): its address, or those of several."""
+        """Starts a server at V4.format(number), and returns its address or its list of addresses."""
         addresses = [V4.format(number) for number in numbers]
         self.server(*addresses)
         return addresses if len(numbers) > 1 else addresses[0]
@@ -192,7 +191,7 @@ class Lab:
 
     @contextlib.contextmanager
     def more_addresses(self, *addresses: str) -> Iterator[None]:
-        """These, too, are the server's, as long as this lasts."""
+        """The server's namespace also owns these addresses within this context."""
         for address in addresses:
             ip("-n", SERVER, "route", "add", "local", address, "dev", "lo")
             ip("-n", CLIENT, "route", "add", address, "via", "10.53.0.2")
@@ -232,7 +231,7 @@ class Lab:
         until(ask, f"{address} answers")
 
     def unbound(self, directory: Path, *addresses: str) -> None:
-        """Answers everything below example.test and example.org at once, from memory."""
+        """Starts a server that answers everything below example.test from memory."""
         need("unbound")
         config = directory / "unbound.conf"
         lines = [f"  interface: {address}" for address in addresses]
@@ -248,7 +247,7 @@ class Lab:
             self.answers(address)
 
     def dnsmasq(self, where: str, address: str, *upstreams: str, group: Cgroup | None = None) -> None:
-        """Forwards everything and keeps nothing."""
+        """Starts a forwarder without a cache."""
         need("dnsmasq")
         self.start(
             where, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
@@ -258,7 +257,7 @@ class Lab:
         self.answers(address, where)
 
     def dnsperf(self, directory: Path, server: str, *options: str, group: Cgroup | None = None) -> "Perf":
-        """Runs it to its end."""
+        """Runs dnsperf until it exits."""
         return self.dnsperf_start(directory, server, *options, group=group).result()
 
     def dnsperf_start(self, directory: Path, server: str, *options: str, group: Cgroup | None = None) -> "Perf":
@@ -270,7 +269,7 @@ class Lab:
 
 
 class Perf:
-    """A running dnsperf, and what it counted."""
+    """A running dnsperf, and its figures."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -285,7 +284,7 @@ class Perf:
 
 
 class Client:
-    """A socket that asks."""
+    """A socket that sends queries."""
 
     def __init__(self, s: socket.socket) -> None:
         self.socket = s
@@ -298,7 +297,7 @@ class Client:
         self.socket.close()
 
     def send(self, server: str, name: str, kind: int = A, number: int | None = None, edns: bool = False) -> int:
-        """One query; the id that it has."""
+        """Sends a query, and returns its id."""
         if number is None:
             self.number = number = self.number + 1 & 0xFFFF
         message = query(name, number, kind, edns)
@@ -321,14 +320,14 @@ class Client:
         return data[2:]
 
     def ask(self, server: str, name: str = "ok.example.test", kind: int = A, count: int = 1, **more: Any) -> bytes:
-        """One after the other; the last answer."""
+        """Sends queries one after the other, and returns the last answer."""
         for _ in range(count):
             self.send(server, name, kind, **more)
             reply = self.receive()
         return reply
 
     def burst(self, server: str, count: int, begin: float, seconds: float, name: str = "ok.example.test") -> None:
-        """Evenly from begin (CLOCK_REALTIME) on, over this time; answers are left unread."""
+        """Sends queries at an even rate for this time, from begin (CLOCK_REALTIME). Does not read the answers."""
         for i in range(count):
             left = begin + seconds * i / count - time.time()
             if left > 0.001:
@@ -344,18 +343,16 @@ def need(program: str) -> None:
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-class Look:
-    """One scrape and one status document."""
+class Scrape:
+    """One scrape of the metrics and one status document."""
 
     def __init__(self, agent: Agent) -> None:
         self.metrics = agent.metrics()
         self.document = agent.status()["dns"]
 
     def total(self, metric: str, **labels: str) -> float:
-        """
-        The sum over all series of headroom_dns_METRIC that have these labels. Without a server among them: over the
-        servers of the namespaces; what else this machine asks is not ours.
-        """
+        """The sum over all series of headroom_dns_METRIC with these labels. Without a server label it leaves out servers
+        outside the namespaces: other programs of this machine also send queries."""
         found = 0.0
         for series, value in self.metrics.items():
             name, _, rest = series.partition("{")
@@ -367,29 +364,29 @@ class Look:
         return found
 
     def row(self, server: str) -> dict[str, Any]:
-        """The server's own part of the document; empty while there is none."""
+        """The server's entry of the document; empty if the document lacks it."""
         return next((row for row in self.document["servers"] if row["server"] == server), {})
 
 
-def settle(agent: Agent, check: Callable[[Look], Any], what: str, timeout: float = 6.0) -> Look:
-    """Repeats until check is true of a Look, and returns the next one: metrics and document are two requests."""
-    last: list[Look] = []
+def settle(agent: Agent, check: Callable[[Scrape], Any], what: str, timeout: float = 6.0) -> Scrape:
+    """Scrapes until check is true, and returns the next scrape: metrics and document come from two requests."""
+    last: list[Scrape] = []
 
-    def look() -> bool:
-        last[:] = [Look(agent)]
+    def passes() -> bool:
+        last[:] = [Scrape(agent)]
         return bool(check(last[0]))
 
-    def said() -> str:
+    def report() -> str:
         lines = [f"{name} {value:g}" for name, value in last[0].metrics.items() if name.startswith("headroom_dns_")]
         return "\n".join([what, *(line for line in lines if "_bucket" not in line), str(last[0].document)])
 
-    until(look, said, 0.2, timeout)
-    return Look(agent)
+    until(passes, report, 0.2, timeout)
+    return Scrape(agent)
 
 
 @pytest.fixture(scope="module", name="network")
 def fixture_network() -> Iterator[Lab]:
-    """Made once for all tests of a file."""
+    """One lab for all tests of a file."""
     lab = Lab()
     yield lab
     lab.close()
@@ -412,8 +409,8 @@ def watching(directory: Path) -> Iterator[Start]:
         started.append(one)
         if ready:
             one.wait_ready()
-            # The programs are loaded beside the start.
-            until(lambda: one.status()["dns"] or one.tuner("dns")["state"] != "active", "the programs")
+            # The programs load in the background.
+            until(lambda: one.status()["dns"] or one.tuner("dns")["state"] != "active", "the programs are loaded")
         return one
 
     try:
@@ -424,7 +421,7 @@ def watching(directory: Path) -> Iterator[Start]:
 
 
 @pytest.fixture(name="watch")
-def fixture_watch(lab: Lab, directory: Path) -> Iterator[Start]:  # noqa: ARG001 - ends before the lab does
-    """watch("{names: off}", ...)"""
+def fixture_watch(lab: Lab, directory: Path) -> Iterator[Start]:  # noqa: ARG001 - ends before the lab
+    """watch("{names: off}", ...) starts an agent with these options of dns."""
     with watching(directory) as start:
         yield start

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DNS messages and packets of them, as little as the tests need; a server that misbehaves as it is asked to; and
-the tool that runs the DNS programs on packets (tests/tool/dns_packets.c).
+"""DNS messages and packets; a server with configurable faults; the tool that runs the DNS programs on packets
+(tests/tool/dns_packets.c).
 
-The first label of a name says what becomes of a query: ok-1.example.test is answered, and
+The first label of a queried name selects the answer:
 
 ok        NOERROR and an address             nx, servfail, refused, formerr, notimp   that error
-drop      nothing, ever                      late-1500   after so many milliseconds
+drop      no answer                          late-1500   an answer after 1500 milliseconds
 tc        over UDP truncated and empty, over TCP in full
-twice     answered two times                 swap        after the next one of the same client
+twice     two answers                        swap        an answer after the next answer to the same client
 """
 
 import heapq
@@ -41,12 +41,12 @@ def query(name: str, number: int, kind: int = A, edns: bool = False) -> bytes:
 
 
 def framed(*messages: bytes) -> bytes:
-    """As they follow each other on a TCP connection."""
+    """The messages as a TCP stream."""
     return b"".join(struct.pack("!H", len(message)) + message for message in messages)
 
 
 def question(message: bytes) -> tuple[str, int]:
-    """The name, and where the message goes on after the question."""
+    """The name, and the offset of the byte after the question."""
     labels, at = [], 12
     while message[at]:
         labels.append(message[at + 1 : at + 1 + message[at]].decode())
@@ -55,7 +55,7 @@ def question(message: bytes) -> tuple[str, int]:
 
 
 def answer(message: bytes, rcode: int, truncated: bool = False) -> bytes:
-    """To a query for one name; NOERROR has one address."""
+    """The answer to a query for one name. NOERROR comes with an address."""
     _, end = question(message)
     number, flags = struct.unpack("!2H", message[:4])
     full = rcode == 0 and not truncated
@@ -65,7 +65,7 @@ def answer(message: bytes, rcode: int, truncated: bool = False) -> bytes:
 
 
 class Server:
-    """Answers on sockets that were made elsewhere, in a thread of its own; counts what came."""
+    """Answers on the given sockets in a thread, and counts the queries."""
 
     def __init__(self, udp: list[socket.socket], tcp: list[socket.socket]) -> None:
         self.seen = 0
@@ -168,7 +168,7 @@ def ipv4(body: bytes, protocol: int, source: str, destination: str, options: byt
 
 
 def ipv6(body: bytes, protocol: int, source: str, destination: str, extensions: list[tuple[int, bytes]] | None = None) -> bytes:
-    """extensions: (number of the header, the rest of it after the byte that names the next)."""
+    """extensions: (number of the header, its bytes after the one that names the next header)."""
     chain = list(extensions or [])
     kinds = [kind for kind, _ in chain] + [protocol]
     headers = b"".join(bytes([after]) + rest for (_, rest), after in zip(chain, kinds[1:]))
@@ -177,7 +177,7 @@ def ipv6(body: bytes, protocol: int, source: str, destination: str, extensions: 
 
 
 class Tool:
-    """The programs, attached to nothing."""
+    """The programs, without being attached."""
 
     def __init__(self, path: Path) -> None:
         self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -198,7 +198,7 @@ class Tool:
         self.into.write(b"p" + self._packet(direction, packet, gso_size, gso_segs))
 
     def nanoseconds(self, direction: int, packet: bytes, repeat: int) -> tuple[int, ...]:
-        """Of one run, and of one of a program that does nothing, by the kernel's own measurement over repeat runs."""
+        """The nanoseconds of a run and of a run of an empty program, measured by the kernel over repeat runs."""
         self.into.write(b"t" + struct.pack("<I", repeat) + self._packet(direction, packet, 0, 0))
         return tuple(int(word) for word in self._answer().split()[1:])
 
@@ -206,7 +206,7 @@ class Tool:
         self.into.write(b"s" + struct.pack("<II", kind, len(name)) + name.encode())
 
     def dump(self) -> dict[str, list[dict[str, str]]]:
-        """What was counted since the last time, by kind of line; servers and rows begin anew."""
+        """Kind of line -> counts. Servers and rows start from zero again."""
         found: dict[str, list[dict[str, str]]] = {}
         self.into.write(b"d")
         while (line := self._answer()) != "end":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message bus with a systemd on it that knows one unit, which a test really restarts."""
+"""A message bus with a fake systemd. It knows one unit, and a function of the test restarts it."""
 
 import threading
 from pathlib import Path
@@ -60,7 +60,7 @@ class Manager(dbus.service.Object):  # type: ignore[misc]
 
 
 def connect(path: Path) -> Any:
-    """The bus, or None as long as its daemon does not listen: its socket is there a moment earlier."""
+    """The bus, or None until its daemon listens: the socket exists a moment earlier."""
     try:
         return dbus.bus.BusConnection(f"unix:path={path}", mainloop=dbus.mainloop.glib.DBusGMainLoop())
     except dbus.exceptions.DBusException:
@@ -68,7 +68,7 @@ def connect(path: Path) -> Any:
 
 
 class Systemd:
-    """Its own bus at path, and a thread that answers there."""
+    """A bus at path, and a thread that answers calls."""
 
     def __init__(self, path: Path, config: Path, unit: str, restart: Callable[[str], None]) -> None:
         config.write_text(CONFIG.format(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images, in a registry on loopback and a proxy before it that is slow, stops or counts, and in archives of every form."""
+"""Images in archives of all formats, in a registry on loopback, and a proxy in front of it that limits, stops and counts."""
 
 import contextlib
 import gzip
@@ -36,7 +36,7 @@ def digest(data: bytes) -> str:
 
 
 def tar_of(files: dict[str, Any]) -> bytes:
-    """Contents are bytes; a text is a link."""
+    """A tar archive. Bytes are a file, a string is the target of a link."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, data in files.items():
@@ -49,7 +49,7 @@ def tar_of(files: dict[str, Any]) -> bytes:
 
 
 class Image:
-    """Layers of random data, and one of given files if there are any; as archives and registries have it."""
+    """An image with layers of random data, and a last layer with the given files."""
 
     def __init__(self, layers: int, size: int, files: dict[str, bytes] | None = None, command: list[str] | None = None):
         self.tars = [tar_of({f"data/{i}": os.urandom(size)}) for i in range(layers)]
@@ -65,7 +65,7 @@ class Image:
 
 
 class Registry:
-    """Debian's docker-registry with a directory of its own."""
+    """Debian's docker-registry with its own directory."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
@@ -105,7 +105,7 @@ class Registry:
             return answer.status, answer.getheader("Location") or ""
 
     def push(self, repository: str, image: Image, tag: str = "latest") -> list[bytes]:
-        """The image's layers, as they are sent."""
+        """Pushes an image, and returns its compressed layers."""
         layers = [gzip.compress(tar, 1, mtime=0) for tar in image.tars]
         for blob in [*layers, image.config]:
             code, where = self.ask("POST", f"/v2/{repository}/blobs/uploads/")
@@ -130,7 +130,7 @@ class ProxyHandler(http.server.BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         try:
-            if self.connection.recv(1, socket.MSG_PEEK) == b"\x16":  # a TLS handshake: as servers of HTTP answer it
+            if self.connection.recv(1, socket.MSG_PEEK) == b"\x16":  # a TLS handshake: answer as an HTTP server does
                 self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
             else:
                 super().handle()
@@ -160,18 +160,18 @@ class ProxyHandler(http.server.BaseHTTPRequestHandler):
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """Before the registry: so many bytes a second on each connection, counted by what is asked for."""
+    """A proxy in front of the registry that limits the rate of each connection and records the layers."""
 
-    STEP = 0.02  # seconds between two pieces
+    STEP = 0.02  # seconds between two writes
     daemon_threads = True
     request_queue_size = 64
 
     def __init__(self, port: int, rate: float = 0) -> None:
         super().__init__(("127.0.0.1", 0), ProxyHandler)
         self.upstream = port
-        self.rate = rate  # bytes a second on each connection; 0: as fast as it goes
-        self.stop_after = 0  # bytes of one answer, then nothing more; 0: never
-        self.blobs: list[tuple[float, float]] = []  # layers: when each answer began and ended
+        self.rate = rate  # bytes a second on each connection; 0: unlimited
+        self.stop_after = 0  # bytes of an answer after which it stalls; 0: never
+        self.blobs: list[tuple[float, float]] = []  # begin and end of each answer with a layer
         self.now = self.peak = 0
         self.lock = threading.Lock()
         self.name = f"127.0.0.1:{self.server_address[1]}"
@@ -184,11 +184,11 @@ class Proxy(socketserver.ThreadingTCPServer):
         began, sent = time.monotonic(), 0
         try:
             while sent < len(body):
-                may = len(body) if not self.rate else int((time.monotonic() - began + self.STEP) * self.rate)
-                may = min(may, self.stop_after or may)
-                if may > sent:
-                    client.sendall(body[sent:may])
-                    sent = may
+                due = len(body) if not self.rate else int((time.monotonic() - began + self.STEP) * self.rate)
+                due = min(due, self.stop_after or due)
+                if due > sent:
+                    client.sendall(body[sent:due])
+                    sent = due
                 if sent < len(body):
                     time.sleep(self.STEP)
         finally:
@@ -197,7 +197,7 @@ class Proxy(socketserver.ThreadingTCPServer):
                 self.blobs.append((began, time.monotonic()))
 
     def count(self) -> None:
-        """Begins to count anew."""
+        """Resets the counts."""
         with self.lock:
             self.peak, self.blobs = self.now, []
 
@@ -208,7 +208,7 @@ class Proxy(socketserver.ThreadingTCPServer):
 
 
 def static_program(directory: Path, name: str, source: str) -> bytes:
-    """A program that needs nothing of the image it is in."""
+    """A program that needs no other file of its image."""
     program = directory / name
     made = subprocess.run(
         ["cc", "-static", "-Os", "-o", str(program), "-x", "c", "-"], input=source, text=True, capture_output=True
@@ -219,13 +219,13 @@ def static_program(directory: Path, name: str, source: str) -> bytes:
 
 
 def sleeper(directory: Path, layers: int = 0, size: int = 0) -> Image:
-    """An image whose only program sleeps until a signal ends it."""
+    """An image with a program that sleeps until SIGTERM."""
     source = "#include <unistd.h>\n#include <signal.h>\nint main(void){signal(SIGTERM,_exit);for(;;)pause();}"
     return Image(layers, size, {"pause": static_program(directory, "pause", source)}, ["/pause"])
 
 
 class Built(Image):
-    """With a program, it prints `text`."""
+    """A named image. If it has a program, running it prints `text`."""
 
     def __init__(
         self, name: str, text: str = "", program: bytes = b"", layers: int = 2, size: int = 100_000, **more: Any
@@ -255,7 +255,7 @@ def write_tar(path: Path, files: dict[str, Any], how: str = "") -> Path:
 
 
 def docker_files(images: list[Built], how: str = "") -> dict[str, bytes | str]:
-    """As of version 20.10: the last layer is a link to where its bytes are."""
+    """The files of `docker save` 20.10: the last layer is a link to the file with its bytes."""
     files: dict[str, bytes | str] = {}
     manifest = []
     for image in images:
@@ -270,12 +270,12 @@ def docker_files(images: list[Built], how: str = "") -> dict[str, bytes | str]:
 
 
 def docker_save(path: Path, images: list[Built], how: str = "", layers: str = "") -> Path:
-    """What `docker save` of before version 25 writes; how it and its layers are compressed."""
+    """An archive as `docker save` before version 25 writes it. how, layers: the compression of the archive and of its layers."""
     return write_tar(path, docker_files(images, layers), how)
 
 
 class Layout:
-    """An OCI image layout, to be written as a directory or a tar."""
+    """An OCI image layout, which can be written as a directory or a tar archive."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
@@ -300,7 +300,7 @@ class Layout:
         return self
 
     def add_index(self, image: Built) -> "Layout":
-        """One name for several platforms; of the other only the descriptor is there."""
+        """Adds an index for two platforms. The blobs of the other platform are missing."""
         here = {**self.manifest(image), "platform": {"os": "linux", "architecture": MACHINE}}
         other = {**here, "digest": digest(b"elsewhere"), "platform": {"os": "linux", "architecture": "s390x"}}
         media = f"{OCI}index.v1+json"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of someone else on a cgroup: it lets every packet pass, and stays while this is in use."""
+"""A BPF program of another owner on a cgroup. It passes all packets."""
 
 import ctypes
 import json
@@ -24,7 +24,7 @@ def bpf(command: int, attributes: bytes) -> int:
 
 
 class Passing:
-    """`r0 = 1; exit`, attached as old tools do it: no link, the cgroup holds it."""
+    """`r0 = 1; exit`, attached without a link, as old tools do."""
 
     def __init__(self, cgroup: Path, name: bytes = b"passing", flags: int = BPF_F_ALLOW_MULTI) -> None:
         code = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xB7, 0, 0, 1, 0x95, 0, 0, 0))
@@ -42,8 +42,8 @@ class Passing:
 
 
 def attached(cgroup: Path) -> dict[int, str]:
-    """The programs on this cgroup itself, id -> name, as bpftool sees them."""
+    """The programs that are attached to this cgroup: id -> name."""
     out = subprocess.run(["bpftool", "--json", "cgroup", "show", str(cgroup)], capture_output=True, text=True, check=True,
                          env={**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin"}).stdout  # fmt: skip
-    # Of none at all, bpftool 7.1 makes a lone bracket.
+    # bpftool 7.1 prints a single bracket for an empty list.
     return {program["id"]: program["name"] for program in json.loads(out)} if out.strip().startswith("[") else {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's Prometheus, on loopback, with our rules."""
+"""Debian's Prometheus on loopback, with the rules of deploy/."""
 
 import json
 import math
@@ -18,7 +18,7 @@ RULES = ROOT / "deploy/prometheus/rules.yaml"
 
 
 class Prometheus:
-    """The one agent is several nodes of a cluster to it."""
+    """A Prometheus that scrapes one agent as several nodes of a cluster."""
 
     def __init__(self, directory: Path, agent: int, nodes: int, scrape: str = "1s", evaluation: str = "1s") -> None:
         need("prometheus")

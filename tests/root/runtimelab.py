@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real container runtimes in a mount namespace that has an /etc, a /run and runtimes' directories of its own.
+"""Real container runtimes in a mount namespace with private /etc, /run and directories of runtimes.
 
-Every path is that of a real node, so that neither the runtimes nor the agent need an option. Seen
-from outside these files lie below Lab.root.
+Inside, all paths are those of a real node, so that runtimes and agent need no options. From outside, these files are below
+Lab.root.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from imagelab import Proxy, Registry, sleeper
 CONTAINERD = "run/containerd/containerd.sock"
 DOCKER = "run/docker.sock"
 
-# As the package has it, and with a comment that must live through everything.
+# The configuration of Debian's package, with comments that must survive all edits.
 CONTAINERD_CONFIG = """\
 # kept by the administrator
 version = 2
@@ -40,7 +40,7 @@ version = 2
     path = "/var/lib/containerd/opt"
 """
 
-# Pods get a network namespace of their own, and an address on paper.
+# Pods get a network namespace, and an address that does not exist.
 CNI_NET = '{"cniVersion": "0.4.0", "name": "test", "plugins": [{"type": "paper"}]}\n'
 CNI_PLUGIN = """#!/bin/sh
 [ "$CNI_COMMAND" = ADD ] || exit 0
@@ -48,10 +48,10 @@ echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI
 echo '"ips": [{"version": "4", "address": "10.77.0.5/24", "interface": 0}]}'
 """
 
-# Kind -> the version to build, where it is not the one that the tests use.
+# Kind -> arguments of tests/tool/containerd2.
 BUILT: dict[str, list[str]] = {"containerd2": [], "containerd1.7": ["v1.7.35"]}
 
-# Settings of the runtime that stay as they are.
+# Options that leave all settings of the runtime alone.
 KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
 
 DOCKER_OPTIONS = ["--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false"]
@@ -70,7 +70,7 @@ exec sleep infinity
 
 
 def containerd2(*version: str) -> Path:
-    """The directory with the programs of containerd 2.x, or of this version."""
+    """The directory with the programs of containerd 2.x or of another version."""
     asked = subprocess.run([str(ROOT / "tests/tool/containerd2"), *version], capture_output=True, text=True)
     if asked.returncode == 77:
         pytest.skip(asked.stderr.strip())
@@ -79,7 +79,7 @@ def containerd2(*version: str) -> Path:
 
 
 class Daemon:
-    """A runtime's program in the lab's namespace; it may be stopped and started."""
+    """A runtime in the lab's namespace."""
 
     def __init__(self, lab: "Lab", name: str, command: list[str], answers: Callable[[], bool]) -> None:
         self.lab, self.name, self.command, self.answers = lab, name, command, answers
@@ -126,7 +126,7 @@ class Daemon:
         self.process = None
 
     def restart(self) -> None:
-        """As systemd does it: without waiting until it answers."""
+        """Restarts as systemd does, without waiting for an answer."""
         self.stop()
         self.launch()
 
@@ -170,7 +170,7 @@ class Lab:
         return done.stdout
 
     def containerd(self, programs: Path | None = None, options: tuple[str, ...] = ()) -> Daemon:
-        """Debian's, or the one in a directory."""
+        """Starts Debian's containerd, or the one in a directory."""
         program = str(programs / "containerd") if programs else "containerd"
         daemon = Daemon(self, "containerd", [program, *options], lambda: self.connects(self.containerd_socket))
         if programs:
@@ -185,7 +185,7 @@ class Lab:
         return daemon.start()
 
     def start(self, kind: str) -> None:
-        """containerd, docker or one of BUILT, until it can pull."""
+        """Starts containerd, docker or one of BUILT, and waits until it can pull."""
         if kind == "docker":
             self.dockerd()
             return
@@ -222,13 +222,13 @@ class Lab:
         assert code == 200 and "errorDetail" not in answer, answer
 
     def pause(self) -> str:
-        """The name of an image that sleeps, in a registry of its own."""
+        """The name of an image that sleeps, in a new registry."""
         registry = self.registry()
         registry.push("pause", sleeper(self.directory))
         return f"{registry.name}/pause:latest"
 
     def container(self, name: str) -> Callable[[], dict[str, Any]]:
-        """A running container of dockerd's; what it says of its state."""
+        """Starts a container of dockerd. The returned function inspects it."""
         image = self.pause()
         self.docker_pull(image)
         body = {"Image": image, "HostConfig": {"NetworkMode": "none"}}
@@ -254,7 +254,7 @@ class Lab:
         return proxy
 
     def leftovers(self) -> list[int]:
-        """Processes of this namespace: shims and what they keep, and a containerd of Docker's."""
+        """Processes of this namespace: shims, their containers, and Docker's containerd."""
         mine = os.readlink(f"/proc/{self.holder.pid}/ns/mnt")
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -291,7 +291,7 @@ class Lab:
 
 @contextlib.contextmanager
 def own_lab() -> Iterator[Lab]:
-    """One beside the tests' fixtures."""
+    """A lab without fixtures."""
     with temporary() as directory, contextlib.closing(Lab(directory)) as made:
         yield made
 
@@ -304,14 +304,14 @@ def lab(directory: Path) -> Iterator[Lab]:
 
 @pytest.fixture
 def systemd(lab: Lab) -> Systemd:
-    """That of a containerd that runs."""
+    """A fake systemd with the unit of a running containerd."""
     lab.containerd()
     return lab.with_systemd()
 
 
 @pytest.fixture
 def watcher(lab: Lab, agent: Start) -> Start:
-    """watcher(text) starts an agent in the lab that changes nothing but runtimes; text: of its section."""
+    """watcher(section) starts an agent in the lab that enforces only the runtime tuner. section: its options."""
 
     def start(section: str = "", more: str = "", wrap: tuple[str, ...] = (), **options: Any) -> Agent:
         text = f"mode: observe\nruntime: {{mode: enforce{section and ', ' + section}}}\n{more}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces, and neighbour entries in them: with real packets, or by netlink as fast as it goes.
+"""Network namespaces, and neighbour entries in them: by real packets, or by netlink at full speed.
 
 Addresses: 198.18.0.0/15, or fd00:198::/64 for IPv6.
 """
@@ -41,7 +41,7 @@ def enter(netns: str) -> None:
 
 
 def address(family: int, i: int) -> bytes:
-    """The network's own address and the sender's first ones are left out."""
+    """Leaves out the first 256 addresses, which include those of the network and the sender."""
     if family == 4:
         return (0xC6120000 + 256 + i).to_bytes(4, "big")
     return bytes.fromhex("fd000198000000000000000000000000")[:12] + (256 + i).to_bytes(4, "big")
@@ -52,18 +52,18 @@ def text(family: int, i: int) -> str:
 
 
 def pace(began: float, done: int, rate: float) -> None:
-    """Waits until so many are due, at this rate a second; 0 is as fast as possible."""
+    """Sleeps until `done` are due at this rate a second. 0: full speed."""
     left = began + done / rate - time.monotonic() if rate else 0
     if left > 0.001:
         time.sleep(left)
 
 
 def send_packets(count: int, family: int, rate: float = 0) -> Iterator[None]:
-    """One datagram to each address: the kernel makes an entry and asks for it on the link. Sends at the second step."""
+    """Sends a datagram to each address, so that the kernel makes an entry and resolves it. Sends at the second step."""
     s = socket.socket(socket.AF_INET if family == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
     level, option = (socket.IPPROTO_IP, 11) if family == 4 else (socket.IPPROTO_IPV6, 25)
     s.setsockopt(level, option, 1)  # IP_RECVERR: a refusal is reported
-    s.setsockopt(socket.SOL_SOCKET, 32, 1 << 29)  # SO_SNDBUFFORCE: unresolved packets must not stop us
+    s.setsockopt(socket.SOL_SOCKET, 32, 1 << 29)  # SO_SNDBUFFORCE: room for unresolved packets
     s.setblocking(False)
     addresses = [(text(family, i), 9) for i in range(count)]
     yield
@@ -75,14 +75,14 @@ def send_packets(count: int, family: int, rate: float = 0) -> Iterator[None]:
                 s.sendto(b"x", to)
             except OSError as error:
                 if error.errno in (errno.EHOSTUNREACH, errno.ECONNREFUSED, errno.EAGAIN):
-                    continue  # of an earlier one
+                    continue  # the error belongs to an earlier packet
             break
 
 
 def send_messages(
     count: int, family: int, device: str, how: str = "", first: int = 0, delete: bool = False, rate: float = 0
 ) -> Iterator[None]:
-    """The same by netlink, 64 in each system call, so that nothing but the kernel's own speed counts."""
+    """Makes the entries by netlink, 64 in each system call, so that the kernel's speed is the limit."""
     index = socket.if_nametoindex(device)
     state = NUD_PERMANENT if how == "permanent" else NUD_REACHABLE
     flags = NTF_EXT_LEARNED if how == "extern" else 0
@@ -97,7 +97,7 @@ def send_messages(
         head + dst + address(family, first + i) + lladdr + b"\x02\x00" + i.to_bytes(4, "big") + b"\0\0" for i in range(count)
     ]
     s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    s.setsockopt(SOL_NETLINK, NETLINK_NO_ENOBUFS, 1)  # the errors are not read: the kernel counts them
+    s.setsockopt(SOL_NETLINK, NETLINK_NO_ENOBUFS, 1)  # errors stay unread: the kernel counts them
     s.bind((0, 0))
     step = 64 if not rate else max(1, min(64, int(rate / 1000)))
     batches = [b"".join(messages[i : i + step]) for i in range(0, count, step)]
@@ -113,7 +113,7 @@ def ip(*args: str, check: bool = True, text: str | None = None) -> str:
 
 
 def table(family: int) -> dict[str, int]:
-    """The kernel's own counts, of all network namespaces."""
+    """The kernel's counts for all network namespaces."""
     lines = Path(f"/proc/net/stat/{'arp' if family == 4 else 'ndisc'}_cache").read_text().split("\n")
     names = lines[0].split()
     rows = [dict(zip(names, (int(word, 16) for word in line.split()))) for line in lines[1:] if line]
@@ -121,7 +121,7 @@ def table(family: int) -> dict[str, int]:
 
 
 class Space:
-    """A pair of devices in a network namespace, or in the first one; with pod: a process as the kubelet places it."""
+    """A veth pair in a new network namespace, or in the host's (first). pod: with a process in the cgroup of a pod."""
 
     def __init__(self, name: str, first: bool = False, pod: bool = False, make: bool = True) -> None:
         self.name = None if first else name
@@ -162,7 +162,7 @@ class Space:
             self.ip("addr", "add", one, "dev", device, *(["nodad"] if ":" in one else []))
 
     def remove(self) -> None:
-        """The kernel takes a namespace apart later: the next test wants its entries gone."""
+        """Removes the namespace, and waits for the kernel to free its entries."""
         if self.process:
             self.process.kill()
             self.process.wait()
@@ -177,7 +177,7 @@ class Space:
 
 @pytest.fixture
 def space() -> Iterator[Callable[..., Space]]:
-    """space(first=False, pod=False) makes one; all go with the test."""
+    """space(first=False, pod=False) makes a Space that ends with the test."""
     made: list[Space] = []
 
     def make(**more: Any) -> Space:
@@ -185,42 +185,42 @@ def space() -> Iterator[Callable[..., Space]]:
         return made[-1]
 
     yield make
-    for one in reversed(made):  # each waits for an empty table, and the last one has the entries
+    for one in reversed(made):  # the last one has the entries, and each waits for an empty table
         one.remove()
 
 
 def prepare(where: Space, how: str, count: int, family: int = 4, rate: float = 0) -> Callable[[], None]:
-    """A storm of packets or by netlink, ready to break loose in a process of its own: call what is returned."""
+    """Prepares a storm (packets or netlink) in a process. The returned function runs it."""
     fork = multiprocessing.get_context("fork")
     ready, go = fork.Event(), fork.Event()
 
     def work() -> None:
         if where.path:
             enter(where.path)
-        storm = send_packets(count, family, rate) if how == "packets" else send_messages(count, family, where.device, rate=rate)
-        next(storm)
+        steps = send_packets(count, family, rate) if how == "packets" else send_messages(count, family, where.device, rate=rate)
+        next(steps)
         ready.set()
         go.wait()
-        list(storm)
+        list(steps)
 
     process = fork.Process(target=work, daemon=True)
     process.start()
     assert ready.wait(60)
 
-    def loose() -> None:
+    def storm() -> None:
         go.set()
         process.join(120)
         assert process.exitcode == 0
 
-    return loose
+    return storm
 
 
 def fill(where: Space, count: int, family: int = 4, **more: Any) -> None:
-    """By netlink, at once; more: how, first, delete, rate."""
+    """Makes entries by netlink. more: options of send_messages()."""
 
     def work() -> None:
         if where.path:
-            enter(where.path)  # of this thread
+            enter(where.path)  # affects this thread only
         list(send_messages(count, family, where.device, **more))
 
     thread = threading.Thread(target=work)
@@ -228,10 +228,10 @@ def fill(where: Space, count: int, family: int = 4, **more: Any) -> None:
     thread.join()
 
 
-class Hogs:
-    """Keeps every CPU busy."""
+class BusyCpus:
+    """Keeps all CPUs busy."""
 
-    def __enter__(self) -> "Hogs":
+    def __enter__(self) -> "BusyCpus":
         self.processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
         time.sleep(0.2)
         return self
@@ -243,10 +243,10 @@ class Hogs:
 
 
 def of_threads(pid: int, file: str, pattern: str) -> int:
-    """The sum over all threads there are."""
+    """The sum over all threads."""
     total = 0
     for path in Path(f"/proc/{pid}/task").glob(f"*/{file}"):
-        with contextlib.suppress(OSError):  # one that stored the journal has ended
+        with contextlib.suppress(OSError):  # the thread has ended
             total += int(re.search(pattern, path.read_text(), re.M)[1])  # type: ignore[index]
     return total
 

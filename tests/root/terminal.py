@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal for a program that is live, and a picture of what it shows."""
+"""A terminal for live commands, and pictures of it."""
 
 import fcntl
 import os
@@ -13,15 +13,15 @@ from pathlib import Path
 
 from conftest import BIN, environment, until
 
-CLEAR = "\x1b[H\x1b[J"  # each screen begins with it
-# Of SGR codes: what a run of characters looks like.
-LOOKS = {"1": 'fill="#f0f6fc" font-weight="bold"', "2": 'fill="#7d8590"', "31": 'fill="#ff7b72"', "32": 'fill="#56d364"'}
-LOOKS |= {"33": 'fill="#e3b341"', "0": 'fill="#c9d1d9"'}
-WIDTH, HEIGHT = 8, 19  # of a character
+CLEAR = "\x1b[H\x1b[J"  # begins each screen
+# SGR code -> attributes of the SVG text.
+STYLES = {"1": 'fill="#f0f6fc" font-weight="bold"', "2": 'fill="#7d8590"', "31": 'fill="#ff7b72"', "32": 'fill="#56d364"'}
+STYLES |= {"33": 'fill="#e3b341"', "0": 'fill="#c9d1d9"'}
+WIDTH, HEIGHT = 8, 19  # pixels of a character
 
 
 class Terminal:
-    """One that runs `headroom ARGS`. follower, with keep: the terminal itself, and how it was."""
+    """A terminal that runs `headroom ARGS`. With keep, follower is the open terminal and was its original mode."""
 
     def __init__(
         self, directory: Path, *args: str, columns: int = 100, rows: int = 30, env: dict[str, str] | None = None, keep: bool = False
@@ -47,20 +47,20 @@ class Terminal:
         os.write(self.leader, key.encode())
 
     def _read(self) -> str:
-        """All that was written, with its colours."""
+        """The whole output, with colour codes."""
         try:
             while more := os.read(self.leader, 1 << 20):
                 self.seen += more.decode(errors="replace").replace("\r", "")
-        except OSError:  # nothing new, or the end
+        except OSError:  # no new output, or the program has ended
             pass
         return self.seen
 
     def screens(self) -> list[str]:
-        """All that were shown in full, the oldest first."""
+        """The complete screens, oldest first."""
         return self._read().split(CLEAR)[1:-1]
 
     def finish(self) -> str:
-        """What it wrote until it ended."""
+        """The output until the program ends."""
         until(lambda: self._read() and self.process.poll() is not None, "the end")
         text = self._read()
         self.close()
@@ -80,7 +80,7 @@ def plain(screen: str) -> str:
 
 
 def picture(screen: str, command: str) -> str:
-    """As SVG."""
+    """The screen as SVG."""
     lines = [f"\x1b[2m$ \x1b[0m{command}", *screen.rstrip("\n").split("\n")]
     width = (max(len(plain(line)) for line in lines) + 4) * WIDTH
     parts = [
@@ -89,12 +89,12 @@ def picture(screen: str, command: str) -> str:
         '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>',
     ]
     for number, line in enumerate(lines):
-        column, look = 2, LOOKS["0"]
+        column, style = 2, STYLES["0"]
         for code, run in re.findall(r"\x1b\[(\d+)m|([^\x1b]+)", line):
-            look = LOOKS[code] if code else look
+            style = STYLES[code] if code else style
             for word in re.finditer(r"\S+(?: \S+)*", run):
                 x, size = (column + word.start()) * WIDTH, len(word[0]) * WIDTH
                 y = (number + 1) * HEIGHT
-                parts.append(f'<text x="{x}" y="{y}" textLength="{size}" {look}>{escape(word[0])}</text>')
+                parts.append(f'<text x="{x}" y="{y}" textLength="{size}" {style}>{escape(word[0])}</text>')
             column += len(run)
     return "\n".join([*parts, "</svg>\n"])

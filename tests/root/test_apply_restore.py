@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import DEFAULTS, FAMILIES, THP, THRESHOLDS, Node, chosen, mounted, read, set_thresholds, sysctl, thresholds, until
+from conftest import DEFAULTS, FAMILIES, THP, THRESHOLDS, Node, selected, mounted, read, set_thresholds, sysctl, thresholds, until
 
 
 def assert_applied() -> None:
@@ -16,11 +16,11 @@ def assert_applied() -> None:
     assert read(THP / "khugepaged/defrag") == "0"
     for path in (p for p in THP.rglob("*") if p.name in ("enabled", "defrag", "shmem_enabled") and p.parent.name != "khugepaged"):
         words = re.findall(r"\w+", read(path))
-        assert chosen(path) == ("never" if "never" in words else words[-1]), path
+        assert selected(path) == ("never" if "never" in words else words[-1]), path
 
 
 @pytest.mark.quick
-def test_apply_with_no_config_and_restore_byte_for_byte(node: Node, run) -> None:
+def test_restore_undoes_apply_byte_for_byte(node: Node, run) -> None:
     answer = run("apply")
     assert answer.returncode == 0, answer.stderr
     assert_applied()
@@ -80,10 +80,10 @@ def test_only_limits_apply_and_restore_to_one_tuner(node: Node, run) -> None:
     assert run("apply", "--only", "neighbor").returncode == 0
     assert {p for p in node.changes()} == {"/proc/sys/" + name.replace(".", "/") for name in THRESHOLDS}
     assert run("apply", "--only", "thp").returncode == 0
-    assert chosen(THP / "enabled") == "never"
+    assert selected(THP / "enabled") == "never"
     assert run("restore", "--only", "neighbor").returncode == 0
     assert thresholds("ipv4") != (80000, 90000, 100000)
-    assert chosen(THP / "enabled") == "never"
+    assert selected(THP / "enabled") == "never"
     assert run("restore").returncode == 0
     node.assert_unchanged()
 
@@ -97,7 +97,7 @@ HIGHER = (200000, 300000, 400000)
     [
         ("", HIGHER, HIGHER),
         ("neighbor: {lower: true}", HIGHER, (80000, 90000, 100000)),
-        # One threshold above what is configured, the others below: the order must still hold.
+        # One threshold is above the configured value, the others are below it: the order must hold.
         ("", (1000, 95000, 95000), (80000, 95000, 100000)),
     ],
 )
@@ -122,7 +122,7 @@ def test_restore_leaves_and_reports_values_changed_by_others(node: Node, run) ->
 
 
 def test_restore_keeps_levels_in_order_around_a_foreign_value(node: Node, run) -> None:
-    """thresh3 was lowered by someone: putting 1 and 2 back must not break the order."""
+    """Another program lowered gc_thresh3: restoring gc_thresh1 and 2 must keep the order."""
     set_thresholds("ipv4", (60000, 70000, 80000))
     assert run("apply").returncode == 0
     set_thresholds("ipv4", (300, 400, 50000))
@@ -145,8 +145,8 @@ def test_restore_twice_is_harmless(node: Node, run) -> None:
 
 
 @pytest.mark.quick
-def test_released_lasts_until_apply_whatever_changes(node: Node, agent, run) -> None:
-    """An edit of the configuration, a restart or an upgrade is nobody's wish to enforce again."""
+def test_a_release_lasts_until_apply(node: Node, agent, run) -> None:
+    """An edit of the configuration, a restart or an upgrade does not end it."""
     one = agent()
     assert run("restore").returncode == 0
     node.assert_unchanged()
@@ -172,8 +172,8 @@ def test_released_lasts_until_apply_whatever_changes(node: Node, agent, run) -> 
     assert run("restore").returncode == 0
 
 
-def test_a_value_that_is_not_restored_stays_a_failure(node: Node, agent, run) -> None:
-    """SettingFailed is True, and status exits 2, until it is restored."""
+def test_a_value_that_cannot_be_restored_stays_failed(node: Node, agent, run) -> None:
+    """SettingFailed is True and status exits 2 until the value is restored."""
     one = agent(wrap=mounted(""))
     subprocess.run(
         ["nsenter", "-t", str(one.pid), "-m", "sh", "-ec",
@@ -224,9 +224,3 @@ def test_sysctls_are_only_raised_unless_exact(node: Node, agent) -> None:
     one.write_config("profile: minimal\nsysctl: {vm.swappiness: {value: 1, exact: true}}")
     one.reload()
     until(lambda: sysctl("vm.swappiness") == "1", "set exactly")
-
-
-def test_kept_thresholds_are_not_written(node: Node, agent) -> None:
-    agent("neighbor: {ipv4: keep}")
-    assert thresholds("ipv6") == (80000, 90000, 100000)
-    assert str(thresholds("ipv4")[2]) == node.before["/proc/sys/net/ipv4/neigh/default/gc_thresh3"].strip()

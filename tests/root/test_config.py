@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faulty configurations: said with their place, and without any effect."""
+"""Faulty configurations: messages have the position, and nothing changes."""
 
 import os
 import re
@@ -14,7 +14,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
 )
 
-# name: (content, line, word that the message must have; None for any)
+# name: (content, expected line or None, word in the message or None)
 FAULTS: dict[str, tuple[bytes, int | None, str | None]] = {
     "wrong type": (b"mode: enforce\nneighbor:\n  lower: [1]\n", 3, "lower"),
     "80k": (b"neighbor:\n  ipv4:\n    gc_thresh1: 80k\n", 3, "80k"),
@@ -34,10 +34,10 @@ FAULTS: dict[str, tuple[bytes, int | None, str | None]] = {
     "an unclosed bracket": (b"neighbor: {ipv4: {gc_thresh1: 1\n", None, None),
     "a ceiling below the threshold": (b"neighbor:\n  ceiling: 50000\n  ipv6: keep\n", 2, "ceiling"),
     "a sysctl that a tuner owns": (b"sysctl:\n  net.ipv4.neigh.default.gc_thresh3: 5\n", 2, "neighbor"),
-    "an address that is none": (b"http: {listen: nowhere}\n", 1, "nowhere"),
-    "a budget of no number": (b"dns:\n  budgets:\n    - {server: 10.0.0.2, qps: 80k}\n", 3, "80k"),
+    "an invalid address": (b"http: {listen: nowhere}\n", 1, "nowhere"),
+    "a budget with a unit": (b"dns:\n  budgets:\n    - {server: 10.0.0.2, qps: 80k}\n", 3, "80k"),
     "a budget without a number": (b"dns:\n  budgets:\n    - {server: 10.0.0.2}\n", 3, "number"),
-    "a budget of no server": (b"dns:\n  budgets:\n    - {server: nowhere, qps: 5}\n", 3, "nowhere"),
+    "a budget of an invalid server": (b"dns:\n  budgets:\n    - {server: nowhere, qps: 5}\n", 3, "nowhere"),
 }
 
 
@@ -61,7 +61,7 @@ def test_a_fault_is_one_line_with_its_position(directory: Path, run, fault: str)
     began = time.monotonic()
     answer = run("check-config", str(path))
     assert answer.returncode == 1
-    assert time.monotonic() - began < 5, "no file takes long"
+    assert time.monotonic() - began < 5, "each file is read in a short time"
     assert_one_line((answer.stdout + answer.stderr).rstrip("\n"), path, line, word)
 
 
@@ -89,7 +89,7 @@ def test_a_fifo_or_directory_for_a_file_does_not_hang(directory: Path, run) -> N
 def test_a_bad_file_on_reload_keeps_the_old_config(agent) -> None:
     one = agent("neighbor: {ipv4: {gc_thresh3: 101000}}")
     assert one.condition("ConfigInvalid")["status"] == "False"
-    # The first line is the address, which write_config adds.
+    # write_config adds the address as the first line.
     one.write_config("neighbor: {ipv4: {gc_thresh1: 1, gc_thresh2: 2, gc_thresh3: 3k}}")
     one.signal(signal.SIGHUP)
     condition = one.wait_condition("ConfigInvalid")
@@ -125,12 +125,12 @@ def test_a_configmap_swap_is_loaded(agent, directory: Path) -> None:
     assert sysctl(THRESHOLDS[2]) == "105000"
     (mount / "..data_tmp").symlink_to("..2")
     (mount / "..data_tmp").rename(mount / "..data")
-    until(lambda: sysctl(THRESHOLDS[2]) == "106000", "the swap is seen")
+    until(lambda: sysctl(THRESHOLDS[2]) == "106000", "the new version is loaded")
     assert one.condition("ConfigInvalid")["status"] == "False"
 
 
 def test_repeated_reloads_end_with_the_last_configuration(agent) -> None:
-    """SIGHUP a hundred times with files that are good and bad by turns."""
+    """A hundred SIGHUPs with valid and faulty files in turn."""
     one = agent()
     for i in range(100):
         one.write_config("mode: nonsense" if i % 2 else f"neighbor: {{ipv4: {{gc_thresh3: {110000 + i}}}}}")
@@ -141,10 +141,10 @@ def test_repeated_reloads_end_with_the_last_configuration(agent) -> None:
     one.wait_condition("ConfigInvalid", "False")
 
 
-def test_profiles(agent, run) -> None:
+def test_all_settings_of_each_profile_are_in_sync(agent, run) -> None:
     for profile in ("kubernetes-node", "etcd", "lxd-host", "minimal"):
         one = agent(f"profile: {profile}", name=profile)
-        assert run("apply").returncode == 0, "a restore releases until then, whatever the configuration says"
+        assert run("apply").returncode == 0, "apply ends the release of the last restore"
         states = {s["name"]: s["state"] for s in one.status()["settings"]}
         assert set(states.values()) <= {"in-sync", "unsupported"}, states
         assert one.stop() == 0
@@ -165,7 +165,7 @@ def test_a_sysctl_that_the_node_lacks_is_a_warning_with_the_nearest_key(director
 
 
 @pytest.mark.quick
-def test_all_faults_of_all_files_are_said_in_one_run(directory: Path, run) -> None:
+def test_all_faults_are_reported_in_one_run(directory: Path, run) -> None:
     path = directory / "bad.yaml"
     path.write_text("mode: on\nneighbor: {ipv4: {gc_thresh1: 80k}}\nhttp: {web_config: x}\nsysctl: {vm: 1}\n")
     answer = run("check-config", str(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that lack something: one feature goes, with errno and cure; the agent and the rest stay."""
+"""Nodes that lack something lose one feature only, and the agent names errno and cure."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import BIN, NO_BPF, THP, Node, chosen, mounted, thresholds, until, without
+from conftest import BIN, NO_BPF, THP, Node, selected, mounted, thresholds, until, without
 
 
 READ_ONLY = "mount --bind {0} {0}; mount -o remount,bind,ro {0}"
@@ -19,10 +19,10 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 class Lack(NamedTuple):
     wrap: tuple[str, ...]
-    tuner: str | None  # that is degraded, or None for none
-    errors: tuple[int, ...]  # one of them must be named
-    neighbor: bool  # thresholds are still set
-    thp: bool  # huge pages are still switched off
+    tuner: str | None  # the degraded tuner
+    errors: tuple[int, ...]  # the message names one of them
+    neighbor: bool  # thresholds are set
+    thp: bool  # huge pages are switched off
     config: str = ""
 
 
@@ -44,7 +44,7 @@ BOOSTED = "sysctl: {{vm.max_map_count: {}}}\n"
 
 @pytest.fixture
 def prepared(directory: Path) -> Path:
-    """Directories and a copy of the program that everyone may use."""
+    """Directories and a copy of the program that all users can access."""
     for name in ("state", "run"):
         (directory / name).mkdir()
         (directory / name).chmod(0o777)
@@ -62,12 +62,12 @@ def test_a_degraded_agent_runs_and_names_what_is_missing(node: Node, agent, dire
     one = agent(BOOSTED.format(higher), wrap=case.wrap, binary=prepared)
 
     assert one.get("/livez")[0] == 200
-    assert one.get("/readyz")[0] == 200, "honestly degraded is ready"
+    assert one.get("/readyz")[0] == 200, "a degraded agent is ready"
     assert one.process.poll() is None
     assert (thresholds() == (80000, 90000, 100000)) == case.neighbor
-    assert (chosen(THP / "enabled") == "never") == case.thp
+    assert (selected(THP / "enabled") == "never") == case.thp
 
-    if case.tuner is not None:  # programs are loaded beside the start
+    if case.tuner is not None:  # programs load in the background
         until(lambda: one.tuner(case.tuner)["state"] == "degraded", f"{case.tuner} is degraded\n{one.log}")
     code, ready = one.get("/readyz?verbose")
     version = run("version", wrap=case.wrap)
@@ -99,7 +99,7 @@ def test_a_degraded_agent_runs_and_names_what_is_missing(node: Node, agent, dire
 
 
 def line_of(text: str, tuner: str) -> str:
-    """The line of a tuner, and what is indented below it."""
+    """The line of a tuner with the indented lines below it."""
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if re.search(rf"\b{tuner}\b", line))
     block = [lines[at]]
@@ -111,7 +111,7 @@ def line_of(text: str, tuner: str) -> str:
 
 
 def named(text: str, errors: tuple[int, ...], cure: bool = True) -> bool:
-    """A message is "OBJECT: what: cure": an error, and some words after it."""
+    """True if the text names one of the errors after an object and, with cure, has words after it."""
     for error in errors:
         for name in (errorcode[error], strerror(error)):
             before, found, after = text.partition(name)
@@ -129,7 +129,7 @@ def test_without_bpf_the_count_is_an_upper_bound(agent, run) -> None:
 
 
 def test_every_tuner_is_active_on_a_complete_node(agent) -> None:
-    """The control: with everything there, nothing is degraded."""
+    """The control for the tests above."""
     one = agent()
     assert {t["state"] for t in one.status()["tuners"]} == {"active"}, one.status()["tuners"]
     assert one.condition("AgentDegraded")["status"] == "False"
@@ -137,14 +137,14 @@ def test_every_tuner_is_active_on_a_complete_node(agent) -> None:
 
 
 def test_the_host_root_may_be_another_directory(agent, directory: Path) -> None:
-    """In a container the host's files are below a mount."""
+    """In a container the host's files are below a mount point."""
     host = directory / "host"
     (host / "proc").mkdir(parents=True)
     (host / "sys").mkdir()
     script = f"mount --rbind /proc {host}/proc; mount --rbind /sys {host}/sys"
     one = agent(wrap=mounted(script + f"; {READ_ONLY.format('/proc/sys')}; {READ_ONLY.format('/sys')}"), env={"HEADROOM_HOST_ROOT": str(host)})
     assert thresholds() == (80000, 90000, 100000)
-    assert chosen(THP / "enabled") == "never"
+    assert selected(THP / "enabled") == "never"
     assert one.setting("thp.enabled")["state"] == "in-sync"
 
 

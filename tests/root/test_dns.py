@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves this host for port 53 is counted, all of it and once: queries, answers and what never comes."""
+"""All queries to port 53, their answers and missing answers are counted once."""
 
 import socket
 import struct
@@ -7,23 +7,23 @@ import subprocess
 
 import pytest
 from conftest import BIN
-from dnslab import CLIENT, SERVER, V4, V6, Look, fixture_lab, fixture_network, fixture_watch, need, settle  # noqa: F401
+from dnslab import CLIENT, SERVER, V4, V6, Scrape, fixture_lab, fixture_network, fixture_watch, need, settle  # noqa: F401
 from dnswire import A, AAAA, PTR, SRV, TXT, answer, framed, query
 
 IPV6_DSTOPTS = 59
 
 
-def sums_agree(look: Look, server: str) -> None:
-    """What the workloads asked is what the server was asked."""
-    row = look.row(server)
+def sums_agree(scrape: Scrape, server: str) -> None:
+    """The queries of all workloads add up to the queries of the server."""
+    row = scrape.row(server)
     shares = sum(user["queries"] for user in row["top"]) + row["other"]["queries"]
-    assert shares == sum(row["queries"].values()) == look.total("queries_total", server=server)
-    assert row["other"]["queries"] == 0, "what has no name is left over, and a handful of workloads all have one"
+    assert shares == sum(row["queries"].values()) == scrape.total("queries_total", server=server)
+    assert row["other"]["queries"] == 0, "few workloads are all listed by name"
 
 
 @pytest.mark.parametrize("args", [pytest.param([], marks=pytest.mark.quick), ["500000", "2"]], ids=["cut", "a-million"])
-def test_the_programs_count_datagrams_and_streams_however_cut_and_fast(args: list[str]) -> None:
-    """Beside clients and servers that know what they sent (tests/tool/dns_live.c)."""
+def test_the_programs_count_all_datagrams_and_stream_messages(args: list[str]) -> None:
+    """tests/tool/dns_live.c has clients and servers that count their own messages."""
     tool = BIN.parents[1] / "tests/tool/dns_live"
     done = subprocess.run([tool, *args], capture_output=True, text=True, timeout=300)
     lines = done.stdout.splitlines()
@@ -38,17 +38,17 @@ def test_every_query_is_counted_once(watch, lab, directory) -> None:
     one = watch()
     perf = lab.dnsperf(directory, server, "-Q", "20000", "-l", "2", "-c", "8")
     assert perf.sent == perf.completed
-    look = settle(one, lambda now: now.total("responses_total", server=server) >= perf.sent, f"{perf.sent} answers")
-    assert look.total("queries_total") == look.total("queries_total", server=server, role="upstream", transport="udp")
-    assert look.total("queries_total", server=server) == perf.sent
-    assert look.total("responses_total", server=server) == look.total("responses_total", rcode="NOERROR", server=server)
-    assert look.total("responses_total") == perf.sent, "nothing is counted at the server's side of this host"
-    assert look.total("unanswered_total") == look.total("pending") == 0
-    assert look.total("latency_seconds_count", server=server) == perf.sent
-    assert look.row(server)["retransmissions"] == 0
-    # Names are a sample: what of it found no room is no loss of counts.
-    assert {what for what, count in look.document["lost"].items() if count} <= {"names"}
-    sums_agree(look, server)
+    scrape = settle(one, lambda now: now.total("responses_total", server=server) >= perf.sent, f"{perf.sent} answers")
+    assert scrape.total("queries_total") == scrape.total("queries_total", server=server, role="upstream", transport="udp")
+    assert scrape.total("queries_total", server=server) == perf.sent
+    assert scrape.total("responses_total", server=server) == scrape.total("responses_total", rcode="NOERROR", server=server)
+    assert scrape.total("responses_total") == perf.sent, "nothing is counted at the server's side of this host"
+    assert scrape.total("unanswered_total") == scrape.total("pending") == 0
+    assert scrape.total("latency_seconds_count", server=server) == perf.sent
+    assert scrape.row(server)["retransmissions"] == 0
+    # Names are a sample. A lost sample does not change a count.
+    assert {what for what, count in scrape.document["lost"].items() if count} <= {"names"}
+    sums_agree(scrape, server)
 
 
 def test_answers_by_rcode_type_and_transport(watch, lab) -> None:
@@ -62,19 +62,19 @@ def test_answers_by_rcode_type_and_transport(watch, lab) -> None:
         client.ask(server, "late-200.example.test")
     with lab.tcp(server) as stream:
         stream.ask(server, "tc.example.test")
-    look = settle(one, lambda now: now.total("responses_total", server=server) >= 26, "26 answers")
+    scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 26, "26 answers")
     answers = {"NOERROR": 11, "NXDOMAIN": 5, "SERVFAIL": 4, "REFUSED": 3, "FORMERR": 2, "NOTIMP": 1}
-    assert {rcode: look.total("responses_total", server=server, rcode=rcode) for rcode in answers} == answers
-    assert look.total("queries_total", server=server, transport="udp") == 25
-    assert look.total("queries_total", server=server, transport="tcp") == 1
-    row = look.row(server)
+    assert {rcode: scrape.total("responses_total", server=server, rcode=rcode) for rcode in answers} == answers
+    assert scrape.total("queries_total", server=server, transport="udp") == 25
+    assert scrape.total("queries_total", server=server, transport="tcp") == 1
+    row = scrape.row(server)
     assert row["truncated"] == 1 and row["late"] == 0
-    assert look.total("latency_seconds_count", server=server) == 26
-    assert look.total("latency_seconds_sum", server=server) > 0.2
+    assert scrape.total("latency_seconds_count", server=server) == 26
+    assert scrape.total("latency_seconds_sum", server=server) > 0.2
     assert 0 < row["latency"]["p50"] < 0.2 <= row["latency"]["p99"] <= 0.5
-    within = {le: look.total("latency_seconds_bucket", server=server, le=le) for le in ("0.1", "0.5", "1", "5", "+Inf")}
+    within = {le: scrape.total("latency_seconds_bucket", server=server, le=le) for le in ("0.1", "0.5", "1", "5", "+Inf")}
     assert 0 < within["0.1"] < within["0.5"] <= within["1"] <= within["5"] == within["+Inf"] == 26
-    sums_agree(look, server)
+    sums_agree(scrape, server)
 
 
 def test_retransmissions_and_duplicate_answers_are_distinguished(watch, lab) -> None:
@@ -84,21 +84,21 @@ def test_retransmissions_and_duplicate_answers_are_distinguished(watch, lab) -> 
         for _ in range(3):
             other.send(again, "late-500.example.test", number=77)
         other.send(twice, "twice.example.test")
-        # An id that comes back after its answer is a new query, and so is another name.
+        # An id after its answer is a new query, and so is another name.
         for _ in range(2):
             client.ask(reused, number=99)
         client.send(reused, "late-300.example.test", number=98)
         client.send(reused, "late-301.example.test", number=98)
-        look = settle(one, lambda now: now.total("responses_total") >= 9, "nine answers")
-    assert (look.total("queries_total", server=again), look.row(again)["retransmissions"]) == (3, 2)
-    assert (look.total("queries_total", server=twice), look.total("responses_total", server=twice)) == (1, 2)
-    assert (look.row(twice)["late"], look.row(twice)["retransmissions"]) == (1, 0)
-    assert (look.total("queries_total", server=reused), look.row(reused)["retransmissions"]) == (4, 0)
-    assert look.total("unanswered_total", server=twice) == look.total("pending", server=twice) == 0
+        scrape = settle(one, lambda now: now.total("responses_total") >= 9, "nine answers")
+    assert (scrape.total("queries_total", server=again), scrape.row(again)["retransmissions"]) == (3, 2)
+    assert (scrape.total("queries_total", server=twice), scrape.total("responses_total", server=twice)) == (1, 2)
+    assert (scrape.row(twice)["late"], scrape.row(twice)["retransmissions"]) == (1, 0)
+    assert (scrape.total("queries_total", server=reused), scrape.row(reused)["retransmissions"]) == (4, 0)
+    assert scrape.total("unanswered_total", server=twice) == scrape.total("pending", server=twice) == 0
 
 
-def test_one_id_to_several_servers(watch, lab) -> None:
-    """As musl asks: one socket, one id, all name servers at once."""
+def test_a_query_to_several_servers_with_one_id_is_matched_for_each(watch, lab) -> None:
+    """musl sends one id from one socket to all name servers."""
     servers = [V4.format(i) for i in (7, 8, 9)]
     lab.server(*servers)
     one = watch()
@@ -108,15 +108,15 @@ def test_one_id_to_several_servers(watch, lab) -> None:
                 client.send(server, "ok.example.test", number=i)
             for _ in servers:
                 client.receive()
-    look = settle(one, lambda now: now.total("responses_total") >= 150, "150 answers")
+    scrape = settle(one, lambda now: now.total("responses_total") >= 150, "150 answers")
     for server in servers:
-        assert look.total("queries_total", server=server) == look.total("responses_total", server=server) == 50
-        assert look.total("latency_seconds_count", server=server) == 50
-        assert look.row(server)["retransmissions"] == look.row(server)["late"] == look.total("pending", server=server) == 0
+        assert scrape.total("queries_total", server=server) == scrape.total("responses_total", server=server) == 50
+        assert scrape.total("latency_seconds_count", server=server) == 50
+        assert scrape.row(server)["retransmissions"] == scrape.row(server)["late"] == scrape.total("pending", server=server) == 0
 
 
 def test_queries_through_a_service_address_are_counted_once(watch, lab) -> None:
-    """The query leaves for the address behind, the answer comes from the one in front."""
+    """The query goes to the translated address, and the answer comes from the service address."""
     need("iptables")
     front, behind = "10.96.0.10", V4.format(10)
     lab.server(behind)
@@ -127,36 +127,36 @@ def test_queries_through_a_service_address_are_counted_once(watch, lab) -> None:
         one = watch()
         with lab.udp() as client:
             client.ask(front, count=20)
-            look = settle(one, lambda now: now.total("responses_total") >= 20, "20 answers")
+            scrape = settle(one, lambda now: now.total("responses_total") >= 20, "20 answers")
     finally:
         lab.run(CLIENT, "iptables", "-t", "nat", "-D", *rule)
         lab.run(CLIENT, "ip", "route", "del", front)
-    servers = {row["server"] for row in look.document["servers"] if sum(row["queries"].values())}
+    servers = {row["server"] for row in scrape.document["servers"] if sum(row["queries"].values())}
     assert servers == {behind}
-    assert look.total("queries_total", server=behind) == look.total("responses_total", server=behind) == 20
-    assert look.total("latency_seconds_count", server=behind) == 20
-    assert look.total("unanswered_total") == look.total("pending") == look.row(behind)["late"] == 0
+    assert scrape.total("queries_total", server=behind) == scrape.total("responses_total", server=behind) == 20
+    assert scrape.total("latency_seconds_count", server=behind) == 20
+    assert scrape.total("unanswered_total") == scrape.total("pending") == scrape.row(behind)["late"] == 0
 
 
-def test_ipv6_with_extension_headers(watch, lab, directory) -> None:
+def test_queries_with_ipv6_extension_headers_are_counted(watch, lab, directory) -> None:
     plain, options = V6.format("1"), V6.format("2")
     lab.unbound(directory, plain)
     lab.server(options)
     one = watch()
     perf = lab.dnsperf(directory, plain, "-Q", "5000", "-l", "1")
     with lab.udp(family=socket.AF_INET6) as client:
-        # A header of destination options that holds nothing but padding.
+        # A destination options header with padding only.
         client.socket.setsockopt(socket.IPPROTO_IPV6, IPV6_DSTOPTS, bytes([0, 0, 1, 4, 0, 0, 0, 0]))
         for i in range(10):
             client.ask(options, f"nx-{i}.example.test")
     with lab.tcp(options) as stream:
         stream.ask(options, "ok.example.test")
-    look = settle(one, lambda now: now.total("responses_total") >= perf.sent + 11, "all answers")
-    assert look.total("queries_total", server=plain) == look.total("responses_total", server=plain) >= perf.sent
-    assert look.total("queries_total", server=options, transport="udp") == 10
-    assert look.total("queries_total", server=options, transport="tcp") == 1
-    assert look.total("responses_total", server=options, rcode="NXDOMAIN") == 10
-    assert look.total("unanswered_total") == look.total("pending") == 0
+    scrape = settle(one, lambda now: now.total("responses_total") >= perf.sent + 11, "all answers")
+    assert scrape.total("queries_total", server=plain) == scrape.total("responses_total", server=plain) >= perf.sent
+    assert scrape.total("queries_total", server=options, transport="udp") == 10
+    assert scrape.total("queries_total", server=options, transport="tcp") == 1
+    assert scrape.total("responses_total", server=options, rcode="NXDOMAIN") == 10
+    assert scrape.total("unanswered_total") == scrape.total("pending") == 0
 
 
 def test_answers_out_of_order_on_a_stream_are_matched(watch, lab) -> None:
@@ -168,15 +168,15 @@ def test_answers_out_of_order_on_a_stream_are_matched(watch, lab) -> None:
             stream.send(server, f"ok-{i}.example.test")
         for _ in range(20):
             stream.receive()
-    look = settle(one, lambda now: now.total("responses_total", server=server) >= 20, "20 answers")
-    assert look.total("queries_total", server=server, transport="tcp") == 20
-    assert look.total("responses_total", server=server, rcode="NOERROR") == 20
-    assert look.total("latency_seconds_count", server=server) == 20
-    assert look.total("pending") == look.total("unanswered_total") == look.document["lost"]["streams"] == 0
+    scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 20, "20 answers")
+    assert scrape.total("queries_total", server=server, transport="tcp") == 20
+    assert scrape.total("responses_total", server=server, rcode="NOERROR") == 20
+    assert scrape.total("latency_seconds_count", server=server) == 20
+    assert scrape.total("pending") == scrape.total("unanswered_total") == scrape.document["lost"]["streams"] == 0
 
 
 def test_lost_segments_do_not_change_counts(watch, lab) -> None:
-    """What TCP sends again is no new query."""
+    """A TCP retransmission is not a new query."""
     server = lab.serve(12)
     for where, every in ((CLIENT, 7), (SERVER, 5)):
         nth = f"--mode nth --every {every} --packet {every - 1}".split()
@@ -192,15 +192,15 @@ def test_lost_segments_do_not_change_counts(watch, lab) -> None:
     finally:
         for where in (CLIENT, SERVER):
             lab.run(where, "iptables", "-F", "INPUT")
-    # Segments are seen in order of arrival, and those that fill a hole are counted, too.
-    look = settle(one, lambda now: now.total("responses_total", server=server) + now.document["lost"]["streams"] >= 60, "answers")
-    assert look.total("queries_total", server=server) == 60
-    assert look.total("responses_total", server=server) == 60 or look.document["lost"]["streams"] > 0
-    assert look.row(server)["retransmissions"] == 0
+    # The programs see segments in order of arrival, and also count segments that fill a hole.
+    scrape = settle(one, lambda now: now.total("responses_total", server=server) + now.document["lost"]["streams"] >= 60, "answers")
+    assert scrape.total("queries_total", server=server) == 60
+    assert scrape.total("responses_total", server=server) == 60 or scrape.document["lost"]["streams"] > 0
+    assert scrape.row(server)["retransmissions"] == 0
 
 
-def test_a_length_may_be_sent_apart_from_its_message(watch, lab) -> None:
-    """As some resolvers write: two bytes, then the rest, on many short connections."""
+def test_a_length_in_a_segment_of_its_own_is_counted_with_its_message(watch, lab) -> None:
+    """Some resolvers write two bytes and then the rest, on many short connections."""
     server = lab.serve(17)
     one = watch()
     for i in range(300):
@@ -209,22 +209,13 @@ def test_a_length_may_be_sent_apart_from_its_message(watch, lab) -> None:
             stream.socket.sendall(message[:2])
             stream.socket.sendall(message[2:])
             stream.receive()
-    look = settle(one, lambda now: now.total("responses_total", server=server) >= 300, "300 answers")
-    assert look.total("queries_total", server=server) == look.total("responses_total", server=server) == 300
-    assert look.document["lost"]["streams"] == 0
+    scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 300, "300 answers")
+    assert scrape.total("queries_total", server=server) == scrape.total("responses_total", server=server) == 300
+    assert scrape.document["lost"]["streams"] == 0
 
 
-def test_thousands_of_messages_in_a_segment_are_counted(watch, lab) -> None:
-    server = lab.serve(18)
-    one = watch()
-    with lab.tcp(server) as stream:
-        stream.socket.sendall(framed(*(query("drop.b", i & 0xFFFF) for i in range(30_000))))
-        look = settle(one, lambda now: now.total("queries_total", server=server) >= 30_000, "30,000 queries")
-    assert look.total("queries_total", server=server) == 30_000 and look.document["lost"]["streams"] == 0
-
-
-def test_an_agent_that_starts_within_a_message_finds_the_next(watch, lab) -> None:
-    """Only what was on its way is lost, and that is reported."""
+def test_an_agent_that_starts_within_a_message_finds_the_next_one(watch, lab) -> None:
+    """Only the message in flight is lost, and the loss is reported."""
     server = lab.serve(19)
     with lab.tcp(server) as stream:
         message = framed(query("ok.example.test", 1))
@@ -233,24 +224,24 @@ def test_an_agent_that_starts_within_a_message_finds_the_next(watch, lab) -> Non
         stream.socket.sendall(message[9:])
         stream.receive()
         stream.ask(server, count=500)
-    look = settle(one, lambda now: now.total("queries_total", server=server) >= 500, "500 queries")
-    assert look.total("queries_total", server=server) == 500 <= look.total("responses_total", server=server) <= 501
-    assert 1 <= look.document["lost"]["streams"] <= 4
+    scrape = settle(one, lambda now: now.total("queries_total", server=server) >= 500, "500 queries")
+    assert scrape.total("queries_total", server=server) == 500 <= scrape.total("responses_total", server=server) <= 501
+    assert 1 <= scrape.document["lost"]["streams"] <= 4
 
 
-def test_an_answer_seen_by_several_sockets_is_one(watch, lab) -> None:
+def test_an_answer_that_several_sockets_receive_is_counted_once(watch, lab) -> None:
     server = lab.serve(20)
     one = watch()
     raw = [lab.raw(CLIENT, socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP) for _ in range(3)]
     with lab.udp() as client:
         client.ask(server, count=10)
-    look = settle(one, lambda now: now.total("responses_total", server=server) >= 10, "ten answers")
-    assert len(raw[0].recv(512)) > 28 and look.total("responses_total", server=server) == 10
-    assert look.row(server)["late"] == look.row(server)["unanswered"] == 0
+    scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 10, "ten answers")
+    assert len(raw[0].recv(512)) > 28 and scrape.total("responses_total", server=server) == 10
+    assert scrape.row(server)["late"] == scrape.row(server)["unanswered"] == 0
 
 
-def test_sockets_may_share_a_port(watch, lab) -> None:
-    """The answer reaches any of them (SO_REUSEPORT)."""
+def test_answers_to_sockets_that_share_a_port_are_matched(watch, lab) -> None:
+    """With SO_REUSEPORT an answer reaches any of the sockets."""
     server = lab.serve(29)
     one = watch()
     sockets = [lab.raw(CLIENT, socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
@@ -259,12 +250,12 @@ def test_sockets_may_share_a_port(watch, lab) -> None:
         s.bind(("", 40053))
     for number in range(30):
         sockets[number % 3].sendto(query("ok.example.test", number), (server, 53))
-    look = settle(one, lambda now: now.total("responses_total", server=server) >= 30, "30 answers")
-    assert look.row(server)["answered"] == 30 and look.row(server)["late"] == look.row(server)["pending"] == 0
+    scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 30, "30 answers")
+    assert scrape.row(server)["answered"] == 30 and scrape.row(server)["late"] == scrape.row(server)["pending"] == 0
 
 
 def test_missing_and_late_answers_are_counted(watch, lab) -> None:
-    """Five seconds are the time-out: first pending, then unanswered; an answer after that is late."""
+    """A query is pending for five seconds, and then unanswered. A later answer is late."""
     silent, late, good = lab.serve(13, 14, 15)
     one = watch()
     with lab.udp() as client:
@@ -273,20 +264,20 @@ def test_missing_and_late_answers_are_counted(watch, lab) -> None:
         for i in range(3):
             client.send(late, f"late-{6500 + i}.example.test")
         client.ask(good)
-        look = settle(one, lambda now: now.total("pending") == 10, "ten are pending", 3)
-        assert (look.total("pending", server=silent), look.total("pending", server=late)) == (7, 3)
-        assert look.total("unanswered_total") == 0
-        look = settle(one, lambda now: now.row(late).get("late") == 3, "three late answers", 10)
-    assert look.total("pending") == 0
-    assert look.total("unanswered_total", server=silent) == 7
-    assert look.total("unanswered_total", server=late) == 3
-    assert look.total("unanswered_total", server=good) == 0
-    assert look.total("responses_total", server=late) == 3
-    assert look.total("latency_seconds_count", server=late) == 0
+        scrape = settle(one, lambda now: now.total("pending") == 10, "ten are pending", 3)
+        assert (scrape.total("pending", server=silent), scrape.total("pending", server=late)) == (7, 3)
+        assert scrape.total("unanswered_total") == 0
+        scrape = settle(one, lambda now: now.row(late).get("late") == 3, "three late answers", 10)
+    assert scrape.total("pending") == 0
+    assert scrape.total("unanswered_total", server=silent) == 7
+    assert scrape.total("unanswered_total", server=late) == 3
+    assert scrape.total("unanswered_total", server=good) == 0
+    assert scrape.total("responses_total", server=late) == 3
+    assert scrape.total("latency_seconds_count", server=late) == 0
 
 
 def test_other_packets_are_not_counted_as_queries(watch, lab) -> None:
-    """Answers sent from here, other ports and half messages; encrypted DNS as packets."""
+    """Answers from this host, other ports and half messages. Encrypted DNS is counted as packets."""
     server = lab.serve(16)
     one = watch()
     with lab.udp() as client:
@@ -299,11 +290,11 @@ def test_other_packets_are_not_counted_as_queries(watch, lab) -> None:
         for _ in range(4):
             with lab.raw(CLIENT, socket.AF_INET, socket.SOCK_STREAM) as refused:
                 assert refused.connect_ex((server, 853))
-        look = settle(one, lambda now: now.row(server).get("malformed", 0) >= 5, "malformed ones")
-    # A header makes a query of it, readable or not; less than that is nothing.
-    assert look.total("queries_total", server=server) == 3 and look.row(server)["malformed"] == 5
-    assert look.total("responses_total", server=server) == 1
-    sums_agree(look, server)
-    # The answer that left for port 53 is a packet, too.
-    assert look.row(server)["dot_packets"] == 4 and look.row(server)["packets"] == 7
+        scrape = settle(one, lambda now: now.row(server).get("malformed", 0) >= 5, "malformed ones")
+    # A message with a whole header counts as a query, readable or not. A shorter message does not.
+    assert scrape.total("queries_total", server=server) == 3 and scrape.row(server)["malformed"] == 5
+    assert scrape.total("responses_total", server=server) == 1
+    sums_agree(scrape, server)
+    # The answer to port 53 counts as a packet.
+    assert scrape.row(server)["dot_packets"] == 4 and scrape.row(server)["packets"] == 7
     settle(one, lambda now: now.total("pending") == 0, "nothing is pending", 8)

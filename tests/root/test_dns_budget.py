@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How close to what an upstream allows: the busiest second wherever it begins, budgets and their conditions."""
+"""Budgets of upstream servers and their conditions; the busiest second, wherever it begins."""
 
 import math
 import re
@@ -8,31 +8,31 @@ from typing import Iterator
 
 import pytest
 from conftest import Agent, Run, temporary, until
-from dnslab import V4, Look, fixture_lab, fixture_network, fixture_watch, settle, watching  # noqa: F401
+from dnslab import V4, Scrape, fixture_lab, fixture_network, fixture_watch, settle, watching  # noqa: F401
 
 
 def budgets(**limits: dict[str, int]) -> str:
-    """server address -> what it allows, as configuration."""
+    """server address -> budget, as configuration."""
     rows = [f"{{server: {server}, " + ", ".join(f"{k}: {v}" for k, v in of.items()) + "}" for server, of in limits.items()]
     return "{budgets: [" + ", ".join(rows) + "]}"
 
 
-def seconds_above(look: Look, server: str, least: int) -> float:
-    """How many seconds the histogram has in the buckets above the last bound that is not above least."""
+def seconds_above(scrape: Scrape, server: str, least: int) -> float:
+    """The number of seconds in the histogram's buckets above least."""
     found = {}
-    for series, value in look.metrics.items():
+    for series, value in scrape.metrics.items():
         if series.startswith("headroom_dns_second_queries_bucket{") and f'server="{server}"' in series:
             found[float(re.search(r'le="([^"]+)"', series)[1])] = value  # type: ignore[index]
     return found[math.inf] - found[max(bound for bound in found if bound <= least)]
 
 
-BURSTS = {V4.format(21 + i): i / 4 for i in range(4)}  # server -> where in a second the burst begins
+BURSTS = {V4.format(21 + i): i / 4 for i in range(4)}  # server -> phase of the second at which the burst begins
 NEAR, SILENT = V4.format(25), V4.format(28)
 
 
 @pytest.fixture(scope="module", name="one")
 def fixture_one(network) -> Iterator[Agent]:  # noqa: ARG001
-    """One agent for most tests of this file: their servers are different ones."""
+    """One agent for most tests of this file. Each test uses other servers."""
     limits = {server: {"qps": 1024} for server in BURSTS} | {NEAR: {"qps": 200}}
     with temporary() as directory, watching(directory) as start:
         yield start(budgets(**limits))
@@ -49,23 +49,23 @@ def test_a_burst_is_seen_wherever_its_second_begins(one, lab) -> None:
     begin = math.ceil(time.time()) + 0.2
     for i, (server, phase) in enumerate(BURSTS.items()):
         clients[server].burst(server, 1500, begin + 2 * i + phase, 0.9)
-    look = settle(one, lambda now: all(now.total("peak_queries_per_second", server=s) > 1400 for s in BURSTS), "peaks")
+    scrape = settle(one, lambda now: all(now.total("peak_queries_per_second", server=s) > 1400 for s in BURSTS), "peaks")
     exceeded = one.wait_condition("DNSBudgetExceeded")
     assert any(server in exceeded["message"] for server in BURSTS)
     time.sleep(2)
-    look = Look(one)
+    scrape = Scrape(one)
     for server in BURSTS:
-        assert look.total("queries_total", server=server) == 1501
-        assert 1470 <= look.total("peak_queries_per_second", server=server) <= 1530
-        # An observation is the busiest second that ended in a second of the clock: counted in full, once or twice.
-        assert seconds_above(look, server, 1024) in (1, 2)
-        assert look.total("second_queries_sum", server=server) >= 1470
-        assert look.total("over_budget_seconds_total", server=server) in (1, 2)
-        assert look.total("budget_queries_per_second", server=server) == 1024
+        assert scrape.total("queries_total", server=server) == 1501
+        assert 1470 <= scrape.total("peak_queries_per_second", server=server) <= 1530
+        # Each second of the clock observes the busiest window that ended in it, so the burst counts once or twice.
+        assert seconds_above(scrape, server, 1024) in (1, 2)
+        assert scrape.total("second_queries_sum", server=server) >= 1470
+        assert scrape.total("over_budget_seconds_total", server=server) in (1, 2)
+        assert scrape.total("budget_queries_per_second", server=server) == 1024
         has = one.limit(f"dns/{server}")
         assert (has["max"], has["unit"], has["used"]) == (1024, "queries/s", 0)
         assert 1470 <= has["peak"] <= 1530 and has["hits"] in (1, 2)
-        row = look.row(server)
+        row = scrape.row(server)
         assert row["budget"]["qps"] == 1024 and row["over_budget_seconds"] == has["hits"]
     for client in clients.values():
         client.socket.close()
@@ -74,15 +74,15 @@ def test_a_burst_is_seen_wherever_its_second_begins(one, lab) -> None:
 def test_pressure_is_reported_before_the_limit(one, lab, directory) -> None:
     lab.unbound(directory, NEAR)
     lab.dnsperf(directory, NEAR, "-Q", "180", "-l", "3", "-c", "1")
-    look = settle(one, lambda now: now.total("peak_queries_per_second", server=NEAR) >= 170, "a peak")
-    assert look.total("over_budget_seconds_total", server=NEAR) == 0 and one.limit(f"dns/{NEAR}")["hits"] == 0
+    scrape = settle(one, lambda now: now.total("peak_queries_per_second", server=NEAR) >= 170, "a peak")
+    assert scrape.total("over_budget_seconds_total", server=NEAR) == 0 and one.limit(f"dns/{NEAR}")["hits"] == 0
     assert NEAR in one.wait_condition("DNSBudgetPressure")["message"]
     assert NEAR not in one.condition("DNSBudgetExceeded")["message"]
     perf = lab.dnsperf(directory, NEAR, "-Q", "300", "-l", "3", "-c", "1")
-    look = settle(one, lambda now: now.row(NEAR)["queries_per_second"] == 0, "quiet")
+    scrape = settle(one, lambda now: now.row(NEAR)["queries_per_second"] == 0, "quiet")
     assert perf.sent >= 890
-    assert 2 <= look.total("over_budget_seconds_total", server=NEAR) <= 4
-    assert one.limit(f"dns/{NEAR}")["hits"] == look.total("over_budget_seconds_total", server=NEAR)
+    assert 2 <= scrape.total("over_budget_seconds_total", server=NEAR) <= 4
+    assert one.limit(f"dns/{NEAR}")["hits"] == scrape.total("over_budget_seconds_total", server=NEAR)
 
 
 def test_unanswered_queries_are_reported(one, lab) -> None:
@@ -90,27 +90,27 @@ def test_unanswered_queries_are_reported(one, lab) -> None:
     with lab.udp() as client:
         for i in range(60):
             client.send(SILENT, f"drop-{i}.example.test")
-        until(lambda: SILENT in one.condition("DNSUnanswered")["message"], "silence is said")
-        said = one.condition("DNSUnanswered")
-        assert said["status"] == "True" and NEAR not in said["message"]
-    look = Look(one)
-    assert look.total("unanswered_total", server=SILENT) == 60 and look.total("pending") == 0
+        until(lambda: SILENT in one.condition("DNSUnanswered")["message"], "the silent server is named")
+        condition = one.condition("DNSUnanswered")
+        assert condition["status"] == "True" and NEAR not in condition["message"]
+    scrape = Scrape(one)
+    assert scrape.total("unanswered_total", server=SILENT) == 60 and scrape.total("pending") == 0
 
 
-def test_packets_have_a_budget_too(watch, lab) -> None:
-    """A query over TCP costs a handler a handful of packets; on some clouds each counts."""
+def test_packets_over_the_budget_are_reported(watch, lab) -> None:
+    """A query over TCP costs several packets. Some clouds count each packet."""
     server = lab.serve(26)
     one = watch(budgets(**{server: {"pps": 60}}))
     for _ in range(40):
         with lab.tcp(server) as stream:
             stream.ask(server)
-    look = settle(one, lambda now: now.total("over_budget_seconds_total", server=server) >= 1, "seconds over the budget")
-    row = look.row(server)
+    scrape = settle(one, lambda now: now.total("over_budget_seconds_total", server=server) >= 1, "seconds over the budget")
+    row = scrape.row(server)
     assert row["queries"]["tcp"] == 40 and row["peak_packets"] >= 160 > 60 and row["budget"]["pps"] == 60
     assert server in one.wait_condition("DNSBudgetExceeded")["message"]
 
 
-def test_pending_has_a_budget_too(watch, lab) -> None:
+def test_pending_queries_over_the_budget_are_reported(watch, lab) -> None:
     server = lab.serve(27)
     one = watch(budgets(**{server: {"pending": 20}}))
     with lab.udp() as client:
@@ -118,8 +118,8 @@ def test_pending_has_a_budget_too(watch, lab) -> None:
             client.send(server, f"late-{3000 + i}.example.test")
         assert server in one.wait_condition("DNSBudgetExceeded")["message"]
         assert one.condition("DNSUnanswered")["status"] == "False"
-        look = settle(one, lambda now: now.total("pending") == 0, "nothing is pending")
-    assert look.total("unanswered_total") == 0
+        scrape = settle(one, lambda now: now.total("pending") == 0, "nothing is pending")
+    assert scrape.total("unanswered_total") == 0
 
 
 def test_the_clouds_budgets_are_known(watch, lab, run: Run) -> None:
@@ -132,20 +132,20 @@ def test_the_clouds_budgets_are_known(watch, lab, run: Run) -> None:
                 client.ask(server)
             settle(one, lambda now: now.row(azure) and now.row(aws), "both servers")
             time.sleep(1.2)
-            # Not DNS at all, and yet out of the same budget.
+            # The cloud counts these packets in the same budget.
             for _ in range(1200):
                 client.socket.sendto(b"what time is it", (metadata, 123))
             client.ask(aws, "ok.example.test")
-        said = one.wait_condition("DNSBudgetExceeded")
-        assert aws in said["message"] and azure not in said["message"]
-    look = Look(one)
-    assert look.row(azure)["budget"] == {"qps": 1000, "pps": 0, "pending": 200, "source": "azure"}
-    # Thousands are set apart by a narrow space.
+        message = one.wait_condition("DNSBudgetExceeded")["message"]
+        assert aws in message and azure not in message
+    scrape = Scrape(one)
+    assert scrape.row(azure)["budget"] == {"qps": 1000, "pps": 0, "pending": 200, "source": "azure"}
+    # A narrow space separates thousands.
     assert re.search(r"<td class=.num.[^>]*>1\W?000 queries/s, 200 pending</td>", one.get("/")[1])
-    assert look.row(aws)["budget"]["pps"] == 1024 and look.row(aws)["budget"]["source"] == "aws"
+    assert scrape.row(aws)["budget"]["pps"] == 1024 and scrape.row(aws)["budget"]["source"] == "aws"
     has = one.limit(f"dns/{azure}")
     assert (has["max"], has["unit"]) == (1000, "queries/s")
     has = one.limit(f"dns/{aws}")
     assert (has["max"], has["unit"]) == (1024, "packets/s") and 1200 <= has["peak"] <= 1204 and has["hits"] in (1, 2)
-    assert look.total("queries_total", server=aws) == 2
+    assert scrape.total("queries_total", server=aws) == 2
     assert "https://" in run("explain", f"dns/{azure}").stdout + run("explain", "budget/azure").stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floods, garbage, a killed agent and nodes where it cannot be: nothing is lost but counts, and that is said."""
+"""Floods, garbage, a killed agent and nodes without the prerequisites: DNS keeps working, and lost counts are reported."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import NO_BPF, mounted, until
-from dnslab import CLIENT, V4, Look, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
+from dnslab import CLIENT, V4, Scrape, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
 from dnswire import query
 from passing import Passing, attached
 
@@ -18,12 +18,12 @@ SERVERS, CGROUPS = 10_000, 5_000
 
 
 def memory(pid: int) -> int:
-    """Bytes that the agent has written; clean pages of the program are its own only while no other agent runs."""
+    """Private dirty bytes. Clean pages of the program are private or shared depending on other agents."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         return sum(int(line.split()[1]) for line in file if line.startswith("Private_Dirty")) * 1024
 
 
-def test_ten_thousand_servers(watch, lab) -> None:
+def test_ten_thousand_servers_are_summed_in_bounded_memory(watch, lab) -> None:
     one = watch()
     good = lab.serve(41)
     with lab.udp() as client:
@@ -34,15 +34,15 @@ def test_ten_thousand_servers(watch, lab) -> None:
             client.send(f"10.54.{100 + (i >> 8)}.{i & 255}", f"drop-{i}.example.test", number=random.randrange(65536))
         client.ask(good, count=100)
 
-    def reported(now: Look) -> float:
+    def reported(now: Scrape) -> float:
         return now.total("queries_total") + now.total("queries_total", server="other")
 
-    look = settle(one, lambda now: reported(now) >= SERVERS + 101, "all queries")
-    assert reported(look) < SERVERS + 200, "the sum over servers is what was sent; the machine's own few go into other, too"
-    assert look.total("queries_total", server=good) == 101
-    assert look.total("queries_total", server="other") > 8000
-    assert look.document["lost"]["servers"] > 0
-    assert len(look.metrics) <= 2000 and len(look.document["servers"]) <= 21
+    scrape = settle(one, lambda now: reported(now) >= SERVERS + 101, "all queries")
+    assert reported(scrape) < SERVERS + 200, "other contains a few queries of the machine itself"
+    assert scrape.total("queries_total", server=good) == 101
+    assert scrape.total("queries_total", server="other") > 8000
+    assert scrape.document["lost"]["servers"] > 0
+    assert len(scrape.metrics) <= 2000 and len(scrape.document["servers"]) <= 21
     assert memory(one.pid) - before < 8 << 20
     settle(one, lambda now: now.total("pending") + now.total("pending", server="other") == 0, "nothing is pending", 12)
     assert len([line for line in one.log.splitlines() if "dns" in line.lower()]) <= 10, one.log
@@ -50,8 +50,8 @@ def test_ten_thousand_servers(watch, lab) -> None:
 
 
 @pytest.mark.slow
-def test_five_thousand_cgroups(watch, lab) -> None:
-    """One query each, and gone."""
+def test_five_thousand_cgroups_are_summed_in_bounded_memory(watch, lab) -> None:
+    """Each cgroup sends one query and ends."""
     one = watch()
     server = lab.serve(42)
     before = memory(one.pid)
@@ -63,18 +63,18 @@ def test_five_thousand_cgroups(watch, lab) -> None:
         s.close()
         if i % 500 == 499:
             time.sleep(0.1)
-    look = settle(one, lambda now: now.total("queries_total", server=server) >= CGROUPS, "all queries")
-    row = look.row(server)
+    scrape = settle(one, lambda now: now.total("queries_total", server=server) >= CGROUPS, "all queries")
+    row = scrape.row(server)
     assert sum(user["queries"] for user in row["top"]) + row["other"]["queries"] == CGROUPS
-    assert len(row["top"]) <= 20 and len(look.metrics) <= 2000
+    assert len(row["top"]) <= 20 and len(scrape.metrics) <= 2000
     assert memory(one.pid) - before < 8 << 20
     lab.end()
     time.sleep(2)
     assert one.get("/livez")[0] == 200
 
 
-def test_garbage(watch, lab) -> None:
-    """Whatever is sent to port 53: it passes, and is counted as malformed or as a query."""
+def test_garbage_passes_and_is_counted(watch, lab) -> None:
+    """Each packet to port 53 is counted as malformed or as a query."""
     one = watch()
     server = lab.serve(43)
     noise = random.Random(53)
@@ -95,15 +95,15 @@ def test_garbage(watch, lab) -> None:
             sent += 1
         stream.socket.sendall(noise.randbytes(60_000))
         client.ask(server)
-    look = settle(one, lambda now: now.total("responses_total", server=server) >= 1, "an answer")
-    row = look.row("10.54.0.200")
+    scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 1, "an answer")
+    row = scrape.row("10.54.0.200")
     assert sum(row["queries"].values()) + row["malformed"] >= sent
     assert row["malformed"] > 1000
     assert one.get("/livez")[0] == 200
 
 
 def ours(before: dict[int, str], root: Path) -> set[int]:
-    """The agent's programs: what has come since, and is not the other one."""
+    """The agent's programs."""
     return {number for number, name in attached(root).items() if number not in before and name != "passing"}
 
 
@@ -120,7 +120,7 @@ def test_a_killed_agent_leaves_dns_working(watch, lab, directory) -> None:
         perf = lab.dnsperf_start(directory, server, "-Q", "5000", "-l", "2")
         time.sleep(1)
         one.kill()
-        until(lambda: not mine & set(attached(root)), "our programs have gone")
+        until(lambda: not mine & set(attached(root)), "the agent's programs are detached")
         perf.result()
         assert perf.sent == perf.completed
         assert "passing" in attached(root).values()
@@ -142,13 +142,13 @@ def test_programs_attached_later_stay_attached(watch, lab) -> None:
         assert not mine & set(now) and "passing" in now.values()
 
 
-def test_a_restart_counts_from_zero_and_once(watch, lab) -> None:
+def test_a_restarted_agent_counts_from_zero(watch, lab) -> None:
     server = lab.serve(46)
     for _ in range(2):
         one = watch()
         with lab.udp() as client:
             client.ask(server, count=10)
-        settle(one, lambda now: now.total("queries_total", server=server) == 10, "ten queries, not more")
+        settle(one, lambda now: now.total("queries_total", server=server) == 10, "exactly ten queries")
         one.stop()
 
 
@@ -173,8 +173,8 @@ def test_missing_prerequisites_are_named(watch, lab, run, wrap: tuple[str, ...],
     assert why in run("top", "dns").stdout
 
 
-def test_a_containers_cgroup_root_is_not_the_hosts(watch, lab) -> None:
-    """Inside a cgroup namespace a new mount shows the container's own part as the root."""
+def test_a_containers_cgroup_root_is_not_mistaken_for_the_hosts(watch, lab) -> None:
+    """In a cgroup namespace, a new mount shows the container's cgroup as the root."""
     group = lab.cgroup("hrdns-container")
     script = (
         f'echo 0 >{group.path}/cgroup.procs && exec unshare -C -m sh -c \'umount -l "$0" && mount -t cgroup2 none "$0" '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks, what role a server has, and who may see the names."""
+"""Workloads, roles of servers, and the privacy of names."""
 
 import json
 import time
@@ -31,19 +31,20 @@ def test_workloads_are_named(watch, lab) -> None:
     for i, path in enumerate(paths.values()):
         asks(lab, server, 20 + i, lab.cgroup(path))
     asks(lab, server, 40, None)
+
     def named(top: list[dict[str, Any]], name: str) -> list[tuple[str, int]]:
         mine = [user for user in top if name in (user["workload"]["name"], user["workload"]["id"])]
         return [(user["workload"]["kind"], user["queries"]) for user in mine]
 
     kinds = [("pod", 20), ("pod", 21), ("pod", 22), ("lxd", 23), ("unit", 24)]
-    look = settle(
+    scrape = settle(
         one, lambda now: [named(now.row(server).get("top", []), name) for name in paths] == [[kind] for kind in kinds], "named", 12
     )
-    top = look.row(server)["top"]
-    # Outside any cgroup of its own, the address decides.
+    top = scrape.row(server)["top"]
+    # A process in the root cgroup is known by its address.
     assert top[0]["queries"] == 40 and "10.53.0.1" in str(top[0]["workload"])
-    assert sum(user["queries"] for user in top) + look.row(server)["other"]["queries"] == 40 + sum(range(20, 25))
-    metric = {k: v for k, v in look.metrics.items() if k.startswith("headroom_limit_used_by_workload") and "dns/" in k}
+    assert sum(user["queries"] for user in top) + scrape.row(server)["other"]["queries"] == 40 + sum(range(20, 25))
+    metric = {k: v for k, v in scrape.metrics.items() if k.startswith("headroom_limit_used_by_workload") and "dns/" in k}
     assert len(metric) <= 11
 
 
@@ -53,12 +54,12 @@ def test_many_workloads_are_summed(watch, lab) -> None:
     groups = [lab.cgroup(pod_path()[0]) for _ in range(30)]
     for i, group in enumerate(groups):
         asks(lab, server, 1 + i, group)
-    look = settle(one, lambda now: now.row(server).get("top"), "a top list")
-    row = look.row(server)
+    scrape = settle(one, lambda now: now.row(server).get("top"), "a top list")
+    row = scrape.row(server)
     listed = [user["queries"] for user in row["top"]]
     assert listed == list(range(30, 30 - len(listed), -1)) and 10 <= len(listed) <= 20
     assert row["other"]["queries"] == sum(range(1, 31)) - sum(listed)
-    # One that has gone keeps its part of the sum.
+    # A workload that has ended stays in the sum.
     lab.end()
     time.sleep(2)
     row = settle(one, lambda now: now.row(server), "the server").row(server)
@@ -73,24 +74,24 @@ def test_roles_belong_to_servers(watch, lab) -> None:
     try:
         lab.dnsmasq(CLIENT, "127.0.0.53", upstream)
         lab.dnsmasq(CLIENT, node_cache, upstream)
-        # The node's own addresses are those of the network namespace that the agent runs in.
+        # The agent's network namespace has the node's addresses.
         one = watch(f"{{cluster_servers: [{listed}]}}", wrap=("nsenter", f"--net=/run/netns/{CLIENT}"))
         asks(lab, "127.0.0.53", 5, None)
         asks(lab, node_cache, 6, None)
         asks(lab, listed, 7, None)
         asks(lab, answering, 8, None, "ok.default.svc.cluster.local")
         asks(lab, denying, 9, None, "nx.default.svc.cluster.local")
-        look = settle(one, lambda now: now.total("responses_total") >= 35, "35 answers")
+        scrape = settle(one, lambda now: now.total("responses_total") >= 35, "35 answers")
     finally:
         lab.run(CLIENT, "ip", "addr", "del", f"{node_cache}/32", "dev", "lo")
-    roles = {row["server"]: row["role"] for row in look.document["servers"]}
+    roles = {row["server"]: row["role"] for row in scrape.document["servers"]}
     assert {roles[name] for name in ("127.0.0.53", node_cache)} == {"local"}
     assert {roles[name] for name in (listed, answering)} == {"cluster"}
     assert {roles[name] for name in (upstream, denying)} == {"upstream"}
-    assert look.total("queries_total", role="local", server="127.0.0.53") == 5
-    assert look.total("queries_total", role="local", server=node_cache) == 6
-    assert look.total("queries_total", role="upstream", server=upstream) == 11, "what the forwarders passed on, once"
-    assert look.total("queries_total", server=answering, role="cluster") == 8
+    assert scrape.total("queries_total", role="local", server="127.0.0.53") == 5
+    assert scrape.total("queries_total", role="local", server=node_cache) == 6
+    assert scrape.total("queries_total", role="upstream", server=upstream) == 11, "forwarded queries count once"
+    assert scrape.total("queries_total", server=answering, role="cluster") == 8
     assert {name for name in (one["name"] for one in one.status()["limits"]) if name.startswith("dns/")} == set()
 
 
@@ -106,10 +107,10 @@ def test_failed_expansions_are_counted_by_role(watch, lab) -> None:
         client.ask(cluster, "nx-1.example.org")
         client.ask(cluster, "ok-1.default.svc.cluster.local")
         client.ask(upstream, "nx-2.default.svc.cluster.local")
-    look = settle(one, lambda now: now.total("search_expansions_total") >= 9, "nine expansions")
-    assert look.total("search_expansions_total", role="cluster") == 8
-    assert look.total("search_expansions_total", role="upstream") == 1
-    expansions = {row["role"]: row for row in look.document["expansions"]}
+    scrape = settle(one, lambda now: now.total("search_expansions_total") >= 9, "nine expansions")
+    assert scrape.total("search_expansions_total", role="cluster") == 8
+    assert scrape.total("search_expansions_total", role="upstream") == 1
+    expansions = {row["role"]: row for row in scrape.document["expansions"]}
     assert expansions["cluster"]["failed"] == 8
 
 
@@ -117,7 +118,7 @@ SECRET = "ok-secret.example.test"
 
 
 def sampled(agent: Agent, lab: Lab, server: str, seconds: float) -> list[dict[str, Any]]:
-    """Asks for this name until it is shown over the unix socket, or the time is over."""
+    """Queries the name until it is shown over the unix socket, or until the time is over."""
     deadline = time.monotonic() + seconds
     with lab.udp() as client:
         while time.monotonic() < deadline:
@@ -149,7 +150,7 @@ def test_names_can_be_switched_off(watch, lab, run: Run) -> None:
 
 
 def test_several_forwarders_on_one_node_are_reported(watch, lab) -> None:
-    """Each alone is below the limit, together they are not."""
+    """Each forwarder is below the limit, but their sum is above it."""
     upstream = lab.serve(40)
     one = watch()
     for i in range(3):
@@ -161,5 +162,5 @@ def test_several_forwarders_on_one_node_are_reported(watch, lab) -> None:
             asks(lab, f"127.0.1.{i + 1}", 10, None)
         return one.condition("DNSForwarderCrowding")["status"] == "True"
 
-    until(crowded, "three forwarders are said", 0.5)
+    until(crowded, "three forwarders are reported", 0.5)
     assert "3" in one.condition("DNSForwarderCrowding")["message"]

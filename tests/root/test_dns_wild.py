@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients, servers and neighbours as they are met: who hastens, hides, translates, crowds or comes too late."""
+"""DNS clients, servers and node programs with unusual behaviour."""
 
 import contextlib
 import secrets
@@ -16,7 +16,7 @@ from storm import ip
 
 
 def test_the_pod_that_exceeded_the_budget_is_named(watch, lab, directory) -> None:
-    """Not the one that asks steadily and little, however long that goes on afterwards."""
+    """A pod with a steady low rate is not named, even later."""
     server = V4.format(61)
     lab.unbound(directory, server)
     one = watch(f"{{budgets: [{{server: {server}, qps: 1024}}]}}")
@@ -30,13 +30,13 @@ def test_the_pod_that_exceeded_the_budget_is_named(watch, lab, directory) -> Non
         one.wait_condition("DNSBudgetExceeded")
         until(lambda: burst[1] in one.condition("DNSBudgetExceeded")["message"], "the pod of the burst is named")
         time.sleep(3)
-        said = one.condition("DNSBudgetExceeded")["message"]
-        assert burst[1] in said and steady[1] not in said
+        message = one.condition("DNSBudgetExceeded")["message"]
+        assert burst[1] in message and steady[1] not in message
     perf.result()
 
 
-def test_a_private_cgroup_namespace_is_handled(watch, lab) -> None:
-    """An agent in a cgroup namespace of its own, as in a pod, with the host's cgroups mounted: it still names pods."""
+def test_an_agent_in_a_private_cgroup_namespace_names_pods(watch, lab) -> None:
+    """A pod has a private cgroup namespace, and the host's cgroups are mounted."""
     group = lab.cgroup("hrdns-agent")
     script = f'echo 0 >{group.path}/cgroup.procs && exec unshare -C "$@"'
     one = watch(wrap=("sh", "-c", script, "sh"))
@@ -57,13 +57,13 @@ def test_cluster_dns_comes_from_the_kubelet_configuration(watch, lab) -> None:
     with lab.udp() as client:
         client.ask(server, count=3)
         client.ask(other, count=3)
-    look = settle(one, lambda now: now.total("responses_total") >= 6, "the answers")
-    assert look.total("queries_total", server=server, role="cluster") == 3
-    assert look.total("queries_total", server=other, role="upstream") == 3
+    scrape = settle(one, lambda now: now.total("responses_total") >= 6, "the answers")
+    assert scrape.total("queries_total", server=server, role="cluster") == 3
+    assert scrape.total("queries_total", server=other, role="upstream") == 3
 
 
 def test_host_network_pods_are_not_forwarders(watch, lab) -> None:
-    """They share the namespace in which a stub listens on port 53, and ask upstream themselves."""
+    """They share a namespace with a stub on port 53, and send queries to the upstream server."""
     upstream = lab.serve(63)
     lab.dnsmasq(CLIENT, "127.0.0.53", upstream, group=lab.cgroup("system.slice/hrdns-stub.service"))
     one = watch(wrap=("nsenter", f"--net=/run/netns/{CLIENT}"))
@@ -76,12 +76,12 @@ def test_host_network_pods_are_not_forwarders(watch, lab) -> None:
             for client in clients:
                 client.ask(upstream, count=5)
             time.sleep(0.5)
-    settle(one, lambda now: now.total("queries_total", server=upstream) >= 240, "what they asked")
+    settle(one, lambda now: now.total("queries_total", server=upstream) >= 240, "their queries")
     assert one.condition("DNSForwarderCrowding")["status"] == "False", one.condition("DNSForwarderCrowding")
 
 
 def test_a_budgeted_upstream_always_has_a_label(watch, lab) -> None:
-    """However many other servers are asked before."""
+    """The number of other servers does not matter."""
     upstream = lab.serve(64)
     one = watch(f"{{budgets: [{{server: {upstream}, qps: 100}}]}}")
     settle(one, lambda now: now.row(upstream), "the upstream")
@@ -89,13 +89,13 @@ def test_a_budgeted_upstream_always_has_a_label(watch, lab) -> None:
         for i in range(1500):
             client.send(f"10.54.{150 + (i >> 8)}.{i & 255}", "drop.example.test")
         client.ask(upstream, count=20)
-    look = settle(one, lambda now: now.document["lost"]["servers"] > 0, "a loss")
-    look = settle(one, lambda now: now.total("queries_total", server=upstream) >= 20, "the upstream's")
-    assert look.total("queries_total", server=upstream) == look.total("responses_total", server=upstream) == 20
+    scrape = settle(one, lambda now: now.document["lost"]["servers"] > 0, "a loss")
+    scrape = settle(one, lambda now: now.total("queries_total", server=upstream) >= 20, "the upstream's")
+    assert scrape.total("queries_total", server=upstream) == scrape.total("responses_total", server=upstream) == 20
 
 
 def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
-    """Mixed case (0x20), EDNS with a cookie, a socket of both families, a link-local server, another address answers."""
+    """Mixed case (0x20), EDNS with a cookie, a dual-stack socket, a link-local server, an answer from another address."""
     server, mapped, other = V4.format(65), V4.format(66), V4.format(67)
     lab.server(server, mapped)
     ip("-n", SERVER, "addr", "add", "fe80::53/64", "dev", "dns0", "nodad")
@@ -106,16 +106,16 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
         local.bind(("fe80::53", 53, 0, served))
         with lab.udp() as client:
             client.ask(server, "oK-1.ExAmPle.TeSt")
-            # The same question in other letters, while it waits: a repeat.
+            # The same question in another case is a repetition.
             client.send(server, "late-800.ExAmple.test", number=501)
             client.send(server, "LATE-800.exaMPLE.test", number=501)
             cookie = struct.pack("!HH", 10, 8) + secrets.token_bytes(8)
             head = struct.pack("!6H", 502, 0x100, 1, 0, 0, 1) + encode("ok.example.test") + struct.pack("!2H", 1, 1)
             client.socket.sendto(head + b"\0" + struct.pack("!HHIH", 41, 1232, 0, len(cookie)) + cookie, (server, 53))
             client.receive()
-            look = settle(one, lambda now: now.total("responses_total", server=server) >= 4, "answers")
-        assert look.total("queries_total", server=server) == 4
-        row = look.row(server)
+            scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 4, "answers")
+        assert scrape.total("queries_total", server=server) == 4
+        row = scrape.row(server)
         assert (row["edns"], row["malformed"], row["retransmissions"], row["late"]) == (1, 0, 1, 1)
         with lab.raw(CLIENT, socket.AF_INET6, socket.SOCK_DGRAM) as both:
             both.sendto(query("ok.example.test", 1), (f"::ffff:{mapped}", 53))
@@ -124,7 +124,7 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
             asked, client_address = local.recvfrom(512)
             local.sendto(bytes([asked[0], asked[1], 0x81, 0x80]) + asked[4:], client_address)
             both.recv(512)
-        # A server with several addresses answers from the one that its route prefers.
+        # A server with several addresses answers from the address that its route prefers.
         asked_at = lab.raw(SERVER, socket.AF_INET, socket.SOCK_DGRAM)
         from_other = lab.raw(SERVER, socket.AF_INET, socket.SOCK_DGRAM)
         with lab.udp() as client, asked_at, from_other:
@@ -134,17 +134,17 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
             asked, client_address = asked_at.recvfrom(512)
             from_other.sendto(bytes([asked[0], asked[1], 0x81, 0x80]) + asked[4:], client_address)
             client.receive()
-        look = settle(one, lambda now: now.row(other).get("answered"), "the last answer")
+        scrape = settle(one, lambda now: now.row(other).get("answered"), "the last answer")
     finally:
         local.close()
         ip("-n", SERVER, "addr", "del", "fe80::53/64", "dev", "dns0")
-    assert look.total("queries_total", server=mapped) == look.total("responses_total", server=mapped) == 1
-    assert look.row("fe80::53")["queries"]["udp"] == look.row("fe80::53")["answered"] == 1
-    assert look.row(other)["answered"] == 1 and not look.row(V4.format(68))
+    assert scrape.total("queries_total", server=mapped) == scrape.total("responses_total", server=mapped) == 1
+    assert scrape.row("fe80::53")["queries"]["udp"] == scrape.row("fe80::53")["answered"] == 1
+    assert scrape.row(other)["answered"] == 1 and not scrape.row(V4.format(68))
 
 
 def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:
-    """An answer to a closed socket is none: unanswered after five seconds. An id used again at once is a new query."""
+    """An answer to a closed socket does not count. An id that is used again at once is a new query."""
     server = lab.serve(69)
     one = watch()
     for i in range(5):
@@ -153,15 +153,15 @@ def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:
     with lab.udp() as client:
         for i in range(5):
             client.ask(server, f"ok-{i}.example.test", number=8)
-    look = settle(one, lambda now: now.total("unanswered_total", server=server) >= 5, "five without an answer", 8)
-    assert look.total("queries_total", server=server) == 10 and look.row(server)["retransmissions"] == 0
-    assert look.total("responses_total", server=server) == look.row(server)["answered"] == 5
-    assert look.total("unanswered_total", server=server) == 5 and look.total("pending", server=server) == 0
+    scrape = settle(one, lambda now: now.total("unanswered_total", server=server) >= 5, "five without an answer", 8)
+    assert scrape.total("queries_total", server=server) == 10 and scrape.row(server)["retransmissions"] == 0
+    assert scrape.total("responses_total", server=server) == scrape.row(server)["answered"] == 5
+    assert scrape.total("unanswered_total", server=server) == 5 and scrape.total("pending", server=server) == 0
 
 
 @pytest.mark.parametrize("phase", [0.45, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.1, 0.8))])
 def test_a_burst_on_a_busy_machine_is_measured(watch, lab, phase: float) -> None:
-    """The agent has the last place in the queue, and both processors have other things to do."""
+    """The agent has the lowest priority, and all CPUs are busy."""
     server = lab.serve(70)
     one = watch(f"{{budgets: [{{server: {server}, qps: 1024}}]}}", wrap=("nice", "-n", "19"))
     for _ in range(3):
@@ -169,29 +169,29 @@ def test_a_burst_on_a_busy_machine_is_measured(watch, lab, phase: float) -> None
     with lab.udp() as client:
         client.burst(server, 1500, int(time.time()) + 2 + phase, 0.9)
     time.sleep(3)
-    look = settle(one, lambda now: now.total("peak_queries_per_second", server=server) > 1000, "a peak", 10)
-    assert look.total("queries_total", server=server) == 1500
-    assert 1400 <= look.total("peak_queries_per_second", server=server) <= 1530
-    assert look.total("over_budget_seconds_total", server=server) in (1, 2)
+    scrape = settle(one, lambda now: now.total("peak_queries_per_second", server=server) > 1000, "a peak", 10)
+    assert scrape.total("queries_total", server=server) == 1500
+    assert 1400 <= scrape.total("peak_queries_per_second", server=server) <= 1530
+    assert scrape.total("over_budget_seconds_total", server=server) in (1, 2)
 
 
 def test_counting_begins_when_the_cgroup_root_is_free(watch, lab) -> None:
-    """Another's exclusive program is named as what it is, and how to find it."""
+    """The message names an exclusive program of another owner, and the command that finds it."""
     server = lab.serve(73)
     with contextlib.closing(Passing(cgroup_root(), flags=0)):
         one = watch(ready=False)
         one.wait_ready()
-        until(lambda: one.tuner("dns")["state"] == "degraded", "the tuner says why it does not count")
+        until(lambda: one.tuner("dns")["state"] == "degraded", "the tuner is degraded")
         assert "exclusively" in one.tuner("dns")["why"] and "bpftool cgroup tree" in one.tuner("dns")["why"]
     until(lambda: one.tuner("dns")["state"] == "active", "the programs are attached")
     with lab.udp() as client:
         client.ask(server, count=5)
-        look = settle(one, lambda now: now.total("responses_total", server=server) >= 5, "five answers")
-    assert look.total("queries_total", server=server) == 5
+        scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 5, "five answers")
+    assert scrape.total("queries_total", server=server) == 5
     assert one.condition("AgentDegraded")["status"] == "False"
 
 
-def test_a_budget_for_a_server_on_this_node_is_said_to_have_no_effect(watch, run) -> None:
+def test_a_budget_without_effect_is_reported(watch, run) -> None:
     one = watch("{budgets: [{server: 127.0.0.53, qps: 100}]}")
     until(lambda: "127.0.0.53: this budget has no effect" in one.log, "it is logged")
     assert one.log.count("has no effect") == 1
@@ -204,5 +204,5 @@ def test_a_server_of_encrypted_dns_has_one_series(watch, lab) -> None:
     for _ in range(3):
         with lab.raw(CLIENT, socket.AF_INET, socket.SOCK_STREAM) as refused:
             assert refused.connect_ex((server, 853))
-    look = settle(one, lambda now: now.total("encrypted_packets_total", server=server) == 3, "three packets")
-    assert len([series for series in look.metrics if f'"{server}"' in series]) == 1
+    scrape = settle(one, lambda now: now.total("encrypted_packets_total", server=server) == 3, "three packets")
+    assert len([series for series in scrape.metrics if f'"{server}"' in series]) == 1

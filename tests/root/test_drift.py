@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that someone else changes, by whatever way, and the order of the thresholds at every moment."""
+"""Values that other programs change, and the order of the thresholds at each moment."""
 
 import multiprocessing
 import os
@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable
 
 import pytest
-from conftest import FAMILIES, SLACK, THP, THRESHOLDS, Node, chosen, set_thresholds, sysctl, thresholds, until, without
+from conftest import FAMILIES, SLACK, THP, THRESHOLDS, Node, selected, set_thresholds, sysctl, thresholds, until, without
 from pyroute2 import IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST
 from pyroute2.netlink.rtnl import RTM_SETNEIGHTBL
@@ -54,7 +54,7 @@ def test_a_changed_sysfs_switch_is_set_again(agent, file: str) -> None:
         pytest.skip("vm: this kernel has no such size of huge pages")
     agent()
     path.write_text("always")
-    until(lambda: chosen(path) == "never", "set again")
+    until(lambda: selected(path) == "never", "set again")
 
 
 def test_a_changed_sysctl_is_set_again(agent) -> None:
@@ -74,16 +74,16 @@ def test_on_drift_yield_and_report_leave_the_value_until_apply(agent, run, polic
     assert setting["actual"] == "99000" and setting["wanted"] == "100000"
     condition = one.wait_condition("SettingDrifted")
     assert KEY in condition["message"]
-    time.sleep(2.2)  # two ticks: left alone for good
+    time.sleep(2.2)  # two ticks
     assert sysctl(KEY) == "99000"
-    assert one.setting(THRESHOLDS[5])["state"] == "in-sync", "the other settings live on"
+    assert one.setting(THRESHOLDS[5])["state"] == "in-sync", "other settings stay enforced"
     assert run("apply").returncode == 0
     assert sysctl(KEY) == "100000"
     one.wait_condition("SettingDrifted", "False")
 
 
 def test_a_higher_administrator_value_is_kept(agent) -> None:
-    """Raising by hand is welcome: thresholds only rise."""
+    """The agent only raises thresholds."""
     one = agent()
     sysctl(KEY, 150000)
     time.sleep(2.2)
@@ -110,7 +110,7 @@ def test_a_value_that_is_rewritten_repeatedly_is_yielded(agent) -> None:
         stop.set()
         fighter.join()
     rounds = one.metrics()[f'headroom_setting_drift_total{{setting="{KEY}"}}']
-    assert 2 <= rounds < 60, "a few rounds, not for ever"
+    assert 2 <= rounds < 60, "the agent gives up after a few rounds"
     time.sleep(2.2)
     assert sysctl(KEY) == "99000"
     lines = [line for line in one.log.splitlines() if KEY in line]
@@ -121,10 +121,8 @@ FORK = multiprocessing.get_context("fork")
 
 
 def sample(ready: Any, stop: Any, results: Any) -> None:
-    """
-    Some ten thousand times a second. Each reading is three reads, so it is made twice: a violation counts only where
-    the values read before and after are the same.
-    """
+    """Reads the thresholds about ten thousand times a second. The three reads are not atomic, so a violation counts
+    only if two readings agree."""
     base = "/proc/sys/net/{}/neigh/default/gc_thresh{}"
     files = {family: [os.open(base.format(family, i), os.O_RDONLY) for i in (1, 2, 3)] for family in FAMILIES}
     seen, bad = set(), []
@@ -139,7 +137,7 @@ def sample(ready: Any, stop: Any, results: Any) -> None:
 
 
 class Sampler:
-    """Reads the thresholds in its own process."""
+    """Reads the thresholds in another process."""
 
     def __enter__(self) -> "Sampler":
         ready, self.stop, self.results = FORK.Event(), FORK.Event(), FORK.SimpleQueue()
@@ -163,7 +161,7 @@ def test_thresholds_are_in_order_at_every_moment(agent, run) -> None:
             assert run("apply", "--only", "neighbor").returncode == 0
             assert run("restore").returncode == 0
         one = agent(SMALL)
-        assert run("apply").returncode == 0  # ends what the restores released
+        assert run("apply").returncode == 0  # ends the release by restore
         for config in [LARGE, SMALL, "neighbor: {lower: true}"] * 4:
             one.write_config(config)
             one.reload()
@@ -174,7 +172,7 @@ def test_thresholds_are_in_order_at_every_moment(agent, run) -> None:
 
 
 def test_thresholds_are_in_order_when_written_through_procfs(node: Node, run) -> None:
-    """Without CAP_NET_ADMIN the thresholds are written through /proc/sys, one by one."""
+    """Without CAP_NET_ADMIN the agent writes the thresholds one by one through /proc/sys."""
     wrap = without("net_admin")
     with Sampler() as sampler:
         for _ in range(5):

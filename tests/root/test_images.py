@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images are there before anything needs them: from archives and registries, with real runtimes."""
+"""Preloading of images from archives and registries, with real runtimes."""
 
 import json
 import random
@@ -27,7 +27,7 @@ def names(lab: Lab) -> set[str]:
 
 
 def removed(lab: Lab, name: str) -> None:
-    """As the kubelet's garbage collection does it."""
+    """Removes an image with all its names, as the kubelet's garbage collection does."""
     for other in names(lab):
         if other == name or other.startswith((name.rsplit(":", 1)[0] + "@", "sha256:")):
             ctr(lab, "images", "rm", "--sync", other)
@@ -46,7 +46,7 @@ def wait_image(running: Agent, name: str, state: str = "ready") -> dict[str, Any
 
 @pytest.fixture
 def preload(lab: Lab, agent: Start) -> Start:
-    """preload("archives: [...]") starts an agent that changes nothing but images."""
+    """preload("archives: [...]") starts an agent that enforces only the images tuner."""
 
     def start(section: str, mode: str = "enforce", wrap: tuple[str, ...] = (), **options: Any) -> Agent:
         text = f"mode: observe\nimages: {{mode: {mode}, pin: [], {section}}}\n"
@@ -73,14 +73,14 @@ def loaded(lab: Lab, preload: Start, store: Path) -> Agent:
 
 
 @pytest.mark.quick
-def test_an_archive_becomes_images_and_the_agent_is_ready_meanwhile(
+def test_an_archive_is_loaded_after_the_agent_is_ready(
     lab: Lab, preload: Start, store: Path, directory: Path, run: Run, containerd: Containerd
 ) -> None:
     lab.write("etc/containerd/config.toml", "version = 2\n")
     lab.containerd(containerd.program.parent)
     docker_save(store / "both.tar", [Built(A), Built("b:2", "it runs", say_program(directory))])
     running = preload("archives: [/run/images/*.tar]")
-    assert image(running, A) is None or image(running, A)["state"] != "ready", "ready is said before the images are there"
+    assert image(running, A) is None or image(running, A)["state"] != "ready", "the agent is ready before its images"
     for name in (A, B):
         row = wait_image(running, name)
         assert row["source"] == "/run/images/both.tar" and row["size_bytes"] > 200_000
@@ -102,10 +102,10 @@ def test_a_second_start_loads_nothing_and_opens_no_archive(loaded: Agent, preloa
     trace = directory / "trace"
     running = preload("archives: [/run/images]", wrap=("strace", "-f", "-qq", "-e", "trace=openat,open", "-o", str(trace)))
     wait_image(running, A)
-    running.reload()  # another sample, and whatever follows from it
+    running.reload()  # causes another sample
     time.sleep(2)
     running.stop()
-    assert running.log.count("loaded from") == 1, "of the first start"
+    assert running.log.count("loaded from") == 1, "by the first agent"
     assert "images.json" in trace.read_text()
     assert not [line for line in trace.read_text().splitlines() if "a.tar" in line]
 
@@ -148,7 +148,7 @@ def test_a_torn_archive_fails_alone(lab: Lab, preload: Start, store: Path, run: 
 
 
 @pytest.mark.parametrize("how", ["observe", "off", "released"])
-def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: Path, run: Run, how: str) -> None:
+def test_nothing_is_loaded_unless_the_tuner_enforces(lab: Lab, preload: Start, store: Path, run: Run, how: str) -> None:
     lab.containerd()
     docker_save(store / "a.tar", [Built(A)])
     if how == "released":
@@ -159,7 +159,7 @@ def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: P
     if how != "off":
         row = wait_image(running, "/run/images/a.tar", "pending")
         assert row["reason"] == ("restored" if how == "released" else "observe-mode")
-    time.sleep(4)  # more than a file needs to settle
+    time.sleep(4)  # longer than the agent waits for a file to settle
     assert A not in names(lab)
     if how == "released":
         assert run("apply", "--only", "images", wrap=lab.wrap).returncode == 0
@@ -171,10 +171,10 @@ def test_nothing_is_loaded_unless_it_enforces(lab: Lab, preload: Start, store: P
     [("containerd", 3, 1), pytest.param("containerd2", 1, 1, marks=pytest.mark.containerd2),
      pytest.param("containerd", 100, 10, marks=pytest.mark.slow)],  # fmt: skip
 )
-def test_what_kills_cut_off_is_finished_by_the_next_agent(
+def test_a_transfer_that_a_kill_interrupted_is_finished_by_the_next_agent(
     lab: Lab, preload: Start, store: Path, kind: str, kills: int, restarts: int
 ) -> None:
-    """Of an archive and a pull."""
+    """The transfers are an archive and a pull. The kills hit the agent and the runtime."""
     lab.start(kind)
     containerd = lab.daemons["containerd"]
     docker_save(store / "a.tar", [Built(A, "it runs", say_program(lab.directory), 3, 20 << 20)])
@@ -208,16 +208,15 @@ def test_what_kills_cut_off_is_finished_by_the_next_agent(
 
 
 @pytest.mark.parametrize("only", [[], ["--only", "images"], ["--only", "thp"]])
-def test_a_restore_removes_what_a_killed_load_wrote(lab: Lab, node: Node, run: Run, only: list[str]) -> None:
-    """The directory by which a load passes a default server, without an agent or a runtime."""
+def test_restore_removes_the_hosts_directory_of_a_killed_load(lab: Lab, node: Node, run: Run, only: list[str]) -> None:
+    """The directory overrides a default server for a load. Restore needs neither an agent nor a runtime."""
     hosts = lab.write("etc/containerd/certs.d/headroom.invalid/hosts.toml", 'server = "http://127.0.0.1:1"\n')
     others = lab.write("etc/containerd/certs.d/other.invalid/hosts.toml", 'server = "http://127.0.0.1:1"\n')
     assert run("restore", *only, wrap=lab.wrap).returncode == 0
     assert hosts.parent.exists() == ("thp" in only) and others.exists()
 
 
-def small_disk(lab: Lab) -> None:
-    """For the image store."""
+def make_small_store(lab: Lab) -> None:
     disk = lab.directory / "disk"
     with disk.open("wb") as file:
         file.truncate(96 << 20)
@@ -225,8 +224,8 @@ def small_disk(lab: Lab) -> None:
     lab.run("mount", "-o", "loop", str(disk), "/var/lib/containerd")
 
 
-def test_a_pull_that_fills_the_store_is_cancelled_and_the_next_transfer_goes_on(lab: Lab, preload: Start, store: Path) -> None:
-    small_disk(lab)
+def test_a_pull_that_fills_the_store_is_cancelled_and_the_next_transfer_works(lab: Lab, preload: Start, store: Path) -> None:
+    make_small_store(lab)
     lab.run("sh", "-c", "head -c 50000000 /dev/zero >/var/lib/containerd/filler")
     lab.containerd()
     registry = lab.registry()
@@ -244,8 +243,8 @@ def test_a_pull_that_fills_the_store_is_cancelled_and_the_next_transfer_goes_on(
     running.wait_condition("ImagePreloadFailed", "False")
 
 
-def test_what_does_not_fit_is_not_begun(lab: Lab, preload: Start, store: Path) -> None:
-    small_disk(lab)
+def test_an_archive_that_does_not_fit_is_not_started(lab: Lab, preload: Start, store: Path) -> None:
+    make_small_store(lab)
     lab.containerd()
     docker_save(store / "large.tar", [Built(A, layers=1, size=60 << 20)])
     docker_save(store / "small.tar", [Built("b:2")])
@@ -257,7 +256,7 @@ def test_what_does_not_fit_is_not_begun(lab: Lab, preload: Start, store: Path) -
     assert A not in names(lab)
 
 
-def test_docker_loads_archives_too(lab: Lab, preload: Start, store: Path) -> None:
+def test_docker_loads_archives(lab: Lab, preload: Start, store: Path) -> None:
     lab.dockerd()
     docker_save(store / "a.tar", [Built(A), Built("b:2")])
     running = preload("archives: [/run/images/a.tar]")
@@ -270,7 +269,7 @@ def test_docker_loads_archives_too(lab: Lab, preload: Start, store: Path) -> Non
     until(lambda: lab.docker("GET", "/images/b:2/json")[0] == 200, "b:2 is back")
 
 
-def test_a_pull_that_failed_succeeds_at_once_with_apply(lab: Lab, preload: Start, run: Run) -> None:
+def test_apply_retries_a_failed_pull_at_once(lab: Lab, preload: Start, run: Run) -> None:
     lab.containerd()
     registry = lab.registry()
     registry.push("team/app", Image(2, 50_000))
@@ -286,7 +285,7 @@ def test_a_pull_that_failed_succeeds_at_once_with_apply(lab: Lab, preload: Start
     assert name in names(lab)
 
 
-def test_a_transfer_lives_through_a_reload_and_ends_with_the_agent(lab: Lab, preload: Start) -> None:
+def test_a_transfer_survives_a_reload_and_ends_with_the_agent(lab: Lab, preload: Start) -> None:
     lab.containerd()
     registry = lab.registry()
     proxy = lab.proxy(registry, rate=300_000)
@@ -299,7 +298,7 @@ def test_a_transfer_lives_through_a_reload_and_ends_with_the_agent(lab: Lab, pre
     row = image(running, name)
     assert row and row["state"] in ("active", "ready"), row
     wait_image(running, name)
-    assert len(proxy.blobs) == 1, "it was fetched once"
+    assert len(proxy.blobs) == 1, "the layer was fetched once"
     proxy.rate = 20_000
     removed(lab, name)
     ctr(lab, "content", "prune", "references")
@@ -310,7 +309,7 @@ def test_a_transfer_lives_through_a_reload_and_ends_with_the_agent(lab: Lab, pre
 
 @pytest.fixture
 def pulling(lab: Lab, preload: Start) -> tuple[Agent, Proxy, str]:
-    """An agent that pulls an image for minutes, the proxy before its registry, and the image's name."""
+    """An agent that pulls an image for minutes, the proxy in front of its registry, and the image's name."""
     lab.containerd()
     registry = lab.registry()
     proxy = lab.proxy(registry, rate=20_000)
@@ -318,7 +317,7 @@ def pulling(lab: Lab, preload: Start) -> tuple[Agent, Proxy, str]:
     name = f"{proxy.name}/team/app:latest"
     running = preload(f"pull: ['{name}']")
     wait_image(running, name, "active")
-    until(lambda: proxy.now == 1, "the layer is on its way")
+    until(lambda: proxy.now == 1, "the download has begun")
     return running, proxy, name
 
 
@@ -340,7 +339,7 @@ def test_a_pull_ends_when_its_tuner_no_longer_enforces(
     if how != "off":
         row = wait_image(running, name, "pending")
         assert row["reason"] == ("restored" if how == "restore" else "observe-mode")
-    assert running.condition("ImagePreloadFailed")["status"] != "True", "a cancelled pull is no failure"
+    assert running.condition("ImagePreloadFailed")["status"] != "True", "a cancelled pull is not a failure"
 
 
 def test_a_tuner_switched_off_and_on_pulls_an_image_once(pulling: tuple[Agent, Proxy, str]) -> None:
@@ -349,7 +348,7 @@ def test_a_tuner_switched_off_and_on_pulls_an_image_once(pulling: tuple[Agent, P
     def threads() -> int:
         return len(list(Path(f"/proc/{running.pid}/task").iterdir()))
 
-    time.sleep(2)  # threads of the start end
+    time.sleep(2)  # short-lived threads of the start end
     before = threads()
     for _ in range(3):
         set_mode(running, name, "off")
@@ -362,14 +361,14 @@ def test_a_tuner_switched_off_and_on_pulls_an_image_once(pulling: tuple[Agent, P
     assert running.log.count(f"{name}: pulled") == 1
 
 
-def test_the_sandbox_image_is_missed_until_it_is_there(kubelet: Kubelet, lab: Lab, preload: Start, store: Path) -> None:
+def test_a_missing_sandbox_image_is_reported_until_it_is_loaded(kubelet: Kubelet, lab: Lab, preload: Start, store: Path) -> None:
     lab.containerd()
     running = preload("archives: [/run/images]")
     running.wait_condition("SandboxImageMissing", "Unknown")
     assert running.condition("SandboxImageMissing")["reason"] == "no-kubelet"
     kubelet.start()
     running.reload()
-    name = "registry.example/pause:3.6"  # of the lab's configuration
+    name = "registry.example/pause:3.6"  # in the lab's configuration
     assert name in running.wait_condition("SandboxImageMissing")["message"]
     docker_save(store / "pause.tar", [Built(name, layers=1)])
     running.reload()

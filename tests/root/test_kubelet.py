@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's configuration: what is said of it, and the drop-in file that kubelet.manage writes."""
+"""The kubelet's configuration: advice, and the drop-in file of kubelet.manage."""
 
 import json
 import subprocess
@@ -9,14 +9,14 @@ from typing import Iterator
 import pytest
 from conftest import Run, Start, until
 
-LIBRARY = Path("/var/lib/kubelet")  # where it is, a kubelet is looked for
+LIBRARY = Path("/var/lib/kubelet")  # the agent looks for a kubelet if this exists
 SETTING = "kubelet.serializeImagePulls"
 CONDITION = "KubeletSerialPulls"
 MANAGE = "mode: observe\nkubelet: {mode: enforce, manage: true}\n"
 
 
 class Kubelet:
-    """A process by the name of kubelet, with the command line of one; it does nothing."""
+    """A process with the name and the command line of a kubelet."""
 
     def __init__(self, directory: Path) -> None:
         self.program = directory / "kubelet"
@@ -34,7 +34,7 @@ class Kubelet:
         command = [str(self.program), f"--config={self.config}", *([f"--config-dir={self.drop_ins}"] if drop_ins else [])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         comm = Path(f"/proc/{self.process.pid}/comm")
-        until(lambda: comm.read_text() == "kubelet\n", "the made-up kubelet")
+        until(lambda: comm.read_text() == "kubelet\n", "the fake kubelet runs")
 
     def stop(self) -> None:
         if self.process:
@@ -67,7 +67,7 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Start, run: Run) -> 
     assert run("status").returncode == (2 if problems else 0), "advice alone is no problem"
     assert running.metrics()['headroom_condition_severity{condition="KubeletSerialPulls"}'] == 1
 
-    # A change is seen at the next tick, and what cannot be read makes the tuner degraded, with its place.
+    # The next tick reads the change. An error degrades the tuner and has its position.
     kubelet.config.write_text("serializeImagePulls: maybe\n")
     until(lambda: running.tuner("kubelet")["state"] == "degraded", "degraded")
     assert f"{kubelet.config}:1:22" in running.tuner("kubelet")["why"]
@@ -77,7 +77,7 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Start, run: Run) -> 
     assert running.tuner("kubelet")["state"] == "active"
 
 
-def test_drop_in_is_written_and_removed_by_restore(kubelet: Kubelet, agent: Start, run: Run) -> None:
+def test_the_drop_in_is_written_and_restore_removes_it(kubelet: Kubelet, agent: Start, run: Run) -> None:
     kubelet.start(drop_ins=True)
     before = kubelet.config.read_bytes()
     running = agent(MANAGE)
@@ -90,7 +90,7 @@ def test_drop_in_is_written_and_removed_by_restore(kubelet: Kubelet, agent: Star
     assert "restart the kubelet" in running.condition(CONDITION)["message"]
     running.stop()
 
-    # The kubelet was restarted: now it pulls in parallel.
+    # A restarted kubelet pulls in parallel.
     kubelet.start(drop_ins=True)
     running = agent(MANAGE)
     running.wait_state(SETTING, "in-sync")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service manager sees."""
+"""Notifications, signals and the log, as a service manager sees them."""
 
 import re
 import signal
@@ -10,7 +10,7 @@ from conftest import DEFAULTS, SLACK, Node, sysctl, until
 
 
 @pytest.mark.quick
-def test_ready_only_after_the_first_apply(agent) -> None:
+def test_ready_is_sent_after_the_first_apply(agent) -> None:
     one = agent(ready=False)
     until(lambda: one.notified("READY=1"), "READY=1")
     assert {name: sysctl(name) for name in DEFAULTS} == DEFAULTS
@@ -25,7 +25,7 @@ def test_status_is_one_short_line(agent) -> None:
     for line in one.notified("STATUS="):
         assert 8 < len(line) < 200 and line.isprintable()
     time.sleep(2.2)
-    assert len(one.notified("STATUS=")) <= 3, "sent when it changes, not each second"
+    assert len(one.notified("STATUS=")) <= 3, "sent on changes only"
 
 
 @pytest.mark.quick
@@ -35,7 +35,7 @@ def test_the_watchdog_is_fed(agent) -> None:
     until(lambda: len(one.notified("WATCHDOG=1", begin)) >= 3, "WATCHDOG=1 again and again")
     beats = [when for when, line in one.notices if line == "WATCHDOG=1" and when >= begin]
     gaps = [b - a for a, b in zip(beats, beats[1:])]
-    assert max(gaps) < 2.0 * SLACK, "well within what would kill it"
+    assert max(gaps) < 2.0 * SLACK, "well below the timeout"
 
 
 @pytest.mark.quick
@@ -48,13 +48,13 @@ def test_reload_is_announced(agent) -> None:
     stamps = one.notified("MONOTONIC_USEC=", since)
     assert stamps and int(stamps[0].split("=")[1]) > 0
     order = [line for when, line in one.notices if when >= since and line in ("RELOADING=1", "READY=1")]
-    # READY=1 is repeated at the next tick: a busy machine may see both here.
+    # The next tick repeats READY=1, and a busy machine may receive it here.
     assert order[:2] == ["RELOADING=1", "READY=1"] and "RELOADING=1" not in order[2:]
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_sigterm_ends_it_within_a_second_and_restores_nothing(agent, number: signal.Signals) -> None:
+def test_sigterm_ends_the_agent_within_a_second_and_restores_nothing(agent, number: signal.Signals) -> None:
     one = agent()
     began = time.monotonic()
     one.signal(number)
@@ -65,19 +65,19 @@ def test_sigterm_ends_it_within_a_second_and_restores_nothing(agent, number: sig
     assert not one.socket_path.exists()
 
 
-def test_sigterm_ends_it_at_any_moment_of_the_start(node: Node, agent, run) -> None:
+def test_sigterm_ends_the_agent_at_any_moment_of_its_start(node: Node, agent, run) -> None:
     for i in range(12):
         one = agent(ready=False, name=f"agent{i}")
         time.sleep(i * 0.015)
         began = time.monotonic()
         one.process.send_signal(signal.SIGTERM)
-        assert one.process.wait(10) in (0, -signal.SIGTERM)  # the latter before it listens to signals
+        assert one.process.wait(10) in (0, -signal.SIGTERM)  # -SIGTERM before the handler is installed
         assert time.monotonic() - began < 1.0 * SLACK
     assert run("restore").returncode == 0
     node.assert_unchanged()
 
 
-def test_it_runs_without_a_service_manager(agent) -> None:
+def test_the_agent_runs_without_a_service_manager(agent) -> None:
     one = agent(env={"NOTIFY_SOCKET": ""}, ready=False)
     until(lambda: one.socket_path.exists() and one.get("/readyz")[0] == 200, "ready")
     assert one.stop() == 0
@@ -94,7 +94,7 @@ def test_the_log_is_short_and_plain(agent) -> None:
         assert re.match(r"headroom: \S.*: ", line) and line.isprintable(), line
 
 
-def test_a_stdout_that_is_closed_does_not_kill_it(agent) -> None:
+def test_a_closed_stdout_does_not_end_the_agent(agent) -> None:
     one = agent(wrap=("sh", "-c", 'exec "$@" >&- 2>&-', "sh"))
     one.reload()
     assert one.get("/livez")[0] == 200
@@ -102,7 +102,7 @@ def test_a_stdout_that_is_closed_does_not_kill_it(agent) -> None:
 
 
 @pytest.mark.quick
-def test_the_log_says_at_start_what_was_read_and_at_a_reload_what_changed(agent) -> None:
+def test_the_log_names_the_configuration_at_the_start_and_the_changes_at_a_reload(agent) -> None:
     one = agent("mode: observe\nprofile: etcd\nneighbor: {grow: true}\n")
     started = until(lambda: next((line for line in one.log.splitlines() if ": version " in line), None))
     for part in ("observing", "profile etcd", f"127.0.0.1:{one.port}", str(one.socket_path), f"configuration: {one.config_path}"):

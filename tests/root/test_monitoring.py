@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/ against the real thing: rules and dashboard in a real Prometheus that scrapes an agent under load; plugins."""
+"""deploy/: rules and dashboard in a real Prometheus that scrapes an agent under load; plugins of other daemons."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from imagelab import Image
 from prometheus import Prometheus
 from runtimelab import Lab, lab  # noqa: F401
 from storm import fill, space  # noqa: F401
-from test_top import asking
+from test_top import dns_load
 
 DEPLOY = ROOT / "deploy"
 UPSTREAM, CLUSTER = "10.54.0.1", "10.54.0.2"
@@ -30,7 +30,7 @@ images: {{pull: [registry.invalid/app:1]}}
 
 
 def dashboard() -> dict[str, str]:
-    """Panel and target -> expression, its variables filled in as Grafana would."""
+    """Panel and target -> expression, with variables replaced as by Grafana."""
     panels = json.loads((DEPLOY / "grafana/headroom.json").read_text())["panels"]
     filled = {"$cluster": "test", "$node": "node-1", "$__rate_interval": "10s"}
     return {
@@ -52,7 +52,7 @@ def test_every_query_of_the_dashboard_has_data(
     with contextlib.closing(Prometheus(directory, running.port, 2)) as prometheus:
         network.server(UPSTREAM, CLUSTER)
         pod_cgroup = dnslab.pod_path()[0]
-        with asking(network, *((pod_cgroup, 100, server, "ok.example.test") for server in (UPSTREAM, CLUSTER))):
+        with dns_load(network, *((pod_cgroup, 100, server, "ok.example.test") for server in (UPSTREAM, CLUSTER))):
             pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/app:latest")
             empty = dashboard()
             deadline = time.monotonic() + 90
@@ -86,7 +86,7 @@ def test_node_problem_detector_gets_a_condition(agent: Start) -> None:
         assert len(ask(*rule["args"], running.port)[1]) <= plugins["pluginConfig"]["max_output_length"]
     running.write_config("mode: nonsense\n")
     running.wait_condition("ConfigInvalid")
-    assert until(lambda: ask("ConfigInvalid", running.port)[0] == 1, "the plugin sees it")
+    until(lambda: ask("ConfigInvalid", running.port)[0] == 1, "the plugin reports it")
     assert ask("NoSuchCondition", running.port)[0] == 2
     assert ask("ConfigInvalid", free_port())[0] == 2
 
@@ -103,7 +103,7 @@ def test_node_feature_discovery_gets_labels(agent: Start, directory: Path) -> No
     assert labels["headroom.neighbor"] == "observe" and labels["headroom.thp"] == "off"
     assert labels["headroom.thp-active"] == "false"
     for name, value in labels.items():
-        assert re.fullmatch(r"[A-Za-z0-9]([-.\w]{0,61}[A-Za-z0-9])?", value), f"{name}={value} is no label"
+        assert re.fullmatch(r"[A-Za-z0-9]([-.\w]{0,61}[A-Za-z0-9])?", value), f"{name}={value} is not a valid label"
     running.stop()
     old = file.read_text()
     assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode != 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observe mode and plan write nothing at all: strace is the witness."""
+"""Observe mode and plan do not write: strace shows all calls."""
 
 import re
 import signal
@@ -21,7 +21,7 @@ def strace(out: Path) -> tuple[str, ...]:
 
 
 def writes(trace: str, directory: Path) -> list[str]:
-    """The calls that write, or could, below /proc/sys, /sys or the directories of records."""
+    """The calls that can write below /proc/sys, /sys or the directories of records."""
     guarded = ("/proc/sys", "/sys/", str(directory / "state"), 'values', 'lock"')
     found = []
     for line in trace.splitlines():
@@ -38,7 +38,7 @@ def writes(trace: str, directory: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def no_sanitizers() -> None:
-    assert not ASAN, "the leak sanitizer does not work below strace"
+    assert not ASAN, "the leak sanitizer does not work under strace"
 
 
 def test_observe_mode_writes_nothing(node: Node, directory: Path, agent, run) -> None:
@@ -48,7 +48,7 @@ def test_observe_mode_writes_nothing(node: Node, directory: Path, agent, run) ->
     settings = {s["name"]: s for s in one.status()["settings"]}
     assert settings[THRESHOLDS[2]]["state"] == "observed"
     assert settings[THRESHOLDS[2]]["wanted"] == "100000"
-    sysctl(THRESHOLDS[2], int(sysctl(THRESHOLDS[2])) + 1)  # drift is looked at, too
+    sysctl(THRESHOLDS[2], int(sysctl(THRESHOLDS[2])) + 1)  # a drift
     one.reload()
     time.sleep(2.2)  # two ticks
     one.metrics()
@@ -56,14 +56,14 @@ def test_observe_mode_writes_nothing(node: Node, directory: Path, agent, run) ->
     one.signal(signal.SIGTERM)
     assert one.process.wait(10) == 0
     trace = out.read_text()
-    assert "/proc/sys/" in trace, "the agent was traced while it looked"
+    assert "/proc/sys/" in trace, "the trace contains the reads"
     assert writes(trace, directory) == []
     assert list((directory / "state").iterdir()) == []
     node.assert_unchanged(but=("ipv4/neigh/default/gc_thresh3",))
 
 
 def test_the_same_trace_shows_writes_in_enforce_mode(directory: Path, agent, run) -> None:
-    """Shows that the test above can fail: the same search finds writes once the agent enforces."""
+    """The control of the test above: the same search finds the writes of an enforcing agent."""
     out = directory / "trace"
     one = agent(wrap=strace(out))
     one.signal(signal.SIGTERM)

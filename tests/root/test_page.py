@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status page as a browser shows it: on a phone and on a desk, light and dark, and what it remembers.
+"""The status page in a browser: narrow and wide, light and dark; its history and events.
 
-PICTURES=DIRECTORY keeps a picture of each, which is how packaging/page.png is made.
+PICTURES=DIRECTORY keeps pictures. packaging/page.png is one of them.
 """
 
 import os
@@ -26,8 +26,8 @@ def fixture_browser(directory: Path) -> Iterator[Browser]:
     made.close()
 
 
-# What a reader would trip over, as [what, element]: anything wider than the screen, a message in a
-# narrow column, a column without content, text that its background swallows.
+# Faults as [kind, text]: an element wider than the screen, a message in a narrow column, an empty column, text with
+# low contrast.
 FAULTS = """
 const faults = [], width = window.innerWidth;
 const shown = e => e.getClientRects().length > 0;
@@ -64,10 +64,10 @@ return faults;
 
 @pytest.fixture(name="busy")
 def fixture_busy(lab: Lab, agent: Start, space: Callable[..., storm.Space]) -> Agent:  # noqa: F811
-    """An agent with neighbours, a busy and an idle resolver, and a threshold that someone changed."""
+    """An agent with neighbours, a busy and an idle resolver, and a threshold that drifted."""
     lab.server(SERVER, IDLE)
     one = agent(f'dns: {{cluster_servers: [], budgets: [{{server: "{SERVER}", qps: 200}}]}}\nruntime: {{mode: off}}\n')
-    until(lambda: one.status()["dns"], "the programs")
+    until(lambda: one.status()["dns"], "the programs are loaded")
     storm.fill(space(pod=True), 5000)
     lab.udp().ask(SERVER, count=50)
     set_thresholds("ipv4", (128, 512, 60000))

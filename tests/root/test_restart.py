@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real containerd, restarted through systemd's interface by `headroom apply`: only where it may be."""
+"""Restarts of a real containerd through the D-Bus interface of systemd, and the cases in which there is no restart."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ NO_BUS = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
 
 @pytest.fixture
 def written(systemd: Any, headroom: Run) -> Any:
-    """The systemd of a containerd whose file is as wanted already, and that has not been restarted."""
+    """The systemd of a containerd whose file has been edited, and that has not been restarted."""
     headroom("apply", section="restart: never")
     return systemd
 
@@ -30,7 +30,7 @@ def setting(headroom: Run) -> dict[str, Any]:
 
 
 @pytest.mark.quick
-def test_now_means_that_it_is_in_force(lab: Lab, systemd: Any, headroom: Run, run: Run) -> None:
+def test_apply_with_restart_now_puts_the_value_in_force(lab: Lab, systemd: Any, headroom: Run, run: Run) -> None:
     headroom("apply", section=NOW)
     assert systemd.restarted == ["containerd.service"]
     found = setting(headroom)
@@ -39,7 +39,7 @@ def test_now_means_that_it_is_in_force(lab: Lab, systemd: Any, headroom: Run, ru
     assert len(systemd.restarted) == 1
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.config.read_text() == CONTAINERD_CONFIG
-    assert len(systemd.restarted) == 2, "the old file takes effect by the same policy"
+    assert len(systemd.restarted) == 2, "restore restarts by the same policy"
 
 
 BY_OTHERS = {
@@ -53,7 +53,7 @@ BY_OTHERS = {
 def test_a_runtime_that_does_not_come_back_gets_its_old_file(
     lab: Lab, systemd: Any, headroom: Run, run: Run, directory: Path, meanwhile: str
 ) -> None:
-    """What others wrote stays; where it does not load, the bytes from before replace it, and theirs are kept."""
+    """An edit by others stays. If it does not load, the original replaces it, and the edit is kept in another file."""
     daemon = lab.daemons["containerd"]
     change = BY_OTHERS[meanwhile]
     old = CONTAINERD_CONFIG if meanwhile == "no TOML" else change(CONTAINERD_CONFIG)
@@ -78,7 +78,7 @@ def test_a_runtime_that_does_not_come_back_gets_its_old_file(
     if meanwhile == "no TOML":
         assert "theirs are kept as rejected-config.toml" in answer.stderr, answer.stderr
         assert (directory / "state/rejected-config.toml").read_text() == change("")
-    # Asked for once more, it is tried once more.
+    # Another apply tries again.
     systemd.manager.restart = lambda _unit: daemon.restart()
     headroom("apply", section=NOW)
     assert len(systemd.restarted) == 3
@@ -86,8 +86,8 @@ def test_a_runtime_that_does_not_come_back_gets_its_old_file(
     assert lab.config.read_text() == old
 
 
-def test_a_runtime_without_its_cri_is_not_back(lab: Lab, systemd: Any, headroom: Run) -> None:
-    """It runs and listens, and the kubelet could start no pod: as with a plugin that did not load."""
+def test_a_restart_without_a_working_cri_is_rolled_back(lab: Lab, systemd: Any, headroom: Run) -> None:
+    """containerd listens, but the kubelet could not start pods, as after a plugin that failed to load."""
     daemon = lab.daemons["containerd"]
     lab.write("etc/without.toml", 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
 
@@ -102,7 +102,7 @@ def test_a_runtime_without_its_cri_is_not_back(lab: Lab, systemd: Any, headroom:
     assert len(systemd.restarted) == 2
 
 
-def test_a_slow_restart_is_waited_for(lab: Lab, systemd: Any, headroom: Run) -> None:
+def test_apply_waits_for_a_slow_restart(lab: Lab, systemd: Any, headroom: Run) -> None:
     daemon = lab.daemons["containerd"]
 
     def answer_later(_unit: str) -> None:
@@ -122,14 +122,14 @@ def test_a_slow_restart_is_waited_for(lab: Lab, systemd: Any, headroom: Run) -> 
 
 def test_without_a_bus_or_a_journal_there_is_no_restart(written: Any, headroom: Run, directory: Path) -> None:
     assert "no-systemd" in headroom("apply", section=NOW, code=None, env=NO_BUS).stdout
-    # A directory where the new one is to be written.
+    # A directory blocks the new journal.
     (directory / "state/journal.json.new").mkdir()
     headroom("apply", section=NOW, code=1)
     assert written.restarted == []
 
 
 def test_a_restart_without_effect_is_not_repeated(lab: Lab, systemd: Any, headroom: Run, agent: Start) -> None:
-    systemd.manager.restart = lambda _unit: None  # it runs on with what it read at its start
+    systemd.manager.restart = lambda _unit: None  # containerd keeps running
     headroom("apply", section=NOW, code=None)
     assert systemd.restarted == ["containerd.service"]
     for _ in range(2):
@@ -148,8 +148,8 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("what", CAUSES)
-def test_the_condition_names_what_holds_the_restart_up(lab: Lab, written: Any, agent: Start, what: str) -> None:
-    """And not runtime.restart to an administrator who has set it."""
+def test_the_condition_names_the_reason_of_a_pending_restart(lab: Lab, written: Any, agent: Start, what: str) -> None:
+    """It does not advise to set runtime.restart, which is set."""
     written.unit.kill_mode = "control-group" if what == "restart-refused" else "process"
     if what == "file-unusable":
         lab.config.write_text(lab.config.read_text().replace("version = 2", "version = = 2"))
@@ -160,15 +160,13 @@ def test_the_condition_names_what_holds_the_restart_up(lab: Lab, written: Any, a
     assert written.restarted == []
 
 
-@pytest.mark.parametrize("what", ["KillMode", "BoundBy", "not active"])
-def test_what_must_not_be_restarted_is_not(lab: Lab, systemd: Any, headroom: Run, what: str) -> None:
-    if what == "KillMode":
-        systemd.unit.kill_mode = "control-group"
-    elif what == "BoundBy":
+@pytest.mark.parametrize("what", ["BoundBy", "not active"])
+def test_a_unit_that_must_not_be_restarted_is_left_alone(lab: Lab, systemd: Any, headroom: Run, what: str) -> None:
+    if what == "BoundBy":
         systemd.unit.bound = ["docker.service"]
     else:
         systemd.unit.state = "inactive"
-    # What is not in force could not be set.
+    # Apply fails, because the value is not in force.
     assert "is not restarted" in headroom("apply", section=NOW, code=1).stderr
     assert systemd.restarted == []
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
@@ -184,8 +182,8 @@ exec "$@"
 """
 
 
-def test_from_a_container(lab: Lab, systemd: Any, headroom: Run, directory: Path) -> None:
-    """Nothing of the node is where it usually is, but all below one directory: its containerd and its bus too."""
+def test_apply_in_a_container_edits_and_restarts_the_hosts_runtime(lab: Lab, systemd: Any, headroom: Run, directory: Path) -> None:
+    """All files of the node, including containerd and the bus, are below one directory."""
     host = directory / "host"
     host.mkdir()
     wrap = (*lab.wrap, "unshare", "--mount", "--propagation", "private", "sh", "-ec", CONTAINER, str(host))
@@ -196,14 +194,13 @@ def test_from_a_container(lab: Lab, systemd: Any, headroom: Run, directory: Path
     assert setting(headroom)["state"] == "in-sync"
     headroom("restore", section=NOW, wrap=wrap, env=env)
     assert lab.config.read_text() == CONTAINERD_CONFIG
-    # Without the right to go into the host's root nothing is tried out, and nothing written.
+    # Without CAP_SYS_CHROOT the trial in the host's root is impossible, so nothing is written.
     poor = (*wrap, "setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot")
     assert "CAP_SYS_CHROOT" in headroom("apply", section=NOW, code=1, wrap=poor, env=env).stderr
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
 def test_sigterm_ends_the_agent_while_a_runtime_does_not_answer(lab: Lab, systemd: Any, agent: Start) -> None:
-
     def fail(_unit: str) -> None:
         lab.daemons["containerd"].stop()
         systemd.unit.state = "activating"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent is killed while a real containerd restarts: the next one sees to what comes of it."""
+"""The agent is killed while a real containerd restarts. The next agent finishes or undoes the restart."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def is_over(directory: Path) -> Callable[[], bool]:
 
 
 def killed_amid(lab: Lab, systemd: Systemd, agent: Start, comes_back: bool) -> None:
-    """An agent that is no more at the moment when systemd has been asked for a restart."""
+    """Kills the agent at the moment of its call to systemd."""
     daemon = lab.daemons["containerd"]
     open_then: list[bool] = []
 
@@ -45,12 +45,12 @@ def killed_amid(lab: Lab, systemd: Systemd, agent: Start, comes_back: bool) -> N
     until(lambda: agent_then.process.poll() is not None, f"killed\n{agent_then.log}")
     assert systemd.restarted == ["containerd.service"]
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
-    assert open_then == [True], "it was durable before systemd was asked"
+    assert open_then == [True], "the record was durable before the call"
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("who", ["agent", "apply"])
-def test_the_runtime_does_not_come_back(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run, who: str) -> None:
+def test_the_next_agent_or_apply_rolls_back_if_the_runtime_stays_down(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run, who: str) -> None:
     killed_amid(lab, systemd, agent, comes_back=False)
     daemon = lab.daemons["containerd"]
     if who == "agent":
@@ -66,16 +66,16 @@ def test_the_runtime_does_not_come_back(lab: Lab, systemd: Systemd, directory: P
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
     assert len(systemd.restarted) == 2
     assert daemon.alive() and daemon.answers()
-    # Nor does a later one try again.
+    # A later agent does not try again.
     later = agent(CONFIG.format("now", 10), wrap=lab.wrap)
     wait_reason(later, NAME, "did-not-come-back")
     assert len(systemd.restarted) == 2
 
 
-def test_the_runtime_comes_back(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run) -> None:
+def test_the_next_agent_closes_the_record_if_the_runtime_runs(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run) -> None:
     killed_amid(lab, systemd, agent, comes_back=True)
     after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
-    until(is_over(directory), f"it is over\n{after.log}")
+    until(is_over(directory), f"the record is closed\n{after.log}")
     assert wait_setting(after, NAME, "in-sync")["actual"] == "10"
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
     assert len(systemd.restarted) == 1
@@ -85,20 +85,20 @@ def test_the_runtime_comes_back(lab: Lab, systemd: Systemd, directory: Path, age
 
 
 @pytest.mark.slow
-def test_without_systemd_it_stays_open(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run) -> None:
+def test_the_record_stays_open_without_systemd(lab: Lab, systemd: Systemd, directory: Path, agent: Start, run: Run) -> None:
     killed_amid(lab, systemd, agent, comes_back=False)
     config = directory / "agent.yaml"
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
     run("apply", "--config", str(config), wrap=lab.wrap, env=env, timeout=90)
     assert marks(directory)[0]["open"]
-    # What the configuration forbids by now is left as it is.
+    # With restart: never the runtime and its file stay as they are.
     config.write_text(CONFIG.format("never", 10))
     run("apply", "--config", str(config), wrap=lab.wrap, timeout=90)
     assert is_over(directory)()
     assert "max_concurrent_downloads = 10" in lab.config.read_text()
 
 
-def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, systemd: Systemd, directory: Path, agent: Start) -> None:
+def test_the_hourly_limit_of_when_idle_survives_the_agent(lab: Lab, systemd: Systemd, directory: Path, agent: Start) -> None:
     first = agent(CONFIG.format("when-idle", 10), wrap=lab.wrap)
     wait_setting(first, NAME, "in-sync")
     until(is_over(directory), first.log)
@@ -106,8 +106,8 @@ def test_the_hour_of_when_idle_outlives_the_agent(lab: Lab, systemd: Systemd, di
     first.kill()
     second = agent(CONFIG.format("when-idle", 12), wrap=lab.wrap, env={"WATCHDOG_USEC": "3000000"})
     until(lambda: "max_concurrent_downloads = 12" in lab.config.read_text(), second.log)
-    looks = len(second.notified("WATCHDOG=1"))
-    until(lambda: len(second.notified("WATCHDOG=1")) >= looks + 3, second.log)
+    beats = len(second.notified("WATCHDOG=1"))
+    until(lambda: len(second.notified("WATCHDOG=1")) >= beats + 3, second.log)
     last = second.setting(NAME)
     assert (last["state"], last["reason"], last["actual"]) == ("pending", "restart-pending", "10")
     assert len(systemd.restarted) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent sets in real runtimes, how that takes effect, and how it is restored."""
+"""Settings of real runtimes: edit, restart or reload, restore."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ Watcher = Callable[..., Agent]
 
 
 def wait_for(agent: Agent, name: str, key: str, value: str) -> dict[str, Any]:
-    """A setting appears once its runtime has answered; errors are reported in full."""
+    """Waits for a setting, which appears after the first sample. A failure prints the agent's view."""
 
     def seen() -> Any:
         settings = [s for s in agent.status()["settings"] if s["name"] == name]
@@ -43,19 +43,19 @@ def wait_reason(agent: Agent, name: str, reason: str) -> dict[str, Any]:
 
 
 def found(agent: Agent, name: str) -> dict[str, Any]:
-    """What the document says of one runtime."""
+    """The document's entry of a runtime."""
     return next((one for one in agent.status()["runtime"]["found"] if one["name"] == name), {})
 
 
 def keeping(watcher: Watcher, *names: str) -> Agent:
-    """An agent that only watches these runtimes, once they have answered."""
+    """An agent that only watches, after these runtimes have answered."""
     running = watcher(KEEP)
     until(lambda: all(found(running, name).get("version") for name in names), f"{names} answer")
     return running
 
 
 @pytest.mark.quick
-def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Run) -> None:
+def test_containerd_is_edited_and_its_restart_is_pending(lab: Lab, watcher: Watcher, run: Run) -> None:
     lab.containerd()
     running = watcher()
     pending = wait_reason(running, DOWNLOADS, "restart-pending")
@@ -76,7 +76,7 @@ def test_containerd_waits_for_its_restart(lab: Lab, watcher: Watcher, run: Run) 
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
-def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, headroom: Run) -> None:
+def test_apply_restarts_containerd_and_pods_keep_running(lab: Lab, headroom: Run) -> None:
     text = CONTAINERD_CONFIG.replace("registry.example/pause:3.6", lab.pause())
     lab.config.write_text(text)
     lab.containerd()
@@ -90,8 +90,8 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, headroom: Run) -> N
     headroom("apply", section="restart: now")
     assert systemd.restarted == ["containerd.service"]
     assert lab.config.read_text().replace(LINE, "") == text
-    until(lambda: criwire.running_config(lab.containerd_socket).get("maxConcurrentDownloads") == 10, "10 run")
-    assert pods <= set(lab.leftovers()), "every process of the pod lives on"
+    until(lambda: criwire.running_config(lab.containerd_socket).get("maxConcurrentDownloads") == 10, "10 is in force")
+    assert pods <= set(lab.leftovers()), "all processes of the pod keep running"
     answer = criwire.call(lab.containerd_socket, f"{criwire.RUNTIME}/ListPodSandbox")
     assert sandbox.encode() in answer
 
@@ -101,8 +101,8 @@ def test_apply_alone_restarts_now_and_pods_live_on(lab: Lab, headroom: Run) -> N
     criwire.remove_pod(lab.containerd_socket, sandbox)
 
 
-def test_with_the_capabilities_of_the_service(systemd: Any, watcher: Watcher) -> None:
-    """With so few capabilities /proc/PID/exe of a process with all of them cannot be read."""
+def test_the_capabilities_of_the_service_suffice(systemd: Any, watcher: Watcher) -> None:
+    """They do not allow to read /proc/PID/exe of a process with more capabilities."""
     few = ("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs")
     running = watcher("restart: now", wrap=few)
     wait_setting(running, DOWNLOADS, "in-sync")
@@ -117,7 +117,7 @@ def test_when_idle_waits_for_pulls(lab: Lab, systemd: Any, watcher: Watcher) -> 
     until(lambda: proxy.now > 0, "the pull has begun")
     running = watcher("restart: when-idle")
     wait_reason(running, DOWNLOADS, "restart-pending")
-    until(lambda: found(running, "containerd")["pulls"], "a pull is seen")
+    until(lambda: found(running, "containerd")["pulls"], "the pull is listed")
     assert systemd.restarted == []
     proxy.rate = 0
     criwire.finish(pull)
@@ -144,7 +144,7 @@ def test_a_runtime_of_another_program_is_never_restarted(lab: Lab, watcher: Watc
 
 
 @pytest.mark.quick
-def test_docker_is_reloaded_hot_and_containers_live_on(lab: Lab, watcher: Watcher, run: Run) -> None:
+def test_docker_is_reloaded_and_containers_keep_running(lab: Lab, watcher: Watcher, run: Run) -> None:
     before = '{\n    "log-level": "warn",\n    "registry-mirrors": ["http://127.0.0.1:9"],\n    "labels": ["a=b"]\n}\n'
     lab.write("etc/docker/daemon.json", before)
     daemon = lab.dockerd()
@@ -162,11 +162,11 @@ def test_docker_is_reloaded_hot_and_containers_live_on(lab: Lab, watcher: Watche
 
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.daemon_json.read_text() == before
-    until(lambda: found(running, "docker")["max_concurrent_downloads"] == "3", "as before")
+    until(lambda: found(running, "docker")["max_concurrent_downloads"] == "3", "the original value is in force")
 
 
 @pytest.mark.parametrize("option", [(), ("--pidfile=/run/other.pid",)], ids=["plain", "another-pid-file"])
-def test_apply_alone_reloads_docker(lab: Lab, headroom: Run, option: tuple[str, ...]) -> None:
+def test_apply_reloads_docker(lab: Lab, headroom: Run, option: tuple[str, ...]) -> None:
     lab.dockerd(*option)
     headroom("apply")
     assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
@@ -176,8 +176,8 @@ def test_apply_alone_reloads_docker(lab: Lab, headroom: Run, option: tuple[str, 
     assert not lab.daemon_json.exists()
 
 
-def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Run) -> None:
-    """Files that others have changed since lose our key, and nothing else."""
+def test_restore_keeps_edits_of_others(lab: Lab, watcher: Watcher, run: Run) -> None:
+    """A file that others have edited loses only Headroom's key."""
     before = '{"log-level": "warn"}\n'
     lab.write("etc/docker/daemon.json", before)
     lab.containerd()
@@ -194,8 +194,8 @@ def test_restore_leaves_what_others_wrote(lab: Lab, watcher: Watcher, run: Run) 
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "info"}
 
 
-def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path, headroom: Run) -> None:
-    """Ours goes, nothing is invented, and it stays an error that the file is not the original."""
+def test_restore_reports_lost_original_bytes(lab: Lab, directory: Path, headroom: Run) -> None:
+    """Restore removes Headroom's key and does not invent a value. The loss stays an error."""
     lab.write("etc/docker/daemon.json", '{"log-level": "warn", "max-concurrent-downloads": 5}\n')
     lab.dockerd()
     headroom("apply")
@@ -203,14 +203,14 @@ def test_restore_says_that_the_original_bytes_are_lost(lab: Lab, directory: Path
     done = headroom("restore", code=1)
     assert "not set to 5: the original bytes of /etc/docker/daemon.json are lost" in done.stderr, done.stderr
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
-    assert "are lost" in headroom("restore", code=1).stderr, "until someone applies again"
+    assert "are lost" in headroom("restore", code=1).stderr, "the error stays until an apply"
     headroom("apply")
     headroom("restore")
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "warn"}
 
 
 @pytest.mark.containerd2
-def test_containerd_2(lab: Lab, watcher: Watcher, run: Run) -> None:
+def test_containerd_2_gets_a_drop_in_file(lab: Lab, watcher: Watcher, run: Run) -> None:
     main = "version = 3\nimports = ['/etc/containerd/conf.d/*.toml']   # as its own default\n"
     lab.config.write_text(main)
     lab.containerd(containerd2())

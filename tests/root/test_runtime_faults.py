@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken configurations and broken runtimes: one clear word each, nothing touched, and back by itself."""
+"""Broken configurations and broken runtimes are named and left alone, and the agent recovers by itself."""
 
 import contextlib
 import multiprocessing
@@ -39,26 +39,26 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, expected",
     [
         ('{\n  "log-level": "warn",,\n}\n', "/etc/docker/daemon.json:2:23:"),
         ('{\n  "log-level": "warn",\n  "max-concurent-downloads": 6\n}\n', "/etc/docker/daemon.json:3:3: dockerd"),
     ],
     ids=["syntax", "unknown-key"],
 )
-def test_broken_daemon_json_is_named_and_left_alone(lab: Lab, watcher: Watcher, text: str, said: str) -> None:
+def test_broken_daemon_json_is_named_and_left_alone(lab: Lab, watcher: Watcher, text: str, expected: str) -> None:
     lab.dockerd()
     lab.write("etc/docker/daemon.json", text)
     running = watcher()
     message = running.wait_condition("AgentDegraded")["message"]
-    assert said in message
+    assert expected in message
     wait_reason(running, DOCKER, "file-unusable")
     assert lab.daemon_json.read_text() == text
     lab.daemon_json.write_text("{}\n")
     wait_setting(running, DOCKER, "in-sync")
 
 
-def test_a_containerd_without_its_cri_is_known_and_left_alone(lab: Lab, watcher: Watcher) -> None:
+def test_a_containerd_without_its_cri_is_unsupported_and_left_alone(lab: Lab, watcher: Watcher) -> None:
     text = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
     lab.config.write_text(text)
     lab.containerd()
@@ -69,7 +69,7 @@ def test_a_containerd_without_its_cri_is_known_and_left_alone(lab: Lab, watcher:
     assert lab.config.read_text() == text
 
 
-def test_dockerd_with_an_option_for_it(lab: Lab, watcher: Watcher) -> None:
+def test_an_option_of_dockerd_prevents_the_edit(lab: Lab, watcher: Watcher) -> None:
     lab.dockerd("--max-concurrent-downloads=5")
     running = watcher()
     setting = wait_reason(running, DOCKER, "on-command-line")
@@ -82,13 +82,13 @@ def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom:
     daemon.signal(signal.SIGSTOP)
     for command, code in (("plan", 2), ("apply", 1), ("status", 2)):
         answer = headroom(command, code=code)
-        said = answer.stdout + answer.stderr
-        assert "Nothing to change" not in said and "containerd" in said and "answer" in said, (command, said)
+        output = answer.stdout + answer.stderr
+        assert "Nothing to change" not in output and "containerd" in output and "answer" in output, (command, output)
     daemon.signal(signal.SIGCONT)
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
-def test_a_read_only_etc(lab: Lab, watcher: Watcher) -> None:
+def test_a_read_only_etc_is_named(lab: Lab, watcher: Watcher) -> None:
     lab.containerd()
     lab.run("mount", "-o", "remount,ro", "/etc")
     running = watcher()
@@ -98,7 +98,7 @@ def test_a_read_only_etc(lab: Lab, watcher: Watcher) -> None:
     lab.run("mount", "-o", "remount,rw", "/etc")
 
 
-def test_a_file_that_may_not_be_written(lab: Lab, watcher: Watcher) -> None:
+def test_a_read_only_directory_is_named(lab: Lab, watcher: Watcher) -> None:
     lab.write("etc/docker/daemon.json", "{}\n")
     lab.dockerd()
     lab.run("sh", "-c", "mount --bind /etc/docker /etc/docker && mount -o remount,bind,ro /etc/docker")
@@ -109,7 +109,7 @@ def test_a_file_that_may_not_be_written(lab: Lab, watcher: Watcher) -> None:
     assert setting["actual"] == "3"
 
 
-def test_nobody_sees_credentials(lab: Lab, directory: Path, watcher: Watcher, run: Run) -> None:
+def test_credentials_stay_in_files_for_root(lab: Lab, directory: Path, watcher: Watcher, run: Run) -> None:
     text = CONTAINERD_CONFIG.replace(
         '  [plugins."io.containerd.internal.v1.opt"]',
         '    [plugins."io.containerd.grpc.v1.cri".registry.configs."registry.example".auth]\n'
@@ -128,14 +128,14 @@ def test_nobody_sees_credentials(lab: Lab, directory: Path, watcher: Watcher, ru
     assert SECRET not in str(running.status()) + str(running.metrics())
     assert SECRET not in run("plan", wrap=lab.wrap).stdout
     kept = [path for path in (directory / "state").rglob("*") if path.is_file() and SECRET in path.read_text()]
-    assert len(kept) == 2, "the original, to be restored, and what replaced it"
+    assert len(kept) == 2, "the original and its replacement"
     for path in kept:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_uid == 0
         assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
 
 
 class Impostor(socketserver.ThreadingUnixStreamServer):
-    """Another server at the socket of a runtime."""
+    """A hostile server at the socket of a runtime."""
 
     SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
     HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -169,7 +169,7 @@ class Impostor(socketserver.ThreadingUnixStreamServer):
 
 @contextlib.contextmanager
 def always_alive(agent: Agent) -> Iterator[None]:
-    """Every answer of /livez meanwhile is 200. -rP shows how long the longest took, seen by another process."""
+    """Each answer of /livez within the context is 200. pytest -rP prints the longest time, measured by another process."""
     end, result = multiprocessing.Event(), multiprocessing.SimpleQueue()
 
     def ask() -> None:
@@ -191,7 +191,7 @@ def always_alive(agent: Agent) -> Iterator[None]:
 
 
 def resident(agent: Agent) -> int:
-    """Kilobytes that are the agent's own."""
+    """Anonymous resident memory in kB."""
     return int(next(line.split()[1] for line in read(f"/proc/{agent.pid}/status").splitlines() if "RssAnon" in line))
 
 
@@ -202,7 +202,7 @@ def check_silent(agent: Agent, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher) -> None:
+def test_a_containerd_that_hangs_or_died_is_unreachable_until_it_answers(lab: Lab, watcher: Watcher) -> None:
     daemon = lab.containerd()
     running = keeping(watcher, "containerd")
     daemon.signal(signal.SIGSTOP)
@@ -218,7 +218,7 @@ def test_containerd_hangs_and_is_killed(lab: Lab, watcher: Watcher) -> None:
 
 
 @pytest.mark.slow
-def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher) -> None:
+def test_hostile_servers_cost_neither_memory_nor_time(lab: Lab, watcher: Watcher) -> None:
     daemon, docker = lab.containerd(), lab.dockerd("--containerd", "/run/containerd/containerd.sock")
     running = keeping(watcher, "containerd", "docker")
     before = resident(running)
@@ -228,7 +228,7 @@ def test_impostors_at_the_sockets(lab: Lab, watcher: Watcher) -> None:
     with always_alive(running):
         for how in ("huge", "hangs"):
             others = [Impostor(path, how, path == lab.docker_socket) for path, _ in kept]
-            until(lambda: all(other.served for other in others), f"{how}: it is asked")
+            until(lambda: all(other.served for other in others), f"{how}: the agent connects")
             until(
                 lambda: {found(running, name)["state"] for name in ("containerd", "docker")} == {"silent"},
                 f"{how}: silent",

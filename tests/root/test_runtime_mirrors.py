@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mirrors of registries: written where they work, taken out while they do not, others' files left alone."""
+"""Mirrors of registries: written while they answer, removed while they do not. Files of others stay."""
 
 import json
 from typing import Any
@@ -35,20 +35,20 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher
     assert systemd.restarted == ["containerd.service"]
     assert 'config_path = "/etc/containerd/certs.d"' in lab.config.read_text()
 
-    # Everything of docker.io comes from there, without another restart.
+    # containerd pulls from the mirror without another restart.
     lab.wait_for_cri()
     criwire.pull(lab.containerd_socket, "docker.io/team/app:latest")
 
-    # Files of others stay as they are.
+    # Files of others stay.
     assert wait_reason(running, "mirrors.quay.io", "file-of-others")["actual"]
     assert foreign.read_text() == FOREIGN
 
     registry.stop()
-    until(lambda: not hosts.exists(), "taken out")
+    until(lambda: not hosts.exists(), "the mirror is removed")
     document = next(m for m in running.status()["runtime"]["mirrors"] if m["url"] == url)
     assert document["state"] == "down" and "refused" in document["why"].lower()
     registry.start()
-    until(hosts.exists, "back in")
+    until(hosts.exists, "the mirror is written again")
 
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert not hosts.exists() and not hosts.parent.exists()
@@ -58,7 +58,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher
 
 
 @pytest.mark.slow
-def test_dockers_mirrors_keep_those_of_others(lab: Lab, watcher: Watcher, run: Run) -> None:
+def test_docker_keeps_mirrors_of_others(lab: Lab, watcher: Watcher, run: Run) -> None:
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
     url, other = f"http://{registry.name}", "http://127.0.0.1:9"
@@ -71,27 +71,27 @@ def test_dockers_mirrors_keep_those_of_others(lab: Lab, watcher: Watcher, run: R
     lab.docker_pull("team/app&tag=latest")
 
     registry.stop()
-    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [other], "taken out")
+    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [other], "the mirror is removed")
     wait_setting(running, "docker.registry-mirrors", "in-sync")
     registry.start()
-    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [url, other], "back in")
+    until(lambda: json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [url, other], "the mirror is written again")
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.daemon_json.read_text() == before
 
 
-def test_dockers_last_mirror_goes_at_once(lab: Lab, watcher: Watcher) -> None:
-    """Without the key dockerd would keep asking a mirror that is dead."""
+def test_docker_stops_using_its_last_mirror_when_it_fails(lab: Lab, watcher: Watcher) -> None:
+    """If the key were removed, dockerd would keep the dead mirror."""
     registry = lab.registry()
     lab.dockerd()
     running = watcher(mirrors(("docker.io", f"http://{registry.name}")))
     wait_setting(running, "docker.registry-mirrors", "in-sync")
     assert registry.name in lab.docker("GET", "/info")[1]
     registry.stop()
-    until(lambda: registry.name not in lab.docker("GET", "/info")[1], f"taken out\n{running.log}", 0.2, 90)
+    until(lambda: registry.name not in lab.docker("GET", "/info")[1], f"the mirror is removed\n{running.log}", 0.2, 90)
 
 
 def test_mirrors_that_the_configuration_excludes_are_not_written(lab: Lab, watcher: Watcher) -> None:
-    """containerd reads no hosts.toml beside the deprecated registry.mirrors."""
+    """containerd ignores hosts.toml if its configuration has the deprecated registry.mirrors."""
     registry = lab.registry()
     text = CONTAINERD_CONFIG + (
         '[plugins."io.containerd.grpc.v1.cri".registry.mirrors."quay.io"]\n  endpoint = ["http://127.0.0.1:1"]\n'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runtimes tell beside their settings: whose a network namespace is, and how full the image store is."""
+"""Other data from runtimes: owners of network namespaces, and the use of the image store."""
 
 import subprocess
 from typing import Any
@@ -14,7 +14,7 @@ NEIGHBORS = 40
 
 
 def fill_neighbors(pid: int) -> None:
-    """Entries in a process's network namespace."""
+    """Makes entries in the network namespace of a process."""
     script = "ip link add hr-d type veth peer name hr-p\nip addr add 10.9.0.1/24 dev hr-d\n"
     script += "ip link set hr-d up\nip link set hr-p up\n"
     script += "".join(
@@ -28,7 +28,7 @@ def users(agent: Agent) -> dict[str, dict[str, Any]]:
 
 
 def process_of(lab: Lab, container: str) -> int:
-    """A container's first process."""
+    """The pid of a container's first process."""
     tasks = criwire.call(
         lab.containerd_socket, "/containerd.services.tasks.v1.Tasks/Get", criwire.message(f1=container), namespace="k8s.io"
     )
@@ -57,13 +57,13 @@ def test_docker_containers_are_named(lab: Lab, watcher: Watcher) -> None:
     user = until(lambda: users(running).get("hungry"), f"the container: {users(running)}", 0.2)
     assert user["used"] >= NEIGHBORS and user["workload"]["kind"] == "container"
     assert container()["Id"].startswith(user["workload"]["id"])
-    # A new name is the name from then on.
+    # The agent follows a new name.
     assert lab.docker("POST", "/containers/hungry/rename?name=less-hungry")[0] == 204
     until(lambda: users(running).get("less-hungry"), "its new name", 0.2)
 
 
 @pytest.mark.slow
-def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
+def test_a_full_image_store_is_reported(lab: Lab, watcher: Watcher) -> None:
     lab.run("mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", "/var/lib/containerd")
     lab.containerd()
     running = watcher(KEEP)
@@ -80,7 +80,7 @@ def test_the_image_store_fills(lab: Lab, watcher: Watcher) -> None:
     running.wait_condition("ImageStoreFull", "False")
 
 
-def test_a_storage_driver_that_copies_is_warned_of(lab: Lab, watcher: Watcher) -> None:
+def test_a_storage_driver_that_copies_causes_a_warning(lab: Lab, watcher: Watcher) -> None:
     lab.dockerd("--storage-driver=vfs")
     running = watcher(KEEP)
     store = until(lambda: found(running, "docker").get("store"), "the store is known")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulls: as many layers at once as is set, and what is said of them while they run."""
+"""Pulls: the number of parallel layers, and the view of running pulls."""
 
 import threading
 
@@ -15,7 +15,7 @@ LAYERS, SIZE, RATE = 12, 64 * 1024, 128 * 1024
 
 @pytest.mark.parametrize("runtime", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2), "docker"])
 def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, headroom: Run) -> None:
-    """Ten connections instead of one; tests/bench/pulls measures how much faster."""
+    """Ten connections instead of one. tests/bench/pulls measures the gain."""
     registry = lab.registry()
     registry.push("twelve", Image(LAYERS, SIZE))
     proxy = lab.proxy(registry, RATE)
@@ -43,7 +43,7 @@ def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, headroom: Run) -
     assert peaks == {1: 1, 10: 10}
 
 
-def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
+def test_pulls_of_containerd_are_shown_while_they_run(lab: Lab, watcher: Watcher) -> None:
     registry = lab.registry()
     registry.push("team/app", Image(4, 4 << 20))
     proxy = lab.proxy(registry, 700 * 1024)
@@ -54,14 +54,12 @@ def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
     for one in pulls:
         assert one["ref"].startswith("layer-sha256:")
         assert 0 < one["offset"] <= one["total"] and one["total"] > 1 << 20
-    named = until(
-        lambda: [p for p in found(running, "containerd")["pulls"] if p["image"]], "whose image it is", 0.1
-    )
-    assert {p["image"] for p in named} == {"127.0.0.1/team/app"}, "as containerd labels it: without the port"
+    named = until(lambda: [p for p in found(running, "containerd")["pulls"] if p["image"]], "the image is known", 0.1)
+    assert {p["image"] for p in named} == {"127.0.0.1/team/app"}, "containerd's label lacks the port"
     until(lambda: running.metrics().get('headroom_pulls_active{registry="127.0.0.1"}') == 1, "one pull", 0.1)
     proxy.rate = 0
     criwire.finish(pull)
-    until(lambda: not found(running, "containerd")["pulls"], "all came in")
+    until(lambda: not found(running, "containerd")["pulls"], "all layers are complete")
     label = f'{{registry="{proxy.name}"}}'
     metrics = until(
         lambda: (m := running.metrics()).get(f"headroom_pull_duration_seconds_count{label}") and m, "a duration"
@@ -74,7 +72,7 @@ def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
     assert len(metrics) < 300
     running.wait_condition("PullStuck", "False")
 
-    # With an image from there the port is known from the beginning.
+    # The agent knows the port from the first image of this registry.
     registry.push("team/other", Image(2, 4 << 20))
     proxy.rate = 700 * 1024
     pull = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/other:latest")
@@ -84,7 +82,7 @@ def test_pulls_in_flight(lab: Lab, watcher: Watcher) -> None:
     criwire.finish(pull)
 
 
-def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
+def test_pulls_of_docker_are_shown_while_they_run(lab: Lab, watcher: Watcher) -> None:
     registry = lab.registry()
     layers = registry.push("team/app", Image(4, 4 << 20))
     proxy = lab.proxy(registry, 700 * 1024)
@@ -96,14 +94,13 @@ def test_pulls_of_docker_in_flight(lab: Lab, watcher: Watcher) -> None:
     assert len(pulls) <= 3
     proxy.rate = 0
     thread.join(30)
-    until(lambda: not found(running, "docker")["pulls"], "all came in")
+    until(lambda: not found(running, "docker")["pulls"], "all layers are complete")
     label = f'headroom_pull_bytes_total{{registry="{proxy.name}"}}'
     assert 0 < until(lambda: running.metrics().get(label), "bytes of its registry") < 2 * sum(map(len, layers))
 
 
 @pytest.mark.slow
-def test_a_pull_that_stands_still_is_named(lab: Lab, watcher: Watcher) -> None:
-    """A minute without a byte: this test waits for it."""
+def test_a_pull_without_progress_for_a_minute_is_named(lab: Lab, watcher: Watcher) -> None:
     registry = lab.registry()
     layers = registry.push("team/stuck", Image(5, 1 << 20))
     proxy = lab.proxy(registry)

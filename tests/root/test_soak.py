@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything at once for half an hour: `sudo tests/run soak`, or SOAK_SECONDS=120 for a short one.
+"""Everything at once for half an hour: `sudo tests/run soak`, or SOAK_SECONDS=120 for a short run.
 
-A neighbour storm, DNS load, containerd restarted 50 times, a configuration that flaps and vanishes, a mirror that
-flaps, 60 connections and namespaces that come and go. Two observers look all the while whether a threshold is lowered
-and whether a setting is called in-sync that is not.
+A neighbour storm, DNS load, 50 restarts of containerd, a configuration that changes and disappears, a mirror that stops and
+starts, 60 connections, and namespaces that come and go. Two observers check that thresholds never fall and that settings
+in state in-sync are in force.
 """
 
 import contextlib
@@ -32,8 +32,8 @@ SERVER = dnslab.V4.format(53)
 pytestmark = pytest.mark.soak
 
 
-class Crew:
-    """Threads that each repeat one nuisance until the end; what one of them raises fails the test."""
+class Workers:
+    """Threads that repeat a function until the end. An exception fails the test."""
 
     def __init__(self) -> None:
         self.end = threading.Event()
@@ -46,7 +46,7 @@ class Crew:
             while not self.end.wait(every * random.uniform(0.5, 1.5)):
                 try:
                     work()
-                except Exception as error:  # reported with the others
+                except Exception as error:  # the test reports all of them
                     self.failures.append(f"{work.__name__}: {error!r}")
                 self.done[work.__name__] = self.done.get(work.__name__, 0) + 1
 
@@ -59,9 +59,9 @@ class Crew:
             thread.join(60)
 
 
-@pytest.fixture(name="crew")
-def fixture_crew() -> Iterator[Crew]:
-    made = Crew()
+@pytest.fixture(name="workers")
+def fixture_workers() -> Iterator[Workers]:
+    made = Workers()
     yield made
     made.close()
 
@@ -79,7 +79,7 @@ def connect(port: int) -> socket.socket:
 
 
 def ask_for_pages(port: int, sockets: list[socket.socket]) -> None:
-    """All of them ask at once; a connection that the agent has closed is made again."""
+    """Requests a page on all connections at once. Connects again if the agent has closed a connection."""
     for i, s in enumerate(sockets):
         try:
             s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -91,7 +91,7 @@ def ask_for_pages(port: int, sockets: list[socket.socket]) -> None:
             s.recv(1 << 20)
 
 
-def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, crew: Crew, agent: Start, run: Run) -> None:  # noqa: F811
+def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, workers: Workers, agent: Start, run: Run) -> None:  # noqa: F811
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
     containerd = lab.containerd()
@@ -101,10 +101,10 @@ def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, crew: Cre
     until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", "the first restart")
     dnslab.settle(started, lambda _: started.tuner("dns")["state"] == "active", "the programs are loaded")
 
-    wanted_changes = 1  # values of downloads that need a restart, the first one included
+    wanted_changes = 1  # changes that need a restart, including the first one
     asked = 0
     by_others = 0
-    changing = threading.Lock()  # containerd is not restarted under a check of what it runs with
+    changing = threading.Lock()  # keeps containerd from restarting during a check
     storms = storm.Space("hr-soak-storm", pod=True)
     clients = [network.udp() for _ in range(4)]
     sockets = [connect(started.port) for _ in range(CONNECTIONS)]
@@ -166,13 +166,13 @@ def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, crew: Cre
             assert all(a >= b for a, b in zip(now, seen[family])), (family, seen[family], now)
             seen[family] = now
 
-    def what_is_in_sync_is_in_force() -> None:
+    def settings_in_sync_are_in_force() -> None:
         with changing:
             first = started.setting(DOWNLOADS)
-            says = criwire.running_config(lab.containerd_socket)
+            running = criwire.running_config(lab.containerd_socket)
             again = started.setting(DOWNLOADS)
-        if says and first == again and first["state"] == "in-sync":
-            assert str(says["maxConcurrentDownloads"]) == first["actual"] == first["wanted"], (first, says)
+        if running and first == again and first["state"] == "in-sync":
+            assert str(running["maxConcurrentDownloads"]) == first["actual"] == first["wanted"], (first, running)
 
     def is_alive() -> None:
         began = time.monotonic()
@@ -183,36 +183,36 @@ def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, crew: Cre
     def pages_are_asked_for() -> None:
         ask_for_pages(started.port, sockets)
 
-    crew.repeat(storms_break_loose, 20)
-    crew.repeat(names_are_asked, 0.3)
-    crew.repeat(containerd_is_restarted, SECONDS / RESTARTS)
-    crew.repeat(configuration_flaps, 10)
-    crew.repeat(mirror_flaps, 15)
-    crew.repeat(namespaces_come_and_go, 3)
-    crew.repeat(nothing_is_lowered, 0.1)
-    crew.repeat(what_is_in_sync_is_in_force, 1)
-    crew.repeat(is_alive, 0.5)
-    crew.repeat(pages_are_asked_for, 0.1)
+    workers.repeat(storms_break_loose, 20)
+    workers.repeat(names_are_asked, 0.3)
+    workers.repeat(containerd_is_restarted, SECONDS / RESTARTS)
+    workers.repeat(configuration_flaps, 10)
+    workers.repeat(mirror_flaps, 15)
+    workers.repeat(namespaces_come_and_go, 3)
+    workers.repeat(nothing_is_lowered, 0.1)
+    workers.repeat(settings_in_sync_are_in_force, 1)
+    workers.repeat(is_alive, 0.5)
+    workers.repeat(pages_are_asked_for, 0.1)
     time.sleep(SECONDS)
-    crew.close()
+    workers.close()
     for s in sockets:
         s.close()
     storms.remove()
 
     latencies.sort()
     print(
-        f"{SECONDS:g} s: {crew.done}\n{by_others} restarts by others, {len(systemd.restarted)} by the agent for at most "
+        f"{SECONDS:g} s: {workers.done}\n{by_others} restarts by others, {len(systemd.restarted)} by the agent for at most "
         f"{wanted_changes} changes; /livez median {latencies[len(latencies) // 2] * 1e3:.1f} ms, "
         f"p99 {latencies[len(latencies) * 99 // 100] * 1e3:.1f} ms; {asked} queries"
     )
-    assert crew.failures == [], started.log[-4000:]
+    assert workers.failures == [], started.log[-4000:]
     assert len(systemd.restarted) <= wanted_changes, systemd.restarted
     for storm_family, family in storm.NAMES.items():
         assert storm.table(storm_family)["table_fulls"] == refused[family], f"{family}: refused"
-    look = dnslab.settle(started, lambda one: one.total("queries_total", server=SERVER) >= asked, f"{asked} queries", 10)
-    assert look.total("queries_total", server=SERVER) == asked
+    scrape = dnslab.settle(started, lambda one: one.total("queries_total", server=SERVER) >= asked, f"{asked} queries", 10)
+    assert scrape.total("queries_total", server=SERVER) == asked
 
-    # The configuration is whole again and the mirror is there: everything settles, and all of it is restored.
+    # With a valid configuration and a running mirror, all settings reach in-sync, and restore undoes everything.
     if not registry.process:
         registry.start()
     started.write_config(configuration(10, registry.name))

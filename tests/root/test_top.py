@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`headroom top` on a terminal, under load.
 
-PICTURES=DIRECTORY keeps a picture, which is how packaging/top.svg is made.
+PICTURES=DIRECTORY keeps a picture: packaging/top.svg.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from storm import space  # noqa: F401
 from terminal import Terminal, picture, plain
 
 UPSTREAM, CLUSTER = V4.format(53), V4.format(10)
-# Who asks, how often in a second, whom.
+# (cgroup of the client, queries a second, server, name)
 LOAD = (
     ("system.slice/coredns.service", 150, UPSTREAM, "ok.example.test"),
     ("system.slice/backup.service", 20, UPSTREAM, "nx.example.test"),
@@ -30,8 +30,8 @@ CONFIG = f'dns: {{cluster_servers: [{CLUSTER}], budgets: [{{server: "{UPSTREAM}"
 
 
 @contextlib.contextmanager
-def asking(lab: Lab, *load: tuple[str, int, str, str]) -> Iterator[None]:
-    """DNS queries as in LOAD, until the end of a `with`."""
+def dns_load(lab: Lab, *load: tuple[str, int, str, str]) -> Iterator[None]:
+    """Sends DNS queries as in LOAD within the context."""
     ending = threading.Event()
     clients = [(lab.udp(lab.cgroup(path)), *rest) for path, *rest in load]
 
@@ -56,15 +56,15 @@ def asking(lab: Lab, *load: tuple[str, int, str, str]) -> Iterator[None]:
 def fixture_loaded(lab: Lab, agent: Start, space: Callable[..., storm.Space]) -> Iterator[Agent]:  # noqa: F811
     lab.server(UPSTREAM, CLUSTER)
     one = agent(CONFIG)
-    until(lambda: one.status()["dns"], "the programs")
+    until(lambda: one.status()["dns"], "the programs are loaded")
     place = space()
-    with asking(lab, *LOAD):
+    with dns_load(lab, *LOAD):
         storm.fill(place, 5000)
         settle(one, lambda now: len(now.row(CLUSTER).get("top", [])) == 3 and now.row(UPSTREAM)["top"], "the load", 20)
         yield one
 
 
-def test_top_is_live_and_names_workloads_as_every_other_view(loaded: Agent, directory: Path) -> None:
+def test_top_is_live_and_names_workloads_like_all_other_views(loaded: Agent, directory: Path) -> None:
     with contextlib.closing(Terminal(directory, "top")) as terminal:
         screen = terminal.wait_screens(4)
         text = plain(screen)
@@ -74,7 +74,7 @@ def test_top_is_live_and_names_workloads_as_every_other_view(loaded: Agent, dire
         for name in named:
             assert f"  {name}\n" in text, text
         assert "by q/s; s sorts, q quits" in text and text.index(UPSTREAM) < text.index(CLUSTER)
-        assert "netns hr-storm-0\n" in text, "who uses the neighbour table"
+        assert "netns hr-storm-0\n" in text, "the user of the neighbour table"
         labels = "".join(loaded.metrics())
         assert f'server="{CLUSTER}",kind="lxd",namespace="",name="web-1"' in labels
         if "PICTURES" in os.environ:
