@@ -48,8 +48,8 @@ VOLATILE = re.compile(
 )
 
 
-# Tests of these files change files in the lab only, unless they use the fixture node.
-APART = {f"test_{name}" for name in ("containerd_config", "kill_files", "restart", "runtime", "runtime_faults")}
+# Tests of these files change at most files in the lab, unless they use the fixture node.
+APART = {f"test_{name}" for name in ("containerd_config", "dns_bpf", "kill_files", "restart", "runtime", "runtime_faults", "screen")}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -104,16 +104,11 @@ def remove(socket: Path, image: str) -> None:
     call(socket, f"{IMAGES}/RemoveImage", pull_request(image))
 
 
-def sandbox_config(name: str, namespace: str, uid: str, host: bool) -> bytes:
-    options = message(f1=NODE) if host else b""
-    linux = message(f1=f"/headroom-test/pod{uid}", f2=message(f1=options))
-    return message(f1=message(f1=name, f2=uid, f3=namespace), f7="", f8=linux, f4="")
-
-
 def run_pod(socket: Path, name: str, namespace: str, uid: str, host: bool = True) -> str:
     """Runs a pod, and returns the id of its sandbox. host: use the host's network, which needs no CNI plugin."""
-    answer = call(socket, f"{RUNTIME}/RunPodSandbox", message(f1=sandbox_config(name, namespace, uid, host)))
-    return text(answer)
+    linux = message(f1=f"/headroom-test/pod{uid}", f2=message(f1=message(f1=NODE) if host else b""))
+    config = message(f1=message(f1=name, f2=uid, f3=namespace), f7="", f8=linux, f4="")
+    return text(call(socket, f"{RUNTIME}/RunPodSandbox", message(f1=config)))
 
 
 def remove_pod(socket: Path, sandbox: str) -> None:

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rolls a version and a configuration out over a simulated fleet, and prints the tables of deploy/FLEET.md.
 
-rollout.py [--nodes N]   fails where what the document promises of a bad roll-out does not hold
+rollout.py [--nodes N]   fails if a promise of the document about bad roll-outs does not hold
 
-The DaemonSet controller as of Kubernetes 1.34: a pod that is not available counts against maxUnavailable, whether it is
-being replaced or its node is down; at most ten pods a second (kube-api-qps 20, a delete and a create each). A pod is
-gone and back in seconds: SIGTERM, image, exec to ready, and the next readiness probe.
+The model is the DaemonSet controller of Kubernetes 1.34: an unavailable pod counts against maxUnavailable, whether it is
+being replaced or its node is down. The controller replaces at most ten pods a second (kube-api-qps 20, a delete and a
+create each). A replacement takes seconds: SIGTERM, image, exec to ready, and the next readiness probe.
 """
 
 import argparse
@@ -18,27 +18,27 @@ from dataclasses import dataclass
 PODS_A_SECOND = 10
 PROBE = 5.0  # readiness probe's period
 MIN_READY = 10  # the chart's minReadySeconds
-DETECT = 30 + 60 + 120 + 30  # scrape, record, `for` of HeadroomConditionWidespread, group_wait: until someone is called
-REACT = 300  # until someone has run `kubectl rollout undo`
-SYNC = 75.0  # kubelet's sync period and cache: until an edited ConfigMap is in the pod
-SOAK = 1800  # how long a canary is looked at
+DETECT = 30 + 60 + 120 + 30  # seconds until the page: scrape, record, `for` of HeadroomConditionWidespread, group_wait
+REACT = 300  # seconds until `kubectl rollout undo`
+SYNC = 75.0  # seconds until an edited ConfigMap is in the pod: kubelet's sync period and cache
+SOAK = 1800  # seconds of watching a canary
 
 
 @dataclass
 class Rollout:
-    seconds: float  # until the last node that is up, or until it stood still
-    reached: list[float]  # when each new pod started
+    seconds: float  # until the last node or until the roll-out is stuck
+    reached: list[float]  # start time of each new pod
     stuck: bool
 
 
 def pod_seconds(min_ready: float) -> float:
-    """From the delete until the new pod is available; measured: stop 0.1 s, exec to ready 0.07 s."""
-    image = random.lognormvariate(0.0, 1.0)  # there already, or 8 MB from a registry that is slow now and then
+    """From the delete until the new pod is available. Measured: 0.1 s to stop, 0.07 s from exec to ready."""
+    image = random.lognormvariate(0.0, 1.0)  # present, or 8 MB from a registry that is sometimes slow
     return 0.1 + random.uniform(1.0, 3.0) + image + 0.07 + random.uniform(0, PROBE) + min_ready
 
 
 def roll(nodes: int, at_once: int, down: int = 0, works: bool = True, min_ready: float = MIN_READY) -> Rollout:
-    """Replaces the pods of all nodes that are up, as many at once as the dead ones leave room for."""
+    """Replaces the pods of all nodes that are up. Nodes that are down use up part of at_once."""
     todo, now, busy, reached = nodes - down, 0.0, [], []
     room = at_once - down
     if room <= 0:
@@ -77,7 +77,7 @@ def upgrade_table(nodes: int) -> None:
 
 
 def config_table(nodes: int) -> None:
-    """How many nodes have taken a bad configuration by the time that someone undoes it."""
+    """The number of nodes with a bad configuration at the time of the undo."""
     edited = sorted(random.uniform(0, SYNC) for _ in range(nodes))
     rolled, slow = roll(nodes, nodes // 20), roll(nodes, nodes // 50, min_ready=300)
     canary = [random.uniform(0, SYNC) for _ in range(nodes // 100)]

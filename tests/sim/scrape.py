@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a fleet costs its Prometheus and its logs: one agent, which only observes, scraped as many, by Debian's Prometheus.
+"""The cost of a fleet for Prometheus and logs: Debian's Prometheus scrapes one observing agent as many targets.
 
-scrape.py HEADROOM [--targets N] [--seconds S] [--nodes N]   prints the table of deploy/FLEET.md; needs root, as the agent does
+scrape.py HEADROOM [--targets N] [--seconds S] [--nodes N]   prints the table of deploy/FLEET.md; needs root for the agent
 """
 
 import argparse
@@ -47,7 +47,7 @@ def measure(port: int, agent: int, directory: Path, options: argparse.Namespace)
     head = value(after, "prometheus_tsdb_head_series")
     memory = value(after, "process_resident_memory_bytes") / head
     log = (directory / "agent.log").read_bytes()
-    evaluation = min(evaluations)  # the others waited for a CPU
+    evaluation = min(evaluations)  # longer ones waited for a CPU
     scrapes = options.seconds / SCRAPE * options.targets
     agent_cpu = grown("process_cpu_seconds_total", (agent_before, agent_after)) / scrapes
 
@@ -77,7 +77,7 @@ def main() -> None:
     options = parser.parse_args()
     with temporary() as directory, contextlib.closing(Agent(directory, "mode: observe", binary=options.headroom)) as agent:
         agent.wait_ready()
-        # Rules are evaluated often, for the shortest time.
+        # Frequent evaluations of the rules show the shortest time.
         with contextlib.closing(Prometheus(directory, agent.port, options.targets, f"{SCRAPE}s", "10s")) as prometheus:
             measure(prometheus.port, agent.port, directory, options)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pulls one image on a simulated fleet: all nodes at once, by the rule of cat-gate, and in waves, whose times come from the agent's own code.
+"""Pulls one image on a simulated fleet: all nodes at once, by the rule of cat-gate, and in waves with times from the agent's own code.
 
-waves.py WAVE_TIMES [--quick] [--plot FILE]   prints the tables of deploy/IMAGES.md; fails where what it promises does not hold
+waves.py WAVE_TIMES [--quick] [--plot FILE]   prints the tables of deploy/IMAGES.md; fails if one of its promises does not hold
 
-A pull of 7 s at full speed. Upstream is good for 19.5 of them at once and shares itself evenly among more; a node that has the image serves
-16 at once to others. Where a node fetches from is decided when it begins: from those that have the image, or upstream while nobody has it.
+A pull takes 7 s at full speed. Upstream serves 19.5 pulls at full speed and shares its capacity evenly among more. A node with the image
+serves 16 others at full speed. A node selects its source at the start of its pull: nodes with the image, or upstream if there are none.
 """
 
 import argparse
@@ -20,11 +20,11 @@ PULL = 7.0
 UPSTREAM = 19.5
 PEERS = 16.0
 RETRY = 10.0  # kubelet's first image back-off
-SLOW = 10  # a straggler takes so many times as long
-# cat-gate (internal/controller/pod_controller.go): a gated pod looks every 10 s, and goes when fewer are pulling than twice the nodes that have
-# it. Left out, to its advantage: it opens at most a hundred gates a second.
+SLOW = 10  # a straggler takes ten times as long
+# cat-gate (internal/controller/pod_controller.go): a gated pod checks every 10 s, and starts if the pulling nodes are fewer than twice the
+# nodes with the image. The model leaves out a limit of a hundred gates a second, which favours cat-gate.
 GATE_PERIOD = 10.0
-GATE_DELAY = 13.5  # from the open gate to an image seen on its node, besides the pull: with it 77 nodes take the 105 s of Cybozu's article
+GATE_DELAY = 13.5  # from the open gate to a known image on the node, without the pull: then 77 nodes take the 105 s of Cybozu's article
 SAFE = {"seeds": 10, "growth": 3, "round_s": 10}  # seeds + 3 * sqrt(seeds) <= 19.5
 FAST = SAFE | {"growth": 10}  # less than half of the 16 * 10 / 7 that a node can serve in a round
 NODES = (77, 2500, 10000)
@@ -32,7 +32,7 @@ F = int(UPSTREAM)
 
 
 class Source:
-    """Pulls that share a capacity evenly, none faster than full speed; a straggler's takes a tenth of a share, ten times as long."""
+    """Pulls that share a capacity evenly, at most at full speed. The pull of a straggler uses a tenth of a share for ten times as long."""
 
     def __init__(self, capacity: float) -> None:
         self.capacity, self.done, self.weight, self.most = capacity, 0.0, 0.0, 0
@@ -48,7 +48,7 @@ class Source:
 
 
 class Fleet:
-    """Nodes that want one image. begin(node) starts a pull; ended(node, fails) is told how it went."""
+    """Nodes that pull one image. begin(node) starts a pull. run() calls ended(node, fails) at its end."""
 
     def __init__(self, nodes: int, pull: float = PULL, peers: float = PEERS, slow: float = 0, fail: float = 0) -> None:
         self.nodes, self.pull, self.serves, self.fail = nodes, pull, peers, fail
@@ -93,7 +93,7 @@ class Fleet:
                 self.ready.append(time)
                 self.peers.capacity += self.serves
             ended(node, fails)
-        assert len(self.ready) == self.nodes, "every node has it in the end"
+        assert len(self.ready) == self.nodes, "all nodes have the image at the end"
         return self
 
     def share(self, part: float) -> float:
@@ -111,13 +111,13 @@ def cat_gate(nodes: int, **model: float) -> Fleet:
     fleet = Fleet(nodes, **model)
     opened = seen = 0
 
-    def look(node: int) -> None:
+    def check(node: int) -> None:
         nonlocal opened
         if opened - seen < max(1, 2 * seen):
             opened += 1
             fleet.at(fleet.now + GATE_DELAY / 2, fleet.begin, node)
         else:
-            fleet.at(fleet.now + GATE_PERIOD, look, node)
+            fleet.at(fleet.now + GATE_PERIOD, check, node)
 
     def running() -> None:
         nonlocal seen
@@ -130,7 +130,7 @@ def cat_gate(nodes: int, **model: float) -> Fleet:
             fleet.at(fleet.now + GATE_DELAY / 2, running)
 
     for node in range(nodes):
-        fleet.at(fleet.random.uniform(0, GATE_PERIOD), look, node)
+        fleet.at(fleet.random.uniform(0, GATE_PERIOD), check, node)
     return fleet.run(ended)
 
 
@@ -150,7 +150,7 @@ def waves(nodes: int, configured: int, image: str, *, seeds: int, growth: int, r
 
 
 def over_images(configured: float = 1, **model: float) -> list[list[Fleet]]:
-    """By number of nodes: the same wave for several images, which each begin at other nodes; the fastest first."""
+    """For each number of nodes: the same wave for several images, which begin at different nodes; the fastest first."""
     by_nodes = []
     for n in NODES:
         fleets = [waves(n, int(n * configured), f"registry.example/app:{i}", **model) for i in range(3 if arguments.quick else 11)]
@@ -159,7 +159,7 @@ def over_images(configured: float = 1, **model: float) -> list[list[Fleet]]:
 
 
 def calm() -> dict[str, list[list[Fleet]]]:
-    """What must hold where the configuration fits."""
+    """The fleets with a suitable configuration."""
     fleets = {
         "all at once": [[at_once(n)] for n in NODES],
         "cat-gate's rule": [[cat_gate(n)] for n in NODES],
@@ -170,7 +170,7 @@ def calm() -> dict[str, list[list[Fleet]]]:
     assert 95 <= fleets["cat-gate's rule"][0][0].share(1) <= 115, "the article measured 105 s on 77 nodes"
     assert fast <= gate / 5 and safe <= gate * 2 / 5, (gate, safe, fast)
     for name in list(fleets)[2:]:
-        assert most(fleets[name]) <= F, f"{name}: upstream is never asked for more than it is good for"
+        assert most(fleets[name]) <= F, f"{name}: pulls from upstream never exceed its capacity"
     return fleets
 
 
@@ -222,7 +222,7 @@ def table(fleets: dict[str, list[list[Fleet]]]) -> None:
 
 
 def plot(fleets: dict[str, list[list[Fleet]]], path: str) -> None:
-    """The share of 10,000 nodes that have the image, over the time in powers of ten."""
+    """Draws the share of 10,000 nodes with the image over a logarithmic time axis."""
     width, height, left, top = 640, 300, 50, 12
     ends = (5.0, 5000.0)
 
