@@ -8,6 +8,7 @@ run    runs a command of the program in the same state directory
 
 import contextlib
 import fcntl
+import functools
 import http.client
 import json
 import os
@@ -125,6 +126,7 @@ class Node:
         self.before = self.snapshot()
 
     @staticmethod
+    @functools.cache
     def _find() -> list[str]:
         paths = [str(p) for p in THP.rglob("*") if p.is_file() and p.stat().st_mode & 0o200]
         top = Path("/proc/sys")

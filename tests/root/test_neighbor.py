@@ -185,8 +185,7 @@ def test_bpf_programs_end_with_the_agent(agent) -> None:
     until(lambda: programs() == before, "the programs end with the process")
 
 
-@pytest.mark.parametrize("how", ["permanent", "extern"])
-@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("family, how", [(4, "permanent"), (6, "extern")])
 def test_uncollectable_entries_raise_no_condition(agent, space, family: int, how: str) -> None:
     one = agent(KEEP)
     place = space()
