@@ -6,11 +6,11 @@
 #include "tuners/dns/sense.h"
 #include "tuners/table.h"
 
-/* A kernel that counts what the test says, in place of src/tuners/dns/bpf.c. */
+/* Replaces src/tuners/dns/bpf.c: the test sets the counters of the kernel. */
 #define FAKE_SERVERS 1100
 #define FAKE_SOURCES 200
 #define FAKE_ROWS    8
-#define FAKE_REST    19 /* the source of those without room */
+#define FAKE_REST    19 /* the sum of sources without room */
 
 struct dns_bpf {
 	struct dns_control control;
@@ -23,7 +23,7 @@ struct dns_bpf {
 	struct dns_row rows[FAKE_ROWS];
 	size_t n_rows;
 	size_t forgotten;
-	int error; /* of every reading */
+	int error; /* the result of every reading */
 };
 
 struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
@@ -123,7 +123,7 @@ void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_visit_sample *visit, void *u
 	(void)bpf, (void)visit, (void)userdata;
 }
 
-/* A node made up for a test, and the agent's polls of it. */
+/* A fake node that the sensor polls. */
 struct fixture {
 	struct directory directory;
 	struct dns_sensor *sensor;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The parser of DNS messages that BPF runs, over bytes in memory in the place of a packet. */
+/* Runs the DNS parser of the BPF programs on bytes in memory instead of a packet. */
 
 #include "base/util.h"
 #include "headroom/bpf/dns.h"
@@ -9,7 +9,7 @@
 struct packet {
 	const uint8_t *data;
 	size_t size;
-	bool in_pieces; /* not in one: pairs of words are not available */
+	bool in_pieces; /* pairs of words are not available */
 };
 
 static struct dns_suffixes suffixes;

@@ -105,7 +105,7 @@ TEST(empty_lists_mean_none)
 	assert_int_equal(budget_of(&config, "azure", "168.63.129.16").max[DNS_QUERIES], 0);
 }
 
-/* More of dns.budgets: test_a_fault_is_one_line_with_its_position of the root tests. */
+/* test_config.py of the root tests has more faults of dns.budgets. */
 TEST(faults_have_their_line)
 {
 	assert_fault("dns:\n  budgets:\n  - {qps: 5}\n", 3, "server");

@@ -53,7 +53,7 @@ TEST(each_cloud_has_its_budget)
 		{"", "fd00:ec2::253", false, "aws", 0, 1024, 0},
 		{"aws", "172.31.0.2", true, "aws", 0, 1024, 0},
 		{"aws", "192.168.5.18", true, "aws", 0, 1024, 0},
-		/* Not the third address of the VPC, an unknown cloud, an address outside a VPC. */
+		/* Not the third address of the VPC; an unknown cloud; an address outside a VPC. */
 		{"aws", "10.0.0.3", true, "", 0, 0, 0},
 		{"", "10.0.0.2", true, "", 0, 0, 0},
 		{"aws", "8.8.8.2", true, "", 0, 0, 0},

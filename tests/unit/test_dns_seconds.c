@@ -97,16 +97,16 @@ TEST(every_second_is_observed_once)
 	struct counted counted = {0};
 
 	poll_at(&counted, 1000 * NS);
-	assert_in_range(observations_above(&counted, -1), 3, 4); /* the bins' own four seconds */
+	assert_in_range(observations_above(&counted, -1), 3, 4); /* the four seconds of the bins */
 	memset(counted.seconds.counts, 0, sizeof(counted.seconds.counts));
-	/* Polls at any distance. */
+	/* Polls at irregular times. */
 	for (uint64_t now = 1000 * NS; now < 1100 * NS; now += 1377 * 1000 * 1000) {
 		burst(&counted, now, 1, now % 3 == 0);
 		poll_at(&counted, now);
 	}
 	poll_at(&counted, 1100 * NS);
 	assert_int_equal(observations_above(&counted, -1), 100);
-	/* An idle hour too. */
+	/* An idle hour counts too. */
 	assert_true(poll_at(&counted, 1102 * NS));
 	assert_true(poll_at(&counted, 4702 * NS));
 	assert_int_equal(observations_above(&counted, -1), 100 + 3602);
@@ -117,7 +117,7 @@ TEST(a_late_poll_is_reported_and_spread)
 	struct counted counted = {.budget = 100};
 
 	poll_at(&counted, 100 * NS);
-	/* The last moment at which nothing has gone round. */
+	/* The latest poll at which no bin was reused. */
 	burst(&counted, 100 * NS, 3 * NS, 30);
 	assert_true(poll_at(&counted, 100 * NS + 63 * DNS_BIN_NS));
 	assert_in_range(dns_seconds_peak(&counted.seconds), 9, 11);
@@ -137,7 +137,7 @@ TEST(a_minute_without_a_poll_has_no_peak)
 	assert_false(poll_at(&counted, 300 * NS));
 	assert_int_equal(dns_seconds_peak(&counted.seconds), 0);
 	assert_int_equal(counted.over, 0);
-	/* From there on it counts as before. */
+	/* The next poll counts as before. */
 	burst(&counted, 300 * NS, NS, 48);
 	assert_true(poll_at(&counted, 301 * NS));
 	assert_int_equal(dns_seconds_peak(&counted.seconds), 48);

@@ -6,7 +6,7 @@
 
 #include <sys/prctl.h>
 
-/* As an administrator may have written it. */
+/* A file of an administrator. */
 #define FILE_WITH(downloads, level)                                \
 	"# ours, do not touch\r\nversion = 2\n\n[" CRI "]\n"       \
 	"  max_concurrent_downloads = " downloads " # as always\n" \

@@ -3,7 +3,7 @@
 
 #include "tuners/table.h"
 
-/* A limit of each row that the node has, and whether something is missing. */
+/* Each step writes a file. An unreadable file makes the tuner degraded. */
 DIRECTORY_TEST(a_row_becomes_a_limit_where_the_node_has_it)
 {
 	static const struct {
@@ -20,7 +20,7 @@ DIRECTORY_TEST(a_row_becomes_a_limit_where_the_node_has_it)
 		{"/proc/sys/fs/file-nr", "1046\t0\n", 0, true, NULL, 0, 0},
 		{"/proc/sys/fs/file-nr", "max\n", 0, true, NULL, 0, 0},
 		{"/proc/sys/fs/file-nr", "7\t0\t7\n", 1, false, "file-handles", 7, 7},
-		/* The module is loaded. */
+		/* The module was loaded. */
 		{"/proc/sys/net/netfilter/nf_conntrack_count", "12\n", 1, false, "file-handles", 7,
 			7},
 		{"/proc/sys/net/netfilter/nf_conntrack_max", "262144\n", 2, false, "conntrack", 12,
