@@ -18,12 +18,7 @@ int archive_fail(struct archive_reader *reader, int error, const char *format, .
 	return error;
 }
 
-int archive_error(struct archive_reader *reader, int error)
-{
-	return archive_fail(reader, error, "%s", strerror(-error));
-}
-
-int archive_go_on(struct archive_reader *reader)
+int archive_check_wait(struct archive_reader *reader)
 {
 	const struct wait at_once = {0, reader->wait->cancel_fd};
 
@@ -50,7 +45,7 @@ int archive_pread(int fd, void *data, size_t size, uint64_t offset)
 
 /* ---- files of the archive ---- */
 
-/* A regular file below a directory, on a way without links. */
+/* Opens a regular file below a directory; no part of its path may be a link. */
 static int open_below(int directory, const char *name, struct archive_file *file)
 {
 	_cleanup_close_ int at = fcntl(directory, F_DUPFD_CLOEXEC, 3);
@@ -58,16 +53,13 @@ static int open_below(int directory, const char *name, struct archive_file *file
 	struct stat st;
 
 	for (size_t len; at >= 0 && *name; name += len + (name[len] == '/')) {
-		int next, more;
+		_cleanup_close_ int parent = at;
 
 		len = strcspn(name, "/");
-		more = name[len] == '/' ? O_DIRECTORY : O_NONBLOCK | O_NOCTTY;
 		snprintf(part, sizeof(part), "%.*s", (int)len, name);
-		next = openat(at, part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | more);
-		if (next < 0)
-			return -errno;
-		close(at);
-		at = next;
+		at = openat(parent, part,
+			O_RDONLY | O_CLOEXEC | O_NOFOLLOW |
+				(name[len] == '/' ? O_DIRECTORY : O_NONBLOCK | O_NOCTTY));
 	}
 	if (at < 0 || fstat(at, &st) < 0)
 		return -errno;
@@ -91,12 +83,13 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 	for (int links = 0; links <= LINKS_MAX; links++) {
 		const struct archive_member *member = NULL;
 
-		/* Of several with one name the last one, as if they were unpacked. */
+		/* The last member with a name counts, as in an unpacked archive. */
 		for (size_t i = reader->n_members; i-- > 0 && !member;)
 			if (streq(reader->members[i].name, name))
 				member = &reader->members[i];
 		if (!member)
-			return archive_fail(reader, -ENOENT, "the archive has no %.90s", wanted);
+			return archive_fail(
+				reader, -ENOENT, "%.90s is missing in the archive", wanted);
 		if (!member->link) {
 			int fd = fcntl(reader->archive->fd, F_DUPFD_CLOEXEC, 3);
 
@@ -106,7 +99,7 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 			return 0;
 		}
 		if (!member->link[0])
-			return archive_bad(reader, "%.90s: a link out of the archive", name);
+			return archive_bad(reader, "%.90s links out of the archive", name);
 		name = member->link;
 	}
 	return archive_bad(reader, "%.90s: more than %d links", wanted, LINKS_MAX);
@@ -115,14 +108,14 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 int archive_blob_open(const struct archive *archive, const struct archive_blob *blob)
 {
 	struct archive_file file;
-	char name[BLOB_NAME_MAX];
+	char name[sizeof(BLOB_PATH) + DIGEST_MAX];
 	int r;
 
 	if (!archive->directory) {
 		r = fcntl(archive->fd, F_DUPFD_CLOEXEC, 3);
 		return r < 0 ? -errno : r;
 	}
-	snprintf(name, sizeof(name), BLOB_PATH "%s", blob->digest + strlen("sha256:"));
+	snprintf(name, sizeof(name), BLOB_PATH, blob->digest + strlen("sha256:"));
 	r = open_below(archive->fd, name, &file);
 	if (r < 0 || file.size == blob->size)
 		return r < 0 ? r : file.fd;
@@ -132,13 +125,23 @@ int archive_blob_open(const struct archive *archive, const struct archive_blob *
 
 /* ---- opening ---- */
 
-static void reader_clear(struct archive_reader *reader)
+static int read_archive(struct archive_reader *reader, const char *path)
 {
-	for (size_t i = 0; i < reader->n_members; i++) {
-		free(reader->members[i].name);
-		free(reader->members[i].link);
-	}
-	free(reader->members);
+	struct archive *archive = reader->archive;
+	char full[PATH_MAX];
+	struct stat st;
+	int r = path_in_root(reader->host->root, path, full);
+
+	if (r < 0)
+		return archive_error(reader, r);
+	archive->fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+	if (archive->fd < 0 || fstat(archive->fd, &st) < 0)
+		return archive_error(reader, -errno);
+	archive->directory = S_ISDIR(st.st_mode);
+	if (!archive->directory && !S_ISREG(st.st_mode))
+		return archive_bad(reader, "neither a file nor a directory");
+	r = archive->directory ? 0 : archive_read_tar(reader);
+	return r < 0 ? r : archive_read_index(reader);
 }
 
 int archive_open(const struct host *host, const char *path, unsigned int percent_free,
@@ -146,31 +149,22 @@ int archive_open(const struct host *host, const char *path, unsigned int percent
 {
 	_cleanup_(cleanup_archive_close) struct archive *archive =
 		must(calloc(1, sizeof(*archive)));
-	char full[PATH_MAX];
-	struct stat st;
-	_cleanup_(reader_clear) struct archive_reader reader = {.host = host,
+	struct archive_reader reader = {.host = host,
 		.percent_free = percent_free,
 		.wait = wait,
 		.archive = archive,
 		.why = why};
-	int r = path_in_root(host->root, path, full);
+	int r;
 
 	archive->fd = -1;
-	if (r < 0)
-		return archive_error(&reader, r);
-	archive->fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
-	if (archive->fd < 0 || fstat(archive->fd, &st) < 0)
-		return archive_error(&reader, -errno);
-	archive->directory = S_ISDIR(st.st_mode);
-	if (!archive->directory && !S_ISREG(st.st_mode))
-		return archive_bad(&reader, "neither a file nor a directory");
-	r = archive->directory ? 0 : archive_read_tar(&reader);
+	r = read_archive(&reader, path);
+	for (size_t i = 0; i < reader.n_members; i++) {
+		free(reader.members[i].name);
+		free(reader.members[i].link);
+	}
+	free(reader.members);
 	if (r < 0)
 		return r;
-	r = archive_read_index(&reader);
-	if (r < 0)
-		/* The archive itself is there. */
-		return r == -ENOENT || r == -ENOEXEC ? -EBADMSG : r;
 	*ret = steal(archive);
 	why[0] = '\0';
 	return 0;
@@ -218,14 +212,14 @@ int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX])
 		*tag++ = '\0';
 	if (streq(domain, "index.docker.io"))
 		domain = "docker.io";
-	/* With a digest a tag says nothing. */
+	/* A digest overrides the tag. */
 	n = snprintf(whole, sizeof(whole), "%s/%s%s%c%s", domain,
 		streq(domain, "docker.io") && !strchr(rest, '/') ? "library/" : "", rest,
 		digest ? '@' : ':',
 		digest ? digest
 		: tag  ? tag
 		       : "latest");
-	/* 64 hexadecimal digits are an id. */
+	/* 64 hexadecimal digits are an image ID. */
 	if (n >= (int)sizeof(whole) || (tag && strlen(tag) > TAG_MAX) ||
 		(strlen(reference) == 64 && strspn(reference, "0123456789abcdef") == 64))
 		return -EINVAL;

@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * Archives of container images: what `docker save`, `ctr images export`, podman, skopeo and crane
- * write. A tar of docker-save (moby image/spec/v1.2: manifest.json) or of an OCI image layout
- * (opencontainers/image-spec image-layout.md), plain or compressed by gzip or zstd, or a layout as
- * a directory. Nothing in it is trusted: names, links, sizes and digests are checked, and nothing
- * is ever written below a name from an archive.
+ * Reads archives of container images, as `docker save`, `ctr images export`, podman, skopeo and
+ * crane write them: a tar of docker-save (moby image/spec/v1.2: manifest.json) or of an OCI image
+ * layout (opencontainers/image-spec image-layout.md), plain or compressed by gzip or zstd, or a
+ * layout as a directory. Archives are not trusted: names, links, sizes and digests are checked, and
+ * no file is created under a name from an archive.
  *
  * All calls block.
  */
@@ -22,20 +22,20 @@
 #define ARCHIVE_WHY_MAX  200
 #define ARCHIVE_TEXT_MAX ((size_t)4 * 1024 * 1024) /* of a manifest, an index, a configuration */
 
-/* What a registry would serve under this digest. */
+/* A manifest, configuration or layer that a registry would serve under this digest. */
 struct archive_blob {
 	char digest[DIGEST_MAX];
 	char media_type[96];
 	uint64_t size;
-	char *text; /* of a manifest that was made for docker-save; else NULL: archive_blob_open()
-		     */
-	uint64_t offset;
+	char *text;      /* a manifest made for docker-save; NULL: use archive_blob_open() */
+	uint64_t offset; /* in the file of archive_blob_open() */
 };
 
 struct archive_image {
-	char name[IMAGE_NAME_MAX]; /* whole: with registry and tag */
-	char top[DIGEST_MAX];      /* its manifest or index */
-	char id[DIGEST_MAX]; /* its configuration for this machine: what runtimes call its id */
+	char name[IMAGE_NAME_MAX]; /* with registry and tag */
+	char top[DIGEST_MAX];      /* digest of its manifest or index */
+	char id[DIGEST_MAX]; /* digest of its configuration for this machine: the runtime's image ID
+			      */
 	uint64_t size;       /* bytes of configuration and layers for this machine */
 };
 
@@ -44,31 +44,29 @@ struct archive {
 	size_t n_images;
 	struct archive_blob *blobs; /* each digest once */
 	size_t n_blobs;
-	int fd; /* the tar, or what it was unpacked to, or the directory */
+	int fd; /* the tar, unpacked if it was compressed, or the directory */
 	bool directory;
 };
 
 /*
- * Opens an archive, whose path is below the host's root, and reads what is in it. A compressed tar
- * is unpacked to a file without a name in the state directory, as long as percent_free % of the
- * file system stays free. 0, or with why: -EBADMSG for what is no archive, is
- * torn, or does not hold together; -ENOSPC for one that has no room unpacked; -ENOENT; -ECANCELED;
- * another -errno of reading. Images without a name are left out; without any other that is
- * -EBADMSG.
+ * Opens an archive and lists its images; path is below the host's root. A compressed tar is
+ * unpacked to an unnamed file in the state directory, as long as percent_free % of the file system
+ * stays free. Images without a name are skipped. 0, or -errno with why: -EBADMSG for a file that is
+ * damaged, inconsistent, not an archive, or without named images; -ENOSPC without room to unpack.
  */
 int archive_open(const struct host *host, const char *path, unsigned int percent_free,
 	const struct wait *wait, struct archive **ret, char why[static ARCHIVE_WHY_MAX]);
 void archive_close(struct archive *archive);
 DEFINE_CLEANUP(struct archive, archive_close)
 
-/* A descriptor of a blob without text, whose bytes are there from offset on; -errno. */
+/* Returns a descriptor with the bytes of a blob without text, from its offset on, or -errno. */
 int archive_blob_open(const struct archive *archive, const struct archive_blob *blob);
 
 /*
  * A read-only registry on 127.0.0.1 that serves one archive (OCI distribution specification: the
- * pull part): GET and HEAD of /v2/, /v2/NAME/manifests/DIGEST and /v2/NAME/blobs/DIGEST. It lives
- * as long as the transfer that needs it, in a thread of its own. name: the repository, the only one
- * there is. sent counts bytes of blobs. 0 with the port, or -errno.
+ * pull part): GET and HEAD of /v2/, /v2/NAME/manifests/DIGEST and /v2/NAME/blobs/DIGEST. It runs in
+ * a thread of its own until it is closed. name is the only repository; sent counts bytes of blobs.
+ * 0 with the port, or -errno.
  */
 struct image_server;
 int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
@@ -77,7 +75,7 @@ void image_server_close(struct image_server *server);
 DEFINE_CLEANUP(struct image_server, image_server_close)
 
 /*
- * "busybox" as docker.io/library/busybox:latest (distribution/reference, normalize.go). 0, or
- * -EINVAL for what is no reference. A digest stays: docker.io/library/busybox@sha256:...
+ * Expands "busybox" to docker.io/library/busybox:latest (distribution/reference, normalize.go). A
+ * digest stays: docker.io/library/busybox@sha256:... Returns -EINVAL for an invalid reference.
  */
 int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What images an archive has: an OCI layout's index.json, or docker-save's manifest.json. */
+/* Finds the images of an archive: by an OCI layout's index.json or docker-save's manifest.json. */
 
 #include "runtime/archive_internal.h"
 
@@ -9,24 +9,24 @@
 
 #define IMAGES_MAX    128
 #define LAYERS_MAX    512
-#define DEPTH_MAX     4     /* of indexes within indexes */
-#define DOCUMENTS_MAX 1024  /* that are read */
+#define DEPTH_MAX     4 /* of indexes within indexes */
+#define DOCUMENTS_MAX 1024
 #define VALUES_MAX    50000 /* of one document: cJSON needs about 100 bytes for each */
 
 #define OCI_MANIFEST "application/vnd.oci.image.manifest.v1+json"
 #define OCI_CONFIG   "application/vnd.oci.image.config.v1+json"
 #define OCI_LAYER    "application/vnd.oci.image.layer.v1.tar"
 
-#define SIZE_LIMIT 0x1p53 /* from which on numbers of JSON are not exact */
-#define LEGIBLE    19     /* characters of a digest in messages: "sha256:" and what people use */
+#define SIZE_LIMIT 0x1p53 /* JSON numbers are exact below it */
+#define SHORT      19     /* length of a digest in messages: "sha256:" and 12 digits */
 
-/* GOARCH of this machine, and the variant that means no more than that. */
+/* GOARCH of this machine, and its baseline variant. */
 #if defined(__x86_64__)
 static const char architecture[] = "amd64", variant[] = "v1";
 #elif defined(__aarch64__)
 static const char architecture[] = "arm64", variant[] = "v8";
 #else
-#error "what is GOARCH here?"
+#error "add GOARCH of this machine"
 #endif
 
 static bool is_digest(const char *text)
@@ -35,14 +35,14 @@ static bool is_digest(const char *text)
 	       strspn(text + 7, "0123456789abcdef") == 64;
 }
 
-/* False for what is no descriptor with a digest by SHA-256, a size and a media type. */
-static bool read_descriptor(const cJSON *item, struct archive_blob *blob)
+/* Parses a descriptor. False unless it has a SHA-256 digest, a size and a media type. */
+static bool parse_descriptor(const cJSON *item, struct archive_blob *blob)
 {
 	const char *type = json_text_at(item, "mediaType");
 	const double size = json_number_at(item, "size");
 
 	*blob = (struct archive_blob){.size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
-	/* It becomes a header of HTTP and a part of a JSON text. */
+	/* The media type is sent as an HTTP header and put in JSON: restrict its characters. */
 	return copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
 	       is_digest(blob->digest) &&
 	       copy_text(blob->media_type, sizeof(blob->media_type), type) &&
@@ -51,7 +51,7 @@ static bool read_descriptor(const cJSON *item, struct archive_blob *blob)
 	       size >= 0 && size < SIZE_LIMIT;
 }
 
-/* Each digest once. Takes over the text. */
+/* Adds a blob once; the archive owns its text. */
 static int add_blob(struct archive_reader *reader, const struct archive_blob *blob)
 {
 	const struct archive_blob *same =
@@ -61,7 +61,7 @@ static int add_blob(struct archive_reader *reader, const struct archive_blob *bl
 		free(blob->text);
 		return same->size == blob->size
 			       ? 0
-			       : archive_bad(reader, "%.*s: of two sizes", LEGIBLE, blob->digest);
+			       : archive_bad(reader, "%.*s has two sizes", SHORT, blob->digest);
 	}
 	*add_element(&reader->archive->blobs, &reader->archive->n_blobs, &reader->blobs_allocated) =
 		*blob;
@@ -69,14 +69,14 @@ static int add_blob(struct archive_reader *reader, const struct archive_blob *bl
 }
 
 /* Opens the file of a blob, which must have the size of its descriptor, and adds the blob. */
-static int take_blob(
+static int open_blob(
 	struct archive_reader *reader, const struct archive_blob *blob, struct archive_file *file)
 {
-	char name[BLOB_NAME_MAX];
+	char name[sizeof(BLOB_PATH) + DIGEST_MAX];
 	struct archive_blob found = *blob;
 	int r;
 
-	snprintf(name, sizeof(name), BLOB_PATH "%s", blob->digest + strlen("sha256:"));
+	snprintf(name, sizeof(name), BLOB_PATH, blob->digest + strlen("sha256:"));
 	r = archive_file_open(reader, name, file);
 	if (r < 0)
 		return r;
@@ -84,14 +84,13 @@ static int take_blob(
 	if (file->size == blob->size)
 		r = add_blob(reader, &found);
 	else
-		r = archive_bad(reader, "%.*s: %" PRIu64 " bytes, expected %" PRIu64, LEGIBLE,
+		r = archive_bad(reader, "%.*s: %" PRIu64 " bytes, expected %" PRIu64, SHORT,
 			blob->digest, file->size, blob->size);
 	if (r < 0)
 		close(file->fd);
 	return r;
 }
 
-/* A JSON text: where it is, and its digest. */
 struct document {
 	cJSON *json;
 	struct archive_file file;
@@ -103,17 +102,17 @@ static void document_clear(struct document *document)
 	cJSON_Delete(document->json);
 }
 
-/* Reads a blob, which must have its digest, or by name any file. */
+/* Parses the JSON of a blob and verifies its digest, or, with blob NULL, of the named file. */
 static int read_document(struct archive_reader *reader, const struct archive_blob *blob,
 	const char *name, struct document *ret)
 {
 	_cleanup_close_ int fd = -1;
 	_cleanup_free_ char *text = NULL;
 	size_t size, values = 0;
-	int r = archive_go_on(reader);
+	int r = archive_check_wait(reader);
 
 	if (r == 0)
-		r = blob ? take_blob(reader, blob, &ret->file)
+		r = blob ? open_blob(reader, blob, &ret->file)
 			 : archive_file_open(reader, name, &ret->file);
 	if (r < 0)
 		return r;
@@ -122,8 +121,8 @@ static int read_document(struct archive_reader *reader, const struct archive_blo
 	name = blob ? blob->digest : name;
 	if (size > ARCHIVE_TEXT_MAX)
 		return archive_bad(reader, "%.90s: too large", name);
-	if (++reader->documents > DOCUMENTS_MAX)
-		return archive_bad(reader, "more than %d manifests in it", DOCUMENTS_MAX);
+	if (++reader->n_documents > DOCUMENTS_MAX)
+		return archive_bad(reader, "more than %d manifests", DOCUMENTS_MAX);
 	text = must(calloc(1, size + 1));
 	r = archive_pread(fd, text, size, ret->file.offset);
 	if (r < 0)
@@ -137,28 +136,28 @@ static int read_document(struct archive_reader *reader, const struct archive_blo
 	if (values > VALUES_MAX)
 		return archive_bad(reader, "%.90s: too many values", name);
 	ret->json = cJSON_Parse(text);
-	return ret->json ? 0 : archive_bad(reader, "%.90s: no JSON", name);
+	return ret->json ? 0 : archive_bad(reader, "%.90s: invalid JSON", name);
 }
 
-/* Of a descriptor in an index, or of a configuration. Where it says nothing all match. */
+/* Whether a descriptor or configuration is for this machine: an absent field matches. */
 static bool platform_matches(const cJSON *platform)
 {
 	const char *os = json_text_at(platform, "os");
 	const char *machine = json_text_at(platform, "architecture");
-	const char *of_it = json_text_at(platform, "variant");
+	const char *level = json_text_at(platform, "variant");
 
 	return (!os[0] || streq(os, "linux")) && (!machine[0] || streq(machine, architecture)) &&
-	       (!of_it[0] || streq(of_it, variant));
+	       (!level[0] || streq(level, variant));
 }
 
-static int no_platform(struct archive_reader *reader, const char *name)
+static int wrong_platform(struct archive_reader *reader, const char *name)
 {
 	return archive_fail(reader, -ENOEXEC, "%.120s: not for linux/%s", name, architecture);
 }
 
 /* ---- OCI layouts ---- */
 
-/* A manifest, or an index of which the first manifest for this machine is taken. */
+/* Reads a manifest, or the first manifest for this machine of an index. */
 static int read_image(struct archive_reader *reader, const struct archive_blob *blob, int depth,
 	struct archive_image *image)
 {
@@ -173,34 +172,34 @@ static int read_image(struct archive_reader *reader, const struct archive_blob *
 	children = json_at(document.json, "manifests");
 	layers = json_at(document.json, "layers");
 	if (children && (depth == DEPTH_MAX || layers))
-		return archive_bad(reader, "%.*s: %s", LEGIBLE, blob->digest,
+		return archive_bad(reader, "%.*s: %s", SHORT, blob->digest,
 			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
 	cJSON_ArrayForEach (item, children) {
 		if (!platform_matches(json_at(item, "platform")))
 			continue;
-		if (!read_descriptor(item, &part))
+		if (!parse_descriptor(item, &part))
 			return archive_bad(
-				reader, "%.*s: a manifest without digest", LEGIBLE, blob->digest);
+				reader, "%.*s: a manifest without digest", SHORT, blob->digest);
 		r = read_image(reader, &part, depth + 1, image);
 		if (r != -ENOEXEC)
 			return r;
 	}
 	if (children)
-		return no_platform(reader, image->name);
-	if (!read_descriptor(json_at(document.json, "config"), &part))
-		return archive_bad(reader, "%.*s: no manifest", LEGIBLE, blob->digest);
+		return wrong_platform(reader, image->name);
+	if (!parse_descriptor(json_at(document.json, "config"), &part))
+		return archive_bad(reader, "%.*s: not a manifest", SHORT, blob->digest);
 	r = read_document(reader, &part, NULL, &config);
 	if (r < 0)
 		return r;
 	if (!platform_matches(config.json))
-		return no_platform(reader, image->name);
+		return wrong_platform(reader, image->name);
 	memcpy(image->id, part.digest, DIGEST_MAX);
 	image->size = part.size;
 	cJSON_ArrayForEach (item, layers) {
-		if (!read_descriptor(item, &part))
+		if (!parse_descriptor(item, &part))
 			return archive_bad(
-				reader, "%.*s: a layer without digest", LEGIBLE, blob->digest);
-		r = take_blob(reader, &part, &file);
+				reader, "%.*s: a layer without digest", SHORT, blob->digest);
+		r = open_blob(reader, &part, &file);
 		if (r < 0)
 			return r;
 		close(file.fd);
@@ -217,9 +216,9 @@ static int add_image(struct archive_reader *reader, const struct archive_image *
 	if (same)
 		return streq(same->top, image->top)
 			       ? 0
-			       : archive_bad(reader, "%.150s: twice in it", image->name);
+			       : archive_bad(reader, "two images are %.150s", image->name);
 	if (reader->archive->n_images == IMAGES_MAX)
-		return archive_bad(reader, "more than %d images in it", IMAGES_MAX);
+		return archive_bad(reader, "more than %d images", IMAGES_MAX);
 	*add_element(&reader->archive->images, &reader->archive->n_images,
 		&reader->images_allocated) = *image;
 	return 0;
@@ -241,10 +240,10 @@ static int read_layout(struct archive_reader *reader)
 
 		if (!name[0])
 			name = json_text_at(notes, "org.opencontainers.image.ref.name");
-		/* Without any of these it is no more than a tag. */
+		/* Without any of these characters it is a mere tag. */
 		if (!strpbrk(name, "/:@") || image_normalize(name, image.name) < 0)
 			continue;
-		if (!read_descriptor(item, &blob))
+		if (!parse_descriptor(item, &blob))
 			return archive_bad(reader, "%.150s: no digest", image.name);
 		memcpy(image.top, blob.digest, DIGEST_MAX);
 		r = read_image(reader, &blob, 0, &image);
@@ -258,8 +257,8 @@ static int read_layout(struct archive_reader *reader)
 
 /* ---- docker-save ---- */
 
-/* A plain layer's digest is what the configuration calls it by; another's has to be computed. */
-static int take_layer(struct archive_reader *reader, const char *name, const char *diff_id,
+/* An uncompressed layer's digest is its diff_id; that of a compressed one is computed. */
+static int add_layer(struct archive_reader *reader, const char *name, const char *diff_id,
 	struct archive_blob *layer)
 {
 	uint8_t buffer[16384], sum[SHA256_DIGEST_SIZE];
@@ -288,7 +287,7 @@ static int take_layer(struct archive_reader *reader, const char *name, const cha
 	for (uint64_t done = 0; done < file.size;) {
 		size_t n = (size_t)MIN(file.size - done, sizeof(buffer));
 
-		r = archive_go_on(reader);
+		r = archive_check_wait(reader);
 		if (r < 0)
 			return r;
 		r = archive_pread(fd, buffer, n, file.offset + done);
@@ -303,7 +302,7 @@ static int take_layer(struct archive_reader *reader, const char *name, const cha
 	return add_blob(reader, layer);
 }
 
-/* The manifest that a registry would have for an entry of manifest.json. */
+/* Writes the manifest that a registry would have for an entry of manifest.json. */
 static int make_manifest(struct archive_reader *reader, const cJSON *entry, const cJSON *config,
 	struct archive_image *image, FILE *out)
 {
@@ -326,8 +325,8 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 		int r;
 
 		if (!is_digest(id))
-			return archive_bad(reader, "%.120s: no id of a layer", image->name);
-		r = take_layer(reader, json_text_at(item, ""), id, &layer);
+			return archive_bad(reader, "%.120s: a layer without digest", image->name);
+		r = add_layer(reader, json_text_at(item, ""), id, &layer);
 		if (r < 0)
 			return r;
 		fprintf(out, "%s{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%" PRIu64 "}",
@@ -340,7 +339,7 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 	return 0;
 }
 
-/* Adds the images of an entry, one for each name. */
+/* Adds the images of an entry of manifest.json, one for each name. */
 static int read_entry(struct archive_reader *reader, const cJSON *entry)
 {
 	const char *name = json_text_at(entry, "Config"), *file_name;
@@ -358,12 +357,12 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	if (r < 0)
 		return r;
 	file_name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
-	/* Its name is its digest, wherever it has the form of one. */
+	/* A file name that looks like a digest must be the right one. */
 	if (strspn(file_name, "0123456789abcdef") == 64 &&
 		memcmp(file_name, config.digest + 7, 64) != 0)
 		return archive_bad(reader, "%.90s: wrong digest", name);
 	if (!platform_matches(config.json))
-		return no_platform(reader, image.name);
+		return wrong_platform(reader, image.name);
 	memcpy(image.id, config.digest, DIGEST_MAX);
 	memcpy(blob.digest, config.digest, DIGEST_MAX);
 	image.size = blob.size = config.file.size;
@@ -395,18 +394,19 @@ int archive_read_index(struct archive_reader *reader)
 	const cJSON *entry;
 	int r = read_layout(reader), docker;
 
-	/* Docker's is a layout, too, since version 25, but has names there only with tags. */
+	/* docker-save of 25 and later is also a layout, whose index has tags instead of names. */
 	if ((r == -ENOENT || (r == 0 && reader->archive->n_images == 0)) &&
 		!reader->archive->directory) {
 		docker = read_document(reader, NULL, "manifest.json", &list);
 		if (docker == -ENOENT && r == -ENOENT)
-			return archive_bad(reader, "neither manifest.json nor index.json in it");
+			return archive_bad(
+				reader, "neither manifest.json nor index.json is in the archive");
 		r = docker == -ENOENT ? r : docker;
 		cJSON_ArrayForEach (entry, list.json)
 			if (r == 0 && json_text_at(entry, "RepoTags/0")[0])
 				r = read_entry(reader, entry);
 	}
 	if (r == 0 && reader->archive->n_images == 0)
-		return archive_bad(reader, "no image in it has a name");
-	return r;
+		return archive_bad(reader, "none of its images has a name");
+	return r == -ENOENT || r == -ENOEXEC ? -EBADMSG : r;
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/*
- * How the parts of the reader share an archive that is being opened. Functions that return int
- * return 0, or -errno with the reason in the reader's why.
- */
+/* Shared by the parts of the archive reader. Functions return 0, or -errno with reader->why. */
 
 #include "base/json.h"
 #include "base/text.h"
@@ -12,11 +9,13 @@
 
 #define GZIP_MAGIC "\x1f\x8b"
 #define ZSTD_MAGIC "\x28\xb5\x2f\xfd"
+#define BLOB_PATH  "blobs/sha256/%s"
 
-/* A file of a tar that may be an image's. */
+/* A file of a tar that may belong to an image. */
 struct archive_member {
 	char *name;
-	char *link; /* another name; "": one outside of the archive; NULL: a file */
+	char *link; /* a link's target; "" when it is outside of the archive; NULL: a regular file
+		     */
 	uint64_t offset, size;
 };
 
@@ -28,35 +27,31 @@ struct archive_reader {
 	char *why;
 	struct archive_member *members;
 	size_t n_members, members_allocated, images_allocated, blobs_allocated;
-	unsigned int documents; /* that were read */
+	unsigned int n_documents; /* parsed so far */
 };
 
-/* The descriptor is the caller's to close. */
 struct archive_file {
-	int fd;
+	int fd; /* the caller closes it */
 	uint64_t offset, size;
 };
 
-/* Gives the reason; returns error. */
+/* Sets the reason and returns error. */
 int archive_fail(struct archive_reader *reader, int error, const char *format, ...)
 	PRINTF_LIKE(3, 4);
-int archive_error(struct archive_reader *reader, int error); /* what strerror() says */
-#define archive_bad(reader, ...) archive_fail(reader, -EBADMSG, __VA_ARGS__)
+#define archive_bad(reader, ...)     archive_fail(reader, -EBADMSG, __VA_ARGS__)
+#define archive_error(reader, error) archive_fail(reader, error, "%s", strerror(-(error)))
 
-/* -ECANCELED or -ETIMEDOUT once the caller does not wait any longer. */
-int archive_go_on(struct archive_reader *reader);
+/* -ECANCELED or -ETIMEDOUT once the wait is over. */
+int archive_check_wait(struct archive_reader *reader);
 
 /* -ENOENT when the archive has no such file. */
 int archive_file_open(struct archive_reader *reader, const char *name, struct archive_file *file);
 
-/* All of it or an error: -EBADMSG for what ends too soon. */
+/* Reads size bytes; -EBADMSG at an early end of the file. */
 int archive_pread(int fd, void *data, size_t size, uint64_t offset);
 
-/* archive_tar.c: replaces a compressed archive->fd by what is in it, lists the members. */
+/* archive_tar.c: unpacks a compressed archive->fd and lists the members. */
 int archive_read_tar(struct archive_reader *reader);
 
-/* archive_index.c: finds images and blobs. -ENOENT and -ENOEXEC are of something in the archive. */
+/* archive_index.c: finds images and blobs. */
 int archive_read_index(struct archive_reader *reader);
-
-#define BLOB_PATH     "blobs/sha256/"
-#define BLOB_NAME_MAX 96

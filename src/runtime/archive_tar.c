@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Tars: ustar and old ones, pax headers (POSIX.1-2008, pax), GNU's long names and sizes; as Go's
- * archive/tar reads them, which container engines use. Only headers are read here.
+ * Reads headers of tar files as Go's archive/tar does, which container engines use: old and ustar
+ * headers, pax headers (POSIX.1-2008, pax), long names and sizes of GNU tar.
  */
 
 #include "base/file.h"
@@ -30,7 +30,7 @@ struct spool {
 static int spool_write(struct spool *spool, size_t len)
 {
 	struct statvfs fs;
-	int r = archive_go_on(spool->reader);
+	int r = archive_check_wait(spool->reader);
 
 	if (r < 0)
 		return r;
@@ -42,11 +42,11 @@ static int spool_write(struct spool *spool, size_t len)
 	else
 		r = write_all(spool->fd, spool->output, len);
 	if (r == -ENOSPC)
-		return archive_fail(spool->reader, r, "no room for it unpacked");
+		return archive_fail(spool->reader, r, "no room to unpack it");
 	return r < 0 ? archive_error(spool->reader, r) : 0;
 }
 
-/* zlib goes on with the next member, and leaves what is no gzip after the last one. */
+/* zlib reads all gzip members and ignores other data after the last one. */
 static int unpack_gzip(struct spool *spool, int in)
 {
 	int n, code, r = 0, fd = fcntl(in, F_DUPFD_CLOEXEC, 3);
@@ -104,9 +104,9 @@ static int unpack(struct archive_reader *reader)
 		(void)make_directories(reader->host->state, 0755);
 	spool->fd = open(reader->host->state, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (spool->fd < 0)
-		return archive_fail(reader, -errno, "no file to unpack it to: %s", strerror(errno));
+		return archive_fail(reader, -errno, "cannot create a file to unpack it to: %s",
+			strerror(errno));
 	r = magic[0] == GZIP_MAGIC[0] ? unpack_gzip(spool, in) : unpack_zstd(spool, in);
-	/* What it is read from from now on; archive_close() has the rest. */
 	reader->archive->fd = spool->fd;
 	close(in);
 	return r;
@@ -120,15 +120,15 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == BLOCK, "a header is one block");
 
-/* What headers before a member say of it. */
+/* Attributes of the next member, from pax headers and GNU's long names. */
 struct extended {
-	char name[PATH_MAX], link[PATH_MAX]; /* "": nothing */
+	char name[PATH_MAX], link[PATH_MAX]; /* "": not set */
 	bool has_size;
 	uint64_t size;
 };
 
-/* Octal digits, or with the first bit set a binary number that begins with the highest byte. */
-static bool field_number(const char *field, size_t size, uint64_t *ret)
+/* Octal digits, or a big-endian binary number when the first bit is set. */
+static bool parse_number(const char *field, size_t size, uint64_t *ret)
 {
 	uint64_t n = (unsigned char)field[0] & 0x7f;
 	size_t i = 1;
@@ -147,7 +147,7 @@ static bool field_number(const char *field, size_t size, uint64_t *ret)
 	return i == size || field[i] == '\0' || field[i] == ' ';
 }
 
-/* A path below base without "." and ".."; "" when it is too long or leads out of the archive. */
+/* Joins base and path without "." and ".."; "" when it is too long or leads out of the archive. */
 static void clean_path(const char *base, const char *path, char out[static PATH_MAX])
 {
 	char all[PATH_MAX], *save = NULL;
@@ -171,8 +171,8 @@ static void clean_path(const char *base, const char *path, char out[static PATH_
 	}
 }
 
-/* "LENGTH KEY=VALUE\n", again and again; length counts itself. */
-static bool take_pax(char *text, size_t len, struct extended *extended)
+/* Records have the form "LENGTH KEY=VALUE\n"; LENGTH counts the whole record. */
+static bool parse_pax(char *text, size_t len, struct extended *extended)
 {
 	for (char *at = text, *end = text + len; at < end && *at;) {
 		char *key, *value;
@@ -198,8 +198,7 @@ static bool take_pax(char *text, size_t len, struct extended *extended)
 	return true;
 }
 
-/* A header that holds for the next one. */
-static int take_extension(struct archive_reader *reader, char type, uint64_t at, uint64_t size,
+static int read_extension(struct archive_reader *reader, char type, uint64_t at, uint64_t size,
 	struct extended *extended)
 {
 	_cleanup_free_ char *text = NULL;
@@ -212,13 +211,12 @@ static int take_extension(struct archive_reader *reader, char type, uint64_t at,
 	r = archive_pread(reader->archive->fd, text, (size_t)size, at);
 	if (r < 0)
 		return archive_error(reader, r);
-	ok = type == 'x' ? take_pax(text, (size_t)size, extended)
+	ok = type == 'x' ? parse_pax(text, (size_t)size, extended)
 			 : copy_text(type == 'L' ? extended->name : extended->link, PATH_MAX, text);
-	return ok ? 0
-		  : archive_bad(reader,
-			    "an extended header at byte %" PRIu64
-			    " that is damaged, or of a sparse file",
-			    at);
+	if (ok)
+		return 0;
+	return archive_bad(reader,
+		"the extended header at byte %" PRIu64 " is damaged or of a sparse file", at);
 }
 
 static int add_member(struct archive_reader *reader, const struct header *header,
@@ -236,18 +234,18 @@ static int add_member(struct archive_reader *reader, const struct header *header
 	clean_path("", raw, name);
 	if (!name[0] && !streq(raw, ".") && !streq(raw, "./"))
 		return archive_bad(reader, "%.90s leads out of the archive", raw);
-	/* Directories and devices, and what of each layer is not needed. */
+	/* Skip directories, devices, and files of a layer that are not needed. */
 	slash = strrchr(name, '/');
 	if (!strchr("0127", header->type ? header->type : '0') || raw[strlen(raw) - 1] == '/' ||
 		(slash && (streq(slash, "/json") || streq(slash, "/VERSION"))))
 		return 0;
 	if (reader->n_members == MEMBERS_MAX)
-		return archive_bad(reader, "more than %d files in it", MEMBERS_MAX);
+		return archive_bad(reader, "more than %d files", MEMBERS_MAX);
 	member = add_element(&reader->members, &reader->n_members, &reader->members_allocated);
 	*member = (struct archive_member){.name = must(strdup(name)), .offset = at, .size = size};
 	if (header->type != '1' && header->type != '2')
 		return 0;
-	/* A hard link names another member, a symbolic one is relative to its own directory. */
+	/* A hard link names another member; a symbolic link is relative to its own directory. */
 	snprintf(base, sizeof(base), "%.*s", header->type == '2' && slash ? (int)(slash - name) : 0,
 		name);
 	snprintf(raw, sizeof(raw), "%.100s", header->link);
@@ -256,43 +254,42 @@ static int add_member(struct archive_reader *reader, const struct header *header
 	return 0;
 }
 
-/* One header and what belongs to it; at moves on. 1 at the end. */
+/* Reads the header at *at and moves *at to the next one. Returns 1 at the end. */
 static int next_header(
 	struct archive_reader *reader, uint64_t total, uint64_t *at, struct extended *extended)
 {
 	static const struct header zero;
 	uint64_t size, sum = 0, expected;
 	struct header header;
-	int r = archive_go_on(reader);
+	int r = archive_check_wait(reader);
 	bool valid;
 
 	if (r < 0 || *at >= total)
 		return r < 0 ? r : 1;
 	r = archive_pread(reader->archive->fd, &header, sizeof(header), *at);
 	if (r == -EBADMSG)
-		return archive_bad(
-			reader, "truncated: it ends within a header at byte %" PRIu64, *at);
+		return archive_bad(reader, "truncated within the header at byte %" PRIu64, *at);
 	if (r < 0)
 		return archive_error(reader, r);
 	if (*at > 0 && memcmp(&header, &zero, sizeof(zero)) == 0)
 		return 1;
-	valid = field_number(header.checksum, sizeof(header.checksum), &expected) &&
-		field_number(header.size, sizeof(header.size), &size);
-	/* The sum counts its own field as blanks. */
+	valid = parse_number(header.checksum, sizeof(header.checksum), &expected) &&
+		parse_number(header.size, sizeof(header.size), &size);
+	/* The checksum's own field counts as blanks. */
 	memset(header.checksum, ' ', sizeof(header.checksum));
 	for (size_t i = 0; i < BLOCK; i++)
 		sum += ((const unsigned char *)&header)[i];
 	if (!valid || sum != expected)
 		return archive_bad(reader,
-			*at == 0 ? "no tar, also none compressed by gzip or zstd"
-				 : "a damaged header at byte %" PRIu64,
+			*at == 0 ? "not a tar file, plain or compressed by gzip or zstd"
+				 : "the header at byte %" PRIu64 " is damaged",
 			*at);
 	if (header.type == 'S')
-		return archive_bad(reader, "a sparse file in it");
+		return archive_bad(reader, "it has a sparse file");
 	if (extended->has_size && !strchr("xLKg", header.type))
 		size = extended->size;
 	*at += BLOCK;
-	/* These have no content, whatever their size. */
+	/* The size field of links, devices and directories does not count. */
 	if (header.type && strchr("123456", header.type))
 		size = 0;
 	if (size > total - *at)
@@ -300,7 +297,7 @@ static int next_header(
 			"truncated: %" PRIu64 " bytes of %.60s expected, %" PRIu64 " there", size,
 			header.name, total - *at);
 	if (header.type && strchr("xLK", header.type)) {
-		r = take_extension(reader, header.type, *at, size, extended);
+		r = read_extension(reader, header.type, *at, size, extended);
 	} else if (header.type != 'g') {
 		r = add_member(reader, &header, extended, *at, size);
 		*extended = (struct extended){0};

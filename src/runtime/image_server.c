@@ -8,71 +8,25 @@
 
 #include <microhttpd.h>
 
-#define CONNECTIONS_MAX   64
-#define CONNECTIONS_KEPT  48 /* beyond them each new one shuts another */
+#define CONNECTIONS_MAX   256
 #define IDLE_S            30
 #define CONNECTION_MEMORY ((size_t)4 * 1024)
 #define PIECE             ((size_t)32 * 1024) /* of a blob, for each connection */
-
-struct connection {
-	bool open, shut; /* shut: libmicrohttpd has not noticed yet */
-	int fd;
-	uint64_t serial, sent;
-};
 
 struct image_server {
 	struct MHD_Daemon *daemon;
 	const struct archive *archive;
 	_Atomic uint64_t *sent;
 	char prefix[IMAGE_NAME_MAX]; /* "/v2/NAME/" */
-	struct connection connections[CONNECTIONS_MAX];
-	uint64_t serial;
 };
 
 /* A blob that is being sent. */
 struct transfer {
 	const struct archive_blob *blob;
-	struct connection *connection;
 	_Atomic uint64_t *sent;
 	uint64_t from;
-	int fd; /* -1: its text */
+	int fd; /* -1: the blob has a text */
 };
-
-/*
- * A crowd of clients, or slow ones, must not keep the runtime out: the connection that was sent
- * least makes room, of several the oldest.
- */
-static void on_connection(void *userdata, struct MHD_Connection *mhd, void **state,
-	enum MHD_ConnectionNotificationCode code)
-{
-	struct image_server *server = userdata;
-	struct connection *connection = *state, *least = NULL, *c;
-	size_t n = 0;
-
-	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
-		connection->open = false;
-		return;
-	}
-	for (c = server->connections; c < &server->connections[CONNECTIONS_MAX]; c++) {
-		if (!c->open || c->shut)
-			continue;
-		n++;
-		if (!least || c->sent < least->sent ||
-			(c->sent == least->sent && c->serial < least->serial))
-			least = c;
-	}
-	if (n >= CONNECTIONS_KEPT) {
-		shutdown(least->fd, SHUT_RDWR);
-		least->shut = true;
-	}
-	/* There is one: libmicrohttpd has the same limit. */
-	for (c = server->connections; c->open; c++)
-		;
-	*c = (struct connection){.open = true,
-		.fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
-		.serial = server->serial++};
-	*state = c;
-}
 
 static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
 {
@@ -88,7 +42,6 @@ static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
 		n = pread(transfer->fd, data, (size_t)n, (off_t)(blob->offset + at));
 	if (n <= 0)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
-	transfer->connection->sent += (uint64_t)n;
 	*transfer->sent += (uint64_t)n;
 	return n;
 }
@@ -133,14 +86,12 @@ static enum MHD_Result answer_blob(
 
 	if (!blob->text && fd < 0)
 		return MHD_NO;
-	/* "bytes=N-" within the blob is how containerd goes on after an interruption. */
+	/* containerd resumes an interrupted download with "bytes=N-". */
 	if (!wanted || sscanf(wanted, "bytes=%23[0-9]-%n", number, &end) != 1 || end == 0 ||
 		wanted[end] || parse_count(number, &from) < 0 || from >= blob->size)
 		from = 0;
 	transfer = must(malloc(sizeof(*transfer)));
-	*transfer = (struct transfer){blob,
-		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context,
-		server->sent, from, fd};
+	*transfer = (struct transfer){blob, server->sent, from, fd};
 	response = MHD_create_response_from_callback(
 		blob->size - from, PIECE, read_blob, transfer, transfer_free);
 	if (!response) {
@@ -193,13 +144,15 @@ int image_server_open(const struct archive *archive, const char *name, _Atomic u
 	server->sent = sent;
 	snprintf(server->prefix, sizeof(server->prefix), "/v2/%s/", name);
 	errno = 0;
-	/* The kernel cuts the backlog to net.core.somaxconn: a crowd waits there. */
+	/*
+	 * Clients above the limit wait in the listen backlog, which the kernel cuts to
+	 * net.core.somaxconn, until idle connections time out.
+	 */
 	server->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, route,
 		server, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_LISTEN_BACKLOG_SIZE,
 		(unsigned int)INT_MAX, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
 		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
-		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+		CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 	if (!server->daemon) {
 		free(server);
 		return errno > 0 ? -errno : -ENOMEM;

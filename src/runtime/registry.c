@@ -11,9 +11,8 @@
 #define HOST_MAX 253 /* characters of a DNS name: RFC 1035, 2.3.4 */
 
 /*
- * Names and IPv4 addresses alike; the underscore is no DNS but is met in names of containers, and
- * "_default" is a directory of its own meaning beside the registries' ones. In brackets an IPv6
- * address without a zone, which would be this node's alone.
+ * A name or IPv4 address, or an IPv6 address in brackets without a zone. Container names may have
+ * underscores; a leading one is reserved for "_default".
  */
 #define HOST "([A-Za-z0-9][A-Za-z0-9_-]*(\\.[A-Za-z0-9_-]+)*|\\[[0-9A-Fa-f:.]+])"
 
@@ -22,10 +21,10 @@
 	"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|" \
 	"6553[0-5]))?"
 
-/* Unreserved characters of RFC 3986 and a few more; no segment that leads upwards. */
+/* Unreserved characters of RFC 3986 and a few more; no segment starts with a dot. */
 #define PATH "(/([A-Za-z0-9_~+:-][A-Za-z0-9._~+:-]*)?)*"
 
-/* The pattern's first group is the host. */
+/* The first group of the pattern is the host. */
 static int check(const char *text, size_t size, const char *pattern)
 {
 	struct in6_addr address;
@@ -116,15 +115,15 @@ bool registry_is_loopback(const char *url)
 	       (inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
-/* ---- whether mirrors work ---- */
+/* ---- health of mirrors ---- */
 
-#define CHECK_US    (10 * USEC_PER_SEC) /* from one check to the next */
+#define CHECK_US    (10 * USEC_PER_SEC) /* between two checks */
 #define DEADLINE_US (2 * USEC_PER_SEC)
-#define DOUBT_US    (1 * USEC_PER_SEC) /* to the second check of an unexpected answer */
+#define DOUBT_US    (1 * USEC_PER_SEC) /* until an unexpected answer is checked again */
 #define AGREE       2                  /* answers in a row that change a state */
-#define ANSWER_MAX  65536              /* bytes: an answer to /v2/ is {} or a few errors */
+#define ANSWER_MAX  65536              /* bytes */
 
-/* Debian, Red Hat, SUSE, Alpine: what Go's crypto/x509 knows, in its order. */
+/* As Go's crypto/x509: Debian, Red Hat, SUSE, Alpine. */
 static const char *const bundles[] = {
 	"/etc/ssl/certs/ca-certificates.crt",
 	"/etc/pki/tls/certs/ca-bundle.crt",
@@ -134,7 +133,7 @@ static const char *const bundles[] = {
 	"/etc/ssl/cert.pem",
 };
 
-void mirror_observe(struct mirror *mirror, bool healthy, uint64_t checked_us)
+static void update_state(struct mirror *mirror, bool healthy, uint64_t checked_us)
 {
 	enum mirror_state seen = healthy ? MIRROR_UP : MIRROR_DOWN;
 
@@ -162,14 +161,15 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 	for (size_t i = 0; i < n; i++) {
 		struct mirror *mirror = &mirrors[i];
 		size_t len = strlen(mirror->url);
-		/* As containerd makes it: a path that ends in /v2 is the API's root already. */
+		/* As in containerd, a path that ends in /v2 is already the API's root. */
 		bool is_root = len > 3 && streq(mirror->url + len - 3, "/v2");
 
 		if (mirror->due_us > now)
 			continue;
 		if (starts_with(mirror->url, "https:") && !ca_file[0]) {
-			copy_text(mirror->why, MIRROR_WHY_MAX, "this node has no certificates");
-			mirror_observe(mirror, false, now);
+			copy_text(mirror->why, MIRROR_WHY_MAX,
+				"no CA certificates found on this node");
+			update_state(mirror, false, now);
 			continue;
 		}
 		snprintf(urls[due], sizeof(urls[due]), "%s%s", mirror->url, is_root ? "/" : "/v2/");
@@ -193,11 +193,11 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 		copy_text(mirror->why, MIRROR_WHY_MAX, get->why);
 		if (get->error == -EKEYREJECTED)
 			copy_text(mirror->why, MIRROR_WHY_MAX,
-				"its certificate is not one that this node trusts");
+				"this node does not trust its certificate");
 		else if (get->error == -ETIMEDOUT)
 			copy_text(mirror->why, MIRROR_WHY_MAX, "no answer within 2 s");
 		else if (get->error == 0 && !healthy)
 			snprintf(mirror->why, MIRROR_WHY_MAX, "GET /v2/ answers %ld", get->status);
-		mirror_observe(mirror, healthy, now_us());
+		update_state(mirror, healthy, now_us());
 	}
 }

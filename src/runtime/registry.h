@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Names of registries, their mirrors' addresses and health, and lists of these. */
+/* Registries: their names, and the URLs, health and lists of their mirrors. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,67 +13,60 @@
 #define REGISTRY_DEFAULT  "_default" /* any registry without mirrors of its own */
 
 /*
- * 0 for host[:port] and nothing else: a DNS name, an IPv4 address or an IPv6 one in brackets, the
- * port 1..65535. -EINVAL for all that could lead elsewhere in a path or a file. "_default" is no
- * registry.
+ * Accepts host[:port]: a DNS name, an IPv4 address or an IPv6 one in brackets, a port from 1 to
+ * 65535. Returns 0, or -EINVAL for anything else, such as "_default".
  */
 int registry_check_name(const char *name);
 
 /*
- * 0 for http[s]://host[:port][/path] without user, password, query, fragment, "..", quotes, white
- * space or any other character that needs an escape in TOML or JSON. -EINVAL else.
+ * Accepts http[s]://host[:port][/path] without user, password, query, fragment, "..", quotes, white
+ * space or any other character that needs an escape in TOML or JSON. Returns 0 or -EINVAL.
  */
 int registry_check_url(const char *url);
 
-/* Copies a checked URL without the slashes at its end. False when it does not fit. */
+/* Copies a checked URL without trailing slashes. False when it does not fit. */
 bool registry_copy_url(char *dst, size_t size, const char *url);
 
-/* Lists of URLs, separated by spaces. What is added is there once, without slashes at its end. */
+/* Lists of URLs, separated by spaces. Adding drops trailing slashes and skips duplicates. */
 bool registry_list_has(const char *list, const char *url, size_t len);
 void registry_list_add(char *list, size_t size, const char *url, size_t len);
 
-/*
- * A list for showing: as it is, or cut, with a checksum of all of it at the end. So two lists that
- * differ never look the same.
- */
+/* Copies a list for display. A list that does not fit is cut and ends with its checksum. */
 void registry_shorten_list(const char *list, char *out, size_t size);
 
-/* True when a checked URL's host is "localhost" or a loopback address: surely on this node. */
+/* True when a checked URL's host is "localhost" or a loopback address. */
 bool registry_is_loopback(const char *url);
 
 /*
- * Whether registry mirrors work: GET URL/v2/ (OCI distribution specification, "determining
- * support") every 10 s, each within 2 s. 200 and 401 are health: a mirror that wants a login is
- * alive. Nothing else is: redirects are not followed, no credentials are sent.
+ * Mirror health: GET URL/v2/ (OCI distribution specification, "determining support") every 10 s,
+ * within 2 s, without redirects or credentials. 200 and 401 mean healthy: a mirror that requires a
+ * login works.
  *
- * The first answer counts at once. After that a state changes when two answers in a row say so, the
- * second asked 1 s after the first: one lost packet takes no mirror out.
+ * The first answer sets the state. Later the state changes after two contradicting answers, 1 s
+ * apart: one lost packet does not disable a mirror.
  */
 
 #define MIRROR_WHY_MAX 192
 
 enum mirror_state {
-	MIRROR_UNKNOWN, /* not checked yet: not to be used */
+	MIRROR_UNKNOWN, /* not checked yet: not used */
 	MIRROR_UP,
 	MIRROR_DOWN,
 };
 
 struct mirror {
-	char url[REGISTRY_URL_MAX]; /* without slashes at its end */
+	char url[REGISTRY_URL_MAX]; /* without trailing slashes */
 	enum mirror_state state;
-	char why[MIRROR_WHY_MAX]; /* of the last check's failure; "" after a success */
+	char why[MIRROR_WHY_MAX]; /* why the last check failed; "" after a success */
 	uint64_t since_us;        /* CLOCK_MONOTONIC of the last change of state */
 	uint64_t due_us;          /* CLOCK_MONOTONIC of the next check */
-	uint64_t took_us;         /* the last answer */
+	uint64_t took_us;         /* duration of the last check */
 	unsigned int against;     /* answers in a row that contradict the state */
 };
 
 /*
- * Checks at the same time all that are due. host_root ("" for /) is where the certificates are that
- * the node itself trusts. A check that was cancelled leaves a mirror as it was.
+ * Checks all due mirrors at the same time. HTTPS uses the certificates that the node trusts, below
+ * host_root ("" for /). A cancelled check changes nothing.
  */
 void mirrors_check(
 	struct mirror *mirrors, size_t n, const char *host_root, const struct wait *wait);
-
-/* Takes one answer by the rule above. Writes state, since_us, due_us and against. */
-void mirror_observe(struct mirror *mirror, bool healthy, uint64_t checked_us);

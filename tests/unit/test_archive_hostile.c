@@ -35,10 +35,10 @@ ARCHIVE_TEST(what_is_no_tar_or_torn_is_refused)
 	bytes_add(&empty, "", 0);
 	assert_refused(fixture, &empty, "empty");
 	fixture->tar.data[0] ^= 1;
-	assert_refused(fixture, &fixture->tar, "no tar");
+	assert_refused(fixture, &fixture->tar, "not a tar file");
 	fixture->tar.data[0] ^= 1;
 	fixture->tar.data[1024] ^= 1;
-	assert_refused(fixture, &fixture->tar, "a damaged header at byte 1024");
+	assert_refused(fixture, &fixture->tar, "the header at byte 1024 is damaged");
 	assert_int_equal(open_path(fixture, "/images/none"), -ENOENT);
 }
 
@@ -48,12 +48,12 @@ ARCHIVE_TEST(sizes_that_no_file_has_names_that_lead_out_and_sparse_files_are_ref
 		size_t at, len;
 		const char *bytes, *why;
 	} cases[] = {
-		{124, 12, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "no tar"},
+		{124, 12, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "not a tar file"},
 		{124, 12, "\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff",
 			"truncated: 9223372036854775807 bytes"},
-		{124, 12, "\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", "no tar"},
+		{124, 12, "\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", "not a tar file"},
 		{124, 12, "77777777777", "truncated: 8589934591 bytes"},
-		{124, 12, "00000000x07", "no tar"},
+		{124, 12, "00000000x07", "not a tar file"},
 		{0, 12, "/etc/passwd", "/etc/passwd leads out"},
 		{0, 5, "../x", "../x leads out"},
 		{0, 10, "a/../../x", "a/../../x leads out"},
@@ -100,10 +100,10 @@ ARCHIVE_TEST(links_that_go_round_or_out_of_the_archive_are_refused)
 	static const char *const cases[][3] = {
 		{"l", "l", "more than 8 links"},
 		{"d/l", "../d/l", "more than 8 links"},
-		{"l", "/etc/passwd", "a link out of the archive"},
-		{"d/l", "../../etc/passwd", "a link out of the archive"},
-		{"l", "none", "the archive has no l"},
-		{"l", "", "a link out of the archive"},
+		{"l", "/etc/passwd", "links out of the archive"},
+		{"d/l", "../../etc/passwd", "links out of the archive"},
+		{"l", "none", "l is missing in the archive"},
+		{"l", "", "links out of the archive"},
 	};
 
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
@@ -177,20 +177,20 @@ ARCHIVE_TEST(wrong_digests_and_sizes_are_refused)
 ARCHIVE_TEST(documents_that_do_not_hold_together_are_refused)
 {
 	static const char *const cases[][3] = {
-		{"index.json", "{", "no JSON"},
-		{"index.json", "{}", "no image in it has a name"},
-		{"index.json", "[1,2,3]", "no image in it has a name"},
+		{"index.json", "{", "invalid JSON"},
+		{"index.json", "{}", "none of its images has a name"},
+		{"index.json", "[1,2,3]", "none of its images has a name"},
 		{"index.json",
 			"{\"manifests\":[{\"annotations\":{\"io.containerd.image.name\":\"a:1\"}}]}",
 			"no digest"},
 		{"index.json", WITH_SIZE("1e98"), "no digest"},
 		{"index.json", WITH_SIZE("-1"), "no digest"},
 		{"index.json", WITH_SIZE("9007199254740992"), "no digest"},
-		{"index.json", WITH_SIZE("9007199254740991"), "the archive has no blobs/sha256/"},
-		{"manifest.json", "[]", "no image in it has a name"},
-		{"manifest.json", "[{\"RepoTags\":[\"a\"]}]", "the archive has no"},
+		{"index.json", WITH_SIZE("9007199254740991"), " is missing in the archive"},
+		{"manifest.json", "[]", "none of its images has a name"},
+		{"manifest.json", "[{\"RepoTags\":[\"a\"]}]", " is missing in the archive"},
 		{"manifest.json", "[{\"Config\":\"../../etc/passwd\",\"RepoTags\":[\"a\"]}]",
-			"the archive has no ../../etc/passwd"},
+			"../../etc/passwd is missing in the archive"},
 		{"manifest.json",
 			"[{\"Config\":\"manifest.json\",\"RepoTags\":[\"a\"],\"Layers\":[1]}]",
 			"configuration and layers do not agree"},
@@ -234,9 +234,9 @@ ARCHIVE_TEST(a_bomb_stops_at_the_reserve_of_free_space_and_leaves_nothing)
 
 	fixture->percent_free = 100;
 	assert_int_equal(open_bytes(fixture, &gzip), -ENOSPC);
-	assert_string_equal(fixture->why, "no room for it unpacked");
+	assert_string_equal(fixture->why, "no room to unpack it");
 	fixture->percent_free = 0;
-	assert_refused(fixture, &gzip, "no tar");
+	assert_refused(fixture, &gzip, "not a tar file");
 }
 
 ARCHIVE_TEST(what_is_cancelled_is_read_no_further)

@@ -2,7 +2,6 @@
 #include "image_archive.h"
 
 #include <arpa/inet.h>
-#include <sys/resource.h>
 
 #define REPOSITORY "headroom-preload/0123"
 #define ANSWER_MAX 8192
@@ -143,26 +142,21 @@ SERVER_TEST(only_get_and_head_of_what_is_there_are_answered)
 			"HTTP/1.1 405", "Allow: GET, HEAD");
 }
 
-/* Of clients that send nothing, or begin a request, or read no answer. */
-SERVER_TEST(a_crowd_keeps_nobody_out)
+/* Slow clients send nothing, half a request, or read no answer. */
+SERVER_TEST(slow_clients_do_not_block_others)
 {
-	struct rlimit files;
 	char request[512];
-	int crowd[1000];
+	int slow[200];
 
-	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
-	files.rlim_cur = MIN(files.rlim_max, 4096);
-	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
 	snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n",
 		path_of("blobs", served->files.sample.layers[1]));
-	for (size_t i = 0; i < ARRAY_SIZE(crowd); i++) {
-		crowd[i] = dial(served);
-		if (i >= 800)
-			send_text(crowd[i], i % 2 ? request : "GET /v2/ HTTP/1.1\r\nHo");
-		if (i == 799 || i == 999)
-			EXPECT(served, "GET", path_of("blobs", served->files.sample.layers[0]), "",
-				"HTTP/1.1 200", "\r\n\r\n" LAYER_0);
+	for (size_t i = 0; i < ARRAY_SIZE(slow); i++) {
+		slow[i] = dial(served);
+		if (i >= 100)
+			send_text(slow[i], i % 2 ? request : "GET /v2/ HTTP/1.1\r\nHo");
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(crowd); i++)
-		close(crowd[i]);
+	EXPECT(served, "GET", path_of("blobs", served->files.sample.layers[0]), "", "HTTP/1.1 200",
+		"\r\n\r\n" LAYER_0);
+	for (size_t i = 0; i < ARRAY_SIZE(slow); i++)
+		close(slow[i]);
 }

@@ -193,7 +193,7 @@ DIRECTORY_TEST(certificates_of_the_node_are_trusted)
 
 	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:1");
 	check(&mirror, 1, directory->path);
-	assert_string_equal(mirror.why, "this node has no certificates");
+	assert_string_equal(mirror.why, "no CA certificates found on this node");
 	directory_put(directory, "/etc/ssl/certs/keep", "");
 	shell(NEW_CERTIFICATE "-keyout server.key -out server.crt", directory->path);
 	shell(NEW_CERTIFICATE "-keyout other.key -out etc/ssl/certs/ca-certificates.crt",
@@ -202,7 +202,7 @@ DIRECTORY_TEST(certificates_of_the_node_are_trusted)
 	snprintf(mirror.url, sizeof(mirror.url), "https://127.0.0.1:%d", port);
 	mirror.due_us = 0;
 	check(&mirror, 1, directory->path);
-	assert_string_equal(mirror.why, "its certificate is not one that this node trusts");
+	assert_string_equal(mirror.why, "this node does not trust its certificate");
 	shell("cat server.crt >> etc/ssl/certs/ca-certificates.crt", directory->path);
 	for (int i = 0; i < 2; i++) {
 		mirror.due_us = 0;
