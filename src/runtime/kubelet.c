@@ -7,19 +7,21 @@
 
 #include <arpa/inet.h>
 #include <fts.h>
+#include <yaml.h>
 
-#define FILE_MAX    (256 * 1024) /* bytes: a hundred times a full configuration */
-#define FILES_MAX   64           /* and directories; a node has one to five */
+#define FILE_MAX    (256 * 1024) /* bytes; a full configuration has 2 to 3 KB */
+#define FILES_MAX   64           /* and directories */
+#define KIND        "KubeletConfiguration"
 #define K3S_DROP_IN "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
 
 const char kubelet_own_text[] =
 	"# Written by headroom, because its configuration says kubelet.manage: true.\n"
-	"# headroom restore takes this file away.\n"
+	"# headroom restore removes this file.\n"
 	"apiVersion: kubelet.config.k8s.io/v1beta1\n"
 	"kind: KubeletConfiguration\n"
 	"serializeImagePulls: false\n";
 
-/* Where kubeadm, k3s, RKE2, EKS, GKE and AKS keep it: for a kubelet whose process is not seen. */
+/* Files of kubeadm, k3s, RKE2, EKS, GKE and AKS, for a kubelet without a visible process. */
 static const struct {
 	const char *config, *config_dir;
 	bool embedded;
@@ -33,7 +35,7 @@ static const struct {
 	{"/etc/default/kubeletconfig.json", "", false},
 };
 
-/* Names of KubeletConfiguration v1beta1, flags of cmd/kubelet/app/options. */
+/* From KubeletConfiguration v1beta1 and cmd/kubelet/app/options. */
 const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
 	[KUBELET_SERIALIZE_IMAGE_PULLS] = {"serializeImagePulls", "serialize-image-pulls", "true",
 		KUBELET_BOOL},
@@ -49,9 +51,10 @@ const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
 
 /* ---- values ---- */
 
-bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const char *text)
+/* Parses a value of a file or flag. False when it is invalid for the field. */
+static bool parse_value(struct kubelet_value *value, enum kubelet_field field, const char *text)
 {
-	/* YAML 1.1's words for a boolean as the kubelet's parser has them, and Go's for a flag. */
+	/* Booleans of YAML 1.1, and of Go's flags. */
 	static const char *const words[] = {
 		"true", "false", "t", "f", "1", "0", "yes", "no", "on", "off"};
 	uint64_t number;
@@ -70,7 +73,8 @@ bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const c
 	return text_is_printable(text) && copy_text(value->text, sizeof(value->text), text);
 }
 
-void kubelet_add_cluster_dns(struct kubelet_values *values, const char *address)
+/* Ignores words that are not addresses, and all above the maximum. */
+static void add_cluster_dns(struct kubelet_values *values, const char *address)
 {
 	uint8_t binary[16];
 
@@ -81,7 +85,7 @@ void kubelet_add_cluster_dns(struct kubelet_values *values, const char *address)
 			values->cluster_dns[values->n_cluster_dns++], KUBELET_ADDRESS_MAX, address);
 }
 
-/* Lays a drop-in file's values, or flags, over what came before. */
+/* A drop-in file, or flags, override values. */
 static void merge(struct kubelet_values *values, const struct kubelet_values *over)
 {
 	for (int i = 0; i < KUBELET_FIELDS; i++)
@@ -94,10 +98,10 @@ static void merge(struct kubelet_values *values, const struct kubelet_values *ov
 }
 
 /*
- * From 1.32 pulls are parallel by default where a limit above 1 is given; before, that was refused.
- * k3s starts its kubelet with --serialize-image-pulls=false.
+ * From 1.32 on, a limit above 1 makes pulls parallel by default; older kubelets refuse it. k3s
+ * starts its kubelet with --serialize-image-pulls=false.
  */
-void kubelet_fill_defaults(struct kubelet_values *values, bool embedded)
+static void fill_defaults(struct kubelet_values *values, bool embedded)
 {
 	const struct kubelet_value *most = &values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS];
 	uint64_t number = 0;
@@ -116,15 +120,139 @@ void kubelet_fill_defaults(struct kubelet_values *values, bool embedded)
 	}
 }
 
-/* ---- which files ---- */
+/* ---- parser ---- */
 
-/* One reading of the files. */
+struct parser {
+	const char *path;
+	yaml_document_t document;
+	struct kubelet_values values;
+	char *why;
+};
+
+static int refuse(struct parser *parser, yaml_mark_t mark, const char *what, const char *text)
+{
+	char quoted[TEXT_QUOTE_MAX];
+
+	snprintf(parser->why, KUBELET_WHY_MAX, "%s:%zu:%zu: %s%s%s", parser->path, mark.line + 1,
+		mark.column + 1, what, text ? " " : "", text ? text_quote(quoted, text) : "");
+	return -EBADMSG;
+}
+
+static const char *scalar_of(const yaml_node_t *node)
+{
+	return node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value
+						      : NULL;
+}
+
+static bool is_null(const yaml_node_t *node)
+{
+	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+			streq((const char *)node->data.scalar.value, words[i]))
+			return true;
+	return false;
+}
+
+static int parse_field(struct parser *parser, enum kubelet_field field, const yaml_node_t *node)
+{
+	struct kubelet_value *value = &parser->values.field[field];
+	const char *text = scalar_of(node);
+	char what[64];
+
+	if (!text)
+		return refuse(parser, node->start_mark, "expected one plain value", NULL);
+	*value = (struct kubelet_value){.origin = KUBELET_CLEARED};
+	if (is_null(node))
+		return 0;
+	/* The kubelet refuses a quoted number or bool. */
+	if ((kubelet_fields[field].kind != KUBELET_AGE &&
+		    node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) ||
+		!parse_value(value, field, text)) {
+		snprintf(what, sizeof(what), "%s cannot be", kubelet_fields[field].name);
+		return refuse(parser, node->start_mark, what, text);
+	}
+	value->origin = KUBELET_FILE;
+	value->line = (unsigned)node->start_mark.line + 1;
+	copy_text(value->file, sizeof(value->file), parser->path);
+	return 0;
+}
+
+static void parse_cluster_dns(struct parser *parser, const yaml_node_t *node)
+{
+	if (node->type != YAML_SEQUENCE_NODE)
+		return;
+	parser->values.n_cluster_dns = 0;
+	for (const yaml_node_item_t *item = node->data.sequence.items.start;
+		item < node->data.sequence.items.top; item++) {
+		const char *text = scalar_of(yaml_document_get_node(&parser->document, *item));
+
+		if (text)
+			add_cluster_dns(&parser->values, text);
+	}
+}
+
+static int parse_document(struct parser *parser)
+{
+	const yaml_node_t *root = yaml_document_get_root_node(&parser->document);
+	int r = 0;
+
+	if (!root || (root->type == YAML_SCALAR_NODE && is_null(root)))
+		return 0;
+	if (root->type != YAML_MAPPING_NODE)
+		return refuse(parser, root->start_mark, "not a map of options", NULL);
+	for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+		r == 0 && pair < root->data.mapping.pairs.top; pair++) {
+		const yaml_node_t *node = yaml_document_get_node(&parser->document, pair->value);
+		const char *key = scalar_of(yaml_document_get_node(&parser->document, pair->key));
+		const char *text = scalar_of(node);
+
+		if (!key)
+			continue;
+		if (streq(key, "clusterDNS"))
+			parse_cluster_dns(parser, node);
+		if (streq(key, "kind") && !(text && streq(text, KIND)))
+			r = refuse(parser, node->start_mark, "not of kind " KIND " but",
+				text ? text : "something else");
+		for (int i = 0; i < KUBELET_FIELDS; i++)
+			if (streq(key, kubelet_fields[i].name))
+				r = parse_field(parser, (enum kubelet_field)i, node);
+	}
+	return r;
+}
+
+int kubelet_parse(const char *path, const char *text, size_t len, struct kubelet_values *values,
+	char why[static KUBELET_WHY_MAX])
+{
+	struct parser parser = {.path = path, .why = why};
+	yaml_parser_t yaml;
+	int r;
+
+	if (!yaml_parser_initialize(&yaml))
+		abort();
+	yaml_parser_set_input_string(&yaml, (const unsigned char *)text, len);
+	if (yaml_parser_load(&yaml, &parser.document)) {
+		r = parse_document(&parser);
+		yaml_document_delete(&parser.document);
+	} else {
+		r = refuse(&parser, yaml.problem_mark, "neither YAML nor JSON: correct the file:",
+			yaml.problem ? yaml.problem : "unreadable");
+	}
+	yaml_parser_delete(&yaml);
+	if (r == 0)
+		*values = parser.values;
+	return r;
+}
+
+/* ---- files ---- */
+
 struct reading {
 	const struct host *host;
 	struct kubelet_seen *seen;
 	struct kubelet_values flags;
 	uint64_t start_us; /* CLOCK_REALTIME of the kubelet's start */
-	/* What is younger than that: files of others, our own, directories. */
+	/* Since then: files of others, our own file, directories. */
 	bool changed, own_changed, directory_changed;
 };
 
@@ -136,9 +264,9 @@ static bool is_there(const struct host *host, const char *path)
 }
 
 /*
- * k3s runs a kubelet inside itself; beside it one of its own may run. One in a container, as in a
- * nested cluster, is not this node's; and any user may call a program kubelet: only root's command
- * line may say where files are written.
+ * k3s has a kubelet inside; a separate kubelet goes before it. A kubelet in a container, as in a
+ * nested cluster, does not belong to this node. Any user can name a program kubelet: only root's
+ * command line decides where files are written.
  */
 static bool match_kubelet(const char *root, pid_t pid, void *embedded)
 {
@@ -162,7 +290,7 @@ static void find_process(const struct host *host, struct kubelet_seen *seen)
 		return;
 	}
 	*seen = (struct kubelet_seen){0};
-	/* All processes are looked at only where a kubelet keeps its files. */
+	/* Search all processes only where a kubelet keeps its files. */
 	if (!is_there(host, "/var/lib/kubelet") && !is_there(host, "/var/lib/rancher"))
 		return;
 	pid = process_find(host->root, match_kubelet, &embedded);
@@ -173,8 +301,8 @@ static void find_process(const struct host *host, struct kubelet_seen *seen)
 		seen->pid = pid;
 }
 
-/* A path of the command line. What is relative begins where the process works. */
-static int take_path(
+/* Reads a path of the command line; a relative one starts at the process's working directory. */
+static int read_path(
 	const struct reading *reading, const char *option, char path[static SETTING_PATH_MAX])
 {
 	const char *root = reading->host->root;
@@ -184,7 +312,7 @@ static int take_path(
 
 	if (r <= 0 || !value[0])
 		return r;
-	/* systemd starts services in the root. */
+	/* Else /: systemd starts services there. */
 	if (process_path(root, pid, value, full) < 0)
 		snprintf(full, sizeof(full), "/%.4000s", value);
 	if (!copy_text(path, SETTING_PATH_MAX, full))
@@ -192,30 +320,30 @@ static int take_path(
 	return 0;
 }
 
-static int take_command_line(struct reading *reading)
+static int read_command_line(struct reading *reading)
 {
 	const char *root = reading->host->root;
 	struct kubelet_seen *seen = reading->seen;
 	char value[PATH_MAX], *state = NULL;
-	int r = take_path(reading, "config", seen->config);
+	int r = read_path(reading, "config", seen->config);
 
 	if (r < 0)
 		return r;
-	take_path(reading, "config-dir", seen->config_dir);
+	read_path(reading, "config-dir", seen->config_dir);
 	for (int i = 0; i < KUBELET_FIELDS; i++) {
-		struct kubelet_value taken = {.origin = KUBELET_FLAG};
+		struct kubelet_value value_of_flag = {.origin = KUBELET_FLAG};
 		const char *flag = kubelet_fields[i].flag;
 
 		if (flag &&
 			process_option(root, seen->pid, flag,
 				kubelet_fields[i].kind == KUBELET_BOOL, value, sizeof(value)) > 0 &&
-			kubelet_take(&taken, (enum kubelet_field)i, value))
-			reading->flags.field[i] = taken;
+			parse_value(&value_of_flag, (enum kubelet_field)i, value))
+			reading->flags.field[i] = value_of_flag;
 	}
 	if (process_option(root, seen->pid, "cluster-dns", false, value, sizeof(value)) > 0)
 		for (char *word = strtok_r(value, ",", &state); word;
 			word = strtok_r(NULL, ",", &state))
-			kubelet_add_cluster_dns(&reading->flags, word);
+			add_cluster_dns(&reading->flags, word);
 	return 0;
 }
 
@@ -223,14 +351,14 @@ static void find_files(struct reading *reading)
 {
 	struct kubelet_seen *seen = reading->seen;
 
-	if (seen->pid > 0 && (seen->embedded || take_command_line(reading) == 0)) {
+	if (seen->pid > 0 && (seen->embedded || read_command_line(reading) == 0)) {
 		seen->presence = KUBELET_RUNNING;
 		reading->start_us = realtime_of_boottime(seen->start_us);
 		if (seen->embedded && is_there(reading->host, K3S_DROP_IN))
 			copy_text(seen->config_dir, sizeof(seen->config_dir), K3S_DROP_IN);
 		return;
 	}
-	seen->pid = 0; /* it ended meanwhile */
+	seen->pid = 0; /* it has ended */
 	for (size_t i = 0; i < ARRAY_SIZE(known_files); i++) {
 		const char *path = known_files[i].config[0] ? known_files[i].config
 							    : known_files[i].config_dir;
@@ -245,29 +373,29 @@ static void find_files(struct reading *reading)
 	}
 }
 
-/* The first fault is the one that is reported. */
+/* Reports the first fault only. */
 static void complain(struct reading *reading, const char *path, int error)
 {
-	const char *cure = "give read access to it below the host's root";
+	const char *cure = "make it readable below the host's root";
 
 	if (error == -EFBIG)
-		cure = "this is no configuration of the kubelet";
+		cure = "it is too large for a kubelet configuration";
 	else if (error == -E2BIG)
-		cure = "more than 64 files and directories: join them";
+		cure = "merge the files, 64 files and directories are the limit";
 	if (reading->seen->why[0] == '\0')
 		snprintf(reading->seen->why, KUBELET_WHY_MAX, "%s: %s: %s", path, strerror(-error),
 			cure);
 }
 
-static bool is_younger(const struct reading *reading, const char *full)
+static bool is_changed(const struct reading *reading, const char *full)
 {
 	struct stat st;
 
 	return stat(full, &st) == 0 && us_of(st.st_ctim) >= reading->start_us;
 }
 
-/* name: below the drop-in directory; NULL for the main file. */
-static void take_file(struct reading *reading, const char *path, const char *name)
+/* Reads and merges a file. name is below the drop-in directory; NULL: the main file. */
+static void add_file(struct reading *reading, const char *path, const char *name)
 {
 	struct kubelet_seen *seen = reading->seen;
 	bool own = name && streq(name, KUBELET_OWN_FILE);
@@ -283,8 +411,8 @@ static void take_file(struct reading *reading, const char *path, const char *nam
 		complain(reading, path, r);
 		return;
 	}
-	/* After reading: what is put in its place meanwhile is younger. */
-	if (is_younger(reading, full))
+	/* Check the time after reading, to notice a file replaced in between. */
+	if (is_changed(reading, full))
 		*(own ? &reading->own_changed : &reading->changed) = true;
 	if (seen->why[0] || kubelet_parse(path, text, len, &given, seen->why) < 0)
 		return;
@@ -293,7 +421,7 @@ static void take_file(struct reading *reading, const char *path, const char *nam
 	else
 		merge(&seen->others, &given);
 	merge(&seen->values, &given);
-	/* In the kubelet's order, by the first part of the name below the directory. */
+	/* The kubelet orders files by the first part of the name. */
 	if (name && strcmp(name, KUBELET_OWN_FILE) > 0 &&
 		given.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin != KUBELET_UNSET)
 		seen->overridden = true;
@@ -304,8 +432,8 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 	return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* The kubelet's order is that of names, a directory's own after the directory. */
-static void take_directory(struct reading *reading)
+/* In the kubelet's order: by name, a directory's files with the directory. */
+static void read_directory(struct reading *reading)
 {
 	char full[PATH_MAX], path[SETTING_PATH_MAX];
 	char *const roots[] = {full, NULL};
@@ -324,7 +452,7 @@ static void take_directory(struct reading *reading)
 		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
 			r = -entry->fts_errno;
 		else if (directory)
-			reading->directory_changed |= is_younger(reading, entry->fts_accpath);
+			reading->directory_changed |= is_changed(reading, entry->fts_accpath);
 		else if (entry->fts_info == FTS_DP || !dot || !streq(dot, ".conf"))
 			continue;
 		if (r == 0 && ++n > FILES_MAX)
@@ -335,7 +463,7 @@ static void take_directory(struct reading *reading)
 			(int)sizeof(path))
 			r = -ENAMETOOLONG;
 		else
-			take_file(reading, path, name);
+			add_file(reading, path, name);
 	}
 	if (tree)
 		fts_close(tree);
@@ -351,15 +479,17 @@ void kubelet_read(const struct host *host, struct kubelet_seen *seen)
 	find_process(host, seen);
 	find_files(&reading);
 	if (seen->config[0])
-		take_file(&reading, seen->config, NULL);
+		add_file(&reading, seen->config, NULL);
 	if (seen->config_dir[0])
-		take_directory(&reading);
+		read_directory(&reading);
 	merge(&seen->values, &reading.flags);
 	merge(&seen->others, &reading.flags);
-	kubelet_fill_defaults(&seen->values, seen->embedded);
-	kubelet_fill_defaults(&seen->others, seen->embedded);
-	/* The kubelet took what did not change since it started. A directory changes when our own
-	 * file comes to lie in it; else a file was taken away. */
+	fill_defaults(&seen->values, seen->embedded);
+	fill_defaults(&seen->others, seen->embedded);
+	/*
+	 * The running kubelet has the files that have not changed since its start. A directory also
+	 * changes when we add our own file; otherwise a file was removed.
+	 */
 	known = seen->presence == KUBELET_RUNNING && !reading.changed && seen->why[0] == '\0';
 	seen->values_run = known && !reading.own_changed && !reading.directory_changed;
 	seen->others_run = known && reading.own_changed;

@@ -2,10 +2,9 @@
 #pragma once
 
 /*
- * The kubelet's configuration (kubelet.config.k8s.io, KubeletConfiguration v1beta1), as far as
- * tuners need it. It is the file that --config names, the *.conf below --config-dir in lexical
- * order over it, and flags of the command line over all of them; read at the kubelet's start and
- * never again.
+ * Reads the parts of the kubelet's configuration (kubelet.config.k8s.io, KubeletConfiguration
+ * v1beta1) that tuners need: the file of --config, overridden by the *.conf files below
+ * --config-dir in lexical order, overridden by flags. The kubelet reads it once, at its start.
  */
 
 #include <sys/types.h>
@@ -31,15 +30,15 @@ enum kubelet_field {
 
 enum kubelet_origin {
 	KUBELET_UNSET,   /* the kubelet's own default */
-	KUBELET_CLEARED, /* null in a file: back to the default */
+	KUBELET_CLEARED, /* null in a file: the default again */
 	KUBELET_FILE,
-	KUBELET_FLAG, /* of the command line: no file changes it */
+	KUBELET_FLAG, /* overrides all files */
 };
 
 struct kubelet_value {
 	enum kubelet_origin origin;
-	char text[KUBELET_VALUE_MAX]; /* "true", "5", "24h"; empty for no limit */
-	char file[SETTING_PATH_MAX];  /* KUBELET_FILE: below the host's root */
+	char text[KUBELET_VALUE_MAX]; /* "true", "5", "24h"; empty: no limit */
+	char file[SETTING_PATH_MAX];  /* of KUBELET_FILE, below the host's root */
 	unsigned line;                /* from 1 */
 };
 
@@ -51,39 +50,39 @@ struct kubelet_values {
 
 enum kubelet_presence {
 	KUBELET_ABSENT,
-	KUBELET_STOPPED, /* its file is there, its process is not to be seen */
+	KUBELET_STOPPED, /* it has a file and no visible process */
 	KUBELET_RUNNING,
 };
 
-/* What a file of our own name in the drop-in directory is. */
+/* State of KUBELET_OWN_FILE in the drop-in directory. */
 enum kubelet_own {
 	KUBELET_OWN_MISSING,
-	KUBELET_OWN_WRITTEN, /* just as it is written by us */
-	KUBELET_OWN_OTHER,
+	KUBELET_OWN_WRITTEN, /* has our text */
+	KUBELET_OWN_OTHER,   /* has another text */
 };
 
 struct kubelet_seen {
 	enum kubelet_presence presence;
 	pid_t pid;                         /* KUBELET_RUNNING */
-	uint64_t start_us;                 /* CLOCK_BOOTTIME, of that process */
+	uint64_t start_us;                 /* of that process, CLOCK_BOOTTIME */
 	bool embedded;                     /* inside k3s, which hides its flags */
 	char config[SETTING_PATH_MAX];     /* empty: none */
 	char config_dir[SETTING_PATH_MAX]; /* empty: the kubelet reads no drop-ins */
-	struct kubelet_values values;      /* what its next start takes */
+	struct kubelet_values values;      /* in force after the next start */
 	struct kubelet_values others;      /* the same without our own file */
-	bool values_run, others_run;       /* which of both the running kubelet took, if known */
-	bool overridden;                   /* a file after our own sets what ours does */
+	bool values_run, others_run;       /* which of both the running kubelet has, if known */
+	bool overridden;                   /* a file after our own sets the same key */
 	enum kubelet_own own;
-	char why[KUBELET_WHY_MAX]; /* FILE:LINE: what could not be read; empty: all was */
+	char why[KUBELET_WHY_MAX]; /* "FILE:LINE:COLUMN: what"; empty: all files were read */
 };
 
 /* The text of our own drop-in file. */
 extern const char kubelet_own_text[];
 
 /*
- * Finds the kubelet and reads its files: blocking, some 100 us, and 10 us for each process of the
- * node where a kubelet's directories are and no kubelet runs. seen is zeroed or what was seen
- * before; a process that still runs is not searched again.
+ * Finds the kubelet and reads its files. seen is zeroed or the result of the last call: a process
+ * that still runs is not searched again. Blocks for about 100 us; a search of all processes, only
+ * where a kubelet's directories exist, adds 10 us for each.
  */
 void kubelet_read(const struct host *host, struct kubelet_seen *seen);
 
@@ -95,17 +94,8 @@ struct kubelet_row {
 extern const struct kubelet_row kubelet_fields[KUBELET_FIELDS];
 
 /*
- * Parses one file, YAML or JSON. 0 with what it gives in values, all else KUBELET_UNSET; -EBADMSG
- * with why, which begins with path and position.
+ * Parses one file, YAML or JSON. Fields that it does not set are KUBELET_UNSET. 0, or -EBADMSG with
+ * why: "PATH:LINE:COLUMN: what".
  */
 int kubelet_parse(const char *path, const char *text, size_t len, struct kubelet_values *values,
 	char why[static KUBELET_WHY_MAX]);
-
-/* Takes a value given as text, of a file or a flag. False when the field does not take it. */
-bool kubelet_take(struct kubelet_value *value, enum kubelet_field field, const char *text);
-
-/* Adds an address of clusterDNS; what is no address, or too many of them, is left out. */
-void kubelet_add_cluster_dns(struct kubelet_values *values, const char *address);
-
-/* Gives what is unset, or was cleared, the default that the kubelet would. */
-void kubelet_fill_defaults(struct kubelet_values *values, bool embedded);

@@ -5,10 +5,14 @@
 
 #define MAIN_FILE "/var/lib/kubelet/config.yaml"
 
-static void fill_defaults(struct kubelet_seen *seen)
+static void fill_defaults(struct kubelet_values *values)
 {
-	kubelet_fill_defaults(&seen->values, false);
-	kubelet_fill_defaults(&seen->others, false);
+	for (int i = 0; i < KUBELET_FIELDS; i++)
+		if (values->field[i].origin < KUBELET_FILE)
+			copy_text(values->field[i].text, KUBELET_VALUE_MAX, kubelet_fields[i].def);
+	if (values->field[KUBELET_SERIALIZE_IMAGE_PULLS].origin < KUBELET_FILE &&
+		atoi(values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS].text) >= 2)
+		strcpy(values->field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "false");
 }
 
 /* `[flag] FIELD VALUE`: the value of the main file or of a flag; "-" for none. */
@@ -26,11 +30,12 @@ static bool take_value(struct scenario *scenario, void *base)
 		return false;
 	if (scenario_is(scenario, "-"))
 		value = (struct kubelet_value){0};
-	else if (!kubelet_take(&value, (enum kubelet_field)field, scenario_word(scenario)))
-		return false;
+	else
+		copy_text(value.text, sizeof(value.text), scenario_word(scenario));
 	seen->values.field[field] = value;
 	seen->others.field[field] = value;
-	fill_defaults(seen);
+	fill_defaults(&seen->values);
+	fill_defaults(&seen->others);
 	return true;
 }
 
@@ -45,7 +50,8 @@ static bool take_own(struct scenario *scenario, void *base)
 	*value = seen->others.field[KUBELET_SERIALIZE_IMAGE_PULLS];
 	if (seen->own == KUBELET_OWN_WRITTEN)
 		*value = (struct kubelet_value){.origin = KUBELET_FILE, .text = "false"};
-	fill_defaults(seen);
+	fill_defaults(&seen->values);
+	fill_defaults(&seen->others);
 	return seen->own != KUBELET_OWN_MISSING || scenario_is(scenario, "missing");
 }
 
@@ -78,7 +84,8 @@ static void begin(void *self)
 	struct kubelet_seen *seen = &((struct kubelet *)self)->seen;
 
 	copy_text(seen->config, sizeof(seen->config), MAIN_FILE);
-	fill_defaults(seen);
+	fill_defaults(&seen->values);
+	fill_defaults(&seen->others);
 }
 
 const struct scenario_tuner kubelet_scenario = {

@@ -212,7 +212,7 @@ FIXTURE_TEST(unreadable_files_are_reported)
 	assert_int_equal(
 		truncate(directory_at(&fixture->directory, "/k.d/a.conf").text, 300 * 1024), 0);
 	read_node(fixture);
-	assert_non_null(strstr(fixture->seen.why, "no configuration of the kubelet"));
+	assert_non_null(strstr(fixture->seen.why, "too large for a kubelet configuration"));
 	directory_delete(&fixture->directory, "/k.d/a.conf");
 	assert_string_equal(read_node(fixture)->why, "");
 }
@@ -227,7 +227,7 @@ FIXTURE_TEST(too_many_files_are_reported)
 		directory_put(&fixture->directory, path, "");
 	}
 	read_node(fixture);
-	assert_non_null(strstr(fixture->seen.why, "more than 64 files and directories"));
+	assert_non_null(strstr(fixture->seen.why, "64 files and directories are the limit"));
 }
 
 FIXTURE_TEST(flags_of_the_command_line_are_read)
@@ -348,7 +348,7 @@ PARSE_TEST(a_fault_has_its_position)
 		{"maxParallelImagePulls: 2147483648\n", "cannot be \"2147483648\""},
 		{"imageMaximumGCAge: 1234567890123456789012345678901234567890h\n", "cannot be"},
 		{"imageMaximumGCAge: \"a\\nb\"\n", "cannot be \"a?b\""},
-		{"registryPullQPS: [5]\n", "/k.yaml:1:18: one plain value is expected here"},
+		{"registryPullQPS: [5]\n", "/k.yaml:1:18: expected one plain value"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -370,8 +370,8 @@ DIRECTORY_TEST(advice_depends_on_the_values)
 	} steps[] = {
 		{KUBELET_IMAGE_GC_LOW, "80", 2,
 			"registryPullQPS is 5 with registryBurst 10: of 60 images that a node "
-			"needs at once, the last begins 10 s"},
-		{KUBELET_REGISTRY_PULL_QPS, "0", 1, "From 85 %"},
+			"needs at once, the last starts 10 s"},
+		{KUBELET_REGISTRY_PULL_QPS, "0", 1, "Above 85 %"},
 		{KUBELET_IMAGE_GC_HIGH, "100", 0, ""},
 		{KUBELET_IMAGE_MAXIMUM_GC_AGE, "24h", 1, "imageMaximumGCAge is 24h"},
 		{KUBELET_IMAGE_MAXIMUM_GC_AGE, "0h0m", 0, ""},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the kubelet's configuration says of pulling and collecting images. */
+/* The kubelet tuner: settings for pulling and garbage-collecting images. */
 
 #include "runtime/kubelet.h"
 

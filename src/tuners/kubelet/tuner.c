@@ -8,14 +8,12 @@
 
 #define SETTING "kubelet.serializeImagePulls"
 
-/* A running kubelet's files are read often; where there is none, all processes are searched. */
+/* Without a running kubelet, a sample may search all processes: it is done less often. */
 #define RUNNING_EVERY_US (5 * USEC_PER_SEC)
 #define ABSENT_EVERY_US  (60 * USEC_PER_SEC)
 
-/* Images that a node may have to pull when it starts: what the advice assumes. */
-#define START_IMAGES 60
-
-#define FEW_PULLS 3 /* below this many at once, pulls wait for each other */
+#define START_IMAGES 60 /* that a starting node pulls: assumed in the advice */
+#define FEW_PULLS    3  /* fewer at once let pulls wait for each other */
 
 const struct config_option kubelet_options[] = {
 	MODE_OPTION("kubelet"),
@@ -23,8 +21,8 @@ const struct config_option kubelet_options[] = {
 		.help = "Whether headroom writes serializeImagePulls: false into the kubelet's drop-in "
 			"directory, as " KUBELET_OWN_FILE
 			", when the kubelet has one (--config-dir, from Kubernetes 1.28) and pulls one "
-			"image at a time. The kubelet takes it at its next start; headroom never "
-			"restarts it. false: the configuration is read, and what is wrong with it said."},
+			"image at a time. The kubelet reads it at its next start; headroom never "
+			"restarts it. false: headroom reads the configuration and reports problems."},
 	{0},
 };
 
@@ -32,44 +30,44 @@ const struct config_option kubelet_options[] = {
 
 static const struct explanation explanations[] = {
 	{SETTING, "setting",
-		"Whether the kubelet pulls one image after the other. One large image then holds up "
-		"all others. Read at the kubelet's start; with kubelet.manage: true headroom writes "
-		"false as a drop-in file, which the kubelet takes when it is restarted.",
+		"Whether the kubelet pulls one image after the other, so that one large image delays "
+		"all others. With kubelet.manage: true headroom writes false as a drop-in file. The "
+		"kubelet reads its files only when it starts.",
 		NULL, "true; from 1.32 false where maxParallelImagePulls is 2 or more",
 		"kubelet.manage", .source = API},
 	{"kubelet.maxParallelImagePulls", "kubelet option",
-		"How many images the kubelet has pulled at once; from 1.27, and only with "
-		"serializeImagePulls: false. Fewer than 3 let one slow registry hold up the others. "
+		"How many images the kubelet pulls at once; from 1.27 on, and only with "
+		"serializeImagePulls: false. With fewer than 3, one slow registry delays the others. "
 		"headroom reads it and never sets it.",
 		"images", "no limit", NULL, .source = API},
 	{"kubelet.registryPullQPS", "kubelet option",
-		"How many pulls the kubelet begins in a second, after a burst of registryBurst; "
-		"what is above is refused and tried again with a growing delay. It limits requests "
-		"and not pulls in flight, so it delays a node's start without sparing the registry "
-		"much. Raise both on nodes that start many pods at once; 0: no limit.",
+		"How many pulls the kubelet starts per second, after a burst of registryBurst. "
+		"Further pulls fail and are retried with a growing delay. It limits the start of "
+		"pulls, not how many run, so it delays a node's start without much relief for the "
+		"registry. Raise both on nodes that start many pods at once. 0: no limit.",
 		"pulls/s", "5", NULL, .source = API},
 	{"kubelet.registryBurst", "kubelet option",
-		"How many pulls may begin at once before registryPullQPS holds them back. Raise it "
-		"to the number of images that a node needs at its start.",
+		"How many pulls may start at once before registryPullQPS limits them. Raise it to "
+		"the number of images that a node needs at its start.",
 		"pulls", "10", NULL, .source = API},
 	{"kubelet.imageGCHighThresholdPercent", "kubelet option",
-		"From this share of the image file system on, the kubelet deletes images that no "
-		"container uses, the longest unused first, and preloaded ones among them unless they "
-		"are pinned. Keep the preloaded images well below it; 100 switches it off.",
+		"When the image file system is used above this share, the kubelet deletes images "
+		"that no container uses, the longest unused first. It deletes preloaded images too, "
+		"unless they are pinned: keep them well below this share. 100: off.",
 		"percent", "85", NULL, .source = API},
 	{"kubelet.imageGCLowThresholdPercent", "kubelet option",
-		"Down to this share the kubelet deletes images once it has begun. Close below the "
-		"high threshold it deletes fewer images at a time.",
+		"The kubelet deletes images until the use is below this share. Just below the high "
+		"threshold, it deletes fewer images at a time.",
 		"percent", "80", NULL, .source = API},
 	{"kubelet.imageMaximumGCAge", "kubelet option",
-		"Images unused for this long are deleted however much room there is, preloaded ones "
-		"too unless they are pinned; from 1.29. 0s: off.",
+		"The kubelet deletes images unused for this long even if there is room, preloaded "
+		"images too unless they are pinned; from 1.29 on. 0s: off.",
 		"time", "0s", NULL, .source = API},
 	{0},
 };
 
 static const struct reason pull_reasons[] = {
-	{"no-kubelet", "No kubelet and no configuration of one was found on this node.",
+	{"no-kubelet", "This node has no kubelet and no kubelet configuration.",
 		.absent = "kubelet (none)"},
 	{"kubelet-config-unreadable",
 		"The kubelet's configuration could not be read: the message says where and why."},
@@ -94,7 +92,6 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-/* Member of struct tuner_ops; the request is a copy of the tuner. It reads files alone. */
 static void kubelet_sample(void *data, const struct wait *wait)
 {
 	struct kubelet *kubelet = data;
@@ -105,7 +102,7 @@ static void kubelet_sample(void *data, const struct wait *wait)
 		kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
 }
 
-/* The first reading is part of the start: nothing is said before it. */
+/* Samples at once, so that the first report has a kubelet. */
 static void *kubelet_open(const struct host *host, struct tuner_loop *loop)
 {
 	struct kubelet *kubelet = must(calloc(1, sizeof(*kubelet)));
@@ -162,12 +159,11 @@ static uint64_t number_of(const struct kubelet_values *values, enum kubelet_fiel
 	return number;
 }
 
-/* Why the setting cannot be written, and the cure; NULL when it can. */
+/* Why the setting cannot be written, with the cure; NULL if it can. */
 static const char *obstacle_of(const struct kubelet_seen *seen)
 {
 	if (seen->presence != KUBELET_RUNNING)
-		return "no running kubelet was found, so its drop-in directory is not known: start "
-		       "the kubelet";
+		return "the kubelet does not run, so its drop-in directory is unknown: start it";
 	if (seen->config_dir[0] == '\0')
 		return "the kubelet reads no drop-in directory: start it with --config-dir (from "
 		       "Kubernetes 1.28), or write serializeImagePulls: false into its file";
@@ -180,7 +176,7 @@ static const char *obstacle_of(const struct kubelet_seen *seen)
 	return NULL;
 }
 
-/* What the running kubelet took at its start; NULL: not known. */
+/* The values that the running kubelet read at its start; NULL: unknown. */
 static const struct kubelet_values *running_values(const struct kubelet_seen *seen)
 {
 	if (seen->values_run)
@@ -202,7 +198,7 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 		copy_text(want->actual, sizeof(want->actual),
 			running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
 	want->reason = "kept";
-	/* Nothing is written where the others' files say the same already. */
+	/* Write nothing when files of others set the same value. */
 	if (!kubelet->manage || obstacle_of(seen) ||
 		(!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
 		return;
@@ -212,7 +208,6 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 		return;
 	}
 	want->reason = "configured";
-	/* The kubelet reads the file at its next start; headroom never restarts it. */
 	file->edit.service =
 		(struct service){.activation = ACTIVATE_NOTHING, .unit = "kubelet.service"};
 	copy_text(want->wanted, sizeof(want->wanted), "false");
@@ -239,7 +234,7 @@ static void kubelet_decide(
 		proposal_condition(proposal, conditions, "parallel-pulls");
 
 	(void)input, (void)memory;
-	/* The meaning of a broken file is unknown: nothing is written beside it. */
+	/* The effect of a broken file is unknown: write nothing beside it. */
 	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
 		decide_setting(self, proposal);
 	if (seen->presence == KUBELET_ABSENT) {
@@ -273,8 +268,8 @@ static void kubelet_decide(
 				seen->config[0] ? seen->config : "its configuration");
 		else
 			condition_append(condition,
-				" for the running kubelet; its files say otherwise now: restart "
-				"the kubelet");
+				" for the running kubelet, and its files have changed since: "
+				"restart the kubelet");
 	} else if (number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS) > 0) {
 		condition_append(condition, "the kubelet pulls up to %s images at once",
 			values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS].text);
@@ -309,16 +304,17 @@ static void add_advice(cJSON *root, const struct kubelet_values *values)
 	if (qps > 0 && burst < START_IMAGES) {
 		snprintf(text, sizeof(text),
 			"registryPullQPS is %" PRIu64 " with registryBurst %" PRIu64
-			": of %d images that a node needs at once, the last begins %" PRIu64
-			" s late, and pulls beyond it fail and are tried again later. It limits "
-			"how many begin, not how many run: raise both, or set registryPullQPS: 0.",
+			": of %d images that a node needs at once, the last starts %" PRIu64
+			" s late, and pulls above the limit fail and are retried later. The limit "
+			"applies to starting pulls, not to running ones: raise both, or set "
+			"registryPullQPS: 0.",
 			qps, burst, START_IMAGES, (START_IMAGES - burst + qps - 1) / qps);
 		json_append_text(list, text);
 	}
 	if (high < 100) {
 		snprintf(text, sizeof(text),
-			"From %" PRIu64
-			" %% of the image file system on, the kubelet deletes images that no "
+			"Above %" PRIu64
+			" %% use of the image file system, the kubelet deletes images that no "
 			"container uses, down to %" PRIu64
 			" %%, preloaded images too unless they are pinned. Keep the preloaded "
 			"images well below it, or raise imageGCHighThresholdPercent.",
@@ -366,8 +362,7 @@ static cJSON *kubelet_document(const void *self, const void *memory, bool truste
 
 const struct tuner_ops kubelet_tuner = {
 	.name = "kubelet",
-	.summary =
-		"Reads how the kubelet pulls and collects images, and says what makes pods wait.",
+	.summary = "Reports kubelet settings for pulling and deleting images that make pods wait.",
 	.explanations = explanations,
 	.conditions = conditions,
 	.capabilities = capabilities,
