@@ -172,3 +172,28 @@ int remove_tree(const char *path)
 		r = errno == ENOENT ? 0 : -errno;
 	return r;
 }
+
+bool path_clean(char *path)
+{
+	char *to = path;
+	bool inside = true;
+	size_t n;
+
+	for (const char *from = path; *from; from += n) {
+		from += strspn(from, "/");
+		n = strcspn(from, "/");
+		if (n == 2 && starts_with(from, "..")) {
+			inside = inside && to > path;
+			while (to > path && *--to != '/')
+				;
+		} else if (n > 0 && !(n == 1 && *from == '.')) {
+			*to++ = '/';
+			memmove(to, from, n);
+			to += n;
+		}
+	}
+	if (to == path)
+		*to++ = '/';
+	*to = '\0';
+	return inside;
+}

@@ -39,6 +39,9 @@ int path_in_root(const char *root, const char *path, char full[static PATH_MAX])
  */
 int locate_in_root(const char *root, const char *path, int flags, char full[static PATH_MAX]);
 
+/* Removes "", "." and ".." from an absolute path, in place. False if ".." leads above the root. */
+bool path_clean(char *path);
+
 /* Writes all of it, whatever the kernel takes at once. 0 or -errno. */
 int write_all(int fd, const void *data, size_t len);
 

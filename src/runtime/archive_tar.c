@@ -150,25 +150,12 @@ static bool parse_number(const char *field, size_t size, uint64_t *ret)
 /* Joins base and path without "." and ".."; "" when it is too long or leads out of the archive. */
 static void clean_path(const char *base, const char *path, char out[static PATH_MAX])
 {
-	char all[PATH_MAX], *save = NULL;
-	size_t len = 0;
+	char all[PATH_MAX];
 
 	out[0] = '\0';
-	if (path[0] == '/' || snprintf(all, PATH_MAX, "%s/%s", base, path) >= PATH_MAX)
-		return;
-	for (char *part = strtok_r(all, "/", &save); part; part = strtok_r(NULL, "/", &save)) {
-		if (streq(part, "."))
-			continue;
-		if (!streq(part, "..")) {
-			len += (size_t)sprintf(out + len, "%s%s", len > 0 ? "/" : "", part);
-			continue;
-		}
-		if (len == 0)
-			return;
-		while (len > 0 && out[--len] != '/')
-			;
-		out[len] = '\0';
-	}
+	if (path[0] != '/' && snprintf(all, PATH_MAX, "/%s/%s", base, path) < PATH_MAX &&
+		path_clean(all))
+		strcpy(out, all + 1);
 }
 
 /* Records have the form "LENGTH KEY=VALUE\n"; LENGTH counts the whole record. */

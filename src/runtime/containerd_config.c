@@ -10,10 +10,10 @@
 #define IMAGES   "plugins.\"io.containerd.cri.v1.images\""
 #define TRANSFER "plugins.\"io.containerd.transfer.v1.local\""
 
-/* What an empty config_path means from 2.2 on: plugins/cri/images/plugin.go. */
+/* An empty config_path of 2.2 and later: plugins/cri/images/plugin.go. */
 #define DEFAULT_DIRECTORIES "/etc/containerd/certs.d:/etc/docker/certs.d"
 
-/* A setting's key, and its tables: 1.x does not know the first, 2.x still reads the others. */
+/* Tables of each key: 1.x does not know the first, 2.x still reads the others. */
 static const struct {
 	const char *sub, *key;
 	const char *const tables[4];
@@ -25,10 +25,10 @@ static const struct {
 };
 static const char *const transfer_tables[] = {TRANSFER, NULL};
 
-/* Files that another program writes anew, whenever it starts. */
+/* Files that another program writes again at each start. */
 static const struct {
-	const char *path; /* part of it */
-	const char *text; /* in a comment at the beginning */
+	const char *path; /* a part of it */
+	const char *text; /* in a comment at the file's start */
 	const char *cure;
 } generated[] = {
 	{"/rancher/", NULL, "k3s and RKE2 write it: use config.toml.tmpl beside it"},
@@ -37,17 +37,16 @@ static const struct {
 	{"/microk8s/", NULL, "MicroK8s writes it: use containerd-template.toml beside it"},
 	{"/run/k0s/", NULL, "k0s writes it: use /etc/k0s/containerd.d"},
 	{NULL, "k0s_managed=true", "k0s writes it: use /etc/k0s/containerd.d"},
-	{NULL, "DO NOT EDIT", "it says that it is generated: change what it is made from"},
+	{NULL, "DO NOT EDIT", "it is generated: change its source"},
 };
 
-#define COMMENT_MAX 512 /* bytes in which such a comment begins */
+#define COMMENT_MAX 512 /* bytes */
 
-/* What a look at one configuration shares. */
 struct reading {
 	const struct runtime_daemon *process;
 	struct containerd_files files;
 	char *dump;
-	const char *cri; /* the table of the dump that has the images' keys */
+	const char *cri; /* the dump's table for images */
 	bool merges;     /* 2.x */
 	struct runtime_files *config;
 };
@@ -58,7 +57,7 @@ static void reading_clear(struct reading *reading)
 	free(reading->dump);
 }
 
-/* ---- what the dump says ---- */
+/* ---- the dump ---- */
 
 static bool dump_is(const struct reading *reading, const char *key, const char *wanted)
 {
@@ -69,7 +68,7 @@ static bool dump_is(const struct reading *reading, const char *key, const char *
 	       streq(value, wanted);
 }
 
-/* True when the dump has anything in that table, whose own name has `part` in it. */
+/* Whether the table cri + sub of the dump has an item with `part` in its name. */
 static bool has_below(const struct reading *reading, const char *sub, const char *part)
 {
 	struct toml_scan scan = {.text = reading->dump, .len = strlen(reading->dump)};
@@ -119,10 +118,10 @@ bool containerd_is_at_least(const char *version, unsigned major, unsigned minor)
 	       (is_major > major || (is_major == major && is_minor >= minor));
 }
 
-/* ---- which file ---- */
+/* ---- keys ---- */
 
-/* 2.x takes each key from the last file that has it, 1.x a plugin's whole section. */
-static bool decides(const struct reading *reading, const struct containerd_file *file,
+/* In 2.x the last file with a key sets it, in 1.x the last file with the plugin's section. */
+static bool sets_key(const struct reading *reading, const struct containerd_file *file,
 	const struct runtime_key *key)
 {
 	struct toml_scan scan = {.text = file->text, .len = file->len};
@@ -141,8 +140,7 @@ static bool decides(const struct reading *reading, const struct containerd_file 
 	return false;
 }
 
-/* ---- all together ---- */
-
+/* The first refusal counts. */
 static void PRINTF_LIKE(3, 4)
 	refuse(struct runtime_key *key, enum runtime_refusal refusal, const char *format, ...)
 {
@@ -188,10 +186,10 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 	if (directory && !key->on_disk[0] && containerd_is_at_least(process->version, 2, 2) &&
 		!has_old_registries(reading))
 		copy_text(key->on_disk, sizeof(key->on_disk), DEFAULT_DIRECTORIES);
-	/* It goes into our own file or the main one, but for a later file that has it already. */
+	/* Edit our own file or the main file, unless a later file sets the key. */
 	if (reading->merges)
 		own += reading->files.own;
-	while (file > own && !decides(reading, file, key))
+	while (file > own && !sets_key(reading, file, key))
 		file--;
 	key->base = own > reading->files.files ? OURS
 		    : reading->merges          ? OURS "version = 3\n"
@@ -210,7 +208,7 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 		refuse(key, KEY_READ_ONLY, "%s is on a read-only file system", key->path);
 }
 
-/* What the program makes of its files as they are. Without a main file it has its defaults. */
+/* Without a main file containerd uses its defaults. */
 static int read_dump(struct reading *reading, const struct wait *wait)
 {
 	const struct runtime_daemon *process = reading->process;
@@ -220,7 +218,7 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 
 	if (!process->binary[0]) {
 		copy_text(config->why, sizeof(config->why),
-			"containerd's process is not seen: nothing is edited");
+			"containerd's process is not visible: left alone");
 		return -ESRCH;
 	}
 	r = containerd_dump(process, reading->files.files[0].text ? process->config : NULL, wait,
@@ -235,7 +233,7 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 	reading->cri = IMAGES;
 	reading->merges = has_below(reading, "", "");
 	reading->cri = reading->merges ? IMAGES : CRI_2;
-	/* 2.x refuses such a file; 1.x starts, and reads less than its author means. */
+	/* 1.x ignores parts of a file for 2.x. */
 	for (size_t i = 0; !reading->merges && i < reading->files.n; i++) {
 		const struct containerd_file *file = &reading->files.files[i];
 
@@ -282,14 +280,15 @@ void containerd_config_read(
 		return;
 	*config = (struct runtime_files){.changed_us = reading.files.changed_us};
 	config->error = read_dump(&reading, wait);
-	/* What the program refuses it will refuse again; what could not be run is tried again. */
+	/* Keep the result, even a refusal, until a file changes; retry when containerd did not run.
+	 */
 	if (config->error == 0 || config->error == -EBADMSG)
 		memcpy(config->hash, hash, sizeof(hash));
 	if (config->error < 0)
 		return;
 	/*
-	 * 2.1 and later pull by the transfer service and its key, unless the configuration has what
-	 * only the CRI plugin can do: CheckLocalImagePullConfigs in internal/cri/config/config.go.
+	 * 2.1 and later pull with the transfer service and its key, unless an option needs the CRI
+	 * plugin: CheckLocalImagePullConfigs in internal/cri/config/config.go.
 	 */
 	config->transfer = reading.merges && dump_is(&reading, "use_local_image_pull", "false") &&
 			   dump_is(&reading, "max_concurrent_downloads", "3") &&
@@ -299,13 +298,13 @@ void containerd_config_read(
 			   !has_old_registries(&reading);
 	for (int i = 0; i <= RUNTIME_HOSTS_DIRECTORY; i++) {
 		read_key(&reading, (enum runtime_setting)i);
-		/* A file system may become writable without any file's change. */
+		/* The file system may become writable without a change of the files. */
 		if (config->keys[i].refusal == KEY_READ_ONLY)
 			config->hash[0] = '\0';
 	}
 }
 
-/* Go's units, time.ParseDuration: those below a microsecond count as nothing. */
+/* Units of Go's time.ParseDuration, without nanoseconds. */
 int containerd_duration_parse(const char *text, unsigned long long *us)
 {
 	static const struct {

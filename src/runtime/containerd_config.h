@@ -2,19 +2,18 @@
 #pragma once
 
 /*
- * What a containerd's configuration says, and where each of our keys would go. `containerd config
- * dump` shows what the files come to, so little has to be known of versions; which key counts is
- * read from the dump too. Everything here may block, and nothing writes.
+ * Reads a containerd's configuration and finds where each of our keys belongs. `containerd config
+ * dump` shows the result of all files, so this needs little knowledge of versions. Blocks.
  *
- * From containerd's source (cmd/containerd/server/config, 1.x: services/server/config), and tried
+ * From containerd's source (cmd/containerd/server/config, 1.x: services/server/config), verified
  * with 1.6.20 and 2.4.2:
- * - 1.x: a plugin's section in a file that `imports` names replaces that section of the main file
- *   whole. So a key has to go into the file whose section counts.
- * - 2.x: sections merge key by key, the file read last wins: a file of our own is enough. Only
- *   `imports` that are in a file are followed, not the /etc/containerd/conf.d that 2.2 and later
- *   print as their default.
- * - 2.0 to 2.2 take the whole configuration to have the version of the file read last, and a
- *   version above the daemon's own prevents its start: our own file has no version.
+ * - 1.x: a plugin's section in an imported file replaces the whole section of the main file. A key
+ *   must be in the file whose section counts.
+ * - 2.x: sections are merged key by key and the last file wins, so a file of our own is enough.
+ *   Only `imports` in a file count, not the default /etc/containerd/conf.d that 2.2 and later
+ * print.
+ * - 2.0 to 2.2 apply the version of the last file to the whole configuration, and do not start with
+ *   a version above their own: our own file omits it.
  */
 
 #include "runtime/driver.h"
@@ -26,49 +25,46 @@
 
 struct containerd_file {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
-	char *text;
+	char *text;                  /* NULL for a main file or own file that does not exist */
 	size_t len;
 };
 
-/*
- * In the order that containerd reads them. Without text are the main file, which is the first, and
- * our own one, where they do not exist.
- */
+/* In the order in which containerd reads them; the main file is the first. */
 struct containerd_files {
 	struct containerd_file files[CONTAINERD_FILES_MAX];
 	size_t n;
-	size_t own;          /* index of our own file; 0: there is no place for one */
-	uint64_t changed_us; /* CLOCK_REALTIME: of the newest of them */
+	size_t own;          /* index of our own file; 0: no import includes it */
+	uint64_t changed_us; /* CLOCK_REALTIME of the newest file */
 };
 
-/* 0, or -errno with why: "PATH:LINE:COLUMN: what". files is cleared by the caller either way. */
+/* 0, or -errno with why: "PATH:LINE:COLUMN: what". The caller clears files in both cases. */
 int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
 	char why[static RUNTIME_WHY_MAX]);
 
-/* 1.x names all files that it read in the dump: takes those out that it did not. */
+/* Removes the files that a 1.x did not read; its dump lists those that it did. */
 void containerd_files_filter(
 	struct containerd_files *files, const struct runtime_daemon *process, const char *dump);
 void containerd_files_clear(struct containerd_files *files);
 
 /*
- * What `containerd -c path config dump` prints, in the daemon's working directory; freed by the
- * caller. path is as the program inside the host's root sees it. -EINVAL when it refuses the files;
- * another -errno when it could not be run; both with why.
+ * The output of `containerd -c path config dump`, run in the daemon's working directory and the
+ * host's root; path NULL: of `config default`. The caller frees it. -EINVAL when containerd refuses
+ * the files, another -errno when it did not run; both with why.
  */
 int containerd_dump(const struct runtime_daemon *process, const char *path, const struct wait *wait,
 	char **dump, char why[static RUNTIME_WHY_MAX]);
 
-/* A key's value in a dump; name is the table's, a dot and the key's. False when it has none. */
+/* Copies a key's value from a dump; name is TABLE.KEY. False without such a value. */
 bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size);
 
-/* ---- what the tuner asks ---- */
+/* ---- configuration ---- */
 
-/* config is zeroed, or what the last call for this process wrote. */
+/* config is zeroed or the result of the last call for this process. */
 void containerd_config_read(const struct runtime_daemon *process, const struct wait *wait,
 	struct runtime_files *config);
 
-/* Of a version such as "1.6.20~ds1", "v2.1.4". */
+/* version is "1.6.20~ds1", "v2.1.4" or alike. */
 bool containerd_is_at_least(const char *version, unsigned major, unsigned minor);
 
-/* Duration as Go prints and reads it, "30m0s", "1h30m", as microseconds. -EINVAL, -ERANGE. */
+/* Parses a Go duration, "30m0s" or "1h30m", as microseconds. 0, -EINVAL or -ERANGE. */
 int containerd_duration_parse(const char *text, unsigned long long *us);

@@ -16,38 +16,18 @@ void containerd_files_clear(struct containerd_files *files)
 	files->n = 0;
 }
 
-/*
- * The path that an import means to a file in this directory, without "", "." and "..", as Go's
- * filepath.Clean. False when it is too long.
- */
+/* The path of an import, as Go's filepath.Clean. False when it is too long. */
 static bool import_path(
 	const char *directory, const char *import, char path[static SETTING_PATH_MAX])
 {
-	char full[2 * SETTING_PATH_MAX], *to = full;
+	char full[2 * SETTING_PATH_MAX];
 
-	snprintf(full, sizeof(full), "%s/%s", import[0] == '/' ? "" : directory, import);
-	for (const char *from = full; *from;) {
-		size_t n;
-
-		from += strspn(from, "/");
-		n = strcspn(from, "/");
-		if (n == 2 && starts_with(from, "..")) {
-			while (to > full && *--to != '/')
-				;
-		} else if (n > 0 && !(n == 1 && *from == '.')) {
-			*to++ = '/';
-			memmove(to, from, n);
-			to += n;
-		}
-		from += n;
-	}
-	if (to == full)
-		*to++ = '/';
-	*to = '\0';
+	snprintf(full, sizeof(full), "/%s/%s", import[0] == '/' ? "" : directory, import);
+	path_clean(full);
 	return copy_text(path, SETTING_PATH_MAX, full);
 }
 
-/* Each counts once. Its index, or -errno. */
+/* Adds a file once. Returns its index or -errno. */
 static int add_file(struct containerd_files *files, const char *path)
 {
 	struct containerd_file *file = &files->files[files->n];
@@ -64,8 +44,8 @@ static int add_file(struct containerd_files *files, const char *path)
 }
 
 /*
- * As Go's filepath.Glob: a leading dot is nothing special, what cannot be read matches nothing.
- * ours: our own file is among them, in the order of names, be it there or not.
+ * Adds matches of a pattern as Go's filepath.Glob: "*" matches a leading dot, and unreadable
+ * directories have no matches. ours: adds our own file in its order, even if it does not exist.
  */
 static int add_matches(
 	const struct host *host, struct containerd_files *files, char *path, bool ours)
@@ -102,8 +82,9 @@ static int add_matches(
 }
 
 /*
- * A relative import is relative to the file that has it; 1.6.20 takes patterns to be relative to
- * its working directory: the dump tells which it was. Stars in a directory's name are not followed.
+ * A relative import starts at the directory of its file; 1.x may resolve a pattern from its working
+ * directory: add both and let containerd_files_filter() decide. Only the file name may be a
+ * pattern.
  */
 static int add_import(const struct runtime_daemon *process, struct containerd_files *files,
 	size_t parent, const char *import)
@@ -137,7 +118,7 @@ static int read_one(const struct runtime_daemon *process, struct containerd_file
 	if (r == 0)
 		r = read_file(full, TOML_TEXT_MAX, &file->text, &file->len);
 	if (r == -ENOENT && host_is_dangling(process->host, file->path)) {
-		snprintf(why, RUNTIME_WHY_MAX, "%s is a link that points nowhere", file->path);
+		snprintf(why, RUNTIME_WHY_MAX, "%s is a dangling link", file->path);
 		return -ELOOP;
 	}
 	if (r == -ENOENT && (i == 0 || i == files->own))
@@ -155,7 +136,7 @@ static int read_one(const struct runtime_daemon *process, struct containerd_file
 		r = add_import(process, files, i, import);
 	if (r < 0)
 		snprintf(why, RUNTIME_WHY_MAX, "%s: %s", file->path,
-			r == -E2BIG ? "imports more files than are looked at" : strerror(-r));
+			r == -E2BIG ? "it imports too many files" : strerror(-r));
 	return r;
 }
 

@@ -1,71 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cri_client.h"
 
-/* A containerd's info.config has 4 to 20 KB. */
-#define CONFIG_MAX ((size_t)128 * 1024)
+#define CONFIG_MAX ((size_t)128 * 1024) /* containerd's info.config has 4 to 20 KB */
+
+#define CRI(method, answer)                                         \
+	{                                                           \
+		"/runtime.v1." method, &cri__##answer##__descriptor \
+	}
+#define CONTAINERD(method, answer)                                                  \
+	{                                                                           \
+		"/containerd.services." method, &containerd__##answer##__descriptor \
+	}
 
 static const struct {
-	const char *method; /* below the CRI's version, or below containerd's services */
+	const char *method;
 	const ProtobufCMessageDescriptor *answer;
 } calls[] = {
-	[CRI_VERSION] = {"RuntimeService/Version", &cri__version_response__descriptor},
-	[CRI_STATUS] = {"RuntimeService/Status", &cri__status_response__descriptor},
-	[CRI_FILESYSTEMS] = {"ImageService/ImageFsInfo", &cri__image_fs_info_response__descriptor},
-	[CRI_SANDBOXES] = {"RuntimeService/ListPodSandbox",
-		&cri__list_pod_sandbox_response__descriptor},
-	[CRI_SANDBOX_STATUS] = {"RuntimeService/PodSandboxStatus",
-		&cri__pod_sandbox_status_response__descriptor},
-	[CRI_CONTAINERS] = {"RuntimeService/ListContainers",
-		&cri__list_containers_response__descriptor},
-	[CRI_IMAGES] = {"ImageService/ListImages", &cri__list_images_response__descriptor},
-	[CRI_IMAGE] = {"ImageService/ImageStatus", &cri__image_status_response__descriptor},
-	[CRI_PULL] = {"ImageService/PullImage", &cri__text__descriptor},
-	[CONTAINERD_VERSION] = {"version.v1.Version/Version",
-		&containerd__version_response__descriptor},
-	[CONTAINERD_NAMESPACES] = {"namespaces.v1.Namespaces/List",
-		&containerd__list_named_response__descriptor},
-	[CONTAINERD_INGESTS] = {"content.v1.Content/ListStatuses",
-		&containerd__list_statuses_response__descriptor},
-	[CONTAINERD_CONTENT] = {"content.v1.Content/List",
-		&containerd__list_content_response__descriptor},
-	[CONTAINERD_IMAGES] = {"images.v1.Images/List",
-		&containerd__list_images_response__descriptor},
-	[CONTAINERD_GET_IMAGE] = {"images.v1.Images/Get", &containerd__image_response__descriptor},
-	[CONTAINERD_CREATE_IMAGE] = {"images.v1.Images/Create",
-		&containerd__image_response__descriptor},
-	[CONTAINERD_UPDATE_IMAGE] = {"images.v1.Images/Update",
-		&containerd__image_response__descriptor},
-	[CONTAINERD_DELETE_IMAGE] = {"images.v1.Images/Delete", &containerd__empty__descriptor},
-	[CONTAINERD_LEASES] = {"leases.v1.Leases/List",
-		&containerd__list_named_response__descriptor},
-	[CONTAINERD_CREATE_LEASE] = {"leases.v1.Leases/Create", &containerd__empty__descriptor},
-	[CONTAINERD_DELETE_LEASE] = {"leases.v1.Leases/Delete", &containerd__empty__descriptor},
+	[CRI_VERSION] = CRI("RuntimeService/Version", version_response),
+	[CRI_STATUS] = CRI("RuntimeService/Status", status_response),
+	[CRI_FILESYSTEMS] = CRI("ImageService/ImageFsInfo", image_fs_info_response),
+	[CRI_SANDBOXES] = CRI("RuntimeService/ListPodSandbox", list_pod_sandbox_response),
+	[CRI_SANDBOX_STATUS] = CRI("RuntimeService/PodSandboxStatus", pod_sandbox_status_response),
+	[CRI_CONTAINERS] = CRI("RuntimeService/ListContainers", list_containers_response),
+	[CRI_IMAGES] = CRI("ImageService/ListImages", list_images_response),
+	[CRI_IMAGE] = CRI("ImageService/ImageStatus", image_status_response),
+	[CRI_PULL] = CRI("ImageService/PullImage", text),
+	[CONTAINERD_VERSION] = CONTAINERD("version.v1.Version/Version", version_response),
+	[CONTAINERD_NAMESPACES] = CONTAINERD("namespaces.v1.Namespaces/List", list_named_response),
+	[CONTAINERD_INGESTS] =
+		CONTAINERD("content.v1.Content/ListStatuses", list_statuses_response),
+	[CONTAINERD_CONTENT] = CONTAINERD("content.v1.Content/List", list_content_response),
+	[CONTAINERD_IMAGES] = CONTAINERD("images.v1.Images/List", list_images_response),
+	[CONTAINERD_GET_IMAGE] = CONTAINERD("images.v1.Images/Get", image_response),
+	[CONTAINERD_CREATE_IMAGE] = CONTAINERD("images.v1.Images/Create", image_response),
+	[CONTAINERD_UPDATE_IMAGE] = CONTAINERD("images.v1.Images/Update", image_response),
+	[CONTAINERD_DELETE_IMAGE] = CONTAINERD("images.v1.Images/Delete", empty),
+	[CONTAINERD_LEASES] = CONTAINERD("leases.v1.Leases/List", list_named_response),
+	[CONTAINERD_CREATE_LEASE] = CONTAINERD("leases.v1.Leases/Create", empty),
+	[CONTAINERD_DELETE_LEASE] = CONTAINERD("leases.v1.Leases/Delete", empty),
 };
 
-/* All at once, in arena_free(). */
+/* arena_free() releases all of it. */
 static void release(void *arena, void *memory)
 {
 	(void)arena, (void)memory;
 }
 
-/* A small answer can hold millions of empty messages: they are decoded into the arena. */
+/* Decodes into the bounded arena: a small answer can contain millions of empty messages. */
 int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum cri_call which,
 	const char *namespace, const ProtobufCMessage *message, void *ret)
 {
-	ProtobufCAllocator allocator = {arena_take, release, arena};
+	ProtobufCAllocator allocator = {arena_alloc, release, arena};
 	size_t size = message ? protobuf_c_message_get_packed_size(message) : 0;
 	_cleanup_free_ uint8_t *data = must(malloc(size + 1));
-	char method[128];
-	const struct grpc_request request = {method, namespace, cri->lease, data, size};
+	const struct grpc_request request = {
+		calls[which].method, namespace, cri->lease, data, size};
 	struct grpc_answer answer;
 	void *decoded;
 	int r;
 
 	if (message)
 		protobuf_c_message_pack(message, data);
-	snprintf(method, sizeof(method), "/%s.%s",
-		which < CONTAINERD_VERSION ? "runtime.v1" : "containerd.services",
-		calls[which].method);
 	r = grpc_unary(&cri->grpc, wait, &request, arena, &answer);
 	if (r != 0)
 		return r;
@@ -73,7 +68,7 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
 		calls[which].answer, &allocator, answer.size, answer.data);
 	if (!decoded) {
 		copy_text(cri->grpc.error, sizeof(cri->grpc.error),
-			"the answer is not what the API says, or far too large");
+			"the answer is invalid or too large");
 		return -EBADMSG;
 	}
 	*(void **)ret = decoded;
@@ -109,7 +104,7 @@ enum cri_answers cri_probe(const char *path, const struct wait *wait)
 	switch (r) {
 	case 0:
 		return CRI_ANSWERS;
-	case -ETIMEDOUT: /* also where it is too busy to accept */
+	case -ETIMEDOUT: /* or too busy to accept */
 	case -ECONNRESET:
 	case -EPROTO:
 	case -EBADMSG:

@@ -23,13 +23,13 @@ int json_parse(const char *text, size_t len, cJSON **object, char why[static JSO
 		what = "a zero byte";
 	} else if (text[start] != '{') {
 		end = text + start;
-		what = "{ is expected here, in UTF-8";
+		what = "expected { in UTF-8";
 	} else {
 		*object = cJSON_ParseWithLengthOpts(text, len + 1, &end, 1);
 		if (*object)
 			return 0;
-		what = "no JSON";
-		/* It stops behind the first byte of a key that is no string. */
+		what = "invalid JSON";
+		/* cJSON stops after the first byte of a key without quotes: point at it. */
 		key = before = end - 1;
 		while (before > text && strchr(" \t\r\n", before[-1]))
 			before--;
@@ -41,7 +41,7 @@ int json_parse(const char *text, size_t len, cJSON **object, char why[static JSO
 	return -EBADMSG;
 }
 
-/* As cJSON, which takes each control character for a blank. */
+/* cJSON treats all control characters as blanks. */
 static size_t skip_blanks(const char *text, size_t at)
 {
 	while (text[at] && (unsigned char)text[at] <= ' ')
@@ -49,7 +49,6 @@ static size_t skip_blanks(const char *text, size_t at)
 	return at;
 }
 
-/* Behind a value of a text that cJSON takes. */
 static size_t skip_value(const char *text, size_t at)
 {
 	const char *end = text + at;
@@ -75,15 +74,13 @@ bool json_next(const char *text, struct json_member *member)
 	return true;
 }
 
-/* ---- what the file says ---- */
+/* ---- daemon.json ---- */
 
-#define OUTPUT_MAX 65536
+#define CONFIG_MAX      262144 /* bytes */
+#define OUTPUT_MAX      65536
+#define VALIDATES_SINCE 23 /* dockerd --validate */
 
-/* dockerd --validate came with 23.0: before that, one key that it does not know makes dockerd
- * refuse its whole file, and nothing but its log says so. */
-#define VALIDATES_SINCE 23
-
-/* Docker 20.10.27, cmd/dockerd: names of options, and of those whose lists have another one. */
+/* Docker 20.10.27, cmd/dockerd: it refuses a file with any other key. */
 static const char *const known_keys[] = {"add-runtime", "allow-nondistributable-artifacts",
 	"api-cors-header", "authorization-plugin", "authorization-plugins", "bip", "bridge",
 	"builder", "cgroup-parent", "cluster-advertise", "cluster-store", "cluster-store-opt",
@@ -106,7 +103,7 @@ static const char *const known_keys[] = {"add-runtime", "allow-nondistributable-
 	"tlscert", "tlskey", "tlsverify", "userland-proxy", "userland-proxy-path", "userns-remap",
 	"version"};
 
-/* Those whose value may be an object of its own: flatOptions in daemon/config/config.go. */
+/* Keys whose value may be an object: flatOptions in daemon/config/config.go. */
 static const char *const flat_keys[] = {
 	"builder", "cluster-store-opts", "default-ulimits", "features", "log-opts", "runtimes"};
 
@@ -118,7 +115,7 @@ static bool is_in(const char *const *keys, size_t n, const char *key)
 	return false;
 }
 
-/* 20.10 takes the keys in an object as if they were outside. */
+/* 20.10 treats the keys of any other object as top-level keys. */
 static int check_keys(const struct runtime_daemon *daemon, const char *text, const cJSON *object,
 	char why[static RUNTIME_WHY_MAX])
 {
@@ -156,7 +153,7 @@ int docker_config_check(const struct runtime_daemon *daemon, const char *text, s
 	int r, major = atoi(daemon->version);
 
 	if (json_parse(text, len, &object, fault) < 0) {
-		snprintf(why, RUNTIME_WHY_MAX, "%.160s:%s: mend it", daemon->config, fault);
+		snprintf(why, RUNTIME_WHY_MAX, "%.160s:%s: correct it", daemon->config, fault);
 		return -EBADMSG;
 	}
 	if (!object || major < VALIDATES_SINCE || !daemon->binary[0])
@@ -167,7 +164,7 @@ int docker_config_check(const struct runtime_daemon *daemon, const char *text, s
 	return r == -EINVAL ? -EBADMSG : r;
 }
 
-/* Of doubles the last one, as dockerd takes it. */
+/* dockerd uses the last one of duplicate keys. */
 static const cJSON *last_of(const cJSON *object, const char *key)
 {
 	const cJSON *item, *last = NULL;
@@ -190,14 +187,14 @@ void docker_config_read(
 	int n, r = path_in_root(daemon->host->root, daemon->config, full);
 
 	if (r == 0)
-		r = read_file(full, DOCKER_CONFIG_MAX, &text, &len);
+		r = read_file(full, CONFIG_MAX, &text, &len);
 	if (r == -ENOENT && host_is_dangling(daemon->host, daemon->config))
 		r = -ELOOP;
 	if (r < 0) {
 		*config = (struct runtime_files){.error = r == -ENOENT ? 0 : r};
 		if (config->error < 0)
 			snprintf(config->why, sizeof(config->why), "%s: %s", daemon->config,
-				r == -ELOOP ? "a link that points nowhere" : strerror(-r));
+				r == -ELOOP ? "a dangling link" : strerror(-r));
 		return;
 	}
 	if (stat(full, &st) == 0)
@@ -220,11 +217,9 @@ void docker_config_read(
 	cJSON_ArrayForEach (item, mirrors) {
 		const char *url = cJSON_IsString(item) ? item->valuestring : "";
 
-		/* What is cut off must not look like a list. */
 		if (strlen(config->mirrors) + strlen(url) + 2 >= sizeof(config->mirrors)) {
 			snprintf(config->why, sizeof(config->why),
-				"%.160s: registry-mirrors: more than can be read: left alone",
-				daemon->config);
+				"%.160s: registry-mirrors is too long: left alone", daemon->config);
 			config->error = -E2BIG;
 			break;
 		}

@@ -1,41 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What Docker's daemon.json says, and whether dockerd accepts it. Blocks; nothing writes. */
+/* Reads Docker's daemon.json and asks dockerd to validate it. Blocks. */
 
 #include "runtime/driver.h"
 
 #include <cjson/cJSON.h>
 
-#define DOCKER_CONFIG_MAX 262144 /* bytes; more is no daemon.json */
-
-/* config is zeroed, or what the last call for this daemon wrote. No file is no error. */
+/* config is zeroed or the result of the last call for this daemon. A missing file is valid. */
 void docker_config_read(
 	const struct runtime_daemon *daemon, const struct wait *wait, struct runtime_files *config);
 
 /*
- * Whether dockerd accepts this text, which is in the file path too (inside the host's root):
- * `dockerd --validate` from 23.0 on, before that by the keys that 20.10 knows. 0; -EBADMSG with
- * why: "PATH:LINE:COLUMN: what"; another -errno when it could not be asked. Terminated text.
+ * Whether dockerd accepts a terminated text, which is also in the file path, inside the host's
+ * root. Asks `dockerd --validate`, which 23.0 brought; for 20.10, compares with the keys that it
+ * knows. 0; -EBADMSG with why: "PATH:LINE:COLUMN: what"; another -errno if dockerd did not run.
  */
 int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
 	const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
 
-/* For editing a JSON text in place: where the members of its topmost object are. */
+/* ---- editing JSON in place: where the members of the top-level object are ---- */
 
 #define JSON_WHY_MAX 128
 
 /*
- * 0 with the object, to be deleted, or NULL for a blank text; -EBADMSG with why: "LINE:COLUMN:
- * what". text is terminated.
+ * Parses a terminated text. 0 with the object, which the caller deletes, or NULL for a blank text;
+ * -EBADMSG with why: "LINE:COLUMN: what".
  */
 int json_parse(const char *text, size_t len, cJSON **object, char why[static JSON_WHY_MAX]);
 
-/* Offsets into the text: the key with its quotes, and the value. */
+/* Offsets into the text. key includes the quotes. */
 struct json_member {
 	size_t key, key_end;
 	size_t value, value_end;
 };
 
-/* The next member of a text that json_parse() takes, after {0} the first. False at the end. */
+/* The member after this one, or the first after {0}. text is valid for json_parse(). */
 bool json_next(const char *text, struct json_member *member);

@@ -8,14 +8,13 @@
 #include "runtime/registry.h"
 #include "workload/process.h"
 
-/* GET /version costs a daemon nothing: later it hangs. */
-#define VERSION_US  (5 * USEC_PER_SEC / 2)
-#define ANSWER_US   (10 * USEC_PER_SEC) /* for /info and lists of thousands of containers */
+#define VERSION_US  (5 * USEC_PER_SEC / 2) /* a daemon that needs longer for /version hangs */
+#define ANSWER_US   (10 * USEC_PER_SEC)    /* for /info and lists of thousands of containers */
 #define ANSWER_MAX  ((size_t)64 << 20)
 #define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
 #define NAMES_MAX   10000
 #define MIRRORS_MAX 2048 /* bytes of their list */
-#define REFUSAL_MAX 8192 /* bytes of a refusal that are looked at */
+#define REFUSAL_MAX 8192 /* bytes */
 
 #define DOWNLOADS "max-concurrent-downloads"
 #define MIRRORS   "registry-mirrors"
@@ -26,7 +25,7 @@
 
 /* ---- the process ---- */
 
-/* One in a container, as in a nested cluster, is not this node's. */
+/* Excludes a dockerd in a container, as in a nested cluster. */
 static bool is_dockerd(const char *root, pid_t pid, void *userdata)
 {
 	(void)userdata;
@@ -40,7 +39,7 @@ int docker_process_read(const struct host *host, struct docker_process *ret)
 	bool has_file = access(host_path(host, DOCKER_PID_FILE, path), F_OK) == 0;
 	int r;
 
-	/* A stale pid file may name any process that came later. */
+	/* A stale pid file may have the pid of another process. */
 	if (!has_file || process_of_pid_file(path, &process.pid) < 0 ||
 		!process_is_named("", process.pid, "dockerd"))
 		process.pid = process_find("", is_dockerd, NULL);
@@ -50,7 +49,7 @@ int docker_process_read(const struct host *host, struct docker_process *ret)
 	process.downloads_on_command = r > 0;
 	if (r > 0)
 		copy_text(process.downloads, sizeof(process.downloads), value);
-	/* Without its command line it counts as not seen. */
+	/* A process whose command line cannot be read counts as not visible. */
 	if (r < 0)
 		process.pid = 0;
 	process.mirrors_on_command =
@@ -63,21 +62,18 @@ int docker_process_read(const struct host *host, struct docker_process *ret)
 
 struct request;
 
-/* Takes one object of an answer. 0, 1 for no more, or -errno; -EBADMSG for what it is not. */
-typedef int take_fn(const cJSON *object, struct request *request);
+/* Reads one object of an answer. Returns 0, 1 to end the request, or -errno; -EBADMSG: invalid. */
+typedef int object_fn(const cJSON *object, struct request *request);
 
 struct request {
-	take_fn *take;
-	void *userdata; /* of take */
-	size_t n;       /* objects so far */
+	object_fn *read;
+	void *userdata; /* of read() */
+	size_t n;       /* objects read */
 	char refusal[DOCKER_ERROR_MAX];
 };
 
-/*
- * The objects of an answer, one after the other or in a list, as they come: no answer is ever held
- * or parsed whole, however long it is.
- */
-static int take_data(const char *text, size_t len, size_t *used, void *userdata)
+/* Parses the objects of a list or stream one by one, so that a long answer needs little memory. */
+static int on_data(const char *text, size_t len, size_t *used, void *userdata)
 {
 	struct request *request = userdata;
 	int r = 0;
@@ -97,12 +93,12 @@ static int take_data(const char *text, size_t len, size_t *used, void *userdata)
 		*used = (size_t)(end - text);
 		request->n++;
 		json_make_printable(object);
-		r = request->take(object, request);
+		r = request->read(object, request);
 	}
 	return r;
 }
 
-/* A refusal, {"message": "..."}, or any other text. Secrets go before it is cut. */
+/* The text of {"message": "..."}, or of any other body. Hides secrets before cutting it. */
 static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX])
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_Parse(body);
@@ -114,18 +110,18 @@ static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX]
 	utf8_copy(why, DOCKER_ERROR_MAX, text);
 }
 
-/* Each object of the answer goes to take; least: how many it must have. method NULL: GET. */
+/* Calls read() for each object of the answer, which needs at least `least`. method NULL: GET. */
 static int ask(const char *socket, const char *method, const char *path, uint64_t timeout_us,
-	size_t least, take_fn *take, void *userdata, const struct wait *wait,
+	size_t least, object_fn *read, void *userdata, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX])
 {
-	struct request request = {.take = take, .userdata = userdata};
+	struct request request = {.read = read, .userdata = userdata};
 	char url[1024];
 	struct http_get http = {.url = url,
 		.unix_socket = socket,
 		.limit = method ? 0 : ANSWER_MAX,
 		.method = method,
-		.data = take_data,
+		.data = on_data,
 		.userdata = &request};
 	struct wait bounded = wait_at_most(wait, timeout_us);
 	const char *text = NULL;
@@ -134,16 +130,16 @@ static int ask(const char *socket, const char *method, const char *path, uint64_
 	snprintf(url, sizeof(url), "http://docker%s", path);
 	http_get_all(&http, 1, &bounded);
 	r = http.error;
-	/* What ended before its last object did, or before it was wanted to end. */
+	/* An answer that ended within an object, or too early. */
 	if (r == 0 && http.status / 100 == 2 && http.ended == 0 &&
 		(http.len > 0 || request.n < least))
 		r = -EBADMSG;
 	if (request.refusal[0]) {
 		text = request.refusal;
 	} else if (r == -ETIMEDOUT) {
-		text = "no answer in time: it hangs";
+		text = "no answer in time";
 	} else if (r == -EBADMSG) {
-		text = "not what a Docker daemon answers";
+		text = "the answer is not from a Docker daemon";
 	} else if (r < 0) {
 		text = http.why;
 	} else if (http.status / 100 != 2) {
@@ -159,21 +155,21 @@ static int ask(const char *socket, const char *method, const char *path, uint64_
 	return r;
 }
 
-/* GET /events from since_us on, with a filter; until now, or for ever. */
+/* GET /events with a filter, from since_us until now or for ever. */
 static int ask_events(const char *socket, const char *filter, uint64_t since_us, bool for_ever,
-	take_fn *take, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+	object_fn *read, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
 	char *escaped = must(curl_easy_escape(NULL, filter, 0)), path[512];
 	uint64_t until_us = realtime_us();
 
-	since_us = MAX(since_us, USEC_PER_SEC); /* 0 would be no time */
+	since_us = MAX(since_us, USEC_PER_SEC); /* Docker ignores 0 */
 	snprintf(path, sizeof(path), "/events?filters=%s&since=%" PRIu64 ".%06" PRIu64, escaped,
 		since_us / USEC_PER_SEC, since_us % USEC_PER_SEC);
 	curl_free(escaped);
 	if (!for_ever)
 		text_append(path, sizeof(path), "&until=%" PRIu64 ".%06" PRIu64,
 			until_us / USEC_PER_SEC, until_us % USEC_PER_SEC);
-	return ask(socket, NULL, path, for_ever ? UINT64_MAX : VERSION_US, 0, take, userdata, wait,
+	return ask(socket, NULL, path, for_ever ? UINT64_MAX : VERSION_US, 0, read, userdata, wait,
 		why);
 }
 
@@ -183,9 +179,8 @@ static bool is_event(const cJSON *object, const char *type, const char *action)
 	       streq(json_text_at(object, "Action"), action);
 }
 
-/* ---- what the daemon says of itself ---- */
+/* ---- version, settings, reloads ---- */
 
-/* /info puts a slash at the end of each, a reload's event does not. */
 static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
 {
 	char words[MIRRORS_MAX] = "";
@@ -199,7 +194,7 @@ static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
 	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
 }
 
-static int take_version(const cJSON *object, struct request *request)
+static int read_version(const cJSON *object, struct request *request)
 {
 	struct docker_info *info = request->userdata;
 
@@ -207,7 +202,7 @@ static int take_version(const cJSON *object, struct request *request)
 	return info->version[0] && *json_text_at(object, "ApiVersion") ? 0 : -EBADMSG;
 }
 
-static int take_info(const cJSON *object, struct request *request)
+static int read_info(const cJSON *object, struct request *request)
 {
 	struct docker_info *info = request->userdata;
 
@@ -217,17 +212,17 @@ static int take_info(const cJSON *object, struct request *request)
 	return info->storage_driver[0] && info->root_dir[0] ? 0 : -EBADMSG;
 }
 
-/* A reload of daemon.json, and what it put in force. */
+/* A reload of daemon.json, and the value of key that it put in force. */
 struct reload {
 	const char *key;
-	bool awaited; /* the first one ends the answer; else the last one counts */
+	bool awaited; /* the first event ends the request; else the last one counts */
 	bool seen;
 	uint64_t at_us; /* CLOCK_REALTIME */
 	char value[DOCKER_VALUE_MAX];
 };
 
-/* The attributes of a reload are texts, also where they hold numbers and lists. */
-static int take_reload(const cJSON *object, struct request *request)
+/* All attributes of a reload are strings, even numbers and lists. */
+static int read_reload(const cJSON *object, struct request *request)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const cJSON *attributes = json_at(object, "Actor/Attributes");
@@ -250,41 +245,41 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 {
 	struct reload reload = {.key = DOWNLOADS};
 	struct docker_info info = *ret;
-	int r = ask(socket, NULL, "/version", VERSION_US, 1, take_version, &info, wait, why);
+	int r = ask(socket, NULL, "/version", VERSION_US, 1, read_version, &info, wait, why);
 
-	/* The daemon keeps its last 256 events: a reload among them says what runs now. */
+	/* The daemon keeps its last 256 events. */
 	if (r == 0)
-		r = ask_events(socket, RELOADS, 0, false, take_reload, &reload, wait, why);
+		r = ask_events(socket, RELOADS, 0, false, read_reload, &reload, wait, why);
 	info.reloaded_us = reload.at_us;
 	copy_text(info.reloaded_downloads, sizeof(info.reloaded_downloads), reload.value);
 	if (r == 0 && (!info.root_dir[0] || info.reloaded_us != ret->reloaded_us))
-		r = ask(socket, NULL, "/info", ANSWER_US, 1, take_info, &info, wait, why);
+		r = ask(socket, NULL, "/info", ANSWER_US, 1, read_info, &info, wait, why);
 	if (r == 0)
 		*ret = info;
 	return r;
 }
-
-/* ---- events ---- */
 
 int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
 	char value[static DOCKER_VALUE_MAX], const struct wait *wait)
 {
 	struct reload reload = {.key = key, .awaited = true};
 	char why[DOCKER_ERROR_MAX];
-	int r = ask_events(socket, RELOADS, since_us, true, take_reload, &reload, wait, why);
+	int r = ask_events(socket, RELOADS, since_us, true, read_reload, &reload, wait, why);
 
 	if (r == 0)
 		memcpy(value, reload.value, sizeof(reload.value));
 	return r == 0 && !reload.seen ? -ECONNRESET : r;
 }
 
+/* ---- lists ---- */
+
 struct list {
 	void *items;
 	size_t n, allocated;
 };
 
-/* The actor of a pull is the whole reference, its name attribute lacks the tag. */
-static int take_pull(const cJSON *object, struct request *request)
+/* The actor's ID is the whole reference; its name attribute lacks the tag. */
+static int read_pull(const cJSON *object, struct request *request)
 {
 	struct list *pulled = request->userdata;
 	char(*names)[DOCKER_NAME_MAX] = pulled->items;
@@ -299,21 +294,19 @@ int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCK
 {
 	struct list pulled = {.items = names, .allocated = max};
 	char why[DOCKER_ERROR_MAX];
-	int r = ask_events(socket, PULLS, since_us, false, take_pull, &pulled, wait, why);
+	int r = ask_events(socket, PULLS, since_us, false, read_pull, &pulled, wait, why);
 
 	if (r == 0)
 		*n = pulled.n;
 	return r;
 }
 
-/* ---- containers ---- */
-
-/* Items and n become the caller's. */
-static int ask_list(const char *socket, const char *path, take_fn *take, void *items, size_t *n,
+/* The caller frees the items. */
+static int ask_list(const char *socket, const char *path, object_fn *read, void *items, size_t *n,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
 	struct list list = {0};
-	int r = ask(socket, NULL, path, ANSWER_US, 0, take, &list, wait, why);
+	int r = ask(socket, NULL, path, ANSWER_US, 0, read, &list, wait, why);
 
 	if (r < 0) {
 		free(list.items);
@@ -324,7 +317,7 @@ static int ask_list(const char *socket, const char *path, take_fn *take, void *i
 	return 0;
 }
 
-static int take_container(const cJSON *object, struct request *request)
+static int read_container(const cJSON *object, struct request *request)
 {
 	struct list *list = request->userdata;
 	const char *pod = json_text_at(object, "Labels/io.kubernetes.pod.name");
@@ -356,12 +349,10 @@ int docker_read_names(
 {
 	char why[DOCKER_ERROR_MAX];
 
-	return ask_list(socket, "/containers/json", take_container, names, n, wait, why);
+	return ask_list(socket, "/containers/json", read_container, names, n, wait, why);
 }
 
-/* ---- images ---- */
-
-static int take_image(const cJSON *object, struct request *request)
+static int read_image(const cJSON *object, struct request *request)
 {
 	struct list *list = request->userdata;
 	const cJSON *name;
@@ -372,7 +363,7 @@ static int take_image(const cJSON *object, struct request *request)
 				.size = (uint64_t)MAX(json_number_at(object, "Size"), 0.0)};
 
 			COPY(image.id, object, "Id");
-			/* "<none>:<none>" is none. */
+			/* also skips "<none>:<none>" */
 			if (image_normalize(json_text_at(name, ""), image.name) < 0)
 				continue;
 			if (list->n == NAMES_MAX)
@@ -386,11 +377,13 @@ static int take_image(const cJSON *object, struct request *request)
 int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
-	return ask_list(socket, "/images/json", take_image, images, n, wait, why);
+	return ask_list(socket, "/images/json", read_image, images, n, wait, why);
 }
 
-/* What changes something may also fail within a good answer. */
-static int take_progress(const cJSON *object, struct request *request)
+/* ---- changes ---- */
+
+/* An answer with status 200 may still report an error. */
+static int read_progress(const cJSON *object, struct request *request)
 {
 	const char *error = json_text_at(object, "error");
 
@@ -405,9 +398,9 @@ int docker_pull(const char *socket, const char *name, const struct wait *wait,
 {
 	char path[DOCKER_NAME_MAX + 64];
 
-	/* No character of a reference needs an escape there. */
+	/* References need no URL escapes. */
 	snprintf(path, sizeof(path), "/images/create?fromImage=%s", name);
-	return ask(socket, "POST", path, UINT64_MAX, 1, take_progress, NULL, wait, why);
+	return ask(socket, "POST", path, UINT64_MAX, 1, read_progress, NULL, wait, why);
 }
 
 int docker_add_name(const char *socket, const char *image, const char *name,
@@ -418,7 +411,7 @@ int docker_add_name(const char *socket, const char *image, const char *name,
 
 	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s", image, (int)(tag - name),
 		name, tag + 1);
-	return ask(socket, "POST", path, ANSWER_US, 0, take_progress, NULL, wait, why);
+	return ask(socket, "POST", path, ANSWER_US, 0, read_progress, NULL, wait, why);
 }
 
 int docker_remove_name(const char *socket, const char *name, const struct wait *wait,
@@ -427,5 +420,5 @@ int docker_remove_name(const char *socket, const char *name, const struct wait *
 	char path[DOCKER_NAME_MAX + 64];
 
 	snprintf(path, sizeof(path), "/images/%s", name);
-	return ask(socket, "DELETE", path, ANSWER_US, 0, take_progress, NULL, wait, why);
+	return ask(socket, "DELETE", path, ANSWER_US, 0, read_progress, NULL, wait, why);
 }

@@ -12,47 +12,41 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define PREFIX_LEN 5 /* compressed or not, and the message's length */
+#define PREFIX_LEN 5 /* a compression flag and the message's length */
 #define READ_SIZE  ((size_t)16384)
 
-/* What a server may send before it must wait for us: all of it is taken at once, never kept. */
+/* Bytes in flight, by HTTP/2 flow control. */
 #define STREAM_WINDOW     (1 << 20)
 #define CONNECTION_WINDOW (4 << 20)
 
-/* What a call takes besides its answer's message: headers, frames of control, padding. */
-#define OVERHEAD_MAX ((size_t)1024 * 1024)
-#define HEADERS_MAX  (64 * 1024) /* more than any runtime sends */
+#define OVERHEAD_MAX     ((size_t)1024 * 1024) /* of headers, control frames and padding */
+#define HEADERS_MAX      (64 * 1024)
+#define CONNECT_AGAIN_US (20 * USEC_PER_MSEC) /* when the server's backlog is full */
+#define GRACE_S          2                    /* added to the server's own time limit */
+#define TIMEOUT_MAX_S    UINT64_C(99999999)
+#define ALIGNMENT        ((size_t)16) /* of an arena */
 
-/* A server that has no room for another connection is tried again after this time. */
-#define CONNECT_AGAIN_US (20 * USEC_PER_MSEC)
-
-#define GRACE_S       2 /* that a server has longer than we wait, rounded down */
-#define TIMEOUT_MAX_S UINT64_C(99999999)
-
-#define ALIGNMENT ((size_t)16) /* of what an arena gives */
-
-/* One call, and what has come of its answer. */
 struct grpc_call {
 	uint8_t *body; /* the message with its prefix */
 	size_t size, sent;
 	int32_t stream;
-	size_t received;      /* bytes of everything */
-	bool ended;           /* the answer is */
-	uint32_t http2_error; /* that it was closed with: RFC 9113, section 7 */
-	unsigned http_status; /* 0: none yet */
-	int status;           /* -1: no grpc-status yet */
-	int fault;            /* -errno: what came so far is no answer; 0: it may become one */
+	size_t received;      /* bytes, overhead included */
+	bool ended;           /* the answer is complete, or the stream was closed */
+	uint32_t http2_error; /* of a closed stream: RFC 9113, section 7 */
+	unsigned http_status; /* 0: not received yet */
+	int status;           /* grpc-status; -1: not received yet */
+	int fault;            /* -errno of an invalid answer */
 
 	uint8_t prefix[PREFIX_LEN];
 	size_t have_prefix;
 	struct arena *arena;
-	uint8_t *data; /* in the arena, room for data_size bytes */
+	uint8_t *data; /* in the arena */
 	size_t data_size, have;
 };
 
 /* ---- the answer ---- */
 
-/* The first fault counts. Returns it. */
+/* Notes and returns the first fault. */
 static int PRINTF_LIKE(3, 4) fail(struct grpc *grpc, int fault, const char *format, ...)
 {
 	va_list args;
@@ -66,7 +60,7 @@ static int PRINTF_LIKE(3, 4) fail(struct grpc *grpc, int fault, const char *form
 	return fault;
 }
 
-/* The call under way when the stream is its own, else NULL. */
+/* The call in progress if the stream belongs to it, else NULL. */
 static struct grpc_call *call_of(const struct grpc *grpc, int32_t stream)
 {
 	return grpc->call && grpc->call->stream == stream ? grpc->call : NULL;
@@ -85,13 +79,13 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	if (!call || call->fault != 0)
 		return 0;
 	if (streq(name, ":status")) {
-		call->http_status = (unsigned)atoi(value); /* three digits, says nghttp2 */
+		call->http_status = (unsigned)atoi(value); /* nghttp2 ensures three digits */
 	} else if (streq(name, "grpc-status")) {
 		if (parse_count(value, &number) < 0 || number > GRPC_STATUS_MAX)
 			number = GRPC_UNKNOWN;
 		call->status = (int)number;
 	} else if (streq(name, "grpc-message")) {
-		/* Some bytes are %XX. What does not fit is cut. */
+		/* percent-encoded */
 		char *decoded = must(curl_easy_unescape(NULL, value, 0, NULL));
 
 		copy_text(grpc->error, sizeof(grpc->error), decoded);
@@ -109,7 +103,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, cons
 	size_t n;
 
 	(void)session, (void)flags;
-	/* The body of another status is a proxy's, or another server's. */
+	/* Another status is from a proxy or a different server. */
 	if (!call || call->fault != 0 || call->http_status != 200)
 		return 0;
 	n = MIN(len, PREFIX_LEN - call->have_prefix);
@@ -119,16 +113,16 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, cons
 		memcpy(&size, call->prefix + 1, sizeof(size));
 		call->data_size = ntohl(size);
 		if (call->prefix[0] == 0 && call->data_size <= GRPC_ANSWER_MAX)
-			call->data = arena_take(call->arena, MAX(call->data_size, (size_t)1));
+			call->data = arena_alloc(call->arena, MAX(call->data_size, (size_t)1));
 	}
 	len -= n;
 	if (call->have_prefix < PREFIX_LEN)
 		return 0;
 	if (call->prefix[0] != 0) {
-		fail(userdata, -EBADMSG, "the answer is compressed without leave");
+		fail(userdata, -EBADMSG, "the answer is compressed");
 	} else if (call->data_size > GRPC_ANSWER_MAX) {
-		fail(userdata, -EFBIG, "an answer of %zu bytes, at most %zu are taken",
-			call->data_size, GRPC_ANSWER_MAX);
+		fail(userdata, -EFBIG, "an answer of %zu bytes, the limit is %zu", call->data_size,
+			GRPC_ANSWER_MAX);
 	} else if (!call->data) {
 		fail(userdata, -ENOMEM, "no memory for an answer of %zu bytes", call->data_size);
 	} else if (len > call->data_size - call->have) {
@@ -140,7 +134,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, cons
 	return 0;
 }
 
-/* When nothing more comes: 0, the server's status, or the fault. */
+/* 0, the server's status, or the fault of a call that has ended. */
 static int result_of(struct grpc *grpc)
 {
 	const struct grpc_call *call = grpc->call;
@@ -155,9 +149,9 @@ static int result_of(struct grpc *grpc)
 	if (call->status < 0 && call->http_status != 200)
 		return fail(grpc, -EPROTO, "HTTP status %u", call->http_status);
 	if (call->status < 0)
-		return fail(grpc, -EBADMSG, "the answer has no status");
+		return fail(grpc, -EBADMSG, "the answer lacks a status");
 	if (call->have_prefix < PREFIX_LEN || call->have < call->data_size)
-		return fail(grpc, -EBADMSG, "the answer has no whole message");
+		return fail(grpc, -EBADMSG, "the answer is truncated");
 	return 0;
 }
 
@@ -168,7 +162,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	struct grpc_call *call = call_of(userdata, frame->hd.stream_id);
 
 	(void)session;
-	/* Whether or not the server wanted to read all of the request. */
+	/* A server may answer before it has read the whole request. */
 	if (call && (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
 		frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
 		call->ended = true;
@@ -195,7 +189,7 @@ static ssize_t read_body(nghttp2_session *session, int32_t stream, uint8_t *buff
 
 	(void)session, (void)source;
 	if (!call)
-		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* it has ended: reset */
+		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* reset an ended call */
 	n = MIN(length, call->size - call->sent);
 	memcpy(buffer, call->body + call->sent, n);
 	call->sent += n;
@@ -204,7 +198,7 @@ static ssize_t read_body(nghttp2_session *session, int32_t stream, uint8_t *buff
 	return (ssize_t)n;
 }
 
-/* Where the server has gone, what it sent before is still read to its end, which tells why. */
+/* After a send error, still read what the server sent before: it may tell why. */
 static ssize_t send_bytes(
 	nghttp2_session *session, const uint8_t *data, size_t len, int flags, void *userdata)
 {
@@ -216,8 +210,8 @@ static ssize_t send_bytes(
 }
 
 /*
- * Through a descriptor of the socket's file: its path may be longer than sun_path. A unix socket
- * answers at once, with EAGAIN where the server has as many waiting as it wants.
+ * Connects by a descriptor of the socket, because its path may be longer than sun_path. connect()
+ * fails with EAGAIN while the server's backlog is full.
  */
 static int open_connection(struct grpc *grpc, const struct wait *wait)
 {
@@ -280,7 +274,7 @@ static void submit(struct grpc *grpc, const struct wait *wait, const struct grpc
 	const char *namespace = request->containerd_namespace, *lease = request->containerd_lease;
 	nghttp2_data_provider body = {.read_callback = read_body};
 	uint64_t now = now_us();
-	/* Ours is over first: a server resets what is too late, which tells less. */
+	/* Our own time-out comes first: a server's resets the call without a reason. */
 	uint64_t left_s = (MAX(wait->deadline_us, now) - now) / USEC_PER_SEC;
 	char timeout[16]; /* has eight digits at most */
 
@@ -304,7 +298,6 @@ static void submit(struct grpc *grpc, const struct wait *wait, const struct grpc
 	grpc->call->stream = nghttp2_submit_request(grpc->session, NULL, headers, n, &body, NULL);
 }
 
-/* Takes what has come. */
 static void receive(struct grpc *grpc)
 {
 	struct grpc_call *call = grpc->call;
@@ -319,9 +312,9 @@ static void receive(struct grpc *grpc)
 	else if (n == 0)
 		fail(grpc, -ECONNRESET, "connection closed");
 	else if (call->received > GRPC_ANSWER_MAX + OVERHEAD_MAX)
-		fail(grpc, -EFBIG, "more bytes than an answer may have");
+		fail(grpc, -EFBIG, "the answer is too large");
 	else if (nghttp2_session_mem_recv(grpc->session, buffer, (size_t)n) != n)
-		fail(grpc, -EPROTO, "not understood: no HTTP/2");
+		fail(grpc, -EPROTO, "the server does not speak HTTP/2");
 }
 
 int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request,
@@ -338,14 +331,13 @@ int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_req
 	call.body = body;
 	grpc->error[0] = '\0';
 	grpc->call = &call;
-	/* The server takes no further calls on this connection. */
+	/* The server accepts no further calls on this connection. */
 	if (grpc->session && !nghttp2_session_check_request_allowed(grpc->session))
 		grpc_close(grpc);
 	if (grpc->fd < 0)
 		r = open_connection(grpc, wait);
 	if (r == 0)
 		submit(grpc, wait, request);
-	/* Until the answer has ended, or it is plain that there will be none. */
 	while (r == 0 && !call.ended && call.fault == 0) {
 		bool want_write;
 
@@ -353,9 +345,8 @@ int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_req
 		if (r < 0 || call.ended)
 			break;
 		want_write = nghttp2_session_want_write(grpc->session);
-		/* It broke the protocol, and that was sent to it. */
 		if (!want_write && !nghttp2_session_want_read(grpc->session))
-			r = fail(grpc, -EPROTO, "not understood: broken HTTP/2");
+			r = fail(grpc, -EPROTO, "the server violated HTTP/2");
 		else
 			r = wait_for(wait, grpc->fd, want_write ? POLLIN | POLLOUT : POLLIN);
 		if (r == 0)
@@ -365,7 +356,7 @@ int grpc_unary(struct grpc *grpc, const struct wait *wait, const struct grpc_req
 		fail(grpc, r, "%s", r == -ETIMEDOUT ? "no answer in time" : strerror(-r));
 	r = result_of(grpc);
 	grpc->call = NULL;
-	/* Without a connection the server gives up the call, and what is left of it. */
+	/* Closing the connection cancels the rest of the call on the server. */
 	if (call.fault != 0 || call.http2_error || call.sent < call.size)
 		grpc_close(grpc);
 	if (r == 0)
@@ -386,7 +377,7 @@ void grpc_close(struct grpc *grpc)
 	grpc->fd = -1;
 }
 
-/* Mapped, not from the heap: what a large answer took goes back to the kernel with it. */
+/* A mapping, unlike the heap, returns the memory of a large answer to the kernel. */
 void arena_free(struct arena *arena)
 {
 	if (arena->memory)
@@ -394,10 +385,10 @@ void arena_free(struct arena *arena)
 	*arena = (struct arena){0};
 }
 
-void *arena_take(void *data, size_t size)
+void *arena_alloc(void *data, size_t size)
 {
 	struct arena *arena = data;
-	size_t start = arena->taken;
+	size_t start = arena->used;
 	void *mapped;
 
 	if (!arena->memory) {
@@ -409,6 +400,6 @@ void *arena_take(void *data, size_t size)
 	}
 	if (size > ARENA_MAX - start)
 		return NULL;
-	arena->taken = MIN(start + ((size + ALIGNMENT - 1) & ~(ALIGNMENT - 1)), ARENA_MAX);
+	arena->used = MIN(start + ((size + ALIGNMENT - 1) & ~(ALIGNMENT - 1)), ARENA_MAX);
 	return arena->memory + start;
 }

@@ -7,10 +7,10 @@
 #include <malloc.h>
 
 #define ERROR_BODY_MAX ((size_t)65536) /* kept of an answer that is not 2xx */
-#define HEADERS_MAX    65536           /* bytes in all: libcurl 7.88 keeps as many as come */
+#define HEADERS_MAX    65536           /* bytes: libcurl 7.88 has no limit */
 #define POLL_MAX_MS    1000
 
-static size_t take_body(char *data, size_t size, size_t n, void *userdata)
+static size_t on_body(char *data, size_t size, size_t n, void *userdata)
 {
 	struct http_get *get = userdata;
 	size_t len = size * n, kept = len, used = 0;
@@ -53,7 +53,7 @@ static size_t count_headers(char *data, size_t size, size_t n, void *userdata)
 	return 0;
 }
 
-/* What libcurl's codes mean, where connect() had no errno; all others: EPROTO. */
+/* The errno of libcurl's codes, unless connect() had one; of all others EPROTO. */
 static const int errors[CURL_LAST] = {
 	[CURLE_OPERATION_TIMEDOUT] = ETIMEDOUT,
 	[CURLE_URL_MALFORMAT] = EINVAL,
@@ -66,7 +66,7 @@ static const int errors[CURL_LAST] = {
 	[CURLE_SEND_ERROR] = ECONNRESET,
 };
 
-/* error: what ended it from here, else 0, and code is libcurl's result. */
+/* error: why we end the request; 0: libcurl ended it with code. */
 static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 {
 	const char *why = "";
@@ -83,7 +83,7 @@ static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 	else if (error == 0 && code != CURLE_OK)
 		error = code < CURL_LAST && errors[code] ? -errors[code] : -EPROTO;
 	get->error = error;
-	/* libcurl's own words for a failed connect() name neither the errno nor a cure. */
+	/* libcurl's text for a failed connect() lacks the errno. */
 	if (error == -EFBIG)
 		why = "the answer is too large";
 	else if (error < 0 && get->ended == 0 && code != CURLE_OK && code != CURLE_COULDNT_CONNECT)
@@ -101,16 +101,16 @@ static bool set_up(struct http_get *get)
 
 	curl_easy_setopt(easy, CURLOPT_PRIVATE, get);
 	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, get->message);
-	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
+	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, get);
 	curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, count_headers);
 	curl_easy_setopt(easy, CURLOPT_HEADERDATA, get);
-	/* The time limit is ours: http_get_all() watches it. */
+	/* http_get_all() has the time limit. */
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, 24 * 3600 * 1000L);
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-	/* Else ending a request would wait for the thread that resolves its name. */
+	/* Do not wait for the resolver thread when a request ends. */
 	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
-	/* A kept connection would not tell who listens there now. */
+	/* A kept connection would not show which process listens now. */
 	curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
 	curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
@@ -118,7 +118,7 @@ static bool set_up(struct http_get *get)
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	curl_easy_setopt(easy, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
 	curl_easy_setopt(get->easy, CURLOPT_CUSTOMREQUEST, get->method);
-	/* Without this GnuTLS would read a directory of certificates as well. */
+	/* Keep GnuTLS from also reading a directory of certificates. */
 	if (get->ca_file)
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
 	return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
@@ -168,12 +168,11 @@ void http_get_all(struct http_get *gets, size_t n, const struct wait *wait)
 		else if (cancel.revents)
 			r = -ECANCELED;
 	}
-	/* The rest has to be given up. */
 	for (size_t i = 0; i < n; i++)
 		if (gets[i].easy)
 			finish(&gets[i], multi, CURLE_OK, r < 0 ? r : -EPROTO);
 	curl_multi_cleanup(multi);
-	/* The certificates of a bundle take 4 MB while they are in use. */
+	/* A bundle of certificates used 4 MB. */
 	if (over_tls)
 		malloc_trim(0);
 }

@@ -106,9 +106,9 @@ FAKE_TEST(wrong_answers_are_described)
 	static const struct {
 		const char *version, *info, *events, *why;
 	} cases[] = {
-		{"{}", INFO, "", "GET /version: not what a Docker daemon answers"},
-		{VERSION, "{\"Driver\":1}", "", "GET /info: not what"},
-		{VERSION, INFO, "{\"Type\":", "GET /events: not what"},
+		{"{}", INFO, "", "GET /version: the answer is not from a Docker daemon"},
+		{VERSION, "{\"Driver\":1}", "", "GET /info: the answer"},
+		{VERSION, INFO, "{\"Type\":", "GET /events: the answer"},
 		{VERSION, INFO, "garbage", "GET /events: "},
 	};
 	struct runtime_image *images;

@@ -162,10 +162,10 @@ TEST(dockerd_verifies_daemon_json)
 			":1:46: dockerd 20.10.24 does not know \"downloads\""},
 		{"23.0.1", "grep -q '\"downloads\": 10' \"$3\"", "{\"x\": 1}", 0, ""},
 		{"23.0.1", "echo bad >&2; exit 1", "{\"x\": 1}", -EBADMSG, "refuses it: bad"},
-		{"23.0.1", "exit 0", "{\"x\": }", -EBADMSG, "1:7: no JSON"},
-		{"23.0.1", "exit 0", "{\"x\": 1,, \"y\": 2}", -EBADMSG, "1:9: no JSON"},
-		{"23.0.1", "exit 0", "{\"x\": [1,, 2]}", -EBADMSG, "1:10: no JSON"},
-		{"23.0.1", "exit 0", "{\"x\": 1 \"y\": 2}", -EBADMSG, "1:9: no JSON"},
+		{"23.0.1", "exit 0", "{\"x\": }", -EBADMSG, "1:7: invalid JSON"},
+		{"23.0.1", "exit 0", "{\"x\": 1,, \"y\": 2}", -EBADMSG, "1:9: invalid JSON"},
+		{"23.0.1", "exit 0", "{\"x\": [1,, 2]}", -EBADMSG, "1:10: invalid JSON"},
+		{"23.0.1", "exit 0", "{\"x\": 1 \"y\": 2}", -EBADMSG, "1:9: invalid JSON"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

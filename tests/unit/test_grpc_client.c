@@ -130,13 +130,12 @@ SERVER_TEST(invalid_answers_have_an_error)
 		const char *error;
 	} cases[] = {
 		{"/t.T/TrailersOnly", "17", GRPC_UNKNOWN, NULL},
-		{"/t.T/Trailers", "0", -EBADMSG, "the answer has no whole message"},
-		{"/t.T/Raw", "-", -EBADMSG, "the answer has no status"},
+		{"/t.T/Trailers", "0", -EBADMSG, "the answer is truncated"},
+		{"/t.T/Raw", "-", -EBADMSG, "the answer lacks a status"},
 		{"/t.T/Http", "404", -EPROTO, "HTTP status 404"},
 		{"/t.T/Reset", "2", -ECONNRESET, "the call was reset: INTERNAL_ERROR"},
 		{"/t.T/Early", "x", 8, NULL},
-		{"/t.T/Big", "x", -EFBIG,
-			"an answer of 100000000 bytes, at most 5242880 are taken"},
+		{"/t.T/Big", "x", -EFBIG, "an answer of 100000000 bytes, the limit is 5242880"},
 		{"/t.T/HalfAnswer", "x", -ECONNRESET, "connection closed"},
 		{"/t.T/Die", "x", -ECONNRESET, "connection closed"},
 	};
