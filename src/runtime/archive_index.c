@@ -35,20 +35,24 @@ static bool is_digest(const char *text)
 	       strspn(text + 7, "0123456789abcdef") == 64;
 }
 
-/* Parses a descriptor. False unless it has a SHA-256 digest, a size and a media type. */
-static bool parse_descriptor(const cJSON *item, struct archive_blob *blob)
+/* Parses a descriptor, which needs a SHA-256 digest, a size and a media type. */
+static int read_descriptor(struct archive_reader *reader, const char *parent, const cJSON *item,
+	struct archive_blob *blob)
 {
 	const char *type = json_text_at(item, "mediaType");
 	const double size = json_number_at(item, "size");
 
 	*blob = (struct archive_blob){.size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
 	/* The media type is sent as an HTTP header and put in JSON: restrict its characters. */
-	return copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
-	       is_digest(blob->digest) &&
-	       copy_text(blob->media_type, sizeof(blob->media_type), type) &&
-	       type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				 "0123456789.+-_/")] == '\0' &&
-	       size >= 0 && size < SIZE_LIMIT;
+	if (copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
+		is_digest(blob->digest) &&
+		copy_text(blob->media_type, sizeof(blob->media_type), type) &&
+		type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				  "0123456789.+-_/")] == '\0' &&
+		size >= 0 && size < SIZE_LIMIT)
+		return 0;
+	return archive_bad(
+		reader, "%.120s has a descriptor without a valid digest, size or type", parent);
 }
 
 /* Adds a blob once; the archive owns its text. */
@@ -91,52 +95,48 @@ static int open_blob(
 	return r;
 }
 
-struct document {
-	cJSON *json;
-	struct archive_file file;
-	char digest[DIGEST_MAX];
-};
-
-static void document_clear(struct document *document)
-{
-	cJSON_Delete(document->json);
-}
-
-/* Parses the JSON of a blob and verifies its digest, or, with blob NULL, of the named file. */
-static int read_document(struct archive_reader *reader, const struct archive_blob *blob,
-	const char *name, struct document *ret)
+/*
+ * Parses a JSON document: the named file, whose digest and location go to blob (if not NULL), or
+ * with name NULL the blob, whose digest is verified.
+ */
+static int read_document(
+	struct archive_reader *reader, const char *name, struct archive_blob *blob, cJSON **json)
 {
 	_cleanup_close_ int fd = -1;
 	_cleanup_free_ char *text = NULL;
-	size_t size, values = 0;
+	char digest[DIGEST_MAX] = "sha256:";
+	const char *shown = name ? name : blob->digest;
+	struct archive_file file;
+	size_t values = 0;
 	int r = archive_check_wait(reader);
 
 	if (r == 0)
-		r = blob ? open_blob(reader, blob, &ret->file)
-			 : archive_file_open(reader, name, &ret->file);
+		r = name ? archive_file_open(reader, name, &file) : open_blob(reader, blob, &file);
 	if (r < 0)
 		return r;
-	fd = ret->file.fd;
-	size = (size_t)ret->file.size;
-	name = blob ? blob->digest : name;
-	if (size > ARCHIVE_TEXT_MAX)
-		return archive_bad(reader, "%.90s: too large", name);
+	fd = file.fd;
+	if (file.size > ARCHIVE_TEXT_MAX)
+		return archive_bad(reader, "%.90s: too large", shown);
 	if (++reader->n_documents > DOCUMENTS_MAX)
 		return archive_bad(reader, "more than %d manifests", DOCUMENTS_MAX);
-	text = must(calloc(1, size + 1));
-	r = archive_pread(fd, text, size, ret->file.offset);
+	text = must(calloc(1, (size_t)file.size + 1));
+	r = archive_pread(fd, text, (size_t)file.size, file.offset);
 	if (r < 0)
 		return archive_error(reader, r);
-	strcpy(ret->digest, "sha256:");
-	hash_bytes(text, size, ret->digest + strlen("sha256:"));
-	if (blob && !streq(blob->digest, ret->digest))
-		return archive_bad(reader, "%.90s: wrong digest", name);
+	hash_bytes(text, (size_t)file.size, digest + strlen(digest));
+	if (!name && !streq(blob->digest, digest))
+		return archive_bad(reader, "%.90s: wrong digest", shown);
 	for (const char *at = text; *at; at++)
 		values += *at == ',' || *at == '[' || *at == '{';
 	if (values > VALUES_MAX)
-		return archive_bad(reader, "%.90s: too many values", name);
-	ret->json = cJSON_Parse(text);
-	return ret->json ? 0 : archive_bad(reader, "%.90s: invalid JSON", name);
+		return archive_bad(reader, "%.90s: too many values", shown);
+	if (name && blob) {
+		memcpy(blob->digest, digest, sizeof(digest));
+		blob->size = file.size;
+		blob->offset = file.offset;
+	}
+	*json = cJSON_Parse(text);
+	return *json ? 0 : archive_bad(reader, "%.90s: invalid JSON", shown);
 }
 
 /* Whether a descriptor or configuration is for this machine: an absent field matches. */
@@ -158,48 +158,46 @@ static int wrong_platform(struct archive_reader *reader, const char *name)
 /* ---- OCI layouts ---- */
 
 /* Reads a manifest, or the first manifest for this machine of an index. */
-static int read_image(struct archive_reader *reader, const struct archive_blob *blob, int depth,
+static int read_image(struct archive_reader *reader, struct archive_blob *blob, int depth,
 	struct archive_image *image)
 {
-	_cleanup_(document_clear) struct document document = {0}, config = {0};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL, *config = NULL;
 	const cJSON *item, *children, *layers;
 	struct archive_file file;
 	struct archive_blob part;
-	int r = read_document(reader, blob, NULL, &document);
+	int r = read_document(reader, NULL, blob, &document);
 
 	if (r < 0)
 		return r;
-	children = json_at(document.json, "manifests");
-	layers = json_at(document.json, "layers");
+	children = json_at(document, "manifests");
+	layers = json_at(document, "layers");
 	if (children && (depth == DEPTH_MAX || layers))
 		return archive_bad(reader, "%.*s: %s", SHORT, blob->digest,
 			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
 	cJSON_ArrayForEach (item, children) {
 		if (!platform_matches(json_at(item, "platform")))
 			continue;
-		if (!parse_descriptor(item, &part))
-			return archive_bad(
-				reader, "%.*s: a manifest without digest", SHORT, blob->digest);
-		r = read_image(reader, &part, depth + 1, image);
+		r = read_descriptor(reader, blob->digest, item, &part);
+		if (r == 0)
+			r = read_image(reader, &part, depth + 1, image);
 		if (r != -ENOEXEC)
 			return r;
 	}
 	if (children)
 		return wrong_platform(reader, image->name);
-	if (!parse_descriptor(json_at(document.json, "config"), &part))
-		return archive_bad(reader, "%.*s: not a manifest", SHORT, blob->digest);
-	r = read_document(reader, &part, NULL, &config);
+	r = read_descriptor(reader, blob->digest, json_at(document, "config"), &part);
+	if (r == 0)
+		r = read_document(reader, NULL, &part, &config);
 	if (r < 0)
 		return r;
-	if (!platform_matches(config.json))
+	if (!platform_matches(config))
 		return wrong_platform(reader, image->name);
 	memcpy(image->id, part.digest, DIGEST_MAX);
 	image->size = part.size;
 	cJSON_ArrayForEach (item, layers) {
-		if (!parse_descriptor(item, &part))
-			return archive_bad(
-				reader, "%.*s: a layer without digest", SHORT, blob->digest);
-		r = open_blob(reader, &part, &file);
+		r = read_descriptor(reader, blob->digest, item, &part);
+		if (r == 0)
+			r = open_blob(reader, &part, &file);
 		if (r < 0)
 			return r;
 		close(file.fd);
@@ -226,13 +224,13 @@ static int add_image(struct archive_reader *reader, const struct archive_image *
 
 static int read_layout(struct archive_reader *reader)
 {
-	_cleanup_(document_clear) struct document index = {0};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *index = NULL;
 	const cJSON *item;
-	int r = read_document(reader, NULL, "index.json", &index);
+	int r = read_document(reader, "index.json", NULL, &index);
 
 	if (r < 0)
 		return r;
-	cJSON_ArrayForEach (item, json_at(index.json, "manifests")) {
+	cJSON_ArrayForEach (item, json_at(index, "manifests")) {
 		const cJSON *notes = json_at(item, "annotations");
 		const char *name = json_text_at(notes, "io.containerd.image.name");
 		struct archive_image image = {0};
@@ -243,10 +241,10 @@ static int read_layout(struct archive_reader *reader)
 		/* Without any of these characters it is a mere tag. */
 		if (!strpbrk(name, "/:@") || image_normalize(name, image.name) < 0)
 			continue;
-		if (!parse_descriptor(item, &blob))
-			return archive_bad(reader, "%.150s: no digest", image.name);
+		r = read_descriptor(reader, image.name, item, &blob);
 		memcpy(image.top, blob.digest, DIGEST_MAX);
-		r = read_image(reader, &blob, 0, &image);
+		if (r == 0)
+			r = read_image(reader, &blob, 0, &image);
 		if (r == 0)
 			r = add_image(reader, &image);
 		if (r < 0)
@@ -343,7 +341,7 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 static int read_entry(struct archive_reader *reader, const cJSON *entry)
 {
 	const char *name = json_text_at(entry, "Config"), *file_name;
-	_cleanup_(document_clear) struct document config = {0};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
 	struct archive_blob manifest = {.media_type = OCI_MANIFEST};
 	struct archive_blob blob = {.media_type = OCI_CONFIG};
 	struct archive_image image = {0};
@@ -353,25 +351,23 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	int r;
 
 	copy_text(image.name, sizeof(image.name), json_text_at(entry, "RepoTags/0"));
-	r = read_document(reader, NULL, name, &config);
+	r = read_document(reader, name, &blob, &config);
 	if (r < 0)
 		return r;
 	file_name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	/* A file name that looks like a digest must be the right one. */
 	if (strspn(file_name, "0123456789abcdef") == 64 &&
-		memcmp(file_name, config.digest + 7, 64) != 0)
+		memcmp(file_name, blob.digest + 7, 64) != 0)
 		return archive_bad(reader, "%.90s: wrong digest", name);
-	if (!platform_matches(config.json))
+	if (!platform_matches(config))
 		return wrong_platform(reader, image.name);
-	memcpy(image.id, config.digest, DIGEST_MAX);
-	memcpy(blob.digest, config.digest, DIGEST_MAX);
-	image.size = blob.size = config.file.size;
-	blob.offset = config.file.offset;
+	memcpy(image.id, blob.digest, DIGEST_MAX);
+	image.size = blob.size;
 	r = add_blob(reader, &blob);
 	if (r < 0)
 		return r;
 	out = must(open_memstream(&manifest.text, &size));
-	r = make_manifest(reader, entry, config.json, &image, out);
+	r = make_manifest(reader, entry, config, &image, out);
 	fclose(out);
 	if (r < 0) {
 		free(manifest.text);
@@ -390,19 +386,19 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 
 int archive_read_index(struct archive_reader *reader)
 {
-	_cleanup_(document_clear) struct document list = {0};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const cJSON *entry;
 	int r = read_layout(reader), docker;
 
 	/* docker-save of 25 and later is also a layout, whose index has tags instead of names. */
 	if ((r == -ENOENT || (r == 0 && reader->archive->n_images == 0)) &&
 		!reader->archive->directory) {
-		docker = read_document(reader, NULL, "manifest.json", &list);
+		docker = read_document(reader, "manifest.json", NULL, &list);
 		if (docker == -ENOENT && r == -ENOENT)
 			return archive_bad(
 				reader, "neither manifest.json nor index.json is in the archive");
 		r = docker == -ENOENT ? r : docker;
-		cJSON_ArrayForEach (entry, list.json)
+		cJSON_ArrayForEach (entry, list)
 			if (r == 0 && json_text_at(entry, "RepoTags/0")[0])
 				r = read_entry(reader, entry);
 	}

@@ -59,8 +59,6 @@ static enum MHD_Result answer(
 {
 	enum MHD_Result r;
 
-	if (!response)
-		return MHD_NO;
 	MHD_add_response_header(response, "Docker-Distribution-Api-Version", "registry/2.0");
 	MHD_add_response_header(response, "Allow", "GET, HEAD");
 	r = MHD_queue_response(mhd, status, response);
@@ -71,7 +69,7 @@ static enum MHD_Result answer(
 static enum MHD_Result answer_empty(struct MHD_Connection *mhd, unsigned int status)
 {
 	return answer(mhd, status,
-		MHD_create_response_from_buffer(2, (char[]){"{}"}, MHD_RESPMEM_MUST_COPY));
+		must(MHD_create_response_from_buffer(2, (char[]){"{}"}, MHD_RESPMEM_MUST_COPY)));
 }
 
 static enum MHD_Result answer_blob(
@@ -92,12 +90,8 @@ static enum MHD_Result answer_blob(
 		from = 0;
 	transfer = must(malloc(sizeof(*transfer)));
 	*transfer = (struct transfer){blob, server->sent, from, fd};
-	response = MHD_create_response_from_callback(
-		blob->size - from, PIECE, read_blob, transfer, transfer_free);
-	if (!response) {
-		transfer_free(transfer);
-		return MHD_NO;
-	}
+	response = must(MHD_create_response_from_callback(
+		blob->size - from, PIECE, read_blob, transfer, transfer_free));
 	MHD_add_response_header(response, "Content-Type", blob->media_type);
 	MHD_add_response_header(response, "Docker-Content-Digest", blob->digest);
 	MHD_add_response_header(response, "Accept-Ranges", "bytes");

@@ -21,18 +21,18 @@ const char kubelet_own_text[] =
 	"kind: KubeletConfiguration\n"
 	"serializeImagePulls: false\n";
 
-/* Files of kubeadm, k3s, RKE2, EKS, GKE and AKS, for a kubelet without a visible process. */
-static const struct {
-	const char *config, *config_dir;
-	bool embedded;
-} known_files[] = {
-	{"/var/lib/kubelet/config.yaml", "", false},
-	{"", K3S_DROP_IN, true},
-	{"", "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d", false},
-	{"/etc/kubernetes/kubelet/config.json", "", false},
-	{"/etc/kubernetes/kubelet/kubelet-config.json", "", false},
-	{"/home/kubernetes/kubelet-config.yaml", "", false},
-	{"/etc/default/kubeletconfig.json", "", false},
+/*
+ * Files, and directories of drop-ins, of kubeadm, k3s, RKE2, EKS, GKE and AKS: for a kubelet
+ * without a visible process.
+ */
+static const char *const known_files[] = {
+	"/var/lib/kubelet/config.yaml",
+	K3S_DROP_IN,
+	"/var/lib/rancher/rke2/agent/etc/kubelet.conf.d",
+	"/etc/kubernetes/kubelet/config.json",
+	"/etc/kubernetes/kubelet/kubelet-config.json",
+	"/home/kubernetes/kubelet-config.yaml",
+	"/etc/default/kubeletconfig.json",
 };
 
 /* From KubeletConfiguration v1beta1 and cmd/kubelet/app/options. */
@@ -146,13 +146,10 @@ static const char *scalar_of(const yaml_node_t *node)
 
 static bool is_null(const yaml_node_t *node)
 {
-	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
+	const char *value = (const char *)node->data.scalar.value;
 
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
-			streq((const char *)node->data.scalar.value, words[i]))
-			return true;
-	return false;
+	return node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+	       (!value[0] || streq(value, "~") || strcasecmp(value, "null") == 0);
 }
 
 static int parse_field(struct parser *parser, enum kubelet_field field, const yaml_node_t *node)
@@ -360,15 +357,14 @@ static void find_files(struct reading *reading)
 	}
 	seen->pid = 0; /* it has ended */
 	for (size_t i = 0; i < ARRAY_SIZE(known_files); i++) {
-		const char *path = known_files[i].config[0] ? known_files[i].config
-							    : known_files[i].config_dir;
+		const char *path = known_files[i];
 
 		if (!is_there(reading->host, path))
 			continue;
 		seen->presence = KUBELET_STOPPED;
-		seen->embedded = known_files[i].embedded;
-		copy_text(seen->config, sizeof(seen->config), known_files[i].config);
-		copy_text(seen->config_dir, sizeof(seen->config_dir), known_files[i].config_dir);
+		seen->embedded = streq(path, K3S_DROP_IN);
+		copy_text(strstr(path, ".conf.d") ? seen->config_dir : seen->config,
+			SETTING_PATH_MAX, path);
 		return;
 	}
 }

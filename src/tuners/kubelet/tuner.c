@@ -333,7 +333,9 @@ static void add_advice(cJSON *root, const struct kubelet_values *values)
 
 static cJSON *kubelet_document(const void *self, const void *memory, bool trusted)
 {
-	static const char *const presences[] = {"absent", "stopped", "running"};
+	static const char *const presences[] = {[KUBELET_ABSENT] = "absent",
+		[KUBELET_STOPPED] = "stopped",
+		[KUBELET_RUNNING] = "running"};
 	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
 	cJSON *root = cJSON_CreateObject(), *values;
 
