@@ -28,35 +28,24 @@ struct stream {
 	struct dns_way ways[DIRECTIONS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, DNS_SERVERS_MAX);
-	__type(key, struct dns_key);
-	__type(value, __u32);
-} servers SEC(".maps");
+#define MAP(name, kind, flags, entries, key_type, value_type) \
+	struct {                                              \
+		__uint(type, BPF_MAP_TYPE_##kind);            \
+		__uint(map_flags, flags);                     \
+		__uint(max_entries, entries);                 \
+		__type(key, key_type);                        \
+		__type(value, value_type);                    \
+	} name SEC(".maps")
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, DNS_SERVERS_MAX);
-	__type(key, __u32);
-	__type(value, struct dns_server);
-} server_counts SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, DNS_ROWS_MAX);
-	__type(key, struct dns_row_key);
-	__type(value, __u32);
-} rows SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, DNS_ROWS_MAX);
-	__type(key, __u32);
-	__type(value, struct dns_row);
-} row_counts SEC(".maps");
+/* User space maps the arrays of counters and the pending queries. */
+MAP(servers, HASH, 0, DNS_SERVERS_MAX, struct dns_key, __u32);
+MAP(server_counts, ARRAY, BPF_F_MMAPABLE, DNS_SERVERS_MAX, __u32, struct dns_server);
+MAP(rows, HASH, 0, DNS_ROWS_MAX, struct dns_row_key, __u32);
+MAP(row_counts, ARRAY, BPF_F_MMAPABLE, DNS_ROWS_MAX, __u32, struct dns_row);
+MAP(cache, ARRAY, 0, DNS_CACHE_ENTRIES, __u32, struct dns_cache_entry);
+MAP(sources, HASH, 0, DNS_SOURCES_MAX, struct dns_key, struct dns_source);
+MAP(pending, ARRAY, BPF_F_MMAPABLE, DNS_PRIMARY + DNS_OVERFLOW, __u32, struct dns_bucket);
+MAP(streams, ARRAY, 0, DNS_STREAMS, __u32, struct stream);
 
 /* User space fills the queues with the free indices. */
 struct {
@@ -70,35 +59,6 @@ struct {
 	__uint(max_entries, DNS_ROWS_MAX);
 	__type(value, __u32);
 } free_rows SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, DNS_CACHE_ENTRIES);
-	__type(key, __u32);
-	__type(value, struct dns_cache_entry);
-} cache SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, DNS_SOURCES_MAX);
-	__type(key, struct dns_key);
-	__type(value, struct dns_source);
-} sources SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, DNS_PRIMARY + DNS_OVERFLOW);
-	__type(key, __u32);
-	__type(value, struct dns_bucket);
-} pending SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, DNS_STREAMS);
-	__type(key, __u32);
-	__type(value, struct stream);
-} streams SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -110,13 +110,13 @@ TEST(faults_have_their_line)
 {
 	assert_fault("dns:\n  budgets:\n  - {qps: 5}\n", 3, "server");
 	assert_fault("dns:\n  budgets:\n  - {server: auto}\n  - {server: auto}\n", 4, "twice");
-	assert_fault("dns:\n  cluster_servers:\n  - 10.96.0\n", 3, "no address");
+	assert_fault("dns:\n  cluster_servers:\n  - 10.96.0\n", 3, "not an address");
 	assert_fault("dns:\n  names: yes\n", 2, "socket");
-	assert_fault("dns:\n  cluster_domains:\n  - a\n  - b..c\n", 4, "no domain");
+	assert_fault("dns:\n  cluster_domains:\n  - a\n  - b..c\n", 4, "not a domain");
 	assert_fault("dns:\n  cluster_domains: [a.b.c.d.e.f.g]\n", 2, "at most 6 labels");
-	assert_fault("dns:\n  cluster_domains: [.]\n", 2, "no domain");
-	assert_fault("dns:\n  cluster_domains: [.a]\n", 2, "no domain");
-	assert_fault("dns:\n  cluster_domains: [" LABEL_OF_64 ".b]\n", 2, "no domain");
+	assert_fault("dns:\n  cluster_domains: [.]\n", 2, "not a domain");
+	assert_fault("dns:\n  cluster_domains: [.a]\n", 2, "not a domain");
+	assert_fault("dns:\n  cluster_domains: [" LABEL_OF_64 ".b]\n", 2, "not a domain");
 	assert_fault("dns:\n  cluster_domains: [a, b, c, d, e, x.y]\n", 2, "e is one too many");
 	assert_fault("dns:\n  cluster_domains: cluster.local\n", 2, "cluster_domains");
 }

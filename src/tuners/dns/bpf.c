@@ -11,34 +11,31 @@
 
 #include "dns.skel.h"
 
-/* What is forgotten has been idle for longer than a query waits: only a program may be at it. */
+/* A program that looked a slot up before its removal has finished after this time. */
 #define LATE_US (1 * USEC_PER_SEC)
 
 static const struct dns_key other;
 
-/* The beginning of an array in our memory: what is mapped counts as resident. */
+/* The mapped part of an array. Only the used part is mapped, as it counts as resident memory. */
 struct mapping {
 	int array;
 	void *start;
 	size_t size;
 };
 
-/*
- * A table in two parts: a hash table that has an index for each key, and an array that has what is
- * counted there, mapped as far as indices have been used.
- */
+/* A hash table with an index for each key, and a mapped array with the counters of each index. */
 struct map_table {
-	int keys, free; /* free: queue of the indices that have no key */
+	int keys, free; /* free: queue of the unused indices */
 	struct mapping counts;
-	size_t key_size, size, max; /* size: of an element; max: as many there are */
-	/* The elements as they were last read. */
+	size_t key_size, size, max; /* size and number of the array's elements */
+	/* The keys of the last reading. */
 	struct known {
-		struct dns_row_key key; /* in servers: its beginning, a struct dns_key */
+		struct dns_row_key key; /* in servers it begins with a struct dns_key */
 		uint32_t index;
 	} * known;
 	size_t n_known, known_allocated;
-	uint64_t read_at; /* what made was then; 0: to be read again */
-	/* Indices taken from their keys, which programs may still be using. */
+	uint64_t read_at; /* dns_control.made at that time; 0: read the keys again */
+	/* Indices without a key, which programs may still use. */
 	struct gone {
 		uint32_t index;
 		uint64_t until_us;
@@ -46,10 +43,7 @@ struct map_table {
 	size_t n_gone, gone_allocated;
 };
 
-/*
- * All descriptors. The skeleton is destroyed once they are kept: it has the programs and what is
- * known of their types and lines, a quarter of a megabyte that nobody reads again.
- */
+/* Copies of the skeleton's descriptors: the skeleton itself needs 250 kB of memory. */
 enum kept {
 	SERVERS,
 	SERVER_COUNTS,
@@ -72,14 +66,14 @@ struct dns_bpf {
 	struct mapping control;
 	struct ring_buffer *ring;
 	struct mapping pending;
-	uint64_t overflow_rest; /* what was counted there when the last sweep found none */
+	uint64_t overflow_rest; /* dns_control.overflow when a sweep found the buckets empty */
 	struct map_table tables[DNS_MAP_SOURCES]; /* servers and rows: enum dns_map */
 	/* While dns_bpf_drain_samples() runs. */
 	dns_visit_sample *visit_sample;
 	void *userdata;
 };
 
-/* Maps at least size bytes. Where it begins; NULL with errno, and what was mapped stays. */
+/* Maps at least size bytes. NULL with errno on failure; the old mapping stays. */
 static void *mapping_reach(struct mapping *mapping, size_t size)
 {
 	void *start;
@@ -89,7 +83,6 @@ static void *mapping_reach(struct mapping *mapping, size_t size)
 	start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, mapping->array, 0);
 	if (start == MAP_FAILED)
 		return NULL;
-	/* Of size 0 at first, which munmap() refuses. */
 	munmap(mapping->start, mapping->size);
 	mapping->size = size;
 	return mapping->start = start;
@@ -100,7 +93,7 @@ static int give(const struct map_table *table, uint32_t index)
 	return bpf_map_update_elem(table->free, NULL, &index, BPF_ANY);
 }
 
-/* Where this index is counted: maps the array up to it. */
+/* Maps the array up to this index. */
 static void *counts_of(struct map_table *table, uint32_t index)
 {
 	size_t end = (index + (size_t)1) * table->size, all = table->max * table->size;
@@ -267,11 +260,8 @@ int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_visit *visit, void *
 	if (map == DNS_MAP_SOURCES)
 		return bpf_each(bpf->fds[SOURCES], sizeof(struct dns_key),
 			sizeof(struct dns_source), visit, userdata);
-	/*
-	 * made rises with each key that a program adds, afterwards: as long as it does not, the
-	 * keys are those of the last time, and no system call is needed. One more than that is
-	 * never 0; what is added from now on, it does not have.
-	 */
+	/* A program increments made after it adds a key. Without new keys, no system call is
+	 * needed. */
 	now = __atomic_load_n(&dns_bpf_control(bpf)->made, __ATOMIC_ACQUIRE) + 1;
 	if (table->read_at != now) {
 		table->read_at = table->n_known = 0;
@@ -293,7 +283,7 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	if (bpf_map_lookup_elem(table->keys, server, &index) == 0 ||
 		bpf_map_lookup_and_delete_elem(table->free, NULL, &index) < 0)
 		return;
-	/* A program may have been quicker. */
+	/* A program may have added the key meanwhile. */
 	if (bpf_map_update_elem(table->keys, server, &index, BPF_NOEXIST) < 0)
 		(void)give(table, index);
 	table->read_at = 0;
@@ -313,7 +303,7 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 		return true;
 	if (bpf_map_delete_elem(table->keys, key) < 0)
 		return false;
-	/* A query that is being counted just now has the index too. */
+	/* A program may still count a query with this index. */
 	gone = add_element(&table->gone, &table->n_gone, &table->gone_allocated);
 	*gone = (struct gone){.index = index, .until_us = now + LATE_US};
 	table->read_at = 0;
@@ -345,34 +335,31 @@ void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_visit_pending *visit, 
 {
 	__u64 *count = &dns_bpf_control(bpf)->overflow;
 	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
-	/* The overflow buckets are mapped from their first use on. */
+	/* Map the overflow buckets when they are first used. */
 	size_t n = overflow > 0 ? DNS_PRIMARY + DNS_OVERFLOW : DNS_PRIMARY;
 	struct dns_bucket *buckets = must(mapping_reach(&bpf->pending, n * sizeof(*buckets)));
-	bool any = false; /* still there afterwards, in an overflow bucket */
+	bool any = false; /* a query stays in an overflow bucket */
 
 	for (size_t i = 0; i < n * DNS_WAYS; i++) {
 		struct dns_pending *way = &buckets[i / DNS_WAYS].ways[i % DNS_WAYS];
 		__u64 sent = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE);
 		bool unanswered = now > sent && now - sent > DNS_TIMEOUT_NS;
 		struct dns_pending query;
-		bool taken;
+		bool stable;
 
 		if (sent == 0)
 			continue;
 		query = *way;
 		query.sent_ns = sent;
-		/* Not when it was answered, or became another query's, while it was copied. */
-		taken = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE) == sent &&
-			(!unanswered || __atomic_compare_exchange_n(&way->sent_ns, &sent, 0, false,
-						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
-		if (taken)
+		/* The kernel may have freed or reused the way during the copy. */
+		stable = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE) == sent &&
+			 (!unanswered || __atomic_compare_exchange_n(&way->sent_ns, &sent, 0, false,
+						 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+		if (stable)
 			visit(userdata, &query, unanswered);
-		any |= i >= DNS_PRIMARY * DNS_WAYS && !(taken && unanswered);
+		any |= i >= DNS_PRIMARY * DNS_WAYS && !(stable && unanswered);
 	}
-	/*
-	 * The count is reset once two sweeps found none there: that also corrects what two
-	 * processors miscounted in one bucket. What came meanwhile stays in it.
-	 */
+	/* Two sweeps that find the overflow buckets empty reset the count, which may be inexact. */
 	if (!any && overflow > 0 && bpf->overflow_rest == overflow) {
 		__atomic_compare_exchange_n(
 			count, &overflow, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);

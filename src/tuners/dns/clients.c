@@ -6,22 +6,22 @@
 #include <math.h>
 #include <sys/stat.h>
 
-/* Reading, sorting and naming cost up to a microsecond a row: the more rows, the less often. */
-#define FEW_ROWS  256  /* every second */
-#define MANY_ROWS 2048 /* every ten; between the two, every two */
+/* A row costs up to 1 us, so a larger number of rows is read less often. */
+#define FEW_ROWS  256  /* up to this number every second, up to the next every 2 s */
+#define MANY_ROWS 2048 /* above this number every 10 s */
 
-/* When the kernel's room is half used up, rows without queries for this long are removed. */
+/* When the kernel's table is half full, rows without queries for this long are removed. */
 #define IDLE_US (60 * USEC_PER_SEC)
 
-/* Seconds in which smoothed rates forget half of the past. */
+/* Half-life of smoothed rates in seconds. */
 #define HALF_LIFE 20.0
 
-/* Clients of one server whose workload is looked up. */
+/* The busiest clients of a server, whose workloads are looked up. */
 #define CANDIDATES 64
 
 #define SERVES_EVERY_US (60 * USEC_PER_SEC)
 
-/* Server, source and cgroup, without padding. */
+/* Server, source and cgroup without padding. */
 static int by_identity(const void *a, const void *b)
 {
 	return memcmp(a, b, offsetof(struct dns_client, counts));
@@ -34,7 +34,7 @@ static void add_counts(struct dns_client_counts *to, const struct dns_client_cou
 	to->failed += more->failed;
 }
 
-/* New clients stand behind the sorted ones, once for each of their rows. */
+/* Sorts new clients into the list and merges those with the same identity. */
 static void merge(struct dns_clients *clients)
 {
 	size_t kept = 0;
@@ -53,12 +53,12 @@ static void merge(struct dns_clients *clients)
 }
 
 /*
- * Gives the clients their rates, and forgets those without a row. Queries with a suffix of a search
- * list are added to seen, by the role of the server in its table.
+ * Updates the rates of the clients and forgets clients without a row. Adds the queries with a
+ * search domain to seen, by the role of the server.
  */
 static void rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now)
 {
-	/* What came before the first reading has no rate. */
+	/* Rates begin with the second reading. */
 	double seconds = clients->read_at_us == 0
 				 ? INFINITY
 				 : (double)(now - clients->read_at_us) / (double)USEC_PER_SEC;
@@ -77,7 +77,7 @@ static void rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t no
 			server = dns_server_find(&seen->table, &client->server);
 		search = &seen->search[server && server->role < DNS_ROLES ? server->role
 									  : DNS_UPSTREAM];
-		/* A count that begins anew was forgotten in between. */
+		/* A smaller count belongs to a row that was removed and added again. */
 		if (client->now.queries < client->counts.queries)
 			*client = (struct dns_client){.server = client->server,
 				.source = client->source,
@@ -138,8 +138,8 @@ void dns_user_add(struct dns_user *list, unsigned *n, unsigned max, const struct
 }
 
 /*
- * The queries of the workload that has the client's source address now, without those of the
- * workloads that had the address before.
+ * The queries of the workload that has the client's source address now, without the queries
+ * of earlier owners.
  */
 static uint64_t queries_of_owner(struct dns_client *client, const struct workload *workload)
 {
@@ -149,7 +149,7 @@ static uint64_t queries_of_owner(struct dns_client *client, const struct workloa
 
 	if (client->source.family == 0)
 		return queries;
-	/* No known owner now: what came since the last one is of one not known yet. */
+	/* The new owner is unknown: it has the queries since the last known one. */
 	if (workload->kind == WORKLOAD_NETNS)
 		return queries - client->until_owner;
 	/* FNV-1a; never 0. */
@@ -164,7 +164,7 @@ static uint64_t queries_of_owner(struct dns_client *client, const struct workloa
 	return queries - client->before_owner;
 }
 
-/* The workload that has a source address, for cgroups that tell nothing. */
+/* The workload with a source address, for clients in the root cgroup. */
 static struct workload at_address(const struct dns_sensor *sensor, const struct dns_key *source)
 {
 	struct workload workload = {.kind = WORKLOAD_HOST, .name = "host"};
@@ -195,9 +195,8 @@ static bool process_serves(const struct host *host, pid_t pid, bool in_container
 		if (process_is_named(host->root, pid, servers[i]))
 			return true;
 	/*
-	 * Sockets are those of the whole network namespace; the node's has stubs of its own. It is
-	 * this agent's: the kernel numbers these files anew for each namespace (proc_alloc_inum()
-	 * of fs/proc/generic.c), visible to everyone.
+	 * The file lists the sockets of the whole network namespace, and the node's namespace has
+	 * stub resolvers. It is also this agent's namespace: its files have the same inodes.
 	 */
 	snprintf(path, sizeof(path), "/proc/%d/net/udp", (int)pid);
 	if (!in_container ||
@@ -210,7 +209,7 @@ static bool process_serves(const struct host *host, pid_t pid, bool in_container
 
 		if (process_read(host->root, pid, sockets[i], &text, NULL) < 0)
 			continue;
-		/* "  12: 00000000:0035 00000000:0000 07 ...". */
+		/* "  12: 00000000:0035 00000000:0000 07 ..." */
 		for (line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
 			if (sscanf(line, " %*u: %*[0-9A-F]:%x", &port) == 1 && port == 53)
 				return true;
@@ -228,7 +227,7 @@ static bool serves(const struct dns_sensor *sensor, struct dns_client *client,
 	pid = cgroups_process(sensor->cgroups, client->cgroup);
 	client->serves =
 		pid > 0 && process_serves(sensor->host, pid, workload->kind != WORKLOAD_UNIT);
-	/* A cgroup that is not found yet is checked again with the next reading. */
+	/* The next reading checks a cgroup again that is not found yet. */
 	client->serves_at_us = pid > 0 ? now : 0;
 	return client->serves;
 }
@@ -288,7 +287,6 @@ static void name_users(struct dns_sensor *sensor)
 			user.queries = queries_of_owner(client, &user.workload);
 			user.serves = known && server->role == DNS_UPSTREAM &&
 				      serves(sensor, client, &user.workload, clients->read_at_us);
-			/* One user for each workload. */
 			dns_user_add(users, &kept, CANDIDATES, &user);
 		}
 		qsort(users, kept, sizeof(*users), by_use);
@@ -299,7 +297,7 @@ static void name_users(struct dns_sensor *sensor)
 
 struct reading {
 	struct dns_sensor *sensor;
-	bool full; /* the kernel's room is, by half, or has rows of servers that are gone */
+	bool full; /* remove idle rows and rows of removed servers */
 	size_t rows;
 	struct dns_row_key *idle;
 	size_t n_idle, allocated;
@@ -347,7 +345,7 @@ void dns_clients_read(struct dns_sensor *sensor)
 	struct reading reading = {
 		.sensor = sensor, .full = clients->rows >= DNS_ROWS_MAX / 2 || clients->prune};
 
-	/* A reading a little early is better than the next one a second late. */
+	/* Read up to half a second early rather than at the next poll, a second later. */
 	if (clients->read_at_us > 0 && age + USEC_PER_SEC / 2 < every * USEC_PER_SEC)
 		return;
 	if (dns_bpf_each(sensor->bpf, DNS_MAP_ROWS, read_row, &reading) < 0)
@@ -355,7 +353,6 @@ void dns_clients_read(struct dns_sensor *sensor)
 	clients->rows = reading.rows;
 	clients->prune = false;
 	rate(clients, &sensor->seen, sensor->now_us);
-	/* What the removed rows had counted is in the servers' totals. */
 	for (size_t i = 0; i < reading.n_idle; i++)
 		(void)dns_bpf_forget(sensor->bpf, DNS_MAP_ROWS, &reading.idle[i], sensor->now_us);
 	free(reading.idle);

@@ -21,44 +21,42 @@ static const struct config_option server_items[] = {
 
 static const struct config_option budget_items[] = {
 	{"server", OPTION_TEXT, .min = 1, .max = 45,
-		.help = "The upstream's address; auto: the resolver of the cloud that this "
-			"machine is in, with the numbers given here, or without any with "
-			"those that the cloud publishes."},
+		.help = "The upstream's address. auto: the resolver of this machine's cloud; "
+			"numbers given here replace the published ones."},
 	{"qps", OPTION_COUNT, 1, NUMBER_MAX, .unit = "queries/s", .help = "Queries in any second."},
 	{"pps", OPTION_COUNT, 1, NUMBER_MAX, .unit = "packets/s",
-		.help = "Packets in any second, TCP handshakes among them."},
+		.help = "Packets in any second, with TCP handshakes."},
 	{"pending", OPTION_COUNT, 1, NUMBER_MAX, .unit = "queries",
-		.help = "Queries without an answer at a time."},
+		.help = "Queries that wait for an answer at the same time."},
 	{0},
 };
 
 const struct config_option dns_options[] = {
 	{"dns.mode", OPTION_CHOICE, .choices = tuner_mode_choices,
-		.help = "This tuner's own mode; empty: the agent's. It sets nothing on the "
-			"node: enforce and observe are the same to it."},
+		.help = "This tuner's own mode; empty: the agent's. The tuner sets nothing on the "
+			"node, so enforce and observe are the same."},
 	{"dns.cluster_domains", OPTION_LIST, .max = DNS_DOMAINS_MAX, .items = domain_items,
 		.def = "[cluster.local]",
-		.help = "The cluster's own domains: a server that answers names in them is the "
-			"cluster's DNS, and no upstream. At most six labels each."},
+		.help = "The cluster's domains, of at most six labels each. A server that answers "
+			"names in them is the cluster's DNS, not an upstream."},
 	{"dns.cluster_servers", OPTION_LIST, .max = DNS_CLUSTER_SERVERS_MAX, .items = server_items,
 		.choices = auto_choices, .def = "auto",
-		.help = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS. In "
-			"either case a server that answers names of dns.cluster_domains is of "
-			"the cluster too, unless a budget names it."},
+		.help = "Addresses of the cluster's DNS. auto: the kubelet's clusterDNS. A server "
+			"that answers names in dns.cluster_domains also belongs to the "
+			"cluster, unless a budget names it."},
 	{"dns.names", OPTION_CHOICE, .choices = names_choices, .def = "socket",
-		.help = "The names in most queries, out of a sample. socket: shown by the unix "
-			"socket, so to root alone, and never in metrics. off: no name leaves "
+		.help = "The most frequent names in a sample of the queries. socket: only the unix "
+			"socket shows them, to root, and metrics never do. off: no name leaves "
 			"the kernel."},
 	{"dns.budgets", OPTION_LIST, .max = DNS_PINNED_MAX, .items = budget_items,
 		.def = "[{server: auto}]",
-		.help = "What upstreams allow this machine. Each item has a server and any of "
-			"qps, pps and pending. []: no budgets. A server on this node, "
-			"or the cluster's own, has none, whatever is given here. headroom explain budget/aws "
-			"and the like show the clouds' own numbers and their sources."},
+		.help = "Limits of upstreams for this machine. Each item has a server and any of "
+			"qps, pps and pending. []: no budgets. Servers on this node and the "
+			"cluster's DNS never have a budget. headroom explain budget/aws and the "
+			"like show the published numbers and their sources."},
 	{0},
 };
 
-/* An item that is no address is a fault at its place. */
 static bool parse_address(const struct config *config, const char *list, size_t i,
 	const char *field, const char *cure, struct dns_key *address,
 	struct config_fault_list *faults)
@@ -68,7 +66,7 @@ static bool parse_address(const struct config *config, const char *list, size_t 
 
 	if (dns_address_parse(text, address))
 		return true;
-	config_fault_add(faults, &position, "%s: %s is no address: %s", list, text, cure);
+	config_fault_add(faults, &position, "%s: %s is not an address: %s", list, text, cure);
 	return false;
 }
 
@@ -83,12 +81,11 @@ static void parse_budget(struct dns_config *into, const struct config *config, s
 	for (int k = 0; k < DNS_NUMBERS; k++)
 		(void)parse_count(
 			config_item(config, "dns.budgets", i, dns_numbers[k].key), &budget.max[k]);
-
 	for (size_t k = 0; k < i; k++)
 		twice = twice || streq(config_item(config, "dns.budgets", k, "server"), server);
 	if (twice) {
 		config_fault_add(
-			faults, &position, "dns.budgets: %s is there twice: keep one", server);
+			faults, &position, "dns.budgets: %s appears twice: keep one", server);
 	} else if (streq(server, "auto")) {
 		into->budget_auto = true;
 		into->own = budget;
@@ -98,11 +95,11 @@ static void parse_budget(struct dns_config *into, const struct config *config, s
 		into->budgets[into->n_budgets++].budget = budget;
 		if (!dns_budget_is_set(&budget))
 			config_fault_add(faults, &position,
-				"dns.budgets: %s has no number: give qps, pps or pending", server);
+				"dns.budgets: %s: give qps, pps or pending", server);
 	}
 }
 
-/* The option table has seen to the lengths of the lists. */
+/* The option table bounds the lengths of the lists. */
 void dns_config_read(
 	struct dns_config *into, const struct config *config, struct config_fault_list *faults)
 {
@@ -125,16 +122,16 @@ void dns_config_read(
 		const char *domain = config_item(config, "dns.cluster_domains", i, "");
 		uint32_t labels = 0;
 
-		/* The kernel compares a few domains of each length: see headroom/bpf/dns.h. */
+		/* The BPF programs compare a few domains of each length. */
 		if (dns_suffix_hash(domain, &labels) == 0)
 			config_fault_add(faults, &position,
-				"dns.cluster_domains: %s is no domain of at most %d labels: each has 1 to 63 "
-				"characters, with a dot between them",
+				"dns.cluster_domains: %s is not a domain of at most %d labels: write labels "
+				"of 1 to 63 characters with a dot between them",
 				domain, DNS_SUFFIX_LABELS);
 		else if (++alike[labels] > DNS_SUFFIX_SLOTS)
 			config_fault_add(faults, &position,
-				"dns.cluster_domains: %s is one too many: at most %d domains with as many "
-				"labels as each other",
+				"dns.cluster_domains: %s is one too many: at most %d domains may have the same "
+				"number of labels",
 				domain, DNS_SUFFIX_SLOTS);
 		copy_text(into->domains[into->n_domains++], DNS_DOMAIN_MAX, domain);
 	}
@@ -171,7 +168,7 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 				copy_text(budget.source, sizeof(budget.source), row->cloud);
 			}
 	}
-	/* The first counts: one address may be written in two ways. */
+	/* The first item counts: an address has several spellings. */
 	for (size_t i = 0; i < config->n_budgets && !numbers; i++)
 		if (dns_address_equal(&config->budgets[i].server, server))
 			numbers = &config->budgets[i].budget;
@@ -179,7 +176,7 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 		return (struct dns_budget){0};
 	if (!numbers && dns_budget_is_set(&budget) && dns_budget_is_set(&config->own))
 		numbers = &config->own;
-	/* The cloud's kind of budget, such as link-local packets, stays; its numbers do not. */
+	/* Only the numbers replace the cloud's: packets stay link-local. */
 	if (numbers) {
 		memcpy(budget.max, numbers->max, sizeof(budget.max));
 		copy_text(budget.source, sizeof(budget.source), numbers->source);

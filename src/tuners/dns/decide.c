@@ -10,30 +10,30 @@
 #define PRESSURE_ENDS   0.70
 #define PEAK_WINDOW_US  (60 * USEC_PER_SEC)
 
-/* DNSBudgetExceeded stays for as long as a dashboard and an alert need to see it. */
+/* DNSBudgetExceeded stays True long enough for a dashboard and an alert to see it. */
 #define EXCEEDED_WINDOW_US (300 * USEC_PER_SEC)
 
-/* Users may be read only every ten seconds: it may take this long to see who it was. */
+/* Users may be read only every ten seconds. */
 #define USERS_KNOWN_US (11 * USEC_PER_SEC)
 
 /*
- * DNSUnanswered begins with this many queries, and this share, of the last minute; a few are lost
- * on any network. It ends below the second share.
+ * DNSUnanswered begins with this number and this share of the queries of the last minute: every
+ * network loses a few. It ends below the second share.
  */
 #define UNANSWERED_LEAST  10
 #define UNANSWERED_BEGINS 0.05
 #define UNANSWERED_ENDS   0.01
 
-/* A forwarder counts from the first, and down to the second rate of queries to upstreams. */
+/* A forwarder counts from the first rate of queries to upstreams and down to the second. */
 #define FORWARDER_BEGINS 0.5
 #define FORWARDER_ENDS   0.1
-/* Together they matter from the first rate, 2 % of what a cloud allows, down to the second. */
+/* Two forwarders crowd from the first sum of rates, 2 % of a cloud's budget, to the second. */
 #define CROWD_BEGINS   20
 #define CROWD_ENDS     10
 #define CROWD          2
 #define CROWDED_FOR_US (60 * USEC_PER_SEC)
 
-#define NAMED 3 /* servers, or forwarders, that one message names */
+#define NAMED 3 /* servers or forwarders in one message */
 
 static double share_of(const struct dns_budget *budget, const double used_of[static DNS_NUMBERS])
 {
@@ -45,7 +45,7 @@ static double share_of(const struct dns_budget *budget, const double used_of[sta
 	return used;
 }
 
-/* The busiest when it was: an average would blame a client with few, steady queries. */
+/* The busiest user at that time: an average would name a client with few, steady queries. */
 static void blame(
 	const struct dns_label *label, uint64_t at_us, uint64_t now, struct dns_user *busiest)
 {
@@ -55,14 +55,13 @@ static void blame(
 }
 
 /*
- * Seconds over the budget since the last poll, and the worst of them. With several network devices,
- * each with a budget of its own, the sum of all packets proves nothing; those of one address do, as
- * an address is on one device.
+ * Counts the seconds over the budget since the last poll. Each network device has its own budget,
+ * so with several devices only the packets of one address can exceed it.
  */
 static void remember_over(const struct dns_seen *seen, const struct dns_server_state *server,
 	const struct dns_seconds *packets, struct dns_server_memory *memory, uint64_t now)
 {
-	/* Seconds that began since the last poll: there may be several polls in one. */
+	/* Seconds that began since the last poll: polls may be more frequent. */
 	uint64_t passed = memory->polled_at_us == 0
 				  ? 1
 				  : now / USEC_PER_SEC - memory->polled_at_us / USEC_PER_SEC;
@@ -85,7 +84,6 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 		if (i == DNS_PENDING || (i == DNS_QUERIES && server->budget.sustained))
 			over[i] = uses.last[i] > (double)max ? passed : 0;
 		memory->hits[i] += max > 0 ? over[i] : 0;
-		/* A second counts once. */
 		most = max > 0 ? MAX(most, over[i]) : most;
 	}
 	memory->over += most;
@@ -99,7 +97,7 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 	}
 	if (memory->over_lately == 0)
 		return;
-	/* A second that is over the budget already may still grow. */
+	/* The use in a second over the budget may still grow. */
 	for (int i = 0; i < DNS_NUMBERS; i++)
 		memory->worst[i] = MAX(memory->worst[i], uses.poll_peak[i]);
 	blame(server->label, memory->over_at_us, now, &memory->user);
@@ -140,7 +138,7 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 	memory->upper_bound =
 		budget->link_local && budget->max[DNS_PACKETS] > 0 && sensor->env.uplinks > 1;
 	memory->pressure = memory->used > (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
-	/* The busiest poll of the last minute, and whose it was. */
+	/* The busiest poll of the last minute and its busiest user. */
 	share = share_of(budget, memory->uses.poll_peak);
 	if (share > memory->peak || now - memory->peak_at_us > PEAK_WINDOW_US) {
 		memory->peak = share;
@@ -188,7 +186,7 @@ static void list_forwarders(const struct dns_seen *seen, struct dns_memory *memo
 	qsort(memory->forwarders, memory->n_forwarders, sizeof(memory->forwarders[0]), by_smooth);
 }
 
-/* A message names those above the lower rate, so that it does not change with every poll. */
+/* The message names all forwarders above the lower rate, so that it rarely changes. */
 static void remember_crowd(struct dns_memory *memory, uint64_t now)
 {
 	double least = memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS, sum = 0;
@@ -231,11 +229,12 @@ void dns_add_users(struct limit_reading *limit, const struct dns_label *label, u
 	}
 }
 
-/* A limit of each number of the budget; the first has the server's plain name, and its users. */
+/* Adds a limit for each number of the budget. The first has the server's name and its users. */
 static void add_limits(const struct dns_server_state *server,
 	const struct dns_server_memory *memory, struct proposal *proposal)
 {
-	const char *parts[DNS_NUMBERS] = {"", "/packets", "/pending"};
+	const char *parts[DNS_NUMBERS] = {
+		[DNS_QUERIES] = "", [DNS_PACKETS] = "/packets", [DNS_PENDING] = "/pending"};
 	const struct dns_uses *uses = &memory->uses;
 
 	if (server->budget.max[DNS_QUERIES] == 0)
@@ -264,9 +263,7 @@ static void add_limits(const struct dns_server_state *server,
 	}
 }
 
-/*
- * The memory of the i-th server of the table. It is moved there: the order of the table changes
- * only when a server is removed.
+/* The memory of the server at index i, which swaps places when the order of the table has changed.
  */
 static struct dns_server_memory *memory_of(
 	struct dns_memory *memory, size_t i, const struct dns_key *key)
@@ -285,7 +282,7 @@ static struct dns_server_memory *memory_of(
 	return &memory->servers[i];
 }
 
-/* "1500 of 1024 queries/s, 201 of 200 pending"; scope is that of packets. */
+/* "1500 of 1024 queries/s, 201 of 200 pending"; scope follows the packets. */
 static void add_numbers(struct condition_reading *condition, const struct dns_budget *budget,
 	const double used[static DNS_NUMBERS], const char *scope)
 {
@@ -319,7 +316,7 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
 	struct condition_reading *pressure = &readings[DNS_BUDGET_PRESSURE],
 				 *exceeded = &readings[DNS_BUDGET_EXCEEDED],
 				 *unanswered = &readings[DNS_UNANSWERED];
-	/* The server that is nearest to its budget, and that whose was exceeded last. */
+	/* The server nearest to its budget, and the last one over its budget. */
 	const struct dns_server_memory *nearest = NULL, *last = NULL;
 	bool any_budget = false;
 	unsigned silent = 0;
@@ -393,7 +390,7 @@ void dns_decide(
 			add_limits(server, its, proposal);
 	}
 	if (seen->watched) {
-		/* The rest is of servers that were removed. */
+		/* The rest belongs to removed servers. */
 		memory->n = seen->table.n;
 		list_forwarders(seen, memory);
 		remember_crowd(memory, input->now_us);

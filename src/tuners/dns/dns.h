@@ -18,8 +18,8 @@
 #define DNS_ADDRESS_TEXT 46 /* INET6_ADDRSTRLEN */
 
 /*
- * address.c: addresses in the format of the BPF maps; a zero key is no address. Parsing ignores a
- * zone ("%eth0"). False, and nothing written, when the text is not an address.
+ * address.c: addresses in the format of the BPF maps; a zero key is not an address. Parsing ignores
+ * a zone ("%eth0"). False, and nothing written, when the text is not an address.
  */
 bool dns_address_parse(const char *text, struct dns_key *address);
 /* Formats as inet_ntop(3), or "other" for the zero key. */
@@ -76,7 +76,7 @@ bool dns_budget_is_set(const struct dns_budget *budget);
 /*
  * seconds.c: the busiest second from bins. The kernel counts into 64 bins of 1/16 second each: bin
  * number (time / 62.5 ms) mod 64. A poll every four seconds or less sees the increase of each bin,
- * and so every second, not only those that begin with the clock's.
+ * and so the busiest second, whenever it begins.
  *
  * A second that begins within a bin ends within the seventeenth. Sixteen bins miss up to 3 % of it;
  * seventeen add as much to a steady load. So both outer bins count only if together they have
@@ -252,7 +252,7 @@ struct dns_server_state *dns_server_find(
 	const struct dns_server_table *table, const struct dns_key *key);
 /* Finds or adds the server with this key. NULL when the table is full. */
 struct dns_server_state *dns_server_get(struct dns_server_table *table, const struct dns_key *key);
-/* Removes the server at index i, which must have no label. */
+/* Removes the server at index i, whose label is NULL. */
 void dns_server_remove(struct dns_server_table *table, size_t i);
 void dns_server_table_clear(struct dns_server_table *table);
 /*

@@ -11,21 +11,21 @@
 #define BLANKS          " \t\r"
 #define RESOLV_CONF_MAX 65536
 
-/* kube-proxy's IPVS mode gives every service address to this device: none is of the node. */
+/* The addresses of this device are services' (kube-proxy in IPVS mode), not the node's. */
 #define IPVS_DEVICE "kube-ipvs0"
 
 #define DMI "/sys/class/dmi/id/"
 
-/* cloud-init, tools/ds-identify and the clouds' own pages on telling an instance from inside. */
+/* From cloud-init's tools/ds-identify and the clouds' documentation. */
 static const struct {
 	const char *cloud, *path;
-	const char *begins; /* what the file begins with */
+	const char *begins; /* the first characters of the file */
 } dmi_marks[] = {
 	{"aws", DMI "sys_vendor", "Amazon EC2"},
 	{"aws", DMI "bios_vendor", "Amazon EC2"},   /* bare metal */
 	{"aws", DMI "bios_version", "4.11.amazon"}, /* Xen */
 	{"aws", DMI "bios_version", "4.2.amazon"},
-	/* Every Hyper-V has Microsoft for its vendor: only this tag says Azure. */
+	/* The vendor is Microsoft on every Hyper-V; this tag identifies Azure. */
 	{"azure", DMI "chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"},
 	{"alibaba", DMI "sys_vendor", "Alibaba Cloud"},
 	{"huawei", DMI "chassis_asset_tag", "HUAWEICLOUD"},
@@ -34,7 +34,7 @@ static const struct {
 	{"digitalocean", DMI "sys_vendor", "DigitalOcean"},
 };
 
-/* The lines of a resolv.conf, in place of what was there. text is cut up. */
+/* Replaces the servers and the search list; text is modified. */
 static void parse_resolv_conf(struct dns_host_env *env, char *text)
 {
 	char *state = NULL;
@@ -47,7 +47,7 @@ static void parse_resolv_conf(struct dns_host_env *env, char *text)
 		if (*rest)
 			*rest++ = '\0';
 		search = streq(line, "search") || streq(line, "domain");
-		/* The last such line wins: resolv.conf(5). */
+		/* The last such line counts: resolv.conf(5). */
 		if (search)
 			env->n_search = 0;
 		word = strtok_r(rest, BLANKS, &inner);
@@ -67,7 +67,7 @@ static void parse_resolv_conf(struct dns_host_env *env, char *text)
 
 void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 {
-	/* systemd-resolved's own list where it runs: /etc has its stub then. */
+	/* Where systemd-resolved runs, /etc/resolv.conf names its stub only. */
 	static const char *const paths[] = {"/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"};
 	char full[PATH_MAX], path[SETTING_PATH_MAX], value[SETTING_VALUE_MAX];
 	struct ifaddrs *all = NULL;
@@ -85,7 +85,7 @@ void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 		if (read_file(host_path(host, paths[i], full), RESOLV_CONF_MAX, &text, NULL) == 0)
 			parse_resolv_conf(env, text);
 	}
-	/* The addresses of before stay when they cannot be listed. */
+	/* On failure the old addresses stay. */
 	if (getifaddrs(&all) == 0)
 		env->n_node = 0;
 	for (struct ifaddrs *one = all; one && env->n_node < DNS_NODE_ADDRESSES_MAX;
@@ -104,7 +104,7 @@ void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 			env->node[env->n_node++] = key;
 	}
 	freeifaddrs(all);
-	/* Devices of the machine, not made by software, that are not down. */
+	/* Uplinks are hardware devices that are not down. */
 	env->uplinks = 0;
 	glob(host_path(host, "/sys/class/net/*/device", full), 0, NULL, &devices);
 	for (size_t i = 0; i < devices.gl_pathc; i++) {

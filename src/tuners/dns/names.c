@@ -81,7 +81,7 @@ bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, u
 		if (name[at])
 			n += (size_t)snprintf(text + n, size - n, ".");
 	}
-	/* What came after the name came with it: its type. */
+	/* The sample may have the type behind the name. */
 	if (at + 3 <= sample->length)
 		*type = (uint32_t)(name[at + 1] << 8 | name[at + 2]);
 	return at < sample->length && name[at] == 0;

@@ -4,17 +4,21 @@
 #include "base/exposition.h"
 #include "base/json.h"
 
-/* Those of the kernel's bounds that the histogram has: 1 ms, 5 ms, ... 1 s, 5 s. */
+/* Indices of dns_latency_bounds in the histogram: 1 ms, 5 ms, ... 1 s, 5 s. */
 static const unsigned latency_bounds[] = {3, 5, 7, 9, 11, 12, 14};
 
-/* Workloads of each server that are series. */
+/* Workloads of each server with a series. */
 #define USERS_EXPORTED 5
 
-/* By enum dns_rcode_class. */
-static const char *const rcode_names[DNS_RCODES] = {
-	"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "other"};
+static const char *const rcode_names[DNS_RCODES] = {[DNS_NOERROR] = "NOERROR",
+	[DNS_FORMERR] = "FORMERR",
+	[DNS_SERVFAIL] = "SERVFAIL",
+	[DNS_NXDOMAIN] = "NXDOMAIN",
+	[DNS_NOTIMP] = "NOTIMP",
+	[DNS_REFUSED] = "REFUSED",
+	[DNS_RCODE_OTHER] = "other"};
 
-/* What could not be counted in full since the start; ended by a row without a key. */
+/* Incomplete counts since the start; a row without a key ends them. */
 struct losses {
 	struct json_number rows[9];
 };
@@ -25,23 +29,18 @@ static struct losses losses_of(const struct dns_sensor *sensor)
 	const struct dns_control *control = sensor->bpf ? dns_bpf_control(sensor->bpf) : &none;
 
 	return (struct losses){{
-		/* Messages of servers, and queries of clients, without a slot. */
 		{"servers", (double)control->lost_servers},
 		{"rows", (double)control->lost_rows},
-		/* Queries whose slot another took before an answer came. */
 		{"pending", (double)sensor->seen.table.evicted},
-		/* Polls that were too late to tell seconds apart. */
 		{"polls", (double)sensor->coarse},
-		/* TCP: where a message begins was not known. */
 		{"streams", (double)(control->resyncs + control->cut)},
 		{"fragments", (double)control->fragments},
 		{"malformed", (double)sensor->seen.table.malformed},
-		/* Link-local packets whose source found no slot. */
 		{"sources", (double)control->lost_sources},
 	}};
 }
 
-/* Within a bucket times are taken to be spread evenly. */
+/* Assumes that the latencies within a bucket are spread evenly. */
 static double quantile(const struct dns_totals *totals, double share)
 {
 	double wanted = share * (double)totals->answered, below = 0;
@@ -65,7 +64,7 @@ static int by_queries(const void *a, const void *b)
 	return (x->queries < y->queries) - (x->queries > y->queries);
 }
 
-/* All zero before the first decision. */
+/* Zero before the first decision. */
 static const struct dns_server_memory *memory_of(
 	const struct dns_memory *memory, const struct dns_server_state *server)
 {
@@ -77,7 +76,7 @@ static const struct dns_server_memory *memory_of(
 	return &none;
 }
 
-/* The users and the rest add up to all queries to the server. */
+/* The users and "other" add up to all queries to the server. */
 static void add_users(cJSON *parent, const struct dns_server_state *server)
 {
 	uint64_t listed = 0, all = dns_queries(&server->totals);
@@ -218,7 +217,6 @@ static void add_servers(
 	for (size_t i = 0; i < table->n_labels; i++)
 		add_server(array, sorted[i], memory_of(memory, sorted[i]),
 			sensor->config.names && trusted);
-	/* All servers without an element of their own. */
 	for (size_t i = 0; i < table->n; i++)
 		others += !table->servers[i]->label && table->servers[i]->key.family != 0;
 	if (queries == 0 && others == 0)
@@ -249,7 +247,6 @@ struct cJSON *dns_make_document(const void *self, const void *data, bool trusted
 	json_number(root, "timeout", (double)DNS_TIMEOUT_NS / 1e9);
 	losses = losses_of(sensor);
 	json_numbers(json_object(root, "lost"), losses.rows);
-	/* What search lists cost, and how to avoid it. */
 	array = json_array(root, "expansions");
 	for (int role = 0; role < DNS_ROLES; role++) {
 		const struct dns_search *search = &seen->search[role];
@@ -273,7 +270,6 @@ struct cJSON *dns_make_document(const void *self, const void *data, bool trusted
 		json_number(object, "per_second", memory->forwarders[i].smooth);
 		json_bool(object, "expected", dns_is_node_cache(workload));
 	}
-	/* What shares one budget of packets on AWS, and from which addresses it came. */
 	if (dns_bpf_control(sensor->bpf)->watching) {
 		object = json_object(root, "link_local");
 		JSON_NUMBERS(object, {"packets_per_second", seen->link_local.last},
@@ -302,12 +298,12 @@ static const char *const families[] = {"headroom_dns_retransmissions_total",
 	"headroom_dns_peak_queries_per_second", "headroom_dns_budget_queries_per_second",
 	"headroom_dns_over_budget_seconds_total"};
 
-/* What has series of its own: the servers with a label, and all others together. */
+/* A server with a label, or all others. */
 struct series {
 	const char *name;
 	const struct dns_server_state *server; /* NULL: the others */
 	const struct dns_totals *totals;
-	double samples[ARRAY_SIZE(families)]; /* below 0 for none */
+	double samples[ARRAY_SIZE(families)]; /* below 0: no sample */
 };
 
 static size_t list_series(const struct dns_server_table *table, const struct dns_memory *memory,
@@ -323,7 +319,7 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 		uint64_t most = max[DNS_QUERIES] ? max[DNS_QUERIES] : max[DNS_PACKETS];
 		uint64_t over = memory_of(memory, server)->over;
 
-		/* One that was only asked over TLS has no other series than that of its packets. */
+		/* A server with queries over TLS only has a series of packets only. */
 		if (!server->pinned && dns_queries(totals) == 0 && totals->dot_packets > 0)
 			continue;
 		series[n++] = (struct series){server->name, server, totals,

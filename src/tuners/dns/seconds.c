@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-/* Nothing of what was counted more than a minute ago belongs to a second that is still shown. */
 #define MINUTE_BINS (60 * DNS_BINS_PER_SECOND)
 
-/* The outer bins, times this, against the 15 between: a bin and a quarter, for what is uneven. */
+/* The outer bins count together if they have at most 15/12 of the mean of the 15 between them. */
 #define EDGE_SHARE 12
 
 const double dns_second_bounds[DNS_SECOND_BOUNDS] = {0, 50, 100, 200, 500, 1000};
@@ -21,17 +20,17 @@ static void end_second(struct dns_seconds *seconds)
 	seconds->current = 0;
 }
 
-/* One more bin has ended, with this count. */
+/* Adds a bin that has ended. */
 static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 {
 	uint64_t first, between;
 	uint32_t peak;
 
 	seconds->window[seconds->next++ % ARRAY_SIZE(seconds->window)] = count;
-	/* The oldest bin of the window is not of the last second any more. */
+	/* The oldest bin of the window is before the last 16 bins. */
 	first = seconds->window[seconds->next % ARRAY_SIZE(seconds->window)];
 	seconds->last += count - (uint32_t)first;
-	/* What the busiest second got that ended in this bin. */
+	/* The busiest second that ended in this bin. */
 	between = seconds->last - count;
 	peak = seconds->last + ((first + count) * EDGE_SHARE <= between ? (uint32_t)first : 0);
 	seconds->poll_peak = MAX(seconds->poll_peak, peak);
@@ -50,7 +49,7 @@ bool dns_seconds_update(struct dns_seconds *seconds, const uint32_t bins[static 
 	uint64_t until = now_ns / DNS_BIN_NS;
 	bool in_time;
 
-	/* A server's first poll: all that its bins have is of the time since it was first seen. */
+	/* At the first poll the bins have the time since the server's first query. */
 	if (seconds->next == 0)
 		seconds->next = until < DNS_BINS ? 0 : until - (DNS_BINS - 1);
 	in_time = until < seconds->next + DNS_BINS;
@@ -58,7 +57,7 @@ bool dns_seconds_update(struct dns_seconds *seconds, const uint32_t bins[static 
 	seconds->over = 0;
 	if (seconds->last == 0 && seconds->current == 0 &&
 		memcmp(seconds->seen, bins, sizeof(seconds->seen)) == 0) {
-		/* Idle: only the seconds are counted. The last had nothing. */
+		/* Idle since the last poll: only count the seconds. */
 		memset(seconds->window, 0, sizeof(seconds->window));
 		while (seconds->next < until)
 			if (++seconds->next % DNS_BINS_PER_SECOND == 0)
@@ -66,7 +65,7 @@ bool dns_seconds_update(struct dns_seconds *seconds, const uint32_t bins[static 
 		return true;
 	}
 	if (until > seconds->next + MINUTE_BINS) {
-		/* A minute without a poll: all that is shown of the past is forgotten. */
+		/* After a minute without a poll all shown seconds are too old. */
 		memmove(seconds->seen, bins, sizeof(seconds->seen));
 		memset(seconds->window, 0, sizeof(seconds->window));
 		memset(seconds->peaks, 0, sizeof(seconds->peaks));
@@ -77,11 +76,11 @@ bool dns_seconds_update(struct dns_seconds *seconds, const uint32_t bins[static 
 	while (seconds->next < until) {
 		size_t i = seconds->next % DNS_BINS;
 		uint32_t rest = bins[i] - seconds->seen[i];
-		/* How often a bin of this index comes up to until. */
+		/* How often this index is used until now. */
 		uint64_t laps = (until - seconds->next + DNS_BINS - 1) / DNS_BINS;
 		uint32_t share = rest / (uint32_t)laps;
 
-		/* A counter never falls; one that seems to was not read in full: the next time. */
+		/* A falling counter was not read in full: the next poll reads it. */
 		share = rest > INT32_MAX ? 0 : share;
 		seconds->seen[i] += share;
 		push(seconds, share, budget);

@@ -3,28 +3,28 @@
 
 #include "base/log.h"
 
-/* Files and addresses rarely change, and reading them costs some 100 us. */
+/* Files and addresses rarely change, and reading them costs about 100 us. */
 #define REFRESH_EVERY_US (60 * USEC_PER_SEC)
-/* But a new server may be an address that the node just got. */
+/* A new server may be a new address of the node. */
 #define UNCLASSIFIED_EVERY_US (5 * USEC_PER_SEC)
 
 #define PRUNE_EVERY_US (10 * USEC_PER_SEC)
 
-/* When the kernel's room is half used up, servers without queries for this long are removed. */
+/* When the kernel's table is half full, servers without queries for this long are removed. */
 #define IDLE_US (60 * USEC_PER_SEC)
-/* When it is used up: longer than a query waits for its answer. */
+/* The same for a full table: a query waits no longer for its answer. */
 #define IDLE_FULL_US (DNS_TIMEOUT_NS / 1000)
 
-/* The same of addresses that send link-local packets. */
+/* The same for addresses that send link-local packets. */
 #define SENDER_IDLE_NS (UINT64_C(600) * NSEC_PER_SEC)
 
 #define SAMPLES_PER_SECOND 40
 
-/* Services of AWS on link-local addresses that share one budget of packets: metadata, DNS, NTP. */
+/* Link-local services of AWS that share one budget of packets: metadata, DNS, NTP. */
 static const char *const link_local[] = {"169.254.169.254", "169.254.169.253", "169.254.169.123",
 	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"};
 
-/* dns_set_role(), and watches the packets that share the server's budget. */
+/* Sets the role, and watches the packets that share the server's budget. */
 static void classify(struct dns_sensor *sensor, struct dns_server_state *server)
 {
 	struct dns_key address;
@@ -32,14 +32,13 @@ static void classify(struct dns_sensor *sensor, struct dns_server_state *server)
 	dns_set_role(&sensor->config, &sensor->env, server);
 	if (!server->budget.link_local || server->budget.max[DNS_PACKETS] == 0)
 		return;
-	/* All that shares the budget is watched as soon as one of it is known to be here. */
 	for (size_t i = 0; i < ARRAY_SIZE(link_local); i++)
 		if (dns_address_parse(link_local[i], &address))
 			dns_watch_add(dns_bpf_control(sensor->bpf), &address);
 	dns_watch_add(dns_bpf_control(sensor->bpf), &server->key);
 }
 
-/* A budget is reported before its first use. */
+/* Adds a server with a budget before its first query. */
 static const struct dns_server_state *pin(struct dns_sensor *sensor, const struct dns_key *key)
 {
 	struct dns_budget budget = dns_config_budget(&sensor->config, &sensor->env, key);
@@ -49,14 +48,14 @@ static const struct dns_server_state *pin(struct dns_sensor *sensor, const struc
 	if (!server)
 		return NULL;
 	server->pinned = true;
-	/* Else queries to a thousand other servers could hide those to this one. */
+	/* Without a slot, queries to a thousand other servers could hide its queries. */
 	dns_bpf_expect_server(sensor->bpf, key);
 	classify(sensor, server);
 	dns_label_offer(&sensor->seen.table, server);
 	return server;
 }
 
-/* Reads the node's files and devices, and tells the kernel what follows from them. */
+/* Reads the node's files and devices, and updates the BPF parameters that depend on them. */
 static void refresh(struct dns_sensor *sensor)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
@@ -65,12 +64,11 @@ static void refresh(struct dns_sensor *sensor)
 	sensor->refreshed_at_us = sensor->now_us;
 	sensor->unclassified = false;
 	dns_host_env_read(&sensor->env, sensor->host);
-	/* Cluster domains first: a search list may repeat them, and the first counts. */
+	/* Cluster domains first: a search list may repeat them, and the first class stays. */
 	for (size_t i = 0; i < sensor->config.n_domains; i++)
 		dns_suffix_add(&suffixes, sensor->config.domains[i], DNS_SUFFIX_CLUSTER);
 	for (size_t i = 0; i < sensor->env.n_search; i++)
 		dns_suffix_add(&suffixes, sensor->env.search[i], DNS_SUFFIX_SEARCH);
-	/* A name that comes meanwhile may be given the new class of an old domain: once. */
 	dns_bpf_control(sensor->bpf)->suffixes = suffixes;
 	for (size_t i = 0; i < table->n; i++) {
 		table->servers[i]->pinned = false;
@@ -84,7 +82,7 @@ static void refresh(struct dns_sensor *sensor)
 			log_warning("dns.budgets",
 				"%s: this budget has no effect: the server is %s: remove it",
 				server->name,
-				server->role == DNS_LOCAL ? "on this node" : "the cluster's own");
+				server->role == DNS_LOCAL ? "on this node" : "the cluster's DNS");
 		sensor->config.budgets[i].reported = server != NULL;
 	}
 	for (size_t i = 0; i < sensor->env.n_servers; i++)
@@ -93,7 +91,7 @@ static void refresh(struct dns_sensor *sensor)
 
 static void read_server(void *userdata, const void *key, const void *live)
 {
-	/* Read once, as the kernel goes on counting: the first answer must not pass unnoticed. */
+	/* A copy: the kernel may count the first answer to a cluster name at any time. */
 	const struct dns_server counts = *(const struct dns_server *)live;
 	uint64_t cluster_answers = counts.totals.cluster_answers;
 	struct dns_sensor *sensor = userdata;
@@ -104,7 +102,7 @@ static void read_server(void *userdata, const void *key, const void *live)
 
 	if (!server)
 		return;
-	/* A server that begins to answer names of the cluster is of the cluster. */
+	/* A server that starts to answer cluster names becomes the cluster's DNS. */
 	if (is_new || (server->totals.cluster_answers == 0 && cluster_answers > 0)) {
 		server->totals.cluster_answers = cluster_answers;
 		classify(sensor, server);
@@ -125,7 +123,7 @@ static void read_pending(void *userdata, const struct dns_pending *query, bool u
 
 	memcpy(key.address, query->server, sizeof(key.address));
 	server = dns_server_find(table, &key);
-	/* Servers that found no room in the kernel are counted as one. */
+	/* The zero key counts servers without a slot. */
 	if (!server)
 		server = dns_server_find(table, &rest);
 	sensor->pending += !unanswered;
@@ -135,7 +133,7 @@ static void read_pending(void *userdata, const struct dns_pending *query, bool u
 		server->pending++;
 }
 
-/* One reading of the kernel's source addresses. */
+/* A reading of the source addresses. */
 struct reading {
 	struct dns_sensor *sensor;
 	uint64_t now_ns, budget;
@@ -154,7 +152,7 @@ static void read_source(void *userdata, const void *source, const void *live)
 		reading->bins[bin] += counts->bins[bin];
 	while (i < seen->n_senders && !dns_address_equal(&seen->senders[i].source, key))
 		i++;
-	/* Sources without room, in the kernel or here, are in the sum, but of no one address. */
+	/* The sum includes sources without a slot. */
 	if (key->family == 0 || i == ARRAY_SIZE(seen->senders))
 		return;
 	if (i == seen->n_senders)
@@ -179,7 +177,7 @@ static void read_link_local(struct dns_sensor *sensor)
 	struct reading reading = {.sensor = sensor, .now_ns = sensor->now_us * 1000};
 	struct dns_seen *seen = &sensor->seen;
 
-	/* Over the budget since the last poll: not once more where this one cannot read. */
+	/* If reading fails, the seconds of the last poll must not count again. */
 	seen->link_local.over = 0;
 	for (unsigned i = 0; i < seen->n_senders; i++)
 		seen->senders[i].seconds.over = 0;
@@ -195,11 +193,11 @@ static void read_link_local(struct dns_sensor *sensor)
 	if (dns_bpf_each(sensor->bpf, DNS_MAP_SOURCES, read_source, &reading) < 0)
 		return;
 	(void)dns_seconds_update(&seen->link_local, reading.bins, reading.now_ns, reading.budget);
-	/* Pods come and go: half of the room is kept for new ones. The sum keeps their packets. */
+	/* Keep half of the slots free for new pods. The sum keeps the packets of removed ones. */
 	for (size_t i = seen->n_senders; i-- > 0 && seen->n_senders >= DNS_SOURCES_MAX / 2;) {
 		struct dns_sender *sender = &seen->senders[i];
 
-		/* Until its first packet is counted an address has no time. */
+		/* last_ns is 0 until the kernel has counted the first packet. */
 		if (sender->last_ns == 0 || reading.now_ns <= sender->last_ns + SENDER_IDLE_NS ||
 			!dns_bpf_forget(
 				sensor->bpf, DNS_MAP_SOURCES, &sender->source, sensor->now_us))
@@ -224,7 +222,7 @@ static void add_sample(void *userdata, const struct dns_sample *sample)
 	dns_names_add(&server->label->names, text, type);
 }
 
-/* Every name of few queries, a fixed number each second of many. */
+/* Samples all names at a low rate, and SAMPLES_PER_SECOND at a high one. */
 static void read_names(struct dns_sensor *sensor)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
@@ -288,7 +286,7 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 		refresh(sensor);
 	sensor->sent = 0;
 	(void)dns_bpf_each(sensor->bpf, DNS_MAP_SERVERS, read_server, sensor);
-	/* Time passes for those too that could not be read. */
+	/* Time passes even if reading fails. */
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_server_state *server = table->servers[i];
 		uint64_t qps = server->budget.sustained ? 0 : server->budget.max[DNS_QUERIES];

@@ -106,7 +106,7 @@ struct dns_sensor {
 	char why[TUNER_WHY_MAX];
 	uint64_t next_load_us, next_sample_us;
 	struct dns_config config;
-	struct dns_bpf *bpf, *unattached; /* one of them is NULL */
+	struct dns_bpf *bpf, *unattached; /* at most one is not NULL */
 	struct cgroups *cgroups;
 	struct dns_seen seen;
 	struct dns_clients clients;
@@ -114,7 +114,7 @@ struct dns_sensor {
 	uint32_t forgotten[DNS_BINS]; /* link-local packets of removed addresses */
 	uint64_t refreshed_at_us;     /* when env was read; 0: read it at the next poll */
 	uint64_t pruned_at_us, sampled_at_us;
-	uint64_t lost_servers; /* messages whose server has no slot, at the last poll */
+	uint64_t lost_servers; /* messages of servers without a slot, at the last poll */
 	uint64_t now_us;       /* of the current poll */
 	uint64_t sent;         /* queries since the previous poll */
 	uint64_t pending;      /* queries without an answer at the last sweep */

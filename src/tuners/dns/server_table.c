@@ -3,15 +3,18 @@
 
 #include <search.h>
 
-/* The kernel's servers, the one for the rest, and those that are watched before any query. */
+/* The kernel's servers, the zero key and the pinned servers. */
 #define SERVERS_MAX (DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX)
 
-/* A server without queries for this long gives its label to any that has some. */
+/* A server without queries for this long loses its label to any server with queries. */
 #define LABEL_IDLE_US (600 * USEC_PER_SEC)
 
-const char *const dns_role_names[DNS_ROLES + 1] = {"local", "cluster", "upstream", ""};
+const char *const dns_role_names[DNS_ROLES + 1] = {[DNS_LOCAL] = "local",
+	[DNS_CLUSTER] = "cluster",
+	[DNS_UPSTREAM] = "upstream",
+	[DNS_NO_ROLE] = ""};
 
-/* A server begins with its key. */
+/* The key is the first member of a server. */
 static int by_key(const void *a, const void *b)
 {
 	return memcmp(a, b, sizeof(struct dns_key));
@@ -89,14 +92,14 @@ uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_sta
 		totals.answered += totals.latency[i];
 	dns_minute_pass(server, now);
 	for (size_t i = 0; i < sizeof(totals) / sizeof(*fresh); i++) {
-		/* A counter that is read while the kernel writes may seem to go back a little. */
+		/* A counter may fall a little if the kernel writes during the reading. */
 		if (fresh[i] <= old[i])
 			continue;
 		reported[i] += fresh[i] - old[i];
 		old[i] = fresh[i];
 		server->changed_at_us = now;
 	}
-	/* A bin's 2^32th query, after a month of 100,000 a second, counts as a packet more. */
+	/* After 2^32 queries, a month of 100,000 per second, a bin counts one packet too many. */
 	for (size_t i = 0; i < DNS_BINS; i++) {
 		server->query_bins[i] = (uint32_t)counts->bins[i];
 		server->packet_bins[i] = (uint32_t)(counts->bins[i] / DNS_BIN_PACKET);
@@ -141,7 +144,7 @@ struct dns_slot dns_minute(const struct dns_server_state *server)
 	return minute;
 }
 
-/* A server with a budget always has a label of its own. */
+/* A server with a budget always has a label. */
 static uint64_t weight(const struct dns_server_state *server)
 {
 	return server->pinned || dns_budget_is_set(&server->budget) ? UINT64_MAX / 4
@@ -156,10 +159,7 @@ void dns_label_offer(struct dns_server_table *table, struct dns_server_state *se
 	table->labelled[table->n_labels++] = server;
 }
 
-/*
- * A series that comes and goes is of no use: only a much busier server takes another's label, or
- * any that of one that was idle for long.
- */
+/* Series must be stable: only a much busier server gets the label of another that is not idle. */
 void dns_label_assign(struct dns_server_table *table, uint64_t now)
 {
 	for (size_t i = 0; i < table->n; i++) {
@@ -170,7 +170,7 @@ void dns_label_assign(struct dns_server_table *table, uint64_t now)
 			dns_label_offer(table, server);
 		if (server->label || server->key.family == 0 || table->n_labels < DNS_LABELS)
 			continue;
-		/* The least important with a label; of several the one that was idle longest. */
+		/* The label of the least busy server; among equals, of the one idle longest. */
 		its = weight(*least);
 		for (size_t k = 1; k < DNS_LABELS; k++) {
 			struct dns_server_state **at = &table->labelled[k];
@@ -185,7 +185,7 @@ void dns_label_assign(struct dns_server_table *table, uint64_t now)
 		if (mine <= 2 * its + 60 &&
 			(mine == 0 || its > 0 || now - (*least)->changed_at_us <= LABEL_IDLE_US))
 			continue;
-		/* The counters go on from where they are: a sum over all series never falls. */
+		/* The label keeps its counters: the sum of all series never falls. */
 		server->label = steal((*least)->label);
 		server->label->n_users = 0;
 		server->label->names = (struct dns_names){0};

@@ -6,128 +6,126 @@
 
 #include <linux/capability.h>
 
-#define PER_SECOND                                                                               \
-	"used is the last full second, peak the busiest second so far, wherever it began, "      \
-	"and hits are seconds over the budget. Time is measured in sixteenths of a second: two " \
-	"bursts that are up to one more than a second apart may count as one."
+#define PER_SECOND                                                                                 \
+	"used is the last full second, peak the busiest second so far, and hits are seconds over " \
+	"the budget. A second may begin at any 1/16 second: two bursts that are up to 1/16 more "  \
+	"than a second apart can count as one."
 
-#define SEARCH                                                                                    \
-	"A pod's resolv.conf has a search list and ndots:5: a name with fewer than five dots is " \
-	"first tried with every domain of the list, for A and for AAAA. With four domains one "   \
-	"lookup becomes ten queries, and eight of them fail. "
+#define SEARCH                                                                                   \
+	"A pod's resolv.conf has a search list and ndots:5, so the resolver first tries a name " \
+	"with fewer than five dots in every domain of the list, for A and AAAA. With four "      \
+	"domains one lookup becomes ten queries, and eight of them fail. "
 
 const struct explanation dns_explanations[] = {
 	{"dns/*/pending", "limit",
-		"Queries to this upstream that have no answer yet. The upstream silently drops "
-		"the excess.",
+		"Queries to this upstream that wait for an answer. The upstream silently drops the "
+		"excess.",
 		"queries", NULL, "dns.budgets", .source = "headroom explain budget/azure"},
 	{"dns/*/packets", "limit",
 		"Packets that this machine sends to this upstream in a second, for an upstream that "
 		"has a budget of queries too. " PER_SECOND,
 		"packets/s", NULL, "dns.budgets", .source = "headroom explain budget/aws"},
 	{"dns/*", "limit",
-		"What this machine sends to this upstream DNS server in a second: queries or, where "
-		"the cloud counts those, packets. The upstream silently drops the excess. " PER_SECOND
-		" Not seen: guests of virtual machines, Kata and gVisor, XDP and AF_PACKET senders, "
-		"DNS over HTTPS, and other ports than 53.",
+		"Queries that this machine sends to this upstream DNS server in a second, or packets "
+		"where the cloud counts packets. The upstream silently drops the excess. " PER_SECOND
+		" Not counted: virtual machines, Kata and gVisor, XDP and AF_PACKET senders, DNS over "
+		"HTTPS, and ports other than 53.",
 		"queries/s or packets/s",
 		"by cloud: headroom explain budget/aws, budget/azure, ...", "dns.budgets",
 		.source = "bpf/dns.bpf.c, cgroup_skb at the root of cgroup2"},
 	{"budget/aws", "budget",
 		"1024 packets a second to the resolver, for each network interface: 169.254.169.253, "
 		"fd00:ec2::253 and the VPC's base address plus two. The instance metadata service "
-		"(169.254.169.254) and the time service (169.254.169.123) share it, so all packets "
-		"to these are counted, by source address; TCP handshakes count. Where the machine "
-		"has several interfaces, used is that of all together, an upper bound, and hits and "
-		"DNSBudgetExceeded count only what a single source address exceeded.",
+		"(169.254.169.254) and the time service (169.254.169.123) share the budget, so their "
+		"packets count too, as do TCP handshakes. With several interfaces, used is their sum, "
+		"an upper bound; hits and DNSBudgetExceeded count only the seconds in which a single "
+		"source address exceeded the budget.",
 		"packets/s", "1024 an interface", "dns.budgets",
 		.source =
 			"https://docs.aws.amazon.com/vpc/latest/userguide/AmazonDNS-concepts.html, DNS quotas"},
 	{"budget/azure", "budget",
-		"1000 queries a second and 200 pending ones, for each virtual machine, to "
-		"168.63.129.16. It was 500 a second in 2020.",
+		"1000 queries a second and 200 pending queries to 168.63.129.16 for each virtual "
+		"machine. In 2020 it was 500 a second.",
 		"queries/s", "1000, and 200 pending", "dns.budgets",
 		.source =
 			"https://learn.microsoft.com/azure/azure-resource-manager/management/"
 			"azure-subscription-service-limits, Azure-provided DNS resolver VM limits"},
 	{"budget/alibaba", "budget",
-		"5000 queries a second from one address to 100.100.2.136 and 100.100.2.138; 600 "
-		"of those that the resolver must forward, which cannot be distinguished here.",
+		"5000 queries a second from one address to 100.100.2.136 and 100.100.2.138. The limit "
+		"of 600 for queries that the resolver must forward cannot be checked here.",
 		"queries/s", "5000", "dns.budgets",
 		.source =
 			"https://www.alibabacloud.com/help/en/dns/notification-message-subscription-new, "
 			"Throttling alerts"},
 	{"budget/huawei", "budget",
 		"2000 queries a second from one address to the region's private DNS servers, "
-		"100.125.0.0/16; 600 of those that the resolver must forward, which cannot be "
-		"distinguished here.",
+		"100.125.0.0/16. The limit of 600 for queries that the resolver must forward cannot be "
+		"checked here.",
 		"queries/s", "2000", "dns.budgets",
 		.source =
 			"https://support.huaweicloud.com/intl/es-us/eu-west-0-usermanual-dns/dns_faq_033.html"},
 	{"budget/rackspace", "budget",
-		"10 queries a second for each address to Rackspace's caching servers, sustained: "
-		"short bursts are let through, so it is compared with the mean of a minute.",
+		"10 queries a second for each address to Rackspace's caching servers. Short bursts "
+		"pass, so the mean of a minute counts.",
 		"queries/s", "10, over a minute", "dns.budgets",
 		.source = "https://docs.rackspace.com/docs/limits-on-dns-lookups"},
 	{"budget/gcp", "budget",
-		"Google publishes no number for 169.254.169.254: there is no built-in budget. Give "
-		"one in dns.budgets to be warned.",
+		"Google publishes no limit for 169.254.169.254. Set one in dns.budgets to get "
+		"warnings.",
 		NULL, "none", "dns.budgets", .source = "https://cloud.google.com/dns/quotas"},
 	{"budget/digitalocean", "budget",
-		"DigitalOcean publishes no number for 67.207.67.2 and 67.207.67.3: there is no "
-		"built-in budget. Give one in dns.budgets to be warned.",
+		"DigitalOcean publishes no limit for 67.207.67.2 and 67.207.67.3. Set one in "
+		"dns.budgets to get warnings.",
 		NULL, "none", "dns.budgets",
 		.source = "https://docs.digitalocean.com/products/networking/dns/details/limits"},
-	{"budget/config", "budget", "The configuration gives this upstream its budget.", NULL,
+	{"budget/config", "budget", "The configuration sets the budget of this upstream.", NULL,
 		"none", "dns.budgets", .source = "headroom.yaml(5)"},
 	{"dns-search-local", "advice",
-		SEARCH "These went to a server on this node, and cost it and its cache. "
-		       "dnsConfig with ndots 1 or 2 in the pods, or names with a final dot, save "
-		       "what failed_per_second says.",
+		SEARCH "These queries went to a server on this node. ndots 1 or 2 in the pods' "
+		       "dnsConfig, or names with a final dot, save failed_per_second queries.",
 		"queries/s", "ndots:5 in pods", NULL,
 		.source = "resolv.conf(5); Kubernetes, DNS for Services and Pods"},
 	{"dns-search-cluster", "advice",
-		SEARCH "These went to the cluster's DNS. ndots 1 or 2 in the pods' dnsConfig, "
-		       "names with a final dot, or CoreDNS's autopath, which answers the first of "
-		       "them with the last's answer, save what failed_per_second says.",
+		SEARCH
+		"These queries went to the cluster's DNS. ndots 1 or 2 in the pods' dnsConfig, "
+		"names with a final dot, or CoreDNS's autopath, which answers the first "
+		"query with the answer of the last, save failed_per_second queries.",
 		"queries/s", "ndots:5 in pods", NULL,
 		.source = "resolv.conf(5); CoreDNS, plugin autopath"},
 	{"dns-search-upstream", "advice",
 		SEARCH
-		"These went on to an upstream and used its budget: a search domain of the "
-		"node, which pods inherit, is no domain of the cluster, so that the cluster's "
-		"DNS forwards what it makes: (the node's domains + 1) x 2 queries for a name. "
-		"Fewer search domains in the node's resolv.conf, or ndots 1 in the pods, "
-		"save what failed_per_second says.",
+		"These queries went to an upstream and used its budget: pods inherit the node's "
+		"search domains, and the cluster's DNS forwards names in them, (the node's "
+		"domains + 1) x 2 queries for a name. Fewer search domains in the node's "
+		"resolv.conf, or ndots 1 in the pods, save failed_per_second queries.",
 		"queries/s", "the node's search list", NULL,
 		.source = "resolv.conf(5); Kubernetes, kubelet --resolv-conf"},
 	{"coredns-sizing", "advice",
-		"How much CoreDNS a cluster needs, from its totals. Queries: Q = "
-		"max_over_time(sum(rate(headroom_dns_queries_total{role=\"cluster\"}[1m]))[7d:1m]). "
-		"Replicas: Q / (33667 x vCPUs / 2), rounded up, plus one for the node that is down: "
-		"an instance on two vCPUs answers 33,667 queries a second. Q has every query that "
-		"search lists make, so an outside name that costs five of them is in it five "
-		"times already. Memory of a replica in MB: (pods + services) / 1000 + 54; with autopath "
-		"(pods + services) / 250 + 56. At most one replica a node: together they share the "
-		"node's budget upstream.",
+		"The CoreDNS replicas that a cluster needs. Queries: Q = "
+		"max_over_time(sum(rate(headroom_dns_queries_total{role=\"cluster\"}[1m]))[7d:1m]), "
+		"with all queries that search lists cause. Replicas: Q / (33667 x vCPUs / 2), rounded "
+		"up, plus one for a failed node: an instance on two vCPUs answers 33,667 queries a "
+		"second. Memory of a replica in MB: (pods + services) / 1000 + 54; with autopath "
+		"(pods + services) / 250 + 56. Run at most one replica per node: replicas on one node "
+		"share its upstream budget.",
 		"replicas, MB", "2 replicas with 170 MiB", NULL,
 		.source =
 			"https://github.com/coredns/deployment/blob/master/kubernetes/Scaling_CoreDNS.md"},
 	{0},
 };
 
-/* The source of each row is in its row budget/NAME above. */
+/* The row budget/CLOUD above has the source. */
 const struct dns_budget_row dns_budget_rows[] = {
 	{"aws", {"169.254.169.253"}, 32, true, false, {{0, 1024, 0}, .link_local = true}},
 	{"aws", {"fd00:ec2::253"}, 128, true, false, {{0, 1024, 0}, .link_local = true}},
-	/* The VPC's base plus two: the smallest has 16 addresses, so its last four bits are 2. */
+	/* The VPC's base plus two. The smallest VPC has 16 addresses: the last four bits are 2. */
 	{"aws", {"10.0.0.0"}, 8, false, true, {{0, 1024, 0}, .link_local = true}},
 	{"aws", {"172.16.0.0"}, 12, false, true, {{0, 1024, 0}, .link_local = true}},
 	{"aws", {"192.168.0.0"}, 16, false, true, {{0, 1024, 0}, .link_local = true}},
 	{"aws", {"100.64.0.0"}, 10, false, true, {{0, 1024, 0}, .link_local = true}},
 	{"azure", {"168.63.129.16"}, 32, true, false, {.max = {1000, 0, 200}}},
 	{"alibaba", {"100.100.2.136", "100.100.2.138"}, 32, false, false, {.max = {5000}}},
-	/* Every region has its own, all in this network. */
+	/* Every region has its own servers in this network. */
 	{"huawei", {"100.125.0.0"}, 16, false, false, {.max = {2000}}},
 	{"rackspace",
 		{"69.20.0.164", "69.20.0.196", "72.3.128.240", "72.3.128.241", "83.138.151.80",
@@ -138,111 +136,106 @@ const struct dns_budget_row dns_budget_rows[] = {
 };
 
 const struct dns_number_row dns_numbers[DNS_NUMBERS] = {
-	{"qps", "queries/s", "queries/s"},
-	{"pps", "packets/s", "packets/s"},
-	{"pending", "queries", "pending"},
+	[DNS_QUERIES] = {"qps", "queries/s", "queries/s"},
+	[DNS_PACKETS] = {"pps", "packets/s", "packets/s"},
+	[DNS_PENDING] = {"pending", "queries", "pending"},
 };
 
 static const struct reason budget_reasons[] = {
-	{"within-budget", "No upstream DNS server receives nearly as much as it allows."},
+	{"within-budget", "The queries to all upstream DNS servers are within their budgets."},
 	{"no-budget",
-		"No upstream DNS server has a known budget: the cloud publishes none, or the server "
-		"is one of your own. dns.budgets can give one.",
+		"No upstream DNS server has a known budget: its operator publishes no limit. "
+		"dns.budgets can set one.",
 		.absent = "DNS budgets (no cloud resolver)"},
 	{"near-budget",
-		"The busiest second of the last minute, or what is pending, took more than 80 % of "
+		"The busiest second of the last minute or the pending queries used more than 80 % of "
 		"an upstream's budget."},
 	{"over-budget",
-		"Within the last five minutes more was sent to an upstream DNS server than it "
-		"allows this machine."},
+		"Within the last five minutes this machine exceeded the budget of an upstream DNS "
+		"server."},
 	{"not-watched",
-		"DNS is not counted: BPF is missing, as the tuner's state says, or this is a "
-		"command's own sample, without the running agent.",
+		"DNS is not counted: BPF does not run (see the tuner's state), or a command sampled "
+		"the node without the agent.",
 		.absent = "DNS (not counted)"},
 	{0},
 };
 
 static const struct reason answer_reasons[] = {
-	{"all-answered", "DNS servers answer in time, but for a few queries at most."},
+	{"all-answered", "DNS servers answer nearly all queries in time."},
 	{"unanswered",
-		"At least ten queries of the last minute, and one in twenty of those sent to a DNS "
-		"server, were without an answer after five seconds."},
+		"At least ten queries of the last minute, and one in twenty to the same DNS server, "
+		"had no answer after five seconds."},
 	{0},
 };
 
 static const struct reason forwarder_reasons[] = {
 	{"few-forwarders",
-		"At most one DNS forwarder on this node sends upstream, or together they send little."},
-	{"several-forwarders", "Several DNS forwarders on this node send upstream."},
+		"At most one DNS forwarder on this node queries upstreams, or their rate is low."},
+	{"several-forwarders", "Several DNS forwarders on this node query upstreams."},
 	{0},
 };
 
 const struct condition_type dns_conditions[] = {
 	[DNS_BUDGET_PRESSURE] = {"DNSBudgetPressure", SEVERITY_WARNING,
-		"The busiest second of the last minute used more than 80 % of what the resolver "
-		"allows this machine. headroom top dns names who sends the queries; a node-local "
-		"cache, fewer search domains (ndots) or fewer forwarders on this node reduce them.",
+		"The busiest second of the last minute used more than 80 % of a resolver's budget for "
+		"this machine. headroom top dns names the clients. A node-local cache, fewer search "
+		"domains (ndots) or fewer forwarders on this node reduce the queries.",
 		budget_reasons},
 	[DNS_BUDGET_EXCEEDED] = {"DNSBudgetExceeded", SEVERITY_CRITICAL,
-		"More was sent to a resolver within one second than it allows this machine: it "
-		"silently drops the excess. Spread the forwarders over more nodes, or cache.",
+		"This machine exceeded a resolver's budget within one second. The resolver silently "
+		"drops the excess. Spread the forwarders over more nodes, or use a cache.",
 		budget_reasons},
 	[DNS_UNANSWERED] = {"DNSUnanswered", SEVERITY_WARNING,
-		"Part of the queries to a resolver got no answer in time. It is down, unreachable, "
-		"or drops what is over its budget.",
+		"Some queries to a resolver got no answer in time. The resolver is down, unreachable, "
+		"or drops queries over its budget.",
 		answer_reasons},
 	[DNS_FORWARDER_CROWDING] = {"DNSForwarderCrowding", SEVERITY_WARNING,
-		"Several DNS servers on this node forward to the same upstream and share its budget "
-		"for one machine. Spread them: a topology spread constraint or anti-affinity.",
+		"Several DNS servers on this node forward queries and share the upstream's budget for "
+		"one machine. Spread them with a topology spread constraint or anti-affinity.",
 		forwarder_reasons},
 	{0},
 };
 
 const struct metric_row dns_metric_rows[] = {
 	{"headroom_dns_queries_total", METRIC_COUNTER, "queries",
-		"Queries that left a socket of this node, repeats among them; server other is all "
-		"but the busiest, whatever their roles: its own is empty.",
+		"Queries that sockets of this node sent, with retransmissions. Server other is the sum "
+		"of all but the busiest servers, of any role.",
 		{"server", "role", "transport"}},
 	{"headroom_dns_workload_queries_per_second", METRIC_GAUGE, "queries/s",
-		"Who sends most queries to the server just now: five workloads; everyone else is "
-		"summed under kind other.",
+		"The five workloads that send most queries to the server now; kind other is the sum "
+		"of the rest.",
 		{"server", "kind", "namespace", "name"}},
 	{"headroom_dns_retransmissions_total", METRIC_COUNTER, "queries",
-		"Queries sent again before their answer came, where there are any; counted as "
-		"queries too.",
+		"Queries sent again before their answer came; they count as queries too.",
 		{"server"}},
 	{"headroom_dns_responses_total", METRIC_COUNTER, "answers",
-		"Answers that came to a socket of this node, by response code.",
-		{"server", "rcode"}},
+		"Answers to sockets of this node, by response code.", {"server", "rcode"}},
 	{"headroom_dns_unanswered_total", METRIC_COUNTER, "queries",
-		"Queries without an answer after five seconds, or until their slot was reused.",
+		"Queries without an answer after five seconds, or evicted before.", {"server"}},
+	{"headroom_dns_pending", METRIC_GAUGE, "queries", "Queries that wait for an answer.",
 		{"server"}},
-	{"headroom_dns_pending", METRIC_GAUGE, "queries",
-		"Queries that have no answer yet and are not given up.", {"server"}},
 	{"headroom_dns_latency_seconds", METRIC_HISTOGRAM, "seconds",
-		"From a query to its answer, as a socket of this node sees it.", {"server"}},
+		"Time from a query to its answer at the socket.", {"server"}},
 	{"headroom_dns_peak_queries_per_second", METRIC_GAUGE, "queries/s",
-		"Queries in the busiest second of the last minute, wherever it began.", {"server"}},
+		"Queries in the busiest second of the last minute.", {"server"}},
 	{"headroom_dns_second_queries", METRIC_HISTOGRAM, "queries",
-		"An observation a second: queries in the busiest second that ended in it.",
+		"One observation per second: queries in the busiest second that ended in it.",
 		{"server"}},
 	{"headroom_dns_budget_queries_per_second", METRIC_GAUGE, "queries/s",
-		"What the upstream allows this machine; where that is packets, as many queries.",
+		"The upstream's budget for this machine, in queries or, where the cloud counts "
+		"packets, in packets.",
 		{"server"}},
 	{"headroom_dns_over_budget_seconds_total", METRIC_COUNTER, "seconds",
-		"Seconds in which more was sent to the upstream than it allows this machine.",
-		{"server"}},
+		"Seconds in which this machine exceeded the upstream's budget.", {"server"}},
 	{"headroom_dns_encrypted_packets_total", METRIC_COUNTER, "packets",
-		"Packets to a server's TCP port 853: DNS over TLS, whose queries cannot be counted.",
+		"Packets to TCP port 853 of the server. Queries in DNS over TLS cannot be counted.",
 		{"server"}},
 	{"headroom_dns_search_expansions_total", METRIC_COUNTER, "queries",
-		"Queries for a name with a search domain added that does not exist, for roles whose "
-		"servers were sent names with one.",
-		{"role"}},
+		"Queries for a name with an added search domain that does not exist.", {"role"}},
 	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
-		"What could not be counted in full: a table was full, the agent read too "
-		"late, or a message could not be parsed. All 0 on a healthy node. Of streams one "
-		"may stand for many messages over TCP: headroom(8).",
+		"Incomplete counts: a table was full, the agent read too late, or a message had an "
+		"error. All are 0 on a healthy node. With what=streams, "
+		"one can be many messages over TCP: headroom(8).",
 		{"what"}},
 	{0},
 };
@@ -257,7 +250,7 @@ const struct capability_row dns_capabilities[] = {
 	{0},
 };
 
-/* The i-th of a server's budget; 0 without. */
+/* A number of the server's budget; 0 without one. */
 static double budget_number(const cJSON *server, int i)
 {
 	char path[32];
@@ -266,10 +259,11 @@ static double budget_number(const cJSON *server, int i)
 	return json_number_at(server, path);
 }
 
-/* "1024", "200 pps": the first of the kinds that is given. */
+/* "1024", "200 pps": the first number of the budget. */
 static void write_budget_short(const cJSON *server, char *text, size_t size)
 {
-	static const char *const briefs[DNS_NUMBERS] = {"", " pps", " pend"};
+	static const char *const briefs[DNS_NUMBERS] = {
+		[DNS_PACKETS] = " pps", [DNS_PENDING] = " pend", [DNS_QUERIES] = ""};
 
 	copy_text(text, size, "-");
 	for (int i = DNS_NUMBERS - 1; i >= 0; i--)

@@ -161,8 +161,8 @@ static void dns_close(void *self, void *memory)
 
 const struct tuner_ops dns_tuner = {
 	.name = "dns",
-	.summary = "Counts the DNS queries that leave this node, by upstream, second and workload, "
-		   "and holds them against what the cloud allows one machine.",
+	.summary = "Counts the DNS queries of this node by server and workload, and compares them "
+		   "with the limits of cloud resolvers for one machine.",
 	.explanations = dns_explanations,
 	.conditions = dns_conditions,
 	.metric_rows = dns_metric_rows,
