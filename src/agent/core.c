@@ -269,7 +269,7 @@ int core_become_writer(struct core *core, const char *who)
 	int r = core_directory(&core->host, CORE_RUNTIME, directory);
 
 	if (r == 0 && first) {
-		r = lock_take(directory, who, core->holder, sizeof(core->holder));
+		r = lock_acquire(directory, who, core->holder, sizeof(core->holder));
 		core->lock = MAX(r, -1);
 	}
 	if (r >= 0 && (first || core->journal_error < 0))

@@ -5,11 +5,11 @@
 #include "base/toml.h"
 #include "runtime/daemon_json.h"
 
-/* Before a table that is added; it goes with its last key. */
+/* Precedes an added table, which is removed with its last key. */
 #define MARK "# Added by headroom"
 
 #define BLANKS " \t\r\n"
-#define EMPTY  "{\n}\n" /* what a file of white space alone counts as */
+#define EMPTY  "{\n}\n" /* stands for a file of white space alone */
 
 void text_copy(struct file_bytes *text, const char *bytes, size_t len)
 {
@@ -20,7 +20,7 @@ void text_copy(struct file_bytes *text, const char *bytes, size_t len)
 	*text = (struct file_bytes){.bytes = copy, .len = len};
 }
 
-/* Puts the formatted text in the place of bytes. */
+/* Replaces bytes with the formatted text. */
 static int PRINTF_LIKE(4, 5)
 	splice(struct file_bytes *text, size_t start, size_t end, const char *format, ...)
 {
@@ -60,7 +60,7 @@ static size_t line_start(const char *text, size_t at)
 	return at;
 }
 
-/* Where the line break before a line begins; the same offset where there is none. */
+/* The offset of the line break before a line, or the offset itself. */
 static size_t before_break(const char *text, size_t at)
 {
 	if (at > 0 && text[at - 1] == '\n')
@@ -68,7 +68,7 @@ static size_t before_break(const char *text, size_t at)
 	return at > 0 && text[at] == '\n' && text[at - 1] == '\r' ? at - 1 : at;
 }
 
-/* With its table's header and mark, when it is the last key in a table that was added. */
+/* Also removes the header and mark of an added table with its last key. */
 static int remove_key(struct file_bytes *text, const struct toml_item *key)
 {
 	const char *bytes = text->bytes;
@@ -91,7 +91,7 @@ static int remove_key(struct file_bytes *text, const struct toml_item *key)
 	start = MAX(start, first);
 	if (start > first)
 		start = before_break(bytes, start);
-	else if (end < text->len) /* the first line: the line break behind it goes */
+	else if (end < text->len) /* on the first line: remove the line break behind it */
 		end += strlen(line_break(text, end));
 	return splice(text, start, end, "%s", "");
 }
@@ -112,10 +112,7 @@ static int toml_key_set(struct file_bytes *text, const char *table, const char *
 		return remove_key(text, &item);
 	if (r != -ENOENT || !literal)
 		return r == -ENOENT ? 0 : r;
-	/*
-	 * After the last line of the table, which is its header or a key in it; indented and
-	 * spelled as that is: it may be a dotted key of another table.
-	 */
+	/* After the table's header or last key, with the same indentation and dotted prefix. */
 	while (toml_next(&scan, &item) > 0)
 		if (streq(item.table, table))
 			anchor = item;
@@ -127,19 +124,19 @@ static int toml_key_set(struct file_bytes *text, const char *table, const char *
 		return splice(text, anchor.end, anchor.end, "%s%.*s%s = %s", line_break(text, 0),
 			(int)(prefix - indent), bytes + indent, key, literal);
 	}
-	/* A key of the text's own top goes before everything. */
+	/* A key without a table goes to the beginning. */
 	if (!table[0])
 		return splice(text, mark, mark, "%s = %s%s", key, literal, line_break(text, 0));
-	/* A table goes to the end, so that what the text ends with stays: a line break, or none. */
+	/* A table goes to the end. The text still ends with a line break, or without one. */
 	br = line_break(text, ends ? len - MIN(len, 2) : 0);
 	at = ends ? len - strlen(br) : len;
 	return splice(text, at, at, "%s%s" MARK "%s[%s]%s%s = %s%s", len > 0 ? br : "",
 		len > 0 ? br : "", br, table, br, key, literal, len > 0 ? "" : br);
 }
 
-/* ---- JSON: only keys of the topmost object ---- */
+/* ---- JSON: keys of the root object ---- */
 
-/* Where a key is, without a value_end when it is not there, and the last of n members. */
+/* A key, whose value_end is 0 if it is missing, and the last of n members. */
 struct found {
 	struct json_member key, last;
 	size_t n;
@@ -160,7 +157,7 @@ static struct found find_member(const char *text, const char *key)
 	return found;
 }
 
-/* As the last member, in the style of the one before it. */
+/* Inserts the last member, in the style of the one before it. */
 static int insert_member(
 	struct file_bytes *text, const struct found *found, const char *key, const char *literal)
 {
@@ -208,7 +205,7 @@ static int json_key_set(struct file_bytes *text, const char *key, const char *li
 	if (end > 0 && literal) {
 		splice(&new, found.key.value, end, "%s", literal);
 	} else if (end > 0) {
-		/* With the comma before it, or as the first one with the comma behind it. */
+		/* Also remove the comma before the member, or behind the first one. */
 		comma = end + strspn(new.bytes + end, BLANKS);
 		while (strchr(BLANKS, new.bytes[start - 1]))
 			start--;
@@ -222,14 +219,14 @@ static int json_key_set(struct file_bytes *text, const char *key, const char *li
 	} else if (literal) {
 		insert_member(&new, &found, key, literal);
 	}
-	/* The new text is the old object with this key: once and with this value, or not at all. */
+	/* Only this key may differ, and it must occur at most once. */
 	(void)json_parse(new.bytes, new.len, &edited, why);
 	has = cJSON_DetachItemFromObjectCaseSensitive(edited, key);
 	while (cJSON_GetObjectItemCaseSensitive(object, key))
 		cJSON_DeleteItemFromObjectCaseSensitive(object, key);
 	if (!is_same(edited, object) || !is_same(has, value)) {
 		snprintf(why, EDIT_WHY_MAX,
-			"%s is not changed: the file is no plain JSON, or has it twice", key);
+			"%s is not changed: the file is not plain JSON, or has the key twice", key);
 		return -EBADMSG;
 	}
 	free(text->bytes);

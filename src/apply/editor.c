@@ -14,11 +14,9 @@ static struct runtime_daemon daemon_of(
 		.directory = service->directory};
 }
 
-/* ---- containerd: a trial of the new text ---- */
-
 /*
- * By way of a main file that imports by name all that it does, but the trial in the place of the
- * file it stands for.
+ * Tries an imported file. The trial main file names all imports of the real one, with the trial in
+ * place of that file.
  */
 static int dump_imported(const struct editor *editor, const struct runtime_daemon *process,
 	const char *trial, char **dump, char *why)
@@ -59,7 +57,7 @@ static int dump_imported(const struct editor *editor, const struct runtime_daemo
 	return r;
 }
 
-/* What containerd makes of its files with this text in the place of one of them. */
+/* Dumps containerd's configuration with this text in place of the file. */
 static int dump_trial(
 	const struct editor *editor, const struct file_bytes *text, char **dump, char *why)
 {
@@ -77,7 +75,7 @@ static int dump_trial(
 	return r;
 }
 
-/* The next key or header of a dump that counts: not the one that is set, nor names of files. */
+/* The next key or header of a dump, except for the changed key and the names of files. */
 static int next_of(struct toml_scan *scan, const char *allowed, struct toml_item *item)
 {
 	char name[TOML_FULL_MAX];
@@ -89,7 +87,7 @@ static int next_of(struct toml_scan *scan, const char *allowed, struct toml_item
 	return r;
 }
 
-/* 0 when the dumps differ in that key alone. Only names are said: values may be passwords. */
+/* 0 when the dumps differ in that key alone. why has only names: values may be passwords. */
 static int compare_dumps(const char *old, const char *new, const char *allowed, char *why)
 {
 	struct toml_scan a = {.text = old, .len = strlen(old)};
@@ -102,7 +100,7 @@ static int compare_dumps(const char *old, const char *new, const char *allowed, 
 		size_t n = x.value_end - x.value;
 
 		if (r < 0 || s < 0) {
-			snprintf(why, EDIT_WHY_MAX, "its dump is not understood: %s",
+			snprintf(why, EDIT_WHY_MAX, "its dump cannot be parsed: %s",
 				r < 0 ? a.why : b.why);
 			return -EBADMSG;
 		}
@@ -112,13 +110,13 @@ static int compare_dumps(const char *old, const char *new, const char *allowed, 
 			streq(x.key, y.key) && n == y.value_end - y.value &&
 			memcmp(old + x.value, new + y.value, n) == 0)
 			continue;
-		snprintf(why, EDIT_WHY_MAX, "it would change more than was asked for: %.200s",
+		snprintf(why, EDIT_WHY_MAX, "it would also change %.200s",
 			toml_name(r > 0 ? &x : &y, name));
 		return -EINVAL;
 	}
 }
 
-/* The new dump has the value that is wanted, as text or as the same duration. */
+/* Checks that the dump has the value, as the same text or the same duration. */
 static int check_value(const char *dump, const struct file_edit *edit, char *why)
 {
 	const struct toml_item whole = {.value_end = strlen(edit->text)};
@@ -136,7 +134,7 @@ static int check_value(const char *dump, const struct file_edit *edit, char *why
 	return -EINVAL;
 }
 
-/* How likely a table is the right one: it has the key already, it is there, it is not. */
+/* 0 when the text has the key in this table; 1 when it has the table; else 2. */
 static int rank_of(const struct file_bytes *text, const char *table, const char *key)
 {
 	struct toml_scan scan = {.text = text->bytes, .len = text->len};
@@ -151,8 +149,8 @@ static int rank_of(const struct file_bytes *text, const char *table, const char 
 }
 
 /*
- * Names of tables differ from one generation of containerd to the next: the dump shows the right
- * one. The text, and the dump that containerd makes of it, are replaced.
+ * Tries the tables, the most likely first: their names depend on containerd's generation. Replaces
+ * the text, and the dump that containerd makes of it.
  */
 static int set_toml(const struct editor *editor, struct file_bytes *text, char **dump,
 	struct file_change *change, char *why)
@@ -193,8 +191,6 @@ static int set_toml(const struct editor *editor, struct file_bytes *text, char *
 	return first < 0 ? first : -EINVAL;
 }
 
-/* ---- all programs ---- */
-
 int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX])
 {
@@ -213,7 +209,7 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	why[0] = '\0';
 	if (!own || begin)
 		text_copy(&new, begin, len);
-	if (dumps) /* from before any change, to compare with */
+	if (dumps) /* of the old text, for a comparison */
 		r = dump_trial(editor, &new, &dump, refusal);
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Makes the new text of a program's configuration file, and has the program accept it before it
- * replaces anything.
+ * Makes the new text of a program's configuration file. The program must accept the text before it
+ * replaces the file.
  */
 
 #include "apply/file.h"
@@ -12,27 +12,27 @@
 #include <headroom/plan.h>
 
 /*
- * One key of a terminated text, EDIT_TOML or EDIT_JSON; every other byte stays. Pure. 0, else
- * nothing is changed: -EBADMSG for a text that is not of its language, -EEXIST for a shape that is
- * not edited, both with why: "LINE:COLUMN: what".
+ * These edit one key of a terminated text, EDIT_TOML or EDIT_JSON, and keep every other byte. 0;
+ * -EBADMSG for a syntax error or -EEXIST for an unsupported form, with why: "LINE:COLUMN: what". On
+ * an error the text is unchanged.
  */
 
 #define EDIT_WHY_MAX 320
 
-/* literal is as the text spells it, NULL without such a key; freed by the caller. */
+/* literal is the value in the file's syntax, or NULL without the key; the caller frees it. */
 int edit_get(enum edit_format format, const struct file_bytes *text, const char *table,
 	const char *key, char **literal, char why[static EDIT_WHY_MAX]);
 
-/* literal NULL removes the key; removing what was added gives the text from before. */
+/* literal NULL removes the key. Adding and removing a key restores the original text. */
 int edit_set(enum edit_format format, struct file_bytes *text, const char *table, const char *key,
 	const char *literal, char why[static EDIT_WHY_MAX]);
 
 void text_copy(struct file_bytes *text, const char *bytes, size_t len);
 
-/* A file, and the program that reads it. What follows blocks, and writes but trial files. */
+/* A file and the program that reads it. The functions below block and write only trial files. */
 struct editor {
 	const struct host *host;
-	int state; /* the state directory, which remembers trial files */
+	int state; /* the state directory, for trial files */
 	const struct service *service;
 	const char *path; /* below the host's root */
 	const struct file_at *at;
@@ -40,19 +40,17 @@ struct editor {
 };
 
 /*
- * Puts all changes, which are of one file, into its text; without bytes there is no file yet. The
- * target's table becomes the one that was right. On success the text is new, with its hash. -EINVAL
- * when the program refuses it or would change more than the keys, -EBADMSG or -EEXIST for a text of
- * an unusual shape, another -errno when it could not be tried; all with why, and nothing may be
- * written then.
+ * Replaces the text of a file by one with all changes, and sets its hash. text has no bytes for a
+ * new file. The target's table becomes the accepted one of edit.tables. -EINVAL when the program
+ * refuses the text or other keys would change; -EBADMSG or -EEXIST as above; another -errno when
+ * the program could not be asked; all with why.
  */
 int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX]);
 
 /*
- * Whether the program accepts its configuration as it is on disk: before every restart and reload.
- * 0, also for a service without a main file; -EINVAL with its message; another -errno when it could
- * not be asked, with why.
+ * Checks before a restart or reload that the program accepts its configuration on disk. 0, also for
+ * a service without a main file; -EINVAL with its message; another -errno, with why.
  */
 int edit_check(const struct host *host, const struct service *service, const struct wait *wait,
 	char why[static EDIT_WHY_MAX]);

@@ -19,7 +19,7 @@ int file_locate(const struct host *host, const char *path, struct file_at *at)
 {
 	struct file_at found = {0};
 	char above[PATH_MAX];
-	unsigned up = 0; /* directories above it until one exists */
+	unsigned up = 0; /* levels above it, to the first that exists */
 	int r;
 
 	if (!copy_text(above, sizeof(above), path))
@@ -45,23 +45,23 @@ int file_locate(const struct host *host, const char *path, struct file_at *at)
 	return 0;
 }
 
-int file_take(const struct file_at *at, struct file_bytes *bytes)
+int file_read(const struct file_at *at, struct file_bytes *bytes)
 {
-	struct file_bytes taken = {.hash = FILE_HASH_NONE};
-	int r = read_file(at->full, FILE_BYTES_MAX, &taken.bytes, &taken.len);
+	struct file_bytes read = {.hash = FILE_HASH_NONE};
+	int r = read_file(at->full, FILE_BYTES_MAX, &read.bytes, &read.len);
 
 	if (r < 0 && r != -ENOENT)
 		return r;
 	if (r == 0)
-		hash_bytes(taken.bytes, taken.len, taken.hash);
-	*bytes = taken;
+		hash_bytes(read.bytes, read.len, read.hash);
+	*bytes = read;
 	return 0;
 }
 
 /*
- * Makes an attribute as that of another file, be it by removing what the new file took from its
- * directory, such as a default ACL. EPERM for security.*: without its module a label means nothing,
- * and only CAP_SYS_ADMIN may set it. With the module a refusal is EACCES.
+ * Copies an extended attribute, or removes one that only the new file has, such as the default ACL
+ * of its directory. EPERM for security.* is ignored: no security module uses the label, and only
+ * CAP_SYS_ADMIN may set it. A security module refuses with EACCES.
  */
 static int match_attribute(int from, int to, const char *name)
 {
@@ -71,7 +71,7 @@ static int match_attribute(int from, int to, const char *name)
 	bool security = starts_with(name, "security.");
 	int r = 0;
 
-	/* The old content's measurement and signature are not of the new one. */
+	/* These are a measurement and a signature of the old content. */
 	if (streq(name, "security.ima") || streq(name, "security.evm"))
 		return 0;
 	if (n < 0 && errno != ENODATA)
@@ -86,8 +86,8 @@ static int match_attribute(int from, int to, const char *name)
 }
 
 /*
- * Mode before owner: a file of someone else may be changed no more. Only who differs asks for
- * CAP_CHOWN, and setuid bits, which a change of owner takes, for CAP_FOWNER.
+ * Without CAP_FOWNER the mode can only be set before the owner changes. CAP_CHOWN is needed only
+ * for another owner, and CAP_FOWNER only for setuid bits, which a change of owner clears.
  */
 static int copy_metadata(int from, int to)
 {
@@ -96,7 +96,7 @@ static int copy_metadata(int from, int to)
 
 	if (fstat(from, &old) < 0)
 		return -errno;
-	/* First, because with the mode an inherited ACL takes effect. */
+	/* Attributes before the mode, which would activate an inherited ACL. */
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		char names[4096];
 		ssize_t n = flistxattr(files[i], names, sizeof(names));
@@ -115,7 +115,7 @@ static int copy_metadata(int from, int to)
 	return 0;
 }
 
-/* A new file, durable and with the metadata of another; like NULL: a trial, for root alone. */
+/* Writes a new file. like: durably, with the metadata of that file; NULL: readable by root only. */
 static int write_beside(const char *path, const struct file_bytes *new, const char *like)
 {
 	_cleanup_close_ int to = -1, from = -1;
@@ -146,7 +146,7 @@ int file_put(const struct file_at *at, const char *expected, const struct file_b
 
 	if (snprintf(path, sizeof(path), "%s" FILE_NEW, at->full) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	/* Whatever the umask, which is a daemon's: others read what lies beside ours. */
+	/* chmod() because of the umask: other users read files in these directories. */
 	for (unsigned i = 0; r == 0 && i < at->missing && new->bytes; i++) {
 		end = strchr(end + 1, '/');
 		*end = '\0';
@@ -157,7 +157,7 @@ int file_put(const struct file_at *at, const char *expected, const struct file_b
 	if (r == 0 && new->bytes)
 		r = write_beside(path, new, at->full);
 	if (r == 0)
-		r = file_take(at, &now);
+		r = file_read(at, &now);
 	if (r == 0 && !streq(now.hash, expected))
 		r = -ESTALE;
 	if (r == 0 && (new->bytes ? rename(path, at->full) : unlink(at->full)) < 0 &&
@@ -247,7 +247,7 @@ int file_keep(int state, const struct file_bytes *bytes)
 
 	if (kept < 0)
 		return kept;
-	/* Killed before the directory was synced, an earlier run left only the name. */
+	/* An earlier process may have been killed before it synced the directory. */
 	if (file_recall(state, bytes->hash, &there) == 0)
 		return fsync(kept) < 0 ? -errno : 0;
 	return write_file_atomic(kept, bytes->hash, bytes->bytes, bytes->len);

@@ -12,15 +12,13 @@
 #define NEVER     UINT64_MAX
 #define RELOAD_US (3 * USEC_PER_SEC)
 
-/* ---- the changes that wait for one service ---- */
-
 static bool is_same_service(const struct service *a, const struct service *b)
 {
 	return a->activation == b->activation && streq(a->driver, b->driver) &&
 	       streq(a->unit, b->unit) && a->pid == b->pid;
 }
 
-/* The change without error that takes effect with a service, from *i on; or NULL. */
+/* The next change without error, from *i on, that this service puts in force; or NULL. */
 static struct change *next_change(
 	const struct file_job *job, const struct service *service, size_t *i)
 {
@@ -35,8 +33,8 @@ static struct change *next_change(
 }
 
 /*
- * They wait, for this reason (NULL: for their tuner to see them in force), so long (0: until
- * something changes). why may be NULL.
+ * Makes the changes of a service wait. reason NULL: until their tuner reads them in force. wait_us
+ * 0: until something changes. why may be NULL.
  */
 static void hold(const struct file_job *job, const struct service *service, const char *reason,
 	const char *why, uint64_t wait_us)
@@ -48,20 +46,18 @@ static void hold(const struct file_job *job, const struct service *service, cons
 			change->reason = reason;
 		change->held = reason ? reason : "restart-pending";
 		change->retry_us = wait_us > 0 ? now_us() + wait_us : 0;
-		if (!why)
-			continue;
-		free(change->why);
-		change->why = strdup(why);
+		if (why) {
+			free(change->why);
+			change->why = must(strdup(why));
+		}
 	}
 }
 
-/* ---- restarts ---- */
-
 /*
- * A restart that did not bring a value is not repeated for it: what is left waits for another
- * value, or for `headroom apply`. True when nothing is left.
+ * Fails the values that an earlier restart did not put in force: only another value or `headroom
+ * apply` may cause another restart. True when no value remains.
  */
-static bool was_tried(
+static bool all_tried(
 	const struct file_job *job, const struct service *service, struct unit_mark *mark)
 {
 	struct change *change;
@@ -70,27 +66,27 @@ static bool was_tried(
 
 	snprintf(why, sizeof(why),
 		"%.60s was restarted with it and does not run with it: see which file it reads; "
-		"it is not restarted for this value again",
+		"it is not restarted again for this value",
 		mark->unit);
 	for (size_t i = 0; (change = next_change(job, service, &i));) {
 		const struct tried *tried = find_named(mark->tried, mark->n_tried, change->name);
 
 		if (change->file->activate_only && tried && streq(tried->value, change->new))
-			work_fail(change, "no-effect", -ERANGE, why, NEVER);
+			work_result(change, "no-effect", -ERANGE, why, NEVER);
 		else
 			any = true;
 	}
 	return !any;
 }
 
-/* Whether policy and past restarts allow another one; if not, the changes wait. */
+/* Whether policy and earlier restarts allow a restart; if not, the changes wait. */
 static bool policy_allows(const struct file_job *job, const struct service *service)
 {
 	struct unit_mark *mark =
 		find_named(job->journal->units, job->journal->n_units, service->unit);
 	bool applying = job->task == FILE_APPLY;
 	bool idle = applying && service->restart == RESTART_WHEN_IDLE;
-	/* What is left of the hour between tries. Longer: the clock was wrong then, or is now. */
+	/* The rest of the hour after the last restart. Beyond two hours the clock was changed. */
 	uint64_t now = realtime_us();
 	uint64_t end = mark ? mark->at_s * USEC_PER_SEC + FILE_RESTART_AGAIN_US : 0;
 	uint64_t rest_us = end > now ? end - now : 0;
@@ -99,9 +95,9 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 		hold(job, service, "restart-pending", NULL, 0);
 	else if (!service->unit[0])
 		hold(job, service, "restart-refused", NULL, FILE_RESTART_AGAIN_US);
-	else if (mark && mark->open) /* what came of it is seen first */
+	else if (mark && mark->open) /* its result is awaited first */
 		hold(job, service, "restart-refused", NULL, FILE_RETRY_US);
-	else if (mark && applying && was_tried(job, service, mark))
+	else if (mark && applying && all_tried(job, service, mark))
 		return false;
 	else if (idle && rest_us > 0 && rest_us <= 2 * FILE_RESTART_AGAIN_US)
 		hold(job, service, "restart-pending", NULL, rest_us);
@@ -110,7 +106,7 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 	return false;
 }
 
-/* The restart is durably noted before systemd is asked for it. NULL: it could not be. */
+/* Records a restart durably, before systemd is asked. NULL when it could not be recorded. */
 static struct unit_mark *open_mark(struct file_job *job, const struct service *service)
 {
 	struct file_journal *journal = job->journal;
@@ -148,14 +144,14 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 	return NULL;
 }
 
-/* Its end is not known, or it is down and could not be helped: tried again soon. */
+/* The result is unknown, or the roll back failed: a later job resumes it. */
 static void leave_open(struct file_job *job, const struct unit_mark *mark, const char *why)
 {
 	job->n_open++;
-	log_warning(mark->unit, "what came of its restart is not known: %s", why);
+	log_warning(mark->unit, "the result of its restart is not known: %s", why);
 }
 
-/* The files whose settings the restart was to bring get their old content, as far as it is ours. */
+/* Rolls back the files with settings of the last restart. The number of files, and of failures. */
 static size_t restore_files(
 	struct file_job *job, const struct unit_mark *mark, const char *why, size_t *failed)
 {
@@ -175,11 +171,11 @@ static size_t restore_files(
 				continue;
 			due = true;
 			copy_text(key->failed, SETTING_VALUE_MAX, tried->value);
-			/* It may not be one of the plan: the restart was an earlier process's. */
+			/* The restart of an earlier process has no change in the plan. */
 			change = find_named(job->plan.changes, job->plan.n, key->name);
 			if (!change)
 				change = work_add_change(job, note, key, "", tried->value);
-			work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
+			work_result(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
 		}
 		n += due;
 		*failed += due && work_roll_back(job, note) < 0;
@@ -187,7 +183,7 @@ static size_t restore_files(
 	return n;
 }
 
-/* It does not answer with the new file: the old one goes back, and it is restarted once more. */
+/* Restores the old files of a program that does not answer, and restarts it once more. */
 static int roll_back(struct file_job *job, const struct service *service, struct unit_mark *mark,
 	const char *why)
 {
@@ -196,7 +192,7 @@ static int roll_back(struct file_job *job, const struct service *service, struct
 	int r;
 
 	log_error("runtime",
-		"%s: the file from before goes back, and it is restarted once more; this is not tried again until another value is configured",
+		"%s: its old file is restored and it is restarted once more; the value is not tried again until another one is configured",
 		why);
 	n = restore_files(job, mark, why, &failed);
 	mark->open = n > 0;
@@ -205,7 +201,7 @@ static int roll_back(struct file_job *job, const struct service *service, struct
 		log_error(mark->unit, "nothing was restored: the file is not ours");
 	else if (failed == n)
 		leave_open(job, mark, "no file could be restored");
-	/* With the same files it would fail in the same way. */
+	/* With unchanged files it would fail again. */
 	if (failed == n)
 		return -ETIMEDOUT;
 	r = edit_check(&job->host, service, job->wait, again);
@@ -216,9 +212,9 @@ static int roll_back(struct file_job *job, const struct service *service, struct
 	if (r == -ECANCELED)
 		return r;
 	if (r == 0)
-		log_notice(mark->unit, "it answers again, with the file from before");
+		log_notice(mark->unit, "it answers again, with its old file");
 	else
-		log_error("runtime", "with the file from before too: %s", again);
+		log_error("runtime", "with its old file too: %s", again);
 	if (r < 0 && (failed > 0 || (r != -ETIMEDOUT && r != -EPERM)))
 		leave_open(job, mark, again);
 	else
@@ -228,9 +224,9 @@ static int roll_back(struct file_job *job, const struct service *service, struct
 }
 
 /*
- * What came of a restart, from its first wait's result on: it is over, or stays open. undo: a
- * program that does not come back gets its old file. 0; -ETIMEDOUT: it is not back with the new
- * one; -EPERM, -ECANCELED or another -errno, as unit_await().
+ * Closes a restart, given the result of unit_await(), or leaves it open. undo: roll back a program
+ * that does not come back. 0; -ETIMEDOUT when it did not come back with the new file; or another
+ * error of unit_await().
  */
 static int finish(struct file_job *job, const struct service *service, struct unit_mark *mark,
 	int r, bool undo, const char *why)
@@ -244,9 +240,10 @@ static int finish(struct file_job *job, const struct service *service, struct un
 		return r;
 	}
 	if (r == 0)
-		log_notice(mark->unit, "restarted: it answers, and runs with its file as it is");
+		log_notice(mark->unit, "restarted: it answers, with its file as it is now");
 	else
-		log_warning("runtime", "%s%s", why, r == -EPERM ? "" : ": its file is left");
+		log_warning(
+			"runtime", "%s%s", why, r == -EPERM ? "" : ": its file is left as it is");
 	mark->open = false;
 	(void)work_store(job);
 	return r;
@@ -262,7 +259,6 @@ static void restart(struct file_job *job, const struct service *service)
 
 	if (!policy_allows(job, service))
 		return;
-	/* By its files, as they are immediately before, and by systemd; if not, changes wait. */
 	r = edit_check(&job->host, service, job->wait, why);
 	if (r < 0 && r != -ECANCELED) {
 		snprintf(refusal, sizeof(refusal),
@@ -282,18 +278,19 @@ static void restart(struct file_job *job, const struct service *service)
 		return;
 	mark = open_mark(job, service);
 	if (!mark) {
-		log_error(service->unit, "not restarted, for it could not be noted in the journal");
+		log_error(service->unit,
+			"not restarted, because it could not be recorded in the journal");
 		hold(job, service, "restart-refused", NULL, FILE_RETRY_US);
 		return;
 	}
 	r = unit_restart(job, service, false, why);
 	if (r == 0) {
 		r = unit_await(job, service, mark->answered, false, why);
-		/* It was asked for: whatever it was that did not answer, it is not back. */
+		/* The restart was requested, so any other error means that it is not back. */
 		if (r < 0 && r != -EPERM && r != -ECANCELED)
 			r = -ETIMEDOUT;
 	} else if (r != -ECANCELED) {
-		r = -EPERM; /* it was not begun */
+		r = -EPERM; /* it did not begin */
 	}
 	r = finish(job, service, mark, r, undo, why);
 	if (r == 0)
@@ -301,10 +298,10 @@ static void restart(struct file_job *job, const struct service *service)
 	else if (r != -ECANCELED && (r != -ETIMEDOUT || !undo))
 		hold(job, service, "restart-refused", why, FILE_RESTART_AGAIN_US);
 	for (size_t i = 0; r == -ETIMEDOUT && undo && (change = next_change(job, service, &i));)
-		work_fail(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
+		work_result(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
 }
 
-/* SIGHUP to the daemon's process, if that number is not another program's by now. */
+/* Sends SIGHUP to the daemon's process, unless the pid is now that of another program. */
 static int send_reload(const struct file_job *job, const struct runtime_driver *driver, pid_t pid)
 {
 	_cleanup_close_ int fd = -1;
@@ -314,11 +311,11 @@ static int send_reload(const struct file_job *job, const struct runtime_driver *
 		(!driver->pid_file || path_in_root(job->host.root, driver->pid_file, path) < 0 ||
 			process_of_pid_file(path, &pid) < 0))
 		return -ESRCH;
-	/* Held before its name is read: the number cannot pass to another process. */
+	/* Opened before its name is read, so that the pid cannot be reused in between. */
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0)
 		return -errno;
-	/* By our own /proc: the signal goes to the process that has that number here. */
+	/* In our own /proc: the pid is that of this process's namespace. */
 	if (!process_is_named("", pid, driver->program))
 		return -ESRCH;
 	return syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0 ? -errno : 0;
@@ -335,12 +332,12 @@ static void reload(struct file_job *job, const struct service *service)
 
 	if (r < 0) {
 		log_warning(driver && driver->program ? driver->program : service->driver,
-			"does not read its configuration again: %s",
-			r == -ESRCH ? "no such process is seen from here" : strerror(-r));
+			"did not reload its configuration: %s",
+			r == -ESRCH ? "its process cannot be seen from here" : strerror(-r));
 		hold(job, service, "reload-pending", NULL, FILE_RETRY_US);
 		return;
 	}
-	log_info(driver->program, "asked to read its configuration again");
+	log_info(driver->program, "asked to reload its configuration");
 	hold(job, service, "reload-pending", NULL, FILE_RELOAD_AGAIN_US);
 	if (!service->socket[0] || !driver->await_reload)
 		return;
@@ -356,24 +353,23 @@ static void reload(struct file_job *job, const struct service *service)
 	}
 }
 
+static bool needs_activation(const struct change *change)
+{
+	return change->file && (change->file->written || change->file->activate_only);
+}
+
 void work_activate(struct file_job *job)
 {
 	for (size_t i = 0; i < job->plan.n && !atomic_load(&job->stale); i++) {
-		const struct change *change = &job->plan.changes[i];
-		struct service service;
+		struct service service; /* a copy: a roll back adds changes */
 		size_t first = 0;
 
-		if (!change->file)
+		if (!needs_activation(&job->plan.changes[i]))
 			continue;
-		service = change->file->edit.service;
-		/* Written now, also with a lost original, or found as wanted and not in force. */
-		for (; first <= i; first++) {
-			const struct file_change *file = job->plan.changes[first].file;
-
-			if (file && (file->written || file->activate_only) &&
-				is_same_service(&file->edit.service, &service))
-				break;
-		}
+		service = job->plan.changes[i].file->edit.service;
+		while (!needs_activation(&job->plan.changes[first]) ||
+			!is_same_service(&job->plan.changes[first].file->edit.service, &service))
+			first++;
 		if (first == i && service.activation == ACTIVATE_RELOAD)
 			reload(job, &service);
 		else if (first == i && service.activation == ACTIVATE_RESTART)
@@ -381,7 +377,6 @@ void work_activate(struct file_job *job)
 	}
 }
 
-/* Restarts whose end nobody saw: the process that asked for them was killed, or cancelled. */
 int work_resume(struct file_job *job)
 {
 	const struct file_journal *journal = job->journal;
@@ -397,11 +392,11 @@ int work_resume(struct file_job *job)
 				service = &journal->files[k].service;
 		if (service) {
 			log_notice(mark->unit,
-				"its restart was under way when this program last ended: waiting for it to answer");
+				"its restart was under way when this program last ended: waiting for an answer");
 			r = unit_await(job, service, mark->answered, false, why);
 			r = finish(job, service, mark, r, job->undo, why);
 			n++;
-		} else if (mark->open) { /* its files were restored, or were not ours */
+		} else if (mark->open) { /* its files are restored, or never were ours */
 			mark->open = false;
 			(void)work_store(job);
 		}

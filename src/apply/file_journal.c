@@ -5,14 +5,13 @@
 #include "base/file.h"
 #include "base/json.h"
 
-#define JOURNAL "journal.json"
+#define JOURNAL          "journal.json"
+#define JOURNAL_FILE_MAX (4 * 1024 * 1024)
 
 /* {"schema": 6, "body": {...}} */
 #define SCHEMA 6
 
-#define SECONDS_MAX 1e12 /* the year 33658; as microseconds it still fits into 64 bits */
-
-/* ---- notes and marks ---- */
+#define SECONDS_MAX 1e12 /* fits into 64 bits as microseconds */
 
 bool note_is_ours(const struct file_note *note, const char *hash)
 {
@@ -26,7 +25,6 @@ void file_journal_put(struct file_journal *journal, const struct file_note *note
 	if (!slot)
 		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated);
 	*slot = *note;
-	/* Stored next even where it is the same: a file is written after that. */
 	free(steal(journal->stored));
 }
 
@@ -40,7 +38,7 @@ void file_journal_forget(struct file_journal *journal, const char *path)
 	memmove(note, note + 1, (size_t)(&journal->files[journal->n_files] - note) * sizeof(*note));
 }
 
-/* A setting that moved from one file to another is in both: the newer one counts. */
+/* A setting that moved to another file is recorded in both: the newer note has precedence. */
 struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n)
 {
 	struct file_record *list =
@@ -94,8 +92,6 @@ void file_journal_try_again(struct file_journal *journal, const char *name)
 	}
 }
 
-/* ---- as text ---- */
-
 /* A member of a struct and of its JSON object. */
 struct field {
 	const char *name;
@@ -103,11 +99,12 @@ struct field {
 		TEXT,   /* char[] */
 		FLAG,   /* bool */
 		NUMBER, /* unsigned or an enum; a time is uint64_t */
-		LIST,   /* an array of structs; smaller than one of them: a pointer to it */
+		LIST,   /* an array of structs, or a pointer to it: size is below stride */
 	} kind;
 	size_t offset, size;
-	const struct field *of; /* LIST: of an element, */
-	size_t stride, count;   /* its size, and where the number of them is */
+	/* LIST: fields and size of an element, offset of the number of elements. */
+	const struct field *of;
+	size_t stride, count;
 };
 
 #define FIELD(type, kind, name, member)                                                     \
@@ -201,7 +198,7 @@ static void print_fields(cJSON *object, const struct field *field, const void *f
 		cJSON *list;
 
 		switch (field->kind) {
-		case TEXT: /* as it is: json_text() is for people, and cuts what is long */
+		case TEXT: /* json_text() would alter it */
 			json_adopt(object, field->name, cJSON_CreateString(member));
 			break;
 		case FLAG:
@@ -223,7 +220,7 @@ static void print_fields(cJSON *object, const struct field *field, const void *f
 	}
 }
 
-/* False for anything that this version does not write. */
+/* False for any form that this version does not write. */
 static bool read_fields(const cJSON *object, const struct field *field, void *to)
 {
 	bool good = true;
@@ -276,7 +273,6 @@ static char *print(const struct file_journal *journal)
 	return must(cJSON_Print(root));
 }
 
-/* -EBADMSG for a wrong form, -EPROTO for a newer schema. */
 static int parse(struct file_journal *journal, const char *text)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
@@ -292,13 +288,11 @@ static int parse(struct file_journal *journal, const char *text)
 	return 0;
 }
 
-/* ---- on disk ---- */
-
 const char *file_journal_describe(int error)
 {
 #define CURE                                                                                      \
 	": no configuration file is changed or restored, and the originals stay in files/: copy " \
-	"back those that are needed, then remove journal.json and files/"
+	"back the files you need, then remove journal.json and files/"
 	if (error == -EBADMSG)
 		return "journal.json is damaged" CURE;
 	if (error == -ENODATA)
@@ -306,7 +300,7 @@ const char *file_journal_describe(int error)
 	if (error == -EPROTO)
 		return "a newer version wrote journal.json: install that version, or restore with it";
 	if (error == -ENODEV)
-		return "not the host's directory but the container's, so originals of files cannot be recorded "
+		return "it is the container's directory, not the host's, so originals of files cannot be recorded "
 		       "and files are only observed: mount the host's directory there, writable";
 	return strerror(-error);
 }

@@ -2,15 +2,15 @@
 #pragma once
 
 /*
- * journal.json in the state directory records the changed configuration files. It is durable before
- * the first write to a file, and it alone is enough to restore: no configuration, no tuner and no
- * running agent is needed. The original bytes of files are beside it, in files/ (src/apply/file.h).
- * It also records the restarts of programs, so that the next process finishes what a killed one
- * began, and which tuners are released.
+ * journal.json in the state directory is the durable record of changed configuration files and
+ * pins. It is stored before the first write, and a restore needs nothing else: no configuration,
+ * tuner or running agent. The original bytes of files are beside it, in files/ (src/apply/file.h).
+ * It also has the restarts of units, which the next process completes after a crash, and released
+ * tuners.
  *
- * It is replaced by write_file_atomic(), so a crash or a full disk leaves the old journal or the
- * new one. A damaged journal, or a missing one while files/ holds originals, is refused and left
- * as it is: until an administrator decides, no file is written and no original is removed.
+ * write_file_atomic() replaces it, so that a crash or a full disk leaves the old journal or the new
+ * one. A damaged journal is refused, and so is a missing one while files/ has originals: until an
+ * administrator acts, no file is written and no original is removed.
  */
 
 #include "base/text.h"
@@ -21,23 +21,21 @@
 #define JOURNAL_RELEASED_MAX 16
 #define JOURNAL_UNITS_MAX    16
 #define JOURNAL_TRIED_MAX    8
-#define JOURNAL_FILE_MAX     (4 * 1024 * 1024)
 
 struct file_note {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
 	char tuner[32];
 	enum edit_format format;
 	struct service service;
-	unsigned directories; /* how many directories above it were made for it */
-	/* Hashes of bytes that files/ has: to restore; and what we wrote, or were about to write
-	 * when this was noted. */
-	char original[HASH_TEXT_MAX];
-	char ours[2][HASH_TEXT_MAX];
+	unsigned directories; /* number of parent directories that were made for it */
+	/* Hashes of copies in files/. */
+	char original[HASH_TEXT_MAX];              /* to restore */
+	char ours[2][HASH_TEXT_MAX];               /* of our last write, and of the next one */
 	struct file_record keys[JOURNAL_KEYS_MAX]; /* its settings */
 	size_t n_keys;
 };
 
-/* A tuner whose originals were restored: it only observes until apply is asked for. */
+/* A tuner that only observes, from `headroom restore` to `headroom apply`. */
 struct release {
 	char tuner[32];
 	uint64_t since_s; /* CLOCK_REALTIME */
@@ -48,24 +46,24 @@ struct release_list {
 	size_t n;
 };
 
-/* A setting and a value that a restart was to bring. */
+/* A setting and the value that a restart was to put in force. */
 struct tried {
 	char name[SETTING_NAME_MAX], value[SETTING_VALUE_MAX];
-	bool last; /* in the last restart: what is undone when it fails */
+	bool last; /* in the last restart: rolled back if that fails */
 };
 
-/* The last restart of a unit. While it is open, nobody has seen what came of it. */
+/* The last restart of a unit. It is open until its result is known. */
 struct unit_mark {
 	char unit[64];
 	uint64_t at_s; /* CLOCK_REALTIME */
 	bool open;
-	unsigned answered; /* how much of it answered before: enum cri_answers */
+	unsigned answered;                     /* enum cri_answers, from before the restart */
 	struct tried tried[JOURNAL_TRIED_MAX]; /* not tried again */
 	size_t n_tried;
 };
 
 struct file_journal {
-	int dir;                 /* the state directory; -1 when there is none */
+	int dir;                 /* the state directory; -1 if it does not exist */
 	struct file_note *files; /* the newest last */
 	size_t n_files, files_allocated;
 	struct pin_record *pins;
@@ -73,38 +71,37 @@ struct file_journal {
 	struct release_list released;
 	struct unit_mark units[JOURNAL_UNITS_MAX];
 	size_t n_units;
-	char *stored; /* the text on disk; NULL when that is unknown or there is none */
+	char *stored; /* the text on disk; NULL: none, or unknown */
 };
 
 /*
- * Loads the journal of a state directory; without a file it starts empty. create is for the one
- * writer and makes the directory. 0 with *ret; -EBADMSG for a damaged journal; -ENODATA for a
- * missing one while files/ holds originals; -EPROTO for one of a newer version; another -errno.
+ * Loads the journal of a state directory, empty without a file. The one writer sets create, which
+ * makes the directory. 0 with *ret; -EBADMSG for a damaged journal; -ENODATA for a missing one
+ * while files/ has originals; -EPROTO for a journal of a newer version; or another -errno.
  */
 int file_journal_open(const char *directory, bool create, struct file_journal **ret);
 void file_journal_close(struct file_journal *journal);
 DEFINE_CLEANUP(struct file_journal, file_journal_close)
 
-/* The meaning and the cure of an error of file_journal_open(), for messages. */
+/* The cause and cure of an error of file_journal_open(), for messages. */
 const char *file_journal_describe(int error);
 
-/* Stores the journal durably if it differs from the text on disk. 0 or -errno. */
+/* Stores the journal durably, if it differs from the text on disk. 0 or -errno. */
 int file_journal_store(struct file_journal *journal);
 
-/* All settings that are recorded, for the caller to free. */
+/* The records of all file settings, for the caller to free. */
 struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
 /*
- * Replaces an older note of its path, and moves notes in memory. The next store writes the file
- * even if nothing changed: someone may have removed it.
+ * Adds a note or replaces that of its path, and moves notes in memory. The next store writes the
+ * file even if nothing changed, because someone may have removed it.
  */
 void file_journal_put(struct file_journal *journal, const struct file_note *note);
 void file_journal_forget(struct file_journal *journal, const char *path);
 
-/* A tuner is released from now on, or not any more. */
 void release_set(struct release_list *list, const char *tuner, bool released);
 
-/* Forgets that a setting was tried, and that its program did not come back. */
+/* Allows a value that failed, or was tried without effect, to be tried again. */
 void file_journal_try_again(struct file_journal *journal, const char *name);
 
 /* True when a file of this hash was written by us. */

@@ -4,9 +4,9 @@
 #include "base/file.h"
 #include "base/log.h"
 
-#define TRIES 3 /* someone writes the file while it is restored */
+#define TRIES 3 /* when someone writes the file during the restore */
 
-/* The literal of a key in kept bytes; NULL: not there. False when the bytes are not. */
+/* Reads a key from the copy with this hash; *literal is NULL without the key. False: unreadable. */
 static bool kept_literal(const struct file_job *job, const struct file_note *note, const char *hash,
 	const struct file_target *target, char **literal)
 {
@@ -38,7 +38,7 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 		(void)kept_literal(job, note, note->original, target, &original);
 		if (same_text(literal, original))
 			continue;
-		/* It has a value that one of ours had. */
+		/* The value is ours if one of our texts has it. */
 		for (size_t h = 0; !ours && h < ARRAY_SIZE(note->ours); h++) {
 			_cleanup_free_ char *kept = NULL;
 
@@ -46,20 +46,28 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 			       same_text(literal, kept);
 		}
 		file->left[i] = !ours;
-		if (!ours)
-			continue;
-		r = edit_set(note->format, text, target->table, target->key, original, file->why);
+		if (ours)
+			r = edit_set(note->format, text, target->table, target->key, original,
+				file->why);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-/* With the directories that were made for it, as long as they are empty. */
+static int put(struct work_file *file, const struct file_bytes *new)
+{
+	int r = file_put(&file->at, file->old.hash, new);
+
+	file->written = r == 0;
+	return r;
+}
+
+/* Also removes the directories that were made for the file, if they are empty. */
 static int put_original(struct work_file *file)
 {
 	char *directory = file->at.full;
-	int r = work_put(file, &file->new);
+	int r = put(file, &file->new);
 
 	for (unsigned i = file->note.directories; r == 0 && i > 0 && !file->new.bytes; i--) {
 		*strrchr(directory, '/') = '\0';
@@ -86,34 +94,31 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 
 	if (r < 0)
 		return r;
-	/* What a crash may have left beside it. */
-	if (file->at.full[0] &&
-		snprintf(left, sizeof(left), "%s" FILE_NEW, file->at.full) < PATH_MAX)
+	/* A crash during an earlier write may have left this. */
+	if (snprintf(left, sizeof(left), "%s" FILE_NEW, file->at.full) < PATH_MAX)
 		unlink(left);
 	if (streq(old->hash, original))
 		return 0;
 	file_bytes_clear(&file->new);
 	memset(file->left, false, sizeof(file->left));
-	r = streq(original, FILE_HASH_NONE) ? 0
-					    : file_recall(job->journal->dir, original, &file->new);
-	file->lost = r;
-	if (r < 0 && r != -ENOENT && r != -EBADMSG)
-		return r;
+	if (!streq(original, FILE_HASH_NONE))
+		file->lost = file_recall(job->journal->dir, original, &file->new);
+	if (file->lost < 0 && file->lost != -ENOENT && file->lost != -EBADMSG)
+		return file->lost;
 	if (file->lost == 0 && !is_changed_by_others(file))
 		return put_original(file);
-	/* Someone else has changed the file, or its original is lost: what is ours goes. */
+	/* Someone else changed the file, or its original is lost: restore only our own keys. */
 	if (!old->bytes || (own && !note_is_ours(&file->note, old->hash))) {
 		memset(file->left, true, sizeof(file->left));
 		return 0;
 	}
-	if (!own) {
-		text_copy(&text, old->bytes, old->len);
-		r = work_remove_ours(job, file, &text);
-		if (r < 0 ||
-			(text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
-			return r;
-	}
-	return work_put(file, &text);
+	if (own)
+		return put(file, &text);
+	text_copy(&text, old->bytes, old->len);
+	r = work_remove_ours(job, file, &text);
+	if (r < 0 || (text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
+		return r;
+	return put(file, &text);
 }
 
 static int restore_file(const struct file_job *job, struct work_file *file)
@@ -129,15 +134,15 @@ static int restore_file(const struct file_job *job, struct work_file *file)
 		snprintf(file->why, sizeof(file->why),
 			"the original bytes of %.120s are lost from the state directory (%s): %s",
 			path, strerror(-file->lost),
-			file->written ? "only our own keys were taken out" : "it is left as it is");
+			file->written ? "only our own keys were removed" : "the file is unchanged");
 		log_error(path, "%s", file->why);
 	} else if (is_changed_by_others(file)) {
 		log_notice(path, "changed by someone else since: %s",
-			file->written ? "only our own keys were taken out" : "left as it is");
+			file->written ? "only our own keys were removed" : "the file is unchanged");
 	} else if (file->written) {
 		log_info(path, "%s",
-			file->new.bytes ? "the original bytes are back"
-					: "removed: it was made for us");
+			file->new.bytes ? "the original bytes are restored"
+					: "removed, because it was made for us");
 	}
 	return r;
 }
@@ -155,28 +160,27 @@ struct change *work_add_change(struct file_job *job, const struct file_note *not
 int work_restore(struct file_job *job, const struct file_note *note)
 {
 	_cleanup_(work_file_clear) struct work_file file = {.note = *note};
-	int r = restore_file(job, &file);
+	int r = restore_file(job, &file), error = r < 0 ? r : file.lost;
 	bool others = is_changed_by_others(&file);
 
 	for (size_t i = 0; i < file.note.n_keys; i++) {
 		const struct file_record *key = &file.note.keys[i];
-		bool left = file.left[i] && r == 0 && file.lost == 0;
+		bool left = file.left[i] && error == 0;
 		struct change *change = work_add_change(job, &file.note, key,
 			file.written || left ? key->wanted : key->original,
 			left ? "" : key->original);
+		const char *reason = left                     ? "changed-since"
+				     : file.written && others ? "file-changed-since"
+							      : "original";
 
 		change->left = left;
-		change->reason = left                     ? "changed-since"
-				 : file.written && others ? "file-changed-since"
-							  : "original";
-		change->error = r < 0 ? r : file.lost;
-		change->why = change->error < 0 && file.why[0] ? strdup(file.why) : NULL;
+		work_result(change, reason, error, error < 0 ? file.why : NULL, 0);
 		change->file->written = file.written;
 	}
-	/* A lost original stays recorded: every restore says so. */
-	if (r == 0 && file.lost == 0)
+	/* The note of a lost original stays: every restore reports it. */
+	if (error == 0)
 		file_journal_forget(job->journal, file.note.path);
-	return r < 0 ? r : file.lost;
+	return error;
 }
 
 int work_roll_back(const struct file_job *job, const struct file_note *note)
@@ -185,7 +189,7 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 	char why[EDIT_WHY_MAX] = "", name[NAME_MAX];
 	int r = restore_file(job, &file);
 
-	/* The original bytes did load. */
+	/* The program did accept the original bytes. */
 	if (r == 0 && file.lost == 0 && !is_changed_by_others(&file))
 		return 0;
 	if (r == 0)
@@ -196,12 +200,11 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 		return r;
 	r = work_read(job, &file);
 	if (r == 0) {
-		/* Their bytes, for people to look at. */
 		snprintf(name, sizeof(name), "rejected-%.200s", strrchr(note->path, '/') + 1);
 		if (write_file_atomic(job->journal->dir, name, file.old.bytes, file.old.len) < 0)
 			copy_text(name, sizeof(name), "nowhere");
 		log_error(note->path,
-			"does not load as someone else changed it (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
+			"does not load with the changes of others (%s): the bytes from before our change replace it; the rejected ones are kept as %s in the state directory",
 			why, name);
 		r = put_original(&file);
 	}

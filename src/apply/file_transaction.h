@@ -2,11 +2,12 @@
 #pragma once
 
 /*
- * Changes configuration files and makes their programs take them: keep the original, edit, verify,
- * replace, restart or reload, probe, roll back. Each step is durable before the next; when the
- * process is killed, or its wait cancelled, the next job finishes or undoes what it began.
+ * Changes configuration files and puts them in force: keep the original, edit, verify, replace,
+ * restart or reload, probe, roll back. Pins are changed here too. Each step is durable before the
+ * next. When the process is killed, or the wait is cancelled, the next job completes or rolls back
+ * the unfinished step.
  *
- * A job blocks and touches only its own memory and the journal: the agent runs it on its worker,
+ * A job blocks and uses only its own memory and the journal. The agent runs it on a worker;
  * commands call it directly.
  */
 
@@ -18,44 +19,42 @@
 
 #include <headroom/plan.h>
 
-/* A setting that its program refused: the file, or the program, has to change first. */
+/* When a failed change is tried again: most failures, and a text that the program refused. */
+#define FILE_RETRY_US   (60 * UINT64_C(1000000))
 #define FILE_REFUSED_US (600 * UINT64_C(1000000))
 
-/* Any other failure: each try may run a program twice. */
-#define FILE_RETRY_US (60 * UINT64_C(1000000))
-
-/* A restart that was refused, or the next one of RESTART_WHEN_IDLE; a reload without effect. */
+/* After a refused restart, and between two of RESTART_WHEN_IDLE; after a reload without effect. */
 #define FILE_RESTART_AGAIN_US (3600 * UINT64_C(1000000))
 #define FILE_RELOAD_AGAIN_US  (600 * UINT64_C(1000000))
 
-/* After a restart: by then the tuner has seen what its program runs with. */
+/* After a restart: by then the tuner has read the value in force. */
 #define FILE_SEEN_US (30 * UINT64_C(1000000))
 
 enum file_task {
-	FILE_RESUME, /* only what an earlier process left open; the other tasks begin with that */
+	FILE_RESUME, /* complete the work of an earlier process, as every task does first */
 	FILE_APPLY,
 	FILE_RESTORE,
 };
 
 struct file_job {
-	struct file_journal *journal; /* no one else touches it until the job is done */
+	struct file_journal *journal; /* no one else uses it until the job is done */
 	struct host host;             /* only its root is used */
 	enum file_task task;
 	/*
-	 * FILE_APPLY: changes of files alone; afterwards with results: error, reason and why; held:
-	 * written, and why it is not in force; retry_us: not to be submitted again before,
-	 * UINT64_MAX: not while nothing changes. FILE_RESTORE: empty; afterwards what was done.
+	 * FILE_APPLY: the changes of files and pins. Their results are in error, reason, why, held,
+	 * and retry_us, which is UINT64_MAX if only another value may be tried. FILE_RESTORE: gets
+	 * the changes.
 	 */
 	struct plan plan;
-	char only[32]; /* FILE_RESTORE, forced: one tuner; "": all */
-	bool forced;   /* `headroom apply`: also what failed or had no effect before */
-	bool undo; /* of a restart left open too: a program that is not back gets its old files */
-	atomic_bool stale; /* set by others: the configuration has changed, begin nothing more */
+	char only[32];     /* FILE_RESTORE, forced: a tuner; empty: all */
+	bool forced;       /* `headroom apply`: also retry values that failed or had no effect */
+	bool undo;         /* roll back a program that does not come back, also when resuming */
+	atomic_bool stale; /* set by the loop: the configuration has changed, begin nothing */
 	const struct wait *wait; /* of the call */
 
 	/* Results. */
-	int error;     /* the journal could not be stored: not all is recorded */
-	size_t n_open; /* restarts whose end is not known: FILE_RESUME again, after FILE_RETRY_US */
+	int error;     /* of the last store of the journal */
+	size_t n_open; /* restarts without a known result: FILE_RESUME again after FILE_RETRY_US */
 };
 
 /* job is a struct file_job: for worker_submit(). */

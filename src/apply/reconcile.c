@@ -4,58 +4,58 @@
 #include "base/log.h"
 #include "tuners/table.h"
 
-/* What a tuner wants, and what is recorded of it. */
-struct wish {
+/* A want, compared with the node and the record. */
+struct comparison {
 	const struct want *want;
-	const char *current;  /* what would be overwritten: of a file, what it has */
-	const char *original; /* as recorded; NULL when nothing is */
+	const char *current;  /* the value that would be replaced: on disk, for a file */
+	const char *original; /* NULL without a record */
 	bool foreign;         /* current is neither the original nor ours */
-	bool failed;          /* the program did not come back with this value */
+	bool failed;          /* the program did not come back with the wanted value */
 };
 
-static struct wish wish_of(const struct want *want, const struct decide_input *input)
+static struct comparison compare(const struct want *want, const struct decide_input *input)
 {
-	struct wish wish = {.want = want, .current = want->actual};
+	struct comparison seen = {.want = want, .current = want->actual};
 	const struct value_record *value;
 	const struct file_record *file;
 
 	if (want->file) {
-		wish.current = want->file->on_disk;
+		seen.current = want->file->on_disk;
 		file = find_named(input->files, input->n_files, want->name);
 		if (!file)
-			return wish;
-		wish.original = file->original;
-		wish.foreign = !value_equal(wish.current, file->on_disk) &&
-			       !value_equal(wish.current, file->before) &&
-			       !value_equal(wish.current, file->wanted);
-		wish.failed = file->failed[0] && streq(file->failed, want->wanted);
+			return seen;
+		seen.original = file->original;
+		seen.foreign = !value_equal(seen.current, file->on_disk) &&
+			       !value_equal(seen.current, file->before) &&
+			       !value_equal(seen.current, file->wanted);
+		seen.failed = file->failed[0] && streq(file->failed, want->wanted);
 	} else if (want->kind == SETTING_PIN) {
 		if (find_named(input->pins, input->n_pins, want->name))
-			wish.original = NOT_PINNED;
+			seen.original = NOT_PINNED;
 	} else {
 		value = find_named(input->values, input->n_values, want->name);
-		wish.original = value ? value->original : NULL;
-		wish.foreign = value && value_is_foreign(value, want->actual);
+		seen.original = value ? value->original : NULL;
+		seen.foreign = value && value_is_foreign(value, want->actual);
 	}
-	return wish;
+	return seen;
 }
 
 /*
- * Changed by someone else: it was what was confirmed and is not now, or, before this process knew
- * it, it has a value that the record knows nothing of.
+ * It is drift if the value is not the confirmed one or, before this process confirmed any, not one
+ * of the record.
  */
 static void judge_difference(
-	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
+	struct setting *setting, const struct comparison *seen, const struct reconcile_input *input)
 {
-	const struct want *want = wish->want;
-	bool drift = setting->confirmed[0] ? !value_equal(wish->current, setting->confirmed)
-					   : wish->foreign;
+	const struct want *want = seen->want;
+	bool drift = setting->confirmed[0] ? !value_equal(seen->current, setting->confirmed)
+					   : seen->foreign;
 	enum on_drift on_drift = input->on_drift;
 
 	if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
 		(setting->state == SETTING_FAILED && input->decide->now_us < setting->retry_at_us))
 		return;
-	/* While it cannot be written it is still the same drift. */
+	/* The same drift lasts until the value is written. */
 	if (setting->drifted || !drift) {
 		setting_become(setting, SETTING_PENDING, setting->drifted ? "drift" : want->reason,
 			0, NULL);
@@ -66,7 +66,7 @@ static void judge_difference(
 	setting->drift_at_us = input->decide->now_us;
 	setting->rounds++;
 	log_notice(want->name, "someone else changed it to %s (wanted %s)",
-		wish->current[0] ? wish->current : "nothing", want->wanted);
+		seen->current[0] ? seen->current : "nothing", want->wanted);
 	if (on_drift != ON_DRIFT_ENFORCE)
 		setting_become(setting,
 			on_drift == ON_DRIFT_REPORT ? SETTING_DRIFTED : SETTING_YIELDED,
@@ -78,20 +78,20 @@ static void judge_difference(
 }
 
 static void judge(
-	struct setting *setting, const struct wish *wish, const struct reconcile_input *input)
+	struct setting *setting, const struct comparison *seen, const struct reconcile_input *input)
 {
-	const struct want *want = wish->want;
-	bool written = value_equal(wish->current, want->wanted);
+	const struct want *want = seen->want;
+	bool written = value_equal(seen->current, want->wanted);
 	bool in_force = written && value_equal(want->actual, want->wanted);
 	uint64_t now = input->decide->now_us;
 	enum mode mode = input->decide->mode;
-	/* Of a file the tuner knows better why: it is the program that lacks or keeps it. */
+	/* For files and pins the tuner has a more exact reason. */
 	const char *own_reason = want->kind != SETTING_VALUE ? want->reason : NULL;
 
 	copy_text(setting->wanted, sizeof(setting->wanted), want->wanted);
 	copy_text(setting->actual, sizeof(setting->actual), want->actual);
 	copy_text(setting->original, sizeof(setting->original),
-		wish->original ? wish->original : want->actual);
+		seen->original ? seen->original : want->actual);
 	setting->mode = mode;
 	if (want->error == -ENOENT) {
 		setting_become(setting, SETTING_UNSUPPORTED,
@@ -102,7 +102,7 @@ static void judge(
 	} else if (want->wanted[0] == '\0') {
 		setting_become(
 			setting, SETTING_OBSERVED, own_reason ? own_reason : "kept", 0, NULL);
-	} else if (mode == MODE_RELEASED && wish->original) {
+	} else if (mode == MODE_RELEASED && seen->original) {
 		setting_become(setting, SETTING_FAILED, "not-restored",
 			setting->error ? setting->error : -EIO,
 			setting->state == SETTING_FAILED ? setting->why : "");
@@ -112,21 +112,20 @@ static void judge(
 	} else if (want->kind == SETTING_VALUE ? !input->values_recordable
 					       : !input->files_recordable) {
 		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
-	} else if (!in_force && wish->failed) {
+	} else if (!in_force && seen->failed) {
 		setting_become(
 			setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, setting->why);
 	} else if (!written) {
-		judge_difference(setting, wish, input);
+		judge_difference(setting, seen, input);
 	} else if (in_force || setting->state != SETTING_FAILED || now >= setting->retry_at_us) {
 		setting->drifted = false;
-		copy_text(setting->confirmed, sizeof(setting->confirmed), wish->current);
+		copy_text(setting->confirmed, sizeof(setting->confirmed), seen->current);
 		if (now - setting->drift_at_us > DRIFT_QUIET_US)
 			setting->rounds = 0;
 		if (in_force) {
 			setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
 			setting->retry_at_us = 0;
 		} else if (now >= setting->retry_at_us || setting->state != SETTING_PENDING) {
-			/* The file is as wanted, and its program runs with another value still. */
 			setting_become(setting, SETTING_PENDING,
 				want->file->edit.service.activation == ACTIVATE_RELOAD
 					? "reload-pending"
@@ -136,16 +135,16 @@ static void judge(
 	}
 }
 
-static void plan_setting(const struct setting *setting, const struct wish *wish,
+static void plan_setting(const struct setting *setting, const struct comparison *seen,
 	const struct reconcile_input *input, struct plan *plan)
 {
-	const struct want *want = wish->want;
-	bool activate_only = value_equal(wish->current, want->wanted);
+	const struct want *want = seen->want;
+	bool activate_only = value_equal(seen->current, want->wanted);
 	struct change *change;
 
 	if (setting->state != SETTING_PENDING)
 		return;
-	if (activate_only) { /* whether its program should be made to take it now */
+	if (activate_only) {
 		const struct service *service = &want->file->edit.service;
 		bool may_restart = service->restart == RESTART_NOW ||
 				   (service->restart == RESTART_WHEN_IDLE && !service->busy);
@@ -174,18 +173,18 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 	const struct proposal *proposal = input->proposal;
 	size_t i = 0, end;
 
-	/* A tuner's settings are in one stretch. */
+	/* The settings of a tuner are contiguous. */
 	while (i < node->n_settings && node->settings[i].tuner != input->tuner)
 		i++;
 	for (size_t w = 0; w < proposal->n_wants; w++) {
 		const struct want *want = &proposal->wants[w];
 		struct setting moving = {.tuner = input->tuner}, *setting;
 		size_t j = i;
-		struct wish wish = wish_of(want, input->decide);
-		/* Until its files were read anew, they are not as the job left them. */
+		struct comparison seen = compare(want, input->decide);
+		/* Files are compared only after a sample that followed the last job. */
 		bool stale = want->kind != SETTING_VALUE && input->files_busy;
 
-		/* Its setting is found or made, and moves to where it is wanted. */
+		/* Find or add its setting, and keep the order of the proposal. */
 		while (j < node->n_settings && (node->settings[j].tuner != input->tuner ||
 						       !streq(node->settings[j].name, want->name)))
 			j++;
@@ -199,11 +198,11 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		i++;
 		copy_text(setting->name, SETTING_NAME_MAX, want->name);
 		if (!stale || !setting->reason)
-			judge(setting, &wish, input);
+			judge(setting, &seen, input);
 		if (!stale)
-			plan_setting(setting, &wish, input, plan);
+			plan_setting(setting, &seen, input, plan);
 	}
-	/* What it no longer mentions follows: dropped. */
+	/* Drop the tuner's other settings, which follow. */
 	for (end = i; end < node->n_settings && node->settings[end].tuner == input->tuner;)
 		end++;
 	if (end > i)
@@ -223,13 +222,12 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 			continue;
 		copy_text(setting->actual, sizeof(setting->actual), change->actual);
 		setting->drifted = setting->drifted && r < 0 && r != -ERANGE;
-		/* In a fight someone was quicker than the read: the next poll counts it. */
+		/* Someone changed it again before the read: the next poll counts that. */
 		if (r == -ERANGE && setting->rounds > 0)
 			continue;
 		setting->retry_at_us =
 			change->retry_us || r == 0 ? change->retry_us : now + RETRY_US;
 		if (r < 0) {
-			/* A retry that fails in the same way is no news. */
 			if (setting_become(setting, SETTING_FAILED, change->reason, r, change->why))
 				log_warning(change->name, "not set to %s: %s: %s", change->new,
 					change->why ? change->why : strerror(-r),
@@ -239,7 +237,7 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 				log_info(change->name, "%s is in the file: %s", change->new,
 					entry_help("reason", change->held));
 		} else {
-			/* One line for a table that grows: gc_thresh2 follows gc_thresh3. */
+			/* gc_thresh2 grows with gc_thresh3, whose line is enough. */
 			bool minor = change->grown && change->target.level == 2;
 
 			log_line(minor ? LOG_DEBUG : LOG_INFO, change->name, "%s -> %s (%s)",

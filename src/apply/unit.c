@@ -13,25 +13,25 @@
 
 #define POLL_US   (100 * USEC_PER_MSEC)
 #define ANSWER_US (30 * USEC_PER_SEC)
-#define PROBES    15 /* that fit into the time for an answer, when each takes long */
-#define JOB_MAX   20 /* times that time: as long as systemd's own job may take */
+#define PROBE_US  (2 * USEC_PER_SEC)
+#define JOB_US    (600 * USEC_PER_SEC) /* at most, with systemd's own job */
 
-/* No call blocks longer: between them a wait can cancel. */
+/* The longest D-Bus calls. The wait can cancel only between calls. */
 #define CALL_US    USEC_PER_SEC
 #define RESTART_US (5 * USEC_PER_SEC)
 
-/* -EIO, not -ETIMEDOUT, without a reply in time: that is no word about the unit. */
+/* -EIO for a missing reply: -ETIMEDOUT would be a statement about the unit. */
 static int explain(int error, const sd_bus_error *reply, char *why)
 {
 	bool missing = error == -ENOENT || error == -ECONNREFUSED || error == -EHOSTUNREACH;
 
 	snprintf(why, EDIT_WHY_MAX, "systemd%s: %.200s", missing ? " cannot be reached" : "",
 		reply && reply->message ? reply->message : strerror(-error));
-	text_make_printable(why); /* one line of a log, whatever the peer says */
+	text_make_printable(why);
 	return missing ? -ENOTCONN : error == -ETIMEDOUT ? -EIO : error;
 }
 
-/* Where DBUS_SYSTEM_BUS_ADDRESS says, else the usual socket below the host's root. */
+/* Opens DBUS_SYSTEM_BUS_ADDRESS, or else the usual socket below the host's root. */
 static int open_bus(const struct file_job *job, sd_bus **ret, char *why)
 {
 	const struct wait now = wait_at_most(job->wait, 0);
@@ -59,7 +59,7 @@ static int open_bus(const struct file_job *job, sd_bus **ret, char *why)
 	return 0;
 }
 
-/* Of any unit. job: not 0 when systemd is not done with it. */
+/* Reads a unit's state and the number of its queued job, or 0. */
 static int read_state(
 	sd_bus *bus, const char *name, char state[static 32], uint32_t *job, char *why)
 {
@@ -93,7 +93,7 @@ static int PRINTF_LIKE(3, 4) refuse(const char *unit, char *why, const char *wha
 	return -EPERM;
 }
 
-/* Units that systemd stops or restarts along with this one: none of them may run. */
+/* Refuses if a unit is active that systemd would stop or restart along with this one. */
 static int check_dependents(sd_bus *bus, const char *path, const char *unit, char *why)
 {
 	static const char *const kinds[] = {
@@ -107,7 +107,7 @@ static int check_dependents(sd_bus *bus, const char *path, const char *unit, cha
 
 		r = sd_bus_get_property_strv(
 			bus, SYSTEMD, path, SYSTEMD ".Unit", kinds[i], &error, &names);
-		/* PropagatesStopTo is there since systemd 249. */
+		/* PropagatesStopTo needs systemd 249. */
 		if (sd_bus_error_has_name(&error, SD_BUS_ERROR_UNKNOWN_PROPERTY))
 			r = 0;
 		else if (r < 0)
@@ -128,7 +128,7 @@ static int check_dependents(sd_bus *bus, const char *path, const char *unit, cha
 int unit_may_restart(
 	const struct file_job *job, const struct service *service, char why[static EDIT_WHY_MAX])
 {
-	/* These run the kubelet along with the runtime, or are not ours to restart at all. */
+	/* Units that also run the kubelet. */
 	static const char *const others[] = {"k3s", "rke2", "k0s", "snap.microk8s", "kubelet"};
 	const char *unit = service->unit, *suffix = strrchr(unit, '.');
 	bool forbidden = !suffix || !streq(suffix, ".service");
@@ -143,7 +143,7 @@ int unit_may_restart(
 		forbidden = forbidden || starts_with(unit, others[i]);
 	if (forbidden)
 		return refuse(unit, why,
-			"is not restarted: more than the runtime runs in it, or it is no service");
+			"is not restarted: it is not a service, or it runs more than the runtime");
 	r = open_bus(job, &bus, why);
 	if (r == 0)
 		r = read_state(bus, unit, state, &queued, why);
@@ -151,7 +151,7 @@ int unit_may_restart(
 		return r;
 	if (!streq(state, "active"))
 		return refuse(unit, why,
-			"is not restarted: it is not active, so it is not what runs here");
+			"is not restarted: it is not active, so the runtime runs elsewhere");
 	r = sd_bus_path_encode(UNITS, unit, &path);
 	if (r >= 0)
 		r = sd_bus_get_property_string(
@@ -174,7 +174,7 @@ int unit_restart(const struct file_job *job, const struct service *service, bool
 
 	if (r < 0)
 		return r;
-	/* Longer than the others: without its reply it is unknown whether it began. */
+	/* A long timeout: without a reply it is unknown whether the restart began. */
 	(void)sd_bus_set_method_call_timeout(bus, RESTART_US);
 	r = sd_bus_call_method(bus, SYSTEMD, MANAGER, SYSTEMD ".Manager",
 		force ? "RestartUnit" : "TryRestartUnit", &error, NULL, "ss", service->unit,
@@ -196,7 +196,7 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 	bool force, char why[static EDIT_WHY_MAX])
 {
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
-	uint64_t deadline = now_us() + ANSWER_US, last_deadline = now_us() + JOB_MAX * ANSWER_US;
+	uint64_t deadline = now_us() + ANSWER_US, last_deadline = now_us() + JOB_US;
 	uint32_t first_job = 0;
 	unsigned level = CRI_NO_ANSWER;
 
@@ -211,23 +211,22 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 		r = bus ? 0 : open_bus(job, &bus, why);
 		if (r == 0)
 			r = read_state(bus, service->unit, state, &queued, why);
-		/* While systemd reexecutes itself, or the bus is restarted: the program decides. */
+		/* systemd reexecutes itself, or the bus restarts: ask the program alone. */
 		if (r < 0)
 			bus = sd_bus_close_unref(bus);
 		/*
-		 * The job that it is found with is what was asked for, or a boot's: it may wait for
-		 * others or stop for long, and none of that counts. Those after it are of a unit
-		 * that fails again and again.
+		 * The time of the first job does not count: it is our restart, or that of a boot,
+		 * and may wait for other units. Later jobs are of a unit that fails repeatedly.
 		 */
 		if (queued != 0 && first_job == 0)
 			first_job = queued;
 		if (queued != 0 && queued == first_job)
 			deadline = MIN(now_us() + ANSWER_US, last_deadline);
 		if (queued == 0 && streq(state, "inactive") && !force)
-			return refuse(
-				service->unit, why, "was stopped by someone else, and is left so");
+			return refuse(service->unit, why,
+				"was stopped by someone else, and stays stopped");
 		if (r < 0 || (queued == 0 && streq(state, "active"))) {
-			const struct wait probe = wait_at_most(job->wait, ANSWER_US / PROBES);
+			const struct wait probe = wait_at_most(job->wait, PROBE_US);
 
 			if (r == 0 && !service->socket[0])
 				return 0;
@@ -235,11 +234,10 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 			if (level >= MAX(answered, (unsigned)CRI_CONNECTS))
 				return 0;
 		}
-		/* Failed is what systemd has given up; one that it starts again is activating. */
+		/* systemd does not restart a failed unit; a restarting one is activating. */
 		if (now_us() < MIN(deadline, job->wait->deadline_us) &&
 			(queued != 0 || !streq(state, "failed")))
 			continue;
-		/* That systemd reports nothing is no fault of the program. */
 		if (r < 0)
 			return r;
 		snprintf(why, EDIT_WHY_MAX, "%.60s was restarted and does not answer: it is %s%s",

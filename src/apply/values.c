@@ -20,9 +20,9 @@
 #define MAGIC   "headroom values"
 #define VERSION 1
 
-/* Two copies of a record: the one that current names is whole, the other is being written. */
+/* A write goes to the copy that is not current and then makes it current. */
 struct slot {
-	_Atomic uint32_t current; /* 0: the slot is free; 1 or 2: the copy that counts */
+	_Atomic uint32_t current; /* 0: the slot is free; 1 or 2: number of the valid copy */
 	struct value_record copies[2];
 };
 
@@ -38,7 +38,7 @@ struct value_file {
 	struct slot slots[VALUE_STORE_MAX];
 };
 
-/* 0 with *ret, -ESTALE for one of another boot, -EBADMSG, -errno. */
+/* 0 with *ret; -ESTALE for a file from another boot; -EBADMSG; or another -errno. */
 static int open_file(int dir, const char *boot, bool write, struct value_file **ret)
 {
 	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE,
@@ -81,7 +81,7 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 	store = must(calloc(1, sizeof(*store)));
 	r = open_file(dir, boot, write, &store->file);
 	if (write && (r == -ENOENT || r == -ESTALE)) {
-		/* With all its pages, under another name until the header is complete. */
+		/* All pages are allocated now: a full tmpfs cannot refuse a record later. */
 		fd = openat(dir, VALUE_STORE_FILE ".new",
 			O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
 		if (fd < 0)
@@ -97,7 +97,7 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 		else
 			r = open_file(dir, boot, write, &store->file);
 	}
-	/* Else nothing was recorded in this boot. */
+	/* To a reader a missing or stale file is empty. */
 	if (r < 0 && (write || (r != -ENOENT && r != -ESTALE)))
 		return r;
 	for (size_t i = 0; store->file && i < VALUE_STORE_MAX; i++) {
@@ -120,19 +120,22 @@ void value_store_close(struct value_store *store)
 	free(store);
 }
 
-int value_store_put(struct value_store *store, const struct value_record *record)
+/*
+ * Adds or replaces a record. At every instruction the file holds the old record or the new one. 0;
+ * -ENOSPC when no slot is free.
+ */
+static int put_record(struct value_store *store, const struct value_record *record)
 {
 	struct value_record *there = find_named(store->records, store->n, record->name);
 	struct slot *slot;
 	uint32_t next;
 
-	if (!there) /* the first that is free */
-		there = find_named(store->records, VALUE_STORE_MAX, "");
+	if (!there)
+		there = find_named(store->records, VALUE_STORE_MAX, ""); /* a free slot */
 	if (!there)
 		return -ENOSPC;
 	*there = *record;
 	store->n = MAX(store->n, (size_t)(there - store->records) + 1);
-	/* The copy that does not count is written, then it is made the one that counts. */
 	slot = &store->file->slots[there - store->records];
 	next = atomic_load_explicit(&slot->current, memory_order_relaxed) == 1 ? 2 : 1;
 	slot->copies[next - 1] = *record;
@@ -140,7 +143,7 @@ int value_store_put(struct value_store *store, const struct value_record *record
 	return 0;
 }
 
-void value_store_forget(struct value_store *store, const char *name)
+static void forget_record(struct value_store *store, const char *name)
 {
 	struct value_record *there = find_named(store->records, store->n, name);
 
@@ -151,7 +154,7 @@ void value_store_forget(struct value_store *store, const char *name)
 		&store->file->slots[there - store->records].current, 0, memory_order_release);
 }
 
-int lock_take(const char *directory, const char *who, char *holder, size_t size)
+int lock_acquire(const char *directory, const char *who, char *holder, size_t size)
 {
 	int r = make_directories(directory, 0755);
 	char path[PATH_MAX + sizeof("/lock")];
@@ -174,7 +177,7 @@ int lock_take(const char *directory, const char *who, char *holder, size_t size)
 			copy_text(holder, size, "another headroom");
 		return -EBUSY;
 	}
-	/* A courtesy to the process that comes second: on a full disk the lock does without. */
+	/* The holder's name is only for messages: an error, such as a full disk, is ignored. */
 	if (ftruncate(fd, 0) == 0)
 		(void)dprintf(fd, "%s, pid %d\n", who, (int)getpid());
 	return steal_fd(&fd);
@@ -193,14 +196,14 @@ static int write_text(const struct host *host, const char *path, const char *val
 	fd = open(host_path(host, path, full), O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* Writing nothing changes nothing: a value that is empty is an empty line. */
+	/* The kernel ignores a write of no bytes: an empty value is an empty line. */
 	if (value[0] == '\0')
 		value = "\n";
-	/* One write(2): procfs and sysfs take a value whole or not at all. */
+	/* One write(2): procfs and sysfs do not accept a value in parts. */
 	return write(fd, value, strlen(value)) < 0 ? -errno : 0;
 }
 
-/* libnl folds many errors into one of its own: take the kernel's. */
+/* libnl maps several errors to one code: keep the kernel's errno. */
 static int keep_errno(struct sockaddr_nl *peer, struct nlmsgerr *error, void *arg)
 {
 	(void)peer;
@@ -238,9 +241,9 @@ static int set_threshold(const struct value_target *target, const char *value)
 /* ---- plans ---- */
 
 /*
- * A threshold goes by RTM_SETNEIGHTBL with an acknowledgement, and by its file in /proc/sys where
- * that is refused; one that grows is urgent, and goes the other way round, for rtnetlink may have
- * to wait for a lock that others hold. -ERANGE: the write succeeded, and another value is read.
+ * A threshold is set by RTM_SETNEIGHTBL, or by its file in /proc/sys if that fails. A growing
+ * threshold is urgent: its file is tried first, because rtnetlink may wait for a lock. -ERANGE: the
+ * write succeeded, but another value was read back.
  */
 static int write_and_read_back(const struct host *host, struct change *change)
 {
@@ -251,8 +254,7 @@ static int write_and_read_back(const struct host *host, struct change *change)
 	struct statfs fs;
 
 	if (r < 0 && !is_file) {
-		/* Netlink speaks to the kernel we run on: a root that is no node's is left to its
-		 * files. */
+		/* Netlink changes the running kernel: a root without its procfs has only files. */
 		r = statfs(host_path(host, path, full), &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC
 			    ? set_threshold(&change->target, change->new)
 			    : -EOPNOTSUPP;
@@ -286,15 +288,13 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		if (!known || !streq(record.wanted, change->new) || record.grown != change->grown ||
 			(!value_equal(change->old, record.original) &&
 				!value_equal(change->old, record.before))) {
-			/*
-			 * What a crash between the record and the write leaves behind: ours to
-			 * restore. A value that someone else wrote is not.
-			 */
+			/* After a crash before the write, the old value is still to be restored,
+			 * unless someone else wrote it. */
 			copy_text(record.before, sizeof(record.before),
 				foreign ? record.wanted : change->old);
 			copy_text(record.wanted, sizeof(record.wanted), change->new);
 			record.grown = change->grown;
-			change->error = value_store_put(store, &record);
+			change->error = put_record(store, &record);
 		}
 		if (change->error < 0) {
 			change->reason = "not-recorded";
@@ -302,13 +302,13 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		}
 		change->error = write_and_read_back(host, change);
 		/*
-		 * Where the kernel rounds or limits what is written, what was read back is ours to
-		 * restore. In a fight it may be someone else's, and is not recorded.
+		 * The kernel may round or limit the value: the one read back is then ours to
+		 * restore. During drift someone else may have written it, so it is not recorded.
 		 */
 		if (change->error == -ERANGE && !streq(change->reason, "drift") &&
 			value_is_foreign(&record, change->actual)) {
 			copy_text(record.before, sizeof(record.before), change->actual);
-			(void)value_store_put(store, &record);
+			(void)put_record(store, &record);
 		}
 		if (change->error < 0)
 			change->reason = change->error == -ERANGE ? "not-taken" : "write-refused";
@@ -329,10 +329,7 @@ void values_restore(
 		r = host_read_value(host, record->target.path, change->old);
 		copy_text(change->actual, sizeof(change->actual), change->old);
 		change->target = record->target;
-		/*
-		 * A thing that has gone (a device, a module) took its value with it; or it cannot
-		 * be seen from where we are. Either way its record stays until the next boot.
-		 */
+		/* The device or module was removed, or this process cannot see it. */
 		change->gone = r == -ENOENT;
 		change->error = change->gone ? 0 : r;
 		change->left = change->gone || (r == 0 && value_is_foreign(record, change->old));
@@ -349,7 +346,7 @@ void values_restore(
 		if (change->error == 0 && !change->left && !value_equal(change->old, change->new))
 			change->error = write_and_read_back(host, change);
 		if (change->error == 0 && !change->gone)
-			value_store_forget(store, change->name);
+			forget_record(store, change->name);
 		if (change->error < 0)
 			log_error(change->name, "not restored to %s: %s", change->new,
 				strerror(-change->error));

@@ -56,7 +56,7 @@ def test_the_next_agent_or_apply_rolls_back_if_the_runtime_stays_down(lab: Lab, 
     if who == "agent":
         after = agent(CONFIG.format("now", 10), wrap=lab.wrap)
         wait_reason(after, NAME, "did-not-come-back")
-        until(lambda: "with the file from before" in after.log, after.log)
+        until(lambda: "with its old file" in after.log, after.log)
         assert after.stop() == 0
     else:
         answer = run("apply", "--config", str(directory / "agent.yaml"), wrap=lab.wrap, timeout=90)

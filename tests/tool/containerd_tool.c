@@ -90,7 +90,7 @@ static int write_edit(
 		return fail(state, -errno, "");
 	editor.state = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r == 0)
-		r = file_take(&at, &text);
+		r = file_read(&at, &text);
 	copy_text(hash, sizeof(hash), text.hash);
 	if (r == 0)
 		r = edit_make(&editor, &(struct change *){&(struct change){.file = &change}}, 1,
