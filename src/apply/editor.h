@@ -40,10 +40,10 @@ struct editor {
 };
 
 /*
- * Replaces the text of a file by one with all changes, and sets its hash. text has no bytes for a
- * new file. The target's table becomes the accepted one of edit.tables. -EINVAL when the program
- * refuses the text or other keys would change; -EBADMSG or -EEXIST as above; another -errno when
- * the program could not be asked; all with why.
+ * Replaces the text of a file, NULL for a new file, by one with all changes, and sets its hash. The
+ * first table of edit.tables that the program accepts becomes the target's. -EINVAL when the
+ * program refuses the text or other keys would change; -EBADMSG or -EEXIST as above; another -errno
+ * when the program could not be asked; all with why.
  */
 int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX]);

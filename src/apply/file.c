@@ -59,9 +59,9 @@ int file_read(const struct file_at *at, struct file_bytes *bytes)
 }
 
 /*
- * Copies an extended attribute, or removes one that only the new file has, such as the default ACL
- * of its directory. EPERM for security.* is ignored: no security module uses the label, and only
- * CAP_SYS_ADMIN may set it. A security module refuses with EACCES.
+ * Copies an extended attribute, or removes it from the new file if the old one lacks it, such as
+ * the default ACL of the directory. EPERM for security.* is ignored: no security module uses it,
+ * and only CAP_SYS_ADMIN may set it. A security module refuses with EACCES.
  */
 static int match_attribute(int from, int to, const char *name)
 {

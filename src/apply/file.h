@@ -42,9 +42,9 @@ int file_read(const struct file_at *at, struct file_bytes *bytes);
 int file_put(const struct file_at *at, const char *expected, const struct file_bytes *new);
 
 /*
- * A trial file beside the real one, for the verifier. A link in the state directory, with one of
- * these names, lets file_sweep() remove it after a crash. path is below the host's root, where the
- * verifier runs.
+ * A trial file beside the real one, for the verifier. The state directory has a link to it, named
+ * TRIAL or TRIAL_MAIN, so that file_sweep() can remove it after a crash. path is below the host's
+ * root, where the verifier runs.
  */
 #define TRIAL      "trial"
 #define TRIAL_MAIN "trial.main"

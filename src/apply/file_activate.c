@@ -171,7 +171,7 @@ static size_t restore_files(
 				continue;
 			due = true;
 			copy_text(key->failed, SETTING_VALUE_MAX, tried->value);
-			/* The restart of an earlier process has no change in the plan. */
+			/* The plan may lack the setting of a resumed restart. */
 			change = find_named(job->plan.changes, job->plan.n, key->name);
 			if (!change)
 				change = work_add_change(job, note, key, "", tried->value);

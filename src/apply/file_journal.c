@@ -300,7 +300,7 @@ const char *file_journal_describe(int error)
 	if (error == -EPROTO)
 		return "a newer version wrote journal.json: install that version, or restore with it";
 	if (error == -ENODEV)
-		return "it is the container's directory, not the host's, so originals of files cannot be recorded "
+		return "not the host's directory, so originals of files cannot be recorded "
 		       "and files are only observed: mount the host's directory there, writable";
 	return strerror(-error);
 }

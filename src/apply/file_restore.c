@@ -38,7 +38,7 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 		(void)kept_literal(job, note, note->original, target, &original);
 		if (same_text(literal, original))
 			continue;
-		/* The value is ours if one of our texts has it. */
+		/* A value is ours if a text in ours[] has it. */
 		for (size_t h = 0; !ours && h < ARRAY_SIZE(note->ours); h++) {
 			_cleanup_free_ char *kept = NULL;
 
@@ -204,7 +204,7 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 		if (write_file_atomic(job->journal->dir, name, file.old.bytes, file.old.len) < 0)
 			copy_text(name, sizeof(name), "nowhere");
 		log_error(note->path,
-			"does not load with the changes of others (%s): the bytes from before our change replace it; the rejected ones are kept as %s in the state directory",
+			"does not load with the changes of others (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
 			why, name);
 		r = put_original(&file);
 	}

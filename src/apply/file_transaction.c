@@ -37,6 +37,11 @@ void work_result(
 	change->why = why && why[0] ? must(strdup(why)) : NULL;
 }
 
+bool work_is_chosen(const struct file_job *job, const char *tuner)
+{
+	return !job->only[0] || streq(job->only, tuner);
+}
+
 int work_store(struct file_job *job)
 {
 	return job->error = file_journal_store(job->journal);
@@ -191,18 +196,17 @@ static int write_file(struct file_job *job, struct work_file *file, const char *
 static void apply_file(struct file_job *job, const struct change *first)
 {
 	_cleanup_(work_file_clear) struct work_file file = {0};
-	const char *reason, *held = NULL;
+	static const char *const pending[] = {
+		[ACTIVATE_RELOAD] = "reload-pending",
+		[ACTIVATE_RESTART] = "restart-pending",
+	};
+	const char *reason;
 	uint64_t retry_us;
 	int r;
 
 	collect_changes(job, first, &file);
 	r = write_file(job, &file, &reason);
 	retry_us = streq(reason, "verify-refused") ? FILE_REFUSED_US : FILE_RETRY_US;
-	/* Until its program is activated. */
-	if (file.note.service.activation == ACTIVATE_RESTART)
-		held = "restart-pending";
-	else if (file.note.service.activation == ACTIVATE_RELOAD)
-		held = "reload-pending";
 	for (size_t i = 0; i < file.n_changes; i++) {
 		struct change *change = file.changes[i];
 
@@ -212,18 +216,13 @@ static void apply_file(struct file_job *job, const struct change *first)
 			continue;
 		}
 		change->file->written = true;
-		change->held = held;
-		if (!held)
+		change->held = pending[file.note.service.activation];
+		if (!change->held)
 			copy_text(change->actual, SETTING_VALUE_MAX, change->new);
 		log_info(change->name, "%s -> %s in %s (%s)",
 			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
 			file.note.path, change->reason);
 	}
-}
-
-static bool is_chosen(const struct file_job *job, const struct file_note *note)
-{
-	return !job->only[0] || streq(job->only, note->tuner);
 }
 
 static void apply_all(struct file_job *job, bool resumed)
@@ -251,7 +250,7 @@ static void restore_all(struct file_job *job)
 	for (size_t i = 0; i < job->journal->n_files;) {
 		const struct file_note *note = &job->journal->files[i];
 
-		i += !is_chosen(job, note) || work_restore(job, note) < 0;
+		i += !work_is_chosen(job, note->tuner) || work_restore(job, note) < 0;
 	}
 	pins_restore(job);
 	images_remove_files(&job->host);
@@ -266,10 +265,10 @@ void file_transaction(void *userdata, const struct wait *wait)
 	int r;
 
 	job->wait = wait;
-	/* The next plan may retry values that failed, but not those that fail in the resume. */
+	/* The next plan retries failed values. Failures of the resume itself stay recorded. */
 	for (size_t i = 0; job->forced && job->task == FILE_RESUME && i < journal->n_files; i++)
 		for (size_t k = 0; k < journal->files[i].n_keys; k++)
-			if (is_chosen(job, &journal->files[i]))
+			if (work_is_chosen(job, journal->files[i].tuner))
 				journal->files[i].keys[k].failed[0] = '\0';
 	if (work_store(job) == 0)
 		file_sweep(journal);

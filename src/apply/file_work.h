@@ -26,6 +26,9 @@ struct work_file {
 
 void work_file_clear(struct work_file *file);
 
+/* Whether job->only is empty or this tuner. */
+bool work_is_chosen(const struct file_job *job, const char *tuner);
+
 /* Locates the file and reads it into old. 0 or -errno, with why. */
 int work_read(const struct file_job *job, struct work_file *file);
 

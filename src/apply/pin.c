@@ -111,7 +111,7 @@ void pins_restore(struct file_job *job)
 		struct change *change;
 		int r;
 
-		if (job->only[0] && !streq(job->only, pin.record.tuner))
+		if (!work_is_chosen(job, pin.record.tuner))
 			continue;
 		r = set_pin(&pin, false);
 		change = plan_add(&job->plan, NULL, pin.record.name, pin.record.tuner,

@@ -41,8 +41,8 @@ static struct comparison compare(const struct want *want, const struct decide_in
 }
 
 /*
- * It is drift if the value is not the confirmed one or, before this process confirmed any, not one
- * of the record.
+ * Drift is a value other than the confirmed one. Before this process has confirmed any value, it is
+ * a value that the record does not have.
  */
 static void judge_difference(
 	struct setting *setting, const struct comparison *seen, const struct reconcile_input *input)

@@ -154,7 +154,7 @@ static void forget_record(struct value_store *store, const char *name)
 		&store->file->slots[there - store->records].current, 0, memory_order_release);
 }
 
-int lock_acquire(const char *directory, const char *who, char *holder, size_t size)
+int lock_acquire(const char *directory, const char *name, char *holder, size_t size)
 {
 	int r = make_directories(directory, 0755);
 	char path[PATH_MAX + sizeof("/lock")];
@@ -179,7 +179,7 @@ int lock_acquire(const char *directory, const char *who, char *holder, size_t si
 	}
 	/* The holder's name is only for messages: an error, such as a full disk, is ignored. */
 	if (ftruncate(fd, 0) == 0)
-		(void)dprintf(fd, "%s, pid %d\n", who, (int)getpid());
+		(void)dprintf(fd, "%s, pid %d\n", name, (int)getpid());
 	return steal_fd(&fd);
 }
 

@@ -37,11 +37,11 @@ DEFINE_CLEANUP(struct value_store, value_store_close)
 
 /*
  * Becomes the one writer: makes the runtime directory and locks the file "lock" in it with
- * flock(2). The kernel releases the lock when the process ends. who ("agent", "apply") and the pid
+ * flock(2). The kernel releases the lock when the process ends. name ("agent", "apply") and the pid
  * are written to the file. Returns a descriptor, to be kept open; -EBUSY with the holder ("agent,
  * pid 1234"); or another -errno.
  */
-int lock_acquire(const char *directory, const char *who, char *holder, size_t size);
+int lock_acquire(const char *directory, const char *name, char *holder, size_t size);
 
 /* Writes the values of a plan. The results are in error, reason and actual of each change. */
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan);
