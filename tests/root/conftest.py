@@ -446,14 +446,14 @@ def wait_for_other_agents() -> None:
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def session_lock(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The kernel's tables exist once, so only one run of these tests may use them."""
+@pytest.fixture(scope="module", autouse=True)
+def kernel_lock(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The kernel's tables exist once, so one test file at a time uses them. Other runs wait between files."""
     if os.geteuid() != 0:
         pytest.exit("these tests need root", 1)
     if not os.access(BIN, os.X_OK):
         pytest.exit(f"{BIN} is not built", 1)
-    if all(item.get_closest_marker("apart") for item in request.session.items):
+    if all(item.get_closest_marker("apart") for item in request.session.items if item.path == request.path):
         yield
         return
     LOCK.parent.mkdir(parents=True, exist_ok=True)

@@ -22,6 +22,7 @@ ESCAPE = "\x1b"
         ("status", "--nonesuch"),
         ("status", "extra"),
         ("plan", "extra"),
+        ("top", "nothing"),
         ("apply", "--only"),
         ("apply", "--only", "nonesuch"),
         ("restore", "--only", "nonesuch"),

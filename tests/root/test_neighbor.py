@@ -4,7 +4,6 @@
 import contextlib
 import math
 import re
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -169,20 +168,6 @@ def test_thresholds_are_metrics(agent) -> None:
         for level, value in enumerate(DEFAULTS, 1):
             assert metrics[f'headroom_neighbor_gc_threshold{{family="{family}",level="{level}"}}'] == value
         assert metrics[f'headroom_limit_max{{limit="neighbor/{family}"}}'] == DEFAULTS[2]
-
-
-def test_bpf_programs_end_with_the_agent(agent) -> None:
-    """Programs are neither attached nor pinned after SIGKILL."""
-
-    def programs() -> int:
-        out = subprocess.run(["bpftool", "prog", "show"], capture_output=True, text=True, check=True).stdout
-        return sum("neigh_create" in line for line in out.splitlines())
-
-    before = programs()
-    one = agent()
-    assert programs() > before
-    one.kill()
-    until(lambda: programs() == before, "the programs end with the process")
 
 
 @pytest.mark.parametrize("family, how", [(4, "permanent"), (6, "extern")])
@@ -430,20 +415,6 @@ def test_a_tool_that_lowers_thresholds_in_a_storm_is_reported_once(agent, space)
     time.sleep(2.2)
     assert one.get("/livez")[0] == 200
     assert len(one.log.splitlines()[lines:]) <= 45, "\n".join(one.log.splitlines()[lines:])
-
-
-def test_top_names_the_pod(agent, run: Run, space) -> None:
-    agent(KEEP)
-    place = space(pod=True)
-    fill(place, 700, 4)
-    fill(place, 300, 6)
-
-    def users() -> list[list[str]]:
-        lines = run("top", "neighbor").stdout.splitlines()
-        return [line.split()[-3:] for line in lines if place.uid in line]
-
-    until(lambda: users()[:1] == [["700", "pod", place.uid]], "the pod is first and has all entries")
-    assert run("top", "nothing").returncode == 64
 
 
 def test_a_reused_namespace_inode_belongs_to_its_new_owner(agent, space) -> None:

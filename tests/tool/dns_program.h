@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A descriptor of this process for the BPF program with this name; -1 when there is none. */
+/* This process's descriptor of the BPF program with this name, or -1. */
 static inline int dns_program(const char *name)
 {
 	for (int fd = 3; fd < 256; fd++) {
