@@ -95,7 +95,7 @@ def split_arguments(text, start):
     return arguments
 
 
-def takers(text, public=False):
+def functions_with_reason(text, public=False):
     """{function: index of its parameter reason}"""
     return {
         name: index
@@ -105,7 +105,7 @@ def takers(text, public=False):
     }
 
 
-def given(text, functions):
+def used_reasons(text, functions):
     slugs = {slug for expression in ASSIGNMENT.findall(text) for slug in SLUG.findall(expression)}
     for name, index in functions.items():
         for call in re.finditer(rf"\b{name}\(", text):
@@ -121,9 +121,9 @@ def check_reasons():
         own = {path: text for path, text in SOURCES.items() if path.suffix == ".c" and path.parts[:2] == ("src", directory)}
         public = {"setting_become": 2}
         for text in [text for path, text in SOURCES.items() if path.match("src/model/*.c")] + list(own.values()):
-            public |= takers(text, public=True)
+            public |= functions_with_reason(text, public=True)
         for path, text in own.items():
-            slugs = given(re.sub(r"/\*.*?\*/", "", text, flags=re.S), public | takers(text))
+            slugs = used_reasons(re.sub(r"/\*.*?\*/", "", text, flags=re.S), public | functions_with_reason(text))
             faults.extend(f"{path}: the reason {slug} is in no table" for slug in sorted(slugs - table))
             used |= slugs
     faults.extend(f"the reason {slug} is given nowhere" for slug in sorted(table - used))
