@@ -184,14 +184,13 @@ struct archive_fixture {
 	struct bytes tar; /* an OCI layout */
 	struct directory root;
 	unsigned int percent_free;
-	int cancel_fd;
 	struct archive *archive;
 	char why[ARCHIVE_WHY_MAX];
 };
 
 static inline void archive_fixture_make(struct archive_fixture *fixture)
 {
-	*fixture = (struct archive_fixture){.cancel_fd = -1};
+	*fixture = (struct archive_fixture){0};
 	fixture->tar = make_oci(&fixture->sample);
 	directory_make(&fixture->root);
 	fixture->root.host.state = fixture->root.path;
@@ -209,7 +208,7 @@ static inline void archive_fixture_clear(struct archive_fixture *fixture)
 
 static inline int open_path(struct archive_fixture *fixture, const char *path)
 {
-	const struct wait wait = {UINT64_MAX, fixture->cancel_fd};
+	const struct wait wait = {UINT64_MAX, -1};
 
 	cleanup_archive_close(&fixture->archive);
 	fixture->archive = NULL;
