@@ -89,7 +89,7 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 	/* A TCP address does not authenticate its user. */
 	connection->authorized = server->local &&
 				 getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-				 peer.uid == server->admin;
+				 peer.uid == 0;
 	connection->since_us = now_us();
 	connection->next = server->connections;
 	server->connections = connection;

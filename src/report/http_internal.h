@@ -53,7 +53,6 @@ struct http_server {
 	bool local;          /* a unix socket */
 	unsigned max_open;   /* connections */
 	uint64_t request_us; /* deadline of a whole request, and of its reply */
-	uid_t admin;         /* the user that may POST */
 	struct http_connection *connections;
 	uint64_t paused_until_us; /* accepting is paused until then; 0: not paused */
 	struct sockaddr_un path;  /* of the unix socket */
