@@ -49,16 +49,19 @@ static bool sysctl_exists(
  * Prints faults to stderr, notices and warnings to stdout. A sysctl that this node lacks is a
  * warning if a file sets it; profiles also list sysctls of other kernels.
  */
-static int check(const struct host *host, const char *file)
+static int check(const struct host *host, const char *file, bool draft)
 {
-	const struct config_source source = core_source(file);
+	struct config_source source = core_source(file);
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, notices = {0},
 								missing = {0};
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
-	int r = core_load_config(&source, &config, &faults, &notices);
+	const struct config_sysctl *sysctls;
 	size_t n = 0;
-	const struct config_sysctl *sysctls = config ? config_sysctls(config, &n) : NULL;
+	int r;
 
+	source.draft = draft;
+	r = core_load_config(&source, &config, &faults, &notices);
+	sysctls = config ? config_sysctls(config, &n) : NULL;
 	for (size_t i = 0; i < n; i++) {
 		char nearest[SETTING_NAME_MAX];
 
@@ -83,8 +86,8 @@ int cli_check_config(const struct cli *cli)
 	if (!host_init(&host, cli->core.host_root))
 		return cli_fail(cli->core.host_root, "the path is too long");
 	if (cli->n_names == 0)
-		return check(&host, cli->core.config_file);
+		return check(&host, cli->core.config_file, false);
 	for (int i = 0; i < cli->n_names; i++)
-		r |= check(&host, cli->names[i]);
+		r |= check(&host, cli->names[i], true);
 	return r;
 }

@@ -126,6 +126,7 @@ struct config_source {
 	const char *file;
 	bool optional;         /* a missing file is accepted */
 	const char *directory; /* its *.yaml are merged in name order; may be NULL */
+	bool draft;            /* users other than root may be able to write the files */
 };
 
 /*

@@ -49,6 +49,7 @@ struct config {
 	struct tree *trees;                         /* a list of all trees */
 	char profile[64];                           /* "profile NAME"; positions point to it */
 	struct config_fault_list *faults, *notices; /* during config_load(); notices may be NULL */
+	bool draft;
 };
 
 /* config owns the tree. */

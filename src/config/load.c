@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 #include <fnmatch.h>
+#include <libgen.h>
+#include <sys/statvfs.h>
 #include <zlib.h>
 
 static void file_fault(struct config *config, const char *path, int error)
@@ -30,6 +32,26 @@ static void file_fault(struct config *config, const char *path, int error)
 		"cannot be read: %s: check the path and give read access to it", strerror(-error));
 }
 
+/*
+ * Reports a file or directory that users other than root can write: they could change the node.
+ * allowed: mode bits that make it safe anyway.
+ */
+static void check_writers(struct config *config, const char *path, mode_t allowed)
+{
+	const struct config_position position = {.file = path, .line = 1, .column = 1};
+	struct statvfs mount;
+	struct stat st;
+
+	/* Other users may read their own files: the commands of other users change nothing. */
+	if (config->draft || geteuid() != 0 || stat(path, &st) < 0 || statvfs(path, &mount) < 0 ||
+		mount.f_flag & ST_RDONLY || st.st_mode & allowed)
+		return;
+	if (st.st_uid != 0 || st.st_mode & (S_IWGRP | S_IWOTH))
+		config_fault_add(config->faults, &position,
+			"users other than root can write this %s: run chown root and chmod go-w on it",
+			S_ISDIR(st.st_mode) ? "directory" : "file");
+}
+
 static void load_file(const char *path, bool optional, void *userdata)
 {
 	struct config *config = userdata;
@@ -41,6 +63,8 @@ static void load_file(const char *path, bool optional, void *userdata)
 
 	if (r < 0 && !(r == -ENOENT && optional))
 		file_fault(config, path, r);
+	if (r == 0)
+		check_writers(config, path, 0);
 	if (r < 0 || len == 0)
 		return;
 	file = add_element(&config->files, &config->n_files, &config->files_allocated);
@@ -165,11 +189,13 @@ int config_load(const struct config_source *source, const struct config_option *
 	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices)
 {
 	_cleanup_(cleanup_config_free) struct config *config = must(calloc(1, sizeof(*config)));
+	_cleanup_free_ char *parent = must(strdup(source->file ? source->file : ""));
 	size_t before = faults->n;
 	struct row *profile;
 	int r;
 
-	*config = (struct config){.tables = tables, .faults = faults, .notices = notices};
+	*config = (struct config){
+		.tables = tables, .faults = faults, .notices = notices, .draft = source->draft};
 	for (; *tables; tables++)
 		for (const struct config_option *option = *tables; option->name; option++) {
 			struct row *row = add_element(
@@ -177,6 +203,10 @@ int config_load(const struct config_source *source, const struct config_option *
 
 			row->option = option;
 		}
+	if (source->file)
+		check_writers(config, dirname(parent), S_ISVTX); /* as /tmp */
+	if (source->directory)
+		check_writers(config, source->directory, 0);
 	r = for_each_source(source, load_file, config);
 	if (r < 0)
 		file_fault(config, source->directory, r);

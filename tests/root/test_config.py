@@ -86,6 +86,29 @@ def test_a_fifo_or_directory_for_a_file_does_not_hang(directory: Path, run) -> N
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("whose", ["owner", "group", "others", "directory"])
+def test_a_configuration_that_others_may_write_is_refused(directory: Path, run, whose: str) -> None:
+    site = directory / "site"
+    site.mkdir()
+    path = site / "headroom.yaml"
+    path.write_text("mode: observe\n")
+    loads = ("check-config", "--config", str(path))
+    assert run(*loads).returncode == 0
+    if whose == "owner":
+        os.chown(path, 1000, 0)
+    else:
+        (site if whose == "directory" else path).chmod({"group": 0o664, "others": 0o646, "directory": 0o777}[whose])
+    for command in (loads, ("agent", "--config", str(path))):
+        answer = run(*command)
+        assert answer.returncode == 1
+        assert_one_line(answer.stderr, site if whose == "directory" else path, 1, "chmod go-w")
+    assert run("check-config", str(path)).returncode == 0, "a named file is a draft"
+    # As a ConfigMap, whose directory has mode 0777.
+    mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    assert run(*loads, wrap=("unshare", "--mount", "sh", "-c", mount, str(site))).returncode == 0
+
+
+@pytest.mark.quick
 def test_a_bad_file_on_reload_keeps_the_old_config(agent) -> None:
     one = agent("neighbor: {ipv4: {gc_thresh3: 101000}}")
     assert one.condition("ConfigInvalid")["status"] == "False"

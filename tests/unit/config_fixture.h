@@ -62,7 +62,8 @@ static inline struct loaded load_directory(const struct directory *directory)
 	struct path main = directory_at(directory, "/F"), others = directory_at(directory, "/d");
 
 	return load_source(fixture_tables,
-		&(struct config_source){.file = main.text, .directory = others.text});
+		&(struct config_source){
+			.file = main.text, .directory = others.text, .draft = true});
 }
 
 /* Loads a text with the options of the program. */

@@ -42,5 +42,5 @@ static inline struct loaded load_bytes(
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (fd < 0 || write(fd, text, len) != (ssize_t)len)
 		abort();
-	return load_source(tables, &(struct config_source){.file = path});
+	return load_source(tables, &(struct config_source){.file = path, .draft = true});
 }

@@ -13,7 +13,8 @@ static void enter(struct directory *directory)
 
 static struct loaded load(const char *file, bool optional, const char *others)
 {
-	return load_source(fixture_tables, &(struct config_source){file, optional, others});
+	return load_source(fixture_tables,
+		&(struct config_source){.file = file, .optional = optional, .directory = others});
 }
 
 #define SOURCE_TEST(name) TEST_OF(directory, directory, enter, directory_remove, name)
