@@ -302,14 +302,16 @@ static void restart(struct file_job *job, const struct service *service)
 }
 
 /* Sends SIGHUP to the daemon's process, unless the pid is now that of another program. */
-static int send_reload(const struct file_job *job, const struct runtime_driver *driver, pid_t pid)
+static int send_reload(const struct file_job *job, const struct runtime_driver *driver,
+	const struct service *service)
 {
+	const struct wait answer = wait_at_most(job->wait, RELOAD_US);
 	_cleanup_close_ int fd = -1;
-	char path[PATH_MAX];
+	pid_t pid = service->pid;
+	char socket[PATH_MAX];
 
-	if (pid == 0 &&
-		(!driver->pid_file || path_in_root(job->host.root, driver->pid_file, path) < 0 ||
-			process_of_pid_file(path, &pid) < 0))
+	host_path(&job->host, service->socket, socket);
+	if (pid == 0 && driver->find_process(&job->host, socket, &answer, &pid) < 0)
 		return -ESRCH;
 	/* Opened before its name is read, so that the pid cannot be reused in between. */
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -328,7 +330,7 @@ static void reload(struct file_job *job, const struct service *service)
 	uint64_t since = realtime_us();
 	struct change *change;
 	char path[PATH_MAX];
-	int r = driver && driver->program ? send_reload(job, driver, service->pid) : -ESRCH;
+	int r = driver && driver->program ? send_reload(job, driver, service) : -ESRCH;
 
 	if (r < 0) {
 		log_warning(driver && driver->program ? driver->program : service->driver,

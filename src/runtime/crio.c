@@ -45,6 +45,24 @@ static void read_files(
 		"CRI-O has no setting for the number of layers it fetches at once");
 }
 
+/* CRI-O has no pid file: its process is the one that answers. */
+static int find_process(
+	const struct host *host, const char *socket, const struct wait *wait, pid_t *pid)
+{
+	_cleanup_arena_ struct arena arena = {0};
+	const Cri__VersionResponse *version;
+	struct cri cri = {0};
+	int r;
+
+	(void)host;
+	grpc_open(&cri.grpc, socket);
+	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
+	if (r == 0)
+		*pid = cri.grpc.peer;
+	grpc_close(&cri.grpc);
+	return r > 0 ? -EPROTO : r;
+}
+
 /* ---- mirrors: containers-registries.conf(5) ---- */
 
 /* Whether the file has a table of this registry: of two in different files only one counts. */
@@ -127,6 +145,7 @@ const struct runtime_driver crio_driver = {
 	.keys = {[RUNTIME_DOWNLOADS] = {"max_concurrent_downloads", ACTIVATE_NOTHING, UINT64_MAX}},
 	.mirrors = &mirrors,
 	.program = "crio",
+	.find_process = find_process,
 	.serves_kubelet = true,
 	.copies_per_image = 1,
 	.read_images_info = cri_read_images_info,

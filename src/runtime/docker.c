@@ -155,6 +155,20 @@ static void read_files(
 		copy_text(downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
 }
 
+static int find_process(
+	const struct host *host, const char *socket, const struct wait *wait, pid_t *pid)
+{
+	struct docker_process process = {0};
+	int r = docker_process_read(host, &process);
+
+	(void)socket, (void)wait;
+	if (r == 0 && process.pid == 0)
+		r = -ESRCH;
+	if (r == 0)
+		*pid = process.pid;
+	return r;
+}
+
 /* ---- verify ---- */
 
 static int check(const struct runtime_daemon *daemon, const struct wait *wait,
@@ -241,7 +255,7 @@ const struct runtime_driver docker_driver = {
 	.check = check,
 	.verify = docker_config_check,
 	.program = "dockerd",
-	.pid_file = DOCKER_PID_FILE,
+	.find_process = find_process,
 	.await_reload = docker_wait_reload,
 	.copies_per_image = 1,
 	.read_images_info = read_images_info,

@@ -269,12 +269,15 @@ struct runtime_driver {
 		char **dump, char why[static RUNTIME_WHY_MAX]);
 
 	/*
-	 * Activate: ACTIVATE_RELOAD sends SIGHUP to the process in pid_file, if it has the name
-	 * program. await_reload, if there is one, waits until the daemon has read its files again
-	 * and gives the value of a key that is then in force. since_us is CLOCK_REALTIME from
-	 * before the signal. ACTIVATE_RESTART restarts the unit.
+	 * Activate: ACTIVATE_RELOAD sends SIGHUP to the daemon's process, if it has the name
+	 * program; find_process gives it where no sample did. await_reload, if there is one, waits
+	 * until the daemon has read its files again and gives the value of a key that is then in
+	 * force. since_us is CLOCK_REALTIME from before the signal. ACTIVATE_RESTART restarts the
+	 * unit.
 	 */
-	const char *program, *pid_file;
+	const char *program;
+	int (*find_process)(
+		const struct host *host, const char *socket, const struct wait *wait, pid_t *pid);
 	int (*await_reload)(const char *socket, uint64_t since_us, const char *key,
 		char value[static SETTING_VALUE_MAX], const struct wait *wait);
 

@@ -69,13 +69,18 @@ exec sleep infinity
 """
 
 
-def containerd2(*version: str) -> Path:
-    """The directory with the programs of containerd 2.x or of another version."""
-    asked = subprocess.run([str(ROOT / "tests/tool/containerd2"), *version], capture_output=True, text=True)
+def tool(name: str, *options: str) -> Path:
+    """The directory with the programs that tests/tool/NAME builds."""
+    asked = subprocess.run([str(ROOT / "tests/tool" / name), *options], capture_output=True, text=True)
     if asked.returncode == 77:
         pytest.skip(asked.stderr.strip())
     assert asked.returncode == 0, asked.stderr
     return Path(asked.stdout.strip())
+
+
+def containerd2(*version: str) -> Path:
+    """The directory with the programs of containerd 2.x or of another version."""
+    return tool("containerd2", *version)
 
 
 class Daemon:

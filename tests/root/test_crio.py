@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRI-O: what the agent finds, pulls and writes there. tests/tool/crio builds it, by hand."""
+
+from typing import Callable
+
+import criwire
+import pytest
+from conftest import Agent, Run, until
+from imagelab import Image
+from runtimelab import Daemon, Lab, lab, tool, watcher  # noqa: F401
+from test_runtime import Watcher, found, wait_reason, wait_setting
+from test_runtime_mirrors import mirrors
+
+pytestmark = pytest.mark.crio
+
+SOCKET = "run/crio/crio.sock"
+MIRROR = "crio.mirrors.docker.io"
+RELOADED = "Applied new registry configuration"
+
+CONFIG = """\
+[crio]
+storage_driver = "vfs"
+[crio.image]
+signature_policy = "/etc/crio/policy.json"
+pause_image = "registry.example/pause:3.6"
+[crio.runtime]
+default_runtime = "runc"
+pinns_path = "/bin/true"
+[crio.runtime.runtimes.runc]
+runtime_path = "/usr/sbin/runc"
+"""
+
+# Registries of the tests have no TLS.
+INSECURE = '[[registry]]\nlocation = "{}"\ninsecure = true\n'
+
+
+@pytest.fixture
+def crio(lab: Lab) -> Daemon:
+    lab.write("etc/crio/crio.conf", CONFIG)
+    lab.write("etc/crio/policy.json", '{"default": [{"type": "insecureAcceptAnything"}]}\n')
+    path = lab.directory / SOCKET
+    lab.daemons["crio"] = Daemon(lab, "crio", [str(tool("crio", "--built") / "crio")], lambda: lab.connects(path))
+    return lab.daemons["crio"].start()
+
+
+def pull(lab: Lab, name: str) -> None:
+    criwire.pull(lab.directory / SOCKET, name)
+
+
+def test_crio_is_found_and_what_it_cannot_do_is_unsupported(lab: Lab, crio: Daemon, watcher: Watcher) -> None:
+    running = watcher("mirrors: [{url: 'http://127.0.0.1:1'}]")
+    until(lambda: found(running, "crio").get("store"), f"the store is known\n{running.log}")
+    document = found(running, "crio")
+    assert (document["kind"], document["version"], document["state"]) == ("crio", "1.34.0", "answers")
+    assert document["unit"] == "crio.service" and document["config"] == "/etc/crio/crio.conf"
+    assert document["store"]["directory"].startswith("/var/lib/containers/storage")
+    wait_reason(running, "crio.max_concurrent_downloads", "runtime-unsupported")
+    assert running.setting("crio.max_concurrent_downloads")["state"] == "unsupported"
+    assert any("CRI-O has no setting" in why for why in found(running, "crio")["refusals"])
+    assert running.metrics()['headroom_runtime_info{runtime="crio",version="1.34.0"}'] == 1
+
+
+def test_crio_lists_and_pulls_images(lab: Lab, crio: Daemon, agent: Callable[..., Agent]) -> None:
+    registry = lab.registry()
+    for name in ("here", "pulled"):
+        registry.push(name, Image(1, 1000))
+    here, pulled, pause = f"{registry.name}/here:latest", f"{registry.name}/pulled:latest", "registry.example/pause:3.6"
+    lab.write("etc/containers/registries.conf.d/test.conf", INSECURE.format(registry.name))
+    crio.stop()
+    crio.start()
+    pull(lab, here)
+    running = agent(f"mode: observe\nimages: {{mode: enforce, pin: ['{here}', sandbox], pull: ['{here}', '{pulled}']}}\n", wrap=lab.wrap)
+    rows = lambda: {row["name"]: row["state"] for row in running.status()["images"]}  # noqa: E731
+    until(lambda: rows() == {here: "ready", pulled: "ready"}, lambda: f"pulled: {rows()}\n{running.log}")
+    assert running.log.count("pulled") >= 1
+    wait_reason(running, f"pin.{here}", "no-pins")
+    assert running.setting(f"pin.{here}")["state"] == "unsupported"
+    assert running.setting(f"pin.{pause}")
+
+
+def test_a_mirror_serves_pulls_and_is_restored(lab: Lab, crio: Daemon, watcher: Watcher, run: Run) -> None:
+    registry = lab.registry()
+    for name in ("one", "two"):
+        registry.push(f"team/{name}", Image(1, 1000))
+    foreign = lab.write("etc/containers/registries.conf.d/other.conf", '[[registry]]\nlocation = "quay.io"\n')
+    url = f"http://{registry.name}"
+    file = lab.root / "etc/containers/registries.conf.d/headroom-docker.io.conf"
+    running = watcher(mirrors(("docker.io", url), ("quay.io", url), ("_default", url)))
+    until(file.exists, f"{file}\n{running.log}")
+    assert f'location = "{registry.name}"' in file.read_text()
+    wait_setting(running, MIRROR, "in-sync")
+    assert running.setting(MIRROR)["wanted"] == url
+    pull(lab, "docker.io/team/one:latest")
+
+    wait_reason(running, "crio.mirrors.quay.io", "file-of-others")
+    wait_setting(running, "crio.mirrors._default", "unsupported")
+
+    registry.stop()
+    until(lambda: not file.exists(), f"a dead mirror is removed\n{running.log}")
+    registry.start()
+    until(file.exists, f"it is back\n{running.log}")
+    running.stop()
+
+    reloads = crio.log.count(RELOADED)
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    until(lambda: crio.log.count(RELOADED) > reloads, "CRI-O has read its files again")
+    assert sorted(path.name for path in foreign.parent.iterdir()) == ["other.conf"]
