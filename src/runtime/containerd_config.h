@@ -41,7 +41,8 @@ struct containerd_files {
 int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
 	char why[static RUNTIME_WHY_MAX]);
 
-/* Removes the files that a 1.x did not read; its dump lists those that it did. */
+/* Removes the files that are missing in the imports of a 1.x's dump: containerd did not read them.
+ */
 void containerd_files_filter(
 	struct containerd_files *files, const struct runtime_daemon *process, const char *dump);
 void containerd_files_clear(struct containerd_files *files);

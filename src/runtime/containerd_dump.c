@@ -44,8 +44,8 @@ static int add_file(struct containerd_files *files, const char *path)
 }
 
 /*
- * Adds matches of a pattern as Go's filepath.Glob: "*" matches a leading dot, and unreadable
- * directories have no matches. ours: adds our own file in its order, even if it does not exist.
+ * Adds matches of a pattern as Go's filepath.Glob: "*" matches a leading dot, unreadable
+ * directories are skipped. ours: adds our own file in its order, even if it does not exist.
  */
 static int add_matches(
 	const struct host *host, struct containerd_files *files, char *path, bool ours)

@@ -164,7 +164,7 @@ int docker_config_check(const struct runtime_daemon *daemon, const char *text, s
 	return r == -EINVAL ? -EBADMSG : r;
 }
 
-/* dockerd uses the last one of duplicate keys. */
+/* dockerd uses the last of duplicate keys. */
 static const cJSON *last_of(const cJSON *object, const char *key)
 {
 	const cJSON *item, *last = NULL;

@@ -7,7 +7,7 @@
 #include <malloc.h>
 
 #define ERROR_BODY_MAX ((size_t)65536) /* kept of an answer that is not 2xx */
-#define HEADERS_MAX    65536           /* bytes: libcurl 7.88 has no limit */
+#define HEADERS_MAX    65536           /* bytes: libcurl 7.88 does not limit them */
 #define POLL_MAX_MS    1000
 
 static size_t on_body(char *data, size_t size, size_t n, void *userdata)
@@ -111,7 +111,6 @@ static bool set_up(struct http_get *get)
 	/* Do not wait for the resolver thread when a request ends. */
 	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
 	/* A kept connection would not show which process listens now. */
-	curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
 	curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, "headroom/" HEADROOM_VERSION);
