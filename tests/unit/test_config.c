@@ -145,7 +145,6 @@ static const struct {
 	{{"watch: {servers: [a, b], domains: [x, y]}\n", "watch: {servers: [c], domains: []}\n"},
 		{{"watch.servers", "[c]"}, {"watch.domains", "[]"}}},
 	{{"watch: {servers: [a, b]}\n", "watch: {servers: auto}\n"}, {{"watch.servers", "auto"}}},
-	{{"watch: {servers: auto}\n", "watch: {servers: [a]}\n"}, {{"watch.servers", "[a]"}}},
 	{{"watch: {servers: [a], domains: [x, y]}\n", "watch: {servers: , domains: null}\n"},
 		{{"watch.servers", "auto"}, {"watch.domains", "[cluster.local]"}}},
 	{{"watch: {budgets: [{server: x}, {server: y}]}\n", "watch:\n"},

@@ -104,14 +104,12 @@ TEST(each_fault_is_reported_once_with_its_position)
 static const char *const good_texts[] = {
 	"",
 	"# nothing but a comment\n",
-	"---\n...\n",
 	"~\n",
 	"%YAML 1.1\n---\nmode: enforce\n",
 	"\xef\xbb\xbfmode: enforce\n",
 	"mode: enforce\r\nprofile: etcd\r\n",
 	"mode: enforce", /* no line end */
 	"neighbor: {grow: 'true'}\n",
-	"neighbor:\n",
 	"neighbor:\t{grow: true}\n",
 	"node_name: \"\"\n",
 	"node_name: n\xc3\xb6rdlich\n",

@@ -41,34 +41,6 @@ static uint64_t reported(const struct dns_server_table *table)
 	return sum;
 }
 
-TEST(a_removed_server_is_not_found)
-{
-	_cleanup_table_ struct dns_server_table table = {0};
-	struct dns_key first = numbered(1), last = numbered(2);
-	struct dns_server_state *server;
-
-	assert_non_null(dns_server_get(&table, &first));
-	server = dns_server_get(&table, &last);
-	dns_server_remove(&table, 0);
-	assert_null(dns_server_find(&table, &first));
-	assert_ptr_equal(dns_server_find(&table, &last), server);
-	assert_int_equal(table.n, 1);
-}
-
-TEST(the_table_is_bounded)
-{
-	_cleanup_table_ struct dns_server_table table = {0};
-	size_t refused = 0;
-
-	for (unsigned i = 0; i < 10000; i++) {
-		struct dns_key key = numbered(i);
-
-		refused += !dns_server_get(&table, &key);
-	}
-	assert_int_equal(table.n, DNS_SERVERS_MAX + 1 + DNS_PINNED_MAX);
-	assert_int_equal(refused, 10000 - table.n);
-}
-
 TEST(counters_never_fall)
 {
 	_cleanup_table_ struct dns_server_table table = {0};
