@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from conftest import spawn, until
+from conftest import end, spawn, until
 from imagelab import Built, docker_save
 
 PORT = 16443
@@ -117,15 +117,9 @@ class Cluster:
         self.processes[name] = spawn([*inside, *command], self.directory / f"log/{name}", start_new_session=True)
 
     def end(self, name: str, how: int = signal.SIGTERM) -> None:
-        process = self.processes.pop(name, None)
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process := self.processes.pop(name, None):
+            process.send_signal(how)
+            end(process, 20)
 
     def inside(self) -> list[str]:
         """Begins a command in the node's mount namespace."""

@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from conftest import free_port, spawn, until
+from conftest import end, free_port, spawn, until
 
 
 class Browser:
@@ -57,5 +57,4 @@ class Browser:
         try:
             self._post("", method="DELETE")
         finally:
-            self.process.terminate()
-            self.process.wait(10)
+            end(self.process)

@@ -118,6 +118,16 @@ def spawn(command: Sequence[str | Path], log: Path, **more: Any) -> "subprocess.
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, **more)
 
 
+def end(process: "subprocess.Popen[Any]", seconds: float = 15) -> None:
+    """Terminates a program, and kills it if it stays."""
+    process.terminate()
+    try:
+        process.wait(seconds * SLACK)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Node:
     """The values below /proc/sys and of transparent huge pages at the time of construction."""
 

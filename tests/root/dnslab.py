@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from conftest import SLACK, Agent, Start, until, wait_for_other_agents
+from conftest import SLACK, Agent, Start, end, until, wait_for_other_agents
 from dnswire import A, Server, framed, query
 from storm import enter, ip
 
@@ -116,19 +116,10 @@ class Lab:
             for group in self.cgroups:
                 stack.callback(group.remove)
             for process in self.processes:
-                stack.callback(self._end_process, process)
+                stack.callback(end, process)
             for server in self.servers:
                 stack.callback(server.close)
             self.servers, self.processes, self.cgroups = [], [], []
-
-    @staticmethod
-    def _end_process(process: "subprocess.Popen[str]") -> None:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
     def close(self) -> None:
         self.end()

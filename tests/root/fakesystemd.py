@@ -9,7 +9,7 @@ import dbus
 import dbus.bus
 import dbus.mainloop.glib
 import dbus.service
-from conftest import spawn, until
+from conftest import end, spawn, until
 from gi.repository import GLib
 
 SYSTEMD = "org.freedesktop.systemd1"
@@ -89,5 +89,4 @@ class Systemd:
         GLib.idle_add(self.loop.quit)
         self.thread.join(5)
         self.bus.close()
-        self.daemon.terminate()
-        self.daemon.wait(10)
+        end(self.daemon)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import free_port, spawn, until
+from conftest import end, free_port, spawn, until
 
 DOCKER = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
@@ -93,8 +93,7 @@ class Registry:
 
     def stop(self) -> None:
         if self.process:
-            self.process.terminate()
-            self.process.wait(10)
+            end(self.process)
         self.process = None
 
     def ask(self, method: str, path: str, body: bytes = b"", media: str = "") -> tuple[int, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, free_port, spawn
+from conftest import ROOT, end, free_port, spawn
 from dnslab import need
 
 RULES = ROOT / "deploy/prometheus/rules.yaml"
@@ -56,5 +56,4 @@ class Prometheus:
         return any(not math.isnan(float(row["value"][1])) for row in self.query(expression))
 
     def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
+        end(self.process)

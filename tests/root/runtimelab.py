@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator
 
 import criwire
 import pytest
-from conftest import ROOT, SLACK, Agent, Run, Start, UnixConnection, spawn, temporary, until
+from conftest import ROOT, Agent, Run, Start, UnixConnection, end, spawn, temporary, until
 from fakesystemd import Systemd
 from imagelab import Proxy, Registry, sleeper
 
@@ -122,12 +122,7 @@ class Daemon:
             return
         if self.process.poll() is None:
             self.signal(signal.SIGCONT)
-            self.signal(signal.SIGTERM)
-        try:
-            self.process.wait(15 * SLACK)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end(self.process)
         self.process = None
 
     def restart(self) -> None:
