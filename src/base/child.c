@@ -22,8 +22,8 @@
 #endif
 
 /*
- * Output goes to files in memory: nobody has to read while the program runs. They cannot grow
- * far beyond max bytes; how much was written is where the shared offset is.
+ * A file in memory for output: no thread has to read while the program runs. It cannot grow far
+ * beyond max bytes. Its shared offset is the number of bytes written.
  */
 static int open_output(size_t max)
 {
@@ -53,12 +53,15 @@ static int read_output(int fd, size_t max, char **text)
 	return 0;
 }
 
-/* Returns only with an error. One of many threads: only what is safe in a signal handler. */
+/*
+ * Returns only after an error, with errno. After a fork() of a process with threads, it may call
+ * only functions that are safe in a signal handler.
+ */
 static void become(const struct child *child, int out, int err, pid_t parent)
 {
 	static const char *const environment[] = {
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		/* A Go program would start a thread for each CPU: more than our unit may have. */
+		/* Keep a Go program from starting a thread for each CPU: the unit has a limit. */
 		"GOMAXPROCS=2", NULL};
 	const char *directory = child->directory && child->directory[0] ? child->directory : "/";
 	struct sigaction fresh = {.sa_handler = SIG_DFL};
@@ -71,7 +74,7 @@ static void become(const struct child *child, int out, int err, pid_t parent)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setpgid(0, 0);
-	/* Descriptors that others opened without O_CLOEXEC; kernels before 5.11 cannot do this. */
+	/* Close descriptors without O_CLOEXEC too; from Linux 5.11. */
 	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
 	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (getppid() == parent && null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
@@ -93,7 +96,7 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 
 	if (out < 0 || err < 0 || report < 0)
 		return MIN(MIN(out, err), report);
-	/* vfork(2) would wait without a deadline until execve(2) has heard from its file system. */
+	/* vfork(2) would wait for execve(2), and so for a file system, without a deadline. */
 	pid = fork();
 	if (pid < 0)
 		return -errno;
@@ -104,9 +107,9 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 	}
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	r = pidfd < 0 ? -errno : wait_for(wait, pidfd, POLLIN);
-	/* All that it started ends with it, whether it has ended by itself or not. */
+	/* Kill its process group, even if it has ended. */
 	kill(-pid, SIGKILL);
-	kill(pid, SIGKILL); /* not yet the leader of its group */
+	kill(pid, SIGKILL); /* it may not be the leader of its group yet */
 	waitpid(pid, status, 0);
 	if (r < 0)
 		return r;

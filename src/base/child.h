@@ -6,8 +6,8 @@
 #include "base/wait.h"
 
 /*
- * Another program, run to its end without a shell: standard input is /dev/null, the environment has
- * only PATH and GOMAXPROCS, descriptors and signals are as at a fresh start. It dies with the
+ * Another program, which runs without a shell. Its standard input is /dev/null, its environment has
+ * only PATH and GOMAXPROCS, and no descriptors or signal handlers are inherited. It dies with the
  * thread that started it. It leads a process group, which is killed as a whole when it ends.
  */
 struct child {
@@ -20,10 +20,10 @@ struct child {
 #define CHILD_WHY_MAX 320
 
 /*
- * Has a program judge something, for at most 10 s. 0 with its standard output, which the caller
- * frees (output may be NULL). Else, with why, which names the program: -EINVAL when it exits with
- * another status than 0; -ETIMEDOUT or -ECANCELED of the wait, after which it is killed; -EFBIG for
- * too much output; -errno of starting it, such as -EPERM for a chroot(2) that is not allowed.
+ * Runs a program for at most 10 s. Returns 0 with its standard output, which the caller frees
+ * (output may be NULL). Otherwise why names the program, and the return value is -EINVAL if its
+ * exit status is not 0, -ETIMEDOUT or -ECANCELED if it was killed, -EFBIG for too much output, or
+ * -errno if it cannot be started, such as -EPERM if chroot(2) is not allowed.
  */
 int child_ask(const struct child *child, const struct wait *wait, char **output,
 	char why[static CHILD_WHY_MAX]);

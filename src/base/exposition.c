@@ -8,7 +8,7 @@
 #define TOTAL      "_total"
 #define NUMBER_MAX 40 /* bytes of a number as text */
 
-/* Text 0.0.4 leaves a quote in HELP as it is; OpenMetrics escapes it there too. */
+/* OpenMetrics also escapes a quote in HELP; text 0.0.4 does not. */
 static void put_escaped(FILE *out, const char *text, bool quote)
 {
 	size_t len;
@@ -25,7 +25,7 @@ static void put_escaped(FILE *out, const char *text, bool quote)
 	}
 }
 
-/* The shortest text, with at least this many digits, that reads back as the same number. */
+/* Writes the shortest text of at least this many digits that parses as the same number. */
 static void format_number(char text[static NUMBER_MAX], double number, int digits)
 {
 	do
@@ -49,7 +49,7 @@ void metric_family(struct metric_sink *sink, const char *name)
 		sink->row = NULL;
 		return;
 	}
-	/* OpenMetrics names a counter's family without the suffix that its samples have. */
+	/* In OpenMetrics, the name of a counter's family lacks the suffix of its samples. */
 	if (sink->openmetrics && sink->row->type == METRIC_COUNTER && len > (int)strlen(TOTAL) &&
 		streq(name + len - strlen(TOTAL), TOTAL))
 		len -= (int)strlen(TOTAL);
@@ -58,7 +58,7 @@ void metric_family(struct metric_sink *sink, const char *name)
 	fprintf(sink->out, "\n# TYPE %.*s %s\n", len, name, types[sink->row->type]);
 }
 
-/* One line; le, when not NULL, is its last label. */
+/* Writes one line; le, if not NULL, is its last label. */
 static void put_part(
 	struct metric_sink *sink, const char *suffix, const char *le, double value, va_list labels)
 {
@@ -112,9 +112,8 @@ void metric_histogram(struct metric_sink *sink, const double *bounds, const uint
 		char le[NUMBER_MAX] = "+Inf";
 
 		/*
-		 * A bound is a label, so its text is part of the series' name: the one form that
-		 * the OpenMetrics specification calls canonical. The older format differs in that
-		 * whole numbers have no ".0".
+		 * A bound is a label and thus part of the series' identity: write the canonical
+		 * form of OpenMetrics. The older format omits the ".0" of whole numbers.
 		 */
 		if (i < n)
 			format_number(le, bounds[i], 6);

@@ -20,7 +20,7 @@ int read_file(const char *path, size_t max, char **ret, size_t *len)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
-	/* Files of procfs have no size to ask for; what is not written costs nothing. */
+	/* Files of procfs report no size. Pages that are not written take no memory. */
 	buffer = must(malloc(max + 2));
 	while ((n = read(fd, buffer + have, max + 1 - have)) > 0)
 		have += (size_t)n;
@@ -42,8 +42,9 @@ static bool is_same_file(int fd, const char *path)
 }
 
 /*
- * The kernel names a file from its mount namespace's root: where root is a process's root of
- * another namespace, that is relative to root. A name that leads to another file by now is none.
+ * The kernel's path of a file begins at the root of a mount namespace. If root is a process's root
+ * in another namespace, the path is relative to root. -ESTALE if the path now leads to another
+ * file.
  */
 static int path_of(int fd, const char *root, char full[static PATH_MAX])
 {
@@ -75,13 +76,13 @@ int locate_in_root(const char *root, const char *path, int flags, char full[stat
 		.flags = (uint64_t)open_flags, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	int r = top < 0 ? -errno : -ESTALE;
 
-	/* Again when the file was replaced in between. */
+	/* Try again if the file was replaced meanwhile. */
 	for (int i = 0; r == -ESTALE && i < 5; i++) {
 		_cleanup_close_ int fd = (int)syscall(SYS_openat2, top, path, &how, sizeof(how));
 
 		/*
-		 * So does systemd's RestrictSUIDSGID=yes refuse what it cannot look into. Who
-		 * follows links from this process's own root stays in it all the same.
+		 * openat2(2) may be missing, or denied by seccomp, as with RestrictSUIDSGID=yes.
+		 * For this process's own root, openat(2) resolves links in the same way.
 		 */
 		if (fd < 0 && (errno == ENOSYS || errno == EPERM) && is_same_file(top, "/"))
 			fd = openat(top, path, open_flags);

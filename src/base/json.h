@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Building a cJSON document without a check at every step: where memory is short the process ends,
- * and systemd starts it again. Keys must be static text.
+ * Builds cJSON documents. No step returns an error: without memory the process aborts, and systemd
+ * restarts it. Keys must be static text.
  */
 
 #include <cjson/cJSON.h>
@@ -12,7 +12,7 @@
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
-/* Takes item over, and returns it. */
+/* Adds an item, which then belongs to parent. Returns it. */
 cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item);
 
 cJSON *json_object(cJSON *parent, const char *key);
@@ -35,16 +35,16 @@ void json_bool(cJSON *parent, const char *key, bool value);
 void json_null(cJSON *parent, const char *key);
 void json_time(cJSON *parent, const char *key, uint64_t realtime_us); /* 0: null */
 
-/* Writes a document with a newline, and releases it. False when it cannot. */
+/* Writes a document and a newline, and deletes the document. Returns whether it succeeded. */
 bool json_put(FILE *out, cJSON *document, bool pretty);
 
 /*
- * Reading a document that may lack anything. path: "latency/p50", "top/0/workload". NULL, "" or 0
- * where there is no such item; the text is the document's.
+ * Read an item by its path, such as "latency/p50" or "top/0/workload". Without such an item they
+ * return NULL, "" or 0. The text belongs to the document.
  */
 const cJSON *json_at(const cJSON *object, const char *path);
 const char *json_text_at(const cJSON *object, const char *path);
 double json_number_at(const cJSON *object, const char *path);
 
-/* Each text of a document that is to be printed: names in it are chosen by others. */
+/* Calls text_make_printable() for each text of a document. */
 void json_make_printable(cJSON *item);

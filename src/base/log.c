@@ -13,13 +13,13 @@ const char *const log_level_names[] = {
 	[LOG_DEBUG] = "debug",
 };
 
-/* The one exception to "no globals": a log line must be possible from everywhere. Set once. */
+/* The only global state: any function may log. */
 static struct {
 	int level;
 	bool journal;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* of events and n_events */
 	struct log_event events[LOG_EVENTS];
-	size_t n_events; /* ever; the ring's next slot */
+	size_t n_events; /* since the start; modulo LOG_EVENTS: the next slot */
 } log_state = {.level = LOG_INFO, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 void log_init(int level)

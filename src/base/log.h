@@ -2,35 +2,32 @@
 #pragma once
 
 /*
- * One line on stderr: "headroom: OBJECT: what: cure". Below systemd the line carries the priority
- * prefix of sd-daemon(3). Low layers return errors; the caller that knows the object logs, once.
+ * Logs lines to stderr: "headroom: OBJECT: what: cure". Under systemd, a line has the priority
+ * prefix of sd-daemon(3). Low layers return errors; only the caller that knows the object logs.
  */
 
 #include <syslog.h>
 
 #include "base/util.h"
 
-/* Of LOG_ERR .. LOG_DEBUG, the levels of syslog(3): "error" .. "debug". */
+/* "error" to "debug", indexed by the levels of syslog(3), LOG_ERR to LOG_DEBUG. */
 extern const char *const log_level_names[];
 
-/*
- * Once, at the start: what is logged without HEADROOM_LOG_LEVEL (error .. debug), and whether
- * stderr is the journal.
- */
+/* Sets the level that HEADROOM_LOG_LEVEL overrides. Call it once, at the start. */
 void log_init(int level);
 
 void log_line(int level, const char *object, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* The last lines that were logged, of any thread; debugging left out. */
+/* The number of recent lines to keep. Lines of level debug are not kept. */
 #define LOG_EVENTS 20
 
 struct log_event {
 	uint64_t at_us; /* CLOCK_REALTIME */
 	int level;
-	char text[256]; /* "OBJECT: what", printable, cut where it is longer */
+	char text[256]; /* "OBJECT: what", printable, truncated */
 };
 
-/* Copies them, the newest first; how many there are. */
+/* Copies the recent lines of all threads, newest first. Returns their number. */
 size_t log_recent(struct log_event events[static LOG_EVENTS]);
 
 #define log_error(...)   log_line(LOG_ERR, __VA_ARGS__)

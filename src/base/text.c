@@ -12,7 +12,7 @@ _Static_assert(HASH_TEXT_MAX == BASE16_ENCODE_LENGTH(SHA256_DIGEST_SIZE) + 1, "h
 #define HOUR   (60 * MINUTE)
 #define DAY    (24 * HOUR)
 
-/* Beyond this a forecast says nothing, and it fits every integer below. */
+/* A longer forecast is useless. It fits in an int. */
 #define DURATION_MAX (9999.0 * DAY)
 
 void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX])
@@ -88,16 +88,16 @@ size_t text_mark(const char *text, size_t len)
 	return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* The length in bytes (1..4) of the character at text, or 0 when no valid one starts there. */
+/* Returns the length in bytes (1 to 4) of the character at text, or 0 if it is invalid. */
 static size_t utf8_decode(const char *text, uint32_t *code)
 {
-	static const uint32_t least[] = {0, 0x80, 0x800, 0x10000}; /* less is an overlong form */
+	static const uint32_t least[] = {0, 0x80, 0x800, 0x10000}; /* below: an overlong form */
 	const unsigned char *p = (const unsigned char *)text;
 	size_t more = p[0] < 0x80 ? 0 : p[0] < 0xe0 ? 1 : p[0] < 0xf0 ? 2 : 3;
 	uint32_t c = more ? p[0] & (0x3fU >> more) : p[0];
 
 	for (size_t i = 1; i <= more; i++) {
-		if ((p[i] & 0xc0) != 0x80) /* also the terminator: nothing is read beyond it */
+		if ((p[i] & 0xc0) != 0x80) /* or the terminator: do not read beyond it */
 			return 0;
 		c = c << 6 | (p[i] & 0x3f);
 	}
@@ -136,7 +136,7 @@ void utf8_copy(char *dst, size_t size, const char *src)
 	dst[used] = '\0';
 }
 
-/* Not C0, DEL, C1, line or paragraph separator, nor what turns the direction of writing. */
+/* False for C0, DEL, C1, line and paragraph separators, and bidirectional controls. */
 static bool is_printable(uint32_t c)
 {
 	return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && c != 0x61c && c != 0x200e && c != 0x200f &&

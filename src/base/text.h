@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How documents are written, times in them, and what they must not contain. */
+/* Times, positions, UTF-8 and printable text. */
 
 #include "base/util.h"
 
@@ -11,61 +11,60 @@
 void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX]);
 
 /*
- * The same with a time zone and fractions of a second, as RFC 3339 has it:
- * "2024-05-01T14:00:00.5+02:00". 0, or -EINVAL. *realtime_us is written only on success.
+ * Parses a time of RFC 3339, with any time zone and fractions of a second:
+ * "2024-05-01T14:00:00.5+02:00". Returns 0 or -EINVAL. *realtime_us is written only on success.
  */
 int time_parse(const char *text, uint64_t *realtime_us);
 
-/* Two units at most: "45 s", "12 min", "3 h 20 min", "4 d 2 h". */
+/* Writes at most two units: "45 s", "12 min", "3 h 20 min", "4 d 2 h". */
 void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
 
-/* Where a byte of a text is: line and column (bytes) count from 1. */
+/* The position of a byte in a text. Lines and columns, in bytes, count from 1. */
 struct text_position {
 	size_t line, column;
 };
 
 struct text_position text_position(const char *text, size_t at);
 
-/* The length of the byte order mark that a text begins with; 0 without one. */
+/* Returns the length of the byte order mark at the begin of a text, or 0. */
 size_t text_mark(const char *text, size_t len);
 
-/* "380 us", "21 ms", "1.2 s". */
+/* Writes "380 us", "21 ms" or "1.2 s". */
 void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
 
-/* What stands for a byte that is no UTF-8: U+FFFD. One bad label would void a whole scrape. */
+/* U+FFFD replaces each invalid byte: one invalid label would make Prometheus reject a scrape. */
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
-/* The bytes that stand for the next character: its own, or a replacement. text moves past it. */
+/* Returns the next character, or a replacement if it is invalid, and moves text past it. */
 const char *utf8_next(const char **text, size_t *len);
 
-/* Copies src with bytes that are no UTF-8 replaced, cut at a whole character, always terminated. */
+/* Copies src with invalid bytes replaced, truncated at a whole character and terminated. */
 void utf8_copy(char *dst, size_t size, const char *src);
 
 /*
- * Replaces, in place, each byte that is no UTF-8 and each character that steers a terminal or ends
- * a line: C0, DEL, C1, U+2028 and U+2029, and those that turn the direction of writing. Names of
- * devices, cgroups, images and queries are chosen by others: they pass here before they are
- * printed.
+ * Replaces in place each invalid byte and each character that controls a terminal, ends a line or
+ * changes the direction of writing. Call it before printing names that others choose: devices,
+ * cgroups, images, queries.
  */
 void text_make_printable(char *text);
 
-/* True for one line of text: nothing that text_make_printable() would replace. */
+/* Whether text_make_printable() would replace nothing. */
 bool text_is_printable(const char *text);
 
 #define TEXT_QUOTE_MAX 64
 
-/* The text in quotes for a message, cut and made printable. Returns quoted. */
+/* Writes the text in quotes for a message, truncated and printable. Returns quoted. */
 const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text);
 
-/* Appends to a terminated buffer what fits. */
+/* Appends to a terminated buffer, truncated. */
 void text_append(char *buffer, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Makes each run of white space one space, and none at both ends. */
+/* Replaces white space by single spaces and removes it at both ends. */
 void text_fold_blanks(char *text);
 
 /*
- * Takes users, passwords and queries out of the URLs in a text, in place: those of a failed pull
- * may be signed, and who may read our log need not be who may pull.
+ * Removes users, passwords and queries from the URLs in a text, in place. A URL of a failed pull
+ * may be signed, and readers of the log may lack the right to pull.
  */
 void hide_secrets(char *text);
 

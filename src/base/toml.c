@@ -18,7 +18,7 @@ static size_t skip_blanks(const char *text, size_t at)
 	return at + strspn(text + at, " \t");
 }
 
-/* The end of the line, before its line break. */
+/* Returns the end of the line, before its line break. */
 static size_t line_end(const char *text, size_t at)
 {
 	size_t end = at + strcspn(text + at, "\n");
@@ -26,7 +26,7 @@ static size_t line_end(const char *text, size_t at)
 	return end > at && text[end - 1] == '\r' ? end - 1 : end;
 }
 
-/* Behind a string in any of the four kinds of quotes; 0 for one without its closing quote. */
+/* Returns the position after a string of any of the four kinds; 0 without a closing quote. */
 static size_t string_end(const char *text, size_t at)
 {
 	char quote = text[at];
@@ -38,7 +38,7 @@ static size_t string_end(const char *text, size_t at)
 		} else if (text[at] == quote && !many) {
 			return at + 1;
 		} else if (text[at] == quote && text[at + 1] == quote && text[at + 2] == quote) {
-			/* Up to two quotes may stand before the closing ones. */
+			/* Up to two quotes may precede the closing ones. */
 			for (at += 3; text[at] == quote;)
 				at++;
 			return at;
@@ -57,7 +57,7 @@ static int skip_string(struct toml_scan *scan, size_t *at)
 	return 0;
 }
 
-/* Past a value: up to a comment or the end of the line, outside of all brackets. */
+/* Skips a value: up to a comment or the end of the line outside of brackets. */
 static int skip_value(struct toml_scan *scan, size_t *value_end)
 {
 	size_t start = scan->at, at = start, end = start, depth = 0;
@@ -91,7 +91,7 @@ static int skip_value(struct toml_scan *scan, size_t *value_end)
 	return 0;
 }
 
-/* Adds a part to a dotted name. A name that does not fit is none that anybody looks for. */
+/* Adds a part to a dotted name. A truncated name is not found: no caller wants a longer one. */
 static void add_part(char *name, const char *part, size_t n, const char *quote)
 {
 	size_t used = strlen(name);
@@ -100,7 +100,7 @@ static void add_part(char *name, const char *part, size_t n, const char *quote)
 		(int)MIN(n, (size_t)TOML_NAME_MAX), part, quote);
 }
 
-/* A dotted name: all of its parts but the last are added to table, the last one is key. */
+/* Scans a dotted name: the last part is the key, all others are added to table. */
 static int scan_name(struct toml_scan *scan, char *table, struct toml_item *item)
 {
 	for (;; scan->at++) {
@@ -212,7 +212,7 @@ bool toml_value(const char *text, const struct toml_item *item, char *out, size_
 {
 	const char *value = text + item->value;
 	size_t n = item->value_end - item->value;
-	/* One line in one pair of quotes, without escapes. */
+	/* On one line, in one pair of quotes, without escapes. */
 	bool plain = n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n - 1] == value[0] &&
 		     !(n > 2 && value[1] == value[0]) &&
 		     !(value[0] == '"' && memchr(value, '\\', n));

@@ -2,23 +2,24 @@
 #pragma once
 
 /*
- * Finds tables and keys in a terminated TOML text (toml.io/en/v1.0.0). It knows where names and
- * values begin and end, past comments, strings and arrays of several lines; it does not judge
- * values. What it does not know (names with escapes, keys of inline tables) it does not find: a
- * caller that edits by it has the result checked by the program that reads the file.
+ * Finds tables and keys in a terminated TOML text (toml.io/en/v1.0.0). It finds the begin and end
+ * of names and values and skips comments, strings and arrays of several lines. It does not check
+ * values. It does not find names with escapes or keys of inline tables: an editor must have the
+ * result checked by the program that reads the file.
  *
- * Names have one spelling here: bare where that is allowed, else "quoted":
- * plugins."io.containerd.grpc.v1.cri".registry. The table "" is the text's own top.
+ * Names have one spelling here, bare if possible, else "quoted":
+ * plugins."io.containerd.grpc.v1.cri".registry. The top of the text is the table "".
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define TOML_TEXT_MAX ((size_t)1 << 20) /* bytes; a containerd config has some thousand */
+#define TOML_TEXT_MAX ((size_t)1 << 20) /* bytes; a configuration of containerd has some thousand \
+					 */
 #define TOML_NAME_MAX 256
 #define TOML_WHY_MAX  128
 
-/* A header, or a key with its value. Places are offsets into the text. */
+/* A header, or a key with its value. Positions are offsets into the text. */
 struct toml_item {
 	bool header;               /* [table]; else key = value */
 	char table[TOML_NAME_MAX]; /* the table's name; an element of an array of tables has [] */
@@ -36,27 +37,29 @@ struct toml_scan {
 	char why[TOML_WHY_MAX];    /* of -EBADMSG: "LINE:COLUMN: what" */
 };
 
-/* 1 with the next item, 0 at the end, -EBADMSG for what cannot be TOML. */
+/* Returns 1 with the next item, 0 at the end, or -EBADMSG if the text is not TOML. */
 int toml_next(struct toml_scan *scan, struct toml_item *item);
 
 /*
- * 0 with the key's item; -ENOENT; -EBADMSG with why (may be NULL); -EEXIST, with why, when the key
- * or a table on the way to it is inside an inline table.
+ * Finds the item of a key. Returns 0, -ENOENT, -EBADMSG, or -EEXIST if an inline table has the key
+ * or one of its tables. why may be NULL and explains -EBADMSG and -EEXIST.
  */
 int toml_find(const char *text, size_t len, const char *table, const char *key,
 	struct toml_item *item, char *why);
 
-/* A key's whole name: the table's, a dot and the key's. A header's is its table's. */
+/* Writes the full name of a key, with its table; of a header, the name of the table. */
 #define TOML_FULL_MAX (2 * TOML_NAME_MAX)
 const char *toml_name(const struct toml_item *item, char name[static TOML_FULL_MAX]);
 
-/* A value without its quotes; what has escapes or several lines is copied as it is spelled. False
- * when it does not fit. */
+/*
+ * Copies a value without its quotes. A string with escapes or of several lines is copied as
+ * spelled. Returns whether it fits.
+ */
 bool toml_value(const char *text, const struct toml_item *item, char *out, size_t size);
 
-/* The next string of an array of plain strings, from *at on. False at its end. */
+/* Copies the next string of an array of plain strings, from *at on. Returns false at its end. */
 bool toml_next_string(
 	const char *text, const struct toml_item *item, size_t *at, char *out, size_t size);
 
-/* A string as TOML spells it. False when it would need escapes, or does not fit. */
+/* Writes a string in quotes. Returns false if it needs escapes or does not fit. */
 bool toml_quote(const char *string, char *out, size_t size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What nearly every file needs; the C library's headers of that kind come with it. */
+/* Helpers and headers of the C library that nearly every file needs. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,30 +35,28 @@ static inline bool starts_with(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-/* Copies as much of src as fits, always terminated. True when all of it did. */
+/* Copies src, truncated and terminated. Returns whether it fits. */
 bool copy_text(char *dst, size_t size, const char *src);
 
 /*
- * What was allocated. Where memory is short the process ends, and systemd starts it again: half a
- * list would pass for a whole one.
+ * Returns allocated memory. Without memory the process aborts, and systemd restarts it: half a list
+ * would look like a whole one.
  */
 void *must(void *memory);
 
-/* Appends a zeroed element to *array, which grows by doubling, and may move. The element. */
+/* Appends a zeroed element to *array, which may move, and returns the element. */
 #define add_element(array, n, allocated) \
 	((__typeof__(*(array)))add_bytes(array, n, allocated, sizeof(**(array))))
 void *add_bytes(void *array, size_t *n, size_t *allocated, size_t size);
 
-/*
- * The first of n elements with that name, or NULL; their first member is an array that has it.
- */
+/* Returns the first of n elements with that name, or NULL. The name is their first member. */
 #define find_named(array, n, name) \
 	((__typeof__(&(array)[0]))find_element(array, n, sizeof((array)[0]), name))
 void *find_element(const void *array, size_t n, size_t size, const char *name);
 
 /*
- * A decimal number and nothing else: no sign, space, leading zero, unit or other base. -EINVAL for
- * anything else, -ERANGE above UINT64_MAX. value is written only on success.
+ * Parses a decimal number without sign, space, leading zero or unit. Returns 0, -EINVAL, or -ERANGE
+ * above UINT64_MAX. value is written only on success.
  */
 int parse_count(const char *text, uint64_t *value);
 
@@ -67,7 +65,7 @@ static inline uint64_t us_of(struct timespec ts)
 	return (uint64_t)ts.tv_sec * USEC_PER_SEC + (uint64_t)ts.tv_nsec / 1000;
 }
 
-/* When what is done every so often is due next: those with one period are due together. */
+/* The next multiple of a period: tasks with the same period are due together. */
 static inline uint64_t next_turn_us(uint64_t now_us, uint64_t every_us)
 {
 	return (now_us / every_us + 1) * every_us;
@@ -76,7 +74,7 @@ static inline uint64_t next_turn_us(uint64_t now_us, uint64_t every_us)
 uint64_t now_us(void);      /* CLOCK_MONOTONIC, microseconds */
 uint64_t realtime_us(void); /* CLOCK_REALTIME, microseconds since the epoch */
 
-/* Scope-bound release of what a function owns: the compiler runs these on every way out. */
+/* Release at the end of the scope, on every path. */
 #define _cleanup_(fn) __attribute__((cleanup(fn)))
 
 static inline void cleanup_free(void *p)
@@ -108,7 +106,7 @@ static inline void cleanup_fclose(FILE **f)
 			release(*p);                   \
 	}
 
-/* Hands ownership on: returns the pointer and forgets it. */
+/* Returns a pointer and sets the variable to NULL, to pass ownership on. */
 #define steal(p)                             \
 	({                                   \
 		__typeof__(p) _stolen = (p); \

@@ -13,7 +13,7 @@ int wait_for(const struct wait *wait, int fd, short events)
 			{.fd = fd, .events = events}, {.fd = wait->cancel_fd, .events = POLLIN}};
 		uint64_t now = now_us();
 		uint64_t left_us = wait->deadline_us > now ? wait->deadline_us - now : 0;
-		/* Rounded up: poll(2) must not return before the deadline again and again. */
+		/* Round up: poll(2) must not return before the deadline. */
 		uint64_t left_ms = left_us / USEC_PER_MSEC + (left_us % USEC_PER_MSEC > 0);
 
 		if (poll(fds, ARRAY_SIZE(fds), (int)MIN(left_ms, (uint64_t)INT_MAX)) < 0 &&

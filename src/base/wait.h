@@ -2,24 +2,23 @@
 #pragma once
 
 /*
- * How long a blocking call may take, and what ends it early. Every call that waits for another
- * program takes one; several calls may share it.
+ * The deadline of blocking calls and the descriptor that cancels them. Every call that waits for
+ * another program has one as an argument; several calls may share it.
  */
 
 #include <stdint.h>
 
 struct wait {
 	uint64_t deadline_us; /* CLOCK_MONOTONIC; UINT64_MAX: none */
-	int cancel_fd;        /* readable: give up. -1: none */
+	int cancel_fd;        /* readable: cancelled. -1: none */
 };
 
 /*
- * Waits until the descriptor has one of the events of poll(2), an error or a hang-up. fd -1 waits
- * for the deadline only. 0, -ECANCELED, -ETIMEDOUT, or -errno. Once the deadline is over no
- * descriptor is ready any more: a peer that never stops sending cannot keep a loop around this
- * function going.
+ * Waits until a descriptor has events of poll(2), an error or a hang-up; with fd -1 only for the
+ * deadline. Returns 0, -ECANCELED, -ETIMEDOUT, or -errno. After the deadline it returns -ETIMEDOUT
+ * even for a ready descriptor, so that a peer that never stops sending cannot prolong a loop.
  */
 int wait_for(const struct wait *wait, int fd, short events);
 
-/* The same wait, but not for longer than timeout_us from now. */
+/* Returns the same wait with a deadline of at most timeout_us from now. */
 struct wait wait_at_most(const struct wait *wait, uint64_t timeout_us);

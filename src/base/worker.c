@@ -13,7 +13,7 @@ struct job {
 	void *job, *userdata;
 };
 
-/* Jobs go to the thread and back through pipes, which take and give each as a whole. */
+/* Jobs go to the thread and back through pipes, which write and read each as a whole. */
 struct worker {
 	pthread_t thread;
 	bool is_started, is_ending;
@@ -33,7 +33,7 @@ static void *run_jobs(void *userdata)
 		job.run(job.job, &wait);
 		(void)!write(worker->finished[1], &job, sizeof(job));
 	}
-	/* Cancelled: those left are given back without being run. */
+	/* Cancelled: give the other jobs back without running them. */
 	while (read(worker->waiting[0], &job, sizeof(job)) == sizeof(job))
 		(void)!write(worker->finished[1], &job, sizeof(job));
 	return NULL;
@@ -78,7 +78,7 @@ int worker_submit(struct worker *worker, void (*run)(void *job, const struct wai
 
 	if (worker->is_ending)
 		return -ECANCELED;
-	if (!worker->is_started) { /* signals are for the loop */
+	if (!worker->is_started) { /* the loop handles signals */
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &before);
 		r = pthread_create(&worker->thread, NULL, run_jobs, worker);

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A thread for what may block: it runs one job after the other, and sleeps in between. A job works
- * on memory that nobody else touches until it is done. All functions are for the loop's thread.
+ * A thread for blocking work, which runs one job after the other. No other thread touches the
+ * memory of a job until it is done. Call all functions on the loop's thread.
  */
 
 #include <systemd/sd-event.h>
@@ -13,32 +13,31 @@
 
 struct worker;
 
-/* The thread starts with the first job. 0 or -errno. */
+/* The thread starts with the first job. Returns 0 or -errno. */
 int worker_new(sd_event *event, struct worker **ret);
 
 /*
- * Queues run(job, wait) for the thread; then the loop calls done(job, userdata), which owns the job
- * again. wait carries the descriptor that cancels and no deadline: run sets its own. 0, or -errno
- * with nothing queued.
+ * Queues run(job, wait) for the thread. Afterwards the loop calls done(job, userdata). wait has the
+ * descriptor that cancels but no deadline. Returns 0, or -errno with nothing queued.
  */
 int worker_submit(struct worker *worker, void (*run)(void *job, const struct wait *wait),
 	void (*done)(void *job, void *userdata), void *job, void *userdata);
 
 /*
- * Whether a job that is done wakes the loop; else it waits for worker_finish(). A loop that is
- * awake every second anyway need not be woken for what can wait so long.
+ * Sets whether a finished job wakes the loop, or waits for worker_finish(). The loop is awake every
+ * second anyway.
  */
 void worker_wakes_loop(struct worker *worker, bool wakes);
 
-/* Calls done for the jobs that are. */
+/* Calls done for the finished jobs. */
 void worker_finish(struct worker *worker);
 
-/* Cancels the running job, and takes no other from then on: only worker_free() is left. */
+/* Cancels all jobs. The worker accepts no more: only worker_free() may follow. */
 void worker_cancel(struct worker *worker);
 
 /*
- * Cancels the running job, waits for its end, and calls done for every job left, whether it was run
- * or not. done may submit nothing any more. NULL is allowed.
+ * Cancels all jobs, waits for the running one, and calls done for all, even if they were not run.
+ * done must not submit jobs. worker may be NULL.
  */
 void worker_free(struct worker *worker);
 DEFINE_CLEANUP(struct worker, worker_free)

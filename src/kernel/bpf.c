@@ -6,7 +6,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-/* A message may be the verifier's whole log: a line each. */
+/* A message may be the whole log of the verifier: log each line. */
 static int PRINTF_LIKE(2, 0)
 	log_libbpf(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -30,17 +30,18 @@ void bpf_quiet_libbpf(void)
 
 void bpf_explain_failure(int error, char *why, size_t size)
 {
-	const char *cure = "run with HEADROOM_LOG_LEVEL=debug for the kernel's own words";
+	const char *cure = "HEADROOM_LOG_LEVEL=debug shows the messages of the kernel";
 
 	if (access("/sys/kernel/btf/vmlinux", R_OK) < 0)
 		cure = "the kernel's types are not at /sys/kernel/btf/vmlinux; it needs "
 		       "CONFIG_DEBUG_INFO_BTF=y and an unmasked /sys";
 	else if (!capability_have(CAP_SYS_ADMIN) &&
 		 (!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON)))
-		/* What root may have at all it has at the start: what it lacks was given up. */
+		/* Root has all capabilities at its start: the agent has dropped the missing ones.
+		 */
 		cure = geteuid() == 0 && cap_get_bound(CAP_BPF) > 0 &&
 				       cap_get_bound(CAP_PERFMON) > 0
-			       ? "restart the agent: it gave up what loading needs after its start"
+			       ? "restart the agent: it drops the capabilities to load programs after its start"
 			       : "give CAP_BPF and CAP_PERFMON";
 	else if (error == -EPERM && !capability_have(CAP_NET_ADMIN))
 		cure = "give CAP_NET_ADMIN";
@@ -48,18 +49,18 @@ void bpf_explain_failure(int error, char *why, size_t size)
 		cure = "something denies bpf(2): seccomp, lockdown or an LSM";
 	else if (error == -EINVAL)
 		cure = "lockdown in confidentiality mode refuses programs that read kernel memory; "
-		       "else HEADROOM_LOG_LEVEL=debug shows the kernel's own words";
+		       "else HEADROOM_LOG_LEVEL=debug shows the messages of the kernel";
 	snprintf(why, size, "BPF: %s: %s", strerror(-error), cure);
 }
 
-/* Elements that one system call reads: more than a bucket of the kernel's hash table has. */
+/* Elements per system call; more than a bucket of a hash table has. */
 #define AT_ONCE 256
 
-int bpf_each(int map, size_t key_size, size_t value_size, bpf_take *take, void *userdata)
+int bpf_each(int map, size_t key_size, size_t value_size, bpf_visit *visit, void *userdata)
 {
 	_cleanup_free_ char *keys = must(calloc(AT_ONCE, key_size));
 	_cleanup_free_ char *values = must(calloc(AT_ONCE, value_size));
-	uint32_t position, *from = NULL; /* in a hash table: a bucket's number */
+	uint32_t position, *from = NULL; /* in a hash table: the number of a bucket */
 	int r;
 
 	do {
@@ -69,7 +70,7 @@ int bpf_each(int map, size_t key_size, size_t value_size, bpf_take *take, void *
 		if (r < 0 && r != -ENOENT)
 			return r;
 		for (uint32_t i = 0; i < n; i++)
-			take(userdata, keys + i * key_size, values + i * value_size);
+			visit(userdata, keys + i * key_size, values + i * value_size);
 		from = &position;
 	} while (r == 0);
 	return 0;

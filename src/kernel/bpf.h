@@ -6,23 +6,20 @@
 
 #include <sys/capability.h>
 
-/*
- * What every user of libbpf needs: its messages go to the log at debug level, and an error of
- * opening, loading or attaching becomes one sentence with errno and cure in why.
- */
+/* Sends the messages of libbpf to the log, at debug level. */
 void bpf_quiet_libbpf(void);
 
-/* error is -errno as libbpf returned it. */
+/* Writes the error and the cure. error is -errno as returned by libbpf. */
 void bpf_explain_failure(int error, char *why, size_t size);
 
 /*
- * Calls take for every element of a map, given by its descriptor, in no order. What comes or goes
- * meanwhile may be left out. 0 or -errno; what was taken until then was right.
+ * Calls visit for every element of a map, in no order. It may miss elements that are added or
+ * removed meanwhile. Returns 0 or -errno; the elements visited before an error are valid.
  */
-typedef void bpf_take(void *userdata, const void *key, const void *value);
-int bpf_each(int map, size_t key_size, size_t value_size, bpf_take *take, void *userdata);
+typedef void bpf_visit(void *userdata, const void *key, const void *value);
+int bpf_each(int map, size_t key_size, size_t value_size, bpf_visit *visit, void *userdata);
 
-/* True when this process has it in its effective set. */
+/* Whether this process has the capability in its effective set. */
 static inline bool capability_have(cap_value_t capability)
 {
 	cap_t caps = cap_get_proc();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The node as files: where its procfs and sysfs are, and how one value is read from them. */
+/* Files of the node, such as those of procfs and sysfs. */
 
 #include <limits.h>
 
@@ -12,34 +12,35 @@
 struct names;
 
 struct host {
-	char root[256];    /* "" for /: what HEADROOM_HOST_ROOT or --host-root names, without a last
-			      slash */
-	const char *state; /* the state directory, as this process sees it; "" for none */
-	const char *node_name; /* as reports have it */
-	struct names *names;   /* what runtimes tell of ids; NULL: nothing is known */
+	char root[256];    /* of HEADROOM_HOST_ROOT or --host-root, without a last slash; "": / */
+	const char *state; /* path of the state directory for this process; "": none */
+	const char *node_name; /* in reports */
+	struct names *names;   /* of pods and containers, from runtimes; NULL: none */
 };
 
-/* root as the user gave it. False when it is too long. */
+/* root is as the user gave it. Returns false if it is too long. */
 bool host_init(struct host *host, const char *root);
 
-/* The full path of a file below the host's root; one that is too long is "", which no file has. */
+/* Writes and returns the path below the host's root; "", which no file has, if it is too long. */
 const char *host_path(const struct host *host, const char *path, char full[static PATH_MAX]);
 
 /*
- * Reads a setting's value: one line, the selected word of a sysfs choice, white space folded. 0 or
- * -errno; -E2BIG for a value longer than SETTING_VALUE_MAX - 1. value is written only on success.
+ * Reads the value of a setting: one line with white space folded, or the selected word of a choice
+ * in sysfs. Returns 0 or -errno, -E2BIG if it is longer than SETTING_VALUE_MAX - 1. value is
+ * written only on success.
  */
 int host_read_value(
 	const struct host *host, const char *path, char value[static SETTING_VALUE_MAX]);
 
-/* 0 when this process could write the file, else -errno: -EROFS, -EACCES. Nothing is opened. */
+/* Returns 0 if this process may write the file, else -errno: -EROFS, -EACCES. */
 int host_may_write(const struct host *host, const char *path);
 
-/* Whether a path that is not there is a symbolic link: one that points nowhere. */
+/* Whether a path that cannot be opened is a symbolic link. */
 bool host_is_dangling(const struct host *host, const char *path);
 
 /*
- * The file of a sysctl: "net.ipv4.conf.eth0/100.mtu" is /proc/sys/net/ipv4/conf/eth0.100/mtu, dots
- * separate and slashes stand for dots, as sysctl(8) has it. False when it does not fit.
+ * Writes the path of a sysctl: /proc/sys/net/ipv4/conf/eth0.100/mtu for
+ * "net.ipv4.conf.eth0/100.mtu". As for sysctl(8), slashes in a name stand for dots in the path.
+ * Returns whether it fits.
  */
 bool sysctl_path(const char *name, char path[static SETTING_PATH_MAX]);
