@@ -113,16 +113,15 @@ struct tuner_ops {
 	const struct condition_type *conditions;
 	const struct reason *reasons; /* of its settings; conditions have their own */
 	const struct metric_row *metric_rows;
-	const struct capability_row *capabilities; /* what it needs, and why */
+	const struct capability_row *capabilities; /* with the purpose of each */
 	const struct table_view *view; /* what the page and `top` show of its document */
 
 	/* Checks what a row cannot: relations between merged options. */
 	void (*validate)(const struct config *config, struct config_fault_list *faults);
 
 	/*
-	 * Probes the node, once, by doing. Returns self, for close. Something missing on the node
-	 * is no error: explain() reports it. loop is NULL for commands without an agent, which load
-	 * no BPF.
+	 * Probes the node, once. Returns self, for close. If the node lacks something, explain()
+	 * reports it. loop is NULL for commands without an agent.
 	 */
 	void *(*open)(const struct host *host, struct tuner_loop *loop);
 
@@ -135,14 +134,14 @@ struct tuner_ops {
 	struct job_ops jobs[JOB_KINDS];
 
 	/*
-	 * What decide() keeps from call to call: that many bytes, zeroed by the core when the tuner
-	 * is opened.
+	 * Size of the memory that decide() keeps from call to call. The core zeroes it when it
+	 * opens the tuner.
 	 */
 	size_t memory_size;
 
 	/*
-	 * Pure: what was sensed and configured, input and memory in; proposal and memory out. No
-	 * clock, file, socket or BPF map. What a want points to stays valid until the next call.
+	 * Pure: its input is self, input and memory, its output proposal and memory. It uses no
+	 * clock, file, socket or BPF map. Pointers in a want stay valid until the next call.
 	 */
 	void (*decide)(const void *self, const struct decide_input *input, void *memory,
 		struct proposal *proposal);
@@ -151,18 +150,18 @@ struct tuner_ops {
 	void (*arm)(void *self, const void *memory);
 
 	/*
-	 * Writes to why, which is empty, what open and sense found missing: then it is degraded,
-	 * else active. May be NULL.
+	 * Writes to why, which is empty at the call, what the node lacks and the cure. A tuner with
+	 * a text is degraded, else active. May be NULL.
 	 */
 	void (*explain)(const void *self, char why[static TUNER_WHY_MAX]);
 
 	/*
-	 * The member of /v1/status that has this tuner's name. trusted: its reader is root. The
-	 * caller frees it. May be NULL.
+	 * Makes the member of /v1/status with the tuner's name, which the caller deletes. trusted:
+	 * the reader is root. May be NULL.
 	 */
 	struct cJSON *(*document)(const void *self, const void *memory, bool trusted);
 
-	/* Metrics that are this tuner's own; may be NULL. */
+	/* Writes the metrics of this tuner alone. May be NULL. */
 	void (*metrics)(const void *self, const void *memory, struct metric_sink *sink);
 
 	/* Releases what self and memory own, and self. */

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 
-/* A port in use may become free: ask again after this long. */
+/* A port in use may become free. */
 #define HTTP_RETRY_US (10 * USEC_PER_SEC)
 
 void agent_serve(struct agent *agent)
@@ -55,7 +55,7 @@ static void log_faults(int level, const struct config_fault_list *list)
 			list->faults[i].line, list->faults[i].column, list->faults[i].message);
 }
 
-/* old: what is in use; NULL for the first load. */
+/* old: the configuration in use; NULL at the start. */
 static int load(const struct config_source *source, const struct config *old,
 	struct config **config, char fault[static CONDITION_MESSAGE_MAX])
 {
@@ -65,8 +65,8 @@ static int load(const struct config_source *source, const struct config *old,
 	int r = -EINVAL;
 
 	/*
-	 * An editor, a full disk or a ConfigMap that is gone for a moment leaves a file empty or
-	 * missing. That is no configuration: the defaults would enforce what nobody asked for.
+	 * A file may be empty or missing for a moment: an editor, a full disk, a ConfigMap. Do not
+	 * fall back to the defaults, which nobody asked for.
 	 */
 	for (size_t i = 0; old && (position.file = config_file(old, i)); i++)
 		if (stat(position.file, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
@@ -78,7 +78,7 @@ static int load(const struct config_source *source, const struct config *old,
 	log_faults(LOG_NOTICE, &notices);
 	if (old)
 		log_faults(LOG_ERR, &faults);
-	else /* as a compiler: the agent is not to run */
+	else /* like a compiler: the agent does not start */
 		config_faults_print(stderr, &faults, "");
 	fault[0] = '\0';
 	if (faults.n > 0)
@@ -90,9 +90,8 @@ static int load(const struct config_source *source, const struct config *old,
 }
 
 /*
- * Takes the lock, and again what could not be had of the records, when the configuration wants
- * something written; else only reads the records. 0, or -errno, after a line in the log; -EBUSY
- * when another process holds it.
+ * Gets the lock and the records if a tuner enforces; else only reads the records. Returns 0, or
+ * -errno after logging it; -EBUSY if another process holds the lock.
  */
 static int become_writer(struct agent *agent)
 {
@@ -122,7 +121,7 @@ static void reload(struct agent *agent)
 	char changed[512];
 	int r;
 
-	/* The time is required for Type=notify-reload, and ignored by systemd before 253. */
+	/* Type=notify-reload requires the time; systemd before 253 ignores it. */
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now_us());
 	agent->source_signature = config_source_signature(&core->source);
 	r = load(&core->source, core->config, &config, core->config_fault);
@@ -146,9 +145,8 @@ static void reload(struct agent *agent)
 }
 
 /*
- * The files are checked at every tick: that sees each way of replacing them, a ConfigMap's symlink
- * swap included. A change is taken once it has lasted for a second, so that no half-written
- * file is loaded.
+ * Checking the files at every tick finds each kind of replacement, such as the symbolic link of a
+ * ConfigMap. A change must last for a second, so that no half-written file is loaded.
  */
 void agent_watch_config(struct agent *agent)
 {
@@ -175,24 +173,24 @@ static bool is_needed(const struct core *core, size_t tuner, const struct capabi
 	enum mode mode = core->node.tuners[tuner].mode;
 	bool needed[] = {
 		[CAPABILITY_TO_OPEN] = false,
-		[CAPABILITY_TO_RUN] = true, /* also of a tuner that a reload may switch on */
-		/* It may change files, or a record of one is to be restored. */
+		[CAPABILITY_TO_RUN] = true, /* a reload may switch the tuner on */
+		/* It may change files, or restore one. */
 		[CAPABILITY_TO_ENFORCE] = mode == MODE_ENFORCE || mode == MODE_RELEASED ||
 					  core->n_files > 0 || core->n_pins > 0,
-		[CAPABILITY_TO_CHROOT] = core->host.root[0], /* also to observe */
+		[CAPABILITY_TO_CHROOT] = core->host.root[0], /* to observe too */
 		[CAPABILITY_TO_SET] = false,
 	};
 
 	for (size_t i = 0; row->setting && i < core->node.n_settings; i++)
 		needed[CAPABILITY_TO_SET] |= starts_with(core->node.settings[i].name, row->setting);
-	/* A record may be of a setting that is no longer configured: a restore writes it. */
+	/* A restore also writes settings that are no longer configured. */
 	for (size_t i = 0; row->setting && core->values && i < core->values->n; i++)
 		needed[CAPABILITY_TO_SET] |=
 			starts_with(core->values->records[i].name, row->setting);
 	return needed[row->use];
 }
 
-/* Where the unit or the pod does not give a capability, it is not had, and cannot be kept. */
+/* Keep only capabilities that the unit or the pod has given. */
 void agent_drop_privileges(const struct agent *agent)
 {
 	const struct node *node = &agent->core.node;
@@ -233,7 +231,6 @@ static int start(struct agent *agent)
 	agent->source_signature = config_source_signature(&core->source);
 	agent_serve(agent);
 	agent_poll(agent);
-	/* What it does to the node, where it answers, and what it was told. */
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		released += core->node.tuners[i].mode == MODE_RELEASED;
 		enforcing += core->node.tuners[i].mode == MODE_ENFORCE;
@@ -259,12 +256,12 @@ int agent_run(const struct core_options *options)
 	struct config *config;
 	int r;
 
-	/* One arena: the worker needs no heap of its own. */
+	/* One arena: the threads need no heaps of their own. */
 	mallopt(M_ARENA_MAX, 1);
-	/* Tables have room for the worst case: by mmap(2), the unused part takes no memory. */
+	/* Large tables come from mmap(2), so that their unused parts take no memory. */
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	signal(SIGPIPE, SIG_IGN);
-	/* Connections of many slow clients need descriptors: take what the hard limit gives. */
+	/* Many slow clients need many descriptors. */
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
 		files.rlim_cur = MIN(files.rlim_max, 4096);
 		setrlimit(RLIMIT_NOFILE, &files);
@@ -292,7 +289,7 @@ int agent_run(const struct core_options *options)
 	for (size_t i = 0; i < ARRAY_SIZE(agent.endpoints); i++)
 		if (agent.endpoints[i].server)
 			http_server_close(steal(agent.endpoints[i].server));
-	/* Cancels what is under way: the next agent finishes or undoes it. */
+	/* Cancel the file job: the next agent finishes or undoes it. */
 	worker_free(agent.worker);
 	for (size_t i = 0; i < JOBS_MAX; i++) {
 		const struct job *job = &agent.jobs[i];

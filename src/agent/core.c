@@ -18,7 +18,7 @@ static const struct {
 	[CORE_RUNTIME] = {"HEADROOM_RUNTIME_DIR", "/run/headroom"},
 };
 
-/* A variable of the environment; by_default where it is empty or not set. */
+/* Returns a variable of the environment, or by_default if it is empty or not set. */
 static const char *variable(const char *name, const char *by_default)
 {
 	const char *value = getenv(name);
@@ -31,7 +31,7 @@ const char *core_state_name(void)
 	return variable(directories[CORE_STATE].variable, directories[CORE_STATE].by_default);
 }
 
-/* Of a directory, or before it is made of the one that it will be in. */
+/* For a missing directory, stat its parent. */
 static int stat_location(const char *path, struct stat *st)
 {
 	char parent[PATH_MAX];
@@ -44,8 +44,8 @@ static int stat_location(const char *path, struct stat *st)
 }
 
 /*
- * As the environment names it; else the host's, in a container mounted as itself or seen below the
- * host's root. One of the container's own would be lost with it, and the originals in it.
+ * The environment may name the directory. Otherwise it must be the host's: in a container a mount
+ * at the same path, or below the host's root. A directory of the container would be lost with it.
  */
 int core_directory(const struct host *host, enum core_directory which, char path[static PATH_MAX])
 {
@@ -67,7 +67,7 @@ int core_directory(const struct host *host, enum core_directory which, char path
 		own.st_ino == hosts.st_ino)
 		mounted = true;
 	else if (mounted == seen)
-		return -ENODEV; /* neither, or two */
+		return -ENODEV; /* neither, or two different ones */
 	if (mounted)
 		copy_text(path, PATH_MAX, by_default);
 	return 0;
@@ -75,8 +75,8 @@ int core_directory(const struct host *host, enum core_directory which, char path
 
 const char *core_describe_values_error(int error)
 {
-	return error == -EBADMSG  ? "values is no file of this version"
-	       : error == -ENODEV ? "not the host's, but of this container"
+	return error == -EBADMSG  ? "values has an unknown format version"
+	       : error == -ENODEV ? "not the host's directory but the container's"
 				  : strerror(-error);
 }
 
@@ -142,7 +142,6 @@ int core_open(struct core *core, const struct core_options *options, const struc
 		core->state[0] = '\0';
 	core->host.state = core->state;
 	core->host.node_name = node->name;
-	/* Room for every tuner, and for one condition of each type. */
 	while (tuner_table[node->n_tuners])
 		node->n_tuners++;
 	node->tuners = must(calloc(node->n_tuners, sizeof(*node->tuners)));
@@ -255,7 +254,7 @@ void core_read_records(struct core *core)
 
 	if (r == 0)
 		r = load_values(core, directory, false);
-	/* Who may not write has not lost anything by that. */
+	/* Only a writer needs them. */
 	core->values_error = r == -ENOENT || r == -EACCES || r == -ENODEV ? 0 : r;
 	load_journal(core, false);
 	if (core->journal_error == -EACCES || core->journal_error == -ENODEV)
@@ -287,7 +286,7 @@ void core_reconfigure(struct core *core, struct config *config)
 	cleanup_config_free(&core->config);
 	core->config = config;
 	core->node.config_hash = config_checksum(config);
-	/* For people: as configured, as given by Kubernetes' downward API, or the host's. */
+	/* As configured, or of Kubernetes' downward API, or the host name. */
 	if (gethostname(core->node.name, sizeof(core->node.name) - 1) < 0)
 		strcpy(core->node.name, "localhost");
 	if (!name[0])

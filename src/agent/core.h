@@ -2,8 +2,7 @@
 #pragma once
 
 /*
- * One poll of the node and what follows from it, without a loop: the agent does this every second,
- * and the commands that work without an agent do it once.
+ * The agent without its loop: the agent polls every second, commands without an agent poll once.
  */
 
 #include "apply/file_transaction.h"
@@ -12,44 +11,44 @@
 #include "model/node.h"
 #include "workload/cgroup.h"
 
-/* How long a command waits for the programs that one tuner asks. */
+/* Deadline of a job in a command. */
 #define CORE_JOB_US (3 * USEC_PER_SEC)
 
-/* As given on the command line and in the environment. */
+/* From the command line and the environment. */
 struct core_options {
 	const char *config_file; /* NULL: /etc/headroom/headroom.yaml and conf.d, both optional */
 	const char *host_root;   /* "" for / */
-	bool observe;            /* write nothing, whatever the configuration says */
+	bool observe;            /* no tuner enforces, whatever the configuration says */
 };
 
 struct core {
 	struct core_options options;
-	struct tuner_loop loop; /* what each tuner gets; event NULL: a command */
+	struct tuner_loop loop; /* copied to each tuner; event NULL: a command */
 	struct host host;
 	struct names names;   /* of host */
-	char state[PATH_MAX]; /* of CORE_STATE, or "" */
+	char state[PATH_MAX]; /* path of CORE_STATE, or "" */
 	struct config_source source;
 	struct config *config;
 	struct node node;
 
 	int lock;                   /* -1: this process may not write */
-	char holder[64];            /* of the lock, when another process is the writer */
-	struct value_store *values; /* NULL: values_error says why */
+	char holder[64];            /* of the lock, if another process has it */
+	struct value_store *values; /* NULL: see values_error */
 	int values_error;
-	struct file_journal *journal; /* NULL: journal_error says why. A file job owns it */
+	struct file_journal *journal; /* NULL: see journal_error. A file job owns it */
 	int journal_error;
-	struct file_record *files; /* what the journal had when it was last looked at */
+	struct file_record *files; /* copies from the journal */
 	size_t n_files;
 	struct pin_record *pins;
 	size_t n_pins;
 	struct release_list released;
-	struct file_job *job;     /* of core_file_job(), under way; NULL for none */
-	uint64_t writer_retry_us; /* when to try again to become the writer */
+	struct file_job *job;     /* under way, of core_file_job(); or NULL */
+	uint64_t writer_retry_us; /* when to retry core_become_writer() */
 
-	bool as_apply;    /* judge as if everything enforced: headroom plan */
-	struct plan plan; /* what the last poll found to be written */
-	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; empty when it was good */
-	char agent_error[CONDITION_MESSAGE_MAX];  /* the agent's own, e.g. no HTTP; or empty */
+	bool as_apply;    /* decide as if all tuners enforced: headroom plan */
+	struct plan plan; /* changes to make, of the last poll */
+	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; or empty */
+	char agent_error[CONDITION_MESSAGE_MAX];  /* such as a port in use; or empty */
 };
 
 enum core_directory {
@@ -57,88 +56,87 @@ enum core_directory {
 	CORE_RUNTIME, /* HEADROOM_RUNTIME_DIR or its /run/headroom: the lock, records of values */
 };
 
-/* 0 with the path here; -ENODEV in a container that has not the host's. */
+/* Returns 0 with the path in this process's root, or -ENODEV without the host's directory. */
 int core_directory(const struct host *host, enum core_directory which, char path[static PATH_MAX]);
 
-/* For messages: the state directory, and what is wrong with the records of values. */
+/* For messages: the name of the state directory, and the description of values_error. */
 const char *core_state_name(void);
 const char *core_describe_values_error(int error);
 
-/* The configured unix socket; HEADROOM_RUNTIME_DIR moves the default one. */
+/* Writes the path of the unix socket. HEADROOM_RUNTIME_DIR changes its default. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);
 
 struct config_source core_source(const char *config_file);
 
-/* Loads and validates everything. 0, or -EINVAL with faults. notices may be NULL. */
+/* Loads and validates. Returns 0, or -EINVAL with faults. notices may be NULL. */
 int core_load_config(const struct config_source *source, struct config **ret,
 	struct config_fault_list *faults, struct config_fault_list *notices);
 
 /*
- * Opens the tuners under a configuration, of which it takes ownership. core must be zeroed;
- * core_close releases, also after an error. loop is NULL for a command without an agent. 0, or
- * -ENAMETOOLONG for the host's root.
+ * Opens the tuners with a configuration, which then belongs to core. core must be zeroed, and
+ * core_close() is needed after an error too. loop is NULL for a command without an agent. Returns
+ * 0, or -ENAMETOOLONG for the host's root.
  */
 int core_open(struct core *core, const struct core_options *options, const struct tuner_loop *loop,
 	struct config *config);
 void core_close(struct core *core);
 
-/* Replaces the configuration, of which it takes ownership, and tries everything again under it. */
+/* Replaces the configuration, which then belongs to core, and retries failed settings. */
 void core_reconfigure(struct core *core, struct config *config);
 
-/* For commands without an agent: runs the samples of all tuners; load: loads BPF programs before.
- */
+/* Runs the samples of all tuners in a command; load: also their JOB_LOAD. */
 void core_sample(struct core *core, bool load);
 
-/* Some tuner is to enforce, and the command line does not forbid it. */
+/* Whether a tuner may enforce. */
 bool core_wants_to_write(const struct core *core);
 
-/* Reads the records without the right to write them: for originals and what is released. */
+/* Reads the records of originals and of released tuners without the lock. */
 void core_read_records(struct core *core);
 
 /*
- * Becomes the one writer: makes the runtime directory, takes the lock, loads what is recorded. 0;
- * -EBUSY when another process, the holder, is it; any other error is kept in values_error. Without
- * records of values no value is written, without the journal no file.
+ * Makes this process the only writer: creates the runtime directory, gets the lock and loads the
+ * records. Returns 0, -EBUSY if another process holds the lock, or any other error, also in
+ * values_error. Without records of values no value is written; without the journal no file.
  */
 int core_become_writer(struct core *core, const char *who);
 
-/* Senses, decides, reconciles, all tuners or one: node is up to date then, plan what to write. */
+/* Sense, decide and reconcile all tuners or one: update node and plan. */
 void core_poll(struct core *core);
 void core_poll_tuner(struct core *core, struct tuner_status *tuner);
 
-/* In all that follows only is a tuner's name, or NULL for all tuners; done may be NULL. */
+/* Below, only is the name of a tuner, or NULL for all tuners; done may be NULL. */
 
-/* Forgets drift, failure and release, for an explicit apply. */
+/* Forgets drift, failures and releases, for `headroom apply`. */
 void core_reset(struct core *core, const char *only);
 
-/* Takes out of the plan what belongs to other tuners. */
+/* Removes the changes of other tuners from the plan. */
 void core_plan_only(struct core *core, const char *only);
 
 /*
- * Writes the values of the plan at once; the settings follow. done gets the changes; those of files
- * stay in the plan. How many there were.
+ * Writes the values of the plan now, updates the settings and moves the changes to done. Changes of
+ * files stay in the plan. Returns the number of values.
  */
 size_t core_apply_values(struct core *core, struct plan *done);
 
-/* Restores values at once, and releases tuners until apply. */
+/* Restores values now, and releases the tuners until apply. */
 void core_restore_values(struct core *core, const char *only, struct plan *done);
 
 /*
- * A job for the changes of files in the plan, which it takes over, or for restoring files. Until
- * core_adopt_files the settings of files stay as they are. NULL when this process may not write
- * files, or a job is under way.
+ * Makes a job of the changes of files, which leave the plan, or of restoring files. Settings of
+ * files do not change until core_adopt_files(). Returns NULL if this process may not write files,
+ * or a job is under way.
  */
 struct file_job *core_file_job(
 	struct core *core, enum file_task task, const char *only, bool forced);
 
-/* The job is done: settings follow, done gets the changes. 0 or the job's error. */
+/* Updates the settings after the job and moves its changes to done. Returns its error, or 0. */
 int core_adopt_files(struct core *core, struct file_job *job, struct plan *done);
 
-/* Adds to done what is not set as it should be, beside what was tried. */
+/* Adds to done the settings that are not as wanted although done has no failure of them. */
 void core_add_unset(const struct core *core, const char *only, struct plan *done);
 
-/* Adds to done the tuners whose settings are not known because a condition hides them. */
+/* Adds to done the tuners whose settings a True condition hides. */
 void core_add_hidden(const struct core *core, const char *only, struct plan *done);
 
-/* The daemon: runs until SIGTERM or SIGINT. The exit code of the program. */
+/* Runs the daemon until SIGTERM or SIGINT. Returns the exit code of the program. */
 int agent_run(const struct core_options *options);

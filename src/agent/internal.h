@@ -17,20 +17,20 @@
 /* For samples and for loading BPF programs. */
 #define JOB_TIMEOUT_US (10 * USEC_PER_SEC)
 
-/* One poll a second, and the loop's only timer: a drift is seen within that. */
+/* The interval of polls: drift is found within it. */
 #define TICK_US USEC_PER_SEC
 
-/* What a client of the unix socket asked for. */
+/* A request of a client of the unix socket. */
 struct request {
 	bool restore;  /* else apply */
 	char only[32]; /* a tuner; empty for all */
 	struct http_connection *client;
 };
 
-/* Where it serves: a TCP address or a path. Each by itself: one that is taken costs only itself. */
+/* A TCP address or the path of a socket. If one is in use, the other still serves. */
 struct endpoint {
-	struct http_server *server; /* NULL: none is configured, or error says why */
-	char address[PATH_MAX];     /* what server was opened with, or is to be */
+	struct http_server *server; /* NULL: none is configured, or see error */
+	char address[PATH_MAX];     /* configured */
 	int error;                  /* 0 or -errno */
 	uint64_t retry_us;
 };
@@ -51,33 +51,33 @@ struct agent {
 	sd_event_source *tick;
 	struct endpoint endpoints[2]; /* TCP, and the unix socket */
 	bool urgent;                  /* it has real-time priority */
-	bool never_urgent;            /* that cannot be had: ordinary for good */
+	bool never_urgent;            /* it may not have that priority */
 
 	struct worker *worker; /* samples and file jobs */
 	struct job jobs[JOBS_MAX];
-	uint64_t resume_us; /* when to look again after restarts whose end is not known */
+	uint64_t resume_us; /* when to resume restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;
-	struct plan done; /* of requests[0], which is being worked on */
+	struct plan done; /* changes made for requests[0] */
 
 	uint64_t source_signature; /* of the configuration files as loaded */
 	uint64_t source_seen;      /* their signature at the last tick */
-	uint64_t source_seen_us;   /* CLOCK_MONOTONIC: since when */
+	uint64_t source_seen_us;   /* CLOCK_MONOTONIC: when it changed */
 	bool ready;                /* READY=1 was sent */
-	bool reloaded; /* to be reported again at the next tick, so that nobody waits for ever */
+	bool reloaded; /* send READY=1 again at the next tick, in case systemd missed it */
 	char status[STATUS_LINE_MAX]; /* the last STATUS= */
 };
 
-/* job.c. 0 or -errno. Then the caller owns the request still. */
+/* job.c. Returns 0, or -errno, and the request still belongs to the caller. */
 int agent_submit(struct agent *agent, const struct job *job);
 
-/* Cancels transfers that are no longer wanted, and begins the jobs that are due. */
+/* Cancels unwanted transfers and begins the jobs that are due. */
 void agent_begin_jobs(struct agent *agent);
 
-/* Only those that need the privileges of the start. */
+/* Begins only JOB_LOAD, which needs the privileges of the start. */
 void agent_begin_loads(struct agent *agent);
 
-/* loop.c. The next tick is now. */
+/* loop.c. Makes the next tick due now. */
 void agent_wake(struct agent *agent);
 
 /* A member of struct tuner_loop. */
@@ -86,17 +86,17 @@ void agent_poll_tuner(struct tuner_loop *loop);
 /* Polls, writes values, and hands files and samples to the workers. */
 void agent_poll(struct agent *agent);
 
-/* Ticks until the agent is to end. 0 or -errno. */
+/* Runs until SIGTERM or SIGINT. Returns 0 or -errno. */
 int agent_loop(struct agent *agent);
 
-/* What clients ask for: an http_change_fn. */
+/* An http_change_fn. */
 void agent_request(void *userdata, bool restore, const char *only, struct http_connection *client);
 
-/* agent.c: opens what the configuration asks for, closes what it no longer does. */
+/* agent.c. Opens and closes the configured endpoints. */
 void agent_serve(struct agent *agent);
 
-/* Reloads the configuration once its files have changed. */
+/* Reloads the configuration if its files have changed. */
 void agent_watch_config(struct agent *agent);
 
-/* Gives up every capability that is not needed after the start. */
+/* Drops the capabilities that are needed only at the start. */
 void agent_drop_privileges(const struct agent *agent);

@@ -85,8 +85,8 @@ static bool begin_job(struct agent *agent, struct tuner_status *tuner, enum job_
 }
 
 /*
- * Cancels the transfers of a tuner that was closed or does not enforce. Until those of a closed
- * tuner have ended, its successor begins none.
+ * Cancels the transfers of a tuner that was closed or does not enforce. Returns whether it may
+ * begin others: not before the old ones have ended.
  */
 static bool cancel_transfers(struct agent *agent, const struct tuner_status *tuner)
 {
@@ -120,7 +120,7 @@ void agent_begin_jobs(struct agent *agent)
 {
 	bool is_urgent = agent->core.job != NULL;
 
-	/* A thread without a job ends. */
+	/* End threads without a job. */
 	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)
 		if (!job->request && job->own)
 			worker_free(steal(job->own));

@@ -8,20 +8,20 @@
 #include <sched.h>
 #include <systemd/sd-daemon.h>
 
-/* Room for the timer to fall together with other wake-ups of the machine. */
+/* Lets the kernel coalesce the tick with other timers. */
 #define TICK_ACCURACY_US (75 * USEC_PER_MSEC)
 
-/* The lowest real-time priority is above all ordinary work, and below all other real time. */
+/* The lowest real-time priority precedes all ordinary processes only. */
 #define URGENT_PRIORITY 1
 
-/* error: of recording what was restored, or 0. */
+/* error: of recording the restore, or 0. */
 static void answer(struct agent *agent, int error)
 {
 	const struct request *request = &agent->requests[0];
 	_cleanup_(cleanup_cJSON_Delete) cJSON *plan = NULL;
 	_cleanup_free_ char *json = NULL;
 
-	agent->core.node.revision++; /* who gets the answer reads what it did */
+	agent->core.node.revision++; /* the client may read the result now */
 	if (!request->restore)
 		core_add_unset(&agent->core, request->only[0] ? request->only : NULL, &agent->done);
 	plan = report_plan(&agent->done, true);
@@ -47,7 +47,7 @@ static void adopt_files(void *self, void *job)
 {
 	struct agent *agent = self;
 	struct core *core = &agent->core;
-	/* All others are neither forced nor do they restore. */
+	/* Only jobs of a request are forced or restore. */
 	bool requested = core->job->forced || core->job->task == FILE_RESTORE;
 	int r;
 
@@ -82,7 +82,7 @@ static int begin_files(struct agent *agent, enum file_task task, const char *onl
 	return r;
 }
 
-/* The requests one after the other, and what the plan or the journal has for files. */
+/* Works off the requests, one at a time, and begins the file job of the plan or the journal. */
 static void work(struct agent *agent)
 {
 	const struct request *request = &agent->requests[0];
@@ -102,7 +102,7 @@ static void work(struct agent *agent)
 		}
 		r = begin_files(agent, request->restore ? FILE_RESTORE : FILE_APPLY, only,
 			!request->restore);
-		/* Limits and conditions follow at once, not at the next tick. */
+		/* Update limits and conditions now, not at the next tick. */
 		core_poll(core);
 		if (r < 0)
 			answer(agent, r);
@@ -155,11 +155,11 @@ void agent_poll(struct agent *agent)
 
 	worker_finish(agent->worker);
 	core_poll(core);
-	/* Limits and metrics follow the new values at once, not at the next tick. */
+	/* Update limits and metrics now, not at the next tick. */
 	if (core_apply_values(core, NULL) > 0)
 		core_poll(core);
 	core->node.applied = true;
-	/* Before the worker's thread begins, which inherits the privileges that are left. */
+	/* Before the worker's thread begins: it inherits the remaining capabilities. */
 	if (!agent->ready) {
 		agent_drop_privileges(agent);
 		sd_notify(0, "READY=1");
@@ -176,7 +176,7 @@ void agent_poll(struct agent *agent)
 
 void agent_wake(struct agent *agent)
 {
-	/* A time in the past: a later one may come TICK_ACCURACY_US late. */
+	/* A time in the past: now could be delayed by TICK_ACCURACY_US. */
 	if (agent->tick)
 		(void)sd_event_source_set_time(agent->tick, 0);
 }
@@ -198,7 +198,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	bool observing = core->values_error < 0;
 
 	(void)usec;
-	/* The directory may come to be writable later: a mount, a tmpfs with room again. */
+	/* The directory may become writable later. */
 	if ((observing || core->journal_error != 0) && now_us() >= core->writer_retry_us &&
 		core_wants_to_write(core) && !core->job) {
 		core->writer_retry_us = now_us() + RETRY_US;
@@ -212,17 +212,16 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	if (agent->reloaded)
 		sd_notify(0, "READY=1");
 	agent->reloaded = false;
-	/* Only for who asked: each message wakes the service manager. */
+	/* Each message wakes the service manager. */
 	if (sd_watchdog_enabled(0, NULL) > 0)
 		sd_notify(0, "WATCHDOG=1");
 	return sd_event_source_set_time(source, now_us() + TICK_US);
 }
 
 /*
- * A table of a thousand entries fills in two milliseconds, and on a busy node an ordinary process
- * waits longer than that for a CPU. So the loop sleeps, and wakes for what is urgent, with a
- * real-time priority; everything else, above all what clients ask for, is done with an ordinary
- * one.
+ * A table of a thousand entries fills in two milliseconds. On a busy node, an ordinary process
+ * waits longer for a CPU. So the loop sleeps and handles urgent events with a real-time priority.
+ * All other work, above all for clients, has an ordinary priority.
  */
 static void set_urgent(struct agent *agent, bool urgent)
 {
@@ -230,7 +229,7 @@ static void set_urgent(struct agent *agent, bool urgent)
 
 	if (agent->never_urgent || agent->urgent == urgent)
 		return;
-	/* The worker's thread inherits nothing of it. */
+	/* Threads do not inherit it. */
 	if (sched_setscheduler(0, (urgent ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK,
 		    &parameter) == 0) {
 		agent->urgent = urgent;
@@ -243,7 +242,7 @@ static void set_urgent(struct agent *agent, bool urgent)
 	agent->never_urgent = true;
 }
 
-/* A tuner has an urgent source; pending: it has an event now. */
+/* Whether a tuner has an urgent source; pending: with an event now. */
 static bool has_urgent(const struct agent *agent, bool pending)
 {
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
@@ -260,7 +259,7 @@ int agent_loop(struct agent *agent)
 	int r = sd_event_add_time(agent->event, &agent->tick, CLOCK_MONOTONIC, now_us() + TICK_US,
 		TICK_ACCURACY_US, on_tick, agent);
 
-	/* A timer fires once: on_tick sets the next, after its work. */
+	/* on_tick() sets the next time, after its work. */
 	if (r >= 0)
 		r = sd_event_source_set_enabled(agent->tick, SD_EVENT_ON);
 	while (r >= 0 && sd_event_get_state(agent->event) != SD_EVENT_FINISHED) {
@@ -271,7 +270,7 @@ int agent_loop(struct agent *agent)
 		}
 		if (r <= 0)
 			continue;
-		/* What is urgent has the higher priority in the loop too: dispatched first. */
+		/* The loop dispatches urgent sources first. */
 		if (!has_urgent(agent, true))
 			set_urgent(agent, false);
 		r = sd_event_dispatch(agent->event);

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "tuners/table.h"
 
-/* Three times what a sample may take, or a BPF program to load. */
+/* Three times JOB_TIMEOUT_US. */
 #define JOB_OVERDUE_US (30 * USEC_PER_SEC)
 
 static const struct release *find_release(const struct core *core, const char *tuner)
@@ -61,7 +61,7 @@ static void observe(struct core *core, const struct condition_reading *reading)
 	if (reading->status == CONDITION_TRUE)
 		log_line(condition_severity(reading) == SEVERITY_ADVICE ? LOG_NOTICE : LOG_WARNING,
 			reading->type->name, "%s", reading->message);
-	/* That all is well where nothing was known is no news: each start would say it. */
+	/* Do not log that a condition is False at first: each start would do so. */
 	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
 		log_notice(reading->type->name, "%s: %s", condition_status_names[reading->status],
 			reading->message[0] ? reading->message : reading->reason);
@@ -90,7 +90,7 @@ static void judge(struct core *core)
 				setting->why[0] ? setting->why : strerror(-setting->error),
 				setting->reason);
 	}
-	/* Values that no tuner wants any more, and whose originals could not be restored. */
+	/* Values of released tuners that are no longer configured and could not be restored. */
 	for (size_t i = 0; core->values && i < core->values->n; i++) {
 		const struct value_record *record = &core->values->records[i];
 
@@ -111,7 +111,7 @@ static void judge(struct core *core)
 	}
 }
 
-/* What the mode of a tuner is now, and since when. */
+/* Updates the mode of a tuner and since_us. */
 static void settle_mode(const struct core *core, struct tuner_status *tuner)
 {
 	const struct release *release = find_release(core, tuner->ops->name);
@@ -136,8 +136,8 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 }
 
 /*
- * Neither a deadline nor cancelling ends a job that the kernel holds: in a read of a hung file
- * system, in a bpf(2). What its tuner last sampled is too old then.
+ * Neither a deadline nor cancelling ends a job that hangs in the kernel, such as a read of a hung
+ * file system. Then the last sample of the tuner is too old.
  */
 static void judge_jobs(const struct core *core, struct tuner_status *tuner, uint64_t now)
 {
@@ -189,7 +189,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.decide = &input,
 		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
-		/* A command without the lock shows what an agent would do. */
+		/* A command without the lock shows the changes of an agent. */
 		.values_recordable = !core->loop.event || (core->lock >= 0 && core->values),
 		.files_recordable = !core->loop.event || (core->lock >= 0 && core->journal),
 		.files_busy = core->job || tuner->files_stale,
@@ -245,7 +245,7 @@ void core_poll(struct core *core)
 		if (core->node.limits[i].seen_at_us == now)
 			core->node.limits[kept++] = core->node.limits[i];
 	core->node.n_limits = kept;
-	/* Each type of a tuner once: what it reports, or that it is off. */
+	/* Each type has one reading; without one, the tuner is off. */
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		const struct proposal *proposal = &core->node.tuners[i].proposal;
 		const struct condition_type *type = core->node.tuners[i].ops->conditions;

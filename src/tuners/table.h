@@ -5,7 +5,7 @@
 
 #include <headroom/tuner.h>
 
-/* A new tuner is a directory, and its line here. */
+/* A new tuner needs a directory, and its line here. */
 #define TUNERS(X)   \
 	X(neighbor) \
 	X(thp)      \
@@ -22,7 +22,7 @@
 
 TUNERS(DECLARE_TUNER)
 
-/* What belongs to the agent and to no tuner: tables alone, no functions. */
+/* Tables of the agent itself, without functions. */
 extern const struct tuner_ops core_tables;
 
 /* The agent's tables, then each tuner's; ended by NULL. */
@@ -34,10 +34,10 @@ enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGEN
 /* The row of a reason; NULL for none. */
 const struct reason *reason_find(const char *slug);
 
-/* What the entry of a kind ("reason", "condition", ...) and name says; NULL for none. */
+/* The help of an entry, by its kind ("reason", "condition", ...) and name; or NULL. */
 const char *entry_help(const char *kind, const char *name);
 
-/* What the option NAME.mode of each tuner takes, ended by NULL; and its row. */
+/* The choices of the options NAME.mode, ended by NULL, and their row. */
 extern const char *const tuner_mode_choices[];
 #define MODE_OPTION(tuner)                                                                   \
 	{                                                                                    \
@@ -54,17 +54,17 @@ void tuner_free(void *self, void *memory);
 /* The tuner of that name, or NULL. */
 const struct tuner_ops *tuner_find(const char *name);
 
-/* What needs all tuners: each one's validate, and that no sysctl has two owners. */
+/* Calls validate of all tuners, and checks that no sysctl has two owners. */
 void tuners_validate(const struct config *config, struct config_fault_list *faults);
 
-/* What the configuration says of a tuner: its own mode, else the agent's. */
+/* The configured mode of a tuner, by default the agent's. */
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config);
 
 /*
- * Each entry of all tables once: the agent's, then each tuner's; at last the profiles. The caller
- * frees the array, not what it points to.
+ * All entries: of the agent, of each tuner, and the profiles. The caller frees the array, but not
+ * the texts.
  */
 struct explanation *all_entries(size_t *n);
 
-/* False for a pattern, which names no single thing. */
+/* False for a pattern. */
 bool entry_is_literal(const struct explanation *entry);
