@@ -2,8 +2,11 @@
 #include "report/http_internal.h"
 
 #include "base/json.h"
+#include "config/config.h"
 
 #include <ctype.h>
+#include <netinet/in.h>
+#include <strings.h>
 
 /* The bodies of requests are ignored. */
 #define BODY_MAX 4096
@@ -247,6 +250,40 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 	return MHD_YES;
 }
 
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+
+	if (address->ss_family == AF_INET)
+		return ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	return IN6_IS_ADDR_LOOPBACK(six) ||
+	       (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+/*
+ * False for a request to a loopback address under another name: a website whose name resolves to
+ * this address (DNS rebinding) would read the documents. An address as the Host is safe: a proxy
+ * such as kube-rbac-proxy keeps the Host header of its own client.
+ */
+static bool host_fits(const struct http_connection *connection, const char *host)
+{
+	const char *const names[] = {"localhost", connection->server->node->name};
+	struct sockaddr_storage address = {0};
+	socklen_t size = sizeof(address);
+	char with_port[80];
+
+	if (getsockname(connection->fd, (struct sockaddr *)&address, &size) < 0 ||
+		!is_loopback(&address))
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strcspn(host, ":") == strlen(names[i]) &&
+			strncasecmp(host, names[i], strlen(names[i])) == 0)
+			return true;
+	snprintf(with_port, sizeof(with_port), "%s:80", host);
+	return listen_address(host, &address) > 0 || listen_address(with_port, &address) > 0;
+}
+
 enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const char *url,
 	const char *method, const char *version, const char *data, size_t *size, void **state)
 {
@@ -258,12 +295,17 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	if (!connection) { /* the headers are complete */
 		const char *text =
 			MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");
+		const char *host = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Host");
 		uint64_t length;
 
 		*state = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
 				 ->socket_context;
 		if (!*state)
 			return MHD_NO; /* it is being closed */
+		if (!server->local && host && !host_fits(*state, host))
+			return answer_text(*state, MHD_HTTP_MISDIRECTED_REQUEST,
+				"the Host header must be localhost, an address or the name of this node\n",
+				NULL);
 		if (text && (parse_count(text, &length) < 0 || length > BODY_MAX))
 			return answer_text(*state, MHD_HTTP_CONTENT_TOO_LARGE,
 				"the body is longer than 4096 bytes\n", NULL);

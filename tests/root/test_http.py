@@ -71,6 +71,22 @@ def test_tcp_is_read_only(one):
     assert get(one, "/nothing")[0].status == 404
 
 
+@pytest.mark.parametrize("host", ["localhost:80", "LocalHost", "127.0.0.1", "127.9.9.9:1", "[::1]", "[::1]:19810", "10.0.0.1:9", None])
+def test_a_loopback_address_answers_under_its_own_names(one, host):
+    """An address as the Host is that of a proxy's client."""
+    host = host or f"{one.status()['node']['name']}:{one.port}"
+    assert get(one, "/v1/status", headers={"Host": host})[0].status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1.evil", ""])
+def test_a_loopback_address_refuses_other_names(one, host):
+    """A website whose name resolves to 127.0.0.1 (DNS rebinding) cannot read the documents."""
+    for path in ("/v1/status", "/", "/livez"):
+        response, body = get(one, path, headers={"Host": host})
+        assert response.status == 421 and "Host" in body
+    assert get(one, "/livez")[0].status == 200
+
+
 def test_the_number_of_series_is_bounded(one):
     lines = [line for line in get(one, "/metrics")[1].splitlines() if not line.startswith("#")]
     names = [line.rsplit(" ", 1)[0] for line in lines]
@@ -96,7 +112,7 @@ def test_documents_are_rendered_at_most_once_a_tick(one):
 def slow_clients(port, n, started):
     """n clients that connect again when closed. Half of them send a byte a second, the others nothing."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (4 * n, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    text = b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: " + b"a" * 4000
+    text = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: " + b"a" * 4000
     selector = selectors.DefaultSelector()
     again = []
 

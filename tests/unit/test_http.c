@@ -10,7 +10,7 @@
 #include "fake_node.h"
 
 #define ANSWER_MAX ((size_t)256 * 1024)
-#define END        "\r\nHost: x\r\nConnection: close\r\n\r\n"
+#define END        "\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 /* A server with a fake node on both kinds of socket. It runs while the test waits for it. */
 static struct {
@@ -152,7 +152,7 @@ HTTP_TEST(each_request_has_its_own_deadline)
 	fixture.tcp->request_us = 200 * USEC_PER_MSEC;
 	for (int i = 0; i < 4; i++) {
 		assert_false(closed_within(fd, 100));
-		send_text(fd, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+		send_text(fd, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
 		assert_true(readable_within(fd, 1000));
 		assert_true(recv(fd, answer, sizeof(answer), 0) > 0);
 	}
