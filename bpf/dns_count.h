@@ -2,8 +2,6 @@
 #ifndef BPF_DNS_COUNT_H
 #define BPF_DNS_COUNT_H
 
-/* Adds a message to the counters. */
-
 #include "dns_pending.h"
 
 /* Samples a share of the names. The low bits of the clock are random enough. */
@@ -79,7 +77,6 @@ static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transp
 		count_packet(slot, 1, false);
 }
 
-/* Counts a query at offset. */
 static __always_inline int count_query(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
@@ -154,7 +151,6 @@ static __always_inline struct dns_server *sender_of(const struct dns_key *key)
 	return server_at(slot ? *slot : 0);
 }
 
-/* Counts an answer. */
 static __always_inline int count_answer(struct __sk_buff *skb, __u64 read, bool tcp)
 {
 	struct dns_pending *query = NULL;

@@ -2,8 +2,6 @@
 #ifndef BPF_DNS_MAPS_H
 #define BPF_DNS_MAPS_H
 
-/* The maps of bpf/dns.bpf.c. */
-
 #include <stdbool.h>
 
 #include "dns_read.h"
@@ -20,11 +18,9 @@ enum direction {
 	DIRECTIONS,
 };
 
-/* A TCP connection. The server's slot is valid if the tag matches. */
+/* A TCP connection. */
 struct stream {
 	__u64 cookie;
-	__u64 server;
-	__u64 tag;
 	struct dns_way ways[DIRECTIONS];
 };
 

@@ -2,8 +2,6 @@
 #ifndef BPF_DNS_PENDING_H
 #define BPF_DNS_PENDING_H
 
-/* The queries without an answer. */
-
 #include "dns_slots.h"
 
 #define SOCK_RAW 3
@@ -86,7 +84,6 @@ static __always_inline void put(struct dns_pending *way, const struct dns_row_ke
 	*(volatile __u64 *)&way->sent_ns = now;
 }
 
-/* Frees a way of a primary or an overflow bucket. */
 static __always_inline void clear(struct dns_pending *way, bool overflow)
 {
 	*(volatile __u64 *)&way->sent_ns = 0;

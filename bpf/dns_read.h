@@ -2,8 +2,6 @@
 #ifndef BPF_DNS_READ_H
 #define BPF_DNS_READ_H
 
-/* Access to the packet for the parser. */
-
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

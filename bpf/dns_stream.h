@@ -2,8 +2,6 @@
 #ifndef BPF_DNS_STREAM_H
 #define BPF_DNS_STREAM_H
 
-/* Finds the DNS messages of a TCP connection in its segments. */
-
 #include "dns_parse.h"
 
 /* A position in a stream of frames: a length of two bytes and a message, RFC 1035 4.2.2. */
@@ -16,7 +14,6 @@ struct dns_side {
 #define DNS_SIDE_NEW  254 /* the start of the connection was not seen */
 #define DNS_SIDE_LOST 255 /* the last frame was invalid, which is counted */
 
-/* A message of a stream. */
 struct dns_frame {
 	__u32 offset;
 	__u32 visible; /* bytes of the message in this packet */

@@ -184,7 +184,6 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us);
 typedef void dns_visit_pending(void *userdata, const struct dns_pending *query, bool unanswered);
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_visit_pending *visit, void *userdata);
 
-/* Calls visit for every name sampled since the last call. */
 typedef void dns_visit_sample(void *userdata, const struct dns_sample *sample);
 void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_visit_sample *visit, void *userdata);
 
@@ -261,7 +260,6 @@ void dns_server_table_clear(struct dns_server_table *table);
  */
 uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_server *counts, uint64_t now_us);
-/* Counts n more queries that got no answer in time. */
 void dns_server_add_unanswered(
 	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
 /* Gives the server a label if one is free. Call it before counting, so that the label has it all.
@@ -277,7 +275,6 @@ uint64_t dns_queries(const struct dns_totals *totals);
 /* clients.c. Appends a user to the list of at most max, or adds it to the same workload there. */
 void dns_user_add(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user);
 
-/* The sensed data: the input of decide(). */
 struct dns_seen {
 	bool watched; /* the BPF programs count */
 	struct dns_server_table table;
