@@ -293,7 +293,11 @@ __noinline int watch(struct __sk_buff *skb)
 	if (!to.family || !is_watched(&to))
 		return 0;
 	from.family = address_of(skb, INGRESS, from.address);
-	source = element_of(&sources, &from, &no_source);
+	source = bpf_map_lookup_elem(&sources, &from);
+	if (!source) {
+		bpf_map_update_elem(&sources, &from, &no_source, BPF_NOEXIST);
+		source = bpf_map_lookup_elem(&sources, &from);
+	}
 	if (!source) {
 		/* User space added the zero key: these packets use the budget too. */
 		add(&control.lost_sources);

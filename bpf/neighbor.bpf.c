@@ -98,52 +98,37 @@ static __always_inline void refuse(
 	}
 }
 
-static __always_inline void create(
-	struct neighbor_record *record, const struct neigh_table *table, __u32 family)
-{
-	__sync_fetch_and_add(&record->created, 1);
-	if (record->wake_at && (__u64)table->gc_entries.counter >= record->wake_at) {
-		record->wake_at = 0;
-		wake(family);
-	}
-}
-
-/*
- * Whether the tracepoint's neighbour is NULL. Newer verifiers assume that the argument is never
- * NULL and drop the branch behind a comparison with 0, but not one behind another comparison.
- */
-static __always_inline bool was_refused(const struct neighbour *neighbour)
-{
-	return (unsigned long)neighbour < PAGE;
-}
-
 /* Fires for every creation, and with a NULL neighbour for every refusal: net/core/neighbour.c. */
 SEC("tp_btf/neigh_create")
 int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device,
 	const void *unreadable, const struct neighbour *neighbour, bool exempt)
 {
 	int family = family_of(table);
+	struct neighbor_record *record;
 
 	if (family < 0)
 		return 0;
-	if (was_refused(neighbour)) {
+	record = &records[family & 1];
+	/*
+	 * Newer verifiers assume that the argument is never NULL and drop the branch behind a
+	 * comparison with 0, but not one behind another comparison.
+	 */
+	if ((unsigned long)neighbour < PAGE) {
 		const void *key = NULL;
 
 		/* The verifiers of 5.10 and 6.1 reject loading a const void * argument. */
 		bpf_probe_read_kernel(&key, sizeof(key), &ctx[2]);
-		refuse(&records[family & 1], device, key, family);
+		refuse(record, device, key, family);
 		return 0;
 	}
 	if (!exempt)
 		count(&counts, device->nd_net.net->ns.inum, family, 1);
-	create(&records[family & 1], table, family);
+	__sync_fetch_and_add(&record->created, 1);
+	if (record->wake_at && (__u64)table->gc_entries.counter >= record->wake_at) {
+		record->wake_at = 0;
+		wake(family);
+	}
 	return 0;
-}
-
-/* The kernel never collects permanent and externally learned entries: neigh_update_gc_list(). */
-static __always_inline bool is_exempt(const struct neighbour *neighbour)
-{
-	return (neighbour->nud_state & NUD_PERMANENT) || (neighbour->flags & NTF_EXT_LEARNED);
 }
 
 SEC("tp_btf/neigh_cleanup_and_release")
@@ -154,7 +139,8 @@ int BPF_PROG(neigh_release, struct neighbour *neighbour, int rc)
 	if (family < 0)
 		return 0;
 	__sync_fetch_and_add(&records[family & 1].removed, 1);
-	if (!is_exempt(neighbour))
+	/* The kernel never collects permanent and externally learned entries. */
+	if (!(neighbour->nud_state & NUD_PERMANENT) && !(neighbour->flags & NTF_EXT_LEARNED))
 		count(&counts, neighbour->dev->nd_net.net->ns.inum, family, -1);
 	return 0;
 }
@@ -224,39 +210,21 @@ static __noinline void *chain_next(const struct neighbour *neighbour)
 	return BPF_CORE_READ(neighbour, next);
 }
 
-/* struct neighbour begins with its link in both layouts. */
-static __always_inline struct neighbour *first_of(struct neigh_hash_table *hash, __u32 bucket)
-{
-	if (bpf_core_field_exists(hash->hash_heads))
-		return hlist_of(hash, bucket);
-	return chain_of(hash, bucket);
-}
-
-static __always_inline struct neighbour *next_of(struct neighbour *neighbour)
-{
-	if (bpf_core_field_exists(neighbour->hash))
-		return hlist_next(neighbour);
-	return chain_next(neighbour);
-}
-
-static __always_inline void walk_one(struct neighbour *neighbour, __u32 family)
-{
-	struct list_head *linked = BPF_CORE_READ(neighbour, gc_list.next);
-	struct net_device *device = BPF_CORE_READ(neighbour, dev);
-
-	/* An empty list points to itself. */
-	if (linked != (void *)neighbour + bpf_core_field_offset(neighbour->gc_list))
-		count(&walked, BPF_CORE_READ(device, nd_net.net, ns.inum), family, 1);
-}
-
 /* Not static: the verifier checks it once, not once per bucket, which took 250 ms. */
 __noinline int walk_chain(__u64 first, __u32 family)
 {
 	struct neighbour *neighbour = (struct neighbour *)first;
 
 	for (int depth = 0; neighbour && depth < CHAIN_MAX; depth++) {
-		walk_one(neighbour, family);
-		neighbour = next_of(neighbour);
+		struct list_head *linked = BPF_CORE_READ(neighbour, gc_list.next);
+		struct net_device *device = BPF_CORE_READ(neighbour, dev);
+
+		/* An empty list points to itself. */
+		if (linked != (void *)neighbour + bpf_core_field_offset(neighbour->gc_list))
+			count(&walked, BPF_CORE_READ(device, nd_net.net, ns.inum), family, 1);
+		/* struct neighbour begins with its link in both layouts. */
+		neighbour = bpf_core_field_exists(neighbour->hash) ? hlist_next(neighbour)
+								   : chain_next(neighbour);
 	}
 	return 0;
 }
@@ -276,7 +244,10 @@ int walk(void *ctx)
 	for (__u32 i = 0; i < NEIGHBOR_WALK_BUCKETS; i++) {
 		if (walk_bucket + i >= walk_buckets)
 			break;
-		walk_chain((__u64)first_of(hash, walk_bucket + i), family);
+		walk_chain(bpf_core_field_exists(hash->hash_heads)
+				   ? (__u64)hlist_of(hash, walk_bucket + i)
+				   : (__u64)chain_of(hash, walk_bucket + i),
+			family);
 	}
 	return 0;
 }
