@@ -120,13 +120,9 @@ struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
 static int on_sample(void *userdata, void *data, size_t size)
 {
 	const struct dns_bpf *bpf = userdata;
-	struct dns_sample sample;
 
-	if (size < sizeof(sample))
-		return 0;
-	memcpy(&sample, data, sizeof(sample));
-	sample.length = MIN(sample.length, DNS_SAMPLE_NAME);
-	bpf->visit_sample(bpf->userdata, &sample);
+	if (size >= sizeof(struct dns_sample))
+		bpf->visit_sample(bpf->userdata, data);
 	return 0;
 }
 

@@ -13,6 +13,9 @@
 /* NeighborTableOverflow stays True long enough for a dashboard and an alert to see it. */
 #define OVERFLOW_WINDOW_US (300 * USEC_PER_SEC)
 
+/* The users are counted at most every two seconds. */
+#define USERS_KNOWN_US (3 * USEC_PER_SEC)
+
 /* 1 % of the node's memory at 512 bytes per entry: struct neighbour, its key and slab padding. */
 #define CEILING_MEMORY_SHARE 100
 #define ENTRY_BYTES          512
@@ -198,8 +201,13 @@ static void decide_limit(const struct family *family, struct proposal *proposal)
 		memory->refused_lately += refused - memory->refused;
 		memory->refused_at_us = now;
 	}
-	if (now - memory->refused_at_us > OVERFLOW_WINDOW_US)
+	if (now - memory->refused_at_us > OVERFLOW_WINDOW_US) {
 		memory->refused_lately = 0;
+		memory->holder.used = 0;
+	}
+	if (memory->refused_lately > 0 && now - memory->refused_at_us <= USERS_KNOWN_US &&
+		table->n_top > 0 && table->top[0].used > memory->holder.used)
+		memory->holder = table->top[0];
 	memory->refused = refused;
 	memory->seen = true;
 	memory->pressure = (double)table->collectable >
@@ -249,6 +257,11 @@ static void add_overflow(struct condition_reading *condition, const struct famil
 	condition_raise(condition, "entries-refused",
 		"%s: %" PRIu64 " refused in the last five minutes", family->row->name,
 		family->memory->refused_lately);
+	if (family->memory->holder.used > 0) {
+		workload_describe(&family->memory->holder.workload, owner, sizeof(owner));
+		condition_append(condition, "; the largest user was %s with %" PRIu64, owner,
+			family->memory->holder.used);
+	}
 	if (!last->netns)
 		return;
 	inet_ntop(family->row->af, last->address, address, sizeof(address));

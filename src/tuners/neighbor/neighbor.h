@@ -108,6 +108,7 @@ struct neighbor_memory {
 		bool at_ceiling;  /* the table should grow but has reached the ceiling */
 		uint64_t wake_at; /* collectable entries at which BPF requests a poll; 0: never */
 		bool refusing;    /* entries were refused since the poll before */
+		struct limit_user holder; /* the largest user when entries were refused */
 	} families[NEIGHBOR_FAMILIES];
 };
 
