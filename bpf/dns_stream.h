@@ -58,12 +58,12 @@ DNS_INLINE void dns_way_open(struct dns_way *way, __u32 sequence)
 DNS_INLINE __s32 dns_way_gap(const struct dns_way *way, __u32 sequence, __u32 *skip)
 {
 	const struct dns_side *gap = &way->sides[DNS_GAP];
-	__s32 ahead = gap->next + gap->have - sequence, end = way->gap_end - sequence;
+	__s32 seen = gap->next + gap->have - sequence, end = way->gap_end - sequence;
 
-	if (gap->have >= DNS_SIDE_NEW || ahead >= end || end <= 0)
+	if (gap->have >= DNS_SIDE_NEW || seen >= end || end <= 0)
 		return 0;
-	*skip = ahead;
-	return ahead < 0 ? -1 : end;
+	*skip = seen;
+	return seen < 0 ? -1 : end;
 }
 
 /*
@@ -73,11 +73,11 @@ DNS_INLINE __s32 dns_way_gap(const struct dns_way *way, __u32 sequence, __u32 *s
 DNS_INLINE __s64 dns_way_skip(struct dns_way *way, __u32 sequence)
 {
 	struct dns_side *side = &way->sides[DNS_NEXT], *gap = &way->sides[DNS_GAP];
-	__s32 ahead = side->next + side->have - sequence;
+	__s32 seen = side->next + side->have - sequence;
 	__s64 skip = 0;
 
-	if (side->have < DNS_SIDE_NEW && ahead >= 0)
-		return ahead;
+	if (side->have < DNS_SIDE_NEW && seen >= 0)
+		return seen;
 	if (side->have < DNS_SIDE_NEW) {
 		if (gap->have < DNS_SIDE_NEW && (__s32)(way->gap_end - gap->next - gap->have) > 0)
 			skip = -1;

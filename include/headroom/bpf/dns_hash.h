@@ -29,12 +29,12 @@ DNS_INLINE __u64 dns_mix(__u64 hash, __u64 value)
 /* Converts A to Z in all eight bytes to lower case. The sums never carry into the next byte. */
 DNS_INLINE __u64 dns_lower(__u64 word)
 {
-	const __u64 ones = 0x0101010101010101ULL;
-	__u64 seven = word & ones * 0x7f;
-	__u64 from_a = seven + ones * (0x80 - 'A');
-	__u64 beyond_z = seven + ones * (0x7f - 'Z');
+	const __u64 each_byte = 0x0101010101010101ULL;
+	__u64 low_bits = word & each_byte * 0x7f;
+	__u64 from_a = low_bits + each_byte * (0x80 - 'A');
+	__u64 beyond_z = low_bits + each_byte * (0x7f - 'Z');
 
-	return word | ((from_a & ~beyond_z & ~word & ones * 0x80) >> 2);
+	return word | ((from_a & ~beyond_z & ~word & each_byte * 0x80) >> 2);
 }
 
 /*
