@@ -20,7 +20,7 @@ void containerd_files_clear(struct containerd_files *files)
 static bool import_path(
 	const char *directory, const char *import, char path[static SETTING_PATH_MAX])
 {
-	char full[2 * SETTING_PATH_MAX];
+	char full[2 * SETTING_PATH_MAX + 2];
 
 	snprintf(full, sizeof(full), "/%s/%s", import[0] == '/' ? "" : directory, import);
 	path_clean(full);

@@ -106,6 +106,24 @@ DIRECTORY_TEST(links_are_resolved_below_the_root)
 
 /* A container uses /proc/PID/root for the root of the host. Names of the kernel lack this prefix.
  */
+TEST(paths_are_cleaned_below_their_root)
+{
+	static const struct {
+		const char *path, *clean;
+		bool inside;
+	} cases[] = {{"/a/b", "/a/b", true}, {"//a/./b/", "/a/b", true}, {"/a/../b", "/b", true},
+		{"/a/..", "/", true}, {"/", "/", true}, {"/../a", "/a", false},
+		{"/a/../../b", "/b", false}, {"/..a/...", "/..a/...", true}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char path[32];
+
+		strcpy(path, cases[i].path);
+		assert_int_equal(path_clean(path), cases[i].inside);
+		assert_string_equal(path, cases[i].clean);
+	}
+}
+
 TEST(the_root_of_another_mount_namespace_keeps_its_prefix)
 {
 	char root[64], full[PATH_MAX], expected[PATH_MAX];
