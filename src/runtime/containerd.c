@@ -9,12 +9,12 @@
 
 #include <ctype.h>
 
-#define LAYERS_MAX 64 /* of a manifest, asked about: images/handlers.go numbers them */
+#define LAYERS_MAX 64 /* of a manifest: images/handlers.go numbers them */
 
-/* Where the CRI keeps its content; it is made with the first pull. */
+/* The CRI's namespace, which exists after the first pull. */
 #define CRI_NAMESPACE "k8s.io"
 
-/* A manifest's labels: all of its layers, and the repositories that it was pulled from. */
+/* Labels of a manifest: its layers, and the repositories of its pulls. */
 #define LAYER_LABEL  "containerd.io/gc.ref.content.l."
 #define SOURCE_LABEL "containerd.io/distribution.source."
 
@@ -58,7 +58,7 @@ static const struct runtime_location locations[] = {
 		 .socket = SNAP "common/run/containerd.sock",
 		 .config = SNAP "current/args/containerd.toml",
 		 .unit = "snap.microk8s.daemon-containerd.service"}},
-	/* Exists only while dockerd runs it. */
+	/* dockerd starts and stops it. */
 	{.runtime = {.name = "docker-containerd",
 		 .managed_by = RUNTIME_NESTED,
 		 .socket = "/run/docker/containerd/containerd.sock",
@@ -78,7 +78,7 @@ static void ask_version(struct cri_reading *session)
 
 	if (!runtime->no_cri)
 		r = cri_ask(session, CRI_VERSION, NULL, NULL, &version);
-	/* A containerd without its CRI plugin still pulls: Docker's does. */
+	/* A containerd without its CRI plugin still pulls: Docker uses one. */
 	runtime->no_cri = r == GRPC_UNIMPLEMENTED;
 	if (runtime->no_cri)
 		r = cri_ask(session, CONTAINERD_VERSION, NULL, NULL, &own);
@@ -128,7 +128,7 @@ static void ask_namespaces(struct cri_reading *session)
 				sizeof(runtime->containerd.namespaces[0]), found->items[i]->name);
 }
 
-/* What lies before 1970 or beyond the year 9999 (the format's own bounds) is no time. */
+/* Times are between 1970 and the year 9999 (bounds of the format). */
 static uint64_t age_of(const Containerd__Timestamp *stamp)
 {
 	static const int64_t last = INT64_C(253402300799);
@@ -139,7 +139,7 @@ static uint64_t age_of(const Containerd__Timestamp *stamp)
 		(uint64_t)stamp->seconds * USEC_PER_SEC + (uint64_t)stamp->nanos / 1000);
 }
 
-/* Namespace by namespace; what is in all of them is one round. */
+/* Pulls of all namespaces, in one update. */
 static void ask_pulls(struct cri_reading *session)
 {
 	struct node_runtime *runtime = session->runtime;
@@ -171,8 +171,8 @@ static void ask_pulls(struct cri_reading *session)
 }
 
 /*
- * Whose layers these are, by the manifest of one of them: all layers of the image get its name.
- * Each layer has its turn, because one that no manifest has must not hold up the others.
+ * Names the layers of an image by the manifest of one layer. The layers take turns, because a
+ * layer without a manifest must not delay the others.
  */
 static void ask_content(struct cri_reading *session)
 {
@@ -188,7 +188,7 @@ static void ask_content(struct cri_reading *session)
 	if (!digest)
 		return;
 	runtime->containerd.content_turn++;
-	/* Filters are alternatives; none is found where more than a hundred have the layer. */
+	/* Filters are alternatives. */
 	for (size_t i = 0; i < LAYERS_MAX; i++) {
 		snprintf(texts[i], sizeof(texts[i]), "labels.\"" LAYER_LABEL "%zu\"==\"%s\"", i,
 			digest);
@@ -235,7 +235,7 @@ static bool find_full_name(
 	message.n_filters = 1;
 	if (cri_ask(session, CONTAINERD_IMAGES, namespace, &message.base, &found) != 0)
 		return false;
-	/* Of several ports that of the same image. */
+	/* Prefer the port of the same image. */
 	for (size_t i = 0; i < found->n_images && !same; i++) {
 		const char *image = found->images[i]->name;
 		size_t registry = strcspn(image, "/");
@@ -294,12 +294,12 @@ static void read_files(
 	const char *version = runtime->version + (runtime->version[0] == 'v');
 
 	containerd_config_read(daemon, wait, &runtime->files);
-	/* 1.x reports all; 2.x leaves some out. */
+	/* 1.x reports all values, 2.x only some. */
 	if (version[0] == '1' && !runtime->no_cri) {
 		for (int i = RUNTIME_DOWNLOADS; i <= RUNTIME_PROGRESS_TIMEOUT; i++)
 			copy_text(runtime->in_force[i], SETTING_VALUE_MAX, runtime->reported[i]);
 	} else if (files->error == 0) {
-		/* The CRI's own number has no effect where the transfer service pulls. */
+		/* The CRI's number has no effect if the transfer service pulls. */
 		runtime_infer(runtime, RUNTIME_DOWNLOADS, files->changed_us,
 			files->transfer ? "" : runtime->reported[RUNTIME_DOWNLOADS],
 			DEFAULT_DOWNLOADS);
@@ -324,7 +324,7 @@ static int check(const struct runtime_daemon *daemon, const struct wait *wait,
 
 /* ---- images ---- */
 
-/* Where the CRI honours the label: containerd 1.6.25, 1.7.10 and 2.0. */
+/* The CRI honours the label from containerd 1.6.25, 1.7.10 and 2.0 on. */
 static bool honours_pins(const char *version)
 {
 	version += version[0] == 'v';

@@ -4,23 +4,23 @@
 #include "base/file.h"
 #include "runtime/cri_read.h"
 
-/* From containerd's pkg/cri/labels: what the CRI looks after, and what it does not collect. */
+/* Labels of images (pkg/cri/labels): managed by the CRI; exempt from garbage collection. */
 #define MANAGED_LABEL "io.cri-containerd.image"
 #define MANAGED       "managed"
 #define PIN_LABEL     "io.cri-containerd.pinned"
 #define PIN_VALUE     "pinned"
 
-#define CLEAN_US (USEC_PER_SEC / 2)         /* of calls that go on after a cancellation */
-#define KNOWN_US (30 * USEC_PER_SEC)        /* until the CRI knows a new name: it gets events */
-#define POLL_US  (50 * USEC_PER_MSEC)       /* asking for that */
+#define CLEAN_US (USEC_PER_SEC / 2)         /* of calls after a cancellation */
+#define KNOWN_US (30 * USEC_PER_SEC)        /* until events tell the CRI a new name */
+#define POLL_US  (50 * USEC_PER_MSEC)       /* between checks of that */
 #define LEASE_US (24 * 3600 * USEC_PER_SEC) /* longer than any transfer */
 
 #define REFERENCE_MAX (2 * IMAGE_NAME_MAX)
-#define LEASES        "id~=\"^" IMAGES_REPOSITORY "-" /* how a filter begins */
+#define LEASES        "id~=\"^" IMAGES_REPOSITORY "-" /* the beginning of a filter */
 
 #define _cleanup_session_ _cleanup_(image_session_end)
 
-/* Of containerd's own service. */
+/* Asks containerd's own image service. */
 static int get_image(struct image_session *session, const char *name, Containerd__Image **image)
 {
 	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;
@@ -40,8 +40,8 @@ static int get_image(struct image_session *session, const char *name, Containerd
 }
 
 /*
- * With n_paths 0 creates a name, with 1 changes one label of it (value "" removes that), with 2
- * also what it is a name of.
+ * n_paths 0 creates a name; 1 changes one label of it, which the value "" removes; 2 changes its
+ * target as well.
  */
 static int write_image(struct image_session *session, const char *name,
 	Containerd__Descriptor *target, const char *key, const char *value, size_t n_paths)
@@ -93,9 +93,9 @@ int containerd_pin(const struct image_runtime *runtime, const char *name, bool p
 	return r;
 }
 
-/* ---- what a transfer leaves ---- */
+/* ---- leftovers of transfers ---- */
 
-/* 0 also for what is not there. */
+/* 0 also if it does not exist. */
 static int delete (
 	struct image_session *session, enum cri_call which, const char *name, bool collect)
 {
@@ -152,8 +152,8 @@ void containerd_remove_files(const struct host *host)
 }
 
 /*
- * Removes our names and leases of this transfer, or all. collect: what they kept goes at once, else
- * when containerd next collects garbage. Also those of a transfer before, whose runtime died.
+ * Removes our names and leases of this transfer (also of an earlier attempt), or of all
+ * transfers if the hash is empty. collect: containerd collects the garbage at once.
  */
 static int clean(struct image_session *session, bool collect)
 {
@@ -176,8 +176,7 @@ static int clean(struct image_session *session, bool collect)
 }
 
 /*
- * The end of a transfer and of its session, even when it was cancelled. Its own error is the one
- * that counts.
+ * Ends a transfer and its session, also after a cancellation. The error of the transfer stays.
  */
 static void tidy(struct image_session *session, bool failed)
 {
@@ -192,9 +191,8 @@ static void tidy(struct image_session *session, bool failed)
 /* ---- pulling ---- */
 
 /*
- * What the name becomes known as is the runtime's affair, or the caller's. What containerd fetched
- * it keeps for a day where it dies meanwhile, by a lease of a random name. With one of ours it is
- * gone once we have tried again, or cleaned up.
+ * containerd protects fetched content by a lease with a random name for a day, even if it is killed
+ * meanwhile. With a lease of ours, the next attempt or clean() removes the content.
  */
 static int pull(struct image_session *session, const char *reference)
 {
@@ -224,7 +222,7 @@ static int pull(struct image_session *session, const char *reference)
 
 /* ---- loading ---- */
 
-/* Another name for what one name is; or that of another image so far, or of this one. */
+/* Adds a name for a target, or moves the name from another image to it. */
 static int add_name(struct image_session *session, const char *name, Containerd__Descriptor *target)
 {
 	int r = write_image(session, name, target, MANAGED_LABEL, MANAGED, 0);

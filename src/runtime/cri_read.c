@@ -3,12 +3,12 @@
 
 #include "base/json.h"
 
-/* How long a runtime may take for an answer. */
+/* The deadline of an answer. */
 #define ANSWER_US (5 * USEC_PER_SEC)
 
 #define BEGINNING_EVERY_US (1 * USEC_PER_SEC)
 
-/* Far above what a kubelet runs: a runtime's pods and containers beyond these are left out. */
+/* Far more than a kubelet runs. Further pods and containers are ignored. */
 #define PODS_MAX       2048
 #define CONTAINERS_MAX 8192
 
@@ -79,7 +79,7 @@ void cri_ask_store(struct cri_reading *session)
 	store->image_bytes = usage->used_bytes ? usage->used_bytes->value : 0;
 }
 
-/* The address of a pod does not change: it is asked for once. "" when it is not to be had. */
+/* Asks for the address of a pod once, because it does not change. "" if it is unknown. */
 static const char *find_address(
 	struct cri_reading *session, const char *id, struct runtime_addresses *addresses)
 {
@@ -134,7 +134,7 @@ void cri_ask_names(struct cri_reading *session)
 		!cri_is_good(session, cri_call(&session->cri, &session->wait, &pods, CRI_CONTAINERS,
 					      NULL, NULL, &containers)))
 		return;
-	/* By its uid, and where its cgroup does not have that, by its sandbox's id. */
+	/* A cgroup has the uid of the pod or the id of its sandbox. */
 	for (size_t i = 0; i < MIN(sandboxes->n_items, (size_t)PODS_MAX); i++) {
 		const Cri__PodSandbox *sandbox = sandboxes->items[i];
 		const Cri__PodSandboxMetadata *pod = sandbox->metadata;
@@ -154,7 +154,7 @@ void cri_ask_names(struct cri_reading *session)
 		free(names.entries);
 		return;
 	}
-	/* Where a container's cgroup lies outside its pod's, its own id leads to the pod. */
+	/* A container whose cgroup is outside its pod's is found by its own id. */
 	n_pods = names.n;
 	for (size_t i = 0; i < MIN(containers->n_containers, (size_t)CONTAINERS_MAX); i++) {
 		const Cri__Container *container = containers->containers[i];
@@ -212,7 +212,7 @@ void image_session_end(struct image_session *session)
 	arena_free(&session->arena);
 }
 
-/* google.golang.org/grpc/codes. containerd has most errors of a registry as GRPC_UNKNOWN. */
+/* google.golang.org/grpc/codes. Most errors of registries are GRPC_UNKNOWN. */
 static const int errors[GRPC_STATUS_MAX + 1] = {
 	[1] = ECANCELED,
 	[3] = EINVAL,
@@ -236,14 +236,14 @@ int image_call(struct image_session *session, enum cri_call which, const Protobu
 
 	if (r == 0)
 		return 0;
-	/* Causes are nested. Of a long text keep the innermost, which tells most. */
+	/* Causes are nested. Of a long text, keep the innermost cause. */
 	hide_secrets(text);
 	text_make_printable(text);
 	while (strlen(text) >= IMAGES_WHY_MAX && (next = strstr(text, ": ")))
 		text = next + 2;
 	if (r == GRPC_UNIMPLEMENTED)
 		copy_text(session->why, IMAGES_WHY_MAX,
-			"the runtime has no CRI for images: its CRI plugin is disabled");
+			"the runtime does not serve images: its CRI plugin is disabled");
 	else if (text[0])
 		utf8_copy(session->why, IMAGES_WHY_MAX, text);
 	else
@@ -275,7 +275,7 @@ int cri_list_images(const struct image_runtime *runtime, const struct wait *wait
 						   : image->repo_digests[k - image->n_repo_tags];
 			struct runtime_image entry = {.size = image->size, .pinned = image->pinned};
 
-			/* No name of an archive is longer. */
+			/* Names of archives are never longer. */
 			if (!copy_text(entry.name, sizeof(entry.name), name) ||
 				!copy_text(entry.id, sizeof(entry.id), image->id))
 				continue;

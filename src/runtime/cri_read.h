@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What drivers share whose runtime has the CRI: struct runtime_driver's read() and its images. */
+/* Members of struct runtime_driver for runtimes with the CRI. */
 
 #include "runtime/cri_client.h"
 #include "runtime/driver.h"
@@ -12,31 +12,30 @@ struct cri_reading {
 	struct runtime_reading *reading;
 	struct node_runtime *runtime; /* of reading */
 	struct cri cri;
-	struct wait wait;   /* of the present question */
+	struct wait wait;   /* of the current question */
 	struct arena arena; /* of the last answer */
 };
 
-/* One thing to ask. of_cri: not of a runtime whose CRI is off; slow: changes slowly. */
+/* of_cri: skipped if the CRI is off; slow: asked in slow readings only. */
 struct cri_question {
 	void (*ask)(struct cri_reading *session);
 	bool of_cri, slow;
 };
 
 /*
- * Asks one after the other, ended by {0}, until one gets no answer. The first decides whether the
- * runtime answers at all.
+ * Asks the questions, ended by {0}, until a call fails. The first question decides whether the
+ * runtime answers.
  */
 void cri_read(struct runtime_reading *reading, const struct cri_question *questions);
 
-/* As cri_call(); the answer before is freed. */
+/* Frees the previous answer, then as cri_call(). */
 int cri_ask(struct cri_reading *session, enum cri_call which, const char *namespace,
 	const ProtobufCMessage *message, void *ret);
 
-/* True for an answer, which is noted; else notes why there is none. A gRPC status is neither. */
+/* Notes an answer (true) or an error. A gRPC status is neither of both. */
 bool cri_is_good(struct cri_reading *session, int r);
 
-/* The same for a runtime that may be starting ("server is not initialized yet"): asked again soon.
- */
+/* The same for a runtime that may be starting: a gRPC status is asked again soon. */
 bool cri_is_ready(struct cri_reading *session, int r);
 
 /* Notes version and process. */
@@ -48,14 +47,14 @@ void cri_ask_names(struct cri_reading *session); /* of pods and containers */
 
 /* ---- images ---- */
 
-/* From one call of a driver's to its return. */
+/* Lasts for one call of a driver. */
 struct image_session {
 	struct cri cri;
 	struct arena arena;
 	const struct image_runtime *runtime;
 	struct wait wait;
 	char *why;
-	char hash[HASH_TEXT_MAX]; /* of a transfer: in its names and lease */
+	char hash[HASH_TEXT_MAX]; /* identifies names and lease of a transfer */
 };
 
 struct image_session image_session_open(

@@ -42,10 +42,10 @@ static void read_files(
 	(void)daemon, (void)wait;
 	downloads->refusal = KEY_UNKNOWN;
 	copy_text(downloads->why, RUNTIME_WHY_MAX,
-		"CRI-O has no setting for the number of layers it fetches at once");
+		"CRI-O cannot be told how many layers to fetch at once");
 }
 
-/* CRI-O has no pid file: its process is the one that answers. */
+/* CRI-O writes no pid file: the process that listens on the socket is CRI-O. */
 static int find_process(
 	const struct host *host, const char *socket, const struct wait *wait, pid_t *pid)
 {
@@ -65,7 +65,7 @@ static int find_process(
 
 /* ---- mirrors: containers-registries.conf(5) ---- */
 
-/* Whether the file has a table of this registry: of two in different files only one counts. */
+/* Whether the file defines this registry: CRI-O uses one definition only. */
 static bool has_registry(const char *full, const char *registry)
 {
 	_cleanup_fclose_ FILE *file = fopen(full, "re");
@@ -108,7 +108,7 @@ static int locate(const struct host *host, const char *directory, const char *re
 	return taken ? -EEXIST : r;
 }
 
-/* A mirror is a name of a registry here: without a path, and never of all registries. */
+/* Unsupported: a mirror with an API path, and mirrors of all registries. */
 static bool write_registry(
 	FILE *out, const char *version, const char *registry, const char *const *urls, size_t n)
 {

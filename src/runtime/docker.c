@@ -21,8 +21,8 @@ static const struct runtime_location locations[] = {
 /* ---- read ---- */
 
 /*
- * What the Engine API does not tell: a layer that comes in is a file of its own below the daemon's
- * root, as large as what is there of it, until it is unpacked (distribution/pull_v2.go).
+ * The Engine API does not report layers in flight. Until it is unpacked, each layer is a file below
+ * the daemon's root that grows with its download (distribution/pull_v2.go).
  */
 static void read_layers(struct runtime_reading *reading)
 {
@@ -53,7 +53,7 @@ static void read_layers(struct runtime_reading *reading)
 	pulls_update(&runtime->pulls, reading->pulled, pieces, n, runtime->pulls_at_us);
 }
 
-/* Pulls that ended, with the registry that Docker omits: splitDockerDomain() of distribution. */
+/* Completed pulls, with the registry that Docker omits: splitDockerDomain() of distribution. */
 static void read_ended(struct runtime_reading *reading)
 {
 	struct node_runtime *runtime = reading->runtime;
@@ -87,7 +87,7 @@ static void read_docker(struct runtime_reading *reading)
 	char why[DOCKER_ERROR_MAX];
 	int r;
 
-	/* Where systemd listens on the socket, connecting would start a stopped dockerd. */
+	/* With a socket unit, a connection would start a stopped dockerd. */
 	if (docker_process_read(reading->host, process) < 0) {
 		runtime_note(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
 		runtime->due_us = next_turn_us(now_us(), SLOW_EVERY_US);
@@ -119,8 +119,8 @@ static void read_docker(struct runtime_reading *reading)
 }
 
 /*
- * A file that does not exist was removed when its directory changed last, or before: but for the
- * key that Docker 20.10 puts there at its first start. CLOCK_REALTIME; 0: not known.
+ * The latest time at which a missing file was removed: the last change of its directory, unless
+ * this was the key file of Docker 20.10's first start. CLOCK_REALTIME; 0: unknown.
  */
 static uint64_t removed_us(const struct runtime_daemon *daemon)
 {
@@ -188,7 +188,7 @@ static int read_images_info(struct image_runtime *runtime, const struct host *ho
 {
 	struct docker_process process = {0};
 	struct docker_info info = {0};
-	/* Where systemd listens on the socket, a connection would start dockerd. */
+	/* With a socket unit, a connection would start a stopped dockerd. */
 	int r = docker_process_read(host, &process);
 
 	if (r == 0)
@@ -210,7 +210,7 @@ static int pull(const struct image_runtime *runtime, const char *name, const str
 	return docker_pull(runtime->socket, name, wait, why);
 }
 
-/* Removes our names. dockerd itself removes what it has fetched of an image that did not come. */
+/* Removes our names. dockerd itself removes layers of incomplete pulls. */
 static int clean(const struct image_runtime *runtime, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX])
 {
@@ -228,7 +228,7 @@ static int load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive_image *image, const char *reference, const struct wait *wait,
 	const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
 {
-	/* Also after a cancellation. */
+	/* Used after a cancellation, too. */
 	const struct wait tidy = {now_us() + USEC_PER_SEC / 2, -1};
 	char ignored[IMAGES_WHY_MAX];
 	int r = docker_pull(runtime->socket, reference, wait, why);

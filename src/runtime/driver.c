@@ -4,20 +4,20 @@
 #include "base/file.h"
 #include "workload/process.h"
 
-/* systemd.unit(5), the order that decides. */
+/* systemd.unit(5), in the order of precedence. */
 static const char *const unit_directories[] = {"/etc/systemd/system", "/run/systemd/system",
 	"/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"};
 
-/* False also for what is too long to be there. */
-static bool look_at(
+/* lstat() of a path below the host's root. False also for a path that is too long. */
+static bool stat_in_root(
 	const char *host_root, const char *path, char full[static PATH_MAX], struct stat *st)
 {
 	return snprintf(full, PATH_MAX, "%s%s", host_root, path) < PATH_MAX && lstat(full, st) == 0;
 }
 
 /*
- * A masked unit is a link to /dev/null, the only device that one can name, or an empty file. What
- * any other link names lies on the host.
+ * A masked unit is a link to /dev/null or an empty file. The target of any other link is on the
+ * host, and may be missing here.
  */
 static bool unit_installed(const char *host_root, const char *unit)
 {
@@ -26,7 +26,7 @@ static bool unit_installed(const char *host_root, const char *unit)
 		struct stat st, target;
 
 		snprintf(path, sizeof(path), "%s/%s", unit_directories[i], unit);
-		if (!look_at(host_root, path, full, &st))
+		if (!stat_in_root(host_root, path, full, &st))
 			continue;
 		return S_ISLNK(st.st_mode) ? stat(full, &target) < 0 || !S_ISCHR(target.st_mode)
 					   : st.st_size > 0;
@@ -34,19 +34,19 @@ static bool unit_installed(const char *host_root, const char *unit)
 	return false;
 }
 
-/* The sockets that rows before have. */
+/* The sockets of earlier rows. */
 struct claims {
 	struct stat sockets[RUNTIME_MAX];
 	size_t n;
 };
 
-/* A socket that a row before has is not counted again. */
+/* False if an earlier row has the socket. */
 static bool claim(struct claims *claims, const char *host_root, const char *path)
 {
 	char full[PATH_MAX];
 	struct stat st;
 
-	if (!look_at(host_root, path, full, &st) || !S_ISSOCK(st.st_mode) ||
+	if (!stat_in_root(host_root, path, full, &st) || !S_ISSOCK(st.st_mode) ||
 		claims->n == RUNTIME_MAX)
 		return false;
 	for (size_t i = 0; i < claims->n; i++)
@@ -65,7 +65,7 @@ static bool find_at(const struct runtime_location *location, const char *host_ro
 	bool installed;
 
 	*found = location->runtime;
-	if (location->needs && !look_at(host_root, location->needs, full, &st))
+	if (location->needs && !stat_in_root(host_root, location->needs, full, &st))
 		return false;
 	found->has_socket = claim(claims, host_root, found->socket);
 	installed = unit_installed(host_root, found->unit);
@@ -73,7 +73,7 @@ static bool find_at(const struct runtime_location *location, const char *host_ro
 		installed = true;
 		found->unit = location->other_unit;
 	}
-	/* Docker's containerd has no unit of its own. */
+	/* The unit of a nested runtime is the other runtime's. */
 	return found->has_socket || (installed && found->managed_by != RUNTIME_NESTED);
 }
 
@@ -96,9 +96,8 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 }
 
 /*
- * What /proc/PID/exe says, or, where that may not be read (PTRACE_MODE_READ) or the file was
- * replaced since, the first word of its command line. Without a directory it is where a unit's
- * program is looked up: systemd.exec(5), $PATH.
+ * Reads /proc/PID/exe. If this is not permitted (PTRACE_MODE_READ) or if the file was replaced, the
+ * program is the first word of the command line, searched in the $PATH of units (systemd.exec(5)).
  */
 static void read_program(const char *host_root, pid_t pid, char program[static SETTING_PATH_MAX])
 {
@@ -122,7 +121,7 @@ static void read_program(const char *host_root, pid_t pid, char program[static S
 		copy_text(program, SETTING_PATH_MAX, first);
 	for (size_t i = 0; !strchr(first, '/') && i < ARRAY_SIZE(directories); i++) {
 		snprintf(path, sizeof(path), "%s/%s", directories[i], first);
-		if (!look_at(host_root, path, full, &st))
+		if (!stat_in_root(host_root, path, full, &st))
 			continue;
 		copy_text(program, SETTING_PATH_MAX, path);
 		return;
@@ -152,12 +151,12 @@ int runtime_process_read(const char *host_root, const struct runtime_driver *dri
 	return 0;
 }
 
-/* ---- what drivers note ---- */
+/* ---- notes of drivers ---- */
 
-/* A runtime that does not answer is asked for its version alone. */
+/* A silent runtime is asked for its version only. */
 #define SILENT_EVERY_US (5 * USEC_PER_SEC)
 
-/* A process's start is known to a tick of the kernel's clock (10 ms), and times of files drift. */
+/* The start of a process has a resolution of 10 ms, and times of files drift. */
 #define START_SLACK_US (50 * USEC_PER_MSEC)
 
 void runtime_note(struct node_runtime *runtime, const char *why)
@@ -172,7 +171,7 @@ void runtime_note(struct node_runtime *runtime, const char *why)
 	if (!why)
 		return;
 	runtime->due_us = now_us() + SILENT_EVERY_US;
-	/* A silent runtime says nothing about its pulls: none counts as stuck. */
+	/* Pulls of a silent runtime are unknown and never stuck. */
 	runtime->pulls.n = 0;
 	runtime->pulls_at_us = 0;
 }
@@ -195,7 +194,7 @@ void runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 	runtime->process = process;
 	if (!process.config[0])
 		copy_text(runtime->process.config, SETTING_PATH_MAX, runtime->found.config);
-	/* Values of the old process do not tell what the new one runs with. */
+	/* The new process has read its files again. */
 	memset(runtime->reported, 0, sizeof(runtime->reported));
 	memset(runtime->in_force, 0, sizeof(runtime->in_force));
 	runtime->due_us = 0;

@@ -2,23 +2,22 @@
 #pragma once
 
 /*
- * A driver is all that this program knows of one container runtime: a const struct of facts and
- * functions. To add a runtime, write one file with its struct and add it to runtime_drivers[] in
- * drivers.c.
+ * A driver is a const struct with everything that is specific to one container runtime. To add a
+ * runtime, write a file with its struct and add the struct to runtime_drivers[] in drivers.c.
  *
  * Rules for all members:
- *  - A feature that a runtime lacks is NULL or zero. A key that only some versions have is a row of
- *    `keys` whose struct runtime_key gets a refusal; the setting then shows as unsupported.
- *  - Functions that get a struct wait block, end at its deadline or when it is cancelled, and run
- * on a worker or in a command. All others are pure and fast: the main loop calls them.
- *  - Functions return 0 or -errno, -ECANCELED when the wait was cancelled. An error has a text in
- *    why: what failed and, where there is one, the cure. Secrets are hidden and control characters
- *    replaced (hide_secrets(), text_make_printable()). Out-parameters change on success only.
+ *  - A member is NULL or zero if the runtime lacks the feature. read_files() sets a refusal for a
+ *    row of `keys` that the running version does not have: its setting is unsupported.
+ *  - Functions with a struct wait block until its deadline or its cancellation. A worker or a
+ *    command calls them. The main loop calls the others, which are pure and fast.
+ *  - Functions return 0 or -errno; -ECANCELED if the wait was cancelled. why is set on an error to
+ *    the cause and the cure, without secrets (hide_secrets()) and control characters
+ *    (text_make_printable()). Out-parameters change on success only.
  *  - Times are microseconds, of CLOCK_MONOTONIC unless a member says otherwise; sizes are bytes.
- *  - Paths are below the host's root, as the daemon itself sees them; a parameter named socket is a
- *    full path. Path and text members are empty when they are not known.
- *  - A driver has no state. What it has to remember between two readings is in struct node_runtime,
- *    which is plain data: the loop and the worker copy it.
+ *  - Paths are relative to the host's root, as the daemon sees them; a parameter named socket is a
+ *    full path. Unknown paths and texts are empty.
+ *  - State of a driver is in struct node_runtime. This is plain data: the loop and the worker copy
+ *    it.
  */
 
 #include "base/child.h"
@@ -28,45 +27,45 @@
 #include "runtime/mirror_file.h"
 #include "runtime/pulls.h"
 
-#define RUNTIME_MAX            8 /* found at once */
+#define RUNTIME_MAX            8 /* on one node */
 #define RUNTIME_WHY_MAX        CHILD_WHY_MAX
 #define RUNTIME_MIRRORS_MAX    2048
-#define RUNTIME_NAMESPACES_MAX 8 /* of containerd, searched for pulls */
+#define RUNTIME_NAMESPACES_MAX 8 /* of containerd */
 
 /* ---- what a node has ---- */
 
-/* Who writes the configuration and restarts the daemon. */
+/* The program that writes the configuration and restarts the daemon. */
 enum runtime_managed_by {
-	RUNTIME_OF_NODE, /* a unit of its own: the administrator's */
-	RUNTIME_OF_K8S,  /* part of k3s, RKE2, k0s or MicroK8s, which writes it from a template */
-	RUNTIME_NESTED,  /* another runtime starts it for itself */
+	RUNTIME_OF_NODE, /* the administrator: the runtime has its own unit */
+	RUNTIME_OF_K8S,  /* k3s, RKE2, k0s or MicroK8s, from a template */
+	RUNTIME_NESTED,  /* another runtime, which starts it for itself */
 };
 
-/* Where a runtime may be, and which of them is here. */
+/* A runtime that is found, or that a location can have. */
 struct runtime {
 	const char *name; /* "containerd", "docker", "crio", "k3s", "rke2", "k0s", "microk8s",
 			     "docker-containerd" */
 	const struct runtime_driver *driver; /* runtime_discover() sets it */
 	enum runtime_managed_by managed_by;
 	const char *socket;
-	const char *config; /* unless its command line names another; may not exist */
-	const char *unit; /* "containerd.service": the one that is installed, else the usual one */
-	bool has_socket;  /* the socket exists; nobody may listen on it */
+	const char *config; /* the default main file, which may not exist */
+	const char *unit;   /* "containerd.service": the installed unit or the default one */
+	bool has_socket;    /* the socket exists, possibly without a listener */
 };
 
 struct runtime_location {
 	struct runtime runtime;
-	const char *other_unit; /* servers and agents have different ones; or NULL */
-	const char *needs; /* a path that must exist; NULL: none. Two rows can share a socket */
+	const char *other_unit; /* of agents, if servers have another; or NULL */
+	const char *needs;      /* a path that must exist, for rows that share a socket; or NULL */
 };
 
-/* The process of a daemon, by this PID namespace's number. */
+/* The process of a daemon. */
 struct runtime_process {
-	uint64_t start_us; /* CLOCK_BOOTTIME: with the pid it tells processes apart */
-	/* CLOCK_REALTIME to within 10 ms: a file changed later is not what it runs with. */
+	uint64_t start_us; /* CLOCK_BOOTTIME: identifies the process together with its pid */
+	/* CLOCK_REALTIME, +-10 ms. The process has not read files that changed later. */
 	uint64_t started_us;
-	char program[SETTING_PATH_MAX];   /* as its next start will find it */
-	char config[SETTING_PATH_MAX];    /* of the driver's options */
+	char program[SETTING_PATH_MAX];   /* that the next start runs */
+	char config[SETTING_PATH_MAX];    /* from the driver's options */
 	char directory[SETTING_PATH_MAX]; /* its working directory */
 };
 
@@ -74,29 +73,29 @@ struct runtime_process {
 struct runtime_daemon {
 	const struct host *host;
 	const char *binary;
-	const char *version;   /* as the daemon itself says: "1.6.20~ds1", "v2.1.4" */
+	const char *version;   /* as the daemon reports it: "1.6.20~ds1", "v2.1.4" */
 	const char *config;    /* its main file */
-	const char *directory; /* its working directory; unknown counts as / */
+	const char *directory; /* its working directory; empty: / */
 };
 
 /* ---- settings ---- */
 
 enum runtime_setting {
 	RUNTIME_DOWNLOADS,        /* layers fetched at once: a count */
-	RUNTIME_PROGRESS_TIMEOUT, /* a pull without progress for so long fails: "30m0s" */
-	RUNTIME_HOSTS_DIRECTORY,  /* where mirror files are: directories, separated by colons */
+	RUNTIME_PROGRESS_TIMEOUT, /* of a pull without progress: "30m0s" */
+	RUNTIME_HOSTS_DIRECTORY,  /* of mirror files: paths, separated by colons */
 	RUNTIME_MIRRORS,          /* URLs, separated by spaces */
 	RUNTIME_SETTINGS,
 };
 
-/* A setting that a driver has, by its key in the configuration. */
+/* A setting of a driver: a key of the configuration. */
 struct runtime_key_row {
-	const char *name; /* "max_concurrent_downloads"; NULL: there is no such setting */
+	const char *name; /* "max_concurrent_downloads"; NULL: not supported */
 	enum activation activation;
-	uint64_t zero; /* what the value 0 means to the daemon */
+	uint64_t zero; /* the meaning of the value 0 */
 };
 
-/* Why a key cannot be edited; struct runtime_key has the text. */
+/* The reason why a key cannot be edited. */
 enum runtime_refusal {
 	KEY_EDITABLE,
 	KEY_UNKNOWN,   /* this version does not know the key */
@@ -106,72 +105,72 @@ enum runtime_refusal {
 	KEY_CRI_OFF,   /* the plugin that reads the key is disabled */
 };
 
-/* What the configuration files say of one key, and where it is edited. */
+/* A key of the configuration files. */
 struct runtime_key {
-	char on_disk[SETTING_VALUE_MAX]; /* what the files come to, defaults included */
+	char on_disk[SETTING_VALUE_MAX]; /* its value, also a default */
 	enum runtime_refusal refusal;
-	char why[RUNTIME_WHY_MAX]; /* empty when it can be edited */
+	char why[RUNTIME_WHY_MAX]; /* of the refusal */
 
-	/* The edit, as in struct file_target and struct file_edit. Without a path the key is in the
-	 * daemon's main file, under the name of its row. */
+	/* The edit, as in struct file_target and struct file_edit. The default of path is the main
+	 * file, the default of key is the name in the key's row. */
 	char path[SETTING_PATH_MAX];
-	const char *const *tables; /* one of these, ended by NULL: the dump shows which */
+	const char *const *tables; /* candidates, ended by NULL: the dump shows the right one */
 	const char *key;
 	char dump_key[200];
-	const char *base; /* what a new file begins with */
+	const char *base; /* the beginning of a new file */
 };
 
 struct runtime_files {
-	int error;                 /* 0 or -errno, with why: the files say nothing of any key */
+	int error;                 /* 0 or -errno, with why: no key is known */
 	char why[RUNTIME_WHY_MAX]; /* "PATH:LINE:COLUMN: what: cure" */
-	uint64_t changed_us;       /* CLOCK_REALTIME of the newest file; 0: there is none */
-	char hash[HASH_TEXT_MAX];  /* of all that was read: an equal one saves the verification */
-	bool transfer;             /* containerd pulls by its transfer service, whose key counts */
+	uint64_t changed_us;       /* CLOCK_REALTIME of the newest file; 0: without files */
+	char hash[HASH_TEXT_MAX];  /* of all files: an equal hash needs no new verification */
+	bool transfer;             /* containerd pulls by its transfer service */
 	char mirrors[RUNTIME_MIRRORS_MAX]; /* RUNTIME_MIRRORS in full */
 	bool has_mirrors;                  /* the key exists, possibly with an empty list */
 	struct runtime_key keys[RUNTIME_SETTINGS];
 };
 
-/* ---- what is known of one runtime, from reading to reading ---- */
+/* ---- the state of one runtime ---- */
 
 enum runtime_answer {
 	RUNTIME_ASKED,   /* no answer yet */
-	RUNTIME_ANSWERS, /* the last one came */
-	RUNTIME_SILENT,  /* why says why */
+	RUNTIME_ANSWERS, /* the last call was answered */
+	RUNTIME_SILENT,  /* the last call failed, with why */
 };
 
-/* The file system that images are unpacked to. The driver fills directory, driver, image_bytes. */
+/* The file system of the images. The driver sets directory, driver and image_bytes. */
 struct runtime_store {
 	bool known;
 	char directory[SETTING_PATH_MAX];
 	char driver[64];     /* Docker's storage driver or containerd's snapshotter */
-	dev_t number;        /* that filesystem and device are of */
+	dev_t number;        /* of filesystem and device */
 	char filesystem[32]; /* "ext4" */
-	char device[64];     /* "sda1"; empty for a file system without one */
+	char device[64];     /* "sda1"; empty: without a device */
 	bool rotational, network;
-	uint64_t size, used;  /* of the file system; used is what root cannot write any more */
-	uint64_t image_bytes; /* what the runtime says its images take */
+	uint64_t size, used;  /* of the file system; used: including space reserved for root */
+	uint64_t image_bytes; /* of all images, as the runtime reports it */
 };
 
-/* The network address of a pod, asked for once. */
+/* The network address of a pod, which does not change. */
 struct runtime_address {
 	char sandbox[72];
-	char address[NAMES_ADDRESS_MAX]; /* empty: none of its own */
+	char address[NAMES_ADDRESS_MAX]; /* empty: the host's */
 };
 
 struct node_runtime {
 	struct runtime found;
 	enum runtime_answer answer;
 	bool answered_once; /* since the agent started */
-	bool no_cri;        /* a containerd whose CRI plugin is off */
+	bool no_cri;        /* its CRI plugin is off */
 	char why[RUNTIME_WHY_MAX];
 	uint64_t since_us; /* of answer */
 	char version[64];
-	pid_t pid;                      /* of the daemon; 0: not known */
-	struct runtime_process process; /* with the usual configuration, if it names none */
+	pid_t pid;                      /* of the daemon; 0: unknown */
+	struct runtime_process process; /* config: the default, unless an option names another */
 
-	char reported[RUNTIME_SETTINGS][SETTING_VALUE_MAX]; /* in force, as the runtime says */
-	char in_force[RUNTIME_SETTINGS][SETTING_VALUE_MAX]; /* also where only files say so */
+	char reported[RUNTIME_SETTINGS][SETTING_VALUE_MAX]; /* in force, as the runtime reports */
+	char in_force[RUNTIME_SETTINGS][SETTING_VALUE_MAX]; /* also inferred from files */
 	bool on_command[RUNTIME_SETTINGS]; /* an option of the command line sets it */
 
 	bool files_known; /* files were read at least once */
@@ -180,22 +179,22 @@ struct node_runtime {
 	struct runtime_store store;
 	struct pulls pulls;
 	uint64_t pulls_at_us; /* of the last answer; 0: not known */
-	uint64_t due_us;      /* when what changes slowly is asked for again */
+	uint64_t due_us;      /* of the next slow reading */
 
-	/* What single drivers remember. */
+	/* State of single drivers. */
 	struct {
 		struct docker_process process;
 		struct docker_info info;
-		uint64_t events_us; /* CLOCK_REALTIME: pulls that ended before are counted */
+		uint64_t events_us; /* CLOCK_REALTIME: earlier ends of pulls are counted */
 	} docker;
 	struct {
 		char namespaces[RUNTIME_NAMESPACES_MAX][64];
 		size_t n_namespaces;
-		size_t content_turn; /* which layer without a name is asked about next */
+		size_t content_turn; /* the next layer without a name to ask for */
 	} containerd;
 
-	/* Moved with a request, not copied: the loop does not need the addresses, and passes the
-	 * names on. */
+	/* A request moves these: the loop does not need the addresses, and it passes on the
+	 * names. */
 	struct runtime_addresses {
 		struct runtime_address *entries;
 		size_t n, allocated;
@@ -203,18 +202,18 @@ struct node_runtime {
 	struct runtime_names {
 		struct name_entry *entries;
 		size_t n, allocated;
-		bool fresh; /* of this sample; else as before, and entries is NULL */
+		bool fresh; /* of this sample; false: unchanged, entries is NULL */
 	} names;
 };
 
-/* What one call of read() gets, and gives back. */
+/* Parameters and results of read(). */
 struct runtime_reading {
 	const struct host *host;
 	struct node_runtime *runtime;
 	struct pull_counts *pulled; /* of all runtimes */
 	const char *socket;
 	const struct wait *wait;
-	bool slow;      /* also read what changes slowly */
+	bool slow;      /* also read what rarely changes */
 	bool cancelled; /* set by the driver: the reading is incomplete */
 };
 
@@ -225,55 +224,53 @@ struct runtime_driver {
 
 	/* Find. */
 	const struct runtime_location
-		*locations;     /* ended by {0}; the first one of a socket counts */
+		*locations;     /* ended by {0}; the first row with a socket counts */
 	const char *options[3]; /* of the command line, that name the main file; ended by NULL */
 
 	/*
 	 * Reads version, process, values in force, store, pulls and names into reading->runtime.
-	 * Begins with runtime_note(), NULL for an answer; runtime_set_process() when the daemon's
-	 * process is known.
+	 * Calls runtime_note() first, and runtime_set_process() when it knows the process.
 	 */
 	void (*read)(struct runtime_reading *reading);
 
 	/*
 	 * Reads the configuration files into runtime->files, and values in force where the daemon
-	 * does not report them (runtime_infer()). Called when version and main file are known;
-	 * NULL: no setting is read or written.
+	 * does not report them (runtime_infer()). Version and main file are known then. NULL:
+	 * settings are unsupported.
 	 */
 	void (*read_files)(struct node_runtime *runtime, const struct runtime_daemon *daemon,
 		const struct wait *wait);
 
 	/* Keys of the configuration, by enum runtime_setting. */
 	struct runtime_key_row keys[RUNTIME_SETTINGS];
-	enum edit_format format; /* of the files that have them */
-	bool needs_program;      /* nothing is edited unless the daemon's program is known */
-	const struct mirror_format *mirrors; /* NULL: mirrors are a key, or there are none */
+	enum edit_format format;             /* of the files with keys */
+	bool needs_program;                  /* an edit needs the daemon's program */
+	const struct mirror_format *mirrors; /* NULL: mirrors are a key or unsupported */
 
 	/*
-	 * Verify. Whether the daemon accepts its configuration as it is on disk: asked before every
-	 * restart and reload. -EINVAL or -EBADMSG when it refuses. NULL: nothing is verified.
+	 * Verify. Checks that the daemon accepts its configuration on disk, before every restart
+	 * and reload. -EINVAL or -EBADMSG: it refuses. NULL: no check.
 	 */
 	int (*check)(const struct runtime_daemon *daemon, const struct wait *wait,
 		char why[static RUNTIME_WHY_MAX]);
 
-	/* Whether it accepts this terminated text, which is also in the file path. Or NULL. */
+	/* Checks that it accepts this terminated text, which is also in the file path. Or NULL. */
 	int (*verify)(const struct runtime_daemon *daemon, const char *text, size_t len,
 		const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
 
 	/*
-	 * What the program makes of its configuration with `path` as its main file, as TOML; the
-	 * caller frees it. An edit is verified by comparing two dumps: only its own key may differ.
-	 * -EINVAL when the program refuses the files. NULL: it cannot tell, verify() alone counts.
+	 * Dumps the effective configuration with `path` as the main file, as TOML; the caller frees
+	 * it. Dumps before and after an edit may differ in the edited key only. -EINVAL: the
+	 * program refuses the files. NULL: verify() alone counts.
 	 */
 	int (*dump)(const struct runtime_daemon *daemon, const char *path, const struct wait *wait,
 		char **dump, char why[static RUNTIME_WHY_MAX]);
 
 	/*
-	 * Activate: ACTIVATE_RELOAD sends SIGHUP to the daemon's process, if it has the name
-	 * program; find_process gives it where no sample did. await_reload, if there is one, waits
-	 * until the daemon has read its files again and gives the value of a key that is then in
-	 * force. since_us is CLOCK_REALTIME from before the signal. ACTIVATE_RESTART restarts the
-	 * unit.
+	 * Activate. ACTIVATE_RELOAD sends SIGHUP to the daemon's process, if its name is program.
+	 * find_process finds the process when no sample has it. await_reload (or NULL) waits until
+	 * the daemon has read its files and returns the value of a key that is then in force;
+	 * since_us is CLOCK_REALTIME from before the signal. ACTIVATE_RESTART restarts the unit.
 	 */
 	const char *program;
 	int (*find_process)(
@@ -281,49 +278,48 @@ struct runtime_driver {
 	int (*await_reload)(const char *socket, uint64_t since_us, const char *key,
 		char value[static SETTING_VALUE_MAX], const struct wait *wait);
 
-	/* Images; all NULL when the runtime's images are not managed. */
-	bool serves_kubelet;       /* by the CRI: preferred where there is a kubelet */
-	unsigned copies_per_image; /* in its store: 2 when layers stay compressed, too */
+	/* Images; all NULL: the images are not managed. */
+	bool serves_kubelet;       /* by the CRI: preferred on nodes with a kubelet */
+	unsigned copies_per_image; /* in its store: 2 if it keeps the compressed layers */
 	bool (*honours_pins)(const char *version);
 
 	/*
-	 * Version, store and sandbox image. -EOPNOTSUPP when it serves no images: the next runtime
-	 * is tried.
+	 * Reads version, store and sandbox image. -EOPNOTSUPP: it serves no images, the caller
+	 * tries the next runtime.
 	 */
 	int (*read_images_info)(struct image_runtime *runtime, const struct host *host,
 		const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX]);
 
-	/* All names of all images, for the caller to free. */
+	/* Lists all names of all images; the caller frees the list. */
 	int (*list)(const struct image_runtime *runtime, const struct wait *wait,
 		struct runtime_image **images, size_t *n, char why[static IMAGES_WHY_MAX]);
 
-	/* Pulls by name, with the credentials that the runtime itself has. */
+	/* Pulls by name, with the runtime's own credentials. */
 	int (*pull)(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 		char why[static IMAGES_WHY_MAX]);
 
 	/*
-	 * Makes an image of an archive one of the runtime's, unpacked, under the archive's name for
-	 * it. reference is where an image_server on 127.0.0.1 serves it until the call returns.
-	 * done counts bytes that the server gave. What a killed agent leaves is removed by clean().
-	 * NULL: archives cannot be loaded.
+	 * Loads and unpacks an image of an archive under the archive's name. An image_server on
+	 * 127.0.0.1 serves it at reference until the call returns, and counts its bytes in done.
+	 * clean() removes leftovers of a killed agent. NULL: archives cannot be loaded.
 	 */
 	int (*load)(const struct image_runtime *runtime, const struct host *host,
 		const struct archive_image *image, const char *reference, const struct wait *wait,
 		const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
 
-	/* Removes what transfers left: not while one is under way. Or NULL. */
+	/* Removes leftovers of transfers; not to be called during one. Or NULL. */
 	int (*clean)(const struct image_runtime *runtime, const struct wait *wait,
 		char why[static IMAGES_WHY_MAX]);
 
-	/* Removes files that a load of a killed agent left. Or NULL. */
+	/* Removes files of interrupted loads. Or NULL. */
 	void (*remove_files)(const struct host *host);
 
-	/* Whether there is anything for clean(), besides names of ours in the list. Or NULL. */
+	/* Whether clean() has more to remove than our names in the list. Or NULL. */
 	bool (*has_leftovers)(const struct image_runtime *runtime, const struct wait *wait);
 
 	/*
-	 * Keeps an image from the kubelet's garbage collection, or stops keeping it. 0 also when
-	 * nothing had to change; -ENOENT without such an image. NULL: there are no pins.
+	 * Exempts an image from the kubelet's garbage collection, or ends that. 0 also if nothing
+	 * had to change; -ENOENT without such an image. NULL: pins are unsupported.
 	 */
 	int (*pin)(const struct image_runtime *runtime, const char *name, bool pinned,
 		const struct wait *wait, char why[static IMAGES_WHY_MAX]);
@@ -332,19 +328,18 @@ struct runtime_driver {
 /* All drivers, ended by NULL. */
 extern const struct runtime_driver *const runtime_drivers[];
 
-/* What runtime.kind can be: "auto", then the drivers' names in their order. NULL for auto. */
+/* The choices of runtime.kind: "auto" (the driver is NULL), then the drivers' names. */
 extern const char *const runtime_choices[];
 const struct runtime_driver *runtime_driver_choose(int choice);
 
-/* By its name, which a record may have; NULL: there is none. */
+/* The driver with this name, or NULL. */
 const struct runtime_driver *runtime_driver_find(const char *name);
 
 /* ---- for drivers and their users ---- */
 
 /*
- * Fills in what is here: everything with a socket, and what is installed without one, which is down
- * or not started yet. Two names for one socket count once. host_root: "" for /, as in struct host.
- * Returns how many.
+ * Finds the runtimes of the node: those with a socket, and installed units without one. Two names
+ * of one socket count once. host_root is "" for /. Returns the number.
  */
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX]);
 
@@ -352,24 +347,24 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 int runtime_process_read(const char *host_root, const struct runtime_driver *driver, pid_t pid,
 	struct runtime_process *process);
 
-/* Notes an answer, or why there is none. */
+/* Notes an answer (NULL), or why the call failed. */
 void runtime_note(struct node_runtime *runtime, const char *why);
 
-/* Sets the daemon's process: a new one has read its files again, and forgets what was in force. */
+/* Sets the daemon's process. Values in force of an earlier process are forgotten. */
 void runtime_set_process(struct node_runtime *runtime, const struct host *host, pid_t pid);
 
-/* Replaces all names that the runtime has; the entries become the runtime's. */
+/* Replaces the names of the runtime, which owns the entries from then on. */
 void runtime_set_names(struct node_runtime *runtime, struct runtime_names *names);
 
 /*
- * Sets the value in force of a setting: as reported, else as the files say, if they have not
- * changed since the daemon started. What is known of a process stays, whatever is written while it
- * runs. otherwise is the default of a key that is in no file.
+ * Sets the value in force of a setting to the reported one, or to that of the files if they have
+ * not changed since the daemon started. A known value stays until the process ends. otherwise is
+ * the default of a key without a value in files.
  */
 void runtime_infer(struct node_runtime *runtime, enum runtime_setting setting, uint64_t changed_us,
 	const char *reported, const char *otherwise);
 
-/* "30m0s" of microseconds, as Go prints it. */
+/* Formats microseconds as Go does: "30m0s". */
 void runtime_duration_text(uint64_t us, char text[static 32]);
 
 /* The drivers: each in a file of its own. */

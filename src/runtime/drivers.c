@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/driver.h"
 
-/* Where two of them have a socket, the first is asked first. */
+/* In the order in which they are asked. */
 const struct runtime_driver *const runtime_drivers[] = {
 	&containerd_driver, &docker_driver, &crio_driver, NULL};
 

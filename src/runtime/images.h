@@ -2,15 +2,15 @@
 #pragma once
 
 /*
- * The images of one runtime: what it has, and how it gets more. The calls themselves are members of
- * its driver (driver.h). Names are complete: docker.io/library/busybox:1.36.
+ * Images of a runtime. Drivers have the calls (driver.h). Names are complete:
+ * docker.io/library/busybox:1.36.
  */
 
 #include "runtime/archive.h"
 
 #define IMAGES_WHY_MAX    256
 #define IMAGES_REGISTRY   "headroom.invalid" /* a name that no registry has */
-#define IMAGES_REPOSITORY "headroom-preload" /* of names and leases of ours */
+#define IMAGES_REPOSITORY "headroom-preload" /* in names of ours */
 
 /* A runtime whose images are managed: plain data. */
 struct image_runtime {
@@ -23,42 +23,39 @@ struct image_runtime {
 struct runtime_image {
 	char name[IMAGE_NAME_MAX];
 	char id[DIGEST_MAX];
-	uint64_t size; /* bytes, as the runtime says it */
-	bool pinned;   /* as the runtime's image service itself reports it */
+	uint64_t size; /* bytes, as the runtime reports it */
+	bool pinned;   /* as the runtime reports it */
 };
 
 struct image_info {
-	char store[256];              /* the directory of the images, below the host's root */
-	pid_t pid;                    /* of the daemon; 0: not known */
-	bool wants_sandbox;           /* in: sandbox is to be read, which may run a program */
-	char sandbox[IMAGE_NAME_MAX]; /* the image of pods' sandboxes; "": the runtime has none */
+	char store[256];              /* the directory of the images */
+	pid_t pid;                    /* of the daemon; 0: unknown */
+	bool wants_sandbox;           /* in: read sandbox, which may run a program */
+	char sandbox[IMAGE_NAME_MAX]; /* of pods' sandboxes; "": unknown */
 };
 
 /*
- * Makes an image of an archive one of the runtime's: serves it on 127.0.0.1 and has the driver load
- * it. done counts bytes given to the runtime. 0, or -errno with why and cure; -EOPNOTSUPP for a
- * runtime that cannot load archives.
+ * Loads an image of an archive: serves it on 127.0.0.1 for the driver. done counts the bytes. 0, or
+ * -errno with why; -EOPNOTSUPP: the runtime cannot load archives.
  */
 int images_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
 	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
 
 /*
- * Removes names and leases of ours that a killed agent left: not while a transfer is under way. 0,
- * or -errno with why.
+ * Removes leftovers of a killed agent; not to be called during a transfer. 0, or -errno with why.
  */
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 
-/* Removes files that loads of a killed agent left: for images_clean() and a restore. */
+/* Removes files of interrupted loads: part of images_clean(), and for a restore. */
 void images_remove_files(const struct host *host);
 
-/* Whether a name is one that a load gives an image for a while. */
+/* Whether a load gave an image this temporary name. */
 bool images_is_ours(const char *name);
 
 /*
- * Whether the runtime has names or leases of ours: of a transfer under way, or of a killed agent.
- * images are all that it has.
+ * Whether the runtime has names or leases of a transfer. images is the list of all its images.
  */
 bool images_has_leftovers(const struct image_runtime *runtime, const struct wait *wait,
 	const struct runtime_image *images, size_t n);

@@ -10,7 +10,8 @@
 #define MARK      "# Written by headroom."
 #define MARK_REST " It replaces and removes this file, unless this line is gone.\n"
 
-bool mirror_file_is_ours(const char *text, size_t len)
+/* Whether the first line is our mark. Such a file may be replaced and removed. */
+static bool has_mark(const char *text, size_t len)
 {
 	size_t n = strlen(MARK);
 
@@ -71,7 +72,7 @@ void mirror_file_read(const struct mirror_format *format, const struct host *hos
 		r = read_file(full, FILE_MAX, &text, &len);
 	file->exists = r != -ENOENT && r != -ENAMETOOLONG && r != -EINVAL;
 	file->error = r == -ENOENT || r == -EEXIST ? 0 : r;
-	file->ours = r == 0 && mirror_file_is_ours(text, len);
+	file->ours = r == 0 && has_mark(text, len);
 	if (!file->ours)
 		return;
 	hash_bytes(text, len, file->sum);

@@ -18,12 +18,12 @@ struct runtime_driver;
 struct mirror_format {
 	const char *setting;        /* "mirrors.": a file's setting is this and its registry */
 	const char *directory;      /* unless the runtime's configuration names another */
-	const char *url_mark;       /* what is before each URL in the text */
+	const char *url_mark;       /* precedes each URL in the text */
 	enum activation activation; /* ACTIVATE_NONE: each pull reads the files */
 
 	/*
-	 * The path of a registry's file, and the full path of one that exists. -ENOENT: there is
-	 * none; -EEXIST: files of others forbid one.
+	 * Finds the path of a registry's file, and the full path if it exists. -ENOENT: it does not
+	 * exist; -EEXIST: a file of others has the registry.
 	 */
 	int (*locate)(const struct host *host, const char *directory, const char *registry,
 		char path[static SETTING_PATH_MAX], char full[static PATH_MAX]);
@@ -33,19 +33,19 @@ struct mirror_format {
 		size_t n);
 };
 
-/* What is on disk for one registry. */
+/* The file of one registry, as it is on disk. */
 struct mirror_file {
 	char registry[REGISTRY_NAME_MAX];    /* or REGISTRY_DEFAULT */
-	const struct runtime_driver *driver; /* whose runtime reads it */
+	const struct runtime_driver *driver; /* of the runtime that reads it */
 	char path[SETTING_PATH_MAX];
-	bool exists; /* or a file of others forbids it */
+	bool exists; /* or a file of others has the registry */
 	bool ours;
-	char sum[HASH_TEXT_MAX];         /* of its text, when it is ours */
-	char mirrors[SETTING_VALUE_MAX]; /* that it has, when it is ours */
+	char sum[HASH_TEXT_MAX];         /* of the text of our file */
+	char mirrors[SETTING_VALUE_MAX]; /* of our file */
 	int error;                       /* of reading it */
 };
 
-/* Fills in what is on disk for file->registry. */
+/* Reads the file of file->registry. */
 void mirror_file_read(const struct mirror_format *format, const struct host *host,
 	const char *directory, struct mirror_file *file);
 
@@ -59,6 +59,3 @@ char *mirror_file_make(const struct mirror_format *format, const char *version,
 /* The URLs in a text of ours, "none" without one; a long list is cut and ends in a checksum. */
 void mirror_file_list(
 	const struct mirror_format *format, const char *text, char list[static SETTING_VALUE_MAX]);
-
-/* Whether the first line is our mark: such a file may be replaced and removed. */
-bool mirror_file_is_ours(const char *text, size_t len);

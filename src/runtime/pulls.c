@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "runtime/images.h"
 
-/* Between the layers of one image nothing may be fetched for a moment. */
+/* Layers of an image can have gaps between them. */
 #define BETWEEN_LAYERS_US (5 * USEC_PER_SEC)
 
 const double pull_bounds[PULL_BOUNDS] = {1, 3, 10, 30, 60, 120, 300, 600, 1800};
@@ -14,7 +14,7 @@ void pulls_registry_of(const char *image, char registry[static 64])
 	const char *slash = strchr(image, '/');
 	size_t length = slash ? (size_t)(slash - image) : 0;
 
-	/* Each of our archives is served at another port. */
+	/* Each archive is served at another port. */
 	if (slash && starts_with(slash, "/" IMAGES_REPOSITORY "/"))
 		length = 0;
 	if (length == 0 || length >= 64)
@@ -32,7 +32,7 @@ static struct pull_registry *registry_of(struct pull_counts *counts, const char 
 	registry = find_named(counts->registries, counts->n, name);
 	if (registry)
 		return registry;
-	/* The last place is for all that find none. */
+	/* The last slot is for all other registries. */
 	if (counts->n == PULL_REGISTRIES_MAX)
 		return &counts->registries[PULL_REGISTRIES_MAX - 1];
 	registry = &counts->registries[counts->n++];
@@ -52,7 +52,7 @@ static void count_bytes(
 		registry_of(counts, name)->bytes += bytes;
 }
 
-/* An image that the layer belongs to is being pulled. */
+/* Adds the image of a layer, or extends its times. */
 static void note_image(struct pulls *pulls, const struct pull_layer *layer)
 {
 	struct pull_image *image = find_named(pulls->images, pulls->n_images, layer->image);
@@ -68,7 +68,7 @@ static void note_image(struct pulls *pulls, const struct pull_layer *layer)
 	image->latest_us = MAX(image->latest_us, layer->at_us);
 }
 
-/* The pull goes on under another name, as part of one that has it already. */
+/* Renames an image, and merges it into another with the name. */
 static void rename_image(struct pulls *pulls, struct pull_image *image, const char *name)
 {
 	struct pull_image *same = find_named(pulls->images, pulls->n_images, name);
@@ -83,7 +83,7 @@ static void rename_image(struct pulls *pulls, struct pull_image *image, const ch
 	*image = pulls->images[--pulls->n_images];
 }
 
-static void take_piece(struct pulls *pulls, struct pull_counts *counts,
+static void update_layer(struct pulls *pulls, struct pull_counts *counts,
 	const struct pull_piece *piece, uint64_t now)
 {
 	struct pull_layer *layer = find_named(pulls->layers, pulls->n, piece->ref);
@@ -112,7 +112,7 @@ static void take_piece(struct pulls *pulls, struct pull_counts *counts,
 			layer->rate = (double)piece->offset * (double)USEC_PER_SEC /
 				      (double)piece->age_us;
 		note_image(pulls, layer);
-		/* What came before the agent is not counted. */
+		/* Bytes from before the start of the agent do not count. */
 		if (pulls->begun)
 			count_bytes(pulls, counts, "", piece->offset);
 	}
@@ -124,7 +124,7 @@ void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct 
 	size_t kept = 0;
 
 	for (size_t i = 0; i < n; i++)
-		take_piece(pulls, counts, &pieces[i], now);
+		update_layer(pulls, counts, &pieces[i], now);
 	/* A layer that is no longer reported has come in: the rest of it, too. */
 	for (size_t i = 0; i < pulls->n; i++) {
 		const struct pull_layer *layer = &pulls->layers[i];
@@ -147,7 +147,7 @@ void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct 
 		struct pull_registry *registry = NULL;
 		size_t bucket = 0;
 
-		/* What is pulled now is shown even before a byte of it is counted. */
+		/* Metrics show an active pull before its bytes are counted. */
 		if (ended || image->name[0])
 			registry = registry_of(counts, image->name);
 		if (ended || image->placed) {

@@ -56,7 +56,7 @@ def test_crio_is_found_and_what_it_cannot_do_is_unsupported(lab: Lab, crio: Daem
     assert document["store"]["directory"].startswith("/var/lib/containers/storage")
     wait_reason(running, "crio.max_concurrent_downloads", "runtime-unsupported")
     assert running.setting("crio.max_concurrent_downloads")["state"] == "unsupported"
-    assert any("CRI-O has no setting" in why for why in found(running, "crio")["refusals"])
+    assert any("CRI-O cannot be told" in why for why in found(running, "crio")["refusals"])
     assert running.metrics()['headroom_runtime_info{runtime="crio",version="1.34.0"}'] == 1
 
 

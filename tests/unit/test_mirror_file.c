@@ -79,9 +79,19 @@ TEST(only_files_with_the_mark_are_ours)
 		"# Written by headroom.x\n", "# written by headroom.\n",
 		"# Kept by hand\n# Written by headroom.\n"};
 
-	for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
-		assert_true(mirror_file_is_ours(ours[i], strlen(ours[i])));
-	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		assert_false(mirror_file_is_ours(others[i], strlen(others[i])));
-	assert_false(mirror_file_is_ours("# Written by headroom.\0", 23));
+	const struct mirror_format *format = crio_driver.mirrors;
+	struct mirror_file file = {.registry = "r.example"};
+	struct directory directory;
+
+	directory_make(&directory);
+	for (size_t i = 0; i < ARRAY_SIZE(ours) + ARRAY_SIZE(others); i++) {
+		bool is_ours = i < ARRAY_SIZE(ours);
+
+		directory_put(&directory,
+			"/etc/containers/registries.conf.d/headroom-r.example.conf",
+			is_ours ? ours[i] : others[i - ARRAY_SIZE(ours)]);
+		mirror_file_read(format, &directory.host, format->directory, &file);
+		assert_true(file.exists && file.ours == is_ours);
+	}
+	directory_remove(&directory);
 }

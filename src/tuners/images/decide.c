@@ -284,6 +284,8 @@ static void want_pin(
 	want->reason = pinned ? "configured" : "no-longer-configured";
 	if (!sample->answers) {
 		want->reason = "runtime-silent";
+	} else if (!driver->pin && image && image->pinned && pinned) {
+		copy_text(want->wanted, SETTING_VALUE_MAX, PINNED); /* by the runtime itself */
 	} else if (!driver->pin || !driver->honours_pins(sample->runtime.version)) {
 		want->error = -ENOENT;
 		want->reason = driver->pin ? "pins-ignored" : "no-pins";

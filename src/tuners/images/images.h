@@ -123,8 +123,7 @@ struct preload *preload_add(struct preload_list *list, const char *source, const
 
 /* directory is the state directory. A record that cannot be read counts as empty. */
 void record_read(const char *directory, struct preload_list *list);
-char *record_text(const struct preload_list *list);        /* the caller frees it */
-int record_write(const char *directory, const char *text); /* 0 or -errno */
+char *record_text(const struct preload_list *list); /* the caller frees it */
 
 /* ---- transfers ---- */
 

@@ -61,8 +61,8 @@ const struct reason images_reasons[] = {
 	{"pins-ignored",
 		"This version of containerd ignores the label of pinned images. It needs 1.6.25, "
 		"1.7.10 or 2.0."},
-	{"no-pins", "Docker has no pinned images. CRI-O pins the images that pinned_images in its "
-		    "configuration names."},
+	{"no-pins", "Docker does not support pins. In CRI-O, add the image to pinned_images in "
+		    "crio.conf."},
 	{"image-missing", "The image will be pinned once the runtime has it."},
 	{"no-longer-configured", "An older configuration pinned the image."},
 	{"not-asked-yet", "The runtime has not been asked yet."},

@@ -105,7 +105,7 @@ char *record_text(const struct preload_list *list)
 	return must(cJSON_Print(root));
 }
 
-int record_write(const char *directory, const char *text)
+static int record_write(const char *directory, const char *text)
 {
 	int r = directory[0] ? make_directories(directory, 0755) : -ENODEV;
 	_cleanup_close_ int dir = -1;

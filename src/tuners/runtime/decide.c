@@ -4,10 +4,10 @@
 #include "base/toml.h"
 #include "runtime/containerd_config.h"
 
-/* An older answer does not say whether a restart would cut off a pull. */
+/* An older answer does not tell whether a restart would interrupt a pull. */
 #define PULLS_KNOWN_US (4 * USEC_PER_SEC)
 
-/* A runtime that restarts is away for less. */
+/* Longer than a restart takes. */
 #define SILENT_AFTER_US (3 * USEC_PER_SEC)
 
 /* The kubelet begins to delete images at 85 %: imageGCHighThresholdPercent. */
@@ -87,7 +87,7 @@ const char *runtime_obstacle(const struct node_runtime *runtime)
 		return "file-unusable";
 	if (runtime->answer == RUNTIME_SILENT)
 		return "runtime-silent";
-	/* Its options are not known, or not the program that reads the file. */
+	/* Its options or the program that reads the file are unknown. */
 	if (runtime->pid == 0 ||
 		(runtime->found.driver->needs_program && !runtime->process.program[0]))
 		return "process-not-seen";
@@ -114,13 +114,13 @@ static uint64_t number_of(
 	return number > 0 ? number : runtime->found.driver->keys[setting].zero;
 }
 
-/* Installed and not running is a choice; a socket without a server is not. */
+/* A stopped runtime is a choice of the administrator; a socket without a listener is not. */
 static bool is_silent(const struct node_runtime *runtime)
 {
 	return runtime->answer == RUNTIME_SILENT && runtime->found.has_socket;
 }
 
-/* Leaves alone what cannot be written now, and what is kept. */
+/* Clears the wanted value for a reason or an obstacle. */
 static void check_want(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	struct want *want, const char *reason)
 {
@@ -128,7 +128,7 @@ static void check_want(const struct runtime_decision *decision, const struct nod
 	bool kept = reason && streq(reason, "kept");
 
 	if (obstacle && decision->tuner->once && !kept && is_silent(runtime)) {
-		/* A command must not take silence for agreement. */
+		/* A command reports a silent runtime as an error. */
 		want->error = -ETIMEDOUT;
 		want->reason = "runtime-silent";
 	} else if (obstacle || reason) {
@@ -158,7 +158,7 @@ static struct want *want_key(const struct runtime_decision *decision,
 	return want;
 }
 
-/* A number of the configuration, 0 for keep; one that is not exact is only raised. */
+/* A number of the configuration; 0: keep. A number that is not exact only raises. */
 static void want_number(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	enum runtime_setting setting)
 {
@@ -175,7 +175,7 @@ static void want_number(const struct runtime_decision *decision, const struct no
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)number->value);
 	want = want_key(decision, runtime, setting, text);
 	want->requested = number->exact;
-	/* What the administrator had, or has set since: in the file, else in force. */
+	/* The administrator's value: in the file, else in force. */
 	record = record_of(decision, want->name);
 	ours = record && (value_equal(want->file->on_disk, record->wanted) ||
 				 value_equal(want->file->on_disk, record->before));
@@ -191,7 +191,7 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	check_want(decision, runtime, want, reason);
 }
 
-/* The directory of mirror files is set only where mirrors need it and none is set. */
+/* The directory of mirror files is set only if mirrors are configured and no directory is. */
 static void want_directory(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
@@ -231,10 +231,10 @@ static void judge_reach(const struct runtime_decision *decision)
 	}
 }
 
-/* What is written and waits for a start. */
+/* Settings that wait for a restart of the runtime. */
 static void judge_restart(const struct runtime_decision *decision)
 {
-	/* What to do where more is known of what holds it up than that a restart is due. */
+	/* Cures for known obstacles to the restart. */
 	static const char *const cures[][2] = {{"no-systemd", ": restart it by hand"},
 		{"restart-refused", ": restart it by hand"}, {"does-not-load", ": mend the file"},
 		{"no-effect", ""}};
@@ -253,7 +253,7 @@ static void judge_restart(const struct runtime_decision *decision)
 		for (size_t k = 0; setting && k < ARRAY_SIZE(cures); k++)
 			if (streq(setting->reason, cures[k][0]))
 				cure = cures[k][1];
-		/* Broken since it was written: what that comes to is not known, nor wanted now. */
+		/* The file broke after our write. Its values are unknown. */
 		if (service->activation == ACTIVATE_RESTART && record &&
 			streq(want->reason, "file-unusable") &&
 			!value_equal(want->actual, record->wanted))
@@ -314,7 +314,7 @@ static void judge_store(const struct runtime_decision *decision)
 	struct limit_reading *limit;
 	double percent;
 
-	/* The fullest of them, which may be one and the same file system. */
+	/* The fullest one: stores may share a file system. */
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct runtime_store *other = &sample->runtimes[i].store;
 
@@ -377,7 +377,7 @@ void runtime_decide(
 	const struct runtime_sample *sample = &decision.tuner->sample;
 	struct runtime_recorded *recorded = &decision.memory->recorded;
 
-	/* Mirror files that are recorded outlive the configuration that asked for them. */
+	/* A registry with a recorded file stays known until the file is removed. */
 	recorded->n = 0;
 	for (size_t i = 0; i < input->n_files; i++)
 		for (size_t d = 0; runtime_drivers[d]; d++) {
@@ -393,8 +393,8 @@ void runtime_decide(
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		const struct runtime_key_row *keys = runtime->found.driver->keys;
 
-		/* Before its files were read nothing is known that could be wanted, but a command
-		 * says of a silent one that it cannot be set. A nested runtime pulls nothing. */
+		/* Settings are known after files were read. A command reports a silent runtime
+		 * before that. A nested runtime pulls nothing. */
 		if ((!runtime->files_known && !(decision.tuner->once && is_silent(runtime))) ||
 			runtime->found.managed_by == RUNTIME_NESTED)
 			continue;

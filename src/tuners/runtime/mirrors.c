@@ -5,7 +5,7 @@
 
 #define NONE "none"
 
-/* ---- sample: the file of each registry that has mirrors, or is recorded ---- */
+/* ---- sample: files of registries with mirrors or with a record ---- */
 
 static void read_file_of(
 	struct runtime_tuner *request, const struct node_runtime *runtime, const char *registry)
@@ -22,7 +22,7 @@ static void read_file_of(
 			return;
 	if (!directories[0])
 		directories = runtime->files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
-	/* New files go to the first of several. */
+	/* A new file is made in the first directory. */
 	copy_text(directory, sizeof(directory), directories[0] ? directories : format->directory);
 	directory[strcspn(directory, ":")] = '\0';
 	file = &sample->files[sample->n_files++];
@@ -59,8 +59,8 @@ void runtime_sample_files(struct runtime_tuner *request)
 /* ---- decisions ---- */
 
 /*
- * The mirrors of a registry that work, or with NULL those of a list without registries, which
- * serves docker.io. How many; -EAGAIN when one has not been checked yet.
+ * Finds the working mirrors of a registry. NULL: those of a list, which serves docker.io only.
+ * Returns their number; -EAGAIN: a mirror was not checked yet.
  */
 static int find_up(const struct runtime_tuner *tuner, const char *registry,
 	const char *up[static RUNTIME_MIRROR_MAX])
@@ -104,10 +104,7 @@ static void want_mirror_list(
 		return;
 	for (int i = 0; i < n; i++)
 		registry_list_add(wanted, sizeof(wanted), up[i], strlen(up[i]));
-	/*
-	 * Mirrors of others stay: neither configured here nor ever written by us. What was written
-	 * is known as far as it was shown.
-	 */
+	/* Mirrors that are neither configured nor written by us stay. */
 	for (const char *at = files->mirrors; *at; at += strspn(at, " ")) {
 		size_t len = strcspn(at, " ");
 		bool ours = record && registry_list_has(record->wanted, at, len) &&
@@ -120,7 +117,7 @@ static void want_mirror_list(
 			registry_list_add(wanted, RUNTIME_MIRRORS_MAX, at, len);
 		at += len;
 	}
-	/* A daemon keeps its mirrors when the key is gone: an empty list removes them. */
+	/* Without the key, a daemon keeps its mirrors. An empty list removes them. */
 	copy_text(words, sizeof(words), wanted);
 	for (char *word = strtok_r(words, " ", &state); word; word = strtok_r(NULL, " ", &state))
 		json_append_text(list, word);
@@ -148,7 +145,7 @@ static void want_file(const struct runtime_decision *decision, const struct mirr
 	struct want *want;
 	int n = find_up(decision->tuner, on_disk->registry, up);
 
-	/* It is not known yet what should be there, or nothing is there and nothing should be. */
+	/* Mirrors are not checked yet, or nothing has to change. */
 	if (n < 0 || (n == 0 && on_disk->error == 0 && !on_disk->exists))
 		return;
 	while (runtime->found.driver != on_disk->driver ||
@@ -169,7 +166,7 @@ static void want_file(const struct runtime_decision *decision, const struct mirr
 		!on_disk->exists ? NONE
 		: !on_disk->ours ? "of someone else"
 				 : on_disk->mirrors);
-	/* The same mirrors in another text are not what is wanted. */
+	/* The same mirrors in another text are replaced. */
 	if (on_disk->ours && streq(want->file->on_disk, want->wanted) && !streq(on_disk->sum, sum))
 		copy_text(want->file->on_disk, SETTING_VALUE_MAX, "other text");
 	copy_text(want->actual, SETTING_VALUE_MAX, want->file->on_disk);

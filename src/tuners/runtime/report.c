@@ -16,7 +16,7 @@ static void write_pulls(const cJSON *runtime, char *text, size_t size)
 		snprintf(text, size, "%d layer%s, %.1f MB/s", n, n == 1 ? "" : "s", rate / 1e6);
 }
 
-/* "/var/lib/containerd (overlayfs, ext4) 40 % full", and what is odd about it. */
+/* "/var/lib/containerd (overlayfs, ext4) 40 % full", then warnings. */
 static void write_store(const cJSON *runtime, char *text, size_t size)
 {
 	const cJSON *store = json_at(runtime, "store"), *warning;
@@ -30,7 +30,7 @@ static void write_store(const cJSON *runtime, char *text, size_t size)
 		text_append(text, size, "; %s", json_text_at(warning, ""));
 }
 
-/* One that was never installed is not shown. */
+/* Runtimes that were never asked are not shown. */
 static bool shows_runtime(const cJSON *runtime)
 {
 	return !streq(json_text_at(runtime, "state"), "asked");
@@ -53,11 +53,11 @@ const struct table_view runtime_view = {.title = "Container runtimes",
 
 /* ---- the document ---- */
 
-/* Stores that are slow, lossy or gone from newer versions, each with what to do. */
+/* Slow or obsolete storage drivers, with the cure. */
 static const struct {
 	const char *driver, *why;
 } poor_drivers[] = {
-	{"aufs", "aufs is no part of the kernel, and Docker 24 dropped it: use overlay2"},
+	{"aufs", "the kernel does not include aufs, and Docker 24 dropped it: use overlay2"},
 	{"devicemapper",
 		"devicemapper is slow on loop devices, and Docker 25 dropped it: use overlay2"},
 	{"vfs", "vfs copies every layer whole: use overlay2"},
@@ -87,13 +87,13 @@ static void add_store(cJSON *parent, const struct runtime_store *store)
 	warnings = json_array(object, "warnings");
 	if (runtime_poor_driver(store))
 		json_append_text(warnings, runtime_poor_driver(store));
-	/* Disks of virtual machines claim to rotate unless that is configured. */
+	/* Virtual disks claim to rotate by default. */
 	if (store->rotational && !starts_with(store->device, "vd") &&
 		!starts_with(store->device, "xvd"))
-		json_append_text(
-			warnings, "images lie on a disk that rotates: unpacking waits for it");
+		json_append_text(warnings,
+			"images are on a rotating disk, which delays unpacking: use an SSD");
 	if (store->network)
-		json_append_text(warnings, "images lie on a network file system: use a local disk");
+		json_append_text(warnings, "images are on a network file system: use a local disk");
 }
 
 static void add_runtime(

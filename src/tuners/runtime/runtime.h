@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What the parts of this tuner share. A sample is plain data: the worker gets a copy, brings it up
- * to date by asking the runtimes, and the loop takes the copy over whole.
+ * Internals of this tuner. A sample is plain data: a worker updates a copy, and the loop adopts the
+ * copy.
  */
 
 #include "config/config.h"
@@ -12,15 +12,15 @@
 
 #include <headroom/tuner.h>
 
-#define RUNTIME_MIRROR_MAX 32 /* configured in all */
+#define RUNTIME_MIRROR_MAX 32 /* configured in total */
 
-/* What changes slowly is asked for this often. */
+/* The interval of slow readings. */
 #define RUNTIME_SLOW_EVERY_US (15 * USEC_PER_SEC)
 
 /* ---- configuration ---- */
 
 struct runtime_mirror {
-	char registry[REGISTRY_NAME_MAX]; /* REGISTRY_DEFAULT for all without one of their own */
+	char registry[REGISTRY_NAME_MAX]; /* or REGISTRY_DEFAULT */
 	char url[REGISTRY_URL_MAX];
 };
 
@@ -28,7 +28,7 @@ struct runtime_config {
 	const struct runtime_driver *driver; /* NULL: all of them */
 	struct runtime_number {
 		uint64_t value; /* layers, microseconds; 0: keep */
-		bool exact;     /* from a file of the administrator: also where that is less */
+		bool exact;     /* given in a configuration file: also lowers */
 	} numbers[RUNTIME_PROGRESS_TIMEOUT + 1];
 	enum restart_policy restart;
 	struct runtime_mirror mirrors[RUNTIME_MIRROR_MAX];
@@ -42,16 +42,16 @@ struct runtime_sample {
 	size_t n;
 	struct mirror mirrors[RUNTIME_MIRROR_MAX]; /* each URL once */
 	size_t n_mirrors;
-	struct mirror_file *files; /* of registries that have mirrors, or had */
+	struct mirror_file *files; /* of registries with mirrors or with a record */
 	size_t n_files;
 	struct pull_counts pulled;
-	uint64_t now_us;      /* CLOCK_MONOTONIC of its beginning */
+	uint64_t now_us;      /* CLOCK_MONOTONIC of its start */
 	uint64_t realtime_us; /* and CLOCK_REALTIME */
 	uint64_t discover_due_us;
-	uint64_t next_us; /* CLOCK_MONOTONIC: when the next one is due */
+	uint64_t next_us; /* CLOCK_MONOTONIC of the next sample */
 };
 
-/* What the journal has of this tuner. */
+/* Registries with a mirror file in the journal. */
 struct runtime_recorded {
 	char registries[RUNTIME_MIRROR_MAX][REGISTRY_NAME_MAX]; /* with a mirror file */
 	size_t n;
@@ -84,7 +84,7 @@ struct runtime_memory {
 	struct runtime_recorded recorded;
 };
 
-/* What the parts of one decide() share: what goes in, and where the result goes. */
+/* Inputs and outputs of one decide(). */
 struct runtime_decision {
 	const struct runtime_tuner *tuner;
 	const struct decide_input *input;
@@ -97,25 +97,22 @@ void runtime_decide(const void *self, const struct decide_input *input, void *me
 	struct proposal *proposal);
 void runtime_decide_mirrors(const struct runtime_decision *decision);
 
-/*
- * A want of a setting that this runtime's driver has, with its file and what makes it take effect.
- * text is the value in the file.
- */
+/* Proposes a setting of this runtime, with its file and service. text is the value in the file. */
 struct want *runtime_want(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum runtime_setting setting, const char *text);
 
-/* What makes a file take effect in this runtime. */
+/* Sets the service that a change of the file activates. */
 void runtime_set_service(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum activation activation, struct file_change *file);
 
-/* "containerd.KEY"; the driver's name for its first runtime on the node, else the runtime's own. */
+/* "containerd.KEY": the first runtime of a driver has the driver's name, others their own. */
 void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
 	enum runtime_setting setting, char name[static SETTING_NAME_MAX]);
 
-/* The setting is reported and not written, for this reason. */
+/* Leaves the setting alone for this reason. */
 void runtime_leave(struct want *want, const char *reason);
 
-/* The reason why nothing of this runtime's can be written now; NULL: it can. */
+/* The reason why settings of this runtime cannot be written; NULL: they can. */
 const char *runtime_obstacle(const struct node_runtime *runtime);
 
 /* ---- reporting ---- */
@@ -129,5 +126,5 @@ extern const struct table_view runtime_view;
 
 enum { RUNTIME_UNREACHABLE, RUNTIME_RESTART_PENDING, IMAGE_STORE_FULL, PULL_STUCK, STORAGE_SLOW };
 
-/* What is slow about the driver that unpacks images there, and the cure; NULL for nothing. */
+/* A warning about the store's driver, with the cure; or NULL. */
 const char *runtime_poor_driver(const struct runtime_store *store);

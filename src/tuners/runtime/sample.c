@@ -30,7 +30,7 @@ struct node_runtime *runtime_find(const struct runtime_sample *sample, const cha
 	return NULL;
 }
 
-/* What is found now keeps what is known of it; the rest is forgotten. */
+/* Finds runtimes; known ones keep their state. */
 static void discover(struct runtime_tuner *request)
 {
 	struct runtime_sample *sample = &request->sample;
@@ -62,7 +62,7 @@ static void discover(struct runtime_tuner *request)
 	sample->discover_due_us = next_turn_us(sample->now_us, DISCOVER_EVERY_US);
 }
 
-/* The configured ones, each URL once; those known already keep their state. */
+/* Lists each configured URL once; known mirrors keep their state. */
 static void list_mirrors(struct runtime_tuner *request)
 {
 	struct runtime_sample *sample = &request->sample;
@@ -93,7 +93,7 @@ static void sample_files(
 		.config = runtime->process.config,
 		.directory = runtime->process.directory};
 
-	/* What a key means depends on the version: without one nothing is decided yet. */
+	/* Keys depend on the version. */
 	if (!runtime->version[0] || !runtime->process.config[0] || !driver->read_files)
 		return;
 	runtime->files_known = true;
@@ -105,7 +105,7 @@ static void sample_files(
 /* The file system below the store's directory. */
 static void sample_store(const struct host *host, struct runtime_store *store)
 {
-	/* By the field that mountinfo has for it: those whose blocks are elsewhere. */
+	/* Types in mountinfo of file systems on other machines. */
 	static const char *const network[] = {"nfs", "nfs4", "cifs", "smb3", "ceph", "9p",
 		"glusterfs", "fuse.glusterfs", "lustre"};
 	_cleanup_fclose_ FILE *mounts = NULL;
@@ -122,13 +122,13 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 		return;
 	store->size = (uint64_t)fs.f_blocks * fs.f_frsize;
 	store->used = store->size - (uint64_t)fs.f_bavail * fs.f_frsize;
-	/* mountinfo has thousands of lines on some nodes, and the device rarely changes. */
+	/* mountinfo has thousands of lines on some nodes: read it only for a new device. */
 	if (store->number == st.st_dev && store->filesystem[0])
 		return;
 	store->number = st.st_dev;
 	store->filesystem[0] = '\0';
 	store->network = false;
-	/* proc_pid_mountinfo(5) has the file system's type for a device. */
+	/* proc_pid_mountinfo(5): the type follows " - ". */
 	mounts = fopen("/proc/self/mountinfo", "re");
 	while (mounts && !store->filesystem[0] && getline(&line, &size, mounts) > 0) {
 		const char *separator = strstr(line, " - ");
@@ -148,7 +148,7 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 		return;
 	snprintf(path, sizeof(path), "%s/partition", real);
 	copy_text(store->device, sizeof(store->device), strrchr(real, '/') + 1);
-	/* A partition has no queue of its own: its disk's counts. */
+	/* The queue of a partition is that of its disk. */
 	if (access(path, F_OK) == 0)
 		*strrchr(real, '/') = '\0';
 	snprintf(path, sizeof(path), "%s/queue/rotational", real);
@@ -156,7 +156,7 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 		store->rotational = text[0] == '1';
 }
 
-/* ---- all of it ---- */
+/* ---- the sample ---- */
 
 void runtime_sample(void *data, const struct wait *wait)
 {
@@ -200,7 +200,7 @@ void runtime_sample(void *data, const struct wait *wait)
 		next = MIN(next, runtime->due_us);
 		if (runtime->answer != RUNTIME_ANSWERS)
 			continue;
-		/* Before a restart it must be known that there is no pull. */
+		/* A restart needs a recent answer without pulls. */
 		if (runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
 			request->config.restart == RESTART_WHEN_IDLE)
 			next = MIN(next, sample->now_us + PULLING_EVERY_US);

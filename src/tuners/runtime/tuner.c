@@ -6,7 +6,7 @@
 
 #include <linux/capability.h>
 
-/* After something was written samples come this often, for so long. */
+/* The interval of samples after a write, and its duration. */
 #define SOON_US     (1 * USEC_PER_SEC)
 #define SOON_FOR_US (20 * USEC_PER_SEC)
 
@@ -16,75 +16,73 @@ static const char *const restart_choices[] = {
 
 static const struct config_option mirror_items[] = {
 	{"registry", OPTION_TEXT, .max = REGISTRY_NAME_MAX - 1, .def = REGISTRY_DEFAULT,
-		.help = "The registry that it mirrors, such as docker.io or registry.example:5000; "
-			"_default: every one without a mirror of its own."},
+		.help = "The mirrored registry, such as docker.io or registry.example:5000; "
+			"_default: all registries without their own mirrors."},
 	{"url", OPTION_TEXT, .max = REGISTRY_URL_MAX - 1,
-		.help = "Where the mirror is, such as http://127.0.0.1:30020."},
+		.help = "The address of the mirror, such as http://127.0.0.1:30020."},
 	{0},
 };
 
 const struct config_option runtime_options[] = {
 	MODE_OPTION("runtime"),
 	{"runtime.kind", OPTION_CHOICE, .choices = runtime_choices, .def = "auto",
-		.help = "Which container runtime to look after. auto: every one that is found."},
+		.help = "The container runtime to manage. auto: all that are found."},
 	{"runtime.max_concurrent_downloads", OPTION_COUNT, .min = 1, .max = 1000,
 		.choices = keep_choices, .unit = "layers", .def = "10",
-		.help = "How many layers the runtime fetches at once. As a default it only "
-			"raises; given in a file it is set as it is. keep: leave what it has."},
+		.help = "How many layers the runtime fetches at once. The default only raises; a value "
+			"in a configuration file is set exactly. keep: do not change it."},
 	{"runtime.pull_progress_timeout", OPTION_DURATION, .min = 10 * USEC_PER_SEC,
 		.max = 24 * UINT64_C(3600) * USEC_PER_SEC, .choices = keep_choices, .def = "30m",
-		.help = "containerd gives up a pull that makes no progress for so long. As a "
-			"default it only raises. keep: leave what it has."},
+		.help = "containerd cancels a pull without progress after this time. The default only "
+			"raises. keep: do not change it."},
 	{"runtime.restart", OPTION_CHOICE, .choices = restart_choices, .def = "never",
-		.help = "containerd takes its configuration only when it starts. never: leave "
-			"that to others, RuntimeRestartPending says that it is due. when-idle: "
+		.help = "containerd reads its configuration at its start only. never: do not "
+			"restart it; RuntimeRestartPending reports that a restart is due. when-idle: "
 			"restart it when nothing is being pulled, at most once an hour. now: "
-			"at once. Containers go on running meanwhile; a unit that would stop "
-			"them, or others with it, is never restarted."},
+			"restart it at once. Containers keep running. A unit whose restart would stop "
+			"containers or other units is never restarted."},
 	{"runtime.mirrors", OPTION_LIST, .max = RUNTIME_MIRROR_MAX, .items = mirror_items,
 		.def = "[]",
-		.help = "Mirrors of registries, in the order in which to ask them; those on "
-			"this node go first and the registry itself comes last. One that does "
-			"not answer is taken out until it does."},
+		.help = "Mirrors of registries, in the order of requests. Mirrors on this node "
+			"come first, the registry itself comes last. A mirror that does not answer "
+			"is removed until it answers again."},
 	{0},
 };
 
 static const struct explanation explanations[] = {
 	{"images/store", "limit",
-		"The file system that images are unpacked to. The kubelet begins to delete images "
-		"at 85 % (imageGCHighThresholdPercent), those loaded ahead of time among the "
-		"first.",
+		"The file system of unpacked images. The kubelet deletes unused images above "
+		"85 % (imageGCHighThresholdPercent), preloaded images among the first.",
 		"bytes", "the file system's size",
 		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)"},
 	{"crio.max_concurrent_downloads", "setting",
-		"CRI-O has no setting for the number of layers it fetches at once: unsupported.",
-		"layers", "6 of each image", "runtime.max_concurrent_downloads",
-		.source = "crio.conf(5)"},
+		"CRI-O cannot be told how many layers to fetch at once: unsupported.", "layers",
+		"6 of each image", "runtime.max_concurrent_downloads", .source = "crio.conf(5)"},
 	{"*.max_concurrent_downloads", "setting",
-		"How many layers containerd fetches at once: of one image in the CRI's own "
-		"puller (1.6, 1.7, 2.0), of all together in the transfer service (2.1 and "
-		"later). One large layer on a slow connection holds up the rest when it is "
-		"low. containerd reads it when it starts: until then the setting is pending.",
+		"How many layers containerd fetches at once: of each image in the CRI's own "
+		"puller (1.6, 1.7, 2.0), of all images in the transfer service (2.1 and later). "
+		"With a low number, one large layer on a slow connection delays the others. "
+		"containerd reads the key when it starts: until then the setting is pending.",
 		"layers", "3", "runtime.max_concurrent_downloads",
 		.source = "containerd, docs/cri/config.md; plugins/transfer/plugin.go from 2.1"},
 	{"*.image_pull_progress_timeout", "setting",
-		"A pull that receives nothing for so long is given up, and the kubelet "
-		"starts it again. Too short for a registry that is overrun makes that worse.",
+		"A pull that receives nothing for this time is cancelled, and the kubelet starts "
+		"it again. A short time increases the load of a slow registry.",
 		"Go duration", "5m0s", "runtime.pull_progress_timeout",
 		.source = "containerd, docs/cri/config.md, from 1.7"},
 	{"*.config_path", "setting",
-		"The directory in which containerd looks for hosts.toml files, that is for "
-		"mirrors. Set only where mirrors are configured and it is not set.",
+		"The directory of hosts.toml files, which name mirrors. Set only if mirrors are "
+		"configured and the directory is not.",
 		NULL, "empty; /etc/containerd/certs.d in the packages of clouds", "runtime.mirrors",
 		.source = "containerd, docs/hosts.md"},
 	{"*.max-concurrent-downloads", "setting",
-		"How many layers dockerd fetches at once, of all images together. A reload "
-		"(SIGHUP) takes it at once, and no container notices.",
+		"How many layers dockerd fetches at once, of all images together. dockerd reads "
+		"it after SIGHUP, without affecting containers.",
 		"layers", "3", "runtime.max_concurrent_downloads",
 		.source = "Docker, reference of dockerd: daemon configuration file"},
 	{"*.registry-mirrors", "setting",
-		"Mirrors of docker.io that dockerd asks first. Those that others put "
-		"into daemon.json stay, behind the configured ones.",
+		"Mirrors of docker.io that dockerd asks first. Mirrors of others in daemon.json "
+		"stay, after the configured mirrors.",
 		NULL, "none", "runtime.mirrors",
 		.source = "Docker, reference of dockerd: daemon configuration file"},
 	{"mirrors.*", "setting",
@@ -112,7 +110,7 @@ static const struct reason reach_reasons[] = {
 };
 
 static const struct reason restart_reasons[] = {
-	{"none-pending", "Everything that was written is in force."},
+	{"none-pending", "All written settings are in force."},
 	{0},
 };
 
@@ -149,55 +147,51 @@ const struct condition_type runtime_conditions[] = {
 		"kubelet deletes images, preloaded ones too.",
 		store_reasons},
 	[PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
-		"A layer that is being fetched made no progress for one minute. The message names "
-		"it, its registry, and what waits for it.",
+		"A layer made no progress for one minute. The message names the layer, its "
+		"registry and the number of other layers.",
 		pull_reasons},
 	[STORAGE_SLOW] = {"StorageSlow", SEVERITY_ADVICE,
-		"The storage driver of a container runtime is slow: it delays every pull and every "
-		"start of a container. The message names a better one.",
+		"The storage driver of a container runtime is slow. It delays pulls and starts of "
+		"containers. The message names a better driver.",
 		driver_reasons},
 	{0},
 };
 
 static const struct reason reasons[] = {
 	{"runtime-unsupported",
-		"This runtime or its version has no such key, or another program writes its "
-		"configuration: /v1/status says which."},
+		"This runtime or its version does not have the key, or another program writes its "
+		"configuration: see refusals in /v1/status."},
 	{"file-unusable",
-		"The runtime's configuration file cannot be read or is broken: it is left "
-		"as it is.",
+		"The runtime's configuration file cannot be read or is broken: it is not "
+		"changed.",
 		.unmet = true},
 	{"on-command-line",
-		"The daemon was started with an option for it: the same key in its file would keep "
-		"it from starting. Remove the option."},
+		"The daemon has a command-line option for it. It would not start with the same key "
+		"in its file. Remove the option."},
 	{"process-not-seen",
-		"The runtime's process is not visible from here, and so its command line and its "
-		"program are not known: share the host's process IDs.",
+		"The runtime's process is not visible, and its command line and program are "
+		"unknown: share the host's process IDs.",
 		.unmet = true},
-	{"file-of-others",
-		"The file that this belongs into was made by someone else: it is left alone."},
-	{"no-mirror-up",
-		"None of the registry's mirrors answers: pulls go to the registry itself."},
+	{"file-of-others", "A file of others has this setting: it is not changed."},
+	{"no-mirror-up", "All mirrors of the registry fail: pulls go to the registry itself."},
 	{"mirrors-without-effect",
-		"The configuration of containerd has registry.mirrors, and so it reads no "
-		"hosts.toml: remove those, and give them to runtime.mirrors."},
+		"The key registry.mirrors in containerd's configuration disables hosts.toml: "
+		"move its mirrors to runtime.mirrors."},
 	{"runtime-silent", "The runtime does not answer.", .unmet = true},
 	{0},
 };
 
 static const struct metric_row metric_rows[] = {
 	{"headroom_runtime_info", METRIC_GAUGE, NULL,
-		"A container runtime of this node that has answered, and its version.",
-		{"runtime", "version"}},
+		"A container runtime of this node and its version.", {"runtime", "version"}},
 	{"headroom_runtime_max_concurrent_downloads", METRIC_GAUGE, "layers",
-		"Layers that the runtime fetches at once, as it is in force.", {"runtime"}},
+		"Layers that the runtime fetches at once: the value in force.", {"runtime"}},
 	{"headroom_pulls_active", METRIC_GAUGE, "images", "Images that are being pulled now.",
 		{"registry"}},
 	{"headroom_pull_bytes_total", METRIC_COUNTER, "bytes",
 		"Bytes of images fetched while the agent ran.", {"registry"}},
 	{"headroom_pull_duration_seconds", METRIC_HISTOGRAM, "seconds",
-		"How long pulls took, from samples of what is being fetched: short ones are missed.",
-		{"registry"}},
+		"Durations of pulls, from samples: short pulls are missed.", {"registry"}},
 	{0},
 };
 
@@ -219,13 +213,13 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 
 		if (registry_check_url(url) < 0)
 			config_fault_add(faults, &position,
-				"runtime.mirrors.url: \"%s\" is no address of a mirror: give "
+				"runtime.mirrors.url: \"%s\" is not the address of a mirror: use "
 				"http[s]://HOST[:PORT][/PATH]",
 				url);
 		position = config_item_where(config, "runtime.mirrors", i, "registry");
 		if (!streq(registry, REGISTRY_DEFAULT) && registry_check_name(registry) < 0)
 			config_fault_add(faults, &position,
-				"runtime.mirrors.registry: \"%s\" is no registry: give "
+				"runtime.mirrors.registry: \"%s\" is not a registry: use "
 				"HOST[:PORT] or _default",
 				registry);
 	}
@@ -282,7 +276,7 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 	for (size_t i = 0; i < sample->n; i++) {
 		struct node_runtime *runtime = &sample->runtimes[i];
 
-		/* One that was restarted is not waited for until its next turn. */
+		/* A restarted runtime is asked at once. */
 		if (runtime->pid <= 0 || runtime->answer != RUNTIME_ANSWERS ||
 			process_start("", runtime->pid, &started) != -ESRCH)
 			continue;
@@ -304,7 +298,7 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 	for (size_t i = 0; i < sample->n; i++) {
 		request->sample.runtimes[i] = sample->runtimes[i];
 		sample->runtimes[i].addresses = (struct runtime_addresses){0};
-		/* What was written may be in force already. */
+		/* A written value may be in force already. */
 		if (now < tuner->soon_until_us)
 			request->sample.runtimes[i].due_us = 0;
 	}
@@ -322,7 +316,7 @@ static void runtime_sample_adopt(void *self, void *data)
 
 	if (tuner && !request->cancelled) {
 		before = tuner->sample;
-		/* Names that were asked for are given on, those of runtimes that are gone end. */
+		/* Passes on new names, and removes those of vanished runtimes. */
 		for (size_t i = 0; i < before.n && names; i++)
 			if (!runtime_find(sample, before.runtimes[i].found.socket))
 				names_replace(names, before.runtimes[i].found.socket, NULL, 0);
@@ -342,8 +336,8 @@ static void runtime_sample_adopt(void *self, void *data)
 }
 
 /*
- * A silent runtime is a condition of its own; a broken file is what is missing, and what the
- * administrator could mend, so that the number of downloads can be set.
+ * Explains why downloads are not set: a broken file, or a key that cannot be edited. A silent
+ * runtime has a condition.
  */
 static void runtime_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
