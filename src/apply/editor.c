@@ -126,8 +126,8 @@ static int check_value(const char *dump, const struct file_edit *edit, char *why
 	(void)toml_value(edit->text, &whole, wanted, sizeof(wanted));
 	if (containerd_dump_value(dump, edit->dump_key, value, sizeof(value)) &&
 		(streq(value, wanted) ||
-			(containerd_duration_parse(value, &a) == 0 &&
-				containerd_duration_parse(wanted, &b) == 0 && a == b)))
+			(runtime_duration_parse(value, &a) == 0 &&
+				runtime_duration_parse(wanted, &b) == 0 && a == b)))
 		return 0;
 	snprintf(why, EDIT_WHY_MAX, "it would have no effect: %.120s stays %s", edit->dump_key,
 		value[0] ? value : "unset");

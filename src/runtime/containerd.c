@@ -101,7 +101,7 @@ static void ask_status(struct cri_reading *session)
 	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0)
 		snprintf(runtime->reported[RUNTIME_DOWNLOADS], SETTING_VALUE_MAX, "%d",
 			downloads->valueint);
-	if (containerd_duration_parse(json_text_at(config, "imagePullProgressTimeout"), &us) == 0)
+	if (runtime_duration_parse(json_text_at(config, "imagePullProgressTimeout"), &us) == 0)
 		runtime_duration_text(us, runtime->reported[RUNTIME_PROGRESS_TIMEOUT]);
 	copy_text(runtime->in_force[RUNTIME_HOSTS_DIRECTORY], SETTING_VALUE_MAX,
 		json_text_at(config, "registry/configPath"));

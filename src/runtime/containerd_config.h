@@ -66,6 +66,3 @@ void containerd_config_read(const struct runtime_daemon *process, const struct w
 
 /* version is "1.6.20~ds1", "v2.1.4" or alike. */
 bool containerd_is_at_least(const char *version, unsigned major, unsigned minor);
-
-/* Parses a Go duration, "30m0s" or "1h30m", as microseconds. 0, -EINVAL or -ERANGE. */
-int containerd_duration_parse(const char *text, unsigned long long *us);

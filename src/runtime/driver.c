@@ -229,3 +229,40 @@ void runtime_duration_text(uint64_t us, char text[static 32])
 	else
 		snprintf(text, 32, "%" PRIu64 "s", seconds);
 }
+
+/* Units of Go's time.ParseDuration, without nanoseconds. */
+int runtime_duration_parse(const char *text, unsigned long long *us)
+{
+	static const struct {
+		const char *name;
+		unsigned long long us;
+	} units[] = {
+		{"ms", USEC_PER_MSEC},
+		{"us", 1},
+		{"\xc2\xb5s", 1},
+		{"h", 3600 * USEC_PER_SEC},
+		{"m", 60 * USEC_PER_SEC},
+		{"s", USEC_PER_SEC},
+		{"", 0},
+	};
+	unsigned long long sum = 0;
+
+	for (bool first = true; first || *text; first = false) {
+		size_t unit = 0;
+		char *end;
+		unsigned long long value = strtoull(text, &end, 10);
+
+		if (first && streq(text, "0"))
+			break;
+		while (!starts_with(end, units[unit].name))
+			unit++;
+		if (*text < '0' || *text > '9' || units[unit].us == 0)
+			return -EINVAL;
+		if (__builtin_mul_overflow(value, units[unit].us, &value) ||
+			__builtin_add_overflow(sum, value, &sum))
+			return -ERANGE;
+		text = end + strlen(units[unit].name);
+	}
+	*us = sum;
+	return 0;
+}

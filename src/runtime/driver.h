@@ -367,5 +367,8 @@ void runtime_infer(struct node_runtime *runtime, enum runtime_setting setting, u
 /* Formats microseconds as Go does: "30m0s". */
 void runtime_duration_text(uint64_t us, char text[static 32]);
 
+/* Parses a Go duration, "30m0s" or "1h30m", as microseconds. 0, -EINVAL or -ERANGE. */
+int runtime_duration_parse(const char *text, unsigned long long *us);
+
 /* The drivers: each in a file of its own. */
 extern const struct runtime_driver containerd_driver, docker_driver, crio_driver;

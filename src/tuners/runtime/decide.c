@@ -2,7 +2,6 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/toml.h"
-#include "runtime/containerd_config.h"
 
 /* An older answer does not tell whether a restart would interrupt a pull. */
 #define PULLS_KNOWN_US (4 * USEC_PER_SEC)
@@ -109,7 +108,7 @@ static uint64_t number_of(
 		return 0;
 	if (setting != RUNTIME_PROGRESS_TIMEOUT)
 		number = strtoull(value, NULL, 10);
-	else if (containerd_duration_parse(value, &number) < 0)
+	else if (runtime_duration_parse(value, &number) < 0)
 		return 0;
 	return number > 0 ? number : runtime->found.driver->keys[setting].zero;
 }
