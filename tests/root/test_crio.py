@@ -23,6 +23,7 @@ storage_driver = "vfs"
 [crio.image]
 signature_policy = "/etc/crio/policy.json"
 pause_image = "registry.example/pause:3.6"
+pinned_images = ["*kept*"]
 [crio.runtime]
 default_runtime = "runc"
 pinns_path = "/bin/true"
@@ -62,20 +63,22 @@ def test_crio_is_found_and_what_it_cannot_do_is_unsupported(lab: Lab, crio: Daem
 
 def test_crio_lists_and_pulls_images(lab: Lab, crio: Daemon, agent: Callable[..., Agent]) -> None:
     registry = lab.registry()
-    for name in ("here", "pulled"):
+    for name in ("here", "kept", "pulled"):
         registry.push(name, Image(1, 1000))
-    here, pulled, pause = f"{registry.name}/here:latest", f"{registry.name}/pulled:latest", "registry.example/pause:3.6"
+    here, kept, pulled = (f"{registry.name}/{name}:latest" for name in ("here", "kept", "pulled"))
     lab.write("etc/containers/registries.conf.d/test.conf", INSECURE.format(registry.name))
     crio.stop()
     crio.start()
     pull(lab, here)
-    running = agent(f"mode: observe\nimages: {{mode: enforce, pin: ['{here}', sandbox], pull: ['{here}', '{pulled}']}}\n", wrap=lab.wrap)
+    pull(lab, kept)
+    running = agent(f"mode: observe\nimages: {{mode: enforce, pin: ['{here}', '{kept}', sandbox], pull: ['{here}', '{pulled}']}}\n", wrap=lab.wrap)
     rows = lambda: {row["name"]: row["state"] for row in running.status()["images"]}  # noqa: E731
     until(lambda: rows() == {here: "ready", pulled: "ready"}, lambda: f"pulled: {rows()}\n{running.log}")
     assert running.log.count("pulled") >= 1
     wait_reason(running, f"pin.{here}", "no-pins")
     assert running.setting(f"pin.{here}")["state"] == "unsupported"
-    assert running.setting(f"pin.{pause}")
+    wait_setting(running, f"pin.{kept}", "in-sync")
+    assert running.setting("pin.registry.example/pause:3.6")["reason"] == "no-pins", "it is missing"
 
 
 def test_a_mirror_serves_pulls_and_is_restored(lab: Lab, crio: Daemon, watcher: Watcher, run: Run) -> None:
