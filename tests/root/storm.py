@@ -70,7 +70,7 @@ def send_packets(count: int, family: int, rate: float = 0) -> Iterator[None]:
     began = time.monotonic()
     for i, to in enumerate(addresses):
         pace(began, i, rate)
-        for _ in range(4):
+        while True:
             try:
                 s.sendto(b"x", to)
             except OSError as error:

@@ -124,11 +124,16 @@ def test_a_volume_in_place_of_the_hosts_directory_is_reported(
     assert (one.setting(THRESHOLDS[2])["state"] == "observed") == observed
 
 
-def test_a_purge_removes_the_records_and_a_new_agent_enforces(node: Node, agent, run, directory: Path) -> None:
-    one = agent()
+@pytest.mark.slow
+def test_a_purge_beside_a_running_agent_waits_and_is_refused(agent, run) -> None:
+    agent()
     refused = run("restore", "--purge", timeout=40)
     assert refused.returncode == 1 and "lock is held" in refused.stderr
     assert sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
+
+
+def test_a_purge_removes_the_records_and_a_new_agent_enforces(node: Node, agent, run, directory: Path) -> None:
+    one = agent()
     ending = threading.Timer(1, one.stop)  # like a pod that is being deleted
     ending.start()
     purged = run("restore", "--purge")
