@@ -18,6 +18,8 @@ static inline void bytes_clear(struct bytes *bytes)
 
 static inline void bytes_add(struct bytes *bytes, const void *data, size_t len)
 {
+	if (len == 0 && bytes->data)
+		return;
 	bytes->data = must(realloc(bytes->data, bytes->len + len + 1));
 	memcpy(bytes->data + bytes->len, data, len);
 	bytes->len += len;

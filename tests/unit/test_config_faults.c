@@ -103,7 +103,6 @@ TEST(each_fault_is_reported_once_with_its_position)
 
 static const char *const good_texts[] = {
 	"",
-	"# nothing but a comment\n",
 	"~\n",
 	"%YAML 1.1\n---\nmode: enforce\n",
 	"\xef\xbb\xbfmode: enforce\n",
