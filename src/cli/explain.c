@@ -70,7 +70,7 @@ static void print_entry(struct search *search, const struct explanation *entry)
 		print_profiles(search, NULL);
 }
 
-/* Explains a sysctl that has no entry but is configured. */
+/* Explains a configured sysctl without an entry. */
 static bool explain_configured(const struct cli *cli, const char *name)
 {
 	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);

@@ -108,7 +108,7 @@ int cli_plan(const struct cli *cli)
 
 	if (!config)
 		return plan_of_agent(cli);
-	/* Like apply: released tuners enforce, and drifted settings are wanted again. */
+	/* Like apply: released tuners enforce, and drifted settings are set again. */
 	r = local_poll(cli, config, false, true, &core);
 	if (r != EXIT_OK)
 		return r;

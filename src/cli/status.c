@@ -120,7 +120,8 @@ static void print_pulls(struct screen *screen, const cJSON *runtimes)
 		}
 }
 
-/* Lists problems and counts the conditions that are OK. Those of tuners that are off are omitted.
+/* Lists problems and counts the conditions that are OK. Conditions of tuners that are off are
+ * omitted.
  */
 static void print_conditions(struct screen *screen, const cJSON *conditions)
 {

@@ -85,7 +85,7 @@ static enum MHD_Result answer_method(struct http_connection *connection, const c
 		"method not allowed: requests that change the node need the unix socket\n", allow);
 }
 
-/* NULL if the parameter is absent, "" if it has no value. */
+/* NULL if the parameter is absent, "" if it lacks a value. */
 static const char *parameter(const struct http_connection *connection, const char *name)
 {
 	const char *value = NULL;

@@ -6,7 +6,7 @@
 
 const struct config_option sysctl_options[] = {
 	{"sysctl", OPTION_SYSCTLS,
-		.help = "Sysctls and their values, in addition to those of the profile. A value is "
+		.help = "Sysctls and their values, in addition to the profile's. A value is "
 			"only raised; {value: V, exact: true} sets it exactly; null removes a key "
 			"of the profile."},
 	MODE_OPTION("sysctl"),
