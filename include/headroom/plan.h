@@ -49,8 +49,7 @@ struct change {
 	};
 	bool grown;               /* SETTING_VALUE: see struct want */
 	struct file_change *file; /* SETTING_FILE, owned; else NULL */
-	bool gone; /* restore: the setting does not exist at present; its record is kept */
-	bool left; /* restore: the setting is left alone, for reason; new is empty */
+	bool left;                /* restore: the setting is left alone, for reason; new is empty */
 	/* After apply: */
 	int error;                      /* 0 or -errno */
 	char *why;                      /* details beyond strerror(-error), or NULL; owned */

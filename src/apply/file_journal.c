@@ -310,7 +310,7 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	_cleanup_(cleanup_file_journal_close) struct file_journal *journal =
 		must(calloc(1, sizeof(*journal)));
 	_cleanup_free_ char *text = NULL;
-	char path[64];
+	char path[PATH_MAX];
 	int r;
 
 	journal->dir = -1;
@@ -320,8 +320,8 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d/" JOURNAL, journal->dir);
-	r = journal->dir < 0 ? -ENOENT : read_file(path, JOURNAL_FILE_MAX, &text, NULL);
+	snprintf(path, sizeof(path), "%s/" JOURNAL, directory);
+	r = read_file(path, JOURNAL_FILE_MAX, &text, NULL);
 	if (r == 0) {
 		r = parse(journal, text);
 		journal->stored = r == 0 ? print(journal) : NULL;

@@ -182,7 +182,7 @@ static int write_file(struct file_job *job, struct work_file *file, const char *
 	if (r < 0)
 		return r;
 	if (atomic_load(&job->stale)) {
-		copy_text(file->why, sizeof(file->why), "the configuration has changed meanwhile");
+		copy_text(file->why, sizeof(file->why), WORK_STALE);
 		return -ESTALE;
 	}
 	*reason = "write-refused";

@@ -9,6 +9,9 @@
 #include "apply/editor.h"
 #include "apply/file_transaction.h"
 
+/* why of -ESTALE. */
+#define WORK_STALE "the configuration has changed meanwhile"
+
 struct work_file {
 	struct file_note note;
 	struct file_at at;

@@ -59,8 +59,10 @@ static int set_pin(struct pin *pin, bool pinned)
 	if (r < 0 || pin->is == pinned)
 		return r;
 	pin->reason = "not-recorded";
-	if (atomic_load(&pin->job->stale))
+	if (pin->job->task == FILE_APPLY && atomic_load(&pin->job->stale)) {
+		copy_text(pin->why, sizeof(pin->why), WORK_STALE);
 		return -ESTALE;
+	}
 	r = pinned ? store_record(pin) : 0;
 	if (r < 0)
 		return r;
@@ -99,7 +101,8 @@ void pin_apply(struct file_job *job, struct change *change)
 	r = set_pin(&pin, pinned);
 	copy_text(change->actual, sizeof(change->actual), pin.is ? PINNED : NOT_PINNED);
 	if (r < 0)
-		work_result(change, pin.reason, r, pin.why, now_us() + FILE_RETRY_US);
+		work_result(change, pin.reason, r, pin.why,
+			r == -ESTALE ? 0 : now_us() + FILE_RETRY_US);
 	else if (!pinned)
 		forget_record(&pin);
 }

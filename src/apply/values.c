@@ -329,30 +329,35 @@ void values_restore(
 		r = host_read_value(host, record->target.path, change->old);
 		copy_text(change->actual, sizeof(change->actual), change->old);
 		change->target = record->target;
-		/* The device or module was removed, or this process cannot see it. */
-		change->gone = r == -ENOENT;
-		change->error = change->gone ? 0 : r;
-		change->left = change->gone || (r == 0 && value_is_foreign(record, change->old));
-		change->reason = change->gone   ? "not-in-this-kernel"
-				 : change->left ? "changed-since"
-						: "original";
-		if (!change->left)
+		if (r == -ENOENT) {
+			/* The device or module was removed, or this process cannot see it. */
+			change->left = true;
+			change->reason = "not-in-this-kernel";
+		} else if (r == 0 && value_is_foreign(record, change->old)) {
+			change->left = true;
+			change->reason = "changed-since";
+			log_notice(change->name, "left at %s: someone else changed it since",
+				change->old);
+			forget_record(store, change->name);
+		} else {
+			change->error = r;
+			change->reason = "original";
 			copy_text(change->new, sizeof(change->new), record->original);
+		}
 	}
 	plan_sort(plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 
-		if (change->error == 0 && !change->left && !value_equal(change->old, change->new))
+		if (change->left)
+			continue;
+		if (change->error == 0 && !value_equal(change->old, change->new))
 			change->error = write_and_read_back(host, change);
-		if (change->error == 0 && !change->gone)
+		if (change->error == 0)
 			forget_record(store, change->name);
 		if (change->error < 0)
 			log_error(change->name, "not restored to %s: %s", change->new,
 				strerror(-change->error));
-		else if (change->left)
-			log_notice(change->name, "left at %s: someone else changed it since",
-				change->old);
 		else if (!value_equal(change->old, change->new))
 			log_info(change->name, "%s -> %s (%s)", change->old, change->new,
 				change->reason);

@@ -127,3 +127,23 @@ PIN_TEST(a_runtime_that_does_not_answer_keeps_the_record)
 	assert_false(containerd.pinned[0]);
 	assert_forgotten(fixture);
 }
+
+/* The configuration changed while the job waited. */
+PIN_TEST(a_stale_job_pins_nothing_and_a_restore_is_never_stale)
+{
+	assert_int_equal(apply_pin(fixture, PINNED), 0);
+	fixture->job.stale = true;
+	assert_int_equal(apply_pin(fixture, NOT_PINNED), -ESTALE);
+	assert_true(containerd.pinned[0]);
+	assert_int_equal(restore_all(fixture)->error, 0);
+	assert_false(containerd.pinned[0]);
+	assert_forgotten(fixture);
+}
+
+PIN_TEST(a_pin_that_is_set_already_is_not_recorded)
+{
+	containerd.pinned[0] = true;
+	assert_int_equal(apply_pin(fixture, PINNED), 0);
+	assert_int_equal(containerd.writes, 0);
+	assert_forgotten(fixture);
+}
