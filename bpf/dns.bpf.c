@@ -45,6 +45,7 @@ static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 
 	if (stream && stream->cookie != cookie) {
 		stream->cookie = cookie;
+		stream->tag = 0;
 		dns_way_reset(&stream->ways[EGRESS]);
 		dns_way_reset(&stream->ways[INGRESS]);
 	}
@@ -142,6 +143,29 @@ static __always_inline __u32 packets_in(const struct __sk_buff *skb)
 	return skb->gso_segs ? skb->gso_segs : 1;
 }
 
+/*
+ * Counts handshakes and acknowledgements too. A cookie can belong to several servers: the kernel's
+ * own sockets answer for closed connections, and a socket can connect again.
+ */
+static __noinline void count_segments(struct __sk_buff *skb, struct stream *stream)
+{
+	__u64 generation = *(const volatile __u64 *)&control.generation, hash;
+	struct dns_key key = {0};
+	__u32 slot;
+
+	key.family = address_of(skb, EGRESS, key.address);
+	if (!key.family)
+		return;
+	hash = dns_mix(mix_address(&key), stream->cookie);
+	slot = *(const volatile __u64 *)&stream->server;
+	if (stream->tag != tag_of(hash, slot, generation)) {
+		slot = slot_of(&servers, &free_servers, &key);
+		stream->server = slot;
+		stream->tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
+	}
+	count_packet(slot, packets_in(skb), false);
+}
+
 __noinline int count_encrypted(struct __sk_buff *skb)
 {
 	count_packet(slot_of_receiver(skb), packets_in(skb), true);
@@ -157,9 +181,8 @@ static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum dire
 
 	if (!stream)
 		return;
-	/* Handshakes and acknowledgements count too. */
 	if (direction == EGRESS)
-		count_packet(slot_of_receiver(skb), packets_in(skb), false);
+		count_segments(skb, stream);
 	at &= 0x7ff;
 	tcp = (void *)(long)skb->data + at;
 	if ((void *)(tcp + 1) > (void *)(long)skb->data_end)
@@ -293,11 +316,7 @@ __noinline int watch(struct __sk_buff *skb)
 	if (!to.family || !is_watched(&to))
 		return 0;
 	from.family = address_of(skb, INGRESS, from.address);
-	source = bpf_map_lookup_elem(&sources, &from);
-	if (!source) {
-		bpf_map_update_elem(&sources, &from, &no_source, BPF_NOEXIST);
-		source = bpf_map_lookup_elem(&sources, &from);
-	}
+	source = element_of(&sources, &from, &no_source);
 	if (!source) {
 		/* User space added the zero key: these packets use the budget too. */
 		add(&control.lost_sources);

@@ -2,6 +2,8 @@
 #ifndef BPF_DNS_COUNT_H
 #define BPF_DNS_COUNT_H
 
+/* Adds a message to the counters. */
+
 #include "dns_pending.h"
 
 /* Samples a share of the names. The low bits of the clock are random enough. */
@@ -77,6 +79,7 @@ static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transp
 		count_packet(slot, 1, false);
 }
 
+/* Counts a query at offset. */
 static __always_inline int count_query(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
@@ -117,30 +120,46 @@ static __always_inline int count_query(
 	return 0;
 }
 
+static __always_inline void count_nxdomain(const struct dns_pending *query)
+{
+	__u32 slot = ROW_SLOT(query->slots);
+	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &slot);
+
+	if (row)
+		add(&row->nxdomain);
+}
+
 static __always_inline void count_answered(
 	struct dns_server *server, const struct dns_pending *query, __u64 rcode)
 {
 	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
 	/* The sweep of user space has just removed a query that timed out. */
 	__u64 latency = !sent ? DNS_TIMEOUT_NS : now > sent ? now - sent : 0;
-	__u32 bucket = dns_latency_bucket(latency), slot = ROW_SLOT(query->slots);
-	struct dns_row *row;
+	__u32 bucket = dns_latency_bucket(latency);
 
 	add_many(&server->totals.latency_ns, latency);
 	barrier_var(bucket);
 	add(&server->totals.latency[bucket & (DNS_LATENCY_BUCKETS - 1)]);
-	if (rcode == DNS_NXDOMAIN && (row = bpf_map_lookup_elem(&row_counts, &slot)))
-		add(&row->nxdomain);
+	if (rcode == DNS_NXDOMAIN)
+		count_nxdomain(query);
 	if (rcode == DNS_NOERROR && query->suffix == DNS_SUFFIX_CLUSTER)
 		add(&server->totals.cluster_answers);
 }
 
+/* The server of a late answer, which adds no key. */
+static __always_inline struct dns_server *sender_of(const struct dns_key *key)
+{
+	const __u32 *slot = bpf_map_lookup_elem(&servers, key);
+
+	return server_at(slot ? *slot : 0);
+}
+
+/* Counts an answer. */
 static __always_inline int count_answer(struct __sk_buff *skb, __u64 read, bool tcp)
 {
 	struct dns_pending *query = NULL;
 	struct dns_server *server;
 	struct dns_key key = {0};
-	const __u32 *slot;
 	__u64 rcode = dns_read_rcode(read), endpoint = endpoint_of(skb, tcp);
 	bool overflow = false;
 
@@ -149,9 +168,7 @@ static __always_inline int count_answer(struct __sk_buff *skb, __u64 read, bool 
 		return 0;
 	if (read & DNS_READ_HEADER)
 		query = recall(&key, endpoint, read, &overflow);
-	/* A late answer adds no key. */
-	slot = query ? NULL : bpf_map_lookup_elem(&servers, &key);
-	server = server_at(query ? SERVER_SLOT(query->slots) : slot ? *slot : 0);
+	server = query ? server_at(SERVER_SLOT(query->slots)) : sender_of(&key);
 	if (!server)
 		return 0;
 	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)

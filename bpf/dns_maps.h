@@ -2,6 +2,8 @@
 #ifndef BPF_DNS_MAPS_H
 #define BPF_DNS_MAPS_H
 
+/* The maps of bpf/dns.bpf.c. */
+
 #include <stdbool.h>
 
 #include "dns_read.h"
@@ -18,9 +20,11 @@ enum direction {
 	DIRECTIONS,
 };
 
-/* A TCP connection. */
+/* A TCP connection. The server's slot is valid if the tag matches. */
 struct stream {
 	__u64 cookie;
+	__u64 server;
+	__u64 tag;
 	struct dns_way ways[DIRECTIONS];
 };
 
@@ -84,6 +88,17 @@ static __always_inline __u64 bin_of(__u64 now)
 		*(volatile __u64 *)&control.bin = bin;
 	}
 	return bin & (DNS_BINS - 1);
+}
+
+/* Finds or adds the element of a key. NULL when the map is full. */
+static __always_inline void *element_of(void *map, const void *key, const void *zero)
+{
+	void *element = bpf_map_lookup_elem(map, key);
+
+	if (element)
+		return element;
+	bpf_map_update_elem(map, key, zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(map, key);
 }
 
 /* Copies the destination (egress) or the source to 16 zero bytes. Returns the family or 0. */

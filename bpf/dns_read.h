@@ -2,6 +2,8 @@
 #ifndef BPF_DNS_READ_H
 #define BPF_DNS_READ_H
 
+/* Access to the packet for the parser. */
+
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
@@ -71,6 +73,17 @@ struct view {
 	__u32 offset;
 };
 
+static __always_inline int pair_of_copy(const struct view *view, __u32 offset, __u64 words[2])
+{
+	__u64 at = offset - view->offset;
+
+	if (at > COPY_MAX - 16)
+		return 0;
+	words[0] = *(const __u64 *)&view->copy->bytes[at];
+	words[1] = *(const __u64 *)&view->copy->bytes[at + 8];
+	return 1;
+}
+
 static __always_inline int pair_of_packet(struct __sk_buff *skb, __u32 offset, __u64 words[2])
 {
 	const void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -91,15 +104,8 @@ static __always_inline int pair_of_packet(struct __sk_buff *skb, __u32 offset, _
 
 static __always_inline int dns_pair(const struct view *view, __u32 offset, __u64 words[2])
 {
-	__u64 at = offset - view->offset;
-
-	if (!view->copy)
-		return pair_of_packet(view->skb, offset, words);
-	if (at > COPY_MAX - 16)
-		return 0;
-	words[0] = *(const __u64 *)&view->copy->bytes[at];
-	words[1] = *(const __u64 *)&view->copy->bytes[at + 8];
-	return 1;
+	return view->copy ? pair_of_copy(view, offset, words)
+			  : pair_of_packet(view->skb, offset, words);
 }
 
 #include "dns_stream.h"

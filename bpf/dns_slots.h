@@ -4,7 +4,8 @@
 
 /*
  * Every query has a slot in server_counts and one in row_counts. A cache entry of one cache line
- * has the slots of a recent client, so that lookups in the hash tables are rare.
+ * has the slots of a recent client, and a TCP connection has its server's slot, so that lookups in
+ * the hash tables are rare.
  */
 
 #include "dns_maps.h"
@@ -45,6 +46,17 @@ static __noinline __u32 slot_of_receiver(struct __sk_buff *skb)
 
 	key.family = address_of(skb, EGRESS, key.address);
 	return key.family ? slot_of(&servers, &free_servers, &key) : NO_SLOT;
+}
+
+static __always_inline __u64 mix_address(const struct dns_key *key)
+{
+	const __u32 *words = (const void *)key;
+	__u64 hash = DNS_HASH_SEED;
+
+#pragma clang loop unroll(full)
+	for (unsigned i = 0; i < sizeof(*key) / sizeof(*words); i++)
+		hash = dns_mix(hash, words[i]);
+	return hash;
 }
 
 static __always_inline __u64 mix_client(const struct dns_row_key *client)
