@@ -65,8 +65,8 @@ int archive_blob_open(const struct archive *archive, const struct archive_blob *
 /*
  * A read-only registry on 127.0.0.1 that serves one archive (OCI distribution specification: the
  * pull part): GET and HEAD of /v2/, /v2/NAME/manifests/DIGEST and /v2/NAME/blobs/DIGEST. It runs in
- * a thread of its own until it is closed. name is the only repository; sent counts bytes of blobs.
- * 0 with the port, or -errno.
+ * a thread of its own until it is closed. name is the only repository, and serves as the password;
+ * sent counts bytes of blobs. 0 with the port, or -errno.
  */
 struct image_server;
 int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,

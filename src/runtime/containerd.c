@@ -211,6 +211,7 @@ static void ask_content(struct cri_reading *session)
 					   (int)strcspn(labels[source]->value, ","),
 					   labels[source]->value) >= (int)sizeof(image))
 			continue;
+		images_hide_secret(image);
 		for (size_t i = 0; i < n; i++)
 			if (starts_with(labels[i]->key, LAYER_LABEL))
 				pulls_name(&runtime->pulls, labels[i]->value, image);

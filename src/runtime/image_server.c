@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <microhttpd.h>
+#include <nettle/memops.h>
 
 #define CONNECTIONS_MAX   256
 #define IDLE_S            30
@@ -108,6 +109,7 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 {
 	struct image_server *server = userdata;
 	const struct archive_blob *blob = NULL;
+	size_t len = strlen(server->prefix);
 
 	(void)version, (void)data, (void)state;
 	if (!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD))
@@ -115,8 +117,9 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 	*size = 0;
 	if (streq(url, "/v2/"))
 		return answer_empty(mhd, MHD_HTTP_OK);
-	if (starts_with(url, server->prefix)) {
-		const char *rest = url + strlen(server->prefix), *digest = strchr(rest, '/');
+	/* In constant time, because the name has a secret. */
+	if (strlen(url) > len && memeql_sec(url, server->prefix, len)) {
+		const char *rest = url + len, *digest = strchr(rest, '/');
 
 		if (starts_with(rest, "manifests/") || starts_with(rest, "blobs/"))
 			blob = find_named(

@@ -4,6 +4,11 @@
 #include "base/file.h"
 #include "runtime/driver.h"
 
+#include <nettle/base16.h>
+#include <sys/random.h>
+
+#define SECRET_BYTES 16
+
 void images_remove_files(const struct host *host)
 {
 	for (size_t i = 0; runtime_drivers[i]; i++)
@@ -17,12 +22,24 @@ bool images_is_ours(const char *name)
 	       strstr(name, "/" IMAGES_REPOSITORY "/");
 }
 
+void images_hide_secret(char *name)
+{
+	char *hash = strstr(name, "/" IMAGES_REPOSITORY "/");
+
+	if (hash) {
+		hash += strlen("/" IMAGES_REPOSITORY "/");
+		hash[strcspn(hash, "-")] = '\0';
+	}
+}
+
 int images_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
 	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(cleanup_image_server_close) struct image_server *server = NULL;
 	char hash[HASH_TEXT_MAX], repository[NAME_MAX], reference[2 * IMAGE_NAME_MAX];
+	char secret[BASE16_ENCODE_LENGTH(SECRET_BYTES) + 1] = "";
+	uint8_t random[SECRET_BYTES];
 	uint16_t port;
 	int r;
 
@@ -31,13 +48,19 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 			runtime->driver->name);
 		return -EOPNOTSUPP;
 	}
+	if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
+		snprintf(why, IMAGES_WHY_MAX, "no random numbers: %s", strerror(errno));
+		return -EIO;
+	}
+	base16_encode_update(secret, sizeof(random), random);
 	hash_bytes(image->name, strlen(image->name), hash);
-	snprintf(repository, sizeof(repository), IMAGES_REPOSITORY "/%s", hash);
+	snprintf(repository, sizeof(repository), IMAGES_REPOSITORY "/%s-%s", hash, secret);
 	r = image_server_open(archive, repository, done, &server, &port);
 	if (r < 0) {
 		snprintf(why, IMAGES_WHY_MAX, "no server on 127.0.0.1: %s", strerror(-r));
 		return r;
 	}
+	/* Only the runtime knows the repository: others must not read an archive of root. */
 	snprintf(reference, sizeof(reference), "127.0.0.1:%u/%s@%s", port, repository, image->top);
 	return runtime->driver->load(runtime, host, image, reference, wait, done, why);
 }

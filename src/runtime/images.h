@@ -54,6 +54,9 @@ void images_remove_files(const struct host *host);
 /* Whether a load gave an image this temporary name. */
 bool images_is_ours(const char *name);
 
+/* Cuts the secret off the temporary name, for display. */
+void images_hide_secret(char *name);
+
 /*
  * Whether the runtime has names or leases of a transfer. images is the list of all its images.
  */

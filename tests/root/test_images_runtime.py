@@ -9,12 +9,14 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 from conftest import BIN, SLACK, free_port, until
-from imagelab import Built, Image, Layout, docker_files, docker_save, say_program, write_tar
+from imagelab import Built, Image, Layout, digest, docker_files, docker_save, say_program, write_tar
 from runtimelab import Lab, containerd2, own_lab
 
 TOOL = BIN.parents[1] / "tests/tool/images_tool"
@@ -170,6 +172,33 @@ def test_a_damaged_archive_fails_and_leaves_nothing(runtime: Runtime) -> None:
     runtime.assert_nothing_left()
     runtime.good(*runtime.load(runtime.lab.directory / "whole.tar"))
     runtime.assert_says(image.name, "bad")
+
+
+def port_of(pid: int) -> int:
+    """The TCP port on which the process listens, or 0."""
+    links = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return next((int(row[1][9:], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links), 0)
+
+
+@ALL
+def test_other_processes_cannot_read_an_archive_that_is_being_loaded(runtime: Runtime) -> None:
+    """They may know the port, the image's name and its digests: /v1/status shows them to everybody."""
+    image = Built(name("guarded"), "guarded", runtime.say, 3, 4 * MIB)
+    archive = docker_save(runtime.lab.directory / "guarded.tar", [image])
+    daemon = runtime.lab.daemons["dockerd" if runtime.docker else "containerd"]
+    process = runtime.start(*runtime.load(archive))
+    port = until(lambda: port_of(process.pid), every=0.001)
+    daemon.signal(signal.SIGSTOP)
+    try:
+        for path in (f"headroom-preload/{digest(image.name.encode())[7:]}", "headroom-preload", image.name[:-2]):
+            for what in (f"blobs/{image.id}", f"blobs/{digest(image.tars[0])}"):
+                with pytest.raises(urllib.error.HTTPError, match="404"):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/{path}/{what}", timeout=10)
+    finally:
+        daemon.signal(signal.SIGCONT)
+    assert process.communicate()[1] == ""
+    runtime.assert_says(image.name, "guarded")
 
 
 @CONTAINERDS
