@@ -44,32 +44,24 @@ static int stat_location(const char *path, struct stat *st)
 }
 
 /*
- * The environment may name the directory. Otherwise it must be the host's: in a container a mount
- * at the same path, or below the host's root. A directory of the container would be lost with it.
+ * The environment may name the directory. Otherwise a container must see the same directory at its
+ * path and below the host's root: any other directory would be lost with the container.
  */
 int core_directory(const struct host *host, enum core_directory which, char path[static PATH_MAX])
 {
 	const char *given = variable(directories[which].variable, NULL);
 	const char *by_default = directories[which].by_default;
-	struct stat root, own, hosts = {0};
-	bool mounted, seen;
+	struct stat own, hosts;
 
-	if (given)
-		return copy_text(path, PATH_MAX, given) ? 0 : -ENAMETOOLONG;
-	host_path(host, by_default, path);
-	if (!host->root[0])
+	if (!copy_text(path, PATH_MAX, given ? given : by_default))
+		return -ENAMETOOLONG;
+	if (given || !host->root[0])
 		return 0;
-	if (stat("/", &root) < 0)
-		return -errno;
-	mounted = stat(by_default, &own) == 0 && own.st_dev != root.st_dev;
-	seen = stat_location(path, &hosts) == 0 && hosts.st_dev != root.st_dev;
-	if (stat_location(by_default, &own) == 0 && own.st_dev == hosts.st_dev &&
-		own.st_ino == hosts.st_ino)
-		mounted = true;
-	else if (mounted == seen)
-		return -ENODEV; /* neither, or two different ones */
-	if (mounted)
-		copy_text(path, PATH_MAX, by_default);
+	host_path(host, by_default, path);
+	if (stat_location(by_default, &own) < 0 || stat_location(path, &hosts) < 0 ||
+		own.st_dev != hosts.st_dev || own.st_ino != hosts.st_ino)
+		return -ENODEV;
+	copy_text(path, PATH_MAX, by_default);
 	return 0;
 }
 

@@ -33,10 +33,12 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 			"/run/headroom: %s: originals of values cannot be recorded, so values are "
 			"only observed: %s",
 			core_describe_values_error(error),
-			error == -ENOSPC     ? "make room in it"
-			: error == -EBADMSG  ? "remove it, or restart the node"
-			: core->host.root[0] ? "mount the host's /run/headroom there, writable"
-					     : "give write access to it");
+			error == -ENOSPC    ? "make room in it"
+			: error == -EBADMSG ? "remove it, or restart the node"
+			: core->host.root[0]
+				? "mount the host's /run/headroom there, writable, and its "
+				  "root at HEADROOM_HOST_ROOT"
+				: "give write access to it");
 	if (core->journal_error < 0 && writes)
 		condition_raise(degraded, "journal-unusable", "%s: %s", core_state_name(),
 			file_journal_describe(core->journal_error));

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modes, releases, locks and directories of the agent. Only one process writes at a time."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import BIN, DEFAULTS, THRESHOLDS, Node, environment, mounted, restored_node, spawn, sysctl, until
+from conftest import BIN, DEFAULTS, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
 
 
 @pytest.mark.parametrize("how", ["gone", "empty"])
@@ -80,29 +82,27 @@ def test_apply_fails_if_a_value_cannot_be_set(node: Node, run) -> None:
     node.assert_unchanged()
 
 
-def contained(agent, directory: Path, *script: str):
+def contained(agent, directory: Path, *script: str, config: str = ""):
     """An agent that sees the host below the directory. The script runs first in a new mount namespace."""
     socket = directory / "one.sock"
     env = {"HEADROOM_HOST_ROOT": str(directory / "host")}
-    one = agent(f'http: {{listen: "", socket: {socket}}}', wrap=mounted("\n".join(script)), env=env, ready=False)
+    one = agent(config=f'http: {{listen: "", socket: {socket}}}\n{config}', wrap=mounted("\n".join(script)), env=env)
     one.socket_path = socket
     return one.wait_ready()
 
 
-def test_a_container_without_the_hosts_run_only_observes(node: Node, agent, directory: Path) -> None:
-    """Originals in the container's root would end with the container."""
-    host = directory / "host"
-    for name in ("proc", "sys", "run/headroom"):
-        (host / name).mkdir(parents=True)
-    if os.stat(host).st_dev != os.stat("/").st_dev:
-        pytest.skip("the test's directory is on another file system than /")
-    mounts = [f"mount --rbind /{name} {host}/{name}" for name in ("proc", "sys")]
-    own_run = "while mountpoint -q /run; do umount -l /run; done"  # a container lacks the host's tmpfs
-    one = contained(agent, directory, *mounts, own_run, "unset HEADROOM_RUNTIME_DIR")
-    condition = one.condition("AgentDegraded")
-    assert condition["status"] == "True" and "/run/headroom" in condition["message"], condition
-    assert one.setting(THRESHOLDS[2])["state"] == "observed"
-    node.assert_unchanged()
+@pytest.mark.apart
+@pytest.mark.parametrize("own_run", ["while mountpoint -q /run; do umount -l /run; done", "mount -t tmpfs none /run; mkdir /run/headroom"])
+def test_a_container_without_the_hosts_run_only_observes(directory: Path, own_run: str) -> None:
+    """Originals in the container's root or in an emptyDir would end with the container."""
+    count = directory / "host/proc/sys/vm/max_map_count"
+    count.parent.mkdir(parents=True)
+    count.write_text("65530\n")
+    config = "sysctl: {vm.max_map_count: 262144}\n" + "".join(f"{name}: {{mode: off}}\n" for name in ("neighbor", "thp", "dns"))
+    with contextlib.closing(contained(partial(Agent, directory), directory, own_run, "unset HEADROOM_RUNTIME_DIR", config=config)) as one:
+        assert "/run/headroom: not the host's" in one.condition("AgentDegraded")["message"]
+        assert one.setting("vm.max_map_count")["state"] == "observed"
+    assert read(count) == "65530"
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -118,7 +118,7 @@ def test_a_volume_in_place_of_the_hosts_directory_is_reported(
     host.mkdir()
     tmpfs = "mount -t tmpfs none {0}; mkdir -p {0}/{1}"
     mounts = [tmpfs.format(f"/{parent}", "headroom"), tmpfs.format(host / parent, "headroom" if made else "")]
-    one = contained(agent, directory, f"mount --rbind / {host}", *mounts, f"unset {variable}")
+    one = contained(partial(agent, ready=False), directory, f"mount --rbind / {host}", *mounts, f"unset {variable}")
     condition = one.wait_condition("AgentDegraded")
     assert f"/{parent}/headroom: not the host's" in condition["message"], condition
     assert (one.setting(THRESHOLDS[2])["state"] == "observed") == observed
