@@ -164,6 +164,9 @@ struct tuner_ops {
 	/* Writes the metrics of this tuner alone. May be NULL. */
 	void (*metrics)(const void *self, const void *memory, struct metric_sink *sink);
 
+	/* On a worker, for a restore: removes files that a killed process left. May be NULL. */
+	void (*remove_leftovers)(const struct host *host);
+
 	/* Releases what self and memory own, and self. */
 	void (*close)(void *self, void *memory);
 };

@@ -3,8 +3,8 @@
 
 #include "apply/file_work.h"
 #include "base/log.h"
-#include "runtime/images.h"
 
+#include <headroom/tuner.h>
 #include <sys/stat.h>
 
 void work_file_clear(struct work_file *file)
@@ -253,7 +253,9 @@ static void restore_all(struct file_job *job)
 		i += !work_is_chosen(job, note->tuner) || work_restore(job, note) < 0;
 	}
 	pins_restore(job);
-	images_remove_files(&job->host);
+	for (const struct tuner_ops *const *ops = job->tuners; ops && *ops; ops++)
+		if ((*ops)->remove_leftovers && work_is_chosen(job, (*ops)->name))
+			(*ops)->remove_leftovers(&job->host);
 	if (work_store(job) == 0)
 		file_sweep(job->journal);
 }

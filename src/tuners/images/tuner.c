@@ -354,5 +354,6 @@ const struct tuner_ops images_tuner = {
 	.document = images_document,
 	.view = &images_view,
 	.metrics = images_metrics,
+	.remove_leftovers = images_remove_files,
 	.close = images_close,
 };
