@@ -35,8 +35,11 @@ static void connection_shut(struct http_connection *connection)
 	connection->shut = true;
 }
 
+/* When the connection needs the timer. */
 static uint64_t deadline(const struct http_connection *connection)
 {
+	if (connection->waiting)
+		return connection->due_us;
 	return connection->shut || connection->held
 		       ? UINT64_MAX
 		       : connection->since_us + connection->server->request_us;
@@ -101,6 +104,11 @@ static void run_daemon(struct http_server *server)
 	MHD_UNSIGNED_LONG_LONG milliseconds;
 	uint64_t next = server->paused_until_us ? server->paused_until_us : UINT64_MAX;
 
+	for (struct http_connection *c = server->connections; c; c = c->next)
+		if (c->waiting && (c->shut || c->due_us <= now_us())) {
+			c->waiting = false;
+			MHD_resume_connection(c->mhd); /* it calls http_route() again */
+		}
 	MHD_run(server->daemon);
 	/* A timeout of 0 means that libmicrohttpd has input to parse. */
 	if (MHD_get_timeout(server->daemon, &milliseconds) == MHD_YES)
@@ -131,7 +139,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 		sd_event_source_set_enabled(server->listener, SD_EVENT_ON);
 	}
 	for (struct http_connection *c = server->connections; c; c = c->next)
-		if (deadline(c) <= now)
+		if (!c->waiting && deadline(c) <= now)
 			connection_shut(c);
 	run_daemon(server);
 	return 0;
@@ -293,7 +301,7 @@ void http_server_close(struct http_server *server)
 	if (server->daemon) {
 		/* MHD_stop_daemon() aborts the program if a connection is suspended. */
 		for (struct http_connection *c = server->connections; c; c = c->next)
-			if (c->suspended)
+			if (c->suspended || c->waiting)
 				MHD_resume_connection(c->mhd);
 		sd_event_source_disable_unref(server->daemon_source);
 		http_rendered_drop(server);

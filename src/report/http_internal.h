@@ -21,6 +21,9 @@ struct http_connection {
 	bool held;                  /* waits for http_reply(), without a deadline */
 	bool suspended;             /* held in libmicrohttpd too */
 	bool sending;               /* the request is complete */
+	bool budgeted;              /* due_us is that of the current request */
+	bool waiting;               /* suspended until due_us */
+	uint64_t due_us;            /* by the budget; see http_route.c */
 	uint64_t since_us;          /* when it began to receive or to send */
 	size_t body;                /* bytes of the request's body received so far */
 	unsigned status;            /* of http_reply(); 0: no reply yet */
@@ -58,7 +61,7 @@ struct http_server {
 	struct sockaddr_un path;  /* of the unix socket */
 	struct stat path_stat;    /* of path when it was created */
 	uint64_t rendered_at;     /* the node's revision of the rendered documents */
-	struct MHD_Response *rendered[HTTP_DOCUMENTS];
+	struct MHD_Response *rendered[HTTP_DOCUMENTS][2]; /* as text, and for clients with gzip */
 };
 
 /* http_route.c: callbacks of libmicrohttpd. */

@@ -7,11 +7,26 @@
 #include <ctype.h>
 #include <netinet/in.h>
 #include <strings.h>
+#include <zlib.h>
 
 /* The bodies of requests are ignored. */
 #define BODY_MAX 4096
 
 #define ONLY_MAX 31
+
+/*
+ * The budget of a TCP connection: one request in this time, and the requests of a second at once.
+ * A request over the budget waits, so a client in a loop costs little.
+ */
+#define REQUEST_EVERY_US (100 * USEC_PER_MSEC)
+#define BURST_US         USEC_PER_SEC
+
+/* Longer documents are compressed for clients that accept it. */
+#define GZIP_ABOVE 4096
+
+/* zlib needs 64 kB of memory for this window and level. */
+#define GZIP_WINDOW (13 + 16) /* 16: with the header of gzip */
+#define GZIP_MEMORY 6
 
 /* The agent ticks every second. A loop that hangs for longer than this should be restarted. */
 #define HEARTBEAT_MAX_US (10 * USEC_PER_SEC)
@@ -106,13 +121,32 @@ static bool parameter_set(const struct http_connection *connection, const char *
 void http_rendered_drop(struct http_server *server)
 {
 	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)
-		if (server->rendered[i])
-			MHD_destroy_response(steal(server->rendered[i]));
+		for (int gzip = 0; gzip < 2; gzip++)
+			if (server->rendered[i][gzip])
+				MHD_destroy_response(steal(server->rendered[i][gzip]));
 }
 
-static struct MHD_Response *rendered(struct http_server *server, enum http_document which)
+/* Replaces the text by its compressed form. */
+static void compress_text(char **text, size_t *len)
 {
-	struct MHD_Response **response = &server->rendered[which];
+	z_stream stream = {.next_in = (Bytef *)*text, .avail_in = (uInt)*len};
+
+	if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
+		    Z_DEFAULT_STRATEGY) != Z_OK)
+		abort(); /* out of memory */
+	stream.avail_out = (uInt)deflateBound(&stream, *len);
+	stream.next_out = must(malloc(stream.avail_out));
+	deflate(&stream, Z_FINISH);
+	free(*text);
+	*len = stream.total_out;
+	*text = (char *)(stream.next_out - *len);
+	deflateEnd(&stream);
+}
+
+static struct MHD_Response *rendered(
+	struct http_server *server, enum http_document which, bool gzip)
+{
+	struct MHD_Response **response = &server->rendered[which][gzip];
 	const char *type = documents[which].type ? documents[which].type : TYPE_JSON;
 	const struct node *node = server->node;
 	char *text = NULL;
@@ -138,7 +172,13 @@ static struct MHD_Response *rendered(struct http_server *server, enum http_docum
 		json_put(out, report_status(node, which == HTTP_STATUS_TRUSTED), false);
 	if (fclose(out) != 0)
 		abort(); /* out of memory: systemd restarts the agent */
+	gzip = gzip && len > GZIP_ABOVE;
+	if (gzip)
+		compress_text(&text, &len);
 	*response = response_new(text, len, MHD_RESPMEM_MUST_FREE, type);
+	MHD_add_response_header(*response, "Vary", "Accept, Accept-Encoding");
+	if (gzip)
+		MHD_add_response_header(*response, "Content-Encoding", "gzip");
 	if (streq(type, TYPE_HTML)) {
 		MHD_add_response_header(*response, "Content-Security-Policy", PAGE_POLICY);
 		MHD_add_response_header(*response, "Referrer-Policy", "no-referrer");
@@ -146,13 +186,17 @@ static struct MHD_Response *rendered(struct http_server *server, enum http_docum
 	return *response;
 }
 
-/* Whether an Accept header (or NULL) prefers OpenMetrics 1.0 to plain text. */
-static bool accepts_openmetrics(const char *accept)
+/*
+ * The highest quality that the header of the request gives to a format, 0 without one. A version
+ * excludes ranges with other versions.
+ */
+static double quality(const struct http_connection *connection, const char *header,
+	const char *format, const char *version)
 {
-	static const char *const formats[] = {"application/openmetrics-text", "text/plain"};
-	double best[ARRAY_SIZE(formats)] = {0};
-	_cleanup_free_ char *copy = must(strdup(accept ? accept : ""));
+	const char *value = MHD_lookup_connection_value(connection->mhd, MHD_HEADER_KIND, header);
+	_cleanup_free_ char *copy = must(strdup(value ? value : ""));
 	char *rest = copy, *to = copy, *range;
+	double best = 0;
 
 	for (const char *from = copy; *from; from++) /* remove white space, convert to lower case */
 		if (!isspace((unsigned char)*from))
@@ -161,20 +205,25 @@ static bool accepts_openmetrics(const char *accept)
 	/* Each range is like "application/openmetrics-text;version=1.0.0;q=0.8". */
 	while ((range = strsep(&rest, ","))) {
 		const char *parameters = range + strcspn(range, ";");
-		const char *version = strstr(parameters, ";version=");
+		const char *given = strstr(parameters, ";version=");
 		const char *q = strstr(parameters, ";q=");
-		double quality = q ? strtod(q + strlen(";q="), NULL) : 1;
+		double number = q ? strtod(q + strlen(";q="), NULL) : 1;
 
 		/* Ignore an invalid quality. */
-		if (!(quality >= 0 && quality <= 1))
-			continue;
-		for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
-			if ((size_t)(parameters - range) == strlen(formats[i]) &&
-				starts_with(range, formats[i]) &&
-				(i > 0 || !version || starts_with(version, ";version=1.0.0")))
-				best[i] = MAX(best[i], quality);
+		if (number >= 0 && number <= 1 && (size_t)(parameters - range) == strlen(format) &&
+			starts_with(range, format) &&
+			(!version || !given || starts_with(given, version)))
+			best = MAX(best, number);
 	}
-	return best[0] > 0 && best[0] >= best[1];
+	return best;
+}
+
+static bool accepts_openmetrics(const struct http_connection *connection)
+{
+	double openmetrics =
+		quality(connection, "Accept", "application/openmetrics-text", ";version=1.0.0");
+
+	return openmetrics > 0 && openmetrics >= quality(connection, "Accept", "text/plain", NULL);
 }
 
 static enum MHD_Result get(struct http_connection *connection, enum http_document which)
@@ -189,8 +238,7 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 					 "the agent's tick is more than 10 s late\n", NULL)
 			       : answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
 	if (which == HTTP_METRICS)
-		which += accepts_openmetrics(
-			MHD_lookup_connection_value(connection->mhd, MHD_HEADER_KIND, "Accept"));
+		which += accepts_openmetrics(connection);
 	if (which == HTTP_PAGE)
 		which += parameter_set(connection, "paused");
 	if (which == HTTP_STATUS)
@@ -202,7 +250,9 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 		(which == HTTP_HEALTH && parameter_set(connection, "strict") &&
 			node_verdict(node) != VERDICT_OK))
 		status = MHD_HTTP_SERVICE_UNAVAILABLE;
-	return answer(connection, status, rendered(connection->server, which));
+	return answer(connection, status,
+		rendered(connection->server, which,
+			quality(connection, "Accept-Encoding", "gzip", NULL) > 0));
 }
 
 void http_reply(struct http_connection *client, unsigned status, const char *json)
@@ -284,6 +334,27 @@ static bool host_fits(const struct http_connection *connection, const char *host
 	return listen_address(host, &address) > 0 || listen_address(with_port, &address) > 0;
 }
 
+/*
+ * Suspends a TCP connection that is over its budget; libmicrohttpd calls http_route() again.
+ * Probes never wait.
+ */
+static bool wait_for_budget(struct http_connection *connection, const char *url)
+{
+	uint64_t now = now_us();
+
+	for (size_t i = 0; i <= HTTP_READY; i++)
+		if (streq(url, documents[i].path))
+			return false;
+	if (!connection->budgeted)
+		connection->due_us = MAX(connection->due_us + REQUEST_EVERY_US, now - BURST_US);
+	connection->budgeted = true;
+	if (connection->server->local || connection->shut || connection->due_us <= now)
+		return false;
+	connection->waiting = true;
+	MHD_suspend_connection(connection->mhd);
+	return true;
+}
+
 enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const char *url,
 	const char *method, const char *version, const char *data, size_t *size, void **state)
 {
@@ -318,6 +389,8 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	}
 	if (connection->status)
 		return answer(connection, connection->status, connection->response);
+	if (wait_for_budget(connection, url))
+		return MHD_YES;
 	if (streq(url, "/v1/apply") || streq(url, "/v1/restore"))
 		return post(connection, method, streq(url, "/v1/restore"));
 	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)
@@ -338,6 +411,7 @@ void http_request_completed(void *server, struct MHD_Connection *mhd, void **sta
 		return;
 	/* The deadline of the connection's next request begins now. */
 	connection->sending = false;
+	connection->budgeted = false;
 	connection->since_us = now_us();
 	if (connection->response)
 		MHD_destroy_response(connection->response);

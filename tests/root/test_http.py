@@ -9,10 +9,11 @@ import re
 import resource
 import selectors
 import socket
+import threading
 import time
 
 import pytest
-from conftest import until
+from conftest import UnixConnection, until
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -189,7 +190,8 @@ def test_a_request_has_ten_seconds(one):
 
 
 def scrape(one, n, kept):
-    connection = None
+    """Scrapes over one connection to the socket, which has no budget of requests, or over n TCP connections."""
+    connection = UnixConnection(str(one.socket_path)) if kept else None
     for _ in range(n):
         connection = connection or http.client.HTTPConnection("127.0.0.1", one.port, timeout=5)
         connection.request("GET", "/metrics", headers={"Accept": OPENMETRICS})
@@ -201,6 +203,32 @@ def scrape(one, n, kept):
             connection = None
     if connection:
         connection.close()
+
+
+def closed_loop(port, seconds):
+    """60 clients that send their next request when the answer has come."""
+
+    def client():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        while time.monotonic() < end:
+            connection.request("GET", "/v1/status", headers={"Accept-Encoding": "gzip"})
+            connection.getresponse().read()
+
+    end = time.monotonic() + seconds
+    for _ in range(60):
+        threading.Thread(target=client).start()
+
+
+def test_sixty_kept_connections_cost_little(one):
+    crowd = multiprocessing.Process(target=closed_loop, args=(one.port, 8))
+    crowd.start()
+    time.sleep(3)  # each connection may begin with a burst
+    before, start = one.metrics()["process_cpu_seconds_total"], time.monotonic()
+    time.sleep(4)
+    share = (one.metrics()["process_cpu_seconds_total"] - before) / (time.monotonic() - start)
+    crowd.join()
+    print(f"{share:.1%} of a CPU")
+    assert share < 0.2
 
 
 def test_scrapes_leak_nothing(one):

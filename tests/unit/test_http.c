@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <zlib.h>
 
 #include "report/http_internal.h"
 
@@ -158,6 +159,58 @@ HTTP_TEST(each_request_has_its_own_deadline)
 	}
 	assert_true(closed_within(fd, 1000));
 	close(fd);
+}
+
+/* Returns how many of n requests on one kept connection are answered within the time. */
+static int answered_within(const struct http_server *server, const char *path, int n, int ms)
+{
+	uint64_t until = now_us() + (uint64_t)ms * USEC_PER_MSEC;
+	char request[80], *buffer = malloc(ANSWER_MAX);
+	int fd = dial(server), done = 0;
+
+	assert_non_null(buffer);
+	snprintf(request, sizeof(request), "HEAD %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
+	while (done < n && now_us() < until) {
+		send_text(fd, request);
+		if (!readable_within(fd, (until - now_us()) / USEC_PER_MSEC))
+			break;
+		assert_true(recv(fd, buffer, ANSWER_MAX, 0) > 0);
+		done++;
+	}
+	free(buffer);
+	close(fd);
+	return done;
+}
+
+HTTP_TEST(a_tcp_connection_waits_when_its_requests_are_over_the_budget)
+{
+	int n = answered_within(fixture.tcp, "/metrics", 100, 1000);
+
+	if (n < 11 || n > 21)
+		fail_msg("%d answers in one second", n);
+	assert_int_equal(answered_within(fixture.tcp, "/livez", 100, 900), 100);
+	assert_int_equal(answered_within(fixture.tcp, "/readyz", 100, 900), 100);
+	assert_int_equal(answered_within(fixture.local, "/metrics", 100, 900), 100);
+}
+
+/* A waiting connection is evicted like another, and does not keep the server from closing. */
+HTTP_TEST(waiting_connections_keep_nobody_out)
+{
+	static const char request[] = "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+	int fds[2];
+
+	fixture.tcp->max_open = 2;
+	for (int i = 0; i < 2; i++) {
+		fds[i] = dial(fixture.tcp);
+		for (int k = 0; k < 40; k++)
+			send_text(fds[i], request);
+	}
+	readable_within(-1, 50);
+	assert_true(fixture.tcp->connections->waiting && fixture.tcp->connections->next->waiting);
+	expect_alive();
+	close_servers();
+	for (int i = 0; i < 2; i++)
+		close(fds[i]);
 }
 
 HTTP_TEST(only_a_dead_socket_is_replaced)
@@ -369,4 +422,34 @@ HTTP_TEST(the_accept_header_is_negotiated)
 					     : "Type: text/plain; version=0.0.4");
 	}
 	expect("GET /metrics HTTP/1.1" END, "HTTP/1.1 200", "Type: text/plain; version=0.0.4");
+}
+
+HTTP_TEST(long_documents_are_compressed_for_clients_that_accept_it)
+{
+	static const char *const no[] = {"", "br, deflate", "gzip;q=0", "x-gzip"};
+	static const char *const yes[] = {"gzip", "deflate, GZIP;q=0.5", "br;q=1.0, gzip"};
+	char request[128], plain[ANSWER_MAX / 4] = "";
+	_cleanup_free_ char *answer = NULL;
+	z_stream stream = {.next_out = (Bytef *)plain, .avail_out = sizeof(plain) - 1};
+	char *body;
+
+	for (size_t i = 0; i < ARRAY_SIZE(no); i++) {
+		snprintf(request, sizeof(request), "GET / HTTP/1.1\r\nAccept-Encoding: %s" END,
+			no[i]);
+		expect(request, "HTTP/1.1 200", "\r\n\r\n<!doctype html>");
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {
+		snprintf(request, sizeof(request), "GET / HTTP/1.1\r\nAccept-Encoding: %s" END,
+			yes[i]);
+		expect(request, "HTTP/1.1 200", "Content-Encoding: gzip\r\n");
+	}
+	expect("GET /health HTTP/1.1\r\nAccept-Encoding: gzip" END, "HTTP/1.1 200", "{\"status\":");
+	answer = request_on(dial(fixture.tcp), request);
+	body = strstr(answer, "\r\n\r\n") + 4;
+	stream.next_in = (Bytef *)body;
+	stream.avail_in = (uInt)strtoul(strstr(answer, "Content-Length: ") + 16, NULL, 10);
+	assert_int_equal(inflateInit2(&stream, 15 + 16), Z_OK);
+	assert_int_equal(inflate(&stream, Z_FINISH), Z_STREAM_END);
+	inflateEnd(&stream);
+	assert_true(starts_with(plain, "<!doctype html>") && strstr(plain, "</html>"));
 }
