@@ -156,6 +156,12 @@ struct tuner_ops {
 	void (*explain)(const void *self, char why[static TUNER_WHY_MAX]);
 
 	/*
+	 * Why no setting can be written, with the cure, or "". Only an enforcing tuner is degraded
+	 * by it. May be NULL.
+	 */
+	const char *(*cannot_write)(const void *self);
+
+	/*
 	 * Makes the member of /v1/status with the tuner's name, which the caller deletes. trusted:
 	 * the reader is root. May be NULL.
 	 */

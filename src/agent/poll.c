@@ -185,6 +185,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.force = tuner->force,
 	};
 	struct proposal *proposal = &tuner->proposal;
+	const char *unwritable = "";
 	struct reconcile_input wanted = {
 		.tuner = tuner->ops->name,
 		.proposal = proposal,
@@ -213,6 +214,11 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		tuner->why[0] = '\0';
 		if (tuner->ops->explain)
 			tuner->ops->explain(tuner->self, tuner->why);
+		if (tuner->ops->cannot_write && tuner->mode == MODE_ENFORCE)
+			unwritable = tuner->ops->cannot_write(tuner->self);
+		if (unwritable[0])
+			text_append(tuner->why, sizeof(tuner->why), "%s%s",
+				tuner->why[0] ? "; " : "", unwritable);
 		judge_jobs(core, tuner, now);
 		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}

@@ -178,17 +178,6 @@ static bool parse_asked(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool parse_mode(struct scenario *scenario, void *base)
-{
-	(void)base;
-	for (int i = 0; i <= MODE_RELEASED; i++)
-		if (scenario_is(scenario, mode_names[i])) {
-			scenario->mode = (enum mode)i;
-			return true;
-		}
-	return false;
-}
-
 static bool parse_force(struct scenario *scenario, void *base)
 {
 	(void)base;
@@ -217,7 +206,7 @@ static const struct scenario_word at[] = {
 	WORD_CALL("begun", begin_transfers),
 	WORD_CALL("ended", end_transfers),
 	WORD_CALL("asked", parse_asked),
-	WORD_CALL("mode", parse_mode),
+	WORD_CALL("mode", scenario_mode),
 	WORD_CALL("force", parse_force),
 	WORD_CALL("kubelet", parse_kubelet),
 	WORD_CONST("silent", struct images_tuner, sample.answers, false),

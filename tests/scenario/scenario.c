@@ -92,6 +92,17 @@ static const char *need(struct scenario *scenario, const char *what)
 	return streq(word, "-") ? "" : word;
 }
 
+bool scenario_mode(struct scenario *scenario, void *base)
+{
+	(void)base;
+	for (int i = 0; i <= MODE_RELEASED; i++)
+		if (scenario_is(scenario, mode_names[i])) {
+			scenario->mode = (enum mode)i;
+			return true;
+		}
+	return false;
+}
+
 static uint64_t need_number(struct scenario *scenario, const char *what)
 {
 	uint64_t number;

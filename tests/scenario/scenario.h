@@ -90,3 +90,6 @@ bool scenario_is(struct scenario *scenario, const char *word);
 /* Parse the next word as a number or as a value ("-" is empty). Return false on an error. */
 bool scenario_number(struct scenario *scenario, uint64_t *number);
 bool scenario_value(struct scenario *scenario, char *value, size_t size);
+
+/* A WORD_CALL: the mode of the tuner. */
+bool scenario_mode(struct scenario *scenario, void *base);

@@ -44,6 +44,7 @@ static const struct scenario_word at[] = {
 	WORD_NUMBER("shmem", struct thp, usage.shmem),
 	WORD_NUMBER("file", struct thp, usage.file),
 	WORD_CALL("switch", change_switch),
+	WORD_CALL("mode", scenario_mode),
 	WORD_CONST("meminfo missing", struct thp, usage_error, -ENOENT),
 	WORD_CONST("meminfo ok", struct thp, usage_error, 0),
 	{0},

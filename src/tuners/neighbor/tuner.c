@@ -192,10 +192,12 @@ static void neighbor_configure(void *self, const struct config *config)
 
 static void neighbor_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
-	const struct neighbor *neighbor = self;
+	copy_text(why, TUNER_WHY_MAX, ((const struct neighbor *)self)->bpf_why);
+}
 
-	snprintf(why, TUNER_WHY_MAX, "%s%s%s", neighbor->write_why,
-		neighbor->write_why[0] && neighbor->bpf_why[0] ? "; " : "", neighbor->bpf_why);
+static const char *neighbor_cannot_write(const void *self)
+{
+	return ((const struct neighbor *)self)->write_why;
 }
 
 static void neighbor_metrics(const void *self, const void *memory, struct metric_sink *sink)
@@ -255,6 +257,7 @@ const struct tuner_ops neighbor_tuner = {
 	.decide = neighbor_decide,
 	.arm = neighbor_arm,
 	.explain = neighbor_explain,
+	.cannot_write = neighbor_cannot_write,
 	.metrics = neighbor_metrics,
 	.close = neighbor_close,
 };

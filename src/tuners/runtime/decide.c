@@ -268,6 +268,8 @@ static void judge_restart(const struct runtime_decision *decision)
 			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
 			want->file->target.path,
 			want->actual[0] ? want->actual : "an unknown value");
+		/* Then the administrator restarts it: no fault. */
+		reading->advice = !cure && service->restart == RESTART_NEVER;
 		if (cure)
 			condition_append(reading, "%s%s", setting->why, cure);
 		else if (service->restart == RESTART_NEVER)

@@ -140,7 +140,8 @@ const struct condition_type runtime_conditions[] = {
 		reach_reasons, .hides_settings = true},
 	[RUNTIME_RESTART_PENDING] = {"RuntimeRestartPending", SEVERITY_WARNING,
 		"A setting is in the runtime's configuration and takes effect at its next start. "
-		"Restart it, or let headroom do so: runtime.restart.",
+		"Restart it, or let headroom do so: runtime.restart. With runtime.restart: never, "
+		"or a runtime that another program manages, this is advice.",
 		restart_reasons},
 	[IMAGE_STORE_FULL] = {"ImageStoreFull", SEVERITY_WARNING,
 		"The file system that holds the images is nearly full: pulls will fail, and the "

@@ -103,11 +103,11 @@ static void sysctl_decide(
 	}
 }
 
-static void sysctl_explain(const void *self, char why[static TUNER_WHY_MAX])
+static const char *sysctl_cannot_write(const void *self)
 {
 	const struct sysctl *sysctl = self;
 
-	copy_text(why, TUNER_WHY_MAX, sysctl->n > 0 ? sysctl->write_why : "");
+	return sysctl->n > 0 ? sysctl->write_why : "";
 }
 
 static void sysctl_close(void *self, void *memory)
@@ -127,6 +127,6 @@ const struct tuner_ops sysctl_tuner = {
 	.configure = sysctl_configure,
 	.sense = sysctl_sense,
 	.decide = sysctl_decide,
-	.explain = sysctl_explain,
+	.cannot_write = sysctl_cannot_write,
 	.close = sysctl_close,
 };

@@ -51,7 +51,7 @@ struct thp {
 
 /* The memory of decide(). */
 struct thp_memory {
-	bool seen;
+	bool off;               /* at the last poll the kernel gave out no unwanted huge pages */
 	struct thp_usage usage; /* at the last poll */
 	uint64_t grown_at_us;   /* when unwanted huge pages last grew, CLOCK_MONOTONIC; 0: never */
 };

@@ -78,6 +78,9 @@ static const struct reason condition_reasons[] = {
 	{"still-mapped",
 		"Memory mapped before the switch still uses transparent huge pages until its "
 		"processes unmap it or end."},
+	{"still-switched-on",
+		"The kernel still provides huge pages that should be off: the mode is observe, or "
+		"the setting that switches them off is not in force."},
 	{"growing-though-off",
 		"Memory that uses transparent huge pages grew within the last five minutes, "
 		"although they should be off."},
@@ -90,7 +93,7 @@ static const struct condition_type conditions[] = {
 	{"TransparentHugePagesActive", SEVERITY_WARNING,
 		"Memory uses transparent huge pages although they should be off. Memory mapped "
 		"before the switch keeps them until its process ends or restarts: this is advice. "
-		"While the amount grows, it is a warning.",
+		"While the amount grows although they are off, it is a warning.",
 		condition_reasons},
 	{0},
 };
@@ -234,17 +237,38 @@ static void thp_sense(void *self)
 			.file = meminfo_kb(text, "\nFileHugePages:")};
 }
 
+static bool is_off(const char *value)
+{
+	return streq(value, "never") || streq(value, "deny");
+}
+
 /* The huge pages that the configuration forbids. */
 static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage)
 {
-	const char *shmem = thp->wanted[THP_SHMEM_ENABLED];
-	uint64_t kb = 0;
+	return (is_off(thp->wanted[THP_ENABLED]) ? usage->anon : 0) +
+	       (is_off(thp->wanted[THP_SHMEM_ENABLED]) ? usage->shmem : 0);
+}
 
-	if (streq(thp->wanted[THP_ENABLED], "never"))
-		kb += usage->anon;
-	if (streq(shmem, "never") || streq(shmem, "deny"))
-		kb += usage->shmem;
-	return kb;
+/* Whether the kernel still provides huge pages that the configuration forbids. */
+static bool switched_on(const struct thp *thp)
+{
+	static const enum thp_switch_kind all[THP_SWITCH_KINDS] = {
+		[THP_ENABLED] = THP_ENABLED,
+		[THP_SIZE_ENABLED] = THP_ENABLED,
+		[THP_SHMEM_ENABLED] = THP_SHMEM_ENABLED,
+		[THP_SIZE_SHMEM_ENABLED] = THP_SHMEM_ENABLED,
+	};
+
+	for (unsigned i = 0; i < thp->n_switches; i++) {
+		enum thp_switch_kind kind = thp->switches[i].kind;
+		const char *actual = thp->switches[i].want.actual;
+
+		if (kind != THP_DEFRAG && kind != THP_KHUGEPAGED_DEFRAG && actual[0] &&
+			is_off(thp->wanted[all[kind]]) && !is_off(actual) &&
+			!streq(actual, "inherit"))
+			return true;
+	}
+	return false;
 }
 
 static void thp_decide(
@@ -256,6 +280,7 @@ static void thp_decide(
 	struct condition_reading *condition = proposal_condition(proposal, conditions,
 		usage->anon + usage->shmem > 0 ? "wanted-in-use" : "none-in-use");
 	uint64_t unwanted = unwanted_kb(thp, usage), now = input->now_us;
+	bool on = switched_on(thp);
 
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		enum thp_switch_kind kind = thp->switches[i].kind;
@@ -274,9 +299,9 @@ static void thp_decide(
 		condition_append(condition, "/proc/meminfo: %s", strerror(-thp->usage_error));
 		return;
 	}
-	if (memory->seen && unwanted > unwanted_kb(thp, &memory->usage))
+	if (memory->off && !on && unwanted > unwanted_kb(thp, &memory->usage))
 		memory->grown_at_us = now;
-	memory->seen = true;
+	memory->off = !on;
 	memory->usage = *usage;
 	condition_append(condition, "AnonHugePages %" PRIu64 " kB, ShmemHugePages %" PRIu64 " kB",
 		usage->anon, usage->shmem);
@@ -287,17 +312,20 @@ static void thp_decide(
 	if (thp->boot_line[0])
 		condition_append(condition, "; kernel command line: %s", thp->boot_line);
 	if (unwanted > 0) {
+		bool growing =
+			memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US;
+
 		condition->status = CONDITION_TRUE;
-		/* Memory mapped before the switch needs no warning while it shrinks. */
-		condition->advice =
-			memory->grown_at_us == 0 || now - memory->grown_at_us >= GROWTH_WINDOW_US;
-		condition->reason = condition->advice ? "still-mapped" : "growing-though-off";
+		condition->advice = on || !growing || input->mode != MODE_ENFORCE;
+		condition->reason = on        ? "still-switched-on"
+				    : growing ? "growing-though-off"
+					      : "still-mapped";
 	}
 }
 
-static void thp_explain(const void *self, char why[static TUNER_WHY_MAX])
+static const char *thp_cannot_write(const void *self)
 {
-	copy_text(why, TUNER_WHY_MAX, ((const struct thp *)self)->write_why);
+	return ((const struct thp *)self)->write_why;
 }
 
 const struct tuner_ops thp_tuner = {
@@ -312,6 +340,6 @@ const struct tuner_ops thp_tuner = {
 	.sense = thp_sense,
 	.memory_size = sizeof(struct thp_memory),
 	.decide = thp_decide,
-	.explain = thp_explain,
+	.cannot_write = thp_cannot_write,
 	.close = tuner_free,
 };
