@@ -119,6 +119,28 @@ def test_an_archive_that_changes_is_loaded_again(lab: Lab, loaded: Agent, store:
     assert [line for line in ctr(lab, "images", "ls").splitlines() if line.startswith(A)] != before
 
 
+def test_a_name_that_others_moved_is_left_until_the_archive_changes(lab: Lab, loaded: Agent, store: Path, preload: Start) -> None:
+    ours = ctr(lab, "images", "ls", f"name=={A}")
+    docker_save(lab.directory / "other.tar", [Built(A)])
+    ctr(lab, "images", "import", str(lab.directory / "other.tar"))
+    theirs = ctr(lab, "images", "ls", f"name=={A}")
+    assert ours != theirs
+    loaded.reload()
+    assert wait_image(loaded, A, "moved")["reason"] == "moved-by-others"
+    (store / "a.tar").touch()  # the same content
+    loaded.reload()
+    time.sleep(4)  # longer than the agent waits for a file to settle
+    loaded.stop()
+    running = preload("archives: [/run/images]")
+    wait_image(running, A, "moved")
+    assert running.condition("ImagePreloadFailed")["reason"] == "moved-by-others"
+    assert ctr(lab, "images", "ls", f"name=={A}") == theirs and loaded.log.count("loaded from") == 1
+    docker_save(store / "a.tar", [Built(A)])
+    running.reload()
+    wait_image(running, A)
+    assert ctr(lab, "images", "ls", f"name=={A}") not in (ours, theirs)
+
+
 def test_an_image_that_was_removed_is_loaded_again(lab: Lab, loaded: Agent) -> None:
     removed(lab, A)
     assert A not in names(lab)

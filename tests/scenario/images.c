@@ -69,8 +69,10 @@ static bool parse_record(struct scenario *scenario, void *base)
 		return false;
 	preload->reason = NULL;
 	preload->why[0] = '\0';
-	return scenario_value(scenario, preload->id, sizeof(preload->id)) &&
-	       scenario_number(scenario, &preload->size);
+	if (!scenario_value(scenario, preload->id, sizeof(preload->id)))
+		return false;
+	strcpy(preload->content, preload->id);
+	return scenario_number(scenario, &preload->size);
 }
 
 /* `fails PATH|- NAME|- REASON`: its transfer fails now. */

@@ -27,6 +27,7 @@ const char *const image_state_names[] = {
 	[IMAGE_PENDING] = "pending",
 	[IMAGE_ACTIVE] = "active",
 	[IMAGE_READY] = "ready",
+	[IMAGE_MOVED] = "moved",
 	[IMAGE_FAILED] = "failed",
 };
 
@@ -99,6 +100,17 @@ static bool is_ready(const struct decision *decision, const struct preload *prel
 	return image && (!preload->source[0] || streq(image->id, preload->id));
 }
 
+/* Whether others moved the name of a loaded image to another image. */
+static bool is_moved(const struct decision *decision, const struct preload *preload)
+{
+	const struct images_sample *sample = &decision->tuner->sample;
+	const struct runtime_image *image = sampled_image(sample, preload->name);
+
+	return image && preload->content[0] && preload->failures == 0 &&
+	       !streq(image->id, preload->id) &&
+	       !(preload->loaded && preload->done_us > sample->now_us);
+}
+
 /* Counts a transfer that is under way or begins now. */
 static void occupy(struct decision *decision, const struct transfer *transfer)
 {
@@ -163,8 +175,14 @@ static bool judge_archive(
 			row = add_row(decision, preload, file->path, preload->name);
 			if (active)
 				become(row, IMAGE_ACTIVE, "loading");
-			if (is_ready(decision, preload))
+			if (is_moved(decision, preload)) {
+				become(row, IMAGE_MOVED, "moved-by-others");
+				copy_text(row->why, sizeof(row->why),
+					"others loaded or pulled another image of this name, which "
+					"stays: to load the archive again, remove the name");
+			} else if (is_ready(decision, preload)) {
 				become(row, IMAGE_READY, "present");
+			}
 			if (row->state != IMAGE_PENDING || decision->obstacle)
 				continue;
 			if (failure && !streq(failure, "does-not-fit") &&
@@ -352,10 +370,12 @@ static void decide_conditions(const struct decision *decision, struct proposal *
 		if (row->state == IMAGE_FAILED)
 			condition_raise(
 				condition, row->reason, "%s: %s", row->preload.name, row->why);
-		else if (condition->status == CONDITION_FALSE && row->state != IMAGE_READY)
+		else if (condition->status == CONDITION_FALSE && row->state < IMAGE_READY)
 			condition->reason = "under-way";
+		else if (row->state == IMAGE_MOVED && streq(condition->reason, "all-present"))
+			condition->reason = row->reason;
 		else if (streq(condition->reason, "none-wanted"))
-			condition->reason = "all-present";
+			condition->reason = row->state == IMAGE_MOVED ? row->reason : "all-present";
 	}
 	condition = proposal_condition(
 		proposal, &images_conditions[SANDBOX_IMAGE_MISSING], "sandbox-present");

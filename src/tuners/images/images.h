@@ -99,6 +99,7 @@ struct preload {
 	char name[IMAGE_NAME_MAX];    /* must be the first member: find_named() */
 	char source[IMAGES_TEXT_MAX]; /* path of the archive; "": a registry */
 	char id[DIGEST_MAX];          /* in the runtime */
+	char content[DIGEST_MAX];     /* archives only: archive_image.id of the last load */
 	struct archive_key key;       /* archives only */
 	uint64_t size;                /* bytes; 0: unknown */
 	uint64_t first_seen_us;       /* in the configuration, CLOCK_REALTIME; 0: never */
@@ -144,6 +145,7 @@ struct transfer {
 	const struct host *host;
 	struct image_runtime runtime;
 	struct text_list skip;     /* names in the archive that another archive provides */
+	struct preload_list known; /* the record of the archive */
 	char *text;                /* TRANSFER_RECORD: the content of the file */
 	bool cancelled;            /* the store is full; used by the loop only */
 	uint64_t began_us;         /* CLOCK_MONOTONIC */
@@ -190,7 +192,7 @@ bool text_list_has(const struct text_list *list, const char *text);
 
 /* ---- decisions: pure ---- */
 
-enum image_state { IMAGE_PENDING, IMAGE_ACTIVE, IMAGE_READY, IMAGE_FAILED };
+enum image_state { IMAGE_PENDING, IMAGE_ACTIVE, IMAGE_READY, IMAGE_MOVED, IMAGE_FAILED };
 extern const char *const image_state_names[];
 
 /* A wanted image, or an archive whose content is not known yet. */

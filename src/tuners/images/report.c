@@ -15,12 +15,19 @@ const struct explanation images_explanations[] = {
 		.source = "containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0"},
 	{"ready", "state of an image", "The runtime has unpacked the image.", NULL, NULL, NULL,
 		.source = "headroom(8)"},
+	{"moved", "state of an image",
+		"The archive was loaded, and others have loaded or pulled another image of the "
+		"same name since. Their image stays.",
+		NULL, NULL, NULL, .source = "headroom(8)"},
 	{0},
 };
 
 static const struct reason preload_reasons[] = {
 	{"none-wanted", "No images are configured in images.archives or images.pull."},
 	{"all-present", "The runtime has all configured images."},
+	{"moved-by-others",
+		"Others loaded or pulled another image of the name since the archive was loaded. "
+		"Their image stays until the archive changes or the name is removed."},
 	{"under-way", "Images are being loaded or wait for their turn."},
 	{"archive-broken", "The archive is incomplete or does not match its digests."},
 	{"archive-unreadable", "The archive cannot be read."},

@@ -67,6 +67,8 @@ void record_read(const char *directory, struct preload_list *list)
 			preload_add(list, json_text_at(item, "source"), json_text_at(item, "name"));
 
 		copy_text(preload->id, sizeof(preload->id), json_text_at(item, "id"));
+		copy_text(
+			preload->content, sizeof(preload->content), json_text_at(item, "content"));
 		preload->failures = (unsigned)json_number_at(item, "failures");
 		for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 			(void)parse_count(json_text_at(item, numbers[i].key),
@@ -92,6 +94,7 @@ char *record_text(const struct preload_list *list)
 		json_text(item, "source", preload->source);
 		json_text(item, "name", preload->name);
 		json_text(item, "id", preload->id);
+		json_text(item, "content", preload->content);
 		json_number(item, "failures", preload->failures);
 		for (size_t n = 0; n < ARRAY_SIZE(numbers); n++) {
 			const void *number = (const char *)preload + numbers[n].offset;
@@ -127,6 +130,7 @@ uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size)
 void transfer_free(struct transfer *transfer)
 {
 	free(transfer->skip.items);
+	free(transfer->known.entries);
 	free(transfer->text);
 	free(transfer->found.entries);
 	free(transfer);
@@ -152,44 +156,69 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, const ch
 	preload->loaded = true;
 }
 
+/* Whether the runtime has the archive's image, or another one to which others moved its name. */
+static int is_there(const struct transfer *transfer, const struct archive_image *image,
+	struct preload *preload, const struct wait *wait)
+{
+	const struct preload *known =
+		preload_find(&transfer->known, preload->source, preload->name);
+	_cleanup_free_ struct runtime_image *images = NULL;
+	const struct runtime_image *there;
+	size_t n = 0;
+	int r = transfer->runtime.driver->list(&transfer->runtime, wait, &images, &n, preload->why);
+	bool loaded = known && streq(known->content, image->id);
+
+	copy_text(preload->id, sizeof(preload->id), loaded ? known->id : image->id);
+	if (r < 0)
+		return r;
+	there = find_named(images, n, image->name);
+	loaded |= there && streq(there->id, image->id);
+	copy_text(preload->content, sizeof(preload->content), loaded ? image->id : "");
+	return there && loaded;
+}
+
+static int load_image(struct transfer *transfer, const struct archive *archive,
+	const struct archive_image *image, struct preload *preload, const struct wait *wait)
+{
+	uint64_t need = transfer_need(&transfer->runtime, image->size);
+	uint64_t began_us = now_us(), before = atomic_load(&transfer->done);
+	int r = is_there(transfer, image, preload, wait);
+
+	if (r > 0)
+		return 0;
+	if (r == 0 && need > transfer->budget) {
+		preload->reason = "does-not-fit";
+		images_describe_room(preload->why, need, transfer->budget);
+		return 0;
+	}
+	if (r == 0)
+		r = images_load(&transfer->runtime, transfer->host, archive, image, wait,
+			&transfer->done, preload->why);
+	preload->bytes = atomic_load(&transfer->done) - before;
+	note_end(preload, began_us, r, "load-failed");
+	if (r < 0)
+		return r;
+	copy_text(preload->content, sizeof(preload->content), image->id);
+	if (transfer->budget != UINT64_MAX)
+		transfer->budget -= need;
+	return 0;
+}
+
 /* A failure to load an image is recorded with the image; only -ECANCELED ends the loop. */
 static int load_images(
 	struct transfer *transfer, const struct archive *archive, const struct wait *wait)
 {
-	_cleanup_free_ struct runtime_image *images = NULL;
-	struct preload *whole = &transfer->found.entries[0];
-	size_t n = 0;
-	int r = transfer->runtime.driver->list(&transfer->runtime, wait, &images, &n, whole->why);
+	int r = 0;
 
-	if (r < 0) {
-		whole->reason = "load-failed";
-		return r;
-	}
 	for (size_t i = 0; r != -ECANCELED && i < archive->n_images; i++) {
 		const struct archive_image *image = &archive->images[i];
-		const struct runtime_image *there = find_named(images, n, image->name);
-		uint64_t need = transfer_need(&transfer->runtime, image->size);
-		uint64_t began_us = now_us(), before = atomic_load(&transfer->done);
 		struct preload *preload;
 
 		if (text_list_has(&transfer->skip, image->name))
 			continue;
 		preload = preload_add(&transfer->found, transfer->archive.path, image->name);
-		copy_text(preload->id, sizeof(preload->id), image->id);
 		preload->size = image->size;
-		if (there && streq(there->id, image->id))
-			continue;
-		if (need > transfer->budget) {
-			preload->reason = "does-not-fit";
-			images_describe_room(preload->why, need, transfer->budget);
-			continue;
-		}
-		r = images_load(&transfer->runtime, transfer->host, archive, image, wait,
-			&transfer->done, preload->why);
-		preload->bytes = atomic_load(&transfer->done) - before;
-		note_end(preload, began_us, r, "load-failed");
-		if (r == 0 && transfer->budget != UINT64_MAX)
-			transfer->budget -= need;
+		r = load_image(transfer, archive, image, preload, wait);
 	}
 	return r == -ECANCELED ? r : 0;
 }
@@ -250,7 +279,7 @@ void images_transfer(void *request, const struct wait *wait)
 
 		preload = &transfer->found.entries[i];
 		image = find_named(images, n, preload->name);
-		if (!image || preload->reason)
+		if (!image || !preload->loaded)
 			continue;
 		copy_text(preload->id, sizeof(preload->id), image->id);
 		preload->size = MAX(preload->size, image->size);

@@ -53,7 +53,8 @@ const struct config_option images_options[] = {
 			"is a file, a pattern with *, ? and [], or a directory. In a directory, "
 			"every *.tar, *.tar.gz, *.tgz, *.tar.zst and layout counts. The service has "
 			"no access to /home, /root and /tmp. Archives are loaded one after the "
-			"other, and again when the archive changes or an image disappears."},
+			"other, and again when the archive changes or an image disappears. A name "
+			"that others moved to another image is left."},
 	{"images.pull", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = pull_items, .def = "[]",
 		.help = "Images to pull in advance, after the archives have been loaded, with the "
 			"credentials of the runtime."},
@@ -237,6 +238,9 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 		if (memory->rows[i].state == IMAGE_READY ||
 			!streq(memory->rows[i].preload.source, transfer->archive.path))
 			text_list_add(&transfer->skip, memory->rows[i].preload.name);
+	for (size_t i = 0; i < record->n && transfer->kind == TRANSFER_ARCHIVE; i++)
+		if (streq(record->entries[i].source, transfer->archive.path))
+			*preload_add(&transfer->known, "", "") = record->entries[i];
 	if (transfer->kind == TRANSFER_RECORD) {
 		/* Drop entries that the configuration no longer names. */
 		for (size_t i = 0; i < record->n; i++) {
@@ -273,7 +277,9 @@ static void record_preload(struct preload_list *record, const struct preload *fo
 	size_t kept = 0;
 
 	/* The content of a replaced archive replaces all entries of the old one. */
-	if (!found->name[0] && (!known || memcmp(&known->key, &found->key, sizeof(old.key)) != 0)) {
+	if (!found->name[0] && !found->reason &&
+		(!known || known->reason ||
+			memcmp(&known->key, &found->key, sizeof(old.key)) != 0)) {
 		for (size_t i = 0; i < record->n; i++)
 			if (!streq(record->entries[i].source, found->source))
 				record->entries[kept++] = record->entries[i];
