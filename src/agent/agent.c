@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <systemd/sd-daemon.h>
 
 /* A port in use may become free. */
@@ -19,7 +20,7 @@ void agent_serve(struct agent *agent)
 {
 	static const char *const options[] = {"listen", "socket"};
 	struct core *core = &agent->core;
-	char socket_path[PATH_MAX], error[CONDITION_MESSAGE_MAX] = "";
+	char socket_path[PATH_MAX], error[CONDITION_MESSAGE_MAX] = "", user[128] = "";
 	const char *addresses[] = {config_text(core->config, "http.listen"), socket_path};
 
 	core_socket_path(core->config, socket_path);
@@ -37,11 +38,13 @@ void agent_serve(struct agent *agent)
 				&core->node, agent_request, agent, &endpoint->server);
 			endpoint->retry_us = now_us() + HTTP_RETRY_US;
 		}
+		if (endpoint->error == -EADDRINUSE && core_other_writer(core))
+			snprintf(user, sizeof(user), ", probably by %s", core->holder);
 		if (endpoint->error < 0)
 			text_append(error, sizeof(error),
-				"%shttp.%s: %.100s: %s: choose another or free it",
+				"%shttp.%s: %.100s: %s%s: choose another or free it",
 				error[0] ? "; " : "", options[i], endpoint->address,
-				strerror(-endpoint->error));
+				strerror(-endpoint->error), user);
 	}
 	if (error[0] && !streq(error, core->agent_error))
 		log_error("http", "%s", error);
@@ -277,7 +280,7 @@ int agent_run(const struct core_options *options)
 	if (r == 0 && become_writer(&agent) == -EBUSY) {
 		core_close(&agent.core);
 		sd_event_unref(agent.event);
-		return 1;
+		return EX_TEMPFAIL;
 	}
 	if (r == 0)
 		r = start(&agent);

@@ -271,6 +271,14 @@ int core_become_writer(struct core *core, const char *who)
 	return core->values_error;
 }
 
+bool core_other_writer(struct core *core)
+{
+	char directory[PATH_MAX];
+
+	return core->lock < 0 && core_directory(&core->host, CORE_RUNTIME, directory) == 0 &&
+	       lock_holder(directory, core->holder, sizeof(core->holder));
+}
+
 void core_reconfigure(struct core *core, struct config *config)
 {
 	const char *name = config_text(config, "node_name");

@@ -100,6 +100,9 @@ void core_read_records(struct core *core);
  */
 int core_become_writer(struct core *core, const char *who);
 
+/* Whether another process runs that has got the lock: sets holder. */
+bool core_other_writer(struct core *core);
+
 /* Sense, decide and reconcile all tuners or one: update node and plan. */
 void core_poll(struct core *core);
 void core_poll_tuner(struct core *core, struct tuner_status *tuner);
@@ -138,5 +141,8 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 /* Adds to done the tuners whose settings a True condition hides. */
 void core_add_hidden(const struct core *core, const char *only, struct plan *done);
 
-/* Runs the daemon until SIGTERM or SIGINT. Returns the exit code of the program. */
+/*
+ * Runs the daemon until SIGTERM or SIGINT. Returns the exit code of the program: EX_TEMPFAIL if
+ * another process holds the lock.
+ */
 int agent_run(const struct core_options *options);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -181,6 +182,21 @@ int lock_acquire(const char *directory, const char *name, char *holder, size_t s
 	if (ftruncate(fd, 0) == 0)
 		(void)dprintf(fd, "%s, pid %d\n", name, (int)getpid());
 	return steal_fd(&fd);
+}
+
+bool lock_holder(const char *directory, char *holder, size_t size)
+{
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX + sizeof("/lock")];
+	const char *pid;
+
+	snprintf(path, sizeof(path), "%s/lock", directory);
+	if (read_file(path, size - 1, &text, NULL) < 0)
+		return false;
+	text[strcspn(text, "\n")] = '\0';
+	pid = strstr(text, ", pid ");
+	copy_text(holder, size, text);
+	return pid && (kill(atoi(pid + strlen(", pid ")), 0) == 0 || errno == EPERM);
 }
 
 /* ---- one value ---- */

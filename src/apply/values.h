@@ -43,6 +43,9 @@ DEFINE_CLEANUP(struct value_store, value_store_close)
  */
 int lock_acquire(const char *directory, const char *name, char *holder, size_t size);
 
+/* Whether the process runs that has got the lock last. It may have another name space of pids. */
+bool lock_holder(const char *directory, char *holder, size_t size);
+
 /* Writes the values of a plan. The results are in error, reason and actual of each change. */
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan);
 

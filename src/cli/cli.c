@@ -8,6 +8,7 @@
 
 #include <curl/curl.h>
 #include <getopt.h>
+#include <sysexits.h>
 
 /* An apply may restart a runtime twice and wait for it each time. */
 #define CONNECT_TIMEOUT_MS 1000L
@@ -105,6 +106,9 @@ const struct cli_exit cli_exits[] = {
 		"For status: a warning or critical condition is True. For plan: changes are "
 		"pending."},
 	{EXIT_USAGE, "Wrong usage."},
+	{EX_TEMPFAIL,
+		"For agent: another process may write to this node. stderr names it. The unit does "
+		"not restart then."},
 	{0},
 };
 

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import BIN, DEFAULTS, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
+from conftest import BIN, DEFAULTS, ROOT, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
 
 
 @pytest.mark.parametrize("how", ["gone", "empty"])
@@ -84,10 +85,10 @@ def test_apply_fails_if_a_value_cannot_be_set(node: Node, run) -> None:
 
 def contained(agent, directory: Path, *script: str, config: str = ""):
     """An agent that sees the host below the directory. The script runs first in a new mount namespace."""
-    socket = directory / "one.sock"
+    path = directory / "one.sock"
     env = {"HEADROOM_HOST_ROOT": str(directory / "host")}
-    one = agent(config=f'http: {{listen: "", socket: {socket}}}\n{config}', wrap=mounted("\n".join(script)), env=env)
-    one.socket_path = socket
+    one = agent(config=f'http: {{listen: "", socket: {path}}}\n{config}', wrap=mounted("\n".join(script)), env=env)
+    one.socket_path = path
     return one.wait_ready()
 
 
@@ -149,12 +150,23 @@ def test_a_purge_removes_the_records_and_a_new_agent_enforces(node: Node, agent,
 def test_a_second_agent_names_the_holder_of_the_lock(agent) -> None:
     one = agent()
     two = agent(ready=False, name="second")
-    assert two.process.wait(10) == 1
-    assert str(one.pid) in two.log
-    assert "lock" in two.log
+    unit = read(ROOT / "packaging/headroom.service")
+    assert f"RestartPreventExitStatus={two.process.wait(10)}\n" in unit
+    assert f"the lock is held by agent, pid {one.pid}" in two.log
     assert not two.notified("READY=1")
     assert one.process.poll() is None
     assert one.get("/livez")[0] == 200
+
+
+@pytest.mark.apart
+def test_an_agent_whose_port_is_in_use_names_the_other_agent(directory: Path) -> None:
+    (directory / "run").mkdir()
+    (directory / "run/lock").write_text(f"agent, pid {os.getpid()}\n")
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        (directory / "agent.port").write_text(str(port.getsockname()[1]))
+        with contextlib.closing(Agent(directory, "mode: observe")) as one:
+            message = one.wait_ready().condition("AgentDegraded")["message"]
+    assert f"Address already in use, probably by agent, pid {os.getpid()}: choose" in message
 
 
 def test_concurrent_commands_succeed_or_name_the_lock(node: Node, run) -> None:
