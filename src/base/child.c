@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <linux/capability.h>
 #include <linux/close_range.h>
 
 #define ERROR_MAX   4096
@@ -53,6 +54,15 @@ static int read_output(int fd, size_t max, char **text)
 	return 0;
 }
 
+/* Without new privileges, execve(2) does not give them back to root. */
+static int drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	return (int)syscall(SYS_capset, &header, none);
+}
+
 /*
  * Returns only after an error, with errno. After a fork() of a process with threads, it may call
  * only functions that are safe in a signal handler.
@@ -74,13 +84,14 @@ static void become(const struct child *child, int out, int err, pid_t parent)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setpgid(0, 0);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	/* Close descriptors without O_CLOEXEC too; from Linux 5.11. */
 	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
 	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (getppid() == parent && null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
 		dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0 &&
 		(!child->root || !child->root[0] || chroot(child->root) == 0) && chdir("/") == 0 &&
-		chdir(directory) == 0)
+		chdir(directory) == 0 && drop_capabilities() == 0)
 		execve(child->arguments[0], (char *const *)child->arguments,
 			(char *const *)environment);
 }

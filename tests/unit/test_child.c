@@ -52,6 +52,9 @@ TEST(a_child_inherits_nothing)
 	assert_true(open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0);
 	expect("echo \"$SECRET$HOME\"; cat", 0, "\n");
 	expect("sed -n '/^Sig[BI]/s/.*\t//p' /proc/self/status | sort -u", 0, "0000000000000000\n");
+	expect("sed -n '/^Cap[IPEA]/s/.*\t//p' /proc/self/status | sort -u", 0,
+		"0000000000000000\n");
+	expect("sed -n '/^NoNewPrivs/s/.*\t//p' /proc/self/status", 0, "1\n");
 	expect("ls /proc/self/fd | wc -l", 0, "4\n"); /* ls has opened the fourth */
 	sigprocmask(SIG_UNBLOCK, &all, NULL);
 	signal(SIGPIPE, SIG_DFL);
