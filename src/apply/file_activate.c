@@ -318,7 +318,7 @@ static int send_reload(const struct file_job *job, const struct runtime_driver *
 	if (fd < 0)
 		return -errno;
 	/* In our own /proc: the pid is that of this process's namespace. */
-	if (!process_is_named("", pid, driver->program))
+	if (!process_is_named("", pid, driver->program) || !process_is_of_host("", pid))
 		return -ESRCH;
 	return syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0 ? -errno : 0;
 }

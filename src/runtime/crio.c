@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 #include "runtime/cri_read.h"
+#include "workload/process.h"
 
 #include <glob.h>
 
@@ -49,18 +50,13 @@ static void read_files(
 static int find_process(
 	const struct host *host, const char *socket, const struct wait *wait, pid_t *pid)
 {
-	_cleanup_arena_ struct arena arena = {0};
-	const Cri__VersionResponse *version;
-	struct cri cri = {0};
-	int r;
+	pid_t peer = process_of_socket(socket);
 
-	(void)host;
-	grpc_open(&cri.grpc, socket);
-	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
-	if (r == 0)
-		*pid = cri.grpc.peer;
-	grpc_close(&cri.grpc);
-	return r > 0 ? -EPROTO : r;
+	(void)host, (void)wait;
+	if (peer == 0)
+		return -ESRCH;
+	*pid = peer;
+	return 0;
 }
 
 /* ---- mirrors: containers-registries.conf(5) ---- */

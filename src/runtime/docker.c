@@ -88,7 +88,7 @@ static void read_docker(struct runtime_reading *reading)
 	int r;
 
 	/* With a socket unit, a connection would start a stopped dockerd. */
-	if (docker_process_read(reading->host, process) < 0) {
+	if (docker_process_read(reading->host, reading->socket, process) < 0) {
 		runtime_note(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
 		runtime->due_us = next_turn_us(now_us(), SLOW_EVERY_US);
 		return;
@@ -159,9 +159,9 @@ static int find_process(
 	const struct host *host, const char *socket, const struct wait *wait, pid_t *pid)
 {
 	struct docker_process process = {0};
-	int r = docker_process_read(host, &process);
+	int r = docker_process_read(host, socket, &process);
 
-	(void)socket, (void)wait;
+	(void)wait;
 	if (r == 0 && process.pid == 0)
 		r = -ESRCH;
 	if (r == 0)
@@ -189,7 +189,7 @@ static int read_images_info(struct image_runtime *runtime, const struct host *ho
 	struct docker_process process = {0};
 	struct docker_info info = {0};
 	/* With a socket unit, a connection would start a stopped dockerd. */
-	int r = docker_process_read(host, &process);
+	int r = docker_process_read(host, runtime->socket, &process);
 
 	if (r == 0)
 		r = docker_read_info(runtime->socket, &info, wait, why);

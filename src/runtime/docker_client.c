@@ -25,24 +25,28 @@
 
 /* ---- the process ---- */
 
-/* Excludes a dockerd in a container, as in a nested cluster. */
-static bool is_dockerd(const char *root, pid_t pid, void *userdata)
+/* Excludes a dockerd in a container, as in a nested cluster. A pid file may be stale. */
+static bool is_dockerd(const char *root, pid_t pid)
 {
-	(void)userdata;
 	return process_is_named(root, pid, "dockerd") && process_is_of_host(root, pid);
 }
 
-int docker_process_read(const struct host *host, struct docker_process *ret)
+/* Connects to the socket only if a dockerd runs: a connection starts a stopped one. */
+static bool listens(const char *root, pid_t pid, void *socket)
+{
+	return is_dockerd(root, pid) && process_of_socket(socket) == pid;
+}
+
+int docker_process_read(const struct host *host, const char *socket, struct docker_process *ret)
 {
 	struct docker_process process = {0};
 	char path[PATH_MAX], value[PATH_MAX];
 	bool has_file = access(host_path(host, DOCKER_PID_FILE, path), F_OK) == 0;
 	int r;
 
-	/* A stale pid file may have the pid of another process. */
 	if (!has_file || process_of_pid_file(path, &process.pid) < 0 ||
-		!process_is_named("", process.pid, "dockerd"))
-		process.pid = process_find("", is_dockerd, NULL);
+		!is_dockerd("", process.pid))
+		process.pid = process_find("", listens, (char *)socket);
 	if (!has_file && process.pid == 0)
 		return -ESRCH;
 	r = process_option("", process.pid, DOWNLOADS, false, value, sizeof(value));

@@ -29,7 +29,8 @@ struct docker_process {
 };
 
 /* -ESRCH when dockerd does not run: it has neither a pid file nor a process on the host. */
-int docker_process_read(const struct host *host, struct docker_process *process);
+int docker_process_read(
+	const struct host *host, const char *socket, struct docker_process *process);
 
 struct docker_info {
 	char version[64]; /* "20.10.24+dfsg1" */

@@ -137,6 +137,9 @@ int runtime_process_read(const char *host_root, const struct runtime_driver *dri
 
 	if (r < 0)
 		return r;
+	/* systemd listens on the socket of a socket unit. */
+	if (pid == 1 || !process_is_of_host("", pid))
+		return -ESRCH;
 	process.started_us = realtime_of_boottime(process.start_us);
 	if (process_path("", pid, ".", path) == 0) {
 		path[strlen(path) - strlen("/.")] = '\0';
@@ -187,7 +190,8 @@ void runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 {
 	struct runtime_process process = {0};
 
-	(void)runtime_process_read(host->root, runtime->found.driver, pid, &process);
+	if (runtime_process_read(host->root, runtime->found.driver, pid, &process) < 0)
+		pid = 0;
 	if (pid == runtime->pid && process.start_us == runtime->process.start_us)
 		return;
 	runtime->pid = pid;

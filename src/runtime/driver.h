@@ -343,7 +343,7 @@ const struct runtime_driver *runtime_driver_find(const char *name);
  */
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX]);
 
-/* 0, -ESRCH or -errno of /proc/PID/stat. */
+/* 0, -ESRCH also for a process in a container and for systemd, or -errno of /proc/PID/stat. */
 int runtime_process_read(const char *host_root, const struct runtime_driver *driver, pid_t pid,
 	struct runtime_process *process);
 

@@ -262,8 +262,8 @@ static bool is_there(const struct host *host, const char *path)
 
 /*
  * k3s has a kubelet inside; a separate kubelet goes before it. A kubelet in a container, as in a
- * nested cluster, does not belong to this node. Any user can name a program kubelet: only root's
- * command line decides where files are written.
+ * nested cluster, does not belong to this node. Any user and any pod can name a program kubelet:
+ * only the command line of the host's root decides where files are written.
  */
 static bool match_kubelet(const char *root, pid_t pid, void *embedded)
 {

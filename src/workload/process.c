@@ -3,7 +3,12 @@
 
 #include "base/file.h"
 
+#include <ctype.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #define PROCESS_FILE_MAX (256 * 1024)
+#define CONTAINER_ID_LEN 64
 
 int process_read(const char *root, pid_t pid, const char *name, char **text, size_t *len)
 {
@@ -62,14 +67,25 @@ bool process_is_named(const char *root, pid_t pid, const char *name)
 	return streq(comm, name);
 }
 
+/* The cgroup of a container has the name of its manager or an id of 64 hexadecimal digits. */
+static bool is_of_container(const char *cgroup)
+{
+	size_t digits = 0;
+
+	for (const char *c = cgroup; *c && digits < CONTAINER_ID_LEN; c++)
+		digits = isxdigit((unsigned char)*c) ? digits + 1 : 0;
+	return digits == CONTAINER_ID_LEN || strstr(cgroup, "kubepods") || strstr(cgroup, "lxc");
+}
+
 bool process_is_of_host(const char *root, pid_t pid)
 {
-	_cleanup_free_ char *text = NULL;
+	_cleanup_free_ char *text = NULL, *cgroup = NULL;
 	const char *pids, *uids;
 	unsigned real, effective;
 	int first, second;
 
-	if (process_read(root, pid, "status", &text, NULL) < 0)
+	if (process_read(root, pid, "status", &text, NULL) < 0 ||
+		process_read(root, pid, "cgroup", &cgroup, NULL) < 0 || is_of_container(cgroup))
 		return false;
 	uids = strstr(text, "\nUid:");
 	pids = strstr(text, "\nNSpid:");
@@ -110,6 +126,21 @@ pid_t process_find(const char *root, process_match *match, void *userdata)
 			found = (pid_t)pid;
 	}
 	return found;
+}
+
+pid_t process_of_socket(const char *path)
+{
+	_cleanup_close_ int file = open(path, O_PATH | O_CLOEXEC);
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct ucred peer = {0};
+	socklen_t length = sizeof(peer);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
+	if (file < 0 || fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
+		return 0;
+	return peer.pid;
 }
 
 int process_of_pid_file(const char *path, pid_t *pid)

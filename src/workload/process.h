@@ -27,7 +27,10 @@ uint64_t realtime_of_boottime(uint64_t boottime_us);
 /* Compares the process's comm. */
 bool process_is_named(const char *root, pid_t pid, const char *name);
 
-/* Whether root runs it, outside of any container's PID namespace. */
+/*
+ * Whether root runs it, outside of any container's PID namespace and cgroup. Programs are executed
+ * and files are written for such processes only: any other chooses its name and arguments freely.
+ */
 bool process_is_of_host(const char *root, pid_t pid);
 
 /* Resolves a file name of the process: a relative one is below its working directory. */
@@ -36,6 +39,9 @@ int process_path(const char *root, pid_t pid, const char *name, char path[static
 /* The first process that match() accepts; 0: none. */
 typedef bool process_match(const char *root, pid_t pid, void *userdata);
 pid_t process_find(const char *root, process_match *match, void *userdata);
+
+/* The process that listens on a unix socket, which is 1 for a socket unit; 0: unknown. */
+pid_t process_of_socket(const char *path);
 
 /* Reads a pid file. 0, -EINVAL or -errno. */
 int process_of_pid_file(const char *path, pid_t *pid);

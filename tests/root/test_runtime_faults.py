@@ -2,10 +2,12 @@
 """Broken configurations and broken runtimes are named and left alone, and the agent recovers by itself."""
 
 import contextlib
+import json
 import multiprocessing
 import signal
 import socketserver
 import stat
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any, Iterator
 
 import pytest
 from conftest import Agent, Run, read, until
+from dnslab import Cgroup, pod_path
 from runtimelab import CONTAINERD_CONFIG, Lab, headroom, lab, watcher  # noqa: F401
 from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, keeping, wait_reason, wait_setting
 
@@ -75,6 +78,40 @@ def test_an_option_of_dockerd_prevents_the_edit(lab: Lab, watcher: Watcher) -> N
     setting = wait_reason(running, DOCKER, "on-command-line")
     assert setting["actual"] == "5"
     assert not lab.daemon_json.exists()
+
+
+@pytest.fixture
+def pod() -> Iterator[Cgroup]:
+    group = Cgroup(pod_path(systemd=True)[0])
+    yield group
+    group.remove()
+
+
+@pytest.mark.parametrize("option", [(), ("--pidfile=/run/other.pid",)], ids=["stale-pid-file", "another-pid-file"])
+def test_a_container_that_is_called_dockerd_is_not_dockerd(pod: Cgroup, lab: Lab, watcher: Watcher, option: tuple[str, ...]) -> None:
+    """Root in a pod with hostPID chooses its name and its arguments."""
+    victim = lab.write("etc/victim.json", "{}\n")
+    lab.run("cp", "/bin/sh", "/run/dockerd")
+    with pod:
+        command = [*lab.wrap, "/run/dockerd", "-c", "read line", "sh", "--config-file=/etc/victim.json"]
+        container = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        lab.dockerd(*option)
+        if not option:
+            (lab.directory / "run/docker.pid").write_text(str(container.pid))
+        wait_setting(watcher(), DOCKER, "in-sync")
+        assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
+        assert victim.read_text() == "{}\n"
+    finally:
+        container.communicate()
+
+
+def test_a_containerd_in_a_container_is_left_alone(pod: Cgroup, lab: Lab, watcher: Watcher) -> None:
+    with pod:
+        daemon = lab.containerd()
+    wait_reason(watcher(), DOWNLOADS, "process-not-seen")
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    daemon.stop()
 
 
 def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom: Run) -> None:

@@ -33,7 +33,7 @@ static void fixture_remove(struct fixture *fixture)
 static void put_process(const struct fixture *fixture, int pid, const char *name, const char *start,
 	const char *line)
 {
-	static const char *const names[] = {"comm", "status", "stat", "cmdline"};
+	static const char *const names[] = {"comm", "status", "stat", "cgroup", "cmdline"};
 	char texts[ARRAY_SIZE(names)][256], path[64];
 	size_t len = strlen(line) + 1;
 
@@ -42,13 +42,14 @@ static void put_process(const struct fixture *fixture, int pid, const char *name
 		texts[1], 256, "Name:\t%s\nUid:\t0\t0\t0\t0\nNSpid:\t%d\nThreads:\t1\n", name, pid);
 	snprintf(texts[2], 256, "%d (a) b) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 %s 99 100\n",
 		pid, start);
-	strcpy(texts[3], line);
-	for (char *blank = texts[3]; (blank = strchr(blank, ' '));)
+	strcpy(texts[3], "0::/../system.slice/kubelet.service\n");
+	strcpy(texts[4], line);
+	for (char *blank = texts[4]; (blank = strchr(blank, ' '));)
 		*blank++ = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		snprintf(path, sizeof(path), "/proc/%d/%s", pid, names[i]);
 		directory_put_bytes(
-			&fixture->directory, path, texts[i], i == 3 ? len : strlen(texts[i]));
+			&fixture->directory, path, texts[i], i == 4 ? len : strlen(texts[i]));
 	}
 }
 
@@ -99,9 +100,20 @@ FIXTURE_TEST(the_process_names_the_file)
 
 FIXTURE_TEST(only_a_process_of_root_and_of_the_node_counts)
 {
+#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	static const char *const containers[] = {"0::/../" ID "\n",
+		"0::/system.slice/web.service/libpod-payload-" ID "\n",
+		"1:name=systemd:/\n0::/kubepods.slice/x\n", "0::/lxc.payload.web/x\n"};
+	char path[64];
+
 	put_process(fixture, 6, "kubelet", LATE, "kubelet --config=/etc/a");
 	put_process(fixture, 7, "kubelet", LATE, "kubelet --config=/etc/a");
 	put_process(fixture, 8, "kubelet", LATE, "kubelet --config=/etc/b");
+	for (int i = 0; i < 4; i++) {
+		put_process(fixture, 10 + i, "kubelet", LATE, "kubelet --config=/etc/a");
+		snprintf(path, sizeof(path), "/proc/%d/cgroup", 10 + i);
+		directory_put(&fixture->directory, path, containers[i]);
+	}
 	directory_put(&fixture->directory, "/proc/6/status",
 		"Name:\tkubelet\nUid:\t1000\t0\t0\t0\nNSpid:\t6\nThreads:\t1\n");
 	directory_put(&fixture->directory, "/proc/7/status",

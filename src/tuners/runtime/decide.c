@@ -82,7 +82,7 @@ void runtime_leave(struct want *want, const char *reason)
 
 const char *runtime_obstacle(const struct node_runtime *runtime)
 {
-	if (runtime->files.error < 0)
+	if (runtime->files.error < 0 && runtime->files.error != -ESRCH)
 		return "file-unusable";
 	if (runtime->answer == RUNTIME_SILENT)
 		return "runtime-silent";

@@ -170,8 +170,9 @@ static const struct reason reasons[] = {
 		"The daemon has a command-line option for it. It would not start with the same key "
 		"in its file. Remove the option."},
 	{"process-not-seen",
-		"The runtime's process is not visible, and its command line and program are "
-		"unknown: share the host's process IDs.",
+		"The runtime's process, its command line and its program are unknown: share the "
+		"host's process IDs. The process must belong to root, listen on the socket or be "
+		"in /run/docker.pid, and be in no container.",
 		.unmet = true},
 	{"file-of-others", "A file of others has this setting: it is not changed."},
 	{"no-mirror-up", "All mirrors of the registry fail: pulls go to the registry itself."},
