@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define OWNER_MAX         64 /* name of an installation: core_owner() */
 #define SETTING_NAME_MAX  128
 #define SETTING_VALUE_MAX 128 /* kernel.core_pattern is the longest sysctl worth managing */
 #define SETTING_PATH_MAX  256

@@ -31,6 +31,20 @@ const char *core_state_name(void)
 	return variable(directories[CORE_STATE].variable, directories[CORE_STATE].by_default);
 }
 
+const char *core_owner(void)
+{
+	return variable("HEADROOM_OWNER", "unit");
+}
+
+const char *core_other_owner(const struct core *core)
+{
+	const char *owner = core->values ? core->values->owner : "";
+
+	if (!owner[0] && core->journal)
+		owner = core->journal->owner;
+	return owner[0] && !streq(owner, core_owner()) ? owner : NULL;
+}
+
 /* For a missing directory, stat its parent. */
 static int stat_location(const char *path, struct stat *st)
 {
@@ -253,6 +267,18 @@ void core_read_records(struct core *core)
 		core->journal_error = 0;
 }
 
+static void adopt_records(struct core *core)
+{
+	const char *owner = core_owner();
+
+	if (core->values)
+		value_store_adopt(core->values, owner);
+	if (!core->journal || streq(core->journal->owner, owner))
+		return;
+	copy_text(core->journal->owner, OWNER_MAX, owner);
+	core->journal->released.n = core->released.n = 0;
+}
+
 int core_become_writer(struct core *core, const char *who)
 {
 	char directory[PATH_MAX];
@@ -267,6 +293,8 @@ int core_become_writer(struct core *core, const char *who)
 		load_journal(core, true);
 	if (r >= 0 && (first || core->values_error < 0))
 		r = load_values(core, directory, true);
+	if (core->lock >= 0)
+		adopt_records(core);
 	core->values_error = MIN(r, 0);
 	return core->values_error;
 }

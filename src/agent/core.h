@@ -59,6 +59,15 @@ enum core_directory {
 /* Returns 0 with the path in this process's root, or -ENODEV without the host's directory. */
 int core_directory(const struct host *host, enum core_directory which, char path[static PATH_MAX]);
 
+/*
+ * The installation to which this process belongs: HEADROOM_OWNER or "unit". A node can have two,
+ * such as a unit and a DaemonSet: the records belong to the last one that wrote.
+ */
+const char *core_owner(void);
+
+/* The owner of the records if it is another installation; else NULL. */
+const char *core_other_owner(const struct core *core);
+
 /* For messages: the name of the state directory, and the description of values_error. */
 const char *core_state_name(void);
 const char *core_describe_values_error(int error);
@@ -94,9 +103,10 @@ bool core_wants_to_write(const struct core *core);
 void core_read_records(struct core *core);
 
 /*
- * Makes this process the only writer: creates the runtime directory, gets the lock and loads the
- * records. Returns 0, -EBUSY if another process holds the lock, or any other error, also in
- * values_error. Without records of values no value is written; without the journal no file.
+ * Makes this process the only writer: creates the runtime directory, gets the lock, loads the
+ * records and makes them those of core_owner(), without the releases of another owner. Returns 0,
+ * -EBUSY if another process holds the lock, or any other error, also in values_error. Without
+ * records of values no value is written; without the journal no file.
  */
 int core_become_writer(struct core *core, const char *who);
 

@@ -90,7 +90,8 @@ void agent_poll(struct agent *agent);
 int agent_loop(struct agent *agent);
 
 /* An http_change_fn. */
-void agent_request(void *userdata, bool restore, const char *only, struct http_connection *client);
+void agent_request(void *userdata, bool restore, const char *only, const char *owner,
+	struct http_connection *client);
 
 /* agent.c. Opens and closes the configured endpoints. */
 void agent_serve(struct agent *agent);

@@ -115,20 +115,27 @@ static void work(struct agent *agent)
 		(void)begin_files(agent, FILE_APPLY, NULL, false);
 }
 
-void agent_request(void *userdata, bool restore, const char *only, struct http_connection *client)
+void agent_request(void *userdata, bool restore, const char *only, const char *owner,
+	struct http_connection *client)
 {
 	struct agent *agent = userdata;
 	const struct core *core = &agent->core;
 	struct request *request = &agent->requests[agent->n_requests];
 	bool wants = core_wants_to_write(core);
 	const char *why = NULL;
+	char foreign[256];
 
+	snprintf(foreign, sizeof(foreign),
+		"{\"error\": \"the values of this node belong to %s: restore there, or use --force\"}",
+		core_owner());
 	if (core->lock < 0 && wants)
 		why = "{\"error\": \"the running agent cannot record originals and writes nothing: "
 		      "headroom status says why\"}";
 	else if (core->lock < 0)
 		why = "{\"error\": \"the running agent only observes and writes nothing: stop it, or "
 		      "start it without --observe and with mode: enforce\"}";
+	else if (restore && owner && !streq(owner, core_owner()))
+		why = foreign;
 	else if (restore && core->values_error < 0)
 		why = "{\"error\": \"the originals of values cannot be read, so nothing is restored: "
 		      "headroom status says why\"}";

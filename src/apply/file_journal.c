@@ -8,8 +8,8 @@
 #define JOURNAL          "journal.json"
 #define JOURNAL_FILE_MAX (4 * 1024 * 1024)
 
-/* {"schema": 6, "body": {...}} */
-#define SCHEMA 6
+/* {"schema": 7, "body": {...}} */
+#define SCHEMA 7
 
 #define SECONDS_MAX 1e12 /* fits into 64 bits as microseconds */
 
@@ -182,6 +182,7 @@ static const struct field unit_fields[] = {
 };
 
 static const struct field journal_fields[] = {
+	FIELD(struct file_journal, TEXT, "owner", owner),
 	FIELD_LIST(struct file_journal, "files", files, n_files, note_fields),
 	FIELD_LIST(struct file_journal, "pins", pins, n_pins, pin_fields),
 	FIELD_LIST(struct file_journal, "released", released.tuners, released.n, release_fields),

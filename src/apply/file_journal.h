@@ -64,6 +64,7 @@ struct unit_mark {
 
 struct file_journal {
 	int dir;                 /* the state directory; -1 if it does not exist */
+	char owner[OWNER_MAX];   /* the installation that wrote last; or empty */
 	struct file_note *files; /* the newest last */
 	size_t n_files, files_allocated;
 	struct pin_record *pins;

@@ -19,7 +19,7 @@
 /* ---- records ---- */
 
 #define MAGIC   "headroom values"
-#define VERSION 1
+#define VERSION 2
 
 /* A write goes to the copy that is not current and then makes it current. */
 struct slot {
@@ -32,6 +32,7 @@ struct header {
 	uint32_t version;
 	uint32_t record_size;
 	char boot[40];
+	char owner[OWNER_MAX];
 };
 
 struct value_file {
@@ -110,8 +111,16 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 		store->records[i] = slot->copies[current == 2];
 		store->n = i + 1;
 	}
+	if (store->file)
+		copy_text(store->owner, OWNER_MAX, store->file->header.owner);
 	*ret = steal(store);
 	return 0;
+}
+
+void value_store_adopt(struct value_store *store, const char *owner)
+{
+	copy_text(store->owner, OWNER_MAX, owner);
+	copy_text(store->file->header.owner, OWNER_MAX, owner);
 }
 
 void value_store_close(struct value_store *store)

@@ -23,6 +23,7 @@ struct value_store {
 	struct value_file *file; /* NULL: the file does not exist, and this process may not write */
 	struct value_record
 		records[VALUE_STORE_MAX]; /* by slot; the name of a free slot is empty */
+	char owner[OWNER_MAX];            /* the installation that wrote last; or empty */
 	size_t n;                         /* all slots from n on are free */
 };
 
@@ -32,6 +33,9 @@ struct value_store {
  * replaced. 0; -EBADMSG for an unknown format or version; or another -errno.
  */
 int value_store_open(const char *directory, const char *boot, bool write, struct value_store **ret);
+
+/* Makes owner the owner of all records. The store is open for writing. */
+void value_store_adopt(struct value_store *store, const char *owner);
 void value_store_close(struct value_store *store);
 DEFINE_CLEANUP(struct value_store, value_store_close)
 

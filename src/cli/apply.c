@@ -78,8 +78,20 @@ static int restore_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
 	char path[PATH_MAX];
-	int r = become_writer(core, "restore", cli->purge ? PURGE_TIMEOUT_S : 0), stored = 0;
+	const char *owner;
+	int r, stored = 0;
 
+	core_read_records(core);
+	owner = cli->force ? NULL : core_other_owner(core);
+	if (owner && cli->purge)
+		printf("Nothing to restore: the values of this node belong to %s.\n", owner);
+	else if (owner)
+		cli_fail("restore",
+			"the values of this node belong to %s: restore there, or use --force",
+			owner);
+	if (owner)
+		return cli->purge ? EXIT_OK : EXIT_FAILED;
+	r = become_writer(core, "restore", cli->purge ? PURGE_TIMEOUT_S : 0);
 	if (r != EXIT_OK)
 		return r;
 	core_restore_values(core, cli->only, &done);
@@ -114,14 +126,15 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 	const char *nothing, int (*locally)(const struct cli *cli, struct core *core))
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
-	char socket_path[PATH_MAX], path[64];
+	char socket_path[PATH_MAX], path[256];
 	struct core core = {0};
 	int r = -ENOTCONN;
 	long status = 0;
 
 	core_socket_path(config, socket_path);
-	snprintf(path, sizeof(path), "/v1/%s%s%s", what, cli->only ? "?only=" : "",
-		cli->only ? cli->only : "");
+	snprintf(path, sizeof(path), "/v1/%s?%s%s%s%s", what,
+		cli->force ? "" : "owner=", cli->force ? "" : core_owner(),
+		cli->only ? "&only=" : "", cli->only ? cli->only : "");
 	if (!cli->purge)
 		r = client_call(socket_path, NULL, true, path, &answer, &status);
 	if (r == -ENOTCONN) {

@@ -36,6 +36,8 @@ const struct cli_option cli_options[] = {
 		"Also removes all records and their directories, before Headroom is removed. Waits "
 		"up to 20 s for the agent to end. A new agent then enforces.",
 		offsetof(struct cli, purge)},
+	{"force", NULL, "Also restores the values of another installation.",
+		offsetof(struct cli, force)},
 	{"json", NULL, "Prints JSON instead of text.", offsetof(struct cli, json)},
 	{"watch", NULL, "Repeats every two seconds.", offsetof(struct cli, watch)},
 	{"help", NULL, "Prints the usage.", offsetof(struct cli, help)},
@@ -60,7 +62,7 @@ const struct cli_command cli_commands[] = {
 		"command sets them itself under the same lock. Released tuners enforce again, and "
 		"settings that were left to someone else are tried again.",
 		"headroom apply --only thp"},
-	{"restore", cli_restore, "only purge", NULL, "restore every original value",
+	{"restore", cli_restore, "only purge force", NULL, "restore every original value",
 		"Restores every original value and file. Values that others changed since are left "
 		"alone and reported. The tuners are then released: they only observe until apply, "
 		"whatever the configuration says.",

@@ -21,6 +21,7 @@ struct cli {
 	bool json;
 	bool watch;
 	bool purge;
+	bool force;
 	bool help;
 	char **names; /* arguments other than options */
 	int n_names;

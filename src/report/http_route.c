@@ -292,7 +292,7 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 		return answer_text(
 			connection, MHD_HTTP_BAD_REQUEST, "only: not a tuner name\n", NULL);
 	connection->held = true;
-	server->change(server->userdata, restore, only, connection);
+	server->change(server->userdata, restore, only, parameter(connection, "owner"), connection);
 	if (!connection->held)
 		return answer(connection, connection->status, connection->response);
 	connection->suspended = true;

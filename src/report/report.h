@@ -63,12 +63,12 @@ struct http_connection;
 
 /*
  * Handles POST /v1/apply and /v1/restore. only has the form of a tuner's name ([a-z]{1,31}) or is
- * NULL for all tuners; it is valid during the call. The function must call http_reply() exactly
- * once, now or later from the same loop, even if the client or the server has gone by then. It must
- * not close the server.
+ * NULL for all tuners; owner is the client's core_owner(), or NULL. Both are valid during the call.
+ * The function must call http_reply() exactly once, now or later from the same loop, even if the
+ * client or the server has gone by then. It must not close the server.
  */
-typedef void http_change_fn(
-	void *userdata, bool restore, const char *only, struct http_connection *client);
+typedef void http_change_fn(void *userdata, bool restore, const char *only, const char *owner,
+	struct http_connection *client);
 
 /* Answers the request. json is copied. */
 void http_reply(struct http_connection *client, unsigned status, const char *json);

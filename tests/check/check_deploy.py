@@ -125,6 +125,8 @@ def check_chart():
         agree("image of a manifest", each["image"], f"{values['image']['repository']}:{version}")
         agree("imagePullPolicy", each["imagePullPolicy"], values["image"]["pullPolicy"])
 
+    owners = [e["value"] for c in (container, restoring) for e in c["env"] if e["name"] == "HEADROOM_OWNER"]
+    agree("HEADROOM_OWNER of agent and restore", owners, ["daemonset"] * 2)
     agree("capabilities", container["securityContext"]["capabilities"]["add"], values["capabilities"])
     agree("resources", container["resources"], values["resources"])
     agree("nodeSelector", pod["nodeSelector"], values["nodeSelector"])

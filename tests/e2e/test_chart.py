@@ -64,6 +64,8 @@ def test_the_restore_pods_run_where_the_agents_ran_within_a_quota() -> None:
     }  # fmt: skip
     objects = render(values)
     agent, restore = (pod_of(objects[f"DaemonSet/headroom{suffix}"]) for suffix in ("", "-restore"))
+    owner = {"name": "HEADROOM_OWNER", "value": "helm-release/default/headroom"}
+    assert owner in agent["containers"][0]["env"] and owner in restore["initContainers"][0]["env"]
     for key in ("nodeSelector", "affinity", "tolerations", "priorityClassName"):
         assert agent[key] == restore[key]
     assert agent["nodeSelector"]["pool"] == "web" and agent["affinity"] == values["affinity"]

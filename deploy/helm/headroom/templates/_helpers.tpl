@@ -55,6 +55,11 @@
 {{- $container := first (concat ($pod.initContainers | default list) $pod.containers) }}
 {{- $_ := set $container.securityContext.capabilities "add" $values.capabilities }}
 {{- $_ := mustMergeOverwrite $container.securityContext (deepCopy $values.securityContext) }}
+{{- range $container.env }}
+{{- if eq .name "HEADROOM_OWNER" }}
+{{- $_ := set . "value" (printf "helm-release/%s/%s" $root.Release.Namespace $root.Release.Name) }}
+{{- end }}
+{{- end }}
 {{- with $values.extraEnv }}
 {{- $_ := set $container "env" (concat $container.env .) }}
 {{- end }}
