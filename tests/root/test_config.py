@@ -36,7 +36,7 @@ FAULTS: dict[str, tuple[bytes, int | None, str | None]] = {
     "a sysctl that a tuner owns": (b"sysctl:\n  net.ipv4.neigh.default.gc_thresh3: 5\n", 2, "neighbor"),
     "an invalid address": (b"http: {listen: nowhere}\n", 1, "nowhere"),
     "a budget with a unit": (b"dns:\n  budgets:\n    - {server: 10.0.0.2, qps: 80k}\n", 3, "80k"),
-    "a budget without a number": (b"dns:\n  budgets:\n    - {server: 10.0.0.2}\n", 3, "number"),
+    "a budget without a number": (b"dns:\n  budgets:\n    - {server: 10.0.0.2}\n", 3, "qps, pps or pending"),
     "a budget of an invalid server": (b"dns:\n  budgets:\n    - {server: nowhere, qps: 5}\n", 3, "nowhere"),
 }
 
