@@ -68,7 +68,8 @@ struct setting {
 	unsigned rounds;                   /* times it was written again after drift, in a row */
 	uint64_t drift_total;              /* times drift was seen */
 	uint64_t drift_at_us;              /* the last time, CLOCK_MONOTONIC */
-	uint64_t retry_at_us;              /* next attempt after a failure, CLOCK_MONOTONIC */
+	bool restart_due;     /* its program restarts as soon as possible: no transfer begins */
+	uint64_t retry_at_us; /* next attempt after a failure, CLOCK_MONOTONIC */
 };
 
 extern const char *const mode_names[];

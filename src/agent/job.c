@@ -119,6 +119,8 @@ void agent_begin_loads(struct agent *agent)
 void agent_begin_jobs(struct agent *agent)
 {
 	bool is_urgent = agent->core.job != NULL;
+	/* A restart would interrupt it. */
+	bool may_transfer = !agent->core.job && !node_restart_due(&agent->core.node);
 
 	/* End threads without a job. */
 	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)
@@ -132,7 +134,7 @@ void agent_begin_jobs(struct agent *agent)
 
 		if (!tuner->self)
 			continue;
-		while (transfers && begin_job(agent, tuner, JOB_TRANSFER))
+		while (transfers && may_transfer && begin_job(agent, tuner, JOB_TRANSFER))
 			;
 		if (jobs[JOB_SAMPLE].request && tuner->under_way[JOB_SAMPLE] == 0)
 			(void)begin_job(agent, tuner, JOB_SAMPLE);

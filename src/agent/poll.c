@@ -195,6 +195,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		/* A command without the lock shows the changes of an agent. */
 		.values_recordable = !core->loop.event || (core->lock >= 0 && core->values),
 		.files_recordable = !core->loop.event || (core->lock >= 0 && core->journal),
+		.transferring = node_transfers(node),
 		.files_busy = core->job || tuner->files_stale,
 	};
 

@@ -11,6 +11,7 @@
 
 #define NEVER     UINT64_MAX
 #define RELOAD_US (3 * USEC_PER_SEC)
+#define ANSWER_US (5 * USEC_PER_SEC)
 
 static bool is_same_service(const struct service *a, const struct service *b)
 {
@@ -104,6 +105,28 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 	else
 		return true;
 	return false;
+}
+
+/* Asks the runtime itself: the last sample may be older than a pull. False: no answer. */
+static bool is_idle(const struct file_job *job, const struct service *service)
+{
+	const struct runtime_driver *driver = runtime_driver_find(service->driver);
+	const struct wait answer = wait_at_most(job->wait, ANSWER_US);
+	_cleanup_free_ struct node_runtime *runtime = must(calloc(1, sizeof(*runtime)));
+	struct pull_counts counts = {0};
+	char path[PATH_MAX];
+	struct runtime_reading reading = {.host = &job->host,
+		.runtime = runtime,
+		.pulled = &counts,
+		.socket = host_path(&job->host, service->socket, path),
+		.wait = &answer,
+		.slow = true};
+
+	runtime->found = (struct runtime){.driver = driver, .config = service->config};
+	runtime->no_cri = true; /* the CRI knows no pulls */
+	if (driver)
+		driver->read(&reading);
+	return runtime->pulls_at_us > 0 && runtime->pulls.n == 0;
 }
 
 /* Records a restart durably, before systemd is asked. NULL when it could not be recorded. */
@@ -276,6 +299,10 @@ static void restart(struct file_job *job, const struct service *service)
 	}
 	if (r < 0 || atomic_load(&job->stale))
 		return;
+	if (undo && service->restart == RESTART_WHEN_IDLE && !is_idle(job, service)) {
+		hold(job, service, "restart-pending", NULL, 0);
+		return;
+	}
 	mark = open_mark(job, service);
 	if (!mark) {
 		log_error(service->unit,

@@ -147,7 +147,8 @@ static void plan_setting(const struct setting *setting, const struct comparison 
 	if (activate_only) {
 		const struct service *service = &want->file->edit.service;
 		bool may_restart = service->restart == RESTART_NOW ||
-				   (service->restart == RESTART_WHEN_IDLE && !service->busy);
+				   (service->restart == RESTART_WHEN_IDLE && !service->busy &&
+					   !input->transferring);
 
 		if (input->decide->now_us < setting->retry_at_us ||
 			service->activation == ACTIVATE_NOTHING ||
@@ -160,6 +161,7 @@ static void plan_setting(const struct setting *setting, const struct comparison 
 	change->kind = want->kind;
 	if (want->kind == SETTING_FILE) {
 		change->file->activate_only = activate_only;
+		change->file->edit.service.busy |= input->transferring;
 	} else if (want->kind == SETTING_PIN) {
 		change->pin = want->pin;
 	} else {
@@ -201,6 +203,11 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 			judge(setting, &seen, input);
 		if (!stale)
 			plan_setting(setting, &seen, input, plan);
+		setting->restart_due = setting->state == SETTING_PENDING &&
+				       want->kind == SETTING_FILE &&
+				       want->file->edit.service.activation == ACTIVATE_RESTART &&
+				       want->file->edit.service.restart != RESTART_NEVER &&
+				       input->decide->now_us >= setting->retry_at_us;
 	}
 	/* Drop the tuner's other settings, which follow. */
 	for (end = i; end < node->n_settings && node->settings[end].tuner == input->tuner;)

@@ -24,7 +24,8 @@ struct reconcile_input {
 	enum on_drift on_drift;
 	/* If false, the settings are only observed, and the condition AgentDegraded reports why. */
 	bool values_recordable, files_recordable;
-	bool files_busy; /* a job is changing files, or they were not sampled after one */
+	bool transferring; /* images, by this agent: RESTART_WHEN_IDLE waits */
+	bool files_busy;   /* a job is changing files, or they were not sampled after one */
 };
 
 /*

@@ -8,6 +8,22 @@ struct setting *node_setting(const struct node *node, const char *name)
 	return find_named(node->settings, node->n_settings, name);
 }
 
+bool node_transfers(const struct node *node)
+{
+	for (size_t i = 0; i < node->n_tuners; i++)
+		if (node->tuners[i].under_way[JOB_TRANSFER] > 0)
+			return true;
+	return false;
+}
+
+bool node_restart_due(const struct node *node)
+{
+	for (size_t i = 0; i < node->n_settings; i++)
+		if (node->settings[i].restart_due)
+			return true;
+	return false;
+}
+
 size_t node_would_change(const struct node *node)
 {
 	size_t n = 0;

@@ -45,6 +45,10 @@ struct node {
 /* Returns NULL if the name is unknown. */
 struct setting *node_setting(const struct node *node, const char *name);
 
+/* Whether a transfer is under way; whether the program of a setting is about to be restarted. */
+bool node_transfers(const struct node *node);
+bool node_restart_due(const struct node *node);
+
 /* Counts the settings that observing and released tuners would change in enforce mode. */
 size_t node_would_change(const struct node *node);
 

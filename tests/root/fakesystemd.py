@@ -30,9 +30,12 @@ class Unit(dbus.service.Object):  # type: ignore[misc]
         self.kill_mode = "process"
         self.state = "active"
         self.bound: list[str] = []
+        self.on_ask: Callable[[], None] = lambda: None  # before KillMode is told
 
     @dbus.service.method(PROPERTIES, in_signature="ss", out_signature="v")
     def Get(self, _interface: str, name: str) -> Any:
+        if name == "KillMode":
+            self.on_ask()
         known = {
             "KillMode": self.kill_mode,
             "ActiveState": self.state,

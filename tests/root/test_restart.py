@@ -2,13 +2,16 @@
 """Restarts of a real containerd through the D-Bus interface of systemd, and the cases in which there is no restart."""
 
 import json
+import subprocess
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import criwire
 import pytest
 from conftest import SLACK, Run, Start, until
+from imagelab import Image, Proxy
 from runtimelab import CONTAINERD_CONFIG, Lab, headroom, lab, systemd  # noqa: F401
 
 NAME = "containerd.max_concurrent_downloads"
@@ -198,6 +201,39 @@ def test_apply_in_a_container_edits_and_restarts_the_hosts_runtime(lab: Lab, sys
     poor = (*wrap, "setpriv", "--bounding-set=-sys_chroot", "--inh-caps=-sys_chroot")
     assert "CAP_SYS_CHROOT" in headroom("apply", section=NOW, code=1, wrap=poor, env=env).stderr
     assert lab.config.read_text() == CONTAINERD_CONFIG
+
+
+@pytest.fixture
+def slow(lab: Lab) -> Proxy:
+    """A registry with an image that needs some seconds."""
+    registry = lab.registry()
+    registry.push("slow", Image(1, 1 << 18))
+    return lab.proxy(registry, 96 << 10)
+
+
+def test_a_pull_that_begins_just_before_the_restart_postpones_it(lab: Lab, systemd: Any, slow: Proxy, agent: Start) -> None:
+    pulls: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> None:
+        if not pulls:
+            pulls.append(criwire.start_pull(lab.containerd_socket, f"{slow.name}/slow:latest"))
+            until(lambda: slow.now > 0, "the pull has begun")
+
+    systemd.unit.on_ask = begin
+    running = agent(CONFIG.replace(NOW, "restart: when-idle"), wrap=lab.wrap)
+    until(lambda: pulls, running.log)
+    criwire.finish(pulls[0])
+    until(lambda: running.setting(NAME)["state"] == "in-sync", lambda: running.log)
+    assert systemd.restarted == ["containerd.service"]
+
+
+def test_preloads_wait_for_a_restart_and_it_for_them(lab: Lab, systemd: Any, slow: Proxy, agent: Start) -> None:
+    images = f"images: {{mode: enforce, pin: [], pull: ['{slow.name}/slow:latest']}}\n"
+    running = agent(CONFIG.replace(NOW, "restart: when-idle") + images, wrap=lab.wrap)
+    until(lambda: running.setting(NAME)["state"] == "in-sync", lambda: running.log)
+    until(lambda: running.status()["images"][0]["state"] in ("ready", "failed"), lambda: running.log)
+    assert running.status()["images"][0]["state"] == "ready", running.log
+    assert systemd.restarted == ["containerd.service"] and len(slow.blobs) == 1, "no pull was cut off"
 
 
 def test_sigterm_ends_the_agent_while_a_runtime_does_not_answer(lab: Lab, systemd: Any, agent: Start) -> None:
