@@ -2,7 +2,7 @@
 #include "apply/editor.h"
 
 #include "base/toml.h"
-#include "runtime/containerd_config.h"
+#include "runtime/driver.h"
 
 static struct runtime_daemon daemon_of(
 	const struct host *host, const struct service *service, const char *path)
@@ -14,63 +14,30 @@ static struct runtime_daemon daemon_of(
 		.directory = service->directory};
 }
 
-/*
- * Tries an imported file. The trial main file names all imports of the real one, with the trial in
- * place of that file.
- */
-static int dump_imported(const struct editor *editor, const struct runtime_daemon *process,
-	const char *trial, char **dump, char *why)
+/* Dumps the configuration with this text in place of the file, which the main file may import. */
+static int dump_trial(const struct editor *editor, const struct runtime_driver *driver,
+	const struct file_bytes *text, char **dump, char *why)
 {
-	_cleanup_(containerd_files_clear) struct containerd_files files = {0};
+	const struct runtime_daemon daemon = daemon_of(editor->host, editor->service, editor->path);
 	_cleanup_(file_bytes_clear) struct file_bytes main = {0};
-	char list[CONTAINERD_FILES_MAX * SETTING_PATH_MAX] = "", path[PATH_MAX];
-	_cleanup_free_ char *plain = NULL;
+	char trial[PATH_MAX], path[PATH_MAX];
 	struct file_at at;
-	int r = containerd_files_read(process, &files, why);
+	int r = file_put_trial(editor->state, TRIAL, editor->host, editor->at, text, trial);
 
-	if (r == 0)
-		r = containerd_dump(process, process->config, editor->wait, &plain, why);
-	if (r < 0)
-		return r;
-	containerd_files_filter(&files, process, plain);
-	for (size_t i = 1; i < files.n; i++) {
-		bool tried = streq(files.files[i].path, editor->path);
-
-		if (!tried && !files.files[i].text)
-			continue;
-		if (!toml_quote(tried ? trial : files.files[i].path, path, sizeof(path)))
-			return -EINVAL;
-		text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "[", path);
+	if (r == 0 && !streq(daemon.config, editor->path)) {
+		r = driver->main_file(&daemon, editor->path, trial, editor->wait, &main.bytes, why);
+		if (r == 0)
+			r = file_locate(editor->host, daemon.config, &at);
+		main.len = r == 0 ? strlen(main.bytes) : 0;
+		if (r == 0)
+			r = file_put_trial(
+				editor->state, TRIAL_MAIN, editor->host, &at, &main, path);
+	} else {
+		copy_text(path, sizeof(path), trial);
 	}
-	if (strlen(list) + 2 > sizeof(list) - 1)
-		return -E2BIG;
-	strcat(list, "]");
-	text_copy(&main, files.files[0].text, files.files[0].text ? files.files[0].len : 0);
-	r = edit_set(EDIT_TOML, &main, "", "imports", list, why);
 	if (r == 0)
-		r = file_locate(editor->host, process->config, &at);
-	if (r == 0)
-		r = file_put_trial(editor->state, TRIAL_MAIN, editor->host, &at, &main, path);
-	if (r == 0)
-		r = containerd_dump(process, path, editor->wait, dump, why);
+		r = driver->dump(&daemon, path, editor->wait, dump, why);
 	file_drop_trial(editor->state, TRIAL_MAIN);
-	return r;
-}
-
-/* Dumps containerd's configuration with this text in place of the file. */
-static int dump_trial(
-	const struct editor *editor, const struct file_bytes *text, char **dump, char *why)
-{
-	const struct runtime_daemon process =
-		daemon_of(editor->host, editor->service, editor->path);
-	char path[PATH_MAX];
-	int r = file_put_trial(editor->state, TRIAL, editor->host, editor->at, text, path);
-
-	if (r < 0)
-		return r;
-	r = streq(process.config, editor->path)
-		    ? containerd_dump(&process, path, editor->wait, dump, why)
-		    : dump_imported(editor, &process, path, dump, why);
 	file_drop_trial(editor->state, TRIAL);
 	return r;
 }
@@ -124,7 +91,7 @@ static int check_value(const char *dump, const struct file_edit *edit, char *why
 	unsigned long long a, b;
 
 	(void)toml_value(edit->text, &whole, wanted, sizeof(wanted));
-	if (containerd_dump_value(dump, edit->dump_key, value, sizeof(value)) &&
+	if (toml_lookup(dump, edit->dump_key, value, sizeof(value)) &&
 		(streq(value, wanted) ||
 			(runtime_duration_parse(value, &a) == 0 &&
 				runtime_duration_parse(wanted, &b) == 0 && a == b)))
@@ -149,11 +116,11 @@ static int rank_of(const struct file_bytes *text, const char *table, const char 
 }
 
 /*
- * Tries the tables, the most likely first: their names depend on containerd's generation. Replaces
- * the text, and the dump that containerd makes of it.
+ * Tries the tables, the most likely first: their names depend on the program's version. Replaces
+ * the text, and the dump that the program makes of it.
  */
-static int set_toml(const struct editor *editor, struct file_bytes *text, char **dump,
-	struct file_change *change, char *why)
+static int set_toml(const struct editor *editor, const struct runtime_driver *driver,
+	struct file_bytes *text, char **dump, struct file_change *change, char *why)
 {
 	const char *const *tables = change->edit.tables, *key = change->target.key;
 	const struct file_edit *edit = &change->edit;
@@ -171,7 +138,7 @@ static int set_toml(const struct editor *editor, struct file_bytes *text, char *
 			text_copy(&next, text->bytes, text->len);
 			r = edit_set(EDIT_TOML, &next, tables[i], key, edit->text, reason);
 			if (r == 0)
-				r = dump_trial(editor, &next, &next_dump, reason);
+				r = dump_trial(editor, driver, &next, &next_dump, reason);
 			if (r == 0)
 				r = compare_dumps(*dump, next_dump, edit->dump_key, reason);
 			if (r == 0 && edit->text)
@@ -210,14 +177,14 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	if (!own || begin)
 		text_copy(&new, begin, len);
 	if (dumps) /* of the old text, for a comparison */
-		r = dump_trial(editor, &new, &dump, refusal);
+		r = dump_trial(editor, driver, &new, &dump, refusal);
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
 			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
 	for (size_t i = 0; r == 0 && !own && i < n; i++) {
 		const struct file_target *target = &changes[i]->file->target;
 
-		r = dumps ? set_toml(editor, &new, &dump, changes[i]->file, why)
+		r = dumps ? set_toml(editor, driver, &new, &dump, changes[i]->file, why)
 			  : edit_set(target->format, &new, target->table, target->key,
 				    changes[i]->file->edit.text, why);
 	}

@@ -224,6 +224,14 @@ bool toml_value(const char *text, const struct toml_item *item, char *out, size_
 	return (size_t)snprintf(out, size, "%.*s", (int)n, value) < size;
 }
 
+bool toml_lookup(const char *text, const char *name, char *out, size_t size)
+{
+	struct toml_item item;
+
+	return toml_find(text, strlen(text), "", name, &item, NULL) == 0 &&
+	       toml_value(text, &item, out, size);
+}
+
 bool toml_next_string(
 	const char *text, const struct toml_item *item, size_t *at, char *out, size_t size)
 {

@@ -58,6 +58,9 @@ const char *toml_name(const struct toml_item *item, char name[static TOML_FULL_M
  */
 bool toml_value(const char *text, const struct toml_item *item, char *out, size_t size);
 
+/* Copies the value of a key, whose name is TABLE.KEY. False without such a value. */
+bool toml_lookup(const char *text, const char *name, char *out, size_t size);
+
 /* Copies the next string of an array of plain strings, from *at on. Returns false at its end. */
 bool toml_next_string(
 	const char *text, const struct toml_item *item, size_t *at, char *out, size_t size);

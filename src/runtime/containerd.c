@@ -354,7 +354,7 @@ static void read_sandbox(struct image_runtime *runtime, const struct host *host,
 	if (access(host_path(host, file, path), F_OK) < 0)
 		file = NULL;
 	if (containerd_dump(&daemon, file, wait, &dump, why) == 0 &&
-		containerd_dump_value(dump, SANDBOX_KEY, reference, sizeof(reference)))
+		toml_lookup(dump, SANDBOX_KEY, reference, sizeof(reference)))
 		(void)image_normalize(reference, info->sandbox);
 }
 
@@ -387,6 +387,7 @@ const struct runtime_driver containerd_driver = {
 	.needs_program = true,
 	.check = check,
 	.dump = containerd_dump,
+	.main_file = containerd_main_file,
 	.serves_kubelet = true,
 	.copies_per_image = 2,
 	.honours_pins = honours_pins,

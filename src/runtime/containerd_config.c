@@ -64,8 +64,7 @@ static bool dump_is(const struct reading *reading, const char *key, const char *
 	char name[TOML_NAME_MAX], value[SETTING_VALUE_MAX];
 
 	snprintf(name, sizeof(name), "%s.%s", reading->cri, key);
-	return containerd_dump_value(reading->dump, name, value, sizeof(value)) &&
-	       streq(value, wanted);
+	return toml_lookup(reading->dump, name, value, sizeof(value)) && streq(value, wanted);
 }
 
 /* Whether the table cri + sub of the dump has an item with `part` in its name. */
@@ -172,8 +171,7 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 	if (cri_is_off(reading))
 		refuse(key, KEY_CRI_OFF, "%s: disabled_plugins has the CRI plugin",
 			process->config);
-	else if (!containerd_dump_value(
-			 reading->dump, key->dump_key, key->on_disk, sizeof(key->on_disk)))
+	else if (!toml_lookup(reading->dump, key->dump_key, key->on_disk, sizeof(key->on_disk)))
 		refuse(key, KEY_UNKNOWN, "containerd %s has no %s", process->version, key->key);
 	if (directory && has_below(reading, ".registry.mirrors", ""))
 		excluding = "registry.mirrors";
@@ -237,8 +235,7 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 	for (size_t i = 0; !reading->merges && i < reading->files.n; i++) {
 		const struct containerd_file *file = &reading->files.files[i];
 
-		if (!file->text ||
-			!containerd_dump_value(file->text, "version", version, sizeof(version)) ||
+		if (!file->text || !toml_lookup(file->text, "version", version, sizeof(version)) ||
 			atoi(version) <= 2)
 			continue;
 		snprintf(config->why, sizeof(config->why),

@@ -55,8 +55,9 @@ void containerd_files_clear(struct containerd_files *files);
 int containerd_dump(const struct runtime_daemon *process, const char *path, const struct wait *wait,
 	char **dump, char why[static RUNTIME_WHY_MAX]);
 
-/* Copies a key's value from a dump; name is TABLE.KEY. False without such a value. */
-bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size);
+/* As main_file() of struct runtime_driver. */
+int containerd_main_file(const struct runtime_daemon *process, const char *path, const char *trial,
+	const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX]);
 
 /* ---- configuration ---- */
 

@@ -191,10 +191,37 @@ int containerd_dump(const struct runtime_daemon *process, const char *path, cons
 	return child_ask(&child, wait, dump, why);
 }
 
-bool containerd_dump_value(const char *dump, const char *name, char *out, size_t size)
+int containerd_main_file(const struct runtime_daemon *process, const char *path, const char *trial,
+	const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX])
 {
+	_cleanup_(containerd_files_clear) struct containerd_files files = {0};
+	char list[CONTAINERD_FILES_MAX * SETTING_PATH_MAX] = "", quoted[PATH_MAX];
+	const struct containerd_file *main = &files.files[0];
+	_cleanup_free_ char *dump = NULL;
 	struct toml_item item;
+	int r = containerd_files_read(process, &files, why);
 
-	return toml_find(dump, strlen(dump), "", name, &item, NULL) == 0 &&
-	       toml_value(dump, &item, out, size);
+	if (r == 0)
+		r = containerd_dump(process, process->config, wait, &dump, why);
+	if (r == 0)
+		r = toml_find(main->text ? main->text : "", main->len, "", "imports", &item, why);
+	if (r < 0)
+		return r;
+	containerd_files_filter(&files, process, dump);
+	for (size_t i = 1; i < files.n; i++) {
+		bool tried = streq(files.files[i].path, path);
+
+		if (!tried && !files.files[i].text)
+			continue;
+		if (!toml_quote(tried ? trial : files.files[i].path, quoted, sizeof(quoted)))
+			return -EINVAL;
+		text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "", quoted);
+	}
+	if (strlen(list) == sizeof(list) - 1)
+		return -E2BIG;
+	must(asprintf(text, "%.*s[%s]%s", (int)item.value, main->text, list,
+		     main->text + item.value_end) < 0
+			? NULL
+			: *text);
+	return 0;
 }

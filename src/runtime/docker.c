@@ -80,7 +80,7 @@ static void read_ended(struct runtime_reading *reading)
 static void read_docker(struct runtime_reading *reading)
 {
 	struct node_runtime *runtime = reading->runtime;
-	struct docker_process *process = &runtime->docker.process;
+	struct docker_process process;
 	struct docker_info *info = &runtime->docker.info;
 	struct runtime_store *store = &runtime->store;
 	struct runtime_names names = {0};
@@ -88,14 +88,15 @@ static void read_docker(struct runtime_reading *reading)
 	int r;
 
 	/* With a socket unit, a connection would start a stopped dockerd. */
-	if (docker_process_read(reading->host, reading->socket, process) < 0) {
+	if (docker_process_read(reading->host, reading->socket, &process) < 0) {
 		runtime_note(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
 		runtime->due_us = next_turn_us(now_us(), SLOW_EVERY_US);
 		return;
 	}
-	runtime_set_process(runtime, reading->host, process->pid);
-	runtime->on_command[RUNTIME_DOWNLOADS] = process->downloads_on_command;
-	runtime->on_command[RUNTIME_MIRRORS] = process->mirrors_on_command;
+	if (runtime_set_process(runtime, reading->host, process.pid))
+		*info = (struct docker_info){0};
+	runtime->on_command[RUNTIME_DOWNLOADS] = process.downloads_on_command;
+	runtime->on_command[RUNTIME_MIRRORS] = process.mirrors_on_command;
 	if (reading->slow || runtime->answer != RUNTIME_ANSWERS) {
 		r = docker_read_info(reading->socket, info, reading->wait, why);
 		reading->cancelled |= r == -ECANCELED;
@@ -109,7 +110,7 @@ static void read_docker(struct runtime_reading *reading)
 		copy_text(store->directory, sizeof(store->directory), info->root_dir);
 	}
 	copy_text(runtime->reported[RUNTIME_DOWNLOADS], SETTING_VALUE_MAX,
-		info->reloaded_downloads[0] ? info->reloaded_downloads : process->downloads);
+		info->reloaded_downloads[0] ? info->reloaded_downloads : process.downloads);
 	copy_text(runtime->in_force[RUNTIME_MIRRORS], SETTING_VALUE_MAX, info->mirrors);
 	read_layers(reading);
 	read_ended(reading);

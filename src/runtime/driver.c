@@ -186,14 +186,14 @@ void runtime_set_names(struct node_runtime *runtime, struct runtime_names *names
 	runtime->names.fresh = true;
 }
 
-void runtime_set_process(struct node_runtime *runtime, const struct host *host, pid_t pid)
+bool runtime_set_process(struct node_runtime *runtime, const struct host *host, pid_t pid)
 {
 	struct runtime_process process = {0};
 
 	if (runtime_process_read(host->root, runtime->found.driver, pid, &process) < 0)
 		pid = 0;
 	if (pid == runtime->pid && process.start_us == runtime->process.start_us)
-		return;
+		return false;
 	runtime->pid = pid;
 	runtime->process = process;
 	if (!process.config[0])
@@ -202,7 +202,7 @@ void runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 	memset(runtime->reported, 0, sizeof(runtime->reported));
 	memset(runtime->in_force, 0, sizeof(runtime->in_force));
 	runtime->due_us = 0;
-	runtime->docker.info = (struct docker_info){0};
+	return true;
 }
 
 void runtime_infer(struct node_runtime *runtime, enum runtime_setting setting, uint64_t changed_us,

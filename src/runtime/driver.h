@@ -3,7 +3,7 @@
 
 /*
  * A driver is a const struct with everything that is specific to one container runtime. To add a
- * runtime, write a file with its struct and add the struct to runtime_drivers[] in drivers.c.
+ * runtime, write a file with its struct and add its name to RUNTIME_DRIVERS below.
  *
  * Rules for all members:
  *  - A member is NULL or zero if the runtime lacks the feature. read_files() sets a refusal for a
@@ -181,17 +181,18 @@ struct node_runtime {
 	uint64_t pulls_at_us; /* of the last answer; 0: not known */
 	uint64_t due_us;      /* of the next slow reading */
 
-	/* State of single drivers. */
-	struct {
-		struct docker_process process;
-		struct docker_info info;
-		uint64_t events_us; /* CLOCK_REALTIME: earlier ends of pulls are counted */
-	} docker;
-	struct {
-		char namespaces[RUNTIME_NAMESPACES_MAX][64];
-		size_t n_namespaces;
-		size_t content_turn; /* the next layer without a name to ask for */
-	} containerd;
+	/* State of the driver. */
+	union {
+		struct {
+			struct docker_info info;
+			uint64_t events_us; /* CLOCK_REALTIME: earlier ends of pulls are counted */
+		} docker;
+		struct {
+			char namespaces[RUNTIME_NAMESPACES_MAX][64];
+			size_t n_namespaces;
+			size_t content_turn; /* the next layer without a name to ask for */
+		} containerd;
+	};
 
 	/* A request moves these: the loop does not need the addresses, and it passes on the
 	 * names. */
@@ -267,6 +268,13 @@ struct runtime_driver {
 		char **dump, char why[static RUNTIME_WHY_MAX]);
 
 	/*
+	 * Makes a main file for dump(): it imports `trial` in place of `path`, which the real one
+	 * imports. The caller frees the text.
+	 */
+	int (*main_file)(const struct runtime_daemon *daemon, const char *path, const char *trial,
+		const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX]);
+
+	/*
 	 * Activate. ACTIVATE_RELOAD sends SIGHUP to the daemon's process, if its name is program.
 	 * find_process finds the process when no sample has it. await_reload (or NULL) waits until
 	 * the daemon has read its files and returns the value of a key that is then in force;
@@ -325,6 +333,15 @@ struct runtime_driver {
 		const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 };
 
+/* The names of all drivers, in the order in which they are asked. */
+#define RUNTIME_DRIVERS(X) \
+	X(containerd)      \
+	X(docker)          \
+	X(crio)
+
+#define DECLARE_DRIVER(name) extern const struct runtime_driver name##_driver;
+RUNTIME_DRIVERS(DECLARE_DRIVER)
+
 /* All drivers, ended by NULL. */
 extern const struct runtime_driver *const runtime_drivers[];
 
@@ -350,8 +367,11 @@ int runtime_process_read(const char *host_root, const struct runtime_driver *dri
 /* Notes an answer (NULL), or why the call failed. */
 void runtime_note(struct node_runtime *runtime, const char *why);
 
-/* Sets the daemon's process. Values in force of an earlier process are forgotten. */
-void runtime_set_process(struct node_runtime *runtime, const struct host *host, pid_t pid);
+/*
+ * Sets the daemon's process. True for a new process: the values in force of the earlier one are
+ * forgotten.
+ */
+bool runtime_set_process(struct node_runtime *runtime, const struct host *host, pid_t pid);
 
 /* Replaces the names of the runtime, which owns the entries from then on. */
 void runtime_set_names(struct node_runtime *runtime, struct runtime_names *names);
@@ -369,6 +389,3 @@ void runtime_duration_text(uint64_t us, char text[static 32]);
 
 /* Parses a Go duration, "30m0s" or "1h30m", as microseconds. 0, -EINVAL or -ERANGE. */
 int runtime_duration_parse(const char *text, unsigned long long *us);
-
-/* The drivers: each in a file of its own. */
-extern const struct runtime_driver containerd_driver, docker_driver, crio_driver;

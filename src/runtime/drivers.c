@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/driver.h"
 
-/* In the order in which they are asked. */
-const struct runtime_driver *const runtime_drivers[] = {
-	&containerd_driver, &docker_driver, &crio_driver, NULL};
+#define DRIVER_ROW(name) &name##_driver,
+#define NAME_ROW(name)   #name,
 
-const char *const runtime_choices[] = {"auto", "containerd", "docker", "crio", NULL};
+const struct runtime_driver *const runtime_drivers[] = {RUNTIME_DRIVERS(DRIVER_ROW) NULL};
+
+const char *const runtime_choices[] = {"auto", RUNTIME_DRIVERS(NAME_ROW) NULL};
 
 const struct runtime_driver *runtime_driver_choose(int choice)
 {
