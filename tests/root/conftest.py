@@ -28,6 +28,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("HEADROOM_BIN", ROOT / "build/dev/src/headroom")).resolve()
+PROGRAMS = {b"headroom", BIN.name.encode()}  # a copy may have another name
 ASAN = bool({"asan", "fuzz"} & set(BIN.parts))
 LOCK = Path("/run/lock/headroom-tests.lock")  # flock(1) locks it too
 THP = Path("/sys/kernel/mm/transparent_hugepage")
@@ -246,7 +247,7 @@ class Agent:
     def pid(self) -> int:
         """The pid of the agent itself, not of a wrapper."""
         pid = self.process.pid
-        while read(f"/proc/{pid}/comm") != "headroom":
+        while read(f"/proc/{pid}/comm").encode() not in {name[:15] for name in PROGRAMS}:
             children = read(f"/proc/{pid}/task/{pid}/children").split()
             if not children:
                 break
@@ -431,7 +432,7 @@ def running_agents(ours: bool) -> list[str]:
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             program, *args = (directory / "cmdline").read_bytes().split(b"\0")
-            if os.path.basename(program) == b"headroom" and b"agent" in args:
+            if os.path.basename(program) in PROGRAMS and b"agent" in args:
                 if (mark in (directory / "environ").read_bytes().split(b"\0")) == ours:
                     found.append(directory.name)
     return found
