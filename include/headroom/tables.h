@@ -74,6 +74,13 @@ struct table_view {
 	/* True for a row that the page shows in a closed list below the others. May be NULL. */
 	bool (*folds)(const struct cJSON *row);
 	const char *folded; /* heading of that list: "idle" */
+
+	/* Of `headroom top`; all NULL: it does not show the table. */
+	const char *empty; /* instead of rows */
+	/* Writes line i below a row, from 0. False after the last. */
+	bool (*write_detail)(const struct cJSON *row, int i, char *text, size_t size);
+	/* Appends the lines below the table. */
+	void (*write_notes)(const struct cJSON *document, char *text, size_t size);
 };
 
 #define METRIC_LABELS_MAX 4

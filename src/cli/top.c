@@ -5,10 +5,6 @@
 #include "report/report.h"
 #include "tuners/table.h"
 
-/* Lines per server. */
-#define USERS_SHOWN 5
-#define NAMES_SHOWN 5
-
 /* Prints a row of the view, or the headings if row is NULL. */
 static void print_row(struct screen *screen, const struct table_view *view, const cJSON *rows,
 	const cJSON *row, const struct column *sorted)
@@ -49,31 +45,6 @@ static void print_row(struct screen *screen, const struct table_view *view, cons
 	draw(screen, COLOR_NONE, "\n");
 }
 
-static void print_user(struct screen *screen, const cJSON *user, const char *name)
-{
-	draw(screen, COLOR_NONE, "    %8.0f/s %12.0f  %s\n",
-		json_number_at(user, "queries_per_second"), json_number_at(user, "queries"), name);
-}
-
-/* Prints the clients and names of a server in at most lines lines. Returns the lines left. */
-static int print_details(struct screen *screen, const cJSON *server, int lines)
-{
-	const cJSON *other = json_at(server, "other"), *item;
-	int users = USERS_SHOWN, names = NAMES_SHOWN;
-
-	cJSON_ArrayForEach (item, json_at(server, "top"))
-		if (users-- > 0 && lines-- > 0)
-			print_user(screen, item, json_text_at(item, "workload/text"));
-	if (json_number_at(other, "queries") > 0 && lines-- > 0)
-		print_user(screen, other, "other");
-	cJSON_ArrayForEach (item, json_at(server, "names"))
-		if (names-- > 0 && lines-- > 0)
-			draw(screen, COLOR_NONE, "    %8.0f %%               %s  %s\n",
-				100 * json_number_at(item, "share"), json_text_at(item, "name"),
-				json_text_at(item, "type"));
-	return MAX(lines, 0);
-}
-
 /* Sorts by the numeric column with this index, modulo their number. Returns the column. */
 static const struct column *sort_rows(const struct table_view *view, cJSON *rows, unsigned index)
 {
@@ -97,23 +68,25 @@ static const struct column *sort_rows(const struct table_view *view, cJSON *rows
 	return c;
 }
 
-static void print_dns(struct screen *screen, cJSON *status, unsigned sort_column)
+/* Prints the table of a tuner with the lines below each row, as far as the screen has room. */
+static void print_table(
+	struct screen *screen, const struct tuner_ops *ops, cJSON *status, unsigned sort_column)
 {
-	const struct table_view *view = tuner_find("dns")->view;
-	cJSON *dns = cJSON_GetObjectItem(status, "dns"),
-	      *rows = cJSON_GetObjectItem(dns, view->rows);
+	const struct table_view *view = ops->view;
+	cJSON *document = cJSON_GetObjectItem(status, ops->name),
+	      *rows = cJSON_GetObjectItem(document, view->rows);
 	const struct column *sorted = sort_rows(view, rows, sort_column);
-	const char *between = "  failed search-list expansions: ";
-	const cJSON *item;
 	int left = screen->height - 6 - cJSON_GetArraySize(rows);
+	char text[512] = "";
+	const cJSON *item;
 
 	draw(screen, COLOR_BOLD, "%s", view->title);
 	if (screen->bars)
 		draw(screen, COLOR_FAINT, "  by %s; s sorts, q quits", sorted->heading);
 	draw(screen, COLOR_NONE, "\n");
-	if (!cJSON_IsObject(dns)) {
+	if (!cJSON_IsObject(document)) {
 		cJSON_ArrayForEach (item, json_at(status, "tuners"))
-			if (streq(json_text_at(item, "name"), "dns"))
+			if (streq(json_text_at(item, "name"), ops->name))
 				draw(screen, COLOR_NONE, "  %s%s%s\n", json_text_at(item, "state"),
 					json_text_at(item, "why")[0] ? ": " : "",
 					json_text_at(item, "why"));
@@ -122,36 +95,48 @@ static void print_dns(struct screen *screen, cJSON *status, unsigned sort_column
 	print_row(screen, view, rows, NULL, sorted);
 	cJSON_ArrayForEach (item, rows) {
 		print_row(screen, view, rows, item, sorted);
-		left = print_details(screen, item, left);
+		for (int i = 0; left > 0 && view->write_detail(item, i, text, sizeof(text)); i++) {
+			draw(screen, COLOR_NONE, "    %s\n", text);
+			left--;
+		}
 	}
 	if (cJSON_GetArraySize(rows) == 0)
-		draw(screen, COLOR_NONE, "  no query has left this node yet\n");
-	cJSON_ArrayForEach (item, json_at(dns, "expansions")) {
-		if (json_number_at(item, "failed_per_second") < 0.5)
+		draw(screen, COLOR_NONE, "  %s\n", view->empty);
+	text[0] = '\0';
+	view->write_notes(document, text, sizeof(text));
+	draw(screen, COLOR_NONE, "%s", text);
+}
+
+static bool has_table(const struct tuner_ops *ops)
+{
+	return ops->view && ops->view->write_detail;
+}
+
+static void print_limits(struct screen *screen, const struct tuner_ops *topic, const cJSON *status)
+{
+	const cJSON *limit, *user;
+
+	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
+		if (topic && !tuner_explains(topic, "limit", json_text_at(limit, "name")))
 			continue;
-		draw(screen, COLOR_NONE, "%s%s %.0f of %.0f/s", between, json_text_at(item, "role"),
-			json_number_at(item, "failed_per_second"),
-			json_number_at(item, "queries_per_second"));
-		between = ", ";
+		print_limit(screen, limit);
+		cJSON_ArrayForEach (user, json_at(limit, "top")) {
+			double used = json_number_at(user, "used");
+
+			draw(screen, COLOR_NONE, "    ");
+			draw_bar(
+				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
+			draw(screen, COLOR_NONE, "%10.0f  %s\n", used,
+				json_text_at(user, "workload/text"));
+		}
 	}
-	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
-	between = "  not counted in full: ";
-	cJSON_ArrayForEach (item, json_at(dns, "lost")) {
-		if (!cJSON_IsNumber(item) || item->valuedouble <= 0)
-			continue;
-		draw(screen, COLOR_NONE, "%s%s %.0f", between, item->string, item->valuedouble);
-		between = ", ";
-	}
-	draw(screen, COLOR_NONE, between[0] == ',' ? "\n" : "");
 }
 
 static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
-	const char *topic = cli->n_names > 0 ? cli->names[0] : "";
-	const char *prefix = topic[0] ? "neighbor/" : "";
+	const struct tuner_ops *topic = cli->n_names > 0 ? tuner_find(cli->names[0]) : NULL;
 	struct screen screen = screen_open();
-	const cJSON *limit, *user;
 	bool alone;
 	int r = status_document(cli, true, &status, &alone);
 
@@ -159,24 +144,13 @@ static int show(const struct cli *cli)
 		return r;
 	if (screen.bars)
 		fputs(SCREEN_CLEAR, stdout);
-	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
-		if (streq(topic, "dns") || !starts_with(json_text_at(limit, "name"), prefix))
-			continue;
-		print_limit(&screen, limit);
-		cJSON_ArrayForEach (user, json_at(limit, "top")) {
-			double used = json_number_at(user, "used");
-
-			draw(&screen, COLOR_NONE, "    ");
-			draw_bar(&screen, COLOR_GOOD,
-				used / MAX(json_number_at(limit, "used"), 1.0));
-			draw(&screen, COLOR_NONE, "%10.0f  %s\n", used,
-				json_text_at(user, "workload/text"));
-		}
-	}
-	if (!topic[0])
+	if (!topic || !has_table(topic))
+		print_limits(&screen, topic, status);
+	if (!topic)
 		fputc('\n', stdout);
-	if (!streq(topic, "neighbor"))
-		print_dns(&screen, status, cli->sort_column);
+	for (size_t i = 0; tuner_table[i]; i++)
+		if (has_table(tuner_table[i]) && (!topic || topic == tuner_table[i]))
+			print_table(&screen, tuner_table[i], status, cli->sort_column);
 	fflush(stdout);
 	return EXIT_OK;
 }
@@ -184,10 +158,12 @@ static int show(const struct cli *cli)
 /* Live on a terminal, else once. */
 int cli_top(const struct cli *cli)
 {
-	const char *topic = cli->n_names > 0 ? cli->names[0] : "neighbor";
+	const struct tuner_ops *topic = cli->n_names > 0 ? tuner_find(cli->names[0]) : NULL;
 
-	if (cli->n_names > 1 || (!streq(topic, "neighbor") && !streq(topic, "dns"))) {
-		cli_fail(topic, "unknown topic: usage: headroom top [dns|neighbor]");
+	if (cli->n_names > 1 ||
+		(cli->n_names > 0 &&
+			(!topic || !(has_table(topic) || tuner_explains(topic, "limit", NULL))))) {
+		cli_fail(cli->names[0], "not a tuner with limits: usage: headroom top [TUNER]");
 		return EXIT_USAGE;
 	}
 	return cli_repeat(cli, screen_open().bars, show);

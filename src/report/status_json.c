@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "tuners/table.h"
 
 #define STATUS_SCHEMA 1
 
@@ -120,11 +121,17 @@ cJSON *report_status(const struct node *node, bool trusted)
 			json_adopt(root, tuner->ops->name,
 				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
-	/* The document has these members even if their tuner is off. */
-	if (!cJSON_HasObjectItem(root, "dns"))
-		json_null(root, "dns");
-	if (!cJSON_HasObjectItem(root, "images"))
-		json_array(root, "images");
+	/* The document has a member for each table even if its tuner is off. */
+	for (size_t i = 0; tuner_table[i]; i++) {
+		const struct tuner_ops *ops = tuner_table[i];
+
+		if (!ops->view || cJSON_HasObjectItem(root, ops->name))
+			continue;
+		if (ops->view->rows[0])
+			json_null(root, ops->name);
+		else
+			json_array(root, ops->name);
+	}
 	return root;
 }
 

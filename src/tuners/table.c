@@ -56,17 +56,23 @@ const char *entry_help(const char *kind, const char *name)
 	return NULL;
 }
 
+bool tuner_explains(const struct tuner_ops *ops, const char *kind, const char *name)
+{
+	for (const struct explanation *row = ops->explanations; row && row->name; row++)
+		if (streq(row->kind, kind) && (!name || fnmatch(row->name, name, 0) == 0))
+			return true;
+	return false;
+}
+
 /* A tuner owns the sysctls that its settings are. */
 static void check_owner(const struct config_sysctl *sysctl, struct config_fault_list *faults)
 {
 	for (size_t i = 0; tuner_table[i]; i++)
-		for (const struct explanation *row = tuner_table[i]->explanations; row && row->name;
-			row++)
-			if (streq(row->kind, "setting") && fnmatch(row->name, sysctl->name, 0) == 0)
-				config_fault_add(faults, &sysctl->position,
-					"sysctl.%s: belongs to the %s tuner: set it in the "
-					"section %s",
-					sysctl->name, tuner_table[i]->name, tuner_table[i]->name);
+		if (tuner_explains(tuner_table[i], "setting", sysctl->name))
+			config_fault_add(faults, &sysctl->position,
+				"sysctl.%s: belongs to the %s tuner: set it in the "
+				"section %s",
+				sysctl->name, tuner_table[i]->name, tuner_table[i]->name);
 }
 
 void tuners_validate(const struct config *config, struct config_fault_list *faults)

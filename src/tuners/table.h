@@ -54,6 +54,9 @@ void tuner_free(void *self, void *memory);
 /* The tuner of that name, or NULL. */
 const struct tuner_ops *tuner_find(const char *name);
 
+/* Whether a tuner's explanations have the name, or NULL any name, with this kind. */
+bool tuner_explains(const struct tuner_ops *ops, const char *kind, const char *name);
+
 /* Calls validate of all tuners, and checks that no sysctl has two owners. */
 void tuners_validate(const struct config *config, struct config_fault_list *faults);
 

@@ -305,8 +305,61 @@ static bool is_idle(const cJSON *row)
 	       json_number_at(row, "pending") == 0;
 }
 
+/* Lines below a server in `headroom top`. */
+#define USERS_SHOWN 5
+#define NAMES_SHOWN 5
+
+/* The busiest clients, the sum of the others, and the most frequent names. */
+static bool write_detail(const cJSON *server, int i, char *text, size_t size)
+{
+	const cJSON *top = json_at(server, "top"), *other = json_at(server, "other"), *item;
+	int users = MIN(cJSON_GetArraySize(top), USERS_SHOWN);
+	int others = json_number_at(other, "queries") > 0, name = i - users - others;
+
+	if (name < 0) {
+		item = i < users ? cJSON_GetArrayItem(top, i) : other;
+		snprintf(text, size, "%8.0f/s %12.0f  %s",
+			json_number_at(item, "queries_per_second"), json_number_at(item, "queries"),
+			i < users ? json_text_at(item, "workload/text") : "other");
+		return true;
+	}
+	item = name < NAMES_SHOWN ? cJSON_GetArrayItem(json_at(server, "names"), name) : NULL;
+	if (item)
+		snprintf(text, size, "%8.0f %%               %s  %s",
+			100 * json_number_at(item, "share"), json_text_at(item, "name"),
+			json_text_at(item, "type"));
+	return item != NULL;
+}
+
+static void write_notes(const cJSON *dns, char *text, size_t size)
+{
+	const char *between = "  failed search-list expansions: ";
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, json_at(dns, "expansions")) {
+		if (json_number_at(item, "failed_per_second") < 0.5)
+			continue;
+		text_append(text, size, "%s%s %.0f of %.0f/s", between, json_text_at(item, "role"),
+			json_number_at(item, "failed_per_second"),
+			json_number_at(item, "queries_per_second"));
+		between = ", ";
+	}
+	text_append(text, size, between[0] == ',' ? "\n" : "");
+	between = "  not counted in full: ";
+	cJSON_ArrayForEach (item, json_at(dns, "lost")) {
+		if (!cJSON_IsNumber(item) || item->valuedouble <= 0)
+			continue;
+		text_append(text, size, "%s%s %.0f", between, item->string, item->valuedouble);
+		between = ", ";
+	}
+	text_append(text, size, between[0] == ',' ? "\n" : "");
+}
+
 const struct table_view dns_view = {.title = "DNS",
 	.rows = "servers",
 	.columns = server_columns,
 	.folds = is_idle,
-	.folded = "idle"};
+	.folded = "idle",
+	.empty = "no query has left this node yet",
+	.write_detail = write_detail,
+	.write_notes = write_notes};
