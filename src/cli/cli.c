@@ -40,6 +40,10 @@ const struct cli_option cli_options[] = {
 		offsetof(struct cli, force)},
 	{"json", NULL, "Prints JSON instead of text.", offsetof(struct cli, json)},
 	{"watch", NULL, "Repeats every two seconds.", offsetof(struct cli, watch)},
+	{"probe", "PATH",
+		"Prints nothing and fails unless the agent answers this path, such as /livez, with "
+		"200 on its socket.",
+		offsetof(struct cli, probe)},
 	{"help", NULL, "Prints the usage.", offsetof(struct cli, help)},
 	{0},
 };
@@ -49,7 +53,8 @@ const struct cli_command cli_commands[] = {
 		"Runs the daemon in the foreground. It sets the configured values, then checks "
 		"them every second. SIGTERM ends it with exit code 0.",
 		"headroom agent --observe"},
-	{"status", cli_status, "json watch", NULL, "limits, settings and conditions of this node",
+	{"status", cli_status, "json watch probe", NULL,
+		"limits, settings and conditions of this node",
 		"Shows limits, settings, tuners, pulls and conditions, as the running agent "
 		"reports them. If no agent runs, the command reads the node itself. --json prints "
 		"the document of /v1/status.",

@@ -20,6 +20,7 @@ struct cli {
 	const char *only; /* --only TUNER; NULL: all tuners */
 	bool json;
 	bool watch;
+	const char *probe; /* --probe PATH; NULL: the overview */
 	bool purge;
 	bool force;
 	bool help;

@@ -317,8 +317,27 @@ int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli 
 	return r;
 }
 
+/* For probes of a pod whose agent listens on no port. */
+static int probe(const struct cli *cli)
+{
+	bool faulty;
+	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &faulty);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
+	char socket_path[PATH_MAX];
+	long status = 0;
+	int r;
+
+	core_socket_path(config, socket_path);
+	r = client_call(socket_path, NULL, false, cli->probe, &answer, &status);
+	if (r < 0)
+		return cli_fail(socket_path, "%s", strerror(-r));
+	return status == 200 ? EXIT_OK : cli_fail(cli->probe, "HTTP status %ld", status);
+}
+
 int cli_status(const struct cli *cli)
 {
+	if (cli->probe)
+		return probe(cli);
 	return cli_repeat(cli, cli->watch, show);
 }
 

@@ -88,6 +88,14 @@ def test_profiles_and_a_required_affinity_both_hold() -> None:
     assert pod_of(objects["DaemonSet/headroom-restore"])["affinity"] == required
 
 
+def test_without_a_port_the_probes_ask_the_socket() -> None:
+    [container] = pod_of(render({"config": {"http": {"listen": ""}}})["DaemonSet/headroom"])["containers"]
+    assert "ports" not in container
+    probes = {path: container[f"{kind}Probe"] for path, kind in (("/livez", "liveness"), ("/readyz", "readiness"))}
+    for path, probe in probes.items():
+        assert "httpGet" not in probe and probe["exec"]["command"] == ["headroom", "status", "--probe", path]
+
+
 def test_labels_variables_volumes_and_strategy_reach_the_agent() -> None:
     objects = render({
         "podLabels": {"team": "infra"}, "serviceAccountName": "agent", "updateStrategy": {"type": "OnDelete"},

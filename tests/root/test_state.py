@@ -9,7 +9,6 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,46 +82,36 @@ def test_apply_fails_if_a_value_cannot_be_set(node: Node, run) -> None:
     node.assert_unchanged()
 
 
-def contained(agent, directory: Path, *script: str, config: str = ""):
-    """An agent that sees the host below the directory. The script runs first in a new mount namespace."""
-    path = directory / "one.sock"
-    env = {"HEADROOM_HOST_ROOT": str(directory / "host")}
-    one = agent(config=f'http: {{listen: "", socket: {path}}}\n{config}', wrap=mounted("\n".join(script)), env=env)
-    one.socket_path = path
-    return one.wait_ready()
+VOLUME = "mount -t tmpfs none /{parent}; mkdir /{parent}/headroom"
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("own_run", ["while mountpoint -q /run; do umount -l /run; done", "mount -t tmpfs none /run; mkdir /run/headroom"])
-def test_a_container_without_the_hosts_run_only_observes(directory: Path, own_run: str) -> None:
-    """Originals in the container's root or in an emptyDir would end with the container."""
-    count = directory / "host/proc/sys/vm/max_map_count"
-    count.parent.mkdir(parents=True)
-    count.write_text("65530\n")
-    config = "sysctl: {vm.max_map_count: 262144}\n" + "".join(f"{name}: {{mode: off}}\n" for name in ("neighbor", "thp", "dns"))
-    with contextlib.closing(contained(partial(Agent, directory), directory, own_run, "unset HEADROOM_RUNTIME_DIR", config=config)) as one:
-        assert "/run/headroom: not the host's" in one.condition("AgentDegraded")["message"]
-        assert one.setting("vm.max_map_count")["state"] == "observed"
-    assert read(count) == "65530"
-
-
-@pytest.mark.parametrize("made", [True, False])
 @pytest.mark.parametrize(
-    "parent, variable, observed",
-    [("run", "HEADROOM_RUNTIME_DIR", True), ("var/lib", "HEADROOM_STATE_DIR", False)],
+    "parent, own, state",
+    [
+        ("run", "mount -t tmpfs none /run", "observed"),
+        ("run", VOLUME, "observed"),
+        ("run", "mount --bind {host}/run /run", "in-sync"),
+        ("var/lib", VOLUME, "in-sync"),
+        ("var/lib", "mount --bind {host}/var/lib /var/lib", "in-sync"),
+    ],
 )
-def test_a_volume_in_place_of_the_hosts_directory_is_reported(
-    node: Node, agent, directory: Path, parent: str, variable: str, observed: bool, made: bool
-) -> None:
-    """An emptyDir, for example, replaces the host's directory, whether that exists or not."""
+def test_originals_are_recorded_only_in_the_hosts_directories(directory: Path, parent: str, own: str, state: str) -> None:
+    """Originals in the container's root, or in an emptyDir in place of the host's directory, would end with the container."""
     host = directory / "host"
-    host.mkdir()
-    tmpfs = "mount -t tmpfs none {0}; mkdir -p {0}/{1}"
-    mounts = [tmpfs.format(f"/{parent}", "headroom"), tmpfs.format(host / parent, "headroom" if made else "")]
-    one = contained(partial(agent, ready=False), directory, f"mount --rbind / {host}", *mounts, f"unset {variable}")
-    condition = one.wait_condition("AgentDegraded")
-    assert f"/{parent}/headroom: not the host's" in condition["message"], condition
-    assert (one.setting(THRESHOLDS[2])["state"] == "observed") == observed
+    (host / parent / "headroom").mkdir(parents=True)
+    count = host / "proc/sys/vm/max_map_count"
+    count.parent.mkdir(parents=True)
+    count.write_text("100000\n")
+    config = f"http: {{listen: '', socket: {directory}/one.sock}}\nsysctl: {{vm.max_map_count: 262144}}\nneighbor: {{mode: off}}"
+    variable = "HEADROOM_RUNTIME_DIR" if parent == "run" else "HEADROOM_STATE_DIR"
+    script = f"{own.format(host=host, parent=parent)}\nunset {variable}"
+    with contextlib.closing(Agent(directory, config, wrap=mounted(script), env={"HEADROOM_HOST_ROOT": str(host)})) as one:
+        one.socket_path = directory / "one.sock"
+        message = one.wait_ready().condition("AgentDegraded")["message"]
+        assert one.setting("vm.max_map_count")["state"] == state
+    assert (f"/{parent}/headroom: not the host's" in message) == ("bind" not in own), message
+    assert read(count) == ("100000" if state == "observed" else "262144")
 
 
 @pytest.mark.slow
@@ -167,6 +156,14 @@ def test_an_agent_whose_port_is_in_use_names_the_other_agent(directory: Path) ->
         with contextlib.closing(Agent(directory, "mode: observe")) as one:
             message = one.wait_ready().condition("AgentDegraded")["message"]
     assert f"Address already in use, probably by agent, pid {os.getpid()}: choose" in message
+
+
+@pytest.mark.apart
+def test_a_probe_asks_the_socket_of_an_agent_without_a_port(directory: Path, run) -> None:
+    with contextlib.closing(Agent(directory, 'mode: observe\nhttp: {listen: ""}').wait_ready()):
+        assert [run("status", "--probe", path).returncode for path in ("/livez", "/readyz", "/wrong")] == [0, 0, 1]
+    ended = run("status", "--probe", "/livez")
+    assert ended.returncode == 1 and "headroom.sock" in ended.stderr
 
 
 def test_concurrent_commands_succeed_or_name_the_lock(node: Node, run) -> None:
