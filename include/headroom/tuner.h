@@ -92,6 +92,9 @@ struct job_ops {
 
 	/* In the loop, while it runs: whether it is to be cancelled. May be NULL. */
 	bool (*cancels)(void *request, const void *memory);
+
+	/* A sample that reads paths of the configuration: it gets a thread of its own. */
+	bool may_hang;
 };
 
 /* The agent's loop, for what a tuner registers itself. */

@@ -292,15 +292,13 @@ int agent_run(const struct core_options *options)
 	for (size_t i = 0; i < ARRAY_SIZE(agent.endpoints); i++)
 		if (agent.endpoints[i].server)
 			http_server_close(steal(agent.endpoints[i].server));
-	/* Cancel the file job: the next agent finishes or undoes it. */
-	worker_free(agent.worker);
-	for (size_t i = 0; i < JOBS_MAX; i++) {
-		const struct job *job = &agent.jobs[i];
-
-		/* Loading cannot be cancelled: it ends with the process. */
-		if (!job->request || job->kind != JOB_LOAD)
-			worker_free(job->own);
+	if (agent.worker && !agent_end_jobs(&agent)) {
+		log_notice("agent", "a thread has not ended: it ends with the process");
+		_exit(r < 0);
 	}
+	worker_free(agent.worker);
+	for (size_t i = 0; i < JOBS_MAX; i++)
+		worker_free(agent.jobs[i].own);
 	sd_event_source_disable_unref(steal(agent.tick));
 	plan_clear(&agent.done);
 	core_close(&agent.core);

@@ -7,6 +7,9 @@
 #include "tuners/table.h"
 #include "workload/cgroup.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #define DEFAULT_CONFIG   "/etc/headroom/headroom.yaml"
 #define DEFAULT_CONFIG_D "/etc/headroom/conf.d"
 
@@ -187,18 +190,57 @@ void core_close(struct core *core)
 	config_free(core->config);
 }
 
+/* A job of a command, on a thread of its own. */
+struct local_job {
+	const struct job_ops *ops;
+	void *request;
+	struct wait wait;
+};
+
+static void *run_local_job(void *data)
+{
+	struct local_job *job = data;
+
+	job->ops->run(job->request, &job->wait);
+	return NULL;
+}
+
+static void park_thread(int signal)
+{
+	(void)signal;
+	for (;;)
+		pause();
+}
+
+/* Leaves a thread that hangs in the kernel: judge_jobs() reports it. */
 static void run_job(struct tuner_status *tuner, enum job_kind kind)
 {
-	const struct job_ops *job = &tuner->ops->jobs[kind];
-	struct wait wait = {.deadline_us = now_us() + CORE_JOB_US, .cancel_fd = -1};
+	const struct job_ops *ops = &tuner->ops->jobs[kind];
+	struct timespec until = timespec_of(now_us() + CORE_JOB_US * (kind == JOB_LOAD ? 10 : 2));
+	struct local_job *job;
+	pthread_t thread;
 	void *request = NULL;
 
-	if (tuner->self && job->request)
-		request = job->request(tuner->self, tuner->memory, true);
+	if (tuner->self && ops->request)
+		request = ops->request(tuner->self, tuner->memory, true);
 	if (!request)
 		return;
-	job->run(request, &wait);
-	job->adopt(tuner->self, request);
+	job = must(malloc(sizeof(*job)));
+	*job = (struct local_job){ops, request,
+		{.deadline_us = now_us() + CORE_JOB_US,
+			.cancel_fd = -1,
+			.path = &tuner->sample_path}};
+	must(pthread_create(&thread, NULL, run_local_job, job) == 0 ? job : NULL);
+	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+		/* When it wakes, the tuners may be closed. */
+		signal(SIGUSR1, park_thread);
+		pthread_kill(thread, SIGUSR1);
+		tuner->under_way[kind]++;
+		return;
+	}
+	tuner->sample_path = NULL;
+	ops->adopt(tuner->self, request);
+	free(job);
 }
 
 void core_sample(struct core *core, bool load)
@@ -357,7 +399,8 @@ int core_adopt_files(struct core *core, struct file_job *job, struct plan *done)
 		for (size_t c = 0; tuner->ops->jobs[JOB_SAMPLE].request && c < job->plan.n; c++)
 			tuner->files_stale |= streq(job->plan.changes[c].tuner, tuner->ops->name);
 		/* It waited for the job. */
-		tuner->requested_us[JOB_SAMPLE] = now_us();
+		if (!tuner->ops->jobs[JOB_SAMPLE].may_hang)
+			tuner->requested_us[JOB_SAMPLE] = now_us();
 	}
 	if (done)
 		plan_move(done, &job->plan, PLAN_ALL);

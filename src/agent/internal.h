@@ -38,11 +38,11 @@ struct endpoint {
 struct job {
 	const struct job_ops *ops;
 	void *request;              /* NULL: the slot is free */
-	struct tuner_status *tuner; /* not for the worker; NULL: a file job */
+	struct tuner_status *tuner; /* NULL: a file job. The worker uses its sample_path only */
 	enum job_kind kind;
 	unsigned generation; /* of the tuner at the request */
 	bool is_after_files; /* a sample: no file job was under way at the request */
-	struct worker *own;  /* of transfers and loads; all others share one */
+	struct worker *own;  /* of transfers, loads and samples that may hang; others share one */
 };
 
 struct agent {
@@ -53,7 +53,7 @@ struct agent {
 	bool urgent;                  /* it has real-time priority */
 	bool never_urgent;            /* it may not have that priority */
 
-	struct worker *worker; /* samples and file jobs */
+	struct worker *worker; /* most samples, and file jobs */
 	struct job jobs[JOBS_MAX];
 	uint64_t resume_us; /* when to resume restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
@@ -76,6 +76,9 @@ void agent_begin_jobs(struct agent *agent);
 
 /* Begins only JOB_LOAD, which needs the privileges of the start. */
 void agent_begin_loads(struct agent *agent);
+
+/* Cancels all jobs. Returns false if a thread has not ended, so that no memory may be freed. */
+bool agent_end_jobs(struct agent *agent);
 
 /* loop.c. Makes the next tick due now. */
 void agent_wake(struct agent *agent);

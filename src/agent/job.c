@@ -11,6 +11,8 @@ static void run_job(void *data, const struct wait *wait)
 	const struct job *job = data;
 	struct wait bounded = wait_at_most(wait, job->tuner ? timeouts_us[job->kind] : UINT64_MAX);
 
+	if (job->tuner && job->kind == JOB_SAMPLE)
+		bounded.path = &job->tuner->sample_path;
 	job->ops->run(job->request, &bounded);
 }
 
@@ -28,6 +30,8 @@ static void adopt_job(void *data, void *userdata)
 	/* Other samples wait for the tick. */
 	if (job->kind != JOB_SAMPLE || !tuner->sampled)
 		agent_wake(agent);
+	if (job->kind == JOB_SAMPLE)
+		tuner->sample_path = NULL; /* it may be part of the request */
 	if (job->kind == JOB_SAMPLE && is_current) {
 		tuner->sampled = true;
 		tuner->files_stale = tuner->files_stale && !job->is_after_files;
@@ -41,7 +45,7 @@ static void adopt_job(void *data, void *userdata)
 
 int agent_submit(struct agent *agent, const struct job *new)
 {
-	bool is_shared = !new->tuner || new->kind == JOB_SAMPLE;
+	bool is_shared = !new->tuner || (new->kind == JOB_SAMPLE && !new->ops->may_hang);
 	struct job *job = agent->jobs;
 	int r = 0;
 
@@ -131,18 +135,40 @@ void agent_begin_jobs(struct agent *agent)
 		struct tuner_status *tuner = &agent->core.node.tuners[i];
 		const struct job_ops *jobs = tuner->ops->jobs;
 		bool transfers = jobs[JOB_TRANSFER].request && cancel_transfers(agent, tuner);
+		/* Other samples wait for the file job because they share its worker. */
+		bool waits = jobs[JOB_SAMPLE].may_hang && agent->core.job;
 
 		if (!tuner->self)
 			continue;
 		while (transfers && may_transfer && begin_job(agent, tuner, JOB_TRANSFER))
 			;
-		if (jobs[JOB_SAMPLE].request && tuner->under_way[JOB_SAMPLE] == 0)
+		if (jobs[JOB_SAMPLE].request && !waits && tuner->under_way[JOB_SAMPLE] == 0)
 			(void)begin_job(agent, tuner, JOB_SAMPLE);
 		/* A tuner without a request does not delay the start. */
-		tuner->sampled |= tuner->under_way[JOB_SAMPLE] == 0;
+		tuner->sampled |= !waits && tuner->under_way[JOB_SAMPLE] == 0;
 		is_urgent |=
 			tuner->under_way[JOB_SAMPLE] > 0 && (!tuner->sampled || tuner->files_stale);
 	}
 	/* The results of other samples are adopted at the next tick. */
 	worker_wakes_loop(agent->worker, is_urgent);
+}
+
+bool agent_end_jobs(struct agent *agent)
+{
+	uint64_t deadline_us = now_us() + 3 * USEC_PER_SEC; /* longer: it hangs */
+	bool ended;
+
+	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)
+		if (job->own)
+			worker_cancel(job->own);
+	/* The next agent finishes or undoes a cancelled file job. */
+	worker_cancel(agent->worker);
+	ended = worker_join(agent->worker, deadline_us);
+	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++) {
+		/* Loading cannot be cancelled. */
+		bool loads = job->request && job->kind == JOB_LOAD;
+
+		ended = (!job->own || (!loads && worker_join(job->own, deadline_us))) && ended;
+	}
+	return ended;
 }

@@ -144,19 +144,22 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 static void judge_jobs(const struct core *core, struct tuner_status *tuner, uint64_t now)
 {
 	struct proposal *proposal = &tuner->proposal;
+	const char *path = tuner->sample_path;
 	bool overdue[JOB_KINDS] = {0};
 
 	for (int kind = 0; kind < JOB_TRANSFER; kind++)
-		overdue[kind] = tuner->under_way[kind] > 0 && !core->job &&
+		overdue[kind] = tuner->under_way[kind] > 0 &&
+				(!core->job || tuner->ops->jobs[kind].may_hang) &&
 				now > tuner->requested_us[kind] + JOB_OVERDUE_US;
 	if (overdue[JOB_LOAD])
 		copy_text(tuner->why, sizeof(tuner->why),
 			"BPF: loading has not ended for 30 s: restart the node if it stays so");
 	if (!overdue[JOB_SAMPLE])
 		return;
-	copy_text(tuner->why, sizeof(tuner->why),
-		"a sample has not ended for 30 s: a file system or a program hangs: see the "
-		"kernel stack of the agent's threads");
+	snprintf(tuner->why, sizeof(tuner->why),
+		"%s hangs: a sample has not ended for 30 s: repair or unmount the file system, or "
+		"see the kernel stack of the agent's threads",
+		path ? path : "a file system or a program");
 	if (tuner->ops->sense)
 		return;
 	for (size_t i = 0; i < proposal->n_wants; i++) {

@@ -65,6 +65,12 @@ static inline uint64_t us_of(struct timespec ts)
 	return (uint64_t)ts.tv_sec * USEC_PER_SEC + (uint64_t)ts.tv_nsec / 1000;
 }
 
+static inline struct timespec timespec_of(uint64_t us)
+{
+	return (struct timespec){
+		.tv_sec = (time_t)(us / USEC_PER_SEC), .tv_nsec = (long)(us % USEC_PER_SEC * 1000)};
+}
+
 /* The next multiple of a period: tasks with the same period are due together. */
 static inline uint64_t next_turn_us(uint64_t now_us, uint64_t every_us)
 {

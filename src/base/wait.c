@@ -38,5 +38,6 @@ struct wait wait_at_most(const struct wait *wait, uint64_t timeout_us)
 	return (struct wait){
 		.deadline_us = MIN(wait->deadline_us, deadline_us),
 		.cancel_fd = wait->cancel_fd,
+		.path = wait->path,
 	};
 }

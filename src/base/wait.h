@@ -6,12 +6,24 @@
  * another program has one as an argument; several calls may share it.
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 struct wait {
-	uint64_t deadline_us; /* CLOCK_MONOTONIC; UINT64_MAX: none */
-	int cancel_fd;        /* readable: cancelled. -1: none */
+	uint64_t deadline_us;      /* CLOCK_MONOTONIC; UINT64_MAX: none */
+	int cancel_fd;             /* readable: cancelled. -1: none */
+	const char *_Atomic *path; /* of wait_path(); NULL: nobody reads it */
 };
+
+/*
+ * Tells other threads which path is read next: it may hang in the kernel, where neither deadline
+ * nor cancel_fd ends it. path stays valid as long as the job, or is NULL.
+ */
+static inline void wait_path(const struct wait *wait, const char *path)
+{
+	if (wait->path)
+		atomic_store(wait->path, path);
+}
 
 /*
  * Waits until a descriptor has events of poll(2), an error or a hang-up; with fd -1 only for the

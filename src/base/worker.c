@@ -108,6 +108,16 @@ void worker_cancel(struct worker *worker)
 	(void)!write(worker->cancel_fd, &one, sizeof(one));
 }
 
+bool worker_join(struct worker *worker, uint64_t deadline_us)
+{
+	const struct timespec until = timespec_of(deadline_us);
+
+	if (worker->is_started &&
+		pthread_clockjoin_np(worker->thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+		worker->is_started = false;
+	return !worker->is_started;
+}
+
 void worker_free(struct worker *worker)
 {
 	if (!worker)

@@ -32,8 +32,14 @@ void worker_wakes_loop(struct worker *worker, bool wakes);
 /* Calls done for the finished jobs. */
 void worker_finish(struct worker *worker);
 
-/* Cancels all jobs. The worker accepts no more: only worker_free() may follow. */
+/* Cancels all jobs. Only worker_join() and worker_free() may follow. */
 void worker_cancel(struct worker *worker);
+
+/*
+ * Waits until the thread of a cancelled worker has ended, until deadline_us of CLOCK_MONOTONIC at
+ * most. Returns false if it has not: it hangs in the kernel.
+ */
+bool worker_join(struct worker *worker, uint64_t deadline_us);
 
 /*
  * Cancels all jobs, waits for the running one, and calls done for all, even if they were not run.

@@ -13,6 +13,7 @@ struct tuner_status {
 	unsigned generation;              /* changes when self is closed */
 	unsigned under_way[JOB_KINDS];    /* jobs */
 	uint64_t requested_us[JOB_KINDS]; /* CLOCK_MONOTONIC: when the last of them was requested */
+	const char *_Atomic sample_path;  /* a worker's wait_path(); NULL: none */
 	enum mode mode;                   /* as configured, or MODE_RELEASED */
 	uint64_t since_us;                /* CLOCK_REALTIME: when it came to be in that mode */
 	bool force;   /* the next poll sets again what on_drift left to others: headroom apply */

@@ -113,7 +113,8 @@ static const struct reason reasons[] = {
 		"Someone else changed the file since, so only this value is restored in it."},
 	{"sample-overdue",
 		"A sample has not ended for 30 seconds, so its settings and conditions are "
-		"unknown: a file system or a program that it reads hangs.",
+		"unknown: a file system or a program that it reads hangs. Other tuners, apply and "
+		"restore do not wait for archives of images that hang.",
 		.unmet = true},
 	{"within-limit", "The use is below the limit."},
 	{"tuner-off", "The tuner that checks this is off."},

@@ -212,8 +212,11 @@ void images_sample(void *data, const struct wait *wait)
 	sample->now_us = now_us();
 	sample->realtime_us = realtime_us();
 	kubelet_read(request->host, &sample->kubelet);
-	for (size_t i = 0; i < request->config.archives.n; i++)
+	for (size_t i = 0; i < request->config.archives.n; i++) {
+		wait_path(wait, request->config.archives.items[i]);
 		add_pattern(request, request->config.archives.items[i]);
+	}
+	wait_path(wait, NULL);
 	sample_runtime(request, wait);
 	sample->store_size = 0;
 	if (sample->store[0] && path_in_root(request->host->root, sample->store, full) == 0 &&

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""File systems and agents that hang delay nothing else."""
+
+import contextlib
+import ctypes
+import os
+import time
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from conftest import SLACK, Run, Start, thresholds, until
+
+
+@pytest.fixture
+def hung(directory: Path) -> Iterator[Path]:
+    """An archive in a FUSE mount whose server never answers."""
+    path = directory / "hung"
+    path.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    server = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={server},rootmode=40000,user_id=0,group_id=0"
+    assert libc.mount(b"hung", bytes(path), b"fuse", 0, options.encode()) == 0, os.strerror(ctypes.get_errno())
+    with contextlib.ExitStack() as ending:
+        ending.callback(libc.umount2, bytes(path), 2)
+        ending.callback(os.close, server)
+        yield path / "a.tar"
+
+
+def archives(path: Path) -> str:
+    return f"images: {{archives: [{path}]}}\n"
+
+
+def test_a_hung_file_system_of_archives_delays_nothing_else(agent: Start, run: Run, hung: Path) -> None:
+    one = agent(archives(hung))
+    since = time.monotonic()
+    original = one.setting("net.ipv4.neigh.default.gc_thresh3")["original"]
+    assert run("restore").returncode == 0
+    assert str(thresholds()[2]) == original
+    assert run("apply").returncode == 0
+    assert time.monotonic() - since < 20 * SLACK
+    until(lambda: one.condition("ImagePreloadFailed")["reason"] == "sample-overdue", "the sample is overdue", timeout=60)
+    assert one.condition("ImagePreloadFailed")["status"] == "Unknown"
+    assert str(hung) in one.condition("ImagePreloadFailed")["message"]
+    assert (one.tuner("images")["state"], one.tuner("kubelet")["state"]) == ("degraded", "active")
+    assert one.get("/readyz")[0] == 200
+    assert one.stop() == 0, one.log
+    apply = run("apply", "--config", str(one.config_path))
+    assert "Nothing to change." in apply.stdout, apply
+
+
+def test_a_command_without_an_agent_names_a_hung_file_system(run: Run, directory: Path, hung: Path) -> None:
+    config = directory / "headroom.yaml"
+    config.write_text("mode: observe\n" + archives(hung))
+    for command in ("status", "plan"):
+        answer = run(command, "--config", str(config), timeout=20)
+        assert command == "plan" or (str(hung) in answer.stdout and "sample-overdue" in answer.stdout), answer
