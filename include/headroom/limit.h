@@ -8,6 +8,7 @@
 
 #define LIMIT_TOP_MAX  10
 #define LIMIT_NAME_MAX 64
+#define LIMIT_PEAK_TOP 3
 
 struct limit_user {
 	struct workload workload;
@@ -38,14 +39,22 @@ struct history {
 	uint64_t slot[HISTORY_MINUTES]; /* value + 1 at minute % HISTORY_MINUTES; 0: unknown */
 };
 
+/* The largest use since boot, as far as an agent was running. */
+struct limit_peak {
+	char name[LIMIT_NAME_MAX]; /* of the limit */
+	uint64_t used;
+	uint64_t at_us;                        /* CLOCK_MONOTONIC; 0: no reading yet */
+	struct limit_user top[LIMIT_PEAK_TOP]; /* largest users at that time */
+	unsigned n_top;
+};
+
 /* A limit over time. */
 struct limit {
 	struct limit_reading now;
-	uint64_t peak;        /* largest used since the agent started */
+	struct limit_peak peak;
 	uint64_t hits_before; /* hits from boot to the first reading */
 	double rate;          /* smoothed growth of used, per second */
 	/* CLOCK_MONOTONIC; 0: never. */
-	uint64_t peak_at_us;
 	uint64_t seen_at_us;   /* of the last reading */
 	uint64_t steady_at_us; /* of the last reading that did not grow */
 	struct history history;

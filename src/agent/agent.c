@@ -233,6 +233,7 @@ static int start(struct agent *agent)
 	agent_begin_loads(agent);
 	agent->source_signature = config_source_signature(&core->source);
 	agent_serve(agent);
+	core_load_peaks(core);
 	agent_poll(agent);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		released += core->node.tuners[i].mode == MODE_RELEASED;
@@ -246,8 +247,9 @@ static int start(struct agent *agent)
 		: released > 0 ? "released"
 			       : "observing",
 		config_text(core->config, "profile"),
-		agent->endpoints[0].address[0] ? agent->endpoints[0].address : "no port",
-		agent->endpoints[1].address, files[0] ? files : "none, the defaults");
+		agent->endpoints[0].server ? agent->endpoints[0].address : "no port",
+		agent->endpoints[1].server ? agent->endpoints[1].address : "no socket",
+		files[0] ? files : "none, the defaults");
 	return 0;
 }
 

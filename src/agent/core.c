@@ -183,6 +183,7 @@ void core_close(struct core *core)
 	plan_clear(&core->plan);
 	free(core->files);
 	free(core->pins);
+	free(core->peaks);
 	free(core->node.tuners);
 	free(core->node.settings);
 	free(core->node.limits);

@@ -42,6 +42,7 @@ struct core {
 	struct pin_record *pins;
 	size_t n_pins;
 	struct release_list released;
+	struct peaks *peaks;      /* NULL: a command, which keeps none */
 	struct file_job *job;     /* under way, of core_file_job(); or NULL */
 	uint64_t writer_retry_us; /* when to retry core_become_writer() */
 
@@ -71,6 +72,15 @@ const char *core_other_owner(const struct core *core);
 /* For messages: the name of the state directory, and the description of values_error. */
 const char *core_state_name(void);
 const char *core_describe_values_error(int error);
+
+/* Reads the peaks of limits since boot, so that they survive a restart of the agent. */
+void core_load_peaks(struct core *core);
+
+/* Gives a new limit its peak. */
+void core_recall_peak(const struct core *core, struct limit *limit, const char *name);
+
+/* Writes the peaks to the runtime directory if one has changed. */
+void core_keep_peaks(struct core *core);
 
 /* Writes the path of the unix socket. HEADROOM_RUNTIME_DIR changes its default. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);

@@ -232,9 +232,11 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		struct limit *limit =
 			find_named(node->limits, node->n_limits, proposal->limits[l].name);
 
-		if (!limit)
+		if (!limit) {
 			limit = add_element(
 				&node->limits, &node->n_limits, &node->limits_allocated);
+			core_recall_peak(core, limit, proposal->limits[l].name);
+		}
 		limit_observe(limit, &proposal->limits[l], now);
 	}
 }
@@ -257,6 +259,7 @@ void core_poll(struct core *core)
 		if (core->node.limits[i].seen_at_us == now)
 			core->node.limits[kept++] = core->node.limits[i];
 	core->node.n_limits = kept;
+	core_keep_peaks(core);
 	/* Each type has one reading; without one, the tuner is off. */
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		const struct proposal *proposal = &core->node.tuners[i].proposal;

@@ -119,7 +119,7 @@ int write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
-int write_file_atomic(int dir, const char *name, const void *data, size_t len)
+int replace_file(int dir, const char *name, const void *data, size_t len, bool sync)
 {
 	_cleanup_close_ int fd = -1;
 	char temporary[NAME_MAX];
@@ -130,7 +130,7 @@ int write_file_atomic(int dir, const char *name, const void *data, size_t len)
 	strcat(temporary, ".new");
 	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	r = fd < 0 ? -errno : write_all(fd, data, len);
-	if (r == 0 && fsync(fd) < 0)
+	if (r == 0 && sync && fsync(fd) < 0)
 		r = -errno;
 	if (r == 0 && renameat(dir, temporary, dir, name) < 0)
 		r = -errno;
@@ -138,7 +138,12 @@ int write_file_atomic(int dir, const char *name, const void *data, size_t len)
 		unlinkat(dir, temporary, 0);
 		return r;
 	}
-	return fsync(dir) < 0 ? -errno : 0;
+	return sync && fsync(dir) < 0 ? -errno : 0;
+}
+
+int write_file_atomic(int dir, const char *name, const void *data, size_t len)
+{
+	return replace_file(dir, name, data, len, true);
 }
 
 int make_directories(const char *path, mode_t mode)

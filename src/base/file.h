@@ -25,6 +25,9 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
  */
 int write_file_atomic(int dir, const char *name, const void *data, size_t len);
 
+/* The same; without sync it never waits for a disk, and a crash of the node can lose the file. */
+int replace_file(int dir, const char *name, const void *data, size_t len, bool sync);
+
 /*
  * Resolves a path below root ("" for /). Symbolic links are followed as on the host: an absolute
  * link begins at root. path is absolute and must exist. Returns 0 or -errno: -ENOENT,

@@ -56,6 +56,10 @@ void print_limit(struct screen *screen, const cJSON *limit)
 		amount_text(peak, unit, c));
 	if (peak > max)
 		text_append(text, sizeof(text), " at %s", json_text_at(limit, "peak_at"));
+	if (peak > used && json_at(limit, "peak_top/0"))
+		text_append(text, sizeof(text), " (%s %s)",
+			json_text_at(limit, "peak_top/0/workload/text"),
+			amount_text(json_number_at(limit, "peak_top/0/used"), unit, c));
 	if (hits > 0)
 		text_append(text, sizeof(text), "  hits %.0f", hits - before);
 	if (before > 0)

@@ -15,6 +15,26 @@
 /* Shorter growth is not reported. */
 #define GROWTH_LASTS_US (60 * USEC_PER_SEC)
 
+/* The users of a peak are counted only after it, so the readings of this time can name them. */
+#define USERS_FOLLOW_US (3 * USEC_PER_SEC)
+
+static void observe_peak(struct limit_peak *peak, const struct limit_reading *reading, uint64_t now)
+{
+	uint64_t used = MAX(reading->peak, reading->used);
+
+	if (peak->at_us == 0 || used > peak->used) {
+		copy_text(peak->name, sizeof(peak->name), reading->name);
+		peak->used = used;
+		peak->at_us = now;
+		peak->n_top = 0;
+	}
+	if (now - peak->at_us > USERS_FOLLOW_US || reading->n_top == 0 ||
+		(peak->n_top > 0 && reading->top[0].used <= peak->top[0].used))
+		return;
+	peak->n_top = MIN(reading->n_top, (unsigned)LIMIT_PEAK_TOP);
+	memcpy(peak->top, reading->top, sizeof(peak->top));
+}
+
 void limit_observe(struct limit *limit, const struct limit_reading *reading, uint64_t now)
 {
 	if (limit->seen_at_us > 0 && now > limit->seen_at_us) {
@@ -29,10 +49,7 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 	if (limit->rate < RATE_MIN)
 		limit->steady_at_us = now;
 	limit->now = *reading;
-	if (limit->seen_at_us == 0 || MAX(reading->peak, reading->used) > limit->peak) {
-		limit->peak = MAX(reading->peak, reading->used);
-		limit->peak_at_us = now;
-	}
+	observe_peak(&limit->peak, reading, now);
 	limit->seen_at_us = now;
 	history_observe(&limit->history, now, MAX(reading->peak, reading->used));
 }

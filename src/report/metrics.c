@@ -28,7 +28,7 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 		for (size_t i = 0; i < node->n_limits; i++) {
 			const struct limit *limit = &node->limits[i];
 			const uint64_t values[] = {
-				limit->now.used, limit->now.max, limit->peak, limit->now.hits};
+				limit->now.used, limit->now.max, limit->peak.used, limit->now.hits};
 
 			metric_sample(sink, (double)values[f], limit->now.name, NULL);
 		}

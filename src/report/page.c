@@ -385,6 +385,10 @@ static void put_limit(FILE *out, const cJSON *limit)
 	put(out, "<p class=\"facts num\"><span>peak %s", count_text(peak, a));
 	if (peak > max)
 		put(out, " at <time>%s</time>", json_text_at(limit, "peak_at"));
+	if (json_at(limit, "peak_top/0"))
+		put(out, ", %s of it by %s",
+			count_text(json_number_at(limit, "peak_top/0/used"), b),
+			json_text_at(limit, "peak_top/0/workload/text"));
 	put(out, "</span><span>reached %s time%s", count_text(hits - before, a),
 		hits - before == 1 ? "" : "s");
 	if (before > 0)

@@ -9,19 +9,32 @@
 
 #define STATUS_SCHEMA 1
 
+static void add_users(cJSON *limit, const char *key, const struct limit_user *users, unsigned n)
+{
+	cJSON *array = json_array(limit, key);
+
+	for (unsigned i = 0; i < n; i++) {
+		cJSON *user = json_append(array);
+
+		workload_json(user, &users[i].workload);
+		json_number(user, "used", (double)users[i].used);
+	}
+}
+
 static void add_limit(cJSON *array, const struct limit *limit)
 {
-	cJSON *object = json_append(array), *top;
+	cJSON *object = json_append(array);
 	double full = limit_full_in_seconds(limit);
 
 	json_text(object, "name", limit->now.name);
 	JSON_NUMBERS(object, {"used", (double)limit->now.used}, {"max", (double)limit->now.max});
 	json_text(object, "unit", limit->now.unit);
 	json_number(object, "headroom", limit_headroom(limit));
-	json_number(object, "peak", (double)limit->peak);
+	json_number(object, "peak", (double)limit->peak.used);
 	json_time(object, "peak_at",
-		limit->peak_at_us > 0 ? realtime_us() - (limit->seen_at_us - limit->peak_at_us)
+		limit->peak.at_us > 0 ? realtime_us() - (limit->seen_at_us - limit->peak.at_us)
 				      : 0);
+	add_users(object, "peak_top", limit->peak.top, limit->peak.n_top);
 	JSON_NUMBERS(object, {"hits", (double)limit->now.hits},
 		{"hits_before", (double)limit->hits_before});
 	json_text(object, "severity", verdict_names[limit_verdict(limit)]);
@@ -31,13 +44,7 @@ static void add_limit(cJSON *array, const struct limit *limit)
 	else
 		json_number(object, "full_in_seconds", full);
 	history_json(object, &limit->history);
-	top = json_array(object, "top");
-	for (unsigned i = 0; i < limit->now.n_top; i++) {
-		cJSON *user = json_append(top);
-
-		workload_json(user, &limit->now.top[i].workload);
-		json_number(user, "used", (double)limit->now.top[i].used);
-	}
+	add_users(object, "top", limit->now.top, limit->now.n_top);
 }
 
 static void add_lists(cJSON *root, const struct node *node)

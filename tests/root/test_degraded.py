@@ -101,6 +101,13 @@ def test_a_degraded_agent_runs_and_names_what_is_missing(node: Node, agent, dire
     node.assert_unchanged()
 
 
+def test_observe_mode_needs_no_right_to_write(agent, prepared: Path) -> None:
+    read_only = mounted("; ".join(READ_ONLY.format(path) for path in ("/proc/sys", "/sys")))
+    one = agent("mode: observe", wrap=read_only, binary=prepared)
+    for name in ("neighbor", "sysctl", "thp"):
+        until(lambda name=name: one.tuner(name)["state"] == "active", name)
+
+
 def line_of(text: str, tuner: str) -> str:
     """The line of a tuner with the indented lines below it."""
     lines = text.splitlines()

@@ -88,6 +88,11 @@ def test_a_loopback_address_refuses_other_names(one, host):
     assert get(one, "/livez")[0].status == 200
 
 
+def test_an_address_in_use_is_not_in_the_line_of_the_start(one, agent):
+    config = f'mode: observe\nhttp: {{listen: "127.0.0.1:{one.port}"}}'
+    assert " on no port and no socket; " in agent(config, name="second").log
+
+
 def test_the_number_of_series_is_bounded(one):
     lines = [line for line in get(one, "/metrics")[1].splitlines() if not line.startswith("#")]
     names = [line.rsplit(" ", 1)[0] for line in lines]

@@ -25,7 +25,7 @@ LIMIT_TEST(readings_at_one_moment_give_no_rate)
 	assert_int_equal(limit->now.used, 90);
 	observe(limit, 6, 40, 100);
 	assert_int_equal(limit->now.used, 40);
-	assert_int_equal(limit->peak, 90); /* the peak stays */
+	assert_int_equal(limit->peak.used, 90); /* the peak stays */
 }
 
 TEST(the_rate_of_steady_growth_does_not_depend_on_the_interval)
@@ -133,6 +133,21 @@ LIMIT_TEST(hits_before_the_agent_are_separate_and_a_peak_has_its_time)
 	limit_observe(limit, &reading, 3 * SECOND);
 	assert_int_equal(limit->hits_before, 7);
 	assert_int_equal(limit->now.hits, 9);
-	assert_int_equal(limit->peak, 12);
-	assert_int_equal(limit->peak_at_us, 2 * SECOND);
+	assert_int_equal(limit->peak.used, 12);
+	assert_int_equal(limit->peak.at_us, 2 * SECOND);
+}
+
+LIMIT_TEST(a_peak_keeps_the_users_that_were_counted_right_after_it)
+{
+	struct limit_reading reading = {.name = "x", .used = 9, .max = 10, .n_top = 1};
+
+	reading.top[0].used = 2; /* counted before the burst */
+	limit_observe(limit, &reading, 1 * SECOND);
+	reading.top[0].used = 7;
+	limit_observe(limit, &reading, 3 * SECOND);
+	assert_int_equal(limit->peak.top[0].used, 7);
+	reading.used = reading.top[0].used = 8;
+	limit_observe(limit, &reading, 60 * SECOND);
+	assert_int_equal(limit->peak.top[0].used, 7);
+	assert_int_equal(limit->peak.n_top, 1);
 }
