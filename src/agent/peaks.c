@@ -35,7 +35,7 @@ void core_load_peaks(struct core *core)
 		memcmp(data, peaks, offsetof(struct peaks, n)) != 0)
 		return;
 	old = (const struct peaks *)data;
-	for (size_t i = 0; offsetof(struct peaks, peaks[i + 1]) <= len; i++)
+	for (size_t i = 0; i < (len - offsetof(struct peaks, peaks)) / sizeof(old->peaks[0]); i++)
 		if (old->peaks[i].at_us <= now_us() && old->peaks[i].n_top <= LIMIT_PEAK_TOP &&
 			memchr(old->peaks[i].name, 0, LIMIT_NAME_MAX))
 			peaks->peaks[peaks->n++] = old->peaks[i];
