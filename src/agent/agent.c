@@ -282,7 +282,8 @@ int agent_run(const struct core_options *options)
 	if (r == 0 && become_writer(&agent) == -EBUSY) {
 		core_close(&agent.core);
 		sd_event_unref(agent.event);
-		return EX_TEMPFAIL;
+		/* A command ends by itself. */
+		return starts_with(agent.core.holder, "agent") ? EX_TEMPFAIL : 1;
 	}
 	if (r == 0)
 		r = start(&agent);

@@ -163,6 +163,6 @@ void core_add_hidden(const struct core *core, const char *only, struct plan *don
 
 /*
  * Runs the daemon until SIGTERM or SIGINT. Returns the exit code of the program: EX_TEMPFAIL if
- * another process holds the lock.
+ * another agent holds the lock.
  */
 int agent_run(const struct core_options *options);

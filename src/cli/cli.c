@@ -115,8 +115,8 @@ const struct cli_exit cli_exits[] = {
 		"pending."},
 	{EXIT_USAGE, "Wrong usage."},
 	{EX_TEMPFAIL,
-		"For agent: another process may write to this node. stderr names it. The unit does "
-		"not restart then."},
+		"For agent: another agent, which stderr names, sets the values of this node. The "
+		"unit does not restart then."},
 	{0},
 };
 

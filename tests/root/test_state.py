@@ -2,6 +2,7 @@
 """Modes, releases, locks and directories of the agent. Only one process writes at a time."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -139,12 +140,24 @@ def test_a_purge_removes_the_records_and_a_new_agent_enforces(node: Node, agent,
 def test_a_second_agent_names_the_holder_of_the_lock(agent) -> None:
     one = agent()
     two = agent(ready=False, name="second")
-    unit = read(ROOT / "packaging/headroom.service")
-    assert f"RestartPreventExitStatus={two.process.wait(10)}\n" in unit
+    assert two.process.wait(10) == 75
     assert f"the lock is held by agent, pid {one.pid}" in two.log
     assert not two.notified("READY=1")
     assert one.process.poll() is None
     assert one.get("/livez")[0] == 200
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("holder, status", [("agent", 75), ("apply", 1)])
+def test_the_unit_tries_again_beside_a_command_but_not_beside_an_agent(directory: Path, holder: str, status: int) -> None:
+    assert "RestartPreventExitStatus=75\n" in (ROOT / "packaging/headroom.service").read_text()
+    (directory / "run").mkdir()
+    with (directory / "run/lock").open("w") as lock:
+        print(f"{holder}, pid 1", file=lock, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.closing(Agent(directory)) as one:
+            assert one.process.wait(10) == status
+            assert f"the lock is held by {holder}, pid 1: " in one.log
 
 
 @pytest.mark.apart
