@@ -132,6 +132,22 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 	return read_output(out, child->output_max, output);
 }
 
+/* The first line that is not a logged warning; else the first line. */
+static const char *error_line(char *text)
+{
+	const char *first = NULL;
+	char *state = NULL;
+
+	for (char *line = strtok_r(text, "\r\n", &state); line;
+		line = strtok_r(NULL, "\r\n", &state)) {
+		text_make_printable(line);
+		if (!strstr(line, "level=warning") && !strstr(line, "level=info"))
+			return line;
+		first = first ? first : line;
+	}
+	return first ? first : "without a message";
+}
+
 int child_ask(const struct child *child, const struct wait *wait, char **output,
 	char why[static CHILD_WHY_MAX])
 {
@@ -150,11 +166,7 @@ int child_ask(const struct child *child, const struct wait *wait, char **output,
 			*output = steal(text);
 		return 0;
 	}
-	if (error) {
-		error[strcspn(error, "\r\n")] = '\0';
-		text_make_printable(error);
-	}
 	snprintf(why, CHILD_WHY_MAX, "%.100s refuses it: %.200s", child->arguments[0],
-		error && error[0] ? error : "without a message");
+		error_line(error ? error : (char[]){""}));
 	return -EINVAL;
 }

@@ -103,7 +103,7 @@ static void ask_status(struct cri_reading *session)
 			downloads->valueint);
 	if (runtime_duration_parse(json_text_at(config, "imagePullProgressTimeout"), &us) == 0)
 		runtime_duration_text(us, runtime->reported[RUNTIME_PROGRESS_TIMEOUT]);
-	copy_text(runtime->in_force[RUNTIME_HOSTS_DIRECTORY], SETTING_VALUE_MAX,
+	copy_text(runtime->reported[RUNTIME_HOSTS_DIRECTORY], SETTING_VALUE_MAX,
 		json_text_at(config, "registry/configPath"));
 	copy_text(runtime->store.driver, sizeof(runtime->store.driver),
 		json_text_at(config, "containerd/snapshotter"));
@@ -297,7 +297,7 @@ static void read_files(
 	containerd_config_read(daemon, wait, &runtime->files);
 	/* 1.x reports all values, 2.x only some. */
 	if (version[0] == '1' && !runtime->no_cri) {
-		for (int i = RUNTIME_DOWNLOADS; i <= RUNTIME_PROGRESS_TIMEOUT; i++)
+		for (int i = RUNTIME_DOWNLOADS; i <= RUNTIME_HOSTS_DIRECTORY; i++)
 			copy_text(runtime->in_force[i], SETTING_VALUE_MAX, runtime->reported[i]);
 	} else if (files->error == 0) {
 		/* The CRI's number has no effect if the transfer service pulls. */
@@ -306,6 +306,8 @@ static void read_files(
 			DEFAULT_DOWNLOADS);
 		runtime_infer(runtime, RUNTIME_PROGRESS_TIMEOUT, files->changed_us,
 			runtime->reported[RUNTIME_PROGRESS_TIMEOUT], "");
+		runtime_infer(runtime, RUNTIME_HOSTS_DIRECTORY, files->changed_us,
+			runtime->reported[RUNTIME_HOSTS_DIRECTORY], "");
 	}
 }
 
@@ -339,8 +341,10 @@ static void read_sandbox(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info)
 {
 	struct runtime_process process = {0};
-	const struct runtime_daemon daemon = {
-		.host = host, .binary = process.program, .directory = process.directory};
+	const struct runtime_daemon daemon = {.host = host,
+		.binary = process.program,
+		.version = runtime->version,
+		.directory = process.directory};
 	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[RUNTIME_WHY_MAX];
 	_cleanup_free_ char *dump = NULL;
 	const char *file = process.config;
@@ -353,7 +357,8 @@ static void read_sandbox(struct image_runtime *runtime, const struct host *host,
 	/* Without a file it runs with its defaults. */
 	if (access(host_path(host, file, path), F_OK) < 0)
 		file = NULL;
-	if (containerd_dump(&daemon, file, wait, &dump, why) == 0 &&
+	if (containerd_check_program(&daemon, wait, why) == 0 &&
+		containerd_dump(&daemon, file, wait, &dump, why) == 0 &&
 		toml_lookup(dump, SANDBOX_KEY, reference, sizeof(reference)))
 		(void)image_normalize(reference, info->sandbox);
 }

@@ -10,7 +10,10 @@
 #define IMAGES   "plugins.\"io.containerd.cri.v1.images\""
 #define TRANSFER "plugins.\"io.containerd.transfer.v1.local\""
 
-/* An empty config_path of 2.2 and later: plugins/cri/images/plugin.go. */
+/*
+ * An empty config_path of 2.2 and later: plugins/cri/images/plugin.go. The transfer service uses it
+ * as the name of one directory (tried with 2.4.2).
+ */
 #define DEFAULT_DIRECTORIES "/etc/containerd/certs.d:/etc/docker/certs.d"
 
 /* Tables of each key: 1.x does not know the first, 2.x still reads the others. */
@@ -177,12 +180,17 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 		excluding = "registry.mirrors";
 	else if (directory && !reading->merges && has_below(reading, ".registry.configs", ".tls"))
 		excluding = "tls in registry.configs";
+	if (directory && reading->config->transfer && strchr(key->on_disk, ':'))
+		refuse(key, KEY_EXCLUDED,
+			"%s: pulls use a list of directories in config_path as one name: name one "
+			"directory, or set use_local_image_pull = true",
+			process->config);
 	if (excluding)
 		refuse(key, KEY_EXCLUDED,
 			"%s: %s excludes config_path: move it to hosts.toml files", process->config,
 			excluding);
 	if (directory && !key->on_disk[0] && containerd_is_at_least(process->version, 2, 2) &&
-		!has_old_registries(reading))
+		!reading->config->transfer && !has_old_registries(reading))
 		copy_text(key->on_disk, sizeof(key->on_disk), DEFAULT_DIRECTORIES);
 	/* Edit our own file or the main file, unless a later file sets the key. */
 	if (reading->merges)
@@ -219,11 +227,13 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 			"containerd's process is not visible: left alone");
 		return -ESRCH;
 	}
-	r = containerd_dump(process, reading->files.files[0].text ? process->config : NULL, wait,
-		&reading->dump, why);
+	r = containerd_check_program(process, wait, why);
+	if (r == 0)
+		r = containerd_dump(process, reading->files.files[0].text ? process->config : NULL,
+			wait, &reading->dump, why);
 	if (r < 0) {
 		snprintf(config->why, sizeof(config->why),
-			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.200s", process->config,
+			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.260s", process->config,
 			why);
 		return r == -EINVAL ? -EBADMSG : r;
 	}

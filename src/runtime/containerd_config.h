@@ -59,6 +59,13 @@ int containerd_dump(const struct runtime_daemon *process, const char *path, cons
 int containerd_main_file(const struct runtime_daemon *process, const char *path, const char *trial,
 	const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX]);
 
+/*
+ * Whether the program has the daemon's version: a relative name or an upgrade can lead to another.
+ * 0, -ESTALE if it differs, or the error of child_ask(); with why.
+ */
+int containerd_check_program(const struct runtime_daemon *process, const struct wait *wait,
+	char why[static RUNTIME_WHY_MAX]);
+
 /* ---- configuration ---- */
 
 /* config is zeroed or the result of the last call for this process. */

@@ -7,7 +7,8 @@
 #include <fnmatch.h>
 #include <glob.h>
 
-#define DUMP_MAX ((size_t)4 << 20)
+#define DUMP_MAX    ((size_t)4 << 20)
+#define VERSION_MAX 4096
 
 void containerd_files_clear(struct containerd_files *files)
 {
@@ -189,6 +190,29 @@ int containerd_dump(const struct runtime_daemon *process, const char *path, cons
 		.output_max = DUMP_MAX};
 
 	return child_ask(&child, wait, dump, why);
+}
+
+int containerd_check_program(const struct runtime_daemon *process, const struct wait *wait,
+	char why[static RUNTIME_WHY_MAX])
+{
+	const char *const arguments[] = {process->binary, "--version", NULL};
+	const struct child child = {
+		.arguments = arguments, .root = process->host->root, .output_max = VERSION_MAX};
+	_cleanup_free_ char *output = NULL;
+	char version[64] = "an unknown version";
+	int r = child_ask(&child, wait, &output, why);
+
+	if (r < 0)
+		return r;
+	/* containerd github.com/containerd/containerd 1.6.20~ds1 REVISION */
+	(void)sscanf(output, "%*s %*s %63s", version);
+	if (streq(version, process->version))
+		return 0;
+	text_make_printable(version);
+	snprintf(why, RUNTIME_WHY_MAX,
+		"%.120s is %s, and %.60s runs: restart it, or start it by its full path",
+		process->binary, version, process->version);
+	return -ESTALE;
 }
 
 int containerd_main_file(const struct runtime_daemon *process, const char *path, const char *trial,

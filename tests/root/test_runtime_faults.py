@@ -4,6 +4,7 @@
 import contextlib
 import json
 import multiprocessing
+import os
 import signal
 import socketserver
 import stat
@@ -16,7 +17,7 @@ from typing import Any, Iterator
 import pytest
 from conftest import Agent, Run, read, until
 from dnslab import Cgroup, pod_path
-from runtimelab import CONTAINERD_CONFIG, Lab, headroom, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, Daemon, Lab, containerd2, headroom, lab, watcher  # noqa: F401
 from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, keeping, wait_reason, wait_setting
 
 SECRET = "hunter2-not-to-be-seen"
@@ -112,6 +113,20 @@ def test_a_containerd_in_a_container_is_left_alone(pod: Cgroup, lab: Lab, watche
     wait_reason(watcher(), DOWNLOADS, "process-not-seen")
     assert lab.config.read_text() == CONTAINERD_CONFIG
     daemon.stop()
+
+
+@pytest.mark.containerd2
+def test_another_program_than_the_running_one_is_not_asked(lab: Lab, watcher: Watcher) -> None:
+    """The daemon's $PATH is not visible for a pod."""
+    text = "version = 2\nimports = ['/etc/containerd/conf.d/*.toml']\n"
+    lab.config.write_text(text)
+    daemon = lab.daemons["containerd"] = Daemon(lab, "containerd", ["containerd"], lambda: lab.connects(lab.containerd_socket))
+    daemon.env = {"PATH": f"{containerd2()}:{os.environ['PATH']}"}
+    daemon.start()
+    running = watcher(wrap=("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs"))
+    assert wait_reason(running, DOWNLOADS, "program-differs")["actual"] == ""
+    assert "/usr/bin/containerd is 1.6" in running.wait_condition("AgentDegraded")["message"]
+    assert lab.config.read_text() == text and not (lab.root / "etc/containerd/conf.d").exists()
 
 
 def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom: Run) -> None:

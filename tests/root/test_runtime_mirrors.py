@@ -57,6 +57,20 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher
     assert systemd.restarted == ["containerd.service"] * 2
 
 
+@pytest.mark.containerd2
+def test_a_mirror_in_sync_is_asked(lab: Lab, watcher: Watcher) -> None:
+    """With its default configuration, containerd 2.4 looks for hosts.toml in a directory "A:B"."""
+    registry = lab.registry()
+    registry.push("team/app", Image(1, 1000))
+    lab.start("containerd2")
+    lab.with_systemd()
+    running = watcher(f"restart: now, {mirrors(('docker.io', f'http://{registry.name}'))}")
+    wait_setting(running, "containerd.config_path", "in-sync")
+    wait_setting(running, NAME, "in-sync")
+    lab.wait_for_cri()
+    criwire.pull(lab.containerd_socket, "docker.io/team/app:latest")
+
+
 @pytest.mark.slow
 def test_docker_keeps_mirrors_of_others(lab: Lab, watcher: Watcher, run: Run) -> None:
     registry = lab.registry()

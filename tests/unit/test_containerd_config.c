@@ -51,8 +51,10 @@ static void make_program(const struct directory *root, const char *dump, int sta
 {
 	put(root, "/dump", dump);
 	put(root, "/containerd",
-		status == 0 ? "#!/bin/sh\nexec cat @/dump\n"
-			    : "#!/bin/sh\necho 'level=error no' >&2\nexit 1\n");
+		status == 0
+			? "#!/bin/sh\n[ $1 = --version ] && exec cat @/version\nexec cat @/dump\n"
+			: "#!/bin/sh\n[ $1 = --version ] && exec cat @/version\n"
+			  "echo 'level=error no' >&2\nexit 1\n");
 	assert_int_equal(chmod(directory_at(root, "/containerd").text, 0700), 0);
 }
 
@@ -63,12 +65,15 @@ static void read_config(const struct directory *root, const char *version, const
 	struct path program = directory_at(root, "/containerd");
 	struct path main = directory_at(root, n > 0 && files[0].path ? files[0].path : MAIN);
 	struct host host = {0};
+	char text[100];
 	struct runtime_daemon process = {.host = &host,
 		.version = version,
 		.binary = program.text,
 		.directory = "",
 		.config = main.text};
 
+	snprintf(text, sizeof(text), "containerd github.com/containerd/containerd %s x\n", version);
+	put(root, "/version", text);
 	for (size_t i = 0; i < n && files[i].path; i++)
 		put(root, files[i].path, files[i].text);
 	containerd_config_read(&process, &wait, config);
@@ -125,10 +130,11 @@ TEST(each_key_has_its_file_and_table)
 					"[" TRANSFER "]\nmax_concurrent_downloads = 3\n"}},
 			RUNTIME_DOWNLOADS, KEY_EDITABLE, "/etc/containerd/extra.toml", TRANSFER,
 			"3"},
-		{"2.2: an empty path means a list", "2.2.0", DUMP_21, {{MAIN, "version = 3\n"}},
-			RUNTIME_HOSTS_DIRECTORY, KEY_EDITABLE, MAIN, IMAGES ".registry",
-			"/etc/containerd/certs.d:/etc/docker/certs.d"},
-		{"2.1: it means nothing", "2.1.0", DUMP_21, {{MAIN, "version = 3\n"}},
+		{"2.2: an empty path means a list", "2.2.0",
+			DUMP_20 "use_local_image_pull = true\n" REGISTRY_2,
+			{{MAIN, "version = 3\n"}}, RUNTIME_HOSTS_DIRECTORY, KEY_EDITABLE, MAIN,
+			IMAGES ".registry", "/etc/containerd/certs.d:/etc/docker/certs.d"},
+		{"the transfer service ignores a list", "2.2.0", DUMP_21, {{MAIN, "version = 3\n"}},
 			RUNTIME_HOSTS_DIRECTORY, KEY_EDITABLE, MAIN, IMAGES ".registry", ""},
 	};
 

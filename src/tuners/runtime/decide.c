@@ -82,15 +82,19 @@ void runtime_leave(struct want *want, const char *reason)
 
 const char *runtime_obstacle(const struct node_runtime *runtime)
 {
-	if (runtime->files.error < 0 && runtime->files.error != -ESRCH)
-		return "file-unusable";
-	if (runtime->answer == RUNTIME_SILENT)
-		return "runtime-silent";
-	/* Its options or the program that reads the file are unknown. */
-	if (runtime->pid == 0 ||
-		(runtime->found.driver->needs_program && !runtime->process.program[0]))
-		return "process-not-seen";
-	return NULL;
+	bool hidden = runtime->pid == 0 ||
+		      (runtime->found.driver->needs_program && !runtime->process.program[0]);
+	const char *reason = NULL;
+
+	if (runtime->files.error == -ESTALE)
+		reason = "program-differs";
+	else if (runtime->files.error < 0 && runtime->files.error != -ESRCH)
+		reason = "file-unusable";
+	else if (runtime->answer == RUNTIME_SILENT)
+		reason = "runtime-silent";
+	else if (hidden) /* its options or the program that reads the file are unknown */
+		reason = "process-not-seen";
+	return reason;
 }
 
 static const struct file_record *record_of(

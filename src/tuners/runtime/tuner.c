@@ -72,7 +72,8 @@ static const struct explanation explanations[] = {
 		.source = "containerd, docs/cri/config.md, from 1.7"},
 	{"*.config_path", "setting",
 		"The directory of hosts.toml files, which name mirrors. Set only if mirrors are "
-		"configured and the directory is not.",
+		"configured and the directory is not. The default of 2.2 and later, two "
+		"directories, has no effect where the transfer service pulls.",
 		NULL, "empty; /etc/containerd/certs.d in the packages of clouds", "runtime.mirrors",
 		.source = "containerd, docs/hosts.md"},
 	{"*.max-concurrent-downloads", "setting",
@@ -174,11 +175,17 @@ static const struct reason reasons[] = {
 		"host's process IDs. The process must belong to root, listen on the socket or be "
 		"in /run/docker.pid, and be in no container.",
 		.unmet = true},
+	{"program-differs",
+		"The program on disk has another version than the running daemon, so values in "
+		"force and the keys of its file are unknown: restart the daemon, or start it by "
+		"its full path.",
+		.unmet = true},
 	{"file-of-others", "A file of others has this setting: it is not changed."},
 	{"no-mirror-up", "All mirrors of the registry fail: pulls go to the registry itself."},
 	{"mirrors-without-effect",
-		"The key registry.mirrors in containerd's configuration disables hosts.toml: "
-		"move its mirrors to runtime.mirrors."},
+		"The configuration of containerd disables hosts.toml, by the key registry.mirrors (move "
+		"its mirrors to runtime.mirrors) or by several directories in config_path (name "
+		"one): see refusals in /v1/status."},
 	{"runtime-silent", "The runtime does not answer.", .unmet = true},
 	{0},
 };
