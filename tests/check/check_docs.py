@@ -132,6 +132,14 @@ def check_prose():
             faults.append(f"{path.relative_to(ROOT)}: there is no {name}")
 
 
+def check_security():
+    """The tests that the threat model names exist."""
+    tests = "".join(path.read_text() for path in [*ROOT.glob("tests/root/test_*.py"), *ROOT.glob("tests/unit/test_*.c")])
+    for name in re.findall(r"(\w+)`", (ROOT / "packaging/SECURITY.md").read_text().split("## Tests")[1]):
+        if name not in ("c", "py") and not re.search(rf"\bdef {name}\(|TEST\({name}\)", tests):
+            faults.append(f"packaging/SECURITY.md: there is no test {name}")
+
+
 def check_metrics():
     """promtool accepts the metrics of a made-up node and of this node without a message."""
     if not shutil.which("promtool"):
@@ -154,6 +162,7 @@ check_sample()
 check_explain()
 check_limits()
 check_prose()
+check_security()
 check_metrics()
 print("\n".join(faults))
 sys.exit(1 if faults else 0)
