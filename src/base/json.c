@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 
-/* Room for a message of 320 bytes, of which each may become a replacement of three bytes. */
+/* Room for a message of 320 bytes: each may become a replacement of three bytes. */
 #define CLEAN_MAX 1024
 
 cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Files of the node, such as those of procfs and sysfs. */
+/* The node's files: procfs, sysfs and below the host's root. */
 
 #include <limits.h>
 

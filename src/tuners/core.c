@@ -130,8 +130,8 @@ static const struct reason reasons[] = {
 static const struct explanation explanations[] = {
 	STATE("enforce", "mode", "The tuner reads the node and sets the configured values."),
 	STATE("observe", "mode",
-		"The tuner reads the node and sets nothing. plan and status show what it would "
-		"change."),
+		"The tuner reads the node and sets nothing. plan and status show the changes it "
+		"would make."),
 	STATE("off", "mode", "The configuration has switched the tuner off."),
 	STATE("released", "mode",
 		"headroom restore restored the originals. The tuner only observes until headroom "
@@ -156,11 +156,11 @@ static const struct explanation explanations[] = {
 	STATE("critical", "verdict", "A condition is True that makes workloads fail now."),
 	STATE("advice", "severity",
 		"An improvement that the administrator can make; the verdict stays ok."),
-	STATE("OK", "status of a condition", "There is no problem. JSON says False."),
+	STATE("OK", "status of a condition", "Nothing is wrong. JSON says False."),
 	STATE("True", "status of a condition",
 		"There is a problem. The text output prints its severity instead."),
 	STATE("False", "status of a condition",
-		"There is no problem. The text output prints OK instead."),
+		"Nothing is wrong. The text output prints OK instead."),
 	STATE("Unknown", "status of a condition",
 		"The agent cannot tell whether there is a problem; the reason says why."),
 	STATE("headroom", "column", "The unused share of a limit, 0 to 1."),

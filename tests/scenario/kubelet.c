@@ -16,7 +16,7 @@ static void fill_defaults(struct kubelet_values *values)
 }
 
 /* `[flag] FIELD VALUE`: the value of the main file or of a flag; "-" for none. */
-static bool take_value(struct scenario *scenario, void *base)
+static bool read_value(struct scenario *scenario, void *base)
 {
 	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
 	struct kubelet_value value = {.origin = KUBELET_FILE, .file = MAIN_FILE, .line = 7};
@@ -39,7 +39,7 @@ static bool take_value(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool take_own(struct scenario *scenario, void *base)
+static bool read_own(struct scenario *scenario, void *base)
 {
 	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
 	struct kubelet_value *value = &seen->values.field[KUBELET_SERIALIZE_IMAGE_PULLS];
@@ -55,7 +55,7 @@ static bool take_own(struct scenario *scenario, void *base)
 	return seen->own != KUBELET_OWN_MISSING || scenario_is(scenario, "missing");
 }
 
-static bool take_running(struct scenario *scenario, void *base)
+static bool read_running(struct scenario *scenario, void *base)
 {
 	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
 
@@ -69,11 +69,11 @@ static const struct scenario_word at[] = {
 	WORD_CONST("kubelet stopped", struct kubelet, seen.presence, KUBELET_STOPPED),
 	WORD_CONST("kubelet running", struct kubelet, seen.presence, KUBELET_RUNNING),
 	WORD_TEXT("dir", struct kubelet, seen.config_dir),
-	WORD_CALL("own", take_own),
-	WORD_CALL("runs", take_running),
+	WORD_CALL("own", read_own),
+	WORD_CALL("runs", read_running),
 	WORD_TEXT("broken", struct kubelet, seen.why),
 	WORD_CONST("overridden", struct kubelet, seen.overridden, true),
-	WORD_CALL(NULL, take_value),
+	WORD_CALL(NULL, read_value),
 };
 
 static const struct scenario_word config[] = {

@@ -67,7 +67,7 @@ static const struct explanation explanations[] = {
 };
 
 static const struct reason pull_reasons[] = {
-	{"no-kubelet", "This node has no kubelet and no kubelet configuration.",
+	{"no-kubelet", "This node has neither a kubelet nor a configuration file of one.",
 		.absent = "kubelet (none)"},
 	{"kubelet-config-unreadable",
 		"The kubelet's configuration could not be read: the message says where and why."},
