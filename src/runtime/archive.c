@@ -145,12 +145,14 @@ static int read_archive(struct archive_reader *reader, const char *path)
 }
 
 int archive_open(const struct host *host, const char *path, unsigned int percent_free,
-	const struct wait *wait, struct archive **ret, char why[static ARCHIVE_WHY_MAX])
+	uint64_t unpacked_max, const struct wait *wait, struct archive **ret,
+	char why[static ARCHIVE_WHY_MAX])
 {
 	_cleanup_(cleanup_archive_close) struct archive *archive =
 		must(calloc(1, sizeof(*archive)));
 	struct archive_reader reader = {.host = host,
 		.percent_free = percent_free,
+		.unpacked_max = unpacked_max,
 		.wait = wait,
 		.archive = archive,
 		.why = why};

@@ -26,7 +26,7 @@
 struct archive_blob {
 	char digest[DIGEST_MAX];
 	char media_type[96];
-	uint64_t size;
+	uint64_t size, unpacked; /* without the compression of a layer */
 	char *text;      /* a manifest made for docker-save; NULL: use archive_blob_open() */
 	uint64_t offset; /* in the file of archive_blob_open() */
 };
@@ -34,9 +34,9 @@ struct archive_blob {
 struct archive_image {
 	char name[IMAGE_NAME_MAX]; /* with registry and tag */
 	char top[DIGEST_MAX];      /* digest of its manifest or index */
-	char id[DIGEST_MAX]; /* digest of its configuration for this machine: the runtime's image ID
-			      */
-	uint64_t size;       /* bytes of configuration and layers for this machine */
+	char id[DIGEST_MAX];       /* digest of its configuration: the runtime's image ID */
+	uint64_t size;             /* bytes of configuration and layers for this machine */
+	uint64_t unpacked;         /* bytes of the layers without their compression */
 };
 
 struct archive {
@@ -51,11 +51,14 @@ struct archive {
 /*
  * Opens an archive and lists its images; path is below the host's root. A compressed tar is
  * unpacked to an unnamed file in the state directory, as long as percent_free % of the file system
- * stays free. Images without a name are skipped. 0, or -errno with why: -EBADMSG for a file that is
- * damaged, inconsistent, not an archive, or without named images; -ENOSPC without room to unpack.
+ * stays free. Layers are unpacked to count their bytes, each up to unpacked_max (0: not at all): no
+ * format has a size that its author cannot forge. Images without a name are
+ * skipped. 0, or -errno with why: -EBADMSG for a file that is damaged, inconsistent, not an
+ * archive, or without named images; -ENOSPC without room to unpack.
  */
 int archive_open(const struct host *host, const char *path, unsigned int percent_free,
-	const struct wait *wait, struct archive **ret, char why[static ARCHIVE_WHY_MAX]);
+	uint64_t unpacked_max, const struct wait *wait, struct archive **ret,
+	char why[static ARCHIVE_WHY_MAX]);
 void archive_close(struct archive *archive);
 DEFINE_CLEANUP(struct archive, archive_close)
 

@@ -55,13 +55,17 @@ static int read_descriptor(struct archive_reader *reader, const char *parent, co
 		reader, "%.120s has a descriptor without a valid digest, size or type", parent);
 }
 
-/* Adds a blob once; the archive owns its text. */
-static int add_blob(struct archive_reader *reader, const struct archive_blob *blob)
+/* Adds a blob once; the archive owns its text. Reads its size from the file (or NULL). */
+static int add_blob(
+	struct archive_reader *reader, struct archive_blob *blob, const struct archive_file *file)
 {
 	const struct archive_blob *same =
 		find_named(reader->archive->blobs, reader->archive->n_blobs, blob->digest);
 
+	int r = !same && file ? archive_count_unpacked(reader, file, &blob->unpacked) : 0;
+
 	if (same) {
+		blob->unpacked = same->unpacked;
 		free(blob->text);
 		return same->size == blob->size
 			       ? 0
@@ -69,24 +73,23 @@ static int add_blob(struct archive_reader *reader, const struct archive_blob *bl
 	}
 	*add_element(&reader->archive->blobs, &reader->archive->n_blobs, &reader->blobs_allocated) =
 		*blob;
-	return 0;
+	return r;
 }
 
 /* Opens the file of a blob, which must have the size of its descriptor, and adds the blob. */
 static int open_blob(
-	struct archive_reader *reader, const struct archive_blob *blob, struct archive_file *file)
+	struct archive_reader *reader, struct archive_blob *blob, struct archive_file *file)
 {
 	char name[sizeof(BLOB_PATH) + DIGEST_MAX];
-	struct archive_blob found = *blob;
 	int r;
 
 	snprintf(name, sizeof(name), BLOB_PATH, blob->digest + strlen("sha256:"));
 	r = archive_file_open(reader, name, file);
 	if (r < 0)
 		return r;
-	found.offset = file->offset;
+	blob->offset = file->offset;
 	if (file->size == blob->size)
-		r = add_blob(reader, &found);
+		r = add_blob(reader, blob, file);
 	else
 		r = archive_bad(reader, "%.*s: %" PRIu64 " bytes, expected %" PRIu64, SHORT,
 			blob->digest, file->size, blob->size);
@@ -202,6 +205,7 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 			return r;
 		close(file.fd);
 		image->size += part.size;
+		image->unpacked += part.unpacked;
 	}
 	return 0;
 }
@@ -279,7 +283,7 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 		strcat(layer->media_type, "+zstd");
 	} else {
 		memcpy(layer->digest, diff_id, DIGEST_MAX);
-		return add_blob(reader, layer);
+		return add_blob(reader, layer, &file);
 	}
 	sha256_init(&context);
 	for (uint64_t done = 0; done < file.size;) {
@@ -297,7 +301,7 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 	sha256_digest(&context, sizeof(sum), sum);
 	strcpy(layer->digest, "sha256:");
 	base16_encode_update(layer->digest + 7, sizeof(sum), sum);
-	return add_blob(reader, layer);
+	return add_blob(reader, layer, &file);
 }
 
 /* Writes the manifest that a registry would have for an entry of manifest.json. */
@@ -330,6 +334,7 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 		fprintf(out, "%s{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%" PRIu64 "}",
 			comma, layer.media_type, layer.digest, layer.size);
 		image->size += layer.size;
+		image->unpacked += layer.unpacked;
 		comma = ",";
 		diff_id = diff_id->next;
 	}
@@ -363,7 +368,7 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 		return wrong_platform(reader, image.name);
 	memcpy(image.id, blob.digest, DIGEST_MAX);
 	image.size = blob.size;
-	r = add_blob(reader, &blob);
+	r = add_blob(reader, &blob, NULL);
 	if (r < 0)
 		return r;
 	out = must(open_memstream(&manifest.text, &size));
@@ -377,7 +382,7 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	strcpy(manifest.digest, "sha256:");
 	hash_bytes(must(manifest.text), size, manifest.digest + strlen("sha256:"));
 	memcpy(image.top, manifest.digest, DIGEST_MAX);
-	r = add_blob(reader, &manifest);
+	r = add_blob(reader, &manifest, NULL);
 	cJSON_ArrayForEach (tag, json_at(entry, "RepoTags"))
 		if (r == 0 && image_normalize(json_text_at(tag, ""), image.name) == 0)
 			r = add_image(reader, &image);

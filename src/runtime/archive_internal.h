@@ -14,14 +14,14 @@
 /* A file of a tar that may belong to an image. */
 struct archive_member {
 	char *name;
-	char *link; /* a link's target; "" when it is outside of the archive; NULL: a regular file
-		     */
+	char *link; /* a link's target; "": outside of the archive; NULL: a regular file */
 	uint64_t offset, size;
 };
 
 struct archive_reader {
 	const struct host *host;
 	unsigned int percent_free;
+	uint64_t unpacked_max;
 	const struct wait *wait;
 	struct archive *archive;
 	char *why;
@@ -52,6 +52,10 @@ int archive_pread(int fd, void *data, size_t size, uint64_t offset);
 
 /* archive_tar.c: unpacks a compressed archive->fd and lists the members. */
 int archive_read_tar(struct archive_reader *reader);
+
+/* archive_tar.c: the size of a layer without its compression. */
+int archive_count_unpacked(
+	struct archive_reader *reader, const struct archive_file *file, uint64_t *unpacked);
 
 /* archive_index.c: finds images and blobs. */
 int archive_read_index(struct archive_reader *reader);

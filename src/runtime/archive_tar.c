@@ -23,17 +23,22 @@
 
 struct spool {
 	struct archive_reader *reader;
-	int fd;
+	int fd;         /* -1: only count */
+	uint64_t total; /* bytes so far */
+	uint64_t left;  /* compressed bytes to read */
+	int (*unpack)(struct spool *spool, int in);
 	char input[CHUNK], output[CHUNK];
 };
 
+/* 1: no more bytes need to be counted. */
 static int spool_write(struct spool *spool, size_t len)
 {
 	struct statvfs fs;
 	int r = archive_check_wait(spool->reader);
 
-	if (r < 0)
-		return r;
+	spool->total += len;
+	if (r < 0 || spool->fd < 0)
+		return r < 0 ? r : spool->total > spool->reader->unpacked_max;
 	if (fstatvfs(spool->fd, &fs) < 0)
 		return archive_error(spool->reader, -errno);
 	if ((uint64_t)fs.f_bavail * fs.f_frsize <
@@ -59,7 +64,8 @@ static int unpack_gzip(struct spool *spool, int in)
 		r = spool_write(spool, (size_t)n);
 	(void)gzerror(gzip, &code);
 	gzclose(gzip);
-	return r < 0 || code == Z_OK ? r : archive_bad(spool->reader, "gzip: truncated or damaged");
+	return r != 0 || code == Z_OK ? r
+				      : archive_bad(spool->reader, "gzip: truncated or damaged");
 }
 
 static int unpack_zstd(struct spool *spool, int in)
@@ -70,10 +76,11 @@ static int unpack_zstd(struct spool *spool, int in)
 	int r = 0;
 
 	ZSTD_DCtx_setParameter(zstd, ZSTD_d_windowLogMax, WINDOW_LOG);
-	while (r == 0 && (n = read(in, spool->input, CHUNK)) > 0) {
+	while (r == 0 && (n = read(in, spool->input, MIN(CHUNK, spool->left))) > 0) {
 		ZSTD_inBuffer from = {.src = spool->input, .size = (size_t)n};
 		ZSTD_outBuffer to;
 
+		spool->left -= (uint64_t)n;
 		do {
 			to = (ZSTD_outBuffer){.dst = spool->output, .size = CHUNK};
 			left = ZSTD_decompressStream(zstd, &to, &from);
@@ -89,24 +96,56 @@ static int unpack_zstd(struct spool *spool, int in)
 	return r == 0 && left > 0 ? archive_bad(spool->reader, "zstd: truncated") : r;
 }
 
+/* Returns a spool without a file for compressed bytes, or NULL for others. */
+static struct spool *spool_new(
+	struct archive_reader *reader, int in, uint64_t offset, uint64_t size)
+{
+	char magic[4] = {0};
+	struct spool *spool;
+
+	(void)archive_pread(in, magic, MIN(sizeof(magic), size), offset);
+	if (memcmp(magic, GZIP_MAGIC, 2) != 0 && memcmp(magic, ZSTD_MAGIC, 4) != 0)
+		return NULL;
+	spool = must(calloc(1, sizeof(*spool)));
+	spool->reader = reader;
+	spool->fd = -1;
+	spool->left = size;
+	spool->unpack = magic[0] == GZIP_MAGIC[0] ? unpack_gzip : unpack_zstd;
+	return spool;
+}
+
+int archive_count_unpacked(
+	struct archive_reader *reader, const struct archive_file *file, uint64_t *unpacked)
+{
+	_cleanup_free_ struct spool *spool =
+		reader->unpacked_max > 0 ? spool_new(reader, file->fd, file->offset, file->size)
+					 : NULL;
+	int r = 0;
+
+	*unpacked = file->size;
+	if (!spool)
+		return 0;
+	(void)lseek(file->fd, (off_t)file->offset, SEEK_SET);
+	r = spool->unpack(spool, file->fd);
+	*unpacked = spool->total;
+	/* The runtime stops at the damage, too. */
+	return r == -EBADMSG ? 0 : MIN(r, 0);
+}
+
 static int unpack(struct archive_reader *reader)
 {
-	_cleanup_free_ struct spool *spool = NULL;
-	unsigned char magic[4] = {0};
 	int r, in = reader->archive->fd;
+	_cleanup_free_ struct spool *spool = spool_new(reader, in, 0, UINT64_MAX);
 
-	(void)archive_pread(in, magic, sizeof(magic), 0);
-	if (memcmp(magic, GZIP_MAGIC, 2) != 0 && memcmp(magic, ZSTD_MAGIC, 4) != 0)
+	if (!spool)
 		return 0;
-	spool = must(malloc(sizeof(*spool)));
-	spool->reader = reader;
 	if (reader->host->state[0])
 		(void)make_directories(reader->host->state, 0755);
 	spool->fd = open(reader->host->state, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (spool->fd < 0)
 		return archive_fail(reader, -errno, "cannot create a file to unpack it to: %s",
 			strerror(errno));
-	r = magic[0] == GZIP_MAGIC[0] ? unpack_gzip(spool, in) : unpack_zstd(spool, in);
+	r = spool->unpack(spool, in);
 	reader->archive->fd = spool->fd;
 	close(in);
 	return r;

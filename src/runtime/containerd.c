@@ -183,7 +183,7 @@ static void ask_content(struct cri_reading *session)
 		pulls_nameless(&runtime->pulls, runtime->containerd.content_turn);
 	const char *digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
 	const Containerd__ListContentResponse *found;
-	char image[160];
+	char image[160], *ours;
 
 	if (!digest)
 		return;
@@ -211,7 +211,10 @@ static void ask_content(struct cri_reading *session)
 					   (int)strcspn(labels[source]->value, ","),
 					   labels[source]->value) >= (int)sizeof(image))
 			continue;
-		images_hide_secret(image);
+		/* What follows is a secret. */
+		ours = strstr(image, "/" IMAGES_REPOSITORY "/");
+		if (ours)
+			ours[strlen("/" IMAGES_REPOSITORY "/")] = '\0';
 		for (size_t i = 0; i < n; i++)
 			if (starts_with(labels[i]->key, LAYER_LABEL))
 				pulls_name(&runtime->pulls, labels[i]->value, image);

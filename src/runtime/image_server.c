@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include <microhttpd.h>
-#include <nettle/memops.h>
 
 #define CONNECTIONS_MAX   256
 #define IDLE_S            30
@@ -109,7 +108,6 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 {
 	struct image_server *server = userdata;
 	const struct archive_blob *blob = NULL;
-	size_t len = strlen(server->prefix);
 
 	(void)version, (void)data, (void)state;
 	if (!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD))
@@ -117,9 +115,8 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 	*size = 0;
 	if (streq(url, "/v2/"))
 		return answer_empty(mhd, MHD_HTTP_OK);
-	/* In constant time, because the name has a secret. */
-	if (strlen(url) > len && memeql_sec(url, server->prefix, len)) {
-		const char *rest = url + len, *digest = strchr(rest, '/');
+	if (starts_with(url, server->prefix)) {
+		const char *rest = url + strlen(server->prefix), *digest = strchr(rest, '/');
 
 		if (starts_with(rest, "manifests/") || starts_with(rest, "blobs/"))
 			blob = find_named(
@@ -141,10 +138,7 @@ int image_server_open(const struct archive *archive, const char *name, _Atomic u
 	server->sent = sent;
 	snprintf(server->prefix, sizeof(server->prefix), "/v2/%s/", name);
 	errno = 0;
-	/*
-	 * Clients above the limit wait in the listen backlog, which the kernel cuts to
-	 * net.core.somaxconn, until idle connections time out.
-	 */
+	/* Clients above the limit wait in the listen backlog until idle connections time out. */
 	server->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, route,
 		server, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_LISTEN_BACKLOG_SIZE,
 		(unsigned int)INT_MAX, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,

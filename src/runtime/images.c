@@ -4,10 +4,7 @@
 #include "base/file.h"
 #include "runtime/driver.h"
 
-#include <nettle/base16.h>
 #include <sys/random.h>
-
-#define SECRET_BYTES 16
 
 void images_remove_files(const struct host *host)
 {
@@ -22,24 +19,13 @@ bool images_is_ours(const char *name)
 	       strstr(name, "/" IMAGES_REPOSITORY "/");
 }
 
-void images_hide_secret(char *name)
-{
-	char *hash = strstr(name, "/" IMAGES_REPOSITORY "/");
-
-	if (hash) {
-		hash += strlen("/" IMAGES_REPOSITORY "/");
-		hash[strcspn(hash, "-")] = '\0';
-	}
-}
-
 int images_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
 	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(cleanup_image_server_close) struct image_server *server = NULL;
-	char hash[HASH_TEXT_MAX], repository[NAME_MAX], reference[2 * IMAGE_NAME_MAX];
-	char secret[BASE16_ENCODE_LENGTH(SECRET_BYTES) + 1] = "";
-	uint8_t random[SECRET_BYTES];
+	char hash[HASH_TEXT_MAX], secret[HASH_TEXT_MAX], repository[NAME_MAX];
+	char random[16], reference[2 * IMAGE_NAME_MAX];
 	uint16_t port;
 	int r;
 
@@ -48,14 +34,12 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 			runtime->driver->name);
 		return -EOPNOTSUPP;
 	}
-	if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
-		snprintf(why, IMAGES_WHY_MAX, "no random numbers: %s", strerror(errno));
-		return -EIO;
-	}
-	base16_encode_update(secret, sizeof(random), random);
+	r = getrandom(random, sizeof(random), 0) < 0 ? -errno : 0;
+	hash_bytes(random, sizeof(random), secret);
 	hash_bytes(image->name, strlen(image->name), hash);
-	snprintf(repository, sizeof(repository), IMAGES_REPOSITORY "/%s-%s", hash, secret);
-	r = image_server_open(archive, repository, done, &server, &port);
+	snprintf(repository, sizeof(repository), IMAGES_REPOSITORY "/%s-%.32s", hash, secret);
+	if (r == 0)
+		r = image_server_open(archive, repository, done, &server, &port);
 	if (r < 0) {
 		snprintf(why, IMAGES_WHY_MAX, "no server on 127.0.0.1: %s", strerror(-r));
 		return r;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/*
- * Images of a runtime. Drivers have the calls (driver.h). Names are complete:
- * docker.io/library/busybox:1.36.
- */
+/* Images of a runtime (calls: driver.h). Names are complete: docker.io/library/busybox:1.36. */
 
 #include "runtime/archive.h"
 
@@ -42,9 +39,7 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
 	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
 
-/*
- * Removes leftovers of a killed agent; not to be called during a transfer. 0, or -errno with why.
- */
+/* Removes leftovers of a killed agent, not during a transfer. 0, or -errno with why. */
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 
@@ -54,11 +49,6 @@ void images_remove_files(const struct host *host);
 /* Whether a load gave an image this temporary name. */
 bool images_is_ours(const char *name);
 
-/* Cuts the secret off the temporary name, for display. */
-void images_hide_secret(char *name);
-
-/*
- * Whether the runtime has names or leases of a transfer. images is the list of all its images.
- */
+/* Whether the runtime has names or leases of a transfer. images lists all its images. */
 bool images_has_leftovers(const struct image_runtime *runtime, const struct wait *wait,
 	const struct runtime_image *images, size_t n);

@@ -35,7 +35,7 @@ static inline int open_archive(const void *data, size_t size, struct archive **a
 	fd = open(archive_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	require(fd >= 0 && write_all(fd, data, size) == 0);
 	close(fd);
-	r = archive_open(&host, archive_path, 1, &wait, archive, why);
+	r = archive_open(&host, archive_path, 1, 1 << 20, &wait, archive, why);
 	require(r == 0 || why[0]);
 	return r;
 }

@@ -2,15 +2,18 @@
 """Preloading of images from archives and registries, with real runtimes."""
 
 import json
+import os
 import random
 import signal
+import tarfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Agent, Node, Run, Start, until
-from imagelab import Built, Image, Proxy, docker_save, say_program, sleeper
+from imagelab import Built, Image, Proxy, compress, docker_save, say_program, sleeper
 from runtimelab import Lab, lab  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
 from test_kubelet import Kubelet, kubelet  # noqa: F401
@@ -238,12 +241,12 @@ def test_restore_removes_the_hosts_directory_of_a_killed_load(lab: Lab, node: No
     assert hosts.parent.exists() == ("thp" in only) and others.exists()
 
 
-def make_small_store(lab: Lab) -> None:
+def make_small_store(lab: Lab, size: int = 96 << 20, where: str = "/var/lib/containerd") -> None:
     disk = lab.directory / "disk"
     with disk.open("wb") as file:
-        file.truncate(96 << 20)
+        file.truncate(size)
     lab.run("mkfs.ext4", "-q", str(disk))
-    lab.run("mount", "-o", "loop", str(disk), "/var/lib/containerd")
+    lab.run("mount", "-o", "loop", str(disk), where)
 
 
 def test_a_pull_that_fills_the_store_is_cancelled_and_the_next_transfer_works(lab: Lab, preload: Start, store: Path) -> None:
@@ -276,6 +279,55 @@ def test_an_archive_that_does_not_fit_is_not_started(lab: Lab, preload: Start, s
     assert row["reason"] == "does-not-fit" and "MB" in row["why"]
     assert running.wait_condition("ImagePreloadFailed")["reason"] == "does-not-fit"
     assert A not in names(lab)
+
+
+def zeros(size: int, how: str) -> bytes:
+    """A compressed tar with a file of zeros, as repeated gzip members or zstd frames."""
+    entry = tarfile.TarInfo("zeros")
+    entry.size = size
+    return b"".join([compress(entry.tobuf(), how), compress(bytes(1 << 26), how) * (size >> 26), compress(bytes(1024), how)])
+
+
+@pytest.mark.parametrize(
+    "kind, how, what",
+    [("containerd", "gzip", "layer"), ("containerd", "zstd", "layer"), ("containerd", "gzip", "archive"),
+     pytest.param("containerd2", "gzip", "layer", marks=pytest.mark.containerd2), ("docker", "gzip", "layer")],
+)  # fmt: skip
+def test_an_archive_that_unpacks_to_10_gb_never_fills_the_store(
+    lab: Lab, preload: Start, store: Path, directory: Path, kind: str, how: str, what: str
+) -> None:
+    """The store has 300 MB, of which the kubelet allows 85 %. The state directory is on the same file system."""
+    where = "/var/lib/docker" if kind == "docker" else "/var/lib/containerd"
+    make_small_store(lab, 300 << 20, where)
+    (directory / "state").mkdir()
+    lab.run("mount", "--bind", where, str(directory / "state"))
+    lab.start(kind)
+    bomb = zeros(10 << 30, how)
+    if what == "archive":
+        (store / "bomb.tar.gz").write_bytes(bomb)
+    else:
+        image = Built(A, layers=1)
+        image.tars = [bomb]
+        docker_save(store / "bomb.tar", [image])
+    full, ended = [], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.005):
+            disk = os.statvfs(lab.root / where[1:])
+            full.append(1 - disk.f_bavail / disk.f_blocks)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        running = preload("archives: [/run/images]")
+        row = until(lambda: next((i for i in running.status()["images"] if i["state"] == "failed"), None))
+    finally:
+        ended.set()
+        watcher.join()
+    assert row["reason"] == "does-not-fit" and row["why"] and max(full) < 0.85
+    docker_save(store / "small.tar", [Built("b:2")])
+    running.reload()
+    wait_image(running, B)
 
 
 def test_docker_loads_archives(lab: Lab, preload: Start, store: Path) -> None:
@@ -362,6 +414,42 @@ def test_a_pull_ends_when_its_tuner_no_longer_enforces(
         row = wait_image(running, name, "pending")
         assert row["reason"] == ("restored" if how == "restore" else "observe-mode")
     assert running.condition("ImagePreloadFailed")["status"] != "True", "a cancelled pull is not a failure"
+
+
+def test_an_archive_waits_for_a_pull_when_one_image_at_a_time_may_be_transferred(
+    pulling: tuple[Agent, Proxy, str], store: Path
+) -> None:
+    running, proxy, name = pulling
+    docker_save(store / "a.tar", [Built(A)])
+    text = f"mode: observe\nimages: {{mode: enforce, pin: [], parallel: 1, archives: [/run/images], pull: ['{name}']}}\n"
+    running.write_config(text)
+    running.reload()
+    until(lambda: wait_image(running, "/run/images/a.tar", "pending")["reason"] == "queued")
+    time.sleep(2)
+    assert wait_image(running, "/run/images/a.tar", "pending")["reason"] == "queued" and proxy.now == 1
+    proxy.rate = 0
+    wait_image(running, name)
+    wait_image(running, A)
+
+
+def test_a_pull_does_not_wait_because_the_clock_was_ahead(lab: Lab, preload: Start, directory: Path) -> None:
+    lab.containerd()
+    registry = lab.registry()
+    registry.push("team/app", Image(1, 1000))
+    name = f"{registry.name}/team/app:latest"
+    tomorrow = str(int(time.time() + 86400) * 10**6)
+    record = {"version": 1, "images": [{"source": "", "name": name, "first_seen_us": tomorrow}]}
+    (directory / "state").mkdir(exist_ok=True)
+    (directory / "state/images.json").write_text(json.dumps(record))
+    wait_image(preload(f"pull: ['{name}']"), name)
+
+
+def test_archives_beyond_the_limit_are_reported(lab: Lab, preload: Start, store: Path) -> None:
+    for i in range(1025):
+        (store / f"{i:04}.tar").touch()
+    running = preload("archives: [/run/images]", mode="observe")
+    condition = running.wait_condition("ImagePreloadFailed")
+    assert condition["reason"] == "too-many-archives" and "/run/images/1024.tar" in condition["message"]
 
 
 def test_a_tuner_switched_off_and_on_pulls_an_image_once(pulling: tuple[Agent, Proxy, str]) -> None:

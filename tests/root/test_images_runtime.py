@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading, pulling and cleaning of images by the calls of the agent, with real runtimes."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -176,9 +177,11 @@ def test_a_damaged_archive_fails_and_leaves_nothing(runtime: Runtime) -> None:
 
 def port_of(pid: int) -> int:
     """The TCP port on which the process listens, or 0."""
-    links = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return next((int(row[1][9:], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links), 0)
+    with contextlib.suppress(FileNotFoundError):  # a descriptor that was closed meanwhile
+        links = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return next((int(row[1][9:], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links), 0)
+    return 0
 
 
 @ALL

@@ -213,7 +213,7 @@ static inline int open_path(struct archive_fixture *fixture, const char *path)
 	cleanup_archive_close(&fixture->archive);
 	fixture->archive = NULL;
 	fixture->why[0] = '\0';
-	return archive_open(&fixture->root.host, path, fixture->percent_free, &wait,
+	return archive_open(&fixture->root.host, path, fixture->percent_free, 0, &wait,
 		&fixture->archive, fixture->why);
 }
 

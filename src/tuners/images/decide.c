@@ -17,10 +17,12 @@ struct decision {
 	struct images_memory *memory;
 	const char *obstacle; /* reason why no transfer begins, or NULL */
 	uint64_t realtime_us;
-	uint64_t budget;   /* bytes by which the store may grow */
-	uint64_t reserved; /* part of the budget for transfers under way */
-	bool archive_busy; /* an archive is being loaded or begins now */
-	unsigned busy;     /* pulls and archives under way or beginning now */
+	uint64_t percent;   /* of the store that may be used */
+	uint64_t store_max; /* the same in bytes; 0: unknown */
+	uint64_t budget;    /* bytes by which the store may grow */
+	uint64_t reserved;  /* part of the budget for transfers under way */
+	bool archive_busy;  /* an archive is being loaded or begins now */
+	unsigned busy;      /* pulls and archives under way or beginning now */
 };
 
 const char *const image_state_names[] = {
@@ -116,15 +118,24 @@ static void occupy(struct decision *decision, const struct transfer *transfer)
 {
 	enum transfer_kind kind = transfer->kind;
 
-	decision->reserved += transfer_need(&decision->tuner->sample.runtime, transfer->size);
+	decision->reserved += transfer->need;
 	decision->busy += kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL;
 	decision->archive_busy |= kind == TRANSFER_ARCHIVE || kind == TRANSFER_CLEAN;
+}
+
+/* Bytes in the store, which may keep an image packed and unpacked. */
+static uint64_t need_of(const struct decision *decision, const struct preload *preload)
+{
+	const struct runtime_driver *driver = decision->tuner->sample.runtime.driver;
+
+	return preload->need > 0 || !driver ? preload->need
+					    : driver->copies_per_image * preload->size;
 }
 
 /* Whether the image fits now. If it cannot fit at all, the row becomes failed. */
 static bool fits(const struct decision *decision, struct image_row *row)
 {
-	uint64_t need = transfer_need(&decision->tuner->sample.runtime, row->preload.size);
+	uint64_t need = need_of(decision, &row->preload);
 
 	if (need <= decision->budget && decision->budget > 0)
 		return need <= decision->budget - MIN(decision->budget, decision->reserved);
@@ -134,13 +145,15 @@ static bool fits(const struct decision *decision, struct image_row *row)
 }
 
 static void begin(struct decision *decision, enum transfer_kind kind,
-	const struct archive_file *archive, const char *name, uint64_t size)
+	const struct archive_file *archive, const char *name, uint64_t need)
 {
 	struct transfer *next = &decision->memory->begin[decision->memory->n_begin++];
 
 	*next = (struct transfer){.kind = kind,
-		.size = size,
-		.budget = decision->budget - MIN(decision->budget, decision->reserved)};
+		.need = need,
+		.store_max = decision->store_max,
+		.reserved = decision->reserved,
+		.percent_free = (unsigned)(100 - MIN(decision->percent, STORE_PERCENT))};
 	if (archive)
 		next->archive = *archive;
 	copy_text(next->name, sizeof(next->name), name);
@@ -151,10 +164,10 @@ static void begin(struct decision *decision, enum transfer_kind kind,
 
 /*
  * Adds a row for each image of the archive or, while its content is unknown, for the archive.
- * Returns whether it should be loaded; size is then the number of bytes.
+ * Returns whether it should be loaded; need is then the number of bytes in the store.
  */
 static bool judge_archive(
-	struct decision *decision, const struct archive_file *file, bool active, uint64_t *size)
+	struct decision *decision, const struct archive_file *file, bool active, uint64_t *need)
 {
 	const struct preload_list *record = &decision->tuner->record;
 	const struct preload *whole = preload_find(record, file->path, "");
@@ -167,7 +180,6 @@ static bool judge_archive(
 	if (whole && !whole->reason) {
 		for (size_t i = 0; i < record->n; i++) {
 			const struct preload *preload = &record->entries[i];
-			const char *failure = preload->reason;
 
 			if (!streq(preload->source, file->path) || !preload->name[0] ||
 				find_named(memory->rows, memory->n, preload->name))
@@ -178,25 +190,25 @@ static bool judge_archive(
 			if (is_moved(decision, preload)) {
 				become(row, IMAGE_MOVED, "moved-by-others");
 				copy_text(row->why, sizeof(row->why),
-					"others loaded or pulled another image of this name, which "
-					"stays: to load the archive again, remove the name");
+					"another image of others has this name and stays: to load "
+					"the archive, remove the name");
 			} else if (is_ready(decision, preload)) {
 				become(row, IMAGE_READY, "present");
 			}
 			if (row->state != IMAGE_PENDING || decision->obstacle)
 				continue;
-			if (failure && !streq(failure, "does-not-fit") &&
-				!judge_failure(decision, row))
+			if (preload->reason && !judge_failure(decision, row))
 				continue;
 			if (fits(decision, row)) {
 				wanted = true;
-				*size += preload->size;
+				*need += need_of(decision, preload);
 			}
 		}
 		return wanted;
 	}
 	row = add_row(decision, whole, file->path, file->path);
-	row->preload.size = *size = file->key.size;
+	row->preload.size = file->key.size;
+	*need = need_of(decision, &row->preload);
 	if (active)
 		become(row, IMAGE_ACTIVE, "loading");
 	return !active && (!whole || judge_failure(decision, row));
@@ -209,7 +221,7 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 	const char *reason = decision->obstacle;
 	size_t first = memory->n;
 	struct image_row *row;
-	uint64_t size = 0;
+	uint64_t need = 0;
 
 	if (file->error < 0) {
 		row = add_row(decision, NULL, file->path, file->path);
@@ -218,14 +230,15 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 			"%s: create it, or remove it from images.archives", strerror(-file->error));
 		return;
 	}
-	wanted = judge_archive(decision, file, active, &size);
+	wanted = judge_archive(decision, file, active, &need);
 	if (!reason && wanted && file->settling)
 		reason = "settling";
 	for (size_t i = first; reason && i < memory->n; i++)
 		if (memory->rows[i].state == IMAGE_PENDING)
 			memory->rows[i].reason = reason;
-	if (wanted && !reason && !decision->archive_busy)
-		begin(decision, TRANSFER_ARCHIVE, file, "", size);
+	if (wanted && !reason && !decision->archive_busy &&
+		decision->busy < decision->tuner->config.parallel)
+		begin(decision, TRANSFER_ARCHIVE, file, "", need);
 }
 
 /* ---- pulls ---- */
@@ -282,7 +295,7 @@ static void decide_pull(struct decision *decision, const char *name)
 		if (row->state == IMAGE_PENDING)
 			row->reason = "archives-first";
 	} else if (fits(decision, row) && decision->busy < decision->tuner->config.parallel) {
-		begin(decision, TRANSFER_PULL, NULL, name, row->preload.size);
+		begin(decision, TRANSFER_PULL, NULL, name, need_of(decision, &row->preload));
 	}
 }
 
@@ -370,13 +383,16 @@ static void decide_conditions(const struct decision *decision, struct proposal *
 		if (row->state == IMAGE_FAILED)
 			condition_raise(
 				condition, row->reason, "%s: %s", row->preload.name, row->why);
-		else if (condition->status == CONDITION_FALSE && row->state < IMAGE_READY)
-			condition->reason = "under-way";
-		else if (row->state == IMAGE_MOVED && streq(condition->reason, "all-present"))
-			condition->reason = row->reason;
+		else if (condition->status == CONDITION_FALSE && row->state != IMAGE_READY)
+			condition->reason = row->state == IMAGE_MOVED ? row->reason : "under-way";
 		else if (streq(condition->reason, "none-wanted"))
-			condition->reason = row->state == IMAGE_MOVED ? row->reason : "all-present";
+			condition->reason = "all-present";
 	}
+	if (sample->n_archives > ARCHIVES_MAX)
+		condition_raise(condition, "too-many-archives",
+			"%s and more are beyond %zu archives and not loaded: put several images "
+			"into one archive",
+			sample->archives[ARCHIVES_MAX].path, ARCHIVES_MAX);
 	condition = proposal_condition(
 		proposal, &images_conditions[SANDBOX_IMAGE_MISSING], "sandbox-present");
 	if (sample->kubelet.presence != KUBELET_RUNNING) {
@@ -399,8 +415,8 @@ void images_decide(
 	const struct images_tuner *tuner = self;
 	const struct images_sample *sample = &tuner->sample;
 	struct images_memory *memory = data;
-	struct decision decision = {.tuner = tuner, .input = input, .memory = memory};
-	uint64_t percent = STORE_PERCENT, most;
+	struct decision decision = {
+		.tuner = tuner, .input = input, .memory = memory, .percent = STORE_PERCENT};
 	const char *reason = NULL;
 
 	memory->n = memory->n_begin = 0;
@@ -421,10 +437,11 @@ void images_decide(
 	decision.budget = UINT64_MAX;
 	if (sample->store_size > 0) {
 		if (sample->kubelet.presence != KUBELET_ABSENT && !sample->kubelet.why[0])
-			(void)parse_count(
-				sample->kubelet.values.field[KUBELET_IMAGE_GC_HIGH].text, &percent);
-		most = sample->store_size / 100 * MIN(percent, (uint64_t)100);
-		decision.budget = most - MIN(most, sample->store_used);
+			(void)parse_count(sample->kubelet.values.field[KUBELET_IMAGE_GC_HIGH].text,
+				&decision.percent);
+		decision.store_max =
+			sample->store_size / 100 * MIN(decision.percent, (uint64_t)100);
+		decision.budget = decision.store_max - MIN(decision.store_max, sample->store_used);
 	}
 	memory->full = decision.budget == 0;
 	for (size_t i = 0; i < tuner->n_active; i++)
@@ -433,7 +450,7 @@ void images_decide(
 	if (!decision.archive_busy && decision.busy == 0 && !decision.obstacle &&
 		sample->leftovers && tuner->transfer_end_us <= sample->now_us)
 		begin(&decision, TRANSFER_CLEAN, NULL, "", 0);
-	for (size_t i = 0; i < sample->n_archives; i++)
+	for (size_t i = 0; i < MIN(sample->n_archives, ARCHIVES_MAX); i++)
 		decide_archive(&decision, &sample->archives[i]);
 	for (size_t i = 0; i < tuner->config.pulls.n; i++)
 		decide_pull(&decision, tuner->config.pulls.items[i]);

@@ -13,6 +13,7 @@
 
 #define IMAGES_PARALLEL_MAX 16
 #define IMAGES_LIST_MAX     256 /* configured archives or pulls */
+#define ARCHIVES_MAX        ((size_t)1024)
 #define IMAGES_TEXT_MAX     256 /* a name or a path: IMAGE_NAME_MAX, SETTING_PATH_MAX */
 
 /* ---- waves ---- */
@@ -81,10 +82,10 @@ struct images_sample {
 	char why[IMAGES_WHY_MAX];     /* why it does not answer */
 	struct runtime_image *images; /* wanted and pinned images and the sandbox image */
 	size_t n_images;
-	bool leftovers;               /* a killed agent left names behind */
-	char sandbox[IMAGE_NAME_MAX]; /* "": unknown */
-	uint64_t sandbox_us;          /* CLOCK_MONOTONIC of the last request for it */
-	struct archive_file *archives;
+	bool leftovers;                /* a killed agent left names behind */
+	char sandbox[IMAGE_NAME_MAX];  /* "": unknown */
+	uint64_t sandbox_us;           /* CLOCK_MONOTONIC of the last request for it */
+	struct archive_file *archives; /* at most one more than ARCHIVES_MAX */
 	size_t n_archives, archives_allocated;
 	char store[SETTING_PATH_MAX];    /* directory of the runtime's images */
 	uint64_t store_size, store_used; /* of its file system, in bytes; size 0: unknown */
@@ -102,6 +103,7 @@ struct preload {
 	char content[DIGEST_MAX];     /* archives only: archive_image.id of the last load */
 	struct archive_key key;       /* archives only */
 	uint64_t size;                /* bytes; 0: unknown */
+	uint64_t need;                /* bytes in the store, of an archive's image; 0: unknown */
 	uint64_t first_seen_us;       /* in the configuration, CLOCK_REALTIME; 0: never */
 	uint64_t took_us;             /* duration of the last transfer */
 	uint64_t bytes;               /* sent to the runtime in all transfers */
@@ -135,17 +137,20 @@ enum transfer_kind {
 	TRANSFER_RECORD,
 };
 
-/* A job. decide() sets kind to budget. Members before `done` do not change while it runs. */
+/* A job. decide() sets kind to percent_free. Members before `done` do not change while it runs. */
 struct transfer {
 	enum transfer_kind kind;
 	struct archive_file archive;
 	char name[IMAGE_NAME_MAX]; /* TRANSFER_PULL */
-	uint64_t size;             /* bytes to transfer; 0: unknown */
-	uint64_t budget;           /* bytes by which the store may grow; UINT64_MAX: unknown */
+	uint64_t need;             /* bytes in the store; 0: unknown */
+	uint64_t store_max;        /* bytes that may be used in the store; 0: unknown */
+	uint64_t reserved;         /* part of these for other transfers */
+	unsigned percent_free;     /* of the state directory's file system */
+	char store[SETTING_PATH_MAX];
 	const struct host *host;
 	struct image_runtime runtime;
 	struct text_list skip;     /* names in the archive that another archive provides */
-	struct preload_list known; /* the record of the archive */
+	struct preload_list known; /* the record */
 	char *text;                /* TRANSFER_RECORD: the content of the file */
 	bool cancelled;            /* the store is full; used by the loop only */
 	uint64_t began_us;         /* CLOCK_MONOTONIC */
@@ -158,9 +163,6 @@ struct transfer {
 /* transfer.c: member of struct tuner_ops. */
 void images_transfer(void *request, const struct wait *wait);
 void transfer_free(struct transfer *transfer);
-
-/* Bytes that the store needs for an image of this size, which it may keep packed and unpacked. */
-uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size);
 
 /* Writes why an image does not fit. */
 void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget);
@@ -187,6 +189,10 @@ static inline const struct runtime_image *sampled_image(
 {
 	return find_named(sample->images, sample->n_images, name);
 }
+
+/* Bytes of the store's file system. False: unknown. */
+bool store_measure(const struct host *host, const char *store, uint64_t *size, uint64_t *used);
+
 void text_list_add(struct text_list *list, const char *text);
 bool text_list_has(const struct text_list *list, const char *text);
 

@@ -16,9 +16,8 @@ const struct explanation images_explanations[] = {
 	{"ready", "state of an image", "The runtime has unpacked the image.", NULL, NULL, NULL,
 		.source = "headroom(8)"},
 	{"moved", "state of an image",
-		"The archive was loaded, and others have loaded or pulled another image of the "
-		"same name since. Their image stays.",
-		NULL, NULL, NULL, .source = "headroom(8)"},
+		"Others moved the name of an archive's image to another image, which stays.", NULL,
+		NULL, NULL, .source = "headroom(8)"},
 	{0},
 };
 
@@ -26,14 +25,15 @@ static const struct reason preload_reasons[] = {
 	{"none-wanted", "No images are configured in images.archives or images.pull."},
 	{"all-present", "The runtime has all configured images."},
 	{"moved-by-others",
-		"Others loaded or pulled another image of the name since the archive was loaded. "
-		"Their image stays until the archive changes or the name is removed."},
+		"Others loaded or pulled another image of the name, which stays until the archive "
+		"changes or the name is removed."},
 	{"under-way", "Images are being loaded or wait for their turn."},
 	{"archive-broken", "The archive is incomplete or does not match its digests."},
 	{"archive-unreadable", "The archive cannot be read."},
 	{"does-not-fit",
 		"The image would fill the file system so far that the kubelet deletes images."},
 	{"load-failed", "The runtime could not load the image from its archive."},
+	{"too-many-archives", "Only the first 1024 archives are loaded."},
 	{"pull-failed", "The runtime could not pull the image."},
 	{0},
 };

@@ -16,8 +16,6 @@
 /* A file that changed within this time may still be written. */
 #define SETTLED_AFTER_US (2 * USEC_PER_SEC)
 
-#define ARCHIVES_MAX 1024
-
 void text_list_add(struct text_list *list, const char *text)
 {
 	char(*item)[IMAGES_TEXT_MAX] = add_element(&list->items, &list->n, &list->allocated);
@@ -86,7 +84,7 @@ static void add_path(struct images_tuner *request, const char *path, enum origin
 	free(entries);
 	if (r == -EISDIR || (r < 0 && origin != CONFIGURED) ||
 		!copy_text(file.path, sizeof(file.path), path) ||
-		sample->n_archives == ARCHIVES_MAX ||
+		sample->n_archives > ARCHIVES_MAX ||
 		find_named(sample->archives, sample->n_archives, path))
 		return;
 	file.error = r;
@@ -201,12 +199,22 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 	sample->answers = r == 0;
 }
 
+bool store_measure(const struct host *host, const char *store, uint64_t *size, uint64_t *used)
+{
+	char full[PATH_MAX];
+	struct statvfs fs;
+
+	if (!store[0] || path_in_root(host->root, store, full) < 0 || statvfs(full, &fs) < 0)
+		return false;
+	*size = (uint64_t)fs.f_blocks * fs.f_frsize;
+	*used = *size - (uint64_t)fs.f_bavail * fs.f_frsize;
+	return true;
+}
+
 void images_sample(void *data, const struct wait *wait)
 {
 	struct images_tuner *request = data;
 	struct images_sample *sample = &request->sample;
-	char full[PATH_MAX];
-	struct statvfs fs;
 	bool soon = false;
 
 	sample->now_us = now_us();
@@ -218,12 +226,8 @@ void images_sample(void *data, const struct wait *wait)
 	}
 	wait_path(wait, NULL);
 	sample_runtime(request, wait);
-	sample->store_size = 0;
-	if (sample->store[0] && path_in_root(request->host->root, sample->store, full) == 0 &&
-		statvfs(full, &fs) == 0) {
-		sample->store_size = (uint64_t)fs.f_blocks * fs.f_frsize;
-		sample->store_used = sample->store_size - (uint64_t)fs.f_bavail * fs.f_frsize;
-	}
+	if (!store_measure(request->host, sample->store, &sample->store_size, &sample->store_used))
+		sample->store_size = 0;
 	for (size_t i = 0; i < sample->n_archives; i++)
 		soon |= sample->archives[i].settling;
 	soon |= !sample->answers && sample->runtime.socket[0] != '\0';

@@ -7,9 +7,6 @@
 /* Slow registries need hours, but a runtime that hangs must not block a transfer for ever. */
 #define TRANSFER_US (6 * 3600 * USEC_PER_SEC)
 
-/* Unpacking an archive leaves this much of the state directory's file system free. */
-#define STATE_PERCENT_FREE 15
-
 #define RECORD_FILE    "images.json"
 #define RECORD_VERSION 1
 #define RECORD_MAX     ((size_t)4 * 1024 * 1024)
@@ -44,6 +41,7 @@ static const struct {
 	{"mtime_us", offsetof(struct preload, key.mtime_us)},
 	{"ctime_us", offsetof(struct preload, key.ctime_us)},
 	{"size", offsetof(struct preload, size)},
+	{"need", offsetof(struct preload, need)},
 	{"first_seen_us", offsetof(struct preload, first_seen_us)},
 	{"took_us", offsetof(struct preload, took_us)},
 	{"bytes", offsetof(struct preload, bytes)},
@@ -122,11 +120,6 @@ static int record_write(const char *directory, const char *text)
 
 /* ---- transfers ---- */
 
-uint64_t transfer_need(const struct image_runtime *runtime, uint64_t size)
-{
-	return runtime->driver ? runtime->driver->copies_per_image * size : size;
-}
-
 void transfer_free(struct transfer *transfer)
 {
 	free(transfer->skip.items);
@@ -180,15 +173,19 @@ static int is_there(const struct transfer *transfer, const struct archive_image 
 static int load_image(struct transfer *transfer, const struct archive *archive,
 	const struct archive_image *image, struct preload *preload, const struct wait *wait)
 {
-	uint64_t need = transfer_need(&transfer->runtime, image->size);
 	uint64_t began_us = now_us(), before = atomic_load(&transfer->done);
+	uint64_t size, used, room = UINT64_MAX;
 	int r = is_there(transfer, image, preload, wait);
 
+	/* The layers as they are and unpacked, and 1/16 for the blocks of small files. */
+	preload->need = image->size + image->unpacked + image->unpacked / 16;
 	if (r > 0)
 		return 0;
-	if (r == 0 && need > transfer->budget) {
+	if (transfer->store_max > 0 && store_measure(transfer->host, transfer->store, &size, &used))
+		room = transfer->store_max - MIN(transfer->store_max, used + transfer->reserved);
+	if (r == 0 && preload->need > room) {
 		preload->reason = "does-not-fit";
-		images_describe_room(preload->why, need, transfer->budget);
+		images_describe_room(preload->why, preload->need, room);
 		return 0;
 	}
 	if (r == 0)
@@ -199,8 +196,6 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 	if (r < 0)
 		return r;
 	copy_text(preload->content, sizeof(preload->content), image->id);
-	if (transfer->budget != UINT64_MAX)
-		transfer->budget -= need;
 	return 0;
 }
 
@@ -227,8 +222,8 @@ static int run_archive(struct transfer *transfer, const struct wait *wait)
 {
 	struct preload *whole = preload_add(&transfer->found, transfer->archive.path, "");
 	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
-	int r = archive_open(transfer->host, transfer->archive.path, STATE_PERCENT_FREE, wait,
-		&archive, whole->why);
+	int r = archive_open(transfer->host, transfer->archive.path, transfer->percent_free,
+		transfer->store_max, wait, &archive, whole->why);
 
 	whole->key = transfer->archive.key;
 	if (r < 0) {
@@ -237,8 +232,6 @@ static int run_archive(struct transfer *transfer, const struct wait *wait)
 					       : "archive-unreadable";
 		return r;
 	}
-	for (size_t i = 0; i < archive->n_images; i++)
-		whole->size += archive->images[i].size;
 	return load_images(transfer, archive, wait);
 }
 

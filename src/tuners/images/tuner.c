@@ -209,6 +209,10 @@ static void images_sample_adopt(void *self, void *data)
 	request->sample = tuner->sample;
 	tuner->sample = sample;
 	sample_free(request);
+	/* The clock was ahead, perhaps at boot: pulls must not wait for that time. */
+	for (struct preload *preload = tuner->record.entries;
+		preload < tuner->record.entries + tuner->record.n; preload++)
+		preload->first_seen_us = MIN(preload->first_seen_us, sample.realtime_us);
 }
 
 /* ---- transfers ---- */
@@ -232,6 +236,7 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	*transfer = *next;
 	transfer->host = tuner->host;
 	transfer->runtime = tuner->sample.runtime;
+	copy_text(transfer->store, sizeof(transfer->store), tuner->sample.store);
 	transfer->began_us = now_us();
 	transfer->error = -ECANCELED; /* until it was run */
 	for (size_t i = 0; i < memory->n && transfer->kind == TRANSFER_ARCHIVE; i++)
@@ -239,8 +244,7 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 			!streq(memory->rows[i].preload.source, transfer->archive.path))
 			text_list_add(&transfer->skip, memory->rows[i].preload.name);
 	for (size_t i = 0; i < record->n && transfer->kind == TRANSFER_ARCHIVE; i++)
-		if (streq(record->entries[i].source, transfer->archive.path))
-			*preload_add(&transfer->known, "", "") = record->entries[i];
+		*preload_add(&transfer->known, "", "") = record->entries[i];
 	if (transfer->kind == TRANSFER_RECORD) {
 		/* Drop entries that the configuration no longer names. */
 		for (size_t i = 0; i < record->n; i++) {
@@ -260,13 +264,13 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	return transfer;
 }
 
-/* How large a pull will be is not known before. */
+/* The size of a pull is not known in advance, and other programs write to the store, too. */
 static bool images_transfer_cancels(void *request, const void *data)
 {
 	const struct images_memory *memory = data;
 	struct transfer *transfer = request;
 
-	transfer->cancelled |= memory->full && transfer->kind == TRANSFER_PULL;
+	transfer->cancelled |= memory->full && transfer->kind <= TRANSFER_PULL;
 	return transfer->cancelled;
 }
 
