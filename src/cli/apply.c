@@ -126,7 +126,7 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 	const char *nothing, int (*locally)(const struct cli *cli, struct core *core))
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
-	char socket_path[PATH_MAX], path[256];
+	char socket_path[PATH_MAX], path[256], hung[CLI_ALONE_MAX];
 	struct core core = {0};
 	int r = -ENOTCONN;
 	long status = 0;
@@ -136,6 +136,8 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 		cli->force ? "" : "owner=", cli->force ? "" : core_owner(),
 		cli->only ? "&only=" : "", cli->only ? cli->only : "");
 	if (!cli->purge)
+		r = client_call(socket_path, NULL, false, "/livez", &answer, &status);
+	if (r == 0)
 		r = client_call(socket_path, NULL, true, path, &answer, &status);
 	if (r == -ENOTCONN) {
 		r = core_open(&core, &cli->core, NULL, config);
@@ -144,6 +146,8 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 		return r;
 	}
 	config_free(config);
+	if (r == -ETIMEDOUT)
+		return cli_fail_hung(socket_path, hung);
 	if (r < 0)
 		return cli_fail(
 			socket_path, "%s%s", strerror(-r), r == -EACCES ? ": run as root" : "");

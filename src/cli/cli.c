@@ -8,11 +8,13 @@
 
 #include <curl/curl.h>
 #include <getopt.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sysexits.h>
 
-/* An apply may restart a runtime twice and wait for it each time. */
+/* An agent answers at once. An apply may restart a runtime twice and wait for it each time. */
 #define CONNECT_TIMEOUT_MS 1000L
-#define TIMEOUT_MS         30000L
+#define TIMEOUT_MS         2000L
 #define CHANGE_TIMEOUT_MS  180000L
 
 DEFINE_CLEANUP(CURL, curl_easy_cleanup)
@@ -308,6 +310,28 @@ int client_call(const char *socket_path, const char *address, bool post, const c
 	return 0;
 }
 
+int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX])
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct ucred peer = {0};
+	socklen_t size = sizeof(peer);
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	char since[TIME_TEXT_MAX];
+
+	/* Of listen(2). Accepting is not needed. */
+	if (copy_text(address.sun_path, sizeof(address.sun_path), socket_path) &&
+		connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+	time_text(realtime_us() - TIMEOUT_MS * USEC_PER_MSEC, since);
+	copy_text(text, CLI_ALONE_MAX, "The agent does not answer");
+	if (peer.pid > 0)
+		snprintf(text, CLI_ALONE_MAX, "Agent %d does not answer", (int)peer.pid);
+	return cli_fail(socket_path,
+		"%s since %s: if it was stopped, continue it with kill -CONT; else restart its unit "
+		"or pod",
+		text, since);
+}
+
 int local_poll(
 	const struct cli *cli, struct config *config, bool watch, bool as_apply, struct core *core)
 {
@@ -326,7 +350,8 @@ int local_poll(
 	return EXIT_OK;
 }
 
-int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alone)
+int status_document(
+	const struct cli *cli, bool watch, cJSON **status, char alone[static CLI_ALONE_MAX])
 {
 	static const char path[] = "/v1/status";
 	bool faulty;
@@ -342,10 +367,12 @@ int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alo
 	r = client_call(socket_path, NULL, false, path, &answer, &code);
 	if (r == -EACCES && address[0])
 		r = client_call(NULL, address, false, path, &answer, &code);
-	*alone = r == -ENOTCONN || r == -EACCES || (r == 0 && code != 200);
-	if (r < 0 && !*alone)
-		return cli_fail("agent", "%s", strerror(-r));
-	if (*alone) {
+	alone[0] = '\0';
+	if (r == -ETIMEDOUT)
+		(void)cli_fail_hung(socket_path, alone);
+	else if (r < 0 || code != 200)
+		copy_text(alone, CLI_ALONE_MAX, "No agent is running");
+	if (alone[0]) {
 		if (faulty || local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
 			return EXIT_FAILED;
 		cJSON_Delete(answer);

@@ -105,12 +105,18 @@ int client_call(const char *socket_path, const char *address, bool post, const c
 int local_poll(
 	const struct cli *cli, struct config *config, bool watch, bool as_apply, struct core *core);
 
+#define CLI_ALONE_MAX 64
+
+/* Names the agent, which let a request time out, in text and on stderr. Returns EXIT_FAILED. */
+int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX]);
+
 /*
- * Gets the status document from the running agent or, if none runs, from a poll of this process
- * (watch: with BPF). Returns EXIT_OK with *status, which the caller deletes, and *alone, which is
- * true if no agent runs; or another exit code after a message. All texts are printable.
+ * Gets the status document from the running agent or, if none answers, from a poll of this process
+ * (watch: with BPF). Returns EXIT_OK with *status, which the caller deletes, and alone, which says
+ * why no agent answers or is empty; or another exit code after a message. All texts are printable.
  */
-int status_document(const struct cli *cli, bool watch, cJSON **status, bool *alone);
+int status_document(
+	const struct cli *cli, bool watch, cJSON **status, char alone[static CLI_ALONE_MAX]);
 
 /*
  * Prints a document of report_plan(): a line for each change with its name, old and new value and

@@ -76,8 +76,8 @@ static int plan_of_agent(const struct cli *cli)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	struct plan plan = {0};
 	const cJSON *setting;
-	bool alone;
-	int r = status_document(cli, false, &status, &alone);
+	char alone[CLI_ALONE_MAX];
+	int r = status_document(cli, false, &status, alone);
 
 	if (r != EXIT_OK)
 		return r;

@@ -200,19 +200,19 @@ static void print_image(struct screen *screen, const cJSON *image)
 		next > 0 ? "; again in " : "", next > 0 ? took : "");
 }
 
-static void print_status(struct screen *screen, const cJSON *status, bool alone)
+static void print_status(struct screen *screen, const cJSON *status, const char *alone)
 {
 	const cJSON *settings = json_at(status, "settings"), *item;
 	const char *verdict = json_text_at(status, "node/verdict"), *heading = "Images";
 	double would_change = json_number_at(status, "node/would_change");
 	int width = 30;
 
-	if (alone) /* a single reading cannot tell that the node is ok */
-		draw(screen, COLOR_WARNING,
-			"No agent is running: this is a single reading without BPF counters.\n");
+	if (alone[0]) /* a single reading cannot tell that the node is ok */
+		draw(screen, COLOR_WARNING, "%s: this is a single reading without BPF counters.\n",
+			alone);
 	draw(screen, COLOR_BOLD, "%s", json_text_at(status, "node/name"));
 	draw(screen, COLOR_NONE, "  headroom %s", json_text_at(status, "node/version"));
-	if (!alone || !streq(verdict, "ok")) {
+	if (!alone[0] || !streq(verdict, "ok")) {
 		draw(screen, COLOR_NONE, "  ");
 		draw(screen, color_of(verdict), "%s", verdict);
 	}
@@ -255,8 +255,8 @@ static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	struct screen screen = screen_open();
-	bool alone;
-	int r = status_document(cli, false, &status, &alone);
+	char alone[CLI_ALONE_MAX];
+	int r = status_document(cli, false, &status, alone);
 
 	if (r != EXIT_OK)
 		return r;
@@ -350,8 +350,8 @@ int cli_images(const struct cli *cli)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	struct screen screen = screen_open();
 	const cJSON *images, *image;
-	bool alone;
-	int r = status_document(cli, false, &status, &alone);
+	char alone[CLI_ALONE_MAX];
+	int r = status_document(cli, false, &status, alone);
 
 	if (r != EXIT_OK)
 		return r;
@@ -359,8 +359,8 @@ int cli_images(const struct cli *cli)
 	if (cli->json)
 		return json_put(stdout, cJSON_Duplicate(images, true), true) ? EXIT_OK
 									     : EXIT_FAILED;
-	if (alone)
-		draw(&screen, COLOR_WARNING, "No agent is running, so no image is loaded.\n");
+	if (alone[0])
+		draw(&screen, COLOR_WARNING, "%s, so no image is loaded.\n", alone);
 	cJSON_ArrayForEach (image, images)
 		print_image(&screen, image);
 	if (cJSON_GetArraySize(images) == 0)

@@ -137,13 +137,15 @@ static int show(const struct cli *cli)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	const struct tuner_ops *topic = cli->n_names > 0 ? tuner_find(cli->names[0]) : NULL;
 	struct screen screen = screen_open();
-	bool alone;
-	int r = status_document(cli, true, &status, &alone);
+	char alone[CLI_ALONE_MAX];
+	int r = status_document(cli, true, &status, alone);
 
 	if (r != EXIT_OK)
 		return r;
 	if (screen.bars)
 		fputs(SCREEN_CLEAR, stdout);
+	if (alone[0])
+		draw(&screen, COLOR_WARNING, "%s: this is a single reading.\n", alone);
 	if (!topic || !has_table(topic))
 		print_limits(&screen, topic, status);
 	if (!topic)

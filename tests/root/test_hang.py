@@ -4,6 +4,7 @@
 import contextlib
 import ctypes
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Iterator
@@ -55,3 +56,20 @@ def test_a_command_without_an_agent_names_a_hung_file_system(run: Run, directory
     for command in ("status", "plan"):
         answer = run(command, "--config", str(config), timeout=20)
         assert command == "plan" or (str(hung) in answer.stdout and "sample-overdue" in answer.stdout), answer
+
+
+def test_commands_name_an_agent_that_hangs(agent: Start, run: Run) -> None:
+    one = agent()
+    one.signal(signal.SIGSTOP)
+    try:
+        for command in ("status", "top", "images"):
+            answer = run(command, timeout=10)
+            assert answer.stdout.startswith(f"Agent {one.pid} does not answer"), answer
+            assert command == "images" or "neighbor/ipv4" in answer.stdout
+        for command in ("apply", "restore"):
+            answer = run(command, timeout=10)
+            assert answer.returncode == 1 and f"Agent {one.pid} does not answer since" in answer.stderr, answer
+            assert "kill -CONT" in answer.stderr
+    finally:
+        one.signal(signal.SIGCONT)
+    assert run("apply").returncode == 0
