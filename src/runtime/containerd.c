@@ -11,9 +11,6 @@
 
 #define LAYERS_MAX 64 /* of a manifest: images/handlers.go numbers them */
 
-/* The CRI's namespace, which exists after the first pull. */
-#define CRI_NAMESPACE "k8s.io"
-
 /* Labels of a manifest: its layers, and the repositories of its pulls. */
 #define LAYER_LABEL  "containerd.io/gc.ref.content.l."
 #define SOURCE_LABEL "containerd.io/distribution.source."
@@ -116,6 +113,7 @@ static void ask_namespaces(struct cri_reading *session)
 
 	if (!cri_is_good(session, cri_ask(session, CONTAINERD_NAMESPACES, NULL, NULL, &found)))
 		return;
+	/* It exists after the first pull. */
 	copy_text(runtime->containerd.namespaces[0], sizeof(runtime->containerd.namespaces[0]),
 		CRI_NAMESPACE);
 	runtime->containerd.n_namespaces = 1;

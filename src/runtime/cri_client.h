@@ -4,8 +4,8 @@
 /*
  * The Container Runtime Interface, which the kubelet uses with containerd, CRI-O and cri-dockerd:
  * k8s.io/cri-api/pkg/apis/runtime/v1/api.proto. And containerd's own services:
- * github.com/containerd/containerd/api/services; its namespaces separate users: "k8s.io" is the
- * CRI's, "moby" Docker's.
+ * github.com/containerd/containerd/api/services; its namespaces separate users: "moby" is
+ * Docker's.
  *
  * All calls block and return the result of grpc_unary(): 0, a status of the runtime, or -errno. An
  * answer is in the caller's arena. Its strings are never NULL, its messages may be.
@@ -16,6 +16,8 @@
 #include <runtime/cri.pb-c.h>
 
 #include "runtime/grpc_client.h"
+
+#define CRI_NAMESPACE "k8s.io" /* of the CRI in containerd */
 
 /* Open it with grpc_open(). */
 struct cri {

@@ -193,8 +193,7 @@ void cri_read(struct runtime_reading *reading, const struct cri_question *questi
 
 /* ---- images ---- */
 
-#define CALL_US   (10 * USEC_PER_SEC) /* of any call but a pull */
-#define NAMESPACE "k8s.io"            /* of the CRI in containerd */
+#define CALL_US (10 * USEC_PER_SEC) /* of any call but a pull */
 
 struct image_session image_session_open(
 	const struct image_runtime *runtime, const struct wait *wait, char *why)
@@ -231,7 +230,7 @@ int image_call(struct image_session *session, enum cri_call which, const Protobu
 	void *ret)
 {
 	struct wait wait = wait_at_most(&session->wait, which == CRI_PULL ? UINT64_MAX : CALL_US);
-	int r = cri_call(&session->cri, &wait, &session->arena, which, NAMESPACE, message, ret);
+	int r = cri_call(&session->cri, &wait, &session->arena, which, CRI_NAMESPACE, message, ret);
 	char *text = session->cri.grpc.error, *next;
 
 	if (r == 0)
