@@ -54,6 +54,7 @@ struct change {
 	int error;                      /* 0 or -errno */
 	char *why;                      /* details beyond strerror(-error), or NULL; owned */
 	char actual[SETTING_VALUE_MAX]; /* the value read back */
+	bool restarted;                 /* its program */
 	const char *held;  /* slug of why the written file is not in force yet; else NULL */
 	uint64_t retry_us; /* the earliest next attempt, CLOCK_MONOTONIC; 0: at any time */
 };

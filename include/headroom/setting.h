@@ -18,6 +18,14 @@
 #define SETTING_PATH_MAX  256
 #define SETTING_WHY_MAX   200
 
+/*
+ * What bounds a fight with another writer, and restarts for any reason. A setting that was changed
+ * more often, or whose unit may not be restarted again, is yielded.
+ */
+#define DRIFTS_A_DAY     5 /* of one setting */
+#define RESTARTS_AN_HOUR 3 /* of one unit */
+#define RESTARTS_A_DAY   5
+
 enum setting_kind {
 	SETTING_VALUE, /* of the running kernel */
 	SETTING_FILE,  /* a key of a configuration file, or a whole file */
@@ -65,9 +73,10 @@ struct setting {
 	char why[SETTING_WHY_MAX];         /* details beyond strerror(-error), or empty */
 	char confirmed[SETTING_VALUE_MAX]; /* when last in sync: any other value is drift */
 	bool drifted;                      /* drift was seen, and nothing written since */
-	unsigned rounds;                   /* times it was written again after drift, in a row */
 	uint64_t drift_total;              /* times drift was seen */
-	uint64_t drift_at_us;              /* the last time, CLOCK_MONOTONIC */
+	uint64_t drifts_us[DRIFTS_A_DAY];  /* CLOCK_MONOTONIC, at drift_total % DRIFTS_A_DAY */
+	bool drifted_at_start;             /* the last time, by its program */
+	uint64_t restarted_us;             /* CLOCK_MONOTONIC: its program, by this agent */
 	bool restart_due;     /* its program restarts as soon as possible: no transfer begins */
 	uint64_t retry_at_us; /* next attempt after a failure, CLOCK_MONOTONIC */
 };

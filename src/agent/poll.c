@@ -85,8 +85,11 @@ static void judge(struct core *core)
 
 		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED)
 			condition_raise(&readings[CORE_SETTING_DRIFTED], setting->reason,
-				"%s: is %s, wanted %s", setting->name, setting->actual,
-				setting->wanted);
+				"%s: is %s, wanted %s: changed %llu times, the last time by %s",
+				setting->name, setting->actual, setting->wanted,
+				(unsigned long long)setting->drift_total,
+				setting->drifted_at_start ? "its program when it started"
+							  : "another writer");
 		if (setting->state == SETTING_FAILED)
 			condition_raise(failed, setting->reason, "%s: %s (%s)", setting->name,
 				setting->why[0] ? setting->why : strerror(-setting->error),

@@ -12,6 +12,7 @@
 #define NEVER     UINT64_MAX
 #define RELOAD_US (3 * USEC_PER_SEC)
 #define ANSWER_US (5 * USEC_PER_SEC)
+#define HOUR_S    UINT64_C(3600)
 
 static bool is_same_service(const struct service *a, const struct service *b)
 {
@@ -45,6 +46,7 @@ static void hold(const struct file_job *job, const struct service *service, cons
 	for (size_t i = 0; (change = next_change(job, service, &i));) {
 		if (reason && job->task == FILE_APPLY)
 			change->reason = reason;
+		change->restarted = !reason;
 		change->held = reason ? reason : "restart-pending";
 		change->retry_us = wait_us > 0 ? now_us() + wait_us : 0;
 		if (why) {
@@ -80,6 +82,47 @@ static bool all_tried(
 	return !any;
 }
 
+/* Notes that the unit is restarted now. */
+static void note_restart(struct unit_mark *mark)
+{
+	if (mark->n_times == RESTARTS_A_DAY)
+		memmove(&mark->times[0], &mark->times[1], --mark->n_times * sizeof(*mark->times));
+	mark->times[mark->n_times++].at_s = realtime_us() / USEC_PER_SEC;
+}
+
+/* The time until a unit has been restarted less than n times within a period, or 0. */
+static uint64_t rest_of(struct unit_mark *mark, size_t n, uint64_t period_s)
+{
+	uint64_t now_s = realtime_us() / USEC_PER_SEC, end_s;
+
+	/* After the clock was set back, a restart counts from now on. */
+	for (size_t i = 0; mark && i < mark->n_times; i++)
+		mark->times[i].at_s = MIN(mark->times[i].at_s, now_s);
+	if (!mark || mark->n_times < n)
+		return 0;
+	end_s = mark->times[mark->n_times - n].at_s + period_s;
+	return end_s > now_s ? (end_s - now_s) * USEC_PER_SEC : 0;
+}
+
+static uint64_t budget_rest(struct unit_mark *mark)
+{
+	return MAX(rest_of(mark, RESTARTS_AN_HOUR, HOUR_S),
+		rest_of(mark, RESTARTS_A_DAY, 24 * HOUR_S));
+}
+
+bool work_yields(struct file_job *job, struct change *change)
+{
+	const struct service *service = &change->file->edit.service;
+
+	if (!streq(change->reason, "drift") || service->activation != ACTIVATE_RESTART ||
+		service->restart == RESTART_NEVER ||
+		budget_rest(
+			find_named(job->journal->units, job->journal->n_units, service->unit)) == 0)
+		return false;
+	change->held = "restarted-too-often";
+	return true;
+}
+
 /* Whether policy and earlier restarts allow a restart; if not, the changes wait. */
 static bool policy_allows(const struct file_job *job, const struct service *service)
 {
@@ -87,10 +130,8 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 		find_named(job->journal->units, job->journal->n_units, service->unit);
 	bool applying = job->task == FILE_APPLY;
 	bool idle = applying && service->restart == RESTART_WHEN_IDLE;
-	/* The rest of the hour after the last restart. Beyond two hours the clock was changed. */
-	uint64_t now = realtime_us();
-	uint64_t end = mark ? mark->at_s * USEC_PER_SEC + FILE_RESTART_AGAIN_US : 0;
-	uint64_t rest_us = end > now ? end - now : 0;
+	uint64_t hour_us = idle ? rest_of(mark, 1, HOUR_S) : 0, rest_us = budget_rest(mark);
+	char why[EDIT_WHY_MAX];
 
 	if (service->restart == RESTART_NEVER || (idle && service->busy))
 		hold(job, service, "restart-pending", NULL, 0);
@@ -100,8 +141,12 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 		hold(job, service, "restart-refused", NULL, FILE_RETRY_US);
 	else if (mark && applying && all_tried(job, service, mark))
 		return false;
-	else if (idle && rest_us > 0 && rest_us <= 2 * FILE_RESTART_AGAIN_US)
-		hold(job, service, "restart-pending", NULL, rest_us);
+	else if (rest_us > 0) {
+		snprintf(why, sizeof(why), "%.60s was restarted %zu times within a day",
+			service->unit, mark->n_times);
+		hold(job, service, "restarted-too-often", why, rest_us);
+	} else if (hour_us > 0)
+		hold(job, service, "restart-pending", NULL, hour_us);
 	else
 		return true;
 	return false;
@@ -145,7 +190,7 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 		copy_text(mark->unit, sizeof(mark->unit), service->unit);
 	}
 	before = *mark;
-	mark->at_s = realtime_us() / USEC_PER_SEC;
+	note_restart(mark);
 	mark->answered = unit_probe(job, service, job->wait);
 	mark->open = true;
 	for (size_t t = 0; t < mark->n_tried; t++)
@@ -228,8 +273,10 @@ static int roll_back(struct file_job *job, const struct service *service, struct
 	if (failed == n)
 		return -ETIMEDOUT;
 	r = edit_check(&job->host, service, job->wait, again);
-	if (r == 0)
+	if (r == 0) {
+		note_restart(mark);
 		r = unit_restart(job, service, true, again);
+	}
 	if (r == 0)
 		r = unit_await(job, service, mark->answered, true, again);
 	if (r == -ECANCELED)

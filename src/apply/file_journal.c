@@ -172,9 +172,14 @@ static const struct field tried_fields[] = {
 	{0},
 };
 
+static const struct field time_fields[] = {
+	{"at", NUMBER, 0, sizeof(uint64_t), NULL, 0, 0},
+	{0},
+};
+
 static const struct field unit_fields[] = {
 	FIELD(struct unit_mark, TEXT, "unit", unit),
-	FIELD(struct unit_mark, NUMBER, "at", at_s),
+	FIELD_LIST(struct unit_mark, "times", times, n_times, time_fields),
 	FIELD(struct unit_mark, FLAG, "open", open),
 	FIELD(struct unit_mark, NUMBER, "answered", answered),
 	FIELD_LIST(struct unit_mark, "tried", tried, n_tried, tried_fields),

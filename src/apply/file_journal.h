@@ -52,10 +52,13 @@ struct tried {
 	bool last; /* in the last restart: rolled back if that fails */
 };
 
-/* The last restart of a unit. It is open until its result is known. */
+/* The restarts of a unit by us. The last one is open until its result is known. */
 struct unit_mark {
 	char unit[64];
-	uint64_t at_s; /* CLOCK_REALTIME */
+	struct {
+		uint64_t at_s;   /* CLOCK_REALTIME */
+	} times[RESTARTS_A_DAY]; /* the newest last */
+	size_t n_times;
 	bool open;
 	unsigned answered;                     /* enum cri_answers, from before the restart */
 	struct tried tried[JOURNAL_TRIED_MAX]; /* not tried again */

@@ -239,7 +239,7 @@ static void apply_all(struct file_job *job, bool resumed)
 				"an earlier restart had to finish first: try again", 0);
 		else if (change->kind == SETTING_PIN)
 			pin_apply(job, change);
-		else if (is_due(change))
+		else if (is_due(change) && !work_yields(job, change))
 			apply_file(job, change);
 	}
 }

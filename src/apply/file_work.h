@@ -71,6 +71,12 @@ int work_roll_back(const struct file_job *job, const struct file_note *note);
  */
 void work_activate(struct file_job *job);
 
+/*
+ * Holds a change that someone else made necessary, unwritten, while the restarts of its unit are
+ * used up.
+ */
+bool work_yields(struct file_job *job, struct change *change);
+
 /* Completes the restarts that an earlier process left open. Their number, or -ECANCELED. */
 int work_resume(struct file_job *job);
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/reconcile.h"
 
+#include "apply/file_transaction.h"
 #include "base/log.h"
 #include "tuners/table.h"
+
+#define DAY_US (86400 * USEC_PER_SEC)
 
 /* A want, compared with the node and the record. */
 struct comparison {
@@ -40,6 +43,13 @@ static struct comparison compare(const struct want *want, const struct decide_in
 	return seen;
 }
 
+/* Drift was seen since reconcile_reset(). */
+static bool has_drifted(const struct setting *setting)
+{
+	return setting->drift_total > 0 &&
+	       setting->drifts_us[(setting->drift_total - 1) % DRIFTS_A_DAY] > 0;
+}
+
 /*
  * Drift is a value other than the confirmed one. Before this process has confirmed any value, it is
  * a value that the record does not have.
@@ -51,9 +61,11 @@ static void judge_difference(
 	bool drift = setting->confirmed[0] ? !value_equal(seen->current, setting->confirmed)
 					   : seen->foreign;
 	enum on_drift on_drift = input->on_drift;
+	uint64_t now = input->decide->now_us, *slot;
+	bool often;
 
 	if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
-		(setting->state == SETTING_FAILED && input->decide->now_us < setting->retry_at_us))
+		(setting->state == SETTING_FAILED && now < setting->retry_at_us))
 		return;
 	/* The same drift lasts until the value is written. */
 	if (setting->drifted || !drift) {
@@ -61,17 +73,21 @@ static void judge_difference(
 			0, NULL);
 		return;
 	}
+	slot = &setting->drifts_us[setting->drift_total++ % DRIFTS_A_DAY];
+	/* A pull drops the pin of its image: that is no fight. */
+	often = *slot > 0 && now - *slot < DAY_US && want->kind != SETTING_PIN;
+	*slot = now;
 	setting->drifted = true;
-	setting->drift_total++;
-	setting->drift_at_us = input->decide->now_us;
-	setting->rounds++;
-	log_notice(want->name, "someone else changed it to %s (wanted %s)",
+	setting->drifted_at_start =
+		setting->restarted_us > 0 && now - setting->restarted_us < FILE_SEEN_US;
+	log_notice(want->name, "%s changed it to %s (wanted %s)",
+		setting->drifted_at_start ? "its program, when it started," : "someone else",
 		seen->current[0] ? seen->current : "nothing", want->wanted);
 	if (on_drift != ON_DRIFT_ENFORCE)
 		setting_become(setting,
 			on_drift == ON_DRIFT_REPORT ? SETTING_DRIFTED : SETTING_YIELDED,
 			"left-by-on-drift", 0, NULL);
-	else if (setting->rounds > DRIFT_ROUNDS_MAX)
+	else if (often)
 		setting_become(setting, SETTING_YIELDED, "rewritten-too-often", 0, NULL);
 	else
 		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
@@ -120,12 +136,11 @@ static void judge(
 	} else if (in_force || setting->state != SETTING_FAILED || now >= setting->retry_at_us) {
 		setting->drifted = false;
 		copy_text(setting->confirmed, sizeof(setting->confirmed), seen->current);
-		if (now - setting->drift_at_us > DRIFT_QUIET_US)
-			setting->rounds = 0;
 		if (in_force) {
 			setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
 			setting->retry_at_us = 0;
-		} else if (now >= setting->retry_at_us || setting->state != SETTING_PENDING) {
+		} else if (setting->state != SETTING_YIELDED &&
+			   (now >= setting->retry_at_us || setting->state != SETTING_PENDING)) {
 			setting_become(setting, SETTING_PENDING,
 				want->file->edit.service.activation == ACTIVATE_RELOAD
 					? "reload-pending"
@@ -230,8 +245,13 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 		copy_text(setting->actual, sizeof(setting->actual), change->actual);
 		setting->drifted = setting->drifted && r < 0 && r != -ERANGE;
 		/* Someone changed it again before the read: the next poll counts that. */
-		if (r == -ERANGE && setting->rounds > 0)
+		if (r == -ERANGE && !change->file && has_drifted(setting))
 			continue;
+		if (change->restarted)
+			setting->restarted_us = now;
+		/* The file has it, whether or not it is in force. */
+		if (change->file && change->file->written && r == 0)
+			copy_text(setting->confirmed, sizeof(setting->confirmed), change->new);
 		setting->retry_at_us =
 			change->retry_us || r == 0 ? change->retry_us : now + RETRY_US;
 		if (r < 0) {
@@ -240,7 +260,12 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 					change->why ? change->why : strerror(-r),
 					entry_help("reason", change->reason));
 		} else if (change->held) {
-			if (setting_become(setting, SETTING_PENDING, change->held, 0, change->why))
+			bool yields =
+				streq(change->held, "restarted-too-often") && has_drifted(setting);
+
+			if (setting_become(setting, yields ? SETTING_YIELDED : SETTING_PENDING,
+				    change->held, 0, change->why) &&
+				!yields)
 				log_info(change->name, "%s is in the file: %s", change->new,
 					entry_help("reason", change->held));
 		} else {
@@ -266,7 +291,7 @@ void reconcile_reset(struct node *node, const char *tuner)
 			continue;
 		setting->confirmed[0] = '\0';
 		setting->drifted = false;
-		setting->rounds = 0;
+		memset(setting->drifts_us, 0, sizeof(setting->drifts_us));
 		setting->retry_at_us = 0;
 		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
 			setting->state == SETTING_FAILED || setting->state == SETTING_PENDING)

@@ -8,12 +8,6 @@
 
 #include "model/node.h"
 
-/* A setting that others change more often than this, without a quiet time, is yielded to them. */
-#define DRIFT_ROUNDS_MAX 5
-
-/* Without drift for this long, a setting's rounds are forgotten. */
-#define DRIFT_QUIET_US (600 * UINT64_C(1000000))
-
 /* A value that could not be recorded or written is tried again after this long. */
 #define RETRY_US (15 * UINT64_C(1000000))
 

@@ -69,8 +69,14 @@ static const struct reason reasons[] = {
 	{"drift", "Someone else changed the value. on_drift: enforce sets it again."},
 	{"left-by-on-drift", "Someone else changed the value, and on_drift leaves it changed."},
 	{"rewritten-too-often",
-		"Someone else changed the value each time it was set, so it is no longer set. "
-		"headroom apply, a reload or a restart tries again."},
+		"Someone else changed the value more than 5 times within a day, so it is no longer "
+		"set. headroom apply, a reload or a restart tries again."},
+	{"restarted-too-often",
+		"The agent restarted the program 3 times within an hour or 5 times within a day: "
+		"the most, for whatever reason. A value that someone else keeps changing is no "
+		"longer set; another one waits until a restart is allowed again. headroom apply "
+		"does not lift this bound: find the other writer, or restart the program by hand.",
+		.unmet = true},
 	{"not-in-this-kernel", "The running kernel has no such setting."},
 	{"unreadable", "The value could not be read."},
 	{"not-recorded",

@@ -51,7 +51,7 @@ VOLATILE = re.compile(
 
 
 # Tests of these files change at most files in the lab, unless they use the fixture node.
-APART = {f"test_{name}" for name in ("containerd_config", "dns_bpf", "images_runtime", "kill_files", "package", "restart", "runtime", "runtime_faults", "screen")}
+APART = {f"test_{name}" for name in ("containerd_config", "dns_bpf", "images_runtime", "kill_files", "package", "restart", "resume", "runtime", "runtime_faults", "screen")}
 
 
 @pytest.hookimpl(tryfirst=True)

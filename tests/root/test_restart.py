@@ -203,6 +203,49 @@ def test_apply_in_a_container_edits_and_restarts_the_hosts_runtime(lab: Lab, sys
     assert lab.config.read_text() == CONTAINERD_CONFIG
 
 
+def test_a_program_that_rewrites_its_file_at_each_start_is_restarted_three_times(
+    lab: Lab, systemd: Any, headroom: Run, agent: Start
+) -> None:
+    def regenerate(_unit: str) -> None:
+        lab.config.write_text(CONTAINERD_CONFIG)
+        lab.daemons["containerd"].restart()
+
+    systemd.manager.restart = regenerate
+    running = agent(CONFIG, wrap=lab.wrap)
+    running.wait_state(NAME, "yielded")
+    assert len(systemd.restarted) == 3 and running.setting(NAME)["reason"] == "restarted-too-often"
+    assert running.metrics()[f'headroom_setting_drift_total{{setting="{NAME}"}}'] == 3
+    message = running.wait_condition("SettingDrifted")["message"]
+    assert "changed 3 times, the last time by its program when it started" in message
+    assert lab.config.read_text() == CONTAINERD_CONFIG, "it is left to the other writer"
+    # Neither apply nor another agent lifts the bound.
+    assert running.stop() == 0
+    assert "restarted-too-often" in headroom("apply", section=NOW, code=1).stdout
+    later = agent(CONFIG, wrap=lab.wrap)
+    until(lambda: later.setting(NAME)["reason"] == "restarted-too-often", lambda: later.log)
+    assert len(systemd.restarted) == 3
+
+
+def test_a_file_that_a_watcher_reverts_at_once_is_yielded(lab: Lab, systemd: Any, agent: Start) -> None:
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.05):
+            if lab.config.read_text() != CONTAINERD_CONFIG:
+                lab.config.write_text(CONTAINERD_CONFIG)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        running = agent(CONFIG.replace(NOW, "restart: never"), wrap=lab.wrap)
+        running.wait_state(NAME, "yielded")
+    finally:
+        stop.set()
+        watcher.join()
+    assert running.metrics()[f'headroom_setting_drift_total{{setting="{NAME}"}}'] == 6
+    assert "by another writer" in running.wait_condition("SettingDrifted")["message"]
+
+
 @pytest.fixture
 def slow(lab: Lab) -> Proxy:
     """A registry with an image that needs some seconds."""

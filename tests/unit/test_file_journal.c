@@ -48,7 +48,8 @@ static void fill(struct file_journal *journal)
 	release_set(&journal->released, "thp", true);
 	assert_true(journal->released.tuners[0].since_s > 1700000000);
 	journal->released.tuners[0].since_s = 1700000001;
-	mark->at_s = 1700000000;
+	mark->times[0].at_s = 1700000000;
+	mark->n_times = 1;
 	mark->open = true;
 	mark->answered = 3;
 	mark->n_tried = 1;

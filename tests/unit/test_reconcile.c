@@ -190,7 +190,7 @@ TEST(drift_is_handled_as_configured)
 		poll(&fixture, "100");
 		setting = poll(&fixture, "7");
 		expect(&fixture, cases[i].state, cases[i].reason, cases[i].changes);
-		assert_int_equal(setting->drift_at_us, fixture.decide.now_us);
+		assert_int_equal(setting->drifts_us[0], fixture.decide.now_us);
 		/* Drift that stays is counted once. */
 		for (int n = 0; n < 10 && cases[i].changes == 0; n++)
 			poll_to(&fixture, n % 2 ? "7" : "8", cases[i].state, cases[i].reason,
@@ -206,15 +206,14 @@ FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 {
 	struct setting *setting = poll(fixture, "100");
 
-	for (int i = 0; i < 3 * DRIFT_ROUNDS_MAX; i++) {
+	for (int i = 0; i < 3 * DRIFTS_A_DAY; i++) {
 		poll_to(fixture, "7", SETTING_PENDING, "drift", 1);
 		if (i % 2)
 			setting_become(setting, SETTING_FAILED, "not-recorded", -ENOSPC, NULL);
 	}
-	assert_int_equal(setting->rounds, 1);
 	assert_int_equal(setting->drift_total, 1);
 	poll(fixture, "100");
-	assert_int_equal(poll(fixture, "7")->rounds, 2);
+	assert_int_equal(poll(fixture, "7")->drift_total, 2);
 }
 
 /* Someone else and the agent write in turns. */
@@ -226,14 +225,14 @@ static void fight(struct fixture *fixture, unsigned rounds)
 	}
 }
 
-FIXTURE_TEST(a_quiet_time_ends_a_fight)
+FIXTURE_TEST(the_sixth_drift_within_a_day_yields)
 {
 	poll(fixture, "100");
-	fight(fixture, DRIFT_ROUNDS_MAX);
-	fixture->decide.now_us += DRIFT_QUIET_US;
-	assert_int_equal(poll(fixture, "100")->rounds, 0);
-	fight(fixture, DRIFT_ROUNDS_MAX);
-	assert_int_equal(poll(fixture, "7")->drift_total, 2 * DRIFT_ROUNDS_MAX + 1);
+	fight(fixture, DRIFTS_A_DAY);
+	fixture->decide.now_us += 86400 * USEC_PER_SEC;
+	fight(fixture, DRIFTS_A_DAY);
+	fixture->decide.now_us += 86000 * USEC_PER_SEC;
+	assert_int_equal(poll(fixture, "7")->drift_total, 2 * DRIFTS_A_DAY + 1);
 	expect(fixture, SETTING_YIELDED, "rewritten-too-often", 0);
 	poll_to(fixture, "8", SETTING_YIELDED, "rewritten-too-often", 0);
 }

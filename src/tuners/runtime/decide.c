@@ -239,8 +239,9 @@ static void judge_restart(const struct runtime_decision *decision)
 {
 	/* Cures for known obstacles to the restart. */
 	static const char *const cures[][2] = {{"no-systemd", ": restart it by hand"},
-		{"restart-refused", ": restart it by hand"}, {"does-not-load", ": mend the file"},
-		{"no-effect", ""}};
+		{"restart-refused", ": restart it by hand"},
+		{"restarted-too-often", ": restart it by hand"},
+		{"does-not-load", ": mend the file"}, {"no-effect", ""}};
 	const struct proposal *proposal = decision->proposal;
 	struct condition_reading *reading = proposal_condition(
 		decision->proposal, &runtime_conditions[RUNTIME_RESTART_PENDING], "none-pending");
