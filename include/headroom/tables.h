@@ -75,8 +75,8 @@ struct table_view {
 	bool (*folds)(const struct cJSON *row);
 	const char *folded; /* heading of that list: "idle" */
 
-	/* Of `headroom top`; all NULL: it does not show the table. */
-	const char *empty; /* instead of rows */
+	/* For `headroom top`, which shows no table without them. */
+	const char *empty; /* printed if the table has no rows */
 	/* Writes line i below a row, from 0. False after the last. */
 	bool (*write_detail)(const struct cJSON *row, int i, char *text, size_t size);
 	/* Appends the lines below the table. */

@@ -209,7 +209,7 @@ static void ask_content(struct cri_reading *session)
 					   (int)strcspn(labels[source]->value, ","),
 					   labels[source]->value) >= (int)sizeof(image))
 			continue;
-		/* What follows is a secret. */
+		/* The rest is a secret. */
 		ours = strstr(image, "/" IMAGES_REPOSITORY "/");
 		if (ours)
 			ours[strlen("/" IMAGES_REPOSITORY "/")] = '\0';

@@ -235,7 +235,7 @@ int image_call(struct image_session *session, enum cri_call which, const Protobu
 
 	if (r == 0)
 		return 0;
-	/* Causes are nested. Of a long text, keep the innermost cause. */
+	/* Causes are nested. Keep the innermost cause of a long text. */
 	hide_secrets(text);
 	text_make_printable(text);
 	while (strlen(text) >= IMAGES_WHY_MAX && (next = strstr(text, ": ")))
