@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
 import storm
@@ -17,6 +17,19 @@ from storm import NAMES, BusyCpus, Space, fill, ip, prepare, space, table, wakeu
 KERNEL = (128, 512, 1024)  # the kernel's defaults, from which growth is hardest
 DEFAULTS = (80000, 90000, 100000)
 KEEP = "neighbor: {ipv4: keep, ipv6: keep, grow: true}"
+
+
+@pytest.fixture
+def agent(agent: Callable[..., Agent]) -> Callable[..., Agent]:
+    """The agent with its BPF programs: READY=1 does not wait for them, and they count from 0."""
+
+    def start(*args: Any, **more: Any) -> Agent:
+        one = agent(*args, **more)
+        if more.get("wrap") != NO_BPF:
+            until(lambda: one.limit("neighbor/ipv4")["bound"] == "exact", "BPF counts the entries")
+        return one
+
+    return start
 
 
 class Watch:
