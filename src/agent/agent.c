@@ -127,9 +127,12 @@ static void reload(struct agent *agent)
 	/* Type=notify-reload requires the time; systemd before 253 ignores it. */
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now_us());
 	agent->source_signature = config_source_signature(&core->source);
-	r = load(&core->source, core->config, &config, core->config_fault);
+	r = load(&core->source, core->node.is_last_good ? NULL : core->config, &config,
+		core->config_fault);
 	core->node.reload_failed = r < 0;
 	if (r == 0) {
+		core->node.is_last_good = false;
+		agent->unsaved = true;
 		core->node.reloaded_us = realtime_us();
 		if (core->job)
 			atomic_store(&core->job->stale, true);
@@ -271,8 +274,12 @@ int agent_run(const struct core_options *options)
 		files.rlim_cur = MIN(files.rlim_max, 4096);
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	if (load(&source, NULL, &config, agent.core.config_fault) < 0)
+	agent.unsaved = load(&source, NULL, &config, agent.core.config_fault) == 0;
+	if (!agent.unsaved && last_good_load(options, &config) < 0)
 		return 1;
+	if (!agent.unsaved)
+		log_warning("config", "the last good configuration is in use");
+	agent.core.node.is_last_good = agent.core.node.reload_failed = !agent.unsaved;
 	r = sd_event_new(&agent.event);
 	if (r >= 0)
 		r = core_open(&agent.core, options,

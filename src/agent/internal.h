@@ -63,6 +63,7 @@ struct agent {
 	uint64_t source_signature; /* of the configuration files as loaded */
 	uint64_t source_seen;      /* their signature at the last tick */
 	uint64_t source_seen_us;   /* CLOCK_MONOTONIC: when it changed */
+	bool unsaved;              /* last_good_save() is due */
 	bool ready;                /* READY=1 was sent */
 	bool reloaded; /* send READY=1 again at the next tick, in case systemd missed it */
 	char status[STATUS_LINE_MAX]; /* the last STATUS= */
@@ -79,6 +80,15 @@ void agent_begin_loads(struct agent *agent);
 
 /* Cancels all jobs. Returns false if a thread has not ended, so that no memory may be freed. */
 bool agent_end_jobs(struct agent *agent);
+
+/*
+ * last_good.c. Keeps the last configuration without a fault in the state directory, so that a
+ * faulty one does not leave the node unprotected after a restart.
+ */
+void last_good_save(struct agent *agent);
+
+/* Returns 0, or -errno: -ENOENT if there is none of this installation and source. */
+int last_good_load(const struct core_options *options, struct config **ret);
 
 /* loop.c. Makes the next tick due now. */
 void agent_wake(struct agent *agent);

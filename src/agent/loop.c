@@ -176,6 +176,8 @@ void agent_poll(struct agent *agent)
 	}
 	agent->ready = true;
 	work(agent);
+	if (agent->unsaved && core->lock >= 0 && core->journal)
+		last_good_save(agent);
 	agent_begin_jobs(agent);
 	report_line(&core->node, line);
 	if (streq(line, agent->status))

@@ -161,7 +161,14 @@ static uLong mix_row(uLong sum, const struct config *config, const struct row *r
 
 const char *config_file(const struct config *config, size_t i)
 {
-	return i < config->n_files ? config->files[i] : NULL;
+	const cJSON *file = cJSON_GetArrayItem(config->files, (int)i);
+
+	return file ? json_text_at(file, "name") : NULL;
+}
+
+const cJSON *config_texts(const struct config *config)
+{
+	return config->files;
 }
 
 void config_changes(

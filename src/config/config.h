@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/json.h"
 #include "base/util.h"
 
 #include <sys/socket.h>
@@ -127,6 +128,7 @@ struct config_source {
 	bool optional;         /* a missing file is accepted */
 	const char *directory; /* its *.yaml are merged in name order; may be NULL */
 	bool draft;            /* users other than root may be able to write the files */
+	const cJSON *texts;    /* of config_texts(), instead of files; or NULL */
 };
 
 /*
@@ -188,6 +190,9 @@ void config_changes(
  * or replaced through a symlink, as those of a ConfigMap are.
  */
 uint64_t config_source_signature(const struct config_source *source);
+
+/* The loaded files that were not empty, for config_source.texts. */
+const cJSON *config_texts(const struct config *config);
 
 /* The names of the loaded files that were not empty; NULL after the last. */
 const char *config_file(const struct config *config, size_t i);

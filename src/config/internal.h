@@ -44,10 +44,9 @@ struct config {
 	size_t n_rows, rows_allocated;
 	struct config_sysctl *sysctls; /* sorted; an empty value removes that of the profile */
 	size_t n_sysctls, sysctls_allocated;
-	char **files; /* positions point to them */
-	size_t n_files, files_allocated;
-	struct tree *trees;                         /* a list of all trees */
-	char profile[64];                           /* "profile NAME"; positions point to it */
+	cJSON *files;       /* [{"name": NAME, "text": TEXT}]; positions point to the names */
+	struct tree *trees; /* a list of all trees */
+	char profile[64];   /* "profile NAME"; positions point to it */
 	struct config_fault_list *faults, *notices; /* during config_load(); notices may be NULL */
 	bool draft;
 };

@@ -52,12 +52,22 @@ static void check_writers(struct config *config, const char *path, mode_t allowe
 			S_ISDIR(st.st_mode) ? "directory" : "file");
 }
 
+static void load_text(struct config *config, const char *path, const char *text, size_t len)
+{
+	cJSON *file = json_append(config->files);
+	struct tree *root;
+
+	json_text(file, "name", path);
+	json_text(file, "text", text);
+	root = document_load(config, json_text_at(file, "name"), text, len);
+	if (root)
+		document_merge(config, root);
+}
+
 static void load_file(const char *path, bool optional, void *userdata)
 {
 	struct config *config = userdata;
 	_cleanup_free_ char *text = NULL;
-	struct tree *root;
-	char **file;
 	size_t len = 0;
 	int r = read_file(path, CONFIG_FILE_MAX, &text, &len);
 
@@ -65,13 +75,8 @@ static void load_file(const char *path, bool optional, void *userdata)
 		file_fault(config, path, r);
 	if (r == 0)
 		check_writers(config, path, 0);
-	if (r < 0 || len == 0)
-		return;
-	file = add_element(&config->files, &config->n_files, &config->files_allocated);
-	*file = must(strdup(path));
-	root = document_load(config, *file, text, len);
-	if (root)
-		document_merge(config, root);
+	if (r == 0 && len > 0)
+		load_text(config, path, text, len);
 }
 
 /* Names with a leading dot are backups of editors, or ..data of a ConfigMap. */
@@ -110,9 +115,7 @@ void config_free(struct config *config)
 		next = tree->allocated;
 		free(tree);
 	}
-	for (size_t i = 0; i < config->n_files; i++)
-		free(config->files[i]);
-	free(config->files);
+	cJSON_Delete(config->files);
 	free(config->rows);
 	free(config->sysctls);
 	free(config);
@@ -191,11 +194,13 @@ int config_load(const struct config_source *source, const struct config_option *
 	_cleanup_(cleanup_config_free) struct config *config = must(calloc(1, sizeof(*config)));
 	_cleanup_free_ char *parent = must(strdup(source->file ? source->file : ""));
 	size_t before = faults->n;
+	const cJSON *file;
 	struct row *profile;
 	int r;
 
 	*config = (struct config){
 		.tables = tables, .faults = faults, .notices = notices, .draft = source->draft};
+	config->files = must(cJSON_CreateArray());
 	for (; *tables; tables++)
 		for (const struct config_option *option = *tables; option->name; option++) {
 			struct row *row = add_element(
@@ -207,6 +212,11 @@ int config_load(const struct config_source *source, const struct config_option *
 		check_writers(config, dirname(parent), S_ISVTX); /* as /tmp */
 	if (source->directory)
 		check_writers(config, source->directory, 0);
+	cJSON_ArrayForEach (file, source->texts) {
+		const char *text = json_text_at(file, "text");
+
+		load_text(config, json_text_at(file, "name"), text, strlen(text));
+	}
 	r = for_each_source(source, load_file, config);
 	if (r < 0)
 		file_fault(config, source->directory, r);

@@ -32,6 +32,7 @@ struct node {
 	uint64_t revision;     /* changes when the reported data changes; 0 before the first tick */
 	uint32_t config_hash;  /* checksum of the configuration in use */
 	bool reload_failed;    /* the configuration on disk is faulty and not in use */
+	bool is_last_good;     /* the configuration in use is of an earlier start */
 	uint64_t reloaded_us;  /* CLOCK_REALTIME of the last successful load */
 	struct tuner_status *tuners;
 	size_t n_tuners;
@@ -49,6 +50,12 @@ struct setting *node_setting(const struct node *node, const char *name);
 /* Whether a transfer is under way; whether the program of a setting is about to be restarted. */
 bool node_transfers(const struct node *node);
 bool node_restart_due(const struct node *node);
+
+/* The answer of /readyz. A rollout of a faulty configuration must stop. */
+static inline bool node_is_ready(const struct node *node)
+{
+	return node->applied && !node->is_last_good;
+}
 
 /* Counts the settings that observing and released tuners would change in enforce mode. */
 size_t node_would_change(const struct node *node);

@@ -244,9 +244,9 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 	if (which == HTTP_STATUS)
 		which += connection->authorized;
 	/* A node that is not ready always gets the verbose list. */
-	if (which == HTTP_READY && node->applied && !parameter_set(connection, "verbose"))
+	if (which == HTTP_READY && node_is_ready(node) && !parameter_set(connection, "verbose"))
 		return answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
-	if ((which == HTTP_READY && !node->applied) ||
+	if ((which == HTTP_READY && !node_is_ready(node)) ||
 		(which == HTTP_HEALTH && parameter_set(connection, "strict") &&
 			node_verdict(node) != VERDICT_OK))
 		status = MHD_HTTP_SERVICE_UNAVAILABLE;

@@ -167,6 +167,8 @@ void report_ready(FILE *out, const struct node *node)
 
 	fputs(node->applied ? "[+] applied\n" : "[-] applied: the first apply is not done yet\n",
 		out);
+	if (node->is_last_good)
+		fputs("[-] configuration: it has a fault, so the last good one is in use\n", out);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 		bool off = tuner->mode == MODE_OFF;
@@ -179,7 +181,7 @@ void report_ready(FILE *out, const struct node *node)
 		}
 		fprintf(out, "%s%s\n", off || !tuner->why[0] ? "" : ": ", off ? "" : tuner->why);
 	}
-	fputs(node->applied ? "ready\n" : "not ready\n", out);
+	fputs(node_is_ready(node) ? "ready\n" : "not ready\n", out);
 }
 
 void report_line(const struct node *node, char line[static STATUS_LINE_MAX])

@@ -18,7 +18,9 @@ static const struct reason failed_reasons[] = {
 
 static const struct reason config_reasons[] = {
 	{"config-valid", "The configuration on disk is the one in use."},
-	{"config-fault", "The configuration on disk has a fault; the previous one stays in use."},
+	{"config-fault",
+		"The configuration on disk has a fault. The last good one is in use, also after a "
+		"restart or a reboot."},
 	{0},
 };
 
@@ -42,7 +44,7 @@ static const struct condition_type conditions[] = {
 		"and the cure. The agent tries again every 15 seconds.",
 		failed_reasons},
 	[CORE_CONFIG_INVALID] = {"ConfigInvalid", SEVERITY_WARNING,
-		"The configuration on disk has a fault, so the previous one stays in use. The "
+		"The configuration on disk has a fault, so the last good one stays in use. The "
 		"message names the position; headroom check-config lists all faults.",
 		config_reasons},
 	[CORE_AGENT_DEGRADED] = {"AgentDegraded", SEVERITY_WARNING,

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import THRESHOLDS, Node, sysctl, thresholds, until
+from conftest import THRESHOLDS, Node, read, sysctl, thresholds, until
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
@@ -126,6 +126,25 @@ def test_a_bad_file_on_reload_keeps_the_old_config(agent) -> None:
     one.signal(signal.SIGHUP)
     until(lambda: sysctl(THRESHOLDS[2]) == "102000", "the repaired config is applied")
     one.wait_condition("ConfigInvalid", "False")
+
+
+def test_a_faulty_file_at_the_start_leaves_the_last_good_config_in_use(agent, directory: Path, run) -> None:
+    one = agent("neighbor: {ipv4: {gc_thresh3: 101000}}")
+    saved = directory / "state/config.json"
+    until(lambda: saved.exists() and "101000" in read(saved), "the configuration is kept")
+    assert one.stop() == 0
+    sysctl(THRESHOLDS[2], 90000)
+    one = agent("neighbor: {ipv4: {gc_thresh3: 3k}}")
+    assert sysctl(THRESHOLDS[2]) == "101000"
+    assert "3k" in one.wait_condition("ConfigInvalid")["message"]
+    code, text = one.get("/readyz")
+    assert code == 503 and "last good" in text and "not ready" in text
+    other = directory / "other.yaml"
+    other.write_text("mode: 3k\n")
+    assert run("agent", "--config", str(other)).returncode == 1, "it is of another file"
+    one.write_config("neighbor: {ipv4: {gc_thresh3: 102000}}")
+    one.wait_condition("ConfigInvalid", "False")
+    assert (sysctl(THRESHOLDS[2]), one.get("/readyz")[0]) == ("102000", 200)
 
 
 def test_a_changed_file_is_loaded_without_a_signal(agent) -> None:

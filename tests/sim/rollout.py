@@ -93,7 +93,7 @@ def config_table(nodes: int) -> None:
         group = nodes // 100 if "canary" in name else nodes
         seen = times[max(10, group // 50) - 1]
         harmed = sum(1 for time in times if time <= seen + DETECT + REACT)
-        faulty = f"{stopped} nodes, whose agent does not start" if stopped else f"{group} nodes, which keep the old one"
+        faulty = f"{stopped} nodes, which keep the old one, not Ready" if stopped else f"{group} nodes, which keep the old one"
         print(f"| {name} | {clock(whole)} | {faulty} | {harmed} nodes ({harmed / nodes:.0%}) |")
         if "canary" in name:
             assert harmed <= nodes // 100, "a canary keeps a wrong value to itself"
