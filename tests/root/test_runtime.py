@@ -176,6 +176,14 @@ def test_apply_reloads_docker(lab: Lab, headroom: Run, option: tuple[str, ...]) 
     assert not lab.daemon_json.exists()
 
 
+def test_a_number_only_raises_unless_it_is_exact(lab: Lab, headroom: Run) -> None:
+    lab.write("etc/docker/daemon.json", '{"max-concurrent-downloads": 20}\n')
+    lab.dockerd()
+    for number, result in (("10", 20), ("{value: 9, exact: true}", 9)):
+        headroom("apply", section=f"max_concurrent_downloads: {number}")
+        assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": result}
+
+
 def test_restore_keeps_edits_of_others(lab: Lab, watcher: Watcher, run: Run) -> None:
     """A file that others have edited loses only Headroom's key."""
     before = '{"log-level": "warn"}\n'

@@ -25,7 +25,7 @@ def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, headroom: Run) -
         lab.with_systemd()
     peaks = {}
     for downloads in (1, 10):
-        headroom("apply", section=f"restart: now, max_concurrent_downloads: {downloads}")
+        headroom("apply", section=f"restart: now, max_concurrent_downloads: {{value: {downloads}, exact: true}}")
         if runtime == "docker":
             reloads = downloads // 10 + 1
             until(lambda: lab.daemons["dockerd"].log.count("Reloaded configuration") == reloads, "reloaded")

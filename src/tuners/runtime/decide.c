@@ -177,7 +177,7 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	else
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)number->value);
 	want = want_key(decision, runtime, setting, text);
-	want->requested = number->exact;
+	want->requested = number->given && number->value > 0;
 	/* The administrator's value: in the file, else in force. */
 	record = record_of(decision, want->name);
 	ours = record && (value_equal(want->file->on_disk, record->wanted) ||

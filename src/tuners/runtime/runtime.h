@@ -28,7 +28,8 @@ struct runtime_config {
 	const struct runtime_driver *driver; /* NULL: all of them */
 	struct runtime_number {
 		uint64_t value; /* layers, microseconds; 0: keep */
-		bool exact;     /* given in a configuration file: also lowers */
+		bool exact;     /* also lowers */
+		bool given;     /* in a configuration file */
 	} numbers[RUNTIME_PROGRESS_TIMEOUT + 1];
 	enum restart_policy restart;
 	struct runtime_mirror mirrors[RUNTIME_MIRROR_MAX];

@@ -23,14 +23,20 @@ static const struct config_option mirror_items[] = {
 	{0},
 };
 
+#define DOWNLOADS "runtime.max_concurrent_downloads"
+
 const struct config_option runtime_options[] = {
 	MODE_OPTION("runtime"),
 	{"runtime.kind", OPTION_CHOICE, .choices = runtime_choices, .def = "auto",
 		.help = "The container runtime to manage. auto: all that are found."},
-	{"runtime.max_concurrent_downloads", OPTION_COUNT, .min = 1, .max = 1000,
-		.choices = keep_choices, .unit = "layers", .def = "10",
-		.help = "How many layers the runtime fetches at once. The default only raises; a value "
-			"in a configuration file is set exactly. keep: do not change it."},
+	{DOWNLOADS, OPTION_COUNT, .min = 1, .max = 1000, .choices = keep_choices, .unit = "layers",
+		.def = "10",
+		.help = "How many layers the runtime fetches at once. A number only raises: {value: "
+			"10, exact: true} also lowers. keep: do not change it."},
+	{DOWNLOADS ".value", OPTION_COUNT, .min = 1, .max = 1000, .unit = "layers", .def = "10",
+		.help = "How many layers the runtime fetches at once."},
+	{DOWNLOADS ".exact", OPTION_BOOL, .def = "false",
+		.help = "true: replace a higher value of the administrator, too."},
 	{"runtime.pull_progress_timeout", OPTION_DURATION, .min = 10 * USEC_PER_SEC,
 		.max = 24 * UINT64_C(3600) * USEC_PER_SEC, .choices = keep_choices, .def = "30m",
 		.help = "containerd cancels a pull without progress after this time. The default only "
@@ -247,17 +253,22 @@ static void runtime_configure(void *self, const struct config *config)
 {
 	struct runtime_tuner *tuner = self;
 	struct runtime_config *ret = &tuner->config;
+	const char *downloads =
+		config_is_given(config, DOWNLOADS ".value") ? DOWNLOADS ".value" : DOWNLOADS;
 
 	*ret = (struct runtime_config){
 		.driver = runtime_driver_choose(config_choice(config, "runtime.kind")),
 		.restart = (enum restart_policy)config_choice(config, "runtime.restart"),
 		.n_mirrors = config_list(config, "runtime.mirrors"),
 	};
-	ret->numbers[RUNTIME_DOWNLOADS] =
-		(struct runtime_number){config_count(config, "runtime.max_concurrent_downloads", 0),
-			config_is_given(config, "runtime.max_concurrent_downloads")};
+	ret->numbers[RUNTIME_DOWNLOADS] = (struct runtime_number){
+		.value = config_count(config, downloads, 0),
+		.exact = config_bool(config, DOWNLOADS ".exact"),
+		.given = config_is_given(config, downloads),
+	};
 	ret->numbers[RUNTIME_PROGRESS_TIMEOUT].exact =
-		config_is_given(config, "runtime.pull_progress_timeout");
+		ret->numbers[RUNTIME_PROGRESS_TIMEOUT].given =
+			config_is_given(config, "runtime.pull_progress_timeout");
 	if (config_choice(config, "runtime.pull_progress_timeout") < 0)
 		ret->numbers[RUNTIME_PROGRESS_TIMEOUT].value =
 			config_duration(config, "runtime.pull_progress_timeout");
