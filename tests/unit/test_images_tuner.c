@@ -137,6 +137,17 @@ static struct transfer *begin(struct made *made)
 	return images_tuner.jobs[JOB_TRANSFER].request(made->tuner, &memory, false);
 }
 
+TUNER_TEST(a_load_is_cancelled_when_it_fills_the_store)
+{
+	const struct images_memory full = {.full = true};
+	struct transfer *transfer = begin(made);
+
+	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &full));
+	transfer->done = 1;
+	assert_true(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &full));
+	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+}
+
 /* A transfer may end after its tuner was closed. */
 TUNER_TEST(a_cancelled_transfer_changes_no_record)
 {

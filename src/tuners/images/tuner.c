@@ -270,7 +270,8 @@ static bool images_transfer_cancels(void *request, const void *data)
 	const struct images_memory *memory = data;
 	struct transfer *transfer = request;
 
-	transfer->cancelled |= memory->full && transfer->kind <= TRANSFER_PULL;
+	transfer->cancelled |= memory->full && (transfer->kind == TRANSFER_PULL ||
+						       atomic_load(&transfer->done) > 0);
 	return transfer->cancelled;
 }
 
