@@ -247,7 +247,7 @@ def test_entries_from_before_the_start_are_counted_with_their_owners(agent, run:
 
     out = run("top", "neighbor").stdout
     ipv4 = out[out.index("neighbor/ipv4") : out.index("neighbor/ipv6")]
-    assert re.findall(r"hr-many-\d+", ipv4) == [f"hr-many-{MANY - 1 - i}" for i in range(10)], out
+    assert re.findall(r"\d  netns (hr-many-\d+)$", ipv4, re.M) == [f"hr-many-{MANY - 1 - i}" for i in range(10)], out
     assert re.search(r"50[ ,]?[45]\d\d", ipv4), out
 
     # Namespaces that have ended are removed, and the next ones move up.
