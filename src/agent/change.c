@@ -86,8 +86,8 @@ struct file_job *core_file_job(
 	job->forced = forced;
 	if (forced || task == FILE_RESTORE)
 		core->journal->released = core->released;
-	job->undo = task == FILE_RESTORE ||
-		    config_choice(core->config, "runtime.restart") != RESTART_NEVER;
+	job->restart = (enum restart_policy)config_choice(core->config, "runtime.restart");
+	job->undo = task == FILE_RESTORE || job->restart != RESTART_NEVER;
 	copy_text(job->only, sizeof(job->only), only ? only : "");
 	if (task == FILE_APPLY)
 		plan_move(&job->plan, &core->plan, PLAN_FILES);

@@ -46,6 +46,9 @@ static void hold(const struct file_job *job, const struct service *service, cons
 	for (size_t i = 0; (change = next_change(job, service, &i));) {
 		if (reason && job->task == FILE_APPLY)
 			change->reason = reason;
+		else if (reason && service->activation == ACTIVATE_RESTART &&
+			 streq(change->reason, "original"))
+			change->reason = "original-at-next-start";
 		change->restarted = !reason;
 		change->held = reason ? reason : "restart-pending";
 		change->retry_us = wait_us > 0 ? now_us() + wait_us : 0;
@@ -344,9 +347,9 @@ static void restart(struct file_job *job, const struct service *service)
 		hold(job, service, r == -ENOTCONN ? "no-systemd" : "restart-refused", why,
 			FILE_RESTART_AGAIN_US);
 	}
-	if (r < 0 || atomic_load(&job->stale))
+	if (r < 0 || (undo && atomic_load(&job->stale)))
 		return;
-	if (undo && service->restart == RESTART_WHEN_IDLE && !is_idle(job, service)) {
+	if (service->restart == RESTART_WHEN_IDLE && !is_idle(job, service)) {
 		hold(job, service, "restart-pending", NULL, 0);
 		return;
 	}
@@ -436,7 +439,9 @@ static bool needs_activation(const struct change *change)
 
 void work_activate(struct file_job *job)
 {
-	for (size_t i = 0; i < job->plan.n && !atomic_load(&job->stale); i++) {
+	bool applying = job->task == FILE_APPLY; /* a restore goes on */
+
+	for (size_t i = 0; i < job->plan.n && !(applying && atomic_load(&job->stale)); i++) {
 		struct service service; /* a copy: a roll back adds changes */
 		size_t first = 0;
 

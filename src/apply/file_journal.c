@@ -133,6 +133,7 @@ static const struct field note_fields[] = {
 	FIELD(struct file_note, TEXT, "path", path),
 	FIELD(struct file_note, TEXT, "tuner", tuner),
 	FIELD(struct file_note, NUMBER, "format", format),
+	FIELD(struct file_note, FLAG, "restoring", restoring),
 	FIELD(struct file_note, NUMBER, "directories", directories),
 	FIELD(struct file_note, TEXT, "original", original),
 	FIELD(struct file_note, TEXT, "ours", ours[0]),

@@ -27,6 +27,7 @@ struct file_note {
 	char tuner[32];
 	enum edit_format format;
 	struct service service;
+	bool restoring;       /* the file is restored, its program has yet to restart or reload */
 	unsigned directories; /* number of parent directories that were made for it */
 	/* Hashes of copies in files/. */
 	char original[HASH_TEXT_MAX];              /* to restore */

@@ -161,6 +161,7 @@ int work_restore(struct file_job *job, const struct file_note *note)
 {
 	_cleanup_(work_file_clear) struct work_file file = {.note = *note};
 	int r = restore_file(job, &file), error = r < 0 ? r : file.lost;
+	bool activate = file.written || note->restoring;
 	bool others = is_changed_by_others(&file);
 
 	for (size_t i = 0; i < file.note.n_keys; i++) {
@@ -175,10 +176,14 @@ int work_restore(struct file_job *job, const struct file_note *note)
 
 		change->left = left;
 		work_result(change, reason, error, error < 0 ? file.why : NULL, 0);
-		change->file->written = file.written;
+		change->file->written = activate;
+		change->file->edit.service.restart = job->restart;
 	}
 	/* The note of a lost original stays: every restore reports it. */
-	if (error == 0)
+	file.note.restoring = activate && file.note.service.activation != ACTIVATE_NOTHING;
+	if (error == 0 && file.note.restoring)
+		file_journal_put(job->journal, &file.note);
+	else if (error == 0)
 		file_journal_forget(job->journal, file.note.path);
 	return error;
 }

@@ -148,6 +148,7 @@ static int record(struct file_job *job, struct work_file *file)
 	if (lstat(file->at.full, &st) == 0 && st.st_nlink > 1)
 		log_notice(note->path, "its %lu other hard links keep the old content",
 			(unsigned long)st.st_nlink - 1);
+	note->restoring = false;
 	copy_text(note->ours[0], HASH_TEXT_MAX, ours ? old->hash : "");
 	copy_text(note->ours[1], HASH_TEXT_MAX, file->new.hash);
 	note->directories = MAX(note->directories, file->new.bytes ? file->at.missing : 0);
@@ -244,20 +245,42 @@ static void apply_all(struct file_job *job, bool resumed)
 	}
 }
 
+/* Also what an earlier process began; resume: only that. */
+static void restore_files(struct file_job *job, bool resume)
+{
+	const struct file_journal *journal = job->journal;
+
+	/* A note may be removed, and then the next one moves to its index. */
+	for (size_t i = 0, n; i < journal->n_files; i += journal->n_files == n) {
+		const struct file_note *note = &journal->files[i];
+
+		n = journal->n_files;
+		if (note->restoring || (!resume && work_is_chosen(job, note->tuner)))
+			(void)work_restore(job, note);
+	}
+}
+
+/* Forgets the restored files, unless the process ends before their programs were activated. */
+static void end_restore(struct file_job *job)
+{
+	const struct wait now = wait_at_most(job->wait, 0);
+	struct file_journal *journal = job->journal;
+
+	for (size_t i = journal->n_files; wait_for(&now, -1, 0) != -ECANCELED && i-- > 0;)
+		if (journal->files[i].restoring)
+			file_journal_forget(journal, journal->files[i].path);
+	if (work_store(job) == 0)
+		file_sweep(journal);
+}
+
 static void restore_all(struct file_job *job)
 {
-	/* A restored note is removed, and the next one moves to its index. */
-	for (size_t i = 0; i < job->journal->n_files;) {
-		const struct file_note *note = &job->journal->files[i];
-
-		i += !work_is_chosen(job, note->tuner) || work_restore(job, note) < 0;
-	}
+	restore_files(job, false);
 	pins_restore(job);
 	for (const struct tuner_ops *const *ops = job->tuners; ops && *ops; ops++)
 		if ((*ops)->remove_leftovers && work_is_chosen(job, (*ops)->name))
 			(*ops)->remove_leftovers(&job->host);
-	if (work_store(job) == 0)
-		file_sweep(job->journal);
+	(void)work_store(job);
 }
 
 void file_transaction(void *userdata, const struct wait *wait)
@@ -279,7 +302,11 @@ void file_transaction(void *userdata, const struct wait *wait)
 		apply_all(job, r != 0);
 	else if (job->task == FILE_RESTORE && r >= 0)
 		restore_all(job);
-	if ((job->task == FILE_RESTORE && r >= 0) || (job->task == FILE_APPLY && r == 0))
+	else if (!job->forced && r >= 0)
+		restore_files(job, true);
+	if ((job->task != FILE_APPLY && r >= 0) || (job->task == FILE_APPLY && r == 0))
 		work_activate(job);
+	if (job->task != FILE_APPLY && !job->forced)
+		end_restore(job);
 	(void)work_store(job);
 }

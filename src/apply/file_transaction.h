@@ -49,8 +49,9 @@ struct file_job {
 	 * the changes.
 	 */
 	struct plan plan;
-	char only[32];     /* FILE_RESTORE, forced: a tuner; empty: all */
-	bool forced;       /* `headroom apply`: also retry values that failed or had no effect */
+	char only[32]; /* FILE_RESTORE, forced: a tuner; empty: all */
+	bool forced;   /* `headroom apply`: also retry values that failed or had no effect */
+	enum restart_policy restart; /* as configured: of a restore */
 	bool undo;         /* roll back a program that does not come back, also when resuming */
 	atomic_bool stale; /* set by the loop: the configuration has changed, begin nothing */
 	const struct wait *wait; /* of the call */

@@ -54,7 +54,8 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 
 /*
  * Restores the original bytes, or only our keys if someone else changed the file, and adds the
- * changes to the plan. Removes the note from the journal on success. 0 or -errno.
+ * changes to the plan. On success the note is removed, or is restoring until its program was
+ * activated. 0 or -errno.
  */
 int work_restore(struct file_job *job, const struct file_note *note);
 

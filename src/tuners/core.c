@@ -115,6 +115,10 @@ static const struct reason reasons[] = {
 		"The program did not answer after its restart, so the previous file was restored. "
 		"The agent tries this value again only after headroom apply."},
 	{"original", "The value found before the first write is restored."},
+	{"original-at-next-start",
+		"The original is in the file again and takes effect at the program's next start. "
+		"Until then the program keeps the value it has: runtime.restart says whether it is "
+		"restarted."},
 	{"changed-since",
 		"Someone else changed the value since it was last written, so it is left alone."},
 	{"file-changed-since",

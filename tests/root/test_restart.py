@@ -40,9 +40,39 @@ def test_apply_with_restart_now_puts_the_value_in_force(lab: Lab, systemd: Any, 
     assert (found["actual"], found["original"], found["state"]) == ("10", "3", "in-sync"), found
     assert headroom("apply", section=NOW).stdout == "Nothing to change.\n"
     assert len(systemd.restarted) == 1
-    assert run("restore", wrap=lab.wrap).returncode == 0
+    headroom("restore", section=NOW)
     assert lab.config.read_text() == CONTAINERD_CONFIG
     assert len(systemd.restarted) == 2, "restore restarts by the same policy"
+
+
+@pytest.mark.parametrize("then", ["never", "now"])
+def test_restore_restarts_by_the_configured_policy_not_the_recorded_one(lab: Lab, systemd: Any, headroom: Run, then: str) -> None:
+    headroom("apply", section="restart: never" if then == "now" else NOW)
+    systemd.restarted.clear()
+    answer = headroom("restore", section=f"restart: {then}").stdout
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert systemd.restarted == (["containerd.service"] if then == "now" else [])
+    assert ("takes effect at the program's next start" in answer) == (then == "never"), answer
+
+
+def test_a_restore_that_was_cut_short_is_finished_by_the_next_agent(lab: Lab, systemd: Any, agent: Start, run: Run) -> None:
+    running = agent(CONFIG, wrap=lab.wrap)
+    running.wait_state(NAME, "in-sync")
+    until(lambda: running.condition("RuntimeRestartPending")["status"] == "False", running.log)
+
+    def end_agent(_unit: str) -> None:
+        systemd.unit.state = "activating"
+        running.process.terminate()
+
+    systemd.manager.restart = end_agent
+    run("restore", wrap=lab.wrap)
+    assert running.process.wait(20) == 0
+    assert lab.config.read_text() == CONTAINERD_CONFIG and len(systemd.restarted) == 2
+    systemd.manager.restart, systemd.unit.state = lambda _unit: lab.daemons["containerd"].restart(), "active"
+    later = agent(CONFIG, wrap=lab.wrap)
+    until(lambda: later.setting(NAME)["actual"] == "3", lambda: later.log)
+    until(lambda: later.setting(NAME)["reason"] == "restored", lambda: later.log)
+    assert len(systemd.restarted) == 3
 
 
 BY_OTHERS = {
