@@ -29,7 +29,8 @@ int print_changes(cJSON *document, const char *nothing)
 		const char *error = json_text_at(change, "error");
 
 		if (error[0])
-			r = cli_fail(name, "not set to %s: %s", shown(new), error);
+			r = cli_fail(
+				name, "not %s%s: %s", new[0] ? "set to " : "removed", new, error);
 		else if (!cJSON_IsString(json_at(change, "new")))
 			printf("%-*s  %s left  (%s)\n", width, name, shown(old), reason);
 		else if (!streq(old, new) || !streq(reason, "original"))
@@ -54,14 +55,14 @@ int print_changes(cJSON *document, const char *nothing)
 	return r;
 }
 
-static int print_plan(const struct cli *cli, const struct plan *plan)
+static int print_plan(const struct cli *cli, const struct plan *plan, const char *nothing)
 {
 	cJSON *document = report_plan(plan, false);
 
 	if (cli->json) {
 		json_put(stdout, document, true);
 	} else {
-		print_changes(document, "Nothing to change.");
+		print_changes(document, nothing);
 		cJSON_Delete(document);
 	}
 	return plan->n > 0 ? EXIT_ATTENTION : EXIT_OK;
@@ -94,7 +95,7 @@ static int plan_of_agent(const struct cli *cli)
 			json_text_at(setting, "tuner"), actual, wanted);
 		change->reason = json_text_at(setting, "reason");
 	}
-	r = print_plan(cli, &plan);
+	r = print_plan(cli, &plan, "Nothing to change.");
 	plan_clear(&plan);
 	return r;
 }
@@ -113,8 +114,9 @@ int cli_plan(const struct cli *cli)
 	if (r != EXIT_OK)
 		return r;
 	core_plan_only(&core, cli->only);
-	r = print_plan(cli, &core.plan);
 	core_add_hidden(&core, cli->only, &hidden);
+	r = print_plan(cli, &core.plan,
+		hidden.n > 0 ? "Nothing can be changed now." : "Nothing to change.");
 	for (size_t i = 0; i < hidden.n; i++) {
 		cli_fail(hidden.changes[i].name, "%s", hidden.changes[i].why);
 		r = r == EXIT_OK ? EXIT_FAILED : r;

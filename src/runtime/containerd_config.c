@@ -202,6 +202,8 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 					       : OURS "version = 2\n";
 	copy_text(key->path, sizeof(key->path), file->path);
 	cure = strstr(process->version, "-k3s") ? generated[0].cure : NULL;
+	if (reading->merges && (cure || strstr(file->path, generated[0].path)))
+		cure = "k3s and RKE2 write it: add a file to config-v3.toml.d beside it";
 	for (size_t i = 0; !cure && i < ARRAY_SIZE(generated); i++)
 		if ((generated[i].path && strstr(file->path, generated[i].path)) ||
 			(generated[i].text && file->text && file->text[0] == '#' &&

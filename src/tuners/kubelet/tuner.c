@@ -263,9 +263,12 @@ static void kubelet_decide(
 			condition_append(condition, "by default)");
 		if (is_problem(&seen->values))
 			condition_append(condition,
-				": set serializeImagePulls: false and maxParallelImagePulls: 5 or "
+				": %sset serializeImagePulls: false and maxParallelImagePulls: 5 or "
 				"more in %.80s, and restart the kubelet",
-				seen->config[0] ? seen->config : "its configuration");
+				value->origin == KUBELET_FLAG ? "remove the flag, " : "",
+				value->origin == KUBELET_FILE ? value->file
+				: seen->config[0]             ? seen->config
+							      : "its configuration");
 		else
 			condition_append(condition,
 				" for the running kubelet, and its files have changed since: "
