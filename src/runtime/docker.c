@@ -22,28 +22,34 @@ static const struct runtime_location locations[] = {
 
 /*
  * The Engine API does not report layers in flight. Until it is unpacked, each layer is a file below
- * the daemon's root that grows with its download (distribution/pull_v2.go).
+ * the daemon's root that grows with its download (distribution/pull_v2.go). A complete one waits
+ * while dockerd unpacks another, with a transaction in layer/filestore.go.
  */
 static void read_layers(struct runtime_reading *reading)
 {
 	struct node_runtime *runtime = reading->runtime;
 	_cleanup_free_ struct pull_piece *pieces = must(calloc(PULL_LAYERS_MAX, sizeof(*pieces)));
-	char path[PATH_MAX], full[PATH_MAX], pattern[PATH_MAX + 16];
+	char full[PATH_MAX], pattern[PATH_MAX + 64];
 	glob_t found = {0};
 	int r;
 	struct stat st;
 	size_t n = 0;
+	bool unpacks;
 
-	snprintf(path, sizeof(path), "%s/tmp", runtime->store.directory);
-	if (path_in_root(reading->host->root, path, full) < 0)
+	if (!runtime->store.directory[0] ||
+		path_in_root(reading->host->root, runtime->store.directory, full) < 0)
 		return;
-	snprintf(pattern, sizeof(pattern), "%s/GetImageBlob*", full);
+	snprintf(pattern, sizeof(pattern), "%s/image/*/layerdb/tmp/write-set-*", full);
+	unpacks = glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+	globfree(&found);
+	snprintf(pattern, sizeof(pattern), "%s/tmp/GetImageBlob*", full);
 	r = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
 	for (size_t i = 0; r == 0 && i < found.gl_pathc && n < PULL_LAYERS_MAX; i++) {
 		if (lstat(found.gl_pathv[i], &st) < 0)
 			continue;
 		copy_text(
 			pieces[n].ref, sizeof(pieces[n].ref), strrchr(found.gl_pathv[i], '/') + 1);
+		pieces[n].awaited = !unpacks;
 		pieces[n++].offset = (uint64_t)st.st_size;
 	}
 	globfree(&found);

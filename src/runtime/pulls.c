@@ -95,7 +95,7 @@ static void update_layer(struct pulls *pulls, struct pull_counts *counts,
 
 		if (seconds > 0)
 			layer->rate = (2 * layer->rate + (double)grown / seconds) / 3;
-		if (piece->offset != layer->piece.offset)
+		if (piece->offset != layer->piece.offset || (piece->total == 0 && !piece->awaited))
 			layer->moved_us = now;
 		count_bytes(pulls, counts, layer->image, grown);
 		layer->piece = *piece;
@@ -147,9 +147,9 @@ void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct 
 		struct pull_registry *registry = NULL;
 		size_t bucket = 0;
 
-		/* Metrics show an active pull before its bytes are counted. */
-		if (ended || image->name[0])
-			registry = registry_of(counts, image->name);
+		/* Metrics show an active pull before its bytes are counted. Without the port of its
+		 * registry it would have a second name. */
+		registry = registry_of(counts, ended || image->placed ? image->name : "");
 		if (ended || image->placed) {
 			registry->bytes += image->bytes;
 			image->bytes = 0;
@@ -226,7 +226,7 @@ const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now)
 		const struct pull_layer *layer = &pulls->layers[i];
 
 		if (pulls_age(now, layer->moved_us) >= PULL_STUCK_US &&
-			layer->piece.total > layer->piece.offset &&
+			(layer->piece.awaited || layer->piece.total > layer->piece.offset) &&
 			(!worst || layer->moved_us < worst->moved_us))
 			worst = layer;
 	}

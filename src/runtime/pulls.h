@@ -28,6 +28,7 @@ struct pull_piece {
 	uint64_t offset, total; /* bytes; total 0: unknown */
 	uint64_t age_us;        /* since it began; 0: unknown */
 	uint64_t still_us;      /* since the last byte; 0: unknown */
+	bool awaited;           /* total is unknown, and the layer does not wait for others */
 };
 
 struct pull_layer {
@@ -98,6 +99,6 @@ void pulls_registry_of(const char *image, char registry[static 64]);
 
 /*
  * The layer without progress for the longest time, at least PULL_STUCK_US; else NULL. Layers that
- * are complete or of unknown size may wait for others.
+ * are complete, or of unknown size and not awaited, may wait for others.
  */
 const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);

@@ -109,10 +109,9 @@ def test_a_container_that_is_called_dockerd_is_not_dockerd(pod: Cgroup, lab: Lab
 
 def test_a_containerd_in_a_container_is_left_alone(pod: Cgroup, lab: Lab, watcher: Watcher) -> None:
     with pod:
-        daemon = lab.containerd()
+        lab.containerd()
     wait_reason(watcher(), DOWNLOADS, "process-not-seen")
     assert lab.config.read_text() == CONTAINERD_CONFIG
-    daemon.stop()
 
 
 @pytest.mark.containerd2

@@ -15,13 +15,14 @@ struct fixture {
 
 #define PULLS_TEST(name) TEST_OF(fixture, fixture, (void), (void), name)
 
-/* The layers under way at this second: {ref, offset, total}, ... */
+/* The layers under way at this second: {ref, offset, total, awaited}, ... */
 #define POLL(second, ...) \
 	poll(fixture, second, (const struct piece[]){__VA_ARGS__ __VA_OPT__(, ){NULL, 0, 0}})
 
 struct piece {
 	const char *ref;
 	uint64_t offset, total;
+	bool awaited;
 };
 
 static void poll(struct fixture *fixture, uint64_t second, const struct piece *pieces)
@@ -32,6 +33,7 @@ static void poll(struct fixture *fixture, uint64_t second, const struct piece *p
 	for (; pieces[n].ref; n++) {
 		made[n].offset = pieces[n].offset;
 		made[n].total = pieces[n].total;
+		made[n].awaited = pieces[n].awaited;
 		copy_text(made[n].ref, sizeof(made[n].ref), pieces[n].ref);
 	}
 	pulls_update(&fixture->pulls, &fixture->counts, made, n, START + second * SECOND);
@@ -144,6 +146,10 @@ PULLS_TEST(a_layer_without_progress_for_a_minute_is_stuck)
 		pulls_stuck(&fixture->pulls, START + 70 * SECOND)->piece.ref, "layer-sha256:aa");
 	POLL(72, {"layer-sha256:aa", 6, 10}, {"layer-sha256:cc", 10, 10}, {"GetImageBlob1", 7, 0});
 	assert_null(pulls_stuck(&fixture->pulls, START + 72 * SECOND));
+	/* Docker unpacks nothing, and waits for this layer. */
+	POLL(100, {"GetImageBlob1", 7, 0, true});
+	assert_null(pulls_stuck(&fixture->pulls, START + 131 * SECOND));
+	assert_non_null(pulls_stuck(&fixture->pulls, START + 132 * SECOND));
 }
 
 PULLS_TEST(a_pull_may_get_its_name_at_its_end)
@@ -191,6 +197,6 @@ PULLS_TEST(layers_images_and_registries_are_bounded)
 	assert_int_equal(fixture->counts.n, PULL_REGISTRIES_MAX);
 	/* Layers beyond the limit of images are counted at once. */
 	assert_int_equal(registry(fixture, "other").bytes,
-		(PULL_LAYERS_MAX - PULL_IMAGES_MAX - PULL_REGISTRIES_MAX + 1) * 10);
+		(PULL_LAYERS_MAX - PULL_IMAGES_MAX - PULL_REGISTRIES_MAX + 2) * 10);
 	assert_true(fixture->pulls.n_images <= PULL_IMAGES_MAX);
 }

@@ -358,19 +358,21 @@ static void judge_pulls(const struct runtime_decision *decision)
 	for (size_t i = 0; i < sample->n && reading->status != CONDITION_TRUE; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		const struct pull_layer *layer = pulls_stuck(&runtime->pulls, now);
-		char registry[64];
+		char registry[64], total[32] = "an unknown number of";
 
 		if (!layer)
 			continue;
 		pulls_registry_of(layer->image, registry);
+		if (layer->piece.total > 0)
+			snprintf(total, sizeof(total), "%llu",
+				(unsigned long long)layer->piece.total);
 		condition_raise(reading, "no-progress",
-			"%s: %.90s of %.100s from %s: %llu of %llu bytes, no progress for %llu s; "
+			"%s: %.90s of %.100s from %s: %llu of %s bytes, no progress for %llu s; "
 			"%zu other layers are being fetched: check the registry or mirror, then "
 			"pull again",
 			runtime->found.name, layer->piece.ref,
 			layer->image[0] ? layer->image : "an unknown image", registry,
-			(unsigned long long)layer->piece.offset,
-			(unsigned long long)layer->piece.total,
+			(unsigned long long)layer->piece.offset, total,
 			(unsigned long long)(pulls_age(now, layer->moved_us) / USEC_PER_SEC),
 			runtime->pulls.n - 1);
 	}

@@ -192,7 +192,10 @@ void runtime_metrics(const void *self, const void *memory, struct metric_sink *s
 
 		for (size_t r = 0; r < sample->n; r++)
 			for (size_t p = 0; p < sample->runtimes[r].pulls.n_images; p++) {
-				pulls_registry_of(sample->runtimes[r].pulls.images[p].name, name);
+				const struct pull_image *image =
+					&sample->runtimes[r].pulls.images[p];
+
+				pulls_registry_of(image->placed ? image->name : "", name);
 				active += streq(name, registries[i].name);
 			}
 		metric_sample(sink, active, registries[i].name, NULL);
