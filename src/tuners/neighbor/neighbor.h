@@ -30,8 +30,6 @@ struct neighbor_table_seen {
 	int stats_error; /* 0 or -errno */
 	bool exact;      /* collectable is the kernel's own count, read by BPF */
 	uint64_t collectable;
-	uint64_t created; /* with BPF since the agent's start, else since boot */
-	uint64_t refused;
 	struct neighbor_refusal last; /* zero without BPF and before the first refusal */
 	struct workload last_owner;   /* owner of the network namespace of last */
 	struct limit_user top[LIMIT_TOP_MAX];

@@ -275,8 +275,6 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 		table->exact = sampled && record->sampled;
 		if (table->exact)
 			table->collectable = record->collectable;
-		table->created = record->created;
-		table->refused = record->refused;
 		table->last = record->last;
 		netns_event_update(&users->refusals[family], users->owners, record->last.netns,
 			record->refused, now);
@@ -357,8 +355,6 @@ void neighbor_sense(void *self)
 		if (table->stats_error == 0)
 			table->stats_error = parse_stats(text, &table->stats);
 		table->collectable = table->stats.entries;
-		table->created = table->stats.allocs;
-		table->refused = table->stats.table_fulls;
 	}
 	if (neighbor->bpf)
 		sense_bpf(neighbor, now_us());

@@ -105,9 +105,9 @@ static const struct metric_row metric_rows[] = {
 	{"headroom_neighbor_gc_threshold", METRIC_GAUGE, "entries",
 		"The table's gc_thresh1, gc_thresh2 and gc_thresh3.", {"family", "level"}},
 	{"headroom_neighbor_created_total", METRIC_COUNTER, "entries",
-		"Entries created in all network namespaces.", {"family"}},
+		"Entries created in all network namespaces since boot.", {"family"}},
 	{"headroom_neighbor_refused_total", METRIC_COUNTER, "entries",
-		"Entries refused because the table was full.", {"family"}},
+		"Entries refused since boot because the table was full.", {"family"}},
 	{"headroom_neighbor_forced_gc_total", METRIC_COUNTER, NULL,
 		"Garbage collections that new entries forced above gc_thresh2.", {"family"}},
 	{0},
@@ -209,8 +209,8 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 	} metrics[] = {
 		{"headroom_neighbor_entries", OF_TABLE(stats.entries)},
 		{"headroom_neighbor_collectable_entries", OF_TABLE(collectable)},
-		{"headroom_neighbor_created_total", OF_TABLE(created)},
-		{"headroom_neighbor_refused_total", OF_TABLE(refused)},
+		{"headroom_neighbor_created_total", OF_TABLE(stats.allocs)},
+		{"headroom_neighbor_refused_total", OF_TABLE(stats.table_fulls)},
 		{"headroom_neighbor_forced_gc_total", OF_TABLE(stats.forced_gc)},
 	};
 	static const char *const levels[NEIGHBOR_LEVELS] = {"1", "2", "3"};
