@@ -160,7 +160,7 @@ static void judge_jobs(const struct core *core, struct tuner_status *tuner, uint
 	if (!overdue[JOB_SAMPLE])
 		return;
 	snprintf(tuner->why, sizeof(tuner->why),
-		"%s hangs: a sample has not ended for 30 s: repair or unmount the file system, or "
+		"%s hangs: a sample has not ended: repair or unmount the file system, or "
 		"see the kernel stack of the agent's threads",
 		path ? path : "a file system or a program");
 	if (tuner->ops->sense)
