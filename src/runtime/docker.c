@@ -4,6 +4,7 @@
 #include "runtime/driver.h"
 
 #include <glob.h>
+#include <systemd/sd-bus.h>
 
 #define DEFAULT_DOWNLOADS "3"
 #define PULLED_MAX        16 /* names of one round */
@@ -83,6 +84,41 @@ static void read_ended(struct runtime_reading *reading)
 	}
 }
 
+/* Whether systemd will start dockerd with --max-concurrent-downloads. False without systemd. */
+static bool unit_sets_downloads(const struct host *host)
+{
+	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
+	_cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
+	const char *given = getenv("DBUS_SYSTEM_BUS_ADDRESS");
+	char address[PATH_MAX + 16] = "unix:path=", path[PATH_MAX];
+	bool found = false;
+	int r = given ? 0 : path_in_root(host->root, "/run/dbus/system_bus_socket", path);
+
+	if (r < 0 || sd_bus_new(&bus) < 0 ||
+		sd_bus_set_address(bus, given ? given : strcat(address, path)) < 0 ||
+		sd_bus_set_bus_client(bus, true) < 0 ||
+		sd_bus_set_method_call_timeout(bus, USEC_PER_SEC) < 0 || sd_bus_start(bus) < 0 ||
+		sd_bus_get_property(bus, "org.freedesktop.systemd1",
+			"/org/freedesktop/systemd1/unit/docker_2eservice",
+			"org.freedesktop.systemd1.Service", "ExecStart", NULL, &reply,
+			"a(sasbttttuii)") < 0 ||
+		sd_bus_message_enter_container(reply, 'a', "(sasbttttuii)") < 0)
+		return false;
+	while (sd_bus_message_enter_container(reply, 'r', "sasbttttuii") > 0) {
+		char **words = NULL;
+
+		if (sd_bus_message_skip(reply, "s") >= 0)
+			(void)sd_bus_message_read_strv(reply, &words);
+		for (char **word = words; word && *word; free(*word++))
+			found |= starts_with(*word, "--max-concurrent-downloads");
+		free(words);
+		if (sd_bus_message_skip(reply, "bttttuii") < 0 ||
+			sd_bus_message_exit_container(reply) < 0)
+			break;
+	}
+	return found;
+}
+
 static void read_docker(struct runtime_reading *reading)
 {
 	struct node_runtime *runtime = reading->runtime;
@@ -93,15 +129,23 @@ static void read_docker(struct runtime_reading *reading)
 	char why[DOCKER_ERROR_MAX];
 	int r;
 
+	if (reading->slow)
+		runtime->docker.unit_sets_downloads = unit_sets_downloads(reading->host);
+	runtime->on_command[RUNTIME_DOWNLOADS] = runtime->docker.unit_sets_downloads;
 	/* With a socket unit, a connection would start a stopped dockerd. */
 	if (docker_process_read(reading->host, reading->socket, &process) < 0) {
-		runtime_note(runtime, "dockerd does not run: no " DOCKER_PID_FILE);
+		runtime_note(runtime,
+			runtime->docker.unit_sets_downloads &&
+					runtime->files.keys[RUNTIME_DOWNLOADS].on_disk[0]
+				? "dockerd does not start with --max-concurrent-downloads and "
+				  "the same key in daemon.json: remove one of them"
+				: "dockerd does not run: no " DOCKER_PID_FILE);
 		runtime->due_us = next_turn_us(now_us(), SLOW_EVERY_US);
 		return;
 	}
 	if (runtime_set_process(runtime, reading->host, process.pid))
 		*info = (struct docker_info){0};
-	runtime->on_command[RUNTIME_DOWNLOADS] = process.downloads_on_command;
+	runtime->on_command[RUNTIME_DOWNLOADS] |= process.downloads_on_command;
 	runtime->on_command[RUNTIME_MIRRORS] = process.mirrors_on_command;
 	if (reading->slow || runtime->answer != RUNTIME_ANSWERS) {
 		r = docker_read_info(reading->socket, info, reading->wait, why);

@@ -185,6 +185,7 @@ struct node_runtime {
 	union {
 		struct {
 			struct docker_info info;
+			bool unit_sets_downloads; /* by an option, at the next start */
 			uint64_t events_us; /* CLOCK_REALTIME: earlier ends of pulls are counted */
 		} docker;
 		struct {

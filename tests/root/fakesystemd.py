@@ -30,7 +30,12 @@ class Unit(dbus.service.Object):  # type: ignore[misc]
         self.kill_mode = "process"
         self.state = "active"
         self.bound: list[str] = []
+        self.command: list[str] = []
         self.on_ask: Callable[[], None] = lambda: None  # before KillMode is told
+
+    def exec_start(self) -> Any:
+        words = dbus.Array(self.command, signature="s")
+        return dbus.Struct((self.command[0], words, False, 0, 0, 0, 0, 0, 0, 0), signature="sasbttttuii")
 
     @dbus.service.method(PROPERTIES, in_signature="ss", out_signature="v")
     def Get(self, _interface: str, name: str) -> Any:
@@ -40,6 +45,7 @@ class Unit(dbus.service.Object):  # type: ignore[misc]
             "KillMode": self.kill_mode,
             "ActiveState": self.state,
             "BoundBy": dbus.Array(self.bound, signature="s"),
+            "ExecStart": dbus.Array([self.exec_start()] if self.command else [], signature="(sasbttttuii)"),
             "Job": dbus.Struct((dbus.UInt32(0), dbus.ObjectPath("/")), signature="uo"),
         }
         return known.get(name, dbus.Array([], signature="s"))

@@ -58,7 +58,6 @@ def test_restore_restarts_by_the_configured_policy_not_the_recorded_one(lab: Lab
 def test_a_restore_that_was_cut_short_is_finished_by_the_next_agent(lab: Lab, systemd: Any, agent: Start, run: Run) -> None:
     running = agent(CONFIG, wrap=lab.wrap)
     running.wait_state(NAME, "in-sync")
-    until(lambda: running.condition("RuntimeRestartPending")["status"] == "False", running.log)
 
     def end_agent(_unit: str) -> None:
         systemd.unit.state = "activating"
@@ -70,8 +69,7 @@ def test_a_restore_that_was_cut_short_is_finished_by_the_next_agent(lab: Lab, sy
     assert lab.config.read_text() == CONTAINERD_CONFIG and len(systemd.restarted) == 2
     systemd.manager.restart, systemd.unit.state = lambda _unit: lab.daemons["containerd"].restart(), "active"
     later = agent(CONFIG, wrap=lab.wrap)
-    until(lambda: later.setting(NAME)["actual"] == "3", lambda: later.log)
-    until(lambda: later.setting(NAME)["reason"] == "restored", lambda: later.log)
+    until(lambda: [later.setting(NAME)[key] for key in ("actual", "reason")] == ["3", "restored"], lambda: later.log)
     assert len(systemd.restarted) == 3
 
 
@@ -248,8 +246,7 @@ def test_a_program_that_rewrites_its_file_at_each_start_is_restarted_three_times
     message = running.wait_condition("SettingDrifted")["message"]
     assert "changed 3 times, the last time by its program when it started" in message
     assert lab.config.read_text() == CONTAINERD_CONFIG, "it is left to the other writer"
-    # Neither apply nor another agent lifts the bound.
-    assert running.stop() == 0
+    assert running.stop() == 0  # neither apply nor another agent lifts the bound
     assert "restarted-too-often" in headroom("apply", section=NOW, code=1).stdout
     later = agent(CONFIG, wrap=lab.wrap)
     until(lambda: later.setting(NAME)["reason"] == "restarted-too-often", lambda: later.log)

@@ -81,6 +81,21 @@ def test_an_option_of_dockerd_prevents_the_edit(lab: Lab, watcher: Watcher) -> N
     assert not lab.daemon_json.exists()
 
 
+def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watcher: Watcher) -> None:
+    """Otherwise dockerd would not start again."""
+    lab.write("etc/docker/daemon.json", "{}\n")
+    daemon, systemd = lab.dockerd(), lab.with_systemd()
+    running = watcher()
+    wait_setting(running, DOCKER, "in-sync")
+    systemd.docker.command = ["/usr/bin/dockerd", "--max-concurrent-downloads=5"]
+    wait_reason(running, DOCKER, "on-command-line")
+    until(lambda: lab.daemon_json.read_text() == "{}\n", lambda: running.log)
+    daemon.command.append("--max-concurrent-downloads=5")
+    daemon.restart()
+    until(lambda: running.setting(DOCKER)["actual"] == "5", lambda: running.log)
+    assert running.setting(DOCKER)["reason"] == "on-command-line" and lab.daemon_json.read_text() == "{}\n"
+
+
 @pytest.fixture
 def pod() -> Iterator[Cgroup]:
     group = Cgroup(pod_path(systemd=True)[0])

@@ -184,6 +184,17 @@ static void want_number(const struct runtime_decision *decision, const struct no
 				 value_equal(want->file->on_disk, record->before));
 	in_file = ours ? record->on_disk : want->file->on_disk;
 	in_force = record ? record->original : want->actual;
+	/* dockerd does not start with both: its option wins, and our value must go. */
+	if (runtime->on_command[setting] && ours && want->file->on_disk[0] &&
+		!value_equal(want->file->on_disk, record->on_disk)) {
+		free((char *)want->file->edit.text);
+		want->file->edit.text = record->on_disk[0] ? must(strdup(record->on_disk)) : NULL;
+		want->file->edit.service.activation = ACTIVATE_NOTHING;
+		copy_text(want->wanted, SETTING_VALUE_MAX,
+			record->on_disk[0] ? record->on_disk : record->original);
+		want->reason = "on-command-line";
+		return;
+	}
 	if (number->value == 0)
 		reason = "kept";
 	else if (runtime->on_command[setting])

@@ -175,7 +175,7 @@ static const struct reason reasons[] = {
 		.unmet = true},
 	{"on-command-line",
 		"The daemon has a command-line option for it. It would not start with the same key "
-		"in its file. Remove the option."},
+		"in its file, from which our value is removed. Remove the option."},
 	{"process-not-seen",
 		"The runtime's process, its command line and its program are unknown: share the "
 		"host's process IDs. The process must belong to root, listen on the socket or be "
