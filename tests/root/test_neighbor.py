@@ -25,7 +25,7 @@ def agent(agent: Callable[..., Agent]) -> Callable[..., Agent]:
 
     def start(*args: Any, **more: Any) -> Agent:
         one = agent(*args, **more)
-        if more.get("wrap") != NO_BPF:
+        if more.get("wrap") != NO_BPF and "env" not in more:
             until(lambda: one.limit("neighbor/ipv4")["bound"] == "exact", "BPF counts the entries")
         return one
 
@@ -222,7 +222,7 @@ def many() -> Iterator[list[Space]]:
 
 
 def test_entries_from_before_the_start_are_counted_with_their_owners(agent, run: Run, many: list[Space]) -> None:
-    """A hundred namespaces have entries. Their counts are right within a second."""
+    """A hundred namespaces have entries. Their counts are right at the second tick."""
     set_thresholds("ipv4", DEFAULTS)
     for i, place in enumerate(many):
         fill(place, 10 * (i + 1))
@@ -231,7 +231,7 @@ def test_entries_from_before_the_start_are_counted_with_their_owners(agent, run:
     began = time.monotonic()
     until(lambda: len(top(one)) == 10, "top users are known")
     seen = limit(one)
-    assert time.monotonic() - began < 1 * SLACK
+    assert time.monotonic() - began < 2 * SLACK
     assert abs(seen["used"] - total) < 50
     for i, user in enumerate(seen["top"]):
         assert user["used"] == 10 * (MANY - i), seen["top"]

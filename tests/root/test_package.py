@@ -64,7 +64,7 @@ def test_a_purge_keeps_the_originals_that_could_not_be_restored_and_says_where(m
 
 def test_a_removal_leaves_the_values_of_another_installation(machine: Machine) -> None:
     """With its agent, which has the lock, and without it."""
-    started = f"{machine.agent}; until headroom restore 2>&1 | grep 'agent: the values'; do sleep 0.1; done"
+    started = f"{machine.agent}; until headroom status --probe /livez; do sleep 0.1; done; headroom restore 2>&1 | grep 'agent: the values'"
     remove = f"{SCRIPTS}/prerm remove; {SCRIPTS}/postrm purge; grep 262144 {machine.count}"
     done = machine(f"{SET}; {started}; {remove}; kill $!; wait $!; {remove}; ! headroom restore; headroom restore --force")
     assert done.stdout.count(f"Nothing to restore: the values of this node belong to {OTHER}.") == 2, done

@@ -69,6 +69,7 @@ def fixture_busy(lab: Lab, agent: Start, space: Callable[..., storm.Space]) -> A
     one = agent(f'dns: {{cluster_servers: [], budgets: [{{server: "{SERVER}", qps: 200}}]}}\nruntime: {{mode: off}}\n')
     until(lambda: one.status()["dns"], "the programs are loaded")
     storm.fill(space(pod=True), 5000)
+    until(lambda: one.limit("neighbor/ipv4")["used"] >= 5000, "the neighbours are counted")
     lab.udp().ask(SERVER, count=50)
     set_thresholds("ipv4", (128, 512, 60000))
     until(lambda: thresholds("ipv4")[2] >= 100000, "set again")

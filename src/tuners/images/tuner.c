@@ -210,9 +210,11 @@ static void images_sample_adopt(void *self, void *data)
 	tuner->sample = sample;
 	sample_free(request);
 	/* The clock was ahead, perhaps at boot: pulls must not wait for that time. */
-	for (struct preload *preload = tuner->record.entries;
-		preload < tuner->record.entries + tuner->record.n; preload++)
+	for (size_t i = 0; i < tuner->record.n; i++) {
+		struct preload *preload = &tuner->record.entries[i];
+
 		preload->first_seen_us = MIN(preload->first_seen_us, sample.realtime_us);
+	}
 }
 
 /* ---- transfers ---- */
