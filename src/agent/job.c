@@ -151,6 +151,17 @@ void agent_begin_jobs(struct agent *agent)
 	}
 	/* The results of other samples are adopted at the next tick. */
 	worker_wakes_loop(agent->worker, is_urgent);
+	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)
+		if (job->own && job->kind == JOB_SAMPLE)
+			worker_wakes_loop(job->own, is_urgent);
+}
+
+void agent_finish_jobs(struct agent *agent)
+{
+	worker_finish(agent->worker);
+	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)
+		if (job->own)
+			worker_finish(job->own);
 }
 
 bool agent_end_jobs(struct agent *agent)

@@ -163,7 +163,7 @@ void agent_poll(struct agent *agent)
 	struct core *core = &agent->core;
 	char line[STATUS_LINE_MAX];
 
-	worker_finish(agent->worker);
+	agent_finish_jobs(agent);
 	core_poll(core);
 	/* Update limits and metrics now, not at the next tick. */
 	if (core_apply_values(core, NULL) > 0)
