@@ -359,12 +359,17 @@ def test_apply_retries_a_failed_pull_at_once(lab: Lab, preload: Start, run: Run)
     assert name in names(lab)
 
 
-def test_a_transfer_survives_a_reload_and_ends_with_the_agent(lab: Lab, preload: Start) -> None:
+def slow_image(lab: Lab, rate: int, size: int) -> tuple[Proxy, str]:
+    """Starts containerd and a registry behind a slow proxy. Returns the proxy and the name of an image there."""
     lab.containerd()
     registry = lab.registry()
-    proxy = lab.proxy(registry, rate=300_000)
-    registry.push("team/app", Image(1, 1_500_000))
-    name = f"{proxy.name}/team/app:latest"
+    proxy = lab.proxy(registry, rate=rate)
+    registry.push("team/app", Image(1, size))
+    return proxy, f"{proxy.name}/team/app:latest"
+
+
+def test_a_transfer_survives_a_reload_and_ends_with_the_agent(lab: Lab, preload: Start) -> None:
+    proxy, name = slow_image(lab, 300_000, 1_500_000)
     running = preload(f"pull: ['{name}'], parallel: 1")
     wait_image(running, name, "active")
     running.write_config(f"mode: observe\nimages: {{mode: enforce, pin: [], pull: ['{name}'], parallel: 2}}\n")
@@ -384,11 +389,7 @@ def test_a_transfer_survives_a_reload_and_ends_with_the_agent(lab: Lab, preload:
 @pytest.fixture
 def pulling(lab: Lab, preload: Start) -> tuple[Agent, Proxy, str]:
     """An agent that pulls an image for minutes, the proxy in front of its registry, and the image's name."""
-    lab.containerd()
-    registry = lab.registry()
-    proxy = lab.proxy(registry, rate=20_000)
-    registry.push("team/app", Image(1, 8_000_000))
-    name = f"{proxy.name}/team/app:latest"
+    proxy, name = slow_image(lab, 20_000, 8_000_000)
     running = preload(f"pull: ['{name}']")
     wait_image(running, name, "active")
     until(lambda: proxy.now == 1, "the download has begun")
