@@ -93,10 +93,10 @@ def test_long_lines_are_wrapped_and_never_cut(serve: Serve, run: Run) -> None:
 
 @pytest.mark.parametrize("severity,verdict,code", [("advice", "ok", 0), ("warning", "warning", 2), ("critical", "critical", 2)])
 def test_status_exits_2_for_a_problem_and_0_for_advice(serve: Serve, run: Run, severity: str, verdict: str, code: int) -> None:
-    serve({"node": {"verdict": verdict}, "conditions": [condition("StorageSlow", "True", severity, "slow-driver")]})
+    serve({"node": {"verdict": verdict}, "conditions": [condition("StorageDriverSlow", "True", severity, "slow-driver")]})
     answer = run("status")
     assert answer.returncode == code, answer.stderr
-    assert "StorageSlow" in answer.stdout
+    assert "StorageDriverSlow" in answer.stdout
 
 
 def test_only_terminals_without_no_color_get_colours(serve: Serve, directory: Path) -> None:

@@ -310,7 +310,7 @@ static void judge_drivers(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
 	struct condition_reading *reading = proposal_condition(
-		decision->proposal, &runtime_conditions[STORAGE_SLOW], "driver-fast");
+		decision->proposal, &runtime_conditions[STORAGE_DRIVER_SLOW], "driver-fast");
 
 	for (size_t i = 0; i < sample->n; i++) {
 		const char *why = runtime_poor_driver(&sample->runtimes[i].store);

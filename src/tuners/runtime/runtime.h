@@ -125,7 +125,13 @@ void runtime_metrics(const void *self, const void *memory, struct metric_sink *s
 extern const struct condition_type runtime_conditions[];
 extern const struct table_view runtime_view;
 
-enum { RUNTIME_UNREACHABLE, RUNTIME_RESTART_PENDING, IMAGE_STORE_FULL, PULL_STUCK, STORAGE_SLOW };
+enum {
+	RUNTIME_UNREACHABLE,
+	RUNTIME_RESTART_PENDING,
+	IMAGE_STORE_FULL,
+	PULL_STUCK,
+	STORAGE_DRIVER_SLOW
+};
 
 /* A warning about the store's driver, with the cure; or NULL. */
 const char *runtime_poor_driver(const struct runtime_store *store);

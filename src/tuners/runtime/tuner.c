@@ -158,7 +158,7 @@ const struct condition_type runtime_conditions[] = {
 		"A layer made no progress for one minute. The message names the layer, its "
 		"registry and the number of other layers.",
 		pull_reasons},
-	[STORAGE_SLOW] = {"StorageSlow", SEVERITY_ADVICE,
+	[STORAGE_DRIVER_SLOW] = {"StorageDriverSlow", SEVERITY_ADVICE,
 		"The storage driver of a container runtime is slow. It delays pulls and starts of "
 		"containers. The message names a better driver.",
 		driver_reasons},
