@@ -120,13 +120,13 @@ static __always_inline int count_query(
 	return 0;
 }
 
-static __always_inline void count_nxdomain(const struct dns_pending *query)
+static __always_inline void count_error(const struct dns_pending *query, __u64 rcode)
 {
 	__u32 slot = ROW_SLOT(query->slots);
 	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &slot);
 
 	if (row)
-		add(&row->nxdomain);
+		add(rcode == DNS_NXDOMAIN ? &row->nxdomain : &row->failures);
 }
 
 static __always_inline void count_answered(
@@ -140,8 +140,8 @@ static __always_inline void count_answered(
 	add_many(&server->totals.latency_ns, latency);
 	barrier_var(bucket);
 	add(&server->totals.latency[bucket & (DNS_LATENCY_BUCKETS - 1)]);
-	if (rcode == DNS_NXDOMAIN)
-		count_nxdomain(query);
+	if (rcode != DNS_NOERROR && rcode != DNS_RCODE_OTHER)
+		count_error(query, rcode);
 	if (rcode == DNS_NOERROR && query->suffix == DNS_SUFFIX_CLUSTER)
 		add(&server->totals.cluster_answers);
 }

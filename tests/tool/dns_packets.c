@@ -159,9 +159,9 @@ static void print_row(void *userdata, const void *row, const void *live)
 	printf("row");
 	print_address("server", key->server.family, key->server.address);
 	print_address("source", key->source_family, key->source);
-	printf(" cgroup=%llu type=%u suffix=%u queries=%llu nxdomain=%llu retransmissions=%llu\n",
+	printf(" cgroup=%llu type=%u suffix=%u queries=%llu nxdomain=%llu failures=%llu retransmissions=%llu\n",
 		key->cgroup, key->type, key->suffix, counts->queries, counts->nxdomain,
-		counts->retransmissions);
+		counts->failures, counts->retransmissions);
 	*add_element(&tool->rows, &tool->n_rows, &tool->rows_allocated) = *key;
 }
 

@@ -134,7 +134,7 @@ struct dns_row {
 	__u64 queries;  /* with retransmissions */
 	__u64 nxdomain; /* answers to these queries */
 	__u64 retransmissions;
-	__u64 reserved;
+	__u64 failures; /* answers FORMERR, SERVFAIL, NOTIMP and REFUSED to these queries */
 };
 
 _Static_assert(sizeof(struct dns_row_key) == 48, "a key without padding");
