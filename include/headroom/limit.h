@@ -10,9 +10,12 @@
 #define LIMIT_NAME_MAX 64
 #define LIMIT_PEAK_TOP 3
 
+#define LIMIT_DETAIL_MAX 64
+
 struct limit_user {
 	struct workload workload;
 	uint64_t used;
+	char detail[LIMIT_DETAIL_MAX]; /* what of the workload: "process 12 (java)"; or empty */
 };
 
 /* A limit at one moment. Counts are in unit. */
@@ -26,9 +29,12 @@ struct limit_reading {
 	bool flow;        /* used is a rate, such as queries per second: it does not fill up */
 	bool upper_bound; /* used may be too large: this node lacks a way to count exactly */
 	const struct condition_type *condition; /* a True condition about this limit, or NULL */
-	struct limit_user top[LIMIT_TOP_MAX];   /* largest users, largest first */
+	struct limit_user *top; /* largest users, largest first, at most LIMIT_TOP_MAX; owned */
 	unsigned n_top;
 };
+
+/* Appends a zeroed user to top and returns it, which is valid until the next call. */
+struct limit_user *limit_add_user(struct limit_reading *reading);
 
 /* The largest value of each of the last 60 minutes, in a ring buffer. */
 
@@ -60,8 +66,11 @@ struct limit {
 	struct history history;
 };
 
-/* Adds a reading made at now_us (CLOCK_MONOTONIC). */
+/* Copies a reading made at now_us (CLOCK_MONOTONIC). */
 void limit_observe(struct limit *limit, const struct limit_reading *reading, uint64_t now_us);
+
+/* Frees what a limit owns. */
+void limit_release(struct limit *limit);
 
 /* The unused share, 0..1; 0 when max is 0. */
 double limit_headroom(const struct limit *limit);

@@ -7,8 +7,7 @@
  * twice.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <headroom/condition.h>
 
 /* A number in a file below the host's root. */
 struct number_in_file {
@@ -17,7 +16,6 @@ struct number_in_file {
 };
 
 struct config_option;
-struct condition_type;
 
 /*
  * The explanation of one name, as shown by `explain`, the shell completion and the documents. The
@@ -36,7 +34,11 @@ struct explanation {
 	const char *const *labels;              /* metrics: METRIC_LABELS_MAX names or NULL */
 	const struct config_option *row;        /* config keys */
 	const struct condition_type *condition; /* conditions */
-	struct number_in_file used, max;        /* limits that the tuner `limits` reads */
+	/* Limits: */
+	enum severity severity;                /* when it is reached */
+	const char *breaks;                    /* what fails then, with the text of the error */
+	const char *now;                       /* the command or the change that helps at once */
+	struct number_in_file used, max, hits; /* of a limit that the kernel shows in files */
 };
 
 struct cJSON;

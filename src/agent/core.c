@@ -186,6 +186,8 @@ void core_close(struct core *core)
 	free(core->peaks);
 	free(core->node.tuners);
 	free(core->node.settings);
+	for (size_t i = 0; i < core->node.n_limits; i++)
+		limit_release(&core->node.limits[i]);
 	free(core->node.limits);
 	free(core->node.conditions);
 	config_free(core->config);

@@ -261,6 +261,8 @@ void core_poll(struct core *core)
 	for (size_t i = 0; i < core->node.n_limits; i++)
 		if (core->node.limits[i].seen_at_us == now)
 			core->node.limits[kept++] = core->node.limits[i];
+		else
+			limit_release(&core->node.limits[i]);
 	core->node.n_limits = kept;
 	core_keep_peaks(core);
 	/* Each type has one reading; without one, the tuner is off. */

@@ -61,6 +61,8 @@ static void print_entry(struct search *search, const struct explanation *entry)
 	line(search, "unit", entry->unit);
 	line(search, "default", entry->def);
 	line(search, "option", entry->option);
+	line(search, "breaks", entry->breaks);
+	line(search, "now", entry->now);
 	line(search, "source", entry->source);
 	for (; reason && reason->slug; reason++)
 		line(search, "reason", reason->slug);

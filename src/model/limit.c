@@ -32,7 +32,18 @@ static void observe_peak(struct limit_peak *peak, const struct limit_reading *re
 		(peak->n_top > 0 && reading->top[0].used <= peak->top[0].used))
 		return;
 	peak->n_top = MIN(reading->n_top, (unsigned)LIMIT_PEAK_TOP);
-	memcpy(peak->top, reading->top, sizeof(peak->top));
+	memcpy(peak->top, reading->top, peak->n_top * sizeof(peak->top[0]));
+}
+
+struct limit_user *limit_add_user(struct limit_reading *reading)
+{
+	reading->top = must(reallocarray(reading->top, reading->n_top + 1, sizeof(*reading->top)));
+	return memset(&reading->top[reading->n_top++], 0, sizeof(*reading->top));
+}
+
+void limit_release(struct limit *limit)
+{
+	free(steal(limit->now.top));
 }
 
 void limit_observe(struct limit *limit, const struct limit_reading *reading, uint64_t now)
@@ -48,7 +59,13 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 		limit->hits_before = reading->hits;
 	if (limit->rate < RATE_MIN)
 		limit->steady_at_us = now;
+	limit_release(limit);
 	limit->now = *reading;
+	limit->now.top = NULL;
+	if (reading->n_top > 0) {
+		limit->now.top = must(calloc(reading->n_top, sizeof(*reading->top)));
+		memcpy(limit->now.top, reading->top, reading->n_top * sizeof(*reading->top));
+	}
 	observe_peak(&limit->peak, reading, now);
 	limit->seen_at_us = now;
 	history_observe(&limit->history, now, MAX(reading->peak, reading->used));

@@ -91,7 +91,9 @@ void condition_raise(struct condition_reading *reading, const char *reason, cons
 
 enum severity condition_severity(const struct condition_reading *reading)
 {
-	return reading->advice ? SEVERITY_ADVICE : reading->type->severity;
+	enum severity severity = reading->type->severity;
+
+	return reading->milder && severity > SEVERITY_ADVICE ? severity - 1 : severity;
 }
 
 void condition_append(struct condition_reading *reading, const char *format, ...)

@@ -117,6 +117,8 @@ void proposal_clear(struct proposal *proposal)
 			free((char *)proposal->wants[i].file->edit.text);
 		free(proposal->wants[i].file);
 	}
+	for (size_t i = 0; i < proposal->n_limits; i++)
+		free(proposal->limits[i].top);
 	free(proposal->wants);
 	free(proposal->limits);
 	free(proposal->conditions);

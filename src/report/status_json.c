@@ -18,6 +18,8 @@ static void add_users(cJSON *limit, const char *key, const struct limit_user *us
 
 		workload_json(user, &users[i].workload);
 		json_number(user, "used", (double)users[i].used);
+		if (users[i].detail[0])
+			json_text(user, "detail", users[i].detail);
 	}
 }
 

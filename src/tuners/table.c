@@ -64,6 +64,18 @@ bool tuner_explains(const struct tuner_ops *ops, const char *kind, const char *n
 	return false;
 }
 
+const struct explanation *limit_row(const char *name)
+{
+	for (size_t i = 0; all_tables[i]; i++) {
+		const struct explanation *row = all_tables[i]->explanations;
+
+		for (; row && row->name; row++)
+			if (streq(row->kind, "limit") && fnmatch(row->name, name, 0) == 0)
+				return row;
+	}
+	return NULL;
+}
+
 /* A tuner owns the sysctls that its settings are. */
 static void check_owner(const struct config_sysctl *sysctl, struct config_fault_list *faults)
 {

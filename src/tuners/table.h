@@ -57,6 +57,9 @@ const struct tuner_ops *tuner_find(const char *name);
 /* Whether a tuner's explanations have the name, or NULL any name, with this kind. */
 bool tuner_explains(const struct tuner_ops *ops, const char *kind, const char *name);
 
+/* The row of a limit, such as "neighbor/ipv4"; NULL if no table has one. */
+const struct explanation *limit_row(const char *name);
+
 /* Calls validate of all tuners, and checks that no sysctl has two owners. */
 void tuners_validate(const struct config *config, struct config_fault_list *faults);
 

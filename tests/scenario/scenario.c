@@ -186,7 +186,9 @@ static void expect_condition(struct scenario *scenario)
 
 	for (size_t i = 0; i < scenario->proposal.n_conditions; i++) {
 		const struct condition_reading *said = &scenario->proposal.conditions[i];
-		const char *is = said->advice ? "Advice" : condition_status_names[said->status];
+		const char *is = said->milder && said->type->severity == SEVERITY_WARNING
+					 ? "Advice"
+					 : condition_status_names[said->status];
 
 		if (!streq(said->type->name, name))
 			continue;

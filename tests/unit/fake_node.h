@@ -15,6 +15,7 @@ struct fake_node {
 	struct node node;
 	struct setting settings[3];
 	struct limit limits[2];
+	struct limit_user users[4];
 	struct tuner_status tuners[2];
 	struct condition conditions[FAKE_CONDITIONS];
 };
@@ -64,16 +65,17 @@ static const struct fake_node fake_template = {
 		},
 	.limits =
 		{
-			{{"neighbor/ipv4", "entries", FAKE_NODE_USED, 100000, .hits = 7, .n_top = 4,
-				 .top = {{{WORKLOAD_POD, "kube-system", "coredns-x", "uid"}, 50000},
-					 {{WORKLOAD_CONTAINER, "", "twin", "a"}, 20000},
-					 {{WORKLOAD_CONTAINER, "", "twin", "b"}, 10000},
-					 {{WORKLOAD_NETNS, "", "", "4026531840"}, 1000}}},
+			{{"neighbor/ipv4", "entries", FAKE_NODE_USED, 100000, .hits = 7,
+				 .n_top = 4},
 				{.used = 90000}, .rate = 10, .hits_before = 7,
 				.seen_at_us = 60 * USEC_PER_SEC},
 			{{"neighbor/ipv6", "entries", 5, 100000, .upper_bound = true}, {.used = 5},
 				.seen_at_us = 1},
 		},
+	.users = {{{WORKLOAD_POD, "kube-system", "coredns-x", "uid"}, 50000},
+		{{WORKLOAD_CONTAINER, "", "twin", "a"}, 20000},
+		{{WORKLOAD_CONTAINER, "", "twin", "b"}, 10000},
+		{{WORKLOAD_NETNS, "", "", "4026531840"}, 1000}},
 	.tuners = {{.ops = &fake_tuner, .state = TUNER_ACTIVE},
 		{.ops = &fake_mute, .state = TUNER_DEGRADED, .why = "no /sys/kernel/mm: mount it"}},
 	.conditions = {[FAKE_PRESSURE] = {.now = {.type = &fake_conditions[FAKE_PRESSURE],
@@ -93,6 +95,7 @@ static inline void fake_node_make(struct fake_node *fake)
 	*fake = fake_template;
 	fake->tuners[0].self = &self;
 	fake->node.limits = fake->limits;
+	fake->limits[0].now.top = fake->users;
 	fake->node.settings = fake->settings;
 	fake->node.tuners = fake->tuners;
 	fake->node.conditions = fake->conditions;

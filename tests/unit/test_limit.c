@@ -139,14 +139,16 @@ LIMIT_TEST(hits_before_the_agent_are_separate_and_a_peak_has_its_time)
 
 LIMIT_TEST(a_peak_keeps_the_users_that_were_counted_right_after_it)
 {
-	struct limit_reading reading = {.name = "x", .used = 9, .max = 10, .n_top = 1};
+	struct limit_user user = {0};
+	struct limit_reading reading = {
+		.name = "x", .used = 9, .max = 10, .top = &user, .n_top = 1};
 
-	reading.top[0].used = 2; /* counted before the burst */
+	user.used = 2; /* counted before the burst */
 	limit_observe(limit, &reading, 1 * SECOND);
-	reading.top[0].used = 7;
+	user.used = 7;
 	limit_observe(limit, &reading, 3 * SECOND);
 	assert_int_equal(limit->peak.top[0].used, 7);
-	reading.used = reading.top[0].used = 8;
+	reading.used = user.used = 8;
 	limit_observe(limit, &reading, 60 * SECOND);
 	assert_int_equal(limit->peak.top[0].used, 7);
 	assert_int_equal(limit->peak.n_top, 1);

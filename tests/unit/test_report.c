@@ -104,7 +104,7 @@ NODE_TEST(states_and_counters_of_the_node_are_metrics)
 
 NODE_TEST(a_warning_that_became_advice_has_the_severity_of_advice)
 {
-	fake->conditions[FAKE_PRESSURE].now.advice = true;
+	fake->conditions[FAKE_PRESSURE].now.milder = true;
 	EXPECT(METRICS, &fake->node,
 		"\nheadroom_condition_severity{condition=\"FakePressure\"} 1\n",
 		"\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n");

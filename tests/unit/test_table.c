@@ -53,8 +53,9 @@ TEST(every_entry_has_help_and_a_source)
 		else if (entry->condition)
 			assert_true(isupper((unsigned char)entry->name[0]) &&
 				    entry->condition->reasons);
-		else if (streq(entry->kind, "limit") && !entry->unit)
-			fail_msg("%s: no unit", entry->name);
+		else if (streq(entry->kind, "limit") &&
+			 (!entry->unit || !entry->breaks || !entry->now || !entry->severity))
+			fail_msg("%s: no unit, no effect, no cure or no severity", entry->name);
 		else if (!streq(entry->kind, "tuner") && !entry->source && !entry->detail)
 			fail_msg("%s: no source", entry->name);
 	}

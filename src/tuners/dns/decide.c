@@ -222,10 +222,9 @@ void dns_add_users(struct limit_reading *limit, const struct dns_label *label, u
 	for (unsigned i = 0; i < label->n_users && limit->n_top < most; i++) {
 		uint64_t used = (uint64_t)llround(label->users[i].per_second);
 
-		if (used == 0)
-			continue;
-		limit->top[limit->n_top].workload = label->users[i].workload;
-		limit->top[limit->n_top++].used = used;
+		if (used > 0)
+			*limit_add_user(limit) =
+				(struct limit_user){label->users[i].workload, used};
 	}
 }
 

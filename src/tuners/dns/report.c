@@ -362,6 +362,7 @@ static void put_counts(struct metric_sink *sink, const struct series *series, si
 		copy_text(reading.name, sizeof(reading.name), one->name);
 		dns_add_users(&reading, one->server->label, USERS_EXPORTED);
 		metric_users(sink, &reading);
+		free(reading.top);
 	}
 	metric_family(sink, "headroom_dns_responses_total");
 	for (one = series; one < end; one++)

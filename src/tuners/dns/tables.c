@@ -16,15 +16,21 @@
 	"with fewer than five dots in every domain of the list, for A and AAAA. With four "      \
 	"domains one lookup becomes ten queries, and eight of them fail. "
 
+#define DROPPED                                                                               \
+	.severity = SEVERITY_CRITICAL,                                                        \
+	.breaks = "lookups fail after a time-out: \"Temporary failure in name resolution\", " \
+		  "\"EAI_AGAIN\"",                                                            \
+	.now = "headroom top dns, then give the busiest client a cache or fewer search domains"
+
 const struct explanation dns_explanations[] = {
 	{"dns/*/pending", "limit",
 		"Queries to this upstream that wait for an answer. The upstream silently drops the "
 		"excess.",
-		"queries", NULL, "dns.budgets", .source = "headroom explain budget/azure"},
+		"queries", NULL, "dns.budgets", .source = "headroom explain budget/azure", DROPPED},
 	{"dns/*/packets", "limit",
 		"Packets that this machine sends to this upstream in a second, for an upstream that "
 		"has a budget of queries too. " PER_SECOND,
-		"packets/s", NULL, "dns.budgets", .source = "headroom explain budget/aws"},
+		"packets/s", NULL, "dns.budgets", .source = "headroom explain budget/aws", DROPPED},
 	{"dns/*", "limit",
 		"Queries that this machine sends to this upstream DNS server in a second, or packets "
 		"where the cloud counts packets. The upstream silently drops the excess. " PER_SECOND
@@ -32,7 +38,7 @@ const struct explanation dns_explanations[] = {
 		"HTTPS, and ports other than 53.",
 		"queries/s or packets/s",
 		"by cloud: headroom explain budget/aws, budget/azure, ...", "dns.budgets",
-		.source = "bpf/dns.bpf.c, cgroup_skb at the root of cgroup2"},
+		.source = "bpf/dns.bpf.c, cgroup_skb at the root of cgroup2", DROPPED},
 	{"budget/aws", "budget",
 		"1024 packets a second to the resolver, for each network interface: 169.254.169.253, "
 		"fd00:ec2::253 and the VPC's base address plus two. The instance metadata service "

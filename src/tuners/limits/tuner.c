@@ -19,6 +19,10 @@ static const struct explanation rows[] = {
 		"connections", "by memory, 262144 at most",
 		"sysctl, net.netfilter.nf_conntrack_max",
 		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()",
+		.severity = SEVERITY_CRITICAL,
+		.breaks = "new connections time out: \"nf_conntrack: table full, dropping "
+			  "packet\" in the kernel log",
+		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
 		.used = {"/proc/sys/net/netfilter/nf_conntrack_count", 1},
 		.max = {"/proc/sys/net/netfilter/nf_conntrack_max", 1}},
 	{"file-handles", "limit",
@@ -26,7 +30,10 @@ static const struct explanation rows[] = {
 		"ENFILE for all users but root. Where systemd has raised the maximum to the "
 		"largest possible number, the limit is not shown.",
 		"files", "by memory, about 10 % at 1 kB a file", "sysctl, fs.file-max",
-		.source = "fs/file_table.c, alloc_empty_file()",
+		.source = "fs/file_table.c, alloc_empty_file()", .severity = SEVERITY_CRITICAL,
+		.breaks = "\"Too many open files in system\" (ENFILE); \"VFS: file-max limit N "
+			  "reached\" in the kernel log",
+		.now = "sysctl -w fs.file-max=9223372036854775807",
 		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3}},
 	{0},
 };

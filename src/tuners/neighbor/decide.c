@@ -223,8 +223,8 @@ static void decide_limit(const struct family *family, struct proposal *proposal)
 		limit->condition = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW];
 	else if (memory->pressure || memory->at_ceiling)
 		limit->condition = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE];
-	limit->n_top = table->n_top;
-	memcpy(limit->top, table->top, sizeof(limit->top));
+	for (unsigned i = 0; i < table->n_top; i++)
+		*limit_add_user(limit) = table->top[i];
 }
 
 /* Both families share a condition: each appends its part of the message. */

@@ -285,7 +285,7 @@ static void judge_restart(const struct runtime_decision *decision)
 			want->file->target.path,
 			want->actual[0] ? want->actual : "an unknown value");
 		/* Then the administrator restarts it: no fault. */
-		reading->advice = !cure && service->restart == RESTART_NEVER;
+		reading->milder = !cure && service->restart == RESTART_NEVER;
 		if (cure)
 			condition_append(reading, "%s%s", setting->why, cure);
 		else if (service->restart == RESTART_NEVER)

@@ -60,7 +60,11 @@ static const struct explanation explanations[] = {
 		"The file system of unpacked images. The kubelet deletes unused images above "
 		"85 % (imageGCHighThresholdPercent), preloaded images among the first.",
 		"bytes", "the file system's size",
-		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)"},
+		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)",
+		.severity = SEVERITY_CRITICAL,
+		.breaks = "pulls and containers fail with \"no space left on device\", and the "
+			  "kubelet evicts pods (DiskPressure)",
+		.now = "crictl rmi --prune, or make the file system larger"},
 	{"crio.max_concurrent_downloads", "setting",
 		"CRI-O cannot be told how many layers to fetch at once: unsupported.", "layers",
 		"6 of each image", "runtime.max_concurrent_downloads", .source = "crio.conf(5)"},

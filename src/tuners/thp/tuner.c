@@ -316,7 +316,7 @@ static void thp_decide(
 			memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US;
 
 		condition->status = CONDITION_TRUE;
-		condition->advice = on || !growing || input->mode != MODE_ENFORCE;
+		condition->milder = on || !growing || input->mode != MODE_ENFORCE;
 		condition->reason = on        ? "still-switched-on"
 				    : growing ? "growing-though-off"
 					      : "still-mapped";
