@@ -125,7 +125,7 @@ __noinline int evict(__u64 endpoint, __u32 id)
 	server = server_at(SERVER_SLOT(oldest->slots));
 	clear(oldest, true);
 	if (server)
-		add(&server->totals.evicted);
+		add(&server->totals.unknown);
 	return 0;
 }
 

@@ -32,7 +32,7 @@ static bool make_up_dns(struct dns_server_table *table)
 		counts.totals.responses[DNS_NXDOMAIN] = 10;
 		server->role = i == 1 ? DNS_CLUSTER : DNS_UPSTREAM;
 		server->budget.max[DNS_QUERIES] = i == 0 ? 1024 : 0;
-		dns_label_offer(table, server);
+		dns_label_claim(table, server, 0);
 		dns_server_update(table, server, &counts, 1);
 	}
 	return true;

@@ -254,7 +254,7 @@ def test_every_message_of_a_segment_counts(tool: Tool) -> None:
             wanted[0].server = wanted[0].server + Counter(packets=segments) - Counter(malformed=not lost)
             # Spoiled messages can be equal.
             wanted[0].server["retransmissions"] = of_server(dump, there)["retransmissions"]
-            wanted[0].server["evicted"] = of_server(dump, there)["evicted"]
+            wanted[0].server["unknown"] = of_server(dump, there)["unknown"]
             check(dump, there, wanted, f"{there}: {len(messages)} messages")
         assert dump["control"][0]["cut"] == "0"
         assert int(dump["control"][0]["resyncs"]) - before == losses
@@ -316,4 +316,4 @@ def test_servers_and_rows_without_room_are_counted_as_other(tool: Tool) -> None:
     assert sum(int(row["queries"]) for row in dump["row"]) == 3000
     assert len(dump["row"]) == 1024, "servers without room share a row"
     # The table of pending queries evicts old ones.
-    assert len(dump["pending"]) + int(sum(int(line["evicted"]) for line in dump["server"])) == 3000
+    assert len(dump["pending"]) + int(sum(int(line["unknown"]) for line in dump["server"])) == 3000

@@ -136,7 +136,7 @@ static bool parse_server(struct scenario *scenario, void *base)
 	if (!server)
 		return false;
 	dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
-	dns_label_offer(&replay->sensor.seen.table, server);
+	dns_label_claim(&replay->sensor.seen.table, server, 0);
 	while (scenario->next < scenario->n_words)
 		if (!parse_part(scenario, replay, server))
 			return false;

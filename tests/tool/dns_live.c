@@ -400,7 +400,7 @@ static void check_counts(
 	compare_range("of cluster names", udp / 2 - slack, all / 2, servers->cluster_answers);
 	compare("repeats of those answered", 0, servers->retransmissions);
 	compare("malformed", 0, servers->malformed);
-	compare_range("evicted", 0, slack, servers->evicted);
+	compare_range("unknown", 0, slack, servers->unknown);
 	compare("by who asks", all + 13, sums.rows.queries);
 	compare("by who asks, repeats", 3, sums.rows.retransmissions);
 	compare_range("by who asks, of cluster names", udp + 13, udp + tcp + 13, sums.cluster_rows);

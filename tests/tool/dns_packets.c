@@ -144,9 +144,9 @@ static void print_server(void *userdata, const void *key, const void *live)
 	print_bins("packet_bins", state.packet_bins);
 	for (size_t i = 0; i < DNS_RCODES; i++)
 		printf(" rcode%zu=%llu", i, totals->responses[i]);
-	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu evicted=%llu\n",
+	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu unknown=%llu\n",
 		totals->answered, totals->late, totals->truncated, totals->cluster_answers,
-		totals->dot_packets, totals->evicted);
+		totals->dot_packets, totals->unknown);
 	*add_element(&tool->servers, &tool->n_servers, &tool->servers_allocated) = *server;
 }
 
@@ -173,6 +173,11 @@ static void print_pending(void *userdata, const struct dns_pending *query, bool 
 	printf(" id=%u question=%u unanswered=%d\n", query->id, query->question, unanswered);
 }
 
+static void ignore(void *userdata, const void *key, const void *counts)
+{
+	(void)userdata, (void)key, (void)counts;
+}
+
 static void dump(struct tool *tool)
 {
 	const struct dns_control *control = dns_bpf_control(tool->bpf);
@@ -187,10 +192,10 @@ static void dump(struct tool *tool)
 		control->lost_servers, control->lost_rows, control->fragments, control->resyncs,
 		control->cut);
 	for (size_t i = 0; i < tool->n_servers; i++)
-		(void)dns_bpf_forget(tool->bpf, DNS_MAP_SERVERS, &tool->servers[i], 0);
+		(void)dns_bpf_forget(tool->bpf, DNS_MAP_SERVERS, &tool->servers[i], 0, NULL);
 	for (size_t i = 0; i < tool->n_rows; i++)
-		(void)dns_bpf_forget(tool->bpf, DNS_MAP_ROWS, &tool->rows[i], 0);
-	dns_bpf_reuse(tool->bpf, UINT64_MAX);
+		(void)dns_bpf_forget(tool->bpf, DNS_MAP_ROWS, &tool->rows[i], 0, NULL);
+	dns_bpf_reuse(tool->bpf, UINT64_MAX, ignore, NULL);
 }
 
 static void obey(struct tool *tool, int command)

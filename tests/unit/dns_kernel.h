@@ -88,7 +88,8 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	(void)slot_of(bpf, server);
 }
 
-bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now)
+bool dns_bpf_forget(
+	struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now, void *last)
 {
 	const struct dns_key *source = key;
 
@@ -99,6 +100,7 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 	for (size_t i = 0; map == DNS_MAP_SERVERS && i < bpf->n_servers; i++) {
 		if (!dns_address_equal(&bpf->server_keys[i], key))
 			continue;
+		memcpy(last, &bpf->servers[i], sizeof(bpf->servers[i]));
 		bpf->n_servers--;
 		bpf->server_keys[i] = bpf->server_keys[bpf->n_servers];
 		bpf->servers[i] = bpf->servers[bpf->n_servers];
@@ -108,9 +110,9 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 	return true;
 }
 
-void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
+void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now, dns_visit *visit, void *userdata)
 {
-	(void)bpf, (void)now;
+	(void)bpf, (void)now, (void)visit, (void)userdata;
 }
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_visit_pending *visit, void *userdata)

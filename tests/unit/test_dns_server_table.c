@@ -16,7 +16,7 @@ static struct dns_server_state *add_server(struct dns_server_table *table, unsig
 	struct dns_server_state *server = dns_server_get(table, &key);
 
 	assert_non_null(server);
-	dns_label_offer(table, server);
+	dns_label_claim(table, server, 0);
 	return server;
 }
 
@@ -60,7 +60,7 @@ TEST(counters_never_fall)
 TEST(only_a_much_busier_server_gets_a_label)
 {
 	_cleanup_table_ struct dns_server_table table = {0};
-	struct dns_server_state *busy, *pinned;
+	struct dns_server_state *busy, *pinned, *first = add_server(&table, 0);
 	uint64_t now = 1000 * USEC_PER_SEC;
 
 	for (unsigned i = 0; i < DNS_LABELS; i++)
@@ -68,23 +68,27 @@ TEST(only_a_much_busier_server_gets_a_label)
 	busy = add_server(&table, 100);
 	assert_null(busy->label);
 	query(&table, busy, 200, now);
-	dns_label_assign(&table, now);
 	assert_null(busy->label);
+	assert_int_equal(dns_queries(&table.others), 200);
+	/* The queries that earn the label are its first ones, and the others get those of the
+	 * loser. */
 	query(&table, busy, 61, now);
-	assert_int_equal(dns_queries(&table.others), 261);
-	dns_label_assign(&table, now);
 	assert_non_null(busy->label);
-	assert_int_equal(dns_queries(&table.others), 261);
+	assert_null(first->label);
+	assert_int_equal(dns_queries(&busy->label->reported), 61);
+	assert_int_equal(dns_queries(&table.others), 300);
 	query(&table, busy, 5, now);
+	query(&table, first, 5, now);
+	assert_int_equal(dns_queries(&busy->label->reported), 66);
+	assert_int_equal(dns_queries(&table.others), 305);
 	/* A quiet server with a budget gets a label and keeps it. */
 	pinned = add_server(&table, 200);
 	pinned->pinned = true;
-	for (int i = 0; i < 2; i++) {
-		dns_label_assign(&table, now);
-		assert_non_null(pinned->label);
-	}
-	/* The reported sum does not fall when labels change. */
-	assert_int_equal(reported(&table), DNS_LABELS * 100 + 261 + 5);
+	dns_label_claim(&table, pinned, now);
+	assert_non_null(pinned->label);
+	query(&table, first, 100000, now);
+	assert_non_null(pinned->label);
+	assert_int_equal(reported(&table), DNS_LABELS * 100 + 261 + 5 + 5 + 100000);
 }
 
 TEST(a_long_idle_server_loses_its_label)
@@ -100,12 +104,27 @@ TEST(a_long_idle_server_loses_its_label)
 		dns_minute_pass(table.servers[i], now);
 	late = add_server(&table, 100);
 	query(&table, late, 1, now);
-	dns_label_assign(&table, now);
 	assert_null(late->label);
 	now += 101 * USEC_PER_SEC;
 	query(&table, late, 1, now);
-	dns_label_assign(&table, now);
 	/* The server that was idle the longest loses its label. */
 	assert_non_null(late->label);
 	assert_null(table.servers[0]->label);
+}
+
+TEST(counts_of_removed_servers_stay_in_the_sum)
+{
+	_cleanup_table_ struct dns_server_table table = {0};
+	struct dns_server late = {.totals.queries[DNS_TCP] = 3}, last;
+	struct dns_server_state *server;
+
+	for (unsigned i = 0; i < DNS_LABELS; i++)
+		query(&table, add_server(&table, i), 1, USEC_PER_SEC);
+	server = add_server(&table, 100);
+	query(&table, server, 10, USEC_PER_SEC);
+	last = (struct dns_server){.totals.queries[DNS_UDP] = 12};
+	dns_server_add_others(&table, server, &last);
+	dns_server_remove(&table, table.n - 1);
+	dns_server_add_others(&table, NULL, &late);
+	assert_int_equal(reported(&table), DNS_LABELS + 12 + 3);
 }

@@ -96,7 +96,7 @@ struct dns_totals {
 	__u64 other_packets;           /* packets to port 53 except queries over UDP */
 	__u64 dot_packets;             /* to TCP port 853 */
 	__u64 malformed;               /* messages of either direction with a parse error */
-	__u64 evicted;                 /* pending queries that a newer one replaced */
+	__u64 unknown;                 /* pending queries that lost their slot to newer ones */
 	/* Answers from port 53. */
 	__u64 responses[DNS_RCODES];        /* with late ones */
 	__u64 latency_ns;                   /* sum, without late answers */
@@ -106,7 +106,7 @@ struct dns_totals {
 	__u64 cluster_answers;              /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
 	/* Only user space counts these. */
 	__u64 answered, packets; /* sums */
-	__u64 unanswered;        /* timed out or evicted */
+	__u64 unanswered;        /* timed out */
 	__u64 reserved[2];
 };
 

@@ -103,6 +103,16 @@ static void *counts_of(struct map_table *table, uint32_t index)
 	return (char *)table->counts.start + index * table->size;
 }
 
+/* Moves the counters of an index to counts. True if any was not 0. */
+static bool take_counts(struct map_table *table, uint32_t index, void *counts)
+{
+	__u64 *live = counts_of(table, index), *taken = counts, any = 0;
+
+	for (size_t i = 0; i < table->size / sizeof(*live); i++)
+		any |= taken[i] = live[i] ? __atomic_exchange_n(&live[i], 0, __ATOMIC_RELAXED) : 0;
+	return any;
+}
+
 static void learn(void *userdata, const void *key, const void *index)
 {
 	struct map_table *table = userdata;
@@ -285,7 +295,8 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	table->read_at = 0;
 }
 
-bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now)
+bool dns_bpf_forget(
+	struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now, void *last)
 {
 	struct map_table *table = &bpf->tables[map];
 	struct gone *gone;
@@ -304,11 +315,15 @@ bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint
 	*gone = (struct gone){.index = index, .until_us = now + LATE_US};
 	table->read_at = 0;
 	__atomic_add_fetch(&dns_bpf_control(bpf)->generation, 1, __ATOMIC_RELEASE);
+	if (last)
+		(void)take_counts(table, index, last);
 	return true;
 }
 
-void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
+void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now, dns_visit *visit, void *userdata)
 {
+	struct dns_server counts; /* the larger element */
+
 	for (size_t t = 0; t < ARRAY_SIZE(bpf->tables); t++) {
 		struct map_table *table = &bpf->tables[t];
 		size_t kept = 0;
@@ -320,7 +335,8 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now)
 				table->gone[kept++] = table->gone[i];
 				continue;
 			}
-			memset(counts_of(table, index), 0, table->size);
+			if (take_counts(table, index, &counts) && t == DNS_MAP_SERVERS)
+				visit(userdata, NULL, &counts);
 			(void)give(table, index);
 		}
 		table->n_gone = kept;

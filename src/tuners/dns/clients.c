@@ -83,6 +83,9 @@ static void rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t no
 				.source = client->source,
 				.cgroup = client->cgroup,
 				.now = client->now};
+		/* The server's counters began with its label. */
+		if (server && server->label && server->label->since_us > clients->read_at_us)
+			client->before_label = client->counts.queries;
 		sent = client->now.queries - client->counts.queries;
 		search->queries +=
 			client->now.expanded - MIN(client->counts.expanded, client->now.expanded);
@@ -139,7 +142,7 @@ void dns_user_add(struct dns_user *list, unsigned *n, unsigned max, const struct
 
 /*
  * The queries of the workload that has the client's source address now, without the queries
- * of earlier owners.
+ * of earlier owners, and since the server has its label.
  */
 static uint64_t queries_of_owner(struct dns_client *client, const struct workload *workload)
 {
@@ -148,10 +151,10 @@ static uint64_t queries_of_owner(struct dns_client *client, const struct workloa
 	uint64_t owner = UINT64_C(14695981039346656037) + workload->kind;
 
 	if (client->source.family == 0)
-		return queries;
+		return queries - client->before_label;
 	/* The new owner is unknown: it has the queries since the last known one. */
 	if (workload->kind == WORKLOAD_NETNS)
-		return queries - client->until_owner;
+		return queries - MAX(client->until_owner, client->before_label);
 	/* FNV-1a; never 0. */
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
 		for (const char *p = parts[i]; *p; p++)
@@ -161,7 +164,7 @@ static uint64_t queries_of_owner(struct dns_client *client, const struct workloa
 		client->before_owner = client->until_owner;
 	client->owner = owner;
 	client->until_owner = queries;
-	return queries - client->before_owner;
+	return queries - MAX(client->before_owner, client->before_label);
 }
 
 /* The workload with a source address, for clients in the root cgroup. */
@@ -354,7 +357,8 @@ void dns_clients_read(struct dns_sensor *sensor)
 	clients->prune = false;
 	rate(clients, &sensor->seen, sensor->now_us);
 	for (size_t i = 0; i < reading.n_idle; i++)
-		(void)dns_bpf_forget(sensor->bpf, DNS_MAP_ROWS, &reading.idle[i], sensor->now_us);
+		(void)dns_bpf_forget(
+			sensor->bpf, DNS_MAP_ROWS, &reading.idle[i], sensor->now_us, NULL);
 	free(reading.idle);
 	name_users(sensor);
 }

@@ -170,12 +170,14 @@ int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_visit *visit, void *
 void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server);
 
 /*
- * Removes an idle key and its counts, but never the zero key. Do not call it from visit. False on
- * failure. A program may still count into the slot of a server or row: dns_bpf_reuse() frees it
- * when it was removed at least a second ago.
+ * Removes an idle key, but never the zero key, and moves its counts to last, which may be NULL. Do
+ * not call it from visit. False on failure. A program may still count into the slot of a server or
+ * row: dns_bpf_reuse() frees it when it was removed at least a second ago, and calls visit, with no
+ * key, for counts that a server's slot got meanwhile.
  */
-bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now_us);
-void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us);
+bool dns_bpf_forget(
+	struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now_us, void *last);
+void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us, dns_visit *visit, void *userdata);
 
 /*
  * Calls visit for every query without an answer. Queries older than DNS_TIMEOUT_NS are removed, and
@@ -210,12 +212,18 @@ struct dns_user {
 /* Ten seconds of a server. */
 struct dns_slot {
 	uint64_t queries, unanswered;
+	uint64_t unknown; /* queries: neither an answer nor its absence was seen */
 	uint64_t pending; /* the largest of all polls */
 };
 
-/* Series in metrics and documents: the counters start at 0 with the label and never fall. */
+/*
+ * A server with series of its own in metrics and documents. Its counters start at 0 with the label:
+ * the others keep what was counted before. When a server loses its label, the others get its
+ * counters.
+ */
 struct dns_label {
 	struct dns_totals reported;
+	uint64_t since_us;              /* CLOCK_MONOTONIC */
 	struct dns_user users[DNS_TOP]; /* the busiest first */
 	unsigned n_users;
 	struct dns_names names;
@@ -244,7 +252,7 @@ struct dns_server_table {
 	size_t n, allocated, n_labels;
 	void *tree;                  /* the servers by key: tsearch(3) */
 	struct dns_totals others;    /* of servers without a label */
-	uint64_t evicted, malformed; /* of all servers since the start */
+	uint64_t unknown, malformed; /* of all servers since the start */
 };
 
 struct dns_server_state *dns_server_find(
@@ -256,17 +264,18 @@ void dns_server_remove(struct dns_server_table *table, size_t i);
 void dns_server_table_clear(struct dns_server_table *table);
 /*
  * Adds the increase of the kernel's counters to the server and to its label, or to the others.
- * Evicted queries count as unanswered. Returns the number of new queries.
+ * Returns the number of new queries.
  */
 uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_server *counts, uint64_t now_us);
 void dns_server_add_unanswered(
 	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
-/* Gives the server a label if one is free. Call it before counting, so that the label has it all.
- */
-void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server);
-/* Gives free labels to servers, and labels of idle servers to much busier ones. */
-void dns_label_assign(struct dns_server_table *table, uint64_t now_us);
+/* Adds the last increase of a server that is removed, or all counts without one, to the others. */
+void dns_server_add_others(struct dns_server_table *table, const struct dns_server_state *server,
+	const struct dns_server *counts);
+/* Gives the server a label: a free one, or that of a much less busy server. */
+void dns_label_claim(
+	struct dns_server_table *table, struct dns_server_state *server, uint64_t now_us);
 /* Records the pending queries and begins a new slot every ten seconds. */
 void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 struct dns_slot dns_minute(const struct dns_server_state *server); /* the sum of all slots */

@@ -31,7 +31,7 @@ static struct losses losses_of(const struct dns_sensor *sensor)
 	return (struct losses){{
 		{"servers", (double)control->lost_servers},
 		{"rows", (double)control->lost_rows},
-		{"pending", (double)sensor->seen.table.evicted},
+		{"pending", (double)sensor->seen.table.unknown},
 		{"polls", (double)sensor->coarse},
 		{"streams", (double)(control->resyncs + control->cut)},
 		{"fragments", (double)control->fragments},
@@ -79,8 +79,8 @@ static const struct dns_server_memory *memory_of(
 /* The users and "other" add up to all queries to the server. */
 static void add_users(cJSON *parent, const struct dns_server_state *server)
 {
-	uint64_t listed = 0, all = dns_queries(&server->totals);
 	const struct dns_label *label = server->label;
+	uint64_t listed = 0, all = dns_queries(&label->reported);
 	cJSON *array = json_array(parent, "top");
 	struct dns_user users[DNS_TOP];
 	double rate = server->queries.last;
@@ -111,7 +111,7 @@ static void add_counts(cJSON *object, const struct dns_totals *totals)
 		json_number(responses, rcode_names[code], (double)totals->responses[code]);
 	JSON_NUMBERS(object, {"retransmissions", (double)totals->retransmissions},
 		{"answered", (double)totals->answered}, {"unanswered", (double)totals->unanswered},
-		{"late", (double)totals->late}, {"evicted", (double)totals->evicted},
+		{"unknown", (double)totals->unknown}, {"late", (double)totals->late},
 		{"truncated", (double)totals->truncated}, {"malformed", (double)totals->malformed},
 		{"edns", (double)totals->edns}, {"packets", (double)totals->packets},
 		{"dot_packets", (double)totals->dot_packets});
@@ -139,7 +139,7 @@ static void add_server(cJSON *array, const struct dns_server_state *server,
 
 	json_text(object, "server", server->name);
 	json_text(object, "role", dns_role_names[server->role]);
-	add_counts(object, &server->totals);
+	add_counts(object, &server->label->reported);
 	JSON_NUMBERS(object, {"pending", (double)server->pending},
 		{"queries_per_second", server->queries.last},
 		{"peak", dns_seconds_peak(&server->queries)},
@@ -147,6 +147,7 @@ static void add_server(cJSON *array, const struct dns_server_state *server,
 		{"peak_packets", dns_seconds_peak(&server->packets)},
 		{"minute_queries", (double)minute.queries},
 		{"minute_unanswered", (double)minute.unanswered},
+		{"minute_unknown", (double)minute.unknown},
 		{"over_budget_seconds", (double)memory->over});
 	history_json(object, &server->label->history);
 	if (dns_budget_is_set(&server->budget)) {
@@ -198,8 +199,8 @@ static int by_busyness(const void *a, const void *b)
 	uint64_t x = dns_minute(one).queries, y = dns_minute(other).queries;
 
 	if (x == y) {
-		x = dns_queries(&one->totals);
-		y = dns_queries(&other->totals);
+		x = dns_queries(&one->label->reported);
+		y = dns_queries(&other->label->reported);
 	}
 	return (x < y) - (x > y);
 }
@@ -294,7 +295,7 @@ struct cJSON *dns_make_document(const void *self, const void *data, bool trusted
 
 /* Families with one sample for each server. */
 static const char *const families[] = {"headroom_dns_retransmissions_total",
-	"headroom_dns_unanswered_total", "headroom_dns_pending",
+	"headroom_dns_unanswered_total", "headroom_dns_unknown_total", "headroom_dns_pending",
 	"headroom_dns_peak_queries_per_second", "headroom_dns_budget_queries_per_second",
 	"headroom_dns_over_budget_seconds_total"};
 
@@ -326,6 +327,7 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 			{
 				totals->retransmissions > 0 ? (double)totals->retransmissions : -1,
 				(double)totals->unanswered,
+				totals->unknown > 0 ? (double)totals->unknown : -1,
 				(double)server->pending,
 				dns_seconds_peak(&server->queries),
 				most > 0 ? (double)most : -1,
@@ -334,7 +336,7 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 	}
 	series[n++] = (struct series){"other", NULL, others,
 		{(double)others->retransmissions, (double)others->unanswered,
-			pending_of_others(table)}};
+			(double)others->unknown, pending_of_others(table)}};
 	return n;
 }
 

@@ -51,7 +51,7 @@ static const struct dns_server_state *pin(struct dns_sensor *sensor, const struc
 	/* Without a slot, queries to a thousand other servers could hide its queries. */
 	dns_bpf_expect_server(sensor->bpf, key);
 	classify(sensor, server);
-	dns_label_offer(&sensor->seen.table, server);
+	dns_label_claim(&sensor->seen.table, server, sensor->now_us);
 	return server;
 }
 
@@ -108,7 +108,7 @@ static void read_server(void *userdata, const void *key, const void *live)
 		classify(sensor, server);
 	}
 	if (is_new) {
-		dns_label_offer(table, server);
+		dns_label_claim(table, server, sensor->now_us);
 		sensor->unclassified = true;
 	}
 	sensor->sent += dns_server_update(table, server, &counts, sensor->now_us);
@@ -199,8 +199,8 @@ static void read_link_local(struct dns_sensor *sensor)
 
 		/* last_ns is 0 until the kernel has counted the first packet. */
 		if (sender->last_ns == 0 || reading.now_ns <= sender->last_ns + SENDER_IDLE_NS ||
-			!dns_bpf_forget(
-				sensor->bpf, DNS_MAP_SOURCES, &sender->source, sensor->now_us))
+			!dns_bpf_forget(sensor->bpf, DNS_MAP_SOURCES, &sender->source,
+				sensor->now_us, NULL))
 			continue;
 		for (size_t bin = 0; bin < DNS_BINS; bin++)
 			sensor->forgotten[bin] += sender->seconds.seen[bin];
@@ -246,6 +246,14 @@ static void read_names(struct dns_sensor *sensor)
 	}
 }
 
+static void add_others(void *userdata, const void *key, const void *counts)
+{
+	struct dns_sensor *sensor = userdata;
+
+	(void)key;
+	dns_server_add_others(&sensor->seen.table, NULL, counts);
+}
+
 static void prune(struct dns_sensor *sensor)
 {
 	struct dns_server_table *table = &sensor->seen.table;
@@ -259,12 +267,15 @@ static void prune(struct dns_sensor *sensor)
 	sensor->pruned_at_us = sensor->now_us;
 	for (size_t i = table->n; i-- > 0;) {
 		struct dns_server_state *server = table->servers[i];
+		struct dns_server last = {0};
 
 		if (server->pinned || server->label || server->key.family == 0 ||
 			server->pending > 0 ||
 			sensor->now_us - server->changed_at_us < (full ? IDLE_FULL_US : IDLE_US) ||
-			!dns_bpf_forget(sensor->bpf, DNS_MAP_SERVERS, &server->key, sensor->now_us))
+			!dns_bpf_forget(
+				sensor->bpf, DNS_MAP_SERVERS, &server->key, sensor->now_us, &last))
 			continue;
+		dns_server_add_others(table, server, &last);
 		dns_server_remove(table, i);
 		sensor->clients.prune = true;
 	}
@@ -280,7 +291,7 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 	sensor->now_us = now;
 	if (!sensor->bpf)
 		return;
-	dns_bpf_reuse(sensor->bpf, now);
+	dns_bpf_reuse(sensor->bpf, now, add_others, sensor);
 	if (sensor->refreshed_at_us == 0 || age >= REFRESH_EVERY_US ||
 		(sensor->unclassified && age >= UNCLASSIFIED_EVERY_US))
 		refresh(sensor);
@@ -309,5 +320,4 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 	dns_clients_read(sensor);
 	read_names(sensor);
 	prune(sensor);
-	dns_label_assign(table, now);
 }

@@ -87,6 +87,7 @@ struct dns_client {
 	/* Pods reuse addresses: the owner of the address, and the queries of earlier owners. */
 	uint64_t owner;                     /* hash of the workload; 0: unknown */
 	uint64_t before_owner, until_owner; /* queries at its first and at its last reading */
+	uint64_t before_label;              /* queries before the server got its label */
 	bool serves;                        /* at serves_at_us */
 	uint64_t serves_at_us;
 };

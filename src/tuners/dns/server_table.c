@@ -78,37 +78,69 @@ static struct dns_totals *reported_of(
 	return server->label ? &server->label->reported : &table->others;
 }
 
-uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_state *server,
-	const struct dns_server *counts, uint64_t now)
+/* Adds the members of more that rose above before, which may be NULL. */
+static bool add_totals(
+	struct dns_totals *to, const struct dns_totals *more, const struct dns_totals *before)
 {
-	const struct dns_totals before = server->totals;
+	static const struct dns_totals none;
+	const __u64 *new = (const __u64 *)more, *old = (const __u64 *)(before ? before : &none);
+	__u64 *sum = (__u64 *)to;
+	bool rose = false;
+
+	for (size_t i = 0; i < sizeof(*to) / sizeof(*sum); i++) {
+		/* A counter may fall a little if the kernel writes during the reading. */
+		if (new[i] <= old[i])
+			continue;
+		sum[i] += new[i] - old[i];
+		rose = true;
+	}
+	return rose;
+}
+
+/* The kernel's counters with the sums that only user space needs. */
+static struct dns_totals totals_of(const struct dns_server *counts)
+{
 	struct dns_totals totals = counts->totals;
-	__u64 *fresh = (__u64 *)&totals, *old = (__u64 *)&server->totals;
-	__u64 *reported = (__u64 *)reported_of(table, server);
-	uint64_t queries;
 
 	totals.packets = totals.queries[DNS_UDP] + totals.other_packets;
 	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
 		totals.answered += totals.latency[i];
+	return totals;
+}
+
+void dns_server_add_others(struct dns_server_table *table, const struct dns_server_state *server,
+	const struct dns_server *counts)
+{
+	const struct dns_totals totals = totals_of(counts);
+
+	add_totals(&table->others, &totals, server ? &server->totals : NULL);
+}
+
+uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_state *server,
+	const struct dns_server *counts, uint64_t now)
+{
+	const struct dns_totals before = server->totals, totals = totals_of(counts);
+	struct dns_slot *slot;
+	uint64_t queries;
+
 	dns_minute_pass(server, now);
-	for (size_t i = 0; i < sizeof(totals) / sizeof(*fresh); i++) {
-		/* A counter may fall a little if the kernel writes during the reading. */
-		if (fresh[i] <= old[i])
-			continue;
-		reported[i] += fresh[i] - old[i];
-		old[i] = fresh[i];
+	if (add_totals(&server->totals, &totals, &before))
 		server->changed_at_us = now;
-	}
+	queries = dns_queries(&server->totals) - dns_queries(&before);
+	slot = &server->slots[server->slot % DNS_SLOTS];
+	slot->queries += queries;
+	slot->unknown += server->totals.unknown - before.unknown;
+	table->unknown += server->totals.unknown - before.unknown;
+	table->malformed += server->totals.malformed - before.malformed;
+	/* First the label: the queries that earn it are its first ones. */
+	if (queries > 0)
+		dns_label_claim(table, server, now);
+	add_totals(reported_of(table, server), &server->totals, &before);
 	/* After 2^32 queries, a month of 100,000 per second, a bin counts one packet too many. */
 	for (size_t i = 0; i < DNS_BINS; i++) {
 		server->query_bins[i] = (uint32_t)counts->bins[i];
 		server->packet_bins[i] = (uint32_t)(counts->bins[i] / DNS_BIN_PACKET);
 	}
-	queries = dns_queries(&server->totals) - dns_queries(&before);
-	table->evicted += server->totals.evicted - before.evicted;
-	table->malformed += server->totals.malformed - before.malformed;
-	dns_server_add_unanswered(table, server, server->totals.evicted - before.evicted);
-	server->slots[server->slot % DNS_SLOTS].queries += queries;
 	return queries;
 }
 
@@ -139,6 +171,7 @@ struct dns_slot dns_minute(const struct dns_server_state *server)
 	for (size_t i = 0; i < DNS_SLOTS; i++) {
 		minute.queries += server->slots[i].queries;
 		minute.unanswered += server->slots[i].unanswered;
+		minute.unknown += server->slots[i].unknown;
 		minute.pending = MAX(minute.pending, server->slots[i].pending);
 	}
 	return minute;
@@ -151,25 +184,17 @@ static uint64_t weight(const struct dns_server_state *server)
 								    : dns_minute(server).queries;
 }
 
-void dns_label_offer(struct dns_server_table *table, struct dns_server_state *server)
-{
-	if (table->n_labels == DNS_LABELS || server->label || server->key.family == 0)
-		return;
-	server->label = must(calloc(1, sizeof(*server->label)));
-	table->labelled[table->n_labels++] = server;
-}
-
 /* Series must be stable: only a much busier server gets the label of another that is not idle. */
-void dns_label_assign(struct dns_server_table *table, uint64_t now)
+void dns_label_claim(struct dns_server_table *table, struct dns_server_state *server, uint64_t now)
 {
-	for (size_t i = 0; i < table->n; i++) {
-		struct dns_server_state *server = table->servers[i], **least = table->labelled;
-		uint64_t mine = weight(server), its;
+	struct dns_server_state **least = table->labelled;
+	uint64_t mine = weight(server), its;
 
-		if (server->pinned || dns_queries(&server->totals) > 0)
-			dns_label_offer(table, server);
-		if (server->label || server->key.family == 0 || table->n_labels < DNS_LABELS)
-			continue;
+	if (server->label || server->key.family == 0)
+		return;
+	if (table->n_labels < DNS_LABELS) {
+		least = &table->labelled[table->n_labels++];
+	} else {
 		/* The label of the least busy server; among equals, of the one idle longest. */
 		its = weight(*least);
 		for (size_t k = 1; k < DNS_LABELS; k++) {
@@ -184,12 +209,12 @@ void dns_label_assign(struct dns_server_table *table, uint64_t now)
 		}
 		if (mine <= 2 * its + 60 &&
 			(mine == 0 || its > 0 || now - (*least)->changed_at_us <= LABEL_IDLE_US))
-			continue;
-		/* The label keeps its counters: the sum of all series never falls. */
-		server->label = steal((*least)->label);
-		server->label->n_users = 0;
-		server->label->names = (struct dns_names){0};
-		server->label->history = (struct history){0};
-		*least = server;
+			return;
+		/* The sum of all series never falls. */
+		add_totals(&table->others, &(*least)->label->reported, NULL);
+		free(steal((*least)->label));
 	}
+	server->label = must(calloc(1, sizeof(*server->label)));
+	server->label->since_us = now;
+	*least = server;
 }
