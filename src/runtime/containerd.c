@@ -9,8 +9,6 @@
 
 #include <ctype.h>
 
-#define LAYERS_MAX 64 /* of a manifest: images/handlers.go numbers them */
-
 /* Labels of a manifest: its layers, and the repositories of its pulls. */
 #define LAYER_LABEL  "containerd.io/gc.ref.content.l."
 #define SOURCE_LABEL "containerd.io/distribution.source."
@@ -137,6 +135,81 @@ static uint64_t age_of(const Containerd__Timestamp *stamp)
 		(uint64_t)stamp->seconds * USEC_PER_SEC + (uint64_t)stamp->nanos / 1000);
 }
 
+/* docker.io/library/nginx of ...source.docker.io=library/nginx,other/name */
+static bool find_source(const Containerd__Info *info, char image[static 160])
+{
+	size_t source = 0;
+	char *ours;
+
+	while (source < info->n_labels && !starts_with(info->labels[source]->key, SOURCE_LABEL))
+		source++;
+	if (source == info->n_labels ||
+		snprintf(image, 160, "%s/%.*s", info->labels[source]->key + strlen(SOURCE_LABEL),
+			(int)strcspn(info->labels[source]->value, ","),
+			info->labels[source]->value) >= 160)
+		return false;
+	/* The rest is a secret. */
+	ours = strstr(image, "/" IMAGES_REPOSITORY "/");
+	if (ours)
+		ours[strlen("/" IMAGES_REPOSITORY "/")] = '\0';
+	return true;
+}
+
+/*
+ * Appends the blobs that have come in since the last time: between two samples a whole pull can
+ * begin and end. Their files tell the sizes. Without a view of them, n does not change.
+ */
+static size_t add_new_blobs(struct cri_reading *session, struct pull_piece *pieces, size_t n)
+{
+	struct node_runtime *runtime = session->runtime;
+	const struct pulls *pulls = &runtime->pulls;
+	uint64_t since_us = runtime->containerd.blobs_us,
+		 *latest_us = &runtime->containerd.blobs_us;
+	_cleanup_(cleanup_closedir) DIR *directory = NULL;
+	char path[SETTING_PATH_MAX + 64], full[PATH_MAX];
+	const struct dirent *entry;
+	struct stat st;
+
+	since_us = MIN(since_us, realtime_us()); /* the clock may have been set back */
+	/* The store is containerd's snapshotter, beside its content. */
+	copy_text(path, SETTING_PATH_MAX, runtime->store.directory);
+	if (!strrchr(path, '/') || n == PULL_LAYERS_MAX)
+		return n;
+	strcpy(strrchr(path, '/'), "/io.containerd.content.v1.content/blobs/sha256");
+	if (path_in_root(session->reading->host->root, path, full) < 0 || stat(full, &st) < 0 ||
+		us_of(st.st_mtim) + USEC_PER_SEC < since_us)
+		return n;
+	*latest_us = MAX(since_us, us_of(st.st_mtim));
+	directory = since_us > 0 ? opendir(full) : NULL;
+	while (directory && (entry = readdir(directory))) {
+		struct pull_piece *piece = &pieces[MIN(n, (size_t)PULL_LAYERS_MAX - 1)];
+		const char *ref = NULL;
+
+		if (fstatat(dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+			!S_ISREG(st.st_mode) || us_of(st.st_mtim) <= since_us)
+			continue;
+		*latest_us = MAX(*latest_us, us_of(st.st_mtim));
+		for (size_t i = 0; i < n && !ref; i++)
+			ref = strstr(pieces[i].ref, entry->d_name);
+		if (ref)
+			continue;
+		for (size_t i = 0; i < pulls->n && !ref; i++)
+			if (strstr(pulls->layers[i].piece.ref, entry->d_name))
+				ref = pulls->layers[i].piece.ref;
+		/* A last piece stands for all that would be too many. */
+		piece->offset += (uint64_t)st.st_size;
+		piece->total = piece->offset;
+		if (n == PULL_LAYERS_MAX)
+			continue;
+		if (ref)
+			copy_text(piece->ref, sizeof(piece->ref), ref);
+		else
+			snprintf(piece->ref, sizeof(piece->ref), "sha256:%.64s", entry->d_name);
+		n++;
+	}
+	return n;
+}
+
 /* Pulls of all namespaces, in one update. */
 static void ask_pulls(struct cri_reading *session)
 {
@@ -164,59 +237,70 @@ static void ask_pulls(struct cri_reading *session)
 				runtime->containerd.namespaces[at]);
 		}
 	}
+	n = add_new_blobs(session, pieces, n);
 	runtime->pulls_at_us = now_us();
 	pulls_update(&runtime->pulls, session->reading->pulled, pieces, n, runtime->pulls_at_us);
 }
 
+/* Names layers by the content that these filters select: by its labels, or as itself. */
+static void name_layers(struct cri_reading *session, const char *namespace, char **filters,
+	size_t n_filters, bool by_labels)
+{
+	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
+	struct pulls *pulls = &session->runtime->pulls;
+	const Containerd__ListContentResponse *found;
+	char image[160];
+
+	message.filters = filters;
+	message.n_filters = n_filters;
+	if (cri_ask(session, CONTAINERD_CONTENT, namespace, &message.base, &found) != 0)
+		return;
+	for (size_t m = 0; m < found->n_info; m++) {
+		const Containerd__Info *info = found->info[m];
+
+		if (!find_source(info, image))
+			continue;
+		if (!by_labels)
+			pulls_name(pulls, info->digest, image);
+		for (size_t i = 0; by_labels && i < info->n_labels; i++)
+			if (starts_with(info->labels[i]->key, LAYER_LABEL))
+				pulls_name(pulls, info->labels[i]->value, image);
+	}
+}
+
 /*
- * Names the layers of an image by the manifest of one layer. The layers take turns, because a
- * layer without a manifest must not delay the others.
+ * Names complete layers by their own labels, and the layers of an image by the manifest of one
+ * layer. The layers take turns, because a layer without a manifest must not delay the others.
  */
 static void ask_content(struct cri_reading *session)
 {
-	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
-	char texts[LAYERS_MAX][256], *filters[LAYERS_MAX];
+	char texts[PULL_LAYERS_MAX][256], *filters[PULL_LAYERS_MAX];
 	struct node_runtime *runtime = session->runtime;
-	const struct pull_layer *layer =
-		pulls_nameless(&runtime->pulls, runtime->containerd.content_turn);
-	const char *digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
-	const Containerd__ListContentResponse *found;
-	char image[160], *ours;
+	const struct pulls *pulls = &runtime->pulls;
+	const struct pull_layer *layer;
+	const char *digest;
+	size_t n = 0;
 
-	if (!digest)
+	for (size_t i = 0; i < ARRAY_SIZE(filters); i++)
+		filters[i] = texts[i];
+	for (size_t i = 0; i < pulls->n; i++) {
+		digest = strstr(pulls->layers[i].piece.ref, "sha256:");
+		if (digest && !pulls->layers[i].image[0] &&
+			pulls_is_complete(&pulls->layers[i].piece))
+			snprintf(texts[n++], sizeof(texts[0]), "digest==\"%s\"", digest);
+	}
+	for (size_t i = 0; n > 0 && i < runtime->containerd.n_namespaces; i++)
+		name_layers(session, runtime->containerd.namespaces[i], filters, n, false);
+	layer = pulls_nameless(pulls, runtime->containerd.content_turn);
+	digest = layer ? strstr(layer->piece.ref, "sha256:") : NULL;
+	if (!digest || !layer->piece.namespace[0])
 		return;
 	runtime->containerd.content_turn++;
 	/* Filters are alternatives. */
-	for (size_t i = 0; i < LAYERS_MAX; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(filters); i++)
 		snprintf(texts[i], sizeof(texts[i]), "labels.\"" LAYER_LABEL "%zu\"==\"%s\"", i,
 			digest);
-		filters[i] = texts[i];
-	}
-	message.filters = filters;
-	message.n_filters = LAYERS_MAX;
-	if (cri_ask(session, CONTAINERD_CONTENT, layer->piece.namespace, &message.base, &found) !=
-		0)
-		return;
-	for (size_t m = 0; m < found->n_info; m++) {
-		Containerd__Info__LabelsEntry **labels = found->info[m]->labels;
-		size_t n = found->info[m]->n_labels, source = 0;
-
-		while (source < n && !starts_with(labels[source]->key, SOURCE_LABEL))
-			source++;
-		/* docker.io/library/nginx of ...source.docker.io=library/nginx,other/name */
-		if (source == n || snprintf(image, sizeof(image), "%s/%.*s",
-					   labels[source]->key + strlen(SOURCE_LABEL),
-					   (int)strcspn(labels[source]->value, ","),
-					   labels[source]->value) >= (int)sizeof(image))
-			continue;
-		/* The rest is a secret. */
-		ours = strstr(image, "/" IMAGES_REPOSITORY "/");
-		if (ours)
-			ours[strlen("/" IMAGES_REPOSITORY "/")] = '\0';
-		for (size_t i = 0; i < n; i++)
-			if (starts_with(labels[i]->key, LAYER_LABEL))
-				pulls_name(&runtime->pulls, labels[i]->value, image);
-	}
+	name_layers(session, layer->piece.namespace, filters, ARRAY_SIZE(filters), true);
 }
 
 /*

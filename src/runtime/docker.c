@@ -7,7 +7,8 @@
 #include <systemd/sd-bus.h>
 
 #define DEFAULT_DOWNLOADS "3"
-#define PULLED_MAX        16 /* names of one round */
+#define LAYER_FILE        "GetImageBlob" /* the beginning of its name */
+#define PULLED_MAX        16             /* names of one round */
 #define SLOW_EVERY_US     (15 * USEC_PER_SEC)
 
 static const struct runtime_location locations[] = {
@@ -40,10 +41,14 @@ static void read_layers(struct runtime_reading *reading)
 	if (!runtime->store.directory[0] ||
 		path_in_root(reading->host->root, runtime->store.directory, full) < 0)
 		return;
+	if (snprintf(runtime->watch, sizeof(runtime->watch), "%s/tmp", full) >=
+		(int)sizeof(runtime->watch))
+		runtime->watch[0] = '\0';
+	runtime->watch_prefix = LAYER_FILE;
 	snprintf(pattern, sizeof(pattern), "%s/image/*/layerdb/tmp/write-set-*", full);
 	unpacks = glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
 	globfree(&found);
-	snprintf(pattern, sizeof(pattern), "%s/tmp/GetImageBlob*", full);
+	snprintf(pattern, sizeof(pattern), "%s/tmp/" LAYER_FILE "*", full);
 	r = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
 	for (size_t i = 0; r == 0 && i < found.gl_pathc && n < PULL_LAYERS_MAX; i++) {
 		if (lstat(found.gl_pathv[i], &st) < 0)
@@ -56,6 +61,18 @@ static void read_layers(struct runtime_reading *reading)
 	globfree(&found);
 	if (r != 0 && r != GLOB_NOMATCH)
 		return;
+	/* dockerd deletes the file of a layer that it has unpacked. */
+	for (size_t i = 0; i < reading->n_opened && n < PULL_LAYERS_MAX; i++) {
+		struct runtime_opened *opened = &reading->opened[i];
+
+		if (opened->fd < 0 || fstat(opened->fd, &st) < 0 || st.st_nlink > 0)
+			continue;
+		copy_text(pieces[n].ref, sizeof(pieces[n].ref), opened->name);
+		pieces[n].total = pieces[n].offset = (uint64_t)st.st_size;
+		n++;
+		close(opened->fd);
+		opened->fd = -1;
+	}
 	runtime->pulls_at_us = now_us();
 	pulls_update(&runtime->pulls, reading->pulled, pieces, n, runtime->pulls_at_us);
 }
@@ -129,6 +146,7 @@ static void read_docker(struct runtime_reading *reading)
 	char why[DOCKER_ERROR_MAX];
 	int r;
 
+	runtime->watch[0] = '\0';
 	if (reading->slow)
 		runtime->docker.unit_sets_downloads = unit_sets_downloads(reading->host);
 	runtime->on_command[RUNTIME_DOWNLOADS] = runtime->docker.unit_sets_downloads;

@@ -181,6 +181,10 @@ struct node_runtime {
 	uint64_t pulls_at_us; /* of the last answer; 0: not known */
 	uint64_t due_us;      /* of the next slow reading */
 
+	/* The agent opens new files of this directory (a full path) for read(). */
+	char watch[SETTING_PATH_MAX];
+	const char *watch_prefix; /* of their names */
+
 	/* State of the driver. */
 	union {
 		struct {
@@ -192,6 +196,7 @@ struct node_runtime {
 			char namespaces[RUNTIME_NAMESPACES_MAX][64];
 			size_t n_namespaces;
 			size_t content_turn; /* the next layer without a name to ask for */
+			uint64_t blobs_us;   /* CLOCK_REALTIME: earlier blobs are counted */
 		} containerd;
 	};
 
@@ -208,11 +213,19 @@ struct node_runtime {
 	} names;
 };
 
+/* A file that may be deleted before the next sample: the descriptor still tells its size. */
+struct runtime_opened {
+	char name[32];
+	int fd; /* -1: read() has closed it */
+};
+
 /* Parameters and results of read(). */
 struct runtime_reading {
 	const struct host *host;
 	struct node_runtime *runtime;
-	struct pull_counts *pulled; /* of all runtimes */
+	struct pull_counts *pulled;    /* of all runtimes */
+	struct runtime_opened *opened; /* in the watched directory */
+	size_t n_opened;
 	const char *socket;
 	const struct wait *wait;
 	bool slow;      /* also read what rarely changes */

@@ -171,17 +171,23 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 {
 	for (size_t i = 0; digest[0] && i < pulls->n; i++) {
 		struct pull_layer *layer = &pulls->layers[i];
-		struct pull_image *nameless = find_named(pulls->images, pulls->n_images, "");
+		struct pull_image *nameless = find_named(pulls->images, pulls->n_images, ""),
+				  *image;
+		uint64_t moved;
 
 		if (layer->image[0] || !strstr(layer->piece.ref, digest))
 			continue;
 		copy_text(layer->image, sizeof(layer->image), name);
-		/* The pull was noted without its name; layers of others are noted again. */
-		if (nameless) {
-			nameless->since_us = layer->noted_us;
-			rename_image(pulls, nameless, name);
-		}
 		note_image(pulls, layer);
+		image = find_named(pulls->images, pulls->n_images, name);
+		if (nameless && image) {
+			moved = MIN(nameless->bytes, layer->piece.offset);
+			nameless->bytes -= moved;
+			image->bytes += moved;
+		}
+		/* Layers that came in without a name belong to the last one that gets a name. */
+		if (nameless && !pulls_nameless(pulls, 0))
+			rename_image(pulls, nameless, name);
 	}
 }
 
@@ -200,7 +206,10 @@ void pulls_end(struct pulls *pulls, const char *name, uint64_t now)
 {
 	struct pull_image *image = find_named(pulls->images, pulls->n_images, "");
 
-	if (!image || pulls_nameless(pulls, 0))
+	for (size_t i = 0; i < pulls->n; i++)
+		if (!pulls->layers[i].image[0] && !pulls_is_complete(&pulls->layers[i].piece))
+			return;
+	if (!image)
 		return;
 	image->latest_us = now;
 	image->placed = true;

@@ -70,8 +70,9 @@ struct pull_counts {
 };
 
 /*
- * Updates the pulls; pieces are all that are being fetched. Bytes of an image are counted when its
- * registry is known or its pull has ended.
+ * Updates the pulls; pieces are all that are being fetched, and those that came in since the last
+ * update, with offset = total, at least if no update has reported them before. Bytes of an image
+ * are counted when its registry is known or its pull has ended.
  */
 void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now_us);
@@ -89,6 +90,11 @@ void pulls_end(struct pulls *pulls, const char *name, uint64_t now_us);
 static inline uint64_t pulls_age(uint64_t now_us, uint64_t then_us)
 {
 	return now_us > then_us ? now_us - then_us : 0;
+}
+
+static inline bool pulls_is_complete(const struct pull_piece *piece)
+{
+	return piece->total > 0 && piece->offset == piece->total;
 }
 
 /* A layer without an image, another one with each turn; NULL: all have one. */

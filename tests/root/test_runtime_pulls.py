@@ -100,6 +100,30 @@ def test_pulls_of_docker_are_shown_while_they_run(lab: Lab, watcher: Watcher) ->
     assert 0 < until(lambda: running.metrics().get(label), "bytes of its registry") < 2 * sum(map(len, layers))
 
 
+@pytest.mark.parametrize("runtime", ["containerd", "docker"])
+def test_bytes_of_pulls_that_are_shorter_than_a_sample_are_counted(lab: Lab, watcher: Watcher, runtime: str) -> None:
+    registry = lab.registry()
+    layers = registry.push("team/short", Image(8, 2 << 20))
+    registry.push("team/known", Image(1, 4096))
+    size = sum(map(len, layers))
+    lab.start(runtime)
+    running = keeping(watcher, runtime)
+
+    def pull(repository: str) -> None:
+        name = f"{registry.name}/{repository}:latest"
+        lab.docker_pull(name) if runtime == "docker" else criwire.pull(lab.containerd_socket, name)
+
+    label = f'headroom_pull_bytes_total{{registry="{registry.name}"}}'
+    pull("team/known")  # the agent sees Docker's directory and the registry's port
+    until(lambda: label in running.metrics(), "a first pull")
+    before = running.metrics()[label]
+    pull("team/short")
+    until(lambda: running.metrics()[label] >= before + size, "the bytes of the pull")
+    until(lambda: not any(running.metrics()[name] for name in running.metrics() if "pulls_active" in name), "its end")
+    assert running.metrics()[label] - before <= 1.02 * size, "no piece is counted twice"
+    assert running.metrics().get('headroom_pull_bytes_total{registry="unknown"}', 0) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["containerd", "docker"])
 def test_a_pull_without_progress_for_a_minute_is_named(lab: Lab, watcher: Watcher, runtime: str) -> None:

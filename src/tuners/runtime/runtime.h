@@ -64,6 +64,12 @@ struct runtime_tuner {
 	bool once; /* a command without an agent: a silent runtime is not given time */
 	struct runtime_config config;
 	struct runtime_sample sample;
+	struct sd_event *event;        /* NULL: a command */
+	struct sd_event_source *watch; /* of a driver's directory, or NULL */
+	const char *watch_prefix;
+	char watched[SETTING_PATH_MAX];
+	struct runtime_opened opened[PULL_LAYERS_MAX]; /* there, since the last request */
+	size_t n_opened;
 	bool due;                         /* at once: the configuration or a file has changed */
 	uint64_t soon_until_us;           /* CLOCK_MONOTONIC */
 	struct runtime_recorded recorded; /* as decide() left it */

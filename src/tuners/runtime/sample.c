@@ -181,8 +181,8 @@ void runtime_sample(void *data, const struct wait *wait)
 		if (slow)
 			runtime->due_us = next_turn_us(sample->now_us, RUNTIME_SLOW_EVERY_US);
 		host_path(request->host, runtime->found.socket, socket);
-		reading = (struct runtime_reading){
-			request->host, runtime, &sample->pulled, socket, wait, slow, false};
+		reading = (struct runtime_reading){request->host, runtime, &sample->pulled,
+			request->opened, request->n_opened, socket, wait, slow, false};
 		runtime->found.driver->read(&reading);
 		request->cancelled |= reading.cancelled;
 		sample_files(runtime, request, wait);

@@ -4,7 +4,10 @@
 
 #include "workload/process.h"
 
+#include <fcntl.h>
 #include <linux/capability.h>
+#include <sys/inotify.h>
+#include <systemd/sd-event.h>
 
 /* The interval of samples after a write, and its duration. */
 #define SOON_US     (1 * USEC_PER_SEC)
@@ -210,7 +213,7 @@ static const struct metric_row metric_rows[] = {
 	{"headroom_pull_bytes_total", METRIC_COUNTER, "bytes",
 		"Bytes of images fetched while the agent ran.", {"registry"}},
 	{"headroom_pull_duration_seconds", METRIC_HISTOGRAM, "seconds",
-		"Durations of pulls, from samples: short pulls are missed.", {"registry"}},
+		"Durations of pulls, from samples every few seconds.", {"registry"}},
 	{0},
 };
 
@@ -250,6 +253,7 @@ static void *runtime_open(const struct host *host, struct tuner_loop *loop)
 
 	tuner->host = host;
 	tuner->once = !loop;
+	tuner->event = loop ? loop->event : NULL;
 	return tuner;
 }
 
@@ -287,6 +291,54 @@ static void runtime_configure(void *self, const struct config *config)
 	tuner->due = true;
 }
 
+static int on_file(sd_event_source *source, const struct inotify_event *event, void *userdata)
+{
+	struct runtime_tuner *tuner = userdata;
+	struct runtime_opened *opened = &tuner->opened[tuner->n_opened];
+	char path[PATH_MAX];
+
+	(void)source;
+	if (!(event->mask & IN_CREATE)) { /* dockerd replaces the directory when it starts */
+		tuner->watch = sd_event_source_disable_unref(tuner->watch);
+		return 0;
+	}
+	if (event->len == 0 || !starts_with(event->name, tuner->watch_prefix) ||
+		tuner->n_opened == PULL_LAYERS_MAX ||
+		!copy_text(opened->name, sizeof(opened->name), event->name))
+		return 0;
+	snprintf(path, sizeof(path), "%s/%s", tuner->watched, event->name);
+	opened->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	tuner->n_opened += opened->fd >= 0;
+	return 0;
+}
+
+/* Watches the directory of the first driver that asks for it, and keeps its opened files. */
+static void watch_files(struct runtime_tuner *tuner, const struct runtime_tuner *request)
+{
+	const struct node_runtime *runtime = tuner ? tuner->sample.runtimes : NULL;
+	size_t n = tuner ? tuner->sample.n : 0;
+
+	while (n > 0 && !runtime->watch[0])
+		n--, runtime++;
+	for (size_t i = 0; i < request->n_opened; i++) {
+		if (n > 0 && request->opened[i].fd >= 0 && tuner->n_opened < PULL_LAYERS_MAX)
+			tuner->opened[tuner->n_opened++] = request->opened[i];
+		else
+			cleanup_close(&request->opened[i].fd);
+	}
+	if (!tuner || !tuner->event ||
+		(n > 0 && tuner->watch && streq(tuner->watched, runtime->watch)))
+		return;
+	tuner->watch = sd_event_source_disable_unref(tuner->watch);
+	if (n == 0)
+		return;
+	copy_text(tuner->watched, sizeof(tuner->watched), runtime->watch);
+	tuner->watch_prefix = runtime->watch_prefix;
+	/* Without it, short pulls are missed. */
+	(void)sd_event_add_inotify(tuner->event, &tuner->watch, tuner->watched,
+		IN_CREATE | IN_MOVE_SELF | IN_DELETE_SELF | IN_ONLYDIR, on_file, tuner);
+}
+
 static void *runtime_sample_request(void *self, const void *memory, bool at_once)
 {
 	struct runtime_tuner *tuner = self, *request;
@@ -315,6 +367,7 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 		return NULL;
 	request = must(malloc(sizeof(*request)));
 	*request = *tuner;
+	tuner->n_opened = 0;
 	request->recorded = ((const struct runtime_memory *)memory)->recorded;
 	request->sample.runtimes = must(calloc(sample->n + 1, sizeof(*sample->runtimes)));
 	request->sample.files = NULL;
@@ -355,6 +408,7 @@ static void runtime_sample_adopt(void *self, void *data)
 		tuner->sample = *sample;
 		*sample = before;
 	}
+	watch_files(tuner, request);
 	runtime_sample_clear(sample);
 	free(request);
 }
@@ -387,6 +441,8 @@ static void runtime_close(void *self, void *memory)
 	struct runtime_tuner *tuner = self;
 
 	(void)memory;
+	sd_event_source_disable_unref(tuner->watch);
+	watch_files(NULL, tuner);
 	runtime_sample_clear(&tuner->sample);
 	free(tuner);
 }
