@@ -23,7 +23,7 @@ struct limit_reading {
 	char name[LIMIT_NAME_MAX]; /* "neighbor/ipv4" */
 	const char *unit;          /* "entries"; static */
 	uint64_t used;
-	uint64_t max;
+	uint64_t max;     /* 0: not known */
 	uint64_t peak;    /* largest use since the last reading, if above used; else 0 */
 	uint64_t hits;    /* times the limit was reached since boot */
 	bool flow;        /* used is a rate, such as queries per second: it does not fill up */

@@ -9,13 +9,18 @@
 
 #include <headroom/condition.h>
 
-/* A number in a file below the host's root. */
+/*
+ * A number in a file below the host's root: field NUMBER of its only line, or the number that
+ * belongs to a name on the lines that begin with a word, as in proc_net_sockstat and netstat.
+ */
 struct number_in_file {
 	const char *path;
 	unsigned field; /* counted from 1, separated by white space */
+	const char *line, *name;
 };
 
 struct config_option;
+struct limit_reader;
 
 /*
  * The explanation of one name, as shown by `explain`, the shell completion and the documents. The
@@ -39,6 +44,7 @@ struct explanation {
 	const char *breaks;                    /* what fails then, with the text of the error */
 	const char *now;                       /* the command or the change that helps at once */
 	struct number_in_file used, max, hits; /* of a limit that the kernel shows in files */
+	const struct limit_reader *reader;     /* of another limit of the tuner `limits` */
 };
 
 struct cJSON;

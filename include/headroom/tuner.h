@@ -57,6 +57,8 @@ struct decide_input {
 	size_t n_pins;
 	const struct setting *settings; /* after the last poll */
 	size_t n_settings;
+	const struct limit *limits; /* after the last poll */
+	size_t n_limits;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
 	enum mode mode;  /* of this tuner; only MODE_ENFORCE changes anything */
 	bool force;      /* `headroom apply`: retry failures now */

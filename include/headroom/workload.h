@@ -14,6 +14,7 @@ enum workload_kind {
 	WORKLOAD_UNIT, /* a systemd unit */
 	WORKLOAD_LXD,
 	WORKLOAD_NETNS, /* a network namespace whose owner is not known */
+	WORKLOAD_UID,   /* a user, where the kernel counts by user */
 };
 
 struct workload {

@@ -187,6 +187,8 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.n_pins = core->n_pins,
 		.settings = node->settings,
 		.n_settings = node->n_settings,
+		.limits = node->limits,
+		.n_limits = node->n_limits,
 		.now_us = now,
 		.force = tuner->force,
 	};

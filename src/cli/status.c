@@ -50,11 +50,14 @@ void print_limit(struct screen *screen, const cJSON *limit)
 
 	draw(screen, COLOR_NONE, "  %-19s ", json_text_at(limit, "name"));
 	draw_bar(screen, color_of(json_text_at(limit, "severity")), share);
-	snprintf(text, sizeof(text), "%s%s of %s %s  %.0f %%  peak %s",
-		streq(json_text_at(limit, "bound"), "upper") ? "<= " : "",
-		amount_text(used, unit, a), amount_text(max, unit, b), unit, 100 * share,
-		amount_text(peak, unit, c));
-	if (peak > max)
+	if (max > 0)
+		snprintf(text, sizeof(text), "%s%s of %s %s  %.0f %%  peak %s",
+			streq(json_text_at(limit, "bound"), "upper") ? "<= " : "",
+			amount_text(used, unit, a), amount_text(max, unit, b), unit, 100 * share,
+			amount_text(peak, unit, c));
+	else
+		snprintf(text, sizeof(text), "no maximum is known");
+	if (max > 0 && peak > max)
 		text_append(text, sizeof(text), " at %s", json_text_at(limit, "peak_at"));
 	if (peak > used && json_at(limit, "peak_top/0"))
 		text_append(text, sizeof(text), " (%s %s)",

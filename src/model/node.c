@@ -46,7 +46,7 @@ enum verdict condition_verdict(const struct condition *condition)
 
 enum verdict limit_verdict(const struct limit *limit)
 {
-	double used = 1 - limit_headroom(limit);
+	double used = limit->now.max > 0 ? 1 - limit_headroom(limit) : 0;
 	enum verdict verdict = used >= 0.95  ? VERDICT_CRITICAL
 			       : used >= 0.8 ? VERDICT_WARNING
 					     : VERDICT_OK;
@@ -125,6 +125,7 @@ const char *const workload_kind_names[] = {
 	[WORKLOAD_UNIT] = "unit",
 	[WORKLOAD_LXD] = "lxd",
 	[WORKLOAD_NETNS] = "netns",
+	[WORKLOAD_UID] = "uid",
 };
 
 const char *workload_name(const struct workload *workload)

@@ -30,7 +30,8 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 			const uint64_t values[] = {
 				limit->now.used, limit->now.max, limit->peak.used, limit->now.hits};
 
-			metric_sample(sink, (double)values[f], limit->now.name, NULL);
+			if (f != 1 || limit->now.max > 0)
+				metric_sample(sink, (double)values[f], limit->now.name, NULL);
 		}
 	}
 	metric_family(sink, "headroom_limit_used_by_workload");

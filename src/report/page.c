@@ -361,8 +361,8 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 /* Writes the card of a limit. */
 static void put_limit(FILE *out, const cJSON *limit)
 {
-	double percent = (1 - json_number_at(limit, "headroom")) * 100;
 	double max = json_number_at(limit, "max"), peak = json_number_at(limit, "peak");
+	double percent = max > 0 ? (1 - json_number_at(limit, "headroom")) * 100 : 0;
 	double hits = json_number_at(limit, "hits"), before = json_number_at(limit, "hits_before");
 	bool upper = streq(json_text_at(limit, "bound"), "upper");
 	const cJSON *full = json_at(limit, "full_in_seconds");
@@ -380,7 +380,7 @@ static void put_limit(FILE *out, const cJSON *limit)
 		percent, class, percent, MIN(max > 0 ? peak / max * 100 : 100, 99.5));
 	put_history(out, json_at(limit, "history"), max);
 	put(out, "<p class=\"facts num\"><span>%s%s of %s %s</span></p>\n", upper ? "at most " : "",
-		number_text(limit, "used", a), number_text(limit, "max", b),
+		number_text(limit, "used", a), max > 0 ? number_text(limit, "max", b) : "unknown",
 		json_text_at(limit, "unit"));
 	put(out, "<p class=\"facts num\"><span>peak %s", count_text(peak, a));
 	if (peak > max)

@@ -29,9 +29,13 @@ static void add_limit(cJSON *array, const struct limit *limit)
 	double full = limit_full_in_seconds(limit);
 
 	json_text(object, "name", limit->now.name);
-	JSON_NUMBERS(object, {"used", (double)limit->now.used}, {"max", (double)limit->now.max});
+	json_number(object, "used", (double)limit->now.used);
+	if (limit->now.max > 0)
+		JSON_NUMBERS(object, {"max", (double)limit->now.max},
+			{"headroom", limit_headroom(limit)});
+	else
+		json_null(object, "max"), json_null(object, "headroom");
 	json_text(object, "unit", limit->now.unit);
-	json_number(object, "headroom", limit_headroom(limit));
 	json_number(object, "peak", (double)limit->peak.used);
 	json_time(object, "peak_at",
 		limit->peak.at_us > 0 ? realtime_us() - (limit->seen_at_us - limit->peak.at_us)
@@ -205,9 +209,9 @@ void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 		if (node->tuners[i].mode == MODE_RELEASED)
 			text_append(
 				line, STATUS_LINE_MAX, "; %s released", node->tuners[i].ops->name);
-	/* Whole percents, so that the line changes rarely. */
+	/* Whole percents, and no limits with much room, so that the line changes rarely. */
 	for (size_t i = 0; i < node->n_limits; i++)
-		if (node->limits[i].now.max > 0)
+		if (node->limits[i].now.max > 0 && limit_headroom(&node->limits[i]) < 0.5)
 			text_append(line, STATUS_LINE_MAX, "; %s %.0f %% used",
 				node->limits[i].now.name,
 				(1 - limit_headroom(&node->limits[i])) * 100);

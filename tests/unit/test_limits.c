@@ -1,50 +1,281 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
+#include "base/wait.h"
+#include "tuners/limits/limits.h"
 #include "tuners/table.h"
 
-/* Each step writes a file. An unreadable file makes the tuner degraded. */
-DIRECTORY_TEST(a_row_becomes_a_limit_where_the_node_has_it)
+struct lab {
+	struct directory directory;
+	void *self, *memory;
+	struct decide_input input;
+	struct proposal proposal;
+};
+
+static void lab_make(struct lab *lab)
+{
+	directory_make(&lab->directory);
+	lab->self = limits_tuner.open(&lab->directory.host, NULL);
+	lab->memory = must(calloc(1, limits_tuner.memory_size));
+	lab->input.now_us = 1000 * USEC_PER_SEC;
+}
+
+static void lab_remove(struct lab *lab)
+{
+	proposal_clear(&lab->proposal);
+	limits_tuner.close(lab->self, lab->memory);
+	free(lab->memory);
+	directory_remove(&lab->directory);
+}
+
+#define LAB_TEST(name) TEST_OF(lab, lab, lab_make, lab_remove, name)
+
+static void poll_node(struct lab *lab)
+{
+	const struct job_ops *job = &limits_tuner.jobs[JOB_SAMPLE];
+	struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	void *request = job->request(lab->self, lab->memory, true);
+
+	job->run(request, &wait);
+	job->adopt(lab->self, request);
+	proposal_clear(&lab->proposal);
+	limits_tuner.sense(lab->self);
+	limits_tuner.decide(lab->self, &lab->input, lab->memory, &lab->proposal);
+	lab->input.now_us += USEC_PER_SEC;
+}
+
+static const struct limit_reading *limit_of(struct lab *lab, const char *name)
+{
+	return find_named(lab->proposal.limits, lab->proposal.n_limits, name);
+}
+
+static void expect(struct lab *lab, const char *name, uint64_t used, uint64_t max)
+{
+	const struct limit_reading *limit = limit_of(lab, name);
+
+	if (!limit)
+		fail_msg("no limit %s", name);
+	else if (limit->used != used || limit->max != max)
+		fail_msg("%s: %" PRIu64 " of %" PRIu64, name, limit->used, limit->max);
+}
+
+static void put(struct lab *lab, const char *path, const char *text)
+{
+	directory_put(&lab->directory, path, text);
+}
+
+static bool is_degraded(struct lab *lab)
+{
+	char why[TUNER_WHY_MAX] = "";
+
+	limits_tuner.explain(lab->self, why);
+	return why[0];
+}
+
+LAB_TEST(a_row_is_shown_where_the_node_has_it_and_an_unreadable_file_is_reported)
 {
 	static const struct {
-		const char *path, *text; /* written before */
-		size_t n;                /* limits then */
-		bool degraded;
-		const char *name; /* of the first */
-		uint64_t used, max;
+		const char *text; /* of /proc/sys/fs/file-nr */
+		bool shown, degraded;
 	} steps[] = {
-		{NULL, NULL, 0, false, NULL, 0, 0},
-		{"/proc/sys/fs/file-nr", "1046\t0\t2466177\n", 1, false, "file-handles", 1046,
-			2466177},
-		{"/proc/sys/fs/file-nr", "1046\t0\t9223372036854775807\n", 0, false, NULL, 0, 0},
-		{"/proc/sys/fs/file-nr", "1046\t0\n", 0, true, NULL, 0, 0},
-		{"/proc/sys/fs/file-nr", "max\n", 0, true, NULL, 0, 0},
-		{"/proc/sys/fs/file-nr", "7\t0\t7\n", 1, false, "file-handles", 7, 7},
-		/* The module was loaded. */
-		{"/proc/sys/net/netfilter/nf_conntrack_count", "12\n", 1, false, "file-handles", 7,
-			7},
-		{"/proc/sys/net/netfilter/nf_conntrack_max", "262144\n", 2, false, "conntrack", 12,
-			262144},
+		{"1046\t0\t2466177\n", true, false},
+		{"1046\t0\t9223372036854775807\n", false, false}, /* unlimited */
+		{"1046\t0\n", false, true},
+		{"max\n", false, true},
+		{"7\t0\t7\n", true, false},
 	};
-	void *self = limits_tuner.open(&directory->host, NULL);
+
+	poll_node(lab);
+	assert_null(limit_of(lab, "file-handles"));
+	assert_null(limit_of(lab, "conntrack"));
+	assert_false(is_degraded(lab));
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		put(lab, "/proc/sys/fs/file-nr", steps[i].text);
+		poll_node(lab);
+		assert_int_equal(limit_of(lab, "file-handles") != NULL, steps[i].shown);
+		assert_int_equal(is_degraded(lab), steps[i].degraded);
+	}
+	expect(lab, "file-handles", 7, 7);
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_count", "12\n"); /* the module was loaded */
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_max", "262144\n");
+	poll_node(lab);
+	expect(lab, "conntrack", 12, 262144);
+}
+
+LAB_TEST(numbers_are_found_by_name_in_both_forms_of_files)
+{
+	put(lab, "/proc/net/sockstat",
+		"sockets: used 19\nTCP: inuse 4 orphan 0 tw 23 alloc 4 mem 77\nUDP: inuse 0 mem 5\n");
+	put(lab, "/proc/sys/net/ipv4/tcp_mem", "100 200\t300\n");
+	put(lab, "/proc/net/netstat",
+		"TcpExt: SyncookiesSent TCPMemoryPressures ListenOverflows\nTcpExt: 1 42 3\n"
+		"IpExt: InNoRoutes\nIpExt: 0\n");
+	poll_node(lab);
+	expect(lab, "tcp-memory", 77, 300);
+	assert_int_equal(limit_of(lab, "tcp-memory")->hits, 42);
+}
+
+LAB_TEST(pids_shows_the_fullest_of_three_limits)
+{
+	put(lab, "/proc/loadavg", "0.20 0.18 0.12 1/800 11206\n");
+	put(lab, "/proc/sys/kernel/pid_max", "32768\n");
+	poll_node(lab);
+	expect(lab, "pids", 800, 32768);
+	put(lab, "/proc/sys/kernel/threads-max", "1000\n");
+	poll_node(lab);
+	expect(lab, "pids", 800, 1000);
+	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.current", "90\n");
+	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.max", "max\n");
+	poll_node(lab);
+	expect(lab, "pids", 800, 1000);
+	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.max", "100\n");
+	poll_node(lab);
+	expect(lab, "pids", 90, 100);
+}
+
+LAB_TEST(memory_cgroups_counts_removed_ones_in_each_version)
+{
+	put(lab, "/proc/cgroups",
+		"#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t4\t24\t1\n");
+	poll_node(lab);
+	expect(lab, "memory-cgroups", 24, 65535);
+	put(lab, "/proc/cgroups",
+		"#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t24\t1\n");
+	put(lab, "/sys/fs/cgroup/cgroup.stat", "nr_descendants 50\nnr_dying_descendants 1000\n");
+	poll_node(lab);
+	expect(lab, "memory-cgroups", 1050, 65535);
+	put(lab, "/sys/fs/cgroup/cgroup.stat",
+		"nr_descendants 50\nnr_subsys_cpu 9\nnr_subsys_memory 40\nnr_dying_descendants 1000\n"
+		"nr_dying_subsys_memory 900\n");
+	poll_node(lab);
+	expect(lab, "memory-cgroups", 940, 65535);
+}
+
+LAB_TEST(the_fullest_cpu_and_the_fullest_user_are_shown)
+{
+	put(lab, "/proc/sys/net/core/netdev_max_backlog", "1000\n");
+	put(lab, "/proc/net/softnet_stat",
+		"0d 00000002 00 0 0 0 0 0 0 0 0 00000010 0 0 0\n"
+		"7c 00000001 00 0 0 0 0 0 0 0 0 00000003 1 0 0\n");
+	put(lab, "/proc/key-users",
+		"    0:     9 8/8 300/1000000 40/25000000\n 1000:     9 8/8 150/200 19000/20000\n");
+	put(lab, "/proc/sys/kernel/pty/nr", "3000\n");
+	put(lab, "/proc/sys/kernel/pty/max", "4096\n");
+	put(lab, "/proc/sys/kernel/pty/reserve", "1024\n");
+	poll_node(lab);
+	expect(lab, "softnet", 16, 1000);
+	assert_int_equal(limit_of(lab, "softnet")->hits, 3);
+	expect(lab, "keys", 150, 200);
+	expect(lab, "keys/bytes", 19000, 20000);
+	assert_string_equal(limit_of(lab, "keys")->top[1].workload.name, "1000");
+	expect(lab, "ptys", 3000, 3072);
+}
+
+LAB_TEST(addresses_of_host_local_count_against_the_ranges)
+{
+	put(lab, "/etc/cni/net.d/10-pods.conflist",
+		"{\"name\": \"pods\", \"plugins\": [{\"type\": \"bridge\", \"ipam\": {\"type\": "
+		"\"host-local\", \"ranges\": [[{\"subnet\": \"10.88.0.0/24\"}]]}}]}");
+	put(lab, "/var/lib/cni/networks/pods/10.88.0.2", "c1\r\neth0");
+	put(lab, "/var/lib/cni/networks/pods/10.88.0.3", "c2\r\neth0");
+	put(lab, "/var/lib/cni/networks/pods/last_reserved_ip.0", "10.88.0.3");
+	put(lab, "/var/lib/cni/networks/pods/lock", "");
+	poll_node(lab);
+	expect(lab, "pod-addresses", 2, 253);
+	put(lab, "/etc/cni/net.d/10-pods.conflist",
+		"{\"name\": \"pods\", \"ipam\": {\"type\": \"host-local\", \"subnet\": \"10.88.0.0/24\", "
+		"\"rangeStart\": \"10.88.0.10\", \"rangeEnd\": \"10.88.0.12\"}}");
+	poll_node(lab);
+	expect(lab, "pod-addresses", 2, 3);
+	put(lab, "/var/lib/cni/networks/cbr0/10.42.0.5", "c3");
+	put(lab, "/run/flannel/subnet.env",
+		"FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.0.1/29\n");
+	directory_delete(&lab->directory, "/var/lib/cni/networks/pods/10.88.0.2");
+	directory_delete(&lab->directory, "/var/lib/cni/networks/pods/10.88.0.3");
+	poll_node(lab);
+	expect(lab, "pod-addresses", 1, 5);
+}
+
+LAB_TEST(the_fullest_bridge_is_shown_by_name)
+{
+	poll_node(lab);
+	assert_null(limit_of(lab, "bridge-ports"));
+	put(lab, "/sys/class/net/br0/brif/veth0", "");
+	put(lab, "/sys/class/net/br1/brif/veth1", "");
+	put(lab, "/sys/class/net/br1/brif/veth2", "");
+	put(lab, "/sys/class/net/eth0/mtu", "1500");
+	poll_node(lab);
+	expect(lab, "bridge-ports", 2, 1023);
+	assert_int_equal(limit_of(lab, "bridge-ports")->n_top, 2);
+}
+
+static const struct condition_reading *condition_of(struct lab *lab, int which)
+{
+	return &lab->proposal.conditions[which];
+}
+
+LAB_TEST(pressure_begins_above_80_percent_and_ends_below_70)
+{
+	static const struct {
+		const char *text;
+		enum condition_status status;
+	} steps[] = {
+		{"80 0 100\n", CONDITION_FALSE},
+		{"81 0 100\n", CONDITION_TRUE},
+		{"71 0 100\n", CONDITION_TRUE},
+		{"70 0 100\n", CONDITION_FALSE},
+		{"80 0 100\n", CONDITION_FALSE},
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-		struct proposal proposal = {0};
-		char why[TUNER_WHY_MAX] = "";
-
-		if (steps[i].path)
-			directory_put(directory, steps[i].path, steps[i].text);
-		limits_tuner.sense(self);
-		limits_tuner.decide(self, NULL, NULL, &proposal);
-		limits_tuner.explain(self, why);
-		assert_int_equal(why[0] != '\0', steps[i].degraded);
-		assert_int_equal(proposal.n_limits, steps[i].n);
-		if (steps[i].n > 0) {
-			assert_string_equal(proposal.limits[0].name, steps[i].name);
-			assert_int_equal(proposal.limits[0].used, steps[i].used);
-			assert_int_equal(proposal.limits[0].max, steps[i].max);
-		}
-		proposal_clear(&proposal);
+		put(lab, "/proc/sys/fs/file-nr", steps[i].text);
+		poll_node(lab);
+		assert_int_equal(condition_of(lab, LIMITS_PRESSURE)->status, steps[i].status);
+		assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_FALSE);
 	}
-	limits_tuner.close(self, NULL);
+}
+
+LAB_TEST(a_limit_without_a_count_of_hits_counts_the_seconds_at_its_maximum)
+{
+	const struct condition_reading *reached;
+
+	put(lab, "/proc/sys/fs/file-nr", "99 0 100\n");
+	poll_node(lab);
+	put(lab, "/proc/sys/fs/file-nr", "100 0 100\n");
+	poll_node(lab);
+	poll_node(lab);
+	reached = condition_of(lab, LIMITS_REACHED);
+	assert_int_equal(limit_of(lab, "file-handles")->hits, 2);
+	assert_int_equal(reached->status, CONDITION_TRUE);
+	assert_string_equal(reached->reason, "file-handles");
+	assert_non_null(strstr(reached->message, "100 of 100 files, reached for 2 s"));
+	assert_non_null(strstr(reached->message, "Too many open files in system"));
+	assert_int_equal(condition_severity(reached), SEVERITY_CRITICAL);
+	put(lab, "/proc/sys/fs/file-nr", "10 0 100\n");
+	lab->input.now_us += 298 * USEC_PER_SEC;
+	poll_node(lab);
+	assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_TRUE);
+	lab->input.now_us += 10 * USEC_PER_SEC;
+	poll_node(lab);
+	assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_FALSE);
+}
+
+/* A burst between two polls leaves only its hits. */
+LAB_TEST(new_hits_reach_a_limit_of_which_little_is_used)
+{
+	put(lab, "/proc/sys/net/core/netdev_max_backlog", "1000\n");
+	put(lab, "/proc/net/softnet_stat", "0d 00000002 00 0 0 0 0 0 0 0 0 00000000 0 0 0\n");
+	poll_node(lab); /* hits from before the agent do not count */
+	assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_FALSE);
+	put(lab, "/proc/net/softnet_stat", "0d 00000007 00 0 0 0 0 0 0 0 0 00000000 0 0 0\n");
+	poll_node(lab);
+	assert_string_equal(condition_of(lab, LIMITS_REACHED)->reason, "softnet");
+	assert_non_null(strstr(condition_of(lab, LIMITS_REACHED)->message, "reached 5 times"));
+	assert_int_equal(condition_severity(condition_of(lab, LIMITS_REACHED)), SEVERITY_WARNING);
+	/* A critical limit comes first and decides on the severity. */
+	put(lab, "/proc/sys/fs/file-nr", "100 0 100\n");
+	poll_node(lab);
+	assert_string_equal(condition_of(lab, LIMITS_REACHED)->reason, "file-handles");
+	assert_non_null(strstr(condition_of(lab, LIMITS_REACHED)->message, "; softnet"));
+	assert_int_equal(condition_severity(condition_of(lab, LIMITS_REACHED)), SEVERITY_CRITICAL);
 }

@@ -1,52 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/limits/limits.h"
 #include "tuners/table.h"
 
 #include "base/text.h"
-#include "kernel/host.h"
+#include "base/wait.h"
+#include "workload/cgroup.h"
 
-/* A maximum from here on counts as unlimited: systemd sets fs.file-max to the largest number. */
-#define UNLIMITED ((uint64_t)INT64_MAX)
-
-/*
- * Limits that the kernel shows as two numbers in files. A new limit needs only a row here. A node
- * without the file does not have the limit.
- */
-static const struct explanation rows[] = {
-	{"conntrack", "limit",
-		"Connections that netfilter tracks in the network namespace of the agent. "
-		"When the table is full, packets of new connections are dropped (\"table "
-		"full, dropping packet\" in the kernel log).",
-		"connections", "by memory, 262144 at most",
-		"sysctl, net.netfilter.nf_conntrack_max",
-		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()",
-		.severity = SEVERITY_CRITICAL,
-		.breaks = "new connections time out: \"nf_conntrack: table full, dropping "
-			  "packet\" in the kernel log",
-		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
-		.used = {"/proc/sys/net/netfilter/nf_conntrack_count", 1},
-		.max = {"/proc/sys/net/netfilter/nf_conntrack_max", 1}},
-	{"file-handles", "limit",
-		"Open files of all processes. At the limit, open, socket and accept fail with "
-		"ENFILE for all users but root. Where systemd has raised the maximum to the "
-		"largest possible number, the limit is not shown.",
-		"files", "by memory, about 10 % at 1 kB a file", "sysctl, fs.file-max",
-		.source = "fs/file_table.c, alloc_empty_file()", .severity = SEVERITY_CRITICAL,
-		.breaks = "\"Too many open files in system\" (ENFILE); \"VFS: file-max limit N "
-			  "reached\" in the kernel log",
-		.now = "sysctl -w fs.file-max=9223372036854775807",
-		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3}},
-	{0},
-};
-
-#define ROWS (ARRAY_SIZE(rows) - 1)
-
-struct limits {
-	const struct host *host;
-	struct reading {
-		uint64_t used, max;
-		int error; /* 0, or -errno; -ENOENT: this node lacks the limit */
-	} readings[ROWS];
-};
+#define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
 
 const struct config_option limits_options[] = {MODE_OPTION("limits"), {0}};
 
@@ -56,74 +16,134 @@ static void *limits_open(const struct host *host, struct tuner_loop *loop)
 
 	(void)loop;
 	limits->host = host;
+	while (limits_rows[limits->n].name)
+		limits->n++;
+	limits->rows = must(calloc(limits->n, sizeof(*limits->rows)));
+	for (size_t i = 0; i < limits->n; i++)
+		limits->rows[i] = (struct limit_seen){.row = &limits_rows[i], .error = -ENOENT};
 	return limits;
 }
 
-static int read_number(const struct host *host, const struct number_in_file *from, uint64_t *number)
+static void seen_clear(struct limit_seen *seen)
 {
-	char numbers[SETTING_VALUE_MAX];
-	const char *text = numbers;
-	int used, r = host_read_value(host, from->path, numbers);
-
-	if (r < 0)
-		return r;
-	for (unsigned field = from->field; field > 0; field--, text += used)
-		if (sscanf(text, "%" SCNu64 "%n", number, &used) != 1)
-			return -EBADMSG;
-	return 0;
+	free(seen->reading.top);
+	seen->reading = (struct limit_reading){0};
 }
 
 static void limits_sense(void *self)
 {
 	struct limits *limits = self;
 
-	for (size_t i = 0; i < ROWS; i++) {
-		struct reading *reading = &limits->readings[i];
+	for (size_t i = 0; i < limits->n; i++) {
+		struct limit_seen *seen = &limits->rows[i];
+		const struct limit_reader *reader = seen->row->reader;
 
-		reading->error = read_number(limits->host, &rows[i].used, &reading->used);
-		if (reading->error == 0)
-			reading->error = read_number(limits->host, &rows[i].max, &reading->max);
+		if (reader && !reader->read)
+			continue;
+		seen_clear(seen);
+		seen->error = reader ? reader->read(limits->host, reader, &seen->reading)
+				     : limits_read_numbers(limits->host, seen->row, &seen->reading);
 	}
+	/* The runtime may name a pod after it was found. */
+	for (size_t i = 0; i < limits->n; i++)
+		for (unsigned k = 0; k < limits->rows[i].reading.n_top; k++)
+			names_apply(limits->host->names, &limits->rows[i].reading.top[k].workload);
 }
 
-static void limits_decide(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
+/* ---- the sample ---- */
+
+struct limits_sample {
+	struct host host;
+	size_t n;
+	struct limit_seen *rows;
+};
+
+static void *sample_request(void *self, const void *memory, bool now)
 {
-	const struct limits *limits = self;
+	struct limits *limits = self;
+	struct limits_sample *sample;
 
-	(void)input, (void)memory;
-	for (size_t i = 0; i < ROWS; i++) {
-		const struct reading *reading = &limits->readings[i];
-		struct limit_reading *limit;
+	(void)memory;
+	if (!now && now_us() < limits->next_sample_us)
+		return NULL;
+	limits->next_sample_us = next_turn_us(now_us(), SAMPLE_EVERY_US);
+	sample = must(calloc(1, sizeof(*sample)));
+	sample->host = *limits->host;
+	sample->n = limits->n;
+	sample->rows = must(calloc(limits->n, sizeof(*sample->rows)));
+	return sample;
+}
 
-		if (reading->error < 0 || reading->max >= UNLIMITED)
+static void sample_run(void *request, const struct wait *wait)
+{
+	struct limits_sample *sample = request;
+
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+
+		if (!reader || !reader->sample)
 			continue;
-		limit = proposal_limit(proposal);
-		copy_text(limit->name, LIMIT_NAME_MAX, rows[i].name);
-		limit->unit = rows[i].unit;
-		limit->used = reading->used;
-		limit->max = reading->max;
+		wait_path(wait, limits_rows[i].name);
+		sample->rows[i].error =
+			reader->sample(&sample->host, reader, &sample->rows[i].reading);
 	}
+	wait_path(wait, NULL);
+}
+
+static void sample_adopt(void *self, void *request)
+{
+	struct limits_sample *sample = request;
+	struct limits *limits = self;
+
+	for (size_t i = 0; i < sample->n; i++) {
+		if (limits && limits_rows[i].reader && limits_rows[i].reader->sample) {
+			seen_clear(&limits->rows[i]);
+			limits->rows[i].error = sample->rows[i].error;
+			limits->rows[i].reading = sample->rows[i].reading;
+		} else {
+			seen_clear(&sample->rows[i]);
+		}
+	}
+	free(sample->rows);
+	free(sample);
 }
 
 static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct limits *limits = self;
 
-	for (size_t i = 0; i < ROWS; i++)
-		if (limits->readings[i].error < 0 && limits->readings[i].error != -ENOENT)
+	for (size_t i = 0; i < limits->n; i++) {
+		int error = limits->rows[i].error;
+
+		if (error < 0 && error != -ENOENT)
 			text_append(why, TUNER_WHY_MAX, "%s%s: %s: let the agent read it",
-				why[0] ? "; " : "", rows[i].used.path,
-				strerror(-limits->readings[i].error));
+				why[0] ? "; " : "", limits_rows[i].name, strerror(-error));
+	}
+}
+
+static void limits_close(void *self, void *data)
+{
+	struct limits_memory *memory = data;
+	struct limits *limits = self;
+
+	for (size_t i = 0; i < limits->n; i++)
+		seen_clear(&limits->rows[i]);
+	free(limits->rows);
+	free(limits);
+	if (memory)
+		free(memory->rows);
 }
 
 const struct tuner_ops limits_tuner = {
 	.name = "limits",
-	.summary = "Watches limits that the kernel shows in files; it sets nothing.",
-	.explanations = rows,
+	.summary = "Watches limits of the node that others do not show, and who uses them.",
+	.explanations = limits_rows,
+	.conditions = limits_conditions,
 	.open = limits_open,
 	.sense = limits_sense,
+	.jobs[JOB_SAMPLE] = {sample_request, sample_run, sample_adopt, NULL},
+	.memory_size = sizeof(struct limits_memory),
 	.decide = limits_decide,
 	.explain = limits_explain,
-	.close = tuner_free,
+	.close = limits_close,
 };

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/limits/limits.h"
+
+#include "base/text.h"
+
+/* LimitPressure begins above the first share of a limit, in percent, and ends that much below. */
+#define PRESSURE_BEGINS 80
+#define PRESSURE_LASTS  10
+
+/* LimitReached stays True long enough for a dashboard and an alert to see it. */
+#define REACHED_WINDOW_US (300 * USEC_PER_SEC)
+
+/* A maximum from here on counts as unlimited: systemd sets fs.file-max to the largest number. */
+#define UNLIMITED ((uint64_t)INT64_MAX)
+
+static const struct reason reasons[] = {
+	{"limits-unread", "No limit could be read."},
+	{0},
+};
+
+const struct condition_type limits_conditions[] = {
+	[LIMITS_PRESSURE] = {"LimitPressure", SEVERITY_WARNING,
+		"A limit is more than 80 % used, a file system more than 90 %. It clears 10 % "
+		"below. The reason is the name of the limit: headroom explain NAME says what "
+		"breaks and what to do, headroom top NAME who uses it.",
+		reasons},
+	[LIMITS_REACHED] = {"LimitReached", SEVERITY_CRITICAL,
+		"A limit was reached within the last five minutes. The reason is the name of the "
+		"limit: headroom explain NAME says what breaks and what to do, headroom top NAME "
+		"who uses it. A limit of less importance makes it a warning.",
+		reasons},
+	{0},
+};
+
+bool limits_counts_hits(const struct explanation *row)
+{
+	return row->hits.path || (row->reader && row->reader->counts_hits);
+}
+
+/* The row's part of the decision. */
+struct judged {
+	const struct explanation *row;
+	struct limit_memory *memory;
+	struct limit_reading *limit;
+	const struct decide_input *input;
+	double seconds; /* since the last poll */
+};
+
+static void judge_hits(const struct judged *one)
+{
+	struct limit_memory *memory = one->memory;
+	struct limit_reading *limit = one->limit;
+	bool counted = limits_counts_hits(one->row), full = limit->max && limit->used >= limit->max;
+	uint64_t new = 0;
+
+	if (counted && memory->seen && limit->hits > memory->hits)
+		new = limit->hits - memory->hits;
+	else if (!counted && full)
+		new = MAX((uint64_t)(one->seconds + 0.5), (uint64_t)1);
+	memory->hits = limit->hits;
+	if (!counted) {
+		memory->full_seconds += full ? one->seconds : 0;
+		limit->hits = (uint64_t)memory->full_seconds;
+	}
+	memory->seen = true;
+	if (one->input->now_us - memory->reached_at_us > REACHED_WINDOW_US)
+		memory->lately = 0;
+	if (new == 0 && !full)
+		return;
+	/* The user at the worst moment: later it may have ended. */
+	if (limit->n_top > 0 && (memory->lately == 0 || limit->top[0].used >= memory->user.used))
+		memory->user = limit->top[0];
+	else if (memory->lately == 0)
+		memory->user = (struct limit_user){0};
+	memory->lately += MAX(new, (uint64_t)1);
+	memory->reached_at_us = one->input->now_us;
+}
+
+static void judge_pressure(const struct judged *one)
+{
+	const struct limit_reader *reader = one->row->reader;
+	unsigned begins = reader && reader->begins ? reader->begins : PRESSURE_BEGINS;
+	struct limit_memory *memory = one->memory;
+
+	if (memory->pressure)
+		begins -= PRESSURE_LASTS;
+	memory->pressure = one->limit->max > 0 &&
+			   (double)one->limit->used * 100 > (double)one->limit->max * begins;
+}
+
+static void append_amount(struct condition_reading *reading, const char *unit, uint64_t amount)
+{
+	if (streq(unit, "bytes") && amount >= 1000000)
+		condition_append(reading, "%.1f GB", (double)amount / 1e9);
+	else
+		condition_append(reading, "%" PRIu64, amount);
+}
+
+static void append_use(struct condition_reading *reading, const struct limit_reading *limit)
+{
+	if (limit->max == 0)
+		return;
+	append_amount(reading, limit->unit, limit->used);
+	condition_append(reading, " of ");
+	append_amount(reading, limit->unit, limit->max);
+	condition_append(reading, " %s, ", limit->unit);
+}
+
+static void append_user(struct condition_reading *reading, const struct limit_reading *limit,
+	const struct limit_user *user, const char *verb)
+{
+	char text[WORKLOAD_TEXT_MAX];
+
+	if (user->used == 0)
+		return;
+	workload_describe(&user->workload, text, sizeof(text));
+	condition_append(reading, "; the largest user %s %s%s%s with ", verb, text,
+		user->detail[0] ? ", " : "", user->detail);
+	append_amount(reading, limit->unit, user->used);
+}
+
+/* The first row has the details; of the others the names. */
+static bool begin_message(struct condition_reading *reading, const struct judged *one)
+{
+	bool first = reading->status != CONDITION_TRUE;
+
+	if (first)
+		condition_raise(reading, one->row->name, "%s: ", one->row->name);
+	else
+		condition_append(reading, "; %s", one->row->name);
+	return first;
+}
+
+static void report_reached(const struct judged *one, struct condition_reading *reading)
+{
+	bool first = begin_message(reading, one);
+
+	one->limit->condition = &limits_conditions[LIMITS_REACHED];
+	reading->milder = (first || reading->milder) && one->row->severity < SEVERITY_CRITICAL;
+	if (!first)
+		return;
+	append_use(reading, one->limit);
+	condition_append(reading, "reached %s%" PRIu64 "%s in the last five minutes",
+		limits_counts_hits(one->row) ? "" : "for ", one->memory->lately,
+		limits_counts_hits(one->row) ? " times" : " s");
+	append_user(reading, one->limit, &one->memory->user, "was");
+	condition_append(reading, "; %s", one->row->breaks);
+}
+
+static void report_pressure(const struct judged *one, struct condition_reading *reading)
+{
+	const struct limit *known =
+		find_named(one->input->limits, one->input->n_limits, one->limit->name);
+	double full = known ? limit_full_in_seconds(known) : -1;
+	char text[TIME_TEXT_MAX];
+
+	one->limit->condition = &limits_conditions[LIMITS_PRESSURE];
+	if (!begin_message(reading, one))
+		return;
+	append_use(reading, one->limit);
+	condition_append(reading, "%.0f %%",
+		100 * (double)one->limit->used / (double)MAX(one->limit->max, (uint64_t)1));
+	if (full >= 0) {
+		duration_text(full, text);
+		condition_append(reading, ", full in %s", text);
+	}
+	if (one->limit->n_top > 0)
+		append_user(reading, one->limit, &one->limit->top[0], "is");
+}
+
+/* Critical rows come first in the table, so a condition describes the worst. */
+void limits_decide(
+	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
+{
+	const struct limits *limits = self;
+	struct limits_memory *memory = data;
+	struct condition_reading *conditions[2];
+	double seconds = memory->polled_at_us == 0
+				 ? 0
+				 : (double)(input->now_us - memory->polled_at_us) / USEC_PER_SEC;
+	size_t readable = 0;
+
+	if (!memory->rows)
+		memory->rows = must(calloc(limits->n + 1, sizeof(*memory->rows)));
+	memory->polled_at_us = input->now_us;
+	(void)proposal_condition(proposal, &limits_conditions[LIMITS_PRESSURE], "within-limit");
+	(void)proposal_condition(proposal, &limits_conditions[LIMITS_REACHED], "within-limit");
+	for (int i = 0; i < 2; i++)
+		conditions[i] = &proposal->conditions[i];
+	for (size_t i = 0; i < limits->n; i++) {
+		const struct limit_seen *seen = &limits->rows[i];
+		struct judged one = {seen->row, &memory->rows[i], NULL, input, seconds};
+
+		if (seen->error < 0 || seen->reading.max >= UNLIMITED)
+			continue;
+		readable++;
+		one.limit = proposal_limit(proposal);
+		*one.limit = seen->reading;
+		one.limit->top = NULL;
+		one.limit->n_top = 0;
+		for (unsigned k = 0; k < seen->reading.n_top; k++)
+			*limit_add_user(one.limit) = seen->reading.top[k];
+		copy_text(one.limit->name, LIMIT_NAME_MAX, seen->row->name);
+		one.limit->unit = seen->row->unit;
+		judge_hits(&one);
+		judge_pressure(&one);
+		if (one.memory->lately > 0)
+			report_reached(&one, conditions[LIMITS_REACHED]);
+		else if (one.memory->pressure)
+			report_pressure(&one, conditions[LIMITS_PRESSURE]);
+	}
+	for (int i = 0; i < 2 && readable == 0; i++) {
+		conditions[i]->status = CONDITION_UNKNOWN;
+		conditions[i]->reason = "limits-unread";
+	}
+}

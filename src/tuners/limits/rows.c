@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/limits/limits.h"
+
+#define C .severity = SEVERITY_CRITICAL
+#define W .severity = SEVERITY_WARNING
+
+#define READ(function, ...)                     \
+	.reader = &(const struct limit_reader)  \
+	{                                       \
+		.read = (function), __VA_ARGS__ \
+	}
+#define SAMPLE(function, ...)                     \
+	.reader = &(const struct limit_reader)    \
+	{                                         \
+		.sample = (function), __VA_ARGS__ \
+	}
+
+#define TCP_EXT(name)                                   \
+	{                                               \
+		"/proc/net/netstat", 0, "TcpExt:", name \
+	}
+
+#define FILESYSTEM(name, role, what, path)                                                    \
+	{"filesystem/" name "/bytes", "limit",                                                \
+		"Bytes of the file system of " what ", " path                                 \
+		". Blocks that are reserved for root do not count. Shown if no row above is " \
+		"the same file system.",                                                      \
+		"bytes", "the file system's size", .source = "statvfs(3)", C,                 \
+		.breaks = "\"No space left on device\" (ENOSPC)",                             \
+		.now = "du -xh --max-depth=2 " path " | sort -h | tail",                      \
+		SAMPLE(limits_sample_bytes, .which = (role), .begins = 90)},                  \
+	{                                                                                     \
+		"filesystem/" name "/inodes", "limit",                                        \
+			"Files of the file system of " what ", " path                         \
+			". Shown if no row above is the same file system, and if it has a "   \
+			"fixed number of inodes.",                                            \
+			"inodes", "set when the file system is made",                         \
+			.source = "statvfs(3)", C,                                            \
+			.breaks = "\"No space left on device\" (ENOSPC) although df shows "   \
+				  "free space",                                               \
+			.now = "du -x --inodes --max-depth=2 " path " | sort -n | tail",      \
+			SAMPLE(limits_sample_inodes, .which = (role), .begins = 90)           \
+	}
+
+#define ALLOWANCE(name, counter, what)                                                          \
+	{                                                                                       \
+		"nic/" name, "limit",                                                           \
+			"Packets that the cloud delayed or dropped because " what               \
+			" exceeded the allowance of the instance type: hits of all network "    \
+			"interfaces with the driver ena. The driver shows no use and no "       \
+			"maximum.",                                                             \
+			"packets", "by instance type",                                          \
+			.source = "drivers/net/ethernet/amazon/ena/ena_ethtool.c, " counter, W, \
+			.breaks = "packets are lost or late, without an error on the node",     \
+			.now = "ethtool -S DEVICE | grep allowance; a larger instance type",    \
+			SAMPLE(limits_sample_allowance, .text = (counter), .counts_hits = true) \
+	}
+
+/*
+ * A new limit needs only a row here. A node without its files does not have the limit. Critical
+ * rows come first: a condition names the first of several.
+ */
+const struct explanation limits_rows[] = {
+	{"conntrack", "limit",
+		"Connections that netfilter tracks in the network namespace of the agent. Every "
+		"namespace has its own count, and one maximum serves all. At the maximum, packets "
+		"of new connections are dropped. Hits are the columns drop and early_drop of "
+		"/proc/net/stat/nf_conntrack.",
+		"connections", "by memory, 262144 at most",
+		"limits.raise: conntrack; sysctl, net.netfilter.nf_conntrack_max",
+		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()", C,
+		.breaks = "new connections time out: \"nf_conntrack: table full, dropping packet\" "
+			  "in the kernel log",
+		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
+		READ(limits_read_conntrack, .counts_hits = true)},
+	{"pids", "limit",
+		"Processes and threads of the node, against the least of kernel.pid_max, "
+		"kernel.threads-max and the pids.max of kubepods: the one with the largest used "
+		"share is shown. The kubelet's PIDPressure looks at kernel.pid_max alone.",
+		"threads", "pid_max 32768 on small machines, threads-max by memory",
+		"limits.raise: pids; sysctl, kernel.pid_max",
+		.source = "kernel/pid.c, alloc_pid(); kernel/fork.c, copy_process()", C,
+		.breaks = "\"fork: Resource temporarily unavailable\" (EAGAIN), \"pthread_create "
+			  "failed\"",
+		.now = "sysctl -w kernel.pid_max=4194304, then headroom top pids",
+		READ(limits_read_pids)},
+	{"tcp-memory", "limit",
+		"Pages that the buffers of all TCP sockets take, of all network namespaces. Above "
+		"the maximum the kernel drops received data and delays sending. Hits are "
+		"TCPMemoryPressures: how often the second number of tcp_mem was exceeded, in the "
+		"namespace of the agent.",
+		"pages", "net.ipv4.tcp_mem, by memory", "sysctl, net.ipv4.tcp_mem",
+		.source = "net/ipv4/tcp.c, tcp_enter_memory_pressure()", C,
+		.breaks = "connections stall; \"TCP: out of memory -- consider tuning tcp_mem\" in "
+			  "the kernel log",
+		.now = "ss -tmnp | sort: find sockets with full queues, and restart their process",
+		.used = {"/proc/net/sockstat", 0, "TCP:", "mem"},
+		.max = {"/proc/sys/net/ipv4/tcp_mem", 3}, .hits = TCP_EXT("TCPMemoryPressures")},
+	{"file-handles", "limit",
+		"Open files of all processes. At the limit, open, socket and accept fail with "
+		"ENFILE for all users but root. Where systemd has raised the maximum to the "
+		"largest possible number, the limit is not shown.",
+		"files", "by memory, about 10 % at 1 kB a file", "sysctl, fs.file-max",
+		.source = "fs/file_table.c, alloc_empty_file()", C,
+		.breaks = "\"Too many open files in system\" (ENFILE); \"VFS: file-max limit N "
+			  "reached\" in the kernel log",
+		.now = "sysctl -w fs.file-max=9223372036854775807",
+		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3}},
+	FILESYSTEM("root", LIMITS_ROOT, "the root directory", "/"),
+	FILESYSTEM("images", LIMITS_IMAGES, "images and containers",
+		"/var/lib/containerd, /var/lib/docker or /var/lib/containers"),
+	FILESYSTEM("kubelet", LIMITS_KUBELET, "the kubelet", "/var/lib/kubelet"),
+	FILESYSTEM("log", LIMITS_LOG, "logs", "/var/log"),
+	FILESYSTEM("run", LIMITS_RUN, "sockets and state of runtimes", "/run"),
+	{"memory-cgroups", "limit",
+		"Memory cgroups, with removed cgroups whose cached memory is not freed yet. The "
+		"kernel has 65535 ids for them.",
+		"cgroups", "65535", .source = "mm/memcontrol.c, MEM_CGROUP_ID_MAX", W,
+		.breaks = "containers do not start: \"mkdir /sys/fs/cgroup/memory/...: cannot "
+			  "allocate memory\" or \"no space left on device\"",
+		.now = "echo 2 > /proc/sys/vm/drop_caches frees removed cgroups; if not, reboot",
+		READ(limits_read_memory_cgroups)},
+	{"ptys", "limit",
+		"Pseudoterminals. kernel.pty.reserve of them are kept for the first devpts mount, "
+		"so containers can use kernel.pty.max less that.",
+		"pseudoterminals", "4096 less 1024", "sysctl, kernel.pty.max",
+		.source = "fs/devpts/inode.c, devpts_new_index()", W,
+		.breaks = "kubectl exec -t and ssh fail: \"open /dev/ptmx: no space left on "
+			  "device\", \"PTY allocation request failed\"",
+		.now = "sysctl -w kernel.pty.max=8192", READ(limits_read_ptys)},
+	{"keys", "limit",
+		"Keys of the kernel's key service that the fullest user has. A container takes one "
+		"for its session. Root has its own, larger maximum.",
+		"keys", "200 for each user, 1000000 for root",
+		"limits.raise: keys; sysctl, kernel.keys.maxkeys",
+		.source = "security/keys/key.c, key_alloc()", W,
+		.breaks = "containers do not start: \"unable to join session keyring: disk quota "
+			  "exceeded\" (EDQUOT)",
+		.now = "sysctl -w kernel.keys.maxkeys=2000 (kernel.keys.root_maxkeys for root)",
+		READ(limits_read_keys)},
+	{"keys/bytes", "limit", "Bytes of the keys that the fullest user has.", "bytes",
+		"20000 for each user, 25000000 for root",
+		"limits.raise: keys; sysctl, kernel.keys.maxbytes",
+		.source = "security/keys/key.c, key_alloc()", W,
+		.breaks = "containers do not start: \"unable to create session key: disk quota "
+			  "exceeded\" (EDQUOT)",
+		.now = "sysctl -w kernel.keys.maxbytes=200000 (kernel.keys.root_maxbytes for "
+		       "root)",
+		READ(limits_read_key_bytes)},
+	{"softnet", "limit",
+		"Received packets that wait for the fullest CPU. A packet above the maximum is "
+		"dropped: hits are the column dropped of /proc/net/softnet_stat.",
+		"packets", "1000", "sysctl, net.core.netdev_max_backlog",
+		.source = "net/core/dev.c, enqueue_to_backlog()", W,
+		.breaks = "packets between pods are lost, without an error",
+		.now = "sysctl -w net.core.netdev_max_backlog=5000",
+		READ(limits_read_softnet, .counts_hits = true)},
+	{"bridge-ports", "limit",
+		"Ports of the fullest Linux bridge in the agent's network namespace: each pod or "
+		"container takes one.",
+		"ports", "1023", .source = "net/bridge/br_private.h, BR_PORT_BITS", W,
+		.breaks = "containers do not start: \"failed to connect veth to bridge: exchange "
+			  "full\" (EXFULL)",
+		.now = "move pods to another node, or give the network a second bridge",
+		SAMPLE(limits_sample_bridges)},
+	{"pod-addresses", "limit",
+		"Addresses that the CNI plugin host-local has given out in the fullest network, "
+		"including leaked ones. The maximum is the network's ranges.",
+		"addresses", "the ranges in /etc/cni/net.d",
+		.source = "containernetworking/plugins, host-local: /var/lib/cni/networks", W,
+		.breaks = "pods stay in ContainerCreating: \"no IP addresses available in range "
+			  "set\"",
+		.now = "delete files in /var/lib/cni/networks/NAME whose container does not exist",
+		SAMPLE(limits_sample_addresses)},
+	ALLOWANCE("bandwidth-in", "bw_in_allowance_exceeded", "the bandwidth of received packets"),
+	ALLOWANCE("bandwidth-out", "bw_out_allowance_exceeded", "the bandwidth of sent packets"),
+	ALLOWANCE("packets", "pps_allowance_exceeded", "the number of packets per second"),
+	ALLOWANCE(
+		"connections", "conntrack_allowance_exceeded", "the number of tracked connections"),
+	ALLOWANCE("link-local", "linklocal_allowance_exceeded",
+		"the number of packets to DNS, metadata and time services"),
+	{0},
+};

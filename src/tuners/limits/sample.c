@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/limits/limits.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <arpa/inet.h>
+#include <glob.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/statvfs.h>
+
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+
+#define BRIDGE_PORTS_MAX 1023 /* port 0 is reserved: net/bridge/br_private.h */
+
+#define NETWORKS  "/var/lib/cni/networks"
+#define CNI_FILES "/etc/cni/net.d"
+
+/* Counts the files of a directory except hidden files. -1: not readable. */
+static int count_files(const char *path)
+{
+	_cleanup_(cleanup_closedir) DIR *directory = opendir(path);
+	const struct dirent *entry;
+	int n = 0;
+
+	if (!directory)
+		return -1;
+	while ((entry = readdir(directory)))
+		n += entry->d_name[0] != '.';
+	return n;
+}
+
+static void add_user(struct limit_reading *reading, uint64_t used, const char *detail)
+{
+	struct limit_user *user;
+
+	if (reading->n_top == LIMIT_TOP_MAX)
+		return;
+	user = limit_add_user(reading);
+	*user = (struct limit_user){{WORKLOAD_HOST, .name = "host"}, .used = used};
+	copy_text(user->detail, sizeof(user->detail), detail);
+}
+
+/* ---- file systems ---- */
+
+static int stat_role(const struct host *host, int which, char full[static PATH_MAX], dev_t *device)
+{
+	static const char *const paths[][4] = {
+		[LIMITS_ROOT] = {"/"},
+		[LIMITS_IMAGES] = {"/var/lib/containerd", "/var/lib/docker",
+			"/var/lib/containers/storage", "/var/lib/rancher"},
+		[LIMITS_KUBELET] = {"/var/lib/kubelet"},
+		[LIMITS_LOG] = {"/var/log"},
+		[LIMITS_RUN] = {"/run"},
+	};
+	struct stat st;
+
+	for (int i = 0; i < 4 && paths[which][i]; i++)
+		if (stat(host_path(host, paths[which][i], full), &st) == 0) {
+			*device = st.st_dev;
+			return 0;
+		}
+	return -errno;
+}
+
+static int read_filesystem(const struct host *host, int which, struct statvfs *st)
+{
+	char full[PATH_MAX], other[PATH_MAX];
+	dev_t device, above;
+	int r = stat_role(host, which, full, &device);
+
+	for (int i = LIMITS_ROOT; r == 0 && i < which; i++)
+		if (stat_role(host, i, other, &above) == 0 && above == device)
+			return -ENOENT;
+	return r == 0 && statvfs(full, st) < 0 ? -errno : r;
+}
+
+int limits_sample_bytes(
+	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+{
+	struct statvfs st;
+	int r = read_filesystem(host, reader->which, &st);
+
+	if (r < 0)
+		return r;
+	reading->used = (st.f_blocks - st.f_bfree) * st.f_frsize;
+	reading->max = reading->used + st.f_bavail * st.f_frsize;
+	return 0;
+}
+
+int limits_sample_inodes(
+	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+{
+	struct statvfs st;
+	int r = read_filesystem(host, reader->which, &st);
+
+	if (r < 0)
+		return r;
+	reading->used = st.f_files - st.f_ffree;
+	reading->max = st.f_files;
+	return st.f_files > 0 ? 0 : -ENOENT; /* btrfs makes inodes as needed */
+}
+
+/* ---- bridges ---- */
+
+int limits_sample_bridges(
+	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+{
+	char full[PATH_MAX], ports[PATH_MAX + NAME_MAX + 16];
+	_cleanup_(cleanup_closedir) DIR *devices = opendir(host_path(host, "/sys/class/net", full));
+	const struct dirent *entry;
+
+	(void)reader;
+	reading->max = BRIDGE_PORTS_MAX;
+	while (devices && (entry = readdir(devices))) {
+		int n;
+
+		snprintf(ports, sizeof(ports), "%s/%s/brif", full, entry->d_name);
+		n = entry->d_name[0] == '.' ? -1 : count_files(ports);
+		if (n < 0)
+			continue;
+		reading->used = MAX(reading->used, (uint64_t)n);
+		add_user(reading, (uint64_t)n, entry->d_name);
+	}
+	return reading->n_top > 0 ? 0 : -ENOENT;
+}
+
+/* ---- addresses of host-local ---- */
+
+/* An IPv4 address as a number; false for IPv6, whose ranges never fill. */
+static bool parse_address(const char *text, uint32_t *address)
+{
+	struct in_addr in;
+
+	if (inet_pton(AF_INET, text, &in) != 1)
+		return false;
+	*address = ntohl(in.s_addr);
+	return true;
+}
+
+/* The addresses of a range without the network, the broadcast address and the gateway. */
+static uint64_t count_range(const char *subnet, const cJSON *range)
+{
+	char text[INET_ADDRSTRLEN];
+	const char *slash = strchr(subnet, '/');
+	uint32_t base, first, last, gateway;
+	int bits = slash ? atoi(slash + 1) : 0;
+
+	snprintf(text, sizeof(text), "%.*s", (int)(slash ? slash - subnet : 0), subnet);
+	if (!parse_address(text, &base) || bits < 8 || bits > 30)
+		return 0;
+	base &= ~UINT32_C(0) << (32 - bits);
+	first = gateway = base + 1;
+	last = base + (UINT32_C(1) << (32 - bits)) - 2;
+	(void)parse_address(json_text_at(range, "rangeStart"), &first);
+	(void)parse_address(json_text_at(range, "rangeEnd"), &last);
+	(void)parse_address(json_text_at(range, "gateway"), &gateway);
+	return last < first ? 0 : last - first + 1 - (gateway >= first && gateway <= last);
+}
+
+static uint64_t count_ranges(const cJSON *ipam)
+{
+	const cJSON *set, *range;
+	uint64_t n = count_range(json_text_at(ipam, "subnet"), ipam);
+
+	cJSON_ArrayForEach (set, json_at(ipam, "ranges"))
+		cJSON_ArrayForEach (range, set)
+			n += count_range(json_text_at(range, "subnet"), range);
+	return n;
+}
+
+/* The size of a network in a configuration of CNI; 0 if it is not that network's. */
+static uint64_t size_in_file(const char *path, const char *network)
+{
+	_cleanup_free_ char *text = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = NULL;
+	const cJSON *plugin;
+	uint64_t n = 0;
+
+	if (read_file(path, 256 * 1024, &text, NULL) == 0)
+		root = cJSON_Parse(text);
+	if (!root || !streq(json_text_at(root, "name"), network))
+		return 0;
+	if (streq(json_text_at(root, "ipam/type"), "host-local"))
+		n = count_ranges(json_at(root, "ipam"));
+	cJSON_ArrayForEach (plugin, json_at(root, "plugins"))
+		if (streq(json_text_at(plugin, "ipam/type"), "host-local"))
+			n += count_ranges(json_at(plugin, "ipam"));
+	return n;
+}
+
+/* Flannel's range is not in the configuration: it hands it over with each container. */
+static uint64_t size_of_flannel(const struct host *host)
+{
+	_cleanup_free_ char *text = NULL;
+	char full[PATH_MAX], subnet[64];
+	const char *line = NULL;
+
+	if (read_file(host_path(host, "/run/flannel/subnet.env", full), 4096, &text, NULL) == 0)
+		line = strstr(text, "FLANNEL_SUBNET=");
+	return line && sscanf(line, "FLANNEL_SUBNET=%63s", subnet) == 1 ? count_range(subnet, NULL)
+									: 0;
+}
+
+static uint64_t size_of_network(const struct host *host, const char *network)
+{
+	static const char *const places[] = {
+		CNI_FILES, "/var/lib/rancher/k3s/agent" CNI_FILES, "/etc/cni/multus/net.d"};
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(places) && n == 0; i++) {
+		char full[PATH_MAX], path[PATH_MAX + NAME_MAX + 2];
+		_cleanup_(cleanup_closedir) DIR *directory =
+			opendir(host_path(host, places[i], full));
+		const struct dirent *entry;
+
+		while (n == 0 && directory && (entry = readdir(directory))) {
+			snprintf(path, sizeof(path), "%s/%s", full, entry->d_name);
+			n = size_in_file(path, network);
+		}
+	}
+	return n > 0 ? n : size_of_flannel(host);
+}
+
+static uint64_t count_addresses(const char *path)
+{
+	_cleanup_(cleanup_closedir) DIR *directory = opendir(path);
+	const struct dirent *entry;
+	uint32_t address;
+	uint64_t n = 0;
+
+	while (directory && (entry = readdir(directory)))
+		n += parse_address(entry->d_name, &address);
+	return n;
+}
+
+int limits_sample_addresses(
+	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+{
+	char full[PATH_MAX], path[PATH_MAX + NAME_MAX + 2];
+	_cleanup_(cleanup_closedir) DIR *networks = opendir(host_path(host, NETWORKS, full));
+	const struct dirent *entry;
+	int r = networks ? -ENOENT : -errno;
+
+	(void)reader;
+	while (networks && (entry = readdir(networks))) {
+		uint64_t used, max;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", full, entry->d_name);
+		used = count_addresses(path);
+		max = used > 0 ? size_of_network(host, entry->d_name) : 0;
+		if (max == 0)
+			continue;
+		add_user(reading, used, entry->d_name);
+		if (reading->max == 0 ||
+			(double)used / (double)max > (double)reading->used / (double)reading->max) {
+			reading->used = used;
+			reading->max = max;
+		}
+		r = 0;
+	}
+	return r;
+}
+
+/* ---- allowances of network interfaces ---- */
+
+static int ethtool(int fd, struct ifreq *request, void *data)
+{
+	request->ifr_data = data;
+	return ioctl(fd, SIOCETHTOOL, request) < 0 ? -errno : 0;
+}
+
+/* Adds the counter of a device to hits. */
+static int add_counter(int fd, const char *device, const char *counter, uint64_t *hits)
+{
+	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+	_cleanup_free_ struct ethtool_gstrings *names = NULL;
+	_cleanup_free_ struct ethtool_stats *stats = NULL;
+	struct ifreq request = {0};
+	int r;
+
+	copy_text(request.ifr_name, sizeof(request.ifr_name), device);
+	r = ethtool(fd, &request, &info);
+	if (r < 0)
+		return r;
+	names = must(calloc(1, sizeof(*names) + (size_t)info.n_stats * ETH_GSTRING_LEN));
+	stats = must(calloc(1, sizeof(*stats) + info.n_stats * sizeof(stats->data[0])));
+	names->cmd = ETHTOOL_GSTRINGS;
+	names->string_set = ETH_SS_STATS;
+	stats->cmd = ETHTOOL_GSTATS;
+	names->len = stats->n_stats = info.n_stats;
+	r = ethtool(fd, &request, names);
+	if (r == 0)
+		r = ethtool(fd, &request, stats);
+	for (uint32_t i = 0; r == 0 && i < MIN(info.n_stats, stats->n_stats); i++)
+		if (strncmp((char *)names->data + (size_t)i * ETH_GSTRING_LEN, counter,
+			    ETH_GSTRING_LEN) == 0) {
+			*hits += stats->data[i];
+			return 0;
+		}
+	return -ENOENT;
+}
+
+int limits_sample_allowance(
+	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+{
+	char full[PATH_MAX];
+	glob_t devices = {0};
+	_cleanup_close_ int fd = -1;
+	int r = -ENOENT;
+
+	if (glob(host_path(host, "/sys/bus/pci/drivers/ena/*/net/*", full), 0, NULL, &devices) == 0)
+		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	for (size_t i = 0; fd >= 0 && i < devices.gl_pathc; i++) {
+		const char *device = strrchr(devices.gl_pathv[i], '/') + 1;
+		uint64_t hits = 0;
+
+		if (add_counter(fd, device, reader->text, &hits) < 0)
+			continue;
+		reading->hits += hits;
+		add_user(reading, hits, device);
+		r = 0;
+	}
+	globfree(&devices);
+	return r;
+}
