@@ -58,12 +58,12 @@ struct condition {
 enum severity condition_severity(const struct condition_reading *reading);
 
 /* Sets status True and the reason, and appends to the message, after "; " if it is not empty. */
-void __attribute__((format(printf, 3, 4)))
-condition_raise(struct condition_reading *reading, const char *reason, const char *format, ...);
+void __attribute__((format(printf, 3, 4))) condition_raise(
+	struct condition_reading *reading, const char *reason, const char *format, ...);
 
 /* Appends to the message and truncates it at CONDITION_MESSAGE_MAX. */
-void __attribute__((format(printf, 2, 3)))
-condition_append(struct condition_reading *reading, const char *format, ...);
+void __attribute__((format(printf, 2, 3))) condition_append(
+	struct condition_reading *reading, const char *format, ...);
 
 extern const char *const condition_status_names[]; /* "True" */
 extern const char *const severity_names[];         /* "critical" */

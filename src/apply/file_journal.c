@@ -107,15 +107,11 @@ struct field {
 	size_t stride, count;
 };
 
-#define FIELD(type, kind, name, member)                                                     \
-	{                                                                                   \
-		name, kind, offsetof(type, member), sizeof(((type *)0)->member), NULL, 0, 0 \
-	}
-#define FIELD_LIST(type, name, member, number, of)                                   \
-	{                                                                            \
-		name, LIST, offsetof(type, member), sizeof(((type *)0)->member), of, \
-			sizeof(((type *)0)->member[0]), offsetof(type, number)       \
-	}
+#define FIELD(type, kind, name, member) \
+	{name, kind, offsetof(type, member), sizeof(((type *)0)->member), NULL, 0, 0}
+#define FIELD_LIST(type, name, member, number, of)                            \
+	{name, LIST, offsetof(type, member), sizeof(((type *)0)->member), of, \
+		sizeof(((type *)0)->member[0]), offsetof(type, number)}
 
 static const struct field key_fields[] = {
 	FIELD(struct file_record, TEXT, "name", name),

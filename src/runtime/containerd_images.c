@@ -96,7 +96,7 @@ int containerd_pin(const struct image_runtime *runtime, const char *name, bool p
 /* ---- leftovers of transfers ---- */
 
 /* 0 also if it does not exist. */
-static int delete (
+static int delete(
 	struct image_session *session, enum cri_call which, const char *name, bool collect)
 {
 	Containerd__NameRequest request = CONTAINERD__NAME_REQUEST__INIT;

@@ -3,14 +3,9 @@
 
 #define CONFIG_MAX ((size_t)128 * 1024) /* containerd's info.config has 4 to 20 KB */
 
-#define CRI(method, answer)                                         \
-	{                                                           \
-		"/runtime.v1." method, &cri__##answer##__descriptor \
-	}
-#define CONTAINERD(method, answer)                                                  \
-	{                                                                           \
-		"/containerd.services." method, &containerd__##answer##__descriptor \
-	}
+#define CRI(method, answer) {"/runtime.v1." method, &cri__##answer##__descriptor}
+#define CONTAINERD(method, answer) \
+	{"/containerd.services." method, &containerd__##answer##__descriptor}
 
 static const struct {
 	const char *method;

@@ -263,11 +263,8 @@ static int open_connection(struct grpc *grpc, const struct wait *wait)
 
 /* ---- the call ---- */
 
-#define HEADER(n, v)                                                      \
-	{                                                                 \
-		(uint8_t *)(n), (uint8_t *)(v), sizeof(n) - 1, strlen(v), \
-			NGHTTP2_NV_FLAG_NO_COPY_NAME                      \
-	}
+#define HEADER(n, v) \
+	{(uint8_t *)(n), (uint8_t *)(v), sizeof(n) - 1, strlen(v), NGHTTP2_NV_FLAG_NO_COPY_NAME}
 
 static void submit(struct grpc *grpc, const struct wait *wait, const struct grpc_request *request)
 {

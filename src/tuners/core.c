@@ -134,10 +134,7 @@ static const struct reason reasons[] = {
 };
 
 /* Words other than reasons that status prints. */
-#define STATE(name, kind, what)                           \
-	{                                                 \
-		name, kind, what, .source = "headroom(8)" \
-	}
+#define STATE(name, kind, what) {name, kind, what, .source = "headroom(8)"}
 
 static const struct explanation explanations[] = {
 	STATE("enforce", "mode", "The tuner reads the node and sets the configured values."),

@@ -39,11 +39,11 @@ const char *entry_help(const char *kind, const char *name);
 
 /* The choices of the options NAME.mode, ended by NULL, and their row. */
 extern const char *const tuner_mode_choices[];
-#define MODE_OPTION(tuner)                                                                   \
-	{                                                                                    \
-		.name = tuner ".mode", .type = OPTION_CHOICE, .choices = tuner_mode_choices, \
-		.help = "This tuner's own mode; empty: the agent's."                         \
-	}
+#define MODE_OPTION(tuner)                     \
+	{.name = tuner ".mode",                \
+		.type = OPTION_CHOICE,         \
+		.choices = tuner_mode_choices, \
+		.help = "This tuner's own mode; empty: the agent's."}
 
 /* The options of each of all_tables, in its order; ended by NULL. */
 extern const struct config_option *const option_tables[];

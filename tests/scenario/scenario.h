@@ -44,24 +44,19 @@ struct scenario_word {
 	bool (*parse)(struct scenario *scenario, void *base); /* replaces kind; false: error */
 };
 
-#define WORD_NUMBER(name, type, field)                                                 \
-	{                                                                              \
-		.word = name, .kind = SCENARIO_NUMBER, .offset = offsetof(type, field) \
-	}
-#define WORD_TEXT(name, type, field)                                                  \
-	{                                                                             \
-		.word = name, .kind = SCENARIO_TEXT, .offset = offsetof(type, field), \
-		.size = sizeof(((type *)NULL)->field)                                 \
-	}
-#define WORD_CONST(name, type, field, to)                                      \
-	{                                                                      \
-		.word = name, .offset = offsetof(type, field),                 \
-		.size = sizeof(((type *)NULL)->field), .value = (uint64_t)(to) \
-	}
-#define WORD_CALL(name, function)               \
-	{                                       \
-		.word = name, .parse = function \
-	}
+#define WORD_NUMBER(name, type, field) \
+	{.word = name, .kind = SCENARIO_NUMBER, .offset = offsetof(type, field)}
+#define WORD_TEXT(name, type, field)             \
+	{.word = name,                           \
+		.kind = SCENARIO_TEXT,           \
+		.offset = offsetof(type, field), \
+		.size = sizeof(((type *)NULL)->field)}
+#define WORD_CONST(name, type, field, to)              \
+	{.word = name,                                 \
+		.offset = offsetof(type, field),       \
+		.size = sizeof(((type *)NULL)->field), \
+		.value = (uint64_t)(to)}
+#define WORD_CALL(name, function) {.word = name, .parse = function}
 
 /* Parses the rest of the line by a table. */
 bool scenario_parse(struct scenario *scenario, const struct scenario_word *words, void *base);

@@ -80,7 +80,7 @@ TEST(broken_and_endless_answers_have_distinct_errors)
 	} cases[] = {
 		{fake_say, REDIRECT, 0, 302, ""}, /* not followed */
 		{fake_say, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf", -ECONNRESET, 200,
-			"remaining"},
+			"996 bytes"}, /* the rest of the text depends on the version of libcurl */
 		{fake_say, "", -ECONNRESET, 0, "Empty reply"},
 		{fake_say, "SSH-2.0-OpenSSH_9.2\r\n\r\n", -EPROTO, 0, "HTTP/0.9"},
 		{fake_flood, "HTTP/1.1 200 OK\r\n\r\n\0xxxxxxxxxxxxxxxxxxxxxxxxxxxxx", -EFBIG, 200,

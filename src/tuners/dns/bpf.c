@@ -32,14 +32,14 @@ struct map_table {
 	struct known {
 		struct dns_row_key key; /* in servers it begins with a struct dns_key */
 		uint32_t index;
-	} * known;
+	} *known;
 	size_t n_known, known_allocated;
 	uint64_t read_at; /* dns_control.made at that time; 0: read the keys again */
 	/* Indices without a key, which programs may still use. */
 	struct gone {
 		uint32_t index;
 		uint64_t until_us;
-	} * gone;
+	} *gone;
 	size_t n_gone, gone_allocated;
 };
 

@@ -60,7 +60,7 @@ struct limits_memory {
 		uint64_t reached_at_us; /* the last time; 0: never */
 		uint64_t lately;        /* hits since the first of them within the window */
 		struct limit_user user; /* the largest one when the limit was reached */
-	} * rows;
+	} *rows;
 	uint64_t polled_at_us;
 };
 

@@ -15,46 +15,40 @@
 		.sample = (function), __VA_ARGS__ \
 	}
 
-#define TCP_EXT(name)                                   \
-	{                                               \
-		"/proc/net/netstat", 0, "TcpExt:", name \
+#define TCP_EXT(name) {"/proc/net/netstat", 0, "TcpExt:", name}
+
+#define FILESYSTEM(name, role, what, path)                                                       \
+	{"filesystem/" name "/bytes", "limit",                                                   \
+		"Bytes of the file system of " what ", " path                                    \
+		". Blocks that are reserved for root do not count. Shown if no row above is "    \
+		"the same file system.",                                                         \
+		"bytes", "the file system's size", .source = "statvfs(3)", C,                    \
+		.breaks = "\"No space left on device\" (ENOSPC)",                                \
+		.now = "du -xh --max-depth=2 " path " | sort -h | tail",                         \
+		SAMPLE(limits_sample_bytes, .which = (role), .begins = 90)},                     \
+	{                                                                                        \
+		"filesystem/" name "/inodes", "limit",                                           \
+			"Files of the file system of " what ", " path                            \
+			". Shown if no row above is the same file system, and if it has a "      \
+			"fixed number of inodes.",                                               \
+			"inodes", "set when the file system is made", .source = "statvfs(3)", C, \
+			.breaks = "\"No space left on device\" (ENOSPC) although df shows "      \
+				  "free space",                                                  \
+			.now = "du -x --inodes --max-depth=2 " path " | sort -n | tail",         \
+			SAMPLE(limits_sample_inodes, .which = (role), .begins = 90)              \
 	}
 
-#define FILESYSTEM(name, role, what, path)                                                    \
-	{"filesystem/" name "/bytes", "limit",                                                \
-		"Bytes of the file system of " what ", " path                                 \
-		". Blocks that are reserved for root do not count. Shown if no row above is " \
-		"the same file system.",                                                      \
-		"bytes", "the file system's size", .source = "statvfs(3)", C,                 \
-		.breaks = "\"No space left on device\" (ENOSPC)",                             \
-		.now = "du -xh --max-depth=2 " path " | sort -h | tail",                      \
-		SAMPLE(limits_sample_bytes, .which = (role), .begins = 90)},                  \
-	{                                                                                     \
-		"filesystem/" name "/inodes", "limit",                                        \
-			"Files of the file system of " what ", " path                         \
-			". Shown if no row above is the same file system, and if it has a "   \
-			"fixed number of inodes.",                                            \
-			"inodes", "set when the file system is made",                         \
-			.source = "statvfs(3)", C,                                            \
-			.breaks = "\"No space left on device\" (ENOSPC) although df shows "   \
-				  "free space",                                               \
-			.now = "du -x --inodes --max-depth=2 " path " | sort -n | tail",      \
-			SAMPLE(limits_sample_inodes, .which = (role), .begins = 90)           \
-	}
-
-#define ALLOWANCE(name, counter, what)                                                          \
-	{                                                                                       \
-		"nic/" name, "limit",                                                           \
-			"Packets that the cloud delayed or dropped because " what               \
-			" exceeded the allowance of the instance type: hits of all network "    \
-			"interfaces with the driver ena. The driver shows no use and no "       \
-			"maximum.",                                                             \
-			"packets", "by instance type",                                          \
-			.source = "drivers/net/ethernet/amazon/ena/ena_ethtool.c, " counter, W, \
-			.breaks = "packets are lost or late, without an error on the node",     \
-			.now = "ethtool -S DEVICE | grep allowance; a larger instance type",    \
-			SAMPLE(limits_sample_allowance, .text = (counter), .counts_hits = true) \
-	}
+#define ALLOWANCE(name, counter, what)                                                  \
+	{"nic/" name, "limit",                                                          \
+		"Packets that the cloud delayed or dropped because " what               \
+		" exceeded the allowance of the instance type: hits of all network "    \
+		"interfaces with the driver ena. The driver shows no use and no "       \
+		"maximum.",                                                             \
+		"packets", "by instance type",                                          \
+		.source = "drivers/net/ethernet/amazon/ena/ena_ethtool.c, " counter, W, \
+		.breaks = "packets are lost or late, without an error on the node",     \
+		.now = "ethtool -S DEVICE | grep allowance; a larger instance type",    \
+		SAMPLE(limits_sample_allowance, .text = (counter), .counts_hits = true)}
 
 /*
  * A new limit needs only a row here. A node without its files does not have the limit. Critical

@@ -62,7 +62,7 @@ struct neighbor_users {
 	struct neighbor_row {
 		struct neighbor_key key;
 		int64_t used;
-	} * rows;
+	} *rows;
 	size_t n, allocated;
 	uint64_t started_at_us, counted_at_us, next_walk_us;
 	bool wrong;      /* the last sum did not match */

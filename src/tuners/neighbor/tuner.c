@@ -9,11 +9,9 @@
 static const char *const keep_choices[] = {"keep", NULL};
 static const char *const ceiling_choices[] = {"auto", NULL};
 
-#define THRESHOLD(family, level, preset, help)                                           \
-	{                                                                                \
-		"neighbor." family ".gc_thresh" level, OPTION_COUNT, 0, INT32_MAX, NULL, \
-			"entries", preset, help, NULL, NULL                              \
-	}
+#define THRESHOLD(family, level, preset, help)                                               \
+	{"neighbor." family ".gc_thresh" level, OPTION_COUNT, 0, INT32_MAX, NULL, "entries", \
+		preset, help, NULL, NULL}
 #define FAMILY(family)                                                                           \
 	{"neighbor." family, OPTION_CHOICE, 0, 0, keep_choices, NULL, NULL,                      \
 		"keep, instead of the three thresholds, leaves the node's values alone.", NULL,  \
@@ -40,19 +38,22 @@ const struct config_option neighbor_options[] = {
 	{0},
 };
 
-#define LIMIT(family, table)                                                                       \
-	{                                                                                          \
-		"neighbor/" family, "limit",                                                       \
-			"Collectable entries of the " table " table, which all network "           \
-			"namespaces share. When it is full, packets to new addresses are "         \
-			"dropped.",                                                                \
-			"entries", "gc_thresh3 is 1024", "neighbor." family,                       \
-			.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against "       \
-				  "gc_thresh3",                                                    \
-			.severity = SEVERITY_CRITICAL,                                             \
-			.breaks = "connections to new addresses fail: \"neighbour: "               \
-				  "arp_cache: neighbor table overflow!\" in the kernel log",       \
-			.now = "headroom top neighbor, then raise neighbor." family ".gc_thresh3", \
+#define LIMIT(family, table)                                                               \
+	{                                                                                  \
+		"neighbor/" family,                                                        \
+		"limit",                                                                   \
+		"Collectable entries of the " table " table, which all network "           \
+		"namespaces share. When it is full, packets to new addresses are "         \
+		"dropped.",                                                                \
+		"entries",                                                                 \
+		"gc_thresh3 is 1024",                                                      \
+		"neighbor." family,                                                        \
+		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against "       \
+			  "gc_thresh3",                                                    \
+		.severity = SEVERITY_CRITICAL,                                             \
+		.breaks = "connections to new addresses fail: \"neighbour: "               \
+			  "arp_cache: neighbor table overflow!\" in the kernel log",       \
+		.now = "headroom top neighbor, then raise neighbor." family ".gc_thresh3", \
 	}
 
 static const struct explanation explanations[] = {
