@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles for arm64 against Debian 12's libraries: packaging/sysroot arm64 && cmake --preset arm64
+# Compiles for arm64 against this Debian's libraries: packaging/sysroot arm64 && cmake --preset arm64
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -4,12 +4,11 @@
 # Times in the package are the commit's, so that every build of a commit gives the same bytes.
 set(HEADROOM_EPOCH $ENV{SOURCE_DATE_EPOCH})
 if(NOT HEADROOM_EPOCH)
-	execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} log -1 --format=%ct
-		OUTPUT_VARIABLE HEADROOM_EPOCH OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+	set(HEADROOM_EPOCH ${HEADROOM_COMMIT_TIME})
 endif()
 file(STRINGS debian/changelog changelog)
 if(NOT HEADROOM_EPOCH)
-	# A source archive has no commit: use the date of the changelog.
+	# Without a commit: the date of the changelog.
 	string(REGEX MATCH " -- [^>]*>  ([^;]*)" dated "${changelog}")
 	execute_process(COMMAND date --utc --date=${CMAKE_MATCH_1} +%s
 		OUTPUT_VARIABLE HEADROOM_EPOCH OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -24,7 +23,14 @@ endif()
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME headroom)
 set(CPACK_PACKAGE_VENDOR Headroom)
+# Between releases a package has the commit's time and hash in its version. It upgrades packages of earlier
+# commits, and the release upgrades it.
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+if(HEADROOM_RELEASE_TAG EQUAL -1)
+	execute_process(COMMAND date --utc --date=@${HEADROOM_COMMIT_TIME} +%Y%m%d.%H%M%S
+		OUTPUT_VARIABLE when OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+	string(APPEND CPACK_PACKAGE_VERSION "~git${when}.${HEADROOM_COMMIT}")
+endif()
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

@@ -144,11 +144,6 @@ void dns_config_validate(const struct config *config, struct config_fault_list *
 	dns_config_read(&checked, config, faults);
 }
 
-bool dns_budget_is_set(const struct dns_budget *budget)
-{
-	return budget->max[DNS_QUERIES] || budget->max[DNS_PACKETS] || budget->max[DNS_PENDING];
-}
-
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
 	const struct dns_key *server)
 {

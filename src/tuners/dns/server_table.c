@@ -14,6 +14,11 @@ const char *const dns_role_names[DNS_ROLES + 1] = {[DNS_LOCAL] = "local",
 	[DNS_UPSTREAM] = "upstream",
 	[DNS_NO_ROLE] = ""};
 
+bool dns_budget_is_set(const struct dns_budget *budget)
+{
+	return budget->max[DNS_QUERIES] || budget->max[DNS_PACKETS] || budget->max[DNS_PENDING];
+}
+
 /* The key is the first member of a server. */
 static int by_key(const void *a, const void *b)
 {
