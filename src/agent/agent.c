@@ -22,19 +22,25 @@ void agent_serve(struct agent *agent)
 	struct core *core = &agent->core;
 	char socket_path[PATH_MAX], error[CONDITION_MESSAGE_MAX] = "", user[128] = "";
 	const char *addresses[] = {config_text(core->config, "http.listen"), socket_path};
+	struct web_config *web[] = {agent->web, NULL};
 
 	core_socket_path(core->config, socket_path);
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
 		struct endpoint *endpoint = &agent->endpoints[i];
 
-		if (!streq(addresses[i], endpoint->address)) {
+		/* Without a valid http.web_config nobody may read over TCP. */
+		if (i == 0 && !web[i] && config_text(core->config, "http.web_config")[0])
+			addresses[i] = "";
+		if (!streq(addresses[i], endpoint->address) ||
+			endpoint->web_checksum != (web[i] ? web[i]->checksum : 0)) {
 			if (endpoint->server)
 				http_server_close(endpoint->server);
 			*endpoint = (struct endpoint){0};
 			copy_text(endpoint->address, sizeof(endpoint->address), addresses[i]);
+			endpoint->web_checksum = web[i] ? web[i]->checksum : 0;
 		}
 		if (!endpoint->server && endpoint->address[0] && now_us() >= endpoint->retry_us) {
-			endpoint->error = http_server_open(agent->event, endpoint->address,
+			endpoint->error = http_server_open(agent->event, endpoint->address, web[i],
 				&core->node, agent_request, agent, &endpoint->server);
 			endpoint->retry_us = now_us() + HTTP_RETRY_US;
 		}
@@ -58,10 +64,32 @@ static void log_faults(int level, const struct config_fault_list *list)
 			list->faults[i].line, list->faults[i].column, list->faults[i].message);
 }
 
-/* old: the configuration in use; NULL at the start. */
-static int load(const struct config_source *source, const struct config *old,
-	struct config **config, char fault[static CONDITION_MESSAGE_MAX])
+/* The files of web, and those of the configuration. */
+static uint64_t signature(const struct agent *agent, const struct config_source *source)
 {
+	return config_source_signature(source) ^ web_config_signature(agent->web) << 32;
+}
+
+/* On success it replaces agent->web, which is NULL without http.web_config. */
+static int load_web(
+	struct agent *agent, const struct config *config, struct config_fault_list *faults)
+{
+	const char *path = config_text(config, "http.web_config");
+	struct web_config *web = NULL;
+	int r = path[0] ? web_config_load(path, faults, &web) : 0;
+
+	if (r < 0)
+		return r;
+	web_config_unref(agent->web);
+	agent->web = web;
+	return 0;
+}
+
+/* old: the configuration in use; NULL at the start. */
+static int load(struct agent *agent, const struct config_source *source, const struct config *old,
+	struct config **config)
+{
+	char *fault = agent->core.config_fault;
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, notices = {0};
 	struct config_position position = {.line = 1, .column = 1};
 	struct stat st;
@@ -78,6 +106,11 @@ static int load(const struct config_source *source, const struct config *old,
 				"agent to do without it");
 	if (faults.n == 0)
 		r = core_load_config(source, config, &faults, &notices);
+	if (r == 0) {
+		r = load_web(agent, *config, &faults);
+		if (r < 0)
+			config_free(*config);
+	}
 	log_faults(LOG_NOTICE, &notices);
 	if (old)
 		log_faults(LOG_ERR, &faults);
@@ -126,9 +159,8 @@ static void reload(struct agent *agent)
 
 	/* Type=notify-reload requires the time; systemd before 253 ignores it. */
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now_us());
-	agent->source_signature = config_source_signature(&core->source);
-	r = load(&core->source, core->node.is_last_good ? NULL : core->config, &config,
-		core->config_fault);
+	agent->source_signature = signature(agent, &core->source);
+	r = load(agent, &core->source, core->node.is_last_good ? NULL : core->config, &config);
 	core->node.reload_failed = r < 0;
 	if (r == 0) {
 		core->node.is_last_good = false;
@@ -156,12 +188,12 @@ static void reload(struct agent *agent)
  */
 void agent_watch_config(struct agent *agent)
 {
-	uint64_t signature = config_source_signature(&agent->core.source);
+	uint64_t seen = signature(agent, &agent->core.source);
 
-	if (signature != agent->source_seen) {
-		agent->source_seen = signature;
+	if (seen != agent->source_seen) {
+		agent->source_seen = seen;
 		agent->source_seen_us = now_us();
-	} else if (signature != agent->source_signature &&
+	} else if (seen != agent->source_signature &&
 		   now_us() - agent->source_seen_us >= USEC_PER_SEC) {
 		reload(agent);
 	}
@@ -234,7 +266,7 @@ static int start(struct agent *agent)
 	if (r < 0)
 		return r;
 	agent_begin_loads(agent);
-	agent->source_signature = config_source_signature(&core->source);
+	agent->source_signature = signature(agent, &core->source);
 	agent_serve(agent);
 	core_load_peaks(core);
 	agent_poll(agent);
@@ -274,11 +306,16 @@ int agent_run(const struct core_options *options)
 		files.rlim_cur = MIN(files.rlim_max, 4096);
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	agent.unsaved = load(&source, NULL, &config, agent.core.config_fault) == 0;
+	agent.unsaved = load(&agent, &source, NULL, &config) == 0;
 	if (!agent.unsaved && last_good_load(options, &config) < 0)
 		return 1;
-	if (!agent.unsaved)
+	if (!agent.unsaved) {
+		_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
+
 		log_warning("config", "the last good configuration is in use");
+		/* Its faults are logged already; without the file the port stays closed. */
+		(void)load_web(&agent, config, &faults);
+	}
 	agent.core.node.is_last_good = agent.core.node.reload_failed = !agent.unsaved;
 	r = sd_event_new(&agent.event);
 	if (r >= 0)
@@ -310,6 +347,7 @@ int agent_run(const struct core_options *options)
 	for (size_t i = 0; i < JOBS_MAX; i++)
 		worker_free(agent.jobs[i].own);
 	sd_event_source_disable_unref(steal(agent.tick));
+	web_config_unref(agent.web);
 	plan_clear(&agent.done);
 	core_close(&agent.core);
 	sd_event_unref(agent.event);

@@ -7,6 +7,7 @@
 
 #include "agent/core.h"
 #include "base/worker.h"
+#include "config/web.h"
 #include "report/report.h"
 
 #define REQUESTS_MAX 8
@@ -31,6 +32,7 @@ struct request {
 struct endpoint {
 	struct http_server *server; /* NULL: none is configured, or see error */
 	char address[PATH_MAX];     /* configured */
+	uint32_t web_checksum;      /* of what it serves with */
 	int error;                  /* 0 or -errno */
 	uint64_t retry_us;
 };
@@ -50,6 +52,7 @@ struct agent {
 	sd_event *event;
 	sd_event_source *tick;
 	struct endpoint endpoints[2]; /* TCP, and the unix socket */
+	struct web_config *web;       /* of http.web_config, for TCP; NULL: none, or not valid */
 	bool urgent;                  /* it has real-time priority */
 	bool never_urgent;            /* it may not have that priority */
 

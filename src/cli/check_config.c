@@ -4,6 +4,7 @@
 #include "tuners/table.h"
 
 #include "base/file.h"
+#include "config/web.h"
 
 /* Whether the node has the sysctl. If not, nearest is a similar name that exists, or empty. */
 static bool sysctl_exists(
@@ -55,12 +56,15 @@ static int check(const struct host *host, const char *file, bool draft)
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, notices = {0},
 								missing = {0};
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
+	_cleanup_(cleanup_web_config_unref) struct web_config *web = NULL;
 	const struct config_sysctl *sysctls;
 	size_t n = 0;
 	int r;
 
 	source.draft = draft;
 	r = core_load_config(&source, &config, &faults, &notices);
+	if (r == 0 && config_text(config, "http.web_config")[0])
+		r = web_config_load(config_text(config, "http.web_config"), &faults, &web);
 	sysctls = config ? config_sysctls(config, &n) : NULL;
 	for (size_t i = 0; i < n; i++) {
 		char nearest[SETTING_NAME_MAX];

@@ -84,3 +84,12 @@ int value_word(const struct config_option *option, const char *text);
  * are -EINVAL; values above UINT64_MAX are -ERANGE.
  */
 int duration_parse(const char *text, uint64_t *us);
+
+/*
+ * Reports a file or directory that users other than root can write: they could change the node.
+ * allowed: mode bits that make it safe anyway.
+ */
+void config_check_writers(struct config *config, const char *path, mode_t allowed);
+
+/* Mixes what changes with the file into *(uLong *)sum: see config_source_signature(). */
+void config_mix_file(const char *path, bool optional, void *sum);

@@ -32,11 +32,7 @@ static void file_fault(struct config *config, const char *path, int error)
 		"cannot be read: %s: check the path and give read access to it", strerror(-error));
 }
 
-/*
- * Reports a file or directory that users other than root can write: they could change the node.
- * allowed: mode bits that make it safe anyway.
- */
-static void check_writers(struct config *config, const char *path, mode_t allowed)
+void config_check_writers(struct config *config, const char *path, mode_t allowed)
 {
 	const struct config_position position = {.file = path, .line = 1, .column = 1};
 	struct statvfs mount;
@@ -74,7 +70,7 @@ static void load_file(const char *path, bool optional, void *userdata)
 	if (r < 0 && !(r == -ENOENT && optional))
 		file_fault(config, path, r);
 	if (r == 0)
-		check_writers(config, path, 0);
+		config_check_writers(config, path, 0);
 	if (r == 0 && len > 0)
 		load_text(config, path, text, len);
 }
@@ -209,9 +205,9 @@ int config_load(const struct config_source *source, const struct config_option *
 			row->option = option;
 		}
 	if (source->file)
-		check_writers(config, dirname(parent), S_ISVTX); /* as /tmp */
+		config_check_writers(config, dirname(parent), S_ISVTX); /* as /tmp */
 	if (source->directory)
-		check_writers(config, source->directory, 0);
+		config_check_writers(config, source->directory, 0);
 	cJSON_ArrayForEach (file, source->texts) {
 		const char *text = json_text_at(file, "text");
 
@@ -232,7 +228,7 @@ int config_load(const struct config_source *source, const struct config_option *
 	return 0;
 }
 
-static void mix_file(const char *path, bool optional, void *userdata)
+void config_mix_file(const char *path, bool optional, void *userdata)
 {
 	uLong *sum = userdata;
 	struct stat st = {0};
@@ -252,8 +248,8 @@ uint64_t config_source_signature(const struct config_source *source)
 	uLong sum = 0;
 
 	if (source->directory)
-		mix_file(source->directory, true, &sum);
+		config_mix_file(source->directory, true, &sum);
 	/* config_load() reports a directory that cannot be read. */
-	(void)for_each_source(source, mix_file, &sum);
+	(void)for_each_source(source, config_mix_file, &sum);
 	return sum;
 }

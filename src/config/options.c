@@ -3,6 +3,7 @@
 #include "config/config.h"
 
 #include <arpa/inet.h>
+#include <limits.h>
 #include <sys/un.h>
 
 /* config_choice() returns values of enum mode and enum on_drift. */
@@ -50,6 +51,13 @@ static const char *check_socket(const char *text)
 		       : "write an absolute path, such as /run/headroom/headroom.sock";
 }
 
+static const char *check_web_config(const char *text)
+{
+	return text[0] == '\0' || text[0] == '/'
+		       ? NULL
+		       : "write an absolute path, such as /etc/headroom/web-config.yml";
+}
+
 const struct config_option core_options[] = {
 	{"mode", OPTION_CHOICE, .choices = mode_choices, .def = "enforce",
 		.help = "Whether the agent changes the node. enforce: sets the configured values "
@@ -73,6 +81,11 @@ const struct config_option core_options[] = {
 		.help = "Path of the unix socket for the command line; only root can open it. "
 			"\"\": no socket, so that status, apply and restore cannot reach the "
 			"running agent."},
+	{"http.web_config", OPTION_TEXT, .max = PATH_MAX - 1, .check = check_web_config,
+		.help = "Path of a file with TLS and users for http.listen, in the format of "
+			"Prometheus' exporter-toolkit: tls_server_config and basic_auth_users. It "
+			"and its certificates are reloaded when they change. The unix socket needs "
+			"neither. \"\": plain HTTP for everyone."},
 	{"on_drift", OPTION_CHOICE, .choices = drift_choices, .def = "enforce",
 		.help = "How the agent reacts when someone else changes a setting that headroom "
 			"has set. enforce: sets it again, and yields after repeated changes. "

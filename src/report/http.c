@@ -234,16 +234,32 @@ static int bind_unix(struct http_server *server, const char *path)
  */
 static int start_daemon(struct http_server *server)
 {
+	const struct web_config *web = server->web;
+	/* Up to the first row with NULL. */
+	struct MHD_OptionItem tls[] = {
+		{MHD_OPTION_HTTPS_MEM_KEY, 0, web ? web->key : NULL},
+		{MHD_OPTION_HTTPS_MEM_CERT, 0, web ? web->cert : NULL},
+		{MHD_OPTION_HTTPS_PRIORITIES, 0, web ? (void *)web->priorities : NULL},
+		{MHD_OPTION_HTTPS_MEM_TRUST, 0, web ? web->client_ca : NULL},
+		{MHD_OPTION_END, 0, NULL},
+	};
 	const union MHD_DaemonInfo *info;
+	unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
 	int r;
 
-	server->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-		http_route, server, MHD_OPTION_CONNECTION_LIMIT, 4 * server->max_open,
-		MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
-		MHD_OPTION_NOTIFY_COMPLETED, http_request_completed, server,
-		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+	for (size_t i = 0; i < ARRAY_SIZE(tls); i++)
+		if (!tls[i].ptr_value) {
+			tls[i].option = MHD_OPTION_END;
+			break;
+		}
+	if (web && web->cert)
+		flags |= MHD_USE_TLS;
+	server->daemon = MHD_start_daemon(flags, 0, NULL, NULL, http_route, server,
+		MHD_OPTION_CONNECTION_LIMIT, 4 * server->max_open, MHD_OPTION_CONNECTION_TIMEOUT,
+		0U, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_NOTIFY_COMPLETED,
+		http_request_completed, server, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
+		tls, MHD_OPTION_END);
 	if (!server->daemon)
 		return errno > 0 ? -errno : -ENOMEM;
 	info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
@@ -258,14 +274,15 @@ static int start_daemon(struct http_server *server)
 	return r < 0 ? r : sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
 }
 
-int http_server_open(sd_event *event, const char *listen_on, const struct node *node,
-	http_change_fn *change, void *userdata, struct http_server **ret)
+int http_server_open(sd_event *event, const char *listen_on, struct web_config *web,
+	const struct node *node, http_change_fn *change, void *userdata, struct http_server **ret)
 {
 	_cleanup_(cleanup_http_server_close) struct http_server *server =
 		must(calloc(1, sizeof(*server)));
 	int r;
 
 	server->event = sd_event_ref(event);
+	server->web = web ? web_config_ref(web) : NULL;
 	server->node = node;
 	server->change = change;
 	server->userdata = userdata;
@@ -298,6 +315,7 @@ void http_server_close(struct http_server *server)
 		unlink(server->path.sun_path);
 	sd_event_source_disable_unref(server->listener);
 	cleanup_close(&server->fd);
+	worker_free(server->auth.worker);
 	if (server->daemon) {
 		/* MHD_stop_daemon() aborts the program if a connection is suspended. */
 		for (struct http_connection *c = server->connections; c; c = c->next)
@@ -309,5 +327,7 @@ void http_server_close(struct http_server *server)
 	}
 	sd_event_source_disable_unref(server->timer);
 	sd_event_unref(server->event);
+	web_config_unref(server->web);
+	explicit_bzero(&server->auth, sizeof(server->auth));
 	free(server);
 }

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* http.c: sockets and connections. http_route.c: requests. */
+/* http.c: sockets and connections. http_route.c: requests. http_auth.c: who may read over TCP. */
 
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include <microhttpd.h>
+#include <nettle/sha2.h>
 
+#include "base/worker.h"
+#include "config/web.h"
 #include "report/report.h"
+
+/* Credentials that were right lately; most often there is one Prometheus. */
+#define HTTP_KNOWN_MAX 8
+
+struct http_digest {
+	uint8_t bytes[SHA256_DIGEST_SIZE];
+};
 
 /* A connection and its current request. */
 struct http_connection {
@@ -20,6 +30,7 @@ struct http_connection {
 	bool authorized;            /* may POST and read data for root only */
 	bool held;                  /* waits for http_reply(), without a deadline */
 	bool suspended;             /* held in libmicrohttpd too */
+	bool denied;                /* its password was wrong */
 	bool sending;               /* the request is complete */
 	bool budgeted;              /* due_us is that of the current request */
 	bool waiting;               /* suspended until due_us */
@@ -57,6 +68,14 @@ struct http_server {
 	unsigned max_open;   /* connections */
 	uint64_t request_us; /* deadline of a whole request, and of its reply */
 	struct http_connection *connections;
+	struct web_config *web; /* TLS and users, or NULL */
+	struct {
+		struct worker *worker; /* checks passwords; NULL before the first */
+		bool checking;
+		uint64_t next_check_us;
+		struct http_digest known[HTTP_KNOWN_MAX];
+		unsigned next; /* in known */
+	} auth;
 	uint64_t paused_until_us; /* accepting is paused until then; 0: not paused */
 	struct sockaddr_un path;  /* of the unix socket */
 	struct stat path_stat;    /* of path when it was created */
@@ -69,6 +88,25 @@ enum MHD_Result http_route(void *server, struct MHD_Connection *mhd, const char 
 	const char *method, const char *version, const char *data, size_t *size, void **state);
 void http_request_completed(void *server, struct MHD_Connection *mhd, void **state,
 	enum MHD_RequestTerminationCode code);
+
+/* Suspends the connection until http_reply() or http_resume(). */
+void http_hold(struct http_connection *connection);
+
+/* Ends http_hold(): libmicrohttpd calls http_route() again. Frees it if the client has gone. */
+void http_resume(struct http_connection *connection);
+
+/* Suspends the connection until due_us; libmicrohttpd calls http_route() again. */
+void http_wait(struct http_connection *connection, uint64_t due_us);
+
+enum http_access {
+	HTTP_GRANTED,
+	HTTP_DENIED,         /* no password, or a wrong one */
+	HTTP_NO_CERTIFICATE, /* or not from the configured authority */
+	HTTP_WAITS,          /* the connection is suspended */
+};
+
+/* Whether the client of a TCP connection may read. */
+enum http_access http_authenticate(struct http_connection *connection);
 
 /* Frees the rendered documents. */
 void http_rendered_drop(struct http_server *server);

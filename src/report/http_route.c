@@ -264,15 +264,36 @@ void http_reply(struct http_connection *client, unsigned status, const char *jso
 	}
 	client->status = status;
 	client->response = response_new(json, strlen(json), MHD_RESPMEM_MUST_COPY, TYPE_JSON);
-	if (!client->suspended)
+	if (client->suspended)
+		http_resume(client);
+}
+
+void http_hold(struct http_connection *connection)
+{
+	connection->held = connection->suspended = true;
+	MHD_suspend_connection(connection->mhd);
+}
+
+void http_resume(struct http_connection *connection)
+{
+	connection->held = connection->suspended = false;
+	if (!connection->mhd) {
+		free(connection);
 		return;
-	client->suspended = false;
-	client->sending = true;
-	client->since_us = now_us();
-	MHD_resume_connection(client->mhd); /* it calls http_route() again */
+	}
+	connection->sending = true;
+	connection->since_us = now_us();
+	MHD_resume_connection(connection->mhd);
 	/* Wake the loop: libmicrohttpd wakes only threads of its own, which it does not have. */
-	sd_event_source_set_time(client->server->timer, 0);
-	sd_event_source_set_enabled(client->server->timer, SD_EVENT_ONESHOT);
+	sd_event_source_set_time(connection->server->timer, 0);
+	sd_event_source_set_enabled(connection->server->timer, SD_EVENT_ONESHOT);
+}
+
+void http_wait(struct http_connection *connection, uint64_t due_us)
+{
+	connection->due_us = due_us;
+	connection->waiting = true;
+	MHD_suspend_connection(connection->mhd);
 }
 
 static enum MHD_Result post(struct http_connection *connection, const char *method, bool restore)
@@ -295,8 +316,7 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 	server->change(server->userdata, restore, only, parameter(connection, "owner"), connection);
 	if (!connection->held)
 		return answer(connection, connection->status, connection->response);
-	connection->suspended = true;
-	MHD_suspend_connection(connection->mhd);
+	http_hold(connection);
 	return MHD_YES;
 }
 
@@ -350,9 +370,21 @@ static bool wait_for_budget(struct http_connection *connection, const char *url)
 	connection->budgeted = true;
 	if (connection->server->local || connection->shut || connection->due_us <= now)
 		return false;
-	connection->waiting = true;
-	MHD_suspend_connection(connection->mhd);
+	http_wait(connection, connection->due_us);
 	return true;
+}
+
+static enum MHD_Result answer_unauthorized(struct http_connection *connection)
+{
+	static const char text[] = "unauthorized\n";
+	struct MHD_Response *response =
+		response_new(text, strlen(text), MHD_RESPMEM_PERSISTENT, TYPE_TEXT);
+	enum MHD_Result result;
+
+	MHD_add_response_header(response, "WWW-Authenticate", "Basic realm=\"headroom\"");
+	result = answer(connection, MHD_HTTP_UNAUTHORIZED, response);
+	MHD_destroy_response(response);
+	return result;
 }
 
 enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const char *url,
@@ -361,6 +393,7 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	bool reads = streq(method, MHD_HTTP_METHOD_GET) || streq(method, MHD_HTTP_METHOD_HEAD);
 	const struct http_server *server = userdata;
 	struct http_connection *connection = *state;
+	enum http_access access;
 
 	(void)version, (void)data;
 	if (!connection) { /* the headers are complete */
@@ -391,6 +424,14 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 		return answer(connection, connection->status, connection->response);
 	if (wait_for_budget(connection, url))
 		return MHD_YES;
+	access = http_authenticate(connection);
+	if (access == HTTP_WAITS)
+		return MHD_YES;
+	if (access == HTTP_DENIED)
+		return answer_unauthorized(connection);
+	if (access == HTTP_NO_CERTIFICATE)
+		return answer_text(connection, MHD_HTTP_FORBIDDEN,
+			"a client certificate of the configured authority is needed\n", NULL);
 	if (streq(url, "/v1/apply") || streq(url, "/v1/restore"))
 		return post(connection, method, streq(url, "/v1/restore"));
 	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)

@@ -60,6 +60,7 @@ const char *condition_word(const cJSON *row, const char *word);
  */
 struct http_server;
 struct http_connection;
+struct web_config;
 
 /*
  * Handles POST /v1/apply and /v1/restore. only has the form of a tuner's name ([a-z]{1,31}) or is
@@ -75,11 +76,12 @@ void http_reply(struct http_connection *client, unsigned status, const char *jso
 
 /*
  * listen_on is "ADDRESS:PORT" (IPv6 in brackets) or the path of a unix socket, which is created
- * with mode 0600 and replaces a dead socket. node must outlive the server. Returns 0 with *ret;
- * -EINVAL for an invalid address; -EADDRINUSE if a process listens there; or another -errno.
+ * with mode 0600 and replaces a dead socket. web has TLS and users of a TCP address, or is NULL;
+ * the server keeps a reference. node must outlive the server. Returns 0 with *ret; -EINVAL for an
+ * invalid address; -EADDRINUSE if a process listens there; or another -errno.
  */
-int http_server_open(sd_event *event, const char *listen_on, const struct node *node,
-	http_change_fn *change, void *userdata, struct http_server **ret);
+int http_server_open(sd_event *event, const char *listen_on, struct web_config *web,
+	const struct node *node, http_change_fn *change, void *userdata, struct http_server **ret);
 
 /* Closes all connections and removes the unix socket. */
 void http_server_close(struct http_server *server);

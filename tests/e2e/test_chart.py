@@ -96,6 +96,21 @@ def test_without_a_port_the_probes_ask_the_socket() -> None:
         assert "httpGet" not in probe and probe["exec"]["command"] == ["headroom", "status", "--probe", path]
 
 
+def test_with_a_web_config_the_probes_ask_the_socket_and_prometheus_uses_tls() -> None:
+    values = {
+        "config": {"http": {"listen": "0.0.0.0:19810", "web_config": "/web/web-config.yml"}},
+        "podMonitor": {"enabled": True, "endpoint": {"scheme": "https"}},
+        "serviceMonitor": {"enabled": True, "endpoint": {"scheme": "https"}},
+    }
+    objects = render(values)
+    [container] = pod_of(objects["DaemonSet/headroom"])["containers"]
+    assert [port["containerPort"] for port in container["ports"]] == [19810]
+    assert container["livenessProbe"]["exec"]["command"] == ["headroom", "status", "--probe", "/livez"]
+    for kind, endpoints in (("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")):
+        [endpoint] = objects[f"{kind}/headroom"]["spec"][endpoints]
+        assert (endpoint["scheme"], endpoint["port"]) == ("https", "http")
+
+
 def test_labels_variables_volumes_and_strategy_reach_the_agent() -> None:
     objects = render({
         "podLabels": {"team": "infra"}, "serviceAccountName": "agent", "updateStrategy": {"type": "OnDelete"},

@@ -426,14 +426,15 @@ Start = Callable[..., Agent]
 
 
 def running_agents(ours: bool) -> list[str]:
-    """The pids of the agents on this machine that these tests have started, or of all others."""
+    """The pids of the agents that these tests have started, or of all others outside PID namespaces of their own."""
     mark = f"ROOT_TESTS_SESSION={SESSION}".encode()
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             program, *args = (directory / "cmdline").read_bytes().split(b"\0")
             if os.path.basename(program) in PROGRAMS and b"agent" in args:
-                if (mark in (directory / "environ").read_bytes().split(b"\0")) == ours:
+                here = os.readlink(directory / "ns/pid") == os.readlink("/proc/self/ns/pid")
+                if (mark in (directory / "environ").read_bytes().split(b"\0")) == ours and (here or ours):
                     found.append(directory.name)
     return found
 

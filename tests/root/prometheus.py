@@ -20,7 +20,10 @@ RULES = ROOT / "deploy/prometheus/rules.yaml"
 class Prometheus:
     """A Prometheus that scrapes one agent as several nodes of a cluster."""
 
-    def __init__(self, directory: Path, agent: int, nodes: int, scrape: str = "1s", evaluation: str = "1s") -> None:
+    def __init__(
+        self, directory: Path, agent: int, nodes: int, scrape: str = "1s", evaluation: str = "1s",
+        scrape_options: dict[str, Any] | None = None,
+    ) -> None:
         need("prometheus")
         self.port = free_port()
         self.log = directory / "prometheus.log"
@@ -31,7 +34,7 @@ class Prometheus:
         config = {
             "global": {"scrape_interval": scrape, "scrape_timeout": scrape, "evaluation_interval": evaluation},
             "rule_files": [str(rules)],
-            "scrape_configs": [{"job_name": "headroom", "static_configs": targets}],
+            "scrape_configs": [{"job_name": "headroom", "static_configs": targets, **(scrape_options or {})}],
         }
         (directory / "prometheus.yml").write_text(json.dumps(config))
         options = {
@@ -47,6 +50,8 @@ class Prometheus:
             with urllib.request.urlopen(address, timeout=5) as answer:
                 return json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as error:
+            if error.code == 503:  # it has just started
+                return []
             pytest.fail(f"{expression}: {error.read().decode()}")
         except OSError:
             assert self.process.poll() is None, self.log.read_text()

@@ -40,7 +40,8 @@ static void change(void *userdata, bool restore, const char *only, const char *o
 
 static int open_at(const char *listen_on, struct http_server **server)
 {
-	return http_server_open(fixture.event, listen_on, &fixture.fake.node, change, NULL, server);
+	return http_server_open(
+		fixture.event, listen_on, NULL, &fixture.fake.node, change, NULL, server);
 }
 
 static void begin(struct directory *directory)

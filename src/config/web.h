@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The file that http.web_config names: TLS and users of the TCP endpoint, in the format of
+ * Prometheus' exporter-toolkit. Keys that this version does not support are faults, because a
+ * security setting must not be ignored.
+ */
+
+#include <limits.h>
+
+#include "config/config.h"
+
+#define WEB_USERS_MAX  64
+#define WEB_USER_MAX   64
+#define WEB_BCRYPT_LEN 60
+
+enum web_client_auth { /* in the order of web_client_auths in web.c */
+	WEB_NO_CLIENT_CERT,
+	WEB_REQUEST_CLIENT_CERT,
+	WEB_REQUIRE_ANY_CLIENT_CERT,
+	WEB_VERIFY_CLIENT_CERT_IF_GIVEN,
+	WEB_REQUIRE_AND_VERIFY_CLIENT_CERT,
+};
+
+struct web_user {
+	char name[WEB_USER_MAX];
+	char hash[WEB_BCRYPT_LEN + 1]; /* bcrypt, for crypt(3) */
+};
+
+struct web_config {
+	unsigned references;
+	char *cert, *key; /* PEM; NULL: no TLS */
+	char *client_ca;  /* PEM, or NULL */
+	enum web_client_auth client_auth;
+	char priorities[64]; /* of GnuTLS: the versions of TLS */
+	struct web_user users[WEB_USERS_MAX];
+	size_t n_users;          /* 0: everyone may read */
+	uint32_t checksum;       /* of all the above */
+	char files[4][PATH_MAX]; /* the file itself, certificate, key, CA; "": none */
+};
+
+/* Reads the file at path. Returns 0 with one reference in *ret, or -EINVAL with faults. */
+int web_config_load(const char *path, struct config_fault_list *faults, struct web_config **ret);
+
+/* A checksum of inode, size and times of its files, as config_source_signature(). web may be NULL.
+ */
+uint64_t web_config_signature(const struct web_config *web);
+
+struct web_config *web_config_ref(struct web_config *web);
+
+/* Frees it with the last reference. web may be NULL. */
+void web_config_unref(struct web_config *web);
+DEFINE_CLEANUP(struct web_config, web_config_unref)

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""http.web_config: TLS, client certificates and users of the TCP endpoint."""
+
+import base64
+import http.client
+import select
+import ssl
+import subprocess
+
+import pytest
+from conftest import free_port, until
+from prometheus import Prometheus
+
+pytestmark = pytest.mark.apart
+
+# bcrypt of "secret" at the lowest costs: $2y$ is what htpasswd writes.
+HASH = "$2b$05$ipvXnU2AbIgta2ytS9SrDOAcbwTR8krc4dAXAtqSnHzRbAhoZytBq"
+USERS = f"basic_auth_users: {{prometheus: '{HASH.replace('$2b$', '$2y$')}'}}\n"
+TLS = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
+MUTUAL = TLS.replace("}", ", client_ca_file: ca.pem, client_auth_type: RequireAndVerifyClientCert}")
+
+
+def openssl(directory, *args):
+    subprocess.run(["openssl", *args], cwd=directory, check=True, capture_output=True)
+
+
+def certificate(directory, name, purpose, issuer="ca"):
+    extensions = f"subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage={purpose}\n"
+    (directory / f"{name}.ext").write_text(extensions)
+    openssl(directory, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+            "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
+    openssl(directory, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key", "-days", "2",
+            "-CAcreateserial", "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
+
+
+def authority(directory, name="ca"):
+    openssl(directory, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+            "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
+
+
+@pytest.fixture(name="web")
+def fixture_web(directory):
+    """A directory with an authority and a server certificate, and a function that writes web.yml in it."""
+    path = directory / "web"
+    path.mkdir()
+    authority(path)
+    certificate(path, "server", "serverAuth")
+
+    def write(text):
+        (path / "new").write_text(text)
+        (path / "new").rename(path / "web.yml")
+        return path
+
+    return write
+
+
+def started(agent, path, mode="mode: observe"):
+    port = free_port()
+    one = agent(f'http: {{listen: "127.0.0.1:{port}", web_config: {path}/web.yml}}\n{mode}\n')
+    one.port = port
+    return one
+
+
+def context(path, client=None):
+    made = ssl.create_default_context(cafile=path / "ca.pem")
+    if client:
+        made.load_cert_chain(path / f"{client}.pem", path / f"{client}.key")
+    return made
+
+
+def get(one, document="/metrics", tls=None, user=None):
+    """The status and body of a GET."""
+    connection = (
+        http.client.HTTPSConnection("127.0.0.1", one.port, timeout=10, context=tls)
+        if tls
+        else http.client.HTTPConnection("127.0.0.1", one.port, timeout=10)
+    )
+    headers = {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()} if user else {}
+    try:
+        connection.request("GET", document, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_tls_serves_metrics_and_refuses_plain_http(agent, web):
+    path = web(TLS)
+    one = started(agent, path)
+    status, body = get(one, tls=context(path))
+    assert status == 200 and "headroom_build_info" in body
+    with pytest.raises((http.client.HTTPException, OSError)):
+        get(one)
+    old = context(path)
+    old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises(ssl.SSLError):
+        get(one, tls=old)
+    assert one.status()["schema"] == 1  # over the unix socket
+
+
+@pytest.mark.parametrize("text", [USERS, TLS + USERS])
+def test_only_the_right_password_gets_a_document(agent, web, text):
+    path = web(text)
+    one = started(agent, path)
+    tls = context(path) if "tls" in text else None
+    for user in (None, "prometheus:wrong", "other:secret", "prometheus:", ":secret", "prometheus"):
+        assert get(one, tls=tls, user=user)[0] == 401, user
+    assert get(one, "/livez", tls=tls)[0] == 401
+    for _ in range(3):
+        assert get(one, tls=tls, user="prometheus:secret")[0] == 200
+
+
+def test_guesses_do_not_stop_the_loop_or_those_who_know_the_password(agent, web):
+    slow = HASH.replace("$05$", "$12$")  # nobody knows its password; a check takes a third of a second
+    one = started(agent, web(f"basic_auth_users: {{prometheus: '{HASH}', slow: '{slow}'}}\n"))
+    assert get(one, user="prometheus:secret")[0] == 200
+    guesses = [http.client.HTTPConnection("127.0.0.1", one.port, timeout=30) for _ in range(20)]
+    for n, guess in enumerate(guesses):
+        credentials = base64.b64encode(f"slow:{n}".encode()).decode()
+        guess.request("GET", "/metrics", headers={"Authorization": f"Basic {credentials}"})
+    assert get(one, user="prometheus:secret")[0] == 200
+    answered, _, _ = select.select([guess.sock for guess in guesses], [], [], 0)
+    assert len(answered) < 20, "all guesses were checked before a known password was accepted"
+    assert one.status()["schema"] == 1
+    for guess in guesses:
+        guess.close()
+
+
+def test_a_client_certificate_must_be_for_clients_and_of_the_authority(agent, web):
+    path = web(MUTUAL)
+    certificate(path, "client", "clientAuth")
+    authority(path, "strange")
+    certificate(path, "stranger", "clientAuth", issuer="strange")
+    one = started(agent, path)
+    assert get(one, tls=context(path, "client"))[0] == 200
+    for client in (None, "stranger", "server"):
+        assert get(one, tls=context(path, client))[0] == 403, client
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(agent, web):
+    path = web(TLS)
+    one = started(agent, path)
+    first = ssl.get_server_certificate(("127.0.0.1", one.port))
+    certificate(path, "server", "serverAuth")
+
+    def renewed():
+        try:
+            return ssl.get_server_certificate(("127.0.0.1", one.port)) != first
+        except OSError:
+            return False
+
+    until(renewed, "the new certificate")
+    assert get(one, tls=context(path))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "text,fault",
+    [
+        ("", "neither tls_server_config nor basic_auth_users"),
+        ("tls_server_config: {cert_file: server.pem}\n", "key_file is missing"),
+        ("tls_server_config: {cert_file: none.pem, key_file: server.key}\n", "No such file or directory"),
+        ("tls_server_config: {cert_file: server.pem, key_file: ca.key}\n", "cert_file and key_file"),
+        (TLS.replace("}", ", cipher_suites: [X]}"), "cipher_suites is not supported: remove it"),
+        (TLS.replace("}", ", min_version: TLS10}"), "TLS10 is not supported: write TLS12 or TLS13"),
+        (TLS.replace("}", ", client_auth_type: RequireAndVerifyClientCert}"), "needs a client_ca_file"),
+        ("basic_auth_users: {prometheus: secret}\n", "not a bcrypt hash"),
+        ("http_server_config: {http2: false}\n", "http_server_config is not supported"),
+    ],
+)
+def test_a_fault_keeps_the_working_file_in_use(agent, web, run, text, fault):
+    path = web(TLS + USERS)
+    one = started(agent, path)
+    web(text)
+    message = until(
+        lambda: (c := one.condition("ConfigInvalid"))["status"] == "True" and c["message"], "ConfigInvalid"
+    )
+    assert fault in message and "web.yml:" in message and "secret" not in message
+    assert get(one, tls=context(path), user="prometheus:secret")[0] == 200
+    assert get(one, tls=context(path))[0] == 401
+    checked = run("check-config", str(one.config_path))
+    assert checked.returncode == 1 and fault in checked.stderr
+    web(TLS + USERS)
+    until(lambda: one.condition("ConfigInvalid")["status"] == "False", "the repaired file")
+
+
+def test_the_port_stays_closed_if_the_file_is_faulty_at_a_later_start(agent, web):
+    path = web(USERS)
+    off = "".join(f"{tuner}: {{mode: off}}\n" for tuner in ("neighbor", "thp", "dns", "runtime", "images", "kubelet", "limits"))
+    one = started(agent, path, f"profile: minimal\n{off}")  # one that only observes keeps no configuration
+    until(lambda: (one.directory / "state/config.json").exists(), "the last good configuration")
+    assert one.stop() == 0
+    web("basic_auth_users: {}\n")
+    again = agent(one.config_path.read_text())
+    assert again.condition("ConfigInvalid")["status"] == "True"
+    with pytest.raises(OSError):
+        get(one)
+
+
+def test_prometheus_scrapes_with_tls_client_certificate_and_password(agent, web, directory):
+    path = web(MUTUAL + USERS)
+    certificate(path, "client", "clientAuth")
+    one = started(agent, path)
+    scrape = {
+        "scheme": "https",
+        "basic_auth": {"username": "prometheus", "password": "secret"},
+        "tls_config": {name: str(path / file) for name, file in
+                       (("ca_file", "ca.pem"), ("cert_file", "client.pem"), ("key_file", "client.key"))},
+    }  # fmt: skip
+    prometheus = Prometheus(directory, one.port, 1, scrape_options=scrape)
+    try:
+        until(lambda: prometheus.has('up{job="headroom"} == 1'), "a scrape")
+        assert prometheus.has("headroom_build_info")
+    finally:
+        prometheus.close()
