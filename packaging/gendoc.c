@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * gendoc TEMPLATE FILE VERSION fills a template: it replaces placeholders such as @TUNERS@ from the
- * program's tables, so that manual, completion and sample always match the program.
+ * gendoc TEMPLATE FILE VERSION DATE fills a template: it replaces placeholders such as @TUNERS@
+ * from the program's tables, so that manual, completion and sample always match the program.
  */
 
 #include "gendoc.h"
@@ -12,6 +12,8 @@
 #include "tuners/table.h"
 
 #define TEMPLATE_MAX ((size_t)256 * 1024)
+
+#define ROFF_LINE_MAX 80
 
 /* The manual pages. */
 
@@ -276,29 +278,6 @@ static void put_options(FILE *out)
 	}
 }
 
-static void put_command_words(FILE *out)
-{
-	for (const struct cli_command *command = cli_commands; command->name; command++)
-		fprintf(out, "%s%s", command == cli_commands ? "" : " ", command->name);
-}
-
-static void put_option_words(FILE *out)
-{
-	for (const struct cli_command *command = cli_commands; command->name; command++) {
-		fprintf(out, "\t\t%s) words='", command->name);
-		for (const struct cli_option *option = cli_options; option->name; option++)
-			if (cli_has_option(command, option, true))
-				fprintf(out, "--%s ", option->name);
-		fputs("' ;;\n", out);
-	}
-}
-
-static void put_tuner_words(FILE *out)
-{
-	for (size_t i = 0; tuner_table[i]; i++)
-		fprintf(out, "%s%s", i > 0 ? " " : "", tuner_table[i]->name);
-}
-
 static const struct {
 	const char *name;
 	void (*put)(FILE *out);
@@ -316,6 +295,11 @@ static const struct {
 	{"COMMAND_WORDS", put_command_words, NULL, false},
 	{"OPTION_WORDS", put_option_words, NULL, false},
 	{"TUNER_WORDS", put_tuner_words, NULL, false},
+	{"TOP_WORDS", put_top_words, NULL, false},
+	{"NAMES", put_names, NULL, false},
+	{"ZSH_COMMANDS", put_zsh_commands, NULL, false},
+	{"ZSH_OPTIONS", put_zsh_options, NULL, false},
+	{"FISH_COMMANDS", put_fish_commands, NULL, false},
 	{"TUNERS", NULL, "tuner", false},
 	{"LIMITS", NULL, "limit", false},
 	{"SETTINGS", NULL, "setting", false},
@@ -327,19 +311,13 @@ static const struct {
 };
 
 /* Returns false for an unknown name. */
-static bool put_placeholder(FILE *out, const char *name, size_t len, const char *version)
+static bool put_placeholder(FILE *out, const char *name, size_t len, char **values)
 {
-	if (len == strlen("VERSION") && strncmp(name, "VERSION", len) == 0)
-		return fputs(version, out) >= 0;
-	if (len == strlen("NAMES") && strncmp(name, "NAMES", len) == 0) {
-		size_t n;
-		_cleanup_free_ struct explanation *entries = all_entries(&n);
+	static const char *const given[] = {"VERSION", "DATE"}; /* values */
 
-		for (size_t i = 0; i < n; i++)
-			if (entry_is_literal(&entries[i]) && !strchr(entries[i].name, '\''))
-				fprintf(out, "%s ", entries[i].name);
-		return true;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
+		if (len == strlen(given[i]) && strncmp(name, given[i], len) == 0)
+			return fputs(values[i], out) >= 0;
 	for (size_t i = 0; i < ARRAY_SIZE(placeholders); i++) {
 		if (strlen(placeholders[i].name) != len ||
 			strncmp(placeholders[i].name, name, len) != 0)
@@ -353,14 +331,40 @@ static bool put_placeholder(FILE *out, const char *name, size_t len, const char 
 	return false;
 }
 
+/*
+ * mandoc -T lint wants lines of at most 80 bytes. A line that begins with "." or "'" is a request,
+ * so no break makes one.
+ */
+static void put_wrapped(FILE *out, const char *text)
+{
+	bool verbatim = false;
+
+	while (*text) {
+		size_t len = strcspn(text, "\n"), at = 0;
+
+		if (starts_with(text, ".EX") || starts_with(text, ".nf"))
+			verbatim = true;
+		if (starts_with(text, ".EE") || starts_with(text, ".fi"))
+			verbatim = false;
+		for (size_t i = 1;
+			len > ROFF_LINE_MAX && i < len && (at == 0 || i <= ROFF_LINE_MAX); i++)
+			if (text[i] == ' ' && !strchr(" .'", text[i + 1]))
+				at = i;
+		if (verbatim || *text == '.' || at == 0)
+			at = len;
+		fprintf(out, "%.*s\n", (int)at, text);
+		text += at + (text[at] != '\0');
+	}
+}
+
 /* A generated list ends with a line break, so skip the line break after its placeholder. */
-static void fill(FILE *out, const char *text, const char *version)
+static void fill(FILE *out, const char *text, char **values)
 {
 	while (*text) {
 		size_t len = *text == '@' ? strspn(text + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") : 0;
 		bool alone = text[-1] == '\n' && text[len + 1] == '@' && text[len + 2] == '\n';
 
-		if (len > 0 && text[len + 1] == '@' && put_placeholder(out, text + 1, len, version))
+		if (len > 0 && text[len + 1] == '@' && put_placeholder(out, text + 1, len, values))
 			text += len + 2 + alone;
 		else
 			fputc(*text++, out);
@@ -369,12 +373,14 @@ static void fill(FILE *out, const char *text, const char *version)
 
 int main(int argc, char **argv)
 {
+	_cleanup_free_ char *text = NULL, *filled = NULL;
 	_cleanup_fclose_ FILE *out = NULL;
-	_cleanup_free_ char *text = NULL;
+	FILE *memory;
+	size_t size;
 	int r;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: gendoc TEMPLATE FILE VERSION\n");
+	if (argc != 5) {
+		fprintf(stderr, "usage: gendoc TEMPLATE FILE VERSION DATE\n");
 		return 64;
 	}
 	r = read_file(argv[1], TEMPLATE_MAX, &text, NULL);
@@ -384,8 +390,15 @@ int main(int argc, char **argv)
 			strerror(r < 0 ? -r : errno));
 		return 1;
 	}
-	fputc(text[0], out); /* fill() looks one character back; a template never begins with a
-				placeholder */
-	fill(out, text + 1, argv[3]);
+	memory = must(open_memstream(&filled, &size));
+	fputc(text[0], memory); /* fill() looks one character back; a template never begins with a
+				   placeholder */
+	fill(memory, text + 1, argv + 3);
+	if (fclose(memory) != 0)
+		abort(); /* out of memory */
+	if (starts_with(filled, ".\\\""))
+		put_wrapped(out, filled);
+	else
+		fputs(filled, out);
 	return fflush(out) == 0 && !ferror(out) ? 0 : 1;
 }

@@ -1,19 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian package, by CPack: cmake --workflow --preset deb
 
-# Times in the package are the commit's, so that every build of a commit gives the same bytes.
-set(HEADROOM_EPOCH $ENV{SOURCE_DATE_EPOCH})
-if(NOT HEADROOM_EPOCH)
-	set(HEADROOM_EPOCH ${HEADROOM_COMMIT_TIME})
-endif()
-file(STRINGS debian/changelog changelog)
-if(NOT HEADROOM_EPOCH)
-	# Without a commit: the date of the changelog.
-	string(REGEX MATCH " -- [^>]*>  ([^;]*)" dated "${changelog}")
-	execute_process(COMMAND date --utc --date=${CMAKE_MATCH_1} +%s
-		OUTPUT_VARIABLE HEADROOM_EPOCH OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-endif()
-
 list(GET changelog 0 newest)
 string(REGEX MATCH "^headroom \\(([0-9.]+)\\)" matched "${newest}")
 if(NOT CMAKE_MATCH_1 STREQUAL PROJECT_VERSION)

@@ -62,19 +62,37 @@ def check_documents():
 
 
 def check_completion():
-    text = (DOCUMENTS / "headroom.bash").read_text()
-    words = set(re.findall(r"[^\s']+", text))
     usage = subprocess.run([HEADROOM, "--help"], capture_output=True, text=True, check=True).stdout
     commands = re.findall(r"^  (\S+)", usage, re.M)
-    for name in commands + [name for kind, name in NAMES if not re.search(r"[*?\[]", name)]:
-        if name not in words:
-            faults.append(f"headroom.bash: {name} is not completed")
+    for shell in ("bash", "zsh", "fish"):
+        script = DOCUMENTS / f"headroom.{shell}"
+        words = set(re.findall(r"[^\s'()]+", script.read_text().replace(":", " ") + script.read_text()))
+        for name in commands + [name for kind, name in NAMES if not re.search(r"[*?\[]", name)]:
+            if name not in words:
+                faults.append(f"{script.name}: {name} is not completed")
+        if not shutil.which(shell):
+            print(f"{script.name}: its syntax is not checked: no {shell}")
+        elif subprocess.run([shell, "-n", script], check=False).returncode:
+            faults.append(f"{script.name}: no valid script of {shell}")
     manual = plain((DOCUMENTS / "headroom.8").read_text())
     for command in commands:
         if f"headroom {command}" not in manual:
             faults.append(f"headroom.8: no synopsis of {command}")
-    if subprocess.run(["bash", "-n", DOCUMENTS / "headroom.bash"], check=False).returncode:
-        faults.append("headroom.bash: no valid shell script")
+    for page in ("headroom.8", "headroom.yaml.5"):
+        if shutil.which("mandoc"):
+            lint = subprocess.run(["mandoc", "-T", "lint", DOCUMENTS / page], capture_output=True, text=True)
+            faults.extend(lint.stdout.splitlines())
+
+
+def check_shipped_links():
+    """The package installs these documents, at the same places below its directory."""
+    listed = (ROOT / "packaging/CMakeLists.txt").read_text()
+    shipped = re.findall(r"(?<=[ \t(])(?:deploy|packaging)/[\w./-]+", listed[listed.index("foreach(file ") :].split(")")[0])
+    for document in [name for name in shipped if name.endswith(".md")]:
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / document).read_text()):
+            target = os.path.normpath(Path(document).parent / link)
+            if target not in shipped:
+                faults.append(f"{document}: the package lacks {target}, to which it links")
 
 
 def check_config(path, what):
@@ -158,6 +176,7 @@ def check_metrics():
 
 check_documents()
 check_completion()
+check_shipped_links()
 check_sample()
 check_explain()
 check_limits()
