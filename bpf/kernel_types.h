@@ -82,19 +82,173 @@ struct net_device { /* include/linux/netdevice.h */
 	struct inet6_dev *ip6_ptr;
 };
 
+struct local_ports { /* include/net/netns/ipv4.h */
+	__u32 range; /* low and high in 16 bits each; before 6.8 int[2] */
+};
+
+struct netns_ipv4 {
+	struct local_ports ip_local_ports;
+};
+
 struct net {
 	struct ns_common ns;
 	struct net_device *loopback_dev;
+	struct netns_ipv4 ipv4;
+};
+
+struct sock_common { /* include/net/sock.h */
+	__u32 skc_daddr;
+	__u16 skc_dport; /* network order */
+	__u16 skc_num;
+	unsigned short skc_family;
+	unsigned char skc_state;
+	possible_net_t skc_net;
+	struct {
+		__u8 bytes[16];
+	} skc_v6_daddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u32 sk_ack_backlog;
+	__u32 sk_max_ack_backlog;
+};
+
+struct socket {
+	short type;
+	struct sock *sk;
+};
+
+struct fsnotify_group { /* include/linux/fsnotify_backend.h */
+	struct list_head marks_list;
+};
+
+struct file {
+	const void *f_op;
+	void *private_data;
+};
+
+struct mnt_namespace { /* fs/mount.h */
+	struct ns_common ns;
+	unsigned int nr_mounts; /* from 6.8 */
+	unsigned int mounts;    /* before; later a struct */
 };
 
 struct nsproxy {
+	struct mnt_namespace *mnt_ns;
 	struct net *net_ns;
+};
+
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
+typedef struct {
+	unsigned int val;
+} kuid_t;
+
+struct user_namespace;
+
+struct ucounts { /* include/linux/user_namespace.h */
+	struct user_namespace *ns;
+	kuid_t uid;
+	atomic64_t ucount[16]; /* atomic_t before 5.14; fewer */
+};
+
+struct user_namespace {
+	struct ucounts *ucounts; /* in the parent namespace; NULL in the first */
+};
+
+struct cred {
+	struct ucounts *ucounts; /* from 5.14 */
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state { /* include/linux/cgroup-defs.h */
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[16]; /* fewer */
+	struct cgroup *dfl_cgrp;
+};
+
+struct pids_cgroup { /* kernel/cgroup/pids.c */
+	struct cgroup_subsys_state css;
+	atomic64_t counter;
+	atomic64_t limit;
+	atomic64_t events_limit;    /* before 6.11 */
+	atomic64_t events_local[2]; /* from 6.11; [1]: forks that failed in this cgroup */
+};
+
+struct rlimit {
+	unsigned long rlim_cur;
+};
+
+struct signal_struct {
+	int nr_threads;
+	struct rlimit rlim[16];
+};
+
+struct mm_struct {
+	int map_count;
+};
+
+struct fdtable { /* include/linux/fdtable.h */
+	unsigned int max_fds;
+	struct file **fd;
+	unsigned long *open_fds;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
 };
 
 struct task_struct {
 	int pid; /* of the thread, in the first pid namespace */
 	int tgid;
+	char comm[16];
 	struct nsproxy *nsproxy;
+	const struct cred *cred;
+	struct css_set *cgroups;
+	struct signal_struct *signal;
+	struct mm_struct *mm;
+	struct files_struct *files;
+};
+
+enum ucount_type { /* include/linux/user_namespace.h */
+	UCOUNT_INOTIFY_INSTANCES,
+	UCOUNT_INOTIFY_WATCHES,
+};
+
+enum cgroup_subsys_id {
+	pids_cgrp_id,
+};
+
+struct seq_file;
+
+struct bpf_iter_meta { /* include/linux/bpf.h */
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task { /* kernel/bpf/task_iter.c */
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
 };
 
 #pragma clang attribute pop

@@ -252,21 +252,6 @@ int walk(void *ctx)
 	return 0;
 }
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct seq_file;
-
-struct bpf_iter_meta { /* include/linux/bpf.h */
-	struct seq_file *seq;
-};
-
-struct bpf_iter__task { /* kernel/bpf/task_iter.c */
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
-};
-
-#pragma clang attribute pop
-
 /*
  * Lists the network namespace of every process: reading /proc/PID/ns/net needs the right to trace
  * the process. It is not a separate object because libbpf needs 20 ms per object to read the

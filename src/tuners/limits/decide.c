@@ -37,6 +37,13 @@ bool limits_counts_hits(const struct explanation *row)
 	return row->hits.path || (row->reader && row->reader->counts_hits);
 }
 
+bool limits_needs_bpf(const struct explanation *row)
+{
+	const struct limit_reader *reader = row->reader;
+
+	return !row->used.path && reader && !reader->read && !reader->sample;
+}
+
 /* The row's part of the decision. */
 struct judged {
 	const struct explanation *row;
@@ -189,6 +196,7 @@ void limits_decide(
 		conditions[i] = &proposal->conditions[i];
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_seen *seen = &limits->rows[i];
+		const struct limit_reading *users;
 		struct judged one = {seen->row, &memory->rows[i], NULL, input, seconds};
 
 		if (seen->error < 0 || seen->reading.max >= UNLIMITED)
@@ -198,8 +206,11 @@ void limits_decide(
 		*one.limit = seen->reading;
 		one.limit->top = NULL;
 		one.limit->n_top = 0;
-		for (unsigned k = 0; k < seen->reading.n_top; k++)
-			*limit_add_user(one.limit) = seen->reading.top[k];
+		users = seen->by_files.n_top > 0    ? &seen->by_files
+			: seen->by_census.n_top > 0 ? &seen->by_census
+						    : &seen->reading;
+		for (unsigned k = 0; k < users->n_top; k++)
+			*limit_add_user(one.limit) = users->top[k];
 		copy_text(one.limit->name, LIMIT_NAME_MAX, seen->row->name);
 		one.limit->unit = seen->row->unit;
 		judge_hits(&one);

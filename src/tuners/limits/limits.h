@@ -15,9 +15,20 @@
 typedef int limit_read(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading);
 
+struct census_record;
+struct census_file;
+struct limit_use;
+
+/* The functions of a row. The fullest of the uses that it counts is the row's use if it has no
+ * other function and no file. */
 struct limit_reader {
 	limit_read *read;   /* every second; never blocks */
 	limit_read *sample; /* on the worker */
+	/* The use that a process or an open file shows. */
+	bool (*count)(const struct census_record *record, struct limit_use *use);
+	bool (*count_file)(const struct census_file *file, struct limit_use *use);
+	limit_read *who;    /* on the worker, when more than half is used: adds users */
+	bool in_namespaces; /* see limits_sample_namespaces() */
 	bool counts_hits;   /* it sets hits; otherwise they are the seconds at the maximum */
 	unsigned begins;    /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
 	int which;          /* for the function */
@@ -30,7 +41,7 @@ enum { LIMITS_ROOT, LIMITS_IMAGES, LIMITS_KUBELET, LIMITS_LOG, LIMITS_RUN };
 limit_read limits_read_conntrack, limits_read_pids, limits_read_memory_cgroups, limits_read_ptys,
 	limits_read_keys, limits_read_key_bytes, limits_read_softnet;
 limit_read limits_sample_bytes, limits_sample_inodes, limits_sample_bridges,
-	limits_sample_addresses, limits_sample_allowance;
+	limits_sample_addresses, limits_sample_allowance, limits_conntrack_users;
 
 /* Reads the row if used.path is set. */
 int limits_read_numbers(
@@ -41,13 +52,23 @@ struct limit_seen {
 	const struct explanation *row;
 	int error; /* 0 or -errno */
 	struct limit_reading reading;
+	struct limit_reading by_census, by_files;  /* its users by the passes, else without a top */
+	bool from_sample, from_census, from_files; /* in a sample: which of them it has */
 };
 
 struct limits {
 	const struct host *host;
 	struct limit_seen *rows; /* in the order of limits_rows */
 	size_t n;
-	uint64_t next_sample_us;
+	bool load_requested;
+	int processes, files; /* links of iterators, or -1 */
+	char bpf_why[TUNER_WHY_MAX];
+	/* CLOCK_MONOTONIC of the next part of a sample. */
+	uint64_t next_sample_us, next_census_us, next_files_us, next_namespaces_us;
+	uint64_t files_at_us; /* the last pass over files */
+	uint64_t files_us;    /* CPU time of a pass over files */
+	uint64_t n_files;     /* of all processes */
+	bool counted;         /* by a census */
 };
 
 /* The memory of decide(). */
@@ -70,5 +91,21 @@ extern const struct condition_type limits_conditions[];
 enum { LIMITS_PRESSURE, LIMITS_REACHED };
 
 bool limits_counts_hits(const struct explanation *row);
+
+/* Whether its use comes from a pass over processes or files only. */
+bool limits_needs_bpf(const struct explanation *row);
+
+/* Reads the number of a row with only a maximum. */
+int limits_read_max(const struct host *host, const struct explanation *row, uint64_t *max);
+
+void limits_seen_clear(struct limit_seen *seen);
+
+/* Jobs. */
+void *limits_load_request(void *self, const void *memory, bool now);
+void limits_load(void *request, const struct wait *wait);
+void limits_load_adopt(void *self, void *request);
+void *limits_sample_request(void *self, const void *memory, bool now);
+void limits_sample(void *request, const struct wait *wait);
+void limits_sample_adopt(void *self, void *request);
 void limits_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);

@@ -85,6 +85,11 @@ int limits_read_numbers(
 	return r;
 }
 
+int limits_read_max(const struct host *host, const struct explanation *row, uint64_t *max)
+{
+	return row->max.path ? read_number(host, &row->max, max) : 0;
+}
+
 static int read_value(const struct host *host, const char *path, uint64_t *number)
 {
 	return read_number(host, &(const struct number_in_file){path, 1, NULL, NULL}, number);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/limits/limits.h"
+#include "tuners/limits/census.h"
 
 #define C .severity = SEVERITY_CRITICAL
 #define W .severity = SEVERITY_WARNING
@@ -13,6 +13,17 @@
 	.reader = &(const struct limit_reader)    \
 	{                                         \
 		.sample = (function), __VA_ARGS__ \
+	}
+
+#define CENSUS(function, ...)                    \
+	.reader = &(const struct limit_reader)   \
+	{                                        \
+		.count = (function), __VA_ARGS__ \
+	}
+#define FILES(function, ...)                          \
+	.reader = &(const struct limit_reader)        \
+	{                                             \
+		.count_file = (function), __VA_ARGS__ \
 	}
 
 #define TCP_EXT(name) {"/proc/net/netstat", 0, "TcpExt:", name}
@@ -66,7 +77,7 @@ const struct explanation limits_rows[] = {
 		.breaks = "new connections time out: \"nf_conntrack: table full, dropping packet\" "
 			  "in the kernel log",
 		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
-		READ(limits_read_conntrack, .counts_hits = true)},
+		READ(limits_read_conntrack, .who = limits_conntrack_users, .counts_hits = true)},
 	{"pids", "limit",
 		"Processes and threads of the node, against the least of kernel.pid_max, "
 		"kernel.threads-max and the pids.max of kubepods: the one with the largest used "
@@ -77,7 +88,7 @@ const struct explanation limits_rows[] = {
 		.breaks = "\"fork: Resource temporarily unavailable\" (EAGAIN), \"pthread_create "
 			  "failed\"",
 		.now = "sysctl -w kernel.pid_max=4194304, then headroom top pids",
-		READ(limits_read_pids)},
+		READ(limits_read_pids, .count = count_threads)},
 	{"tcp-memory", "limit",
 		"Pages that the buffers of all TCP sockets take, of all network namespaces. Above "
 		"the maximum the kernel drops received data and delays sending. Hits are "
@@ -99,13 +110,92 @@ const struct explanation limits_rows[] = {
 		.breaks = "\"Too many open files in system\" (ENFILE); \"VFS: file-max limit N "
 			  "reached\" in the kernel log",
 		.now = "sysctl -w fs.file-max=9223372036854775807",
-		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3}},
+		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3},
+		CENSUS(count_open_files)},
+	{"mounts", "limit",
+		"Mounts of the fullest mount namespace. A program that repeats a mount without "
+		"unmounting it leaks them, and each copy of the namespace has them too.",
+		"mounts", "100000", "sysctl, fs.mount-max",
+		.source = "fs/namespace.c, count_mounts()", C,
+		.breaks = "containers do not start: \"no space left on device\" (ENOSPC) from "
+			  "mount, umount and unshare",
+		.now = "find the repeated path in /proc/PID/mountinfo, and restart what mounts it",
+		.max = {"/proc/sys/fs/mount-max", 1}, CENSUS(count_mounts)},
 	FILESYSTEM("root", LIMITS_ROOT, "the root directory", "/"),
 	FILESYSTEM("images", LIMITS_IMAGES, "images and containers",
 		"/var/lib/containerd, /var/lib/docker or /var/lib/containers"),
 	FILESYSTEM("kubelet", LIMITS_KUBELET, "the kubelet", "/var/lib/kubelet"),
 	FILESYSTEM("log", LIMITS_LOG, "logs", "/var/log"),
 	FILESYSTEM("run", LIMITS_RUN, "sockets and state of runtimes", "/run"),
+	{"pids/cgroup", "limit",
+		"Processes and threads of the fullest cgroup with a pids.max: a pod "
+		"(podPidsLimit), a container, a service (TasksMax). Hits are failed forks, added "
+		"up over the cgroups that have processes.",
+		"threads", "by the kubelet's podPidsLimit and systemd's DefaultTasksMax",
+		.source = "kernel/cgroup/pids.c, pids_can_fork()", W,
+		.breaks = "\"fork: Resource temporarily unavailable\", \"can't start new thread\", "
+			  "\"pthread_create failed (EAGAIN)\" in one workload",
+		.now = "restart the workload, or raise podPidsLimit or TasksMax",
+		CENSUS(count_pids, .counts_hits = true)},
+	{"files/process", "limit", "Open files of the fullest process, against its RLIMIT_NOFILE.",
+		"files", "1024, or LimitNOFILE of the unit", .source = "fs/file.c, alloc_fd()", W,
+		.breaks = "\"Too many open files\" (EMFILE) in one process",
+		.now = "prlimit --pid PID --nofile=1048576; LimitNOFILE= of its unit keeps it",
+		CENSUS(count_process_files)},
+	{"maps/process", "limit", "Memory maps of the fullest process.", "maps", "65530",
+		"limits.raise: maps; sysctl, vm.max_map_count", .source = "mm/mmap.c, do_mmap()", W,
+		.breaks = "\"Cannot allocate memory\" (ENOMEM) with free memory; Elasticsearch: "
+			  "\"max virtual memory areas vm.max_map_count [65530] is too low\"",
+		.now = "sysctl -w vm.max_map_count=1048576",
+		.max = {"/proc/sys/vm/max_map_count", 1}, CENSUS(count_maps)},
+	{"inotify/instances", "limit",
+		"Inotify instances of the fullest user. All containers that run as root count for "
+		"one user. Needs Linux 5.14.",
+		"instances", "128", "limits.raise: inotify; sysctl, fs.inotify.max_user_instances",
+		.source = "fs/notify/inotify/inotify_user.c, inotify_new_group()", W,
+		.breaks = "\"Too many open files\" (EMFILE) from inotify_init: kubectl logs -f "
+			  "ends, \"failed to create fsnotify watcher\"",
+		.now = "sysctl -w fs.inotify.max_user_instances=8192",
+		.max = {"/proc/sys/fs/inotify/max_user_instances", 1},
+		CENSUS(count_inotify_instances, .count_file = file_instances)},
+	{"inotify/watches", "limit",
+		"Inotify watches of the fullest user. All containers that run as root count for "
+		"one user. Needs Linux 5.14.",
+		"watches", "by memory, 8192 before Linux 5.11",
+		"limits.raise: inotify; sysctl, fs.inotify.max_user_watches",
+		.source = "fs/notify/inotify/inotify_user.c, inotify_new_watch()", W,
+		.breaks = "\"No space left on device\" (ENOSPC) from inotify_add_watch: tail -f, "
+			  "kubelet and file watchers stop following files",
+		.now = "sysctl -w fs.inotify.max_user_watches=524288",
+		.max = {"/proc/sys/fs/inotify/max_user_watches", 1},
+		CENSUS(count_inotify_watches, .count_file = file_watches)},
+	{"listen", "limit",
+		"Connections that wait for accept() of the fullest TCP listener, of all network "
+		"namespaces. Read at intervals: a short burst may pass unseen.",
+		"connections", "the listener's backlog, net.core.somaxconn at most",
+		"limits.raise: somaxconn; sysctl, net.core.somaxconn",
+		.source = "include/net/sock.h, sk_acceptq_is_full()", W,
+		.breaks = "clients time out; \"connection refused\" with tcp_abort_on_overflow",
+		.now = "restart the process that does not accept; after a raise of somaxconn it "
+		       "must listen again",
+		FILES(file_listeners)},
+	{"ports", "limit",
+		"Local ports that TCP connections of one network namespace to one remote address "
+		"and port take, of the fullest pair. Connections in TIME_WAIT do not count.",
+		"ports", "28232", "sysctl, net.ipv4.ip_local_port_range",
+		.source = "net/ipv4/inet_hashtables.c, __inet_hash_connect()", W,
+		.breaks = "\"Cannot assign requested address\" (EADDRNOTAVAIL) from connect",
+		.now = "reuse connections (keep-alive), or use more destination addresses",
+		FILES(file_ports)},
+	{"conntrack/namespace", "limit",
+		"Connections that netfilter tracks in the fullest network namespace.",
+		"connections", "by memory, 262144 at most",
+		"limits.raise: conntrack; sysctl, net.netfilter.nf_conntrack_max",
+		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()", W,
+		.breaks = "new connections of a pod time out: \"nf_conntrack: table full, dropping "
+			  "packet\" in the kernel log",
+		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
+		.reader = &(const struct limit_reader){.in_namespaces = true}},
 	{"memory-cgroups", "limit",
 		"Memory cgroups, with removed cgroups whose cached memory is not freed yet. The "
 		"kernel has 65535 ids for them.",
@@ -121,7 +211,8 @@ const struct explanation limits_rows[] = {
 		.source = "fs/devpts/inode.c, devpts_new_index()", W,
 		.breaks = "kubectl exec -t and ssh fail: \"open /dev/ptmx: no space left on "
 			  "device\", \"PTY allocation request failed\"",
-		.now = "sysctl -w kernel.pty.max=8192", READ(limits_read_ptys)},
+		.now = "sysctl -w kernel.pty.max=8192",
+		READ(limits_read_ptys, .count_file = file_ptys)},
 	{"keys", "limit",
 		"Keys of the kernel's key service that the fullest user has. A container takes one "
 		"for its session. Root has its own, larger maximum.",

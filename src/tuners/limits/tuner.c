@@ -3,12 +3,20 @@
 #include "tuners/table.h"
 
 #include "base/text.h"
-#include "base/wait.h"
 #include "workload/cgroup.h"
 
-#define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
+#include <linux/capability.h>
 
 const struct config_option limits_options[] = {MODE_OPTION("limits"), {0}};
+
+static const struct capability_row capabilities[] = {
+	{CAPABILITY(CAP_BPF), CAPABILITY_TO_RUN, NULL,
+		"loads the programs that list what processes and files count for"},
+	{CAPABILITY(CAP_PERFMON), CAPABILITY_TO_OPEN, NULL, "lets them read the kernel's memory"},
+	{CAPABILITY(CAP_NET_ADMIN), CAPABILITY_TO_RUN, NULL,
+		"reads a sample of the tracked connections"},
+	{0},
+};
 
 static void *limits_open(const struct host *host, struct tuner_loop *loop)
 {
@@ -16,6 +24,7 @@ static void *limits_open(const struct host *host, struct tuner_loop *loop)
 
 	(void)loop;
 	limits->host = host;
+	limits->processes = limits->files = -1;
 	while (limits_rows[limits->n].name)
 		limits->n++;
 	limits->rows = must(calloc(limits->n, sizeof(*limits->rows)));
@@ -24,10 +33,23 @@ static void *limits_open(const struct host *host, struct tuner_loop *loop)
 	return limits;
 }
 
-static void seen_clear(struct limit_seen *seen)
+/* The runtime may name a pod after it was found. */
+static void name_users(const struct host *host, struct limit_reading *reading)
 {
-	free(seen->reading.top);
-	seen->reading = (struct limit_reading){0};
+	for (unsigned i = 0; i < reading->n_top; i++) {
+		struct workload *workload = &reading->top[i].workload;
+
+		if (workload->kind == WORKLOAD_NETNS)
+			names_at_address(host->names, workload->name, workload);
+		names_apply(host->names, workload);
+	}
+}
+
+void limits_seen_clear(struct limit_seen *seen)
+{
+	free(steal(seen->reading.top));
+	free(steal(seen->by_census.top));
+	free(steal(seen->by_files.top));
 }
 
 static void limits_sense(void *self)
@@ -37,81 +59,31 @@ static void limits_sense(void *self)
 	for (size_t i = 0; i < limits->n; i++) {
 		struct limit_seen *seen = &limits->rows[i];
 		const struct limit_reader *reader = seen->row->reader;
+		bool has_file = seen->row->used.path;
 
-		if (reader && !reader->read)
+		name_users(limits->host, &seen->by_census);
+		name_users(limits->host, &seen->by_files);
+		if (!has_file && !(reader && reader->read))
 			continue;
-		seen_clear(seen);
-		seen->error = reader ? reader->read(limits->host, reader, &seen->reading)
-				     : limits_read_numbers(limits->host, seen->row, &seen->reading);
+		free(seen->reading.top);
+		seen->reading = (struct limit_reading){0};
+		seen->error = has_file
+				      ? limits_read_numbers(limits->host, seen->row, &seen->reading)
+				      : reader->read(limits->host, reader, &seen->reading);
 	}
-	/* The runtime may name a pod after it was found. */
-	for (size_t i = 0; i < limits->n; i++)
-		for (unsigned k = 0; k < limits->rows[i].reading.n_top; k++)
-			names_apply(limits->host->names, &limits->rows[i].reading.top[k].workload);
-}
-
-/* ---- the sample ---- */
-
-struct limits_sample {
-	struct host host;
-	size_t n;
-	struct limit_seen *rows;
-};
-
-static void *sample_request(void *self, const void *memory, bool now)
-{
-	struct limits *limits = self;
-	struct limits_sample *sample;
-
-	(void)memory;
-	if (!now && now_us() < limits->next_sample_us)
-		return NULL;
-	limits->next_sample_us = next_turn_us(now_us(), SAMPLE_EVERY_US);
-	sample = must(calloc(1, sizeof(*sample)));
-	sample->host = *limits->host;
-	sample->n = limits->n;
-	sample->rows = must(calloc(limits->n, sizeof(*sample->rows)));
-	return sample;
-}
-
-static void sample_run(void *request, const struct wait *wait)
-{
-	struct limits_sample *sample = request;
-
-	for (size_t i = 0; i < sample->n; i++) {
-		const struct limit_reader *reader = limits_rows[i].reader;
-
-		if (!reader || !reader->sample)
-			continue;
-		wait_path(wait, limits_rows[i].name);
-		sample->rows[i].error =
-			reader->sample(&sample->host, reader, &sample->rows[i].reading);
-	}
-	wait_path(wait, NULL);
-}
-
-static void sample_adopt(void *self, void *request)
-{
-	struct limits_sample *sample = request;
-	struct limits *limits = self;
-
-	for (size_t i = 0; i < sample->n; i++) {
-		if (limits && limits_rows[i].reader && limits_rows[i].reader->sample) {
-			seen_clear(&limits->rows[i]);
-			limits->rows[i].error = sample->rows[i].error;
-			limits->rows[i].reading = sample->rows[i].reading;
-		} else {
-			seen_clear(&sample->rows[i]);
-		}
-	}
-	free(sample->rows);
-	free(sample);
 }
 
 static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])
 {
 	const struct limits *limits = self;
+	const char *separator = ": not watched: ";
 
+	copy_text(why, TUNER_WHY_MAX, limits->bpf_why);
+	for (size_t i = 0; i < limits->n && limits->bpf_why[0]; i++)
+		if (limits_needs_bpf(&limits_rows[i])) {
+			text_append(why, TUNER_WHY_MAX, "%s%s", separator, limits_rows[i].name);
+			separator = ", ";
+		}
 	for (size_t i = 0; i < limits->n; i++) {
 		int error = limits->rows[i].error;
 
@@ -127,8 +99,10 @@ static void limits_close(void *self, void *data)
 	struct limits *limits = self;
 
 	for (size_t i = 0; i < limits->n; i++)
-		seen_clear(&limits->rows[i]);
+		limits_seen_clear(&limits->rows[i]);
 	free(limits->rows);
+	cleanup_close(&limits->processes);
+	cleanup_close(&limits->files);
 	free(limits);
 	if (memory)
 		free(memory->rows);
@@ -138,10 +112,12 @@ const struct tuner_ops limits_tuner = {
 	.name = "limits",
 	.summary = "Watches limits of the node that others do not show, and who uses them.",
 	.explanations = limits_rows,
+	.capabilities = capabilities,
 	.conditions = limits_conditions,
 	.open = limits_open,
 	.sense = limits_sense,
-	.jobs[JOB_SAMPLE] = {sample_request, sample_run, sample_adopt, NULL},
+	.jobs[JOB_LOAD] = {limits_load_request, limits_load, limits_load_adopt, NULL},
+	.jobs[JOB_SAMPLE] = {limits_sample_request, limits_sample, limits_sample_adopt, NULL},
 	.memory_size = sizeof(struct limits_memory),
 	.decide = limits_decide,
 	.explain = limits_explain,

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Tells user space what each process has: files, maps, threads, mounts, and what the kernel counts
+ * for its user and its cgroup. The links in /proc/PID/fd and /proc/PID/ns show the same only to a
+ * process that may trace PID.
+ */
+#include <stdbool.h>
+
+#include "kernel_types.h"
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include <headroom/bpf/census.h>
+
+#define AF_INET     2
+#define AF_INET6    10
+#define SOCK_STREAM 1
+#define TCP_CLOSE   7 /* include/net/tcp_states.h */
+#define TCP_LISTEN  10
+
+#define RLIMIT_NOFILE 7
+#define PIDS_MAX      4194305 /* PID_MAX_LIMIT + 1: no limit */
+
+#define DEPTH_MAX 16   /* of cgroups and user namespaces */
+#define WORDS     1024 /* of a bit map that one call of count_bits() reads */
+#define CALLS     64   /* of count_bits(): 4,194,304 descriptors */
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Not static: the verifier checks it once, not once per call. */
+__noinline int count_bits(__u64 words, __u32 n)
+{
+	int bits = 0;
+
+	for (__u32 i = 0; i < WORDS && i < n; i++) {
+		unsigned long word = 0;
+
+		bpf_probe_read_kernel(&word, sizeof(word), (void *)(words + i * sizeof(word)));
+		bits += __builtin_popcountl(word);
+	}
+	return bits;
+}
+
+static __always_inline void read_files(struct task_struct *task, struct census_record *record)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	__u64 words = (__u64)BPF_CORE_READ(table, open_fds);
+	__u32 left = BPF_CORE_READ(table, max_fds) / (8 * sizeof(long));
+
+	for (__u32 i = 0; i < CALLS && left > 0; i++) {
+		record->files += count_bits(words, left);
+		words += WORDS * sizeof(long);
+		left = left > WORDS ? left - WORDS : 0;
+	}
+	record->files_max = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
+}
+
+/* A process in a user namespace counts for the user who made it, up to the first namespace. */
+static __always_inline void read_user(struct task_struct *task, struct census_record *record)
+{
+	const struct cred *cred = task->cred;
+	struct ucounts *counts;
+	void *numbers;
+
+	if (!bpf_core_field_exists(cred->ucounts))
+		return;
+	counts = BPF_CORE_READ(cred, ucounts);
+	for (int i = 0; i < DEPTH_MAX; i++) {
+		struct ucounts *above = BPF_CORE_READ(counts, ns, ucounts);
+
+		if (!above)
+			break;
+		counts = above;
+	}
+	record->uid = BPF_CORE_READ(counts, uid.val);
+	record->uid_counts = bpf_core_enum_value_exists(enum ucount_type, UCOUNT_INOTIFY_INSTANCES);
+	if (!record->uid_counts)
+		return;
+	numbers = (void *)counts + bpf_core_field_offset(counts->ucount);
+	bpf_probe_read_kernel(&record->inotify_instances, sizeof(__u64),
+		numbers + 8 * bpf_core_enum_value(enum ucount_type, UCOUNT_INOTIFY_INSTANCES));
+	bpf_probe_read_kernel(&record->inotify_watches, sizeof(__u64),
+		numbers + 8 * bpf_core_enum_value(enum ucount_type, UCOUNT_INOTIFY_WATCHES));
+}
+
+static __always_inline struct cgroup_subsys_state *pids_css(struct css_set *set)
+{
+	struct cgroup_subsys_state *css = NULL;
+
+	if (bpf_core_enum_value_exists(enum cgroup_subsys_id, pids_cgrp_id))
+		bpf_probe_read_kernel(&css, sizeof(css),
+			(void *)set + bpf_core_field_offset(set->subsys) +
+				8 * bpf_core_enum_value(enum cgroup_subsys_id, pids_cgrp_id));
+	return css;
+}
+
+static __always_inline void read_pids(struct css_set *set, struct census_record *record)
+{
+	struct cgroup_subsys_state *css = pids_css(set);
+	struct pids_cgroup *pids;
+
+	if (!css)
+		return;
+	record->pids_cgroup = BPF_CORE_READ(css, cgroup, kn, id);
+	pids = (struct pids_cgroup *)css; /* its first member */
+	record->forks_failed = bpf_core_field_exists(pids->events_local)
+				       ? BPF_CORE_READ(pids, events_local[1].counter)
+				       : BPF_CORE_READ(pids, events_limit.counter);
+	for (int i = 0; i < DEPTH_MAX && css; i++) {
+		__u64 used, max;
+
+		pids = (struct pids_cgroup *)css;
+		used = BPF_CORE_READ(pids, counter.counter);
+		max = BPF_CORE_READ(pids, limit.counter);
+		if (max < PIDS_MAX && used * record->pids_max >= record->pids_used * max) {
+			record->pids_limited = BPF_CORE_READ(css, cgroup, kn, id);
+			record->pids_used = used;
+			record->pids_max = max;
+		}
+		css = BPF_CORE_READ(css, parent);
+	}
+}
+
+static __noinline __u32 mounts_before_6_8(struct mnt_namespace *mounts)
+{
+	return BPF_CORE_READ(mounts, mounts);
+}
+
+SEC("iter/task")
+int census(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct census_record record = {0};
+	struct mnt_namespace *mounts;
+	struct css_set *set;
+
+	if (!task || task->pid != task->tgid)
+		return 0;
+	record.pid = task->tgid;
+	record.threads = BPF_CORE_READ(task, signal, nr_threads);
+	record.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	mounts = BPF_CORE_READ(task, nsproxy, mnt_ns);
+	record.mntns = BPF_CORE_READ(mounts, ns.inum);
+	record.mounts = bpf_core_field_exists(mounts->nr_mounts) ? BPF_CORE_READ(mounts, nr_mounts)
+								 : mounts_before_6_8(mounts);
+	record.maps = BPF_CORE_READ(task, mm, map_count);
+	read_files(task, &record);
+	set = task->cgroups;
+	record.cgroup = BPF_CORE_READ(set, dfl_cgrp, kn, id);
+	read_pids(set, &record);
+	read_user(task, &record);
+	bpf_probe_read_kernel(record.comm, sizeof(record.comm), task->comm);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}
+
+/* The operations of files of each kind; a listener is a socket as well. learn() finds them. */
+__u64 operations[CENSUS_KINDS];
+
+/* A file of each kind that user space has open, or -1. */
+__s32 examples[CENSUS_KINDS];
+
+/* The symbols of the operations exist only with KALLSYMS_ALL. */
+SEC("raw_tp")
+int learn(void *ctx)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct file **files = BPF_CORE_READ(task, files, fdt, fd);
+
+	for (int i = 0; i < CENSUS_KINDS; i++) {
+		struct file *file = NULL;
+
+		if (examples[i] < 0)
+			continue;
+		bpf_probe_read_kernel(&file, sizeof(file), &files[examples[i]]);
+		operations[i] = (__u64)BPF_CORE_READ(file, f_op);
+	}
+	return 0;
+}
+
+#define CHAIN 1024 /* elements that one call of count_list() visits */
+
+__u64 list_at; /* the element that count_list() visited last */
+
+__noinline int count_list(__u64 head)
+{
+	__u64 at = list_at;
+	int n = 0;
+
+	for (int i = 0; i < CHAIN; i++) {
+		if (bpf_probe_read_kernel(&at, sizeof(at), (void *)at) < 0 || at == head || !at) {
+			list_at = 0;
+			return n;
+		}
+		n++;
+	}
+	list_at = at;
+	return n;
+}
+
+static __always_inline __u32 count_watches(struct fsnotify_group *group)
+{
+	__u64 head = (__u64)group + bpf_core_field_offset(group->marks_list);
+	__u32 n = 0;
+
+	list_at = head;
+	for (int i = 0; i < CHAIN && list_at; i++)
+		n += count_list(head);
+	return n;
+}
+
+/* The number of ephemeral ports of a network namespace; false for another port. */
+static __always_inline bool is_ephemeral(struct net *net, __u16 port, __u32 *width)
+{
+	struct local_ports *ports = (void *)net + bpf_core_field_offset(net->ipv4) +
+				    bpf_core_field_offset(struct netns_ipv4, ip_local_ports);
+	__u32 range[2] = {0};
+
+	if (bpf_core_field_size(ports->range) == sizeof(__u32)) {
+		bpf_probe_read_kernel(&range[0], sizeof(range[0]),
+			(void *)ports + bpf_core_field_offset(ports->range));
+		range[1] = range[0] >> 16;
+		range[0] &= 0xffff;
+	} else {
+		bpf_probe_read_kernel(
+			range, sizeof(range), (void *)ports + bpf_core_field_offset(ports->range));
+	}
+	*width = range[1] - range[0] + 1;
+	return port >= range[0] && port <= range[1];
+}
+
+/* False for other sockets. */
+static __always_inline bool read_socket(struct socket *socket, struct census_file *record)
+{
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	struct net *net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
+
+	record->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (BPF_CORE_READ(socket, type) != SOCK_STREAM || !sk || state == TCP_CLOSE ||
+		(record->family != AF_INET && record->family != AF_INET6))
+		return false;
+	record->netns = BPF_CORE_READ(net, ns.inum);
+	record->port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	if (state == TCP_LISTEN) {
+		record->kind = CENSUS_LISTENER;
+		record->used = BPF_CORE_READ(sk, sk_ack_backlog);
+		record->max = BPF_CORE_READ(sk, sk_max_ack_backlog);
+		return true;
+	}
+	record->kind = CENSUS_CONNECTED;
+	if (!is_ephemeral(net, record->port, &record->max))
+		return false;
+	record->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	if (record->family == AF_INET)
+		bpf_probe_read_kernel(record->address, 4,
+			(void *)sk + bpf_core_field_offset(sk->__sk_common) +
+				bpf_core_field_offset(struct sock_common, skc_daddr));
+	else
+		bpf_probe_read_kernel(record->address, 16,
+			(void *)sk + bpf_core_field_offset(sk->__sk_common) +
+				bpf_core_field_offset(struct sock_common, skc_v6_daddr));
+	return true;
+}
+
+SEC("iter/task_file")
+int list_files(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct census_file record = {0};
+	struct cgroup_subsys_state *css;
+	struct css_set *set;
+	__u64 found;
+
+	/* Linux 5.10 visits the files of each thread. */
+	if (!task || !file || task->pid != task->tgid)
+		return 0;
+	found = (__u64)file->f_op;
+	if (found == operations[CENSUS_INOTIFY]) {
+		record.kind = CENSUS_INOTIFY;
+		record.used = count_watches(file->private_data);
+	} else if (found == operations[CENSUS_PTY]) {
+		record.kind = CENSUS_PTY;
+	} else if (found != operations[CENSUS_LISTENER] ||
+		   !read_socket(file->private_data, &record)) {
+		return 0;
+	}
+	record.file = (__u64)file;
+	record.pid = task->tgid;
+	set = task->cgroups;
+	css = pids_css(set);
+	record.cgroup = BPF_CORE_READ(set, dfl_cgrp, kn, id);
+	record.pids_cgroup = BPF_CORE_READ(css, cgroup, kn, id);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}

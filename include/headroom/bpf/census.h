@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#pragma once
+
+/* The records that bpf/census.bpf.c writes. */
+
+#include <linux/types.h>
+
+#define CENSUS_COMM 16
+
+/* census() writes one for each process. */
+struct census_record {
+	__u32 pid; /* in the first pid namespace */
+	__u32 threads;
+	__u32 netns; /* inodes of its namespaces; 0: it is exiting */
+	__u32 mntns;
+	__u32 mounts; /* of its mount namespace */
+	__u32 maps;   /* memory maps */
+	__u64 files;  /* open descriptors */
+	__u64 files_max;
+	/* Inodes of its cgroup in the hierarchy of cgroup2 and in that of the pids controller. */
+	__u64 cgroup, pids_cgroup;
+	/* The fullest pids cgroup above it with a limit; pids_max 0: none. */
+	__u64 pids_limited, pids_used, pids_max;
+	__u64 forks_failed; /* in pids_cgroup */
+	/* Of its user in the first user namespace; the kernel counts them from Linux 5.14. */
+	__u32 uid;
+	__u32 uid_counts; /* 1: the kernel has the next two */
+	__u64 inotify_instances, inotify_watches;
+	char comm[CENSUS_COMM];
+};
+
+enum census_kind {
+	CENSUS_INOTIFY,
+	CENSUS_PTY,       /* the side of the terminal emulator */
+	CENSUS_LISTENER,  /* TCP */
+	CENSUS_CONNECTED, /* TCP, from an ephemeral port */
+	CENSUS_KINDS,
+};
+
+/* list_files() writes one for each open file of these kinds, once for each process that has it. */
+struct census_file {
+	__u64 file; /* the same for all processes that share it */
+	__u64 cgroup, pids_cgroup;
+	__u32 pid;
+	__u32 netns;
+	__u32 used, max; /* inotify: watches; listener: connections that wait, and their maximum;
+			    connected: the number of ephemeral ports is the maximum */
+	__u16 kind;
+	__u16 port;   /* of the listener, or of the remote end */
+	__u16 family; /* of address */
+	__u16 unused;
+	__u8 address[16]; /* of the remote end */
+};

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The passes over processes and files. census.c runs them, tally.c adds up what rows count. */
+
+#include "tuners/limits/limits.h"
+
+#include <headroom/bpf/census.h>
+
+/* A use of a limit that a record shows. */
+struct limit_use {
+	uint64_t key[2]; /* of the user or cgroup that the kernel counts for; zero: the process */
+	uint64_t used, max; /* max 0: the row's own */
+	bool adds;          /* used adds up over the records with this key */
+	uint32_t pid, last_pid;
+	uint32_t uid; /* if by_uid */
+	bool by_uid;
+	bool is_remote;        /* address and port are of the remote end */
+	uint16_t family, port; /* port 0: none */
+	uint8_t address[16];
+	char comm[CENSUS_COMM]; /* of a process */
+};
+
+/* A hash table of uses by key, or a list of the fullest. */
+struct tally {
+	struct limit_use *slots; /* empty ones are zeroed in a hash table */
+	size_t n, allocated;
+	bool is_list;
+};
+
+#define TALLY_CANDIDATES 32 /* uses that are named; several may belong to one workload */
+
+void tally_add(struct tally *tally, const struct limit_use *use);
+
+/* The use with this key, zeroed but for the key if it is new; NULL for none. */
+struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low);
+
+/*
+ * Sets used and max to the numbers of the fullest use, and top to the workloads of the fullest
+ * uses. max is the row's. Frees the tally.
+ */
+void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
+	struct limit_reading *reading);
+
+/* The programs, loaded. A descriptor is -1 if its program is not. */
+struct census {
+	int processes, files; /* links of iterators */
+	char why[TUNER_WHY_MAX];
+};
+
+void census_load(struct census *census);
+
+/* Reads all records of an iterator. Returns 0 or -errno. */
+typedef void census_visit(void *userdata, const void *record);
+int census_each(int link, size_t size, census_visit *visit, void *userdata);
+
+/* Reads the tracked connections of each of these network namespaces: the use is the fullest. */
+int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
+	struct limit_reading *reading, struct limit_reading *users);
+
+/* Rows: census_record and census_file -> use. False: the record says nothing of the row. */
+bool count_inotify_instances(const struct census_record *record, struct limit_use *use);
+bool count_inotify_watches(const struct census_record *record, struct limit_use *use);
+bool count_threads(const struct census_record *record, struct limit_use *use);
+bool count_pids(const struct census_record *record, struct limit_use *use);
+bool count_open_files(const struct census_record *record, struct limit_use *use);
+bool count_process_files(const struct census_record *record, struct limit_use *use);
+bool count_maps(const struct census_record *record, struct limit_use *use);
+bool count_mounts(const struct census_record *record, struct limit_use *use);
+bool file_instances(const struct census_file *file, struct limit_use *use);
+bool file_watches(const struct census_file *file, struct limit_use *use);
+bool file_ptys(const struct census_file *file, struct limit_use *use);
+bool file_listeners(const struct census_file *file, struct limit_use *use);
+bool file_ports(const struct census_file *file, struct limit_use *use);

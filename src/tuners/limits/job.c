@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/limits/census.h"
+
+#include "base/file.h"
+#include "base/wait.h"
+
+/* The jobs of the worker. A sample has the parts that are due. */
+
+#define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
+#define CENSUS_EVERY_US (5 * USEC_PER_SEC)
+
+/* A part uses at most 1/N of a CPU. */
+#define CENSUS_SHARE     1000
+#define NAMESPACES_SHARE 5000
+#define FILES_SHARE      4000 /* while no row needs it */
+#define FILES_SHARE_BUSY 200  /* while more than half of a row is used */
+
+#define FILE_NS 300 /* CPU time for a file, to predict a pass */
+
+#define NAMED_IDLE 3 /* users of a row that is at most half used */
+
+static uint64_t cpu_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return us_of(ts);
+}
+
+/* ---- loading ---- */
+
+void *limits_load_request(void *self, const void *memory, bool now)
+{
+	struct limits *limits = self;
+	struct census *census;
+
+	(void)memory, (void)now;
+	if (limits->load_requested)
+		return NULL;
+	limits->load_requested = true;
+	census = must(calloc(1, sizeof(*census)));
+	census->processes = census->files = -1;
+	strcpy(census->why, "no thread to load BPF programs");
+	return census;
+}
+
+void limits_load(void *request, const struct wait *wait)
+{
+	struct census *census = request;
+
+	(void)wait; /* bpf(2) cannot be cancelled */
+	census->why[0] = '\0';
+	census_load(census);
+}
+
+void limits_load_adopt(void *self, void *request)
+{
+	struct census *census = request;
+	struct limits *limits = self;
+
+	if (limits) {
+		limits->processes = steal_fd(&census->processes);
+		limits->files = steal_fd(&census->files);
+		copy_text(limits->bpf_why, TUNER_WHY_MAX, census->why);
+	}
+	cleanup_close(&census->processes);
+	cleanup_close(&census->files);
+	free(census);
+}
+
+/* ---- samples ---- */
+
+struct sample {
+	struct host host;
+	bool due_rows, due_namespaces;
+	int processes, files; /* -1: not due */
+	size_t n;
+	bool *busy;              /* more than half of a row is used, or it was reached */
+	struct limit_seen *rows; /* results */
+	uint64_t census_us, files_us, namespaces_us, n_files;
+	int census_error, files_error;
+};
+
+static bool is_busy(const struct limit_seen *seen, const struct limit_memory *memory)
+{
+	return seen->reading.used * 2 > seen->reading.max || (memory && memory->lately > 0);
+}
+
+static int duplicate(int fd)
+{
+	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+static bool is_due(uint64_t *next, uint64_t now, uint64_t every_us, bool force)
+{
+	if (now < *next && !force)
+		return false;
+	*next = next_turn_us(now, every_us);
+	return true;
+}
+
+void *limits_sample_request(void *self, const void *memory, bool now)
+{
+	const struct limits_memory *known = memory;
+	struct limits *limits = self;
+	uint64_t at = now_us();
+	bool files_busy = false, due_census, due_files, due_rows;
+	_cleanup_free_ bool *busy = must(calloc(limits->n, sizeof(*busy)));
+	struct sample *sample;
+
+	for (size_t i = 0; i < limits->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+
+		busy[i] = limits->rows[i].error == 0 &&
+			  is_busy(&limits->rows[i], known && known->rows ? &known->rows[i] : NULL);
+		files_busy |= busy[i] && reader && reader->count_file;
+	}
+	if (files_busy)
+		limits->next_files_us = MIN(limits->next_files_us,
+			limits->files_at_us +
+				MAX(CENSUS_EVERY_US, limits->files_us * FILES_SHARE_BUSY));
+	due_rows = is_due(&limits->next_sample_us, at, SAMPLE_EVERY_US, now);
+	due_census =
+		limits->processes >= 0 && is_due(&limits->next_census_us, at, CENSUS_EVERY_US, now);
+	/* The census predicts its cost. */
+	due_files = limits->files >= 0 && (limits->counted || now) &&
+		    is_due(&limits->next_files_us, at, SAMPLE_EVERY_US, now);
+	if (!due_rows && !due_census && !due_files)
+		return NULL;
+	sample = must(calloc(1, sizeof(*sample)));
+	*sample = (struct sample){
+		.host = *limits->host,
+		.due_rows = due_rows,
+		.processes = due_census ? duplicate(limits->processes) : -1,
+		.files = due_files ? duplicate(limits->files) : -1,
+		.n = limits->n,
+		.busy = steal(busy),
+		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
+	};
+	sample->due_namespaces =
+		due_census && is_due(&limits->next_namespaces_us, at, SAMPLE_EVERY_US, now);
+	return sample;
+}
+
+/* The sums of a pass. */
+struct pass {
+	const struct sample *sample;
+	struct tally *tallies;            /* of each row */
+	struct tally cgroups, namespaces; /* their failed forks; a process of each */
+	struct tally files;               /* the files counted so far */
+	uint64_t n_files;
+};
+
+static void visit_process(void *userdata, const void *data)
+{
+	const struct census_record *record = data;
+	struct pass *pass = userdata;
+	struct limit_use use;
+
+	pass->n_files += record->files;
+	if (record->netns)
+		tally_at(&pass->namespaces, 1, record->netns)->pid = record->pid;
+	if (record->pids_cgroup)
+		tally_at(&pass->cgroups, 1, record->pids_cgroup)->used = record->forks_failed;
+	for (size_t i = 0; i < pass->sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+
+		if (reader && reader->count && reader->count(record, &use))
+			tally_add(&pass->tallies[i], &use);
+	}
+}
+
+static void visit_file(void *userdata, const void *data)
+{
+	const struct census_file *file = data;
+	struct pass *pass = userdata;
+	struct limit_use *seen = tally_at(&pass->files, 1, file->file), use;
+
+	/* Processes share it. */
+	if (seen->pid > 0)
+		return;
+	seen->pid = file->pid;
+	for (size_t i = 0; i < pass->sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+
+		if (reader && reader->count_file && reader->count_file(file, &use))
+			tally_add(&pass->tallies[i], &use);
+	}
+}
+
+static uint64_t sum_used(const struct tally *tally)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < tally->allocated; i++)
+		sum += tally->slots[i].used;
+	return sum;
+}
+
+/* Turns the tallies of a pass into readings. */
+static void finish_rows(struct sample *sample, struct pass *pass, bool of_files, int error)
+{
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct explanation *row = &limits_rows[i];
+		const struct limit_reader *reader = row->reader;
+		struct limit_seen *seen = &sample->rows[i];
+		struct limit_reading *reading = of_files ? &seen->by_files : &seen->by_census;
+		bool only = limits_needs_bpf(row) && !(of_files && reader->count);
+		uint64_t max = 0;
+		bool any;
+		int r = error;
+
+		if (!reader || !(of_files ? reader->count_file != NULL : reader->count != NULL))
+			continue;
+		if (r == 0 && only)
+			r = limits_read_max(&sample->host, row, &max);
+		any = pass->tallies[i].n > 0;
+		tally_finish(&pass->tallies[i], &sample->host, max,
+			sample->busy[i] ? TALLY_CANDIDATES : NAMED_IDLE, reading);
+		if (of_files)
+			seen->from_files = true;
+		else
+			seen->from_census = true;
+		if (!only)
+			continue;
+		seen->from_sample = true;
+		seen->error = r < 0 ? r : !any || reading->max == 0 ? -ENOENT : 0;
+		seen->reading.used = reading->used;
+		seen->reading.max = reading->max;
+		if (reader->count == count_pids)
+			seen->reading.hits = sum_used(&pass->cgroups);
+	}
+}
+
+static void run_pass(struct sample *sample, bool of_files)
+{
+	struct pass pass = {.sample = sample};
+	uint64_t begun = cpu_us();
+	int r;
+
+	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
+	if (of_files) {
+		r = census_each(sample->files, sizeof(struct census_file), visit_file, &pass);
+		sample->files_error = r;
+	} else {
+		r = census_each(
+			sample->processes, sizeof(struct census_record), visit_process, &pass);
+		sample->census_error = r;
+		sample->n_files = pass.n_files;
+	}
+	finish_rows(sample, &pass, of_files, r);
+	if (of_files)
+		sample->files_us = cpu_us() - begun;
+	else
+		sample->census_us = cpu_us() - begun;
+	begun = cpu_us();
+	for (size_t i = 0; sample->due_namespaces && !of_files && i < sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+		struct limit_seen *seen = &sample->rows[i];
+
+		if (!reader || !reader->in_namespaces)
+			continue;
+		seen->from_sample = seen->from_census = true;
+		seen->error = limits_sample_namespaces(
+			&sample->host, &pass.namespaces, &seen->reading, &seen->by_census);
+		sample->namespaces_us = cpu_us() - begun;
+	}
+	free(pass.cgroups.slots);
+	free(pass.namespaces.slots);
+	free(pass.files.slots);
+	free(pass.tallies);
+}
+
+void limits_sample(void *request, const struct wait *wait)
+{
+	struct sample *sample = request;
+
+	for (size_t i = 0; sample->due_rows && i < sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+		struct limit_seen *seen = &sample->rows[i];
+
+		wait_path(wait, limits_rows[i].name);
+		if (reader && reader->sample) {
+			seen->from_sample = true;
+			seen->error = reader->sample(&sample->host, reader, &seen->reading);
+		}
+		if (reader && reader->who) {
+			seen->from_files = true;
+			if (sample->busy[i])
+				(void)reader->who(&sample->host, reader, &seen->by_files);
+		}
+	}
+	wait_path(wait, NULL);
+	if (sample->processes >= 0)
+		run_pass(sample, false);
+	if (sample->files >= 0)
+		run_pass(sample, true);
+}
+
+static void replace_reading(struct limit_reading *old, struct limit_reading *new)
+{
+	free(old->top);
+	*old = *new;
+	*new = (struct limit_reading){0};
+}
+
+/* The largest users of a row that needs no pass over files any more are old. */
+static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy)
+{
+	const struct limit_reader *reader = seen->row->reader;
+
+	if (new->from_sample) {
+		seen->error = new->error;
+		replace_reading(&seen->reading, &new->reading);
+	}
+	if (new->from_census)
+		replace_reading(&seen->by_census, &new->by_census);
+	if (new->from_files)
+		replace_reading(&seen->by_files, &new->by_files);
+	if (!busy && reader && reader->count && reader->count_file)
+		replace_reading(&seen->by_files, &(struct limit_reading){0});
+}
+
+void limits_sample_adopt(void *self, void *request)
+{
+	struct sample *sample = request;
+	struct limits *limits = self;
+	uint64_t at = now_us();
+
+	for (size_t i = 0; i < sample->n; i++) {
+		if (limits)
+			adopt_row(&limits->rows[i], &sample->rows[i], sample->busy[i]);
+		limits_seen_clear(&sample->rows[i]);
+	}
+	if (limits && sample->processes >= 0) {
+		limits->counted = true;
+		limits->n_files = sample->n_files;
+		limits->next_census_us =
+			MAX(limits->next_census_us, at + sample->census_us * CENSUS_SHARE);
+		limits->files_us = MAX(limits->files_us, limits->n_files * FILE_NS / 1000);
+	}
+	if (limits && sample->due_namespaces)
+		limits->next_namespaces_us = MAX(
+			limits->next_namespaces_us, at + sample->namespaces_us * NAMESPACES_SHARE);
+	if (limits && sample->files >= 0) {
+		limits->files_us = sample->files_us;
+		limits->files_at_us = at;
+		limits->next_files_us =
+			MAX(limits->next_files_us, at + sample->files_us * FILES_SHARE);
+	}
+	if (limits && limits->bpf_why[0] == '\0' && (sample->census_error || sample->files_error))
+		snprintf(limits->bpf_why, TUNER_WHY_MAX, "BPF: an iterator: %s",
+			strerror(-MIN(sample->census_error, sample->files_error)));
+	cleanup_close(&sample->processes);
+	cleanup_close(&sample->files);
+	free(sample->busy);
+	free(sample->rows);
+	free(sample);
+}

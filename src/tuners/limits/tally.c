@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/limits/census.h"
+
+#include "base/text.h"
+#include "workload/cgroup.h"
+#include "workload/process.h"
+
+#include <arpa/inet.h>
+
+static size_t slot_of(const struct tally *tally, uint64_t high, uint64_t low)
+{
+	uint64_t hash =
+		(high * UINT64_C(0x9e3779b97f4a7c15)) ^ (low * UINT64_C(0xc2b2ae3d27d4eb4f));
+	size_t i = (size_t)(hash ^ hash >> 29) & (tally->allocated - 1);
+
+	while ((tally->slots[i].key[0] || tally->slots[i].key[1]) &&
+		(tally->slots[i].key[0] != high || tally->slots[i].key[1] != low))
+		i = (i + 1) & (tally->allocated - 1);
+	return i;
+}
+
+static void grow(struct tally *tally)
+{
+	struct tally larger = {.n = tally->n, .allocated = MAX(tally->allocated * 2, (size_t)64)};
+
+	larger.slots = must(calloc(larger.allocated, sizeof(*larger.slots)));
+	for (size_t i = 0; i < tally->allocated; i++) {
+		const struct limit_use *use = &tally->slots[i];
+
+		if (use->key[0] || use->key[1])
+			larger.slots[slot_of(&larger, use->key[0], use->key[1])] = *use;
+	}
+	free(tally->slots);
+	*tally = larger;
+}
+
+struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low)
+{
+	struct limit_use *use;
+
+	if (tally->n * 2 >= tally->allocated)
+		grow(tally);
+	use = &tally->slots[slot_of(tally, high, low)];
+	if (!use->key[0] && !use->key[1]) {
+		use->key[0] = high;
+		use->key[1] = low;
+		tally->n++;
+	}
+	return use;
+}
+
+/* All uses of a row have a maximum of their own, or none has. */
+static int by_share(const void *a, const void *b)
+{
+	const struct limit_use *x = a, *y = b;
+	double left = (double)x->used / (double)MAX(x->max, (uint64_t)1);
+	double right = (double)y->used / (double)MAX(y->max, (uint64_t)1);
+
+	return (left < right) - (left > right);
+}
+
+void tally_add(struct tally *tally, const struct limit_use *use)
+{
+	struct limit_use *known;
+
+	if (use->key[0] || use->key[1]) {
+		known = tally_at(tally, use->key[0], use->key[1]);
+		if (known->pid > 0 && use->adds) {
+			known->used += use->used;
+			known->last_pid = use->pid;
+		} else {
+			uint32_t pid = known->pid > 0 ? known->pid : use->pid;
+
+			*known = *use;
+			known->pid = pid;
+			known->last_pid = use->pid;
+		}
+		return;
+	}
+	/* Each process is a use: keep the fullest. */
+	tally->is_list = true;
+	if (tally->n < TALLY_CANDIDATES) {
+		*add_element(&tally->slots, &tally->n, &tally->allocated) = *use;
+	} else if (by_share(use, &tally->slots[tally->n - 1]) < 0) {
+		tally->slots[tally->n - 1] = *use;
+	} else {
+		return;
+	}
+	for (size_t i = tally->n - 1; i > 0 && by_share(&tally->slots[i], &tally->slots[i - 1]) < 0;
+		i--) {
+		struct limit_use moved = tally->slots[i];
+
+		tally->slots[i] = tally->slots[i - 1];
+		tally->slots[i - 1] = moved;
+	}
+}
+
+/* A process outside of all workloads and services: the unit of its session, or the host. */
+static void name_scope(const char *text, struct workload *workload)
+{
+	const char *end = strstr(text, ".scope"), *begin = end;
+
+	*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+	while (begin && begin > text && begin[-1] != '/' && begin[-1] != '\n')
+		begin--;
+	if (!begin)
+		return;
+	workload->kind = WORKLOAD_UNIT;
+	snprintf(workload->name, sizeof(workload->name), "%.*s",
+		(int)(end - begin) + (int)strlen(".scope"), begin);
+}
+
+static bool name_process(const struct host *host, uint32_t pid, struct workload *workload)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (process_read(host->root, (pid_t)pid, "cgroup", &text, NULL) < 0)
+		return false;
+	if (!cgroup_file_workload(text, workload))
+		name_scope(text, workload);
+	return true;
+}
+
+static void describe(const struct limit_use *use, char detail[static LIMIT_DETAIL_MAX])
+{
+	char address[INET6_ADDRSTRLEN] = "";
+
+	detail[0] = '\0';
+	if (use->is_remote) {
+		inet_ntop(use->family, use->address, address, sizeof(address));
+		snprintf(detail, LIMIT_DETAIL_MAX, "to %s port %u", address, use->port);
+	} else if (use->port > 0) {
+		snprintf(detail, LIMIT_DETAIL_MAX, "port %u", use->port);
+	} else if (use->comm[0]) {
+		snprintf(detail, LIMIT_DETAIL_MAX, "process %u (%.*s)", use->pid, CENSUS_COMM,
+			use->comm);
+		text_make_printable(detail);
+	}
+}
+
+static void name_use(const struct host *host, const struct limit_use *use, struct limit_user *user)
+{
+	struct workload *workload = &user->workload;
+
+	*user = (struct limit_user){.used = use->used};
+	describe(use, user->detail);
+	if (use->by_uid) {
+		workload->kind = WORKLOAD_UID;
+		snprintf(workload->name, sizeof(workload->name), "%u", use->uid);
+	} else if (!name_process(host, use->pid, workload) &&
+		   !name_process(host, use->last_pid, workload)) {
+		workload->kind = WORKLOAD_UNIT;
+		snprintf(workload->name, sizeof(workload->name), "cgroup %" PRIu64,
+			MAX(use->key[0], use->key[1]));
+	}
+}
+
+/* Uses of several cgroups may belong to one workload. */
+static void add_user(struct limit_reading *reading, const struct limit_user *user, bool adds)
+{
+	for (unsigned i = 0; adds && i < reading->n_top; i++) {
+		struct limit_user *known = &reading->top[i];
+
+		if (known->workload.kind == user->workload.kind &&
+			streq(known->workload.id, user->workload.id) &&
+			streq(known->workload.name, user->workload.name) &&
+			streq(known->detail, user->detail)) {
+			known->used += user->used;
+			return;
+		}
+	}
+	if (reading->n_top < LIMIT_TOP_MAX)
+		*limit_add_user(reading) = *user;
+}
+
+static int by_used(const void *a, const void *b)
+{
+	const struct limit_user *x = a, *y = b;
+
+	return (x->used < y->used) - (x->used > y->used);
+}
+
+void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
+	struct limit_reading *reading)
+{
+	size_t n = 0, end = tally->is_list ? tally->n : tally->allocated;
+
+	for (size_t i = 0; i < end; i++)
+		if (tally->slots[i].pid > 0)
+			tally->slots[n++] = tally->slots[i];
+	if (n > 0) {
+		qsort(tally->slots, n, sizeof(*tally->slots), by_share);
+		reading->used = tally->slots[0].used;
+		reading->max = tally->slots[0].max ? tally->slots[0].max : max;
+	} else {
+		reading->max = max;
+	}
+	for (size_t i = 0; i < MIN(n, (size_t)named) && tally->slots[i].used > 0; i++) {
+		struct limit_user user;
+
+		name_use(host, &tally->slots[i], &user);
+		add_user(reading, &user, tally->slots[i].adds);
+	}
+	if (reading->n_top > 0 && tally->slots[0].max == 0)
+		qsort(reading->top, reading->n_top, sizeof(*reading->top), by_used);
+	free(tally->slots);
+	*tally = (struct tally){0};
+}
