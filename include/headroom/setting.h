@@ -137,6 +137,7 @@ struct value_record {
 	char original[SETTING_VALUE_MAX]; /* before the first write of this boot */
 	char before[SETTING_VALUE_MAX];   /* also ours: from before the last write, or as rounded */
 	char wanted[SETTING_VALUE_MAX];   /* the value of the last write, done or intended */
+	char chosen[SETTING_VALUE_MAX];   /* the last value of others that we replaced; or empty */
 	bool grown;                       /* growth chose wanted, not the configuration */
 };
 
@@ -144,8 +145,8 @@ struct value_record {
 bool value_is_foreign(const struct value_record *record, const char *actual);
 
 /*
- * Writes the administrator's value to floor: the original, or a higher value that others set since.
- * record may be NULL.
+ * Writes the administrator's value to floor: the original, or a higher value that others chose
+ * last. record may be NULL.
  */
 void value_floor(const struct value_record *record, const char *actual,
 	char floor[static SETTING_VALUE_MAX]);

@@ -19,7 +19,7 @@
 /* ---- records ---- */
 
 #define MAGIC   "headroom values"
-#define VERSION 2
+#define VERSION 3
 
 /* A write goes to the copy that is not current and then makes it current. */
 struct slot {
@@ -302,6 +302,8 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		struct value_record record =
 			known ? *known : (struct value_record){.target = change->target};
 		bool foreign = known && value_is_foreign(known, change->old);
+		bool undone =
+			known && known->chosen[0] && value_equal(change->old, known->original);
 
 		copy_text(change->actual, sizeof(change->actual), change->old);
 		change->error = 0;
@@ -310,7 +312,11 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 			copy_text(record.tuner, sizeof(record.tuner), change->tuner);
 			copy_text(record.original, sizeof(record.original), change->old);
 		}
-		if (!known || !streq(record.wanted, change->new) || record.grown != change->grown ||
+		/* It is a floor for later configurations. */
+		if (foreign || undone)
+			copy_text(record.chosen, sizeof(record.chosen), foreign ? change->old : "");
+		if (!known || undone || !streq(record.wanted, change->new) ||
+			record.grown != change->grown ||
 			(!value_equal(change->old, record.original) &&
 				!value_equal(change->old, record.before))) {
 			/* After a crash before the write, the old value is still to be restored,

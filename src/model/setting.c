@@ -130,8 +130,11 @@ bool value_is_foreign(const struct value_record *record, const char *actual)
 void value_floor(
 	const struct value_record *record, const char *actual, char floor[static SETTING_VALUE_MAX])
 {
+	const char *chosen = !record                                 ? actual
+			     : value_is_foreign(record, actual)      ? actual
+			     : value_equal(actual, record->original) ? ""
+								     : record->chosen;
+
 	copy_text(floor, SETTING_VALUE_MAX, record ? record->original : actual);
-	if (record && value_is_foreign(record, actual))
-		value_max(floor, actual,
-			floor); /* leaves floor unchanged if a value is not a number */
+	value_max(floor, chosen, floor); /* leaves floor unchanged if a value is not a number */
 }

@@ -158,6 +158,17 @@ def check_security():
             faults.append(f"packaging/SECURITY.md: there is no test {name}")
 
 
+def check_promises():
+    """The manual has each promise that tests/chaos checks."""
+    sys.path.insert(0, str(ROOT / "tests/chaos"))
+    from promises import PROMISES
+
+    manual = " ".join(plain((DOCUMENTS / "headroom.8").read_text()).split())
+    for name, sentences in PROMISES.items():
+        if f"{name} {sentences}" not in manual:
+            faults.append(f"headroom.8: the promise {name} differs from tests/chaos/promises.py")
+
+
 def check_metrics():
     """promtool accepts the metrics of a made-up node and of this node without a message."""
     if not shutil.which("promtool"):
@@ -182,6 +193,7 @@ check_explain()
 check_limits()
 check_prose()
 check_security()
+check_promises()
 check_metrics()
 print("\n".join(faults))
 sys.exit(1 if faults else 0)

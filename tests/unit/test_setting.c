@@ -104,6 +104,8 @@ TEST(a_floor_is_the_original_or_a_higher_value_of_the_administrator)
 		.original = "always", .before = "always", .wanted = "never"};
 	static const struct value_record fields = {
 		.original = "1 50 3", .before = "1 50 3", .wanted = "9 50 9"};
+	static const struct value_record chosen = {
+		.original = "1024", .before = "8192", .chosen = "9000", .wanted = "12000"};
 	static const struct {
 		const struct value_record *record;
 		const char *actual, *floor;
@@ -119,6 +121,9 @@ TEST(a_floor_is_the_original_or_a_higher_value_of_the_administrator)
 		{&record, "", "1024"},
 		{&text, "madvise", "always"},
 		{&fields, "2 40 8", "2 50 8"},
+		{&chosen, "12000", "9000"}, /* and we raised it further */
+		{&chosen, "1024", "1024"},  /* the administrator took that back */
+		{&chosen, "7000", "7000"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hands that act on a node. Each method is a step of a history; its annotations say which arguments it draws."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any, Callable
+
+from node import FIELDS, OWNERS, WRITES, Node
+from world import RUN, SECOND, STATE, Actor, Violation, World, clear
+
+TIMES = [0.2, 1, 2.5, 11, 61, 1800, 90000]
+PERIODS = [0.3, 2, 1800, 86400]
+VERBS = ["apply", "restore", "plan", "status", "doctor"]
+STEPS: dict[str, dict[str, list[Any]]] = {}
+
+
+def step(**choices: list[Any]) -> Callable[[Any], Any]:
+    """Marks a method as a step, with the choices of each argument."""
+
+    def mark(function: Any) -> Any:
+        STEPS[function.__name__] = choices
+        return function
+
+    return mark
+
+
+class Hands:
+    def __init__(self, node: Node) -> None:
+        self.node, self.world = node, node.world
+
+    def play(self, name: str, arguments: dict[str, Any]) -> None:
+        getattr(self, name)(**arguments)
+        self.world.settle()
+        self.node.check()
+
+    # ---- administrator and configuration management ----
+
+    @step(name=list(WRITES), pick=list(range(6)))
+    def set_value(self, name: str, pick: int) -> None:
+        self.node.write(name, WRITES[name][pick % len(WRITES[name])])
+
+    @step(name=list(WRITES), pick=list(range(6)), period=PERIODS)
+    def manage_value(self, name: str, pick: int, period: float) -> None:
+        """Configuration management sets a value again and again."""
+        text = WRITES[name][pick % len(WRITES[name])]
+
+        def act() -> None:
+            if self.node.values[name].read() != text:
+                self.node.write(name, text)
+
+        self.world.actors[name] = Actor(period, act, self.world.now + period)
+
+    @step()
+    def stop_managing(self) -> None:
+        self.world.actors.clear()
+
+    @step(owner=["unit", "unit", "blue"], field=list(FIELDS), pick=list(range(4)), in_place=[False, True])
+    def edit_config(self, owner: str, field: str, pick: int, in_place: bool) -> None:
+        fields = {**self.node.configs[owner].fields, field: FIELDS[field][pick % len(FIELDS[field])]}
+        self.node.configs[owner] = type(self.node.configs[owner])(owner, fields, self.node.others_off)
+        self.node.write_config(owner, in_place)
+
+    @step(owner=["unit", "blue"], how=["missing", "empty", "half", "faulty", "writable"])
+    def break_config(self, owner: str, how: str) -> None:
+        path = self.node.configs[owner].path
+        if owner in self.node.faulty:
+            return
+        text = path.read_text()
+        if how == "missing":
+            path.unlink()
+        elif how == "writable":
+            path.chmod(0o666)
+        else:
+            path.write_text({"empty": "", "half": text[: text.index("http:") + 7], "faulty": text + "moed: enforce\n"}[how])
+        self.node.faulty.add(owner)
+
+    @step(owner=["unit", "blue"])
+    def repair_config(self, owner: str) -> None:
+        self.node.write_config(owner)
+
+    # ---- time ----
+
+    @step(seconds=TIMES)
+    def wait(self, seconds: float) -> None:
+        self.world.advance(seconds)
+
+    @step()
+    def be_quiet(self) -> None:
+        """Nobody does anything for a while, and every setting gets to its place."""
+        self.world.actors.clear()
+        self.world.advance(15)
+        for agent in self.node.agents.values():
+            if agent.alive and not agent.stopped and agent.owner not in self.node.faulty:
+                agent.possible = [self.node.configs[agent.owner]]
+                self.node.good[agent.owner].append(agent.possible[0])
+        self.node.check(quiet=True)
+
+    @step(seconds=[-86400, -2, 5, 86400 * 30])
+    def set_wall_clock(self, seconds: int) -> None:
+        self.world.realtime += seconds * SECOND
+        self.world.forward(0)
+
+    @step(seconds=[60, 86400])
+    def suspend(self, seconds: int) -> None:
+        self.world.realtime += seconds * SECOND
+        self.world.boottime += seconds * SECOND
+        self.world.forward(0)
+
+    # ---- agents ----
+
+    @step(owner=["unit", "unit", "blue", "green"], crash=[0, 0, 0, 1, 3, 7])
+    def start_agent(self, owner: str, crash: int) -> None:
+        self.node.forget_dead()
+        if owner not in self.node.agents:
+            self.node.start(owner, crash)
+
+    @step(number=[signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+    def end_agent(self, number: int) -> None:
+        for owner in list(self.node.agents):
+            self.node.end(owner, number)
+
+    @step(change=[1, 2, 3, 5, 8])
+    def kill_at_change(self, change: int) -> None:
+        """The agent is killed before one of its next changes of files."""
+        if agent := self.node.running():
+            self.world.crash_at(agent.task.process.pid, change)
+
+    @step()
+    def hang_up(self) -> None:
+        if agent := self.node.running():
+            agent.task.process.send_signal(signal.SIGHUP)
+            self.world.settle()
+
+    @step()
+    def freeze(self) -> None:
+        if agent := self.node.running():
+            agent.task.process.send_signal(signal.SIGSTOP)
+            agent.stopped = True
+            self.world.settle()
+
+    @step()
+    def thaw(self) -> None:
+        for agent in self.node.agents.values():
+            agent.task.process.send_signal(signal.SIGCONT)
+            agent.stopped = False
+        self.world.advance(1.2)
+
+    # ---- command line ----
+
+    @step(owner=["unit", "unit", "unit", "blue"], verb=VERBS, only=[None, None, "sysctl", "thp"], crash=[0, 0, 0, 1, 2, 4, 6, 9])
+    def command(self, owner: str, verb: str, only: str | None, crash: int) -> None:
+        if verb in ("status", "doctor"):
+            only = None
+        self.node.run(owner, verb, only=only, crash=crash if verb in ("apply", "restore") else 0)
+
+    @step(first=VERBS[:2], second=VERBS[:4], stop_at=[1, 2, 3, 5, 8], crash=[0, 0, 2, 5])
+    def two_commands(self, first: str, second: str, stop_at: int, crash: int) -> None:
+        """The second command runs while the first one stands before a change."""
+        crash = crash if second in VERBS[:2] else 0
+        self.node.run_all([("unit", first, (), None, 0), ("unit", second, (), None, crash)], stop_at)
+
+    # ---- reboot ----
+
+    @step(unit=[True, True, False])
+    def reboot(self, unit: bool) -> None:
+        """A new boot id, an empty /run, the kernel's defaults. The unit may start again."""
+        self.node.observe()
+        self.world.end_all()
+        self.world.tasks.clear()
+        self.node.agents.clear()
+        clear(Path("/run"))
+        self.world.monotonic = self.world.boottime = 10 * SECOND
+        for actor in self.world.actors.values():
+            actor.due = 10 + actor.period
+        self.world.forward(0)
+        self.node.boot()
+        if unit:
+            self.node.start("unit")

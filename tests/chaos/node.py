@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tester knows about the node: values and their writers, configurations, installations, and the promises about them."""
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from world import BOOT_ID, ETC, LAB, RUN, SECOND, STATE, THP, BIN, Done, Task, Violation, World, clear
+
+SETTLED = 3.0  # seconds until status must show a change
+OWNERS = ("unit", "blue", "green")  # the package's unit, and two releases of the chart
+
+
+@dataclass
+class Value:
+    """A sysctl or switch, and who wrote it."""
+
+    name: str
+    path: Path
+    tuner: str
+    default: str
+    only_raised: bool = False
+    text: str = ""  # as last seen
+    chosen: str = ""  # by a hand, or by the kernel at its boot
+    by_hand: bool = True  # the last write
+    changed: float = 0  # when
+    firsts: set[str] = field(default_factory=set)  # before the program's first write; empty: it has not written
+    loose: bool = False  # a restore was cut short: the record may be gone
+
+    def read(self) -> str:
+        return " ".join(self.path.read_text().split())
+
+    def boot(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(self.default + "\n")
+        self.text = self.chosen = self.default
+        self.by_hand, self.firsts, self.loose, self.changed = True, set(), False, 0
+
+
+def values() -> dict[str, Value]:
+    sysctl = [
+        ("vm.max_map_count", "65530", True),
+        ("net.ipv4.tcp_rmem", "4096 131072 6291456", True),
+        ("vm.swappiness", "60", False),
+    ]
+    thp = [("thp.enabled", "enabled", "madvise"), ("thp.khugepaged.defrag", "khugepaged/defrag", "1")]
+    made = [Value(n, Path("/proc/sys") / n.replace(".", "/"), "sysctl", d, only_raised=r) for n, d, r in sysctl]
+    made += [Value(n, THP / p, "thp", d) for n, p, d in thp]
+    return {value.name: value for value in made}
+
+
+# Fields of a configuration and their choices. With None the text has no such field.
+FIELDS: dict[str, list[Any]] = {
+    "mode": ["enforce", "observe"],
+    "sysctl.mode": [None, "observe", "off"],
+    "thp.mode": [None, "observe", "off"],
+    "on_drift": ["enforce", "yield", "report"],
+    "vm.max_map_count": ["262144", "150000", "500000", None],
+    "net.ipv4.tcp_rmem": ["4096 262144 16777216", "8192 131072 6291456", None],
+    "vm.swappiness": ["1", "10", None],
+    "thp.enabled": ["never", "always", None],
+    "thp.khugepaged.defrag": ["0", "1", None],
+}
+# Hands write the default, less, more, a value of the program, or one in between.
+WRITES = {
+    "vm.max_map_count": ["65530", "30000", "262144", "200000", "300000", "900000"],
+    "net.ipv4.tcp_rmem": ["4096 131072 6291456", "4096 300000 300000", "4096 262144 16777216", "9000 9000 99000000"],
+    "vm.swappiness": ["60", "1", "100", "10"],
+    "thp.enabled": ["madvise", "never", "always"],
+    "thp.khugepaged.defrag": ["1", "0"],
+}
+
+
+@dataclass
+class Config:
+    """What an installation is configured to do."""
+
+    owner: str
+    fields: dict[str, Any]
+    extra: str = ""
+
+    @property
+    def path(self) -> Path:
+        return ETC / f"{self.owner}.yaml"
+
+    def mode(self, tuner: str) -> str:
+        return self.fields.get(f"{tuner}.mode") or self.fields["mode"]
+
+    def text(self) -> str:
+        f = self.fields
+        sysctl = [f"  {name}: {f[name]!r}" for name in ("vm.max_map_count", "net.ipv4.tcp_rmem") if f[name]]
+        if f["vm.swappiness"]:
+            sysctl.append(f"  vm.swappiness: {{value: {f['vm.swappiness']}, exact: true}}")
+        if f["sysctl.mode"]:
+            sysctl.append(f"  mode: {f['sysctl.mode']}")
+        thp = {"defrag": "keep", "shmem": "keep", "sizes": "keep", "enabled": f["thp.enabled"] or "keep"}
+        thp["khugepaged_defrag"] = {"0": "false", "1": "true", None: "keep"}[f["thp.khugepaged.defrag"]]
+        if f["thp.mode"]:
+            thp["mode"] = f["thp.mode"]
+        lines = [f"mode: {f['mode']}", f"on_drift: {f['on_drift']}", "profile: minimal", 'http: {listen: ""}']
+        lines += ["sysctl:", *sysctl] if sysctl else []
+        lines += ["thp: {" + ", ".join(f"{k}: {v}" for k, v in thp.items()) + "}", self.extra]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass
+class Agent:
+    owner: str
+    task: Task
+    possible: list[Config]  # those that it may have loaded
+    stopped: bool = False
+
+    @property
+    def alive(self) -> bool:
+        return self.task.process.poll() is None
+
+
+class Node:
+    """The world, with one value of each kind, and the knowledge of who may do what."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.values = values()
+        self.others_off = ""
+        self.reset()
+        world.watch = self.observe
+        off = [t["name"] for t in json.loads(world.command("version", "--json", "--config", str(self.none())).out)["tuners"]]
+        self.others_off = "\n".join(f"{name}: {{mode: off}}" for name in off if name not in ("sysctl", "thp"))
+
+    def none(self) -> Path:
+        path = ETC / "none.yaml"
+        path.write_text('mode: observe\nprofile: minimal\nhttp: {listen: ""}\n')
+        return path
+
+    def reset(self) -> None:
+        self.world.reset()
+        self.agents: dict[str, Agent] = {}
+        self.released: dict[str, str] = {}  # tuner -> yes or maybe
+        self.commands: list[tuple[str, str, str | None]] = []  # under way: owner, verb, --only
+        self.configs = {o: Config(o, {n: c[0] for n, c in FIELDS.items()}, self.others_off) for o in OWNERS}
+        self.good: dict[str, list[Config]] = {o: [] for o in OWNERS}  # that it has loaded
+        self.faulty: set[str] = set()
+        for owner in OWNERS:
+            self.write_config(owner)
+        self.boot()
+
+    def boot(self) -> None:
+        self.world.boots += 1
+        Path("/run/systemd/system").mkdir(parents=True, exist_ok=True)
+        BOOT_ID.parent.mkdir(parents=True, exist_ok=True)
+        BOOT_ID.write_text(f"00000000-0000-4000-8000-{self.world.boots:012}\n")
+        for value in self.values.values():
+            value.boot()
+
+    # ---- what hands do ----
+
+    def write_config(self, owner: str, in_place: bool = False) -> None:
+        path, config = self.configs[owner].path, self.configs[owner]
+        text = f"# {self.world.counter}\n{config.text()}"
+        if in_place and path.exists():
+            path.write_text(text)
+        else:
+            new = path.with_suffix(".new")
+            new.write_text(text)
+            new.rename(path)
+        path.chmod(0o644)
+        self.faulty.discard(owner)
+        if owner in self.agents:
+            self.agents[owner].possible.append(config)
+
+    def write(self, name: str, text: str) -> None:
+        """A hand writes a value."""
+        self.observe()
+        value = self.values[name]
+        value.path.write_text(text + "\n")
+        value.text = value.chosen = text
+        value.by_hand, value.changed = True, self.world.now
+
+    # ---- what the program does ----
+
+    def records_owner(self) -> str:
+        """As restore finds it."""
+        try:
+            header = (RUN / "values").read_bytes()[:512]
+            boot = BOOT_ID.read_text().strip().encode()
+            if header[24:64].rstrip(b"\0") == boot and (owner := header[64:].split(b"\0")[0].decode()):
+                return owner
+        except OSError:
+            pass
+        try:
+            return str(json.loads((STATE / "journal.json").read_text()).get("owner", ""))
+        except (OSError, ValueError):
+            return ""
+
+    def fill_empty(self, owner: str) -> None:
+        """A process that starts with an empty file takes the defaults, which concern more than this node has."""
+        path = self.configs[owner].path
+        if path.exists() and path.stat().st_size == 0:
+            self.write_config(owner)
+
+    def start(self, owner: str, crash: int = 0) -> None:
+        self.fill_empty(owner)
+        config = self.configs[owner]
+        possible = self.good[owner] + ([] if owner in self.faulty else [config])
+        if any(c.mode(t) == "enforce" for c in possible for t in ("sysctl", "thp")) and self.records_owner() != owner:
+            # It may take over, and ends the releases of the other installation.
+            self.released = {tuner: "maybe" for tuner in self.released}
+        task = self.world.spawn("agent", "--config", str(config.path), owner=owner, crash=crash)
+        self.agents[owner] = Agent(owner, task, possible)
+        if owner not in self.faulty:
+            self.good[owner].append(config)
+        self.world.settle()
+
+    def forget_dead(self) -> None:
+        for owner, agent in list(self.agents.items()):
+            if not agent.alive:
+                self.world.tasks.pop(str(agent.task.number), None)
+                del self.agents[owner]
+
+    def end(self, owner: str, number: int = signal.SIGTERM) -> None:
+        agent = self.agents[owner]
+        if agent.stopped:
+            agent.task.process.send_signal(signal.SIGCONT)
+            self.world.settle()
+        agent.task.process.send_signal(number)
+        done = self.world.finish(agent.task)[0]
+        self.observe()
+        del self.agents[owner]
+        self.check_log(done)
+
+    def check_log(self, done: Done) -> None:
+        if done.code < 0 and done.code not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
+            raise Violation("progress", f"{done.args} ended by signal {-done.code}: {done.out[-2000:]}")
+
+    def run(self, owner: str, verb: str, *options: str, only: str | None = None, crash: int = 0) -> Done:
+        return self.run_all([(owner, verb, options, only, crash)])[0]
+
+    def run_all(self, wanted: list[tuple[str, str, tuple[str, ...], str | None, int]], stop_at: int = 0) -> list[Done]:
+        """Runs commands, and judges what they did. The first one stops at a change while the others run."""
+        self.observe()
+        owner_before, began = self.records_owner(), self.world.now
+        before = {name: (value.text, value.by_hand, set(value.firsts)) for name, value in self.values.items()}
+        tasks = []
+        for owner, verb, options, only, crash in wanted:
+            self.fill_empty(owner)
+            self.commands.append((owner, verb, only))
+            for value in self.values.values():
+                value.loose |= verb == "restore" and only in (None, value.tuner)
+            args = [verb, *options, *(["--only", only] if only else []), "--config", str(self.configs[owner].path)]
+            stop = {"SHIFT_CRASH": str(stop_at), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))} if stop_at and not tasks else {}
+            tasks.append(self.world.spawn(*args, owner=owner, crash=crash, env=stop))
+            if stop:
+                self.world.settle()
+        dones = self.world.finish(*tasks[1:]) if stop_at else []
+        for task in tasks[: len(tasks) - len(dones)]:
+            task.process.send_signal(signal.SIGCONT)
+        dones = self.world.finish(*tasks[: len(tasks) - len(dones)]) + dones
+        self.observe()
+        self.commands.clear()
+        alone = len(wanted) == 1
+        for (owner, verb, options, only, _), done in zip(wanted, dones):
+            self.check_log(done)
+            if verb == "status" and done.seconds > 4:
+                raise Violation("progress", f"status took {done.seconds} s")
+            tuners = [only] if only else ["sysctl", "thp"]
+            if verb == "apply":
+                for tuner in tuners:
+                    if tuner in self.released:
+                        self.released[tuner] = "maybe"
+                if alone and done.code == 0:
+                    for tuner in tuners:
+                        self.released.pop(tuner, None)
+            if verb == "restore":
+                self.judge_restore(done, owner, options, tuners, owner_before, before, began, alone)
+        return dones
+
+    def judge_restore(
+        self,
+        done: Done,
+        owner: str,
+        options: tuple[str, ...],
+        tuners: list[str],
+        owner_before: str,
+        before: dict[str, tuple[str, bool, set[str]]],
+        began: float,
+        alone: bool,
+    ) -> None:
+        foreign = owner_before not in ("", owner) and "--force" not in options
+        if done.code == 1 and "headroom: " not in done.out and "not" not in done.out:
+            raise Violation("originals", f"restore failed without a reason: {done.out}")
+        for value in self.values.values():
+            text, by_hand, firsts = before[value.name]
+            if value.tuner not in tuners or not firsts:
+                continue
+            quiet = alone and (not value.by_hand or value.changed < began)
+            if foreign and alone:
+                if quiet and value.text != text and not self.may_write(value, value.text):
+                    raise Violation("consent", f"restore of {owner} changed {value.name} of {owner_before}: {done.out}")
+            elif done.code == 0:
+                allowed = firsts | ({text} if by_hand else set())
+                if quiet and value.text not in allowed:
+                    raise Violation("originals", f"restore left {value.name} at {value.text}, not {sorted(allowed)}: {done.out}")
+                value.firsts, value.loose = (set(), False) if alone else (value.firsts, True)
+            else:
+                value.loose = True
+        for tuner in tuners:
+            if not (foreign and alone):
+                self.released[tuner] = "yes" if done.code == 0 and alone else "maybe"
+        if "--purge" in options and not (foreign and alone):
+            self.released = {tuner: "maybe" for tuner in self.released}
+            if done.code == 0 and alone:
+                self.released = {}
+
+    def may_write(self, value: Value, text: str) -> bool:
+        """Whether an enforcing agent or a command that runs now has consent to write this."""
+        for owner, agent in self.agents.items():
+            for config in agent.possible:
+                if config.mode(value.tuner) == "enforce" and config.fields[value.name] and self.released.get(value.tuner) != "yes":
+                    if self.is_wanted(value, config, text):
+                        return True
+        for owner, verb, only in self.commands:
+            if only not in (None, value.tuner):
+                continue
+            if verb == "restore" and text in value.firsts:
+                return True
+            agents = [c for a in self.agents.values() for c in a.possible]
+            for config in [self.configs[owner], *self.good[owner], *agents]:
+                if verb == "apply" and config.mode(value.tuner) == "enforce" and self.is_wanted(value, config, text):
+                    return True
+        return False
+
+    def is_wanted(self, value: Value, config: Config, text: str) -> bool:
+        wanted = config.fields[value.name]
+        if not wanted or not value.only_raised:
+            return text == wanted
+        return all(int(a) >= int(b) for a, b in zip(text.split(), wanted.split()))
+
+    # ---- promises ----
+
+    def observe(self) -> None:
+        """Sees what the program has written."""
+        for value in self.values.values():
+            text = value.read()
+            if text == value.text:
+                continue
+            if not self.may_write(value, text):
+                raise Violation("consent", f"{value.name} was changed from {value.text} to {text}: {self.explain()}")
+            restoring = any(verb == "restore" for _, verb, _ in self.commands) and text in value.firsts
+            if restoring:
+                value.chosen = text  # whoever restores chooses the original
+            elif value.only_raised:
+                if any(int(a) < int(b) for a, b in zip(text.split(), value.chosen.split())):
+                    raise Violation("raises only", f"{value.name} is {text}, but {value.chosen} was chosen: {self.explain()}")
+            if not value.firsts or (value.loose and value.by_hand):
+                value.firsts.add(value.text)
+            value.text, value.by_hand, value.changed = text, False, self.world.now
+            value.loose = value.loose and restoring
+
+    def explain(self) -> str:
+        agents = {o: [c.fields for c in a.possible] for o, a in self.agents.items()}
+        logs = [a.task.out.read_text()[-1500:] for a in self.agents.values() if a.task.out.exists()]
+        return f"released {self.released}, commands {self.commands}, agents {agents}, logs {logs}"
+
+    def status(self) -> dict[str, Any] | None:
+        return self.world.get("/v1/status", RUN / "headroom.sock")
+
+    def running(self) -> Agent | None:
+        """The agent that answers."""
+        return next((a for a in self.agents.values() if a.alive and not a.stopped), None)
+
+    def check(self, quiet: bool = False) -> None:
+        """After each step. quiet: nobody has done anything for ten seconds."""
+        self.observe()
+        self.forget_dead()
+        for directory in (RUN, STATE):
+            size = sum(p.stat().st_blocks * 512 for p in directory.rglob("*")) if directory.exists() else 0
+            if size > 20 << 20:
+                raise Violation("room", f"{directory} takes {size} bytes")
+        if any(a.stopped for a in self.agents.values()) or not self.running():
+            return
+        document = self.status()
+        if document is None:
+            raise Violation("progress", f"the agent does not answer: {self.explain()}")
+        for setting in document["settings"]:
+            value = self.values.get(setting["name"])
+            if not value or self.world.now - value.changed <= SETTLED:
+                continue
+            actual = value.text
+            if setting["state"] == "in-sync" and (setting["actual"] != actual or setting["wanted"] != actual):
+                raise Violation("truth", f"{value.name} is {actual}, but status says {setting}")
+            if setting["actual"] != actual:
+                raise Violation("truth", f"{value.name} is {actual}, but status says {setting}")
+            if quiet and (setting["state"] in ("pending", "drifted") and setting["reason"] != "left-by-on-drift"):
+                raise Violation("progress", f"after ten quiet seconds: {setting}")
+
+    def end_history(self) -> None:
+        """At the end everyone stops, and the owner restores: every original is back."""
+        self.world.actors.clear()
+        self.forget_dead()
+        for owner in list(self.agents):
+            before = self.world.now
+            self.end(owner)
+            if self.world.now - before > 5:
+                raise Violation("progress", f"SIGTERM ended the agent after {self.world.now - before} s")
+        self.observe()
+        owner = self.records_owner()
+        if not owner:
+            if missing := [v.name for v in self.values.values() if v.firsts and not v.by_hand and v.text not in v.firsts]:
+                raise Violation("originals", f"no record of {missing}")
+            return
+        done = self.run(owner, "restore")
+        if done.code != 0:
+            raise Violation("originals", f"the last restore failed: {done.out}")

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node in private mount, pid and network namespaces, whose clocks stand still until a test moves them.
+
+Sysctls and switches are plain files. Between two steps every process of the node sleeps, so that the same steps give
+the same history.
+"""
+
+import ctypes
+import json
+import mmap
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("CHAOS_BUILD", ROOT / "build/dev"))
+BIN = str(BUILD / "src/headroom")
+LIBRARY = str(ROOT / "build/dev/tests/tool/timeshift.so")
+LAB = Path("/mnt")  # of the tester itself; no process of the node writes here
+RUN, STATE, ETC = Path("/run/headroom"), Path("/var/lib/headroom"), Path("/etc/headroom")
+THP = Path("/sys/kernel/mm/transparent_hugepage")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+CONTROL = struct.Struct("<qqqqq")  # struct control of tests/tool/preload/timeshift.c
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND  # of the wall clock
+LIMIT = 20  # real seconds until the node must sleep
+
+MOUNTS = """
+set -e
+mount --make-rprivate /
+mount -t tmpfs -o size=256m lab /mnt
+mkdir -p /mnt/etc /mnt/work /mnt/out
+mount -t overlay -o lowerdir=/etc,upperdir=/mnt/etc,workdir=/mnt/work overlay /etc
+mount -t tmpfs -o size=32m run /run
+mount -t tmpfs -o size=32m state /var/lib
+mount -t tmpfs kernel /proc/sys
+mount -t tmpfs kernel /sys/kernel/mm
+ip link set lo up
+"""
+
+
+class Violation(AssertionError):
+    """A promise that the program has broken."""
+
+    def __init__(self, promise: str, text: str) -> None:
+        super().__init__(f"{promise}: {text}")
+        self.promise = promise
+
+
+@dataclass
+class Done:
+    """A command that has ended."""
+
+    args: tuple[str, ...]
+    code: int
+    out: str
+    seconds: float
+    crashed: bool = False
+
+
+@dataclass
+class Task:
+    args: tuple[str, ...]
+    process: "subprocess.Popen[bytes]"
+    out: Path
+    began: float
+    number: int = 0
+
+    def done(self, now: float) -> Done:
+        code = self.process.returncode
+        text = self.out.read_text(errors="replace")
+        self.out.unlink()
+        return Done(self.args, code, text, now - self.began, code == -signal.SIGKILL)
+
+
+@dataclass
+class Actor:
+    """Someone who acts again and again, such as configuration management."""
+
+    period: float
+    act: Callable[[], None]
+    due: float = 0
+
+
+class World:
+    def __init__(self) -> None:
+        subprocess.run(["sh", "-c", MOUNTS], check=True)
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        (LAB / "control").write_bytes(bytes(CONTROL.size))
+        (LAB / "bell").write_bytes(b"-")
+        for name in ("control", "bell"):
+            (LAB / name).chmod(0o666)
+        with (LAB / "control").open("r+b") as file:
+            self.control = mmap.mmap(file.fileno(), CONTROL.size)
+        self.bell = os.open(LAB / "bell", os.O_WRONLY)
+        self.watch: Callable[[], None] = lambda: None  # called whenever all processes sleep
+        self.pumps: list[Callable[[], bool]] = []  # fakes in this process: True if they answered something
+        self.steps = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """A new node at its first boot."""
+        self.end_all()
+        self.tasks: dict[str, Task] = {}
+        self.actors: dict[str, Actor] = {}
+        self.monotonic, self.realtime, self.boottime = 1000 * SECOND, START, 1000 * SECOND
+        self.counter = 0
+        self.set_clocks()
+        for directory in (Path("/run"), Path("/var/lib"), ETC, LAB / "out"):
+            clear(directory)
+        ETC.mkdir(exist_ok=True)
+        self.boots = 0
+
+    # ---- clocks ----
+
+    @property
+    def now(self) -> float:
+        return self.monotonic / SECOND
+
+    def set_clocks(self, crash_pid: int = 0, crash_left: int = 0) -> None:
+        self.control[:] = CONTROL.pack(self.monotonic, self.realtime, self.boottime, crash_pid, crash_left)
+
+    def ring(self) -> None:
+        os.pwrite(self.bell, b"-", 0)
+
+    def crash_at(self, pid: int, change: int) -> None:
+        """Kills the process before one of its next changes of files."""
+        self.set_clocks(pid, change)
+
+    def forward(self, ns: int) -> None:
+        self.monotonic += ns
+        self.realtime += ns
+        self.boottime += ns
+        pid, left = CONTROL.unpack(self.control[:])[3:]
+        self.set_clocks(pid, left)
+        self.ring()
+        self.settle()
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clocks second by second, and through long times in larger steps."""
+        end = self.monotonic + int(seconds * SECOND)
+        while self.monotonic < end:
+            left = end - self.monotonic
+            step = SECOND if left <= 15 * SECOND else max(SECOND, left // 8)
+            due = min((int(a.due * SECOND) for a in self.actors.values()), default=end)
+            self.forward(max(min(step, left, due - self.monotonic), SECOND // 1000))
+            for actor in list(self.actors.values()):
+                if actor.due <= self.now:
+                    # After a long step, someone who acts often has acted many times.
+                    actor.due = self.now + max(actor.period, step / SECOND / 4 if step > SECOND else 0)
+                    actor.act()
+
+    # ---- processes ----
+
+    def pids(self) -> Iterator[str]:
+        me = str(os.getpid())
+        return (name for name in os.listdir("/proc") if name.isdigit() and name != me)
+
+    def threads(self) -> dict[str, bytes] | None:
+        """How often each thread has run, or None if one runs now."""
+        runs: dict[str, bytes] = {}
+        for pid in self.pids():
+            task = f"/proc/{pid}/task"
+            try:
+                for tid in os.listdir(task):
+                    with open(f"{task}/{tid}/stat", "rb", buffering=0) as file:
+                        state = file.read(300).rpartition(b") ")[2][:1]
+                    if state in b"RD":
+                        return None
+                    with open(f"{task}/{tid}/schedstat", "rb", buffering=0) as file:
+                        runs[tid] = state + file.read(100)
+            except (FileNotFoundError, ProcessLookupError):
+                return None
+        return runs
+
+    def settle(self) -> None:
+        """Waits until all processes sleep. If no thread ran between two looks, all slept between them."""
+        deadline = time.monotonic() + LIMIT
+        while True:
+            busy = any([pump() for pump in self.pumps])
+            first = None if busy else self.threads()
+            if first is not None and first == self.threads() and not any([pump() for pump in self.pumps]):
+                break
+            if time.monotonic() > deadline:
+                raise Violation("progress", f"the node does not sleep: {self.describe()}")
+            time.sleep(0.0003)
+        self.reap()
+        self.watch()
+
+    def describe(self) -> str:
+        lines = []
+        for pid in self.pids():
+            try:
+                lines.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") + Path(f"/proc/{pid}/wchan").read_text())
+            except OSError:
+                pass
+        return "; ".join(lines)
+
+    def reap(self) -> None:
+        """Takes orphans: this process is the first of its pid namespace."""
+        known = {task.process.pid for task in self.tasks.values()}
+        for pid in list(self.pids()):
+            try:
+                with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+                    fields = file.read(300).rpartition(b") ")[2].split()
+            except OSError:
+                continue
+            if fields[0] == b"Z" and fields[1] == str(os.getpid()).encode() and int(pid) not in known:
+                try:
+                    os.waitpid(int(pid), os.WNOHANG)
+                except ChildProcessError:
+                    pass
+
+    def spawn(
+        self,
+        *args: str,
+        owner: str = "",
+        wrap: tuple[str, ...] = (),
+        crash: int = 0,
+        env: dict[str, str] | None = None,
+        program: str = BIN,
+    ) -> Task:
+        self.counter += 1
+        out = LAB / f"out/{self.counter}"
+        own = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "SHIFT_CONTROL": str(LAB / "control"),
+            "SHIFT_BELL": str(LAB / "bell"),
+            "LD_PRELOAD": LIBRARY,
+            **({"HEADROOM_OWNER": owner} if owner else {}),
+            **({"SHIFT_CRASH": str(crash)} if crash else {}),
+            **(env or {}),
+        }
+        with out.open("wb") as file:
+            process = subprocess.Popen(
+                [*wrap, program, *args], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=own, close_fds=False
+            )
+        task = Task(args, process, out, self.now, self.counter)
+        self.tasks[f"{self.counter}"] = task
+        return task
+
+    def finish(self, *tasks: Task, limit: float = 900, each: Callable[[int], None] | None = None) -> list[Done]:
+        """Lets time pass until commands have ended. each: called with the number of the look."""
+        step, look = 0.05, 0
+        self.settle()
+        while any(task.process.poll() is None for task in tasks):
+            if each:
+                each(look)
+            look += 1
+            self.forward(int(step * SECOND))
+            step = min(step * 1.3, 1.0)
+            if self.now - tasks[0].began > limit:
+                raise Violation("progress", f"headroom {' '.join(tasks[0].args)} does not end")
+        for task in tasks:
+            del self.tasks[str(task.number)]
+        return [task.done(self.now) for task in tasks]
+
+    def command(self, *args: str, **more: Any) -> Done:
+        return self.finish(self.spawn(*args, **more))[0]
+
+    def end_all(self) -> None:
+        for _ in range(1000):
+            pids = list(self.pids())
+            if not pids:
+                return
+            for pid in pids:
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                    os.waitpid(int(pid), 0)
+                except (ProcessLookupError, ChildProcessError):
+                    time.sleep(0.001)
+        raise RuntimeError(f"processes do not end: {self.describe()}")
+
+    # ---- HTTP ----
+
+    def get(self, path: str, socket_path: Path) -> Any:
+        """A document of the agent, or None without an answer. The node's clocks stand still meanwhile."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(LIMIT)
+            try:
+                s.connect(str(socket_path))
+            except OSError:
+                return None
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            answer = b""
+            try:
+                while part := s.recv(1 << 16):
+                    answer += part
+            except OSError:
+                return None
+        head, _, body = answer.partition(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            return None
+        return json.loads(body)
+
+
+def clear(directory: Path) -> None:
+    """Removes what is in a directory."""
+    if not directory.exists():
+        return
+    for entry in directory.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
