@@ -197,7 +197,9 @@ void core_close(struct core *core)
 struct local_job {
 	const struct job_ops *ops;
 	void *request;
+	struct tuner_status *tuner;
 	struct wait wait;
+	pthread_t thread;
 };
 
 static void *run_local_job(void *data)
@@ -215,44 +217,62 @@ static void park_thread(int signal)
 		pause();
 }
 
-/* Leaves a thread that hangs in the kernel: judge_jobs() reports it. */
-static void run_job(struct tuner_status *tuner, enum job_kind kind)
+/* NULL if the tuner has no such job. */
+static struct local_job *begin_job(
+	struct tuner_status *tuner, enum job_kind kind, uint64_t timeout_us)
 {
 	const struct job_ops *ops = &tuner->ops->jobs[kind];
-	struct timespec until = timespec_of(now_us() + CORE_JOB_US * (kind == JOB_LOAD ? 10 : 2));
 	struct local_job *job;
-	pthread_t thread;
 	void *request = NULL;
 
 	if (tuner->self && ops->request)
 		request = ops->request(tuner->self, tuner->memory, true);
 	if (!request)
-		return;
+		return NULL;
 	job = must(malloc(sizeof(*job)));
-	*job = (struct local_job){ops, request,
-		{.deadline_us = now_us() + CORE_JOB_US,
+	*job = (struct local_job){ops, request, tuner,
+		{.deadline_us = now_us() + timeout_us,
 			.cancel_fd = -1,
-			.path = &tuner->sample_path}};
-	must(pthread_create(&thread, NULL, run_local_job, job) == 0 ? job : NULL);
-	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+			.path = &tuner->sample_path},
+		0};
+	must(pthread_create(&job->thread, NULL, run_local_job, job) == 0 ? job : NULL);
+	return job;
+}
+
+/* Leaves a thread that hangs in the kernel: judge_jobs() reports it. */
+static void end_job(struct local_job *job, enum job_kind kind, uint64_t until_us)
+{
+	struct timespec until = timespec_of(until_us);
+
+	if (!job)
+		return;
+	if (pthread_clockjoin_np(job->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
 		/* When it wakes, the tuners may be closed. */
 		signal(SIGUSR1, park_thread);
-		pthread_kill(thread, SIGUSR1);
-		tuner->under_way[kind]++;
+		pthread_kill(job->thread, SIGUSR1);
+		job->tuner->under_way[kind]++;
 		return;
 	}
-	tuner->sample_path = NULL;
-	ops->adopt(tuner->self, request);
+	job->tuner->sample_path = NULL;
+	job->ops->adopt(job->tuner->self, job->request);
 	free(job);
 }
 
 void core_sample(struct core *core, bool load)
 {
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		if (load)
-			run_job(&core->node.tuners[i], JOB_LOAD);
-		run_job(&core->node.tuners[i], JOB_SAMPLE);
-	}
+	uint64_t timeout_us = core->sample_us > 0 ? core->sample_us : CORE_JOB_US, until_us;
+	size_t n = core->node.n_tuners;
+	_cleanup_free_ struct local_job **jobs = must(calloc(n, sizeof(struct local_job *)));
+
+	for (size_t i = 0; load && i < n; i++)
+		end_job(begin_job(&core->node.tuners[i], JOB_LOAD, CORE_JOB_US), JOB_LOAD,
+			now_us() + 10 * CORE_JOB_US);
+	/* All at once: programs that hang delay a command once only. */
+	until_us = now_us() + 2 * timeout_us;
+	for (size_t i = 0; i < n; i++)
+		jobs[i] = begin_job(&core->node.tuners[i], JOB_SAMPLE, timeout_us);
+	for (size_t i = 0; i < n; i++)
+		end_job(jobs[i], JOB_SAMPLE, until_us);
 }
 
 bool core_wants_to_write(const struct core *core)
@@ -275,8 +295,21 @@ static void adopt_journal(struct core *core)
 	core->released = core->journal->released;
 }
 
+/* Where only the host's records cannot be written, a release still counts. */
+static void read_host_releases(struct core *core)
+{
+	_cleanup_(cleanup_file_journal_close) struct file_journal *journal = NULL;
+	char directory[PATH_MAX];
+
+	host_path(&core->host, directories[CORE_STATE].by_default, directory);
+	if (file_journal_open(directory, false, &journal) == 0 &&
+		streq(journal->owner, core_owner()))
+		core->released = journal->released;
+}
+
 static void load_journal(struct core *core, bool create)
 {
+	bool is_first = !core->journal && core->journal_error == 0;
 	char directory[PATH_MAX];
 
 	if (core->journal)
@@ -286,6 +319,8 @@ static void load_journal(struct core *core, bool create)
 		core->journal_error = file_journal_open(directory, create, &core->journal);
 	if (core->journal_error == 0)
 		adopt_journal(core);
+	else if (core->journal_error == -ENODEV && is_first)
+		read_host_releases(core);
 }
 
 static int load_values(struct core *core, const char *directory, bool write)

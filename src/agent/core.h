@@ -46,8 +46,9 @@ struct core {
 	struct file_job *job;     /* under way, of core_file_job(); or NULL */
 	uint64_t writer_retry_us; /* when to retry core_become_writer() */
 
-	bool as_apply;    /* decide as if all tuners enforced: headroom plan */
-	struct plan plan; /* changes to make, of the last poll */
+	uint64_t sample_us; /* deadline of the samples of a command; 0: CORE_JOB_US */
+	bool as_apply;      /* decide as if all tuners enforced: headroom plan */
+	struct plan plan;   /* changes to make, of the last poll */
 	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; or empty */
 	char agent_error[CONDITION_MESSAGE_MAX];  /* such as a port in use; or empty */
 };
