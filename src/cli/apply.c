@@ -74,6 +74,26 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	return r < 0 ? cli_fail("apply", "%s", strerror(-r)) : failed;
 }
 
+/* An agent that only observes goes on without the records, and its socket stays. */
+static int remove_runtime(const struct core *core, char path[static PATH_MAX])
+{
+	static const char *const records[] = {VALUE_STORE_FILE, "lock"};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
+	char socket_path[PATH_MAX], record[PATH_MAX + 16];
+	int r = core_directory(&core->host, CORE_RUNTIME, path);
+	long status;
+
+	core_socket_path(core->config, socket_path);
+	if (r < 0 || client_call(socket_path, NULL, false, "/livez", &answer, &status) < 0)
+		return r < 0 ? r : remove_tree(path);
+	for (size_t i = 0; i < ARRAY_SIZE(records); i++) {
+		snprintf(record, sizeof(record), "%s/%s", path, records[i]);
+		if (unlink(record) < 0 && errno != ENOENT)
+			r = -errno;
+	}
+	return r;
+}
+
 static int restore_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
@@ -112,9 +132,7 @@ static int restore_locally(const struct cli *cli, struct core *core)
 	if (r == 0)
 		r = remove_tree(path);
 	if (r == 0)
-		r = core_directory(&core->host, CORE_RUNTIME, path);
-	if (r == 0)
-		r = remove_tree(path);
+		r = remove_runtime(core, path);
 	return r < 0 ? cli_fail(path, "not removed: %s", strerror(-r)) : EXIT_OK;
 }
 
