@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from hands import STEPS, Hands
+from named import NAMED
 from node import Node
 from world import Violation, World
 
@@ -51,6 +52,7 @@ class Session:
         self.counts = Counts()
         self.trace: list[tuple[str, dict[str, Any]]] = []
         self.digest = hashlib.sha256()
+        self.log = open(os.environ["CHAOS_LOG"], "w") if "CHAOS_LOG" in os.environ else None
         self.failure: tuple[list[tuple[str, dict[str, Any]]], str] | None = None  # the last one
 
     def begin(self) -> Hands:
@@ -68,8 +70,11 @@ class Session:
         except Violation as why:
             self.failure = (list(self.trace), str(why))
             raise
-        seen = [name, arguments, [v.text for v in self.node.values.values()], sorted(self.node.agents), self.node.world.monotonic]
-        self.digest.update(json.dumps(seen).encode())
+        seen = [name, arguments, [v.text for v in self.node.values.values()], self.node.runtime.text, self.node.runtime.restarts, sorted(self.node.agents), self.node.world.monotonic]
+        line = json.dumps(seen)
+        self.digest.update(line.encode())
+        if self.log:
+            print(line, file=self.log)
 
     def end(self) -> None:
         try:
@@ -186,6 +191,16 @@ def main(arguments: list[str]) -> int:
     if options.replay:
         replay(session, load_steps(Path(options.replay)))
         print("the history keeps all promises")
+        return 0
+    if options.seed is None:
+        for name, steps in NAMED.items():
+            try:
+                replay(session, steps)
+            except Violation as why:
+                print(f"{name}: {why}")
+                return 1
+        print(f"{len(NAMED)} named histories keep all promises")
+    if options.named:
         return 0
     try:
         return explore(session, options)

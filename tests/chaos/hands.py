@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hands that act on a node. Each method is a step of a history; its annotations say which arguments it draws."""
 
-import os
-import shutil
 import signal
 from pathlib import Path
 from typing import Any, Callable
 
+from containerd import FILE, ORIGINAL, STATE, with_key
 from node import FIELDS, OWNERS, WRITES, Node
-from world import RUN, SECOND, STATE, Actor, Violation, World, clear
+from world import SECOND, Actor, clear
 
 TIMES = [0.2, 1, 2.5, 11, 61, 1800, 90000]
 PERIODS = [0.3, 2, 1800, 86400]
@@ -100,23 +99,26 @@ class Hands:
     @step(seconds=[-86400, -2, 5, 86400 * 30])
     def set_wall_clock(self, seconds: int) -> None:
         self.world.realtime += seconds * SECOND
+        if seconds > 0:
+            self.node.runtime.restarts.clear()  # the budget counts the wall clock's hours
         self.world.forward(0)
 
     @step(seconds=[60, 86400])
     def suspend(self, seconds: int) -> None:
         self.world.realtime += seconds * SECOND
         self.world.boottime += seconds * SECOND
+        self.node.runtime.restarts = [at - seconds for at in self.node.runtime.restarts]
         self.world.forward(0)
 
     # ---- agents ----
 
-    @step(owner=["unit", "unit", "blue", "green"], crash=[0, 0, 0, 1, 3, 7])
+    @step(owner=["unit"], crash=[0, 0, 0, 1, 3, 7])
     def start_agent(self, owner: str, crash: int) -> None:
         self.node.forget_dead()
         if owner not in self.node.agents:
             self.node.start(owner, crash)
 
-    @step(number=[signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+    @step(number=[int(signal.SIGTERM), int(signal.SIGKILL), int(signal.SIGINT)])
     def end_agent(self, number: int) -> None:
         for owner in list(self.node.agents):
             self.node.end(owner, number)
@@ -149,7 +151,7 @@ class Hands:
 
     # ---- command line ----
 
-    @step(owner=["unit", "unit", "unit", "blue"], verb=VERBS, only=[None, None, "sysctl", "thp"], crash=[0, 0, 0, 1, 2, 4, 6, 9])
+    @step(owner=["unit", "unit", "unit", "blue"], verb=VERBS, only=[None, None, "sysctl", "thp", "runtime"], crash=[0, 0, 0, 1, 2, 4, 6, 9])
     def command(self, owner: str, verb: str, only: str | None, crash: int) -> None:
         if verb in ("status", "doctor"):
             only = None
@@ -161,6 +163,95 @@ class Hands:
         crash = crash if second in VERBS[:2] else 0
         self.node.run_all([("unit", first, (), None, 0), ("unit", second, (), None, crash)], stop_at)
 
+    # ---- package and chart ----
+
+    @step(action=["install", "upgrade", "remove", "purge"], crash=[0, 0, 0, 1, 2, 3, 6])
+    def package(self, action: str, crash: int) -> None:
+        """What dpkg and systemd do. A script may be cut off."""
+        node = self.node
+        node.forget_dead()
+        if action in ("install", "upgrade"):
+            if action == "upgrade" and "unit" in node.agents:
+                node.end("unit")
+            node.run_script("postinst", "configure", crash)
+            if "unit" not in node.agents:
+                node.start("unit")
+            return
+        if "unit" in node.agents:
+            node.end("unit")
+        node.run_script("prerm", "remove", crash)
+        node.run_script("postrm", "remove")
+        if action == "purge":
+            node.run_script("postrm", "purge", crash)
+            node.write_config("unit")  # it has removed the configuration
+
+    @step(owner=["blue", "green"], pod=["host", "host", "empty-run", "empty-state"], crash=[0, 0, 0, 2, 5])
+    def start_pod(self, owner: str, pod: str, crash: int) -> None:
+        """A pod begins, perhaps beside one that still runs."""
+        self.node.forget_dead()
+        if owner not in self.node.agents:
+            self.node.start(owner, crash, pod)
+
+    @step(owner=["blue", "green"])
+    def replace_pod(self, owner: str) -> None:
+        self.node.forget_dead()
+        if owner in self.node.agents:
+            pod = self.node.agents[owner].pod
+            self.node.end(owner)
+            self.node.start(owner, 0, pod)
+
+    @step(owner=["blue", "green"], crash=[0, 0, 0, 1, 2, 4, 7])
+    def uninstall(self, owner: str, crash: int) -> None:
+        """The pod ends, and the chart's hook restores."""
+        self.node.forget_dead()
+        if owner in self.node.agents:
+            self.node.end(owner)
+        self.node.run(owner, "restore", "--purge", crash=crash)
+
+    # ---- runtime ----
+
+    @step(how=["restart", "stop", "start"])
+    def run_containerd(self, how: str) -> None:
+        """Someone else restarts, stops or starts it."""
+        (self.node.runtime.stop if how == "stop" else self.node.runtime.start)()
+
+    @step(how=["pulls", "hangs", "regenerates", "well"])
+    def change_containerd(self, how: str) -> None:
+        """A pull begins, it becomes silent, it will write its own file at its start, or all of that ends."""
+        if how == "well":
+            self.node.runtime.make_well()
+        elif how == "regenerates":
+            self.node.runtime.regenerates = True
+        else:
+            (STATE / how).write_text("")
+
+    @step(how=["comment", "6", "20", "", "refused", "original"])
+    def edit_containerd(self, how: str) -> None:
+        """An administrator edits its file."""
+        text = FILE.read_text()
+        if how == "comment":
+            text += f"# line {len(text)}\n"
+        elif how == "refused":
+            text += "# refused\n"
+        elif how == "original":
+            text = ORIGINAL
+        else:
+            text = with_key(text, how)
+        self.node.runtime.write(text)
+
+    # ---- disks ----
+
+    @step(directory=["/run", "/var/lib"], how=["fill", "make_read_only"])
+    def spoil_disk(self, directory: str, how: str) -> None:
+        getattr(self.world, how)(directory)
+        self.node.disturbed = True
+
+    @step()
+    def repair_disks(self) -> None:
+        self.world.make_room()
+        self.world.advance(61)
+        self.node.disturbed = False
+
     # ---- reboot ----
 
     @step(unit=[True, True, False])
@@ -170,8 +261,15 @@ class Hands:
         self.world.end_all()
         self.world.tasks.clear()
         self.node.agents.clear()
+        self.world.make_room()
+        self.node.runtime.process = None
         clear(Path("/run"))
+        self.node.disturbed = False
+        gone = self.world.now - 10
         self.world.monotonic = self.world.boottime = 10 * SECOND
+        runtime = self.node.runtime
+        runtime.started = runtime.changed = 10
+        runtime.restarts = [at - gone for at in runtime.restarts]
         for actor in self.world.actors.values():
             actor.due = 10 + actor.period
         self.world.forward(0)

@@ -2,17 +2,17 @@
 """What the tester knows about the node: values and their writers, configurations, installations, and the promises about them."""
 
 import json
-import os
-import shutil
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from world import BOOT_ID, ETC, LAB, RUN, SECOND, STATE, THP, BIN, Done, Task, Violation, World, clear
+from containerd import Containerd
+from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear
 
 SETTLED = 3.0  # seconds until status must show a change
-OWNERS = ("unit", "blue", "green")  # the package's unit, and two releases of the chart
+TUNERS = ("sysctl", "thp", "runtime")
+OWNERS = ("unit", *RELEASES)  # the package's unit, and two releases of the chart
 
 
 @dataclass
@@ -59,6 +59,9 @@ FIELDS: dict[str, list[Any]] = {
     "sysctl.mode": [None, "observe", "off"],
     "thp.mode": [None, "observe", "off"],
     "on_drift": ["enforce", "yield", "report"],
+    "runtime.mode": [None, "observe", "off"],
+    "runtime.restart": ["never", "when-idle", "now"],
+    "downloads": ["10", "12", "2", None],
     "vm.max_map_count": ["262144", "150000", "500000", None],
     "net.ipv4.tcp_rmem": ["4096 262144 16777216", "8192 131072 6291456", None],
     "vm.swappiness": ["1", "10", None],
@@ -85,7 +88,7 @@ class Config:
 
     @property
     def path(self) -> Path:
-        return ETC / f"{self.owner}.yaml"
+        return ETC / ("headroom.yaml" if self.owner == "unit" else f"{self.owner}.yaml")
 
     def mode(self, tuner: str) -> str:
         return self.fields.get(f"{tuner}.mode") or self.fields["mode"]
@@ -103,6 +106,11 @@ class Config:
             thp["mode"] = f["thp.mode"]
         lines = [f"mode: {f['mode']}", f"on_drift: {f['on_drift']}", "profile: minimal", 'http: {listen: ""}']
         lines += ["sysctl:", *sysctl] if sysctl else []
+        runtime = {"kind": "containerd", "pull_progress_timeout": "keep", "restart": f["runtime.restart"]}
+        runtime["max_concurrent_downloads"] = f["downloads"] or "keep"
+        if f["runtime.mode"]:
+            runtime["mode"] = f["runtime.mode"]
+        lines += ["runtime: {" + ", ".join(f"{k}: {v}" for k, v in runtime.items()) + "}"]
         lines += ["thp: {" + ", ".join(f"{k}: {v}" for k, v in thp.items()) + "}", self.extra]
         return "\n".join(lines) + "\n"
 
@@ -112,7 +120,12 @@ class Agent:
     owner: str
     task: Task
     possible: list[Config]  # those that it may have loaded
+    pod: str = ""
     stopped: bool = False
+
+    @property
+    def socket(self) -> Path:
+        return (LAB / "empty" / self.owner / "headroom" if self.pod == "empty-run" else RUN) / "headroom.sock"
 
     @property
     def alive(self) -> bool:
@@ -126,10 +139,16 @@ class Node:
         self.world = world
         self.values = values()
         self.others_off = ""
+        self.commands: list[tuple[str, str, str | None]] = []  # under way: owner, verb, --only
+        self.agents: dict[str, Agent] = {}
+        self.released: dict[str, str] = {}  # tuner -> yes or maybe
+        self.runtime = Containerd(self)
         self.reset()
         world.watch = self.observe
-        off = [t["name"] for t in json.loads(world.command("version", "--json", "--config", str(self.none())).out)["tuners"]]
-        self.others_off = "\n".join(f"{name}: {{mode: off}}" for name in off if name not in ("sysctl", "thp"))
+        version = world.command("version", "--json", "--config", str(self.none())).out
+        assert version.startswith("{"), version
+        off = [tuner["name"] for tuner in json.loads(version)["tuners"]]
+        self.others_off = "\n".join(f"{name}: {{mode: off}}" for name in off if name not in TUNERS)
 
     def none(self) -> Path:
         path = ETC / "none.yaml"
@@ -138,14 +157,16 @@ class Node:
 
     def reset(self) -> None:
         self.world.reset()
-        self.agents: dict[str, Agent] = {}
-        self.released: dict[str, str] = {}  # tuner -> yes or maybe
-        self.commands: list[tuple[str, str, str | None]] = []  # under way: owner, verb, --only
+        self.disturbed = False  # a full disk keeps sockets from being made
+        self.agents.clear()
+        self.released.clear()
+        self.commands.clear()
         self.configs = {o: Config(o, {n: c[0] for n, c in FIELDS.items()}, self.others_off) for o in OWNERS}
         self.good: dict[str, list[Config]] = {o: [] for o in OWNERS}  # that it has loaded
         self.faulty: set[str] = set()
         for owner in OWNERS:
             self.write_config(owner)
+        self.runtime.reset()
         self.boot()
 
     def boot(self) -> None:
@@ -155,6 +176,7 @@ class Node:
         BOOT_ID.write_text(f"00000000-0000-4000-8000-{self.world.boots:012}\n")
         for value in self.values.values():
             value.boot()
+        self.runtime.start()
 
     # ---- what hands do ----
 
@@ -192,8 +214,8 @@ class Node:
         except OSError:
             pass
         try:
-            return str(json.loads((STATE / "journal.json").read_text()).get("owner", ""))
-        except (OSError, ValueError):
+            return str(json.loads((STATE / "journal.json").read_text())["body"]["owner"])
+        except (OSError, ValueError, KeyError):
             return ""
 
     def fill_empty(self, owner: str) -> None:
@@ -202,15 +224,18 @@ class Node:
         if path.exists() and path.stat().st_size == 0:
             self.write_config(owner)
 
-    def start(self, owner: str, crash: int = 0) -> None:
+    def start(self, owner: str, crash: int = 0, pod: str = "host") -> None:
         self.fill_empty(owner)
+        pod = "" if owner == "unit" else pod
+        if pod.startswith("empty"):
+            clear(LAB / "empty" / owner)
         config = self.configs[owner]
         possible = self.good[owner] + ([] if owner in self.faulty else [config])
-        if any(c.mode(t) == "enforce" for c in possible for t in ("sysctl", "thp")) and self.records_owner() != owner:
+        if any(c.mode(t) == "enforce" for c in possible for t in TUNERS) and self.records_owner() != owner:
             # It may take over, and ends the releases of the other installation.
             self.released = {tuner: "maybe" for tuner in self.released}
-        task = self.world.spawn("agent", "--config", str(config.path), owner=owner, crash=crash)
-        self.agents[owner] = Agent(owner, task, possible)
+        task = self.world.spawn("agent", "--config", str(config.path), owner=owner, crash=crash, pod=pod)
+        self.agents[owner] = Agent(owner, task, possible, pod)
         if owner not in self.faulty:
             self.good[owner].append(config)
         self.world.settle()
@@ -252,7 +277,8 @@ class Node:
                 value.loose |= verb == "restore" and only in (None, value.tuner)
             args = [verb, *options, *(["--only", only] if only else []), "--config", str(self.configs[owner].path)]
             stop = {"SHIFT_CRASH": str(stop_at), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))} if stop_at and not tasks else {}
-            tasks.append(self.world.spawn(*args, owner=owner, crash=crash, env=stop))
+            pod = "" if owner == "unit" else "host"
+            tasks.append(self.world.spawn(*args, owner=owner, crash=crash, env=stop, pod=pod))
             if stop:
                 self.world.settle()
         dones = self.world.finish(*tasks[1:]) if stop_at else []
@@ -266,7 +292,7 @@ class Node:
             self.check_log(done)
             if verb == "status" and done.seconds > 4:
                 raise Violation("progress", f"status took {done.seconds} s")
-            tuners = [only] if only else ["sysctl", "thp"]
+            tuners = [only] if only else list(TUNERS)
             if verb == "apply":
                 for tuner in tuners:
                     if tuner in self.released:
@@ -277,6 +303,25 @@ class Node:
             if verb == "restore":
                 self.judge_restore(done, owner, options, tuners, owner_before, before, began, alone)
         return dones
+
+    def run_script(self, name: str, action: str, crash: int = 0) -> None:
+        """Runs a script of the package. The unit is stopped or started by the caller, as systemd does."""
+        self.fill_empty("unit")
+        restores = name == "prerm" and action == "remove"
+        owner_before, began = self.records_owner(), self.world.now
+        before = {n: (value.text, value.by_hand, set(value.firsts)) for n, value in self.values.items()}
+        self.commands.append(("unit", "restore" if restores else "apply", None))
+        for value in self.values.values():
+            value.loose |= restores
+        done = self.world.command(str(ROOT / "packaging/debian" / name), action, program="/bin/sh", crash=crash)
+        self.observe()
+        self.commands.clear()
+        if restores:
+            failed = done.code != 0 or "could not be restored" in done.out
+            done.code = 1 if failed else 0
+            self.judge_restore(done, "unit", ("--purge",), list(TUNERS), owner_before, before, began, True)
+        elif name == "postinst":
+            self.released = {tuner: "maybe" for tuner in self.released}
 
     def judge_restore(
         self,
@@ -307,6 +352,11 @@ class Node:
                 value.firsts, value.loose = (set(), False) if alone else (value.firsts, True)
             else:
                 value.loose = True
+        if "runtime" in tuners and not foreign:
+            if done.code == 0 and alone:
+                self.runtime.judge_restore(done.out)
+            else:
+                self.runtime.loose = True
         for tuner in tuners:
             if not (foreign and alone):
                 self.released[tuner] = "yes" if done.code == 0 and alone else "maybe"
@@ -315,9 +365,16 @@ class Node:
             if done.code == 0 and alone:
                 self.released = {}
 
+    def possible_configs(self) -> list[Config]:
+        """All that a process which runs now may have loaded."""
+        found = [c for a in self.agents.values() for c in a.possible]
+        return found + [c for owner, _, _ in self.commands for c in (self.configs[owner], *self.good[owner])]
+
     def may_write(self, value: Value, text: str) -> bool:
         """Whether an enforcing agent or a command that runs now has consent to write this."""
-        for owner, agent in self.agents.items():
+        for agent in self.agents.values():
+            if agent.pod == "empty-run":
+                continue  # it cannot record originals on the node
             for config in agent.possible:
                 if config.mode(value.tuner) == "enforce" and config.fields[value.name] and self.released.get(value.tuner) != "yes":
                     if self.is_wanted(value, config, text):
@@ -343,6 +400,7 @@ class Node:
 
     def observe(self) -> None:
         """Sees what the program has written."""
+        self.runtime.observe()
         for value in self.values.values():
             text = value.read()
             if text == value.text:
@@ -365,9 +423,6 @@ class Node:
         logs = [a.task.out.read_text()[-1500:] for a in self.agents.values() if a.task.out.exists()]
         return f"released {self.released}, commands {self.commands}, agents {agents}, logs {logs}"
 
-    def status(self) -> dict[str, Any] | None:
-        return self.world.get("/v1/status", RUN / "headroom.sock")
-
     def running(self) -> Agent | None:
         """The agent that answers."""
         return next((a for a in self.agents.values() if a.alive and not a.stopped), None)
@@ -380,13 +435,19 @@ class Node:
             size = sum(p.stat().st_blocks * 512 for p in directory.rglob("*")) if directory.exists() else 0
             if size > 20 << 20:
                 raise Violation("room", f"{directory} takes {size} bytes")
-        if any(a.stopped for a in self.agents.values()) or not self.running():
-            return
-        document = self.status()
-        if document is None:
-            raise Violation("progress", f"the agent does not answer: {self.explain()}")
+        # Two agents have one path. If that of one is stopped, the other does not answer there.
+        stopped = {a.socket for a in self.agents.values() if a.stopped}
+        for path in {a.socket for a in self.agents.values()} - stopped:
+            document = self.world.get("/v1/status", path)
+            if document is None and not self.disturbed:
+                raise Violation("progress", f"no agent answers: {self.explain()}")
+            self.check_settings(document or {"settings": []}, quiet)
+
+    def check_settings(self, document: dict[str, Any], quiet: bool) -> None:
         for setting in document["settings"]:
             value = self.values.get(setting["name"])
+            if setting["name"] == "containerd.max_concurrent_downloads":
+                self.runtime.check(setting)
             if not value or self.world.now - value.changed <= SETTLED:
                 continue
             actual = value.text
@@ -400,6 +461,8 @@ class Node:
     def end_history(self) -> None:
         """At the end everyone stops, and the owner restores: every original is back."""
         self.world.actors.clear()
+        self.world.make_room()
+        self.runtime.make_well()
         self.forget_dead()
         for owner in list(self.agents):
             before = self.world.now
@@ -409,6 +472,8 @@ class Node:
         self.observe()
         owner = self.records_owner()
         if not owner:
+            if self.runtime.firsts and self.runtime.text not in self.runtime.firsts and not self.runtime.last_by_hand:
+                raise Violation("originals", f"no record of {self.runtime.text}")
             if missing := [v.name for v in self.values.values() if v.firsts and not v.by_hand and v.text not in v.firsts]:
                 raise Violation("originals", f"no record of {missing}")
             return

@@ -36,7 +36,7 @@ MOUNTS = """
 set -e
 mount --make-rprivate /
 mount -t tmpfs -o size=256m lab /mnt
-mkdir -p /mnt/etc /mnt/work /mnt/out
+mkdir -p /mnt/etc /mnt/work /mnt/out /mnt/host /mnt/empty/blue /mnt/empty/green /mnt/bin
 mount -t overlay -o lowerdir=/etc,upperdir=/mnt/etc,workdir=/mnt/work overlay /etc
 mount -t tmpfs -o size=32m run /run
 mount -t tmpfs -o size=32m state /var/lib
@@ -80,6 +80,15 @@ class Task:
         return Done(self.args, code, text, now - self.began, code == -signal.SIGKILL)
 
 
+# The pods of a chart see the node below /mnt/host. An emptyDir may stand in place of a directory of the host.
+PODS = {
+    "host": "",
+    "empty-run": "mount --bind /mnt/empty/{} /run",
+    "empty-state": "mount --bind /mnt/empty/{} /var/lib",
+}
+RELEASES = ("blue", "green")
+
+
 @dataclass
 class Actor:
     """Someone who acts again and again, such as configuration management."""
@@ -100,10 +109,29 @@ class World:
         with (LAB / "control").open("r+b") as file:
             self.control = mmap.mmap(file.fileno(), CONTROL.size)
         self.bell = os.open(LAB / "bell", os.O_WRONLY)
+        self.kept: set[int] = set()  # processes of the tester
         self.watch: Callable[[], None] = lambda: None  # called whenever all processes sleep
         self.pumps: list[Callable[[], bool]] = []  # fakes in this process: True if they answered something
-        self.steps = 0
+        self.pods = {
+            (release, kind): self.namespace(f"mount --rbind / /mnt/host\n{script.format(release)}")
+            for release in RELEASES
+            for kind, script in PODS.items()
+        }
+        for name in ("systemctl", "deb-systemd-helper", "deb-systemd-invoke"):
+            (LAB / "bin" / name).symlink_to("/bin/true")
+        (LAB / "bin/headroom").symlink_to(BIN)
         self.reset()
+
+    def namespace(self, script: str) -> int:
+        """A descriptor of a new mount namespace in which the script has run."""
+        command = ["unshare", "--mount", "sh", "-ec", f"{script}\necho ready\nread line"]
+        holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert holder.stdin and holder.stdout and holder.stdout.readline() == b"ready\n"
+        fd = os.open(f"/proc/{holder.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        holder.stdin.write(b"\n")
+        holder.stdin.close()
+        holder.wait()
+        return fd
 
     def reset(self) -> None:
         """A new node at its first boot."""
@@ -113,7 +141,8 @@ class World:
         self.monotonic, self.realtime, self.boottime = 1000 * SECOND, START, 1000 * SECOND
         self.counter = 0
         self.set_clocks()
-        for directory in (Path("/run"), Path("/var/lib"), ETC, LAB / "out"):
+        self.make_room()
+        for directory in (Path("/run"), Path("/var/lib"), ETC, LAB / "out", *(LAB / "empty" / r for r in RELEASES)):
             clear(directory)
         ETC.mkdir(exist_ok=True)
         self.boots = 0
@@ -166,13 +195,15 @@ class World:
     def threads(self) -> dict[str, bytes] | None:
         """How often each thread has run, or None if one runs now."""
         runs: dict[str, bytes] = {}
+        me = str(os.getpid()).encode()
         for pid in self.pids():
             task = f"/proc/{pid}/task"
             try:
                 for tid in os.listdir(task):
                     with open(f"{task}/{tid}/stat", "rb", buffering=0) as file:
-                        state = file.read(300).rpartition(b") ")[2][:1]
-                    if state in b"RD":
+                        state, parent = file.read(300).rpartition(b") ")[2].split()[:2]
+                    # A zombie's parent is about to be told, unless that is the tester.
+                    if state in b"RDX" or (state == b"Z" and tid == pid and parent != me):
                         return None
                     with open(f"{task}/{tid}/schedstat", "rb", buffering=0) as file:
                         runs[tid] = state + file.read(100)
@@ -205,7 +236,7 @@ class World:
 
     def reap(self) -> None:
         """Takes orphans: this process is the first of its pid namespace."""
-        known = {task.process.pid for task in self.tasks.values()}
+        known = {task.process.pid for task in self.tasks.values()} | self.kept
         for pid in list(self.pids()):
             try:
                 with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
@@ -226,26 +257,39 @@ class World:
         crash: int = 0,
         env: dict[str, str] | None = None,
         program: str = BIN,
+        pod: str = "",
     ) -> Task:
         self.counter += 1
         out = LAB / f"out/{self.counter}"
         own = {
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": f"{LAB}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LC_ALL": "C.UTF-8",
             "SHIFT_CONTROL": str(LAB / "control"),
             "SHIFT_BELL": str(LAB / "bell"),
             "LD_PRELOAD": LIBRARY,
+            "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={LAB}/bus",
             **({"HEADROOM_OWNER": owner} if owner else {}),
             **({"SHIFT_CRASH": str(crash)} if crash else {}),
+            **({"HEADROOM_HOST_ROOT": str(LAB / "host")} if pod else {}),
             **(env or {}),
         }
         with out.open("wb") as file:
             process = subprocess.Popen(
-                [*wrap, program, *args], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=own, close_fds=False
+                [*wrap, program, *args],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=own,
+                close_fds=False,
+                preexec_fn=(lambda: self.enter(self.pods[owner, pod])) if pod else None,
             )
         task = Task(args, process, out, self.now, self.counter)
         self.tasks[f"{self.counter}"] = task
         return task
+
+    def enter(self, fd: int) -> None:
+        if self.libc.setns(fd, 0x20000) != 0:  # CLONE_NEWNS
+            os._exit(127)
 
     def finish(self, *tasks: Task, limit: float = 900, each: Callable[[int], None] | None = None) -> list[Done]:
         """Lets time pass until commands have ended. each: called with the number of the look."""
@@ -268,7 +312,7 @@ class World:
 
     def end_all(self) -> None:
         for _ in range(1000):
-            pids = list(self.pids())
+            pids = [pid for pid in self.pids() if int(pid) not in self.kept]
             if not pids:
                 return
             for pid in pids:
@@ -278,6 +322,28 @@ class World:
                 except (ProcessLookupError, ChildProcessError):
                     time.sleep(0.001)
         raise RuntimeError(f"processes do not end: {self.describe()}")
+
+    # ---- disks ----
+
+    def fill(self, directory: str) -> None:
+        try:
+            with open(f"{directory}/filler", "wb") as file:
+                free = shutil.disk_usage(directory).free
+                while free > 0:
+                    os.posix_fallocate(file.fileno(), file.tell(), min(free, 1 << 20))
+                    file.seek(min(free, 1 << 20), os.SEEK_CUR)
+                    free = shutil.disk_usage(directory).free
+        except OSError:
+            pass
+
+    def make_read_only(self, directory: str, read_only: bool = True) -> None:
+        flags = 0x20 | (1 if read_only else 0)  # MS_REMOUNT, MS_RDONLY
+        self.libc.mount(b"none", directory.encode(), b"tmpfs", flags, None)
+
+    def make_room(self) -> None:
+        for directory in ("/run", "/var/lib"):
+            self.make_read_only(directory, False)
+            Path(directory, "filler").unlink(missing_ok=True)
 
     # ---- HTTP ----
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histories that broke a promise once. Each run plays them first."""
+
+from typing import Any
+
+Steps = list[tuple[str, dict[str, Any]]]
+
+
+def run(verb: str, owner: str = "unit") -> tuple[str, dict[str, Any]]:
+    return ("command", {"owner": owner, "verb": verb, "only": None, "crash": 0})
+
+
+def edit(field: str, pick: int, owner: str = "unit") -> tuple[str, dict[str, Any]]:
+    return ("edit_config", {"owner": owner, "field": field, "pick": pick, "in_place": False})
+
+
+NAMED: dict[str, Steps] = {
+    "a_field_that_the_administrator_raised_stays_after_another_field_was_raised": [
+        run("apply"),
+        ("set_value", {"name": "net.ipv4.tcp_rmem", "pick": 1}),
+        run("apply"),
+        run("apply"),
+    ],
+    "a_value_of_the_administrator_stays_the_floor_of_later_configurations": [
+        run("apply"),
+        ("set_value", {"name": "vm.max_map_count", "pick": 4}),
+        edit("vm.max_map_count", 2),
+        run("apply"),
+        edit("vm.max_map_count", 1),
+        run("apply"),
+    ],
+    "a_purge_of_another_installation_leaves_the_socket_of_an_observing_agent": [
+        edit("mode", 1),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("uninstall", {"owner": "blue", "crash": 0}),
+    ],
+    "status_beside_a_frozen_agent_and_a_silent_runtime_answers_in_time": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 11}),
+        ("change_containerd", {"how": "hangs"}),
+        ("freeze", {}),
+        run("status"),
+    ],
+    "a_release_holds_for_a_pod_with_an_emptydir_instead_of_the_state_directory": [
+        run("restore", "blue"),
+        ("start_pod", {"owner": "blue", "pod": "empty-state", "crash": 0}),
+        ("wait", {"seconds": 61}),
+    ],
+}

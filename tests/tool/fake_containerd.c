@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A fake containerd 1.6 for tests/chaos.
+ *
+ * fake_containerd SOCKET CONFIG STATE    serves the few calls of headroom's samples. STATE is a
+ *                                        directory: "hangs" there makes it silent, "pulls" shows
+ *                                        a pull, and it writes its value of
+ *                                        max_concurrent_downloads to "value"
+ * fake_containerd -c CONFIG config dump  prints the configuration. It refuses a file with the word
+ *                                        "refused"
+ * fake_containerd config default         prints its defaults
+ * fake_containerd --version              prints its version
+ */
+#include "base/file.h"
+#include "base/text.h"
+
+#include <nghttp2/nghttp2.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define CLIENTS_MAX 32
+#define KEY         "max_concurrent_downloads"
+
+struct call {
+	const char *state;
+	int value;
+	char path[128];
+	uint8_t out[1024];
+	size_t out_len, out_sent;
+};
+
+struct client {
+	int fd;
+	nghttp2_session *session;
+	struct call call;
+};
+
+/* The value of a configuration file, the default 3, or -1 for a refused file. */
+static int load(const char *config)
+{
+	_cleanup_free_ char *text = NULL;
+	const char *key;
+
+	if (read_file(config, 65536, &text, NULL) < 0)
+		return 3;
+	if (strstr(text, "refused"))
+		return -1;
+	key = strstr(text, KEY " = ");
+	return key ? atoi(key + strlen(KEY " = ")) : 3;
+}
+
+static int dump(const char *config)
+{
+	int value = load(config);
+
+	if (value < 0) {
+		fprintf(stderr, "containerd: failed to load TOML: %s: refused\n", config);
+		return 1;
+	}
+	printf("version = 2\n\n[plugins]\n\n  [plugins.\"io.containerd.grpc.v1.cri\"]\n    " KEY
+	       " = %d\n    sandbox_image = \"registry.k8s.io/pause:3.6\"\n\n"
+	       "    [plugins.\"io.containerd.grpc.v1.cri\".registry]\n      config_path = \"\"\n",
+		value);
+	return 0;
+}
+
+/* Appends a field of protobuf: a string or a message. */
+static size_t field(uint8_t *out, int number, const void *data, size_t len)
+{
+	size_t n = 0;
+
+	out[n++] = (uint8_t)(number << 3 | 2);
+	if (len > 127)
+		out[n++] = (uint8_t)(len & 127) | 128;
+	out[n++] = (uint8_t)(len > 127 ? len >> 7 : len);
+	memcpy(out + n, data, len);
+	return n + len;
+}
+
+static bool exists(const char *directory, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return access(path, F_OK) == 0;
+}
+
+static size_t answer_of(const struct call *call, uint8_t *out)
+{
+	uint8_t entry[512], inner[512];
+	char config[256];
+	size_t n;
+
+	if (strstr(call->path, "RuntimeService/Version"))
+		return field(out, 3, "1.6.20", 6);
+	if (strstr(call->path, "Version/Version"))
+		return field(out, 1, "1.6.20", 6);
+	if (strstr(call->path, "RuntimeService/Status")) {
+		snprintf(config, sizeof(config),
+			"{\"maxConcurrentDownloads\":%d,\"registry\":{\"configPath\":\"\"},"
+			"\"containerd\":{\"snapshotter\":\"overlayfs\"}}",
+			call->value);
+		n = field(entry, 1, "config", 6);
+		n += field(entry + n, 2, config, strlen(config));
+		return field(out, 2, entry, n);
+	}
+	if (strstr(call->path, "Namespaces/List")) {
+		n = field(entry, 1, "k8s.io", 6);
+		return field(out, 1, entry, n);
+	}
+	if (strstr(call->path, "ListStatuses") && exists(call->state, "pulls")) {
+		static const char ref[] =
+			"layer-sha256:0000000000000000000000000000000000000000000000000000000000000001";
+		static const uint8_t stamp[] = {8, 1};
+
+		n = field(inner, 1, stamp, sizeof(stamp));
+		n += field(inner + n, 3, ref, strlen(ref));
+		inner[n++] = 4 << 3; /* the offset */
+		inner[n++] = 100;
+		inner[n++] = 5 << 3; /* the total */
+		inner[n++] = 120;
+		return field(out, 1, inner, n);
+	}
+	return 0;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+	size_t name_len, const uint8_t *value, size_t len, uint8_t flags, void *userdata)
+{
+	struct call *call = userdata;
+
+	(void)session, (void)frame, (void)name_len, (void)len, (void)flags;
+	if (streq((const char *)name, ":path"))
+		copy_text(call->path, sizeof(call->path), (const char *)value);
+	return 0;
+}
+
+static nghttp2_nv header(const char *name, const char *value)
+{
+	return (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, strlen(name), strlen(value), 0};
+}
+
+static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *buffer, size_t length,
+	uint32_t *flags, nghttp2_data_source *source, void *userdata)
+{
+	struct call *call = userdata;
+	size_t n = MIN(length, call->out_len - call->out_sent);
+	const nghttp2_nv trailer = header("grpc-status", "0");
+
+	(void)source;
+	memcpy(buffer, call->out + call->out_sent, n);
+	call->out_sent += n;
+	if (call->out_sent < call->out_len)
+		return (ssize_t)n;
+	*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+	nghttp2_submit_trailer(session, stream, &trailer, 1);
+	return (ssize_t)n;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *userdata)
+{
+	const nghttp2_nv headers[] = {
+		header(":status", "200"), header("content-type", "application/grpc")};
+	nghttp2_data_provider body = {.read_callback = on_read};
+	struct call *call = userdata;
+	size_t len;
+
+	if ((frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) ||
+		!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+		return 0;
+	len = answer_of(call, call->out + 5);
+	memset(call->out, 0, 3);
+	call->out[3] = (uint8_t)(len >> 8);
+	call->out[4] = (uint8_t)len;
+	call->out_len = 5 + len;
+	call->out_sent = 0;
+	return nghttp2_submit_response(session, frame->hd.stream_id, headers, 2, &body);
+}
+
+static void open_client(struct client *client, int fd, const char *state, int value)
+{
+	nghttp2_session_callbacks *callbacks;
+
+	*client = (struct client){.fd = fd, .call = {.state = state, .value = value}};
+	nghttp2_session_callbacks_new(&callbacks);
+	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+	nghttp2_session_server_new(&client->session, callbacks, &client->call);
+	nghttp2_session_callbacks_del(callbacks);
+	nghttp2_submit_settings(client->session, 0, NULL, 0);
+}
+
+/* False when the client has gone. */
+static bool serve(struct client *client)
+{
+	const uint8_t *data;
+	uint8_t buffer[16384];
+	ssize_t n = recv(client->fd, buffer, sizeof(buffer), 0);
+
+	if (n <= 0 || nghttp2_session_mem_recv(client->session, buffer, (size_t)n) != n)
+		return false;
+	while ((n = nghttp2_session_mem_send(client->session, &data)) > 0)
+		if (send(client->fd, data, (size_t)n, MSG_NOSIGNAL) != n)
+			return false;
+	return true;
+}
+
+static int run(const char *path, const char *config, const char *state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	static struct client clients[CLIENTS_MAX];
+	struct pollfd fds[CLIENTS_MAX + 1];
+	int value = load(config), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char file[PATH_MAX], text[16];
+	size_t n = 0;
+
+	if (value < 0)
+		return 1;
+	snprintf(file, sizeof(file), "%s/value", state);
+	snprintf(text, sizeof(text), "%d", value);
+	copy_text(address.sun_path, sizeof(address.sun_path), path);
+	(void)unlink(path);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 64) < 0)
+		return 1;
+	{
+		_cleanup_fclose_ FILE *out = fopen(file, "we");
+
+		if (out)
+			fputs(text, out);
+	}
+	for (;;) {
+		bool hangs = exists(state, "hangs");
+
+		fds[0] = (struct pollfd){.fd = n < CLIENTS_MAX ? fd : -1, .events = POLLIN};
+		for (size_t i = 0; i < n; i++)
+			fds[i + 1] =
+				(struct pollfd){.fd = hangs ? -1 : clients[i].fd, .events = POLLIN};
+		/* A silent one does not look again: only a restart helps. */
+		if (poll(fds, n + 1, -1) < 0)
+			return 1;
+		for (size_t i = n; i-- > 0;) {
+			if (!fds[i + 1].revents || serve(&clients[i]))
+				continue;
+			close(clients[i].fd);
+			nghttp2_session_del(clients[i].session);
+			clients[i] = clients[--n];
+		}
+		if (fds[0].revents)
+			open_client(
+				&clients[n++], accept4(fd, NULL, NULL, SOCK_CLOEXEC), state, value);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 5 && streq(argv[1], "-c"))
+		return dump(argv[2]);
+	if (argc == 2)
+		return puts("containerd github.com/containerd/containerd 1.6.20 fake") < 0;
+	if (argc == 3 && streq(argv[2], "default"))
+		return dump("/nonexistent");
+	return argc == 4 ? run(argv[1], argv[2], argv[3]) : 64;
+}
