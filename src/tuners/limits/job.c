@@ -111,8 +111,9 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
-		busy[i] = limits->rows[i].error == 0 &&
-			  is_busy(&limits->rows[i], known && known->rows ? &known->rows[i] : NULL);
+		busy[i] = now || (limits->rows[i].error == 0 &&
+					 is_busy(&limits->rows[i],
+						 known && known->rows ? &known->rows[i] : NULL));
 		files_busy |= busy[i] && reader && reader->count_file;
 	}
 	if (files_busy)
