@@ -284,3 +284,17 @@ def test_top_shows_a_limit_with_its_users_and_what_to_do(pod: Pod, run: Run) -> 
     assert f"pod {pod.uid}, process " in text and 'breaks  "Too many open files"' in text and "now     prlimit" in text
     assert "inotify/watches" in run("top", "inotify").stdout
     assert run("top", "no-such-limit").returncode == 64
+
+
+def test_limits_are_raised_on_request_and_restored(node: Any, run: Run, directory: Path) -> None:
+    config = directory / "raise.yaml"
+    config.write_text("profile: minimal\nlimits: {raise: [conntrack, inotify, maps, keys, somaxconn]}\nsysctl: {net.core.somaxconn: 8192}\n")
+    names = ("net.netfilter.nf_conntrack_max", "fs.inotify.max_user_instances", "vm.max_map_count", "kernel.keys.maxkeys", "net.core.somaxconn")
+    before = [int(sysctl(name)) for name in names]
+    assert run("apply", "--only", "sysctl", "--config", str(config)).returncode == 0
+    connections, *others = (int(sysctl(name)) for name in names)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+    assert connections == max(before[0], min(memory // 100 // 320, 1048576) // 2048 * 2048)
+    assert others == [8192, 1048576, 2000, 8192], "the section sysctl has the higher value"
+    assert run("restore", "--only", "sysctl", "--config", str(config)).returncode == 0
+    assert [int(sysctl(name)) for name in names] == before
