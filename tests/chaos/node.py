@@ -30,6 +30,7 @@ class Value:
     changed: float = 0  # when
     firsts: set[str] = field(default_factory=set)  # before the program's first write; empty: it has not written
     loose: bool = False  # a restore was cut short: the record may be gone
+    recorded: str = ""  # when a process was killed, perhaps between record and write
 
     def read(self) -> str:
         return " ".join(self.path.read_text().split())
@@ -38,7 +39,7 @@ class Value:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(self.default + "\n")
         self.text = self.chosen = self.default
-        self.by_hand, self.firsts, self.loose, self.changed = True, set(), False, 0
+        self.by_hand, self.firsts, self.loose, self.changed, self.recorded = True, set(), False, 0, ""
 
 
 def values() -> dict[str, Value]:
@@ -243,6 +244,7 @@ class Node:
     def forget_dead(self) -> None:
         for owner, agent in list(self.agents.items()):
             if not agent.alive:
+                self.note_kill()
                 self.world.tasks.pop(str(agent.task.number), None)
                 del self.agents[owner]
 
@@ -257,7 +259,13 @@ class Node:
         del self.agents[owner]
         self.check_log(done)
 
+    def note_kill(self) -> None:
+        for value in self.values.values():
+            value.recorded = value.recorded or value.text
+
     def check_log(self, done: Done) -> None:
+        if done.crashed:
+            self.note_kill()
         if done.code < 0 and done.code not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
             raise Violation("progress", f"{done.args} ended by signal {-done.code}: {done.out[-2000:]}")
 
@@ -306,7 +314,8 @@ class Node:
 
     def run_script(self, name: str, action: str, crash: int = 0) -> None:
         """Runs a script of the package. The unit is stopped or started by the caller, as systemd does."""
-        self.fill_empty("unit")
+        if not self.configs["unit"].path.exists() or not self.configs["unit"].path.stat().st_size:
+            self.write_config("unit")  # dpkg installs it again
         restores = name == "prerm" and action == "remove"
         owner_before, began = self.records_owner(), self.world.now
         before = {n: (value.text, value.by_hand, set(value.firsts)) for n, value in self.values.items()}
@@ -349,6 +358,7 @@ class Node:
                 allowed = firsts | ({text} if by_hand else set())
                 if quiet and value.text not in allowed:
                     raise Violation("originals", f"restore left {value.name} at {value.text}, not {sorted(allowed)}: {done.out}")
+                value.recorded = ""
                 value.firsts, value.loose = (set(), False) if alone else (value.firsts, True)
             else:
                 value.loose = True
@@ -414,7 +424,7 @@ class Node:
                 if any(int(a) < int(b) for a, b in zip(text.split(), value.chosen.split())):
                     raise Violation("raises only", f"{value.name} is {text}, but {value.chosen} was chosen: {self.explain()}")
             if not value.firsts or (value.loose and value.by_hand):
-                value.firsts.add(value.text)
+                value.firsts |= {value.text, value.recorded or value.text}
             value.text, value.by_hand, value.changed = text, False, self.world.now
             value.loose = value.loose and restoring
 

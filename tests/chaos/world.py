@@ -22,7 +22,7 @@ from typing import Any, Callable, Iterator
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("CHAOS_BUILD", ROOT / "build/dev"))
 BIN = str(BUILD / "src/headroom")
-LIBRARY = str(ROOT / "build/dev/tests/tool/timeshift.so")
+LIBRARY = str(BUILD / "tests/tool/timeshift.so")
 LAB = Path("/mnt")  # of the tester itself; no process of the node writes here
 RUN, STATE, ETC = Path("/run/headroom"), Path("/var/lib/headroom"), Path("/etc/headroom")
 THP = Path("/sys/kernel/mm/transparent_hugepage")
