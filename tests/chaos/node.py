@@ -10,6 +10,7 @@ from typing import Any
 from containerd import Containerd
 from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear
 
+DRIFTS_A_DAY = 5  # until a value is left to others
 SETTLED = 3.0  # seconds until status must show a change
 TUNERS = ("sysctl", "thp", "runtime")
 OWNERS = ("unit", *RELEASES)  # the package's unit, and two releases of the chart
@@ -30,6 +31,7 @@ class Value:
     changed: float = 0  # when
     firsts: set[str] = field(default_factory=set)  # before the program's first write; empty: it has not written
     loose: bool = False  # a restore was cut short: the record may be gone
+    fights: list[float] = field(default_factory=list)  # when the agent wrote over a hand
     recorded: str = ""  # when a process was killed, perhaps between record and write
 
     def read(self) -> str:
@@ -40,6 +42,7 @@ class Value:
         self.path.write_text(self.default + "\n")
         self.text = self.chosen = self.default
         self.by_hand, self.firsts, self.loose, self.changed, self.recorded = True, set(), False, 0, ""
+        self.fights = []
 
 
 def values() -> dict[str, Value]:
@@ -158,6 +161,7 @@ class Node:
 
     def reset(self) -> None:
         self.world.reset()
+        self.calm_until = 0.0
         self.disturbed = False  # a full disk keeps sockets from being made
         self.agents.clear()
         self.released.clear()
@@ -192,6 +196,7 @@ class Node:
             new.rename(path)
         path.chmod(0o644)
         self.faulty.discard(owner)
+        self.calm()
         if owner in self.agents:
             self.agents[owner].possible.append(config)
 
@@ -226,6 +231,7 @@ class Node:
             self.write_config(owner)
 
     def start(self, owner: str, crash: int = 0, pod: str = "host") -> None:
+        self.calm()
         self.fill_empty(owner)
         pod = "" if owner == "unit" else pod
         if pod.startswith("empty"):
@@ -302,6 +308,7 @@ class Node:
                 raise Violation("progress", f"status took {done.seconds} s")
             tuners = [only] if only else list(TUNERS)
             if verb == "apply":
+                self.calm()
                 for tuner in tuners:
                     if tuner in self.released:
                         self.released[tuner] = "maybe"
@@ -418,6 +425,8 @@ class Node:
             if not self.may_write(value, text):
                 raise Violation("consent", f"{value.name} was changed from {value.text} to {text}: {self.explain()}")
             restoring = any(verb == "restore" for _, verb, _ in self.commands) and text in value.firsts
+            if value.by_hand and value.firsts and not self.commands:
+                self.fight(value)
             if restoring:
                 value.chosen = text  # whoever restores chooses the original
             elif value.only_raised:
@@ -427,6 +436,16 @@ class Node:
                 value.firsts |= {value.text, value.recorded or value.text}
             value.text, value.by_hand, value.changed = text, False, self.world.now
             value.loose = value.loose and restoring
+
+    def fight(self, value: Value) -> None:
+        since = max(self.world.now - 86400, self.calm_until)
+        value.fights = [at for at in (*value.fights, self.world.now) if at > since]
+        if len(value.fights) > DRIFTS_A_DAY + 1:
+            raise Violation("consent", f"{value.name} was fought over at {value.fights}: {self.explain()}")
+
+    def calm(self) -> None:
+        """A start, a reload or apply forgets earlier fights."""
+        self.calm_until = self.world.now + SETTLED
 
     def explain(self) -> str:
         agents = {o: [c.fields for c in a.possible] for o, a in self.agents.items()}
@@ -441,6 +460,7 @@ class Node:
         """After each step. quiet: nobody has done anything for ten seconds."""
         self.observe()
         self.forget_dead()
+        self.runtime.check_restored()
         for directory in (RUN, STATE):
             size = sum(p.stat().st_blocks * 512 for p in directory.rglob("*")) if directory.exists() else 0
             if size > 20 << 20:
