@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "dns_read.h"
+#include "map.h"
 
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -27,15 +28,6 @@ struct stream {
 	__u64 tag;
 	struct dns_way ways[DIRECTIONS];
 };
-
-#define MAP(name, kind, flags, entries, key_type, value_type) \
-	struct {                                              \
-		__uint(type, BPF_MAP_TYPE_##kind);            \
-		__uint(map_flags, flags);                     \
-		__uint(max_entries, entries);                 \
-		__type(key, key_type);                        \
-		__type(value, value_type);                    \
-	} name SEC(".maps")
 
 /* User space maps the arrays of counters and the pending queries. */
 MAP(servers, HASH, 0, DNS_SERVERS_MAX, struct dns_key, __u32);

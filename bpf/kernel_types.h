@@ -4,7 +4,8 @@
 
 /*
  * The kernel structures that the programs read, with only the fields they read: CO-RE finds the
- * offsets on the running kernel. Structures without a source are in include/net/neighbour.h.
+ * offsets on the running kernel. Structures without a source are in include/net/neighbour.h or in
+ * the file of the structure before.
  */
 
 #include <linux/types.h>
@@ -123,9 +124,32 @@ struct fsnotify_group { /* include/linux/fsnotify_backend.h */
 	struct list_head marks_list;
 };
 
-struct file {
+struct super_block { /* include/linux/fs.h */
+	__u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	__s64 i_size;
+};
+
+struct qstr { /* include/linux/dcache.h */
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file { /* include/linux/fs.h */
 	const void *f_op;
 	void *private_data;
+	struct path f_path;
+	struct inode *f_inode;
 };
 
 struct mnt_namespace { /* fs/mount.h */
@@ -176,7 +200,43 @@ struct cgroup_subsys_state { /* include/linux/cgroup-defs.h */
 	struct cgroup_subsys_state *parent;
 };
 
-struct css_set {
+struct blkcg { /* block/blk-cgroup.h */
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+};
+
+struct bio { /* include/linux/blk_types.h */
+	struct blkcg_gq *bi_blkg;
+};
+
+struct gendisk { /* include/linux/blkdev.h */
+	int major, first_minor;
+	char disk_name[32];
+};
+
+struct request_queue {
+	struct gendisk *disk; /* from 5.17 */
+};
+
+/* enum req_op, include/linux/blk_types.h. */
+#define REQ_OP_MASK    0xff
+#define REQ_OP_FLUSH   2 /* the kernel's own: the empty write that waits for it has another */
+#define REQ_OP_DISCARD 3
+#define REQ_OP_PRIVATE 32 /* from here on: commands of drivers and SG_IO */
+
+struct request { /* include/linux/blk-mq.h */
+	struct request_queue *q;
+	struct gendisk *rq_disk; /* before 5.17 */
+	unsigned int cmd_flags;
+	unsigned int __data_len; /* left to complete */
+	struct bio *bio;         /* NULL: the kernel's own */
+	__u64 start_time_ns;
+};
+
+struct css_set {                                /* include/linux/cgroup-defs.h */
 	struct cgroup_subsys_state *subsys[16]; /* fewer */
 	struct cgroup *dfl_cgrp;
 };
@@ -215,6 +275,7 @@ struct files_struct {
 struct task_struct {
 	int pid; /* of the thread, in the first pid namespace */
 	int tgid;
+	struct task_struct *group_leader;
 	char comm[16];
 	struct nsproxy *nsproxy;
 	const struct cred *cred;
@@ -250,6 +311,20 @@ struct bpf_iter__task_file {
 	__u32 fd;
 	struct file *file;
 };
+
+/* The kernel's type of x86-64 and of arm64, and the first argument of a system call. */
+struct pt_regs___x86 {
+	unsigned long di;
+};
+
+struct pt_regs___arm64 {
+	__u64 regs[31];
+};
+
+#define FIRST_ARGUMENT(x86)                      \
+	(bpf_core_field_exists((x86)->di)        \
+			? BPF_CORE_READ(x86, di) \
+			: BPF_CORE_READ((struct pt_regs___arm64 *)(x86), regs[0]))
 
 #pragma clang attribute pop
 

@@ -46,7 +46,7 @@ struct condition_reading {
 	const struct condition_type *type;
 	enum condition_status status;
 	const char *reason; /* a slug */
-	bool milder;        /* one severity below the type's this time */
+	unsigned milder;    /* by how much the severity is below the type's this time */
 	char message[CONDITION_MESSAGE_MAX];
 };
 

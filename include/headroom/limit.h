@@ -27,7 +27,6 @@ struct limit_reading {
 	uint64_t peak;    /* largest use since the last reading, if above used; else 0 */
 	uint64_t hits;    /* times the limit was reached since boot */
 	bool flow;        /* used is a rate, such as queries per second: it does not fill up */
-	bool idle;        /* little is used, so its users are not exported as metrics */
 	bool upper_bound; /* used may be too large: this node lacks a way to count exactly */
 	const struct condition_type *condition; /* a True condition about this limit, or NULL */
 	struct limit_user *top; /* largest users, largest first, at most LIMIT_TOP_MAX; owned */
@@ -84,6 +83,9 @@ double limit_full_in_seconds(const struct limit *limit);
 
 /* Adds a value at now_us (CLOCK_MONOTONIC). */
 void history_observe(struct history *history, uint64_t now_us, uint64_t value);
+
+/* Adds the minutes of another: the larger values count. */
+void history_merge(struct history *history, const struct history *other);
 
 struct cJSON;
 

@@ -3,6 +3,7 @@
 
 /* A workload is a user of a limit. */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct cJSON;
@@ -28,6 +29,8 @@ extern const char *const workload_kind_names[];
 
 /* The name, or the id of a workload without a name. */
 const char *workload_name(const struct workload *workload);
+
+bool workload_equal(const struct workload *a, const struct workload *b);
 
 /* Its text for people: "pod kube-system/coredns-x", "host". */
 #define WORKLOAD_TEXT_MAX 224

@@ -91,8 +91,6 @@ const struct config_option core_options[] = {
 			"has set. enforce: sets it again, and yields after repeated changes. "
 			"yield: leaves the new value at once. report: leaves it and reports "
 			"drift. Each change is counted and shown."},
-	{"storage", OPTION_RESERVED,
-		.help = "Reserved for watching storage latency; not used by this version."},
 	{0},
 };
 

@@ -99,6 +99,21 @@ void history_observe(struct history *history, uint64_t now, uint64_t value)
 		MAX(history->slot[minute % HISTORY_MINUTES], value + 1);
 }
 
+void history_merge(struct history *history, const struct history *other)
+{
+	if (other->minute > history->minute && history->minute > 0)
+		history_observe(history, other->minute * 60 * USEC_PER_SEC, 0);
+	history->minute = MAX(history->minute, other->minute);
+	for (uint64_t i = 0; i < HISTORY_MINUTES && i <= other->minute; i++) {
+		uint64_t minute = other->minute - i;
+
+		if (history->minute - minute < HISTORY_MINUTES)
+			history->slot[minute % HISTORY_MINUTES] =
+				MAX(history->slot[minute % HISTORY_MINUTES],
+					other->slot[minute % HISTORY_MINUTES]);
+	}
+}
+
 void history_json(cJSON *parent, const struct history *history)
 {
 	cJSON *array = json_array(parent, "history");

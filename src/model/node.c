@@ -93,7 +93,7 @@ enum severity condition_severity(const struct condition_reading *reading)
 {
 	enum severity severity = reading->type->severity;
 
-	return reading->milder && severity > SEVERITY_ADVICE ? severity - 1 : severity;
+	return severity - MIN(reading->milder, severity);
 }
 
 void condition_append(struct condition_reading *reading, const char *format, ...)
@@ -131,6 +131,12 @@ const char *const workload_kind_names[] = {
 const char *workload_name(const struct workload *workload)
 {
 	return workload->name[0] ? workload->name : workload->id;
+}
+
+bool workload_equal(const struct workload *a, const struct workload *b)
+{
+	return a->kind == b->kind && streq(a->namespace, b->namespace) && streq(a->name, b->name) &&
+	       streq(a->id, b->id);
 }
 
 void workload_describe(const struct workload *workload, char *text, size_t size)

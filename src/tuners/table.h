@@ -14,6 +14,7 @@
 	X(images)   \
 	X(sysctl)   \
 	X(kubelet)  \
+	X(storage)  \
 	X(limits)
 
 #define DECLARE_TUNER(name)                         \

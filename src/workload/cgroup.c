@@ -109,7 +109,8 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 	return found;
 }
 
-int cgroup_root_open(const struct host *host, char *why, size_t size)
+/* controller is of cgroup v1, or NULL for cgroup2. */
+static int open_root(const struct host *host, const char *controller, char *why, size_t size)
 {
 	/* In a container the mounts of the host's first process are the host's. */
 	const char *mounts = host->root[0] ? "/proc/1/mounts" : "/proc/self/mounts";
@@ -130,7 +131,8 @@ int cgroup_root_open(const struct host *host, char *why, size_t size)
 		_cleanup_close_ int fd = -1;
 		struct stat st;
 
-		if (!streq(mount->mnt_type, "cgroup2"))
+		if (!streq(mount->mnt_type, controller ? "cgroup" : "cgroup2") ||
+			(controller && !hasmntopt(mount, controller)))
 			continue;
 		fd = open(
 			host_path(host, mount->mnt_dir, full), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -148,6 +150,18 @@ int cgroup_root_open(const struct host *host, char *why, size_t size)
 	}
 	endmntent(file);
 	return root;
+}
+
+int cgroup_root_open(const struct host *host, char *why, size_t size)
+{
+	return open_root(host, NULL, why, size);
+}
+
+int cgroup_v1_root_open(const struct host *host, const char *controller)
+{
+	char why[256];
+
+	return open_root(host, controller, why, sizeof(why));
 }
 
 struct known {

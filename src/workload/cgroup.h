@@ -48,6 +48,9 @@ bool cgroup_file_workload(const char *text, struct workload *workload);
 /* Opens the root of the host's cgroup2 hierarchy. Otherwise -1; why has the reason and the cure. */
 int cgroup_root_open(const struct host *host, char *why, size_t size);
 
+/* Opens the root of the host's hierarchy of cgroup v1 with this controller; -1: there is none. */
+int cgroup_v1_root_open(const struct host *host, const char *controller);
+
 /*
  * Maps the inode of a cgroup's directory, which BPF knows, to the workload. Finding an inode needs
  * a walk through all directories; the longer a walk takes, the less often it runs.

@@ -93,9 +93,8 @@ static void sample_files(
 		.config = runtime->process.config,
 		.directory = runtime->process.directory};
 
-	if ((!runtime->version[0] &&
-		    (!driver->has_constant_keys || runtime->answer == RUNTIME_ASKED)) ||
-		!runtime->process.config[0] || !driver->read_files)
+	/* Keys depend on the version. */
+	if (!runtime->version[0] || !runtime->process.config[0] || !driver->read_files)
 		return;
 	runtime->files_known = true;
 	driver->read_files(runtime, &daemon, wait);
@@ -177,8 +176,7 @@ void runtime_sample(void *data, const struct wait *wait)
 		bool slow = sample->now_us >= runtime->due_us;
 		struct runtime_reading reading;
 
-		if (!runtime->found.has_socket &&
-			!(slow && runtime->found.driver->has_constant_keys))
+		if (!runtime->found.has_socket)
 			continue;
 		if (slow)
 			runtime->due_us = next_turn_us(sample->now_us, RUNTIME_SLOW_EVERY_US);
@@ -197,7 +195,7 @@ void runtime_sample(void *data, const struct wait *wait)
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (!runtime->found.has_socket && !runtime->found.driver->has_constant_keys)
+		if (!runtime->found.has_socket)
 			continue;
 		next = MIN(next, runtime->due_us);
 		if (runtime->answer != RUNTIME_ANSWERS)

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Counts requests to disks, and calls of fsync(2) and the like. A sync is seen by the system call,
+ * and by ext4, also for O_SYNC writes and below an overlay. The innermost of a thread counts.
+ */
+#include "kernel_types.h"
+#include "map.h"
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include <headroom/bpf/storage.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+struct storage_control control;
+/* Preallocated: before 6.1 a tracing program must not allocate memory. */
+MAP(ios, HASH, 0, STORAGE_ROWS_MAX, struct storage_io_key, struct storage_io);
+MAP(syncs, HASH, 0, STORAGE_ROWS_MAX, struct storage_sync_key, struct storage_sync);
+MAP(threads, HASH, 0, STORAGE_ROWS_MAX, __u64, struct storage_start);
+
+static const struct storage_io no_io;
+static const struct storage_sync no_sync;
+
+static __always_inline void *row_of(void *map, const void *key, const void *zero, __u64 *lost)
+{
+	void *row = bpf_map_lookup_elem(map, key);
+
+	if (row)
+		return row;
+	bpf_map_update_elem(map, key, zero, BPF_NOEXIST);
+	row = bpf_map_lookup_elem(map, key);
+	if (!row)
+		__sync_fetch_and_add(lost, 1);
+	return row;
+}
+
+/* Fires when a request, rarely a part of it, is complete: block/blk-mq.c. */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(io_complete, struct request *rq, int error, unsigned int bytes)
+{
+	__u32 op = rq->cmd_flags & REQ_OP_MASK;
+	struct gendisk *disk = bpf_core_field_exists(rq->rq_disk) ? rq->rq_disk : rq->q->disk;
+	struct storage_io_key key = {0};
+	struct storage_io *row;
+	struct bio *bio = rq->bio;
+
+	if (op == REQ_OP_FLUSH || op >= REQ_OP_PRIVATE || !disk || !rq->start_time_ns)
+		return 0;
+	key.disk = (__u32)disk->major << 20 | disk->first_minor;
+	if (bpf_core_field_exists(bio->bi_blkg) && bio && bio->bi_blkg)
+		key.cgroup = bio->bi_blkg->blkcg->css.cgroup->kn->id;
+	row = row_of(&ios, &key, &no_io, &control.lost_ios);
+	if (!row)
+		return 0;
+	if (!row->name[0])
+		bpf_probe_read_kernel_str(row->name, sizeof(row->name), disk->disk_name);
+	if (op != REQ_OP_DISCARD)
+		__sync_fetch_and_add(&row->bytes[op & 1], bytes);
+	if (bytes != rq->__data_len)
+		return 0;
+	__sync_fetch_and_add(&row->requests[op & 1], op != REQ_OP_DISCARD);
+	__sync_fetch_and_add(&row->queue_ns, bpf_ktime_get_ns() - rq->start_time_ns);
+	return 0;
+}
+
+static __always_inline int begin(__u64 file)
+{
+	struct storage_start start = {bpf_ktime_get_ns(), file};
+	__u64 thread = bpf_get_current_pid_tgid();
+
+	if (bpf_map_update_elem(&threads, &thread, &start, BPF_ANY) < 0)
+		__sync_fetch_and_add(&control.lost_threads, 1);
+	return 0;
+}
+
+static __always_inline int end(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), ns, second, longest;
+	__u64 name[2] = {0}, file_name = 0, *worst;
+	struct storage_sync_key key = {0};
+	struct storage_sync *row;
+	struct fdtable *fds;
+	struct file *file;
+	struct storage_start *start = bpf_map_lookup_elem(&threads, &thread);
+
+	if (!start)
+		return 0;
+	ns = now - start->ns;
+	file = (struct file *)start->file;
+	fds = start->file >> 32 ? NULL : BPF_CORE_READ(task, files, fdt);
+	if (fds && start->file < BPF_CORE_READ(fds, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(fds, fd) + start->file);
+	bpf_map_delete_elem(&threads, &thread);
+	key.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+	if (!key.device)
+		return 0; /* no such descriptor */
+	key.cgroup = bpf_get_current_cgroup_id();
+	BPF_CORE_READ_STR_INTO(&name, task, group_leader, comm);
+	for (int i = 0; i < STORAGE_PROCESSES_MAX && control.processes[i][0]; i++)
+		if (control.processes[i][0] == name[0] && control.processes[i][1] == name[1])
+			__builtin_memcpy(key.process, name, sizeof(name));
+	row = row_of(&syncs, &key, &no_sync, &control.lost_syncs);
+	if (!row)
+		return 0;
+	__sync_fetch_and_add(&row->ns, ns);
+	__sync_fetch_and_add(&row->counts[storage_bucket(ns) % STORAGE_BUCKETS], 1);
+	second = now / 1000000000;
+	worst = &row->worst[second % STORAGE_SECONDS];
+	longest = second << 32 | ns >> 10;
+	*worst = longest > *worst ? longest : *worst;
+	row->pid = thread >> 32;
+	if (key.process[0])
+		bpf_probe_read_kernel_str(&file_name, sizeof(file_name),
+			BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	if (file_name == STORAGE_DATABASE)
+		row->database = BPF_CORE_READ(file, f_inode, i_size);
+	return 0;
+}
+
+SEC("raw_tp/ext4_sync_file_enter")
+int ext4_enter(struct bpf_raw_tracepoint_args *ctx)
+{
+	return begin(ctx->args[0]);
+}
+
+SEC("raw_tp/ext4_sync_file_exit")
+int ext4_exit(void *ctx)
+{
+	return end();
+}
+
+/* User space sets the targets of other processors than x86-64. */
+#define SYSTEM_CALL(name)                                      \
+	SEC("fentry/__x64_sys_" #name)                         \
+	int BPF_PROG(name##_enter, struct pt_regs___x86 *regs) \
+	{                                                      \
+		return begin((__u32)FIRST_ARGUMENT(regs));     \
+	}                                                      \
+	SEC("fexit/__x64_sys_" #name)                          \
+	int BPF_PROG(name##_exit)                              \
+	{                                                      \
+		return end();                                  \
+	}
+
+SYSTEM_CALL(fsync)
+SYSTEM_CALL(fdatasync)

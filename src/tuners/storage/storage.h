@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * load.c loads the BPF programs, sense.c reads their counters, disk.c finds out what a disk is,
+ * processes.c sums up, decide.c judges, users.c and report.c show, tuner.c has rows and ops.
+ */
+
+#include "kernel/host.h"
+#include "workload/cgroup.h"
+
+#include <headroom/bpf/storage.h>
+#include <headroom/tuner.h>
+
+/* ---- disks ---- */
+
+enum storage_kind {
+	STORAGE_UNKNOWN,
+	STORAGE_LOCAL,
+	STORAGE_ROTATING,
+	STORAGE_LOOP,
+	STORAGE_NETWORK,
+	STORAGE_OVERLAY, /* a file system over others: which is not known */
+	STORAGE_KINDS,
+};
+
+extern const char *const storage_kind_names[STORAGE_KINDS];
+
+#define STORAGE_BELOW_MAX 8
+
+struct storage_disk {
+	char name[STORAGE_DISK_NAME_MAX]; /* "nvme0n1"; of a file system without a disk its type */
+	enum storage_kind kind;
+	char model[48];
+	char scheduler[16];
+	uint32_t below[STORAGE_BELOW_MAX]; /* the disks that serve it; itself if it is one */
+	unsigned n_below;
+	bool exists;
+	bool memory; /* a file system without a device, in memory: its syncs cost nothing */
+};
+
+#define STORAGE_NUMBER(major, minor) ((uint32_t)(major) << 20 | (uint32_t)(minor))
+
+/*
+ * Reads what a device is: a disk, a partition, what dm and md build of these, or the device number
+ * of a file system. name is the disk's, if the kernel told it, else "".
+ */
+void storage_disk_read(
+	const struct host *host, uint32_t number, const char *name, struct storage_disk *disk);
+
+/* A mount of the host. */
+struct storage_mount {
+	char point[PATH_MAX]; /* below the host's root */
+	char type[32];        /* "ext4" */
+	char source[256];     /* "/dev/sda1" */
+};
+
+/* Finds the first mount of a device. False: none. */
+bool storage_mount_find(const struct host *host, uint32_t number, struct storage_mount *mount);
+
+/* Lists the types of mounted file systems whose syncs need trampolines: "xfs, btrfs", or "". */
+void storage_mount_types(const struct host *host, char *text, size_t size);
+
+/* ---- load.c ---- */
+
+struct storage_bpf {
+	int ios, syncs; /* maps */
+	struct storage_control *control;
+	int links[7];                /* -1: not attached */
+	int ext4_error, calls_error; /* 0, or -errno: syncs of ext4; the system calls */
+};
+
+void *storage_load_request(void *self, const void *memory, bool now);
+void storage_load(void *request, const struct wait *wait);
+void storage_load_adopt(void *self, void *request);
+void storage_bpf_close(struct storage_bpf *bpf); /* may be NULL */
+
+/* ---- sense.c ---- */
+
+/* Devices with a label of their own in metrics, and histograms; the next one is other. */
+#define STORAGE_LABELS 8
+#define STORAGE_PAIRS  8
+
+/* A disk, by its name. */
+struct storage_label {
+	struct storage_disk disk; /* name "": unused */
+	uint64_t bytes[STORAGE_DIRECTIONS];
+	uint64_t queue_ns;
+	double queue_rate; /* smoothed: seconds of waiting requests in a second */
+	uint64_t used_us;  /* the last request or sync */
+};
+
+/* A number of the kernel: disks and file systems. */
+struct storage_device {
+	uint32_t number;
+	unsigned label; /* STORAGE_LABELS: other */
+	struct storage_disk disk;
+	uint64_t read_us; /* when disk was read */
+	uint64_t used_us;
+};
+
+/* Syncs of a process name to a label: a histogram in the metrics. */
+struct storage_pair {
+	unsigned label;
+	char process[STORAGE_NAME_MAX]; /* "": other */
+	uint64_t counts[STORAGE_BUCKETS];
+	uint64_t ns;
+	uint64_t used_us; /* 0: unused */
+};
+
+struct storage_io_row {
+	struct storage_io_key key;
+	struct storage_io last;
+	double queue_rate, rate[STORAGE_DIRECTIONS]; /* smoothed: seconds, bytes a second */
+	uint64_t changed_us;
+	bool seen;
+};
+
+/* Of the last five minutes; the newest slice is incomplete. */
+#define STORAGE_SLICES   11
+#define STORAGE_SLICE_US (30 * USEC_PER_SEC)
+
+/* Syncs of one row over time. */
+struct storage_window {
+	uint32_t slices[STORAGE_SLICES][STORAGE_BUCKETS];
+	uint64_t took_us[STORAGE_SLICES];
+	uint64_t slice; /* number of the newest: time / STORAGE_SLICE_US */
+	struct storage_second {
+		uint64_t number; /* CLOCK_MONOTONIC */
+		uint32_t syncs;
+		uint32_t worst_us;
+	} seconds[60];
+	struct history history; /* of the worst, in microseconds */
+};
+
+struct storage_sync_row {
+	struct storage_sync_key key;
+	struct storage_sync last;
+	struct storage_window *window; /* NULL: another row has a better claim; owned */
+	double rate;                   /* smoothed syncs a second */
+	uint64_t syncs;                /* since the row exists */
+	uint64_t changed_us;
+	bool seen;
+};
+
+/* The syncs of the last five minutes. */
+struct storage_summary {
+	uint64_t counts[STORAGE_BUCKETS];
+	uint64_t syncs, took_us, worst_us; /* worst: of the last minute */
+	uint64_t busiest;                  /* syncs in the busiest second of the last minute */
+	double p50, p99;                   /* seconds; 0 without syncs */
+};
+
+/* A listed process and its device: the input of decide(). */
+struct storage_process {
+	char name[STORAGE_NAME_MAX];
+	struct workload workload;
+	struct storage_disk disk;
+	struct storage_summary summary;
+	/* Who holds the queue of the device; share 0: unknown, and why. */
+	struct workload holder;
+	double holder_share, holder_rate; /* 0..1; bytes written a second */
+};
+
+#define STORAGE_PROCESSES_SHOWN 16
+
+struct storage {
+	const struct host *host;
+	char processes[STORAGE_PROCESSES_MAX][STORAGE_NAME_MAX];
+	uint64_t sync_p99_us;
+	bool load_requested;
+	struct storage_bpf *bpf; /* NULL: not loaded, and why */
+	char why[TUNER_WHY_MAX];
+	char unseen[64]; /* types of file systems without counted syncs */
+	struct cgroups *sync_groups,
+		*io_groups; /* the same unless io has a hierarchy of cgroup v1 */
+	int io_root;        /* its root, owned by io_groups */
+	bool attributed;    /* the io controller tells cgroups apart */
+	struct storage_device *devices;
+	size_t n_devices, devices_allocated;
+	struct storage_label labels[STORAGE_LABELS + 1]; /* the last: other */
+	struct storage_pair pairs[STORAGE_PAIRS + 1];    /* the last: other, other */
+	struct storage_io_row *ios;                      /* the first ios_sorted by key */
+	size_t n_ios, ios_allocated, ios_sorted;
+	struct storage_sync_row *syncs;
+	size_t n_syncs, syncs_allocated, syncs_sorted;
+	unsigned n_windows;
+	uint64_t read_us, facts_us; /* last reading of the counters, of the facts */
+	struct storage_process seen[STORAGE_PROCESSES_SHOWN];
+	unsigned n_seen;
+};
+
+void storage_sense(void *self);
+
+/* The device with this number, or NULL. */
+struct storage_device *storage_device_find(const struct storage *storage, uint32_t number);
+
+/* processes.c. Sums up the syncs and the holders of the listed processes. */
+void storage_processes_list(struct storage *storage, uint64_t now_us);
+
+/* Adds a window to a summary. */
+void storage_summarize(
+	const struct storage_window *window, uint64_t now_us, struct storage_summary *summary);
+
+/* ---- users.c ---- */
+
+/* A workload on a device. */
+struct storage_user {
+	struct workload workload;
+	unsigned label;
+	double queue_rate, rate[STORAGE_DIRECTIONS], sync_rate;
+	double share; /* of the device's queue, 0..1 */
+	uint64_t queue_ns, bytes[STORAGE_DIRECTIONS], requests[STORAGE_DIRECTIONS], syncs;
+	struct storage_summary summary;
+	struct history history; /* of the longest sync, in microseconds */
+};
+
+#define STORAGE_USERS 64
+
+/* The workload of a cgroup; the root, and the kernel's own requests, are the host's. */
+struct workload storage_workload(const struct cgroups *groups, uint64_t cgroup);
+
+/* Lists the largest users, those with the largest share of a queue first. The caller frees it. */
+struct storage_user *storage_users(const struct storage *storage, unsigned *n);
+
+/* Looks up the names of the largest users' cgroups. */
+void storage_users_learn(struct storage *storage, uint64_t now_us);
+
+/* ---- the ops ---- */
+
+struct cJSON;
+
+void storage_decide(const void *self, const struct decide_input *input, void *memory,
+	struct proposal *proposal);
+struct cJSON *storage_document(const void *self, const void *memory, bool trusted);
+void storage_metrics(const void *self, const void *memory, struct metric_sink *sink);
+
+extern const struct condition_type storage_conditions[];
+enum { STORAGE_SLOW, STORAGE_UNSUITED };
+
+extern const struct table_view storage_view;

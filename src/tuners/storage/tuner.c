@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/storage/storage.h"
+#include "tuners/table.h"
+
+#include "base/text.h"
+
+#include <linux/capability.h>
+
+static const char *check_process(const char *text)
+{
+	return strchr(text, '/')
+		       ? "is a path: write the name of the process, as ps -o comm shows it"
+		       : NULL;
+}
+
+static const struct config_option process_items[] = {{.name = "",
+							     .type = OPTION_TEXT,
+							     .min = 1,
+							     .max = STORAGE_NAME_MAX - 1,
+							     .check = check_process,
+							     .help = "The name of a process."},
+	{0}};
+
+const struct config_option storage_options[] = {
+	MODE_OPTION("storage"),
+	{"storage.processes", OPTION_LIST, .max = STORAGE_PROCESSES_MAX, .items = process_items,
+		.def = "[etcd, k3s-server, k8s-dqlite, lxd]",
+		.help = "Names of processes that wait for their disk: they have a latency of their "
+			"own, and StorageSlow and StorageUnsuited are about them. A name has at "
+			"most 15 characters, as ps -o comm shows it."},
+	{"storage.sync_p99", OPTION_DURATION, .min = 100, .max = 5 * USEC_PER_SEC, .def = "10ms",
+		.help = "StorageSlow is True if one in a hundred syncs of a listed process takes "
+			"longer. etcd asks for 10 ms."},
+	{0},
+};
+
+static const struct reason slow_reasons[] = {
+	{"syncs-fast", "The syncs of the listed processes are fast enough, or there are none.",
+		NULL},
+	{"syncs-slow",
+		"One in a hundred syncs of a listed process took longer than storage.sync_p99."},
+	{"syncs-over-election",
+		"A sync of a listed process took longer than 1 s, etcd's election timeout."},
+	{"syncs-unknown",
+		"Syncs are not counted: BPF does not run (see the tuner's state), or a command sampled "
+		"the node without the agent.",
+		.absent = "storage (not counted)"},
+	{0},
+};
+
+static const struct reason suited_reasons[] = {
+	{"disks-suited", "The disks that are known suit the listed processes."},
+	{"disk-unsuited",
+		"A listed process syncs to a network disk, a network file system, a loop device, an "
+		"overlay or a rotating disk."},
+	{0},
+};
+
+const struct condition_type storage_conditions[] = {
+	[STORAGE_SLOW] = {"StorageSlow", SEVERITY_CRITICAL,
+		"The disk is too slow for a process that waits for its syncs, such as etcd. In five "
+		"minutes with at least 100 syncs, p99 was above storage.sync_p99 (advice) or 100 ms, "
+		"etcd's heartbeat (warning), or a sync took over 1 s, its election timeout "
+		"(critical). The message names who holds the disk's queue. Limit that workload, or "
+		"give the process a disk of its own.",
+		slow_reasons},
+	[STORAGE_UNSUITED] = {"StorageUnsuited", SEVERITY_ADVICE,
+		"A process that waits for its syncs, such as etcd, is on a network disk, a network file "
+		"system, a loop device, an overlay or a rotating disk. A local SSD is many times "
+		"faster.",
+		suited_reasons},
+	{0},
+};
+
+static const struct metric_row metric_rows[] = {
+	{"headroom_storage_sync_latency_seconds", METRIC_HISTOGRAM, "seconds",
+		"Time of fsync, fdatasync and the like, by the disk of the file system. Process other "
+		"is the sum of those that storage.processes does not list.",
+		{"device", "process"}},
+	{"headroom_storage_io_bytes_total", METRIC_COUNTER, "bytes",
+		"Bytes of completed requests, as the disk sees them. Idle disks have no series; "
+		"device other is the sum of all but eight.",
+		{"device", "direction"}},
+	{"headroom_storage_queue_seconds_total", METRIC_COUNTER, "seconds",
+		"Sum of the times that requests waited, from their start to their completion.",
+		{"device"}},
+	{"headroom_storage_device_info", METRIC_GAUGE, NULL,
+		"What the disk is: kind is network, local, loop, rotating, overlay or unknown.",
+		{"device", "kind", "model", "scheduler"}},
+	{"headroom_storage_lost_total", METRIC_COUNTER, NULL,
+		"Requests and syncs that were not counted because a table was full.", {"what"}},
+	{0},
+};
+
+static const struct capability_row capabilities[] = {
+	{CAPABILITY(CAP_BPF), CAPABILITY_TO_RUN, NULL,
+		"loads the programs that count requests and syncs, and reads their counters"},
+	{CAPABILITY(CAP_PERFMON), CAPABILITY_TO_OPEN, NULL,
+		"attaches these programs to the kernel"},
+	{0},
+};
+
+static void *storage_open(const struct host *host, struct tuner_loop *loop)
+{
+	struct storage *storage = must(calloc(1, sizeof(*storage)));
+	char why[TUNER_WHY_MAX];
+	int root;
+
+	storage->host = host;
+	(void)loop;
+	for (size_t i = 0; i < STORAGE_LABELS + 1; i++)
+		storage->labels[i].disk.kind = STORAGE_UNKNOWN;
+	root = cgroup_root_open(host, why, sizeof(why));
+	storage->sync_groups = storage->io_groups = cgroups_open(host, root);
+	storage->io_root = root;
+	/* Without a hierarchy of cgroup v1, requests belong to cgroup2, too. */
+	root = cgroup_v1_root_open(host, "blkio");
+	if (root >= 0) {
+		storage->io_groups = cgroups_open(host, root);
+		storage->io_root = root;
+	}
+	return storage;
+}
+
+/* The kernel compares the names from the next sync on. */
+static void pass_processes(const struct storage *storage)
+{
+	if (storage->bpf)
+		memcpy(storage->bpf->control->processes, storage->processes,
+			sizeof(storage->processes));
+}
+
+static void storage_configure(void *self, const struct config *config)
+{
+	struct storage *storage = self;
+
+	memset(storage->processes, 0, sizeof(storage->processes));
+	for (size_t i = 0; i < config_list(config, "storage.processes"); i++)
+		copy_text(storage->processes[i], STORAGE_NAME_MAX,
+			config_item(config, "storage.processes", i, ""));
+	storage->sync_p99_us = config_duration(config, "storage.sync_p99");
+	pass_processes(storage);
+}
+
+static void storage_adopt(void *self, void *request)
+{
+	storage_load_adopt(self, request);
+	if (self)
+		pass_processes(self);
+}
+
+static void storage_explain(const void *self, char why[static TUNER_WHY_MAX])
+{
+	const struct storage *storage = self;
+
+	copy_text(why, TUNER_WHY_MAX, storage->why);
+	if (!storage->bpf)
+		return;
+	if (storage->bpf->ext4_error < 0 && storage->bpf->calls_error < 0)
+		text_append(why, TUNER_WHY_MAX,
+			"BPF: syncs of ext4 are not counted: %s: mount an ext4 file system and "
+			"restart the agent",
+			strerror(-storage->bpf->ext4_error));
+	if (storage->bpf->calls_error < 0 && storage->unseen[0])
+		text_append(why, TUNER_WHY_MAX,
+			"%sBPF: fentry: %s: syncs of %s are not counted: use a kernel with BPF "
+			"trampolines (CONFIG_FUNCTION_TRACER)",
+			why[0] ? "; " : "", strerror(-storage->bpf->calls_error), storage->unseen);
+}
+
+static void storage_close(void *self, void *memory)
+{
+	struct storage *storage = self;
+
+	(void)memory;
+	storage_bpf_close(storage->bpf);
+	if (storage->io_groups != storage->sync_groups)
+		cgroups_close(storage->io_groups);
+	cgroups_close(storage->sync_groups);
+	for (size_t i = 0; i < storage->n_syncs; i++)
+		free(storage->syncs[i].window);
+	free(storage->devices);
+	free(storage->ios);
+	free(storage->syncs);
+	free(storage);
+}
+
+const struct tuner_ops storage_tuner = {
+	.name = "storage",
+	.summary = "Measures the syncs of etcd and the like as they feel them, counts requests to "
+		   "disks by workload, and names who holds the queue; it sets nothing.",
+	.conditions = storage_conditions,
+	.metric_rows = metric_rows,
+	.capabilities = capabilities,
+	.open = storage_open,
+	.configure = storage_configure,
+	.sense = storage_sense,
+	.jobs[JOB_LOAD] = {storage_load_request, storage_load, storage_adopt, NULL},
+	.decide = storage_decide,
+	.explain = storage_explain,
+	.document = storage_document,
+	.view = &storage_view,
+	.metrics = storage_metrics,
+	.close = storage_close,
+};

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage: syncs and requests are counted exactly, etcd's latency is etcd's own, and the workload that holds the queue is named."""
+
+import os
+import re
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from conftest import Agent, end, free_port, spawn, until
+
+CONFIG = "storage: {processes: [etcd, synctest]}"
+BLKIO = Path("/sys/fs/cgroup/blkio")
+MIB = 1 << 20
+
+SYNC = "import os, sys\nfd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\nfor i in range(int(sys.argv[2])):\n os.pwrite(fd, b'x' * 2300, 0)\n os.fdatasync(fd)\n"
+
+
+@pytest.fixture
+def disk(directory: Path) -> Iterator[Path]:
+    """An ext4 file system on a loop device, mounted."""
+    image, mount = directory / "disk.img", directory / "disk"
+    mount.mkdir()
+    with image.open("wb") as file:
+        file.truncate(512 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image], check=True)
+    loop = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        subprocess.run(["mount", "-t", "ext4", loop, mount], check=True)
+        yield mount
+    finally:
+        subprocess.run(["umount", "--lazy", mount], check=False)
+        subprocess.run(["losetup", "--detach", loop], check=False)
+
+
+@pytest.fixture
+def counting(agent: Callable[..., Agent]) -> Agent:
+    one = agent("--observe", config=CONFIG)
+    until(lambda: one.status()["storage"] is not None, "BPF counts syncs")
+    return one
+
+
+@pytest.fixture
+def pod() -> Iterator[Path]:
+    """A pod's cgroup for requests to disks."""
+    uid = "0f2d7ad8-91c1-4d49-a1c9-1f1d2f000026"
+    base = BLKIO if BLKIO.exists() else Path("/sys/fs/cgroup")
+    group = base / "kubepods" / f"pod{uid}"
+    group.mkdir(parents=True)
+    try:
+        yield group
+    finally:
+        until(lambda: not (group / "cgroup.procs").read_text(), "the pod has ended")
+        group.rmdir()
+        group.parent.rmdir()
+
+
+def loop_of(mount: Path) -> str:
+    return Path(subprocess.run(["findmnt", "-no", "SOURCE", mount], capture_output=True, text=True, check=True).stdout.strip()).name
+
+
+def latency(agent: Agent, device: str, process: str) -> tuple[float, float]:
+    labels, metrics = f'{{device="{device}",process="{process}"}}', agent.metrics()
+    name = "headroom_storage_sync_latency_seconds"
+    return metrics.get(f"{name}_count{labels}", 0), metrics.get(f"{name}_sum{labels}", 0)
+
+
+def write_file(path: Path, group: Path | None, mebibytes: int) -> None:
+    """Writes through the page cache, with fdatasync every 16 MiB, in the cgroup."""
+
+    def join() -> None:
+        if group:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+    program = (f"import os\nfd = os.open('{path}', os.O_WRONLY | os.O_CREAT)\nblock = b'x' * {MIB}\nfor i in range({mebibytes}):\n"
+               " os.write(fd, block)\n if i % 16 == 15: os.fdatasync(fd)\n")
+    subprocess.run(["/usr/bin/python3", "-c", program], preexec_fn=join, check=True)
+
+
+def test_each_sync_counts_once_for_its_device_and_process(counting: Agent, disk: Path, directory: Path) -> None:
+    device, trace = loop_of(disk), directory / "strace"
+    listed = directory / "synctest"
+    listed.symlink_to("/usr/bin/python3")
+    subprocess.run(["strace", "-f", "-c", "-o", trace, listed, "-c", SYNC, disk / "a", "300"], check=True)
+    calls = int(re.search(r"(\d+)\s+fdatasync", trace.read_text()).group(1))  # type: ignore[union-attr]
+    assert calls == 300
+    until(lambda: latency(counting, device, "synctest")[0] >= calls, "the syncs are reported")
+    assert latency(counting, device, "synctest")[0] == calls
+    subprocess.run(["dd", "if=/dev/zero", f"of={disk}/b", "bs=4k", "count=50", "oflag=dsync"], check=True, capture_output=True)
+    until(lambda: latency(counting, device, "other")[0] >= 50, "synchronous writes are reported")
+    assert latency(counting, device, "other")[0] == 50
+    unsuited = counting.wait_condition("StorageUnsuited")
+    assert unsuited["severity"] == "advice" and f"syncs to {device}, kind loop" in unsuited["message"]
+
+
+def test_bytes_are_those_of_the_disk_and_the_writer_is_named(counting: Agent, disk: Path, pod: Path) -> None:
+    device = loop_of(disk)
+    stat = Path(f"/sys/block/{device}/stat")
+
+    def written() -> int:
+        return int(stat.read_text().split()[6]) * 512
+
+    def users() -> dict[str, dict[str, Any]]:
+        return {user["workload"]["text"]: user for user in counting.status()["storage"]["users"] if user["device"] == device}
+
+    name = f"pod {pod.name[3:]}"
+    counted = f'headroom_storage_io_bytes_total{{device="{device}",direction="write"}}'
+    subprocess.run(["sync", "-f", disk], check=True)
+    until(lambda: counted in counting.metrics() and counting.metrics()[counted] > 0, "the disk is known")
+    before, counted_before = written(), counting.metrics()[counted]
+    write_file(disk / "hog", pod, 128)
+    subprocess.run(["sync", "-f", disk], check=True)
+    until(lambda: counting.metrics()[counted] - counted_before >= 128 * MIB, "the bytes are reported")
+    until(lambda: counting.metrics()[counted] - counted_before == written() - before, "all bytes of the disk are counted")
+    until(lambda: name in users(), "the writer is named")
+    assert users()[name]["write_bytes"] == pytest.approx(128 * MIB, rel=0.02)
+
+
+def test_the_latency_of_etcd_is_etcds_own(counting: Agent, disk: Path, directory: Path) -> None:
+    client, peer = free_port(), free_port()
+    url, etcd = f"http://127.0.0.1:{client}", None
+
+    def own() -> dict[str, float]:
+        text = urllib.request.urlopen(f"{url}/metrics", timeout=10).read().decode()
+        return {name: float(value) for name, value in re.findall(r"^(etcd_disk_\S+_(?:count|sum)) (\S+)$", text, re.M)}
+
+    try:
+        etcd = spawn(["etcd", "--data-dir", disk / "etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
+                      "--listen-peer-urls", f"http://127.0.0.1:{peer}"], directory / "etcd.log")
+        until(lambda: "ready to serve client requests" in (directory / "etcd.log").read_text(), "etcd serves")
+        first, device = own(), loop_of(disk)
+        until(lambda: latency(counting, device, "etcd")[0] > 0, "etcd is seen")
+        until(lambda: (a := latency(counting, device, "etcd")) and not until_quiet(a, lambda: latency(counting, device, "etcd")), "etcd is quiet")
+        before = latency(counting, device, "etcd")
+        put(url, 2000)
+        after = own()
+        wal = after["etcd_disk_wal_fsync_duration_seconds_count"] - first["etcd_disk_wal_fsync_duration_seconds_count"]
+        commits = after["etcd_disk_backend_commit_duration_seconds_count"] - first["etcd_disk_backend_commit_duration_seconds_count"]
+        assert wal >= 2000
+        until(lambda: latency(counting, device, "etcd")[0] - before[0] >= wal, "the syncs are reported")
+        syncs = latency(counting, device, "etcd")[0] - before[0]
+        # A commit writes the database and its meta page, each with a sync.
+        assert wal <= syncs <= (wal + 2 * commits + 4) * 1.005
+        process = next(p for p in counting.status()["storage"]["processes"] if p["process"] == "etcd")
+        assert process["device"] == device and process["kind"] == "loop"
+    finally:
+        if etcd:
+            end(etcd)
+
+
+def until_quiet(first: tuple[float, float], read: Callable[[], tuple[float, float]]) -> bool:
+    """Whether the counters changed within two polls."""
+    import time
+
+    time.sleep(2)
+    return read() != first
+
+
+def put(url: str, n: int) -> None:
+    """Puts n keys one after the other on one connection."""
+    import base64
+    import http.client
+    import json
+
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+    for i in range(n):
+        key = base64.b64encode(f"key{i}".encode()).decode()
+        connection.request("POST", "/v3/kv/put", json.dumps({"key": key, "value": base64.b64encode(b"x" * 100).decode()}))
+        assert connection.getresponse().read()
