@@ -213,24 +213,30 @@ static __always_inline __u32 count_watches(struct fsnotify_group *group)
 	return n;
 }
 
+/* Both return the last port in the upper half and the first in the lower half. */
+static __noinline __u32 range_of(void *ports)
+{
+	return BPF_CORE_READ((struct local_ports *)ports, range);
+}
+
+static __noinline __u32 range_before_6_8(void *ports)
+{
+	__u32 low = BPF_CORE_READ((struct local_ports___before_6_8 *)ports, range[0]);
+	__u32 high = BPF_CORE_READ((struct local_ports___before_6_8 *)ports, range[1]);
+
+	return high << 16 | low;
+}
+
 /* The number of ephemeral ports of a network namespace; false for another port. */
 static __always_inline bool is_ephemeral(struct net *net, __u16 port, __u32 *width)
 {
-	struct local_ports *ports = (void *)net + bpf_core_field_offset(net->ipv4) +
-				    bpf_core_field_offset(struct netns_ipv4, ip_local_ports);
-	__u32 range[2] = {0};
+	void *ports = (void *)net + bpf_core_field_offset(net->ipv4) +
+		      bpf_core_field_offset(struct netns_ipv4, ip_local_ports);
+	__u32 range = bpf_core_field_exists(struct local_ports, range) ? range_of(ports)
+								       : range_before_6_8(ports);
 
-	if (bpf_core_field_size(ports->range) == sizeof(__u32)) {
-		bpf_probe_read_kernel(&range[0], sizeof(range[0]),
-			(void *)ports + bpf_core_field_offset(ports->range));
-		range[1] = range[0] >> 16;
-		range[0] &= 0xffff;
-	} else {
-		bpf_probe_read_kernel(
-			range, sizeof(range), (void *)ports + bpf_core_field_offset(ports->range));
-	}
-	*width = range[1] - range[0] + 1;
-	return port >= range[0] && port <= range[1];
+	*width = (range >> 16) - (range & 0xffff) + 1;
+	return port >= (range & 0xffff) && port <= range >> 16;
 }
 
 /* False for other sockets. */

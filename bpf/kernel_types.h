@@ -84,7 +84,11 @@ struct net_device { /* include/linux/netdevice.h */
 };
 
 struct local_ports { /* include/net/netns/ipv4.h */
-	__u32 range; /* low and high in 16 bits each; before 6.8 int[2] */
+	__u32 range; /* low and high in 16 bits each */
+};
+
+struct local_ports___before_6_8 {
+	__u32 range[2];
 };
 
 struct netns_ipv4 {
