@@ -59,16 +59,17 @@ static __always_inline void read_files(struct task_struct *task, struct census_r
 	record->files_max = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
 }
 
+/*
+ * Functions that access a field that only some kernels have are not inlined: the compiler must not
+ * move the access out of the branch that the other kernels never run.
+ */
+
 /* A process in a user namespace counts for the user who made it, up to the first namespace. */
-static __always_inline void read_user(struct task_struct *task, struct census_record *record)
+static __noinline void read_user(struct task_struct *task, struct census_record *record)
 {
-	const struct cred *cred = task->cred;
-	struct ucounts *counts;
+	struct ucounts *counts = BPF_CORE_READ(task, cred, ucounts);
 	void *numbers;
 
-	if (!bpf_core_field_exists(cred->ucounts))
-		return;
-	counts = BPF_CORE_READ(cred, ucounts);
 	for (int i = 0; i < DEPTH_MAX; i++) {
 		struct ucounts *above = BPF_CORE_READ(counts, ns, ucounts);
 
@@ -85,6 +86,16 @@ static __always_inline void read_user(struct task_struct *task, struct census_re
 		numbers + 8 * bpf_core_enum_value(enum ucount_type, UCOUNT_INOTIFY_INSTANCES));
 	bpf_probe_read_kernel(&record->inotify_watches, sizeof(__u64),
 		numbers + 8 * bpf_core_enum_value(enum ucount_type, UCOUNT_INOTIFY_WATCHES));
+}
+
+static __noinline __u64 forks_failed(struct pids_cgroup *pids)
+{
+	return BPF_CORE_READ(pids, events_local[1].counter);
+}
+
+static __noinline __u64 forks_failed_before_6_11(struct pids_cgroup *pids)
+{
+	return BPF_CORE_READ(pids, events_limit.counter);
 }
 
 static __always_inline struct cgroup_subsys_state *pids_css(struct css_set *set)
@@ -108,8 +119,8 @@ static __always_inline void read_pids(struct css_set *set, struct census_record 
 	record->pids_cgroup = BPF_CORE_READ(css, cgroup, kn, id);
 	pids = (struct pids_cgroup *)css; /* its first member */
 	record->forks_failed = bpf_core_field_exists(pids->events_local)
-				       ? BPF_CORE_READ(pids, events_local[1].counter)
-				       : BPF_CORE_READ(pids, events_limit.counter);
+				       ? forks_failed(pids)
+				       : forks_failed_before_6_11(pids);
 	for (int i = 0; i < DEPTH_MAX && css; i++) {
 		__u64 used, max;
 
@@ -123,6 +134,11 @@ static __always_inline void read_pids(struct css_set *set, struct census_record 
 		}
 		css = BPF_CORE_READ(css, parent);
 	}
+}
+
+static __noinline __u32 mounts_of(struct mnt_namespace *mounts)
+{
+	return BPF_CORE_READ(mounts, nr_mounts);
 }
 
 static __noinline __u32 mounts_before_6_8(struct mnt_namespace *mounts)
@@ -145,14 +161,15 @@ int census(struct bpf_iter__task *ctx)
 	record.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
 	mounts = BPF_CORE_READ(task, nsproxy, mnt_ns);
 	record.mntns = BPF_CORE_READ(mounts, ns.inum);
-	record.mounts = bpf_core_field_exists(mounts->nr_mounts) ? BPF_CORE_READ(mounts, nr_mounts)
+	record.mounts = bpf_core_field_exists(mounts->nr_mounts) ? mounts_of(mounts)
 								 : mounts_before_6_8(mounts);
 	record.maps = BPF_CORE_READ(task, mm, map_count);
 	read_files(task, &record);
 	set = task->cgroups;
 	record.cgroup = BPF_CORE_READ(set, dfl_cgrp, kn, id);
 	read_pids(set, &record);
-	read_user(task, &record);
+	if (bpf_core_field_exists(task->cred->ucounts))
+		read_user(task, &record);
 	bpf_probe_read_kernel(record.comm, sizeof(record.comm), task->comm);
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;

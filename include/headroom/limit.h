@@ -27,6 +27,7 @@ struct limit_reading {
 	uint64_t peak;    /* largest use since the last reading, if above used; else 0 */
 	uint64_t hits;    /* times the limit was reached since boot */
 	bool flow;        /* used is a rate, such as queries per second: it does not fill up */
+	bool idle;        /* little is used, so its users are not exported as metrics */
 	bool upper_bound; /* used may be too large: this node lacks a way to count exactly */
 	const struct condition_type *condition; /* a True condition about this limit, or NULL */
 	struct limit_user *top; /* largest users, largest first, at most LIMIT_TOP_MAX; owned */

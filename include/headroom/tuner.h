@@ -65,13 +65,18 @@ struct decide_input {
 };
 
 enum job_kind {
-	JOB_LOAD,     /* loads BPF programs, with the privileges of the start */
-	JOB_SAMPLE,   /* asks other programs, for 10 s at most; one at a time for each tuner */
+	JOB_LOAD, /* loads BPF programs, with the privileges of the start */
+	/* Asks other programs, for 10 s at most; one at a time for each tuner, and none during a
+	 * change of files. */
+	JOB_SAMPLE,
 	JOB_TRANSFER, /* may take hours; only while the tuner enforces */
 	JOB_KINDS,
 };
 
-/* Blocking work beside the loop. The worker and the loop share nothing but the request. */
+/*
+ * Blocking work beside the loop, on a thread of its own: its files may hang. The thread and the
+ * loop share nothing but the request.
+ */
 struct job_ops {
 	/*
 	 * In the loop, right after each decide(), whose memory this is, until it returns NULL: a
@@ -94,9 +99,6 @@ struct job_ops {
 
 	/* In the loop, while it runs: whether it is to be cancelled. May be NULL. */
 	bool (*cancels)(void *request, const void *memory);
-
-	/* A sample that reads paths of the configuration: it gets a thread of its own. */
-	bool may_hang;
 };
 
 /* The agent's loop, for what a tuner registers itself. */

@@ -436,9 +436,6 @@ int core_adopt_files(struct core *core, struct file_job *job, struct plan *done)
 		/* A sample requested during the job shows the files as they were. */
 		for (size_t c = 0; tuner->ops->jobs[JOB_SAMPLE].request && c < job->plan.n; c++)
 			tuner->files_stale |= streq(job->plan.changes[c].tuner, tuner->ops->name);
-		/* It waited for the job. */
-		if (!tuner->ops->jobs[JOB_SAMPLE].may_hang)
-			tuner->requested_us[JOB_SAMPLE] = now_us();
 	}
 	if (done)
 		plan_move(done, &job->plan, PLAN_ALL);

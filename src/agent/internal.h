@@ -44,7 +44,7 @@ struct job {
 	enum job_kind kind;
 	unsigned generation; /* of the tuner at the request */
 	bool is_after_files; /* a sample: no file job was under way at the request */
-	struct worker *own;  /* of transfers, loads and samples that may hang; others share one */
+	struct worker *own;  /* NULL: a file job */
 };
 
 struct agent {
@@ -56,7 +56,7 @@ struct agent {
 	bool urgent;                  /* it has real-time priority */
 	bool never_urgent;            /* it may not have that priority */
 
-	struct worker *worker; /* most samples, and file jobs */
+	struct worker *worker; /* file jobs */
 	struct job jobs[JOBS_MAX];
 	uint64_t resume_us; /* when to resume restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];

@@ -45,7 +45,6 @@ static void adopt_job(void *data, void *userdata)
 
 int agent_submit(struct agent *agent, const struct job *new)
 {
-	bool is_shared = !new->tuner || (new->kind == JOB_SAMPLE && !new->ops->may_hang);
 	struct job *job = agent->jobs;
 	int r = 0;
 
@@ -55,11 +54,12 @@ int agent_submit(struct agent *agent, const struct job *new)
 		return -EBUSY;
 	worker_free(job->own);
 	*job = *new;
-	if (!is_shared)
+	/* A file that hangs must stop one job only. */
+	if (new->tuner)
 		r = worker_new(agent->event, &job->own);
 	if (r == 0)
 		r = worker_submit(
-			is_shared ? agent->worker : job->own, run_job, adopt_job, job, agent);
+			job->own ? job->own : agent->worker, run_job, adopt_job, job, agent);
 	if (r < 0)
 		job->request = NULL;
 	return r;
@@ -135,8 +135,8 @@ void agent_begin_jobs(struct agent *agent)
 		struct tuner_status *tuner = &agent->core.node.tuners[i];
 		const struct job_ops *jobs = tuner->ops->jobs;
 		bool transfers = jobs[JOB_TRANSFER].request && cancel_transfers(agent, tuner);
-		/* Other samples wait for the file job because they share its worker. */
-		bool waits = jobs[JOB_SAMPLE].may_hang && agent->core.job;
+		/* A sample during the file job would show half of it. */
+		bool waits = agent->core.job;
 
 		if (!tuner->self)
 			continue;
@@ -150,7 +150,6 @@ void agent_begin_jobs(struct agent *agent)
 			tuner->under_way[JOB_SAMPLE] > 0 && (!tuner->sampled || tuner->files_stale);
 	}
 	/* The results of other samples are adopted at the next tick. */
-	worker_wakes_loop(agent->worker, is_urgent);
 	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)
 		if (job->own && job->kind == JOB_SAMPLE)
 			worker_wakes_loop(job->own, is_urgent);

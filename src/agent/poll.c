@@ -144,7 +144,7 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
  * Neither a deadline nor cancelling ends a job that hangs in the kernel, such as a read of a hung
  * file system. Then the last sample of the tuner is too old.
  */
-static void judge_jobs(const struct core *core, struct tuner_status *tuner, uint64_t now)
+static void judge_jobs(struct tuner_status *tuner, uint64_t now)
 {
 	struct proposal *proposal = &tuner->proposal;
 	const char *path = tuner->sample_path;
@@ -152,7 +152,6 @@ static void judge_jobs(const struct core *core, struct tuner_status *tuner, uint
 
 	for (int kind = 0; kind < JOB_TRANSFER; kind++)
 		overdue[kind] = tuner->under_way[kind] > 0 &&
-				(!core->job || tuner->ops->jobs[kind].may_hang) &&
 				now > tuner->requested_us[kind] + JOB_OVERDUE_US;
 	if (overdue[JOB_LOAD])
 		copy_text(tuner->why, sizeof(tuner->why),
@@ -228,7 +227,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		if (unwritable[0])
 			text_append(tuner->why, sizeof(tuner->why), "%s%s",
 				tuner->why[0] ? "; " : "", unwritable);
-		judge_jobs(core, tuner, now);
+		judge_jobs(tuner, now);
 		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}
 	reconcile(node, &wanted, &core->plan);

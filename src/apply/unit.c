@@ -3,21 +3,18 @@
 
 #include "base/file.h"
 #include "runtime/cri_client.h"
+#include "runtime/systemd.h"
 
-#include <systemd/sd-bus.h>
-
-#define BUS_SOCKET "/run/dbus/system_bus_socket"
-#define SYSTEMD    "org.freedesktop.systemd1"
-#define MANAGER    "/org/freedesktop/systemd1"
-#define UNITS      MANAGER "/unit"
+#define SYSTEMD "org.freedesktop.systemd1"
+#define MANAGER "/org/freedesktop/systemd1"
+#define UNITS   MANAGER "/unit"
 
 #define POLL_US   (100 * USEC_PER_MSEC)
 #define ANSWER_US (30 * USEC_PER_SEC)
 #define PROBE_US  (2 * USEC_PER_SEC)
 #define JOB_US    (600 * USEC_PER_SEC) /* at most, with systemd's own job */
 
-/* The longest D-Bus calls. The wait can cancel only between calls. */
-#define CALL_US    USEC_PER_SEC
+/* The longest D-Bus call. The wait can cancel only between calls. */
 #define RESTART_US (5 * USEC_PER_SEC)
 
 /* -EIO for a missing reply: -ETIMEDOUT would be a statement about the unit. */
@@ -31,32 +28,15 @@ static int explain(int error, const sd_bus_error *reply, char *why)
 	return missing ? -ENOTCONN : error == -ETIMEDOUT ? -EIO : error;
 }
 
-/* Opens DBUS_SYSTEM_BUS_ADDRESS, or else the usual socket below the host's root. */
 static int open_bus(const struct file_job *job, sd_bus **ret, char *why)
 {
 	const struct wait now = wait_at_most(job->wait, 0);
-	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
-	const char *given = getenv("DBUS_SYSTEM_BUS_ADDRESS");
-	char address[PATH_MAX + 16] = "unix:path=", path[PATH_MAX];
 	int r;
 
 	if (wait_for(&now, -1, 0) == -ECANCELED)
 		return -ECANCELED;
-	r = given ? 0 : path_in_root(job->host.root, BUS_SOCKET, path);
-	if (r >= 0)
-		r = sd_bus_new(&bus);
-	if (r >= 0)
-		r = sd_bus_set_address(bus, given ? given : strcat(address, path));
-	if (r >= 0)
-		r = sd_bus_set_bus_client(bus, true);
-	if (r >= 0)
-		r = sd_bus_set_method_call_timeout(bus, CALL_US);
-	if (r >= 0)
-		r = sd_bus_start(bus);
-	if (r < 0)
-		return explain(r, NULL, why);
-	*ret = steal(bus);
-	return 0;
+	r = systemd_open(&job->host, ret);
+	return r < 0 ? explain(r, NULL, why) : 0;
 }
 
 /* Reads a unit's state and the number of its queued job, or 0. */

@@ -74,9 +74,11 @@ const struct cli_command cli_commands[] = {
 		"alone and reported. The tuners are then released: they only observe until apply, "
 		"whatever the configuration says.",
 		"headroom restore --only sysctl"},
-	{"top", cli_top, "", "[TUNER]", "live: who uses what",
-		"Shows the users of each limit: pods, containers, units and network namespaces. "
-		"With the name of a tuner it shows that tuner alone. "
+	{"top", cli_top, "", "[TUNER|LIMIT]", "live: who uses what",
+		"Shows the users of each limit: pods, containers, units, network namespaces and "
+		"users. With the name of a tuner it shows that tuner alone; limits shows all limits "
+		"without a tuner of their own. With the name of a limit, or its first part such as "
+		"inotify, it also shows what breaks and what to do. "
 		"dns shows each DNS server that this node uses: its role, current queries per "
 		"second, the busiest second of the last minute, the budget, pending and unanswered "
 		"queries, and the median and 99th percentile of the latency. It also shows the "

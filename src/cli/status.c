@@ -42,7 +42,7 @@ static const char *amount_text(double value, const char *unit, char text[static 
 void print_limit(struct screen *screen, const cJSON *limit)
 {
 	const cJSON *full = json_at(limit, "full_in_seconds");
-	const char *unit = json_text_at(limit, "unit");
+	const char *unit = json_text_at(limit, "unit"), *shown = unit;
 	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
 	double peak = json_number_at(limit, "peak"), hits = json_number_at(limit, "hits");
 	double before = json_number_at(limit, "hits_before"), share = used / MAX(max, 1.0);
@@ -50,11 +50,13 @@ void print_limit(struct screen *screen, const cJSON *limit)
 
 	draw(screen, COLOR_NONE, "  %-19s ", json_text_at(limit, "name"));
 	draw_bar(screen, color_of(json_text_at(limit, "severity")), share);
+	if (streq(unit, "bytes") && max >= 1000)
+		shown = ""; /* amount_text() has it */
 	if (max > 0)
-		snprintf(text, sizeof(text), "%s%s of %s %s  %.0f %%  peak %s",
+		snprintf(text, sizeof(text), "%s%s of %s%s%s  %.0f %%  peak %s",
 			streq(json_text_at(limit, "bound"), "upper") ? "<= " : "",
-			amount_text(used, unit, a), amount_text(max, unit, b), unit, 100 * share,
-			amount_text(peak, unit, c));
+			amount_text(used, unit, a), amount_text(max, unit, b), shown[0] ? " " : "",
+			shown, 100 * share, amount_text(peak, unit, c));
 	else
 		snprintf(text, sizeof(text), "no maximum is known");
 	if (max > 0 && peak > max)

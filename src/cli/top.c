@@ -112,30 +112,67 @@ static bool has_table(const struct tuner_ops *ops)
 	return ops->view && ops->view->write_detail;
 }
 
-static void print_limits(struct screen *screen, const struct tuner_ops *topic, const cJSON *status)
+/* What `headroom top NAME` shows: a tuner, or the limits that have the name or begin with it. */
+struct topic {
+	const char *name; /* NULL: everything */
+	const struct tuner_ops *tuner;
+};
+
+static struct topic topic_of(const struct cli *cli)
+{
+	const char *name = cli->n_names > 0 ? cli->names[0] : NULL;
+
+	return (struct topic){name, name ? tuner_find(name) : NULL};
+}
+
+static bool topic_has(const struct topic *topic, const char *limit)
+{
+	size_t len = topic->name ? strlen(topic->name) : 0;
+
+	if (!topic->name || topic->tuner)
+		return !topic->name || tuner_explains(topic->tuner, "limit", limit);
+	return starts_with(limit, topic->name) && (!limit[len] || limit[len] == '/');
+}
+
+/* Prints the limits of the topic with their users, and of a single limit what to do. */
+static void print_limits(struct screen *screen, const struct topic *topic, const cJSON *status)
 {
 	const cJSON *limit, *user;
+	bool any = false;
 
 	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
-		if (topic && !tuner_explains(topic, "limit", json_text_at(limit, "name")))
+		const char *name = json_text_at(limit, "name");
+		const struct explanation *row = limit_row(name);
+
+		if (!topic_has(topic, name))
 			continue;
+		any = true;
 		print_limit(screen, limit);
 		cJSON_ArrayForEach (user, json_at(limit, "top")) {
+			const char *detail = json_text_at(user, "detail");
 			double used = json_number_at(user, "used");
 
 			draw(screen, COLOR_NONE, "    ");
 			draw_bar(
 				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
-			draw(screen, COLOR_NONE, "%10.0f  %s\n", used,
-				json_text_at(user, "workload/text"));
+			draw(screen, COLOR_NONE, "%10.0f  %s%s%s\n", used,
+				json_text_at(user, "workload/text"), detail[0] ? ", " : "", detail);
 		}
+		if (!topic->name || topic->tuner || !row)
+			continue;
+		draw(screen, COLOR_NONE, "    %-7s ", "breaks");
+		draw_wrapped(screen, 12, "%s", row->breaks);
+		draw(screen, COLOR_NONE, "    %-7s ", "now");
+		draw_wrapped(screen, 12, "%s", row->now);
 	}
+	if (!any && topic->name)
+		draw(screen, COLOR_NONE, "  %s: not on this node, or not read yet\n", topic->name);
 }
 
 static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
-	const struct tuner_ops *topic = cli->n_names > 0 ? tuner_find(cli->names[0]) : NULL;
+	const struct topic topic = topic_of(cli);
 	struct screen screen = screen_open();
 	char alone[CLI_ALONE_MAX];
 	int r = status_document(cli, true, &status, alone);
@@ -146,26 +183,41 @@ static int show(const struct cli *cli)
 		fputs(SCREEN_CLEAR, stdout);
 	if (alone[0])
 		draw(&screen, COLOR_WARNING, "%s: this is a single reading.\n", alone);
-	if (!topic || !has_table(topic))
-		print_limits(&screen, topic, status);
-	if (!topic)
+	if (!topic.tuner || !has_table(topic.tuner))
+		print_limits(&screen, &topic, status);
+	if (!topic.name)
 		fputc('\n', stdout);
 	for (size_t i = 0; tuner_table[i]; i++)
-		if (has_table(tuner_table[i]) && (!topic || topic == tuner_table[i]))
+		if (has_table(tuner_table[i]) && (!topic.name || topic.tuner == tuner_table[i]))
 			print_table(&screen, tuner_table[i], status, cli->sort_column);
 	fflush(stdout);
 	return EXIT_OK;
 }
 
+/* Whether a table has limits of the topic, although this node may lack them. */
+static bool topic_exists(const struct topic *topic)
+{
+	size_t n;
+	_cleanup_free_ struct explanation *entries = all_entries(&n);
+
+	if (!topic->name)
+		return true;
+	if (topic->tuner)
+		return has_table(topic->tuner) || tuner_explains(topic->tuner, "limit", NULL);
+	for (size_t i = 0; i < n; i++)
+		if (streq(entries[i].kind, "limit") && topic_has(topic, entries[i].name))
+			return true;
+	return limit_row(topic->name) != NULL;
+}
+
 /* Live on a terminal, else once. */
 int cli_top(const struct cli *cli)
 {
-	const struct tuner_ops *topic = cli->n_names > 0 ? tuner_find(cli->names[0]) : NULL;
+	const struct topic topic = topic_of(cli);
 
-	if (cli->n_names > 1 ||
-		(cli->n_names > 0 &&
-			(!topic || !(has_table(topic) || tuner_explains(topic, "limit", NULL))))) {
-		cli_fail(cli->names[0], "not a tuner with limits: usage: headroom top [TUNER]");
+	if (cli->n_names > 1 || !topic_exists(&topic)) {
+		cli_fail(cli->names[0],
+			"neither a limit nor a tuner with limits: usage: headroom top [TUNER|LIMIT]");
 		return EXIT_USAGE;
 	}
 	return cli_repeat(cli, screen_open().bars, show);

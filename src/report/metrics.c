@@ -36,7 +36,8 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 	}
 	metric_family(sink, "headroom_limit_used_by_workload");
 	for (size_t i = 0; i < node->n_limits; i++)
-		metric_users(sink, &node->limits[i].now);
+		if (!node->limits[i].now.idle)
+			metric_users(sink, &node->limits[i].now);
 }
 
 static void put_tuners(struct metric_sink *sink, const struct node *node)

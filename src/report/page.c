@@ -404,8 +404,10 @@ static void put_limit(FILE *out, const cJSON *limit)
 	if (cJSON_GetArraySize(top) > 0)
 		fputs("<ol aria-label=\"largest users\">\n", out);
 	cJSON_ArrayForEach (user, top)
-		put(out, "<li class=\"row\"><span>%s</span><span class=\"num\">%s</span></li>\n",
-			json_text_at(user, "workload/text"), number_text(user, "used", a));
+		put(out,
+			"<li class=\"row\"><span>%s%s%s</span><span class=\"num\">%s</span></li>\n",
+			json_text_at(user, "workload/text"), json_at(user, "detail") ? ", " : "",
+			json_text_at(user, "detail"), number_text(user, "used", a));
 	fputs(cJSON_GetArraySize(top) > 0 ? "</ol>\n</section>\n" : "</section>\n", out);
 }
 

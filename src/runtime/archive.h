@@ -32,11 +32,15 @@ struct archive_blob {
 };
 
 struct archive_image {
-	char name[IMAGE_NAME_MAX]; /* with registry and tag */
+	char name[IMAGE_NAME_MAX]; /* with registry and tag; of an unnamed image: a digest or file
+				    */
 	char top[DIGEST_MAX];      /* digest of its manifest or index */
+	char manifest[DIGEST_MAX]; /* digest of the manifest for this machine */
 	char id[DIGEST_MAX];       /* digest of its configuration: the runtime's image ID */
 	uint64_t size;             /* bytes of configuration and layers for this machine */
 	uint64_t unpacked;         /* bytes of the layers without their compression */
+	int error; /* -ENOEXEC: for another machine; -ENOMSG: unnamed; -EBADMSG: damaged */
+	char why[ARCHIVE_WHY_MAX]; /* of error */
 };
 
 struct archive {
@@ -52,9 +56,10 @@ struct archive {
  * Opens an archive and lists its images; path is below the host's root. A compressed tar is
  * unpacked to an unnamed file in the state directory, as long as percent_free % of the file system
  * stays free. Layers are unpacked to count their bytes, each up to unpacked_max (0: not at all): no
- * format has a size that its author cannot forge. Images without a name are
- * skipped. 0, or -errno with why: -EBADMSG for a file that is damaged, inconsistent, not an
- * archive, or without named images; -ENOSPC without room to unpack.
+ * format has a size that its author cannot forge. An image with an error does not
+ * keep its archive from others. 0, or -errno with why: -EBADMSG for a file that is damaged,
+ * inconsistent, not an archive, or without named images; -ENOEXEC with images for other machines
+ * only; -ENOSPC without room to unpack.
  */
 int archive_open(const struct host *host, const char *path, unsigned int percent_free,
 	uint64_t unpacked_max, const struct wait *wait, struct archive **ret,

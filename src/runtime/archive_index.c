@@ -7,155 +7,67 @@
 #include <nettle/base16.h>
 #include <nettle/sha2.h>
 
-#define IMAGES_MAX    128
-#define LAYERS_MAX    512
-#define DEPTH_MAX     4 /* of indexes within indexes */
-#define DOCUMENTS_MAX 1024
-#define VALUES_MAX    50000 /* of one document: cJSON needs about 100 bytes for each */
+#define IMAGES_MAX 128
+#define LAYERS_MAX 512
+#define DEPTH_MAX  4 /* of indexes within indexes */
 
-#define OCI_MANIFEST "application/vnd.oci.image.manifest.v1+json"
-#define OCI_CONFIG   "application/vnd.oci.image.config.v1+json"
-#define OCI_LAYER    "application/vnd.oci.image.layer.v1.tar"
+#define OCI_MANIFEST  "application/vnd.oci.image.manifest.v1+json"
+#define OCI_CONFIG    "application/vnd.oci.image.config.v1+json"
+#define OCI_LAYER     "application/vnd.oci.image.layer.v1.tar"
+#define DOCKER_CONFIG "application/vnd.docker.container.image.v1+json"
 
-#define SIZE_LIMIT 0x1p53 /* JSON numbers are exact below it */
-#define SHORT      19     /* length of a digest in messages: "sha256:" and 12 digits */
-
-/* GOARCH of this machine, and its baseline variant. */
-#if defined(__x86_64__)
-static const char architecture[] = "amd64", variant[] = "v1";
-#elif defined(__aarch64__)
-static const char architecture[] = "arm64", variant[] = "v8";
-#else
-#error "add GOARCH of this machine"
-#endif
-
-static bool is_digest(const char *text)
+/* Other content than images, such as charts, has no layers of a root file system. */
+static int check_layers(
+	struct archive_reader *reader, const char *name, const cJSON *config, const cJSON *layers)
 {
-	return starts_with(text, "sha256:") && strlen(text) == DIGEST_MAX - 1 &&
-	       strspn(text + 7, "0123456789abcdef") == 64;
-}
+	int n = cJSON_GetArraySize(layers);
 
-/* Parses a descriptor, which needs a SHA-256 digest, a size and a media type. */
-static int read_descriptor(struct archive_reader *reader, const char *parent, const cJSON *item,
-	struct archive_blob *blob)
-{
-	const char *type = json_text_at(item, "mediaType");
-	const double size = json_number_at(item, "size");
-
-	*blob = (struct archive_blob){.size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
-	/* The media type is sent as an HTTP header and put in JSON: restrict its characters. */
-	if (copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
-		is_digest(blob->digest) &&
-		copy_text(blob->media_type, sizeof(blob->media_type), type) &&
-		type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				  "0123456789.+-_/")] == '\0' &&
-		size >= 0 && size < SIZE_LIMIT)
-		return 0;
-	return archive_bad(
-		reader, "%.120s has a descriptor without a valid digest, size or type", parent);
-}
-
-/* Adds a blob once; the archive owns its text. Reads its size from the file (or NULL). */
-static int add_blob(
-	struct archive_reader *reader, struct archive_blob *blob, const struct archive_file *file)
-{
-	const struct archive_blob *same =
-		find_named(reader->archive->blobs, reader->archive->n_blobs, blob->digest);
-
-	int r = !same && file ? archive_count_unpacked(reader, file, &blob->unpacked) : 0;
-
-	if (same) {
-		blob->unpacked = same->unpacked;
-		free(blob->text);
-		return same->size == blob->size
-			       ? 0
-			       : archive_bad(reader, "%.*s has two sizes", SHORT, blob->digest);
-	}
-	*add_element(&reader->archive->blobs, &reader->archive->n_blobs, &reader->blobs_allocated) =
-		*blob;
-	return r;
-}
-
-/* Opens the file of a blob, which must have the size of its descriptor, and adds the blob. */
-static int open_blob(
-	struct archive_reader *reader, struct archive_blob *blob, struct archive_file *file)
-{
-	char name[sizeof(BLOB_PATH) + DIGEST_MAX];
-	int r;
-
-	snprintf(name, sizeof(name), BLOB_PATH, blob->digest + strlen("sha256:"));
-	r = archive_file_open(reader, name, file);
-	if (r < 0)
-		return r;
-	blob->offset = file->offset;
-	if (file->size == blob->size)
-		r = add_blob(reader, blob, file);
-	else
-		r = archive_bad(reader, "%.*s: %" PRIu64 " bytes, expected %" PRIu64, SHORT,
-			blob->digest, file->size, blob->size);
-	if (r < 0)
-		close(file->fd);
-	return r;
+	if (n > LAYERS_MAX)
+		return archive_bad(reader, "%.120s: more than %d layers", name, LAYERS_MAX);
+	if (n != cJSON_GetArraySize(json_at(config, "rootfs/diff_ids")))
+		return archive_bad(reader, "%.120s: configuration and layers do not agree", name);
+	return 0;
 }
 
 /*
- * Parses a JSON document: the named file, whose digest and location go to blob (if not NULL), or
- * with name NULL the blob, whose digest is verified.
+ * Adds the image with the result of reading it. An unusable one keeps its reason, and its
+ * neighbours are loaded.
  */
-static int read_document(
-	struct archive_reader *reader, const char *name, struct archive_blob *blob, cJSON **json)
+static int add_image(struct archive_reader *reader, struct archive_image *image, int r)
 {
-	_cleanup_close_ int fd = -1;
-	_cleanup_free_ char *text = NULL;
-	char digest[DIGEST_MAX] = "sha256:";
-	const char *shown = name ? name : blob->digest;
-	struct archive_file file;
-	size_t values = 0;
-	int r = archive_check_wait(reader);
+	struct archive *archive = reader->archive;
+	struct archive_image *same = find_named(archive->images, archive->n_images, image->name);
 
-	if (r == 0)
-		r = name ? archive_file_open(reader, name, &file) : open_blob(reader, blob, &file);
-	if (r < 0)
+	if (r < 0 && r != -EBADMSG && r != -ENOEXEC && r != -ENOENT && r != -ENOMSG)
 		return r;
-	fd = file.fd;
-	if (file.size > ARCHIVE_TEXT_MAX)
-		return archive_bad(reader, "%.90s: too large", shown);
-	if (++reader->n_documents > DOCUMENTS_MAX)
-		return archive_bad(reader, "more than %d manifests", DOCUMENTS_MAX);
-	text = must(calloc(1, (size_t)file.size + 1));
-	r = archive_pread(fd, text, (size_t)file.size, file.offset);
-	if (r < 0)
-		return archive_error(reader, r);
-	hash_bytes(text, (size_t)file.size, digest + strlen(digest));
-	if (!name && !streq(blob->digest, digest))
-		return archive_bad(reader, "%.90s: wrong digest", shown);
-	for (const char *at = text; *at; at++)
-		values += *at == ',' || *at == '[' || *at == '{';
-	if (values > VALUES_MAX)
-		return archive_bad(reader, "%.90s: too many values", shown);
-	if (name && blob) {
-		memcpy(blob->digest, digest, sizeof(digest));
-		blob->size = file.size;
-		blob->offset = file.offset;
+	image->error = r == -ENOENT ? -EBADMSG : r;
+	if (r < 0 && !image->why[0])
+		copy_text(image->why, sizeof(image->why), reader->why);
+	/* One name may have a manifest for each machine. */
+	if (same && (same->error || image->error || streq(same->top, image->top))) {
+		if (!image->error)
+			*same = *image;
+		return 0;
 	}
-	*json = cJSON_Parse(text);
-	return *json ? 0 : archive_bad(reader, "%.90s: invalid JSON", shown);
+	if (same)
+		return archive_bad(reader, "two images are %.150s", image->name);
+	if (archive->n_images == IMAGES_MAX)
+		return archive_bad(reader, "more than %d images", IMAGES_MAX);
+	*add_element(&archive->images, &archive->n_images, &reader->images_allocated) = *image;
+	return 0;
 }
 
-/* Whether a descriptor or configuration is for this machine: an absent field matches. */
-static bool platform_matches(const cJSON *platform)
+/* An image that no pod can name. */
+static int add_unnamed(struct archive_reader *reader, const char *name)
 {
-	const char *os = json_text_at(platform, "os");
-	const char *machine = json_text_at(platform, "architecture");
-	const char *level = json_text_at(platform, "variant");
+	struct archive_image image = {0};
 
-	return (!os[0] || streq(os, "linux")) && (!machine[0] || streq(machine, architecture)) &&
-	       (!level[0] || streq(level, variant));
-}
-
-static int wrong_platform(struct archive_reader *reader, const char *name)
-{
-	return archive_fail(reader, -ENOEXEC, "%.120s: not for linux/%s", name, architecture);
+	snprintf(image.name, sizeof(image.name), "%.*s", IMAGE_NAME_MAX - 1,
+		name[0] ? name : "an image");
+	text_make_printable(image.name);
+	archive_fail(reader, -ENOMSG,
+		"it has no complete name: give it one, for example with skopeo copy or docker tag");
+	return add_image(reader, &image, -ENOMSG);
 }
 
 /* ---- OCI layouts ---- */
@@ -168,39 +80,45 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	const cJSON *item, *children, *layers;
 	struct archive_file file;
 	struct archive_blob part;
-	int r = read_document(reader, NULL, blob, &document);
+	int r = archive_read_document(reader, NULL, blob, &document);
 
 	if (r < 0)
 		return r;
 	children = json_at(document, "manifests");
 	layers = json_at(document, "layers");
 	if (children && (depth == DEPTH_MAX || layers))
-		return archive_bad(reader, "%.*s: %s", SHORT, blob->digest,
+		return archive_bad(reader, "%.*s: %s", SHORT_DIGEST, blob->digest,
 			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
 	cJSON_ArrayForEach (item, children) {
-		if (!platform_matches(json_at(item, "platform")))
+		if (!archive_fits_machine(json_at(item, "platform")))
 			continue;
-		r = read_descriptor(reader, blob->digest, item, &part);
+		r = archive_read_descriptor(reader, blob->digest, item, &part);
 		if (r == 0)
 			r = read_image(reader, &part, depth + 1, image);
 		if (r != -ENOEXEC)
 			return r;
 	}
 	if (children)
-		return wrong_platform(reader, image->name);
-	r = read_descriptor(reader, blob->digest, json_at(document, "config"), &part);
+		return archive_wrong_machine(reader, image->name);
+	r = archive_read_descriptor(reader, blob->digest, json_at(document, "config"), &part);
+	if (r == 0 && !streq(part.media_type, OCI_CONFIG) && !streq(part.media_type, DOCKER_CONFIG))
+		return archive_bad(
+			reader, "%.90s: not an image, but %.90s", image->name, part.media_type);
 	if (r == 0)
-		r = read_document(reader, NULL, &part, &config);
+		r = archive_read_document(reader, NULL, &part, &config);
+	if (r == 0 && !archive_fits_machine(config))
+		return archive_wrong_machine(reader, image->name);
+	if (r == 0)
+		r = check_layers(reader, image->name, config, layers);
 	if (r < 0)
 		return r;
-	if (!platform_matches(config))
-		return wrong_platform(reader, image->name);
+	memcpy(image->manifest, blob->digest, DIGEST_MAX);
 	memcpy(image->id, part.digest, DIGEST_MAX);
 	image->size = part.size;
 	cJSON_ArrayForEach (item, layers) {
-		r = read_descriptor(reader, blob->digest, item, &part);
+		r = archive_read_descriptor(reader, blob->digest, item, &part);
 		if (r == 0)
-			r = open_blob(reader, &part, &file);
+			r = archive_open_blob(reader, &part, &file);
 		if (r < 0)
 			return r;
 		close(file.fd);
@@ -210,27 +128,11 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	return 0;
 }
 
-static int add_image(struct archive_reader *reader, const struct archive_image *image)
-{
-	const struct archive_image *same =
-		find_named(reader->archive->images, reader->archive->n_images, image->name);
-
-	if (same)
-		return streq(same->top, image->top)
-			       ? 0
-			       : archive_bad(reader, "two images are %.150s", image->name);
-	if (reader->archive->n_images == IMAGES_MAX)
-		return archive_bad(reader, "more than %d images", IMAGES_MAX);
-	*add_element(&reader->archive->images, &reader->archive->n_images,
-		&reader->images_allocated) = *image;
-	return 0;
-}
-
 static int read_layout(struct archive_reader *reader)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *index = NULL;
 	const cJSON *item;
-	int r = read_document(reader, "index.json", NULL, &index);
+	int r = archive_read_document(reader, "index.json", NULL, &index);
 
 	if (r < 0)
 		return r;
@@ -243,16 +145,17 @@ static int read_layout(struct archive_reader *reader)
 		if (!name[0])
 			name = json_text_at(notes, "org.opencontainers.image.ref.name");
 		/* Without any of these characters it is a mere tag. */
-		if (!strpbrk(name, "/:@") || image_normalize(name, image.name) < 0)
-			continue;
-		r = read_descriptor(reader, image.name, item, &blob);
-		memcpy(image.top, blob.digest, DIGEST_MAX);
-		if (r == 0)
-			r = read_image(reader, &blob, 0, &image);
-		if (r == 0)
-			r = add_image(reader, &image);
+		if (!strpbrk(name, "/:@") || image_normalize(name, image.name) < 0) {
+			r = add_unnamed(reader, json_text_at(item, "digest"));
+		} else {
+			r = archive_read_descriptor(reader, image.name, item, &blob);
+			memcpy(image.top, blob.digest, DIGEST_MAX);
+			if (r == 0)
+				r = read_image(reader, &blob, 0, &image);
+			r = add_image(reader, &image, r);
+		}
 		if (r < 0)
-			return r == -ENOEXEC || r == -ENOENT ? -EBADMSG : r;
+			return r;
 	}
 	return 0;
 }
@@ -267,7 +170,7 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 	_cleanup_close_ int fd = -1;
 	struct sha256_ctx context;
 	struct archive_file file;
-	unsigned char magic[4] = {0};
+	char magic[4] = {0};
 	int r = archive_file_open(reader, name, &file);
 
 	if (r < 0)
@@ -279,11 +182,11 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 		(void)archive_pread(fd, magic, sizeof(magic), file.offset);
 	if (memcmp(magic, GZIP_MAGIC, 2) == 0) {
 		strcat(layer->media_type, "+gzip");
-	} else if (memcmp(magic, ZSTD_MAGIC, 4) == 0) {
+	} else if (archive_is_zstd(magic)) {
 		strcat(layer->media_type, "+zstd");
 	} else {
 		memcpy(layer->digest, diff_id, DIGEST_MAX);
-		return add_blob(reader, layer, &file);
+		return archive_add_blob(reader, layer, &file);
 	}
 	sha256_init(&context);
 	for (uint64_t done = 0; done < file.size;) {
@@ -301,7 +204,7 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 	sha256_digest(&context, sizeof(sum), sum);
 	strcpy(layer->digest, "sha256:");
 	base16_encode_update(layer->digest + 7, sizeof(sum), sum);
-	return add_blob(reader, layer, &file);
+	return archive_add_blob(reader, layer, &file);
 }
 
 /* Writes the manifest that a registry would have for an entry of manifest.json. */
@@ -317,16 +220,12 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 		"\",\"config\":{\"mediaType\":\"" OCI_CONFIG
 		"\",\"digest\":\"%s\",\"size\":%" PRIu64 "},\"layers\":[",
 		image->id, image->size);
-	if (cJSON_GetArraySize(diff_ids) != cJSON_GetArraySize(json_at(entry, "Layers")) ||
-		cJSON_GetArraySize(diff_ids) > LAYERS_MAX)
-		return archive_bad(
-			reader, "%.120s: configuration and layers do not agree", image->name);
 	cJSON_ArrayForEach (item, json_at(entry, "Layers")) {
 		const char *id = json_text_at(diff_id, "");
 		struct archive_blob layer;
 		int r;
 
-		if (!is_digest(id))
+		if (!archive_is_digest(id))
 			return archive_bad(reader, "%.120s: a layer without digest", image->name);
 		r = add_layer(reader, json_text_at(item, ""), id, &layer);
 		if (r < 0)
@@ -342,21 +241,18 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 	return 0;
 }
 
-/* Adds the images of an entry of manifest.json, one for each name. */
-static int read_entry(struct archive_reader *reader, const cJSON *entry)
+/* Reads an entry of manifest.json, and adds the blobs of its image. */
+static int read_entry(
+	struct archive_reader *reader, const cJSON *entry, struct archive_image *image)
 {
 	const char *name = json_text_at(entry, "Config"), *file_name;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
 	struct archive_blob manifest = {.media_type = OCI_MANIFEST};
 	struct archive_blob blob = {.media_type = OCI_CONFIG};
-	struct archive_image image = {0};
-	const cJSON *tag;
 	size_t size = 0;
 	FILE *out;
-	int r;
+	int r = archive_read_document(reader, name, &blob, &config);
 
-	copy_text(image.name, sizeof(image.name), json_text_at(entry, "RepoTags/0"));
-	r = read_document(reader, name, &blob, &config);
 	if (r < 0)
 		return r;
 	file_name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
@@ -364,15 +260,18 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	if (strspn(file_name, "0123456789abcdef") == 64 &&
 		memcmp(file_name, blob.digest + 7, 64) != 0)
 		return archive_bad(reader, "%.90s: wrong digest", name);
-	if (!platform_matches(config))
-		return wrong_platform(reader, image.name);
-	memcpy(image.id, blob.digest, DIGEST_MAX);
-	image.size = blob.size;
-	r = add_blob(reader, &blob, NULL);
+	if (!archive_fits_machine(config))
+		return archive_wrong_machine(reader, image->name);
+	r = check_layers(reader, image->name, config, json_at(entry, "Layers"));
+	if (r < 0)
+		return r;
+	memcpy(image->id, blob.digest, DIGEST_MAX);
+	image->size = blob.size;
+	r = archive_add_blob(reader, &blob, NULL);
 	if (r < 0)
 		return r;
 	out = must(open_memstream(&manifest.text, &size));
-	r = make_manifest(reader, entry, config, &image, out);
+	r = make_manifest(reader, entry, config, image, out);
 	fclose(out);
 	if (r < 0) {
 		free(manifest.text);
@@ -381,33 +280,93 @@ static int read_entry(struct archive_reader *reader, const cJSON *entry)
 	manifest.size = size;
 	strcpy(manifest.digest, "sha256:");
 	hash_bytes(must(manifest.text), size, manifest.digest + strlen("sha256:"));
-	memcpy(image.top, manifest.digest, DIGEST_MAX);
-	r = add_blob(reader, &manifest, NULL);
-	cJSON_ArrayForEach (tag, json_at(entry, "RepoTags"))
-		if (r == 0 && image_normalize(json_text_at(tag, ""), image.name) == 0)
-			r = add_image(reader, &image);
-	return r;
+	memcpy(image->top, manifest.digest, DIGEST_MAX);
+	memcpy(image->manifest, manifest.digest, DIGEST_MAX);
+	return archive_add_blob(reader, &manifest, NULL);
+}
+
+/* Adds an image for each name of an entry. */
+static int add_entry(struct archive_reader *reader, const cJSON *entry)
+{
+	const cJSON *tags = json_at(entry, "RepoTags"), *tag;
+	struct archive_image image = {0};
+	int result;
+
+	if (!cJSON_GetArraySize(tags))
+		return add_unnamed(reader, json_text_at(entry, "Config"));
+	copy_text(image.name, sizeof(image.name), json_text_at(tags, "0"));
+	result = read_entry(reader, entry, &image);
+	copy_text(image.why, sizeof(image.why), result < 0 ? reader->why : "");
+	cJSON_ArrayForEach (tag, tags) {
+		struct archive_image named = image;
+		int r;
+
+		r = image_normalize(json_text_at(tag, ""), named.name) < 0
+			    ? add_unnamed(reader, json_text_at(tag, ""))
+			    : add_image(reader, &named, result);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static bool is_named(const struct archive *archive, const char *top)
+{
+	for (size_t i = 0; i < archive->n_images; i++)
+		if (archive->images[i].error != -ENOMSG && streq(archive->images[i].top, top))
+			return true;
+	return false;
+}
+
+/* An archive without any usable image has the error of the first one that has a name. */
+static int check_images(struct archive_reader *reader)
+{
+	struct archive *archive = reader->archive;
+	const struct archive_image *bad = NULL;
+	size_t kept = 0, usable = 0;
+
+	for (size_t i = 0; i < archive->n_images; i++) {
+		const struct archive_image *image = &archive->images[i];
+
+		/* A mere tag of a named image. */
+		if (image->error == -ENOMSG && is_named(archive, image->name))
+			continue;
+		usable += image->error == 0;
+		archive->images[kept++] = *image;
+		if (!bad && image->error && image->error != -ENOMSG)
+			bad = &archive->images[kept - 1];
+	}
+	archive->n_images = kept;
+	if (usable > 0)
+		return 0;
+	return bad ? archive_fail(reader, bad->error, "%s", bad->why)
+		   : archive_bad(reader, "none of its images has a name");
 }
 
 int archive_read_index(struct archive_reader *reader)
 {
+	struct archive *archive = reader->archive;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const cJSON *entry;
 	int r = read_layout(reader), docker;
+	bool named = false;
 
+	for (size_t i = 0; i < archive->n_images; i++)
+		named |= archive->images[i].error != -ENOMSG;
 	/* docker-save of 25 and later is also a layout, whose index has tags instead of names. */
-	if ((r == -ENOENT || (r == 0 && reader->archive->n_images == 0)) &&
-		!reader->archive->directory) {
-		docker = read_document(reader, "manifest.json", NULL, &list);
+	if ((r == -ENOENT || (r == 0 && !named)) && !archive->directory) {
+		docker = archive_read_document(reader, "manifest.json", NULL, &list);
 		if (docker == -ENOENT && r == -ENOENT)
 			return archive_bad(
 				reader, "neither manifest.json nor index.json is in the archive");
+		if (docker == 0)
+			archive->n_images = 0;
 		r = docker == -ENOENT ? r : docker;
 		cJSON_ArrayForEach (entry, list)
-			if (r == 0 && json_text_at(entry, "RepoTags/0")[0])
-				r = read_entry(reader, entry);
+			if (r == 0)
+				r = add_entry(reader, entry);
 	}
-	if (r == 0 && reader->archive->n_images == 0)
-		return archive_bad(reader, "none of its images has a name");
-	return r == -ENOENT || r == -ENOEXEC ? -EBADMSG : r;
+	if (r == 0)
+		r = check_images(reader);
+	return r == -ENOENT ? -EBADMSG : r;
 }

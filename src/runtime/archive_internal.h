@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "runtime/archive.h"
 
-#define GZIP_MAGIC "\x1f\x8b"
-#define ZSTD_MAGIC "\x28\xb5\x2f\xfd"
-#define BLOB_PATH  "blobs/sha256/%s"
+#define GZIP_MAGIC   "\x1f\x8b"
+#define BLOB_PATH    "blobs/sha256/%s"
+#define SHORT_DIGEST 19 /* length of a digest in messages: "sha256:" and 12 digits */
 
 /* A file of a tar that may belong to an image. */
 struct archive_member {
@@ -27,6 +27,7 @@ struct archive_reader {
 	char *why;
 	struct archive_member *members;
 	size_t n_members, members_allocated, images_allocated, blobs_allocated;
+	size_t names;             /* bytes of the members' names */
 	unsigned int n_documents; /* parsed so far */
 };
 
@@ -50,12 +51,42 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 /* Reads size bytes; -EBADMSG at an early end of the file. */
 int archive_pread(int fd, void *data, size_t size, uint64_t offset);
 
+/* archive_tar.c: whether four bytes begin a zstd file. */
+bool archive_is_zstd(const char magic[static 4]);
+
 /* archive_tar.c: unpacks a compressed archive->fd and lists the members. */
 int archive_read_tar(struct archive_reader *reader);
 
 /* archive_tar.c: the size of a layer without its compression. */
 int archive_count_unpacked(
 	struct archive_reader *reader, const struct archive_file *file, uint64_t *unpacked);
+
+/* ---- archive_blob.c ---- */
+
+bool archive_is_digest(const char *text);
+
+/* Parses a descriptor, which needs a SHA-256 digest, a size and a media type. */
+int archive_read_descriptor(struct archive_reader *reader, const char *parent, const cJSON *item,
+	struct archive_blob *blob);
+
+/* Adds a blob once; the archive owns its text. Reads its size from the file (or NULL). */
+int archive_add_blob(
+	struct archive_reader *reader, struct archive_blob *blob, const struct archive_file *file);
+
+/* Opens the file of a blob, which must have the size of its descriptor, and adds the blob. */
+int archive_open_blob(
+	struct archive_reader *reader, struct archive_blob *blob, struct archive_file *file);
+
+/*
+ * Parses a JSON document: the named file, whose digest and location go to blob (if not NULL), or
+ * with name NULL the blob, whose digest is verified.
+ */
+int archive_read_document(
+	struct archive_reader *reader, const char *name, struct archive_blob *blob, cJSON **json);
+
+/* Whether a descriptor or configuration is for this machine: an absent field matches. */
+bool archive_fits_machine(const cJSON *platform);
+int archive_wrong_machine(struct archive_reader *reader, const char *name);
 
 /* archive_index.c: finds images and blobs. */
 int archive_read_index(struct archive_reader *reader);

@@ -14,6 +14,7 @@
 #include <zstd.h>
 
 #define MEMBERS_MAX   4096
+#define NAMES_MAX     ((size_t)1024 * 1024) /* bytes of all their names */
 #define BLOCK         512
 #define EXTENSION_MAX 65536 /* of a pax header or a long name */
 #define WINDOW_LOG    25    /* 32 MiB, as k3s and RKE2 compress theirs; zstd without --long: 8 */
@@ -96,6 +97,13 @@ static int unpack_zstd(struct spool *spool, int in)
 	return r == 0 && left > 0 ? archive_bad(spool->reader, "zstd: truncated") : r;
 }
 
+/* RFC 8878, 3.1: a frame, or a skippable frame, with which pzstd begins. */
+bool archive_is_zstd(const char magic[static 4])
+{
+	return memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 ||
+	       ((magic[0] & 0xf0) == 0x50 && memcmp(magic + 1, "\x2a\x4d\x18", 3) == 0);
+}
+
 /* Returns a spool without a file for compressed bytes, or NULL for others. */
 static struct spool *spool_new(
 	struct archive_reader *reader, int in, uint64_t offset, uint64_t size)
@@ -104,7 +112,7 @@ static struct spool *spool_new(
 	struct spool *spool;
 
 	(void)archive_pread(in, magic, MIN(sizeof(magic), size), offset);
-	if (memcmp(magic, GZIP_MAGIC, 2) != 0 && memcmp(magic, ZSTD_MAGIC, 4) != 0)
+	if (memcmp(magic, GZIP_MAGIC, 2) != 0 && !archive_is_zstd(magic))
 		return NULL;
 	spool = must(calloc(1, sizeof(*spool)));
 	spool->reader = reader;
@@ -267,6 +275,9 @@ static int add_member(struct archive_reader *reader, const struct header *header
 		return 0;
 	if (reader->n_members == MEMBERS_MAX)
 		return archive_bad(reader, "more than %d files", MEMBERS_MAX);
+	reader->names += strlen(name) + strlen(extended->link);
+	if (reader->names > NAMES_MAX)
+		return archive_bad(reader, "more than %zu bytes of names", NAMES_MAX);
 	member = add_element(&reader->members, &reader->n_members, &reader->members_allocated);
 	*member = (struct archive_member){.name = must(strdup(name)), .offset = at, .size = size};
 	if (header->type != '1' && header->type != '2')

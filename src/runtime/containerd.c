@@ -434,7 +434,7 @@ static void read_sandbox(struct image_runtime *runtime, const struct host *host,
 	_cleanup_free_ char *dump = NULL;
 	const char *file = process.config;
 
-	if (runtime_process_read(host->root, runtime->driver, info->pid, &process) < 0 ||
+	if (runtime_process_read(host, runtime->driver, info->pid, &process) < 0 ||
 		!process.program[0])
 		return;
 	if (!file[0])

@@ -3,8 +3,10 @@
 #include "runtime/daemon_json.h"
 #include "runtime/driver.h"
 
+#include "runtime/systemd.h"
+#include "workload/process.h"
+
 #include <glob.h>
-#include <systemd/sd-bus.h>
 
 #define DEFAULT_DOWNLOADS "3"
 #define LAYER_FILE        "GetImageBlob" /* the beginning of its name */
@@ -101,39 +103,15 @@ static void read_ended(struct runtime_reading *reading)
 	}
 }
 
-/* Whether systemd will start dockerd with --max-concurrent-downloads. False without systemd. */
-static bool unit_sets_downloads(const struct host *host)
+/* The process of the last reading, 0 if it has ended. */
+static pid_t known_process(const struct node_runtime *runtime)
 {
-	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
-	_cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
-	const char *given = getenv("DBUS_SYSTEM_BUS_ADDRESS");
-	char address[PATH_MAX + 16] = "unix:path=", path[PATH_MAX];
-	bool found = false;
-	int r = given ? 0 : path_in_root(host->root, "/run/dbus/system_bus_socket", path);
+	uint64_t start_us;
 
-	if (r < 0 || sd_bus_new(&bus) < 0 ||
-		sd_bus_set_address(bus, given ? given : strcat(address, path)) < 0 ||
-		sd_bus_set_bus_client(bus, true) < 0 ||
-		sd_bus_set_method_call_timeout(bus, USEC_PER_SEC) < 0 || sd_bus_start(bus) < 0 ||
-		sd_bus_get_property(bus, "org.freedesktop.systemd1",
-			"/org/freedesktop/systemd1/unit/docker_2eservice",
-			"org.freedesktop.systemd1.Service", "ExecStart", NULL, &reply,
-			"a(sasbttttuii)") < 0 ||
-		sd_bus_message_enter_container(reply, 'a', "(sasbttttuii)") < 0)
-		return false;
-	while (sd_bus_message_enter_container(reply, 'r', "sasbttttuii") > 0) {
-		char **words = NULL;
-
-		if (sd_bus_message_skip(reply, "s") >= 0)
-			(void)sd_bus_message_read_strv(reply, &words);
-		for (char **word = words; word && *word; free(*word++))
-			found |= starts_with(*word, "--max-concurrent-downloads");
-		free(words);
-		if (sd_bus_message_skip(reply, "bttttuii") < 0 ||
-			sd_bus_message_exit_container(reply) < 0)
-			break;
-	}
-	return found;
+	return runtime->pid > 0 && process_start("", runtime->pid, &start_us) == 0 &&
+			       start_us == runtime->process.start_us
+		       ? runtime->pid
+		       : 0;
 }
 
 static void read_docker(struct runtime_reading *reading)
@@ -148,19 +126,27 @@ static void read_docker(struct runtime_reading *reading)
 
 	runtime->watch[0] = '\0';
 	if (reading->slow)
-		runtime->docker.unit_sets_downloads = unit_sets_downloads(reading->host);
+		runtime->docker.unit_sets_downloads = systemd_starts_with(
+			reading->host, "docker.service", "--max-concurrent-downloads");
 	runtime->on_command[RUNTIME_DOWNLOADS] = runtime->docker.unit_sets_downloads;
 	/* With a socket unit, a connection would start a stopped dockerd. */
-	if (docker_process_read(reading->host, reading->socket, &process) < 0) {
+	if (docker_process_read(reading->host, reading->socket, known_process(runtime), &process) <
+		0) {
+		/* A dockerd that was never started is no concern, unless it could not start. */
+		if (!runtime->found.has_socket && !runtime->answered_once &&
+			!runtime->docker.unit_sets_downloads)
+			return;
+		runtime->cannot_start = runtime->docker.unit_sets_downloads &&
+					runtime->files.keys[RUNTIME_DOWNLOADS].on_disk[0];
 		runtime_note(runtime,
-			runtime->docker.unit_sets_downloads &&
-					runtime->files.keys[RUNTIME_DOWNLOADS].on_disk[0]
+			runtime->cannot_start
 				? "dockerd does not start with --max-concurrent-downloads and "
 				  "the same key in daemon.json: remove one of them"
 				: "dockerd does not run: no " DOCKER_PID_FILE);
 		runtime->due_us = next_turn_us(now_us(), SLOW_EVERY_US);
 		return;
 	}
+	runtime->cannot_start = false;
 	if (runtime_set_process(runtime, reading->host, process.pid))
 		*info = (struct docker_info){0};
 	runtime->on_command[RUNTIME_DOWNLOADS] |= process.downloads_on_command;
@@ -228,7 +214,7 @@ static int find_process(
 	const struct host *host, const char *socket, const struct wait *wait, pid_t *pid)
 {
 	struct docker_process process = {0};
-	int r = docker_process_read(host, socket, &process);
+	int r = docker_process_read(host, socket, 0, &process);
 
 	(void)wait;
 	if (r == 0 && process.pid == 0)
@@ -258,7 +244,7 @@ static int read_images_info(struct image_runtime *runtime, const struct host *ho
 	struct docker_process process = {0};
 	struct docker_info info = {0};
 	/* With a socket unit, a connection would start a stopped dockerd. */
-	int r = docker_process_read(host, runtime->socket, &process);
+	int r = docker_process_read(host, runtime->socket, 0, &process);
 
 	if (r == 0)
 		r = docker_read_info(runtime->socket, &info, wait, why);
@@ -316,6 +302,7 @@ const struct runtime_driver docker_driver = {
 	.read = read_docker,
 	.read_files = read_files,
 	.format = EDIT_JSON,
+	.has_constant_keys = true,
 	.keys =
 		{
 			[RUNTIME_DOWNLOADS] = {"max-concurrent-downloads", ACTIVATE_RELOAD, 3},

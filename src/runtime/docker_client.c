@@ -6,6 +6,7 @@
 #include "runtime/http_client.h"
 #include "runtime/images.h"
 #include "runtime/registry.h"
+#include "runtime/systemd.h"
 #include "workload/process.h"
 
 #define VERSION_US  (5 * USEC_PER_SEC / 2) /* a daemon that needs longer for /version hangs */
@@ -37,16 +38,22 @@ static bool listens(const char *root, pid_t pid, void *socket)
 	return is_dockerd(root, pid) && process_of_socket(socket) == pid;
 }
 
-int docker_process_read(const struct host *host, const char *socket, struct docker_process *ret)
+int docker_process_read(
+	const struct host *host, const char *socket, pid_t known, struct docker_process *ret)
 {
-	struct docker_process process = {0};
+	struct docker_process process = {.pid = known};
 	char path[PATH_MAX], value[PATH_MAX];
 	bool has_file = access(host_path(host, DOCKER_PID_FILE, path), F_OK) == 0;
 	int r;
 
-	if (!has_file || process_of_pid_file(path, &process.pid) < 0 ||
-		!is_dockerd("", process.pid))
+	if (known == 0 && (!has_file || process_of_pid_file(path, &process.pid) < 0 ||
+				  !is_dockerd("", process.pid)))
 		process.pid = process_find("", listens, (char *)socket);
+	/* With a socket unit systemd itself listens. */
+	if (process.pid == 0)
+		process.pid = systemd_main_pid(host, "docker.service");
+	if (process.pid > 0 && !is_dockerd("", process.pid))
+		process.pid = 0;
 	if (!has_file && process.pid == 0)
 		return -ESRCH;
 	r = process_option("", process.pid, DOWNLOADS, false, value, sizeof(value));

@@ -28,9 +28,12 @@ struct docker_process {
 	char downloads[24]; /* of the command line; "" without the option */
 };
 
-/* -ESRCH when dockerd does not run: it has neither a pid file nor a process on the host. */
+/*
+ * known: the process of an earlier call, if it still runs; or 0. -ESRCH when dockerd does not run:
+ * it has neither a pid file nor a process on the host that listens, or that systemd started.
+ */
 int docker_process_read(
-	const struct host *host, const char *socket, struct docker_process *process);
+	const struct host *host, const char *socket, pid_t known, struct docker_process *process);
 
 struct docker_info {
 	char version[64]; /* "20.10.24+dfsg1" */

@@ -2,6 +2,7 @@
 #include "runtime/driver.h"
 
 #include "base/file.h"
+#include "runtime/systemd.h"
 #include "workload/process.h"
 
 /* systemd.unit(5), in the order of precedence. */
@@ -97,14 +98,15 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 
 /*
  * Reads /proc/PID/exe. If this is not permitted (PTRACE_MODE_READ) or if the file was replaced, the
- * program is the first word of the command line, searched in the $PATH of units (systemd.exec(5)).
+ * program is the first word of the command line, searched in the unit's $PATH, else in that of all
+ * units (systemd.exec(5)).
  */
-static void read_program(const char *host_root, pid_t pid, char program[static SETTING_PATH_MAX])
+static void read_program(const struct host *host, pid_t pid, char program[static SETTING_PATH_MAX])
 {
-	static const char *const directories[] = {
-		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
 	_cleanup_free_ char *first = NULL;
-	char path[PATH_MAX], full[PATH_MAX];
+	char path[PATH_MAX], full[PATH_MAX],
+		search[PATH_MAX] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+	char *rest = search, *directory;
 	struct stat st;
 	ssize_t n;
 
@@ -119,16 +121,20 @@ static void read_program(const char *host_root, pid_t pid, char program[static S
 		return;
 	if (first[0] == '/')
 		copy_text(program, SETTING_PATH_MAX, first);
-	for (size_t i = 0; !strchr(first, '/') && i < ARRAY_SIZE(directories); i++) {
-		snprintf(path, sizeof(path), "%s/%s", directories[i], first);
-		if (!stat_in_root(host_root, path, full, &st))
+	if (strchr(first, '/'))
+		return;
+	if (systemd_search_path(host, pid, path))
+		copy_text(search, sizeof(search), path);
+	while ((directory = strsep(&rest, ":"))) {
+		snprintf(path, sizeof(path), "%s/%.255s", directory, first);
+		if (path[0] != '/' || !stat_in_root(host->root, path, full, &st))
 			continue;
 		copy_text(program, SETTING_PATH_MAX, path);
 		return;
 	}
 }
 
-int runtime_process_read(const char *host_root, const struct runtime_driver *driver, pid_t pid,
+int runtime_process_read(const struct host *host, const struct runtime_driver *driver, pid_t pid,
 	struct runtime_process *ret)
 {
 	struct runtime_process process = {0};
@@ -149,7 +155,7 @@ int runtime_process_read(const char *host_root, const struct runtime_driver *dri
 		if (process_option("", pid, driver->options[i], false, value, sizeof(value)) > 0 &&
 			process_path("", pid, value, path) == 0)
 			copy_text(process.config, SETTING_PATH_MAX, path);
-	read_program(host_root, pid, process.program);
+	read_program(host, pid, process.program);
 	*ret = process;
 	return 0;
 }
@@ -190,7 +196,7 @@ bool runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 {
 	struct runtime_process process = {0};
 
-	if (runtime_process_read(host->root, runtime->found.driver, pid, &process) < 0)
+	if (runtime_process_read(host, runtime->found.driver, pid, &process) < 0)
 		pid = 0;
 	if (pid == runtime->pid && process.start_us == runtime->process.start_us)
 		return false;

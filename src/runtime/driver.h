@@ -163,6 +163,7 @@ struct node_runtime {
 	enum runtime_answer answer;
 	bool answered_once; /* since the agent started */
 	bool no_cri;        /* its CRI plugin is off */
+	bool cannot_start;  /* its configuration forbids it; why names the cure */
 	char why[RUNTIME_WHY_MAX];
 	uint64_t since_us; /* of answer */
 	char version[64];
@@ -244,7 +245,8 @@ struct runtime_driver {
 
 	/*
 	 * Reads version, process, values in force, store, pulls and names into reading->runtime.
-	 * Calls runtime_note() first, and runtime_set_process() when it knows the process.
+	 * Calls runtime_note() first, and runtime_set_process() when it knows the process. Without
+	 * a socket it is called only if has_constant_keys is set.
 	 */
 	void (*read)(struct runtime_reading *reading);
 
@@ -260,6 +262,7 @@ struct runtime_driver {
 	struct runtime_key_row keys[RUNTIME_SETTINGS];
 	enum edit_format format;             /* of the files with keys */
 	bool needs_program;                  /* an edit needs the daemon's program */
+	bool has_constant_keys;              /* all versions know them: read() may find none */
 	const struct mirror_format *mirrors; /* NULL: mirrors are a key or unsupported */
 
 	/*
@@ -375,7 +378,7 @@ const struct runtime_driver *runtime_driver_find(const char *name);
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX]);
 
 /* 0, -ESRCH also for a process in a container and for systemd, or -errno of /proc/PID/stat. */
-int runtime_process_read(const char *host_root, const struct runtime_driver *driver, pid_t pid,
+int runtime_process_read(const struct host *host, const struct runtime_driver *driver, pid_t pid,
 	struct runtime_process *process);
 
 /* Notes an answer (NULL), or why the call failed. */

@@ -72,7 +72,7 @@ class Bus:
         self.name = dbus.service.BusName(SYSTEMD, self.bus)
         self.unit = Unit(self.bus, UNIT)
         self.docker = Unit(self.bus, "docker.service")
-        self.manager = Manager(self.bus, restart)
+        self.manager = Manager(self.bus, [self.unit, self.docker], restart)
         world.pumps.append(self.pump)
 
     @staticmethod
@@ -95,6 +95,7 @@ class Containerd:
         clear(STATE)
         self.process = None
         self.regenerates = False
+        self.due = 0.0
         self.restarts: list[float] = []
         self.bus.unit.state = "active"
         self.started = self.changed = self.world.now
@@ -104,6 +105,7 @@ class Containerd:
         self.last_by_hand = True
         self.firsts: list[str] = []  # before the program's first write, each that may be recorded
         self.loose = False
+        self.restored = False  # by us, and nobody has written since
         FILE.write_text(ORIGINAL)
 
     # ---- the process ----
@@ -128,6 +130,7 @@ class Containerd:
             [program, str(SOCKET), str(FILE), str(STATE)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=False
         )
         self.started = self.world.now
+        self.bus.unit.pid = self.process.pid
         self.bus.unit.state = "failed" if "refused" in FILE.read_text() else "active"
 
     def restart_by_us(self, unit: str) -> None:
@@ -155,7 +158,7 @@ class Containerd:
         self.observe()
         FILE.write_text(text)
         self.text = self.by_hand = text
-        self.last_by_hand, self.changed = True, self.world.now
+        self.last_by_hand, self.changed, self.restored = True, self.world.now, False
 
     def observe(self) -> None:
         text = FILE.read_text() if FILE.exists() else ""
@@ -175,6 +178,7 @@ class Containerd:
             self.firsts.append(self.text)
             self.loose = False
         self.text, self.last_by_hand, self.changed = text, restoring, self.world.now
+        self.restored = restoring
 
     def make_well(self) -> None:
         """A file that loads, and a process that answers."""
@@ -195,6 +199,21 @@ class Containerd:
         if self.firsts == [self.by_hand] and self.text != self.by_hand:
             raise Violation("originals", f"restore left {self.text!r}, not {self.by_hand!r}: {why}")
         self.firsts, self.loose, self.by_hand, self.last_by_hand = [], False, self.text, True
+
+    def check_restored(self) -> None:
+        """A restore that was cut short is finished by the agent: the program runs with the original again."""
+        now, recent = self.world.now, [at for at in self.restarts if at > self.world.now - 86400]
+        agent = self.node.running()
+        idle = self.running() and not any((STATE / name).exists() for name in ("hangs", "pulls"))
+        policies = {c.fields["runtime.restart"] for c in self.node.possible_configs()}
+        modes = {c.mode("runtime") for c in self.node.possible_configs()}
+        if not agent or len(self.node.agents) > 1 or agent.owner != "unit" or not idle or policies != {"now"} or modes != {"enforce"}:
+            self.due = now
+        if now - max(self.changed, self.started, self.due) < 200 or not self.restored or len(recent) > 2 or self.node.disturbed:
+            return
+        key, value = key_of(self.text) or "3", (STATE / "value").read_text()
+        if key != value:
+            raise Violation("originals", f"the file was restored to {key}, but containerd runs with {value}: {self.node.explain()}")
 
     def check(self, setting: dict[str, Any]) -> None:
         """status and the node agree."""

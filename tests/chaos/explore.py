@@ -183,6 +183,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--histories", type=int, default=20, help="for each seed")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--replay")
+    parser.add_argument("--no-named", action="store_true", help="no named histories first")
     parser.add_argument("--named", action="store_true")
     parser.add_argument("--out", default="build/chaos")
     options = parser.parse_args(arguments)
@@ -192,7 +193,7 @@ def main(arguments: list[str]) -> int:
         replay(session, load_steps(Path(options.replay)))
         print("the history keeps all promises")
         return 0
-    if options.seed is None:
+    if options.seed is None and not options.no_named:
         for name, steps in NAMED.items():
             try:
                 replay(session, steps)

@@ -10,6 +10,7 @@ from typing import Any
 from containerd import Containerd
 from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear
 
+DRIFTS_A_DAY = 5  # until a value is left to others
 SETTLED = 3.0  # seconds until status must show a change
 TUNERS = ("sysctl", "thp", "runtime")
 OWNERS = ("unit", *RELEASES)  # the package's unit, and two releases of the chart
@@ -30,6 +31,8 @@ class Value:
     changed: float = 0  # when
     firsts: set[str] = field(default_factory=set)  # before the program's first write; empty: it has not written
     loose: bool = False  # a restore was cut short: the record may be gone
+    fights: list[float] = field(default_factory=list)  # when the agent wrote over a hand
+    recorded: str = ""  # when a process was killed, perhaps between record and write
 
     def read(self) -> str:
         return " ".join(self.path.read_text().split())
@@ -38,7 +41,8 @@ class Value:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(self.default + "\n")
         self.text = self.chosen = self.default
-        self.by_hand, self.firsts, self.loose, self.changed = True, set(), False, 0
+        self.by_hand, self.firsts, self.loose, self.changed, self.recorded = True, set(), False, 0, ""
+        self.fights = []
 
 
 def values() -> dict[str, Value]:
@@ -157,6 +161,7 @@ class Node:
 
     def reset(self) -> None:
         self.world.reset()
+        self.calm_until = 0.0
         self.disturbed = False  # a full disk keeps sockets from being made
         self.agents.clear()
         self.released.clear()
@@ -191,6 +196,7 @@ class Node:
             new.rename(path)
         path.chmod(0o644)
         self.faulty.discard(owner)
+        self.calm()
         if owner in self.agents:
             self.agents[owner].possible.append(config)
 
@@ -225,6 +231,7 @@ class Node:
             self.write_config(owner)
 
     def start(self, owner: str, crash: int = 0, pod: str = "host") -> None:
+        self.calm()
         self.fill_empty(owner)
         pod = "" if owner == "unit" else pod
         if pod.startswith("empty"):
@@ -243,6 +250,7 @@ class Node:
     def forget_dead(self) -> None:
         for owner, agent in list(self.agents.items()):
             if not agent.alive:
+                self.note_kill()
                 self.world.tasks.pop(str(agent.task.number), None)
                 del self.agents[owner]
 
@@ -257,7 +265,13 @@ class Node:
         del self.agents[owner]
         self.check_log(done)
 
+    def note_kill(self) -> None:
+        for value in self.values.values():
+            value.recorded = value.recorded or value.text
+
     def check_log(self, done: Done) -> None:
+        if done.crashed:
+            self.note_kill()
         if done.code < 0 and done.code not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
             raise Violation("progress", f"{done.args} ended by signal {-done.code}: {done.out[-2000:]}")
 
@@ -294,6 +308,7 @@ class Node:
                 raise Violation("progress", f"status took {done.seconds} s")
             tuners = [only] if only else list(TUNERS)
             if verb == "apply":
+                self.calm()
                 for tuner in tuners:
                     if tuner in self.released:
                         self.released[tuner] = "maybe"
@@ -306,7 +321,8 @@ class Node:
 
     def run_script(self, name: str, action: str, crash: int = 0) -> None:
         """Runs a script of the package. The unit is stopped or started by the caller, as systemd does."""
-        self.fill_empty("unit")
+        if not self.configs["unit"].path.exists() or not self.configs["unit"].path.stat().st_size:
+            self.write_config("unit")  # dpkg installs it again
         restores = name == "prerm" and action == "remove"
         owner_before, began = self.records_owner(), self.world.now
         before = {n: (value.text, value.by_hand, set(value.firsts)) for n, value in self.values.items()}
@@ -349,6 +365,7 @@ class Node:
                 allowed = firsts | ({text} if by_hand else set())
                 if quiet and value.text not in allowed:
                     raise Violation("originals", f"restore left {value.name} at {value.text}, not {sorted(allowed)}: {done.out}")
+                value.recorded = ""
                 value.firsts, value.loose = (set(), False) if alone else (value.firsts, True)
             else:
                 value.loose = True
@@ -408,15 +425,27 @@ class Node:
             if not self.may_write(value, text):
                 raise Violation("consent", f"{value.name} was changed from {value.text} to {text}: {self.explain()}")
             restoring = any(verb == "restore" for _, verb, _ in self.commands) and text in value.firsts
+            if value.by_hand and value.firsts and not self.commands:
+                self.fight(value)
             if restoring:
                 value.chosen = text  # whoever restores chooses the original
             elif value.only_raised:
                 if any(int(a) < int(b) for a, b in zip(text.split(), value.chosen.split())):
                     raise Violation("raises only", f"{value.name} is {text}, but {value.chosen} was chosen: {self.explain()}")
             if not value.firsts or (value.loose and value.by_hand):
-                value.firsts.add(value.text)
+                value.firsts |= {value.text, value.recorded or value.text}
             value.text, value.by_hand, value.changed = text, False, self.world.now
             value.loose = value.loose and restoring
+
+    def fight(self, value: Value) -> None:
+        since = max(self.world.now - 86400, self.calm_until)
+        value.fights = [at for at in (*value.fights, self.world.now) if at > since]
+        if len(value.fights) > DRIFTS_A_DAY + 1:
+            raise Violation("consent", f"{value.name} was fought over at {value.fights}: {self.explain()}")
+
+    def calm(self) -> None:
+        """A start, a reload or apply forgets earlier fights."""
+        self.calm_until = self.world.now + SETTLED
 
     def explain(self) -> str:
         agents = {o: [c.fields for c in a.possible] for o, a in self.agents.items()}
@@ -431,6 +460,7 @@ class Node:
         """After each step. quiet: nobody has done anything for ten seconds."""
         self.observe()
         self.forget_dead()
+        self.runtime.check_restored()
         for directory in (RUN, STATE):
             size = sum(p.stat().st_blocks * 512 for p in directory.rglob("*")) if directory.exists() else 0
             if size > 20 << 20:

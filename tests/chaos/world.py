@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CHAOS_BUILD", ROOT / "build/dev"))
+BUILD = Path(os.environ.get("CHAOS_BUILD") or ROOT / "build/dev")
 BIN = str(BUILD / "src/headroom")
-LIBRARY = str(ROOT / "build/dev/tests/tool/timeshift.so")
+LIBRARY = str(BUILD / "tests/tool/timeshift.so")
 LAB = Path("/mnt")  # of the tester itself; no process of the node writes here
 RUN, STATE, ETC = Path("/run/headroom"), Path("/var/lib/headroom"), Path("/etc/headroom")
 THP = Path("/sys/kernel/mm/transparent_hugepage")
@@ -31,6 +31,9 @@ CONTROL = struct.Struct("<qqqqq")  # struct control of tests/tool/preload/timesh
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND  # of the wall clock
 LIMIT = 20  # real seconds until the node must sleep
+
+# System calls (x86-64) that wait for others. In any other one, a sleeping thread waits for a disk.
+WAITS = {str(n).encode() for n in (0, 7, 23, 34, 35, 43, 45, 47, 61, 202, 230, 232, 247, 270, 271, 281, 288, 441)}
 
 MOUNTS = """
 set -e
@@ -207,6 +210,10 @@ class World:
                         return None
                     with open(f"{task}/{tid}/schedstat", "rb", buffering=0) as file:
                         runs[tid] = state + file.read(100)
+                    if state == b"S":
+                        with open(f"{task}/{tid}/syscall", "rb", buffering=0) as file:
+                            if file.read(100).split(b" ")[0] not in WAITS:
+                                return None
             except (FileNotFoundError, ProcessLookupError):
                 return None
         return runs

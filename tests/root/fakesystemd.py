@@ -26,11 +26,15 @@ CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configurat
 class Unit(dbus.service.Object):  # type: ignore[misc]
     def __init__(self, bus: Any, name: str) -> None:
         encoded = "".join(c if c.isalnum() else f"_{ord(c):02x}" for c in name)
-        super().__init__(bus, f"/org/freedesktop/systemd1/unit/{encoded}")
+        self.path = f"/org/freedesktop/systemd1/unit/{encoded}"
+        super().__init__(bus, self.path)
         self.kill_mode = "process"
         self.state = "active"
         self.bound: list[str] = []
         self.command: list[str] = []
+        self.pid = 0
+        self.environment: list[str] = []
+        self.search: list[str] = []
         self.on_ask: Callable[[], None] = lambda: None  # before KillMode is told
 
     def exec_start(self) -> Any:
@@ -46,16 +50,24 @@ class Unit(dbus.service.Object):  # type: ignore[misc]
             "ActiveState": self.state,
             "BoundBy": dbus.Array(self.bound, signature="s"),
             "ExecStart": dbus.Array([self.exec_start()] if self.command else [], signature="(sasbttttuii)"),
+            "MainPID": dbus.UInt32(self.pid),
+            "Environment": dbus.Array(self.environment, signature="s"),
+            "ExecSearchPath": dbus.Array(self.search, signature="s"),
             "Job": dbus.Struct((dbus.UInt32(0), dbus.ObjectPath("/")), signature="uo"),
         }
         return known.get(name, dbus.Array([], signature="s"))
 
 
 class Manager(dbus.service.Object):  # type: ignore[misc]
-    def __init__(self, bus: Any, restart: Callable[[str], None]) -> None:
+    def __init__(self, bus: Any, units: list[Unit], restart: Callable[[str], None]) -> None:
         super().__init__(bus, "/org/freedesktop/systemd1")
+        self.units = units
         self.restart = restart
         self.restarted: list[str] = []
+
+    @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="u", out_signature="o")
+    def GetUnitByPID(self, pid: int) -> Any:
+        return next(dbus.ObjectPath(unit.path) for unit in self.units if unit.pid == pid)
 
     @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="ss", out_signature="o")
     def RestartUnit(self, unit: str, _mode: str) -> Any:
@@ -89,7 +101,7 @@ class Systemd:
         self.name = dbus.service.BusName(SYSTEMD, self.bus)
         self.unit = Unit(self.bus, unit)
         self.docker = Unit(self.bus, "docker.service")
-        self.manager = Manager(self.bus, restart)
+        self.manager = Manager(self.bus, [self.unit, self.docker], restart)
         self.restarted = self.manager.restarted
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()

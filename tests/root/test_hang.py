@@ -11,6 +11,7 @@ from typing import Iterator
 
 import pytest
 from conftest import SLACK, Run, Start, thresholds, until
+from test_kubelet import Kubelet, kubelet  # noqa: F401
 
 
 @pytest.fixture
@@ -48,6 +49,18 @@ def test_a_hung_file_system_of_archives_delays_nothing_else(agent: Start, run: R
     assert one.stop() == 0, one.log
     apply = run("apply", "--config", str(one.config_path))
     assert "Nothing to change." in apply.stdout, apply
+
+
+def test_a_hung_file_of_the_kubelet_delays_no_change_of_files(
+    agent: Start, run: Run, hung: Path, kubelet: Kubelet  # noqa: F811
+) -> None:
+    kubelet.config = hung.with_name("config.yaml")
+    kubelet.start()
+    one = agent("")
+    until(lambda: one.condition("KubeletSerialPulls")["reason"] == "sample-overdue", "the sample is overdue", timeout=60)
+    for command in ("apply", "restore"):
+        assert run(command, timeout=15).returncode == 0
+    assert one.get("/readyz")[0] == 200 and one.stop() == 0, one.log
 
 
 def test_a_command_without_an_agent_names_a_hung_file_system(run: Run, directory: Path, hung: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Iterator
 import pytest
 from conftest import Agent, Run, read, until
 from dnslab import Cgroup, pod_path
-from runtimelab import CONTAINERD_CONFIG, Daemon, Lab, containerd2, headroom, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, DOCKER_OPTIONS, Daemon, Lab, containerd2, headroom, lab, watcher  # noqa: F401
 from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, keeping, wait_reason, wait_setting
 
 SECRET = "hunter2-not-to-be-seen"
@@ -96,6 +96,46 @@ def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watch
     assert running.setting(DOCKER)["reason"] == "on-command-line" and lab.daemon_json.read_text() == "{}\n"
 
 
+@pytest.mark.parametrize("written_by", ["us", "administrator"])
+def test_an_agent_that_starts_while_dockerd_is_down_for_option_and_key_names_the_cure(
+    lab: Lab, watcher: Watcher, written_by: str
+) -> None:
+    lab.write("etc/docker/daemon.json", "{}\n")
+    daemon, systemd = lab.dockerd(), lab.with_systemd()
+    if written_by == "us":
+        first = watcher()
+        wait_setting(first, DOCKER, "in-sync")
+        assert first.stop() == 0
+    else:
+        lab.daemon_json.write_text('{"max-concurrent-downloads": 6}\n')
+    daemon.stop()
+    systemd.docker.command = ["/usr/bin/dockerd", "--max-concurrent-downloads=5"]
+    running = watcher()
+    assert wait_reason(running, DOCKER, "on-command-line")["mode"] == "enforce"
+    if written_by == "us":
+        until(lambda: lab.daemon_json.read_text() == "{}\n", lambda: running.log)
+        daemon.command.append("--max-concurrent-downloads=5")
+        daemon.start()
+        until(lambda: running.setting(DOCKER)["actual"] == "5", lambda: running.log)
+    else:
+        assert "remove one of them" in running.wait_condition("RuntimeUnreachable")["message"]
+        assert lab.daemon_json.read_text() == '{"max-concurrent-downloads": 6}\n'
+
+
+def test_a_dockerd_with_its_own_pid_file_and_socket_activation_is_seen(lab: Lab, watcher: Watcher) -> None:
+    """systemd listens on the socket, and its MainPID names dockerd."""
+    lab.write("etc/docker/daemon.json", "{}\n")
+    systemd = lab.with_systemd()
+    activate = ["systemd-socket-activate", "-l", "/run/docker.sock", "--fdname=docker", "-E", "PATH"]
+    command = [*activate, "dockerd", *DOCKER_OPTIONS, "-H", "fd://", "--pidfile=/run/other.pid"]
+    daemon = lab.daemons["dockerd"] = Daemon(lab, "dockerd", command, lab.docker_answers)
+    daemon.start()
+    systemd.docker.pid = int(until(lambda: read(lab.root / "run/other.pid"), "dockerd runs"))
+    running = watcher()
+    wait_setting(running, DOCKER, "in-sync")
+    assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": 10}
+
+
 @pytest.fixture
 def pod() -> Iterator[Cgroup]:
     group = Cgroup(pod_path(systemd=True)[0])
@@ -141,6 +181,25 @@ def test_another_program_than_the_running_one_is_not_asked(lab: Lab, watcher: Wa
     assert wait_reason(running, DOWNLOADS, "program-differs")["actual"] == ""
     assert "/usr/bin/containerd is 1.6" in running.wait_condition("AgentDegraded")["message"]
     assert lab.config.read_text() == text and not (lab.root / "etc/containerd/conf.d").exists()
+
+
+@pytest.mark.containerd2
+@pytest.mark.parametrize("how", ["ExecSearchPath", "Environment"])
+def test_a_relative_program_is_searched_in_the_path_of_its_unit(lab: Lab, watcher: Watcher, how: str) -> None:
+    lab.config.write_text("version = 2\nimports = ['/etc/containerd/conf.d/*.toml']\n")
+    path = f"{containerd2()}:{os.environ['PATH']}"
+    daemon = lab.daemons["containerd"] = Daemon(lab, "containerd", ["containerd"], lambda: lab.connects(lab.containerd_socket))
+    daemon.env = {"PATH": path}
+    daemon.start()
+    unit = lab.with_systemd().unit
+    unit.pid = daemon.pid
+    if how == "ExecSearchPath":
+        unit.command, unit.search = ["containerd"], path.split(":")
+    else:  # of a shell that starts it
+        unit.command, unit.environment = ["/bin/sh", "-c", "exec containerd"], ["A=b", f"PATH={path}"]
+    running = watcher(wrap=("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon,+sys_chroot", "--no-new-privs"))
+    wait_reason(running, DOWNLOADS, "restart-pending")
+    assert running.condition("AgentDegraded")["status"] == "False"
 
 
 def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom: Run) -> None:

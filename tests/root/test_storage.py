@@ -37,7 +37,7 @@ def disk(directory: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def counting(agent: Callable[..., Agent]) -> Agent:
-    one = agent("--observe", config=CONFIG)
+    one = agent(CONFIG)
     until(lambda: one.status()["storage"] is not None, "BPF counts syncs")
     return one
 

@@ -48,8 +48,10 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 {
 	struct images_memory *memory = decision->memory;
 	const struct runtime_image *image = sampled_image(&decision->tuner->sample, name);
-	struct image_row *row = add_element(&memory->rows, &memory->n, &memory->allocated);
+	struct image_row *row = find_named(memory->rows, memory->n, name);
 
+	if (!row)
+		row = add_element(&memory->rows, &memory->n, &memory->allocated);
 	*row = (struct image_row){.pinned = -1, .state = IMAGE_PENDING, .reason = "queued"};
 	if (known)
 		row->preload = *known;
@@ -85,6 +87,11 @@ static bool judge_failure(struct decision *decision, struct image_row *row)
 	copy_text(row->why, sizeof(row->why), preload->why);
 	if (is_forced(decision, preload))
 		return true;
+	/* Another attempt with the same archive cannot succeed. */
+	if (preload->final)
+		return false;
+	if (preload->disk_full)
+		backoff_us = BACKOFF_MAX_US;
 	/* Exponential back-off, plus up to 50 % so that nodes do not retry at the same time. */
 	hash = crc32(hash, (const Bytef *)preload->name, (uInt)strlen(preload->name));
 	row->retry_us = preload->done_us + backoff_us + backoff_us / 2 * (hash & 1023) / 1024;
@@ -181,8 +188,12 @@ static bool judge_archive(
 		for (size_t i = 0; i < record->n; i++) {
 			const struct preload *preload = &record->entries[i];
 
-			if (!streq(preload->source, file->path) || !preload->name[0] ||
-				find_named(memory->rows, memory->n, preload->name))
+			if (!streq(preload->source, file->path) || !preload->name[0])
+				continue;
+			/* The first archive provides a name, unless it has it for other machines.
+			 */
+			row = find_named(memory->rows, memory->n, preload->name);
+			if (row && !row->preload.final)
 				continue;
 			row = add_row(decision, preload, file->path, preload->name);
 			if (active)
@@ -226,8 +237,18 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 	if (file->error < 0) {
 		row = add_row(decision, NULL, file->path, file->path);
 		become(row, IMAGE_FAILED, "archive-unreadable");
-		snprintf(row->why, sizeof(row->why),
-			"%s: create it, or remove it from images.archives", strerror(-file->error));
+		if (file->error == -EINVAL)
+			copy_text(row->why, sizeof(row->why),
+				"neither a regular file nor an OCI layout: replace it, or remove it "
+				"from images.archives");
+		else if (file->error == -ENAMETOOLONG)
+			snprintf(row->why, sizeof(row->why),
+				"its path is too long: use at most %d characters",
+				IMAGES_TEXT_MAX - 1);
+		else
+			snprintf(row->why, sizeof(row->why),
+				"%s: create it, or remove it from images.archives",
+				strerror(-file->error));
 		return;
 	}
 	wanted = judge_archive(decision, file, active, &need);

@@ -111,6 +111,8 @@ struct preload {
 
 	/* Not stored: */
 	bool loaded;        /* by the last transfer */
+	bool final;         /* the failure stays until the archive changes */
+	bool disk_full;     /* the transfer filled the store: not again soon */
 	uint64_t done_us;   /* end of the last transfer, CLOCK_MONOTONIC */
 	const char *reason; /* of a failure; NULL: success */
 	char why[IMAGES_WHY_MAX];
@@ -149,7 +151,8 @@ struct transfer {
 	char store[SETTING_PATH_MAX];
 	const struct host *host;
 	struct image_runtime runtime;
-	struct text_list skip;     /* names in the archive that another archive provides */
+	struct text_list ready;    /* names of the archive that the runtime has */
+	struct text_list others;   /* names that other archives provide */
 	struct preload_list known; /* the record */
 	char *text;                /* TRANSFER_RECORD: the content of the file */
 	bool cancelled;            /* the store is full; used by the loop only */

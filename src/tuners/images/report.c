@@ -30,6 +30,8 @@ static const struct reason preload_reasons[] = {
 	{"under-way", "Images are being loaded or wait for their turn."},
 	{"archive-broken", "The archive is incomplete or does not match its digests."},
 	{"archive-unreadable", "The archive cannot be read."},
+	{"wrong-platform", "The archive has the image for other machines only."},
+	{"unnamed", "The archive has an image without a complete name."},
 	{"does-not-fit",
 		"The image would fill the file system so far that the kubelet deletes images."},
 	{"load-failed", "The runtime could not load the image from its archive."},

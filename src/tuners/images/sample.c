@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "runtime/registry.h"
 
 #include <dirent.h>
 #include <fnmatch.h>
@@ -30,7 +31,10 @@ bool text_list_has(const struct text_list *list, const char *text)
 
 /* ---- archives ---- */
 
-/* The key of a layout directory is that of its index. -EISDIR for any other directory. */
+/*
+ * The key of a layout directory is that of its index. -EISDIR for any other directory, -EINVAL for
+ * what is no file.
+ */
 static int read_key(const char *full, struct archive_file *file)
 {
 	char index[PATH_MAX];
@@ -49,15 +53,18 @@ static int read_key(const char *full, struct archive_file *file)
 	return 0;
 }
 
+static bool has_archive_name(const char *name)
+{
+	return fnmatch("?*.@(tar|tar.gz|tgz|tar.zst|tar.zstd|tzst)", name, FNM_EXTMATCH) == 0;
+}
+
 /* An archive by its name, or a possible layout. */
 static int is_archive(const struct dirent *entry)
 {
 	bool may_be_layout =
 		entry->d_type == DT_DIR || entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
 
-	return entry->d_name[0] != '.' &&
-	       (may_be_layout || fnmatch("?*.@(tar|tar.gz|tgz|tar.zst|tar.zstd|tzst)",
-					 entry->d_name, FNM_EXTMATCH) == 0);
+	return entry->d_name[0] != '.' && (may_be_layout || has_archive_name(entry->d_name));
 }
 
 enum origin { CONFIGURED, MATCHED, IN_DIRECTORY };
@@ -82,10 +89,14 @@ static void add_path(struct images_tuner *request, const char *path, enum origin
 		free(entries[i]);
 	}
 	free(entries);
-	if (r == -EISDIR || (r < 0 && origin != CONFIGURED) ||
-		!copy_text(file.path, sizeof(file.path), path) ||
-		sample->n_archives > ARCHIVES_MAX ||
-		find_named(sample->archives, sample->n_archives, path))
+	/* A link in a directory may be anything. */
+	if (r == -EISDIR || (r < 0 && origin == IN_DIRECTORY && !has_archive_name(path)))
+		return;
+	if (strlen(path) >= sizeof(file.path))
+		r = -ENAMETOOLONG;
+	registry_shorten_list(path, file.path, sizeof(file.path));
+	if (sample->n_archives > ARCHIVES_MAX ||
+		find_named(sample->archives, sample->n_archives, file.path))
 		return;
 	file.error = r;
 	file.settling = sample->realtime_us - file.key.ctime_us < SETTLED_AFTER_US;

@@ -122,7 +122,8 @@ static int record_write(const char *directory, const char *text)
 
 void transfer_free(struct transfer *transfer)
 {
-	free(transfer->skip.items);
+	free(transfer->ready.items);
+	free(transfer->others.items);
 	free(transfer->known.entries);
 	free(transfer->text);
 	free(transfer->found.entries);
@@ -131,10 +132,15 @@ void transfer_free(struct transfer *transfer)
 
 void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget)
 {
+	char needs[64] = "";
+
+	if (need > 0)
+		snprintf(needs, sizeof(needs), "it needs about %.1f MB, and ",
+			MAX((double)need, 1e5) / 1e6);
 	snprintf(why, IMAGES_WHY_MAX,
-		"it needs about %" PRIu64 " MB, and the image store has %" PRIu64
-		" MB left before the kubelet deletes images: free some space, or preload less",
-		need / 1000000, budget / 1000000);
+		"%sthe image store has %.1f MB left before the kubelet deletes images: free some "
+		"space, or preload less",
+		needs, (double)budget / 1e6);
 }
 
 /* Records the end of a transfer. */
@@ -142,7 +148,10 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, const ch
 {
 	preload->took_us = now_us() - began_us;
 	if (r < 0) {
-		preload->reason = reason;
+		/* The runtime has the text of ENOSPC or EDQUOT only. */
+		preload->disk_full = strcasestr(preload->why, "no space left on device") ||
+				     strcasestr(preload->why, "disk quota exceeded");
+		preload->reason = preload->disk_full ? "does-not-fit" : reason;
 		return;
 	}
 	preload->why[0] = '\0';
@@ -199,6 +208,18 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 	return 0;
 }
 
+static void note_unusable(struct preload *preload, int error, const char *why)
+{
+	preload->reason = error == -ENOEXEC   ? "wrong-platform"
+			  : error == -ENOMSG  ? "unnamed"
+			  : error == -EBADMSG ? "archive-broken"
+			  : error == -ENOSPC  ? "does-not-fit"
+					      : "archive-unreadable";
+	preload->final = error == -ENOEXEC || error == -ENOMSG;
+	preload->disk_full = error == -ENOSPC;
+	copy_text(preload->why, sizeof(preload->why), why);
+}
+
 /* A failure to load an image is recorded with the image; only -ECANCELED ends the loop. */
 static int load_images(
 	struct transfer *transfer, const struct archive *archive, const struct wait *wait)
@@ -209,11 +230,17 @@ static int load_images(
 		const struct archive_image *image = &archive->images[i];
 		struct preload *preload;
 
-		if (text_list_has(&transfer->skip, image->name))
+		if (text_list_has(&transfer->ready, image->name))
 			continue;
 		preload = preload_add(&transfer->found, transfer->archive.path, image->name);
 		preload->size = image->size;
-		r = load_image(transfer, archive, image, preload, wait);
+		if (image->error)
+			note_unusable(preload, image->error, image->why);
+		else if (text_list_has(&transfer->others, image->name))
+			/* To be loaded when the other archive no longer provides it. */
+			copy_text(preload->id, sizeof(preload->id), image->id);
+		else
+			r = load_image(transfer, archive, image, preload, wait);
 	}
 	return r == -ECANCELED ? r : 0;
 }
@@ -222,14 +249,13 @@ static int run_archive(struct transfer *transfer, const struct wait *wait)
 {
 	struct preload *whole = preload_add(&transfer->found, transfer->archive.path, "");
 	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
+	char why[ARCHIVE_WHY_MAX];
 	int r = archive_open(transfer->host, transfer->archive.path, transfer->percent_free,
-		transfer->store_max, wait, &archive, whole->why);
+		transfer->store_max, wait, &archive, why);
 
 	whole->key = transfer->archive.key;
 	if (r < 0) {
-		whole->reason = r == -EBADMSG  ? "archive-broken"
-				: r == -ENOSPC ? "does-not-fit"
-					       : "archive-unreadable";
+		note_unusable(whole, r, why);
 		return r;
 	}
 	return load_images(transfer, archive, wait);

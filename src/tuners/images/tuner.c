@@ -241,10 +241,16 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	copy_text(transfer->store, sizeof(transfer->store), tuner->sample.store);
 	transfer->began_us = now_us();
 	transfer->error = -ECANCELED; /* until it was run */
-	for (size_t i = 0; i < memory->n && transfer->kind == TRANSFER_ARCHIVE; i++)
-		if (memory->rows[i].state == IMAGE_READY ||
-			!streq(memory->rows[i].preload.source, transfer->archive.path))
-			text_list_add(&transfer->skip, memory->rows[i].preload.name);
+	for (size_t i = 0; i < memory->n && transfer->kind == TRANSFER_ARCHIVE; i++) {
+		const struct image_row *row = &memory->rows[i];
+
+		if (streq(row->preload.source, transfer->archive.path)) {
+			if (row->state == IMAGE_READY)
+				text_list_add(&transfer->ready, row->preload.name);
+		} else if (row->preload.source[0] && !row->preload.final) {
+			text_list_add(&transfer->others, row->preload.name);
+		}
+	}
 	for (size_t i = 0; i < record->n && transfer->kind == TRANSFER_ARCHIVE; i++)
 		*preload_add(&transfer->known, "", "") = record->entries[i];
 	if (transfer->kind == TRANSFER_RECORD) {
@@ -307,6 +313,11 @@ static void record_preload(struct preload_list *record, const struct preload *fo
 		if (!old.reason || !streq(old.why, found->why))
 			log_warning(name, "%s", found->why);
 	} else if (found->loaded) {
+		for (size_t i = 0; i < record->n; i++)
+			if (streq(record->entries[i].name, found->name) &&
+				!streq(record->entries[i].source, found->source))
+				record->entries[i].content[0] =
+					'\0'; /* it lost the name to this one */
 		log_info(name, "%s%s in %.1f s", found->source[0] ? "loaded from " : "pulled",
 			found->source, (double)found->took_us / (double)USEC_PER_SEC);
 	}
@@ -327,6 +338,7 @@ static void images_transfer_adopt(void *self, void *request)
 			tuner->active[i] = tuner->active[--tuner->n_active];
 	if (transfer->cancelled && transfer->error < 0 && found->n > 0) {
 		found->entries[0].reason = "does-not-fit";
+		found->entries[0].disk_full = true;
 		copy_text(found->entries[0].why, IMAGES_WHY_MAX,
 			"stopped: the image store has reached the kubelet's threshold for garbage "
 			"collection: free some space, or preload less");
@@ -359,8 +371,7 @@ const struct tuner_ops images_tuner = {
 	.metric_rows = images_metric_rows,
 	.open = images_open,
 	.configure = images_configure,
-	.jobs = {[JOB_SAMPLE] = {images_sample_request, images_sample, images_sample_adopt, NULL,
-			 .may_hang = true},
+	.jobs = {[JOB_SAMPLE] = {images_sample_request, images_sample, images_sample_adopt, NULL},
 		[JOB_TRANSFER] = {images_transfer_request, images_transfer, images_transfer_adopt,
 			images_transfer_cancels}},
 	.memory_size = sizeof(struct images_memory),

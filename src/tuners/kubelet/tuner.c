@@ -102,14 +102,12 @@ static void kubelet_sample(void *data, const struct wait *wait)
 		kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
 }
 
-/* Samples at once, so that the first report has a kubelet. */
 static void *kubelet_open(const struct host *host, struct tuner_loop *loop)
 {
 	struct kubelet *kubelet = must(calloc(1, sizeof(*kubelet)));
 
 	(void)loop;
 	kubelet->host = host;
-	kubelet_sample(kubelet, NULL);
 	return kubelet;
 }
 

@@ -199,6 +199,11 @@ void limits_decide(
 		const struct limit_reading *users;
 		struct judged one = {seen->row, &memory->rows[i], NULL, input, seconds};
 
+		/* A row without a use yet, such as no limited cgroup, has no hits either. */
+		if (seen->error < 0 && limits->counted && limits_needs_bpf(seen->row)) {
+			one.memory->seen = true;
+			one.memory->hits = seen->reading.hits;
+		}
 		if (seen->error < 0 || seen->reading.max >= UNLIMITED)
 			continue;
 		readable++;
@@ -213,6 +218,7 @@ void limits_decide(
 			*limit_add_user(one.limit) = users->top[k];
 		copy_text(one.limit->name, LIMIT_NAME_MAX, seen->row->name);
 		one.limit->unit = seen->row->unit;
+		one.limit->idle = one.limit->used * 2 <= one.limit->max;
 		judge_hits(&one);
 		judge_pressure(&one);
 		if (one.memory->lately > 0)

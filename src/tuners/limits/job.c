@@ -7,13 +7,14 @@
 /* The jobs of the worker. A sample has the parts that are due. */
 
 #define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
-#define CENSUS_EVERY_US (5 * USEC_PER_SEC)
+#define BUSY_EVERY_US   (5 * USEC_PER_SEC) /* passes for a row that is more than half used */
 
 /* A part uses at most 1/N of a CPU. */
-#define CENSUS_SHARE     1000
-#define NAMESPACES_SHARE 5000
-#define FILES_SHARE      4000 /* while no row needs it */
-#define FILES_SHARE_BUSY 200  /* while more than half of a row is used */
+#define CENSUS_SHARE      2000
+#define CENSUS_SHARE_BUSY 400
+#define NAMESPACES_SHARE  5000
+#define FILES_SHARE       4000 /* while no row needs it */
+#define FILES_SHARE_BUSY  200  /* while more than half of a row is used */
 
 #define FILE_NS 300 /* CPU time for a file, to predict a pass */
 
@@ -104,24 +105,30 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 	const struct limits_memory *known = memory;
 	struct limits *limits = self;
 	uint64_t at = now_us();
-	bool files_busy = false, due_census, due_files, due_rows;
+	bool files_busy = false, census_busy = false, due_census, due_files, due_rows;
 	_cleanup_free_ bool *busy = must(calloc(limits->n, sizeof(*busy)));
 	struct sample *sample;
 
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
-		busy[i] = limits->rows[i].error == 0 &&
-			  is_busy(&limits->rows[i], known && known->rows ? &known->rows[i] : NULL);
+		busy[i] = now || (limits->rows[i].error == 0 &&
+					 is_busy(&limits->rows[i],
+						 known && known->rows ? &known->rows[i] : NULL));
 		files_busy |= busy[i] && reader && reader->count_file;
+		census_busy |= busy[i] && reader && reader->count;
 	}
 	if (files_busy)
 		limits->next_files_us = MIN(limits->next_files_us,
 			limits->files_at_us +
-				MAX(CENSUS_EVERY_US, limits->files_us * FILES_SHARE_BUSY));
+				MAX(BUSY_EVERY_US, limits->files_us * FILES_SHARE_BUSY));
+	if (census_busy)
+		limits->next_census_us = MIN(limits->next_census_us,
+			limits->census_at_us +
+				MAX(BUSY_EVERY_US, limits->census_us * CENSUS_SHARE_BUSY));
 	due_rows = is_due(&limits->next_sample_us, at, SAMPLE_EVERY_US, now);
 	due_census =
-		limits->processes >= 0 && is_due(&limits->next_census_us, at, CENSUS_EVERY_US, now);
+		limits->processes >= 0 && is_due(&limits->next_census_us, at, SAMPLE_EVERY_US, now);
 	/* The census predicts its cost. */
 	due_files = limits->files >= 0 && (limits->counted || now) &&
 		    is_due(&limits->next_files_us, at, SAMPLE_EVERY_US, now);
@@ -334,6 +341,8 @@ void limits_sample_adopt(void *self, void *request)
 	}
 	if (limits && sample->processes >= 0) {
 		limits->counted = true;
+		limits->census_at_us = at;
+		limits->census_us = sample->census_us;
 		limits->n_files = sample->n_files;
 		limits->next_census_us =
 			MAX(limits->next_census_us, at + sample->census_us * CENSUS_SHARE);

@@ -65,10 +65,11 @@ struct limits {
 	char bpf_why[TUNER_WHY_MAX];
 	/* CLOCK_MONOTONIC of the next part of a sample. */
 	uint64_t next_sample_us, next_census_us, next_files_us, next_namespaces_us;
-	uint64_t files_at_us; /* the last pass over files */
-	uint64_t files_us;    /* CPU time of a pass over files */
-	uint64_t n_files;     /* of all processes */
-	bool counted;         /* by a census */
+	uint64_t census_at_us, census_us; /* the last census, and its CPU time */
+	uint64_t files_at_us;             /* the last pass over files */
+	uint64_t files_us;                /* CPU time of a pass over files */
+	uint64_t n_files;                 /* of all processes */
+	bool counted;                     /* by a census */
 };
 
 /* The memory of decide(). */

@@ -65,16 +65,13 @@ void tally_add(struct tally *tally, const struct limit_use *use)
 
 	if (use->key[0] || use->key[1]) {
 		known = tally_at(tally, use->key[0], use->key[1]);
-		if (known->pid > 0 && use->adds) {
-			known->used += use->used;
-			known->last_pid = use->pid;
-		} else {
-			uint32_t pid = known->pid > 0 ? known->pid : use->pid;
-
+		if (known->pid == 0) {
 			*known = *use;
-			known->pid = pid;
-			known->last_pid = use->pid;
+		} else {
+			known->used = use->used + (use->adds ? known->used : 0);
+			known->max = use->max;
 		}
+		known->last_pid = use->pid;
 		return;
 	}
 	/* Each process is a use: keep the fullest. */

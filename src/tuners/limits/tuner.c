@@ -7,7 +7,23 @@
 
 #include <linux/capability.h>
 
-const struct config_option limits_options[] = {MODE_OPTION("limits"), {0}};
+static const char *const raise_choices[] = {
+	"conntrack", "inotify", "pids", "maps", "keys", "somaxconn", NULL};
+
+static const struct config_option raise_items[] = {
+	{"", OPTION_CHOICE, .choices = raise_choices, .help = "A limit."}, {0}};
+
+const struct config_option limits_options[] = {
+	MODE_OPTION("limits"),
+	{"limits.raise", OPTION_LIST, .max = 6, .items = raise_items, .def = "[]",
+		.help = "Limits to raise, with the records and the mode of the tuner sysctl. "
+			"conntrack: nf_conntrack_max to 1 % of the memory at 320 bytes a connection, "
+			"at most 1048576, and a quarter as many buckets; inotify: 8192 instances and "
+			"524288 watches of a user; pids: pid_max 4194304; maps: max_map_count 1048576; "
+			"keys: 2000 keys and 200000 bytes of a user; somaxconn: 4096. A sysctl that the "
+			"configuration sets with exact stays as configured."},
+	{0},
+};
 
 static const struct capability_row capabilities[] = {
 	{CAPABILITY(CAP_BPF), CAPABILITY_TO_RUN, NULL,

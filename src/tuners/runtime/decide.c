@@ -130,6 +130,9 @@ static void check_want(const struct runtime_decision *decision, const struct nod
 	const char *obstacle = runtime_obstacle(runtime);
 	bool kept = reason && streq(reason, "kept");
 
+	/* Known without the daemon, which may be down for it. */
+	if (reason && streq(reason, "on-command-line"))
+		obstacle = NULL;
 	if (obstacle && decision->tuner->once && !kept && is_silent(runtime)) {
 		/* A command reports a silent runtime as an error. */
 		want->error = -ETIMEDOUT;
@@ -237,7 +240,8 @@ static void judge_reach(const struct runtime_decision *decision)
 
 		if (runtime->answer != RUNTIME_SILENT ||
 			(silent_us < SILENT_AFTER_US && !decision->tuner->once) ||
-			(!runtime->found.has_socket && !runtime->answered_once))
+			(!runtime->found.has_socket && !runtime->answered_once &&
+				!runtime->cannot_start))
 			continue;
 		condition_raise(reading, "runtime-silent",
 			"%s: %s: %.150s: see systemctl status %s", runtime->found.name,

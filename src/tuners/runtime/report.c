@@ -100,7 +100,7 @@ static void add_runtime(
 	cJSON *array, const struct node_runtime *runtime, const struct runtime_sample *sample)
 {
 	static const char *const answers[] = {"asked", "answers", "silent"};
-	bool down = !runtime->found.has_socket && runtime->answer == RUNTIME_ASKED;
+	bool down = !runtime->found.has_socket && !runtime->answered_once;
 	cJSON *object = json_append(array), *list;
 	char registry[64];
 

@@ -93,8 +93,9 @@ static void sample_files(
 		.config = runtime->process.config,
 		.directory = runtime->process.directory};
 
-	/* Keys depend on the version. */
-	if (!runtime->version[0] || !runtime->process.config[0] || !driver->read_files)
+	if ((!runtime->version[0] &&
+		    (!driver->has_constant_keys || runtime->answer == RUNTIME_ASKED)) ||
+		!runtime->process.config[0] || !driver->read_files)
 		return;
 	runtime->files_known = true;
 	driver->read_files(runtime, &daemon, wait);
@@ -176,7 +177,8 @@ void runtime_sample(void *data, const struct wait *wait)
 		bool slow = sample->now_us >= runtime->due_us;
 		struct runtime_reading reading;
 
-		if (!runtime->found.has_socket)
+		if (!runtime->found.has_socket &&
+			!(slow && runtime->found.driver->has_constant_keys))
 			continue;
 		if (slow)
 			runtime->due_us = next_turn_us(sample->now_us, RUNTIME_SLOW_EVERY_US);
@@ -195,7 +197,7 @@ void runtime_sample(void *data, const struct wait *wait)
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (!runtime->found.has_socket)
+		if (!runtime->found.has_socket && !runtime->found.driver->has_constant_keys)
 			continue;
 		next = MIN(next, runtime->due_us);
 		if (runtime->answer != RUNTIME_ANSWERS)

@@ -7,7 +7,7 @@
 
 /* One configured sysctl. */
 struct sysctl_key {
-	struct want want; /* wanted as configured, actual as read */
+	struct want want; /* wanted as configured, actual as read; its name comes first */
 	bool exact;
 };
 
@@ -17,3 +17,11 @@ struct sysctl {
 	size_t n;
 	char write_why[TUNER_WHY_MAX]; /* empty when /proc/sys can be written */
 };
+
+struct config;
+
+void sysctl_key_init(struct sysctl_key *key, const char *name, const char *value);
+
+/* Adds the keys of limits.raise, or raises those that the section sysctl has. keys has room. */
+#define SYSCTL_RAISES_MAX 16
+void sysctl_add_raises(struct sysctl *sysctl, const struct config *config);

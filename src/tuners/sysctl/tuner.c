@@ -47,6 +47,14 @@ static void *sysctl_open(const struct host *host, struct tuner_loop *loop)
 	return sysctl;
 }
 
+void sysctl_key_init(struct sysctl_key *key, const char *name, const char *value)
+{
+	copy_text(key->want.name, SETTING_NAME_MAX, name);
+	copy_text(key->want.wanted, SETTING_VALUE_MAX, value);
+	key->want.target.kind = VALUE_FILE;
+	sysctl_path(key->want.name, key->want.target.path);
+}
+
 static void sysctl_configure(void *self, const struct config *config)
 {
 	struct sysctl *sysctl = self;
@@ -54,19 +62,17 @@ static void sysctl_configure(void *self, const struct config *config)
 	const struct config_sysctl *wanted = config_sysctls(config, &n);
 
 	free(sysctl->keys);
-	sysctl->keys = must(calloc(MAX(n, (size_t)1), sizeof(*sysctl->keys)));
+	sysctl->keys = must(calloc(n + SYSCTL_RAISES_MAX, sizeof(*sysctl->keys)));
 	for (size_t i = 0; i < n; i++) {
 		struct sysctl_key *key = &sysctl->keys[i];
 
-		copy_text(key->want.name, SETTING_NAME_MAX, wanted[i].name);
-		copy_text(key->want.wanted, SETTING_VALUE_MAX, wanted[i].value);
+		sysctl_key_init(key, wanted[i].name, wanted[i].value);
 		key->want.requested = wanted[i].position.line > 0;
 		key->want.reason = key->want.requested ? "configured" : "profile";
-		key->want.target.kind = VALUE_FILE;
-		sysctl_path(key->want.name, key->want.target.path);
 		key->exact = wanted[i].exact;
 	}
 	sysctl->n = n;
+	sysctl_add_raises(sysctl, config);
 }
 
 static void sysctl_sense(void *self)
@@ -119,9 +125,15 @@ static void sysctl_close(void *self, void *memory)
 	free(sysctl);
 }
 
+static const struct reason reasons[] = {
+	{"raised-limit", "The option limits.raise asks for this value."},
+	{0},
+};
+
 const struct tuner_ops sysctl_tuner = {
 	.name = "sysctl",
-	.summary = "Raises the sysctls of the profile and of the configuration.",
+	.summary = "Raises the sysctls of the profile, of the configuration and of limits.raise.",
+	.reasons = reasons,
 	.capabilities = capabilities,
 	.open = sysctl_open,
 	.configure = sysctl_configure,

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Properties of services, which systemd reports over D-Bus. A call takes a second at most. Without
+ * systemd, or where it does not answer, nothing is known.
+ */
+
+#include <systemd/sd-bus.h>
+
+#include "kernel/host.h"
+
+/*
+ * Opens DBUS_SYSTEM_BUS_ADDRESS, or else the usual socket below the host's root. The caller closes
+ * the bus with sd_bus_close_unref(). Returns 0 or -errno.
+ */
+int systemd_open(const struct host *host, sd_bus **ret);
+
+/* The main process of the service, 0 if it is not known or does not run. */
+pid_t systemd_main_pid(const struct host *host, const char *unit);
+
+/* Whether a command of the service's next start has this option. */
+bool systemd_starts_with(const struct host *host, const char *unit, const char *option);
+
+/*
+ * The directories in which the service of a process searches programs, separated by colons:
+ * ExecSearchPath=, else PATH of Environment=. Returns false if the service sets neither.
+ */
+bool systemd_search_path(const struct host *host, pid_t pid, char path[static PATH_MAX]);

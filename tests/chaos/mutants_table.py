@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mends taken out, to measure the power of the histories: name -> (file, text, its replacement).
+
+tests/chaos/mutants [NAME...] applies each to a scratch copy and prints how soon a promise is broken.
+"""
+
+MUTANTS: dict[str, tuple[str, str, str]] = {
+    "restart-without-end": (
+        "src/apply/file_activate.c",
+        "return MAX(rest_of(mark, RESTARTS_AN_HOUR, HOUR_S),",
+        "return 0 * MAX(rest_of(mark, RESTARTS_AN_HOUR, HOUR_S),",
+    ),
+    "slow-drift": ("src/apply/reconcile.c", "now - *slot < DAY_US &&", "now - *slot < 60 * USEC_PER_SEC &&"),
+    "package-against-daemonset": (
+        "src/cli/apply.c",
+        "owner = cli->force ? NULL : core_other_owner(core);",
+        "owner = NULL;",
+    ),
+    "emptydir-instead-of-run": ("src/agent/core.c", "own.st_dev != hosts.st_dev || own.st_ino != hosts.st_ino)", "own.st_ino == 0)"),
+    "emptydir-hides-release": ("src/agent/core.c", "		core->released = journal->released;\n}", "		(void)0;\n}"),
+    "purge-deletes-originals": (
+        "packaging/debian/postrm",
+        "if [ -e /var/lib/headroom/journal.json ] || [ -e /var/lib/headroom/files ] || [ -e /run/headroom/values ]; then",
+        "if false; then",
+    ),
+    "purge-takes-the-socket": (
+        "src/cli/apply.c",
+        'client_call(socket_path, NULL, false, "/livez", &answer, &status) < 0)',
+        "socket_path[0])",
+    ),
+    "restore-cut-short": ("src/apply/file_restore.c", "file.written || note->restoring;", "file.written;"),
+    "second-agent": ("src/apply/values.c", "if (flock(fd, LOCK_EX | LOCK_NB) < 0) {", "if (flock(fd, LOCK_UN) < 0) {"),
+    "floor-of-the-administrator": ("src/model/setting.c", ": record->chosen;", ': "";'),
+    "status-waits-for-each-program": ("src/cli/cli.c", "USEC_PER_SEC : 2 * USEC_PER_SEC;", "0 : 0;"),
+    "restart-with-never": ("src/apply/file_activate.c", "service->restart == RESTART_NEVER || (idle", "(idle"),
+    "restart-during-a-pull": ("src/apply/file_activate.c", "service->restart == RESTART_WHEN_IDLE && !is_idle(job, service)", "false"),
+    "restart-with-a-refused-file": (
+        "src/apply/file_activate.c",
+        "	r = edit_check(&job->host, service, job->wait, why);\n	if (r < 0 && r != -ECANCELED) {\n		snprintf(refusal",
+        "	r = 0;\n	if (r < 0 && r != -ECANCELED) {\n		snprintf(refusal",
+    ),
+    "release-is-forgotten": ("src/agent/change.c", "core->journal->released = core->released;", ";"),
+    "faulty-file-means-defaults": ("src/agent/agent.c", "if (faults.n == 0)\n		r = core_load_config(", "faults.n = 0;\n	if (faults.n == 0)\n		r = core_load_config("),
+    "records-of-another-boot": ("src/apply/values.c", "else if (boot[0] && strncmp(", "else if (!boot[0] && strncmp("),
+    "write-before-record": ("src/apply/values.c", "change->error = put_record(store, &record);", "change->error = known ? put_record(store, &record) : 0;"),
+}

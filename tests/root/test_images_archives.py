@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archives that are unusual, hostile or in conflict with others: each has one clear error, and its neighbours are loaded."""
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+from conftest import Agent, Start, until
+from imagelab import OCI, Built, Layout, compress, digest, docker_files, docker_save, tar_of, write_tar
+from runtimelab import Lab, lab  # noqa: F401
+from test_images import A, B, ctr, image, make_small_store, names, preload, store, wait_image  # noqa: F401
+
+FOREIGN = "docker.io/library/foreign:1"
+
+
+def id_of(lab: Lab, name: str) -> str:
+    """The ID of the image that has the name in containerd, by the CRI's name of the ID."""
+    rows = [line.split() for line in ctr(lab, "images", "ls").splitlines()[1:]]
+    target = next(row[2] for row in rows if row[0] == name)
+    return next(row[0] for row in rows if row[0].startswith("sha256:") and row[2] == target)
+
+
+def test_a_name_returns_to_another_archive_when_its_archive_is_removed(lab: Lab, preload: Start, store: Path) -> None:
+    lab.containerd()
+    old, new = Built(A), Built(A)
+    docker_save(store / "app-1.tar", [old])
+    running = preload("archives: [/run/images]")
+    wait_image(running, A)
+    docker_save(store / "app-2.tar", [new, Built("b:2", layers=1)])
+    running.reload()
+    wait_image(running, B)
+    assert id_of(lab, A) == old.id
+    (store / "app-1.tar").unlink()
+    running.reload()
+    until(lambda: id_of(lab, A) == new.id, lambda: f"the archive that is left is loaded: {running.status()['images']}")
+    assert wait_image(running, A)["source"] == "/run/images/app-2.tar"
+    assert running.condition("ImagePreloadFailed")["reason"] == "all-present"
+
+
+def artifact(name: str, config: str = "application/vnd.cncf.helm.config.v1+json") -> Layout:
+    """A Helm chart in an OCI layout."""
+    layout = Layout()
+    manifest = {
+        "schemaVersion": 2,
+        "config": layout.blob(config, b'{"name": "chart", "version": "1.0.0"}'),
+        "layers": [layout.blob("application/vnd.cncf.helm.chart.content.v1.tar+gzip", compress(tar_of({"a": b"b"}), "gzip"))],
+    }
+    entry = layout.blob(f"{OCI}manifest.v1+json", json.dumps(manifest).encode())
+    layout.manifests.append({**entry, "annotations": {"io.containerd.image.name": name}})
+    return layout
+
+
+def many_layers(name: str, n: int) -> Layout:
+    """An image that names one layer n times."""
+    layout, built = Layout(), Built(name, layers=1, size=100)
+    layer = layout.blob(f"{OCI}layer.v1.tar", built.tars[0])
+    config = json.loads(built.config)
+    config["rootfs"]["diff_ids"] *= n
+    manifest = {
+        "schemaVersion": 2,
+        "config": layout.blob(f"{OCI}config.v1+json", json.dumps(config).encode()),
+        "layers": [layer] * n,
+    }
+    entry = layout.blob(f"{OCI}manifest.v1+json", json.dumps(manifest).encode())
+    layout.manifests.append({**entry, "annotations": {"io.containerd.image.name": name}})
+    return layout
+
+
+def foreign(name: str) -> Built:
+    built = Built(name, layers=1)
+    built.config = built.config.replace(b'"architecture": "', b'"architecture": "not-')
+    built.id = digest(built.config)
+    return built
+
+
+def failed(running: Agent) -> dict[str, tuple[str, str]]:
+    return {i["name"]: (i["reason"], i["why"]) for i in running.status()["images"] if i["state"] == "failed"}
+
+
+def test_each_unusable_archive_has_one_error_and_its_neighbours_are_loaded(lab: Lab, preload: Start, store: Path) -> None:
+    lab.containerd()
+    artifact("docker.io/library/chart:1").write_tar(store / "artifact.tar")
+    artifact("docker.io/library/empty:1", f"{OCI}config.v1+json").write_tar(store / "empty-config.tar")
+    many_layers("docker.io/library/many:1", 10_000).write_tar(store / "many.tar")
+    (store / "zero.tar").symlink_to("/dev/zero")
+    os.mkfifo(store / "fifo.tar")
+    (store / "gone.tar").symlink_to("nowhere")
+    (store / "README").symlink_to("nowhere")
+    docker_save(store / f"{'x' * 250}.tar", [Built("docker.io/library/long:1", layers=1)])
+    docker_save(store / "foreign.tar", [foreign(FOREIGN)])
+    running = preload("archives: [/run/images, '/run/images/*.tar', /dev/zero]")
+
+    def reported() -> dict[str, Any]:
+        found = failed(running)
+        return found if len(found) == 9 else {}
+
+    found = until(reported, lambda: f"{failed(running)}\n{running.log[-3000:]}")
+    there = "/run/images/"
+    assert "not an image" in found[f"{there}artifact.tar"][1] and found[f"{there}artifact.tar"][0] == "archive-broken"
+    assert "configuration and layers do not agree" in found[f"{there}empty-config.tar"][1]
+    assert "more than 512 layers" in found[f"{there}many.tar"][1]
+    assert found[f"{there}foreign.tar"] == ("wrong-platform", f"{FOREIGN}: not for linux/{platform()}")
+    for name in (f"{there}fifo.tar", f"{there}zero.tar", "/dev/zero"):
+        assert found[name][0] == "archive-unreadable" and "neither a regular file nor an OCI layout" in found[name][1]
+    assert "No such file" in found[f"{there}gone.tar"][1]
+    long = next(name for name in found if name.startswith(f"{there}xxx"))
+    assert found[long][0] == "archive-unreadable" and "at most 255" in found[long][1]
+    assert running.wait_condition("ImagePreloadFailed")
+    assert not names(lab)
+
+
+def platform() -> str:
+    return {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+
+
+def test_an_image_that_cannot_be_loaded_does_not_keep_its_archive_from_others(lab: Lab, preload: Start, store: Path) -> None:
+    lab.containerd()
+    files = docker_files([Built(A), foreign(FOREIGN)])
+    manifest = json.loads(files["manifest.json"])
+    manifest.append({**manifest[0], "RepoTags": None})
+    write_tar(store / "docker.tar", {**files, "manifest.json": json.dumps(manifest).encode()})
+    layout = Layout().add(Built(B)).add(foreign("docker.io/library/foreign:2"))
+    tag = {"annotations": {"org.opencontainers.image.ref.name": "a-mere-tag"}}
+    layout.manifests += [{**layout.manifests[0], **tag}, {**layout.manifest(Built("c:1", layers=1)), **tag}]
+    layout.write_tar(store / "oci.tar")
+    # Skopeo and pzstd: a frame that a decoder skips comes first.
+    plain = docker_files([Built("docker.io/library/pzstd:1", layers=1)], "zstd")
+    for name, data in plain.items():
+        if name.endswith("layer.tar") and isinstance(data, bytes):
+            plain[name] = skippable(data)
+    (store / "pzstd.tar.zst").write_bytes(skippable(compress(tar_of(plain), "zstd")))
+    running = preload("archives: [/run/images]")
+    for name in (A, B, "docker.io/library/pzstd:1"):
+        wait_image(running, name)
+    found = failed(running)
+    assert {reason for reason, _ in found.values()} == {"wrong-platform", "unnamed"} and len(found) == 4, found
+    assert all("skopeo" in why for reason, why in found.values() if reason == "unnamed")
+    message = running.wait_condition("ImagePreloadFailed")["message"]
+    assert FOREIGN in message
+    assert {A, B} <= names(lab) and FOREIGN not in names(lab)
+
+
+def skippable(data: bytes) -> bytes:
+    return struct.pack("<II", 0x184D2A5E, 12) + bytes(12) + data
+
+
+def test_a_disk_that_fills_during_a_load_is_not_filled_again_at_once(lab: Lab, preload: Start, store: Path) -> None:
+    """The image needs more inodes than the store has."""
+    make_small_store(lab, 16 << 20)
+    lab.containerd()
+    docker_save(store / "inodes.tar", [Built(A, layers=0, files={f"{i:06}": b"" for i in range(8000)})])
+    running = preload("archives: [/run/images]")
+    row = wait_image(running, A, "failed")
+    assert row["reason"] == "does-not-fit" and "no space left" in row["why"], row
+    assert row["next_in_seconds"] > 300

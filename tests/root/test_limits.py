@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tuner limits: each row equals a source that is not the agent's, and the pod that fills a limit is named.
+
+`headroom top` without an agent counts everything once, so most tests need no agent.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import resource
+import secrets
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import pytest
+from conftest import NO_BPF, Run, Start, sysctl, until
+from dnslab import Cgroup, pod_path
+
+Limits = Callable[..., dict[str, dict[str, Any]]]
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Pod:
+    """Cgroups of a pod, in the hierarchy of cgroup2 and in that of the pids controller."""
+
+    def __init__(self) -> None:
+        path, self.uid, _ = pod_path()
+        self.group = Cgroup(path)
+        self.pids = self.group.path
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            words = line.split()
+            if words[words.index("-") + 1] == "cgroup" and "pids" in words[-1].split(","):
+                self.pids = Path(words[4]) / f"pod{self.uid}"
+                self.pids.mkdir()
+                break
+        if not (self.pids / "pids.max").exists():
+            pytest.skip("no pids controller for a cgroup of the test")
+        self.programs: list[subprocess.Popen[str]] = []
+
+    def run(self, script: str, *wrap: str) -> "subprocess.Popen[str]":
+        """Runs a program of Python in the pod until the pod ends, and waits for its line "ready"."""
+
+        def enter() -> None:
+            for directory in {self.group.path, self.pids}:
+                (directory / "cgroup.procs").write_text("0")
+
+        text = f"import os, socket, time\n{script}\nprint('ready', flush=True)\ntime.sleep(1000)\n"
+        program = subprocess.Popen([*wrap, sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, preexec_fn=enter)
+        self.programs.append(program)
+        assert program.stdout and program.stdout.readline() == "ready\n"
+        return program
+
+    def end(self) -> None:
+        for pid in {*(self.pids / "cgroup.procs").read_text().split(), *(p.pid for p in self.programs)}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), 9)
+        for program in self.programs:
+            program.communicate()
+        self.group.remove()
+        if self.pids != self.group.path:
+            until(lambda: not (self.pids / "cgroup.procs").read_text(), "the pod has ended")
+            self.pids.rmdir()
+
+
+@pytest.fixture(name="pod")
+def fixture_pod() -> Iterator[Pod]:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    one = Pod()
+    try:
+        yield one
+    finally:
+        one.end()
+
+
+@pytest.fixture(name="limits")
+def fixture_limits(run: Run) -> Limits:
+    def read(wrap: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for line in run("top", "limits", wrap=wrap).stdout.splitlines():
+            if match := re.match(r"  (\S+) +(\d+) of (\d+) ", line):
+                top: list[tuple[int, str, str]] = []
+                found[match[1]] = {"used": int(match[2]), "max": int(match[3]), "top": top}
+            elif match := re.match(r" {5,}(\d+)  ([^,]+)(?:, (.*))?$", line):
+                top.append((int(match[1]), match[2], match[3] or ""))
+        return found
+
+    return read
+
+
+def users(limit: dict[str, Any]) -> list[str]:
+    return [user for _, user, _ in limit["top"]]
+
+
+def count(pattern: str, what: str) -> int:
+    return sum(path.read_text(errors="replace").count(what) for path in Path("/proc").glob(pattern) if path.exists())
+
+
+def test_inotify_of_the_fullest_user_and_the_pod_that_has_most_of_it(node: Any, pod: Pod, limits: Limits) -> None:
+    sysctl("fs.inotify.max_user_instances", 9000)
+    pod.run(
+        "import ctypes\nlibc = ctypes.CDLL(None)\nfds = [libc.inotify_init() for _ in range(8000)]\n"
+        "assert all(libc.inotify_add_watch(fd, b'/', 2) > 0 for fd in fds[:300])"
+    )
+    now = limits()
+    mine = count("[0-9]*/fdinfo/*", "inotify wd:")
+    assert now["inotify/instances"]["max"] == 9000 and 8000 <= now["inotify/instances"]["used"] < 8100
+    assert now["inotify/watches"]["used"] == mine >= 300
+    for name, most in (("inotify/instances", 8000), ("inotify/watches", 300)):
+        assert users(now[name])[0] == f"pod {pod.uid}" and now[name]["top"][0][0] == most
+
+
+def test_a_fork_bomb_reaches_the_maximum_of_its_cgroup(node: Any, agent: Start, pod: Pod) -> None:
+    one = agent("mode: observe")
+    until(lambda: any(limit["name"] == "mounts" for limit in one.status()["limits"]), "the first census", 0.2)
+    (pod.pids / "pids.max").write_text("60")
+    pod.run(
+        "for _ in range(100):\n try:\n  if os.fork() == 0:\n   time.sleep(1000)\n except OSError:\n  failed = True\nassert failed"
+    )
+    condition = one.wait_condition("LimitReached")
+    assert condition["reason"] == "pids/cgroup" and condition["severity"] == "warning"
+    assert f"60 of 60 threads, reached 41 times in the last five minutes; the largest user was pod {pod.uid} with 60" in condition["message"]
+    limit = one.limit("pids/cgroup")
+    assert (limit["used"], limit["max"]) == (60, 60) == tuple(int((pod.pids / f"pids.{n}").read_text()) for n in ("current", "max"))
+    assert one.metrics()['headroom_limit_used{limit="pids/cgroup"}'] == 60
+
+
+def test_files_and_maps_of_the_fullest_process(pod: Pod, limits: Limits) -> None:
+    program = pod.run("import mmap, resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))\n"
+                      "files = [os.open('/', 0) for _ in range(900)]\nmaps = [mmap.mmap(-1, 4096, prot=1 + i % 2) for i in range(3000)]")
+    now = limits()
+    here = Path(f"/proc/{program.pid}")
+    files, maps = now["files/process"], now["maps/process"]
+    assert (files["used"], files["max"]) == (len(os.listdir(here / "fd")), 1000)
+    # The page of the vsyscall has a line, and is no map of the process.
+    assert maps["used"] == len([line for line in (here / "maps").read_text().splitlines() if "[vsyscall]" not in line]) > 3000
+    for limit in (files, maps):
+        assert users(limit)[0] == f"pod {pod.uid}" and f"process {program.pid} (python3" in limit["top"][0][2]
+    assert f"pod {pod.uid}" in users(now["file-handles"])
+
+
+def test_mounts_of_a_private_namespace(pod: Pod, limits: Limits) -> None:
+    program = pod.run(
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "assert all(libc.mount(b'/tmp', b'/tmp', None, 4096, None) == 0 for _ in range(300))",
+        "unshare", "--mount", "--propagation", "private")
+    limit = limits()["mounts"]
+    # The file leaves out the mount below the root directory.
+    assert limit["used"] == 1 + len(Path(f"/proc/{program.pid}/mountinfo").read_text().splitlines()) > 300
+    assert limit["max"] == int(sysctl("fs.mount-max")) and users(limit)[0] == f"pod {pod.uid}"
+
+
+@pytest.fixture(name="space")
+def fixture_space() -> Iterator[str]:
+    name = f"hr-limits-{secrets.token_hex(3)}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+    yield name
+    subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def inside(space: str) -> tuple[str, ...]:
+    return ("nsenter", f"--net=/run/netns/{space}")
+
+
+def test_a_listener_that_does_not_accept_and_ports_to_one_destination(pod: Pod, space: str, limits: Limits) -> None:
+    subprocess.run([*inside(space), "sysctl", "-qw", "net.ipv4.ip_local_port_range=20000 20999"], check=True)
+    pod.run(
+        "s = socket.socket()\ns.bind(('127.0.0.1', 80))\ns.listen(950)\n"
+        "c = []\nfor _ in range(940):\n c.append(socket.socket())\n c[-1].connect(('127.0.0.1', 80))",
+        *inside(space))
+    listing = subprocess.run([*inside(space), "ss", "-ltnH"], check=True, capture_output=True, text=True).stdout.split()
+    now = limits()
+    listen, ports = now["listen"], now["ports"]
+    assert (listen["used"], listen["max"]) == (int(listing[1]), int(listing[2])) == (940, 950)
+    assert (ports["used"], ports["max"]) == (940, 1000)
+    assert users(listen)[0] == users(ports)[0] == f"pod {pod.uid}"
+    assert listen["top"][0][2] == "port 80" and ports["top"][0][2] == "to 127.0.0.1 port 80"
+
+
+def attribute(kind: int, data: bytes) -> bytes:
+    return struct.pack("HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+
+
+def track(n: int, source: int) -> None:
+    """Adds entries to the connection tracking table of this network namespace (IPCTNL_MSG_CT_NEW)."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netlink:
+        for i in range(n):
+            def one_way(a: bytes, b: bytes, p: int, q: int) -> bytes:
+                ips = attribute(0x8001, attribute(1, a) + attribute(2, b))
+                ends = attribute(1, b"\x11") + attribute(2, struct.pack(">H", p)) + attribute(3, struct.pack(">H", q))
+                return ips + attribute(0x8002, ends)
+
+            a, b, port = struct.pack(">I", source), struct.pack(">I", 0x0A000001 + i // 50000), 1024 + i % 50000
+            body = struct.pack(">BBH", socket.AF_INET, 0, 0) + attribute(0x8001, one_way(a, b, port, 53))
+            body += attribute(0x8002, one_way(b, a, 53, port)) + attribute(7, struct.pack(">I", 3600))
+            netlink.send(struct.pack("IHHII", 16 + len(body), 0x100, 0x405, i, 0) + body)
+            (error,) = struct.unpack("i", netlink.recv(4096)[16:20])
+            assert error == 0, os.strerror(-error)
+
+
+def in_space(space: str, function: Callable[..., None], *arguments: int) -> None:
+    """Calls the function in a child in the network namespace."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with open(f"/run/netns/{space}") as file:
+                assert LIBC.setns(file.fileno(), 0) == 0
+            function(*arguments)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_tracked_connections_of_a_pod_and_their_source(pod: Pod, space: str, limits: Limits) -> None:
+    pod.run("", *inside(space))
+    in_space(space, track, 5000, 0x0A010203)
+    in_space(space, track, 1000, 0x0A010204)
+    command = [*inside(space), "cat", "/proc/sys/net/netfilter/nf_conntrack_count"]
+    limit = limits()["conntrack/namespace"]
+    assert limit["used"] == int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) == 6000
+    assert limit["max"] == int(sysctl("net.netfilter.nf_conntrack_max")) and users(limit)[0] == f"pod {pod.uid}"
+    # An agent in the namespace, whose addresses have no names here, shows the share of each address.
+    limit = limits(wrap=inside(space))["conntrack"]
+    assert limit["used"] == 6000 and users(limit) == ["netns 10.1.2.3", "netns 10.1.2.4"]
+    assert 4600 <= limit["top"][0][0] <= 5400 and limit["top"][0][2] == "from 10.1.2.3"
+
+
+def test_pseudoterminals_threads_and_file_systems(pod: Pod, limits: Limits, run: Run) -> None:
+    before = limits()["ptys"]["used"]
+    program = pod.run("import threading\npairs = [os.openpty() for _ in range(20)]\n"
+                      "threads = [threading.Thread(target=time.sleep, args=(1000,)) for _ in range(30)]\nfor t in threads: t.start()")
+    now = limits()
+    assert now["ptys"]["used"] == before + 20 and users(now["ptys"])[0] == f"pod {pod.uid}" and now["ptys"]["top"][0][0] == 20
+    pids = now["pids"]
+    assert next(used for used, user, _ in pids["top"] if user == f"pod {pod.uid}") == len(os.listdir(f"/proc/{program.pid}/task")) == 31
+    document = json.loads(run("status", "--json").stdout)
+    disk, shown = os.statvfs("/"), next(one for one in document["limits"] if one["name"] == "filesystem/root/bytes")
+    assert shown["max"] - shown["used"] == pytest.approx(disk.f_bavail * disk.f_frsize, abs=1e8)
+    assert now["filesystem/root/inodes"]["max"] == disk.f_files
+
+
+def test_bridge_ports_and_memory_cgroups(space: str, limits: Limits) -> None:
+    script = "ip link add br9 type bridge; for i in 1 2 3; do ip link add v$i type veth peer name w$i; ip link set v$i master br9; done"
+    in_sysfs = ("unshare", "--mount", "nsenter", f"--net=/run/netns/{space}", "sh", "-ec", 'mount -t sysfs none /sys\nexec "$@"', "sh")
+    subprocess.run([*inside(space), "sh", "-ec", script], check=True)
+    bridge = limits(wrap=in_sysfs)["bridge-ports"]
+    assert (bridge["used"], bridge["max"]) == (3, 1023) and bridge["top"] == [(3, "host", "br9")]
+    version1 = Path("/sys/fs/cgroup/memory")
+    if not version1.is_dir():
+        pytest.skip("no memory hierarchy of cgroup v1")
+    before = limits()["memory-cgroups"]["used"]
+    made = [version1 / f"hr-limits-{i}" for i in range(5)]
+    for path in made:
+        path.mkdir()
+    after = limits()["memory-cgroups"]["used"]
+    for path in made:
+        path.rmdir()
+    assert after == before + 5
+
+
+def test_without_bpf_only_the_rows_that_need_it_are_missing_and_named(agent: Start, limits: Limits) -> None:
+    one = agent("mode: observe", wrap=NO_BPF)
+    tuner = until(lambda: (t := one.tuner("limits"))["state"] == "degraded" and t, "the programs cannot be loaded")
+    everything = set(limits())
+    shown = until(lambda: (s := {limit["name"] for limit in one.status()["limits"]}) and "filesystem/root/bytes" in s and s, "the first sample")
+    assert "BPF: " in tuner["why"] and "give CAP_BPF" in tuner["why"]
+    missing = set(tuner["why"].split("not watched: ")[1].split("; ")[0].split(", "))
+    assert everything - shown <= missing and not missing & shown
+    assert {"mounts", "pids/cgroup", "files/process", "maps/process", "inotify/instances", "listen"} <= missing
+    assert {"conntrack", "pids", "file-handles", "memory-cgroups", "ptys", "keys", "softnet"} <= shown
+
+
+def test_top_shows_a_limit_with_its_users_and_what_to_do(pod: Pod, run: Run) -> None:
+    pod.run("files = [os.open('/', 0) for _ in range(900)]")
+    text = run("top", "files/process").stdout
+    assert f"pod {pod.uid}, process " in text and 'breaks  "Too many open files"' in text and "now     prlimit" in text
+    assert "inotify/watches" in run("top", "inotify").stdout
+    assert run("top", "no-such-limit").returncode == 64
+
+
+def test_limits_are_raised_on_request_and_restored(node: Any, run: Run, directory: Path) -> None:
+    config = directory / "raise.yaml"
+    config.write_text("profile: minimal\nlimits: {raise: [conntrack, inotify, maps, keys, somaxconn]}\nsysctl: {net.core.somaxconn: 8192}\n")
+    names = ("net.netfilter.nf_conntrack_max", "fs.inotify.max_user_instances", "vm.max_map_count", "kernel.keys.maxkeys", "net.core.somaxconn")
+    before = [int(sysctl(name)) for name in names]
+    assert run("apply", "--only", "sysctl", "--config", str(config)).returncode == 0
+    connections, *others = (int(sysctl(name)) for name in names)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+    assert connections == max(before[0], min(memory // 100 // 320, 1048576) // 2048 * 2048)
+    assert others == [8192, 1048576, 2000, 8192], "the section sysctl has the higher value"
+    assert run("restore", "--only", "sysctl", "--config", str(config)).returncode == 0
+    assert [int(sysctl(name)) for name in names] == before
