@@ -9,13 +9,10 @@
  * checks a function that is not static once for all callers; on 5.10 its arguments must be numbers
  * or the context.
  */
-#include "dns_count.h"
+#include "dns_tcp.h"
 
 #include <linux/in.h>
-#include <linux/tcp.h>
 #include <linux/udp.h>
-
-#include <bpf/bpf_endian.h>
 
 #define PASS 1 /* 0 would drop the packet */
 
@@ -24,147 +21,12 @@
 
 #define FRAGMENT_OFFSET bpf_htons(0x1fff) /* of iphdr.frag_off */
 
-#define EXTENSIONS_MAX 8 /* headers between IPv6 and the transport */
-
-/* Messages in one segment: 64 KiB of headers. */
-#define MESSAGES_MAX     4704
-#define MESSAGES_AT_ONCE 32
+#define EXTENSIONS_MAX 16 /* headers between IPv6 and the transport */
 
 /* UDP_MAX_SEGMENTS of include/linux/udp.h. */
 #define DATAGRAMS_MAX 128
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-/* The packet's connection. It replaces another one in the same element. */
-static __always_inline struct stream *stream_of(struct __sk_buff *skb)
-{
-	__u64 cookie = bpf_get_socket_cookie(skb);
-	/* Each CPU assigns consecutive cookies from its own range. */
-	__u32 index = cookie * DNS_HASH_FACTOR >> 40 & (DNS_STREAMS - 1);
-	struct stream *stream = bpf_map_lookup_elem(&streams, &index);
-
-	if (stream && stream->cookie != cookie) {
-		stream->cookie = cookie;
-		stream->tag = 0;
-		dns_way_reset(&stream->ways[EGRESS]);
-		dns_way_reset(&stream->ways[INGRESS]);
-	}
-	return stream;
-}
-
-static __always_inline void count_one(struct __sk_buff *skb, __u32 offset, __u32 visible,
-	__u32 about, __u32 head, enum direction direction)
-{
-	if (direction == EGRESS)
-		count_sent(skb, offset, visible, about, head);
-	else
-		count_received(skb, offset, visible, about, head);
-}
-
-/* Counts the frame at offset and returns the offset of the next one. */
-static __always_inline __u32 count_frame(
-	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side, enum direction direction)
-{
-	__u64 word = dns_word(skb, offset);
-	struct stream *stream = stream_of(skb);
-	struct dns_frame frame = {0};
-	__u32 next;
-
-	if (!stream || offset >= end)
-		return end;
-	next = dns_side_frame(&stream->ways[direction].sides[side & 1], word, offset, end, &frame);
-	if (frame.lost)
-		add(&control.resyncs);
-	if (frame.whole)
-		count_one(skb, frame.offset, frame.visible, frame.length | ABOUT_TCP, frame.head,
-			direction);
-	return next;
-}
-
-/* Nested loops are faster to verify. */
-static __always_inline __u32 count_frames(
-	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side, enum direction direction)
-{
-	for (int i = 0; i < MESSAGES_AT_ONCE && offset < end; i++)
-		offset = count_frame(skb, offset, end, side, direction);
-	return offset;
-}
-
-__noinline __u32 count_frames_sent(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side)
-{
-	return count_frames(skb, offset, end, side, EGRESS);
-}
-
-__noinline __u32 count_frames_received(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 side)
-{
-	return count_frames(skb, offset, end, side, INGRESS);
-}
-
-static __always_inline void count_part(struct __sk_buff *skb, struct stream *stream, __u32 offset,
-	__u32 end, __u32 side, enum direction direction)
-{
-	for (int i = 0; i < MESSAGES_MAX / MESSAGES_AT_ONCE; i++) {
-		if (offset >= end)
-			return;
-		offset = direction == EGRESS ? count_frames_sent(skb, offset, end, side)
-					     : count_frames_received(skb, offset, end, side);
-	}
-	if (offset >= end)
-		return;
-	add(&control.cut);
-	stream->ways[direction].sides[side & 1].have = DNS_SIDE_LOST;
-}
-
-/* Counts the data of a segment: first the part that fills a gap, then the new part. */
-static __always_inline void count_data(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
-	__u32 offset, enum direction direction)
-{
-	struct dns_way *way = &stream->ways[direction];
-	__u32 seen = 0, end = skb->len;
-	__s32 gap = dns_way_gap(way, sequence, &seen);
-	__s64 skip;
-
-	if (gap < 0)
-		add(&control.resyncs);
-	if (gap > 0 && seen < end - offset)
-		count_part(skb, stream, offset + seen,
-			(__u32)gap < end - offset ? offset + gap : end, DNS_GAP, direction);
-	skip = dns_way_skip(way, sequence);
-	if (skip < 0) {
-		add(&control.resyncs);
-		skip = 0;
-	}
-	if (skip < end - offset)
-		count_part(skb, stream, offset + skip, end, DNS_NEXT, direction);
-}
-
-static __always_inline __u32 packets_in(const struct __sk_buff *skb)
-{
-	return skb->gso_segs ? skb->gso_segs : 1;
-}
-
-/*
- * Counts handshakes and acknowledgements too. A cookie can belong to several servers: the kernel's
- * own sockets answer for closed connections, and a socket can connect again.
- */
-static __noinline void count_segments(struct __sk_buff *skb, struct stream *stream)
-{
-	__u64 generation = *(const volatile __u64 *)&control.generation, hash;
-	struct dns_key key = {0};
-	__u32 slot;
-
-	key.family = address_of(skb, EGRESS, key.address);
-	if (!key.family)
-		return;
-	hash = dns_mix(mix_address(&key), stream->cookie);
-	slot = *(const volatile __u64 *)&stream->server;
-	if (stream->tag != tag_of(hash, slot, generation)) {
-		slot = slot_of(&servers, &free_servers, &key);
-		stream->server = slot;
-		stream->tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
-	}
-	count_packet(slot, packets_in(skb), false);
-}
 
 __noinline int count_encrypted(struct __sk_buff *skb)
 {
@@ -172,54 +34,30 @@ __noinline int count_encrypted(struct __sk_buff *skb)
 	return 0;
 }
 
-static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum direction direction)
+static __always_inline void count_datagram(
+	struct __sk_buff *skb, __u32 offset, __u32 length, enum direction direction)
 {
-	struct stream *stream = is_raw(skb) ? NULL : stream_of(skb);
-	const struct tcphdr *tcp;
-	__u32 offset, sequence;
-	bool syn;
+	struct dns_frame frame = {.offset = offset,
+		.visible = length,
+		.length = length,
+		.head = length < DNS_HEADER ? 0 : head_of(skb, offset)};
 
-	if (!stream)
-		return;
-	if (direction == EGRESS)
-		count_segments(skb, stream);
-	at &= 0x7ff;
-	tcp = (void *)(long)skb->data + at;
-	if ((void *)(tcp + 1) > (void *)(long)skb->data_end)
-		return;
-	offset = at + tcp->doff * 4;
-	sequence = bpf_ntohl(tcp->seq);
-	syn = tcp->syn;
-	if (syn)
-		dns_way_open(&stream->ways[direction], sequence++);
-	if (offset < skb->len)
-		count_data(skb, stream, sequence, offset, direction);
+	count_message(skb, &frame, DNS_UDP, direction);
 }
 
-__noinline int count_tcp_sent(struct __sk_buff *skb, __u32 at)
-{
-	count_tcp(skb, at, EGRESS);
-	return 0;
-}
-
-__noinline int count_tcp_received(struct __sk_buff *skb, __u32 at)
-{
-	count_tcp(skb, at, INGRESS);
-	return 0;
-}
-
-/* The device splits a packet into several datagrams, or it has joined them. */
+/* The device splits a large packet into several datagrams, or it has joined them. */
 static __always_inline void count_datagrams(
 	struct __sk_buff *skb, __u32 offset, enum direction direction)
 {
-	__u32 size = skb->gso_size;
+	__u32 size = skb->gso_size ? skb->gso_size : skb->len;
 
-	for (int i = 0; i < DATAGRAMS_MAX && offset < skb->len; i++) {
+	/* A datagram can be empty. */
+	for (int i = 0; i < DATAGRAMS_MAX && offset < skb->len + (i == 0); i++) {
 		__u32 length = skb->len - offset;
 
 		if (length > size)
 			length = size;
-		count_one(skb, offset, length, length & ABOUT_LENGTH, 0, direction);
+		count_datagram(skb, offset, length, direction);
 		offset += length;
 	}
 }
@@ -238,13 +76,9 @@ __noinline int count_datagrams_received(struct __sk_buff *skb, __u32 offset)
 
 static __always_inline void count_udp(struct __sk_buff *skb, __u32 at, enum direction direction)
 {
-	__u32 offset = at + sizeof(struct udphdr), length = skb->len - offset;
+	__u32 offset = at + sizeof(struct udphdr);
 
-	if (offset > skb->len)
-		return;
-	if (!skb->gso_size)
-		count_one(skb, offset, length, length & ABOUT_LENGTH, 0, direction);
-	else if (direction == EGRESS)
+	if (direction == EGRESS)
 		count_datagrams_sent(skb, offset);
 	else
 		count_datagrams_received(skb, offset);
@@ -261,6 +95,8 @@ __noinline __u32 find_transport(struct __sk_buff *skb, __u32 protocol)
 	for (int i = 0; i < EXTENSIONS_MAX; i++) {
 		__u8 head[4];
 
+		if (at > 0x7ff)
+			break;
 		if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
 			return protocol << 16 | at;
 		if (protocol != IPPROTO_HOPOPTS && protocol != IPPROTO_ROUTING &&
@@ -281,6 +117,7 @@ __noinline __u32 find_transport(struct __sk_buff *skb, __u32 protocol)
 			at += (head[1] + 1) * 8;
 		protocol = head[0];
 	}
+	add(&control.uninspected);
 	return 0;
 }
 

@@ -79,12 +79,21 @@ static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transp
 		count_packet(slot, 1, false);
 }
 
+static __always_inline bool is_repeated(struct __sk_buff *skb, const struct dns_row_key *client,
+	__u64 slots, struct ask *ask, __u64 now)
+{
+	if (!ask->connected)
+		ask->answerer = answerer_of(skb, ask->answerer);
+	return remember(client, slots, ask, now);
+}
+
 /* Counts a query at offset. */
 static __always_inline int count_query(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
 	struct dns_row_key client = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
-	__u64 now = bpf_ktime_get_ns(), slots, endpoint = endpoint_of(skb, transport == DNS_TCP);
+	struct ask ask = {.question = dns_read_question(read), .id = read};
+	__u64 now = bpf_ktime_get_ns(), slots;
 	struct dns_server *server;
 
 	if (!(read & DNS_READ_HEADER)) {
@@ -97,6 +106,7 @@ static __always_inline int count_query(
 	client.cgroup = bpf_skb_cgroup_id(skb);
 	if (client.cgroup == control.root_cgroup)
 		client.source_family = address_of(skb, INGRESS, client.source);
+	ask.answerer = hash_address(client.server.address);
 	slots = slots_of(&client);
 	server = server_at(SERVER_SLOT(slots));
 	if (!server)
@@ -108,8 +118,9 @@ static __always_inline int count_query(
 		add(&server->totals.malformed);
 	if (read & DNS_READ_EDNS)
 		add(&server->totals.edns);
-	/* Answers to raw sockets do not count. */
-	if (endpoint && remember(&client, slots, endpoint, read, now)) {
+	/* Answers to raw sockets do not count. A message of RFC 8490 with id 0 has no answer. */
+	if (!(read & DNS_READ_ONE_WAY) && ask_of(skb, transport == DNS_TCP, &ask) &&
+		is_repeated(skb, &client, slots, &ask, now)) {
 		add(&server->totals.retransmissions);
 		count_row(ROW_SLOT(slots), true);
 	} else {
@@ -122,7 +133,7 @@ static __always_inline int count_query(
 
 static __always_inline void count_error(const struct dns_pending *query, __u64 rcode)
 {
-	__u32 slot = ROW_SLOT(query->slots);
+	__u32 slot = query->row;
 	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &slot);
 
 	if (row)
@@ -130,11 +141,8 @@ static __always_inline void count_error(const struct dns_pending *query, __u64 r
 }
 
 static __always_inline void count_answered(
-	struct dns_server *server, const struct dns_pending *query, __u64 rcode)
+	struct dns_server *server, const struct dns_pending *query, __u64 rcode, __u64 latency)
 {
-	__u64 now = bpf_ktime_get_ns(), sent = *(volatile __u64 *)&query->sent_ns;
-	/* The sweep of user space has just removed a query that timed out. */
-	__u64 latency = !sent ? DNS_TIMEOUT_NS : now > sent ? now - sent : 0;
 	__u32 bucket = dns_latency_bucket(latency);
 
 	add_many(&server->totals.latency_ns, latency);
@@ -146,88 +154,127 @@ static __always_inline void count_answered(
 		add(&server->totals.cluster_answers);
 }
 
-/* The server of a late answer, which adds no key. */
-static __always_inline struct dns_server *sender_of(const struct dns_key *key)
+/* Counts an answer that can belong to a query. True if it is the first one. */
+static __always_inline int count_answer(
+	struct __sk_buff *skb, __u64 read, struct ask *ask, __u64 now)
 {
-	const __u32 *slot = bpf_map_lookup_elem(&servers, key);
-
-	return server_at(slot ? *slot : 0);
-}
-
-/* Counts an answer. */
-static __always_inline int count_answer(struct __sk_buff *skb, __u64 read, bool tcp)
-{
-	struct dns_pending *query = NULL;
-	struct dns_server *server;
+	struct dns_server *server = NULL;
+	struct dns_pending *query;
 	struct dns_key key = {0};
-	__u64 rcode = dns_read_rcode(read), endpoint = endpoint_of(skb, tcp);
-	bool overflow = false;
+	__u64 rcode = dns_read_rcode(read), sent, latency;
 
 	key.family = address_of(skb, INGRESS, key.address);
-	if (!key.family || !endpoint)
+	ask->answerer = hash_address(key.address);
+	ask->question = dns_read_question(read);
+	query = read & DNS_READ_HEADER ? recall(ask, now) : NULL;
+	if (query)
+		server = server_at(query->server);
+	if (!server) {
+		add(&control.unmatched);
 		return 0;
-	if (read & DNS_READ_HEADER)
-		query = recall(&key, endpoint, read, &overflow);
-	server = query ? server_at(SERVER_SLOT(query->slots)) : sender_of(&key);
-	if (!server)
+	}
+	sent = *(volatile __u64 *)&query->sent_ns;
+	/* A transfer of a zone is an answer in many messages: RFC 5936. */
+	if (!ask->port && (sent & DNS_FATE_MASK) == DNS_FATE_ANSWERED)
 		return 0;
-	if (!(read & DNS_READ_HEADER) || read & DNS_READ_MALFORMED)
+	if (read & DNS_READ_MALFORMED)
 		add(&server->totals.malformed);
-	if (!(read & DNS_READ_HEADER))
-		return 0;
 	add(&server->totals.responses[rcode]);
 	if (read & DNS_READ_TRUNCATED)
 		add(&server->totals.truncated);
-	if (query) {
-		count_answered(server, query, rcode);
-		clear(query, overflow);
-	} else {
+	latency = now > sent ? now - sent : 0;
+	if (!is_waiting(sent) || latency > DNS_TIMEOUT_NS) {
 		add(&server->totals.late);
+		return 0;
 	}
-	return 0;
+	count_answered(server, query, rcode, latency);
+	*(volatile __u64 *)&query->sent_ns = sent | DNS_FATE_ANSWERED;
+	return 1;
 }
-
-/* Length and transport in one argument: BPF functions have at most five. */
-#define ABOUT_LENGTH 0xffff
-#define ABOUT_TCP    0x10000
 
 /*
- * Counts a message at offset. The packet has "visible" bytes of it; head is the first four bytes of
- * a TCP message. Received queries and sent answers belong to a server on this host and do not
- * count, except the packet of an answer to port 53.
+ * Parses a message at offset. The packet has "visible" bytes of it; head is the first four bytes. 0
+ * if the message is too short or has an unusual name. The programs call the steps one after the
+ * other: nested calls would need too much stack.
  */
-static __always_inline void count_message(struct __sk_buff *skb, __u32 offset, __u32 visible,
-	__u32 about, __u32 head, enum direction direction)
+__noinline __u64 parse(struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 length, __u32 head)
 {
-	struct dns_frame frame = {.visible = visible, .length = about & ABOUT_LENGTH, .head = head};
-	__u64 read = 0, noise = skb->len;
+	struct dns_frame frame = {.visible = visible, .length = length, .head = head};
 
-	if (visible >= DNS_HEADER)
-		read = read_message(skb, offset, visible);
-	read = dns_frame_read(&frame, read);
-	/* The verifier must forget the value of read, or it follows every path from here. */
-	asm volatile("%0 ^= %1\n%0 ^= %1" : "+r"(read) : "r"(noise));
-	if (direction == EGRESS && !(read & DNS_READ_ANSWER))
-		count_query(skb, read, offset, visible, about & ABOUT_TCP ? DNS_TCP : DNS_UDP);
-	else if (direction == EGRESS && !(about & ABOUT_TCP) && endpoint_of(skb, false) != 53)
-		count_packet(slot_of_receiver(skb), 1, false);
-	else if (direction == INGRESS && (read & DNS_READ_ANSWER || !(read & DNS_READ_HEADER)))
-		count_answer(skb, read, about & ABOUT_TCP);
+	return dns_frame_read(
+		&frame, visible >= DNS_HEADER ? read_quickly(skb, offset, visible) : 0);
 }
 
-/* Each program has its own function, so that the verifier checks only the code it needs. */
+/* The same for a message with any name. */
+__noinline __u64 parse_slowly(struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 length)
+{
+	struct dns_frame frame = {.visible = visible, .length = length};
+
+	return dns_frame_read(&frame, dns_read_by_words(skb, offset, visible));
+}
+
+/*
+ * Counts a sent message. Answers belong to a server on this host and do not count, except the
+ * packet of an answer to port 53.
+ */
 __noinline int count_sent(
-	struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 about, __u32 head)
+	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
-	count_message(skb, offset, visible, about, head, EGRESS);
+	if (!(read & DNS_READ_ANSWER))
+		count_query(skb, read, offset, length, transport);
+	else if (transport == DNS_UDP && !is_from_port_53(skb))
+		count_packet(slot_of_receiver(skb), 1, false);
 	return 0;
 }
 
-__noinline int count_received(
-	struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 about, __u32 head)
+/* Whether a received message can be the answer to a query. */
+__noinline int is_wanted(struct __sk_buff *skb, __u32 head, __u32 transport)
 {
-	count_message(skb, offset, visible, about, head, INGRESS);
+	struct ask ask = {.id = head >> 16};
+
+	if (ask_of(skb, transport == DNS_TCP, &ask) && expect(&ask, bpf_ktime_get_ns()))
+		return 1;
+	add(&control.unmatched);
 	return 0;
+}
+
+/* Counts a received answer. True if it is the first one to a query. */
+__noinline int count_received(struct __sk_buff *skb, __u64 read, __u32 transport)
+{
+	struct ask ask = {.id = read};
+
+	if (read & DNS_READ_HEADER && !(read & DNS_READ_ANSWER))
+		return 0;
+	if (!ask_of(skb, transport == DNS_TCP, &ask))
+		return 0;
+	return count_answer(skb, read, &ask, bpf_ktime_get_ns());
+}
+
+/* The first four bytes of a datagram's message. */
+static __always_inline __u32 head_of(struct __sk_buff *skb, __u32 offset)
+{
+	__u64 words[2];
+
+	if (!pair_of_packet(skb, offset, words))
+		words[0] = dns_word(skb, offset);
+	return __builtin_bswap64(words[0]) >> 32;
+}
+
+/* Counts a message. True for the first answer to a query. */
+static __always_inline int count_message(struct __sk_buff *skb, const struct dns_frame *frame,
+	__u32 transport, enum direction direction)
+{
+	__u64 read = parse(skb, frame->offset, frame->visible, frame->length, frame->head);
+
+	if (!read && frame->visible >= DNS_HEADER) {
+		/* A remote host must not choose this work. */
+		if (direction == INGRESS && !is_wanted(skb, frame->head, transport))
+			return 0;
+		read = parse_slowly(skb, frame->offset, frame->visible, frame->length);
+	}
+	if (direction == INGRESS)
+		return count_received(skb, read, transport);
+	return count_sent(skb, read, frame->offset, frame->visible, transport);
 }
 
 #endif

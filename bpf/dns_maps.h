@@ -21,11 +21,17 @@ enum direction {
 	DIRECTIONS,
 };
 
-/* A TCP connection. The server's slot is valid if the tag matches. */
+/* A TCP connection, kept with its socket. The server's slot is valid if the tag matches. */
 struct stream {
-	__u64 cookie;
 	__u64 server;
 	__u64 tag;
+	/*
+	 * A remote server must not choose our work: messages that it sends are inspected only up to
+	 * the allowance of a segment, and one for each query.
+	 */
+	__u32 allowance;
+	__u32 credit;
+	__u64 owed; /* queries without an answer, roughly */
 	struct dns_way ways[DIRECTIONS];
 };
 
@@ -37,7 +43,7 @@ MAP(row_counts, ARRAY, BPF_F_MMAPABLE, DNS_ROWS_MAX, __u32, struct dns_row);
 MAP(cache, ARRAY, 0, DNS_CACHE_ENTRIES, __u32, struct dns_cache_entry);
 MAP(sources, HASH, 0, DNS_SOURCES_MAX, struct dns_key, struct dns_source);
 MAP(pending, ARRAY, BPF_F_MMAPABLE, DNS_PRIMARY + DNS_OVERFLOW, __u32, struct dns_bucket);
-MAP(streams, ARRAY, 0, DNS_STREAMS, __u32, struct stream);
+MAP(streams, SK_STORAGE, BPF_F_NO_PREALLOC, 0, int, struct stream);
 
 /* User space fills the queues with the free indices. */
 struct {

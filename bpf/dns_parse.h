@@ -30,6 +30,7 @@
 #define DNS_READ_TRUNCATED (1ULL << 18)
 #define DNS_READ_EDNS      (1ULL << 19) /* a query with an OPT record behind the question */
 #define DNS_READ_MALFORMED (1ULL << 20) /* the question has an error */
+#define DNS_READ_ONE_WAY   (1ULL << 21) /* RFC 8490 5.4: opcode 6 and id 0, without an answer */
 #define DNS_READ_RCODE     24           /* three bits: enum dns_rcode_class */
 #define DNS_READ_TYPE      27           /* three bits: enum dns_type_class */
 #define DNS_READ_SUFFIX    30           /* two bits: enum dns_suffix_class */
@@ -72,7 +73,8 @@ DNS_INLINE __u64 dns_read_head(__u32 head)
 	over = over >> 63; /* 1: DNS_RCODE_OTHER */
 	rcode = (rcode & (over - 1)) | DNS_RCODE_OTHER * over;
 	return DNS_READ_HEADER | head >> 16 | (head & DNS_HEAD_ANSWER ? DNS_READ_ANSWER : 0) |
-	       (head & DNS_HEAD_CUT ? DNS_READ_TRUNCATED : 0) | rcode << DNS_READ_RCODE;
+	       (head & DNS_HEAD_CUT ? DNS_READ_TRUNCATED : 0) |
+	       ((head & 0xfffff800) == 0x3000 ? DNS_READ_ONE_WAY : 0) | rcode << DNS_READ_RCODE;
 }
 
 DNS_INLINE __u64 dns_type_class(__u32 type)

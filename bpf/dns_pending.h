@@ -2,201 +2,319 @@
 #ifndef BPF_DNS_PENDING_H
 #define BPF_DNS_PENDING_H
 
+/* Queries and the matching of answers. */
+
 #include "dns_slots.h"
+#include "kernel_types.h"
 
-#define SOCK_RAW 3
+#include <bpf/bpf_core_read.h>
 
-static __always_inline const struct bpf_sock *socket_of(struct __sk_buff *skb)
+#define SOCK_RAW    3
+#define ESTABLISHED 1 /* the state of a socket that is connected */
+
+static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb)
 {
 	struct bpf_sock *socket = skb->sk;
 
 	return socket ? bpf_sk_fullsock(socket) : NULL;
 }
 
-/* A raw socket receives copies of the packets of other sockets. */
-static __always_inline bool is_raw(struct __sk_buff *skb)
+/* What a query and its answer have in common. */
+struct ask {
+	__u64 cookie; /* of the socket */
+	__u64 index;  /* the UDP port, or the cookie, with the id */
+	__u32 question, answerer;
+	__u16 id, port;
+	bool connected; /* the kernel drops answers from other addresses */
+};
+
+/*
+ * The cookie differs between sockets with the same port in several namespaces. Sockets with
+ * SO_REUSEPORT share the port and receive each other's answers. False for a raw socket, which
+ * receives copies of the packets of other sockets.
+ */
+static __always_inline bool ask_of(struct __sk_buff *skb, bool tcp, struct ask *ask)
 {
 	const struct bpf_sock *socket = socket_of(skb);
 
-	return socket && socket->type == SOCK_RAW;
+	if (!socket || socket->type == SOCK_RAW)
+		return false;
+	ask->cookie = bpf_get_socket_cookie(skb);
+	ask->connected = tcp || socket->state == ESTABLISHED;
+	ask->port = 0;
+	if (!tcp) /* A socket of BPF_PROG_TEST_RUN has no port. */
+		ask->port = socket->src_port ? socket->src_port : 1;
+	ask->index = ((ask->port ? ask->port : ask->cookie) << 16 ^ ask->id) * DNS_HASH_FACTOR;
+	return true;
+}
+
+static __always_inline bool is_from_port_53(struct __sk_buff *skb)
+{
+	const struct bpf_sock *socket = socket_of(skb);
+
+	return socket && socket->src_port == 53;
+}
+
+static __always_inline __u32 hash_address(const __u8 *address)
+{
+	const __u32 *words = (const void *)address;
+	__u64 hash = dns_mix(words[0] | (__u64)words[1] << 32, DNS_HASH_SEED);
+
+	return dns_mix(hash, words[2] | (__u64)words[3] << 32) >> 32 & ~DNS_CERTAIN;
 }
 
 /*
- * The UDP port of the socket, before any address translation: sockets with SO_REUSEPORT share the
- * port and receive each other's answers. Otherwise the cookie; 0 for a raw socket.
+ * The address that answers a query of a socket that is not connected: that of the packet, unless
+ * connection tracking has translated it. Then the answer comes from the original one.
  */
-static __always_inline __u64 endpoint_of(struct __sk_buff *skb, bool tcp)
+__noinline __u32 answerer_of(struct __sk_buff *skb, __u32 packet)
 {
-	const struct bpf_sock *socket = tcp ? NULL : socket_of(skb);
+	unsigned long tracked = 0;
+	const struct nf_conn *connection;
+	__u8 original[16];
 
-	if (socket && socket->type == SOCK_RAW)
-		return 0;
-	return socket && socket->src_port ? socket->src_port : bpf_get_socket_cookie(skb);
+	if (bpf_core_field_exists(((struct sk_buff *)0)->_nfct))
+		bpf_probe_read_kernel(&tracked, sizeof(tracked),
+			(void *)skb + bpf_core_field_offset(((struct sk_buff *)0)->_nfct));
+	connection = (void *)(tracked & ~7UL);
+	if (!connection)
+		return packet | DNS_CERTAIN;
+	if (!bpf_core_type_exists(struct nf_conn) ||
+		bpf_probe_read_kernel(
+			original, sizeof(original), &connection->tuplehash[0].tuple.dst.u3) < 0)
+		return packet;
+	return hash_address(original) | DNS_CERTAIN;
 }
 
-static __always_inline __u64 hash_of(__u64 endpoint, __u16 id)
+static __always_inline struct dns_pending *primary_of(__u64 ask_index)
 {
-	return (endpoint << 16 ^ id) * DNS_HASH_FACTOR;
-}
-
-static __always_inline struct dns_pending *primary_of(__u64 endpoint, __u16 id)
-{
-	__u64 hash = hash_of(endpoint, id);
-	__u32 index = hash >> 56 & (DNS_PRIMARY - 1);
+	__u32 index = ask_index >> 56 & (DNS_PRIMARY - 1);
 	struct dns_bucket *bucket = bpf_map_lookup_elem(&pending, &index);
 
-	return bucket ? &bucket->ways[hash >> 54 & (DNS_WAYS - 1)] : NULL;
+	return bucket ? &bucket->ways[ask_index >> 53 & (DNS_WAYS - 1)] : NULL;
 }
 
-static __always_inline struct dns_bucket *overflow_of(__u64 endpoint, __u16 id)
+static __always_inline struct dns_bucket *overflow_of(__u64 ask_index)
 {
-	__u32 index = DNS_PRIMARY + (hash_of(endpoint, id) >> 40 & (DNS_OVERFLOW - 1));
+	__u32 index = DNS_PRIMARY + (ask_index >> 40 & (DNS_OVERFLOW - 1));
 
 	return bpf_map_lookup_elem(&pending, &index);
 }
 
-static __always_inline bool is_overflow_used(void)
+static __always_inline bool is_overflow_used(__u64 now)
 {
-	return *(volatile __u64 *)&control.overflow != 0;
+	return now - *(volatile __u64 *)&control.overflow_ns < DNS_KEPT_NS;
 }
 
-static __always_inline bool is_server(const struct dns_pending *query, const struct dns_key *key)
+static __always_inline bool is_waiting(__u64 sent)
 {
-	const __u32 *one = (const void *)query->server, *other = (const void *)key->address;
-
-	return one[0] == other[0] && one[1] == other[1] && one[2] == other[2] &&
-	       one[3] == other[3] && query->family == (key->family == AF_INET ? 4 : 6);
+	return sent && !(sent & DNS_FATE_MASK);
 }
 
 /* Writes sent_ns last: user space reads the other fields only of a complete query. */
 static __always_inline void put(struct dns_pending *way, const struct dns_row_key *client,
-	__u64 slots, __u64 endpoint, __u64 read, __u64 now)
+	__u64 slots, const struct ask *ask, __u64 now)
 {
+	__u32 row = ROW_SLOT(slots);
+
 	*(volatile __u64 *)&way->sent_ns = 0;
-	way->endpoint = endpoint;
-	way->slots = slots;
-	way->question = dns_read_question(read);
-	way->id = read;
-	way->family = client->server.family == AF_INET ? 4 : 6;
+	way->cookie = ask->cookie;
+	way->question = ask->question;
+	way->answerer = ask->answerer;
+	way->id = ask->id;
+	way->port = ask->port;
+	way->row = row < DNS_ROWS_MAX ? row : DNS_NO_ROW;
+	way->server = SERVER_SLOT(slots) & 0x3fff;
 	way->suffix = client->suffix;
-	__builtin_memcpy(way->server, client->server.address, 16);
 	barrier();
-	*(volatile __u64 *)&way->sent_ns = now;
+	*(volatile __u64 *)&way->sent_ns = now & ~(__u64)DNS_FATE_MASK;
 }
 
-static __always_inline void clear(struct dns_pending *way, bool overflow)
+/* A repetition, which begins no new query. */
+static __always_inline bool is_again(
+	const struct dns_pending *query, const struct ask *ask, __u64 slots, __u64 now)
 {
-	*(volatile __u64 *)&way->sent_ns = 0;
-	if (overflow)
-		add_many(&control.overflow, -1);
+	__u64 sent = *(volatile __u64 *)&query->sent_ns;
+
+	return query->cookie == ask->cookie && query->id == ask->id &&
+	       query->question == ask->question && is_waiting(sent) &&
+	       now - sent <= DNS_TIMEOUT_NS && query->answerer == ask->answerer &&
+	       query->server == (SERVER_SLOT(slots) & 0x3fff);
 }
 
-static __always_inline bool is_again(const struct dns_pending *sent,
-	const struct dns_row_key *client, __u64 endpoint, __u64 read)
+/* Counts a query whose way a newer one gets. */
+static __always_inline void displace(const struct dns_pending *query, __u64 now)
 {
-	return sent->sent_ns && sent->endpoint == endpoint && sent->id == (__u16)read &&
-	       sent->question == dns_read_question(read) && is_server(sent, &client->server);
-}
-
-/* A free way or the oldest one. Queries start at different ways to avoid conflicts. */
-static __always_inline struct dns_pending *find_way(
-	struct dns_bucket *bucket, __u64 endpoint, __u64 read)
-{
-	struct dns_pending *way = &bucket->ways[(endpoint ^ read) & (DNS_WAYS - 1)];
-
-	for (int i = 0; i < DNS_WAYS; i++)
-		if (bucket->ways[i].sent_ns < way->sent_ns)
-			way = &bucket->ways[i];
-	return way;
-}
-
-/* Frees a way of the overflow bucket. A separate function uses less stack. */
-__noinline int evict(__u64 endpoint, __u32 id)
-{
-	struct dns_bucket *bucket = overflow_of(endpoint, id);
-	struct dns_pending *oldest;
+	__u64 sent = *(volatile __u64 *)&query->sent_ns;
 	struct dns_server *server;
+
+	if (!is_waiting(sent))
+		return;
+	server = server_at(query->server);
+	if (server)
+		add(now - sent > DNS_TIMEOUT_NS ? &server->totals.expired
+						: &server->totals.displaced);
+}
+
+/* The larger one of two numbers below 2^63, without a branch. */
+static __always_inline __u64 larger(__u64 a, __u64 b)
+{
+	__u64 less = a - b;
+
+	asm volatile("%0 s>>= 63" : "+r"(less));
+	return a ^ ((a ^ b) & less);
+}
+
+/* Frees a way of the overflow bucket and returns its number: a free one or the oldest. */
+__noinline __u32 make_room(__u64 index, __u64 now)
+{
+	struct dns_bucket *bucket = overflow_of(index);
+	__u64 oldest = 0;
+	__u32 found;
 
 	if (!bucket)
 		return 0;
-	oldest = find_way(bucket, endpoint, id);
-	if (!oldest->sent_ns)
-		return 0;
-	server = server_at(SERVER_SLOT(oldest->slots));
-	clear(oldest, true);
-	if (server)
-		add(&server->totals.unknown);
-	return 0;
+	/* The age of the oldest in units of 16 ns, and its number. */
+	for (__u32 i = 0; i < DNS_WAYS; i++) {
+		__u64 sent = *(volatile __u64 *)&bucket->ways[i].sent_ns;
+		__u64 waiting = 1 - dns_nonzero(sent & DNS_FATE_MASK);
+
+		oldest = larger(oldest, (now - sent * waiting) >> 4 << 3 | i);
+	}
+	found = oldest;
+	barrier_var(found);
+	displace(&bucket->ways[found & (DNS_WAYS - 1)], now);
+	return found;
 }
 
 /*
  * Stores a query. True for a retransmission. Two CPUs may write the same way at once: then a few
- * answers in a million count as late.
+ * answers in a million match no query.
  */
 static __always_inline bool remember(
-	const struct dns_row_key *client, __u64 slots, __u64 endpoint, __u64 read, __u64 now)
+	const struct dns_row_key *client, __u64 slots, const struct ask *ask, __u64 now)
 {
-	struct dns_pending *primary = primary_of(endpoint, read);
+	struct dns_pending *primary = primary_of(ask->index);
 	struct dns_bucket *bucket;
+	__u32 way;
+	__u64 sent;
 
 	if (!primary)
 		return false;
-	if (is_again(primary, client, endpoint, read))
+	if (is_again(primary, ask, slots, now))
 		return true;
-	if (is_overflow_used()) {
-		bucket = overflow_of(endpoint, read);
+	if (is_overflow_used(now)) {
+		bucket = overflow_of(ask->index);
 		for (int i = 0; bucket && i < DNS_WAYS; i++)
-			if (is_again(&bucket->ways[i], client, endpoint, read))
+			if (is_again(&bucket->ways[i], ask, slots, now))
 				return true;
 	}
-	if (!primary->sent_ns) {
-		put(primary, client, slots, endpoint, read, now);
+	sent = *(volatile __u64 *)&primary->sent_ns;
+	if (!is_waiting(sent) || now - sent > DNS_TIMEOUT_NS) {
+		displace(primary, now);
+		put(primary, client, slots, ask, now);
 		return false;
 	}
-	evict(endpoint, read & 0xffff);
-	bucket = overflow_of(endpoint, read);
+	way = make_room(ask->index, now);
+	bucket = overflow_of(ask->index);
 	if (!bucket)
 		return false;
-	put(find_way(bucket, endpoint, read), client, slots, endpoint, read, now);
-	add(&control.overflow);
+	barrier_var(way);
+	put(&bucket->ways[way & (DNS_WAYS - 1)], client, slots, ask, now);
+	*(volatile __u64 *)&control.overflow_ns = now;
 	return false;
 }
 
-static __always_inline bool matches(const struct dns_pending *query, __u64 endpoint, __u64 read)
-{
-	__u32 question = dns_read_question(read);
-
-	return query->sent_ns && query->endpoint == endpoint && query->id == (__u16)read &&
-	       (!question || !query->question || question == query->question);
-}
+#define MATCH_BEST 8
 
 /*
- * Finds the query of an answer. The answer may come from another address (NAT), and a socket may
- * query several servers with the same id: a query to the answer's sender is preferred.
+ * How well the answer matches. An address that is not certain may be translated: then any address
+ * can answer, if no other query fits better. No branches: the verifier would follow them all.
  */
-static __always_inline struct dns_pending *recall(
-	const struct dns_key *server, __u64 endpoint, __u64 read, bool *overflow)
+static __always_inline __u32 match(
+	const struct dns_pending *query, const struct ask *ask, __u64 now)
 {
-	struct dns_pending *found = primary_of(endpoint, read);
-	struct dns_bucket *bucket;
+	__u64 sent = *(volatile __u64 *)&query->sent_ns, age = now - sent;
+	__u64 other_socket = dns_nonzero(query->cookie ^ ask->cookie);
+	__u64 other_address = dns_nonzero((query->answerer ^ ask->answerer) & ~DNS_CERTAIN);
+	__u64 done = dns_nonzero(sent & DNS_FATE_MASK);
+	__u64 wrong = (query->id ^ ask->id) | (query->port ^ ask->port);
 
-	*overflow = false;
-	if (found && !matches(found, endpoint, read))
-		found = NULL;
-	if (!is_overflow_used() || (found && is_server(found, server)))
-		return found;
-	bucket = overflow_of(endpoint, read);
-	for (int i = 0; bucket && i < DNS_WAYS; i++) {
-		struct dns_pending *way = &bucket->ways[i];
+	wrong |= other_socket & (1 - dns_nonzero(ask->port));
+	wrong |= dns_nonzero(query->question) & dns_nonzero(ask->question) &
+		 dns_nonzero(query->question ^ ask->question);
+	wrong |= other_address & !ask->connected & query->answerer & DNS_CERTAIN;
+	wrong |= (1 - dns_nonzero(sent)) | (DNS_KEPT_NS - age) >> 63;
+	return (8 - done * 4 - other_socket * 2 - other_address) & (dns_nonzero(wrong) - 1);
+}
 
-		if (!matches(way, endpoint, read) || (found && !is_server(way, server)))
-			continue;
-		found = way;
-		*overflow = true;
-		if (is_server(way, server))
-			break;
+/* The way of a number: 1 is the primary way, the next ones are those of the overflow bucket. */
+static __always_inline struct dns_pending *way_of(__u64 ask_index, __u32 number)
+{
+	__u32 way = number > 1 ? number - 2 : ask_index >> 53;
+	__u32 index = number > 1 ? DNS_PRIMARY + (ask_index >> 40 & (DNS_OVERFLOW - 1))
+				 : ask_index >> 56 & (DNS_PRIMARY - 1);
+	struct dns_bucket *bucket = bpf_map_lookup_elem(&pending, &index);
+
+	if (!bucket)
+		return NULL;
+	barrier_var(way);
+	return &bucket->ways[way & (DNS_WAYS - 1)];
+}
+
+/* The number of the best way for an answer, or 0. ids: id, port and whether it is connected. */
+__noinline __u32 find_query(__u64 cookie, __u64 index, __u64 hashes, __u64 ids, __u64 now)
+{
+	const struct ask ask = {.cookie = cookie,
+		.question = hashes,
+		.answerer = hashes >> 32,
+		.id = ids,
+		.port = ids >> 16,
+		.connected = ids >> 32};
+	const struct dns_pending *primary = primary_of(index);
+	__u64 best = primary ? match(primary, &ask, now) << 4 | 1 : 0;
+	const struct dns_bucket *bucket;
+
+	if (best >> 4 != MATCH_BEST && is_overflow_used(now)) {
+		bucket = overflow_of(index);
+#pragma clang loop unroll(disable)
+		for (__u32 i = 0; bucket && i < DNS_WAYS; i++)
+			best = larger(best, match(&bucket->ways[i], &ask, now) << 4 | (i + 2));
 	}
-	return found;
+	return best >> 4 ? best & 15 : 0;
+}
+
+static __always_inline __u32 find(const struct ask *ask, bool any, __u64 now)
+{
+	return find_query(ask->cookie, ask->index,
+		any ? 0 : ask->question | (__u64)ask->answerer << 32,
+		ask->id | (__u64)ask->port << 16 | (__u64)(any || ask->connected) << 32, now);
+}
+
+static __always_inline bool is_of_socket(const struct dns_pending *query, const struct ask *ask)
+{
+	return query->cookie == ask->cookie && query->id == ask->id && query->port == ask->port;
+}
+
+/* Whether a query can have this answer. The question is not known yet. */
+static __always_inline bool expect(const struct ask *ask, __u64 now)
+{
+	const struct dns_pending *primary = primary_of(ask->index);
+
+	return (primary && is_of_socket(primary, ask)) || find(ask, true, now);
+}
+
+/* Finds the query of an answer. */
+static __always_inline struct dns_pending *recall(const struct ask *ask, __u64 now)
+{
+	struct dns_pending *query = primary_of(ask->index);
+	__u32 number;
+
+	if (query && is_of_socket(query, ask) && query->question == ask->question &&
+		query->answerer >> 1 == ask->answerer >> 1 && is_waiting(query->sent_ns))
+		return query;
+	number = find(ask, false, now);
+	return number ? way_of(ask->index, number) : NULL;
 }
 
 #endif

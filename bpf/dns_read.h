@@ -19,7 +19,7 @@ struct dns_control control __attribute__((aligned(64)));
 #define DNS_SUFFIXES (&control.suffixes)
 
 /* Reads eight bytes of the packet, zeros behind its end. */
-__noinline __u64 dns_word(struct __sk_buff *skb, __u32 offset)
+static __always_inline __u64 dns_word(struct __sk_buff *skb, __u32 offset)
 {
 	__u32 n = skb->len - offset;
 	__u64 word = 0;
@@ -132,13 +132,11 @@ __noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)
 	return *(volatile __u32 *)&copy->owner == owner ? read : 0;
 }
 
-static __always_inline __u64 read_message(struct __sk_buff *skb, __u32 offset, __u32 length)
+static __always_inline __u64 read_quickly(struct __sk_buff *skb, __u32 offset, __u32 length)
 {
-	__u64 read = skb->data_end - skb->data < offset + length
-			     ? read_copied(skb, offset, length)
-			     : dns_read_quickly(&(struct view){.skb = skb}, offset, length);
-
-	return read ? read : dns_read_by_words(skb, offset, length);
+	return skb->data_end - skb->data < offset + length
+		       ? read_copied(skb, offset, length)
+		       : dns_read_quickly(&(struct view){.skb = skb}, offset, length);
 }
 
 #endif

@@ -91,20 +91,19 @@ static __always_inline __u64 tag_of(__u64 hash, __u64 slots, __u64 generation)
 }
 
 /* The caller read generation first: if user space removes the key now, the tag is invalid. */
-static __noinline __u64 find_slots(const struct dns_row_key *client, __u64 hash, __u64 generation)
+static __noinline __u64 find_slots(struct dns_row_key *client, __u64 hash, __u64 generation)
 {
 	__u32 index = hash >> 32 & (DNS_CACHE_ENTRIES - 1), server, row;
 	struct dns_cache_entry *entry = bpf_map_lookup_elem(&cache, &index);
-	struct dns_row_key key = *client;
 	__u64 slots;
 
-	server = slot_of(&servers, &free_servers, &key.server);
+	server = slot_of(&servers, &free_servers, &client->server);
 	if (server == NO_SLOT) {
 		add(&control.lost_servers);
 		/* Servers without a slot share their rows. */
-		__builtin_memset(&key.server, 0, sizeof(key.server));
+		__builtin_memset(&client->server, 0, sizeof(client->server));
 	}
-	row = slot_of(&rows, &free_rows, &key);
+	row = slot_of(&rows, &free_rows, client);
 	slots = (__u64)row << 32 | (server == NO_SLOT ? 0 : server);
 	if (!entry || server == NO_SLOT || row == NO_SLOT)
 		return slots;
@@ -116,7 +115,8 @@ static __noinline __u64 find_slots(const struct dns_row_key *client, __u64 hash,
 	return slots;
 }
 
-static __always_inline __u64 slots_of(const struct dns_row_key *client)
+/* Clears the server of the client if it has no slot. */
+static __always_inline __u64 slots_of(struct dns_row_key *client)
 {
 	__u64 generation = *(const volatile __u64 *)&control.generation;
 	__u64 hash = mix_client(client), slots;

@@ -4,15 +4,20 @@
 
 #include "dns_parse.h"
 
+enum dns_side_state {
+	DNS_SIDE_NEW,     /* the start of the connection was not seen */
+	DNS_SIDE_LOST,    /* the position of the next frame is unknown */
+	DNS_SIDE_GUESSED, /* the first frame was found by its form */
+	DNS_SIDE_EXACT,
+};
+
 /* A position in a stream of frames: a length of two bytes and a message, RFC 1035 4.2.2. */
 struct dns_side {
 	__u64 carry; /* the first bytes of the next frame */
-	__u32 next;  /* sequence number of the next frame */
-	__u32 have;  /* bytes in carry, at most 7; or a state below, in which next is unknown */
+	__u32 next;  /* sequence number of the next frame; of a lost side: behind all data so far */
+	__u16 have;  /* bytes in carry, at most 7 */
+	__u16 state; /* enum dns_side_state */
 };
-
-#define DNS_SIDE_NEW  254 /* the start of the connection was not seen */
-#define DNS_SIDE_LOST 255 /* the last frame was invalid, which is counted */
 
 struct dns_frame {
 	__u32 offset;
@@ -20,82 +25,52 @@ struct dns_frame {
 	__u32 length;
 	__u32 head; /* the first four bytes of the message */
 	int whole;  /* the other fields are set */
-	int lost;   /* not a message with one question: the position of the next is unknown */
 };
 
-/*
- * One direction of a connection: the position of new data, and the position in a gap before it. The
- * gap ends at gap_end.
- */
+/* Data that is still missing. The first region is behind all data so far, and has no end. */
+struct dns_region {
+	struct dns_side side; /* where it begins */
+	__u32 end;            /* sequence number of the data behind it, which came earlier */
+	__u32 head_bytes;     /* in this data */
+	__u64 head;           /* the first bytes there, as dns_word() reads them */
+};
+
+#define DNS_REGIONS 8 /* a power of two */
+
+/* One direction of a connection. */
 struct dns_way {
-	struct dns_side sides[2]; /* DNS_NEXT, DNS_GAP */
-	__u32 gap_end;
-	__u32 reserved;
+	struct dns_region regions[DNS_REGIONS];
+	__u64 used; /* bit n: regions[n], except the first */
 };
 
-#define DNS_NEXT 0
-#define DNS_GAP  1
-
-DNS_INLINE void dns_way_reset(struct dns_way *way)
-{
-	way->sides[DNS_NEXT].have = DNS_SIDE_NEW;
-	way->sides[DNS_GAP].have = DNS_SIDE_NEW;
-}
+/* A segment that is farther ahead is not of this connection. */
+#define DNS_WINDOW (1 << 24)
 
 /* Sets the position behind a SYN with this sequence number. */
 DNS_INLINE void dns_way_open(struct dns_way *way, __u32 sequence)
 {
-	way->sides[DNS_NEXT].carry = 0;
-	way->sides[DNS_NEXT].next = sequence + 1;
-	way->sides[DNS_NEXT].have = 0;
-	way->sides[DNS_GAP].have = DNS_SIDE_NEW;
+	way->used = 0;
+	way->regions[0].side.carry = 0;
+	way->regions[0].side.next = sequence + 1;
+	way->regions[0].side.have = 0;
+	way->regions[0].side.state = DNS_SIDE_EXACT;
 }
 
-/*
- * The number of bytes of a segment up to the gap's end; the first *skip bytes were seen before. 0
- * when the segment is outside of the gap, -1 when bytes before it are still missing.
- */
-DNS_INLINE __s32 dns_way_gap(const struct dns_way *way, __u32 sequence, __u32 *skip)
+/* Whether the eight bytes, in network order, can begin a frame with one question. */
+DNS_INLINE int dns_is_frame(__u64 head, __u64 answer)
 {
-	const struct dns_side *gap = &way->sides[DNS_GAP];
-	__s32 seen = gap->next + gap->have - sequence, end = way->gap_end - sequence;
+	__u64 flags = head >> 16 & 0xffff, length = head >> 48;
+	/* QR, the opcode 0 and the reserved bit; a query has no response code. */
+	__u64 fixed = answer ? 0xf840 : 0xf84f;
 
-	if (gap->have >= DNS_SIDE_NEW || seen >= end || end <= 0)
-		return 0;
-	*skip = seen;
-	return seen < 0 ? -1 : end;
-}
-
-/*
- * The number of bytes of a segment to skip because they were seen or belong to a counted message.
- * If the position is unknown, it is set to the start of the segment: -1 when messages may be lost.
- */
-DNS_INLINE __s64 dns_way_skip(struct dns_way *way, __u32 sequence)
-{
-	struct dns_side *side = &way->sides[DNS_NEXT], *gap = &way->sides[DNS_GAP];
-	__s32 seen = side->next + side->have - sequence;
-	__s64 skip = 0;
-
-	if (side->have < DNS_SIDE_NEW && seen >= 0)
-		return seen;
-	if (side->have < DNS_SIDE_NEW) {
-		if (gap->have < DNS_SIDE_NEW && (__s32)(way->gap_end - gap->next - gap->have) > 0)
-			skip = -1;
-		*gap = *side;
-		way->gap_end = sequence;
-	} else if (side->have == DNS_SIDE_NEW) {
-		skip = -1;
-	}
-	side->carry = 0;
-	side->next = sequence;
-	side->have = 0;
-	return skip;
+	return (head & 0xffff) == 1 && (flags & fixed) == (answer ? 0x8000 : 0) &&
+	       length >= DNS_HEADER + 5 && length < 16384;
 }
 
 /*
  * Parses the frame that begins or continues at offset; word is dns_word() there. Returns the offset
  * of the next frame, which may be beyond end. An incomplete header stays in the carry, and
- * frame->whole is 0.
+ * frame->whole is 0. The length alone tells where the next frame begins.
  */
 DNS_INLINE __u32 dns_side_frame(
 	struct dns_side *side, __u64 word, __u32 offset, __u32 end, struct dns_frame *frame)
@@ -107,17 +82,16 @@ DNS_INLINE __u32 dns_side_frame(
 	if (known > 8)
 		known = 8;
 	frame->length = head >> 48;
-	frame->whole = known == 8;
-	frame->lost =
-		known >= 2 && (frame->length < DNS_HEADER || (known == 8 && (head & 0xffff) != 1));
-	if (frame->lost) {
-		side->have = DNS_SIDE_LOST;
-		frame->whole = 0;
-		return end;
-	}
+	frame->whole = known == 8 || (known >= 2 && frame->length < DNS_HEADER);
 	if (!frame->whole) {
 		side->carry = head >> (-8 * known & 63);
 		side->have = known;
+		return end;
+	}
+	if (side->state == DNS_SIDE_GUESSED &&
+		(frame->length < DNS_HEADER || (head & 0xffff) > 1)) {
+		side->state = DNS_SIDE_LOST;
+		frame->whole = 0;
 		return end;
 	}
 	side->carry = 0;
@@ -125,7 +99,7 @@ DNS_INLINE __u32 dns_side_frame(
 	side->next += 2 + frame->length;
 	frame->head = head >> 16;
 	frame->offset = offset + 2 - have;
-	frame->visible = have <= 2 ? end - frame->offset : 0;
+	frame->visible = have <= 2 && frame->offset < end ? end - frame->offset : 0;
 	if (frame->visible > frame->length)
 		frame->visible = frame->length;
 	return frame->offset + frame->length;

@@ -162,6 +162,26 @@ struct mnt_namespace { /* fs/mount.h */
 	unsigned int mounts;    /* before; later a struct */
 };
 
+struct sk_buff {
+	unsigned long _nfct; /* connection tracking: a pointer and three bits */
+};
+
+struct nf_conntrack_tuple { /* include/net/netfilter/nf_conntrack_tuple.h */
+	struct {
+		struct {
+			__u32 all[4];
+		} u3;
+	} dst;
+};
+
+struct nf_conntrack_tuple_hash {
+	struct nf_conntrack_tuple tuple;
+};
+
+struct nf_conn { /* include/net/netfilter/nf_conntrack.h; in a module its type can be missing */
+	struct nf_conntrack_tuple_hash tuplehash[2]; /* the original direction, the reply */
+};
+
 struct nsproxy {
 	struct mnt_namespace *mnt_ns;
 	struct net *net_ns;

@@ -180,6 +180,13 @@ struct tuner_ops {
 	/* On a worker, for a restore: removes files that a killed process left. May be NULL. */
 	void (*remove_leftovers)(const struct host *host);
 
+	/*
+	 * The configuration switched the tuner off: ends its effects on the node, and keeps what
+	 * needs the privileges of the start, for a configuration that switches it on again. NULL:
+	 * close() is called instead.
+	 */
+	void (*pause)(void *self);
+
 	/* Releases what self and memory own, and self. */
 	void (*close)(void *self, void *memory);
 };

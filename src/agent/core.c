@@ -406,7 +406,10 @@ void core_reconfigure(struct core *core, struct config *config)
 
 		tuner->mode = tuner_mode(tuner->ops, config);
 		if (tuner->mode == MODE_OFF) {
-			close_tuner(tuner);
+			if (tuner->self && tuner->ops->pause)
+				tuner->ops->pause(tuner->self);
+			else
+				close_tuner(tuner);
 			tuner->state = TUNER_OFF;
 			copy_text(tuner->why, sizeof(tuner->why),
 				"switched off by the configuration");

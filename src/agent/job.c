@@ -114,7 +114,7 @@ void agent_begin_loads(struct agent *agent)
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
 		struct tuner_status *tuner = &agent->core.node.tuners[i];
 
-		if (tuner->self && tuner->ops->jobs[JOB_LOAD].request &&
+		if (tuner->self && tuner->mode != MODE_OFF && tuner->ops->jobs[JOB_LOAD].request &&
 			tuner->under_way[JOB_LOAD] == 0)
 			(void)begin_job(agent, tuner, JOB_LOAD);
 	}
@@ -138,7 +138,7 @@ void agent_begin_jobs(struct agent *agent)
 		/* A sample during the file job would show half of it. */
 		bool waits = agent->core.job;
 
-		if (!tuner->self)
+		if (!tuner->self || tuner->mode == MODE_OFF)
 			continue;
 		while (transfers && may_transfer && begin_job(agent, tuner, JOB_TRANSFER))
 			;

@@ -94,8 +94,8 @@ def test_a_budgeted_upstream_always_has_a_label(watch, lab) -> None:
 
 
 def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
-    """Mixed case (0x20), EDNS with a cookie, a dual-stack socket, a link-local server, an answer from another address."""
-    server, mapped, other = V4.format(65), V4.format(66), V4.format(67)
+    """Mixed case (0x20), EDNS with a cookie, a dual-stack socket, a link-local server."""
+    server, mapped = V4.format(65), V4.format(66)
     lab.server(server, mapped)
     ip("-n", SERVER, "addr", "add", "fe80::53/64", "dev", "dns0", "nodad")
     local = lab.raw(SERVER, socket.AF_INET6, socket.SOCK_DGRAM)
@@ -123,23 +123,12 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
             asked, client_address = local.recvfrom(512)
             local.sendto(bytes([asked[0], asked[1], 0x81, 0x80]) + asked[4:], client_address)
             both.recv(512)
-        # A server with several addresses answers from the address that its route prefers.
-        asked_at = lab.raw(SERVER, socket.AF_INET, socket.SOCK_DGRAM)
-        from_other = lab.raw(SERVER, socket.AF_INET, socket.SOCK_DGRAM)
-        with lab.udp() as client, asked_at, from_other:
-            asked_at.bind((other, 53))
-            from_other.bind((V4.format(68), 53))
-            client.send(other, "ok.example.test", number=600)
-            asked, client_address = asked_at.recvfrom(512)
-            from_other.sendto(bytes([asked[0], asked[1], 0x81, 0x80]) + asked[4:], client_address)
-            client.receive()
-        scrape = settle(one, lambda now: now.row(other).get("answered"), "the last answer")
+        scrape = settle(one, lambda now: now.row("fe80::53").get("answered"), "the last answer")
     finally:
         local.close()
         ip("-n", SERVER, "addr", "del", "fe80::53/64", "dev", "dns0")
     assert scrape.total("queries_total", server=mapped) == scrape.total("responses_total", server=mapped) == 1
     assert scrape.row("fe80::53")["queries"]["udp"] == scrape.row("fe80::53")["answered"] == 1
-    assert scrape.row(other)["answered"] == 1 and not scrape.row(V4.format(68))
 
 
 def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:

@@ -165,12 +165,17 @@ static void print_row(void *userdata, const void *row, const void *live)
 	*add_element(&tool->rows, &tool->n_rows, &tool->rows_allocated) = *key;
 }
 
-static void print_pending(void *userdata, const struct dns_pending *query, bool unanswered)
+static void print_pending(void *userdata, const struct dns_key *server,
+	const struct dns_pending *query, enum dns_end end)
 {
+	static const struct dns_key none;
+
 	(void)userdata;
 	printf("pending");
-	print_address("server", query->family == 4 ? AF_INET : AF_INET6, query->server);
-	printf(" id=%u question=%u unanswered=%d\n", query->id, query->question, unanswered);
+	print_address(
+		"server", server ? server->family : 0, server ? server->address : none.address);
+	printf(" id=%u question=%u unanswered=%d\n", query->id, query->question,
+		end == DNS_END_UNANSWERED);
 }
 
 static void ignore(void *userdata, const void *key, const void *counts)
@@ -188,9 +193,10 @@ static void dump(struct tool *tool)
 		fail("reading the maps");
 	/* A sweep far in the future removes all pending queries as unanswered. */
 	dns_bpf_sweep(tool->bpf, now_us() * 1000 + 2 * DNS_TIMEOUT_NS, print_pending, tool);
-	printf("control lost_servers=%llu lost_rows=%llu fragments=%llu resyncs=%llu cut=%llu\nend\n",
+	printf("control lost_servers=%llu lost_rows=%llu fragments=%llu resyncs=%llu uninspected=%llu "
+	       "unmatched=%llu\nend\n",
 		control->lost_servers, control->lost_rows, control->fragments, control->resyncs,
-		control->cut);
+		control->uninspected, control->unmatched);
 	for (size_t i = 0; i < tool->n_servers; i++)
 		(void)dns_bpf_forget(tool->bpf, DNS_MAP_SERVERS, &tool->servers[i], 0, NULL);
 	for (size_t i = 0; i < tool->n_rows; i++)

@@ -42,6 +42,11 @@ int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static
 	return 0;
 }
 
+void dns_bpf_detach(struct dns_bpf *bpf)
+{
+	(void)bpf;
+}
+
 void dns_bpf_close(struct dns_bpf *bpf)
 {
 	free(bpf);

@@ -11,10 +11,11 @@
 #define DNS_SERVERS_MAX 1024  /* with the zero key, which counts servers without a slot */
 #define DNS_ROWS_MAX    16384 /* pairs of a client and a kind of question */
 #define DNS_SOURCES_MAX 256   /* with the zero key, which counts sources without a slot */
-#define DNS_STREAMS     4096  /* TCP connections; a power of two */
 
 /* A query is unanswered after 5 s, the timeout of glibc and musl: resolv.conf(5). */
 #define DNS_TIMEOUT_NS UINT64_C(5000000000)
+/* An answer that comes this long after its query is still recognised, as late. */
+#define DNS_KEPT_NS UINT64_C(35000000000)
 
 /* A bin is 1/16 second: bin number (time / DNS_BIN_NS) % DNS_BINS. */
 #define DNS_BINS            64
@@ -96,18 +97,19 @@ struct dns_totals {
 	__u64 other_packets;           /* packets to port 53 except queries over UDP */
 	__u64 dot_packets;             /* to TCP port 853 */
 	__u64 malformed;               /* messages of either direction with a parse error */
-	__u64 unknown;                 /* pending queries that lost their slot to newer ones */
+	__u64 displaced;               /* pending queries that lost their slot to newer ones */
 	/* Answers from port 53. */
 	__u64 responses[DNS_RCODES];        /* with late ones */
 	__u64 latency_ns;                   /* sum, without late answers */
 	__u64 latency[DNS_LATENCY_BUCKETS]; /* without late answers */
-	__u64 late;                         /* answers without a pending query */
+	__u64 late;                         /* after DNS_TIMEOUT_NS, or a second answer */
 	__u64 truncated;                    /* answers with the TC bit */
 	__u64 cluster_answers;              /* NOERROR to a name with DNS_SUFFIX_CLUSTER */
+	__u64 expired;                      /* as displaced, but after DNS_TIMEOUT_NS */
 	/* Only user space counts these. */
 	__u64 answered, packets; /* sums */
 	__u64 unanswered;        /* timed out */
-	__u64 reserved[2];
+	__u64 unknown;           /* neither an answer nor its absence was seen */
 };
 
 /* Element of the mapped array server_counts; the map servers has the index of each key. */
@@ -150,26 +152,40 @@ struct dns_cache_entry {
 
 _Static_assert(sizeof(struct dns_cache_entry) == 64, "a cache line");
 
-/* A query without an answer. sent_ns is 0 in a free way. */
+/*
+ * A query, until a newer one needs its way. The lowest bits of sent_ns are an enum dns_fate; 0 is a
+ * free way.
+ */
 struct dns_pending {
-	__u64 sent_ns;  /* of the first transmission */
-	__u64 endpoint; /* the UDP port or the cookie of the TCP socket */
-	__u64 slots;    /* as in dns_cache_entry */
-	__u32 question; /* hash of lower-cased name and type */
-	__u16 id;
-	__u8 family; /* of server: 4 or 6 */
-	__u8 suffix; /* enum dns_suffix_class */
-	__u8 server[16];
-	__u64 reserved[2];
+	__u64 sent_ns;     /* of the first transmission */
+	__u64 cookie;      /* of the socket */
+	__u32 question;    /* hash of lower-cased name and type */
+	__u32 answerer;    /* hash of the address that the answer comes from: see DNS_CERTAIN */
+	__u16 id;          /* of the message */
+	__u16 port;        /* of the socket; 0 for TCP */
+	__u16 row;         /* index in row_counts, or DNS_NO_ROW */
+	__u16 server : 14; /* index in server_counts */
+	__u16 suffix : 2;  /* enum dns_suffix_class */
 };
 
+enum dns_fate {
+	DNS_FATE_OPEN,
+	DNS_FATE_ANSWERED,
+	DNS_FATE_LATE,
+	DNS_FATE_MASK,
+};
+
+#define DNS_NO_ROW 0xffff
+#define DNS_CERTAIN                                                                  \
+	1 /* in answerer: the address is not translated, or the translation is known \
+	   */
+
 /*
- * The table holds 1,600 queries per second that no server answers. A query has one way in the
- * primary buckets, usually a single cache line. If it is in use, the query has the ways of an
- * overflow bucket.
+ * A query has one way in the primary buckets, usually half a cache line. If it is in use, the query
+ * has the ways of an overflow bucket: 16,384 queries wait for their answers in all.
  */
-#define DNS_WAYS     4
-#define DNS_PRIMARY  256  /* buckets; a power of two */
+#define DNS_WAYS     8
+#define DNS_PRIMARY  128  /* buckets; a power of two */
 #define DNS_OVERFLOW 2048 /* buckets behind the primary ones; a power of two */
 
 /* Element of the mapped array pending. */
@@ -177,7 +193,7 @@ struct dns_bucket {
 	struct dns_pending ways[DNS_WAYS];
 };
 
-_Static_assert(sizeof(struct dns_pending) == 64, "a cache line");
+_Static_assert(sizeof(struct dns_pending) == 32, "half a cache line");
 
 /* Value of the map sources: packets from one address to the watched addresses. */
 struct dns_source {
@@ -218,7 +234,15 @@ struct dns_watch {
 	__u64 ipv6[DNS_WATCH_IPV6][2]; /* 0 is a free slot */
 };
 
-/* A mapped page that user space reads and writes. */
+/*
+ * Connections with lost messages, by the low bits of the hash of their cookie: whether queries sent
+ * before that time were answered is unknown.
+ */
+#define DNS_LOSSY 256 /* a power of two */
+
+#define DNS_LOSSY_INDEX(cookie) ((__u32)((cookie) * DNS_HASH_FACTOR >> 40) & (DNS_LOSSY - 1))
+
+/* Mapped pages that user space reads and writes. */
 struct dns_control {
 	/* Every query needs these fields, which are in one cache line. */
 	__u64 sample_share; /* sampled names, in 2^-32 of the queries; 0: none */
@@ -227,7 +251,7 @@ struct dns_control {
 	__u64 watching;     /* number of addresses in watch */
 	__u64 bin;          /* the last used bin; the programs write it */
 	__u64 generation;   /* rises when a key loses its index; never 0 */
-	__u64 overflow;     /* queries in overflow buckets; kernel and user space write it */
+	__u64 overflow_ns;  /* time of the last query in an overflow bucket */
 	struct dns_suffixes suffixes;
 	struct dns_watch watch;
 	/* The programs write the rest. */
@@ -238,5 +262,8 @@ struct dns_control {
 	__u64 samples;      /* sampled names */
 	__u64 fragments;    /* packets without ports: later fragments of a datagram */
 	__u64 resyncs;      /* TCP: times that the start of a message was unknown */
-	__u64 cut;          /* TCP: segments with too many messages */
+	__u64 uninspected;  /* packets with messages or headers that were not inspected */
+	__u64 unmatched;    /* answers that belong to no query of this node */
+	/* The time of the last resync, by connection: see DNS_LOSSY. */
+	__u64 lossy_ns[DNS_LOSSY];
 };

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <bpf/bpf.h>
+#include <headroom/bpf/dns_hash.h>
 
 #include "dns.skel.h"
 
@@ -66,7 +67,6 @@ struct dns_bpf {
 	struct mapping control;
 	struct ring_buffer *ring;
 	struct mapping pending;
-	uint64_t overflow_rest; /* dns_control.overflow when a sweep found the buckets empty */
 	struct map_table tables[DNS_MAP_SOURCES]; /* servers and rows: enum dns_map */
 	/* While dns_bpf_drain_samples() runs. */
 	dns_visit_sample *visit_sample;
@@ -239,6 +239,14 @@ struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
 	return NULL;
 }
 
+void dns_bpf_detach(struct dns_bpf *bpf)
+{
+	for (int *link = &bpf->fds[INGRESS_LINK]; link <= &bpf->fds[EGRESS_LINK]; link++)
+		if (*link >= 0)
+			close(steal_fd(link));
+	memset(bpf->pending.start, 0, bpf->pending.size);
+}
+
 void dns_bpf_close(struct dns_bpf *bpf)
 {
 	if (!bpf)
@@ -345,39 +353,39 @@ void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now, dns_visit *visit, void *us
 
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now, dns_visit_pending *visit, void *userdata)
 {
-	__u64 *count = &dns_bpf_control(bpf)->overflow;
-	__u64 overflow = __atomic_load_n(count, __ATOMIC_ACQUIRE);
+	const struct map_table *servers = &bpf->tables[DNS_MAP_SERVERS];
+	const struct dns_control *control = dns_bpf_control(bpf);
 	/* Map the overflow buckets when they are first used. */
-	size_t n = overflow > 0 ? DNS_PRIMARY + DNS_OVERFLOW : DNS_PRIMARY;
+	bool overflow =
+		now < __atomic_load_n(&control->overflow_ns, __ATOMIC_ACQUIRE) + DNS_KEPT_NS;
+	size_t n = overflow ? DNS_PRIMARY + DNS_OVERFLOW : DNS_PRIMARY;
 	struct dns_bucket *buckets = must(mapping_reach(&bpf->pending, n * sizeof(*buckets)));
-	bool any = false; /* a query stays in an overflow bucket */
+	const struct dns_key *keys[DNS_SERVERS_MAX] = {0};
 
+	for (size_t i = 0; i < servers->n_known; i++)
+		keys[servers->known[i].index] = &servers->known[i].key.server;
 	for (size_t i = 0; i < n * DNS_WAYS; i++) {
 		struct dns_pending *way = &buckets[i / DNS_WAYS].ways[i % DNS_WAYS];
 		__u64 sent = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE);
-		bool unanswered = now > sent && now - sent > DNS_TIMEOUT_NS;
+		bool timed_out = now > sent && now - sent > DNS_TIMEOUT_NS;
+		enum dns_end end = timed_out ? DNS_END_UNANSWERED : DNS_END_NONE;
 		struct dns_pending query;
-		bool stable;
 
-		if (sent == 0)
+		if (sent == 0 || sent & DNS_FATE_MASK)
 			continue;
 		query = *way;
 		query.sent_ns = sent;
-		/* The kernel may have freed or reused the way during the copy. */
-		stable = __atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE) == sent &&
-			 (!unanswered || __atomic_compare_exchange_n(&way->sent_ns, &sent, 0, false,
-						 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
-		if (stable)
-			visit(userdata, &query, unanswered);
-		any |= i >= DNS_PRIMARY * DNS_WAYS && !(stable && unanswered);
+		/* The kernel may have seen the answer or reused the way during the copy. */
+		if (__atomic_load_n(&way->sent_ns, __ATOMIC_ACQUIRE) != sent ||
+			(timed_out && !__atomic_compare_exchange_n(&way->sent_ns, &sent,
+					      sent | DNS_FATE_LATE, false, __ATOMIC_ACQ_REL,
+					      __ATOMIC_RELAXED)))
+			continue;
+		if (timed_out && query.port == 0 &&
+			control->lossy_ns[DNS_LOSSY_INDEX(query.cookie)] >= query.sent_ns)
+			end = DNS_END_UNKNOWN;
+		visit(userdata, keys[query.server % DNS_SERVERS_MAX], &query, end);
 	}
-	/* Two sweeps that find the overflow buckets empty reset the count, which may be inexact. */
-	if (!any && overflow > 0 && bpf->overflow_rest == overflow) {
-		__atomic_compare_exchange_n(
-			count, &overflow, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-		overflow = 0;
-	}
-	bpf->overflow_rest = any ? 0 : overflow;
 }
 
 void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_visit_sample *visit, void *userdata)

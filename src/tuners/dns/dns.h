@@ -149,7 +149,8 @@ bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, u
 struct dns_bpf;
 struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX]);
 int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX]);
-void dns_bpf_close(struct dns_bpf *bpf); /* NULL is fine */
+void dns_bpf_detach(struct dns_bpf *bpf); /* the counters stay, pending queries are forgotten */
+void dns_bpf_close(struct dns_bpf *bpf);  /* NULL is fine */
 struct dns_control *dns_bpf_control(struct dns_bpf *bpf);
 
 enum dns_map {
@@ -180,10 +181,16 @@ bool dns_bpf_forget(
 void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now_us, dns_visit *visit, void *userdata);
 
 /*
- * Calls visit for every query without an answer. Queries older than DNS_TIMEOUT_NS are removed, and
- * unanswered is true for them. now_ns is CLOCK_MONOTONIC.
+ * Calls visit for every query that waits for an answer, and once for each that has waited longer
+ * than DNS_TIMEOUT_NS. server may be NULL. now_ns is CLOCK_MONOTONIC.
  */
-typedef void dns_visit_pending(void *userdata, const struct dns_pending *query, bool unanswered);
+enum dns_end {
+	DNS_END_NONE, /* it still waits */
+	DNS_END_UNANSWERED,
+	DNS_END_UNKNOWN, /* its connection has messages that were not seen */
+};
+typedef void dns_visit_pending(void *userdata, const struct dns_key *server,
+	const struct dns_pending *query, enum dns_end end);
 void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_visit_pending *visit, void *userdata);
 
 typedef void dns_visit_sample(void *userdata, const struct dns_sample *sample);
@@ -269,6 +276,8 @@ void dns_server_table_clear(struct dns_server_table *table);
 uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_server *counts, uint64_t now_us);
 void dns_server_add_unanswered(
+	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
+void dns_server_add_unknown(
 	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
 /* Adds the last increase of a server that is removed, or all counts without one, to the others. */
 void dns_server_add_others(struct dns_server_table *table, const struct dns_server_state *server,

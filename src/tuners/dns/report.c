@@ -20,7 +20,7 @@ static const char *const rcode_names[DNS_RCODES] = {[DNS_NOERROR] = "NOERROR",
 
 /* Incomplete counts since the start; a row without a key ends them. */
 struct losses {
-	struct json_number rows[9];
+	struct json_number rows[11];
 };
 
 static struct losses losses_of(const struct dns_sensor *sensor)
@@ -33,7 +33,9 @@ static struct losses losses_of(const struct dns_sensor *sensor)
 		{"rows", (double)control->lost_rows},
 		{"pending", (double)sensor->seen.table.unknown},
 		{"polls", (double)sensor->coarse},
-		{"streams", (double)(control->resyncs + control->cut)},
+		{"streams", (double)control->resyncs},
+		{"uninspected", (double)control->uninspected},
+		{"unmatched", (double)control->unmatched},
 		{"fragments", (double)control->fragments},
 		{"malformed", (double)sensor->seen.table.malformed},
 		{"sources", (double)control->lost_sources},

@@ -114,21 +114,22 @@ static void read_server(void *userdata, const void *key, const void *live)
 	sensor->sent += dns_server_update(table, server, &counts, sensor->now_us);
 }
 
-static void read_pending(void *userdata, const struct dns_pending *query, bool unanswered)
+static void read_pending(void *userdata, const struct dns_key *key, const struct dns_pending *query,
+	enum dns_end end)
 {
+	static const struct dns_key rest; /* counts servers without a slot */
 	struct dns_sensor *sensor = userdata;
 	struct dns_server_table *table = &sensor->seen.table;
-	struct dns_key key = {.family = query->family == 4 ? AF_INET : AF_INET6}, rest = {0};
-	struct dns_server_state *server;
+	struct dns_server_state *server = key ? dns_server_find(table, key) : NULL;
 
-	memcpy(key.address, query->server, sizeof(key.address));
-	server = dns_server_find(table, &key);
-	/* The zero key counts servers without a slot. */
+	(void)query;
 	if (!server)
 		server = dns_server_find(table, &rest);
-	sensor->pending += !unanswered;
-	if (server && unanswered)
+	sensor->pending += end == DNS_END_NONE;
+	if (server && end == DNS_END_UNANSWERED)
 		dns_server_add_unanswered(table, server, 1);
+	else if (server && end == DNS_END_UNKNOWN)
+		dns_server_add_unknown(table, server, 1);
 	else if (server)
 		server->pending++;
 }

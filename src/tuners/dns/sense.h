@@ -106,6 +106,7 @@ struct dns_sensor {
 	bool watch; /* the agent, not a command */
 	char why[TUNER_WHY_MAX];
 	uint64_t next_load_us, next_sample_us;
+	bool paused; /* switched off after it was open */
 	struct dns_config config;
 	struct dns_bpf *bpf, *unattached; /* at most one is not NULL */
 	struct cgroups *cgroups;

@@ -134,13 +134,13 @@ uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_sta
 	queries = dns_queries(&server->totals) - dns_queries(&before);
 	slot = &server->slots[server->slot % DNS_SLOTS];
 	slot->queries += queries;
-	slot->unknown += server->totals.unknown - before.unknown;
-	table->unknown += server->totals.unknown - before.unknown;
 	table->malformed += server->totals.malformed - before.malformed;
 	/* First the label: the queries that earn it are its first ones. */
 	if (queries > 0)
 		dns_label_claim(table, server, now);
 	add_totals(reported_of(table, server), &server->totals, &before);
+	dns_server_add_unknown(table, server, server->totals.displaced - before.displaced);
+	dns_server_add_unanswered(table, server, server->totals.expired - before.expired);
 	/* After 2^32 queries, a month of 100,000 per second, a bin counts one packet too many. */
 	for (size_t i = 0; i < DNS_BINS; i++) {
 		server->query_bins[i] = (uint32_t)counts->bins[i];
@@ -155,6 +155,15 @@ void dns_server_add_unanswered(
 	server->totals.unanswered += n;
 	reported_of(table, server)->unanswered += n;
 	server->slots[server->slot % DNS_SLOTS].unanswered += n;
+}
+
+void dns_server_add_unknown(
+	struct dns_server_table *table, struct dns_server_state *server, uint64_t n)
+{
+	table->unknown += n;
+	server->totals.unknown += n;
+	reported_of(table, server)->unknown += n;
+	server->slots[server->slot % DNS_SLOTS].unknown += n;
 }
 
 void dns_minute_pass(struct dns_server_state *server, uint64_t now)

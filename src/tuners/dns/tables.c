@@ -243,8 +243,8 @@ const struct metric_row dns_metric_rows[] = {
 		"Queries for a name with an added search domain that does not exist.", {"role"}},
 	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
 		"Incomplete counts: a table was full, the agent read too late, or a message had an "
-		"error. All are 0 on a healthy node. With what=streams, "
-		"one can be many messages over TCP: headroom(8).",
+		"error. Nearly all are 0 on a healthy node: unmatched answers belong to no query. "
+		"With what=streams, one can be many messages over TCP: headroom(8).",
 		{"what"}},
 	{0},
 };

@@ -16,6 +16,20 @@ static void *dns_open(const struct host *host, struct tuner_loop *loop)
 	return sensor;
 }
 
+/* The counters continue when the tuner is switched on again. */
+static void dns_pause(void *self)
+{
+	struct dns_sensor *sensor = self;
+
+	sensor->paused = true;
+	if (!sensor->bpf)
+		return;
+	dns_bpf_detach(sensor->bpf);
+	sensor->unattached = steal(sensor->bpf);
+	sensor->seen.watched = false;
+	sensor->next_load_us = 0;
+}
+
 /* ---- the job that loads the BPF programs ---- */
 
 struct load {
@@ -66,6 +80,8 @@ static void load_adopt(void *self, void *request)
 		copy_text(sensor->why, sizeof(sensor->why), load->why);
 	if (sensor && load->attached) {
 		sensor->bpf = steal(load->bpf);
+		if (sensor->paused)
+			dns_pause(sensor);
 	} else if (sensor && load->bpf) {
 		sensor->unattached = steal(load->bpf);
 		sensor->next_load_us = now_us() + ATTACH_EVERY_US;
@@ -130,6 +146,7 @@ static void dns_configure(void *self, const struct config *config)
 
 	dns_config_read(&sensor->config, config, &none);
 	sensor->refreshed_at_us = sensor->next_sample_us = 0;
+	sensor->paused = false;
 }
 
 static void dns_sense_op(void *self)
@@ -179,5 +196,6 @@ const struct tuner_ops dns_tuner = {
 	.document = dns_make_document,
 	.view = &dns_view,
 	.metrics = dns_put_metrics,
+	.pause = dns_pause,
 	.close = dns_close,
 };

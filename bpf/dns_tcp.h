@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef BPF_DNS_TCP_H
+#define BPF_DNS_TCP_H
+
+/*
+ * Counts the messages of a TCP connection. The packets of the other side come as the network
+ * delivers them: with gaps, which later segments fill.
+ */
+
+#include "dns_count.h"
+
+#include <linux/tcp.h>
+
+#include <bpf/bpf_endian.h>
+
+/* Messages in one segment: 64 KiB of headers. */
+#define MESSAGES_MAX     4704
+#define MESSAGES_AT_ONCE 32
+
+static __always_inline struct stream *stream_of(struct __sk_buff *skb)
+{
+	struct bpf_sock *socket = socket_of(skb);
+
+	if (!socket || socket->type == SOCK_RAW)
+		return NULL;
+	return bpf_sk_storage_get(&streams, socket, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
+/* Direction and number of a region in one argument. */
+#define WHICH(direction, region) ((direction) << 8 | (region))
+
+static __always_inline struct dns_region *region_of(struct stream *stream, __u32 which)
+{
+	return &stream->ways[which >> 8 & 1].regions[which & (DNS_REGIONS - 1)];
+}
+
+/* Whether pending queries of this connection are answered is unknown from now on. */
+static __always_inline void lose(struct __sk_buff *skb, const struct stream *stream, __u32 which)
+{
+	__u64 cookie = bpf_get_socket_cookie(skb);
+
+	/* Nothing is lost of a server that owes no answer. */
+	if (which >> 8 & 1 && stream->owed == 0)
+		return;
+	add(&control.resyncs);
+	control.lossy_ns[DNS_LOSSY_INDEX(cookie)] = bpf_ktime_get_ns();
+}
+
+static __always_inline bool spend(struct stream *stream)
+{
+	if (stream->allowance > 0)
+		stream->allowance--;
+	else if (stream->credit > 0)
+		stream->credit--;
+	else
+		return false;
+	return true;
+}
+
+static __always_inline void count_one(struct __sk_buff *skb, struct stream *stream,
+	const struct dns_frame *frame, enum direction direction)
+{
+	int first = count_message(skb, frame, DNS_TCP, direction);
+
+	if (direction == EGRESS && !(frame->head & DNS_HEAD_ANSWER)) {
+		stream->owed++;
+		stream->credit++;
+	} else if (first && stream->owed > 0) {
+		stream->owed--;
+	}
+}
+
+/* Counts the frame at offset and returns the offset of the next one. */
+static __always_inline __u32 count_frame(
+	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, enum direction direction)
+{
+	__u64 word = dns_word(skb, offset);
+	struct stream *stream = stream_of(skb);
+	struct dns_frame frame = {0};
+	struct dns_side *side;
+	__u32 next;
+
+	if (!stream || offset >= end)
+		return end;
+	side = &region_of(stream, which)->side;
+	if (direction == INGRESS && !spend(stream)) {
+		side->state = DNS_SIDE_LOST;
+		return end;
+	}
+	next = dns_side_frame(side, word, offset, end, &frame);
+	if (frame.whole)
+		count_one(skb, stream, &frame, direction);
+	return next;
+}
+
+/* Nested loops are faster to verify. */
+static __always_inline __u32 count_frames(
+	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, enum direction direction)
+{
+	for (int i = 0; i < MESSAGES_AT_ONCE && offset < end; i++)
+		offset = count_frame(skb, offset, end, which, direction);
+	return offset;
+}
+
+__noinline __u32 count_frames_sent(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which)
+{
+	return count_frames(skb, offset, end, which & (DNS_REGIONS - 1), EGRESS);
+}
+
+__noinline __u32 count_frames_received(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which)
+{
+	return count_frames(skb, offset, end, (which & (DNS_REGIONS - 1)) | 1 << 8, INGRESS);
+}
+
+/* Counts the frames from offset to end. last is the sequence number at end. */
+static __always_inline int follow(
+	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, __u32 last)
+{
+	struct dns_side *side;
+	struct stream *stream;
+
+	for (int i = 0; i < MESSAGES_MAX / MESSAGES_AT_ONCE && offset < end; i++)
+		offset = which >> 8 & 1 ? count_frames_received(skb, offset, end, which)
+					: count_frames_sent(skb, offset, end, which);
+	stream = stream_of(skb);
+	if (!stream)
+		return 0;
+	side = &region_of(stream, which)->side;
+	if (offset < end)
+		side->state = DNS_SIDE_LOST;
+	if (side->state != DNS_SIDE_LOST)
+		return 1;
+	side->next = last;
+	side->have = 0;
+	side->carry = 0;
+	add(&control.uninspected);
+	lose(skb, stream, which);
+	return 0;
+}
+
+/* Finds a frame by its form. end if there is none among the first bytes. */
+__noinline __u32 find_frame(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 answer)
+{
+	__u32 first = 0, n = end - offset;
+	struct copy *copy = bpf_map_lookup_elem(&copies, &first);
+
+	if (!copy || offset >= end || n < 8)
+		return end;
+	if (n > COPY_MAX)
+		n = COPY_MAX;
+	n -= 1;
+	barrier_var(n);
+	n &= COPY_MAX - 1;
+	n += 1;
+	if (bpf_skb_load_bytes(skb, offset, copy->bytes, n) < 0)
+		return end;
+	for (__u32 i = 0; i < COPY_MAX - 8; i++) {
+		if (i + 8 > n)
+			break;
+		if (dns_is_frame(__builtin_bswap64(*(const __u64 *)&copy->bytes[i]), answer))
+			return offset + i;
+	}
+	return end;
+}
+
+/* Looks for a frame in a segment. Sets the region's side, and returns the frame's offset or end. */
+__noinline __u32 begin_region(
+	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, __u32 sequence)
+{
+	struct stream *stream = stream_of(skb);
+	__u32 answer = which >> 8 & 1, found = end;
+	struct dns_side *side;
+
+	if (!stream)
+		return end;
+	side = &region_of(stream, which)->side;
+	/* An answer that no query waits for is not looked for. */
+	if (!answer || (stream->owed > 0 && spend(stream)))
+		found = find_frame(skb, offset, end, answer);
+	side->state = found < end ? DNS_SIDE_GUESSED : DNS_SIDE_LOST;
+	side->next = sequence + (found - offset);
+	side->have = 0;
+	side->carry = 0;
+	if (found >= end) {
+		add(&control.uninspected);
+		lose(skb, stream, which);
+	}
+	return found;
+}
+
+/* The number of a free region, whose side and end the caller sets; 0 if none is free. */
+static __always_inline __u32 free_region(const struct dns_way *way)
+{
+	for (__u32 i = 1; i < DNS_REGIONS; i++)
+		if (!(way->used >> i & 1))
+			return i;
+	return 0;
+}
+
+/*
+ * The segment begins behind data that is still missing: the lower part of the region gets a number
+ * of its own, and the region continues in the segment.
+ */
+static __always_inline void split(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
+	__u32 offset, __u32 end, __u32 which)
+{
+	struct dns_way *way = &stream->ways[which >> 8 & 1];
+	struct dns_region *lower;
+	__u32 i = free_region(way);
+
+	if (i == 0) {
+		lose(skb, stream, which);
+		return;
+	}
+	barrier_var(i);
+	lower = &way->regions[i & (DNS_REGIONS - 1)];
+	lower->side = region_of(stream, which)->side;
+	lower->end = sequence;
+	lower->head = dns_word(skb, offset);
+	lower->head_bytes = end - offset;
+	way->used |= 1 << (i & (DNS_REGIONS - 1));
+}
+
+/* All data of the region has come. The last frame may begin in it and end behind it. */
+static __always_inline void close_region(
+	struct __sk_buff *skb, struct stream *stream, __u32 which, enum direction direction)
+{
+	struct dns_way *way = &stream->ways[direction];
+	struct dns_region *region = region_of(stream, which);
+	struct dns_side *newest = &way->regions[0].side;
+	struct dns_frame frame = {0};
+
+	way->used &= ~(1ULL << (which & (DNS_REGIONS - 1)));
+	if (region->side.have > 0) {
+		__u32 bytes = region->head_bytes < 8 ? region->head_bytes : 8;
+
+		(void)dns_side_frame(&region->side, region->head, 0, bytes, &frame);
+		if (!frame.whole)
+			return;
+		frame.visible = 0;
+		if (direction == EGRESS || spend(stream))
+			count_one(skb, stream, &frame, direction);
+	}
+	/* The position behind the data in which no frame was found. */
+	if (newest->state == DNS_SIDE_LOST && region->side.state != DNS_SIDE_LOST &&
+		(__s32)(region->side.next - newest->next) >= 0)
+		*newest = region->side;
+}
+
+/* Counts the part of a segment that belongs to a region. */
+static __always_inline int fill(
+	struct __sk_buff *skb, __u32 sequence, __u32 offset, __u32 which, enum direction direction)
+{
+	struct stream *stream = stream_of(skb);
+	__u32 end = skb->len, last = sequence + (end - offset), need, number;
+	struct dns_region *region;
+
+	if (!stream)
+		return 0;
+	which = (which & (DNS_REGIONS - 1)) | direction << 8;
+	number = which & (DNS_REGIONS - 1);
+	region = region_of(stream, which);
+	need = region->side.next + region->side.have;
+	if (region->side.state != DNS_SIDE_NEW && (__s32)(last - need) <= 0)
+		return 0;
+	if (number) {
+		if ((__s32)(sequence - region->end) >= 0)
+			return 0;
+		if ((__s32)(last - region->end) > 0) {
+			last = region->end;
+			end = offset + (last - sequence);
+		}
+	}
+	if (region->side.state <= DNS_SIDE_LOST) {
+		offset = begin_region(skb, offset, end, which, sequence);
+	} else if ((__s32)(sequence - need) > 0) {
+		if (sequence - need >= DNS_WINDOW)
+			return 0;
+		split(skb, stream, sequence, offset, end, which);
+		offset = begin_region(skb, offset, end, which, sequence);
+	} else {
+		offset += need - sequence;
+	}
+	if (offset >= end || !follow(skb, offset, end, which, last)) {
+		if (region->side.state == DNS_SIDE_LOST)
+			stream->ways[direction].used &= ~(1ULL << number);
+		return 0;
+	}
+	if (number && (__s32)(region->side.next + region->side.have - region->end) >= 0)
+		close_region(skb, stream, which, direction);
+	return 0;
+}
+
+__noinline int fill_sent(struct __sk_buff *skb, __u32 sequence, __u32 offset, __u32 which)
+{
+	return fill(skb, sequence, offset, which, EGRESS);
+}
+
+__noinline int fill_received(struct __sk_buff *skb, __u32 sequence, __u32 offset, __u32 which)
+{
+	return fill(skb, sequence, offset, which, INGRESS);
+}
+
+/* Counts the data of a segment: first the parts that fill gaps, then the new part. */
+static __always_inline void count_data(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
+	__u32 offset, enum direction direction)
+{
+	struct dns_way *way = &stream->ways[direction];
+
+	if (direction == INGRESS)
+		stream->allowance = 1 + ((skb->len - offset) >> 10);
+	for (__u32 i = DNS_REGIONS; way->used && i-- > 1;) {
+		if (!(way->used >> i & 1))
+			continue;
+		if (direction == EGRESS)
+			fill_sent(skb, sequence, offset, i);
+		else
+			fill_received(skb, sequence, offset, i);
+	}
+	if (direction == EGRESS)
+		fill_sent(skb, sequence, offset, 0);
+	else
+		fill_received(skb, sequence, offset, 0);
+}
+
+static __always_inline __u32 packets_in(const struct __sk_buff *skb)
+{
+	return skb->gso_segs ? skb->gso_segs : 1;
+}
+
+/*
+ * Counts handshakes and acknowledgements too. A socket can connect again, to another server.
+ */
+static __noinline void count_segments(struct __sk_buff *skb, struct stream *stream)
+{
+	__u64 generation = *(const volatile __u64 *)&control.generation, hash;
+	struct dns_key key = {0};
+	__u32 slot;
+
+	key.family = address_of(skb, EGRESS, key.address);
+	if (!key.family)
+		return;
+	hash = mix_address(&key);
+	slot = *(const volatile __u64 *)&stream->server;
+	if (stream->tag != tag_of(hash, slot, generation)) {
+		slot = slot_of(&servers, &free_servers, &key);
+		stream->server = slot;
+		stream->tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
+	}
+	count_packet(slot, packets_in(skb), false);
+}
+
+static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum direction direction)
+{
+	struct stream *stream = stream_of(skb);
+	const struct tcphdr *tcp;
+	__u32 offset, sequence;
+	bool syn;
+
+	if (!stream) {
+		/* The kernel answers for closed connections. */
+		if (direction == EGRESS)
+			count_packet(slot_of_receiver(skb), packets_in(skb), false);
+		return;
+	}
+	if (direction == EGRESS)
+		count_segments(skb, stream);
+	at &= 0x7ff;
+	tcp = (void *)(long)skb->data + at;
+	if ((void *)(tcp + 1) > (void *)(long)skb->data_end)
+		return;
+	offset = at + tcp->doff * 4;
+	sequence = bpf_ntohl(tcp->seq);
+	syn = tcp->syn;
+	if (syn)
+		dns_way_open(&stream->ways[direction], sequence++);
+	if (offset < skb->len)
+		count_data(skb, stream, sequence, offset, direction);
+}
+
+__noinline int count_tcp_sent(struct __sk_buff *skb, __u32 at)
+{
+	count_tcp(skb, at, EGRESS);
+	return 0;
+}
+
+__noinline int count_tcp_received(struct __sk_buff *skb, __u32 at)
+{
+	count_tcp(skb, at, INGRESS);
+	return 0;
+}
+
+#endif
