@@ -37,10 +37,7 @@ __noinline int count_encrypted(struct __sk_buff *skb)
 static __always_inline void count_datagram(
 	struct __sk_buff *skb, __u32 offset, __u32 length, enum direction direction)
 {
-	struct dns_frame frame = {.offset = offset,
-		.visible = length,
-		.length = length,
-		.head = length < DNS_HEADER ? 0 : head_of(skb, offset)};
+	struct dns_frame frame = {.offset = offset, .visible = length, .length = length};
 
 	count_message(skb, &frame, DNS_UDP, direction);
 }
@@ -49,10 +46,9 @@ static __always_inline void count_datagram(
 static __always_inline void count_datagrams(
 	struct __sk_buff *skb, __u32 offset, enum direction direction)
 {
-	__u32 size = skb->gso_size ? skb->gso_size : skb->len;
+	__u32 size = skb->gso_size;
 
-	/* A datagram can be empty. */
-	for (int i = 0; i < DATAGRAMS_MAX && offset < skb->len + (i == 0); i++) {
+	for (int i = 0; i < DATAGRAMS_MAX && offset < skb->len; i++) {
 		__u32 length = skb->len - offset;
 
 		if (length > size)
@@ -78,7 +74,11 @@ static __always_inline void count_udp(struct __sk_buff *skb, __u32 at, enum dire
 {
 	__u32 offset = at + sizeof(struct udphdr);
 
-	if (direction == EGRESS)
+	if (offset > skb->len)
+		return;
+	if (!skb->gso_size)
+		count_datagram(skb, offset, skb->len - offset, direction);
+	else if (direction == EGRESS)
 		count_datagrams_sent(skb, offset);
 	else
 		count_datagrams_received(skb, offset);

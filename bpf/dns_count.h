@@ -228,9 +228,9 @@ __noinline int count_sent(
 }
 
 /* Whether a received message can be the answer to a query. */
-__noinline int is_wanted(struct __sk_buff *skb, __u32 head, __u32 transport)
+__noinline int is_wanted(struct __sk_buff *skb, __u32 offset, __u32 transport)
 {
-	struct ask ask = {.id = head >> 16};
+	struct ask ask = {.id = __builtin_bswap64(dns_word(skb, offset)) >> 48};
 
 	if (ask_of(skb, transport == DNS_TCP, &ask) && expect(&ask, bpf_ktime_get_ns()))
 		return 1;
@@ -250,16 +250,6 @@ __noinline int count_received(struct __sk_buff *skb, __u64 read, __u32 transport
 	return count_answer(skb, read, &ask, bpf_ktime_get_ns());
 }
 
-/* The first four bytes of a datagram's message. */
-static __always_inline __u32 head_of(struct __sk_buff *skb, __u32 offset)
-{
-	__u64 words[2];
-
-	if (!pair_of_packet(skb, offset, words))
-		words[0] = dns_word(skb, offset);
-	return __builtin_bswap64(words[0]) >> 32;
-}
-
 /* Counts a message. True for the first answer to a query. */
 static __always_inline int count_message(struct __sk_buff *skb, const struct dns_frame *frame,
 	__u32 transport, enum direction direction)
@@ -268,7 +258,7 @@ static __always_inline int count_message(struct __sk_buff *skb, const struct dns
 
 	if (!read && frame->visible >= DNS_HEADER) {
 		/* A remote host must not choose this work. */
-		if (direction == INGRESS && !is_wanted(skb, frame->head, transport))
+		if (direction == INGRESS && !is_wanted(skb, frame->offset, transport))
 			return 0;
 		read = parse_slowly(skb, frame->offset, frame->visible, frame->length);
 	}
