@@ -299,3 +299,12 @@ def test_limits_are_raised_on_request_and_restored(node: Any, run: Run, director
     assert others == [8192, 1048576, 2000, 8192], "the section sysctl has the higher value"
     assert run("restore", "--only", "sysctl", "--config", str(config)).returncode == 0
     assert [int(sysctl(name)) for name in names] == before
+
+
+def test_the_privileges_of_the_pod_suffice_for_every_row(pod: Pod, limits: Limits) -> None:
+    """Reading /proc/PID/fd or ns of another process needs CAP_SYS_PTRACE, which the chart does not give."""
+    program = pod.run("files = [os.open('/', 0) for _ in range(900)]\npairs = [os.openpty() for _ in range(3)]")
+    now = limits(wrap=("setpriv", "--bounding-set=-all,+bpf,+perfmon,+net_admin", "--inh-caps=-all"))
+    assert set(now) >= set(limits())
+    assert now["files/process"]["used"] == len(os.listdir(f"/proc/{program.pid}/fd"))
+    assert users(now["files/process"])[0] == users(now["ptys"])[0] == f"pod {pod.uid}"

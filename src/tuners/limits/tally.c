@@ -158,9 +158,7 @@ static void add_user(struct limit_reading *reading, const struct limit_user *use
 	for (unsigned i = 0; adds && i < reading->n_top; i++) {
 		struct limit_user *known = &reading->top[i];
 
-		if (known->workload.kind == user->workload.kind &&
-			streq(known->workload.id, user->workload.id) &&
-			streq(known->workload.name, user->workload.name) &&
+		if (workload_equal(&known->workload, &user->workload) &&
 			streq(known->detail, user->detail)) {
 			known->used += user->used;
 			return;
