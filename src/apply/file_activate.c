@@ -194,7 +194,7 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 	}
 	before = *mark;
 	note_restart(mark);
-	mark->answered = unit_probe(job, service, job->wait);
+	mark->answered = unit_probe(job, service);
 	mark->open = true;
 	for (size_t t = 0; t < mark->n_tried; t++)
 		mark->tried[t].last = false;

@@ -99,8 +99,7 @@ int unit_may_restart(
 	const struct file_job *job, const struct service *service, char why[static EDIT_WHY_MAX]);
 
 /* Asks the program's socket: enum cri_answers. */
-unsigned unit_probe(
-	const struct file_job *job, const struct service *service, const struct wait *wait);
+unsigned unit_probe(const struct file_job *job, const struct service *service);
 
 /*
  * Requests a restart. force: also start the unit if it failed or was stopped. 0 also without a

@@ -162,14 +162,14 @@ int unit_restart(const struct file_job *job, const struct service *service, bool
 	return r < 0 && r != -ETIMEDOUT ? explain(r, &error, why) : 0;
 }
 
-unsigned unit_probe(
-	const struct file_job *job, const struct service *service, const struct wait *wait)
+unsigned unit_probe(const struct file_job *job, const struct service *service)
 {
+	const struct wait probe = wait_at_most(job->wait, PROBE_US); /* it may be silent */
 	char path[PATH_MAX];
 
 	if (!service->socket[0] || path_in_root(job->host.root, service->socket, path) < 0)
 		return CRI_NO_ANSWER;
-	return cri_probe(path, wait);
+	return cri_probe(path, &probe);
 }
 
 int unit_await(const struct file_job *job, const struct service *service, unsigned answered,
@@ -206,11 +206,9 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 			return refuse(service->unit, why,
 				"was stopped by someone else, and stays stopped");
 		if (r < 0 || (queued == 0 && streq(state, "active"))) {
-			const struct wait probe = wait_at_most(job->wait, PROBE_US);
-
 			if (r == 0 && !service->socket[0])
 				return 0;
-			level = unit_probe(job, service, &probe);
+			level = unit_probe(job, service);
 			if (level >= MAX(answered, (unsigned)CRI_CONNECTS))
 				return 0;
 		}

@@ -376,7 +376,7 @@ int status_document(
 		copy_text(alone, CLI_ALONE_MAX, "No agent is running");
 	if (alone[0]) {
 		/* In all it takes at most four seconds. */
-		core.sample_us = r == -ETIMEDOUT ? USEC_PER_SEC : 2 * USEC_PER_SEC;
+		core.sample_us = (r == -ETIMEDOUT ? 900 : 1800) * USEC_PER_MSEC;
 		if (faulty || local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
 			return EXIT_FAILED;
 		cJSON_Delete(answer);
