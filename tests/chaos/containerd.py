@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from world import BUILD, LAB, ROOT, Violation, World, clear
+from world import STATE as RECORDS
 
 sys.path.append(str(ROOT / "tests/root"))
 
@@ -18,7 +19,7 @@ import dbus.mainloop.glib  # noqa: E402
 import dbus.service  # noqa: E402
 from gi.repository import GLib  # noqa: E402
 
-from fakesystemd import CONFIG, SYSTEMD, Manager, Unit  # noqa: E402
+from fakesystemd import CONFIG, SYSTEMD, Unit  # noqa: E402
 
 if TYPE_CHECKING:
     from node import Node
@@ -57,6 +58,31 @@ def with_key(text: str, value: str) -> str:
     return "\n".join([*lines[:at], *([f"    {KEY} = {value}"] if value else []), *lines[at:]]) + "\n"
 
 
+class Manager(dbus.service.Object):  # type: ignore[misc]
+    def __init__(self, bus: Any, unit: Unit, restart: Any) -> None:
+        super().__init__(bus, "/org/freedesktop/systemd1")
+        self.unit, self.restart, self.pid = unit, restart, 0
+        self.broken: Violation | None = None
+
+    @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="u", out_signature="o")
+    def GetUnitByPID(self, pid: int) -> Any:
+        if pid != self.pid:
+            raise dbus.exceptions.DBusException("no unit", name=f"{SYSTEMD}.NoUnitForPID")
+        return dbus.ObjectPath("/org/freedesktop/systemd1/unit/containerd_2eservice")
+
+    @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="ss", out_signature="o")
+    def RestartUnit(self, unit: str, _mode: str) -> Any:
+        try:
+            self.restart(str(unit))
+        except Violation as why:  # the bus would swallow it
+            self.broken = why
+        return dbus.ObjectPath("/org/freedesktop/systemd1/job/1")
+
+    @dbus.service.method(f"{SYSTEMD}.Manager", in_signature="ss", out_signature="o")
+    def TryRestartUnit(self, unit: str, mode: str) -> Any:
+        return self.RestartUnit(unit, mode)
+
+
 class Bus:
     """The message bus and the fake systemd. The tester answers in its own thread, whenever the node sleeps."""
 
@@ -72,7 +98,7 @@ class Bus:
         self.name = dbus.service.BusName(SYSTEMD, self.bus)
         self.unit = Unit(self.bus, UNIT)
         self.docker = Unit(self.bus, "docker.service")
-        self.manager = Manager(self.bus, [self.unit, self.docker], restart)
+        self.manager = Manager(self.bus, self.unit, restart)
         world.pumps.append(self.pump)
 
     @staticmethod
@@ -93,9 +119,11 @@ class Containerd:
 
     def reset(self) -> None:
         clear(STATE)
+        self.bus.manager.broken = None
         self.process = None
         self.regenerates = False
         self.due = 0.0
+        self.recorded = False
         self.restarts: list[float] = []
         self.bus.unit.state = "active"
         self.started = self.changed = self.world.now
@@ -130,7 +158,7 @@ class Containerd:
             [program, str(SOCKET), str(FILE), str(STATE)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=False
         )
         self.started = self.world.now
-        self.bus.unit.pid = self.process.pid
+        self.bus.unit.pid = self.bus.manager.pid = self.process.pid
         self.bus.unit.state = "failed" if "refused" in FILE.read_text() else "active"
 
     def restart_by_us(self, unit: str) -> None:
@@ -161,6 +189,13 @@ class Containerd:
         self.last_by_hand, self.changed, self.restored = True, self.world.now, False
 
     def observe(self) -> None:
+        if self.bus.manager.broken:
+            why, self.bus.manager.broken = self.bus.manager.broken, None
+            raise why
+        recorded = (RECORDS / "journal.json").exists()
+        if self.recorded and not recorded:
+            self.restarts.clear()  # a purge forgets the budget, too
+        self.recorded = recorded
         text = FILE.read_text() if FILE.exists() else ""
         if text == self.text:
             return

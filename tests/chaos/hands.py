@@ -138,7 +138,7 @@ class Hands:
 
     @step()
     def freeze(self) -> None:
-        if agent := self.node.running():
+        if (agent := self.node.running()) and self.world.fuse < 0:
             agent.task.process.send_signal(signal.SIGSTOP)
             agent.stopped = True
             self.world.settle()
@@ -148,6 +148,7 @@ class Hands:
         for agent in self.node.agents.values():
             agent.task.process.send_signal(signal.SIGCONT)
             agent.stopped = False
+        self.node.runtime.changed = self.world.now  # it samples again
         self.world.advance(1.2)
 
     # ---- command line ----
@@ -161,6 +162,8 @@ class Hands:
     @step(first=VERBS[:2], second=VERBS[:4], stop_at=[1, 2, 3, 5, 8], crash=[0, 0, 2, 5])
     def two_commands(self, first: str, second: str, stop_at: int, crash: int) -> None:
         """The second command runs while the first one stands before a change."""
+        if self.world.fuse >= 0:
+            return
         crash = crash if second in VERBS[:2] else 0
         self.node.run_all([("unit", first, (), None, 0), ("unit", second, (), None, crash)], stop_at)
 
@@ -246,6 +249,14 @@ class Hands:
     def spoil_disk(self, directory: str, how: str) -> None:
         getattr(self.world, how)(directory)
         self.node.disturbed = True
+
+    def hang_archives(self) -> None:
+        """The file system of the unit's archives hangs. Only named histories do this."""
+        if any(agent.stopped for agent in self.node.agents.values()):
+            return
+        if self.node.configs["unit"].fields["archives"] is None:
+            self.edit_config("unit", "archives", 1, False)
+        self.world.hang()
 
     @step()
     def repair_disks(self) -> None:

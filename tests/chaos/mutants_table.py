@@ -26,12 +26,12 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "purge-takes-the-socket": (
         "src/cli/apply.c",
         'client_call(socket_path, NULL, false, "/livez", &answer, &status) < 0)',
-        "socket_path[0])",
+        "(status = 0) != 0 || answer == NULL)",
     ),
     "restore-cut-short": ("src/apply/file_restore.c", "file.written || note->restoring;", "file.written;"),
     "second-agent": ("src/apply/values.c", "if (flock(fd, LOCK_EX | LOCK_NB) < 0) {", "if (flock(fd, LOCK_UN) < 0) {"),
     "floor-of-the-administrator": ("src/model/setting.c", ": record->chosen;", ': "";'),
-    "status-waits-for-each-program": ("src/cli/cli.c", "USEC_PER_SEC : 2 * USEC_PER_SEC;", "0 : 0;"),
+    "status-waits-for-each-program": ("src/cli/cli.c", "? 900 : 1800) * USEC_PER_MSEC;", "? 0 : 0) * USEC_PER_MSEC;"),
     "restart-with-never": ("src/apply/file_activate.c", "service->restart == RESTART_NEVER || (idle", "(idle"),
     "restart-during-a-pull": ("src/apply/file_activate.c", "service->restart == RESTART_WHEN_IDLE && !is_idle(job, service)", "false"),
     "restart-with-a-refused-file": (
@@ -43,4 +43,5 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "faulty-file-means-defaults": ("src/agent/agent.c", "if (faults.n == 0)\n		r = core_load_config(", "faults.n = 0;\n	if (faults.n == 0)\n		r = core_load_config("),
     "records-of-another-boot": ("src/apply/values.c", "else if (boot[0] && strncmp(", "else if (!boot[0] && strncmp("),
     "write-before-record": ("src/apply/values.c", "change->error = put_record(store, &record);", "change->error = known ? put_record(store, &record) : 0;"),
+    "hung-file-system": ("src/tuners/images/tuner.c", ".may_hang = true", ".may_hang = false"),
 }

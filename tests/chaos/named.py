@@ -46,4 +46,19 @@ NAMED: dict[str, Steps] = {
         ("start_pod", {"owner": "blue", "pod": "empty-state", "crash": 0}),
         ("wait", {"seconds": 61}),
     ],
+    "a_file_system_that_hangs_delays_neither_commands_nor_the_end": [
+        ("hang_archives", {}),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 61}),
+        run("restore"),
+        run("apply"),
+        ("end_agent", {"number": 15}),
+        run("status"),
+        run("plan"),
+    ],
+    "a_restore_ends_although_the_runtime_is_silent": [
+        run("apply"),
+        ("change_containerd", {"how": "hangs"}),
+        run("restore"),
+    ],
 }
