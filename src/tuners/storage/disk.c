@@ -7,7 +7,7 @@
 #include <fnmatch.h>
 #include <sys/sysmacros.h>
 
-/* What a disk is: its kind, through partitions, dm, md and loop devices. */
+/* Finds the kind of a disk through partitions, dm, md and loop devices. */
 
 const char *const storage_kind_names[STORAGE_KINDS] = {
 	[STORAGE_UNKNOWN] = "unknown",
@@ -21,9 +21,9 @@ const char *const storage_kind_names[STORAGE_KINDS] = {
 #define DEPTH_MAX 8 /* of devices on devices */
 
 /*
- * The first row with a pattern that matches counts. `of` is what is compared: the name, the model,
- * the SCSI vendor, the transport of NVMe, or the path in sysfs. A disk without a row is local if
- * its bus is that of a machine, and unknown elsewhere: a hypervisor's disk says nothing.
+ * The first row with a pattern that matches counts. `of` names the fact to compare: the name, the
+ * model, the SCSI vendor, the transport of NVMe, or the path in sysfs. A disk without a row is
+ * local if its bus is that of a machine, and unknown elsewhere: a hypervisor's disk says nothing.
  */
 enum fact { NAME, MODEL, VENDOR, TRANSPORT, PATH, FACTS };
 
@@ -223,7 +223,7 @@ static enum storage_kind kind_of(const char *directory, const char *name, const 
 }
 
 /*
- * The head of NVMe multipath has no transport: its paths have, nvme0c1n1 below the same subsystem.
+ * The head of NVMe multipath lacks a transport. Its controllers, in the same subsystem, have one.
  */
 static enum storage_kind kind_of_paths(const char *directory)
 {
@@ -252,7 +252,7 @@ static void add_below(struct storage_disk *disk, const uint32_t *numbers, unsign
 
 static void read_disk(char *directory, unsigned depth, struct storage_disk *disk);
 
-/* The disks below a device of dm or md. False: it has none, so it is a disk itself. */
+/* The disks below a device of dm or md. False for a disk. */
 static bool read_slaves(const char *directory, unsigned depth, struct storage_disk *disk)
 {
 	_cleanup_(cleanup_closedir) DIR *slaves = NULL;

@@ -14,7 +14,7 @@
 /* Half-life of smoothed rates in seconds. */
 #define HALF_LIFE 20.0
 
-/* What disks are, and how cgroups are set up, is read again. */
+/* The interval at which the facts about disks and cgroups are read. */
 #define FACTS_US (60 * USEC_PER_SEC)
 
 /* When a kernel's map is half full, rows idle for this time are removed. */

@@ -116,7 +116,7 @@ struct storage_io_row {
 	bool seen;
 };
 
-/* Of the last five minutes; the newest slice is incomplete. */
+/* The slices cover the last five minutes; the newest one is incomplete. */
 #define STORAGE_SLICES   11
 #define STORAGE_SLICE_US (30 * USEC_PER_SEC)
 
@@ -157,7 +157,7 @@ struct storage_process {
 	struct workload workload;
 	struct storage_disk disk;
 	struct storage_summary summary;
-	/* Who holds the queue of the device; share 0: unknown, and why. */
+	/* The workload that holds the queue of the device; share 0: unknown. */
 	struct workload holder;
 	double holder_share, holder_rate; /* 0..1; bytes written a second */
 };

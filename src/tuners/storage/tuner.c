@@ -35,8 +35,7 @@ const struct config_option storage_options[] = {
 };
 
 static const struct reason slow_reasons[] = {
-	{"syncs-fast", "The syncs of the listed processes are fast enough, or there are none.",
-		NULL},
+	{"syncs-fast", "The syncs of the listed processes are fast enough.", NULL},
 	{"syncs-slow",
 		"One in a hundred syncs of a listed process took longer than storage.sync_p99."},
 	{"syncs-over-election",
@@ -75,17 +74,17 @@ const struct condition_type storage_conditions[] = {
 static const struct metric_row metric_rows[] = {
 	{"headroom_storage_sync_latency_seconds", METRIC_HISTOGRAM, "seconds",
 		"Time of fsync, fdatasync and the like, by the disk of the file system. Process other "
-		"is the sum of those that storage.processes does not list.",
+		"is the sum of all processes that storage.processes does not list.",
 		{"device", "process"}},
 	{"headroom_storage_io_bytes_total", METRIC_COUNTER, "bytes",
-		"Bytes of completed requests, as the disk sees them. Idle disks have no series; "
+		"Bytes of completed requests, as the disk sees them. Idle disks are left out; "
 		"device other is the sum of all but eight.",
 		{"device", "direction"}},
 	{"headroom_storage_queue_seconds_total", METRIC_COUNTER, "seconds",
 		"Sum of the times that requests waited, from their start to their completion.",
 		{"device"}},
 	{"headroom_storage_device_info", METRIC_GAUGE, NULL,
-		"What the disk is: kind is network, local, loop, rotating, overlay or unknown.",
+		"The kind of the disk: network, local, loop, rotating, overlay or unknown.",
 		{"device", "kind", "model", "scheduler"}},
 	{"headroom_storage_lost_total", METRIC_COUNTER, NULL,
 		"Requests and syncs that were not counted because a table was full.", {"what"}},
