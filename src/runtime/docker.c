@@ -314,6 +314,7 @@ const struct runtime_driver docker_driver = {
 	.find_process = find_process,
 	.await_reload = docker_wait_reload,
 	.copies_per_image = 1,
+	.loads_manifests = true,
 	.read_images_info = read_images_info,
 	.list = list,
 	.pull = pull,

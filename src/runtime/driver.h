@@ -306,6 +306,7 @@ struct runtime_driver {
 	/* Images; all NULL: the images are not managed. */
 	bool serves_kubelet;       /* by the CRI: preferred on nodes with a kubelet */
 	unsigned copies_per_image; /* in its store: 2 if it keeps the compressed layers */
+	bool loads_manifests;      /* load() needs a manifest: a pull follows no nested index */
 	bool (*honours_pins)(const char *version);
 
 	/*

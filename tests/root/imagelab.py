@@ -298,12 +298,15 @@ class Layout:
         self.manifests.append({**self.manifest(image, how), "annotations": {"io.containerd.image.name": image.name}})
         return self
 
-    def add_index(self, image: Built) -> "Layout":
-        """Adds an index for two platforms. The blobs of the other platform are missing."""
+    def add_index(self, image: Built, nested: bool = False) -> "Layout":
+        """Adds an index for two platforms, or an index of such an index. The blobs of the other platform are missing."""
         here = {**self.manifest(image), "platform": {"os": "linux", "architecture": MACHINE}}
         other = {**here, "digest": digest(b"elsewhere"), "platform": {"os": "linux", "architecture": "s390x"}}
         media = f"{OCI}index.v1+json"
         index = json.dumps({"schemaVersion": 2, "mediaType": media, "manifests": [other, here]}).encode()
+        if nested:
+            outer = {"schemaVersion": 2, "mediaType": media, "manifests": [self.blob(media, index)]}
+            index = json.dumps(outer).encode()
         annotations = {"org.opencontainers.image.ref.name": image.name}
         self.manifests.append({**self.blob(media, index), "annotations": annotations})
         return self

@@ -136,6 +136,7 @@ def test_archives_of_all_formats_become_images_that_run(runtime: Runtime) -> Non
         # Docker 20.10 does not support zstd layers.
         Layout().add(built("directory"), "gzip" if runtime.docker else "zstd").write_directory(there / "layout"),
         Layout().add_index(built("multi")).write_tar(there / "multi.tar"),
+        Layout().add_index(built("nested"), nested=True).write_tar(there / "nested.tar"),
     ]
     for archive in archives:
         runtime.good(*runtime.load(archive))

@@ -22,6 +22,7 @@ struct decision {
 	uint64_t budget;    /* bytes by which the store may grow */
 	uint64_t reserved;  /* part of the budget for transfers under way */
 	bool archive_busy;  /* an archive is being loaded or begins now */
+	bool cleaning;      /* leftovers are being removed: nothing else begins */
 	unsigned busy;      /* pulls and archives under way or beginning now */
 };
 
@@ -128,6 +129,7 @@ static void occupy(struct decision *decision, const struct transfer *transfer)
 	decision->reserved += transfer->need;
 	decision->busy += kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL;
 	decision->archive_busy |= kind == TRANSFER_ARCHIVE || kind == TRANSFER_CLEAN;
+	decision->cleaning |= kind == TRANSFER_CLEAN;
 }
 
 /* Bytes in the store, which may keep an image packed and unpacked. */
@@ -308,13 +310,13 @@ static void decide_pull(struct decision *decision, const char *name)
 		row->reason = decision->obstacle;
 	} else if (row->preload.reason && !judge_failure(decision, row)) {
 		return;
-	} else if (due_us > decision->realtime_us && !is_forced(decision, &row->preload)) {
+	} else if (wave.nodes > 1 && due_us > decision->realtime_us &&
+		   !is_forced(decision, &row->preload)) {
 		row->retry_us = now_us + due_us - decision->realtime_us;
 		if (row->state == IMAGE_PENDING)
 			row->reason = "wave-waits";
-	} else if (decision->archive_busy) {
-		if (row->state == IMAGE_PENDING)
-			row->reason = "archives-first";
+	} else if (decision->cleaning) {
+		return;
 	} else if (fits(decision, row) && decision->busy < decision->tuner->config.parallel) {
 		begin(decision, TRANSFER_PULL, NULL, name, need_of(decision, &row->preload));
 	}

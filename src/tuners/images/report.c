@@ -64,7 +64,6 @@ const struct reason images_reasons[] = {
 	{"loading", "The image is being loaded from its archive."},
 	{"pulling", "The runtime is pulling the image."},
 	{"queued", "The transfer begins when an earlier one has ended."},
-	{"archives-first", "Pulls begin after the archives have been loaded."},
 	{"settling", "The archive changed just now and may still be written."},
 	{"wave-waits", "Other nodes pull the image first: see images.wave."},
 	{"pins-ignored",

@@ -56,13 +56,13 @@ const struct config_option images_options[] = {
 			"other, and again when the archive changes or an image disappears. A name "
 			"that others moved to another image is left."},
 	{"images.pull", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = pull_items, .def = "[]",
-		.help = "Images to pull in advance, after the archives have been loaded, with the "
-			"credentials of the runtime."},
+		.help = "Images to pull in advance, with the credentials of the runtime."},
 	{"images.pin", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = pin_items, .def = "[sandbox]",
 		.help = "Images to protect from the kubelet's garbage collection. sandbox is the "
 			"runtime's sandbox image, also called the pause image."},
 	{"images.parallel", OPTION_COUNT, .min = 1, .max = IMAGES_PARALLEL_MAX, .unit = "images",
-		.def = "3", .help = "The number of images to transfer at the same time."},
+		.def = "3",
+		.help = "The number of transfers at the same time: pulls, and at most one archive."},
 	{"images.wave.nodes", OPTION_COUNT, .min = 1, .max = 1000000, .unit = "nodes", .def = "1",
 		.help = "The approximate number of nodes that pull the same images. With more than "
 			"one, nodes begin in waves of growing size, so that nodes of later waves "
