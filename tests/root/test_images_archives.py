@@ -3,10 +3,12 @@
 
 import json
 import os
+import signal
 import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import Agent, Start, until
 from imagelab import OCI, Built, Layout, compress, digest, docker_files, docker_save, tar_of, write_tar
 from runtimelab import Lab, lab  # noqa: F401
@@ -155,3 +157,17 @@ def test_a_disk_that_fills_during_a_load_is_not_filled_again_at_once(lab: Lab, p
     row = wait_image(running, A, "failed")
     assert row["reason"] == "does-not-fit" and "no space left" in row["why"], row
     assert row["next_in_seconds"] > 300
+
+
+@pytest.mark.slow
+def test_a_load_that_makes_no_progress_ends(lab: Lab, preload: Start, store: Path) -> None:
+    containerd = lab.containerd()
+    docker_save(store / "a.tar", [Built(A, layers=3, size=100 << 20)])
+    running = preload("archives: [/run/images]}\nruntime: {pull_progress_timeout: 10s")
+    until(lambda: (row := image(running, "/run/images/a.tar") or {}) and row["state"] == "active" and (row["bytes_done"] or 0) > 0)
+    containerd.signal(signal.SIGSTOP)
+    try:
+        until(lambda: f"{A}: no progress within 10 s" in running.log, lambda: running.log[-2000:])
+    finally:
+        containerd.signal(signal.SIGCONT)
+    wait_image(running, A)

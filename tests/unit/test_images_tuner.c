@@ -148,6 +148,25 @@ TUNER_TEST(a_load_is_cancelled_when_it_fills_the_store)
 	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
 }
 
+TUNER_TEST(a_load_is_cancelled_without_progress)
+{
+	const struct images_memory memory = {0};
+	struct transfer *transfer;
+
+	configure(made, "runtime: {pull_progress_timeout: 10s}");
+	transfer = begin(made);
+	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
+	transfer->load_us = now_us() - 11 * USEC_PER_SEC;
+	transfer->done = 1;
+	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
+	transfer->progress_us -= 11 * USEC_PER_SEC;
+	assert_true(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
+	preload_add(&transfer->found, "/i/a.tar", "a:1")->reason = "load-failed";
+	transfer->error = -ECANCELED;
+	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+	assert_non_null(strstr(made->tuner->record.entries[0].why, "no progress within 10 s"));
+}
+
 /* A transfer may end after its tuner was closed. */
 TUNER_TEST(a_cancelled_transfer_changes_no_record)
 {

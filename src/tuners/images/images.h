@@ -50,7 +50,8 @@ struct images_config {
 	const struct runtime_driver *driver; /* of runtime.kind; NULL: any */
 	unsigned generation;                 /* changes with each configuration */
 	uint64_t parallel;
-	struct wave wave; /* start_us 0: from when the node first saw the image */
+	uint64_t progress_timeout_us; /* of a load; 0: none */
+	struct wave wave;             /* start_us 0: from when the node first saw the image */
 };
 
 #define IMAGES_SANDBOX "sandbox"
@@ -157,7 +158,11 @@ struct transfer {
 	char *text;                /* TRANSFER_RECORD: the content of the file */
 	bool cancelled;            /* the store is full; used by the loop only */
 	uint64_t began_us;         /* CLOCK_MONOTONIC */
+	/* Used by the loop only: a load without progress is cancelled. */
+	bool stalled;
+	uint64_t progress_timeout_us, progress_us, progress_bytes;
 	_Atomic uint64_t done;     /* bytes sent to the runtime; the loop reads it */
+	_Atomic uint64_t load_us;  /* begin of the load of an image, CLOCK_MONOTONIC; 0: none */
 	struct preload_list found; /* the archive and its images, or the pulled image */
 	int error;
 	char why[IMAGES_WHY_MAX]; /* TRANSFER_CLEAN, TRANSFER_RECORD */

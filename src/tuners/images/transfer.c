@@ -197,9 +197,12 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 		images_describe_room(preload->why, preload->need, room);
 		return 0;
 	}
-	if (r == 0)
+	if (r == 0) {
+		atomic_store(&transfer->load_us, now_us());
 		r = images_load(&transfer->runtime, transfer->host, archive, image, wait,
 			&transfer->done, preload->why);
+		atomic_store(&transfer->load_us, 0);
+	}
 	preload->bytes = atomic_load(&transfer->done) - before;
 	note_end(preload, began_us, r, "load-failed");
 	if (r < 0)

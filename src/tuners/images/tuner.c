@@ -121,6 +121,7 @@ static void images_configure(void *self, const struct config *config)
 	read_names(config, "images.pin", true, &ret->pins);
 	ret->driver = runtime_driver_choose(config_choice(config, "runtime.kind"));
 	ret->parallel = config_count(config, "images.parallel", 0);
+	ret->progress_timeout_us = config_duration(config, "runtime.pull_progress_timeout");
 	ret->wave = (struct wave){
 		.nodes = (unsigned)config_count(config, "images.wave.nodes", 1),
 		.seeds = (unsigned)config_count(config, "images.wave.seeds", 1),
@@ -240,6 +241,7 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	transfer->runtime = tuner->sample.runtime;
 	copy_text(transfer->store, sizeof(transfer->store), tuner->sample.store);
 	transfer->began_us = now_us();
+	transfer->progress_timeout_us = tuner->config.progress_timeout_us;
 	transfer->error = -ECANCELED; /* until it was run */
 	for (size_t i = 0; i < memory->n && transfer->kind == TRANSFER_ARCHIVE; i++) {
 		const struct image_row *row = &memory->rows[i];
@@ -272,6 +274,18 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	return transfer;
 }
 
+/* The runtime itself ends a pull without progress, but it sees no end of a load. */
+static bool is_stalled(struct transfer *transfer)
+{
+	uint64_t done = atomic_load(&transfer->done), load_us = atomic_load(&transfer->load_us);
+
+	if (done != transfer->progress_bytes)
+		transfer->progress_us = now_us();
+	transfer->progress_bytes = done;
+	return load_us > 0 && transfer->progress_timeout_us > 0 &&
+	       now_us() > MAX(load_us, transfer->progress_us) + transfer->progress_timeout_us;
+}
+
 /* The size of a pull is not known in advance, and other programs write to the store, too. */
 static bool images_transfer_cancels(void *request, const void *data)
 {
@@ -280,7 +294,8 @@ static bool images_transfer_cancels(void *request, const void *data)
 
 	transfer->cancelled |= memory->full && (transfer->kind == TRANSFER_PULL ||
 						       atomic_load(&transfer->done) > 0);
-	return transfer->cancelled;
+	transfer->stalled |= is_stalled(transfer);
+	return transfer->cancelled || transfer->stalled;
 }
 
 static void record_preload(struct preload_list *record, const struct preload *found)
@@ -343,7 +358,12 @@ static void images_transfer_adopt(void *self, void *request)
 			"stopped: the image store has reached the kubelet's threshold for garbage "
 			"collection: free some space, or preload less");
 	}
-	if (transfer->error != -ECANCELED || transfer->cancelled) {
+	if (transfer->stalled && transfer->error == -ECANCELED && found->n > 0)
+		snprintf(found->entries[found->n - 1].why, IMAGES_WHY_MAX,
+			"no progress within %.0f s (runtime.pull_progress_timeout): see the log of "
+			"the runtime",
+			(double)transfer->progress_timeout_us / (double)USEC_PER_SEC);
+	if (transfer->error != -ECANCELED || transfer->cancelled || transfer->stalled) {
 		for (size_t i = 0; i < found->n; i++)
 			record_preload(&tuner->record, &found->entries[i]);
 		tuner->dirty |= found->n > 0;
