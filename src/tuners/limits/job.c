@@ -357,9 +357,8 @@ void limits_sample_adopt(void *self, void *request)
 		limits->next_files_us =
 			MAX(limits->next_files_us, at + sample->files_us * FILES_SHARE);
 	}
-	if (limits && limits->bpf_why[0] == '\0' && (sample->census_error || sample->files_error))
-		snprintf(limits->bpf_why, TUNER_WHY_MAX, "BPF: an iterator: %s",
-			strerror(-MIN(sample->census_error, sample->files_error)));
+	if (limits && (sample->processes >= 0 || sample->files >= 0))
+		limits->pass_error = MIN(sample->census_error, sample->files_error);
 	cleanup_close(&sample->processes);
 	cleanup_close(&sample->files);
 	free(sample->busy);

@@ -68,6 +68,7 @@ struct limits {
 	uint64_t census_at_us, census_us; /* the last census, and its CPU time */
 	uint64_t files_at_us;             /* the last pass over files */
 	uint64_t files_us;                /* CPU time of a pass over files */
+	int pass_error;                   /* of the last pass: 0 or -errno */
 	uint64_t n_files;                 /* of all processes */
 	bool counted;                     /* by a census */
 };

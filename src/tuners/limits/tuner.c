@@ -95,6 +95,9 @@ static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])
 	const char *separator = ": not watched: ";
 
 	copy_text(why, TUNER_WHY_MAX, limits->bpf_why);
+	if (limits->pass_error < 0)
+		snprintf(why, TUNER_WHY_MAX, "BPF: an iterator: %s: the next sample tries again",
+			strerror(-limits->pass_error));
 	for (size_t i = 0; i < limits->n && limits->bpf_why[0]; i++)
 		if (limits_needs_bpf(&limits_rows[i])) {
 			text_append(why, TUNER_WHY_MAX, "%s%s", separator, limits_rows[i].name);
