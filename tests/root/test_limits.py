@@ -111,7 +111,8 @@ def test_inotify_of_the_fullest_user_and_the_pod_that_has_most_of_it(node: Any, 
     now = limits()
     mine = count("[0-9]*/fdinfo/*", "inotify wd:")
     assert now["inotify/instances"]["max"] == 9000 and 8000 <= now["inotify/instances"]["used"] < 8100
-    assert now["inotify/watches"]["used"] == mine >= 300
+    # Other programs of root may add and remove some meanwhile.
+    assert now["inotify/watches"]["used"] == pytest.approx(mine, abs=50) and mine >= 300
     for name, most in (("inotify/instances", 8000), ("inotify/watches", 300)):
         assert users(now[name])[0] == f"pod {pod.uid}" and now[name]["top"][0][0] == most
 

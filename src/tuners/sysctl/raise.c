@@ -12,7 +12,7 @@
 /* The kernel rounds the number of chains up to whole pages. */
 #define CHAINS_A_PAGE 512
 
-/* What limits.raise raises. The value NULL depends on the memory. */
+/* The sysctls of limits.raise. The value NULL depends on the memory. */
 static const struct {
 	const char *choice, *name, *value;
 } raises[] = {
