@@ -312,9 +312,15 @@ class Node:
             if stop:
                 self.world.settle()
         dones = self.world.finish(*tasks[1:]) if stop_at else []
-        for task in tasks[: len(tasks) - len(dones)]:
-            task.process.send_signal(signal.SIGCONT)
-        dones = self.world.finish(*tasks[: len(tasks) - len(dones)]) + dones
+        left = tasks[: len(tasks) - len(dones)]
+
+        def go_on(_look: int = 0) -> None:  # it may stop later than its first sleep
+            for task in left:
+                if task.process.poll() is None:
+                    task.process.send_signal(signal.SIGCONT)
+
+        go_on()
+        dones = self.world.finish(*left, each=go_on) + dones
         self.observe()
         self.commands.clear()
         alone = len(wanted) == 1
