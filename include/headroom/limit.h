@@ -32,6 +32,13 @@ struct limit_reading {
 	const struct condition_type *condition; /* a True condition about this limit, or NULL */
 	struct limit_user *top; /* largest users, largest first, at most LIMIT_TOP_MAX; owned */
 	unsigned n_top;
+	/*
+	 * A flow: its largest users in the busiest second, which used this much. The users of a
+	 * later reading may be others. 0: not known.
+	 */
+	uint64_t busiest;
+	struct limit_user busiest_top[LIMIT_PEAK_TOP];
+	unsigned n_busiest_top;
 };
 
 /* Appends a zeroed user to top and returns it, which is valid until the next call. */

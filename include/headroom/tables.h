@@ -68,6 +68,10 @@ struct column {
 	enum column_format format;
 	int width;         /* in `headroom top`, in characters; negative: aligned left */
 	const char *limit; /* path of a number: values near or above it are coloured */
+	const char *tone;  /* COLUMN_STATE: path of the word that gives the colour; or NULL */
+	/* Of the columns in `headroom top` that do not fit, those with the largest go first. 0:
+	 * never. */
+	unsigned rank;
 	/* Instead of key: combines several members. text is an empty string at the call. */
 	void (*write)(const struct cJSON *row, char *text, size_t size);
 };
@@ -83,9 +87,14 @@ struct table_view {
 	bool (*folds)(const struct cJSON *row);
 	const char *folded; /* heading of that list: "idle" */
 
+	/* The order of the rows in words: "problems first". NULL: by the first column of numbers.
+	 */
+	const char *order;
+
 	/* For `headroom top`, which shows no table without them. */
 	const char *empty; /* printed if the table has no rows */
-	/* Writes line i below a row, from 0. False after the last. */
+	/* Writes line i below a row, from 0; an empty one is left out. False after the last. The
+	 * page shows the lines of rows whose severity is warning or critical. */
 	bool (*write_detail)(const struct cJSON *row, int i, char *text, size_t size);
 	/* Appends the lines below the table. */
 	void (*write_notes)(const struct cJSON *document, char *text, size_t size);

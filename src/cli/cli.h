@@ -163,5 +163,8 @@ void draw_wrapped(struct screen *screen, int indent, const char *format, ...) PR
 /* Like draw_wrapped(), on a new line that is indented too. An empty text draws nothing. */
 void draw_paragraph(struct screen *screen, int indent, const char *text);
 
+/* The colour of a state, status or verdict of the document. */
+enum color color_of(const char *word);
+
 /* Draws an element of the status document's limits. */
 void print_limit(struct screen *screen, const cJSON *limit);

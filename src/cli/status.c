@@ -20,8 +20,7 @@ static void draw_heading(struct screen *screen, const char *text)
 	draw(screen, COLOR_NONE, "\n");
 }
 
-/* The colour of a state, status or verdict of the document. */
-static enum color color_of(const char *word)
+enum color color_of(const char *word)
 {
 	_Static_assert(COLOR_FAINT - COLOR_GOOD == TONE_FAINT, "colours in the order of the tones");
 	return (enum color)(COLOR_GOOD + tone_of(word));

@@ -5,28 +5,59 @@
 #include "report/report.h"
 #include "tuners/table.h"
 
-/* Prints a row of the view, or the headings if row is NULL. */
-static void print_row(struct screen *screen, const struct table_view *view, const cJSON *rows,
-	const cJSON *row, const struct column *sorted)
+/* Columns with a larger rank do not fit. The first column is as wide as its longest text. */
+struct layout {
+	const struct table_view *view;
+	const struct column *sorted; /* NULL: the order of the document */
+	int first_width;
+	unsigned rank;
+};
+
+static struct layout lay_out(const struct screen *screen, const struct table_view *view,
+	const cJSON *rows, const struct column *sorted)
 {
+	struct layout layout = {.view = view, .sorted = sorted, .rank = UINT_MAX};
+	const cJSON *row;
+	int width;
+
+	layout.first_width = view->columns[0].width;
+	cJSON_ArrayForEach (row, rows)
+		layout.first_width = MIN(
+			layout.first_width, -(int)strlen(json_text_at(row, view->columns[0].key)));
+	do {
+		unsigned largest = 0;
+
+		width = 3 - layout.first_width;
+		for (const struct column *c = view->columns + 1; c->key || c->write; c++) {
+			if (!c->heading || c->rank > layout.rank)
+				continue;
+			width += abs(c->width);
+			largest = MAX(largest, c->rank);
+		}
+		if (width <= screen->width || largest == 0)
+			return layout;
+		layout.rank = largest - 1;
+	} while (true);
+}
+
+/* Prints a row, or the headings if row is NULL. */
+static void print_row(struct screen *screen, const struct layout *layout, const cJSON *row)
+{
+	const struct table_view *view = layout->view;
+
 	draw(screen, COLOR_NONE, "  ");
 	for (const struct column *c = view->columns; c->key || c->write; c++) {
 		double value = c->key ? json_number_at(row, c->key) : 0;
 		double limit = c->limit ? json_number_at(row, c->limit) : 0;
 		char text[CELL_MAX];
-		int width = c->width;
-		const cJSON *other;
+		int width = c == view->columns ? layout->first_width : c->width;
 
-		if (!c->heading)
+		if (!c->heading || c->rank > layout->rank)
 			continue;
-		/* The first column is as wide as its longest text. */
-		if (c == view->columns)
-			cJSON_ArrayForEach (other, rows)
-				width = MIN(width, -(int)strlen(json_text_at(other, c->key)));
 		if (row)
 			cell_text(c, row, text, sizeof(text));
 		if (!row)
-			draw(screen, c == sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
+			draw(screen, c == layout->sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
 				c->heading);
 		else if (c->format == COLUMN_NUMBER && !c->write)
 			/* Green below the limit, yellow near it, red above it. */
@@ -36,6 +67,9 @@ static void print_row(struct screen *screen, const struct table_view *view, cons
 				: value > 0.8 * limit ? COLOR_WARNING
 						      : COLOR_GOOD,
 				"%*.0f", width, value);
+		else if (c->format == COLUMN_STATE)
+			draw(screen, color_of(c->tone ? json_text_at(row, c->tone) : text), "%*s",
+				width, text);
 		else
 			draw(screen, COLOR_NONE, "%*s", width,
 				text[0] || c->format != COLUMN_SECONDS ? text : "-");
@@ -45,11 +79,20 @@ static void print_row(struct screen *screen, const struct table_view *view, cons
 	draw(screen, COLOR_NONE, "\n");
 }
 
-/* Sorts by the numeric column with this index, modulo their number. Returns the column. */
+/*
+ * Sorts by the numeric column with this index, modulo their number. Returns the column. If the
+ * view has an order of its own, that is the first, and NULL is returned.
+ */
 static const struct column *sort_rows(const struct table_view *view, cJSON *rows, unsigned index)
 {
 	const struct column *c = view->columns;
+	unsigned n = view->order ? 1 : 0;
 
+	for (const struct column *k = c; k->key || k->write; k++)
+		n += k->heading && k->format == COLUMN_NUMBER;
+	index %= MAX(n, 1U);
+	if (view->order && index-- == 0)
+		return NULL;
 	while (!c->heading || c->format != COLUMN_NUMBER || index-- > 0) {
 		c++;
 		if (!c->key && !c->write)
@@ -76,13 +119,15 @@ static void print_table(
 	cJSON *document = cJSON_GetObjectItem(status, ops->name),
 	      *rows = cJSON_GetObjectItem(document, view->rows);
 	const struct column *sorted = sort_rows(view, rows, sort_column);
+	const struct layout layout = lay_out(screen, view, rows, sorted);
 	int left = screen->height - 6 - cJSON_GetArraySize(rows);
 	char text[512] = "";
 	const cJSON *item;
 
 	draw(screen, COLOR_BOLD, "%s", view->title);
 	if (screen->bars)
-		draw(screen, COLOR_FAINT, "  by %s; s sorts, q quits", sorted->heading);
+		draw(screen, COLOR_FAINT, "  %s%s; s sorts, q quits", sorted ? "by " : "",
+			sorted ? sorted->heading : view->order);
 	draw(screen, COLOR_NONE, "\n");
 	if (!cJSON_IsObject(document)) {
 		cJSON_ArrayForEach (item, json_at(status, "tuners"))
@@ -92,12 +137,18 @@ static void print_table(
 					json_text_at(item, "why"));
 		return;
 	}
-	print_row(screen, view, rows, NULL, sorted);
+	print_row(screen, &layout, NULL);
 	cJSON_ArrayForEach (item, rows) {
-		print_row(screen, view, rows, item, sorted);
+		print_row(screen, &layout, item);
 		for (int i = 0; left > 0 && view->write_detail(item, i, text, sizeof(text)); i++) {
-			draw(screen, COLOR_NONE, "    %s\n", text);
-			left--;
+			if (!text[0])
+				continue;
+			/* Wrapping would not keep the columns. */
+			if ((int)strlen(text) + 4 <= screen->width)
+				draw(screen, COLOR_NONE, "    %s\n", text);
+			else
+				draw_paragraph(screen, 4, text);
+			left -= 1 + (int)strlen(text) / MAX(screen->width - 4, 1);
 		}
 	}
 	if (cJSON_GetArraySize(rows) == 0)

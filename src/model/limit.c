@@ -28,6 +28,13 @@ static void observe_peak(struct limit_peak *peak, const struct limit_reading *re
 		peak->at_us = now;
 		peak->n_top = 0;
 	}
+	if (reading->flow) {
+		if (reading->busiest != peak->used || reading->n_busiest_top == 0)
+			return;
+		peak->n_top = reading->n_busiest_top;
+		memcpy(peak->top, reading->busiest_top, sizeof(peak->top));
+		return;
+	}
 	if (now - peak->at_us > USERS_FOLLOW_US || reading->n_top == 0 ||
 		(peak->n_top > 0 && reading->top[0].used <= peak->top[0].used))
 		return;

@@ -22,66 +22,6 @@ static const char *const tone_classes[] = {
 	[TONE_FAINT] = "dim",
 };
 
-/* Text has a contrast of at least 4.5:1 in both colour schemes (WCAG 2.1, AA). */
-static const char style[] =
-	":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--line:#dfe3e8;--text:#1b2430;"
-	"--dim:#5a6675;--ok:#1a7f4b;--warning:#8f5a00;--critical:#c0262d;--track:#e6e9ee;"
-	"--ok-bar:#2aa869;--warning-bar:#e09a1a;--critical-bar:#d9383f}"
-	"@media(prefers-color-scheme:dark){:root{--bg:#12161c;--card:#1a2029;--line:#2c3542;"
-	"--text:#e4e9f0;--dim:#9aa7b6;--ok:#55c98d;--warning:#f0b44c;--critical:#ff7b80;"
-	"--track:#2c3542}}"
-	"*{box-sizing:border-box}"
-	"body{margin:0;background:var(--bg);color:var(--text);"
-	"font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Noto Sans\",sans-serif}"
-	"header,main,footer{max-width:1320px;margin:0 auto;padding:0 20px}"
-	"header{display:flex;flex-wrap:wrap;align-items:center;gap:6px 14px;padding-top:28px}"
-	"h1{font-size:24px;margin:0;overflow-wrap:anywhere}"
-	"h2{font-size:13px;letter-spacing:.06em;text-transform:uppercase;color:var(--dim);"
-	"margin:30px 0 10px;font-weight:600}"
-	"h3{font-size:16px;margin:0}"
-	".sub{color:var(--dim);flex-basis:100%;margin:0;font-size:13px}"
-	".badge{display:inline-block;padding:1px 10px;border-radius:99px;border:1px solid;"
-	"font-size:13px;font-weight:600;white-space:nowrap}"
-	".ok{color:var(--ok)}.warning{color:var(--warning)}.critical{color:var(--critical)}"
-	".dim{color:var(--dim)}"
-	".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}"
-	".card,.wide{background:var(--card);border:1px solid var(--line);border-radius:10px}"
-	".card{padding:16px 18px}.wide{overflow-x:auto}"
-	".row{display:flex;justify-content:space-between;gap:12px;align-items:baseline}"
-	".num{font-variant-numeric:tabular-nums}"
-	".track{height:12px;border-radius:6px;background:var(--track);margin:10px 0 8px;"
-	"overflow:hidden;position:relative}"
-	".bar{height:100%;border-radius:6px;background:var(--ok-bar)}"
-	".bar.warning{background:var(--warning-bar)}.bar.critical{background:var(--critical-bar)}"
-	".peak{position:absolute;top:0;bottom:0;width:2px;background:var(--dim)}"
-	".facts{display:flex;flex-wrap:wrap;gap:2px 16px;margin:0;color:var(--dim);font-size:13px}"
-	"ol{margin:10px 0 0;padding:8px 0 0;border-top:1px solid var(--line);list-style:none;"
-	"font-size:13px}"
-	"table{border-collapse:collapse;width:100%;font-size:14px}"
-	"th,td{text-align:left;padding:8px 12px;border-bottom:1px solid var(--line);"
-	"vertical-align:top}"
-	"tbody tr:last-child>*{border-bottom:0}"
-	"thead th{color:var(--dim);font-weight:600;font-size:13px}"
-	"tbody th{font-weight:500;overflow-wrap:anywhere}"
-	"td{overflow-wrap:break-word}tbody th{white-space:nowrap}"
-	"td.num,th.num{text-align:right;white-space:nowrap}td.note{overflow-wrap:anywhere}"
-	"summary{cursor:pointer}details p{margin:4px 0 0;white-space:normal;font-weight:400;"
-	"font-size:13px;color:var(--dim);max-width:60ch}.wide>details{padding:8px 14px}"
-	".wide+details{margin:8px 14px;font-size:14px}details .wide{margin-top:8px}"
-	"svg{display:block;width:100%;height:32px;margin:8px 0}td svg{width:120px;height:20px;"
-	"margin:0}polyline{fill:none;stroke:var(--ok-bar);stroke-width:1.500;"
-	"vector-effect:non-scaling-stroke}"
-	"@media(max-width:640px){thead{display:none}table,tbody,tr,td,tbody th{display:block}"
-	"tr{padding:10px 14px;border-bottom:1px solid var(--line)}"
-	"td,tbody th{border:0;padding:2px 0;white-space:normal}td:empty{display:none}"
-	"td.num{text-align:left}td[data-title]::before{content:attr(data-title) \": \";"
-	"color:var(--dim);font-size:13px}td[data-title] svg{display:inline-block;"
-	"vertical-align:middle}header,main,footer{padding-left:12px;padding-right:12px}"
-	".cards{grid-template-columns:1fr}}"
-	".code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
-	"a{color:inherit}"
-	"footer{color:var(--dim);font-size:13px;padding-top:22px;padding-bottom:34px}";
-
 /* Like fprintf() with %s only; texts are escaped for elements and quoted attributes. */
 static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 {
@@ -254,6 +194,26 @@ static const char *const column_classes[] = {
 	[COLUMN_HISTORY] = "",
 };
 
+static bool is_problem(const cJSON *row)
+{
+	const char *severity = json_text_at(row, "severity");
+
+	return streq(severity, verdict_names[VERDICT_WARNING]) ||
+	       streq(severity, verdict_names[VERDICT_CRITICAL]);
+}
+
+/* What `headroom top` shows below the row, in a row of its own. */
+static void put_detail(FILE *out, const struct table_view *view, const cJSON *row)
+{
+	char text[CELL_MAX];
+
+	fputs("<tr><td class=\"note\" colspan=\"32\">", out);
+	for (int i = 0; view->write_detail(row, i, text, sizeof(text)); i++)
+		if (text[0])
+			put(out, "<div>%s</div>", text);
+	fputs("</td></tr>\n", out);
+}
+
 /* The first cell is the name of the row; a click on it shows the explanation of help_key. */
 static void put_row(FILE *out, const struct table_view *view, uint32_t blank, const cJSON *row)
 {
@@ -277,7 +237,10 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 			column->title);
 		if (column->format == COLUMN_STATE) {
 			word = condition_word(row, word);
-			put_badge(out, tone_classes[tone_of(word)], word);
+			put_badge(out,
+				tone_classes[tone_of(
+					column->tone ? json_text_at(row, column->tone) : word)],
+				word);
 		} else if (column->format == COLUMN_NUMBER && !column->write) {
 			put(out, "%s", number_text(row, column->key, text));
 		} else if (column->format == COLUMN_HISTORY && json_at(row, column->key)) {
@@ -288,6 +251,8 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 		fputs("</td>", out);
 	}
 	fputs("</tr>\n", out);
+	if (view->write_detail && is_problem(row))
+		put_detail(out, view, row);
 }
 
 static void end_list(FILE *out, const char *end, size_t left_out)
@@ -426,7 +391,7 @@ static void put_header(FILE *out, const struct node *node, bool paused)
 	      "xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%232aa869' "
 	      "d='M2 9h3v6H2zm4.500-4h3v10h-3zM11 1h3v14h-3z'/%3E%3C/svg%3E\">\n<style>",
 		out);
-	fputs(style, out);
+	fputs(page_style, out);
 	put(out, "</style>\n</head>\n<body>\n<header>\n<h1>%s</h1>", node->name);
 	put_badge(out, verdict, verdict);
 	if (!node->applied)

@@ -76,7 +76,9 @@ def test_pressure_is_reported_before_the_limit(one, lab, directory) -> None:
     lab.dnsperf(directory, NEAR, "-Q", "180", "-l", "3", "-c", "1")
     scrape = settle(one, lambda now: now.total("peak_queries_per_second", server=NEAR) >= 170, "a peak")
     assert scrape.total("over_budget_seconds_total", server=NEAR) == 0 and one.limit(f"dns/{NEAR}")["hits"] == 0
-    assert NEAR in one.wait_condition("DNSBudgetPressure")["message"]
+    one.wait_condition("DNSBudgetPressure")
+    # The message names the three worst servers, and those of other tests are worse.
+    assert Scrape(one).row(NEAR)["condition"] == "DNSBudgetPressure"
     assert NEAR not in one.condition("DNSBudgetExceeded")["message"]
     perf = lab.dnsperf(directory, NEAR, "-Q", "300", "-l", "3", "-c", "1")
     scrape = settle(one, lambda now: now.row(NEAR)["queries_per_second"] == 0, "quiet")

@@ -81,7 +81,30 @@ static bool parse_user(struct scenario *scenario, struct dns_label *label)
 		return false;
 	user.per_second = user.smooth = (double)rate;
 	user.serves = scenario_is(scenario, "serves");
+	if (scenario_is(scenario, "failing")) {
+		user.failures = (double)rate;
+		label->failing = user;
+	}
 	label->users[label->n_users++] = user;
+	return true;
+}
+
+/* "answers servfail 20". */
+static bool parse_answers(
+	struct scenario *scenario, struct replay *replay, struct dns_server_state *server)
+{
+	static const char *const codes[DNS_RCODES] = {
+		"noerror", "formerr", "servfail", "nxdomain", "notimp", "refused", "other"};
+	struct dns_server counts = {.totals = server->totals};
+	uint64_t number;
+	int code = 0;
+
+	while (code < DNS_RCODES && !scenario_is(scenario, codes[code]))
+		code++;
+	if (code == DNS_RCODES || !scenario_number(scenario, &number))
+		return false;
+	counts.totals.responses[code] += number;
+	dns_server_update(&replay->sensor.seen.table, server, &counts, scenario->now_us);
 	return true;
 }
 
@@ -106,10 +129,13 @@ static bool parse_part(
 		server->totals.cluster_answers = number;
 		return true;
 	}
+	if (scenario_is(scenario, "answers"))
+		return parse_answers(scenario, replay, server);
 	if (!scenario_is(scenario, "unanswered") || !scenario_number(scenario, &number))
 		return false;
 	dns_minute_pass(server, scenario->now_us);
-	dns_server_add_unanswered(&replay->sensor.seen.table, server, number);
+	dns_server_add_unanswered(&replay->sensor.seen.table, server, number,
+		scenario->now_us - DNS_TIMEOUT_NS / 1000);
 	return true;
 }
 
@@ -228,6 +254,21 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 	}
 }
 
+/* The users of the last reading sent the queries of a new second. */
+static void name_seconds(struct dns_label *label)
+{
+	for (size_t i = 0; i < DNS_SECONDS; i++) {
+		struct dns_second *second = &label->seconds[i];
+
+		if (second->known || second->found_us == 0)
+			continue;
+		second->n_users = MIN(label->n_users, (unsigned)LIMIT_TOP_MAX);
+		memcpy(second->users, label->users, second->n_users * sizeof(*label->users));
+		qsort(second->users, second->n_users, sizeof(second->users[0]), dns_user_by_rate);
+		second->known = true;
+	}
+}
+
 static void tick(struct replay *replay, struct decide_input *input, struct proposal *proposal)
 {
 	struct dns_server_table *table = &replay->sensor.seen.table;
@@ -248,6 +289,10 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 	for (size_t i = 0; i < 2; i++)
 		dns_seconds_update(&replay->sensor.seen.senders[i].seconds, replay->by_sender[i],
 			now_ns, 1024);
+	for (size_t i = 0; i < table->n; i++) {
+		dns_second_observe(&replay->sensor.seen, table->servers[i], input->now_us);
+		name_seconds(table->servers[i]->label);
+	}
 	replay->ticked_us = input->now_us;
 	proposal_clear(proposal);
 	dns_decide(&replay->sensor, input, &replay->memory, proposal);

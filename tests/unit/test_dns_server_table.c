@@ -53,7 +53,7 @@ TEST(counters_never_fall)
 	assert_int_equal(server->changed_at_us, USEC_PER_SEC);
 	assert_int_equal(dns_queries(&server->totals), 100);
 	assert_int_equal(reported(&table), 100);
-	dns_server_add_unanswered(&table, server, 7);
+	dns_server_add_unanswered(&table, server, 7, 0);
 	assert_int_equal(server->label->reported.unanswered, 7);
 }
 

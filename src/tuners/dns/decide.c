@@ -8,21 +8,17 @@
 /* DNSBudgetPressure begins above the first share of the budget and ends below the second. */
 #define PRESSURE_BEGINS 0.80
 #define PRESSURE_ENDS   0.70
-#define PEAK_WINDOW_US  (60 * USEC_PER_SEC)
 
 /* DNSBudgetExceeded stays True long enough for a dashboard and an alert to see it. */
 #define EXCEEDED_WINDOW_US (300 * USEC_PER_SEC)
 
-/* Users may be read only every ten seconds. */
-#define USERS_KNOWN_US (11 * USEC_PER_SEC)
-
 /*
  * DNSUnanswered begins with this number and this share of the queries of the last minute: every
- * network loses a few. It ends below the second share.
+ * network loses a few. It ends below the second share. The same for DNSFailing and answers.
  */
-#define UNANSWERED_LEAST  10
-#define UNANSWERED_BEGINS 0.05
-#define UNANSWERED_ENDS   0.01
+#define LOST_LEAST  10
+#define LOST_BEGINS 0.05
+#define LOST_ENDS   0.01
 
 /* A forwarder counts from the first rate of queries to upstreams and down to the second. */
 #define FORWARDER_BEGINS 0.5
@@ -35,23 +31,48 @@
 
 #define NAMED 3 /* servers or forwarders in one message */
 
-static double share_of(const struct dns_budget *budget, const double used_of[static DNS_NUMBERS])
-{
-	double used = 0;
+#define SERVER_TEXT 64
 
-	for (int i = 0; i < DNS_NUMBERS; i++)
-		if (budget->max[i] > 0)
-			used = MAX(used, used_of[i] / (double)budget->max[i]);
-	return used;
+static uint64_t responses(const struct dns_slot *minute)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < DNS_RCODES; i++)
+		sum += minute->responses[i];
+	return sum;
 }
 
-/* The busiest user at that time: an average would name a client with few, steady queries. */
-static void blame(
-	const struct dns_label *label, uint64_t at_us, uint64_t now, struct dns_user *busiest)
+/* Keeps the worst second over the budget within the window. Its users may be known later. */
+static void remember_second(
+	const struct dns_server_state *server, struct dns_server_memory *memory, uint64_t now)
 {
-	for (unsigned i = 0; label && now - at_us <= USERS_KNOWN_US && i < label->n_users; i++)
-		if (label->users[i].per_second > busiest->per_second)
-			*busiest = label->users[i];
+	const struct dns_second *found = dns_busiest_second(server->label, now);
+	struct dns_second *worst = memory->over_second;
+
+	if (!found || (!worst && memory->over_at_us != now))
+		return;
+	if (!worst)
+		memory->over_second = worst = must(calloc(1, sizeof(*worst)));
+	if (found->found_us == worst->found_us || found->share > worst->share ||
+		(memory->over_at_us == now && now - worst->found_us > EXCEEDED_WINDOW_US))
+		*worst = *found;
+}
+
+const struct dns_second *dns_second_that_matters(
+	const struct dns_server_state *server, const struct dns_server_memory *memory, uint64_t now)
+{
+	return memory->over_lately > 0 && memory->over_second
+		       ? memory->over_second
+		       : dns_busiest_second(server->label, now);
+}
+
+int dns_verdict(const struct dns_server_memory *memory)
+{
+	return memory->over_lately > 0 ? DNS_BUDGET_EXCEEDED
+	       : memory->failing       ? DNS_FAILING
+	       : memory->unanswered    ? DNS_UNANSWERED
+	       : memory->pressure      ? DNS_BUDGET_PRESSURE
+				       : DNS_CONDITIONS;
 }
 
 /*
@@ -93,14 +114,19 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 	} else if (now - memory->over_at_us > EXCEEDED_WINDOW_US) {
 		memory->over_lately = 0;
 		memset(memory->worst, 0, sizeof(memory->worst));
-		memory->user.per_second = 0;
 	}
 	if (memory->over_lately == 0)
 		return;
 	/* The use in a second over the budget may still grow. */
 	for (int i = 0; i < DNS_NUMBERS; i++)
 		memory->worst[i] = MAX(memory->worst[i], uses.poll_peak[i]);
-	blame(server->label, memory->over_at_us, now, &memory->user);
+	remember_second(server, memory, now);
+}
+
+static bool remains(bool was, uint64_t lost, uint64_t of)
+{
+	return was ? lost > 0 && (double)lost >= (double)of * LOST_ENDS
+		   : lost >= LOST_LEAST && (double)lost >= (double)of * LOST_BEGINS;
 }
 
 static void remember(const struct dns_sensor *sensor, const struct dns_server_state *server,
@@ -108,45 +134,22 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 {
 	const struct dns_seen *seen = &sensor->seen;
 	const struct dns_budget *budget = &server->budget;
-	const struct dns_seconds *queries = &server->queries;
-	const struct dns_seconds *packets =
-		budget->link_local ? &seen->link_local : &server->packets;
 	const struct dns_slot minute = dns_minute(server);
-	double sent = (double)minute.queries, unanswered = (double)minute.unanswered;
-	double pending = (double)server->pending, share;
 
-	if (memory->unanswered)
-		memory->unanswered = unanswered > 0 && unanswered >= sent * UNANSWERED_ENDS;
-	else
-		memory->unanswered =
-			unanswered >= UNANSWERED_LEAST && unanswered >= sent * UNANSWERED_BEGINS;
+	memory->unanswered = remains(memory->unanswered, minute.unanswered, minute.queries);
+	memory->failing = remains(memory->failing, dns_failures(&minute), responses(&minute));
 	if (!dns_budget_is_set(budget)) {
 		memory->pressure = false;
 		memory->over_lately = 0;
 		return;
 	}
-	memory->uses = (struct dns_uses){
-		.last = {queries->last, packets->last, pending},
-		.poll_peak = {queries->poll_peak, packets->poll_peak, pending},
-		.minute_peak = {dns_seconds_peak(queries), dns_seconds_peak(packets),
-			(double)minute.pending},
-	};
-	if (budget->sustained)
-		memory->uses.last[DNS_QUERIES] = memory->uses.poll_peak[DNS_QUERIES] =
-			memory->uses.minute_peak[DNS_QUERIES] = sent / 60;
-	memory->used = share_of(budget, memory->uses.minute_peak);
+	memory->uses = dns_uses_of(seen, server);
+	memory->used = dns_share(budget, memory->uses.minute_peak);
 	memory->upper_bound =
 		budget->link_local && budget->max[DNS_PACKETS] > 0 && sensor->env.uplinks > 1;
 	memory->pressure = memory->used > (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
-	/* The busiest poll of the last minute and its busiest user. */
-	share = share_of(budget, memory->uses.poll_peak);
-	if (share > memory->peak || now - memory->peak_at_us > PEAK_WINDOW_US) {
-		memory->peak = share;
-		memory->peak_at_us = now;
-		memory->peak_user.per_second = 0;
-	}
-	blame(server->label, memory->peak_at_us, now, &memory->peak_user);
-	remember_over(seen, server, packets, memory, now);
+	remember_over(seen, server, budget->link_local ? &seen->link_local : &server->packets,
+		memory, now);
 }
 
 bool dns_is_node_cache(const struct workload *workload)
@@ -217,21 +220,23 @@ static void remember_crowd(struct dns_memory *memory, uint64_t now)
 	}
 }
 
-void dns_add_users(struct limit_reading *limit, const struct dns_label *label, unsigned most)
+void dns_add_users(
+	struct limit_reading *limit, unsigned most, const struct dns_user *users, unsigned n)
 {
-	for (unsigned i = 0; i < label->n_users && limit->n_top < most; i++) {
-		uint64_t used = (uint64_t)llround(label->users[i].per_second);
+	for (unsigned i = 0; i < n && limit->n_top < most; i++) {
+		uint64_t used = (uint64_t)llround(users[i].per_second);
 
 		if (used > 0)
 			*limit_add_user(limit) =
-				(struct limit_user){label->users[i].workload, used};
+				(struct limit_user){.workload = users[i].workload, .used = used};
 	}
 }
 
 /* Adds a limit for each number of the budget. The first has the server's name and its users. */
 static void add_limits(const struct dns_server_state *server,
-	const struct dns_server_memory *memory, struct proposal *proposal)
+	const struct dns_server_memory *memory, uint64_t now, struct proposal *proposal)
 {
+	const struct dns_second *second = dns_second_that_matters(server, memory, now);
 	const char *parts[DNS_NUMBERS] = {
 		[DNS_QUERIES] = "", [DNS_PACKETS] = "/packets", [DNS_PENDING] = "/pending"};
 	const struct dns_uses *uses = &memory->uses;
@@ -257,8 +262,16 @@ static void add_limits(const struct dns_server_state *server,
 		else if (memory->pressure &&
 			 uses->minute_peak[i] > PRESSURE_ENDS * (double)limit->max)
 			limit->condition = &dns_conditions[DNS_BUDGET_PRESSURE];
-		if (parts[i][0] == '\0')
-			dns_add_users(limit, server->label, LIMIT_TOP_MAX);
+		if (parts[i][0] != '\0')
+			continue;
+		dns_add_users(limit, LIMIT_TOP_MAX, server->label->users, server->label->n_users);
+		if (!second)
+			continue;
+		limit->busiest = i == DNS_PACKETS ? second->packets : second->queries;
+		for (unsigned k = 0; k < MIN(second->n_users, (unsigned)LIMIT_PEAK_TOP); k++)
+			limit->busiest_top[limit->n_busiest_top++] =
+				(struct limit_user){.workload = second->users[k].workload,
+					.used = (uint64_t)llround(second->users[k].per_second)};
 	}
 }
 
@@ -297,64 +310,104 @@ static void add_numbers(struct condition_reading *condition, const struct dns_bu
 	}
 }
 
-static void add_user(struct condition_reading *condition, const struct dns_server_memory *server,
-	const struct dns_user *user)
+static void add_busiest(struct condition_reading *condition, const struct dns_second *second)
 {
-	char text[WORKLOAD_TEXT_MAX], name[DNS_ADDRESS_TEXT];
+	char text[WORKLOAD_TEXT_MAX];
 
-	if (user->per_second == 0)
+	if (!second || second->n_users == 0)
 		return;
-	workload_describe(&user->workload, text, sizeof(text));
-	dns_address_text(&server->key, name);
-	condition_append(condition, "; most for %s from %s", name, text);
+	workload_describe(&second->users[0].workload, text, sizeof(text));
+	condition_append(condition, ", most from %s (%.0f)", text, second->users[0].per_second);
 }
 
-static void judge(const struct dns_seen *seen, const struct dns_memory *memory,
+/* "SERVFAIL 20, REFUSED 3". */
+static void add_failures(struct condition_reading *condition, const struct dns_slot *minute)
+{
+	static const struct {
+		enum dns_rcode_class code;
+		const char *name;
+	} rows[] = {{DNS_SERVFAIL, "SERVFAIL"}, {DNS_REFUSED, "REFUSED"}, {DNS_FORMERR, "FORMERR"},
+		{DNS_NOTIMP, "NOTIMP"}};
+	const char *comma = " failed: ";
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		if (minute->responses[rows[i].code] == 0)
+			continue;
+		condition_append(
+			condition, "%s%s %u", comma, rows[i].name, minute->responses[rows[i].code]);
+		comma = ", ";
+	}
+}
+
+/* "10.0.0.2 (upstream)", or what the sum of the servers without a slot is called. */
+static const char *describe(const struct dns_server_state *server, char text[static SERVER_TEXT])
+{
+	if (server->key.family == 0)
+		return "servers beyond the first 1023";
+	snprintf(text, SERVER_TEXT, "%s (%s)", server->name, dns_role_names[server->role]);
+	return text;
+}
+
+static void judge_server(const struct dns_server_state *server, const struct dns_server_memory *its,
+	uint64_t now, unsigned count[static DNS_CONDITIONS],
 	struct condition_reading readings[static DNS_CONDITIONS])
 {
-	struct condition_reading *pressure = &readings[DNS_BUDGET_PRESSURE],
-				 *exceeded = &readings[DNS_BUDGET_EXCEEDED],
-				 *unanswered = &readings[DNS_UNANSWERED];
-	/* The server nearest to its budget, and the last one over its budget. */
-	const struct dns_server_memory *nearest = NULL, *last = NULL;
+	const struct dns_slot minute = dns_minute(server);
+	struct condition_reading *reading;
+	char text[SERVER_TEXT], user[WORKLOAD_TEXT_MAX];
+
+	if (its->pressure && count[DNS_BUDGET_PRESSURE]++ < NAMED) {
+		reading = &readings[DNS_BUDGET_PRESSURE];
+		condition_raise(reading, "near-budget", "%s: ", server->name);
+		add_numbers(reading, &server->budget, its->uses.minute_peak,
+			its->upper_bound ? " of all network interfaces together" : "");
+		add_busiest(reading, dns_busiest_second(server->label, now));
+	}
+	if (its->over_lately > 0 && count[DNS_BUDGET_EXCEEDED]++ < NAMED) {
+		reading = &readings[DNS_BUDGET_EXCEEDED];
+		condition_raise(reading, "over-budget", "%s: %" PRIu64 " s over, up to ",
+			server->name, its->over_lately);
+		add_numbers(reading, &server->budget, its->worst,
+			its->upper_bound ? " of one address" : "");
+		add_busiest(reading, dns_second_that_matters(server, its, now));
+	}
+	if (its->unanswered && count[DNS_UNANSWERED]++ < NAMED)
+		condition_raise(&readings[DNS_UNANSWERED], "unanswered",
+			"%s: %" PRIu64 " of %" PRIu64
+			" queries of the last minute without an answer",
+			describe(server, text), minute.unanswered, minute.queries);
+	if (its->failing && count[DNS_FAILING]++ < NAMED) {
+		reading = &readings[DNS_FAILING];
+		condition_raise(reading, "failing",
+			"%s: %" PRIu64 " of %" PRIu64 " answers of the last minute (%.0f %%)",
+			describe(server, text), dns_failures(&minute), responses(&minute),
+			100 * (double)dns_failures(&minute) / (double)responses(&minute));
+		add_failures(reading, &minute);
+		if (server->label && server->label->failing.failures > 0) {
+			workload_describe(&server->label->failing.workload, user, sizeof(user));
+			condition_append(reading, ", most to %s", user);
+		}
+	}
+}
+
+static void judge(const struct dns_seen *seen, const struct dns_memory *memory, uint64_t now,
+	struct condition_reading readings[static DNS_CONDITIONS])
+{
+	unsigned count[DNS_CONDITIONS] = {0};
 	bool any_budget = false;
-	unsigned silent = 0;
 
 	for (size_t i = 0; i < seen->table.n; i++) {
-		const struct dns_server_state *server = seen->table.servers[i];
-		const struct dns_server_memory *its = &memory->servers[i];
-
-		if (its->pressure) {
-			condition_raise(pressure, "near-budget", "%s: ", server->name);
-			add_numbers(pressure, &server->budget, its->uses.minute_peak,
-				its->upper_bound ? " of all network interfaces together" : "");
-			if (!nearest || its->used > nearest->used)
-				nearest = its;
-		}
-		if (its->over_lately > 0) {
-			condition_raise(exceeded, "over-budget", "%s: %" PRIu64 " s over, up to ",
-				server->name, its->over_lately);
-			add_numbers(exceeded, &server->budget, its->worst,
-				its->upper_bound ? " of one address" : "");
-			if (!last || its->over_at_us > last->over_at_us)
-				last = its;
-		}
-		if (its->unanswered && silent++ < NAMED)
-			condition_raise(unanswered, "unanswered",
-				"%s (%s): %" PRIu64
-				" without an answer in the last minute, %" PRIu64 " sent",
-				server->name, dns_role_names[server->role],
-				dns_minute(server).unanswered, dns_minute(server).queries);
-		any_budget = any_budget || dns_budget_is_set(&server->budget);
+		judge_server(seen->table.servers[i], &memory->servers[i], now, count, readings);
+		any_budget = any_budget || dns_budget_is_set(&seen->table.servers[i]->budget);
 	}
-	if (silent > NAMED)
-		condition_append(unanswered, "; and %u other servers", silent - NAMED);
-	if (!any_budget)
-		pressure->reason = exceeded->reason = "no-budget";
-	if (nearest)
-		add_user(pressure, nearest, &nearest->peak_user);
-	if (last)
-		add_user(exceeded, last, &last->user);
+	for (int i = 0; i < DNS_CONDITIONS; i++)
+		if (count[i] > NAMED)
+			condition_append(&readings[i], "; and %u other servers", count[i] - NAMED);
+	if (!any_budget) {
+		readings[DNS_BUDGET_PRESSURE].reason = "no-budget";
+		if (count[DNS_BUDGET_EXCEEDED] == 0)
+			readings[DNS_BUDGET_EXCEEDED].reason = "no-budget";
+	}
 	if (memory->crowded)
 		condition_raise(&readings[DNS_FORWARDER_CROWDING], "several-forwarders", "%s",
 			memory->crowd);
@@ -364,6 +417,8 @@ void dns_memory_clear(void *data)
 {
 	struct dns_memory *memory = data;
 
+	for (size_t i = 0; i < memory->n; i++)
+		free(memory->servers[i].over_second);
 	free(memory->servers);
 }
 
@@ -377,6 +432,7 @@ void dns_decide(
 		[DNS_BUDGET_PRESSURE] = {.reason = "within-budget"},
 		[DNS_BUDGET_EXCEEDED] = {.reason = "within-budget"},
 		[DNS_UNANSWERED] = {.reason = "all-answered"},
+		[DNS_FAILING] = {.reason = "few-failures"},
 		[DNS_FORWARDER_CROWDING] = {.reason = "few-forwarders"},
 	};
 
@@ -386,14 +442,15 @@ void dns_decide(
 
 		remember(sensor, server, its, input->now_us);
 		if (dns_budget_is_set(&server->budget) && server->label)
-			add_limits(server, its, proposal);
+			add_limits(server, its, input->now_us, proposal);
 	}
 	if (seen->watched) {
 		/* The rest belongs to removed servers. */
-		memory->n = seen->table.n;
+		while (memory->n > seen->table.n)
+			free(memory->servers[--memory->n].over_second);
 		list_forwarders(seen, memory);
 		remember_crowd(memory, input->now_us);
-		judge(seen, memory, readings);
+		judge(seen, memory, input->now_us, readings);
 	}
 	for (int i = 0; i < DNS_CONDITIONS; i++) {
 		readings[i].type = &dns_conditions[i];

@@ -98,6 +98,9 @@ struct dns_seconds {
 	uint32_t last;                          /* the last full second */
 	uint32_t poll_peak;                     /* the busiest second since the last poll */
 	uint32_t current;                       /* the busiest so far in this second of the clock */
+	/* The second of poll_peak: its bins, the oldest first, and the first bin after it. */
+	uint32_t busiest[DNS_BINS_PER_SECOND + 1];
+	uint64_t busiest_end;
 };
 
 extern const double dns_second_bounds[DNS_SECOND_BOUNDS]; /* upper bounds of the buckets */
@@ -211,16 +214,49 @@ extern const char *const dns_role_names[DNS_ROLES + 1];
 struct dns_user {
 	struct workload workload;
 	uint64_t queries;  /* since the workload was first seen */
-	double per_second; /* in the last seconds */
+	double per_second; /* in the last seconds; of a struct dns_second: in this second */
 	double smooth;     /* in about the last minute */
+	double failures;   /* failed answers a second, in about the last minute */
 	bool serves;       /* it is a DNS server itself */
+	/* Its busiest client, by which its name is found again: the runtime may name it later. */
+	uint64_t cgroup;
+	struct dns_key source;
 };
 
 /* Ten seconds of a server. */
 struct dns_slot {
-	uint64_t queries, unanswered;
-	uint64_t unknown; /* queries: neither an answer nor its absence was seen */
-	uint64_t pending; /* the largest of all polls */
+	uint64_t queries;
+	uint64_t unanswered; /* of the queries sent in these seconds */
+	uint64_t unknown;    /* queries: neither an answer nor its absence was seen */
+	uint64_t pending;    /* the largest of all polls */
+	uint32_t responses[DNS_RCODES];
+};
+
+/*
+ * blame.c: a busy second of a server, and the clients that sent its queries. The counters of a
+ * client are known only at the readings (clients.c). A second lies within one reading or more, and
+ * the server's bins tell how many of the queries of each reading belong to the second.
+ */
+struct dns_second {
+	double share;      /* of the budget; of a server without a budget: queries */
+	uint64_t found_us; /* the poll that found it, CLOCK_MONOTONIC; 0: none */
+	uint32_t queries, packets;
+	uint32_t bins[DNS_BINS_PER_SECOND + 1];
+	uint64_t end;     /* the first bin after it */
+	bool known;       /* the users are known */
+	bool of_packets;  /* the users' numbers are packets to link-local addresses */
+	unsigned n_users; /* the busiest first */
+	struct dns_user users[LIMIT_TOP_MAX]; /* the rest of the queries is of others */
+};
+
+#define DNS_READINGS       4 /* of the clients; a second ends within the last ones */
+#define DNS_SECONDS        4
+#define DNS_SECOND_SLOT_US (20 * USEC_PER_SEC)
+/* The busiest second of the last minute is at most this old: see DNS_PEAKS. */
+#define DNS_SECOND_AGE_US (DNS_PEAKS * USEC_PER_SEC)
+
+struct dns_reading {
+	uint64_t begin_us, end_us; /* CLOCK_MONOTONIC */
 };
 
 /*
@@ -233,6 +269,8 @@ struct dns_label {
 	uint64_t since_us;              /* CLOCK_MONOTONIC */
 	struct dns_user users[DNS_TOP]; /* the busiest first */
 	unsigned n_users;
+	struct dns_user failing; /* it gets most of the failed answers; 0/s: nobody */
+	struct dns_second seconds[DNS_SECONDS]; /* the busiest of each slot of time */
 	struct dns_names names;
 	struct history history; /* of the busiest sliding seconds */
 };
@@ -242,7 +280,8 @@ struct dns_server_state {
 	char name[DNS_ADDRESS_TEXT];
 	enum dns_role role;
 	struct dns_budget budget;
-	bool pinned;             /* it stays in the table without queries */
+	bool pinned; /* it stays in the table without queries */
+	bool listed; /* the node's resolv.conf has it, or had it while it is still asked */
 	struct dns_label *label; /* NULL: it is counted under "other" */
 	struct dns_totals totals;
 	uint64_t pending;
@@ -275,8 +314,9 @@ void dns_server_table_clear(struct dns_server_table *table);
  */
 uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_state *server,
 	const struct dns_server *counts, uint64_t now_us);
-void dns_server_add_unanswered(
-	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
+/* The queries were sent at sent_us, CLOCK_MONOTONIC. */
+void dns_server_add_unanswered(struct dns_server_table *table, struct dns_server_state *server,
+	uint64_t n, uint64_t sent_us);
 void dns_server_add_unknown(
 	struct dns_server_table *table, struct dns_server_state *server, uint64_t n);
 /* Adds the last increase of a server that is removed, or all counts without one, to the others. */
@@ -290,8 +330,13 @@ void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 struct dns_slot dns_minute(const struct dns_server_state *server); /* the sum of all slots */
 uint64_t dns_queries(const struct dns_totals *totals);
 
-/* clients.c. Appends a user to the list of at most max, or adds it to the same workload there. */
+/* The failed answers of a minute: SERVFAIL, REFUSED, FORMERR, NOTIMP. */
+uint64_t dns_failures(const struct dns_slot *minute);
+
+/* users.c. Appends a user to the list of at most max, or adds it to the same workload there. */
 void dns_user_add(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user);
+/* Compares the rates of two users for qsort(3): the busiest first. */
+int dns_user_by_rate(const void *a, const void *b);
 
 struct dns_seen {
 	bool watched; /* the BPF programs count */
@@ -312,27 +357,42 @@ struct dns_seen {
 	unsigned n_senders;
 };
 
+/* blame.c. Use of each number of the budget: now, and in the busiest second since the last poll. */
+struct dns_uses {
+	double last[DNS_NUMBERS], poll_peak[DNS_NUMBERS], minute_peak[DNS_NUMBERS];
+};
+struct dns_uses dns_uses_of(const struct dns_seen *seen, const struct dns_server_state *server);
+/* The largest share of a number; without a budget, the queries. */
+double dns_share(const struct dns_budget *budget, const double used[static DNS_NUMBERS]);
+/* Keeps the busiest second since the last poll if it is the busiest of its slot. */
+void dns_second_observe(
+	const struct dns_seen *seen, struct dns_server_state *server, uint64_t now_us);
+/* All queries of the second, or packets. */
+double dns_second_total(const struct dns_second *second);
+/*
+ * The factor of a client's queries in a reading that gives its queries in the second. all: the
+ * queries of all clients of the server in that reading.
+ */
+double dns_second_weight(
+	const struct dns_second *second, const struct dns_reading *reading, uint64_t all);
+/* The busiest second of the last minute; NULL: none. */
+const struct dns_second *dns_busiest_second(const struct dns_label *label, uint64_t now_us);
+
 /* decide.c. Pure. */
 
 struct dns_server_memory {
 	struct dns_key key;
-	/* Use of each number of the budget at the last poll. */
-	struct dns_uses {
-		double last[DNS_NUMBERS], poll_peak[DNS_NUMBERS], minute_peak[DNS_NUMBERS];
-	} uses;
-	double used;                /* the largest share of the last minute; 1 is the budget */
-	bool upper_bound;           /* packets are the sum of several network devices */
-	bool pressure, unanswered;  /* hysteresis of the conditions */
-	uint64_t hits[DNS_NUMBERS]; /* seconds over each number; never falls */
-	uint64_t over;              /* seconds over any number */
-	uint64_t over_at_us;        /* when that last rose; 0: never */
-	uint64_t over_lately;       /* its increase within the window */
-	double worst[DNS_NUMBERS];  /* the largest use over the budget within the window */
-	struct dns_user user;       /* the busiest user over the budget; 0/s: unknown */
-	uint64_t polled_at_us;      /* 0: never */
-	double peak;                /* share of the budget in the busiest poll of a minute */
-	uint64_t peak_at_us;
-	struct dns_user peak_user; /* the busiest user in that poll */
+	struct dns_uses uses; /* at the last poll */
+	double used;          /* the largest share of the last minute; 1 is the budget */
+	bool upper_bound;     /* packets are the sum of several network devices */
+	bool pressure, unanswered, failing; /* hysteresis of the conditions */
+	uint64_t hits[DNS_NUMBERS];         /* seconds over each number; never falls */
+	uint64_t over;                      /* seconds over any number */
+	uint64_t over_at_us;                /* when that last rose; 0: never */
+	uint64_t over_lately;               /* its increase within the window */
+	double worst[DNS_NUMBERS];          /* the largest use over the budget within the window */
+	struct dns_second *over_second;     /* the worst second over the budget within the window */
+	uint64_t polled_at_us;              /* 0: never */
 };
 
 struct dns_memory {
@@ -349,10 +409,19 @@ struct dns_memory {
 void dns_decide(const void *sensor, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 void dns_memory_clear(void *memory);
+/*
+ * The second that matters: the worst one over the budget of the last five minutes, else the busiest
+ * one of the last minute; NULL: none. All views name its users.
+ */
+const struct dns_second *dns_second_that_matters(const struct dns_server_state *server,
+	const struct dns_server_memory *memory, uint64_t now_us);
+/* The condition that is True for the server; the worst first. DNS_CONDITIONS: none. */
+int dns_verdict(const struct dns_server_memory *memory);
 /* A node-local cache: a cluster runs one on every node. */
 bool dns_is_node_cache(const struct workload *workload);
-/* Adds the busiest users of the label to the limit, up to most users. */
-void dns_add_users(struct limit_reading *limit, const struct dns_label *label, unsigned most);
+/* Appends the first users to the users of a limit, up to most. */
+void dns_add_users(
+	struct limit_reading *limit, unsigned most, const struct dns_user *users, unsigned n);
 
 /* tables.c */
 extern const struct explanation dns_explanations[];
@@ -361,10 +430,12 @@ extern const struct metric_row dns_metric_rows[];
 extern const struct table_view dns_view;
 extern const struct capability_row dns_capabilities[];
 
+/* The worst first. */
 enum {
-	DNS_BUDGET_PRESSURE,
 	DNS_BUDGET_EXCEEDED,
+	DNS_FAILING,
 	DNS_UNANSWERED,
+	DNS_BUDGET_PRESSURE,
 	DNS_FORWARDER_CROWDING,
 	DNS_CONDITIONS
 };

@@ -59,13 +59,6 @@ static double quantile(const struct dns_totals *totals, double share)
 	return 0;
 }
 
-static int by_queries(const void *a, const void *b)
-{
-	const struct dns_user *x = a, *y = b;
-
-	return (x->queries < y->queries) - (x->queries > y->queries);
-}
-
 /* Zero before the first decision. */
 static const struct dns_server_memory *memory_of(
 	const struct dns_memory *memory, const struct dns_server_state *server)
@@ -76,30 +69,6 @@ static const struct dns_server_memory *memory_of(
 		if (dns_address_equal(&memory->servers[i].key, &server->key))
 			return &memory->servers[i];
 	return &none;
-}
-
-/* The users and "other" add up to all queries to the server. */
-static void add_users(cJSON *parent, const struct dns_server_state *server)
-{
-	const struct dns_label *label = server->label;
-	uint64_t listed = 0, all = dns_queries(&label->reported);
-	cJSON *array = json_array(parent, "top");
-	struct dns_user users[DNS_TOP];
-	double rate = server->queries.last;
-
-	memcpy(users, label->users, sizeof(users));
-	qsort(users, label->n_users, sizeof(users[0]), by_queries);
-	for (unsigned i = 0; i < MIN(label->n_users, LIMIT_TOP_MAX); i++) {
-		cJSON *user = json_append(array);
-
-		workload_json(user, &users[i].workload);
-		JSON_NUMBERS(user, {"queries", (double)users[i].queries},
-			{"queries_per_second", users[i].per_second});
-		listed += users[i].queries;
-		rate -= users[i].per_second;
-	}
-	JSON_NUMBERS(json_object(parent, "other"), {"queries", (double)(all - MIN(listed, all))},
-		{"queries_per_second", MAX(rate, 0)});
 }
 
 static void add_counts(cJSON *object, const struct dns_totals *totals)
@@ -126,7 +95,7 @@ static void add_counts(cJSON *object, const struct dns_totals *totals)
 }
 
 static void add_server(cJSON *array, const struct dns_server_state *server,
-	const struct dns_server_memory *memory, bool trusted)
+	const struct dns_server_memory *memory, uint64_t now, bool trusted)
 {
 	/* IANA's DNS parameters; RFC 3597 for the rest. */
 	static const struct {
@@ -147,10 +116,7 @@ static void add_server(cJSON *array, const struct dns_server_state *server,
 		{"peak", dns_seconds_peak(&server->queries)},
 		{"packets_per_second", server->packets.last},
 		{"peak_packets", dns_seconds_peak(&server->packets)},
-		{"minute_queries", (double)minute.queries},
-		{"minute_unanswered", (double)minute.unanswered},
-		{"minute_unknown", (double)minute.unknown},
-		{"over_budget_seconds", (double)memory->over});
+		{"minute_unknown", (double)minute.unknown});
 	history_json(object, &server->label->history);
 	if (dns_budget_is_set(&server->budget)) {
 		budget = json_object(object, "budget");
@@ -162,7 +128,7 @@ static void add_server(cJSON *array, const struct dns_server_state *server,
 	} else {
 		json_null(object, "budget");
 	}
-	add_users(object, server);
+	dns_add_verdict(object, server, memory, now);
 	if (!trusted)
 		return;
 	list = json_array(object, "names");
@@ -193,18 +159,25 @@ static double pending_of_others(const struct dns_server_table *table)
 	return pending;
 }
 
-/* The busiest first. */
-static int by_busyness(const void *a, const void *b)
-{
-	const struct dns_server_state *one = *(const struct dns_server_state *const *)a;
-	const struct dns_server_state *other = *(const struct dns_server_state *const *)b;
-	uint64_t x = dns_minute(one).queries, y = dns_minute(other).queries;
+struct ranked {
+	const struct dns_server_state *server;
+	const struct dns_server_memory *memory;
+};
 
-	if (x == y) {
-		x = dns_queries(&one->label->reported);
-		y = dns_queries(&other->label->reported);
+/* Problems first, then the busiest. */
+static int by_rank(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+	const int verdicts[] = {dns_verdict(x->memory), dns_verdict(y->memory)};
+	uint64_t one = dns_minute(x->server).queries, other = dns_minute(y->server).queries;
+
+	if (verdicts[0] != verdicts[1])
+		return verdicts[0] - verdicts[1];
+	if (one == other) {
+		one = dns_queries(&x->server->totals);
+		other = dns_queries(&y->server->totals);
 	}
-	return (x < y) - (x > y);
+	return (one < other) - (one > other);
 }
 
 static void add_servers(
@@ -213,12 +186,14 @@ static void add_servers(
 	const struct dns_server_table *table = &sensor->seen.table;
 	double queries = (double)dns_queries(&table->others), others = 0;
 	cJSON *array = json_array(root, "servers"), *object;
-	struct dns_server_state *sorted[DNS_LABELS];
+	struct ranked ranked[DNS_LABELS];
 
-	memcpy(sorted, table->labelled, sizeof(sorted));
-	qsort(sorted, table->n_labels, sizeof(sorted[0]), by_busyness);
 	for (size_t i = 0; i < table->n_labels; i++)
-		add_server(array, sorted[i], memory_of(memory, sorted[i]),
+		ranked[i] =
+			(struct ranked){table->labelled[i], memory_of(memory, table->labelled[i])};
+	qsort(ranked, table->n_labels, sizeof(ranked[0]), by_rank);
+	for (size_t i = 0; i < table->n_labels; i++)
+		add_server(array, ranked[i].server, ranked[i].memory, sensor->now_us,
 			sensor->config.names && trusted);
 	for (size_t i = 0; i < table->n; i++)
 		others += !table->servers[i]->label && table->servers[i]->key.family != 0;
@@ -247,6 +222,7 @@ struct cJSON *dns_make_document(const void *self, const void *data, bool trusted
 	root = cJSON_CreateObject();
 	json_text(root, "names", sensor->config.names ? "socket" : "off");
 	json_text(root, "cloud", sensor->env.cloud);
+	json_time(root, "since", sensor->since_us);
 	json_number(root, "timeout", (double)DNS_TIMEOUT_NS / 1e9);
 	losses = losses_of(sensor);
 	json_numbers(json_object(root, "lost"), losses.rows);
@@ -305,13 +281,15 @@ static const char *const families[] = {"headroom_dns_retransmissions_total",
 struct series {
 	const char *name;
 	const struct dns_server_state *server; /* NULL: the others */
+	const struct dns_second *second;       /* that matters; NULL: none */
 	const struct dns_totals *totals;
 	double samples[ARRAY_SIZE(families)]; /* below 0: no sample */
 };
 
-static size_t list_series(const struct dns_server_table *table, const struct dns_memory *memory,
+static size_t list_series(const struct dns_sensor *sensor, const struct dns_memory *memory,
 	struct series series[static DNS_LABELS + 1])
 {
+	const struct dns_server_table *table = &sensor->seen.table;
 	const struct dns_totals *others = &table->others;
 	size_t n = 0;
 
@@ -320,12 +298,13 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 		const struct dns_totals *totals = &server->label->reported;
 		const uint64_t *max = server->budget.max;
 		uint64_t most = max[DNS_QUERIES] ? max[DNS_QUERIES] : max[DNS_PACKETS];
-		uint64_t over = memory_of(memory, server)->over;
+		const struct dns_server_memory *its = memory_of(memory, server);
 
 		/* A server with queries over TLS only has a series of packets only. */
 		if (!server->pinned && dns_queries(totals) == 0 && totals->dot_packets > 0)
 			continue;
-		series[n++] = (struct series){server->name, server, totals,
+		series[n++] = (struct series){server->name, server,
+			dns_second_that_matters(server, its, sensor->now_us), totals,
 			{
 				totals->retransmissions > 0 ? (double)totals->retransmissions : -1,
 				(double)totals->unanswered,
@@ -333,10 +312,10 @@ static size_t list_series(const struct dns_server_table *table, const struct dns
 				(double)server->pending,
 				dns_seconds_peak(&server->queries),
 				most > 0 ? (double)most : -1,
-				dns_budget_is_set(&server->budget) ? (double)over : -1,
+				dns_budget_is_set(&server->budget) ? (double)its->over : -1,
 			}};
 	}
-	series[n++] = (struct series){"other", NULL, others,
+	series[n++] = (struct series){"other", NULL, NULL, others,
 		{(double)others->retransmissions, (double)others->unanswered,
 			(double)others->unknown, pending_of_others(table)}};
 	return n;
@@ -360,11 +339,11 @@ static void put_counts(struct metric_sink *sink, const struct series *series, si
 	for (one = series; one < end; one++) {
 		struct limit_reading reading = {0};
 
-		if (!one->server)
+		if (!one->second)
 			continue;
-		reading.used = one->server->queries.last;
+		reading.used = (uint64_t)dns_second_total(one->second);
 		copy_text(reading.name, sizeof(reading.name), one->name);
-		dns_add_users(&reading, one->server->label, USERS_EXPORTED);
+		dns_add_users(&reading, USERS_EXPORTED, one->second->users, one->second->n_users);
 		metric_users(sink, &reading);
 		free(reading.top);
 	}
@@ -407,7 +386,7 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 
 	if (!sensor->seen.watched)
 		return;
-	n = list_series(table, memory, series);
+	n = list_series(sensor, memory, series);
 	put_counts(sink, series, n);
 	for (size_t family = 0; family < ARRAY_SIZE(families); family++) {
 		metric_family(sink, families[family]);

@@ -23,6 +23,7 @@ static void end_second(struct dns_seconds *seconds)
 /* Adds a bin that has ended. */
 static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 {
+	const size_t size = ARRAY_SIZE(seconds->window);
 	uint64_t first, between;
 	uint32_t peak;
 
@@ -33,7 +34,13 @@ static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 	/* The busiest second that ended in this bin. */
 	between = seconds->last - count;
 	peak = seconds->last + ((first + count) * EDGE_SHARE <= between ? (uint32_t)first : 0);
-	seconds->poll_peak = MAX(seconds->poll_peak, peak);
+	if (peak > seconds->poll_peak) {
+		seconds->poll_peak = peak;
+		seconds->busiest_end = seconds->next;
+		for (size_t i = 0; i < size; i++)
+			seconds->busiest[i] = seconds->window[(seconds->next + i) % size];
+		seconds->busiest[0] = peak - seconds->last;
+	}
 	seconds->current = MAX(seconds->current, peak);
 	if (budget > 0 && peak > budget && seconds->next >= seconds->over_until) {
 		seconds->over++;

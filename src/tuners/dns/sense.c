@@ -122,12 +122,11 @@ static void read_pending(void *userdata, const struct dns_key *key, const struct
 	struct dns_server_table *table = &sensor->seen.table;
 	struct dns_server_state *server = key ? dns_server_find(table, key) : NULL;
 
-	(void)query;
 	if (!server)
 		server = dns_server_find(table, &rest);
 	sensor->pending += end == DNS_END_NONE;
 	if (server && end == DNS_END_UNANSWERED)
-		dns_server_add_unanswered(table, server, 1);
+		dns_server_add_unanswered(table, server, 1, query->sent_ns / 1000);
 	else if (server && end == DNS_END_UNKNOWN)
 		dns_server_add_unknown(table, server, 1);
 	else if (server)
@@ -318,6 +317,8 @@ void dns_sense(struct dns_sensor *sensor, uint64_t now)
 		dns_bpf_sweep(sensor->bpf, now * 1000, read_pending, sensor);
 	}
 	read_link_local(sensor);
+	for (size_t i = 0; i < table->n_labels; i++)
+		dns_second_observe(&sensor->seen, table->labelled[i], now);
 	dns_clients_read(sensor);
 	read_names(sensor);
 	prune(sensor);

@@ -74,6 +74,7 @@ struct dns_client_counts {
 	uint64_t queries;
 	uint64_t expanded; /* names that end in a search domain */
 	uint64_t failed;   /* expanded, and the answer was NXDOMAIN */
+	uint64_t failures; /* answers SERVFAIL and the like */
 };
 
 struct dns_client {
@@ -83,7 +84,9 @@ struct dns_client {
 	uint64_t cgroup;
 	struct dns_client_counts counts, now; /* of the last and the current reading */
 	uint64_t changed_at_us;               /* 0: it is new */
-	double per_second, smooth;
+	double per_second, smooth, failures;  /* as in struct dns_user */
+	uint32_t sent[DNS_READINGS];          /* queries in each of the last readings */
+	double in_second;                     /* the queries in the second that is being named */
 	/* Pods reuse addresses: the owner of the address, and the queries of earlier owners. */
 	uint64_t owner;                     /* hash of the workload; 0: unknown */
 	uint64_t before_owner, until_owner; /* queries at its first and at its last reading */
@@ -95,9 +98,11 @@ struct dns_client {
 struct dns_clients {
 	struct dns_client *clients; /* the first "sorted" ones are sorted by identity */
 	size_t n, allocated, sorted;
-	size_t rows;         /* of the kernel, at the last reading */
-	uint64_t read_at_us; /* 0: never */
-	bool prune;          /* the kernel has rows of removed servers */
+	size_t rows;                               /* of the kernel, at the last reading */
+	uint64_t read_at_us;                       /* 0: never */
+	struct dns_reading readings[DNS_READINGS]; /* a ring */
+	unsigned reading;                          /* number of the last one */
+	bool prune;                                /* the kernel has rows of removed servers */
 };
 
 /* sense.c */
@@ -114,6 +119,7 @@ struct dns_sensor {
 	struct dns_clients clients;
 	struct dns_host_env env;
 	uint32_t forgotten[DNS_BINS]; /* link-local packets of removed addresses */
+	uint64_t since_us;            /* when counting began, CLOCK_REALTIME */
 	uint64_t refreshed_at_us;     /* when env was read; 0: read it at the next poll */
 	uint64_t pruned_at_us, sampled_at_us;
 	uint64_t lost_servers; /* messages of servers without a slot, at the last poll */
@@ -127,7 +133,12 @@ struct dns_sensor {
 void dns_sense(struct dns_sensor *sensor, uint64_t now_us);
 /* clients.c. Reads the rows when that is due and updates the users of the labels. */
 void dns_clients_read(struct dns_sensor *sensor);
+/* users.c. Finds the workloads of the busiest clients, and those of new busy seconds. */
+void dns_name_users(struct dns_sensor *sensor);
 
 /* report.c. Members of struct tuner_ops; self is a struct dns_sensor. */
 void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink);
+/* verdict.c. Adds the server's verdict, the second that matters and its users. */
+void dns_add_verdict(struct cJSON *object, const struct dns_server_state *server,
+	const struct dns_server_memory *memory, uint64_t now_us);
 struct cJSON *dns_make_document(const void *self, const void *memory, bool trusted);

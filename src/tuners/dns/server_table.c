@@ -140,21 +140,27 @@ uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_sta
 		dns_label_claim(table, server, now);
 	add_totals(reported_of(table, server), &server->totals, &before);
 	dns_server_add_unknown(table, server, server->totals.displaced - before.displaced);
-	dns_server_add_unanswered(table, server, server->totals.expired - before.expired);
+	dns_server_add_unanswered(table, server, server->totals.expired - before.expired, now);
 	/* After 2^32 queries, a month of 100,000 per second, a bin counts one packet too many. */
 	for (size_t i = 0; i < DNS_BINS; i++) {
 		server->query_bins[i] = (uint32_t)counts->bins[i];
 		server->packet_bins[i] = (uint32_t)(counts->bins[i] / DNS_BIN_PACKET);
 	}
+	for (size_t i = 0; i < DNS_RCODES; i++)
+		slot->responses[i] += (uint32_t)(server->totals.responses[i] - before.responses[i]);
 	return queries;
 }
 
-void dns_server_add_unanswered(
-	struct dns_server_table *table, struct dns_server_state *server, uint64_t n)
+void dns_server_add_unanswered(struct dns_server_table *table, struct dns_server_state *server,
+	uint64_t n, uint64_t sent_us)
 {
+	uint64_t slot = MIN(sent_us / DNS_SLOT_US, server->slot);
+
 	server->totals.unanswered += n;
 	reported_of(table, server)->unanswered += n;
-	server->slots[server->slot % DNS_SLOTS].unanswered += n;
+	/* The slot that has the queries, so that a minute never has more unanswered than sent. */
+	if (server->slot - slot < DNS_SLOTS)
+		server->slots[slot % DNS_SLOTS].unanswered += n;
 }
 
 void dns_server_add_unknown(
@@ -187,8 +193,16 @@ struct dns_slot dns_minute(const struct dns_server_state *server)
 		minute.unanswered += server->slots[i].unanswered;
 		minute.unknown += server->slots[i].unknown;
 		minute.pending = MAX(minute.pending, server->slots[i].pending);
+		for (size_t k = 0; k < DNS_RCODES; k++)
+			minute.responses[k] += server->slots[i].responses[k];
 	}
 	return minute;
+}
+
+uint64_t dns_failures(const struct dns_slot *minute)
+{
+	return (uint64_t)minute->responses[DNS_FORMERR] + minute->responses[DNS_SERVFAIL] +
+	       minute->responses[DNS_NOTIMP] + minute->responses[DNS_REFUSED];
 }
 
 /* A server with a budget always has a label. */

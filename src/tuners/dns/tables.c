@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include "base/json.h"
-#include "base/text.h"
-
 #include <linux/capability.h>
 
 #define PER_SECOND                                                                                 \
@@ -174,6 +171,14 @@ static const struct reason answer_reasons[] = {
 	{0},
 };
 
+static const struct reason failing_reasons[] = {
+	{"few-failures", "DNS servers answer nearly all queries without an error."},
+	{"failing",
+		"At least ten answers of the last minute, and one in twenty of the same DNS server, "
+		"were SERVFAIL, REFUSED, FORMERR or NOTIMP."},
+	{0},
+};
+
 static const struct reason forwarder_reasons[] = {
 	{"few-forwarders",
 		"At most one DNS forwarder on this node queries upstreams, or their rate is low."},
@@ -182,19 +187,25 @@ static const struct reason forwarder_reasons[] = {
 };
 
 const struct condition_type dns_conditions[] = {
+	[DNS_BUDGET_EXCEEDED] = {"DNSBudgetExceeded", SEVERITY_CRITICAL,
+		"This machine exceeded a resolver's budget within one second. The resolver silently "
+		"drops the excess. Spread the forwarders over more nodes, or use a cache.",
+		budget_reasons},
+	[DNS_FAILING] = {"DNSFailing", SEVERITY_WARNING,
+		"A resolver answers queries with an error: SERVFAIL, REFUSED, FORMERR or NOTIMP. It "
+		"cannot reach its own upstreams, does not serve this client, or is broken. Query it "
+		"from the node (dig @SERVER NAME) and read its log. If only one pod sees the errors, "
+		"look at the names that it queries.",
+		failing_reasons},
+	[DNS_UNANSWERED] = {"DNSUnanswered", SEVERITY_WARNING,
+		"Some queries to a resolver got no answer in time. The resolver is down, unreachable, "
+		"or drops queries over its budget.",
+		answer_reasons},
 	[DNS_BUDGET_PRESSURE] = {"DNSBudgetPressure", SEVERITY_WARNING,
 		"The busiest second of the last minute used more than 80 % of a resolver's budget for "
 		"this machine. headroom top dns names the clients. A node-local cache, fewer search "
 		"domains (ndots) or fewer forwarders on this node reduce the queries.",
 		budget_reasons},
-	[DNS_BUDGET_EXCEEDED] = {"DNSBudgetExceeded", SEVERITY_CRITICAL,
-		"This machine exceeded a resolver's budget within one second. The resolver silently "
-		"drops the excess. Spread the forwarders over more nodes, or use a cache.",
-		budget_reasons},
-	[DNS_UNANSWERED] = {"DNSUnanswered", SEVERITY_WARNING,
-		"Some queries to a resolver got no answer in time. The resolver is down, unreachable, "
-		"or drops queries over its budget.",
-		answer_reasons},
 	[DNS_FORWARDER_CROWDING] = {"DNSForwarderCrowding", SEVERITY_WARNING,
 		"Several DNS servers on this node forward queries and share the upstream's budget for "
 		"one machine. Spread them with a topology spread constraint or anti-affinity.",
@@ -208,8 +219,10 @@ const struct metric_row dns_metric_rows[] = {
 		"of all but the busiest servers, of any role.",
 		{"server", "role", "transport"}},
 	{"headroom_dns_workload_queries_per_second", METRIC_GAUGE, "queries/s",
-		"The five workloads that send most queries to the server now; kind other is the sum "
-		"of the rest.",
+		"Queries of the five busiest workloads in the second that matters: the worst second "
+		"over the budget of the last five minutes, else the busiest second of the last "
+		"minute. kind other is the sum of the rest. Packets, if other packets than queries "
+		"used up a budget of packets.",
 		{"server", "kind", "namespace", "name"}},
 	{"headroom_dns_retransmissions_total", METRIC_COUNTER, "queries",
 		"Queries sent again before their answer came; they count as queries too.",
@@ -258,117 +271,3 @@ const struct capability_row dns_capabilities[] = {
 		"attaches these programs to the cgroup"},
 	{0},
 };
-
-/* A number of the server's budget; 0 without one. */
-static double budget_number(const cJSON *server, int i)
-{
-	char path[32];
-
-	snprintf(path, sizeof(path), "budget/%s", dns_numbers[i].key);
-	return json_number_at(server, path);
-}
-
-/* "1024", "200 pps": the first number of the budget. */
-static void write_budget_short(const cJSON *server, char *text, size_t size)
-{
-	static const char *const briefs[DNS_NUMBERS] = {
-		[DNS_PACKETS] = " pps", [DNS_PENDING] = " pend", [DNS_QUERIES] = ""};
-
-	copy_text(text, size, "-");
-	for (int i = DNS_NUMBERS - 1; i >= 0; i--)
-		if (budget_number(server, i) > 0)
-			snprintf(text, size, "%.0f%s", budget_number(server, i), briefs[i]);
-}
-
-/* "1000 queries/s, 200 pending". */
-static void write_budget(const cJSON *server, char *text, size_t size)
-{
-	for (int i = 0; i < DNS_NUMBERS; i++) {
-		double number = budget_number(server, i);
-
-		if (number > 0)
-			text_append(text, size, "%s%.0f %s", text[0] ? ", " : "", number,
-				dns_numbers[i].of);
-	}
-}
-
-static const struct column server_columns[] = {
-	{.title = "Resolver", .heading = "server", .key = "server", .width = -15},
-	{.title = "Role", .heading = "role", .key = "role", .width = -8},
-	{"Queries a second", "q/s", "queries_per_second", COLUMN_NUMBER, 6, .limit = "budget/qps"},
-	{"Busiest second", "peak/s", "peak", COLUMN_NUMBER, 8, .limit = "budget/qps"},
-	{.title = "Budget", .format = COLUMN_NUMBER, .write = write_budget},
-	{.heading = "budget", .write = write_budget_short, .width = 9},
-	{"Pending", "pending", "pending", COLUMN_NUMBER, 8, .limit = "budget/pending"},
-	{"Unanswered", "unanswered", "unanswered", COLUMN_NUMBER, 11, .limit = "unanswered"},
-	{"Latency p50", "p50", "latency/p50", .format = COLUMN_SECONDS, .width = 7},
-	{"p99", "p99", "latency/p99", .format = COLUMN_SECONDS, .width = 7},
-	{.title = "Last hour", .key = "history", .format = COLUMN_HISTORY},
-	{.title = "Most queries", .key = "top/0/workload/text"},
-	{0},
-};
-
-static bool is_idle(const cJSON *row)
-{
-	return json_at(row, "minute_queries") && json_number_at(row, "minute_queries") == 0 &&
-	       json_number_at(row, "pending") == 0;
-}
-
-/* Lines below a server in `headroom top`. */
-#define USERS_SHOWN 5
-#define NAMES_SHOWN 5
-
-/* The busiest clients, the sum of the others, and the most frequent names. */
-static bool write_detail(const cJSON *server, int i, char *text, size_t size)
-{
-	const cJSON *top = json_at(server, "top"), *other = json_at(server, "other"), *item;
-	int users = MIN(cJSON_GetArraySize(top), USERS_SHOWN);
-	int others = json_number_at(other, "queries") > 0, name = i - users - others;
-
-	if (name < 0) {
-		item = i < users ? cJSON_GetArrayItem(top, i) : other;
-		snprintf(text, size, "%8.0f/s %12.0f  %s",
-			json_number_at(item, "queries_per_second"), json_number_at(item, "queries"),
-			i < users ? json_text_at(item, "workload/text") : "other");
-		return true;
-	}
-	item = name < NAMES_SHOWN ? cJSON_GetArrayItem(json_at(server, "names"), name) : NULL;
-	if (item)
-		snprintf(text, size, "%8.0f %%               %s  %s",
-			100 * json_number_at(item, "share"), json_text_at(item, "name"),
-			json_text_at(item, "type"));
-	return item != NULL;
-}
-
-static void write_notes(const cJSON *dns, char *text, size_t size)
-{
-	const char *between = "  failed search-list expansions: ";
-	const cJSON *item;
-
-	cJSON_ArrayForEach (item, json_at(dns, "expansions")) {
-		if (json_number_at(item, "failed_per_second") < 0.5)
-			continue;
-		text_append(text, size, "%s%s %.0f of %.0f/s", between, json_text_at(item, "role"),
-			json_number_at(item, "failed_per_second"),
-			json_number_at(item, "queries_per_second"));
-		between = ", ";
-	}
-	text_append(text, size, between[0] == ',' ? "\n" : "");
-	between = "  not counted in full: ";
-	cJSON_ArrayForEach (item, json_at(dns, "lost")) {
-		if (!cJSON_IsNumber(item) || item->valuedouble <= 0)
-			continue;
-		text_append(text, size, "%s%s %.0f", between, item->string, item->valuedouble);
-		between = ", ";
-	}
-	text_append(text, size, between[0] == ',' ? "\n" : "");
-}
-
-const struct table_view dns_view = {.title = "DNS",
-	.rows = "servers",
-	.columns = server_columns,
-	.folds = is_idle,
-	.folded = "idle",
-	.empty = "no query has left this node yet",
-	.write_detail = write_detail,
-	.write_notes = write_notes};

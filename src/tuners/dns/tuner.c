@@ -80,6 +80,7 @@ static void load_adopt(void *self, void *request)
 		copy_text(sensor->why, sizeof(sensor->why), load->why);
 	if (sensor && load->attached) {
 		sensor->bpf = steal(load->bpf);
+		sensor->since_us = realtime_us();
 		if (sensor->paused)
 			dns_pause(sensor);
 	} else if (sensor && load->bpf) {
