@@ -19,7 +19,7 @@ static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb)
 	return socket ? bpf_sk_fullsock(socket) : NULL;
 }
 
-/* What a query and its answer have in common. */
+/* The parts that a query shares with its answer. */
 struct ask {
 	__u64 cookie; /* of the socket */
 	__u64 index;  /* the UDP port, or the cookie, with the id */
@@ -42,7 +42,7 @@ static __always_inline bool ask_of(struct __sk_buff *skb, bool tcp, struct ask *
 	ask->cookie = bpf_get_socket_cookie(skb);
 	ask->connected = tcp || socket->state == ESTABLISHED;
 	ask->port = 0;
-	if (!tcp) /* A socket of BPF_PROG_TEST_RUN has no port. */
+	if (!tcp) /* BPF_PROG_TEST_RUN uses a socket without a port. */
 		ask->port = socket->src_port ? socket->src_port : 1;
 	ask->index = ((ask->port ? ask->port : ask->cookie) << 16 ^ ask->id) * DNS_HASH_FACTOR;
 	return true;
@@ -156,7 +156,7 @@ static __always_inline void displace(const struct dns_pending *query, __u64 now)
 						: &server->totals.displaced);
 }
 
-/* The larger one of two numbers below 2^63, without a branch. */
+/* The maximum of two numbers below 2^63, without a branch. */
 static __always_inline __u64 larger(__u64 a, __u64 b)
 {
 	__u64 less = a - b;
@@ -248,7 +248,7 @@ static __always_inline __u32 match(
 	return (8 - done * 4 - other_socket * 2 - other_address) & (dns_nonzero(wrong) - 1);
 }
 
-/* The way of a number: 1 is the primary way, the next ones are those of the overflow bucket. */
+/* The way of a number: 1 is the primary way, then come those of the overflow bucket. */
 static __always_inline struct dns_pending *way_of(__u64 ask_index, __u32 number)
 {
 	__u32 way = number > 1 ? number - 2 : ask_index >> 53;

@@ -115,7 +115,7 @@ static __noinline __u64 find_slots(struct dns_row_key *client, __u64 hash, __u64
 	return slots;
 }
 
-/* Clears the server of the client if it has no slot. */
+/* Clears the server of the client unless it has a slot. */
 static __always_inline __u64 slots_of(struct dns_row_key *client)
 {
 	__u64 generation = *(const volatile __u64 *)&control.generation;

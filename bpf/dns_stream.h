@@ -27,7 +27,7 @@ struct dns_frame {
 	int whole;  /* the other fields are set */
 };
 
-/* Data that is still missing. The first region is behind all data so far, and has no end. */
+/* Data that is still missing. The first region begins behind all data so far, without an end. */
 struct dns_region {
 	struct dns_side side; /* where it begins */
 	__u32 end;            /* sequence number of the data behind it, which came earlier */
@@ -60,7 +60,7 @@ DNS_INLINE void dns_way_open(struct dns_way *way, __u32 sequence)
 DNS_INLINE int dns_is_frame(__u64 head, __u64 answer)
 {
 	__u64 flags = head >> 16 & 0xffff, length = head >> 48;
-	/* QR, the opcode 0 and the reserved bit; a query has no response code. */
+	/* QR, the opcode 0 and the reserved bit; the response code of a query is 0. */
 	__u64 fixed = answer ? 0xf840 : 0xf84f;
 
 	return (head & 0xffff) == 1 && (flags & fixed) == (answer ? 0x8000 : 0) &&

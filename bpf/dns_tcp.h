@@ -138,7 +138,7 @@ static __always_inline int follow(
 	return 0;
 }
 
-/* Finds a frame by its form. end if there is none among the first bytes. */
+/* Finds a frame by its form. Returns end if the first bytes have no frame. */
 __noinline __u32 find_frame(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 answer)
 {
 	__u32 first = 0, n = end - offset;

@@ -4,7 +4,9 @@
 #include "tuners/table.h"
 
 #include "base/file.h"
+
 #include "config/web.h"
+#include <sys/stat.h>
 
 /* Whether the node has the sysctl. If not, nearest is a similar name that exists, or empty. */
 static bool sysctl_exists(
@@ -58,6 +60,7 @@ static int check(const struct host *host, const char *file, bool draft)
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
 	_cleanup_(cleanup_web_config_unref) struct web_config *web = NULL;
 	const struct config_sysctl *sysctls;
+	struct stat st;
 	size_t n = 0;
 	int r;
 
@@ -75,6 +78,11 @@ static int check(const struct host *host, const char *file, bool draft)
 				nearest[0] ? ": did you mean " : "", nearest,
 				nearest[0] ? "?" : "");
 	}
+	/* A running agent must not fall back to the defaults because a file was being written. */
+	if (r == 0 && file && stat(file, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0)
+		config_fault_add(&missing, &(struct config_position){file, 1, 1},
+			"the file is empty: a running agent keeps what it loaded before, and an "
+			"agent that starts uses the defaults");
 	config_faults_print(stderr, &faults, "");
 	if (r == 0)
 		config_faults_print(stdout, &notices, "notice: ");

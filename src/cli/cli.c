@@ -251,10 +251,18 @@ int cli_main(int argc, char **argv)
 	for (const struct cli_command *command = cli_commands; command->name; command++)
 		if (streq(name, command->name))
 			return run(command, argc - 1, argv + 1);
+		else if (name[0] && starts_with(command->name, name))
+			copy_text(nearest.word, sizeof(nearest.word), command->name);
 		else
 			suggest_offer(&nearest, name, command->name);
 	if (nearest.word[0])
 		cli_fail(name, "unknown command: did you mean headroom %s?", nearest.word);
+	else if (tuner_find(name))
+		cli_fail(name,
+			"unknown command: did you mean headroom top %s, or headroom explain %s?",
+			name, name);
+	else if (name[0])
+		cli_fail(name, "unknown command: headroom --help lists all");
 	else
 		print_usage(stderr);
 	return EXIT_USAGE;

@@ -7,6 +7,7 @@
 
 struct search {
 	const char *name;
+	const cJSON *status; /* of the running agent, or NULL */
 	struct screen screen;
 	const char *kind; /* of the last entry found: only the first pattern of a kind counts */
 	struct suggestion nearest;
@@ -38,13 +39,55 @@ static void print_profiles(struct search *search, const char *only)
 	}
 }
 
+/* The value of a setting, the use of a limit or the status of a condition on this node now. */
+static void print_here(struct search *search, const struct explanation *entry)
+{
+	static const struct {
+		const char *kind, *list, *key;
+	} lists[] = {{"setting", "settings", "name"}, {"limit", "limits", "name"},
+		{"condition", "conditions", "type"}};
+	char text[CONDITION_MESSAGE_MAX + 256] = "";
+	const cJSON *item;
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(lists) && !streq(lists[i].kind, entry->kind))
+		i++;
+	if (i == ARRAY_SIZE(lists))
+		return;
+	cJSON_ArrayForEach (item, json_at(search->status, lists[i].list)) {
+		const char *name = json_text_at(item, lists[i].key);
+
+		if (!streq(name, entry->name) && fnmatch(entry->name, name, 0) != 0)
+			continue;
+		if (i == 0)
+			snprintf(text, sizeof(text), "%s: %s, wanted %s, mode %s, %s: %s", name,
+				json_text_at(item, "actual"),
+				json_text_at(item, "wanted")[0] ? json_text_at(item, "wanted")
+								: "nothing",
+				json_text_at(item, "mode"), json_text_at(item, "state"),
+				json_text_at(item, "reason"));
+		else if (i == 1)
+			snprintf(text, sizeof(text), "%s: %.0f of %.0f %s", name,
+				json_number_at(item, "used"), json_number_at(item, "max"),
+				json_text_at(item, "unit"));
+		else
+			snprintf(text, sizeof(text), "%s since %s: %s%s%s",
+				json_text_at(item, "status"), json_text_at(item, "since"),
+				json_text_at(item, "reason"),
+				json_text_at(item, "message")[0] ? ": " : "",
+				json_text_at(item, "message"));
+		line(search, "here", text);
+	}
+}
+
 static void print_entry(struct search *search, const struct explanation *entry)
 {
 	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
 	const struct config_option *item = entry->row ? entry->row->items : NULL;
 	char takes[OPTION_TEXT_MAX] = "", text[OPTION_TEXT_MAX + OPTION_NAME_MAX];
 
-	draw(&search->screen, COLOR_NONE, "%s (%s%s%s)\n", search->name, entry->kind,
+	draw(&search->screen, COLOR_NONE, "%s (%s%s%s)\n",
+		entry_is_literal(entry) ? entry->name : search->name, entry->kind,
 		entry->detail ? ", " : "", entry->detail ? entry->detail : "");
 	draw_paragraph(&search->screen, 2, entry->help);
 	if (entry->row)
@@ -66,6 +109,7 @@ static void print_entry(struct search *search, const struct explanation *entry)
 	line(search, "source", entry->source);
 	for (; reason && reason->slug; reason++)
 		line(search, "reason", reason->slug);
+	print_here(search, entry);
 	if (streq(entry->kind, "profile"))
 		print_profiles(search, entry->name);
 	else if (entry->row && streq(entry->name, "profile"))
@@ -88,16 +132,26 @@ static bool explain_configured(const struct cli *cli, const char *name)
 	return sysctl;
 }
 
-static int explain(const struct cli *cli, const char *name)
+/* Whether the name is the end of a sysctl or key: gc_thresh3. */
+static bool ends_with_part(const char *entry, const char *name)
 {
-	struct search search = {.name = name, .screen = screen_open()};
+	size_t len = strlen(entry), end = strlen(name);
+
+	return len > end && entry[len - end - 1] == '.' && strcasecmp(entry + len - end, name) == 0;
+}
+
+static int explain(const struct cli *cli, const char *name, const cJSON *status)
+{
+	struct search search = {.name = name, .status = status, .screen = screen_open()};
 	size_t n;
 	_cleanup_free_ struct explanation *entries = all_entries(&n);
+	bool by_part = false;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct explanation *entry = &entries[i];
 
-		if (fnmatch(entry->name, name, 0) != 0 && !streq(entry->name, name)) {
+		if (fnmatch(entry->name, name, FNM_CASEFOLD) != 0 &&
+			strcasecmp(entry->name, name) != 0) {
 			suggest_offer(&search.nearest, name, entry->name);
 		} else if (entry_is_literal(entry) || !search.kind ||
 			   !streq(search.kind, entry->kind)) {
@@ -105,6 +159,12 @@ static int explain(const struct cli *cli, const char *name)
 			print_entry(&search, entry);
 		}
 	}
+	for (size_t i = 0; i < n && (!search.kind || by_part); i++)
+		if (streq(entries[i].kind, "setting") && ends_with_part(entries[i].name, name)) {
+			by_part = true;
+			search.kind = entries[i].kind;
+			print_entry(&search, &entries[i]);
+		}
 	if (search.kind || explain_configured(cli, name))
 		return EXIT_OK;
 	if (search.nearest.word[0])
@@ -114,13 +174,23 @@ static int explain(const struct cli *cli, const char *name)
 
 int cli_explain(const struct cli *cli)
 {
+	_cleanup_(cleanup_config_free) struct config *config =
+		cli->n_names > 0 ? cli_load_config(cli, &(bool){false}) : NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
+	char socket_path[PATH_MAX];
 	size_t n;
 	_cleanup_free_ struct explanation *entries = all_entries(&n);
+	long code;
 	int r = EXIT_OK;
+
+	if (config) {
+		core_socket_path(config, socket_path);
+		(void)client_call(socket_path, NULL, false, "/v1/status", &status, &code);
+	}
 
 	for (size_t i = 0; i < n && cli->n_names == 0; i++)
 		printf("%-34s %s\n", entries[i].name, entries[i].kind);
 	for (int i = 0; i < cli->n_names; i++)
-		r |= explain(cli, cli->names[i]);
+		r |= explain(cli, cli->names[i], status);
 	return r;
 }

@@ -199,3 +199,25 @@ def test_errors_name_object_fault_and_cure(run, directory) -> None:
     answer = run("agent", "--config", str(directory / "none.yaml"))
     assert answer.returncode == 1
     assert re.match(rf"(headroom: )?{re.escape(str(directory))}/none\.yaml", answer.stderr)
+
+
+def test_explain_shows_the_value_on_this_node_for_any_case_and_for_the_last_part(agent, run) -> None:
+    agent("mode: observe\n")
+    for name in ("GC_THRESH3", "net.ipv4.neigh.default.gc_thresh3"):
+        text = " ".join(run("explain", name).stdout.split())
+        assert re.search(r"here net\.ipv4\.neigh\.default\.gc_thresh3: \d+, wanted 100000, mode observe, observed", text), text
+    assert "here neighbor/ipv4: " in " ".join(run("explain", "neighbor/ipv4").stdout.split())
+    assert re.search(r"here (True|False|Unknown) since ", " ".join(run("explain", "settingdrifted").stdout.split()))
+
+
+def test_an_unknown_command_suggests_the_likely_one(run) -> None:
+    for word, likely in (("check", "headroom check-config"), ("neighbor", "headroom top neighbor"), ("statsu", "headroom status")):
+        answer = run(word)
+        assert answer.returncode == 64 and likely in answer.stderr, answer
+
+
+def test_an_empty_file_is_valid_and_a_warning_says_what_it_means(run, directory) -> None:
+    empty = directory / "empty.yaml"
+    empty.write_text("")
+    answer = run("check-config", str(empty))
+    assert answer.returncode == 0 and "keeps what it loaded before" in answer.stdout
