@@ -62,7 +62,7 @@ def test_version_lists_the_tuners_and_their_states(run) -> None:
     answer = run("version")
     assert answer.returncode == 0
     assert re.search(r"\b\d+\.\d+\.\d+\b", answer.stdout)
-    tuners = ("neighbor", "thp", "dns", "runtime", "images", "sysctl", "kubelet", "limits")
+    tuners = ("neighbor", "thp", "dns", "runtime", "images", "sysctl", "kubelet", "limits", "storage")
     for tuner in tuners:
         assert re.search(rf"\b{tuner}\b", answer.stdout)
     document = json.loads(run("version", "--json").stdout)

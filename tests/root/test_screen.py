@@ -127,9 +127,10 @@ def workload(text: str) -> dict[str, Any]:
 
 SERVER = {
     "server": "10.0.0.2", "role": "upstream", "queries_per_second": 12, "peak": 1500, "budget": {"qps": 1024, "pps": 60},
-    "pending": 4, "unanswered": 2, "latency": {"p50": 0.00038, "p99": 0.021},
-    "top": [{**workload("pod shop/cart"), "queries": 700, "queries_per_second": 8}],
-    "other": {"queries": 320, "queries_per_second": 4}, "names": [{"name": "ab.example", "type": "A", "share": 0.4}],
+    "verdict": "over-budget", "severity": "critical", "over_budget_seconds": 3, "minute_failed": 1, "minute_unanswered": 2,
+    "pending": 4, "latency": {"p50": 0.00038, "p99": 0.021}, "second": {"queries": 1500, "counts": "queries", "end": "14:03:07"},
+    "top": [{**workload("pod shop/cart"), "queries": 7000, "in_second": 1200}],
+    "other": {"queries": 320, "in_second": 300}, "names": [{"name": "ab.example", "type": "A", "share": 0.4}],
 }  # fmt: skip
 SILENT = {"server": "2001:db8::1", "role": "cluster", "budget": None, "latency": None, "other": {"queries": 0}}
 
@@ -142,26 +143,27 @@ def test_top_lists_servers_users_and_names(serve: Serve, run: Run) -> None:
     expansions = [{"role": "local"}, {"role": "cluster", "failed_per_second": 40, "queries_per_second": 50}]
     serve(dns(SERVER, SILENT, lost={"servers": 0, "rows": 7, "polls": 1}, expansions=expansions))
     rows = [line.split() for line in run("top", "dns").stdout.splitlines()]
-    assert "10.0.0.2 upstream 12 1500 1024 4 2 380 us 21 ms".split() in rows
-    assert "2001:db8::1 cluster 0 0 - 0 0 - -".split() in rows
-    assert "8/s 700 pod shop/cart".split() in rows and "4/s 320 other".split() in rows and "40 % ab.example A".split() in rows
+    assert "10.0.0.2 over-budget upstream 12 1500 1024 3 1 2 4 380 us 21 ms".split() in rows, rows
+    assert any(row[:2] == ["2001:db8::1", "cluster"] for row in rows)
+    assert "1200/s 80 % 7000 in all pod shop/cart".split() in rows and "300/s 20 % 320 in all other".split() in rows, rows
+    assert "40 % ab.example A".split() in rows and "the busiest second, until 14:03:07, had 1500 queries:".split() in rows
     assert "failed search-list expansions: cluster 40 of 50/s".split() in rows
     assert "not counted in full: rows 7, polls 1".split() in rows
 
 
 def test_top_on_a_small_terminal_keeps_all_servers_and_colours_exceeded_budgets(serve: Serve, directory: Path) -> None:
     serve(dns(SERVER, SILENT, SILENT))
-    with contextlib.closing(Terminal(directory, "top", "dns", rows=10)) as terminal:
+    with contextlib.closing(Terminal(directory, "top", "dns", rows=13)) as terminal:
         text = terminal.wait_screens(1)
         assert "shop/cart" in text and text.count("2001:db8::1") == 2, text
-        assert "other" not in text and "example" not in text
-        assert f"{RED}    1500{END}" in text and f"{GREEN}    12{END}" in text
+        assert "example" not in text
+        assert f"{RED}    1500{END}" in text and f"{RED}over-budget " in text, text
 
 
-def test_top_shows_live_rows_first_and_s_sorts_by_the_next_column(serve: Serve, directory: Path) -> None:
+def test_top_keeps_the_order_of_the_problems_until_s_sorts_by_the_next_column(serve: Serve, directory: Path) -> None:
     serve(dns({"server": "idle", "queries_per_second": 0, "peak": 9}, {"server": "busy", "queries_per_second": 5, "peak": 7}))
     with contextlib.closing(Terminal(directory, "top", "dns")) as terminal:
-        for first in ("busy", "idle", "idle", "idle", "busy"):
+        for first in ("idle", "busy", "idle", "idle"):
             text = terminal.wait_screens(len(terminal.screens()) + 2)
             assert re.findall("idle|busy", text)[0] == first, text
             terminal.press("s")

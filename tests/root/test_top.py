@@ -73,7 +73,7 @@ def test_top_is_live_and_names_workloads_like_all_other_views(loaded: Agent, dir
         assert {"unit coredns.service", "lxd web-1", "unit kubelet.service"} <= set(named)
         for name in named:
             assert f"  {name}\n" in text, text
-        assert "by q/s; s sorts, q quits" in text and text.index(UPSTREAM) < text.index(CLUSTER)
+        assert "problems first; s sorts, q quits" in text and text.index(UPSTREAM) < text.index(CLUSTER)
         assert "netns hr-storm-0\n" in text, "the user of the neighbour table"
         labels = "".join(loaded.metrics())
         assert f'server="{CLUSTER}",kind="lxd",namespace="",name="web-1"' in labels

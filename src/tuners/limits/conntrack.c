@@ -132,13 +132,16 @@ int limits_conntrack_users(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
 	struct tally sources = {0};
-	unsigned entries = read_sources(&sources);
 	struct limit_reading now = {0};
+	unsigned entries = 0;
 
-	(void)reader;
-	if (entries > 0 && limits_read_conntrack(host, reader, &now) == 0)
+	/* The request would load the kernel's module into a node that does not track connections.
+	 */
+	if (limits_read_conntrack(host, reader, &now) == 0 && now.used > 0)
+		entries = read_sources(&sources);
+	if (entries > 0)
 		qsort(sources.slots, sources.allocated, sizeof(*sources.slots), by_used);
-	for (size_t i = 0; i < MIN(sources.n, (size_t)LIMIT_TOP_MAX) && now.used > 0; i++) {
+	for (size_t i = 0; i < MIN(sources.n, (size_t)LIMIT_TOP_MAX); i++) {
 		const struct limit_use *use = &sources.slots[i];
 		struct limit_user *user = limit_add_user(reading);
 		char address[INET6_ADDRSTRLEN];

@@ -207,7 +207,7 @@ static uint64_t size_of_flannel(const struct host *host)
 static uint64_t size_of_network(const struct host *host, const char *network)
 {
 	static const char *const places[] = {
-		CNI_FILES, "/var/lib/rancher/k3s/agent" CNI_FILES, "/etc/cni/multus/net.d"};
+		CNI_FILES, ("/var/lib/rancher/k3s/agent" CNI_FILES), "/etc/cni/multus/net.d"};
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(places) && n == 0; i++) {
