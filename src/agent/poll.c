@@ -48,6 +48,9 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 
 static void observe(struct core *core, const struct condition_reading *reading)
 {
+	static const int levels[] = {[SEVERITY_ADVICE] = LOG_NOTICE,
+		[SEVERITY_WARNING] = LOG_WARNING,
+		[SEVERITY_CRITICAL] = LOG_CRIT};
 	struct condition *condition = core->node.conditions;
 	enum condition_status before;
 	bool known;
@@ -61,8 +64,8 @@ static void observe(struct core *core, const struct condition_reading *reading)
 		return;
 	condition->since_us = realtime_us();
 	if (reading->status == CONDITION_TRUE)
-		log_line(condition_severity(reading) == SEVERITY_ADVICE ? LOG_NOTICE : LOG_WARNING,
-			reading->type->name, "%s", reading->message);
+		log_line(levels[condition_severity(reading)], reading->type->name, "%s",
+			reading->message);
 	/* Do not log that a condition is False at first: each start would do so. */
 	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
 		log_notice(reading->type->name, "%s: %s", condition_status_names[reading->status],

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 const char *const log_level_names[] = {
+	[LOG_CRIT] = "critical",
 	[LOG_ERR] = "error",
 	[LOG_WARNING] = "warning",
 	[LOG_NOTICE] = "notice",

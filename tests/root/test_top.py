@@ -80,6 +80,6 @@ def test_top_is_live_and_names_workloads_like_all_other_views(loaded: Agent, dir
         if "PICTURES" in os.environ:
             (Path(os.environ["PICTURES"]) / "top.svg").write_text(picture(screen, "headroom top"))
         terminal.press("s")
-        assert "by peak/s; s sorts, q quits" in plain(terminal.wait_screens(len(terminal.screens()) + 2))
+        assert "by q/s; s sorts, q quits" in plain(terminal.wait_screens(len(terminal.screens()) + 2))
         terminal.press("q")
         assert terminal.process.wait(10) == 0
