@@ -397,14 +397,16 @@ static void check_counts(
 	compare_range("answered", all - slack, all, servers->answered);
 	compare_range("answered or unmatched", all, all, servers->answered + control->unmatched);
 	compare_range("late", 0, 0, servers->late);
-	compare("NXDOMAIN", all / 2, servers->responses[DNS_NXDOMAIN]);
+	/* An answer whose query lost its place belongs to no server. */
+	compare_range("NXDOMAIN", all / 2 - slack, all / 2, servers->responses[DNS_NXDOMAIN]);
 	/* A segment that ends within a message hides its name. */
 	compare_range("of cluster names", udp / 2 - slack, all / 2, servers->cluster_answers);
-	compare("repeats of those answered", 0, servers->retransmissions);
+	/* The next query with the id of such a query looks like its repeat. */
+	compare_range("repeats of those answered", 0, slack, servers->retransmissions);
 	compare("malformed", 0, servers->malformed);
 	compare_range("unknown", 0, slack, servers->unknown);
 	compare("by who asks", all + 13, sums.rows.queries);
-	compare("by who asks, repeats", 3, sums.rows.retransmissions);
+	compare_range("by who asks, repeats", 3, 3 + slack, sums.rows.retransmissions);
 	compare_range("by who asks, of cluster names", udp + 13, udp + tcp + 13, sums.cluster_rows);
 	compare("resynchronised", 0, control->resyncs);
 	compare("uninspected", 0, control->uninspected);
