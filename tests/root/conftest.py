@@ -434,7 +434,8 @@ def running_agents(ours: bool) -> list[str]:
             program, *args = (directory / "cmdline").read_bytes().split(b"\0")
             if os.path.basename(program) in PROGRAMS and b"agent" in args:
                 here = os.readlink(directory / "ns/pid") == os.readlink("/proc/self/ns/pid")
-                if (mark in (directory / "environ").read_bytes().split(b"\0")) == ours and (here or ours):
+                environ = (directory / "environ").read_bytes()  # empty for a process that ends
+                if environ and (mark in environ.split(b"\0")) == ours and (here or ours):
                     found.append(directory.name)
     return found
 

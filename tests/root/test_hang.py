@@ -51,6 +51,7 @@ def test_a_hung_file_system_of_archives_delays_nothing_else(agent: Start, run: R
     assert "Nothing to change." in apply.stdout, apply
 
 
+@pytest.mark.slow  # waits until a sample is overdue, as the test above
 def test_a_hung_file_of_the_kubelet_delays_no_change_of_files(
     agent: Start, run: Run, hung: Path, kubelet: Kubelet  # noqa: F811
 ) -> None:

@@ -453,6 +453,7 @@ def test_archives_beyond_the_limit_are_reported(lab: Lab, preload: Start, store:
     assert condition["reason"] == "too-many-archives" and "/run/images/1024.tar" in condition["message"]
 
 
+@pytest.mark.slow
 def test_a_tuner_switched_off_and_on_pulls_an_image_once(pulling: tuple[Agent, Proxy, str]) -> None:
     running, proxy, name = pulling
 
