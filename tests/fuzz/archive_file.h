@@ -40,7 +40,7 @@ static inline int open_archive(const void *data, size_t size, struct archive **a
 	return r;
 }
 
-/* The archive has all parts of each image and the bytes of each blob. */
+/* The archive has all parts of each image without an error, and the bytes of each blob. */
 static inline void check_archive(const struct archive *archive)
 {
 	require(archive->n_images > 0);
@@ -48,6 +48,9 @@ static inline void check_archive(const struct archive *archive)
 		const struct archive_image *image = &archive->images[i];
 		char name[IMAGE_NAME_MAX];
 
+		require(image->error == 0 || image->why[0]);
+		if (image->error < 0)
+			continue;
 		require(image_normalize(image->name, name) == 0 && !strcmp(name, image->name));
 		require(find_named(archive->blobs, archive->n_blobs, image->top) &&
 			find_named(archive->blobs, archive->n_blobs, image->id));

@@ -171,6 +171,7 @@ def test_thresholds_are_in_order_at_every_moment(agent, run) -> None:
     assert sampler.bad == []
 
 
+@pytest.mark.slow
 def test_thresholds_are_in_order_when_written_through_procfs(node: Node, run) -> None:
     """Without CAP_NET_ADMIN the agent writes the thresholds one by one through /proc/sys."""
     wrap = without("net_admin")

@@ -11,8 +11,6 @@ import pytest
 from conftest import free_port, until
 from prometheus import Prometheus
 
-pytestmark = pytest.mark.apart
-
 # bcrypt of "secret" at the lowest costs: $2y$ is what htpasswd writes.
 HASH = "$2b$05$ipvXnU2AbIgta2ytS9SrDOAcbwTR8krc4dAXAtqSnHzRbAhoZytBq"
 USERS = f"basic_auth_users: {{prometheus: '{HASH.replace('$2b$', '$2y$')}'}}\n"

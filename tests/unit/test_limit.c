@@ -152,4 +152,5 @@ LIMIT_TEST(a_peak_keeps_the_users_that_were_counted_right_after_it)
 	limit_observe(limit, &reading, 60 * SECOND);
 	assert_int_equal(limit->peak.top[0].used, 7);
 	assert_int_equal(limit->peak.n_top, 1);
+	limit_release(limit);
 }
