@@ -85,7 +85,7 @@ static int remove_key(struct file_bytes *text, const struct toml_item *key)
 		n += same && !item.header;
 	}
 	mark = line_start(bytes, before_break(bytes, header.start));
-	if (n == 1 && header.header && mark + strlen(MARK) < header.start &&
+	if (n == 1 && header.header && mark + strlen(MARK) == before_break(bytes, header.start) &&
 		memcmp(bytes + mark, MARK, strlen(MARK)) == 0)
 		start = mark > 0 ? before_break(bytes, mark) : 0;
 	start = MAX(start, first);
