@@ -7,7 +7,7 @@ import time
 from typing import Iterator
 
 import pytest
-from conftest import Agent, Run, temporary, until
+from conftest import Agent, Run, mounted, temporary, until
 from dnslab import V4, Scrape, fixture_lab, fixture_network, fixture_watch, settle, watching  # noqa: F401
 
 
@@ -151,3 +151,28 @@ def test_the_clouds_budgets_are_known(watch, lab, run: Run) -> None:
     assert (has["max"], has["unit"]) == (1024, "packets/s") and 1200 <= has["peak"] <= 1204 and has["hits"] in (1, 2)
     assert scrape.total("queries_total", server=aws) == 2
     assert "https://" in run("explain", f"dns/{azure}").stdout + run("explain", "budget/azure").stdout
+
+
+def test_a_resolver_keeps_its_budget_after_the_node_moved_to_another(watch, lab, directory) -> None:
+    """Pods keep the resolv.conf that they started with."""
+    old, new = lab.serve(34, 50)  # like the base of a VPC plus two
+    resolv_conf = directory / "resolv.conf"
+    resolv_conf.write_text(f"nameserver {old}\n")
+    one = watch(
+        wrap=mounted(
+            f"mount --bind {resolv_conf} /etc/resolv.conf\n"
+            f"resolved=/run/systemd/resolve/resolv.conf\n"
+            f'[ ! -e "$resolved" ] || mount --bind {resolv_conf} "$resolved"\n'
+            "mount -t tmpfs none /sys/class && mkdir -p /sys/class/dmi/id && echo 'Amazon EC2' >/sys/class/dmi/id/sys_vendor"
+        )
+    )
+    assert Scrape(one).row(old)["budget"]["pps"] == 1024
+    resolv_conf.write_text(f"nameserver {new}\n")
+    with lab.udp() as client:
+        client.ask(new)
+        settle(one, lambda now: now.row(new).get("budget"), "the new resolv.conf is read", timeout=15)
+        for _ in range(1100):
+            client.send(old, "ok.example.test")
+        message = one.wait_condition("DNSBudgetExceeded")["message"]
+    assert old in message
+    assert one.limit(f"dns/{old}")["hits"] in (1, 2)

@@ -32,7 +32,7 @@ static struct dns_budget budget_of(
 
 	copy_text(env.cloud, sizeof(env.cloud), cloud);
 	assert_true(dns_address_parse(server, &key));
-	return dns_config_budget(config, &env, &key);
+	return dns_config_budget(config, &env, &key, false);
 }
 
 TEST(defaults_are_automatic)

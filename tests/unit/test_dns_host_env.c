@@ -71,11 +71,11 @@ TEST(each_cloud_has_its_budget)
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct dns_config automatic = {.budget_auto = true};
 		struct dns_key server = key_of(table[i].server);
-		struct dns_host_env env = {.servers = {server}, .n_servers = table[i].listed};
+		struct dns_host_env env = {0};
 		struct dns_budget budget;
 
 		copy_text(env.cloud, sizeof(env.cloud), table[i].cloud);
-		budget = dns_config_budget(&automatic, &env, &server);
+		budget = dns_config_budget(&automatic, &env, &server, table[i].listed);
 		assert_string_equal(budget.source, table[i].source);
 		assert_int_equal(budget.max[DNS_QUERIES], table[i].qps);
 		assert_int_equal(budget.max[DNS_PACKETS], table[i].pps);

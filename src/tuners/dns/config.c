@@ -145,7 +145,7 @@ void dns_config_validate(const struct config *config, struct config_fault_list *
 }
 
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
-	const struct dns_key *server)
+	const struct dns_key *server, bool listed)
 {
 	const struct dns_budget_row *row = dns_budget_rows;
 	const struct dns_budget *numbers = NULL;
@@ -153,9 +153,7 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 
 	for (; row->cloud && !dns_budget_is_set(&budget); row++) {
 		if ((!streq(row->cloud, env->cloud) && !(row->anywhere && env->cloud[0] == '\0')) ||
-			(row->listed &&
-				((server->address[3] & 0xf) != 2 ||
-					!dns_address_in(env->servers, env->n_servers, server))))
+			(row->listed && ((server->address[3] & 0xf) != 2 || !listed)))
 			continue;
 		for (size_t i = 0; i < DNS_BUDGET_NETWORKS && row->networks[i]; i++)
 			if (dns_address_within(server, row->networks[i], row->bits)) {

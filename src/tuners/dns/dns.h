@@ -280,8 +280,8 @@ struct dns_server_state {
 	char name[DNS_ADDRESS_TEXT];
 	enum dns_role role;
 	struct dns_budget budget;
-	bool pinned; /* it stays in the table without queries */
-	bool listed; /* the node's resolv.conf has it, or had it while it is still asked */
+	bool pinned;             /* it stays in the table without queries */
+	bool listed;             /* the node's resolv.conf names it, or named it */
 	struct dns_label *label; /* NULL: it is counted under "other" */
 	struct dns_totals totals;
 	uint64_t pending;

@@ -122,7 +122,9 @@ void dns_set_role(const struct dns_config *config, const struct dns_host_env *en
 {
 	const struct dns_key *key = &server->key;
 
-	server->budget = dns_config_budget(config, env, key);
+	/* Pods keep their resolv.conf when the node's moves on. */
+	server->listed = server->listed || dns_address_in(env->servers, env->n_servers, key);
+	server->budget = dns_config_budget(config, env, key, server->listed);
 	if (key->family == 0)
 		server->role = DNS_NO_ROLE;
 	else if (dns_address_is_loopback(key) || dns_address_in(env->node, env->n_node, key))

@@ -41,7 +41,9 @@ static void classify(struct dns_sensor *sensor, struct dns_server_state *server)
 /* Adds a server with a budget before its first query. */
 static const struct dns_server_state *pin(struct dns_sensor *sensor, const struct dns_key *key)
 {
-	struct dns_budget budget = dns_config_budget(&sensor->config, &sensor->env, key);
+	const struct dns_host_env *env = &sensor->env;
+	struct dns_budget budget = dns_config_budget(
+		&sensor->config, env, key, dns_address_in(env->servers, env->n_servers, key));
 	struct dns_server_state *server;
 
 	server = dns_budget_is_set(&budget) ? dns_server_get(&sensor->seen.table, key) : NULL;

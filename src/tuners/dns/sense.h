@@ -53,9 +53,12 @@ struct dns_host_env {
 void dns_config_validate(const struct config *config, struct config_fault_list *faults);
 void dns_config_read(
 	struct dns_config *into, const struct config *config, struct config_fault_list *faults);
-/* The budget of a server, from the configuration or the cloud; zero without one. */
+/*
+ * The budget of a server, from the configuration or the cloud; zero without one. listed: the node's
+ * resolv.conf names the server, or named it.
+ */
 struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
-	const struct dns_key *server);
+	const struct dns_key *server, bool listed);
 
 /* Reads everything except the kubelet's servers. Facts that cannot be read are empty. */
 void dns_host_env_read(struct dns_host_env *env, const struct host *host);

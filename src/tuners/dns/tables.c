@@ -42,7 +42,8 @@ const struct explanation dns_explanations[] = {
 		"(169.254.169.254) and the time service (169.254.169.123) share the budget, so their "
 		"packets count too, as do TCP handshakes. With several interfaces, used is their sum, "
 		"an upper bound; hits and DNSBudgetExceeded count only the seconds in which a single "
-		"source address exceeded the budget.",
+		"source address exceeded the budget. A resolver that the node no longer names keeps its "
+		"budget until the agent restarts.",
 		"packets/s", "1024 an interface", "dns.budgets",
 		.source =
 			"https://docs.aws.amazon.com/vpc/latest/userguide/AmazonDNS-concepts.html, DNS quotas"},
