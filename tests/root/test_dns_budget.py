@@ -176,3 +176,14 @@ def test_a_resolver_keeps_its_budget_after_the_node_moved_to_another(watch, lab,
         message = one.wait_condition("DNSBudgetExceeded")["message"]
     assert old in message
     assert one.limit(f"dns/{old}")["hits"] in (1, 2)
+
+
+def test_the_first_event_of_a_second_over_the_budget_names_its_sender(watch, lab) -> None:
+    server = lab.serve(36)
+    one = watch(budgets(**{server: {"qps": 1000}}))
+    with lab.udp() as client:
+        for _ in range(1100):
+            client.send(server, "ok.example.test")
+    one.wait_condition("DNSBudgetExceeded")
+    event = next(event["text"] for event in one.status()["events"] if "DNSBudgetExceeded" in event["text"])
+    assert re.search(r"most from .+ \(1\d\d\d\)", event), event

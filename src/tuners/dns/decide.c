@@ -428,6 +428,8 @@ void dns_decide(
 	const struct dns_sensor *sensor = self;
 	const struct dns_seen *seen = &sensor->seen;
 	struct dns_memory *memory = data;
+	/* When the seconds were found. The poll began earlier. */
+	const uint64_t now = MAX(sensor->now_us, input->now_us);
 	struct condition_reading readings[DNS_CONDITIONS] = {
 		[DNS_BUDGET_PRESSURE] = {.reason = "within-budget"},
 		[DNS_BUDGET_EXCEEDED] = {.reason = "within-budget"},
@@ -440,17 +442,17 @@ void dns_decide(
 		const struct dns_server_state *server = seen->table.servers[i];
 		struct dns_server_memory *its = memory_of(memory, i, &server->key);
 
-		remember(sensor, server, its, input->now_us);
+		remember(sensor, server, its, now);
 		if (dns_budget_is_set(&server->budget) && server->label)
-			add_limits(server, its, input->now_us, proposal);
+			add_limits(server, its, now, proposal);
 	}
 	if (seen->watched) {
 		/* The rest belongs to removed servers. */
 		while (memory->n > seen->table.n)
 			free(memory->servers[--memory->n].over_second);
 		list_forwarders(seen, memory);
-		remember_crowd(memory, input->now_us);
-		judge(seen, memory, input->now_us, readings);
+		remember_crowd(memory, now);
+		judge(seen, memory, now, readings);
 	}
 	for (int i = 0; i < DNS_CONDITIONS; i++) {
 		readings[i].type = &dns_conditions[i];
