@@ -339,6 +339,7 @@ int agent_run(const struct core_options *options)
 	for (size_t i = 0; i < ARRAY_SIZE(agent.endpoints); i++)
 		if (agent.endpoints[i].server)
 			http_server_close(steal(agent.endpoints[i].server));
+	recorder_close(agent.recorder);
 	if (agent.worker && !agent_end_jobs(&agent)) {
 		log_notice("agent", "a thread has not ended: it ends with the process");
 		_exit(r < 0);

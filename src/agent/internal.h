@@ -8,6 +8,7 @@
 #include "agent/core.h"
 #include "base/worker.h"
 #include "config/web.h"
+#include "report/incidents.h"
 #include "report/report.h"
 
 #define REQUESTS_MAX 8
@@ -56,7 +57,8 @@ struct agent {
 	bool urgent;                  /* it has real-time priority */
 	bool never_urgent;            /* it may not have that priority */
 
-	struct worker *worker; /* file jobs */
+	struct recorder *recorder; /* NULL: this process may not write */
+	struct worker *worker;     /* file jobs */
 	struct job jobs[JOBS_MAX];
 	uint64_t resume_us; /* when to resume restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];

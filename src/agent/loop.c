@@ -203,6 +203,22 @@ void agent_poll_tuner(struct tuner_loop *loop)
 	core_apply_values(&agent->core, NULL);
 }
 
+/* Only the process with the lock writes files. */
+static void record(struct agent *agent)
+{
+	struct core *core = &agent->core;
+	char directory[PATH_MAX + sizeof(INCIDENTS_DIRECTORY)], boot[SETTING_VALUE_MAX] = "";
+
+	if (!agent->recorder) {
+		if (core->lock < 0 || !core->journal || !core->state[0])
+			return;
+		(void)host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", boot);
+		snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
+		agent->recorder = recorder_open(agent->event, directory, boot);
+	}
+	recorder_tick(agent->recorder, &core->node, &core->names);
+}
+
 static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct agent *agent = userdata;
@@ -220,6 +236,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
 	}
 	agent_watch_config(agent);
 	agent_poll(agent);
+	record(agent);
 	agent_serve(agent);
 	if (agent->reloaded)
 		sd_notify(0, "READY=1");

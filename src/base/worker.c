@@ -118,6 +118,15 @@ bool worker_join(struct worker *worker, uint64_t deadline_us)
 	return !worker->is_started;
 }
 
+bool worker_drain(struct worker *worker, uint64_t deadline_us)
+{
+	worker->is_ending = true;
+	cleanup_close(
+		&worker->waiting[1]); /* the thread reads the end of the pipe after the jobs */
+	worker->waiting[1] = -1;
+	return worker_join(worker, deadline_us);
+}
+
 void worker_free(struct worker *worker)
 {
 	if (!worker)

@@ -36,6 +36,12 @@ void worker_finish(struct worker *worker);
 void worker_cancel(struct worker *worker);
 
 /*
+ * Lets the thread run the queued jobs and end, until deadline_us at most. Only worker_free() may
+ * follow. Returns false if the thread has not ended.
+ */
+bool worker_drain(struct worker *worker, uint64_t deadline_us);
+
+/*
  * Waits until the thread of a cancelled worker has ended, until deadline_us of CLOCK_MONOTONIC at
  * most. Returns false if it has not: it hangs in the kernel.
  */

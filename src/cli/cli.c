@@ -91,6 +91,14 @@ const struct cli_command cli_commands[] = {
 		"pod needs them: state, size, progress, duration, source, and whether each is "
 		"pinned. --json prints the images of /v1/status.",
 		"headroom images"},
+	{"incidents", cli_incidents, "json", "[ID]", "what happened: all, or one in detail",
+		"Lists the recorded incidents, newest first. With an ID it shows one: a sentence, "
+		"the limits in the minute before and after, their largest users, the settings, "
+		"conditions and workloads that changed, what breaks, and the command that helps. "
+		"The agent records an incident when a limit is reached or 99 % used, a critical "
+		"condition or one about drift or stuck pulls becomes True, and when it starts. The "
+		"command reads the files and needs no agent.",
+		"headroom incidents"},
 	{"explain", cli_explain, "", "[NAME...]",
 		"a limit, setting, condition, reason, metric or key",
 		"Explains a limit, setting, condition, reason, metric, profile, configuration key "

@@ -71,11 +71,17 @@ int cli_apply(const struct cli *cli);
 int cli_check_config(const struct cli *cli);
 int cli_explain(const struct cli *cli);
 int cli_images(const struct cli *cli);
+int cli_incidents(const struct cli *cli);
 int cli_plan(const struct cli *cli);
 int cli_restore(const struct cli *cli);
 int cli_status(const struct cli *cli);
 int cli_top(const struct cli *cli);
 int cli_version(const struct cli *cli);
+
+#define CLI_DIRECTORY_MAX (PATH_MAX + 16)
+
+/* Writes the path of the incidents. Returns 0 or -errno. */
+int cli_incidents_directory(const struct cli *cli, char directory[static CLI_DIRECTORY_MAX]);
 
 /*
  * Loads the configuration and prints faults to stderr as FILE:LINE:COLUMN: MESSAGE. If there is a

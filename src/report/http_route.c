@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "config/config.h"
+#include "report/incidents.h"
 
 #include <ctype.h>
 #include <netinet/in.h>
@@ -33,6 +34,8 @@
 
 #define ALLOW_READ "GET, HEAD"
 #define ALLOW_POST "POST"
+
+#define INCIDENTS_URL "/v1/incidents"
 
 #define TYPE_TEXT "text/plain; charset=utf-8"
 #define TYPE_JSON "application/json"
@@ -296,6 +299,15 @@ void http_wait(struct http_connection *connection, uint64_t due_us)
 	MHD_suspend_connection(connection->mhd);
 }
 
+/* After the request was handed on. */
+static enum MHD_Result wait_for_reply(struct http_connection *connection)
+{
+	if (!connection->held)
+		return answer(connection, connection->status, connection->response);
+	http_hold(connection);
+	return MHD_YES;
+}
+
 static enum MHD_Result post(struct http_connection *connection, const char *method, bool restore)
 {
 	const struct http_server *server = connection->server;
@@ -314,10 +326,23 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 			connection, MHD_HTTP_BAD_REQUEST, "only: not a tuner name\n", NULL);
 	connection->held = true;
 	server->change(server->userdata, restore, only, parameter(connection, "owner"), connection);
-	if (!connection->held)
-		return answer(connection, connection->status, connection->response);
-	http_hold(connection);
-	return MHD_YES;
+	return wait_for_reply(connection);
+}
+
+/* Answers /v1/incidents and /v1/incidents/ID. */
+static enum MHD_Result get_incidents(struct http_connection *connection, const char *url)
+{
+	struct recorder *recorder = connection->server->node->recorder;
+	const char *id = url + strlen(INCIDENTS_URL);
+
+	if (!recorder)
+		return answer_text(connection, MHD_HTTP_NOT_FOUND,
+			"no incidents: this agent does not record, because it only observes or "
+			"cannot write its state directory\n",
+			NULL);
+	connection->held = true;
+	recorder_read(recorder, *id == '/' && id[1] ? id + 1 : NULL, connection);
+	return wait_for_reply(connection);
 }
 
 static bool is_loopback(const struct sockaddr_storage *address)
@@ -437,6 +462,9 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)
 		if (documents[i].path && streq(url, documents[i].path))
 			return reads ? get(connection, i) : answer_method(connection, ALLOW_READ);
+	if (streq(url, INCIDENTS_URL) || starts_with(url, INCIDENTS_URL "/"))
+		return reads ? get_incidents(connection, url)
+			     : answer_method(connection, ALLOW_READ);
 	if (!reads && !server->local)
 		return answer_method(connection, ALLOW_READ);
 	return answer_text(connection, MHD_HTTP_NOT_FOUND, "not found\n", NULL);

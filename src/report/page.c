@@ -116,6 +116,15 @@ static const struct table_view events_view = {.title = "Events",
 		{.title = "Event", .key = "text"},
 		{0},
 	}};
+static const struct table_view incidents_view = {.title = "Incidents",
+	.rows = "incidents",
+	.columns = (const struct column[]){
+		{.title = "Time", .key = "at"},
+		{.title = "Incident", .key = "text"},
+		{.title = "State", .key = "state", .format = COLUMN_NOTE},
+		{.title = "headroom incidents", .key = "id", .format = COLUMN_CODE},
+		{0},
+	}};
 static const struct table_view tuners_view = {.title = "Tuners",
 	.rows = "tuners",
 	.kind = "tuner",
@@ -436,6 +445,7 @@ void report_page(FILE *out, const struct node *node, bool paused)
 		if (ops->view)
 			put_view(out, ops->view, json_at(status, ops->name));
 	}
+	put_view(out, &incidents_view, status);
 	put_view(out, &events_view, status);
 	put_view(out, &tuners_view, status);
 	put_view(out, &settings_view, status);

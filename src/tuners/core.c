@@ -38,7 +38,7 @@ static const struct condition_type conditions[] = {
 	[CORE_SETTING_DRIFTED] = {"SettingDrifted", SEVERITY_WARNING,
 		"Someone else changed a managed setting, and it was not set again: on_drift says "
 		"so, or they kept changing it. Find the other writer, then run headroom apply.",
-		drift_reasons},
+		drift_reasons, .is_recorded = true},
 	[CORE_SETTING_FAILED] = {"SettingFailed", SEVERITY_WARNING,
 		"A setting could not be read, recorded or written. The message names the error "
 		"and the cure. The agent tries again every 15 seconds.",

@@ -144,6 +144,15 @@ def test_names_are_shown_over_the_unix_socket_only(watch, lab, run: Run) -> None
     assert SECRET in top and server in top and "upstream" in top
 
 
+def test_names_are_never_recorded_in_incidents(watch, lab) -> None:
+    """An agent that enforces records, first its own start."""
+    server, one = lab.serve(39), watch("{mode: enforce}")
+    assert [entry["name"] for entry in sampled(one, lab, server, 4)] == [SECRET]
+    recorded = [path.read_text() for path in (one.directory / "state/incidents").iterdir()]
+    assert len(recorded) > 1 and "secret" not in "".join(recorded)
+    assert "secret" not in one.get("/v1/incidents", unix=False)[1]
+
+
 def test_names_can_be_switched_off(watch, lab, run: Run) -> None:
     assert sampled(watch("{names: off}"), lab, lab.serve(39), 4) == []
     assert "secret" not in run("top", "dns").stdout

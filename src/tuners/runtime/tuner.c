@@ -164,7 +164,7 @@ const struct condition_type runtime_conditions[] = {
 	[PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
 		"A layer made no progress for one minute. The message names the layer, its "
 		"registry and the number of other layers.",
-		pull_reasons},
+		pull_reasons, .is_recorded = true},
 	[STORAGE_DRIVER_SLOW] = {"StorageDriverSlow", SEVERITY_ADVICE,
 		"The storage driver of a container runtime is slow. It delays pulls and starts of "
 		"containers. The message names a better driver.",

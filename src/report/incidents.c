@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/incidents_internal.h"
+
+#include "base/build.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "report/report.h"
+#include "tuners/table.h"
+
+#include <ctype.h>
+#include <fnmatch.h>
+#include <malloc.h>
+
+#define QUIET_US       (60 * USEC_PER_SEC) /* without a trigger */
+#define LONGEST_US     (600 * USEC_PER_SEC)
+#define USERS_EVERY_US (5 * USEC_PER_SEC)
+#define NEAR_PERCENT   99
+
+#define CLOSE_US (3 * USEC_PER_SEC)
+
+/* Adds "breaks" and "now" of the object, so that the file alone is enough. */
+static void add_cure(cJSON *line, const struct open_incident *open)
+{
+	size_t n;
+	_cleanup_free_ struct explanation *entries = all_entries(&n);
+	const char *breaks = NULL, *now = NULL;
+	char fallback[LIMIT_NAME_MAX + 32];
+
+	for (size_t i = 0; i < n && !now; i++) {
+		const struct explanation *entry = &entries[i];
+
+		if (fnmatch(entry->name, open->object, 0) != 0)
+			continue;
+		if (streq(entry->kind, "limit")) {
+			breaks = entry->breaks ? entry->breaks : entry->help;
+			now = entry->now ? entry->now : entry->option;
+		} else if (streq(entry->kind, "condition")) {
+			breaks = open->text;
+			now = entry->help;
+		}
+	}
+	snprintf(fallback, sizeof(fallback), "headroom explain %s", open->object);
+	json_text(line, "breaks", breaks ? breaks : "");
+	json_text(line, "now",
+		now                            ? now
+		: streq(open->object, "agent") ? "headroom status"
+					       : fallback);
+}
+
+static void add_limit(cJSON *line, const struct limit_reading *limit, const struct ring_row *row)
+{
+	cJSON *object = json_object(line, "limit");
+
+	json_text(object, "name", limit->name);
+	json_text(object, "unit", limit->unit);
+	JSON_NUMBERS(object, {"used", (double)MAX(limit->used, limit->peak)},
+		{"max", (double)limit->max}, {"hits", (double)limit->hits});
+	json_adopt(line, "top", incident_users(limit, LIMIT_TOP_MAX));
+	if (row && (row->users[1] || row->users[0]))
+		json_adopt(line, "before",
+			cJSON_CreateRaw(row->users[1] ? row->users[1] : row->users[0]));
+}
+
+static const struct limit *limit_of(const struct recorder *recorder, const char *object)
+{
+	return find_named(recorder->node->limits, recorder->node->n_limits, object);
+}
+
+static void put_header(FILE *out, const struct recorder *recorder, const struct open_incident *open,
+	const char *trigger)
+{
+	const struct limit *limit = limit_of(recorder, open->object);
+	cJSON *line = cJSON_CreateObject();
+
+	json_number(line, "schema", 1);
+	json_text(line, "id", open->id);
+	json_time(line, "at", realtime_us() - (now_us() - open->began_us));
+	json_text(line, "object", open->object);
+	json_text(line, "trigger", trigger);
+	json_text(line, "text", open->text);
+	add_cure(line, open);
+	json_text(line, "node", recorder->node->name);
+	json_text(line, "version", HEADROOM_VERSION);
+	json_text(line, "boot", recorder->boot);
+	if (limit)
+		add_limit(line, &limit->now, ring_row_of(&recorder->ring, open->object));
+	incident_put(out, line);
+}
+
+/* The lines of the log after the time, oldest first. They never contain DNS names. */
+static void put_events(FILE *out, uint64_t after, uint64_t began)
+{
+	struct log_event events[LOG_EVENTS];
+	uint64_t offset = realtime_us() - now_us();
+
+	for (size_t n = log_recent(events); n > 0; n--) {
+		const struct log_event *event = &events[n - 1];
+		cJSON *line;
+
+		if (event->at_us <= after)
+			continue;
+		line = incident_line(event->at_us - offset, began);
+		json_text(line, "level", log_level_names[event->level]);
+		json_text(line, "event", event->text);
+		incident_put(out, line);
+	}
+}
+
+static struct open_incident *find_open(struct recorder *recorder, const char *object)
+{
+	for (size_t i = 0; i < OPEN_MAX; i++)
+		if (recorder->open[i].id[0] && streq(recorder->open[i].object, object))
+			return &recorder->open[i];
+	return NULL;
+}
+
+static void make_id(struct open_incident *open)
+{
+	char time[TIME_TEXT_MAX], *to = open->id;
+
+	time_text(realtime_us(), time);
+	for (const char *from = time; *from; from++)
+		if (!strchr("-:", *from))
+			*to++ = *from;
+	*to++ = '-';
+	for (const char *from = open->object; *from; from++)
+		*to++ = isalnum((unsigned char)*from) || *from == '.' ? *from : '-';
+	*to = '\0';
+}
+
+static void begin(struct recorder *recorder, const char *object, const char *trigger,
+	const char *text, uint64_t now)
+{
+	_cleanup_free_ char *lines = NULL;
+	struct open_incident *open = recorder->open;
+	const struct limit *limit = limit_of(recorder, object);
+	const struct ring_row *row = ring_row_of(&recorder->ring, object);
+	unsigned before = (recorder->ring.now + RING_SECONDS - 1) % RING_SECONDS;
+	char *file = NULL;
+	size_t len;
+	FILE *out;
+
+	while (open < recorder->open + OPEN_MAX && open->id[0])
+		open++;
+	if (open == recorder->open + OPEN_MAX) {
+		recorder_submit(recorder, TASK_SKIP, "", object,
+			strdup("four were recorded at once"), NULL);
+		return;
+	}
+	*open = (struct open_incident){.began_us = now, .last_us = now, .users_us = now};
+	copy_text(open->object, sizeof(open->object), object);
+	copy_text(open->text, sizeof(open->text), text);
+	open->hits = row && row->used[before] != UINT64_MAX ? row->hits[before]
+		     : limit                                ? limit->hits_before
+							    : 0;
+	make_id(open);
+	out = must(open_memstream(&file, &len));
+	put_header(out, recorder, open, trigger);
+	lines = ring_lines(&recorder->ring, now);
+	fputs(lines, out);
+	put_events(out, realtime_us() - RING_SECONDS * USEC_PER_SEC, now);
+	must(fclose(out) == 0 ? file : NULL);
+	recorder_submit(recorder, TASK_BEGIN, open->id, object, file, NULL);
+}
+
+/* One line in each open incident, so that each shows what happened meanwhile. */
+static void put_triggers(struct recorder *recorder, const char *object, const char *trigger,
+	const char *text, uint64_t now)
+{
+	for (size_t i = 0; i < OPEN_MAX; i++) {
+		struct open_incident *open = &recorder->open[i];
+		_cleanup_free_ char *printed = NULL;
+		cJSON *line;
+		char *with_end = NULL;
+
+		if (!open->id[0])
+			continue;
+		line = incident_line(now, open->began_us);
+		json_text(line, "trigger", trigger);
+		json_text(line, "object", object);
+		json_text(line, "text", text);
+		json_make_printable(line);
+		printed = must(cJSON_PrintUnformatted(line));
+		cJSON_Delete(line);
+		must(asprintf(&with_end, "%s\n", printed) < 0 ? NULL : with_end);
+		recorder_submit(recorder, TASK_APPEND, open->id, "", with_end, NULL);
+	}
+}
+
+static void trigger(struct recorder *recorder, const char *object, const char *trigger_name,
+	const char *text, uint64_t now)
+{
+	struct open_incident *open = find_open(recorder, object);
+
+	if (open)
+		open->last_us = now;
+	else
+		begin(recorder, object, trigger_name, text, now);
+	put_triggers(recorder, object, trigger_name, text, now);
+}
+
+static void check_limit(struct recorder *recorder, const struct limit *limit, uint64_t now)
+{
+	const struct limit_reading *reading = &limit->now;
+	struct ring_row *row = ring_row_of(&recorder->ring, reading->name);
+	uint64_t used = MAX(reading->used, reading->peak);
+	struct open_incident *open = find_open(recorder, reading->name);
+	char text[256];
+
+	if (!row)
+		return;
+	snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " %s", used, reading->max,
+		reading->unit);
+	if (reading->max == 0)
+		snprintf(text, sizeof(text), "%" PRIu64 " hits", reading->hits);
+	if (row->hit_us == 0 && row->near_us == 0 && row->hits_seen == 0)
+		row->hits_seen = limit->hits_before;
+	if (reading->hits > row->hits_seen) {
+		char said[320];
+
+		snprintf(said, sizeof(said), "%s reached its limit: %s", reading->name, text);
+		if (row->hit_us == 0 || now - row->hit_us > QUIET_US)
+			trigger(recorder, reading->name, "hit", said, now);
+		else if (open)
+			open->last_us = now;
+		row->hit_us = now;
+	}
+	row->hits_seen = reading->hits;
+	if (reading->max > 0 && (double)used * 100 >= (double)reading->max * NEAR_PERCENT) {
+		char said[320];
+
+		snprintf(said, sizeof(said), "%s is 99 %% used: %s", reading->name, text);
+		/* At the limit, the hit says so. */
+		if (row->hit_us != now && (row->near_us == 0 || now - row->near_us > QUIET_US))
+			trigger(recorder, reading->name, "near-full", said, now);
+		row->near_us = now;
+	}
+}
+
+/* The limit that the condition is about, or the condition itself. */
+static const char *object_of(const struct recorder *recorder, const struct condition *condition)
+{
+	const struct node *node = recorder->node;
+
+	for (size_t i = 0; i < node->n_limits; i++)
+		if (node->limits[i].now.condition == condition->now.type)
+			return node->limits[i].now.name;
+	return condition->now.type->name;
+}
+
+static void check_conditions(struct recorder *recorder, uint64_t now)
+{
+	const struct node *node = recorder->node;
+
+	for (size_t i = 0; i < node->n_conditions; i++) {
+		const struct condition *condition = &node->conditions[i];
+		uint64_t *last = &recorder->problem_us[i];
+		char text[CONDITION_MESSAGE_MAX + 64];
+
+		if (condition->now.status != CONDITION_TRUE ||
+			!(condition->now.type->is_recorded ||
+				condition_severity(&condition->now) == SEVERITY_CRITICAL))
+			continue;
+		snprintf(text, sizeof(text), "%s: %s", condition->now.type->name,
+			condition->now.message);
+		if (*last == 0 || now - *last > QUIET_US)
+			trigger(recorder, object_of(recorder, condition), "condition", text, now);
+		*last = now;
+	}
+}
+
+/* Notes the largest use and its user. */
+static void keep_most(struct open_incident *open, const struct limit_reading *limit)
+{
+	uint64_t used = MAX(limit->used, limit->peak);
+
+	if (used < open->most)
+		return;
+	open->most = used;
+	open->most_max = limit->max;
+	if (limit->flow && limit->n_busiest_top > 0)
+		open->most_user = limit->busiest_top[0];
+	else if (limit->n_top > 0)
+		open->most_user = limit->top[0];
+}
+
+/* "conntrack reached its limit: at most 100 of 100 connections, 7 hits in 65 s; most by pod a/b."
+ */
+static void sum_up(const struct open_incident *open, const struct limit_reading *limit,
+	uint64_t now, char *text, size_t size)
+{
+	char user[WORKLOAD_TEXT_MAX];
+
+	if (!limit) {
+		copy_text(text, size, open->text);
+		return;
+	}
+	snprintf(text, size, "%s: at most %" PRIu64 " of %" PRIu64 " %s", open->object, open->most,
+		open->most_max, limit->unit);
+	if (limit->hits > open->hits)
+		text_append(text, size, ", %" PRIu64 " hits in %" PRIu64 " s",
+			limit->hits - open->hits, (now - open->began_us) / USEC_PER_SEC);
+	if (open->most_user.used == 0)
+		return;
+	workload_describe(&open->most_user.workload, user, sizeof(user));
+	text_append(
+		text, size, "; the largest user was %s with %" PRIu64, user, open->most_user.used);
+}
+
+static void end_incident(
+	struct recorder *recorder, struct open_incident *open, const char *why, uint64_t now)
+{
+	const struct limit *limit = limit_of(recorder, open->object);
+	cJSON *line = incident_line(now, open->began_us);
+	char said[512], *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
+
+	sum_up(open, limit ? &limit->now : NULL, now, said, sizeof(said));
+	json_text(line, "end", why);
+	json_text(line, "text", said);
+	json_time(line, "at", realtime_us());
+	if (limit)
+		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
+	incident_put(out, line);
+	must(fclose(out) == 0 ? text : NULL);
+	recorder_submit(recorder, TASK_END, open->id, open->object, text, NULL);
+	open->id[0] = '\0';
+}
+
+static void put_second(struct recorder *recorder, struct open_incident *open, uint64_t now)
+{
+	const struct limit *limit = limit_of(recorder, open->object);
+	_cleanup_free_ char *line = ring_line(&recorder->ring, open->began_us);
+	char *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
+
+	fputs(line, out);
+	put_events(out, recorder->logged_us, open->began_us);
+	if (limit)
+		keep_most(open, &limit->now);
+	if (limit && limit->now.n_top > 0 && now - open->users_us >= USERS_EVERY_US) {
+		cJSON *users = incident_line(now, open->began_us);
+
+		json_adopt(users, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
+		incident_put(out, users);
+		open->users_us = now;
+	}
+	must(fclose(out) == 0 ? text : NULL);
+	recorder_submit(recorder, TASK_APPEND, open->id, open->object, text, NULL);
+}
+
+static void record(struct recorder *recorder, uint64_t now)
+{
+	for (size_t i = 0; i < OPEN_MAX; i++) {
+		struct open_incident *open = &recorder->open[i];
+		const struct limit *limit = open->id[0] ? limit_of(recorder, open->object) : NULL;
+
+		if (limit)
+			keep_most(open, &limit->now);
+		/* Its first second is in the file already. */
+		if (!open->id[0] || open->began_us == now)
+			continue;
+		put_second(recorder, open, now);
+		if (open->id[0] && now - open->last_us >= QUIET_US)
+			end_incident(recorder, open, "quiet", now);
+		else if (open->id[0] && now - open->began_us >= LONGEST_US)
+			end_incident(recorder, open, "longest", now);
+	}
+	recorder->logged_us = realtime_us();
+}
+
+void recorder_tick(struct recorder *recorder, struct node *node, const struct names *names)
+{
+	uint64_t now = now_us();
+	char text[INCIDENTS_START_MAX + 32];
+
+	recorder->node = node;
+	node->recorder = recorder;
+	node->incidents = recorder->shown;
+	if (!recorder->problem_us)
+		recorder->problem_us =
+			must(calloc(node->n_conditions + 1, sizeof(*recorder->problem_us)));
+	if (recorder->worker)
+		worker_finish(recorder->worker);
+	/* The loop also ticks early: for results and requests. */
+	if (now - recorder->ring.at_us[recorder->ring.now] < USEC_PER_SEC / 2)
+		return;
+	ring_add(&recorder->ring, node, names, now);
+	if (recorder->start[0]) {
+		snprintf(text, sizeof(text), "the agent started %s", recorder->start);
+		trigger(recorder, "agent", "start", text, now);
+		recorder->start[0] = '\0';
+	}
+	for (size_t i = 0; i < node->n_limits; i++)
+		check_limit(recorder, &node->limits[i], now);
+	check_conditions(recorder, now);
+	record(recorder, now);
+	for (size_t i = 0; i < OPEN_MAX; i++)
+		if (recorder->open[i].id[0])
+			return;
+	if (recorder->jobs > 0 || !recorder->worker)
+		return;
+	worker_free(steal(recorder->worker)); /* an idle node has no such thread */
+	malloc_trim(0);                       /* nor the memory for documents */
+}
+
+void recorder_close(struct recorder *recorder)
+{
+	if (!recorder)
+		return;
+	if (recorder->node) {
+		for (size_t i = 0; i < OPEN_MAX; i++)
+			if (recorder->open[i].id[0])
+				end_incident(recorder, &recorder->open[i], "stopped", now_us());
+		recorder->node->recorder = NULL;
+		recorder->node->n_incidents = 0;
+	}
+	recorder_submit(recorder, TASK_STOP, "", "", NULL, NULL);
+	if (recorder->worker && !worker_drain(recorder->worker, now_us() + CLOSE_US)) {
+		log_notice("incidents", "the disk of %s hangs: they end cut short",
+			recorder->directory);
+		return;
+	}
+	worker_free(recorder->worker);
+	ring_clear(&recorder->ring);
+	free(recorder->problem_us);
+	free(recorder);
+}

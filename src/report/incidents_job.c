@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/incidents_internal.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include "report/report.h"
+
+/* More jobs under way: the disk hangs. */
+#define JOBS_MAX  64
+#define READS_MAX 8
+
+/* The worker uses the recorder's directory and boot only, which never change. */
+struct incident_job {
+	struct recorder *recorder;
+	enum task task;
+	char id[INCIDENT_ID_MAX];
+	char object[LIMIT_NAME_MAX];
+	char *text;                     /* to write; or the document that was read; owned */
+	struct http_connection *client; /* TASK_READ */
+	int error;
+	char start[INCIDENTS_START_MAX];
+	struct incident *shown; /* NULL: not read again; owned */
+	size_t n_shown;
+};
+
+static void list_shown(struct incident_job *job)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = incidents_list(job->recorder->directory);
+	const cJSON *row;
+
+	job->shown = must(calloc(INCIDENTS_SHOWN_MAX, sizeof(*job->shown)));
+	cJSON_ArrayForEach (row, json_at(list, "incidents")) {
+		struct incident *incident = &job->shown[job->n_shown++];
+
+		copy_text(incident->id, sizeof(incident->id), json_text_at(row, "id"));
+		copy_text(incident->at, sizeof(incident->at), json_text_at(row, "at"));
+		copy_text(incident->state, sizeof(incident->state), json_text_at(row, "state"));
+		utf8_copy(incident->text, sizeof(incident->text), json_text_at(row, "text"));
+		if (job->n_shown == INCIDENTS_SHOWN_MAX)
+			break;
+	}
+}
+
+static int read_document(struct incident_job *job)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+
+	if (job->id[0])
+		return incident_read(job->recorder->directory, job->id, &job->text);
+	list = incidents_list(job->recorder->directory);
+	job->text = must(cJSON_PrintUnformatted(list));
+	return 0;
+}
+
+/* On the worker. */
+static void run_job(void *data, const struct wait *wait)
+{
+	struct incident_job *job = data;
+	const char *directory = job->recorder->directory;
+
+	(void)wait;
+	switch (job->task) {
+	case TASK_START:
+		incidents_close_left(directory);
+		job->error = incidents_mark_start(directory, job->recorder->boot, job->start);
+		break;
+	case TASK_BEGIN:
+		job->error = incident_begin(directory, job->id, job->object, job->text);
+		break;
+	case TASK_APPEND:
+		job->error = incident_append(directory, job->id, job->text);
+		return;
+	case TASK_END:
+		job->error = incident_end(directory, job->id, job->text);
+		break;
+	case TASK_SKIP:
+		incident_skip(directory, job->object, job->text);
+		return;
+	case TASK_READ:
+		job->error = read_document(job);
+		return;
+	case TASK_STOP:
+		incidents_mark_stop(directory, job->recorder->boot);
+		return;
+	}
+	list_shown(job);
+}
+
+static void reply(const struct incident_job *job)
+{
+	if (job->error == 0)
+		http_reply(job->client, 200, job->text);
+	else if (job->error == -ENOENT || job->error == -EINVAL)
+		http_reply(job->client, 404, "{\"error\": \"no such incident\"}");
+	else
+		http_reply(job->client, 500, "{\"error\": \"the incident cannot be read\"}");
+}
+
+static void drop_open(struct recorder *recorder, const char *id)
+{
+	for (size_t i = 0; i < OPEN_MAX; i++)
+		if (streq(recorder->open[i].id, id))
+			recorder->open[i].id[0] = '\0';
+}
+
+/* In the loop. */
+static void adopt_job(void *data, void *userdata)
+{
+	struct recorder *recorder = userdata;
+	struct incident_job *job = data;
+
+	recorder->jobs--;
+	if (job->task == TASK_READ) {
+		reply(job);
+		recorder->reads--;
+		if (recorder->worker)
+			worker_wakes_loop(recorder->worker, recorder->reads > 0);
+	}
+	if (job->task == TASK_START)
+		copy_text(recorder->start, sizeof(recorder->start), job->start);
+	if (job->error < 0 && (job->task == TASK_BEGIN || job->task == TASK_APPEND))
+		drop_open(recorder, job->id);
+	if (job->error < 0 && job->error != -EDQUOT && job->error != -ENOENT &&
+		(job->task == TASK_BEGIN || job->task == TASK_START))
+		log_notice("incidents", "%s not recorded: %s: %s", job->object,
+			strerror(-job->error), recorder->directory);
+	if (job->shown) {
+		memcpy(recorder->shown, job->shown, sizeof(recorder->shown));
+		if (recorder->node)
+			recorder->node->n_incidents = job->n_shown;
+	}
+	free(job->shown);
+	free(job->text);
+	free(job);
+}
+
+void recorder_submit(struct recorder *recorder, enum task task, const char *id, const char *object,
+	char *text, struct http_connection *client)
+{
+	struct incident_job *job = must(calloc(1, sizeof(*job)));
+	int r = 0;
+
+	*job = (struct incident_job){
+		.recorder = recorder, .task = task, .text = text, .client = client};
+	copy_text(job->id, sizeof(job->id), id);
+	copy_text(job->object, sizeof(job->object), object);
+	recorder->jobs++;
+	recorder->reads += client != NULL;
+	if (recorder->jobs > JOBS_MAX)
+		r = -EBUSY;
+	else if (!recorder->worker)
+		r = worker_new(recorder->event, &recorder->worker);
+	if (r == 0)
+		worker_wakes_loop(recorder->worker, recorder->reads > 0);
+	if (r == 0)
+		r = worker_submit(recorder->worker, run_job, adopt_job, job, recorder);
+	if (r == 0) /* the job belongs to the worker */
+		return;
+	job->error = r;
+	adopt_job(job, recorder);
+}
+
+struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot)
+{
+	struct recorder *recorder = must(calloc(1, sizeof(*recorder)));
+
+	recorder->event = event;
+	copy_text(recorder->directory, sizeof(recorder->directory), directory);
+	copy_text(recorder->boot, sizeof(recorder->boot), boot);
+	recorder_submit(recorder, TASK_START, "", "the start of the agent", NULL, NULL);
+	return recorder;
+}
+
+void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client)
+{
+	if (recorder->reads >= READS_MAX)
+		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
+	else
+		recorder_submit(recorder, TASK_READ, id ? id : "", "", NULL, client);
+}

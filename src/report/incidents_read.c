@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/incidents.h"
+
+#include "base/file.h"
+
+/* More than any first or last line. */
+#define LINE_MAX_BYTES (32 * 1024)
+
+/* Parses the line at the begin or, if last, at the end of a file. A torn last line is ignored. */
+static cJSON *read_line(int fd, off_t size, bool last)
+{
+	_cleanup_free_ char *text = must(malloc(LINE_MAX_BYTES + 1));
+	off_t at = last && size > LINE_MAX_BYTES ? size - LINE_MAX_BYTES : 0;
+	ssize_t n = pread(fd, text, LINE_MAX_BYTES, at);
+	char *line = text, *end;
+
+	if (n <= 0)
+		return NULL;
+	text[n] = '\0';
+	end = last ? strrchr(text, '\n') : strchr(text, '\n');
+	if (!end)
+		return NULL;
+	*end = '\0';
+	if (last && strrchr(text, '\n'))
+		line = strrchr(text, '\n') + 1;
+	return cJSON_Parse(line);
+}
+
+static const char *state_of(const cJSON *last, bool part)
+{
+	const char *end = json_text_at(last, "end");
+
+	return streq(end, "cut-short") ? end : end[0] ? "complete" : part ? "open" : "cut-short";
+}
+
+static void copy_texts(cJSON *to, const cJSON *from, const char *const *keys)
+{
+	for (; *keys; keys++)
+		json_text(to, *keys, json_text_at(from, *keys));
+}
+
+/* Returns NULL for a file that is not an incident. */
+static cJSON *summary(int directory, const char *name, const char *id, bool part)
+{
+	_cleanup_close_ int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *first = NULL, *last = NULL;
+	const char *text;
+	struct stat st;
+	cJSON *row;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return NULL;
+	first = read_line(fd, st.st_size, false);
+	if (!streq(json_text_at(first, "id"), id))
+		return NULL;
+	last = read_line(fd, st.st_size, true);
+	row = cJSON_CreateObject();
+	copy_texts(row, first, (const char *const[]){"id", "at", "object", "trigger", NULL});
+	text = json_text_at(last, "text");
+	if (!json_at(last, "end") || streq(json_text_at(last, "end"), "cut-short") || !text[0])
+		text = json_text_at(first, "text");
+	json_text(row, "text", text);
+	json_text(row, "state", state_of(last, part));
+	json_number(row, "seconds", json_number_at(last, "t"));
+	json_number(row, "bytes", (double)st.st_size);
+	return row;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	return -strcmp(
+		json_text_at(*(cJSON *const *)a, "id"), json_text_at(*(cJSON *const *)b, "id"));
+}
+
+static void add_not_recorded(cJSON *root, const char *directory)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *counts = NULL;
+	_cleanup_free_ char *text = NULL;
+	cJSON *array = json_array(root, "not_recorded");
+	const cJSON *day, *object;
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/" INCIDENT_COUNTS, directory);
+	if (read_file(path, 64 * 1024, &text, NULL) < 0)
+		return;
+	counts = cJSON_Parse(text);
+	cJSON_ArrayForEach (day, counts)
+		cJSON_ArrayForEach (object, day) {
+			cJSON *row;
+
+			if (json_number_at(object, "skipped") == 0)
+				continue;
+			row = json_append(array);
+			json_text(row, "day", day->string);
+			json_text(row, "object", object->string);
+			json_number(row, "count", json_number_at(object, "skipped"));
+			json_text(row, "why", json_text_at(object, "why"));
+		}
+}
+
+cJSON *incidents_list(const char *directory)
+{
+	_cleanup_(cleanup_closedir) DIR *open_directory = opendir(directory);
+	cJSON *root = cJSON_CreateObject(), *array = json_array(root, "incidents");
+	_cleanup_free_ cJSON **rows = NULL;
+	size_t n = 0, allocated = 0;
+	const struct dirent *entry;
+	double bytes = 0;
+
+	while (open_directory && (entry = readdir(open_directory))) {
+		char id[INCIDENT_ID_MAX];
+		bool part;
+		cJSON *row;
+
+		if (!incident_id_of(entry->d_name, id, &part))
+			continue;
+		row = summary(dirfd(open_directory), entry->d_name, id, part);
+		if (!row)
+			continue;
+		bytes += json_number_at(row, "bytes");
+		*add_element(&rows, &n, &allocated) = row;
+	}
+	if (n > 0)
+		qsort(rows, n, sizeof(cJSON *), newest_first);
+	for (size_t i = 0; i < n; i++)
+		cJSON_AddItemToArray(array, rows[i]);
+	add_not_recorded(root, directory);
+	JSON_NUMBERS(root, {"bytes", bytes}, {"max_bytes", (double)INCIDENTS_BYTES_MAX});
+	return root;
+}
+
+int incident_read(const char *directory, const char *id, char **document)
+{
+	static const char *const suffixes[] = {"", INCIDENT_PART};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *first = NULL, *last = NULL;
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX], *end, *tail;
+	size_t len = 0, size;
+	int r = -ENOENT, i;
+	FILE *out;
+
+	if (id[0] == '.' || strchr(id, '/') || strlen(id) >= INCIDENT_ID_MAX)
+		return -EINVAL;
+	for (i = 0; i < 2 && r == -ENOENT; i++) {
+		snprintf(path, sizeof(path), "%s/%s" INCIDENT_SUFFIX "%s", directory, id,
+			suffixes[i]);
+		r = read_file(path, 2 * INCIDENT_BYTES_MAX, &text, &len);
+	}
+	if (r < 0)
+		return r;
+	while (len > 0 && text[len - 1] != '\n') /* torn */
+		len--;
+	text[len] = '\0';
+	end = strchr(text, '\n');
+	if (!end)
+		return -EBADMSG;
+	*end++ = '\0';
+	first = cJSON_Parse(text);
+	if (!first)
+		return -EBADMSG;
+	if (*end)
+		text[len - 1] = '\0';
+	tail = strrchr(end, '\n');
+	last = cJSON_Parse(tail ? tail + 1 : end);
+	out = must(open_memstream(document, &size));
+	fprintf(out, "{\"incident\":%s,\"state\":\"%s\",\"lines\":[", text, state_of(last, i == 2));
+	for (const char *line = end; *line; line++) {
+		if (*line == '\n')
+			fputc(',', out);
+		fputc(*line, out);
+	}
+	fputs("]}\n", out);
+	return fclose(out) == 0 ? 0 : -ENOMEM;
+}

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of incidents: what is in a file, when one is written, and that none is lost."""
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Run, fill_disk, small_disk, until
+from incidentlab import USER, full_inotify
+from terminal import Terminal, picture, plain
+
+CONFIG = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\n"
+OBJECT = "inotify/instances"
+
+
+def files(directory: Path, like: str = "*") -> list[Path]:
+    return sorted((directory / "state/incidents").glob(f"2{like}.jsonl*"))
+
+
+def written(directory: Path) -> set[Path]:
+    """The records of starts that are being written."""
+    return {path for path in files(directory, "*-agent") if path.suffix == ".part"}
+
+
+def lines_of(path: Path) -> list[dict]:
+    """The lines of a file; a torn last one is left out."""
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+
+
+def test_one_file_alone_says_when_which_limit_who_and_what_to_type(agent, directory: Path, run: Run) -> None:
+    """PICTURES=DIRECTORY keeps a picture: packaging/incident.svg."""
+    one = agent(CONFIG)
+    until(lambda: files(directory, "*-agent"), "the record of the start")
+    with full_inotify():
+        path = until(lambda: (found := files(directory, "*inotify-instances")) and found[0], "an incident")
+        until(lambda: len(lines_of(path)) > 8, "it is appended to")
+        assert one.stop() == 0
+    path = path.with_suffix("")
+    first, *lines = lines_of(path)
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", first["at"])
+    assert first["limit"]["name"] == first["object"] == OBJECT and first["limit"]["used"] >= first["limit"]["max"] - 1
+    assert "sysctl" in first["now"] and "EMFILE" in first["breaks"] and OBJECT in first["text"] and first["node"] and first["boot"]
+    assert [f"uid {USER}", first["limit"]["used"]] in first["top"]
+    assert [line for line in lines if OBJECT in line.get("rows", {})], "its readings are there"
+    assert lines[-1]["end"] == "stopped" and f"uid {USER}" in lines[-1]["text"]
+    assert json.loads(run("incidents", path.stem, "--json").stdout)["incident"] == first
+    assert path.stem in run("incidents").stdout
+    assert run("incidents", "20260101T000000Z-none").returncode == 1
+    text = Terminal(directory, "incidents", path.stem, columns=110).finish()
+    shown = plain(text)
+    for heading in ("Limits", "Largest users", "Timeline", "What breaks", "What to type"):
+        assert f"\n{heading}" in shown, shown
+    assert "█" in shown and f"uid {USER}" in shown and first["now"] in shown
+    if "PICTURES" in os.environ:
+        hidden = re.sub(r"/tmp/headroom-[^/]*/", "/run/", text)
+        (Path(os.environ["PICTURES"]) / "incident.svg").write_text(picture(hidden, "headroom incidents ID"))
+
+
+def test_the_page_and_http_list_incidents(agent, directory: Path) -> None:
+    one = agent(CONFIG)
+    path = until(lambda: (found := files(directory, "*-agent*")) and found[0], "the record of the start")
+    ident = path.name.split(".")[0]
+    listed = until(lambda: (rows := json.loads(one.get("/v1/incidents", unix=False)[1])["incidents"]) and rows, "a list")
+    assert [row["id"] for row in listed] == [ident] and "for the first time" in listed[0]["text"]
+    document = json.loads(one.get(f"/v1/incidents/{ident}", unix=False)[1])
+    assert document["incident"]["id"] == ident and document["state"] == "open"
+    until(lambda: ident in one.get("/", unix=False)[1], "it is on the page")
+    assert [row["id"] for row in one.status()["incidents"]] == [ident]
+    for wrong in ("x", "../journal", "%2e%2e/journal"):
+        assert one.get(f"/v1/incidents/{wrong}", unix=False)[0] == 404
+    assert one.get("/v1/incidents", unix=False, method="POST")[0] == 405
+
+
+def test_a_start_tells_a_stop_from_a_kill_and_a_reboot(agent, directory: Path) -> None:
+    """The mark has the boot id: another one there is a reboot."""
+    for how in ("for the first time", "after a stop", "killed or crashed", "without a shutdown"):
+        mark = directory / "state/incidents/agent.json"
+        if how == "without a shutdown":
+            mark.write_text(json.dumps({**json.loads(mark.read_text()), "boot": "another"}))
+        seen = set(files(directory))
+        one = agent(CONFIG)
+        path = until(lambda seen=seen: (written(directory) - seen or {None}).pop(), f"a start {how}")
+        assert how in lines_of(path)[0]["text"]
+        time.sleep(1)  # ids have whole seconds
+        one.stop() if how == "for the first time" else one.kill()
+
+
+def test_an_observing_agent_records_nothing(agent, directory: Path) -> None:
+    one = agent("mode: observe")
+    time.sleep(2)
+    assert one.get("/v1/incidents")[0] == 404 and not (directory / "state").exists()
+
+
+def test_nothing_is_recorded_below_5_percent_of_free_disk(agent, directory: Path, run: Run) -> None:
+    with small_disk(directory / "state", "4m") as state:
+        (state / "incidents").mkdir()
+        filler = fill_disk(state)
+        filler.open("r+").truncate(filler.stat().st_size - 64 * 1024)
+        agent(CONFIG)
+        until(lambda: json.loads(run("incidents", "--json").stdout)["not_recorded"], "it is counted")
+        assert "5 % of the disk" in run("incidents").stdout and files(directory) == []
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=pytest.mark.slow)])
+def test_kills_while_an_incident_is_written_lose_at_most_the_last_second(agent, directory: Path, rounds: int) -> None:
+    for _ in range(rounds):
+        (directory / "state/incidents/counts.json").unlink(missing_ok=True)  # more than twenty a day
+        one = agent(CONFIG)
+        path = until(lambda: (found := sorted(written(directory))) and found[-1], "the record of the start")
+        until(lambda path=path: len(path.read_text().splitlines()) > 6, "some seconds")
+        one.kill()
+        before = path.read_text()
+        one = agent(CONFIG)
+        until(lambda path=path: path.with_suffix("").exists(), "it is closed")
+        one.kill()
+        after = path.with_suffix("").read_text()
+        assert after.startswith(before[: before.rindex("\n") + 1]) and "cut-short" in after.splitlines()[-1]
+    assert all(lines_of(path) for path in files(directory)), "every file is readable"

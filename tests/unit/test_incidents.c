@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
+#include "report/incidents.h"
+
+#include "directory.h"
+
+#define HEADER(id, object)                                                                     \
+	"{\"schema\":1,\"id\":\"" id "\",\"at\":\"2026-11-26T06:23:06Z\",\"object\":\"" object \
+	"\",\"trigger\":\"hit\",\"text\":\"" object " reached its limit\"}\n"
+#define ID   "20261126T062306Z-conntrack"
+#define PATH "/" ID ".jsonl"
+
+/* Names the incident NUMBER of an object; later ones have later times. */
+static const char *id_of(char id[INCIDENT_ID_MAX], unsigned number, const char *object)
+{
+	snprintf(id, INCIDENT_ID_MAX, "20261126T%02u%02u%02uZ-%s", number / 3600, number / 60 % 60,
+		number % 60, object);
+	return id;
+}
+
+static bool exists(const struct directory *directory, const char *id)
+{
+	char name[INCIDENT_ID_MAX + 16];
+
+	snprintf(name, sizeof(name), "/%s.jsonl", id);
+	return access(directory_at(directory, name).text, F_OK) == 0;
+}
+
+/* The document of an incident. The caller deletes it. */
+static cJSON *document_of(const struct directory *directory, const char *id)
+{
+	_cleanup_free_ char *text = NULL;
+	cJSON *document;
+
+	assert_int_equal(incident_read(directory->path, id, &text), 0);
+	document = cJSON_Parse(text);
+	if (!document)
+		fail_msg("not JSON: %s", text);
+	return document;
+}
+
+DIRECTORY_TEST(an_incident_is_listed_while_it_is_written_and_after)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL, *later = NULL;
+
+	assert_int_equal(
+		incident_begin(directory->path, ID, "conntrack", HEADER(ID, "conntrack")), 0);
+	assert_int_equal(incident_append(directory->path, ID, "{\"t\":1,\"rows\":{}}\n"), 0);
+	list = incidents_list(directory->path);
+	assert_string_equal(json_text_at(list, "incidents/0/state"), "open");
+	assert_int_equal(incident_end(directory->path, ID,
+				 "{\"t\":70,\"end\":\"quiet\",\"text\":\"done\"}\n"),
+		0);
+	later = incidents_list(directory->path);
+	assert_string_equal(json_text_at(later, "incidents/0/state"), "complete");
+	assert_string_equal(json_text_at(later, "incidents/0/text"), "done");
+	assert_int_equal((int)json_number_at(later, "incidents/0/seconds"), 70);
+	assert_true(exists(directory, ID));
+	assert_int_equal(incident_append(directory->path, ID, "{}\n"), -ENOENT);
+}
+
+DIRECTORY_TEST(a_torn_last_line_is_ignored)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL, *list = NULL;
+
+	directory_put(
+		directory, PATH, HEADER(ID, "conntrack") "{\"t\":1,\"rows\":{}}\n{\"t\":2,\"ro");
+	document = document_of(directory, ID);
+	assert_int_equal(cJSON_GetArraySize(json_at(document, "lines")), 1);
+	assert_string_equal(json_text_at(document, "state"), "cut-short");
+	list = incidents_list(directory->path);
+	assert_int_equal((int)json_number_at(list, "incidents/0/seconds"), 1);
+}
+
+DIRECTORY_TEST(a_part_that_a_killed_agent_left_is_closed_as_cut_short)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+
+	directory_put(directory, PATH ".part",
+		HEADER(ID, "conntrack") "{\"t\":1,\"rows\":{}}\n{\"t\":2,\"ro");
+	directory_put(directory, "/20261126T062307Z-pids.jsonl.part", "{\"schema\":1,\"id\":");
+	incidents_close_left(directory->path);
+	document = document_of(directory, ID);
+	assert_string_equal(json_text_at(document, "state"), "cut-short");
+	assert_int_equal(cJSON_GetArraySize(json_at(document, "lines")), 2);
+	assert_string_equal(json_text_at(document, "lines/1/end"), "cut-short");
+	assert_int_not_equal(access(directory_at(directory, PATH ".part").text, F_OK), 0);
+	assert_int_not_equal(
+		access(directory_at(directory, "/20261126T062307Z-pids.jsonl.part").text, F_OK), 0);
+	assert_int_not_equal(
+		access(directory_at(directory, "/20261126T062307Z-pids.jsonl").text, F_OK), 0);
+}
+
+DIRECTORY_TEST(twenty_a_day_of_each_are_recorded_and_the_rest_counted)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	char id[INCIDENT_ID_MAX];
+
+	for (unsigned i = 0; i < INCIDENTS_A_DAY + 5; i++) {
+		int r = incident_begin(directory->path, id_of(id, i, "pids"), "pids", "{}\n");
+
+		assert_int_equal(r, i < INCIDENTS_A_DAY ? 0 : -EDQUOT);
+		if (r == 0)
+			assert_int_equal(incident_end(directory->path, id, "{}\n"), 0);
+	}
+	assert_int_equal(incident_begin(directory->path, ID, "conntrack", "{}\n"), 0);
+	list = incidents_list(directory->path);
+	assert_int_equal(cJSON_GetArraySize(json_at(list, "not_recorded")), 1);
+	assert_string_equal(json_text_at(list, "not_recorded/0/object"), "pids");
+	assert_int_equal((int)json_number_at(list, "not_recorded/0/count"), 5);
+}
+
+DIRECTORY_TEST(three_hundred_incidents_keep_16_mib_and_the_rare_one)
+{
+	_cleanup_free_ char *text = malloc(100 * 1024 + 1);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	char id[INCIDENT_ID_MAX], object[32], newest[INCIDENT_ID_MAX];
+	size_t files = 0;
+
+	assert_non_null(text);
+	memset(text, 'x', 100 * 1024);
+	strcpy(text + 100 * 1024 - 1, "\n");
+	assert_int_equal(
+		incident_begin(directory->path, id_of(id, 0, "rare"), "rare", HEADER(ID, "rare")),
+		0);
+	assert_int_equal(incident_end(directory->path, id, "{\"end\":\"quiet\"}\n"), 0);
+	for (unsigned i = 1; i <= 300; i++) {
+		snprintf(object, sizeof(object), "often-%u", i % 17);
+		id_of(newest, i * 12, object);
+		assert_int_equal(
+			incident_begin(directory->path, newest, object, HEADER(ID, "often")), 0);
+		assert_int_equal(incident_append(directory->path, newest, text), 0);
+		assert_int_equal(incident_end(directory->path, newest, "{\"end\":\"quiet\"}\n"), 0);
+	}
+	assert_true(exists(directory, id));
+	assert_true(exists(directory, newest));
+	assert_false(exists(directory, id_of(newest, 12, "often-1")));
+	for (unsigned i = 0; i <= 300; i++) {
+		snprintf(object, sizeof(object), "often-%u", i % 17);
+		files += exists(directory, id_of(newest, i * 12, object));
+	}
+	assert_true(files * 100 * 1024 < INCIDENTS_BYTES_MAX);
+	assert_true(files * 100 * 1024 > INCIDENTS_BYTES_MAX * 9 / 10);
+}
+
+DIRECTORY_TEST(a_file_ends_at_one_mebibyte)
+{
+	_cleanup_free_ char *text = malloc(INCIDENT_BYTES_MAX);
+
+	assert_non_null(text);
+	memset(text, ' ', INCIDENT_BYTES_MAX);
+	strcpy(text + INCIDENT_BYTES_MAX - 2, "\n");
+	assert_int_equal(
+		incident_begin(directory->path, ID, "conntrack", HEADER(ID, "conntrack")), 0);
+	assert_int_equal(incident_append(directory->path, ID, text), -EFBIG);
+	assert_int_equal(incident_end(directory->path, ID, "{\"t\":1,\"end\":\"longest\"}\n"), 0);
+}
+
+DIRECTORY_TEST(an_id_never_leaves_the_directory)
+{
+	_cleanup_free_ char *text = NULL;
+
+	assert_int_equal(incident_read(directory->path, "../../etc/passwd", &text), -EINVAL);
+	assert_int_equal(incident_read(directory->path, ".hidden", &text), -EINVAL);
+	assert_int_equal(incident_read(directory->path, "20261126T062306Z-none", &text), -ENOENT);
+}
+
+DIRECTORY_TEST(the_mark_tells_a_stop_a_kill_and_a_reboot)
+{
+	static const struct {
+		const char *boot;
+		bool stopped; /* the agent before */
+		const char *how;
+	} starts[] = {{"a", false, "for the first time"}, {"a", true, "after a stop"},
+		{"a", false, "killed or crashed"}, {"b", true, "after a reboot"},
+		{"c", false, "without a shutdown"}};
+	char how[INCIDENTS_START_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(starts); i++) {
+		if (starts[i].stopped)
+			incidents_mark_stop(directory->path, starts[i - 1].boot);
+		assert_int_equal(incidents_mark_start(directory->path, starts[i].boot, how), 0);
+		if (!strstr(how, starts[i].how))
+			fail_msg("%zu: %s", i, how);
+		assert_true(incidents_marked(directory->path, starts[i].boot));
+	}
+	incidents_mark_stop(directory->path, "c");
+	assert_false(incidents_marked(directory->path, "c"));
+}
+
+/* Reports each line that was written, until it is killed. */
+static void __attribute__((noreturn)) write_lines(const char *directory, const char *id, int report)
+{
+	if (incident_begin(directory, id, id + INCIDENT_STAMP + 1, HEADER(ID, "conntrack")) < 0)
+		_exit(1);
+	for (unsigned i = 0;; i++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "{\"t\":%u,\"rows\":{\"conntrack\":[%u]}}\n", i, i);
+		if (incident_append(directory, id, line) < 0 ||
+			write(report, &i, sizeof(i)) != sizeof(i))
+			_exit(1);
+		/* Short incidents, so that the end is interrupted too. */
+		if (i % 8 == 7 &&
+			(incident_end(directory, id, "{\"t\":8,\"end\":\"quiet\"}\n") < 0 ||
+				incident_begin(directory, id, id, HEADER(ID, "conntrack")) !=
+					-EEXIST))
+			_exit(1);
+		if (i == 7)
+			for (;;)
+				pause();
+	}
+}
+
+DIRECTORY_TEST(a_hundred_kills_lose_no_line_that_was_written)
+{
+	for (unsigned round = 0; round < 100; round++) {
+		_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+		unsigned written = 0, last;
+		char id[INCIDENT_ID_MAX], object[16];
+		int report[2], status;
+		pid_t child;
+
+		snprintf(object, sizeof(object), "round-%u", round / 15);
+		id_of(id, round, object);
+		assert_int_equal(pipe(report), 0);
+		child = fork();
+		if (child == 0)
+			write_lines(directory->path, id, report[1]);
+		close(report[1]);
+		/* Kill it between two lines, during one, or at the end. */
+		for (unsigned i = 0; i <= round % 8; i++)
+			assert_int_equal(read(report[0], &last, sizeof(last)), sizeof(last));
+		usleep(round * 13 % 400);
+		kill(child, SIGKILL);
+		written = last + 1;
+		while (read(report[0], &last, sizeof(last)) == sizeof(last))
+			written = last + 1;
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFSIGNALED(status));
+		close(report[0]);
+		incidents_close_left(directory->path);
+		document = document_of(directory, id);
+		for (unsigned i = 0; i < written; i++) {
+			const cJSON *line = cJSON_GetArrayItem(json_at(document, "lines"), (int)i);
+
+			assert_int_equal((int)json_number_at(line, "t"), (int)i);
+			assert_non_null(json_at(line, "rows/conntrack"));
+		}
+	}
+}
