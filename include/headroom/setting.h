@@ -57,6 +57,17 @@ enum setting_state {
 	SETTING_OBSERVED,    /* read, never written */
 };
 
+/* Changes by others. The agent keeps this in the runtime directory, for its next start. */
+struct drift {
+	char name[SETTING_NAME_MAX];       /* of the setting */
+	char wanted[SETTING_VALUE_MAX];    /* as last configured */
+	char confirmed[SETTING_VALUE_MAX]; /* when last in sync: any other value is drift */
+	uint64_t total;                    /* times drift was seen */
+	uint64_t at_us[DRIFTS_A_DAY + 1];  /* CLOCK_MONOTONIC, at total % (DRIFTS_A_DAY + 1) */
+	bool seen;                         /* and nothing written since */
+	bool at_start;                     /* the last time, by its program */
+};
+
 /* The state of a setting, kept from poll to poll. */
 struct setting {
 	char name[SETTING_NAME_MAX];
@@ -70,15 +81,12 @@ struct setting {
 	/* SETTING_FAILED: -errno. SETTING_UNSUPPORTED: -errno if a configuration file asks for the
 	 * setting. Else 0. */
 	int error;
-	char why[SETTING_WHY_MAX];         /* details beyond strerror(-error), or empty */
-	char confirmed[SETTING_VALUE_MAX]; /* when last in sync: any other value is drift */
-	bool drifted;                      /* drift was seen, and nothing written since */
-	uint64_t drift_total;              /* times drift was seen */
-	uint64_t drifts_us[DRIFTS_A_DAY];  /* CLOCK_MONOTONIC, at drift_total % DRIFTS_A_DAY */
-	bool drifted_at_start;             /* the last time, by its program */
-	uint64_t restarted_us;             /* CLOCK_MONOTONIC: its program, by this agent */
-	bool restart_due;     /* its program restarts as soon as possible: no transfer begins */
-	uint64_t retry_at_us; /* next attempt after a failure, CLOCK_MONOTONIC */
+	char why[SETTING_WHY_MAX]; /* details beyond strerror(-error), or empty */
+	struct drift drift;
+	bool configured_anew;  /* not compared since the start, or since a reload */
+	uint64_t restarted_us; /* CLOCK_MONOTONIC: its program, by this agent */
+	bool restart_due;      /* its program restarts as soon as possible: no transfer begins */
+	uint64_t retry_at_us;  /* next attempt after a failure, CLOCK_MONOTONIC */
 };
 
 extern const char *const mode_names[];

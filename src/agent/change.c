@@ -7,7 +7,7 @@
 
 void core_reset(struct core *core, const char *only)
 {
-	reconcile_reset(&core->node, only);
+	reconcile_reset(&core->node, only, true);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		struct tuner_status *tuner = &core->node.tuners[i];
 

@@ -184,6 +184,7 @@ void core_close(struct core *core)
 	free(core->files);
 	free(core->pins);
 	free(core->peaks);
+	free(core->drifts);
 	free(core->node.tuners);
 	free(core->node.settings);
 	for (size_t i = 0; i < core->node.n_limits; i++)
@@ -342,6 +343,7 @@ void core_read_records(struct core *core)
 		r = load_values(core, directory, false);
 	/* Only a writer needs them. */
 	core->values_error = r == -ENOENT || r == -EACCES || r == -ENODEV ? 0 : r;
+	core_load_drifts(core);
 	load_journal(core, false);
 	if (core->journal_error == -EACCES || core->journal_error == -ENODEV)
 		core->journal_error = 0;
@@ -373,6 +375,8 @@ int core_become_writer(struct core *core, const char *who)
 		load_journal(core, true);
 	if (r >= 0 && (first || core->values_error < 0))
 		r = load_values(core, directory, true);
+	if (first && core->lock >= 0)
+		core_load_drifts(core);
 	if (core->lock >= 0)
 		adopt_records(core);
 	core->values_error = MIN(r, 0);
@@ -400,7 +404,7 @@ void core_reconfigure(struct core *core, struct config *config)
 	if (!name[0])
 		name = variable("NODE_NAME", core->node.name);
 	copy_text(core->node.name, sizeof(core->node.name), name);
-	reconcile_reset(&core->node, NULL);
+	reconcile_reset(&core->node, NULL, false);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		struct tuner_status *tuner = &core->node.tuners[i];
 

@@ -42,9 +42,12 @@ struct core {
 	struct pin_record *pins;
 	size_t n_pins;
 	struct release_list released;
-	struct peaks *peaks;      /* NULL: a command, which keeps none */
-	struct file_job *job;     /* under way, of core_file_job(); or NULL */
-	uint64_t writer_retry_us; /* when to retry core_become_writer() */
+	struct drift *drifts; /* of an earlier process, for settings that are new */
+	size_t n_drifts;
+	unsigned long drifts_hash; /* of the file */
+	struct peaks *peaks;       /* NULL: a command, which keeps none */
+	struct file_job *job;      /* under way, of core_file_job(); or NULL */
+	uint64_t writer_retry_us;  /* when to retry core_become_writer() */
 
 	uint64_t sample_us; /* deadline of the samples of a command; 0: CORE_JOB_US */
 	bool as_apply;      /* decide as if all tuners enforced: headroom plan */
@@ -82,6 +85,11 @@ void core_recall_peak(const struct core *core, struct limit *limit, const char *
 
 /* Writes the peaks to the runtime directory if one has changed. */
 void core_keep_peaks(struct core *core);
+
+/* The same for changes by others. Only the writer keeps them. */
+#define DRIFTS_FILE "drifts"
+void core_load_drifts(struct core *core);
+void core_keep_drifts(struct core *core);
 
 /* Writes the path of the unix socket. HEADROOM_RUNTIME_DIR changes its default. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);

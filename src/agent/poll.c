@@ -90,9 +90,9 @@ static void judge(struct core *core)
 			condition_raise(&readings[CORE_SETTING_DRIFTED], setting->reason,
 				"%s: is %s, wanted %s: changed %llu times, the last time by %s",
 				setting->name, setting->actual, setting->wanted,
-				(unsigned long long)setting->drift_total,
-				setting->drifted_at_start ? "its program when it started"
-							  : "another writer");
+				(unsigned long long)setting->drift.total,
+				setting->drift.at_start ? "its program when it started"
+							: "another writer");
 		if (setting->state == SETTING_FAILED)
 			condition_raise(failed, setting->reason, "%s: %s (%s)", setting->name,
 				setting->why[0] ? setting->why : strerror(-setting->error),
@@ -205,6 +205,8 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		/* A command without the lock shows the changes of an agent. */
 		.values_recordable = !core->loop.event || (core->lock >= 0 && core->values),
 		.files_recordable = !core->loop.event || (core->lock >= 0 && core->journal),
+		.drifts = core->drifts,
+		.n_drifts = core->n_drifts,
 		.transferring = node_transfers(node),
 		.files_busy = core->job || tuner->files_stale,
 	};
@@ -269,6 +271,7 @@ void core_poll(struct core *core)
 			limit_release(&core->node.limits[i]);
 	core->node.n_limits = kept;
 	core_keep_peaks(core);
+	core_keep_drifts(core);
 	/* Each type has one reading; without one, the tuner is off. */
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		const struct proposal *proposal = &core->node.tuners[i].proposal;

@@ -43,11 +43,24 @@ static struct comparison compare(const struct want *want, const struct decide_in
 	return seen;
 }
 
-/* Drift was seen since reconcile_reset(). */
-static bool has_drifted(const struct setting *setting)
+/* Whether drift was seen at least n times within the last day, unless forgotten. */
+static bool has_drifted(const struct drift *drift, uint64_t n, uint64_t now)
 {
-	return setting->drift_total > 0 &&
-	       setting->drifts_us[(setting->drift_total - 1) % DRIFTS_A_DAY] > 0;
+	uint64_t at_us = drift->at_us[(drift->total - n) % ARRAY_SIZE(drift->at_us)];
+
+	return drift->total >= n && at_us > 0 && now - at_us < DAY_US;
+}
+
+static void forget_times(struct drift *drift)
+{
+	drift->seen = false;
+	memset(drift->at_us, 0, sizeof(drift->at_us));
+}
+
+static void forget_drift(struct drift *drift)
+{
+	forget_times(drift);
+	drift->confirmed[0] = '\0';
 }
 
 /*
@@ -58,36 +71,35 @@ static void judge_difference(
 	struct setting *setting, const struct comparison *seen, const struct reconcile_input *input)
 {
 	const struct want *want = seen->want;
-	bool drift = setting->confirmed[0] ? !value_equal(seen->current, setting->confirmed)
-					   : seen->foreign;
+	struct drift *drift = &setting->drift;
+	bool differs =
+		drift->confirmed[0] ? !value_equal(seen->current, drift->confirmed) : seen->foreign;
 	enum on_drift on_drift = input->on_drift;
-	uint64_t now = input->decide->now_us, *slot;
-	bool often;
+	uint64_t now = input->decide->now_us;
 
 	if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
 		(setting->state == SETTING_FAILED && now < setting->retry_at_us))
 		return;
 	/* The same drift lasts until the value is written. */
-	if (setting->drifted || !drift) {
-		setting_become(setting, SETTING_PENDING, setting->drifted ? "drift" : want->reason,
-			0, NULL);
+	if (!drift->seen && !differs) {
+		setting_become(setting, SETTING_PENDING, want->reason, 0, NULL);
 		return;
 	}
-	slot = &setting->drifts_us[setting->drift_total++ % DRIFTS_A_DAY];
-	/* A pull drops the pin of its image: that is no fight. */
-	often = *slot > 0 && now - *slot < DAY_US && want->kind != SETTING_PIN;
-	*slot = now;
-	setting->drifted = true;
-	setting->drifted_at_start =
-		setting->restarted_us > 0 && now - setting->restarted_us < FILE_SEEN_US;
-	log_notice(want->name, "%s changed it to %s (wanted %s)",
-		setting->drifted_at_start ? "its program, when it started," : "someone else",
-		seen->current[0] ? seen->current : "nothing", want->wanted);
+	if (!drift->seen) {
+		drift->seen = true;
+		drift->at_us[drift->total++ % ARRAY_SIZE(drift->at_us)] = now;
+		drift->at_start =
+			setting->restarted_us > 0 && now - setting->restarted_us < FILE_SEEN_US;
+		log_notice(want->name, "%s changed it to %s (wanted %s)",
+			drift->at_start ? "its program, when it started," : "someone else",
+			seen->current[0] ? seen->current : "nothing", want->wanted);
+	}
 	if (on_drift != ON_DRIFT_ENFORCE)
 		setting_become(setting,
 			on_drift == ON_DRIFT_REPORT ? SETTING_DRIFTED : SETTING_YIELDED,
 			"left-by-on-drift", 0, NULL);
-	else if (often)
+	/* A pull drops the pin of its image: that is no fight. */
+	else if (want->kind != SETTING_PIN && has_drifted(drift, DRIFTS_A_DAY + 1, now))
 		setting_become(setting, SETTING_YIELDED, "rewritten-too-often", 0, NULL);
 	else
 		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
@@ -104,6 +116,16 @@ static void judge(
 	/* For files and pins the tuner has a more exact reason. */
 	const char *own_reason = want->kind != SETTING_VALUE ? want->reason : NULL;
 
+	/* A changed configuration is a new attempt. */
+	if (setting->configured_anew && want->wanted[0]) {
+		if (!value_equal(setting->drift.wanted, want->wanted))
+			forget_times(&setting->drift);
+		setting->configured_anew = false;
+	}
+	if (want->wanted[0])
+		copy_text(setting->drift.wanted, SETTING_VALUE_MAX, want->wanted);
+	if (mode != MODE_ENFORCE)
+		setting->drift.confirmed[0] = '\0';
 	copy_text(setting->wanted, sizeof(setting->wanted), want->wanted);
 	copy_text(setting->actual, sizeof(setting->actual), want->actual);
 	copy_text(setting->original, sizeof(setting->original),
@@ -134,8 +156,8 @@ static void judge(
 	} else if (!written) {
 		judge_difference(setting, seen, input);
 	} else if (in_force || setting->state != SETTING_FAILED || now >= setting->retry_at_us) {
-		setting->drifted = false;
-		copy_text(setting->confirmed, sizeof(setting->confirmed), seen->current);
+		setting->drift.seen = false;
+		copy_text(setting->drift.confirmed, SETTING_VALUE_MAX, seen->current);
 		if (in_force) {
 			setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
 			setting->retry_at_us = 0;
@@ -195,7 +217,8 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		i++;
 	for (size_t w = 0; w < proposal->n_wants; w++) {
 		const struct want *want = &proposal->wants[w];
-		struct setting moving = {.tuner = input->tuner}, *setting;
+		struct setting moving = {.tuner = input->tuner, .configured_anew = true}, *setting;
+		const struct drift *kept;
 		size_t j = i;
 		struct comparison seen = compare(want, input->decide);
 		/* Files are compared only after a sample that followed the last job. */
@@ -214,6 +237,14 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		*setting = moving;
 		i++;
 		copy_text(setting->name, SETTING_NAME_MAX, want->name);
+		if (!setting->drift.name[0]) {
+			kept = find_named(input->drifts, input->n_drifts, want->name);
+			if (kept)
+				setting->drift = *kept;
+			if (kept && input->decide->force)
+				forget_drift(&setting->drift);
+			copy_text(setting->drift.name, SETTING_NAME_MAX, want->name);
+		}
 		if (!stale || !setting->reason)
 			judge(setting, &seen, input);
 		if (!stale)
@@ -243,15 +274,15 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 		if (!setting)
 			continue;
 		copy_text(setting->actual, sizeof(setting->actual), change->actual);
-		setting->drifted = setting->drifted && r < 0 && r != -ERANGE;
+		setting->drift.seen &= r < 0 && r != -ERANGE;
 		/* Someone changed it again before the read: the next poll counts that. */
-		if (r == -ERANGE && !change->file && has_drifted(setting))
+		if (r == -ERANGE && !change->file && has_drifted(&setting->drift, 1, now))
 			continue;
 		if (change->restarted)
 			setting->restarted_us = now;
 		/* The file has it, whether or not it is in force. */
 		if (change->file && change->file->written && r == 0)
-			copy_text(setting->confirmed, sizeof(setting->confirmed), change->new);
+			copy_text(setting->drift.confirmed, SETTING_VALUE_MAX, change->new);
 		setting->retry_at_us =
 			change->retry_us || r == 0 ? change->retry_us : now + RETRY_US;
 		if (r < 0) {
@@ -260,8 +291,8 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 					change->why ? change->why : strerror(-r),
 					entry_help("reason", change->reason));
 		} else if (change->held) {
-			bool yields =
-				streq(change->held, "restarted-too-often") && has_drifted(setting);
+			bool yields = streq(change->held, "restarted-too-often") &&
+				      has_drifted(&setting->drift, 1, now);
 
 			if (setting_become(setting, yields ? SETTING_YIELDED : SETTING_PENDING,
 				    change->held, 0, change->why) &&
@@ -275,24 +306,24 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 			log_line(minor ? LOG_DEBUG : LOG_INFO, change->name, "%s -> %s (%s)",
 				change->old[0] ? change->old : "nothing", change->actual,
 				change->reason);
-			copy_text(setting->confirmed, sizeof(setting->confirmed),
+			copy_text(setting->drift.confirmed, SETTING_VALUE_MAX,
 				change->file ? change->new : change->actual);
 			setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
 		}
 	}
 }
 
-void reconcile_reset(struct node *node, const char *tuner)
+void reconcile_reset(struct node *node, const char *tuner, bool forget)
 {
 	for (size_t i = 0; i < node->n_settings; i++) {
 		struct setting *setting = &node->settings[i];
 
 		if (tuner && !streq(setting->tuner, tuner))
 			continue;
-		setting->confirmed[0] = '\0';
-		setting->drifted = false;
-		memset(setting->drifts_us, 0, sizeof(setting->drifts_us));
+		setting->configured_anew = true;
 		setting->retry_at_us = 0;
+		if (forget)
+			forget_drift(&setting->drift);
 		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
 			setting->state == SETTING_FAILED || setting->state == SETTING_PENDING)
 			setting_become(setting, SETTING_PENDING, "configured", 0, NULL);

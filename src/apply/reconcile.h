@@ -18,6 +18,8 @@ struct reconcile_input {
 	enum on_drift on_drift;
 	/* If false, the settings are only observed, and the condition AgentDegraded reports why. */
 	bool values_recordable, files_recordable;
+	const struct drift *drifts; /* of an earlier process */
+	size_t n_drifts;
 	bool transferring; /* images, by this agent: RESTART_WHEN_IDLE waits */
 	bool files_busy;   /* a job is changing files, or they were not sampled after one */
 };
@@ -33,6 +35,6 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now_
 
 /*
  * Makes yielded, drifted and failed settings of a tuner, or (NULL) of all, pending again: for a new
- * configuration and `headroom apply`.
+ * configuration and `headroom apply`, which also forgets how often others changed them.
  */
-void reconcile_reset(struct node *node, const char *tuner);
+void reconcile_reset(struct node *node, const char *tuner, bool forget);

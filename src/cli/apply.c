@@ -69,6 +69,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 		core_apply_values(core, &done);
 		r = change_files(core, FILE_APPLY, cli->only, &done);
 	}
+	core_keep_drifts(core);
 	core_add_unset(core, cli->only, &done);
 	failed = print_done(&done, "Nothing to change.");
 	return r < 0 ? cli_fail("apply", "%s", strerror(-r)) : failed;
@@ -77,7 +78,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 /* An agent that only observes goes on without the records, and its socket stays. */
 static int remove_runtime(const struct core *core, char path[static PATH_MAX])
 {
-	static const char *const records[] = {VALUE_STORE_FILE, "lock"};
+	static const char *const records[] = {VALUE_STORE_FILE, DRIFTS_FILE, "lock"};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
 	char socket_path[PATH_MAX], record[PATH_MAX + 16];
 	int r = core_directory(&core->host, CORE_RUNTIME, path);

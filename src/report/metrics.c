@@ -113,7 +113,7 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 	metric_family(&sink, "headroom_setting_drift_total");
 	for (size_t i = 0; i < node->n_settings; i++)
 		metric_sample(
-			&sink, (double)node->settings[i].drift_total, node->settings[i].name, NULL);
+			&sink, (double)node->settings[i].drift.total, node->settings[i].name, NULL);
 	metric_family(&sink, "headroom_condition");
 	for (size_t i = 0; i < node->n_conditions; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(statuses); k++)

@@ -133,7 +133,6 @@ class Hands:
     def hang_up(self) -> None:
         if agent := self.node.running():
             agent.task.process.send_signal(signal.SIGHUP)
-            self.node.calm()
             self.world.settle()
 
     @step()
@@ -281,7 +280,6 @@ class Hands:
         self.world.monotonic = self.world.boottime = 10 * SECOND
         runtime = self.node.runtime
         runtime.started = runtime.changed = runtime.due = 10
-        self.node.calm()
         runtime.restarts = [at - gone for at in runtime.restarts]
         for actor in self.world.actors.values():
             actor.due = 10 + actor.period

@@ -56,6 +56,21 @@ NAMED: dict[str, Steps] = {
         run("status"),
         run("plan"),
     ],
+    "a_reload_during_a_fight_does_not_begin_it_anew": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("edit_config", {"owner": "unit", "field": "vm.max_map_count", "pick": 3, "in_place": True}),
+        ("manage_value", {"name": "thp.enabled", "pick": 0, "period": 0.3}),
+        ("wait", {"seconds": 90000}),
+    ],
+    "a_restart_of_the_agent_during_a_fight_does_not_begin_it_anew": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("manage_value", {"name": "thp.enabled", "pick": 0, "period": 1800}),
+        *[
+            step
+            for _ in range(8)
+            for step in [("wait", {"seconds": 1800}), ("end_agent", {"number": 9}), ("start_agent", {"owner": "unit", "crash": 0}), ("wait", {"seconds": 61})]
+        ],
+    ],
     "a_restore_ends_although_the_runtime_is_silent": [
         run("apply"),
         ("change_containerd", {"how": "hangs"}),

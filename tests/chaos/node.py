@@ -166,6 +166,7 @@ class Node:
         self.silent: dict[Path, float] = {}  # sockets without an answer, since when
         self.calm_until = 0.0
         self.disturbed = False  # a full disk keeps sockets from being made
+        self.wants: dict[str, Any] = {}
         self.agents.clear()
         self.released.clear()
         self.commands.clear()
@@ -199,7 +200,7 @@ class Node:
             new.rename(path)
         path.chmod(0o644)
         self.faulty.discard(owner)
-        self.calm()
+        self.want(owner)
         if owner in self.agents:
             self.agents[owner].possible.append(config)
 
@@ -242,8 +243,8 @@ class Node:
             self.write_config(owner)
 
     def start(self, owner: str, crash: int = 0, pod: str = "host") -> None:
-        self.calm()
         self.fill_empty(owner)
+        self.want(owner)
         pod = "" if owner == "unit" else pod
         if pod.startswith("empty"):
             clear(LAB / "empty" / owner)
@@ -400,6 +401,7 @@ class Node:
             if not (foreign and alone):
                 self.released[tuner] = "yes" if done.code == 0 and alone else "maybe"
         if "--purge" in options and not (foreign and alone):
+            self.calm()
             self.released = {tuner: "maybe" for tuner in self.released}
             if done.code == 0 and alone:
                 self.released = {}
@@ -466,8 +468,15 @@ class Node:
             raise Violation("consent", f"{value.name} was fought over at {value.fights}: {self.explain()}")
 
     def calm(self) -> None:
-        """A start, a reload or apply forgets earlier fights."""
+        """apply, or another wanted value, forgets earlier fights. A restart or a reload does not."""
         self.calm_until = self.world.now + SETTLED
+
+    def want(self, owner: str) -> None:
+        """An installation may come to want something else."""
+        wants = {name: self.configs[owner].fields[name] for name in self.values}
+        if wants != self.wants or owner in self.faulty or self.disturbed:
+            self.calm()
+        self.wants = wants
 
     def explain(self) -> str:
         agents = {o: [c.fields for c in a.possible] for o, a in self.agents.items()}

@@ -183,3 +183,47 @@ def test_thresholds_are_in_order_when_written_through_procfs(node: Node, run) ->
             assert run("restore", wrap=wrap).returncode == 0
     assert sampler.seen >= 4
     assert sampler.bad == []
+
+
+@pytest.mark.parametrize("between", ["reload", "restart"])
+def test_reverts_count_across_reloads_and_restarts_of_the_agent(agent, run, between: str) -> None:
+    """Configuration management reverts in each of its runs, and the agent is restarted or reloaded between them."""
+    key, value = "vm.max_map_count", str(int(sysctl("vm.max_map_count")) + 5000)
+    original, body = sysctl(key), f"sysctl: {{{key}: {value}}}"
+    one = agent(body)
+    for i in range(5):
+        if between == "restart":
+            one.stop()
+            sysctl(key, original)
+            one = agent(body)
+        else:
+            sysctl(key, original)
+            until(lambda: sysctl(key) == value, "set again")
+            one.write_config(f"{body}\n# {i}")
+            one.reload()
+        until(lambda: sysctl(key) == value, "set again")
+        one.wait_state(key, "in-sync")
+    sysctl(key, original)
+    one.wait_state(key, "yielded")
+    assert "changed 6 times" in one.wait_condition("SettingDrifted")["message"]
+    one.stop()
+    one = agent(body)
+    one.wait_state(key, "yielded")
+    assert sysctl(key) == original
+    assert run("apply").returncode == 0
+    assert sysctl(key) == value
+    one.wait_condition("SettingDrifted", "False")
+
+
+def test_a_changed_configuration_is_a_new_attempt_after_yielding(agent) -> None:
+    key, value = "vm.max_map_count", int(sysctl("vm.max_map_count")) + 5000
+    original = sysctl(key)
+    one = agent(f"sysctl: {{{key}: {value}}}")
+    for _ in range(6):
+        until(lambda: sysctl(key) == str(value), "set again")
+        one.wait_state(key, "in-sync")
+        sysctl(key, original)
+    one.wait_state(key, "yielded")
+    one.write_config(f"sysctl: {{{key}: {value + 1}}}")
+    one.reload()
+    until(lambda: sysctl(key) == str(value + 1), "set")

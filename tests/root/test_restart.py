@@ -273,6 +273,19 @@ def test_a_file_that_a_watcher_reverts_at_once_is_yielded(lab: Lab, systemd: Any
     assert "by another writer" in running.wait_condition("SettingDrifted")["message"]
 
 
+def test_a_file_that_is_reverted_before_each_start_of_the_agent_is_yielded(lab: Lab, systemd: Any, agent: Start) -> None:
+    """As configuration management does it in each of its runs."""
+    for _ in range(6):
+        running = agent(CONFIG.replace(NOW, "restart: never"), wrap=lab.wrap)
+        until(lambda: running.setting(NAME)["reason"] == "restart-pending", running.log)
+        running.stop()
+        lab.config.write_text(CONTAINERD_CONFIG)
+    running = agent(CONFIG.replace(NOW, "restart: never"), wrap=lab.wrap)
+    running.wait_state(NAME, "yielded")
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    assert "changed 6 times" in running.wait_condition("SettingDrifted")["message"]
+
+
 @pytest.fixture
 def slow(lab: Lab) -> Proxy:
     """A registry with an image that needs some seconds."""

@@ -59,7 +59,7 @@ static const struct fake_node fake_template = {
 				"1024", .state = SETTING_IN_SYNC, .reason = "below-configured"},
 			{"vm.max_map_count", "neighbor", "262144", "65530", "",
 				.state = SETTING_DRIFTED, .reason = "below-configured",
-				.drift_total = 3},
+				.drift = {.total = 3}},
 			{"thp.enabled", "neighbor", "never", "madvise", "", MODE_OBSERVE,
 				SETTING_OBSERVED, .reason = "below-configured"},
 		},

@@ -113,7 +113,7 @@ FIXTURE_TEST(a_difference_is_planned)
 	/* A new configured value is not drift. */
 	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "200");
 	poll_to(fixture, "100", SETTING_PENDING, "configured", 1);
-	assert_int_equal(node_setting(&fixture->node, "vm.a")->drift_total, 0);
+	assert_int_equal(node_setting(&fixture->node, "vm.a")->drift.total, 0);
 }
 
 /* The configuration says 100. The record says that the original is 5 and ours 50. */
@@ -157,7 +157,7 @@ TEST(the_state_depends_on_the_value_and_its_record)
 		fixture.decide.mode = cases[i].mode;
 		fixture.input.values_recordable = !cases[i].unrecordable;
 		poll_to(&fixture, cases[i].actual, cases[i].state, cases[i].reason, pending);
-		assert_int_equal(node_setting(&fixture.node, "vm.a")->drift_total,
+		assert_int_equal(node_setting(&fixture.node, "vm.a")->drift.total,
 			streq(cases[i].reason, "drift"));
 		if (streq(cases[i].reason, "restored"))
 			assert_int_equal(node_would_change(&fixture.node), 1);
@@ -190,12 +190,12 @@ TEST(drift_is_handled_as_configured)
 		poll(&fixture, "100");
 		setting = poll(&fixture, "7");
 		expect(&fixture, cases[i].state, cases[i].reason, cases[i].changes);
-		assert_int_equal(setting->drifts_us[0], fixture.decide.now_us);
+		assert_int_equal(setting->drift.at_us[0], fixture.decide.now_us);
 		/* Drift that stays is counted once. */
 		for (int n = 0; n < 10 && cases[i].changes == 0; n++)
 			poll_to(&fixture, n % 2 ? "7" : "8", cases[i].state, cases[i].reason,
 				cases[i].changes);
-		assert_int_equal(setting->drift_total, 1);
+		assert_int_equal(setting->drift.total, 1);
 		/* Someone else sets the wanted value. */
 		poll_to(&fixture, "100", SETTING_IN_SYNC, "in-sync", 0);
 	}
@@ -211,9 +211,9 @@ FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 		if (i % 2)
 			setting_become(setting, SETTING_FAILED, "not-recorded", -ENOSPC, NULL);
 	}
-	assert_int_equal(setting->drift_total, 1);
+	assert_int_equal(setting->drift.total, 1);
 	poll(fixture, "100");
-	assert_int_equal(poll(fixture, "7")->drift_total, 2);
+	assert_int_equal(poll(fixture, "7")->drift.total, 2);
 }
 
 /* Someone else and the agent write in turns. */
@@ -232,7 +232,7 @@ FIXTURE_TEST(the_sixth_drift_within_a_day_yields)
 	fixture->decide.now_us += 86400 * USEC_PER_SEC;
 	fight(fixture, DRIFTS_A_DAY);
 	fixture->decide.now_us += 86000 * USEC_PER_SEC;
-	assert_int_equal(poll(fixture, "7")->drift_total, 2 * DRIFTS_A_DAY + 1);
+	assert_int_equal(poll(fixture, "7")->drift.total, 2 * DRIFTS_A_DAY + 1);
 	expect(fixture, SETTING_YIELDED, "rewritten-too-often", 0);
 	poll_to(fixture, "8", SETTING_YIELDED, "rewritten-too-often", 0);
 }
@@ -284,10 +284,10 @@ TEST(settings_come_and_go_with_their_tuner)
 		reconcile(&node, &input, &plan);
 		assert_int_equal(plan.n, 0);
 		if (i == 2)
-			node.settings[1].drift_total = 5;
+			node.settings[1].drift.total = 5;
 		for (size_t s = 0; s < node.n_settings; s++)
 			text_append(names, sizeof(names), "%s/%s=%d ", node.settings[s].tuner,
-				node.settings[s].name, (int)node.settings[s].drift_total);
+				node.settings[s].name, (int)node.settings[s].drift.total);
 		assert_string_equal(names, steps[i].names);
 	}
 	free(node.settings);
@@ -323,9 +323,9 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 FIXTURE_TEST(only_the_file_drifts)
 {
 	poll_file(fixture, "10", "10");
-	assert_int_equal(poll_file(fixture, "3", "10")->drift_total, 0);
+	assert_int_equal(poll_file(fixture, "3", "10")->drift.total, 0);
 	expect(fixture, SETTING_PENDING, "restart-pending", 0);
-	assert_int_equal(poll_file(fixture, "3", "4")->drift_total, 1);
+	assert_int_equal(poll_file(fixture, "3", "4")->drift.total, 1);
 	expect(fixture, SETTING_PENDING, "drift", 1);
 }
 

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/core.h"
+
+#include "base/file.h"
+
+#include <zlib.h>
+
+/*
+ * Arrays in the runtime directory that survive a restart of the agent. Losing one costs no value of
+ * the node, so errors are ignored.
+ */
+#define PEAKS_FILE "peaks"
+
+/* DNS servers come and go, and each has a limit. */
+#define PEAKS_MAX 64
+
+#define KEPT_MAX ((size_t)1024 * 1024)
+
+/* A file of another boot or of a version with another layout is ignored. */
+struct header {
+	char boot[SETTING_VALUE_MAX];
+	uint64_t size; /* of an element */
+};
+
+struct peaks {
+	size_t n;
+	struct limit_peak peaks[PEAKS_MAX];
+};
+
+static void make_header(const struct core *core, size_t size, struct header *header)
+{
+	*header = (struct header){.size = size};
+	(void)host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", header->boot);
+}
+
+/* Returns an array of n elements of this size, for the caller to free. */
+static void *read_kept(const struct core *core, const char *name, size_t size, size_t *n)
+{
+	char path[PATH_MAX], *data = NULL;
+	struct header header;
+	size_t len = 0;
+
+	*n = 0;
+	make_header(core, size, &header);
+	if (core_directory(&core->host, CORE_RUNTIME, path) < 0)
+		return NULL;
+	text_append(path, sizeof(path), "/%s", name);
+	if (read_file(path, KEPT_MAX, &data, &len) < 0)
+		return NULL;
+	if (len >= sizeof(header) && memcmp(data, &header, sizeof(header)) == 0) {
+		*n = (len - sizeof(header)) / size;
+		memmove(data, data + sizeof(header), *n * size);
+	}
+	return data;
+}
+
+static void write_kept(
+	const struct core *core, const char *name, const void *elements, size_t size, size_t n)
+{
+	_cleanup_free_ char *data = must(malloc(sizeof(struct header) + n * size + 1));
+	_cleanup_close_ int dir = -1;
+	struct header header;
+	char path[PATH_MAX];
+
+	make_header(core, size, &header);
+	memcpy(data, &header, sizeof(header));
+	if (n > 0)
+		memcpy(data + sizeof(header), elements, n * size);
+	if (core_directory(&core->host, CORE_RUNTIME, path) < 0)
+		return;
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir >= 0)
+		(void)replace_file(dir, name, data, sizeof(header) + n * size, false);
+}
+
+/* ---- peaks of limits ---- */
+
+void core_load_peaks(struct core *core)
+{
+	struct peaks *peaks = core->peaks = must(calloc(1, sizeof(*peaks)));
+	size_t n;
+	_cleanup_free_ struct limit_peak *old = read_kept(core, PEAKS_FILE, sizeof(*old), &n);
+
+	for (size_t i = 0; i < MIN(n, (size_t)PEAKS_MAX); i++)
+		if (old[i].at_us <= now_us() && old[i].n_top <= LIMIT_PEAK_TOP &&
+			memchr(old[i].name, 0, LIMIT_NAME_MAX))
+			peaks->peaks[peaks->n++] = old[i];
+}
+
+void core_recall_peak(const struct core *core, struct limit *limit, const char *name)
+{
+	const struct limit_peak *peak =
+		core->peaks ? find_named(core->peaks->peaks, core->peaks->n, name) : NULL;
+
+	if (peak)
+		limit->peak = *peak;
+}
+
+void core_keep_peaks(struct core *core)
+{
+	struct peaks *peaks = core->peaks;
+	bool changed = false;
+
+	for (size_t i = 0; peaks && i < core->node.n_limits; i++) {
+		const struct limit_peak *now = &core->node.limits[i].peak;
+		struct limit_peak *kept = find_named(peaks->peaks, peaks->n, now->name);
+
+		if (!kept && peaks->n < PEAKS_MAX)
+			kept = &peaks->peaks[peaks->n++];
+		if (!kept || memcmp(kept, now, sizeof(*now)) == 0)
+			continue;
+		memcpy(kept, now, sizeof(*now)); /* with its padding, for the comparison */
+		changed = true;
+	}
+	if (changed)
+		write_kept(core, PEAKS_FILE, peaks->peaks, sizeof(peaks->peaks[0]), peaks->n);
+}
+
+/* ---- changes by others ---- */
+
+void core_load_drifts(struct core *core)
+{
+	size_t n, kept = 0;
+
+	free(core->drifts);
+	core->drifts = read_kept(core, DRIFTS_FILE, sizeof(*core->drifts), &n);
+	for (size_t i = 0; i < n; i++) {
+		const struct drift *drift = &core->drifts[i];
+		bool good = memchr(drift->name, 0, SETTING_NAME_MAX) &&
+			    memchr(drift->wanted, 0, SETTING_VALUE_MAX) &&
+			    memchr(drift->confirmed, 0, SETTING_VALUE_MAX);
+
+		for (size_t t = 0; t < ARRAY_SIZE(drift->at_us); t++)
+			good &= drift->at_us[t] <= now_us();
+		if (good)
+			core->drifts[kept++] = *drift;
+	}
+	core->n_drifts = kept;
+}
+
+void core_keep_drifts(struct core *core)
+{
+	const struct node *node = &core->node;
+	_cleanup_free_ struct drift *drifts =
+		must(calloc(core->n_drifts + node->n_settings + 1, sizeof(*drifts)));
+	size_t n = 0;
+	uLong hash;
+
+	if (core->lock < 0)
+		return;
+	for (size_t i = 0; i < node->n_settings; i++)
+		if (node->settings[i].drift.name[0])
+			memcpy(&drifts[n++], &node->settings[i].drift, sizeof(*drifts));
+	/* Settings of a program that was not asked yet. */
+	for (size_t i = 0; i < core->n_drifts; i++)
+		if (!node_setting(node, core->drifts[i].name))
+			memcpy(&drifts[n++], &core->drifts[i], sizeof(*drifts));
+	hash = crc32(crc32(0, NULL, 0), (const Bytef *)drifts, (uInt)(n * sizeof(*drifts)));
+	if (hash != core->drifts_hash)
+		write_kept(core, DRIFTS_FILE, drifts, sizeof(*drifts), n);
+	core->drifts_hash = hash;
+}
