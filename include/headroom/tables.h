@@ -20,7 +20,20 @@ struct number_in_file {
 };
 
 struct config_option;
+struct host;
 struct limit_reader;
+
+enum check_result {
+	CHECK_FINE,
+	CHECK_FAULT,
+	CHECK_ABSENT,  /* the node lacks what is checked */
+	CHECK_UNKNOWN, /* message says why */
+};
+
+#define CHECK_MESSAGE_MAX 512
+
+/* Reads the node for `headroom doctor`. message is empty at the call. */
+typedef enum check_result check_fn(const struct host *host, char message[static CHECK_MESSAGE_MAX]);
 
 /*
  * The explanation of one name, as shown by `explain`, the shell completion and the documents. The
@@ -33,7 +46,7 @@ struct explanation {
 	const char *help; /* meaning and importance */
 	const char *unit;
 	const char *def;                        /* the kernel's default */
-	const char *option;                     /* the option that controls it */
+	const char *option;                     /* the option that controls it, or keeps the cure */
 	const char *source;                     /* kernel file, commit, RFC or document */
 	const char *detail;                     /* "critical when True" */
 	const char *const *labels;              /* metrics: METRIC_LABELS_MAX names or NULL */
@@ -45,6 +58,8 @@ struct explanation {
 	const char *now;                       /* the command or the change that helps at once */
 	struct number_in_file used, max, hits; /* of a limit that the kernel shows in files */
 	const struct limit_reader *reader;     /* of another limit of the tuner `limits` */
+	/* Checks, which also have severity, breaks and now. NULL: the command checks it itself. */
+	check_fn *check;
 };
 
 struct cJSON;

@@ -293,13 +293,11 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty)
 	return config;
 }
 
-int client_call(const char *socket_path, const char *address, bool post, const char *path,
-	cJSON **body, long *status)
+/* The same for an answer of any kind, which is written to out. */
+static int client_text(const char *socket_path, const char *address, bool post, const char *path,
+	FILE *out, long *status)
 {
 	_cleanup_(cleanup_curl_easy_cleanup) CURL *curl = must(curl_easy_init());
-	_cleanup_free_ char *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
 	char url[512];
 	CURLcode code;
 
@@ -315,7 +313,6 @@ int client_call(const char *socket_path, const char *address, bool post, const c
 	if (post)
 		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
 	code = curl_easy_perform(curl);
-	fclose(out);
 	if (code == CURLE_OPERATION_TIMEDOUT)
 		return -ETIMEDOUT;
 	if (code != CURLE_OK)
@@ -324,8 +321,21 @@ int client_call(const char *socket_path, const char *address, bool post, const c
 			       ? -EACCES
 			       : -ENOTCONN;
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, status);
-	*body = cJSON_Parse(text);
 	return 0;
+}
+
+int client_call(const char *socket_path, const char *address, bool post, const char *path,
+	cJSON **body, long *status)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
+	int r = client_text(socket_path, address, post, path, out, status);
+
+	fclose(out);
+	if (r == 0)
+		*body = cJSON_Parse(text);
+	return r;
 }
 
 int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX])
@@ -368,12 +378,11 @@ int local_poll(
 	return EXIT_OK;
 }
 
-int status_document(
-	const struct cli *cli, bool watch, cJSON **status, char alone[static CLI_ALONE_MAX])
+int node_documents(const struct cli *cli, struct cli_config given, bool watch, cJSON **status,
+	FILE *metrics, char alone[static CLI_ALONE_MAX])
 {
 	static const char path[] = "/v1/status";
-	bool faulty;
-	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &faulty);
+	_cleanup_(cleanup_config_free) struct config *config = given.config;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
 	const char *address = config_text(config, "http.listen");
 	char socket_path[PATH_MAX];
@@ -393,15 +402,29 @@ int status_document(
 	if (alone[0]) {
 		/* In all it takes at most four seconds. */
 		core.sample_us = (r == -ETIMEDOUT ? 900 : 1800) * USEC_PER_MSEC;
-		if (faulty || local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
+		if ((given.faulty && !given.may_be_faulty) ||
+			local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
 			return EXIT_FAILED;
 		cJSON_Delete(answer);
 		answer = report_status(&core.node, true);
+		if (metrics)
+			report_metrics(metrics, &core.node, false);
 		core_close(&core);
+	} else if (metrics) {
+		(void)client_text(socket_path, NULL, false, "/metrics", metrics, &code);
 	}
 	if (!answer)
 		return cli_fail("agent", "the answer is not JSON");
 	json_make_printable(answer);
 	*status = steal(answer);
 	return EXIT_OK;
+}
+
+int status_document(
+	const struct cli *cli, bool watch, cJSON **status, char alone[static CLI_ALONE_MAX])
+{
+	struct cli_config config = {0};
+
+	config.config = cli_load_config(cli, &config.faulty);
+	return node_documents(cli, config, watch, status, NULL, alone);
 }

@@ -116,6 +116,13 @@ int local_poll(
 /* Names the agent, which let a request time out, in text and on stderr. Returns EXIT_FAILED. */
 int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX]);
 
+/* The configuration that a command found: the defaults if the files have a fault. */
+struct cli_config {
+	struct config *config; /* NULL: not loaded yet */
+	bool faulty;
+	bool may_be_faulty; /* the command uses the defaults then */
+};
+
 /*
  * Gets the status document from the running agent or, if none answers, from a poll of this process
  * (watch: with BPF). Returns EXIT_OK with *status, which the caller deletes, and alone, which says
@@ -123,6 +130,13 @@ int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX]);
  */
 int status_document(
 	const struct cli *cli, bool watch, cJSON **status, char alone[static CLI_ALONE_MAX]);
+
+/*
+ * The same with a configuration, which belongs to the call from now on. metrics gets the metrics as
+ * text; NULL: none.
+ */
+int node_documents(const struct cli *cli, struct cli_config config, bool watch, cJSON **status,
+	FILE *metrics, char alone[static CLI_ALONE_MAX]);
 
 /*
  * Prints a document of report_plan(): a line for each change with its name, old and new value and

@@ -159,6 +159,56 @@ static uLong mix_row(uLong sum, const struct config *config, const struct row *r
 	return mix_text(sum, row->tree->text);
 }
 
+/* A plain value, or the fields of a map. */
+static void add_item(cJSON *array, const struct config *config, const struct row *row, size_t i)
+{
+	const struct config_option *field = row->option->items;
+	cJSON *object = NULL;
+
+	if (!field->name[0]) {
+		json_append_text(array, config_item(config, row->option->name, i, ""));
+		return;
+	}
+	object = json_append(array);
+	for (; field->name; field++)
+		json_text(object, field->name,
+			config_item(config, row->option->name, i, field->name));
+}
+
+static void add_sysctls(cJSON *object, const struct config *config)
+{
+	for (size_t i = 0; i < config->n_sysctls; i++)
+		cJSON_AddItemToObject(object, config->sysctls[i].name,
+			must(cJSON_CreateString(config->sysctls[i].value)));
+}
+
+cJSON *config_json(const struct config *config)
+{
+	cJSON *root = cJSON_CreateObject();
+	char from[256 + 16];
+
+	for (size_t i = 0; i < config->n_rows; i++) {
+		const struct row *row = &config->rows[i];
+		const struct config_position *position = &row->tree->position;
+		cJSON *object = json_object(root, row->option->name), *array;
+
+		snprintf(from, sizeof(from), "%s:%u", position->file, position->line);
+		json_text(object, "from", from);
+		if (row->option->type == OPTION_SYSCTLS) {
+			add_sysctls(json_object(object, "value"), config);
+			continue;
+		}
+		if (row->tree->kind != TREE_LIST) {
+			json_text(object, "value", row->tree->text);
+			continue;
+		}
+		array = json_array(object, "value");
+		for (size_t k = 0; k < config_list(config, row->option->name); k++)
+			add_item(array, config, row, k);
+	}
+	return root;
+}
+
 const char *config_file(const struct config *config, size_t i)
 {
 	const cJSON *file = cJSON_GetArrayItem(config->files, (int)i);

@@ -194,6 +194,12 @@ uint64_t config_source_signature(const struct config_source *source);
 /* The loaded files that were not empty, for config_source.texts. */
 const cJSON *config_texts(const struct config *config);
 
+/*
+ * The effective values, for support: {NAME: {"value": VALUE, "from": "FILE:LINE"}}. A list is an
+ * array, a map an object. The caller deletes it.
+ */
+cJSON *config_json(const struct config *config);
+
 /* The names of the loaded files that were not empty; NULL after the last. */
 const char *config_file(const struct config *config, size_t i);
 

@@ -58,6 +58,9 @@ static const char *check_web_config(const char *text)
 		       : "write an absolute path, such as /etc/headroom/web-config.yml";
 }
 
+static const struct config_option ignore_items[] = {
+	{"", OPTION_TEXT, .min = 1, .max = SETTING_NAME_MAX - 1, .help = "A check."}, {0}};
+
 const struct config_option core_options[] = {
 	{"mode", OPTION_CHOICE, .choices = mode_choices, .def = "enforce",
 		.help = "Whether the agent changes the node. enforce: sets the configured values "
@@ -91,6 +94,11 @@ const struct config_option core_options[] = {
 			"has set. enforce: sets it again, and yields after repeated changes. "
 			"yield: leaves the new value at once. report: leaves it and reports "
 			"drift. Each change is counted and shown."},
+	{"doctor.ignore", OPTION_LIST, .items = ignore_items, .def = "[]",
+		.help = "Checks of `headroom doctor` that need no action on this node: names of "
+			"limits, conditions, settings and of its own checks, as it prints them; also "
+			"patterns such as filesystem/*. It shows them as ignored. Status, health, "
+			"metrics and alerts do not change."},
 	{0},
 };
 

@@ -44,6 +44,10 @@ static void add_limit(cJSON *array, const struct limit *limit)
 	JSON_NUMBERS(object, {"hits", (double)limit->now.hits},
 		{"hits_before", (double)limit->hits_before});
 	json_text(object, "severity", verdict_names[limit_verdict(limit)]);
+	if (limit->now.condition) /* that is True about this limit */
+		json_text(object, "condition", limit->now.condition->name);
+	else
+		json_null(object, "condition");
 	json_text(object, "bound", limit->now.upper_bound ? "upper" : "exact");
 	if (full < 0)
 		json_null(object, "full_in_seconds");

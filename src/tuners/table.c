@@ -97,6 +97,7 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 			tuner_table[i]->validate(config, faults);
 	for (size_t k = 0; k < n; k++)
 		check_owner(&sysctls[k], faults);
+	checks_validate(config, faults);
 }
 
 void tuner_free(void *self, void *memory)
@@ -191,6 +192,8 @@ struct explanation *all_entries(size_t *n)
 					   .detail = metric_details[row->type],
 					   .labels = row->labels});
 	}
+	for (const struct explanation *row = node_checks; row->name; row++)
+		add(&list, *row);
 	for (const struct profile *row = profile_table; row->name; row++)
 		add(&list, (struct explanation){
 				   row->name, "profile", row->help, .source = "headroom.yaml(5)"});

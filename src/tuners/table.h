@@ -32,6 +32,15 @@ extern const struct tuner_ops *const all_tables[];
 /* The rows of core_tables.conditions. */
 enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGENT_DEGRADED };
 
+/*
+ * What `headroom doctor` checks besides conditions, limits and settings. Ended by a row without a
+ * name.
+ */
+extern const struct explanation node_checks[];
+
+/* Checks that doctor.ignore has names of checks. */
+void checks_validate(const struct config *config, struct config_fault_list *faults);
+
 /* The row of a reason; NULL for none. */
 const struct reason *reason_find(const char *slug);
 

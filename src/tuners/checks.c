@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/table.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "kernel/host.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <sys/prctl.h>
+
+#define FILE_TEXT_MAX   (8 * 1024 * 1024)
+#define USED_SHARE      0.8 /* of a limit: more is a fault */
+#define IPV6_ROUTES_BIG 1e6 /* a maximum from here on is not reached: INT_MAX since Linux 6.3 */
+
+/* Reads the number of a sysctl. Returns 0 or -errno. */
+static int read_number(const struct host *host, const char *path, double *number)
+{
+	char value[SETTING_VALUE_MAX];
+	int r = host_read_value(host, path, value);
+
+	if (r == 0)
+		*number = strtod(value, NULL);
+	return r;
+}
+
+/* The result of a file that cannot be read. */
+static enum check_result unread(const char *path, int error, char message[static CHECK_MESSAGE_MAX])
+{
+	if (error == -ENOENT)
+		return CHECK_ABSENT;
+	snprintf(message, CHECK_MESSAGE_MAX, "%s: %s: run the command as root%s", path,
+		strerror(-error), error == -EPERM ? ", with CAP_SYS_ADMIN" : "");
+	return CHECK_UNKNOWN;
+}
+
+static enum check_result check_user_namespaces(
+	const struct host *host, char message[static CHECK_MESSAGE_MAX])
+{
+	/* Debian and Ubuntu have the second. */
+	static const struct {
+		const char *name, *path;
+	} switches[] = {{"user.max_user_namespaces", "/proc/sys/user/max_user_namespaces"},
+		{"kernel.unprivileged_userns_clone", "/proc/sys/kernel/unprivileged_userns_clone"}};
+	enum check_result result = CHECK_ABSENT;
+
+	for (size_t i = 0; i < ARRAY_SIZE(switches); i++) {
+		double number = 0;
+		int r = read_number(host, switches[i].path, &number);
+
+		if (r == -ENOENT)
+			continue;
+		if (r < 0)
+			return unread(switches[i].path, r, message);
+		if (number == 0) {
+			snprintf(message, CHECK_MESSAGE_MAX, "%s is 0", switches[i].name);
+			return CHECK_FAULT;
+		}
+		result = CHECK_FINE;
+	}
+	return result;
+}
+
+/*
+ * Bytes of the kernel's memory for compiled BPF programs. From Linux 6.10 on the kernel gets this
+ * memory from the same function as that of its modules, so there only packs of programs count.
+ */
+static double bpf_jit_bytes(const char *vmallocinfo)
+{
+	static const char *const callers[] = {
+		"bpf_jit_alloc_exec", "bpf_jit_binary", "bpf_prog_pack"};
+	double bytes = 0;
+
+	for (const char *line = vmallocinfo; *line;) {
+		size_t len = strcspn(line, "\n");
+
+		for (size_t i = 0; i < ARRAY_SIZE(callers); i++)
+			if (memmem(line, len, callers[i], strlen(callers[i]))) {
+				/* 0xBEGIN-0xEND BYTES CALLER */
+				const char *size = memchr(line, ' ', len);
+
+				bytes += size ? strtod(size, NULL) : 0;
+				break;
+			}
+		line += len + (line[len] == '\n');
+	}
+	return bytes;
+}
+
+static enum check_result check_bpf_jit(
+	const struct host *host, char message[static CHECK_MESSAGE_MAX])
+{
+	static const char limit_path[] = "/proc/sys/net/core/bpf_jit_limit";
+	static const char used_path[] = "/proc/vmallocinfo";
+	_cleanup_free_ char *text = NULL;
+	char full[PATH_MAX];
+	double limit = 0, used;
+	int r = read_number(host, limit_path, &limit);
+
+	if (r < 0)
+		return unread(limit_path, r, message);
+	r = read_file(host_path(host, used_path, full), FILE_TEXT_MAX, &text, NULL);
+	if (r < 0)
+		return unread(used_path, r, message);
+	used = bpf_jit_bytes(text);
+	if (used <= USED_SHARE * limit)
+		return CHECK_FINE;
+	snprintf(message, CHECK_MESSAGE_MAX,
+		"%.0f of %.0f bytes for compiled BPF programs, %.0f %%: net.core.bpf_jit_limit",
+		used, limit, 100 * used / MAX(limit, 1.0));
+	return CHECK_FAULT;
+}
+
+static enum check_result check_ipv6_routes(
+	const struct host *host, char message[static CHECK_MESSAGE_MAX])
+{
+	static const char limit_path[] = "/proc/sys/net/ipv6/route/max_size";
+	static const char used_path[] = "/proc/net/rt6_stats";
+	_cleanup_free_ char *text = NULL;
+	char full[PATH_MAX];
+	unsigned used;
+	double limit = 0;
+	int r = read_number(host, limit_path, &limit);
+
+	if (r < 0)
+		return unread(limit_path, r, message);
+	if (limit >= IPV6_ROUTES_BIG)
+		return CHECK_FINE;
+	r = read_file(host_path(host, used_path, full), 4096, &text, NULL);
+	if (r < 0)
+		return unread(used_path, r, message);
+	/* The sixth number counts the entries that the limit is about. */
+	if (sscanf(text, "%*x %*x %*x %*x %*x %x", &used) != 1)
+		return unread(used_path, -EINVAL, message);
+	if (used <= USED_SHARE * limit)
+		return CHECK_FINE;
+	snprintf(message, CHECK_MESSAGE_MAX,
+		"%u of %.0f IPv6 routes, %.0f %%: net.ipv6.route.max_size, which kernels before 6.3 "
+		"enforce",
+		used, limit, 100 * used / MAX(limit, 1.0));
+	return CHECK_FAULT;
+}
+
+static enum check_result check_capabilities(
+	const struct host *host, char message[static CHECK_MESSAGE_MAX])
+{
+	uint64_t named = 0;
+
+	(void)host;
+	for (size_t i = 0; tuner_table[i]; i++) {
+		const struct capability_row *row = tuner_table[i]->capabilities;
+
+		for (; row && row->name; row++) {
+			uint64_t bit = UINT64_C(1) << row->capability;
+
+			/* An older kernel does not know the number: CAP_SYS_ADMIN has its rights.
+			 */
+			if ((row->use != CAPABILITY_TO_OPEN && row->use != CAPABILITY_TO_RUN) ||
+				named & bit ||
+				prctl(PR_CAPBSET_READ, row->capability, 0, 0, 0) != 0)
+				continue;
+			named |= bit;
+			text_append(message, CHECK_MESSAGE_MAX, "%s%s (%s: %s)",
+				message[0] ? ", " : "", row->name, tuner_table[i]->name, row->why);
+		}
+	}
+	return message[0] ? CHECK_FAULT : CHECK_FINE;
+}
+
+#define W .severity = SEVERITY_WARNING
+
+const struct explanation node_checks[] = {
+	{"agent", "check", "Whether an agent runs, and answers.",
+		.source = "the agent's socket, its unit", W,
+		.breaks = "settings that others change stay changed, and nobody counts or warns",
+		.now = "systemctl restart headroom; journalctl -u headroom -n 20"},
+	{"configuration", "check",
+		"Whether the configuration on disk is valid. Without an agent, a fault makes the other "
+		"checks use the defaults.",
+		.source = "headroom.yaml(5)", W,
+		.breaks = "the configured values are not set: the agent uses the last good "
+			  "configuration, else the defaults",
+		.now = "headroom check-config"},
+	{"user-namespaces", "check",
+		"Whether programs other than root's may make user namespaces. A CIS profile or an old "
+		"distribution switches them off.",
+		.option = "sysctl: {user.max_user_namespaces: 63359}",
+		.source = "kernel/ucount.c; user_namespaces(7)", W,
+		.breaks =
+			"pods with hostUsers: false, rootless builds, and sandboxes of browsers: "
+			"\"No space left on device\" (ENOSPC) or \"Operation not permitted\" from "
+			"clone and unshare",
+		.now = "sysctl -w user.max_user_namespaces=63359; on Debian also "
+		       "kernel.unprivileged_userns_clone=1",
+		.check = check_user_namespaces},
+	{"bpf-jit", "check",
+		"Memory for compiled BPF programs, seccomp filters included, against its limit. "
+		"Packs of programs count as a whole.",
+		.option = "sysctl: {net.core.bpf_jit_limit: 1056964608}",
+		.source = "kernel/bpf/core.c, bpf_jit_charge_modmem()", W,
+		.breaks =
+			"containers do not start: \"error loading seccomp filter into kernel: errno "
+			"524\"",
+		.now = "sysctl -w net.core.bpf_jit_limit=1056964608", .check = check_bpf_jit},
+	{"ipv6-routes", "check",
+		"Entries of IPv6 routes against their limit, which kernels before 6.3 enforce. Others "
+		"have no limit.",
+		.option = "sysctl: {net.ipv6.route.max_size: 1048576}",
+		.source = "net/ipv6/route.c, ip6_dst_gc()", W,
+		.breaks = "IPv6 packets are dropped: \"Network is unreachable\" (ENETUNREACH)",
+		.now = "sysctl -w net.ipv6.route.max_size=1048576", .check = check_ipv6_routes},
+	{"capabilities", "check",
+		"Whether this container or unit may have the capabilities that the tuners need to read "
+		"the node.",
+		.option =
+			"securityContext.capabilities.add of the pod; CapabilityBoundingSet of the unit",
+		.source = "headroom(8), capabilities(7)", W,
+		.breaks = "features that need them are off, so their limits are not shown",
+		.now = "add them to the pod or the unit, and restart it",
+		.check = check_capabilities},
+	{0},
+};
+
+/* Whether an entry has this name, or its pattern fits, or the name is a pattern that fits it. */
+static bool entry_exists(
+	const struct explanation *entries, size_t n, const char *name, struct suggestion *nearest)
+{
+	static const char *const kinds[] = {"limit", "condition", "setting", "check"};
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+			if (!streq(entries[i].kind, kinds[k]))
+				continue;
+			if (fnmatch(entries[i].name, name, 0) == 0 ||
+				fnmatch(name, entries[i].name, 0) == 0)
+				return true;
+			suggest_offer(nearest, name, entries[i].name);
+		}
+	return false;
+}
+
+void checks_validate(const struct config *config, struct config_fault_list *faults)
+{
+	size_t n, n_ignored = config_list(config, "doctor.ignore"), n_sysctls;
+	const struct config_sysctl *sysctls = config_sysctls(config, &n_sysctls);
+	_cleanup_free_ struct explanation *entries = n_ignored > 0 ? all_entries(&n) : NULL;
+
+	for (size_t i = 0; i < n_ignored; i++) {
+		const char *name = config_item(config, "doctor.ignore", i, "");
+		struct config_position where = config_item_where(config, "doctor.ignore", i, "");
+		struct suggestion nearest = {0};
+
+		if (find_named(sysctls, n_sysctls, name) ||
+			entry_exists(entries, n, name, &nearest))
+			continue;
+		config_fault_add(faults, &where, "doctor.ignore: no check has this name: %s%s%s",
+			nearest.word[0] ? "did you mean " : "headroom doctor --json lists them",
+			nearest.word, nearest.word[0] ? "?" : "");
+	}
+}
