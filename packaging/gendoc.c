@@ -304,6 +304,7 @@ static const struct {
 	{"LIMITS", NULL, "limit", false},
 	{"SETTINGS", NULL, "setting", false},
 	{"CONDITIONS", NULL, "condition", false},
+	{"CHECKS", NULL, "check", false},
 	{"REASONS", NULL, "reason", false},
 	{"METRICS_TABLE", NULL, "metric", true},
 	{"CONDITIONS_TABLE", NULL, "condition", true},

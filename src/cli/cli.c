@@ -46,6 +46,11 @@ const struct cli_option cli_options[] = {
 		"Prints nothing and fails unless the agent answers this path, such as /livez, with "
 		"200 on its socket.",
 		offsetof(struct cli, probe)},
+	{"bundle", "FILE",
+		"Also writes a tar for support to FILE, or to standard output if it is - (the text "
+		"then goes nowhere): status, metrics, log, configuration without secrets, incidents and facts "
+		"of the kernel.",
+		offsetof(struct cli, bundle)},
 	{"help", NULL, "Prints the usage.", offsetof(struct cli, help)},
 	{0},
 };
@@ -91,6 +96,14 @@ const struct cli_command cli_commands[] = {
 		"pod needs them: state, size, progress, duration, source, and whether each is "
 		"pinned. --json prints the images of /v1/status.",
 		"headroom images"},
+	{"doctor", cli_doctor, "json bundle", NULL, "what needs action, and what to type",
+		"Checks the conditions, limits and settings of this node, and what has no row of its "
+		"own: the agent, the configuration, user namespaces, memory for BPF programs, IPv6 "
+		"routes and capabilities. It prints only what needs action: who, what breaks, what to "
+		"type now and how to keep it. The last line has the verdict. It works without an "
+		"agent, and while the agent hangs or restarts again and again. doctor.ignore names "
+		"checks that need no action. --json prints all checks.",
+		"headroom doctor --bundle headroom.tar"},
 	{"incidents", cli_incidents, "json", "[ID]", "what happened: all, or one in detail",
 		"Lists the recorded incidents, newest first. With an ID it shows one: a sentence, "
 		"the limits in the minute before and after, their largest users, the settings, "
@@ -118,12 +131,14 @@ const struct cli_command cli_commands[] = {
 };
 
 const struct cli_exit cli_exits[] = {
-	{EXIT_OK, "Success. For status: the verdict is ok. For plan: nothing to change."},
+	{EXIT_OK,
+		"Success. For status and doctor: the verdict is ok. For plan: nothing to change."},
 	{EXIT_FAILED,
 		"Failure; stderr names the object, the error and the cure. For check-config: the "
-		"configuration has a fault. For explain: the name is unknown."},
+		"configuration has a fault. For explain: the name is unknown. For doctor: something "
+		"could not be checked."},
 	{EXIT_ATTENTION,
-		"For status: a warning or critical condition is True. For plan: changes are "
+		"For status and doctor: there is a warning or a critical condition. For plan: changes are "
 		"pending."},
 	{EXIT_USAGE, "Wrong usage."},
 	{EX_TEMPFAIL,

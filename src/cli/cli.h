@@ -20,7 +20,8 @@ struct cli {
 	const char *only; /* --only TUNER; NULL: all tuners */
 	bool json;
 	bool watch;
-	const char *probe; /* --probe PATH; NULL: the overview */
+	const char *probe;  /* --probe PATH; NULL: the overview */
+	const char *bundle; /* --bundle FILE; NULL: none */
 	bool purge;
 	bool force;
 	bool help;
@@ -69,6 +70,7 @@ int cli_main(int argc, char **argv);
 
 int cli_apply(const struct cli *cli);
 int cli_check_config(const struct cli *cli);
+int cli_doctor(const struct cli *cli);
 int cli_explain(const struct cli *cli);
 int cli_images(const struct cli *cli);
 int cli_incidents(const struct cli *cli);
@@ -185,6 +187,11 @@ void draw_paragraph(struct screen *screen, int indent, const char *text);
 
 /* The colour of a state, status or verdict of the document. */
 enum color color_of(const char *word);
+
+#define AMOUNT_MAX 32
+
+/* Writes bytes as "12.3 GB", other units as a plain number. Returns text. */
+const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX]);
 
 /* Draws an element of the status document's limits. */
 void print_limit(struct screen *screen, const cJSON *limit);

@@ -11,7 +11,6 @@
 #include <termios.h>
 
 #define WATCH_SECONDS 2
-#define AMOUNT_MAX    32
 
 static void draw_heading(struct screen *screen, const char *text)
 {
@@ -26,8 +25,7 @@ enum color color_of(const char *word)
 	return (enum color)(COLOR_GOOD + tone_of(word));
 }
 
-/* Bytes as "12.3 GB", other units as a plain number. Returns text. */
-static const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX])
+const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX])
 {
 	static const char *const names[] = {"", " kB", " MB", " GB"};
 	size_t i = 0;

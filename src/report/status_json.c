@@ -44,10 +44,6 @@ static void add_limit(cJSON *array, const struct limit *limit)
 	JSON_NUMBERS(object, {"hits", (double)limit->now.hits},
 		{"hits_before", (double)limit->hits_before});
 	json_text(object, "severity", verdict_names[limit_verdict(limit)]);
-	if (limit->now.condition) /* that is True about this limit */
-		json_text(object, "condition", limit->now.condition->name);
-	else
-		json_null(object, "condition");
 	json_text(object, "bound", limit->now.upper_bound ? "upper" : "exact");
 	if (full < 0)
 		json_null(object, "full_in_seconds");
@@ -55,6 +51,10 @@ static void add_limit(cJSON *array, const struct limit *limit)
 		json_number(object, "full_in_seconds", full);
 	history_json(object, &limit->history);
 	add_users(object, "top", limit->now.top, limit->now.n_top);
+	if (limit->now.condition) /* that is True about this limit */
+		json_text(object, "condition", limit->now.condition->name);
+	else
+		json_null(object, "condition");
 }
 
 static void add_lists(cJSON *root, const struct node *node)

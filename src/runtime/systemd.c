@@ -55,6 +55,33 @@ pid_t systemd_main_pid(const struct host *host, const char *unit)
 	return (pid_t)pid;
 }
 
+bool systemd_state(const struct host *host, const char *unit, struct systemd_state *state)
+{
+	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
+	_cleanup_free_ char *path = open_unit(host, unit, &bus);
+	const struct {
+		const char *interface, *property;
+		char *text;
+	} texts[] = {{SYSTEMD ".Unit", "LoadState", state->load},
+		{SYSTEMD ".Unit", "ActiveState", state->active},
+		{SYSTEMD ".Unit", "SubState", state->sub},
+		{SYSTEMD ".Unit", "UnitFileState", state->file},
+		{SERVICE, "Result", state->result}};
+
+	*state = (struct systemd_state){0};
+	for (size_t i = 0; path && i < ARRAY_SIZE(texts); i++) {
+		_cleanup_free_ char *text = NULL;
+
+		if (sd_bus_get_property_string(bus, SYSTEMD, path, texts[i].interface,
+			    texts[i].property, NULL, &text) >= 0)
+			copy_text(texts[i].text, sizeof(state->load), text);
+	}
+	if (path)
+		(void)sd_bus_get_property_trivial(
+			bus, SYSTEMD, path, SERVICE, "NRestarts", NULL, 'u', &state->restarts);
+	return state->active[0];
+}
+
 bool systemd_starts_with(const struct host *host, const char *unit, const char *option)
 {
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;

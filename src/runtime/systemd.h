@@ -19,6 +19,14 @@ int systemd_open(const struct host *host, sd_bus **ret);
 /* The main process of the service, 0 if it is not known or does not run. */
 pid_t systemd_main_pid(const struct host *host, const char *unit);
 
+struct systemd_state {
+	char load[32], active[32], sub[32], file[32], result[32]; /* "loaded", "active", ... */
+	unsigned restarts; /* since it was started by hand, or the boot */
+};
+
+/* Returns false if systemd cannot be asked. */
+bool systemd_state(const struct host *host, const char *unit, struct systemd_state *state);
+
 /* Whether a command of the service's next start has this option. */
 bool systemd_starts_with(const struct host *host, const char *unit, const char *option);
 

@@ -24,14 +24,15 @@ static int read_number(const struct host *host, const char *path, double *number
 	return r;
 }
 
-/* The result of a file that cannot be read. */
+/*
+ * The result of a file that cannot be read. The chart's pod lacks CAP_SYS_ADMIN for good: that is
+ * no fault, and nobody should have to act.
+ */
 static enum check_result unread(const char *path, int error, char message[static CHECK_MESSAGE_MAX])
 {
-	if (error == -ENOENT)
-		return CHECK_ABSENT;
-	snprintf(message, CHECK_MESSAGE_MAX, "%s: %s: run the command as root%s", path,
-		strerror(-error), error == -EPERM ? ", with CAP_SYS_ADMIN" : "");
-	return CHECK_UNKNOWN;
+	snprintf(message, CHECK_MESSAGE_MAX, "%s: %s: %s", path, strerror(-error),
+		error == -EPERM ? "it needs CAP_SYS_ADMIN" : "run the command as root");
+	return error == -ENOENT || error == -EPERM ? CHECK_ABSENT : CHECK_UNKNOWN;
 }
 
 static enum check_result check_user_namespaces(
@@ -212,11 +213,10 @@ const struct explanation node_checks[] = {
 	{"capabilities", "check",
 		"Whether this container or unit may have the capabilities that the tuners need to read "
 		"the node.",
-		.option =
-			"securityContext.capabilities.add of the pod; CapabilityBoundingSet of the unit",
 		.source = "headroom(8), capabilities(7)", W,
 		.breaks = "features that need them are off, so their limits are not shown",
-		.now = "add them to the pod or the unit, and restart it",
+		.now = "add them to securityContext.capabilities.add of the pod, or to "
+		       "CapabilityBoundingSet= of the unit, and restart it",
 		.check = check_capabilities},
 	{0},
 };

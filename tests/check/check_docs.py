@@ -40,6 +40,7 @@ DOCUMENTS_OF = {
     "profile": ["headroom.yaml.5"],
     "tuner": ["headroom.8"],
     "limit": ["headroom.8", "metrics.md"],
+    "check": ["headroom.8"],
     "condition": ["headroom.8", "metrics.md"],
     "metric": ["metrics.md"],
 }

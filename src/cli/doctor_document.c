@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor.h"
+
+#include "base/text.h"
+#include "cli/cli.h"
+#include "tuners/table.h"
+
+#include <fnmatch.h>
+
+#define WHO_MAX          3
+#define CONFIG_FILE_NAME "/etc/headroom/headroom.yaml"
+
+/* In the order of the document. */
+static const char *const statuses[] = {
+	"critical", "warning", "unknown", "ignored", "advice", "ok", "absent"};
+
+static bool is_ignored(const cJSON *ignore, const char *name)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, ignore)
+		if (name && fnmatch(item->valuestring, name, 0) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * What keeps the cure, from the option of a row: "limits.raise: pids; sysctl, kernel.pid_max". The
+ * first way is the simplest one.
+ */
+static void write_keep(const char *option, char *text, size_t size)
+{
+	int len = option ? (int)strcspn(option, ";") : 0;
+
+	text[0] = '\0';
+	if (len == 0)
+		return;
+	if (starts_with(option, "limits.raise: "))
+		snprintf(text, size, "limits: {raise: [%.*s]}", len - 14, option + 14);
+	else if (starts_with(option, "sysctl, "))
+		snprintf(text, size, "sysctl: {%.*s: NUMBER}", len - 8, option + 8);
+	else
+		snprintf(text, size, "%.*s", len, option);
+	text_append(text, size, " in " CONFIG_FILE_NAME);
+}
+
+static void add_who(cJSON *object, const cJSON *top)
+{
+	cJSON *list = json_array(object, "who");
+	const cJSON *user;
+
+	cJSON_ArrayForEach (user, top) {
+		const char *detail = json_text_at(user, "detail");
+		char text[512];
+
+		if (cJSON_GetArraySize(list) == WHO_MAX)
+			return;
+		snprintf(text, sizeof(text), "%s%s%s with %.0f",
+			json_text_at(user, "workload/text"), detail[0] ? ", " : "", detail,
+			json_number_at(user, "used"));
+		json_append_text(list, text);
+	}
+}
+
+void doctor_add(cJSON *document, const cJSON *ignore, const struct doctor_finding *finding)
+{
+	cJSON *object = json_append(cJSON_GetObjectItem(document, "checks"));
+	bool ignored =
+		(is_ignored(ignore, finding->name) || is_ignored(ignore, finding->condition)) &&
+		!streq(finding->status, "absent");
+	char keep[256];
+
+	write_keep(finding->option, keep, sizeof(keep));
+	json_text(object, "name", finding->name);
+	json_text(object, "kind", finding->kind);
+	json_text(object, "status", ignored ? "ignored" : finding->status);
+	json_text(object, "message", finding->message);
+	json_text(object, "since", finding->since);
+	add_who(object, finding->top);
+	json_text(object, "breaks", finding->breaks);
+	json_text(object, "now", finding->now);
+	json_text(object, "keep", keep);
+}
+
+static const cJSON *find_condition(const cJSON *status, const char *type)
+{
+	const cJSON *condition;
+
+	cJSON_ArrayForEach (condition, json_at(status, "conditions"))
+		if (streq(json_text_at(condition, "type"), type))
+			return condition;
+	return NULL;
+}
+
+static const struct condition_type *find_type(const char *name)
+{
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *type = all_tables[i]->conditions;
+			type && type->name; type++)
+			if (streq(type->name, name))
+				return type;
+	return NULL;
+}
+
+static void describe_use(const cJSON *limit, char *text, size_t size)
+{
+	const cJSON *full = json_at(limit, "full_in_seconds");
+	const char *unit = json_text_at(limit, "unit");
+	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
+	char a[AMOUNT_MAX], b[AMOUNT_MAX];
+
+	if (max > 0)
+		snprintf(text, size, "%s of %s %s, %.0f %%", amount_text(used, unit, a),
+			amount_text(max, unit, b), unit, 100 * used / max);
+	else
+		snprintf(text, size, "reached; no maximum is known");
+	if (cJSON_IsNumber(full)) {
+		duration_text(full->valuedouble, a);
+		text_append(text, size, ", full in %s", a);
+	}
+}
+
+/*
+ * The condition's message if it is about this limit, without the name and the part that `breaks`
+ * has; else the use.
+ */
+static void describe_limit(
+	const cJSON *limit, const cJSON *condition, struct doctor_finding *finding)
+{
+	const char *message = json_text_at(condition, "message"), *other;
+	size_t len = strlen(finding->name);
+	char *end;
+
+	if (!starts_with(message, finding->name) || !starts_with(message + len, ": ")) {
+		describe_use(limit, finding->message, sizeof(finding->message));
+		return;
+	}
+	copy_text(finding->message, sizeof(finding->message), message + len + 2);
+	end = finding->breaks ? strstr(finding->message, finding->breaks) : NULL;
+	/* The names of further limits follow, and each has a check of its own. */
+	other = strstr(finding->message, "; the largest user ");
+	if (end && end >= finding->message + 2)
+		end[-2] = '\0';
+	else if (other && (end = strchr(other + 2, ';')))
+		*end = '\0';
+}
+
+/* A limit is a problem while a condition about it is True: status and health say the same. */
+static void add_limits(cJSON *document, const cJSON *status, const cJSON *ignore)
+{
+	const cJSON *limit;
+
+	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
+		const cJSON *name = json_at(limit, "condition");
+		const cJSON *condition =
+			cJSON_IsString(name) ? find_condition(status, name->valuestring) : NULL;
+		struct doctor_finding finding = {
+			.name = json_text_at(limit, "name"), .kind = "limit", .status = "ok"};
+		const struct explanation *row = limit_row(finding.name);
+
+		if (row) {
+			finding.breaks = row->breaks;
+			finding.now = row->now;
+			finding.option = row->option;
+		}
+		if (streq(json_text_at(condition, "status"), "True")) {
+			finding.condition = name->valuestring;
+			finding.status = json_text_at(condition, "severity");
+			/* A condition has the severity of the worst of its limits. */
+			if (row && row->severity == SEVERITY_WARNING &&
+				streq(finding.status, "critical"))
+				finding.status = "warning";
+			finding.since = json_text_at(condition, "since");
+			finding.top = json_at(limit, "top");
+			if (!finding.now)
+				finding.now = find_type(finding.condition)
+						      ? find_type(finding.condition)->help
+						      : NULL;
+			describe_limit(limit, condition, &finding);
+		} else {
+			describe_use(limit, finding.message, sizeof(finding.message));
+		}
+		doctor_add(document, ignore, &finding);
+	}
+}
+
+/* The condition that is True because of a setting in this state; NULL: none. */
+static const struct condition_type *condition_of_state(const char *state)
+{
+	if (streq(state, setting_state_names[SETTING_FAILED]))
+		return &core_tables.conditions[CORE_SETTING_FAILED];
+	if (streq(state, setting_state_names[SETTING_DRIFTED]) ||
+		streq(state, setting_state_names[SETTING_YIELDED]))
+		return &core_tables.conditions[CORE_SETTING_DRIFTED];
+	return NULL;
+}
+
+static void add_settings(cJSON *document, const cJSON *status, const cJSON *ignore)
+{
+	const cJSON *setting;
+
+	cJSON_ArrayForEach (setting, json_at(status, "settings")) {
+		const struct condition_type *type =
+			condition_of_state(json_text_at(setting, "state"));
+		const char *why = json_text_at(setting, "why");
+		const char *reason = json_text_at(setting, "reason");
+		const cJSON *condition = type ? find_condition(status, type->name) : NULL;
+		struct doctor_finding finding = {
+			.name = json_text_at(setting, "name"), .kind = "setting", .status = "ok"};
+
+		if (type) {
+			finding.condition = type->name;
+			finding.status = severity_names[type->severity];
+			finding.since = json_text_at(condition, "since");
+			finding.breaks = entry_help("reason", reason);
+			finding.now = type->help;
+		}
+		snprintf(finding.message, sizeof(finding.message), "%s, wanted %s: %s (%s)%s%s",
+			json_text_at(setting, "actual"), json_text_at(setting, "wanted"),
+			json_text_at(setting, "state"), reason, why[0] ? ": " : "", why);
+		doctor_add(document, ignore, &finding);
+	}
+}
+
+/* Whether limits or settings have a check that stands for the condition. */
+static bool is_covered(const cJSON *status, const char *type)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, json_at(status, "limits"))
+		if (streq(json_text_at(item, "condition"), type))
+			return true;
+	cJSON_ArrayForEach (item, json_at(status, "settings")) {
+		const struct condition_type *of = condition_of_state(json_text_at(item, "state"));
+
+		if (of && streq(of->name, type))
+			return true;
+	}
+	return false;
+}
+
+static const char *condition_status(const cJSON *condition)
+{
+	const char *status = json_text_at(condition, "status");
+	const struct reason *reason = reason_find(json_text_at(condition, "reason"));
+
+	if (streq(status, "True"))
+		return json_text_at(condition, "severity");
+	if (streq(status, "False"))
+		return "ok";
+	return (reason && reason->absent) || streq(json_text_at(condition, "reason"), "tuner-off")
+		       ? "absent"
+		       : "unknown";
+}
+
+static void add_conditions(cJSON *document, const cJSON *status, const cJSON *ignore)
+{
+	const cJSON *condition;
+
+	cJSON_ArrayForEach (condition, json_at(status, "conditions")) {
+		const char *message = json_text_at(condition, "message");
+		const char *reason = json_text_at(condition, "reason");
+		struct doctor_finding finding = {.name = json_text_at(condition, "type"),
+			.kind = "condition",
+			.status = condition_status(condition),
+			.since = json_text_at(condition, "since")};
+		const struct condition_type *type = find_type(finding.name);
+
+		if (streq(json_text_at(condition, "status"), "True") &&
+			is_covered(status, finding.name))
+			continue;
+		if (!message[0])
+			message = entry_help("reason", reason);
+		snprintf(finding.message, sizeof(finding.message), "%s: %s", reason,
+			message ? message : "");
+		finding.now = type ? type->help : NULL;
+		doctor_add(document, ignore, &finding);
+	}
+}
+
+cJSON *doctor_document(const cJSON *status, const cJSON *ignore)
+{
+	cJSON *document = cJSON_CreateObject();
+
+	json_number(document, "schema", 1);
+	json_text(document, "node", json_text_at(status, "node/name"));
+	json_text(document, "version", json_text_at(status, "node/version"));
+	json_time(document, "time", realtime_us());
+	json_array(document, "checks");
+	add_limits(document, status, ignore);
+	add_conditions(document, status, ignore);
+	add_settings(document, status, ignore);
+	return document;
+}
+
+void doctor_finish(cJSON *document)
+{
+	cJSON *before = cJSON_DetachItemFromObject(document, "checks");
+	cJSON *counts = json_object(document, "counts"), *after, *item, *next;
+	const char *verdict = "ok";
+
+	after = json_array(document, "checks");
+	for (size_t i = 0; i < ARRAY_SIZE(statuses); i++) {
+		int n = cJSON_GetArraySize(after);
+
+		for (item = before->child; item; item = next) {
+			next = item->next;
+			if (streq(json_text_at(item, "status"), statuses[i]))
+				cJSON_AddItemToArray(
+					after, cJSON_DetachItemViaPointer(before, item));
+		}
+		json_number(counts, statuses[i], cJSON_GetArraySize(after) - n);
+	}
+	cJSON_Delete(before);
+	for (size_t i = 0; i < 3 && streq(verdict, "ok"); i++)
+		if (json_number_at(counts, statuses[i]) > 0)
+			verdict = statuses[i];
+	json_text(document, "verdict", verdict);
+}
+
+void doctor_verdict(const cJSON *document, char *text, size_t size)
+{
+	static const struct {
+		const char *status, *one, *many;
+	} parts[] = {{"critical", "critical", "critical"}, {"warning", "warning", "warnings"},
+		{"unknown", "could not be checked", "could not be checked"},
+		{"ignored", "ignored", "ignored"},
+		{"advice", "advice in headroom status", "advices in headroom status"},
+		{"ok", "check is fine", "checks are fine"}};
+
+	snprintf(text, size, "%s: ", json_text_at(document, "verdict"));
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		double n = json_number_at(json_at(document, "counts"), parts[i].status);
+
+		if (n > 0 || streq(parts[i].status, "ok"))
+			text_append(text, size, "%s%.0f %s",
+				text[strlen(text) - 2] == ':' ? "" : ", ", n,
+				n == 1 ? parts[i].one : parts[i].many);
+	}
+}
+
+int doctor_exit(const cJSON *document)
+{
+	const char *verdict = json_text_at(document, "verdict");
+
+	return streq(verdict, "ok")        ? EXIT_OK
+	       : streq(verdict, "unknown") ? EXIT_FAILED
+					   : EXIT_ATTENTION;
+}
