@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "report/incidents.h"
 
 #include <ctype.h>
 #include <sys/utsname.h>
@@ -205,7 +206,7 @@ static void put_incidents(struct bundle *bundle)
 
 	if (r < 0 || !copy_text(path, sizeof(path), directory))
 		return note(bundle, "incidents", strerror(ENODEV));
-	text_append(path, sizeof(path), "/incidents");
+	text_append(path, sizeof(path), INCIDENTS_DIRECTORY);
 	n = scandir(path, &entries, NULL, alphasort);
 	if (n < 0)
 		return note(bundle, "incidents", strerror(errno));
@@ -217,7 +218,7 @@ static void put_incidents(struct bundle *bundle)
 			snprintf(file, sizeof(file), "%.*s/%s", PATH_MAX - NAME_MAX - 2, path,
 				entries[i]->d_name);
 			snprintf(name, sizeof(name), "incidents/%.80s", entries[i]->d_name);
-			r = read_file(file, FACT_MAX, &text, NULL);
+			r = read_file(file, INCIDENT_BYTES_MAX, &text, NULL);
 			if (r < 0)
 				note(bundle, name, strerror(-r));
 			else
