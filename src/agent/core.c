@@ -147,6 +147,7 @@ int core_open(struct core *core, const struct core_options *options, const struc
 	if (!host_init(&core->host, options->host_root))
 		return -ENAMETOOLONG;
 	core->host.names = &core->names;
+	core->host.findings = &core->findings;
 	if (core_directory(&core->host, CORE_STATE, core->state) < 0)
 		core->state[0] = '\0';
 	core->host.state = core->state;

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "model/node.h"
 #include "workload/cgroup.h"
+#include "workload/findings.h"
 
 /* Deadline of a job in a command. */
 #define CORE_JOB_US (3 * USEC_PER_SEC)
@@ -25,7 +26,8 @@ struct core {
 	struct core_options options;
 	struct tuner_loop loop; /* copied to each tuner; event NULL: a command */
 	struct host host;
-	struct names names;   /* of host */
+	struct names names; /* of host */
+	struct findings findings;
 	char state[PATH_MAX]; /* path of CORE_STATE, or "" */
 	struct config_source source;
 	struct config *config;

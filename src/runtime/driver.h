@@ -143,11 +143,10 @@ enum runtime_answer {
 struct runtime_store {
 	bool known;
 	char directory[SETTING_PATH_MAX];
-	char driver[64];     /* Docker's storage driver or containerd's snapshotter */
-	dev_t number;        /* of filesystem and device */
-	char filesystem[32]; /* "ext4" */
-	char device[64];     /* "sda1"; empty: without a device */
-	bool rotational, network;
+	char driver[64];      /* Docker's storage driver or containerd's snapshotter */
+	dev_t number;         /* of filesystem and device */
+	char filesystem[32];  /* "ext4" */
+	char device[64];      /* "sda1"; empty: without a device */
 	uint64_t size, used;  /* of the file system; used: including space reserved for root */
 	uint64_t image_bytes; /* of all images, as the runtime reports it */
 };

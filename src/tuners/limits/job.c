@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/wait.h"
+#include "workload/findings.h"
 
 /* The jobs of the worker. A sample has the parts that are due. */
 
@@ -73,6 +74,7 @@ void limits_load_adopt(void *self, void *request)
 
 struct sample {
 	struct host host;
+	struct findings findings; /* of host */
 	bool due_rows, due_namespaces;
 	int processes, files; /* -1: not due */
 	size_t n;
@@ -144,6 +146,9 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
 	};
+	if (sample->host.findings)
+		sample->findings = *sample->host.findings;
+	sample->host.findings = &sample->findings;
 	sample->due_namespaces =
 		due_census && is_due(&limits->next_namespaces_us, at, SAMPLE_EVERY_US, now);
 	return sample;

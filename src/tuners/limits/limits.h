@@ -36,12 +36,13 @@ struct limit_reader {
 };
 
 /* File systems in the order of their rows. */
-enum { LIMITS_ROOT, LIMITS_IMAGES, LIMITS_KUBELET, LIMITS_LOG, LIMITS_RUN };
+enum { LIMITS_ROOT, LIMITS_IMAGES, LIMITS_KUBELET, LIMITS_LOG, LIMITS_RUN, LIMITS_STORAGE };
 
 limit_read limits_read_conntrack, limits_read_pids, limits_read_memory_cgroups, limits_read_ptys,
 	limits_read_keys, limits_read_key_bytes, limits_read_softnet;
-limit_read limits_sample_bytes, limits_sample_inodes, limits_sample_bridges,
-	limits_sample_addresses, limits_sample_allowance, limits_conntrack_users;
+limit_read limits_sample_bytes, limits_sample_inodes, limits_sample_databases,
+	limits_sample_bridges, limits_sample_addresses, limits_sample_allowance,
+	limits_conntrack_users;
 
 /* Reads the row if used.path is set. */
 int limits_read_numbers(

@@ -127,6 +127,18 @@ const struct explanation limits_rows[] = {
 	FILESYSTEM("kubelet", LIMITS_KUBELET, "the kubelet", "/var/lib/kubelet"),
 	FILESYSTEM("log", LIMITS_LOG, "logs", "/var/log"),
 	FILESYSTEM("run", LIMITS_RUN, "sockets and state of runtimes", "/run"),
+	FILESYSTEM(
+		"storage", LIMITS_STORAGE, "etcd and the other storage.processes", "/var/lib/etcd"),
+	{"etcd/db", "limit",
+		"Bytes of the fullest database file of etcd, of the processes in "
+		"storage.processes that sync a file named db, against their quota. etcd counts "
+		"pages in use, which are up to 16 MiB less.",
+		"bytes", "2 GiB, or --quota-backend-bytes",
+		.source = "etcd, server/storage/quota.go", C,
+		.breaks = "etcd refuses all writes: \"etcdserver: mvcc: database space exceeded\"",
+		.now = "etcdctl compact REVISION, etcdctl defrag and etcdctl alarm disarm; or raise "
+		       "--quota-backend-bytes, to 8 GiB at most",
+		SAMPLE(limits_sample_databases)},
 	{"pids/cgroup", "limit",
 		"Processes and threads of the fullest cgroup with a pids.max: a pod "
 		"(podPidsLimit), a container, a service (TasksMax). Hits are failed forks, added "

@@ -3,6 +3,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
+#include "workload/findings.h"
+#include "workload/process.h"
 
 #include <arpa/inet.h>
 #include <glob.h>
@@ -45,62 +48,146 @@ static void add_user(struct limit_reading *reading, uint64_t used, const char *d
 
 /* ---- file systems ---- */
 
-static int stat_role(const struct host *host, int which, char full[static PATH_MAX], dev_t *device)
-{
-	static const char *const paths[][4] = {
-		[LIMITS_ROOT] = {"/"},
-		[LIMITS_IMAGES] = {"/var/lib/containerd", "/var/lib/docker",
-			"/var/lib/containers/storage", "/var/lib/rancher"},
-		[LIMITS_KUBELET] = {"/var/lib/kubelet"},
-		[LIMITS_LOG] = {"/var/log"},
-		[LIMITS_RUN] = {"/run"},
-	};
-	struct stat st;
+#define PATHS_MAX (FINDINGS_MAX + 4)
 
-	for (int i = 0; i < 4 && paths[which][i]; i++)
-		if (stat(host_path(host, paths[which][i], full), &st) == 0) {
-			*device = st.st_dev;
-			return 0;
-		}
-	return -errno;
+static unsigned list_paths(const struct host *host, int role, const char *list[static PATHS_MAX])
+{
+	static const struct {
+		const char *paths[4];
+		enum finding_kind found;
+	} roles[] = {
+		[LIMITS_ROOT] = {{"/"}, FINDING_KINDS},
+		[LIMITS_IMAGES] = {{"/var/lib/containerd", "/var/lib/docker",
+					   "/var/lib/containers/storage", "/var/lib/rancher"},
+			FINDING_IMAGES},
+		[LIMITS_KUBELET] = {{"/var/lib/kubelet"}, FINDING_KINDS},
+		[LIMITS_LOG] = {{"/var/log"}, FINDING_KINDS},
+		[LIMITS_RUN] = {{"/run"}, FINDING_KINDS},
+		[LIMITS_STORAGE] = {{NULL}, FINDING_SYNCED},
+	};
+	const struct finding *found = NULL;
+	unsigned n = 0;
+
+	while (n < ARRAY_SIZE(roles[role].paths) && roles[role].paths[n]) {
+		list[n] = roles[role].paths[n];
+		n++;
+	}
+	while ((found = findings_next(host->findings, roles[role].found, found)))
+		list[n++] = found->path;
+	return n;
 }
 
-static int read_filesystem(const struct host *host, int which, struct statvfs *st)
+static bool is_shown_above(const struct host *host, int role, dev_t device)
 {
-	char full[PATH_MAX], other[PATH_MAX];
-	dev_t device, above;
-	int r = stat_role(host, which, full, &device);
+	const char *paths[PATHS_MAX];
+	char full[PATH_MAX];
+	struct stat st;
 
-	for (int i = LIMITS_ROOT; r == 0 && i < which; i++)
-		if (stat_role(host, i, other, &above) == 0 && above == device)
-			return -ENOENT;
-	return r == 0 && statvfs(full, st) < 0 ? -errno : r;
+	while (--role >= LIMITS_ROOT)
+		for (unsigned n = list_paths(host, role, paths); n > 0; n--)
+			if (stat(host_path(host, paths[n - 1], full), &st) == 0 &&
+				st.st_dev == device)
+				return true;
+	return false;
+}
+
+/* The fullest file system of the role. */
+static int read_filesystem(
+	const struct host *host, int role, bool inodes, struct limit_reading *reading)
+{
+	const char *paths[PATHS_MAX], *fullest = NULL;
+	unsigned n = list_paths(host, role, paths);
+	int error = -ENOENT;
+
+	for (unsigned i = 0; i < n; i++) {
+		char full[PATH_MAX];
+		uint64_t used, max;
+		struct statvfs fs;
+		struct stat st;
+
+		if (stat(host_path(host, paths[i], full), &st) < 0 || statvfs(full, &fs) < 0) {
+			error = -errno;
+			continue;
+		}
+		used = inodes ? fs.f_files - fs.f_ffree : (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
+		max = inodes ? fs.f_files : used + fs.f_bavail * fs.f_frsize;
+		/* btrfs makes inodes as needed. */
+		if (max == 0 || is_shown_above(host, role, st.st_dev) ||
+			(fullest && (double)used * (double)reading->max <=
+					    (double)reading->used * (double)max))
+			continue;
+		fullest = paths[i];
+		reading->used = used;
+		reading->max = max;
+	}
+	if (fullest && n > 1)
+		add_user(reading, reading->used, fullest);
+	return fullest ? 0 : error;
 }
 
 int limits_sample_bytes(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
-	struct statvfs st;
-	int r = read_filesystem(host, reader->which, &st);
-
-	if (r < 0)
-		return r;
-	reading->used = (st.f_blocks - st.f_bfree) * st.f_frsize;
-	reading->max = reading->used + st.f_bavail * st.f_frsize;
-	return 0;
+	return read_filesystem(host, reader->which, false, reading);
 }
 
 int limits_sample_inodes(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
-	struct statvfs st;
-	int r = read_filesystem(host, reader->which, &st);
+	return read_filesystem(host, reader->which, true, reading);
+}
 
-	if (r < 0)
-		return r;
-	reading->used = st.f_files - st.f_ffree;
-	reading->max = st.f_files;
-	return st.f_files > 0 ? 0 : -ENOENT; /* btrfs makes inodes as needed */
+/* ---- etcd's databases ---- */
+
+#define DATABASE_QUOTA INT64_C(2147483648) /* etcd: server/storage, DefaultQuotaBytes */
+
+/* A process lies about its own database only. INT64_MAX: no quota. */
+static uint64_t read_quota(const struct host *host, pid_t pid)
+{
+	static const char variable[] = "ETCD_QUOTA_BACKEND_BYTES=";
+	_cleanup_free_ char *text = NULL;
+	char value[32] = "";
+	long long quota;
+	size_t len = 0;
+
+	/* The environment of another user's process needs privileges that a pod lacks. */
+	if (process_option(host->root, pid, "quota-backend-bytes", false, value, sizeof(value)) !=
+			1 &&
+		process_read(host->root, pid, "environ", &text, &len) == 0)
+		for (const char *word = text; word < text + len; word += strlen(word) + 1)
+			if (starts_with(word, variable))
+				(void)copy_text(value, sizeof(value), word + strlen(variable));
+	quota = strtoll(value, NULL, 10);
+	return quota < 0 ? INT64_MAX : quota == 0 ? DATABASE_QUOTA : (uint64_t)quota;
+}
+
+/* etcd counts the pages in use: up to 16 MiB less than the file. */
+int limits_sample_databases(
+	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+{
+	const struct finding *of = NULL;
+
+	(void)reader;
+	reading->upper_bound = true;
+	while ((of = findings_next(host->findings, FINDING_DATABASE, of))) {
+		uint64_t max = read_quota(host, of->pid);
+		struct limit_user user = {of->workload, of->bytes, ""};
+		bool fuller = (double)of->bytes * (double)reading->max >=
+			      (double)reading->used * (double)max;
+
+		if (max == INT64_MAX || !process_is_named(host->root, of->pid, of->name))
+			continue;
+		snprintf(user.detail, sizeof(user.detail), "process %d (%s)", of->pid, of->name);
+		if (reading->n_top < LIMIT_TOP_MAX)
+			*limit_add_user(reading) = user;
+		if (!fuller)
+			continue;
+		reading->used = of->bytes;
+		reading->max = max;
+		reading->top[reading->n_top - 1] = reading->top[0];
+		reading->top[0] = user;
+	}
+	return reading->n_top > 0 ? 0 : -ENOENT;
 }
 
 /* ---- bridges ---- */

@@ -80,20 +80,11 @@ static void add_store(cJSON *parent, const struct runtime_store *store)
 	json_text(object, "driver", store->driver);
 	json_text(object, "filesystem", store->filesystem);
 	json_text(object, "device", store->device);
-	json_bool(object, "rotational", store->rotational);
-	json_bool(object, "network", store->network);
 	JSON_NUMBERS(object, {"size", (double)store->size}, {"used", (double)store->used},
 		{"images", (double)store->image_bytes});
 	warnings = json_array(object, "warnings");
 	if (runtime_poor_driver(store))
 		json_append_text(warnings, runtime_poor_driver(store));
-	/* Virtual disks claim to rotate by default. */
-	if (store->rotational && !starts_with(store->device, "vd") &&
-		!starts_with(store->device, "xvd"))
-		json_append_text(warnings,
-			"images are on a rotating disk, which delays unpacking: use an SSD");
-	if (store->network)
-		json_append_text(warnings, "images are on a network file system: use a local disk");
 }
 
 static void add_runtime(

@@ -106,11 +106,8 @@ static void sample_files(
 /* The file system below the store's directory. */
 static void sample_store(const struct host *host, struct runtime_store *store)
 {
-	/* Types in mountinfo of file systems on other machines. */
-	static const char *const network[] = {"nfs", "nfs4", "cifs", "smb3", "ceph", "9p",
-		"glusterfs", "fuse.glusterfs", "lustre"};
 	_cleanup_fclose_ FILE *mounts = NULL;
-	_cleanup_free_ char *line = NULL, *text = NULL;
+	_cleanup_free_ char *line = NULL;
 	size_t size = 0;
 	char full[PATH_MAX], real[PATH_MAX], path[PATH_MAX + 32];
 	struct statvfs fs;
@@ -128,7 +125,6 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 		return;
 	store->number = st.st_dev;
 	store->filesystem[0] = '\0';
-	store->network = false;
 	/* proc_pid_mountinfo(5): the type follows " - ". */
 	mounts = fopen("/proc/self/mountinfo", "re");
 	while (mounts && !store->filesystem[0] && getline(&line, &size, mounts) > 0) {
@@ -139,22 +135,11 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 			makedev(major_number, minor_number) == store->number)
 			(void)sscanf(separator + 3, "%31s", store->filesystem);
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(network); i++)
-		store->network |= streq(network[i], store->filesystem);
 	store->device[0] = '\0';
-	store->rotational = false;
 	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(store->number),
 		minor(store->number));
-	if (!realpath(host_path(host, path, full), real))
-		return;
-	snprintf(path, sizeof(path), "%s/partition", real);
-	copy_text(store->device, sizeof(store->device), strrchr(real, '/') + 1);
-	/* The queue of a partition is that of its disk. */
-	if (access(path, F_OK) == 0)
-		*strrchr(real, '/') = '\0';
-	snprintf(path, sizeof(path), "%s/queue/rotational", real);
-	if (read_file(path, 16, &text, NULL) == 0)
-		store->rotational = text[0] == '1';
+	if (realpath(host_path(host, path, full), real))
+		copy_text(store->device, sizeof(store->device), strrchr(real, '/') + 1);
 }
 
 /* ---- the sample ---- */

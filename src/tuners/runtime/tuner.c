@@ -2,6 +2,7 @@
 #include "tuners/runtime/runtime.h"
 #include "tuners/table.h"
 
+#include "workload/findings.h"
 #include "workload/process.h"
 
 #include <fcntl.h>
@@ -385,6 +386,21 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 	return request;
 }
 
+static void pass_stores(const struct runtime_tuner *tuner)
+{
+	struct finding finding = {.kind = FINDING_IMAGES};
+
+	findings_clear(tuner->host->findings, FINDING_IMAGES);
+	for (size_t i = 0; i < tuner->sample.n; i++) {
+		const struct runtime_store *store = &tuner->sample.runtimes[i].store;
+
+		copy_text(finding.path, sizeof(finding.path), store->directory);
+		finding.device = store->number;
+		if (store->known)
+			findings_add(tuner->host->findings, &finding);
+	}
+}
+
 static void runtime_sample_adopt(void *self, void *data)
 {
 	struct runtime_tuner *tuner = self, *request = data;
@@ -407,6 +423,7 @@ static void runtime_sample_adopt(void *self, void *data)
 		}
 		tuner->sample = *sample;
 		*sample = before;
+		pass_stores(tuner);
 	}
 	watch_files(tuner, request);
 	runtime_sample_clear(sample);

@@ -89,10 +89,18 @@ static void judge_suited(const struct storage *storage, struct proposal *proposa
 	struct condition_reading *condition =
 		proposal_condition(proposal, &storage_conditions[STORAGE_UNSUITED], "disks-suited");
 
-	if (!storage->bpf) {
+	for (unsigned i = 0; i < storage->n_images; i++) {
+		const struct storage_disk *disk = &storage->images[i].disk;
+
+		if (is_unsuited(disk))
+			condition_raise(condition, "images-unsuited",
+				"images in %s are on %s, kind %s%s%s: move them to a local SSD",
+				storage->images[i].path, disk->name, storage_kind_names[disk->kind],
+				disk->model[0] ? ", " : "", disk->model);
+	}
+	if (!storage->bpf && condition->status != CONDITION_TRUE) {
 		condition->status = CONDITION_UNKNOWN;
 		condition->reason = "syncs-unknown";
-		return;
 	}
 	for (unsigned i = 0; i < storage->n_seen; i++) {
 		const struct storage_process *process = &storage->seen[i];

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/storage/storage.h"
 
-/* The listed processes: their latency over five minutes, and who holds the queue of their disk. */
+/*
+ * The listed processes: their latency over five minutes, who holds the queue of their disk, and
+ * what other tuners need: their file systems and databases.
+ */
 
 /* Assumes that the latencies within a bucket are spread evenly. */
 static double quantile(const struct storage_summary *summary, double share)
@@ -91,13 +94,51 @@ static void find_holder(const struct storage *storage, struct storage_process *p
 	free(holders);
 }
 
+/* Several processes may share a file system. */
+static void pass_filesystem(const struct storage *storage, struct storage_device *device)
+{
+	struct findings *findings = storage->host->findings;
+	struct finding finding = {.kind = FINDING_SYNCED, .device = device->number};
+	const struct finding *other = NULL;
+	struct storage_mount *mount;
+
+	while ((other = findings_next(findings, FINDING_SYNCED, other)))
+		if (other->device == finding.device)
+			return;
+	if (!device->point[0]) {
+		mount = must(calloc(1, sizeof(*mount)));
+		if (!storage_mount_find(storage->host, device->number, mount) ||
+			!copy_text(device->point, sizeof(device->point), mount->point))
+			strcpy(device->point, "?"); /* no path: it is not looked for again */
+		free(mount);
+	}
+	copy_text(finding.path, sizeof(finding.path), device->point);
+	if (finding.path[0] == '/')
+		findings_add(findings, &finding);
+}
+
+static void pass_database(
+	struct findings *findings, const struct storage_sync_row *row, const struct workload *of)
+{
+	struct finding finding = {.kind = FINDING_DATABASE,
+		.pid = (pid_t)row->last.pid,
+		.bytes = row->last.database,
+		.workload = *of};
+
+	copy_text(finding.name, sizeof(finding.name), row->key.process);
+	if (finding.bytes > 0)
+		findings_add(findings, &finding);
+}
+
 void storage_processes_list(struct storage *storage, uint64_t now)
 {
 	storage->n_seen = 0;
+	findings_clear(storage->host->findings, FINDING_SYNCED);
+	findings_clear(storage->host->findings, FINDING_DATABASE);
 	for (size_t i = 0; i < storage->n_syncs && storage->n_seen < STORAGE_PROCESSES_SHOWN; i++) {
 		const struct storage_sync_row *row = &storage->syncs[i];
 		struct storage_process *process = &storage->seen[storage->n_seen];
-		const struct storage_device *device;
+		struct storage_device *device;
 
 		if (!row->key.process[0] || !row->window)
 			continue;
@@ -112,6 +153,8 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 		if (storage->attributed &&
 			process->summary.p99 * 1e6 > (double)storage->sync_p99_us)
 			find_holder(storage, process);
+		pass_filesystem(storage, device);
+		pass_database(storage->host->findings, row, &process->workload);
 		storage->n_seen++;
 	}
 }

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <sys/sysmacros.h>
 
 #include <bpf/bpf.h>
 
@@ -392,6 +393,7 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 				storage_disk_read(
 					storage->host, device->number, name, &device->disk);
 		}
+		device->point[0] = '\0';
 		if (device->label < STORAGE_LABELS &&
 			streq(storage->labels[device->label].disk.name, device->disk.name))
 			storage->labels[device->label].disk = device->disk;
@@ -404,19 +406,40 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 	prune(storage, now);
 }
 
+/* Where the runtimes' images are. */
+static void find_images(struct storage *storage, bool again)
+{
+	const struct finding *found = NULL;
+	unsigned n = 0;
+
+	while (n < STORAGE_IMAGES &&
+		(found = findings_next(storage->host->findings, FINDING_IMAGES, found))) {
+		struct storage_images *images = &storage->images[n++];
+
+		if (again || n > storage->n_images || images->device != found->device)
+			storage_disk_read(storage->host,
+				STORAGE_NUMBER(major(found->device), minor(found->device)), "",
+				&images->disk);
+		images->device = found->device;
+		copy_text(images->path, sizeof(images->path), found->path);
+	}
+	storage->n_images = n;
+}
+
 void storage_sense(void *self)
 {
 	struct storage *storage = self;
 	uint64_t now = now_us();
 	struct reading reading = {.storage = storage, .now = now};
+	bool due = now - storage->facts_us >= FACTS_US;
 
+	find_images(storage, due);
+	storage->facts_us = due ? now : storage->facts_us;
 	if (!storage->bpf || (storage->n_ios + storage->n_syncs > MANY_ROWS &&
 				     now - storage->read_us < 3 * USEC_PER_SEC / 2))
 		return;
-	if (now - storage->facts_us >= FACTS_US) {
-		storage->facts_us = now;
+	if (due || storage->read_us == 0)
 		refresh_facts(storage, now);
-	}
 	/* Rates begin with the second reading. */
 	reading.seconds = storage->read_us == 0
 				  ? INFINITY

@@ -8,6 +8,7 @@
 
 #include "kernel/host.h"
 #include "workload/cgroup.h"
+#include "workload/findings.h"
 
 #include <headroom/bpf/storage.h>
 #include <headroom/tuner.h>
@@ -97,6 +98,7 @@ struct storage_device {
 	struct storage_disk disk;
 	uint64_t read_us; /* when disk was read */
 	uint64_t used_us;
+	char point[SETTING_PATH_MAX]; /* a mount; "": not read */
 };
 
 /* Syncs of a process name to a label: a histogram in the metrics. */
@@ -162,7 +164,15 @@ struct storage_process {
 	double holder_share, holder_rate; /* 0..1; bytes written a second */
 };
 
+/* A directory of images, as its runtime's tuner found it. */
+struct storage_images {
+	char path[SETTING_PATH_MAX];
+	dev_t device;
+	struct storage_disk disk;
+};
+
 #define STORAGE_PROCESSES_SHOWN 16
+#define STORAGE_IMAGES          4
 
 struct storage {
 	const struct host *host;
@@ -187,7 +197,8 @@ struct storage {
 	unsigned n_windows;
 	uint64_t read_us, facts_us; /* last reading of the counters, of the facts */
 	struct storage_process seen[STORAGE_PROCESSES_SHOWN];
-	unsigned n_seen;
+	struct storage_images images[STORAGE_IMAGES];
+	unsigned n_seen, n_images;
 };
 
 void storage_sense(void *self);

@@ -52,6 +52,7 @@ static const struct reason suited_reasons[] = {
 	{"disk-unsuited",
 		"A listed process syncs to a network disk, a network file system, a loop device, an "
 		"overlay or a rotating disk."},
+	{"images-unsuited", "The images of a container runtime are on such a disk."},
 	{0},
 };
 
@@ -64,9 +65,9 @@ const struct condition_type storage_conditions[] = {
 		"give the process a disk of its own.",
 		slow_reasons},
 	[STORAGE_UNSUITED] = {"StorageUnsuited", SEVERITY_ADVICE,
-		"A process that waits for its syncs, such as etcd, is on a network disk, a network file "
-		"system, a loop device, an overlay or a rotating disk. A local SSD is many times "
-		"faster.",
+		"A process that waits for its syncs, such as etcd, or the images of a container "
+		"runtime are on a network disk, a network file system, a loop device, an overlay "
+		"or a rotating disk. A local SSD is many times faster.",
 		suited_reasons},
 	{0},
 };
@@ -172,6 +173,8 @@ static void storage_close(void *self, void *memory)
 	struct storage *storage = self;
 
 	(void)memory;
+	findings_clear(storage->host->findings, FINDING_SYNCED);
+	findings_clear(storage->host->findings, FINDING_DATABASE);
 	storage_bpf_close(storage->bpf);
 	if (storage->io_groups != storage->sync_groups)
 		cgroups_close(storage->io_groups);
