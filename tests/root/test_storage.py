@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 from conftest import Agent, end, free_port, spawn, until
+from runtimelab import Lab
 
 CONFIG = "mode: observe\nstorage: {processes: [etcd, synctest]}"
 BLKIO = Path("/sys/fs/cgroup/blkio")
@@ -118,39 +119,75 @@ def test_bytes_are_those_of_the_disk_and_the_writer_is_named(counting: Agent, di
     assert users()[name]["write_bytes"] == pytest.approx(128 * MIB, rel=0.02)
 
 
-def test_the_latency_of_etcd_is_etcds_own(counting: Agent, disk: Path, directory: Path) -> None:
-    client, peer = free_port(), free_port()
-    url, etcd = f"http://127.0.0.1:{client}", None
+@pytest.fixture
+def start_etcd(disk: Path, directory: Path) -> Iterator[Callable[..., str]]:
+    """start_etcd(*options) starts etcd on the disk and returns its URL."""
+    started: list["subprocess.Popen[bytes]"] = []
+
+    def start(*options: str) -> str:
+        url, log = f"http://127.0.0.1:{free_port()}", directory / "etcd.log"
+        started.append(spawn(["etcd", "--data-dir", disk / "etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
+                              "--listen-peer-urls", f"http://127.0.0.1:{free_port()}", *options], log))
+        until(lambda: "ready to serve client requests" in log.read_text(), "etcd serves")
+        return url
+
+    try:
+        yield start
+    finally:
+        for etcd in started:
+            end(etcd)
+
+
+def test_the_latency_of_etcd_is_etcds_own(counting: Agent, disk: Path, start_etcd: Callable[..., str]) -> None:
+    url = start_etcd()
 
     def own() -> dict[str, float]:
         text = urllib.request.urlopen(f"{url}/metrics", timeout=10).read().decode()
         return {name: float(value) for name, value in re.findall(r"^(etcd_disk_\S+_(?:count|sum)) (\S+)$", text, re.M)}
 
-    try:
-        etcd = spawn(["etcd", "--data-dir", disk / "etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
-                      "--listen-peer-urls", f"http://127.0.0.1:{peer}"], directory / "etcd.log")
-        until(lambda: "ready to serve client requests" in (directory / "etcd.log").read_text(), "etcd serves")
-        first, device = own(), loop_of(disk)
-        until(lambda: latency(counting, device, "etcd")[0] > 0, "etcd is seen")
-        until(lambda: (a := latency(counting, device, "etcd")) and not until_quiet(a, lambda: latency(counting, device, "etcd")), "etcd is quiet")
-        before = latency(counting, device, "etcd")
-        put(url, 2000)
-        after = own()
-        wal = after["etcd_disk_wal_fsync_duration_seconds_count"] - first["etcd_disk_wal_fsync_duration_seconds_count"]
-        commits = after["etcd_disk_backend_commit_duration_seconds_count"] - first["etcd_disk_backend_commit_duration_seconds_count"]
-        assert wal >= 2000
-        until(lambda: latency(counting, device, "etcd")[0] - before[0] >= wal, "the syncs are reported")
-        now = latency(counting, device, "etcd")
-        syncs, seconds = now[0] - before[0], now[1] - before[1]
-        # A commit syncs the database twice: its pages, then its meta page.
-        assert syncs == pytest.approx(wal + 2 * commits, rel=0.005)
-        took = sum(after[f"etcd_disk_{name}_duration_seconds_sum"] - first[f"etcd_disk_{name}_duration_seconds_sum"] for name in ("wal_fsync", "backend_commit"))
-        print(f"etcd: {wal:.0f} WAL syncs, {commits:.0f} commits, {took:.3f} s; counted: {syncs:.0f}, {seconds:.3f} s")
-        process = next(p for p in counting.status()["storage"]["processes"] if p["process"] == "etcd")
-        assert process["device"] == device and process["kind"] == "loop"
-    finally:
-        if etcd:
-            end(etcd)
+    first, device = own(), loop_of(disk)
+    until(lambda: latency(counting, device, "etcd")[0] > 0, "etcd is seen")
+    until(lambda: (a := latency(counting, device, "etcd")) and not until_quiet(a, lambda: latency(counting, device, "etcd")), "etcd is quiet")
+    before = latency(counting, device, "etcd")
+    put(url, 2000)
+    after = own()
+    wal = after["etcd_disk_wal_fsync_duration_seconds_count"] - first["etcd_disk_wal_fsync_duration_seconds_count"]
+    commits = after["etcd_disk_backend_commit_duration_seconds_count"] - first["etcd_disk_backend_commit_duration_seconds_count"]
+    assert wal >= 2000
+    until(lambda: latency(counting, device, "etcd")[0] - before[0] >= wal, "the syncs are reported")
+    now = latency(counting, device, "etcd")
+    syncs, seconds = now[0] - before[0], now[1] - before[1]
+    # A commit syncs the database twice: its pages, then its meta page.
+    assert syncs == pytest.approx(wal + 2 * commits, rel=0.005)
+    took = sum(after[f"etcd_disk_{name}_duration_seconds_sum"] - first[f"etcd_disk_{name}_duration_seconds_sum"] for name in ("wal_fsync", "backend_commit"))
+    print(f"etcd: {wal:.0f} WAL syncs, {commits:.0f} commits, {took:.3f} s; counted: {syncs:.0f}, {seconds:.3f} s")
+    process = next(p for p in counting.status()["storage"]["processes"] if p["process"] == "etcd")
+    assert process["device"] == device and process["kind"] == "loop"
+
+
+def test_the_database_of_etcd_and_its_file_system_are_limits(counting: Agent, disk: Path, start_etcd: Callable[..., str]) -> None:
+    url, file = start_etcd("--quota-backend-bytes=20000000"), disk / "etcd/member/snap/db"
+    put(url, 180, 100_000)
+
+    def limit(name: str) -> dict[str, Any]:
+        return next((one for one in counting.status()["limits"] if one["name"] == name), {})
+
+    shown = until(lambda: (one := limit("etcd/db")) and one["used"] == file.stat().st_size and one, "the size of the database is a limit")
+    assert shown["max"] == 20_000_000 and shown["bound"] == "upper"
+    assert counting.wait_condition("LimitPressure")["message"].count("etcd/db")
+    shown, stat = until(lambda: limit("filesystem/storage/bytes"), "the file system of etcd is a limit"), os.statvfs(disk)
+    assert shown["max"] == (stat.f_blocks - stat.f_bfree + stat.f_bavail) * stat.f_frsize
+    assert shown["used"] == pytest.approx((stat.f_blocks - stat.f_bfree) * stat.f_frsize, rel=0.05)
+    assert limit("filesystem/storage/inodes")["max"] == stat.f_files
+
+
+def test_images_on_a_loop_device_are_unsuited_and_their_file_system_is_a_limit(disk: Path, lab: Lab, agent: Callable[..., Agent]) -> None:
+    lab.dockerd(f"--data-root={disk}/docker")
+    one = agent(CONFIG, wrap=lab.wrap)
+    message = until(lambda: (text := one.condition("StorageUnsuited")["message"]) and "images" in text and text, "the disk of the images is judged")
+    assert f"images in {disk}/docker are on {loop_of(disk)}, kind loop" in message
+    until(lambda: any(f"{disk}/docker" in str(user) for name in ("bytes", "inodes") for user in one.limit(f"filesystem/images/{name}")["top"]),
+          "Docker's own root is among the file systems of images")
 
 
 def until_quiet(first: tuple[float, float], read: Callable[[], tuple[float, float]]) -> bool:
@@ -161,7 +198,7 @@ def until_quiet(first: tuple[float, float], read: Callable[[], tuple[float, floa
     return read() != first
 
 
-def put(url: str, n: int) -> None:
+def put(url: str, n: int, size: int = 100) -> None:
     """Puts n keys one after the other on one connection."""
     import base64
     import http.client
@@ -170,5 +207,5 @@ def put(url: str, n: int) -> None:
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
     for i in range(n):
         key = base64.b64encode(f"key{i}".encode()).decode()
-        connection.request("POST", "/v3/kv/put", json.dumps({"key": key, "value": base64.b64encode(b"x" * 100).decode()}))
+        connection.request("POST", "/v3/kv/put", json.dumps({"key": key, "value": base64.b64encode(b"x" * size).decode()}))
         assert connection.getresponse().read()

@@ -4,6 +4,7 @@
 #include "base/wait.h"
 #include "tuners/limits/limits.h"
 #include "tuners/table.h"
+#include "workload/findings.h"
 
 struct lab {
 	struct directory directory;
@@ -62,6 +63,18 @@ static void expect(struct lab *lab, const char *name, uint64_t used, uint64_t ma
 static void put(struct lab *lab, const char *path, const char *text)
 {
 	directory_put(&lab->directory, path, text);
+}
+
+/* '!' ends a word. */
+static void put_words(struct lab *lab, const char *path, const char *words)
+{
+	char text[128];
+	size_t len = strlen(words);
+
+	copy_text(text, sizeof(text), words);
+	for (size_t i = 0; i < len; i++)
+		text[i] = text[i] == '!' ? '\0' : text[i];
+	directory_put_bytes(&lab->directory, path, text, len);
 }
 
 static bool is_degraded(struct lab *lab)
@@ -278,4 +291,70 @@ LAB_TEST(new_hits_reach_a_limit_of_which_little_is_used)
 	assert_string_equal(condition_of(lab, LIMITS_REACHED)->reason, "file-handles");
 	assert_non_null(strstr(condition_of(lab, LIMITS_REACHED)->message, "; softnet"));
 	assert_int_equal(condition_severity(condition_of(lab, LIMITS_REACHED)), SEVERITY_CRITICAL);
+}
+
+/* A quota in etcd's own order: option, environment, default. Another process of that pid is none.
+ */
+LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
+{
+	static const struct {
+		const char *comm, *cmdline, *environ; /* words end with '!' */
+		uint64_t max;                         /* 0: no limit */
+	} cases[] = {
+		{"etcd\n", "etcd!", NULL, 2147483648},
+		{"etcd\n", "etcd!--quota-backend-bytes=0!", NULL, 2147483648},
+		{"etcd\n", "etcd!--quota-backend-bytes!8589934592!", NULL, 8589934592},
+		{"etcd\n", "etcd!", "A=1!ETCD_QUOTA_BACKEND_BYTES=4294967296!", 4294967296},
+		{"etcd\n", "etcd!--quota-backend-bytes=5000000000!",
+			"ETCD_QUOTA_BACKEND_BYTES=4294967296!", 5000000000},
+		{"etcd\n", "etcd!--quota-backend-bytes=-1!", NULL, 0},
+		{"bash\n", "bash!", NULL, 0},
+	};
+	struct limits *limits = lab->self;
+	struct host host = lab->directory.host;
+	struct findings findings = {0};
+	struct finding finding = {
+		.kind = FINDING_DATABASE, .pid = 7, .name = "etcd", .bytes = 1000000000};
+
+	limits->host = &host;
+	host.findings = &findings;
+	findings_add(&findings, &finding);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		put(lab, "/proc/7/comm", cases[i].comm);
+		put_words(lab, "/proc/7/cmdline", cases[i].cmdline);
+		put_words(lab, "/proc/7/environ", cases[i].environ ? cases[i].environ : "");
+		poll_node(lab);
+		if (cases[i].max == 0)
+			assert_null(limit_of(lab, "etcd/db"));
+		else
+			expect(lab, "etcd/db", 1000000000, cases[i].max);
+	}
+}
+
+LAB_TEST(the_database_with_the_least_room_is_shown_and_named_first)
+{
+	struct limits *limits = lab->self;
+	struct host host = lab->directory.host;
+	struct findings findings = {0};
+	struct finding finding = {.kind = FINDING_DATABASE, .name = "etcd"};
+	static const uint64_t used[] = {1000000000, 1900000000, 3000000000};
+
+	limits->host = &host;
+	host.findings = &findings;
+	for (size_t i = 0; i < ARRAY_SIZE(used); i++) {
+		char path[64];
+
+		finding.pid = 10 + (pid_t)i;
+		finding.bytes = used[i];
+		findings_add(&findings, &finding);
+		snprintf(path, sizeof(path), "/proc/%d/comm", finding.pid);
+		put(lab, path, "etcd\n");
+		snprintf(path, sizeof(path), "/proc/%d/cmdline", finding.pid);
+		put_words(lab, path, i == 2 ? "etcd!--quota-backend-bytes=8000000000!" : "etcd!");
+	}
+	poll_node(lab);
+	expect(lab, "etcd/db", 1900000000, 2147483648);
+	assert_string_equal(limit_of(lab, "etcd/db")->top[0].detail, "process 11 (etcd)");
+	assert_int_equal(limit_of(lab, "etcd/db")->n_top, 3);
+	assert_non_null(strstr(condition_of(lab, LIMITS_PRESSURE)->message, "process 11 (etcd)"));
 }
