@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a tuner finds out about the node, for other tuners. A job gets a copy. */
+/* A tuner passes on what it finds out about the node to other tuners. A job gets a copy. */
 
 #include <sys/types.h>
 

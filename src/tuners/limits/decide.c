@@ -95,12 +95,17 @@ static void judge_pressure(const struct judged *one)
 			   (double)one->limit->used * 100 > (double)one->limit->max * begins;
 }
 
-static void append_amount(struct condition_reading *reading, const char *unit, uint64_t amount)
+/* Returns whether the text has a unit. */
+static bool append_amount(struct condition_reading *reading, const char *unit, uint64_t amount)
 {
-	if (streq(unit, "bytes") && amount >= 1000000)
-		condition_append(reading, "%.1f GB", (double)amount / 1e9);
+	bool large = streq(unit, "bytes") && amount >= 1000000;
+
+	if (large)
+		condition_append(reading, amount >= 1000000000 ? "%.1f GB" : "%.1f MB",
+			(double)amount / (amount >= 1000000000 ? 1e9 : 1e6));
 	else
 		condition_append(reading, "%" PRIu64, amount);
+	return large;
 }
 
 static void append_use(struct condition_reading *reading, const struct limit_reading *limit)
@@ -109,8 +114,9 @@ static void append_use(struct condition_reading *reading, const struct limit_rea
 		return;
 	append_amount(reading, limit->unit, limit->used);
 	condition_append(reading, " of ");
-	append_amount(reading, limit->unit, limit->max);
-	condition_append(reading, " %s, ", limit->unit);
+	if (!append_amount(reading, limit->unit, limit->max))
+		condition_append(reading, " %s", limit->unit);
+	condition_append(reading, ", ");
 }
 
 static void append_user(struct condition_reading *reading, const struct limit_reading *limit,
