@@ -40,6 +40,7 @@ struct condition_type {
 	const struct reason *reasons; /* conditions of one tuner may share a table */
 	bool hides_settings; /* while it is True, the settings of its tuner are not known */
 	bool is_recorded;    /* an incident begins when it becomes True; also if it is critical */
+	const char *now;     /* what to type, or the change that helps at once */
 };
 
 /* A condition as a tuner's decide() reports it. */

@@ -8,7 +8,8 @@
 #include "runtime/systemd.h"
 #include "tuners/table.h"
 
-#define UNIT "headroom.service"
+#define UNIT    "headroom.service"
+#define NOW_MAX 128
 
 static const struct explanation *find_check(const char *name)
 {
@@ -20,7 +21,7 @@ static const struct explanation *find_check(const char *name)
 }
 
 static void add_check(cJSON *document, const cJSON *ignore, const char *name,
-	enum check_result result, const char *message)
+	enum check_result result, const char *message, const char *now)
 {
 	static const char *const statuses[] = {
 		[CHECK_FINE] = "ok", [CHECK_ABSENT] = "absent", [CHECK_UNKNOWN] = "unknown"};
@@ -29,7 +30,7 @@ static void add_check(cJSON *document, const cJSON *ignore, const char *name,
 		.kind = row->kind,
 		.status = result == CHECK_FAULT ? severity_names[row->severity] : statuses[result],
 		.breaks = row->breaks,
-		.now = row->now,
+		.now = now ? now : row->now,
 		.option = row->option};
 
 	copy_text(finding.message, sizeof(finding.message), message);
@@ -51,8 +52,8 @@ static bool is_stopped(pid_t pid)
 }
 
 /* alone: why the agent did not answer; empty if it did. */
-static enum check_result check_agent(
-	const struct host *host, const char *alone, char message[static CHECK_MESSAGE_MAX])
+static enum check_result check_agent(const struct host *host, const char *alone,
+	char message[static CHECK_MESSAGE_MAX], char now[static NOW_MAX])
 {
 	struct systemd_state unit;
 	int pid;
@@ -61,9 +62,11 @@ static enum check_result check_agent(
 		return CHECK_FINE;
 	copy_text(message, CHECK_MESSAGE_MAX, alone);
 	if (sscanf(alone, "Agent %d does", &pid) == 1) {
-		if (is_stopped(pid))
-			text_append(message, CHECK_MESSAGE_MAX,
-				": it is stopped: continue it with kill -CONT %d", pid);
+		if (is_stopped(pid)) {
+			text_append(
+				message, CHECK_MESSAGE_MAX, ": its process is stopped (SIGSTOP)");
+			snprintf(now, NOW_MAX, "kill -CONT %d", pid);
+		}
 		return CHECK_FAULT;
 	}
 	if (!streq(alone, "No agent is running"))
@@ -73,6 +76,10 @@ static enum check_result check_agent(
 		return getenv("HEADROOM_OWNER") ? CHECK_FAULT : CHECK_ABSENT;
 	text_append(message, CHECK_MESSAGE_MAX, ": " UNIT " is %s (%s), %s", unit.active, unit.sub,
 		unit.file);
+	if (streq(unit.active, "inactive"))
+		snprintf(now, NOW_MAX, "systemctl enable --now headroom");
+	else
+		snprintf(now, NOW_MAX, "journalctl -u headroom -n 20: it says why the agent ends");
 	if (unit.restarts > 0)
 		text_append(message, CHECK_MESSAGE_MAX, ", restarted %u times", unit.restarts);
 	if (unit.result[0] && !streq(unit.result, "success"))
@@ -86,7 +93,8 @@ static void add_node_checks(cJSON *document, const cJSON *ignore, const struct h
 		char message[CHECK_MESSAGE_MAX] = "";
 
 		if (row->check)
-			add_check(document, ignore, row->name, row->check(host, message), message);
+			add_check(document, ignore, row->name, row->check(host, message), message,
+				NULL);
 	}
 }
 
@@ -172,6 +180,7 @@ static struct cli_config load(const struct cli *cli, char message[static CHECK_M
 int cli_doctor(const struct cli *cli)
 {
 	char fault[CHECK_MESSAGE_MAX] = "", message[CHECK_MESSAGE_MAX] = "", alone[CLI_ALONE_MAX];
+	char now[NOW_MAX] = "";
 	struct cli_config loaded = load(cli, fault);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *ignore = copy_ignored(loaded.config);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *configuration = config_json(loaded.config);
@@ -191,9 +200,11 @@ int cli_doctor(const struct cli *cli)
 	if (r != EXIT_OK) /* after a message */
 		return r;
 	document = doctor_document(status, ignore);
-	add_check(document, ignore, "agent", check_agent(&host, alone, message), message);
+	add_check(document, ignore, "agent", check_agent(&host, alone, message, now), message,
+		now[0] ? now : NULL);
 	json_text(document, "agent", alone[0] ? message : "answers");
-	add_check(document, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault);
+	add_check(document, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault,
+		NULL);
 	add_node_checks(document, ignore, &host);
 	doctor_finish(document);
 	if (cli->bundle) {
@@ -201,11 +212,14 @@ int cli_doctor(const struct cli *cli)
 
 		r = doctor_bundle(cli->bundle, &input);
 		if (r < 0)
-			return cli_fail(cli->bundle, "%s", strerror(-r));
+			(void)cli_fail(cli->bundle, "the bundle was not written: %s", strerror(-r));
 	}
+	if (cli->bundle && streq(cli->bundle, "-"))
+		return r < 0 ? EXIT_FAILED
+			     : doctor_exit(document); /* the bundle has the document */
 	if (cli->json)
 		json_put(stdout, cJSON_Duplicate(document, true), true);
-	else if (!cli->bundle || !streq(cli->bundle, "-"))
-		print_document(document, alone, cli->bundle);
-	return doctor_exit(document);
+	else
+		print_document(document, alone, r < 0 ? NULL : cli->bundle);
+	return r < 0 ? EXIT_FAILED : doctor_exit(document);
 }

@@ -25,6 +25,7 @@ struct doctor_finding {
 	const char *status; /* as above */
 	const char *since;  /* RFC 3339; or NULL */
 	const char *breaks, *now;
+	double max;            /* of a limit; 0: not known */
 	const char *option;    /* of its row, or NULL */
 	const cJSON *top;      /* users of a limit, or NULL */
 	const char *condition; /* that is True about it, or NULL: may be ignored instead */

@@ -38,10 +38,10 @@ static size_t secret_key(const char *text)
 
 		if (strncasecmp(text, keys[i], len) != 0)
 			continue;
-		gap = strspn(text + len, "\"' ");
+		gap = strspn(text + len, "\\\"' ");
 		if (text[len + gap] != ':' && text[len + gap] != '=')
 			continue;
-		gap += 1 + strspn(text + len + gap + 1, "\"' ");
+		gap += 1 + strspn(text + len + gap + 1, "\\\"' ");
 		for (const char *scheme = "basic "; gap > 0;
 			scheme = streq(scheme, "basic ") ? "bearer " : NULL) {
 			if (!scheme)
@@ -90,7 +90,8 @@ char *bundle_redact(const char *text)
 		} else if ((n = secret_key(p)) > 0) {
 			fwrite(p, 1, n, out);
 			p += n;
-			n = strcspn(p, " \t\n\"'\\,;");
+			/* A quoted secret may have blanks. */
+			n = strcspn(p, strchr("\"'", p[-1]) ? "\n\"'\\" : " \t\n\"'\\,;");
 			fputs(n > 0 ? HIDDEN : "", out);
 			p += n;
 		} else if (begins && (n = secret_word(p)) > 0) {

@@ -28,7 +28,7 @@ static bool is_ignored(const cJSON *ignore, const char *name)
  * What keeps the cure, from the option of a row: "limits.raise: pids; sysctl, kernel.pid_max". The
  * first way is the simplest one.
  */
-static void write_keep(const char *option, char *text, size_t size)
+static void write_keep(const char *option, double max, char *text, size_t size)
 {
 	int len = option ? (int)strcspn(option, ";") : 0;
 
@@ -37,8 +37,9 @@ static void write_keep(const char *option, char *text, size_t size)
 		return;
 	if (starts_with(option, "limits.raise: "))
 		snprintf(text, size, "limits: {raise: [%.*s]}", len - 14, option + 14);
-	else if (starts_with(option, "sysctl, "))
-		snprintf(text, size, "sysctl: {%.*s: NUMBER}", len - 8, option + 8);
+	else if (starts_with(option, "sysctl, ") && max > 0 && !strstr(option, "range") &&
+		 !strstr(option, "tcp_mem")) /* one number */
+		snprintf(text, size, "sysctl: {%.*s: %.0f}", len - 8, option + 8, 2 * max);
 	else
 		snprintf(text, size, "%.*s", len, option);
 	text_append(text, size, " in " CONFIG_FILE_NAME);
@@ -70,7 +71,7 @@ void doctor_add(cJSON *document, const cJSON *ignore, const struct doctor_findin
 		!streq(finding->status, "absent");
 	char keep[256];
 
-	write_keep(finding->option, keep, sizeof(keep));
+	write_keep(finding->option, finding->max, keep, sizeof(keep));
 	json_text(object, "name", finding->name);
 	json_text(object, "kind", finding->kind);
 	json_text(object, "status", ignored ? "ignored" : finding->status);
@@ -80,6 +81,13 @@ void doctor_add(cJSON *document, const cJSON *ignore, const struct doctor_findin
 	json_text(object, "breaks", finding->breaks);
 	json_text(object, "now", finding->now);
 	json_text(object, "keep", keep);
+}
+
+/* NULL in a single reading: it cannot tell since when. */
+static const char *since(const cJSON *status, const cJSON *condition)
+{
+	return cJSON_IsTrue(json_at(status, "node/applied")) ? json_text_at(condition, "since")
+							     : NULL;
 }
 
 static const cJSON *find_condition(const cJSON *status, const char *type)
@@ -137,12 +145,15 @@ static void describe_limit(
 	}
 	copy_text(finding->message, sizeof(finding->message), message + len + 2);
 	end = finding->breaks ? strstr(finding->message, finding->breaks) : NULL;
-	/* The names of further limits follow, and each has a check of its own. */
-	other = strstr(finding->message, "; the largest user ");
-	if (end && end >= finding->message + 2)
+	/* "who" has the user of this moment. The names of further limits follow, and each has a
+	 * check. */
+	other = strstr(finding->message, "; the largest user is ");
+	if (!other && !end)
+		other = strchr(finding->message, ';');
+	if (other)
+		finding->message[other - finding->message] = '\0';
+	else if (end && end >= finding->message + 2)
 		end[-2] = '\0';
-	else if (other && (end = strchr(other + 2, ';')))
-		*end = '\0';
 }
 
 /* A limit is a problem while a condition about it is True: status and health say the same. */
@@ -157,11 +168,13 @@ static void add_limits(cJSON *document, const cJSON *status, const cJSON *ignore
 		struct doctor_finding finding = {
 			.name = json_text_at(limit, "name"), .kind = "limit", .status = "ok"};
 		const struct explanation *row = limit_row(finding.name);
+		const struct condition_type *type;
 
 		if (row) {
 			finding.breaks = row->breaks;
 			finding.now = row->now;
 			finding.option = row->option;
+			finding.max = json_number_at(limit, "max");
 		}
 		if (streq(json_text_at(condition, "status"), "True")) {
 			finding.condition = name->valuestring;
@@ -170,12 +183,13 @@ static void add_limits(cJSON *document, const cJSON *status, const cJSON *ignore
 			if (row && row->severity == SEVERITY_WARNING &&
 				streq(finding.status, "critical"))
 				finding.status = "warning";
-			finding.since = json_text_at(condition, "since");
+			finding.since = since(status, condition);
 			finding.top = json_at(limit, "top");
-			if (!finding.now)
-				finding.now = find_type(finding.condition)
-						      ? find_type(finding.condition)->help
-						      : NULL;
+			type = find_type(finding.condition);
+			if (type && !finding.now)
+				finding.now = type->now;
+			if (type && !finding.breaks)
+				finding.breaks = type->help;
 			describe_limit(limit, condition, &finding);
 		} else {
 			describe_use(limit, finding.message, sizeof(finding.message));
@@ -211,9 +225,9 @@ static void add_settings(cJSON *document, const cJSON *status, const cJSON *igno
 		if (type) {
 			finding.condition = type->name;
 			finding.status = severity_names[type->severity];
-			finding.since = json_text_at(condition, "since");
+			finding.since = since(status, condition);
 			finding.breaks = entry_help("reason", reason);
-			finding.now = type->help;
+			finding.now = type->now;
 		}
 		snprintf(finding.message, sizeof(finding.message), "%s, wanted %s: %s (%s)%s%s",
 			json_text_at(setting, "actual"), json_text_at(setting, "wanted"),
@@ -263,7 +277,7 @@ static void add_conditions(cJSON *document, const cJSON *status, const cJSON *ig
 		struct doctor_finding finding = {.name = json_text_at(condition, "type"),
 			.kind = "condition",
 			.status = condition_status(condition),
-			.since = json_text_at(condition, "since")};
+			.since = since(status, condition)};
 		const struct condition_type *type = find_type(finding.name);
 
 		if (streq(json_text_at(condition, "status"), "True") &&
@@ -273,7 +287,10 @@ static void add_conditions(cJSON *document, const cJSON *status, const cJSON *ig
 			message = entry_help("reason", reason);
 		snprintf(finding.message, sizeof(finding.message), "%s: %s", reason,
 			message ? message : "");
-		finding.now = type ? type->help : NULL;
+		if (type) {
+			finding.breaks = type->help;
+			finding.now = type->now;
+		}
 		doctor_add(document, ignore, &finding);
 	}
 }
@@ -324,9 +341,8 @@ void doctor_verdict(const cJSON *document, char *text, size_t size)
 		const char *status, *one, *many;
 	} parts[] = {{"critical", "critical", "critical"}, {"warning", "warning", "warnings"},
 		{"unknown", "could not be checked", "could not be checked"},
-		{"ignored", "ignored", "ignored"},
-		{"advice", "advice in headroom status", "advices in headroom status"},
-		{"ok", "check is fine", "checks are fine"}};
+		{"ignored", "ignored", "ignored"}, {"ok", "check is fine", "checks are fine"},
+		{"advice", "has advice (headroom status)", "have advice (headroom status)"}};
 
 	snprintf(text, size, "%s: ", json_text_at(document, "verdict"));
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {

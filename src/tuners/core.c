@@ -38,19 +38,21 @@ static const struct condition_type conditions[] = {
 	[CORE_SETTING_DRIFTED] = {"SettingDrifted", SEVERITY_WARNING,
 		"Someone else changed a managed setting, and it was not set again: on_drift says "
 		"so, or they kept changing it. Find the other writer, then run headroom apply.",
-		drift_reasons, .is_recorded = true},
+		drift_reasons, .now = "find the other writer, then headroom apply",
+		.is_recorded = true},
 	[CORE_SETTING_FAILED] = {"SettingFailed", SEVERITY_WARNING,
 		"A setting could not be read, recorded or written. The message names the error "
 		"and the cure. The agent tries again every 15 seconds.",
-		failed_reasons},
+		failed_reasons,
+		.now = "remove the cause that the message names, then headroom apply"},
 	[CORE_CONFIG_INVALID] = {"ConfigInvalid", SEVERITY_WARNING,
 		"The configuration on disk has a fault, so the last good one stays in use. The "
 		"message names the position; headroom check-config lists all faults.",
-		config_reasons},
+		config_reasons, .now = "headroom check-config"},
 	[CORE_AGENT_DEGRADED] = {"AgentDegraded", SEVERITY_WARNING,
 		"A feature is off because the node or the agent's privileges lack something. The "
 		"message names it, the error and the cure.",
-		agent_reasons},
+		agent_reasons, .now = "headroom version: it lists what each tuner lacks"},
 	{0},
 };
 

@@ -180,7 +180,7 @@ struct explanation *all_entries(size_t *n)
 		for (const struct condition_type *row = ops->conditions; row && row->name; row++) {
 			add(&list, (struct explanation){row->name, "condition", row->help,
 					   .detail = severity_details[row->severity],
-					   .condition = row});
+					   .condition = row, .now = row->now});
 			if (row->reasons !=
 				last) /* rows that follow each other may share a table */
 				add_reasons(&list, row->reasons);

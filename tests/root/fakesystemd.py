@@ -35,6 +35,7 @@ class Unit(dbus.service.Object):  # type: ignore[misc]
         self.pid = 0
         self.environment: list[str] = []
         self.search: list[str] = []
+        self.more: dict[str, Any] = {}  # further properties
         self.on_ask: Callable[[], None] = lambda: None  # before KillMode is told
 
     def exec_start(self) -> Any:
@@ -55,6 +56,7 @@ class Unit(dbus.service.Object):  # type: ignore[misc]
             "ExecSearchPath": dbus.Array(self.search, signature="s"),
             "Job": dbus.Struct((dbus.UInt32(0), dbus.ObjectPath("/")), signature="uo"),
         }
+        known.update(self.more)
         return known.get(name, dbus.Array([], signature="s"))
 
 

@@ -51,11 +51,11 @@ const struct condition_type images_conditions[] = {
 	[IMAGE_PRELOAD_FAILED] = {"ImagePreloadFailed", SEVERITY_WARNING,
 		"A configured image could not be loaded or pulled. The message has the error and "
 		"the cure. The agent tries again later; headroom apply tries again at once.",
-		preload_reasons},
+		preload_reasons, .now = "headroom images: then correct the source that it names"},
 	[SANDBOX_IMAGE_MISSING] = {"SandboxImageMissing", SEVERITY_WARNING,
 		"The runtime lacks the sandbox image (the pause image), which every pod needs: the "
 		"next pod has to wait until it is pulled.",
-		sandbox_reasons},
+		sandbox_reasons, .now = "crictl pull IMAGE"},
 	{0},
 };
 

@@ -82,7 +82,7 @@ static const struct condition_type conditions[] = {
 		"The kubelet pulls one image at a time, or very few: one large image delays all "
 		"others. Set serializeImagePulls: false and maxParallelImagePulls in its "
 		"configuration.",
-		pull_reasons},
+		pull_reasons, .now = "headroom explain kubelet.manage"},
 	{0},
 };
 

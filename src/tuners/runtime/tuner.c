@@ -152,24 +152,26 @@ const struct condition_type runtime_conditions[] = {
 	[RUNTIME_UNREACHABLE] = {"RuntimeUnreachable", SEVERITY_WARNING,
 		"A container runtime is installed and does not answer. Its settings are not checked, "
 		"and pods and containers appear under their ids.",
-		reach_reasons, .hides_settings = true},
+		reach_reasons,
+		.now = "systemctl status containerd docker crio; journalctl -u RUNTIME -n 20",
+		.hides_settings = true},
 	[RUNTIME_RESTART_PENDING] = {"RuntimeRestartPending", SEVERITY_WARNING,
 		"A setting is in the runtime's configuration and takes effect at its next start. "
 		"Restart it, or let headroom do so: runtime.restart. With runtime.restart: never, "
 		"or a runtime that another program manages, this is advice.",
-		restart_reasons},
+		restart_reasons, .now = "systemctl restart RUNTIME"},
 	[IMAGE_STORE_FULL] = {"ImageStoreFull", SEVERITY_WARNING,
 		"The file system that holds the images is nearly full: pulls will fail, and the "
 		"kubelet deletes images, preloaded ones too.",
-		store_reasons},
+		store_reasons, .now = "crictl rmi --prune, or docker image prune"},
 	[PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
 		"A layer made no progress for one minute. The message names the layer, its "
 		"registry and the number of other layers.",
-		pull_reasons, .is_recorded = true},
+		pull_reasons, .now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
 	[STORAGE_DRIVER_SLOW] = {"StorageDriverSlow", SEVERITY_ADVICE,
 		"The storage driver of a container runtime is slow. It delays pulls and starts of "
 		"containers. The message names a better driver.",
-		driver_reasons},
+		driver_reasons, .now = "headroom explain StorageDriverSlow"},
 	{0},
 };
 

@@ -63,12 +63,13 @@ const struct condition_type storage_conditions[] = {
 		"etcd's heartbeat (warning), or a sync took over 1 s, its election timeout "
 		"(critical). The message names who holds the disk's queue. Limit that workload, or "
 		"give the process a disk of its own.",
-		slow_reasons},
+		slow_reasons,
+		.now = "headroom top storage: then limit the workload that holds the queue"},
 	[STORAGE_UNSUITED] = {"StorageUnsuited", SEVERITY_ADVICE,
 		"A process that waits for its syncs, such as etcd, or the images of a container "
 		"runtime are on a network disk, a network file system, a loop device, an overlay "
 		"or a rotating disk. A local SSD is many times faster.",
-		suited_reasons},
+		suited_reasons, .now = "headroom top storage"},
 	{0},
 };
 

@@ -91,7 +91,7 @@ static const struct condition_type conditions[] = {
 		"Memory uses transparent huge pages although they should be off. Memory mapped "
 		"before the switch keeps them until its process ends or restarts: this is advice. "
 		"While the amount grows although they are off, it is a warning.",
-		condition_reasons},
+		condition_reasons, .now = "restart the process that the message names"},
 	{0},
 };
 

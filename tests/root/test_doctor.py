@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headroom doctor: what needs action, with and without an agent, and the bundle for support."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from conftest import BIN, NO_BPF, Agent, Run, Start, environment, sysctl, until, without
+from fakesystemd import Systemd
+
+SECRETS = ("hunter2", "alice", "SECRETPATH", "querysecret", "$2y$10$", "Zm9vYmFy")
+
+HASH = "$2y$10$Zm9vYmFyZm9vYmFyZm9vYuABCDEFGHIJKLMNOPQRSTUVWXYZ01234"
+
+
+def doctor(run: Run, *args: str, **more: Any) -> dict[str, Any]:
+    answer = run("doctor", "--json", *args, **more)
+    document = json.loads(answer.stdout)
+    expected = {"ok": 0, "unknown": 1}.get(document["verdict"], 2)
+    assert answer.returncode == expected, answer
+    return document
+
+
+def check(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(one for one in document["checks"] if one["name"] == name)
+
+
+def contents(tar: Path | bytes) -> dict[str, str]:
+    data = tar if isinstance(tar, bytes) else tar.read_bytes()
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        members = {one.name: archive.extractfile(one) for one in archive}
+        return {name.removeprefix("headroom-doctor/"): file.read().decode() for name, file in members.items() if file}
+
+
+@pytest.fixture
+def no_namespaces() -> Iterator[None]:
+    original = sysctl("user.max_user_namespaces")
+    sysctl("user.max_user_namespaces", 0)
+    yield
+    sysctl("user.max_user_namespaces", original)
+
+
+def test_only_what_needs_action_is_printed(agent: Start, run: Run, no_namespaces: None) -> None:
+    one = agent("mode: observe\n")
+    answer = run("doctor")
+    lines = answer.stdout.splitlines()
+    assert answer.returncode == 2 and answer.stderr == "", answer
+    assert "warning   user-namespaces  user.max_user_namespaces is 0" in lines
+    assert any(line.startswith("  now     sysctl -w user.max_user_namespaces=") for line in lines)
+    assert any(line.startswith("  keep    sysctl: {user.max_user_namespaces: ") for line in lines)
+    assert lines[-1].startswith("warning: ") and "checks are fine" in lines[-1]
+    assert "agent" not in answer.stdout and "gc_thresh" not in answer.stdout
+    document = doctor(run)
+    assert document["agent"] == "answers"
+    names = [c["name"] for c in document["checks"]]
+    status = one.status()
+    assert {limit["name"] for limit in status["limits"]} <= set(names)
+    assert {setting["name"] for setting in status["settings"]} <= set(names)
+    ignoring = one.config_path.with_name("ignoring.yaml")
+    ignoring.write_text("mode: observe\ndoctor: {ignore: [user-namespaces]}\n")
+    answer = run("doctor", "--config", str(ignoring))
+    assert "ignored   user-namespaces  user.max_user_namespaces is 0" in answer.stdout, answer
+    assert "1 ignored" in answer.stdout.splitlines()[-1]
+    assert "sysctl -w user.max_user_namespaces" not in answer.stdout
+
+
+def test_an_unknown_check_cannot_be_ignored(run: Run, directory: Path) -> None:
+    config = directory / "headroom.yaml"
+    config.write_text("doctor: {ignore: [inotify/instances, filesystem/*, user-namespace]}\n")
+    answer = run("check-config", str(config))
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"{config}:1:") and "did you mean user-namespaces?" in answer.stderr, answer
+    answer = run("doctor", "--config", str(config))
+    assert answer.returncode == 2 and f"configuration  {config}:1:" in answer.stdout, answer
+
+
+def test_a_stopped_agent_is_named_with_its_cure(agent: Start, run: Run) -> None:
+    one = agent("mode: observe\n")
+    one.signal(signal.SIGSTOP)
+    try:
+        document = doctor(run)
+    finally:
+        one.signal(signal.SIGCONT)
+    found = check(document, "agent")
+    assert found["status"] == "warning" and found["now"] == f"kill -CONT {one.pid}", found
+    assert f"Agent {one.pid} does not answer: its process is stopped" in found["message"]
+    assert check(document, "neighbor/ipv4")["status"] == "ok"
+    assert check(doctor(run), "agent")["status"] == "ok"
+
+
+def test_an_agent_that_ends_again_and_again_is_named(run: Run, directory: Path) -> None:
+    """systemd knows; the command reads the node itself, and takes no lock from the agent."""
+    path = directory / "bus"
+    fake = Systemd(path, directory / "bus.conf", "headroom.service", lambda unit: None)
+    fake.unit.state = "activating"
+    properties = {"LoadState": "loaded", "SubState": "auto-restart", "UnitFileState": "enabled", "Result": "exit-code"}
+    fake.unit.more = {**properties, "NRestarts": __import__("dbus").UInt32(12)}
+    config = directory / "headroom.yaml"
+    config.write_text("mode: observe\nnode_name: [\n")
+    try:
+        loop = subprocess.Popen(
+            ["sh", "-c", f"while :; do {BIN} agent --config {config} --observe >/dev/null 2>&1; sleep 0.2; done"],
+            env=environment(directory),
+            start_new_session=True,
+        )
+        try:
+            document = doctor(run, "--config", str(config), env={"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={path}"})
+        finally:
+            os.killpg(loop.pid, signal.SIGKILL)
+            loop.wait()
+    finally:
+        fake.close()
+    found = check(document, "agent")
+    if document["agent"] != "answers":  # the agent starts with the defaults between two ends
+        assert "activating (auto-restart)" in found["message"] and "restarted 12 times" in found["message"], found
+        assert found["now"].startswith("journalctl -u headroom")
+    assert str(config) in check(document, "configuration")["message"] + check(document, "ConfigInvalid")["message"]
+    assert check(document, "neighbor/ipv4")["status"] == "ok"
+
+
+def test_missing_capabilities_are_named(run: Run) -> None:
+    document = doctor(run, wrap=NO_BPF)
+    found = check(document, "capabilities")
+    assert found["status"] == "warning" and "CAP_BPF" in found["message"] and "CAP_NET_ADMIN" not in found["message"]
+    document = doctor(run, wrap=without("sys_admin", "sys_ptrace", "sys_resource", "dac_override"))
+    assert check(document, "capabilities")["status"] == "ok"
+    assert check(document, "bpf-jit")["status"] == "absent"
+
+
+def secret_config(directory: Path) -> str:
+    web = directory / "web-config.yml"
+    web.write_text(f"basic_auth_users: {{alice: {HASH}}}\n")
+    return (
+        "mode: observe\n"
+        f"http: {{listen: '', web_config: {web}}}\n"
+        "runtime: {mirrors: [{registry: docker.io, url: 'http://127.0.0.1:9/SECRETPATH'}]}\n"
+    )
+
+
+def assert_clean(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        for secret in SECRETS:
+            assert secret not in text, (name, secret)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_the_bundle_has_everything_but_secrets(agent: Start, run: Run, directory: Path, runs: bool) -> None:
+    text = secret_config(directory)
+    incidents = Path(environment(directory)["HEADROOM_STATE_DIR"]) / "incidents"
+    incidents.mkdir(parents=True, mode=0o700)
+    name = "20261126T062306Z-conntrack.jsonl"
+    (incidents / name).write_text('{"text": "GET https://alice:hunter2@host/SECRETPATH?k=querysecret"}\n')
+    config = directory / "headroom.yaml"
+    config.write_text(text)
+    if runs:
+        config = agent(text).config_path
+    tar = directory / "bundle.tar"
+    answer = run("doctor", "--config", str(config), "--bundle", str(tar))
+    assert answer.returncode in (0, 2) and f"The bundle is in {tar}" in answer.stdout, answer
+    assert tar.stat().st_mode & 0o777 == 0o600
+    files = contents(tar)
+    assert_clean(files)
+    for json_file in ("doctor", "status", "configuration"):
+        json.loads(files[f"{json_file}.json"])
+    configuration = json.loads(files["configuration.json"])
+    assert configuration["runtime.mirrors"]["value"][0]["url"] == "http://127.0.0.1:9/[hidden]"
+    assert configuration["mode"]["from"] == f"{config}:1" or runs
+    assert "headroom_limit_used{" in files["metrics.txt"]
+    assert "==> /proc/version\nLinux version" in files["kernel.txt"]
+    assert json.loads(files[f"incidents/{name}"])["text"] == "GET https://host/[hidden]"
+    assert "log.txt" in files and "errors.txt" in files
+
+
+def test_the_bundle_says_what_it_lacks_and_goes_to_a_pipe(directory: Path) -> None:
+    answer = subprocess.run(
+        [BIN, "doctor", "--bundle", "-"], capture_output=True, env=environment(directory), timeout=30
+    )
+    files = contents(answer.stdout)
+    assert "incidents: No such file or directory" in files["errors.txt"]
+    answer = subprocess.run(
+        [BIN, "doctor", "--bundle", "/nonesuch/bundle.tar"], capture_output=True, text=True, env=environment(directory)
+    )
+    assert answer.returncode == 1 and "headroom: /nonesuch/bundle.tar: " in answer.stderr
+    assert "checks are fine" in answer.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("fault", ["node_name: [", "password: hunter2", "runtime: {mirrors: [{registry: a, url: 'http://alice:hunter2@b'}]}"])
+def test_a_bundle_of_a_faulty_configuration_has_no_secrets(run: Run, directory: Path, fault: str) -> None:
+    config = directory / "headroom.yaml"
+    config.write_text(fault + "\n")
+    tar = directory / "bundle.tar"
+    answer = run("doctor", "--config", str(config), "--bundle", str(tar))
+    assert answer.returncode == 2 and f"configuration  {config}:1:" in answer.stdout, answer
+    assert_clean(contents(tar))
