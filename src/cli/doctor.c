@@ -173,6 +173,7 @@ static struct cli_config load(const struct cli *cli, char message[static CHECK_M
 	if (faults.n > 1)
 		text_append(message, CHECK_MESSAGE_MAX, "; %zu faults in all", faults.n);
 	text_make_printable(message);
+	config_faults_clear(&faults);
 	must(core_load_config(&none, &loaded.config, &faults, NULL) == 0 ? &loaded : NULL);
 	return loaded;
 }
@@ -188,6 +189,7 @@ int cli_doctor(const struct cli *cli)
 	_cleanup_free_ char *metrics = NULL;
 	size_t len;
 	FILE *out = must(open_memstream(&metrics, &len));
+	enum check_result result;
 	struct host host;
 	int r;
 
@@ -200,8 +202,8 @@ int cli_doctor(const struct cli *cli)
 	if (r != EXIT_OK) /* after a message */
 		return r;
 	document = doctor_document(status, ignore);
-	add_check(document, ignore, "agent", check_agent(&host, alone, message, now), message,
-		now[0] ? now : NULL);
+	result = check_agent(&host, alone, message, now);
+	add_check(document, ignore, "agent", result, message, now[0] ? now : NULL);
 	json_text(document, "agent", alone[0] ? message : "answers");
 	add_check(document, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault,
 		NULL);
