@@ -58,6 +58,7 @@ struct limit_peak {
 	char name[LIMIT_NAME_MAX]; /* of the limit */
 	uint64_t used;
 	uint64_t at_us;                        /* CLOCK_MONOTONIC; 0: no reading yet */
+	uint64_t wall_us;                      /* CLOCK_REALTIME then: for people */
 	struct limit_user top[LIMIT_PEAK_TOP]; /* largest users at that time */
 	unsigned n_top;
 };

@@ -76,11 +76,57 @@ struct text_position text_position(const char *text, size_t at)
 void latency_text(double seconds, char out[static TIME_TEXT_MAX])
 {
 	if (seconds < 0.001)
-		snprintf(out, TIME_TEXT_MAX, "%.0f us", seconds * 1e6);
+		snprintf(out, TIME_TEXT_MAX, "%.0f µs", seconds * 1e6);
 	else if (seconds < 1)
 		snprintf(out, TIME_TEXT_MAX, "%.0f ms", seconds * 1e3);
 	else
 		snprintf(out, TIME_TEXT_MAX, "%.1f s", seconds);
+}
+
+/* The factor of the prefixes, or 0. */
+static double prefix_factor(const char *unit)
+{
+	return streq(unit, "bytes") ? 1000 : streq(unit, "memory") ? 1024 : 0;
+}
+
+const char *amount_text(double value, const char *unit, char out[static AMOUNT_MAX])
+{
+	static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+	double factor = prefix_factor(unit);
+	size_t i = 0;
+
+	/* 999,950 is 1.0 MB, not 1000.0 kB. */
+	for (; factor > 0 && value >= (i ? factor - 0.05 : factor) && i + 1 < ARRAY_SIZE(prefixes);
+		i++)
+		value /= factor;
+	if (factor > 0 && i > 0)
+		snprintf(out, AMOUNT_MAX, "%.1f %s%sB", value,
+			factor > 1000 && i == 1 ? "K" : prefixes[i], factor > 1000 ? "i" : "");
+	else
+		snprintf(out, AMOUNT_MAX, "%.0f%s%.48s", value, unit[0] ? " " : "",
+			factor > 0 ? "bytes" : unit);
+	return out;
+}
+
+const char *use_text(double used, double max, const char *unit, char out[static USE_MAX])
+{
+	char a[AMOUNT_MAX], b[AMOUNT_MAX] = "unknown";
+
+	amount_text(used, max > 0 && prefix_factor(unit) == 0 ? "" : unit, a);
+	if (max > 0)
+		amount_text(max, unit, b);
+	snprintf(out, USE_MAX, "%s of %s", a, b);
+	return out;
+}
+
+const char *share_text(double share, char out[static SHARE_MAX])
+{
+	if (share > 0 && share < 0.01)
+		snprintf(out, SHARE_MAX, "<1 %%");
+	else
+		snprintf(out, SHARE_MAX, "%.0f %%",
+			MIN(100 * share, 99999.0) - (share > 0.99 && share < 1 ? 0.5 : 0));
+	return out;
 }
 
 size_t text_mark(const char *text, size_t len)

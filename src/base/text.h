@@ -19,6 +19,27 @@ int time_parse(const char *text, uint64_t *realtime_us);
 /* Writes at most two units: "45 s", "12 min", "3 h 20 min", "4 d 2 h". */
 void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
 
+#define AMOUNT_MAX 80
+
+/*
+ * Writes a number with its unit: "bytes" of disks, files and networks are decimal ("205.1 GB"),
+ * as disks are sold; bytes of "memory" are binary ("1.5 GiB"), as the kernel counts it. Other
+ * units have no prefix: "60 entries". An empty unit writes the number alone. Returns out.
+ */
+const char *amount_text(double value, const char *unit, char out[static AMOUNT_MAX]);
+
+/* Writes "60 of 100 entries" or "205.1 GB of 270.6 GB"; max 0 is unknown. Returns out. */
+#define USE_MAX (2 * AMOUNT_MAX + 8)
+const char *use_text(double used, double max, const char *unit, char out[static USE_MAX]);
+
+#define SHARE_MAX 16
+
+/*
+ * Writes a share of 0..1 or above in percent: "42 %", "163 %". Only nothing is "0 %", and only
+ * a full share is "100 %". Returns out.
+ */
+const char *share_text(double share, char out[static SHARE_MAX]);
+
 /* The position of a byte in a text. Lines and columns, in bytes, count from 1. */
 struct text_position {
 	size_t line, column;
@@ -29,7 +50,7 @@ struct text_position text_position(const char *text, size_t at);
 /* Returns the length of the byte order mark at the begin of a text, or 0. */
 size_t text_mark(const char *text, size_t len);
 
-/* Writes "380 us", "21 ms" or "1.2 s". */
+/* Writes "380 µs", "21 ms" or "1.2 s". */
 void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
 
 /* U+FFFD replaces each invalid byte: one invalid label would make Prometheus reject a scrape. */

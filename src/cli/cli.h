@@ -188,10 +188,5 @@ void draw_paragraph(struct screen *screen, int indent, const char *text);
 /* The colour of a state, status or verdict of the document. */
 enum color color_of(const char *word);
 
-#define AMOUNT_MAX 32
-
-/* Writes bytes as "12.3 GB", other units as a plain number. Returns text. */
-const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX]);
-
 /* Draws an element of the status document's limits. */
 void print_limit(struct screen *screen, const cJSON *limit);

@@ -115,16 +115,16 @@ static void describe_use(const cJSON *limit, char *text, size_t size)
 	const cJSON *full = json_at(limit, "full_in_seconds");
 	const char *unit = json_text_at(limit, "unit");
 	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
-	char a[AMOUNT_MAX], b[AMOUNT_MAX];
+	char use[USE_MAX], share[SHARE_MAX];
 
 	if (max > 0)
-		snprintf(text, size, "%s of %s %s, %.0f %%", amount_text(used, unit, a),
-			amount_text(max, unit, b), unit, 100 * used / max);
+		snprintf(text, size, "%s, %s", use_text(used, max, unit, use),
+			share_text(used / max, share));
 	else
 		snprintf(text, size, "reached; no maximum is known");
 	if (cJSON_IsNumber(full)) {
-		duration_text(full->valuedouble, a);
-		text_append(text, size, ", full in %s", a);
+		duration_text(full->valuedouble, use);
+		text_append(text, size, ", full in %s", use);
 	}
 }
 

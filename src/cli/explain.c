@@ -46,7 +46,7 @@ static void print_here(struct search *search, const struct explanation *entry)
 		const char *kind, *list, *key;
 	} lists[] = {{"setting", "settings", "name"}, {"limit", "limits", "name"},
 		{"condition", "conditions", "type"}};
-	char text[CONDITION_MESSAGE_MAX + 256] = "";
+	char text[CONDITION_MESSAGE_MAX + 256] = "", use[USE_MAX];
 	const cJSON *item;
 	size_t i = 0;
 
@@ -67,9 +67,9 @@ static void print_here(struct search *search, const struct explanation *entry)
 				json_text_at(item, "mode"), json_text_at(item, "state"),
 				json_text_at(item, "reason"));
 		else if (i == 1)
-			snprintf(text, sizeof(text), "%s: %.0f of %.0f %s", name,
-				json_number_at(item, "used"), json_number_at(item, "max"),
-				json_text_at(item, "unit"));
+			snprintf(text, sizeof(text), "%s: %s", name,
+				use_text(json_number_at(item, "used"), json_number_at(item, "max"),
+					json_text_at(item, "unit"), use));
 		else
 			snprintf(text, sizeof(text), "%s since %s: %s%s%s",
 				json_text_at(item, "status"), json_text_at(item, "since"),

@@ -25,35 +25,23 @@ enum color color_of(const char *word)
 	return (enum color)(COLOR_GOOD + tone_of(word));
 }
 
-const char *amount_text(double value, const char *unit, char text[static AMOUNT_MAX])
-{
-	static const char *const names[] = {"", " kB", " MB", " GB"};
-	size_t i = 0;
-
-	for (; streq(unit, "bytes") && value >= 1000 && i + 1 < ARRAY_SIZE(names); i++)
-		value /= 1000;
-	snprintf(text, AMOUNT_MAX, "%.*f%s", i > 0, value, names[i]);
-	return text;
-}
-
 void print_limit(struct screen *screen, const cJSON *limit)
 {
 	const cJSON *full = json_at(limit, "full_in_seconds");
-	const char *unit = json_text_at(limit, "unit"), *shown = unit;
+	const char *unit = json_text_at(limit, "unit");
 	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
 	double peak = json_number_at(limit, "peak"), hits = json_number_at(limit, "hits");
 	double before = json_number_at(limit, "hits_before"), share = used / MAX(max, 1.0);
-	char a[AMOUNT_MAX], b[AMOUNT_MAX], c[AMOUNT_MAX], text[256];
+	const char *name = streq(unit, "bytes") ? unit : ""; /* of the unit of further amounts */
+	char use[USE_MAX], percent[SHARE_MAX], amount[AMOUNT_MAX], text[512];
 
 	draw(screen, COLOR_NONE, "  %-19s ", json_text_at(limit, "name"));
 	draw_bar(screen, color_of(json_text_at(limit, "severity")), share);
-	if (streq(unit, "bytes") && max >= 1000)
-		shown = ""; /* amount_text() has it */
 	if (max > 0)
-		snprintf(text, sizeof(text), "%s%s of %s%s%s  %.0f %%  peak %s",
+		snprintf(text, sizeof(text), "%s%s  %s  peak %s",
 			streq(json_text_at(limit, "bound"), "upper") ? "<= " : "",
-			amount_text(used, unit, a), amount_text(max, unit, b), shown[0] ? " " : "",
-			shown, 100 * share, amount_text(peak, unit, c));
+			use_text(used, max, unit, use), share_text(share, percent),
+			amount_text(peak, name, amount));
 	else
 		snprintf(text, sizeof(text), "no maximum is known");
 	if (max > 0 && peak > max)
@@ -61,14 +49,14 @@ void print_limit(struct screen *screen, const cJSON *limit)
 	if (peak > used && json_at(limit, "peak_top/0"))
 		text_append(text, sizeof(text), " (%s %s)",
 			json_text_at(limit, "peak_top/0/workload/text"),
-			amount_text(json_number_at(limit, "peak_top/0/used"), unit, c));
+			amount_text(json_number_at(limit, "peak_top/0/used"), name, amount));
 	if (hits > 0)
 		text_append(text, sizeof(text), "  hits %.0f", hits - before);
 	if (before > 0)
 		text_append(text, sizeof(text), " (%.0f since boot)", hits);
 	if (cJSON_IsNumber(full)) {
-		duration_text(full->valuedouble, a);
-		text_append(text, sizeof(text), "  full in %s", a);
+		duration_text(full->valuedouble, amount);
+		text_append(text, sizeof(text), "  full in %s", amount);
 	}
 	draw_wrapped(screen, 22, "%s", text);
 }
@@ -112,16 +100,18 @@ static void print_pulls(struct screen *screen, const cJSON *runtimes)
 			const char *image = json_text_at(pull, "image");
 			double total = json_number_at(pull, "total");
 			double offset = json_number_at(pull, "offset");
-			char amount[AMOUNT_MAX];
+			char done[USE_MAX], rate[AMOUNT_MAX];
 
 			if (heading)
 				draw_heading(screen, steal(heading));
 			draw(screen, COLOR_NONE, "  %-12s ", json_text_at(runtime, "name"));
 			if (total > 0)
 				draw_bar(screen, COLOR_GOOD, offset / total);
-			draw_wrapped(screen, 15, "%s  %.1f MB/s  %s",
-				amount_text(offset, "bytes", amount),
-				json_number_at(pull, "bytes_per_second") / 1e6,
+			draw_wrapped(screen, 15, "%s  %s/s  %s",
+				total > 0 ? use_text(offset, total, "bytes", done)
+					  : amount_text(offset, "bytes", done),
+				amount_text(
+					json_number_at(pull, "bytes_per_second"), "bytes", rate),
 				image[0] ? image : json_text_at(pull, "ref"));
 		}
 }
@@ -169,17 +159,16 @@ static void print_image(struct screen *screen, const cJSON *image)
 	const char *source = json_text_at(image, "source"), *name = json_text_at(image, "name");
 	double size = json_number_at(image, "size_bytes"), next;
 	const cJSON *done = json_at(image, "bytes_done");
-	char amount[AMOUNT_MAX], part[AMOUNT_MAX], took[TIME_TEXT_MAX], text[1024] = "";
+	char amount[USE_MAX], took[TIME_TEXT_MAX], text[1024] = "";
 
 	draw(screen, COLOR_NONE, "  ");
 	draw(screen, color_of(state), "%-8s ", state);
-	amount_text(size, "bytes", amount);
 	if (cJSON_IsNumber(done)) {
 		draw_bar(screen, COLOR_GOOD, done->valuedouble / MAX(size, 1.0));
-		text_append(text, sizeof(text), "%s of %s  ",
-			amount_text(done->valuedouble, "bytes", part), amount);
+		text_append(text, sizeof(text), "%s  ",
+			use_text(done->valuedouble, size, "bytes", amount));
 	} else if (size > 0) {
-		text_append(text, sizeof(text), "%s  ", amount);
+		text_append(text, sizeof(text), "%s  ", amount_text(size, "bytes", amount));
 	}
 	if (json_number_at(image, "seconds") > 0) {
 		latency_text(json_number_at(image, "seconds"), took);

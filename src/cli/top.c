@@ -192,7 +192,8 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 	bool any = false;
 
 	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
-		const char *name = json_text_at(limit, "name");
+		const char *name = json_text_at(limit, "name"), *unit = json_text_at(limit, "unit");
+		char amount[AMOUNT_MAX];
 		const struct explanation *row = limit_row(name);
 
 		if (!topic_has(topic, name))
@@ -206,7 +207,8 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 			draw(screen, COLOR_NONE, "    ");
 			draw_bar(
 				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
-			draw(screen, COLOR_NONE, "%10.0f  %s%s%s\n", used,
+			draw(screen, COLOR_NONE, "%10s  %s%s%s\n",
+				amount_text(used, streq(unit, "bytes") ? unit : "", amount),
 				json_text_at(user, "workload/text"), detail[0] ? ", " : "", detail);
 		}
 		if (!topic->name || topic->tuner || !row)

@@ -26,6 +26,7 @@ static void observe_peak(struct limit_peak *peak, const struct limit_reading *re
 		copy_text(peak->name, sizeof(peak->name), reading->name);
 		peak->used = used;
 		peak->at_us = now;
+		peak->wall_us = realtime_us();
 		peak->n_top = 0;
 	}
 	if (reading->flow) {

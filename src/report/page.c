@@ -64,6 +64,12 @@ static const char *count_text(double number, char text[static COUNT_MAX])
 	return text;
 }
 
+/* Like amount_text(), with the digits of counts in groups and without their unit. */
+static const char *grouped_text(double number, const char *unit, char text[static AMOUNT_MAX])
+{
+	return streq(unit, "bytes") ? amount_text(number, unit, text) : count_text(number, text);
+}
+
 static const char *number_text(const cJSON *object, const char *key, char text[static COUNT_MAX])
 {
 	return count_text(json_number_at(object, key), text);
@@ -154,10 +160,10 @@ static const struct table_view settings_view = {.title = "Settings",
  * Draws the last hour as a line, the newest minute at the right. Unknown minutes are left out. The
  * scale ends at max, or at the peak if max is 0.
  */
-static void put_history(FILE *out, const cJSON *history, double max)
+static void put_history(FILE *out, const cJSON *history, double max, const char *unit)
 {
 	const cJSON *minute;
-	char count[COUNT_MAX];
+	char count[AMOUNT_MAX];
 	double peak = 0;
 	int x = 0;
 
@@ -169,7 +175,7 @@ static void put_history(FILE *out, const cJSON *history, double max)
 	put(out,
 		"<svg viewBox=\"0 0 59 20\" preserveAspectRatio=\"none\" role=\"img\"><title>"
 		"the last hour: at most %s</title><polyline points=\"",
-		count_text(peak, count));
+		grouped_text(peak, unit, count));
 	cJSON_ArrayForEach (minute, history) {
 		if (cJSON_IsNumber(minute))
 			fprintf(out, "%d,%.1f ", x,
@@ -253,7 +259,7 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 		} else if (column->format == COLUMN_NUMBER && !column->write) {
 			put(out, "%s", number_text(row, column->key, text));
 		} else if (column->format == COLUMN_HISTORY && json_at(row, column->key)) {
-			put_history(out, json_at(row, column->key), 0);
+			put_history(out, json_at(row, column->key), 0, "");
 		} else {
 			put(out, "%s", word);
 		}
@@ -336,32 +342,37 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 static void put_limit(FILE *out, const cJSON *limit)
 {
 	double max = json_number_at(limit, "max"), peak = json_number_at(limit, "peak");
-	double percent = max > 0 ? (1 - json_number_at(limit, "headroom")) * 100 : 0;
+	double share = max > 0 ? json_number_at(limit, "used") / max : 0;
+	double percent = MIN(100 * share, 100.0);
 	double hits = json_number_at(limit, "hits"), before = json_number_at(limit, "hits_before");
 	bool upper = streq(json_text_at(limit, "bound"), "upper");
 	const cJSON *full = json_at(limit, "full_in_seconds");
 	const char *class = json_text_at(limit, "severity"), *name = json_text_at(limit, "name");
 	const cJSON *top = json_at(limit, "top"), *user;
-	char a[COUNT_MAX], b[COUNT_MAX];
+	const char *unit = json_text_at(limit, "unit");
+	const bool bytes = streq(unit, "bytes");
+	char a[AMOUNT_MAX], b[AMOUNT_MAX], text[SHARE_MAX];
 
 	put(out, "<section class=\"card\"><div class=\"row\"><h3>%s</h3>", name);
-	fprintf(out, "<b class=\"num %s\">%.0f %%</b></div>\n", class, percent);
+	put(out, "<b class=\"num %s\">%s</b></div>\n", class, share_text(share, text));
 	put(out, "<div class=\"track\" role=\"meter\" aria-label=\"%s used\"", name);
 	fprintf(out,
-		" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"%.0f\">"
+		" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"%.0f\""
+		" aria-valuetext=\"%s\">"
 		"<div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
 		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
-		percent, class, percent, MIN(max > 0 ? peak / max * 100 : 100, 99.5));
-	put_history(out, json_at(limit, "history"), max);
-	put(out, "<p class=\"facts num\"><span>%s%s of %s %s</span></p>\n", upper ? "at most " : "",
-		number_text(limit, "used", a), max > 0 ? number_text(limit, "max", b) : "unknown",
-		json_text_at(limit, "unit"));
-	put(out, "<p class=\"facts num\"><span>peak %s", count_text(peak, a));
+		percent, text, class, percent, MIN(max > 0 ? peak / max * 100 : 100, 99.5));
+	put_history(out, json_at(limit, "history"), max, unit);
+	put(out, "<p class=\"facts num\"><span>%s%s of %s%s%s</span></p>\n",
+		upper ? "at most " : "", grouped_text(json_number_at(limit, "used"), unit, a),
+		max > 0 ? grouped_text(max, unit, b) : "unknown", bytes ? "" : " ",
+		bytes ? "" : unit);
+	put(out, "<p class=\"facts num\"><span>peak %s", grouped_text(peak, unit, a));
 	if (peak > max)
 		put(out, " at <time>%s</time>", json_text_at(limit, "peak_at"));
 	if (json_at(limit, "peak_top/0"))
 		put(out, ", %s of it by %s",
-			count_text(json_number_at(limit, "peak_top/0/used"), b),
+			grouped_text(json_number_at(limit, "peak_top/0/used"), unit, b),
 			json_text_at(limit, "peak_top/0/workload/text"));
 	put(out, "</span><span>reached %s time%s", count_text(hits - before, a),
 		hits - before == 1 ? "" : "s");
@@ -381,7 +392,8 @@ static void put_limit(FILE *out, const cJSON *limit)
 		put(out,
 			"<li class=\"row\"><span>%s%s%s</span><span class=\"num\">%s</span></li>\n",
 			json_text_at(user, "workload/text"), json_at(user, "detail") ? ", " : "",
-			json_text_at(user, "detail"), number_text(user, "used", a));
+			json_text_at(user, "detail"),
+			grouped_text(json_number_at(user, "used"), unit, a));
 	fputs(cJSON_GetArraySize(top) > 0 ? "</ol>\n</section>\n" : "</section>\n", out);
 }
 

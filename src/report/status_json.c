@@ -37,9 +37,7 @@ static void add_limit(cJSON *array, const struct limit *limit)
 		json_null(object, "max"), json_null(object, "headroom");
 	json_text(object, "unit", limit->now.unit);
 	json_number(object, "peak", (double)limit->peak.used);
-	json_time(object, "peak_at",
-		limit->peak.at_us > 0 ? realtime_us() - (limit->seen_at_us - limit->peak.at_us)
-				      : 0);
+	json_time(object, "peak_at", limit->peak.wall_us);
 	add_users(object, "peak_top", limit->peak.top, limit->peak.n_top);
 	JSON_NUMBERS(object, {"hits", (double)limit->now.hits},
 		{"hits_before", (double)limit->hits_before});
@@ -206,6 +204,7 @@ void report_ready(FILE *out, const struct node *node)
 
 void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 {
+	char share[SHARE_MAX];
 	size_t synced = 0;
 
 	for (size_t i = 0; i < node->n_settings; i++)
@@ -226,9 +225,10 @@ void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 	/* Whole percents, and no limits with much room, so that the line changes rarely. */
 	for (size_t i = 0; i < node->n_limits; i++)
 		if (node->limits[i].now.max > 0 && limit_headroom(&node->limits[i]) < 0.5)
-			text_append(line, STATUS_LINE_MAX, "; %s %.0f %% used",
-				node->limits[i].now.name,
-				(1 - limit_headroom(&node->limits[i])) * 100);
+			text_append(line, STATUS_LINE_MAX, "; %s %s used", node->limits[i].now.name,
+				share_text((double)node->limits[i].now.used /
+						   (double)node->limits[i].now.max,
+					share));
 }
 
 enum tone tone_of(const char *word)

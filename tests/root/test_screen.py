@@ -84,6 +84,17 @@ def test_status_shows_limits_then_problems_and_counts_conditions_that_are_ok(ser
     assert "thp" not in text, "a tuner that is off has no line"
 
 
+def test_all_views_show_bytes_and_shares_in_the_same_form(serve: Serve, run: Run) -> None:
+    disk = {"name": "filesystem/root/bytes", "used": 205.1e9, "max": 270.6e9, "unit": "bytes", "peak": 205.1e9, "severity": "ok"}
+    user = {**workload("pod shop/cart"), "used": 20.5e9}
+    over = {**LIMIT, "name": "neighbor/ipv6", "used": 163}
+    serve({**STATUS, "limits": [{**disk, "top": [user]}, over]})
+    for command in ("status", "top"):
+        text = run(command).stdout
+        assert "205.1 GB of 270.6 GB  76 %  peak 205.1 GB" in text and "163 of 100 entries  163 %" in text, text
+    assert "20.5 GB  pod shop/cart" in run("top").stdout
+
+
 def test_long_lines_are_wrapped_and_never_cut(serve: Serve, run: Run) -> None:
     serve(STATUS)
     wide, narrow = (run("status", env={"COLUMNS": columns}).stdout for columns in ("200", "60"))
@@ -143,7 +154,7 @@ def test_top_lists_servers_users_and_names(serve: Serve, run: Run) -> None:
     expansions = [{"role": "local"}, {"role": "cluster", "failed_per_second": 40, "queries_per_second": 50}]
     serve(dns(SERVER, SILENT, lost={"servers": 0, "rows": 7, "polls": 1}, expansions=expansions))
     rows = [line.split() for line in run("top", "dns").stdout.splitlines()]
-    assert "10.0.0.2 over-budget upstream 12 1500 1024 3 1 2 4 380 us 21 ms".split() in rows, rows
+    assert "10.0.0.2 over-budget upstream 12 1500 1024 3 1 2 4 380 µs 21 ms".split() in rows, rows
     assert any(row[:2] == ["2001:db8::1", "cluster"] for row in rows)
     assert "1200/s 80 % 7000 in all pod shop/cart".split() in rows and "300/s 20 % 320 in all other".split() in rows, rows
     assert "40 % ab.example A".split() in rows and "the busiest second, until 14:03:07, had 1500 queries:".split() in rows

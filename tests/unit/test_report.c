@@ -167,7 +167,7 @@ NODE_TEST(a_card_has_the_colour_of_its_condition_and_counts_old_hits_separately)
 	fake->limits[0].now.used = 10;
 	EXPECT(PAGE, &fake->node, "reached 0 times, 7 since boot", "!<b class=\"num critical\">");
 	fake->limits[0].now.condition = &fake_conditions[FAKE_OVERFLOW];
-	EXPECT(PAGE, &fake->node, "<b class=\"num critical\">0 %");
+	EXPECT(PAGE, &fake->node, "<b class=\"num critical\">&lt;1 %");
 }
 
 NODE_TEST(every_foreign_text_is_escaped)
@@ -241,7 +241,7 @@ static void expect_views(const char *dns_text, const char *runtime_text, const c
 
 TEST(resolvers_and_runtimes_have_tables_without_query_names)
 {
-	EXPECT_VIEWS(dns, runtime, "10.0.0.2", "upstream", "1024 packets/s", "400 us", "21 ms",
+	EXPECT_VIEWS(dns, runtime, "10.0.0.2", "upstream", "1024 packets/s", "400 µs", "21 ms",
 		"pod shop/&lt;b&gt;cart 700 of 1500", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
 		"90 % full", "copies &lt;every&gt; layer", "!>docker<", "!secret.example",
 		/* Resolvers without queries are in a closed section. */

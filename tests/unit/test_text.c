@@ -27,6 +27,39 @@ TEST(foreign_text_cannot_steer_a_terminal)
 	}
 }
 
+TEST(disks_are_decimal_memory_is_binary_and_other_units_have_no_prefix)
+{
+	static const struct {
+		double value;
+		const char *unit, *text;
+	} cases[] = {{999, "bytes", "999 bytes"}, {20000, "bytes", "20.0 kB"},
+		{999999, "bytes", "1.0 MB"}, {270.6e9, "bytes", "270.6 GB"},
+		{1023, "memory", "1023 bytes"}, {1536, "memory", "1.5 KiB"},
+		{1024.0 * 1024 * 1024, "memory", "1.0 GiB"}, {60, "entries", "60 entries"},
+		{1234567, "", "1234567"}};
+	char text[AMOUNT_MAX], use[USE_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_string_equal(
+			amount_text(cases[i].value, cases[i].unit, text), cases[i].text);
+	assert_string_equal(use_text(205.1e9, 270.6e9, "bytes", use), "205.1 GB of 270.6 GB");
+	assert_string_equal(use_text(60, 100, "entries", use), "60 of 100 entries");
+	assert_string_equal(use_text(60, 0, "entries", use), "60 entries of unknown");
+}
+
+TEST(a_share_is_full_only_at_its_maximum)
+{
+	static const struct {
+		double share;
+		const char *text;
+	} cases[] = {{0, "0 %"}, {0.001, "<1 %"}, {0.42, "42 %"}, {0.9999, "99 %"}, {1, "100 %"},
+		{1.63, "163 %"}};
+	char text[SHARE_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_string_equal(share_text(cases[i].share, text), cases[i].text);
+}
+
 TEST(times_and_durations_are_readable)
 {
 	static const struct {

@@ -377,11 +377,14 @@ static void judge_server(const struct dns_server_state *server, const struct dns
 			" queries of the last minute without an answer",
 			describe(server, text), minute.unanswered, minute.queries);
 	if (its->failing && count[DNS_FAILING]++ < NAMED) {
+		char share[SHARE_MAX];
+
 		reading = &readings[DNS_FAILING];
 		condition_raise(reading, "failing",
-			"%s: %" PRIu64 " of %" PRIu64 " answers of the last minute (%.0f %%)",
+			"%s: %" PRIu64 " of %" PRIu64 " answers of the last minute (%s)",
 			describe(server, text), dns_failures(&minute), responses(&minute),
-			100 * (double)dns_failures(&minute) / (double)responses(&minute));
+			share_text(
+				(double)dns_failures(&minute) / (double)responses(&minute), share));
 		add_failures(reading, &minute);
 		if (server->label && server->label->failing.failures > 0) {
 			workload_describe(&server->label->failing.workload, user, sizeof(user));

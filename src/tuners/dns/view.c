@@ -117,10 +117,10 @@ static void write_user(const cJSON *server, const cJSON *user, char *text, size_
 	const cJSON *second = json_at(server, "second");
 	double all = json_number_at(second, json_text_at(second, "counts"));
 	const char *name = json_text_at(user, "workload/text");
+	char share[SHARE_MAX];
 
-	snprintf(text, size, "%8.0f/s %3.0f %% %10.0f in all  %s",
-		json_number_at(user, "in_second"),
-		100 * json_number_at(user, "in_second") / MAX(all, 1.0),
+	snprintf(text, size, "%8.0f/s %5s %10.0f in all  %s", json_number_at(user, "in_second"),
+		share_text(json_number_at(user, "in_second") / MAX(all, 1.0), share),
 		json_number_at(user, "queries"), name[0] ? name : "other");
 }
 
@@ -135,8 +135,11 @@ static void write_cure(const cJSON *server, char *text, size_t size)
 
 static void write_name(const cJSON *name, char *text, size_t size)
 {
+	char share[SHARE_MAX];
+
 	if (name)
-		snprintf(text, size, "%8.0f %%  %s  %s", 100 * json_number_at(name, "share"),
+		snprintf(text, size, "%10s  %s  %s",
+			share_text(json_number_at(name, "share"), share),
 			json_text_at(name, "name"), json_text_at(name, "type"));
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/exposition.h"
 #include "base/json.h"
+#include "base/text.h"
 
 /* Further images are summed as "other". */
 #define METRIC_IMAGES_MAX 50
@@ -95,11 +96,13 @@ static void write_size(const cJSON *image, char *text, size_t size)
 {
 	double bytes = json_number_at(image, "size_bytes");
 	const cJSON *done = json_at(image, "bytes_done");
+	char amount[USE_MAX] = "";
 
 	if (cJSON_IsNumber(done))
-		snprintf(text, size, "%.1f of %.1f MB", done->valuedouble / 1e6, bytes / 1e6);
+		use_text(done->valuedouble, bytes, "bytes", amount);
 	else if (bytes > 0)
-		snprintf(text, size, "%.1f MB", bytes / 1e6);
+		amount_text(bytes, "bytes", amount);
+	copy_text(text, size, amount);
 }
 
 static void write_pinned(const cJSON *image, char *text, size_t size)

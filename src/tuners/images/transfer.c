@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 
 /* Slow registries need hours, but a runtime that hangs must not block a transfer for ever. */
 #define TRANSFER_US (6 * 3600 * USEC_PER_SEC)
@@ -132,15 +133,15 @@ void transfer_free(struct transfer *transfer)
 
 void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget)
 {
-	char needs[64] = "";
+	char needs[AMOUNT_MAX + 32] = "", amount[AMOUNT_MAX];
 
 	if (need > 0)
-		snprintf(needs, sizeof(needs), "it needs about %.1f MB, and ",
-			MAX((double)need, 1e5) / 1e6);
+		snprintf(needs, sizeof(needs), "it needs about %s, and ",
+			amount_text((double)need, "bytes", amount));
 	snprintf(why, IMAGES_WHY_MAX,
-		"%sthe image store has %.1f MB left before the kubelet deletes images: free some "
+		"%sthe image store has %s left before the kubelet deletes images: free some "
 		"space, or preload less",
-		needs, (double)budget / 1e6);
+		needs, amount_text((double)budget, "bytes", amount));
 }
 
 /* Records the end of a transfer. */

@@ -95,41 +95,27 @@ static void judge_pressure(const struct judged *one)
 			   (double)one->limit->used * 100 > (double)one->limit->max * begins;
 }
 
-/* Returns whether the text has a unit. */
-static bool append_amount(struct condition_reading *reading, const char *unit, uint64_t amount)
-{
-	bool large = streq(unit, "bytes") && amount >= 1000000;
-
-	if (large)
-		condition_append(reading, amount >= 1000000000 ? "%.1f GB" : "%.1f MB",
-			(double)amount / (amount >= 1000000000 ? 1e9 : 1e6));
-	else
-		condition_append(reading, "%" PRIu64, amount);
-	return large;
-}
-
 static void append_use(struct condition_reading *reading, const struct limit_reading *limit)
 {
-	if (limit->max == 0)
-		return;
-	append_amount(reading, limit->unit, limit->used);
-	condition_append(reading, " of ");
-	if (!append_amount(reading, limit->unit, limit->max))
-		condition_append(reading, " %s", limit->unit);
-	condition_append(reading, ", ");
+	char text[USE_MAX];
+
+	if (limit->max > 0)
+		condition_append(reading, "%s, ",
+			use_text((double)limit->used, (double)limit->max, limit->unit, text));
 }
 
 static void append_user(struct condition_reading *reading, const struct limit_reading *limit,
 	const struct limit_user *user, const char *verb)
 {
-	char text[WORKLOAD_TEXT_MAX];
+	char text[WORKLOAD_TEXT_MAX], amount[AMOUNT_MAX];
 
 	if (user->used == 0)
 		return;
 	workload_describe(&user->workload, text, sizeof(text));
-	condition_append(reading, "; the largest user %s %s%s%s with ", verb, text,
-		user->detail[0] ? ", " : "", user->detail);
-	append_amount(reading, limit->unit, user->used);
+	condition_append(reading, "; the largest user %s %s%s%s with %s", verb, text,
+		user->detail[0] ? ", " : "", user->detail,
+		amount_text(
+			(double)user->used, streq(limit->unit, "bytes") ? "bytes" : "", amount));
 }
 
 /* The first row has the details; of the others the names. */
@@ -165,14 +151,15 @@ static void report_pressure(const struct judged *one, struct condition_reading *
 	const struct limit *known =
 		find_named(one->input->limits, one->input->n_limits, one->limit->name);
 	double full = known ? limit_full_in_seconds(known) : -1;
-	char text[TIME_TEXT_MAX];
+	char text[TIME_TEXT_MAX], share[SHARE_MAX];
 
 	one->limit->condition = &limits_conditions[LIMITS_PRESSURE];
 	if (!begin_message(reading, one))
 		return;
 	append_use(reading, one->limit);
-	condition_append(reading, "%.0f %%",
-		100 * (double)one->limit->used / (double)MAX(one->limit->max, (uint64_t)1));
+	condition_append(reading, "%s",
+		share_text((double)one->limit->used / (double)MAX(one->limit->max, (uint64_t)1),
+			share));
 	if (full >= 0) {
 		duration_text(full, text);
 		condition_append(reading, ", full in %s", text);

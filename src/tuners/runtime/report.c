@@ -3,29 +3,34 @@
 
 #include "base/exposition.h"
 #include "base/json.h"
+#include "base/text.h"
 
 static void write_pulls(const cJSON *runtime, char *text, size_t size)
 {
 	const cJSON *pulls = json_at(runtime, "pulls"), *pull;
 	int n = cJSON_GetArraySize(pulls);
+	char amount[AMOUNT_MAX];
 	double rate = 0;
 
 	cJSON_ArrayForEach (pull, pulls)
 		rate += json_number_at(pull, "bytes_per_second");
 	if (n > 0)
-		snprintf(text, size, "%d layer%s, %.1f MB/s", n, n == 1 ? "" : "s", rate / 1e6);
+		snprintf(text, size, "%d layer%s, %s/s", n, n == 1 ? "" : "s",
+			amount_text(rate, "bytes", amount));
 }
 
 /* "/var/lib/containerd (overlayfs, ext4) 40 % full", then warnings. */
 static void write_store(const cJSON *runtime, char *text, size_t size)
 {
 	const cJSON *store = json_at(runtime, "store"), *warning;
+	char share[SHARE_MAX];
 
 	if (!cJSON_IsObject(store))
 		return;
-	snprintf(text, size, "%s (%s, %s) %.0f %% full", json_text_at(store, "directory"),
+	snprintf(text, size, "%s (%s, %s) %s full", json_text_at(store, "directory"),
 		json_text_at(store, "driver"), json_text_at(store, "filesystem"),
-		100 * json_number_at(store, "used") / MAX(json_number_at(store, "size"), 1.0));
+		share_text(json_number_at(store, "used") / MAX(json_number_at(store, "size"), 1.0),
+			share));
 	cJSON_ArrayForEach (warning, json_at(store, "warnings"))
 		text_append(text, size, "; %s", json_text_at(warning, ""));
 }

@@ -24,7 +24,7 @@ static uint64_t slower_than(const struct storage_summary *summary, uint64_t ns)
 static void add_holder(struct condition_reading *condition, const struct storage *storage,
 	const struct storage_process *process)
 {
-	char holder[WORKLOAD_TEXT_MAX];
+	char holder[WORKLOAD_TEXT_MAX], share[SHARE_MAX], rate[AMOUNT_MAX];
 
 	if (!storage->attributed) {
 		condition_append(condition, ": who else writes is unknown: echo +io > "
@@ -34,8 +34,9 @@ static void add_holder(struct condition_reading *condition, const struct storage
 	if (process->holder_share <= 0)
 		return;
 	workload_describe(&process->holder, holder, sizeof(holder));
-	condition_append(condition, "; %s holds %.0f %% of its queue and writes %.1f MB/s", holder,
-		100 * process->holder_share, process->holder_rate / 1e6);
+	condition_append(condition, "; %s holds %s of its queue and writes %s/s", holder,
+		share_text(process->holder_share, share),
+		amount_text(process->holder_rate, "bytes", rate));
 	if (!workload_equal(&process->holder, &process->workload))
 		condition_append(condition,
 			": limit it with io.max (a unit: IOWriteBandwidthMax=, a pod: a blockio "

@@ -117,12 +117,17 @@ struct cJSON *storage_document(const void *self, const void *memory, bool truste
 
 static void write_share(const cJSON *row, char *text, size_t size)
 {
-	snprintf(text, size, "%.0f %%", 100 * json_number_at(row, "queue_share"));
+	char share[SHARE_MAX];
+
+	copy_text(text, size, share_text(json_number_at(row, "queue_share"), share));
 }
 
 static void write_rate(const cJSON *row, char *text, size_t size)
 {
-	snprintf(text, size, "%.1f MB/s", json_number_at(row, "write_bytes_per_second") / 1e6);
+	char amount[AMOUNT_MAX];
+
+	snprintf(text, size, "%s/s",
+		amount_text(json_number_at(row, "write_bytes_per_second"), "bytes", amount));
 }
 
 static const struct column columns[] = {

@@ -273,6 +273,7 @@ static void thp_decide(
 {
 	const struct thp *thp = self;
 	const struct thp_usage *usage = &thp->usage;
+	char amounts[2][AMOUNT_MAX];
 	struct thp_memory *memory = data;
 	struct condition_reading *condition = proposal_condition(proposal, conditions,
 		usage->anon + usage->shmem > 0 ? "wanted-in-use" : "none-in-use");
@@ -300,12 +301,12 @@ static void thp_decide(
 		memory->grown_at_us = now;
 	memory->off = !on;
 	memory->usage = *usage;
-	condition_append(condition, "AnonHugePages %" PRIu64 " kB, ShmemHugePages %" PRIu64 " kB",
-		usage->anon, usage->shmem);
+	condition_append(condition, "AnonHugePages %s, ShmemHugePages %s",
+		amount_text(1024 * (double)usage->anon, "memory", amounts[0]),
+		amount_text(1024 * (double)usage->shmem, "memory", amounts[1]));
 	if (usage->file > 0)
-		condition_append(condition,
-			", FileHugePages %" PRIu64 " kB (large folios of file systems)",
-			usage->file);
+		condition_append(condition, ", FileHugePages %s (large folios of file systems)",
+			amount_text(1024 * (double)usage->file, "memory", amounts[0]));
 	if (thp->boot_line[0])
 		condition_append(condition, "; kernel command line: %s", thp->boot_line);
 	if (unwanted > 0) {
