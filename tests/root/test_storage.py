@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 from conftest import Agent, end, free_port, spawn, until
-from runtimelab import Lab
+from runtimelab import Lab, lab  # noqa: F401
 
 CONFIG = "mode: observe\nstorage: {processes: [etcd, synctest]}"
 BLKIO = Path("/sys/fs/cgroup/blkio")

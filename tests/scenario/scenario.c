@@ -186,9 +186,10 @@ static void expect_condition(struct scenario *scenario)
 
 	for (size_t i = 0; i < scenario->proposal.n_conditions; i++) {
 		const struct condition_reading *said = &scenario->proposal.conditions[i];
-		const char *is = said->milder && said->type->severity == SEVERITY_WARNING
-					 ? "Advice"
-					 : condition_status_names[said->status];
+		const char *is = !said->milder || said->status != CONDITION_TRUE
+					 ? condition_status_names[said->status]
+				 : condition_severity(said) == SEVERITY_WARNING ? "Warning"
+										: "Advice";
 
 		if (!streq(said->type->name, name))
 			continue;
@@ -369,7 +370,7 @@ int main(int argc, char **argv)
 {
 	static const struct scenario_tuner *const tuners[] = {&neighbor_scenario, &thp_scenario,
 		&dns_scenario, &sysctl_scenario, &kubelet_scenario, &runtime_scenario,
-		&images_scenario};
+		&images_scenario, &storage_scenario};
 	struct scenario scenario = {.path = argc == 2 ? argv[1] : ""};
 	_cleanup_fclose_ FILE *file = fopen(scenario.path, "re");
 	const char *name = strrchr(scenario.path, '/') ? strrchr(scenario.path, '/') + 1 : "";

@@ -74,7 +74,7 @@ struct scenario_tuner {
 };
 
 extern const struct scenario_tuner neighbor_scenario, thp_scenario, dns_scenario, sysctl_scenario,
-	kubelet_scenario, runtime_scenario, images_scenario;
+	kubelet_scenario, runtime_scenario, images_scenario, storage_scenario;
 
 /* The next word, or NULL at the end of the line. */
 const char *scenario_word(struct scenario *scenario);

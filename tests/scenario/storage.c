@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scenario.h"
+
+#include "tuners/storage/storage.h"
+
+static bool parse_disk(struct scenario *scenario, struct storage_disk *disk)
+{
+	int kind = 0;
+
+	if (!scenario_value(scenario, disk->name, sizeof(disk->name)))
+		return false;
+	while (kind < STORAGE_KINDS && !scenario_is(scenario, storage_kind_names[kind]))
+		kind++;
+	disk->kind = (enum storage_kind)kind;
+	return kind < STORAGE_KINDS;
+}
+
+static bool add_process(struct scenario *scenario, void *base)
+{
+	struct storage *storage = base;
+	struct storage_process *process = &storage->seen[storage->n_seen++];
+
+	*process = (struct storage_process){.workload = {WORKLOAD_UNIT, .name = "etcd.service"}};
+	return scenario_value(scenario, process->name, sizeof(process->name)) &&
+	       parse_disk(scenario, &process->disk);
+}
+
+static bool add_images(struct scenario *scenario, void *base)
+{
+	struct storage *storage = base;
+	struct storage_images *images = &storage->images[storage->n_images++];
+
+	return scenario_value(scenario, images->path, sizeof(images->path)) &&
+	       parse_disk(scenario, &images->disk);
+}
+
+/* Of the last process: a summary's number. */
+static bool set_number(struct scenario *scenario, void *base, const char *word)
+{
+	struct storage *storage = base;
+	struct storage_summary *summary = &storage->seen[storage->n_seen - 1].summary;
+	uint64_t number;
+
+	if (storage->n_seen == 0 || !scenario_number(scenario, &number))
+		return false;
+	if (streq(word, "syncs"))
+		summary->syncs = number;
+	else if (streq(word, "took"))
+		summary->took_us = number;
+	else if (streq(word, "p99"))
+		summary->p99 = (double)number / 1e6;
+	else
+		summary->counts[STORAGE_BUCKETS - 1] = number;
+	return true;
+}
+
+#define NUMBER(name)                                                     \
+	static bool set_##name(struct scenario *scenario, void *storage) \
+	{                                                                \
+		return set_number(scenario, storage, #name);             \
+	}
+
+NUMBER(syncs)
+NUMBER(took)
+NUMBER(p99)
+NUMBER(over)
+
+static bool set_holder(struct scenario *scenario, void *base)
+{
+	struct storage *storage = base;
+	struct storage_process *process = &storage->seen[storage->n_seen - 1];
+	uint64_t percent, rate;
+
+	process->holder.kind = WORKLOAD_UNIT;
+	if (storage->n_seen == 0 ||
+		!scenario_value(scenario, process->holder.name, sizeof(process->holder.name)) ||
+		!scenario_number(scenario, &percent) || !scenario_number(scenario, &rate))
+		return false;
+	process->holder_share = (double)percent / 100;
+	process->holder_rate = (double)rate * 1e6;
+	return true;
+}
+
+static bool remove_all(struct scenario *scenario, void *base)
+{
+	struct storage *storage = base;
+
+	(void)scenario;
+	storage->n_seen = storage->n_images = 0;
+	return true;
+}
+
+static struct storage_bpf programs;
+
+static bool set_counted(struct scenario *scenario, void *base)
+{
+	(void)scenario;
+	((struct storage *)base)->bpf = &programs;
+	return true;
+}
+
+static const struct scenario_word at[] = {
+	WORD_CALL("counted", set_counted),
+	WORD_CONST("uncounted", struct storage, bpf, 0),
+	WORD_CONST("attributed", struct storage, attributed, true),
+	WORD_CONST("unattributed", struct storage, attributed, false),
+	WORD_CALL("process", add_process),
+	WORD_CALL("syncs", set_syncs),
+	WORD_CALL("took-us", set_took),
+	WORD_CALL("p99-us", set_p99),
+	WORD_CALL("over-1s", set_over),
+	WORD_CALL("holder", set_holder),
+	WORD_CALL("gone", remove_all),
+	WORD_CALL("images", add_images),
+	{0},
+};
+
+static const struct scenario_word config[] = {WORD_NUMBER("p99", struct storage, sync_p99_us), {0}};
+
+const struct scenario_tuner storage_scenario = {
+	.ops = &storage_tuner, .size = sizeof(struct storage), .at = at, .config = config};
