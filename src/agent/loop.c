@@ -216,7 +216,7 @@ static void record(struct agent *agent)
 		snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
 		agent->recorder = recorder_open(agent->event, directory, boot);
 	}
-	recorder_tick(agent->recorder, &core->node, &core->names);
+	recorder_tick(agent->recorder, &core->node, &core->names, now_us());
 }
 
 static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)

@@ -80,11 +80,6 @@ int cli_status(const struct cli *cli);
 int cli_top(const struct cli *cli);
 int cli_version(const struct cli *cli);
 
-#define CLI_DIRECTORY_MAX (PATH_MAX + 16)
-
-/* Writes the path of the incidents. Returns 0 or -errno. */
-int cli_incidents_directory(const struct cli *cli, char directory[static CLI_DIRECTORY_MAX]);
-
 /*
  * Loads the configuration and prints faults to stderr as FILE:LINE:COLUMN: MESSAGE. If there is a
  * fault, returns NULL, or the defaults if faulty is not NULL: they are enough to find the agent.

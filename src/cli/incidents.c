@@ -8,7 +8,9 @@
 #define ROWS_MAX  12
 #define USERS_MAX 8
 
-int cli_incidents_directory(const struct cli *cli, char directory[static CLI_DIRECTORY_MAX])
+#define DIRECTORY_MAX (PATH_MAX + sizeof(INCIDENTS_DIRECTORY))
+
+static int find_directory(const struct cli *cli, char directory[static DIRECTORY_MAX])
 {
 	struct host host;
 	char state[PATH_MAX];
@@ -17,7 +19,7 @@ int cli_incidents_directory(const struct cli *cli, char directory[static CLI_DIR
 	if (r == 0)
 		r = core_directory(&host, CORE_STATE, state);
 	if (r == 0)
-		snprintf(directory, CLI_DIRECTORY_MAX, "%s" INCIDENTS_DIRECTORY, state);
+		snprintf(directory, DIRECTORY_MAX, "%s" INCIDENTS_DIRECTORY, state);
 	return r;
 }
 
@@ -63,9 +65,9 @@ struct sparks {
 /* Stores a use, and the same use until the next one: the file has only changes. */
 static void add_use(const struct sparks *all, struct spark *spark, double t, double used)
 {
-	int column = (int)((t - all->first) * (COLUMNS - 1) / MAX(all->seconds, 1.0));
+	double share = (t - all->first) / MAX(all->seconds, 1.0);
+	int column = (int)(MIN(MAX(share, 0.0), 1.0) * (COLUMNS - 1));
 
-	column = MIN(MAX(column, 0), COLUMNS - 1);
 	for (int i = column - 1; i >= 0 && spark->columns[i] < 0; i--)
 		spark->columns[i] = spark->last;
 	spark->columns[column] = MAX(spark->columns[column], used);
@@ -301,8 +303,8 @@ static int show_one(const struct cli *cli, const char *directory)
 int cli_incidents(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
-	char directory[CLI_DIRECTORY_MAX];
-	int r = cli_incidents_directory(cli, directory);
+	char directory[DIRECTORY_MAX];
+	int r = find_directory(cli, directory);
 
 	if (cli->n_names > 1)
 		return cli_fail(cli->names[1], "one incident at a time");

@@ -8,7 +8,6 @@
 #include "tuners/table.h"
 
 #include <ctype.h>
-#include <fnmatch.h>
 #include <malloc.h>
 
 #define QUIET_US       (60 * USEC_PER_SEC) /* without a trigger */
@@ -18,33 +17,29 @@
 
 #define CLOSE_US (3 * USEC_PER_SEC)
 
-/* Adds "breaks" and "now" of the object, so that the file alone is enough. */
-static void add_cure(cJSON *line, const struct open_incident *open)
+static const struct limit *limit_of(const struct recorder *recorder, const char *object)
 {
-	size_t n;
-	_cleanup_free_ struct explanation *entries = all_entries(&n);
-	const char *breaks = NULL, *now = NULL;
-	char fallback[LIMIT_NAME_MAX + 32];
+	return find_named(recorder->node->limits, recorder->node->n_limits, object);
+}
 
-	for (size_t i = 0; i < n && !now; i++) {
-		const struct explanation *entry = &entries[i];
+/* Adds "breaks" and "now" of the object, so that the file alone is enough. */
+static void add_cure(cJSON *line, const struct recorder *recorder, const struct open_incident *open)
+{
+	const struct explanation *row = limit_row(open->object);
+	const struct node *node = recorder->node;
+	const char *breaks = open->text, *now = "headroom status";
+	char explain[LIMIT_NAME_MAX + 32];
 
-		if (fnmatch(entry->name, open->object, 0) != 0)
-			continue;
-		if (streq(entry->kind, "limit")) {
-			breaks = entry->breaks ? entry->breaks : entry->help;
-			now = entry->now ? entry->now : entry->option;
-		} else if (streq(entry->kind, "condition")) {
-			breaks = open->text;
-			now = entry->help;
-		}
+	for (size_t i = 0; i < node->n_conditions && !row; i++)
+		if (streq(node->conditions[i].now.type->name, open->object))
+			now = node->conditions[i].now.type->help;
+	if (row) {
+		snprintf(explain, sizeof(explain), "headroom explain %s", open->object);
+		breaks = row->breaks ? row->breaks : row->help;
+		now = row->now ? row->now : row->option ? row->option : explain;
 	}
-	snprintf(fallback, sizeof(fallback), "headroom explain %s", open->object);
-	json_text(line, "breaks", breaks ? breaks : "");
-	json_text(line, "now",
-		now                            ? now
-		: streq(open->object, "agent") ? "headroom status"
-					       : fallback);
+	json_text(line, "breaks", breaks);
+	json_text(line, "now", now);
 }
 
 static void add_limit(cJSON *line, const struct limit_reading *limit, const struct ring_row *row)
@@ -61,11 +56,6 @@ static void add_limit(cJSON *line, const struct limit_reading *limit, const stru
 			cJSON_CreateRaw(row->users[1] ? row->users[1] : row->users[0]));
 }
 
-static const struct limit *limit_of(const struct recorder *recorder, const char *object)
-{
-	return find_named(recorder->node->limits, recorder->node->n_limits, object);
-}
-
 static void put_header(FILE *out, const struct recorder *recorder, const struct open_incident *open,
 	const char *trigger)
 {
@@ -74,11 +64,11 @@ static void put_header(FILE *out, const struct recorder *recorder, const struct 
 
 	json_number(line, "schema", 1);
 	json_text(line, "id", open->id);
-	json_time(line, "at", realtime_us() - (now_us() - open->began_us));
+	json_time(line, "at", open->began_us + recorder->offset_us);
 	json_text(line, "object", open->object);
 	json_text(line, "trigger", trigger);
 	json_text(line, "text", open->text);
-	add_cure(line, open);
+	add_cure(line, recorder, open);
 	json_text(line, "node", recorder->node->name);
 	json_text(line, "version", HEADROOM_VERSION);
 	json_text(line, "boot", recorder->boot);
@@ -88,10 +78,9 @@ static void put_header(FILE *out, const struct recorder *recorder, const struct 
 }
 
 /* The lines of the log after the time, oldest first. They never contain DNS names. */
-static void put_events(FILE *out, uint64_t after, uint64_t began)
+static void put_events(FILE *out, const struct recorder *recorder, uint64_t after, uint64_t began)
 {
 	struct log_event events[LOG_EVENTS];
-	uint64_t offset = realtime_us() - now_us();
 
 	for (size_t n = log_recent(events); n > 0; n--) {
 		const struct log_event *event = &events[n - 1];
@@ -99,7 +88,7 @@ static void put_events(FILE *out, uint64_t after, uint64_t began)
 
 		if (event->at_us <= after)
 			continue;
-		line = incident_line(event->at_us - offset, began);
+		line = incident_line(event->at_us - recorder->offset_us, began);
 		json_text(line, "level", log_level_names[event->level]);
 		json_text(line, "event", event->text);
 		incident_put(out, line);
@@ -114,11 +103,11 @@ static struct open_incident *find_open(struct recorder *recorder, const char *ob
 	return NULL;
 }
 
-static void make_id(struct open_incident *open)
+static void make_id(const struct recorder *recorder, struct open_incident *open)
 {
 	char time[TIME_TEXT_MAX], *to = open->id;
 
-	time_text(realtime_us(), time);
+	time_text(open->began_us + recorder->offset_us, time);
 	for (const char *from = time; *from; from++)
 		if (!strchr("-:", *from))
 			*to++ = *from;
@@ -131,11 +120,8 @@ static void make_id(struct open_incident *open)
 static void begin(struct recorder *recorder, const char *object, const char *trigger,
 	const char *text, uint64_t now)
 {
-	_cleanup_free_ char *lines = NULL;
 	struct open_incident *open = recorder->open;
-	const struct limit *limit = limit_of(recorder, object);
 	const struct ring_row *row = ring_row_of(&recorder->ring, object);
-	unsigned before = (recorder->ring.now + RING_SECONDS - 1) % RING_SECONDS;
 	char *file = NULL;
 	size_t len;
 	FILE *out;
@@ -144,23 +130,32 @@ static void begin(struct recorder *recorder, const char *object, const char *tri
 		open++;
 	if (open == recorder->open + OPEN_MAX) {
 		recorder_submit(recorder, TASK_SKIP, "", object,
-			strdup("four were recorded at once"), NULL);
+			must(strdup("eight were recorded at once")), NULL);
 		return;
 	}
 	*open = (struct open_incident){.began_us = now, .last_us = now, .users_us = now};
 	copy_text(open->object, sizeof(open->object), object);
 	copy_text(open->text, sizeof(open->text), text);
-	open->hits = row && row->used[before] != UINT64_MAX ? row->hits[before]
-		     : limit                                ? limit->hits_before
-							    : 0;
-	make_id(open);
+	open->hits = row ? row->hits_seen : 0;
+	make_id(recorder, open);
 	out = must(open_memstream(&file, &len));
 	put_header(out, recorder, open, trigger);
-	lines = ring_lines(&recorder->ring, now);
-	fputs(lines, out);
-	put_events(out, realtime_us() - RING_SECONDS * USEC_PER_SEC, now);
+	ring_put_minute(out, &recorder->ring, now);
+	put_events(out, recorder, now + recorder->offset_us - RING_SECONDS * USEC_PER_SEC, now);
 	must(fclose(out) == 0 ? file : NULL);
 	recorder_submit(recorder, TASK_BEGIN, open->id, object, file, NULL);
+}
+
+static void submit_line(
+	struct recorder *recorder, enum task task, const struct open_incident *open, cJSON *line)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
+
+	incident_put(out, line);
+	must(fclose(out) == 0 ? text : NULL);
+	recorder_submit(recorder, task, open->id, open->object, text, NULL);
 }
 
 /* One line in each open incident, so that each shows what happened meanwhile. */
@@ -168,10 +163,8 @@ static void put_triggers(struct recorder *recorder, const char *object, const ch
 	const char *text, uint64_t now)
 {
 	for (size_t i = 0; i < OPEN_MAX; i++) {
-		struct open_incident *open = &recorder->open[i];
-		_cleanup_free_ char *printed = NULL;
+		const struct open_incident *open = &recorder->open[i];
 		cJSON *line;
-		char *with_end = NULL;
 
 		if (!open->id[0])
 			continue;
@@ -179,11 +172,7 @@ static void put_triggers(struct recorder *recorder, const char *object, const ch
 		json_text(line, "trigger", trigger);
 		json_text(line, "object", object);
 		json_text(line, "text", text);
-		json_make_printable(line);
-		printed = must(cJSON_PrintUnformatted(line));
-		cJSON_Delete(line);
-		must(asprintf(&with_end, "%s\n", printed) < 0 ? NULL : with_end);
-		recorder_submit(recorder, TASK_APPEND, open->id, "", with_end, NULL);
+		submit_line(recorder, TASK_APPEND, open, line);
 	}
 }
 
@@ -199,53 +188,56 @@ static void trigger(struct recorder *recorder, const char *object, const char *t
 	put_triggers(recorder, object, trigger_name, text, now);
 }
 
-static void check_limit(struct recorder *recorder, const struct limit *limit, uint64_t now)
+/* Whether this is the first time after a quiet minute. */
+static bool is_first(uint64_t *last, uint64_t now)
 {
-	const struct limit_reading *reading = &limit->now;
+	bool first = *last == 0 || now - *last > QUIET_US;
+
+	*last = now;
+	return first;
+}
+
+static void check_limit(
+	struct recorder *recorder, const struct limit_reading *reading, uint64_t now)
+{
 	struct ring_row *row = ring_row_of(&recorder->ring, reading->name);
 	uint64_t used = MAX(reading->used, reading->peak);
-	struct open_incident *open = find_open(recorder, reading->name);
-	char text[256];
+	bool is_hit, is_full = (double)used * 100 >= (double)reading->max * NEAR_PERCENT;
+	char text[320];
 
 	if (!row)
 		return;
-	snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " %s", used, reading->max,
-		reading->unit);
+	is_hit = reading->hits > row->hits_seen;
+	snprintf(text, sizeof(text), "%s %s: ", reading->name,
+		is_hit ? "reached its limit" : "is 99 % used");
 	if (reading->max == 0)
-		snprintf(text, sizeof(text), "%" PRIu64 " hits", reading->hits);
-	if (row->hit_us == 0 && row->near_us == 0 && row->hits_seen == 0)
-		row->hits_seen = limit->hits_before;
-	if (reading->hits > row->hits_seen) {
-		char said[320];
+		text_append(text, sizeof(text), "%" PRIu64 " hits", reading->hits);
+	else
+		text_append(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " %s", used, reading->max,
+			reading->unit);
+	if (is_hit && is_first(&row->hit_us, now)) {
+		trigger(recorder, reading->name, "hit", text, now);
+	} else if (is_hit) {
+		struct open_incident *open = find_open(recorder, reading->name);
 
-		snprintf(said, sizeof(said), "%s reached its limit: %s", reading->name, text);
-		if (row->hit_us == 0 || now - row->hit_us > QUIET_US)
-			trigger(recorder, reading->name, "hit", said, now);
-		else if (open)
+		if (open)
 			open->last_us = now;
-		row->hit_us = now;
 	}
+	if (reading->max > 0 && is_full && is_first(&row->near_us, now) && !is_hit)
+		trigger(recorder, reading->name, "near-full", text, now);
 	row->hits_seen = reading->hits;
-	if (reading->max > 0 && (double)used * 100 >= (double)reading->max * NEAR_PERCENT) {
-		char said[320];
-
-		snprintf(said, sizeof(said), "%s is 99 %% used: %s", reading->name, text);
-		/* At the limit, the hit says so. */
-		if (row->hit_us != now && (row->near_us == 0 || now - row->near_us > QUIET_US))
-			trigger(recorder, reading->name, "near-full", said, now);
-		row->near_us = now;
-	}
 }
 
 /* The limit that the condition is about, or the condition itself. */
 static const char *object_of(const struct recorder *recorder, const struct condition *condition)
 {
 	const struct node *node = recorder->node;
+	const struct limit *limit = limit_of(recorder, condition->now.reason);
 
-	for (size_t i = 0; i < node->n_limits; i++)
+	for (size_t i = 0; i < node->n_limits && !limit; i++)
 		if (node->limits[i].now.condition == condition->now.type)
-			return node->limits[i].now.name;
-	return condition->now.type->name;
+			limit = &node->limits[i];
+	return limit ? limit->now.name : condition->now.type->name;
 }
 
 static void check_conditions(struct recorder *recorder, uint64_t now)
@@ -254,7 +246,6 @@ static void check_conditions(struct recorder *recorder, uint64_t now)
 
 	for (size_t i = 0; i < node->n_conditions; i++) {
 		const struct condition *condition = &node->conditions[i];
-		uint64_t *last = &recorder->problem_us[i];
 		char text[CONDITION_MESSAGE_MAX + 64];
 
 		if (condition->now.status != CONDITION_TRUE ||
@@ -263,9 +254,8 @@ static void check_conditions(struct recorder *recorder, uint64_t now)
 			continue;
 		snprintf(text, sizeof(text), "%s: %s", condition->now.type->name,
 			condition->now.message);
-		if (*last == 0 || now - *last > QUIET_US)
+		if (is_first(&recorder->problem_us[i], now))
 			trigger(recorder, object_of(recorder, condition), "condition", text, now);
-		*last = now;
 	}
 }
 
@@ -312,34 +302,27 @@ static void end_incident(
 {
 	const struct limit *limit = limit_of(recorder, open->object);
 	cJSON *line = incident_line(now, open->began_us);
-	char said[512], *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
+	char said[512];
 
 	sum_up(open, limit ? &limit->now : NULL, now, said, sizeof(said));
 	json_text(line, "end", why);
 	json_text(line, "text", said);
-	json_time(line, "at", realtime_us());
+	json_time(line, "at", now + recorder->offset_us);
 	if (limit)
 		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
-	incident_put(out, line);
-	must(fclose(out) == 0 ? text : NULL);
-	recorder_submit(recorder, TASK_END, open->id, open->object, text, NULL);
+	submit_line(recorder, TASK_END, open, line);
 	open->id[0] = '\0';
 }
 
-static void put_second(struct recorder *recorder, struct open_incident *open, uint64_t now)
+static void put_second(struct recorder *recorder, struct open_incident *open,
+	const struct limit *limit, uint64_t now)
 {
-	const struct limit *limit = limit_of(recorder, open->object);
-	_cleanup_free_ char *line = ring_line(&recorder->ring, open->began_us);
 	char *text = NULL;
 	size_t len;
 	FILE *out = must(open_memstream(&text, &len));
 
-	fputs(line, out);
-	put_events(out, recorder->logged_us, open->began_us);
-	if (limit)
-		keep_most(open, &limit->now);
+	ring_put_second(out, &recorder->ring, open->began_us);
+	put_events(out, recorder, recorder->logged_us, open->began_us);
 	if (limit && limit->now.n_top > 0 && now - open->users_us >= USERS_EVERY_US) {
 		cJSON *users = incident_line(now, open->began_us);
 
@@ -351,8 +334,11 @@ static void put_second(struct recorder *recorder, struct open_incident *open, ui
 	recorder_submit(recorder, TASK_APPEND, open->id, open->object, text, NULL);
 }
 
-static void record(struct recorder *recorder, uint64_t now)
+/* Returns whether an incident is open. */
+static bool record(struct recorder *recorder, uint64_t now)
 {
+	bool any = false;
+
 	for (size_t i = 0; i < OPEN_MAX; i++) {
 		struct open_incident *open = &recorder->open[i];
 		const struct limit *limit = open->id[0] ? limit_of(recorder, open->object) : NULL;
@@ -360,20 +346,33 @@ static void record(struct recorder *recorder, uint64_t now)
 		if (limit)
 			keep_most(open, &limit->now);
 		/* Its first second is in the file already. */
-		if (!open->id[0] || open->began_us == now)
-			continue;
-		put_second(recorder, open, now);
+		if (open->id[0] && open->began_us != now)
+			put_second(recorder, open, limit, now);
 		if (open->id[0] && now - open->last_us >= QUIET_US)
 			end_incident(recorder, open, "quiet", now);
 		else if (open->id[0] && now - open->began_us >= LONGEST_US)
 			end_incident(recorder, open, "longest", now);
+		any = any || open->id[0];
 	}
-	recorder->logged_us = realtime_us();
+	recorder->logged_us = now + recorder->offset_us;
+	return any;
 }
 
-void recorder_tick(struct recorder *recorder, struct node *node, const struct names *names)
+/* Nothing is under way and no incident is open. */
+static void rest(struct recorder *recorder)
 {
-	uint64_t now = now_us();
+	if (recorder->has_left) {
+		recorder->has_left = false;
+		recorder_submit(recorder, TASK_CLOSE, "", "", NULL, NULL);
+		return;
+	}
+	worker_free(steal(recorder->worker)); /* an idle node has no such thread */
+	malloc_trim(0);                       /* nor the memory for documents */
+}
+
+void recorder_tick(
+	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now)
+{
 	char text[INCIDENTS_START_MAX + 32];
 
 	recorder->node = node;
@@ -387,6 +386,7 @@ void recorder_tick(struct recorder *recorder, struct node *node, const struct na
 	/* The loop also ticks early: for results and requests. */
 	if (now - recorder->ring.at_us[recorder->ring.now] < USEC_PER_SEC / 2)
 		return;
+	recorder->offset_us = realtime_us() - now;
 	ring_add(&recorder->ring, node, names, now);
 	if (recorder->start[0]) {
 		snprintf(text, sizeof(text), "the agent started %s", recorder->start);
@@ -394,16 +394,10 @@ void recorder_tick(struct recorder *recorder, struct node *node, const struct na
 		recorder->start[0] = '\0';
 	}
 	for (size_t i = 0; i < node->n_limits; i++)
-		check_limit(recorder, &node->limits[i], now);
+		check_limit(recorder, &node->limits[i].now, now);
 	check_conditions(recorder, now);
-	record(recorder, now);
-	for (size_t i = 0; i < OPEN_MAX; i++)
-		if (recorder->open[i].id[0])
-			return;
-	if (recorder->jobs > 0 || !recorder->worker)
-		return;
-	worker_free(steal(recorder->worker)); /* an idle node has no such thread */
-	malloc_trim(0);                       /* nor the memory for documents */
+	if (!record(recorder, now) && recorder->jobs == 0 && recorder->worker)
+		rest(recorder);
 }
 
 void recorder_close(struct recorder *recorder)
@@ -413,7 +407,8 @@ void recorder_close(struct recorder *recorder)
 	if (recorder->node) {
 		for (size_t i = 0; i < OPEN_MAX; i++)
 			if (recorder->open[i].id[0])
-				end_incident(recorder, &recorder->open[i], "stopped", now_us());
+				end_incident(recorder, &recorder->open[i], "stopped",
+					recorder->ring.at_us[recorder->ring.now]);
 		recorder->node->recorder = NULL;
 		recorder->node->n_incidents = 0;
 	}

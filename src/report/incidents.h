@@ -36,8 +36,12 @@ struct http_connection;
 /* directory is that of the incidents. boot is the boot id. Returns NULL if no thread can start. */
 struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot);
 
-/* Once a second, after the poll: keeps the last minute, and records. Sets node->incidents. */
-void recorder_tick(struct recorder *recorder, struct node *node, const struct names *names);
+/*
+ * Once a second, after the poll: keeps the last minute, and records. Sets node->incidents. now is
+ * CLOCK_MONOTONIC.
+ */
+void recorder_tick(
+	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now);
 
 /* Answers the request, at once or later: with one incident, or (id NULL) with the list. */
 void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client);
@@ -71,7 +75,7 @@ void incident_skip(const char *directory, const char *object, const char *why);
  */
 void incidents_prune(const char *directory, uint64_t max);
 
-/* At the start: closes files that a killed agent left, as cut short. */
+/* Closes files that nobody writes any more, as cut short: of a killed agent, or after an error. */
 void incidents_close_left(const char *directory);
 
 #define INCIDENTS_START_MAX 160
@@ -82,9 +86,6 @@ void incidents_close_left(const char *directory);
  */
 int incidents_mark_start(const char *directory, const char *boot, char how[INCIDENTS_START_MAX]);
 void incidents_mark_stop(const char *directory, const char *boot);
-
-/* Whether the mark says that an agent of this boot ended without a stop, or still runs. */
-bool incidents_marked(const char *directory, const char *boot);
 
 /*
  * {"incidents": [{"id", "at", "object", "trigger", "text", "state", "seconds", "bytes"}, ...],

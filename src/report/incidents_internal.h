@@ -10,7 +10,7 @@
 #define RING_SECONDS 60
 #define ROWS_MAX     64
 #define NOTES_MAX    32
-#define OPEN_MAX     4 /* incidents at once */
+#define OPEN_MAX     8 /* incidents at once */
 
 #define USERS_KEPT 5 /* of a row, in the last minute */
 
@@ -51,12 +51,21 @@ struct open_incident {
 	char object[LIMIT_NAME_MAX];
 	char text[256];
 	uint64_t began_us, last_us, users_us; /* CLOCK_MONOTONIC */
-	uint64_t hits;                        /* at the begin */
+	uint64_t hits;                        /* before it */
 	uint64_t most, most_max;              /* the largest use, and the limit then */
 	struct limit_user most_user;
 };
 
-enum task { TASK_START, TASK_BEGIN, TASK_APPEND, TASK_END, TASK_SKIP, TASK_READ, TASK_STOP };
+enum task {
+	TASK_START,
+	TASK_BEGIN,
+	TASK_APPEND,
+	TASK_END,
+	TASK_SKIP,
+	TASK_READ,
+	TASK_CLOSE,
+	TASK_STOP
+};
 
 struct recorder {
 	sd_event *event;
@@ -67,6 +76,8 @@ struct recorder {
 	struct open_incident open[OPEN_MAX];
 	uint64_t *problem_us; /* for each condition: CLOCK_MONOTONIC when it was last a problem */
 	unsigned jobs, reads; /* under way */
+	bool has_left;        /* a file that could not be written is open still */
+	uint64_t offset_us;   /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
 	uint64_t logged_us;   /* CLOCK_REALTIME of the last line of the log that was recorded */
 	char start[INCIDENTS_START_MAX]; /* of the agent, not recorded yet; or empty */
 	struct incident shown[INCIDENTS_SHOWN_MAX];
@@ -82,13 +93,9 @@ void ring_clear(struct ring *ring);
 
 struct ring_row *ring_row_of(const struct ring *ring, const char *name);
 
-/* The lines below return text that the caller frees. began is the time of t = 0. */
-
-/* The whole minute, with its notes. */
-char *ring_lines(const struct ring *ring, uint64_t began);
-
-/* The last second. */
-char *ring_line(const struct ring *ring, uint64_t began);
+/* Prints the whole minute with its notes, or the last second. began is the time of t = 0. */
+void ring_put_minute(FILE *out, const struct ring *ring, uint64_t began);
+void ring_put_second(FILE *out, const struct ring *ring, uint64_t began);
 
 /* [[WORKLOAD, USED, DETAIL], ...] */
 cJSON *incident_users(const struct limit_reading *limit, unsigned max);

@@ -79,6 +79,9 @@ static void run_job(void *data, const struct wait *wait)
 	case TASK_READ:
 		job->error = read_document(job);
 		return;
+	case TASK_CLOSE:
+		incidents_close_left(directory);
+		break;
 	case TASK_STOP:
 		incidents_mark_stop(directory, job->recorder->boot);
 		return;
@@ -101,6 +104,7 @@ static void drop_open(struct recorder *recorder, const char *id)
 	for (size_t i = 0; i < OPEN_MAX; i++)
 		if (streq(recorder->open[i].id, id))
 			recorder->open[i].id[0] = '\0';
+	recorder->has_left = true;
 }
 
 /* In the loop. */

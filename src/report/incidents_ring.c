@@ -62,9 +62,9 @@ static void free_users(struct ring_row *row)
 }
 
 /* A new row, or that of a limit that was not seen for a minute. NULL: there are too many. */
-static struct ring_row *row_for(struct ring *ring, const char *name, uint64_t now)
+static struct ring_row *row_for(struct ring *ring, const struct limit *limit, uint64_t now)
 {
-	struct ring_row *row = ring_row_of(ring, name);
+	struct ring_row *row = ring_row_of(ring, limit->now.name);
 
 	if (row)
 		return row;
@@ -76,9 +76,9 @@ static struct ring_row *row_for(struct ring *ring, const char *name, uint64_t no
 	if (!row)
 		return NULL;
 	free_users(row);
-	*row = (struct ring_row){0};
+	*row = (struct ring_row){.hits_seen = limit->hits_before};
 	memset(row->used, 0xff, sizeof(row->used));
-	copy_text(row->name, sizeof(row->name), name);
+	copy_text(row->name, sizeof(row->name), limit->now.name);
 	return row;
 }
 
@@ -157,7 +157,7 @@ void ring_add(struct ring *ring, const struct node *node, const struct names *na
 		ring->rows[i]->used[ring->now] = NO_READING;
 	for (size_t i = 0; i < node->n_limits; i++) {
 		const struct limit_reading *limit = &node->limits[i].now;
-		struct ring_row *row = row_for(ring, limit->name, now);
+		struct ring_row *row = row_for(ring, &node->limits[i], now);
 
 		if (!row)
 			continue;
@@ -224,11 +224,8 @@ static void put_notes(FILE *out, const struct ring *ring, uint64_t since, uint64
 	}
 }
 
-char *ring_lines(const struct ring *ring, uint64_t began)
+void ring_put_minute(FILE *out, const struct ring *ring, uint64_t began)
 {
-	char *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
 	bool first = true;
 
 	for (unsigned i = 1; i <= RING_SECONDS; i++) {
@@ -241,18 +238,10 @@ char *ring_lines(const struct ring *ring, uint64_t began)
 		first = false;
 	}
 	put_notes(out, ring, began - MIN(began, RING_SECONDS * USEC_PER_SEC), began);
-	must(fclose(out) == 0 ? text : NULL);
-	return text;
 }
 
-char *ring_line(const struct ring *ring, uint64_t began)
+void ring_put_second(FILE *out, const struct ring *ring, uint64_t began)
 {
-	char *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
-
 	put_rows(out, ring, ring->now, began, false);
 	put_notes(out, ring, ring->at_us[ring->now], began);
-	must(fclose(out) == 0 ? text : NULL);
-	return text;
 }

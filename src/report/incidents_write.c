@@ -11,6 +11,9 @@
 #define DAYS_MAX    7           /* in INCIDENT_COUNTS */
 #define OBJECTS_MAX 64          /* of a day */
 
+/* Files are pruned each time one of them grew by so much: the open ones stay below 1 MiB more. */
+#define PRUNE_EVERY (64 * 1024)
+
 static void path_of(
 	const char *directory, const char *id, const char *suffix, char path[static PATH_MAX])
 {
@@ -107,7 +110,7 @@ static bool is_nearly_full(const char *directory)
 }
 
 /* A reader must never see half a line followed by another. */
-static int append(int fd, const char *text, uint64_t max)
+static int append(int fd, const char *directory, const char *text, uint64_t max)
 {
 	size_t len = strlen(text);
 	struct stat st;
@@ -119,6 +122,9 @@ static int append(int fd, const char *text, uint64_t max)
 		r = write_all(fd, text, len);
 	if (r < 0 && r != -EFBIG)
 		(void)!ftruncate(fd, st.st_size);
+	if (r == 0 &&
+		(uint64_t)st.st_size / PRUNE_EVERY != ((uint64_t)st.st_size + len) / PRUNE_EVERY)
+		incidents_prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
 	return r;
 }
 
@@ -141,9 +147,8 @@ int incident_begin(const char *directory, const char *id, const char *object, co
 	r = count(directory, object, NULL);
 	if (r < 0)
 		return r;
-	incidents_prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
 	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	r = fd < 0 ? -errno : append(fd, text, INCIDENT_BYTES_MAX);
+	r = fd < 0 ? -errno : append(fd, directory, text, INCIDENT_BYTES_MAX);
 	if (fd >= 0 && r < 0)
 		unlink(part);
 	return r;
@@ -156,7 +161,7 @@ static int append_to(const char *directory, const char *id, const char *text, ui
 
 	path_of(directory, id, INCIDENT_PART, part);
 	fd = open(part, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-	return fd < 0 ? -errno : append(fd, text, max);
+	return fd < 0 ? -errno : append(fd, directory, text, max);
 }
 
 int incident_append(const char *directory, const char *id, const char *text)
@@ -187,7 +192,7 @@ int incident_end(const char *directory, const char *id, const char *text)
 	if (r == -ENOENT)
 		return r;
 	f = finish(directory, id);
-	incidents_prune(directory, INCIDENTS_BYTES_MAX);
+	incidents_prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
 	return r < 0 ? r : f;
 }
 
@@ -304,7 +309,7 @@ static void close_left(const char *directory, const char *id)
 	if (!json_at(line, "end")) {
 		snprintf(end, sizeof(end),
 			"{\"t\":%.0f,\"end\":\"cut-short\",\"text\":\"the record ends here: the agent was "
-			"killed, or the node stopped\"}\n",
+			"killed, the node stopped, or the file could not be written\"}\n",
 			json_number_at(line, "t"));
 		(void)append_to(directory, id, end, 2 * INCIDENT_BYTES_MAX);
 	}
@@ -356,11 +361,4 @@ int incidents_mark_start(const char *directory, const char *boot, char how[INCID
 void incidents_mark_stop(const char *directory, const char *boot)
 {
 	(void)write_mark(directory, boot, true);
-}
-
-bool incidents_marked(const char *directory, const char *boot)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *mark = read_small(directory, MARK);
-
-	return streq(json_text_at(mark, "boot"), boot) && cJSON_IsFalse(json_at(mark, "stopped"));
 }

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
+#include "report/incidents_internal.h"
+
+#include "directory.h"
+
+/* A recorder of a node with one limit and one condition, on simulated time. */
+
+static const struct condition_type reached = {"LimitReached", SEVERITY_CRITICAL, "Ask.", NULL};
+
+struct fixture {
+	struct directory directory;
+	sd_event *event;
+	struct recorder *recorder;
+	struct limit limits[2];
+	struct condition condition;
+	struct node node;
+	uint64_t now;
+};
+
+/* Lets the worker end its jobs. */
+static void settle(struct fixture *fixture)
+{
+	while (fixture->recorder->jobs > 0) {
+		usleep(100);
+		worker_finish(fixture->recorder->worker);
+	}
+}
+
+static void seconds(struct fixture *fixture, unsigned n)
+{
+	while (n-- > 0) {
+		fixture->now += USEC_PER_SEC;
+		recorder_tick(fixture->recorder, &fixture->node, NULL, fixture->now);
+		settle(fixture);
+	}
+}
+
+static void fixture_make(struct fixture *fixture)
+{
+	static const char *const names[] = {"conntrack", "pids"};
+
+	*fixture = (struct fixture){.now = 1000 * USEC_PER_SEC};
+	directory_make(&fixture->directory);
+	for (int i = 0; i < 2; i++) {
+		copy_text(fixture->limits[i].now.name, LIMIT_NAME_MAX, names[i]);
+		fixture->limits[i].now.unit = "entries";
+		fixture->limits[i].now.max = 100;
+	}
+	fixture->condition.now.type = &reached;
+	fixture->node = (struct node){.name = "node",
+		.limits = fixture->limits,
+		.n_limits = 2,
+		.conditions = &fixture->condition,
+		.n_conditions = 1};
+	assert_true(sd_event_new(&fixture->event) >= 0);
+	fixture->recorder = recorder_open(fixture->event, fixture->directory.path, "boot");
+	settle(fixture);
+	fixture->recorder->start[0] = '\0'; /* most tests do without that incident */
+}
+
+static void fixture_remove(struct fixture *fixture)
+{
+	recorder_close(fixture->recorder);
+	sd_event_unref(fixture->event);
+	directory_remove(&fixture->directory);
+}
+
+#define RECORDER_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_remove, name)
+
+/* A value of the newest incidents, such as "0/object". */
+static const char *listed(const struct fixture *fixture, const char *path, char value[64])
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = incidents_list(fixture->directory.path);
+
+	copy_text(value, 64, json_text_at(json_at(list, "incidents"), path));
+	return value;
+}
+
+static size_t count(const struct fixture *fixture)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = incidents_list(fixture->directory.path);
+
+	return (size_t)cJSON_GetArraySize(json_at(list, "incidents"));
+}
+
+RECORDER_TEST(an_incident_has_the_minute_before_and_ends_a_minute_after_the_last_trigger)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	_cleanup_free_ char *text = NULL;
+	char id[64], state[64];
+	const cJSON *lines;
+
+	for (unsigned i = 0; i < 90; i++) {
+		fixture->limits[0].now.used = i;
+		seconds(fixture, 1);
+	}
+	assert_int_equal(count(fixture), 0);
+	fixture->limits[0].now.hits = 3;
+	seconds(fixture, 30);
+	fixture->limits[0].now.hits = 5;
+	seconds(fixture, 60);
+	assert_string_equal(listed(fixture, "0/state", state), "open");
+	seconds(fixture, 1);
+	assert_string_equal(listed(fixture, "0/state", state), "complete");
+	assert_int_equal(
+		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
+	document = cJSON_Parse(text);
+	lines = json_at(document, "lines");
+	assert_int_equal((int)json_number_at(lines, "0/t"), -59);
+	assert_int_equal((int)json_number_at(lines, "0/rows/conntrack/0"), 31);
+	assert_non_null(strstr(text, "\"end\":\"quiet\""));
+	assert_non_null(strstr(text, "5 hits in 90 s"));
+	assert_non_null(strstr(text, "conntrack reached its limit: 89 of 100 entries"));
+}
+
+RECORDER_TEST(hits_within_a_minute_are_one_incident_and_later_ones_another)
+{
+	fixture->limits[0].now.hits = 7;
+	fixture->limits[0].hits_before = 7;
+	seconds(fixture, 2);
+	assert_int_equal(count(fixture), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		fixture->limits[0].now.hits++;
+		seconds(fixture, 10);
+	}
+	assert_int_equal(count(fixture), 1);
+	seconds(fixture, 70);
+	usleep(1100 * 1000); /* ids have whole seconds of the real clock */
+	fixture->limits[0].now.hits++;
+	seconds(fixture, 1);
+	assert_int_equal(count(fixture), 2);
+}
+
+RECORDER_TEST(an_incident_takes_ten_minutes_at_most)
+{
+	char state[64];
+
+	for (unsigned i = 0; i < 600; i++) {
+		fixture->limits[0].now.hits++;
+		seconds(fixture, 1);
+	}
+	assert_string_equal(listed(fixture, "0/state", state), "open");
+	fixture->limits[0].now.hits++;
+	seconds(fixture, 1);
+	assert_string_equal(listed(fixture, "0/state", state), "complete");
+	seconds(fixture, 30);
+	assert_int_equal(count(fixture), 1);
+}
+
+RECORDER_TEST(ninety_nine_percent_begins_an_incident_once)
+{
+	char value[64];
+
+	fixture->limits[1].now.used = 98;
+	seconds(fixture, 2);
+	assert_int_equal(count(fixture), 0);
+	fixture->limits[1].now.used = 99;
+	seconds(fixture, 200);
+	assert_int_equal(count(fixture), 1);
+	assert_string_equal(listed(fixture, "0/object", value), "pids");
+	assert_string_equal(listed(fixture, "0/trigger", value), "near-full");
+}
+
+RECORDER_TEST(a_condition_is_about_the_limit_that_its_reason_names)
+{
+	char value[64];
+
+	/* Both are at their limit, and the reason is the worse one. */
+	fixture->limits[0].now.condition = fixture->limits[1].now.condition = &reached;
+	fixture->condition.now.status = CONDITION_TRUE;
+	fixture->condition.now.reason = "pids";
+	seconds(fixture, 5);
+	assert_int_equal(count(fixture), 1);
+	assert_string_equal(listed(fixture, "0/object", value), "pids");
+}
+
+RECORDER_TEST(a_milder_condition_is_not_recorded)
+{
+	fixture->condition.now.status = CONDITION_TRUE;
+	fixture->condition.now.reason = "other";
+	fixture->condition.now.milder = 1;
+	seconds(fixture, 5);
+	assert_int_equal(count(fixture), 0);
+}
+
+RECORDER_TEST(a_start_is_recorded_with_what_ended_the_agent_before)
+{
+	char text[64];
+
+	copy_text(fixture->recorder->start, INCIDENTS_START_MAX, "after a reboot");
+	seconds(fixture, 1);
+	assert_string_equal(listed(fixture, "0/object", text), "agent");
+	assert_string_equal(listed(fixture, "0/text", text), "the agent started after a reboot");
+}
+
+RECORDER_TEST(a_file_that_cannot_be_written_is_closed_when_it_can)
+{
+	char part[PATH_MAX], state[64], name[80];
+
+	fixture->limits[0].now.hits = 1;
+	seconds(fixture, 5);
+	snprintf(name, sizeof(name), "/%s.jsonl.part", listed(fixture, "0/id", state));
+	directory_path(&fixture->directory, name, part);
+	assert_int_equal(truncate(part, INCIDENT_BYTES_MAX - 10), 0);
+	seconds(fixture, 5);
+	assert_int_not_equal(access(part, F_OK), 0);
+	assert_null(fixture->recorder->worker);
+}
+
+RECORDER_TEST(an_idle_recorder_has_no_thread)
+{
+	seconds(fixture, 3);
+	assert_null(fixture->recorder->worker);
+	fixture->limits[0].now.hits = 1;
+	seconds(fixture, 1);
+	assert_non_null(fixture->recorder->worker);
+	seconds(fixture, 65);
+	assert_null(fixture->recorder->worker);
+}
