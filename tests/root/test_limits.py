@@ -235,6 +235,66 @@ def test_tracked_connections_of_a_pod_and_their_source(pod: Pod, space: str, lim
     assert 4600 <= limit["top"][0][0] <= 5400 and limit["top"][0][2] == "from 10.1.2.3"
 
 
+def fill_ports(pod: Pod, space: str) -> None:
+    subprocess.run([*inside(space), "sysctl", "-qw", "net.ipv4.ip_local_port_range=1025 61024"], check=True)
+    # A process may have too few files for all connections.
+    pod.run(
+        "s = socket.socket()\ns.bind(('127.0.0.1', 80))\ns.listen(100)\nc = []\nr, w = os.pipe()\n"
+        "def fill():\n for _ in range(9990):\n  c.append(socket.socket())\n  c[-1].connect(('127.0.0.1', 80))\n  s.accept()[0].close()\n"
+        "for _ in range(6):\n if os.fork() == 0:\n  fill()\n  os.write(w, b'x')\n  time.sleep(1000)\n"
+        "assert all(os.read(r, 1) for _ in range(6))",
+        *inside(space))
+
+
+def fill_listener(pod: Pod, space: str) -> None:
+    pod.run(
+        "s = socket.socket()\ns.bind(('127.0.0.1', 80))\ns.listen(3000)\n"
+        "c = []\nfor _ in range(3001):\n c.append(socket.socket())\n c[-1].connect(('127.0.0.1', 80))",
+        *inside(space), "sh", "-c", 'sysctl -qw net.core.somaxconn=3000; exec "$@"', "sh")
+
+
+def fill_conntrack(pod: Pod, space: str) -> None:
+    pod.run("", *inside(space))
+    in_space(space, track, 500000, 0x0A010203)
+
+
+def fill_mounts(pod: Pod, space: str) -> None:  # noqa: ARG001
+    """Each copy of the tree below /mnt doubles it."""
+    pod.run(
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "def copy(of, to):\n os.mkdir(to)\n libc.mount(of.encode(), to.encode(), None, 0x5000, None)\n"
+        "libc.mount(b'none', b'/mnt', b'tmpfs', 0, None)\n"
+        "for i in range(16): copy('/mnt', f'/mnt/{i}')\nfor i in range(16): copy(f'/mnt/{15 - i}', f'/mnt/more{i}')",
+        "unshare", "--mount", "--propagation", "private")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limit", "least", "fill"),
+    [
+        ("ports", 55000, fill_ports),
+        ("listen", 3000, fill_listener),
+        ("conntrack/namespace", 499000, fill_conntrack),
+        ("mounts", 95000, fill_mounts),
+    ],
+    ids=["ports", "listen", "conntrack", "mounts"],
+)
+def test_the_condition_names_the_pod_that_fills_a_limit(
+    node: Any, agent: Start, pod: Pod, space: str, limit: str, least: int, fill: Callable[[Pod, str], None]
+) -> None:
+    sysctl("net.netfilter.nf_conntrack_max", 505000)
+    one = agent("mode: observe")
+    until(lambda: any(one_limit["name"] == "mounts" for one_limit in one.status()["limits"]), "the first census", 0.2)
+    fill(pod, space)
+
+    def named() -> bool:
+        messages = [one.condition(name) for name in ("LimitReached", "LimitPressure")]
+        return any(m["status"] == "True" and limit in m["message"] and f"pod {pod.uid}" in m["message"] for m in messages)
+
+    until(named, lambda: str([one.condition(name) for name in ("LimitReached", "LimitPressure")]), 0.5, 60)
+    assert one.limit(limit)["used"] >= least
+
+
 def test_pseudoterminals_threads_and_file_systems(pod: Pod, limits: Limits, run: Run) -> None:
     before = limits()["ptys"]["used"]
     program = pod.run("import threading\npairs = [os.openpty() for _ in range(20)]\n"
