@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import tarfile
 import threading
 import time
@@ -142,6 +143,56 @@ def test_a_name_that_others_moved_is_left_until_the_archive_changes(lab: Lab, lo
     running.reload()
     wait_image(running, A)
     assert ctr(lab, "images", "ls", f"name=={A}") not in (ours, theirs)
+
+
+@pytest.mark.parametrize("how", ["imported", "tagged", "docker"])
+def test_an_image_of_others_is_left_by_an_archive_that_was_never_loaded(lab: Lab, preload: Start, store: Path, how: str) -> None:
+    theirs, ours = Built(A if how == "imported" else "other:1"), Built(A)
+    docker_save(lab.directory / "other.tar", [theirs])
+    if how == "docker":
+        lab.dockerd()
+        load = ["--data-binary", f"@{lab.directory / 'other.tar'}", "http://docker/images/load"]
+        subprocess.run(["curl", "-sSf", "--unix-socket", str(lab.docker_socket), "-H", "Content-Type: application/x-tar", *load], check=True)
+        assert lab.docker("POST", "/images/other:1/tag?repo=registry.example/team/a&tag=1")[0] == 201
+    else:
+        lab.containerd()
+        ctr(lab, "images", "import", str(lab.directory / "other.tar"))
+        if how == "tagged":
+            ctr(lab, "images", "tag", "--force", "docker.io/library/other:1", A)
+
+    def there() -> str:
+        return json.loads(lab.docker("GET", f"/images/{A}/json")[1])["Id"] if how == "docker" else ctr(lab, "images", "ls", f"name=={A}")
+
+    before = there()
+    docker_save(store / "a.tar", [ours, Built("b:2")])
+    running = preload("archives: [/run/images]")
+    wait_image(running, B)
+    assert wait_image(running, A, "moved")["reason"] == "moved-by-others"
+    assert running.condition("ImagePreloadFailed")["reason"] == "moved-by-others"
+    docker_save(store / "a.tar", [Built(A), Built("c:1", layers=1)])
+    running.reload()
+    wait_image(running, "docker.io/library/c:1")
+    wait_image(running, A, "moved")
+    assert there() == before
+    if how == "docker":
+        assert lab.docker("DELETE", f"/images/{A}")[0] == 200
+    else:
+        removed(lab, A)
+    running.reload()
+    wait_image(running, A)
+    assert there() != before
+
+
+def test_an_archive_of_the_same_image_adopts_that_of_others(lab: Lab, preload: Start, store: Path) -> None:
+    lab.containerd()
+    docker_save(store / "a.tar", [Built(A)])
+    ctr(lab, "images", "import", str(store / "a.tar"))
+    running = preload("archives: [/run/images]")
+    wait_image(running, A)
+    assert "loaded from" not in running.log
+    docker_save(store / "a.tar", [Built(A)])
+    running.reload()
+    until(lambda: "loaded from" in running.log, "a later version is loaded")
 
 
 def test_an_image_that_was_removed_is_loaded_again(lab: Lab, loaded: Agent) -> None:

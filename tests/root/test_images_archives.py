@@ -41,6 +41,22 @@ def test_a_name_returns_to_another_archive_when_its_archive_is_removed(lab: Lab,
     assert running.condition("ImagePreloadFailed")["reason"] == "all-present"
 
 
+def test_a_new_file_with_the_name_of_a_removed_one_is_loaded(lab: Lab, preload: Start, store: Path) -> None:
+    """As an upgrade of app-1.tar to app-2.tar."""
+    lab.containerd()
+    old, new = Built(A), Built(A)
+    docker_save(store / "app-1.tar", [old])
+    running = preload("archives: [/run/images]")
+    wait_image(running, A)
+    (store / "app-1.tar").unlink()
+    docker_save(store / "b.tar", [Built("b:2", layers=1)])
+    running.reload()
+    wait_image(running, B)
+    docker_save(store / "app-2.tar", [new])
+    running.reload()
+    until(lambda: id_of(lab, A) == new.id, lambda: f"{running.status()['images']}")
+
+
 def artifact(name: str, config: str = "application/vnd.cncf.helm.config.v1+json") -> Layout:
     """A Helm chart in an OCI layout."""
     layout = Layout()

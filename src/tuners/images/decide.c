@@ -107,16 +107,18 @@ static bool is_ready(const struct decision *decision, const struct preload *prel
 
 	if (!preload->reason && preload->done_us > sample->now_us)
 		return true;
-	return image && (!preload->source[0] || streq(image->id, preload->id));
+	return image &&
+	       (!preload->source[0] || (streq(image->id, preload->id) && !preload->passed &&
+					       preload->failures == 0));
 }
 
-/* Whether others moved the name of a loaded image to another image. */
+/* Whether another image of others has the name. */
 static bool is_moved(const struct decision *decision, const struct preload *preload)
 {
 	const struct images_sample *sample = &decision->tuner->sample;
 	const struct runtime_image *image = sampled_image(sample, preload->name);
 
-	return image && preload->content[0] && preload->failures == 0 &&
+	return image && !preload->passed && preload->failures == 0 && !preload->reason &&
 	       !streq(image->id, preload->id) &&
 	       !(preload->loaded && preload->done_us > sample->now_us);
 }

@@ -101,14 +101,16 @@ struct preload {
 	char name[IMAGE_NAME_MAX];    /* must be the first member: find_named() */
 	char source[IMAGES_TEXT_MAX]; /* path of the archive; "": a registry */
 	char id[DIGEST_MAX];          /* in the runtime */
-	char content[DIGEST_MAX];     /* archives only: archive_image.id of the last load */
-	struct archive_key key;       /* archives only */
-	uint64_t size;                /* bytes; 0: unknown */
-	uint64_t need;                /* bytes in the store, of an archive's image; 0: unknown */
-	uint64_t first_seen_us;       /* in the configuration, CLOCK_REALTIME; 0: never */
-	uint64_t took_us;             /* duration of the last transfer */
-	uint64_t bytes;               /* sent to the runtime in all transfers */
-	unsigned failures;            /* since the last success */
+	/* Archives only: archive_image.id of the last load under this name; "": never loaded. */
+	char content[DIGEST_MAX];
+	bool passed;            /* another archive provides the name; id and content are its */
+	struct archive_key key; /* archives only */
+	uint64_t size;          /* bytes; 0: unknown */
+	uint64_t need;          /* bytes in the store, of an archive's image; 0: unknown */
+	uint64_t first_seen_us; /* in the configuration, CLOCK_REALTIME; 0: never */
+	uint64_t took_us;       /* duration of the last transfer */
+	uint64_t bytes;         /* sent to the runtime in all transfers */
+	unsigned failures;      /* since the last success */
 
 	/* Not stored: */
 	bool loaded;        /* by the last transfer */

@@ -17,7 +17,7 @@ const struct explanation images_explanations[] = {
 	{"ready", "state of an image", "The runtime has unpacked the image.", NULL, NULL, NULL,
 		.source = "headroom(8)"},
 	{"moved", "state of an image",
-		"Others moved the name of an archive's image to another image, which stays.", NULL,
+		"Another image of others has the name of an archive's image, and stays.", NULL,
 		NULL, NULL, .source = "headroom(8)"},
 	{0},
 };
@@ -26,8 +26,8 @@ static const struct reason preload_reasons[] = {
 	{"none-wanted", "No images are configured in images.archives or images.pull."},
 	{"all-present", "The runtime has all configured images."},
 	{"moved-by-others",
-		"Others loaded or pulled another image of the name, which stays until the archive "
-		"changes or the name is removed."},
+		"Others gave the name to another image. It stays until the name is removed, or the "
+		"archive, loaded before, changes."},
 	{"under-way", "Images are being loaded or wait for their turn."},
 	{"archive-broken", "The archive is incomplete or does not match its digests."},
 	{"archive-unreadable", "The archive cannot be read."},

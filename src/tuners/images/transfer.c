@@ -68,6 +68,7 @@ void record_read(const char *directory, struct preload_list *list)
 		copy_text(preload->id, sizeof(preload->id), json_text_at(item, "id"));
 		copy_text(
 			preload->content, sizeof(preload->content), json_text_at(item, "content"));
+		preload->passed = cJSON_IsTrue(json_at(item, "passed"));
 		preload->failures = (unsigned)json_number_at(item, "failures");
 		for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 			(void)parse_count(json_text_at(item, numbers[i].key),
@@ -94,6 +95,7 @@ char *record_text(const struct preload_list *list)
 		json_text(item, "name", preload->name);
 		json_text(item, "id", preload->id);
 		json_text(item, "content", preload->content);
+		json_bool(item, "passed", preload->passed);
 		json_number(item, "failures", preload->failures);
 		for (size_t n = 0; n < ARRAY_SIZE(numbers); n++) {
 			const void *number = (const char *)preload + numbers[n].offset;
@@ -159,7 +161,21 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, const ch
 	preload->loaded = true;
 }
 
-/* Whether the runtime has the archive's image, or another one to which others moved its name. */
+/* Whether this agent loaded or pulled the image that has the name now. */
+static bool is_ours(const struct preload_list *known, const struct runtime_image *there)
+{
+	for (size_t i = 0; i < known->n; i++)
+		if (streq(known->entries[i].name, there->name) &&
+			streq(known->entries[i].id, there->id) &&
+			(known->entries[i].content[0] || !known->entries[i].source[0]))
+			return true;
+	return false;
+}
+
+/*
+ * Whether nothing is to be loaded: the runtime has the archive's image, or others gave its name to
+ * another one. Docker's image store of containerd calls an image by its index or manifest.
+ */
 static int is_there(const struct transfer *transfer, const struct archive_image *image,
 	struct preload *preload, const struct wait *wait)
 {
@@ -167,17 +183,33 @@ static int is_there(const struct transfer *transfer, const struct archive_image 
 		preload_find(&transfer->known, preload->source, preload->name);
 	_cleanup_free_ struct runtime_image *images = NULL;
 	const struct runtime_image *there;
+	bool same, changed;
 	size_t n = 0;
 	int r = transfer->runtime.driver->list(&transfer->runtime, wait, &images, &n, preload->why);
-	bool loaded = known && streq(known->content, image->id);
 
-	copy_text(preload->id, sizeof(preload->id), loaded ? known->id : image->id);
+	copy_text(preload->id, sizeof(preload->id), image->id);
+	if (known && known->content[0]) {
+		copy_text(preload->id, sizeof(preload->id), known->id);
+		copy_text(preload->content, sizeof(preload->content), known->content);
+		preload->passed = known->passed;
+	}
 	if (r < 0)
 		return r;
 	there = find_named(images, n, image->name);
-	loaded |= there && streq(there->id, image->id);
-	copy_text(preload->content, sizeof(preload->content), loaded ? image->id : "");
-	return there && loaded;
+	if (!there)
+		return 0;
+	same = streq(there->id, image->id) || streq(there->id, image->manifest) ||
+	       streq(there->id, image->top);
+	changed = preload->content[0] && !preload->passed && !streq(preload->content, image->id);
+	if (!same && (changed || (!streq(preload->content, image->id) &&
+					 is_ours(&transfer->known, there))))
+		return 0;
+	if (same) {
+		copy_text(preload->id, sizeof(preload->id), there->id);
+		copy_text(preload->content, sizeof(preload->content), image->id);
+	}
+	preload->passed = false;
+	return 1;
 }
 
 static int load_image(struct transfer *transfer, const struct archive *archive,
@@ -209,6 +241,7 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 	if (r < 0)
 		return r;
 	copy_text(preload->content, sizeof(preload->content), image->id);
+	preload->passed = false;
 	return 0;
 }
 
@@ -222,6 +255,20 @@ static void note_unusable(struct preload *preload, int error, const char *why)
 	preload->final = error == -ENOEXEC || error == -ENOMSG;
 	preload->disk_full = error == -ENOSPC;
 	copy_text(preload->why, sizeof(preload->why), why);
+}
+
+/* To be loaded when the other archive no longer provides the name. */
+static void pass_name(const struct transfer *transfer, struct preload *preload)
+{
+	const struct preload_list *known = &transfer->known;
+
+	preload->passed = true;
+	for (size_t i = 0; i < known->n; i++)
+		if (known->entries[i].content[0] && streq(known->entries[i].name, preload->name)) {
+			copy_text(preload->id, sizeof(preload->id), known->entries[i].id);
+			copy_text(preload->content, sizeof(preload->content),
+				known->entries[i].content);
+		}
 }
 
 /* A failure to load an image is recorded with the image; only -ECANCELED ends the loop. */
@@ -241,8 +288,7 @@ static int load_images(
 		if (image->error)
 			note_unusable(preload, image->error, image->why);
 		else if (text_list_has(&transfer->others, image->name))
-			/* To be loaded when the other archive no longer provides it. */
-			copy_text(preload->id, sizeof(preload->id), image->id);
+			pass_name(transfer, preload);
 		else
 			r = load_image(transfer, archive, image, preload, wait);
 	}

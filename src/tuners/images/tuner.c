@@ -256,12 +256,16 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	for (size_t i = 0; i < record->n && transfer->kind == TRANSFER_ARCHIVE; i++)
 		*preload_add(&transfer->known, "", "") = record->entries[i];
 	if (transfer->kind == TRANSFER_RECORD) {
-		/* Drop entries that the configuration no longer names. */
+		/* Drop entries that the configuration no longer names, unless the runtime still has
+		 * their image: the next archive may replace it. */
 		for (size_t i = 0; i < record->n; i++) {
 			const struct preload *entry = &record->entries[i];
+			const struct runtime_image *image =
+				sampled_image(&tuner->sample, entry->name);
 
-			if ((!entry->source[0] &&
-				    text_list_has(&tuner->config.pulls, entry->name)) ||
+			if ((image && entry->content[0] && streq(image->id, entry->id)) ||
+				(!entry->source[0] &&
+					text_list_has(&tuner->config.pulls, entry->name)) ||
 				find_named(tuner->sample.archives, tuner->sample.n_archives,
 					entry->source))
 				record->entries[kept++] = *entry;
@@ -318,6 +322,17 @@ static void record_preload(struct preload_list *record, const struct preload *fo
 		known = preload_add(record, found->source, found->name);
 	old = *known;
 	*known = *found;
+	/* The name of other archives now belongs to this one. */
+	for (size_t i = 0; i < record->n && found->content[0] && !found->passed; i++) {
+		struct preload *other = &record->entries[i];
+
+		if (!streq(other->name, found->name) || streq(other->source, found->source) ||
+			!other->source[0])
+			continue;
+		copy_text(other->id, sizeof(other->id), found->id);
+		copy_text(other->content, sizeof(other->content), found->content);
+		other->passed = true;
+	}
 	known->done_us = now_us();
 	known->bytes += old.bytes;
 	known->first_seen_us = old.first_seen_us;
@@ -328,11 +343,6 @@ static void record_preload(struct preload_list *record, const struct preload *fo
 		if (!old.reason || !streq(old.why, found->why))
 			log_warning(name, "%s", found->why);
 	} else if (found->loaded) {
-		for (size_t i = 0; i < record->n; i++)
-			if (streq(record->entries[i].name, found->name) &&
-				!streq(record->entries[i].source, found->source))
-				record->entries[i].content[0] =
-					'\0'; /* it lost the name to this one */
 		log_info(name, "%s%s in %.1f s", found->source[0] ? "loaded from " : "pulled",
 			found->source, (double)found->took_us / (double)USEC_PER_SEC);
 	}
