@@ -143,7 +143,7 @@ class Lab:
         )
         assert self.holder.stdout and self.holder.stdout.readline() == b"ready\n"
         self.root = Path(f"/proc/{self.holder.pid}/root")
-        self.wrap = ("nsenter", "-t", str(self.holder.pid), "-m", "--")
+        self.wrap = ("nsenter", "-t", str(self.holder.pid), "-m", "-r", "--")  # -r: these tests may run in a chroot
         self.daemons: dict[str, Daemon] = {}
         self.systemd: Systemd | None = None
         self.closers: list[Callable[[], None]] = []

@@ -176,7 +176,7 @@ def test_a_value_that_cannot_be_restored_stays_failed(node: Node, agent, run) ->
     """SettingFailed is True and status exits 2 until the value is restored."""
     one = agent(wrap=mounted(""))
     subprocess.run(
-        ["nsenter", "-t", str(one.pid), "-m", "sh", "-ec",
+        ["nsenter", "-t", str(one.pid), "-m", "-r", "sh", "-ec",
          "mount --bind /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/enabled;"
          "mount -o remount,bind,ro /sys/kernel/mm/transparent_hugepage/enabled"],
         check=True,
@@ -190,7 +190,7 @@ def test_a_value_that_cannot_be_restored_stays_failed(node: Node, agent, run) ->
         assert run("status").returncode == 2
         time.sleep(1.2)
     assert one.setting(THRESHOLDS[0])["state"] == "observed"
-    subprocess.run(["nsenter", "-t", str(one.pid), "-m", "umount", "/sys/kernel/mm/transparent_hugepage/enabled"], check=True)
+    subprocess.run(["nsenter", "-t", str(one.pid), "-m", "-r", "umount", "/sys/kernel/mm/transparent_hugepage/enabled"], check=True)
     assert run("restore").returncode == 0
     one.wait_condition("SettingFailed", "False")
     node.assert_unchanged()
