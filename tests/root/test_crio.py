@@ -81,6 +81,7 @@ def test_crio_lists_and_pulls_images(lab: Lab, crio: Daemon, agent: Callable[...
     assert running.setting("pin.registry.example/pause:3.6")["reason"] == "no-pins", "it is missing"
 
 
+@pytest.mark.slow
 def test_a_mirror_serves_pulls_and_is_restored(lab: Lab, crio: Daemon, watcher: Watcher, run: Run) -> None:
     registry = lab.registry()
     for name in ("one", "two"):

@@ -21,7 +21,7 @@ def sums_agree(scrape: Scrape, server: str) -> None:
     assert row["other"]["queries"] == 0, "few workloads are all listed by name"
 
 
-@pytest.mark.parametrize("args", [pytest.param([], marks=pytest.mark.quick), ["500000", "2"]], ids=["cut", "a-million"])
+@pytest.mark.parametrize("args", [pytest.param([], marks=pytest.mark.quick), pytest.param(["500000", "2"], marks=pytest.mark.slow)], ids=["cut", "a-million"])
 def test_the_programs_count_all_datagrams_and_stream_messages(args: list[str]) -> None:
     """tests/tool/dns_live.c has clients and servers that count their own messages."""
     tool = BIN.parents[1] / "tests/tool/dns_live"

@@ -33,6 +33,7 @@ def archives(path: Path) -> str:
     return f"images: {{archives: [{path}]}}\n"
 
 
+@pytest.mark.slow
 def test_a_hung_file_system_of_archives_delays_nothing_else(agent: Start, run: Run, hung: Path) -> None:
     one = agent(archives(hung))
     since = time.monotonic()

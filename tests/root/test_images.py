@@ -244,7 +244,7 @@ def test_nothing_is_loaded_unless_the_tuner_enforces(lab: Lab, preload: Start, s
 
 @pytest.mark.parametrize(
     "kind, kills, restarts",
-    [("containerd", 3, 1), pytest.param("containerd2", 1, 1, marks=pytest.mark.containerd2),
+    [("containerd", 3, 1), pytest.param("containerd2", 1, 1, marks=[pytest.mark.containerd2, pytest.mark.slow]),
      pytest.param("containerd", 100, 10, marks=pytest.mark.slow)],  # fmt: skip
 )
 def test_a_transfer_that_a_kill_interrupted_is_finished_by_the_next_agent(
@@ -341,8 +341,9 @@ def zeros(size: int, how: str) -> bytes:
 
 @pytest.mark.parametrize(
     "kind, how, what",
-    [("containerd", "gzip", "layer"), ("containerd", "zstd", "layer"), ("containerd", "gzip", "archive"),
-     pytest.param("containerd2", "gzip", "layer", marks=pytest.mark.containerd2), ("docker", "gzip", "layer")],
+    [("containerd", "gzip", "layer"), ("docker", "gzip", "layer"),
+     pytest.param("containerd", "zstd", "layer", marks=pytest.mark.slow), pytest.param("containerd", "gzip", "archive", marks=pytest.mark.slow),
+     pytest.param("containerd2", "gzip", "layer", marks=[pytest.mark.containerd2, pytest.mark.slow])],
 )  # fmt: skip
 def test_an_archive_that_unpacks_to_10_gb_never_fills_the_store(
     lab: Lab, preload: Start, store: Path, directory: Path, kind: str, how: str, what: str

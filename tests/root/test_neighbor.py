@@ -103,12 +103,12 @@ STORMS = [
     # base, how, count, family, where, busy CPUs, a second device
     pytest.param(KERNEL, "packets", 4000, 4, "first", False, False, marks=pytest.mark.quick),
     pytest.param(KERNEL, "packets", 4000, 6, "pod", False, False, marks=pytest.mark.quick),
-    (KERNEL, "netlink", 4000, 4, "pod", True, True),
-    (KERNEL, "netlink", 4000, 6, "first", True, False),
+    pytest.param(KERNEL, "netlink", 4000, 4, "pod", True, True, marks=pytest.mark.slow),
+    pytest.param(KERNEL, "netlink", 4000, 6, "first", True, False, marks=pytest.mark.slow),
     (KERNEL, "packets", 100000, 4, "pod", True, False),
-    (KERNEL, "packets", 100000, 6, "first", False, False),
+    pytest.param(KERNEL, "packets", 100000, 6, "first", False, False, marks=pytest.mark.slow),
     (KERNEL, "packets", 100000, 4, "first", True, True),
-    (KERNEL, "netlink", 100000, 4, "pod", False, True),
+    pytest.param(KERNEL, "netlink", 100000, 4, "pod", False, True, marks=pytest.mark.slow),
     (KERNEL, "netlink", 100000, 6, "pod", True, False),
     (DEFAULTS, "packets", 100000, 6, "pod", True, False),
 ]

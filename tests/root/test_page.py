@@ -77,8 +77,10 @@ def fixture_busy(lab: Lab, agent: Start, space: Callable[..., storm.Space]) -> A
     return one
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [(400, False), (1400, True), pytest.param(400, True, marks=pytest.mark.slow), pytest.param(1400, False, marks=pytest.mark.slow)],
+)
 def test_everything_is_readable(busy: Agent, browser: Browser, width: int, dark: bool) -> None:
     browser.shape(width, 900, dark)
     browser.open(f"http://127.0.0.1:{busy.port}/?paused")

@@ -96,7 +96,7 @@ def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watch
     assert running.setting(DOCKER)["reason"] == "on-command-line" and lab.daemon_json.read_text() == "{}\n"
 
 
-@pytest.mark.parametrize("written_by", ["us", "administrator"])
+@pytest.mark.parametrize("written_by", ["us", pytest.param("administrator", marks=pytest.mark.slow)])
 def test_an_agent_that_starts_while_dockerd_is_down_for_option_and_key_names_the_cure(
     lab: Lab, watcher: Watcher, written_by: str
 ) -> None:

@@ -14,7 +14,7 @@ from test_runtime import Watcher, found, keeping
 LAYERS, SIZE, RATE = 12, 64 * 1024, 128 * 1024
 
 
-@pytest.mark.parametrize("runtime", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2), "docker"])
+@pytest.mark.parametrize("runtime", ["containerd", pytest.param("containerd2", marks=[pytest.mark.containerd2, pytest.mark.slow]), "docker"])
 def test_ten_layers_at_once_after_apply(lab: Lab, runtime: str, headroom: Run) -> None:
     """Ten connections instead of one. tests/bench/pulls measures the gain."""
     registry = lab.registry()
@@ -100,7 +100,7 @@ def test_pulls_of_docker_are_shown_while_they_run(lab: Lab, watcher: Watcher) ->
     assert 0 < until(lambda: running.metrics().get(label), "bytes of its registry") < 2 * sum(map(len, layers))
 
 
-@pytest.mark.parametrize("runtime", ["containerd", "docker"])
+@pytest.mark.parametrize("runtime", ["containerd", pytest.param("docker", marks=pytest.mark.slow)])
 def test_bytes_of_pulls_that_are_shorter_than_a_sample_are_counted(lab: Lab, watcher: Watcher, runtime: str) -> None:
     registry = lab.registry()
     layers = registry.push("team/short", Image(8, 2 << 20))

@@ -16,7 +16,7 @@ import pytest
 from conftest import BIN, DEFAULTS, ROOT, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
 
 
-@pytest.mark.parametrize("how", ["gone", "empty"])
+@pytest.mark.parametrize("how", ["gone", pytest.param("empty", marks=pytest.mark.slow)])
 def test_the_agent_keeps_its_configuration_when_the_file_disappears(node: Node, agent, run, how: str) -> None:
     """An editor, a deleted ConfigMap or a full disk must not lead to the defaults, which enforce everything."""
     one = agent("mode: observe")

@@ -151,32 +151,32 @@ def test_a_renewed_certificate_is_served_without_a_restart(agent, web):
     assert get(one, tls=context(path))[0] == 200
 
 
-@pytest.mark.parametrize(
-    "text,fault",
-    [
-        ("", "neither tls_server_config nor basic_auth_users"),
-        ("tls_server_config: {cert_file: server.pem}\n", "key_file is missing"),
-        ("tls_server_config: {cert_file: none.pem, key_file: server.key}\n", "No such file or directory"),
-        ("tls_server_config: {cert_file: server.pem, key_file: ca.key}\n", "cert_file and key_file"),
-        (TLS.replace("}", ", cipher_suites: [X]}"), "cipher_suites is not supported: remove it"),
-        (TLS.replace("}", ", min_version: TLS10}"), "TLS10 is not supported: write TLS12 or TLS13"),
-        (TLS.replace("}", ", client_auth_type: RequireAndVerifyClientCert}"), "needs a client_ca_file"),
-        ("basic_auth_users: {prometheus: secret}\n", "not a bcrypt hash"),
-        ("http_server_config: {http2: false}\n", "http_server_config is not supported"),
-    ],
-)
-def test_a_fault_keeps_the_working_file_in_use(agent, web, run, text, fault):
+FAULTS = [
+    ("", "neither tls_server_config nor basic_auth_users"),
+    ("tls_server_config: {cert_file: server.pem}\n", "key_file is missing"),
+    ("tls_server_config: {cert_file: none.pem, key_file: server.key}\n", "No such file or directory"),
+    ("tls_server_config: {cert_file: server.pem, key_file: ca.key}\n", "cert_file and key_file"),
+    (TLS.replace("}", ", cipher_suites: [X]}"), "cipher_suites is not supported: remove it"),
+    (TLS.replace("}", ", min_version: TLS10}"), "TLS10 is not supported: write TLS12 or TLS13"),
+    (TLS.replace("}", ", client_auth_type: RequireAndVerifyClientCert}"), "needs a client_ca_file"),
+    ("basic_auth_users: {prometheus: secret}\n", "not a bcrypt hash"),
+    ("http_server_config: {http2: false}\n", "http_server_config is not supported"),
+]
+
+
+def test_a_fault_keeps_the_working_file_in_use(agent, web, run):
     path = web(TLS + USERS)
     one = started(agent, path)
-    web(text)
-    message = until(
-        lambda: (c := one.condition("ConfigInvalid"))["status"] == "True" and c["message"], "ConfigInvalid"
-    )
-    assert fault in message and "web.yml:" in message and "secret" not in message
-    assert get(one, tls=context(path), user="prometheus:secret")[0] == 200
-    assert get(one, tls=context(path))[0] == 401
-    checked = run("check-config", str(one.config_path))
-    assert checked.returncode == 1 and fault in checked.stderr
+    for text, fault in FAULTS:
+        web(text)
+        message = until(
+            lambda: (c := one.condition("ConfigInvalid"))["status"] == "True" and fault in c["message"] and c["message"], fault
+        )
+        assert "web.yml:" in message and "secret" not in message
+        assert get(one, tls=context(path), user="prometheus:secret")[0] == 200
+        assert get(one, tls=context(path))[0] == 401
+        checked = run("check-config", str(one.config_path))
+        assert checked.returncode == 1 and fault in checked.stderr
     web(TLS + USERS)
     until(lambda: one.condition("ConfigInvalid")["status"] == "False", "the repaired file")
 
