@@ -102,6 +102,9 @@ struct table_view {
 	bool (*folds)(const struct cJSON *row);
 	const char *folded; /* heading of that list: "idle" */
 
+	/* True for a row whose numbers are not known, which are then shown as "-". May be NULL. */
+	bool (*blanks)(const struct cJSON *row);
+
 	/* The order of the rows in words: "problems first". NULL: by the first column of numbers.
 	 */
 	const char *order;

@@ -154,6 +154,9 @@ struct screen {
 	bool bars;  /* a terminal */
 	int width;  /* in characters: COLUMNS, else the terminal's; INT_MAX: unlimited */
 	int height; /* in lines; INT_MAX: unlimited */
+	bool live;  /* a terminal that can be cleared: the output must fit it */
+	int keep;   /* of each list, rows without a problem and lines below a row; INT_MAX: all */
+	FILE *out;
 	int column; /* of the next character, from 0 */
 };
 
@@ -169,6 +172,18 @@ enum color {
 /* Inspects standard output and the environment. */
 struct screen screen_open(void);
 
+/*
+ * Clears the screen and draws, with the largest `keep` that fits its height. Not live: draws all.
+ */
+void screen_fit(
+	struct screen *screen, void (*render)(struct screen *screen, void *data), void *data);
+
+/* Writes a text with "…" instead of its middle, if it is wider than width columns. Returns out. */
+const char *shorten(const char *text, int width, char *out, size_t size);
+
+/* The columns that a text takes. */
+int text_width(const char *text);
+
 void draw(struct screen *screen, enum color color, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* Draws a share of 0..1 as a bar and two blanks, if the screen has bars. */
@@ -182,6 +197,18 @@ void draw_paragraph(struct screen *screen, int indent, const char *text);
 
 /* The colour of a state, status or verdict of the document. */
 enum color color_of(const char *word);
+
+/* Draws the name of the node, the verdict and what is wrong; alone: see status_document(). */
+void print_verdict(struct screen *screen, const cJSON *status, const char *alone);
+
+/* Moves rows of limits without a problem behind the others, on a live screen the busiest first. */
+void sort_limits(const struct screen *screen, cJSON *limits);
+
+/* Draws "and N what" for the rows that a list leaves out, if n is above 0. */
+void print_rest(struct screen *screen, int n, const char *what);
+
+/* Whether the row is a warning or critical. */
+bool has_problem(const cJSON *row);
 
 /* Draws an element of the status document's limits. */
 void print_limit(struct screen *screen, const cJSON *limit);

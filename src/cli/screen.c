@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <sys/ioctl.h>
 
 #define BAR_WIDTH 12
 #define WIDTH_MIN 40
+#define KEEP_MAX  64 /* rows of a list on a terminal */
 
 struct screen screen_open(void)
 {
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
 	const char *columns = getenv("COLUMNS");
 	bool terminal = isatty(STDOUT_FILENO);
-	struct screen screen = {.bars = terminal, .height = INT_MAX};
+	bool dumb = term && streq(term, "dumb");
+	struct screen screen = {.bars = terminal,
+		.height = INT_MAX,
+		.keep = INT_MAX,
+		.live = terminal && !dumb,
+		.out = stdout};
 	struct winsize size = {0};
 
-	screen.color = terminal && !(no_color && no_color[0]) && !(term && streq(term, "dumb"));
+	screen.color = terminal && !(no_color && no_color[0]) && !dumb;
 	if (terminal)
 		ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
 	if (size.ws_row >= 10)
@@ -38,7 +46,7 @@ static void set_color(const struct screen *screen, enum color color)
 	};
 
 	if (screen->color)
-		fputs(codes[color], stdout);
+		fputs(codes[color], screen->out);
 }
 
 /* The number of characters; each has one column. */
@@ -51,9 +59,73 @@ static int columns_of(const char *text, size_t len)
 	return columns;
 }
 
+int text_width(const char *text)
+{
+	return columns_of(text, strlen(text));
+}
+
+const char *shorten(const char *text, int width, char *out, size_t size)
+{
+	const int columns = text_width(text), left = width / 2, skipped = columns - width + 1;
+	int at = 0;
+
+	out[0] = '\0';
+	for (size_t len; *text; at++) {
+		const char *from = utf8_next(&text, &len);
+
+		if (columns <= width || at < left || at >= left + skipped)
+			text_append(out, size, "%.*s", (int)len, from);
+		else if (at == left)
+			text_append(out, size, "…");
+	}
+	return out;
+}
+
+/* The length of the first lines, and the number of all. */
+static size_t lines_of(const char *text, int max, int *n)
+{
+	size_t len = 0;
+
+	*n = 0;
+	for (const char *at = text, *end; (end = strchr(at, '\n')); at = end + 1)
+		if ((*n)++ < max)
+			len = (size_t)(end + 1 - text);
+	return len;
+}
+
+void screen_fit(
+	struct screen *screen, void (*render)(struct screen *screen, void *data), void *data)
+{
+	if (!screen->live || screen->height == INT_MAX) {
+		if (screen->live)
+			fputs(SCREEN_CLEAR, stdout);
+		render(screen, data);
+		fflush(stdout);
+		return;
+	}
+	for (int keep = KEEP_MAX; keep >= 0; keep -= MAX(keep / 8, 1)) {
+		_cleanup_free_ char *text = NULL;
+		size_t size;
+		int n;
+
+		screen->keep = keep;
+		screen->out = must(open_memstream(&text, &size));
+		render(screen, data);
+		fclose(screen->out);
+		screen->out = stdout;
+		size = lines_of(text, screen->height - 1, &n);
+		if (n >= screen->height && keep > 0)
+			continue;
+		fputs(SCREEN_CLEAR, stdout);
+		fwrite(text, 1, size, stdout);
+		fflush(stdout);
+		return;
+	}
+}
+
 static void put(struct screen *screen, const char *text, size_t len)
 {
-	fwrite(text, 1, len, stdout);
+	fwrite(text, 1, len, screen->out);
 	screen->column += columns_of(text, len);
 	if (len > 0 && text[len - 1] == '\n')
 		screen->column = 0;

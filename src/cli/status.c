@@ -25,6 +25,77 @@ enum color color_of(const char *word)
 	return (enum color)(COLOR_GOOD + tone_of(word));
 }
 
+bool has_problem(const cJSON *row)
+{
+	const char *severity = json_text_at(row, "severity");
+
+	return streq(severity, "warning") || streq(severity, "critical");
+}
+
+void print_rest(struct screen *screen, int n, const char *what)
+{
+	if (n > 0)
+		draw(screen, COLOR_FAINT, "  and %d %s\n", n, what);
+}
+
+static double limit_rank(const struct screen *screen, const cJSON *limit)
+{
+	const char *severity = json_text_at(limit, "severity");
+	double share = json_number_at(limit, "used") / MAX(json_number_at(limit, "max"), 1.0);
+
+	return (streq(severity, "critical")         ? 2000
+		       : streq(severity, "warning") ? 1000
+						    : 0) +
+	       (screen->live ? MIN(share, 999.0) : 0);
+}
+
+void sort_limits(const struct screen *screen, cJSON *limits)
+{
+	for (int left = limits ? cJSON_GetArraySize(limits) : 0; left > 0; left--) {
+		cJSON *first = limits->child, *limit = first;
+
+		for (int i = 0; i < left; i++, limit = limit->next)
+			if (limit_rank(screen, limit) > limit_rank(screen, first))
+				first = limit;
+		cJSON_AddItemToArray(limits, cJSON_DetachItemViaPointer(limits, first));
+	}
+}
+
+void print_verdict(struct screen *screen, const cJSON *status, const char *alone)
+{
+	const char *verdict = json_text_at(status, "node/verdict"), *between = ": ";
+	const cJSON *condition;
+	char text[512] = "";
+
+	draw(screen, COLOR_BOLD, "%s", json_text_at(status, "node/name"));
+	draw(screen, COLOR_NONE, "  headroom %s", json_text_at(status, "node/version"));
+	if (!alone[0] || !streq(verdict, "ok")) {
+		draw(screen, COLOR_NONE, "  ");
+		draw(screen, color_of(verdict), "%s", verdict);
+	}
+	cJSON_ArrayForEach (condition, json_at(status, "conditions")) {
+		if (!streq(json_text_at(condition, "status"), "True") || !has_problem(condition))
+			continue;
+		text_append(text, sizeof(text), "%s%s", between, json_text_at(condition, "type"));
+		between = ", ";
+	}
+	draw_wrapped(screen, 2, "%s", text);
+}
+
+/* Leaves out the last parts, which two blanks separate, until the text fits the live screen. */
+static void fit_parts(const struct screen *screen, char *text)
+{
+	while (screen->live && screen->column + text_width(text) > screen->width) {
+		char *cut = NULL;
+
+		for (char *at = text; (at = strstr(at, "  ")); at += 2)
+			cut = at;
+		if (!cut)
+			return;
+		*cut = '\0';
+	}
+}
+
 void print_limit(struct screen *screen, const cJSON *limit)
 {
 	const cJSON *full = json_at(limit, "full_in_seconds");
@@ -35,15 +106,23 @@ void print_limit(struct screen *screen, const cJSON *limit)
 	const char *name = streq(unit, "bytes") ? unit : ""; /* of the unit of further amounts */
 	char use[USE_MAX], percent[SHARE_MAX], amount[AMOUNT_MAX], text[512];
 
-	draw(screen, COLOR_NONE, "  %-19s ", json_text_at(limit, "name"));
+	draw(screen, COLOR_NONE, "  %-19s ",
+		shorten(json_text_at(limit, "name"), screen->live ? 24 : INT_MAX, text,
+			sizeof(text)));
 	draw_bar(screen, color_of(json_text_at(limit, "severity")), share);
 	if (max > 0)
-		snprintf(text, sizeof(text), "%s%s  %s  peak %s",
+		snprintf(text, sizeof(text), "%s%s  %s",
 			streq(json_text_at(limit, "bound"), "upper") ? "<= " : "",
-			use_text(used, max, unit, use), share_text(share, percent),
-			amount_text(peak, name, amount));
+			use_text(used, max, unit, use), share_text(share, percent));
 	else
 		snprintf(text, sizeof(text), "no maximum is known");
+	/* The parts from the most to the least important. */
+	if (cJSON_IsNumber(full)) {
+		duration_text(full->valuedouble, amount);
+		text_append(text, sizeof(text), "  full in %s", amount);
+	}
+	if (max > 0)
+		text_append(text, sizeof(text), "  peak %s", amount_text(peak, name, amount));
 	if (max > 0 && peak > max)
 		text_append(text, sizeof(text), " at %s", json_text_at(limit, "peak_at"));
 	if (peak > used && json_at(limit, "peak_top/0"))
@@ -54,10 +133,7 @@ void print_limit(struct screen *screen, const cJSON *limit)
 		text_append(text, sizeof(text), "  hits %.0f", hits - before);
 	if (before > 0)
 		text_append(text, sizeof(text), " (%.0f since boot)", hits);
-	if (cJSON_IsNumber(full)) {
-		duration_text(full->valuedouble, amount);
-		text_append(text, sizeof(text), "  full in %s", amount);
-	}
+	fit_parts(screen, text);
 	draw_wrapped(screen, 22, "%s", text);
 }
 
@@ -191,33 +267,38 @@ static void print_image(struct screen *screen, const cJSON *image)
 		next > 0 ? "; again in " : "", next > 0 ? took : "");
 }
 
+struct status_view {
+	cJSON *status;
+	const char *alone;
+};
+
 static void print_status(struct screen *screen, const cJSON *status, const char *alone)
 {
 	const cJSON *settings = json_at(status, "settings"), *item;
-	const char *verdict = json_text_at(status, "node/verdict"), *heading = "Images";
+	const char *heading = "Images";
 	double would_change = json_number_at(status, "node/would_change");
-	int width = 30;
+	int width = 30, n = 0;
 
 	if (alone[0]) /* a single reading cannot tell that the node is ok */
 		draw(screen, COLOR_WARNING, "%s: this is a single reading without BPF counters.\n",
 			alone);
-	draw(screen, COLOR_BOLD, "%s", json_text_at(status, "node/name"));
-	draw(screen, COLOR_NONE, "  headroom %s", json_text_at(status, "node/version"));
-	if (!alone[0] || !streq(verdict, "ok")) {
-		draw(screen, COLOR_NONE, "  ");
-		draw(screen, color_of(verdict), "%s", verdict);
-	}
+	print_verdict(screen, status, alone);
 	if (would_change > 0)
-		draw(screen, COLOR_WARNING, "  %.0f would change: see headroom plan", would_change);
-	draw(screen, COLOR_NONE, "\n");
+		draw(screen, COLOR_WARNING, "  %.0f would change: see headroom plan\n",
+			would_change);
 	draw_heading(screen, "Limits");
 	cJSON_ArrayForEach (item, json_at(status, "limits"))
-		print_limit(screen, item);
+		if (has_problem(item) || n++ < screen->keep)
+			print_limit(screen, item);
+	print_rest(screen, n - screen->keep, "idle");
 	print_conditions(screen, json_at(status, "conditions"));
 	draw_heading(screen, "Settings");
+	n = 0;
 	cJSON_ArrayForEach (item, json_at(status, "tuners"))
-		if (!streq(json_text_at(item, "mode"), "off"))
+		if (!streq(json_text_at(item, "mode"), "off") &&
+			(!streq(json_text_at(item, "state"), "active") || n++ < screen->keep))
 			print_tuner(screen, item, settings);
+	print_rest(screen, n - screen->keep, "active tuners");
 	cJSON_ArrayForEach (item, settings)
 		width = MIN(MAX(width, (int)strlen(json_text_at(item, "name"))), 40);
 	/* Settings that need attention; print_tuner() has counted the others. */
@@ -242,6 +323,13 @@ static void print_status(struct screen *screen, const cJSON *status, const char 
 	}
 }
 
+static void render_status(struct screen *screen, void *data)
+{
+	const struct status_view *view = data;
+
+	print_status(screen, view->status, view->alone);
+}
+
 static int show(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
@@ -254,10 +342,9 @@ static int show(const struct cli *cli)
 	if (cli->json) {
 		json_put(stdout, cJSON_Duplicate(status, true), true);
 	} else {
-		if (cli->watch && screen.bars)
-			fputs(SCREEN_CLEAR, stdout);
-		print_status(&screen, status, alone);
-		fflush(stdout);
+		screen.live = screen.live && cli->watch;
+		sort_limits(&screen, cJSON_GetObjectItem(status, "limits"));
+		screen_fit(&screen, render_status, &(struct status_view){status, alone});
 	}
 	return streq(json_text_at(status, "node/verdict"), "ok") ? EXIT_OK : EXIT_ATTENTION;
 }

@@ -2,10 +2,16 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
+#include "base/text.h"
 #include "report/report.h"
 #include "tuners/table.h"
 
-/* Columns with a larger rank do not fit. The first column is as wide as its longest text. */
+#define FIRST_MIN 12 /* a shorter name says nothing */
+
+/*
+ * Columns with a larger rank do not fit. The first column is as wide as its longest text, if that
+ * fits.
+ */
 struct layout {
 	const struct table_view *view;
 	const struct column *sorted; /* NULL: the order of the document */
@@ -23,7 +29,7 @@ static struct layout lay_out(const struct screen *screen, const struct table_vie
 	layout.first_width = view->columns[0].width;
 	cJSON_ArrayForEach (row, rows)
 		layout.first_width = MIN(
-			layout.first_width, -(int)strlen(json_text_at(row, view->columns[0].key)));
+			layout.first_width, -text_width(json_text_at(row, view->columns[0].key)));
 	do {
 		unsigned largest = 0;
 
@@ -34,8 +40,12 @@ static struct layout lay_out(const struct screen *screen, const struct table_vie
 			width += abs(c->width);
 			largest = MAX(largest, c->rank);
 		}
-		if (width <= screen->width || largest == 0)
+		if (width <= screen->width || largest == 0) {
+			if (width > screen->width && screen->live)
+				layout.first_width =
+					MIN(layout.first_width + width - screen->width, -FIRST_MIN);
 			return layout;
+		}
 		layout.rank = largest - 1;
 	} while (true);
 }
@@ -49,16 +59,27 @@ static void print_row(struct screen *screen, const struct layout *layout, const 
 	for (const struct column *c = view->columns; c->key || c->write; c++) {
 		double value = c->key ? json_number_at(row, c->key) : 0;
 		double limit = c->limit ? json_number_at(row, c->limit) : 0;
-		char text[CELL_MAX];
+		char text[CELL_MAX], brief[CELL_MAX];
+		bool blank = row && c->format == COLUMN_NUMBER && view->blanks && view->blanks(row);
 		int width = c == view->columns ? layout->first_width : c->width;
 
 		if (!c->heading || c->rank > layout->rank)
 			continue;
 		if (row)
 			cell_text(c, row, text, sizeof(text));
+		/* printf() pads bytes, not characters. */
+		if (row)
+			width += (width < 0 ? -1 : 1) * ((int)strlen(text) - text_width(text));
+		if (row && c == view->columns && text_width(text) > -layout->first_width)
+			shorten(text, -layout->first_width, brief, sizeof(brief)),
+				copy_text(text, sizeof(text), brief),
+				width = layout->first_width -
+					((int)strlen(text) - text_width(text));
 		if (!row)
 			draw(screen, c == layout->sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
 				c->heading);
+		else if (blank)
+			draw(screen, COLOR_NONE, "%*s", width, "-");
 		else if (c->format == COLUMN_NUMBER && !c->write)
 			/* Green below the limit, yellow near it, red above it. */
 			draw(screen,
@@ -120,12 +141,12 @@ static void print_table(
 	      *rows = cJSON_GetObjectItem(document, view->rows);
 	const struct column *sorted = sort_rows(view, rows, sort_column);
 	const struct layout layout = lay_out(screen, view, rows, sorted);
-	int left = screen->height - 6 - cJSON_GetArraySize(rows);
-	char text[512] = "";
+	int idle = 0;
+	char text[512] = "", brief[512];
 	const cJSON *item;
 
 	draw(screen, COLOR_BOLD, "%s", view->title);
-	if (screen->bars)
+	if (screen->live)
 		draw(screen, COLOR_FAINT, "  %s%s; s sorts, q quits", sorted ? "by " : "",
 			sorted ? sorted->heading : view->order);
 	draw(screen, COLOR_NONE, "\n");
@@ -139,18 +160,27 @@ static void print_table(
 	}
 	print_row(screen, &layout, NULL);
 	cJSON_ArrayForEach (item, rows) {
+		int lines = 0;
+
+		if (!has_problem(item) && idle++ >= screen->keep)
+			continue;
 		print_row(screen, &layout, item);
-		for (int i = 0; left > 0 && view->write_detail(item, i, text, sizeof(text)); i++) {
+		for (int i = 0;
+			lines < screen->keep && view->write_detail(item, i, text, sizeof(text));
+			i++) {
 			if (!text[0])
 				continue;
 			/* Wrapping would not keep the columns. */
-			if ((int)strlen(text) + 4 <= screen->width)
-				draw(screen, COLOR_NONE, "    %s\n", text);
+			if (screen->live || text_width(text) + 4 <= screen->width)
+				draw(screen, COLOR_NONE, "    %s\n",
+					shorten(text, screen->live ? screen->width - 4 : INT_MAX,
+						brief, sizeof(brief)));
 			else
 				draw_paragraph(screen, 4, text);
-			left -= 1 + (int)strlen(text) / MAX(screen->width - 4, 1);
+			lines++;
 		}
 	}
+	print_rest(screen, idle - screen->keep, "without a problem");
 	if (cJSON_GetArraySize(rows) == 0)
 		draw(screen, COLOR_NONE, "  %s\n", view->empty);
 	text[0] = '\0';
@@ -190,26 +220,39 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 {
 	const cJSON *limit, *user;
 	bool any = false;
+	int idle = 0;
 
 	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
 		const char *name = json_text_at(limit, "name"), *unit = json_text_at(limit, "unit");
-		char amount[AMOUNT_MAX];
+		char amount[AMOUNT_MAX], text[512] = "", brief[512];
+		int lines;
 		const struct explanation *row = limit_row(name);
 
 		if (!topic_has(topic, name))
 			continue;
 		any = true;
+		if (!has_problem(limit) && idle++ >= screen->keep)
+			continue;
 		print_limit(screen, limit);
+		lines = 0;
 		cJSON_ArrayForEach (user, json_at(limit, "top")) {
 			const char *detail = json_text_at(user, "detail");
 			double used = json_number_at(user, "used");
 
+			/* On a small screen, users of the limits with room go first. */
+			if (lines++ >= (has_problem(limit) ? screen->keep : screen->keep / 2))
+				break;
 			draw(screen, COLOR_NONE, "    ");
 			draw_bar(
 				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
-			draw(screen, COLOR_NONE, "%10s  %s%s%s\n",
-				amount_text(used, streq(unit, "bytes") ? unit : "", amount),
-				json_text_at(user, "workload/text"), detail[0] ? ", " : "", detail);
+			snprintf(text, sizeof(text), "%s%s%s", json_text_at(user, "workload/text"),
+				detail[0] ? ", " : "", detail);
+			draw(screen, COLOR_NONE, "%10s  ",
+				amount_text(used, streq(unit, "bytes") ? unit : "", amount));
+			draw(screen, COLOR_NONE, "%s\n",
+				shorten(text,
+					screen->live ? screen->width - screen->column : INT_MAX,
+					brief, sizeof(brief)));
 		}
 		if (!topic->name || topic->tuner || !row)
 			continue;
@@ -218,8 +261,34 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 		draw(screen, COLOR_NONE, "    %-7s ", "now");
 		draw_wrapped(screen, 12, "%s", row->now);
 	}
+	print_rest(screen, idle - screen->keep, "idle");
 	if (!any && topic->name)
 		draw(screen, COLOR_NONE, "  %s: not on this node, or not read yet\n", topic->name);
+}
+
+struct top_view {
+	cJSON *status;
+	const char *alone;
+	const struct topic *topic;
+	unsigned sort_column;
+};
+
+static void render_top(struct screen *screen, void *data)
+{
+	const struct top_view *view = data;
+	const struct topic *topic = view->topic;
+
+	if (view->alone[0])
+		draw(screen, COLOR_WARNING, "%s: this is a single reading.\n", view->alone);
+	if (json_text_at(view->status, "node/name")[0])
+		print_verdict(screen, view->status, view->alone);
+	if (!topic->tuner || !has_table(topic->tuner))
+		print_limits(screen, topic, view->status);
+	if (!topic->name)
+		draw(screen, COLOR_NONE, "\n");
+	for (size_t i = 0; tuner_table[i]; i++)
+		if (has_table(tuner_table[i]) && (!topic->name || topic->tuner == tuner_table[i]))
+			print_table(screen, tuner_table[i], view->status, view->sort_column);
 }
 
 static int show(const struct cli *cli)
@@ -232,18 +301,9 @@ static int show(const struct cli *cli)
 
 	if (r != EXIT_OK)
 		return r;
-	if (screen.bars)
-		fputs(SCREEN_CLEAR, stdout);
-	if (alone[0])
-		draw(&screen, COLOR_WARNING, "%s: this is a single reading.\n", alone);
-	if (!topic.tuner || !has_table(topic.tuner))
-		print_limits(&screen, &topic, status);
-	if (!topic.name)
-		fputc('\n', stdout);
-	for (size_t i = 0; tuner_table[i]; i++)
-		if (has_table(tuner_table[i]) && (!topic.name || topic.tuner == tuner_table[i]))
-			print_table(&screen, tuner_table[i], status, cli->sort_column);
-	fflush(stdout);
+	sort_limits(&screen, cJSON_GetObjectItem(status, "limits"));
+	screen_fit(
+		&screen, render_top, &(struct top_view){status, alone, &topic, cli->sort_column});
 	return EXIT_OK;
 }
 
@@ -273,5 +333,5 @@ int cli_top(const struct cli *cli)
 			"neither a limit nor a tuner with limits: usage: headroom top [TUNER|LIMIT]");
 		return EXIT_USAGE;
 	}
-	return cli_repeat(cli, screen_open().bars, show);
+	return cli_repeat(cli, screen_open().live, show);
 }

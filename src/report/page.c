@@ -256,6 +256,8 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 				tone_classes[tone_of(
 					column->tone ? json_text_at(row, column->tone) : word)],
 				word);
+		} else if (column->format == COLUMN_NUMBER && view->blanks && view->blanks(row)) {
+			fputs("-", out);
 		} else if (column->format == COLUMN_NUMBER && !column->write) {
 			put(out, "%s", number_text(row, column->key, text));
 		} else if (column->format == COLUMN_HISTORY && json_at(row, column->key)) {

@@ -78,12 +78,16 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "reason", setting->reason);
 		json_text(object, "why", setting->why);
 	}
-	for (size_t i = 0; i < 2 * node->n_conditions; i++) { /* problems first */
+	/* Critical conditions first, then warnings, advice and the others. */
+	for (size_t i = 0; i < 4 * node->n_conditions; i++) {
 		const struct condition *condition = &node->conditions[i % node->n_conditions];
+		size_t rank = condition->now.status == CONDITION_TRUE
+				      ? SEVERITY_CRITICAL - condition_severity(&condition->now)
+				      : 3;
 		const struct condition_reading *now = &condition->now;
 		cJSON *object;
 
-		if ((now->status == CONDITION_TRUE) != (i < node->n_conditions))
+		if (rank != i / node->n_conditions)
 			continue;
 		object = json_append(conditions);
 		json_text(object, "type", now->type->name);

@@ -276,7 +276,7 @@ def test_missing_and_late_answers_are_counted(watch, lab) -> None:
     assert scrape.total("latency_seconds_count", server=late) == 0
 
 
-def test_other_packets_are_not_counted_as_queries(watch, lab) -> None:
+def test_other_packets_are_not_counted_as_queries(watch, lab, run) -> None:
     """Answers from this host, other ports and half messages. Encrypted DNS is counted as packets."""
     server = lab.serve(16)
     one = watch()
@@ -298,3 +298,5 @@ def test_other_packets_are_not_counted_as_queries(watch, lab) -> None:
     # The answer to port 53 counts as a packet.
     assert scrape.row(server)["dot_packets"] == 4 and scrape.row(server)["packets"] == 7
     settle(one, lambda now: now.total("pending") == 0, "nothing is pending", 8)
+    for view in (run("top", "dns", env={"HEADROOM_RUNTIME_DIR": str(one.directory / "run")}).stdout, one.get("/")[1]):
+        assert "over TLS, 4 packets" in view

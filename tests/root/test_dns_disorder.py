@@ -9,6 +9,7 @@ import fcntl
 import heapq
 import os
 import random
+import re
 import select
 import socket
 import struct
@@ -114,7 +115,7 @@ def pipeline(lab: Lab, server: str, count: int, first: int) -> int:
 
 
 @pytest.mark.parametrize(("lost", "delayed"), [(0.03, 0.0), (0.0, 0.3)], ids=["loss", "reordering"])
-def test_answers_over_a_disturbed_stream_are_counted(watch, lab, lost: float, delayed: float) -> None:
+def test_answers_over_a_disturbed_stream_are_counted(watch, lab, run, lost: float, delayed: float) -> None:
     with contextlib.closing(Relay(lost, delayed)):
         server = FAR.format(1)
         lab.server(server)
@@ -126,6 +127,14 @@ def test_answers_over_a_disturbed_stream_are_counted(watch, lab, lost: float, de
     assert sum(row["queries"].values()) == truth and row["unanswered"] == 0
     assert row["answered"] + row["unknown"] == truth
     assert row["answered"] >= 0.99 * truth, row
+    # The other views have the same numbers.
+    text = run("top", "dns", env={"HEADROOM_RUNTIME_DIR": str(one.directory / "run")}).stdout
+    clients = re.findall(r"/s +<?\d+ % +(\d+) in all", text[text.index(server) :])
+    assert sum(map(int, clients)) == truth, text
+    page = one.get("/")[1].replace("\u202f", "")
+    shown = page[page.index(f">{server}<") :]
+    cells = dict(re.findall(r'data-title="([^"]+)">([^<]*)<', shown[: shown.index("</tr>")]))
+    assert (cells["Unanswered, last minute"], cells["Pending"], cells["Failed, last minute"]) == ("0", "0", "0"), cells
 
 
 def test_queries_without_room_are_unknown(watch, lab) -> None:

@@ -80,7 +80,7 @@ def test_status_shows_limits_then_problems_and_counts_conditions_that_are_ok(ser
     limits, conditions, settings = (text.index(f"\n{heading}\n") for heading in ("Limits", "Conditions", "Settings"))
     assert limits < text.index("60 of 100 entries") < text.index("full in 2 h 5 min") < conditions
     assert "hits 2 (9 since boot)" in text and "peak 120 at 2024-05-01T12:00:00Z" in text
-    assert conditions < text.index("NeighborTablePressure") < text.index("2 OK") < text.index("kubelet (none)") < settings
+    assert conditions < text.index("NeighborTablePressure ") < text.index("2 OK") < text.index("kubelet (none)") < settings
     assert "thp" not in text, "a tuner that is off has no line"
 
 
@@ -117,6 +117,47 @@ def test_only_terminals_without_no_color_get_colours(serve: Serve, directory: Pa
     assert max(map(len, plain(coloured).splitlines())) <= 80
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b" not in Terminal(directory, "status", env=env).finish()
+
+
+def limits(n: int) -> list[dict[str, Any]]:
+    """One reached limit behind many idle ones with long names, the busiest last."""
+    users = [{**workload("pod a-namespace-of-some-length/a-workload-with-a-long-name-" + "x" * 40), "used": 1}] * 5
+    idle = [{**LIMIT, "name": f"idle/{i}", "used": i, "peak": 50, "severity": "ok", "full_in_seconds": None, "top": users} for i in range(n)]
+    return [*idle, {**LIMIT, "name": "reached", "top": users}]
+
+
+@pytest.mark.parametrize("command", [("status", "--watch"), ("top",)])
+def test_a_live_view_fits_the_screen_with_the_verdict_and_the_busiest_limits(serve: Serve, directory: Path, command: tuple[str, ...]) -> None:
+    serve({**STATUS, "limits": limits(40), **dns(SERVER, SILENT, SILENT)})
+    with contextlib.closing(Terminal(directory, *command, columns=80, rows=24)) as terminal:
+        lines = plain(terminal.wait_screens(1)).splitlines()
+    assert len(lines) < 24 and max(map(len, lines)) <= 80, lines
+    assert "warning: NeighborTablePressure" in lines[0]
+    names = [line.split()[0] for line in lines if " of 100 entries" in line]
+    assert names[0] == "reached" and names[1:] == [f"idle/{39 - i}" for i in range(len(names) - 1)], lines
+    assert f"  and {41 - len(names)} idle" in lines
+
+
+def test_top_on_a_dumb_terminal_shows_one_screen_without_escape_codes(serve: Serve, directory: Path) -> None:
+    serve({**STATUS, "limits": limits(3)})
+    text = Terminal(directory, "top", env={"TERM": "dumb"}).finish()
+    assert "\x1b" not in text and "reached" in text
+
+
+def test_a_pipe_gets_every_limit_the_problems_first(serve: Serve, run: Run) -> None:
+    serve({**STATUS, "limits": limits(40)})
+    for command in ("status", "top"):
+        text = run(command).stdout
+        assert text.index("reached") < text.index("idle/0 ") < text.index("idle/39 "), text
+        assert "x" * 40 in run("top").stdout and " idle\n" not in text
+
+
+def test_a_resolver_over_tls_has_no_zeros(serve: Serve, run: Run) -> None:
+    none = {"queries_per_second": 0, "peak": 0, "over_budget_seconds": 0, "minute_failed": 0, "minute_unanswered": 0, "pending": 0}
+    serve(dns({"server": "9.9.9.9", "role": "upstream", "verdict": "ok", "dot_packets": 44, "queries": {"udp": 0, "tcp": 0}, **none}))
+    lines = run("top", "dns").stdout.splitlines()
+    row = next(i for i, line in enumerate(lines) if "9.9.9.9" in line)
+    assert "0" not in lines[row].split() and lines[row + 1].strip() == "over TLS, 44 packets", lines
 
 
 @pytest.mark.parametrize("end", [b"q", b"\x03", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -164,7 +205,7 @@ def test_top_lists_servers_users_and_names(serve: Serve, run: Run) -> None:
 
 def test_top_on_a_small_terminal_keeps_all_servers_and_colours_exceeded_budgets(serve: Serve, directory: Path) -> None:
     serve(dns(SERVER, SILENT, SILENT))
-    with contextlib.closing(Terminal(directory, "top", "dns", rows=13)) as terminal:
+    with contextlib.closing(Terminal(directory, "top", "dns", rows=10)) as terminal:
         text = terminal.wait_screens(1)
         assert "shop/cart" in text and text.count("2001:db8::1") == 2, text
         assert "example" not in text

@@ -50,6 +50,19 @@ static void write_busiest(const cJSON *server, char *text, size_t size)
 			json_number_at(second, json_text_at(second, "counts")));
 }
 
+/* Queries over TLS (DoT) cannot be counted. */
+static bool is_encrypted(const cJSON *row)
+{
+	return json_number_at(row, "dot_packets") > 0 &&
+	       json_number_at(row, "queries/udp") + json_number_at(row, "queries/tcp") == 0;
+}
+
+static void write_encrypted(const cJSON *row, char *text, size_t size)
+{
+	if (json_number_at(row, "dot_packets") > 0)
+		snprintf(text, size, "over TLS, %.0f packets", json_number_at(row, "dot_packets"));
+}
+
 static const struct column server_columns[] = {
 	{.title = "Resolver", .heading = "server", .key = "server", .width = -15},
 	{"Verdict", "verdict", "verdict", COLUMN_STATE, -12, .tone = "severity"},
@@ -66,13 +79,14 @@ static const struct column server_columns[] = {
 	{"p99", "p99", "latency/p99", COLUMN_SECONDS, 8, .rank = 1},
 	{.title = "Last hour", .key = "history", .format = COLUMN_HISTORY},
 	{.title = "Most in its busiest second", .write = write_busiest},
+	{.title = "Encrypted", .write = write_encrypted},
 	{0},
 };
 
 static bool is_idle(const cJSON *row)
 {
-	return json_at(row, "minute_queries") && json_number_at(row, "minute_queries") == 0 &&
-	       json_number_at(row, "pending") == 0;
+	return !is_encrypted(row) && json_at(row, "minute_queries") &&
+	       json_number_at(row, "minute_queries") == 0 && json_number_at(row, "pending") == 0;
 }
 
 /* Lines below a server. */
@@ -98,9 +112,12 @@ static void write_losses(const cJSON *server, char *text, size_t size)
 	double failed = json_number_at(server, "minute_failed");
 	const char *between = "";
 
+	write_encrypted(server, text, size);
+	if (text[0])
+		between = "; ";
 	if (failed > 0) {
-		text_append(text, size, "%.0f of %.0f answers of the last minute failed", failed,
-			json_number_at(server, "minute_responses"));
+		text_append(text, size, "%s%.0f of %.0f answers of the last minute failed", between,
+			failed, json_number_at(server, "minute_responses"));
 		if (json_at(server, "failing"))
 			text_append(text, size, ", most to %s",
 				json_text_at(server, "failing/workload/text"));
@@ -202,6 +219,7 @@ const struct table_view dns_view = {.title = "DNS",
 	.columns = server_columns,
 	.folds = is_idle,
 	.folded = "idle",
+	.blanks = is_encrypted,
 	.order = "problems first",
 	.empty = "no query has left this node yet",
 	.write_detail = write_detail,
