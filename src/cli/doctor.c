@@ -72,7 +72,7 @@ static enum check_result check_agent(const struct host *host, const char *alone,
 	if (!streq(alone, "No agent is running"))
 		return CHECK_FAULT;
 	if (!systemd_state(host, UNIT, &unit) || !streq(unit.load, "loaded"))
-		/* In a pod of the chart there is one; elsewhere somebody tries the program. */
+		/* In a pod of the chart there is one; elsewhere a user tries the program. */
 		return getenv("HEADROOM_OWNER") ? CHECK_FAULT : CHECK_ABSENT;
 	text_append(message, CHECK_MESSAGE_MAX, ": " UNIT " is %s (%s), %s", unit.active, unit.sub,
 		unit.file);
@@ -109,7 +109,7 @@ static void print_field(struct screen *screen, const char *name, const char *tex
 static void print_check(struct screen *screen, const cJSON *check)
 {
 	const char *status = json_text_at(check, "status");
-	bool ignored = streq(status, "ignored");
+	bool is_problem = !streq(status, "ignored") && !streq(status, "unknown");
 	char who[1024] = "";
 	const cJSON *user;
 
@@ -119,7 +119,7 @@ static void print_check(struct screen *screen, const cJSON *check)
 	draw(screen, COLOR_BOLD, "%s", json_text_at(check, "name"));
 	draw(screen, COLOR_NONE, "  ");
 	draw_wrapped(screen, 10, "%s", json_text_at(check, "message"));
-	if (ignored)
+	if (!is_problem) /* the message has the cure */
 		return;
 	print_field(screen, "since", json_text_at(check, "since"));
 	print_field(screen, "who", who);

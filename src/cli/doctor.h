@@ -60,7 +60,7 @@ struct bundle_input {
 
 /*
  * Writes a tar with what support needs, without secrets and names of DNS queries, to a path or, for
- * "-", to standard output. What could not be collected is listed in it. Returns 0 or -errno.
+ * "-", to standard output. Its errors.txt lists the missing parts. Returns 0 or -errno.
  */
 int doctor_bundle(const char *path, const struct bundle_input *input);
 

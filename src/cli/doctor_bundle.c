@@ -65,8 +65,8 @@ static size_t secret_word(const char *text)
 }
 
 /*
- * Of a URL only the scheme, the host and the port are kept: a path may be a secret, too, such as
- * that of a mirror or of a web hook.
+ * Keeps only scheme, host and port of a URL: the path may be a secret too, such as that of a mirror
+ * or of a web hook.
  */
 char *bundle_redact(const char *text)
 {
@@ -187,7 +187,7 @@ static void put_log(struct bundle *bundle)
 		put_text(bundle, "log.txt", output);
 		return;
 	} else {
-		note(bundle, "log.txt: journal", "it has no messages of headroom.service");
+		note(bundle, "log.txt: journal", "it lacks messages of headroom.service");
 	}
 	free(steal(output));
 	FILE *out = must(open_memstream(&output, &len));

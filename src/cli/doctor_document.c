@@ -25,8 +25,8 @@ static bool is_ignored(const cJSON *ignore, const char *name)
 }
 
 /*
- * What keeps the cure, from the option of a row: "limits.raise: pids; sysctl, kernel.pid_max". The
- * first way is the simplest one.
+ * Writes the configuration that keeps the cure, from the option of a row: "limits.raise: pids;
+ * sysctl, kernel.pid_max". The first way is the simplest one.
  */
 static void write_keep(const char *option, double max, char *text, size_t size)
 {
@@ -69,7 +69,7 @@ void doctor_add(cJSON *document, const cJSON *ignore, const struct doctor_findin
 	bool ignored =
 		(is_ignored(ignore, finding->name) || is_ignored(ignore, finding->condition)) &&
 		!streq(finding->status, "absent");
-	char keep[256];
+	char keep[256], explain[256];
 
 	write_keep(finding->option, finding->max, keep, sizeof(keep));
 	json_text(object, "name", finding->name);
@@ -79,7 +79,9 @@ void doctor_add(cJSON *document, const cJSON *ignore, const struct doctor_findin
 	json_text(object, "since", finding->since);
 	add_who(object, finding->top);
 	json_text(object, "breaks", finding->breaks);
-	json_text(object, "now", finding->now);
+	if (!finding->now)
+		snprintf(explain, sizeof(explain), "headroom explain %s", finding->name);
+	json_text(object, "now", finding->now ? finding->now : explain);
 	json_text(object, "keep", keep);
 }
 

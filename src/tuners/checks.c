@@ -25,8 +25,8 @@ static int read_number(const struct host *host, const char *path, double *number
 }
 
 /*
- * The result of a file that cannot be read. The chart's pod lacks CAP_SYS_ADMIN for good: that is
- * no fault, and nobody should have to act.
+ * The result of a file that cannot be read. The chart's pod never has CAP_SYS_ADMIN, so a check
+ * that needs it does not apply there.
  */
 static enum check_result unread(const char *path, int error, char message[static CHECK_MESSAGE_MAX])
 {
@@ -204,8 +204,8 @@ const struct explanation node_checks[] = {
 			"524\"",
 		.now = "sysctl -w net.core.bpf_jit_limit=1056964608", .check = check_bpf_jit},
 	{"ipv6-routes", "check",
-		"Entries of IPv6 routes against their limit, which kernels before 6.3 enforce. Others "
-		"have no limit.",
+		"Entries of IPv6 routes against their limit, which kernels before 6.3 enforce. "
+		"Later kernels ignore the limit.",
 		.option = "sysctl: {net.ipv6.route.max_size: 1048576}",
 		.source = "net/ipv6/route.c, ip6_dst_gc()", W,
 		.breaks = "IPv6 packets are dropped: \"Network is unreachable\" (ENETUNREACH)",

@@ -132,6 +132,25 @@ def test_missing_capabilities_are_named(run: Run) -> None:
     assert check(document, "bpf-jit")["status"] == "absent"
 
 
+def test_it_works_in_the_pod_of_the_chart(agent: Start, directory: Path) -> None:
+    """Read-only, without CAP_SYS_ADMIN, and with the host's files below a mount point."""
+    host = directory / "host"
+    for name in ("proc", "sys"):
+        (host / name).mkdir(parents=True)
+    pod = mounted(f"mount --rbind /proc {host}/proc; mount --rbind /sys {host}/sys")
+    capabilities = "-all,+bpf,+perfmon,+net_admin,+sys_nice,+sys_chroot"
+    pod += ("setpriv", f"--bounding-set={capabilities}", f"--inh-caps={capabilities}")
+    env = {**environment(directory), "HEADROOM_HOST_ROOT": str(host), "HEADROOM_OWNER": "chart/headroom"}
+    agent("mode: observe\n", env=env, wrap=pod)
+    answer = subprocess.run([*pod, BIN, "doctor", "--bundle", "-"], capture_output=True, env=env, timeout=30)
+    files = contents(answer.stdout)
+    document = json.loads(files["doctor.json"])
+    assert document["agent"] == "answers" and document["counts"]["unknown"] == 0, [c for c in document["checks"] if c["status"] == "unknown"]
+    assert check(document, "capabilities")["status"] == "ok"
+    assert check(document, "bpf-jit")["status"] == "absent"
+    assert "headroom_limit_used{" in files["metrics.txt"] and "/etc/os-release" in files["errors.txt"]
+
+
 def secret_config(directory: Path) -> str:
     web = directory / "web-config.yml"
     web.write_text(f"basic_auth_users: {{alice: {HASH}}}\n")
