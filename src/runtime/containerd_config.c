@@ -28,6 +28,9 @@ static const struct {
 };
 static const char *const transfer_tables[] = {TRANSFER, NULL};
 
+/* Versions that a test (a_mirror_in_sync_is_asked) has shown to ask the mirrors of hosts.toml. */
+static const unsigned mirrors_shown[][2] = {{1, 6}, {1, 7}, {2, 0}, {2, 1}, {2, 2}, {2, 3}, {2, 4}};
+
 /* Files that another program writes again at each start. */
 static const struct {
 	const char *path; /* a part of it */
@@ -120,6 +123,16 @@ bool containerd_is_at_least(const char *version, unsigned major, unsigned minor)
 	       (is_major > major || (is_major == major && is_minor >= minor));
 }
 
+static bool is_shown_to_ask_mirrors(const char *version)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(mirrors_shown); i++)
+		if (containerd_is_at_least(version, mirrors_shown[i][0], mirrors_shown[i][1]) &&
+			!containerd_is_at_least(
+				version, mirrors_shown[i][0], mirrors_shown[i][1] + 1))
+			return true;
+	return false;
+}
+
 /* ---- keys ---- */
 
 /* In 2.x the last file with a key sets it, in 1.x the last file with the plugin's section. */
@@ -185,6 +198,11 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 			"%s: pulls use a list of directories in config_path as one name: name one "
 			"directory, or set use_local_image_pull = true",
 			process->config);
+	if (directory && !is_shown_to_ask_mirrors(process->version))
+		refuse(key, KEY_EXCLUDED,
+			"no test has shown that containerd %s asks mirrors: write its hosts.toml "
+			"yourself, or see if a newer Headroom knows this version",
+			process->version);
 	if (excluding)
 		refuse(key, KEY_EXCLUDED,
 			"%s: %s excludes config_path: move it to hosts.toml files", process->config,

@@ -49,7 +49,14 @@ echo '"ips": [{"version": "4", "address": "10.77.0.5/24", "interface": 0}]}'
 """
 
 # Kind -> arguments of tests/tool/containerd2.
-BUILT: dict[str, list[str]] = {"containerd2": [], "containerd1.7": ["v1.7.35"]}
+BUILT: dict[str, list[str]] = {
+    "containerd2": [],
+    "containerd1.7": ["v1.7.35"],
+    "containerd2.0": ["v2.0.14"],
+    "containerd2.1": ["v2.1.9"],
+    "containerd2.2": ["v2.2.9"],
+    "containerd2.3": ["v2.3.7"],
+}
 
 # Options that leave all settings of the runtime alone.
 KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
@@ -189,7 +196,7 @@ class Lab:
         if kind == "docker":
             self.dockerd()
             return
-        if kind == "containerd2":
+        if kind.startswith("containerd2"):
             self.config.write_text("version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n")
         self.containerd(containerd2(*BUILT[kind]) if kind in BUILT else None)
         self.wait_for_cri()

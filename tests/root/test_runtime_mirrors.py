@@ -8,7 +8,7 @@ import criwire
 import pytest
 from conftest import Run, until
 from imagelab import Image
-from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, lab, systemd, watcher  # noqa: F401
+from runtimelab import BUILT, CONTAINERD_CONFIG, KEEP, Lab, containerd2, lab, systemd, watcher  # noqa: F401
 from test_runtime import Watcher, wait_reason, wait_setting
 
 NAME = "mirrors.docker.io"
@@ -57,12 +57,26 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher
     assert systemd.restarted == ["containerd.service"] * 2
 
 
-@pytest.mark.containerd2
-def test_a_mirror_in_sync_is_asked(lab: Lab, watcher: Watcher) -> None:
+# Each minor version that mirrors_shown in src/runtime/containerd_config.c claims. The slow ones are built first, in half a minute each.
+VERSIONS = [
+    "containerd",
+    pytest.param("containerd2", marks=pytest.mark.containerd2),
+    *[pytest.param(f"containerd{v}", marks=[pytest.mark.containerd2, pytest.mark.slow]) for v in ("1.7", "2.0", "2.1", "2.2", "2.3")],
+]
+
+
+@pytest.mark.parametrize("config", ["own", pytest.param("default", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", VERSIONS)
+def test_a_mirror_in_sync_is_asked(lab: Lab, watcher: Watcher, kind: str, config: str) -> None:
     """With its default configuration, containerd 2.4 looks for hosts.toml in a directory "A:B"."""
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
-    lab.start("containerd2")
+    lab.start(kind)
+    if config == "default":
+        program = containerd2(*BUILT[kind]) / "containerd" if kind in BUILT else "containerd"
+        lab.config.write_text(lab.run(str(program), "config", "default"))
+        lab.daemons["containerd"].restart()
+        lab.wait_for_cri()
     lab.with_systemd()
     running = watcher(f"restart: now, {mirrors(('docker.io', f'http://{registry.name}'))}")
     wait_setting(running, "containerd.config_path", "in-sync")

@@ -201,7 +201,8 @@ static const struct reason reasons[] = {
 	{"mirrors-without-effect",
 		"The configuration of containerd disables hosts.toml, by the key registry.mirrors (move "
 		"its mirrors to runtime.mirrors) or by several directories in config_path (name "
-		"one): see refusals in /v1/status."},
+		"one), or no test has shown that its version asks mirrors: see refusals in "
+		"/v1/status."},
 	{"runtime-silent", "The runtime does not answer.", .unmet = true},
 	{0},
 };
