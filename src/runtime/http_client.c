@@ -93,6 +93,7 @@ static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 	copy_text(get->why, sizeof(get->why), why);
 	curl_multi_remove_handle(multi, get->easy);
 	curl_easy_cleanup(steal(get->easy));
+	curl_slist_free_all(steal(get->headers));
 }
 
 static bool set_up(struct http_get *get)
@@ -116,7 +117,14 @@ static bool set_up(struct http_get *get)
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, "headroom/" HEADROOM_VERSION);
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	curl_easy_setopt(easy, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
-	curl_easy_setopt(get->easy, CURLOPT_CUSTOMREQUEST, get->method);
+	/* An answer to HEAD has no body, whatever length it names. */
+	if (get->method && streq(get->method, "HEAD"))
+		curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+	else
+		curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, get->method);
+	if (get->header)
+		get->headers = must(curl_slist_append(NULL, get->header));
+	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, get->headers);
 	/* Keep GnuTLS from also reading a directory of certificates. */
 	if (get->ca_file)
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);

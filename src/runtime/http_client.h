@@ -27,6 +27,7 @@ struct http_get {
 	const char *ca_file;     /* trusted certificates for https; NULL: libcurl's default */
 	size_t limit;            /* maximum bytes of body, consumed ones included; 0: none */
 	const char *method;      /* of a request without body; NULL: GET */
+	const char *header;      /* one more, "Accept: text/plain"; or NULL */
 	http_data_fn *data;      /* NULL: the body is collected */
 	void *userdata;
 
@@ -40,6 +41,7 @@ struct http_get {
 
 	/* Internal. */
 	CURL *easy;
+	struct curl_slist *headers;
 	uint64_t started_us;
 	size_t received, received_headers, allocated;
 	int ended; /* the error of a callback that ended the request; 1: data() returned 1 */

@@ -133,6 +133,14 @@ static const char *const bundles[] = {
 	"/etc/ssl/cert.pem",
 };
 
+void registry_find_ca(const char *host_root, char path[static PATH_MAX])
+{
+	path[0] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(bundles) && !path[0]; i++)
+		if (path_in_root(host_root, bundles[i], path) < 0)
+			path[0] = '\0';
+}
+
 static void update_state(struct mirror *mirror, bool healthy, uint64_t checked_us)
 {
 	enum mirror_state seen = healthy ? MIRROR_UP : MIRROR_DOWN;
@@ -151,12 +159,10 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 	_cleanup_free_ char(*urls)[REGISTRY_URL_MAX + 8] = must(calloc(n + 1, sizeof(*urls)));
 	struct wait bounded = wait_at_most(wait, DEADLINE_US);
 	uint64_t now = now_us();
-	char ca_file[PATH_MAX] = "";
+	char ca_file[PATH_MAX];
 	size_t due = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(bundles) && !ca_file[0]; i++)
-		if (path_in_root(host_root, bundles[i], ca_file) < 0)
-			ca_file[0] = '\0';
+	registry_find_ca(host_root, ca_file);
 	for (size_t i = 0; i < n; i++) {
 		struct mirror *mirror = &mirrors[i];
 		size_t len = strlen(mirror->url);

@@ -3,6 +3,7 @@
 
 /* Registries: their names, and the URLs, health and lists of their mirrors. */
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -36,6 +37,9 @@ void registry_shorten_list(const char *list, char *out, size_t size);
 
 /* True when a checked URL's host is "localhost" or a loopback address. */
 bool registry_is_loopback(const char *url);
+
+/* Finds the certificates that the node trusts, below host_root. "": none. */
+void registry_find_ca(const char *host_root, char path[static PATH_MAX]);
 
 /*
  * Mirror health: GET URL/v2/ (OCI distribution specification, "determining support") every 10 s,

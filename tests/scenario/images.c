@@ -16,7 +16,8 @@ static void open_node(void *self)
 
 	tuner->host = &host;
 	tuner->config.parallel = 3;
-	tuner->config.wave = (struct wave){.nodes = 1, .seeds = 1, .round_us = 20 * USEC_PER_SEC};
+	tuner->config.wave = (struct wave){
+		.gate = WAVE_OFF, .nodes = 1, .seeds = 1, .round_us = 20 * USEC_PER_SEC};
 	copy_text(tuner->sample.runtime.socket, sizeof(tuner->sample.runtime.socket), "/run/x");
 	tuner->sample.runtime.driver = &containerd_driver;
 	tuner->sample.answers = true;
@@ -180,6 +181,52 @@ static bool parse_asked(struct scenario *scenario, void *base)
 	return true;
 }
 
+/* `peers NAME unknown|silent|lack|have`: the mirror's answer now. */
+static bool parse_peers(struct scenario *scenario, void *base)
+{
+	static const char *const states[] = {"", "unknown", "silent", "lack", "have"};
+	struct images_tuner *tuner = base;
+	const char *name = scenario_word(scenario);
+	struct peers *peers;
+	unsigned state = PEERS_UNKNOWN;
+
+	if (!name)
+		return false;
+	if (!preload_find(&tuner->record, "", name))
+		(void)preload_add(&tuner->record, "", name);
+	peers = &preload_find(&tuner->record, "", name)->peers;
+	while (state < PEERS_HAVE && !scenario_is(scenario, states[state]))
+		state++;
+	if (state == PEERS_HAVE && !scenario_is(scenario, "have"))
+		return false;
+	peers->asked_us = EPOCH_US + scenario->now_us;
+	if (state == PEERS_HAVE)
+		peers->have_us = peers->state == PEERS_LACK ? peers->asked_us : 1;
+	peers->state = (enum peers_state)state;
+	return true;
+}
+
+/* `seen NAME SECONDS`: the configuration named the image then. */
+static bool parse_seen(struct scenario *scenario, void *base)
+{
+	struct images_tuner *tuner = base;
+	const char *name = scenario_word(scenario);
+	uint64_t seconds;
+
+	if (!name || !scenario_number(scenario, &seconds))
+		return false;
+	preload_add(&tuner->record, "", name)->first_seen_us = EPOCH_US + seconds * USEC_PER_SEC;
+	return true;
+}
+
+/* `count-from-seen`: without images.wave.start. */
+static bool parse_count_from_seen(struct scenario *scenario, void *base)
+{
+	(void)scenario;
+	((struct images_tuner *)base)->config.wave.start_us = 0;
+	return true;
+}
+
 static bool parse_force(struct scenario *scenario, void *base)
 {
 	(void)base;
@@ -210,6 +257,8 @@ static const struct scenario_word at[] = {
 	WORD_CALL("asked", parse_asked),
 	WORD_CALL("mode", scenario_mode),
 	WORD_CALL("force", parse_force),
+	WORD_CALL("peers", parse_peers),
+	WORD_CALL("seen", parse_seen),
 	WORD_CALL("kubelet", parse_kubelet),
 	WORD_CONST("silent", struct images_tuner, sample.answers, false),
 	WORD_CONST("answers", struct images_tuner, sample.answers, true),
@@ -260,6 +309,9 @@ static const struct scenario_word config[] = {
 	WORD_CALL("pull", parse_pull),
 	WORD_CALL("pin", parse_pin),
 	WORD_CALL("wave", parse_wave),
+	WORD_CALL("count-from-seen", parse_count_from_seen),
+	WORD_CONST("ask-auto", struct images_tuner, config.wave.gate, WAVE_AUTO),
+	WORD_CONST("ask-peers", struct images_tuner, config.wave.gate, WAVE_PEERS),
 	WORD_NUMBER("parallel", struct images_tuner, config.parallel),
 	{0},
 };
@@ -297,6 +349,7 @@ static bool expect_begins(struct scenario *scenario, void *base)
 		const struct transfer *next = &memory->begin[i];
 		const char *name = next->kind == TRANSFER_ARCHIVE ? next->archive.path
 				   : next->kind == TRANSFER_PULL  ? next->name
+				   : next->kind == TRANSFER_ASK   ? "ask"
 								  : "clean";
 
 		if (!scenario_is(scenario, name)) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pulls one image on a simulated fleet: all nodes at once, by the rule of cat-gate, and in waves with times from the agent's own code.
 
-waves.py WAVE_TIMES [--quick] [--plot FILE]   prints the tables of deploy/IMAGES.md; fails if one of its promises does not hold
+waves.py WAVE_DECIDE [--quick] [--plot FILE]   prints the tables of deploy/IMAGES.md; fails if one of its promises does not hold
 
 A pull takes 7 s at full speed. Upstream serves 19.5 pulls at full speed and shares its capacity evenly among more. A node with the image
 serves 16 others at full speed. A node selects its source at the start of its pull: nodes with the image, or upstream if there are none.
@@ -14,7 +14,7 @@ import math
 import random
 import subprocess
 import sys
-from typing import Callable
+from typing import Callable, Iterable
 
 PULL = 7.0
 UPSTREAM = 19.5
@@ -28,6 +28,10 @@ GATE_DELAY = 13.5  # from the open gate to a known image on the node, without th
 SAFE = {"seeds": 10, "growth": 3, "round_s": 10}  # seeds + 3 * sqrt(seeds) <= 19.5
 FAST = SAFE | {"growth": 10}  # less than half of the 16 * 10 / 7 that a node can serve in a round
 NODES = (77, 2500, 10000)
+# A mirror such as Spegel: it announces an image after the pull, answers from a cache, and its search for a peer may take too long.
+LEARN, CACHED, MISSED = 2.0, 5.0, 0.02
+ASK = 3.0  # WAVE_ASK_EVERY_US
+UNASKED, LACK, HAVE = 0, 3, 4  # enum peers_state
 F = int(UPSTREAM)
 
 
@@ -134,28 +138,166 @@ def cat_gate(nodes: int, **model: float) -> Fleet:
     return fleet.run(ended)
 
 
-def waves(nodes: int, configured: int, image: str, *, seeds: int, growth: int, round_s: int, **model: float) -> Fleet:
-    command = [arguments.wave_times, configured, seeds, growth, round_s, image, nodes, 10]
-    out = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-    due = [[float(word) for word in line.split()] for line in out.splitlines()]
-    fleet = Fleet(nodes, **model)
+class Waves:
+    """A fleet whose nodes follow the agent's own decide(). With a gate they ask a mirror, which learns of a node LEARN s after its pull."""
 
-    def ended(node: int, fails: bool) -> None:
+    def __init__(self, nodes: int, configured: int, image: str, *, seeds: int, growth: int, round_s: int, gate: str, spread: float = 0, **model: float) -> None:
+        words = [arguments.wave_decide, gate, configured, seeds, growth, round_s, image, "seen" if spread else "start"]
+        self.program = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.fleet = Fleet(nodes, **model)
+        self.seen = [self.fleet.random.uniform(0, spread) if spread else 0.0 for _ in range(nodes)]
+        self.failed = [0.0] * nodes
+        self.peers, self.asked, self.have = [UNASKED] * nodes, [-1.0] * nodes, [-1.0] * nodes
+        self.turn = [0] * nodes  # a later decision replaces the earlier one
+        self.waiting: set[int] = set()  # nodes without the answer that a peer has it
+        self.learnt = math.inf
+        self.random = random.Random(2)  # of its own: attempts that fail are the same with and without a mirror
+        if spread:
+            for node in range(nodes):
+                self.fleet.at(self.seen[node], self.decide_one, node)
+        else:
+            self.decide(list(range(nodes)))
+
+    def run(self) -> Fleet:
+        self.fleet.run(self.ended)
+        self.program.communicate()
+        return self.fleet
+
+    def question(self, nodes: list[int]) -> list[tuple[int, float, bool]]:
+        out, now = [], self.fleet.now
+        assert self.program.stdin and self.program.stdout
+        for start in range(0, len(nodes), 500):
+            part = nodes[start : start + 500]
+            for n in part:
+                state = f"{self.peers[n]} {self.asked[n]:.6f} {self.have[n]:.6f}"
+                self.program.stdin.write(f"node-{n:05d} {now:.6f} {self.seen[n]:.6f} {self.fleet.failures[n]} {self.failed[n]:.6f} {state}\n")
+            self.program.stdin.write("\n")
+            self.program.stdin.flush()
+            for n in part:
+                wait, asks = self.program.stdout.readline().split()
+                out.append((n, float(wait), asks == "1"))
+        return out
+
+    def decide_one(self, node: int) -> None:
+        self.decide([node])
+
+    def decide(self, nodes: list[int]) -> None:
+        again = []
+        for node, wait, asks in self.question(nodes):
+            if asks and self.peers[node] == UNASKED:
+                self.asked[node] = self.fleet.now
+                if self.fleet.now >= self.learnt:
+                    self.peers[node], self.have[node] = HAVE, 0
+                else:
+                    self.peers[node] = LACK
+                    self.waiting.add(node)
+                    self.ask_again([node])
+                again.append(node)
+                continue
+            self.turn[node] += 1
+            if wait > 0:
+                self.fleet.at(self.fleet.now + wait + 1e-5, self.check, node, self.turn[node])
+            else:
+                self.waiting.discard(node)
+                self.fleet.begin(node)
+        if again:
+            self.decide(again)
+
+    def check(self, node: int, turn: int) -> None:
+        if turn == self.turn[node]:
+            self.asked[node] = self.fleet.now
+            self.decide([node])
+
+    def ended(self, node: int, fails: bool) -> None:
         if fails:
-            fleet.at(max(fleet.now, due[node][min(fleet.failures[node], 9)]), fleet.begin, node)
+            self.failed[node] = self.fleet.now
+            if self.peers[node] == LACK and self.fleet.now >= self.learnt:
+                self.peers[node], self.have[node] = HAVE, self.fleet.now
+            elif self.peers[node] == LACK:
+                self.waiting.add(node)
+            self.decide([node])
+        elif self.learnt == math.inf and self.fleet.serves:
+            self.learnt = self.fleet.now + LEARN
+            self.ask_again(self.waiting)
 
-    for node in range(nodes):
-        fleet.at(due[node][0], fleet.begin, node)
-    return fleet.run(ended)
+    def ask_again(self, nodes: Iterable[int]) -> None:
+        """The mirror keeps an answer for CACHED s, so that every second question gets a new one. It keeps no answer of a search that was too slow."""
+        period = math.ceil(CACHED / ASK) * ASK
+        by_time: dict[float, list[int]] = {}
+        for node in nodes if self.learnt < math.inf else ():
+            time = self.seen[node] + math.ceil((self.learnt - self.seen[node]) / period) * period
+            while self.random.random() < MISSED**2:  # each question is repeated at once
+                time += ASK
+            by_time.setdefault(time, []).append(node)
+        for time, answered in by_time.items():
+            self.fleet.at(time, self.answers, *answered)
+
+    def answers(self, *nodes: int) -> None:
+        still = [node for node in nodes if node in self.waiting]
+        for node in still:
+            self.waiting.discard(node)
+            self.peers[node], self.asked[node], self.have[node] = HAVE, self.fleet.now, self.fleet.now
+        self.decide(still)
 
 
-def over_images(configured: float = 1, **model: float) -> list[list[Fleet]]:
-    """For each number of nodes: the same wave for several images, which begin at different nodes; the fastest first."""
+def over_images(configured: float = 1, seedless: bool = False, **model) -> list[list[Fleet]]:
+    """For each number of nodes: the same wave for several images, which begin at different nodes; the fastest first. Seedless: no node is first."""
     by_nodes = []
     for n in NODES:
-        fleets = [waves(n, int(n * configured), f"registry.example/app:{i}", **model) for i in range(3 if arguments.quick else 11)]
+        fleets: list[Fleet] = []
+        image = 0
+        while len(fleets) < (3 if arguments.quick or seedless else 11):
+            fleet = Waves(n, int(n * configured), f"registry.example/app:{image}", **model)
+            image += 1
+            if not seedless or not fleet.fleet.upstream.pulls:
+                fleets.append(fleet.run())
+            else:
+                fleet.program.communicate()
         by_nodes.append(sorted(fleets, key=lambda fleet: fleet.share(1)))
     return by_nodes
+
+
+OPEN, CLOSED = {"gate": "off"}, {"gate": "auto"}
+NO_SEED = {"seedless": True, "seeds": 2, "growth": 3, "round_s": 10}
+
+# Rows in which asking the peers may take longer than 1.15 times the better of cat-gate's rule and rounds by time.
+REASONS = {
+    "no peers: all from upstream": "a node waits for a peer before it goes upstream, and no faster than upstream can surely serve",
+    "no seed drawn, `seeds: 2`": "upstream serves seeds and 3 * sqrt(seeds) at once; the fleet cannot tell a slow seed from none",
+}
+
+
+def cases() -> dict[str, dict]:
+    """Each name with the model of the fleet."""
+    return {
+        "calm": {},
+        "a node serves 4 others at once, not 16": {"peers": 4},
+        "a node serves 2 others at once, not 16": {"peers": 2},
+        "5 % of the nodes take ten times as long": {"slow": 0.05},
+        "5 % of the attempts fail": {"fail": 0.05},
+        "no peers: all from upstream": {"peers": 0},
+        "a pull takes 30 s, not 7": {"pull": 30},
+        "a pull takes 120 s, not 7": {"pull": 120},
+        "no seed drawn, `seeds: 2`": NO_SEED,
+        "the configuration reaches the nodes within 60 s": {"spread": 60},
+    }
+
+
+def compared() -> dict[str, list[list[list[Fleet]]]]:
+    """For each case: cat-gate's rule, rounds by time, rounds by the answers of a mirror."""
+    rows = {}
+    for case, model in cases().items():
+        if arguments.quick and case not in ("calm", "5 % of the attempts fail", "a pull takes 30 s, not 7"):
+            continue
+        wave = SAFE | model
+        plain = {key: value for key, value in model.items() if key not in NO_SEED and key != "spread"}
+        rows[case] = [[[cat_gate(n, **plain)] for n in NODES], over_images(**wave | OPEN), over_images(**wave | CLOSED)]
+    for case, (gate, by_time, closed) in rows.items():
+        for i, n in enumerate(NODES):
+            better = min(middle(gate[i]), middle(by_time[i]))
+            assert case in REASONS or middle(closed[i]) <= 1.15 * better, (case, n, middle(closed[i]), better)
+        assert case in REASONS or most(closed) <= F, f"{case}: pulls from upstream never exceed its capacity"
+    return rows
 
 
 def calm() -> dict[str, list[list[Fleet]]]:
@@ -163,8 +305,8 @@ def calm() -> dict[str, list[list[Fleet]]]:
     fleets = {
         "all at once": [[at_once(n)] for n in NODES],
         "cat-gate's rule": [[cat_gate(n)] for n in NODES],
-        "waves, `growth: 3`": over_images(**SAFE),
-        "waves, `growth: 10`": over_images(**FAST),
+        "waves, `growth: 3`": over_images(**SAFE | OPEN),
+        "waves, `growth: 10`": over_images(**FAST | OPEN),
     }
     _, gate, safe, fast = (of[2][len(of[2]) // 2].share(1) for of in fleets.values())
     assert 95 <= fleets["cat-gate's rule"][0][0].share(1) <= 115, "the article measured 105 s on 77 nodes"
@@ -177,8 +319,9 @@ def calm() -> dict[str, list[list[Fleet]]]:
 def wrong_counts() -> dict[str, list[list[Fleet]]]:
     fleets = {}
     for name, factor in (("half", 0.5), ("twice", 2)):
-        fleets[f"`growth: 3`, `nodes` is {name} the real number"] = over_images(factor, **SAFE)
-        fleets[f"`growth: 10`, `nodes` is {name} the real number"] = over_images(factor, **FAST)
+        for gate, way in ((OPEN, "by time"), (CLOSED, "by the mirror"))[: 1 if arguments.quick else 2]:
+            fleets[f"{way}, `growth: 3`, `nodes` is {name} the real number"] = over_images(factor, **SAFE | gate)
+            fleets[f"{way}, `growth: 10`, `nodes` is {name} the real number"] = over_images(factor, **FAST | gate)
     for name, of in fleets.items():
         assert of[2][-1].share(1) <= 100, f"{name}: still less than half of the time of cat-gate's rule"
     return fleets
@@ -186,21 +329,20 @@ def wrong_counts() -> dict[str, list[list[Fleet]]]:
 
 def harder() -> dict[str, list[list[Fleet]]]:
     fleets = {}
-    for case, model in (
-        ("5 % of the nodes take ten times as long", {"slow": 0.05}),
-        ("5 % of the attempts fail", {"fail": 0.05}),
-        ("a node serves 4 others at once, not 16", {"peers": 4}),
-        ("a node serves 2 others at once, not 16", {"peers": 2}),
-        ("no peers: all from upstream", {"peers": 0}),
-        ("a pull takes 30 s, not 7", {"pull": 30}),
-    ):
-        fleets[f"{case}: cat-gate's rule"] = [[cat_gate(n, **model)] for n in NODES]
-        for growth in (3, 4, 10) if "serves" in case else (3, 10):
-            fleets[f"{case}: `growth: {growth}`"] = over_images(**SAFE | {"growth": growth}, **model)
+    for peers in (4, 2):
+        for growth in (4, 10):
+            for gate, way in ((OPEN, "by time"), (CLOSED, "by the mirror")):
+                name = f"a node serves {peers} others at once, not 16: `growth: {growth}`, {way}"
+                fleets[name] = over_images(**SAFE | {"growth": growth} | gate, peers=peers)
     fleets["a pull takes 30 s, not 7: all at once"] = [[at_once(n, pull=30)] for n in NODES]
-    fleets["a pull takes 30 s, `round: 45s`: `growth: 3`"] = over_images(**SAFE | {"round_s": 45, "pull": 30})
-    fleets["a pull takes 30 s, `round: 45s`: `growth: 10`"] = over_images(**FAST | {"round_s": 45, "pull": 30})
+    for growth in (3, 10):
+        fleets[f"a pull takes 30 s, `round: 45s`: `growth: {growth}`, by time"] = over_images(**SAFE | OPEN | {"growth": growth, "round_s": 45, "pull": 30})
+    fleets["a pull takes 30 s: `growth: 10`, by the mirror"] = over_images(**FAST | CLOSED, pull=30)
     return fleets
+
+
+def middle(fleets: list[Fleet]) -> float:
+    return fleets[len(fleets) // 2].share(1)
 
 
 def most(by_nodes: list[list[Fleet]]) -> int:
@@ -219,6 +361,13 @@ def table(fleets: dict[str, list[list[Fleet]]]) -> None:
     print("|---|---|---|---|---|")
     for name, of in fleets.items():
         print(f"| {name} | {' | '.join(map(cell, of))} | {most(of):,} |")
+
+
+def table_of_cases(rows: dict[str, list[list[list[Fleet]]]]) -> None:
+    print("\n| seconds for 77 / 2,500 / 10,000 nodes | cat-gate's rule | waves by time | by the mirror | pulls from upstream at once, at most: by time, by the mirror |")
+    print("|---|---|---|---|---|")
+    for case, of in rows.items():
+        print(f"| {case} | {' | '.join(' / '.join(map(cell, way)) for way in of)} | {most(of[1]):,}, {most(of[2]):,} |")
 
 
 def plot(fleets: dict[str, list[list[Fleet]]], path: str) -> None:
@@ -254,6 +403,7 @@ def plot(fleets: dict[str, list[list[Fleet]]], path: str) -> None:
 def main() -> int:
     fleets = calm()
     table(fleets)
+    table_of_cases(compared())
     table(wrong_counts())
     if arguments.plot:
         plot(fleets, arguments.plot)
@@ -264,7 +414,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("wave_times")
+    parser.add_argument("wave_decide")
     parser.add_argument("--quick", action="store_true", help="only what is asserted")
     parser.add_argument("--plot", metavar="FILE", help="an SVG of the calm case")
     arguments = parser.parse_args()

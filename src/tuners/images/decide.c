@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
-#include <ctype.h>
-
 #include <zlib.h>
 
 #define BACKOFF_FIRST_US (10 * USEC_PER_SEC)
@@ -268,42 +266,14 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 
 /* ---- pulls ---- */
 
-uint64_t wave_due_us(
-	const struct wave *wave, const char *node, const char *image, unsigned failures)
-{
-	const char *const names[] = {node, image};
-	double begun = (double)MAX(wave->seeds, 1U) / MAX(wave->nodes, 1U), at;
-	uint64_t h = UINT64_C(0xcbf29ce484222325), round = failures;
-
-	/* FNV-1a, then MurmurHash3's fmix64: the last bytes, in which names of nodes differ, hardly
-	 * change the high bits of FNV-1a. */
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		for (const char *c = names[i]; *c; c++)
-			h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-		h = (h ^ '|') * UINT64_C(0x100000001b3);
-	}
-	h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
-	h = (h ^ h >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
-	at = (double)(h ^ h >> 33) / 0x1p64;
-	for (; begun < 1 && at >= begun; begun *= MAX(wave->growth, 2U))
-		round++;
-	return wave->start_us + round * wave->round_us;
-}
-
 static void decide_pull(struct decision *decision, const char *name)
 {
 	const struct preload *known = preload_find(&decision->tuner->record, "", name);
-	uint64_t now_us = decision->input->now_us, due_us;
-	struct wave wave = decision->tuner->config.wave;
 	struct image_row *row;
 
 	if (find_named(decision->memory->rows, decision->memory->n, name))
 		return; /* an archive has it */
 	row = add_row(decision, known, "", name);
-	if (wave.start_us == 0)
-		wave.start_us = known && known->first_seen_us > 0 ? known->first_seen_us
-								  : decision->realtime_us;
-	due_us = wave_due_us(&wave, decision->tuner->host->node_name, name, row->preload.failures);
 	if (is_ready(decision, &row->preload)) {
 		become(row, IMAGE_READY, "present");
 	} else if (images_active(decision->tuner, TRANSFER_PULL, "", name)) {
@@ -312,16 +282,22 @@ static void decide_pull(struct decision *decision, const char *name)
 		row->reason = decision->obstacle;
 	} else if (row->preload.reason && !judge_failure(decision, row)) {
 		return;
-	} else if (wave.nodes > 1 && due_us > decision->realtime_us &&
-		   !is_forced(decision, &row->preload)) {
-		row->retry_us = now_us + due_us - decision->realtime_us;
-		if (row->state == IMAGE_PENDING)
-			row->reason = "wave-waits";
-	} else if (decision->cleaning) {
+	} else if (decision->cleaning ||
+		   (!is_forced(decision, &row->preload) &&
+			   wave_waits(decision->tuner, row, decision->input->now_us,
+				   decision->realtime_us))) {
 		return;
 	} else if (fits(decision, row) && decision->busy < decision->tuner->config.parallel) {
 		begin(decision, TRANSFER_PULL, NULL, name, need_of(decision, &row->preload));
 	}
+}
+
+static bool any_asks(const struct images_memory *memory)
+{
+	for (size_t i = 0; i < memory->n; i++)
+		if (memory->rows[i].asks)
+			return true;
+	return false;
 }
 
 /* ---- pins ---- */
@@ -481,6 +457,8 @@ void images_decide(
 		decide_pull(&decision, tuner->config.pulls.items[i]);
 	if (tuner->dirty && !images_active(tuner, TRANSFER_RECORD, "", ""))
 		begin(&decision, TRANSFER_RECORD, NULL, "", 0);
+	if (any_asks(memory) && !images_active(tuner, TRANSFER_ASK, "", ""))
+		begin(&decision, TRANSFER_ASK, NULL, "", 0);
 	decide_conditions(&decision, proposal);
 	decide_pins(tuner, input, proposal);
 }

@@ -8,11 +8,13 @@
 
 #include "runtime/driver.h"
 #include "runtime/kubelet.h"
+#include "runtime/registry.h"
 
 #include <headroom/tuner.h>
 
 #define IMAGES_PARALLEL_MAX 16
-#define IMAGES_LIST_MAX     256 /* configured archives or pulls */
+#define IMAGES_ACTIVE_MAX   (IMAGES_PARALLEL_MAX + 3) /* TRANSFER_CLEAN, _RECORD, _ASK */
+#define IMAGES_LIST_MAX     256                       /* configured archives or pulls */
 #define ARCHIVES_MAX        ((size_t)1024)
 #define IMAGES_TEXT_MAX     256 /* a name or a path: IMAGE_NAME_MAX, SETTING_PATH_MAX */
 
@@ -24,7 +26,10 @@
  * peers. A hash of the node's and the image's name selects the round, so that each image has other
  * seeds and a restart changes nothing.
  */
+enum wave_gate { WAVE_AUTO, WAVE_PEERS, WAVE_OFF };
+
 struct wave {
+	enum wave_gate gate;
 	unsigned nodes;    /* estimated number of nodes; 0 and 1: begin at once */
 	unsigned seeds;    /* nodes that begin in round 0, on average */
 	unsigned growth;   /* factor by which the nodes that have begun grow per round, >= 2 */
@@ -32,9 +37,24 @@ struct wave {
 	uint64_t start_us; /* begin of round 0, CLOCK_REALTIME; the same on all nodes */
 };
 
+/* The round of a node's first attempt. */
+unsigned wave_round(const struct wave *wave, const char *node, const char *image);
+
 /* When to begin, CLOCK_REALTIME. Each failed attempt delays it by one more round. */
 uint64_t wave_due_us(
 	const struct wave *wave, const char *node, const char *image, unsigned failures);
+
+/*
+ * The same for a node that asks its peers from since_us on. have_us is when one first had the image
+ * (0: not yet), which shows how long a pull and the news of it take. A peer that had it at the
+ * first question (have_us is not after since_us) shows nothing: the rounds are those of
+ * wave_due_us(), and also for a mirror that fetches what it is asked for.
+ */
+uint64_t wave_peers_due_us(const struct wave *wave, const char *node, const char *image,
+	unsigned failures, uint64_t since_us, uint64_t have_us);
+
+/* Interval of questions to the peers, counted from since_us. */
+#define WAVE_ASK_EVERY_US (3 * USEC_PER_SEC)
 
 /* ---- configuration ---- */
 
@@ -52,6 +72,8 @@ struct images_config {
 	uint64_t parallel;
 	uint64_t progress_timeout_us; /* of a load; 0: none */
 	struct wave wave;             /* start_us 0: from when the node first saw the image */
+	struct image_mirror *mirrors; /* of runtime.mirrors */
+	size_t n_mirrors;
 };
 
 #define IMAGES_SANDBOX "sandbox"
@@ -94,6 +116,30 @@ struct images_sample {
 	bool cancelled; /* incomplete: drop it */
 };
 
+/* ---- peers ---- */
+
+enum peers_state {
+	PEERS_UNASKED,
+	PEERS_UNKNOWN, /* the registry has no mirror */
+	PEERS_SILENT,  /* the mirror does not answer or refuses */
+	PEERS_LACK,    /* none has the image */
+	PEERS_HAVE,
+};
+
+/* What the mirrors of an image's registry answered. */
+struct peers {
+	enum peers_state state;
+	unsigned silent;   /* questions in a row without an answer */
+	uint64_t asked_us; /* the last question, CLOCK_REALTIME */
+	uint64_t have_us;  /* the first answer that one has it; 1: at the first question; 0: none */
+	char why[MIRROR_WHY_MAX]; /* PEERS_SILENT: the mirror and its answer */
+};
+
+struct image_mirror {
+	char registry[REGISTRY_NAME_MAX]; /* or REGISTRY_DEFAULT */
+	char url[REGISTRY_URL_MAX];
+};
+
 /* ---- the record: images.json in the state directory ---- */
 
 /* The record of an archive (name "") or of an image. */
@@ -111,6 +157,7 @@ struct preload {
 	uint64_t took_us;       /* duration of the last transfer */
 	uint64_t bytes;         /* sent to the runtime in all transfers */
 	unsigned failures;      /* since the last success */
+	struct peers peers;     /* have_us is stored */
 
 	/* Not stored: */
 	bool loaded;        /* by the last transfer */
@@ -140,6 +187,7 @@ enum transfer_kind {
 	TRANSFER_PULL,
 	TRANSFER_CLEAN, /* removes names that a killed agent left */
 	TRANSFER_RECORD,
+	TRANSFER_ASK, /* asks the mirrors for images whose waves wait */
 };
 
 /* A job. decide() sets kind to percent_free. Members before `done` do not change while it runs. */
@@ -158,8 +206,12 @@ struct transfer {
 	struct text_list others;   /* names that other archives provide */
 	struct preload_list known; /* the record */
 	char *text;                /* TRANSFER_RECORD: the content of the file */
-	bool cancelled;            /* the store is full; used by the loop only */
-	uint64_t began_us;         /* CLOCK_MONOTONIC */
+	/* TRANSFER_ASK: name and peers of each image are used. */
+	struct preload_list asked;
+	struct image_mirror *mirrors;
+	size_t n_mirrors;
+	bool cancelled;    /* the store is full; used by the loop only */
+	uint64_t began_us; /* CLOCK_MONOTONIC */
 	/* Used by the loop only: a load without progress is cancelled. */
 	bool stalled;
 	uint64_t progress_timeout_us, progress_us, progress_bytes;
@@ -174,6 +226,9 @@ struct transfer {
 void images_transfer(void *request, const struct wait *wait);
 void transfer_free(struct transfer *transfer);
 
+/* peers.c: asks the mirrors for the images of transfer->asked. */
+void peers_ask(struct transfer *transfer, const struct wait *wait);
+
 /* Writes why an image does not fit. */
 void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget);
 
@@ -185,10 +240,10 @@ struct images_tuner {
 	struct images_config config;
 	struct images_sample sample;
 	struct preload_list record;
-	bool dirty;                                       /* the record must be written */
-	bool due;                                         /* a sample is due at once */
-	uint64_t transfer_end_us;                         /* of the last one, CLOCK_MONOTONIC */
-	struct transfer *active[IMAGES_PARALLEL_MAX + 2]; /* owned by the job queue */
+	bool dirty;                                 /* the record must be written */
+	bool due;                                   /* a sample is due at once */
+	uint64_t transfer_end_us;                   /* of the last one, CLOCK_MONOTONIC */
+	struct transfer *active[IMAGES_ACTIVE_MAX]; /* owned by the job queue */
 	size_t n_active;
 };
 
@@ -217,6 +272,7 @@ struct image_row {
 	enum image_state state;
 	const char *reason;
 	char why[IMAGES_WHY_MAX];
+	bool asks;         /* its mirrors are to be asked now */
 	uint64_t retry_us; /* next attempt or begin of the wave, CLOCK_MONOTONIC; 0: none */
 	int pinned;        /* -1: unknown */
 };
@@ -226,10 +282,17 @@ struct images_memory {
 	struct image_row *rows;
 	size_t n, allocated;
 	uint64_t forced_us; /* the last `headroom apply`, which retries failures; CLOCK_MONOTONIC */
-	struct transfer begin[IMAGES_PARALLEL_MAX + 2]; /* transfers to begin now */
+	struct transfer begin[IMAGES_ACTIVE_MAX]; /* transfers to begin now */
 	size_t n_begin;
 	bool full; /* the store is full: cancel pulls */
 };
+
+/*
+ * wave.c: whether a pull waits for its wave, and when it begins (row->retry_us). Its mirrors are
+ * asked every few seconds meanwhile (row->asks). now_us: CLOCK_REALTIME.
+ */
+bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_t monotonic_us,
+	uint64_t now_us);
 
 /* The transfer of this kind that is under way, or NULL. */
 const struct transfer *images_active(const struct images_tuner *tuner, enum transfer_kind kind,

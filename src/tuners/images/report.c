@@ -67,6 +67,9 @@ const struct reason images_reasons[] = {
 	{"queued", "The transfer begins when an earlier one has ended."},
 	{"settling", "The archive changed just now and may still be written."},
 	{"wave-waits", "Other nodes pull the image first: see images.wave."},
+	{"peers-lack-it",
+		"Other nodes pull the image first, and no peer of the mirror has it yet."},
+	{"peers-have-it", "A peer has the image, and this node waits for its wave."},
 	{"pins-ignored",
 		"This version of containerd ignores the label of pinned images. It needs 1.6.25, "
 		"1.7.10 or 2.0."},

@@ -44,6 +44,7 @@ static const struct {
 	{"size", offsetof(struct preload, size)},
 	{"need", offsetof(struct preload, need)},
 	{"first_seen_us", offsetof(struct preload, first_seen_us)},
+	{"peers_have_us", offsetof(struct preload, peers.have_us)},
 	{"took_us", offsetof(struct preload, took_us)},
 	{"bytes", offsetof(struct preload, bytes)},
 };
@@ -129,6 +130,8 @@ void transfer_free(struct transfer *transfer)
 	free(transfer->others.items);
 	free(transfer->known.entries);
 	free(transfer->text);
+	free(transfer->asked.entries);
+	free(transfer->mirrors);
 	free(transfer->found.entries);
 	free(transfer);
 }
@@ -337,6 +340,9 @@ void images_transfer(void *request, const struct wait *wait)
 		break;
 	case TRANSFER_RECORD:
 		transfer->error = record_write(transfer->host->state, transfer->text);
+		break;
+	case TRANSFER_ASK:
+		peers_ask(transfer, wait);
 		break;
 	}
 	if (transfer->error < 0 || transfer->found.n == 0)

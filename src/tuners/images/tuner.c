@@ -44,6 +44,8 @@ static const struct config_option pull_items[] = {
 static const struct config_option pin_items[] = {
 	{TEXT_ITEM, .check = check_pin, .help = "A reference, or sandbox."}, {0}};
 
+static const char *const wave_gates[] = {"auto", "peers", "off", NULL};
+
 const struct config_option images_options[] = {
 	MODE_OPTION("images"),
 	{"images.archives", OPTION_LIST, .max = IMAGES_LIST_MAX, .items = archive_items,
@@ -82,6 +84,14 @@ const struct config_option images_options[] = {
 		.help = "When the first wave begins on all nodes, such as 2026-05-01T04:00:00Z. "
 			"Empty: each node counts from the time at which its configuration first "
 			"named the image, so all nodes should get it at about the same time."},
+	{"images.wave.gate", OPTION_CHOICE, .choices = wave_gates, .def = "auto",
+		.help = "Whether a node of a later wave asks the mirror of the image's registry "
+			"(runtime.mirrors, or a hosts.toml of others) every 3 s if a peer has the "
+			"image. The time until the first yes is the measure of a pull: later waves "
+			"follow in rounds of 1.25 times it, if it exceeds 1.3 times "
+			"images.wave.round. Without any yes nodes go upstream, one after the "
+			"other. auto: as peers if a mirror answers, else as off. peers: also if "
+			"none answers. off: waves by time alone."},
 	{0},
 };
 
@@ -111,6 +121,21 @@ static void read_names(
 	}
 }
 
+static void read_mirrors(const struct config *config, struct images_config *ret)
+{
+	free(ret->mirrors);
+	ret->n_mirrors = config_list(config, "runtime.mirrors");
+	ret->mirrors = must(calloc(ret->n_mirrors + 1, sizeof(*ret->mirrors)));
+	for (size_t i = 0; i < ret->n_mirrors; i++) {
+		struct image_mirror *mirror = &ret->mirrors[i];
+
+		copy_text(mirror->registry, sizeof(mirror->registry),
+			config_item(config, "runtime.mirrors", i, "registry"));
+		(void)registry_copy_url(mirror->url, sizeof(mirror->url),
+			config_item(config, "runtime.mirrors", i, "url"));
+	}
+}
+
 static void images_configure(void *self, const struct config *config)
 {
 	struct images_tuner *tuner = self;
@@ -128,7 +153,9 @@ static void images_configure(void *self, const struct config *config)
 		.growth = (unsigned)config_count(config, "images.wave.growth", 1),
 		.round_us = config_duration(config, "images.wave.round"),
 	};
+	ret->wave.gate = (enum wave_gate)config_choice(config, "images.wave.gate");
 	(void)time_parse(config_text(config, "images.wave.start"), &ret->wave.start_us);
+	read_mirrors(config, ret);
 	ret->generation++;
 	tuner->due = true;
 	/* Waves count from when an image was first wanted. */
@@ -147,6 +174,7 @@ static void sample_free(struct images_tuner *tuner)
 	free(tuner->config.archives.items);
 	free(tuner->config.pulls.items);
 	free(tuner->config.pins.items);
+	free(tuner->config.mirrors);
 	free(tuner->sample.images);
 	free(tuner->sample.archives);
 	free(tuner->record.entries);
@@ -220,6 +248,19 @@ static void images_sample_adopt(void *self, void *data)
 
 /* ---- transfers ---- */
 
+static void add_questions(const struct images_tuner *tuner, const struct images_memory *memory,
+	struct transfer *transfer)
+{
+	size_t size = tuner->config.n_mirrors * sizeof(*transfer->mirrors);
+
+	for (size_t i = 0; i < memory->n; i++)
+		if (memory->rows[i].asks)
+			(void)preload_add(&transfer->asked, "", memory->rows[i].preload.name);
+	transfer->n_mirrors = tuner->config.n_mirrors;
+	transfer->mirrors = must(malloc(size + 1));
+	memcpy(transfer->mirrors, tuner->config.mirrors, size);
+}
+
 static void *images_transfer_request(void *self, const void *data, bool now)
 {
 	const struct images_memory *memory = data;
@@ -255,6 +296,8 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	}
 	for (size_t i = 0; i < record->n && transfer->kind == TRANSFER_ARCHIVE; i++)
 		*preload_add(&transfer->known, "", "") = record->entries[i];
+	if (transfer->kind == TRANSFER_ASK)
+		add_questions(tuner, memory, transfer);
 	if (transfer->kind == TRANSFER_RECORD) {
 		/* Drop entries that the configuration no longer names, unless the runtime still has
 		 * their image: the next archive may replace it. */
@@ -336,6 +379,7 @@ static void record_preload(struct preload_list *record, const struct preload *fo
 	known->done_us = now_us();
 	known->bytes += old.bytes;
 	known->first_seen_us = old.first_seen_us;
+	known->peers = old.peers;
 	if (!found->loaded)
 		known->took_us = old.took_us;
 	if (found->reason) {
@@ -345,6 +389,32 @@ static void record_preload(struct preload_list *record, const struct preload *fo
 	} else if (found->loaded) {
 		log_info(name, "%s%s in %.1f s", found->source[0] ? "loaded from " : "pulled",
 			found->source, (double)found->took_us / (double)USEC_PER_SEC);
+	}
+}
+
+/* Answers in a row that a mirror must fail to give, once it gave one. */
+#define SILENT_MAX 3
+
+static void adopt_peers(struct images_tuner *tuner, const struct transfer *transfer)
+{
+	for (size_t i = 0; i < transfer->asked.n; i++) {
+		const struct peers *seen = &transfer->asked.entries[i].peers;
+		struct preload *known =
+			preload_find(&tuner->record, "", transfer->asked.entries[i].name);
+		struct peers *peers = known ? &known->peers : NULL;
+
+		if (!peers)
+			continue;
+		peers->asked_us = seen->asked_us;
+		peers->silent = seen->state == PEERS_SILENT ? peers->silent + 1 : 0;
+		if (peers->state == PEERS_LACK && peers->silent > 0 && peers->silent < SILENT_MAX)
+			continue;
+		if (seen->state == PEERS_HAVE && peers->have_us == 0) {
+			peers->have_us = peers->state == PEERS_LACK ? seen->asked_us : 1;
+			tuner->dirty = true;
+		}
+		peers->state = seen->state;
+		copy_text(peers->why, sizeof(peers->why), seen->why);
 	}
 }
 
@@ -373,6 +443,12 @@ static void images_transfer_adopt(void *self, void *request)
 			"no progress within %.0f s (runtime.pull_progress_timeout): see the log of "
 			"the runtime",
 			(double)transfer->progress_timeout_us / (double)USEC_PER_SEC);
+	if (transfer->kind == TRANSFER_ASK) {
+		if (transfer->error == 0)
+			adopt_peers(tuner, transfer);
+		transfer_free(transfer);
+		return;
+	}
 	if (transfer->error != -ECANCELED || transfer->cancelled || transfer->stalled) {
 		for (size_t i = 0; i < found->n; i++)
 			record_preload(&tuner->record, &found->entries[i]);

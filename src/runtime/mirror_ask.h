@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Asks mirrors whether they have an image (OCI distribution specification: the pull part). */
+
+#include "runtime/archive.h"
+#include "runtime/registry.h"
+
+struct mirror_question {
+	char image[IMAGE_NAME_MAX]; /* complete */
+	char url[REGISTRY_URL_MAX]; /* of the mirror */
+	int answer; /* 1: it has all of it; 0: not, or not yet; -errno: it refuses or is silent */
+	char why[MIRROR_WHY_MAX]; /* of an error: the mirror and its answer */
+
+	/* Internal. */
+	char path[IMAGE_NAME_MAX + DIGEST_MAX];
+	unsigned steps;
+};
+
+/*
+ * Asks all questions at the same time, each for 2 s at most. A tag is asked for by name, because a
+ * peer announces it after the pull. A peer announces the manifest of a digest before the layers:
+ * the question is then for the largest layer. host_root: see mirrors_check().
+ */
+void mirrors_ask(struct mirror_question *questions, size_t n, const char *host_root,
+	const struct wait *wait);
+
+/* The registry of a complete name: docker.io, registry.example:5000. */
+void image_registry(const char *image, char registry[static IMAGE_NAME_MAX]);
+
+/* Adds the mirrors in a runtime's hosts.toml of the registry, by any author. */
+struct host;
+struct mirror_format;
+void mirror_file_find(const struct mirror_format *format, const struct host *host,
+	const char *registry, char *urls, size_t size);
