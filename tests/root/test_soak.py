@@ -2,32 +2,48 @@
 """Everything at once for half an hour: `sudo tests/run soak`, or SOAK_SECONDS=120 for a short run.
 
 A neighbour storm, DNS load, 50 restarts of containerd, a configuration that changes and disappears, a mirror that stops and
-starts, 60 connections, and namespaces that come and go. Two observers check that thresholds never fall and that settings
-in state in-sync are in force.
+starts, 60 connections, and namespaces that come and go. Others revert a sysctl, move the name of a preloaded image, restore
+as another installation, and call a container dockerd. A file system and the agent hang. At the end agent and restore are
+killed. Observers check that thresholds never fall and that settings in state in-sync are in force.
 """
 
 import contextlib
 import os
 import random
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Callable, Iterator
 
 import criwire
 import dnslab
 import pytest
 import storm
-from conftest import FAMILIES, Node, Run, Start, thresholds, until
-from dnslab import fixture_network  # noqa: F401
-from imagelab import Image
+from conftest import FAMILIES, Node, Run, Start, killed, sysctl, thresholds, until
+from dnslab import Cgroup, fixture_network, pod_path  # noqa: F401
+from imagelab import Built, Image, docker_save
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
+from test_images import A, ctr, image
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "1800"))
 DOWNLOADS = "containerd.max_concurrent_downloads"
 RESTARTS = max(3, round(50 * SECONDS / 1800))
 CONNECTIONS = 60
 SERVER = dnslab.V4.format(53)
+MAPS = "vm.max_map_count"
+OTHER = "docker.io/library/other:1"
+HUNG = """
+import ctypes, os, sys
+libc, server = ctypes.CDLL(None), os.open("/dev/fuse", os.O_RDWR)
+assert libc.mount(b"hung", b"/run/hung", b"fuse", 0, f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()) == 0
+sys.stdin.read()
+os.close(server)
+libc.umount2(b"/run/hung", 2)
+"""
 
 pytestmark = pytest.mark.soak
 
@@ -66,8 +82,17 @@ def fixture_workers() -> Iterator[Workers]:
     made.close()
 
 
+@pytest.fixture(name="pod")
+def fixture_pod() -> Iterator[Cgroup]:
+    group = Cgroup(pod_path(systemd=True)[0])
+    yield group
+    group.remove()
+
+
 def configuration(downloads: int, mirror: str) -> str:
     return (
+        f"sysctl: {{{MAPS}: 300000}}\n"
+        "images: {archives: [/run/images, /run/hung/a.tar], pull: ['docker.io/team/app:latest'], pin: []}\n"
         f"runtime: {{restart: now, max_concurrent_downloads: {downloads}, pull_progress_timeout: keep, "
         f'mirrors: [{{registry: docker.io, url: "http://{mirror}"}}]}}\n'
         f'dns: {{cluster_servers: [], budgets: [{{server: "{SERVER}", qps: 200}}]}}\n'
@@ -91,12 +116,23 @@ def ask_for_pages(port: int, sockets: list[socket.socket]) -> None:
             s.recv(1 << 20)
 
 
-def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, workers: Workers, agent: Start, run: Run) -> None:  # noqa: F811
+def test_everything_at_once(  # noqa: F811
+    node: Node, lab: Lab, network: dnslab.Lab, workers: Workers, agent: Start, run: Run, directory: Path, pod: Cgroup
+) -> None:
+    store = lab.directory / "run/images"
+    for path in (store, lab.directory / "run/hung"):
+        path.mkdir()
+    docker_save(store / "a.tar", [Built(A)])
+    docker_save(lab.directory / "other.tar", [Built("other:1")])
+    victim = lab.write("etc/victim.json", "{}\n")
+    lab.run("cp", "/bin/sh", "/run/dockerd")
+    reverted = sysctl(MAPS)
     registry = lab.registry()
     registry.push("team/app", Image(1, 1000))
     containerd = lab.containerd()
     systemd = lab.with_systemd()
     network.server(SERVER)
+    ctr(lab, "images", "import", str(lab.directory / "other.tar"))
     started = agent(configuration(10, registry.name), wrap=lab.wrap)
     until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", "the first restart")
     dnslab.settle(started, lambda _: started.tuner("dns")["state"] == "active", "the programs are loaded")
@@ -133,7 +169,7 @@ def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, workers: 
 
     def configuration_flaps() -> None:
         nonlocal wanted_changes
-        how = random.choice(["downloads", "downloads", "broken", "empty", "gone"])
+        how = random.choice(["downloads", "downloads", "broken", "empty", "gone", "writable"])
         if how == "downloads":
             value = random.choice([10, 12])
             wanted_changes += 1
@@ -142,10 +178,13 @@ def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, workers: 
         kept = started.config_path.read_text()
         if how == "gone":
             started.config_path.unlink()
+        elif how == "writable":
+            started.config_path.chmod(0o666)
         else:
             started.config_path.write_text("" if how == "empty" else "neighbor: [\n")
         time.sleep(2)
         started.config_path.write_text(kept)
+        started.config_path.chmod(0o644)
 
     def mirror_flaps() -> None:
         if registry.process:
@@ -183,7 +222,62 @@ def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, workers: 
     def pages_are_asked_for() -> None:
         ask_for_pages(started.port, sockets)
 
+    def a_manager_reverts() -> None:
+        if sysctl(MAPS) != reverted:
+            sysctl(MAPS, reverted)
+
+    def target() -> str:
+        return ctr(lab, "images", "ls", f"name=={A}")
+
+    def others_move_the_name_of_an_image() -> None:
+        """It stays until the archive changes."""
+        with changing:
+            if (image(started, A) or {}).get("state") != "ready":
+                return
+            ctr(lab, "images", "tag", "--force", OTHER, A)
+            theirs = target()
+            time.sleep(3)
+            assert target() == theirs, "the agent took the name back"
+            docker_save(store / "a.tar", [Built(A)])
+
+    def another_installation_restores() -> None:
+        answer = run("restore", env={"HEADROOM_OWNER": "blue"}, wrap=lab.wrap)
+        assert answer.returncode == 1 and "belong" in answer.stdout + answer.stderr, answer
+
+    def a_container_is_called_dockerd() -> None:
+        enter = ["sh", "-c", f'echo $$ >{pod.path}/cgroup.procs; exec "$@"', "sh"]
+        command = [*enter, *lab.wrap, "/run/dockerd", "-c", "read line", "sh", "--config-file=/etc/victim.json"]
+        container = subprocess.Popen(command, stdin=subprocess.PIPE)
+        time.sleep(3)
+        container.communicate()
+        assert victim.read_text() == "{}\n"
+
+    def a_file_system_hangs() -> None:
+        mount = subprocess.Popen([*lab.wrap, sys.executable, "-c", HUNG], stdin=subprocess.PIPE)
+        time.sleep(35)  # until the sample is overdue
+        mount.communicate()
+        assert mount.returncode == 0
+
+    def the_agent_stops() -> None:
+        with changing:
+            started.process.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+            answer = run("status", wrap=lab.wrap)
+            took = time.monotonic() - began
+            started.process.send_signal(signal.SIGCONT)
+        assert took < 6 and "does not answer" in answer.stdout + answer.stderr, (took, answer)
+
+    def a_website_asks() -> None:
+        assert started.get("/v1/status", unix=False, headers={"Host": "website.example"})[0] == 421
+
     workers.repeat(storms_break_loose, 20)
+    workers.repeat(a_manager_reverts, min(120, SECONDS / 12))
+    workers.repeat(others_move_the_name_of_an_image, 45)
+    workers.repeat(another_installation_restores, 30)
+    workers.repeat(a_container_is_called_dockerd, 20)
+    workers.repeat(a_file_system_hangs, 60)
+    workers.repeat(the_agent_stops, 60)
+    workers.repeat(a_website_asks, 5)
     workers.repeat(names_are_asked, 0.3)
     workers.repeat(containerd_is_restarted, SECONDS / RESTARTS)
     workers.repeat(configuration_flaps, 10)
@@ -206,7 +300,9 @@ def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, workers: 
         f"p99 {latencies[len(latencies) * 99 // 100] * 1e3:.1f} ms; {asked} queries"
     )
     assert workers.failures == [], started.log[-4000:]
-    assert len(systemd.restarted) <= wanted_changes, systemd.restarted
+    assert len(systemd.restarted) <= min(wanted_changes, 3), systemd.restarted
+    metric = f'headroom_setting_drift_total{{setting="{MAPS}"}}'
+    assert 2 <= started.metrics()[metric] <= 6, "reverts are counted, and end in yielding"
     for storm_family, family in storm.NAMES.items():
         assert storm.table(storm_family)["table_fulls"] == refused[family], f"{family}: refused"
     scrape = dnslab.settle(started, lambda one: one.total("queries_total", server=SERVER) >= asked, f"{asked} queries", 10)
@@ -216,8 +312,14 @@ def test_everything_at_once(node: Node, lab: Lab, network: dnslab.Lab, workers: 
     if not registry.process:
         registry.start()
     started.write_config(configuration(10, registry.name))
+    until(lambda: "= 10\n" in lab.config.read_text(), started.log[-2000:])
+    containerd.restart()
     until(lambda: started.setting(DOWNLOADS)["state"] == "in-sync", started.log[-2000:])
-    assert run("restore", wrap=lab.wrap, timeout=90).returncode == 0
+    started.kill()
+    killed(directory, 0.05, "restore", wrap=lab.wrap)
+    answer = run("restore", wrap=lab.wrap, timeout=90)
+    assert answer.returncode == 0, answer
+    assert "headroom-preload" not in ctr(lab, "images", "ls")
     assert lab.config.read_text() == CONTAINERD_CONFIG
     assert not (lab.certs / "docker.io/hosts.toml").exists()
     node.assert_unchanged()
