@@ -27,6 +27,7 @@ struct doctor_finding {
 	const char *breaks, *now;
 	double max;            /* of a limit; 0: not known */
 	const char *option;    /* of its row, or NULL */
+	const char *unit;      /* of the users; or NULL */
 	const cJSON *top;      /* users of a limit, or NULL */
 	const char *condition; /* that is True about it, or NULL: may be ignored instead */
 	char message[DOCTOR_MESSAGE_MAX];

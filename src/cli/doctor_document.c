@@ -45,20 +45,20 @@ static void write_keep(const char *option, double max, char *text, size_t size)
 	text_append(text, size, " in " CONFIG_FILE_NAME);
 }
 
-static void add_who(cJSON *object, const cJSON *top)
+static void add_who(cJSON *object, const cJSON *top, const char *unit)
 {
 	cJSON *list = json_array(object, "who");
 	const cJSON *user;
 
 	cJSON_ArrayForEach (user, top) {
 		const char *detail = json_text_at(user, "detail");
-		char text[512];
+		char text[512], amount[AMOUNT_MAX];
 
 		if (cJSON_GetArraySize(list) == WHO_MAX)
 			return;
-		snprintf(text, sizeof(text), "%s%s%s with %.0f",
-			json_text_at(user, "workload/text"), detail[0] ? ", " : "", detail,
-			json_number_at(user, "used"));
+		snprintf(text, sizeof(text), "%s%s%s with %s", json_text_at(user, "workload/text"),
+			detail[0] ? ", " : "", detail,
+			amount_text(json_number_at(user, "used"), unit, amount));
 		json_append_text(list, text);
 	}
 }
@@ -77,7 +77,7 @@ void doctor_add(cJSON *document, const cJSON *ignore, const struct doctor_findin
 	json_text(object, "status", ignored ? "ignored" : finding->status);
 	json_text(object, "message", finding->message);
 	json_text(object, "since", finding->since);
-	add_who(object, finding->top);
+	add_who(object, finding->top, finding->unit ? finding->unit : "");
 	json_text(object, "breaks", finding->breaks);
 	if (!finding->now)
 		snprintf(explain, sizeof(explain), "headroom explain %s", finding->name);
@@ -187,6 +187,7 @@ static void add_limits(cJSON *document, const cJSON *status, const cJSON *ignore
 				finding.status = "warning";
 			finding.since = since(status, condition);
 			finding.top = json_at(limit, "top");
+			finding.unit = json_text_at(limit, "unit");
 			type = find_type(finding.condition);
 			if (type && !finding.now)
 				finding.now = type->now;

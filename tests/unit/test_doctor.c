@@ -73,7 +73,7 @@ TEST(a_limit_says_its_user_effect_and_cure)
 	assert_string_equal(
 		cJSON_GetArrayItem(json_at(check(document, "inotify/instances"), "who"), 0)
 			->valuestring,
-		"pod a/b, uid 0 with 100");
+		"pod a/b, uid 0 with 100 instances");
 	ASSERT_CHECK(document, "inotify/instances", "since", "2026-11-26T12:00:00Z");
 	ASSERT_CHECK(document, "inotify/instances", "keep",
 		"limits: {raise: [inotify]} in /etc/headroom/headroom.yaml");
@@ -97,7 +97,22 @@ TEST(names_that_no_table_has_need_no_edit)
 	ASSERT_CHECK(document, "new/limit", "status", "critical");
 	ASSERT_CHECK(document, "new/limit", "message", "128 of 128 instances, 100 %");
 	ASSERT_CHECK(document, "NewFault", "message", "broken: it broke");
+	assert_null(check(document, "NewPressure"));
 	assert_string_equal(json_text_at(document, "verdict"), "critical");
+}
+
+TEST(bytes_have_one_unit)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = doctor(
+		"\"limits\": [{\"name\": \"a\", \"used\": 95000000000, \"max\": 100000000000, "
+		"\"unit\": \"bytes\", \"full_in_seconds\": 90, \"condition\": \"LimitPressure\", "
+		"\"top\": [{\"workload\": {\"text\": \"pod a/b\"}, \"used\": 5e9}]}], \"conditions\": "
+		"[" CONDITION("LimitPressure", "True", "warning", "b", "b: full; a") "]",
+		"[]");
+	const cJSON *who = json_at(check(document, "a"), "who");
+
+	ASSERT_CHECK(document, "a", "message", "95.0 GB of 100.0 GB, 95 %, full in 1 min");
+	assert_string_equal(cJSON_GetArrayItem(who, 0)->valuestring, "pod a/b with 5.0 GB");
 }
 
 TEST(a_setting_that_failed_stands_for_the_condition)
