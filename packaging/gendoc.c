@@ -296,6 +296,7 @@ static const struct {
 	{"OPTION_WORDS", put_option_words, NULL, false},
 	{"TUNER_WORDS", put_tuner_words, NULL, false},
 	{"TOP_WORDS", put_top_words, NULL, false},
+	{"INCIDENT_IDS", put_incident_ids, NULL, false},
 	{"NAMES", put_names, NULL, false},
 	{"ZSH_COMMANDS", put_zsh_commands, NULL, false},
 	{"ZSH_OPTIONS", put_zsh_options, NULL, false},

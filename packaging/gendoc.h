@@ -11,6 +11,7 @@ void put_command_words(FILE *out);
 void put_option_words(FILE *out);
 void put_tuner_words(FILE *out);
 void put_top_words(FILE *out);
+void put_incident_ids(FILE *out);
 void put_names(FILE *out);
 void put_zsh_commands(FILE *out);
 void put_zsh_options(FILE *out);

@@ -58,10 +58,21 @@ static void put_quoted(FILE *out, const char *text, const char *escaped)
 	fputc('\'', out);
 }
 
+/* All shells run it when they complete, also fish. Only root can read the directory. */
+void put_incident_ids(FILE *out)
+{
+	fputs("$(find /var/lib/headroom/incidents -name \"2*.jsonl*\" -printf \"%f\\n\" 2>/dev/null | "
+	      "sed \"s/.jsonl.*//\")",
+		out);
+}
+
 /* The words that complete the other arguments of a command. NULL: files, or nothing. */
 static void (*argument_words(const char *command))(FILE *out)
 {
-	return streq(command, "top") ? put_top_words : streq(command, "explain") ? put_names : NULL;
+	return streq(command, "top")         ? put_top_words
+	       : streq(command, "explain")   ? put_names
+	       : streq(command, "incidents") ? put_incident_ids
+					     : NULL;
 }
 
 void put_zsh_commands(FILE *out)

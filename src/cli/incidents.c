@@ -145,7 +145,9 @@ static void draw_spark(struct screen *screen, const struct spark *spark)
 		else
 			draw(screen, color, "%s", blocks[(int)(share * 7.99)]);
 	}
-	draw(screen, COLOR_NONE, "  %.0f to %.0f of %.0f", spark->least, spark->most, spark->max);
+	draw(screen, COLOR_NONE, "  %.0f to %.0f", spark->least, spark->most);
+	if (spark->max > 0)
+		draw(screen, COLOR_NONE, " of %.0f", spark->max);
 	if (spark->hits > spark->first_hits)
 		draw(screen, COLOR_BAD, ", %.0f hits", spark->hits - spark->first_hits);
 	draw(screen, COLOR_NONE, "\n");

@@ -30,11 +30,16 @@ static void add_cure(cJSON *line, const struct recorder *recorder, const struct 
 	const char *breaks = open->text, *now = "headroom status";
 	char explain[LIMIT_NAME_MAX + 32];
 
-	for (size_t i = 0; i < node->n_conditions && !row; i++)
-		if (streq(node->conditions[i].now.type->name, open->object))
-			now = node->conditions[i].now.type->help;
+	snprintf(explain, sizeof(explain), "headroom explain %s", open->object);
+	for (size_t i = 0; i < node->n_conditions && !row; i++) {
+		const struct condition_type *type = node->conditions[i].now.type;
+
+		if (!streq(type->name, open->object))
+			continue;
+		breaks = type->help;
+		now = type->now ? type->now : explain;
+	}
 	if (row) {
-		snprintf(explain, sizeof(explain), "headroom explain %s", open->object);
 		breaks = row->breaks ? row->breaks : row->help;
 		now = row->now ? row->now : row->option ? row->option : explain;
 	}
@@ -285,11 +290,14 @@ static void sum_up(const struct open_incident *open, const struct limit_reading 
 		copy_text(text, size, open->text);
 		return;
 	}
-	snprintf(text, size, "%s: at most %" PRIu64 " of %" PRIu64 " %s", open->object, open->most,
-		open->most_max, limit->unit);
+	snprintf(text, size, "%s: at most %" PRIu64, open->object, open->most);
+	if (open->most_max > 0)
+		text_append(text, size, " of %" PRIu64, open->most_max);
+	text_append(text, size, " %s", limit->unit);
 	if (limit->hits > open->hits)
-		text_append(text, size, ", %" PRIu64 " hits in %" PRIu64 " s",
-			limit->hits - open->hits, (now - open->began_us) / USEC_PER_SEC);
+		text_append(text, size, ", %" PRIu64 " hit%s in %" PRIu64 " s",
+			limit->hits - open->hits, limit->hits - open->hits > 1 ? "s" : "",
+			(now - open->began_us) / USEC_PER_SEC);
 	if (open->most_user.used == 0)
 		return;
 	workload_describe(&open->most_user.workload, user, sizeof(user));

@@ -325,6 +325,12 @@ class Agent:
         what = f"{name} is {status}"
         return until(lambda: (c := self.condition(name))["status"] == status and c, what, timeout=timeout)
 
+    def wait_incident(self, about: str) -> dict[str, Any]:
+        """The first line of the record of an incident about a limit or a condition."""
+        directory = self.directory / "state/incidents"
+        firsts = lambda: (json.loads(file.read_text().split("\n")[0] or "{}") for file in directory.glob("2*"))  # noqa: E731
+        return until(lambda: next((first for first in firsts() if first.get("object") == about), None), f"an incident of {about}")
+
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 

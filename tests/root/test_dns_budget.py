@@ -114,12 +114,13 @@ def test_packets_over_the_budget_are_reported(watch, lab) -> None:
 
 def test_pending_queries_over_the_budget_are_reported(watch, lab) -> None:
     server = lab.serve(27)
-    one = watch(budgets(**{server: {"pending": 20}}))
+    one = watch(budgets(**{server: {"pending": 20}}).replace("{", "{mode: enforce, ", 1))
     with lab.udp() as client:
         for i in range(40):
             client.send(server, f"late-{3000 + i}.example.test")
         assert server in one.wait_condition("DNSBudgetExceeded")["message"]
         assert one.condition("DNSUnanswered")["status"] == "False"
+        assert server in one.wait_incident(f"dns/{server}/pending")["text"]
         scrape = settle(one, lambda now: now.total("pending") == 0, "nothing is pending")
     assert scrape.total("unanswered_total") == 0
 

@@ -206,6 +206,8 @@ def test_reverts_count_across_reloads_and_restarts_of_the_agent(agent, run, betw
     sysctl(key, original)
     one.wait_state(key, "yielded")
     assert "changed 6 times" in one.wait_condition("SettingDrifted")["message"]
+    incident = one.wait_incident("SettingDrifted")
+    assert incident["trigger"] == "condition" and key in incident["text"] and incident["now"]
     one.stop()
     one = agent(body)
     one.wait_state(key, "yielded")

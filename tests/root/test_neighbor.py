@@ -441,6 +441,7 @@ def test_a_reused_namespace_inode_belongs_to_its_new_owner(agent, space) -> None
     first = space(pod=True)
     prepare(first, "packets", 3000, 4)()
     until(lambda: first.uid in one.condition("NeighborTableOverflow")["message"], "the first pod is named")
+    assert "gc_thresh3" in one.wait_incident("neighbor/ipv4")["now"]
     inode = first.inode
     first.remove()
     for _ in range(100):

@@ -143,6 +143,7 @@ def test_a_pull_without_progress_for_a_minute_is_named(lab: Lab, watcher: Watche
             assert "layer-sha256:" in message and "of 127.0.0.1/team/stuck from 127.0.0.1:" in message
             assert any(f"of {len(layer)} bytes" in message for layer in layers)
         assert "2 other layers" in message, message
+        assert "2 other layers" in running.wait_incident("PullStuck")["text"]
         proxy.stop_after = 0
         running.wait_condition("PullStuck", "False")
         pull.result()

@@ -7,7 +7,8 @@
 
 /* A recorder of a node with one limit and one condition, on simulated time. */
 
-static const struct condition_type reached = {"LimitReached", SEVERITY_CRITICAL, "Ask.", NULL};
+static const struct condition_type reached = {
+	"LimitReached", SEVERITY_CRITICAL, "It is full.", NULL, .now = "headroom top"};
 
 struct fixture {
 	struct directory directory;
@@ -174,6 +175,20 @@ RECORDER_TEST(a_condition_is_about_the_limit_that_its_reason_names)
 	seconds(fixture, 5);
 	assert_int_equal(count(fixture), 1);
 	assert_string_equal(listed(fixture, "0/object", value), "pids");
+}
+
+RECORDER_TEST(a_condition_without_a_limit_says_what_it_means_and_what_to_type)
+{
+	_cleanup_free_ char *text = NULL;
+	char id[64];
+
+	fixture->condition.now.status = CONDITION_TRUE;
+	fixture->condition.now.reason = "other";
+	seconds(fixture, 1);
+	assert_int_equal(
+		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
+	assert_non_null(strstr(text, "\"object\":\"LimitReached\""));
+	assert_non_null(strstr(text, "\"breaks\":\"It is full.\",\"now\":\"headroom top\""));
 }
 
 RECORDER_TEST(a_milder_condition_is_not_recorded)
