@@ -4,6 +4,7 @@
 #include "base/json.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <microhttpd.h>
@@ -11,6 +12,7 @@
 #define CONNECTIONS_MAX   256
 #define IDLE_S            30
 #define CONNECTION_MEMORY ((size_t)4 * 1024)
+#define TLS_HANDSHAKE     0x16
 #define PIECE             ((size_t)32 * 1024) /* of a blob, for each connection */
 
 struct image_server {
@@ -127,6 +129,27 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 	return answer_blob(server, mhd, blob);
 }
 
+/*
+ * A runtime tries TLS first, and falls back only if the answer is HTTP. libmicrohttpd may close
+ * such a connection without an answer.
+ */
+static void answer_tls(void *userdata, struct MHD_Connection *mhd, void **state,
+	enum MHD_ConnectionNotificationCode what)
+{
+	static const char refusal[] = "HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+	int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+	char first;
+
+	(void)userdata, (void)state;
+	if (what != MHD_CONNECTION_NOTIFY_STARTED ||
+		recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1 || first != TLS_HANDSHAKE)
+		return;
+	/* Data that nobody has read would reset the connection. */
+	(void)recv(fd, NULL, PIECE, MSG_TRUNC | MSG_DONTWAIT);
+	(void)send(fd, refusal, sizeof(refusal) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	(void)shutdown(fd, SHUT_RDWR);
+}
+
 int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
 	struct image_server **ret, uint16_t *port)
 {
@@ -143,11 +166,15 @@ int image_server_open(const struct archive *archive, const char *name, _Atomic u
 		server, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_LISTEN_BACKLOG_SIZE,
 		(unsigned int)INT_MAX, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
 		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+		CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION,
+		answer_tls, NULL, MHD_OPTION_END);
 	if (!server->daemon) {
 		free(server);
 		return errno > 0 ? -errno : -ENOMEM;
 	}
+	/* answer_tls() sees the first byte of a connection. */
+	(void)setsockopt(MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_LISTEN_FD)->listen_fd,
+		IPPROTO_TCP, TCP_DEFER_ACCEPT, &(int){IDLE_S}, sizeof(int));
 	*port = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
 	*ret = server;
 	return 0;

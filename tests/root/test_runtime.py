@@ -15,6 +15,7 @@ from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, containerd2, headroom, lab,
 DOWNLOADS = "containerd.max_concurrent_downloads"
 DOCKER = "docker.max-concurrent-downloads"
 LINE = "    max_concurrent_downloads = 10\n"
+TIMEOUT_LINE = '    image_pull_progress_timeout = "30m0s"\n'  # from containerd 1.7 on
 
 Watcher = Callable[..., Agent]
 
@@ -65,7 +66,7 @@ def test_containerd_is_edited_and_its_restart_is_pending(lab: Lab, watcher: Watc
     assert "restart containerd.service" in condition["message"]
     assert "/etc/containerd/config.toml" in condition["message"]
     text = lab.config.read_text()
-    assert LINE in text and text.replace(LINE, "") == CONTAINERD_CONFIG
+    assert LINE in text and text.replace(LINE, "").replace(TIMEOUT_LINE, "") == CONTAINERD_CONFIG
 
     lab.daemons["containerd"].restart()
     wait_setting(running, DOWNLOADS, "in-sync")
@@ -89,7 +90,7 @@ def test_apply_restarts_containerd_and_pods_keep_running(lab: Lab, headroom: Run
 
     headroom("apply", section="restart: now")
     assert systemd.restarted == ["containerd.service"]
-    assert lab.config.read_text().replace(LINE, "") == text
+    assert lab.config.read_text().replace(LINE, "").replace(TIMEOUT_LINE, "") == text
     until(lambda: criwire.running_config(lab.containerd_socket).get("maxConcurrentDownloads") == 10, "10 is in force")
     assert pods <= set(lab.leftovers()), "all processes of the pod keep running"
     answer = criwire.call(lab.containerd_socket, f"{criwire.RUNTIME}/ListPodSandbox")

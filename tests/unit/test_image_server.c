@@ -113,6 +113,20 @@ SERVER_TEST(other_methods_and_paths_are_refused)
 			"HTTP/1.1 405", "Allow: GET, HEAD");
 }
 
+SERVER_TEST(a_client_that_tries_tls_gets_an_answer_in_http)
+{
+	static const char hello[] = "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03";
+	static const struct timeval limit = {.tv_sec = 10};
+	char answer[13] = "";
+	int fd = dial(served);
+
+	assert_int_equal(send(fd, hello, sizeof(hello) - 1, 0), sizeof(hello) - 1);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	recv(fd, answer, sizeof(answer) - 1, MSG_WAITALL);
+	assert_string_equal(answer, "HTTP/1.0 400");
+	close(fd);
+}
+
 /* Slow clients send nothing, half a request, or read no answer. */
 SERVER_TEST(slow_clients_do_not_block_others)
 {
