@@ -164,7 +164,7 @@ def test_a_damaged_archive_fails_and_leaves_nothing(runtime: Runtime) -> None:
     image = Built(name("bad"), "bad", runtime.say, 3, 2 * MIB)
     files = docker_files([image])
     layer, data = next(iter(files.items()))
-    wrong = {**files, layer: data[:MIB] + b"\0" + data[MIB + 1 :]}
+    wrong = {**files, layer: data[:MIB] + bytes([data[MIB] ^ 1]) + data[MIB + 1 :]}
     whole = docker_save(runtime.lab.directory / "whole.tar", [image]).read_bytes()
     (runtime.lab.directory / "torn.tar").write_bytes(whole[: len(whole) // 2])
     write_tar(runtime.lab.directory / "wrong.tar", wrong)
