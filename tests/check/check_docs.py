@@ -170,6 +170,18 @@ def check_promises():
             faults.append(f"headroom.8: the promise {name} differs from tests/chaos/promises.py")
 
 
+def check_systems():
+    """README's table names each kernel, Debian and architecture that tests/vm/run has, and CI runs on each Debian."""
+    rows = dict(re.findall(r"^\| (kernels|distributions|architectures) \| (.*) \|$", (ROOT / "README.md").read_text(), re.M))
+    vm, workflow = (ROOT / "tests/vm/run").read_text(), (ROOT / ".github/workflows/ci.yml").read_text()
+    kernels, debians = (dict(re.findall(r"\[(\S+)\]=(\w+)", re.search(rf"declare -A {name}=\((.*)\)", vm)[1])) for name in ("suites", "releases"))
+    wanted = [("kernels", kernel) for kernel in kernels if kernel != "sid"] + [("distributions", f"Debian {number}:") for number in debians]
+    wanted += [("architectures", "arm64")] if "--arch arm64" in vm else []
+    faults.extend(f"README.md: the row {row} lacks {text}" for row, text in wanted if text not in rows[row])
+    faults.extend(f"README.md: the row kernels has {kernel}, which tests/vm/run lacks" for kernel in re.findall(r"\d\.\d+", rows["kernels"]) if kernel not in kernels)
+    faults.extend(f"ci.yml: no {codename}" for codename in debians.values() if codename not in workflow)
+
+
 def check_metrics():
     """promtool accepts the metrics of a made-up node and of this node without a message."""
     if not shutil.which("promtool"):
@@ -195,6 +207,7 @@ check_limits()
 check_prose()
 check_security()
 check_promises()
+check_systems()
 check_metrics()
 print("\n".join(faults))
 sys.exit(1 if faults else 0)
