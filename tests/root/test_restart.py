@@ -215,6 +215,8 @@ exec "$@"
 
 def test_apply_in_a_container_edits_and_restarts_the_hosts_runtime(lab: Lab, systemd: Any, headroom: Run, directory: Path) -> None:
     """All files of the node, including containerd and the bus, are below one directory."""
+    if not any(line.split()[3:5] == ["/", "/"] for line in Path("/proc/self/mountinfo").read_text().splitlines()):
+        pytest.skip("vm: in a chroot, the path of a program in another mount namespace begins outside of the chroot")
     host = directory / "host"
     host.mkdir()
     wrap = (*lab.wrap, "unshare", "--mount", "--propagation", "private", "sh", "-ec", CONTAINER, str(host))
