@@ -190,6 +190,82 @@ def test_images_on_a_loop_device_are_unsuited_and_their_file_system_is_a_limit(d
           "Docker's own root is among the file systems of images")
 
 
+def test_the_workload_that_slows_etcd_down_is_named_with_its_bytes(disk: Path, pod: Path, agent: Callable[..., Agent], start_etcd: Callable[..., str]) -> None:
+    one = agent("mode: observe\nstorage: {sync_p99: 100us}")
+    until(lambda: one.status()["storage"] is not None, "BPF counts syncs")
+    url, device, name = start_etcd(), loop_of(disk), f"pod {pod.name[3:]}"
+    put(url, 200)
+    write_file(disk / "hog", pod, 128)
+    put(url, 200)
+    message = until(lambda: (text := one.condition("StorageSlow")["message"]) and "holds" in text and text, "the queue has a holder")
+    assert f"to {device} (loop)" in message and f"; {name} holds" in message and "limit it with io.max" in message
+    user = next(user for user in one.status()["storage"]["users"] if user["device"] == device and user["workload"]["text"] == name)
+    assert user["write_bytes"] == pytest.approx(128 * MIB, rel=0.02)
+
+
+def test_counting_goes_on_after_disks_vanish(counting: Agent, disk: Path, directory: Path) -> None:
+    """A loop device and one of dm on top, both removed right after their syncs."""
+    for i in range(3):
+        image, mount, mapped = directory / f"{i}.img", directory / f"mount{i}", f"headroom-test-{os.getpid()}-{i}"
+        mount.mkdir()
+        with image.open("wb") as file:
+            file.truncate(64 * MIB)
+        loop = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=True).stdout.strip()
+        try:
+            subprocess.run(["dmsetup", "create", mapped, "--table", f"0 131072 linear {loop} 0"], check=True)
+            subprocess.run(["mkfs.ext4", "-q", f"/dev/mapper/{mapped}"], check=True)
+            subprocess.run(["mount", f"/dev/mapper/{mapped}", mount], check=True)
+            subprocess.run(["/usr/bin/python3", "-c", SYNC, mount / "a", "50"], check=True)
+        finally:
+            subprocess.run(["umount", mount], check=False)
+            subprocess.run(["dmsetup", "remove", "--retry", mapped], check=False)
+            subprocess.run(["losetup", "--detach", loop], check=False)
+    device = loop_of(disk)
+    before = latency(counting, device, "other")[0]
+    subprocess.run(["/usr/bin/python3", "-c", SYNC, disk / "a", "100"], check=True)
+    until(lambda: latency(counting, device, "other")[0] - before == 100, "the disk that stayed is counted")
+    counts = [value for name, value in counting.metrics().items() if name.startswith("headroom_storage_sync_latency_seconds_count")]
+    assert sum(counts) >= 250  # those of removed disks stay in a counter
+    assert counting.tuner("storage")["state"] == "active"
+
+
+def lost(agent: Agent) -> dict[str, float]:
+    return {what: agent.metrics()[f'headroom_storage_lost_total{{what="{what}"}}'] for what in ("requests", "syncs", "threads")}
+
+
+@pytest.mark.parametrize("processes", [3000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_processes_that_sync_once_need_one_row(counting: Agent, disk: Path, processes: int) -> None:
+    before = lost(counting)
+    program = ("import os, sys\nfd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\nfor i in range(int(sys.argv[2])):\n pid = os.fork()\n"
+               " if pid == 0:\n  os.fsync(fd)\n  os._exit(0)\n os.waitpid(pid, 0)\n")
+    subprocess.run(["/usr/bin/python3", "-c", program, disk / "a", str(processes)], check=True)
+    until(lambda: latency(counting, loop_of(disk), "other")[0] >= processes, "the syncs are reported")
+    assert latency(counting, loop_of(disk), "other")[0] == processes and lost(counting) == before
+
+
+@pytest.mark.slow
+def test_syncs_of_more_cgroups_than_rows_are_counted_or_shown_as_lost(counting: Agent, disk: Path) -> None:
+    root = next(path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.controllers").exists())
+    base, cgroups, before = root / "headroom-many", 10_000, lost(counting)["syncs"]
+    own = next(line[3:].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
+    fd = os.open(disk / "a", os.O_WRONLY | os.O_CREAT)
+    try:
+        for i in range(cgroups):
+            group = base / str(i)
+            group.mkdir(parents=True)
+            (group / "cgroup.procs").write_text("0")
+            os.fsync(fd)
+        until(lambda: latency(counting, loop_of(disk), "other")[0] + lost(counting)["syncs"] - before == cgroups, "each sync is counted or lost")
+        assert lost(counting)["syncs"] > before
+        assert counting.status()["storage"]["lost"]["syncs"] == lost(counting)["syncs"]
+    finally:
+        os.close(fd)
+        (root / own / "cgroup.procs").write_text("0")
+        for group in [*base.iterdir(), base]:
+            if group.is_dir():
+                group.rmdir()
+
+
 def until_quiet(first: tuple[float, float], read: Callable[[], tuple[float, float]]) -> bool:
     """Whether the counters changed within two polls."""
     import time
