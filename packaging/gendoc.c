@@ -72,15 +72,13 @@ static void put_option(FILE *out, const struct config_option *option)
 
 static bool is_general(const struct config_option *option)
 {
-	return !strchr(option->name, '.') && option->type != OPTION_RESERVED &&
-	       !option_is_section(option_tables, option->name);
+	return !strchr(option->name, '.') && !option_is_section(option_tables, option->name);
 }
 
-/* Prints the keys outside sections first, then each section, then the reserved keys. */
+/* Prints the keys outside sections first, then each section. */
 static void put_config_keys(FILE *out)
 {
 	char section[OPTION_NAME_MAX] = "";
-	bool reserved = false;
 
 	fputs(".SS General\n", out);
 	for (size_t i = 0; option_tables[i]; i++)
@@ -89,7 +87,7 @@ static void put_config_keys(FILE *out)
 				put_option(out, row);
 	for (size_t i = 0; option_tables[i]; i++)
 		for (const struct config_option *row = option_tables[i]; row->name; row++) {
-			if (is_general(row) || row->type == OPTION_RESERVED)
+			if (is_general(row))
 				continue;
 			if (section[0] == '\0' || !option_is_below(row->name, section)) {
 				snprintf(section, sizeof(section), "%.*s",
@@ -97,18 +95,6 @@ static void put_config_keys(FILE *out)
 				fprintf(out, ".SS %s\n", section);
 			}
 			put_option(out, row);
-		}
-	for (size_t i = 0; option_tables[i]; i++)
-		for (const struct config_option *row = option_tables[i]; row->name; row++) {
-			if (row->type != OPTION_RESERVED)
-				continue;
-			if (!reserved)
-				fputs(".SS Reserved\nThe agent accepts any content here and ignores it, so "
-				      "that two versions of headroom can share a file during a "
-				      "roll\\-out. It logs this once.\n",
-					out);
-			reserved = true;
-			put_tagged(out, row->name, row->help);
 		}
 }
 

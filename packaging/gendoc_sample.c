@@ -103,8 +103,6 @@ void put_sample(FILE *out)
 
 	for (size_t i = 0; option_tables[i]; i++)
 		for (const struct config_option *row = option_tables[i]; row->name; row++) {
-			if (row->type == OPTION_RESERVED)
-				continue;
 			print_sample_row(out, row, previous);
 			previous = row->name;
 		}

@@ -90,7 +90,7 @@ static int load(struct agent *agent, const struct config_source *source, const s
 	struct config **config)
 {
 	char *fault = agent->core.config_fault;
-	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, notices = {0};
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
 	struct config_position position = {.line = 1, .column = 1};
 	struct stat st;
 	int r = -EINVAL;
@@ -105,13 +105,12 @@ static int load(struct agent *agent, const struct config_source *source, const s
 				"gone or empty since it was loaded: restore it, or restart the "
 				"agent to do without it");
 	if (faults.n == 0)
-		r = core_load_config(source, config, &faults, &notices);
+		r = core_load_config(source, config, &faults);
 	if (r == 0) {
 		r = load_web(agent, *config, &faults);
 		if (r < 0)
 			config_free(*config);
 	}
-	log_faults(LOG_NOTICE, &notices);
 	if (old)
 		log_faults(LOG_ERR, &faults);
 	else /* like a compiler: the agent does not start */

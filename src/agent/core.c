@@ -107,11 +107,11 @@ struct config_source core_source(const char *config_file)
 		.file = DEFAULT_CONFIG, .optional = true, .directory = DEFAULT_CONFIG_D};
 }
 
-int core_load_config(const struct config_source *source, struct config **ret,
-	struct config_fault_list *faults, struct config_fault_list *notices)
+int core_load_config(
+	const struct config_source *source, struct config **ret, struct config_fault_list *faults)
 {
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
-	int r = config_load(source, option_tables, &config, faults, notices);
+	int r = config_load(source, option_tables, &config, faults);
 
 	if (r < 0)
 		return r;

@@ -98,9 +98,9 @@ void core_socket_path(const struct config *config, char path[static PATH_MAX]);
 
 struct config_source core_source(const char *config_file);
 
-/* Loads and validates. Returns 0, or -EINVAL with faults. notices may be NULL. */
-int core_load_config(const struct config_source *source, struct config **ret,
-	struct config_fault_list *faults, struct config_fault_list *notices);
+/* Loads and validates. Returns 0, or -EINVAL with faults. */
+int core_load_config(
+	const struct config_source *source, struct config **ret, struct config_fault_list *faults);
 
 /*
  * Opens the tuners with a configuration, which then belongs to core. core must be zeroed, and

@@ -75,5 +75,5 @@ int last_good_load(const struct core_options *options, struct config **ret)
 		!streq(json_text_at(document, "config"), config))
 		return -ENOENT;
 	return core_load_config(
-		&(struct config_source){.texts = json_at(document, "files")}, ret, &faults, NULL);
+		&(struct config_source){.texts = json_at(document, "files")}, ret, &faults);
 }

@@ -49,14 +49,13 @@ static bool sysctl_exists(
 }
 
 /*
- * Prints faults to stderr, notices and warnings to stdout. A sysctl that this node lacks is a
+ * Prints faults to stderr, warnings to stdout. A sysctl that this node lacks is a
  * warning if a file sets it; profiles also list sysctls of other kernels.
  */
 static int check(const struct host *host, const char *file, bool draft)
 {
 	struct config_source source = core_source(file);
-	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, notices = {0},
-								missing = {0};
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, missing = {0};
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
 	_cleanup_(cleanup_web_config_unref) struct web_config *web = NULL;
 	const struct config_sysctl *sysctls;
@@ -65,7 +64,7 @@ static int check(const struct host *host, const char *file, bool draft)
 	int r;
 
 	source.draft = draft;
-	r = core_load_config(&source, &config, &faults, &notices);
+	r = core_load_config(&source, &config, &faults);
 	if (r == 0 && config_text(config, "http.web_config")[0])
 		r = web_config_load(config_text(config, "http.web_config"), &faults, &web);
 	sysctls = config ? config_sysctls(config, &n) : NULL;
@@ -84,8 +83,6 @@ static int check(const struct host *host, const char *file, bool draft)
 			"the file is empty: a running agent keeps what it loaded before, and an "
 			"agent that starts uses the defaults");
 	config_faults_print(stderr, &faults, "");
-	if (r == 0)
-		config_faults_print(stdout, &notices, "notice: ");
 	config_faults_print(stdout, &missing, "warning: ");
 	return r == 0 ? EXIT_OK : EXIT_FAILED;
 }

@@ -297,13 +297,13 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty)
 	struct config_fault_list faults = {0};
 	struct config *config = NULL;
 
-	core_load_config(&source, &config, &faults, NULL);
+	core_load_config(&source, &config, &faults);
 	config_faults_print(stderr, &faults, "");
 	config_faults_clear(&faults);
 	if (faulty) {
 		*faulty = !config;
 		if (!config)
-			core_load_config(&none, &config, &faults, NULL);
+			core_load_config(&none, &config, &faults);
 	}
 	return config;
 }

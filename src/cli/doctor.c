@@ -165,7 +165,7 @@ static struct cli_config load(const struct cli *cli, char message[static CHECK_M
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
 	struct cli_config loaded = {.may_be_faulty = true};
 
-	if (core_load_config(&source, &loaded.config, &faults, NULL) == 0)
+	if (core_load_config(&source, &loaded.config, &faults) == 0)
 		return loaded;
 	loaded.faulty = true;
 	snprintf(message, CHECK_MESSAGE_MAX, "%s:%u:%u: %s", faults.faults[0].file,
@@ -174,7 +174,7 @@ static struct cli_config load(const struct cli *cli, char message[static CHECK_M
 		text_append(message, CHECK_MESSAGE_MAX, "; %zu faults in all", faults.n);
 	text_make_printable(message);
 	config_faults_clear(&faults);
-	must(core_load_config(&none, &loaded.config, &faults, NULL) == 0 ? &loaded : NULL);
+	must(core_load_config(&none, &loaded.config, &faults) == 0 ? &loaded : NULL);
 	return loaded;
 }
 

@@ -22,10 +22,9 @@ enum option_type {
 	OPTION_COUNT,    /* a whole number in min..max (max 0: unlimited), or a choice */
 	OPTION_DURATION, /* a number with ms, s, m or h; min..max in microseconds; or a choice */
 	OPTION_CHOICE,
-	OPTION_TEXT,     /* any one-line text of min..max bytes; max 0: 255 */
-	OPTION_LIST,     /* a list of at most max items, or a choice */
-	OPTION_SYSCTLS,  /* a map of sysctl names to a value, or to {value: V, exact: true} */
-	OPTION_RESERVED, /* for a later version: any value is accepted and ignored, with a notice */
+	OPTION_TEXT,    /* any one-line text of min..max bytes; max 0: 255 */
+	OPTION_LIST,    /* a list of at most max items, or a choice */
+	OPTION_SYSCTLS, /* a map of sysctl names to a value, or to {value: V, exact: true} */
 };
 
 struct config_option {
@@ -38,8 +37,8 @@ struct config_option {
 	const char *help;
 	/*
 	 * OPTION_LIST: the rows of one item's map, ended by a row without a name. A list of plain
-	 * values has one row with the name "". Lists, maps of sysctls and reserved options cannot
-	 * be items. An OPTION_TEXT with a min above 0 and without a default is mandatory.
+	 * values has one row with the name "". Lists and maps of sysctls cannot be
+	 * items. An OPTION_TEXT with a min above 0 and without a default is mandatory.
 	 */
 	const struct config_option *items;
 	/* OPTION_TEXT: returns the cure of an invalid text, or NULL. May be NULL. */
@@ -132,12 +131,11 @@ struct config_source {
 };
 
 /*
- * Loads and checks all files. Returns 0 with *ret, or -EINVAL with at least one fault. notices,
- * which may be NULL, gets a notice for each reserved section. tables is ended by NULL and must
- * outlive the config.
+ * Loads and checks all files. Returns 0 with *ret, or -EINVAL with at least one fault. tables is
+ * ended by NULL and must outlive the config.
  */
 int config_load(const struct config_source *source, const struct config_option *const *tables,
-	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices);
+	struct config **ret, struct config_fault_list *faults);
 
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config, config_free)

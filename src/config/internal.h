@@ -47,7 +47,7 @@ struct config {
 	cJSON *files;       /* [{"name": NAME, "text": TEXT}]; positions point to the names */
 	struct tree *trees; /* a list of all trees */
 	char profile[64];   /* "profile NAME"; positions point to it */
-	struct config_fault_list *faults, *notices; /* during config_load(); notices may be NULL */
+	struct config_fault_list *faults; /* during config_load() */
 	bool draft;
 };
 

@@ -123,8 +123,7 @@ static void apply_default(struct config *config, struct row *row)
 	const struct config_option *option = row->option;
 	const char *text = option->def ? option->def : option->type == OPTION_LIST ? "[]" : "";
 
-	if (row->tree && (row->tree->kind == TREE_TEXT || row->tree->kind == TREE_LIST) &&
-		option->type != OPTION_RESERVED)
+	if (row->tree && (row->tree->kind == TREE_TEXT || row->tree->kind == TREE_LIST))
 		return;
 	if (option->type == OPTION_LIST && value_word(option, text) < 0)
 		row->tree = must(document_load(config, NULL, text, strlen(text)));
@@ -185,7 +184,7 @@ static void apply_profile(struct config *config, const char *profile)
 }
 
 int config_load(const struct config_source *source, const struct config_option *const *tables,
-	struct config **ret, struct config_fault_list *faults, struct config_fault_list *notices)
+	struct config **ret, struct config_fault_list *faults)
 {
 	_cleanup_(cleanup_config_free) struct config *config = must(calloc(1, sizeof(*config)));
 	_cleanup_free_ char *parent = must(strdup(source->file ? source->file : ""));
@@ -194,8 +193,7 @@ int config_load(const struct config_source *source, const struct config_option *
 	struct row *profile;
 	int r;
 
-	*config = (struct config){
-		.tables = tables, .faults = faults, .notices = notices, .draft = source->draft};
+	*config = (struct config){.tables = tables, .faults = faults, .draft = source->draft};
 	config->files = must(cJSON_CreateArray());
 	for (; *tables; tables++)
 		for (const struct config_option *option = *tables; option->name; option++) {
@@ -223,7 +221,7 @@ int config_load(const struct config_source *source, const struct config_option *
 	apply_profile(config, profile->tree->text);
 	for (size_t i = 0; i < config->n_rows; i++)
 		apply_default(config, &config->rows[i]);
-	config->faults = config->notices = NULL;
+	config->faults = NULL;
 	*ret = steal(config);
 	return 0;
 }

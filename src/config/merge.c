@@ -322,14 +322,6 @@ static void merge_map(struct config *config, const char *section, const struct t
 			unknown_key(config, config->tables, section, tree->key);
 		} else if (tree->kind == TREE_NULL) {
 			clear_below(config, name);
-		} else if (type == OPTION_RESERVED) {
-			/* During an upgrade, two versions may read the same file. */
-			if (config->notices && (!row->tree || row->tree->kind == TREE_NULL))
-				config_fault_add(config->notices, &tree->key->position,
-					"%s: this version of headroom ignores the key; a later "
-					"version uses it",
-					name);
-			row->tree = tree;
 		} else if (tree->kind == TREE_MAP && (is_section || type == OPTION_SYSCTLS)) {
 			if (row && type != OPTION_SYSCTLS) /* it replaces a choice such as keep */
 				row->tree = tree;

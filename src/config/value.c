@@ -52,7 +52,6 @@ void value_describe(const struct config_option *option, char *buffer, size_t siz
 		[OPTION_CHOICE] = "",
 		[OPTION_TEXT] = "one line of text",
 		[OPTION_SYSCTLS] = "a map of sysctl names to values",
-		[OPTION_RESERVED] = "anything",
 	};
 	const char *const *choices = option->choices;
 	char bound[DURATION_TEXT_MAX];

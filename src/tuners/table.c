@@ -126,7 +126,6 @@ static const char *const option_details[] = {
 	[OPTION_TEXT] = "text",
 	[OPTION_LIST] = "list",
 	[OPTION_SYSCTLS] = "map of sysctls",
-	[OPTION_RESERVED] = "reserved",
 };
 
 static const char *const severity_details[] = {

@@ -76,7 +76,7 @@ static int print_node(bool page, bool openmetrics)
 	struct config_fault_list faults = {0};
 	struct config *config = NULL;
 	struct core core = {0};
-	int r = core_load_config(&source, &config, &faults, NULL);
+	int r = core_load_config(&source, &config, &faults);
 
 	config_faults_clear(&faults);
 	if (r < 0)

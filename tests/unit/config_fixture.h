@@ -44,8 +44,6 @@ static const struct config_option fixture_options[] = {
 		.items = fixture_text_item},
 	{"watch.ports", OPTION_LIST, .items = fixture_count_item},
 	{"watch.budgets", OPTION_LIST, .def = "[{server: auto}]", .items = fixture_budget},
-	{"later", OPTION_RESERVED, .def = NULL},
-	{"much_later", OPTION_RESERVED, .def = NULL},
 	{0},
 };
 

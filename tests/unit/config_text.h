@@ -10,7 +10,7 @@
 struct loaded {
 	struct config *config; /* NULL after a fault */
 	int result;
-	struct config_fault_list faults, notices;
+	struct config_fault_list faults;
 };
 
 static inline void loaded_clear(struct loaded *loaded)
@@ -18,7 +18,6 @@ static inline void loaded_clear(struct loaded *loaded)
 	if (loaded->config)
 		config_free(loaded->config);
 	config_faults_clear(&loaded->faults);
-	config_faults_clear(&loaded->notices);
 }
 
 #define _cleanup_loaded_ __attribute__((cleanup(loaded_clear)))
@@ -28,8 +27,7 @@ static inline struct loaded load_source(
 {
 	struct loaded loaded = {0};
 
-	loaded.result =
-		config_load(source, tables, &loaded.config, &loaded.faults, &loaded.notices);
+	loaded.result = config_load(source, tables, &loaded.config, &loaded.faults);
 	return loaded;
 }
 

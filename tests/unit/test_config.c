@@ -220,25 +220,12 @@ TEST(every_option_has_help_and_a_default_that_fits)
 		}
 }
 
-TEST(reserved_sections_are_reported_once)
-{
-	_cleanup_loaded_ struct loaded loaded =
-		load_files((const char *[3]){"mode: enforce\nlater: {budgets: [{server: auto}]}\n",
-			"later: {names: off}\nmuch_later:\n"});
-
-	assert_loaded(&loaded);
-	assert_int_equal(loaded.notices.n, 1);
-	assert_int_equal(loaded.notices.faults[0].line, 2);
-	assert_int_equal(loaded.notices.faults[0].column, 1);
-	assert_non_null(strstr(loaded.notices.faults[0].message, "later"));
-}
-
 TEST(differences_are_listed_and_change_the_checksum)
 {
 	static const char *const cases[][3] = {
 		{"", "# the same\nneighbor:\n  grow: true\nsysctl: {vm.max_map_count: 262144}\n",
 			""},
-		{"", "watch: {domains: [cluster.local], servers: auto, ports: []}\nlater: 1\n", ""},
+		{"", "watch: {domains: [cluster.local], servers: auto, ports: []}\n", ""},
 		{"", "watch: {budgets: [{server: auto, tcp: true, qps: null}]}\n", ""},
 		{"", "profile: etcd\nsysctl: {vm.max_map_count: 262145, net.core.somaxconn: 4096}\n",
 			"profile, vm.max_map_count, fs.inotify.max_user_instances, "
@@ -253,7 +240,7 @@ TEST(differences_are_listed_and_change_the_checksum)
 		{"", "watch: {budgets: [{server: auto, qps: 5}]}\n", "watch.budgets"},
 		{"mode: observe\n", "sysctl: {vm.max_map_count: 262145}\nmode: enforce\n",
 			"mode, vm.max_map_count"},
-		{"sysctl: {kernel.pid_max: 99999}\nwatch: {timeout: 90s}\n", "later: 1\n",
+		{"sysctl: {kernel.pid_max: 99999}\nwatch: {timeout: 90s}\n", "{}\n",
 			"watch.timeout, kernel.pid_max"},
 	};
 

@@ -115,8 +115,6 @@ static const char *const good_texts[] = {
 	"http: {listen: \"\", socket: \"\"}\n",
 	"http: {listen: \"[::1]:80\"}\n",
 	"http: {listen: 0.0.0.0:65535}\n",
-	"later: {anything: [goes, {here: 1}], x: 80k}\nmuch_later: []\n",
-	"later: [[[[[[[1]]]]]]]\n",
 };
 
 TEST(good_files_have_no_fault)

@@ -28,7 +28,7 @@ const struct config_option storage_options[] = {
 		.help = "Names of processes that wait for their disk: they have a latency of their "
 			"own, and StorageSlow and StorageUnsuited are about them. A name has at "
 			"most 15 characters, as ps -o comm shows it."},
-	{"storage.sync_p99", OPTION_DURATION, .min = 100, .max = 5 * USEC_PER_SEC, .def = "10ms",
+	{"storage.sync_p99", OPTION_DURATION, .min = 1000, .max = 5 * USEC_PER_SEC, .def = "10ms",
 		.help = "StorageSlow is True if one in a hundred syncs of a listed process takes "
 			"longer. etcd asks for 10 ms."},
 	{0},
