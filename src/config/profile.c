@@ -6,7 +6,8 @@ const struct profile profile_table[] = {
 			    "kernel counts per user, so those of inotify, keys, process ids and "
 			    "memory maps are raised."},
 	{"etcd", "A node for etcd: only the accept queue is raised. etcd's documentation "
-		 "recommends fast disks and suitable time-outs instead of sysctls."},
+		 "recommends fast disks and suitable time-outs instead of sysctls. "
+		 "storage.bound_writeback: true bounds what others may write at once."},
 	{"lxd-host",
 		"A host of LXD or Incus containers: the values of LXD's page on production setups. "
 		"kernel.dmesg_restrict is among them: reading the kernel log then takes privileges."},

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from conftest import Agent, end, free_port, spawn, until
+from conftest import Agent, Node, Run, end, free_port, spawn, sysctl, until
 from runtimelab import Lab, lab  # noqa: F401
 
 CONFIG = "mode: observe\nstorage: {processes: [etcd, synctest]}"
@@ -263,6 +263,17 @@ def test_syncs_of_more_cgroups_than_rows_are_counted_or_shown_as_lost(counting: 
         for group in [*base.iterdir(), base]:
             if group.is_dir():
                 group.rmdir()
+
+
+def test_bounded_writeback_is_restored_although_the_kernel_refuses_zero(node: Node, run: Run, directory: Path) -> None:
+    names = ("vm.dirty_bytes", "vm.dirty_ratio", "vm.dirty_background_bytes", "vm.dirty_background_ratio")
+    (directory / "bound.yaml").write_text('profile: minimal\nstorage: {mode: "off", bound_writeback: true}\n')
+    before = [sysctl(name) for name in names]
+    assert before[0] == before[2] == "0"
+    run("apply", "--only", "sysctl", "--config", str(directory / "bound.yaml"))
+    assert [sysctl(name) for name in names] == ["16777216", "0", "8388608", "0"]
+    run("restore", "--only", "sysctl", "--config", str(directory / "bound.yaml"))
+    assert [sysctl(name) for name in names] == before
 
 
 def until_quiet(first: tuple[float, float], read: Callable[[], tuple[float, float]]) -> bool:

@@ -31,6 +31,13 @@ const struct config_option storage_options[] = {
 	{"storage.sync_p99", OPTION_DURATION, .min = 1000, .max = 5 * USEC_PER_SEC, .def = "10ms",
 		.help = "StorageSlow is True if one in a hundred syncs of a listed process takes "
 			"longer. etcd asks for 10 ms."},
+	{"storage.bound_writeback", OPTION_BOOL, .def = "false",
+		.help = "Set vm.dirty_bytes to 16 MiB and vm.dirty_background_bytes to 8 MiB, with "
+			"the records and the mode of the tuner sysctl, unless the section sysctl has "
+			"them. Beside a buffered writer on a cloud volume of 60 MB/s, this lowered the "
+			"p99 of etcd's syncs from 3.6 s to 0.4 s; a limit for the writer (io.max) "
+			"lowered it to 51 ms. All programs then write less at once, so other work may "
+			"be slower."},
 	{0},
 };
 

@@ -51,8 +51,48 @@ static bool is_chosen(const struct config *config, const char *choice)
 	return false;
 }
 
+/* Adds a key with an exact value. NULL: it is configured. */
+static struct want *add_exact(struct sysctl *sysctl, const char *name, const char *value)
+{
+	struct sysctl_key *key = &sysctl->keys[sysctl->n];
+
+	if (find_named(sysctl->keys, sysctl->n, name))
+		return NULL;
+	sysctl->n++;
+	sysctl_key_init(key, name, value);
+	key->want.requested = key->exact = true;
+	return &key->want;
+}
+
+/*
+ * The kernel sets a ratio to 0 when its bytes are set, and refuses 0 as bytes. So the ratio is
+ * recorded, too: its original restores both.
+ */
+static void add_writeback(struct sysctl *sysctl, const struct config *config)
+{
+	static const char *const keys[][3] = {
+		{"vm.dirty_background_bytes", "8388608", "vm.dirty_background_ratio"},
+		{"vm.dirty_bytes", "16777216", "vm.dirty_ratio"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		struct want *want = NULL;
+
+		if (config_bool(config, "storage.bound_writeback"))
+			want = add_exact(sysctl, keys[i][0], keys[i][1]);
+		if (want)
+			want->reason = "bounded-writeback";
+		want = find_named(sysctl->keys, sysctl->n, keys[i][0])
+			       ? add_exact(sysctl, keys[i][2], "0")
+			       : NULL;
+		if (want)
+			want->reason = "bytes-instead";
+	}
+}
+
 void sysctl_add_raises(struct sysctl *sysctl, const struct config *config)
 {
+	add_writeback(sysctl, config);
 	for (size_t i = 0; i < ARRAY_SIZE(raises); i++) {
 		struct sysctl_key *key = find_named(sysctl->keys, sysctl->n, raises[i].name);
 		char value[SETTING_VALUE_MAX], larger[SETTING_VALUE_MAX];

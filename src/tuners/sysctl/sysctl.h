@@ -22,6 +22,9 @@ struct config;
 
 void sysctl_key_init(struct sysctl_key *key, const char *name, const char *value);
 
-/* Adds the keys of limits.raise, or raises those that the section sysctl has. keys has room. */
+/*
+ * Adds the keys of limits.raise, or raises those that the section sysctl has, and those of
+ * storage.bound_writeback. keys has room.
+ */
 #define SYSCTL_RAISES_MAX 16
 void sysctl_add_raises(struct sysctl *sysctl, const struct config *config);

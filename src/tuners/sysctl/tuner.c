@@ -127,6 +127,10 @@ static void sysctl_close(void *self, void *memory)
 
 static const struct reason reasons[] = {
 	{"raised-limit", "The option limits.raise asks for this value."},
+	{"bounded-writeback", "The option storage.bound_writeback asks for this value."},
+	{"bytes-instead",
+		"The kernel sets the ratio to 0 while the number of bytes is set. Its original "
+		"restores both."},
 	{0},
 };
 
