@@ -274,10 +274,16 @@ static int write_and_read_back(const struct host *host, struct change *change)
 {
 	const char *path = change->target.path;
 	bool is_file = change->target.kind == VALUE_FILE;
-	int r = is_file || change->grown ? write_text(host, path, change->new) : -EOPNOTSUPP, read;
+	int r = -EOPNOTSUPP, read;
 	char full[PATH_MAX];
 	struct statfs fs;
 
+	/* A write of vm.dirty_bytes sets vm.dirty_ratio, and a write of the ratio undoes it. */
+	if (is_file && host_read_value(host, path, change->actual) == 0 &&
+		value_equal(change->actual, change->new))
+		return 0;
+	if (is_file || change->grown)
+		r = write_text(host, path, change->new);
 	if (r < 0 && !is_file) {
 		/* Netlink changes the running kernel: a root without its procfs has only files. */
 		r = statfs(host_path(host, path, full), &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC
