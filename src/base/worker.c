@@ -62,7 +62,9 @@ int worker_new(sd_event *event, struct worker **ret)
 	if (worker->cancel_fd < 0 || pipe2(worker->waiting, O_CLOEXEC | O_NONBLOCK) < 0 ||
 		pipe2(worker->finished, O_CLOEXEC | O_NONBLOCK) < 0)
 		return -errno;
-	r = sd_event_add_io(event, &worker->source, worker->finished[0], EPOLLIN, finish, NULL);
+	r = event ? sd_event_add_io(
+			    event, &worker->source, worker->finished[0], EPOLLIN, finish, NULL)
+		  : 0;
 	if (r < 0)
 		return r;
 	*ret = steal(worker);
@@ -92,7 +94,9 @@ int worker_submit(struct worker *worker, void (*run)(void *job, const struct wai
 
 void worker_wakes_loop(struct worker *worker, bool wakes)
 {
-	(void)sd_event_source_set_enabled(worker->source, wakes ? SD_EVENT_ON : SD_EVENT_OFF);
+	if (worker->source)
+		(void)sd_event_source_set_enabled(
+			worker->source, wakes ? SD_EVENT_ON : SD_EVENT_OFF);
 }
 
 void worker_finish(struct worker *worker)

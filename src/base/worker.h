@@ -13,7 +13,10 @@
 
 struct worker;
 
-/* The thread starts with the first job. Returns 0 or -errno. */
+/*
+ * The thread starts with the first job. event NULL: the loop has ended, so only worker_finish(),
+ * worker_drain() and worker_free() adopt jobs. Returns 0 or -errno.
+ */
 int worker_new(sd_event *event, struct worker **ret);
 
 /*

@@ -247,6 +247,10 @@ static void draw_timeline(struct screen *screen, const cJSON *lines)
 		draw(screen, COLOR_NONE, "  %+5.0f s  ", json_number_at(events[i], "t"));
 		if (started[0])
 			draw_wrapped(screen, 11, "%s started", started);
+		else if (json_at(events[i], "end") &&
+			 !streq(json_text_at(events[i], "end"), "cut-short"))
+			draw_wrapped(
+				screen, 11, "the record ends: %s", json_text_at(events[i], "end"));
 		else if (text[0])
 			draw_wrapped(screen, 11, "%s%s%s", streq(level, "info") ? "" : level,
 				streq(level, "info") ? "" : ": ", text);

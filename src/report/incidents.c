@@ -27,7 +27,7 @@ static void add_cure(cJSON *line, const struct recorder *recorder, const struct 
 {
 	const struct explanation *row = limit_row(open->object);
 	const struct node *node = recorder->node;
-	const char *breaks = open->text, *now = "headroom status";
+	const char *breaks = "", *now = "headroom doctor";
 	char explain[LIMIT_NAME_MAX + 32];
 
 	snprintf(explain, sizeof(explain), "headroom explain %s", open->object);
@@ -420,6 +420,7 @@ void recorder_close(struct recorder *recorder)
 		recorder->node->recorder = NULL;
 		recorder->node->n_incidents = 0;
 	}
+	recorder->event = NULL; /* it has ended, and takes no source any more */
 	recorder_submit(recorder, TASK_STOP, "", "", NULL, NULL);
 	if (recorder->worker && !worker_drain(recorder->worker, now_us() + CLOSE_US)) {
 		log_notice("incidents", "the disk of %s hangs: they end cut short",

@@ -224,6 +224,19 @@ RECORDER_TEST(a_file_that_cannot_be_written_is_closed_when_it_can)
 	assert_null(fixture->recorder->worker);
 }
 
+RECORDER_TEST(a_stop_long_after_the_last_incident_is_marked)
+{
+	char how[INCIDENTS_START_MAX];
+
+	seconds(fixture, 3);
+	assert_null(fixture->recorder->worker);
+	assert_true(sd_event_exit(fixture->event, 0) >= 0);
+	assert_true(sd_event_loop(fixture->event) >= 0);
+	recorder_close(steal(fixture->recorder));
+	assert_int_equal(incidents_mark_start(fixture->directory.path, "boot", how), 0);
+	assert_string_equal(how, "after a stop");
+}
+
 RECORDER_TEST(an_idle_recorder_has_no_thread)
 {
 	seconds(fixture, 3);
