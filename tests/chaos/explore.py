@@ -20,7 +20,7 @@ import hypothesis.stateful
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from hands import STEPS, Hands
+from hands import COMBINED, STEPS, Hands
 from named import NAMED
 from node import Node
 from world import Violation, World
@@ -182,12 +182,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--fixed", type=int, nargs="*", default=[])
     parser.add_argument("--histories", type=int, default=20, help="for each seed")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--combined", action="store_true", help="also steps that do several at once")
     parser.add_argument("--replay")
     parser.add_argument("--no-named", action="store_true", help="no named histories first")
     parser.add_argument("--named", action="store_true")
     parser.add_argument("--out", default="build/chaos")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if options.combined:
+        STEPS.update(COMBINED)
     session = Session()
     if options.replay:
         replay(session, load_steps(Path(options.replay)))

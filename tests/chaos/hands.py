@@ -13,6 +13,7 @@ TIMES = [0.2, 1, 2.5, 11, 61, 1800, 90000]
 PERIODS = [0.3, 2, 1800, 86400]
 VERBS = ["apply", "restore", "plan", "status", "doctor"]
 STEPS: dict[str, dict[str, list[Any]]] = {}
+COMBINED: dict[str, dict[str, list[Any]]] = {}
 
 
 def step(**choices: list[Any]) -> Callable[[Any], Any]:
@@ -20,6 +21,16 @@ def step(**choices: list[Any]) -> Callable[[Any], Any]:
 
     def mark(function: Any) -> Any:
         STEPS[function.__name__] = choices
+        return function
+
+    return mark
+
+
+def combined(**choices: list[Any]) -> Callable[[Any], Any]:
+    """Marks a method that does several steps at once. Only --combined draws it."""
+
+    def mark(function: Any) -> Any:
+        COMBINED[function.__name__] = choices
         return function
 
     return mark
@@ -50,6 +61,21 @@ class Hands:
                 self.node.write(name, text)
 
         self.world.actors[name] = Actor(period, act, self.world.now + period)
+
+    @combined(name=list(WRITES), restarts=[False, True])
+    def fight_slowly(self, name: str, restarts: bool) -> None:
+        """Each run of configuration management reverts a value. The unit restarts or reloads between them."""
+        if self.world.fuse >= 0 or any(agent.stopped for agent in self.node.agents.values()):
+            return
+        for _ in range(8):
+            self.start_agent("unit", 0)
+            self.node.write(name, WRITES[name][0])
+            self.world.forward(2 * SECOND)
+            self.world.forward(1800 * SECOND)
+            if restarts and "unit" in self.node.agents:
+                self.node.end("unit")
+            else:
+                self.hang_up()
 
     @step()
     def stop_managing(self) -> None:
@@ -194,6 +220,26 @@ class Hands:
         self.node.forget_dead()
         if owner not in self.node.agents:
             self.node.start(owner, crash, pod)
+
+    @combined(owner=["blue", "green"], pod=["host", "empty-run", "empty-state"])
+    def restore_and_replace(self, owner: str, pod: str) -> None:
+        """An administrator restores, and the next pod may have another volume."""
+        self.node.forget_dead()
+        if owner in self.node.agents:
+            self.node.end(owner)
+        self.node.run(owner, "restore")
+        self.node.start(owner, 0, pod)
+        self.world.forward(3 * SECOND)
+
+    @combined(owner=["blue", "green"])
+    def uninstall_beside_an_observer(self, owner: str) -> None:
+        """The unit only observes, and a chart is uninstalled."""
+        self.node.forget_dead()
+        if "unit" in self.node.agents:
+            self.node.end("unit")
+        self.edit_config("unit", "mode", 1, False)
+        self.node.start("unit")
+        self.uninstall(owner, 0)
 
     @step(owner=["blue", "green"])
     def replace_pod(self, owner: str) -> None:

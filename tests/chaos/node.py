@@ -472,8 +472,9 @@ class Node:
         self.calm_until = self.world.now + SETTLED
 
     def want(self, owner: str) -> None:
-        """An installation may come to want something else."""
-        wants = {name: self.configs[owner].fields[name] for name in self.values}
+        """An installation may come to want something else. A tuner that is off forgets."""
+        config = self.configs[owner]
+        wants = {name: (config.fields[name], config.mode(value.tuner)) for name, value in self.values.items()}
         if wants != self.wants or owner in self.faulty or self.disturbed:
             self.calm()
         self.wants = wants
