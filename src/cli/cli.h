@@ -207,8 +207,5 @@ void sort_limits(const struct screen *screen, cJSON *limits);
 /* Draws "and N what" for the rows that a list leaves out, if n is above 0. */
 void print_rest(struct screen *screen, int n, const char *what);
 
-/* Whether the row is a warning or critical. */
-bool has_problem(const cJSON *row);
-
 /* Draws an element of the status document's limits. */
 void print_limit(struct screen *screen, const cJSON *limit);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/text.h"
 #include "tuners/table.h"
 
 #include <fnmatch.h>
@@ -46,7 +47,8 @@ static void print_here(struct search *search, const struct explanation *entry)
 		const char *kind, *list, *key;
 	} lists[] = {{"setting", "settings", "name"}, {"limit", "limits", "name"},
 		{"condition", "conditions", "type"}};
-	char text[CONDITION_MESSAGE_MAX + 256] = "", use[USE_MAX];
+	char text[CONDITION_MESSAGE_MAX + 256] = "", use[USE_MAX], share[SHARE_MAX],
+					  peak[AMOUNT_MAX];
 	const cJSON *item;
 	size_t i = 0;
 
@@ -59,23 +61,35 @@ static void print_here(struct search *search, const struct explanation *entry)
 
 		if (!streq(name, entry->name) && fnmatch(entry->name, name, 0) != 0)
 			continue;
-		if (i == 0)
-			snprintf(text, sizeof(text), "%s: %s, wanted %s, mode %s, %s: %s", name,
-				json_text_at(item, "actual"),
+		if (i == 0) {
+			const char *why = entry_help("reason", json_text_at(item, "reason"));
+
+			snprintf(text, sizeof(text), "%s: %s, wanted %s, mode %s, %s: %s%s%s%s%s",
+				name, json_text_at(item, "actual"),
 				json_text_at(item, "wanted")[0] ? json_text_at(item, "wanted")
 								: "nothing",
 				json_text_at(item, "mode"), json_text_at(item, "state"),
-				json_text_at(item, "reason"));
-		else if (i == 1)
-			snprintf(text, sizeof(text), "%s: %s", name,
-				use_text(json_number_at(item, "used"), json_number_at(item, "max"),
-					json_text_at(item, "unit"), use));
-		else
+				json_text_at(item, "reason"),
+				json_text_at(item, "why")[0] ? ": " : "", json_text_at(item, "why"),
+				why ? ": " : "", why ? why : "");
+		} else if (i == 1) {
+			double used = json_number_at(item, "used"),
+			       max = json_number_at(item, "max");
+
+			snprintf(text, sizeof(text),
+				"%s: %s, %s, peak %s at %s, reached %.0f times", name,
+				use_text(used, max, json_text_at(item, "unit"), use),
+				max > 0 ? share_text(used / max, share) : "share unknown",
+				amount_text(json_number_at(item, "peak"),
+					json_text_at(item, "unit"), peak),
+				json_text_at(item, "peak_at"), json_number_at(item, "hits"));
+		} else {
 			snprintf(text, sizeof(text), "%s since %s: %s%s%s",
 				json_text_at(item, "status"), json_text_at(item, "since"),
 				json_text_at(item, "reason"),
 				json_text_at(item, "message")[0] ? ": " : "",
 				json_text_at(item, "message"));
+		}
 		line(search, "here", text);
 	}
 }
@@ -107,8 +121,10 @@ static void print_entry(struct search *search, const struct explanation *entry)
 	line(search, "breaks", entry->breaks);
 	line(search, "now", entry->now);
 	line(search, "source", entry->source);
-	for (; reason && reason->slug; reason++)
-		line(search, "reason", reason->slug);
+	for (; reason && reason->slug; reason++) {
+		snprintf(text, sizeof(text), "%s: %s", reason->slug, reason->help);
+		line(search, "reason", text);
+	}
 	print_here(search, entry);
 	if (streq(entry->kind, "profile"))
 		print_profiles(search, entry->name);

@@ -96,11 +96,9 @@ static size_t lines_of(const char *text, int max, int *n)
 void screen_fit(
 	struct screen *screen, void (*render)(struct screen *screen, void *data), void *data)
 {
-	if (!screen->live || screen->height == INT_MAX) {
-		if (screen->live)
-			fputs(SCREEN_CLEAR, stdout);
+	if (!screen->live) {
 		render(screen, data);
-		fflush(stdout);
+		fflush(stdout); /* status --watch in a pipe */
 		return;
 	}
 	for (int keep = KEEP_MAX; keep >= 0; keep -= MAX(keep / 8, 1)) {

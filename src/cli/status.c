@@ -25,13 +25,6 @@ enum color color_of(const char *word)
 	return (enum color)(COLOR_GOOD + tone_of(word));
 }
 
-bool has_problem(const cJSON *row)
-{
-	const char *severity = json_text_at(row, "severity");
-
-	return streq(severity, "warning") || streq(severity, "critical");
-}
-
 void print_rest(struct screen *screen, int n, const char *what)
 {
 	if (n > 0)

@@ -70,11 +70,6 @@ static const char *grouped_text(double number, const char *unit, char text[stati
 	return streq(unit, "bytes") ? amount_text(number, unit, text) : count_text(number, text);
 }
 
-static const char *number_text(const cJSON *object, const char *key, char text[static COUNT_MAX])
-{
-	return count_text(json_number_at(object, key), text);
-}
-
 static void put_badge(FILE *out, const char *class, const char *text)
 {
 	put(out, "<span class=\"badge %s\">%s</span>", class, text);
@@ -209,14 +204,6 @@ static const char *const column_classes[] = {
 	[COLUMN_HISTORY] = "",
 };
 
-static bool is_problem(const cJSON *row)
-{
-	const char *severity = json_text_at(row, "severity");
-
-	return streq(severity, verdict_names[VERDICT_WARNING]) ||
-	       streq(severity, verdict_names[VERDICT_CRITICAL]);
-}
-
 /* What `headroom top` shows below the row, in a row of its own. */
 static void put_detail(FILE *out, const struct table_view *view, const cJSON *row)
 {
@@ -259,7 +246,7 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 		} else if (column->format == COLUMN_NUMBER && view->blanks && view->blanks(row)) {
 			fputs("-", out);
 		} else if (column->format == COLUMN_NUMBER && !column->write) {
-			put(out, "%s", number_text(row, column->key, text));
+			put(out, "%s", count_text(json_number_at(row, column->key), text));
 		} else if (column->format == COLUMN_HISTORY && json_at(row, column->key)) {
 			put_history(out, json_at(row, column->key), 0, "");
 		} else {
@@ -268,7 +255,7 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 		fputs("</td>", out);
 	}
 	fputs("</tr>\n", out);
-	if (view->write_detail && is_problem(row))
+	if (view->write_detail && has_problem(row))
 		put_detail(out, view, row);
 }
 

@@ -50,6 +50,9 @@ enum tone tone_of(const char *word);
 #define CELL_MAX 512
 const char *cell_text(const struct column *column, const cJSON *row, char *text, size_t size);
 
+/* Whether the row is a warning or critical. */
+bool has_problem(const cJSON *row);
+
 /* The word that is shown: the severity for "True", "OK" for "False", else word itself. */
 const char *condition_word(const cJSON *row, const char *word);
 

@@ -253,6 +253,13 @@ enum tone tone_of(const char *word)
 	return TONE_FAINT;
 }
 
+bool has_problem(const cJSON *row)
+{
+	enum tone tone = tone_of(json_text_at(row, "severity"));
+
+	return tone == TONE_WARNING || tone == TONE_BAD;
+}
+
 const char *condition_word(const cJSON *row, const char *word)
 {
 	return streq(word, "True")    ? json_text_at(row, "severity")

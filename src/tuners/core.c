@@ -177,6 +177,16 @@ static const struct explanation explanations[] = {
 	STATE("headroom", "column", "The unused share of a limit, 0 to 1."),
 	STATE("peak", "column",
 		"The largest use of a limit since boot, as far as an agent was running."),
+	STATE("queue", "column", "The workload's share of the time in the disk's queue."),
+	STATE("syncs/s", "column", "Calls of fsync and similar in a second."),
+	STATE("worst", "column", "The longest sync of the last minute."),
+	STATE("written", "column", "Bytes written to the disk in a second."),
+	STATE("full?in", "column", "The time until a limit is full at its recent growth."),
+	STATE("not?applicable", "status of a condition",
+		"What this node lacks, such as a kubelet or a cloud's budget, so that the condition "
+		"has nothing to check."),
+	STATE("would?change", "column", "How many settings apply would change: see plan."),
+	STATE("idle", "column", "Rows without a problem and with little use."),
 	STATE("hits", "column", "How often a limit was reached since boot, if that is counted."),
 	{0},
 };

@@ -84,13 +84,18 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
     words = ["headroom_limit_used", "etcd", "conntrack", "limits", "KubeletSerialPulls", "peak", "hits"]
     words += ["OK", "True", "False", "Unknown", "ok", "advice", "warning", "critical", "active", "degraded", "off"]
     words += ["enforce", "observe", "released", *"in-sync pending drifted yielded failed unsupported observed".split()]
+    words += ["budget", "p99", "upstream", "cluster", "q/s", "peak/s", "not applicable"]
     for name in {*names, *words}:
         answer = run("explain", name)
         assert answer.returncode == 0, (name, answer.stderr)
         assert len(answer.stdout.split()) >= 6, (name, answer.stdout)
         assert ESCAPE not in answer.stdout
     assert "advice" in run("explain", "KubeletSerialPulls").stdout
-    assert set(words) <= {line.split()[0] for line in run("explain").stdout.splitlines()}
+    assert {word for word in words if " " not in word} <= {line.split()[0] for line in run("explain").stdout.splitlines()}
+    answer = run("explain", "gc_thresh3").stdout
+    assert re.search(r"here +net\.ipv4\.neigh\.default\.gc_thresh3: \d+, wanted 100000, mode enforce, ", answer), answer
+    assert re.search(r"here +neighbor/ipv4: \d+ of \d+ entries, .* peak ", run("explain", "neighbor/ipv4").stdout)
+    assert re.search(r"here +False since \d+-", run("explain", "NeighborTableOverflow").stdout)
 
 
 def test_explain_says_unit_default_and_source(run) -> None:

@@ -19,6 +19,8 @@
 		  "\"EAI_AGAIN\"",                                                            \
 	.now = "headroom top dns, then give the busiest client a cache or fewer search domains"
 
+#define WORD(name, what) {name, "column", what, .source = "headroom(8)"}
+
 const struct explanation dns_explanations[] = {
 	{"dns/*/pending", "limit",
 		"Queries to this upstream that wait for an answer. The upstream silently drops the "
@@ -115,6 +117,18 @@ const struct explanation dns_explanations[] = {
 		"replicas, MB", "2 replicas with 170 MiB", NULL,
 		.source =
 			"https://github.com/coredns/deployment/blob/master/kubernetes/Scaling_CoreDNS.md"},
+	WORD("budget", "Queries or packets a second that the resolver answers for this node."),
+	WORD("q/s", "Queries to the resolver in the last second."),
+	WORD("peak/s", "Queries of the busiest second within the last minute."),
+	WORD("s?over", "Seconds over the budget since the start of the agent."),
+	WORD("failed", "Answers of the last minute with an error: see DNSFailing."),
+	WORD("p50", "Half of the answers, or syncs of a disk, took this long or less."),
+	WORD("p99", "99 of 100 answers, or syncs of a disk, took this long or less."),
+	WORD("upstream", "A resolver outside of the cluster, such as the cloud's."),
+	WORD("cluster", "A resolver of the cluster: CoreDNS or kube-dns."),
+	WORD("local", "A resolver on this node, such as NodeLocal DNSCache."),
+	WORD("role", "What a resolver is for this node: upstream, cluster or local."),
+	WORD("verdict", "The worst condition that is True for the resolver, in one word."),
 	{0},
 };
 

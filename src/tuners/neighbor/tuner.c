@@ -70,7 +70,10 @@ static const struct explanation explanations[] = {
 		.source = "net/core/neighbour.c, neigh_alloc()"},
 	{"net.ipv[46].neigh.default.gc_thresh3", "setting",
 		"At this number of collectable entries a new entry is refused, unless others can be "
-		"collected.",
+		"collected. "
+		"It keeps its old value in mode observe, after headroom restore until headroom apply "
+		"(released), with keep, if the administrator had more, and if it cannot be written: "
+		"the state and the reason of the setting say which.",
 		"entries", "1024", "neighbor.ipv4.gc_thresh3, neighbor.ipv6.gc_thresh3",
 		.source = "net/core/neighbour.c, neigh_alloc()"},
 	{0},
