@@ -4,9 +4,7 @@
 import json
 import os
 import re
-import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -121,38 +119,3 @@ def test_kills_while_an_incident_is_written_lose_at_most_the_last_second(agent, 
         after = path.with_suffix("").read_text()
         assert after.startswith(before[: before.rindex("\n") + 1]) and "cut-short" in after.splitlines()[-1]
     assert all(lines_of(path) for path in files(directory)), "every file is readable"
-
-
-@pytest.fixture
-def frozen(directory: Path) -> Iterator[Callable[[str], None]]:
-    """frozen("--freeze") stops all writes to the file system of the incidents, until frozen("--unfreeze")."""
-    place, image = directory / "state/incidents", directory / "disk"
-    place.mkdir(parents=True)
-    image.touch()
-    os.truncate(image, 16 << 20)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, place], check=True)
-    try:
-        yield lambda option: subprocess.run(["fsfreeze", option, place], check=True)
-    finally:
-        subprocess.run(["fsfreeze", "--unfreeze", place], check=False, capture_output=True)
-        subprocess.run(["umount", "-l", place], check=True)
-
-
-def test_a_hung_disk_does_not_stop_the_agent(frozen, agent, directory: Path) -> None:
-    one = agent(CONFIG)
-    path = until(lambda: (found := files(directory, "*-agent*")) and found[0], "the record of the start")
-    frozen("--freeze")
-    size = path.stat().st_size
-    with full_inotify():
-        until(lambda: one.limit(OBJECT)["hits"] > 0, "the loop reads limits")
-    assert one.get("/livez")[0] == 200 and path.stat().st_size == size
-    frozen("--unfreeze")
-    until(lambda: path.stat().st_size > size, "the lines are written later")
-    until(lambda: files(directory, "*inotify-instances*"), "so is the incident")
-    frozen("--freeze")
-    time.sleep(1.5)
-    one.signal(15)
-    until(lambda: "hangs" in one.log, "the stop does not wait for the disk")
-    frozen("--unfreeze")
-    assert one.process.wait(30) == 0
