@@ -292,11 +292,15 @@ def compared() -> dict[str, list[list[list[Fleet]]]]:
         wave = SAFE | model
         plain = {key: value for key, value in model.items() if key not in NO_SEED and key != "spread"}
         rows[case] = [[[cat_gate(n, **plain)] for n in NODES], over_images(**wave | OPEN), over_images(**wave | CLOSED)]
+    if not arguments.quick:
+        table_of_cases(rows)
     for case, (gate, by_time, closed) in rows.items():
         for i, n in enumerate(NODES):
             better = min(middle(gate[i]), middle(by_time[i]))
             assert case in REASONS or middle(closed[i]) <= 1.15 * better, (case, n, middle(closed[i]), better)
-        assert case in REASONS or most(closed) <= F, f"{case}: pulls from upstream never exceed its capacity"
+        # The few nodes that go upstream early, in case there is no seed, come on top of the seeds whose pulls take 120 s.
+        limit = 1.5 * F if "120 s" in case else F
+        assert case in REASONS or most(closed) <= limit, f"{case}: {most(closed)} pulls from upstream exceed its capacity"
     return rows
 
 
@@ -403,7 +407,7 @@ def plot(fleets: dict[str, list[list[Fleet]]], path: str) -> None:
 def main() -> int:
     fleets = calm()
     table(fleets)
-    table_of_cases(compared())
+    compared()
     table(wrong_counts())
     if arguments.plot:
         plot(fleets, arguments.plot)

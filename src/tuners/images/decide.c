@@ -51,7 +51,8 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 
 	if (!row)
 		row = add_element(&memory->rows, &memory->n, &memory->allocated);
-	*row = (struct image_row){.pinned = -1, .state = IMAGE_PENDING, .reason = "queued"};
+	*row = (struct image_row){
+		.pinned = -1, .wave = -1, .state = IMAGE_PENDING, .reason = "queued"};
 	if (known)
 		row->preload = *known;
 	copy_text(row->preload.source, sizeof(row->preload.source), source);
@@ -274,6 +275,7 @@ static void decide_pull(struct decision *decision, const char *name)
 	if (find_named(decision->memory->rows, decision->memory->n, name))
 		return; /* an archive has it */
 	row = add_row(decision, known, "", name);
+	wave_plan(decision->tuner, row, decision->realtime_us);
 	if (is_ready(decision, &row->preload)) {
 		become(row, IMAGE_READY, "present");
 	} else if (images_active(decision->tuner, TRANSFER_PULL, "", name)) {

@@ -272,9 +272,11 @@ struct image_row {
 	enum image_state state;
 	const char *reason;
 	char why[IMAGES_WHY_MAX];
-	bool asks;         /* its mirrors are to be asked now */
-	uint64_t retry_us; /* next attempt or begin of the wave, CLOCK_MONOTONIC; 0: none */
-	int pinned;        /* -1: unknown */
+	bool asks;           /* its mirrors are to be asked now */
+	uint64_t retry_us;   /* next attempt or begin of the wave, CLOCK_MONOTONIC; 0: none */
+	int pinned;          /* -1: unknown */
+	int wave;            /* -1: it has none */
+	uint64_t planned_us; /* begin of its wave by the clock, CLOCK_REALTIME; 0: it has none */
 };
 
 /* The memory of decide(). */
@@ -286,6 +288,9 @@ struct images_memory {
 	size_t n_begin;
 	bool full; /* the store is full: cancel pulls */
 };
+
+/* wave.c: sets the row's wave and its begin by the clock. now_us: CLOCK_REALTIME. */
+void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t now_us);
 
 /*
  * wave.c: whether a pull waits for its wave, and when it begins (row->retry_us). Its mirrors are

@@ -84,12 +84,17 @@ const struct reason images_reasons[] = {
 const struct metric_row images_metric_rows[] = {
 	{"headroom_image_preload", METRIC_GAUGE, NULL,
 		"A configured image: the series of its state is 1. Images beyond the first 50 are "
-		"counted as other.",
-		{"image", "state"}},
+		"counted as other. wave is the wave in which the node pulls it, from 0; without "
+		"waves the label is absent.",
+		{"image", "state", "wave"}},
 	{"headroom_image_preload_bytes_total", METRIC_COUNTER, "bytes",
 		"Bytes of the image that were sent to the runtime.", {"image"}},
 	{"headroom_image_preload_seconds", METRIC_GAUGE, "seconds",
 		"Duration of the image's last transfer.", {"image"}},
+	{"headroom_image_preload_planned_timestamp_seconds", METRIC_GAUGE, "seconds",
+		"When the wave of the image begins on this node by images.wave, whatever the "
+		"mirror says. The share of nodes for which it is over is the planned roll-out.",
+		{"image"}},
 	{0},
 };
 
@@ -182,6 +187,7 @@ struct cJSON *images_document(const void *self, const void *data, bool trusted)
 		put_number(image, "seconds", took_us > 0, seconds_of(took_us));
 		json_adopt(image, "pinned",
 			must(row->pinned < 0 ? cJSON_CreateNull() : cJSON_CreateBool(row->pinned)));
+		put_number(image, "wave", row->wave >= 0, row->wave);
 		put_number(image, "next_in_seconds", row->retry_us > now,
 			seconds_of(row->retry_us - now));
 	}
@@ -192,33 +198,46 @@ struct cJSON *images_document(const void *self, const void *data, bool trusted)
 
 void images_metrics(const void *self, const void *data, struct metric_sink *sink)
 {
-	enum { BYTES = IMAGE_FAILED + 1, SECONDS }; /* after the states, whose values are 0 or 1 */
+	enum {
+		BYTES = IMAGE_FAILED + 1,
+		SECONDS,
+		PLANNED
+	}; /* after the states, whose values are 0 or 1 */
 	static const char *const families[] = {
 		[IMAGE_PENDING] = "headroom_image_preload",
 		[BYTES] = "headroom_image_preload_bytes_total",
 		[SECONDS] = "headroom_image_preload_seconds",
+		[PLANNED] = "headroom_image_preload_planned_timestamp_seconds",
 	};
 	const struct images_memory *memory = data;
 
 	(void)self;
-	for (size_t what = 0; what <= SECONDS; what++) {
+	for (size_t what = 0; what <= PLANNED; what++) {
 		const char *state = what <= IMAGE_FAILED ? image_state_names[what] : NULL;
 		double rest = 0;
 
 		if (families[what])
 			metric_family(sink, families[what]);
 		for (size_t i = 0; i < memory->n; i++) {
-			const struct preload *preload = &memory->rows[i].preload;
+			const struct image_row *row = &memory->rows[i];
+			const struct preload *preload = &row->preload;
+			char wave[16];
 			double value = what == BYTES     ? (double)preload->bytes
 				       : what == SECONDS ? seconds_of(preload->took_us)
-							 : memory->rows[i].state == what;
 
+				       : what == PLANNED ? seconds_of(row->planned_us)
+							 : row->state == what;
+
+			snprintf(wave, sizeof(wave), "%d", row->wave);
+			if (what == PLANNED && (row->wave < 0 || i >= METRIC_IMAGES_MAX))
+				continue;
 			if (i < METRIC_IMAGES_MAX)
-				metric_sample(sink, value, preload->name, state, NULL);
+				metric_sample(sink, value, preload->name, state,
+					row->wave < 0 ? NULL : wave, NULL);
 			else
 				rest += value;
 		}
-		if (memory->n > METRIC_IMAGES_MAX)
+		if (memory->n > METRIC_IMAGES_MAX && what != PLANNED)
 			metric_sample(sink, rest, "other", state, NULL);
 	}
 }
