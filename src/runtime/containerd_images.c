@@ -312,11 +312,12 @@ int containerd_load(const struct image_runtime *runtime, const struct host *host
 }
 
 int containerd_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX])
+	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
 	int r;
 
+	(void)progress;
 	hash_bytes(name, strlen(name), session.hash);
 	r = pull(&session, name);
 	tidy(&session, r < 0);

@@ -327,10 +327,11 @@ int cri_pull(struct image_session *session, const char *reference)
 }
 
 int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX])
+	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(image_session_end) struct image_session session =
 		image_session_open(runtime, wait, why);
 
+	(void)progress;
 	return cri_pull(&session, name);
 }

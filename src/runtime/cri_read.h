@@ -71,7 +71,7 @@ int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
 int cri_list_images(const struct image_runtime *runtime, const struct wait *wait,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
 int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX]);
+	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX]);
 
 /* A pull within a session, with its lease. */
 int cri_pull(struct image_session *session, const char *reference);

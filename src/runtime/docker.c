@@ -260,9 +260,11 @@ static int list(const struct image_runtime *runtime, const struct wait *wait,
 }
 
 static int pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	char why[static IMAGES_WHY_MAX])
+	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
 {
-	return docker_pull(runtime->socket, name, wait, why);
+	/* Also a registry that does not answer at all. */
+	atomic_store(progress, 1);
+	return docker_pull(runtime->socket, name, wait, progress, why);
 }
 
 /* Removes our names. dockerd itself removes layers of incomplete pulls. */
@@ -286,7 +288,7 @@ static int load(const struct image_runtime *runtime, const struct host *host,
 	/* Used after a cancellation, too. */
 	const struct wait tidy = {now_us() + USEC_PER_SEC / 2, -1};
 	char ignored[IMAGES_WHY_MAX];
-	int r = docker_pull(runtime->socket, reference, wait, why);
+	int r = docker_pull(runtime->socket, reference, wait, NULL, why);
 
 	(void)host, (void)done;
 	if (r == 0)

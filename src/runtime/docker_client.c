@@ -397,7 +397,10 @@ int docker_read_images(const char *socket, struct runtime_image **images, size_t
 static int read_progress(const cJSON *object, struct request *request)
 {
 	const char *error = json_text_at(object, "error");
+	_Atomic uint64_t *progress = request->userdata;
 
+	if (progress)
+		atomic_fetch_add(progress, 1);
 	if (!*error)
 		return 0;
 	describe_refusal(error, request->refusal);
@@ -405,13 +408,13 @@ static int read_progress(const cJSON *object, struct request *request)
 }
 
 int docker_pull(const char *socket, const char *name, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX])
+	_Atomic uint64_t *progress, char why[static DOCKER_ERROR_MAX])
 {
 	char path[DOCKER_NAME_MAX + 64];
 
 	/* References need no URL escapes. */
 	snprintf(path, sizeof(path), "/images/create?fromImage=%s", name);
-	return ask(socket, "POST", path, UINT64_MAX, 1, read_progress, NULL, wait, why);
+	return ask(socket, "POST", path, UINT64_MAX, 1, read_progress, progress, wait, why);
 }
 
 int docker_add_name(const char *socket, const char *image, const char *name,

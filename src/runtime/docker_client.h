@@ -77,8 +77,9 @@ struct runtime_image;
 int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
 
+/* progress (or NULL) counts what the daemon reports. */
 int docker_pull(const char *socket, const char *name, const struct wait *wait,
-	char why[static DOCKER_ERROR_MAX]);
+	_Atomic uint64_t *progress, char why[static DOCKER_ERROR_MAX]);
 
 /* Gives an image one more name, which has a tag; removes one name from its image. */
 int docker_add_name(const char *socket, const char *image, const char *name,

@@ -319,9 +319,12 @@ struct runtime_driver {
 	int (*list)(const struct image_runtime *runtime, const struct wait *wait,
 		struct runtime_image **images, size_t *n, char why[static IMAGES_WHY_MAX]);
 
-	/* Pulls by name, with the runtime's own credentials. */
+	/*
+	 * Pulls by name, with the runtime's own credentials. progress grows while the pull does,
+	 * or stays 0: the runtime itself ends a pull without progress.
+	 */
 	int (*pull)(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-		char why[static IMAGES_WHY_MAX]);
+		_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX]);
 
 	/*
 	 * Loads and unpacks an image of an archive under the archive's name. An image_server on

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Agent, Start, until
-from imagelab import OCI, Built, Layout, compress, digest, docker_files, docker_save, tar_of, write_tar
+from imagelab import Image, OCI, Built, Layout, compress, digest, docker_files, docker_save, tar_of, write_tar
 from runtimelab import Lab, lab  # noqa: F401
 from test_images import A, B, ctr, image, make_small_store, names, preload, store, wait_image  # noqa: F401
 
@@ -187,3 +187,17 @@ def test_a_load_that_makes_no_progress_ends(lab: Lab, preload: Start, store: Pat
     finally:
         containerd.signal(signal.SIGCONT)
     wait_image(running, A)
+
+
+@pytest.mark.slow
+def test_a_pull_of_docker_that_makes_no_progress_ends(lab: Lab, preload: Start) -> None:
+    lab.start("docker")
+    registry = lab.registry()
+    proxy = lab.proxy(registry)
+    proxy.stop_after = 10_000
+    registry.push("team/app", Image(1, 1_000_000))
+    name = f"{proxy.name}/team/app:latest"
+    running = preload(f"pull: ['{name}']}}\nruntime: {{pull_progress_timeout: 10s")
+    until(lambda: f"{name}: no progress within 10 s" in running.log, lambda: running.log[-2000:])
+    proxy.stop_after = 0
+    wait_image(running, name)

@@ -42,7 +42,7 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 	for (size_t i = 0; r == 0 && archive && i < archive->n_images; i++)
 		r = images_load(runtime, &host, archive, &archive->images[i], wait, &done, why);
 	if (streq(command, "pull") && n == 2)
-		r = runtime->driver->pull(runtime, args[1], wait, why);
+		r = runtime->driver->pull(runtime, args[1], wait, &done, why);
 	if (streq(command, "clean") && n == 1)
 		r = images_clean(runtime, &host, wait, why);
 	return r;

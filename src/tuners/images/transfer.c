@@ -330,8 +330,8 @@ void images_transfer(void *request, const struct wait *wait)
 		break;
 	case TRANSFER_PULL:
 		preload = preload_add(&transfer->found, "", transfer->name);
-		transfer->error = transfer->runtime.driver->pull(
-			&transfer->runtime, transfer->name, &bounded, preload->why);
+		transfer->error = transfer->runtime.driver->pull(&transfer->runtime, transfer->name,
+			&bounded, &transfer->done, preload->why);
 		note_end(preload, began_us, transfer->error, "pull-failed");
 		break;
 	case TRANSFER_CLEAN:

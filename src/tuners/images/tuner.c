@@ -321,7 +321,7 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	return transfer;
 }
 
-/* The runtime itself ends a pull without progress, but it sees no end of a load. */
+/* containerd itself ends a pull without progress, but no runtime sees the end of a load. */
 static bool is_stalled(struct transfer *transfer)
 {
 	uint64_t done = atomic_load(&transfer->done), load_us = atomic_load(&transfer->load_us);
@@ -329,6 +329,8 @@ static bool is_stalled(struct transfer *transfer)
 	if (done != transfer->progress_bytes)
 		transfer->progress_us = now_us();
 	transfer->progress_bytes = done;
+	if (transfer->kind == TRANSFER_PULL && done > 0)
+		load_us = transfer->began_us;
 	return load_us > 0 && transfer->progress_timeout_us > 0 &&
 	       now_us() > MAX(load_us, transfer->progress_us) + transfer->progress_timeout_us;
 }
