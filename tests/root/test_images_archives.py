@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Agent, Start, until
-from imagelab import Image, OCI, Built, Layout, compress, digest, docker_files, docker_save, tar_of, write_tar
+from imagelab import OCI, Built, Image, Layout, compress, digest, docker_files, docker_save, tar_of, write_tar
 from runtimelab import Lab, lab  # noqa: F401
 from test_images import A, B, ctr, image, make_small_store, names, preload, store, wait_image  # noqa: F401
 
