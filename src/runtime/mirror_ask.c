@@ -17,22 +17,16 @@
 	"application/vnd.docker.distribution.manifest.list.v2+json, " \
 	"application/vnd.docker.distribution.manifest.v2+json, */*"
 
-void image_registry(const char *image, char registry[static IMAGE_NAME_MAX])
-{
-	snprintf(registry, IMAGE_NAME_MAX, "%.*s", (int)strcspn(image, "/"), image);
-}
-
 /* Splits REGISTRY/REPOSITORY[:TAG][@DIGEST]. A digest counts more than a tag. */
 static void set_path(struct mirror_question *question)
 {
 	const char *digest = strchr(question->image, '@'), *slash = strrchr(question->image, '/');
 	const char *tag = strchr(slash ? slash : question->image, ':');
 
-	if (digest)
-		snprintf(question->path, sizeof(question->path), "manifests/%s", digest + 1);
-	else
-		snprintf(question->path, sizeof(question->path), "manifests/%s",
-			tag ? tag + 1 : "latest");
+	snprintf(question->path, sizeof(question->path), "manifests/%s",
+		digest ? digest + 1
+		: tag  ? tag + 1
+		       : "latest");
 }
 
 static void write_url(const struct mirror_question *question, char *url, size_t size)
@@ -85,11 +79,11 @@ static bool judge(struct mirror_question *question, const struct http_get *get)
 	if (get->error == 0 && get->status == 200 && !is_last(question) &&
 		++question->steps < STEPS_MAX && set_next_path(question, get->body))
 		return true;
-	question->answer = get->error < 0 ? get->error
-			   : get->status == 200
-				   /* An image without layers cannot be judged by them. */
-				   ? 1
-				   : get->status == 404 ? 0 : -EPROTO;
+	/* An image without layers cannot be judged by them. */
+	question->answer = get->error < 0       ? get->error
+			   : get->status == 404 ? 0
+			   : get->status == 200 ? 1
+						: -EPROTO;
 	if (get->error < 0)
 		snprintf(question->why, sizeof(question->why), "%.90s: %.90s", question->url,
 			get->error == -ETIMEDOUT ? "no answer within 2 s" : get->why);

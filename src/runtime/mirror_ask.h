@@ -25,9 +25,6 @@ struct mirror_question {
 void mirrors_ask(struct mirror_question *questions, size_t n, const char *host_root,
 	const struct wait *wait);
 
-/* The registry of a complete name: docker.io, registry.example:5000. */
-void image_registry(const char *image, char registry[static IMAGE_NAME_MAX]);
-
 /* Adds the mirrors in a runtime's hosts.toml of the registry, by any author. */
 struct host;
 struct mirror_format;

@@ -132,7 +132,6 @@ struct peers {
 	unsigned silent;   /* questions in a row without an answer */
 	uint64_t asked_us; /* the last question, CLOCK_REALTIME */
 	uint64_t have_us;  /* the first answer that one has it; 1: at the first question; 0: none */
-	char why[MIRROR_WHY_MAX]; /* PEERS_SILENT: the mirror and its answer */
 };
 
 struct image_mirror {
@@ -160,12 +159,12 @@ struct preload {
 	struct peers peers;     /* have_us is stored */
 
 	/* Not stored: */
-	bool loaded;        /* by the last transfer */
-	bool final;         /* the failure stays until the archive changes */
-	bool disk_full;     /* the transfer filled the store: not again soon */
-	uint64_t done_us;   /* end of the last transfer, CLOCK_MONOTONIC */
-	const char *reason; /* of a failure; NULL: success */
-	char why[IMAGES_WHY_MAX];
+	bool loaded;              /* by the last transfer */
+	bool final;               /* the failure stays until the archive changes */
+	bool disk_full;           /* the transfer filled the store: not again soon */
+	uint64_t done_us;         /* end of the last transfer, CLOCK_MONOTONIC */
+	const char *reason;       /* of a failure; NULL: success */
+	char why[IMAGES_WHY_MAX]; /* of a failure; before the first attempt: of PEERS_SILENT */
 };
 
 struct preload_list {

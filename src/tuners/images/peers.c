@@ -13,7 +13,7 @@ static void list_urls(const struct transfer *transfer, const char *image, char u
 	bool named = false;
 
 	urls[0] = '\0';
-	image_registry(image, registry);
+	snprintf(registry, sizeof(registry), "%.*s", (int)strcspn(image, "/"), image);
 	for (size_t i = 0; i < transfer->n_mirrors; i++)
 		named |= streq(transfer->mirrors[i].registry, registry);
 	for (size_t i = 0; i < transfer->n_mirrors; i++)
@@ -25,16 +25,16 @@ static void list_urls(const struct transfer *transfer, const char *image, char u
 }
 
 /* One mirror that has the image is enough, and one that answers hides those that do not. */
-static void adopt_answer(struct peers *peers, const struct mirror_question *question)
+static void adopt_answer(struct preload *image, const struct mirror_question *question)
 {
 	enum peers_state state = question->answer < 0    ? PEERS_SILENT
 				 : question->answer == 0 ? PEERS_LACK
 							 : PEERS_HAVE;
 
-	if (state <= peers->state)
+	if (state <= image->peers.state)
 		return;
-	peers->state = state;
-	copy_text(peers->why, sizeof(peers->why), question->why);
+	image->peers.state = state;
+	copy_text(image->why, sizeof(image->why), question->why);
 }
 
 void peers_ask(struct transfer *transfer, const struct wait *wait)
@@ -70,6 +70,6 @@ void peers_ask(struct transfer *transfer, const struct wait *wait)
 		if (questions[i].answer == -ECANCELED)
 			transfer->error = -ECANCELED;
 		if (image)
-			adopt_answer(&image->peers, &questions[i]);
+			adopt_answer(image, &questions[i]);
 	}
 }

@@ -416,7 +416,8 @@ static void adopt_peers(struct images_tuner *tuner, const struct transfer *trans
 			tuner->dirty = true;
 		}
 		peers->state = seen->state;
-		copy_text(peers->why, sizeof(peers->why), seen->why);
+		if (!known->reason)
+			copy_text(known->why, sizeof(known->why), transfer->asked.entries[i].why);
 	}
 }
 

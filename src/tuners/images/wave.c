@@ -101,7 +101,7 @@ static void describe_wait(struct image_row *row, const struct wave *wave)
 	if (wave->gate == WAVE_OFF)
 		return;
 	if (peers->state == PEERS_SILENT)
-		snprintf(row->why, sizeof(row->why), "%s%s", peers->why,
+		snprintf(row->why, sizeof(row->why), "%s%s", row->preload.why,
 			wave->gate == WAVE_AUTO ? ": begins at the time of its wave" : "");
 	else if (peers->state == PEERS_UNKNOWN)
 		copy_text(row->why, sizeof(row->why),
