@@ -262,7 +262,6 @@ static int list(const struct image_runtime *runtime, const struct wait *wait,
 static int pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
 {
-	/* Also a registry that does not answer at all. */
 	atomic_store(progress, 1);
 	return docker_pull(runtime->socket, name, wait, progress, why);
 }

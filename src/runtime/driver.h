@@ -319,10 +319,8 @@ struct runtime_driver {
 	int (*list)(const struct image_runtime *runtime, const struct wait *wait,
 		struct runtime_image **images, size_t *n, char why[static IMAGES_WHY_MAX]);
 
-	/*
-	 * Pulls by name, with the runtime's own credentials. progress grows while the pull does,
-	 * or stays 0: the runtime itself ends a pull without progress.
-	 */
+	/* Pulls by name, with the runtime's own credentials. progress grows, or stays 0 if the
+	 * runtime itself ends a pull without progress. */
 	int (*pull)(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 		_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX]);
 

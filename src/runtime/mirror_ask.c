@@ -4,13 +4,11 @@
 #include "base/file.h"
 #include "runtime/archive_internal.h"
 #include "runtime/http_client.h"
-#include "runtime/mirror_file.h"
 
 #define DEADLINE_US (2 * USEC_PER_SEC)
 #define FILE_MAX    65536
 #define STEPS_MAX   4 /* index, index within it, manifest, layer */
 
-/* A registry answers 404 for a type that the client does not accept. */
 #define ACCEPT                                                        \
 	"Accept: application/vnd.oci.image.index.v1+json, "           \
 	"application/vnd.oci.image.manifest.v1+json, "                \
@@ -73,7 +71,6 @@ static bool is_last(const struct mirror_question *question)
 	return !strchr(question->image, '@') || starts_with(question->path, "blobs/");
 }
 
-/* Whether another request is needed. */
 static bool judge(struct mirror_question *question, const struct http_get *get)
 {
 	if (get->error == 0 && get->status == 200 && !is_last(question) &&

@@ -4,7 +4,7 @@
 /* Asks mirrors whether they have an image (OCI distribution specification: the pull part). */
 
 #include "runtime/archive.h"
-#include "runtime/registry.h"
+#include "runtime/mirror_file.h"
 
 struct mirror_question {
 	char image[IMAGE_NAME_MAX]; /* complete */
@@ -17,16 +17,11 @@ struct mirror_question {
 	unsigned steps;
 };
 
-/*
- * Asks all questions at the same time, each for 2 s at most. A tag is asked for by name, because a
- * peer announces it after the pull. A peer announces the manifest of a digest before the layers:
- * the question is then for the largest layer. host_root: see mirrors_check().
- */
+/* Asks all questions at the same time, for 2 s at most. A peer announces the manifest of a digest
+ * before its layers: the question is then for the largest layer. */
 void mirrors_ask(struct mirror_question *questions, size_t n, const char *host_root,
 	const struct wait *wait);
 
 /* Adds the mirrors in a runtime's hosts.toml of the registry, by any author. */
-struct host;
-struct mirror_format;
 void mirror_file_find(const struct mirror_format *format, const struct host *host,
 	const char *registry, char *urls, size_t size);

@@ -46,9 +46,7 @@ uint64_t wave_due_us(
 
 /*
  * The same for a node that asks its peers from since_us on. have_us is when one first had the image
- * (0: not yet), which shows how long a pull and the news of it take. A peer that had it at the
- * first question (have_us is not after since_us) shows nothing: the rounds are those of
- * wave_due_us(), and also for a mirror that fetches what it is asked for.
+ * (0: not yet): the measure of a pull, unless a peer had it at the first question.
  */
 uint64_t wave_peers_due_us(const struct wave *wave, const char *node, const char *image,
 	unsigned failures, uint64_t since_us, uint64_t have_us);
@@ -291,10 +289,7 @@ struct images_memory {
 /* wave.c: sets the row's wave and its begin by the clock. now_us: CLOCK_REALTIME. */
 void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t now_us);
 
-/*
- * wave.c: whether a pull waits for its wave, and when it begins (row->retry_us). Its mirrors are
- * asked every few seconds meanwhile (row->asks). now_us: CLOCK_REALTIME.
- */
+/* wave.c: whether a pull waits (row->retry_us), and its mirrors are to be asked (row->asks). */
 bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_t monotonic_us,
 	uint64_t now_us);
 

@@ -92,8 +92,7 @@ const struct metric_row images_metric_rows[] = {
 	{"headroom_image_preload_seconds", METRIC_GAUGE, "seconds",
 		"Duration of the image's last transfer.", {"image"}},
 	{"headroom_image_preload_planned_timestamp_seconds", METRIC_GAUGE, "seconds",
-		"When the wave of the image begins on this node by images.wave, whatever the "
-		"mirror says. The share of nodes for which it is over is the planned roll-out.",
+		"When the wave of the image begins by images.wave, whatever its mirror says.",
 		{"image"}},
 	{0},
 };
@@ -198,11 +197,7 @@ struct cJSON *images_document(const void *self, const void *data, bool trusted)
 
 void images_metrics(const void *self, const void *data, struct metric_sink *sink)
 {
-	enum {
-		BYTES = IMAGE_FAILED + 1,
-		SECONDS,
-		PLANNED
-	}; /* after the states, whose values are 0 or 1 */
+	enum { BYTES = IMAGE_FAILED + 1, SECONDS, PLANNED }; /* after the states */
 	static const char *const families[] = {
 		[IMAGE_PENDING] = "headroom_image_preload",
 		[BYTES] = "headroom_image_preload_bytes_total",

@@ -85,13 +85,10 @@ const struct config_option images_options[] = {
 			"Empty: each node counts from the time at which its configuration first "
 			"named the image, so all nodes should get it at about the same time."},
 	{"images.wave.gate", OPTION_CHOICE, .choices = wave_gates, .def = "auto",
-		.help = "Whether a node of a later wave asks the mirror of the image's registry "
-			"(runtime.mirrors, or a hosts.toml of others) every 3 s if a peer has the "
-			"image. The time until the first yes is the measure of a pull: later waves "
-			"follow in rounds of 1.25 times it, if it exceeds 1.3 times "
-			"images.wave.round. Without any yes nodes go upstream, one after the "
-			"other. auto: as peers if a mirror answers, else as off. peers: also if "
-			"none answers. off: waves by time alone."},
+		.help = "Whether nodes of later waves ask the mirror of the registry every 3 s if a "
+			"peer has the image, and follow in rounds of the time that a pull really "
+			"takes. Without any yes they go upstream, one after the other. auto: if a "
+			"mirror answers. peers: always. off: waves by time alone."},
 	{0},
 };
 
@@ -394,9 +391,6 @@ static void record_preload(struct preload_list *record, const struct preload *fo
 	}
 }
 
-/* Answers in a row that a mirror must fail to give, once it gave one. */
-#define SILENT_MAX 3
-
 static void adopt_peers(struct images_tuner *tuner, const struct transfer *transfer)
 {
 	for (size_t i = 0; i < transfer->asked.n; i++) {
@@ -409,7 +403,7 @@ static void adopt_peers(struct images_tuner *tuner, const struct transfer *trans
 			continue;
 		peers->asked_us = seen->asked_us;
 		peers->silent = seen->state == PEERS_SILENT ? peers->silent + 1 : 0;
-		if (peers->state == PEERS_LACK && peers->silent > 0 && peers->silent < SILENT_MAX)
+		if (peers->state == PEERS_LACK && peers->silent > 0 && peers->silent < 3)
 			continue;
 		if (seen->state == PEERS_HAVE && peers->have_us == 0) {
 			peers->have_us = peers->state == PEERS_LACK ? seen->asked_us : 1;

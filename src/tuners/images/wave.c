@@ -103,12 +103,10 @@ static void describe_wait(struct image_row *row, const struct wave *wave)
 	if (peers->state == PEERS_SILENT)
 		snprintf(row->why, sizeof(row->why), "%s%s", row->preload.why,
 			wave->gate == WAVE_AUTO ? ": begins at the time of its wave" : "");
-	else if (peers->state == PEERS_UNKNOWN)
-		copy_text(row->why, sizeof(row->why),
-			"its registry has no mirror: begins at the time of its wave");
-	else if (peers->have_us == 1)
-		copy_text(row->why, sizeof(row->why),
-			"the mirror had it at the first question: begins at the time of its wave");
+	else if (peers->state == PEERS_UNKNOWN || peers->have_us == 1)
+		snprintf(row->why, sizeof(row->why), "%s: begins at the time of its wave",
+			peers->have_us == 1 ? "the mirror had it at the first question"
+					    : "its registry has no mirror");
 	else if (peers->have_us > 0)
 		row->reason = "peers-have-it";
 	else if (peers->state == PEERS_LACK)
@@ -158,7 +156,6 @@ bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_
 		    (peers->asked_us < since_us ||
 			    (now_us - since_us) / WAVE_ASK_EVERY_US !=
 				    (peers->asked_us - since_us) / WAVE_ASK_EVERY_US);
-	/* Also for a node that comes late: the answer shows whether its peers have it. */
 	if (due_us <= now_us && (!row->asks || peers->state != PEERS_UNASKED))
 		return row->asks = false;
 	row->retry_us = monotonic_us + MAX(due_us, now_us) - now_us;
