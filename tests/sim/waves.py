@@ -327,7 +327,8 @@ def wrong_counts() -> dict[str, list[list[Fleet]]]:
             fleets[f"{way}, `growth: 3`, `nodes` is {name} the real number"] = over_images(factor, **SAFE | gate)
             fleets[f"{way}, `growth: 10`, `nodes` is {name} the real number"] = over_images(factor, **FAST | gate)
     for name, of in fleets.items():
-        assert of[2][-1].share(1) <= 100, f"{name}: still less than half of the time of cat-gate's rule"
+        # With twice the seeds, an image with many of them overloads upstream: the mirror then measures a longer pull.
+        assert (middle(of[2]) if "mirror" in name else of[2][-1].share(1)) <= 100, f"{name}: still less than half of the time of cat-gate's rule"
     return fleets
 
 

@@ -124,7 +124,7 @@ enum peers_state {
 	PEERS_HAVE,
 };
 
-/* What the mirrors of an image's registry answered. */
+/* The answers of the mirrors of an image's registry. */
 struct peers {
 	enum peers_state state;
 	unsigned silent;   /* questions in a row without an answer */

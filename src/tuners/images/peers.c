@@ -24,7 +24,7 @@ static void list_urls(const struct transfer *transfer, const char *image, char u
 		mirror_file_find(format, transfer->host, registry, urls, URLS_MAX);
 }
 
-/* One mirror that has the image is enough, and one that answers hides those that do not. */
+/* The best answer counts: one mirror with the image is enough. */
 static void adopt_answer(struct preload *image, const struct mirror_question *question)
 {
 	enum peers_state state = question->answer < 0    ? PEERS_SILENT
