@@ -46,7 +46,7 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
     "text, expected",
     [
         ('{\n  "log-level": "warn",,\n}\n', "/etc/docker/daemon.json:2:23:"),
-        ('{\n  "log-level": "warn",\n  "max-concurent-downloads": 6\n}\n', "/etc/docker/daemon.json:3:3: dockerd"),
+        ('{\n  "log-level": "warn",\n  "max-concurent-downloads": 6\n}\n', "max-concurent-downloads"),
     ],
     ids=["syntax", "unknown-key"],
 )
@@ -55,7 +55,7 @@ def test_broken_daemon_json_is_named_and_left_alone(lab: Lab, watcher: Watcher, 
     lab.write("etc/docker/daemon.json", text)
     running = watcher()
     message = running.wait_condition("AgentDegraded")["message"]
-    assert expected in message
+    assert "/etc/docker/daemon.json" in message and expected in message
     wait_reason(running, DOCKER, "file-unusable")
     assert lab.daemon_json.read_text() == text
     lab.daemon_json.write_text("{}\n")
@@ -68,7 +68,7 @@ def test_a_containerd_without_its_cri_is_unsupported_and_left_alone(lab: Lab, wa
     lab.containerd()
     running = watcher()
     wait_setting(running, DOWNLOADS, "unsupported")
-    assert found(running, "containerd")["version"].startswith("1.6")
+    assert found(running, "containerd")["version"].startswith("1.")
     running.wait_condition("RuntimeUnreachable", "False")
     assert lab.config.read_text() == text
 
@@ -179,7 +179,7 @@ def test_another_program_than_the_running_one_is_not_asked(lab: Lab, watcher: Wa
     daemon.start()
     running = watcher(wrap=("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs"))
     assert wait_reason(running, DOWNLOADS, "program-differs")["actual"] == ""
-    assert "/usr/bin/containerd is 1.6" in running.wait_condition("AgentDegraded")["message"]
+    assert "/usr/bin/containerd is 1." in running.wait_condition("AgentDegraded")["message"]
     assert lab.config.read_text() == text and not (lab.root / "etc/containerd/conf.d").exists()
 
 
@@ -215,12 +215,12 @@ def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom:
 
 def test_a_read_only_etc_is_named(lab: Lab, watcher: Watcher) -> None:
     lab.containerd()
-    lab.run("mount", "-o", "remount,ro", "/etc")
+    lab.run("mount", "-o", "remount,bind,ro", "/etc")
     running = watcher()
     message = running.wait_condition("AgentDegraded")["message"]
     assert "/etc/containerd/config.toml" in message and "read-only" in message
     assert lab.config.read_text() == CONTAINERD_CONFIG
-    lab.run("mount", "-o", "remount,rw", "/etc")
+    lab.run("mount", "-o", "remount,bind,rw", "/etc")
 
 
 def test_a_read_only_directory_is_named(lab: Lab, watcher: Watcher) -> None:

@@ -69,7 +69,7 @@ def test_pulls_of_containerd_are_shown_while_they_run(lab: Lab, watcher: Watcher
     assert metrics[f"headroom_pulls_active{label}"] == 0
     assert 'headroom_pull_bytes_total{registry="127.0.0.1"}' not in metrics, "one registry, one label"
     assert metrics['headroom_runtime_max_concurrent_downloads{runtime="containerd"}'] == 3
-    assert any(name.startswith('headroom_runtime_info{runtime="containerd",version="1.6') for name in metrics)
+    assert any(name.startswith('headroom_runtime_info{runtime="containerd",version="1.') for name in metrics)
     assert len(metrics) < 500
     running.wait_condition("PullStuck", "False")
 
