@@ -114,7 +114,6 @@ DIRECTORY_TEST(twenty_a_day_of_each_are_recorded_and_the_rest_counted)
 DIRECTORY_TEST(three_hundred_incidents_keep_16_mib_and_the_rare_one)
 {
 	_cleanup_free_ char *text = malloc(100 * 1024 + 1);
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	char id[INCIDENT_ID_MAX], object[32], newest[INCIDENT_ID_MAX];
 	size_t files = 0;
 
