@@ -25,7 +25,7 @@ CONFIG = f"""\
 mode: observe
 dns: {{cluster_servers: [{CLUSTER}], budgets: [{{server: {UPSTREAM}, qps: 50}}]}}
 runtime: {{mode: enforce, max_concurrent_downloads: keep, pull_progress_timeout: keep}}
-images: {{pull: [registry.invalid/app:1]}}
+images: {{pull: [registry.invalid/app:1], wave: {{nodes: 10}}}}
 """
 
 

@@ -316,7 +316,7 @@ def test_apply_reload_and_restart_lower_nothing(agent, run: Run, space, config: 
 
 def test_a_full_disk_does_not_stop_growth(agent, run: Run, space, directory: Path) -> None:
     """The state directory and /run are full. The room for originals is allocated at the start."""
-    with small_disk(directory / "disk", "512k") as disk:
+    with small_disk(directory / "disk", "640k") as disk:
         env = {"HEADROOM_STATE_DIR": str(disk / "state"), "HEADROOM_RUNTIME_DIR": str(disk / "run")}
         one = agent(KEEP, env=env)
         time.sleep(1.5)
