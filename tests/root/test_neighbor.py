@@ -346,7 +346,7 @@ def test_a_full_disk_does_not_stop_growth(agent, run: Run, space, directory: Pat
 def test_the_ceiling_condition_names_the_largest_user(agent, space) -> None:
     one = agent(KEEP.replace("}", ", ceiling: 2048}"))
     place = space(pod=True)
-    fill(place, 1500)
+    fill(place, 1500, rate=20000)
     condition = one.wait_condition("NeighborTablePressure")
     assert condition["reason"] == "at-ceiling"
     until(lambda: f"pod {place.uid}" in one.condition("NeighborTablePressure")["message"], "the pod is named")
