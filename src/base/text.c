@@ -83,6 +83,13 @@ void latency_text(double seconds, char out[static TIME_TEXT_MAX])
 		snprintf(out, TIME_TEXT_MAX, "%.1f s", seconds);
 }
 
+uint64_t hash_text(uint64_t hash, const char *text)
+{
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
 /* The factor of the prefixes, or 0. */
 static double prefix_factor(const char *unit)
 {

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Times, positions, UTF-8 and printable text. */
+/* Times, positions, hashes, UTF-8 and printable text. */
 
 #include "base/util.h"
+
+/* FNV-1a. Adds the text to a hash, which begins with HASH_START. */
+#define HASH_START UINT64_C(0xcbf29ce484222325)
+uint64_t hash_text(uint64_t hash, const char *text);
 
 #define TIME_TEXT_MAX 32
 

@@ -89,16 +89,6 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* FNV-1a. A collision hides one start. */
-static uint64_t hash_of(const char *text)
-{
-	uint64_t hash = UINT64_C(14695981039346656037);
-
-	for (; *text; text++)
-		hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-	return hash;
-}
-
 static void add_note(struct ring *ring, const char *text, uint64_t now)
 {
 	struct ring_note *note = &ring->notes[ring->n_notes++ % NOTES_MAX];
@@ -119,7 +109,7 @@ static void add_workloads(struct ring *ring, const struct names *names, uint64_t
 		bool noted = false;
 
 		workload_describe(&names->entries[i].workload, text, sizeof(text));
-		hash = hash_of(text);
+		hash = hash_text(HASH_START, text); /* a collision hides one start */
 		for (unsigned k = 0; k < MIN(ring->n_notes, (unsigned)NOTES_MAX); k++)
 			noted = noted ||
 				(ring->notes[k].at_us == now && streq(ring->notes[k].text, text));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
+#include "base/text.h"
 #include "workload/process.h"
 
 #include <sys/stat.h>
@@ -50,18 +51,16 @@ static uint64_t queries_of_owner(struct dns_client *client, const struct workloa
 {
 	const char *const parts[] = {workload->id, workload->namespace, workload->name};
 	uint64_t queries = client->counts.queries;
-	uint64_t owner = UINT64_C(14695981039346656037) + workload->kind;
+	uint64_t owner = HASH_START + workload->kind;
 
 	if (client->source.family == 0)
 		return queries - client->before_label;
 	/* The new owner is unknown: it has the queries since the last known one. */
 	if (workload->kind == WORKLOAD_NETNS)
 		return queries - MAX(client->until_owner, client->before_label);
-	/* FNV-1a; never 0. */
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		for (const char *p = parts[i]; *p; p++)
-			owner = (owner ^ (unsigned char)*p) * UINT64_C(1099511628211);
-	owner |= 1;
+		owner = hash_text(owner, parts[i]);
+	owner |= 1; /* never 0 */
 	if (client->owner && client->owner != owner)
 		client->before_owner = client->until_owner;
 	client->owner = owner;

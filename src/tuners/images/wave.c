@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
+#include "base/text.h"
+
 #include <math.h>
 
 /* Without a peer that has the image for so long, all nodes go upstream one after the other. */
@@ -19,16 +21,13 @@ static double spare(const struct wave *wave)
 /* The node's place in the order of the hash: 0 to 1. */
 static double place_of(const char *node, const char *image)
 {
-	const char *const names[] = {node, image};
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	const char *const parts[] = {node, "|", image, "|"};
+	uint64_t h = HASH_START;
 
-	/* FNV-1a, then MurmurHash3's fmix64: the last bytes, in which names of nodes differ, hardly
-	 * change the high bits of FNV-1a. */
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		for (const char *c = names[i]; *c; c++)
-			h = (h ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-		h = (h ^ '|') * UINT64_C(0x100000001b3);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		h = hash_text(h, parts[i]);
+	/* MurmurHash3's fmix64: the last bytes, in which names of nodes differ, hardly change the
+	 * high bits of FNV-1a. */
 	h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
 	h = (h ^ h >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
 	return (double)(h ^ h >> 33) / 0x1p64;
