@@ -67,8 +67,10 @@ static cJSON *member(cJSON *parent, const char *key)
 	return found;
 }
 
-/* Counts an incident of today, by why as not recorded; NULL: as recorded, if it is one of the
- * first. */
+/*
+ * Counts an incident of today. why: it was not recorded for this reason. NULL: it is recorded, or
+ * the day has enough: -EDQUOT.
+ */
 static int count(const char *directory, const char *object, const char *why)
 {
 	cJSON *counts = read_small(directory, INCIDENT_COUNTS), *day, *row;
@@ -76,7 +78,7 @@ static int count(const char *directory, const char *object, const char *why)
 	int r = 0;
 
 	time_text(realtime_us(), today);
-	today[strlen("2026-11-26")] = '\0';
+	today[strlen("YYYY-MM-DD")] = '\0';
 	day = member(counts, today);
 	if (!json_at(day, object) && cJSON_GetArraySize(day) >= OBJECTS_MAX)
 		object = "other";

@@ -35,6 +35,17 @@ static enum check_result unread(const char *path, int error, char message[static
 	return error == -ENOENT || error == -EPERM ? CHECK_ABSENT : CHECK_UNKNOWN;
 }
 
+/* what: what is counted, and the sysctl with the limit. */
+static enum check_result judge_use(double used, double limit, const char *const what[2],
+	char message[static CHECK_MESSAGE_MAX])
+{
+	if (used <= USED_SHARE * limit)
+		return CHECK_FINE;
+	snprintf(message, CHECK_MESSAGE_MAX, "%.0f of %.0f %s, %.0f %%: %s", used, limit, what[0],
+		100 * used / MAX(limit, 1.0), what[1]);
+	return CHECK_FAULT;
+}
+
 static enum check_result check_user_namespaces(
 	const struct host *host, char message[static CHECK_MESSAGE_MAX])
 {
@@ -93,9 +104,11 @@ static enum check_result check_bpf_jit(
 {
 	static const char limit_path[] = "/proc/sys/net/core/bpf_jit_limit";
 	static const char used_path[] = "/proc/vmallocinfo";
+	static const char *const what[] = {
+		"bytes for compiled BPF programs", "net.core.bpf_jit_limit"};
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
-	double limit = 0, used;
+	double limit = 0;
 	int r = read_number(host, limit_path, &limit);
 
 	if (r < 0)
@@ -103,13 +116,7 @@ static enum check_result check_bpf_jit(
 	r = read_file(host_path(host, used_path, full), FILE_TEXT_MAX, &text, NULL);
 	if (r < 0)
 		return unread(used_path, r, message);
-	used = bpf_jit_bytes(text);
-	if (used <= USED_SHARE * limit)
-		return CHECK_FINE;
-	snprintf(message, CHECK_MESSAGE_MAX,
-		"%.0f of %.0f bytes for compiled BPF programs, %.0f %%: net.core.bpf_jit_limit",
-		used, limit, 100 * used / MAX(limit, 1.0));
-	return CHECK_FAULT;
+	return judge_use(bpf_jit_bytes(text), limit, what, message);
 }
 
 static enum check_result check_ipv6_routes(
@@ -117,6 +124,8 @@ static enum check_result check_ipv6_routes(
 {
 	static const char limit_path[] = "/proc/sys/net/ipv6/route/max_size";
 	static const char used_path[] = "/proc/net/rt6_stats";
+	static const char *const what[] = {
+		"IPv6 routes", "net.ipv6.route.max_size, which kernels before 6.3 enforce"};
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
 	unsigned used;
@@ -133,13 +142,7 @@ static enum check_result check_ipv6_routes(
 	/* The sixth number counts the entries that the limit is about. */
 	if (sscanf(text, "%*x %*x %*x %*x %*x %x", &used) != 1)
 		return unread(used_path, -EINVAL, message);
-	if (used <= USED_SHARE * limit)
-		return CHECK_FINE;
-	snprintf(message, CHECK_MESSAGE_MAX,
-		"%u of %.0f IPv6 routes, %.0f %%: net.ipv6.route.max_size, which kernels before 6.3 "
-		"enforce",
-		used, limit, 100 * used / MAX(limit, 1.0));
-	return CHECK_FAULT;
+	return judge_use(used, limit, what, message);
 }
 
 static enum check_result check_capabilities(

@@ -33,8 +33,8 @@ extern const struct tuner_ops *const all_tables[];
 enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGENT_DEGRADED };
 
 /*
- * What `headroom doctor` checks besides conditions, limits and settings. Ended by a row without a
- * name.
+ * `headroom doctor` checks these besides conditions, limits and settings. A row without a name ends
+ * the table.
  */
 extern const struct explanation node_checks[];
 

@@ -293,8 +293,8 @@ LAB_TEST(new_hits_reach_a_limit_of_which_little_is_used)
 	assert_int_equal(condition_severity(condition_of(lab, LIMITS_REACHED)), SEVERITY_CRITICAL);
 }
 
-/* A quota in etcd's own order: option, environment, default. Another process of that pid is none.
- */
+/* etcd looks for its quota in this order: option, environment, default. Later processes of the pid
+ * do not count. */
 LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 {
 	static const struct {

@@ -91,7 +91,7 @@ TEST(the_workload_with_most_of_the_queue_is_named_over_all_disks_below)
 	assert_string_equal(storage.seen[0].holder.name, "host");
 	assert_true(fabs(storage.seen[0].holder_share - 4.0 / 7) < 1e-9);
 	assert_true(fabs(storage.seen[0].holder_rate - 3e6) < 1);
-	/* What other tuners get. */
+	/* The tuner passes these on. */
 	assert_string_equal(findings_next(&findings, FINDING_SYNCED, NULL)->path, "/var/lib/etcd");
 	assert_int_equal(findings_next(&findings, FINDING_DATABASE, NULL)->pid, 12);
 	storage_processes_list(&storage, NOW_US);
