@@ -17,6 +17,9 @@
 #define MIRRORS_MAX 2048 /* bytes of their list */
 #define REFUSAL_MAX 8192 /* bytes */
 
+/* The tag of an archive's image whose name has a digest instead: see docker_add_name(). */
+#define DIGEST_TAG ":sha256-"
+
 #define DOWNLOADS "max-concurrent-downloads"
 #define MIRRORS   "registry-mirrors"
 #define RELOADS   "{\"type\":[\"daemon\"],\"event\":[\"reload\"]}"
@@ -363,24 +366,38 @@ int docker_read_names(
 	return ask_list(socket, "/containers/json", read_container, names, n, wait, why);
 }
 
+static int add_image(struct list *list, const struct runtime_image *image)
+{
+	if (list->n == NAMES_MAX)
+		return -E2BIG;
+	*(struct runtime_image *)add_bytes(
+		&list->items, &list->n, &list->allocated, sizeof(*image)) = *image;
+	return 0;
+}
+
 static int read_image(const cJSON *object, struct request *request)
 {
-	struct list *list = request->userdata;
 	const cJSON *name;
+	int r = 0;
 
 	for (int digests = 0; digests < 2; digests++)
 		cJSON_ArrayForEach (name, json_at(object, digests ? "RepoDigests" : "RepoTags")) {
 			struct runtime_image image = {
 				.size = (uint64_t)MAX(json_number_at(object, "Size"), 0.0)};
+			char *tag;
 
 			COPY(image.id, object, "Id");
 			/* also skips "<none>:<none>" */
 			if (image_normalize(json_text_at(name, ""), image.name) < 0)
 				continue;
-			if (list->n == NAMES_MAX)
-				return -E2BIG;
-			*(struct runtime_image *)add_bytes(
-				&list->items, &list->n, &list->allocated, sizeof(image)) = image;
+			r = add_image(request->userdata, &image);
+			tag = strstr(image.name, DIGEST_TAG);
+			if (r == 0 && tag && strlen(tag) == DIGEST_MAX) {
+				memcpy(tag, "@sha256:", strlen(DIGEST_TAG));
+				r = add_image(request->userdata, &image);
+			}
+			if (r < 0)
+				return r;
 		}
 	return 0;
 }
@@ -421,10 +438,10 @@ int docker_add_name(const char *socket, const char *image, const char *name,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
 	char path[2 * DOCKER_NAME_MAX];
-	const char *tag = strrchr(name, ':');
+	const char *digest = strchr(name, '@'), *tag = strrchr(name, ':');
 
-	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s", image, (int)(tag - name),
-		name, tag + 1);
+	snprintf(path, sizeof(path), "/images/%s/tag?repo=%.*s&tag=%s%s", image,
+		(int)((digest ? digest : tag) - name), name, digest ? "sha256-" : "", tag + 1);
 	return ask(socket, "POST", path, ANSWER_US, 0, read_progress, NULL, wait, why);
 }
 

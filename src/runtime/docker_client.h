@@ -81,7 +81,10 @@ int docker_read_images(const char *socket, struct runtime_image **images, size_t
 int docker_pull(const char *socket, const char *name, const struct wait *wait,
 	_Atomic uint64_t *progress, char why[static DOCKER_ERROR_MAX]);
 
-/* Gives an image one more name, which has a tag; removes one name from its image. */
+/*
+ * Gives an image one more name; removes one name from its image. Only a pull from its registry
+ * makes a name with a digest: NAME@sha256:HEX becomes NAME:sha256-HEX, and is listed as both.
+ */
 int docker_add_name(const char *socket, const char *image, const char *name,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
 int docker_remove_name(const char *socket, const char *name, const struct wait *wait,

@@ -2,6 +2,8 @@
 """Loading, pulling and cleaning of images by the calls of the agent, with real runtimes."""
 
 import contextlib
+import gzip
+import json
 import os
 import random
 import shutil
@@ -17,7 +19,7 @@ from typing import Iterator
 
 import pytest
 from conftest import BIN, SLACK, free_port, until
-from imagelab import Built, Image, Layout, digest, docker_files, docker_save, say_program, write_tar
+from imagelab import DOCKER, Built, Image, Layout, digest, docker_files, docker_save, say_program, write_tar
 from runtimelab import Lab, containerd2, own_lab
 
 TOOL = BIN.parents[1] / "tests/tool/images_tool"
@@ -157,6 +159,35 @@ def test_a_loaded_image_has_the_names_of_a_pulled_one(runtime: Runtime) -> None:
     assert [one.split("@")[0] for one in digests] == ["docker.io/library/app"]
     runtime.assert_says(new.name, "new")
     runtime.assert_says(new.id, "new")
+
+
+@pytest.mark.parametrize("runtime", ["docker"], indirect=True)
+def test_docker_gives_a_digest_a_tag_and_a_later_pull_fetches_no_layer(runtime: Runtime) -> None:
+    """Docker stores a name with a digest only after a pull from the registry itself."""
+    proxy = runtime.lab.proxy(runtime.registry)
+    image = Image(2, MIB, {"say": runtime.say}, ["/say", "by digest"])
+    runtime.registry.push("team/digest", image)
+    manifest = manifest_of(runtime.registry.port, "team/digest")
+    layout = Layout()
+    layers = json.loads(manifest)["layers"]
+    for data in (manifest, image.config, *(gzip.compress(tar, 1, mtime=0) for tar in image.tars)):
+        layout.blob("", data)
+    assert all(layer["digest"] in layout.blobs for layer in layers)
+    wanted = f"{proxy.name}/team/digest@{digest(manifest)}"
+    entry = {"mediaType": DOCKER, "digest": digest(manifest), "size": len(manifest)}
+    layout.manifests.append({**entry, "annotations": {"io.containerd.image.name": wanted}})
+    runtime.good(*runtime.load(layout.write_tar(runtime.lab.directory / "digest.tar")))
+    assert runtime.images()[wanted] == image.id
+    runtime.assert_says(f"{proxy.name}/team/digest:{digest(manifest).replace(':', '-')}", "by digest")
+    runtime.good("pull", wanted)
+    assert not proxy.blobs
+    runtime.assert_says(wanted, "by digest")
+
+
+def manifest_of(port: int, repository: str) -> bytes:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v2/{repository}/manifests/latest", headers={"Accept": DOCKER})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return bytes(answer.read())
 
 
 @ALL
