@@ -76,6 +76,9 @@ static bool judge(struct mirror_question *question, const struct http_get *get)
 	if (get->error == 0 && get->status == 200 && !is_last(question) &&
 		++question->steps < STEPS_MAX && set_next_path(question, get->body))
 		return true;
+	/* Its search for a peer may have been too slow. */
+	if (get->error == 0 && get->status == 404 && !question->repeated)
+		return question->repeated = true;
 	/* An image without layers cannot be judged by them. */
 	question->answer = get->error < 0       ? get->error
 			   : get->status == 404 ? 0

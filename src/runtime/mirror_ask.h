@@ -15,10 +15,13 @@ struct mirror_question {
 	/* Internal. */
 	char path[IMAGE_NAME_MAX + DIGEST_MAX];
 	unsigned steps;
+	bool repeated;
 };
 
-/* Asks all questions at the same time, for 2 s at most. A peer announces the manifest of a digest
- * before its layers: the question is then for the largest layer. */
+/*
+ * Asks all questions at the same time, for 2 s at most. A peer announces the manifest of a digest
+ * before its layers: the question is then for the largest layer. After a 404 it asks once more.
+ */
 void mirrors_ask(struct mirror_question *questions, size_t n, const char *host_root,
 	const struct wait *wait);
 

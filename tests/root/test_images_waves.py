@@ -21,6 +21,7 @@ class Mirror(http.server.ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.status, self.asked, self.last, self.documents = 404, 0, "", dict[str, bytes]()
+        self.missed = 0  # searches that are too slow, from now on
         super().__init__(("127.0.0.1", 0), MirrorHandler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -38,7 +39,9 @@ class MirrorHandler(http.server.BaseHTTPRequestHandler):
             self.server.asked += 1
             self.server.last = f"{self.command} {self.path}"
         body = self.server.documents.get(self.path.split("?")[0].rsplit("/", 1)[1], b"")
-        self.send_response(200 if body else self.server.status)
+        missed = self.path != "/v2/" and self.server.missed > 0
+        self.server.missed -= missed
+        self.send_response(200 if body else 404 if missed else self.server.status)
         self.send_header("Content-Length", str(len(body) if self.command == "GET" else 1000))
         self.end_headers()
         if self.command == "GET":
@@ -133,6 +136,13 @@ def test_rounds_follow_the_clock_if_the_mirror_shows_nothing(lab: Lab, name: str
         assert ("answers 401" if answer == 401 else "at the first question") in row["why"]
     wait_image(late, name)
     assert (mirror.asked > 0) == isinstance(answer, int)
+
+
+def test_a_search_of_the_mirror_that_was_too_slow_is_repeated_at_once(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
+    mirror.status, mirror.missed = 200, 1
+    late = agent(config(name, node(name, first=False), mirror, 60), wrap=lab.wrap)
+    row = until(lambda: (i := image(late, name)) and i["why"] and i, lambda: f"a reason: {image(late, name)}")
+    assert "at the first question" in row["why"]
 
 
 def test_a_mirror_of_others_is_found(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
