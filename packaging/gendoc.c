@@ -193,24 +193,24 @@ static void put_capabilities(FILE *out)
 {
 	unsigned long long done = 0;
 
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct capability_row *row = all_tables[i]->capabilities;
+	for (size_t i = 0; tuner_table[i]; i++)
+		for (const struct capability_row *row = tuner_table[i]->tables->capabilities;
 			row && row->name; row++) {
 			char text[OPTION_TEXT_MAX] = "";
 
 			if (done & 1ULL << row->capability)
 				continue;
 			done |= 1ULL << row->capability;
-			for (size_t k = i; all_tables[k]; k++)
+			for (size_t k = i; tuner_table[k]; k++)
 				for (const struct capability_row *same =
-						all_tables[k]->capabilities;
+						tuner_table[k]->tables->capabilities;
 					same && same->name; same++) {
 					size_t used = strlen(text);
 
 					if (same->capability != row->capability)
 						continue;
 					snprintf(text + used, sizeof(text) - used, "%s%s: %s%s%s%s",
-						used > 0 ? "; " : "", all_tables[k]->name,
+						used > 0 ? "; " : "", tuner_table[k]->name,
 						same->setting ? same->setting : same->why,
 						same->setting ? " (" : "",
 						same->setting ? same->why : "",

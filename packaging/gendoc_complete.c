@@ -32,7 +32,7 @@ void put_tuner_words(FILE *out)
 void put_top_words(FILE *out)
 {
 	for (size_t i = 0; tuner_table[i]; i++)
-		if (tuner_table[i]->view)
+		if (tuner_table[i]->tables->view)
 			fprintf(out, "%s ", tuner_table[i]->name);
 }
 

@@ -36,6 +36,7 @@ struct proposal {
 	size_t n_limits, limits_allocated;
 	struct condition_reading *conditions;
 	size_t n_conditions, conditions_allocated;
+	char why[TUNER_WHY_MAX]; /* what the node lacks and the cure; empty: the tuner is active */
 };
 
 /* Each appends a zeroed element and returns it. */
@@ -45,6 +46,8 @@ struct limit_reading *proposal_limit(struct proposal *proposal);
 /* Its status is False, its reason as given. */
 struct condition_reading *proposal_condition(
 	struct proposal *proposal, const struct condition_type *type, const char *reason);
+/* Adds to proposal->why, unless it is empty. */
+void proposal_lacks(struct proposal *proposal, const char *why);
 void proposal_clear(struct proposal *proposal);
 
 /* The input of decide() besides the sensed data. The arrays cover all tuners. */
@@ -106,28 +109,40 @@ struct tuner_loop {
 	struct sd_event *event;
 	/* Polls this tuner alone and writes its values now. */
 	void (*poll)(struct tuner_loop *loop);
-	/* Set by the tuner: its source that is dispatched with a real-time priority; or NULL. */
-	struct sd_event_source *urgent;
 	void *agent;
+
+	/* Set by the tuner, or NULL: */
+	struct sd_event_source *urgent; /* is dispatched with a real-time priority */
+	/* Called after each decide(), whose memory this is: hands BPF parameters to the kernel. */
+	void (*arm)(void *self, const void *memory);
+	/*
+	 * The configuration switched the tuner off: ends its effects on the node, and keeps what
+	 * needs the privileges of the start, for a configuration that switches it on again. NULL:
+	 * close() is called instead.
+	 */
+	void (*pause)(void *self);
 };
 
-struct tuner_ops {
-	const char *name;
-	const char *summary; /* one sentence, for explain */
-	/* Tables, each ended by a row without a name; NULL for none. */
-	const struct explanation
-		*explanations; /* of its limits, settings, and what else needs one */
+/* Each table is ended by a row without a name; NULL for none. */
+struct tuner_tables {
+	const char *summary;                    /* one sentence, for explain */
+	const struct explanation *explanations; /* of limits, settings, and what else needs one */
 	const struct condition_type *conditions;
 	const struct reason *reasons; /* of its settings; conditions have their own */
 	const struct metric_row *metric_rows;
 	const struct capability_row *capabilities; /* with the purpose of each */
 	const struct table_view *view; /* what the page and `top` show of its document */
+};
+
+struct tuner_ops {
+	const char *name;
+	const struct tuner_tables *tables;
 
 	/* Checks what a row cannot: relations between merged options. */
 	void (*validate)(const struct config *config, struct config_fault_list *faults);
 
 	/*
-	 * Probes the node, once. Returns self, for close. If the node lacks something, explain()
+	 * Probes the node, once. Returns self, for close. If the node lacks something, decide()
 	 * reports it. loop is NULL for commands without an agent.
 	 */
 	void *(*open)(const struct host *host, struct tuner_loop *loop);
@@ -153,21 +168,6 @@ struct tuner_ops {
 	void (*decide)(const void *self, const struct decide_input *input, void *memory,
 		struct proposal *proposal);
 
-	/* Hands the kernel the BPF parameters that decide() left in memory. May be NULL. */
-	void (*arm)(void *self, const void *memory);
-
-	/*
-	 * Writes to why, which is empty at the call, what the node lacks and the cure. A tuner with
-	 * a text is degraded, else active. May be NULL.
-	 */
-	void (*explain)(const void *self, char why[static TUNER_WHY_MAX]);
-
-	/*
-	 * Why no setting can be written, with the cure, or "". Only an enforcing tuner is degraded
-	 * by it. May be NULL.
-	 */
-	const char *(*cannot_write)(const void *self);
-
 	/*
 	 * Makes the member of /v1/status with the tuner's name, which the caller deletes. trusted:
 	 * the reader is root. May be NULL.
@@ -179,13 +179,6 @@ struct tuner_ops {
 
 	/* On a worker, for a restore: removes files that a killed process left. May be NULL. */
 	void (*remove_leftovers)(const struct host *host);
-
-	/*
-	 * The configuration switched the tuner off: ends its effects on the node, and keeps what
-	 * needs the privileges of the start, for a configuration that switches it on again. NULL:
-	 * close() is called instead.
-	 */
-	void (*pause)(void *self);
 
 	/* Releases what self and memory own, and self. */
 	void (*close)(void *self, void *memory);

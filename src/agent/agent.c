@@ -234,7 +234,7 @@ void agent_drop_privileges(const struct agent *agent)
 	cap_t caps = cap_init();
 
 	for (size_t i = 0; caps && i < node->n_tuners; i++)
-		for (const struct capability_row *row = node->tuners[i].ops->capabilities;
+		for (const struct capability_row *row = node->tuners[i].ops->tables->capabilities;
 			row && row->name; row++) {
 			if (!capability_have(row->capability) || !is_needed(&agent->core, i, row))
 				continue;

@@ -100,8 +100,8 @@ static const struct condition *find_hiding(const struct core *core, const struct
 	const struct condition *condition = core->node.conditions;
 
 	for (size_t i = 0; i < core->node.n_conditions; i++, condition++)
-		for (const struct condition_type *type = ops->conditions; type && type->name;
-			type++)
+		for (const struct condition_type *type = ops->tables->conditions;
+			type && type->name; type++)
 			if (type->hides_settings && condition->now.type == type &&
 				condition->now.status == CONDITION_TRUE)
 				return condition;

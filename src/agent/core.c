@@ -411,8 +411,8 @@ void core_reconfigure(struct core *core, struct config *config)
 
 		tuner->mode = tuner_mode(tuner->ops, config);
 		if (tuner->mode == MODE_OFF) {
-			if (tuner->self && tuner->ops->pause)
-				tuner->ops->pause(tuner->self);
+			if (tuner->self && tuner->loop.pause)
+				tuner->loop.pause(tuner->self);
 			else
 				close_tuner(tuner);
 			tuner->state = TUNER_OFF;

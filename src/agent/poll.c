@@ -195,7 +195,6 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.force = tuner->force,
 	};
 	struct proposal *proposal = &tuner->proposal;
-	const char *unwritable = "";
 	struct reconcile_input wanted = {
 		.tuner = tuner->ops->name,
 		.proposal = proposal,
@@ -222,16 +221,9 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		if (tuner->ops->sense)
 			tuner->ops->sense(tuner->self);
 		tuner->ops->decide(tuner->self, &input, tuner->memory, proposal);
-		if (tuner->ops->arm)
-			tuner->ops->arm(tuner->self, tuner->memory);
-		tuner->why[0] = '\0';
-		if (tuner->ops->explain)
-			tuner->ops->explain(tuner->self, tuner->why);
-		if (tuner->ops->cannot_write && tuner->mode == MODE_ENFORCE)
-			unwritable = tuner->ops->cannot_write(tuner->self);
-		if (unwritable[0])
-			text_append(tuner->why, sizeof(tuner->why), "%s%s",
-				tuner->why[0] ? "; " : "", unwritable);
+		if (tuner->loop.arm)
+			tuner->loop.arm(tuner->self, tuner->memory);
+		copy_text(tuner->why, sizeof(tuner->why), proposal->why);
 		judge_jobs(tuner, now);
 		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}
@@ -275,7 +267,7 @@ void core_poll(struct core *core)
 	/* Each type has one reading; without one, the tuner is off. */
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		const struct proposal *proposal = &core->node.tuners[i].proposal;
-		const struct condition_type *type = core->node.tuners[i].ops->conditions;
+		const struct condition_type *type = core->node.tuners[i].ops->tables->conditions;
 
 		for (; type && type->name; type++) {
 			struct condition_reading none = {

@@ -136,7 +136,7 @@ static const struct column *sort_rows(const struct table_view *view, cJSON *rows
 static void print_table(
 	struct screen *screen, const struct tuner_ops *ops, cJSON *status, unsigned sort_column)
 {
-	const struct table_view *view = ops->view;
+	const struct table_view *view = ops->tables->view;
 	cJSON *document = cJSON_GetObjectItem(status, ops->name),
 	      *rows = cJSON_GetObjectItem(document, view->rows);
 	const struct column *sorted = sort_rows(view, rows, sort_column);
@@ -190,7 +190,7 @@ static void print_table(
 
 static bool has_table(const struct tuner_ops *ops)
 {
-	return ops->view && ops->view->write_detail;
+	return ops->tables->view && ops->tables->view->write_detail;
 }
 
 /* What `headroom top NAME` shows: a tuner, or the limits that have the name or begin with it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <headroom/tuner.h>
 
-#include "base/util.h"
+#include "base/text.h"
 
 struct change *plan_add(struct plan *plan, const struct file_change *file, const char *name,
 	const char *tuner, const char *old, const char *new)
@@ -108,6 +108,13 @@ struct condition_reading *proposal_condition(
 	reading->type = type;
 	reading->reason = reason;
 	return reading;
+}
+
+void proposal_lacks(struct proposal *proposal, const char *why)
+{
+	if (why[0])
+		text_append(proposal->why, sizeof(proposal->why), "%s%s",
+			proposal->why[0] ? "; " : "", why);
 }
 
 void proposal_clear(struct proposal *proposal)

@@ -56,7 +56,7 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 
 		if (!tuner->ops->metrics || !tuner->self || tuner->state == TUNER_OFF)
 			continue;
-		sink->rows = tuner->ops->metric_rows;
+		sink->rows = tuner->ops->tables->metric_rows;
 		tuner->ops->metrics(tuner->self, tuner->memory, sink);
 	}
 }

@@ -154,9 +154,9 @@ cJSON *report_status(const struct node *node, bool trusted)
 	for (size_t i = 0; tuner_table[i]; i++) {
 		const struct tuner_ops *ops = tuner_table[i];
 
-		if (!ops->view || cJSON_HasObjectItem(root, ops->name))
+		if (!ops->tables->view || cJSON_HasObjectItem(root, ops->name))
 			continue;
-		if (ops->view->rows[0])
+		if (ops->tables->view->rows[0])
 			json_null(root, ops->name);
 		else
 			json_array(root, ops->name);

@@ -152,7 +152,7 @@ static enum check_result check_capabilities(
 
 	(void)host;
 	for (size_t i = 0; tuner_table[i]; i++) {
-		const struct capability_row *row = tuner_table[i]->capabilities;
+		const struct capability_row *row = tuner_table[i]->tables->capabilities;
 
 		for (; row && row->name; row++) {
 			uint64_t bit = UINT64_C(1) << row->capability;

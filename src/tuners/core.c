@@ -241,9 +241,7 @@ static const struct metric_row metric_rows[] = {
 	{0},
 };
 
-const struct tuner_ops core_tables = {
-	.name = "agent",
-	.summary = "The agent itself.",
+const struct tuner_tables core_tables = {
 	.explanations = explanations,
 	.conditions = conditions,
 	.reasons = reasons,

@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 
 #define TUNER_ROW(name)   &name##_tuner,
+#define TABLES_ROW(name)  &name##_tables,
 #define OPTIONS_ROW(name) name##_options,
 
 const char *const tuner_mode_choices[] = {
@@ -11,7 +12,7 @@ const char *const tuner_mode_choices[] = {
 
 const struct tuner_ops *const tuner_table[] = {TUNERS(TUNER_ROW) NULL};
 
-const struct tuner_ops *const all_tables[] = {&core_tables, TUNERS(TUNER_ROW) NULL};
+const struct tuner_tables *const all_tables[] = {&core_tables, TUNERS(TABLES_ROW) NULL};
 
 const struct config_option *const option_tables[] = {core_options, TUNERS(OPTIONS_ROW) NULL};
 
@@ -58,7 +59,7 @@ const char *entry_help(const char *kind, const char *name)
 
 bool tuner_explains(const struct tuner_ops *ops, const char *kind, const char *name)
 {
-	for (const struct explanation *row = ops->explanations; row && row->name; row++)
+	for (const struct explanation *row = ops->tables->explanations; row && row->name; row++)
 		if (streq(row->kind, kind) && (!name || fnmatch(row->name, name, 0) == 0))
 			return true;
 	return false;
@@ -161,11 +162,12 @@ struct explanation *all_entries(size_t *n)
 	struct list list = {0};
 
 	for (size_t i = 0; all_tables[i]; i++) {
-		const struct tuner_ops *ops = all_tables[i];
+		const struct tuner_tables *tables = all_tables[i];
 		const struct reason *last = NULL;
 
-		if (ops != &core_tables)
-			add(&list, (struct explanation){ops->name, "tuner", .help = ops->summary});
+		if (tables->summary)
+			add(&list, (struct explanation){tuner_table[i - 1]->name, "tuner",
+					   .help = tables->summary});
 		for (const struct config_option *row = option_tables[i]; row->name; row++)
 			add(&list,
 				(struct explanation){row->name, "config key", row->help, row->unit,
@@ -174,9 +176,10 @@ struct explanation *all_entries(size_t *n)
 								   : "empty",
 					.source = "headroom.yaml(5)",
 					.detail = option_details[row->type], .row = row});
-		for (const struct explanation *row = ops->explanations; row && row->name; row++)
+		for (const struct explanation *row = tables->explanations; row && row->name; row++)
 			add(&list, *row);
-		for (const struct condition_type *row = ops->conditions; row && row->name; row++) {
+		for (const struct condition_type *row = tables->conditions; row && row->name;
+			row++) {
 			add(&list, (struct explanation){row->name, "condition", row->help,
 					   .detail = severity_details[row->severity],
 					   .condition = row, .now = row->now});
@@ -185,8 +188,8 @@ struct explanation *all_entries(size_t *n)
 				add_reasons(&list, row->reasons);
 			last = row->reasons;
 		}
-		add_reasons(&list, ops->reasons);
-		for (const struct metric_row *row = ops->metric_rows; row && row->name; row++)
+		add_reasons(&list, tables->reasons);
+		for (const struct metric_row *row = tables->metric_rows; row && row->name; row++)
 			add(&list, (struct explanation){row->name, "metric", row->help, row->unit,
 					   .detail = metric_details[row->type],
 					   .labels = row->labels});

@@ -17,17 +17,18 @@
 	X(storage)  \
 	X(limits)
 
-#define DECLARE_TUNER(name)                         \
-	extern const struct tuner_ops name##_tuner; \
+#define DECLARE_TUNER(name)                             \
+	extern const struct tuner_ops name##_tuner;     \
+	extern const struct tuner_tables name##_tables; \
 	extern const struct config_option name##_options[];
 
 TUNERS(DECLARE_TUNER)
 
-/* Tables of the agent itself, without functions. */
-extern const struct tuner_ops core_tables;
+/* Tables of the agent itself. */
+extern const struct tuner_tables core_tables;
 
 /* The agent's tables, then each tuner's; ended by NULL. */
-extern const struct tuner_ops *const all_tables[];
+extern const struct tuner_tables *const all_tables[];
 
 /* The rows of core_tables.conditions. */
 enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGENT_DEGRADED };

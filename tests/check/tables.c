@@ -49,7 +49,7 @@ static void put_made_up_dns(const void *self, const void *memory, struct metric_
 static int print_made_up_metrics(bool openmetrics)
 {
 	static const struct tuner_ops made_up_dns = {
-		.name = "dns", .metrics = put_made_up_dns, .metric_rows = dns_metric_rows};
+		.name = "dns", .tables = &dns_tables, .metrics = put_made_up_dns};
 	struct dns_sensor *sensor = calloc(1, sizeof(*sensor));
 	struct fake_node fake;
 	int r = 1;

@@ -39,11 +39,11 @@ static const struct metric_row fake_metric_rows[] = {
 	{"headroom_fake_entries", METRIC_GAUGE, NULL, "Entries of a fake.", {"family"}},
 	{0},
 };
-static const struct tuner_ops fake_tuner = {.name = "neighbor",
-	.metrics = fake_metrics,
-	.metric_rows = fake_metric_rows,
-	.conditions = fake_conditions};
-static const struct tuner_ops fake_mute = {.name = "thp"};
+static const struct tuner_tables fake_tables = {
+	.metric_rows = fake_metric_rows, .conditions = fake_conditions};
+static const struct tuner_ops fake_tuner = {
+	.name = "neighbor", .tables = &fake_tables, .metrics = fake_metrics};
+static const struct tuner_ops fake_mute = {.name = "thp", .tables = &(struct tuner_tables){0}};
 
 static const struct fake_node fake_template = {
 	.node = {.name = "node-1",

@@ -79,10 +79,7 @@ static void put_words(struct lab *lab, const char *path, const char *words)
 
 static bool is_degraded(struct lab *lab)
 {
-	char why[TUNER_WHY_MAX] = "";
-
-	limits_tuner.explain(lab->self, why);
-	return why[0];
+	return lab->proposal.why[0];
 }
 
 LAB_TEST(a_row_is_shown_where_the_node_has_it_and_an_unreadable_file_is_reported)

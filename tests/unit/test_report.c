@@ -6,6 +6,7 @@
 #include "report/report.h"
 #include "tuners/dns/dns.h"
 #include "tuners/runtime/runtime.h"
+#include "tuners/table.h"
 
 #include "fake_node.h"
 
@@ -220,9 +221,9 @@ static struct cJSON *dns_document(const void *self, const void *memory, bool tru
 }
 
 static const struct tuner_ops dns_ops = {
-	.name = "dns", .document = dns_document, .view = &dns_view};
+	.name = "dns", .tables = &dns_tables, .document = dns_document};
 static const struct tuner_ops runtime_ops = {
-	.name = "runtime", .document = dns_document, .view = &runtime_view};
+	.name = "runtime", .tables = &runtime_tables, .document = dns_document};
 
 /* Expects parts of the page of a node with these two documents. */
 static void expect_views(const char *dns_text, const char *runtime_text, const char *const *parts)

@@ -441,6 +441,7 @@ void dns_decide(
 		[DNS_FORWARDER_CROWDING] = {.reason = "few-forwarders"},
 	};
 
+	proposal_lacks(proposal, sensor->why);
 	for (size_t i = 0; seen->watched && i < seen->table.n; i++) {
 		const struct dns_server_state *server = seen->table.servers[i];
 		struct dns_server_memory *its = memory_of(memory, i, &server->key);

@@ -5,17 +5,6 @@
 #define SAMPLE_EVERY_US (60 * USEC_PER_SEC)
 #define ATTACH_EVERY_US (5 * USEC_PER_SEC)
 
-static void *dns_open(const struct host *host, struct tuner_loop *loop)
-{
-	struct dns_sensor *sensor = must(calloc(1, sizeof(*sensor)));
-	char why[TUNER_WHY_MAX];
-
-	sensor->host = host;
-	sensor->cgroups = cgroups_open(host, cgroup_root_open(host, why, sizeof(why)));
-	sensor->watch = loop;
-	return sensor;
-}
-
 /* The counters continue when the tuner is switched on again. */
 static void dns_pause(void *self)
 {
@@ -28,6 +17,19 @@ static void dns_pause(void *self)
 	sensor->unattached = steal(sensor->bpf);
 	sensor->seen.watched = false;
 	sensor->next_load_us = 0;
+}
+
+static void *dns_open(const struct host *host, struct tuner_loop *loop)
+{
+	struct dns_sensor *sensor = must(calloc(1, sizeof(*sensor)));
+	char why[TUNER_WHY_MAX];
+
+	sensor->host = host;
+	sensor->cgroups = cgroups_open(host, cgroup_root_open(host, why, sizeof(why)));
+	sensor->watch = loop;
+	if (loop)
+		loop->pause = dns_pause;
+	return sensor;
 }
 
 /* ---- the job that loads the BPF programs ---- */
@@ -157,13 +159,6 @@ static void dns_sense_op(void *self)
 	dns_sense(sensor, now_us());
 }
 
-static void dns_explain(const void *self, char why[static TUNER_WHY_MAX])
-{
-	const struct dns_sensor *sensor = self;
-
-	copy_text(why, TUNER_WHY_MAX, sensor->why);
-}
-
 static void dns_close(void *self, void *memory)
 {
 	struct dns_sensor *sensor = self;
@@ -177,14 +172,19 @@ static void dns_close(void *self, void *memory)
 	free(sensor);
 }
 
-const struct tuner_ops dns_tuner = {
-	.name = "dns",
+const struct tuner_tables dns_tables = {
 	.summary = "Counts the DNS queries of this node by server and workload, and compares them "
 		   "with the limits of cloud resolvers for one machine.",
 	.explanations = dns_explanations,
 	.conditions = dns_conditions,
 	.metric_rows = dns_metric_rows,
 	.capabilities = dns_capabilities,
+	.view = &dns_view,
+};
+
+const struct tuner_ops dns_tuner = {
+	.name = "dns",
+	.tables = &dns_tables,
 	.validate = dns_config_validate,
 	.open = dns_open,
 	.configure = dns_configure,
@@ -193,10 +193,7 @@ const struct tuner_ops dns_tuner = {
 		[JOB_SAMPLE] = {dns_sample_request, dns_sample, dns_sample_adopt, NULL}},
 	.memory_size = sizeof(struct dns_memory),
 	.decide = dns_decide,
-	.explain = dns_explain,
 	.document = dns_make_document,
-	.view = &dns_view,
 	.metrics = dns_put_metrics,
-	.pause = dns_pause,
 	.close = dns_close,
 };

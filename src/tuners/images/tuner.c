@@ -464,14 +464,19 @@ static void images_transfer_adopt(void *self, void *request)
 	transfer_free(transfer);
 }
 
-const struct tuner_ops images_tuner = {
-	.name = "images",
+const struct tuner_tables images_tables = {
 	.summary = "Loads images from archives and registries before a pod needs them, and "
 		   "protects them from the kubelet's garbage collection.",
 	.explanations = images_explanations,
 	.conditions = images_conditions,
 	.reasons = images_reasons,
 	.metric_rows = images_metric_rows,
+	.view = &images_view,
+};
+
+const struct tuner_ops images_tuner = {
+	.name = "images",
+	.tables = &images_tables,
 	.open = images_open,
 	.configure = images_configure,
 	.jobs = {[JOB_SAMPLE] = {images_sample_request, images_sample, images_sample_adopt, NULL},
@@ -480,7 +485,6 @@ const struct tuner_ops images_tuner = {
 	.memory_size = sizeof(struct images_memory),
 	.decide = images_decide,
 	.document = images_document,
-	.view = &images_view,
 	.metrics = images_metrics,
 	.remove_leftovers = images_remove_files,
 	.close = images_close,

@@ -222,6 +222,17 @@ static bool is_problem(const struct kubelet_values *values)
 	return is_serial(values) || (most > 0 && most < FEW_PULLS);
 }
 
+static void add_lacks(const struct kubelet *kubelet, struct proposal *proposal)
+{
+	const char *obstacle = kubelet->manage && kubelet->seen.presence != KUBELET_ABSENT
+				       ? obstacle_of(&kubelet->seen)
+				       : NULL;
+
+	proposal_lacks(proposal, kubelet->seen.why);
+	if (!kubelet->seen.why[0] && obstacle)
+		snprintf(proposal->why, TUNER_WHY_MAX, "kubelet.manage: %s", obstacle);
+}
+
 static void kubelet_decide(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
@@ -232,6 +243,7 @@ static void kubelet_decide(
 		proposal_condition(proposal, conditions, "parallel-pulls");
 
 	(void)input, (void)memory;
+	add_lacks(self, proposal);
 	/* The effect of a broken file is unknown: write nothing beside it. */
 	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
 		decide_setting(self, proposal);
@@ -277,19 +289,6 @@ static void kubelet_decide(
 	} else {
 		condition_append(condition, "the kubelet pulls any number of images at once");
 	}
-}
-
-static void kubelet_explain(const void *self, char why[static TUNER_WHY_MAX])
-{
-	const struct kubelet *kubelet = self;
-	const char *obstacle = kubelet->manage && kubelet->seen.presence != KUBELET_ABSENT
-				       ? obstacle_of(&kubelet->seen)
-				       : NULL;
-
-	if (kubelet->seen.why[0])
-		copy_text(why, TUNER_WHY_MAX, kubelet->seen.why);
-	else if (obstacle)
-		snprintf(why, TUNER_WHY_MAX, "kubelet.manage: %s", obstacle);
 }
 
 /* ---- the document ---- */
@@ -363,17 +362,20 @@ static cJSON *kubelet_document(const void *self, const void *memory, bool truste
 	return root;
 }
 
-const struct tuner_ops kubelet_tuner = {
-	.name = "kubelet",
+const struct tuner_tables kubelet_tables = {
 	.summary = "Reports kubelet settings for pulling and deleting images that make pods wait.",
 	.explanations = explanations,
 	.conditions = conditions,
 	.capabilities = capabilities,
+};
+
+const struct tuner_ops kubelet_tuner = {
+	.name = "kubelet",
+	.tables = &kubelet_tables,
 	.open = kubelet_open,
 	.configure = kubelet_configure,
 	.jobs[JOB_SAMPLE] = {kubelet_sample_request, kubelet_sample, kubelet_sample_adopt, NULL},
 	.decide = kubelet_decide,
-	.explain = kubelet_explain,
 	.document = kubelet_document,
 	.close = tuner_free,
 };

@@ -168,6 +168,28 @@ static void report_pressure(const struct judged *one, struct condition_reading *
 		append_user(reading, one->limit, &one->limit->top[0], "is");
 }
 
+static void add_lacks(const struct limits *limits, char why[static TUNER_WHY_MAX])
+{
+	const char *separator = ": not watched: ";
+
+	copy_text(why, TUNER_WHY_MAX, limits->bpf_why);
+	if (limits->pass_error < 0)
+		snprintf(why, TUNER_WHY_MAX, "BPF: an iterator: %s: the next sample tries again",
+			strerror(-limits->pass_error));
+	for (size_t i = 0; i < limits->n && limits->bpf_why[0]; i++)
+		if (limits_needs_bpf(&limits_rows[i])) {
+			text_append(why, TUNER_WHY_MAX, "%s%s", separator, limits_rows[i].name);
+			separator = ", ";
+		}
+	for (size_t i = 0; i < limits->n; i++) {
+		int error = limits->rows[i].error;
+
+		if (error < 0 && error != -ENOENT)
+			text_append(why, TUNER_WHY_MAX, "%s%s: %s: let the agent read it",
+				why[0] ? "; " : "", limits_rows[i].name, strerror(-error));
+	}
+}
+
 /* Critical rows come first in the table, so a condition describes the worst. */
 void limits_decide(
 	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
@@ -183,6 +205,7 @@ void limits_decide(
 	if (!memory->rows)
 		memory->rows = must(calloc(limits->n + 1, sizeof(*memory->rows)));
 	memory->polled_at_us = input->now_us;
+	add_lacks(limits, proposal->why);
 	(void)proposal_condition(proposal, &limits_conditions[LIMITS_PRESSURE], "within-limit");
 	(void)proposal_condition(proposal, &limits_conditions[LIMITS_REACHED], "within-limit");
 	for (int i = 0; i < 2; i++)

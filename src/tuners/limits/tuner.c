@@ -89,29 +89,6 @@ static void limits_sense(void *self)
 	}
 }
 
-static void limits_explain(const void *self, char why[static TUNER_WHY_MAX])
-{
-	const struct limits *limits = self;
-	const char *separator = ": not watched: ";
-
-	copy_text(why, TUNER_WHY_MAX, limits->bpf_why);
-	if (limits->pass_error < 0)
-		snprintf(why, TUNER_WHY_MAX, "BPF: an iterator: %s: the next sample tries again",
-			strerror(-limits->pass_error));
-	for (size_t i = 0; i < limits->n && limits->bpf_why[0]; i++)
-		if (limits_needs_bpf(&limits_rows[i])) {
-			text_append(why, TUNER_WHY_MAX, "%s%s", separator, limits_rows[i].name);
-			separator = ", ";
-		}
-	for (size_t i = 0; i < limits->n; i++) {
-		int error = limits->rows[i].error;
-
-		if (error < 0 && error != -ENOENT)
-			text_append(why, TUNER_WHY_MAX, "%s%s: %s: let the agent read it",
-				why[0] ? "; " : "", limits_rows[i].name, strerror(-error));
-	}
-}
-
 static void limits_close(void *self, void *data)
 {
 	struct limits_memory *memory = data;
@@ -127,18 +104,21 @@ static void limits_close(void *self, void *data)
 		free(memory->rows);
 }
 
-const struct tuner_ops limits_tuner = {
-	.name = "limits",
+const struct tuner_tables limits_tables = {
 	.summary = "Watches limits of the node that others do not show, and who uses them.",
 	.explanations = limits_rows,
-	.capabilities = capabilities,
 	.conditions = limits_conditions,
+	.capabilities = capabilities,
+};
+
+const struct tuner_ops limits_tuner = {
+	.name = "limits",
+	.tables = &limits_tables,
 	.open = limits_open,
 	.sense = limits_sense,
 	.jobs[JOB_LOAD] = {limits_load_request, limits_load, limits_load_adopt, NULL},
 	.jobs[JOB_SAMPLE] = {limits_sample_request, limits_sample, limits_sample_adopt, NULL},
 	.memory_size = sizeof(struct limits_memory),
 	.decide = limits_decide,
-	.explain = limits_explain,
 	.close = limits_close,
 };

@@ -281,6 +281,9 @@ void neighbor_decide(
 	};
 	bool unknown = false;
 
+	proposal_lacks(proposal, neighbor->bpf_why);
+	if (input->mode == MODE_ENFORCE)
+		proposal_lacks(proposal, neighbor->write_why);
 	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
 		const struct neighbor_table_seen *table = &neighbor->tables[i];
 		bool readable = table->stats_error == 0 && table->threshold_error[LAST] == 0;

@@ -83,6 +83,21 @@ static int on_wakeup(sd_event_source *source, int fd, uint32_t events, void *use
 	return 0;
 }
 
+static void arm(void *self, const void *data)
+{
+	const struct neighbor_memory *memory = data;
+	struct neighbor *neighbor = self;
+
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		struct neighbor_record *record = &neighbor->bpf->bss->records[family];
+
+		record->wake_at = memory->families[family].wake_at;
+		/* While entries are being refused, the tick is enough: one wake-up per refusal
+		 * would be too many. */
+		record->wake_refused = !memory->families[family].refusing;
+	}
+}
+
 void neighbor_load_adopt(void *self, void *request)
 {
 	struct neighbor *neighbor = self;
@@ -99,6 +114,8 @@ void neighbor_load_adopt(void *self, void *request)
 				neighbor->host, bpf_link__fd(load->bpf->links.list_owners));
 		copy_text(neighbor->bpf_why, TUNER_WHY_MAX, load->why);
 	}
+	if (loop && load->bpf)
+		loop->arm = arm;
 	if (loop && neighbor->ring &&
 		sd_event_add_io(loop->event, &loop->urgent, ring_buffer__epoll_fd(neighbor->ring),
 			EPOLLIN, on_wakeup, neighbor) >= 0)

@@ -128,7 +128,6 @@ void neighbor_load_adopt(void *self, void *request);
 void neighbor_sense(void *self);
 void neighbor_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
-void neighbor_arm(void *self, const void *memory);
 void neighbor_close(void *self, void *memory);
 
 /* gc_thresh3 as a number; 0 when it could not be read. */

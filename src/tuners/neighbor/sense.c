@@ -91,8 +91,10 @@ void neighbor_close(void *self, void *memory)
 	struct neighbor *neighbor = self;
 
 	(void)memory;
-	if (neighbor->loop)
+	if (neighbor->loop) {
 		neighbor->loop->urgent = sd_event_source_disable_unref(neighbor->loop->urgent);
+		neighbor->loop->arm = NULL;
+	}
 	sd_event_source_disable_unref(neighbor->timer);
 	free(neighbor->users.owners);
 	free(neighbor->users.rows);
@@ -363,20 +365,5 @@ void neighbor_sense(void *self)
 
 		(void)sd_event_source_set_time(
 			neighbor->timer, delay < UINT64_MAX ? now_us() + delay : UINT64_MAX);
-	}
-}
-
-void neighbor_arm(void *self, const void *data)
-{
-	const struct neighbor_memory *memory = data;
-	struct neighbor *neighbor = self;
-
-	for (int family = 0; neighbor->bpf && family < NEIGHBOR_FAMILIES; family++) {
-		struct neighbor_record *record = &neighbor->bpf->bss->records[family];
-
-		record->wake_at = memory->families[family].wake_at;
-		/* While entries are being refused, the tick is enough: one wake-up per refusal
-		 * would be too many. */
-		record->wake_refused = !memory->families[family].refusing;
 	}
 }

@@ -200,16 +200,6 @@ static void neighbor_configure(void *self, const struct config *config)
 	neighbor->config = read_config(config);
 }
 
-static void neighbor_explain(const void *self, char why[static TUNER_WHY_MAX])
-{
-	copy_text(why, TUNER_WHY_MAX, ((const struct neighbor *)self)->bpf_why);
-}
-
-static const char *neighbor_cannot_write(const void *self)
-{
-	return ((const struct neighbor *)self)->write_why;
-}
-
 static void neighbor_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
 #define OF_TABLE(field) offsetof(struct neighbor_table_seen, field)
@@ -249,8 +239,7 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 	}
 }
 
-const struct tuner_ops neighbor_tuner = {
-	.name = "neighbor",
+const struct tuner_tables neighbor_tables = {
 	.summary =
 		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches their use.",
 	.explanations = explanations,
@@ -258,6 +247,11 @@ const struct tuner_ops neighbor_tuner = {
 	.reasons = reasons,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,
+};
+
+const struct tuner_ops neighbor_tuner = {
+	.name = "neighbor",
+	.tables = &neighbor_tables,
 	.validate = neighbor_validate,
 	.open = neighbor_open,
 	.configure = neighbor_configure,
@@ -265,9 +259,6 @@ const struct tuner_ops neighbor_tuner = {
 	.jobs[JOB_LOAD] = {neighbor_load_request, neighbor_load, neighbor_load_adopt, NULL},
 	.memory_size = sizeof(struct neighbor_memory),
 	.decide = neighbor_decide,
-	.arm = neighbor_arm,
-	.explain = neighbor_explain,
-	.cannot_write = neighbor_cannot_write,
 	.metrics = neighbor_metrics,
 	.close = neighbor_close,
 };

@@ -393,6 +393,24 @@ static void judge_pulls(const struct runtime_decision *decision)
 	}
 }
 
+static void add_lacks(const struct runtime_tuner *tuner, char why[static TUNER_WHY_MAX])
+{
+	uint64_t wanted = tuner->config.numbers[RUNTIME_DOWNLOADS].value;
+
+	for (size_t i = 0; i < tuner->sample.n && !why[0]; i++) {
+		const struct node_runtime *runtime = &tuner->sample.runtimes[i];
+		const struct runtime_key *key = &runtime->files.keys[RUNTIME_DOWNLOADS];
+		const char *downloads = runtime->in_force[RUNTIME_DOWNLOADS];
+
+		copy_text(why, TUNER_WHY_MAX, runtime->files.why);
+		if (!why[0] && runtime->files_known &&
+			runtime->found.managed_by != RUNTIME_NESTED && wanted > 0 && downloads[0] &&
+			!streq(downloads, "0") && strtoull(downloads, NULL, 10) < wanted &&
+			key->refusal != KEY_EDITABLE && key->refusal != KEY_CRI_OFF)
+			copy_text(why, TUNER_WHY_MAX, key->why);
+	}
+}
+
 void runtime_decide(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
@@ -400,6 +418,7 @@ void runtime_decide(
 	const struct runtime_sample *sample = &decision.tuner->sample;
 	struct runtime_recorded *recorded = &decision.memory->recorded;
 
+	add_lacks(decision.tuner, proposal->why);
 	/* A registry with a recorded file stays known until the file is removed. */
 	recorded->n = 0;
 	for (size_t i = 0; i < input->n_files; i++)

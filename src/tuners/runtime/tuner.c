@@ -437,25 +437,6 @@ static void runtime_sample_adopt(void *self, void *data)
  * Explains why downloads are not set: a broken file, or a key that cannot be edited. A silent
  * runtime has a condition.
  */
-static void runtime_explain(const void *self, char why[static TUNER_WHY_MAX])
-{
-	const struct runtime_tuner *tuner = self;
-	uint64_t wanted = tuner->config.numbers[RUNTIME_DOWNLOADS].value;
-
-	for (size_t i = 0; i < tuner->sample.n && !why[0]; i++) {
-		const struct node_runtime *runtime = &tuner->sample.runtimes[i];
-		const struct runtime_key *key = &runtime->files.keys[RUNTIME_DOWNLOADS];
-		const char *downloads = runtime->in_force[RUNTIME_DOWNLOADS];
-
-		copy_text(why, TUNER_WHY_MAX, runtime->files.why);
-		if (!why[0] && runtime->files_known &&
-			runtime->found.managed_by != RUNTIME_NESTED && wanted > 0 && downloads[0] &&
-			!streq(downloads, "0") && strtoull(downloads, NULL, 10) < wanted &&
-			key->refusal != KEY_EDITABLE && key->refusal != KEY_CRI_OFF)
-			copy_text(why, TUNER_WHY_MAX, key->why);
-	}
-}
-
 static void runtime_close(void *self, void *memory)
 {
 	struct runtime_tuner *tuner = self;
@@ -467,8 +448,7 @@ static void runtime_close(void *self, void *memory)
 	free(tuner);
 }
 
-const struct tuner_ops runtime_tuner = {
-	.name = "runtime",
+const struct tuner_tables runtime_tables = {
 	.summary =
 		"Sets how many layers the container runtime fetches at once and from which mirrors, "
 		"and watches pulls and the image store.",
@@ -477,15 +457,19 @@ const struct tuner_ops runtime_tuner = {
 	.reasons = reasons,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,
+	.view = &runtime_view,
+};
+
+const struct tuner_ops runtime_tuner = {
+	.name = "runtime",
+	.tables = &runtime_tables,
 	.validate = runtime_validate,
 	.open = runtime_open,
 	.configure = runtime_configure,
 	.jobs[JOB_SAMPLE] = {runtime_sample_request, runtime_sample, runtime_sample_adopt, NULL},
 	.memory_size = sizeof(struct runtime_memory),
 	.decide = runtime_decide,
-	.explain = runtime_explain,
 	.document = runtime_document,
-	.view = &runtime_view,
 	.metrics = runtime_metrics,
 	.close = runtime_close,
 };

@@ -118,10 +118,28 @@ static void judge_suited(const struct storage *storage, struct proposal *proposa
 	}
 }
 
+static void add_lacks(const struct storage *storage, char why[static TUNER_WHY_MAX])
+{
+	copy_text(why, TUNER_WHY_MAX, storage->why);
+	if (!storage->bpf)
+		return;
+	if (storage->bpf->ext4_error < 0 && storage->bpf->calls_error < 0)
+		text_append(why, TUNER_WHY_MAX,
+			"BPF: syncs of ext4 are not counted: %s: mount an ext4 file system and "
+			"restart the agent",
+			strerror(-storage->bpf->ext4_error));
+	if (storage->bpf->calls_error < 0 && storage->unseen[0])
+		text_append(why, TUNER_WHY_MAX,
+			"%sBPF: fentry: %s: syncs of %s are not counted: use a kernel with BPF "
+			"trampolines (CONFIG_FUNCTION_TRACER)",
+			why[0] ? "; " : "", strerror(-storage->bpf->calls_error), storage->unseen);
+}
+
 void storage_decide(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
 	(void)input, (void)memory;
+	add_lacks(self, proposal->why);
 	judge_slow(self, proposal);
 	judge_suited(self, proposal);
 }

@@ -157,25 +157,6 @@ static void storage_adopt(void *self, void *request)
 		pass_processes(self);
 }
 
-static void storage_explain(const void *self, char why[static TUNER_WHY_MAX])
-{
-	const struct storage *storage = self;
-
-	copy_text(why, TUNER_WHY_MAX, storage->why);
-	if (!storage->bpf)
-		return;
-	if (storage->bpf->ext4_error < 0 && storage->bpf->calls_error < 0)
-		text_append(why, TUNER_WHY_MAX,
-			"BPF: syncs of ext4 are not counted: %s: mount an ext4 file system and "
-			"restart the agent",
-			strerror(-storage->bpf->ext4_error));
-	if (storage->bpf->calls_error < 0 && storage->unseen[0])
-		text_append(why, TUNER_WHY_MAX,
-			"%sBPF: fentry: %s: syncs of %s are not counted: use a kernel with BPF "
-			"trampolines (CONFIG_FUNCTION_TRACER)",
-			why[0] ? "; " : "", strerror(-storage->bpf->calls_error), storage->unseen);
-}
-
 static void storage_close(void *self, void *memory)
 {
 	struct storage *storage = self;
@@ -195,21 +176,24 @@ static void storage_close(void *self, void *memory)
 	free(storage);
 }
 
-const struct tuner_ops storage_tuner = {
-	.name = "storage",
+const struct tuner_tables storage_tables = {
 	.summary = "Measures the syncs of etcd and the like as they feel them, counts requests to "
 		   "disks by workload, and names who holds the queue; it sets nothing.",
 	.conditions = storage_conditions,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,
+	.view = &storage_view,
+};
+
+const struct tuner_ops storage_tuner = {
+	.name = "storage",
+	.tables = &storage_tables,
 	.open = storage_open,
 	.configure = storage_configure,
 	.sense = storage_sense,
 	.jobs[JOB_LOAD] = {storage_load_request, storage_load, storage_adopt, NULL},
 	.decide = storage_decide,
-	.explain = storage_explain,
 	.document = storage_document,
-	.view = &storage_view,
 	.metrics = storage_metrics,
 	.close = storage_close,
 };

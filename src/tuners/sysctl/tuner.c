@@ -94,6 +94,8 @@ static void sysctl_decide(
 	char floor[SETTING_VALUE_MAX];
 
 	(void)memory;
+	if (sysctl->n > 0 && input->mode == MODE_ENFORCE)
+		proposal_lacks(proposal, sysctl->write_why);
 	for (size_t i = 0; i < sysctl->n; i++) {
 		const struct want *configured = &sysctl->keys[i].want;
 		struct want *want = proposal_value(proposal);
@@ -107,13 +109,6 @@ static void sysctl_decide(
 			!value_equal(want->wanted, configured->wanted))
 			want->reason = "administrator-higher";
 	}
-}
-
-static const char *sysctl_cannot_write(const void *self)
-{
-	const struct sysctl *sysctl = self;
-
-	return sysctl->n > 0 ? sysctl->write_why : "";
 }
 
 static void sysctl_close(void *self, void *memory)
@@ -134,15 +129,18 @@ static const struct reason reasons[] = {
 	{0},
 };
 
-const struct tuner_ops sysctl_tuner = {
-	.name = "sysctl",
+const struct tuner_tables sysctl_tables = {
 	.summary = "Raises the sysctls of the profile, of the configuration and of limits.raise.",
 	.reasons = reasons,
 	.capabilities = capabilities,
+};
+
+const struct tuner_ops sysctl_tuner = {
+	.name = "sysctl",
+	.tables = &sysctl_tables,
 	.open = sysctl_open,
 	.configure = sysctl_configure,
 	.sense = sysctl_sense,
 	.decide = sysctl_decide,
-	.cannot_write = sysctl_cannot_write,
 	.close = sysctl_close,
 };

@@ -280,6 +280,8 @@ static void thp_decide(
 	uint64_t unwanted = unwanted_kb(thp, usage), now = input->now_us;
 	bool on = switched_on(thp);
 
+	if (input->mode == MODE_ENFORCE)
+		proposal_lacks(proposal, thp->write_why);
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		enum thp_switch_kind kind = thp->switches[i].kind;
 		struct want *want = proposal_value(proposal);
@@ -321,23 +323,21 @@ static void thp_decide(
 	}
 }
 
-static const char *thp_cannot_write(const void *self)
-{
-	return ((const struct thp *)self)->write_why;
-}
-
-const struct tuner_ops thp_tuner = {
-	.name = "thp",
+const struct tuner_tables thp_tables = {
 	.summary =
 		"Switches transparent huge pages of every size off and reports those still in use.",
 	.explanations = explanations,
 	.conditions = conditions,
 	.reasons = reasons,
+};
+
+const struct tuner_ops thp_tuner = {
+	.name = "thp",
+	.tables = &thp_tables,
 	.open = thp_open,
 	.configure = thp_configure,
 	.sense = thp_sense,
 	.memory_size = sizeof(struct thp_memory),
 	.decide = thp_decide,
-	.cannot_write = thp_cannot_write,
 	.close = tuner_free,
 };
