@@ -50,6 +50,11 @@ struct condition_reading *proposal_condition(
 void proposal_lacks(struct proposal *proposal, const char *why);
 void proposal_clear(struct proposal *proposal);
 
+/* Why the last attempt did not set a value or put it in force. */
+struct obstacle {
+	const char *setting, *reason, *why; /* reason: a slug; why: details, or empty */
+};
+
 /* The input of decide() besides the sensed data. The arrays cover all tuners. */
 struct decide_input {
 	const struct value_record *values;
@@ -58,8 +63,8 @@ struct decide_input {
 	size_t n_files;
 	const struct pin_record *pins;
 	size_t n_pins;
-	const struct setting *settings; /* after the last poll */
-	size_t n_settings;
+	const struct obstacle *obstacles; /* of this tuner's settings */
+	size_t n_obstacles;
 	const struct limit *limits; /* after the last poll */
 	size_t n_limits;
 	uint64_t now_us; /* CLOCK_MONOTONIC */

@@ -257,6 +257,7 @@ static void judge_restart(const struct runtime_decision *decision)
 		{"restart-refused", ": restart it by hand"},
 		{"restarted-too-often", ": restart it by hand"},
 		{"does-not-load", ": mend the file"}, {"no-effect", ""}};
+	const struct decide_input *input = decision->input;
 	const struct proposal *proposal = decision->proposal;
 	struct condition_reading *reading = proposal_condition(
 		decision->proposal, &runtime_conditions[RUNTIME_RESTART_PENDING], "none-pending");
@@ -264,13 +265,15 @@ static void judge_restart(const struct runtime_decision *decision)
 	for (size_t i = 0; i < proposal->n_wants && reading->status != CONDITION_TRUE; i++) {
 		const struct want *want = &proposal->wants[i];
 		const struct service *service = &want->file->edit.service;
-		const struct setting *setting = find_named(
-			decision->input->settings, decision->input->n_settings, want->name);
+		const struct obstacle *obstacle = NULL;
 		const struct file_record *record = record_of(decision, want->name);
 		const char *cure = NULL;
 
-		for (size_t k = 0; setting && k < ARRAY_SIZE(cures); k++)
-			if (streq(setting->reason, cures[k][0]))
+		for (size_t k = 0; k < input->n_obstacles; k++)
+			if (streq(input->obstacles[k].setting, want->name))
+				obstacle = &input->obstacles[k];
+		for (size_t k = 0; obstacle && k < ARRAY_SIZE(cures); k++)
+			if (streq(obstacle->reason, cures[k][0]))
 				cure = cures[k][1];
 		/* The file broke after our write. Its values are unknown. */
 		if (service->activation == ACTIVATE_RESTART && record &&
@@ -284,14 +287,14 @@ static void judge_restart(const struct runtime_decision *decision)
 			want->error < 0 || !value_equal(want->file->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
 			continue;
-		condition_raise(reading, cure ? setting->reason : "restart-pending",
+		condition_raise(reading, cure ? obstacle->reason : "restart-pending",
 			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
 			want->file->target.path,
 			want->actual[0] ? want->actual : "an unknown value");
 		/* Then the administrator restarts it: no fault. */
 		reading->milder = !cure && service->restart == RESTART_NEVER;
 		if (cure)
-			condition_append(reading, "%s%s", setting->why, cure);
+			condition_append(reading, "%s%s", obstacle->why, cure);
 		else if (service->restart == RESTART_NEVER)
 			condition_append(reading, "restart %s%s", service->unit,
 				decision->tuner->config.restart == RESTART_NEVER
