@@ -16,6 +16,9 @@
 /* A port in use may become free. */
 #define HTTP_RETRY_US (10 * USEC_PER_SEC)
 
+/* Threads that need longer to end hang in the kernel. */
+#define END_US (3 * USEC_PER_SEC)
+
 void agent_serve(struct agent *agent)
 {
 	static const char *const options[] = {"listen", "socket"};
@@ -293,6 +296,7 @@ int agent_run(const struct core_options *options)
 	const struct config_source source = core_source(options->config_file);
 	struct rlimit files;
 	struct config *config;
+	uint64_t deadline_us;
 	int r;
 
 	/* One arena: the threads need no heaps of their own. */
@@ -338,8 +342,10 @@ int agent_run(const struct core_options *options)
 	for (size_t i = 0; i < ARRAY_SIZE(agent.endpoints); i++)
 		if (agent.endpoints[i].server)
 			http_server_close(steal(agent.endpoints[i].server));
-	recorder_close(agent.recorder);
-	if (agent.worker && !agent_end_jobs(&agent)) {
+	deadline_us = now_us() + END_US;
+	agent_cancel_jobs(&agent);
+	recorder_close(agent.recorder, deadline_us);
+	if (!agent_join_jobs(&agent, deadline_us)) {
 		log_notice("agent", "a thread has not ended: it ends with the process");
 		_exit(r < 0);
 	}

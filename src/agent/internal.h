@@ -86,8 +86,10 @@ void agent_finish_jobs(struct agent *agent);
 /* Begins only JOB_LOAD, which needs the privileges of the start. */
 void agent_begin_loads(struct agent *agent);
 
-/* Cancels all jobs. Returns false if a thread has not ended, so that no memory may be freed. */
-bool agent_end_jobs(struct agent *agent);
+void agent_cancel_jobs(struct agent *agent);
+
+/* After the cancel. Returns false if a thread has not ended, so that no memory may be freed. */
+bool agent_join_jobs(struct agent *agent, uint64_t deadline_us);
 
 /*
  * last_good.c. Keeps the last configuration without a fault in the state directory, so that a

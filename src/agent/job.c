@@ -163,17 +163,20 @@ void agent_finish_jobs(struct agent *agent)
 			worker_finish(job->own);
 }
 
-bool agent_end_jobs(struct agent *agent)
+void agent_cancel_jobs(struct agent *agent)
 {
-	uint64_t deadline_us = now_us() + 3 * USEC_PER_SEC; /* longer: it hangs */
-	bool ended;
-
 	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)
 		if (job->own)
 			worker_cancel(job->own);
 	/* The next agent finishes or undoes a cancelled file job. */
-	worker_cancel(agent->worker);
-	ended = worker_join(agent->worker, deadline_us);
+	if (agent->worker)
+		worker_cancel(agent->worker);
+}
+
+bool agent_join_jobs(struct agent *agent, uint64_t deadline_us)
+{
+	bool ended = !agent->worker || worker_join(agent->worker, deadline_us);
+
 	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++) {
 		/* Loading cannot be cancelled. */
 		bool loads = job->request && job->kind == JOB_LOAD;

@@ -131,6 +131,26 @@ bool worker_drain(struct worker *worker, uint64_t deadline_us)
 	return worker_join(worker, deadline_us);
 }
 
+static void done_nothing(void *job, void *userdata)
+{
+	(void)job;
+	(void)userdata;
+}
+
+int worker_run(void (*run)(void *job, const struct wait *wait), void *job, uint64_t deadline_us)
+{
+	struct worker *worker;
+	int r = worker_new(NULL, &worker);
+
+	if (r < 0)
+		return r;
+	r = worker_submit(worker, run, done_nothing, job, NULL);
+	if (r == 0 && !worker_drain(worker, deadline_us))
+		return -ETIMEDOUT;
+	worker_free(worker);
+	return r;
+}
+
 void worker_free(struct worker *worker)
 {
 	if (!worker)

@@ -45,6 +45,12 @@ void worker_cancel(struct worker *worker);
 bool worker_drain(struct worker *worker, uint64_t deadline_us);
 
 /*
+ * Runs run(job, wait) on a thread of its own. Returns 0; -ETIMEDOUT if it hangs until deadline_us:
+ * then it uses job until the process ends; or -errno.
+ */
+int worker_run(void (*run)(void *job, const struct wait *wait), void *job, uint64_t deadline_us);
+
+/*
  * Waits until the thread of a cancelled worker has ended, until deadline_us of CLOCK_MONOTONIC at
  * most. Returns false if it has not: it hangs in the kernel.
  */

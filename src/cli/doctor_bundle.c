@@ -4,6 +4,7 @@
 #include "base/child.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/worker.h"
 #include "cli/cli.h"
 #include "report/incidents.h"
 
@@ -198,8 +199,15 @@ static void put_log(struct bundle *bundle)
 	put_text(bundle, "log.txt", output);
 }
 
+/* The incidents, which a thread collects: their disk may hang. */
+struct part {
+	struct bundle bundle;
+	char *tar, *errors;
+	size_t len, errors_len;
+};
+
 /* The newest incidents: their names begin with the time. */
-static void put_incidents(struct bundle *bundle)
+static void collect_incidents(struct bundle *bundle)
 {
 	char directory[PATH_MAX], path[PATH_MAX], name[96];
 	struct dirent **entries = NULL;
@@ -228,6 +236,36 @@ static void put_incidents(struct bundle *bundle)
 		free(entries[i]);
 	}
 	free(entries);
+}
+
+static void run_part(void *job, const struct wait *wait)
+{
+	struct part *part = job;
+
+	(void)wait;
+	collect_incidents(&part->bundle);
+}
+
+static void put_incidents(struct bundle *bundle)
+{
+	struct part *part = must(calloc(1, sizeof(*part)));
+	int r;
+
+	part->bundle = *bundle;
+	part->bundle.out = must(open_memstream(&part->tar, &part->len));
+	part->bundle.errors = must(open_memstream(&part->errors, &part->errors_len));
+	r = worker_run(run_part, part, now_us() + INCIDENTS_READ_US);
+	if (r == -ETIMEDOUT) /* the thread keeps the memory */
+		return note(bundle, "incidents", "their disk does not answer");
+	fclose(part->bundle.out);
+	fclose(part->bundle.errors);
+	fwrite(part->tar, 1, part->len, bundle->out);
+	fwrite(part->errors, 1, part->errors_len, bundle->errors);
+	if (r < 0)
+		note(bundle, "incidents", strerror(-r));
+	free(part->tar);
+	free(part->errors);
+	free(part);
 }
 
 /* Files of the kernel and of the distribution: versions, and what the limits depend on. */

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/text.h"
+#include "base/worker.h"
 #include "report/incidents.h"
 
 #define COLUMNS   48 /* of a line of sparks */
@@ -9,6 +10,15 @@
 #define USERS_MAX 8
 
 #define DIRECTORY_MAX (PATH_MAX + sizeof(INCIDENTS_DIRECTORY))
+
+/* What a thread reads: the disk may hang. */
+struct reading {
+	char directory[DIRECTORY_MAX];
+	const char *id; /* NULL: the list */
+	cJSON *list;
+	char *text;
+	int r;
+};
 
 static int find_directory(const struct cli *cli, char directory[static DIRECTORY_MAX])
 {
@@ -21,6 +31,19 @@ static int find_directory(const struct cli *cli, char directory[static DIRECTORY
 	if (r == 0)
 		snprintf(directory, DIRECTORY_MAX, "%s" INCIDENTS_DIRECTORY, state);
 	return r;
+}
+
+static void read_all(void *job, const struct wait *wait)
+{
+	struct reading *reading = job;
+
+	(void)wait;
+	if (access(reading->directory, R_OK | X_OK) < 0 && errno != ENOENT)
+		reading->r = -errno;
+	else if (reading->id)
+		reading->r = incident_read(reading->directory, reading->id, &reading->text);
+	else
+		reading->list = incidents_list(reading->directory);
 }
 
 static int print_list(cJSON *list)
@@ -287,16 +310,10 @@ static int print_one(cJSON *document)
 	return EXIT_OK;
 }
 
-static int show_one(const struct cli *cli, const char *directory)
+static int show_one(const struct cli *cli, const char *text)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
-	_cleanup_free_ char *text = NULL;
-	int r = incident_read(directory, cli->names[0], &text);
 
-	if (r == -ENOENT || r == -EINVAL)
-		return cli_fail(cli->names[0], "no such incident: headroom incidents lists them");
-	if (r < 0)
-		return cli_fail(cli->names[0], "%s: %s", strerror(-r), directory);
 	if (cli->json) {
 		fputs(text, stdout);
 		return EXIT_OK;
@@ -306,24 +323,48 @@ static int show_one(const struct cli *cli, const char *directory)
 			: cli_fail(cli->names[0], "a line of the file is damaged: see --json");
 }
 
+/* Reads the list or one incident. Returns an exit status, after a message. */
+static int ask(const struct cli *cli, cJSON **list, char **text)
+{
+	struct reading *reading = must(calloc(1, sizeof(*reading)));
+	const char *id = cli->n_names > 0 ? cli->names[0] : NULL;
+	int r = find_directory(cli, reading->directory);
+
+	reading->id = id;
+	if (r == 0)
+		r = worker_run(read_all, reading, now_us() + INCIDENTS_READ_US);
+	if (r == -ETIMEDOUT) /* the thread keeps the memory */
+		return cli_fail(reading->directory,
+			"its disk does not answer: findmnt -T shows the file system");
+	if (r == 0)
+		r = reading->r;
+	*list = reading->list;
+	*text = reading->text;
+	free(reading);
+	if (id && (r == -ENOENT || r == -EINVAL))
+		return cli_fail(id, "no such incident: headroom incidents lists them");
+	if (r < 0)
+		return cli_fail(id ? id : "incidents", "%s: %s", strerror(-r),
+			r == -EACCES   ? "only root may read the state directory"
+			: r == -ENODEV ? "the state directory of the host is not mounted here"
+				       : "the state directory cannot be read");
+	return EXIT_OK;
+}
+
 int cli_incidents(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
-	char directory[DIRECTORY_MAX];
-	int r = find_directory(cli, directory);
+	_cleanup_free_ char *text = NULL;
+	int r;
 
 	if (cli->n_names > 1)
 		return cli_fail(cli->names[1], "one incident at a time");
-	if (r == 0 && access(directory, R_OK | X_OK) < 0 && errno != ENOENT)
-		r = -errno;
-	if (r < 0)
-		return cli_fail("incidents", "%s: %s", strerror(-r),
-			r == -EACCES ? "only root may read the state directory"
-				     : "the state directory of the host is not mounted here");
-	if (cli->n_names > 0)
-		return show_one(cli, directory);
-	list = incidents_list(directory);
+	r = ask(cli, &list, &text);
+	if (r != EXIT_OK)
+		return r;
+	if (text)
+		return show_one(cli, text);
 	if (cli->json)
-		return json_put(stdout, cJSON_Duplicate(list, true), true) ? EXIT_OK : EXIT_FAILED;
+		return json_put(stdout, steal(list), true) ? EXIT_OK : EXIT_FAILED;
 	return print_list(list);
 }

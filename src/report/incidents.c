@@ -15,8 +15,6 @@
 #define USERS_EVERY_US (5 * USEC_PER_SEC)
 #define NEAR_PERCENT   99
 
-#define CLOSE_US (3 * USEC_PER_SEC)
-
 static const struct limit *limit_of(const struct recorder *recorder, const char *object)
 {
 	return find_named(recorder->node->limits, recorder->node->n_limits, object);
@@ -391,6 +389,7 @@ void recorder_tick(
 			must(calloc(node->n_conditions + 1, sizeof(*recorder->problem_us)));
 	if (recorder->worker)
 		worker_finish(recorder->worker);
+	recorder_end_reads(recorder, now);
 	/* The loop also ticks early: for results and requests. */
 	if (now - recorder->ring.at_us[recorder->ring.now] < USEC_PER_SEC / 2)
 		return;
@@ -408,7 +407,7 @@ void recorder_tick(
 		rest(recorder);
 }
 
-void recorder_close(struct recorder *recorder)
+void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 {
 	if (!recorder)
 		return;
@@ -422,7 +421,7 @@ void recorder_close(struct recorder *recorder)
 	}
 	recorder->event = NULL; /* it has ended, and takes no source any more */
 	recorder_submit(recorder, TASK_STOP, "", "", NULL, NULL);
-	if (recorder->worker && !worker_drain(recorder->worker, now_us() + CLOSE_US)) {
+	if (recorder->worker && !worker_drain(recorder->worker, deadline_us)) {
 		log_notice("incidents", "the disk of %s hangs: they end cut short",
 			recorder->directory);
 		return;

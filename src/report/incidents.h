@@ -47,10 +47,10 @@ void recorder_tick(
 void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client);
 
 /*
- * Ends the open incidents and frees the recorder, unless its disk hangs for 3 s: then the memory
- * stays, because a thread uses it.
+ * Ends the open incidents and frees the recorder, unless its disk hangs until deadline_us: then the
+ * memory stays, because a thread uses it.
  */
-void recorder_close(struct recorder *recorder);
+void recorder_close(struct recorder *recorder, uint64_t deadline_us);
 
 /* ---- files, for a worker or a command; directory is that of the incidents ---- */
 
@@ -86,6 +86,9 @@ void incidents_close_left(const char *directory);
  */
 int incidents_mark_start(const char *directory, const char *boot, char how[INCIDENTS_START_MAX]);
 void incidents_mark_stop(const char *directory, const char *boot);
+
+/* A reader waits so long for the disk; longer: it hangs. */
+#define INCIDENTS_READ_US (3 * USEC_PER_SEC)
 
 /*
  * {"incidents": [{"id", "at", "object", "trigger", "text", "state", "seconds", "bytes"}, ...],

@@ -11,6 +11,7 @@
 #define ROWS_MAX     64
 #define NOTES_MAX    32
 #define OPEN_MAX     8 /* incidents at once */
+#define READS_MAX    8
 
 #define USERS_KEPT 5 /* of a row, in the last minute */
 
@@ -67,6 +68,12 @@ enum task {
 	TASK_STOP
 };
 
+/* A client that waits for a document. */
+struct incident_reader {
+	struct http_connection *client; /* NULL: it has a reply */
+	uint64_t since_us;              /* CLOCK_MONOTONIC; 0: the slot is free */
+};
+
 struct recorder {
 	sd_event *event;
 	struct worker *worker; /* NULL: nothing is under way */
@@ -75,6 +82,7 @@ struct recorder {
 	struct ring ring;
 	struct open_incident open[OPEN_MAX];
 	uint64_t *problem_us; /* for each condition: CLOCK_MONOTONIC when it was last a problem */
+	struct incident_reader readers[READS_MAX];
 	unsigned jobs, reads; /* under way */
 	bool has_left;        /* a file that could not be written is open still */
 	uint64_t offset_us;   /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
@@ -83,9 +91,12 @@ struct recorder {
 	struct incident shown[INCIDENTS_SHOWN_MAX];
 };
 
-/* Hands a job to the worker. text belongs to the job; client is for TASK_READ. */
+/* Hands a job to the worker. text belongs to the job; reader is for TASK_READ. */
 void recorder_submit(struct recorder *recorder, enum task task, const char *id, const char *object,
-	char *text, struct http_connection *client);
+	char *text, struct incident_reader *reader);
+
+/* Replies to the clients for which the disk hangs. */
+void recorder_end_reads(struct recorder *recorder, uint64_t now);
 
 /* Adds the readings of this second. */
 void ring_add(struct ring *ring, const struct node *node, const struct names *names, uint64_t now);

@@ -6,8 +6,9 @@
 #include "report/report.h"
 
 /* More jobs under way: the disk hangs. */
-#define JOBS_MAX  64
-#define READS_MAX 8
+#define JOBS_MAX 64
+
+#define HANGS "{\"error\": \"the disk of the state directory does not answer\"}"
 
 /* The worker uses the recorder's directory and boot only, which never change. */
 struct incident_job {
@@ -16,7 +17,7 @@ struct incident_job {
 	char id[INCIDENT_ID_MAX];
 	char object[LIMIT_NAME_MAX];
 	char *text;                     /* to write; or the document that was read; owned */
-	struct http_connection *client; /* TASK_READ */
+	struct incident_reader *reader; /* TASK_READ */
 	int error;
 	char start[INCIDENTS_START_MAX];
 	struct incident *shown; /* NULL: not read again; owned */
@@ -91,12 +92,27 @@ static void run_job(void *data, const struct wait *wait)
 
 static void reply(const struct incident_job *job)
 {
-	if (job->error == 0)
-		http_reply(job->client, 200, job->text);
+	struct http_connection *client = job->reader->client;
+
+	if (!client) /* it has a reply */
+		;
+	else if (job->error == 0)
+		http_reply(client, 200, job->text);
 	else if (job->error == -ENOENT || job->error == -EINVAL)
-		http_reply(job->client, 404, "{\"error\": \"no such incident\"}");
+		http_reply(client, 404, "{\"error\": \"no such incident\"}");
+	else if (job->error == -EBUSY)
+		http_reply(client, 503, HANGS);
 	else
-		http_reply(job->client, 500, "{\"error\": \"the incident cannot be read\"}");
+		http_reply(client, 500, "{\"error\": \"the incident cannot be read\"}");
+	*job->reader = (struct incident_reader){0};
+}
+
+void recorder_end_reads(struct recorder *recorder, uint64_t now)
+{
+	for (struct incident_reader *reader = recorder->readers;
+		reader < recorder->readers + READS_MAX; reader++)
+		if (reader->client && now > reader->since_us + INCIDENTS_READ_US)
+			http_reply(steal(reader->client), 503, HANGS);
 }
 
 static void drop_open(struct recorder *recorder, const char *id)
@@ -139,17 +155,17 @@ static void adopt_job(void *data, void *userdata)
 }
 
 void recorder_submit(struct recorder *recorder, enum task task, const char *id, const char *object,
-	char *text, struct http_connection *client)
+	char *text, struct incident_reader *reader)
 {
 	struct incident_job *job = must(calloc(1, sizeof(*job)));
 	int r = 0;
 
 	*job = (struct incident_job){
-		.recorder = recorder, .task = task, .text = text, .client = client};
+		.recorder = recorder, .task = task, .text = text, .reader = reader};
 	copy_text(job->id, sizeof(job->id), id);
 	copy_text(job->object, sizeof(job->object), object);
 	recorder->jobs++;
-	recorder->reads += client != NULL;
+	recorder->reads += reader != NULL;
 	if (recorder->jobs > JOBS_MAX)
 		r = -EBUSY;
 	else if (!recorder->worker)
@@ -177,8 +193,14 @@ struct recorder *recorder_open(sd_event *event, const char *directory, const cha
 
 void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client)
 {
-	if (recorder->reads >= READS_MAX)
+	struct incident_reader *reader = recorder->readers;
+
+	while (reader < recorder->readers + READS_MAX && reader->since_us > 0)
+		reader++;
+	if (reader == recorder->readers + READS_MAX) {
 		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
-	else
-		recorder_submit(recorder, TASK_READ, id ? id : "", "", NULL, client);
+		return;
+	}
+	*reader = (struct incident_reader){.client = client, .since_us = now_us()};
+	recorder_submit(recorder, TASK_READ, id ? id : "", "", NULL, reader);
 }

@@ -42,13 +42,14 @@ static void copy_texts(cJSON *to, const cJSON *from, const char *const *keys)
 /* Returns NULL for a file that is not an incident. */
 static cJSON *summary(int directory, const char *name, const char *id, bool part)
 {
-	_cleanup_close_ int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_close_ int fd =
+		openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *first = NULL, *last = NULL;
 	const char *text;
 	struct stat st;
 	cJSON *row;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return NULL;
 	first = read_line(fd, st.st_size, false);
 	if (!streq(json_text_at(first, "id"), id))

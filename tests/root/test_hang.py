@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import tarfile
 import time
 from pathlib import Path
 from typing import Iterator
@@ -14,11 +15,10 @@ from conftest import SLACK, Run, Start, thresholds, until
 from test_kubelet import Kubelet, kubelet  # noqa: F401
 
 
-@pytest.fixture
-def hung(directory: Path) -> Iterator[Path]:
-    """An archive in a FUSE mount whose server never answers."""
-    path = directory / "hung"
-    path.mkdir()
+@contextlib.contextmanager
+def hung_disk(path: Path) -> Iterator[None]:
+    """A FUSE mount whose server never answers. Nobody can use it until the end, where the kernel aborts it."""
+    path.mkdir(parents=True)
     libc = ctypes.CDLL(None, use_errno=True)
     server = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={server},rootmode=40000,user_id=0,group_id=0"
@@ -26,7 +26,14 @@ def hung(directory: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as ending:
         ending.callback(libc.umount2, bytes(path), 2)
         ending.callback(os.close, server)
-        yield path / "a.tar"
+        yield
+
+
+@pytest.fixture
+def hung(directory: Path) -> Iterator[Path]:
+    """An archive on a hung disk."""
+    with hung_disk(directory / "hung"):
+        yield directory / "hung/a.tar"
 
 
 def archives(path: Path) -> str:
@@ -71,6 +78,25 @@ def test_a_command_without_an_agent_names_a_hung_file_system(run: Run, directory
     for command in ("status", "plan"):
         answer = run(command, "--config", str(config), timeout=20)
         assert command == "plan" or (str(hung) in answer.stdout and "sample-overdue" in answer.stdout), answer
+
+
+def test_a_hung_disk_of_incidents_delays_nothing_else(agent: Start, run: Run, directory: Path) -> None:
+    incidents, tar = directory / "state/incidents", directory / "bundle.tar"
+    with hung_disk(incidents):
+        one = agent("profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\n")
+        for ident in ((), ("20261126T062306Z-conntrack",)):
+            answer = run("incidents", *ident, timeout=8)
+            assert answer.returncode == 1, answer
+            assert answer.stderr == f"headroom: {incidents}: its disk does not answer: findmnt -T shows the file system\n"
+        for path in ("/v1/incidents", "/v1/incidents/20261126T062306Z-conntrack"):
+            code, text = one.get(path, unix=False)
+            assert code == 503 and "does not answer" in text, (code, text)
+        assert one.get("/", unix=False)[0] == one.get("/readyz")[0] == 200 and one.status()["incidents"] == []
+        answer = run("doctor", "--bundle", str(tar), timeout=15)
+        assert answer.returncode in (0, 2), answer
+        assert "incidents: their disk does not answer\n" in tarfile.open(tar).extractfile("headroom-doctor/errors.txt").read().decode()
+        assert one.stop() == 0, one.log
+        assert f"the disk of {incidents} hangs" in one.log
 
 
 def test_commands_name_an_agent_that_hangs(agent: Start, run: Run) -> None:

@@ -60,6 +60,8 @@ def test_one_file_alone_says_when_which_limit_who_and_what_to_type(agent, direct
 
 
 def test_the_page_and_http_list_incidents(agent, directory: Path) -> None:
+    (directory / "state/incidents").mkdir(parents=True)
+    os.mkfifo(directory / "state/incidents/20260101T000000Z-pids.jsonl")  # no file, and nobody writes to it
     one = agent(CONFIG)
     path = until(lambda: (found := files(directory, "*-agent*")) and found[0], "the record of the start")
     ident = path.name.split(".")[0]

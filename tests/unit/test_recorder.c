@@ -63,7 +63,7 @@ static void fixture_make(struct fixture *fixture)
 
 static void fixture_remove(struct fixture *fixture)
 {
-	recorder_close(fixture->recorder);
+	recorder_close(fixture->recorder, UINT64_MAX);
 	sd_event_unref(fixture->event);
 	directory_remove(&fixture->directory);
 }
@@ -232,7 +232,7 @@ RECORDER_TEST(a_stop_long_after_the_last_incident_is_marked)
 	assert_null(fixture->recorder->worker);
 	assert_true(sd_event_exit(fixture->event, 0) >= 0);
 	assert_true(sd_event_loop(fixture->event) >= 0);
-	recorder_close(steal(fixture->recorder));
+	recorder_close(steal(fixture->recorder), UINT64_MAX);
 	assert_int_equal(incidents_mark_start(fixture->directory.path, "boot", how), 0);
 	assert_string_equal(how, "after a stop");
 }
