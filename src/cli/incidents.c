@@ -11,7 +11,7 @@
 
 #define DIRECTORY_MAX (PATH_MAX + sizeof(INCIDENTS_DIRECTORY))
 
-/* What a thread reads: the disk may hang. */
+/* A thread reads it, because the disk may hang. */
 struct reading {
 	char directory[DIRECTORY_MAX];
 	const char *id; /* NULL: the list */

@@ -83,6 +83,20 @@ static void rename_image(struct pulls *pulls, struct pull_image *image, const ch
 	*image = pulls->images[--pulls->n_images];
 }
 
+static void update_minute(struct pull_layer *layer)
+{
+	double seconds = (double)(layer->at_us - layer->minute_us) / (double)USEC_PER_SEC;
+
+	if (layer->piece.offset < layer->minute_offset) /* it began again */
+		layer->minute_rate = 0;
+	else if (seconds < 60)
+		return;
+	else
+		layer->minute_rate = (double)(layer->piece.offset - layer->minute_offset) / seconds;
+	layer->minute_offset = layer->piece.offset;
+	layer->minute_us = layer->at_us;
+}
+
 static void update_layer(struct pulls *pulls, struct pull_counts *counts,
 	const struct pull_piece *piece, uint64_t now)
 {
@@ -100,6 +114,7 @@ static void update_layer(struct pulls *pulls, struct pull_counts *counts,
 		count_bytes(pulls, counts, layer->image, grown);
 		layer->piece = *piece;
 		layer->at_us = now;
+		update_minute(layer);
 	} else if (pulls->n < PULL_LAYERS_MAX) {
 		layer = &pulls->layers[pulls->n++];
 		*layer = (struct pull_layer){
@@ -107,6 +122,8 @@ static void update_layer(struct pulls *pulls, struct pull_counts *counts,
 			.moved_us = pulls_age(now, piece->still_us),
 			.noted_us = pulls_age(now, piece->age_us),
 			.at_us = now,
+			.minute_offset = piece->offset,
+			.minute_us = now,
 		};
 		if (piece->age_us > 0)
 			layer->rate = (double)piece->offset * (double)USEC_PER_SEC /
@@ -239,5 +256,25 @@ const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now)
 			(!worst || layer->moved_us < worst->moved_us))
 			worst = layer;
 	}
+	return worst;
+}
+
+double pulls_seconds_left(const struct pull_layer *layer)
+{
+	return layer->minute_rate > 0 ? (double)pulls_age(layer->piece.total, layer->piece.offset) /
+						layer->minute_rate
+				      : 0;
+}
+
+const struct pull_layer *pulls_slow(const struct pulls *pulls)
+{
+	const struct pull_layer *worst = NULL;
+	double most = PULL_SLOW_SECONDS;
+
+	for (size_t i = 0; i < pulls->n; i++)
+		if (pulls_seconds_left(&pulls->layers[i]) > most) {
+			worst = &pulls->layers[i];
+			most = pulls_seconds_left(worst);
+		}
 	return worst;
 }

@@ -14,6 +14,7 @@
 #define PULL_REGISTRIES_MAX 8  /* in metrics; the last one is "other" */
 #define PULL_IMAGES_MAX     16
 #define PULL_STUCK_US       (60 * UINT64_C(1000000))
+#define PULL_SLOW_SECONDS   600 /* that the rest of a layer takes */
 #define PULL_BOUNDS         9
 
 extern const double pull_bounds[PULL_BOUNDS]; /* of the buckets of durations, in seconds */
@@ -38,6 +39,9 @@ struct pull_layer {
 	uint64_t noted_us; /* CLOCK_MONOTONIC of its first report */
 	uint64_t at_us;    /* CLOCK_MONOTONIC of the last update */
 	double rate;       /* bytes a second, smoothed */
+	/* Bytes a second in the last whole minute, 0: unknown; and where the next one began. */
+	double minute_rate;
+	uint64_t minute_offset, minute_us;
 };
 
 /* An image that is being pulled. */
@@ -108,3 +112,9 @@ void pulls_registry_of(const char *image, char registry[static 64]);
  * are complete, or of unknown size and not awaited, may wait for others.
  */
 const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);
+
+/* The layer whose rest takes longest at its minute_rate, over PULL_SLOW_SECONDS; else NULL. */
+const struct pull_layer *pulls_slow(const struct pulls *pulls);
+
+/* Seconds for the rest of a layer, at its minute_rate. */
+double pulls_seconds_left(const struct pull_layer *layer);

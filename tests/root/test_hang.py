@@ -7,6 +7,7 @@ import os
 import signal
 import tarfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Iterator
 
@@ -81,20 +82,20 @@ def test_a_command_without_an_agent_names_a_hung_file_system(run: Run, directory
 
 
 def test_a_hung_disk_of_incidents_delays_nothing_else(agent: Start, run: Run, directory: Path) -> None:
-    incidents, tar = directory / "state/incidents", directory / "bundle.tar"
-    with hung_disk(incidents):
+    incidents, tar, ident = directory / "state/incidents", directory / "bundle.tar", "20261126T062306Z-conntrack"
+    with hung_disk(incidents), ThreadPoolExecutor() as pool:
         one = agent("profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\n")
-        for ident in ((), ("20261126T062306Z-conntrack",)):
-            answer = run("incidents", *ident, timeout=8)
-            assert answer.returncode == 1, answer
-            assert answer.stderr == f"headroom: {incidents}: its disk does not answer: findmnt -T shows the file system\n"
-        for path in ("/v1/incidents", "/v1/incidents/20261126T062306Z-conntrack"):
-            code, text = one.get(path, unix=False)
-            assert code == 503 and "does not answer" in text, (code, text)
+        commands = [pool.submit(run, *words, timeout=15) for words in (("incidents",), ("incidents", ident), ("doctor", "--bundle", str(tar)))]
+        requests = [pool.submit(one.get, path, unix=False) for path in ("/v1/incidents", f"/v1/incidents/{ident}")]
         assert one.get("/", unix=False)[0] == one.get("/readyz")[0] == 200 and one.status()["incidents"] == []
-        answer = run("doctor", "--bundle", str(tar), timeout=15)
-        assert answer.returncode in (0, 2), answer
-        assert "incidents: their disk does not answer\n" in tarfile.open(tar).extractfile("headroom-doctor/errors.txt").read().decode()
+        *answers, doctor = (command.result() for command in commands)
+        for answer in answers:
+            assert answer.stderr == f"headroom: {incidents}: its disk does not answer: findmnt -T shows the file system\n"
+        for request in requests:
+            assert request.result() == (503, '{"error": "the disk of the state directory does not answer"}')
+        assert doctor.returncode in (0, 2), doctor
+        errors = tarfile.open(tar).extractfile("headroom-doctor/errors.txt")
+        assert errors and "incidents: their disk does not answer\n" in errors.read().decode()
         assert one.stop() == 0, one.log
         assert f"the disk of {incidents} hangs" in one.log
 

@@ -366,33 +366,52 @@ static void judge_store(const struct runtime_decision *decision)
 	limit->max = store->size;
 }
 
+/* The first layer that is raised counts. */
+static void raise_layer(struct condition_reading *reading, const char *reason,
+	const struct node_runtime *runtime, const struct pull_layer *layer, const char *how)
+{
+	char registry[64], total[32] = "an unknown number of";
+
+	if (!layer || reading->status == CONDITION_TRUE)
+		return;
+	pulls_registry_of(layer->image, registry);
+	if (layer->piece.total > 0)
+		snprintf(total, sizeof(total), "%llu", (unsigned long long)layer->piece.total);
+	condition_raise(reading, reason,
+		"%s: %.90s of %.100s from %s: %llu of %s bytes, %s; %zu other layers are being "
+		"fetched: check the registry or mirror, then pull again",
+		runtime->found.name, layer->piece.ref,
+		layer->image[0] ? layer->image : "an unknown image", registry,
+		(unsigned long long)layer->piece.offset, total, how, runtime->pulls.n - 1);
+}
+
 static void judge_pulls(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
 	uint64_t now = decision->input->now_us;
-	struct condition_reading *reading = proposal_condition(
-		decision->proposal, &runtime_conditions[PULL_STUCK], "pulls-move");
+	struct proposal *proposal = decision->proposal;
 
-	for (size_t i = 0; i < sample->n && reading->status != CONDITION_TRUE; i++) {
+	(void)proposal_condition(proposal, &runtime_conditions[PULL_STUCK], "pulls-move");
+	(void)proposal_condition(proposal, &runtime_conditions[PULL_SLOW], "pulls-move");
+	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
-		const struct pull_layer *layer = pulls_stuck(&runtime->pulls, now);
-		char registry[64], total[32] = "an unknown number of";
+		const struct pull_layer *stuck = pulls_stuck(&runtime->pulls, now);
+		const struct pull_layer *slow = pulls_slow(&runtime->pulls);
+		char how[128], left[TIME_TEXT_MAX], rate[AMOUNT_MAX];
 
-		if (!layer)
-			continue;
-		pulls_registry_of(layer->image, registry);
-		if (layer->piece.total > 0)
-			snprintf(total, sizeof(total), "%llu",
-				(unsigned long long)layer->piece.total);
-		condition_raise(reading, "no-progress",
-			"%s: %.90s of %.100s from %s: %llu of %s bytes, no progress for %llu s; "
-			"%zu other layers are being fetched: check the registry or mirror, then "
-			"pull again",
-			runtime->found.name, layer->piece.ref,
-			layer->image[0] ? layer->image : "an unknown image", registry,
-			(unsigned long long)layer->piece.offset, total,
-			(unsigned long long)(pulls_age(now, layer->moved_us) / USEC_PER_SEC),
-			runtime->pulls.n - 1);
+		if (stuck)
+			snprintf(how, sizeof(how), "no progress for %llu s",
+				(unsigned long long)(pulls_age(now, stuck->moved_us) /
+						     USEC_PER_SEC));
+		raise_layer(&proposal->conditions[proposal->n_conditions - 2], "no-progress",
+			runtime, stuck, how);
+		if (slow) {
+			duration_text(pulls_seconds_left(slow), left);
+			snprintf(how, sizeof(how), "%s/s in the last minute, so %s more",
+				amount_text(slow->minute_rate, "bytes", rate), left);
+		}
+		raise_layer(&proposal->conditions[proposal->n_conditions - 1], "pull-slow", runtime,
+			slow, how);
 	}
 }
 

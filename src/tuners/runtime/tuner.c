@@ -139,6 +139,7 @@ static const struct reason store_reasons[] = {
 static const struct reason pull_reasons[] = {
 	{"pulls-move", "Every layer that is being fetched makes progress."},
 	{"no-progress", "A layer has made no progress for one minute."},
+	{"pull-slow", "The rest of a layer takes more than ten minutes."},
 	{0},
 };
 
@@ -167,6 +168,11 @@ const struct condition_type runtime_conditions[] = {
 	[PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
 		"A layer made no progress for one minute. The message names the layer, its "
 		"registry and the number of other layers.",
+		pull_reasons, .now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
+	[PULL_SLOW] = {"PullSlow", SEVERITY_ADVICE,
+		"The rest of a layer takes more than ten minutes at its rate of the last minute. "
+		"The message names the layer, its registry, the rate and the number of other "
+		"layers. Docker does not tell the size of a layer.",
 		pull_reasons, .now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
 	[STORAGE_DRIVER_SLOW] = {"StorageDriverSlow", SEVERITY_ADVICE,
 		"The storage driver of a container runtime is slow. It delays pulls and starts of "
