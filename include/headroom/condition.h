@@ -49,6 +49,8 @@ struct condition_reading {
 	enum condition_status status;
 	const char *reason; /* a slug */
 	unsigned milder;    /* by how much the severity is below the type's this time */
+	/* CLOCK_MONOTONIC of the last time, if it stays True for a while after that; else 0. */
+	uint64_t last_us;
 	char message[CONDITION_MESSAGE_MAX];
 };
 
@@ -66,6 +68,9 @@ void __attribute__((format(printf, 3, 4))) condition_raise(
 /* Appends to the message and truncates it at CONDITION_MESSAGE_MAX. */
 void __attribute__((format(printf, 2, 3))) condition_append(
 	struct condition_reading *reading, const char *format, ...);
+
+/* Appends "; until 14:03 UTC" if it is over. Both times are of now. */
+void condition_add_end(struct condition_reading *reading, uint64_t monotonic_us, uint64_t wall_us);
 
 extern const char *const condition_status_names[]; /* "True" */
 extern const char *const severity_names[];         /* "critical" */

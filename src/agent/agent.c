@@ -271,6 +271,7 @@ static int start(struct agent *agent)
 	agent->source_signature = signature(agent, &core->source);
 	agent_serve(agent);
 	core_load_peaks(core);
+	core_load_events(core);
 	agent_poll(agent);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		released += core->node.tuners[i].mode == MODE_RELEASED;

@@ -47,6 +47,7 @@ struct core {
 	struct drift *drifts; /* of an earlier process, for settings that are new */
 	size_t n_drifts;
 	unsigned long drifts_hash; /* of the file */
+	uint64_t event_kept_us;    /* when the newest warning that was kept was logged */
 	struct peaks *peaks;       /* NULL: a command, which keeps none */
 	struct file_job *job;      /* under way, of core_file_job(); or NULL */
 	uint64_t writer_retry_us;  /* when to retry core_become_writer() */
@@ -92,6 +93,10 @@ void core_keep_peaks(struct core *core);
 #define DRIFTS_FILE "drifts"
 void core_load_drifts(struct core *core);
 void core_keep_drifts(struct core *core);
+
+/* The warnings of the log: recalled at the start, and written if there are new ones. */
+void core_load_events(struct core *core);
+void core_keep_events(struct core *core);
 
 /* Writes the path of the unix socket. HEADROOM_RUNTIME_DIR changes its default. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);

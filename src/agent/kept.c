@@ -2,6 +2,8 @@
 #include "agent/core.h"
 
 #include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
 
 #include <zlib.h>
 
@@ -9,7 +11,8 @@
  * Arrays in the runtime directory that survive a restart of the agent. Losing one costs no value of
  * the node, so errors are ignored.
  */
-#define PEAKS_FILE "peaks"
+#define PEAKS_FILE  "peaks"
+#define EVENTS_FILE "events"
 
 /* DNS servers come and go, and each has a limit. */
 #define PEAKS_MAX 64
@@ -114,6 +117,34 @@ void core_keep_peaks(struct core *core)
 	}
 	if (changed)
 		write_kept(core, PEAKS_FILE, peaks->peaks, sizeof(peaks->peaks[0]), peaks->n);
+}
+
+/* ---- warnings of the log ---- */
+
+void core_load_events(struct core *core)
+{
+	size_t n;
+	_cleanup_free_ struct log_event *old = read_kept(core, EVENTS_FILE, sizeof(*old), &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (memchr(old[i].text, 0, sizeof(old[i].text)) && text_is_printable(old[i].text) &&
+			old[i].level >= LOG_CRIT && old[i].level <= LOG_WARNING)
+			log_recall(&old[i]);
+}
+
+void core_keep_events(struct core *core)
+{
+	struct log_event events[LOG_EVENTS];
+	size_t kept = 0, n = log_recent(events);
+
+	for (size_t i = 0; i < n; i++)
+		if (events[i].level <= LOG_WARNING)
+			events[kept++] = events[i];
+	/* A command keeps none. */
+	if (!core->peaks || kept == 0 || events[0].at_us == core->event_kept_us)
+		return;
+	write_kept(core, EVENTS_FILE, events, sizeof(events[0]), kept);
+	core->event_kept_us = events[0].at_us;
 }
 
 /* ---- changes by others ---- */

@@ -60,6 +60,7 @@ static void observe(struct core *core, const struct condition_reading *reading)
 	known = condition->since_us > 0;
 	before = condition->now.status;
 	condition->now = *reading;
+	condition_add_end(&condition->now, now_us(), realtime_us());
 	if (known && before == reading->status)
 		return;
 	condition->since_us = realtime_us();
@@ -281,6 +282,7 @@ void core_poll(struct core *core)
 			limit_release(&core->node.limits[i]);
 	core->node.n_limits = kept;
 	core_keep_peaks(core);
+	core_keep_events(core);
 	core_keep_drifts(core);
 	/* Each type has one reading; without one, the tuner is off. */
 	for (size_t i = 0; i < core->node.n_tuners; i++) {

@@ -18,9 +18,9 @@ const char *const log_level_names[] = {
 static struct {
 	int level;
 	bool journal;
-	pthread_mutex_t lock; /* of events and n_events */
-	struct log_event events[LOG_EVENTS];
-	size_t n_events; /* since the start; modulo LOG_EVENTS: the next slot */
+	pthread_mutex_t lock;                /* of events and n_events */
+	struct log_event events[LOG_EVENTS]; /* oldest first */
+	size_t n_events;
 } log_state = {.level = LOG_INFO, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 void log_init(int level)
@@ -34,21 +34,60 @@ void log_init(int level)
 			log_state.level = i;
 }
 
+/* The number of lines that displace each other: warnings and worse, or the others. */
+static size_t count_kind(int level, size_t *oldest)
+{
+	size_t n = 0;
+
+	for (size_t i = log_state.n_events; i-- > 0;)
+		if ((log_state.events[i].level > LOG_WARNING) == (level > LOG_WARNING))
+			n++, *oldest = i;
+	return n;
+}
+
+void log_recall(const struct log_event *event)
+{
+	struct log_event *events = log_state.events;
+	size_t oldest;
+
+	pthread_mutex_lock(&log_state.lock);
+	if (count_kind(event->level, &oldest) < LOG_KEPT) {
+		memmove(&events[1], events, log_state.n_events++ * sizeof(*events));
+		events[0] = *event;
+	}
+	pthread_mutex_unlock(&log_state.lock);
+}
+
+static void remember(int level, const char *text)
+{
+	struct log_event *events = log_state.events, *event;
+	size_t oldest;
+
+	pthread_mutex_lock(&log_state.lock);
+	if (count_kind(level, &oldest) == LOG_KEPT)
+		memmove(&events[oldest], &events[oldest + 1],
+			(--log_state.n_events - oldest) * sizeof(*events));
+	event = &events[log_state.n_events++];
+	event->at_us = realtime_us();
+	event->level = level;
+	copy_text(event->text, sizeof(event->text), text);
+	pthread_mutex_unlock(&log_state.lock);
+}
+
 size_t log_recent(struct log_event events[static LOG_EVENTS])
 {
 	size_t n;
 
 	pthread_mutex_lock(&log_state.lock);
-	n = MIN(log_state.n_events, (size_t)LOG_EVENTS);
+	n = log_state.n_events;
 	for (size_t i = 0; i < n; i++)
-		events[i] = log_state.events[(log_state.n_events - 1 - i) % LOG_EVENTS];
+		events[i] = log_state.events[n - 1 - i];
 	pthread_mutex_unlock(&log_state.lock);
 	return n;
 }
 
 void log_line(int level, const char *object, const char *format, ...)
 {
-	struct log_event *event;
 	char text[1152];
 	size_t used;
 	va_list args;
@@ -60,14 +99,8 @@ void log_line(int level, const char *object, const char *format, ...)
 	vsnprintf(text + used, sizeof(text) - used, format, args);
 	va_end(args);
 	text_make_printable(text);
-	if (level <= LOG_INFO) {
-		pthread_mutex_lock(&log_state.lock);
-		event = &log_state.events[log_state.n_events++ % LOG_EVENTS];
-		event->at_us = realtime_us();
-		event->level = level;
-		copy_text(event->text, sizeof(event->text), text);
-		pthread_mutex_unlock(&log_state.lock);
-	}
+	if (level <= LOG_INFO)
+		remember(level, text);
 	if (level > log_state.level)
 		return;
 	if (log_state.journal)

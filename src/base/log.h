@@ -18,8 +18,12 @@ void log_init(int level);
 
 void log_line(int level, const char *object, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* The number of recent lines to keep. Lines of level debug are not kept. */
-#define LOG_EVENTS 20
+/*
+ * The numbers of recent lines to keep: of warnings and worse, and of the others, so that advice
+ * that comes and goes displaces no warning. Lines of level debug are not kept.
+ */
+#define LOG_KEPT   20
+#define LOG_EVENTS (2 * LOG_KEPT)
 
 struct log_event {
 	uint64_t at_us; /* CLOCK_REALTIME */
@@ -29,6 +33,9 @@ struct log_event {
 
 /* Copies the recent lines of all threads, newest first. Returns their number. */
 size_t log_recent(struct log_event events[static LOG_EVENTS]);
+
+/* Adds a line of an earlier process, older than all others, if there is room for its kind. */
+void log_recall(const struct log_event *event);
 
 #define log_error(...)   log_line(LOG_ERR, __VA_ARGS__)
 #define log_warning(...) log_line(LOG_WARNING, __VA_ARGS__)

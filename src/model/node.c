@@ -2,6 +2,10 @@
 #include "model/node.h"
 
 #include "base/json.h"
+#include "base/text.h"
+
+/* What last happened this long ago is over. */
+#define ENDED_US (10 * USEC_PER_SEC)
 
 struct setting *node_setting(const struct node *node, const char *name)
 {
@@ -104,6 +108,16 @@ void condition_append(struct condition_reading *reading, const char *format, ...
 	va_start(args, format);
 	vsnprintf(reading->message + used, sizeof(reading->message) - used, format, args);
 	va_end(args);
+}
+
+void condition_add_end(struct condition_reading *reading, uint64_t monotonic_us, uint64_t wall_us)
+{
+	char last[TIME_TEXT_MAX];
+
+	if (reading->last_us == 0 || monotonic_us - reading->last_us <= ENDED_US)
+		return;
+	time_text(wall_us - (monotonic_us - reading->last_us), last);
+	condition_append(reading, "; until %.5s UTC", strchr(last, 'T') + 1);
 }
 
 const char *const condition_status_names[] = {

@@ -109,7 +109,7 @@ def test_the_last_hour_and_the_last_events_are_shown(busy: Agent) -> None:
     limit = next(one for one in status["limits"] if one["name"] == "neighbor/ipv4")
     assert len(limit["history"]) == 60 and limit["history"][:58] == [None] * 58
     assert 5000 <= limit["history"][-1] <= limit["peak"]
-    assert len(status["events"]) <= 20
+    assert len(status["events"]) <= 40
     assert [e["time"] for e in status["events"]] == sorted((e["time"] for e in status["events"]), reverse=True)
     code, page = busy.get("/?paused", unix=False)
     assert code == 200 and len(page) < 200000

@@ -365,6 +365,7 @@ static void judge_server(const struct dns_server_state *server, const struct dns
 	}
 	if (its->over_lately > 0 && count[DNS_BUDGET_EXCEEDED]++ < NAMED) {
 		reading = &readings[DNS_BUDGET_EXCEEDED];
+		reading->last_us = MAX(reading->last_us, its->over_at_us);
 		condition_raise(reading, "over-budget", "%s: %" PRIu64 " s over, up to ",
 			server->name, its->over_lately);
 		add_numbers(reading, &server->budget, its->worst,

@@ -135,6 +135,7 @@ static void report_reached(const struct judged *one, struct condition_reading *r
 	bool first = begin_message(reading, one);
 
 	one->limit->condition = &limits_conditions[LIMITS_REACHED];
+	reading->last_us = MAX(reading->last_us, one->memory->reached_at_us);
 	reading->milder = (first || reading->milder) && one->row->severity < SEVERITY_CRITICAL;
 	if (!first)
 		return;

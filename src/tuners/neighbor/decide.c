@@ -257,6 +257,7 @@ static void add_overflow(struct condition_reading *condition, const struct famil
 	condition_raise(condition, "entries-refused",
 		"%s: %" PRIu64 " refused in the last five minutes", family->row->name,
 		family->memory->refused_lately);
+	condition->last_us = MAX(condition->last_us, family->memory->refused_at_us);
 	if (family->memory->holder.used > 0) {
 		workload_describe(&family->memory->holder.workload, owner, sizeof(owner));
 		condition_append(condition, "; the largest user was %s with %" PRIu64, owner,
