@@ -15,7 +15,7 @@
 /* Shorter growth is not reported. */
 #define GROWTH_LASTS_US (60 * USEC_PER_SEC)
 
-/* The users of a peak are counted only after it, so the readings of this time can name them. */
+/* The users of a peak are counted and named only after it, so the readings of this time count. */
 #define USERS_FOLLOW_US (3 * USEC_PER_SEC)
 
 static void observe_peak(struct limit_peak *peak, const struct limit_reading *reading, uint64_t now)
@@ -37,7 +37,7 @@ static void observe_peak(struct limit_peak *peak, const struct limit_reading *re
 		return;
 	}
 	if (now - peak->at_us > USERS_FOLLOW_US || reading->n_top == 0 ||
-		(peak->n_top > 0 && reading->top[0].used <= peak->top[0].used))
+		(peak->n_top > 0 && reading->top[0].used < peak->top[0].used))
 		return;
 	peak->n_top = MIN(reading->n_top, (unsigned)LIMIT_PEAK_TOP);
 	memcpy(peak->top, reading->top, peak->n_top * sizeof(peak->top[0]));
