@@ -155,8 +155,11 @@ struct tuner_ops {
 	/* Copies the configured values, after open and at each reload. May be NULL. */
 	void (*configure)(void *self, const struct config *config);
 
-	/* Reads the node, without blocking. NULL where samples are enough. */
-	void (*sense)(void *self);
+	/*
+	 * Reads the node, without blocking. NULL where samples are enough. now_us is the time that
+	 * decide() gets too.
+	 */
+	void (*sense)(void *self, uint64_t now_us);
 
 	struct job_ops jobs[JOB_KINDS];
 

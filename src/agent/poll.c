@@ -238,7 +238,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 	proposal_clear(proposal);
 	if (tuner->mode != MODE_OFF) {
 		if (tuner->ops->sense)
-			tuner->ops->sense(tuner->self);
+			tuner->ops->sense(tuner->self, now);
 		tuner->ops->decide(tuner->self, &input, tuner->memory, proposal);
 		if (tuner->loop.arm)
 			tuner->loop.arm(tuner->self, tuner->memory);

@@ -179,12 +179,18 @@ def test_a_resolver_keeps_its_budget_after_the_node_moved_to_another(watch, lab,
     assert one.limit(f"dns/{old}")["hits"] in (1, 2)
 
 
-def test_the_first_event_of_a_second_over_the_budget_names_its_sender(watch, lab) -> None:
-    server = lab.serve(36)
-    one = watch(budgets(**{server: {"qps": 1000}}))
+def test_a_burst_is_counted_for_its_sender_whenever_the_agent_polls(watch, lab) -> None:
+    """A poll in the middle of a burst divides it into two readings."""
+    servers = lab.serve(*range(36, 46))
+    one = watch(budgets(**{server: {"qps": 1000} for server in servers}))
     with lab.udp() as client:
-        for _ in range(1100):
-            client.send(server, "ok.example.test")
-    one.wait_condition("DNSBudgetExceeded")
-    event = next(event["text"] for event in one.status()["events"] if "DNSBudgetExceeded" in event["text"])
-    assert re.search(r"most from .+ \(1\d\d\d\)", event), event
+        for server in servers:
+            for _ in range(1100):
+                client.send(server, "ok.example.test")
+            time.sleep(0.07)
+    scrape = settle(one, lambda now: all(now.row(server)["top"] for server in servers), "the bursts have a sender")
+    for server in servers:
+        assert [user["in_second"] for user in scrape.row(server)["top"]] == [pytest.approx(1100, abs=1)], server
+    for event in one.status()["events"]:
+        if "DNSBudgetExceeded" in event["text"]:
+            assert re.search(r"most from .+ \(1\d\d\d\)", event["text"]), event

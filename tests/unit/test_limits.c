@@ -40,7 +40,7 @@ static void poll_node(struct lab *lab)
 	job->run(request, &wait);
 	job->adopt(lab->self, request);
 	proposal_clear(&lab->proposal);
-	limits_tuner.sense(lab->self);
+	limits_tuner.sense(lab->self, now_us());
 	limits_tuner.decide(lab->self, &lab->input, lab->memory, &lab->proposal);
 	lab->input.now_us += USEC_PER_SEC;
 }

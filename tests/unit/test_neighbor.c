@@ -40,7 +40,7 @@ DIRECTORY_TEST(statistics_are_summed)
 	for (size_t i = 0; i < ARRAY_SIZE(statistics); i++) {
 		directory_put(
 			directory, neighbor_families[NEIGHBOR_IPV4].statistics, statistics[i].text);
-		neighbor_tuner.sense(neighbor);
+		neighbor_tuner.sense(neighbor, now_us());
 		assert_int_equal(table->stats_error, statistics[i].result);
 		assert_memory_equal(&table->stats, &statistics[i].stats, sizeof(table->stats));
 	}

@@ -71,7 +71,7 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 		"MemTotal:       8 kB\nAnonHugePages:   6144 kB\nShmemHugePages:  2048 kB\n"
 		"ShmemPmdMapped:  7 kB\nFileHugePages:   4096 kB\n");
 	thp = thp_tuner.open(&directory->host, NULL);
-	thp_tuner.sense(thp);
+	thp_tuner.sense(thp, now_us());
 	assert_int_equal(thp->n_switches, ARRAY_SIZE(rows));
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		assert_string_equal(thp->switches[i].want.name, rows[i].name);
@@ -86,11 +86,11 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 	directory_put(directory, THP_DIRECTORY "/enabled", "always madvise [never]\n");
 	directory_put(directory, "/proc/meminfo",
 		"MemTotal: 8 kB\nAnonHugePages: 2048 kB\nShmemHugePages: 0 kB\n");
-	thp_tuner.sense(thp);
+	thp_tuner.sense(thp, now_us());
 	assert_int_equal(thp->usage_error, 0);
 	assert_memory_equal(&thp->usage, &((struct thp_usage){2048, 0, 0}), sizeof(thp->usage));
 	directory_put(directory, "/proc/meminfo", "MemTotal: 8 kB\n");
-	thp_tuner.sense(thp);
+	thp_tuner.sense(thp, now_us());
 	assert_string_equal(thp->switches[0].want.actual, "never");
 	assert_int_equal(thp->usage_error, -EBADMSG);
 	thp_tuner.close(thp, NULL);
@@ -100,7 +100,7 @@ DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 {
 	struct thp *thp = thp_tuner.open(&directory->host, NULL);
 
-	thp_tuner.sense(thp);
+	thp_tuner.sense(thp, now_us());
 	assert_int_equal(thp->n_switches, 4);
 	for (unsigned i = 0; i < thp->n_switches; i++)
 		assert_int_equal(thp->switches[i].want.error, -ENOENT);

@@ -65,8 +65,7 @@ double dns_second_total(const struct dns_second *second)
 	return second->of_packets ? second->packets : second->queries;
 }
 
-double dns_second_weight(
-	const struct dns_second *second, const struct dns_reading *reading, uint64_t all)
+double dns_second_within(const struct dns_second *second, const struct dns_reading *reading)
 {
 	uint64_t first = second->end - MIN(second->end, (uint64_t)ARRAY_SIZE(second->bins));
 	double both = 0;
@@ -78,7 +77,7 @@ double dns_second_weight(
 		if (begin < end)
 			both += second->bins[i] * (double)(end - begin) / (double)BIN_US;
 	}
-	return all == 0 ? 0 : MIN(both / (double)all, 1.0);
+	return both;
 }
 
 const struct dns_second *dns_busiest_second(const struct dns_label *label, uint64_t now)

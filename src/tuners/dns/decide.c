@@ -432,8 +432,7 @@ void dns_decide(
 	const struct dns_sensor *sensor = self;
 	const struct dns_seen *seen = &sensor->seen;
 	struct dns_memory *memory = data;
-	/* When the seconds were found. The poll began earlier. */
-	const uint64_t now = MAX(sensor->now_us, input->now_us);
+	const uint64_t now = input->now_us;
 	struct condition_reading readings[DNS_CONDITIONS] = {
 		[DNS_BUDGET_PRESSURE] = {.reason = "within-budget"},
 		[DNS_BUDGET_EXCEEDED] = {.reason = "within-budget"},

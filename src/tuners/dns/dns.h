@@ -369,12 +369,8 @@ void dns_second_observe(
 	const struct dns_seen *seen, struct dns_server_state *server, uint64_t now_us);
 /* All queries of the second, or packets. */
 double dns_second_total(const struct dns_second *second);
-/*
- * The factor of a client's queries in a reading that gives its queries in the second. all: the
- * queries of all clients of the server in that reading.
- */
-double dns_second_weight(
-	const struct dns_second *second, const struct dns_reading *reading, uint64_t all);
+/* The queries of the second in a reading. Queries in a bin count as evenly spread. */
+double dns_second_within(const struct dns_second *second, const struct dns_reading *reading);
 /* The busiest second of the last minute; NULL: none. */
 const struct dns_second *dns_busiest_second(const struct dns_label *label, uint64_t now_us);
 

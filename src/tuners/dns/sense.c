@@ -283,8 +283,9 @@ static void prune(struct dns_sensor *sensor)
 	}
 }
 
-void dns_sense(struct dns_sensor *sensor, uint64_t now)
+void dns_sense(void *self, uint64_t now)
 {
+	struct dns_sensor *sensor = self;
 	struct dns_server_table *table = &sensor->seen.table;
 	uint64_t age = now - sensor->refreshed_at_us;
 	bool late = false;

@@ -133,7 +133,7 @@ struct dns_sensor {
 	bool unclassified;     /* a server appeared after env was read */
 };
 
-void dns_sense(struct dns_sensor *sensor, uint64_t now_us);
+void dns_sense(void *self, uint64_t now_us); /* a struct dns_sensor */
 /* clients.c. Reads the rows when that is due and updates the users of the labels. */
 void dns_clients_read(struct dns_sensor *sensor);
 /* users.c. Finds the workloads of the busiest clients, and those of new busy seconds. */

@@ -152,13 +152,6 @@ static void dns_configure(void *self, const struct config *config)
 	sensor->paused = false;
 }
 
-static void dns_sense_op(void *self)
-{
-	struct dns_sensor *sensor = self;
-
-	dns_sense(sensor, now_us());
-}
-
 static void dns_close(void *self, void *memory)
 {
 	struct dns_sensor *sensor = self;
@@ -188,7 +181,7 @@ const struct tuner_ops dns_tuner = {
 	.validate = dns_config_validate,
 	.open = dns_open,
 	.configure = dns_configure,
-	.sense = dns_sense_op,
+	.sense = dns_sense,
 	.jobs = {[JOB_LOAD] = {load_request, load_run, load_adopt, NULL},
 		[JOB_SAMPLE] = {dns_sample_request, dns_sample, dns_sample_adopt, NULL}},
 	.memory_size = sizeof(struct dns_memory),

@@ -154,23 +154,34 @@ static int by_second(const void *a, const void *b)
 	return (x->in_second < y->in_second) - (x->in_second > y->in_second);
 }
 
-/* Computes the queries of each client in the second. */
+/*
+ * Computes the queries of each client in the second. A burst is not spread evenly over its bin: the
+ * queries that one of two readings cannot have had were in the other one.
+ */
 static void count_in_second(const struct dns_clients *clients, const struct dns_second *second,
 	struct dns_client **all, size_t n)
 {
-	double weights[DNS_READINGS];
+	double within[DNS_READINGS], sums[DNS_READINGS] = {0}, rest = 0;
 
 	for (unsigned r = 0; r < DNS_READINGS; r++) {
-		uint64_t sum = 0;
+		double spread = dns_second_within(second, &clients->readings[r]);
 
 		for (size_t i = 0; i < n; i++)
-			sum += all[i]->sent[r];
-		weights[r] = dns_second_weight(second, &clients->readings[r], sum);
+			sums[r] += all[i]->sent[r];
+		within[r] = MIN(spread, sums[r]);
+		rest += spread - within[r];
+	}
+	for (unsigned r = 0; r < DNS_READINGS; r++) {
+		double more = within[r] > 0 ? MIN(rest, sums[r] - within[r]) : 0;
+
+		within[r] += more;
+		rest -= more;
 	}
 	for (size_t i = 0; i < n; i++) {
 		all[i]->in_second = 0;
 		for (unsigned r = 0; r < DNS_READINGS; r++)
-			all[i]->in_second += weights[r] * all[i]->sent[r];
+			if (sums[r] > 0)
+				all[i]->in_second += within[r] / sums[r] * all[i]->sent[r];
 	}
 }
 

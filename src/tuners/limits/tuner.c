@@ -68,10 +68,11 @@ void limits_seen_clear(struct limit_seen *seen)
 	free(steal(seen->by_files.top));
 }
 
-static void limits_sense(void *self)
+static void limits_sense(void *self, uint64_t now)
 {
 	struct limits *limits = self;
 
+	(void)now;
 	for (size_t i = 0; i < limits->n; i++) {
 		struct limit_seen *seen = &limits->rows[i];
 		const struct limit_reader *reader = seen->row->reader;

@@ -334,7 +334,7 @@ static int parse_stats(char *text, struct neighbor_stats *ret)
 	return 0;
 }
 
-void neighbor_sense(void *self)
+void neighbor_sense(void *self, uint64_t now)
 {
 	struct neighbor *neighbor = self;
 	const struct host *host = neighbor->host;
@@ -359,11 +359,11 @@ void neighbor_sense(void *self)
 		table->collectable = table->stats.entries;
 	}
 	if (neighbor->bpf)
-		sense_bpf(neighbor, now_us());
+		sense_bpf(neighbor, now);
 	if (neighbor->timer) {
 		uint64_t delay = next_poll_us(neighbor);
 
 		(void)sd_event_source_set_time(
-			neighbor->timer, delay < UINT64_MAX ? now_us() + delay : UINT64_MAX);
+			neighbor->timer, delay < UINT64_MAX ? now + delay : UINT64_MAX);
 	}
 }

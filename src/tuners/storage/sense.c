@@ -426,10 +426,9 @@ static void find_images(struct storage *storage, bool again)
 	storage->n_images = n;
 }
 
-void storage_sense(void *self)
+void storage_sense(void *self, uint64_t now)
 {
 	struct storage *storage = self;
-	uint64_t now = now_us();
 	struct reading reading = {.storage = storage, .now = now};
 	bool due = now - storage->facts_us >= FACTS_US;
 

@@ -201,7 +201,7 @@ struct storage {
 	unsigned n_seen, n_images;
 };
 
-void storage_sense(void *self);
+void storage_sense(void *self, uint64_t now_us);
 
 /* The device with this number, or NULL. */
 struct storage_device *storage_device_find(const struct storage *storage, uint32_t number);

@@ -75,10 +75,11 @@ static void sysctl_configure(void *self, const struct config *config)
 	sysctl_add_raises(sysctl, config);
 }
 
-static void sysctl_sense(void *self)
+static void sysctl_sense(void *self, uint64_t now)
 {
 	struct sysctl *sysctl = self;
 
+	(void)now;
 	for (size_t i = 0; i < sysctl->n; i++) {
 		struct want *want = &sysctl->keys[i].want;
 

@@ -213,12 +213,13 @@ static uint64_t meminfo_kb(const char *text, const char *name)
 	return kb;
 }
 
-static void thp_sense(void *self)
+static void thp_sense(void *self, uint64_t now)
 {
 	_cleanup_free_ char *text = NULL;
 	struct thp *thp = self;
 	char full[PATH_MAX];
 
+	(void)now;
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		struct want *want = &thp->switches[i].want;
 
