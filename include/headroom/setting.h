@@ -23,7 +23,7 @@
  * more often, or whose unit may not be restarted again, is yielded.
  */
 #define DRIFTS_A_DAY     5 /* of one setting */
-#define RESTARTS_AN_HOUR 3 /* of one unit */
+#define RESTARTS_AN_HOUR 3 /* of one unit, one of which is kept for a roll-back */
 #define RESTARTS_A_DAY   5
 
 enum setting_kind {

@@ -12,7 +12,6 @@
 #define NEVER     UINT64_MAX
 #define RELOAD_US (3 * USEC_PER_SEC)
 #define ANSWER_US (5 * USEC_PER_SEC)
-#define HOUR_S    UINT64_C(3600)
 
 static bool is_same_service(const struct service *a, const struct service *b)
 {
@@ -85,42 +84,15 @@ static bool all_tried(
 	return !any;
 }
 
-/* Notes that the unit is restarted now. */
-static void note_restart(struct unit_mark *mark)
-{
-	if (mark->n_times == RESTARTS_A_DAY)
-		memmove(&mark->times[0], &mark->times[1], --mark->n_times * sizeof(*mark->times));
-	mark->times[mark->n_times++].at_s = realtime_us() / USEC_PER_SEC;
-}
-
-/* The time until a unit has been restarted less than n times within a period, or 0. */
-static uint64_t rest_of(struct unit_mark *mark, size_t n, uint64_t period_s)
-{
-	uint64_t now_s = realtime_us() / USEC_PER_SEC, end_s;
-
-	/* After the clock was set back, a restart counts from now on. */
-	for (size_t i = 0; mark && i < mark->n_times; i++)
-		mark->times[i].at_s = MIN(mark->times[i].at_s, now_s);
-	if (!mark || mark->n_times < n)
-		return 0;
-	end_s = mark->times[mark->n_times - n].at_s + period_s;
-	return end_s > now_s ? (end_s - now_s) * USEC_PER_SEC : 0;
-}
-
-static uint64_t budget_rest(struct unit_mark *mark)
-{
-	return MAX(rest_of(mark, RESTARTS_AN_HOUR, HOUR_S),
-		rest_of(mark, RESTARTS_A_DAY, 24 * HOUR_S));
-}
-
 bool work_yields(struct file_job *job, struct change *change)
 {
 	const struct service *service = &change->file->edit.service;
 
 	if (!streq(change->reason, "drift") || service->activation != ACTIVATE_RESTART ||
 		service->restart == RESTART_NEVER ||
-		budget_rest(
-			find_named(job->journal->units, job->journal->n_units, service->unit)) == 0)
+		budget_rest(job,
+			find_named(job->journal->units, job->journal->n_units, service->unit),
+			false) == 0)
 		return false;
 	change->held = "restarted-too-often";
 	return true;
@@ -133,7 +105,8 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 		find_named(job->journal->units, job->journal->n_units, service->unit);
 	bool applying = job->task == FILE_APPLY;
 	bool idle = applying && service->restart == RESTART_WHEN_IDLE;
-	uint64_t hour_us = idle ? rest_of(mark, 1, HOUR_S) : 0, rest_us = budget_rest(mark);
+	uint64_t hour_us = idle ? budget_hour_rest(mark) : 0;
+	uint64_t rest_us = budget_rest(job, mark, false);
 	char why[EDIT_WHY_MAX];
 
 	if (service->restart == RESTART_NEVER || (idle && service->busy))
@@ -146,7 +119,7 @@ static bool policy_allows(const struct file_job *job, const struct service *serv
 		return false;
 	else if (rest_us > 0) {
 		snprintf(why, sizeof(why), "%.60s was restarted %zu times within a day",
-			service->unit, mark->n_times);
+			service->unit, budget_used_today(mark));
 		hold(job, service, "restarted-too-often", why, rest_us);
 	} else if (hour_us > 0)
 		hold(job, service, "restart-pending", NULL, hour_us);
@@ -193,7 +166,6 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 		copy_text(mark->unit, sizeof(mark->unit), service->unit);
 	}
 	before = *mark;
-	note_restart(mark);
 	mark->answered = unit_probe(job, service);
 	mark->open = true;
 	for (size_t t = 0; t < mark->n_tried; t++)
@@ -209,7 +181,7 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 		copy_text(tried->value, sizeof(tried->value), change->new);
 		tried->last = true;
 	}
-	if (work_store(job) == 0)
+	if (budget_take(job, mark, false) == 0)
 		return mark;
 	*mark = before;
 	return NULL;
@@ -254,17 +226,25 @@ static size_t restore_files(
 	return n;
 }
 
-/* Restores the old files of a program that does not answer, and restarts it once more. */
-static int roll_back(struct file_job *job, const struct service *service, struct unit_mark *mark,
-	const char *why)
+/*
+ * Restores the old files of a program that does not answer, and restarts it once more if the budget
+ * allows it. Else why gets what to do.
+ */
+static int roll_back(
+	struct file_job *job, const struct service *service, struct unit_mark *mark, char *why)
 {
+	bool spent = budget_rest(job, mark, true) > 0;
 	char again[EDIT_WHY_MAX] = "";
-	size_t failed = 0, n;
+	size_t failed = 0, n = strlen(why);
 	int r;
 
+	if (spent)
+		snprintf(why + n, EDIT_WHY_MAX - n,
+			"; after %zu restarts within a day it is not restarted with its old file: systemctl restart %.60s",
+			budget_used_today(mark), mark->unit);
 	log_error("runtime",
-		"%s: its old file is restored and it is restarted once more; the value is not tried again until another one is configured",
-		why);
+		"%s: its old file is restored%s; the value is not tried again until another one is configured",
+		why, spent ? "" : " and it is restarted once more");
 	n = restore_files(job, mark, why, &failed);
 	mark->open = n > 0;
 	(void)work_store(job);
@@ -275,18 +255,20 @@ static int roll_back(struct file_job *job, const struct service *service, struct
 	/* With unchanged files it would fail again. */
 	if (failed == n)
 		return -ETIMEDOUT;
-	r = edit_check(&job->host, service, job->wait, again);
+	r = spent ? -EPERM : edit_check(&job->host, service, job->wait, again);
 	if (r == 0) {
-		note_restart(mark);
-		r = unit_restart(job, service, true, again);
+		r = budget_take(job, mark, true);
+		copy_text(again, sizeof(again), "the restart could not be recorded in the journal");
 	}
+	if (r == 0)
+		r = unit_restart(job, service, true, again);
 	if (r == 0)
 		r = unit_await(job, service, mark->answered, true, again);
 	if (r == -ECANCELED)
 		return r;
 	if (r == 0)
 		log_notice(mark->unit, "it answers again, with its old file");
-	else
+	else if (!spent)
 		log_error("runtime", "with its old file too: %s", again);
 	if (r < 0 && (failed > 0 || (r != -ETIMEDOUT && r != -EPERM)))
 		leave_open(job, mark, again);
@@ -302,7 +284,7 @@ static int roll_back(struct file_job *job, const struct service *service, struct
  * error of unit_await().
  */
 static int finish(struct file_job *job, const struct service *service, struct unit_mark *mark,
-	int r, bool undo, const char *why)
+	int r, bool undo, char *why)
 {
 	if (r == -ECANCELED)
 		return r;

@@ -3,7 +3,8 @@
 
 /*
  * The parts of a job: file_transaction.c changes files, file_restore.c restores them, pin.c pins
- * images, file_activate.c reloads and restarts programs, unit.c speaks to systemd.
+ * images, file_activate.c reloads and restarts programs, budget.c counts restarts, unit.c speaks to
+ * systemd.
  */
 
 #include "apply/editor.h"
@@ -86,6 +87,26 @@ void pin_apply(struct file_job *job, struct change *change);
 
 /* Unpins the recorded images and adds the changes to the plan. */
 void pins_restore(struct file_job *job);
+
+/*
+ * The budget of restarts of a unit (budget.c): every restart by us is taken from it, a roll-back
+ * too. mark may be NULL: never restarted.
+ */
+
+/* The time until the budget allows a restart, or 0. */
+uint64_t budget_rest(const struct file_job *job, struct unit_mark *mark, bool roll_back);
+
+/* The time until the last restart is an hour ago, or 0. */
+uint64_t budget_hour_rest(struct unit_mark *mark);
+
+/* The number of restarts within a day. */
+size_t budget_used_today(const struct unit_mark *mark);
+
+/*
+ * Takes a restart, durably, before systemd is asked. 0; -EDQUOT; or another -errno when it could
+ * not be recorded.
+ */
+int budget_take(struct file_job *job, struct unit_mark *mark, bool roll_back);
 
 /*
  * Units are restarted through systemd, over D-Bus. Containers survive only if systemd kills the

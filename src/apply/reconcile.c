@@ -105,6 +105,19 @@ static void judge_difference(
 		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
 }
 
+/* After a restart of the agent, only the record says that the value failed. */
+static void judge_failed(struct setting *setting, const struct want *want)
+{
+	char why[SETTING_WHY_MAX];
+
+	snprintf(why, sizeof(why),
+		"%.60s did not answer after a restart with %.60s, so it has its old file again: if it does not run, systemctl restart %.60s",
+		want->file->edit.service.unit, want->wanted, want->file->edit.service.unit);
+	if (setting->why[0])
+		copy_text(why, sizeof(why), setting->why);
+	setting_become(setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, why);
+}
+
 static void judge(
 	struct setting *setting, const struct comparison *seen, const struct reconcile_input *input)
 {
@@ -151,8 +164,7 @@ static void judge(
 					       : !input->files_recordable) {
 		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
 	} else if (!in_force && seen->failed) {
-		setting_become(
-			setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, setting->why);
+		judge_failed(setting, want);
 	} else if (!written) {
 		judge_difference(setting, seen, input);
 	} else if (in_force || setting->state != SETTING_FAILED || now >= setting->retry_at_us) {

@@ -76,8 +76,8 @@ static const struct reason reasons[] = {
 		"Someone else changed the value more than 5 times within a day, so it is no longer "
 		"set. headroom apply, a reload or a restart tries again."},
 	{"restarted-too-often",
-		"The agent restarted the program 3 times within an hour or 5 times within a day: "
-		"the most, for whatever reason. A value that someone else keeps changing is no "
+		"The agent restarts a program at most 3 times within an hour and 5 times within a "
+		"day, for whatever reason, and keeps the last of them for a roll-back or restore. A value that someone else keeps changing is no "
 		"longer set; another one waits until a restart is allowed again. headroom apply "
 		"does not lift this bound: find the other writer, or restart the program by hand.",
 		.unmet = true},

@@ -121,7 +121,7 @@ class Containerd:
         clear(STATE)
         self.bus.manager.broken = None
         self.process = None
-        self.regenerates = False
+        self.regenerates = self.breaks = False
         self.due = 0.0
         self.recorded = False
         self.restarts: list[float] = []
@@ -152,6 +152,8 @@ class Containerd:
         self.stop()
         if self.regenerates:
             self.write(ORIGINAL)
+        if self.breaks:
+            (STATE / "hangs").write_text("")
         SOCKET.parent.mkdir(parents=True, exist_ok=True)
         program = str(BUILD / "tests/tool/fake_containerd")
         self.process = subprocess.Popen(
@@ -218,7 +220,7 @@ class Containerd:
     def make_well(self) -> None:
         """A file that loads, and a process that answers."""
         clear(STATE)
-        self.regenerates = False
+        self.regenerates = self.breaks = False
         if "refused" in FILE.read_text():
             self.write(FILE.read_text().replace("# refused\n", ""))
         self.start()

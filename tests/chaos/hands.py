@@ -264,13 +264,13 @@ class Hands:
         """Someone else restarts, stops or starts it."""
         (self.node.runtime.stop if how == "stop" else self.node.runtime.start)()
 
-    @step(how=["pulls", "hangs", "regenerates", "well"])
+    @step(how=["pulls", "hangs", "breaks", "regenerates", "well"])
     def change_containerd(self, how: str) -> None:
-        """A pull begins, it becomes silent, it will write its own file at its start, or all of that ends."""
+        """A pull begins, it becomes silent, now or at its next start, it will write its own file at its start, or all of that ends."""
         if how == "well":
             self.node.runtime.make_well()
-        elif how == "regenerates":
-            self.node.runtime.regenerates = True
+        elif how in ("breaks", "regenerates"):
+            setattr(self.node.runtime, how, True)
         else:
             (STATE / how).write_text("")
 

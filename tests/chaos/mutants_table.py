@@ -6,9 +6,9 @@ tests/chaos/mutants [NAME...] applies each to a scratch copy and prints how soon
 
 MUTANTS: dict[str, tuple[str, str, str]] = {
     "restart-without-end": (
-        "src/apply/file_activate.c",
-        "return MAX(rest_of(mark, RESTARTS_AN_HOUR, HOUR_S),",
-        "return 0 * MAX(rest_of(mark, RESTARTS_AN_HOUR, HOUR_S),",
+        "src/apply/budget.c",
+        "return MAX(rest_of(mark, RESTARTS_AN_HOUR - kept, HOUR_S),",
+        "return 0 * MAX(rest_of(mark, RESTARTS_AN_HOUR - kept, HOUR_S),",
     ),
     "slow-drift": ("src/apply/reconcile.c", "now - at_us < DAY_US;", "now - at_us < 60 * USEC_PER_SEC;"),
     "drift-forgotten-at-restart": ("src/agent/kept.c", "core->n_drifts = kept;", "core->n_drifts = 0 * kept;"),

@@ -76,4 +76,10 @@ NAMED: dict[str, Steps] = {
         ("change_containerd", {"how": "hangs"}),
         run("restore"),
     ],
+    "roll_backs_by_agents_that_end_meanwhile_stay_within_the_budget": [
+        ("change_containerd", {"how": "breaks"}),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 2.5}),
+        ("fight_slowly", {"name": "net.ipv4.tcp_rmem", "restarts": True}),
+    ],
 }
