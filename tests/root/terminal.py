@@ -5,6 +5,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import termios
@@ -18,6 +19,13 @@ CLEAR = "\x1b[H\x1b[J"  # begins each screen
 STYLES = {"1": 'fill="#f0f6fc" font-weight="bold"', "2": 'fill="#7d8590"', "31": 'fill="#ff7b72"', "32": 'fill="#56d364"'}
 STYLES |= {"33": 'fill="#e3b341"', "0": 'fill="#c9d1d9"'}
 WIDTH, HEIGHT = 8, 19  # pixels of a character
+
+
+def _foreground() -> None:
+    """The process gets the terminal. nohup and shells that start pytest in the background leave signals ignored."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for ignored in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 class Terminal:
@@ -36,7 +44,7 @@ class Terminal:
             stderr=self.follower,
             env={**environment(directory), "TERM": "xterm-256color", **(env or {})},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_foreground,
         )
         if not keep:
             os.close(self.follower)
