@@ -69,6 +69,43 @@ def test_only_what_needs_action_is_printed(agent: Start, run: Run, no_namespaces
     assert "sysctl -w user.max_user_namespaces" not in answer.stdout
 
 
+PACK = "0xffffffffc0000000-0xffffffffc0200000 2097152 bpf_prog_pack_alloc+0x1/0x2 pages=512 vmalloc\n"
+OTHER = "0xffffffffc0200000-0xffffffffc0202000 8192 load_module+0x1/0x2 pages=1 vmalloc\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "message"),
+    [
+        (
+            "bpf-jit",
+            {"/proc/sys/net/core/bpf_jit_limit": "2500000\n", "/proc/vmallocinfo": OTHER + PACK},
+            "2097152 of 2500000 bytes for compiled BPF programs, 84 %: net.core.bpf_jit_limit",
+        ),
+        (
+            "ipv6-routes",
+            {"/proc/sys/net/ipv6/route/max_size": "4096\n", "/proc/$$/net": "0007 0006 0019 000d 0000 0fff 0000\n"},
+            "4095 of 4096 IPv6 routes, 100 %: net.ipv6.route.max_size, which kernels before 6.3 enforce",
+        ),
+    ],
+    ids=["bpf-jit", "ipv6-routes"],
+)
+def test_a_use_near_its_limit_is_named_with_the_sysctl(run: Run, directory: Path, name: str, files: dict[str, str], message: str) -> None:
+    script = ""
+    for i, (path, text) in enumerate(files.items()):
+        source = directory / str(i)
+        if path.endswith("/net"):  # nobody can mount on a file in it
+            source.mkdir()
+            (source / "rt6_stats").write_text(text)
+        else:
+            source.write_text(text)
+        script += f"mount --bind {source} {path}\n"
+    found = check(doctor(run, wrap=mounted(script)), name)
+    assert (found["status"], found["message"]) == ("warning", message)
+    assert found["now"].startswith("sysctl -w net.") and found["keep"].startswith("sysctl: {net.") and found["breaks"]
+    (directory / "0").write_text("1000000000\n")
+    assert check(doctor(run, wrap=mounted(script)), name)["status"] == "ok"
+
+
 def test_an_unknown_check_cannot_be_ignored(run: Run, directory: Path) -> None:
     config = directory / "headroom.yaml"
     config.write_text("doctor: {ignore: [inotify/instances, filesystem/*, user-namespace]}\n")
