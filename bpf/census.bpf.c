@@ -256,27 +256,17 @@ static __always_inline bool is_ephemeral(struct net *net, __u16 port, __u32 *wid
 	return port >= (range & 0xffff) && port <= range >> 16;
 }
 
-/* False for other sockets. */
-static __always_inline bool read_socket(struct socket *socket, struct census_file *record)
+/* A connection in TIME_WAIT is a struct sock_common only. False for a port that is not ephemeral.
+ */
+static __always_inline bool read_connection(struct sock *sk, struct census_file *record)
 {
-	struct sock *sk = BPF_CORE_READ(socket, sk);
-	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	struct net *net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
 
-	record->family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	if (BPF_CORE_READ(socket, type) != SOCK_STREAM || !sk || state == TCP_CLOSE ||
-		(record->family != AF_INET && record->family != AF_INET6))
-		return false;
-	record->netns = BPF_CORE_READ(net, ns.inum);
-	record->port = BPF_CORE_READ(sk, __sk_common.skc_num);
-	if (state == TCP_LISTEN) {
-		record->kind = CENSUS_LISTENER;
-		record->used = BPF_CORE_READ(sk, sk_ack_backlog);
-		record->max = BPF_CORE_READ(sk, sk_max_ack_backlog);
-		return true;
-	}
+	record->file = (__u64)sk;
 	record->kind = CENSUS_CONNECTED;
-	if (!is_ephemeral(net, record->port, &record->max))
+	record->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	record->netns = BPF_CORE_READ(net, ns.inum);
+	if (!is_ephemeral(net, BPF_CORE_READ(sk, __sk_common.skc_num), &record->max))
 		return false;
 	record->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
 	if (record->family == AF_INET)
@@ -287,6 +277,26 @@ static __always_inline bool read_socket(struct socket *socket, struct census_fil
 		bpf_probe_read_kernel(record->address, 16,
 			(void *)sk + bpf_core_field_offset(sk->__sk_common) +
 				bpf_core_field_offset(struct sock_common, skc_v6_daddr));
+	return true;
+}
+
+/* False for other sockets. */
+static __always_inline bool read_socket(struct socket *socket, struct census_file *record)
+{
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+	if (BPF_CORE_READ(socket, type) != SOCK_STREAM || !sk || state == TCP_CLOSE ||
+		(family != AF_INET && family != AF_INET6))
+		return false;
+	if (state != TCP_LISTEN)
+		return read_connection(sk, record);
+	record->file = (__u64)sk;
+	record->kind = CENSUS_LISTENER;
+	record->port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	record->used = BPF_CORE_READ(sk, sk_ack_backlog);
+	record->max = BPF_CORE_READ(sk, sk_max_ack_backlog);
 	return true;
 }
 
@@ -313,12 +323,101 @@ int list_files(struct bpf_iter__task_file *ctx)
 		   !read_socket(file->private_data, &record)) {
 		return 0;
 	}
-	record.file = (__u64)file;
+	if (!record.file)
+		record.file = (__u64)file;
 	record.pid = task->tgid;
 	set = task->cgroups;
 	css = pids_css(set);
 	record.cgroup = BPF_CORE_READ(set, dfl_cgrp, kn, id);
 	record.pids_cgroup = BPF_CORE_READ(css, cgroup, kn, id);
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}
+
+/* ---- all TCP connections ---- */
+
+#define STEPS 256  /* buckets and connections that one call of next_connection() visits */
+#define MORE  1024 /* calls for a slice */
+
+/* The rest of a slice, and the connection that next_connection() found. */
+struct {
+	__u64 buckets, at; /* at: odd at the end of a bucket */
+	__u32 left;
+} slice;
+struct census_file connection;
+
+static __noinline struct inet_hashinfo *table_of(void *ipv4)
+{
+	return BPF_CORE_READ((struct netns_ipv4 *)ipv4, tcp_death_row.hashinfo);
+}
+
+static __noinline struct inet_hashinfo *table_before_6_1(void *ipv4)
+{
+	return BPF_CORE_READ((struct netns_ipv4___before_6_1 *)ipv4, tcp_death_row, hashinfo);
+}
+
+/* Returns 0 at the end of the slice, 1 for a connection, and 2 if there is more. */
+__noinline int next_connection(void)
+{
+	for (int i = 0; i < STEPS; i++) {
+		struct sock *sk = (void *)slice.at -
+				  bpf_core_field_offset(struct sock_common, skc_nulls_node);
+
+		if (!(slice.at & 1) && slice.at) {
+			if (bpf_probe_read_kernel(&slice.at, sizeof(slice.at), (void *)slice.at) <
+				0)
+				slice.at = 0;
+			__builtin_memset(&connection, 0, sizeof(connection));
+			if (read_connection(sk, &connection))
+				return 1;
+		} else if (slice.left == 0) {
+			return 0;
+		} else {
+			bpf_probe_read_kernel(&slice.at, sizeof(slice.at), (void *)slice.buckets);
+			slice.buckets += sizeof(struct inet_ehash_bucket);
+			slice.left--;
+		}
+	}
+	return 2;
+}
+
+/* Each element is a slice of the table: an iterator can write 32 kB for each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CENSUS_SLICES);
+	__type(key, __u32);
+	__type(value, __u32);
+} slices SEC(".maps");
+
+/* A network namespace with a table of its own (net.ipv4.tcp_child_ehash_entries) is left out. */
+SEC("iter/bpf_map_elem")
+int list_connections(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	void *ipv4 = (void *)BPF_CORE_READ(task, nsproxy, net_ns) +
+		     bpf_core_field_offset(struct net, ipv4);
+	struct inet_hashinfo *table;
+	__u32 *number = ctx->key, each, first, mask;
+
+	if (!number)
+		return 0;
+	table = bpf_core_field_exists(struct netns_ipv4___before_6_1, tcp_death_row)
+			? table_before_6_1(ipv4)
+			: table_of(ipv4);
+	mask = BPF_CORE_READ(table, ehash_mask);
+	each = mask / CENSUS_SLICES + 1;
+	first = *number * each;
+	slice.buckets = (__u64)BPF_CORE_READ(table, ehash) +
+			(__u64)first * sizeof(struct inet_ehash_bucket);
+	slice.left = first > mask ? 0 : each;
+	slice.at = 0;
+	for (int i = 0; i < MORE; i++) {
+		int found = next_connection();
+
+		if (found == 0)
+			break;
+		if (found == 1)
+			bpf_seq_write(ctx->meta->seq, &connection, sizeof(connection));
+	}
 	return 0;
 }

@@ -91,8 +91,30 @@ struct local_ports___before_6_8 {
 	__u32 range[2];
 };
 
+struct hlist_nulls_node { /* include/linux/list_nulls.h */
+	struct hlist_nulls_node *next;
+};
+
+struct inet_ehash_bucket { /* include/net/inet_hashtables.h */
+	struct hlist_nulls_node *chain;
+};
+
+struct inet_hashinfo {
+	struct inet_ehash_bucket *ehash;
+	unsigned int ehash_mask;
+};
+
+struct inet_timewait_death_row { /* include/net/netns/ipv4.h */
+	struct inet_hashinfo *hashinfo;
+};
+
 struct netns_ipv4 {
 	struct local_ports ip_local_ports;
+	struct inet_timewait_death_row tcp_death_row;
+};
+
+struct netns_ipv4___before_6_1 { /* from 5.18 */
+	struct inet_timewait_death_row *tcp_death_row;
 };
 
 struct net {
@@ -108,6 +130,7 @@ struct sock_common { /* include/net/sock.h */
 	unsigned short skc_family;
 	unsigned char skc_state;
 	possible_net_t skc_net;
+	struct hlist_nulls_node skc_nulls_node;
 	struct {
 		__u8 bytes[16];
 	} skc_v6_daddr;
@@ -334,6 +357,11 @@ struct bpf_iter__task_file {
 	struct task_struct *task;
 	__u32 fd;
 	struct file *file;
+};
+
+struct bpf_iter__bpf_map_elem { /* kernel/bpf/map_iter.c */
+	struct bpf_iter_meta *meta;
+	void *key;
 };
 
 /* The kernel's type of x86-64 and of arm64, and the first argument of a system call. */

@@ -44,6 +44,9 @@ struct limit_reading {
 /* Appends a zeroed user to top and returns it, which is valid until the next call. */
 struct limit_user *limit_add_user(struct limit_reading *reading);
 
+/* Adds a user to a top of the LIMIT_TOP_MAX largest ones, the largest first. */
+void limit_keep_user(struct limit_reading *reading, const struct limit_user *user);
+
 /* The largest value of each of the last 60 minutes, in a ring buffer. */
 
 #define HISTORY_MINUTES 60

@@ -49,6 +49,19 @@ struct limit_user *limit_add_user(struct limit_reading *reading)
 	return memset(&reading->top[reading->n_top++], 0, sizeof(*reading->top));
 }
 
+void limit_keep_user(struct limit_reading *reading, const struct limit_user *user)
+{
+	unsigned i = reading->n_top;
+
+	if (i < LIMIT_TOP_MAX)
+		(void)limit_add_user(reading);
+	else if (reading->top[--i].used >= user->used)
+		return;
+	for (; i > 0 && reading->top[i - 1].used < user->used; i--)
+		reading->top[i] = reading->top[i - 1];
+	reading->top[i] = *user;
+}
+
 void limit_release(struct limit *limit)
 {
 	free(steal(limit->now.top));

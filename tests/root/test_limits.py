@@ -174,15 +174,20 @@ def test_a_listener_that_does_not_accept_and_ports_to_one_destination(pod: Pod, 
     subprocess.run([*inside(space), "sysctl", "-qw", "net.ipv4.ip_local_port_range=20000 20999"], check=True)
     pod.run(
         "s = socket.socket()\ns.bind(('127.0.0.1', 80))\ns.listen(950)\n"
-        "c = []\nfor _ in range(940):\n c.append(socket.socket())\n c[-1].connect(('127.0.0.1', 80))",
+        "c = []\nfor _ in range(900):\n c.append(socket.socket())\n c[-1].connect(('127.0.0.1', 80))\n"
+        "t = socket.create_server(('127.0.0.1', 81))\n"
+        "for _ in range(60):\n a = socket.create_connection(('127.0.0.1', 81))\n b = t.accept()[0]\n a.close()\n b.close()",
         *inside(space))
     listing = subprocess.run([*inside(space), "ss", "-ltnH"], check=True, capture_output=True, text=True).stdout.split()
     now = limits()
     listen, ports = now["listen"], now["ports"]
-    assert (listen["used"], listen["max"]) == (int(listing[1]), int(listing[2])) == (940, 950)
-    assert (ports["used"], ports["max"]) == (940, 1000)
+    assert (listen["used"], listen["max"]) == (int(listing[1]), int(listing[2])) == (900, 950)
+    assert (ports["used"], ports["max"]) == (900, 1000)
     assert users(listen)[0] == users(ports)[0] == f"pod {pod.uid}"
     assert listen["top"][0][2] == "port 80" and ports["top"][0][2] == "to 127.0.0.1 port 80"
+    # They have no process any more, and take their ports for a minute.
+    waiting = subprocess.run([*inside(space), "ss", "-tanH", "state", "time-wait"], check=True, capture_output=True, text=True).stdout
+    assert waiting.count("127.0.0.1:81") == 60 and (60, f"pod {pod.uid}", "to 127.0.0.1 port 81") in ports["top"]
 
 
 def attribute(kind: int, data: bytes) -> bytes:
@@ -310,11 +315,11 @@ def test_pseudoterminals_threads_and_file_systems(pod: Pod, limits: Limits, run:
 
 
 def test_bridge_ports_and_memory_cgroups(space: str, limits: Limits) -> None:
-    script = "ip link add br9 type bridge; for i in 1 2 3; do ip link add v$i type veth peer name w$i; ip link set v$i master br9; done"
+    script = "for b in 2 9; do ip link add br$b type bridge; done; for i in 1 2 3 4; do ip link add v$i type veth peer name w$i; ip link set v$i master br$((i > 1 ? 9 : 2)); done"
     in_sysfs = ("unshare", "--mount", "nsenter", f"--net=/run/netns/{space}", "sh", "-ec", 'mount -t sysfs none /sys\nexec "$@"', "sh")
     subprocess.run([*inside(space), "sh", "-ec", script], check=True)
     bridge = limits(wrap=in_sysfs)["bridge-ports"]
-    assert (bridge["used"], bridge["max"]) == (3, 1023) and bridge["top"] == [(3, "host", "br9")]
+    assert (bridge["used"], bridge["max"]) == (3, 1023) and bridge["top"] == [(3, "host", "br9"), (1, "host", "br2")]
     version1 = Path("/sys/fs/cgroup/memory")
     if not version1.is_dir():
         pytest.skip("no memory hierarchy of cgroup v1")

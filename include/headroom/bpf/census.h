@@ -37,9 +37,15 @@ enum census_kind {
 	CENSUS_KINDS,
 };
 
-/* list_files() writes one for each open file of these kinds, once for each process that has it. */
+#define CENSUS_SLICES 1024 /* parts of the kernel's table of TCP connections */
+
+/*
+ * list_files() writes one for each open file of these kinds, once for each process that has it.
+ * list_connections() writes one for each TCP connection from an ephemeral port, also if no process
+ * has it: without a process and cgroups.
+ */
 struct census_file {
-	__u64 file; /* the same for all processes that share it */
+	__u64 file; /* the same for all processes that share it; of a socket its struct sock */
 	__u64 cgroup, pids_cgroup;
 	__u32 pid;
 	__u32 netns;

@@ -30,9 +30,12 @@ static int learn_operations(struct census_bpf_object *object)
 }
 
 /* The iterators stay after the object is closed, which saves its memory. */
-static int keep_link(struct bpf_program *program, int *fd)
+static int keep_link(struct bpf_program *program, int map, int *fd)
 {
-	struct bpf_link *link = bpf_program__attach_iter(program, NULL);
+	union bpf_iter_link_info over = {.map.map_fd = (__u32)map};
+	LIBBPF_OPTS(
+		bpf_iter_attach_opts, options, .link_info = &over, .link_info_len = sizeof(over));
+	struct bpf_link *link = bpf_program__attach_iter(program, map < 0 ? NULL : &options);
 
 	if (!link)
 		return -errno;
@@ -46,17 +49,20 @@ void census_load(struct census *census)
 	struct census_bpf_object *object;
 	int r = 0;
 
-	census->processes = census->files = -1;
+	census->processes = census->files = census->connections = -1;
 	bpf_quiet_libbpf();
 	object = census_bpf_object__open_and_load();
 	if (!object)
 		r = -errno;
 	if (r == 0)
-		r = keep_link(object->progs.census, &census->processes);
+		r = keep_link(object->progs.census, -1, &census->processes);
 	if (r == 0)
 		r = learn_operations(object);
 	if (r == 0)
-		r = keep_link(object->progs.list_files, &census->files);
+		r = keep_link(object->progs.list_files, -1, &census->files);
+	if (r == 0)
+		r = keep_link(object->progs.list_connections, bpf_map__fd(object->maps.slices),
+			&census->connections);
 	if (r < 0)
 		bpf_explain_failure(r, census->why, sizeof(census->why));
 	census_bpf_object__destroy(object);
@@ -206,6 +212,7 @@ bool file_ports(const struct census_file *file, struct limit_use *use)
 		.max = file->max,
 		.adds = true,
 		.is_remote = true,
+		.by_netns = !file->cgroup,
 		.pid = file->pid,
 		.family = file->family,
 		.port = file->port};

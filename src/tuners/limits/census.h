@@ -13,8 +13,8 @@ struct limit_use {
 	uint64_t used, max; /* max 0: the row's own */
 	bool adds;          /* used adds up over the records with this key */
 	uint32_t pid, last_pid;
-	uint32_t uid; /* if by_uid */
-	bool by_uid;
+	uint32_t uid;          /* if by_uid */
+	bool by_uid, by_netns; /* by_netns: pid is any process of the network namespace */
 	bool is_remote;        /* address and port are of the remote end */
 	uint16_t family, port; /* port 0: none */
 	uint8_t address[16];
@@ -44,7 +44,7 @@ void tally_finish(struct tally *tally, const struct host *host, uint64_t max, un
 
 /* The programs, loaded. A descriptor is -1 if its program is not. */
 struct census {
-	int processes, files; /* links of iterators */
+	int processes, files, connections; /* links of iterators */
 	char why[TUNER_WHY_MAX];
 };
 

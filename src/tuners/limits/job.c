@@ -41,7 +41,7 @@ void *limits_load_request(void *self, const void *memory, bool now)
 		return NULL;
 	limits->load_requested = true;
 	census = must(calloc(1, sizeof(*census)));
-	census->processes = census->files = -1;
+	census->processes = census->files = census->connections = -1;
 	strcpy(census->why, "no thread to load BPF programs");
 	return census;
 }
@@ -63,10 +63,12 @@ void limits_load_adopt(void *self, void *request)
 	if (limits) {
 		limits->processes = steal_fd(&census->processes);
 		limits->files = steal_fd(&census->files);
+		limits->connections = steal_fd(&census->connections);
 		copy_text(limits->bpf_why, TUNER_WHY_MAX, census->why);
 	}
 	cleanup_close(&census->processes);
 	cleanup_close(&census->files);
+	cleanup_close(&census->connections);
 	free(census);
 }
 
@@ -76,7 +78,7 @@ struct sample {
 	struct host host;
 	struct findings findings; /* of host */
 	bool due_rows, due_namespaces;
-	int processes, files; /* -1: not due */
+	int processes, files, connections; /* -1: not due */
 	size_t n;
 	bool *busy;              /* more than half of a row is used, or it was reached */
 	struct limit_seen *rows; /* results */
@@ -129,11 +131,12 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 			limits->census_at_us +
 				MAX(BUSY_EVERY_US, limits->census_us * CENSUS_SHARE_BUSY));
 	due_rows = is_due(&limits->next_sample_us, at, SAMPLE_EVERY_US, now);
-	due_census =
-		limits->processes >= 0 && is_due(&limits->next_census_us, at, SAMPLE_EVERY_US, now);
 	/* The census predicts its cost. */
 	due_files = limits->files >= 0 && (limits->counted || now) &&
 		    is_due(&limits->next_files_us, at, SAMPLE_EVERY_US, now);
+	/* A pass over files also needs the processes: one of each network namespace. */
+	due_census = limits->processes >= 0 &&
+		     is_due(&limits->next_census_us, at, SAMPLE_EVERY_US, now || due_files);
 	if (!due_rows && !due_census && !due_files)
 		return NULL;
 	sample = must(calloc(1, sizeof(*sample)));
@@ -142,6 +145,7 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 		.due_rows = due_rows,
 		.processes = due_census ? duplicate(limits->processes) : -1,
 		.files = due_files ? duplicate(limits->files) : -1,
+		.connections = due_files ? duplicate(limits->connections) : -1,
 		.n = limits->n,
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
@@ -157,9 +161,10 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 /* The sums of a pass. */
 struct pass {
 	const struct sample *sample;
-	struct tally *tallies;            /* of each row */
-	struct tally cgroups, namespaces; /* their failed forks; a process of each */
-	struct tally files;               /* the files counted so far */
+	struct tally *tallies;    /* of each row */
+	struct tally cgroups;     /* their failed forks */
+	struct tally *namespaces; /* a process of each */
+	struct tally files;       /* the files counted so far */
 	uint64_t n_files;
 };
 
@@ -171,7 +176,7 @@ static void visit_process(void *userdata, const void *data)
 
 	pass->n_files += record->files;
 	if (record->netns)
-		tally_at(&pass->namespaces, 1, record->netns)->pid = record->pid;
+		tally_at(pass->namespaces, 1, record->netns)->pid = record->pid;
 	if (record->pids_cgroup)
 		tally_at(&pass->cgroups, 1, record->pids_cgroup)->used = record->forks_failed;
 	for (size_t i = 0; i < pass->sample->n; i++) {
@@ -188,16 +193,27 @@ static void visit_file(void *userdata, const void *data)
 	struct pass *pass = userdata;
 	struct limit_use *seen = tally_at(&pass->files, 1, file->file), use;
 
-	/* Processes share it. */
-	if (seen->pid > 0)
+	/* Processes share it, or it is a connection of a process. */
+	if (seen->used > 0)
 		return;
-	seen->pid = file->pid;
+	seen->used = 1;
 	for (size_t i = 0; i < pass->sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
 		if (reader && reader->count_file && reader->count_file(file, &use))
 			tally_add(&pass->tallies[i], &use);
 	}
+}
+
+/* Nobody has a connection open in TIME_WAIT. */
+static void visit_connection(void *userdata, const void *data)
+{
+	const struct pass *pass = userdata;
+	struct census_file file;
+
+	memcpy(&file, data, sizeof(file));
+	file.pid = tally_at(pass->namespaces, 1, file.netns)->pid;
+	visit_file(userdata, &file);
 }
 
 static uint64_t sum_used(const struct tally *tally)
@@ -244,15 +260,18 @@ static void finish_rows(struct sample *sample, struct pass *pass, bool of_files,
 	}
 }
 
-static void run_pass(struct sample *sample, bool of_files)
+static void run_pass(struct sample *sample, struct tally *namespaces, bool of_files)
 {
-	struct pass pass = {.sample = sample};
+	struct pass pass = {.sample = sample, .namespaces = namespaces};
 	uint64_t begun = cpu_us();
 	int r;
 
 	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
 	if (of_files) {
 		r = census_each(sample->files, sizeof(struct census_file), visit_file, &pass);
+		if (r == 0)
+			r = census_each(sample->connections, sizeof(struct census_file),
+				visit_connection, &pass);
 		sample->files_error = r;
 	} else {
 		r = census_each(
@@ -274,11 +293,10 @@ static void run_pass(struct sample *sample, bool of_files)
 			continue;
 		seen->from_sample = seen->from_census = true;
 		seen->error = limits_sample_namespaces(
-			&sample->host, &pass.namespaces, &seen->reading, &seen->by_census);
+			&sample->host, namespaces, &seen->reading, &seen->by_census);
 		sample->namespaces_us = cpu_us() - begun;
 	}
 	free(pass.cgroups.slots);
-	free(pass.namespaces.slots);
 	free(pass.files.slots);
 	free(pass.tallies);
 }
@@ -286,6 +304,7 @@ static void run_pass(struct sample *sample, bool of_files)
 void limits_sample(void *request, const struct wait *wait)
 {
 	struct sample *sample = request;
+	struct tally namespaces = {0};
 
 	for (size_t i = 0; sample->due_rows && i < sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
@@ -304,9 +323,10 @@ void limits_sample(void *request, const struct wait *wait)
 	}
 	wait_path(wait, NULL);
 	if (sample->processes >= 0)
-		run_pass(sample, false);
+		run_pass(sample, &namespaces, false);
 	if (sample->files >= 0)
-		run_pass(sample, true);
+		run_pass(sample, &namespaces, true);
+	free(namespaces.slots);
 }
 
 static void replace_reading(struct limit_reading *old, struct limit_reading *new)
@@ -366,6 +386,7 @@ void limits_sample_adopt(void *self, void *request)
 		limits->pass_error = MIN(sample->census_error, sample->files_error);
 	cleanup_close(&sample->processes);
 	cleanup_close(&sample->files);
+	cleanup_close(&sample->connections);
 	free(sample->busy);
 	free(sample->rows);
 	free(sample);

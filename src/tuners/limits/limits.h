@@ -62,7 +62,7 @@ struct limits {
 	struct limit_seen *rows; /* in the order of limits_rows */
 	size_t n;
 	bool load_requested;
-	int processes, files; /* links of iterators, or -1 */
+	int processes, files, connections; /* links of iterators, or -1 */
 	char bpf_why[TUNER_WHY_MAX];
 	/* CLOCK_MONOTONIC of the next part of a sample. */
 	uint64_t next_sample_us, next_census_us, next_files_us, next_namespaces_us;

@@ -226,13 +226,6 @@ int limits_read_ptys(
 	return r;
 }
 
-static int by_use(const void *a, const void *b)
-{
-	const struct limit_user *x = a, *y = b;
-
-	return (x->used < y->used) - (x->used > y->used);
-}
-
 /* "    0:     9 8/8 3/1000000 40/25000000": user, references, keys, quotas of keys and bytes. */
 static int read_key_users(const struct host *host, bool bytes, struct limit_reading *reading)
 {
@@ -244,7 +237,7 @@ static int read_key_users(const struct host *host, bool bytes, struct limit_read
 		return r;
 	for (const char *line = text; *line; line = next_line(line)) {
 		uint64_t keys, keys_max, used, max;
-		struct limit_user *user;
+		struct limit_user user = {.workload.kind = WORKLOAD_UID};
 		unsigned uid;
 
 		if (sscanf(line, " %u: %*u %*u/%*u %" SCNu64 "/%" SCNu64 " %" SCNu64 "/%" SCNu64,
@@ -255,13 +248,9 @@ static int read_key_users(const struct host *host, bool bytes, struct limit_read
 			max = keys_max;
 		}
 		keep_fuller(reading, used, max);
-		user = reading->n_top < LIMIT_TOP_MAX ? limit_add_user(reading)
-						      : &reading->top[LIMIT_TOP_MAX - 1];
-		if (used >= user->used) {
-			*user = (struct limit_user){.workload.kind = WORKLOAD_UID, .used = used};
-			snprintf(user->workload.name, sizeof(user->workload.name), "%u", uid);
-		}
-		qsort(reading->top, reading->n_top, sizeof(*reading->top), by_use);
+		user.used = used;
+		snprintf(user.workload.name, sizeof(user.workload.name), "%u", uid);
+		limit_keep_user(reading, &user);
 	}
 	return 0;
 }

@@ -37,13 +37,10 @@ static int count_files(const char *path)
 
 static void add_user(struct limit_reading *reading, uint64_t used, const char *detail)
 {
-	struct limit_user *user;
+	struct limit_user user = {{WORKLOAD_HOST, .name = "host"}, .used = used};
 
-	if (reading->n_top == LIMIT_TOP_MAX)
-		return;
-	user = limit_add_user(reading);
-	*user = (struct limit_user){{WORKLOAD_HOST, .name = "host"}, .used = used};
-	copy_text(user->detail, sizeof(user->detail), detail);
+	copy_text(user.detail, sizeof(user.detail), detail);
+	limit_keep_user(reading, &user);
 }
 
 /* ---- file systems ---- */

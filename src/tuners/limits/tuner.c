@@ -40,7 +40,7 @@ static void *limits_open(const struct host *host, struct tuner_loop *loop)
 
 	(void)loop;
 	limits->host = host;
-	limits->processes = limits->files = -1;
+	limits->processes = limits->files = limits->connections = -1;
 	while (limits_rows[limits->n].name)
 		limits->n++;
 	limits->rows = must(calloc(limits->n, sizeof(*limits->rows)));
@@ -100,6 +100,7 @@ static void limits_close(void *self, void *data)
 	free(limits->rows);
 	cleanup_close(&limits->processes);
 	cleanup_close(&limits->files);
+	cleanup_close(&limits->connections);
 	free(limits);
 	if (memory)
 		free(memory->rows);
