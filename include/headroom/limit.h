@@ -30,19 +30,24 @@ struct limit_reading {
 	bool idle;        /* little is used, so its users are not exported as metrics */
 	bool upper_bound; /* used may be too large: this node lacks a way to count exactly */
 	const struct condition_type *condition; /* a True condition about this limit, or NULL */
-	struct limit_user *top; /* largest users, largest first, at most LIMIT_TOP_MAX; owned */
+	/* The largest users, largest first, at most LIMIT_TOP_MAX, and then n_busiest others; owned
+	 */
+	struct limit_user *top;
 	unsigned n_top;
 	/*
-	 * A flow: its largest users in the busiest second, which used this much. The users of a
-	 * later reading may be others. 0: not known.
+	 * A flow: its largest users in the busiest second, which used this much, at most
+	 * LIMIT_PEAK_TOP. The users of a later reading may be others. 0: not known.
 	 */
 	uint64_t busiest;
-	struct limit_user busiest_top[LIMIT_PEAK_TOP];
-	unsigned n_busiest_top;
+	unsigned n_busiest;
 };
 
-/* Appends a zeroed user to top and returns it, which is valid until the next call. */
+/*
+ * Appends a zeroed user to top and returns it, which is valid until the next call. All users of the
+ * busiest second come after the others.
+ */
 struct limit_user *limit_add_user(struct limit_reading *reading);
+struct limit_user *limit_add_busiest(struct limit_reading *reading);
 
 /* Adds a user to a top of the LIMIT_TOP_MAX largest ones, the largest first. */
 void limit_keep_user(struct limit_reading *reading, const struct limit_user *user);

@@ -62,6 +62,8 @@ int agent_submit(struct agent *agent, const struct job *new)
 			job->own ? job->own : agent->worker, run_job, adopt_job, job, agent);
 	if (r < 0)
 		job->request = NULL;
+	else if (job->own)
+		worker_end(job->own);
 	return r;
 }
 

@@ -122,12 +122,17 @@ bool worker_join(struct worker *worker, uint64_t deadline_us)
 	return !worker->is_started;
 }
 
-bool worker_drain(struct worker *worker, uint64_t deadline_us)
+void worker_end(struct worker *worker)
 {
 	worker->is_ending = true;
 	cleanup_close(
 		&worker->waiting[1]); /* the thread reads the end of the pipe after the jobs */
 	worker->waiting[1] = -1;
+}
+
+bool worker_drain(struct worker *worker, uint64_t deadline_us)
+{
+	worker_end(worker);
 	return worker_join(worker, deadline_us);
 }
 

@@ -39,9 +39,12 @@ void worker_finish(struct worker *worker);
 void worker_cancel(struct worker *worker);
 
 /*
- * Lets the thread run the queued jobs and end, until deadline_us at most. Only worker_free() may
- * follow. Returns false if the thread has not ended.
+ * Lets the thread run the queued jobs and end by itself: neither it nor worker_free() waits then,
+ * which would wake the process once more. No other job may follow.
  */
+void worker_end(struct worker *worker);
+
+/* worker_end(), and waits until deadline_us at most. Returns false if the thread has not ended. */
 bool worker_drain(struct worker *worker, uint64_t deadline_us);
 
 /*

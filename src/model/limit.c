@@ -30,10 +30,11 @@ static void observe_peak(struct limit_peak *peak, const struct limit_reading *re
 		peak->n_top = 0;
 	}
 	if (reading->flow) {
-		if (reading->busiest != peak->used || reading->n_busiest_top == 0)
+		if (reading->busiest != peak->used || reading->n_busiest == 0)
 			return;
-		peak->n_top = reading->n_busiest_top;
-		memcpy(peak->top, reading->busiest_top, sizeof(peak->top));
+		peak->n_top = reading->n_busiest;
+		memcpy(peak->top, reading->top + reading->n_top,
+			peak->n_top * sizeof(peak->top[0]));
 		return;
 	}
 	if (now - peak->at_us > USERS_FOLLOW_US || reading->n_top == 0 ||
@@ -47,6 +48,14 @@ struct limit_user *limit_add_user(struct limit_reading *reading)
 {
 	reading->top = must(reallocarray(reading->top, reading->n_top + 1, sizeof(*reading->top)));
 	return memset(&reading->top[reading->n_top++], 0, sizeof(*reading->top));
+}
+
+struct limit_user *limit_add_busiest(struct limit_reading *reading)
+{
+	unsigned n = reading->n_top + reading->n_busiest++;
+
+	reading->top = must(reallocarray(reading->top, n + 1, sizeof(*reading->top)));
+	return memset(&reading->top[n], 0, sizeof(*reading->top));
 }
 
 void limit_keep_user(struct limit_reading *reading, const struct limit_user *user)
@@ -69,6 +78,8 @@ void limit_release(struct limit *limit)
 
 void limit_observe(struct limit *limit, const struct limit_reading *reading, uint64_t now)
 {
+	unsigned n = reading->n_top + reading->n_busiest;
+
 	if (limit->seen_at_us > 0 && now > limit->seen_at_us) {
 		double seconds = (double)(now - limit->seen_at_us) / (double)USEC_PER_SEC;
 		double grown = (double)reading->used - (double)limit->now.used;
@@ -83,9 +94,9 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 	limit_release(limit);
 	limit->now = *reading;
 	limit->now.top = NULL;
-	if (reading->n_top > 0) {
-		limit->now.top = must(calloc(reading->n_top, sizeof(*reading->top)));
-		memcpy(limit->now.top, reading->top, reading->n_top * sizeof(*reading->top));
+	if (n > 0) {
+		limit->now.top = must(calloc(n, sizeof(*reading->top)));
+		memcpy(limit->now.top, reading->top, n * sizeof(*reading->top));
 	}
 	observe_peak(&limit->peak, reading, now);
 	limit->seen_at_us = now;

@@ -271,8 +271,8 @@ static void keep_most(struct open_incident *open, const struct limit_reading *li
 		return;
 	open->most = used;
 	open->most_max = limit->max;
-	if (limit->flow && limit->n_busiest_top > 0)
-		open->most_user = limit->busiest_top[0];
+	if (limit->flow && limit->n_busiest > 0)
+		open->most_user = limit->top[limit->n_top];
 	else if (limit->n_top > 0)
 		open->most_user = limit->top[0];
 }

@@ -26,9 +26,9 @@ void incident_put(FILE *out, cJSON *line)
 cJSON *incident_users(const struct limit_reading *limit, unsigned max)
 {
 	/* The users of a rate were the largest in its busiest second. */
-	bool busiest = limit->flow && limit->n_busiest_top > 0;
-	const struct limit_user *users = busiest ? limit->busiest_top : limit->top;
-	unsigned n = busiest ? limit->n_busiest_top : limit->n_top;
+	bool busiest = limit->flow && limit->n_busiest > 0;
+	const struct limit_user *users = busiest ? limit->top + limit->n_top : limit->top;
+	unsigned n = busiest ? limit->n_busiest : limit->n_top;
 	cJSON *array = cJSON_CreateArray();
 
 	for (unsigned i = 0; i < MIN(n, max); i++) {

@@ -269,7 +269,7 @@ static void add_limits(const struct dns_server_state *server,
 			continue;
 		limit->busiest = i == DNS_PACKETS ? second->packets : second->queries;
 		for (unsigned k = 0; k < MIN(second->n_users, (unsigned)LIMIT_PEAK_TOP); k++)
-			limit->busiest_top[limit->n_busiest_top++] =
+			*limit_add_busiest(limit) =
 				(struct limit_user){.workload = second->users[k].workload,
 					.used = (uint64_t)llround(second->users[k].per_second)};
 	}
