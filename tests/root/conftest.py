@@ -50,14 +50,22 @@ VOLATILE = re.compile(
 )
 
 
-# Tests of these files change at most files in the lab, unless they use the fixture node.
-APART = {f"test_{name}" for name in ("containerd_config", "dns_bpf", "images_runtime", "kill_files", "package", "restart", "resume", "runtime", "runtime_faults", "screen")}
+# Tests of these files change at most files in the lab, unless they use the fixture node. Agents in a lab only observe the kernel.
+APART = {
+    f"test_{name}"
+    for name in (
+        "containerd_config", "crio", "dns_bpf", "images", "images_archives", "images_pin", "images_runtime", "images_waves", "kill_files",
+        "package", "restart", "resume", "runtime", "runtime_faults", "runtime_mirrors", "runtime_names", "runtime_pulls", "screen",
+    )
+}  # fmt: skip
+ALONE = "ROOT_TESTS_APART"  # in the environment of all processes of a run that has only such tests
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.stem in APART and "node" not in item.fixturenames:
+        fixtures = set(item.fixturenames)
+        if item.path.stem in APART and "node" not in fixtures and ("agent" not in fixtures or "lab" in fixtures):
             item.add_marker(pytest.mark.apart)
 
 
@@ -432,16 +440,17 @@ Start = Callable[..., Agent]
 
 
 def running_agents(ours: bool) -> list[str]:
-    """The pids of the agents that these tests have started, or of all others outside PID namespaces of their own."""
+    """The pids of the agents that these tests have started, or of all others. Those of a run apart, or in other PID namespaces, do not count."""
     mark = f"ROOT_TESTS_SESSION={SESSION}".encode()
+    apart = f"{ALONE}=1".encode()
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             program, *args = (directory / "cmdline").read_bytes().split(b"\0")
             if os.path.basename(program) in PROGRAMS and b"agent" in args:
                 here = os.readlink(directory / "ns/pid") == os.readlink("/proc/self/ns/pid")
-                environ = (directory / "environ").read_bytes()  # empty for a process that ends
-                if environ and (mark in environ.split(b"\0")) == ours and (here or ours):
+                environ = (directory / "environ").read_bytes().split(b"\0")  # empty for a process that ends
+                if environ != [b""] and (mark in environ) == ours and (ours or (here and apart not in environ)):
                     found.append(directory.name)
     return found
 
@@ -472,7 +481,8 @@ def kernel_lock(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.exit("these tests need root", 1)
     if not os.access(BIN, os.X_OK):
         pytest.exit(f"{BIN} is not built", 1)
-    if all(item.get_closest_marker("apart") for item in request.session.items if item.path == request.path):
+    if all(item.get_closest_marker("apart") for item in request.session.items):
+        os.environ[ALONE] = "1"
         yield
         return
     LOCK.parent.mkdir(parents=True, exist_ok=True)
@@ -527,9 +537,13 @@ def node() -> Iterator[Node]:
 
 
 @pytest.fixture
-def agent(node: Node, directory: Path) -> Iterator[Callable[..., Agent]]:
+def agent(request: pytest.FixtureRequest, directory: Path) -> Iterator[Callable[..., Agent]]:
     """agent(config, ...) starts an agent, and waits until it is ready unless ready=False. The agents end with the test."""
     with contextlib.ExitStack() as started:
+        if ALONE in os.environ:
+            started.callback(end_agents)
+        else:
+            request.getfixturevalue("node")
 
         def start(config: str | None = "", ready: bool = True, **more: Any) -> Agent:
             one = Agent(directory, config, **more)
