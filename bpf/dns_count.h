@@ -217,7 +217,7 @@ __noinline __u64 parse_slowly(struct __sk_buff *skb, __u32 offset, __u32 visible
  * Counts a sent message. Answers belong to a server on this host and do not count, except the
  * packet of an answer to port 53.
  */
-__noinline int count_sent(
+static __always_inline int count_sent_read(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
 	if (!(read & DNS_READ_ANSWER))
@@ -225,6 +225,12 @@ __noinline int count_sent(
 	else if (transport == DNS_UDP && !is_from_port_53(skb))
 		count_packet(slot_of_receiver(skb), 1, false);
 	return 0;
+}
+
+__noinline int count_sent(
+	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
+{
+	return count_sent_read(skb, read, offset, length, transport);
 }
 
 /* Whether a received message can be the answer to a query. */
@@ -239,7 +245,7 @@ __noinline int is_wanted(struct __sk_buff *skb, __u32 offset, __u32 transport)
 }
 
 /* Counts a received answer. True if it is the first one to a query. */
-__noinline int count_received(struct __sk_buff *skb, __u64 read, __u32 transport)
+static __always_inline int count_received_read(struct __sk_buff *skb, __u64 read, __u32 transport)
 {
 	struct ask ask = {.id = read};
 
@@ -248,6 +254,11 @@ __noinline int count_received(struct __sk_buff *skb, __u64 read, __u32 transport
 	if (!ask_of(skb, transport == DNS_TCP, &ask))
 		return 0;
 	return count_answer(skb, read, &ask, bpf_ktime_get_ns());
+}
+
+__noinline int count_received(struct __sk_buff *skb, __u64 read, __u32 transport)
+{
+	return count_received_read(skb, read, transport);
 }
 
 /* Counts a message. True for the first answer to a query. */

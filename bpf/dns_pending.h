@@ -12,11 +12,23 @@
 #define SOCK_RAW    3
 #define ESTABLISHED 1 /* the state of a socket that is connected */
 
+/* The port of a raw socket is its protocol number. */
+#define RAW_PORTS 256
+
 static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb)
 {
 	struct bpf_sock *socket = skb->sk;
 
 	return socket ? bpf_sk_fullsock(socket) : NULL;
+}
+
+/* These programs only run for full sockets. The helper is called only where the type is needed. */
+static __always_inline bool is_raw(struct bpf_sock *socket)
+{
+	if (socket->src_port >= RAW_PORTS)
+		return false;
+	socket = bpf_sk_fullsock(socket);
+	return !socket || socket->type == SOCK_RAW;
 }
 
 /* The parts that a query shares with its answer. */
@@ -35,9 +47,9 @@ struct ask {
  */
 static __always_inline bool ask_of(struct __sk_buff *skb, bool tcp, struct ask *ask)
 {
-	const struct bpf_sock *socket = socket_of(skb);
+	struct bpf_sock *socket = skb->sk;
 
-	if (!socket || socket->type == SOCK_RAW)
+	if (!socket || is_raw(socket))
 		return false;
 	ask->cookie = bpf_get_socket_cookie(skb);
 	ask->connected = tcp || socket->state == ESTABLISHED;
