@@ -57,6 +57,27 @@ TEST(counters_never_fall)
 	assert_int_equal(server->label->reported.unanswered, 7);
 }
 
+TEST(a_minute_never_has_more_unanswered_queries_than_queries)
+{
+	_cleanup_table_ struct dns_server_table table = {0};
+	struct dns_server_state *server = add_server(&table, 1);
+	/* At the end of a slot. */
+	uint64_t sent = 1000 * DNS_SLOT_US - USEC_PER_SEC;
+	struct dns_server counts = {.totals.queries[DNS_UDP] = 673};
+
+	dns_server_update(&table, server, &counts, sent);
+	/* Queries to another server displace them before the sweep that ends them. */
+	counts.totals.expired = 600;
+	dns_server_update(&table, server, &counts, sent + 6 * USEC_PER_SEC);
+	assert_int_equal(dns_minute(server).unanswered, 600);
+	for (uint64_t now = sent; now < sent + 80 * USEC_PER_SEC; now += USEC_PER_SEC) {
+		dns_minute_pass(server, now);
+		assert_true(dns_minute(server).unanswered <= dns_minute(server).queries);
+	}
+	assert_int_equal(dns_minute(server).queries, 0);
+	assert_int_equal(server->totals.unanswered, 600);
+}
+
 TEST(only_a_much_busier_server_gets_a_label)
 {
 	_cleanup_table_ struct dns_server_table table = {0};

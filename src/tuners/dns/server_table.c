@@ -140,7 +140,9 @@ uint64_t dns_server_update(struct dns_server_table *table, struct dns_server_sta
 		dns_label_claim(table, server, now);
 	add_totals(reported_of(table, server), &server->totals, &before);
 	dns_server_add_unknown(table, server, server->totals.displaced - before.displaced);
-	dns_server_add_unanswered(table, server, server->totals.expired - before.expired, now);
+	/* Sent more than a timeout ago: not later than the queries were counted. */
+	dns_server_add_unanswered(table, server, server->totals.expired - before.expired,
+		now - MIN(now, 2 * DNS_TIMEOUT_NS / 1000));
 	/* After 2^32 queries, a month of 100,000 per second, a bin counts one packet too many. */
 	for (size_t i = 0; i < DNS_BINS; i++) {
 		server->query_bins[i] = (uint32_t)counts->bins[i];
