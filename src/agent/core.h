@@ -46,7 +46,6 @@ struct core {
 	struct release_list released;
 	struct drift *drifts; /* of an earlier process, for settings that are new */
 	size_t n_drifts;
-	unsigned long drifts_hash; /* of the file */
 	uint64_t event_kept_us;    /* when the newest warning that was kept was logged */
 	struct peaks *peaks;       /* NULL: a command, which keeps none */
 	struct file_job *job;      /* under way, of core_file_job(); or NULL */

@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "base/text.h"
 
-#include <zlib.h>
-
 /*
  * Arrays in the runtime directory that survive a restart of the agent. Losing one costs no value of
  * the node, so errors are ignored.
@@ -171,23 +169,20 @@ void core_load_drifts(struct core *core)
 
 void core_keep_drifts(struct core *core)
 {
-	const struct node *node = &core->node;
-	_cleanup_free_ struct drift *drifts =
-		must(calloc(core->n_drifts + node->n_settings + 1, sizeof(*drifts)));
+	struct node *node = &core->node;
+	_cleanup_free_ struct drift *drifts = NULL;
 	size_t n = 0;
-	uLong hash;
 
-	if (core->lock < 0)
+	if (core->lock < 0 || !node->drifts_changed)
 		return;
+	node->drifts_changed = false;
+	drifts = must(calloc(core->n_drifts + node->n_settings + 1, sizeof(*drifts)));
 	for (size_t i = 0; i < node->n_settings; i++)
 		if (node->settings[i].drift.name[0])
-			memcpy(&drifts[n++], &node->settings[i].drift, sizeof(*drifts));
+			drifts[n++] = node->settings[i].drift;
 	/* Settings of a program that was not asked yet. */
 	for (size_t i = 0; i < core->n_drifts; i++)
 		if (!node_setting(node, core->drifts[i].name))
-			memcpy(&drifts[n++], &core->drifts[i], sizeof(*drifts));
-	hash = crc32(crc32(0, NULL, 0), (const Bytef *)drifts, (uInt)(n * sizeof(*drifts)));
-	if (hash != core->drifts_hash)
-		write_kept(core, DRIFTS_FILE, drifts, sizeof(*drifts), n);
-	core->drifts_hash = hash;
+			drifts[n++] = core->drifts[i];
+	write_kept(core, DRIFTS_FILE, drifts, sizeof(*drifts), n);
 }

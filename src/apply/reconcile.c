@@ -231,6 +231,7 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		const struct want *want = &proposal->wants[w];
 		struct setting moving = {.tuner = input->tuner, .configured_anew = true}, *setting;
 		const struct drift *kept;
+		struct drift before;
 		size_t j = i;
 		struct comparison seen = compare(want, input->decide);
 		/* Files are compared only after a sample that followed the last job. */
@@ -244,6 +245,7 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 			moving = node->settings[j];
 		else
 			add_element(&node->settings, &node->n_settings, &node->settings_allocated);
+		before = moving.drift;
 		setting = &node->settings[i];
 		memmove(setting + 1, setting, (j - i) * sizeof(moving));
 		*setting = moving;
@@ -259,6 +261,7 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		}
 		if (!stale || !setting->reason)
 			judge(setting, &seen, input);
+		node->drifts_changed |= memcmp(&before, &setting->drift, sizeof(before)) != 0;
 		if (!stale)
 			plan_setting(setting, &seen, input, plan);
 		setting->restart_due = setting->state == SETTING_PENDING &&
@@ -270,6 +273,7 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 	/* Drop the tuner's other settings, which follow. */
 	for (end = i; end < node->n_settings && node->settings[end].tuner == input->tuner;)
 		end++;
+	node->drifts_changed |= end > i;
 	if (end > i)
 		memmove(&node->settings[i], &node->settings[end],
 			(node->n_settings - end) * sizeof(*node->settings));
@@ -278,6 +282,7 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 
 void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 {
+	node->drifts_changed |= plan->n > 0;
 	for (size_t i = 0; i < plan->n; i++) {
 		const struct change *change = &plan->changes[i];
 		struct setting *setting = node_setting(node, change->name);
@@ -327,6 +332,7 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 
 void reconcile_reset(struct node *node, const char *tuner, bool forget)
 {
+	node->drifts_changed |= forget;
 	for (size_t i = 0; i < node->n_settings; i++) {
 		struct setting *setting = &node->settings[i];
 

@@ -51,6 +51,7 @@ struct node {
 	size_t n_tuners;
 	struct setting *settings;
 	size_t n_settings, settings_allocated;
+	bool drifts_changed; /* the drift of a setting, or the list of settings */
 	struct limit *limits;
 	size_t n_limits, limits_allocated;
 	struct condition *conditions; /* one for each type, in the order of the tables */
