@@ -29,7 +29,7 @@
 enum setting_kind {
 	SETTING_VALUE, /* of the running kernel */
 	SETTING_FILE,  /* a key of a configuration file, or a whole file */
-	SETTING_PIN,   /* a label that the runtime keeps for an image */
+	SETTING_PIN,   /* of an image in a runtime, whose driver sets it */
 };
 
 /* The mode of a tuner or of the whole agent. */
@@ -241,7 +241,7 @@ struct file_record {
 };
 
 /*
- * A pin keeps an image from the kubelet's garbage collection. The runtime's driver sets the label.
+ * A pin keeps an image from the kubelet's garbage collection. The runtime's driver sets it.
  */
 
 #define PINNED     "pinned"

@@ -6,9 +6,6 @@
 #include "runtime/driver.h"
 #include "workload/process.h"
 
-#include <signal.h>
-#include <sys/syscall.h>
-
 #define NEVER     UINT64_MAX
 #define RELOAD_US (3 * USEC_PER_SEC)
 #define ANSWER_US (5 * USEC_PER_SEC)
@@ -360,28 +357,6 @@ static void restart(struct file_job *job, const struct service *service)
 		work_result(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
 }
 
-/* Sends SIGHUP to the daemon's process, unless the pid is now that of another program. */
-static int send_reload(const struct file_job *job, const struct runtime_driver *driver,
-	const struct service *service)
-{
-	const struct wait answer = wait_at_most(job->wait, RELOAD_US);
-	_cleanup_close_ int fd = -1;
-	pid_t pid = service->pid;
-	char socket[PATH_MAX];
-
-	host_path(&job->host, service->socket, socket);
-	if (pid == 0 && driver->find_process(&job->host, socket, &answer, &pid) < 0)
-		return -ESRCH;
-	/* Opened before its name is read, so that the pid cannot be reused in between. */
-	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd < 0)
-		return -errno;
-	/* In our own /proc: the pid is that of this process's namespace. */
-	if (!process_is_named("", pid, driver->program) || !process_is_of_host("", pid))
-		return -ESRCH;
-	return syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0 ? -errno : 0;
-}
-
 static void reload(struct file_job *job, const struct service *service)
 {
 	const struct runtime_driver *driver = runtime_driver_find(service->driver);
@@ -389,8 +364,10 @@ static void reload(struct file_job *job, const struct service *service)
 	uint64_t since = realtime_us();
 	struct change *change;
 	char path[PATH_MAX];
-	int r = driver && driver->program ? send_reload(job, driver, service) : -ESRCH;
+	int r = -ESRCH;
 
+	if (driver && driver->program)
+		r = runtime_reload(&job->host, driver, service->socket, service->pid, &answer);
 	if (r < 0) {
 		log_warning(driver && driver->program ? driver->program : service->driver,
 			"did not reload its configuration: %s",

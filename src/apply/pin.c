@@ -56,7 +56,8 @@ static int set_pin(struct pin *pin, bool pinned)
 		host_path(&pin->job->host, target->socket, path));
 	r = read_pin(pin);
 	pin->was = pin->is;
-	if (r < 0 || pin->is == pinned)
+	/* An image that is gone may still be in a file of pins. */
+	if (r < 0 || (pinned && pin->is))
 		return r;
 	pin->reason = "not-recorded";
 	if (pin->job->task == FILE_APPLY && atomic_load(&pin->job->stale)) {
@@ -68,7 +69,9 @@ static int set_pin(struct pin *pin, bool pinned)
 		return r;
 	pin->reason = "write-refused";
 	r = pin->runtime.driver->pin(
-		&pin->runtime, target->image, pinned, pin->job->wait, pin->why);
+		&pin->runtime, &pin->job->host, target->image, pinned, pin->job->wait, pin->why);
+	if (r == -ENOENT && !pinned)
+		r = 0;
 	for (unsigned i = 0; r == 0 && i < READ_BACKS && pin->is != pinned; i++) {
 		const struct wait pause = wait_at_most(pin->job->wait, i * READ_BACK_US);
 

@@ -9,8 +9,8 @@
 
 extern const struct mirror_format containerd_mirrors;
 
-int containerd_pin(const struct image_runtime *runtime, const char *name, bool pinned,
-	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+int containerd_pin(const struct image_runtime *runtime, const struct host *host, const char *name,
+	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 int containerd_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive_image *image, const char *reference, const struct wait *wait,
 	const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);

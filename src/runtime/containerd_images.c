@@ -76,14 +76,15 @@ static int write_image(struct image_session *session, const char *name,
  * By a label that the CRI reads, at this name of the image: a pull replaces it by one without, and
  * the old image is not kept.
  */
-int containerd_pin(const struct image_runtime *runtime, const char *name, bool pinned,
-	const struct wait *wait, char why[static IMAGES_WHY_MAX])
+int containerd_pin(const struct image_runtime *runtime, const struct host *host, const char *name,
+	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
 	Containerd__Image *image;
 	int r = get_image(&session, name, &image);
 	bool is = false;
 
+	(void)host;
 	for (size_t i = 0; r == 0 && i < image->n_labels; i++)
 		is = is || (streq(image->labels[i]->key, PIN_LABEL) &&
 				   streq(image->labels[i]->value, PIN_VALUE));

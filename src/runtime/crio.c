@@ -7,13 +7,18 @@
 
 #define REGISTRIES "/etc/containers/registries.conf"
 
+#define CONFIG    "/etc/crio/crio.conf"
+#define PINS      "headroom-pins.conf" /* in the directory CONFIG.d */
+#define PINS_MAX  ((size_t)64 * 1024)
+#define RELOAD_US (3 * USEC_PER_SEC)
+
 /* ---- find ---- */
 
 static const struct runtime_location locations[] = {
 	{.runtime = {.name = "crio",
 		 .managed_by = RUNTIME_OF_NODE,
 		 .socket = "/run/crio/crio.sock",
-		 .config = "/etc/crio/crio.conf",
+		 .config = CONFIG,
 		 .unit = "crio.service"},
 		.other_unit = "cri-o.service"},
 	{.runtime = {0}},
@@ -132,6 +137,113 @@ static const struct mirror_format mirrors = {
 	.write = write_registry,
 };
 
+/* ---- pins: pinned_images of crio.conf(5), whose last definition counts ---- */
+
+/* Since 1.31 a reload also ends the pins that are no longer listed. */
+static bool honours_pins(const char *version)
+{
+	return strverscmp(version, "1.31") >= 0;
+}
+
+static bool defines_pins(const char *full)
+{
+	_cleanup_fclose_ FILE *file = fopen(full, "re");
+	_cleanup_free_ char *line = NULL;
+	size_t size = 0;
+	bool found = false;
+
+	while (file && !found && getline(&line, &size, file) > 0)
+		found = starts_with(line + strspn(line, " \t"), "pinned_images");
+	return found;
+}
+
+/* Our list would replace another one, or be replaced by it. */
+static bool is_defined_elsewhere(const struct host *host, const char *directory, char *why)
+{
+	char pattern[PATH_MAX + 2];
+	glob_t found = {0};
+	bool taken = false;
+
+	(void)glob(host_path(host, CONFIG, pattern), GLOB_NOSORT, NULL, &found);
+	snprintf(pattern, sizeof(pattern), "%s/*", directory);
+	(void)glob(pattern, GLOB_NOSORT | GLOB_APPEND, NULL, &found);
+	for (size_t i = 0; i < found.gl_pathc && !taken; i++) {
+		taken = !streq(basename(found.gl_pathv[i]), PINS) &&
+			defines_pins(found.gl_pathv[i]);
+		if (taken)
+			snprintf(why, IMAGES_WHY_MAX,
+				"%s has a list pinned_images of its own: add the image there",
+				found.gl_pathv[i] + strlen(host->root));
+	}
+	globfree(&found);
+	return taken;
+}
+
+static const char pins_head[] = "# Written by headroom: images.pin\n"
+				"[crio.image]\npinned_images = [\n";
+
+/* old: our file, with a line for each image, or "". The caller frees the text; NULL: no image. */
+static char *edit_pins(const char *old, const char *name, bool pinned)
+{
+	char quoted[IMAGE_NAME_MAX + 8], *text = NULL;
+	const char *line = old + strlen(old[0] ? pins_head : "");
+	size_t n = pinned, size;
+	FILE *out = must(open_memstream(&text, &size));
+
+	snprintf(quoted, sizeof(quoted), "\t\"%s\",\n", name);
+	fputs(pins_head, out);
+	for (; line[0] == '\t'; line += strspn(line, "\n")) {
+		int len = (int)strcspn(line, "\n");
+
+		if (!starts_with(line, quoted))
+			n += fprintf(out, "%.*s\n", len, line) > 0;
+		line += len;
+	}
+	fprintf(out, "%s]\n", pinned ? quoted : "");
+	must(fclose(out) == 0 ? text : NULL);
+	if (n == 0)
+		free(steal(text));
+	return text;
+}
+
+static int pin_image(const struct image_runtime *runtime, const struct host *host, const char *name,
+	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX])
+{
+	const struct wait answer = wait_at_most(wait, RELOAD_US);
+	_cleanup_free_ char *old = NULL, *new = NULL;
+	_cleanup_close_ int dir = -1;
+	char directory[PATH_MAX], path[PATH_MAX + NAME_MAX];
+	int r = path_in_root(host->root, CONFIG ".d", directory);
+
+	if (r < 0) {
+		snprintf(why, IMAGES_WHY_MAX, CONFIG ".d: %s", strerror(-r));
+		return pinned ? -EIO : r;
+	}
+	snprintf(path, sizeof(path), "%s/" PINS, directory);
+	r = read_file(path, PINS_MAX, &old, NULL);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (old && !starts_with(old, pins_head))
+		snprintf(
+			why, IMAGES_WHY_MAX, CONFIG ".d/" PINS " was changed by others: remove it");
+	if (why[0] || (pinned && is_defined_elsewhere(host, directory, why)))
+		return -EEXIST;
+	new = edit_pins(old ? old : "", name, pinned);
+	dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return -errno;
+	if (new)
+		r = write_file_atomic(dir, PINS, new, strlen(new));
+	else if (old)
+		r = unlink(path) < 0 ? -errno : 0;
+	else
+		r = 0;
+	/* Also for an unchanged file: an earlier reload may have failed. */
+	return r < 0 ? r
+		     : runtime_reload(host, runtime->driver, runtime->socket + strlen(host->root),
+			       0, &answer);
+}
+
 const struct runtime_driver crio_driver = {
 	.name = "crio",
 	.locations = locations,
@@ -147,4 +259,6 @@ const struct runtime_driver crio_driver = {
 	.read_images_info = cri_read_images_info,
 	.list = cri_list_images,
 	.pull = cri_pull_image,
+	.honours_pins = honours_pins,
+	.pin = pin_image,
 };

@@ -5,6 +5,9 @@
 #include "runtime/systemd.h"
 #include "workload/process.h"
 
+#include <signal.h>
+#include <sys/syscall.h>
+
 /* systemd.unit(5), in the order of precedence. */
 static const char *const unit_directories[] = {"/etc/systemd/system", "/run/systemd/system",
 	"/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"};
@@ -167,6 +170,25 @@ int runtime_process_read(const struct host *host, const struct runtime_driver *d
 
 /* The start of a process has a resolution of 10 ms, and times of files drift. */
 #define START_SLACK_US (50 * USEC_PER_MSEC)
+
+int runtime_reload(const struct host *host, const struct runtime_driver *driver, const char *socket,
+	pid_t pid, const struct wait *wait)
+{
+	_cleanup_close_ int fd = -1;
+	char path[PATH_MAX];
+
+	host_path(host, socket, path);
+	if (pid == 0 && driver->find_process(host, path, wait, &pid) < 0)
+		return -ESRCH;
+	/* Opened before its name is read, so that the pid cannot be reused in between. */
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (fd < 0)
+		return -errno;
+	/* In our own /proc: the pid is that of this process's namespace. */
+	if (!process_is_named("", pid, driver->program) || !process_is_of_host("", pid))
+		return -ESRCH;
+	return syscall(SYS_pidfd_send_signal, fd, SIGHUP, NULL, 0) < 0 ? -errno : 0;
+}
 
 void runtime_note(struct node_runtime *runtime, const char *why)
 {

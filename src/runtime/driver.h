@@ -347,8 +347,8 @@ struct runtime_driver {
 	 * Exempts an image from the kubelet's garbage collection, or ends that. 0 also if nothing
 	 * had to change; -ENOENT without such an image. NULL: pins are unsupported.
 	 */
-	int (*pin)(const struct image_runtime *runtime, const char *name, bool pinned,
-		const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+	int (*pin)(const struct image_runtime *runtime, const struct host *host, const char *name,
+		bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 };
 
 /* The names of all drivers, in the order in which they are asked. */
@@ -381,6 +381,13 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 /* 0, -ESRCH also for a process in a container and for systemd, or -errno of /proc/PID/stat. */
 int runtime_process_read(const struct host *host, const struct runtime_driver *driver, pid_t pid,
 	struct runtime_process *process);
+
+/*
+ * Sends SIGHUP to the daemon's process, unless the pid is now that of another program. pid 0: the
+ * driver finds the process. socket is below the host's root. 0, -ESRCH or -errno.
+ */
+int runtime_reload(const struct host *host, const struct runtime_driver *driver, const char *socket,
+	pid_t pid, const struct wait *wait);
 
 /* Notes an answer (NULL), or why the call failed. */
 void runtime_note(struct node_runtime *runtime, const char *why);

@@ -75,10 +75,35 @@ def test_crio_lists_and_pulls_images(lab: Lab, crio: Daemon, agent: Callable[...
     rows = lambda: {row["name"]: row["state"] for row in running.status()["images"]}  # noqa: E731
     until(lambda: rows() == {here: "ready", pulled: "ready"}, lambda: f"pulled: {rows()}\n{running.log}")
     assert running.log.count("pulled") >= 1
-    wait_reason(running, f"pin.{here}", "no-pins")
-    assert running.setting(f"pin.{here}")["state"] == "unsupported"
+    wait_setting(running, f"pin.{here}", "failed")
+    assert "/etc/crio/crio.conf has a list pinned_images" in running.condition("SettingFailed")["message"]
     wait_setting(running, f"pin.{kept}", "in-sync")
-    assert running.setting("pin.registry.example/pause:3.6")["reason"] == "no-pins", "it is missing"
+    assert running.setting("pin.registry.example/pause:3.6")["reason"] == "image-missing"
+
+
+def test_pins_are_set_without_a_restart_and_restored(lab: Lab, crio: Daemon, agent: Callable[..., Agent], run: Run) -> None:
+    registry = lab.registry()
+    names = [f"{registry.name}/{name}:latest" for name in ("one", "two")]
+    for name in ("one", "two"):
+        registry.push(name, Image(1, 1000))
+    lab.write("etc/containers/registries.conf.d/test.conf", INSECURE.format(registry.name))
+    lab.write("etc/crio/crio.conf", CONFIG.replace('pinned_images = ["*kept*"]\n', ""))
+    file = lab.write("etc/crio/crio.conf.d/headroom-pins.conf", "")
+    file.unlink()
+    crio.stop()
+    crio.start()
+    for name in names:
+        pull(lab, name)
+    running = agent(f"mode: observe\nimages: {{mode: enforce, pin: {names}}}\n", wrap=lab.wrap)
+    for name in names:
+        wait_setting(running, f"pin.{name}", "in-sync")
+    assert [line.strip() for line in file.read_text().splitlines()[3:-1]] == [f'"{name}",' for name in names]
+    running.write_config(f"mode: observe\nimages: {{mode: enforce, pin: ['{names[1]}']}}\n")
+    until(lambda: names[0] not in file.read_text(), f"an image of an older configuration is not pinned\n{running.log}")
+    assert running.setting(f"pin.{names[1]}")["state"] == "in-sync"
+    running.stop()
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert not file.exists()
 
 
 @pytest.mark.slow

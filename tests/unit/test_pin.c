@@ -36,16 +36,18 @@ static int list(const struct image_runtime *runtime, const struct wait *wait,
 	return 0;
 }
 
-static int pin(const struct image_runtime *runtime, const char *name, bool pinned,
-	const struct wait *wait, char why[static IMAGES_WHY_MAX])
+static int pin(const struct image_runtime *runtime, const struct host *host, const char *name,
+	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
-	(void)runtime, (void)wait;
+	bool *is = &containerd.pinned[streq(name, OTHER)];
+
+	(void)runtime, (void)host, (void)wait;
 	if (containerd.down || containerd.gone) {
 		strcpy(why, "no such image");
 		return containerd.down ? -ECONNREFUSED : -ENOENT;
 	}
-	containerd.pinned[streq(name, OTHER)] = pinned;
-	containerd.writes++;
+	containerd.writes += *is != pinned;
+	*is = pinned;
 	return 0;
 }
 

@@ -10,10 +10,12 @@
 
 const struct explanation images_explanations[] = {
 	{"pin.*", "setting",
-		"The label that protects an image from the kubelet's garbage collection. A pull "
-		"removes the label, and it is set again. restore removes labels set by Headroom.",
+		"Protects an image from the kubelet's garbage collection. In containerd a pull "
+		"removes the pin, and it is set again. restore removes pins set by Headroom.",
 		NULL, "not pinned", "images.pin",
-		.source = "containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0"},
+		.source =
+			"containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0; CRI-O, "
+			"pinned_images, from 1.31"},
 	{"ready", "state of an image", "The runtime has unpacked the image.", NULL, NULL, NULL,
 		.source = "headroom(8)"},
 	{"moved", "state of an image",
@@ -71,10 +73,9 @@ const struct reason images_reasons[] = {
 		"Other nodes pull the image first, and no peer of the mirror has it yet."},
 	{"peers-have-it", "A peer has the image, and this node waits for its wave."},
 	{"pins-ignored",
-		"This version of containerd ignores the label of pinned images. It needs 1.6.25, "
-		"1.7.10 or 2.0."},
-	{"no-pins", "Docker does not support pins. In CRI-O, add the image to pinned_images in "
-		    "crio.conf."},
+		"This version of the runtime ignores pins. It needs containerd 1.6.25, 1.7.10 or "
+		"2.0, or CRI-O 1.31."},
+	{"no-pins", "Docker does not support pins."},
 	{"image-missing", "The image will be pinned once the runtime has it."},
 	{"no-longer-configured", "An older configuration pinned the image."},
 	{"not-asked-yet", "The runtime has not been asked yet."},
