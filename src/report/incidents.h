@@ -69,12 +69,6 @@ int incident_end(const char *directory, const char *id, const char *text);
 /* Counts an incident that is not recorded. */
 void incident_skip(const char *directory, const char *object, const char *why);
 
-/*
- * Removes files until they have at most max bytes: each time the oldest of the object that has most
- * files.
- */
-void incidents_prune(const char *directory, uint64_t max);
-
 /* Closes files that nobody writes any more, as cut short: of a killed agent, or after an error. */
 void incidents_close_left(const char *directory);
 

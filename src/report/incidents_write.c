@@ -111,6 +111,84 @@ static bool is_nearly_full(const char *directory)
 	       fs.f_bavail < fs.f_blocks * INCIDENTS_FREE_MIN / 100;
 }
 
+struct file {
+	char id[INCIDENT_ID_MAX];
+	bool part;
+	uint64_t size;
+};
+
+static int by_id(const void *a, const void *b)
+{
+	return strcmp(((const struct file *)a)->id, ((const struct file *)b)->id);
+}
+
+/* All files, oldest first. The caller frees the array. */
+static struct file *list_files(const char *directory, size_t *n)
+{
+	_cleanup_(cleanup_closedir) DIR *open_directory = opendir(directory);
+	struct file *files = NULL;
+	size_t allocated = 0;
+	const struct dirent *entry;
+
+	*n = 0;
+	while (open_directory && (entry = readdir(open_directory))) {
+		struct file file;
+		struct stat st;
+
+		if (!incident_id_of(entry->d_name, file.id, &file.part) ||
+			fstatat(dirfd(open_directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		file.size = (uint64_t)st.st_size;
+		*add_element(&files, n, &allocated) = file;
+	}
+	if (*n > 0)
+		qsort(files, *n, sizeof(*files), by_id);
+	return files;
+}
+
+static size_t count_like(const struct file *files, size_t n, const struct file *like)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < n; i++)
+		found += !files[i].part &&
+			 streq(files[i].id + INCIDENT_STAMP, like->id + INCIDENT_STAMP);
+	return found;
+}
+
+/*
+ * Removes files until they have at most max bytes: each time the oldest of the object that has most
+ * files.
+ */
+static void prune(const char *directory, uint64_t max)
+{
+	size_t n;
+	_cleanup_free_ struct file *files = list_files(directory, &n);
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += files[i].size;
+	while (bytes > max) {
+		size_t most = 0, victim = n;
+		char path[PATH_MAX];
+
+		for (size_t i = 0; i < n; i++) {
+			size_t alike = files[i].part ? 0 : count_like(files, n, &files[i]);
+
+			if (alike > most) { /* the first of them is the oldest */
+				most = alike;
+				victim = i;
+			}
+		}
+		if (victim == n)
+			return;
+		path_of(directory, files[victim].id, "", path);
+		unlink(path);
+		bytes -= files[victim].size;
+		memmove(&files[victim], &files[victim + 1], (--n - victim) * sizeof(*files));
+	}
+}
+
 /* A reader must never see half a line followed by another. */
 static int append(int fd, const char *directory, const char *text, uint64_t max)
 {
@@ -126,7 +204,7 @@ static int append(int fd, const char *directory, const char *text, uint64_t max)
 		(void)!ftruncate(fd, st.st_size);
 	if (r == 0 &&
 		(uint64_t)st.st_size / PRUNE_EVERY != ((uint64_t)st.st_size + len) / PRUNE_EVERY)
-		incidents_prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
+		prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
 	return r;
 }
 
@@ -194,7 +272,7 @@ int incident_end(const char *directory, const char *id, const char *text)
 	if (r == -ENOENT)
 		return r;
 	f = finish(directory, id);
-	incidents_prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
+	prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
 	return r < 0 ? r : f;
 }
 
@@ -211,80 +289,6 @@ bool incident_id_of(const char *name, char id[static INCIDENT_ID_MAX], bool *par
 		return false;
 	copy_text(id, len - suffix + 1, name);
 	return id[INCIDENT_STAMP] == '-';
-}
-
-struct file {
-	char id[INCIDENT_ID_MAX];
-	bool part;
-	uint64_t size;
-};
-
-static int by_id(const void *a, const void *b)
-{
-	return strcmp(((const struct file *)a)->id, ((const struct file *)b)->id);
-}
-
-/* All files, oldest first. The caller frees the array. */
-static struct file *list_files(const char *directory, size_t *n)
-{
-	_cleanup_(cleanup_closedir) DIR *open_directory = opendir(directory);
-	struct file *files = NULL;
-	size_t allocated = 0;
-	const struct dirent *entry;
-
-	*n = 0;
-	while (open_directory && (entry = readdir(open_directory))) {
-		struct file file;
-		struct stat st;
-
-		if (!incident_id_of(entry->d_name, file.id, &file.part) ||
-			fstatat(dirfd(open_directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
-		file.size = (uint64_t)st.st_size;
-		*add_element(&files, n, &allocated) = file;
-	}
-	if (*n > 0)
-		qsort(files, *n, sizeof(*files), by_id);
-	return files;
-}
-
-static size_t count_like(const struct file *files, size_t n, const struct file *like)
-{
-	size_t found = 0;
-
-	for (size_t i = 0; i < n; i++)
-		found += !files[i].part &&
-			 streq(files[i].id + INCIDENT_STAMP, like->id + INCIDENT_STAMP);
-	return found;
-}
-
-void incidents_prune(const char *directory, uint64_t max)
-{
-	size_t n;
-	_cleanup_free_ struct file *files = list_files(directory, &n);
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; i < n; i++)
-		bytes += files[i].size;
-	while (bytes > max) {
-		size_t most = 0, victim = n;
-		char path[PATH_MAX];
-
-		for (size_t i = 0; i < n; i++) {
-			size_t alike = files[i].part ? 0 : count_like(files, n, &files[i]);
-
-			if (alike > most) { /* the first of them is the oldest */
-				most = alike;
-				victim = i;
-			}
-		}
-		if (victim == n)
-			return;
-		path_of(directory, files[victim].id, "", path);
-		unlink(path);
-		bytes -= files[victim].size;
-		memmove(&files[victim], &files[victim + 1], (--n - victim) * sizeof(*files));
-	}
 }
 
 static void close_left(const char *directory, const char *id)
@@ -326,7 +330,7 @@ void incidents_close_left(const char *directory)
 	for (size_t i = 0; i < n; i++)
 		if (files[i].part)
 			close_left(directory, files[i].id);
-	incidents_prune(directory, INCIDENTS_BYTES_MAX);
+	prune(directory, INCIDENTS_BYTES_MAX);
 }
 
 static int write_mark(const char *directory, const char *boot, bool stopped)

@@ -37,19 +37,9 @@ struct wave {
 	uint64_t start_us; /* begin of round 0, CLOCK_REALTIME; the same on all nodes */
 };
 
-/* The round of a node's first attempt. */
-unsigned wave_round(const struct wave *wave, const char *node, const char *image);
-
 /* When to begin, CLOCK_REALTIME. Each failed attempt delays it by one more round. */
 uint64_t wave_due_us(
 	const struct wave *wave, const char *node, const char *image, unsigned failures);
-
-/*
- * The same for a node that asks its peers from since_us on. have_us is when one first had the image
- * (0: not yet): the measure of a pull, unless a peer had it at the first question.
- */
-uint64_t wave_peers_due_us(const struct wave *wave, const char *node, const char *image,
-	unsigned failures, uint64_t since_us, uint64_t have_us);
 
 /* Interval of questions to the peers, counted from since_us. */
 #define WAVE_ASK_EVERY_US (3 * USEC_PER_SEC)

@@ -33,7 +33,8 @@ static double place_of(const char *node, const char *image)
 	return (double)(h ^ h >> 33) / 0x1p64;
 }
 
-unsigned wave_round(const struct wave *wave, const char *node, const char *image)
+/* The round of a node's first attempt. */
+static unsigned round_of(const struct wave *wave, const char *node, const char *image)
 {
 	double begun = (double)MAX(wave->seeds, 1U) / MAX(wave->nodes, 1U);
 	double place = place_of(node, image);
@@ -47,8 +48,7 @@ unsigned wave_round(const struct wave *wave, const char *node, const char *image
 uint64_t wave_due_us(
 	const struct wave *wave, const char *node, const char *image, unsigned failures)
 {
-	return wave->start_us +
-	       (uint64_t)(wave_round(wave, node, image) + failures) * wave->round_us;
+	return wave->start_us + (uint64_t)(round_of(wave, node, image) + failures) * wave->round_us;
 }
 
 /* In the order of the hash: a few soon, then as many in a round as upstream can serve. */
@@ -68,10 +68,14 @@ static uint64_t upstream_due_us(
 	return soon_us + failures * wave->round_us;
 }
 
-uint64_t wave_peers_due_us(const struct wave *wave, const char *node, const char *image,
+/*
+ * Like wave_due_us() for a node that asks its peers from since_us on. have_us is when one first had
+ * the image (0: not yet): the measure of a pull, unless a peer had it at the first question.
+ */
+static uint64_t peers_due_us(const struct wave *wave, const char *node, const char *image,
 	unsigned failures, uint64_t since_us, uint64_t have_us)
 {
-	uint64_t rounds = wave_round(wave, node, image), took_us, step_us = wave->round_us;
+	uint64_t rounds = round_of(wave, node, image), took_us, step_us = wave->round_us;
 
 	if (rounds == 0 || (have_us > 0 && have_us <= since_us))
 		return wave_due_us(wave, node, image, failures);
@@ -129,7 +133,7 @@ void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t
 		return;
 	if (wave.start_us == 0)
 		wave.start_us = first_seen_us(row, now_us);
-	row->wave = (int)wave_round(&wave, node, row->preload.name);
+	row->wave = (int)round_of(&wave, node, row->preload.name);
 	row->planned_us = wave_due_us(&wave, node, row->preload.name, 0);
 }
 
@@ -148,10 +152,10 @@ bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_
 		wave.start_us = first_us;
 	since_us = MAX(wave.start_us, first_us);
 	due_us = is_gated(&wave, peers)
-			 ? wave_peers_due_us(&wave, node, name, failures, since_us, peers->have_us)
+			 ? peers_due_us(&wave, node, name, failures, since_us, peers->have_us)
 			 : wave_due_us(&wave, node, name, failures);
 	row->asks = wave.gate != WAVE_OFF && peers->have_us == 0 && now_us >= since_us &&
-		    wave_round(&wave, node, name) > 0 &&
+		    round_of(&wave, node, name) > 0 &&
 		    (peers->asked_us < since_us ||
 			    (now_us - since_us) / WAVE_ASK_EVERY_US !=
 				    (peers->asked_us - since_us) / WAVE_ASK_EVERY_US);

@@ -32,7 +32,7 @@ const struct condition_type limits_conditions[] = {
 	{0},
 };
 
-bool limits_counts_hits(const struct explanation *row)
+static bool counts_hits(const struct explanation *row)
 {
 	return row->hits.path || (row->reader && row->reader->counts_hits);
 }
@@ -57,7 +57,7 @@ static void judge_hits(const struct judged *one)
 {
 	struct limit_memory *memory = one->memory;
 	struct limit_reading *limit = one->limit;
-	bool counted = limits_counts_hits(one->row), full = limit->max && limit->used >= limit->max;
+	bool counted = counts_hits(one->row), full = limit->max && limit->used >= limit->max;
 	uint64_t new = 0;
 
 	if (counted && memory->seen && limit->hits > memory->hits)
@@ -141,8 +141,8 @@ static void report_reached(const struct judged *one, struct condition_reading *r
 		return;
 	append_use(reading, one->limit);
 	condition_append(reading, "reached %s%" PRIu64 "%s in the last five minutes",
-		limits_counts_hits(one->row) ? "" : "for ", one->memory->lately,
-		limits_counts_hits(one->row) ? " times" : " s");
+		counts_hits(one->row) ? "" : "for ", one->memory->lately,
+		counts_hits(one->row) ? " times" : " s");
 	append_user(reading, one->limit, &one->memory->user, "was");
 	condition_append(reading, "; %s", one->row->breaks);
 }

@@ -93,8 +93,6 @@ extern const struct condition_type limits_conditions[];
 
 enum { LIMITS_PRESSURE, LIMITS_REACHED };
 
-bool limits_counts_hits(const struct explanation *row);
-
 /* Whether its use comes from a pass over processes or files only. */
 bool limits_needs_bpf(const struct explanation *row);
 
