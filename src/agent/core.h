@@ -46,10 +46,10 @@ struct core {
 	struct release_list released;
 	struct drift *drifts; /* of an earlier process, for settings that are new */
 	size_t n_drifts;
-	uint64_t event_kept_us;    /* when the newest warning that was kept was logged */
-	struct peaks *peaks;       /* NULL: a command, which keeps none */
-	struct file_job *job;      /* under way, of core_file_job(); or NULL */
-	uint64_t writer_retry_us;  /* when to retry core_become_writer() */
+	uint64_t event_kept_us;   /* when the newest warning that was kept was logged */
+	struct peaks *peaks;      /* NULL: a command, which keeps none */
+	struct file_job *job;     /* under way, of core_file_job(); or NULL */
+	uint64_t writer_retry_us; /* when to retry core_become_writer() */
 
 	uint64_t sample_us; /* deadline of the samples of a command; 0: CORE_JOB_US */
 	bool as_apply;      /* decide as if all tuners enforced: headroom plan */

@@ -205,7 +205,7 @@ static int json_key_set(struct file_bytes *text, const char *key, const char *li
 	if (end > 0 && literal) {
 		splice(&new, found.key.value, end, "%s", literal);
 	} else if (end > 0) {
-		/* Also remove the comma before the member, or behind the first one. */
+		/* Also remove the comma before the member, or after it if it is the first. */
 		comma = end + strspn(new.bytes + end, BLANKS);
 		while (strchr(BLANKS, new.bytes[start - 1]))
 			start--;

@@ -339,8 +339,8 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		}
 		change->error = write_and_read_back(host, change);
 		/*
-		 * The kernel may round or limit the value: the one read back is then ours to
-		 * restore. During drift someone else may have written it, so it is not recorded.
+		 * The kernel may round or limit the value. Record the one read back, so that
+		 * restore knows it as ours. During drift it may be someone else's.
 		 */
 		if (change->error == -ERANGE && !streq(change->reason, "drift") &&
 			value_is_foreign(&record, change->actual)) {

@@ -25,7 +25,8 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
  */
 int write_file_atomic(int dir, const char *name, const void *data, size_t len);
 
-/* The same; without sync it never waits for a disk, and a crash of the node can lose the file. */
+/* Like write_file_atomic(). Without sync it never waits for a disk, but a crash of the node can
+ * lose the file. */
 int replace_file(int dir, const char *name, const void *data, size_t len, bool sync);
 
 /*

@@ -26,9 +26,9 @@ void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
 #define AMOUNT_MAX 80
 
 /*
- * Writes a number with its unit: "bytes" of disks, files and networks are decimal ("205.1 GB"),
- * as disks are sold; bytes of "memory" are binary ("1.5 GiB"), as the kernel counts it. Other
- * units have no prefix: "60 entries". An empty unit writes the number alone. Returns out.
+ * Writes a number with its unit. The unit "bytes", for disks, files and networks, is decimal:
+ * "205.1 GB". The unit "memory" is binary: "1.5 GiB". Other units have no prefix: "60 entries". An
+ * empty unit writes the number alone. Returns out.
  */
 const char *amount_text(double value, const char *unit, char out[static AMOUNT_MAX]);
 

@@ -97,12 +97,11 @@ const struct cli_command cli_commands[] = {
 		"pinned. --json prints the images of /v1/status.",
 		"headroom images"},
 	{"doctor", cli_doctor, "json bundle", NULL, "what needs action, and what to type",
-		"Checks the conditions, limits and settings of this node, and what has no row of its "
-		"own: the agent, the configuration, user namespaces, memory for BPF programs, IPv6 "
-		"routes and capabilities. It prints only what needs action: who, what breaks, what to "
-		"type now and how to keep it. The last line has the verdict. It works without an "
-		"agent, and while the agent hangs or restarts again and again. doctor.ignore names "
-		"checks that need no action. --json prints all checks.",
+		"Checks the conditions, limits and settings of this node, the agent, the configuration, "
+		"user namespaces, memory for BPF programs, IPv6 routes and capabilities. It prints "
+		"only problems: the workload, what breaks, the command that helps now, and the "
+		"permanent cure. The last line has the verdict. It works without an agent, and while "
+		"the agent hangs or keeps restarting. doctor.ignore names checks that need no action. --json prints all checks.",
 		"headroom doctor --bundle headroom.tar"},
 	{"incidents", cli_incidents, "json", "[ID]", "what happened: all, or one in detail",
 		"Lists the recorded incidents, newest first. With an ID it shows one: a sentence, "

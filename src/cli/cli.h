@@ -198,7 +198,7 @@ void draw_paragraph(struct screen *screen, int indent, const char *text);
 /* The colour of a state, status or verdict of the document. */
 enum color color_of(const char *word);
 
-/* Draws the name of the node, the verdict and what is wrong; alone: see status_document(). */
+/* Draws the node's name, the verdict and the problems. alone: as from status_document(). */
 void print_verdict(struct screen *screen, const cJSON *status, const char *alone);
 
 /* Moves rows of limits without a problem behind the others, on a live screen the busiest first. */

@@ -239,7 +239,7 @@ static void add_settings(cJSON *document, const cJSON *status, const cJSON *igno
 	}
 }
 
-/* Whether limits or settings have a check that stands for the condition. */
+/* Whether a check of a limit or setting covers the condition. */
 static bool is_covered(const cJSON *status, const char *type)
 {
 	const cJSON *item;

@@ -64,7 +64,7 @@ static int write_image(struct image_session *session, const char *name,
 	mask.paths = paths;
 	mask.n_paths = n_paths;
 	request.image = &image;
-	/* In Create this field is something else. */
+	/* CreateImageRequest uses the number of this field for something else. */
 	request.update_mask = n_paths > 0 ? &mask : NULL;
 	return image_call(session, n_paths > 0 ? CONTAINERD_UPDATE_IMAGE : CONTAINERD_CREATE_IMAGE,
 		&request.base, &answer);

@@ -68,7 +68,7 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
  */
 int cri_get_config(struct cri *cri, const struct wait *wait, cJSON **config);
 
-/* How far a program behind a socket answers to a connection and one call of Version. */
+/* How a program behind a socket responds to a connection and one call of Version. */
 enum cri_answers {
 	CRI_NO_ANSWER,
 	CRI_CONNECTS, /* accepts connections, without a valid gRPC answer */

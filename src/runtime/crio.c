@@ -158,15 +158,15 @@ static bool defines_pins(const char *full)
 }
 
 /* Our list would replace another one, or be replaced by it. */
-static bool is_defined_elsewhere(const struct host *host, const char *directory, char *why)
+static bool is_defined_elsewhere(const struct host *host, char *why)
 {
-	char pattern[PATH_MAX + 2];
+	char pattern[PATH_MAX];
 	glob_t found = {0};
 	bool taken = false;
 
 	(void)glob(host_path(host, CONFIG, pattern), GLOB_NOSORT, NULL, &found);
-	snprintf(pattern, sizeof(pattern), "%s/*", directory);
-	(void)glob(pattern, GLOB_NOSORT | GLOB_APPEND, NULL, &found);
+	(void)glob(
+		host_path(host, CONFIG ".d/*", pattern), GLOB_NOSORT | GLOB_APPEND, NULL, &found);
 	for (size_t i = 0; i < found.gl_pathc && !taken; i++) {
 		taken = !streq(basename(found.gl_pathv[i]), PINS) &&
 			defines_pins(found.gl_pathv[i]);
@@ -213,21 +213,24 @@ static int pin_image(const struct image_runtime *runtime, const struct host *hos
 	_cleanup_free_ char *old = NULL, *new = NULL;
 	_cleanup_close_ int dir = -1;
 	char directory[PATH_MAX], path[PATH_MAX + NAME_MAX];
-	int r = path_in_root(host->root, CONFIG ".d", directory);
+	int r;
 
+	if (pinned && is_defined_elsewhere(host, why))
+		return -EEXIST;
+	r = path_in_root(host->root, CONFIG ".d", directory);
 	if (r < 0) {
-		snprintf(why, IMAGES_WHY_MAX, CONFIG ".d: %s", strerror(-r));
-		return pinned ? -EIO : r;
+		snprintf(why, IMAGES_WHY_MAX, CONFIG ".d: %s: create it", strerror(-r));
+		return r;
 	}
 	snprintf(path, sizeof(path), "%s/" PINS, directory);
 	r = read_file(path, PINS_MAX, &old, NULL);
 	if (r < 0 && r != -ENOENT)
 		return r;
-	if (old && !starts_with(old, pins_head))
+	if (old && !starts_with(old, pins_head)) {
 		snprintf(
 			why, IMAGES_WHY_MAX, CONFIG ".d/" PINS " was changed by others: remove it");
-	if (why[0] || (pinned && is_defined_elsewhere(host, directory, why)))
 		return -EEXIST;
+	}
 	new = edit_pins(old ? old : "", name, pinned);
 	dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)

@@ -186,7 +186,7 @@ class Hands:
 
     @step(first=VERBS[:2], second=VERBS[:4], stop_at=[1, 2, 3, 5, 8], crash=[0, 0, 2, 5])
     def two_commands(self, first: str, second: str, stop_at: int, crash: int) -> None:
-        """The second command runs while the first one stands before a change."""
+        """The second command runs while the first one is stopped before a change."""
         if self.world.fuse >= 0:
             return
         crash = crash if second in VERBS[:2] else 0

@@ -24,12 +24,18 @@ def id_of(lab: Lab, name: str) -> str:
     return next(row[0] for row in rows if row[0].startswith("sha256:") and row[2] == target)
 
 
-def test_a_name_returns_to_another_archive_when_its_archive_is_removed(lab: Lab, preload: Start, store: Path) -> None:
+def with_new_build(lab: Lab, preload: Start, store: Path) -> tuple[Agent, Built, Built]:
+    """An agent that has loaded A from app-1.tar, the image, and a newer image with its name."""
     lab.containerd()
     old, new = Built(A), Built(A)
     docker_save(store / "app-1.tar", [old])
     running = preload("archives: [/run/images]")
     wait_image(running, A)
+    return running, old, new
+
+
+def test_a_name_returns_to_another_archive_when_its_archive_is_removed(lab: Lab, preload: Start, store: Path) -> None:
+    running, old, new = with_new_build(lab, preload, store)
     docker_save(store / "app-2.tar", [new, Built("b:2", layers=1)])
     running.reload()
     wait_image(running, B)
@@ -43,11 +49,7 @@ def test_a_name_returns_to_another_archive_when_its_archive_is_removed(lab: Lab,
 
 def test_a_new_file_with_the_name_of_a_removed_one_is_loaded(lab: Lab, preload: Start, store: Path) -> None:
     """As an upgrade of app-1.tar to app-2.tar."""
-    lab.containerd()
-    old, new = Built(A), Built(A)
-    docker_save(store / "app-1.tar", [old])
-    running = preload("archives: [/run/images]")
-    wait_image(running, A)
+    running, _, new = with_new_build(lab, preload, store)
     (store / "app-1.tar").unlink()
     docker_save(store / "b.tar", [Built("b:2", layers=1)])
     running.reload()

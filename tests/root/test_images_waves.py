@@ -133,7 +133,7 @@ def test_rounds_follow_the_clock_if_the_mirror_shows_nothing(lab: Lab, name: str
     row = wait_reason(late, name, "wave-waits")
     if answer and answer != "off":
         row = until(lambda: (i := image(late, name)) and i["why"] and i, lambda: f"a reason: {image(late, name)}")
-        assert ("answers 401" if answer == 401 else "at the first question") in row["why"]
+        assert ("answers 401" if answer == 401 else "when first asked") in row["why"]
     wait_image(late, name)
     assert (mirror.asked > 0) == isinstance(answer, int)
 
@@ -142,7 +142,7 @@ def test_a_search_of_the_mirror_that_was_too_slow_is_repeated_at_once(lab: Lab, 
     mirror.status, mirror.missed = 200, 1
     late = agent(config(name, node(name, first=False), mirror, 60), wrap=lab.wrap)
     row = until(lambda: (i := image(late, name)) and i["why"] and i, lambda: f"a reason: {image(late, name)}")
-    assert "at the first question" in row["why"]
+    assert "when first asked" in row["why"]
 
 
 def test_a_mirror_of_others_is_found(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:

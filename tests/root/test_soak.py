@@ -270,23 +270,26 @@ def test_everything_at_once(  # noqa: F811
     def a_website_asks() -> None:
         assert started.get("/v1/status", unix=False, headers={"Host": "website.example"})[0] == 421
 
-    workers.repeat(storms_break_loose, 20)
-    workers.repeat(a_manager_reverts, min(120, SECONDS / 12))
-    workers.repeat(others_move_the_name_of_an_image, 45)
-    workers.repeat(another_installation_restores, 30)
-    workers.repeat(a_container_is_called_dockerd, 20)
-    workers.repeat(a_file_system_hangs, 60)
-    workers.repeat(the_agent_stops, 60)
-    workers.repeat(a_website_asks, 5)
-    workers.repeat(names_are_asked, 0.3)
-    workers.repeat(containerd_is_restarted, SECONDS / RESTARTS)
-    workers.repeat(configuration_flaps, 10)
-    workers.repeat(mirror_flaps, 15)
-    workers.repeat(namespaces_come_and_go, 3)
-    workers.repeat(nothing_is_lowered, 0.1)
-    workers.repeat(settings_in_sync_are_in_force, 1)
-    workers.repeat(is_alive, 0.5)
-    workers.repeat(pages_are_asked_for, 0.1)
+    for step, every in (
+        (storms_break_loose, 20),
+        (a_manager_reverts, min(120, SECONDS / 12)),
+        (others_move_the_name_of_an_image, 45),
+        (another_installation_restores, 30),
+        (a_container_is_called_dockerd, 20),
+        (a_file_system_hangs, 60),
+        (the_agent_stops, 60),
+        (a_website_asks, 5),
+        (names_are_asked, 0.3),
+        (containerd_is_restarted, SECONDS / RESTARTS),
+        (configuration_flaps, 10),
+        (mirror_flaps, 15),
+        (namespaces_come_and_go, 3),
+        (nothing_is_lowered, 0.1),
+        (settings_in_sync_are_in_force, 1),
+        (is_alive, 0.5),
+        (pages_are_asked_for, 0.1),
+    ):
+        workers.repeat(step, every)
     time.sleep(SECONDS)
     workers.close()
     for s in sockets:

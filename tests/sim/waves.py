@@ -298,7 +298,7 @@ def compared() -> dict[str, list[list[list[Fleet]]]]:
         for i, n in enumerate(NODES):
             better = min(middle(gate[i]), middle(by_time[i]))
             assert case in REASONS or middle(closed[i]) <= 1.15 * better, (case, n, middle(closed[i]), better)
-        # The few nodes that go upstream early, in case there is no seed, come on top of the seeds whose pulls take 120 s.
+        # Without a seed, a few nodes pull from upstream early. They add to the seeds, whose pulls take 120 s.
         limit = 1.5 * F if "120 s" in case else F
         assert case in REASONS or most(closed) <= limit, f"{case}: {most(closed)} pulls from upstream exceed its capacity"
     return rows

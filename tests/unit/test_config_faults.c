@@ -41,7 +41,7 @@ static const struct fault_case fault_cases[] = {
 	{"mode: enforce\xff\n", 1, 14, "byte 0xff is not UTF-8"},
 	{"a: \x1b[31m\n", 1, 4, "control character"},
 	{"node_name: \"\xc3\xa4\" x\n", 1, 16, "nothing after a closing quote"},
-	/* A configuration has no such parts of YAML. */
+	/* YAML features that a configuration does not support. */
 	{"*a : b\n", 1, 1, "aliases"},
 	{"later: !!python/object {a: 1}\n", 1, 8, "tags"},
 	{"node_name: \"a\\0b\"\n", 1, 12, "NUL"},

@@ -119,7 +119,7 @@ struct peers {
 	enum peers_state state;
 	unsigned silent;   /* questions in a row without an answer */
 	uint64_t asked_us; /* the last question, CLOCK_REALTIME */
-	uint64_t have_us;  /* the first answer that one has it; 1: at the first question; 0: none */
+	uint64_t have_us;  /* when one first had it; 1: already when first asked; 0: not yet */
 };
 
 struct image_mirror {
@@ -136,7 +136,7 @@ struct preload {
 	char id[DIGEST_MAX];          /* in the runtime */
 	/* Archives only: archive_image.id of the last load under this name; "": never loaded. */
 	char content[DIGEST_MAX];
-	bool passed;            /* another archive provides the name; id and content are its */
+	bool passed;            /* another archive provides the name, its id and its content */
 	struct archive_key key; /* archives only */
 	uint64_t size;          /* bytes; 0: unknown */
 	uint64_t need;          /* bytes in the store, of an archive's image; 0: unknown */
@@ -279,7 +279,8 @@ struct images_memory {
 /* wave.c: sets the row's wave and its begin by the clock. now_us: CLOCK_REALTIME. */
 void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t now_us);
 
-/* wave.c: whether a pull waits (row->retry_us), and its mirrors are to be asked (row->asks). */
+/* wave.c: whether a pull waits. Sets row->retry_us and, if its mirrors are to be asked, row->asks.
+ */
 bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_t monotonic_us,
 	uint64_t now_us);
 

@@ -154,7 +154,7 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, const ch
 {
 	preload->took_us = now_us() - began_us;
 	if (r < 0) {
-		/* The runtime has the text of ENOSPC or EDQUOT only. */
+		/* Runtimes report ENOSPC and EDQUOT as text only. */
 		preload->disk_full = strcasestr(preload->why, "no space left on device") ||
 				     strcasestr(preload->why, "disk quota exceeded");
 		preload->reason = preload->disk_full ? "does-not-fit" : reason;

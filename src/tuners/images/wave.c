@@ -70,7 +70,7 @@ static uint64_t upstream_due_us(
 
 /*
  * Like wave_due_us() for a node that asks its peers from since_us on. have_us is when one first had
- * the image (0: not yet): the measure of a pull, unless a peer had it at the first question.
+ * the image (0: not yet): the measure of a pull, unless a peer had it when first asked.
  */
 static uint64_t peers_due_us(const struct wave *wave, const char *node, const char *image,
 	unsigned failures, uint64_t since_us, uint64_t have_us)
@@ -81,7 +81,7 @@ static uint64_t peers_due_us(const struct wave *wave, const char *node, const ch
 		return wave_due_us(wave, node, image, failures);
 	if (have_us == 0)
 		return since_us + upstream_due_us(wave, node, image, failures);
-	/* The question came up to one interval after the news. */
+	/* The peer had it up to one interval before the question. */
 	took_us = have_us - since_us - MIN(have_us - since_us, WAVE_ASK_EVERY_US);
 	if (took_us > step_us + step_us * 3 / 10)
 		step_us = took_us + took_us / 4;
@@ -108,7 +108,7 @@ static void describe_wait(struct image_row *row, const struct wave *wave)
 			wave->gate == WAVE_AUTO ? ": begins at the time of its wave" : "");
 	else if (peers->state == PEERS_UNKNOWN || peers->have_us == 1)
 		snprintf(row->why, sizeof(row->why), "%s: begins at the time of its wave",
-			peers->have_us == 1 ? "the mirror had it at the first question"
+			peers->have_us == 1 ? "the mirror had it when first asked"
 					    : "its registry has no mirror");
 	else if (peers->have_us > 0)
 		row->reason = "peers-have-it";

@@ -32,7 +32,7 @@ struct tally {
 
 void tally_add(struct tally *tally, const struct limit_use *use);
 
-/* The use with this key, zeroed but for the key if it is new; NULL for none. */
+/* Finds the use with this key, or adds one without users. */
 struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low);
 
 /*
