@@ -85,8 +85,11 @@ static int remove_runtime(const struct core *core, char path[static PATH_MAX])
 	long status;
 
 	core_socket_path(core->config, socket_path);
-	if (r < 0 || client_call(socket_path, NULL, false, "/livez", &answer, &status) < 0)
-		return r < 0 ? r : remove_tree(path);
+	if (r < 0)
+		return r;
+	/* One that is frozen does not answer, but goes on later. */
+	if (client_call(socket_path, NULL, false, "/livez", &answer, &status) == -ENOTCONN)
+		return remove_tree(path);
 	for (size_t i = 0; i < ARRAY_SIZE(records); i++) {
 		snprintf(record, sizeof(record), "%s/%s", path, records[i]);
 		if (unlink(record) < 0 && errno != ENOENT)
