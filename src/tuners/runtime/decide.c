@@ -195,6 +195,10 @@ static void want_number(const struct runtime_decision *decision, const struct no
 		want->file->edit.service.activation = ACTIVATE_NOTHING;
 		copy_text(want->wanted, SETTING_VALUE_MAX,
 			record->on_disk[0] ? record->on_disk : record->original);
+		/* The value before ours was unknown: without the key, it is the default. */
+		if (!want->wanted[0])
+			snprintf(want->wanted, sizeof(want->wanted), "%" PRIu64,
+				runtime->found.driver->keys[setting].zero);
 		want->reason = "on-command-line";
 		return;
 	}
