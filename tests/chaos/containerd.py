@@ -2,12 +2,12 @@
 """A fake containerd with its file, a fake systemd that restarts it, and the promises about both."""
 
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from program import Program
 from world import BUILD, LAB, ROOT, Violation, World, clear
 from world import STATE as RECORDS
 
@@ -38,7 +38,6 @@ version = 2
     sandbox_image = "registry.example/pause:3.6"   # ours
 """
 AN_HOUR, A_DAY = 3, 5  # restarts of one unit
-SEEN = 75.0  # seconds until status must show a change of the runtime
 
 
 def key_of(text: str) -> str:
@@ -109,43 +108,27 @@ class Bus:
         return busy
 
 
-class Containerd:
+class Containerd(Program):
+    FILE, STATE, KEY = FILE, STATE, KEY
+    key_of, rest_of = staticmethod(key_of), staticmethod(rest_of)
+
     def __init__(self, node: "Node") -> None:
-        self.node, self.world = node, node.world
-        STATE.mkdir()
+        super().__init__(node)
         self.bus = Bus(node.world, self.restart_by_us)
-        self.process: subprocess.Popen[bytes] | None = None
         self.reset()
 
     def reset(self) -> None:
-        clear(STATE)
+        self.begin(ORIGINAL)
         self.bus.manager.broken = None
-        self.process = None
         self.regenerates = self.breaks = False
-        self.due = 0.0
         self.recorded = False
         self.restarts: list[float] = []
         self.bus.unit.state = "active"
-        self.started = self.changed = self.world.now
-        FILE.parent.mkdir(exist_ok=True)
-        self.refused = False
-        self.text = self.by_hand = ORIGINAL  # as last seen; as the last hand left it
-        self.last_by_hand = True
-        self.firsts: list[str] = []  # before the program's first write, each that may be recorded
-        self.loose = False
-        self.restored = False  # by us, and nobody has written since
-        FILE.write_text(ORIGINAL)
 
     # ---- the process ----
 
-    def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
     def stop(self) -> None:
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-        self.process = None
+        super().stop()
         self.bus.unit.state = "inactive"
 
     def start(self) -> None:
@@ -156,11 +139,7 @@ class Containerd:
             (STATE / "hangs").write_text("")
         SOCKET.parent.mkdir(parents=True, exist_ok=True)
         program = str(BUILD / "tests/tool/fake_containerd")
-        self.process = subprocess.Popen(
-            [program, str(SOCKET), str(FILE), str(STATE)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=False
-        )
-        self.started = self.world.now
-        self.bus.unit.pid = self.bus.manager.pid = self.process.pid
+        self.bus.unit.pid = self.bus.manager.pid = self.launch(program, str(SOCKET), str(FILE), str(STATE))
         self.bus.unit.state = "failed" if "refused" in FILE.read_text() else "active"
 
     def restart_by_us(self, unit: str) -> None:
@@ -183,13 +162,6 @@ class Containerd:
 
     # ---- the file ----
 
-    def write(self, text: str) -> None:
-        """A hand writes the file."""
-        self.observe()
-        FILE.write_text(text)
-        self.text = self.by_hand = text
-        self.last_by_hand, self.changed, self.restored = True, self.world.now, False
-
     def observe(self) -> None:
         if self.bus.manager.broken:
             why, self.bus.manager.broken = self.bus.manager.broken, None
@@ -198,24 +170,7 @@ class Containerd:
         if self.recorded and not recorded:
             self.restarts.clear()  # a purge forgets the budget, too
         self.recorded = recorded
-        text = FILE.read_text() if FILE.exists() else ""
-        if text == self.text:
-            return
-        key, restoring = key_of(text), any(verb == "restore" for _, verb, _ in self.node.commands)
-        if rest_of(text) != rest_of(self.by_hand) and rest_of(text) not in map(rest_of, self.firsts):
-            raise Violation("originals", f"{FILE} lost lines: {text!r}, was {self.by_hand!r}")
-        wanted = {c.fields["downloads"] for c in self.node.possible_configs() if c.mode("runtime") == "enforce"}
-        undone = {key_of(first) for first in (*self.firsts, self.by_hand)}
-        if key not in wanted and not (key in undone):
-            raise Violation("consent", f"{FILE} has {KEY} = {key}: {self.node.explain()}")
-        if self.node.released.get("runtime") == "yes" and key in wanted and key not in undone and not self.node.commands:
-            raise Violation("consent", f"{FILE} was changed after a release: {self.node.explain()}")
-        restoring = restoring and key in map(key_of, self.firsts)
-        if not restoring and (not self.firsts or self.last_by_hand):  # drift makes a new original
-            self.firsts.append(self.text)
-            self.loose = False
-        self.text, self.last_by_hand, self.changed = text, restoring, self.world.now
-        self.restored = restoring
+        super().observe()
 
     def make_well(self) -> None:
         """A file that loads, and a process that answers."""
@@ -226,37 +181,14 @@ class Containerd:
         self.start()
         self.world.settle()
 
-    def judge_restore(self, why: str) -> None:
-        """After a restore that succeeded."""
-        if not self.firsts:
-            return
-        keys = {key_of(text) for text in (*self.firsts, *([] if self.by_hand in self.firsts else [self.by_hand]))}
-        if key_of(self.text) not in keys:
-            raise Violation("originals", f"restore left {KEY} = {key_of(self.text)}, not {keys}: {why}")
-        if self.firsts == [self.by_hand] and self.text != self.by_hand:
-            raise Violation("originals", f"restore left {self.text!r}, not {self.by_hand!r}: {why}")
-        self.firsts, self.loose, self.by_hand, self.last_by_hand = [], False, self.text, True
-
     def check_restored(self) -> None:
         """A restore that was cut short is finished by the agent: the program runs with the original again."""
         now, recent = self.world.now, [at for at in self.restarts if at > self.world.now - 86400]
-        agent = self.node.running()
-        idle = self.running() and not any((STATE / name).exists() for name in ("hangs", "pulls"))
         policies = {c.fields["runtime.restart"] for c in self.node.possible_configs()}
-        modes = {c.mode("runtime") for c in self.node.possible_configs()}
-        if not agent or len(self.node.agents) > 1 or agent.owner != "unit" or not idle or policies != {"now"} or modes != {"enforce"}:
+        if not self.supervised() or not self.running() or policies != {"now"}:
             self.due = now
         if now - max(self.changed, self.started, self.due) < 200 or not self.restored or len(recent) > 2 or self.node.disturbed:
             return
         key, value = key_of(self.text) or "3", (STATE / "value").read_text()
         if key != value:
             raise Violation("originals", f"the file was restored to {key}, but containerd runs with {value}: {self.node.explain()}")
-
-    def check(self, setting: dict[str, Any]) -> None:
-        """status and the node agree."""
-        now = self.world.now
-        if now - max(self.changed, self.started) <= SEEN or not self.running() or (STATE / "hangs").exists():
-            return
-        key, value = key_of(self.text) or "3", (STATE / "value").read_text()
-        if setting["state"] == "in-sync" and (setting["wanted"] != key or setting["wanted"] != value):
-            raise Violation("truth", f"the file has {key}, containerd runs with {value}, but status says {setting}")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hands that act on a node. Each method is a step of a history; its annotations say which arguments it draws."""
 
+import json
 import signal
 from pathlib import Path
 from typing import Any, Callable
 
 from containerd import FILE, ORIGINAL, STATE, with_key
+from docker import ORIGINAL as DOCKER_ORIGINAL
 from node import FIELDS, OWNERS, WRITES, Node
 from world import SECOND, Actor, clear
 
@@ -192,6 +194,61 @@ class Hands:
         crash = crash if second in VERBS[:2] else 0
         self.node.run_all([("unit", first, (), None, 0), ("unit", second, (), None, crash)], stop_at)
 
+    @combined(crash=[3, 4, 5, 6, 7, 8, 9, 10, 11, 12], by=["command", "agent"])
+    def cut_restore_short(self, crash: int, by: str) -> None:
+        """The process that restores is killed, and the unit's next agent finishes it."""
+        if self.world.fuse >= 0:
+            return
+        self.end_agent(int(signal.SIGTERM))
+        for field in ("mode", "runtime.mode", "runtime.restart", "downloads"):
+            self.edit_config("unit", field, 0, False)
+        self.node.run("unit", "apply")
+        if by == "agent":
+            self.start_agent("unit", 0)
+            self.wait(2.5)
+            self.kill_at_change(crash)
+        self.node.run("unit", "restore", crash=crash if by == "command" else 0)
+        self.start_agent("unit", 0)
+        self.wait(1800)
+
+    @combined(end=["restore", "observe", "off", "unlist"])
+    def end_a_pull(self, end: str) -> None:
+        """An image that dockerd pulls for the unit's agent is not wanted any more."""
+        if self.world.fuse >= 0:
+            return
+        self.end_agent(int(signal.SIGTERM))
+        for field, pick in (("mode", 0), ("images.mode", 0), ("runtime.kind", 1), ("pull", 1)):
+            self.edit_config("unit", field, pick, False)
+        self.node.run("unit", "apply", crash=0)
+        self.run_docker("start")
+        self.start_agent("unit", 0)
+        self.wait(61)
+        if end == "restore":
+            self.node.run("unit", "restore")
+        else:
+            self.edit_config("unit", *{"observe": ("images.mode", 1), "off": ("images.mode", 2), "unlist": ("pull", 0)}[end], False)
+            self.hang_up()
+        self.wait(11)
+        self.be_quiet()
+
+    @combined(seconds=[2.5, 61])
+    def give_dockerd_a_flag(self, seconds: float) -> None:
+        """A drop-in adds a flag to the unit of dockerd, which restarts much later."""
+        if self.world.fuse >= 0:
+            return
+        self.end_agent(int(signal.SIGTERM))
+        for field, pick in (("mode", 0), ("runtime.mode", 0), ("runtime.kind", 1), ("downloads", 0)):
+            self.edit_config("unit", field, pick, False)
+        self.node.run("unit", "apply")
+        self.run_docker("no flag")
+        self.run_docker("start")
+        self.start_agent("unit", 0)
+        self.wait(seconds)
+        self.run_docker("flag")
+        self.wait(1800)
+        self.node.check()
+        self.run_docker("start")
+
     # ---- package and chart ----
 
     @step(action=["install", "upgrade", "remove", "purge"], crash=[0, 0, 0, 1, 2, 3, 6])
@@ -288,6 +345,32 @@ class Hands:
             text = with_key(text, how)
         self.node.runtime.write(text)
 
+    @step(how=["start", "start", "stop", "flag", "no flag", "hangs", "well", "pull begins", "pull ends"])
+    def run_docker(self, how: str) -> None:
+        """Someone starts or stops dockerd, or adds a flag to its unit; it becomes silent; it pulls."""
+        docker = self.node.docker
+        if how in ("start", "stop"):
+            getattr(docker, how)()
+        elif how in ("flag", "no flag"):
+            docker.flag(how == "flag")
+        elif how == "hangs":
+            (docker.STATE / "hangs").write_text("")
+        elif how == "well":
+            docker.make_well()
+        else:
+            docker.pull(how == "pull begins")
+
+    @step(how=["other key", "6", "20", "", "original", "missing"])
+    def edit_docker(self, how: str) -> None:
+        """An administrator edits daemon.json. dockerd does not reload it."""
+        docker = self.node.docker
+        rest = docker.rest_of(docker.read())
+        if how == "other key":
+            rest = {**rest, "label": str(self.world.counter)}
+        elif how in ("6", "20"):
+            rest[docker.KEY] = int(how)
+        docker.write({"original": DOCKER_ORIGINAL, "missing": ""}.get(how, json.dumps(rest)))
+
     # ---- disks ----
 
     @step(directory=["/run", "/var/lib"], how=["fill", "make_read_only"])
@@ -295,8 +378,20 @@ class Hands:
         getattr(self.world, how)(directory)
         self.node.disturbed = True
 
+    @combined(verb=VERBS[:3])
+    def outlast_a_hung_file_system(self, verb: str) -> None:
+        """Nothing but the archives on it waits for a file system that hangs."""
+        if not any(agent.pod or agent.stopped for agent in self.node.agents.values()):
+            self.end_agent(int(signal.SIGTERM))
+            self.hang_archives()
+            self.start_agent("unit", 0)
+            self.wait(61)
+            self.node.run("unit", verb)
+            self.end_agent(int(signal.SIGTERM))
+            self.repair_disks()
+
     def hang_archives(self) -> None:
-        """The file system of the unit's archives hangs. Only named histories do this."""
+        """The file system of the unit's archives hangs. Only named and combined histories do this."""
         if any(agent.stopped for agent in self.node.agents.values()):
             return
         if self.node.configs["unit"].fields["archives"] is None:
@@ -325,7 +420,9 @@ class Hands:
         gone = self.world.now - 10
         self.world.monotonic = self.world.boottime = 10 * SECOND
         runtime = self.node.runtime
-        runtime.started = runtime.changed = runtime.due = 10
+        self.node.docker.process = None
+        for program in self.node.programs.values():
+            program.started = program.changed = program.due = 10
         runtime.restarts = [at - gone for at in runtime.restarts]
         for actor in self.world.actors.values():
             actor.due = 10 + actor.period

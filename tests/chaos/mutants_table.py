@@ -10,6 +10,11 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "return MAX(rest_of(mark, RESTARTS_AN_HOUR - kept, HOUR_S),",
         "return 0 * MAX(rest_of(mark, RESTARTS_AN_HOUR - kept, HOUR_S),",
     ),
+    "roll-back-beyond-the-budget": (
+        "src/apply/budget.c",
+        "return MAX(rest_of(mark, RESTARTS_AN_HOUR - kept, HOUR_S),",
+        "return roll_back ? 0 : MAX(rest_of(mark, RESTARTS_AN_HOUR - kept, HOUR_S),",
+    ),
     "slow-drift": ("src/apply/reconcile.c", "now - at_us < DAY_US;", "now - at_us < 60 * USEC_PER_SEC;"),
     "drift-forgotten-at-restart": ("src/agent/kept.c", "core->n_drifts = kept;", "core->n_drifts = 0 * kept;"),
     "drift-forgotten-at-reload": ("src/agent/core.c", "reconcile_reset(&core->node, NULL, false);", "reconcile_reset(&core->node, NULL, true);"),
@@ -27,8 +32,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "purge-takes-the-socket": (
         "src/cli/apply.c",
-        'client_call(socket_path, NULL, false, "/livez", &answer, &status) < 0)',
-        "(status = 0) != 0 || answer == NULL)",
+        'if (client_call(socket_path, NULL, false, "/livez", &answer, &status) == -ENOTCONN)',
+        "status = 0;\n	if (status == 0 && !answer)",
     ),
     "restore-cut-short": ("src/apply/file_restore.c", "file.written || note->restoring;", "file.written;"),
     "second-agent": ("src/apply/values.c", "if (flock(fd, LOCK_EX | LOCK_NB) < 0) {", "if (flock(fd, LOCK_UN) < 0) {"),
@@ -41,9 +46,19 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "	r = edit_check(&job->host, service, job->wait, why);\n	if (r < 0 && r != -ECANCELED) {\n		snprintf(refusal",
         "	r = 0;\n	if (r < 0 && r != -ECANCELED) {\n		snprintf(refusal",
     ),
+    "flag-of-dockerd": (
+        "src/tuners/runtime/decide.c",
+        "if (runtime->on_command[setting] && ours && want->file->on_disk[0] &&",
+        "if (runtime->on_command[setting] && ours && false && want->file->on_disk[0] &&",
+    ),
+    "transfers-after-restore": ("src/agent/job.c", "if (is_old || tuner->mode != MODE_ENFORCE ||", "if (is_old ||"),
     "release-is-forgotten": ("src/agent/change.c", "core->journal->released = core->released;", "(void)0;"),
     "faulty-file-means-defaults": ("src/agent/agent.c", "if (faults.n == 0)\n		r = core_load_config(", "faults.n = 0;\n	if (faults.n == 0)\n		r = core_load_config("),
     "records-of-another-boot": ("src/apply/values.c", "else if (boot[0] && strncmp(", "else if (!boot[0] && strncmp("),
     "write-before-record": ("src/apply/values.c", "change->error = put_record(store, &record);", "change->error = known ? put_record(store, &record) : 0;"),
-    "hung-file-system": ("src/tuners/images/tuner.c", ".may_hang = true", ".may_hang = false"),
+    "hung-file-system": (
+        "src/agent/job.c",
+        "	if (new->tuner)\n		r = worker_new(",
+        "	if (new->tuner && new->kind != JOB_SAMPLE)\n		r = worker_new(",
+    ),
 }

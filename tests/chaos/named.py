@@ -82,4 +82,21 @@ NAMED: dict[str, Steps] = {
         ("wait", {"seconds": 2.5}),
         ("fight_slowly", {"name": "net.ipv4.tcp_rmem", "restarts": True}),
     ],
+    "a_flag_of_the_unit_of_dockerd_removes_our_key_although_the_value_before_is_unknown": [
+        edit("runtime.kind", 1),
+        ("run_docker", {"how": "start"}),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 61}),
+        ("run_docker", {"how": "flag"}),
+        ("wait", {"seconds": 1800}),
+        ("run_docker", {"how": "start"}),
+    ],
+    "a_purge_leaves_the_socket_of_a_frozen_agent_that_observes": [
+        edit("mode", 1),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("freeze", {}),
+        ("uninstall", {"owner": "blue", "crash": 0}),
+        ("thaw", {}),
+        ("wait", {"seconds": 61}),
+    ],
 }

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from containerd import Containerd
+from docker import Docker
+from program import Program
 from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear
 
 DRIFTS_A_DAY = 5  # until a value is left to others
 SETTLED = 3.0  # seconds until status must show a change
-TUNERS = ("sysctl", "thp", "runtime")
+TUNERS = ("sysctl", "thp", "runtime", "images")
 OWNERS = ("unit", *RELEASES)  # the package's unit, and two releases of the chart
 
 
@@ -65,8 +67,11 @@ FIELDS: dict[str, list[Any]] = {
     "on_drift": ["enforce", "yield", "report"],
     "runtime.mode": [None, "observe", "off"],
     "runtime.restart": ["now", "when-idle", "never"],
+    "runtime.kind": ["containerd", "auto"],
     "downloads": ["10", "12", "2", None],
     "archives": [None, "/mnt/hung/a.tar"],
+    "pull": [None, "registry.example/app:1"],
+    "images.mode": [None, "observe", "off"],
     "vm.max_map_count": ["262144", "150000", "500000", None],
     "net.ipv4.tcp_rmem": ["4096 262144 16777216", "8192 131072 6291456", None],
     "vm.swappiness": ["1", "10", None],
@@ -111,12 +116,14 @@ class Config:
             thp["mode"] = f["thp.mode"]
         lines = [f"mode: {f['mode']}", f"on_drift: {f['on_drift']}", "profile: minimal", 'http: {listen: ""}']
         lines += ["sysctl:", *sysctl] if sysctl else []
-        runtime = {"kind": "containerd", "pull_progress_timeout": "keep", "restart": f["runtime.restart"]}
+        runtime = {"kind": f["runtime.kind"], "pull_progress_timeout": "keep", "restart": f["runtime.restart"]}
         runtime["max_concurrent_downloads"] = f["downloads"] or "keep"
         if f["runtime.mode"]:
             runtime["mode"] = f["runtime.mode"]
         lines += ["runtime: {" + ", ".join(f"{k}: {v}" for k, v in runtime.items()) + "}"]
-        lines += [f"images: {{archives: [{f['archives']}], pin: []}}" if f["archives"] else "images: {mode: off}"]
+        mode = f", mode: {f['images.mode']}" if f["images.mode"] else ""
+        lists = f"archives: [{f['archives'] or ''}], pull: [{f['pull'] or ''}], pin: []{mode}"
+        lines += [f"images: {{{lists}}}" if f["archives"] or f["pull"] else "images: {mode: off}"]
         lines += ["thp: {" + ", ".join(f"{k}: {v}" for k, v in thp.items()) + "}", self.extra]
         return "\n".join(lines) + "\n"
 
@@ -149,12 +156,14 @@ class Node:
         self.agents: dict[str, Agent] = {}
         self.released: dict[str, str] = {}  # tuner -> yes or maybe
         self.runtime = Containerd(self)
+        self.docker = Docker(self, self.runtime.bus)
+        self.programs: dict[str, Program] = {"containerd.max_concurrent_downloads": self.runtime, "docker.max-concurrent-downloads": self.docker}
         self.reset()
         world.watch = self.observe
         version = world.command("version", "--json", "--config", str(self.none())).out
         assert version.startswith("{"), version
         off = [tuner["name"] for tuner in json.loads(version)["tuners"]]
-        self.others_off = "\n".join(f"{name}: {{mode: off}}" for name in off if name not in (*TUNERS, "images"))
+        self.others_off = "\n".join(f"{name}: {{mode: off}}" for name in off if name not in TUNERS)
 
     def none(self) -> Path:
         path = ETC / "none.yaml"
@@ -176,6 +185,7 @@ class Node:
         for owner in OWNERS:
             self.write_config(owner)
         self.runtime.reset()
+        self.docker.reset()
         self.boot()
 
     def boot(self) -> None:
@@ -393,10 +403,11 @@ class Node:
             else:
                 value.loose = True
         if "runtime" in tuners and not foreign:
-            if done.code == 0 and alone:
-                self.runtime.judge_restore(done.out)
-            else:
-                self.runtime.loose = True
+            for program in self.programs.values():
+                if done.code == 0 and alone:
+                    program.judge_restore(done.out)
+                else:
+                    program.loose = True
         for tuner in tuners:
             if not (foreign and alone):
                 self.released[tuner] = "yes" if done.code == 0 and alone else "maybe"
@@ -441,7 +452,8 @@ class Node:
 
     def observe(self) -> None:
         """Sees what the program has written."""
-        self.runtime.observe()
+        for program in self.programs.values():
+            program.observe()
         for value in self.values.values():
             text = value.read()
             if text == value.text:
@@ -493,6 +505,8 @@ class Node:
         self.observe()
         self.forget_dead()
         self.runtime.check_restored()
+        self.docker.check_flag()
+        self.docker.check_pull()
         for directory in (RUN, STATE):
             size = sum(p.stat().st_blocks * 512 for p in directory.rglob("*")) if directory.exists() else 0
             if size > 20 << 20:
@@ -512,8 +526,8 @@ class Node:
     def check_settings(self, document: dict[str, Any], quiet: bool) -> None:
         for setting in document["settings"]:
             value = self.values.get(setting["name"])
-            if setting["name"] == "containerd.max_concurrent_downloads":
-                self.runtime.check(setting)
+            if program := self.programs.get(setting["name"]):
+                program.check(setting)
             if not value or self.world.now - value.changed <= SETTLED:
                 continue
             actual = value.text
@@ -529,14 +543,15 @@ class Node:
         self.world.actors.clear()
         self.world.make_room()
         self.runtime.make_well()
+        self.docker.make_well()
         self.forget_dead()
         for owner in list(self.agents):
             self.end(owner)
         self.observe()
         owner = self.records_owner()
         if not owner:
-            if self.runtime.firsts and self.runtime.text not in self.runtime.firsts and not self.runtime.last_by_hand:
-                raise Violation("originals", f"no record of {self.runtime.text}")
+            for program in self.programs.values():
+                program.judge_end()
             if missing := [v.name for v in self.values.values() if v.firsts and not v.by_hand and v.text not in v.firsts]:
                 raise Violation("originals", f"no record of {missing}")
             return

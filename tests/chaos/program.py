@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program of the node with a configuration file in which Headroom sets one key, and the promises about the file."""
+
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from world import Violation, clear
+
+if TYPE_CHECKING:
+    from node import Node
+
+SEEN = 75.0  # seconds until status must show a change
+
+
+class Program:
+    FILE: Path
+    STATE: Path  # of the fake: it writes its value there, and looks for "hangs"
+    KEY: str
+
+    def __init__(self, node: "Node") -> None:
+        self.node, self.world = node, node.world
+        self.STATE.mkdir()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def key_of(text: str) -> str:
+        raise NotImplementedError
+
+    @staticmethod
+    def rest_of(text: str) -> Any:
+        """All but the key."""
+        raise NotImplementedError
+
+    def begin(self, text: str) -> None:
+        clear(self.STATE)
+        self.process = None
+        self.started = self.changed = self.world.now
+        self.due = 0.0
+        self.text = self.by_hand = text  # as last seen; as the last hand left it
+        self.last_by_hand = True
+        self.firsts: list[str] = []  # before the program's first write, each that may be recorded
+        self.loose = False
+        self.restored = False  # by us, and nobody has written since
+        self.FILE.parent.mkdir(exist_ok=True)
+        self.put(text)
+
+    def put(self, text: str) -> None:
+        """An empty text stands for a missing file."""
+        if text:
+            self.FILE.write_text(text)
+        else:
+            self.FILE.unlink(missing_ok=True)
+
+    def read(self) -> str:
+        return self.FILE.read_text() if self.FILE.exists() else ""
+
+    # ---- the process ----
+
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        self.process = None
+
+    def launch(self, *command: str, env: dict[str, str] | None = None) -> int:
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False, env=env
+        )
+        self.started = self.world.now
+        return self.process.pid
+
+    # ---- the file ----
+
+    def write(self, text: str) -> None:
+        """A hand writes the file."""
+        self.observe()
+        self.put(text)
+        self.text = self.by_hand = text
+        self.last_by_hand, self.changed, self.restored = True, self.world.now, False
+
+    def observe(self) -> None:
+        text = self.read()
+        if text == self.text:
+            return
+        key, restoring = self.key_of(text), any(verb == "restore" for _, verb, _ in self.node.commands)
+        if self.rest_of(text) != self.rest_of(self.by_hand) and self.rest_of(text) not in map(self.rest_of, self.firsts):
+            raise Violation("originals", f"{self.FILE} lost lines: {text!r}, was {self.by_hand!r}")
+        wanted = {c.fields["downloads"] for c in self.node.possible_configs() if c.mode("runtime") == "enforce"}
+        undone = {self.key_of(first) for first in (*self.firsts, self.by_hand)}
+        if key not in wanted and not (key in undone):
+            raise Violation("consent", f"{self.FILE} has {self.KEY} = {key}: {self.node.explain()}")
+        if self.node.released.get("runtime") == "yes" and key in wanted and key not in undone and not self.node.commands:
+            raise Violation("consent", f"{self.FILE} was changed after a release: {self.node.explain()}")
+        restoring = restoring and key in map(self.key_of, self.firsts)
+        if not restoring and (not self.firsts or self.last_by_hand):  # drift makes a new original
+            self.firsts.append(self.text)
+            self.loose = False
+        self.text, self.last_by_hand, self.changed = text, restoring, self.world.now
+        self.restored = restoring
+
+    def judge_restore(self, why: str) -> None:
+        """After a restore that succeeded."""
+        if not self.firsts:
+            return
+        keys = {self.key_of(text) for text in (*self.firsts, *([] if self.by_hand in self.firsts else [self.by_hand]))}
+        if self.key_of(self.text) not in keys:
+            raise Violation("originals", f"restore left {self.KEY} = {self.key_of(self.text)}, not {keys}: {why}")
+        if self.firsts == [self.by_hand] and self.text != self.by_hand:
+            raise Violation("originals", f"restore left {self.text!r}, not {self.by_hand!r}: {why}")
+        self.firsts, self.loose, self.by_hand, self.last_by_hand = [], False, self.text, True
+
+    def judge_end(self) -> None:
+        """Without any record, nothing of ours is left."""
+        if self.firsts and self.text not in self.firsts and not self.last_by_hand:
+            raise Violation("originals", f"no record of {self.text}")
+
+    # ---- promises ----
+
+    def supervised(self) -> bool:
+        """Whether one agent of the unit enforces, and nothing keeps it or the program from their work."""
+        agent, configs = self.node.running(), self.node.possible_configs()
+        return (
+            agent is not None
+            and len(self.node.agents) == 1
+            and agent.owner == "unit"
+            and {c.mode("runtime") for c in configs} == {"enforce"}
+            and not any((self.STATE / name).exists() for name in ("hangs", "pulls"))
+            and not self.node.disturbed
+        )
+
+    def check(self, setting: dict[str, Any]) -> None:
+        """status and the node agree."""
+        now = self.world.now
+        if now - max(self.changed, self.started) <= SEEN or not self.running() or (self.STATE / "hangs").exists():
+            return
+        key, value = self.key_of(self.text) or "3", (self.STATE / "value").read_text()
+        if setting["state"] == "in-sync" and (setting["wanted"] != key or setting["wanted"] != value):
+            raise Violation("truth", f"{self.FILE} has {key}, its program runs with {value}, but status says {setting}")
