@@ -23,7 +23,7 @@ def openssl(directory, *args):
 
 
 def certificate(directory, name, purpose, issuer="ca"):
-    extensions = f"subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage={purpose}\n"
+    extensions = f"subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage={purpose}\nauthorityKeyIdentifier=keyid\n"
     (directory / f"{name}.ext").write_text(extensions)
     openssl(directory, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
             "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
@@ -33,7 +33,8 @@ def certificate(directory, name, purpose, issuer="ca"):
 
 def authority(directory, name="ca"):
     openssl(directory, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-            "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
+            "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign",  # for Python 3.13
+            "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
 
 
 @pytest.fixture(name="web")
