@@ -328,6 +328,45 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 	}
 }
 
+/* Its command line is hidden. In a container it has other files. */
+LAB_TEST(the_server_of_k3s_has_the_quota_of_its_configuration)
+{
+	struct limits *limits = lab->self;
+	struct host host = lab->directory.host;
+	struct findings findings = {0};
+	struct finding finding = {.kind = FINDING_DATABASE,
+		.pid = 7,
+		.name = "k3s-server",
+		.workload.kind = WORKLOAD_UNIT,
+		.bytes = 1000000000};
+
+	limits->host = &host;
+	host.findings = &findings;
+	put(lab, "/proc/7/comm", "k3s-server\n");
+	put_words(lab, "/proc/7/cmdline", "/usr/local/bin/k3s server!");
+	put_words(lab, "/proc/7/environ", "");
+	for (int i = 0; i < 5; i++) {
+		static const uint64_t max[] = {
+			2147483648, 4000000000, 6000000000, 6000000000, 2147483648};
+
+		if (i == 1)
+			put(lab, "/etc/rancher/k3s/config.yaml",
+				"# quota-backend-bytes=1\netcd-arg:\n  - \"quota-backend-bytes=4000000000\"\n");
+		if (i == 2)
+			put(lab, "/etc/rancher/k3s/config.yaml.d/a.yaml",
+				"etcd-arg: [quota-backend-bytes=6000000000]\n");
+		if (i == 3)
+			put(lab, "/etc/rancher/k3s/config.yaml.d/b.txt",
+				"etcd-arg: quota-backend-bytes=9\n");
+		if (i == 4)
+			finding.workload.kind = WORKLOAD_POD;
+		findings_clear(&findings, FINDING_DATABASE);
+		findings_add(&findings, &finding);
+		poll_node(lab);
+		expect(lab, "etcd/db", 1000000000, max[i]);
+	}
+}
+
 LAB_TEST(the_database_with_the_least_room_is_shown_and_named_first)
 {
 	struct limits *limits = lab->self;

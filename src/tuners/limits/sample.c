@@ -138,15 +138,57 @@ int limits_sample_inodes(
 
 #define DATABASE_QUOTA INT64_C(2147483648) /* etcd: server/storage, DefaultQuotaBytes */
 
+/* Copies the number after "quota-backend-bytes=" in a line that is no comment, the last one. */
+static void find_quota(const char *path, char value[static 32])
+{
+	static const char option[] = "quota-backend-bytes=";
+	_cleanup_free_ char *text = NULL;
+	const char *found;
+
+	if (read_file(path, 256 * 1024, &text, NULL) < 0)
+		return;
+	for (char *next = text, *line; (line = strsep(&next, "\n"));) {
+		line[strcspn(line, "#")] = '\0';
+		found = strstr(line, option);
+		if (found)
+			snprintf(value, 32, "%.31s", found + strlen(option));
+	}
+}
+
+/*
+ * The server of k3s hides its command line. It reads the files in this order, and gives etcd the
+ * values of etcd-arg. A server in a container has other files.
+ */
+static void read_k3s_quota(const struct host *host, const struct finding *of, char value[static 32])
+{
+	static const char *const patterns[] = {
+		"/etc/rancher/k3s/config.yaml", "/etc/rancher/k3s/config.yaml.d/*.yaml"};
+	char full[PATH_MAX];
+
+	if (!streq(of->name, "k3s-server") ||
+		(of->workload.kind != WORKLOAD_UNIT && of->workload.kind != WORKLOAD_HOST))
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
+		glob_t files = {0};
+
+		(void)glob(host_path(host, patterns[i], full), 0, NULL, &files);
+		for (size_t k = 0; k < files.gl_pathc; k++)
+			find_quota(files.gl_pathv[k], value);
+		globfree(&files);
+	}
+}
+
 /* A process lies about its own database only. INT64_MAX: no quota. */
-static uint64_t read_quota(const struct host *host, pid_t pid)
+static uint64_t read_quota(const struct host *host, const struct finding *of)
 {
 	static const char variable[] = "ETCD_QUOTA_BACKEND_BYTES=";
 	_cleanup_free_ char *text = NULL;
 	char value[32] = "";
+	pid_t pid = of->pid;
 	long long quota;
 	size_t len = 0;
 
+	read_k3s_quota(host, of, value);
 	/* The environment of another user's process needs privileges that a pod lacks. */
 	if (process_option(host->root, pid, "quota-backend-bytes", false, value, sizeof(value)) !=
 			1 &&
@@ -167,7 +209,7 @@ int limits_sample_databases(
 	(void)reader;
 	reading->upper_bound = true;
 	while ((of = findings_next(host->findings, FINDING_DATABASE, of))) {
-		uint64_t max = read_quota(host, of->pid);
+		uint64_t max = read_quota(host, of);
 		struct limit_user user = {of->workload, of->bytes, ""};
 		bool fuller = (double)of->bytes * (double)reading->max >=
 			      (double)reading->used * (double)max;
