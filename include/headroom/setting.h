@@ -81,6 +81,8 @@ struct setting {
 	/* SETTING_FAILED: -errno. SETTING_UNSUPPORTED: -errno if a configuration file asks for the
 	 * setting. Else 0. */
 	int error;
+	uint64_t since_us;    /* CLOCK_REALTIME: in this state, retries of a failure included */
+	const char *since_of; /* the reason then */
 	char why[SETTING_WHY_MAX]; /* details beyond strerror(-error), or empty */
 	struct drift drift;
 	bool configured_anew;  /* not compared since the start, or since a reload */

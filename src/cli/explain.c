@@ -64,12 +64,13 @@ static void print_here(struct search *search, const struct explanation *entry)
 		if (i == 0) {
 			const char *why = entry_help("reason", json_text_at(item, "reason"));
 
-			snprintf(text, sizeof(text), "%s: %s, wanted %s, mode %s, %s: %s%s%s%s%s",
-				name, json_text_at(item, "actual"),
+			snprintf(text, sizeof(text),
+				"%s: %s, wanted %s, mode %s, %s since %s: %s%s%s%s%s", name,
+				json_text_at(item, "actual"),
 				json_text_at(item, "wanted")[0] ? json_text_at(item, "wanted")
 								: "nothing",
 				json_text_at(item, "mode"), json_text_at(item, "state"),
-				json_text_at(item, "reason"),
+				json_text_at(item, "since"), json_text_at(item, "reason"),
 				json_text_at(item, "why")[0] ? ": " : "", json_text_at(item, "why"),
 				why ? ": " : "", why ? why : "");
 		} else if (i == 1) {

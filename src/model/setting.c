@@ -30,6 +30,12 @@ bool setting_become(struct setting *setting, enum setting_state state, const cha
 {
 	bool news = setting->state != state || !setting->reason || !streq(setting->reason, reason);
 
+	/* A retry that fails again changes nothing. */
+	if (!(setting->state == SETTING_FAILED && state == SETTING_PENDING) &&
+		!(setting->since_of && streq(setting->since_of, reason))) {
+		setting->since_of = reason;
+		setting->since_us = realtime_us();
+	}
 	setting->state = state;
 	setting->reason = reason;
 	setting->error = error;

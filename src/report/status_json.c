@@ -77,6 +77,7 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "state", setting_state_names[setting->state]);
 		json_text(object, "reason", setting->reason);
 		json_text(object, "why", setting->why);
+		json_time(object, "since", setting->since_us);
 	}
 	/* Critical conditions first, then warnings, advice and the others. */
 	for (size_t i = 0; i < 4 * node->n_conditions; i++) {
@@ -109,6 +110,31 @@ static void add_lists(cJSON *root, const struct node *node)
 	}
 }
 
+/* Critical and failed rows first, then warnings. Equal rows keep their order. */
+static void put_problems_first(cJSON *rows)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *warnings = cJSON_CreateArray();
+	_cleanup_(cleanup_cJSON_Delete) cJSON *others = cJSON_CreateArray();
+	cJSON *row;
+
+	for (int left = cJSON_GetArraySize(rows); left > 0; left--) {
+		const char *severity;
+		enum tone tone;
+
+		row = cJSON_DetachItemFromArray(rows, 0);
+		severity = json_text_at(row, "severity");
+		tone = tone_of(severity[0] ? severity : json_text_at(row, "state"));
+		cJSON_AddItemToArray(tone == TONE_BAD       ? rows
+				     : tone == TONE_WARNING ? warnings
+							    : others,
+			row);
+	}
+	while ((row = cJSON_DetachItemFromArray(warnings, 0)))
+		cJSON_AddItemToArray(rows, row);
+	while ((row = cJSON_DetachItemFromArray(others, 0)))
+		cJSON_AddItemToArray(rows, row);
+}
+
 cJSON *report_status(const struct node *node, bool trusted)
 {
 	cJSON *root = cJSON_CreateObject(), *about, *list;
@@ -125,6 +151,9 @@ cJSON *report_status(const struct node *node, bool trusted)
 	json_bool(about, "applied", node->applied);
 	json_number(about, "would_change", (double)node_would_change(node));
 	add_lists(root, node);
+	put_problems_first(cJSON_GetObjectItem(root, "limits"));
+	put_problems_first(cJSON_GetObjectItem(root, "settings"));
+	put_problems_first(cJSON_GetObjectItem(root, "tuners"));
 	list = json_array(root, "events");
 	for (size_t i = 0; i < n_events; i++) {
 		cJSON *object = json_append(list);
@@ -152,14 +181,19 @@ cJSON *report_status(const struct node *node, bool trusted)
 	}
 	/* The document has a member for each table even if its tuner is off. */
 	for (size_t i = 0; tuner_table[i]; i++) {
-		const struct tuner_ops *ops = tuner_table[i];
+		const struct table_view *view = tuner_table[i]->tables->view;
+		const char *name = tuner_table[i]->name;
 
-		if (!ops->tables->view || cJSON_HasObjectItem(root, ops->name))
+		if (!view)
 			continue;
-		if (ops->tables->view->rows[0])
-			json_null(root, ops->name);
+		list = cJSON_GetObjectItem(root, name);
+		if (list)
+			put_problems_first(
+				view->rows[0] ? cJSON_GetObjectItem(list, view->rows) : list);
+		else if (view->rows[0])
+			json_null(root, name);
 		else
-			json_array(root, ops->name);
+			json_array(root, name);
 	}
 	return root;
 }

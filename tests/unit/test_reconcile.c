@@ -242,11 +242,15 @@ FIXTURE_TEST(a_failed_change_is_retried_after_a_delay)
 	struct setting *setting = poll(fixture, "5");
 
 	setting_become(setting, SETTING_FAILED, "write-refused", -EPERM, NULL);
+	setting->since_us = 1;
 	setting->retry_at_us = fixture->decide.now_us + RETRY_US;
 	poll_to(fixture, "5", SETTING_FAILED, "write-refused", 0);
 	fixture->decide.now_us += RETRY_US;
 	poll_to(fixture, "5", SETTING_PENDING, "configured", 1);
+	setting_become(setting, SETTING_FAILED, "write-refused", -EPERM, NULL);
+	assert_int_equal(setting->since_us, 1);
 	setting = poll(fixture, "100");
+	assert_true(setting->since_us > 1);
 	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
 	assert_int_equal(setting->error, 0);
 	assert_int_equal(setting->retry_at_us, 0);

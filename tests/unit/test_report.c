@@ -66,7 +66,7 @@ NODE_TEST(the_status_document_names_users_and_bounds)
 		/* A workload without a name shows its id, as in metrics. */
 		"\"name\":\"4026531840\",\"id\":\"4026531840\",\"text\":\"netns 4026531840\"",
 		"\"severity\":\"ok\",\"bound\":\"upper\",\"full_in_seconds\":null,",
-		"\"state\":\"degraded\",\"why\":\"no /sys/kernel/mm: mount it\"}]",
+		"\"state\":\"degraded\",\"why\":\"no /sys/kernel/mm: mount it\"},{",
 		"\"dns\":null,\"runtime\":null,\"images\":[],\"storage\":null}");
 }
 
@@ -75,6 +75,15 @@ NODE_TEST(problems_are_the_first_conditions)
 	fake->conditions[FAKE_ADVICE].now.status = CONDITION_TRUE;
 	fake->conditions[FAKE_PRESSURE].now.status = CONDITION_UNKNOWN;
 	EXPECT(STATUS, &fake->node, "\"conditions\":[{\"type\":\"FakeAdvice\"");
+}
+
+NODE_TEST(problems_are_the_first_settings_tuners_and_limits)
+{
+	fake->settings[2].state = SETTING_FAILED;
+	fake->limits[1].now.used = fake->limits[1].now.max;
+	EXPECT(STATUS, &fake->node, "\"settings\":[{\"name\":\"thp.enabled\"",
+		"\"since\":null},{\"name\":\"vm.max_map_count\"", "\"tuners\":[{\"name\":\"thp\"",
+		"\"limits\":[{\"name\":\"neighbor/ipv6\"");
 }
 
 /* test_monitoring.py of the root tests has the other metrics. */
