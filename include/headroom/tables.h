@@ -71,7 +71,8 @@ enum column_format {
 	COLUMN_NOTE,    /* text of less importance */
 	COLUMN_STATE,   /* text coloured by tone_of() */
 	COLUMN_NUMBER,  /* a whole number */
-	COLUMN_SECONDS, /* a time: 380 us, 21 ms */
+	COLUMN_SECONDS, /* a time: 380 µs, 21 ms */
+	COLUMN_TIME,    /* a time of RFC 3339 */
 	COLUMN_HISTORY, /* an array as history_json() writes it */
 };
 

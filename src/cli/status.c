@@ -205,7 +205,7 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 		if (what && !strstr(absent, what))
 			text_append(absent, sizeof(absent), "%s%s", absent[0] ? ", " : "", what);
 		n += !what && streq(status, "False");
-		if (what || streq(status, "False") || streq(reason, "tuner-off"))
+		if (!condition_is_listed(condition))
 			continue;
 		draw(screen, COLOR_NONE, "  ");
 		draw(screen, color_of(word), "%-8s", word);

@@ -70,6 +70,27 @@ static const char *grouped_text(double number, const char *unit, char text[stati
 	return streq(unit, "bytes") ? amount_text(number, unit, text) : count_text(number, text);
 }
 
+/* "2024-05-01T12:00:00Z 3 min ago"; another text as it is. */
+static void put_time(FILE *out, const char *text)
+{
+	uint64_t then, now = realtime_us();
+	char ago[TIME_TEXT_MAX];
+
+	if (time_parse(text, &then) < 0) {
+		put(out, "%s", text);
+		return;
+	}
+	duration_text(now > then ? (double)(now - then) / USEC_PER_SEC : 0, ago);
+	put(out, "<time>%s</time> <span class=\"ago\">%s ago</span>", text, ago);
+}
+
+/*
+ * The address names the open part: a page without a script has no other memory. A refresh
+ * would lose it, so these links lead to the page that is paused.
+ */
+#define OPEN_LINK   "/?paused#"
+#define CLOSE_LINKS "<a href=\"#-\">close</a> or <a href=\"/\">renew</a>"
+
 static void put_badge(FILE *out, const char *class, const char *text)
 {
 	put(out, "<span class=\"badge %s\">%s</span>", class, text);
@@ -82,22 +103,24 @@ static void write_message(const cJSON *condition, char *text, size_t size)
 	copy_text(text, size, message[0] ? message : json_text_at(condition, "reason"));
 }
 
-static void write_mode(const cJSON *tuner, char *text, size_t size)
+static bool is_quiet(const cJSON *condition)
 {
-	const char *mode = json_text_at(tuner, "mode");
-
-	copy_text(text, size, mode);
-	if (streq(mode, mode_names[MODE_RELEASED]))
-		text_append(text, size, " since %s", json_text_at(tuner, "since"));
+	return !condition_is_listed(condition);
 }
 
-static bool is_no_problem(const cJSON *condition)
+static bool is_settled(const cJSON *setting)
 {
-	return !streq(json_text_at(condition, "status"), "True");
+	const char *state = json_text_at(setting, "state"),
+		   *wanted = json_text_at(setting, "wanted");
+	const enum tone tone = tone_of(state);
+
+	if (streq(state, setting_state_names[SETTING_OBSERVED])) /* in observe mode it may differ */
+		return !wanted[0] || value_equal(json_text_at(setting, "actual"), wanted);
+	return tone != TONE_WARNING && tone != TONE_BAD;
 }
 
 static const struct table_view conditions_view = {.title = "Conditions",
-	.folds = is_no_problem,
+	.folds = is_quiet,
 	.folded = "OK or not applicable",
 	.rows = "conditions",
 	.kind = "condition",
@@ -106,13 +129,13 @@ static const struct table_view conditions_view = {.title = "Conditions",
 		{.title = "Condition", .key = "type"},
 		{.title = "Status", .key = "status", .format = COLUMN_STATE},
 		{.title = "Message", .write = write_message},
-		{.title = "Since", .key = "since", .format = COLUMN_NOTE},
+		{.title = "Since", .key = "since", .format = COLUMN_TIME},
 		{0},
 	}};
 static const struct table_view events_view = {.title = "Events",
 	.rows = "events",
 	.columns = (const struct column[]){
-		{.title = "Time", .key = "time"},
+		{.title = "Time", .key = "time", .format = COLUMN_TIME},
 		{.title = "Level", .key = "level", .format = COLUMN_STATE},
 		{.title = "Event", .key = "text"},
 		{0},
@@ -120,7 +143,7 @@ static const struct table_view events_view = {.title = "Events",
 static const struct table_view incidents_view = {.title = "Incidents",
 	.rows = "incidents",
 	.columns = (const struct column[]){
-		{.title = "Time", .key = "at"},
+		{.title = "Time", .key = "at", .format = COLUMN_TIME},
 		{.title = "Incident", .key = "text"},
 		{.title = "State", .key = "state", .format = COLUMN_NOTE},
 		{.title = "headroom incidents", .key = "id", .format = COLUMN_CODE},
@@ -133,11 +156,14 @@ static const struct table_view tuners_view = {.title = "Tuners",
 	.columns = (const struct column[]){
 		{.title = "Tuner", .key = "name"},
 		{.title = "State", .key = "state", .format = COLUMN_STATE},
-		{.title = "Mode", .write = write_mode},
+		{.title = "Mode", .key = "mode"},
+		{.title = "Since", .key = "since", .format = COLUMN_TIME},
 		{.title = "Why", .key = "why"},
 		{0},
 	}};
 static const struct table_view settings_view = {.title = "Settings",
+	.folds = is_settled,
+	.folded = "in sync, kept or unsupported",
 	.rows = "settings",
 	.kind = "reason",
 	.help_key = "reason",
@@ -148,6 +174,7 @@ static const struct table_view settings_view = {.title = "Settings",
 		{.title = "Actual", .key = "actual", .format = COLUMN_CODE},
 		{.title = "Original", .key = "original", .format = COLUMN_CODE},
 		{.title = "Reason", .key = "reason", .format = COLUMN_NOTE},
+		{.title = "Since", .key = "since", .format = COLUMN_TIME},
 		{0},
 	}};
 
@@ -200,6 +227,7 @@ static const char *const column_classes[] = {
 	[COLUMN_NOTE] = "dim note",
 	[COLUMN_STATE] = "",
 	[COLUMN_NUMBER] = "num",
+	[COLUMN_TIME] = "dim",
 	[COLUMN_SECONDS] = "num",
 	[COLUMN_HISTORY] = "",
 };
@@ -225,9 +253,13 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 
 	fputs("<tr><th scope=\"row\">", out);
 	if (help)
-		put(out, "<details><summary>%s</summary><p>%s</p></details></th>", name, help);
+		put(out,
+			"<a href=\"" OPEN_LINK
+			"%s/%s\">%s</a><p class=\"help\" id=\"%s/%s\">%s " CLOSE_LINKS "</p>",
+			view->rows, name, name, view->rows, name, help);
 	else
-		put(out, "%s</th>", name);
+		put_time(out, name);
+	fputs("</th>", out);
 	for (unsigned i = 1; view->columns[i].key || view->columns[i].write; i++) {
 		const struct column *column = &view->columns[i];
 		char text[CELL_MAX];
@@ -247,6 +279,8 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 			fputs("-", out);
 		} else if (column->format == COLUMN_NUMBER && !column->write) {
 			put(out, "%s", count_text(json_number_at(row, column->key), text));
+		} else if (column->format == COLUMN_TIME) {
+			put_time(out, word);
 		} else if (column->format == COLUMN_HISTORY && json_at(row, column->key)) {
 			put_history(out, json_at(row, column->key), 0, "");
 		} else {
@@ -273,7 +307,8 @@ static void put_table(
 	const cJSON *row;
 	size_t left_out = 0;
 
-	fputs("<div class=\"wide\"><table>\n<thead><tr>", out);
+	put(out, "<div class=\"wide\"><table>\n<caption>%s%s%s</caption>\n<thead><tr>", view->title,
+		folded ? ": " : "", folded ? view->folded : "");
 	for (unsigned i = 0; view->columns[i].key || view->columns[i].write; i++)
 		if (!(blank & 1U << i))
 			put(out, "<th scope=\"col\" class=\"%s\">%s</th>",
@@ -321,9 +356,13 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 	if (n[0] > 0)
 		put_table(out, view, blank, rows, false);
 	if (n[1] > 0) {
-		fprintf(out, "<details><summary>%zu %s</summary>\n", n[1], view->folded);
+		snprintf(text, sizeof(text), "%zu %s", n[1], view->folded);
+		put(out,
+			"<p><a href=\"" OPEN_LINK
+			"%s\">%s</a></p>\n<div class=\"fold\" id=\"%s\">" CLOSE_LINKS "\n",
+			view->rows, text, view->rows);
 		put_table(out, view, blank, rows, true);
-		fputs("</details>\n", out);
+		fputs("</div>\n", out);
 	}
 }
 
@@ -357,8 +396,10 @@ static void put_limit(FILE *out, const cJSON *limit)
 		max > 0 ? grouped_text(max, unit, b) : "unknown", bytes ? "" : " ",
 		bytes ? "" : unit);
 	put(out, "<p class=\"facts num\"><span>peak %s", grouped_text(peak, unit, a));
-	if (peak > max)
-		put(out, " at <time>%s</time>", json_text_at(limit, "peak_at"));
+	if (peak > max) {
+		fputs(" at ", out);
+		put_time(out, json_text_at(limit, "peak_at"));
+	}
 	if (json_at(limit, "peak_top/0"))
 		put(out, ", %s of it by %s",
 			grouped_text(json_number_at(limit, "peak_top/0/used"), unit, b),
@@ -403,7 +444,7 @@ static void put_header(FILE *out, const struct node *node, bool paused)
 		out);
 	fputs(page_style, out);
 	put(out, "</style>\n</head>\n<body>\n<header>\n<h1>%s</h1>", node->name);
-	put_badge(out, verdict, verdict);
+	put(out, "<a class=\"badge %s\" href=\"#conditions-now\">%s</a>", verdict, verdict);
 	if (!node->applied)
 		put_badge(out, "dim", "not applied yet");
 	if (node_would_change(node) > 0) {
@@ -416,7 +457,7 @@ static void put_header(FILE *out, const struct node *node, bool paused)
 		now > node->started_us ? (double)(now - node->started_us) / USEC_PER_SEC : 0, up);
 	fprintf(out,
 		"\n<p class=\"sub\">Headroom %s (%s), up %s since <time>%s</time>, seen "
-		"<time>%s</time>, %s</p>\n</header>\n<main>\n",
+		"<time>%s</time>, %s</p>\n</header>\n<main id=\"conditions-now\">\n",
 		HEADROOM_VERSION, HEADROOM_COMMIT, up, started, at,
 		paused ? "paused: <a href=\"/\">renew every 5 seconds</a>"
 		       : "renewed every 5 seconds: <a href=\"/?paused\">pause</a>");
@@ -430,6 +471,7 @@ void report_page(FILE *out, const struct node *node, bool paused)
 	size_t left_out = 0;
 
 	put_header(out, node, paused);
+	put_view(out, &conditions_view, status);
 	if (node->n_limits > 0)
 		fputs("<h2>Limits</h2>\n<div class=\"cards\">\n", out);
 	cJSON_ArrayForEach (limit, limits)
@@ -439,7 +481,6 @@ void report_page(FILE *out, const struct node *node, bool paused)
 			put_limit(out, limit);
 	if (node->n_limits > 0)
 		end_list(out, "</div>\n", left_out);
-	put_view(out, &conditions_view, status);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_ops *ops = node->tuners[i].ops;
 

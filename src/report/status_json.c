@@ -294,6 +294,15 @@ bool has_problem(const cJSON *row)
 	return tone == TONE_WARNING || tone == TONE_BAD;
 }
 
+bool condition_is_listed(const cJSON *row)
+{
+	const char *reason = json_text_at(row, "reason");
+	const struct reason *known = reason_find(reason);
+
+	return !streq(json_text_at(row, "status"), "False") && !(known && known->absent) &&
+	       !streq(reason, "tuner-off");
+}
+
 const char *condition_word(const cJSON *row, const char *word)
 {
 	return streq(word, "True")    ? json_text_at(row, "severity")

@@ -270,7 +270,8 @@ TEST(resolvers_and_runtimes_have_tables_without_query_names)
 		"pod shop/&lt;b&gt;cart 700 of 1500", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
 		"90 % full", "copies &lt;every&gt; layer", "!>docker<", "!secret.example",
 		/* Resolvers without queries are in a closed section. */
-		"<summary>1 idle</summary>", "<polyline points=\"0,19.0 2,10.0 3,1.0 \"/>");
+		"<a href=\"/?paused#servers\">1 idle</a>",
+		"<polyline points=\"0,19.0 2,10.0 3,1.0 \"/>");
 	assert_false(asked_trusted);
 }
 

@@ -78,7 +78,7 @@ static const struct column server_columns[] = {
 	{"Latency p50", "p50", "latency/p50", COLUMN_SECONDS, 8, .rank = 2},
 	{"p99", "p99", "latency/p99", COLUMN_SECONDS, 8, .rank = 1},
 	{.title = "Last hour", .key = "history", .format = COLUMN_HISTORY},
-	{.title = "Most in its busiest second", .write = write_busiest},
+	{.title = "Most in its busiest second", .format = COLUMN_NOTE, .write = write_busiest},
 	{.title = "Encrypted", .write = write_encrypted},
 	{0},
 };
