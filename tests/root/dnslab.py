@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from conftest import SLACK, Agent, Start, end, until, wait_for_other_agents
+from conftest import SLACK, Agent, Run, Start, end, until, wait_for_other_agents
 from dnswire import A, Server, framed, query
 from storm import enter, ip
 
@@ -357,6 +357,81 @@ class Scrape:
     def row(self, server: str) -> dict[str, Any]:
         """The server's entry of the document; empty if the document lacks it."""
         return next((row for row in self.document["servers"] if row["server"] == server), {})
+
+
+# The number of each view: title on the page -> key of the document.
+CELLS = {
+    "Verdict": "verdict", "Queries a second": "queries_per_second", "Busiest second": "peak", "Seconds over it": "over_budget_seconds",
+    "Failed, last minute": "minute_failed", "Unanswered, last minute": "minute_unanswered", "Pending": "pending",
+}  # fmt: skip
+TOP_ROW = re.compile(r"  (\S+) +(\S+) +(?:upstream|cluster|local) +(\d+) +(\d+) +(?:-|\d+(?: pps| pend)?) +(\d+) +(\d+) +(\d+) +(\d+) +(.*)")
+CLIENT_ROW = re.compile(r"/s +<?\d+ % +(\d+) in all")
+
+
+def top_rows(text: str) -> dict[str, dict[str, Any]]:
+    """The servers of `headroom top dns`."""
+    rows: dict[str, dict[str, Any]] = {}
+    for line in text.splitlines():
+        if match := TOP_ROW.fullmatch(line):
+            rows[match[1]] = row = dict(zip(CELLS.values(), match.groups()[1:])) | {"latency": match[9].split("  "), "clients": 0}
+        elif line.split()[:1] == ["other"]:
+            rows["other"] = row = {"clients": 0}
+        elif match := CLIENT_ROW.search(line):
+            row["clients"] += int(match[1])
+    return rows
+
+
+def page_rows(page: str) -> dict[str, dict[str, Any]]:
+    """The servers of the page."""
+    page = page.replace("\u202f", "")
+    page = page[page.index("<h2>DNS") :].split("</table>")[0]
+    rows: dict[str, dict[str, Any]] = {}
+    for part in page.split('<tr><th scope="row">')[1:]:
+        cells = {title: re.sub("<[^>]*>", "", cell) for title, cell in re.findall(r'data-title="([^"]+)">(.*?)</td>', part)}
+        rows[part.split("<")[0]] = {key: cells.get(title, "") for title, key in CELLS.items()} | {
+            "latency": [cells.get(title, "") for title in ("Latency p50", "p99")],
+            "clients": sum(map(int, CLIENT_ROW.findall(part))),
+        }
+    return rows
+
+
+def views_agree(agent: Agent, run: Run, truth: dict[str, dict[str, int]]) -> None:
+    """Status, metrics, `top` and the page are compared with the truth (server -> key of the document -> number) and with each
+    other. All of them are read while nothing changes."""
+    views: list[Any] = []
+
+    def read() -> bool:
+        before = Scrape(agent)
+        texts = run("top", "dns", env={"HEADROOM_RUNTIME_DIR": str(agent.directory / "run")}).stdout, agent.get("/")[1]
+        after = Scrape(agent)
+        assert not any("()" in text for text in texts), "a workload without a name"
+        views[:] = [after, top_rows(texts[0]), page_rows(texts[1])]
+        return all(before.row(server) == after.row(server) and after.row(server) for server in truth)
+
+    until(read, "two documents are equal", 0.3, 10)
+    scrape, top, page = views
+    for server, numbers in truth.items():
+        row = scrape.row(server) | {"queries": sum(scrape.row(server)["queries"].values())}
+        assert {key: row[key] for key in numbers} == numbers, server
+        metrics = {key: scrape.total(f"{key}_total", server=server) for key in ("queries", "unanswered", "unknown", "retransmissions")}
+        metrics |= {"pending": scrape.total("pending", server=server), "answered": scrape.total("latency_seconds_count", server=server)}
+        assert metrics == {key: row[key] for key in metrics}, server
+        assert scrape.total("responses_total", server=server) == sum(row["responses"].values()), server
+        assert scrape.total("peak_queries_per_second", server=server) == row["peak"], server
+        # Each query belongs to one client.
+        assert sum(user["queries"] for user in row["top"]) + row["other"]["queries"] == row["queries"], server
+        assert top[server]["clients"] == row["queries"], server
+        # The page lists the clients of servers with a problem.
+        assert page[server]["clients"] == (0 if row["verdict"] == "ok" else row["queries"]), server
+        for view in (top, page):
+            assert {key: view[server][key] for key in CELLS.values()} == {key: f"{row[key]:.0f}" if key != "verdict" else row[key] for key in CELLS.values()}, server
+        assert [cell.strip(" -") for cell in top[server]["latency"] if cell.strip(" -")] == [cell for cell in page[server]["latency"] if cell], server
+        # A minute never has more answers or timeouts than queries.
+        assert row["minute_unanswered"] <= row["minute_queries"], server
+        assert row["answered"] + row["unanswered"] + row["unknown"] + row["pending"] <= row["queries"], server
+    assert scrape.total("unknown_total") <= scrape.document["lost"]["pending"]
+    for what, number in scrape.document["lost"].items():
+        assert scrape.metrics[f'headroom_dns_lost_total{{what="{what}"}}'] == number, what
 
 
 def settle(agent: Agent, check: Callable[[Scrape], Any], what: str, timeout: float = 6.0) -> Scrape:
