@@ -20,7 +20,7 @@ struct reconcile_input {
 	bool values_recordable, files_recordable;
 	const struct drift *drifts; /* of an earlier process */
 	size_t n_drifts;
-	bool transferring; /* images, by this agent: RESTART_WHEN_IDLE waits */
+	bool transferring; /* of images, by this agent: RESTART_WHEN_IDLE waits for it */
 	bool files_busy;   /* a job is changing files, or they were not sampled after one */
 };
 

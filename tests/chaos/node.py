@@ -247,7 +247,7 @@ class Node:
         return self.world.fuse >= 0 and bool(agents or self.commands)
 
     def fill_empty(self, owner: str) -> None:
-        """A process that starts with an empty file takes the defaults, which concern more than this node has."""
+        """A process that starts with an empty file takes the defaults, which manage more than this node has."""
         path = self.configs[owner].path
         if path.exists() and path.stat().st_size == 0:
             self.write_config(owner)

@@ -298,7 +298,7 @@ def test_a_file_that_a_watcher_reverts_at_once_is_yielded(lab: Lab, systemd: Any
 
 
 def test_a_file_that_is_reverted_before_each_start_of_the_agent_is_yielded(lab: Lab, systemd: Any, agent: Start) -> None:
-    """As configuration management does it in each of its runs."""
+    """Configuration management reverts it like this in each of its runs."""
     for _ in range(6):
         running = agent(CONFIG.replace(NOW, "restart: never"), wrap=lab.wrap)
         until(lambda: running.setting(NAME)["reason"] == "restart-pending", running.log)

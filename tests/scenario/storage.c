@@ -34,7 +34,7 @@ static bool add_images(struct scenario *scenario, void *base)
 	       parse_disk(scenario, &images->disk);
 }
 
-/* Of the last process: a summary's number. */
+/* Sets a number in the summary of the last process. */
 static bool set_number(struct scenario *scenario, void *base, const char *word)
 {
 	struct storage *storage = base;

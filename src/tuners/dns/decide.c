@@ -20,10 +20,10 @@
 #define LOST_BEGINS 0.05
 #define LOST_ENDS   0.01
 
-/* A forwarder counts from the first rate of queries to upstreams and down to the second. */
+/* Hysteresis: the rate of queries to upstreams from which a client counts as a forwarder. */
 #define FORWARDER_BEGINS 0.5
 #define FORWARDER_ENDS   0.1
-/* Two forwarders crowd from the first sum of rates, 2 % of a cloud's budget, to the second. */
+/* The sum of the rates from which two forwarders crowd: 2 % of a cloud's budget. */
 #define CROWD_BEGINS   20
 #define CROWD_ENDS     10
 #define CROWD          2

@@ -336,7 +336,7 @@ static void replace_reading(struct limit_reading *old, struct limit_reading *new
 	*new = (struct limit_reading){0};
 }
 
-/* The largest users of a row that needs no pass over files any more are old. */
+/* The largest users of a row that no longer needs a pass over files are old: drop them. */
 static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy)
 {
 	const struct limit_reader *reader = seen->row->reader;
