@@ -206,7 +206,7 @@ static void decide_limit(const struct family *family, struct proposal *proposal)
 		memory->holder.used = 0;
 	}
 	if (memory->refused_lately > 0 && now - memory->refused_at_us <= USERS_KNOWN_US &&
-		table->n_top > 0 && table->top[0].used > memory->holder.used)
+		table->n_top > 0 && table->top[0].used >= memory->holder.used)
 		memory->holder = table->top[0];
 	memory->refused = refused;
 	memory->seen = true;
