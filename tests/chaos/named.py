@@ -99,4 +99,8 @@ NAMED: dict[str, Steps] = {
         ("thaw", {}),
         ("wait", {"seconds": 61}),
     ],
+    "a_pull_ends_when_its_image_leaves_the_list": [
+        edit("archives", 1),
+        ("end_a_pull", {"end": "unlist"}),
+    ],
 }

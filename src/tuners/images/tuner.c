@@ -341,7 +341,10 @@ static bool images_transfer_cancels(void *request, const void *data)
 	transfer->cancelled |= memory->full && (transfer->kind == TRANSFER_PULL ||
 						       atomic_load(&transfer->done) > 0);
 	transfer->stalled |= is_stalled(transfer);
-	return transfer->cancelled || transfer->stalled;
+	/* The image may have left the list. */
+	return transfer->cancelled || transfer->stalled ||
+	       (transfer->kind == TRANSFER_PULL &&
+		       !find_named(memory->rows, memory->n, transfer->name));
 }
 
 static void record_preload(struct preload_list *record, const struct preload *found)
