@@ -18,6 +18,7 @@ FLAG = f"--{KEY}=5"
 ORIGINAL = '{\n  "log-level": "warn"\n}\n'
 LAYER = Path("/var/lib/docker/tmp/GetImageBlob1")
 SOCKET, PID_FILE = Path("/run/docker.sock"), Path("/run/docker.pid")
+PULL_BEGINS = 1800.0  # seconds: its wave comes in 3 minutes, and a failed pull is tried again in 10
 PROGRAM = LAB / "bin/dockerd"
 
 
@@ -40,7 +41,7 @@ class Docker(Program):
         self.begin("")
         self.unit.command = ["/usr/bin/dockerd"]
         self.unit.pid = 0
-        self.pull_due = self.world.now
+        self.pull_due = self.pulled = self.world.now
 
     @staticmethod
     def key_of(text: str) -> str:
@@ -49,6 +50,11 @@ class Docker(Program):
     @staticmethod
     def rest_of(text: str) -> Any:
         return {key: value for key, value in load(text).items() if key != KEY}
+
+    def observe(self) -> None:
+        super().observe()
+        if (self.STATE / "pulling").exists():
+            self.pulled = self.world.now
 
     def flagged(self) -> bool:
         return FLAG in self.unit.command
@@ -99,5 +105,11 @@ class Docker(Program):
         wanted = any(c.mode("images") == "enforce" and c.fields["pull"] for c in configs) and node.released.get("images") != "yes"
         if wanted or node.commands or node.world.fuse >= 0 or any(a.stopped for a in node.agents.values()):
             self.pull_due = self.world.now
+        # Restarts of containerd hold pulls back.
+        due = {(c.fields["runtime.kind"], c.fields["runtime.restart"], c.fields["archives"], bool(c.fields["pull"])) for c in configs}
+        if not self.supervised() or not self.running() or not wanted or due != {("auto", "never", None, True)} or node.released:
+            self.pulled = self.world.now
+        if self.world.now - max(self.pulled, self.started) > PULL_BEGINS:
+            raise Violation("progress", f"an image is not pulled: {node.explain()}")
         if (self.STATE / "pulling").exists() and self.running() and self.world.now - max(self.pull_due, self.started) > 5:
             raise Violation("consent", f"an image is pulled that nobody wants any more: {node.explain()}")

@@ -249,6 +249,25 @@ class Hands:
         self.node.check()
         self.run_docker("start")
 
+    @combined(ahead=[5, 86400 * 30])
+    def begin_with_a_clock_ahead(self, ahead: int) -> None:
+        """The wall clock is ahead when the unit's agent first sees an image, and is set back."""
+        if self.world.fuse >= 0:
+            return
+        self.end_agent(int(signal.SIGTERM))
+        fields = (("mode", 0), ("images.mode", 0), ("runtime.mode", 0), ("runtime.kind", 1), ("runtime.restart", 2), ("archives", 0), ("wave", 1), ("pull", 1))
+        for field, pick in fields:
+            self.edit_config("unit", field, pick, False)
+        self.node.run("unit", "apply")
+        self.run_docker("no flag")
+        self.run_docker("start")
+        self.set_wall_clock(ahead)
+        self.start_agent("unit", 0)
+        self.wait(2.5)
+        self.set_wall_clock(-ahead)
+        self.wait(1800)
+        self.wait(61)
+
     # ---- package and chart ----
 
     @step(action=["install", "upgrade", "remove", "purge"], crash=[0, 0, 0, 1, 2, 3, 6])

@@ -52,6 +52,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "if (runtime->on_command[setting] && ours && false && want->file->on_disk[0] &&",
     ),
     "transfers-after-restore": ("src/agent/job.c", "if (is_old || tuner->mode != MODE_ENFORCE ||", "if (is_old ||"),
+    "clock-ahead": ("src/tuners/images/tuner.c", "MIN(preload->first_seen_us, sample.realtime_us);", "preload->first_seen_us;"),
     "release-is-forgotten": ("src/agent/change.c", "core->journal->released = core->released;", "(void)0;"),
     "faulty-file-means-defaults": ("src/agent/agent.c", "if (faults.n == 0)\n		r = core_load_config(", "faults.n = 0;\n	if (faults.n == 0)\n		r = core_load_config("),
     "records-of-another-boot": ("src/apply/values.c", "else if (boot[0] && strncmp(", "else if (!boot[0] && strncmp("),

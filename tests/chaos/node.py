@@ -72,6 +72,7 @@ FIELDS: dict[str, list[Any]] = {
     "archives": [None, "/mnt/hung/a.tar"],
     "pull": [None, "registry.example/app:1"],
     "images.mode": [None, "observe", "off"],
+    "wave": [None, "{nodes: 1000, seeds: 1, gate: off}"],
     "vm.max_map_count": ["262144", "150000", "500000", None],
     "net.ipv4.tcp_rmem": ["4096 262144 16777216", "8192 131072 6291456", None],
     "vm.swappiness": ["1", "10", None],
@@ -122,7 +123,7 @@ class Config:
             runtime["mode"] = f["runtime.mode"]
         lines += ["runtime: {" + ", ".join(f"{k}: {v}" for k, v in runtime.items()) + "}"]
         mode = f", mode: {f['images.mode']}" if f["images.mode"] else ""
-        lists = f"archives: [{f['archives'] or ''}], pull: [{f['pull'] or ''}], pin: []{mode}"
+        lists = f"archives: [{f['archives'] or ''}], pull: [{f['pull'] or ''}], pin: []{mode}" + (f", wave: {f['wave']}" if f["wave"] else "")
         lines += [f"images: {{{lists}}}" if f["archives"] or f["pull"] else "images: {mode: off}"]
         lines += ["thp: {" + ", ".join(f"{k}: {v}" for k, v in thp.items()) + "}", self.extra]
         return "\n".join(lines) + "\n"
