@@ -111,5 +111,7 @@ class Docker(Program):
             self.pulled = self.world.now
         if self.world.now - max(self.pulled, self.started) > PULL_BEGINS:
             raise Violation("progress", f"an image is not pulled: {node.explain()}")
+        if (self.STATE / "hangs").exists():  # it does not see the end
+            self.pull_due = self.world.now
         if (self.STATE / "pulling").exists() and self.running() and self.world.now - max(self.pull_due, self.started) > 5:
             raise Violation("consent", f"an image is pulled that nobody wants any more: {node.explain()}")
