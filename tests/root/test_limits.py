@@ -185,7 +185,7 @@ def test_a_listener_that_does_not_accept_and_ports_to_one_destination(pod: Pod, 
     assert (ports["used"], ports["max"]) == (900, 1000)
     assert users(listen)[0] == users(ports)[0] == f"pod {pod.uid}"
     assert listen["top"][0][2] == "port 80" and ports["top"][0][2] == "to 127.0.0.1 port 80"
-    # They have no process any more, and take their ports for a minute.
+    # A connection takes its port for a minute after its process has closed it.
     waiting = subprocess.run([*inside(space), "ss", "-tanH", "state", "time-wait"], check=True, capture_output=True, text=True).stdout
     assert waiting.count("127.0.0.1:81") == 60 and (60, f"pod {pod.uid}", "to 127.0.0.1 port 81") in ports["top"]
 

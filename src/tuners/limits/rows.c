@@ -194,7 +194,8 @@ const struct explanation limits_rows[] = {
 		FILES(file_listeners)},
 	{"ports", "limit",
 		"Local ports that TCP connections of one network namespace to one remote address "
-		"and port take, of the fullest pair. Connections in TIME_WAIT count.",
+		"and port take, of the fullest pair. Connections in TIME_WAIT count, although "
+		"net.ipv4.tcp_tw_reuse may let a new connection take the port of one of them.",
 		"ports", "28232", "sysctl, net.ipv4.ip_local_port_range",
 		.source = "net/ipv4/inet_hashtables.c, __inet_hash_connect()", W,
 		.breaks = "\"Cannot assign requested address\" (EADDRNOTAVAIL) from connect",
