@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/util.h"
 
+#include "base/text.h"
+
 bool copy_text(char *dst, size_t size, const char *src)
 {
 	size_t len = strlen(src);
@@ -37,6 +39,40 @@ void *find_element(const void *array, size_t n, size_t size, const char *name)
 		if (streq(element, name))
 			return (void *)element;
 	return NULL;
+}
+
+/* The slot of the name, or the free one for it. */
+static uint32_t *find_slot(
+	const struct name_index *index, const char *array, size_t size, const char *name)
+{
+	for (uint64_t at = hash_text(HASH_START, name);; at++) {
+		uint32_t *slot = &index->positions[at & (index->size - 1)];
+
+		if (*slot == 0 || streq(array + (*slot - 1) * size, name))
+			return slot;
+	}
+}
+
+void *find_by_index(
+	struct name_index *index, const void *array, size_t n, size_t size, const char *name)
+{
+	const char *elements = array;
+	uint32_t *slot;
+
+	if (2 * n >= index->size) {
+		free(index->positions);
+		*index = (struct name_index){.size = 16};
+		while (2 * n >= index->size)
+			index->size *= 2;
+		index->positions = must(calloc(index->size, sizeof(*index->positions)));
+	}
+	for (; index->n < n; index->n++) {
+		slot = find_slot(index, elements, size, elements + index->n * size);
+		if (*slot == 0)
+			*slot = (uint32_t)index->n + 1;
+	}
+	slot = find_slot(index, elements, size, name);
+	return *slot ? (void *)(elements + (*slot - 1) * size) : NULL;
 }
 
 int parse_count(const char *text, uint64_t *value)

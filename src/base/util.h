@@ -55,6 +55,19 @@ void *add_bytes(void *array, size_t *n, size_t *allocated, size_t size);
 void *find_element(const void *array, size_t n, size_t size, const char *name);
 
 /*
+ * Makes find_named() of a growing array constant in time. Zeroed: empty; the caller frees
+ * positions. Elements that it has seen keep their names.
+ */
+struct name_index {
+	uint32_t *positions; /* from 1; 0: free */
+	size_t n, size;
+};
+#define find_indexed(index, array, n, name) \
+	((__typeof__(&(array)[0]))find_by_index(index, array, n, sizeof((array)[0]), name))
+void *find_by_index(
+	struct name_index *index, const void *array, size_t n, size_t size, const char *name);
+
+/*
  * Parses a decimal number without sign, space, leading zero or unit. Returns 0, -EINVAL, or -ERANGE
  * above UINT64_MAX. value is written only on success.
  */

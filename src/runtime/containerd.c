@@ -483,6 +483,7 @@ const struct runtime_driver containerd_driver = {
 	.honours_pins = honours_pins,
 	.read_images_info = read_images_info,
 	.list = cri_list_images,
+	.find = cri_find_image,
 	.pull = containerd_pull,
 	.load = containerd_load,
 	.clean = containerd_clean,

@@ -237,24 +237,20 @@ static int add_name(struct image_session *session, const char *name, Containerd_
 static int wait_for_name(struct image_session *session, const struct archive_image *wanted)
 {
 	struct wait limit = wait_at_most(&session->wait, KNOWN_US);
-	Cri__ImageRequest request = CRI__IMAGE_REQUEST__INIT;
-	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
-	const Cri__ImageStatusResponse *status;
+	const Cri__Image *image;
 
-	spec.image = (char *)wanted->name;
-	request.image = &spec;
 	for (;;) {
 		struct wait pause = wait_at_most(&limit, POLL_US);
-		int r = image_call(session, CRI_IMAGE, &request.base, &status);
+		int r = cri_image_status(session, wanted->name, &image);
 
-		if (r < 0 || (status->image && streq(status->image->id, wanted->id)))
+		if (r < 0 || (image && streq(image->id, wanted->id)))
 			return r;
 		r = wait_for(&pause, -1, 0);
 		if (r == -ETIMEDOUT && pause.deadline_us < limit.deadline_us)
 			continue;
 		snprintf(session->why, IMAGES_WHY_MAX, "%s",
 			r != -ETIMEDOUT ? strerror(-r)
-			: status->image ? "the runtime has another image of this name"
+			: image         ? "the runtime has another image of this name"
 					: "it was loaded, and the CRI does not see it");
 		return r;
 	}

@@ -287,6 +287,39 @@ int cri_list_images(const struct image_runtime *runtime, const struct wait *wait
 	return 0;
 }
 
+int cri_image_status(struct image_session *session, const char *name, const Cri__Image **image)
+{
+	Cri__ImageRequest request = CRI__IMAGE_REQUEST__INIT;
+	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
+	const Cri__ImageStatusResponse *status;
+	int r;
+
+	spec.image = (char *)name;
+	request.image = &spec;
+	r = image_call(session, CRI_IMAGE, &request.base, &status);
+	if (r == 0)
+		*image = status->image;
+	return r;
+}
+
+int cri_find_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	struct runtime_image *ret, char why[static IMAGES_WHY_MAX])
+{
+	_cleanup_(image_session_end) struct image_session session =
+		image_session_open(runtime, wait, why);
+	struct runtime_image image = {0};
+	const Cri__Image *found = NULL;
+	int r = cri_image_status(&session, name, &found);
+
+	if (r < 0 || !found)
+		return r < 0 ? r : -ENOENT;
+	copy_text(image.name, sizeof(image.name), name);
+	copy_text(image.id, sizeof(image.id), found->id);
+	image.size = found->size;
+	*ret = image;
+	return 0;
+}
+
 int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
 {

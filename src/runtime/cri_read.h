@@ -70,8 +70,13 @@ int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX]);
 int cri_list_images(const struct image_runtime *runtime, const struct wait *wait,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX]);
+int cri_find_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	struct runtime_image *image, char why[static IMAGES_WHY_MAX]);
 int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX]);
+
+/* The image of a name within a session; NULL: there is none. */
+int cri_image_status(struct image_session *session, const char *name, const Cri__Image **image);
 
 /* A pull within a session, with its lease. */
 int cri_pull(struct image_session *session, const char *reference);

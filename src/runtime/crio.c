@@ -261,6 +261,7 @@ const struct runtime_driver crio_driver = {
 	.copies_per_image = 1,
 	.read_images_info = cri_read_images_info,
 	.list = cri_list_images,
+	.find = cri_find_image,
 	.pull = cri_pull_image,
 	.honours_pins = honours_pins,
 	.pin = pin_image,

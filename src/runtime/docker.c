@@ -259,6 +259,12 @@ static int list(const struct image_runtime *runtime, const struct wait *wait,
 	return docker_read_images(runtime->socket, ret, n, wait, why);
 }
 
+static int find(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+	struct runtime_image *image, char why[static IMAGES_WHY_MAX])
+{
+	return docker_find_image(runtime->socket, name, image, wait, why);
+}
+
 static int pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
 {
@@ -318,6 +324,7 @@ const struct runtime_driver docker_driver = {
 	.loads_manifests = true,
 	.read_images_info = read_images_info,
 	.list = list,
+	.find = find,
 	.pull = pull,
 	.load = load,
 	.clean = clean,

@@ -159,7 +159,7 @@ static int ask(const char *socket, const char *method, const char *path, uint64_
 	} else if (http.status / 100 != 2) {
 		describe_refusal(http.body ? http.body : "", request.refusal);
 		text = request.refusal;
-		r = -EPROTO;
+		r = http.status == 404 ? -ENOENT : -EPROTO;
 	}
 	why[0] = '\0';
 	if (text)
@@ -406,6 +406,38 @@ int docker_read_images(const char *socket, struct runtime_image **images, size_t
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
 	return ask_list(socket, "/images/json", read_image, images, n, wait, why);
+}
+
+static int read_found(const cJSON *object, struct request *request)
+{
+	struct runtime_image *image = request->userdata;
+
+	COPY(image->id, object, "Id");
+	image->size = (uint64_t)MAX(json_number_at(object, "Size"), 0.0);
+	return image->id[0] ? 0 : -EBADMSG;
+}
+
+int docker_find_image(const char *socket, const char *name, struct runtime_image *ret,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+{
+	struct runtime_image image = {0};
+	char path[DOCKER_NAME_MAX + 64], tag[IMAGE_NAME_MAX];
+	char *digest;
+	int r;
+
+	copy_text(image.name, sizeof(image.name), name);
+	copy_text(tag, sizeof(tag), name);
+	digest = strstr(tag, "@sha256:");
+	snprintf(path, sizeof(path), "/images/%s/json", name);
+	r = ask(socket, NULL, path, ANSWER_US, 1, read_found, &image, wait, why);
+	if (r == -ENOENT && digest) {
+		memcpy(digest, DIGEST_TAG, strlen(DIGEST_TAG));
+		snprintf(path, sizeof(path), "/images/%s/json", tag);
+		r = ask(socket, NULL, path, ANSWER_US, 1, read_found, &image, wait, why);
+	}
+	if (r == 0)
+		*ret = image;
+	return r;
 }
 
 /* ---- changes ---- */

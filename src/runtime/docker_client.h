@@ -77,6 +77,10 @@ struct runtime_image;
 int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
 
+/* -ENOENT: no image has the name. */
+int docker_find_image(const char *socket, const char *name, struct runtime_image *image,
+	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
+
 /* progress (or NULL) counts what the daemon reports. */
 int docker_pull(const char *socket, const char *name, const struct wait *wait,
 	_Atomic uint64_t *progress, char why[static DOCKER_ERROR_MAX]);

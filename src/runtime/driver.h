@@ -319,6 +319,10 @@ struct runtime_driver {
 	int (*list)(const struct image_runtime *runtime, const struct wait *wait,
 		struct runtime_image **images, size_t *n, char why[static IMAGES_WHY_MAX]);
 
+	/* Finds an image by its name; pinned is unknown. -ENOENT: there is none. */
+	int (*find)(const struct image_runtime *runtime, const char *name, const struct wait *wait,
+		struct runtime_image *image, char why[static IMAGES_WHY_MAX]);
+
 	/* Pulls by name, with the runtime's own credentials. progress grows, or stays 0 if the
 	 * runtime itself ends a pull without progress. */
 	int (*pull)(const struct image_runtime *runtime, const char *name, const struct wait *wait,

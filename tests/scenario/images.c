@@ -105,6 +105,7 @@ static bool parse_has(struct scenario *scenario, void *base)
 		!scenario_value(scenario, image->id, sizeof(image->id)))
 		return false;
 	image->pinned = scenario_is(scenario, "pinned");
+	sample_sort(sample);
 	return true;
 }
 
@@ -132,6 +133,7 @@ static bool parse_lacks(struct scenario *scenario, void *base)
 	for (size_t i = 0; name && i < sample->n_images; i++)
 		if (streq(sample->images[i].name, name))
 			sample->images[i] = sample->images[--sample->n_images];
+	sample_sort(sample);
 	return name;
 }
 

@@ -130,7 +130,7 @@ FAKE_TEST(wrong_answers_are_described)
 		assert_int_equal(
 			docker_read_names(fake->socket, &names, &n, &fake->wait), -EBADMSG);
 	}
-	assert_int_equal(docker_read_images(fake->socket, &images, &n, &fake->wait, why), -EPROTO);
+	assert_int_equal(docker_read_images(fake->socket, &images, &n, &fake->wait, why), -ENOENT);
 	assert_non_null(strstr(why, "GET /images/json: page not found"));
 	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &fake->wait), -ENOENT);
 }

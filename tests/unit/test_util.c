@@ -49,6 +49,27 @@ TEST(an_array_grows_and_keeps_its_elements)
 	free(numbers);
 }
 
+TEST(an_index_finds_elements_that_were_added_since)
+{
+	struct {
+		char name[8];
+	} *names = NULL;
+	struct name_index index = {0};
+	size_t n = 0, allocated = 0;
+
+	assert_null(find_indexed(&index, names, n, "0"));
+	for (int i = 0; i < 100; i++) {
+		__typeof__(names) added = add_element(&names, &n, &allocated);
+
+		snprintf(added->name, sizeof(added->name), "%d", i / 2);
+		assert_ptr_equal(find_indexed(&index, names, n, added->name), &names[i / 2 * 2]);
+	}
+	assert_ptr_equal(find_indexed(&index, names, n, "7"), &names[14]);
+	assert_null(find_indexed(&index, names, n, "50"));
+	free(index.positions);
+	free(names);
+}
+
 TEST(only_plain_decimal_counts_are_accepted)
 {
 	static const struct {

@@ -13,7 +13,8 @@ struct decision {
 	const struct images_tuner *tuner;
 	const struct decide_input *input;
 	struct images_memory *memory;
-	const char *obstacle; /* reason why no transfer begins, or NULL */
+	struct name_index by_name; /* of the rows */
+	const char *obstacle;      /* reason why no transfer begins, or NULL */
 	uint64_t realtime_us;
 	uint64_t percent;   /* of the store that may be used */
 	uint64_t store_max; /* the same in bytes; 0: unknown */
@@ -42,12 +43,17 @@ const struct transfer *images_active(const struct images_tuner *tuner, enum tran
 	return NULL;
 }
 
+static struct image_row *find_row(struct decision *decision, const char *name)
+{
+	return find_indexed(&decision->by_name, decision->memory->rows, decision->memory->n, name);
+}
+
 static struct image_row *add_row(struct decision *decision, const struct preload *known,
 	const char *source, const char *name)
 {
 	struct images_memory *memory = decision->memory;
 	const struct runtime_image *image = sampled_image(&decision->tuner->sample, name);
-	struct image_row *row = find_named(memory->rows, memory->n, name);
+	struct image_row *row = find_row(decision, name);
 
 	if (!row)
 		row = add_element(&memory->rows, &memory->n, &memory->allocated);
@@ -181,21 +187,21 @@ static bool judge_archive(
 {
 	const struct preload_list *record = &decision->tuner->record;
 	const struct preload *whole = preload_find(record, file->path, "");
-	struct images_memory *memory = decision->memory;
 	struct image_row *row;
 	bool wanted = false;
 
 	if (whole && memcmp(&whole->key, &file->key, sizeof(file->key)) != 0)
 		whole = NULL;
 	if (whole && !whole->reason) {
-		for (size_t i = 0; i < record->n; i++) {
+		for (size_t i = preload_first(record, file->path);
+			i < record->n && streq(record->entries[i].source, file->path); i++) {
 			const struct preload *preload = &record->entries[i];
 
-			if (!streq(preload->source, file->path) || !preload->name[0])
+			if (!preload->name[0])
 				continue;
 			/* The first archive provides a name, unless it has it for other machines.
 			 */
-			row = find_named(memory->rows, memory->n, preload->name);
+			row = find_row(decision, preload->name);
 			if (row && !row->preload.final)
 				continue;
 			row = add_row(decision, preload, file->path, preload->name);
@@ -272,7 +278,7 @@ static void decide_pull(struct decision *decision, const char *name)
 	const struct preload *known = preload_find(&decision->tuner->record, "", name);
 	struct image_row *row;
 
-	if (find_named(decision->memory->rows, decision->memory->n, name))
+	if (find_row(decision, name))
 		return; /* an archive has it */
 	row = add_row(decision, known, "", name);
 	wave_plan(decision->tuner, row, decision->realtime_us);
@@ -457,10 +463,13 @@ void images_decide(
 		decide_archive(&decision, &sample->archives[i]);
 	for (size_t i = 0; i < tuner->config.pulls.n; i++)
 		decide_pull(&decision, tuner->config.pulls.items[i]);
-	if (tuner->dirty && !images_active(tuner, TRANSFER_RECORD, "", ""))
+	/* A series of loads does not write the whole record after each of them. */
+	if (tuner->dirty && !images_active(tuner, TRANSFER_RECORD, "", "") &&
+		(decision.busy == 0 || input->now_us >= tuner->recorded_us + IMAGES_SOON_US))
 		begin(&decision, TRANSFER_RECORD, NULL, "", 0);
 	if (any_asks(memory) && !images_active(tuner, TRANSFER_ASK, "", ""))
 		begin(&decision, TRANSFER_ASK, NULL, "", 0);
+	free(decision.by_name.positions);
 	decide_conditions(&decision, proposal);
 	decide_pins(tuner, input, proposal);
 }

@@ -90,14 +90,16 @@ struct images_sample {
 	unsigned generation;          /* of the configuration at the request */
 	struct image_runtime runtime; /* socket "": no runtime found */
 	bool answers;
-	char why[IMAGES_WHY_MAX];     /* why it does not answer */
-	struct runtime_image *images; /* wanted and pinned images and the sandbox image */
+	char why[IMAGES_WHY_MAX]; /* why it does not answer */
+	/* Wanted and pinned images and the sandbox image, sorted by name. */
+	struct runtime_image *images;
 	size_t n_images;
 	bool leftovers;                /* a killed agent left names behind */
 	char sandbox[IMAGE_NAME_MAX];  /* "": unknown */
 	uint64_t sandbox_us;           /* CLOCK_MONOTONIC of the last request for it */
 	struct archive_file *archives; /* at most one more than ARCHIVES_MAX */
 	size_t n_archives, archives_allocated;
+	struct name_index by_path;       /* of the archives, during the sample */
 	char store[SETTING_PATH_MAX];    /* directory of the runtime's images */
 	uint64_t store_size, store_used; /* of its file system, in bytes; size 0: unknown */
 	struct kubelet_seen kubelet;
@@ -155,17 +157,23 @@ struct preload {
 	char why[IMAGES_WHY_MAX]; /* of a failure; before the first attempt: of PEERS_SILENT */
 };
 
+/* Entries are sorted by source, and those of one source are in the order of their addition. */
 struct preload_list {
 	struct preload *entries;
 	size_t n, allocated;
 };
 
+/* The position of the source's first entry, or of the next source's. */
+size_t preload_first(const struct preload_list *list, const char *source);
 struct preload *preload_find(const struct preload_list *list, const char *source, const char *name);
 struct preload *preload_add(struct preload_list *list, const char *source, const char *name);
+
+void preload_remove(struct preload_list *list, const char *source); /* all of the source */
 
 /* directory is the state directory. A record that cannot be read counts as empty. */
 void record_read(const char *directory, struct preload_list *list);
 char *record_text(const struct preload_list *list); /* the caller frees it */
+int record_write(const char *directory, const char *text);
 
 /* ---- transfers ---- */
 
@@ -175,6 +183,14 @@ enum transfer_kind {
 	TRANSFER_CLEAN, /* removes names that a killed agent left */
 	TRANSFER_RECORD,
 	TRANSFER_ASK, /* asks the mirrors for images whose waves wait */
+};
+
+/* The part of the record that a load needs: images that were loaded or pulled. */
+struct known_image {
+	char name[IMAGE_NAME_MAX];
+	char id[DIGEST_MAX], content[DIGEST_MAX]; /* as in struct preload */
+	bool passed;
+	bool own; /* of the archive itself */
 };
 
 /* A job. decide() sets kind to percent_free. Members before `done` do not change while it runs. */
@@ -189,10 +205,11 @@ struct transfer {
 	char store[SETTING_PATH_MAX];
 	const struct host *host;
 	struct image_runtime runtime;
-	struct text_list ready;    /* names of the archive that the runtime has */
-	struct text_list others;   /* names that other archives provide */
-	struct preload_list known; /* the record */
-	char *text;                /* TRANSFER_RECORD: the content of the file */
+	struct text_list ready;  /* names of the archive that the runtime has */
+	struct text_list others; /* names that other archives provide */
+	struct known_image *known;
+	size_t n_known, known_allocated;
+	char *text; /* TRANSFER_RECORD: the content of the file */
 	/* TRANSFER_ASK: name and peers of each image are used. */
 	struct preload_list asked;
 	struct image_mirror *mirrors;
@@ -227,20 +244,23 @@ struct images_tuner {
 	struct images_config config;
 	struct images_sample sample;
 	struct preload_list record;
-	bool dirty;                                 /* the record must be written */
-	bool due;                                   /* a sample is due at once */
-	uint64_t transfer_end_us;                   /* of the last one, CLOCK_MONOTONIC */
+	bool dirty;               /* the record must be written */
+	bool due;                 /* a sample is due at once */
+	uint64_t transfer_end_us; /* of the last one, CLOCK_MONOTONIC */
+	uint64_t recorded_us;     /* begin of the last TRANSFER_RECORD, the same */
 	struct transfer *active[IMAGES_ACTIVE_MAX]; /* owned by the job queue */
 	size_t n_active;
 };
 
+void record_prune(struct images_tuner *tuner);
+
+/* Adopts the result of a transfer. */
+void record_adopt(struct preload_list *record, const struct preload *found);
+
 /* sample.c: member of struct tuner_ops. */
 void images_sample(void *request, const struct wait *wait);
-static inline const struct runtime_image *sampled_image(
-	const struct images_sample *sample, const char *name)
-{
-	return find_named(sample->images, sample->n_images, name);
-}
+void sample_sort(struct images_sample *sample);
+struct runtime_image *sampled_image(const struct images_sample *sample, const char *name);
 
 /* Bytes of the store's file system. False: unknown. */
 bool store_measure(const struct host *host, const char *store, uint64_t *size, uint64_t *used);

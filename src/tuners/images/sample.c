@@ -96,7 +96,7 @@ static void add_path(struct images_tuner *request, const char *path, enum origin
 		r = -ENAMETOOLONG;
 	registry_shorten_list(path, file.path, sizeof(file.path));
 	if (sample->n_archives > ARCHIVES_MAX ||
-		find_named(sample->archives, sample->n_archives, file.path))
+		find_indexed(&sample->by_path, sample->archives, sample->n_archives, file.path))
 		return;
 	file.error = r;
 	file.settling = sample->realtime_us - file.key.ctime_us < SETTLED_AFTER_US;
@@ -133,6 +133,27 @@ static void add_pattern(struct images_tuner *request, const char *pattern)
 }
 
 /* ---- the runtime ---- */
+
+static int compare_images(const void *a, const void *b)
+{
+	return strcmp(
+		((const struct runtime_image *)a)->name, ((const struct runtime_image *)b)->name);
+}
+
+void sample_sort(struct images_sample *sample)
+{
+	if (sample->n_images > 0)
+		qsort(sample->images, sample->n_images, sizeof(*sample->images), compare_images);
+}
+
+struct runtime_image *sampled_image(const struct images_sample *sample, const char *name)
+{
+	struct runtime_image key;
+
+	if (sample->n_images == 0 || !copy_text(key.name, sizeof(key.name), name))
+		return NULL;
+	return bsearch(&key, sample->images, sample->n_images, sizeof(key), compare_images);
+}
 
 /*
  * Ranks the runtimes, because images are loaded into one only. First a runtime that is restarting
@@ -206,6 +227,7 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 		}
 	if (r == -EOPNOTSUPP)
 		runtime->socket[0] = '\0';
+	sample_sort(sample);
 	sample->cancelled = r == -ECANCELED;
 	sample->answers = r == 0;
 }
@@ -236,6 +258,8 @@ void images_sample(void *data, const struct wait *wait)
 		add_pattern(request, request->config.archives.items[i]);
 	}
 	wait_path(wait, NULL);
+	free(sample->by_path.positions);
+	sample->by_path = (struct name_index){0};
 	sample_runtime(request, wait);
 	if (!store_measure(request->host, sample->store, &sample->store_size, &sample->store_used))
 		sample->store_size = 0;

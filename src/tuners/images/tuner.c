@@ -190,7 +190,8 @@ static void *images_sample_request(void *self, const void *memory, bool at_once)
 	uint64_t next_us = tuner->sample.next_us;
 
 	(void)memory;
-	if (tuner->n_active > 0) /* the store fills */
+	/* The store fills. */
+	if (tuner->n_active > 0 || tuner->transfer_end_us > tuner->sample.now_us)
 		next_us = MIN(next_us, tuner->sample.now_us + IMAGES_SOON_US);
 	if (!at_once && !tuner->due && now_us() < next_us)
 		return NULL;
@@ -209,29 +210,37 @@ static void *images_sample_request(void *self, const void *memory, bool at_once)
 	return request;
 }
 
+/* Keeps only the images that decide() needs. */
+static void keep_images(const struct images_tuner *tuner, struct images_sample *sample)
+{
+	struct name_index recorded = {0};
+	size_t kept = 0;
+
+	for (size_t i = 0; i < sample->n_images; i++) {
+		const char *name = sample->images[i].name;
+
+		if (sample->images[i].pinned || streq(name, sample->sandbox) ||
+			find_indexed(&recorded, tuner->record.entries, tuner->record.n, name) ||
+			text_list_has(&tuner->config.pulls, name) ||
+			text_list_has(&tuner->config.pins, name))
+			sample->images[kept++] = sample->images[i];
+	}
+	free(recorded.positions);
+	sample->n_images = kept;
+	if (kept > 0)
+		sample->images = must(realloc(sample->images, kept * sizeof(*sample->images)));
+}
+
 static void images_sample_adopt(void *self, void *data)
 {
 	struct images_tuner *tuner = self, *request = data;
 	struct images_sample sample = request->sample;
-	size_t kept = 0;
 
 	if (!tuner || sample.cancelled) {
 		sample_free(request);
 		return;
 	}
-	/* Keep only the images that decide() needs. */
-	for (size_t i = 0; i < sample.n_images; i++) {
-		const char *name = sample.images[i].name;
-
-		if (sample.images[i].pinned || streq(name, sample.sandbox) ||
-			text_list_has(&tuner->config.pulls, name) ||
-			text_list_has(&tuner->config.pins, name) ||
-			find_named(tuner->record.entries, tuner->record.n, name))
-			sample.images[kept++] = sample.images[i];
-	}
-	sample.n_images = kept;
-	if (kept > 0)
-		sample.images = must(realloc(sample.images, kept * sizeof(*sample.images)));
+	keep_images(tuner, &sample);
 	request->sample = tuner->sample;
 	tuner->sample = sample;
 	sample_free(request);
@@ -258,6 +267,18 @@ static void add_questions(const struct images_tuner *tuner, const struct images_
 	memcpy(transfer->mirrors, tuner->config.mirrors, size);
 }
 
+static void add_known(struct transfer *transfer, const struct preload *entry)
+{
+	struct known_image *known =
+		add_element(&transfer->known, &transfer->n_known, &transfer->known_allocated);
+
+	memcpy(known->name, entry->name, sizeof(known->name));
+	memcpy(known->id, entry->id, sizeof(known->id));
+	memcpy(known->content, entry->content, sizeof(known->content));
+	known->passed = entry->passed;
+	known->own = streq(entry->source, transfer->archive.path);
+}
+
 static void *images_transfer_request(void *self, const void *data, bool now)
 {
 	const struct images_memory *memory = data;
@@ -265,7 +286,6 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	struct preload_list *record = &tuner->record;
 	const struct transfer *next = memory->begin;
 	struct transfer *transfer;
-	size_t kept = 0;
 
 	(void)now;
 	while (next < memory->begin + memory->n_begin &&
@@ -292,27 +312,15 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 		}
 	}
 	for (size_t i = 0; i < record->n && transfer->kind == TRANSFER_ARCHIVE; i++)
-		*preload_add(&transfer->known, "", "") = record->entries[i];
+		if (record->entries[i].content[0] || !record->entries[i].source[0])
+			add_known(transfer, &record->entries[i]);
 	if (transfer->kind == TRANSFER_ASK)
 		add_questions(tuner, memory, transfer);
 	if (transfer->kind == TRANSFER_RECORD) {
-		/* Drop entries that the configuration no longer names, unless the runtime still has
-		 * their image: the next archive may replace it. */
-		for (size_t i = 0; i < record->n; i++) {
-			const struct preload *entry = &record->entries[i];
-			const struct runtime_image *image =
-				sampled_image(&tuner->sample, entry->name);
-
-			if ((image && entry->content[0] && streq(image->id, entry->id)) ||
-				(!entry->source[0] &&
-					text_list_has(&tuner->config.pulls, entry->name)) ||
-				find_named(tuner->sample.archives, tuner->sample.n_archives,
-					entry->source))
-				record->entries[kept++] = *entry;
-		}
-		record->n = kept;
+		record_prune(tuner);
 		transfer->text = record_text(record);
 		tuner->dirty = false;
+		tuner->recorded_us = transfer->began_us;
 	}
 	tuner->active[tuner->n_active++] = transfer;
 	return transfer;
@@ -345,53 +353,6 @@ static bool images_transfer_cancels(void *request, const void *data)
 	return transfer->cancelled || transfer->stalled ||
 	       (transfer->kind == TRANSFER_PULL &&
 		       !find_named(memory->rows, memory->n, transfer->name));
-}
-
-static void record_preload(struct preload_list *record, const struct preload *found)
-{
-	struct preload *known = preload_find(record, found->source, found->name), old;
-	const char *name = found->name[0] ? found->name : found->source;
-	size_t kept = 0;
-
-	/* The content of a replaced archive replaces all entries of the old one. */
-	if (!found->name[0] && !found->reason &&
-		(!known || known->reason ||
-			memcmp(&known->key, &found->key, sizeof(old.key)) != 0)) {
-		for (size_t i = 0; i < record->n; i++)
-			if (!streq(record->entries[i].source, found->source))
-				record->entries[kept++] = record->entries[i];
-		record->n = kept;
-		known = NULL;
-	}
-	if (!known)
-		known = preload_add(record, found->source, found->name);
-	old = *known;
-	*known = *found;
-	/* The name of other archives now belongs to this one. */
-	for (size_t i = 0; i < record->n && found->content[0] && !found->passed; i++) {
-		struct preload *other = &record->entries[i];
-
-		if (!streq(other->name, found->name) || streq(other->source, found->source) ||
-			!other->source[0])
-			continue;
-		copy_text(other->id, sizeof(other->id), found->id);
-		copy_text(other->content, sizeof(other->content), found->content);
-		other->passed = true;
-	}
-	known->done_us = now_us();
-	known->bytes += old.bytes;
-	known->first_seen_us = old.first_seen_us;
-	known->peers = old.peers;
-	if (!found->loaded)
-		known->took_us = old.took_us;
-	if (found->reason) {
-		known->failures = old.failures + 1;
-		if (!old.reason || !streq(old.why, found->why))
-			log_warning(name, "%s", found->why);
-	} else if (found->loaded) {
-		log_info(name, "%s%s in %.1f s", found->source[0] ? "loaded from " : "pulled",
-			found->source, (double)found->took_us / (double)USEC_PER_SEC);
-	}
 }
 
 static void adopt_peers(struct images_tuner *tuner, const struct transfer *transfer)
@@ -451,11 +412,10 @@ static void images_transfer_adopt(void *self, void *request)
 	}
 	if (transfer->error != -ECANCELED || transfer->cancelled || transfer->stalled) {
 		for (size_t i = 0; i < found->n; i++)
-			record_preload(&tuner->record, &found->entries[i]);
+			record_adopt(&tuner->record, &found->entries[i]);
 		tuner->dirty |= found->n > 0;
 		if (transfer->kind != TRANSFER_RECORD)
 			tuner->transfer_end_us = now_us();
-		tuner->due |= transfer->kind != TRANSFER_RECORD && transfer->error == 0;
 		if (transfer->kind == TRANSFER_RECORD && transfer->error < 0)
 			log_warning("images.json",
 				"not written: %s: free some space in the state directory",
