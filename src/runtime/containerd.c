@@ -421,40 +421,67 @@ static bool honours_pins(const char *version)
 		       (strverscmp(version, "1.6.25") >= 0 && strverscmp(version, "1.7") < 0));
 }
 
-/* containerd 2.x reports its sandbox image in a dump of its configuration alone. */
-static void read_sandbox(struct image_runtime *runtime, const struct host *host,
-	const struct wait *wait, struct image_info *info)
+/* The daemon of the images. False: its program or its version is not known. */
+static bool find_daemon(const struct image_runtime *runtime, pid_t pid, const struct wait *wait,
+	struct runtime_process *process, struct runtime_daemon *daemon)
 {
-	struct runtime_process process = {0};
-	const struct runtime_daemon daemon = {.host = host,
-		.binary = process.program,
-		.version = runtime->version,
-		.directory = process.directory};
+	char why[RUNTIME_WHY_MAX];
+
+	if (runtime_process_read(daemon->host, runtime->driver, pid, process) < 0 ||
+		!process->program[0])
+		return false;
+	daemon->binary = process->program;
+	daemon->version = runtime->version;
+	daemon->directory = process->directory;
+	daemon->config = process->config[0] ? process->config : MAIN_FILE;
+	return containerd_check_program(daemon, wait, why) == 0;
+}
+
+/* containerd 2.x reports its sandbox image in a dump of its configuration alone. */
+static void read_sandbox(
+	const struct runtime_daemon *daemon, const struct wait *wait, struct image_info *info)
+{
 	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[RUNTIME_WHY_MAX];
 	_cleanup_free_ char *dump = NULL;
-	const char *file = process.config;
-
-	if (runtime_process_read(host, runtime->driver, info->pid, &process) < 0 ||
-		!process.program[0])
-		return;
-	if (!file[0])
-		file = MAIN_FILE;
 	/* Without a file it runs with its defaults. */
-	if (access(host_path(host, file, path), F_OK) < 0)
-		file = NULL;
-	if (containerd_check_program(&daemon, wait, why) == 0 &&
-		containerd_dump(&daemon, file, wait, &dump, why) == 0 &&
+	bool exists = access(host_path(daemon->host, daemon->config, path), F_OK) == 0;
+
+	if (containerd_dump(daemon, exists ? daemon->config : NULL, wait, &dump, why) == 0 &&
 		toml_lookup(dump, SANDBOX_KEY, reference, sizeof(reference)))
 		(void)image_normalize(reference, info->sandbox);
+}
+
+/* Those of 2.x are in its files. Files that changed after its start are not in force. */
+static void read_mirrors(struct image_runtime *runtime, const struct runtime_daemon *daemon,
+	uint64_t started_us, const struct wait *wait)
+{
+	struct runtime_files files = {0};
+	const char *list = files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
+
+	containerd_config_read(daemon, wait, &files);
+	if (files.error < 0 || files.changed_us > started_us)
+		return;
+	/* The transfer service uses a list as one name, which no directory has. */
+	runtime->knows_mirrors = copy_text(runtime->mirrors, sizeof(runtime->mirrors),
+		files.transfer && strchr(list, ':') ? "" : list);
 }
 
 static int read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
 {
+	struct runtime_process process = {0};
+	struct runtime_daemon daemon = {.host = host};
 	int r = cri_read_images_info(runtime, host, wait, info, why);
+	bool sandbox = info->wants_sandbox && !info->sandbox[0];
+	bool mirrors = info->wants_mirrors && containerd_is_at_least(runtime->version, 2, 0);
 
-	if (r == 0 && info->wants_sandbox && !info->sandbox[0] && info->pid > 0)
-		read_sandbox(runtime, host, wait, info);
+	if (r < 0 || info->pid <= 0 || (!sandbox && !mirrors) ||
+		!find_daemon(runtime, info->pid, wait, &process, &daemon))
+		return r;
+	if (sandbox)
+		read_sandbox(&daemon, wait, info);
+	if (mirrors)
+		read_mirrors(runtime, &daemon, process.started_us, wait);
 	return r;
 }
 

@@ -340,8 +340,15 @@ int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
 		found->n_image_filesystems > 0 && found->image_filesystems[0]->fs_id)
 		copy_text(
 			info->store, sizeof(info->store), found->image_filesystems[0]->fs_id->text);
-	if (r == 0 && info->wants_sandbox && cri_get_config(&cri, wait, &config) == 0)
+	if (r == 0 && (info->wants_sandbox || info->wants_mirrors) &&
+		cri_get_config(&cri, wait, &config) == 0) {
 		(void)image_normalize(json_text_at(config, "sandboxImage"), info->sandbox);
+		/* containerd 1.x; an empty one: no mirrors. */
+		if (json_at(config, "registry/configPath"))
+			runtime->knows_mirrors =
+				copy_text(runtime->mirrors, sizeof(runtime->mirrors),
+					json_text_at(config, "registry/configPath"));
+	}
 	copy_text(why, IMAGES_WHY_MAX,
 		r == GRPC_UNIMPLEMENTED ? "its CRI plugin is switched off" : cri.grpc.error);
 	grpc_close(&cri.grpc);

@@ -93,7 +93,7 @@ static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 	copy_text(get->why, sizeof(get->why), why);
 	curl_multi_remove_handle(multi, get->easy);
 	curl_easy_cleanup(steal(get->easy));
-	curl_slist_free_all(steal(get->headers));
+	curl_slist_free_all(steal(get->headers_list));
 }
 
 static bool set_up(struct http_get *get)
@@ -123,8 +123,22 @@ static bool set_up(struct http_get *get)
 	else
 		curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, get->method);
 	if (get->header)
-		get->headers = must(curl_slist_append(NULL, get->header));
-	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, get->headers);
+		get->headers_list = must(curl_slist_append(NULL, get->header));
+	for (const char *line = get->headers; line && *line; line += strspn(line, "\n")) {
+		_cleanup_free_ char *header = must(strndup(line, strcspn(line, "\n")));
+
+		get->headers_list = must(curl_slist_append(get->headers_list, header));
+		line += strlen(header);
+	}
+	if (get->cert_file) {
+		curl_easy_setopt(easy, CURLOPT_SSLCERT, get->cert_file);
+		curl_easy_setopt(easy, CURLOPT_SSLKEY, get->key_file);
+	}
+	if (get->insecure) {
+		curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+		curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+	}
+	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, get->headers_list);
 	/* Keep GnuTLS from also reading a directory of certificates. */
 	if (get->ca_file)
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);

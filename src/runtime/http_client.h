@@ -6,6 +6,7 @@
  * use no proxy, redirect, cookie, credential or kept connection, whatever the environment says.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <curl/curl.h>
@@ -25,9 +26,13 @@ struct http_get {
 	const char *url;         /* http:// or https:// */
 	const char *unix_socket; /* NULL: TCP to the URL's host */
 	const char *ca_file;     /* trusted certificates for https; NULL: libcurl's default */
+	const char *cert_file;   /* of the client; NULL: none */
+	const char *key_file;    /* of the client's certificate */
+	bool insecure;           /* any certificate is good */
 	size_t limit;            /* maximum bytes of body, consumed ones included; 0: none */
 	const char *method;      /* of a request without body; NULL: GET */
 	const char *header;      /* one more, "Accept: text/plain"; or NULL */
+	const char *headers;     /* and more, one a line; or NULL */
 	http_data_fn *data;      /* NULL: the body is collected */
 	void *userdata;
 
@@ -41,7 +46,7 @@ struct http_get {
 
 	/* Internal. */
 	CURL *easy;
-	struct curl_slist *headers;
+	struct curl_slist *headers_list;
 	uint64_t started_us;
 	size_t received, received_headers, allocated;
 	int ended; /* the error of a callback that ended the request; 1: data() returned 1 */

@@ -5,6 +5,8 @@
 
 #include "runtime/archive.h"
 
+#include <headroom/setting.h>
+
 #define IMAGES_WHY_MAX    256
 #define IMAGES_REGISTRY   "headroom.invalid" /* a name that no registry has */
 #define IMAGES_REPOSITORY "headroom-preload" /* in names of ours */
@@ -14,6 +16,8 @@ struct image_runtime {
 	const struct runtime_driver *driver;
 	char socket[128]; /* full path */
 	char version[64]; /* "1.6.20"; "" unknown */
+	bool knows_mirrors;
+	char mirrors[SETTING_PATH_MAX]; /* directories of mirror files, separated by colons */
 };
 
 /* One name of one image. */
@@ -28,6 +32,7 @@ struct image_info {
 	char store[256];              /* the directory of the images */
 	pid_t pid;                    /* of the daemon; 0: unknown */
 	bool wants_sandbox;           /* in: read sandbox, which may run a program */
+	bool wants_mirrors;           /* in: the same for the runtime's mirrors */
 	char sandbox[IMAGE_NAME_MAX]; /* of pods' sandboxes; "": unknown */
 };
 

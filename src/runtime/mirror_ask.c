@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/mirror_ask.h"
 
-#include "base/file.h"
 #include "runtime/archive_internal.h"
 #include "runtime/http_client.h"
 
 #define DEADLINE_US (2 * USEC_PER_SEC)
-#define FILE_MAX    65536
 #define STEPS_MAX   4 /* index, index within it, manifest, layer */
 
 #define ACCEPT                                                        \
@@ -30,17 +28,18 @@ static void set_path(struct mirror_question *question)
 static void write_url(const struct mirror_question *question, char *url, size_t size)
 {
 	const char *repository = strchr(question->image, '/');
-	size_t len = strlen(question->url), name = repository ? strcspn(repository, "@") : 0;
+	size_t len = strlen(question->mirror.url), name = repository ? strcspn(repository, "@") : 0;
 	/* As in containerd, a path that ends in /v2 is already the API's root. */
-	bool is_root = len > 3 && streq(question->url + len - 3, "/v2");
+	bool is_root = question->mirror.is_root ||
+		       (len > 3 && streq(question->mirror.url + len - 3, "/v2"));
 
 	/* The tag, but not a port: it is after the last slash. */
 	for (size_t i = name; i > 0 && repository[i] != '/'; i--)
 		if (repository[i] == ':')
 			name = i;
-	snprintf(url, size, "%s%s%.*s/%s?ns=%.*s", question->url, is_root ? "" : "/v2", (int)name,
-		repository ? repository : "", question->path, (int)strcspn(question->image, "/"),
-		question->image);
+	snprintf(url, size, "%s%s%.*s/%s?ns=%.*s", question->mirror.url, is_root ? "" : "/v2",
+		(int)name, repository ? repository : "", question->path,
+		(int)strcspn(question->image, "/"), question->image);
 }
 
 /* Sets the path to the manifest for this machine of an index, or to a manifest's largest layer. */
@@ -85,11 +84,11 @@ static bool judge(struct mirror_question *question, const struct http_get *get)
 			   : get->status == 200 ? 1
 						: -EPROTO;
 	if (get->error < 0)
-		snprintf(question->why, sizeof(question->why), "%.90s: %.90s", question->url,
+		snprintf(question->why, sizeof(question->why), "%.90s: %.90s", question->mirror.url,
 			get->error == -ETIMEDOUT ? "no answer within 2 s" : get->why);
 	else if (question->answer < 0)
-		snprintf(question->why, sizeof(question->why), "%.90s answers %ld", question->url,
-			get->status);
+		snprintf(question->why, sizeof(question->why), "%.90s answers %ld",
+			question->mirror.url, get->status);
 	return false;
 }
 
@@ -101,21 +100,37 @@ void mirrors_ask(
 	struct mirror_question **asked = must(calloc(n + 1, sizeof(struct mirror_question *)));
 	struct wait bounded = wait_at_most(wait, DEADLINE_US);
 	char ca_file[PATH_MAX];
-	size_t left = n;
+	size_t left = 0;
 
 	registry_find_ca(host_root, ca_file);
 	for (size_t i = 0; i < n; i++) {
 		set_path(&questions[i]);
-		asked[i] = &questions[i];
+		asked[left++] = &questions[i];
+		if (!questions[i].mirror.unsupported)
+			continue;
+		left--;
+		questions[i].answer = -EOPNOTSUPP;
+		snprintf(questions[i].why, sizeof(questions[i].why),
+			"%.90s cannot be asked: its hosts.toml has several CAs or client "
+			"certificates, or many headers",
+			questions[i].mirror.url);
 	}
 	while (left > 0) {
 		size_t more = 0;
 
 		for (size_t i = 0; i < left; i++) {
+			const struct mirror_access *mirror = &asked[i]->mirror;
+
 			write_url(asked[i], urls[i], sizeof(urls[i]));
 			gets[i] = (struct http_get){.url = urls[i],
-				.ca_file = ca_file[0] ? ca_file : NULL,
+				.ca_file = mirror->ca[0] ? mirror->ca
+					   : ca_file[0]  ? ca_file
+							 : NULL,
+				.cert_file = mirror->cert[0] ? mirror->cert : NULL,
+				.key_file = mirror->key,
+				.insecure = mirror->insecure,
 				.header = ACCEPT,
+				.headers = mirror->headers,
 				.limit = ARCHIVE_TEXT_MAX / 4,
 				.method = is_last(asked[i]) ? "HEAD" : NULL};
 		}
@@ -128,25 +143,4 @@ void mirrors_ask(
 		left = more;
 	}
 	free(asked);
-}
-
-void mirror_file_find(const struct mirror_format *format, const struct host *host,
-	const char *registry, char *urls, size_t size)
-{
-	char path[SETTING_PATH_MAX], full[PATH_MAX];
-	_cleanup_free_ char *text = NULL;
-	int r = format->locate(host, format->directory, registry, path, full);
-
-	if (r == -ENOENT)
-		r = format->locate(host, format->directory, REGISTRY_DEFAULT, path, full);
-	if (r < 0 || read_file(full, FILE_MAX, &text, NULL) < 0)
-		return;
-	/* Other programs also write [host.'URL'], and indent it. */
-	for (const char *line = text; line; line = strchr(line, '\n')) {
-		line += strspn(line, " \t\r\n");
-		if (!starts_with(line, "[host.\"") && !starts_with(line, "[host.'"))
-			continue;
-		line += strlen("[host.'");
-		registry_list_add(urls, size, line, strcspn(line, "\"'\n"));
-	}
 }

@@ -4,6 +4,9 @@
 import contextlib
 import http.server
 import json
+import re
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,19 +15,42 @@ from typing import Any
 import pytest
 from conftest import Agent, Start, temporary, until
 from imagelab import Image, digest
-from runtimelab import Lab, lab  # noqa: F401
+from runtimelab import Lab, containerd2, lab  # noqa: F401
 from test_images import image, names, wait_image
 
 
 class Mirror(http.server.ThreadingHTTPServer):
-    """Answers for all images with one status. It counts the questions and keeps the last one."""
+    """Answers for all images with one status, or as the containerds of its peers know them. It counts the questions and keeps the last one."""
 
     def __init__(self) -> None:
         self.status, self.asked, self.last, self.documents = 404, 0, "", dict[str, bytes]()
         self.missed = 0  # searches that are too slow, from now on
+        self.peers: list[Lab] = []
+        self.headers: dict[str, str] = {}
         super().__init__(("127.0.0.1", 0), MirrorHandler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def answer(self, path: str) -> int:
+        if self.missed:
+            self.missed -= 1
+            return 404
+        if not self.peers:
+            return self.status
+        name = re.sub(r"/v2/(.*)/manifests/(.*)\?ns=(.*)", r"\3/\1:\2", path)
+        return 200 if any(name in names(peer) for peer in self.peers) else 404
+
+    def require(self, directory: Path, headers: dict[str, str]) -> None:
+        """From now on it is asked over TLS, by nodes with a certificate and these headers."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=directory / "ca.pem")
+        context.load_cert_chain(directory / "mirror.pem", directory / "mirror.key")
+        context.verify_mode = ssl.CERT_REQUIRED
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.url, self.headers = self.url.replace("http:", "https:"), headers
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
 
     def after(self, questions: int) -> None:
         until(lambda before=self.asked: self.asked >= before + questions, lambda: f"{questions} questions: {self.asked}")
@@ -39,9 +65,8 @@ class MirrorHandler(http.server.BaseHTTPRequestHandler):
             self.server.asked += 1
             self.server.last = f"{self.command} {self.path}"
         body = self.server.documents.get(self.path.split("?")[0].rsplit("/", 1)[1], b"")
-        missed = self.path != "/v2/" and self.server.missed > 0
-        self.server.missed -= missed
-        self.send_response(200 if body else 404 if missed else self.server.status)
+        refused = any(self.headers.get(name) != value for name, value in self.server.headers.items())
+        self.send_response(401 if refused else 200 if body or self.path == "/v2/" else self.server.answer(self.path))
         self.send_header("Content-Length", str(len(body) if self.command == "GET" else 1000))
         self.end_headers()
         if self.command == "GET":
@@ -55,10 +80,8 @@ class MirrorHandler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def mirror() -> Iterator[Mirror]:
-    made = Mirror()
-    yield made
-    made.shutdown()
-    made.server_close()
+    with contextlib.closing(Mirror()) as made:
+        yield made
 
 
 def place(node: str, name: str) -> float:
@@ -105,20 +128,20 @@ def wait_reason(running: Agent, name: str, reason: str) -> dict[str, Any]:
 
 
 def test_a_node_of_the_second_wave_waits_until_a_peer_has_the_image(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
-    late = agent(config(name, node(name, first=False), mirror), wrap=lab.wrap)
-    wait_reason(late, name, "peers-lack-it")
-    mirror.after(2)  # its round is over
-    assert mirror.last == f"HEAD /v2/team/app/manifests/latest?ns={name.split('/')[0]}"
-    assert image(late, name)["state"] == "pending" and name not in names(lab)
     with temporary() as directory, contextlib.closing(Lab(directory)) as other:
         other.containerd()
+        mirror.peers = [lab, other]
+        late = agent(config(name, node(name, first=False), mirror), wrap=lab.wrap)
+        wait_reason(late, name, "peers-lack-it")
+        mirror.after(4)  # its round is over
+        assert mirror.last == f"HEAD /v2/team/app/manifests/latest?ns={name.split('/')[0]}"
+        assert image(late, name)["state"] == "pending" and name not in names(lab)
         seed = Agent(directory, config(name, node(name, first=True), mirror), wrap=other.wrap)
         with contextlib.closing(seed):
             wait_image(seed.wait_ready(), name)
-        assert name in names(other) and name not in names(lab)
-    mirror.status = 200
-    wait_image(late, name)
-    assert name in names(lab)
+        assert name in names(other)
+        wait_image(late, name)
+        assert name in names(lab)
     asked = mirror.asked
     until(lambda: late.status()["images"][0]["state"] == "ready", "ready")
     assert mirror.asked == asked, "nobody asks for an image that is there"
@@ -145,12 +168,58 @@ def test_a_search_of_the_mirror_that_was_too_slow_is_repeated_at_once(lab: Lab, 
     assert "when first asked" in row["why"]
 
 
-def test_a_mirror_of_others_is_found(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
-    lab.write(f"etc/containerd/certs.d/{name.split('/')[0]}/hosts.toml", f"server = 'https://other.example'\n\n  [host.'{mirror.url}']\n  capabilities = ['pull']\n")
-    late = agent(config(name, node(name, first=False), None), wrap=lab.wrap)
-    wait_reason(late, name, "peers-lack-it")
-    mirror.status = 200
-    wait_image(late, name)
+K3S = "var/lib/rancher/k3s/agent/etc/containerd/certs.d"
+
+
+@pytest.mark.parametrize("kind", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2)])
+def test_a_mirror_of_others_is_found_where_the_runtime_looks(lab: Lab, mirror: Mirror, agent: Start, directory: Path, kind: str) -> None:
+    """It wants a certificate and a header."""
+    lab.containerd(containerd2() if kind == "containerd2" else None)
+    table = "'io.containerd.cri.v1.images'" if kind == "containerd2" else '"io.containerd.grpc.v1.cri"'
+    # The transfer service of 2.x uses a list of directories as one name.
+    path = f"/{K3S}" if kind == "containerd2" else f"/etc/containerd/none:/{K3S}"
+    version = 3 if kind == "containerd2" else 2
+    lab.config.write_text(f"version = {version}\n[plugins.{table}.registry]\nconfig_path = '{path}'\n")
+    lab.daemons["containerd"].restart()
+    lab.wait_for_cri()
+    certificates(directory)
+    mirror.require(directory, {"X-Team": "a", "X-More": "b"})
+    with contextlib.closing(Mirror()) as unused:
+        for where, text in (("etc/containerd/certs.d", f"[host.'{unused.url}']\n"), (K3S, HOSTS.format(url=mirror.url, directory=directory))):
+            lab.write(f"{where}/registry.example/hosts.toml", text)
+        name = "registry.example/team/app:latest"
+        late = agent(config(name, node(name, first=False), None, 600), wrap=lab.wrap)
+        wait_reason(late, name, "peers-lack-it")
+        assert unused.asked == 0 and mirror.asked > 0
+        (directory / "node.key").unlink()
+        row = wait_reason(late, name, "wave-waits")
+        assert row["why"].startswith(mirror.url) and "begins at the time of its wave" in row["why"]
+
+
+HOSTS = """\
+server = 'https://other.example'
+
+  [host.'{url}']
+  capabilities = ['pull', 'resolve']
+  ca = "../../../../../../../../../..{directory}/ca.pem"
+  client = [["{directory}/node.pem", "{directory}/node.key"]]
+    [host.'{url}'.header]
+    X-Team = "a"
+    X-More = ["b"]
+  [host.'http://127.0.0.1:1']
+  capabilities = ["push"]
+"""
+
+
+def certificates(directory: Path) -> None:
+    """Of a CA, the mirror and the node."""
+    def run(*args: str) -> None:
+        subprocess.run(["openssl", *args, "-days", "2", "-addext", "subjectAltName=IP:127.0.0.1"], cwd=directory, check=True, capture_output=True)
+
+    for name in ("ca", "mirror", "node"):
+        issuer = [] if name == "ca" else ["-CA", "ca.pem", "-CAkey", "ca.key"]
+        run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+            "-keyout", f"{name}.key", "-out", f"{name}.pem", *issuer)  # fmt: skip
 
 
 def test_the_largest_layer_of_a_digest_is_asked_for(lab: Lab, mirror: Mirror, agent: Start) -> None:

@@ -4,24 +4,36 @@
 #include "runtime/mirror_ask.h"
 
 #define QUESTIONS_MAX ((size_t)128) /* of one job: the next one asks the rest */
-#define URLS_MAX      2048
+#define MIRRORS_MAX   8             /* of one registry */
 
-static void list_urls(const struct transfer *transfer, const char *image, char urls[URLS_MAX])
+static size_t list_mirrors(const struct transfer *transfer, const char *image,
+	struct mirror_access mirrors[static MIRRORS_MAX])
 {
-	const struct mirror_format *format = transfer->runtime.driver->mirrors;
+	const struct image_runtime *runtime = &transfer->runtime;
+	const struct mirror_format *format = runtime->driver->mirrors;
 	char registry[IMAGE_NAME_MAX];
 	bool named = false;
+	size_t n = 0;
 
-	urls[0] = '\0';
 	snprintf(registry, sizeof(registry), "%.*s", (int)strcspn(image, "/"), image);
+	if (format)
+		n = mirror_files_find(format, transfer->host,
+			runtime->knows_mirrors ? runtime->mirrors : format->directory, registry,
+			mirrors, MIRRORS_MAX);
 	for (size_t i = 0; i < transfer->n_mirrors; i++)
 		named |= streq(transfer->mirrors[i].registry, registry);
-	for (size_t i = 0; i < transfer->n_mirrors; i++)
-		if (streq(transfer->mirrors[i].registry, named ? registry : REGISTRY_DEFAULT))
-			registry_list_add(urls, URLS_MAX, transfer->mirrors[i].url,
-				strlen(transfer->mirrors[i].url));
-	if (format)
-		mirror_file_find(format, transfer->host, registry, urls, URLS_MAX);
+	for (size_t i = 0; i < transfer->n_mirrors && n < MIRRORS_MAX; i++) {
+		const struct image_mirror *mirror = &transfer->mirrors[i];
+		bool known = !streq(mirror->registry, named ? registry : REGISTRY_DEFAULT);
+
+		for (size_t k = 0; k < n; k++)
+			known |= streq(mirrors[k].url, mirror->url);
+		if (known)
+			continue;
+		mirrors[n] = (struct mirror_access){0};
+		memcpy(mirrors[n++].url, mirror->url, REGISTRY_URL_MAX);
+	}
+	return n;
 }
 
 /* The best answer counts: one mirror with the image is enough. */
@@ -41,24 +53,21 @@ void peers_ask(struct transfer *transfer, const struct wait *wait)
 {
 	_cleanup_free_ struct mirror_question *questions =
 		must(calloc(QUESTIONS_MAX, sizeof(*questions)));
-	char urls[URLS_MAX];
+	struct mirror_access mirrors[MIRRORS_MAX];
 	size_t n = 0;
 
 	transfer->error = 0;
 	for (size_t i = 0; i < transfer->asked.n; i++) {
 		struct preload *image = &transfer->asked.entries[i];
+		size_t n_mirrors = list_mirrors(transfer, image->name, mirrors);
 
-		list_urls(transfer, image->name, urls);
 		image->peers.state = PEERS_UNKNOWN;
 		image->peers.asked_us = realtime_us();
-		for (const char *at = urls; *at && n < QUESTIONS_MAX; at += strspn(at, " ")) {
-			size_t len = strcspn(at, " ");
-
-			if (len < sizeof(questions[n].url)) {
-				memcpy(questions[n].image, image->name, IMAGE_NAME_MAX);
-				memcpy(questions[n++].url, at, len);
-			}
-			at += len;
+		for (size_t k = 0; k < n_mirrors && n < QUESTIONS_MAX; k++) {
+			if (mirrors[k].useless)
+				continue;
+			memcpy(questions[n].image, image->name, IMAGE_NAME_MAX);
+			questions[n++].mirror = mirrors[k];
 		}
 		if (n == QUESTIONS_MAX && i + 1 < transfer->asked.n)
 			transfer->asked.n = i; /* it may be incomplete */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is known of archives and images across restarts. */
+/* The record of archives and images, which survives restarts. */
 
 #include "tuners/images/images.h"
 

@@ -181,9 +181,12 @@ static int rank(const struct runtime *runtime, const struct images_tuner *reques
 static int ask(struct images_tuner *request, const struct wait *wait)
 {
 	struct images_sample *sample = &request->sample;
-	struct image_info info = {
-		.wants_sandbox = sample->sandbox_us == 0 ||
-				 sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US};
+	const struct wave *wave = &request->config.wave;
+	bool old =
+		sample->sandbox_us == 0 || sample->now_us >= sample->sandbox_us + SANDBOX_EVERY_US;
+	struct image_info info = {.wants_sandbox = old,
+		.wants_mirrors = wave->nodes > 1 && wave->gate != WAVE_OFF &&
+				 (old || !sample->runtime.knows_mirrors)};
 	int r = sample->runtime.driver->read_images_info(
 		&sample->runtime, request->host, wait, &info, sample->why);
 
@@ -214,7 +217,7 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 				continue;
 			host_path(request->host, found[i].socket, socket);
 			if (!streq(socket, runtime->socket))
-				sample->sandbox_us = 0;
+				sample->sandbox_us = sample->runtime.knows_mirrors = 0;
 			runtime->driver = found[i].driver;
 			copy_text(runtime->socket, sizeof(runtime->socket), socket);
 			r = ask(request, &bounded);

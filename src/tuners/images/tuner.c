@@ -199,6 +199,7 @@ static void *images_sample_request(void *self, const void *memory, bool at_once)
 	request = must(calloc(1, sizeof(*request)));
 	request->host = tuner->host;
 	request->config.driver = tuner->config.driver;
+	request->config.wave = tuner->config.wave;
 	for (size_t i = 0; i < tuner->config.archives.n; i++)
 		text_list_add(&request->config.archives, tuner->config.archives.items[i]);
 	request->sample = tuner->sample;
