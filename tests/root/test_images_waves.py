@@ -133,7 +133,7 @@ def test_a_node_of_the_second_wave_waits_until_a_peer_has_the_image(lab: Lab, na
         mirror.peers = [lab, other]
         late = agent(config(name, node(name, first=False), mirror), wrap=lab.wrap)
         wait_reason(late, name, "peers-lack-it")
-        mirror.after(4)  # its round is over
+        mirror.after(2)  # its round is over
         assert mirror.last == f"HEAD /v2/team/app/manifests/latest?ns={name.split('/')[0]}"
         assert image(late, name)["state"] == "pending" and name not in names(lab)
         seed = Agent(directory, config(name, node(name, first=True), mirror), wrap=other.wrap)
