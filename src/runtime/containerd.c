@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/toml.h"
 #include "runtime/containerd_config.h"
 #include "runtime/cri_read.h"
 
@@ -15,11 +14,8 @@
 
 #define DEFAULT_DOWNLOADS "3"
 
-#define SANDBOX_KEY "plugins.\"io.containerd.cri.v1.images\".pinned_images.sandbox"
-
 /* ---- find ---- */
 
-#define MAIN_FILE     "/etc/containerd/config.toml"
 #define RANCHER(name) "/var/lib/rancher/" name "/agent/etc/containerd/config.toml"
 #define SNAP          "/var/snap/microk8s/"
 
@@ -27,7 +23,7 @@ static const struct runtime_location locations[] = {
 	{.runtime = {.name = "containerd",
 		 .managed_by = RUNTIME_OF_NODE,
 		 .socket = "/run/containerd/containerd.sock",
-		 .config = MAIN_FILE,
+		 .config = CONTAINERD_MAIN_FILE,
 		 .unit = "containerd.service"}},
 	{.runtime = {.name = "rke2",
 		 .managed_by = RUNTIME_OF_K8S,
@@ -421,70 +417,6 @@ static bool honours_pins(const char *version)
 		       (strverscmp(version, "1.6.25") >= 0 && strverscmp(version, "1.7") < 0));
 }
 
-/* The daemon of the images. False: its program or its version is not known. */
-static bool find_daemon(const struct image_runtime *runtime, pid_t pid, const struct wait *wait,
-	struct runtime_process *process, struct runtime_daemon *daemon)
-{
-	char why[RUNTIME_WHY_MAX];
-
-	if (runtime_process_read(daemon->host, runtime->driver, pid, process) < 0 ||
-		!process->program[0])
-		return false;
-	daemon->binary = process->program;
-	daemon->version = runtime->version;
-	daemon->directory = process->directory;
-	daemon->config = process->config[0] ? process->config : MAIN_FILE;
-	return containerd_check_program(daemon, wait, why) == 0;
-}
-
-/* containerd 2.x reports its sandbox image in a dump of its configuration alone. */
-static void read_sandbox(
-	const struct runtime_daemon *daemon, const struct wait *wait, struct image_info *info)
-{
-	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[RUNTIME_WHY_MAX];
-	_cleanup_free_ char *dump = NULL;
-	/* Without a file it runs with its defaults. */
-	bool exists = access(host_path(daemon->host, daemon->config, path), F_OK) == 0;
-
-	if (containerd_dump(daemon, exists ? daemon->config : NULL, wait, &dump, why) == 0 &&
-		toml_lookup(dump, SANDBOX_KEY, reference, sizeof(reference)))
-		(void)image_normalize(reference, info->sandbox);
-}
-
-/* Those of 2.x are in its files. Files that changed after its start are not in force. */
-static void read_mirrors(struct image_runtime *runtime, const struct runtime_daemon *daemon,
-	uint64_t started_us, const struct wait *wait)
-{
-	struct runtime_files files = {0};
-	const char *list = files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
-
-	containerd_config_read(daemon, wait, &files);
-	if (files.error < 0 || files.changed_us > started_us)
-		return;
-	/* The transfer service uses a list as one name, which no directory has. */
-	runtime->knows_mirrors = copy_text(runtime->mirrors, sizeof(runtime->mirrors),
-		files.transfer && strchr(list, ':') ? "" : list);
-}
-
-static int read_images_info(struct image_runtime *runtime, const struct host *host,
-	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
-{
-	struct runtime_process process = {0};
-	struct runtime_daemon daemon = {.host = host};
-	int r = cri_read_images_info(runtime, host, wait, info, why);
-	bool sandbox = info->wants_sandbox && !info->sandbox[0];
-	bool mirrors = info->wants_mirrors && containerd_is_at_least(runtime->version, 2, 0);
-
-	if (r < 0 || info->pid <= 0 || (!sandbox && !mirrors) ||
-		!find_daemon(runtime, info->pid, wait, &process, &daemon))
-		return r;
-	if (sandbox)
-		read_sandbox(&daemon, wait, info);
-	if (mirrors)
-		read_mirrors(runtime, &daemon, process.started_us, wait);
-	return r;
-}
-
 const struct runtime_driver containerd_driver = {
 	.name = "containerd",
 	.locations = locations,
@@ -508,7 +440,7 @@ const struct runtime_driver containerd_driver = {
 	.serves_kubelet = true,
 	.copies_per_image = 2,
 	.honours_pins = honours_pins,
-	.read_images_info = read_images_info,
+	.read_images_info = containerd_read_images_info,
 	.list = cri_list_images,
 	.find = cri_find_image,
 	.pull = containerd_pull,

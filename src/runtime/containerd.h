@@ -7,7 +7,12 @@
 
 #define CONTAINERD_CERTS "/etc/containerd/certs.d"
 
+#define CONTAINERD_MAIN_FILE "/etc/containerd/config.toml" /* unless an option names another */
+
 extern const struct mirror_format containerd_mirrors;
+
+int containerd_read_images_info(struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX]);
 
 int containerd_pin(const struct image_runtime *runtime, const struct host *host, const char *name,
 	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);

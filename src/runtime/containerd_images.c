@@ -2,6 +2,8 @@
 #include "runtime/containerd.h"
 
 #include "base/file.h"
+#include "base/toml.h"
+#include "runtime/containerd_config.h"
 #include "runtime/cri_read.h"
 
 /* Labels of images (pkg/cri/labels): managed by the CRI; exempt from garbage collection. */
@@ -9,6 +11,8 @@
 #define MANAGED       "managed"
 #define PIN_LABEL     "io.cri-containerd.pinned"
 #define PIN_VALUE     "pinned"
+
+#define SANDBOX_KEY "plugins.\"io.containerd.cri.v1.images\".pinned_images.sandbox"
 
 #define CLEAN_US (USEC_PER_SEC / 2)         /* of calls after a cancellation */
 #define KNOWN_US (30 * USEC_PER_SEC)        /* until events tell the CRI a new name */
@@ -68,6 +72,72 @@ static int write_image(struct image_session *session, const char *name,
 	request.update_mask = n_paths > 0 ? &mask : NULL;
 	return image_call(session, n_paths > 0 ? CONTAINERD_UPDATE_IMAGE : CONTAINERD_CREATE_IMAGE,
 		&request.base, &answer);
+}
+
+/* ---- what the daemon is configured for ---- */
+
+/* The daemon of the images. False: its program or its version is not known. */
+static bool find_daemon(const struct image_runtime *runtime, pid_t pid, const struct wait *wait,
+	struct runtime_process *process, struct runtime_daemon *daemon)
+{
+	char why[RUNTIME_WHY_MAX];
+
+	if (runtime_process_read(daemon->host, runtime->driver, pid, process) < 0 ||
+		!process->program[0])
+		return false;
+	daemon->binary = process->program;
+	daemon->version = runtime->version;
+	daemon->directory = process->directory;
+	daemon->config = process->config[0] ? process->config : CONTAINERD_MAIN_FILE;
+	return containerd_check_program(daemon, wait, why) == 0;
+}
+
+/* containerd 2.x reports its sandbox image in a dump of its configuration alone. */
+static void read_sandbox(
+	const struct runtime_daemon *daemon, const struct wait *wait, struct image_info *info)
+{
+	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[RUNTIME_WHY_MAX];
+	_cleanup_free_ char *dump = NULL;
+	/* Without a file it runs with its defaults. */
+	bool exists = access(host_path(daemon->host, daemon->config, path), F_OK) == 0;
+
+	if (containerd_dump(daemon, exists ? daemon->config : NULL, wait, &dump, why) == 0 &&
+		toml_lookup(dump, SANDBOX_KEY, reference, sizeof(reference)))
+		(void)image_normalize(reference, info->sandbox);
+}
+
+/* Those of 2.x are in its files. Files that changed after its start are not in force. */
+static void read_mirrors(struct image_runtime *runtime, const struct runtime_daemon *daemon,
+	uint64_t started_us, const struct wait *wait)
+{
+	struct runtime_files files = {0};
+	const char *list = files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
+
+	containerd_config_read(daemon, wait, &files);
+	if (files.error < 0 || files.changed_us > started_us)
+		return;
+	/* The transfer service uses a list as one name, which no directory has. */
+	runtime->knows_mirrors = copy_text(runtime->mirrors, sizeof(runtime->mirrors),
+		files.transfer && strchr(list, ':') ? "" : list);
+}
+
+int containerd_read_images_info(struct image_runtime *runtime, const struct host *host,
+	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
+{
+	struct runtime_process process = {0};
+	struct runtime_daemon daemon = {.host = host};
+	int r = cri_read_images_info(runtime, host, wait, info, why);
+	bool sandbox = info->wants_sandbox && !info->sandbox[0];
+	bool mirrors = info->wants_mirrors && containerd_is_at_least(runtime->version, 2, 0);
+
+	if (r < 0 || info->pid <= 0 || (!sandbox && !mirrors) ||
+		!find_daemon(runtime, info->pid, wait, &process, &daemon))
+		return r;
+	if (sandbox)
+		read_sandbox(&daemon, wait, info);
+	if (mirrors)
+		read_mirrors(runtime, &daemon, process.started_us, wait);
+	return r;
 }
 
 /* ---- pins ---- */
