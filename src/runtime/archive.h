@@ -20,7 +20,7 @@
 #define DIGEST_MAX       72  /* "sha256:", 64 hexadecimal digits and the end */
 #define IMAGE_NAME_MAX   256 /* "docker.io/library/busybox:1.36" */
 #define ARCHIVE_WHY_MAX  200
-#define ARCHIVE_TEXT_MAX ((size_t)4 * 1024 * 1024) /* of a manifest, an index, a configuration */
+#define ARCHIVE_TEXT_MAX ((size_t)1024 * 1024) /* of a manifest, an index, a configuration */
 
 /* A manifest, configuration or layer that a registry would serve under this digest. */
 struct archive_blob {

@@ -5,7 +5,7 @@
 #include "runtime/archive_internal.h"
 
 #define DOCUMENTS_MAX 1024
-#define VALUES_MAX    50000 /* of one document: cJSON needs about 100 bytes for each */
+#define VALUES_MAX    8000 /* of one document: cJSON needs about 150 bytes for each */
 
 #define SIZE_LIMIT 0x1p53 /* JSON numbers are exact below it */
 

@@ -131,7 +131,7 @@ void mirrors_ask(
 				.insecure = mirror->insecure,
 				.header = ACCEPT,
 				.headers = mirror->headers,
-				.limit = ARCHIVE_TEXT_MAX / 4,
+				.limit = ARCHIVE_TEXT_MAX,
 				.method = is_last(asked[i]) ? "HEAD" : NULL};
 		}
 		http_get_all(gets, left, &bounded);
