@@ -378,7 +378,7 @@ def table_of_cases(rows: dict[str, list[list[list[Fleet]]]]) -> None:
 def plot(fleets: dict[str, list[list[Fleet]]], path: str) -> None:
     """Draws the share of 10,000 nodes with the image over a logarithmic time axis."""
     width, height, left, top = 640, 300, 50, 12
-    ends = (5.0, 5000.0)
+    ends = (5.0, 20000.0)
 
     def x(seconds: float) -> float:
         return left + width * math.log(max(seconds, ends[0]) / ends[0]) / math.log(ends[1] / ends[0])
@@ -388,19 +388,21 @@ def plot(fleets: dict[str, list[list[Fleet]]], path: str) -> None:
         f"<title>Share of {NODES[2]:,} simulated nodes that have the image</title>",
         f'<rect width="{left + width + 20}" height="{top + height + 46}" fill="#fff"/>',
     ]
-    for seconds in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000):
+    for seconds in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000):
         out.append(f'<path d="M{x(seconds):.1f} {top}v{height}" stroke="#ddd"/>')
         out.append(f'<text x="{x(seconds):.1f}" y="{top + height + 16}" text-anchor="middle">{seconds:,}</text>')
     for part in (0, 25, 50, 75, 100):
         y = top + height * (100 - part) / 100
         out.append(f'<path d="M{left} {y}h{width}" stroke="#ddd"/><text x="{left - 6}" y="{y + 4}" text-anchor="end">{part} %</text>')
     out.append(f'<text x="{left + width / 2}" y="{top + height + 36}" text-anchor="middle">seconds (logarithmic)</text>')
-    for i, ((name, of), colour) in enumerate(zip(fleets.items(), ("#777", "#c60", "#06c", "#093"))):
+    colours = ("#777", "#c60", "#06c", "#093", "#06c", "#a0a", "#a0a")
+    for i, ((name, of), colour) in enumerate(zip(fleets.items(), colours)):
+        dashes = ' stroke-dasharray="6 4"' if "by the mirror" in name else ""
         fleet = of[2][len(of[2]) // 2]
         points = {f"{x(fleet.share(k / 200)):.1f} {top + height * (1 - k / 200):.1f}": None for k in range(1, 201)}
-        out.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        out.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
         at = top + 20 + 18 * i
-        out.append(f'<path d="M{left + 10} {at - 4}h24" stroke="{colour}" stroke-width="2"/><text x="{left + 40}" y="{at}">{name.replace("`", "")}</text>')
+        out.append(f'<path d="M{left + 10} {at - 4}h24" stroke="{colour}" stroke-width="2"{dashes}/><text x="{left + 40}" y="{at}">{name.replace("`", "")}</text>')
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(out) + "\n</svg>\n")
 
@@ -408,10 +410,12 @@ def plot(fleets: dict[str, list[list[Fleet]]], path: str) -> None:
 def main() -> int:
     fleets = calm()
     table(fleets)
-    compared()
+    rows = compared()
     table(wrong_counts())
     if arguments.plot:
-        plot(fleets, arguments.plot)
+        _, by_time, closed = rows["a pull takes 30 s, not 7"]
+        more = {"the same by the mirror, growth: 3": rows["calm"][2], "by time, a pull takes 30 s": by_time, "by the mirror, a pull takes 30 s": closed}
+        plot(fleets | more, arguments.plot)
     if not arguments.quick:
         table(harder())
     return 0
@@ -421,6 +425,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wave_decide")
     parser.add_argument("--quick", action="store_true", help="only what is asserted")
-    parser.add_argument("--plot", metavar="FILE", help="an SVG of the calm case")
+    parser.add_argument("--plot", metavar="FILE", help="an SVG of the calm case, and of a pull that takes longer than a round")
     arguments = parser.parse_args()
     sys.exit(main())
