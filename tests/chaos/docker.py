@@ -106,8 +106,8 @@ class Docker(Program):
         if wanted or node.commands or node.world.fuse >= 0 or any(a.stopped for a in node.agents.values()):
             self.pull_due = self.world.now
         # Restarts of containerd hold pulls back.
-        due = {(c.fields["runtime.kind"], c.fields["runtime.restart"], c.fields["archives"], bool(c.fields["pull"])) for c in configs}
-        if not self.supervised() or not self.running() or not wanted or due != {("auto", "never", None, True)} or node.released:
+        due = {(c.mode("images"), c.fields["runtime.kind"], c.fields["runtime.restart"], c.fields["archives"], bool(c.fields["pull"])) for c in configs}
+        if not self.supervised() or not self.running() or due != {("enforce", "auto", "never", None, True)} or node.released:
             self.pulled = self.world.now
         if self.world.now - max(self.pulled, self.started) > PULL_BEGINS:
             raise Violation("progress", f"an image is not pulled: {node.explain()}")
