@@ -187,7 +187,9 @@ class Containerd(Program):
         policies = {c.fields["runtime.restart"] for c in self.node.possible_configs()}
         if not self.supervised() or not self.running() or policies != {"now"}:
             self.due = now
-        if now - max(self.changed, self.started, self.due) < 200 or not self.restored or len(recent) > 2 or self.node.disturbed:
+        # An agent that enforces keeps a restart for a roll-back.
+        held = len(recent) > 1 or "refused" in self.text or self.node.disturbed
+        if now - max(self.changed, self.started, self.due) < 200 or not self.restored or held:
             return
         key, value = key_of(self.text) or "3", (STATE / "value").read_text()
         if key != value:
