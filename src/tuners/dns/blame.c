@@ -80,6 +80,14 @@ double dns_second_within(const struct dns_second *second, const struct dns_readi
 	return both;
 }
 
+bool dns_second_meets(const struct dns_second *second, const struct dns_reading *reading)
+{
+	uint64_t end = (second->end + 1) * BIN_US;
+	uint64_t begin = end - MIN(end, (ARRAY_SIZE(second->bins) + 2) * BIN_US);
+
+	return reading->begin_us < end && reading->end_us > begin;
+}
+
 const struct dns_second *dns_busiest_second(const struct dns_label *label, uint64_t now)
 {
 	const struct dns_second *busiest = NULL;

@@ -371,6 +371,8 @@ void dns_second_observe(
 double dns_second_total(const struct dns_second *second);
 /* The queries of the second in a reading. Queries in a bin count as evenly spread. */
 double dns_second_within(const struct dns_second *second, const struct dns_reading *reading);
+/* Whether they have a time in common, give or take a bin: clients are read after the bins. */
+bool dns_second_meets(const struct dns_second *second, const struct dns_reading *reading);
 /* The busiest second of the last minute; NULL: none. */
 const struct dns_second *dns_busiest_second(const struct dns_label *label, uint64_t now_us);
 

@@ -172,8 +172,10 @@ static void count_in_second(const struct dns_clients *clients, const struct dns_
 		rest += spread - within[r];
 	}
 	for (unsigned r = 0; r < DNS_READINGS; r++) {
-		double more = within[r] > 0 ? MIN(rest, sums[r] - within[r]) : 0;
+		double more = MIN(rest, sums[r] - within[r]);
 
+		if (!dns_second_meets(second, &clients->readings[r]))
+			continue;
 		within[r] += more;
 		rest -= more;
 	}
