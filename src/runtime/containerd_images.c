@@ -108,13 +108,13 @@ static void read_sandbox(
 
 /* Those of 2.x are in its files. Files that changed after its start are not in force. */
 static void read_mirrors(struct image_runtime *runtime, const struct runtime_daemon *daemon,
-	uint64_t started_us, const struct wait *wait)
+	const struct runtime_process *process, const struct wait *wait)
 {
 	struct runtime_files files = {0};
 	const char *list = files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
 
 	containerd_config_read(daemon, wait, &files);
-	if (files.error < 0 || files.changed_us > started_us)
+	if (files.error < 0 || runtime_changed_since(process, files.changed_us))
 		return;
 	/* The transfer service uses a list as one name, which no directory has. */
 	runtime->knows_mirrors = copy_text(runtime->mirrors, sizeof(runtime->mirrors),
@@ -136,7 +136,7 @@ int containerd_read_images_info(struct image_runtime *runtime, const struct host
 	if (sandbox)
 		read_sandbox(&daemon, wait, info);
 	if (mirrors)
-		read_mirrors(runtime, &daemon, process.started_us, wait);
+		read_mirrors(runtime, &daemon, &process, wait);
 	return r;
 }
 

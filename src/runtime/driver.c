@@ -233,6 +233,11 @@ bool runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 	return true;
 }
 
+bool runtime_changed_since(const struct runtime_process *process, uint64_t changed_us)
+{
+	return changed_us > process->started_us + START_SLACK_US;
+}
+
 void runtime_infer(struct node_runtime *runtime, enum runtime_setting setting, uint64_t changed_us,
 	const char *reported, const char *otherwise)
 {
@@ -243,7 +248,7 @@ void runtime_infer(struct node_runtime *runtime, enum runtime_setting setting, u
 	if (reported[0])
 		copy_text(value, SETTING_VALUE_MAX, reported);
 	else if (runtime->process.started_us == 0 ||
-		 (!known && changed_us > runtime->process.started_us + START_SLACK_US))
+		 (!known && runtime_changed_since(&runtime->process, changed_us)))
 		value[0] = '\0';
 	else if (!known)
 		copy_text(value, SETTING_VALUE_MAX, on_disk[0] ? on_disk : otherwise);

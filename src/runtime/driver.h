@@ -405,6 +405,9 @@ bool runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 /* Replaces the names of the runtime, which owns the entries from then on. */
 void runtime_set_names(struct node_runtime *runtime, struct runtime_names *names);
 
+/* Whether a file changed after the start of the process, which the kernel rounds. */
+bool runtime_changed_since(const struct runtime_process *process, uint64_t changed_us);
+
 /*
  * Sets the value in force of a setting to the reported one, or to that of the files if they have
  * not changed since the daemon started. A known value stays until the process ends. otherwise is
