@@ -37,7 +37,7 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 		printf("%s %s\n", images[i].name, images[i].id);
 	if (streq(command, "load") && n == 3) {
 		host.state = args[2];
-		r = archive_open(&host, args[1], 0, UINT64_MAX, wait, &archive, why);
+		r = archive_open(&host, args[1], 0, 0, wait, &archive, why);
 	}
 	for (size_t i = 0; r == 0 && archive && i < archive->n_images; i++)
 		r = images_load(runtime, &host, archive, &archive->images[i], wait, &done, why);

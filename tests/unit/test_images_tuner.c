@@ -180,3 +180,39 @@ TUNER_TEST(a_cancelled_transfer_changes_no_record)
 	images_tuner.jobs[JOB_TRANSFER].adopt(NULL, begin(made));
 	made->tuner->n_active = 0;
 }
+
+static int find_nothing(const struct image_runtime *runtime, const char *name,
+	const struct wait *wait, struct runtime_image *image, char why[static IMAGES_WHY_MAX])
+{
+	(void)runtime, (void)name, (void)wait, (void)image;
+	why[0] = '\0';
+	return -ENOENT;
+}
+
+static int pull_nothing(const struct image_runtime *runtime, const char *name,
+	const struct wait *wait, _Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
+{
+	(void)runtime, (void)name, (void)wait, (void)progress, (void)why;
+	return 0;
+}
+
+TUNER_TEST(a_pulled_image_that_the_runtime_does_not_list_has_failed)
+{
+	static const struct runtime_driver driver = {
+		.name = "fake", .find = find_nothing, .pull = pull_nothing};
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	struct transfer *transfer = begin(made);
+	const struct preload *known;
+
+	transfer->kind = TRANSFER_PULL;
+	transfer->runtime.driver = &driver;
+	strcpy(transfer->name, "docker.io/library/a:1");
+	images_transfer(transfer, &wait);
+	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+	known = preload_find(&made->tuner->record, "", "docker.io/library/a:1");
+	assert_string_equal(known->reason, "pull-failed");
+	assert_string_equal(
+		known->why, "fake reported success but does not list the image: see its log");
+	assert_int_equal(known->failures, 1);
+	assert_false(known->loaded);
+}

@@ -7,6 +7,15 @@
 /* Slow registries need hours, but a runtime that hangs must not block a transfer for ever. */
 #define TRANSFER_US (6 * 3600 * USEC_PER_SEC)
 
+/*
+ * Room in the store that makes it unnecessary to count the unpacked bytes of layers before a load,
+ * which takes about as long as the load: images of an archive need less than this many times its
+ * size, and a load of anything else is cancelled, within some samples, before it has written the
+ * rest.
+ */
+#define ROOM_TIMES 6
+#define ROOM_MORE  (UINT64_C(16) << 30)
+
 void transfer_free(struct transfer *transfer)
 {
 	free(transfer->ready.items);
@@ -103,19 +112,28 @@ static int is_there(const struct transfer *transfer, const struct archive_image 
 	return 1;
 }
 
+/* Bytes by which the store may grow. */
+static uint64_t measure_room(const struct transfer *transfer)
+{
+	uint64_t size, used;
+
+	if (transfer->store_max == 0 ||
+		!store_measure(transfer->host, transfer->store, &size, &used))
+		return UINT64_MAX;
+	return transfer->store_max - MIN(transfer->store_max, used + transfer->reserved);
+}
+
 static int load_image(struct transfer *transfer, const struct archive *archive,
 	const struct archive_image *image, struct preload *preload, const struct wait *wait)
 {
 	uint64_t began_us = now_us(), before = atomic_load(&transfer->done);
-	uint64_t size, used, room = UINT64_MAX;
+	uint64_t room = measure_room(transfer);
 	int r = is_there(transfer, image, preload, wait);
 
 	/* The layers as they are and unpacked, and 1/16 for the blocks of small files. */
 	preload->need = image->size + image->unpacked + image->unpacked / 16;
 	if (r > 0)
 		return 0;
-	if (transfer->store_max > 0 && store_measure(transfer->host, transfer->store, &size, &used))
-		room = transfer->store_max - MIN(transfer->store_max, used + transfer->reserved);
 	if (r == 0 && preload->need > room) {
 		preload->reason = "does-not-fit";
 		images_describe_room(preload->why, preload->need, room);
@@ -188,9 +206,10 @@ static int run_archive(struct transfer *transfer, const struct wait *wait)
 {
 	struct preload *whole = preload_add(&transfer->found, transfer->archive.path, "");
 	_cleanup_(cleanup_archive_close) struct archive *archive = NULL;
+	bool ample = measure_room(transfer) >= ROOM_MORE + ROOM_TIMES * transfer->archive.key.size;
 	char why[ARCHIVE_WHY_MAX];
 	int r = archive_open(transfer->host, transfer->archive.path, transfer->percent_free,
-		transfer->store_max, wait, &archive, why);
+		ample ? 0 : transfer->store_max, wait, &archive, why);
 
 	whole->key = transfer->archive.key;
 	if (r < 0) {
@@ -200,12 +219,42 @@ static int run_archive(struct transfer *transfer, const struct wait *wait)
 	return load_images(transfer, archive, wait);
 }
 
+/* Learns the ids of the new images and the size of a pulled image. */
+static void learn_images(struct transfer *transfer, const struct wait *wait)
+{
+	bool pulled = transfer->kind == TRANSFER_PULL;
+
+	for (size_t i = 0; i < transfer->found.n; i++) {
+		struct preload *preload = &transfer->found.entries[i];
+		struct runtime_image image;
+		char why[IMAGES_WHY_MAX];
+		int r;
+
+		if (!preload->loaded)
+			continue;
+		r = transfer->runtime.driver->find(
+			&transfer->runtime, preload->name, wait, &image, why);
+		if (r == 0) {
+			copy_text(preload->id, sizeof(preload->id), image.id);
+			preload->size = MAX(preload->size, image.size);
+			if (pulled)
+				preload->bytes = preload->size;
+		} else if (r == -ENOENT) {
+			/* As a success it would be transferred again at once. */
+			preload->loaded = false;
+			preload->reason = pulled ? "pull-failed" : "load-failed";
+			snprintf(preload->why, sizeof(preload->why),
+				"%s reported success but does not list the image: see its log",
+				transfer->runtime.driver->name);
+		}
+	}
+}
+
 void images_transfer(void *request, const struct wait *wait)
 {
 	struct transfer *transfer = request;
 	struct wait bounded = wait_at_most(wait, TRANSFER_US);
 	uint64_t began_us = now_us();
-	char why[IMAGES_WHY_MAX];
 	struct preload *preload;
 
 	switch (transfer->kind) {
@@ -229,19 +278,6 @@ void images_transfer(void *request, const struct wait *wait)
 		peers_ask(transfer, wait);
 		break;
 	}
-	if (transfer->error < 0)
-		return;
-	/* Learn the ids of the new images and the size of a pulled image. */
-	for (size_t i = 0; i < transfer->found.n; i++) {
-		struct runtime_image image;
-
-		preload = &transfer->found.entries[i];
-		if (!preload->loaded || transfer->runtime.driver->find(&transfer->runtime,
-						preload->name, &bounded, &image, why) < 0)
-			continue;
-		copy_text(preload->id, sizeof(preload->id), image.id);
-		preload->size = MAX(preload->size, image.size);
-		if (transfer->kind == TRANSFER_PULL)
-			preload->bytes = preload->size;
-	}
+	if (transfer->error == 0)
+		learn_images(transfer, &bounded);
 }
