@@ -104,7 +104,8 @@ const struct explanation limits_rows[] = {
 	{"file-handles", "limit",
 		"Open files of all processes. At the limit, open, socket and accept fail with "
 		"ENFILE for all users but root. Where systemd has raised the maximum to the "
-		"largest possible number, the limit is not shown.",
+		"largest possible number, the limit is not shown. Users are counted by their "
+		"descriptors, of which several share a file after a fork.",
 		"files", "by memory, about 10 % at 1 kB a file", "sysctl, fs.file-max",
 		.source = "fs/file_table.c, alloc_empty_file()", C,
 		.breaks = "\"Too many open files in system\" (ENFILE); \"VFS: file-max limit N "
