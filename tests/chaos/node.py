@@ -388,6 +388,8 @@ class Node:
         if done.code == 1 and "headroom: " not in done.out and "not" not in done.out:
             raise Violation("originals", f"restore failed without a reason: {done.out}")
         for value in self.values.values():
+            # Another command may have written the value before this one restored it.
+            value.loose |= not alone and value.tuner in tuners and bool(value.firsts)
             text, by_hand, firsts = before[value.name]
             if value.tuner not in tuners or not firsts:
                 continue

@@ -90,7 +90,8 @@ def test_a_loopback_address_refuses_other_names(one, host):
 
 def test_an_address_in_use_is_not_in_the_line_of_the_start(one, agent):
     config = f'mode: observe\nhttp: {{listen: "127.0.0.1:{one.port}"}}'
-    assert " on no port and no socket; " in agent(config, name="second").log
+    second = agent(config, name="second")
+    until(lambda: " on no port and no socket; " in second.log, lambda: second.log)
 
 
 def test_the_number_of_series_is_bounded(one):

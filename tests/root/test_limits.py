@@ -178,7 +178,7 @@ def test_a_listener_that_does_not_accept_and_ports_to_one_destination(pod: Pod, 
         "t = socket.create_server(('127.0.0.1', 81))\n"
         "for _ in range(60):\n a = socket.create_connection(('127.0.0.1', 81))\n b = t.accept()[0]\n a.close()\n b.close()",
         *inside(space))
-    listing = subprocess.run([*inside(space), "ss", "-ltnH"], check=True, capture_output=True, text=True).stdout.split()
+    listing = subprocess.run([*inside(space), "ss", "-ltnH", "sport = :80"], check=True, capture_output=True, text=True).stdout.split()
     now = limits()
     listen, ports = now["listen"], now["ports"]
     assert (listen["used"], listen["max"]) == (int(listing[1]), int(listing[2])) == (900, 950)

@@ -97,7 +97,9 @@ static int write_edit(
 			&text, why);
 	if (r == 0)
 		r = file_put(&at, hash, &text);
+	(void)unlinkat(editor.state, "files", AT_REMOVEDIR);
 	close(editor.state);
+	(void)rmdir(state);
 	if (r < 0) {
 		printf("why %s\n", why);
 		return 1;
