@@ -428,8 +428,8 @@ class Hands:
     @step(unit=[True, True, False])
     def reboot(self, unit: bool) -> None:
         """A new boot id, an empty /run, the kernel's defaults. The unit may start again."""
-        self.node.observe()
         self.world.end_all()
+        self.node.observe()  # what they wrote until they ended
         self.world.tasks.clear()
         self.node.agents.clear()
         self.world.make_room()
