@@ -43,6 +43,7 @@ size_t core_apply_values(struct core *core, struct plan *done)
 	if (n > 0 && core->values && core->lock >= 0) {
 		values_apply(&core->host, core->values, &values);
 		reconcile_results(&core->node, &values, now_us());
+		core_keep_drifts(core);
 	}
 	if (done)
 		plan_move(done, &values, PLAN_ALL);

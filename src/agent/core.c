@@ -438,6 +438,7 @@ int core_adopt_files(struct core *core, struct file_job *job, struct plan *done)
 	adopt_journal(core);
 	if (job->task == FILE_APPLY)
 		reconcile_results(&core->node, &job->plan, now_us());
+	core_keep_drifts(core);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		struct tuner_status *tuner = &core->node.tuners[i];
 

@@ -265,6 +265,7 @@ void core_poll_tuner(struct core *core, struct tuner_status *tuner)
 {
 	plan_clear(&core->plan);
 	poll_tuner(core, tuner, now_us());
+	core_keep_drifts(core);
 }
 
 void core_poll(struct core *core)
