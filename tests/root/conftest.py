@@ -496,9 +496,9 @@ def kernel_lock(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def temporary() -> Iterator[Path]:
+def temporary(parent: str | None = None) -> Iterator[Path]:
     """A directory with a short path that all users can enter, for state, sockets and configuration."""
-    path = Path(tempfile.mkdtemp(prefix="headroom-"))
+    path = Path(tempfile.mkdtemp(prefix="headroom-", dir=parent))
     path.chmod(0o755)
     try:
         yield path

@@ -11,12 +11,19 @@ from typing import Any, Callable, Iterator
 
 import pytest
 import storm
-from conftest import NO_BPF, SLACK, Agent, Run, fill_disk, set_thresholds, small_disk, thresholds, until
+from conftest import NO_BPF, SLACK, Agent, Run, fill_disk, set_thresholds, small_disk, temporary, thresholds, until
 from storm import NAMES, BusyCpus, Space, fill, ip, prepare, space, table, wakeups  # noqa: F401
 
 KERNEL = (128, 512, 1024)  # the kernel's defaults, from which growth is hardest
 DEFAULTS = (80000, 90000, 100000)
 KEEP = "neighbor: {ipv4: keep, ipv6: keep, grow: true}"
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """In memory: a write of the agent that waits for a disk would count as a wake-up."""
+    with temporary("/dev/shm") as path:
+        yield path
 
 
 @pytest.fixture
