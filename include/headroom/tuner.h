@@ -46,7 +46,7 @@ struct limit_reading *proposal_limit(struct proposal *proposal);
 /* Its status is False, its reason as given. */
 struct condition_reading *proposal_condition(
 	struct proposal *proposal, const struct condition_type *type, const char *reason);
-/* Adds to proposal->why, unless it is empty. */
+/* Adds why to proposal->why; an empty one adds nothing. */
 void proposal_lacks(struct proposal *proposal, const char *why);
 void proposal_clear(struct proposal *proposal);
 

@@ -255,7 +255,9 @@ static int roll_back(
 	r = spent ? -EPERM : edit_check(&job->host, service, job->wait, again);
 	if (r == 0) {
 		r = budget_take(job, mark, true);
-		copy_text(again, sizeof(again), "the restart could not be recorded in the journal");
+		if (r < 0)
+			copy_text(again, sizeof(again),
+				"the restart could not be recorded in the journal");
 	}
 	if (r == 0)
 		r = unit_restart(job, service, true, again);

@@ -169,11 +169,12 @@ static void report_pressure(const struct judged *one, struct condition_reading *
 		append_user(reading, one->limit, &one->limit->top[0], "is");
 }
 
-static void add_lacks(const struct limits *limits, char why[static TUNER_WHY_MAX])
+static void add_lacks(const struct limits *limits, struct proposal *proposal)
 {
 	const char *separator = ": not watched: ";
+	char *why = proposal->why, one[TUNER_WHY_MAX];
 
-	copy_text(why, TUNER_WHY_MAX, limits->bpf_why);
+	proposal_lacks(proposal, limits->bpf_why);
 	if (limits->pass_error < 0)
 		snprintf(why, TUNER_WHY_MAX, "BPF: an iterator: %s: the next sample tries again",
 			strerror(-limits->pass_error));
@@ -185,9 +186,11 @@ static void add_lacks(const struct limits *limits, char why[static TUNER_WHY_MAX
 	for (size_t i = 0; i < limits->n; i++) {
 		int error = limits->rows[i].error;
 
-		if (error < 0 && error != -ENOENT)
-			text_append(why, TUNER_WHY_MAX, "%s%s: %s: let the agent read it",
-				why[0] ? "; " : "", limits_rows[i].name, strerror(-error));
+		if (error >= 0 || error == -ENOENT)
+			continue;
+		snprintf(one, sizeof(one), "%s: %s: let the agent read it", limits_rows[i].name,
+			strerror(-error));
+		proposal_lacks(proposal, one);
 	}
 }
 
@@ -206,7 +209,7 @@ void limits_decide(
 	if (!memory->rows)
 		memory->rows = must(calloc(limits->n + 1, sizeof(*memory->rows)));
 	memory->polled_at_us = input->now_us;
-	add_lacks(limits, proposal->why);
+	add_lacks(limits, proposal);
 	(void)proposal_condition(proposal, &limits_conditions[LIMITS_PRESSURE], "within-limit");
 	(void)proposal_condition(proposal, &limits_conditions[LIMITS_REACHED], "within-limit");
 	for (int i = 0; i < 2; i++)

@@ -376,7 +376,7 @@ static void raise_layer(struct condition_reading *reading, const char *reason,
 {
 	char registry[64], total[32] = "an unknown number of";
 
-	if (!layer || reading->status == CONDITION_TRUE)
+	if (reading->status == CONDITION_TRUE)
 		return;
 	pulls_registry_of(layer->image, registry);
 	if (layer->piece.total > 0)
@@ -393,32 +393,39 @@ static void judge_pulls(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
 	uint64_t now = decision->input->now_us;
-	struct proposal *proposal = decision->proposal;
+	struct condition_reading *reading = proposal_condition(
+		decision->proposal, &runtime_conditions[PULL_STUCK], "pulls-move");
+	char how[128], left[TIME_TEXT_MAX], rate[AMOUNT_MAX];
 
-	(void)proposal_condition(proposal, &runtime_conditions[PULL_STUCK], "pulls-move");
-	(void)proposal_condition(proposal, &runtime_conditions[PULL_SLOW], "pulls-move");
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		const struct pull_layer *stuck = pulls_stuck(&runtime->pulls, now);
-		const struct pull_layer *slow = pulls_slow(&runtime->pulls);
-		char how[128], left[TIME_TEXT_MAX], rate[AMOUNT_MAX];
 
-		if (stuck)
-			snprintf(how, sizeof(how), "no progress for %llu s",
-				(unsigned long long)(pulls_age(now, stuck->moved_us) /
-						     USEC_PER_SEC));
-		raise_layer(&proposal->conditions[proposal->n_conditions - 2], "no-progress",
-			runtime, stuck, how);
-		if (slow) {
-			duration_text(pulls_seconds_left(slow), left);
-			snprintf(how, sizeof(how), "%s/s in the last minute, so %s more",
-				amount_text(slow->minute_rate, "bytes", rate), left);
-		}
-		raise_layer(&proposal->conditions[proposal->n_conditions - 1], "pull-slow", runtime,
-			slow, how);
+		if (!stuck)
+			continue;
+		snprintf(how, sizeof(how), "no progress for %llu s",
+			(unsigned long long)(pulls_age(now, stuck->moved_us) / USEC_PER_SEC));
+		raise_layer(reading, "no-progress", runtime, stuck, how);
+	}
+	reading = proposal_condition(
+		decision->proposal, &runtime_conditions[PULL_SLOW], "pulls-move");
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+		const struct pull_layer *slow = pulls_slow(&runtime->pulls);
+
+		if (!slow)
+			continue;
+		duration_text(pulls_seconds_left(slow), left);
+		snprintf(how, sizeof(how), "%s/s in the last minute, so %s more",
+			amount_text(slow->minute_rate, "bytes", rate), left);
+		raise_layer(reading, "pull-slow", runtime, slow, how);
 	}
 }
 
+/*
+ * Explains why downloads are not set: a broken file, or a key that cannot be edited. A silent
+ * runtime has a condition.
+ */
 static void add_lacks(const struct runtime_tuner *tuner, char why[static TUNER_WHY_MAX])
 {
 	uint64_t wanted = tuner->config.numbers[RUNTIME_DOWNLOADS].value;

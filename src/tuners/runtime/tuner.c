@@ -439,10 +439,6 @@ static void runtime_sample_adopt(void *self, void *data)
 	free(request);
 }
 
-/*
- * Explains why downloads are not set: a broken file, or a key that cannot be edited. A silent
- * runtime has a condition.
- */
 static void runtime_close(void *self, void *memory)
 {
 	struct runtime_tuner *tuner = self;

@@ -118,28 +118,34 @@ static void judge_suited(const struct storage *storage, struct proposal *proposa
 	}
 }
 
-static void add_lacks(const struct storage *storage, char why[static TUNER_WHY_MAX])
+static void add_lacks(const struct storage *storage, struct proposal *proposal)
 {
-	copy_text(why, TUNER_WHY_MAX, storage->why);
-	if (!storage->bpf)
+	char one[TUNER_WHY_MAX];
+
+	proposal_lacks(proposal, storage->why);
+	if (!storage->bpf || storage->bpf->calls_error >= 0)
 		return;
-	if (storage->bpf->ext4_error < 0 && storage->bpf->calls_error < 0)
-		text_append(why, TUNER_WHY_MAX,
+	if (storage->bpf->ext4_error < 0) {
+		snprintf(one, sizeof(one),
 			"BPF: syncs of ext4 are not counted: %s: mount an ext4 file system and "
 			"restart the agent",
 			strerror(-storage->bpf->ext4_error));
-	if (storage->bpf->calls_error < 0 && storage->unseen[0])
-		text_append(why, TUNER_WHY_MAX,
-			"%sBPF: fentry: %s: syncs of %s are not counted: use a kernel with BPF "
+		proposal_lacks(proposal, one);
+	}
+	if (storage->unseen[0]) {
+		snprintf(one, sizeof(one),
+			"BPF: fentry: %s: syncs of %s are not counted: use a kernel with BPF "
 			"trampolines (CONFIG_FUNCTION_TRACER)",
-			why[0] ? "; " : "", strerror(-storage->bpf->calls_error), storage->unseen);
+			strerror(-storage->bpf->calls_error), storage->unseen);
+		proposal_lacks(proposal, one);
+	}
 }
 
 void storage_decide(
 	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
 {
 	(void)input, (void)memory;
-	add_lacks(self, proposal->why);
+	add_lacks(self, proposal);
 	judge_slow(self, proposal);
 	judge_suited(self, proposal);
 }
