@@ -194,15 +194,19 @@ class Hands:
         crash = crash if second in VERBS[:2] else 0
         self.node.run_all([("unit", first, (), None, 0), ("unit", second, (), None, crash)], stop_at)
 
+    def apply_alone(self, *fields: tuple[str, int]) -> None:
+        """The unit's agent has ended, and apply sets what these fields of its configuration want."""
+        self.end_agent(int(signal.SIGTERM))
+        for field, pick in fields:
+            self.edit_config("unit", field, pick, False)
+        self.node.run("unit", "apply")
+
     @combined(crash=[3, 4, 5, 6, 7, 8, 9, 10, 11, 12], by=["command", "agent"])
     def cut_restore_short(self, crash: int, by: str) -> None:
         """The process that restores is killed, and the unit's next agent finishes it."""
         if self.world.fuse >= 0:
             return
-        self.end_agent(int(signal.SIGTERM))
-        for field in ("mode", "runtime.mode", "runtime.restart", "downloads"):
-            self.edit_config("unit", field, 0, False)
-        self.node.run("unit", "apply")
+        self.apply_alone(("mode", 0), ("runtime.mode", 0), ("runtime.restart", 0), ("downloads", 0))
         if by == "agent":
             self.start_agent("unit", 0)
             self.wait(2.5)
@@ -216,10 +220,7 @@ class Hands:
         """An image that dockerd pulls for the unit's agent is not wanted any more."""
         if self.world.fuse >= 0:
             return
-        self.end_agent(int(signal.SIGTERM))
-        for field, pick in (("mode", 0), ("images.mode", 0), ("runtime.kind", 1), ("pull", 1)):
-            self.edit_config("unit", field, pick, False)
-        self.node.run("unit", "apply", crash=0)
+        self.apply_alone(("mode", 0), ("images.mode", 0), ("runtime.kind", 1), ("pull", 1))
         self.run_docker("start")
         self.start_agent("unit", 0)
         self.wait(61)
@@ -236,10 +237,7 @@ class Hands:
         """A drop-in adds a flag to the unit of dockerd, which restarts much later."""
         if self.world.fuse >= 0:
             return
-        self.end_agent(int(signal.SIGTERM))
-        for field, pick in (("mode", 0), ("runtime.mode", 0), ("runtime.kind", 1), ("downloads", 0)):
-            self.edit_config("unit", field, pick, False)
-        self.node.run("unit", "apply")
+        self.apply_alone(("mode", 0), ("runtime.mode", 0), ("runtime.kind", 1), ("downloads", 0))
         self.run_docker("no flag")
         self.run_docker("start")
         self.start_agent("unit", 0)
@@ -254,11 +252,9 @@ class Hands:
         """The wall clock is ahead when the unit's agent first sees an image, and is set back."""
         if self.world.fuse >= 0:
             return
-        self.end_agent(int(signal.SIGTERM))
-        fields = (("mode", 0), ("images.mode", 0), ("runtime.mode", 0), ("runtime.kind", 1), ("runtime.restart", 2), ("archives", 0), ("wave", 1), ("pull", 1))
-        for field, pick in fields:
-            self.edit_config("unit", field, pick, False)
-        self.node.run("unit", "apply")
+        self.apply_alone(
+            ("mode", 0), ("images.mode", 0), ("runtime.mode", 0), ("runtime.kind", 1), ("runtime.restart", 2), ("archives", 0), ("wave", 1), ("pull", 1)
+        )
         self.run_docker("no flag")
         self.run_docker("start")
         self.set_wall_clock(ahead)
