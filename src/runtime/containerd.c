@@ -433,6 +433,8 @@ const struct runtime_driver containerd_driver = {
 			[RUNTIME_HOSTS_DIRECTORY] = {"config_path", ACTIVATE_RESTART, 0},
 		},
 	.mirrors = &containerd_mirrors,
+	.names_registry = true,
+	.find_mirrors = containerd_find_mirrors,
 	.needs_program = true,
 	.check = check,
 	.dump = containerd_dump,

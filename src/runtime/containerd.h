@@ -14,6 +14,10 @@ extern const struct mirror_format containerd_mirrors;
 int containerd_read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX]);
 
+/* Reads hosts.toml files of any author. */
+size_t containerd_find_mirrors(const struct image_runtime *runtime, const struct host *host,
+	const char *registry, struct mirror_access *mirrors, size_t max);
+
 int containerd_pin(const struct image_runtime *runtime, const struct host *host, const char *name,
 	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 int containerd_load(const struct image_runtime *runtime, const struct host *host,

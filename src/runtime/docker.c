@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "runtime/daemon_json.h"
 #include "runtime/driver.h"
+#include "runtime/mirror_ask.h"
 
 #include "runtime/systemd.h"
 #include "workload/process.h"
@@ -165,7 +166,7 @@ static void read_docker(struct runtime_reading *reading)
 	}
 	copy_text(runtime->reported[RUNTIME_DOWNLOADS], SETTING_VALUE_MAX,
 		info->reloaded_downloads[0] ? info->reloaded_downloads : process.downloads);
-	copy_text(runtime->in_force[RUNTIME_MIRRORS], SETTING_VALUE_MAX, info->mirrors);
+	registry_shorten_list(info->mirrors, runtime->in_force[RUNTIME_MIRRORS], SETTING_VALUE_MAX);
 	read_layers(reading);
 	read_ended(reading);
 	if (reading->slow &&
@@ -248,9 +249,59 @@ static int read_images_info(struct image_runtime *runtime, const struct host *ho
 
 	if (r == 0)
 		r = docker_read_info(runtime->socket, &info, wait, why);
+	runtime->knows_mirrors =
+		copy_text(runtime->mirrors, sizeof(runtime->mirrors), info.mirrors);
 	copy_text(runtime->version, sizeof(runtime->version), info.version);
 	copy_text(ret->store, sizeof(ret->store), info.root_dir);
 	return r;
+}
+
+/* As dockerd does (registry/registry.go): CAs, certificates of the client, and their keys. */
+static void find_certificates(const struct host *host, struct mirror_access *mirror)
+{
+	const char *name = strstr(mirror->url, "//") + 2, *file, *end;
+	char path[SETTING_PATH_MAX + 32], pattern[PATH_MAX + 8];
+	glob_t found = {0};
+
+	snprintf(path, sizeof(path), "/etc/docker/certs.d/%.*s", (int)strcspn(name, "/"), name);
+	if (path_in_root(host->root, path, pattern) < 0)
+		return;
+	text_append(pattern, sizeof(pattern), "/*.c*rt");
+	(void)glob(pattern, 0, NULL, &found);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		file = found.gl_pathv[i];
+		end = strrchr(file, '.');
+		if (streq(end, ".crt")) {
+			text_append(mirror->cas, sizeof(mirror->cas), "%s\n", file);
+		} else if (streq(end, ".cert")) {
+			mirror->unsupported |=
+				mirror->cert[0] || !copy_text(mirror->cert, MIRROR_PATH_MAX, file);
+			snprintf(mirror->key, MIRROR_PATH_MAX, "%.*s.key", (int)(end - file), file);
+		}
+	}
+	mirror->unsupported |= strlen(mirror->cas) + 1 == sizeof(mirror->cas);
+	globfree(&found);
+}
+
+/* dockerd asks its list for docker.io only, and accepts any certificate on loopback. */
+static size_t find_mirrors(const struct image_runtime *runtime, const struct host *host,
+	const char *registry, struct mirror_access *mirrors, size_t max)
+{
+	size_t n = 0;
+
+	for (const char *at = streq(registry, "docker.io") ? runtime->mirrors : ""; *at && n < max;
+		at += strspn(at, " ")) {
+		struct mirror_access mirror = {0};
+
+		snprintf(mirror.url, sizeof(mirror.url), "%.*s", (int)strcspn(at, " "), at);
+		at += strcspn(at, " ");
+		if (registry_check_url(mirror.url) < 0)
+			continue;
+		mirror.insecure = registry_is_loopback(mirror.url);
+		find_certificates(host, &mirror);
+		mirrors[n++] = mirror;
+	}
+	return n;
 }
 
 static int list(const struct image_runtime *runtime, const struct wait *wait,
@@ -323,6 +374,7 @@ const struct runtime_driver docker_driver = {
 	.copies_per_image = 1,
 	.loads_manifests = true,
 	.read_images_info = read_images_info,
+	.find_mirrors = find_mirrors,
 	.list = list,
 	.find = find,
 	.pull = pull,

@@ -14,7 +14,6 @@
 #define ANSWER_MAX  ((size_t)64 << 20)
 #define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
 #define NAMES_MAX   10000
-#define MIRRORS_MAX 2048 /* bytes of their list */
 #define REFUSAL_MAX 8192 /* bytes */
 
 /* The tag of an archive's image whose name has a digest instead: see docker_add_name(). */
@@ -195,17 +194,18 @@ static bool is_event(const cJSON *object, const char *type, const char *action)
 
 /* ---- version, settings, reloads ---- */
 
-static void join_mirrors(const cJSON *list, char value[static DOCKER_VALUE_MAX])
+static void join_mirrors(const cJSON *list, char words[static DOCKER_LIST_MAX])
 {
-	char words[MIRRORS_MAX] = "";
 	const cJSON *item;
 
+	words[0] = '\0';
 	cJSON_ArrayForEach (item, list) {
 		const char *mirror = json_text_at(item, "");
 
-		registry_list_add(words, sizeof(words), mirror, strlen(mirror));
+		registry_list_add(words, DOCKER_LIST_MAX, mirror, strlen(mirror));
 	}
-	registry_shorten_list(words[0] ? words : "none", value, DOCKER_VALUE_MAX);
+	if (!words[0])
+		copy_text(words, DOCKER_LIST_MAX, "none");
 }
 
 static int read_version(const cJSON *object, struct request *request)
@@ -241,6 +241,7 @@ static int read_reload(const cJSON *object, struct request *request)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const cJSON *attributes = json_at(object, "Actor/Attributes");
 	struct reload *reload = request->userdata;
+	char mirrors[DOCKER_LIST_MAX];
 
 	if (!is_event(object, "daemon", "reload"))
 		return 0;
@@ -249,7 +250,8 @@ static int read_reload(const cJSON *object, struct request *request)
 	COPY(reload->value, attributes, reload->key);
 	if (streq(reload->key, MIRRORS)) {
 		list = cJSON_Parse(json_text_at(attributes, MIRRORS));
-		join_mirrors(list, reload->value);
+		join_mirrors(list, mirrors);
+		registry_shorten_list(mirrors, reload->value, DOCKER_VALUE_MAX);
 	}
 	return reload->awaited;
 }

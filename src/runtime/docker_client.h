@@ -20,6 +20,7 @@
 #define DOCKER_PATH_MAX  256
 #define DOCKER_VALUE_MAX 128
 #define DOCKER_ERROR_MAX 256
+#define DOCKER_LIST_MAX  2048
 
 struct docker_process {
 	pid_t pid; /* 0: it runs outside of our PID namespace, with an unknown command line */
@@ -39,7 +40,7 @@ struct docker_info {
 	char version[64]; /* "20.10.24+dfsg1" */
 	char storage_driver[64];
 	char root_dir[DOCKER_PATH_MAX]; /* as the daemon sees it, not below the host's root */
-	char mirrors[DOCKER_VALUE_MAX]; /* in force, as registry_shorten_list() shows them */
+	char mirrors[DOCKER_LIST_MAX];  /* in force, separated by spaces; or "none" */
 	/* From the last reload that the daemon remembers; else "" and 0. */
 	char reloaded_downloads[24];
 	uint64_t reloaded_us; /* CLOCK_REALTIME */
@@ -56,7 +57,7 @@ int docker_read_info(const char *socket, struct docker_info *info, const struct 
  * Waits for the `reload` event that dockerd sends after it has read daemon.json again; it sends
  * none for a file that it refuses. since_us is CLOCK_REALTIME from before the SIGHUP, so that an
  * event before this call is found too. value is then in force for a top-level key of daemon.json:
- * "10"; for registry-mirrors as in struct docker_info; "" for a key that the event lacks.
+ * "10"; for registry-mirrors as registry_shorten_list() shows them; "" without the key.
  */
 int docker_wait_reload(const char *socket, uint64_t since_us, const char *key,
 	char value[static DOCKER_VALUE_MAX], const struct wait *wait);

@@ -262,7 +262,7 @@ struct runtime_driver {
 	enum edit_format format;             /* of the files with keys */
 	bool needs_program;                  /* an edit needs the daemon's program */
 	bool has_constant_keys;              /* all versions know them: read() may find none */
-	const struct mirror_format *mirrors; /* NULL: mirrors are a key or unsupported */
+	const struct mirror_format *mirrors; /* NULL: a key has those of docker.io */
 
 	/*
 	 * Verify. Checks that the daemon accepts its configuration on disk, before every restart
@@ -305,6 +305,7 @@ struct runtime_driver {
 	/* Images; all NULL: the images are not managed. */
 	bool serves_kubelet;       /* by the CRI: preferred on nodes with a kubelet */
 	unsigned copies_per_image; /* in its store: 2 if it keeps the compressed layers */
+	bool names_registry;       /* to a mirror that it asks, by ?ns=REGISTRY */
 	bool loads_manifests;      /* load() needs a manifest: a pull follows no nested index */
 	bool (*honours_pins)(const char *version);
 
@@ -314,6 +315,10 @@ struct runtime_driver {
 	 */
 	int (*read_images_info)(struct image_runtime *runtime, const struct host *host,
 		const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX]);
+
+	/* Finds the mirrors that pulls of a registry ask. Returns their number. NULL: not known. */
+	size_t (*find_mirrors)(const struct image_runtime *runtime, const struct host *host,
+		const char *registry, struct mirror_access *mirrors, size_t max);
 
 	/* Lists all names of all images; the caller frees the list. */
 	int (*list)(const struct image_runtime *runtime, const struct wait *wait,

@@ -2,12 +2,15 @@
 #include "runtime/http_client.h"
 
 #include "base/build.h"
+#include "base/file.h"
 #include "base/util.h"
 
 #include <malloc.h>
+#include <sys/mman.h>
 
 #define ERROR_BODY_MAX ((size_t)65536) /* kept of an answer that is not 2xx */
 #define HEADERS_MAX    65536           /* bytes: libcurl 7.88 does not limit them */
+#define CA_FILE_MAX    ((size_t)1 << 20)
 #define POLL_MAX_MS    1000
 
 static size_t on_body(char *data, size_t size, size_t n, void *userdata)
@@ -94,6 +97,32 @@ static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 	curl_multi_remove_handle(multi, get->easy);
 	curl_easy_cleanup(steal(get->easy));
 	curl_slist_free_all(steal(get->headers_list));
+	if (get->ca_fd > 0)
+		close(get->ca_fd);
+}
+
+/* libcurl takes one file: several are joined in memory. It reports a file that cannot be read. */
+static void set_ca(struct http_get *get)
+{
+	bool several = strchr(get->ca_files, '\n');
+	char path[PATH_MAX] = "";
+
+	for (const char *line = get->ca_files; *line; line += strspn(line, "\n")) {
+		_cleanup_free_ char *text = NULL;
+		size_t len = 0;
+
+		snprintf(path, sizeof(path), "%.*s", (int)strcspn(line, "\n"), line);
+		line += strcspn(line, "\n");
+		if (!several || read_file(path, CA_FILE_MAX, &text, &len) < 0)
+			break;
+		if (get->ca_fd == 0)
+			get->ca_fd = memfd_create("certificates", MFD_CLOEXEC);
+		dprintf(get->ca_fd, "%s\n", text);
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", get->ca_fd);
+	}
+	curl_easy_setopt(get->easy, CURLOPT_CAINFO, path);
+	/* Keep GnuTLS from also reading a directory of certificates. */
+	curl_easy_setopt(get->easy, CURLOPT_CAPATH, NULL);
 }
 
 static bool set_up(struct http_get *get)
@@ -122,8 +151,6 @@ static bool set_up(struct http_get *get)
 		curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
 	else
 		curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, get->method);
-	if (get->header)
-		get->headers_list = must(curl_slist_append(NULL, get->header));
 	for (const char *line = get->headers; line && *line; line += strspn(line, "\n")) {
 		_cleanup_free_ char *header = must(strndup(line, strcspn(line, "\n")));
 
@@ -139,13 +166,11 @@ static bool set_up(struct http_get *get)
 		curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
 	}
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, get->headers_list);
-	/* Keep GnuTLS from also reading a directory of certificates. */
-	if (get->ca_file)
-		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+	if (get->ca_files)
+		set_ca(get);
 	return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
 	       curl_easy_setopt(easy, CURLOPT_URL, get->url) == CURLE_OK &&
-	       curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, get->unix_socket) == CURLE_OK &&
-	       (!get->ca_file || curl_easy_setopt(easy, CURLOPT_CAINFO, get->ca_file) == CURLE_OK);
+	       curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, get->unix_socket) == CURLE_OK;
 }
 
 void http_get_all(struct http_get *gets, size_t n, const struct wait *wait)

@@ -25,14 +25,13 @@ struct http_get {
 	/* The request. Strings must stay valid during the call. */
 	const char *url;         /* http:// or https:// */
 	const char *unix_socket; /* NULL: TCP to the URL's host */
-	const char *ca_file;     /* trusted certificates for https; NULL: libcurl's default */
+	const char *ca_files;    /* trusted for https, a path a line; NULL: libcurl's default */
 	const char *cert_file;   /* of the client; NULL: none */
 	const char *key_file;    /* of the client's certificate */
 	bool insecure;           /* any certificate is good */
 	size_t limit;            /* maximum bytes of body, consumed ones included; 0: none */
 	const char *method;      /* of a request without body; NULL: GET */
-	const char *header;      /* one more, "Accept: text/plain"; or NULL */
-	const char *headers;     /* and more, one a line; or NULL */
+	const char *headers;     /* more of them, "Accept: text/plain", one a line; or NULL */
 	http_data_fn *data;      /* NULL: the body is collected */
 	void *userdata;
 
@@ -47,6 +46,7 @@ struct http_get {
 	/* Internal. */
 	CURL *easy;
 	struct curl_slist *headers_list;
+	int ca_fd; /* of several files of certificates; 0: none */
 	uint64_t started_us;
 	size_t received, received_headers, allocated;
 	int ended; /* the error of a callback that ended the request; 1: data() returned 1 */

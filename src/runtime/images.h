@@ -11,13 +11,16 @@
 #define IMAGES_REGISTRY   "headroom.invalid" /* a name that no registry has */
 #define IMAGES_REPOSITORY "headroom-preload" /* in names of ours */
 
+struct mirror_access;
+
 /* A runtime whose images are managed: plain data. */
 struct image_runtime {
 	const struct runtime_driver *driver;
 	char socket[128]; /* full path */
 	char version[64]; /* "1.6.20"; "" unknown */
 	bool knows_mirrors;
-	char mirrors[SETTING_PATH_MAX]; /* directories of mirror files, separated by colons */
+	/* Directories of mirror files, separated by colons; or URLs, separated by spaces. */
+	char mirrors[1024];
 };
 
 /* One name of one image. */

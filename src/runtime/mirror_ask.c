@@ -13,6 +13,11 @@
 	"application/vnd.docker.distribution.manifest.list.v2+json, " \
 	"application/vnd.docker.distribution.manifest.v2+json, */*"
 
+struct request {
+	char url[1024];
+	char headers[2 * sizeof(((struct mirror_access *)0)->headers)];
+};
+
 /* Splits REGISTRY/REPOSITORY[:TAG][@DIGEST]. A digest counts more than a tag. */
 static void set_path(struct mirror_question *question)
 {
@@ -37,9 +42,10 @@ static void write_url(const struct mirror_question *question, char *url, size_t 
 	for (size_t i = name; i > 0 && repository[i] != '/'; i--)
 		if (repository[i] == ':')
 			name = i;
-	snprintf(url, size, "%s%s%.*s/%s?ns=%.*s", question->mirror.url, is_root ? "" : "/v2",
+	snprintf(url, size, "%s%s%.*s/%s%s%.*s", question->mirror.url, is_root ? "" : "/v2",
 		(int)name, repository ? repository : "", question->path,
-		(int)strcspn(question->image, "/"), question->image);
+		question->names_registry ? "?ns=" : "",
+		question->names_registry ? (int)strcspn(question->image, "/") : 0, question->image);
 }
 
 /* Sets the path to the manifest for this machine of an index, or to a manifest's largest layer. */
@@ -96,7 +102,7 @@ void mirrors_ask(
 	struct mirror_question *questions, size_t n, const char *host_root, const struct wait *wait)
 {
 	_cleanup_free_ struct http_get *gets = must(calloc(n + 1, sizeof(*gets)));
-	_cleanup_free_ char(*urls)[1024] = must(calloc(n + 1, sizeof(*urls)));
+	_cleanup_free_ struct request *requests = must(calloc(n + 1, sizeof(*requests)));
 	struct mirror_question **asked = must(calloc(n + 1, sizeof(struct mirror_question *)));
 	struct wait bounded = wait_at_most(wait, DEADLINE_US);
 	char ca_file[PATH_MAX];
@@ -111,8 +117,8 @@ void mirrors_ask(
 		left--;
 		questions[i].answer = -EOPNOTSUPP;
 		snprintf(questions[i].why, sizeof(questions[i].why),
-			"%.90s cannot be asked: its hosts.toml has several CAs or client "
-			"certificates, or many headers",
+			"%.90s cannot be asked: it has several client certificates, or too many "
+			"CAs or headers",
 			questions[i].mirror.url);
 	}
 	while (left > 0) {
@@ -121,16 +127,17 @@ void mirrors_ask(
 		for (size_t i = 0; i < left; i++) {
 			const struct mirror_access *mirror = &asked[i]->mirror;
 
-			write_url(asked[i], urls[i], sizeof(urls[i]));
-			gets[i] = (struct http_get){.url = urls[i],
-				.ca_file = mirror->ca[0] ? mirror->ca
-					   : ca_file[0]  ? ca_file
-							 : NULL,
+			write_url(asked[i], requests[i].url, sizeof(requests[i].url));
+			snprintf(requests[i].headers, sizeof(requests[i].headers), ACCEPT "\n%s",
+				mirror->headers);
+			gets[i] = (struct http_get){.url = requests[i].url,
+				.ca_files = mirror->cas[0] ? mirror->cas
+					    : ca_file[0]   ? ca_file
+							   : NULL,
 				.cert_file = mirror->cert[0] ? mirror->cert : NULL,
 				.key_file = mirror->key,
 				.insecure = mirror->insecure,
-				.header = ACCEPT,
-				.headers = mirror->headers,
+				.headers = requests[i].headers,
 				.limit = ARCHIVE_TEXT_MAX,
 				.method = is_last(asked[i]) ? "HEAD" : NULL};
 		}

@@ -4,7 +4,7 @@
 /* Asks mirrors whether they have an image (OCI distribution specification: the pull part). */
 
 #include "runtime/archive.h"
-#include "runtime/mirror_file.h"
+#include "runtime/registry.h"
 
 #define MIRROR_PATH_MAX 512
 
@@ -12,17 +12,19 @@
 struct mirror_access {
 	char url[REGISTRY_URL_MAX];
 	/* Full paths; "": none. */
-	char ca[MIRROR_PATH_MAX], cert[MIRROR_PATH_MAX], key[MIRROR_PATH_MAX];
+	char cas[4 * MIRROR_PATH_MAX + 1]; /* one a line */
+	char cert[MIRROR_PATH_MAX], key[MIRROR_PATH_MAX];
 	char headers[1024]; /* one a line */
 	bool insecure;      /* any certificate is good */
 	bool is_root;       /* the URL is that of the API */
 	bool useless;       /* it serves no pulls */
-	bool unsupported;   /* several CAs or certificates, or too many headers */
+	bool unsupported;   /* several certificates, or too many CAs or headers */
 };
 
 struct mirror_question {
 	char image[IMAGE_NAME_MAX]; /* complete */
 	struct mirror_access mirror;
+	bool names_registry; /* as the runtime does, by ?ns=REGISTRY */
 	int answer; /* 1: it has all of it; 0: not, or not yet; -errno: it refuses or is silent */
 	char why[MIRROR_WHY_MAX]; /* of an error: the mirror and its answer */
 
@@ -38,10 +40,3 @@ struct mirror_question {
  */
 void mirrors_ask(struct mirror_question *questions, size_t n, const char *host_root,
 	const struct wait *wait);
-
-/*
- * Reads the mirrors of a registry from a runtime's hosts.toml files, by any author. directories are
- * separated by colons. Returns their number.
- */
-size_t mirror_files_find(const struct mirror_format *format, const struct host *host,
-	const char *directories, const char *registry, struct mirror_access *mirrors, size_t max);

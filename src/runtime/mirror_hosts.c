@@ -2,10 +2,10 @@
 
 /* Reads hosts.toml files of any author (containerd docs/hosts.md). */
 
-#include "runtime/mirror_ask.h"
-
 #include "base/file.h"
 #include "base/toml.h"
+#include "runtime/containerd.h"
+#include "runtime/mirror_ask.h"
 
 #include <libgen.h>
 
@@ -74,7 +74,7 @@ static size_t read_strings(const struct reading *reading, const struct toml_item
 static void read_key(
 	const struct reading *reading, const struct toml_item *item, struct mirror_access *mirror)
 {
-	char strings[4][MIRROR_PATH_MAX], value[8] = "";
+	char strings[4][MIRROR_PATH_MAX], path[MIRROR_PATH_MAX], value[8] = "";
 	size_t n = read_strings(reading, item, strings, ARRAY_SIZE(strings));
 	bool pair = reading->text[item->value + 1 + strspn(reading->text + item->value + 1, " ")] ==
 		    '[';
@@ -85,7 +85,11 @@ static void read_key(
 	} else if (streq(item->key, "override_path")) {
 		mirror->is_root = streq(value, "true");
 	} else if (streq(item->key, "ca") && n > 0) {
-		mirror->unsupported |= n > 1 || !copy_path(reading, strings[0], mirror->ca);
+		for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++) {
+			mirror->unsupported |= !copy_path(reading, strings[i], path);
+			text_append(mirror->cas, sizeof(mirror->cas), "%s\n", path);
+		}
+		mirror->unsupported |= n > ARRAY_SIZE(strings);
 	} else if (streq(item->key, "client") && n > 0) {
 		/* One file has both, unless a pair names them. */
 		mirror->unsupported |= n > (pair ? 2 : 1) ||
@@ -130,9 +134,10 @@ static void read_file_text(struct reading *reading, size_t len)
 	}
 }
 
-size_t mirror_files_find(const struct mirror_format *format, const struct host *host,
-	const char *directories, const char *registry, struct mirror_access *mirrors, size_t max)
+size_t containerd_find_mirrors(const struct image_runtime *runtime, const struct host *host,
+	const char *registry, struct mirror_access *mirrors, size_t max)
 {
+	const char *directories = runtime->knows_mirrors ? runtime->mirrors : CONTAINERD_CERTS;
 	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX], full[PATH_MAX];
 	struct reading reading = {.host = host, .mirrors = mirrors, .max = max};
 	_cleanup_free_ char *text = NULL;
@@ -142,9 +147,10 @@ size_t mirror_files_find(const struct mirror_format *format, const struct host *
 	for (const char *at = directories; *at && r == -ENOENT; at += strspn(at, ":")) {
 		snprintf(directory, sizeof(directory), "%.*s", (int)strcspn(at, ":"), at);
 		at += strcspn(at, ":");
-		r = format->locate(host, directory, registry, path, full);
+		r = containerd_mirrors.locate(host, directory, registry, path, full);
 		if (r == -ENOENT)
-			r = format->locate(host, directory, REGISTRY_DEFAULT, path, full);
+			r = containerd_mirrors.locate(
+				host, directory, REGISTRY_DEFAULT, path, full);
 	}
 	if (r < 0 || read_file(full, FILE_MAX, &text, &len) < 0)
 		return 0;

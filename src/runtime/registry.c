@@ -179,7 +179,7 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 		}
 		snprintf(urls[due], sizeof(urls[due]), "%s%s", mirror->url, is_root ? "/" : "/v2/");
 		gets[due] = (struct http_get){.url = urls[due],
-			.ca_file = ca_file,
+			.ca_files = ca_file,
 			.limit = ANSWER_MAX,
 			.userdata = mirror};
 		due++;

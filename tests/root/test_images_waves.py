@@ -97,7 +97,7 @@ def place(node: str, name: str) -> float:
 
 def node(name: str, first: bool) -> str:
     """The name of a node in the first wave, or in the second, of two nodes with one seed."""
-    return next(n for i in range(100) if (place(n := f"node-{i}", name) < 0.5) == first)
+    return next(n for i in range(100) if all((place(n := f"node-{i}", one) < 0.5) == first for one in name.split()))
 
 
 def config(name: str, node_name: str, mirror: Mirror | None, round_s: int = 1, **more: str) -> str:
@@ -106,7 +106,7 @@ def config(name: str, node_name: str, mirror: Mirror | None, round_s: int = 1, *
     document: dict[str, Any] = {
         "mode": "observe",
         "node_name": node_name,
-        "images": {"mode": "enforce", "pin": [], "pull": [name], "wave": wave},
+        "images": {"mode": "enforce", "pin": [], "pull": name.split(), "wave": wave},
         "runtime": {"mirrors": mirrors},
     }
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in document.items())
@@ -201,7 +201,7 @@ server = 'https://other.example'
 
   [host.'{url}']
   capabilities = ['pull', 'resolve']
-  ca = "../../../../../../../../../..{directory}/ca.pem"
+  ca = ["{directory}/node.pem", "../../../../../../../../../..{directory}/ca.pem"]
   client = [["{directory}/node.pem", "{directory}/node.key"]]
     [host.'{url}'.header]
     X-Team = "a"
@@ -209,6 +209,23 @@ server = 'https://other.example'
   [host.'http://127.0.0.1:1']
   capabilities = ["push"]
 """
+
+
+def test_docker_asks_the_mirrors_of_its_list_for_docker_io(lab: Lab, mirror: Mirror, agent: Start, directory: Path) -> None:
+    """With the certificate that dockerd would use, and without the name of the registry."""
+    certificates(directory)
+    mirror.require(directory, {})
+    for source, target in (("ca.pem", "ca.crt"), ("node.pem", "node.cert"), ("node.key", "node.key")):
+        lab.write(f"etc/docker/certs.d/{mirror.url.split('/')[2]}/{target}", (directory / source).read_text())
+    lab.write("etc/docker/daemon.json", json.dumps({"registry-mirrors": [mirror.url]}))
+    lab.dockerd()
+    name, other = "docker.io/library/app:latest", "registry.example/app:latest"
+    late = agent(config(f"{name} {other}", node(f"{name} {other}", first=False), None, 600), wrap=lab.wrap)
+    wait_reason(late, name, "peers-lack-it")
+    assert mirror.last == "HEAD /v2/library/app/manifests/latest"
+    assert "its registry has no mirror" in wait_reason(late, other, "wave-waits")["why"]
+    mirror.status = 200
+    wait_reason(late, name, "peers-have-it")
 
 
 def certificates(directory: Path) -> None:

@@ -10,16 +10,16 @@ static size_t list_mirrors(const struct transfer *transfer, const char *image,
 	struct mirror_access mirrors[static MIRRORS_MAX])
 {
 	const struct image_runtime *runtime = &transfer->runtime;
-	const struct mirror_format *format = runtime->driver->mirrors;
 	char registry[IMAGE_NAME_MAX];
 	bool named = false;
 	size_t n = 0;
 
 	snprintf(registry, sizeof(registry), "%.*s", (int)strcspn(image, "/"), image);
-	if (format)
-		n = mirror_files_find(format, transfer->host,
-			runtime->knows_mirrors ? runtime->mirrors : format->directory, registry,
-			mirrors, MIRRORS_MAX);
+	if (!runtime->driver->mirrors && !streq(registry, "docker.io"))
+		return 0;
+	if (runtime->driver->find_mirrors)
+		n = runtime->driver->find_mirrors(
+			runtime, transfer->host, registry, mirrors, MIRRORS_MAX);
 	for (size_t i = 0; i < transfer->n_mirrors; i++)
 		named |= streq(transfer->mirrors[i].registry, registry);
 	for (size_t i = 0; i < transfer->n_mirrors && n < MIRRORS_MAX; i++) {
@@ -67,6 +67,7 @@ void peers_ask(struct transfer *transfer, const struct wait *wait)
 			if (mirrors[k].useless)
 				continue;
 			memcpy(questions[n].image, image->name, IMAGE_NAME_MAX);
+			questions[n].names_registry = transfer->runtime.driver->names_registry;
 			questions[n++].mirror = mirrors[k];
 		}
 		if (n == QUESTIONS_MAX && i + 1 < transfer->asked.n)
