@@ -216,3 +216,30 @@ TUNER_TEST(a_pulled_image_that_the_runtime_does_not_list_has_failed)
 	assert_int_equal(known->failures, 1);
 	assert_false(known->loaded);
 }
+
+/* Amounts of less than a megabyte, too. */
+TEST(the_reason_names_what_an_image_needs_and_what_is_left)
+{
+	static const struct {
+		uint64_t need, left;
+		const char *text;
+	} cases[] = {
+		{0, 0, "the image store has 0 bytes left"},
+		{1, 0, "it needs about 1 bytes, and the image store has 0 bytes left"},
+		{999, 998, "it needs about 999 bytes, and the image store has 998 bytes left"},
+		{1000, 1, "it needs about 1.0 kB, and the image store has 1 bytes left"},
+		{499999, 1500, "it needs about 500.0 kB, and the image store has 1.5 kB left"},
+		{20 << 20, 950000, "it needs about 21.0 MB, and the image store has 950.0 kB left"},
+		{10000000000, 300000000,
+			"it needs about 10.0 GB, and the image store has 300.0 MB left"},
+	};
+	char why[IMAGES_WHY_MAX], expected[IMAGES_WHY_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		images_describe_room(why, cases[i].need, cases[i].left);
+		snprintf(expected, sizeof(expected),
+			"%s before the kubelet deletes images: free some space, or preload less",
+			cases[i].text);
+		assert_string_equal(why, expected);
+	}
+}
