@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rolls a version and a configuration out over a simulated fleet, and prints the tables of deploy/FLEET.md.
 
-rollout.py [--nodes N]   fails if a promise of the document about bad roll-outs does not hold
+rollout.py [--nodes N]   fails if they differ, or if a promise of the document about bad roll-outs does not hold
 
 The model is the DaemonSet controller of Kubernetes 1.34: an unavailable pod counts against maxUnavailable, whether it is
 being replaced or its node is down. The controller replaces at most ten pods a second (kube-api-qps 20, a delete and a
@@ -14,6 +14,7 @@ import heapq
 import random
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 PODS_A_SECOND = 10
 PROBE = 5.0  # readiness probe's period
@@ -22,6 +23,8 @@ DETECT = 30 + 60 + 120 + 30  # seconds until the page: scrape, record, `for` of 
 REACT = 300  # seconds until `kubectl rollout undo`
 SYNC = 75.0  # seconds until an edited ConfigMap is in the pod: kubelet's sync period and cache
 SOAK = 1800  # seconds of watching a canary
+NODES = 10000  # of the document
+DOCUMENT = (Path(__file__).parents[2] / "deploy/FLEET.md").read_text().splitlines()
 
 
 @dataclass
@@ -64,6 +67,11 @@ def clock(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def show(nodes: int, row: str) -> None:
+    print(row)
+    assert nodes != NODES or row in DOCUMENT, "deploy/FLEET.md differs"
+
+
 def upgrade_table(nodes: int) -> None:
     print("\n| maxUnavailable | all nodes up | 0.5 % of the nodes down | a version that does not start stops after |")
     print("|---|---|---|---|")
@@ -73,7 +81,7 @@ def upgrade_table(nodes: int) -> None:
         bad = roll(nodes, at_once, works=False)
         assert bad.stuck and len(bad.reached) == at_once, "never more than maxUnavailable nodes without an agent"
         name = f"{share:.0%}" if share >= 0.01 else f"{share:.1%}" if share >= 0.001 else str(at_once)
-        print(f"| {name} | {clock(good.seconds)} | {'never ends' if down.stuck else clock(down.seconds)} | {at_once} nodes |")
+        show(nodes, f"| {name} | {clock(good.seconds)} | {'never ends' if down.stuck else clock(down.seconds)} | {at_once} nodes |")
 
 
 def config_table(nodes: int) -> None:
@@ -94,14 +102,14 @@ def config_table(nodes: int) -> None:
         seen = times[max(10, group // 50) - 1]
         harmed = sum(1 for time in times if time <= seen + DETECT + REACT)
         faulty = f"{stopped} nodes, which keep the old one, not Ready" if stopped else f"{group} nodes, which keep the old one"
-        print(f"| {name} | {clock(whole)} | {faulty} | {harmed} nodes ({harmed / nodes:.0%}) |")
+        show(nodes, f"| {name} | {clock(whole)} | {faulty} | {harmed} nodes ({harmed / nodes:.0%}) |")
         if "canary" in name:
             assert harmed <= nodes // 100, "a canary keeps a wrong value to itself"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=10000)
+    parser.add_argument("--nodes", type=int, default=NODES)
     nodes = parser.parse_args().nodes
     random.seed(1)
     print(f"{nodes} nodes")
