@@ -50,11 +50,6 @@ struct condition_reading *proposal_condition(
 void proposal_lacks(struct proposal *proposal, const char *why);
 void proposal_clear(struct proposal *proposal);
 
-/* Why the last attempt did not set a value or put it in force. */
-struct obstacle {
-	const char *setting, *reason, *why; /* reason: a slug; why: details, or empty */
-};
-
 /* The input of decide() besides the sensed data. The arrays cover all tuners. */
 struct decide_input {
 	const struct value_record *values;
@@ -63,9 +58,9 @@ struct decide_input {
 	size_t n_files;
 	const struct pin_record *pins;
 	size_t n_pins;
-	const struct obstacle *obstacles; /* of this tuner's settings */
-	size_t n_obstacles;
-	const struct limit *limits; /* after the last poll */
+	const struct setting *settings; /* after the last poll, as are the limits */
+	size_t n_settings;
+	const struct limit *limits;
 	size_t n_limits;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
 	enum mode mode;  /* of this tuner; only MODE_ENFORCE changes anything */

@@ -180,23 +180,6 @@ static void judge_jobs(struct tuner_status *tuner, uint64_t now)
 	}
 }
 
-/* The caller frees the list, but not its texts. */
-static struct obstacle *list_obstacles(
-	const struct node *node, const struct tuner_ops *tuner, size_t *n)
-{
-	struct obstacle *list = must(calloc(node->n_settings + 1, sizeof(*list)));
-
-	*n = 0;
-	for (size_t i = 0; i < node->n_settings; i++) {
-		const struct setting *setting = &node->settings[i];
-
-		if (streq(setting->tuner, tuner->name) && setting->state != SETTING_IN_SYNC)
-			list[(*n)++] =
-				(struct obstacle){setting->name, setting->reason, setting->why};
-	}
-	return list;
-}
-
 static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t now)
 {
 	struct node *node = &core->node;
@@ -205,13 +188,13 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.n_files = core->n_files,
 		.pins = core->pins,
 		.n_pins = core->n_pins,
+		.settings = node->settings,
+		.n_settings = node->n_settings,
 		.limits = node->limits,
 		.n_limits = node->n_limits,
 		.now_us = now,
 		.force = tuner->force,
 	};
-	_cleanup_free_ struct obstacle *obstacles =
-		list_obstacles(node, tuner->ops, &input.n_obstacles);
 	struct proposal *proposal = &tuner->proposal;
 	struct reconcile_input wanted = {
 		.tuner = tuner->ops->name,
@@ -228,7 +211,6 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.files_busy = core->job || tuner->files_stale,
 	};
 
-	input.obstacles = obstacles;
 	if (core->values) {
 		input.values = core->values->records;
 		input.n_values = core->values->n;

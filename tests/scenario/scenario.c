@@ -139,9 +139,8 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 		.n_files = scenario->n_files,
 		.pins = scenario->pins,
 		.n_pins = scenario->n_pins,
-		.obstacles = &(struct obstacle){scenario->held.name, scenario->held.reason,
-			scenario->held.why},
-		.n_obstacles = scenario->held.name[0] != '\0',
+		.settings = &scenario->held,
+		.n_settings = scenario->held.name[0] != '\0',
 		.now_us = scenario->now_us,
 		.mode = scenario->mode,
 		.force = scenario->force};

@@ -269,15 +269,13 @@ static void judge_restart(const struct runtime_decision *decision)
 	for (size_t i = 0; i < proposal->n_wants && reading->status != CONDITION_TRUE; i++) {
 		const struct want *want = &proposal->wants[i];
 		const struct service *service = &want->file->edit.service;
-		const struct obstacle *obstacle = NULL;
+		const struct setting *setting =
+			find_named(input->settings, input->n_settings, want->name);
 		const struct file_record *record = record_of(decision, want->name);
 		const char *cure = NULL;
 
-		for (size_t k = 0; k < input->n_obstacles; k++)
-			if (streq(input->obstacles[k].setting, want->name))
-				obstacle = &input->obstacles[k];
-		for (size_t k = 0; obstacle && k < ARRAY_SIZE(cures); k++)
-			if (streq(obstacle->reason, cures[k][0]))
+		for (size_t k = 0; setting && k < ARRAY_SIZE(cures); k++)
+			if (streq(setting->reason, cures[k][0]))
 				cure = cures[k][1];
 		/* The file broke after our write. Its values are unknown. */
 		if (service->activation == ACTIVATE_RESTART && record &&
@@ -291,14 +289,14 @@ static void judge_restart(const struct runtime_decision *decision)
 			want->error < 0 || !value_equal(want->file->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
 			continue;
-		condition_raise(reading, cure ? obstacle->reason : "restart-pending",
+		condition_raise(reading, cure ? setting->reason : "restart-pending",
 			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
 			want->file->target.path,
 			want->actual[0] ? want->actual : "an unknown value");
 		/* Then the administrator restarts it: no fault. */
 		reading->milder = !cure && service->restart == RESTART_NEVER;
 		if (cure)
-			condition_append(reading, "%s%s", obstacle->why, cure);
+			condition_append(reading, "%s%s", setting->why, cure);
 		else if (service->restart == RESTART_NEVER)
 			condition_append(reading, "restart %s%s", service->unit,
 				decision->tuner->config.restart == RESTART_NEVER
