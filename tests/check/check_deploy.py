@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules, dashboard, troubleshooting and chart agree with the program's tables and with each other.
 
-check_deploy.py METRICS_MD TABLES: the generated reference of metrics, conditions and limits; the program that prints the tables.
+check_deploy.py METRICS_MD TABLES [--write]: the generated reference of metrics, conditions and limits; the program that prints the
+tables. --write updates the configuration keys in the chart's schema.
 """
 
 import json
@@ -151,20 +152,34 @@ def check_chart():
             agree(f"deploy/README.md has a row for {volume['hostPath']['path']}", volume["hostPath"]["path"] in re.split(r",? ", named), True)
 
 
+def schema_of(keys, old):
+    """The schema of these keys, each with what was added to it by hand."""
+    properties = {}
+    for name in dict.fromkeys(key.split(".")[0] for key in keys):
+        below = [key.partition(".")[2] for key in keys if key.startswith(f"{name}.")]
+        properties[name] = old.get(name, {} if below else True)
+        if below:
+            types = ["object", "null"] + (["string", "integer"] if name in keys else [])
+            inner = schema_of(below, properties[name].get("properties", {}))
+            properties[name] = {"type": types, "additionalProperties": False, **properties[name], "properties": inner}
+    return properties
+
+
 def check_schema():
     """The chart's schema accepts exactly the values of values.yaml and the configuration keys of the program."""
-    schema = json.loads((DEPLOY / "helm/headroom/values.schema.json").read_text())
+    path = DEPLOY / "helm/headroom/values.schema.json"
+    text = path.read_text()
+    schema = json.loads(text)
     agree("keys of values.yaml and its schema", set(load("values.yaml")), set(schema["properties"]) - {"global"})
-
-    def leaves(branch):
-        for key, value in branch["properties"].items():
-            inner = isinstance(value, dict) and "properties" in value
-            yield from (f"{key}.{rest}" for rest in leaves(value)) if inner else [key]
-
     printed = subprocess.run([sys.argv[2], "names"], capture_output=True, text=True, check=True).stdout
-    keys = set(re.findall(r"^config key\t(.+)$", printed, re.M)) - {"sysctl.mode"}  # sysctl has keys of the kernel
-    branches = {key for key in keys if any(other.startswith(f"{key}.") for other in keys)}
-    agree("configuration keys of the program and of the schema", keys - branches, set(leaves(schema["definitions"]["configuration"])))
+    keys = [key for key in re.findall(r"^config key\t(.+)$", printed, re.M) if key != "sysctl.mode"]  # sysctl has keys of the kernel
+    wanted = schema_of(keys, schema["definitions"]["configuration"]["properties"])
+    lines = ",\n".join(f'        "{name}": {json.dumps(value)}' for name, value in wanted.items())
+    new = re.sub(r'("configuration": \{.*?"properties": \{\n).*?(?=\n      \}\n    \},\n)', lambda match: match[1] + lines, text, count=1, flags=re.S)
+    if "--write" in sys.argv:
+        path.write_text(new)
+    elif new != text:
+        faults.append(f"values.schema.json: its configuration keys are not those of the program: run {' '.join(sys.argv)} --write")
 
 
 rules = yaml.safe_load((DEPLOY / "prometheus/rules.yaml").read_text())
