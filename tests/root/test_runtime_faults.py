@@ -208,8 +208,9 @@ def test_a_relative_program_is_searched_in_the_path_of_its_unit(lab: Lab, watche
 def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom: Run) -> None:
     daemon = lab.containerd()
     daemon.signal(signal.SIGSTOP)
-    for command, code in (("plan", 2), ("apply", 1), ("status", 2)):
-        answer = headroom(command, code=code)
+    # plan and apply of this tuner alone: the values of the machine do not matter.
+    for command, code in (("plan --only runtime", 1), ("apply --only runtime", 1), ("status", 2)):
+        answer = headroom(*command.split(), code=code)
         output = answer.stdout + answer.stderr
         assert "Nothing to change" not in output and "containerd" in output and "answer" in output, (command, output)
     daemon.signal(signal.SIGCONT)
