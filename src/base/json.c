@@ -116,6 +116,18 @@ double json_number_at(const cJSON *object, const char *path)
 	return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
+void json_sort(cJSON *array, double (*rank)(const cJSON *item, const void *data), const void *data)
+{
+	for (int left = cJSON_GetArraySize(array); left > 0; left--) {
+		cJSON *first = array->child, *item = first;
+
+		for (int i = 0; i < left; i++, item = item->next)
+			if (rank(item, data) > rank(first, data))
+				first = item;
+		append(array, cJSON_DetachItemViaPointer(array, first));
+	}
+}
+
 void json_make_printable(cJSON *item)
 {
 	for (; item; item = item->next) {

@@ -46,5 +46,8 @@ const cJSON *json_at(const cJSON *object, const char *path);
 const char *json_text_at(const cJSON *object, const char *path);
 double json_number_at(const cJSON *object, const char *path);
 
+/* Sorts an array by rank, the largest first. Equal items keep their order. */
+void json_sort(cJSON *array, double (*rank)(const cJSON *item, const void *data), const void *data);
+
 /* Calls text_make_printable() for each text of a document. */
 void json_make_printable(cJSON *item);

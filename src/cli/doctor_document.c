@@ -313,29 +313,34 @@ cJSON *doctor_document(const cJSON *status, const cJSON *ignore)
 	return document;
 }
 
+static double rank(const cJSON *check, const void *data)
+{
+	size_t i = 0;
+
+	(void)data;
+	while (!streq(json_text_at(check, "status"), statuses[i]))
+		i++;
+	return -(double)i;
+}
+
 void doctor_finish(cJSON *document)
 {
-	cJSON *before = cJSON_DetachItemFromObject(document, "checks");
-	cJSON *counts = json_object(document, "counts"), *after, *item, *next;
+	cJSON *checks = cJSON_DetachItemFromObject(document, "checks");
+	cJSON *counts = json_object(document, "counts"), *check;
 	const char *verdict = "ok";
 
-	after = json_array(document, "checks");
+	json_sort(checks, rank, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(statuses); i++) {
-		int n = cJSON_GetArraySize(after);
+		int n = 0;
 
-		for (item = before->child; item; item = next) {
-			next = item->next;
-			if (streq(json_text_at(item, "status"), statuses[i]))
-				cJSON_AddItemToArray(
-					after, cJSON_DetachItemViaPointer(before, item));
-		}
-		json_number(counts, statuses[i], cJSON_GetArraySize(after) - n);
-	}
-	cJSON_Delete(before);
-	for (size_t i = 0; i < 3 && streq(verdict, "ok"); i++)
-		if (json_number_at(counts, statuses[i]) > 0)
+		cJSON_ArrayForEach (check, checks)
+			n += streq(json_text_at(check, "status"), statuses[i]);
+		json_number(counts, statuses[i], n);
+		if (i < 3 && n > 0 && streq(verdict, "ok"))
 			verdict = statuses[i];
+	}
 	json_text(document, "verdict", verdict);
+	json_adopt(document, "checks", checks);
 }
 
 void doctor_verdict(const cJSON *document, char *text, size_t size)

@@ -31,8 +31,9 @@ void print_rest(struct screen *screen, int n, const char *what)
 		draw(screen, COLOR_FAINT, "  and %d %s\n", n, what);
 }
 
-static double limit_rank(const struct screen *screen, const cJSON *limit)
+static double limit_rank(const cJSON *limit, const void *data)
 {
+	const struct screen *screen = data;
 	const char *severity = json_text_at(limit, "severity");
 	double share = json_number_at(limit, "used") / MAX(json_number_at(limit, "max"), 1.0);
 
@@ -44,14 +45,7 @@ static double limit_rank(const struct screen *screen, const cJSON *limit)
 
 void sort_limits(const struct screen *screen, cJSON *limits)
 {
-	for (int left = limits ? cJSON_GetArraySize(limits) : 0; left > 0; left--) {
-		cJSON *first = limits->child, *limit = first;
-
-		for (int i = 0; i < left; i++, limit = limit->next)
-			if (limit_rank(screen, limit) > limit_rank(screen, first))
-				first = limit;
-		cJSON_AddItemToArray(limits, cJSON_DetachItemViaPointer(limits, first));
-	}
+	json_sort(limits, limit_rank, screen);
 }
 
 void print_verdict(struct screen *screen, const cJSON *status, const char *alone)

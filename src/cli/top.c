@@ -100,6 +100,11 @@ static void print_row(struct screen *screen, const struct layout *layout, const 
 	draw(screen, COLOR_NONE, "\n");
 }
 
+static double number_of(const cJSON *row, const void *key)
+{
+	return json_number_at(row, key);
+}
+
 /*
  * Sorts by the numeric column with this index, modulo their number. Returns the column. If the
  * view has an order of its own, that is the first, and NULL is returned.
@@ -119,16 +124,7 @@ static const struct column *sort_rows(const struct table_view *view, cJSON *rows
 		if (!c->key && !c->write)
 			c = view->columns;
 	}
-	/* Largest first; equal rows keep their order. */
-	for (int left = cJSON_GetArraySize(rows); left > 0; left--) {
-		int largest = 0;
-
-		for (int i = 1; i < left; i++)
-			if (json_number_at(cJSON_GetArrayItem(rows, i), c->key) >
-				json_number_at(cJSON_GetArrayItem(rows, largest), c->key))
-				largest = i;
-		cJSON_AddItemToArray(rows, cJSON_DetachItemFromArray(rows, largest));
-	}
+	json_sort(rows, number_of, c->key);
 	return c;
 }
 

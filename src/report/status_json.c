@@ -55,6 +55,20 @@ static void add_limit(cJSON *array, const struct limit *limit)
 		json_null(object, "condition");
 }
 
+/* Critical and failed rows first, then warnings, then advice. */
+static double rank(const cJSON *row, const void *data)
+{
+	const char *severity = json_text_at(row, "severity"), *status = json_text_at(row, "status");
+	enum tone tone = tone_of(severity[0] ? severity : json_text_at(row, "state"));
+	bool is_condition = status[0];
+
+	(void)data;
+	return is_condition && !streq(status, "True") ? 0
+	       : tone == TONE_BAD                     ? 3
+	       : tone == TONE_WARNING                 ? 2
+						      : is_condition;
+}
+
 static void add_lists(cJSON *root, const struct node *node)
 {
 	cJSON *limits = json_array(root, "limits");
@@ -79,24 +93,16 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "why", setting->why);
 		json_time(object, "since", setting->since_us);
 	}
-	/* Critical conditions first, then warnings, advice and the others. */
-	for (size_t i = 0; i < 4 * node->n_conditions; i++) {
-		const struct condition *condition = &node->conditions[i % node->n_conditions];
-		size_t rank = condition->now.status == CONDITION_TRUE
-				      ? SEVERITY_CRITICAL - condition_severity(&condition->now)
-				      : 3;
-		const struct condition_reading *now = &condition->now;
-		cJSON *object;
+	for (size_t i = 0; i < node->n_conditions; i++) {
+		const struct condition_reading *now = &node->conditions[i].now;
+		cJSON *object = json_append(conditions);
 
-		if (rank != i / node->n_conditions)
-			continue;
-		object = json_append(conditions);
 		json_text(object, "type", now->type->name);
 		json_text(object, "status", condition_status_names[now->status]);
 		json_text(object, "severity", severity_names[condition_severity(now)]);
 		json_text(object, "reason", now->reason);
 		json_text(object, "message", now->message);
-		json_time(object, "since", condition->since_us);
+		json_time(object, "since", node->conditions[i].since_us);
 	}
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
@@ -108,31 +114,10 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "state", tuner_state_names[tuner->state]);
 		json_text(object, "why", tuner->why);
 	}
-}
-
-/* Critical and failed rows first, then warnings. Equal rows keep their order. */
-static void put_problems_first(cJSON *rows)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *warnings = cJSON_CreateArray();
-	_cleanup_(cleanup_cJSON_Delete) cJSON *others = cJSON_CreateArray();
-	cJSON *row;
-
-	for (int left = cJSON_GetArraySize(rows); left > 0; left--) {
-		const char *severity;
-		enum tone tone;
-
-		row = cJSON_DetachItemFromArray(rows, 0);
-		severity = json_text_at(row, "severity");
-		tone = tone_of(severity[0] ? severity : json_text_at(row, "state"));
-		cJSON_AddItemToArray(tone == TONE_BAD       ? rows
-				     : tone == TONE_WARNING ? warnings
-							    : others,
-			row);
-	}
-	while ((row = cJSON_DetachItemFromArray(warnings, 0)))
-		cJSON_AddItemToArray(rows, row);
-	while ((row = cJSON_DetachItemFromArray(others, 0)))
-		cJSON_AddItemToArray(rows, row);
+	json_sort(limits, rank, NULL);
+	json_sort(settings, rank, NULL);
+	json_sort(conditions, rank, NULL);
+	json_sort(tuners, rank, NULL);
 }
 
 cJSON *report_status(const struct node *node, bool trusted)
@@ -151,9 +136,6 @@ cJSON *report_status(const struct node *node, bool trusted)
 	json_bool(about, "applied", node->applied);
 	json_number(about, "would_change", (double)node_would_change(node));
 	add_lists(root, node);
-	put_problems_first(cJSON_GetObjectItem(root, "limits"));
-	put_problems_first(cJSON_GetObjectItem(root, "settings"));
-	put_problems_first(cJSON_GetObjectItem(root, "tuners"));
 	list = json_array(root, "events");
 	for (size_t i = 0; i < n_events; i++) {
 		cJSON *object = json_append(list);
@@ -188,8 +170,8 @@ cJSON *report_status(const struct node *node, bool trusted)
 			continue;
 		list = cJSON_GetObjectItem(root, name);
 		if (list)
-			put_problems_first(
-				view->rows[0] ? cJSON_GetObjectItem(list, view->rows) : list);
+			json_sort(view->rows[0] ? cJSON_GetObjectItem(list, view->rows) : list,
+				rank, NULL);
 		else if (view->rows[0])
 			json_null(root, name);
 		else
