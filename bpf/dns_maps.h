@@ -76,7 +76,8 @@ static __always_inline void add(__u64 *counter)
 	add_many(counter, 1);
 }
 
-/* The bin of this time. Most packets use the bin of the last one, without a division. */
+/* Returns the bin of this time. Most packets are in the bin of the packet before, which saves a
+ * division. */
 static __always_inline __u64 bin_of(__u64 now)
 {
 	__u64 bin = *(volatile __u64 *)&control.bin;

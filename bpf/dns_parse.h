@@ -105,7 +105,8 @@ DNS_INLINE __u64 dns_first_mask(__u64 size)
 	return ~0ULL >> (8 * beyond & 63);
 }
 
-/* Mask of the second word. Shifting by 64 bits is undefined, so it has two steps. */
+/* Returns the mask of the second word. It shifts in two steps, because C does not define a shift by
+ * 64 bits. */
 DNS_INLINE __u64 dns_second_mask(__u64 size)
 {
 	__u64 half = 4 * (DNS_SHORT - size) & 63;

@@ -240,8 +240,9 @@ static __always_inline bool remember(
 #define MATCH_BEST 8
 
 /*
- * How well the answer matches. An address that is not certain may be translated: then any address
- * can answer, if no other query fits better. No branches: the verifier would follow them all.
+ * Returns how well the answer matches the query. NAT may translate an uncertain address: then an
+ * answer from any address matches, unless another query matches better. The function has no
+ * branches, because the verifier would follow them all.
  */
 static __always_inline __u32 match(
 	const struct dns_pending *query, const struct ask *ask, __u64 now)

@@ -189,8 +189,8 @@ static __always_inline __u32 free_region(const struct dns_way *way)
 }
 
 /*
- * The segment begins behind data that is still missing: the lower part of the region gets a number
- * of its own, and the region continues in the segment.
+ * Data before the segment is missing. The lower part of the region gets a new number, and the
+ * region continues in the segment.
  */
 static __always_inline void split(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
 	__u32 offset, __u32 end, __u32 which)

@@ -19,8 +19,8 @@
 #define SETTING_WHY_MAX   200
 
 /*
- * What bounds a fight with another writer, and restarts for any reason. A setting that was changed
- * more often, or whose unit may not be restarted again, is yielded.
+ * These bound a fight with another writer, and restarts for any reason. The agent yields a setting
+ * that others changed more often, or whose unit may not be restarted again.
  */
 #define DRIFTS_A_DAY     5 /* of one setting */
 #define RESTARTS_AN_HOUR 3 /* of one unit, one of which is kept for a roll-back */
@@ -95,9 +95,9 @@ extern const char *const mode_names[];
 extern const char *const setting_state_names[];
 
 /*
- * Changes the state; nothing else does. reason is a slug. error is for SETTING_FAILED and
- * SETTING_UNSUPPORTED, why (may be NULL) for SETTING_FAILED. Returns whether state or reason
- * changed.
+ * Changes the state. Nothing else may change it. reason is a slug. SETTING_FAILED and
+ * SETTING_UNSUPPORTED take error, SETTING_FAILED also why, which may be NULL. Returns whether state
+ * or reason changed.
  */
 bool setting_become(struct setting *setting, enum setting_state state, const char *reason,
 	int error, const char *why);

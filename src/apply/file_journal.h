@@ -53,7 +53,7 @@ struct tried {
 	bool last; /* in the last restart: rolled back if that fails */
 };
 
-/* The restarts of a unit by us. The last one is open until its result is known. */
+/* Our restarts of a unit. The last restart is open until its result is known. */
 struct unit_mark {
 	char unit[64];
 	struct {

@@ -17,7 +17,7 @@ struct pin {
 	char why[EDIT_WHY_MAX];
 };
 
-/* An image that the runtime does not have is not pinned. */
+/* If the runtime lacks the image, it counts as not pinned. */
 static int read_pin(struct pin *pin)
 {
 	_cleanup_free_ struct runtime_image *images = NULL;

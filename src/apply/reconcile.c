@@ -98,7 +98,7 @@ static void judge_difference(
 		setting_become(setting,
 			on_drift == ON_DRIFT_REPORT ? SETTING_DRIFTED : SETTING_YIELDED,
 			"left-by-on-drift", 0, NULL);
-	/* A pull drops the pin of its image: that is no fight. */
+	/* A pull drops the pin of its image. That is not a fight. */
 	else if (want->kind != SETTING_PIN && has_drifted(drift, DRIFTS_A_DAY + 1, now))
 		setting_become(setting, SETTING_YIELDED, "rewritten-too-often", 0, NULL);
 	else

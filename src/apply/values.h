@@ -54,9 +54,9 @@ bool lock_holder(const char *directory, char *holder, size_t size);
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan);
 
 /*
- * Restores the original values of a tuner, or (NULL) of all tuners, and adds the changes to plan. A
- * value that someone else changed is left alone. The record is then removed, unless the value could
- * not be restored or does not exist at present.
+ * Restores the original values of a tuner, or (NULL) of all tuners, and adds the changes to plan.
+ * It does not touch values that someone else changed. It then removes the records, except those of
+ * values that could not be restored or do not exist at present.
  */
 void values_restore(
 	const struct host *host, struct value_store *store, const char *tuner, struct plan *plan);

@@ -8,8 +8,8 @@
 /*
  * Another program, which runs without a shell. Its standard input is /dev/null, its environment has
  * only PATH and GOMAXPROCS, and no descriptors, signal handlers or capabilities are inherited or
- * gained. It dies with the thread that started it. It leads a process group, which is killed as a
- * whole when it ends.
+ * gained. It dies with the thread that started it. It leads a process group. When it ends, the
+ * whole group is killed.
  */
 struct child {
 	const char *const *arguments; /* the program's path first, ended by NULL */

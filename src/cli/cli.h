@@ -192,7 +192,7 @@ void draw_bar(struct screen *screen, enum color color, double share);
 /* Ends the line with this text, wrapped between words. Further lines begin at column indent. */
 void draw_wrapped(struct screen *screen, int indent, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Like draw_wrapped(), on a new line that is indented too. An empty text draws nothing. */
+/* Draws an indented paragraph with draw_wrapped(). An empty text draws nothing. */
 void draw_paragraph(struct screen *screen, int indent, const char *text);
 
 /* The colour of a state, status or verdict of the document. */

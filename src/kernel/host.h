@@ -23,7 +23,7 @@ struct host {
 /* root is as the user gave it. Returns false if it is too long. */
 bool host_init(struct host *host, const char *root);
 
-/* Writes and returns the path below the host's root; "", which no file has, if it is too long. */
+/* Writes and returns the path below the host's root, or "" if it is too long. */
 const char *host_path(const struct host *host, const char *path, char full[static PATH_MAX]);
 
 /*

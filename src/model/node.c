@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
-/* What last happened this long ago is over. */
+/* An event without a repetition for this time has ended. */
 #define ENDED_US (10 * USEC_PER_SEC)
 
 struct setting *node_setting(const struct node *node, const char *name)

@@ -13,7 +13,7 @@
 /* A request with other credentials waits for this time while one is checked. */
 #define RETRY_US (100 * USEC_PER_MSEC)
 
-/* After a wrong password no check begins for this many times its duration. */
+/* After a wrong password the next check waits for this many times the duration of the last one. */
 #define PAUSE_FACTOR 4
 
 struct check {

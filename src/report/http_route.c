@@ -16,8 +16,8 @@
 #define ONLY_MAX 31
 
 /*
- * The budget of a TCP connection: one request in this time, and the requests of a second at once.
- * A request over the budget waits, so a client in a loop costs little.
+ * The budget of a TCP connection: one request per interval, and a burst of the requests of one
+ * second. A request over the budget waits, so a client in a loop costs little.
  */
 #define REQUEST_EVERY_US (100 * USEC_PER_MSEC)
 #define BURST_US         USEC_PER_SEC

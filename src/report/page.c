@@ -85,8 +85,8 @@ static void put_time(FILE *out, const char *text)
 }
 
 /*
- * The address names the open part: a page without a script has no other memory. A refresh
- * would lose it, so these links lead to the page that is paused.
+ * The fragment of the address names the open part, because a page without a script has no other
+ * memory. A refresh would lose it, so these links lead to the paused page.
  */
 #define OPEN_LINK   "/?paused#"
 #define CLOSE_LINKS "<a href=\"#-\">close</a> or <a href=\"/\">renew</a>"

@@ -3,7 +3,7 @@
 
 /*
  * Text has a contrast of at least 4.5:1 in both colour schemes, and bars and lines of 3:1 (WCAG
- * 2.1, AA). What the address names is open.
+ * 2.1, AA). The fragment of the address selects the part that is open.
  */
 const char page_style[] =
 	":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--line:#dfe3e8;--text:#1b2430;"

@@ -53,7 +53,7 @@ const char *cell_text(const struct column *column, const cJSON *row, char *text,
 /* Whether the row is a warning or critical. */
 bool has_problem(const cJSON *row);
 
-/* False for what is OK, does not apply to this node, or belongs to a tuner that is off. */
+/* False if the condition is OK, does not apply to this node, or its tuner is off. */
 bool condition_is_listed(const cJSON *row);
 
 /* The word that is shown: the severity for "True", "OK" for "False", else word itself. */

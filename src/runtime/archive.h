@@ -67,7 +67,7 @@ int archive_open(const struct host *host, const char *path, unsigned int percent
 void archive_close(struct archive *archive);
 DEFINE_CLEANUP(struct archive, archive_close)
 
-/* Returns a descriptor with the bytes of a blob without text, from its offset on, or -errno. */
+/* Opens a blob without text at its offset. Returns a descriptor or -errno. */
 int archive_blob_open(const struct archive *archive, const struct archive_blob *blob);
 
 /*

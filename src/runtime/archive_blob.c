@@ -9,7 +9,7 @@
 
 #define SIZE_LIMIT 0x1p53 /* JSON numbers are exact below it */
 
-/* GOARCH of this machine, and its baseline variant. */
+/* GOARCH of this machine and the baseline variant. */
 #if defined(__x86_64__)
 static const char architecture[] = "amd64", variant[] = "v1";
 #elif defined(__aarch64__)

@@ -256,7 +256,7 @@ static int read_entry(
 	if (r < 0)
 		return r;
 	file_name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
-	/* A file name that looks like a digest must be the right one. */
+	/* If the file name looks like a digest, it must be the digest of the blob. */
 	if (strspn(file_name, "0123456789abcdef") == 64 &&
 		memcmp(file_name, blob.digest + 7, 64) != 0)
 		return archive_bad(reader, "%.90s: wrong digest", name);

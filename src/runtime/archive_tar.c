@@ -141,7 +141,7 @@ int archive_count_unpacked(
 	(void)lseek(file->fd, (off_t)file->offset, SEEK_SET);
 	r = spool->unpack(spool, file->fd);
 	*unpacked = spool->total;
-	/* The runtime stops at the damage, too. */
+	/* The runtime reports the damage itself. */
 	return r == -EBADMSG ? 0 : MIN(r, 0);
 }
 
@@ -317,7 +317,7 @@ static int next_header(
 		return 1;
 	valid = parse_number(header.checksum, sizeof(header.checksum), &expected) &&
 		parse_number(header.size, sizeof(header.size), &size);
-	/* The checksum's own field counts as blanks. */
+	/* The checksum is computed with blanks in its own field. */
 	memset(header.checksum, ' ', sizeof(header.checksum));
 	for (size_t i = 0; i < BLOCK; i++)
 		sum += ((const unsigned char *)&header)[i];

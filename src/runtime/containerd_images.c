@@ -106,7 +106,7 @@ static void read_sandbox(
 		(void)image_normalize(reference, info->sandbox);
 }
 
-/* Those of 2.x are in its files. Files that changed after its start are not in force. */
+/* containerd 2.x has mirrors in its files. Files that changed after its start are not in force. */
 static void read_mirrors(struct image_runtime *runtime, const struct runtime_daemon *daemon,
 	const struct runtime_process *process, const struct wait *wait)
 {

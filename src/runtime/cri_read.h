@@ -78,5 +78,5 @@ int cri_pull_image(const struct image_runtime *runtime, const char *name, const 
 /* The image of a name within a session; NULL: there is none. */
 int cri_image_status(struct image_session *session, const char *name, const Cri__Image **image);
 
-/* A pull within a session, with its lease. */
+/* Pulls an image within a session, under the lease of the session. */
 int cri_pull(struct image_session *session, const char *reference);

@@ -19,7 +19,7 @@ void docker_config_read(
 int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
 	const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
 
-/* ---- editing JSON in place: where the members of the top-level object are ---- */
+/* ---- members of the top-level object, for edits in place ---- */
 
 #define JSON_WHY_MAX 128
 
@@ -35,5 +35,5 @@ struct json_member {
 	size_t value, value_end;
 };
 
-/* The member after this one, or the first after {0}. text is valid for json_parse(). */
+/* Moves to the next member; {0} precedes the first one. text is valid for json_parse(). */
 bool json_next(const char *text, struct json_member *member);

@@ -104,7 +104,7 @@ static void read_ended(struct runtime_reading *reading)
 	}
 }
 
-/* The process of the last reading, 0 if it has ended. */
+/* Returns the pid of the last reading, or 0 if that process has ended. */
 static pid_t known_process(const struct node_runtime *runtime)
 {
 	uint64_t start_us;

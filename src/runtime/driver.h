@@ -200,8 +200,7 @@ struct node_runtime {
 		} containerd;
 	};
 
-	/* A request moves these: the loop does not need the addresses, and it passes on the
-	 * names. */
+	/* A request takes these from the loop, which needs no addresses and passes the names on. */
 	struct runtime_addresses {
 		struct runtime_address *entries;
 		size_t n, allocated;
@@ -328,8 +327,8 @@ struct runtime_driver {
 	int (*find)(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 		struct runtime_image *image, char why[static IMAGES_WHY_MAX]);
 
-	/* Pulls by name, with the runtime's own credentials. progress grows, or stays 0 if the
-	 * runtime itself ends a pull without progress. */
+	/* Pulls by name, with the runtime's own credentials. progress grows while data arrives. It
+	 * stays 0 if the runtime itself ends a pull that makes no progress. */
 	int (*pull)(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 		_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX]);
 
@@ -353,8 +352,8 @@ struct runtime_driver {
 	bool (*has_leftovers)(const struct image_runtime *runtime, const struct wait *wait);
 
 	/*
-	 * Exempts an image from the kubelet's garbage collection, or ends that. 0 also if nothing
-	 * had to change; -ENOENT without such an image. NULL: pins are unsupported.
+	 * Pins an image against the kubelet's garbage collection, or unpins it. Returns 0 also if
+	 * nothing had to change, -ENOENT without such an image. NULL: pins are unsupported.
 	 */
 	int (*pin)(const struct image_runtime *runtime, const struct host *host, const char *name,
 		bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);

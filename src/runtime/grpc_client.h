@@ -19,7 +19,7 @@
 
 /* Bounded memory that is freed as a whole. Zero-initialise before use. */
 struct arena {
-	uint8_t *memory; /* ARENA_MAX bytes of address space, backed when used; NULL: empty */
+	uint8_t *memory; /* reserves ARENA_MAX bytes of addresses; NULL: empty */
 	size_t used;
 };
 

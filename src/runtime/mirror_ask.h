@@ -35,8 +35,8 @@ struct mirror_question {
 };
 
 /*
- * Asks all questions at the same time, for 2 s at most. A peer announces the manifest of a digest
- * before its layers: the question is then for the largest layer. After a 404 it asks once more.
+ * Asks all questions at the same time, for 2 s at most. A peer announces a manifest before its
+ * layers, so a question by digest asks for the largest layer. After a 404 it asks once more.
  */
 void mirrors_ask(struct mirror_question *questions, size_t n, const char *host_root,
 	const struct wait *wait);

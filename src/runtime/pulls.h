@@ -108,8 +108,8 @@ const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn);
 void pulls_registry_of(const char *image, char registry[static 64]);
 
 /*
- * The layer without progress for the longest time, at least PULL_STUCK_US; else NULL. Layers that
- * are complete, or of unknown size and not awaited, may wait for others.
+ * Returns the layer that has waited longest without progress, for at least PULL_STUCK_US; or NULL.
+ * Complete layers may wait for others, and so may layers of unknown size that nobody awaits.
  */
 const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);
 

@@ -35,7 +35,7 @@ static enum check_result unread(const char *path, int error, char message[static
 	return error == -ENOENT || error == -EPERM ? CHECK_ABSENT : CHECK_UNKNOWN;
 }
 
-/* what: what is counted, and the sysctl with the limit. */
+/* what: the name of the counted objects, then the sysctl with their limit. */
 static enum check_result judge_use(double used, double limit, const char *const what[2],
 	char message[static CHECK_MESSAGE_MAX])
 {

@@ -112,7 +112,7 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 /* controller is of cgroup v1, or NULL for cgroup2. */
 static int open_root(const struct host *host, const char *controller, char *why, size_t size)
 {
-	/* In a container the mounts of the host's first process are the host's. */
+	/* A container finds the mounts of the host in the host's first process. */
 	const char *mounts = host->root[0] ? "/proc/1/mounts" : "/proc/self/mounts";
 	const struct mntent *mount;
 	char full[PATH_MAX];
@@ -244,7 +244,7 @@ static void read_directory(
 		known->pid = 0;
 }
 
-/* Visits all directories below path, which has room for PATH_MAX. */
+/* Visits all directories below path, a buffer of PATH_MAX bytes. */
 static void walk(struct cgroups *cgroups, int parent, const char *name, char *path, unsigned depth)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);

@@ -40,8 +40,8 @@ bool names_at_address(const struct names *names, const char *address, struct wor
 /*
  * Finds the workload in the text of /proc/PID/cgroup, by the most specific path: a Kubernetes pod
  * (cgroupfs or systemd driver, any QoS class), a Docker or containerd container, an LXD container,
- * a systemd service. False, and nothing written, for other paths. The name is the pod's uid or the
- * container's short id until names_apply() sets a better one.
+ * a systemd service. Returns false and writes nothing for other paths. The name is the pod's uid or
+ * the container's short id until names_apply() sets a better one.
  */
 bool cgroup_file_workload(const char *text, struct workload *workload);
 

@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	wait = (struct pollfd){.fd = fd, .events = POLLIN};
 	require(fd >= 0);
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		/* By libFuzzer's alarm, or no port is free. */
+		/* libFuzzer's alarm interrupted it, or no port is free. */
 		require(errno == EINTR || errno == EADDRNOTAVAIL);
 		close(fd);
 		return -1;

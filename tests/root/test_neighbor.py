@@ -205,7 +205,7 @@ def test_uncollectable_entries_raise_no_condition(agent, space, family: int, how
     assert limit(one, family)["used"] < 100 and metric(one, "collectable_entries", family) < 100
     for condition in ("NeighborTablePressure", "NeighborTableOverflow"):
         assert one.condition(condition)["status"] == "False"
-    # Collectable entries on top of them are counted.
+    # The limit counts collectable entries only.
     fill(place, 200, family, first=100000)
     until(lambda: 200 <= limit(one, family)["used"] < 300, "200 that can be collected")
     until(lambda: 200 <= used_by(one, place.name, family) < 300, f"their owner: {top(one, family)}")

@@ -224,7 +224,7 @@ HTTP_TEST(waiting_connections_keep_nobody_out)
 		for (int k = 0; k < 40; k++)
 			send_text(fds[i], request);
 	}
-	/* Both have used their budgets after a moment; sanitizers make it longer. */
+	/* Both use up their budgets within a moment. Sanitizers make it longer. */
 	for (int i = 0; i < 100 && !both_wait(fixture.tcp->connections); i++)
 		readable_within(-1, 50);
 	assert_true(both_wait(fixture.tcp->connections));

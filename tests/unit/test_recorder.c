@@ -70,7 +70,7 @@ static void fixture_remove(struct fixture *fixture)
 
 #define RECORDER_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_remove, name)
 
-/* A value of the newest incidents, such as "0/object". */
+/* Reads a value of the list of incidents, such as "0/object" of the newest one. */
 static const char *listed(const struct fixture *fixture, const char *path, char value[64])
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = incidents_list(fixture->directory.path);

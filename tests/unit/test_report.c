@@ -138,7 +138,7 @@ TEST(a_message_says_until_when_only_after_the_end)
 
 	condition_raise(&reading, "entries-refused", "7 refused");
 	condition_add_end(&reading, 1000 * second, noon);
-	assert_string_equal(reading.message, "7 refused"); /* a state has no end yet */
+	assert_string_equal(reading.message, "7 refused"); /* a state without a time does not end */
 	reading.last_us = 1000 * second;
 	condition_add_end(&reading, 1010 * second, noon);
 	assert_string_equal(reading.message, "7 refused"); /* perhaps it goes on */

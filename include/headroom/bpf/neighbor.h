@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* Pairs of a network namespace and a family that are counted. */
+/* BPF counts the entries of at most so many pairs of a network namespace and a family. */
 #define NEIGHBOR_COUNTS_MAX 16384
 
 /* Buckets of the kernel's hash table that one run of walk() reads. */

@@ -29,7 +29,7 @@ struct map_table {
 	int keys, free; /* free: queue of the unused indices */
 	struct mapping counts;
 	size_t key_size, size, max; /* size and number of the array's elements */
-	/* The keys of the last reading. */
+	/* Keys that the last reading found. */
 	struct known {
 		struct dns_row_key key; /* in servers it begins with a struct dns_key */
 		uint32_t index;

@@ -13,8 +13,8 @@
 #define EXCEEDED_WINDOW_US (300 * USEC_PER_SEC)
 
 /*
- * DNSUnanswered begins with this number and this share of the queries of the last minute: every
- * network loses a few. It ends below the second share. The same for DNSFailing and answers.
+ * DNSUnanswered begins at this number and this share of the queries of the last minute, because
+ * every network loses a few. It ends below the second share. DNSFailing uses them for answers.
  */
 #define LOST_LEAST  10
 #define LOST_BEGINS 0.05
@@ -232,7 +232,7 @@ void dns_add_users(
 	}
 }
 
-/* Adds a limit for each number of the budget. The first has the server's name and its users. */
+/* Adds a limit for each number of the budget. The first limit has the server's name and users. */
 static void add_limits(const struct dns_server_state *server,
 	const struct dns_server_memory *memory, uint64_t now, struct proposal *proposal)
 {

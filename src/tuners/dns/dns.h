@@ -29,8 +29,8 @@ bool dns_address_within(const struct dns_key *address, const char *network, unsi
 bool dns_address_in(const struct dns_key *list, size_t n, const struct dns_key *address);
 bool dns_address_is_loopback(const struct dns_key *address);
 /*
- * Adds a domain; the first class of a domain stays. False when dns_suffix_hash() refuses the domain
- * or DNS_SUFFIX_SLOTS domains have the same number of labels.
+ * Adds a domain. A known domain keeps its class. Returns false if dns_suffix_hash() refuses the
+ * domain, or if DNS_SUFFIX_SLOTS domains have the same number of labels.
  */
 bool dns_suffix_add(struct dns_suffixes *table, const char *domain, enum dns_suffix_class class);
 /* Counts the packets to this address by source, if a slot is free. */

@@ -11,7 +11,7 @@
 #define BLANKS          " \t\r"
 #define RESOLV_CONF_MAX 65536
 
-/* The addresses of this device are services' (kube-proxy in IPVS mode), not the node's. */
+/* kube-proxy in IPVS mode gives the addresses of services to this device. */
 #define IPVS_DEVICE "kube-ipvs0"
 
 #define DMI "/sys/class/dmi/id/"

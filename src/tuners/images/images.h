@@ -157,13 +157,13 @@ struct preload {
 	char why[IMAGES_WHY_MAX]; /* of a failure; before the first attempt: of PEERS_SILENT */
 };
 
-/* Entries are sorted by source, and those of one source are in the order of their addition. */
+/* Entries are sorted by source. Entries of one source keep the order in which they were added. */
 struct preload_list {
 	struct preload *entries;
 	size_t n, allocated;
 };
 
-/* The position of the source's first entry, or of the next source's. */
+/* The index of the source's first entry or, without one, of its insertion. */
 size_t preload_first(const struct preload_list *list, const char *source);
 struct preload *preload_find(const struct preload_list *list, const char *source, const char *name);
 struct preload *preload_add(struct preload_list *list, const char *source, const char *name);

@@ -103,7 +103,7 @@ static void add_path(struct images_tuner *request, const char *path, enum origin
 	*add_element(&sample->archives, &sample->n_archives, &sample->archives_allocated) = file;
 }
 
-/* The directory before the first wildcard is resolved within the host's root. */
+/* Resolves the directory before the first wildcard within the host's root. */
 static void add_pattern(struct images_tuner *request, const char *pattern)
 {
 	size_t base = strcspn(pattern, "*?[");

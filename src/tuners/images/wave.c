@@ -5,11 +5,12 @@
 
 #include <math.h>
 
-/* Without a peer that has the image for so long, all nodes go upstream one after the other. */
+/* If no peer has the image after this time, the nodes go upstream one after the other. */
 #define PATIENCE_US     (180 * USEC_PER_SEC)
 #define PATIENCE_ROUNDS 4
 
-/* The first of them go after so many rounds: perhaps the hash selected no seed, or all failed. */
+/* The first nodes go upstream after this many rounds. Perhaps the hash selected no seed, or all
+ * seeds failed. */
 #define TRICKLE_ROUNDS 2
 
 /* The nodes that pull upstream at once are rarely more than seeds and this many. */

@@ -5,7 +5,7 @@
 #include "base/wait.h"
 #include "workload/findings.h"
 
-/* The jobs of the worker. A sample has the parts that are due. */
+/* The jobs of the worker. A sample consists of the parts that are due. */
 
 #define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
 #define BUSY_EVERY_US   (5 * USEC_PER_SEC) /* passes for a row that is more than half used */

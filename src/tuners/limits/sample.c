@@ -138,7 +138,7 @@ int limits_sample_inodes(
 
 #define DATABASE_QUOTA INT64_C(2147483648) /* etcd: server/storage, DefaultQuotaBytes */
 
-/* Copies the number after "quota-backend-bytes=" in a line that is no comment, the last one. */
+/* Copies the number after the last "quota-backend-bytes=" outside of comments. */
 static void find_quota(const char *path, char value[static 32])
 {
 	static const char option[] = "quota-backend-bytes=";

@@ -58,7 +58,7 @@ uint64_t neighbor_table_max(const struct neighbor_table_seen *table)
 }
 
 /*
- * Returns the gc_thresh3 to set: from, or more when the table could be full before the next poll.
+ * Returns the gc_thresh3 to set: from, or more if the table could fill up before the next poll.
  * Updates the memory.
  */
 static uint64_t grow(const struct family *family, uint64_t from)

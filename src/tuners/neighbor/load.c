@@ -92,8 +92,8 @@ static void arm(void *self, const void *data)
 		struct neighbor_record *record = &neighbor->bpf->bss->records[family];
 
 		record->wake_at = memory->families[family].wake_at;
-		/* While entries are being refused, the tick is enough: one wake-up per refusal
-		 * would be too many. */
+		/* One wake-up per refused entry would be too many. While the kernel refuses
+		 * entries, the tick is enough. */
 		record->wake_refused = !memory->families[family].refusing;
 	}
 }

@@ -466,8 +466,8 @@ void runtime_decide(
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		const struct runtime_key_row *keys = runtime->found.driver->keys;
 
-		/* Settings are known after files were read. A command reports a silent runtime
-		 * before that. A nested runtime pulls nothing. */
+		/* Settings are known after the files were read. A command reports a silent runtime
+		 * even without them. A nested runtime pulls nothing. */
 		if ((!runtime->files_known && !(decision.tuner->once && is_silent(runtime))) ||
 			runtime->found.managed_by == RUNTIME_NESTED)
 			continue;
