@@ -259,17 +259,19 @@ struct status_view {
 	const char *alone;
 };
 
-static void print_status(struct screen *screen, const cJSON *status, const char *alone)
+static void render_status(struct screen *screen, void *data)
 {
+	const struct status_view *view = data;
+	const cJSON *status = view->status;
 	const cJSON *settings = json_at(status, "settings"), *item;
 	const char *heading = "Images";
 	double would_change = json_number_at(status, "node/would_change");
 	int width = 30, n = 0;
 
-	if (alone[0]) /* a single reading cannot tell that the node is ok */
+	if (view->alone[0]) /* a single reading cannot tell that the node is ok */
 		draw(screen, COLOR_WARNING, "%s: this is a single reading without BPF counters.\n",
-			alone);
-	print_verdict(screen, status, alone);
+			view->alone);
+	print_verdict(screen, status, view->alone);
 	if (would_change > 0)
 		draw(screen, COLOR_WARNING, "  %.0f would change: see headroom plan\n",
 			would_change);
@@ -308,13 +310,6 @@ static void print_status(struct screen *screen, const cJSON *status, const char 
 			draw_heading(screen, steal(heading));
 		print_image(screen, item);
 	}
-}
-
-static void render_status(struct screen *screen, void *data)
-{
-	const struct status_view *view = data;
-
-	print_status(screen, view->status, view->alone);
 }
 
 static int show(const struct cli *cli)

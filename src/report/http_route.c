@@ -82,25 +82,32 @@ static enum MHD_Result answer(
 	return MHD_queue_response(connection->mhd, status, response);
 }
 
-/* text is static. allow is the Allow header, or NULL. */
-static enum MHD_Result answer_text(
-	struct http_connection *connection, unsigned status, const char *text, const char *allow)
+/* text is static. header: a name and value, or NULL. */
+static enum MHD_Result answer_with(struct http_connection *connection, unsigned status,
+	const char *text, const char *header, const char *value)
 {
 	struct MHD_Response *response =
 		response_new(text, strlen(text), MHD_RESPMEM_PERSISTENT, TYPE_TEXT);
 	enum MHD_Result result;
 
-	if (allow)
-		MHD_add_response_header(response, "Allow", allow);
+	if (header)
+		MHD_add_response_header(response, header, value);
 	result = answer(connection, status, response);
 	MHD_destroy_response(response);
 	return result;
 }
 
+static enum MHD_Result answer_text(
+	struct http_connection *connection, unsigned status, const char *text)
+{
+	return answer_with(connection, status, text, NULL, NULL);
+}
+
 static enum MHD_Result answer_method(struct http_connection *connection, const char *allow)
 {
-	return answer_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
-		"method not allowed: requests that change the node need the unix socket\n", allow);
+	return answer_with(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+		"method not allowed: requests that change the node need the unix socket\n", "Allow",
+		allow);
 }
 
 /* NULL if the parameter is absent, "" if it lacks a value. */
@@ -238,8 +245,8 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 	if (which <= HTTP_HEALTHZ)
 		return node->heartbeat_us > 0 && now_us() > node->heartbeat_us + HEARTBEAT_MAX_US
 			       ? answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
-					 "the agent's tick is more than 10 s late\n", NULL)
-			       : answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
+					 "the agent's tick is more than 10 s late\n")
+			       : answer_text(connection, MHD_HTTP_OK, "ok\n");
 	if (which == HTTP_METRICS)
 		which += accepts_openmetrics(connection);
 	if (which == HTTP_PAGE)
@@ -248,7 +255,7 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 		which += connection->authorized;
 	/* A node that is not ready always gets the verbose list. */
 	if (which == HTTP_READY && node_is_ready(node) && !parameter_set(connection, "verbose"))
-		return answer_text(connection, MHD_HTTP_OK, "ok\n", NULL);
+		return answer_text(connection, MHD_HTTP_OK, "ok\n");
 	if ((which == HTTP_READY && !node_is_ready(node)) ||
 		(which == HTTP_HEALTH && parameter_set(connection, "strict") &&
 			node_verdict(node) != VERDICT_OK))
@@ -320,10 +327,9 @@ static enum MHD_Result post(struct http_connection *connection, const char *meth
 		return answer_method(connection, ALLOW_READ);
 	if (!connection->authorized)
 		return answer_text(
-			connection, MHD_HTTP_FORBIDDEN, "only root may change the node\n", NULL);
+			connection, MHD_HTTP_FORBIDDEN, "only root may change the node\n");
 	if (only && (len == 0 || len > ONLY_MAX || only[len]))
-		return answer_text(
-			connection, MHD_HTTP_BAD_REQUEST, "only: not a tuner name\n", NULL);
+		return answer_text(connection, MHD_HTTP_BAD_REQUEST, "only: not a tuner name\n");
 	connection->held = true;
 	server->change(server->userdata, restore, only, parameter(connection, "owner"), connection);
 	return wait_for_reply(connection);
@@ -338,8 +344,7 @@ static enum MHD_Result get_incidents(struct http_connection *connection, const c
 	if (!recorder)
 		return answer_text(connection, MHD_HTTP_NOT_FOUND,
 			"no incidents: this agent does not record, because it only observes or "
-			"cannot write its state directory\n",
-			NULL);
+			"cannot write its state directory\n");
 	connection->held = true;
 	recorder_read(recorder, *id == '/' && id[1] ? id + 1 : NULL, connection);
 	return wait_for_reply(connection);
@@ -399,19 +404,6 @@ static bool wait_for_budget(struct http_connection *connection, const char *url)
 	return true;
 }
 
-static enum MHD_Result answer_unauthorized(struct http_connection *connection)
-{
-	static const char text[] = "unauthorized\n";
-	struct MHD_Response *response =
-		response_new(text, strlen(text), MHD_RESPMEM_PERSISTENT, TYPE_TEXT);
-	enum MHD_Result result;
-
-	MHD_add_response_header(response, "WWW-Authenticate", "Basic realm=\"headroom\"");
-	result = answer(connection, MHD_HTTP_UNAUTHORIZED, response);
-	MHD_destroy_response(response);
-	return result;
-}
-
 enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const char *url,
 	const char *method, const char *version, const char *data, size_t *size, void **state)
 {
@@ -433,11 +425,10 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 			return MHD_NO; /* it is being closed */
 		if (!server->local && host && !host_fits(*state, host))
 			return answer_text(*state, MHD_HTTP_MISDIRECTED_REQUEST,
-				"the Host header must be localhost, an address or the name of this node\n",
-				NULL);
+				"the Host header must be localhost, an address or the name of this node\n");
 		if (text && (parse_count(text, &length) < 0 || length > BODY_MAX))
 			return answer_text(*state, MHD_HTTP_CONTENT_TOO_LARGE,
-				"the body is longer than 4096 bytes\n", NULL);
+				"the body is longer than 4096 bytes\n");
 		return MHD_YES;
 	}
 	if (*size > 0) { /* part of a body; a chunked body that is too long ends the connection */
@@ -453,10 +444,11 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	if (access == HTTP_WAITS)
 		return MHD_YES;
 	if (access == HTTP_DENIED)
-		return answer_unauthorized(connection);
+		return answer_with(connection, MHD_HTTP_UNAUTHORIZED, "unauthorized\n",
+			"WWW-Authenticate", "Basic realm=\"headroom\"");
 	if (access == HTTP_NO_CERTIFICATE)
 		return answer_text(connection, MHD_HTTP_FORBIDDEN,
-			"a client certificate of the configured authority is needed\n", NULL);
+			"a client certificate of the configured authority is needed\n");
 	if (streq(url, "/v1/apply") || streq(url, "/v1/restore"))
 		return post(connection, method, streq(url, "/v1/restore"));
 	for (size_t i = 0; i < HTTP_DOCUMENTS; i++)
@@ -467,7 +459,7 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 			     : answer_method(connection, ALLOW_READ);
 	if (!reads && !server->local)
 		return answer_method(connection, ALLOW_READ);
-	return answer_text(connection, MHD_HTTP_NOT_FOUND, "not found\n", NULL);
+	return answer_text(connection, MHD_HTTP_NOT_FOUND, "not found\n");
 }
 
 void http_request_completed(void *server, struct MHD_Connection *mhd, void **state,
