@@ -51,13 +51,6 @@ def test_help_lists_every_command(run, command: str) -> None:
         assert part in answer.stdout
 
 
-@pytest.mark.quick
-def test_a_mistyped_command_suggests_the_near_one(run) -> None:
-    answer = run("stauts")
-    assert answer.returncode == 64
-    assert answer.stderr == "headroom: stauts: unknown command: did you mean headroom status?\n"
-
-
 def test_version_lists_the_tuners_and_their_states(run) -> None:
     answer = run("version")
     assert answer.returncode == 0

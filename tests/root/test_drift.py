@@ -57,14 +57,6 @@ def test_a_changed_sysfs_switch_is_set_again(agent, file: str) -> None:
     until(lambda: selected(path) == "never", "set again")
 
 
-def test_a_changed_sysctl_is_set_again(agent) -> None:
-    value = str(int(sysctl("vm.max_map_count")) + 5000)
-    agent(f"sysctl: {{vm.max_map_count: {value}}}")
-    assert sysctl("vm.max_map_count") == value
-    sysctl("vm.max_map_count", int(value) - 1)
-    until(lambda: sysctl("vm.max_map_count") == value, "set again")
-
-
 @pytest.mark.parametrize("policy", ["report", "yield"])
 def test_on_drift_yield_and_report_leave_the_value_until_apply(agent, run, policy: str) -> None:
     one = agent(f"on_drift: {policy}")

@@ -78,16 +78,16 @@ def test_the_page_and_http_list_incidents(agent, directory: Path) -> None:
 
 def test_a_start_tells_a_stop_from_a_kill_and_a_reboot(agent, directory: Path) -> None:
     """The mark has the boot id: another one there is a reboot."""
-    for how in ("for the first time", "after a stop", "killed or crashed", "without a shutdown"):
+    for how in ("for the first time", "after a stop", "killed or crashed", "without a shutdown", "after a reboot"):
         mark = directory / "state/incidents/agent.json"
-        if how == "without a shutdown":
-            mark.write_text(json.dumps({**json.loads(mark.read_text()), "boot": "another"}))
+        if how in ("without a shutdown", "after a reboot"):
+            mark.write_text(json.dumps({**json.loads(mark.read_text()), "boot": how}))
         seen = set(files(directory))
         one = agent(CONFIG)
         path = until(lambda seen=seen: (written(directory) - seen or {None}).pop(), f"a start {how}")
         assert how in lines_of(path)[0]["text"]
         time.sleep(1)  # ids have whole seconds
-        one.stop() if how == "for the first time" else one.kill()
+        one.stop() if how in ("for the first time", "without a shutdown") else one.kill()
 
 
 def test_an_observing_agent_records_nothing(agent, directory: Path) -> None:

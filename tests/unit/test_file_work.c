@@ -15,30 +15,6 @@
 
 static const char original[] = FILE_WITH("3", "info");
 
-FIXTURE_TEST(one_key_changes_and_is_restored)
-{
-	const struct change *change;
-
-	directory_put(&fixture->root, CONFIG_TOML, original);
-	change = change_downloads(fixture, "3", "10");
-	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
-	assert_string_equal(change->actual, "10");
-	assert_null(change->held);
-	assert_file(&fixture->root, CONFIG_TOML, FILE_WITH("10", "info"));
-	assert_int_equal(fixture->n_records, 1);
-	assert_string_equal(fixture->records[0].original, "3");
-	assert_string_equal(fixture->records[0].on_disk, "3");
-	assert_string_equal(fixture->records[0].wanted, "10");
-	assert_string_equal(fixture->records[0].target.table, CRI);
-	fixture_reopen(fixture);
-	change = restore_all(fixture);
-	assert_string_equal(change->reason, "original");
-	assert_string_equal(change->old, "10");
-	assert_string_equal(change->new, "3");
-	assert_file(&fixture->root, CONFIG_TOML, original);
-	assert_forgotten(fixture);
-}
-
 static mode_t mode_of(const struct directory *directory, const char *name)
 {
 	char full[PATH_MAX];

@@ -200,16 +200,6 @@ RECORDER_TEST(a_milder_condition_is_not_recorded)
 	assert_int_equal(count(fixture), 0);
 }
 
-RECORDER_TEST(a_start_is_recorded_with_what_ended_the_agent_before)
-{
-	char text[64];
-
-	copy_text(fixture->recorder->start, INCIDENTS_START_MAX, "after a reboot");
-	seconds(fixture, 1);
-	assert_string_equal(listed(fixture, "0/object", text), "agent");
-	assert_string_equal(listed(fixture, "0/text", text), "the agent started after a reboot");
-}
-
 RECORDER_TEST(a_file_that_cannot_be_written_is_closed_when_it_can)
 {
 	char part[PATH_MAX], state[64], name[80];
