@@ -292,14 +292,16 @@ static bool read_slaves(const char *directory, unsigned depth, struct storage_di
 /* directory is the device's in sysfs; it is changed. */
 static void read_disk(char *directory, unsigned depth, struct storage_disk *disk)
 {
-	char path[PATH_MAX + 32], *last;
+	char path[PATH_MAX + 32], sectors[8], *last;
 
 	snprintf(path, sizeof(path), "%s/partition", directory);
 	if (access(path, F_OK) == 0)
 		*strrchr(directory, '/') = '\0';
 	last = strrchr(directory, '/');
 	copy_text(disk->name, sizeof(disk->name), last ? last + 1 : directory);
-	disk->exists = true;
+	/* A detached loop device stays, with a size of 0. */
+	read_line(directory, "size", sectors, sizeof(sectors));
+	disk->exists = !streq(sectors, "0");
 	if (read_slaves(directory, depth, disk))
 		return;
 	disk->below[0] = read_number(directory);

@@ -18,7 +18,7 @@
 /* The interval at which the facts about disks and cgroups are read. */
 #define FACTS_US (60 * USEC_PER_SEC)
 
-/* When a kernel's map is half full, rows idle for this time are removed. */
+/* Rows idle for this time are removed when a kernel's map is half full, or the disk is gone. */
 #define IDLE_US (60 * USEC_PER_SEC)
 
 /* A label that was idle for this time, or whose disk is gone, is given away. */
@@ -35,6 +35,17 @@ struct storage_device *storage_device_find(const struct storage *storage, uint32
 		if (storage->devices[i].number == number)
 			return &storage->devices[i];
 	return NULL;
+}
+
+static void clear_label(struct storage *storage, unsigned label)
+{
+	for (size_t i = 0; i < storage->n_devices; i++)
+		if (storage->devices[i].label == label)
+			storage->devices[i].label = STORAGE_LABELS;
+	for (size_t i = 0; i < STORAGE_PAIRS; i++)
+		if (storage->pairs[i].label == label)
+			storage->pairs[i] = (struct storage_pair){0};
+	storage->labels[label] = (struct storage_label){0};
 }
 
 static unsigned label_of(struct storage *storage, const struct storage_disk *disk, uint64_t now)
@@ -57,12 +68,7 @@ static unsigned label_of(struct storage *storage, const struct storage_disk *dis
 	}
 	if (free_label == STORAGE_LABELS)
 		return STORAGE_LABELS;
-	for (size_t i = 0; i < storage->n_devices; i++)
-		if (storage->devices[i].label == free_label)
-			storage->devices[i].label = STORAGE_LABELS;
-	for (size_t i = 0; i < STORAGE_PAIRS; i++)
-		if (storage->pairs[i].label == free_label)
-			storage->pairs[i] = (struct storage_pair){0};
+	clear_label(storage, free_label);
 	storage->labels[free_label] = (struct storage_label){.disk = *disk, .used_us = now};
 	return free_label;
 }
@@ -342,16 +348,15 @@ static void prune(struct storage *storage, uint64_t now)
 		const struct storage_io_row *row = &storage->ios[i];
 		uint64_t idle = now - row->changed_us;
 
-		if ((many_ios && idle > IDLE_US) ||
-			(idle > LABEL_IDLE_US && !storage_device_find(storage, row->key.disk)))
+		if (idle > IDLE_US && (many_ios || !storage_device_find(storage, row->key.disk)))
 			(void)bpf_map_delete_elem(storage->bpf->ios, &row->key);
 	}
 	for (size_t i = 0; i < storage->n_syncs; i++) {
 		const struct storage_sync_row *row = &storage->syncs[i];
 		uint64_t idle = now - row->changed_us;
 
-		if ((many_syncs && idle > IDLE_US) ||
-			(idle > LABEL_IDLE_US && !storage_device_find(storage, row->key.device)))
+		if (idle > IDLE_US &&
+			(many_syncs || !storage_device_find(storage, row->key.device)))
 			(void)bpf_map_delete_elem(storage->bpf->syncs, &row->key);
 	}
 }
@@ -384,9 +389,10 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 	for (size_t i = 0; i < storage->n_devices; i++) {
 		struct storage_device *device = &storage->devices[i];
 		char name[STORAGE_DISK_NAME_MAX];
+		bool disk = device->number >> 20 > 0;
 
 		/* The mounts are long, and a number without a device is not used again soon. */
-		if (device->number >> 20 > 0 || now - device->used_us > LABEL_IDLE_US) {
+		if (disk || now - device->used_us > LABEL_IDLE_US) {
 			copy_text(name, sizeof(name), device->disk.name);
 			storage_disk_read(storage->host, device->number, "", &device->disk);
 			if (!device->disk.exists)
@@ -399,10 +405,14 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 			storage->labels[device->label].disk = device->disk;
 		else
 			device->label = label_of(storage, &device->disk, now);
-		if (device->disk.exists || now - device->used_us < LABEL_IDLE_US)
+		/* A file system that only a container has is not looked for again and again. */
+		if (device->disk.exists || now - device->used_us < (disk ? IDLE_US : LABEL_IDLE_US))
 			storage->devices[kept++] = *device;
 	}
 	storage->n_devices = kept;
+	for (unsigned i = 0; i < STORAGE_LABELS; i++)
+		if (!storage->labels[i].disk.exists && now - storage->labels[i].used_us > IDLE_US)
+			clear_label(storage, i);
 	prune(storage, now);
 }
 
