@@ -127,8 +127,8 @@ static void read_docker(struct runtime_reading *reading)
 
 	runtime->watch[0] = '\0';
 	if (reading->slow)
-		runtime->docker.unit_sets_downloads = systemd_starts_with(
-			reading->host, "docker.service", "--max-concurrent-downloads");
+		runtime->docker.unit_sets_downloads = systemd_starts_with(reading->host,
+			"docker.service", "--max-concurrent-downloads", why, sizeof(why));
 	runtime->on_command[RUNTIME_DOWNLOADS] = runtime->docker.unit_sets_downloads;
 	/* With a socket unit, a connection would start a stopped dockerd. */
 	if (docker_process_read(reading->host, reading->socket, known_process(runtime), &process) <

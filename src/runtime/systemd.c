@@ -82,7 +82,8 @@ bool systemd_state(const struct host *host, const char *unit, struct systemd_sta
 	return state->active[0];
 }
 
-bool systemd_starts_with(const struct host *host, const char *unit, const char *option)
+bool systemd_starts_with(
+	const struct host *host, const char *unit, const char *option, char *value, size_t size)
 {
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	_cleanup_free_ char *path = open_unit(host, unit, &bus);
@@ -99,8 +100,11 @@ bool systemd_starts_with(const struct host *host, const char *unit, const char *
 
 		if (sd_bus_message_skip(reply, "s") >= 0)
 			(void)sd_bus_message_read_strv(reply, &words);
-		for (char **word = words; word && *word; free(*word++))
-			found |= starts_with(*word, option);
+		for (char **word = words; word && *word; free(*word++)) {
+			const char *at = strstr(*word, option);
+
+			found |= at && (copy_text(value, size, at + strlen(option)), true);
+		}
 		free(words);
 		if (sd_bus_message_skip(reply, "bttttuii") < 0 ||
 			sd_bus_message_exit_container(reply) < 0)

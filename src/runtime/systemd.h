@@ -27,8 +27,12 @@ struct systemd_state {
 /* Returns false if systemd cannot be asked. */
 bool systemd_state(const struct host *host, const char *unit, struct systemd_state *state);
 
-/* Whether a command of the service's next start has this option. */
-bool systemd_starts_with(const struct host *host, const char *unit, const char *option);
+/*
+ * Whether a command of the service's next start has this option in a word. The rest of the last
+ * such word is copied to value.
+ */
+bool systemd_starts_with(
+	const struct host *host, const char *unit, const char *option, char *value, size_t size);
 
 /*
  * The directories in which the service of a process searches programs, separated by colons:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage: syncs and requests are counted exactly, etcd's latency is etcd's own, and the workload that holds the queue is named."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -10,10 +11,12 @@ from typing import Any, Callable, Iterator
 
 import pytest
 from conftest import BIN, Agent, Node, Run, end, free_port, spawn, sysctl, until
+from fakesystemd import Systemd
 from runtimelab import Lab, lab  # noqa: F401
 
 CONFIG = "mode: observe\nstorage: {processes: [etcd, synctest]}"
 BLKIO = Path("/sys/fs/cgroup/blkio")
+CGROUP2 = next(path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.controllers").exists())
 MIB = 1 << 20
 
 SYNC = "import os, sys\nfd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\nfor i in range(int(sys.argv[2])):\n os.pwrite(fd, b'x' * 2300, 0)\n os.fdatasync(fd)\n"
@@ -186,6 +189,31 @@ def test_the_database_of_etcd_and_its_file_system_are_limits(counting: Agent, di
     assert limit("filesystem/storage/inodes")["max"] == stat.f_files
 
 
+def test_the_quota_of_k3s_is_that_of_its_units_command(disk: Path, directory: Path, agent: Callable[..., Agent]) -> None:
+    """The server hides its own command line."""
+    bus, listed, group = directory / "bus", directory / "k3s-server", CGROUP2 / "system.slice/k3s.service"
+    systemd = Systemd(bus, directory / "bus.conf", "k3s.service", lambda _: None)
+    systemd.unit.command = ["k3s", "server", "--etcd-arg=quota-backend-bytes=1", "--etcd-arg", "quota-backend-bytes=3000", "--etcd-arg=heartbeat-interval=9"]
+    listed.symlink_to("/usr/bin/python3")
+    group.mkdir(parents=True)
+    server = subprocess.Popen([listed, "-c", f"input()\n{SYNC}\ninput()", disk / "db", "1"], stdin=subprocess.PIPE)
+    assert server.stdin
+    try:
+        (group / "cgroup.procs").write_text(str(server.pid))
+        one = agent("mode: observe", env={"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={bus}"})
+        until(lambda: one.status()["storage"] is not None, "BPF counts syncs")
+        server.stdin.write(b"\n")
+        server.stdin.flush()
+        shown = until(lambda: next((limit for limit in one.status()["limits"] if limit["name"] == "etcd/db"), None), "the database is a limit")
+        assert (shown["used"], shown["max"]) == (2300, 3000)
+    finally:
+        server.communicate(b"\n")
+        systemd.close()
+        group.rmdir()
+        with contextlib.suppress(OSError):
+            group.parent.rmdir()  # others may use it
+
+
 def test_images_on_a_loop_device_are_unsuited_and_their_file_system_is_a_limit(disk: Path, lab: Lab, agent: Callable[..., Agent]) -> None:
     lab.dockerd(f"--data-root={disk}/docker")
     subprocess.run(["fallocate", "-l", "440M", disk / "fill"], check=True)
@@ -248,8 +276,7 @@ def test_processes_that_sync_once_need_one_row(counting: Agent, disk: Path, proc
 
 @pytest.mark.slow
 def test_syncs_of_more_cgroups_than_rows_are_counted_or_shown_as_lost(counting: Agent, disk: Path) -> None:
-    root = next(path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.controllers").exists())
-    base, cgroups, before = root / "headroom-many", 10_000, lost(counting)["syncs"]
+    base, cgroups, before = CGROUP2 / "headroom-many", 10_000, lost(counting)["syncs"]
     own = next(line[3:].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
     fd = os.open(disk / "a", os.O_WRONLY | os.O_CREAT)
     try:
@@ -263,7 +290,7 @@ def test_syncs_of_more_cgroups_than_rows_are_counted_or_shown_as_lost(counting: 
         assert counting.status()["storage"]["lost"]["syncs"] == lost(counting)["syncs"]
     finally:
         os.close(fd)
-        (root / own / "cgroup.procs").write_text("0")
+        (CGROUP2 / own / "cgroup.procs").write_text("0")
         for group in [*base.iterdir(), base]:
             if group.is_dir():
                 group.rmdir()

@@ -305,6 +305,10 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 		{"etcd\n", "etcd!--quota-backend-bytes=5000000000!",
 			"ETCD_QUOTA_BACKEND_BYTES=4294967296!", 5000000000},
 		{"etcd\n", "etcd!--quota-backend-bytes=-1!", NULL, 0},
+		{"etcd\n", "etcd!--config-file!/etc/etcd/conf.yml!--quota-backend-bytes=9!",
+			"ETCD_QUOTA_BACKEND_BYTES=9!", 7000000000},
+		{"etcd\n", "etcd!--config-file=/etc/etcd/missing.yml!", NULL, 0},
+		{"etcd\n", "etcd!--config-file=/etc/../tmp/conf.yml!", NULL, 0},
 		{"bash\n", "bash!", NULL, 0},
 	};
 	struct limits *limits = lab->self;
@@ -315,7 +319,10 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 
 	limits->host = &host;
 	host.findings = &findings;
+	finding.workload.kind = WORKLOAD_UNIT;
 	findings_add(&findings, &finding);
+	put(lab, "/etc/etcd/conf.yml", "name: a\nquota-backend-bytes: 7000000000\n");
+	put(lab, "/tmp/conf.yml", "quota-backend-bytes: 7000000000\n");
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		put(lab, "/proc/7/comm", cases[i].comm);
 		put_words(lab, "/proc/7/cmdline", cases[i].cmdline);
@@ -345,9 +352,9 @@ LAB_TEST(the_server_of_k3s_has_the_quota_of_its_configuration)
 	put(lab, "/proc/7/comm", "k3s-server\n");
 	put_words(lab, "/proc/7/cmdline", "/usr/local/bin/k3s server!");
 	put_words(lab, "/proc/7/environ", "");
-	for (int i = 0; i < 5; i++) {
-		static const uint64_t max[] = {
-			2147483648, 4000000000, 6000000000, 6000000000, 2147483648};
+	for (int i = 0; i < 9; i++) {
+		static const uint64_t max[] = {2147483648, 4000000000, 6000000000, 6000000000,
+			3000000000, 3500000000, 5000000000, 2147483648, 3500000000};
 
 		if (i == 1)
 			put(lab, "/etc/rancher/k3s/config.yaml",
@@ -359,6 +366,17 @@ LAB_TEST(the_server_of_k3s_has_the_quota_of_its_configuration)
 			put(lab, "/etc/rancher/k3s/config.yaml.d/b.txt",
 				"etcd-arg: quota-backend-bytes=9\n");
 		if (i == 4)
+			put_words(lab, "/proc/7/cmdline",
+				"k3s!server!--etcd-arg=heartbeat-interval=9!--etcd-arg=quota-backend-bytes=1!--etcd-arg=quota-backend-bytes=3000000000!");
+		if (i == 5)
+			put_words(lab, "/proc/7/cmdline",
+				"k3s!server!--etcd-arg!--quota-backend-bytes=3500000000!--etcd-arg!heartbeat-interval=9!");
+		if (i == 6) /* what k3s wrote for etcd */
+			put(lab, "/var/lib/rancher/k3s/server/db/etcd/config",
+				"name: a\nquota-backend-bytes: 5000000000\nsnapshot-count: 10000\n");
+		if (i == 7)
+			put(lab, "/var/lib/rancher/k3s/server/db/etcd/config", "name: a\n");
+		if (i == 8)
 			finding.workload.kind = WORKLOAD_POD;
 		findings_clear(&findings, FINDING_DATABASE);
 		findings_add(&findings, &finding);

@@ -135,7 +135,7 @@ const struct explanation limits_rows[] = {
 		"storage.processes that sync a file named db, against their quota. etcd counts "
 		"pages in use, which are up to 16 MiB less.",
 		"bytes",
-		"2 GiB, or --quota-backend-bytes; of k3s from etcd-arg in /etc/rancher/k3s",
+		"2 GiB, or --quota-backend-bytes, also in k3s' etcd-arg and etcd's --config-file",
 		.source = "etcd, server/storage/quota.go", C,
 		.breaks = "etcd refuses all writes: \"etcdserver: mvcc: database space exceeded\"",
 		.now = "etcdctl compact REVISION, etcdctl defrag and etcdctl alarm disarm; or raise "

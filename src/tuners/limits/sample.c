@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "runtime/systemd.h"
 #include "workload/findings.h"
 #include "workload/process.h"
 
@@ -138,64 +139,95 @@ int limits_sample_inodes(
 
 #define DATABASE_QUOTA INT64_C(2147483648) /* etcd: server/storage, DefaultQuotaBytes */
 
-/* Copies the number after the last "quota-backend-bytes=" outside of comments. */
-static void find_quota(const char *path, char value[static 32])
-{
-	static const char option[] = "quota-backend-bytes=";
-	_cleanup_free_ char *text = NULL;
-	const char *found;
+#define QUOTA       "quota-backend-bytes"
+#define K3S_WRITTEN "/var/lib/rancher/k3s/server/db/etcd/config"
 
-	if (read_file(path, 256 * 1024, &text, NULL) < 0)
-		return;
+/* Copies the value of the last "quota-backend-bytes=VALUE" or ": VALUE" outside of comments. */
+static void find_quota(char *text, char value[static 32])
+{
 	for (char *next = text, *line; (line = strsep(&next, "\n"));) {
+		const char *found;
+
 		line[strcspn(line, "#")] = '\0';
-		found = strstr(line, option);
-		if (found)
-			snprintf(value, 32, "%.31s", found + strlen(option));
+		found = strstr(line, QUOTA);
+		if (found && (found[strlen(QUOTA)] == '=' || found[strlen(QUOTA)] == ':'))
+			snprintf(value, 32, "%.31s", found + strlen(QUOTA "="));
 	}
 }
 
+static bool find_quota_in(const char *path, char value[static 32])
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (read_file(path, 256 * 1024, &text, NULL) < 0)
+		return false;
+	find_quota(text, value);
+	return true;
+}
+
+static bool is_of_host(const struct finding *of)
+{
+	return of->workload.kind == WORKLOAD_UNIT || of->workload.kind == WORKLOAD_HOST;
+}
+
 /*
- * The server of k3s hides its command line. It reads the files in this order, and gives etcd the
- * values of etcd-arg. A server in a container has other files.
+ * The server of k3s gives etcd the values of etcd-arg, of its files in this order and of its
+ * command line. It hides the latter, but writes all of them to a file below its usual data-dir.
+ * A server in a container has other files.
  */
 static void read_k3s_quota(const struct host *host, const struct finding *of, char value[static 32])
 {
 	static const char *const patterns[] = {
 		"/etc/rancher/k3s/config.yaml", "/etc/rancher/k3s/config.yaml.d/*.yaml"};
+	_cleanup_free_ char *words = NULL;
 	char full[PATH_MAX];
+	size_t len = 0;
 
-	if (!streq(of->name, "k3s-server") ||
-		(of->workload.kind != WORKLOAD_UNIT && of->workload.kind != WORKLOAD_HOST))
+	if (is_of_host(of) && find_quota_in(host_path(host, K3S_WRITTEN, full), value))
 		return;
-	for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
+	for (size_t i = 0; is_of_host(of) && i < ARRAY_SIZE(patterns); i++) {
 		glob_t files = {0};
 
 		(void)glob(host_path(host, patterns[i], full), 0, NULL, &files);
 		for (size_t k = 0; k < files.gl_pathc; k++)
-			find_quota(files.gl_pathv[k], value);
+			(void)find_quota_in(files.gl_pathv[k], value);
 		globfree(&files);
+	}
+	if (of->workload.kind == WORKLOAD_UNIT)
+		(void)systemd_starts_with(host, of->workload.name, QUOTA "=", value, 32);
+	if (process_read(host->root, of->pid, "cmdline", &words, &len) == 0) {
+		for (size_t i = 0; i < len; i++)
+			words[i] = words[i] == '\0' ? '\n' : words[i];
+		find_quota(words, value);
 	}
 }
 
-/* A process lies about its own database only. INT64_MAX: no quota. */
+/* A process lies about its own database only. INT64_MAX: no quota, or an unknown one. */
 static uint64_t read_quota(const struct host *host, const struct finding *of)
 {
 	static const char variable[] = "ETCD_QUOTA_BACKEND_BYTES=";
 	_cleanup_free_ char *text = NULL;
-	char value[32] = "";
+	char value[32] = "", file[PATH_MAX], full[PATH_MAX];
 	pid_t pid = of->pid;
 	long long quota;
 	size_t len = 0;
 
-	read_k3s_quota(host, of, value);
-	/* The environment of another user's process needs privileges that a pod lacks. */
-	if (process_option(host->root, pid, "quota-backend-bytes", false, value, sizeof(value)) !=
-			1 &&
-		process_read(host->root, pid, "environ", &text, &len) == 0)
+	if (streq(of->name, "k3s-server")) {
+		read_k3s_quota(host, of, value);
+	} else if (process_option(host->root, pid, "config-file", false, file, sizeof(file)) == 1) {
+		/* etcd then has no other options. The directories are root's: their files are safe
+		 * to read. The etcd of RKE2 is a pod, and its directory the host's. */
+		if (strstr(file, "/../") ||
+			!starts_with(file, is_of_host(of) ? "/etc/" : "/var/lib/rancher/") ||
+			!find_quota_in(host_path(host, file, full), value))
+			return INT64_MAX;
+	} else if (process_option(host->root, pid, QUOTA, false, value, sizeof(value)) != 1 &&
+		   process_read(host->root, pid, "environ", &text, &len) == 0) {
+		/* The environment of another user's process needs privileges that a pod lacks. */
 		for (const char *word = text; word < text + len; word += strlen(word) + 1)
 			if (starts_with(word, variable))
 				(void)copy_text(value, sizeof(value), word + strlen(variable));
+	}
 	quota = strtoll(value, NULL, 10);
 	return quota < 0 ? INT64_MAX : quota == 0 ? DATABASE_QUOTA : (uint64_t)quota;
 }
