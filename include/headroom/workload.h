@@ -36,5 +36,4 @@ bool workload_equal(const struct workload *a, const struct workload *b);
 #define WORKLOAD_TEXT_MAX 224
 void workload_describe(const struct workload *workload, char *text, size_t size);
 
-/* Adds the member "workload" to parent. */
 void workload_json(struct cJSON *parent, const struct workload *workload);

@@ -82,7 +82,6 @@ const char *core_describe_values_error(int error);
 /* Reads the peaks of limits since boot, so that they survive a restart of the agent. */
 void core_load_peaks(struct core *core);
 
-/* Gives a new limit its peak. */
 void core_recall_peak(const struct core *core, struct limit *limit, const char *name);
 
 /* Writes the peaks to the runtime directory if one has changed. */

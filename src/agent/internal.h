@@ -80,7 +80,6 @@ int agent_submit(struct agent *agent, const struct job *job);
 /* Cancels unwanted transfers and begins the jobs that are due. */
 void agent_begin_jobs(struct agent *agent);
 
-/* Adopts the results of finished jobs. */
 void agent_finish_jobs(struct agent *agent);
 
 /* Begins only JOB_LOAD, which needs the privileges of the start. */

@@ -43,7 +43,6 @@ void work_result(
 /* Stores the journal; job->error gets the result. 0 or -errno. */
 int work_store(struct file_job *job);
 
-/* Adds a change of a recorded key to the plan. */
 struct change *work_add_change(struct file_job *job, const struct file_note *note,
 	const struct file_record *key, const char *old, const char *new);
 

@@ -90,7 +90,6 @@ uint64_t hash_text(uint64_t hash, const char *text)
 	return hash;
 }
 
-/* The factor of the prefixes, or 0. */
 static double prefix_factor(const char *unit)
 {
 	return streq(unit, "bytes") ? 1000 : streq(unit, "memory") ? 1024 : 0;

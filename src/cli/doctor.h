@@ -46,7 +46,6 @@ void doctor_finish(cJSON *document);
 /* Writes "2 problems: 1 critical, 1 warning; 41 checks are fine, 1 is ignored". */
 void doctor_verdict(const cJSON *document, char *text, size_t size);
 
-/* The exit code of the finished document. */
 int doctor_exit(const cJSON *document);
 
 /* doctor_bundle.c */

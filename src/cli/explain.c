@@ -40,7 +40,6 @@ static void print_profiles(struct search *search, const char *only)
 	}
 }
 
-/* The value of a setting, the use of a limit or the status of a condition on this node now. */
 static void print_here(struct search *search, const struct explanation *entry)
 {
 	static const struct {

@@ -71,7 +71,6 @@ static int print_list(cJSON *list)
 	return EXIT_OK;
 }
 
-/* A limit during the incident. */
 struct spark {
 	const char *name;
 	double least, most, max, first_hits, hits;

@@ -124,7 +124,6 @@ void print_limit(struct screen *screen, const cJSON *limit)
 	draw_wrapped(screen, 22, "%s", text);
 }
 
-/* Prints a tuner with the number of its settings in each state. */
 static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *settings)
 {
 	const char *name = json_text_at(tuner, "name"), *mode = json_text_at(tuner, "mode");

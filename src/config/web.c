@@ -179,7 +179,6 @@ static void read_tls(struct reading *reading, const struct tree *map)
 		check_certificate(reading);
 }
 
-/* Returns the fault and cure of a hash, or NULL. */
 static const char *hash_fault(const char *hash)
 {
 	unsigned cost = 0;

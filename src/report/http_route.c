@@ -136,7 +136,6 @@ void http_rendered_drop(struct http_server *server)
 				MHD_destroy_response(steal(server->rendered[i][gzip]));
 }
 
-/* Replaces the text by its compressed form. */
 static void compress_text(char **text, size_t *len)
 {
 	z_stream stream = {.next_in = (Bytef *)*text, .avail_in = (uInt)*len};

@@ -366,7 +366,6 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 	}
 }
 
-/* Writes the card of a limit. */
 static void put_limit(FILE *out, const cJSON *limit)
 {
 	double max = json_number_at(limit, "max"), peak = json_number_at(limit, "peak");

@@ -285,7 +285,6 @@ static int read_entry(
 	return archive_add_blob(reader, &manifest, NULL);
 }
 
-/* Adds an image for each name of an entry. */
 static int add_entry(struct archive_reader *reader, const cJSON *entry)
 {
 	const cJSON *tags = json_at(entry, "RepoTags"), *tag;

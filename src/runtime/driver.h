@@ -375,7 +375,6 @@ extern const struct runtime_driver *const runtime_drivers[];
 extern const char *const runtime_choices[];
 const struct runtime_driver *runtime_driver_choose(int choice);
 
-/* The driver with this name, or NULL. */
 const struct runtime_driver *runtime_driver_find(const char *name);
 
 /* ---- for drivers and their users ---- */

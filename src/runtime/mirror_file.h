@@ -45,7 +45,6 @@ struct mirror_file {
 	int error;                       /* of reading it */
 };
 
-/* Reads the file of file->registry. */
 void mirror_file_read(const struct mirror_format *format, const struct host *host,
 	const char *directory, struct mirror_file *file);
 

@@ -81,7 +81,6 @@ struct pull_counts {
 void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now_us);
 
-/* Names the image of the layer with this digest. */
 void pulls_name(struct pulls *pulls, const char *digest, const char *image);
 
 /* Sets the full name of an image, with the registry's port. */

@@ -13,7 +13,6 @@
 #define USED_SHARE      0.8 /* of a limit: more is a fault */
 #define IPV6_ROUTES_BIG 1e6 /* a maximum from here on is not reached: INT_MAX since Linux 6.3 */
 
-/* Reads the number of a sysctl. Returns 0 or -errno. */
 static int read_number(const struct host *host, const char *path, double *number)
 {
 	char value[SETTING_VALUE_MAX];

@@ -62,7 +62,6 @@ extern const struct config_option *const option_tables[];
 /* A close for tuners whose self and memory own nothing. */
 void tuner_free(void *self, void *memory);
 
-/* The tuner of that name, or NULL. */
 const struct tuner_ops *tuner_find(const char *name);
 
 /* Whether a tuner's explanations have the name, or NULL any name, with this kind. */

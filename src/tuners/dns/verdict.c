@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 
-/* The user with this workload; NULL: none. */
 static const struct dns_user *user_of(
 	const struct dns_user *users, unsigned n, const struct workload *workload)
 {

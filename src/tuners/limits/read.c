@@ -131,15 +131,14 @@ int limits_read_conntrack(
 	return r;
 }
 
-/* Keeps the limit with the largest used share. */
-static void keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max)
+bool limits_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max)
 {
-	if (max > 0 &&
-		(reading->max == 0 || (double)used / (double)max >
-					      (double)reading->used / (double)reading->max)) {
-		reading->used = used;
-		reading->max = max;
-	}
+	if (max == 0 || (reading->max > 0 && (double)used / (double)max <=
+						     (double)reading->used / (double)reading->max))
+		return false;
+	reading->used = used;
+	reading->max = max;
+	return true;
 }
 
 int limits_read_pids(
@@ -161,16 +160,16 @@ int limits_read_pids(
 	r = read_value(host, "/proc/sys/kernel/pid_max", &max);
 	if (r < 0)
 		return r;
-	keep_fuller(reading, tasks, max);
+	limits_keep_fuller(reading, tasks, max);
 	if (read_value(host, "/proc/sys/kernel/threads-max", &max) == 0)
-		keep_fuller(reading, tasks, max);
+		limits_keep_fuller(reading, tasks, max);
 	for (size_t i = 0; i < ARRAY_SIZE(kubepods); i++) {
 		snprintf(path, sizeof(path), "%scurrent", kubepods[i]);
 		if (read_value(host, path, &used) < 0)
 			continue;
 		snprintf(path, sizeof(path), "%smax", kubepods[i]);
 		if (read_value(host, path, &max) == 0) /* not "max" */
-			keep_fuller(reading, used, max);
+			limits_keep_fuller(reading, used, max);
 	}
 	return 0;
 }
@@ -247,7 +246,7 @@ static int read_key_users(const struct host *host, bool bytes, struct limit_read
 			used = keys;
 			max = keys_max;
 		}
-		keep_fuller(reading, used, max);
+		limits_keep_fuller(reading, used, max);
 		user.used = used;
 		snprintf(user.workload.name, sizeof(user.workload.name), "%u", uid);
 		limit_keep_user(reading, &user);

@@ -109,14 +109,10 @@ static int read_filesystem(
 		}
 		used = inodes ? fs.f_files - fs.f_ffree : (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
 		max = inodes ? fs.f_files : used + fs.f_bavail * fs.f_frsize;
-		/* btrfs makes inodes as needed. */
-		if (max == 0 || is_shown_above(host, role, st.st_dev) ||
-			(fullest && (double)used * (double)reading->max <=
-					    (double)reading->used * (double)max))
-			continue;
-		fullest = paths[i];
-		reading->used = used;
-		reading->max = max;
+		/* max is 0 on btrfs, which makes inodes as needed. */
+		if (!is_shown_above(host, role, st.st_dev) &&
+			limits_keep_fuller(reading, used, max))
+			fullest = paths[i];
 	}
 	if (fullest && n > 1)
 		add_user(reading, reading->used, fullest);
@@ -243,18 +239,14 @@ int limits_sample_databases(
 	while ((of = findings_next(host->findings, FINDING_DATABASE, of))) {
 		uint64_t max = read_quota(host, of);
 		struct limit_user user = {of->workload, of->bytes, ""};
-		bool fuller = (double)of->bytes * (double)reading->max >=
-			      (double)reading->used * (double)max;
 
 		if (max == INT64_MAX || !process_is_named(host->root, of->pid, of->name))
 			continue;
 		snprintf(user.detail, sizeof(user.detail), "process %d (%s)", of->pid, of->name);
 		if (reading->n_top < LIMIT_TOP_MAX)
 			*limit_add_user(reading) = user;
-		if (!fuller)
+		if (!limits_keep_fuller(reading, of->bytes, max))
 			continue;
-		reading->used = of->bytes;
-		reading->max = max;
 		reading->top[reading->n_top - 1] = reading->top[0];
 		reading->top[0] = user;
 	}
@@ -414,11 +406,7 @@ int limits_sample_addresses(
 		if (max == 0)
 			continue;
 		add_user(reading, used, entry->d_name);
-		if (reading->max == 0 ||
-			(double)used / (double)max > (double)reading->used / (double)reading->max) {
-			reading->used = used;
-			reading->max = max;
-		}
+		limits_keep_fuller(reading, used, max);
 		r = 0;
 	}
 	return r;
@@ -432,7 +420,6 @@ static int ethtool(int fd, struct ifreq *request, void *data)
 	return ioctl(fd, SIOCETHTOOL, request) < 0 ? -errno : 0;
 }
 
-/* Adds the counter of a device to hits. */
 static int add_counter(int fd, const char *device, const char *counter, uint64_t *hits)
 {
 	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};

@@ -253,7 +253,6 @@ static void judge_reach(const struct runtime_decision *decision)
 	}
 }
 
-/* Settings that wait for a restart of the runtime. */
 static void judge_restart(const struct runtime_decision *decision)
 {
 	/* Cures for known obstacles to the restart. */

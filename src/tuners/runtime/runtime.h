@@ -108,7 +108,6 @@ void runtime_decide_mirrors(const struct runtime_decision *decision);
 struct want *runtime_want(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum runtime_setting setting, const char *text);
 
-/* Sets the service that a change of the file activates. */
 void runtime_set_service(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum activation activation, struct file_change *file);
 
@@ -116,7 +115,6 @@ void runtime_set_service(const struct runtime_decision *decision,
 void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
 	enum runtime_setting setting, char name[static SETTING_NAME_MAX]);
 
-/* Leaves the setting alone for this reason. */
 void runtime_leave(struct want *want, const char *reason);
 
 /* The reason why settings of this runtime cannot be written; NULL: they can. */

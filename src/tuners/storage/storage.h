@@ -203,13 +203,11 @@ struct storage {
 
 void storage_sense(void *self, uint64_t now_us);
 
-/* The device with this number, or NULL. */
 struct storage_device *storage_device_find(const struct storage *storage, uint32_t number);
 
 /* processes.c. Sums up the syncs and the holders of the listed processes. */
 void storage_processes_list(struct storage *storage, uint64_t now_us);
 
-/* Adds a window to a summary. */
 void storage_summarize(
 	const struct storage_window *window, uint64_t now_us, struct storage_summary *summary);
 

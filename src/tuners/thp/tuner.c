@@ -134,7 +134,6 @@ static void add_switch(struct thp *thp, int kind, const char *directory)
 		thp->n_switches++;
 }
 
-/* Parses the kernel command line into boot_line and at_boot. */
 static void parse_boot_line(const char *line, struct thp *thp)
 {
 	char word[96];
