@@ -110,7 +110,7 @@ static bool is_ready(const struct decision *decision, const struct preload *prel
 	const struct images_sample *sample = &decision->tuner->sample;
 	const struct runtime_image *image = sampled_image(sample, preload->name);
 
-	if (!preload->reason && preload->done_us > sample->now_us)
+	if (!preload->reason && preload->done_us >= MAX(sample->now_us, UINT64_C(1)))
 		return true;
 	return image &&
 	       (!preload->source[0] || (streq(image->id, preload->id) && !preload->passed &&
@@ -125,7 +125,7 @@ static bool is_moved(const struct decision *decision, const struct preload *prel
 
 	return image && !preload->passed && preload->failures == 0 && !preload->reason &&
 	       !streq(image->id, preload->id) &&
-	       !(preload->loaded && preload->done_us > sample->now_us);
+	       !(preload->loaded && preload->done_us >= sample->now_us);
 }
 
 /* Counts a transfer that is under way or begins now. */
@@ -457,7 +457,7 @@ void images_decide(
 		occupy(&decision, tuner->active[i]);
 	/* Remove leftovers of an interrupted transfer, unless the sample is older than its end. */
 	if (!decision.archive_busy && decision.busy == 0 && !decision.obstacle &&
-		sample->leftovers && tuner->transfer_end_us <= sample->now_us)
+		sample->leftovers && tuner->transfer_end_us < sample->now_us)
 		begin(&decision, TRANSFER_CLEAN, NULL, "", 0);
 	for (size_t i = 0; i < MIN(sample->n_archives, ARCHIVES_MAX); i++)
 		decide_archive(&decision, &sample->archives[i]);

@@ -191,7 +191,7 @@ static void *images_sample_request(void *self, const void *memory, bool at_once)
 
 	(void)memory;
 	/* The store fills. */
-	if (tuner->n_active > 0 || tuner->transfer_end_us > tuner->sample.now_us)
+	if (tuner->n_active > 0 || tuner->transfer_end_us >= tuner->sample.now_us)
 		next_us = MIN(next_us, tuner->sample.now_us + IMAGES_SOON_US);
 	if (!at_once && !tuner->due && now_us() < next_us)
 		return NULL;
