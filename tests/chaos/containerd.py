@@ -36,6 +36,8 @@ version = 2
 [plugins]
   [plugins."io.containerd.grpc.v1.cri"]
     sandbox_image = "registry.example/pause:3.6"   # ours
+    [plugins."io.containerd.grpc.v1.cri".registry]
+      config_path = "/etc/containerd/certs.d"
 """
 AN_HOUR, A_DAY = 3, 5  # restarts of one unit
 
@@ -139,7 +141,7 @@ class Containerd(Program):
             (STATE / "hangs").write_text("")
         SOCKET.parent.mkdir(parents=True, exist_ok=True)
         program = str(BUILD / "tests/tool/fake_containerd")
-        self.bus.unit.pid = self.bus.manager.pid = self.launch(program, str(SOCKET), str(FILE), str(STATE))
+        self.bus.unit.pid = self.bus.manager.pid = self.launch(program, str(SOCKET), str(FILE), str(STATE), str(LAB / "images"))
         self.bus.unit.state = "failed" if "refused" in FILE.read_text() else "active"
 
     def restart_by_us(self, unit: str) -> None:

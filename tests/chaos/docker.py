@@ -102,12 +102,12 @@ class Docker(Program):
     def check_pull(self) -> None:
         """A pull of ours ends at once when nobody wants it any more."""
         configs, node = self.node.possible_configs(), self.node
-        wanted = any(c.mode("images") == "enforce" and c.fields["pull"] for c in configs) and node.released.get("images") != "yes"
+        wanted = any(c.mode("images") == "enforce" and (c.fields["pull"] or c.fields["archives"]) for c in configs) and node.released.get("images") != "yes"
         if wanted or node.commands or node.world.fuse >= 0 or any(a.stopped for a in node.agents.values()):
             self.pull_due = self.world.now
         # Restarts of containerd hold pulls back.
         due = {(c.mode("images"), c.fields["runtime.kind"], c.fields["runtime.restart"], c.fields["archives"], bool(c.fields["pull"])) for c in configs}
-        if not self.supervised() or not self.running() or due != {("enforce", "auto", "never", None, True)} or node.released:
+        if not self.supervised() or not self.running() or not node.kubelet.absent() or due != {("enforce", "auto", "never", None, True)} or node.released:
             self.pulled = self.world.now
         if self.world.now - max(self.pulled, self.started) > PULL_BEGINS:
             raise Violation("progress", f"an image is not pulled: {node.explain()}")

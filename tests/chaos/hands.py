@@ -8,6 +8,8 @@ from typing import Any, Callable
 
 from containerd import FILE, ORIGINAL, STATE, with_key
 from docker import ORIGINAL as DOCKER_ORIGINAL
+from images import APP, CONTENTS, FOREIGN, TOOL
+from kubelet import TEXTS, Mirror
 from node import FIELDS, OWNERS, WRITES, Node
 from world import SECOND, Actor, clear
 
@@ -46,6 +48,7 @@ class Hands:
         getattr(self, name)(**arguments)
         self.world.settle()
         self.node.check()
+        self.world.settle()  # after its answers
 
     # ---- administrator and configuration management ----
 
@@ -336,9 +339,9 @@ class Hands:
         """Someone else restarts, stops or starts it."""
         (self.node.runtime.stop if how == "stop" else self.node.runtime.start)()
 
-    @step(how=["pulls", "hangs", "breaks", "regenerates", "well"])
+    @step(how=["pulls", "slow", "hangs", "breaks", "regenerates", "well"])
     def change_containerd(self, how: str) -> None:
-        """A pull begins, it becomes silent, now or at its next start, it will write its own file at its start, or all of that ends."""
+        """A pull begins, pulls do not end any more, it becomes silent, now or at its next start, it will write its own file at its start, or all of that ends."""
         if how == "well":
             self.node.runtime.make_well()
         elif how in ("breaks", "regenerates"):
@@ -385,6 +388,61 @@ class Hands:
         elif how in ("6", "20"):
             rest[docker.KEY] = int(how)
         docker.write({"original": DOCKER_ORIGINAL, "missing": ""}.get(how, json.dumps(rest)))
+
+    # ---- images ----
+
+    @step(content=[*CONTENTS], restart=[0, 2])
+    def preload(self, content: str, restart: int) -> None:
+        """The unit is to load archives into containerd, and there is one."""
+        for field, pick in (("mode", 0), ("images.mode", 0), ("archives", 2), ("runtime.kind", 0), ("runtime.restart", restart)):
+            self.edit_config("unit", field, pick, False)
+        self.put_archive("a", content)
+
+    @step(file=["a", "b"], content=[*CONTENTS, *CONTENTS, "broken", "missing", "directory", "fifo"])
+    def put_archive(self, file: str, content: str) -> None:
+        self.node.images.put(file, content)
+
+    @step(name=[APP, APP, TOOL], top=[*FOREIGN, CONTENTS["app"].tops[APP], ""])
+    def move_tag(self, name: str, top: str) -> None:
+        """Someone pulls or tags another image, or removes the name."""
+        self.node.images.move(name, top)
+
+    @combined(how=["again", "other name", "restart"])
+    def move_a_loaded_tag(self, how: str) -> None:
+        """Others move a name that the unit's agent has loaded. Then its archive is to be read again."""
+        if self.world.fuse >= 0:
+            return
+        self.end_agent(int(signal.SIGTERM))
+        self.preload("both", 2)
+        self.node.run("unit", "apply")
+        self.start_agent("unit", 0)
+        self.wait(61)
+        self.move_tag(APP, [*FOREIGN][0])
+        if how == "restart":
+            self.end_agent(int(signal.SIGTERM))
+            self.start_agent("unit", 0)
+        elif how == "again":
+            self.put_archive("a", "both")
+        else:
+            self.move_tag(TOOL, "")
+        self.wait(61)
+
+    @step(percent=[0, 30, 60, 80, 100])
+    def fill_store(self, percent: int) -> None:
+        self.node.images.fill(percent)
+
+    @step(how=[*Mirror.ANSWERS, "hangs", "down"])
+    def change_mirror(self, how: str) -> None:
+        self.node.mirror.become(how)
+
+    @step(how=["start", "start", "stop"])
+    def run_kubelet(self, how: str) -> None:
+        getattr(self.node.kubelet, how)()
+
+    @step(drop_in=[False, True], how=[*TEXTS, "missing", "directory"])
+    def edit_kubelet(self, drop_in: bool, how: str) -> None:
+        kubelet = self.node.kubelet
+        kubelet.put(kubelet.DROP_INS / "50-site.conf" if drop_in else kubelet.FILE, how)
 
     # ---- disks ----
 
@@ -435,7 +493,7 @@ class Hands:
         gone = self.world.now - 10
         self.world.monotonic = self.world.boottime = 10 * SECOND
         runtime = self.node.runtime
-        self.node.docker.process = None
+        self.node.docker.process = self.node.kubelet.process = None
         for program in self.node.programs.values():
             program.started = program.changed = program.due = 10
         runtime.restarts = [at - gone for at in runtime.restarts]

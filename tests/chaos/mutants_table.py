@@ -57,6 +57,9 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "faulty-file-means-defaults": ("src/agent/agent.c", "if (faults.n == 0)\n		r = core_load_config(", "faults.n = 0;\n	if (faults.n == 0)\n		r = core_load_config("),
     "records-of-another-boot": ("src/apply/values.c", "else if (boot[0] && strncmp(", "else if (!boot[0] && strncmp("),
     "write-before-record": ("src/apply/values.c", "change->error = put_record(store, &record);", "change->error = known ? put_record(store, &record) : 0;"),
+    "tag-moved-back": ("src/tuners/images/transfer.c", "		(changed || (", "		(known || changed || ("),
+    "archive-of-others": ("src/tuners/images/transfer.c", "		(changed || (", "		(!known || changed || ("),
+    "store-threshold": ("src/tuners/images/transfer.c", "preload->need > room) {", "preload->need > room && false) {"),
     "hung-file-system": (
         "src/agent/job.c",
         "	if (new->tuner)\n		r = worker_new(",

@@ -9,12 +9,14 @@ from typing import Any
 
 from containerd import Containerd
 from docker import Docker
+from images import PATTERN, Images
+from kubelet import Kubelet, Mirror, OwnFile
 from program import Program
 from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear
 
 DRIFTS_A_DAY = 5  # until a value is left to others
 SETTLED = 3.0  # seconds until status must show a change
-TUNERS = ("sysctl", "thp", "runtime", "images")
+TUNERS = ("sysctl", "thp", "runtime", "images", "kubelet")
 OWNERS = ("unit", *RELEASES)  # the package's unit, and two releases of the chart
 
 
@@ -69,10 +71,12 @@ FIELDS: dict[str, list[Any]] = {
     "runtime.restart": ["now", "when-idle", "never"],
     "runtime.kind": ["containerd", "auto"],
     "downloads": ["10", "12", "2", None],
-    "archives": [None, "/mnt/hung/a.tar"],
+    "archives": [None, "/mnt/hung/a.tar", PATTERN, PATTERN],
     "pull": [None, "registry.example/app:1"],
     "images.mode": [None, "observe", "off"],
-    "wave": [None, "{nodes: 1000, seeds: 1, gate: off}"],
+    "wave": [None, "{nodes: 1000, seeds: 1, gate: off}", "{nodes: 1000, seeds: 1, gate: peers}"],
+    "mirrors": [None, Mirror.URL],
+    "manage": [None, "true"],
     "vm.max_map_count": ["262144", "150000", "500000", None],
     "net.ipv4.tcp_rmem": ["4096 262144 16777216", "8192 131072 6291456", None],
     "vm.swappiness": ["1", "10", None],
@@ -102,6 +106,8 @@ class Config:
         return ETC / ("headroom.yaml" if self.owner == "unit" else f"{self.owner}.yaml")
 
     def mode(self, tuner: str) -> str:
+        if tuner == "kubelet" and not self.fields["manage"]:
+            return "off"
         return self.fields.get(f"{tuner}.mode") or self.fields["mode"]
 
     def text(self) -> str:
@@ -121,10 +127,13 @@ class Config:
         runtime["max_concurrent_downloads"] = f["downloads"] or "keep"
         if f["runtime.mode"]:
             runtime["mode"] = f["runtime.mode"]
+        if f["mirrors"]:
+            runtime["mirrors"] = f"[{{registry: registry.example, url: {f['mirrors']!r}}}]"
         lines += ["runtime: {" + ", ".join(f"{k}: {v}" for k, v in runtime.items()) + "}"]
         mode = f", mode: {f['images.mode']}" if f["images.mode"] else ""
         lists = f"archives: [{f['archives'] or ''}], pull: [{f['pull'] or ''}], pin: []{mode}" + (f", wave: {f['wave']}" if f["wave"] else "")
         lines += [f"images: {{{lists}}}" if f["archives"] or f["pull"] else "images: {mode: off}"]
+        lines += [f"kubelet: {{manage: {f['manage']}}}" if f["manage"] else "kubelet: {mode: off}"]
         lines += ["thp: {" + ", ".join(f"{k}: {v}" for k, v in thp.items()) + "}", self.extra]
         return "\n".join(lines) + "\n"
 
@@ -158,6 +167,9 @@ class Node:
         self.released: dict[str, str] = {}  # tuner -> yes or maybe
         self.runtime = Containerd(self)
         self.docker = Docker(self, self.runtime.bus)
+        self.kubelet, self.mirror = Kubelet(self), Mirror(self)
+        self.own_files = {"kubelet": self.kubelet.own, "runtime": self.mirror.own}  # by tuner
+        self.images = Images(self)
         self.programs: dict[str, Program] = {"containerd.max_concurrent_downloads": self.runtime, "docker.max-concurrent-downloads": self.docker}
         self.reset()
         world.watch = self.observe
@@ -187,6 +199,9 @@ class Node:
             self.write_config(owner)
         self.runtime.reset()
         self.docker.reset()
+        self.kubelet.reset()
+        self.mirror.reset()
+        self.images.reset()
         self.boot()
 
     def boot(self) -> None:
@@ -291,6 +306,7 @@ class Node:
         self.check_log(done)
 
     def note_kill(self) -> None:
+        self.images.forget()
         for value in self.values.values():
             value.recorded = value.recorded or value.text
 
@@ -411,6 +427,9 @@ class Node:
                     program.judge_restore(done.out)
                 else:
                     program.loose = True
+        for tuner, own in self.own_files.items():
+            if tuner in tuners and not foreign and done.code == 0 and alone:
+                own.judge_restore(done.out)
         for tuner in tuners:
             if not (foreign and alone):
                 self.released[tuner] = "yes" if done.code == 0 and alone else "maybe"
@@ -455,8 +474,8 @@ class Node:
 
     def observe(self) -> None:
         """Sees what the program has written."""
-        for program in self.programs.values():
-            program.observe()
+        for seen in (*self.programs.values(), *self.own_files.values(), self.images):
+            seen.observe()
         for value in self.values.values():
             text = value.read()
             if text == value.text:
@@ -525,6 +544,7 @@ class Node:
             if document is None and not self.disturbed and self.world.now - since > 15:
                 raise Violation("progress", f"no agent answers: {self.explain()}")
             self.check_settings(document or {"settings": []}, quiet)
+            self.images.check(document or {})
 
     def check_settings(self, document: dict[str, Any], quiet: bool) -> None:
         for setting in document["settings"]:
@@ -545,6 +565,7 @@ class Node:
         """At the end everyone stops, and the owner restores: every original is back."""
         self.world.actors.clear()
         self.world.make_room()
+        self.mirror.become("down")
         self.runtime.make_well()
         self.docker.make_well()
         self.forget_dead()

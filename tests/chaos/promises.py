@@ -11,7 +11,7 @@ PROMISES = {
     "program refuses the file, and none at all with never.",
     "consent": "Nothing is written in observe mode, by a tuner that is off, or after a release. Only apply ends a release, "
     "or another installation that takes over. Only the owner's commands touch its records. "
-    "A value that others rewrite more than five times within a day is left to them.",
+    "A value that others rewrite more than five times within a day is left to them, and a name that they gave to another image stays.",
     "progress": "Ten seconds after the last disturbance every setting is in-sync, yielded, failed, or pending with a true "
     "reason. status answers within four seconds, and SIGTERM ends the agent within five.",
     "room": "The image store never passes the kubelet's threshold because of Headroom. /run/headroom and /var/lib/headroom "

@@ -42,7 +42,8 @@ MOUNTS = """
 set -e
 mount --make-rprivate /
 mount -t tmpfs -o size=256m lab /mnt
-mkdir -p /mnt/etc /mnt/work /mnt/out /mnt/host /mnt/empty/blue /mnt/empty/green /mnt/bin /mnt/hung
+mkdir -p /mnt/etc /mnt/work /mnt/out /mnt/host /mnt/empty/blue /mnt/empty/green /mnt/bin /mnt/hung /mnt/images/store
+mount -t tmpfs -o size=1m store /mnt/images/store
 mount -t overlay -o lowerdir=/etc,upperdir=/mnt/etc,workdir=/mnt/work overlay /etc
 mount -t tmpfs -o size=32m run /run
 mount -t tmpfs -o size=32m state /var/lib

@@ -2,17 +2,17 @@
 /*
  * A fake containerd 1.6 for tests/chaos.
  *
- * fake_containerd SOCKET CONFIG STATE    serves the few calls of headroom's samples. STATE is a
- *                                        directory: "hangs" there makes it silent, "pulls" shows
- *                                        a pull, and it writes its value of
- *                                        max_concurrent_downloads to "value"
+ * fake_containerd SOCKET CONFIG STATE IMAGES
+ *     serves the calls of headroom's samples and loads. STATE is a directory: "hangs" there makes
+ *     it silent, "pulls" shows a pull, "slow" lets no pull end, it writes its value of
+ *     max_concurrent_downloads to "value", and "pulling" is there during pulls.
+ *     IMAGES has its images: see fake_images.h.
  * fake_containerd -c CONFIG config dump  prints the configuration. It refuses a file with the word
  *                                        "refused"
  * fake_containerd config default         prints its defaults
  * fake_containerd --version              prints its version
  */
-#include "base/file.h"
-#include "base/text.h"
+#include "fake_images.h"
 
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
@@ -24,11 +24,12 @@
 #define KEY         "max_concurrent_downloads"
 
 struct call {
-	const char *state;
+	const char *state, *images, *certs;
 	int value;
-	char path[128];
-	uint8_t out[1024];
-	size_t out_len, out_sent;
+	bool pulls;                /* and gets no answer */
+	char path[128], status[4]; /* of gRPC */
+	uint8_t in[4096], out[32768];
+	size_t in_len, out_len, out_sent;
 };
 
 struct client {
@@ -36,6 +37,14 @@ struct client {
 	nghttp2_session *session;
 	struct call call;
 };
+
+static bool exists(const char *directory, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return access(path, F_OK) == 0;
+}
 
 /* The value of a configuration file, the default 3, or -1 for a refused file. */
 static int load(const char *config)
@@ -51,6 +60,14 @@ static int load(const char *config)
 	return key ? atoi(key + strlen(KEY " = ")) : 3;
 }
 
+static const char *certs_of(const char *config)
+{
+	_cleanup_free_ char *text = NULL;
+	bool set = read_file(config, 65536, &text, NULL) == 0 && strstr(text, "config_path");
+
+	return set ? "/etc/containerd/certs.d" : "";
+}
+
 static int dump(const char *config)
 {
 	int value = load(config);
@@ -61,68 +78,48 @@ static int dump(const char *config)
 	}
 	printf("version = 2\n\n[plugins]\n\n  [plugins.\"io.containerd.grpc.v1.cri\"]\n    " KEY
 	       " = %d\n    sandbox_image = \"registry.k8s.io/pause:3.6\"\n\n"
-	       "    [plugins.\"io.containerd.grpc.v1.cri\".registry]\n      config_path = \"\"\n",
-		value);
+	       "    [plugins.\"io.containerd.grpc.v1.cri\".registry]\n      config_path = \"%s\"\n",
+		value, certs_of(config));
 	return 0;
 }
 
-/* Appends a field of protobuf: a string or a message. */
-static size_t field(uint8_t *out, int number, const void *data, size_t len)
+static size_t answer_of(struct call *call, uint8_t *out, int *status)
 {
-	size_t n = 0;
-
-	out[n++] = (uint8_t)(number << 3 | 2);
-	if (len > 127)
-		out[n++] = (uint8_t)(len & 127) | 128;
-	out[n++] = (uint8_t)(len > 127 ? len >> 7 : len);
-	memcpy(out + n, data, len);
-	return n + len;
-}
-
-static bool exists(const char *directory, const char *name)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
-	return access(path, F_OK) == 0;
-}
-
-static size_t answer_of(const struct call *call, uint8_t *out)
-{
-	uint8_t entry[512], inner[512];
 	char config[256];
+	uint8_t entry[512], inner[512];
 	size_t n;
 
 	if (strstr(call->path, "RuntimeService/Version"))
-		return field(out, 3, "1.6.20", 6);
+		return text_field(out, 3, "1.6.20");
 	if (strstr(call->path, "Version/Version"))
-		return field(out, 1, "1.6.20", 6);
+		return text_field(out, 1, "1.6.20");
 	if (strstr(call->path, "RuntimeService/Status")) {
 		snprintf(config, sizeof(config),
-			"{\"maxConcurrentDownloads\":%d,\"registry\":{\"configPath\":\"\"},"
+			"{\"maxConcurrentDownloads\":%d,\"registry\":{\"configPath\":\"%s\"},"
 			"\"containerd\":{\"snapshotter\":\"overlayfs\"}}",
-			call->value);
-		n = field(entry, 1, "config", 6);
-		n += field(entry + n, 2, config, strlen(config));
+			call->value, call->certs);
+		n = text_field(entry, 1, "config");
+		n += text_field(entry + n, 2, config);
 		return field(out, 2, entry, n);
 	}
-	if (strstr(call->path, "Namespaces/List")) {
-		n = field(entry, 1, "k8s.io", 6);
-		return field(out, 1, entry, n);
-	}
+	if (strstr(call->path, "Namespaces/List"))
+		return field(out, 1, entry, text_field(entry, 1, "k8s.io"));
 	if (strstr(call->path, "ListStatuses") && exists(call->state, "pulls")) {
 		static const char ref[] =
 			"layer-sha256:0000000000000000000000000000000000000000000000000000000000000001";
 		static const uint8_t stamp[] = {8, 1};
 
 		n = field(inner, 1, stamp, sizeof(stamp));
-		n += field(inner + n, 3, ref, strlen(ref));
+		n += text_field(inner + n, 3, ref);
 		inner[n++] = 4 << 3; /* the offset */
 		inner[n++] = 100;
 		inner[n++] = 5 << 3; /* the total */
 		inner[n++] = 120;
 		return field(out, 1, inner, n);
 	}
+	if (strstr(call->path, "Image") || strstr(call->path, "Leases"))
+		return serve_images(call->images, call->path,
+			(struct slice){call->in, call->in_len}, out, status);
 	return 0;
 }
 
@@ -147,9 +144,9 @@ static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *buffer
 {
 	struct call *call = userdata;
 	size_t n = MIN(length, call->out_len - call->out_sent);
-	/* It has no images, so it pulls none: UNIMPLEMENTED. */
-	const nghttp2_nv trailer =
-		header("grpc-status", strstr(call->path, "PullImage") ? "12" : "0");
+	const nghttp2_nv trailers[] = {header("grpc-status", call->status),
+		header("grpc-message",
+			streq(call->status, "8") ? "no space left on device" : "fake")};
 
 	(void)source;
 	memcpy(buffer, call->out + call->out_sent, n);
@@ -157,8 +154,20 @@ static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *buffer
 	if (call->out_sent < call->out_len)
 		return (ssize_t)n;
 	*flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-	nghttp2_submit_trailer(session, stream, &trailer, 1);
+	nghttp2_submit_trailer(session, stream, trailers, 2);
 	return (ssize_t)n;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data,
+	size_t len, void *userdata)
+{
+	struct call *call = userdata;
+
+	(void)session, (void)flags, (void)stream;
+	len = MIN(len, sizeof(call->in) - call->in_len);
+	memcpy(call->in + call->in_len, data, len);
+	call->in_len += len;
+	return 0;
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *userdata)
@@ -167,12 +176,22 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 		header(":status", "200"), header("content-type", "application/grpc")};
 	nghttp2_data_provider body = {.read_callback = on_read};
 	struct call *call = userdata;
+	int status = OK;
 	size_t len;
 
 	if ((frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) ||
 		!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
 		return 0;
-	len = answer_of(call, call->out + 5);
+	/* After the prefix of the message. */
+	call->in_len -= MIN(call->in_len, (size_t)5);
+	memmove(call->in, call->in + 5, call->in_len);
+	len = answer_of(call, call->out + 5, &status);
+	call->in_len = 0;
+	call->pulls =
+		strstr(call->path, "PullImage") && status == OK && exists(call->state, "slow");
+	if (call->pulls)
+		return 0;
+	snprintf(call->status, sizeof(call->status), "%d", status);
 	memset(call->out, 0, 3);
 	call->out[3] = (uint8_t)(len >> 8);
 	call->out[4] = (uint8_t)len;
@@ -181,13 +200,14 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	return nghttp2_submit_response(session, frame->hd.stream_id, headers, 2, &body);
 }
 
-static void open_client(struct client *client, int fd, const char *state, int value)
+static void open_client(struct client *client, int fd, const struct call *call)
 {
 	nghttp2_session_callbacks *callbacks;
 
-	*client = (struct client){.fd = fd, .call = {.state = state, .value = value}};
+	*client = (struct client){.fd = fd, .call = *call};
 	nghttp2_session_callbacks_new(&callbacks);
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
 	nghttp2_session_server_new(&client->session, callbacks, &client->call);
 	nghttp2_session_callbacks_del(callbacks);
@@ -209,36 +229,49 @@ static bool serve(struct client *client)
 	return true;
 }
 
-static int run(const char *path, const char *config, const char *state)
+/* A file that exists or not. */
+static void put_file(const char *state, const char *name, const char *text)
 {
+	char path[PATH_MAX];
+	_cleanup_fclose_ FILE *out = NULL;
+
+	snprintf(path, sizeof(path), "%s/%s", state, name);
+	out = text ? fopen(path, "we") : NULL;
+	if (out)
+		fputs(text, out);
+	else
+		unlink(path);
+}
+
+static int run(const char *path, const char *config, const char *state, const char *images)
+{
+	const struct call call = {
+		.state = state, .images = images, .certs = certs_of(config), .value = load(config)};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	static struct client clients[CLIENTS_MAX];
 	struct pollfd fds[CLIENTS_MAX + 1];
-	int value = load(config), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char file[PATH_MAX], text[16];
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char text[16];
 	size_t n = 0;
 
-	if (value < 0)
+	if (call.value < 0)
 		return 1;
-	snprintf(file, sizeof(file), "%s/value", state);
-	snprintf(text, sizeof(text), "%d", value);
+	snprintf(text, sizeof(text), "%d", call.value);
 	copy_text(address.sun_path, sizeof(address.sun_path), path);
 	(void)unlink(path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 64) < 0)
 		return 1;
-	{
-		_cleanup_fclose_ FILE *out = fopen(file, "we");
-
-		if (out)
-			fputs(text, out);
-	}
+	put_file(state, "value", text);
 	for (;;) {
-		bool hangs = exists(state, "hangs");
+		bool hangs = exists(state, "hangs"), pulls = false;
 
 		fds[0] = (struct pollfd){.fd = n < CLIENTS_MAX ? fd : -1, .events = POLLIN};
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < n; i++) {
 			fds[i + 1] =
 				(struct pollfd){.fd = hangs ? -1 : clients[i].fd, .events = POLLIN};
+			pulls |= clients[i].call.pulls;
+		}
+		put_file(state, "pulling", pulls ? "" : NULL);
 		/* A silent one does not look again: only a restart helps. */
 		if (poll(fds, n + 1, -1) < 0)
 			return 1;
@@ -250,8 +283,7 @@ static int run(const char *path, const char *config, const char *state)
 			clients[i] = clients[--n];
 		}
 		if (fds[0].revents)
-			open_client(
-				&clients[n++], accept4(fd, NULL, NULL, SOCK_CLOEXEC), state, value);
+			open_client(&clients[n++], accept4(fd, NULL, NULL, SOCK_CLOEXEC), &call);
 	}
 }
 
@@ -263,5 +295,5 @@ int main(int argc, char **argv)
 		return puts("containerd github.com/containerd/containerd 1.6.20 fake") < 0;
 	if (argc == 3 && streq(argv[2], "default"))
 		return dump("/nonexistent");
-	return argc == 4 ? run(argv[1], argv[2], argv[3]) : 64;
+	return argc == 5 ? run(argv[1], argv[2], argv[3], argv[4]) : 64;
 }

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fake kubelet with its files, a fake mirror of a registry, and the files that Headroom adds for both."""
+
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from world import LAB, Violation
+
+if TYPE_CHECKING:
+    from node import Node
+
+DEFAULT = 85
+KNOWN = 135.0  # seconds until the agent has read a file again
+PROGRAM = LAB / "bin/kubelet"
+HIGH = "imageGCHighThresholdPercent"
+TEXTS = {
+    "60": f"kind: KubeletConfiguration\n{HIGH}: 60\n",
+    "100": f"kind: KubeletConfiguration\n{HIGH}: 100\nserializeImagePulls: false\n",
+    "parallel": "kind: KubeletConfiguration\nserializeImagePulls: false\nmaxParallelImagePulls: 2\n",
+    "faulty": f"kind: KubeletConfiguration\n{HIGH}: [\n",
+}
+
+
+class OwnFile:
+    """A whole file of Headroom, which nobody else writes."""
+
+    def __init__(self, node: "Node", path: Path, tuner: str, field: str) -> None:
+        self.node, self.path, self.tuner, self.field = node, path, tuner, field
+        self.text = ""
+
+    def read(self) -> str:
+        return self.path.read_text() if self.path.is_file() else ""
+
+    def observe(self) -> None:
+        text, node = self.read(), self.node
+        if text == self.text:
+            return
+        self.text = text
+        wanted = any(c.mode(self.tuner) == "enforce" and c.fields[self.field] for c in node.possible_configs())
+        if text and not (wanted and (node.released.get(self.tuner) != "yes" or node.commands)):
+            raise Violation("consent", f"{self.path} was written: {node.explain()}")
+
+    def judge_restore(self, why: str) -> None:
+        """After a restore that succeeded."""
+        if self.read():
+            raise Violation("originals", f"restore left {self.path}: {why}")
+
+
+class Kubelet:
+    FILE, DROP_INS = Path("/var/lib/kubelet/config.yaml"), Path("/var/lib/kubelet/config.d")
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+        self.own = OwnFile(node, self.DROP_INS / "99-headroom.conf", "kubelet", "manage")
+        PROGRAM.symlink_to("/bin/dash")
+        self.reset()
+
+    def reset(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.own.text = ""
+        self.highs = {DEFAULT: self.node.world.now}  # and when each was in force
+
+    def absent(self) -> bool:
+        return self.process is None and not self.FILE.exists()
+
+    def start(self) -> None:
+        self.stop()
+        options = [f"--config={self.FILE}", f"--config-dir={self.DROP_INS}"]
+        self.process = subprocess.Popen([PROGRAM, "-c", "read line", "kubelet", *options], stdin=subprocess.PIPE, close_fds=False)
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def put(self, path: Path, how: str) -> None:
+        with contextlib.suppress(OSError):  # a full or read-only disk
+            self.DROP_INS.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            if how == "directory":
+                path.mkdir()
+            elif how == "hung":
+                path.symlink_to("/mnt/hung/kubelet")
+            elif how != "missing":
+                path.write_text(TEXTS[how])
+
+    def high(self) -> int:
+        """imageGCHighThresholdPercent of the files."""
+        texts = [p.read_text() for p in (self.FILE, *sorted(self.DROP_INS.glob("*.conf"))) if p.is_file()]
+        found = [int(n) for text in texts for n in re.findall(rf"{HIGH}: (\d+)", text)]
+        return found[-1] if found else DEFAULT
+
+    def thresholds(self) -> list[int]:
+        """Those that the agent may know: a file that it cannot read leaves the default."""
+        self.highs[self.high()] = now = self.node.world.now
+        return [DEFAULT, *(high for high, at in self.highs.items() if now - at < KNOWN)]
+
+
+class Mirror:
+    """A registry's mirror that Headroom may configure, and asks for images. The tester answers in its own thread."""
+
+    URL = "http://127.0.0.1:5000"
+    ANSWERS = {"has": "200 OK", "lacks": "404 Not Found", "fails": "500 Internal Server Error"}
+
+    def __init__(self, node: "Node") -> None:
+        self.own = OwnFile(node, Path("/etc/containerd/certs.d/registry.example/hosts.toml"), "runtime", "mirrors")
+        self.listening: socket.socket | None = None
+        self.clients: list[socket.socket] = []
+        node.world.pumps.append(self.pump)
+        self.reset()
+
+    def reset(self) -> None:
+        self.own.text = ""
+        shutil.rmtree(self.own.path.parent.parent, ignore_errors=True)
+        self.become("down")
+
+    def become(self, how: str) -> None:
+        for open_ in (*self.clients, self.listening):
+            if open_:
+                open_.close()
+        self.how, self.clients, self.listening = how, [], None
+        if how != "down":
+            self.listening = socket.create_server(("127.0.0.1", 5000))
+            self.listening.setblocking(False)
+
+    def pump(self) -> bool:
+        """Answers whoever has asked."""
+        busy = False
+        with contextlib.suppress(BlockingIOError):
+            while self.listening:
+                self.clients.append(self.listening.accept()[0])
+                self.clients[-1].setblocking(False)
+                busy = True
+        for client in list(self.clients if self.how in self.ANSWERS else []):
+            try:
+                if client.recv(65536):
+                    client.sendall(f"HTTP/1.1 {self.ANSWERS[self.how]}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+            except BlockingIOError:
+                continue
+            except OSError:
+                pass
+            client.close()
+            self.clients.remove(client)
+            busy = True
+        return busy
