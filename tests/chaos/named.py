@@ -103,4 +103,9 @@ NAMED: dict[str, Steps] = {
         edit("archives", 1),
         ("end_a_pull", {"end": "unlist"}),
     ],
+    "an_archive_is_loaded_once": [
+        ("preload", {"content": "both", "restart": 2}),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 61}),
+    ],
 }
