@@ -60,6 +60,12 @@ static void expect(struct lab *lab, const char *name, uint64_t used, uint64_t ma
 		fail_msg("%s: %" PRIu64 " of %" PRIu64, name, limit->used, limit->max);
 }
 
+static void poll_to(struct lab *lab, const char *name, uint64_t used, uint64_t max)
+{
+	poll_node(lab);
+	expect(lab, name, used, max);
+}
+
 static void put(struct lab *lab, const char *path, const char *text)
 {
 	directory_put(&lab->directory, path, text);
@@ -108,8 +114,7 @@ LAB_TEST(a_row_is_shown_where_the_node_has_it_and_an_unreadable_file_is_reported
 	expect(lab, "file-handles", 7, 7);
 	put(lab, "/proc/sys/net/netfilter/nf_conntrack_count", "12\n"); /* the module was loaded */
 	put(lab, "/proc/sys/net/netfilter/nf_conntrack_max", "262144\n");
-	poll_node(lab);
-	expect(lab, "conntrack", 12, 262144);
+	poll_to(lab, "conntrack", 12, 262144);
 }
 
 LAB_TEST(numbers_are_found_by_name_in_both_forms_of_files)
@@ -120,8 +125,7 @@ LAB_TEST(numbers_are_found_by_name_in_both_forms_of_files)
 	put(lab, "/proc/net/netstat",
 		"TcpExt: SyncookiesSent TCPMemoryPressures ListenOverflows\nTcpExt: 1 42 3\n"
 		"IpExt: InNoRoutes\nIpExt: 0\n");
-	poll_node(lab);
-	expect(lab, "tcp-memory", 77, 300);
+	poll_to(lab, "tcp-memory", 77, 300);
 	assert_int_equal(limit_of(lab, "tcp-memory")->hits, 42);
 }
 
@@ -129,36 +133,29 @@ LAB_TEST(pids_shows_the_fullest_of_three_limits)
 {
 	put(lab, "/proc/loadavg", "0.20 0.18 0.12 1/800 11206\n");
 	put(lab, "/proc/sys/kernel/pid_max", "32768\n");
-	poll_node(lab);
-	expect(lab, "pids", 800, 32768);
+	poll_to(lab, "pids", 800, 32768);
 	put(lab, "/proc/sys/kernel/threads-max", "1000\n");
-	poll_node(lab);
-	expect(lab, "pids", 800, 1000);
+	poll_to(lab, "pids", 800, 1000);
 	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.current", "90\n");
 	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.max", "max\n");
-	poll_node(lab);
-	expect(lab, "pids", 800, 1000);
+	poll_to(lab, "pids", 800, 1000);
 	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.max", "100\n");
-	poll_node(lab);
-	expect(lab, "pids", 90, 100);
+	poll_to(lab, "pids", 90, 100);
 }
 
 LAB_TEST(memory_cgroups_counts_removed_ones_in_each_version)
 {
 	put(lab, "/proc/cgroups",
 		"#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t4\t24\t1\n");
-	poll_node(lab);
-	expect(lab, "memory-cgroups", 24, 65535);
+	poll_to(lab, "memory-cgroups", 24, 65535);
 	put(lab, "/proc/cgroups",
 		"#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t24\t1\n");
 	put(lab, "/sys/fs/cgroup/cgroup.stat", "nr_descendants 50\nnr_dying_descendants 1000\n");
-	poll_node(lab);
-	expect(lab, "memory-cgroups", 1050, 65535);
+	poll_to(lab, "memory-cgroups", 1050, 65535);
 	put(lab, "/sys/fs/cgroup/cgroup.stat",
 		"nr_descendants 50\nnr_subsys_cpu 9\nnr_subsys_memory 40\nnr_dying_descendants 1000\n"
 		"nr_dying_subsys_memory 900\n");
-	poll_node(lab);
-	expect(lab, "memory-cgroups", 940, 65535);
+	poll_to(lab, "memory-cgroups", 940, 65535);
 }
 
 LAB_TEST(the_fullest_cpu_and_the_fullest_user_are_shown)
@@ -172,8 +169,7 @@ LAB_TEST(the_fullest_cpu_and_the_fullest_user_are_shown)
 	put(lab, "/proc/sys/kernel/pty/nr", "3000\n");
 	put(lab, "/proc/sys/kernel/pty/max", "4096\n");
 	put(lab, "/proc/sys/kernel/pty/reserve", "1024\n");
-	poll_node(lab);
-	expect(lab, "softnet", 16, 1000);
+	poll_to(lab, "softnet", 16, 1000);
 	assert_int_equal(limit_of(lab, "softnet")->hits, 3);
 	expect(lab, "keys", 150, 200);
 	expect(lab, "keys/bytes", 19000, 20000);
@@ -190,20 +186,17 @@ LAB_TEST(addresses_of_host_local_count_against_the_ranges)
 	put(lab, "/var/lib/cni/networks/pods/10.88.0.3", "c2\r\neth0");
 	put(lab, "/var/lib/cni/networks/pods/last_reserved_ip.0", "10.88.0.3");
 	put(lab, "/var/lib/cni/networks/pods/lock", "");
-	poll_node(lab);
-	expect(lab, "pod-addresses", 2, 253);
+	poll_to(lab, "pod-addresses", 2, 253);
 	put(lab, "/etc/cni/net.d/10-pods.conflist",
 		"{\"name\": \"pods\", \"ipam\": {\"type\": \"host-local\", \"subnet\": \"10.88.0.0/24\", "
 		"\"rangeStart\": \"10.88.0.10\", \"rangeEnd\": \"10.88.0.12\"}}");
-	poll_node(lab);
-	expect(lab, "pod-addresses", 2, 3);
+	poll_to(lab, "pod-addresses", 2, 3);
 	put(lab, "/var/lib/cni/networks/cbr0/10.42.0.5", "c3");
 	put(lab, "/run/flannel/subnet.env",
 		"FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.0.1/29\n");
 	directory_delete(&lab->directory, "/var/lib/cni/networks/pods/10.88.0.2");
 	directory_delete(&lab->directory, "/var/lib/cni/networks/pods/10.88.0.3");
-	poll_node(lab);
-	expect(lab, "pod-addresses", 1, 5);
+	poll_to(lab, "pod-addresses", 1, 5);
 }
 
 LAB_TEST(the_fullest_bridge_is_shown_by_name)
@@ -214,8 +207,7 @@ LAB_TEST(the_fullest_bridge_is_shown_by_name)
 	put(lab, "/sys/class/net/br1/brif/veth1", "");
 	put(lab, "/sys/class/net/br1/brif/veth2", "");
 	put(lab, "/sys/class/net/eth0/mtu", "1500");
-	poll_node(lab);
-	expect(lab, "bridge-ports", 2, 1023);
+	poll_to(lab, "bridge-ports", 2, 1023);
 	assert_int_equal(limit_of(lab, "bridge-ports")->n_top, 2);
 }
 
@@ -380,8 +372,7 @@ LAB_TEST(the_server_of_k3s_has_the_quota_of_its_configuration)
 			finding.workload.kind = WORKLOAD_POD;
 		findings_clear(&findings, FINDING_DATABASE);
 		findings_add(&findings, &finding);
-		poll_node(lab);
-		expect(lab, "etcd/db", 1000000000, max[i]);
+		poll_to(lab, "etcd/db", 1000000000, max[i]);
 	}
 }
 
@@ -406,8 +397,7 @@ LAB_TEST(the_database_with_the_least_room_is_shown_and_named_first)
 		snprintf(path, sizeof(path), "/proc/%d/cmdline", finding.pid);
 		put_words(lab, path, i == 2 ? "etcd!--quota-backend-bytes=8000000000!" : "etcd!");
 	}
-	poll_node(lab);
-	expect(lab, "etcd/db", 1900000000, 2147483648);
+	poll_to(lab, "etcd/db", 1900000000, 2147483648);
 	assert_string_equal(limit_of(lab, "etcd/db")->top[0].detail, "process 11 (etcd)");
 	assert_int_equal(limit_of(lab, "etcd/db")->n_top, 3);
 	assert_non_null(strstr(condition_of(lab, LIMITS_PRESSURE)->message, "process 11 (etcd)"));
