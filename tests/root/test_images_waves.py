@@ -6,7 +6,6 @@ import http.server
 import json
 import re
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from conftest import Agent, Start, temporary, until
 from imagelab import Image, digest
 from runtimelab import Lab, containerd2, lab  # noqa: F401
 from test_images import image, names, wait_image
+from test_web_config import authority, certificate
 
 
 class Mirror(http.server.ThreadingHTTPServer):
@@ -230,13 +230,9 @@ def test_docker_asks_the_mirrors_of_its_list_for_docker_io(lab: Lab, mirror: Mir
 
 def certificates(directory: Path) -> None:
     """Of a CA, the mirror and the node."""
-    def run(*args: str) -> None:
-        subprocess.run(["openssl", *args, "-days", "2", "-addext", "subjectAltName=IP:127.0.0.1"], cwd=directory, check=True, capture_output=True)
-
-    for name in ("ca", "mirror", "node"):
-        issuer = [] if name == "ca" else ["-CA", "ca.pem", "-CAkey", "ca.key"]
-        run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
-            "-keyout", f"{name}.key", "-out", f"{name}.pem", *issuer)  # fmt: skip
+    authority(directory)
+    certificate(directory, "mirror", "serverAuth")
+    certificate(directory, "node", "clientAuth")
 
 
 def test_the_largest_layer_of_a_digest_is_asked_for(lab: Lab, mirror: Mirror, agent: Start) -> None:
