@@ -537,7 +537,7 @@ class Node:
         stopped = {a.socket for a in self.agents.values() if a.stopped}
         paths = {a.socket for a in self.agents.values()} - stopped
         self.silent = {path: since for path, since in self.silent.items() if path in paths}
-        for path in paths:
+        for path in sorted(paths):
             document = self.world.get("/v1/status", path)
             # A socket that another agent has left is tried again every ten seconds.
             since = self.silent.setdefault(path, self.world.now) if document is None else self.silent.pop(path, 0)

@@ -9,6 +9,7 @@ import ctypes
 import json
 import mmap
 import os
+import random
 import shutil
 import signal
 import socket
@@ -27,13 +28,14 @@ LAB = Path("/mnt")  # of the tester itself; no process of the node writes here
 RUN, STATE, ETC = Path("/run/headroom"), Path("/var/lib/headroom"), Path("/etc/headroom")
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-CONTROL = struct.Struct("<qqqqq")  # struct control of tests/tool/preload/timeshift.c
+CONTROL = struct.Struct("<qqqqqq")  # struct control of tests/tool/preload/timeshift.c
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND  # of the wall clock
 LIMIT = 20  # real seconds until the node must sleep
 
 # System calls (x86-64) that wait for others. In any other one, a sleeping thread waits for a disk.
-WAITS = {str(n).encode() for n in (0, 7, 23, 34, 35, 43, 45, 47, 61, 202, 230, 232, 247, 270, 271, 281, 288, 441)}
+WAITS = {str(n).encode() for n in (0, 7, 23, 35, 43, 45, 47, 61, 202, 230, 232, 247, 270, 271, 281, 288, 441)}
+PAUSE = b"34"  # of a thread that timeshift.c lets sleep instead of its change
 
 # Functions of the kernel that wait for a FUSE server, or for a thread that does.
 HANGS = ("request_wait_answer", "fuse_get_req", "d_alloc_parallel")
@@ -107,6 +109,9 @@ class Actor:
 
 class World:
     def __init__(self) -> None:
+        # On one CPU, and without preemption at a wake-up, threads that wake up together run in the same order each time.
+        os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         subprocess.run(["sh", "-c", MOUNTS], check=True)
         self.libc = ctypes.CDLL(None, use_errno=True)
         (LAB / "control").write_bytes(bytes(CONTROL.size))
@@ -117,6 +122,7 @@ class World:
             self.control = mmap.mmap(file.fileno(), CONTROL.size)
         self.bell = os.open(LAB / "bell", os.O_WRONLY)
         self.fuse = -1  # the server of the file system that hangs
+        self.at_end: set[int] = set()  # processes at the change before which they are killed
         self.kept: set[int] = set()  # processes of the tester
         self.watch: Callable[[], None] = lambda: None  # called whenever all processes sleep
         self.pumps: list[Callable[[], bool]] = []  # fakes in this process: True if they answered something
@@ -161,22 +167,22 @@ class World:
     def now(self) -> float:
         return self.monotonic / SECOND
 
-    def set_clocks(self, crash_pid: int = 0, crash_left: int = 0) -> None:
-        self.control[:] = CONTROL.pack(self.monotonic, self.realtime, self.boottime, crash_pid, crash_left)
+    def set_clocks(self, *crash: int) -> None:
+        self.control[:] = CONTROL.pack(self.monotonic, self.realtime, self.boottime, *(crash or (0, 0, 0)))
 
     def ring(self) -> None:
         os.pwrite(self.bell, b"-", 0)
 
     def crash_at(self, pid: int, change: int) -> None:
-        """Kills the process before one of its next changes of files."""
-        self.set_clocks(pid, change)
+        """Kills the process before one of the next changes of files by one of its threads."""
+        self.counter += 1
+        self.set_clocks(pid, change, self.counter)
 
     def forward(self, ns: int) -> None:
         self.monotonic += ns
         self.realtime += ns
         self.boottime += ns
-        pid, left = CONTROL.unpack(self.control[:])[3:]
-        self.set_clocks(pid, left)
+        self.set_clocks(*CONTROL.unpack(self.control[:])[3:])
         self.ring()
         self.settle()
 
@@ -203,6 +209,7 @@ class World:
     def threads(self) -> dict[str, bytes] | None:
         """How often each thread has run, or None if one runs now."""
         runs: dict[str, bytes] = {}
+        self.at_end.clear()
         me = str(os.getpid()).encode()
         for pid in self.pids():
             task = f"/proc/{pid}/task"
@@ -219,8 +226,11 @@ class World:
                         runs[tid] = state + file.read(100)
                     if state == b"S":
                         with open(f"{task}/{tid}/syscall", "rb", buffering=0) as file:
-                            if file.read(100).split(b" ")[0] not in WAITS and not self.hangs(task, tid):
-                                return None
+                            call = file.read(100).split(b" ")[0]
+                        if call == PAUSE:
+                            self.at_end.add(int(pid))
+                        elif call not in WAITS and not self.hangs(task, tid):
+                            return None
             except (FileNotFoundError, ProcessLookupError):
                 return None
         return runs
@@ -230,16 +240,22 @@ class World:
         return self.fuse >= 0 and Path(task, tid, "wchan").read_text() in HANGS
 
     def settle(self) -> None:
-        """Waits until all processes sleep. If no thread ran between two looks, all slept between them."""
+        """
+        Waits until all processes sleep. If no thread ran between two looks, all slept between them. Only then the
+        fakes in this process answer, so that an answer meets the same state in each run.
+        """
         deadline = time.monotonic() + LIMIT
         while True:
-            busy = any([pump() for pump in self.pumps])
-            first = None if busy else self.threads()
-            if first is not None and first == self.threads() and not any([pump() for pump in self.pumps]):
+            first = self.threads()
+            if first is None or first != self.threads():
+                time.sleep(0.0003)
+            elif self.at_end:
+                for pid in self.at_end:
+                    os.kill(pid, signal.SIGKILL)
+            elif not any([pump() for pump in self.pumps]):
                 break
             if time.monotonic() > deadline:
                 raise Violation("progress", f"the node does not sleep: {self.describe()}")
-            time.sleep(0.0003)
         self.reap()
         self.watch()
 

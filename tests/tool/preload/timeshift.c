@@ -1,48 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A library to preload, for tests only. The clocks stand still and move when a test writes other
- * times into a control file: sleeps, timers and timeouts end at those times. Plain files serve as
- * sysctls and switches, and a process can be killed or stopped at a chosen change of a file.
+ * times into a control file: sleeps, timers and timeouts end at those times. files.c is about
+ * files.
  *
  * SHIFT_CONTROL names the control file. A test changes it through a mapping, and then writes to
  * the file SHIFT_BELL: each waiting thread watches that file.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <dlfcn.h>
+#include "timeshift.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#define NS         1000000000LL
-#define TIMERS_MAX 64
-#define FILES_MAX  1024
-#define FDS_MAX    256
-
-/* machine.py has the same layout. */
-struct control {
-	_Atomic int64_t monotonic, realtime, boottime; /* ns */
-	_Atomic int64_t crash_pid;                     /* this process is killed */
-	_Atomic int64_t crash_left;                    /* after this many changes of files */
-};
+#define NS          1000000000LL
+#define TIMERS_MAX  64
+#define FDS_MAX     256
+#define THREADS_MAX 64
 
 struct timer {
 	int fd; /* an eventfd; 0: the entry is free */
@@ -50,12 +36,17 @@ struct timer {
 	int64_t deadline, interval; /* INT64_MAX: not armed */
 };
 
-static struct control *control;
-static _Atomic int64_t crash_left; /* of SHIFT_CRASH; 0: no crash */
-static int crash_signal = SIGKILL; /* of SHIFT_SIGNAL */
+struct thread {
+	_Atomic bool is_running;
+	pthread_t id;
+	void *(*run)(void *argument);
+	void *argument;
+};
+
+struct control *control;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct timer timers[TIMERS_MAX];
-static _Atomic bool is_kernel_file[FILES_MAX];
+static struct thread threads[THREADS_MAX];
 static pthread_key_t bell_key;
 
 static void close_bell(void *fd)
@@ -65,22 +56,18 @@ static void close_bell(void *fd)
 
 __attribute__((constructor)) static void init(void)
 {
-	const char *path = getenv("SHIFT_CONTROL"), *crash = getenv("SHIFT_CRASH");
+	const char *path = getenv("SHIFT_CONTROL");
 	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
 
 	if (control || fd < 0)
 		return;
 	pthread_key_create(&bell_key, close_bell);
-	crash_left = crash ? atoll(crash) : 0;
-	if (getenv("SHIFT_SIGNAL"))
-		crash_signal = atoi(getenv("SHIFT_SIGNAL"));
+	files_init();
 	control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (control == MAP_FAILED)
 		abort();
 	close(fd);
 }
-
-#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
 /* ---- clocks ---- */
 
@@ -305,25 +292,64 @@ unsigned sleep(unsigned seconds)
 	return nanosleep(&time, NULL) < 0;
 }
 
-/* The end of a thread rings no bell: look for it at real intervals, too. */
+static void *run_thread(void *userdata)
+{
+	struct thread *thread = userdata;
+	void *ret = thread->run(thread->argument);
+	int fd = open(getenv("SHIFT_BELL"), O_WRONLY | O_CLOEXEC);
+
+	thread->is_running = false;
+	(void)!REAL(write)(fd, "-", 1);
+	REAL(close)(fd);
+	return ret;
+}
+
+/* The end of a thread rings the bell, so that a join takes no real time. */
+int pthread_create(
+	pthread_t *ret, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+	struct thread *thread = threads;
+	int r;
+
+	if (now_of(CLOCK_MONOTONIC) < 0)
+		return REAL(pthread_create)(ret, attributes, run, argument);
+	while (atomic_exchange(&thread->is_running, true))
+		if (++thread == threads + THREADS_MAX)
+			abort();
+	thread->run = run;
+	thread->argument = argument;
+	r = REAL(pthread_create)(&thread->id, attributes, run_thread, thread);
+	if (r == 0)
+		*ret = thread->id;
+	else
+		thread->is_running = false;
+	return r;
+}
+
+static bool runs(pthread_t id)
+{
+	for (const struct thread *thread = threads; thread < threads + THREADS_MAX; thread++)
+		if (thread->is_running && pthread_equal(thread->id, id))
+			return true;
+	return false;
+}
+
 int pthread_clockjoin_np(
 	pthread_t thread, void **ret, clockid_t clock, const struct timespec *until)
 {
-	const struct timespec soon = {.tv_nsec = NS / 200};
+	struct pollfd ring = {.events = POLLIN};
 	char events[4096];
-	int r;
 
 	if (now_of(clock) < 0)
 		return REAL(pthread_clockjoin_np)(thread, ret, clock, until);
-	while ((r = pthread_tryjoin_np(thread, ret)) == EBUSY) {
-		struct pollfd ring = {.fd = bell(), .events = POLLIN};
-
+	ring.fd = bell();
+	while (runs(thread)) {
 		if (now_of(clock) >= ns_of(until))
 			return ETIMEDOUT;
-		if (REAL(ppoll)(&ring, 1, &soon, NULL) > 0)
+		if (REAL(ppoll)(&ring, 1, NULL, NULL) > 0)
 			(void)!read(ring.fd, events, sizeof(events));
 	}
-	return r;
+	return pthread_join(thread, ret);
 }
 
 /* ---- timers ---- */
@@ -371,8 +397,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itim
 
 int close(int fd)
 {
-	if (fd > 0 && fd < FILES_MAX)
-		is_kernel_file[fd] = false;
+	files_closed(fd);
 	pthread_mutex_lock(&lock);
 	for (struct timer *timer = timers; timer < timers + TIMERS_MAX; timer++)
 		if (fd > 0 && timer->fd == fd)
@@ -380,102 +405,3 @@ int close(int fd)
 	pthread_mutex_unlock(&lock);
 	return REAL(close)(fd);
 }
-
-/* ---- changes of files ---- */
-
-static bool counts_down(_Atomic int64_t *left)
-{
-	return *left > 0 && atomic_fetch_sub(left, 1) == 1;
-}
-
-/* Before each change: the process may end or stop here. */
-static void before_change(void)
-{
-	if (!control)
-		return;
-	if (counts_down(&crash_left))
-		kill(getpid(), crash_signal);
-	if (control->crash_pid == getpid() && counts_down(&control->crash_left))
-		kill(getpid(), SIGKILL);
-}
-
-static int opened(int fd, const char *path, int flags)
-{
-	if (fd >= 0 && fd < FILES_MAX)
-		is_kernel_file[fd] =
-			(flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) &&
-			(strstr(path, "/proc/sys/") || strstr(path, "/sys/kernel/mm/"));
-	return fd;
-}
-
-int openat(int dir, const char *path, int flags, ...)
-{
-	va_list arguments;
-	mode_t mode;
-
-	va_start(arguments, flags);
-	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	if (flags & (O_CREAT | O_TRUNC))
-		before_change();
-	return opened(REAL(openat)(dir, path, flags, mode), path, flags);
-}
-
-int open(const char *path, int flags, ...)
-{
-	va_list arguments;
-	mode_t mode;
-
-	va_start(arguments, flags);
-	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-	va_end(arguments);
-	return openat(AT_FDCWD, path, flags, mode);
-}
-
-int __openat_2(int dir, const char *path, int flags);
-int __openat_2(int dir, const char *path, int flags)
-{
-	return openat(dir, path, flags);
-}
-
-int __open_2(const char *path, int flags);
-int __open_2(const char *path, int flags)
-{
-	return open(path, flags);
-}
-
-ssize_t write(int fd, const void *data, size_t size)
-{
-	struct stat st;
-	ssize_t n;
-
-	if (fd > 2 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-		before_change();
-	n = REAL(write)(fd, data, size);
-	/* A write to procfs replaces the value. */
-	if (n > 0 && fd < FILES_MAX && is_kernel_file[fd])
-		(void)!REAL(ftruncate)(fd, n);
-	return n;
-}
-
-#define CHANGES(type, name, parameters, arguments) \
-	type name parameters                       \
-	{                                          \
-		before_change();                   \
-		return REAL(name) arguments;       \
-	}
-
-CHANGES(int, rename, (const char *from, const char *to), (from, to))
-CHANGES(int, renameat, (int from_dir, const char *from, int to_dir, const char *to),
-	(from_dir, from, to_dir, to))
-CHANGES(int, unlink, (const char *path), (path))
-CHANGES(int, unlinkat, (int dir, const char *path, int flags), (dir, path, flags))
-CHANGES(int, rmdir, (const char *path), (path))
-CHANGES(int, mkdir, (const char *path, mode_t mode), (path, mode))
-CHANGES(int, mkdirat, (int dir, const char *path, mode_t mode), (dir, path, mode))
-CHANGES(int, fsync, (int fd), (fd))
-CHANGES(int, ftruncate, (int fd, off_t size), (fd, size))
-CHANGES(int, fchmod, (int fd, mode_t mode), (fd, mode))
-CHANGES(int, fchown, (int fd, uid_t user, gid_t group), (fd, user, group))
-CHANGES(int, symlinkat, (const char *to, int dir, const char *path), (to, dir, path))
-CHANGES(int, remove, (const char *path), (path))
