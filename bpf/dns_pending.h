@@ -106,9 +106,11 @@ static __always_inline struct dns_pending *primary_of(__u64 ask_index)
 	return bucket ? &bucket->ways[ask_index >> 53 & (DNS_WAYS - 1)] : NULL;
 }
 
+#define OVERFLOW_INDEX(ask_index) ((ask_index) >> 40 & (DNS_OVERFLOW - 1))
+
 static __always_inline struct dns_bucket *overflow_of(__u64 ask_index)
 {
-	__u32 index = DNS_PRIMARY + (ask_index >> 40 & (DNS_OVERFLOW - 1));
+	__u32 index = DNS_PRIMARY + OVERFLOW_INDEX(ask_index);
 
 	return bpf_map_lookup_elem(&pending, &index);
 }
@@ -199,6 +201,25 @@ __noinline __u32 make_room(__u64 index, __u64 now)
 	return found;
 }
 
+/* Looks for a repetition in the overflow bucket, which is not looked at again while it is empty. */
+static __always_inline bool is_in_overflow(const struct ask *ask, __u64 slots, __u64 now)
+{
+	volatile __u8 *used = &control.overflow_used[OVERFLOW_INDEX(ask->index)];
+	const struct dns_bucket *bucket;
+	bool waiting = false;
+
+	if (!*used)
+		return false;
+	bucket = overflow_of(ask->index);
+	for (int i = 0; bucket && i < DNS_WAYS; i++) {
+		if (is_again(&bucket->ways[i], ask, slots, now))
+			return true;
+		waiting |= is_waiting(bucket->ways[i].sent_ns);
+	}
+	*used = waiting;
+	return false;
+}
+
 /*
  * Stores a query. True for a retransmission. Two CPUs may write the same way at once: then a few
  * answers in a million match no query.
@@ -213,14 +234,8 @@ static __always_inline bool remember(
 
 	if (!primary)
 		return false;
-	if (is_again(primary, ask, slots, now))
+	if (is_again(primary, ask, slots, now) || is_in_overflow(ask, slots, now))
 		return true;
-	if (is_overflow_used(now)) {
-		bucket = overflow_of(ask->index);
-		for (int i = 0; bucket && i < DNS_WAYS; i++)
-			if (is_again(&bucket->ways[i], ask, slots, now))
-				return true;
-	}
 	sent = *(volatile __u64 *)&primary->sent_ns;
 	if (!is_waiting(sent) || now - sent > DNS_TIMEOUT_NS) {
 		displace(primary, now);
@@ -233,6 +248,7 @@ static __always_inline bool remember(
 		return false;
 	barrier_var(way);
 	put(&bucket->ways[way & (DNS_WAYS - 1)], client, slots, ask, now);
+	*(volatile __u8 *)&control.overflow_used[OVERFLOW_INDEX(ask->index)] = 1;
 	*(volatile __u64 *)&control.overflow_ns = now;
 	return false;
 }
@@ -265,7 +281,7 @@ static __always_inline __u32 match(
 static __always_inline struct dns_pending *way_of(__u64 ask_index, __u32 number)
 {
 	__u32 way = number > 1 ? number - 2 : ask_index >> 53;
-	__u32 index = number > 1 ? DNS_PRIMARY + (ask_index >> 40 & (DNS_OVERFLOW - 1))
+	__u32 index = number > 1 ? DNS_PRIMARY + OVERFLOW_INDEX(ask_index)
 				 : ask_index >> 56 & (DNS_PRIMARY - 1);
 	struct dns_bucket *bucket = bpf_map_lookup_elem(&pending, &index);
 

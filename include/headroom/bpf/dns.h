@@ -266,4 +266,5 @@ struct dns_control {
 	__u64 unmatched;    /* answers that belong to no query of this node */
 	/* The time of the last resync, by connection: see DNS_LOSSY. */
 	__u64 lossy_ns[DNS_LOSSY];
+	__u8 overflow_used[DNS_OVERFLOW]; /* 0: no query in this bucket waits for its answer */
 };
