@@ -47,7 +47,7 @@ static __always_inline __u64 forget(struct __sk_buff *skb, __u64 number)
 /* Counts a datagram with a usual message. False for any other, so that its steps need less stack.
  */
 static __always_inline bool count_quickly(
-	struct __sk_buff *skb, __u32 offset, __u32 length, enum direction direction)
+	struct __sk_buff *skb, __u32 offset, __u32 length, __u64 tracked, enum direction direction)
 {
 	__u64 read = 0;
 
@@ -56,21 +56,21 @@ static __always_inline bool count_quickly(
 	if (!read)
 		return false;
 	if (direction == EGRESS)
-		count_sent_read(skb, read, offset, length, DNS_UDP);
+		count_sent_read(skb, read, offset, length, DNS_UDP, tracked);
 	else
 		count_received_read(skb, read, DNS_UDP);
 	return true;
 }
 
 /* Functions of their own: the verifier checks a message once, and not in each turn of the loop. */
-__noinline int count_sent_quickly(struct __sk_buff *skb, __u32 offset, __u32 length)
+__noinline int count_sent_quickly(struct __sk_buff *skb, __u32 offset, __u32 length, __u64 tracked)
 {
-	return count_quickly(skb, offset, length, EGRESS);
+	return count_quickly(skb, offset, length, tracked, EGRESS);
 }
 
 __noinline int count_received_quickly(struct __sk_buff *skb, __u32 offset, __u32 length)
 {
-	return count_quickly(skb, offset, length, INGRESS);
+	return count_quickly(skb, offset, length, 0, INGRESS);
 }
 
 __noinline int count_slowly(struct __sk_buff *skb, __u32 offset, __u32 length, __u32 direction)
@@ -82,9 +82,9 @@ __noinline int count_slowly(struct __sk_buff *skb, __u32 offset, __u32 length, _
 }
 
 static __always_inline void count_datagram(
-	struct __sk_buff *skb, __u32 offset, __u32 length, enum direction direction)
+	struct __sk_buff *skb, __u32 offset, __u32 length, __u64 tracked, enum direction direction)
 {
-	if (!(direction == EGRESS ? count_sent_quickly(skb, offset, length)
+	if (!(direction == EGRESS ? count_sent_quickly(skb, offset, length, tracked)
 				  : count_received_quickly(skb, offset, length)))
 		count_slowly(skb, offset, length, direction);
 }
@@ -100,7 +100,7 @@ static __always_inline void count_datagrams(
 
 		if (length > size)
 			length = size;
-		count_datagram(skb, offset, length, direction);
+		count_datagram(skb, offset, length, ~0ULL, direction);
 		offset += length;
 	}
 }
@@ -124,7 +124,8 @@ static __always_inline void count_udp(struct __sk_buff *skb, __u32 at, enum dire
 	if (offset > skb->len)
 		return;
 	if (!skb->gso_size)
-		count_datagram(skb, offset, skb->len - offset, direction);
+		count_datagram(skb, offset, skb->len - offset,
+			direction == EGRESS ? tracking_of(skb) : 0, direction);
 	else if (direction == EGRESS)
 		count_datagrams_sent(skb, offset);
 	else

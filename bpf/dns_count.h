@@ -80,16 +80,17 @@ static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transp
 }
 
 static __always_inline bool is_repeated(struct __sk_buff *skb, const struct dns_row_key *client,
-	__u64 slots, struct ask *ask, __u64 now)
+	__u64 slots, struct ask *ask, __u64 tracked, __u64 now)
 {
 	if (!ask->connected)
-		ask->answerer = answerer_of(skb, ask->answerer);
+		ask->answerer = tracked & ~7ULL ? answerer_of(skb, ask->answerer)
+						: ask->answerer | DNS_CERTAIN;
 	return remember(client, slots, ask, now);
 }
 
-/* Counts a query at offset. */
-static __always_inline int count_query(
-	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
+/* Counts a query at offset. tracked: see tracking_of(). */
+static __always_inline int count_query(struct __sk_buff *skb, __u64 read, __u32 offset,
+	__u32 length, __u32 transport, __u64 tracked)
 {
 	struct dns_row_key client = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
 	struct ask ask = {.question = dns_read_question(read), .id = read};
@@ -120,7 +121,7 @@ static __always_inline int count_query(
 		add(&server->totals.edns);
 	/* Answers to raw sockets do not count. A message of RFC 8490 with id 0 has no answer. */
 	if (!(read & DNS_READ_ONE_WAY) && ask_of(skb, transport == DNS_TCP, &ask) &&
-		is_repeated(skb, &client, slots, &ask, now)) {
+		is_repeated(skb, &client, slots, &ask, tracked, now)) {
 		add(&server->totals.retransmissions);
 		count_row(ROW_SLOT(slots), true);
 	} else {
@@ -217,11 +218,11 @@ __noinline __u64 parse_slowly(struct __sk_buff *skb, __u32 offset, __u32 visible
  * Counts a sent message. Answers belong to a server on this host and do not count, except the
  * packet of an answer to port 53.
  */
-static __always_inline int count_sent_read(
-	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
+static __always_inline int count_sent_read(struct __sk_buff *skb, __u64 read, __u32 offset,
+	__u32 length, __u32 transport, __u64 tracked)
 {
 	if (!(read & DNS_READ_ANSWER))
-		count_query(skb, read, offset, length, transport);
+		count_query(skb, read, offset, length, transport, tracked);
 	else if (transport == DNS_UDP && !is_from_port_53(skb))
 		count_packet(slot_of_receiver(skb), 1, false);
 	return 0;
@@ -230,7 +231,7 @@ static __always_inline int count_sent_read(
 __noinline int count_sent(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
 {
-	return count_sent_read(skb, read, offset, length, transport);
+	return count_sent_read(skb, read, offset, length, transport, ~0ULL);
 }
 
 /* Whether a received message can be the answer to a query. */

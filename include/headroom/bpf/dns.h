@@ -12,6 +12,8 @@
 #define DNS_ROWS_MAX    16384 /* pairs of a client and a kind of question */
 #define DNS_SOURCES_MAX 256   /* with the zero key, which counts sources without a slot */
 
+#define DNS_CAST 0x63617374 /* operand of the instruction that dns_bpf_load() can replace */
+
 /* A query is unanswered after 5 s, the timeout of glibc and musl: resolv.conf(5). */
 #define DNS_TIMEOUT_NS UINT64_C(5000000000)
 /* An answer that comes this long after its query is still recognised, as late. */

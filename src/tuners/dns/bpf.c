@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <headroom/bpf/dns_hash.h>
 
 #include "dns.skel.h"
@@ -138,12 +139,43 @@ static int on_sample(void *userdata, void *data, size_t size)
 
 DEFINE_CLEANUP(struct dns_bpf_object, dns_bpf_object__destroy)
 
+/*
+ * Lets the program read the kernel's packet: see tracking_of(). A weak symbol would need
+ * CAP_SYS_ADMIN with libbpf 1.1 before Linux 6.2. False if this kernel has no such call.
+ */
+static bool cast_packet(struct bpf_program *program)
+{
+	struct btf *types = btf__load_vmlinux_btf();
+	int id = types ? btf__find_by_name_kind(types, "bpf_cast_to_kern_ctx", BTF_KIND_FUNC) : 0;
+	size_t n = bpf_program__insn_cnt(program);
+	_cleanup_free_ struct bpf_insn *code = must(calloc(n, sizeof(*code)));
+
+	btf__free(types);
+	memcpy(code, bpf_program__insns(program), n * sizeof(*code));
+	for (size_t i = 0; i < n; i++)
+		if (code[i].code == (BPF_ALU64 | BPF_MOV | BPF_K) && code[i].imm == DNS_CAST)
+			code[i] = (struct bpf_insn){.code = BPF_JMP | BPF_CALL,
+				.src_reg = BPF_PSEUDO_KFUNC_CALL,
+				.imm = id};
+	return id > 0 && bpf_program__set_insns(program, code, n) == 0;
+}
+
+/* Without the JIT a program cannot call the kernel's functions. */
+static struct dns_bpf_object *open_and_load(void)
+{
+	struct dns_bpf_object *object = dns_bpf_object__open();
+
+	if (object && cast_packet(object->progs.dns_egress) && dns_bpf_object__load(object) == 0)
+		return object;
+	dns_bpf_object__destroy(object);
+	return dns_bpf_object__open_and_load();
+}
+
 static int load(struct dns_bpf *bpf)
 {
 	static const struct dns_source nowhere;
 	static const uint32_t first;
-	_cleanup_(cleanup_dns_bpf_object__destroy) struct dns_bpf_object *object =
-		dns_bpf_object__open_and_load();
+	_cleanup_(cleanup_dns_bpf_object__destroy) struct dns_bpf_object *object = open_and_load();
 	int *fds = bpf->fds, r = 0;
 
 	if (!object)
