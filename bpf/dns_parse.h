@@ -114,22 +114,22 @@ DNS_INLINE __u64 dns_second_mask(__u64 size)
 	return ~0ULL >> half >> half;
 }
 
-/* Hashes of all labels of a name, and of its last label, last two labels and so on. */
+/* Hashes of all labels of a name, and of those before its last label, last two labels and so on. */
 struct dns_name {
 	__u64 all;
-	__u64 last[DNS_SUFFIX_LABELS];
+	__u64 before[DNS_SUFFIX_LABELS];
 };
 
 DNS_INLINE void dns_name_add(struct dns_name *name, __u64 label)
 {
-	/* The order matters. A loop would be slower to verify. */
-	name->last[5] = dns_mix(name->last[4], label);
-	name->last[4] = dns_mix(name->last[3], label);
-	name->last[3] = dns_mix(name->last[2], label);
-	name->last[2] = dns_mix(name->last[1], label);
-	name->last[1] = dns_mix(name->last[0], label);
-	name->last[0] = dns_mix(DNS_HASH_SEED, label);
-	name->all = dns_mix(name->all, label);
+	/* A loop would be slower to verify. */
+	name->before[5] = name->before[4];
+	name->before[4] = name->before[3];
+	name->before[3] = name->before[2];
+	name->before[2] = name->before[1];
+	name->before[1] = name->before[0];
+	name->before[0] = name->all;
+	name->all = dns_labels_add(name->all, label);
 }
 
 _Static_assert(DNS_SUFFIX_LABELS == 6, "as many as dns_name_add() has lines");
@@ -152,14 +152,20 @@ DNS_INLINE __u64 dns_suffix_among(const struct dns_suffix *slots, __u64 hash)
 /* The longest matching suffix counts. */
 DNS_INLINE __u64 dns_suffix_class(const struct dns_name *name, const struct dns_suffixes *table)
 {
-	__u64 class = DNS_SUFFIX_NONE, used = table->used;
+	__u64 class = DNS_SUFFIX_NONE, used = table->used, power = 1;
 
 #ifdef __bpf__
 #pragma clang loop unroll(full)
 #endif
-	for (int labels = DNS_SUFFIX_LABELS - 1; labels >= 0; labels--)
-		if (!class && used >> labels & 1)
-			class = dns_suffix_among(table->slots[labels], name->last[labels]);
+	for (int labels = 0; labels < DNS_SUFFIX_LABELS; labels++) {
+		power *= DNS_HASH_FACTOR;
+		if (used >> labels & 1) {
+			__u64 longer = dns_suffix_among(
+				table->slots[labels], name->all - name->before[labels] * power);
+
+			class = longer ? longer : class;
+		}
+	}
 	return class;
 }
 
@@ -212,7 +218,7 @@ DNS_INLINE __u64 dns_read_type(
 /* Parses any question before end. */
 DNS_PART __u64 dns_read_slowly(DNS_SOURCE *source, __u32 at, __u32 end, __u64 read)
 {
-	struct dns_name name = {.all = DNS_HASH_SEED};
+	struct dns_name name = {0};
 	__u32 most = at + DNS_NAME_MAX;
 
 	if (most > end)
@@ -270,7 +276,7 @@ DNS_INLINE __u64 dns_read_by_words(DNS_SOURCE *source, __u32 offset, __u32 lengt
 DNS_INLINE __u64 dns_read_quickly(DNS_VIEW *view, __u32 offset, __u32 length)
 {
 	__u32 from = offset + DNS_HEADER, end = offset + length, at = from, size = 0;
-	struct dns_name name = {.all = DNS_HASH_SEED};
+	struct dns_name name = {0};
 	__u64 words[2], label, read;
 
 	if (!dns_pair(view, offset, words))

@@ -56,6 +56,12 @@ DNS_INLINE __u64 dns_label_end(__u64 hash, __u32 size)
 	return (hash & ~(__u64)DNS_LABEL_SIZE) | size;
 }
 
+/* The hash of labels and one more: the hash of the last n of them is all - before * factor^n. */
+DNS_INLINE __u64 dns_labels_add(__u64 hash, __u64 label)
+{
+	return hash * DNS_HASH_FACTOR + label;
+}
+
 #ifndef __bpf__
 
 /* The same hash as dns_label(). */
@@ -77,7 +83,7 @@ DNS_INLINE __u64 dns_label_hash(const char *text, __u32 length)
  */
 DNS_INLINE __u64 dns_suffix_hash(const char *text, __u32 *labels)
 {
-	__u64 hash = DNS_HASH_SEED;
+	__u64 hash = 0;
 	__u32 n = 0;
 
 	while (*text) {
@@ -87,7 +93,7 @@ DNS_INLINE __u64 dns_suffix_hash(const char *text, __u32 *labels)
 			length++;
 		if (length == 0 || length > DNS_LABEL_MAX || ++n > DNS_SUFFIX_LABELS)
 			return 0;
-		hash = dns_mix(hash, dns_label_hash(text, length));
+		hash = dns_labels_add(hash, dns_label_hash(text, length));
 		text += length + (text[length] == '.');
 	}
 	if (n == 0)
