@@ -52,10 +52,10 @@ static __always_inline __u64 back_off(__u64 offset, __u64 last, __u64 *beyond)
 
 /*
  * A copy of a message that is not contiguous, as most TCP messages. Another program on this CPU may
- * overwrite it: owner changes then.
+ * overwrite it: owner, the address of the packet, changes then.
  */
 struct copy {
-	__u32 owner;
+	__u64 owner;
 	__u8 bytes[COPY_MAX];
 };
 
@@ -113,7 +113,7 @@ static __always_inline int dns_pair(const struct view *view, __u32 offset, __u64
 /* 0 for messages that dns_read_quickly() cannot parse. */
 __noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)
 {
-	__u32 first = 0, owner = bpf_get_prandom_u32(), n = length;
+	__u32 first = 0, n = length;
 	struct copy *copy = bpf_map_lookup_elem(&copies, &first);
 	__u64 read;
 
@@ -125,11 +125,11 @@ __noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)
 	barrier_var(n);
 	n &= COPY_MAX - 1;
 	n += 1;
-	*(volatile __u32 *)&copy->owner = owner;
+	*(volatile __u64 *)&copy->owner = (unsigned long)skb;
 	if (bpf_skb_load_bytes(skb, offset, copy->bytes, n) < 0)
 		return 0;
 	read = dns_read_quickly(&(struct view){skb, copy, offset}, offset, length);
-	return *(volatile __u32 *)&copy->owner == owner ? read : 0;
+	return *(volatile __u64 *)&copy->owner == (unsigned long)skb ? read : 0;
 }
 
 static __always_inline __u64 read_quickly(struct __sk_buff *skb, __u32 offset, __u32 length)
