@@ -72,6 +72,16 @@ static int add_unnamed(struct archive_reader *reader, const char *name)
 
 /* ---- OCI layouts ---- */
 
+/* Go matches keys without regard to case, and takes the letter U+017F for an s. */
+static bool has_urls(const cJSON *item)
+{
+	for (; item; item = item->next)
+		if (has_urls(item->child) ||
+			(item->child && item->string && strncasecmp(item->string, "url", 3) == 0))
+			return true;
+	return false;
+}
+
 /* Reads a manifest, or the first manifest for this machine of an index. */
 static int read_image(struct archive_reader *reader, struct archive_blob *blob, int depth,
 	struct archive_image *image)
@@ -84,6 +94,10 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 
 	if (r < 0)
 		return r;
+	/* The runtime would ask these servers, not us. */
+	if (has_urls(document))
+		return archive_bad(
+			reader, "%.90s: its content is to be fetched from URLs", image->name);
 	children = json_at(document, "manifests");
 	layers = json_at(document, "layers");
 	if (children && (depth == DEPTH_MAX || layers))

@@ -207,6 +207,25 @@ ARCHIVE_TEST(the_depth_of_indexes_is_limited)
 	assert_refused(fixture, &tar, "indexes too deep");
 }
 
+/* A runtime asks the servers of a descriptor first: an archive must not send it to any. */
+ARCHIVE_TEST(content_from_urls_is_refused)
+{
+	static const char *const keys[] = {"urls", "URLs", "url\xc5\xbf"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		_cleanup_bytes_ struct bytes tar = {0};
+		char descriptor[512], index[800];
+
+		put_manifest(&tar, &fixture->sample, MACHINE, descriptor);
+		snprintf(index, sizeof(index),
+			"{\"manifests\":[{%s,\"%s\":[\"http://127.0.0.1/\"]}]}", descriptor,
+			keys[i]);
+		put_blob(&tar, INDEX_TYPE, index, strlen(index), descriptor);
+		put_index(&tar, descriptor, NAME);
+		assert_refused(fixture, &tar, "to be fetched from URLs");
+	}
+}
+
 /* ---- compressed archives ---- */
 
 ARCHIVE_TEST(a_bomb_stops_at_the_reserve_of_free_space_and_leaves_nothing)
