@@ -391,12 +391,15 @@ class Hands:
 
     # ---- images ----
 
-    @step(content=[*CONTENTS], restart=[0, 2])
-    def preload(self, content: str, restart: int) -> None:
-        """The unit is to load archives into containerd, and there is one."""
+    @step(content=[*CONTENTS], restart=[0, 2], percent=[0, 0, 60, 80])
+    def preload(self, content: str, restart: int, percent: int = 0) -> None:
+        """The unit is to load an archive into containerd, whose store may be nearly full."""
+        self.fill_store(percent)
         for field, pick in (("mode", 0), ("images.mode", 0), ("archives", 2), ("runtime.kind", 0), ("runtime.restart", restart)):
             self.edit_config("unit", field, pick, False)
         self.put_archive("a", content)
+        self.hang_up()
+        self.start_agent("unit", 0)
 
     @step(file=["a", "b"], content=[*CONTENTS, *CONTENTS, "broken", "missing", "directory", "fifo"])
     def put_archive(self, file: str, content: str) -> None:
@@ -413,9 +416,8 @@ class Hands:
         if self.world.fuse >= 0:
             return
         self.end_agent(int(signal.SIGTERM))
-        self.preload("both", 2)
         self.node.run("unit", "apply")
-        self.start_agent("unit", 0)
+        self.preload("both", 2)
         self.wait(61)
         self.move_tag(APP, [*FOREIGN][0])
         if how == "restart":

@@ -105,7 +105,6 @@ NAMED: dict[str, Steps] = {
     ],
     "an_archive_is_loaded_once": [
         ("preload", {"content": "both", "restart": 2}),
-        ("start_agent", {"owner": "unit", "crash": 0}),
         ("wait", {"seconds": 61}),
     ],
 }
