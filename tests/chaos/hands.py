@@ -446,6 +446,12 @@ class Hands:
         kubelet = self.node.kubelet
         kubelet.put(kubelet.DROP_INS / "50-site.conf" if drop_in else kubelet.FILE, how)
 
+    def hang_kubelet(self) -> None:
+        """The kubelet's file is on a file system that hangs. Only named histories do this."""
+        self.node.kubelet.start()
+        self.node.kubelet.put(self.node.kubelet.FILE, "hung")
+        self.world.hang()
+
     # ---- disks ----
 
     @step(directory=["/run", "/var/lib"], how=["fill", "make_read_only"])

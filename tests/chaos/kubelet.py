@@ -19,6 +19,7 @@ KNOWN = 135.0  # seconds until the agent has read a file again
 PROGRAM = LAB / "bin/kubelet"
 HIGH = "imageGCHighThresholdPercent"
 TEXTS = {
+    "plain": "kind: KubeletConfiguration\n",
     "60": f"kind: KubeletConfiguration\n{HIGH}: 60\n",
     "100": f"kind: KubeletConfiguration\n{HIGH}: 100\nserializeImagePulls: false\n",
     "parallel": "kind: KubeletConfiguration\nserializeImagePulls: false\nmaxParallelImagePulls: 2\n",
@@ -70,6 +71,8 @@ class Kubelet:
 
     def start(self) -> None:
         self.stop()
+        if not self.FILE.exists():
+            self.put(self.FILE, "plain")
         options = [f"--config={self.FILE}", f"--config-dir={self.DROP_INS}"]
         self.process = subprocess.Popen([PROGRAM, "-c", "read line", "kubelet", *options], stdin=subprocess.PIPE, close_fds=False)
 

@@ -107,4 +107,16 @@ NAMED: dict[str, Steps] = {
         ("preload", {"content": "both", "restart": 2}),
         ("wait", {"seconds": 61}),
     ],
+    "an_image_is_not_shown_as_ready_while_a_file_of_the_kubelet_hangs": [
+        ("preload", {"content": "tool", "restart": 2}),
+        ("wait", {"seconds": 11}),
+        ("hang_kubelet", {}),
+        ("wait", {"seconds": 61}),
+        ("move_tag", {"name": "registry.example/tool:1", "top": ""}),
+        ("wait", {"seconds": 1800}),
+        run("restore"),
+        run("apply"),
+        ("end_agent", {"number": 15}),
+        run("status"),
+    ],
 }

@@ -9,12 +9,16 @@
 /* The kubelet's default of imageGCHighThresholdPercent. */
 #define STORE_PERCENT 85
 
+/* Three intervals of samples: then it is not known any more what the runtime has. */
+#define KNOWN_US (90 * USEC_PER_SEC)
+
 struct decision {
 	const struct images_tuner *tuner;
 	const struct decide_input *input;
 	struct images_memory *memory;
 	struct name_index by_name; /* of the rows */
 	const char *obstacle;      /* reason why no transfer begins, or NULL */
+	bool overdue;              /* the sample is too old */
 	uint64_t realtime_us;
 	uint64_t percent;   /* of the store that may be used */
 	uint64_t store_max; /* the same in bytes; 0: unknown */
@@ -111,8 +115,8 @@ static bool is_ready(const struct decision *decision, const struct preload *prel
 	const struct runtime_image *image = sampled_image(sample, preload->name);
 
 	if (!preload->reason && preload->done_us >= MAX(sample->now_us, UINT64_C(1)))
-		return true;
-	return image &&
+		return !decision->overdue;
+	return image && !decision->overdue &&
 	       (!preload->source[0] || (streq(image->id, preload->id) && !preload->passed &&
 					       preload->failures == 0));
 }
@@ -123,8 +127,8 @@ static bool is_moved(const struct decision *decision, const struct preload *prel
 	const struct images_sample *sample = &decision->tuner->sample;
 	const struct runtime_image *image = sampled_image(sample, preload->name);
 
-	return image && !preload->passed && preload->failures == 0 && !preload->reason &&
-	       !streq(image->id, preload->id) &&
+	return image && !decision->overdue && !preload->passed && preload->failures == 0 &&
+	       !preload->reason && !streq(image->id, preload->id) &&
 	       !(preload->loaded && preload->done_us >= sample->now_us);
 }
 
@@ -431,12 +435,15 @@ void images_decide(
 	memory->n = memory->n_begin = 0;
 	if (input->force)
 		memory->forced_us = input->now_us;
+	decision.overdue = sample->now_us > 0 && input->now_us > sample->now_us + KNOWN_US;
 	if (input->mode == MODE_RELEASED)
 		reason = "restored";
 	else if (input->mode != MODE_ENFORCE)
 		reason = "observe-mode";
 	else if (sample->now_us == 0 || sample->generation != tuner->config.generation)
 		reason = "not-asked-yet";
+	else if (decision.overdue)
+		reason = "sample-overdue";
 	else if (!sample->runtime.socket[0])
 		reason = "no-runtime";
 	else if (!sample->answers)
