@@ -160,10 +160,20 @@ struct change *work_add_change(struct file_job *job, const struct file_note *not
 int work_restore(struct file_job *job, const struct file_note *note)
 {
 	_cleanup_(work_file_clear) struct work_file file = {.note = *note};
-	int r = restore_file(job, &file), error = r < 0 ? r : file.lost;
-	bool activate = file.written || note->restoring;
-	bool others = is_changed_by_others(&file);
+	bool resumed = note->restoring, activate, others;
+	int r, error;
 
+	/* Kept before the write: if the process is killed after it, the next one restarts the
+	 * program. */
+	file.note.restoring = note->service.activation != ACTIVATE_NOTHING;
+	if (file.note.restoring && !resumed) {
+		file_journal_put(job->journal, &file.note);
+		(void)work_store(job);
+	}
+	r = restore_file(job, &file);
+	error = r < 0 ? r : file.lost;
+	activate = file.written || resumed;
+	others = is_changed_by_others(&file);
 	for (size_t i = 0; i < file.note.n_keys; i++) {
 		const struct file_record *key = &file.note.keys[i];
 		bool left = file.left[i] && error == 0;
@@ -180,10 +190,10 @@ int work_restore(struct file_job *job, const struct file_note *note)
 		change->file->edit.service.restart = job->restart;
 	}
 	/* The note of a lost original stays: every restore reports it. */
-	file.note.restoring = activate && file.note.service.activation != ACTIVATE_NOTHING;
-	if (error == 0 && file.note.restoring)
+	file.note.restoring = error < 0 ? resumed : activate && file.note.restoring;
+	if (error < 0 || file.note.restoring)
 		file_journal_put(job->journal, &file.note);
-	else if (error == 0)
+	else
 		file_journal_forget(job->journal, file.note.path);
 	return error;
 }

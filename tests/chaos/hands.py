@@ -11,7 +11,7 @@ from docker import ORIGINAL as DOCKER_ORIGINAL
 from images import APP, CONTENTS, FOREIGN, TOOL
 from kubelet import TEXTS, Mirror
 from node import FIELDS, OWNERS, WRITES, Node
-from world import SECOND, Actor, clear
+from world import SECOND, Actor, Violation, clear
 
 TIMES = [0.2, 1, 2.5, 11, 61, 1800, 90000]
 PERIODS = [0.3, 2, 1800, 86400]
@@ -154,7 +154,7 @@ class Hands:
         for owner in list(self.node.agents):
             self.node.end(owner, number)
 
-    @step(change=[1, 2, 3, 5, 8])
+    @step(change=[1, 2, 3, 5, 8, 16, 20])
     def kill_at_change(self, change: int) -> None:
         """The agent is killed before one of its next changes of files."""
         if agent := self.node.running():
@@ -183,7 +183,7 @@ class Hands:
 
     # ---- command line ----
 
-    @step(owner=["unit", "unit", "unit", "blue"], verb=VERBS, only=[None, None, "sysctl", "thp", "runtime"], crash=[0, 0, 0, 1, 2, 4, 6, 9])
+    @step(owner=["unit", "unit", "unit", "blue"], verb=VERBS, only=[None, None, "sysctl", "thp", "runtime"], crash=[0, 0, 0, 1, 2, 4, 7, 14, 28])
     def command(self, owner: str, verb: str, only: str | None, crash: int) -> None:
         if verb in ("status", "doctor"):
             only = None
@@ -204,7 +204,7 @@ class Hands:
             self.edit_config("unit", field, pick, False)
         self.node.run("unit", "apply")
 
-    @combined(crash=[3, 4, 5, 6, 7, 8, 9, 10, 11, 12], by=["command", "agent"])
+    @combined(crash=[4, 8, 12, 16, 18, 20, 24, 26, 28, 30], by=["command", "agent"])
     def cut_restore_short(self, crash: int, by: str) -> None:
         """The process that restores is killed, and the unit's next agent finishes it."""
         if self.world.fuse >= 0:
@@ -252,18 +252,21 @@ class Hands:
 
     @combined(ahead=[5, 86400 * 30])
     def begin_with_a_clock_ahead(self, ahead: int) -> None:
-        """The wall clock is ahead when the unit's agent first sees an image, and is set back."""
+        """The wall clock is ahead when the unit's agent first sees an image, and is set back before the next agent."""
         if self.world.fuse >= 0:
             return
         self.apply_alone(
-            ("mode", 0), ("images.mode", 0), ("runtime.mode", 0), ("runtime.kind", 1), ("runtime.restart", 2), ("archives", 0), ("wave", 1), ("pull", 1)
+            ("mode", 0), ("images.mode", 0), ("runtime.mode", 0), ("runtime.kind", 1), ("runtime.restart", 2), ("archives", 0), ("wave", 1), ("pull", 0)
         )
         self.run_docker("no flag")
         self.run_docker("start")
         self.set_wall_clock(ahead)
+        self.edit_config("unit", "pull", 1, False)
         self.start_agent("unit", 0)
         self.wait(2.5)
+        self.end_agent(int(signal.SIGTERM))
         self.set_wall_clock(-ahead)
+        self.start_agent("unit", 0)
         self.wait(1800)
         self.wait(61)
 
@@ -462,14 +465,22 @@ class Hands:
     @combined(verb=VERBS[:3])
     def outlast_a_hung_file_system(self, verb: str) -> None:
         """Nothing but the archives on it waits for a file system that hangs."""
-        if not any(agent.pod or agent.stopped for agent in self.node.agents.values()):
-            self.end_agent(int(signal.SIGTERM))
-            self.hang_archives()
-            self.start_agent("unit", 0)
-            self.wait(61)
-            self.node.run("unit", verb)
-            self.end_agent(int(signal.SIGTERM))
-            self.repair_disks()
+        if any(agent.pod or agent.stopped for agent in self.node.agents.values()):
+            return
+        runtime, downloads = self.node.runtime, FIELDS["downloads"]
+        self.apply_alone(("mode", 0), ("runtime.mode", 0), ("runtime.kind", 0), ("runtime.restart", 2), ("downloads", 0))
+        runtime.make_well()
+        owner = self.node.records_owner()
+        self.hang_archives()
+        self.start_agent("unit", 0)
+        self.wait(61)
+        self.edit_config("unit", "downloads", 1, False)
+        self.node.run("unit", verb)
+        self.wait(61)
+        if verb == "apply" and owner == "unit" and not self.node.disturbed and runtime.key_of(runtime.read()) != downloads[1]:
+            raise Violation("progress", f"the file of containerd waits for archives: {self.node.explain()}")
+        self.end_agent(int(signal.SIGTERM))
+        self.repair_disks()
 
     def hang_archives(self) -> None:
         """The file system of the unit's archives hangs. Only named and combined histories do this."""

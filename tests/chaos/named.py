@@ -119,4 +119,10 @@ NAMED: dict[str, Steps] = {
         ("end_agent", {"number": 15}),
         run("status"),
     ],
+    "a_restore_that_is_killed_after_its_write_is_finished_with_the_restart": [
+        ("cut_restore_short", {"by": "agent", "crash": 14}),
+        ("reboot", {"unit": False}),
+        ("suspend", {"seconds": 86400}),
+        ("cut_restore_short", {"by": "command", "crash": 26}),
+    ],
 }

@@ -217,8 +217,9 @@ class World:
                 for tid in os.listdir(task):
                     with open(f"{task}/{tid}/stat", "rb", buffering=0) as file:
                         state, parent = file.read(300).rpartition(b") ")[2].split()[:2]
-                    # A zombie's parent is about to be told. For the tester's own one, its last thread may still run.
-                    if state in b"RX" or (state == b"Z" and tid == pid and not (parent == me and is_over(int(pid)))):
+                    # A zombie's parent is about to be told, unless it is stopped. For the tester's own one, its last thread may still run.
+                    waits = state == b"Z" and tid == pid and not (is_over(int(pid)) if parent == me else is_stopped(parent.decode()))
+                    if state in b"RX" or waits:
                         return None
                     if state == b"D" and not self.hangs(task, tid):
                         return None
@@ -422,6 +423,10 @@ def is_over(pid: int) -> bool:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return True
+
+
+def is_stopped(pid: str) -> bool:
+    return b") T " in Path(f"/proc/{pid}/stat").read_bytes()
 
 
 def clear(directory: Path) -> None:
