@@ -89,17 +89,6 @@ static __always_inline __u64 bin_of(__u64 now)
 	return bin & (DNS_BINS - 1);
 }
 
-/* Finds or adds the element of a key. NULL when the map is full. */
-static __always_inline void *element_of(void *map, const void *key, const void *zero)
-{
-	void *element = bpf_map_lookup_elem(map, key);
-
-	if (element)
-		return element;
-	bpf_map_update_elem(map, key, zero, BPF_NOEXIST);
-	return bpf_map_lookup_elem(map, key);
-}
-
 /* Copies the destination (egress) or the source to 16 zero bytes. Returns the family or 0. */
 static __always_inline __u32 address_of(
 	struct __sk_buff *skb, enum direction direction, __u8 *address)

@@ -157,6 +157,7 @@ struct super_block { /* include/linux/fs.h */
 
 struct inode {
 	struct super_block *i_sb;
+	unsigned long i_ino;
 	__s64 i_size;
 };
 
@@ -165,7 +166,9 @@ struct qstr { /* include/linux/dcache.h */
 };
 
 struct dentry {
+	struct dentry *d_parent;
 	struct qstr d_name;
+	struct inode *d_inode;
 };
 
 struct path {

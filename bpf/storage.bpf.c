@@ -6,10 +6,7 @@
 #include "kernel_types.h"
 #include "map.h"
 
-#include <linux/bpf.h>
-
 #include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
 #include <headroom/bpf/storage.h>
@@ -20,22 +17,9 @@ struct storage_control control;
 MAP(ios, HASH, 0, STORAGE_ROWS_MAX, struct storage_io_key, struct storage_io);
 MAP(syncs, HASH, 0, STORAGE_ROWS_MAX, struct storage_sync_key, struct storage_sync);
 MAP(threads, HASH, 0, STORAGE_ROWS_MAX, __u64, struct storage_start);
-
-static const struct storage_io no_io;
-static const struct storage_sync no_sync;
-
-static __always_inline void *row_of(void *map, const void *key, const void *zero, __u64 *lost)
-{
-	void *row = bpf_map_lookup_elem(map, key);
-
-	if (row)
-		return row;
-	bpf_map_update_elem(map, key, zero, BPF_NOEXIST);
-	row = bpf_map_lookup_elem(map, key);
-	if (!row)
-		__sync_fetch_and_add(lost, 1);
-	return row;
-}
+/* By device and inode: which listed process synced a file or a directory. */
+MAP(owners, LRU_HASH, 0, 1024, __u64, struct storage_sync_key);
+static const struct storage_sync zero; /* long enough for both */
 
 /* Fires when a request, rarely a part of it, is complete: block/blk-mq.c. */
 SEC("tp_btf/block_rq_complete")
@@ -52,9 +36,11 @@ int BPF_PROG(io_complete, struct request *rq, int error, unsigned int bytes)
 	key.disk = (__u32)disk->major << 20 | disk->first_minor;
 	if (bpf_core_field_exists(bio->bi_blkg) && bio && bio->bi_blkg)
 		key.cgroup = bio->bi_blkg->blkcg->css.cgroup->kn->id;
-	row = row_of(&ios, &key, &no_io, &control.lost_ios);
-	if (!row)
+	row = element_of(&ios, &key, &zero);
+	if (!row) {
+		__sync_fetch_and_add(&control.lost_ios, 1);
 		return 0;
+	}
 	if (!row->name[0])
 		bpf_probe_read_kernel_str(row->name, sizeof(row->name), disk->disk_name);
 	if (op != REQ_OP_DISCARD)
@@ -79,9 +65,9 @@ static __always_inline int begin(__u64 file)
 static __always_inline int end(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), ns, second, longest;
-	__u64 name[2] = {0}, file_name = 0, *worst;
-	struct storage_sync_key key = {0};
+	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), ns, longest;
+	__u64 name[2] = {0}, file_name = 0, second = now / 1000000000, *worst, by_worker, id;
+	struct storage_sync_key key = {0}, *owner;
 	struct storage_sync *row;
 	struct fdtable *fds;
 	struct file *file;
@@ -100,19 +86,34 @@ static __always_inline int end(void)
 		return 0; /* no such descriptor */
 	key.cgroup = bpf_get_current_cgroup_id();
 	BPF_CORE_READ_STR_INTO(&name, task, group_leader, comm);
+	by_worker = name[0] == 0x2f72656b726f776b; /* "kworker/" */
 	for (int i = 0; i < STORAGE_PROCESSES_MAX && control.processes[i][0]; i++)
 		if (control.processes[i][0] == name[0] && control.processes[i][1] == name[1])
 			__builtin_memcpy(key.process, name, sizeof(name));
-	row = row_of(&syncs, &key, &no_sync, &control.lost_syncs);
-	if (!row)
+	/* Kernel workers sync asynchronous writes: to a known file, or to a file of a known
+	 * directory. */
+	id = (__u64)key.device << 32 ^ BPF_CORE_READ(file, f_inode, i_ino);
+	owner = bpf_map_lookup_elem(&owners, &id);
+	if (key.process[0] && (!owner || owner->cgroup != key.cgroup))
+		bpf_map_update_elem(&owners, &id, &key, BPF_ANY);
+	if (!owner && by_worker) {
+		id = (__u64)key.device << 32 ^
+		     BPF_CORE_READ(file, f_path.dentry, d_parent, d_inode, i_ino);
+		owner = bpf_map_lookup_elem(&owners, &id);
+	}
+	if (owner && by_worker)
+		key = *owner;
+	row = element_of(&syncs, &key, &zero);
+	if (!row) {
+		__sync_fetch_and_add(&control.lost_syncs, 1);
 		return 0;
+	}
 	__sync_fetch_and_add(&row->ns, ns);
 	__sync_fetch_and_add(&row->counts[storage_bucket(ns) % STORAGE_BUCKETS], 1);
-	second = now / 1000000000;
 	worst = &row->worst[second % STORAGE_SECONDS];
 	longest = second << 32 | ns >> 10;
 	*worst = longest > *worst ? longest : *worst;
-	row->pid = thread >> 32;
+	row->pid = by_worker ? row->pid : thread >> 32;
 	if (key.process[0])
 		bpf_probe_read_kernel_str(&file_name, sizeof(file_name),
 			BPF_CORE_READ(file, f_path.dentry, d_name.name));

@@ -23,6 +23,22 @@ MIB = 1 << 20
 SYNC = "import os, sys\nfd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\nfor i in range(int(sys.argv[2])):\n os.pwrite(fd, b'x' * 2300, 0)\n os.fdatasync(fd)\n"
 
 
+# As dqlite does: it syncs its directory, then makes a segment in it, and writes that with libaio and O_DSYNC past the page cache.
+ASYNC = """import ctypes, mmap, os, struct, sys
+call, context, block = ctypes.CDLL(None).syscall, ctypes.c_ulong(), mmap.mmap(-1, 4096)
+setup, destroy, events, submit = SYSTEM_CALLS
+os.fsync(os.open(os.path.dirname(sys.argv[1]), os.O_RDONLY))
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_DIRECT | os.O_DSYNC)
+os.posix_fallocate(fd, 0, 1 << 20)
+assert call(setup, 1, ctypes.byref(context)) == 0
+for i in range(50):
+    request = struct.pack("QIIHhIQQqQII", 0, 0, 0, 1, 0, fd, ctypes.addressof(ctypes.c_char.from_buffer(block)), 4096, i * 4096, 0, 0, 0)
+    requests = (ctypes.c_char_p * 1)(request)
+    assert call(submit, context, ctypes.c_long(1), requests) == 1
+    assert call(events, context, ctypes.c_long(1), ctypes.c_long(1), ctypes.create_string_buffer(32), None) == 1
+""".replace("SYSTEM_CALLS", "0, 1, 4, 2" if os.uname().machine == "aarch64" else "206, 207, 208, 209")
+
+
 @pytest.fixture
 def disk(directory: Path) -> Iterator[Path]:
     """An ext4 file system on a loop device, mounted."""
@@ -97,6 +113,9 @@ def test_each_sync_counts_once_for_its_device_and_process(counting: Agent, disk:
     subprocess.run(["dd", "if=/dev/zero", f"of={disk}/b", "bs=4k", "count=50", "oflag=dsync"], check=True, capture_output=True)
     until(lambda: latency(counting, device, "other")[0] >= 50, "synchronous writes are reported")
     assert latency(counting, device, "other")[0] == 50
+    subprocess.run([listed, "-c", ASYNC, disk / "c"], check=True)
+    until(lambda: latency(counting, device, "synctest")[0] >= calls + 51, "syncs by kernel workers are reported")
+    assert (latency(counting, device, "synctest")[0], latency(counting, device, "other")[0]) == (calls + 51, 50)
     unsuited = counting.wait_condition("StorageUnsuited")
     assert unsuited["severity"] == "advice" and f"syncs to {device}, kind loop" in unsuited["message"]
 

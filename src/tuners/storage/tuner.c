@@ -27,9 +27,7 @@ const struct config_option storage_options[] = {
 		.def = "[etcd, k3s-server, k8s-dqlite, lxd]",
 		.help = "Names of processes that wait for their disk: they have a latency of their "
 			"own, and StorageSlow and StorageUnsuited are about them. A name has at "
-			"most 15 characters, as ps -o comm shows it. dqlite (k8s-dqlite, lxd) writes with "
-			"libaio: where it uses direct I/O, kernel workers sync for it, and those syncs count "
-			"as other."},
+			"most 15 characters, as ps -o comm shows it."},
 	{"storage.sync_p99", OPTION_DURATION, .min = 1000, .max = 5 * USEC_PER_SEC, .def = "10ms",
 		.help = "StorageSlow is True if one in a hundred syncs of a listed process takes "
 			"longer. etcd asks for 10 ms."},
@@ -86,7 +84,7 @@ static const struct metric_row metric_rows[] = {
 	{"headroom_storage_sync_latency_seconds", METRIC_HISTOGRAM, "seconds",
 		"Time of fsync, fdatasync and the like, by the disk of the file system. Process other "
 		"is the sum of all processes that storage.processes does not list, and of kernel "
-		"workers, which sync for asynchronous I/O (libaio).",
+		"workers that sync for an unknown process (libaio).",
 		{"device", "process"}},
 	{"headroom_storage_io_bytes_total", METRIC_COUNTER, "bytes",
 		"Bytes of completed requests, as the disk sees them. Idle disks are left out; "
