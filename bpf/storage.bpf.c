@@ -90,8 +90,7 @@ static __always_inline int end(void)
 	for (int i = 0; i < STORAGE_PROCESSES_MAX && control.processes[i][0]; i++)
 		if (control.processes[i][0] == name[0] && control.processes[i][1] == name[1])
 			__builtin_memcpy(key.process, name, sizeof(name));
-	/* Kernel workers sync asynchronous writes: to a known file, or to a file of a known
-	 * directory. */
+	/* Kernel workers sync asynchronous writes to a known file, or in a known directory. */
 	id = (__u64)key.device << 32 ^ BPF_CORE_READ(file, f_inode, i_ino);
 	owner = bpf_map_lookup_elem(&owners, &id);
 	if (key.process[0] && (!owner || owner->cgroup != key.cgroup))
