@@ -209,14 +209,14 @@ def test_the_latency_of_etcd_is_etcds_own_and_a_writer_is_named(
 
 
 def test_the_database_of_etcd_and_its_file_system_are_limits(counting: Agent, disk: Path, start_etcd: Callable[..., str]) -> None:
-    url, file = start_etcd("--quota-backend-bytes=20000000"), disk / "etcd/member/snap/db"
-    put(url, 180, 100_000)
+    url, file = start_etcd("--quota-backend-bytes=18500000"), disk / "etcd/member/snap/db"
+    put(url, 150, 100_000)  # the file has 15.8 MB with etcd 3.4, and 16.8 MB with 3.5, which grows it in steps
 
     def limit(name: str) -> dict[str, Any]:
         return next((one for one in counting.status()["limits"] if one["name"] == name), {})
 
     shown = until(lambda: (one := limit("etcd/db")) and one["used"] == file.stat().st_size and one, "the size of the database is a limit")
-    assert shown["max"] == 20_000_000 and shown["bound"] == "upper"
+    assert shown["max"] == 18_500_000 and shown["bound"] == "upper"
     assert counting.wait_condition("LimitPressure")["message"].count("etcd/db")
     shown, stat = until(lambda: limit("filesystem/storage/bytes"), "the file system of etcd is a limit"), os.statvfs(disk)
     assert shown["max"] == (stat.f_blocks - stat.f_bfree + stat.f_bavail) * stat.f_frsize
@@ -255,7 +255,8 @@ def test_images_on_a_loop_device_are_unsuited_and_their_file_system_is_a_limit(d
     one = agent(CONFIG, wrap=lab.wrap)
     message = until(lambda: (text := one.condition("StorageUnsuited")["message"]) and "images" in text and text, "the disk of the images is judged")
     assert f"images in {disk}/docker are on {loop_of(disk)}, kind loop" in message
-    shown = until(lambda: (limit := one.limit("filesystem/images/bytes")) and f"{disk}/docker" in str(limit["top"]) and limit, "Docker's own root is a limit")
+    limits = lambda: (each for each in one.status()["limits"] if each["name"] == "filesystem/images/bytes" and f"{disk}/docker" in str(each["top"]))  # noqa: E731
+    shown = until(lambda: next(limits(), None), "Docker's own root is a limit")
     assert shown["used"] > 440 * MIB
 
 
