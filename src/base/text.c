@@ -2,6 +2,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <math.h>
 
 #include <nettle/base16.h>
 #include <nettle/sha2.h>
@@ -75,6 +76,9 @@ struct text_position text_position(const char *text, size_t at)
 
 void latency_text(double seconds, char out[static TIME_TEXT_MAX])
 {
+	/* A number that was written as JSON may differ in its last bit, and a half is then rounded
+	 * the other way. */
+	seconds = round(seconds * 1e9) / 1e9;
 	if (seconds < 0.001)
 		snprintf(out, TIME_TEXT_MAX, "%.0f µs", seconds * 1e6);
 	else if (seconds < 1)

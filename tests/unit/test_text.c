@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <math.h>
+
 TEST(foreign_text_cannot_steer_a_terminal)
 {
 	static const struct {
@@ -132,5 +134,17 @@ TEST(a_time_has_a_zone_and_may_have_fractions)
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		assert_int_equal(time_parse(good[i], &time_us), 0);
 		assert_int_equal(time_us, UINT64_C(1777608000000000));
+	}
+}
+
+TEST(a_time_that_went_through_json_has_the_same_text)
+{
+	static const double times[] = {0.0002395, 0.0215, 1.25};
+	char text[TIME_TEXT_MAX], other[TIME_TEXT_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+		latency_text(nextafter(times[i], 0), text);
+		latency_text(nextafter(times[i], 2), other);
+		assert_string_equal(text, other);
 	}
 }
