@@ -530,7 +530,7 @@ class Node:
         self.docker.check_flag()
         self.docker.check_pull()
         for directory in (RUN, STATE):
-            size = sum(p.stat().st_blocks * 512 for p in directory.rglob("*")) if directory.exists() else 0
+            size = sum(p.lstat().st_blocks * 512 for p in directory.rglob("*")) if directory.exists() else 0
             if size > 20 << 20:
                 raise Violation("room", f"{directory} takes {size} bytes")
         # Two agents have one path. If that of one is stopped, the other does not answer there.
