@@ -107,6 +107,13 @@ NAMED: dict[str, Steps] = {
         ("preload", {"content": "both", "restart": 2}),
         ("wait", {"seconds": 61}),
     ],
+    "an_archive_whose_name_others_have_is_not_ready": [
+        ("package", {"action": "install", "crash": 0}),
+        ("move_tag", {"name": "registry.example/app:1", "top": "sha256:" + "1".zfill(64)}),
+        ("wait", {"seconds": 61}),
+        ("wait", {"seconds": 61}),
+        ("preload", {"content": "app", "restart": 0}),
+    ],
     "an_image_is_not_shown_as_ready_while_a_file_of_the_kubelet_hangs": [
         ("preload", {"content": "tool", "restart": 2}),
         ("wait", {"seconds": 11}),

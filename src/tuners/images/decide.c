@@ -108,15 +108,23 @@ static bool judge_failure(struct decision *decision, struct image_row *row)
 	return decision->input->now_us >= row->retry_us;
 }
 
+/* Whether a transfer since the last sample knows what the runtime has. */
+static bool is_newer(const struct decision *decision, const struct preload *preload)
+{
+	return !preload->reason &&
+	       preload->done_us >= MAX(decision->tuner->sample.now_us, UINT64_C(1));
+}
+
 /* Whether the runtime has the image, in the sample or from a later transfer. */
 static bool is_ready(const struct decision *decision, const struct preload *preload)
 {
-	const struct images_sample *sample = &decision->tuner->sample;
-	const struct runtime_image *image = sampled_image(sample, preload->name);
+	const struct runtime_image *image = sampled_image(&decision->tuner->sample, preload->name);
 
-	if (!preload->reason && preload->done_us >= MAX(sample->now_us, UINT64_C(1)))
-		return !decision->overdue;
-	return image && !decision->overdue &&
+	if (decision->overdue)
+		return false;
+	if (is_newer(decision, preload))
+		return !preload->of_others;
+	return image &&
 	       (!preload->source[0] || (streq(image->id, preload->id) && !preload->passed &&
 					       preload->failures == 0));
 }
@@ -124,12 +132,12 @@ static bool is_ready(const struct decision *decision, const struct preload *prel
 /* Whether another image of others has the name. */
 static bool is_moved(const struct decision *decision, const struct preload *preload)
 {
-	const struct images_sample *sample = &decision->tuner->sample;
-	const struct runtime_image *image = sampled_image(sample, preload->name);
+	const struct runtime_image *image = sampled_image(&decision->tuner->sample, preload->name);
 
-	return image && !decision->overdue && !preload->passed && preload->failures == 0 &&
-	       !preload->reason && !streq(image->id, preload->id) &&
-	       !(preload->loaded && preload->done_us >= sample->now_us);
+	if (decision->overdue || preload->passed || preload->reason || preload->failures > 0)
+		return false;
+	return is_newer(decision, preload) ? preload->of_others
+					   : image && !streq(image->id, preload->id);
 }
 
 /* Counts a transfer that is under way or begins now. */

@@ -150,6 +150,7 @@ struct preload {
 
 	/* Not stored: */
 	bool loaded;              /* by the last transfer */
+	bool of_others;           /* the last transfer found another image of others */
 	bool final;               /* the failure stays until the archive changes */
 	bool disk_full;           /* the transfer filled the store: not again soon */
 	uint64_t done_us;         /* end of the last transfer, CLOCK_MONOTONIC */

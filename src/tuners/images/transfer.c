@@ -108,6 +108,7 @@ static int is_there(const struct transfer *transfer, const struct archive_image 
 		copy_text(preload->id, sizeof(preload->id), there.id);
 		copy_text(preload->content, sizeof(preload->content), image->id);
 	}
+	preload->of_others = !same;
 	preload->passed = false;
 	return 1;
 }
