@@ -181,19 +181,22 @@ class Proxy(socketserver.ThreadingTCPServer):
             self.now += 1
             self.peak = max(self.peak, self.now)
         began, sent = time.monotonic(), 0
+        # The client may begin the next layer when it has the last byte, which is therefore not counted.
+        counted = len(body) - 1
         try:
-            while sent < len(body):
-                due = len(body) if not self.rate else int((time.monotonic() - began + self.STEP) * self.rate)
+            while sent < counted:
+                due = counted if not self.rate else int((time.monotonic() - began + self.STEP) * self.rate)
                 due = min(due, self.stop_after or due)
                 if due > sent:
-                    client.sendall(body[sent:due])
+                    client.sendall(body[sent : min(due, counted)])
                     sent = due
-                if sent < len(body):
+                if sent < counted:
                     time.sleep(self.STEP)
         finally:
             with self.lock:
                 self.now -= 1
                 self.blobs.append((began, time.monotonic()))
+        client.sendall(body[counted:])
 
     def count(self) -> None:
         """Resets the counts."""
