@@ -27,7 +27,7 @@ struct dns_frame {
 	int whole;  /* the other fields are set */
 };
 
-/* A region of missing data. The first region begins behind all received data and has no end. */
+/* A region of missing data. The first region begins behind all received data and is endless. */
 struct dns_region {
 	struct dns_side side; /* where it begins */
 	__u32 end;            /* sequence number of the data behind it, which came earlier */

@@ -261,7 +261,7 @@ struct runtime_driver {
 	enum edit_format format;             /* of the files with keys */
 	bool needs_program;                  /* an edit needs the daemon's program */
 	bool has_constant_keys;              /* all versions know them: read() may find none */
-	const struct mirror_format *mirrors; /* NULL: a key has those of docker.io */
+	const struct mirror_format *mirrors; /* NULL: a key holds the mirrors of docker.io */
 
 	/*
 	 * Verify. Checks that the daemon accepts its configuration on disk, before every restart

@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* BPF counts the entries of at most so many pairs of a network namespace and a family. */
+/* The maximum number of pairs of a network namespace and a family with a count. */
 #define NEIGHBOR_COUNTS_MAX 16384
 
 /* Buckets of the kernel's hash table that one run of walk() reads. */

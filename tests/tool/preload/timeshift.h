@@ -20,7 +20,7 @@ struct control {
 };
 
 #pragma GCC visibility push(hidden)
-/* Of this process, or NULL. */
+/* This process has it, or the pointer is NULL. */
 extern struct control *control;
 
 void files_init(void);
