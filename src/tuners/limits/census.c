@@ -44,12 +44,14 @@ static int keep_link(struct bpf_program *program, int map, int *fd)
 	return *fd < 0 ? -errno : 0;
 }
 
-void census_load(struct census *census)
+void census_load(void *request, const struct wait *wait)
 {
 	struct census_bpf_object *object;
+	struct census *census = request;
 	int r = 0;
 
-	census->processes = census->files = census->connections = -1;
+	(void)wait; /* bpf(2) cannot be cancelled */
+	census->why[0] = '\0';
 	bpf_quiet_libbpf();
 	object = census_bpf_object__open_and_load();
 	if (!object)
@@ -66,6 +68,13 @@ void census_load(struct census *census)
 	if (r < 0)
 		bpf_explain_failure(r, census->why, sizeof(census->why));
 	census_bpf_object__destroy(object);
+}
+
+void census_close(struct census *census)
+{
+	cleanup_close(&census->processes);
+	cleanup_close(&census->files);
+	cleanup_close(&census->connections);
 }
 
 int census_each(int link, size_t size, census_visit *visit, void *userdata)
@@ -87,135 +96,87 @@ int census_each(int link, size_t size, census_visit *visit, void *userdata)
 	return 0;
 }
 
-/* ---- what a process says of each row ---- */
+/* ---- what a process or an open file says of a row ---- */
 
-static bool of_uid(const struct census_record *record, struct limit_use *use, uint64_t used)
+bool census_count(
+	const struct census_record *record, enum census_count count, struct limit_use *use)
 {
-	*use = (struct limit_use){.key = {1, record->uid},
-		.used = used,
-		.pid = record->pid,
-		.uid = record->uid,
-		.by_uid = true};
-	return record->uid_counts;
-}
-
-static bool of_process(
-	const struct census_record *record, struct limit_use *use, uint64_t used, uint64_t max)
-{
-	*use = (struct limit_use){.used = used, .max = max, .pid = record->pid};
+	*use = (struct limit_use){.pid = record->pid};
+	switch (count) {
+	case COUNT_INOTIFY_INSTANCES:
+	case COUNT_INOTIFY_WATCHES:
+		use->key[0] = 1;
+		use->key[1] = use->uid = record->uid;
+		use->by_uid = true;
+		use->used = count == COUNT_INOTIFY_WATCHES ? record->inotify_watches
+							   : record->inotify_instances;
+		return record->uid_counts;
+	case COUNT_THREADS:
+	case COUNT_OPEN_FILES:
+		use->key[0] = record->cgroup;
+		use->key[1] = record->pids_cgroup;
+		use->adds = true;
+		use->used = count == COUNT_THREADS ? record->threads : record->files;
+		return record->cgroup || record->pids_cgroup;
+	case COUNT_PIDS:
+		use->key[0] = 2;
+		use->key[1] = record->pids_limited;
+		use->used = record->pids_used;
+		use->max = record->pids_max;
+		return record->pids_max > 0;
+	case COUNT_MOUNTS:
+		use->key[0] = 3;
+		use->key[1] = record->mntns;
+		use->used = record->mounts;
+		break;
+	case COUNT_MAPS:
+		use->used = record->maps;
+		break;
+	case COUNT_PROCESS_FILES:
+		use->used = record->files;
+		use->max = MAX(record->files_max, (__u64)1);
+		break;
+	case COUNT_NOTHING:
+		return false;
+	}
 	memcpy(use->comm, record->comm, sizeof(use->comm));
-	return used > 0;
+	return count == COUNT_MOUNTS ? record->mntns > 0 : use->used > 0;
 }
 
-static bool of_cgroup(const struct census_record *record, struct limit_use *use, uint64_t used)
+bool census_count_file(
+	const struct census_file *file, enum census_count_file count, struct limit_use *use)
 {
-	*use = (struct limit_use){.key = {record->cgroup, record->pids_cgroup},
-		.used = used,
-		.adds = true,
-		.pid = record->pid};
-	return record->cgroup || record->pids_cgroup;
-}
-
-bool count_inotify_instances(const struct census_record *record, struct limit_use *use)
-{
-	return of_uid(record, use, record->inotify_instances);
-}
-
-bool count_inotify_watches(const struct census_record *record, struct limit_use *use)
-{
-	return of_uid(record, use, record->inotify_watches);
-}
-
-bool count_threads(const struct census_record *record, struct limit_use *use)
-{
-	return of_cgroup(record, use, record->threads);
-}
-
-bool count_open_files(const struct census_record *record, struct limit_use *use)
-{
-	return of_cgroup(record, use, record->files);
-}
-
-bool count_pids(const struct census_record *record, struct limit_use *use)
-{
-	*use = (struct limit_use){.key = {2, record->pids_limited},
-		.used = record->pids_used,
-		.max = record->pids_max,
-		.pid = record->pid};
-	return record->pids_max > 0;
-}
-
-bool count_process_files(const struct census_record *record, struct limit_use *use)
-{
-	return of_process(record, use, record->files, MAX(record->files_max, (__u64)1));
-}
-
-bool count_maps(const struct census_record *record, struct limit_use *use)
-{
-	return of_process(record, use, record->maps, 0);
-}
-
-bool count_mounts(const struct census_record *record, struct limit_use *use)
-{
-	*use = (struct limit_use){
-		.key = {3, record->mntns}, .used = record->mounts, .pid = record->pid};
-	memcpy(use->comm, record->comm, sizeof(use->comm));
-	return record->mntns > 0;
-}
-
-/* ---- what an open file says of each row ---- */
-
-static bool of_file(
-	const struct census_file *file, uint16_t kind, struct limit_use *use, uint64_t used)
-{
-	*use = (struct limit_use){.key = {file->cgroup, file->pids_cgroup},
-		.used = used,
-		.adds = true,
-		.pid = file->pid};
-	return file->kind == kind && used > 0;
-}
-
-bool file_instances(const struct census_file *file, struct limit_use *use)
-{
-	return of_file(file, CENSUS_INOTIFY, use, 1);
-}
-
-bool file_watches(const struct census_file *file, struct limit_use *use)
-{
-	return of_file(file, CENSUS_INOTIFY, use, file->used);
-}
-
-bool file_ptys(const struct census_file *file, struct limit_use *use)
-{
-	return of_file(file, CENSUS_PTY, use, 1);
-}
-
-bool file_listeners(const struct census_file *file, struct limit_use *use)
-{
-	*use = (struct limit_use){.key = {4, file->file},
-		.used = file->used,
-		.max = MAX(file->max, 1U),
-		.pid = file->pid,
-		.port = file->port};
-	return file->kind == CENSUS_LISTENER;
-}
-
-bool file_ports(const struct census_file *file, struct limit_use *use)
-{
-	uint64_t high, low;
-
-	memcpy(&high, file->address, sizeof(high));
-	memcpy(&low, file->address + sizeof(high), sizeof(low));
-	*use = (struct limit_use){
-		.key = {high ^ file->netns, low ^ ((uint64_t)file->port << 32 | 5)},
-		.used = 1,
-		.max = file->max,
-		.adds = true,
-		.is_remote = true,
-		.by_netns = !file->cgroup,
-		.pid = file->pid,
-		.family = file->family,
-		.port = file->port};
-	memcpy(use->address, file->address, sizeof(use->address));
-	return file->kind == CENSUS_CONNECTED;
+	*use = (struct limit_use){.used = file->used, .pid = file->pid};
+	switch (count) {
+	case COUNT_FILE_INSTANCES:
+	case COUNT_FILE_WATCHES:
+	case COUNT_FILE_PTYS:
+		use->key[0] = file->cgroup;
+		use->key[1] = file->pids_cgroup;
+		use->adds = true;
+		use->used = count == COUNT_FILE_WATCHES ? file->used : 1;
+		return file->kind == (count == COUNT_FILE_PTYS ? CENSUS_PTY : CENSUS_INOTIFY) &&
+		       use->used > 0;
+	case COUNT_FILE_LISTENERS:
+		use->key[0] = 4;
+		use->key[1] = file->file;
+		use->max = MAX(file->max, 1U);
+		use->port = file->port;
+		return file->kind == CENSUS_LISTENER;
+	case COUNT_FILE_PORTS:
+		memcpy(use->key, file->address, sizeof(use->key));
+		use->key[0] ^= file->netns;
+		use->key[1] ^= (uint64_t)file->port << 32 | 5;
+		use->used = 1;
+		use->max = file->max;
+		use->adds = use->is_remote = true;
+		use->by_netns = !file->cgroup;
+		use->family = file->family;
+		use->port = file->port;
+		memcpy(use->address, file->address, sizeof(use->address));
+		return file->kind == CENSUS_CONNECTED;
+	case COUNT_NO_FILES:
+		break;
+	}
+	return false;
 }

@@ -42,13 +42,9 @@ struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low);
 void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
 	struct limit_reading *reading);
 
-/* The programs, loaded. A descriptor is -1 if its program is not. */
-struct census {
-	int processes, files, connections; /* links of iterators */
-	char why[TUNER_WHY_MAX];
-};
-
-void census_load(struct census *census);
+/* Loads the programs: a job with a struct census. */
+void census_load(void *request, const struct wait *wait);
+void census_close(struct census *census);
 
 /* Reads all records of an iterator. Returns 0 or -errno. */
 typedef void census_visit(void *userdata, const void *record);
@@ -59,17 +55,8 @@ int census_each(int link, size_t size, census_visit *visit, void *userdata);
 int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
 	struct limit_reading *reading, struct limit_reading *users);
 
-/* Rows: census_record and census_file -> use. False: the record says nothing of the row. */
-bool count_inotify_instances(const struct census_record *record, struct limit_use *use);
-bool count_inotify_watches(const struct census_record *record, struct limit_use *use);
-bool count_threads(const struct census_record *record, struct limit_use *use);
-bool count_pids(const struct census_record *record, struct limit_use *use);
-bool count_open_files(const struct census_record *record, struct limit_use *use);
-bool count_process_files(const struct census_record *record, struct limit_use *use);
-bool count_maps(const struct census_record *record, struct limit_use *use);
-bool count_mounts(const struct census_record *record, struct limit_use *use);
-bool file_instances(const struct census_file *file, struct limit_use *use);
-bool file_watches(const struct census_file *file, struct limit_use *use);
-bool file_ptys(const struct census_file *file, struct limit_use *use);
-bool file_listeners(const struct census_file *file, struct limit_use *use);
-bool file_ports(const struct census_file *file, struct limit_use *use);
+/* The use that a process or an open file shows. False: it says nothing of the row. */
+bool census_count(
+	const struct census_record *record, enum census_count count, struct limit_use *use);
+bool census_count_file(
+	const struct census_file *file, enum census_count_file count, struct limit_use *use);

@@ -46,29 +46,15 @@ void *limits_load_request(void *self, const void *memory, bool now)
 	return census;
 }
 
-void limits_load(void *request, const struct wait *wait)
-{
-	struct census *census = request;
-
-	(void)wait; /* bpf(2) cannot be cancelled */
-	census->why[0] = '\0';
-	census_load(census);
-}
-
 void limits_load_adopt(void *self, void *request)
 {
 	struct census *census = request;
 	struct limits *limits = self;
 
-	if (limits) {
-		limits->processes = steal_fd(&census->processes);
-		limits->files = steal_fd(&census->files);
-		limits->connections = steal_fd(&census->connections);
-		copy_text(limits->bpf_why, TUNER_WHY_MAX, census->why);
-	}
-	cleanup_close(&census->processes);
-	cleanup_close(&census->files);
-	cleanup_close(&census->connections);
+	if (limits)
+		limits->census = *census;
+	else
+		census_close(census);
 	free(census);
 }
 
@@ -78,7 +64,7 @@ struct sample {
 	struct host host;
 	struct findings findings; /* of host */
 	bool due_rows, due_namespaces;
-	int processes, files, connections; /* -1: not due */
+	struct census census; /* a descriptor of its own for each part that is due */
 	size_t n;
 	bool *busy;              /* more than half of a row is used, or it was reached */
 	struct limit_seen *rows; /* results */
@@ -132,10 +118,10 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 				MAX(BUSY_EVERY_US, limits->census_us * CENSUS_SHARE_BUSY));
 	due_rows = is_due(&limits->next_sample_us, at, SAMPLE_EVERY_US, now);
 	/* The census predicts its cost. */
-	due_files = limits->files >= 0 && (limits->counted || now) &&
+	due_files = limits->census.files >= 0 && (limits->counted || now) &&
 		    is_due(&limits->next_files_us, at, SAMPLE_EVERY_US, now);
 	/* A pass over files also needs the processes: one of each network namespace. */
-	due_census = limits->processes >= 0 &&
+	due_census = limits->census.processes >= 0 &&
 		     is_due(&limits->next_census_us, at, SAMPLE_EVERY_US, now || due_files);
 	if (!due_rows && !due_census && !due_files)
 		return NULL;
@@ -143,9 +129,9 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 	*sample = (struct sample){
 		.host = *limits->host,
 		.due_rows = due_rows,
-		.processes = due_census ? duplicate(limits->processes) : -1,
-		.files = due_files ? duplicate(limits->files) : -1,
-		.connections = due_files ? duplicate(limits->connections) : -1,
+		.census = {due_census ? duplicate(limits->census.processes) : -1,
+			due_files ? duplicate(limits->census.files) : -1,
+			due_files ? duplicate(limits->census.connections) : -1, ""},
 		.n = limits->n,
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
@@ -182,7 +168,7 @@ static void visit_process(void *userdata, const void *data)
 	for (size_t i = 0; i < pass->sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
-		if (reader && reader->count && reader->count(record, &use))
+		if (reader && census_count(record, reader->count, &use))
 			tally_add(&pass->tallies[i], &use);
 	}
 }
@@ -200,7 +186,7 @@ static void visit_file(void *userdata, const void *data)
 	for (size_t i = 0; i < pass->sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
-		if (reader && reader->count_file && reader->count_file(file, &use))
+		if (reader && census_count_file(file, reader->count_file, &use))
 			tally_add(&pass->tallies[i], &use);
 	}
 }
@@ -238,7 +224,7 @@ static void finish_rows(struct sample *sample, struct pass *pass, bool of_files,
 		bool any;
 		int r = error;
 
-		if (!reader || !(of_files ? reader->count_file != NULL : reader->count != NULL))
+		if (!reader || !(of_files ? reader->count_file != 0 : reader->count != 0))
 			continue;
 		if (r == 0 && only)
 			r = limits_read_max(&sample->host, row, &max);
@@ -255,7 +241,7 @@ static void finish_rows(struct sample *sample, struct pass *pass, bool of_files,
 		seen->error = r < 0 ? r : !any || reading->max == 0 ? -ENOENT : 0;
 		seen->reading.used = reading->used;
 		seen->reading.max = reading->max;
-		if (reader->count == count_pids)
+		if (reader->count == COUNT_PIDS)
 			seen->reading.hits = sum_used(&pass->cgroups);
 	}
 }
@@ -268,14 +254,15 @@ static void run_pass(struct sample *sample, struct tally *namespaces, bool of_fi
 
 	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
 	if (of_files) {
-		r = census_each(sample->files, sizeof(struct census_file), visit_file, &pass);
+		r = census_each(
+			sample->census.files, sizeof(struct census_file), visit_file, &pass);
 		if (r == 0)
-			r = census_each(sample->connections, sizeof(struct census_file),
+			r = census_each(sample->census.connections, sizeof(struct census_file),
 				visit_connection, &pass);
 		sample->files_error = r;
 	} else {
-		r = census_each(
-			sample->processes, sizeof(struct census_record), visit_process, &pass);
+		r = census_each(sample->census.processes, sizeof(struct census_record),
+			visit_process, &pass);
 		sample->census_error = r;
 		sample->n_files = pass.n_files;
 	}
@@ -322,9 +309,9 @@ void limits_sample(void *request, const struct wait *wait)
 		}
 	}
 	wait_path(wait, NULL);
-	if (sample->processes >= 0)
+	if (sample->census.processes >= 0)
 		run_pass(sample, &namespaces, false);
-	if (sample->files >= 0)
+	if (sample->census.files >= 0)
 		run_pass(sample, &namespaces, true);
 	free(namespaces.slots);
 }
@@ -364,7 +351,7 @@ void limits_sample_adopt(void *self, void *request)
 			adopt_row(&limits->rows[i], &sample->rows[i], sample->busy[i]);
 		limits_seen_clear(&sample->rows[i]);
 	}
-	if (limits && sample->processes >= 0) {
+	if (limits && sample->census.processes >= 0) {
 		limits->counted = true;
 		limits->census_at_us = at;
 		limits->census_us = sample->census_us;
@@ -376,17 +363,15 @@ void limits_sample_adopt(void *self, void *request)
 	if (limits && sample->due_namespaces)
 		limits->next_namespaces_us = MAX(
 			limits->next_namespaces_us, at + sample->namespaces_us * NAMESPACES_SHARE);
-	if (limits && sample->files >= 0) {
+	if (limits && sample->census.files >= 0) {
 		limits->files_us = sample->files_us;
 		limits->files_at_us = at;
 		limits->next_files_us =
 			MAX(limits->next_files_us, at + sample->files_us * FILES_SHARE);
 	}
-	if (limits && (sample->processes >= 0 || sample->files >= 0))
+	if (limits && (sample->census.processes >= 0 || sample->census.files >= 0))
 		limits->pass_error = MIN(sample->census_error, sample->files_error);
-	cleanup_close(&sample->processes);
-	cleanup_close(&sample->files);
-	cleanup_close(&sample->connections);
+	census_close(&sample->census);
 	free(sample->busy);
 	free(sample->rows);
 	free(sample);

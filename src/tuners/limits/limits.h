@@ -15,23 +15,42 @@
 typedef int limit_read(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading);
 
-struct census_record;
-struct census_file;
-struct limit_use;
+/* What of each process counts for a row. */
+enum census_count {
+	COUNT_NOTHING,
+	COUNT_INOTIFY_INSTANCES,
+	COUNT_INOTIFY_WATCHES,
+	COUNT_THREADS,
+	COUNT_OPEN_FILES,
+	COUNT_PIDS, /* of the fullest cgroup with a limit */
+	COUNT_MOUNTS,
+	COUNT_MAPS,
+	COUNT_PROCESS_FILES,
+};
+
+/* What of each open file. */
+enum census_count_file {
+	COUNT_NO_FILES,
+	COUNT_FILE_INSTANCES,
+	COUNT_FILE_WATCHES,
+	COUNT_FILE_PTYS,
+	COUNT_FILE_LISTENERS,
+	COUNT_FILE_PORTS,
+};
 
 /* The functions of a row. The fullest of the uses that it counts is the row's use if it has no
  * other function and no file. */
 struct limit_reader {
 	limit_read *read;   /* every second; never blocks */
 	limit_read *sample; /* on the worker */
-	/* The use that a process or an open file shows. */
-	bool (*count)(const struct census_record *record, struct limit_use *use);
-	bool (*count_file)(const struct census_file *file, struct limit_use *use);
+	enum census_count count;
+	enum census_count_file count_file;
 	limit_read *who;    /* on the worker, when more than half is used: adds users */
 	bool in_namespaces; /* see limits_sample_namespaces() */
 	bool counts_hits;   /* it sets hits; otherwise they are the seconds at the maximum */
 	unsigned begins;    /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
 	int which;          /* for the function */
+	bool second;        /* for the function: inodes, not bytes; bytes, not keys */
 	const char *text;   /* for the function */
 };
 
@@ -39,10 +58,9 @@ struct limit_reader {
 enum { LIMITS_ROOT, LIMITS_IMAGES, LIMITS_KUBELET, LIMITS_LOG, LIMITS_RUN, LIMITS_STORAGE };
 
 limit_read limits_read_conntrack, limits_read_pids, limits_read_memory_cgroups, limits_read_ptys,
-	limits_read_keys, limits_read_key_bytes, limits_read_softnet;
-limit_read limits_sample_bytes, limits_sample_inodes, limits_sample_databases,
-	limits_sample_bridges, limits_sample_addresses, limits_sample_allowance,
-	limits_conntrack_users;
+	limits_read_keys, limits_read_softnet;
+limit_read limits_sample_filesystem, limits_sample_databases, limits_sample_bridges,
+	limits_sample_addresses, limits_sample_allowance, limits_conntrack_users;
 
 /* Reads the row if used.path is set. */
 int limits_read_numbers(
@@ -57,13 +75,18 @@ struct limit_seen {
 	bool from_sample, from_census, from_files; /* in a sample: which of them it has */
 };
 
+/* The programs of the passes. */
+struct census {
+	int processes, files, connections; /* links of iterators, or -1 */
+	char why[TUNER_WHY_MAX];           /* why they are not loaded, or empty */
+};
+
 struct limits {
 	const struct host *host;
 	struct limit_seen *rows; /* in the order of limits_rows */
 	size_t n;
 	bool load_requested;
-	int processes, files, connections; /* links of iterators, or -1 */
-	char bpf_why[TUNER_WHY_MAX];
+	struct census census;
 	/* CLOCK_MONOTONIC of the next part of a sample. */
 	uint64_t next_sample_us, next_census_us, next_files_us, next_namespaces_us;
 	uint64_t census_at_us, census_us; /* the last census, and its CPU time */
@@ -106,7 +129,6 @@ void limits_seen_clear(struct limit_seen *seen);
 
 /* Jobs. */
 void *limits_load_request(void *self, const void *memory, bool now);
-void limits_load(void *request, const struct wait *wait);
 void limits_load_adopt(void *self, void *request);
 void *limits_sample_request(void *self, const void *memory, bool now);
 void limits_sample(void *request, const struct wait *wait);

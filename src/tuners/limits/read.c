@@ -178,15 +178,9 @@ int limits_read_pids(
 int limits_read_memory_cgroups(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
-	static const struct number_in_file live = {
-		"/sys/fs/cgroup/cgroup.stat", 0, "nr_subsys_memory", "nr_subsys_memory"};
-	static const struct number_in_file dying = {"/sys/fs/cgroup/cgroup.stat", 0,
-		"nr_dying_subsys_memory", "nr_dying_subsys_memory"};
 	/* Before Linux 6.12 only the cgroups of all controllers are counted. */
-	static const struct number_in_file all = {
-		"/sys/fs/cgroup/cgroup.stat", 0, "nr_descendants", "nr_descendants"};
-	static const struct number_in_file all_dying = {
-		"/sys/fs/cgroup/cgroup.stat", 0, "nr_dying_descendants", "nr_dying_descendants"};
+	static const char *const names[][2] = {{"nr_subsys_memory", "nr_dying_subsys_memory"},
+		{"nr_descendants", "nr_dying_descendants"}};
 	_cleanup_free_ char *text = NULL;
 	uint64_t hierarchy = 0, removed;
 	char full[PATH_MAX], *line;
@@ -198,13 +192,15 @@ int limits_read_memory_cgroups(
 	if (line && sscanf(line, " memory %" SCNu64 " %" SCNu64, &hierarchy, &reading->used) == 2 &&
 		hierarchy > 0)
 		return 0;
-	r = read_number(host, &live, &reading->used);
-	if (r == 0)
-		r = read_number(host, &dying, &removed);
-	if (r == -EBADMSG) {
-		r = read_number(host, &all, &reading->used);
+	r = -EBADMSG;
+	for (size_t i = 0; i < ARRAY_SIZE(names) && r == -EBADMSG; i++) {
+		struct number_in_file from = {
+			"/sys/fs/cgroup/cgroup.stat", 0, names[i][0], names[i][0]};
+
+		r = read_number(host, &from, &reading->used);
+		from.line = from.name = names[i][1];
 		if (r == 0)
-			r = read_number(host, &all_dying, &removed);
+			r = read_number(host, &from, &removed);
 	}
 	reading->used += r == 0 ? removed : 0;
 	return r;
@@ -226,7 +222,8 @@ int limits_read_ptys(
 }
 
 /* "    0:     9 8/8 3/1000000 40/25000000": user, references, keys, quotas of keys and bytes. */
-static int read_key_users(const struct host *host, bool bytes, struct limit_reading *reading)
+int limits_read_keys(
+	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
@@ -242,7 +239,7 @@ static int read_key_users(const struct host *host, bool bytes, struct limit_read
 		if (sscanf(line, " %u: %*u %*u/%*u %" SCNu64 "/%" SCNu64 " %" SCNu64 "/%" SCNu64,
 			    &uid, &keys, &keys_max, &used, &max) != 5)
 			return -EBADMSG;
-		if (!bytes) {
+		if (!reader->second) {
 			used = keys;
 			max = keys_max;
 		}
@@ -252,20 +249,6 @@ static int read_key_users(const struct host *host, bool bytes, struct limit_read
 		limit_keep_user(reading, &user);
 	}
 	return 0;
-}
-
-int limits_read_keys(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
-{
-	(void)reader;
-	return read_key_users(host, false, reading);
-}
-
-int limits_read_key_bytes(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
-{
-	(void)reader;
-	return read_key_users(host, true, reading);
 }
 
 /* Columns of /proc/net/softnet_stat, from 0: net/core/net-procfs.c, softnet_seq_show(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/limits/census.h"
+#include "tuners/limits/limits.h"
 
 #define C .severity = SEVERITY_CRITICAL
 #define W .severity = SEVERITY_WARNING
@@ -15,15 +15,15 @@
 		.sample = (function), __VA_ARGS__ \
 	}
 
-#define CENSUS(function, ...)                    \
-	.reader = &(const struct limit_reader)   \
-	{                                        \
-		.count = (function), __VA_ARGS__ \
+#define CENSUS(what, ...)                      \
+	.reader = &(const struct limit_reader) \
+	{                                      \
+		.count = (what), __VA_ARGS__   \
 	}
-#define FILES(function, ...)                          \
-	.reader = &(const struct limit_reader)        \
-	{                                             \
-		.count_file = (function), __VA_ARGS__ \
+#define FILES(what, ...)                          \
+	.reader = &(const struct limit_reader)    \
+	{                                         \
+		.count_file = (what), __VA_ARGS__ \
 	}
 
 #define TCP_EXT(name) {"/proc/net/netstat", 0, "TcpExt:", name}
@@ -36,7 +36,7 @@
 		"bytes", "the file system's size", .source = "statvfs(3)", C,                    \
 		.breaks = "\"No space left on device\" (ENOSPC)",                                \
 		.now = "du -xh --max-depth=2 " path " | sort -h | tail",                         \
-		SAMPLE(limits_sample_bytes, .which = (role), .begins = 90)},                     \
+		SAMPLE(limits_sample_filesystem, .which = (role), .begins = 90)},                \
 	{                                                                                        \
 		"filesystem/" name "/inodes", "limit",                                           \
 			"Files of the file system of " what ", " path                            \
@@ -46,7 +46,8 @@
 			.breaks = "\"No space left on device\" (ENOSPC) although df shows "      \
 				  "free space",                                                  \
 			.now = "du -x --inodes --max-depth=2 " path " | sort -n | tail",         \
-			SAMPLE(limits_sample_inodes, .which = (role), .begins = 90)              \
+			SAMPLE(limits_sample_filesystem, .which = (role), .second = true,        \
+				.begins = 90)                                                    \
 	}
 
 #define ALLOWANCE(name, counter, what)                                                  \
@@ -88,7 +89,7 @@ const struct explanation limits_rows[] = {
 		.breaks = "\"fork: Resource temporarily unavailable\" (EAGAIN), \"pthread_create "
 			  "failed\"",
 		.now = "sysctl -w kernel.pid_max=4194304, then headroom top pids",
-		READ(limits_read_pids, .count = count_threads)},
+		READ(limits_read_pids, .count = COUNT_THREADS)},
 	{"tcp-memory", "limit",
 		"Pages that the buffers of all TCP sockets take, of all network namespaces. Above "
 		"the maximum the kernel drops received data and delays sending. Hits are "
@@ -112,16 +113,16 @@ const struct explanation limits_rows[] = {
 			  "reached\" in the kernel log",
 		.now = "sysctl -w fs.file-max=9223372036854775807",
 		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3},
-		CENSUS(count_open_files)},
+		CENSUS(COUNT_OPEN_FILES)},
 	{"mounts", "limit",
 		"Mounts of the fullest mount namespace. A program that repeats a mount without "
 		"unmounting it leaks them, and each copy of the namespace has them too.",
 		"mounts", "100000", "sysctl, fs.mount-max",
-		.source = "fs/namespace.c, count_mounts()", C,
+		.source = "fs/namespace.c, COUNT_MOUNTS()", C,
 		.breaks = "containers do not start: \"no space left on device\" (ENOSPC) from "
 			  "mount, umount and unshare",
 		.now = "find the repeated path in /proc/PID/mountinfo, and restart what mounts it",
-		.max = {"/proc/sys/fs/mount-max", 1}, CENSUS(count_mounts)},
+		.max = {"/proc/sys/fs/mount-max", 1}, CENSUS(COUNT_MOUNTS)},
 	FILESYSTEM("root", LIMITS_ROOT, "the root directory", "/"),
 	FILESYSTEM("images", LIMITS_IMAGES, "images and containers",
 		"/var/lib/containerd, /var/lib/docker or /var/lib/containers"),
@@ -150,18 +151,18 @@ const struct explanation limits_rows[] = {
 		.breaks = "\"fork: Resource temporarily unavailable\", \"can't start new thread\", "
 			  "\"pthread_create failed (EAGAIN)\" in one workload",
 		.now = "restart the workload, or raise podPidsLimit or TasksMax",
-		CENSUS(count_pids, .counts_hits = true)},
+		CENSUS(COUNT_PIDS, .counts_hits = true)},
 	{"files/process", "limit", "Open files of the fullest process, against its RLIMIT_NOFILE.",
 		"files", "1024, or LimitNOFILE of the unit", .source = "fs/file.c, alloc_fd()", W,
 		.breaks = "\"Too many open files\" (EMFILE) in one process",
 		.now = "prlimit --pid PID --nofile=1048576; LimitNOFILE= of its unit keeps it",
-		CENSUS(count_process_files)},
+		CENSUS(COUNT_PROCESS_FILES)},
 	{"maps/process", "limit", "Memory maps of the fullest process.", "maps", "65530",
 		"limits.raise: maps; sysctl, vm.max_map_count", .source = "mm/mmap.c, do_mmap()", W,
 		.breaks = "\"Cannot allocate memory\" (ENOMEM) with free memory; Elasticsearch: "
 			  "\"max virtual memory areas vm.max_map_count [65530] is too low\"",
 		.now = "sysctl -w vm.max_map_count=1048576",
-		.max = {"/proc/sys/vm/max_map_count", 1}, CENSUS(count_maps)},
+		.max = {"/proc/sys/vm/max_map_count", 1}, CENSUS(COUNT_MAPS)},
 	{"inotify/instances", "limit",
 		"Inotify instances of the fullest user. All containers that run as root count for "
 		"one user. Needs Linux 5.14.",
@@ -171,7 +172,7 @@ const struct explanation limits_rows[] = {
 			  "ends, \"failed to create fsnotify watcher\"",
 		.now = "sysctl -w fs.inotify.max_user_instances=8192",
 		.max = {"/proc/sys/fs/inotify/max_user_instances", 1},
-		CENSUS(count_inotify_instances, .count_file = file_instances)},
+		CENSUS(COUNT_INOTIFY_INSTANCES, .count_file = COUNT_FILE_INSTANCES)},
 	{"inotify/watches", "limit",
 		"Inotify watches of the fullest user. All containers that run as root count for "
 		"one user. Needs Linux 5.14.",
@@ -182,7 +183,7 @@ const struct explanation limits_rows[] = {
 			  "kubelet and file watchers stop following files",
 		.now = "sysctl -w fs.inotify.max_user_watches=524288",
 		.max = {"/proc/sys/fs/inotify/max_user_watches", 1},
-		CENSUS(count_inotify_watches, .count_file = file_watches)},
+		CENSUS(COUNT_INOTIFY_WATCHES, .count_file = COUNT_FILE_WATCHES)},
 	{"listen", "limit",
 		"Connections that wait for accept() of the fullest TCP listener, of all network "
 		"namespaces. Read at intervals: a short burst may pass unseen.",
@@ -192,7 +193,7 @@ const struct explanation limits_rows[] = {
 		.breaks = "clients time out; \"connection refused\" with tcp_abort_on_overflow",
 		.now = "restart the process that does not accept; after a raise of somaxconn it "
 		       "must listen again",
-		FILES(file_listeners)},
+		FILES(COUNT_FILE_LISTENERS)},
 	{"ports", "limit",
 		"Local ports that TCP connections of one network namespace to one remote address "
 		"and port take, of the fullest pair. Connections in TIME_WAIT count, although "
@@ -201,7 +202,7 @@ const struct explanation limits_rows[] = {
 		.source = "net/ipv4/inet_hashtables.c, __inet_hash_connect()", W,
 		.breaks = "\"Cannot assign requested address\" (EADDRNOTAVAIL) from connect",
 		.now = "reuse connections (keep-alive), or use more destination addresses",
-		FILES(file_ports)},
+		FILES(COUNT_FILE_PORTS)},
 	{"conntrack/namespace", "limit",
 		"Connections that netfilter tracks in the fullest network namespace.",
 		"connections", "by memory, 262144 at most",
@@ -227,7 +228,7 @@ const struct explanation limits_rows[] = {
 		.breaks = "kubectl exec -t and ssh fail: \"open /dev/ptmx: no space left on "
 			  "device\", \"PTY allocation request failed\"",
 		.now = "sysctl -w kernel.pty.max=8192",
-		READ(limits_read_ptys, .count_file = file_ptys)},
+		READ(limits_read_ptys, .count_file = COUNT_FILE_PTYS)},
 	{"keys", "limit",
 		"Keys of the kernel's key service that the fullest user has. A container takes one "
 		"for its session. Root has its own, larger maximum.",
@@ -246,7 +247,7 @@ const struct explanation limits_rows[] = {
 			  "exceeded\" (EDQUOT)",
 		.now = "sysctl -w kernel.keys.maxbytes=200000 (kernel.keys.root_maxbytes for "
 		       "root)",
-		READ(limits_read_key_bytes)},
+		READ(limits_read_keys, .second = true)},
 	{"softnet", "limit",
 		"Received packets that wait for the fullest CPU. A packet above the maximum is "
 		"dropped: hits are the column dropped of /proc/net/softnet_stat.",

@@ -90,11 +90,12 @@ static bool is_shown_above(const struct host *host, int role, dev_t device)
 }
 
 /* The fullest file system of the role. */
-static int read_filesystem(
-	const struct host *host, int role, bool inodes, struct limit_reading *reading)
+int limits_sample_filesystem(
+	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
 	const char *paths[PATHS_MAX], *fullest = NULL;
-	unsigned n = list_paths(host, role, paths);
+	unsigned n = list_paths(host, reader->which, paths);
+	bool inodes = reader->second;
 	int error = -ENOENT;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -110,25 +111,13 @@ static int read_filesystem(
 		used = inodes ? fs.f_files - fs.f_ffree : (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
 		max = inodes ? fs.f_files : used + fs.f_bavail * fs.f_frsize;
 		/* max is 0 on btrfs, which makes inodes as needed. */
-		if (!is_shown_above(host, role, st.st_dev) &&
+		if (!is_shown_above(host, reader->which, st.st_dev) &&
 			limits_keep_fuller(reading, used, max))
 			fullest = paths[i];
 	}
 	if (fullest && n > 1)
 		add_user(reading, reading->used, fullest);
 	return fullest ? 0 : error;
-}
-
-int limits_sample_bytes(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
-{
-	return read_filesystem(host, reader->which, false, reading);
-}
-
-int limits_sample_inodes(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
-{
-	return read_filesystem(host, reader->which, true, reading);
 }
 
 /* ---- etcd's databases ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/limits/limits.h"
+#include "tuners/limits/census.h"
 #include "tuners/table.h"
 
 #include "base/text.h"
@@ -40,7 +40,7 @@ static void *limits_open(const struct host *host, struct tuner_loop *loop)
 
 	(void)loop;
 	limits->host = host;
-	limits->processes = limits->files = limits->connections = -1;
+	limits->census = (struct census){-1, -1, -1, ""};
 	while (limits_rows[limits->n].name)
 		limits->n++;
 	limits->rows = must(calloc(limits->n, sizeof(*limits->rows)));
@@ -98,9 +98,7 @@ static void limits_close(void *self, void *data)
 	for (size_t i = 0; i < limits->n; i++)
 		limits_seen_clear(&limits->rows[i]);
 	free(limits->rows);
-	cleanup_close(&limits->processes);
-	cleanup_close(&limits->files);
-	cleanup_close(&limits->connections);
+	census_close(&limits->census);
 	free(limits);
 	if (memory)
 		free(memory->rows);
@@ -118,7 +116,7 @@ const struct tuner_ops limits_tuner = {
 	.tables = &limits_tables,
 	.open = limits_open,
 	.sense = limits_sense,
-	.jobs[JOB_LOAD] = {limits_load_request, limits_load, limits_load_adopt, NULL},
+	.jobs[JOB_LOAD] = {limits_load_request, census_load, limits_load_adopt, NULL},
 	.jobs[JOB_SAMPLE] = {limits_sample_request, limits_sample, limits_sample_adopt, NULL},
 	.memory_size = sizeof(struct limits_memory),
 	.decide = limits_decide,
