@@ -126,3 +126,22 @@ void metric_histogram(struct metric_sink *sink, const double *bounds, const uint
 	put_part(sink, "_count", NULL, (double)total, labels);
 	va_end(labels);
 }
+
+double histogram_quantile(
+	const unsigned long long *bounds, const unsigned long long *counts, size_t n, double share)
+{
+	double sum = 0, below = 0;
+
+	for (size_t i = 0; i <= n; i++)
+		sum += (double)counts[i];
+	for (size_t i = 0; i <= n; i++) {
+		double lower = i == 0 ? 0 : (double)bounds[i - 1] / 1e9;
+		double upper = (double)bounds[MIN(i, n - 1)] / 1e9;
+		double count = (double)counts[i];
+
+		if (count > 0 && below + count >= share * sum)
+			return lower + (upper - lower) * (share * sum - below) / count;
+		below += count;
+	}
+	return 0;
+}

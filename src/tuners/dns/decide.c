@@ -33,15 +33,6 @@
 
 #define SERVER_TEXT 64
 
-static uint64_t responses(const struct dns_slot *minute)
-{
-	uint64_t sum = 0;
-
-	for (int i = 0; i < DNS_RCODES; i++)
-		sum += minute->responses[i];
-	return sum;
-}
-
 /* Keeps the worst second over the budget within the window. Its users may be known later. */
 static void remember_second(
 	const struct dns_server_state *server, struct dns_server_memory *memory, uint64_t now)
@@ -137,7 +128,7 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 	const struct dns_slot minute = dns_minute(server);
 
 	memory->unanswered = remains(memory->unanswered, minute.unanswered, minute.queries);
-	memory->failing = remains(memory->failing, dns_failures(&minute), responses(&minute));
+	memory->failing = remains(memory->failing, dns_failures(&minute), dns_answers(&minute));
 	if (!dns_budget_is_set(budget)) {
 		memory->pressure = false;
 		memory->over_lately = 0;
@@ -383,9 +374,9 @@ static void judge_server(const struct dns_server_state *server, const struct dns
 		reading = &readings[DNS_FAILING];
 		condition_raise(reading, "failing",
 			"%s: %" PRIu64 " of %" PRIu64 " answers of the last minute (%s)",
-			describe(server, text), dns_failures(&minute), responses(&minute),
-			share_text(
-				(double)dns_failures(&minute) / (double)responses(&minute), share));
+			describe(server, text), dns_failures(&minute), dns_answers(&minute),
+			share_text((double)dns_failures(&minute) / (double)dns_answers(&minute),
+				share));
 		add_failures(reading, &minute);
 		if (server->label && server->label->failing.failures > 0) {
 			workload_describe(&server->label->failing.workload, user, sizeof(user));

@@ -330,10 +330,14 @@ void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 struct dns_slot dns_minute(const struct dns_server_state *server); /* the sum of all slots */
 uint64_t dns_queries(const struct dns_totals *totals);
 
-/* The failed answers of a minute: SERVFAIL, REFUSED, FORMERR, NOTIMP. */
+/* The failed answers of a minute: SERVFAIL, REFUSED, FORMERR, NOTIMP. All answers. */
 uint64_t dns_failures(const struct dns_slot *minute);
+uint64_t dns_answers(const struct dns_slot *minute);
 
-/* users.c. Appends a user to the list of at most max, or adds it to the same workload there. */
+/* users.c */
+const struct dns_user *dns_user_find(
+	const struct dns_user *list, unsigned n, const struct workload *workload);
+/* Appends a user to the list of at most max, or adds it to the same workload there. */
 void dns_user_add(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user);
 /* Compares the rates of two users for qsort(3): the busiest first. */
 int dns_user_by_rate(const void *a, const void *b);

@@ -42,23 +42,6 @@ static struct losses losses_of(const struct dns_sensor *sensor)
 	}};
 }
 
-/* Assumes that the latencies within a bucket are spread evenly. */
-static double quantile(const struct dns_totals *totals, double share)
-{
-	double wanted = share * (double)totals->answered, below = 0;
-
-	for (int i = 0; i < DNS_LATENCY_BUCKETS; i++) {
-		double lower = i == 0 ? 0 : (double)dns_latency_bounds[i - 1] / 1e9;
-		double upper = (double)dns_latency_bounds[MIN(i, DNS_LATENCY_BUCKETS - 2)] / 1e9;
-		double count = (double)totals->latency[i];
-
-		if (count > 0 && below + count >= wanted)
-			return lower + (upper - lower) * (wanted - below) / count;
-		below += count;
-	}
-	return 0;
-}
-
 /* Zero before the first decision. */
 static const struct dns_server_memory *memory_of(
 	const struct dns_memory *memory, const struct dns_server_state *server)
@@ -91,7 +74,10 @@ static void add_counts(cJSON *object, const struct dns_totals *totals)
 	else
 		JSON_NUMBERS(json_object(object, "latency"),
 			{"mean", (double)totals->latency_ns / (double)totals->answered / 1e9},
-			{"p50", quantile(totals, 0.50)}, {"p99", quantile(totals, 0.99)});
+			{"p50", histogram_quantile(dns_latency_bounds, totals->latency,
+					DNS_LATENCY_BUCKETS - 1, 0.50)},
+			{"p99", histogram_quantile(dns_latency_bounds, totals->latency,
+					DNS_LATENCY_BUCKETS - 1, 0.99)});
 }
 
 static void add_server(cJSON *array, const struct dns_server_state *server,

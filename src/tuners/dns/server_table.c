@@ -207,6 +207,15 @@ uint64_t dns_failures(const struct dns_slot *minute)
 	       minute->responses[DNS_NOTIMP] + minute->responses[DNS_REFUSED];
 }
 
+uint64_t dns_answers(const struct dns_slot *minute)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < DNS_RCODES; i++)
+		sum += minute->responses[i];
+	return sum;
+}
+
 /* A server with a budget always has a label. */
 static uint64_t weight(const struct dns_server_state *server)
 {

@@ -23,22 +23,25 @@ int dns_user_by_rate(const void *a, const void *b)
 	return (x->queries < y->queries) - (x->queries > y->queries);
 }
 
+const struct dns_user *dns_user_find(
+	const struct dns_user *list, unsigned n, const struct workload *workload)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (workload_equal(&list[i].workload, workload))
+			return &list[i];
+	return NULL;
+}
+
 void dns_user_add(struct dns_user *list, unsigned *n, unsigned max, const struct dns_user *user)
 {
-	const struct workload *workload = &user->workload;
-	unsigned i = 0;
+	struct dns_user *known = (struct dns_user *)dns_user_find(list, *n, &user->workload);
 
-	while (i < *n && (list[i].workload.kind != workload->kind ||
-				 !streq(list[i].workload.namespace, workload->namespace) ||
-				 !streq(list[i].workload.name, workload->name) ||
-				 !streq(list[i].workload.id, workload->id)))
-		i++;
-	if (i < *n) {
-		list[i].queries += user->queries;
-		list[i].per_second += user->per_second;
-		list[i].smooth += user->smooth;
-		list[i].serves = list[i].serves || user->serves;
-	} else if (i < max) {
+	if (known) {
+		known->queries += user->queries;
+		known->per_second += user->per_second;
+		known->smooth += user->smooth;
+		known->serves = known->serves || user->serves;
+	} else if (*n < max) {
 		list[(*n)++] = *user;
 	}
 }

@@ -3,18 +3,6 @@
 
 #include "base/json.h"
 
-static const struct dns_user *user_of(
-	const struct dns_user *users, unsigned n, const struct workload *workload)
-{
-	for (unsigned i = 0; i < n; i++)
-		if (users[i].workload.kind == workload->kind &&
-			streq(users[i].workload.namespace, workload->namespace) &&
-			streq(users[i].workload.name, workload->name) &&
-			streq(users[i].workload.id, workload->id))
-			return &users[i];
-	return NULL;
-}
-
 /*
  * The users of the second that matters, then those of now. With "other" they add up to all queries
  * to the server and to the queries, or packets, of that second.
@@ -33,12 +21,13 @@ static void add_users(
 		const bool first = i < second->n_users;
 		const struct dns_user *user =
 			first ? &second->users[i] : &label->users[i - second->n_users];
-		const struct dns_user *now = user_of(label->users, label->n_users, &user->workload);
+		const struct dns_user *now =
+			dns_user_find(label->users, label->n_users, &user->workload);
 		double queries = (double)(now ? now : user)->queries, in_second = 0;
 		cJSON *object;
 
 		if (cJSON_GetArraySize(array) == LIMIT_TOP_MAX ||
-			(!first && user_of(second->users, second->n_users, &user->workload)))
+			(!first && dns_user_find(second->users, second->n_users, &user->workload)))
 			continue;
 		if (first)
 			in_second = user->per_second;
@@ -87,14 +76,11 @@ void dns_add_verdict(struct cJSON *object, const struct dns_server_state *server
 	const struct dns_server_memory *memory, uint64_t now)
 {
 	const struct dns_second *second = dns_second_that_matters(server, memory, now);
-
 	const struct dns_slot minute = dns_minute(server);
-	double responses = 0;
 
-	for (int code = 0; code < DNS_RCODES; code++)
-		responses += minute.responses[code];
 	JSON_NUMBERS(object, {"minute_queries", (double)minute.queries},
-		{"minute_unanswered", (double)minute.unanswered}, {"minute_responses", responses},
+		{"minute_unanswered", (double)minute.unanswered},
+		{"minute_responses", (double)dns_answers(&minute)},
 		{"minute_failed", (double)dns_failures(&minute)},
 		{"over_budget_seconds", (double)memory->over},
 		{"over_lately_seconds", (double)memory->over_lately});

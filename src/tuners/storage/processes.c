@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/storage/storage.h"
 
+#include "base/exposition.h"
+
 /*
  * The listed processes: their latency over five minutes, who holds the queue of their disk, and
  * what other tuners need: their file systems and databases.
  */
-
-/* Assumes that the latencies within a bucket are spread evenly. */
-static double quantile(const struct storage_summary *summary, double share)
-{
-	double wanted = share * (double)summary->syncs, below = 0;
-
-	for (int i = 0; i < STORAGE_BUCKETS; i++) {
-		double lower = i == 0 ? 0 : (double)storage_bounds[i - 1] / 1e9;
-		double upper = (double)storage_bounds[MIN(i, STORAGE_BUCKETS - 2)] / 1e9;
-		double count = (double)summary->counts[i];
-
-		if (count > 0 && below + count >= wanted)
-			return lower + (upper - lower) * (wanted - below) / count;
-		below += count;
-	}
-	return 0;
-}
 
 void storage_summarize(
 	const struct storage_window *window, uint64_t now, struct storage_summary *summary)
@@ -44,8 +29,10 @@ void storage_summarize(
 		summary->worst_us = MAX(summary->worst_us, (uint64_t)of->worst_us);
 		summary->busiest = MAX(summary->busiest, (uint64_t)of->syncs);
 	}
-	summary->p50 = quantile(summary, 0.50);
-	summary->p99 = quantile(summary, 0.99);
+	summary->p50 =
+		histogram_quantile(storage_bounds, summary->counts, STORAGE_BUCKETS - 1, 0.50);
+	summary->p99 =
+		histogram_quantile(storage_bounds, summary->counts, STORAGE_BUCKETS - 1, 0.99);
 }
 
 static bool is_below(const struct storage_disk *disk, uint32_t number)

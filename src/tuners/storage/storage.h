@@ -147,7 +147,7 @@ struct storage_sync_row {
 
 /* The syncs of the last five minutes. */
 struct storage_summary {
-	uint64_t counts[STORAGE_BUCKETS];
+	__u64 counts[STORAGE_BUCKETS];
 	uint64_t syncs, took_us, worst_us; /* worst: of the last minute */
 	uint64_t busiest;                  /* syncs in the busiest second of the last minute */
 	double p50, p99;                   /* seconds; 0 without syncs */
