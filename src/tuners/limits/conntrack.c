@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <netlink/msg.h>
+#include <netlink/netlink.h>
 #include <sys/socket.h>
 
 #include <linux/netfilter/nfnetlink.h>
@@ -52,59 +53,48 @@ static const struct nlattr *find(const struct nlattr *in, int type)
 	return in ? nla_find(nla_data(in), nla_len(in), type) : NULL;
 }
 
+struct sampled {
+	struct tally sources;
+	unsigned entries;
+};
+
 /* Counts the source address of an entry. */
-static unsigned add_source(struct tally *sources, struct nlmsghdr *message)
+static int add_source(struct nl_msg *found, void *userdata)
 {
+	struct nlmsghdr *message = nlmsg_hdr(found);
 	const struct nfgenmsg *header = nlmsg_data(message);
 	const struct nlattr *tuple = nlmsg_find_attr(message, sizeof(*header), CTA_TUPLE_ORIG);
 	bool is_v4 = header->nfgen_family == AF_INET;
 	const struct nlattr *source =
 		find(find(tuple, CTA_TUPLE_IP), is_v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC);
+	struct sampled *sampled = userdata;
 	uint8_t address[16] = {0};
-	uint64_t high, low;
+	uint64_t halves[2];
 	struct limit_use *use;
 
 	if (!source || nla_len(source) != (is_v4 ? 4 : 16))
-		return 0;
+		return NL_OK;
 	memcpy(address, nla_data(source), (size_t)nla_len(source));
-	memcpy(&high, address, sizeof(high));
-	memcpy(&low, address + sizeof(high), sizeof(low));
-	use = tally_at(sources, high, low + is_v4);
+	memcpy(halves, address, sizeof(halves));
+	use = tally_at(&sampled->sources, halves[0], halves[1] + is_v4);
 	use->family = header->nfgen_family;
 	memcpy(use->address, address, sizeof(address));
 	use->used++;
-	return 1;
+	return ++sampled->entries < SAMPLE_MAX ? NL_OK : NL_STOP;
 }
 
-static unsigned read_sources(struct tally *sources)
+static void read_sources(struct sampled *sampled)
 {
-	struct {
-		struct nlmsghdr header;
-		struct nfgenmsg family;
-	} request = {
-		{sizeof(request), NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET,
-			NLM_F_REQUEST | NLM_F_DUMP, 0, 0},
-		{AF_UNSPEC, NFNETLINK_V0, 0},
-	};
-	_cleanup_close_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
-	_cleanup_free_ char *buffer = must(malloc(DUMP_SIZE));
-	unsigned entries = 0;
-	bool ended = fd < 0 || send(fd, &request, sizeof(request), 0) < 0;
+	struct nfgenmsg family = {AF_UNSPEC, NFNETLINK_V0, 0};
+	struct nl_sock *socket = must(nl_socket_alloc());
 
-	while (!ended && entries < SAMPLE_MAX) {
-		ssize_t n = recv(fd, buffer, DUMP_SIZE, 0);
-		struct nlmsghdr *message = (void *)buffer;
-		int left = (int)n;
-
-		ended = n <= 0;
-		for (; !ended && nlmsg_ok(message, left); message = nlmsg_next(message, &left)) {
-			ended = message->nlmsg_type == NLMSG_DONE ||
-				message->nlmsg_type == NLMSG_ERROR;
-			if (!ended)
-				entries += add_source(sources, message);
-		}
-	}
-	return entries;
+	nl_socket_set_msg_buf_size(socket, DUMP_SIZE);
+	nl_socket_modify_cb(socket, NL_CB_VALID, NL_CB_CUSTOM, add_source, sampled);
+	if (nl_connect(socket, NETLINK_NETFILTER) == 0 &&
+		nl_send_simple(socket, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, NLM_F_DUMP,
+			&family, sizeof(family)) >= 0)
+		(void)nl_recvmsgs_default(socket);
+	nl_socket_free(socket);
 }
 
 /* An address of this node can be bound. */
@@ -131,28 +121,28 @@ static int by_used(const void *a, const void *b)
 int limits_conntrack_users(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
-	struct tally sources = {0};
+	struct sampled sampled = {0};
+	const struct tally *sources = &sampled.sources;
 	struct limit_reading now = {0};
-	unsigned entries = 0;
 
 	/* The request would load the kernel's module into a node that does not track connections.
 	 */
 	if (limits_read_conntrack(host, reader, &now) == 0 && now.used > 0)
-		entries = read_sources(&sources);
-	if (entries > 0)
-		qsort(sources.slots, sources.allocated, sizeof(*sources.slots), by_used);
-	for (size_t i = 0; i < MIN(sources.n, (size_t)LIMIT_TOP_MAX); i++) {
-		const struct limit_use *use = &sources.slots[i];
+		read_sources(&sampled);
+	if (sampled.entries > 0)
+		qsort(sources->slots, sources->allocated, sizeof(*sources->slots), by_used);
+	for (size_t i = 0; i < MIN(sources->n, (size_t)LIMIT_TOP_MAX); i++) {
+		const struct limit_use *use = &sources->slots[i];
 		struct limit_user *user = limit_add_user(reading);
 		char address[INET6_ADDRSTRLEN];
 
 		inet_ntop(use->family, use->address, address, sizeof(address));
-		user->used = use->used * now.used / entries;
+		user->used = use->used * now.used / sampled.entries;
 		user->workload.kind = is_local(use) ? WORKLOAD_HOST : WORKLOAD_NETNS;
 		copy_text(user->workload.name, sizeof(user->workload.name),
 			user->workload.kind == WORKLOAD_HOST ? "host" : address);
 		snprintf(user->detail, sizeof(user->detail), "from %s", address);
 	}
-	free(sources.slots);
+	free(sources->slots);
 	return 0;
 }
