@@ -109,8 +109,7 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 	return found;
 }
 
-/* controller is of cgroup v1, or NULL for cgroup2. */
-static int open_root(const struct host *host, const char *controller, char *why, size_t size)
+int cgroup_root_open(const struct host *host, const char *controller, char *why, size_t size)
 {
 	/* A container finds the mounts of the host in the host's first process. */
 	const char *mounts = host->root[0] ? "/proc/1/mounts" : "/proc/self/mounts";
@@ -150,18 +149,6 @@ static int open_root(const struct host *host, const char *controller, char *why,
 	}
 	endmntent(file);
 	return root;
-}
-
-int cgroup_root_open(const struct host *host, char *why, size_t size)
-{
-	return open_root(host, NULL, why, size);
-}
-
-int cgroup_v1_root_open(const struct host *host, const char *controller)
-{
-	char why[256];
-
-	return open_root(host, controller, why, sizeof(why));
 }
 
 struct known {

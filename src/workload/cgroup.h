@@ -45,11 +45,11 @@ bool names_at_address(const struct names *names, const char *address, struct wor
  */
 bool cgroup_file_workload(const char *text, struct workload *workload);
 
-/* Opens the root of the host's cgroup2 hierarchy. Otherwise -1; why has the reason and the cure. */
-int cgroup_root_open(const struct host *host, char *why, size_t size);
-
-/* Opens the root of the host's hierarchy of cgroup v1 with this controller; -1: there is none. */
-int cgroup_v1_root_open(const struct host *host, const char *controller);
+/*
+ * Opens the root of the host's cgroup2 hierarchy, or of that of cgroup v1 with this controller.
+ * Otherwise -1; of cgroup2, why has the reason and the cure.
+ */
+int cgroup_root_open(const struct host *host, const char *controller, char *why, size_t size);
 
 /*
  * Maps the inode of a cgroup's directory, which BPF knows, to the workload. Finding an inode needs

@@ -253,7 +253,7 @@ static void enter_cgroup(struct node *node, const struct host *host)
 	char why[TUNER_WHY_MAX];
 	struct stat st;
 
-	node->root = cgroup_root_open(host, why, sizeof(why));
+	node->root = cgroup_root_open(host, NULL, why, sizeof(why));
 	snprintf(node->cgroup, sizeof(node->cgroup), "headroom-dns-live-%d", getpid());
 	if (mkdirat(node->root, node->cgroup, 0755) < 0 ||
 		fstatat(node->root, node->cgroup, &st, 0) < 0)

@@ -234,7 +234,7 @@ static int load(struct dns_bpf *bpf)
 
 int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX])
 {
-	_cleanup_close_ int cgroup = cgroup_root_open(host, why, TUNER_WHY_MAX);
+	_cleanup_close_ int cgroup = cgroup_root_open(host, NULL, why, TUNER_WHY_MAX);
 	int *links = &bpf->fds[INGRESS_LINK], r = 0;
 
 	if (cgroup < 0)

@@ -25,7 +25,7 @@ static void *dns_open(const struct host *host, struct tuner_loop *loop)
 	char why[TUNER_WHY_MAX];
 
 	sensor->host = host;
-	sensor->cgroups = cgroups_open(host, cgroup_root_open(host, why, sizeof(why)));
+	sensor->cgroups = cgroups_open(host, cgroup_root_open(host, NULL, why, sizeof(why)));
 	sensor->watch = loop;
 	if (loop)
 		loop->pause = dns_pause;

@@ -186,14 +186,6 @@ enum transfer_kind {
 	TRANSFER_ASK, /* asks the mirrors for images whose waves wait */
 };
 
-/* The part of the record that a load needs: images that were loaded or pulled. */
-struct known_image {
-	char name[IMAGE_NAME_MAX];
-	char id[DIGEST_MAX], content[DIGEST_MAX]; /* as in struct preload */
-	bool passed;
-	bool own; /* of the archive itself */
-};
-
 /* A job. decide() sets kind to percent_free. Members before `done` do not change while it runs. */
 struct transfer {
 	enum transfer_kind kind;
@@ -206,11 +198,10 @@ struct transfer {
 	char store[SETTING_PATH_MAX];
 	const struct host *host;
 	struct image_runtime runtime;
-	struct text_list ready;  /* names of the archive that the runtime has */
-	struct text_list others; /* names that other archives provide */
-	struct known_image *known;
-	size_t n_known, known_allocated;
-	char *text; /* TRANSFER_RECORD: the content of the file */
+	struct text_list ready;    /* names of the archive that the runtime has */
+	struct text_list others;   /* names that other archives provide */
+	struct preload_list known; /* the record's images that were loaded or pulled */
+	char *text;                /* TRANSFER_RECORD: the content of the file */
 	/* TRANSFER_ASK: name and peers of each image are used. */
 	struct preload_list asked;
 	struct image_mirror *mirrors;

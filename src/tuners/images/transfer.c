@@ -20,7 +20,7 @@ void transfer_free(struct transfer *transfer)
 {
 	free(transfer->ready.items);
 	free(transfer->others.items);
-	free(transfer->known);
+	free(transfer->known.entries);
 	free(transfer->text);
 	free(transfer->asked.entries);
 	free(transfer->mirrors);
@@ -59,21 +59,23 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, const ch
 /* Whether this agent loaded or pulled the image that has the name now. */
 static bool is_ours(const struct transfer *transfer, const struct runtime_image *there)
 {
-	for (size_t i = 0; i < transfer->n_known; i++)
-		if (streq(transfer->known[i].name, there->name) &&
-			streq(transfer->known[i].id, there->id))
+	for (size_t i = 0; i < transfer->known.n; i++)
+		if (streq(transfer->known.entries[i].name, there->name) &&
+			streq(transfer->known.entries[i].id, there->id))
 			return true;
 	return false;
 }
 
 /* An image of this name that was loaded from this archive, or from any. */
-static const struct known_image *find_known(
-	const struct transfer *transfer, const char *name, bool own)
+static const struct preload *find_known(const struct transfer *transfer, const char *name, bool own)
 {
-	for (size_t i = 0; i < transfer->n_known; i++)
-		if (transfer->known[i].content[0] && (!own || transfer->known[i].own) &&
-			streq(transfer->known[i].name, name))
-			return &transfer->known[i];
+	for (size_t i = 0; i < transfer->known.n; i++) {
+		const struct preload *known = &transfer->known.entries[i];
+
+		if (known->content[0] && streq(known->name, name) &&
+			(!own || streq(known->source, transfer->archive.path)))
+			return known;
+	}
 	return NULL;
 }
 
@@ -84,7 +86,7 @@ static const struct known_image *find_known(
 static int is_there(const struct transfer *transfer, const struct archive_image *image,
 	struct preload *preload, const struct wait *wait)
 {
-	const struct known_image *known = find_known(transfer, preload->name, true);
+	const struct preload *known = find_known(transfer, preload->name, true);
 	struct runtime_image there;
 	bool same, changed;
 	int r = transfer->runtime.driver->find(
@@ -170,7 +172,7 @@ static void note_unusable(struct preload *preload, int error, const char *why)
 /* To be loaded when the other archive no longer provides the name. */
 static void pass_name(const struct transfer *transfer, struct preload *preload)
 {
-	const struct known_image *known = find_known(transfer, preload->name, false);
+	const struct preload *known = find_known(transfer, preload->name, false);
 
 	preload->passed = true;
 	if (known) {

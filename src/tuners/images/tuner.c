@@ -268,18 +268,6 @@ static void add_questions(const struct images_tuner *tuner, const struct images_
 	memcpy(transfer->mirrors, tuner->config.mirrors, size);
 }
 
-static void add_known(struct transfer *transfer, const struct preload *entry)
-{
-	struct known_image *known =
-		add_element(&transfer->known, &transfer->n_known, &transfer->known_allocated);
-
-	memcpy(known->name, entry->name, sizeof(known->name));
-	memcpy(known->id, entry->id, sizeof(known->id));
-	memcpy(known->content, entry->content, sizeof(known->content));
-	known->passed = entry->passed;
-	known->own = streq(entry->source, transfer->archive.path);
-}
-
 static void *images_transfer_request(void *self, const void *data, bool now)
 {
 	const struct images_memory *memory = data;
@@ -314,7 +302,8 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	}
 	for (size_t i = 0; i < record->n && transfer->kind == TRANSFER_ARCHIVE; i++)
 		if (record->entries[i].content[0] || !record->entries[i].source[0])
-			add_known(transfer, &record->entries[i]);
+			*add_element(&transfer->known.entries, &transfer->known.n,
+				&transfer->known.allocated) = record->entries[i];
 	if (transfer->kind == TRANSFER_ASK)
 		add_questions(tuner, memory, transfer);
 	if (transfer->kind == TRANSFER_RECORD) {

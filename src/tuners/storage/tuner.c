@@ -119,11 +119,11 @@ static void *storage_open(const struct host *host, struct tuner_loop *loop)
 	(void)loop;
 	for (size_t i = 0; i < STORAGE_LABELS + 1; i++)
 		storage->labels[i].disk.kind = STORAGE_UNKNOWN;
-	root = cgroup_root_open(host, why, sizeof(why));
+	root = cgroup_root_open(host, NULL, why, sizeof(why));
 	storage->sync_groups = storage->io_groups = cgroups_open(host, root);
 	storage->io_root = root;
 	/* Without a hierarchy of cgroup v1, requests belong to cgroup2, too. */
-	root = cgroup_v1_root_open(host, "blkio");
+	root = cgroup_root_open(host, "blkio", why, sizeof(why));
 	if (root >= 0) {
 		storage->io_groups = cgroups_open(host, root);
 		storage->io_root = root;
