@@ -118,14 +118,6 @@ static void describe_wait(struct image_row *row, const struct wave *wave)
 		row->reason = "peers-lack-it";
 }
 
-/* When the node saw the image. A clock that was ahead then, perhaps at boot, does not count. */
-static uint64_t first_seen_us(const struct image_row *row, uint64_t now_us)
-{
-	uint64_t first_us = row->preload.first_seen_us;
-
-	return first_us == 0 || first_us > now_us ? now_us : first_us;
-}
-
 void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t now_us)
 {
 	const char *node = tuner->host->node_name;
@@ -134,7 +126,7 @@ void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t
 	if (wave.nodes <= 1)
 		return;
 	if (wave.start_us == 0)
-		wave.start_us = first_seen_us(row, now_us);
+		wave.start_us = row->preload.first_seen_us ? row->preload.first_seen_us : now_us;
 	row->wave = (int)round_of(&wave, node, row->preload.name);
 	row->planned_us = wave_due_us(&wave, node, row->preload.name, 0);
 }
@@ -145,11 +137,13 @@ bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_
 	const char *node = tuner->host->node_name, *name = row->preload.name;
 	const struct peers *peers = &row->preload.peers;
 	struct wave wave = tuner->config.wave;
-	uint64_t first_us = first_seen_us(row, now_us), due_us, since_us;
+	uint64_t first_us = row->preload.first_seen_us, due_us, since_us;
 	unsigned failures = row->preload.failures;
 
 	if (wave.nodes <= 1)
 		return false;
+	if (first_us == 0)
+		first_us = now_us;
 	if (wave.start_us == 0)
 		wave.start_us = first_us;
 	since_us = MAX(wave.start_us, first_us);
