@@ -251,6 +251,7 @@ static int read_images_info(struct image_runtime *runtime, const struct host *ho
 		r = docker_read_info(runtime->socket, &info, wait, why);
 	runtime->knows_mirrors =
 		copy_text(runtime->mirrors, sizeof(runtime->mirrors), info.mirrors);
+	(void)copy_text(runtime->insecure, sizeof(runtime->insecure), info.insecure);
 	copy_text(runtime->version, sizeof(runtime->version), info.version);
 	copy_text(ret->store, sizeof(ret->store), info.root_dir);
 	return r;
@@ -274,16 +275,14 @@ static void find_certificates(const struct host *host, struct mirror_access *mir
 		if (streq(end, ".crt")) {
 			text_append(mirror->cas, sizeof(mirror->cas), "%s\n", file);
 		} else if (streq(end, ".cert")) {
-			mirror->unsupported |=
-				mirror->cert[0] || !copy_text(mirror->cert, MIRROR_PATH_MAX, file);
-			snprintf(mirror->key, MIRROR_PATH_MAX, "%.*s.key", (int)(end - file), file);
+			text_append(mirror->clients, sizeof(mirror->clients), "%s\n%.*s.key\n",
+				file, (int)(end - file), file);
 		}
 	}
-	mirror->unsupported |= strlen(mirror->cas) + 1 == sizeof(mirror->cas);
 	globfree(&found);
 }
 
-/* dockerd asks its list for docker.io only, and accepts any certificate on loopback. */
+/* dockerd asks its list for docker.io only. */
 static size_t find_mirrors(const struct image_runtime *runtime, const struct host *host,
 	const char *registry, struct mirror_access *mirrors, size_t max)
 {
@@ -292,12 +291,15 @@ static size_t find_mirrors(const struct image_runtime *runtime, const struct hos
 	for (const char *at = streq(registry, "docker.io") ? runtime->mirrors : ""; *at && n < max;
 		at += strspn(at, " ")) {
 		struct mirror_access mirror = {0};
+		const char *name;
 
 		snprintf(mirror.url, sizeof(mirror.url), "%.*s", (int)strcspn(at, " "), at);
 		at += strcspn(at, " ");
 		if (registry_check_url(mirror.url) < 0)
 			continue;
-		mirror.insecure = registry_is_loopback(mirror.url);
+		name = strstr(mirror.url, "//") + 2;
+		mirror.insecure = registry_list_has(runtime->insecure, name, strcspn(name, "/"));
+		mirror.networks = runtime->insecure;
 		find_certificates(host, &mirror);
 		mirrors[n++] = mirror;
 	}

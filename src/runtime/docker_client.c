@@ -219,10 +219,16 @@ static int read_version(const cJSON *object, struct request *request)
 static int read_info(const cJSON *object, struct request *request)
 {
 	struct docker_info *info = request->userdata;
+	const cJSON *item;
 
 	COPY(info->storage_driver, object, "Driver");
 	COPY(info->root_dir, object, "DockerRootDir");
 	join_mirrors(json_at(object, "RegistryConfig/Mirrors"), info->mirrors);
+	join_mirrors(json_at(object, "RegistryConfig/InsecureRegistryCIDRs"), info->insecure);
+	cJSON_ArrayForEach (item, json_at(object, "RegistryConfig/IndexConfigs"))
+		if (cJSON_IsFalse(json_at(item, "Secure")))
+			registry_list_add(info->insecure, DOCKER_LIST_MAX, item->string,
+				strlen(item->string));
 	return info->storage_driver[0] && info->root_dir[0] ? 0 : -EBADMSG;
 }
 

@@ -41,6 +41,7 @@ struct docker_info {
 	char storage_driver[64];
 	char root_dir[DOCKER_PATH_MAX]; /* as the daemon sees it, not below the host's root */
 	char mirrors[DOCKER_LIST_MAX];  /* in force, separated by spaces; or "none" */
+	char insecure[DOCKER_LIST_MAX]; /* registries and networks without checks of certificates */
 	/* From the last reload that the daemon remembers; else "" and 0. */
 	char reloaded_downloads[24];
 	uint64_t reloaded_us; /* CLOCK_REALTIME */

@@ -73,9 +73,12 @@ static const int errors[CURL_LAST] = {
 static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 {
 	const char *why = "";
+	char *address = NULL;
 	long os_errno = 0;
 
 	curl_easy_getinfo(get->easy, CURLINFO_RESPONSE_CODE, &get->status);
+	curl_easy_getinfo(get->easy, CURLINFO_PRIMARY_IP, &address);
+	copy_text(get->address, sizeof(get->address), address ? address : "");
 	get->took_us = now_us() - get->started_us;
 	if (code == CURLE_COULDNT_CONNECT)
 		curl_easy_getinfo(get->easy, CURLINFO_OS_ERRNO, &os_errno);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include <curl/curl.h>
+#include <netinet/in.h>
 
 #include "base/wait.h"
 
@@ -42,6 +43,7 @@ struct http_get {
 	size_t len;    /* of body */
 	char why[160]; /* describes error; never contains a part of the body */
 	uint64_t took_us;
+	char address[INET6_ADDRSTRLEN]; /* of the server; "": none */
 
 	/* Internal. */
 	CURL *easy;

@@ -21,6 +21,8 @@ struct image_runtime {
 	bool knows_mirrors;
 	/* Directories of mirror files, separated by colons; or URLs, separated by spaces. */
 	char mirrors[1024];
+	/* Registries and networks whose certificates are not checked, separated by spaces. */
+	char insecure[1024];
 };
 
 /* One name of one image. */

@@ -16,6 +16,7 @@
 struct request {
 	char url[1024];
 	char headers[2 * sizeof(((struct mirror_access *)0)->headers)];
+	char cert[MIRROR_PATH_MAX], key[MIRROR_PATH_MAX];
 };
 
 /* Splits REGISTRY/REPOSITORY[:TAG][@DIGEST]. A digest counts more than a tag. */
@@ -76,8 +77,27 @@ static bool is_last(const struct mirror_question *question)
 	return !strchr(question->image, '@') || starts_with(question->path, "blobs/");
 }
 
+/* The next certificate of the client, as its first may be for another server. */
+static bool select_next_client(struct mirror_question *question)
+{
+	const char *clients = question->mirror.clients, *at = clients + question->client;
+
+	for (int lines = 0; lines < 2 && *at; lines++)
+		at += strcspn(at, "\n") + 1;
+	question->client = (size_t)(at - clients);
+	return *at;
+}
+
+/* Whether the question is to be asked again. */
 static bool judge(struct mirror_question *question, const struct http_get *get)
 {
+	bool refused = get->error < 0 && get->error != -ETIMEDOUT && get->error != -ECANCELED;
+
+	if (refused && !question->mirror.insecure && question->mirror.networks &&
+		registry_list_covers(question->mirror.networks, get->address))
+		return question->mirror.insecure = true;
+	if (refused && select_next_client(question))
+		return true;
 	if (get->error == 0 && get->status == 200 && !is_last(question) &&
 		++question->steps < STEPS_MAX && set_next_path(question, get->body))
 		return true;
@@ -110,16 +130,18 @@ void mirrors_ask(
 
 	registry_find_ca(host_root, ca_file);
 	for (size_t i = 0; i < n; i++) {
+		const struct mirror_access *mirror = &questions[i].mirror;
+
 		set_path(&questions[i]);
 		asked[left++] = &questions[i];
-		if (!questions[i].mirror.unsupported)
+		if (!mirror->unsupported && strlen(mirror->cas) + 1 < sizeof(mirror->cas) &&
+			strlen(mirror->clients) + 1 < sizeof(mirror->clients))
 			continue;
 		left--;
 		questions[i].answer = -EOPNOTSUPP;
 		snprintf(questions[i].why, sizeof(questions[i].why),
-			"%.90s cannot be asked: it has several client certificates, or too many "
-			"CAs or headers",
-			questions[i].mirror.url);
+			"%.90s cannot be asked: it has too many certificates, CAs or headers",
+			mirror->url);
 	}
 	while (left > 0) {
 		size_t more = 0;
@@ -130,12 +152,14 @@ void mirrors_ask(
 			write_url(asked[i], requests[i].url, sizeof(requests[i].url));
 			snprintf(requests[i].headers, sizeof(requests[i].headers), ACCEPT "\n%s",
 				mirror->headers);
+			(void)sscanf(mirror->clients + asked[i]->client, "%511[^\n]\n%511[^\n]",
+				requests[i].cert, requests[i].key);
 			gets[i] = (struct http_get){.url = requests[i].url,
 				.ca_files = mirror->cas[0] ? mirror->cas
 					    : ca_file[0]   ? ca_file
 							   : NULL,
-				.cert_file = mirror->cert[0] ? mirror->cert : NULL,
-				.key_file = mirror->key,
+				.cert_file = mirror->clients[0] ? requests[i].cert : NULL,
+				.key_file = requests[i].key,
 				.insecure = mirror->insecure,
 				.headers = requests[i].headers,
 				.limit = ARCHIVE_TEXT_MAX,

@@ -12,13 +12,14 @@
 struct mirror_access {
 	char url[REGISTRY_URL_MAX];
 	/* Full paths; "": none. */
-	char cas[4 * MIRROR_PATH_MAX + 1]; /* one a line */
-	char cert[MIRROR_PATH_MAX], key[MIRROR_PATH_MAX];
-	char headers[1024]; /* one a line */
-	bool insecure;      /* any certificate is good */
-	bool is_root;       /* the URL is that of the API */
-	bool useless;       /* it serves no pulls */
-	bool unsupported;   /* several certificates, or too many CAs or headers */
+	char cas[4 * MIRROR_PATH_MAX + 1];     /* one a line */
+	char clients[4 * MIRROR_PATH_MAX + 1]; /* a certificate, a key, ..., one a line */
+	char headers[1024];                    /* one a line */
+	const char *networks;                  /* the list of networks in which it is; or NULL */
+	bool insecure;                         /* any certificate is good */
+	bool is_root;                          /* the URL is that of the API */
+	bool useless;                          /* it serves no pulls */
+	bool unsupported;                      /* too many certificates, CAs or headers */
 };
 
 struct mirror_question {
@@ -31,6 +32,7 @@ struct mirror_question {
 	/* Internal. */
 	char path[IMAGE_NAME_MAX + DIGEST_MAX];
 	unsigned steps;
+	size_t client; /* where in mirror.clients the certificate is */
 	bool repeated;
 };
 

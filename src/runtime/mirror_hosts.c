@@ -74,27 +74,27 @@ static size_t read_strings(const struct reading *reading, const struct toml_item
 static void read_key(
 	const struct reading *reading, const struct toml_item *item, struct mirror_access *mirror)
 {
-	char strings[4][MIRROR_PATH_MAX], path[MIRROR_PATH_MAX], value[8] = "";
+	char strings[8][MIRROR_PATH_MAX], path[MIRROR_PATH_MAX] = "", value[8] = "";
 	size_t n = read_strings(reading, item, strings, ARRAY_SIZE(strings));
 	bool pair = reading->text[item->value + 1 + strspn(reading->text + item->value + 1, " ")] ==
-		    '[';
+		    '[',
+	     ca = streq(item->key, "ca");
 
 	(void)toml_value(reading->text, item, value, sizeof(value));
 	if (streq(item->key, "skip_verify")) {
 		mirror->insecure = streq(value, "true");
 	} else if (streq(item->key, "override_path")) {
 		mirror->is_root = streq(value, "true");
-	} else if (streq(item->key, "ca") && n > 0) {
+	} else if ((ca || streq(item->key, "client")) && n > 0) {
 		for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++) {
 			mirror->unsupported |= !copy_path(reading, strings[i], path);
-			text_append(mirror->cas, sizeof(mirror->cas), "%s\n", path);
+			text_append(ca ? mirror->cas : mirror->clients, sizeof(mirror->cas), "%s\n",
+				path);
+			/* One file has both, unless it is of a pair. */
+			if (!ca && !pair)
+				text_append(mirror->clients, sizeof(mirror->clients), "%s\n", path);
 		}
 		mirror->unsupported |= n > ARRAY_SIZE(strings);
-	} else if (streq(item->key, "client") && n > 0) {
-		/* One file has both, unless a pair names them. */
-		mirror->unsupported |= n > (pair ? 2 : 1) ||
-				       !copy_path(reading, strings[0], mirror->cert) ||
-				       !copy_path(reading, strings[n > 1], mirror->key);
 	} else if (streq(item->key, "capabilities")) {
 		mirror->useless = true;
 		for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++)

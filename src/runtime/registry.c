@@ -115,6 +115,27 @@ bool registry_is_loopback(const char *url)
 	       (inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
+bool registry_list_covers(const char *list, const char *address)
+{
+	int family = strchr(address, ':') ? AF_INET6 : AF_INET;
+	uint8_t wanted[16] = {0}, network[16] = {0};
+	char text[INET6_ADDRSTRLEN];
+	unsigned bits = 0, same = 0;
+
+	for (; *list && inet_pton(family, address, wanted) == 1; list += strspn(list, " ")) {
+		if (sscanf(list, "%45[0-9a-fA-F:.]/%3u", text, &bits) == 2 &&
+			inet_pton(family, text, network) == 1) {
+			for (same = 0; same < MIN(bits, 128U); same++)
+				if ((wanted[same / 8] ^ network[same / 8]) & 0x80 >> same % 8)
+					break;
+			if (same == bits)
+				return true;
+		}
+		list += strcspn(list, " ");
+	}
+	return false;
+}
+
 /* ---- health of mirrors ---- */
 
 #define CHECK_US    (10 * USEC_PER_SEC) /* between two checks */

@@ -38,6 +38,9 @@ void registry_shorten_list(const char *list, char *out, size_t size);
 /* True when a checked URL's host is "localhost" or a loopback address. */
 bool registry_is_loopback(const char *url);
 
+/* Whether an address is in a network (CIDR) of a list. */
+bool registry_list_covers(const char *list, const char *address);
+
 /* Finds the certificates that the node trusts, below host_root. "": none. */
 void registry_find_ca(const char *host_root, char path[static PATH_MAX]);
 

@@ -4,9 +4,13 @@
 import contextlib
 import http.server
 import json
+import os
 import re
+import socketserver
 import ssl
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ import pytest
 from conftest import Agent, Start, temporary, until
 from imagelab import Image, digest
 from runtimelab import Lab, containerd2, lab  # noqa: F401
+from storm import enter
 from test_images import image, names, wait_image
 from test_web_config import authority, certificate
 
@@ -22,13 +27,13 @@ from test_web_config import authority, certificate
 class Mirror(http.server.ThreadingHTTPServer):
     """Answers for all images with one status, or as the containerds of its peers know them. It counts the questions and keeps the last one."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.status, self.asked, self.last, self.documents = 404, 0, "", dict[str, bytes]()
         self.missed = 0  # searches that are too slow, from now on
         self.peers: list[Lab] = []
         self.headers: dict[str, str] = {}
-        super().__init__(("127.0.0.1", 0), MirrorHandler)
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        super().__init__((host, 0), MirrorHandler)
+        self.url = f"http://{host}:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def answer(self, path: str) -> int:
@@ -168,12 +173,56 @@ def test_a_search_of_the_mirror_that_was_too_slow_is_repeated_at_once(lab: Lab, 
     assert "when first asked" in row["why"]
 
 
+class Hanging(socketserver.ThreadingTCPServer):
+    """Answers nothing, a byte now and then, or headers without an end."""
+
+    daemon_threads = True
+    bytes = {"silent": (b"", 1.0), "slow": (b"a", 0.3), "endless": (1000 * b"a" + b"\r\nA: ", 0.0)}
+
+    def __init__(self, way: str) -> None:
+        super().__init__(("127.0.0.1", 0), HangingHandler)
+        self.way, self.registry = way, {"registry": f"{way}.example", "url": f"http://127.0.0.1:{self.server_address[1]}"}
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self.way = ""
+        self.shutdown()
+        self.server_close()
+
+
+class HangingHandler(socketserver.BaseRequestHandler):
+    server: Hanging
+
+    def handle(self) -> None:
+        self.request.recv(4096)
+        start = b"" if self.server.way == "silent" else b"HTTP/1.1 200 OK\r\nA: "
+        with contextlib.suppress(OSError):
+            while way := self.server.way:
+                self.request.sendall(start + self.server.bytes[way][0])
+                start = b""
+                time.sleep(self.server.bytes[way][1])
+
+
+def test_a_mirror_that_hangs_keeps_only_its_own_images(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
+    """The agent ends while it asks them."""
+    mirror.status = 200
+    with contextlib.ExitStack() as stack:
+        hanging = [stack.enter_context(contextlib.closing(Hanging(way))) for way in Hanging.bytes]
+        images = [f"{one.registry['registry']}/app:latest" for one in hanging]
+        text = config(" ".join([name, *images]), node(" ".join([name, *images]), first=False), mirror, 6, gate="peers")
+        late = agent(text.replace('"mirrors": [', f'"mirrors": [{", ".join(json.dumps(one.registry) for one in hanging)}, '), wrap=lab.wrap)
+        for one, why in zip(images, ("no answer within 2 s", "no answer within 2 s", "the answer is too large")):
+            until(lambda: (i := image(late, one)) and why in i["why"], lambda: image(late, one))
+        wait_image(late, name)
+        assert late.stop() == 0
+
+
 K3S = "var/lib/rancher/k3s/agent/etc/containerd/certs.d"
 
 
 @pytest.mark.parametrize("kind", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2)])
 def test_a_mirror_of_others_is_found_where_the_runtime_looks(lab: Lab, mirror: Mirror, agent: Start, directory: Path, kind: str) -> None:
-    """It wants a certificate and a header."""
+    """It wants a header and a certificate, which is not the first one of the file."""
     lab.containerd(containerd2() if kind == "containerd2" else None)
     table = "'io.containerd.cri.v1.images'" if kind == "containerd2" else '"io.containerd.grpc.v1.cri"'
     # The transfer service of 2.x uses a list of directories as one name.
@@ -202,7 +251,7 @@ server = 'https://other.example'
   [host.'{url}']
   capabilities = ['pull', 'resolve']
   ca = ["{directory}/node.pem", "../../../../../../../../../..{directory}/ca.pem"]
-  client = [["{directory}/node.pem", "{directory}/node.key"]]
+  client = [["{directory}/mirror.pem", "{directory}/mirror.key"], ["{directory}/node.pem", "{directory}/node.key"]]
     [host.'{url}'.header]
     X-Team = "a"
     X-More = ["b"]
@@ -226,6 +275,45 @@ def test_docker_asks_the_mirrors_of_its_list_for_docker_io(lab: Lab, mirror: Mir
     assert "its registry has no mirror" in wait_reason(late, other, "wave-waits")["why"]
     mirror.status = 200
     wait_reason(late, name, "peers-have-it")
+
+
+@pytest.fixture
+def network(lab: Lab) -> Iterator[str]:
+    """An address outside of 127.0.0.0/8. This thread, agents and runtimes are in its network namespace."""
+    name, home = f"mirror-{os.getpid()}", os.readlink("/proc/thread-self/ns/net")
+    back = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        for command in ("link set lo up", "addr add 10.77.0.1/32 dev lo"):
+            subprocess.run(["ip", "-n", name, *command.split()], check=True)
+        enter(f"/run/netns/{name}")
+        yield "10.77.0.1"
+    finally:
+        enter(f"/proc/self/fd/{back}")
+        os.close(back)
+        assert os.readlink("/proc/thread-self/ns/net") == home
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@pytest.mark.parametrize("insecure", ["10.77.0.0/24", pytest.param("", marks=pytest.mark.slow), pytest.param("HOST", marks=pytest.mark.slow)])
+def test_docker_trusts_its_insecure_registries(network: str, lab: Lab, agent: Start, directory: Path, insecure: str) -> None:
+    """The mirror has a certificate of an unknown authority for another address, and refuses the first certificate of the client."""
+    with contextlib.closing(Mirror(network)) as mirror:
+        certificates(directory)
+        mirror.require(directory, {})
+        host = mirror.url.split("/")[2]
+        for source in ("mirror", "node"):
+            for suffix, end in (("pem", "cert"), ("key", "key")):
+                lab.write(f"etc/docker/certs.d/{host}/{source}.{end}", (directory / f"{source}.{suffix}").read_text())
+        listed = [insecure.replace("HOST", host)] if insecure else []
+        lab.write("etc/docker/daemon.json", json.dumps({"registry-mirrors": [mirror.url], "insecure-registries": listed}))
+        lab.dockerd()
+        name = "docker.io/library/app:latest"
+        late = agent(config(name, node(name, first=False), None, 600), wrap=lab.wrap)
+        if insecure:
+            wait_reason(late, name, "peers-lack-it")
+        else:
+            until(lambda: (i := image(late, name)) and "certificate" in i["why"], lambda: image(late, name))
 
 
 def certificates(directory: Path) -> None:

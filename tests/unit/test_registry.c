@@ -37,6 +37,21 @@ TEST(names_of_registries_are_checked)
 	assert_int_equal(registry_check_name(longest), -EINVAL);
 }
 
+static int is_insecure(const char *address)
+{
+	return registry_list_covers(
+		"mirror:5000 10.0.0.0/8 x/8 fd00::/7 192.0.2.128/25 ::1/128 10.1/16", address);
+}
+
+TEST(addresses_are_found_in_networks)
+{
+	ALL(is_insecure, true, "10.0.0.0", "10.255.1.2", "fd12::1", "fc00::", "192.0.2.128",
+		"192.0.2.255", "::1");
+	ALL(is_insecure, false, "", "mirror", "mirror:5000", "11.0.0.1", "fe80::1", "192.0.2.127",
+		"::2", "::ffff:11.0.0.1");
+	assert_true(registry_list_covers("0.0.0.0/0", "8.8.8.8"));
+}
+
 TEST(addresses_of_mirrors_are_checked)
 {
 	char text[REGISTRY_URL_MAX + 8] = "http://h/";
