@@ -15,7 +15,8 @@ from world import SECOND, Actor, Violation, clear
 
 TIMES = [0.2, 1, 2.5, 11, 61, 1800, 90000]
 PERIODS = [0.3, 2, 1800, 86400]
-VERBS = ["apply", "restore", "plan", "status", "doctor"]
+VERBS = ["apply", "restore", "plan", "status", "doctor", "explain"]
+FILES = ["containerd.max_concurrent_downloads", "docker.max-concurrent-downloads"]
 STEPS: dict[str, dict[str, list[Any]]] = {}
 COMBINED: dict[str, dict[str, list[Any]]] = {}
 
@@ -66,6 +67,17 @@ class Hands:
                 self.node.write(name, text)
 
         self.world.actors[name] = Actor(period, act, self.world.now + period)
+
+    @step(pick=list(range(6)))
+    def run_sysctl_system(self, pick: int) -> None:
+        """sysctl --system writes all of its keys."""
+        for name in [name for name, value in self.node.values.items() if value.tuner == "sysctl"]:
+            self.set_value(name, pick)
+
+    @step(name=[*WRITES, *FILES, *FILES], on=[True, True, False])
+    def make_immutable(self, name: str, on: bool) -> None:
+        """An administrator makes a file immutable, or a value read-only. A hand that writes it ends that."""
+        {**self.node.values, **self.node.programs}[name].make_immutable(on)
 
     @combined(name=list(WRITES), restarts=[False, True])
     def fight_slowly(self, name: str, restarts: bool) -> None:
@@ -158,7 +170,7 @@ class Hands:
     def kill_at_change(self, change: int) -> None:
         """The agent is killed before one of its next changes of files."""
         if agent := self.node.running():
-            self.world.crash_at(agent.task.process.pid, change)
+            self.world.crash_at(1 if agent.pod == "own-pids" else agent.task.process.pid, change)
 
     @step()
     def hang_up(self) -> None:
@@ -183,13 +195,14 @@ class Hands:
 
     # ---- command line ----
 
-    @step(owner=["unit", "unit", "unit", "blue"], verb=VERBS, only=[None, None, "sysctl", "thp", "runtime"], crash=[0, 0, 0, 1, 2, 4, 7, 14, 28])
-    def command(self, owner: str, verb: str, only: str | None, crash: int) -> None:
-        if verb in ("status", "doctor"):
+    @step(owner=["unit", "unit", "unit", "blue"], verb=VERBS, only=[None, None, "sysctl", "thp", "runtime"], crash=[0, 0, 0, 1, 2, 4, 7, 14, 28], number=[0, 0, int(signal.SIGINT), int(signal.SIGTERM)])
+    def command(self, owner: str, verb: str, only: str | None, crash: int, number: int = 0) -> None:
+        """The command may be killed or interrupted before one of its changes."""
+        if verb in ("status", "doctor", "explain"):
             only = None
-        self.node.run(owner, verb, only=only, crash=crash if verb in ("apply", "restore") else 0)
+        self.node.run(owner, verb, only=only, crash=crash if verb in ("apply", "restore") else 0, number=number)
 
-    @step(first=VERBS[:2], second=VERBS[:4], stop_at=[1, 2, 3, 5, 8], crash=[0, 0, 2, 5])
+    @step(first=VERBS[:2], second=VERBS, stop_at=[1, 2, 3, 5, 8], crash=[0, 0, 2, 5])
     def two_commands(self, first: str, second: str, stop_at: int, crash: int) -> None:
         """The second command runs while the first one is stopped before a change."""
         if self.world.fuse >= 0:
@@ -272,13 +285,18 @@ class Hands:
 
     # ---- package and chart ----
 
-    @step(action=["install", "upgrade", "remove", "purge"], crash=[0, 0, 0, 1, 2, 3, 6])
+    @step(action=["install", "upgrade", "downgrade", "remove", "purge"], crash=[0, 0, 0, 1, 2, 3, 6])
     def package(self, action: str, crash: int) -> None:
         """What dpkg and systemd do. A script may be cut off."""
         node = self.node
         node.forget_dead()
-        if action in ("install", "upgrade"):
-            if action == "upgrade" and "unit" in node.agents:
+        if action in ("install", "upgrade", "downgrade"):
+            if action != "install":
+                node.run_script("prerm", "upgrade", crash)
+                node.run_script("postrm", "upgrade")
+            if action == "downgrade":  # the older program does not know a key of the newer one's file
+                self.break_config("unit", "faulty")
+            if action != "install" and "unit" in node.agents:
                 node.end("unit")
             node.run_script("postinst", "configure", crash)
             if "unit" not in node.agents:
@@ -292,7 +310,7 @@ class Hands:
             node.run_script("postrm", "purge", crash)
             node.write_config("unit")  # it has removed the configuration
 
-    @step(owner=["blue", "green"], pod=["host", "host", "empty-run", "empty-state"], crash=[0, 0, 0, 2, 5])
+    @step(owner=["blue", "green"], pod=["host", "host", "own-pids", "empty-run", "empty-state"], crash=[0, 0, 0, 2, 5])
     def start_pod(self, owner: str, pod: str, crash: int) -> None:
         """A pod begins, perhaps beside one that still runs."""
         self.node.forget_dead()
@@ -342,11 +360,13 @@ class Hands:
         """Someone else restarts, stops or starts it."""
         (self.node.runtime.stop if how == "stop" else self.node.runtime.start)()
 
-    @step(how=["pulls", "slow", "hangs", "breaks", "regenerates", "well"])
+    @step(how=["pulls", "pulls end", "slow", "hangs", "breaks", "regenerates", "well"])
     def change_containerd(self, how: str) -> None:
-        """A pull begins, pulls do not end any more, it becomes silent, now or at its next start, it will write its own file at its start, or all of that ends."""
+        """A pull begins or ends, pulls do not end any more, it becomes silent, now or at its next start, it will write its own file at its start, or all of that ends."""
         if how == "well":
             self.node.runtime.make_well()
+        elif how == "pulls end":
+            (STATE / "pulls").unlink(missing_ok=True)
         elif how in ("breaks", "regenerates"):
             setattr(self.node.runtime, how, True)
         else:
@@ -404,9 +424,14 @@ class Hands:
         self.hang_up()
         self.start_agent("unit", 0)
 
-    @step(file=["a", "b"], content=[*CONTENTS, *CONTENTS, "broken", "missing", "directory", "fifo"])
+    @step(file=["a", "b"], content=[*CONTENTS, *CONTENTS, "broken", "growing", "growing", "missing", "directory", "fifo"])
     def put_archive(self, file: str, content: str) -> None:
         self.node.images.put(file, content)
+
+    @step()
+    def finish_archives(self) -> None:
+        for file in sorted(self.node.images.growing):
+            self.node.images.finish(file)
 
     @step(name=[APP, APP, TOOL], top=[*FOREIGN, CONTENTS["app"].tops[APP], ""])
     def move_tag(self, name: str, top: str) -> None:

@@ -26,6 +26,7 @@ TABLES = LAB / "images"  # of the fake containerd
 STORE = TABLES / "store"  # a file system of its own
 LOADED = 1900.0  # seconds until an archive must be loaded: after a full disk it is tried again in up to 15 minutes
 KIB = 1024
+BEGUN = 64 * KIB  # the first bytes of an archive
 
 
 def digest(data: bytes) -> str:
@@ -97,6 +98,7 @@ class Images:
             (TABLES / table).write_text("")
         ARCHIVES.mkdir(exist_ok=True)
         self.archives: dict[str, str] = {}  # file -> content
+        self.growing: set[str] = set()
         self.names: dict[str, str] = {}  # as last seen
         self.by_hand: set[str] = set()  # names that others moved
         self.loaded: dict[str, str] = {}  # by us: name -> digest; "": perhaps others
@@ -111,18 +113,30 @@ class Images:
         with contextlib.suppress(OSError):  # a full or read-only disk
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
             self.archives.pop(file, None)
+            self.growing.discard(file)
             new = path.with_suffix(".new")
             if content == "directory":
                 path.mkdir()
             elif content == "fifo":
                 os.mkfifo(path)
+            elif content == "growing":
+                path.write_bytes(CONTENTS["both"].data[:BEGUN])
+                self.growing.add(file)
             elif content == "broken":
-                new.write_bytes(CONTENTS["app"].data[: 64 * KIB])
+                new.write_bytes(CONTENTS["app"].data[:BEGUN])
                 new.rename(path)
             elif content != "missing":
                 new.write_bytes(CONTENTS[content].data)
                 new.rename(path)
                 self.archives[file] = content
+        self.due = self.world.now
+
+    def finish(self, file: str) -> None:
+        """Whoever writes an archive in place writes its rest."""
+        with contextlib.suppress(OSError), (ARCHIVES / f"{file}.tar").open("ab") as out:
+            out.write(CONTENTS["both"].data[BEGUN:])
+            self.archives[file] = "both"
+        self.growing.discard(file)
         self.due = self.world.now
 
     def move(self, name: str, top: str) -> None:

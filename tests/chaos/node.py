@@ -12,7 +12,7 @@ from docker import Docker
 from images import PATTERN, Images
 from kubelet import Kubelet, Mirror, OwnFile
 from program import Program
-from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear
+from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear, set_immutable
 
 DRIFTS_A_DAY = 5  # until a value is left to others
 SETTLED = 3.0  # seconds until status must show a change
@@ -37,13 +37,22 @@ class Value:
     loose: bool = False  # a restore was cut short: the record may be gone
     fights: list[float] = field(default_factory=list)  # when the agent wrote over a hand
     recorded: str = ""  # when a process was killed, perhaps between record and write
+    immutable: bool = False
 
     def read(self) -> str:
         return " ".join(self.path.read_text().split())
 
+    def put(self, text: str) -> None:
+        self.make_immutable(False)
+        self.path.write_text(text + "\n")
+
+    def make_immutable(self, on: bool) -> None:
+        set_immutable(self.path, on)
+        self.immutable = on
+
     def boot(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(self.default + "\n")
+        self.put(self.default)
         self.text = self.chosen = self.default
         self.by_hand, self.firsts, self.loose, self.changed, self.recorded = True, set(), False, 0, ""
         self.fights = []
@@ -234,7 +243,7 @@ class Node:
         """A hand writes a value."""
         self.observe()
         value = self.values[name]
-        value.path.write_text(text + "\n")
+        value.put(text)
         value.text = value.chosen = text
         value.by_hand, value.changed = True, self.world.now
 
@@ -316,12 +325,15 @@ class Node:
         if done.code < 0 and done.code not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
             raise Violation("progress", f"{done.args} ended by signal {-done.code}: {done.out[-2000:]}")
 
-    def run(self, owner: str, verb: str, *options: str, only: str | None = None, crash: int = 0) -> Done:
-        done = self.run_all([(owner, verb, options, only, crash)])
+    def run(self, owner: str, verb: str, *options: str, only: str | None = None, crash: int = 0, number: int = 0) -> Done:
+        done = self.run_all([(owner, verb, options, only, crash)], number=number)
         return done[0] if done else Done((verb,), 0, "", 0)
 
-    def run_all(self, wanted: list[tuple[str, str, tuple[str, ...], str | None, int]], stop_at: int = 0) -> list[Done]:
-        """Runs commands, and judges what they did. The first one stops at a change while the others run."""
+    def run_all(self, wanted: list[tuple[str, str, tuple[str, ...], str | None, int]], stop_at: int = 0, number: int = 0) -> list[Done]:
+        """
+        Runs commands, and judges what they did. With stop_at the first one stops at a change while the others run.
+        number: the signal that they get at their change, else SIGKILL.
+        """
         self.observe()
         owner_before, began = self.records_owner(), self.world.now
         before = {name: (value.text, value.by_hand, set(value.firsts)) for name, value in self.values.items()}
@@ -334,7 +346,7 @@ class Node:
             for value in self.values.values():
                 value.loose |= verb == "restore" and only in (None, value.tuner)
             args = [verb, *options, *(["--only", only] if only else []), "--config", str(self.configs[owner].path)]
-            stop = {"SHIFT_CRASH": str(stop_at), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))} if stop_at and not tasks else {}
+            stop = {"SHIFT_CRASH": str(stop_at), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))} if stop_at and not tasks else {"SHIFT_SIGNAL": str(number)} if number else {}
             pod = "" if owner == "unit" else "host"
             tasks.append(self.world.spawn(*args, owner=owner, crash=crash, env=stop, pod=pod))
             if stop:
@@ -420,13 +432,15 @@ class Node:
                 value.recorded = ""
                 value.firsts, value.loose = (set(), False) if alone else (value.firsts, True)
             else:
+                if quiet and value.immutable and value.name not in done.out and not by_hand and text not in firsts and done.code == 1:
+                    raise Violation("originals", f"restore does not name {value.name}, which it cannot change: {done.out}")
                 value.loose = True
         if "runtime" in tuners and not foreign:
             for program in self.programs.values():
                 if done.code == 0 and alone:
                     program.judge_restore(done.out)
-                else:
-                    program.loose = True
+                elif done.code == 1 and alone:
+                    program.judge_failed_restore(done.out)
         for tuner, own in self.own_files.items():
             if tuner in tuners and not foreign and done.code == 0 and alone:
                 own.judge_restore(done.out)
@@ -566,6 +580,8 @@ class Node:
         self.world.actors.clear()
         self.world.make_room()
         self.mirror.become("down")
+        for seen in (*self.values.values(), *self.programs.values()):
+            seen.make_immutable(False)
         self.runtime.make_well()
         self.docker.make_well()
         self.forget_dead()

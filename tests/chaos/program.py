@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from world import Violation, clear
+from world import Violation, clear, set_immutable
 
 if TYPE_CHECKING:
     from node import Node
@@ -41,17 +41,21 @@ class Program:
         self.text = self.by_hand = text  # as last seen; as the last hand left it
         self.last_by_hand = True
         self.firsts: list[str] = []  # before the program's first write, each that may be recorded
-        self.loose = False
         self.restored = False  # by us, and nobody has written since
         self.FILE.parent.mkdir(exist_ok=True)
         self.put(text)
 
     def put(self, text: str) -> None:
         """An empty text stands for a missing file."""
+        self.make_immutable(False)
         if text:
             self.FILE.write_text(text)
         else:
             self.FILE.unlink(missing_ok=True)
+
+    def make_immutable(self, on: bool) -> None:
+        set_immutable(self.FILE, on)
+        self.immutable = on and self.FILE.exists()
 
     def read(self) -> str:
         return self.FILE.read_text() if self.FILE.exists() else ""
@@ -99,9 +103,13 @@ class Program:
         restoring = restoring and key in map(self.key_of, self.firsts)
         if not restoring and (not self.firsts or self.last_by_hand):  # drift makes a new original
             self.firsts.append(self.text)
-            self.loose = False
         self.text, self.last_by_hand, self.changed = text, restoring, self.world.now
         self.restored = restoring
+
+    def judge_failed_restore(self, out: str) -> None:
+        """A restore that could not change the file names it."""
+        if self.immutable and self.firsts and not self.last_by_hand and self.text not in self.firsts and str(self.FILE) not in out:
+            raise Violation("originals", f"restore does not name {self.FILE}, which it cannot change: {out}")
 
     def judge_restore(self, why: str) -> None:
         """After a restore that succeeded."""
@@ -112,7 +120,7 @@ class Program:
             raise Violation("originals", f"restore left {self.KEY} = {self.key_of(self.text)}, not {keys}: {why}")
         if self.firsts == [self.by_hand] and self.text != self.by_hand:
             raise Violation("originals", f"restore left {self.text!r}, not {self.by_hand!r}: {why}")
-        self.firsts, self.loose, self.by_hand, self.last_by_hand = [], False, self.text, True
+        self.firsts, self.by_hand, self.last_by_hand = [], self.text, True
 
     def judge_end(self) -> None:
         """Without any record, nothing of ours is left."""
