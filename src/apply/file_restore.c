@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/toml.h"
 
 #define TRIES 3 /* when someone writes the file during the restore */
 
@@ -22,12 +23,35 @@ static bool same_text(const char *a, const char *b)
 	return a && b ? streq(a, b) : a == b;
 }
 
+/*
+ * Finds the table to which others have moved our value: an upgraded containerd has the key in
+ * another table, and "containerd config migrate" writes the file anew. False if there is none, if
+ * several tables have the value, or if the table had the key beside ours.
+ */
+static bool find_moved(const struct file_job *job, const struct file_note *note, const char *hash,
+	const struct file_bytes *text, struct file_target *target)
+{
+	_cleanup_free_ char *kept = NULL, *beside = NULL;
+	struct toml_scan scan = {.text = text->bytes, .len = text->len};
+	struct toml_item item;
+	size_t n = 0;
+
+	if (note->format != EDIT_TOML || !kept_literal(job, note, hash, target, &kept) || !kept)
+		return false;
+	while (toml_next(&scan, &item) > 0)
+		if (!item.header && streq(item.key, target->key) &&
+			item.value_end - item.value == strlen(kept) &&
+			memcmp(text->bytes + item.value, kept, strlen(kept)) == 0 && n++ == 0)
+			copy_text(target->table, sizeof(target->table), item.table);
+	return n == 1 && kept_literal(job, note, hash, target, &beside) && !beside;
+}
+
 int work_remove_ours(const struct file_job *job, struct work_file *file, struct file_bytes *text)
 {
 	const struct file_note *note = &file->note;
 
 	for (size_t i = 0; i < note->n_keys; i++) {
-		const struct file_target *target = &note->keys[i].target;
+		struct file_target table = note->keys[i].target, *target = &table;
 		_cleanup_free_ char *literal = NULL, *original = NULL;
 		bool ours = note_is_ours(note, file->old.hash);
 		int r = edit_get(
@@ -36,7 +60,9 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 		if (r < 0)
 			return r;
 		(void)kept_literal(job, note, note->original, target, &original);
-		if (same_text(literal, original))
+		for (size_t h = 0; !literal && !ours && h < ARRAY_SIZE(note->ours); h++)
+			ours = find_moved(job, note, note->ours[h], text, target);
+		if (!ours && same_text(literal, original))
 			continue;
 		/* A value is ours if a text in ours[] has it. */
 		for (size_t h = 0; !ours && h < ARRAY_SIZE(note->ours); h++) {

@@ -293,6 +293,8 @@ static int write_and_read_back(const struct host *host, struct change *change)
 			r = 0;
 	}
 	read = host_read_value(host, path, change->actual);
+	if (read < 0)
+		change->actual[0] = '\0';
 	if (r < 0 || read < 0)
 		return r < 0 ? r : read;
 	return value_equal(change->actual, change->new) ? 0 : -ERANGE;
@@ -307,6 +309,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 			find_named(store->records, store->n, change->name);
 		struct value_record record =
 			known ? *known : (struct value_record){.target = change->target};
+		struct value_record last = record;
 		bool foreign = known && value_is_foreign(known, change->old);
 		bool undone =
 			known && known->chosen[0] && value_equal(change->old, known->original);
@@ -347,8 +350,17 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 			copy_text(record.before, sizeof(record.before), change->actual);
 			(void)put_record(store, &record);
 		}
-		if (change->error < 0)
-			change->reason = change->error == -ERANGE ? "not-taken" : "write-refused";
+		if (change->error >= 0)
+			continue;
+		change->reason = change->error == -ERANGE ? "not-taken" : "write-refused";
+		/* Nothing was written. If others write the wanted value, it is theirs. */
+		if (!value_equal(change->actual, change->old))
+			continue;
+		copy_text(last.chosen, sizeof(last.chosen), record.chosen);
+		if (last.name[0])
+			(void)put_record(store, &last);
+		else
+			forget_record(store, change->name);
 	}
 }
 

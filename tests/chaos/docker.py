@@ -28,7 +28,7 @@ def load(text: str) -> dict[str, Any]:
 
 class Docker(Program):
     FILE = Path("/etc/docker/daemon.json")
-    STATE = LAB / "docker"
+    STATE, NEWER = LAB / "docker", LAB / "docker26"
     KEY = KEY
 
     def __init__(self, node: "Node", bus: Bus) -> None:

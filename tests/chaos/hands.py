@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any, Callable
 
-from containerd import FILE, ORIGINAL, STATE, with_key
+from containerd import FILE, ORIGINAL, STATE, migrated, with_key
 from docker import ORIGINAL as DOCKER_ORIGINAL
 from images import APP, CONTENTS, FOREIGN, TOOL
 from kubelet import TEXTS, Mirror
@@ -386,6 +386,16 @@ class Hands:
             text = with_key(text, how)
         self.node.runtime.write(text)
 
+    @step(name=FILES, newer=[True, False], migrates=[False, True], restarts=[True, True, False])
+    def upgrade_runtime(self, name: str, newer: bool, migrates: bool, restarts: bool) -> None:
+        """A package of another generation: containerd 1.6 or 2.0, Docker 20.10 or 26.1. The file may get its form."""
+        program = self.node.programs[name]
+        program.NEWER.write_text("") if newer else program.NEWER.unlink(missing_ok=True)
+        if program is self.node.runtime and migrates:
+            program.migrate(lambda text: migrated(text, 3 if newer else 2))
+        if restarts and program.running():
+            program.start()
+
     @step(how=["start", "start", "stop", "flag", "no flag", "hangs", "well", "pull begins", "pull ends"])
     def run_docker(self, how: str) -> None:
         """Someone starts or stops dockerd, or adds a flag to its unit; it becomes silent; it pulls."""
@@ -500,10 +510,10 @@ class Hands:
         self.start_agent("unit", 0)
         self.wait(61)
         self.edit_config("unit", "downloads", 1, False)
-        self.node.run("unit", verb)
+        done = self.node.run("unit", verb)
         self.wait(61)
         if verb == "apply" and owner == "unit" and not self.node.disturbed and runtime.key_of(runtime.read()) != downloads[1]:
-            raise Violation("progress", f"the file of containerd waits for archives: {self.node.explain()}")
+            raise Violation("progress", f"the file of containerd waits for archives: {done.out} {self.node.explain()}")
         self.end_agent(int(signal.SIGTERM))
         self.repair_disks()
 

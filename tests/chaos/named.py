@@ -126,6 +126,17 @@ NAMED: dict[str, Steps] = {
         ("end_agent", {"number": 15}),
         run("status"),
     ],
+    "a_refused_write_does_not_make_a_later_value_of_others_ours": [
+        ("make_immutable", {"name": "vm.max_map_count", "on": True}),
+        run("apply"),
+        ("set_value", {"name": "vm.max_map_count", "pick": 2}),
+        run("restore"),
+    ],
+    "a_value_that_an_upgrade_has_moved_to_another_table_is_removed_by_restore": [
+        run("apply"),
+        ("upgrade_runtime", {"name": "containerd.max_concurrent_downloads", "newer": True, "migrates": True, "restarts": True}),
+        run("restore"),
+    ],
     "a_restore_that_is_killed_after_its_write_is_finished_with_the_restart": [
         ("cut_restore_short", {"by": "agent", "crash": 14}),
         ("reboot", {"unit": False}),

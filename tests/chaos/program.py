@@ -16,6 +16,7 @@ SEEN = 75.0  # seconds until status must show a change
 
 class Program:
     FILE: Path
+    NEWER: Path  # exists if a package of the newer generation is installed
     STATE: Path  # of the fake: it writes its value there, and looks for "hangs"
     KEY: str
 
@@ -35,6 +36,7 @@ class Program:
 
     def begin(self, text: str) -> None:
         clear(self.STATE)
+        self.NEWER.unlink(missing_ok=True)
         self.process = None
         self.started = self.changed = self.world.now
         self.due = 0.0
@@ -65,6 +67,9 @@ class Program:
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def start(self) -> None:
+        raise NotImplementedError
+
     def stop(self) -> None:
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
@@ -79,6 +84,14 @@ class Program:
         return self.process.pid
 
     # ---- the file ----
+
+    def migrate(self, change: Any) -> None:
+        """The file gets another form. The value stays, so that it is not the hand's choice."""
+        self.observe()
+        chosen = change(self.by_hand)
+        self.firsts = [change(text) for text in self.firsts]
+        self.put(change(self.text))
+        self.text, self.by_hand, self.changed = self.read(), chosen, self.world.now
 
     def write(self, text: str) -> None:
         """A hand writes the file."""

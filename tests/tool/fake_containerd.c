@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fake containerd 1.6 for tests/chaos.
+ * A fake containerd for tests/chaos: 2.0 if the file /mnt/containerd2 exists, else 1.6.
  *
  * fake_containerd SOCKET CONFIG STATE IMAGES
  *     serves the calls of headroom's samples and loads. STATE is a directory: "hangs" there makes
@@ -22,9 +22,11 @@
 
 #define CLIENTS_MAX 32
 #define KEY         "max_concurrent_downloads"
+#define CRI         "io.containerd.grpc.v1.cri\""
+#define IMAGES      "io.containerd.cri.v1.images\""
 
 struct call {
-	const char *state, *images, *certs;
+	const char *state, *images, *certs, *version;
 	int value;
 	bool pulls;                /* and gets no answer */
 	char path[128], status[4]; /* of gRPC */
@@ -46,6 +48,11 @@ static bool exists(const char *directory, const char *name)
 	return access(path, F_OK) == 0;
 }
 
+static bool is_2(void)
+{
+	return exists("/mnt", "containerd2");
+}
+
 /* The value of a configuration file, the default 3, or -1 for a refused file. */
 static int load(const char *config)
 {
@@ -56,7 +63,9 @@ static int load(const char *config)
 		return 3;
 	if (strstr(text, "refused"))
 		return -1;
-	key = strstr(text, KEY " = ");
+	/* Only 2.x knows version 3 of the file. */
+	key = strstr(text, is_2() && strstr(text, "version = 3") ? IMAGES : CRI);
+	key = key ? strstr(key, KEY " = ") : NULL;
 	return key ? atoi(key + strlen(KEY " = ")) : 3;
 }
 
@@ -76,10 +85,11 @@ static int dump(const char *config)
 		fprintf(stderr, "containerd: failed to load TOML: %s: refused\n", config);
 		return 1;
 	}
-	printf("version = 2\n\n[plugins]\n\n  [plugins.\"io.containerd.grpc.v1.cri\"]\n    " KEY
+	printf("version = %d\n\n[plugins]\n\n  [plugins.\"%s]\n    " KEY
 	       " = %d\n    sandbox_image = \"registry.k8s.io/pause:3.6\"\n\n"
-	       "    [plugins.\"io.containerd.grpc.v1.cri\".registry]\n      config_path = \"%s\"\n",
-		value, certs_of(config));
+	       "    [plugins.\"%s.registry]\n      config_path = \"%s\"\n",
+		is_2() ? 3 : 2, is_2() ? IMAGES : CRI, value, is_2() ? IMAGES : CRI,
+		certs_of(config));
 	return 0;
 }
 
@@ -90,9 +100,9 @@ static size_t answer_of(struct call *call, uint8_t *out, int *status)
 	size_t n;
 
 	if (strstr(call->path, "RuntimeService/Version"))
-		return text_field(out, 3, "1.6.20");
+		return text_field(out, 3, call->version);
 	if (strstr(call->path, "Version/Version"))
-		return text_field(out, 1, "1.6.20");
+		return text_field(out, 1, call->version);
 	if (strstr(call->path, "RuntimeService/Status")) {
 		snprintf(config, sizeof(config),
 			"{\"maxConcurrentDownloads\":%d,\"registry\":{\"configPath\":\"%s\"},"
@@ -245,8 +255,11 @@ static void put_file(const char *state, const char *name, const char *text)
 
 static int run(const char *path, const char *config, const char *state, const char *images)
 {
-	const struct call call = {
-		.state = state, .images = images, .certs = certs_of(config), .value = load(config)};
+	const struct call call = {.state = state,
+		.images = images,
+		.certs = certs_of(config),
+		.value = load(config),
+		.version = is_2() ? "2.0.5" : "1.6.20"};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	static struct client clients[CLIENTS_MAX];
 	struct pollfd fds[CLIENTS_MAX + 1];
@@ -292,7 +305,8 @@ int main(int argc, char **argv)
 	if (argc == 5 && streq(argv[1], "-c"))
 		return dump(argv[2]);
 	if (argc == 2)
-		return puts("containerd github.com/containerd/containerd 1.6.20 fake") < 0;
+		return printf("containerd github.com/containerd/containerd %s fake\n",
+			       is_2() ? "2.0.5" : "1.6.20") < 0;
 	if (argc == 3 && streq(argv[2], "default"))
 		return dump("/nonexistent");
 	return argc == 5 ? run(argv[1], argv[2], argv[3], argv[4]) : 64;

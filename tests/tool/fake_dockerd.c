@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fake dockerd 20.10 for tests/chaos.
+ * A fake dockerd for tests/chaos: 26.1 if the file /mnt/docker26 exists, else 20.10.
  *
  * dockerd SOCKET CONFIG STATE [--max-concurrent-downloads=N]
+ * dockerd --validate --config-file CONFIG
  *
  * It serves the few requests of headroom's samples, and reloads CONFIG on SIGHUP. A pull that it
  * was asked for does not end. STATE is a directory: "hangs" there makes it silent, it writes its
@@ -33,6 +34,7 @@ struct client {
 
 struct daemon {
 	const char *config, *state;
+	bool is_26;
 	int flag, value; /* 0: no flag */
 	uint64_t reloaded_us;
 	struct client clients[CLIENTS_MAX];
@@ -110,7 +112,9 @@ static void serve(const struct daemon *daemon, struct client *client)
 	else if (strstr(client->request, "/images/create"))
 		begin_pull(client);
 	else if (strstr(client->request, "/version"))
-		answer(client, "{\"Version\":\"20.10.24\",\"ApiVersion\":\"1.41\"}");
+		answer(client, daemon->is_26
+				       ? "{\"Version\":\"26.1.5\",\"ApiVersion\":\"1.45\"}"
+				       : "{\"Version\":\"20.10.24\",\"ApiVersion\":\"1.41\"}");
 	else if (strstr(client->request, "/info"))
 		answer(client, "{\"Driver\":\"overlay2\",\"DockerRootDir\":\"/var/lib/docker\","
 			       "\"RegistryConfig\":{\"Mirrors\":[]}}");
@@ -203,6 +207,9 @@ int main(int argc, char **argv)
 
 	if (argc < 4)
 		return 64;
+	if (streq(argv[1], "--validate"))
+		return load(argv[3]) < 0;
+	daemon->is_26 = access("/mnt/docker26", F_OK) == 0;
 	daemon->config = argv[2];
 	daemon->state = argv[3];
 	if (argc > 4)
