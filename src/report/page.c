@@ -43,6 +43,8 @@ static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 			const char *entity = entities[(unsigned char)*from];
 
 			fwrite(entity ? entity : from, 1, entity ? strlen(entity) : n, out);
+			if (*from == '-' && *text == '>') /* a word joiner keeps the arrow whole */
+				fputs("&#8288;", out);
 		}
 	}
 	va_end(args);
