@@ -7,13 +7,11 @@
 #include <bpf/libbpf.h>
 
 /* A message may be the whole log of the verifier: log each line. */
-static int PRINTF_LIKE(2, 0)
-	log_libbpf(enum libbpf_print_level level, const char *format, va_list args)
+static int PRINTF_LIKE(2, 0) log_libbpf(enum libbpf_print_level, const char *format, va_list args)
 {
 	_cleanup_free_ char *text = NULL;
 	char *state = NULL;
 
-	(void)level;
 	if (vasprintf(&text, format, args) < 0) {
 		text = NULL;
 		return 0;

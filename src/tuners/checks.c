@@ -145,11 +145,10 @@ static enum check_result check_ipv6_routes(
 }
 
 static enum check_result check_capabilities(
-	const struct host *host, char message[static CHECK_MESSAGE_MAX])
+	const struct host *, char message[static CHECK_MESSAGE_MAX])
 {
 	uint64_t named = 0;
 
-	(void)host;
 	for (size_t i = 0; tuner_table[i]; i++) {
 		const struct capability_row *row = tuner_table[i]->tables->capabilities;
 

@@ -101,9 +101,8 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 	checks_validate(config, faults);
 }
 
-void tuner_free(void *self, void *memory)
+void tuner_free(void *self, void *)
 {
-	(void)memory;
 	free(self);
 }
 

@@ -248,11 +248,10 @@ static void read_names(struct dns_sensor *sensor)
 	}
 }
 
-static void add_others(void *userdata, const void *key, const void *counts)
+static void add_others(void *userdata, const void *, const void *counts)
 {
 	struct dns_sensor *sensor = userdata;
 
-	(void)key;
 	dns_server_add_others(&sensor->seen.table, NULL, counts);
 }
 

@@ -41,12 +41,11 @@ struct load {
 	char why[TUNER_WHY_MAX];
 };
 
-static void *load_request(void *self, const void *memory, bool now)
+static void *load_request(void *self, const void *, bool)
 {
 	struct dns_sensor *sensor = self;
 	struct load *load;
 
-	(void)memory, (void)now;
 	if (now_us() < sensor->next_load_us)
 		return NULL;
 	sensor->next_load_us = UINT64_MAX;
@@ -100,12 +99,11 @@ struct request {
 	struct kubelet_seen seen;
 };
 
-static void *dns_sample_request(void *self, const void *memory, bool now)
+static void *dns_sample_request(void *self, const void *, bool now)
 {
 	struct dns_sensor *sensor = self;
 	struct request *request;
 
-	(void)memory;
 	if (!sensor->watch || !sensor->config.cluster_auto ||
 		(!now && now_us() < sensor->next_sample_us))
 		return NULL;

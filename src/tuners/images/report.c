@@ -153,13 +153,12 @@ static double seconds_of(uint64_t us)
 	return (double)us / (double)USEC_PER_SEC;
 }
 
-struct cJSON *images_document(const void *self, const void *data, bool trusted)
+struct cJSON *images_document(const void *self, const void *data, bool)
 {
 	const struct images_memory *memory = data;
 	cJSON *array = must(cJSON_CreateArray());
 	uint64_t now = now_us(), before = 0; /* bytes of earlier images of the same archive */
 
-	(void)trusted;
 	for (size_t i = 0; i < memory->n; i++) {
 		const struct image_row *row = &memory->rows[i];
 		const char *source = row->preload.source, *name = row->preload.name;
@@ -196,7 +195,7 @@ struct cJSON *images_document(const void *self, const void *data, bool trusted)
 
 /* ---- metrics ---- */
 
-void images_metrics(const void *self, const void *data, struct metric_sink *sink)
+void images_metrics(const void *, const void *data, struct metric_sink *sink)
 {
 	enum { BYTES = IMAGE_FAILED + 1, SECONDS, PLANNED }; /* after the states */
 	static const char *const families[] = {
@@ -207,7 +206,6 @@ void images_metrics(const void *self, const void *data, struct metric_sink *sink
 	};
 	const struct images_memory *memory = data;
 
-	(void)self;
 	for (size_t what = 0; what <= PLANNED; what++) {
 		const char *state = what <= IMAGE_FAILED ? image_state_names[what] : NULL;
 		double rest = 0;

@@ -92,11 +92,10 @@ const struct config_option images_options[] = {
 	{0},
 };
 
-static void *images_open(const struct host *host, struct tuner_loop *loop)
+static void *images_open(const struct host *host, struct tuner_loop *)
 {
 	struct images_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 
-	(void)loop;
 	tuner->host = host;
 	record_read(host->state, &tuner->record);
 	return tuner;
@@ -184,12 +183,11 @@ static void images_close(void *self, void *memory)
 	sample_free(self);
 }
 
-static void *images_sample_request(void *self, const void *memory, bool at_once)
+static void *images_sample_request(void *self, const void *, bool at_once)
 {
 	struct images_tuner *tuner = self, *request;
 	uint64_t next_us = tuner->sample.next_us;
 
-	(void)memory;
 	/* The store fills. */
 	if (tuner->n_active > 0 || tuner->transfer_end_us >= tuner->sample.now_us)
 		next_us = MIN(next_us, tuner->sample.now_us + IMAGES_SOON_US);
@@ -268,7 +266,7 @@ static void add_questions(const struct images_tuner *tuner, const struct images_
 	memcpy(transfer->mirrors, tuner->config.mirrors, size);
 }
 
-static void *images_transfer_request(void *self, const void *data, bool now)
+static void *images_transfer_request(void *self, const void *data, bool)
 {
 	const struct images_memory *memory = data;
 	struct images_tuner *tuner = self;
@@ -276,7 +274,6 @@ static void *images_transfer_request(void *self, const void *data, bool now)
 	const struct transfer *next = memory->begin;
 	struct transfer *transfer;
 
-	(void)now;
 	while (next < memory->begin + memory->n_begin &&
 		images_active(tuner, next->kind, next->archive.path, next->name))
 		next++;

@@ -92,21 +92,19 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void kubelet_sample(void *data, const struct wait *wait)
+static void kubelet_sample(void *data, const struct wait *)
 {
 	struct kubelet *kubelet = data;
 
-	(void)wait;
 	kubelet_read(kubelet->host, &kubelet->seen);
 	kubelet->next_sample_us = next_turn_us(now_us(),
 		kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
 }
 
-static void *kubelet_open(const struct host *host, struct tuner_loop *loop)
+static void *kubelet_open(const struct host *host, struct tuner_loop *)
 {
 	struct kubelet *kubelet = must(calloc(1, sizeof(*kubelet)));
 
-	(void)loop;
 	kubelet->host = host;
 	return kubelet;
 }
@@ -118,11 +116,10 @@ static void kubelet_configure(void *self, const struct config *config)
 	kubelet->manage = config_bool(config, "kubelet.manage");
 }
 
-static void *kubelet_sample_request(void *self, const void *memory, bool now)
+static void *kubelet_sample_request(void *self, const void *, bool now)
 {
 	struct kubelet *kubelet = self, *request;
 
-	(void)memory;
 	if (!now && now_us() < kubelet->next_sample_us)
 		return NULL;
 	request = must(malloc(sizeof(*request)));
@@ -234,7 +231,7 @@ static void add_lacks(const struct kubelet *kubelet, struct proposal *proposal)
 }
 
 static void kubelet_decide(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
+	const void *self, const struct decide_input *, void *, struct proposal *proposal)
 {
 	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
 	const struct kubelet_values *running = running_values(seen);
@@ -242,7 +239,6 @@ static void kubelet_decide(
 	struct condition_reading *condition =
 		proposal_condition(proposal, conditions, "parallel-pulls");
 
-	(void)input, (void)memory;
 	add_lacks(self, proposal);
 	/* The effect of a broken file is unknown: write nothing beside it. */
 	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
@@ -331,7 +327,7 @@ static void add_advice(cJSON *root, const struct kubelet_values *values)
 	}
 }
 
-static cJSON *kubelet_document(const void *self, const void *memory, bool trusted)
+static cJSON *kubelet_document(const void *self, const void *, bool)
 {
 	static const char *const presences[] = {[KUBELET_ABSENT] = "absent",
 		[KUBELET_STOPPED] = "stopped",
@@ -339,7 +335,6 @@ static cJSON *kubelet_document(const void *self, const void *memory, bool truste
 	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
 	cJSON *root = cJSON_CreateObject(), *values;
 
-	(void)memory, (void)trusted;
 	json_text(root, "kubelet", presences[seen->presence]);
 	json_text(root, "config", seen->config);
 	json_text(root, "config_dir", seen->config_dir);

@@ -31,12 +31,11 @@ static uint64_t cpu_us(void)
 
 /* ---- loading ---- */
 
-void *limits_load_request(void *self, const void *memory, bool now)
+void *limits_load_request(void *self, const void *, bool)
 {
 	struct limits *limits = self;
 	struct census *census;
 
-	(void)memory, (void)now;
 	if (limits->load_requested)
 		return NULL;
 	limits->load_requested = true;

@@ -78,13 +78,12 @@ static int read_value(const struct host *host, const char *path, uint64_t *numbe
 /* ---- other limits ---- */
 
 int limits_read_conntrack(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
 	int r = read_value(host, "/proc/sys/net/netfilter/nf_conntrack_count", &reading->used);
 
-	(void)reader;
 	if (r == 0)
 		r = read_value(host, "/proc/sys/net/netfilter/nf_conntrack_max", &reading->max);
 	/* Kernels without CONFIG_NF_CONNTRACK_PROCFS lack the file. */
@@ -105,7 +104,7 @@ bool limits_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t m
 }
 
 int limits_read_pids(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	static const char *const kubepods[] = {"/sys/fs/cgroup/kubepods.slice/pids.",
 		"/sys/fs/cgroup/kubepods/pids.", "/sys/fs/cgroup/pids/kubepods.slice/pids.",
@@ -115,7 +114,6 @@ int limits_read_pids(
 	/* "0.20 0.18 0.12 1/80 11206": runnable and all tasks, proc_loadavg(5). */
 	int r = host_read_value(host, "/proc/loadavg", value);
 
-	(void)reader;
 	if (r < 0)
 		return r;
 	if (sscanf(value, "%*s %*s %*s %*[0-9]/%" SCNu64, &tasks) != 1)
@@ -139,7 +137,7 @@ int limits_read_pids(
 
 /* A hierarchy of cgroup v1 counts its removed cgroups too, in /proc/cgroups. */
 int limits_read_memory_cgroups(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	/* Before Linux 6.12 only the cgroups of all controllers are counted. */
 	static const char *const names[][2] = {{"nr_subsys_memory", "nr_dying_subsys_memory"},
@@ -149,7 +147,6 @@ int limits_read_memory_cgroups(
 	char full[PATH_MAX], *line;
 	int r = read_file(host_path(host, "/proc/cgroups", full), FILE_SIZE_MAX, &text, NULL);
 
-	(void)reader;
 	reading->max = MEMORY_CGROUPS_MAX;
 	line = r == 0 ? strstr(text, "\nmemory\t") : NULL;
 	if (line && sscanf(line, " memory %" SCNu64 " %" SCNu64, &hierarchy, &reading->used) == 2 &&
@@ -170,12 +167,11 @@ int limits_read_memory_cgroups(
 }
 
 int limits_read_ptys(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	uint64_t reserve = 0;
 	int r = read_value(host, "/proc/sys/kernel/pty/nr", &reading->used);
 
-	(void)reader;
 	if (r == 0)
 		r = read_value(host, "/proc/sys/kernel/pty/max", &reading->max);
 	if (r == 0)
@@ -219,13 +215,12 @@ int limits_read_keys(
 #define SOFTNET_BACKLOG 11 /* from Linux 5.10 */
 
 int limits_read_softnet(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX], word[32];
 	int r = read_value(host, "/proc/sys/net/core/netdev_max_backlog", &reading->max);
 
-	(void)reader;
 	if (r == 0)
 		r = read_file(host_path(host, "/proc/net/softnet_stat", full), FILE_SIZE_MAX, &text,
 			NULL);

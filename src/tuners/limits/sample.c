@@ -219,11 +219,10 @@ static uint64_t read_quota(const struct host *host, const struct finding *of)
 
 /* etcd counts the pages in use: up to 16 MiB less than the file. */
 int limits_sample_databases(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	const struct finding *of = NULL;
 
-	(void)reader;
 	reading->upper_bound = true;
 	while ((of = findings_next(host->findings, FINDING_DATABASE, of))) {
 		uint64_t max = read_quota(host, of);
@@ -245,13 +244,12 @@ int limits_sample_databases(
 /* ---- bridges ---- */
 
 int limits_sample_bridges(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	char full[PATH_MAX], ports[PATH_MAX + NAME_MAX + 16];
 	_cleanup_(cleanup_closedir) DIR *devices = opendir(host_path(host, "/sys/class/net", full));
 	const struct dirent *entry;
 
-	(void)reader;
 	reading->max = BRIDGE_PORTS_MAX;
 	while (devices && (entry = readdir(devices))) {
 		int n;
@@ -376,14 +374,13 @@ static uint64_t count_addresses(const char *path)
 }
 
 int limits_sample_addresses(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	char full[PATH_MAX], path[PATH_MAX + NAME_MAX + 2];
 	_cleanup_(cleanup_closedir) DIR *networks = opendir(host_path(host, NETWORKS, full));
 	const struct dirent *entry;
 	int r = networks ? -ENOENT : -errno;
 
-	(void)reader;
 	while (networks && (entry = readdir(networks))) {
 		uint64_t used, max;
 

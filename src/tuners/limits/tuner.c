@@ -34,11 +34,10 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void *limits_open(const struct host *host, struct tuner_loop *loop)
+static void *limits_open(const struct host *host, struct tuner_loop *)
 {
 	struct limits *limits = must(calloc(1, sizeof(*limits)));
 
-	(void)loop;
 	limits->host = host;
 	limits->census = (struct census){-1, -1, -1, ""};
 	while (limits_rows[limits->n].name)
@@ -68,11 +67,10 @@ void limits_seen_clear(struct limit_seen *seen)
 	free(steal(seen->by_files.top));
 }
 
-static void limits_sense(void *self, uint64_t now)
+static void limits_sense(void *self, uint64_t)
 {
 	struct limits *limits = self;
 
-	(void)now;
 	for (size_t i = 0; i < limits->n; i++) {
 		struct limit_seen *seen = &limits->rows[i];
 		const struct limit_reader *reader = seen->row->reader;

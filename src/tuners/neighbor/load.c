@@ -9,9 +9,8 @@
 
 /* The job that loads the BPF programs, and the source of their wake-ups. */
 
-static int ignore_record(void *userdata, void *data, size_t size)
+static int ignore_record(void *, void *, size_t)
 {
-	(void)userdata, (void)data, (void)size;
 	return 0;
 }
 
@@ -27,12 +26,11 @@ static void load_clear(struct load *load)
 	neighbor_bpf_object__destroy(steal(load->bpf));
 }
 
-void *neighbor_load_request(void *self, const void *memory, bool now)
+void *neighbor_load_request(void *self, const void *, bool)
 {
 	struct neighbor *neighbor = self;
 	struct load *load;
 
-	(void)memory, (void)now;
 	if (neighbor->load_requested)
 		return NULL;
 	neighbor->load_requested = true;
@@ -71,11 +69,10 @@ void neighbor_load(void *request, const struct wait *wait)
 	load_clear(load);
 }
 
-static int on_wakeup(sd_event_source *source, int fd, uint32_t events, void *userdata)
+static int on_wakeup(sd_event_source *, int, uint32_t, void *userdata)
 {
 	struct neighbor *neighbor = userdata;
 
-	(void)source, (void)fd, (void)events;
 	/* The records are empty: each one only requests a poll. */
 	ring_buffer__consume(neighbor->ring);
 	neighbor->woken = true;

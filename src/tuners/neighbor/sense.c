@@ -49,11 +49,10 @@ static uint64_t next_poll_us(const struct neighbor *neighbor)
 }
 
 /* The poll sets the next time. */
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_timer(sd_event_source *, uint64_t, void *userdata)
 {
 	struct neighbor *neighbor = userdata;
 
-	(void)source, (void)usec;
 	neighbor->loop->poll(neighbor->loop);
 	return 0;
 }
@@ -86,11 +85,10 @@ void *neighbor_open(const struct host *host, struct tuner_loop *loop)
 	return neighbor;
 }
 
-void neighbor_close(void *self, void *memory)
+void neighbor_close(void *self, void *)
 {
 	struct neighbor *neighbor = self;
 
-	(void)memory;
 	if (neighbor->loop) {
 		neighbor->loop->urgent = sd_event_source_disable_unref(neighbor->loop->urgent);
 		neighbor->loop->arm = NULL;

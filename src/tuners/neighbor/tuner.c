@@ -200,7 +200,7 @@ static void neighbor_configure(void *self, const struct config *config)
 	neighbor->config = read_config(config);
 }
 
-static void neighbor_metrics(const void *self, const void *memory, struct metric_sink *sink)
+static void neighbor_metrics(const void *self, const void *, struct metric_sink *sink)
 {
 #define OF_TABLE(field) offsetof(struct neighbor_table_seen, field)
 	static const struct {
@@ -216,7 +216,6 @@ static void neighbor_metrics(const void *self, const void *memory, struct metric
 	static const char *const levels[NEIGHBOR_LEVELS] = {"1", "2", "3"};
 	const struct neighbor *neighbor = self;
 
-	(void)memory;
 	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
 		metric_family(sink, metrics[i].name);
 		for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {

@@ -135,14 +135,13 @@ static void add_runtime(
 	}
 }
 
-struct cJSON *runtime_document(const void *self, const void *memory, bool trusted)
+struct cJSON *runtime_document(const void *self, const void *, bool)
 {
 	const struct runtime_sample *sample = &((const struct runtime_tuner *)self)->sample;
 	static const char *const states[] = {"unknown", "up", "down"};
 	cJSON *root = cJSON_CreateObject();
 	cJSON *array;
 
-	(void)memory, (void)trusted;
 	array = json_array(root, "found");
 	for (size_t i = 0; i < sample->n; i++)
 		add_runtime(array, &sample->runtimes[i], sample);
@@ -161,14 +160,13 @@ struct cJSON *runtime_document(const void *self, const void *memory, bool truste
 
 /* ---- metrics ---- */
 
-void runtime_metrics(const void *self, const void *memory, struct metric_sink *sink)
+void runtime_metrics(const void *self, const void *, struct metric_sink *sink)
 {
 	const struct runtime_sample *sample = &((const struct runtime_tuner *)self)->sample;
 	const struct pull_registry *registries = sample->pulled.registries;
 	size_t n = sample->pulled.n;
 	char name[64];
 
-	(void)memory;
 	metric_family(sink, "headroom_runtime_info");
 	for (size_t i = 0; i < sample->n; i++)
 		if (sample->runtimes[i].version[0])

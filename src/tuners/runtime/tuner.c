@@ -301,13 +301,12 @@ static void runtime_configure(void *self, const struct config *config)
 	tuner->due = true;
 }
 
-static int on_file(sd_event_source *source, const struct inotify_event *event, void *userdata)
+static int on_file(sd_event_source *, const struct inotify_event *event, void *userdata)
 {
 	struct runtime_tuner *tuner = userdata;
 	struct runtime_opened *opened = &tuner->opened[tuner->n_opened];
 	char path[PATH_MAX];
 
-	(void)source;
 	if (!(event->mask & IN_CREATE)) { /* dockerd replaces the directory when it starts */
 		tuner->watch = sd_event_source_disable_unref(tuner->watch);
 		return 0;
@@ -439,11 +438,10 @@ static void runtime_sample_adopt(void *self, void *data)
 	free(request);
 }
 
-static void runtime_close(void *self, void *memory)
+static void runtime_close(void *self, void *)
 {
 	struct runtime_tuner *tuner = self;
 
-	(void)memory;
 	sd_event_source_disable_unref(tuner->watch);
 	watch_files(NULL, tuner);
 	runtime_sample_clear(&tuner->sample);

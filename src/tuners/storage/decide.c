@@ -142,9 +142,8 @@ static void add_lacks(const struct storage *storage, struct proposal *proposal)
 }
 
 void storage_decide(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
+	const void *self, const struct decide_input *, void *, struct proposal *proposal)
 {
-	(void)input, (void)memory;
 	add_lacks(self, proposal);
 	judge_slow(self, proposal);
 	judge_suited(self, proposal);

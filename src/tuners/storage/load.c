@@ -110,12 +110,11 @@ void storage_bpf_close(struct storage_bpf *bpf)
 	free(bpf);
 }
 
-void *storage_load_request(void *self, const void *memory, bool now)
+void *storage_load_request(void *self, const void *, bool)
 {
 	struct storage *storage = self;
 	struct load *load;
 
-	(void)memory, (void)now;
 	if (storage->load_requested)
 		return NULL;
 	storage->load_requested = true;

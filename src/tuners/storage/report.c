@@ -67,7 +67,7 @@ static struct losses losses_of(const struct storage *storage)
 	}};
 }
 
-struct cJSON *storage_document(const void *self, const void *memory, bool trusted)
+struct cJSON *storage_document(const void *self, const void *, bool)
 {
 	const struct storage *storage = self;
 	_cleanup_free_ struct storage_user *users = NULL;
@@ -75,7 +75,6 @@ struct cJSON *storage_document(const void *self, const void *memory, bool truste
 	cJSON *root, *array;
 	unsigned n;
 
-	(void)memory, (void)trusted;
 	if (!storage->bpf)
 		return cJSON_CreateNull();
 	root = cJSON_CreateObject();
@@ -144,9 +143,8 @@ static const struct column columns[] = {
 	{0},
 };
 
-static bool write_detail(const cJSON *row, int i, char *text, size_t size)
+static bool write_detail(const cJSON *, int, char *, size_t)
 {
-	(void)row, (void)i, (void)text, (void)size;
 	return false;
 }
 
@@ -196,14 +194,13 @@ static void put_latency(struct metric_sink *sink, const struct storage *storage)
 	}
 }
 
-void storage_metrics(const void *self, const void *memory, struct metric_sink *sink)
+void storage_metrics(const void *self, const void *, struct metric_sink *sink)
 {
 	static const char *const directions[] = {
 		[STORAGE_READ] = "read", [STORAGE_WRITE] = "write"};
 	const struct storage *storage = self;
 	struct losses losses;
 
-	(void)memory;
 	if (!storage->bpf)
 		return;
 	put_latency(sink, storage);

@@ -109,14 +109,13 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void *storage_open(const struct host *host, struct tuner_loop *loop)
+static void *storage_open(const struct host *host, struct tuner_loop *)
 {
 	struct storage *storage = must(calloc(1, sizeof(*storage)));
 	char why[TUNER_WHY_MAX];
 	int root;
 
 	storage->host = host;
-	(void)loop;
 	for (size_t i = 0; i < STORAGE_LABELS + 1; i++)
 		storage->labels[i].disk.kind = STORAGE_UNKNOWN;
 	root = cgroup_root_open(host, NULL, why, sizeof(why));
@@ -158,11 +157,10 @@ static void storage_adopt(void *self, void *request)
 		pass_processes(self);
 }
 
-static void storage_close(void *self, void *memory)
+static void storage_close(void *self, void *)
 {
 	struct storage *storage = self;
 
-	(void)memory;
 	findings_clear(storage->host->findings, FINDING_SYNCED);
 	findings_clear(storage->host->findings, FINDING_DATABASE);
 	storage_bpf_close(storage->bpf);

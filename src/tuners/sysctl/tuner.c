@@ -31,14 +31,13 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void *sysctl_open(const struct host *host, struct tuner_loop *loop)
+static void *sysctl_open(const struct host *host, struct tuner_loop *)
 {
 	/* Every kernel has it, and root can write it unless /proc/sys is mounted read-only. */
 	static const char probe[] = "/proc/sys/vm/max_map_count";
 	struct sysctl *sysctl = must(calloc(1, sizeof(*sysctl)));
 	int r;
 
-	(void)loop;
 	sysctl->host = host;
 	r = host_may_write(host, probe);
 	if (r < 0)
@@ -75,11 +74,10 @@ static void sysctl_configure(void *self, const struct config *config)
 	sysctl_add_raises(sysctl, config);
 }
 
-static void sysctl_sense(void *self, uint64_t now)
+static void sysctl_sense(void *self, uint64_t)
 {
 	struct sysctl *sysctl = self;
 
-	(void)now;
 	for (size_t i = 0; i < sysctl->n; i++) {
 		struct want *want = &sysctl->keys[i].want;
 
@@ -89,12 +87,11 @@ static void sysctl_sense(void *self, uint64_t now)
 
 /* Unless exact, a field gets the larger of the configured and the administrator's value. */
 static void sysctl_decide(
-	const void *self, const struct decide_input *input, void *memory, struct proposal *proposal)
+	const void *self, const struct decide_input *input, void *, struct proposal *proposal)
 {
 	const struct sysctl *sysctl = self;
 	char floor[SETTING_VALUE_MAX];
 
-	(void)memory;
 	if (sysctl->n > 0 && input->mode == MODE_ENFORCE)
 		proposal_lacks(proposal, sysctl->write_why);
 	for (size_t i = 0; i < sysctl->n; i++) {
@@ -112,11 +109,10 @@ static void sysctl_decide(
 	}
 }
 
-static void sysctl_close(void *self, void *memory)
+static void sysctl_close(void *self, void *)
 {
 	struct sysctl *sysctl = self;
 
-	(void)memory;
 	free(sysctl->keys);
 	free(sysctl);
 }

@@ -149,7 +149,7 @@ static void parse_boot_line(const char *line, struct thp *thp)
 		}
 }
 
-static void *thp_open(const struct host *host, struct tuner_loop *loop)
+static void *thp_open(const struct host *host, struct tuner_loop *)
 {
 	_cleanup_free_ char *line = NULL;
 	struct thp *thp = must(calloc(1, sizeof(*thp)));
@@ -157,7 +157,6 @@ static void *thp_open(const struct host *host, struct tuner_loop *loop)
 	struct dirent **sizes = NULL;
 	int r, n = scandir(host_path(host, THP_DIRECTORY, full), &sizes, NULL, versionsort);
 
-	(void)loop;
 	thp->host = host;
 	for (int kind = 0; kind < THP_SIZE_ENABLED; kind++)
 		add_switch(thp, kind, "");
@@ -212,13 +211,12 @@ static uint64_t meminfo_kb(const char *text, const char *name)
 	return kb;
 }
 
-static void thp_sense(void *self, uint64_t now)
+static void thp_sense(void *self, uint64_t)
 {
 	_cleanup_free_ char *text = NULL;
 	struct thp *thp = self;
 	char full[PATH_MAX];
 
-	(void)now;
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		struct want *want = &thp->switches[i].want;
 
