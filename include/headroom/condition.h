@@ -65,6 +65,9 @@ enum severity condition_severity(const struct condition_reading *reading);
 void __attribute__((format(printf, 3, 4))) condition_raise(
 	struct condition_reading *reading, const char *reason, const char *format, ...);
 
+/* Sets status Unknown and the reason. */
+void condition_unknown(struct condition_reading *reading, const char *reason);
+
 /* Appends to the message and truncates it at CONDITION_MESSAGE_MAX. */
 void __attribute__((format(printf, 2, 3))) condition_append(
 	struct condition_reading *reading, const char *format, ...);

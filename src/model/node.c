@@ -93,6 +93,12 @@ void condition_raise(struct condition_reading *reading, const char *reason, cons
 	reading->reason = reason;
 }
 
+void condition_unknown(struct condition_reading *reading, const char *reason)
+{
+	reading->status = CONDITION_UNKNOWN;
+	reading->reason = reason;
+}
+
 enum severity condition_severity(const struct condition_reading *reading)
 {
 	enum severity severity = reading->type->severity;

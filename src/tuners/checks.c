@@ -34,14 +34,13 @@ static enum check_result unread(const char *path, int error, char message[static
 	return error == -ENOENT || error == -EPERM ? CHECK_ABSENT : CHECK_UNKNOWN;
 }
 
-/* what: the name of the counted objects, then the sysctl with their limit. */
-static enum check_result judge_use(double used, double limit, const char *const what[2],
-	char message[static CHECK_MESSAGE_MAX])
+static enum check_result judge_use(double used, double limit, const char *counted,
+	const char *sysctl, char message[static CHECK_MESSAGE_MAX])
 {
 	if (used <= USED_SHARE * limit)
 		return CHECK_FINE;
-	snprintf(message, CHECK_MESSAGE_MAX, "%.0f of %.0f %s, %.0f %%: %s", used, limit, what[0],
-		100 * used / MAX(limit, 1.0), what[1]);
+	snprintf(message, CHECK_MESSAGE_MAX, "%.0f of %.0f %s, %.0f %%: %s", used, limit, counted,
+		100 * used / MAX(limit, 1.0), sysctl);
 	return CHECK_FAULT;
 }
 
@@ -103,8 +102,6 @@ static enum check_result check_bpf_jit(
 {
 	static const char limit_path[] = "/proc/sys/net/core/bpf_jit_limit";
 	static const char used_path[] = "/proc/vmallocinfo";
-	static const char *const what[] = {
-		"bytes for compiled BPF programs", "net.core.bpf_jit_limit"};
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
 	double limit = 0;
@@ -115,7 +112,8 @@ static enum check_result check_bpf_jit(
 	r = read_file(host_path(host, used_path, full), FILE_TEXT_MAX, &text, NULL);
 	if (r < 0)
 		return unread(used_path, r, message);
-	return judge_use(bpf_jit_bytes(text), limit, what, message);
+	return judge_use(bpf_jit_bytes(text), limit, "bytes for compiled BPF programs",
+		"net.core.bpf_jit_limit", message);
 }
 
 static enum check_result check_ipv6_routes(
@@ -123,8 +121,6 @@ static enum check_result check_ipv6_routes(
 {
 	static const char limit_path[] = "/proc/sys/net/ipv6/route/max_size";
 	static const char used_path[] = "/proc/net/rt6_stats";
-	static const char *const what[] = {
-		"IPv6 routes", "net.ipv6.route.max_size, which kernels before 6.3 enforce"};
 	_cleanup_free_ char *text = NULL;
 	char full[PATH_MAX];
 	unsigned used;
@@ -141,7 +137,8 @@ static enum check_result check_ipv6_routes(
 	/* The sixth number counts the entries that the limit is about. */
 	if (sscanf(text, "%*x %*x %*x %*x %*x %x", &used) != 1)
 		return unread(used_path, -EINVAL, message);
-	return judge_use(used, limit, what, message);
+	return judge_use(used, limit, "IPv6 routes",
+		"net.ipv6.route.max_size, which kernels before 6.3 enforce", message);
 }
 
 static enum check_result check_capabilities(

@@ -451,10 +451,8 @@ void dns_decide(
 	}
 	for (int i = 0; i < DNS_CONDITIONS; i++) {
 		readings[i].type = &dns_conditions[i];
-		if (!seen->watched) {
-			readings[i].status = CONDITION_UNKNOWN;
-			readings[i].reason = "not-watched";
-		}
+		if (!seen->watched)
+			condition_unknown(&readings[i], "not-watched");
 		*proposal_condition(proposal, NULL, NULL) = readings[i];
 	}
 }

@@ -416,18 +416,15 @@ static void decide_conditions(const struct decision *decision, struct proposal *
 			sample->archives[ARCHIVES_MAX].path, ARCHIVES_MAX);
 	condition = proposal_condition(
 		proposal, &images_conditions[SANDBOX_IMAGE_MISSING], "sandbox-present");
-	if (sample->kubelet.presence != KUBELET_RUNNING) {
-		condition->status = CONDITION_UNKNOWN;
-		condition->reason = "no-kubelet";
-	} else if (!sample->answers || !sandbox[0]) {
-		condition->status = CONDITION_UNKNOWN;
-		condition->reason = "sandbox-unknown";
-	} else if (!sampled_image(sample, sandbox)) {
+	if (sample->kubelet.presence != KUBELET_RUNNING)
+		condition_unknown(condition, "no-kubelet");
+	else if (!sample->answers || !sandbox[0])
+		condition_unknown(condition, "sandbox-unknown");
+	else if (!sampled_image(sample, sandbox))
 		condition_raise(condition, "sandbox-missing",
 			"%s is missing, and no pod can start without it: pull it, or preload it "
 			"from an archive (images.archives)",
 			sandbox);
-	}
 }
 
 void images_decide(

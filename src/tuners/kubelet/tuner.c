@@ -244,12 +244,10 @@ static void kubelet_decide(
 	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
 		decide_setting(self, proposal);
 	if (seen->presence == KUBELET_ABSENT) {
-		condition->status = CONDITION_UNKNOWN;
-		condition->reason = "no-kubelet";
+		condition_unknown(condition, "no-kubelet");
 		condition_append(condition, "no kubelet was found on this node");
 	} else if (seen->why[0]) {
-		condition->status = CONDITION_UNKNOWN;
-		condition->reason = "kubelet-config-unreadable";
+		condition_unknown(condition, "kubelet-config-unreadable");
 		condition_append(condition, "%s", seen->why);
 	} else if (is_problem(values)) {
 		bool serial = is_serial(values);

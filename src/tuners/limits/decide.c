@@ -246,8 +246,6 @@ void limits_decide(
 		else if (one.memory->pressure)
 			report_pressure(&one, conditions[LIMITS_PRESSURE]);
 	}
-	for (int i = 0; i < 2 && readable == 0; i++) {
-		conditions[i]->status = CONDITION_UNKNOWN;
-		conditions[i]->reason = "limits-unread";
-	}
+	for (int i = 0; i < 2 && readable == 0; i++)
+		condition_unknown(conditions[i], "limits-unread");
 }

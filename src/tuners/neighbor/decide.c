@@ -311,10 +311,8 @@ void neighbor_decide(
 		}
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
-		if (unknown && readings[i].status == CONDITION_FALSE) {
-			readings[i].status = CONDITION_UNKNOWN;
-			readings[i].reason = "counters-unavailable";
-		}
+		if (unknown && readings[i].status == CONDITION_FALSE)
+			condition_unknown(&readings[i], "counters-unavailable");
 		*proposal_condition(proposal, NULL, NULL) = readings[i];
 	}
 }

@@ -347,8 +347,7 @@ static void judge_store(const struct runtime_decision *decision)
 			store = other;
 	}
 	if (!store) {
-		reading->status = CONDITION_UNKNOWN;
-		reading->reason = "store-unknown";
+		condition_unknown(reading, "store-unknown");
 		return;
 	}
 	percent = percent_used(store);

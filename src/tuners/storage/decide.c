@@ -50,8 +50,7 @@ static void judge_slow(const struct storage *storage, struct proposal *proposal)
 	enum severity severity = SEVERITY_ADVICE;
 
 	if (!storage->bpf) {
-		condition->status = CONDITION_UNKNOWN;
-		condition->reason = "syncs-unknown";
+		condition_unknown(condition, "syncs-unknown");
 		return;
 	}
 	for (unsigned i = 0; i < storage->n_seen; i++) {
@@ -99,10 +98,8 @@ static void judge_suited(const struct storage *storage, struct proposal *proposa
 				storage->images[i].path, disk->name, storage_kind_names[disk->kind],
 				disk->model[0] ? ", " : "", disk->model);
 	}
-	if (!storage->bpf && condition->status != CONDITION_TRUE) {
-		condition->status = CONDITION_UNKNOWN;
-		condition->reason = "syncs-unknown";
-	}
+	if (!storage->bpf && condition->status != CONDITION_TRUE)
+		condition_unknown(condition, "syncs-unknown");
 	for (unsigned i = 0; i < storage->n_seen; i++) {
 		const struct storage_process *process = &storage->seen[i];
 		const struct storage_disk *disk = &process->disk;

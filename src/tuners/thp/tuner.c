@@ -292,8 +292,7 @@ static void thp_decide(
 						       : "configured";
 	}
 	if (thp->usage_error < 0) {
-		condition->status = CONDITION_UNKNOWN;
-		condition->reason = "meminfo-unavailable";
+		condition_unknown(condition, "meminfo-unavailable");
 		condition_append(condition, "/proc/meminfo: %s", strerror(-thp->usage_error));
 		return;
 	}
