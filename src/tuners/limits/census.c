@@ -57,11 +57,11 @@ void census_load(void *request, const struct wait *wait)
 	if (!object)
 		r = -errno;
 	if (r == 0)
-		r = keep_link(object->progs.census, -1, &census->processes);
+		r = keep_link(object->progs.census, -1, &census->passes[OF_PROCESSES]);
 	if (r == 0)
 		r = learn_operations(object);
 	if (r == 0)
-		r = keep_link(object->progs.list_files, -1, &census->files);
+		r = keep_link(object->progs.list_files, -1, &census->passes[OF_FILES]);
 	if (r == 0)
 		r = keep_link(object->progs.list_connections, bpf_map__fd(object->maps.slices),
 			&census->connections);
@@ -72,8 +72,8 @@ void census_load(void *request, const struct wait *wait)
 
 void census_close(struct census *census)
 {
-	cleanup_close(&census->processes);
-	cleanup_close(&census->files);
+	cleanup_close(&census->passes[OF_PROCESSES]);
+	cleanup_close(&census->passes[OF_FILES]);
 	cleanup_close(&census->connections);
 }
 

@@ -231,9 +231,9 @@ void limits_decide(
 		*one.limit = seen->reading;
 		one.limit->top = NULL;
 		one.limit->n_top = 0;
-		users = seen->by_files.n_top > 0    ? &seen->by_files
-			: seen->by_census.n_top > 0 ? &seen->by_census
-						    : &seen->reading;
+		users = seen->users[OF_FILES].n_top > 0       ? &seen->users[OF_FILES]
+			: seen->users[OF_PROCESSES].n_top > 0 ? &seen->users[OF_PROCESSES]
+							      : &seen->reading;
 		for (unsigned k = 0; k < users->n_top; k++)
 			*limit_add_user(one.limit) = users->top[k];
 		copy_text(one.limit->name, LIMIT_NAME_MAX, seen->row->name);

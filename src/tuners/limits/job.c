@@ -11,11 +11,10 @@
 #define BUSY_EVERY_US   (5 * USEC_PER_SEC) /* passes for a row that is more than half used */
 
 /* A part uses at most 1/N of a CPU. */
-#define CENSUS_SHARE      2000
-#define CENSUS_SHARE_BUSY 400
-#define NAMESPACES_SHARE  5000
-#define FILES_SHARE       4000 /* while no row needs it */
-#define FILES_SHARE_BUSY  200  /* while more than half of a row is used */
+#define NAMESPACES_SHARE 5000
+static const struct {
+	unsigned idle, busy; /* busy: more than half of a row is used */
+} shares[PASSES] = {[OF_PROCESSES] = {2000, 400}, [OF_FILES] = {4000, 200}};
 
 #define FILE_NS 300 /* CPU time for a file, to predict a pass */
 
@@ -39,8 +38,8 @@ void *limits_load_request(void *self, const void *, bool)
 	if (limits->load_requested)
 		return NULL;
 	limits->load_requested = true;
-	census = must(calloc(1, sizeof(*census)));
-	census->processes = census->files = census->connections = -1;
+	census = must(malloc(sizeof(*census)));
+	*census = NO_CENSUS;
 	strcpy(census->why, "no thread to load BPF programs");
 	return census;
 }
@@ -67,8 +66,8 @@ struct sample {
 	size_t n;
 	bool *busy;              /* more than half of a row is used, or it was reached */
 	struct limit_seen *rows; /* results */
-	uint64_t census_us, files_us, namespaces_us, n_files;
-	int census_error, files_error;
+	uint64_t cost_us[PASSES], namespaces_us, n_files;
+	int errors[PASSES];
 };
 
 static bool is_busy(const struct limit_seen *seen, const struct limit_memory *memory)
@@ -76,9 +75,9 @@ static bool is_busy(const struct limit_seen *seen, const struct limit_memory *me
 	return seen->reading.used * 2 > seen->reading.max || (memory && memory->lately > 0);
 }
 
-static int duplicate(int fd)
+static int duplicate(int fd, bool due)
 {
-	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return fd < 0 || !due ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
 static bool is_due(uint64_t *next, uint64_t now, uint64_t every_us, bool force)
@@ -94,7 +93,7 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 	const struct limits_memory *known = memory;
 	struct limits *limits = self;
 	uint64_t at = now_us();
-	bool files_busy = false, census_busy = false, due_census, due_files, due_rows;
+	bool is_wanted[PASSES] = {0}, due[PASSES], due_rows;
 	_cleanup_free_ bool *busy = must(calloc(limits->n, sizeof(*busy)));
 	struct sample *sample;
 
@@ -104,33 +103,33 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 		busy[i] = now || (limits->rows[i].error == 0 &&
 					 is_busy(&limits->rows[i],
 						 known && known->rows ? &known->rows[i] : NULL));
-		files_busy |= busy[i] && reader && reader->count_file;
-		census_busy |= busy[i] && reader && reader->count;
+		is_wanted[OF_PROCESSES] |= busy[i] && reader && reader->count;
+		is_wanted[OF_FILES] |= busy[i] && reader && reader->count_file;
 	}
-	if (files_busy)
-		limits->next_files_us = MIN(limits->next_files_us,
-			limits->files_at_us +
-				MAX(BUSY_EVERY_US, limits->files_us * FILES_SHARE_BUSY));
-	if (census_busy)
-		limits->next_census_us = MIN(limits->next_census_us,
-			limits->census_at_us +
-				MAX(BUSY_EVERY_US, limits->census_us * CENSUS_SHARE_BUSY));
+	for (int i = 0; i < PASSES; i++) {
+		struct limits_pass *pass = &limits->passes[i];
+
+		if (is_wanted[i])
+			pass->next_us = MIN(pass->next_us,
+				pass->at_us + MAX(BUSY_EVERY_US, pass->cost_us * shares[i].busy));
+	}
 	due_rows = is_due(&limits->next_sample_us, at, SAMPLE_EVERY_US, now);
 	/* The census predicts its cost. */
-	due_files = limits->census.files >= 0 && (limits->counted || now) &&
-		    is_due(&limits->next_files_us, at, SAMPLE_EVERY_US, now);
+	due[OF_FILES] = limits->census.passes[OF_FILES] >= 0 && (limits->counted || now) &&
+			is_due(&limits->passes[OF_FILES].next_us, at, SAMPLE_EVERY_US, now);
 	/* A pass over files also needs the processes: one of each network namespace. */
-	due_census = limits->census.processes >= 0 &&
-		     is_due(&limits->next_census_us, at, SAMPLE_EVERY_US, now || due_files);
-	if (!due_rows && !due_census && !due_files)
+	due[OF_PROCESSES] = limits->census.passes[OF_PROCESSES] >= 0 &&
+			    is_due(&limits->passes[OF_PROCESSES].next_us, at, SAMPLE_EVERY_US,
+				    now || due[OF_FILES]);
+	if (!due_rows && !due[OF_PROCESSES] && !due[OF_FILES])
 		return NULL;
 	sample = must(calloc(1, sizeof(*sample)));
 	*sample = (struct sample){
 		.host = *limits->host,
 		.due_rows = due_rows,
-		.census = {due_census ? duplicate(limits->census.processes) : -1,
-			due_files ? duplicate(limits->census.files) : -1,
-			due_files ? duplicate(limits->census.connections) : -1, ""},
+		.census = {{duplicate(limits->census.passes[OF_PROCESSES], due[OF_PROCESSES]),
+				   duplicate(limits->census.passes[OF_FILES], due[OF_FILES])},
+			duplicate(limits->census.connections, due[OF_FILES]), ""},
 		.n = limits->n,
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
@@ -139,7 +138,7 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 		sample->findings = *sample->host.findings;
 	sample->host.findings = &sample->findings;
 	sample->due_namespaces =
-		due_census && is_due(&limits->next_namespaces_us, at, SAMPLE_EVERY_US, now);
+		due[OF_PROCESSES] && is_due(&limits->next_namespaces_us, at, SAMPLE_EVERY_US, now);
 	return sample;
 }
 
@@ -211,29 +210,26 @@ static uint64_t sum_used(const struct tally *tally)
 }
 
 /* Turns the tallies of a pass into readings. */
-static void finish_rows(struct sample *sample, struct pass *pass, bool of_files, int error)
+static void finish_rows(struct sample *sample, struct pass *pass, int of, int error)
 {
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct explanation *row = &limits_rows[i];
 		const struct limit_reader *reader = row->reader;
 		struct limit_seen *seen = &sample->rows[i];
-		struct limit_reading *reading = of_files ? &seen->by_files : &seen->by_census;
-		bool only = limits_needs_bpf(row) && !(of_files && reader->count);
+		struct limit_reading *reading = &seen->users[of];
+		bool only = limits_needs_bpf(row) && !(of == OF_FILES && reader->count);
 		uint64_t max = 0;
 		bool any;
 		int r = error;
 
-		if (!reader || !(of_files ? reader->count_file != 0 : reader->count != 0))
+		if (!reader || !(of == OF_FILES ? reader->count_file != 0 : reader->count != 0))
 			continue;
 		if (r == 0 && only)
 			r = limits_read_max(&sample->host, row, &max);
 		any = pass->tallies[i].n > 0;
 		tally_finish(&pass->tallies[i], &sample->host, max,
 			sample->busy[i] ? TALLY_CANDIDATES : NAMED_IDLE, reading);
-		if (of_files)
-			seen->from_files = true;
-		else
-			seen->from_census = true;
+		seen->from_pass[of] = true;
 		if (!only)
 			continue;
 		seen->from_sample = true;
@@ -245,41 +241,33 @@ static void finish_rows(struct sample *sample, struct pass *pass, bool of_files,
 	}
 }
 
-static void run_pass(struct sample *sample, struct tally *namespaces, bool of_files)
+static void run_pass(struct sample *sample, struct tally *namespaces, int of)
 {
+	static const size_t sizes[PASSES] = {
+		sizeof(struct census_record), sizeof(struct census_file)};
+	static census_visit *const visits[PASSES] = {visit_process, visit_file};
 	struct pass pass = {.sample = sample, .namespaces = namespaces};
 	uint64_t begun = cpu_us();
 	int r;
 
 	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
-	if (of_files) {
-		r = census_each(
-			sample->census.files, sizeof(struct census_file), visit_file, &pass);
-		if (r == 0)
-			r = census_each(sample->census.connections, sizeof(struct census_file),
-				visit_connection, &pass);
-		sample->files_error = r;
-	} else {
-		r = census_each(sample->census.processes, sizeof(struct census_record),
-			visit_process, &pass);
-		sample->census_error = r;
-		sample->n_files = pass.n_files;
-	}
-	finish_rows(sample, &pass, of_files, r);
-	if (of_files)
-		sample->files_us = cpu_us() - begun;
-	else
-		sample->census_us = cpu_us() - begun;
+	r = census_each(sample->census.passes[of], sizes[of], visits[of], &pass);
+	if (r == 0 && of == OF_FILES)
+		r = census_each(sample->census.connections, sizes[of], visit_connection, &pass);
+	sample->errors[of] = r;
+	sample->n_files += pass.n_files;
+	finish_rows(sample, &pass, of, r);
+	sample->cost_us[of] = cpu_us() - begun;
 	begun = cpu_us();
-	for (size_t i = 0; sample->due_namespaces && !of_files && i < sample->n; i++) {
+	for (size_t i = 0; sample->due_namespaces && of == OF_PROCESSES && i < sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 		struct limit_seen *seen = &sample->rows[i];
 
 		if (!reader || !reader->in_namespaces)
 			continue;
-		seen->from_sample = seen->from_census = true;
+		seen->from_sample = seen->from_pass[of] = true;
 		seen->error = limits_sample_namespaces(
-			&sample->host, namespaces, &seen->reading, &seen->by_census);
+			&sample->host, namespaces, &seen->reading, &seen->users[of]);
 		sample->namespaces_us = cpu_us() - begun;
 	}
 	free(pass.cgroups.slots);
@@ -302,16 +290,15 @@ void limits_sample(void *request, const struct wait *wait)
 			seen->error = reader->sample(&sample->host, reader, &seen->reading);
 		}
 		if (reader && reader->who) {
-			seen->from_files = true;
+			seen->from_pass[OF_FILES] = true;
 			if (sample->busy[i])
-				(void)reader->who(&sample->host, reader, &seen->by_files);
+				(void)reader->who(&sample->host, reader, &seen->users[OF_FILES]);
 		}
 	}
 	wait_path(wait, NULL);
-	if (sample->census.processes >= 0)
-		run_pass(sample, &namespaces, false);
-	if (sample->census.files >= 0)
-		run_pass(sample, &namespaces, true);
+	for (int of = 0; of < PASSES; of++)
+		if (sample->census.passes[of] >= 0)
+			run_pass(sample, &namespaces, of);
 	free(namespaces.slots);
 }
 
@@ -331,12 +318,11 @@ static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy
 		seen->error = new->error;
 		replace_reading(&seen->reading, &new->reading);
 	}
-	if (new->from_census)
-		replace_reading(&seen->by_census, &new->by_census);
-	if (new->from_files)
-		replace_reading(&seen->by_files, &new->by_files);
+	for (int of = 0; of < PASSES; of++)
+		if (new->from_pass[of])
+			replace_reading(&seen->users[of], &new->users[of]);
 	if (!busy && reader && reader->count && reader->count_file)
-		replace_reading(&seen->by_files, &(struct limit_reading){0});
+		replace_reading(&seen->users[OF_FILES], &(struct limit_reading){0});
 }
 
 void limits_sample_adopt(void *self, void *request)
@@ -350,26 +336,25 @@ void limits_sample_adopt(void *self, void *request)
 			adopt_row(&limits->rows[i], &sample->rows[i], sample->busy[i]);
 		limits_seen_clear(&sample->rows[i]);
 	}
-	if (limits && sample->census.processes >= 0) {
+	if (limits && sample->census.passes[OF_PROCESSES] >= 0) {
 		limits->counted = true;
-		limits->census_at_us = at;
-		limits->census_us = sample->census_us;
-		limits->n_files = sample->n_files;
-		limits->next_census_us =
-			MAX(limits->next_census_us, at + sample->census_us * CENSUS_SHARE);
-		limits->files_us = MAX(limits->files_us, limits->n_files * FILE_NS / 1000);
+		limits->passes[OF_FILES].cost_us =
+			MAX(limits->passes[OF_FILES].cost_us, sample->n_files * FILE_NS / 1000);
+		limits->pass_error = 0;
+	}
+	for (int of = 0; limits && of < PASSES; of++) {
+		struct limits_pass *pass = &limits->passes[of];
+
+		if (sample->census.passes[of] < 0)
+			continue;
+		pass->at_us = at;
+		pass->cost_us = sample->cost_us[of];
+		pass->next_us = MAX(pass->next_us, at + pass->cost_us * shares[of].idle);
+		limits->pass_error = MIN(limits->pass_error, sample->errors[of]);
 	}
 	if (limits && sample->due_namespaces)
 		limits->next_namespaces_us = MAX(
 			limits->next_namespaces_us, at + sample->namespaces_us * NAMESPACES_SHARE);
-	if (limits && sample->census.files >= 0) {
-		limits->files_us = sample->files_us;
-		limits->files_at_us = at;
-		limits->next_files_us =
-			MAX(limits->next_files_us, at + sample->files_us * FILES_SHARE);
-	}
-	if (limits && (sample->census.processes >= 0 || sample->census.files >= 0))
-		limits->pass_error = MIN(sample->census_error, sample->files_error);
 	census_close(&sample->census);
 	free(sample->busy);
 	free(sample->rows);

@@ -66,19 +66,23 @@ limit_read limits_sample_filesystem, limits_sample_databases, limits_sample_brid
 int limits_read_numbers(
 	const struct host *host, const struct explanation *row, struct limit_reading *reading);
 
+enum { OF_PROCESSES, OF_FILES, PASSES };
+
 /* A row as last read. */
 struct limit_seen {
 	const struct explanation *row;
 	int error; /* 0 or -errno */
 	struct limit_reading reading;
-	struct limit_reading by_census, by_files;  /* its users by the passes, else without a top */
-	bool from_sample, from_census, from_files; /* in a sample: which of them it has */
+	struct limit_reading users[PASSES];  /* its users by the passes, else without a top */
+	bool from_sample, from_pass[PASSES]; /* in a sample: which of them it has */
 };
+
+#define NO_CENSUS (struct census){{-1, -1}, -1, ""}
 
 /* The programs of the passes. */
 struct census {
-	int processes, files, connections; /* links of iterators, or -1 */
-	char why[TUNER_WHY_MAX];           /* why they are not loaded, or empty */
+	int passes[PASSES], connections; /* links of iterators, or -1 */
+	char why[TUNER_WHY_MAX];         /* why they are not loaded, or empty */
 };
 
 struct limits {
@@ -87,14 +91,13 @@ struct limits {
 	size_t n;
 	bool load_requested;
 	struct census census;
-	/* CLOCK_MONOTONIC of the next part of a sample. */
-	uint64_t next_sample_us, next_census_us, next_files_us, next_namespaces_us;
-	uint64_t census_at_us, census_us; /* the last census, and its CPU time */
-	uint64_t files_at_us;             /* the last pass over files */
-	uint64_t files_us;                /* CPU time of a pass over files */
-	int pass_error;                   /* of the last pass: 0 or -errno */
-	uint64_t n_files;                 /* of all processes */
-	bool counted;                     /* by a census */
+	uint64_t next_sample_us, next_namespaces_us; /* CLOCK_MONOTONIC of parts of a sample */
+	struct limits_pass {
+		uint64_t next_us, at_us; /* CLOCK_MONOTONIC: the next one and the last one */
+		uint64_t cost_us;        /* CPU time of the last one, at first a prediction */
+	} passes[PASSES];
+	int pass_error; /* of the last pass: 0 or -errno */
+	bool counted;   /* by a census */
 };
 
 /* The memory of decide(). */

@@ -39,7 +39,7 @@ static void *limits_open(const struct host *host, struct tuner_loop *)
 	struct limits *limits = must(calloc(1, sizeof(*limits)));
 
 	limits->host = host;
-	limits->census = (struct census){-1, -1, -1, ""};
+	limits->census = NO_CENSUS;
 	while (limits_rows[limits->n].name)
 		limits->n++;
 	limits->rows = must(calloc(limits->n, sizeof(*limits->rows)));
@@ -63,8 +63,8 @@ static void name_users(const struct host *host, struct limit_reading *reading)
 void limits_seen_clear(struct limit_seen *seen)
 {
 	free(steal(seen->reading.top));
-	free(steal(seen->by_census.top));
-	free(steal(seen->by_files.top));
+	for (int pass = 0; pass < PASSES; pass++)
+		free(steal(seen->users[pass].top));
 }
 
 static void limits_sense(void *self, uint64_t)
@@ -76,8 +76,8 @@ static void limits_sense(void *self, uint64_t)
 		const struct limit_reader *reader = seen->row->reader;
 		bool has_file = seen->row->used.path;
 
-		name_users(limits->host, &seen->by_census);
-		name_users(limits->host, &seen->by_files);
+		for (int pass = 0; pass < PASSES; pass++)
+			name_users(limits->host, &seen->users[pass]);
 		if (!has_file && !(reader && reader->read))
 			continue;
 		free(seen->reading.top);
