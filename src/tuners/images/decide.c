@@ -26,6 +26,7 @@ struct decision {
 	uint64_t reserved;  /* part of the budget for transfers under way */
 	bool archive_busy;  /* an archive is being loaded or begins now */
 	bool cleaning;      /* leftovers are being removed: nothing else begins */
+	bool asks;          /* the mirrors of a row are to be asked */
 	unsigned busy;      /* pulls and archives under way or beginning now */
 };
 
@@ -306,18 +307,10 @@ static void decide_pull(struct decision *decision, const char *name)
 		   (!is_forced(decision, &row->preload) &&
 			   wave_waits(decision->tuner, row, decision->input->now_us,
 				   decision->realtime_us))) {
-		return;
+		decision->asks |= row->asks;
 	} else if (fits(decision, row) && decision->busy < decision->tuner->config.parallel) {
 		begin(decision, TRANSFER_PULL, NULL, name, need_of(decision, &row->preload));
 	}
-}
-
-static bool any_asks(const struct images_memory *memory)
-{
-	for (size_t i = 0; i < memory->n; i++)
-		if (memory->rows[i].asks)
-			return true;
-	return false;
 }
 
 /* ---- pins ---- */
@@ -479,7 +472,7 @@ void images_decide(
 	if (tuner->dirty && !images_active(tuner, TRANSFER_RECORD, "", "") &&
 		(decision.busy == 0 || input->now_us >= tuner->recorded_us + IMAGES_SOON_US))
 		begin(&decision, TRANSFER_RECORD, NULL, "", 0);
-	if (any_asks(memory) && !images_active(tuner, TRANSFER_ASK, "", ""))
+	if (decision.asks && !images_active(tuner, TRANSFER_ASK, "", ""))
 		begin(&decision, TRANSFER_ASK, NULL, "", 0);
 	free(decision.by_name.positions);
 	decide_conditions(&decision, proposal);

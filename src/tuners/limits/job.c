@@ -35,9 +35,8 @@ void *limits_load_request(void *self, const void *, bool)
 	struct limits *limits = self;
 	struct census *census;
 
-	if (limits->load_requested)
+	if (limits->census.connections >= 0 || limits->census.why[0])
 		return NULL;
-	limits->load_requested = true;
 	census = must(malloc(sizeof(*census)));
 	*census = NO_CENSUS;
 	strcpy(census->why, "no thread to load BPF programs");
@@ -70,11 +69,6 @@ struct sample {
 	int errors[PASSES];
 };
 
-static bool is_busy(const struct limit_seen *seen, const struct limit_memory *memory)
-{
-	return seen->reading.used * 2 > seen->reading.max || (memory && memory->lately > 0);
-}
-
 static int duplicate(int fd, bool due)
 {
 	return fd < 0 || !due ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -99,10 +93,12 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
+		const struct limit_seen *seen = &limits->rows[i];
 
-		busy[i] = now || (limits->rows[i].error == 0 &&
-					 is_busy(&limits->rows[i],
-						 known && known->rows ? &known->rows[i] : NULL));
+		busy[i] = now ||
+			  (seen->error == 0 &&
+				  (seen->reading.used * 2 > seen->reading.max ||
+					  (known && known->rows && known->rows[i].lately > 0)));
 		is_wanted[OF_PROCESSES] |= busy[i] && reader && reader->count;
 		is_wanted[OF_FILES] |= busy[i] && reader && reader->count_file;
 	}

@@ -89,7 +89,6 @@ struct limits {
 	const struct host *host;
 	struct limit_seen *rows; /* in the order of limits_rows */
 	size_t n;
-	bool load_requested;
 	struct census census;
 	uint64_t next_sample_us, next_namespaces_us; /* CLOCK_MONOTONIC of parts of a sample */
 	struct limits_pass {

@@ -118,13 +118,6 @@ static bool name_process(const struct host *host, uint32_t pid, struct workload 
 	return true;
 }
 
-/* The pod of a network namespace. The processes of others share that of the host. */
-static void name_namespace(const struct host *host, uint32_t pid, struct workload *workload)
-{
-	if (!name_process(host, pid, workload) || workload->kind == WORKLOAD_UNIT)
-		*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
-}
-
 static void describe(const struct limit_use *use, char detail[static LIMIT_DETAIL_MAX])
 {
 	char address[INET6_ADDRSTRLEN] = "";
@@ -152,7 +145,9 @@ static void name_use(const struct host *host, const struct limit_use *use, struc
 		workload->kind = WORKLOAD_UID;
 		snprintf(workload->name, sizeof(workload->name), "%u", use->uid);
 	} else if (use->by_netns) {
-		name_namespace(host, use->pid, workload);
+		/* The processes of others than pods share the namespace of the host. */
+		if (!name_process(host, use->pid, workload) || workload->kind == WORKLOAD_UNIT)
+			*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
 	} else if (!name_process(host, use->pid, workload) &&
 		   !name_process(host, use->last_pid, workload)) {
 		workload->kind = WORKLOAD_UNIT;

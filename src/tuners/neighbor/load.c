@@ -31,9 +31,8 @@ void *neighbor_load_request(void *self, const void *, bool)
 	struct neighbor *neighbor = self;
 	struct load *load;
 
-	if (neighbor->load_requested)
+	if (neighbor->bpf || neighbor->bpf_why[0])
 		return NULL;
-	neighbor->load_requested = true;
 	load = must(calloc(1, sizeof(*load)));
 	strcpy(load->why, "no thread to load BPF programs");
 	return load;

@@ -79,11 +79,10 @@ struct neighbor {
 	struct neighbor_config config;
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES]; /* at the last poll */
 	uint64_t memory_bytes;                                /* of the node */
-	size_t stats_max;              /* size bound of a statistics file, a line per CPU */
-	bool once;                     /* a command, which polls once */
-	struct tuner_loop *loop;       /* NULL: a command */
-	struct sd_event_source *timer; /* of the next poll, when sooner than the tick */
-	bool load_requested;
+	size_t stats_max;                /* size bound of a statistics file, a line per CPU */
+	bool once;                       /* a command, which polls once */
+	struct tuner_loop *loop;         /* NULL: a command */
+	struct sd_event_source *timer;   /* of the next poll, when sooner than the tick */
 	struct neighbor_bpf_object *bpf; /* NULL: not loaded; then ring and users are unused */
 	struct ring_buffer *ring;        /* of wake-ups */
 	struct neighbor_users users;

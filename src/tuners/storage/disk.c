@@ -244,12 +244,6 @@ static enum storage_kind kind_of_paths(const char *directory)
 	return STORAGE_UNKNOWN;
 }
 
-static void add_below(struct storage_disk *disk, const uint32_t *numbers, unsigned n)
-{
-	for (unsigned i = 0; i < n && disk->n_below < STORAGE_BELOW_MAX; i++)
-		disk->below[disk->n_below++] = numbers[i];
-}
-
 static void read_disk(char *directory, unsigned depth, struct storage_disk *disk);
 
 /* The disks below a device of dm or md. False for a disk. */
@@ -276,7 +270,8 @@ static bool read_slaves(const char *directory, unsigned depth, struct storage_di
 			continue;
 		}
 		/* The sync waits for the slowest of several; they share the name of the whole. */
-		add_below(first, slave->below, slave->n_below);
+		for (unsigned i = 0; i < slave->n_below && first->n_below < STORAGE_BELOW_MAX; i++)
+			first->below[first->n_below++] = slave->below[i];
 		first->kind = MIN(first->kind, slave->kind) == STORAGE_UNKNOWN &&
 					      MAX(first->kind, slave->kind) == STORAGE_LOCAL
 				      ? STORAGE_UNKNOWN

@@ -115,9 +115,8 @@ void *storage_load_request(void *self, const void *, bool)
 	struct storage *storage = self;
 	struct load *load;
 
-	if (storage->load_requested)
+	if (storage->bpf || storage->why[0])
 		return NULL;
-	storage->load_requested = true;
 	load = must(calloc(1, sizeof(*load)));
 	strcpy(load->why, "no thread to load BPF programs");
 	return load;

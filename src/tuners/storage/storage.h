@@ -178,7 +178,6 @@ struct storage {
 	const struct host *host;
 	char processes[STORAGE_PROCESSES_MAX][STORAGE_NAME_MAX];
 	uint64_t sync_p99_us;
-	bool load_requested;
 	struct storage_bpf *bpf; /* NULL: not loaded, and why */
 	char why[TUNER_WHY_MAX];
 	char unseen[64]; /* types of file systems without counted syncs */
