@@ -112,11 +112,11 @@ struct table_view {
 
 	/* For `headroom top`, which shows no table without them. */
 	const char *empty; /* printed if the table has no rows */
-	/* Writes line i below a row, from 0; an empty one is left out. False after the last. The
-	 * page shows the lines of rows whose severity is warning or critical. */
-	bool (*write_detail)(const struct cJSON *row, int i, char *text, size_t size);
 	/* Appends the lines below the table. */
 	void (*write_notes)(const struct cJSON *document, char *text, size_t size);
+	/* Writes line i below a row, from 0; an empty one is left out. False after the last. The
+	 * page shows the lines of rows whose severity is warning or critical. May be NULL. */
+	bool (*write_detail)(const struct cJSON *row, int i, char *text, size_t size);
 };
 
 #define METRIC_LABELS_MAX 4

@@ -161,8 +161,8 @@ static void print_table(
 		if (!has_problem(item) && idle++ >= screen->keep)
 			continue;
 		print_row(screen, &layout, item);
-		for (int i = 0;
-			lines < screen->keep && view->write_detail(item, i, text, sizeof(text));
+		for (int i = 0; lines < screen->keep && view->write_detail &&
+				view->write_detail(item, i, text, sizeof(text));
 			i++) {
 			if (!text[0])
 				continue;
@@ -186,7 +186,7 @@ static void print_table(
 
 static bool has_table(const struct tuner_ops *ops)
 {
-	return ops->tables->view && ops->tables->view->write_detail;
+	return ops->tables->view && ops->tables->view->write_notes;
 }
 
 /* What `headroom top NAME` shows: a tuner, or the limits that have the name or begin with it. */

@@ -143,11 +143,6 @@ static const struct column columns[] = {
 	{0},
 };
 
-static bool write_detail(const cJSON *, int, char *, size_t)
-{
-	return false;
-}
-
 static void write_notes(const cJSON *document, char *text, size_t size)
 {
 	const char *between = "  not counted in full: ";
@@ -170,7 +165,6 @@ const struct table_view storage_view = {.title = "Storage",
 	.rows = "users",
 	.columns = columns,
 	.empty = "no request to a disk and no sync yet",
-	.write_detail = write_detail,
 	.write_notes = write_notes};
 
 /* ---- metrics ---- */

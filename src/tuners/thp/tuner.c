@@ -105,13 +105,15 @@ static const struct reason reasons[] = {
 static const struct {
 	const char *file, *option;
 	const char *boot; /* the kernel parameter; NULL for none */
+	int forbids;      /* the switch that says whether its huge pages are unwanted; -1: none */
 } kinds[THP_SWITCH_KINDS] = {
-	[THP_ENABLED] = {"enabled", "thp.enabled", "transparent_hugepage="},
-	[THP_DEFRAG] = {"defrag", "thp.defrag", NULL},
-	[THP_SHMEM_ENABLED] = {"shmem_enabled", "thp.shmem", "transparent_hugepage_shmem="},
-	[THP_KHUGEPAGED_DEFRAG] = {"khugepaged/defrag", "thp.khugepaged_defrag", NULL},
-	[THP_SIZE_ENABLED] = {"enabled", "thp.sizes", "thp_anon="},
-	[THP_SIZE_SHMEM_ENABLED] = {"shmem_enabled", "thp.sizes", "thp_shmem="},
+	[THP_ENABLED] = {"enabled", "thp.enabled", "transparent_hugepage=", THP_ENABLED},
+	[THP_DEFRAG] = {"defrag", "thp.defrag", NULL, -1},
+	[THP_SHMEM_ENABLED] = {"shmem_enabled", "thp.shmem",
+		"transparent_hugepage_shmem=", THP_SHMEM_ENABLED},
+	[THP_KHUGEPAGED_DEFRAG] = {"khugepaged/defrag", "thp.khugepaged_defrag", NULL, -1},
+	[THP_SIZE_ENABLED] = {"enabled", "thp.sizes", "thp_anon=", THP_ENABLED},
+	[THP_SIZE_SHMEM_ENABLED] = {"shmem_enabled", "thp.sizes", "thp_shmem=", THP_SHMEM_ENABLED},
 };
 
 /* hugepages-64kB/enabled becomes the setting thp.hugepages-64kB.enabled. */
@@ -247,19 +249,11 @@ static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage
 /* Whether the kernel still provides huge pages that the configuration forbids. */
 static bool switched_on(const struct thp *thp)
 {
-	static const enum thp_switch_kind all[THP_SWITCH_KINDS] = {
-		[THP_ENABLED] = THP_ENABLED,
-		[THP_SIZE_ENABLED] = THP_ENABLED,
-		[THP_SHMEM_ENABLED] = THP_SHMEM_ENABLED,
-		[THP_SIZE_SHMEM_ENABLED] = THP_SHMEM_ENABLED,
-	};
-
 	for (unsigned i = 0; i < thp->n_switches; i++) {
-		enum thp_switch_kind kind = thp->switches[i].kind;
+		int forbids = kinds[thp->switches[i].kind].forbids;
 		const char *actual = thp->switches[i].want.actual;
 
-		if (kind != THP_DEFRAG && kind != THP_KHUGEPAGED_DEFRAG && actual[0] &&
-			is_off(thp->wanted[all[kind]]) && !is_off(actual) &&
+		if (forbids >= 0 && is_off(thp->wanted[forbids]) && actual[0] && !is_off(actual) &&
 			!streq(actual, "inherit"))
 			return true;
 	}
