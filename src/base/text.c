@@ -282,22 +282,3 @@ void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX])
 	base16_encode_update(out, sizeof(digest), digest);
 	out[HASH_TEXT_MAX - 1] = '\0';
 }
-
-bool text_word(const char *text, unsigned index, char *word, size_t size)
-{
-	size_t len;
-
-	for (text += strspn(text, " \t"); index > 0; index--) {
-		text += strcspn(text, " \t\n");
-		text += strspn(text, " \t");
-	}
-	len = strcspn(text, " \t\n");
-	snprintf(word, size, "%.*s", (int)len, text);
-	return len > 0;
-}
-
-const char *text_next_line(const char *text)
-{
-	text += strcspn(text, "\n");
-	return text + (*text == '\n');
-}

@@ -84,12 +84,6 @@ const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text);
 /* Appends to a terminated buffer, truncated. */
 void text_append(char *buffer, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Copies a word of a line, counted from 0. False after the last, and the word is empty. */
-bool text_word(const char *text, unsigned index, char *word, size_t size);
-
-/* The begin of the next line, or the end of the text. */
-const char *text_next_line(const char *text);
-
 /* Replaces white space by single spaces and removes it at both ends. */
 void text_fold_blanks(char *text);
 

@@ -62,22 +62,6 @@ bool host_is_dangling(const struct host *host, const char *path)
 	return lstat(host_path(host, path, full), &st) == 0 && S_ISLNK(st.st_mode);
 }
 
-uint64_t column_sum(const char *text, const char *name)
-{
-	char word[64];
-	unsigned index = 0;
-	uint64_t sum = 0;
-
-	while (text_word(text, index, word, sizeof(word)) && !streq(word, name))
-		index++;
-	if (!word[0])
-		return 0;
-	for (text = text_next_line(text); *text; text = text_next_line(text))
-		if (text_word(text, index, word, sizeof(word)))
-			sum += strtoull(word, NULL, 16);
-	return sum;
-}
-
 /* ---- sysctls ---- */
 
 bool sysctl_path(const char *name, char path[static SETTING_PATH_MAX])

@@ -34,12 +34,6 @@ const char *host_path(const struct host *host, const char *path, char full[stati
 int host_read_value(
 	const struct host *host, const char *path, char value[static SETTING_VALUE_MAX]);
 
-/*
- * Adds up a column of hexadecimal numbers, which a line for each CPU has below a line of names, as
- * in /proc/net/stat. 0 without such a column.
- */
-uint64_t column_sum(const char *text, const char *name);
-
 /* Returns 0 if this process may write the file, else -errno: -EROFS, -EACCES. */
 int host_may_write(const struct host *host, const char *path);
 

@@ -11,6 +11,26 @@
 
 /* ---- numbers in files ---- */
 
+/* Copies a word, counted from 0. False after the last. */
+static bool word_at(const char *text, unsigned index, char *word, size_t size)
+{
+	size_t len;
+
+	for (text += strspn(text, " \t"); index > 0; index--) {
+		text += strcspn(text, " \t\n");
+		text += strspn(text, " \t");
+	}
+	len = strcspn(text, " \t\n");
+	snprintf(word, size, "%.*s", (int)len, text);
+	return len > 0;
+}
+
+static const char *next_line(const char *text)
+{
+	text += strcspn(text, "\n");
+	return text + (*text == '\n');
+}
+
 /*
  * "TCP: inuse 4 mem 1": the word after the name. "TcpExt: A B" and below "TcpExt: 1 2": the word at
  * the same position of the next line.
@@ -21,15 +41,15 @@ static int find_by_name(const char *text, const struct number_in_file *from, uin
 	unsigned index = 0;
 
 	while (*text && !starts_with(text, from->line))
-		text = text_next_line(text);
-	while (text_word(text, index, word, sizeof(word)) && !streq(word, from->name))
+		text = next_line(text);
+	while (word_at(text, index, word, sizeof(word)) && !streq(word, from->name))
 		index++;
 	if (!word[0])
 		return -EBADMSG;
-	if (text_word(text, index + 1, word, sizeof(word)) && parse_count(word, number) == 0)
+	if (word_at(text, index + 1, word, sizeof(word)) && parse_count(word, number) == 0)
 		return 0;
-	text = text_next_line(text);
-	if (!starts_with(text, from->line) || !text_word(text, index, word, sizeof(word)))
+	text = next_line(text);
+	if (!starts_with(text, from->line) || !word_at(text, index, word, sizeof(word)))
 		return -EBADMSG;
 	return parse_count(word, number);
 }
@@ -44,7 +64,7 @@ static int read_number(const struct host *host, const struct number_in_file *fro
 		r = host_read_value(host, from->path, value);
 		if (r < 0)
 			return r;
-		if (!text_word(value, from->field - 1, word, sizeof(word)))
+		if (!word_at(value, from->field - 1, word, sizeof(word)))
 			return -EBADMSG;
 		return parse_count(word, number) < 0 ? -EBADMSG : 0;
 	}
@@ -77,6 +97,23 @@ static int read_value(const struct host *host, const char *path, uint64_t *numbe
 
 /* ---- other limits ---- */
 
+/* Adds up a column of numbers in hexadecimal digits, a line for each CPU. */
+static uint64_t sum_column(const char *text, const char *name)
+{
+	char word[64];
+	unsigned index = 0;
+	uint64_t sum = 0;
+
+	while (word_at(text, index, word, sizeof(word)) && !streq(word, name))
+		index++;
+	if (!word[0])
+		return 0;
+	for (text = next_line(text); *text; text = next_line(text))
+		if (word_at(text, index, word, sizeof(word)))
+			sum += strtoull(word, NULL, 16);
+	return sum;
+}
+
 int limits_read_conntrack(
 	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
@@ -89,7 +126,7 @@ int limits_read_conntrack(
 	/* Kernels without CONFIG_NF_CONNTRACK_PROCFS lack the file. */
 	if (r == 0 && read_file(host_path(host, "/proc/net/stat/nf_conntrack", full), FILE_SIZE_MAX,
 			      &text, NULL) == 0)
-		reading->hits = column_sum(text, "drop") + column_sum(text, "early_drop");
+		reading->hits = sum_column(text, "drop") + sum_column(text, "early_drop");
 	return r;
 }
 
@@ -190,7 +227,7 @@ int limits_read_keys(
 
 	if (r < 0)
 		return r;
-	for (const char *line = text; *line; line = text_next_line(line)) {
+	for (const char *line = text; *line; line = next_line(line)) {
 		uint64_t keys, keys_max, used, max;
 		struct limit_user user = {.workload.kind = WORKLOAD_UID};
 		unsigned uid;
@@ -224,11 +261,11 @@ int limits_read_softnet(
 	if (r == 0)
 		r = read_file(host_path(host, "/proc/net/softnet_stat", full), FILE_SIZE_MAX, &text,
 			NULL);
-	for (const char *line = text; r == 0 && *line; line = text_next_line(line)) {
-		if (!text_word(line, SOFTNET_BACKLOG, word, sizeof(word)))
+	for (const char *line = text; r == 0 && *line; line = next_line(line)) {
+		if (!word_at(line, SOFTNET_BACKLOG, word, sizeof(word)))
 			return -EBADMSG;
 		reading->used = MAX(reading->used, strtoull(word, NULL, 16));
-		text_word(line, SOFTNET_DROPPED, word, sizeof(word));
+		word_at(line, SOFTNET_DROPPED, word, sizeof(word));
 		reading->hits += strtoull(word, NULL, 16);
 	}
 	return r;

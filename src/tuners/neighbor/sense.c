@@ -2,7 +2,6 @@
 #include "tuners/neighbor/neighbor.h"
 
 #include "base/file.h"
-#include "base/text.h"
 #include "kernel/bpf.h"
 
 #include <sys/socket.h>
@@ -13,7 +12,8 @@
 #include "neighbor.skel.h"
 
 /* A line of /proc/net/stat/arp_cache has 13 columns of at most 17 characters. */
-#define STAT_LINE 256
+#define STAT_LINE   256
+#define COLUMNS_MAX 32
 
 const struct neighbor_family_row neighbor_families[NEIGHBOR_FAMILIES] = {
 	[NEIGHBOR_IPV4] = {AF_INET, "ipv4", "/proc/net/stat/arp_cache"},
@@ -292,20 +292,43 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 	}
 }
 
-/*
- * Parses a statistics file. Returns 0, or -EBADMSG for an unknown format. The number of entries is
- * the same on every line; all other columns are per CPU.
- */
-static int parse_stats(const char *text, struct neighbor_stats *stats)
+/* Parses a statistics file; text is modified. Returns 0, or -EBADMSG for an unknown format. */
+static int parse_stats(char *text, struct neighbor_stats *ret)
 {
-	const char *numbers = text_next_line(text);
+	struct neighbor_stats stats = {0};
+	const struct {
+		const char *name;
+		uint64_t *target;
+	} known[] = {
+		{"entries", &stats.entries},
+		{"allocs", &stats.allocs},
+		{"forced_gc_runs", &stats.forced_gc},
+		{"table_fulls", &stats.table_fulls},
+	};
+	uint64_t unknown = 0, *targets[COLUMNS_MAX];
+	char *lines = NULL, *names = NULL;
+	char *line = strtok_r(text, "\n", &lines);
+	size_t columns = 0;
 
-	if (!starts_with(text, "entries ") || !*numbers)
+	/* Columns are found by their names in the header: kernels may add some. */
+	for (char *name = line ? strtok_r(line, " \t", &names) : NULL;
+		name && columns < COLUMNS_MAX; name = strtok_r(NULL, " \t", &names)) {
+		targets[columns] = &unknown;
+		for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+			if (streq(name, known[i].name))
+				targets[columns] = known[i].target;
+		columns++;
+	}
+	line = strtok_r(NULL, "\n", &lines);
+	if (columns == 0 || targets[0] != &stats.entries || !line)
 		return -EBADMSG;
-	*stats = (struct neighbor_stats){.entries = strtoull(numbers, NULL, 16),
-		.allocs = column_sum(text, "allocs"),
-		.forced_gc = column_sum(text, "forced_gc_runs"),
-		.table_fulls = column_sum(text, "table_fulls")};
+	for (; line; line = strtok_r(NULL, "\n", &lines)) {
+		/* entries is the same on every line; all other columns are per CPU. */
+		stats.entries = 0;
+		for (size_t i = 0; i < columns; i++)
+			*targets[i] += strtoull(line, &line, 16);
+	}
+	*ret = stats;
 	return 0;
 }
 
