@@ -70,7 +70,7 @@ class Session:
         except Violation as why:
             self.failure = (list(self.trace), str(why))
             raise
-        seen = [name, arguments, [v.text for v in self.node.values.values()], self.node.runtime.text, self.node.docker.text, self.node.runtime.restarts, sorted(self.node.agents), self.node.world.monotonic]
+        seen = [name, arguments, [v.text for v in self.node.values.values()], self.node.runtime.text, self.node.docker.text, sorted(self.node.images.pins), self.node.runtime.restarts, sorted(self.node.agents), self.node.world.monotonic]
         line = json.dumps(seen)
         self.digest.update(line.encode())
         if self.log:

@@ -467,6 +467,10 @@ class Hands:
             self.move_tag(TOOL, "")
         self.wait(61)
 
+    @step(name=[APP, TOOL], on=[True, False])
+    def pin_image(self, name: str, on: bool) -> None:
+        self.node.images.pin(name, on)
+
     @step(percent=[0, 30, 60, 80, 100])
     def fill_store(self, percent: int) -> None:
         self.node.images.fill(percent)

@@ -94,12 +94,15 @@ class Images:
 
     def reset(self) -> None:
         clear(STORE)
-        for table in ("images", "leases"):
+        for table in ("images", "leases", "pins"):
             (TABLES / table).write_text("")
         ARCHIVES.mkdir(exist_ok=True)
         self.archives: dict[str, str] = {}  # file -> content
         self.growing: set[str] = set()
         self.names: dict[str, str] = {}  # as last seen
+        self.pins: set[str] = set()  # as last seen
+        self.pinned: set[str] = set()  # by us
+        self.pin_was_wanted = False
         self.by_hand: set[str] = set()  # names that others moved
         self.loaded: dict[str, str] = {}  # by us: name -> digest; "": perhaps others
         self.used = self.usage()
@@ -157,9 +160,20 @@ class Images:
                 file.unlink()
         self.names, self.used = self.read(), self.usage()
         self.by_hand.add(name)
+        self.put_pins(self.read_pins() - {name})  # a pull makes it anew
         if top in self.tops:  # for the program it is its own
             self.loaded[name] = ""
         self.changed = self.due = self.world.now
+
+    def put_pins(self, pins: set[str]) -> None:
+        (TABLES / "pins").write_text("".join(f"{name} -\n" for name in sorted(pins)))
+        self.pins = pins
+        self.pinned &= pins
+
+    def pin(self, name: str, on: bool) -> None:
+        """Someone pins an image, or removes the pin."""
+        self.observe()
+        self.put_pins(self.pins | ({name} & {*self.names}) if on else self.pins - {name})
 
     def fill(self, percent: int) -> None:
         """Other files fill the store."""
@@ -179,6 +193,26 @@ class Images:
         return dict(line.split() for line in (TABLES / "images").read_text().splitlines())
 
     @staticmethod
+    def read_pins() -> set[str]:
+        return {line.split()[0] for line in (TABLES / "pins").read_text().splitlines()}
+
+    def observe_pins(self) -> None:
+        pins, configs = self.read_pins(), self.node.possible_configs()
+        wanted = any(c.mode("images") == "enforce" and c.fields["pin"] for c in configs)
+        self.pin_was_wanted |= wanted
+        if pins - self.pins and not (wanted and (self.node.released.get("images") != "yes" or self.node.commands)):
+            raise Violation("consent", f"{pins - self.pins} was pinned: {self.node.explain()}")
+        if gone := {name for name in self.pins - pins if name in self.names and not self.pin_was_wanted}:
+            raise Violation("consent", f"the pin of {gone} is gone: {self.node.explain()}")
+        self.pinned = (self.pinned | (pins - self.pins)) & pins
+        self.pins = pins
+
+    def judge_restore(self, why: str) -> None:
+        """After a restore that succeeded."""
+        if self.pinned:
+            raise Violation("originals", f"restore left pins of {self.pinned}: {why}")
+
+    @staticmethod
     def usage() -> int:
         fs = os.statvfs(STORE)
         return (fs.f_blocks - fs.f_bavail) * fs.f_frsize
@@ -195,6 +229,7 @@ class Images:
 
     def observe(self) -> None:
         names, used = self.read(), self.usage()
+        self.observe_pins()
         if names != self.names:
             for name in {*names, *self.names}:
                 if names.get(name) != self.names.get(name) and name in (APP, TOOL):

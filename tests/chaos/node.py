@@ -9,7 +9,7 @@ from typing import Any
 
 from containerd import Containerd
 from docker import Docker
-from images import PATTERN, Images
+from images import APP, PATTERN, Images
 from kubelet import Kubelet, Mirror, OwnFile
 from program import Program
 from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear, set_immutable
@@ -82,6 +82,7 @@ FIELDS: dict[str, list[Any]] = {
     "downloads": ["10", "12", "2", None],
     "archives": [None, "/mnt/hung/a.tar", PATTERN, PATTERN],
     "pull": [None, "registry.example/app:1"],
+    "pin": [None, APP],
     "images.mode": [None, "observe", "off"],
     "wave": [None, "{nodes: 1000, seeds: 1, gate: off}", "{nodes: 1000, seeds: 1, gate: peers}"],
     "mirrors": [None, Mirror.URL],
@@ -140,8 +141,8 @@ class Config:
             runtime["mirrors"] = f"[{{registry: registry.example, url: {f['mirrors']!r}}}]"
         lines += ["runtime: {" + ", ".join(f"{k}: {v}" for k, v in runtime.items()) + "}"]
         mode = f", mode: {f['images.mode']}" if f["images.mode"] else ""
-        lists = f"archives: [{f['archives'] or ''}], pull: [{f['pull'] or ''}], pin: []{mode}" + (f", wave: {f['wave']}" if f["wave"] else "")
-        lines += [f"images: {{{lists}}}" if f["archives"] or f["pull"] else "images: {mode: off}"]
+        lists = f"archives: [{f['archives'] or ''}], pull: [{f['pull'] or ''}], pin: [{f['pin'] or ''}]{mode}" + (f", wave: {f['wave']}" if f["wave"] else "")
+        lines += [f"images: {{{lists}}}" if f["archives"] or f["pull"] or f["pin"] else "images: {mode: off}"]
         lines += [f"kubelet: {{manage: {f['manage']}}}" if f["manage"] else "kubelet: {mode: off}"]
         lines += ["thp: {" + ", ".join(f"{k}: {v}" for k, v in thp.items()) + "}", self.extra]
         return "\n".join(lines) + "\n"
@@ -444,6 +445,8 @@ class Node:
         for tuner, own in self.own_files.items():
             if tuner in tuners and not foreign and done.code == 0 and alone:
                 own.judge_restore(done.out)
+        if "images" in tuners and not foreign and done.code == 0 and alone:
+            self.images.judge_restore(done.out)
         for tuner in tuners:
             if not (foreign and alone):
                 self.released[tuner] = "yes" if done.code == 0 and alone else "maybe"

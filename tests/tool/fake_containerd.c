@@ -259,7 +259,7 @@ static int run(const char *path, const char *config, const char *state, const ch
 		.images = images,
 		.certs = certs_of(config),
 		.value = load(config),
-		.version = is_2() ? "2.0.5" : "1.6.20"};
+		.version = is_2() ? "2.0.5" : "1.6.26"};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	static struct client clients[CLIENTS_MAX];
 	struct pollfd fds[CLIENTS_MAX + 1];
@@ -306,7 +306,7 @@ int main(int argc, char **argv)
 		return dump(argv[2]);
 	if (argc == 2)
 		return printf("containerd github.com/containerd/containerd %s fake\n",
-			       is_2() ? "2.0.5" : "1.6.20") < 0;
+			       is_2() ? "2.0.5" : "1.6.26") < 0;
 	if (argc == 3 && streq(argv[2], "default"))
 		return dump("/nonexistent");
 	return argc == 5 ? run(argv[1], argv[2], argv[3], argv[4]) : 64;

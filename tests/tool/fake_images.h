@@ -3,9 +3,9 @@
 
 /*
  * The images and leases of fake_containerd. They are in tables, files in a directory with a line
- * "KEY VALUE..." for each entry: images (name, digest), leases (id), and of the tester contents
- * (digest, id, bytes). A pull by a digest of contents fetches nothing, but fills a file of that
- * size in the directory "store".
+ * "KEY VALUE..." for each entry: images (name, digest), leases (id), pins (name), and of the tester
+ * contents (digest, id, bytes). A pull by a digest of contents fetches nothing, but fills a file of
+ * that size in the directory "store".
  */
 
 #include "base/file.h"
@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <regex.h>
 
+#define PIN_LABEL     "io.cri-containerd.pinned"
 #define ROWS_MAX      64
 #define OK            0
 #define NOT_FOUND     5
@@ -173,8 +174,10 @@ static int pull(const char *images, const char *reference)
 	r = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)row->number);
 	if (fd >= 0)
 		close(fd);
-	if (r == 0)
+	if (r == 0) {
 		set_row(images, "images", reference, row->key);
+		set_row(images, "pins", reference, NULL);
+	}
 	return r == 0 ? OK : DISK_FULL;
 }
 
@@ -199,14 +202,16 @@ static bool is_other(const char *key, const char *name, const char *filter)
 static size_t show_rows(const char *images, const char *kind, const char *name, const char *filter,
 	bool of_cri, uint8_t *out)
 {
-	struct table table, contents;
+	struct table table, contents, pins;
 	uint8_t entry[1024], target[256];
 	size_t len = 0;
 
 	read_table(images, kind, &table);
 	read_table(images, "contents", &contents);
+	read_table(images, "pins", &pins);
 	for (size_t i = 0; i < table.n; i++) {
 		const struct row *row = &table.rows[i];
+		bool pinned = find_row(&pins, row->key);
 		const struct row *content = find_row(&contents, row->value);
 		size_t n;
 
@@ -215,8 +220,15 @@ static size_t show_rows(const char *images, const char *kind, const char *name, 
 		if (of_cri && content) {
 			n = text_field(entry, 1, content->value);
 			n += text_field(entry + n, strchr(row->key, '@') ? 3 : 2, row->key);
+			entry[n++] = 8 << 3;
+			entry[n++] = pinned;
 		} else {
 			n = text_field(entry, 1, row->key);
+			if (pinned)
+				n += field(entry + n, 2, target,
+					text_field(target, 1, PIN_LABEL) +
+						text_field(target + 2 + strlen(PIN_LABEL), 2,
+							"pinned"));
 			n += field(entry + n, 3, target, text_field(target, 2, row->value));
 		}
 		len += field(out + len, 1, entry, n);
@@ -229,7 +241,7 @@ static size_t serve_images(
 {
 	const char *kind = strstr(service, "Leases") ? "leases" : "images";
 	const char *method = strrchr(service, '/') + 1;
-	char name[512], digest[128], path[PATH_MAX];
+	char name[512], digest[128], label[128], value[32], path[PATH_MAX];
 	struct table table;
 	size_t n = 0;
 	bool found, of_cri = strstr(service, "ImageService");
@@ -239,6 +251,10 @@ static size_t serve_images(
 	if (of_cri || (kind[0] == 'i' && strchr("CU", method[0])))
 		copy_field(name, sizeof(name), find_field(in, 1), 1);
 	copy_field(digest, sizeof(digest), find_field(find_field(in, 1), 3), 2);
+	copy_field(label, sizeof(label), find_field(find_field(in, 1), 2), 1);
+	copy_field(value, sizeof(value), find_field(find_field(in, 1), 2), 2);
+	if (streq(method, "Update") && streq(label, PIN_LABEL))
+		set_row(images, "pins", name, value[0] ? "-" : NULL);
 	read_table(images, kind, &table);
 	found = find_row(&table, name);
 	if (streq(method, "ImageFsInfo")) {
