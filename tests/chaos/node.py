@@ -203,7 +203,7 @@ class Node:
         self.released.clear()
         self.commands.clear()
         self.configs = {o: Config(o, {n: c[0] for n, c in FIELDS.items()}, self.others_off) for o in OWNERS}
-        self.good: dict[str, list[Config]] = {o: [] for o in OWNERS}  # that it has loaded
+        self.good: dict[str, list[Config]] = {o: [] for o in OWNERS}  # that it may have loaded
         self.faulty: set[str] = set()
         for owner in OWNERS:
             self.write_config(owner)
@@ -239,6 +239,7 @@ class Node:
         self.want(owner)
         if owner in self.agents:
             self.agents[owner].possible.append(config)
+            self.good[owner].append(config)
 
     def write(self, name: str, text: str) -> None:
         """A hand writes a value."""
