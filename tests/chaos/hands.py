@@ -200,7 +200,7 @@ class Hands:
         """The command may be killed or interrupted before one of its changes."""
         if verb in ("status", "doctor", "explain"):
             only = None
-        self.node.run(owner, verb, only=only, crash=crash if verb in ("apply", "restore") else 0, number=number)
+        self.node.run(owner, verb, only=only, crash=crash if verb in ("apply", "restore") else 0, env={"SHIFT_SIGNAL": str(number or 9)})
 
     @step(first=VERBS[:2], second=VERBS, stop_at=[1, 2, 3, 5, 8], crash=[0, 0, 2, 5])
     def two_commands(self, first: str, second: str, stop_at: int, crash: int) -> None:
@@ -217,17 +217,19 @@ class Hands:
             self.edit_config("unit", field, pick, False)
         self.node.run("unit", "apply")
 
-    @combined(crash=[4, 8, 12, 16, 18, 20, 24, 26, 28, 30], by=["command", "agent"])
+    @combined(crash=[0, 0, 4, 8, 12, 16, 18, 20, 24, 26, 28, 30], by=["command", "agent"])
     def cut_restore_short(self, crash: int, by: str) -> None:
-        """The process that restores is killed, and the unit's next agent finishes it."""
+        """The process that restores is killed, with 0 right after it wrote containerd's file. The unit's next agent finishes it."""
         if self.world.fuse >= 0:
             return
         self.apply_alone(("mode", 0), ("runtime.mode", 0), ("runtime.restart", 0), ("downloads", 0))
+        after = {} if crash else {"SHIFT_AFTER": str(FILE)}
         if by == "agent":
-            self.start_agent("unit", 0)
+            self.node.start("unit", env=after)
             self.wait(2.5)
-            self.kill_at_change(crash)
-        self.node.run("unit", "restore", crash=crash if by == "command" else 0)
+            if crash:
+                self.kill_at_change(crash)
+        self.node.run("unit", "restore", **({"crash": crash, "env": after} if by == "command" else {}))
         self.start_agent("unit", 0)
         self.wait(1800)
 

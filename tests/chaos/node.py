@@ -184,8 +184,7 @@ class Node:
         self.reset()
         world.watch = self.observe
         version = world.command("version", "--json", "--config", str(self.none())).out
-        assert version.startswith("{"), version
-        off = [tuner["name"] for tuner in json.loads(version)["tuners"]]
+        off = [tuner["name"] for tuner in json.loads(version[version.index("{") :])["tuners"]]  # after messages
         self.others_off = "\n".join(f"{name}: {{mode: off}}" for name in off if name not in TUNERS)
 
     def none(self) -> Path:
@@ -279,7 +278,7 @@ class Node:
         if path.exists() and path.stat().st_size == 0:
             self.write_config(owner)
 
-    def start(self, owner: str, crash: int = 0, pod: str = "host") -> None:
+    def start(self, owner: str, crash: int = 0, pod: str = "host", env: dict[str, str] | None = None) -> None:
         self.fill_empty(owner)
         self.want(owner)
         pod = "" if owner == "unit" else pod
@@ -290,7 +289,7 @@ class Node:
         if any(c.mode(t) == "enforce" for c in possible for t in TUNERS) and self.records_owner() != owner:
             # It may take over, and ends the releases of the other installation.
             self.released = {tuner: "maybe" for tuner in self.released}
-        task = self.world.spawn("agent", "--config", str(config.path), owner=owner, crash=crash, pod=pod)
+        task = self.world.spawn("agent", "--config", str(config.path), owner=owner, crash=crash, pod=pod, env=env)
         self.agents[owner] = Agent(owner, task, possible, pod)
         if owner not in self.faulty:
             self.good[owner].append(config)
@@ -327,15 +326,12 @@ class Node:
         if done.code < 0 and done.code not in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
             raise Violation("progress", f"{done.args} ended by signal {-done.code}: {done.out[-2000:]}")
 
-    def run(self, owner: str, verb: str, *options: str, only: str | None = None, crash: int = 0, number: int = 0) -> Done:
-        done = self.run_all([(owner, verb, options, only, crash)], number=number)
+    def run(self, owner: str, verb: str, *options: str, only: str | None = None, crash: int = 0, env: dict[str, str] | None = None) -> Done:
+        done = self.run_all([(owner, verb, options, only, crash)], env=env)
         return done[0] if done else Done((verb,), 0, "", 0)
 
-    def run_all(self, wanted: list[tuple[str, str, tuple[str, ...], str | None, int]], stop_at: int = 0, number: int = 0) -> list[Done]:
-        """
-        Runs commands, and judges what they did. With stop_at the first one stops at a change while the others run.
-        number: the signal that they get at their change, else SIGKILL.
-        """
+    def run_all(self, wanted: list[tuple[str, str, tuple[str, ...], str | None, int]], stop_at: int = 0, env: dict[str, str] | None = None) -> list[Done]:
+        """Runs commands, and judges what they did. With stop_at the first one stops at a change while the others run."""
         self.observe()
         owner_before, began = self.records_owner(), self.world.now
         before = {name: (value.text, value.by_hand, set(value.firsts)) for name, value in self.values.items()}
@@ -348,10 +344,10 @@ class Node:
             for value in self.values.values():
                 value.loose |= verb == "restore" and only in (None, value.tuner)
             args = [verb, *options, *(["--only", only] if only else []), "--config", str(self.configs[owner].path)]
-            stop = {"SHIFT_CRASH": str(stop_at), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))} if stop_at and not tasks else {"SHIFT_SIGNAL": str(number)} if number else {}
+            stop = {"SHIFT_CRASH": str(stop_at), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))} if stop_at and not tasks else env
             pod = "" if owner == "unit" else "host"
             tasks.append(self.world.spawn(*args, owner=owner, crash=crash, env=stop, pod=pod))
-            if stop:
+            if stop_at and len(tasks) == 1:
                 self.world.settle()
         dones = self.world.finish(*tasks[1:]) if stop_at else []
         left = tasks[: len(tasks) - len(dones)]

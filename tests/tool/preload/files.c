@@ -16,6 +16,8 @@
 #define FILES_MAX 1024
 
 static int64_t crash_left;         /* of SHIFT_CRASH; 0: no crash */
+static const char *crash_after;    /* of SHIFT_AFTER: the change after a file got this name */
+static _Thread_local int64_t left; /* until this thread's crash */
 static int crash_signal = SIGKILL; /* of SHIFT_SIGNAL */
 static _Atomic bool is_kernel_file[FILES_MAX];
 
@@ -24,6 +26,7 @@ void files_init(void)
 	const char *crash = getenv("SHIFT_CRASH");
 
 	crash_left = crash ? atoll(crash) : 0;
+	crash_after = getenv("SHIFT_AFTER");
 	if (getenv("SHIFT_SIGNAL"))
 		crash_signal = atoi(getenv("SHIFT_SIGNAL"));
 }
@@ -41,7 +44,7 @@ void files_closed(int fd)
  */
 static void before_change(void)
 {
-	static _Thread_local int64_t left, order = -1;
+	static _Thread_local int64_t order = -1;
 
 	if (!control)
 		return;
@@ -120,6 +123,17 @@ ssize_t write(int fd, const void *data, size_t size)
 	return n;
 }
 
+int rename(const char *from, const char *to)
+{
+	int r;
+
+	before_change();
+	r = REAL(rename)(from, to);
+	if (r == 0 && crash_after && strcmp(to, crash_after) == 0)
+		left = 1;
+	return r;
+}
+
 #define CHANGES(type, name, parameters, arguments) \
 	type name parameters                       \
 	{                                          \
@@ -127,7 +141,6 @@ ssize_t write(int fd, const void *data, size_t size)
 		return REAL(name) arguments;       \
 	}
 
-CHANGES(int, rename, (const char *from, const char *to), (from, to))
 CHANGES(int, renameat, (int from_dir, const char *from, int to_dir, const char *to),
 	(from_dir, from, to_dir, to))
 CHANGES(int, unlink, (const char *path), (path))
