@@ -241,8 +241,13 @@ struct kernfs_node {
 	__u64 id;
 };
 
+struct cgroup_root {
+	int hierarchy_id; /* 0: cgroup2 */
+};
+
 struct cgroup {
 	struct kernfs_node *kn;
+	struct cgroup_root *root;
 };
 
 struct cgroup_subsys_state { /* include/linux/cgroup-defs.h */

@@ -208,21 +208,30 @@ static struct workload unknown_cgroup(uint64_t inode)
 	return workload;
 }
 
-static void read_directory(
-	const struct cgroups *cgroups, struct known *known, int parent, const char *path)
+void cgroups_name(struct cgroups *cgroups, uint64_t inode, const char *path)
 {
-	const char *name = strrchr(path, '/') + 1;
+	struct known *known = find(cgroups, inode, cgroups->n);
 	size_t len = strlen(path);
 	bool unit = len > 6 && (streq(path + len - 6, ".scope") || streq(path + len - 6, ".slice"));
-	char procs[NAME_MAX + 16], text[32] = "";
-	_cleanup_close_ int fd = -1;
 
+	if (!known || known->found)
+		return;
 	known->found = true;
+	cgroups->missing--;
 	/* Scopes and slices are units too. The name of any other directory is its path. */
 	if (!path_workload(path, &known->workload)) {
 		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
-		copy_text(known->workload.name, sizeof(known->workload.name), unit ? name : path);
+		copy_text(known->workload.name, sizeof(known->workload.name),
+			unit ? strrchr(path, '/') + 1 : path);
 	}
+}
+
+static void read_directory(
+	const struct cgroups *cgroups, struct known *known, int parent, const char *name)
+{
+	char procs[NAME_MAX + 16], text[32] = "";
+	_cleanup_close_ int fd = -1;
+
 	snprintf(procs, sizeof(procs), "%s/cgroup.procs", name);
 	fd = openat(parent, procs, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
@@ -249,15 +258,15 @@ static void walk(struct cgroups *cgroups, int parent, const char *name, char *pa
 		snprintf(path + len, PATH_MAX - len, "/%s", entry->d_name);
 		known = find(cgroups, entry->d_ino, cgroups->n);
 		if (known && !known->found) {
-			read_directory(cgroups, known, dirfd(directory), path);
-			cgroups->missing--;
+			cgroups_name(cgroups, entry->d_ino, path);
+			read_directory(cgroups, known, dirfd(directory), entry->d_name);
 		}
 		walk(cgroups, dirfd(directory), entry->d_name, path, depth - 1);
 		path[len] = '\0';
 	}
 }
 
-void cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now)
+bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now)
 {
 	char path[PATH_MAX] = "";
 	uint64_t begun;
@@ -290,12 +299,13 @@ void cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 				    cgroups->known[i].attempts < ATTEMPTS &&
 				    cgroups->known[i].wanted_at_us == now;
 	if (cgroups->missing == 0 || now < cgroups->walk_at_us || cgroups->root < 0)
-		return;
+		return cgroups->missing > 0;
 	begun = now_us();
 	walk(cgroups, cgroups->root, ".", path, DEPTH_MAX);
 	cgroups->walk_at_us = now + MAX(WALK_EVERY_US, (now_us() - begun) * WALK_SHARE);
 	for (size_t i = 0; i < cgroups->n; i++)
 		cgroups->known[i].attempts++;
+	return cgroups->missing > 0;
 }
 
 struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode)

@@ -64,9 +64,13 @@ void cgroups_close(struct cgroups *cgroups);
 
 /*
  * Searches the unknown cgroups among these when a walk is due. A full table forgets cgroups that
- * nobody asked for within ten minutes: the kernel never reuses their inodes.
+ * nobody asked for within ten minutes: the kernel never reuses their inodes. True if some stay
+ * unknown.
  */
-void cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now_us);
+bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now_us);
+
+/* Names an unknown cgroup by its path below the hierarchy's root. */
+void cgroups_name(struct cgroups *cgroups, uint64_t inode, const char *path);
 
 /* The workload. An unknown cgroup has kind unit and its inode as the name. */
 struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode);

@@ -19,7 +19,7 @@ def asks(lab: Lab, server: str, count: int, group: Cgroup | None, name: str = "o
 @pytest.mark.quick
 def test_workloads_are_named(watch, lab) -> None:
     server = lab.serve(31)
-    plain, guaranteed, systemd = pod_path(), pod_path(), pod_path(systemd=True)
+    plain, guaranteed, systemd, ended = pod_path(), pod_path(), pod_path(systemd=True), pod_path()
     paths = {
         plain[1]: plain[0],
         guaranteed[1]: guaranteed[0].replace("burstable/", ""),
@@ -30,20 +30,25 @@ def test_workloads_are_named(watch, lab) -> None:
     one = watch()
     for i, path in enumerate(paths.values()):
         asks(lab, server, 20 + i, lab.cgroup(path))
+    # A pod that ends before the agent has read its queries.
+    paths[ended[1]] = ended[0]
+    group = Cgroup(ended[0])
+    asks(lab, server, 25, group)
+    group.remove()
     asks(lab, server, 40, None)
 
     def named(top: list[dict[str, Any]], name: str) -> list[tuple[str, int]]:
         mine = [user for user in top if name in (user["workload"]["name"], user["workload"]["id"])]
         return [(user["workload"]["kind"], user["queries"]) for user in mine]
 
-    kinds = [("pod", 20), ("pod", 21), ("pod", 22), ("lxd", 23), ("unit", 24)]
+    kinds = [("pod", 20), ("pod", 21), ("pod", 22), ("lxd", 23), ("unit", 24), ("pod", 25)]
     scrape = settle(
         one, lambda now: [named(now.row(server).get("top", []), name) for name in paths] == [[kind] for kind in kinds], "named", 12
     )
     top = scrape.row(server)["top"]
     # A process in the root cgroup is known by its address.
     assert top[0]["queries"] == 40 and "10.53.0.1" in str(top[0]["workload"])
-    assert sum(user["queries"] for user in top) + scrape.row(server)["other"]["queries"] == 40 + sum(range(20, 25))
+    assert sum(user["queries"] for user in top) + scrape.row(server)["other"]["queries"] == 40 + sum(range(20, 26))
     metric = {k: v for k, v in scrape.metrics.items() if k.startswith("headroom_limit_used_by_workload") and "dns/" in k}
     assert len(metric) <= 11
 

@@ -245,6 +245,14 @@ struct dns_watch {
 #define DNS_LOSSY_INDEX(cookie) ((__u32)((cookie) * DNS_HASH_FACTOR >> 40) & (DNS_LOSSY - 1))
 
 /* Mapped pages that user space reads and writes. */
+/* A removed cgroup. */
+struct dns_ended {
+	__u64 cgroup;
+	char path[248];
+};
+
+#define DNS_ENDED 256 /* a power of two */
+
 struct dns_control {
 	/* Every query needs these fields, which are in one cache line. */
 	__u64 sample_share; /* sampled names, in 2^-32 of the queries; 0: none */
@@ -269,4 +277,6 @@ struct dns_control {
 	/* The time of the last resync, by connection: see DNS_LOSSY. */
 	__u64 lossy_ns[DNS_LOSSY];
 	__u8 overflow_used[DNS_OVERFLOW]; /* 0: no query in this bucket waits for its answer */
+	__u64 n_ended;
+	struct dns_ended ended[DNS_ENDED];
 };

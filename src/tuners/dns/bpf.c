@@ -58,8 +58,10 @@ enum kept {
 	CONTROL,
 	INGRESS,
 	EGRESS,
+	CGROUP_RMDIR,
 	INGRESS_LINK,
 	EGRESS_LINK,
+	CGROUP_RMDIR_LINK,
 	KEPT,
 };
 
@@ -192,6 +194,7 @@ static int load(struct dns_bpf *bpf)
 		[CONTROL] = bpf_map__fd(object->maps.bss),
 		[INGRESS] = bpf_program__fd(object->progs.dns_ingress),
 		[EGRESS] = bpf_program__fd(object->progs.dns_egress),
+		[CGROUP_RMDIR] = bpf_program__fd(object->progs.dns_cgroup_rmdir),
 	};
 	for (int i = 0; i < INGRESS_LINK; i++) {
 		fds[i] = fcntl(known[i], F_DUPFD_CLOEXEC, 0);
@@ -244,6 +247,9 @@ int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static
 		if (links[i] < 0)
 			r = links[i] = bpf_link_create(bpf->fds[INGRESS + i], cgroup,
 				i == 0 ? BPF_CGROUP_INET_INGRESS : BPF_CGROUP_INET_EGRESS, NULL);
+	/* Without it, clients that end at once have no name. */
+	if (r >= 0 && links[2] < 0)
+		links[2] = bpf_raw_tracepoint_open("cgroup_rmdir", bpf->fds[CGROUP_RMDIR]);
 	r = MIN(r, 0);
 	why[0] = '\0';
 	if (r == -EPERM && capability_have(CAP_NET_ADMIN))
@@ -273,7 +279,7 @@ struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
 
 void dns_bpf_detach(struct dns_bpf *bpf)
 {
-	for (int *link = &bpf->fds[INGRESS_LINK]; link <= &bpf->fds[EGRESS_LINK]; link++)
+	for (int *link = &bpf->fds[INGRESS_LINK]; link < &bpf->fds[KEPT]; link++)
 		if (*link >= 0)
 			close(steal_fd(link));
 	memset(bpf->pending.start, 0, bpf->pending.size);

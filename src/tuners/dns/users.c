@@ -194,15 +194,18 @@ static void count_in_second(const struct dns_clients *clients, const struct dns_
 static void learn_cgroups(struct dns_sensor *sensor)
 {
 	const struct dns_clients *clients = &sensor->clients;
-	uint64_t root = dns_bpf_control(sensor->bpf)->root_cgroup;
+	const struct dns_control *control = dns_bpf_control(sensor->bpf);
 	_cleanup_free_ uint64_t *wanted = must(calloc(clients->n + 1, sizeof(*wanted)));
 	size_t n = 0;
 
 	for (size_t i = 0; i < clients->n; i++)
-		if (clients->clients[i].cgroup != root &&
+		if (clients->clients[i].cgroup != control->root_cgroup &&
 			clients->read_at_us - clients->clients[i].changed_at_us < RECENT_US)
 			wanted[n++] = clients->clients[i].cgroup;
-	cgroups_learn(sensor->cgroups, wanted, n, clients->read_at_us);
+	if (cgroups_learn(sensor->cgroups, wanted, n, clients->read_at_us))
+		for (size_t i = 0; i < DNS_ENDED; i++)
+			cgroups_name(
+				sensor->cgroups, control->ended[i].cgroup, control->ended[i].path);
 }
 
 static struct workload workload_of(
