@@ -222,6 +222,14 @@ static int usage_error(const struct cli_command *command, const char *what, cons
 	return EXIT_USAGE;
 }
 
+/* With a full disk the output may be incomplete, and a script must notice. */
+static int finish(int r)
+{
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return cli_fail("standard output", "%s", strerror(errno));
+	return r;
+}
+
 static int run(const struct cli_command *command, int argc, char **argv)
 {
 	const char *host_root = getenv("HEADROOM_HOST_ROOT");
@@ -252,10 +260,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		print_help(command);
 	else
 		r = command->run(&cli);
-	/* With a full disk the output may be incomplete, and a script must notice. */
-	if (fflush(stdout) != 0 || ferror(stdout))
-		return cli_fail("standard output", "%s", strerror(errno));
-	return r;
+	return finish(r);
 }
 
 int cli_main(int argc, char **argv)
@@ -265,7 +270,7 @@ int cli_main(int argc, char **argv)
 
 	if (streq(name, "--help") || streq(name, "-h") || streq(name, "help")) {
 		print_usage(stdout);
-		return EXIT_OK;
+		return finish(EXIT_OK);
 	}
 	if (streq(name, "--version"))
 		name = "version";

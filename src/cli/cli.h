@@ -156,6 +156,7 @@ struct screen {
 	int height; /* in lines; INT_MAX: unlimited */
 	bool live;  /* a terminal that can be cleared: the output must fit it */
 	int keep;   /* of each list, rows without a problem and lines below a row; INT_MAX: all */
+	bool ascii; /* the locale is not UTF-8 */
 	FILE *out;
 	int column; /* of the next character, from 0 */
 };

@@ -7,29 +7,41 @@
 #include <sys/ioctl.h>
 
 #define BAR_WIDTH 12
-#define WIDTH_MIN 40
 #define KEEP_MAX  64 /* rows of a list on a terminal */
+
+/* Without any of the variables, terminals have UTF-8 nearly always. */
+static bool locale_is_ascii(void)
+{
+	const char *locale = getenv("LC_ALL");
+
+	if (!locale || !locale[0])
+		locale = getenv("LC_CTYPE");
+	if (!locale || !locale[0])
+		locale = getenv("LANG");
+	return locale && locale[0] && !strcasestr(locale, "utf-8") && !strcasestr(locale, "utf8");
+}
 
 struct screen screen_open(void)
 {
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
 	const char *columns = getenv("COLUMNS");
 	bool terminal = isatty(STDOUT_FILENO);
-	bool dumb = term && streq(term, "dumb");
+	bool dumb = !term || !term[0] || streq(term, "dumb");
 	struct screen screen = {.bars = terminal,
 		.height = INT_MAX,
 		.keep = INT_MAX,
 		.live = terminal && !dumb,
+		.ascii = locale_is_ascii(),
 		.out = stdout};
 	struct winsize size = {0};
 
 	screen.color = terminal && !(no_color && no_color[0]) && !dumb;
 	if (terminal)
 		ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-	if (size.ws_row >= 10)
+	if (size.ws_row > 1)
 		screen.height = size.ws_row;
 	screen.width = columns ? atoi(columns) : size.ws_col;
-	if (screen.width < WIDTH_MIN)
+	if (screen.width <= 0)
 		screen.width = terminal ? 80 : INT_MAX;
 	return screen;
 }
@@ -121,12 +133,23 @@ void screen_fit(
 	}
 }
 
+/* A screen that must fit the terminal cuts its lines. A locale without UTF-8 gets ASCII. */
 static void put(struct screen *screen, const char *text, size_t len)
 {
-	fwrite(text, 1, len, screen->out);
-	screen->column += columns_of(text, len);
-	if (len > 0 && text[len - 1] == '\n')
-		screen->column = 0;
+	static const char *const replaced[] = {"█#", "·.", "…~", "µu"};
+
+	for (const char *end = text + len, *from; text < end;) {
+		from = utf8_next(&text, &len);
+		if (*from == '\n')
+			screen->column = 0;
+		else if (screen->column++ >= screen->width && screen->out != stdout)
+			continue;
+		for (size_t i = 0; screen->ascii && len > 1 && i < ARRAY_SIZE(replaced); i++)
+			if (strncmp(replaced[i], from, len) == 0)
+				from = replaced[i] + len, len = 1;
+		fwrite(screen->ascii && len > 1 ? "?" : from, 1, screen->ascii ? 1 : len,
+			screen->out);
+	}
 }
 
 void draw(struct screen *screen, enum color color, const char *format, ...)

@@ -188,7 +188,7 @@ def test_a_closed_pipe_does_not_crash(agent, directory) -> None:
 
 def test_output_that_cannot_be_written_is_an_error(run) -> None:
     """Otherwise a script would mistake a truncated plan for a complete one."""
-    answer = run("version", wrap=("sh", "-c", 'exec "$@" >/dev/full', "sh"))
+    answer = run("help", wrap=("sh", "-c", 'exec "$@" >/dev/full', "sh"))
     assert answer.returncode == 1
     assert "No space" in answer.stderr
 

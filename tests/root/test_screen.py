@@ -115,8 +115,10 @@ def test_only_terminals_without_no_color_get_colours(serve: Serve, directory: Pa
     coloured = Terminal(directory, "status", columns=80).finish()
     assert f"neighbor/ipv4       {RED}█" in coloured
     assert max(map(len, plain(coloured).splitlines())) <= 80
-    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}):
         assert "\x1b" not in Terminal(directory, "status", env=env).finish()
+    coloured = Terminal(directory, "status", env={"LC_ALL": "C"}).finish()
+    assert coloured.isascii() and f"{RED}#" in coloured
 
 
 def limits(n: int) -> list[dict[str, Any]]:
@@ -136,6 +138,13 @@ def test_a_live_view_fits_the_screen_with_the_verdict_and_the_busiest_limits(ser
     names = [line.split()[0] for line in lines if " of 100 entries" in line]
     assert names[0] == "reached" and names[1:] == [f"idle/{39 - i}" for i in range(len(names) - 1)], lines
     assert f"  and {41 - len(names)} idle" in lines
+
+
+def test_a_live_view_cuts_its_lines_on_a_narrow_terminal(serve: Serve, directory: Path) -> None:
+    serve({**STATUS, "limits": limits(40), **dns(SERVER, SILENT, SILENT)})
+    with contextlib.closing(Terminal(directory, "top", columns=40, rows=8)) as terminal:
+        lines = plain(terminal.wait_screens(1)).splitlines()
+    assert len(lines) < 8 and max(map(len, lines)) <= 40, lines
 
 
 def test_top_on_a_dumb_terminal_shows_one_screen_without_escape_codes(serve: Serve, directory: Path) -> None:
