@@ -168,7 +168,8 @@ static int explain(const struct cli *cli, const char *name, const cJSON *status)
 
 		if (fnmatch(entry->name, name, FNM_CASEFOLD) != 0 &&
 			strcasecmp(entry->name, name) != 0) {
-			suggest_offer(&search.nearest, name, entry->name);
+			if (entry_is_literal(entry))
+				suggest_offer(&search.nearest, name, entry->name);
 		} else if (entry_is_literal(entry) || !search.kind ||
 			   !streq(search.kind, entry->kind)) {
 			search.kind = entry->kind;

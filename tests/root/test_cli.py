@@ -78,6 +78,7 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
     words += ["OK", "True", "False", "Unknown", "ok", "advice", "warning", "critical", "active", "degraded", "off"]
     words += ["enforce", "observe", "released", *"in-sync pending drifted yielded failed unsupported observed".split()]
     words += ["budget", "p99", "upstream", "cluster", "q/s", "peak/s", "not applicable"]
+    words += ["workload", "device", "kind", "server", *"pod container unit lxd netns uid host".split()]
     for name in {*names, *words}:
         answer = run("explain", name)
         assert answer.returncode == 0, (name, answer.stderr)

@@ -118,6 +118,9 @@ const struct explanation dns_explanations[] = {
 		.source =
 			"https://github.com/coredns/deployment/blob/master/kubernetes/Scaling_CoreDNS.md"},
 	WORD("budget", "Queries or packets a second that the resolver answers for this node."),
+	WORD("server", "The address of a resolver."),
+	WORD("pending", "Queries that wait for an answer."),
+	WORD("unanswered", "Queries of the last minute without an answer after five seconds."),
 	WORD("q/s", "Queries to the resolver in the last second."),
 	WORD("peak/s", "Queries of the busiest second within the last minute."),
 	WORD("s?over", "Seconds over the budget since the start of the agent."),
