@@ -8,9 +8,11 @@
 #include "base/file.h"
 #include "runtime/archive_internal.h"
 
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 
 #include <zlib.h>
+#define ZSTD_STATIC_LINKING_ONLY /* ZSTD_createDStream_advanced(), in every build of libzstd */
 #include <zstd.h>
 
 #define MEMBERS_MAX   4096
@@ -18,7 +20,8 @@
 #define BLOCK         512
 #define EXTENSION_MAX 65536 /* of a pax header or a long name */
 #define WINDOW_LOG    25    /* 32 MiB, as k3s and RKE2 compress theirs; zstd without --long: 8 */
-#define CHUNK         ((size_t)128 * 1024)
+#define CHUNK         ((size_t)64 * 1024)
+#define WINDOW_HEAP   ((size_t)1 << 20) /* a larger one is in a file */
 
 /* ---- compressed archives ---- */
 
@@ -28,6 +31,8 @@ struct spool {
 	uint64_t total; /* bytes so far */
 	uint64_t left;  /* compressed bytes to read */
 	int (*unpack)(struct spool *spool, int in);
+	void *window; /* of zstd, in a file; or NULL */
+	size_t window_size;
 	char input[CHUNK], output[CHUNK];
 };
 
@@ -38,6 +43,9 @@ static int spool_write(struct spool *spool, size_t len)
 	int r = archive_check_wait(spool->reader);
 
 	spool->total += len;
+	/* Its pages stay in the page cache, from which the kernel can reclaim them. */
+	if (spool->window)
+		(void)madvise(spool->window, spool->window_size, MADV_DONTNEED);
 	if (r < 0 || spool->fd < 0)
 		return r < 0 ? r : spool->total > spool->reader->unpacked_max;
 	if (fstatvfs(spool->fd, &fs) < 0)
@@ -69,9 +77,44 @@ static int unpack_gzip(struct spool *spool, int in)
 				      : archive_bad(spool->reader, "gzip: truncated or damaged");
 }
 
+static int open_unnamed(const struct archive_reader *reader)
+{
+	if (reader->host->state[0])
+		(void)make_directories(reader->host->state, 0755);
+	return open(reader->host->state, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+}
+
+/* A large window would be private memory of the agent. In a full file system it still is. */
+static void *allocate(void *userdata, size_t size)
+{
+	struct spool *spool = userdata;
+	bool is_window = size > WINDOW_HEAP && !spool->window;
+	_cleanup_close_ int fd = is_window ? open_unnamed(spool->reader) : -1;
+	void *window;
+
+	if (fd < 0 || fallocate(fd, 0, 0, (off_t)size) < 0)
+		return malloc(size);
+	window = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (window == MAP_FAILED)
+		return malloc(size);
+	spool->window_size = size;
+	return spool->window = window;
+}
+
+static void release(void *userdata, void *memory)
+{
+	struct spool *spool = userdata;
+
+	if (memory && memory == spool->window)
+		munmap(steal(spool->window), spool->window_size);
+	else
+		free(memory);
+}
+
 static int unpack_zstd(struct spool *spool, int in)
 {
-	ZSTD_DStream *zstd = must(ZSTD_createDStream());
+	ZSTD_DStream *zstd = must(ZSTD_createDStream_advanced(
+		(ZSTD_customMem){.customAlloc = allocate, .customFree = release, .opaque = spool}));
 	size_t left = 1;
 	ssize_t n;
 	int r = 0;
@@ -152,9 +195,7 @@ static int unpack(struct archive_reader *reader)
 
 	if (!spool)
 		return 0;
-	if (reader->host->state[0])
-		(void)make_directories(reader->host->state, 0755);
-	spool->fd = open(reader->host->state, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	spool->fd = open_unnamed(reader);
 	if (spool->fd < 0)
 		return archive_fail(reader, -errno, "cannot create a file to unpack it to: %s",
 			strerror(errno));

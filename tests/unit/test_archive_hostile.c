@@ -4,6 +4,10 @@
 
 #include "image_archive.h"
 
+#include "base/file.h"
+
+#include <sys/resource.h>
+
 ARCHIVE_TEST(torn_archives_and_other_files_are_refused)
 {
 	static const char layer[600];
@@ -247,4 +251,24 @@ ARCHIVE_TEST(a_zstd_window_over_32_mib_is_refused)
 
 	assert_opens(fixture, &largest);
 	assert_refused(fixture, &larger, "too much memory");
+}
+
+extern void __asan_init(void) __attribute__((weak));
+
+ARCHIVE_TEST(a_large_zstd_window_needs_no_private_memory)
+{
+	_cleanup_bytes_ struct bytes largest = zstd_of(fixture->tar.data, fixture->tar.len, 25);
+	_cleanup_free_ char *status = NULL;
+	struct rlimit old, few;
+	size_t len = 0, used = 0;
+
+	assert_int_equal(read_file("/proc/self/status", 65536, &status, &len), 0);
+	assert_int_equal(sscanf(strstr(status, "VmData:"), "VmData: %zu", &used), 1);
+	assert_int_equal(getrlimit(RLIMIT_DATA, &old), 0);
+	few = (struct rlimit){used * 1024 + (4 << 20), old.rlim_max};
+	/* Sanitizers need memory of their own. */
+	if (!__asan_init)
+		assert_int_equal(setrlimit(RLIMIT_DATA, &few), 0);
+	assert_opens(fixture, &largest);
+	assert_int_equal(setrlimit(RLIMIT_DATA, &old), 0);
 }
