@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "config/config.h"
 #include "runtime/http_client.h"
 
 #include <arpa/inet.h>
@@ -69,6 +70,20 @@ bool registry_copy_url(char *dst, size_t size, const char *url)
 	memcpy(dst, url, len);
 	dst[len] = '\0';
 	return true;
+}
+
+size_t registry_read_mirrors(
+	const struct config *config, struct runtime_mirror mirrors[static RUNTIME_MIRROR_MAX])
+{
+	size_t n = config_list(config, "runtime.mirrors");
+
+	for (size_t i = 0; i < n; i++) {
+		copy_text(mirrors[i].registry, REGISTRY_NAME_MAX,
+			config_item(config, "runtime.mirrors", i, "registry"));
+		(void)registry_copy_url(mirrors[i].url, REGISTRY_URL_MAX,
+			config_item(config, "runtime.mirrors", i, "url"));
+	}
+	return n;
 }
 
 bool registry_list_has(const char *list, const char *url, size_t len)

@@ -28,6 +28,19 @@ int registry_check_url(const char *url);
 /* Copies a checked URL without trailing slashes. False when it does not fit. */
 bool registry_copy_url(char *dst, size_t size, const char *url);
 
+#define RUNTIME_MIRROR_MAX 32 /* configured in total */
+
+/* An item of the option runtime.mirrors. */
+struct runtime_mirror {
+	char registry[REGISTRY_NAME_MAX]; /* or REGISTRY_DEFAULT */
+	char url[REGISTRY_URL_MAX];
+};
+
+/* Copies the configured mirrors. Returns their number. */
+struct config;
+size_t registry_read_mirrors(
+	const struct config *config, struct runtime_mirror mirrors[static RUNTIME_MIRROR_MAX]);
+
 /* Lists of URLs, separated by spaces. Adding drops trailing slashes and skips duplicates. */
 bool registry_list_has(const char *list, const char *url, size_t len);
 void registry_list_add(char *list, size_t size, const char *url, size_t len);

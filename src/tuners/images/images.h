@@ -60,7 +60,7 @@ struct images_config {
 	uint64_t parallel;
 	uint64_t progress_timeout_us; /* of a load; 0: none */
 	struct wave wave;             /* start_us 0: from when the node first saw the image */
-	struct image_mirror *mirrors; /* of runtime.mirrors */
+	struct runtime_mirror mirrors[RUNTIME_MIRROR_MAX];
 	size_t n_mirrors;
 };
 
@@ -122,11 +122,6 @@ struct peers {
 	unsigned silent;   /* questions in a row without an answer */
 	uint64_t asked_us; /* the last question, CLOCK_REALTIME */
 	uint64_t have_us;  /* when one first had it; 1: already when first asked; 0: not yet */
-};
-
-struct image_mirror {
-	char registry[REGISTRY_NAME_MAX]; /* or REGISTRY_DEFAULT */
-	char url[REGISTRY_URL_MAX];
 };
 
 /* ---- the record: images.json in the state directory ---- */
@@ -204,7 +199,7 @@ struct transfer {
 	char *text;                /* TRANSFER_RECORD: the content of the file */
 	/* TRANSFER_ASK: name and peers of each image are used. */
 	struct preload_list asked;
-	struct image_mirror *mirrors;
+	struct runtime_mirror *mirrors;
 	size_t n_mirrors;
 	bool cancelled;    /* the store is full; used by the loop only */
 	uint64_t began_us; /* CLOCK_MONOTONIC */

@@ -23,7 +23,7 @@ static size_t list_mirrors(const struct transfer *transfer, const char *image,
 	for (size_t i = 0; i < transfer->n_mirrors; i++)
 		named |= streq(transfer->mirrors[i].registry, registry);
 	for (size_t i = 0; i < transfer->n_mirrors && n < MIRRORS_MAX; i++) {
-		const struct image_mirror *mirror = &transfer->mirrors[i];
+		const struct runtime_mirror *mirror = &transfer->mirrors[i];
 		bool known = !streq(mirror->registry, named ? registry : REGISTRY_DEFAULT);
 
 		for (size_t k = 0; k < n; k++)

@@ -117,21 +117,6 @@ static void read_names(
 	}
 }
 
-static void read_mirrors(const struct config *config, struct images_config *ret)
-{
-	free(ret->mirrors);
-	ret->n_mirrors = config_list(config, "runtime.mirrors");
-	ret->mirrors = must(calloc(ret->n_mirrors + 1, sizeof(*ret->mirrors)));
-	for (size_t i = 0; i < ret->n_mirrors; i++) {
-		struct image_mirror *mirror = &ret->mirrors[i];
-
-		copy_text(mirror->registry, sizeof(mirror->registry),
-			config_item(config, "runtime.mirrors", i, "registry"));
-		(void)registry_copy_url(mirror->url, sizeof(mirror->url),
-			config_item(config, "runtime.mirrors", i, "url"));
-	}
-}
-
 static void images_configure(void *self, const struct config *config)
 {
 	struct images_tuner *tuner = self;
@@ -151,7 +136,7 @@ static void images_configure(void *self, const struct config *config)
 	};
 	ret->wave.gate = (enum wave_gate)config_choice(config, "images.wave.gate");
 	(void)time_parse(config_text(config, "images.wave.start"), &ret->wave.start_us);
-	read_mirrors(config, ret);
+	ret->n_mirrors = registry_read_mirrors(config, ret->mirrors);
 	ret->generation++;
 	tuner->due = true;
 	/* Waves count from when an image was first wanted. */
@@ -170,7 +155,6 @@ static void sample_free(struct images_tuner *tuner)
 	free(tuner->config.archives.items);
 	free(tuner->config.pulls.items);
 	free(tuner->config.pins.items);
-	free(tuner->config.mirrors);
 	free(tuner->sample.images);
 	free(tuner->sample.archives);
 	free(tuner->record.entries);
@@ -256,14 +240,12 @@ static void images_sample_adopt(void *self, void *data)
 static void add_questions(const struct images_tuner *tuner, const struct images_memory *memory,
 	struct transfer *transfer)
 {
-	size_t size = tuner->config.n_mirrors * sizeof(*transfer->mirrors);
-
 	for (size_t i = 0; i < memory->n; i++)
 		if (memory->rows[i].asks)
 			(void)preload_add(&transfer->asked, "", memory->rows[i].preload.name);
 	transfer->n_mirrors = tuner->config.n_mirrors;
-	transfer->mirrors = must(malloc(size + 1));
-	memcpy(transfer->mirrors, tuner->config.mirrors, size);
+	transfer->mirrors = must(malloc(sizeof(tuner->config.mirrors)));
+	memcpy(transfer->mirrors, tuner->config.mirrors, sizeof(tuner->config.mirrors));
 }
 
 static void *images_transfer_request(void *self, const void *data, bool)

@@ -12,17 +12,10 @@
 
 #include <headroom/tuner.h>
 
-#define RUNTIME_MIRROR_MAX 32 /* configured in total */
-
 /* The interval of slow readings. */
 #define RUNTIME_SLOW_EVERY_US (15 * USEC_PER_SEC)
 
 /* ---- configuration ---- */
-
-struct runtime_mirror {
-	char registry[REGISTRY_NAME_MAX]; /* or REGISTRY_DEFAULT */
-	char url[REGISTRY_URL_MAX];
-};
 
 struct runtime_config {
 	const struct runtime_driver *driver; /* NULL: all of them */

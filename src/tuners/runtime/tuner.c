@@ -277,7 +277,6 @@ static void runtime_configure(void *self, const struct config *config)
 	*ret = (struct runtime_config){
 		.driver = runtime_driver_choose(config_choice(config, "runtime.kind")),
 		.restart = (enum restart_policy)config_choice(config, "runtime.restart"),
-		.n_mirrors = config_list(config, "runtime.mirrors"),
 	};
 	ret->numbers[RUNTIME_DOWNLOADS] = (struct runtime_number){
 		.value = config_count(config, downloads, 0),
@@ -290,14 +289,7 @@ static void runtime_configure(void *self, const struct config *config)
 	if (config_choice(config, "runtime.pull_progress_timeout") < 0)
 		ret->numbers[RUNTIME_PROGRESS_TIMEOUT].value =
 			config_duration(config, "runtime.pull_progress_timeout");
-	for (size_t i = 0; i < ret->n_mirrors; i++) {
-		struct runtime_mirror *mirror = &ret->mirrors[i];
-
-		copy_text(mirror->registry, sizeof(mirror->registry),
-			config_item(config, "runtime.mirrors", i, "registry"));
-		(void)registry_copy_url(mirror->url, sizeof(mirror->url),
-			config_item(config, "runtime.mirrors", i, "url"));
-	}
+	ret->n_mirrors = registry_read_mirrors(config, ret->mirrors);
 	tuner->due = true;
 }
 
