@@ -81,10 +81,16 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 	return 0;
 }
 
-static int put(struct work_file *file, const struct file_bytes *new)
+int work_put(struct work_file *file, const struct file_bytes *new)
 {
 	int r = file_put(&file->at, file->old.hash, new);
 
+	if (r == -EPERM)
+		snprintf(file->why, sizeof(file->why),
+			"%.200s may be immutable: see lsattr, and chattr -i", file->note.path);
+	else if (r == -ESTALE)
+		copy_text(file->why, sizeof(file->why),
+			"someone else is changing the file now: try again");
 	file->written = r == 0;
 	return r;
 }
@@ -93,7 +99,7 @@ static int put(struct work_file *file, const struct file_bytes *new)
 static int put_original(struct work_file *file)
 {
 	char *directory = file->at.full;
-	int r = put(file, &file->new);
+	int r = work_put(file, &file->new);
 
 	for (unsigned i = file->note.directories; r == 0 && i > 0 && !file->new.bytes; i--) {
 		*strrchr(directory, '/') = '\0';
@@ -139,12 +145,12 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 		return 0;
 	}
 	if (own)
-		return put(file, &text);
+		return work_put(file, &text);
 	text_copy(&text, old->bytes, old->len);
 	r = work_remove_ours(job, file, &text);
 	if (r < 0 || (text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
 		return r;
-	return put(file, &text);
+	return work_put(file, &text);
 }
 
 static int restore_file(const struct file_job *job, struct work_file *file)

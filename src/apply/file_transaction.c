@@ -187,11 +187,7 @@ static int write_file(struct file_job *job, struct work_file *file, const char *
 		return -ESTALE;
 	}
 	*reason = "write-refused";
-	r = file_put(&file->at, file->old.hash, &file->new);
-	if (r == -ESTALE)
-		copy_text(file->why, sizeof(file->why),
-			"someone else is changing the file now: try again");
-	return r;
+	return work_put(file, &file->new);
 }
 
 static void apply_file(struct file_job *job, const struct change *first)
