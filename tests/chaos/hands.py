@@ -287,6 +287,13 @@ class Hands:
 
     # ---- package and chart ----
 
+    @step(on=[True, False])
+    def enable_unit(self, on: bool) -> None:
+        """systemctl enable or disable --now. A disabled unit starts neither at boot nor with its package."""
+        self.node.enabled = on
+        if not on and "unit" in self.node.agents:
+            self.node.end("unit")
+
     @step(action=["install", "upgrade", "downgrade", "remove", "purge"], crash=[0, 0, 0, 1, 2, 3, 6])
     def package(self, action: str, crash: int) -> None:
         """What dpkg and systemd do. A script may be cut off."""
@@ -301,7 +308,7 @@ class Hands:
             if action != "install" and "unit" in node.agents:
                 node.end("unit")
             node.run_script("postinst", "configure", crash)
-            if "unit" not in node.agents:
+            if "unit" not in node.agents and node.enabled:
                 node.start("unit")
             return
         if "unit" in node.agents:
@@ -481,14 +488,15 @@ class Hands:
     def change_mirror(self, how: str) -> None:
         self.node.mirror.become(how)
 
-    @step(how=["start", "start", "stop"])
+    @step(how=["start", "start", "start_k3s", "stop"])
     def run_kubelet(self, how: str) -> None:
         getattr(self.node.kubelet, how)()
 
     @step(drop_in=[False, True], how=[*TEXTS, "missing", "directory"])
     def edit_kubelet(self, drop_in: bool, how: str) -> None:
         kubelet = self.node.kubelet
-        kubelet.put(kubelet.DROP_INS / "50-site.conf" if drop_in else kubelet.FILE, how)
+        directory = kubelet.OF_K3S if kubelet.OF_K3S.exists() else kubelet.DROP_INS
+        kubelet.put(directory / "50-site.conf" if drop_in else kubelet.FILE, how)
 
     def hang_kubelet(self) -> None:
         """The kubelet's file is on a file system that hangs. Only named histories do this."""
@@ -561,5 +569,5 @@ class Hands:
             actor.due = 10 + actor.period
         self.world.forward(0)
         self.node.boot()
-        if unit:
+        if unit and self.node.enabled:
             self.node.start("unit")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 DEFAULT = 85
 KNOWN = 135.0  # seconds until the agent has read a file again
-PROGRAM = LAB / "bin/kubelet"
 HIGH = "imageGCHighThresholdPercent"
 TEXTS = {
     "plain": "kind: KubeletConfiguration\n",
@@ -28,14 +27,14 @@ TEXTS = {
 
 
 class OwnFile:
-    """A whole file of Headroom, which nobody else writes."""
+    """A whole file of Headroom, which nobody else writes, in one of some paths."""
 
-    def __init__(self, node: "Node", path: Path, tuner: str, field: str) -> None:
-        self.node, self.path, self.tuner, self.field = node, path, tuner, field
+    def __init__(self, node: "Node", paths: list[Path], tuner: str, field: str) -> None:
+        self.node, self.paths, self.tuner, self.field = node, paths, tuner, field
         self.text = ""
 
     def read(self) -> str:
-        return self.path.read_text() if self.path.is_file() else ""
+        return "".join(path.read_text() for path in self.paths if path.is_file())
 
     def observe(self) -> None:
         text, node = self.read(), self.node
@@ -44,21 +43,23 @@ class OwnFile:
         self.text = text
         wanted = any(c.mode(self.tuner) == "enforce" and c.fields[self.field] for c in node.possible_configs())
         if text and not (wanted and (node.released.get(self.tuner) != "yes" or node.commands)):
-            raise Violation("consent", f"{self.path} was written: {node.explain()}")
+            raise Violation("consent", f"{self.paths} was written: {node.explain()}")
 
     def judge_restore(self, why: str) -> None:
         """After a restore that succeeded."""
         if self.read():
-            raise Violation("originals", f"restore left {self.path}: {why}")
+            raise Violation("originals", f"restore left {self.paths}: {why}")
 
 
 class Kubelet:
     FILE, DROP_INS = Path("/var/lib/kubelet/config.yaml"), Path("/var/lib/kubelet/config.d")
+    OF_K3S = Path("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d")
 
     def __init__(self, node: "Node") -> None:
         self.node = node
-        self.own = OwnFile(node, self.DROP_INS / "99-headroom.conf", "kubelet", "manage")
-        PROGRAM.symlink_to("/bin/dash")
+        self.own = OwnFile(node, [d / "99-headroom.conf" for d in (self.DROP_INS, self.OF_K3S)], "kubelet", "manage")
+        for name in ("kubelet", "k3s-server"):
+            (LAB / "bin" / name).symlink_to("/bin/dash")
         self.reset()
 
     def reset(self) -> None:
@@ -69,12 +70,19 @@ class Kubelet:
     def absent(self) -> bool:
         return self.process is None and not self.FILE.exists()
 
+    def start_k3s(self) -> None:
+        """k3s has a kubelet inside."""
+        self.stop()
+        with contextlib.suppress(OSError):  # a full or read-only disk
+            self.OF_K3S.mkdir(parents=True, exist_ok=True)
+        self.process = subprocess.Popen([LAB / "bin/k3s-server", "-c", "read line"], stdin=subprocess.PIPE, close_fds=False)
+
     def start(self) -> None:
         self.stop()
         if not self.FILE.exists():
             self.put(self.FILE, "plain")
         options = [f"--config={self.FILE}", f"--config-dir={self.DROP_INS}"]
-        self.process = subprocess.Popen([PROGRAM, "-c", "read line", "kubelet", *options], stdin=subprocess.PIPE, close_fds=False)
+        self.process = subprocess.Popen([LAB / "bin/kubelet", "-c", "read line", "kubelet", *options], stdin=subprocess.PIPE, close_fds=False)
 
     def stop(self) -> None:
         if self.process:
@@ -84,7 +92,7 @@ class Kubelet:
 
     def put(self, path: Path, how: str) -> None:
         with contextlib.suppress(OSError):  # a full or read-only disk
-            self.DROP_INS.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
             if how == "directory":
                 path.mkdir()
@@ -93,15 +101,18 @@ class Kubelet:
             elif how != "missing":
                 path.write_text(TEXTS[how])
 
-    def high(self) -> int:
+    @staticmethod
+    def high(paths: list[Path]) -> int:
         """imageGCHighThresholdPercent of the files."""
-        texts = [p.read_text() for p in (self.FILE, *sorted(self.DROP_INS.glob("*.conf"))) if p.is_file()]
+        texts = [p.read_text() for p in paths if p.is_file()]
         found = [int(n) for text in texts for n in re.findall(rf"{HIGH}: (\d+)", text)]
         return found[-1] if found else DEFAULT
 
     def thresholds(self) -> list[int]:
         """Those that the agent may know: a file that it cannot read leaves the default."""
-        self.highs[self.high()] = now = self.node.world.now
+        now = self.node.world.now
+        for paths in ([self.FILE, *sorted(self.DROP_INS.glob("*.conf"))], sorted(self.OF_K3S.glob("*.conf"))):
+            self.highs[self.high(paths)] = now
         return [DEFAULT, *(high for high, at in self.highs.items() if now - at < KNOWN)]
 
 
@@ -112,7 +123,7 @@ class Mirror:
     ANSWERS = {"has": "200 OK", "lacks": "404 Not Found", "fails": "500 Internal Server Error"}
 
     def __init__(self, node: "Node") -> None:
-        self.own = OwnFile(node, Path("/etc/containerd/certs.d/registry.example/hosts.toml"), "runtime", "mirrors")
+        self.own = OwnFile(node, [Path("/etc/containerd/certs.d/registry.example/hosts.toml")], "runtime", "mirrors")
         self.listening: socket.socket | None = None
         self.clients: list[socket.socket] = []
         node.world.pumps.append(self.pump)
@@ -120,7 +131,7 @@ class Mirror:
 
     def reset(self) -> None:
         self.own.text = ""
-        shutil.rmtree(self.own.path.parent.parent, ignore_errors=True)
+        shutil.rmtree(self.own.paths[0].parent.parent, ignore_errors=True)
         self.become("down")
 
     def become(self, how: str) -> None:

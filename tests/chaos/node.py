@@ -196,6 +196,7 @@ class Node:
         self.world.reset()
         self.silent: dict[Path, float] = {}  # sockets without an answer, since when
         self.calm_until = 0.0
+        self.enabled = True
         self.disturbed = False  # a full disk keeps sockets from being made
         self.wants: dict[str, Any] = {}
         self.agents.clear()
