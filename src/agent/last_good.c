@@ -21,7 +21,7 @@ static void save(void *data, const struct wait *wait)
 	_cleanup_close_ int directory = open(job->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	(void)wait;
-	job->error = write_file_atomic(directory, LAST_GOOD, job->text, strlen(job->text));
+	job->error = replace_file(directory, LAST_GOOD, job->text, strlen(job->text), true);
 }
 
 static void adopt_saved(void *self, void *data)

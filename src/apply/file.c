@@ -250,7 +250,7 @@ int file_keep(int state, const struct file_bytes *bytes)
 	/* An earlier process may have been killed before it synced the directory. */
 	if (file_recall(state, bytes->hash, &there) == 0)
 		return fsync(kept) < 0 ? -errno : 0;
-	return write_file_atomic(kept, bytes->hash, bytes->bytes, bytes->len);
+	return replace_file(kept, bytes->hash, bytes->bytes, bytes->len, true);
 }
 
 bool file_any_kept(int state)

@@ -353,7 +353,7 @@ int file_journal_store(struct file_journal *journal)
 	if (journal->stored && streq(text, journal->stored))
 		return 0;
 	free(steal(journal->stored));
-	r = write_file_atomic(journal->dir, JOURNAL, text, strlen(text));
+	r = replace_file(journal->dir, JOURNAL, text, strlen(text), true);
 	if (r == 0)
 		journal->stored = steal(text);
 	return r;

@@ -8,7 +8,7 @@
  * It also has the restarts of units, which the next process completes after a crash, and released
  * tuners.
  *
- * write_file_atomic() replaces it, so that a crash or a full disk leaves the old journal or the new
+ * replace_file() replaces it, so that a crash or a full disk leaves the old journal or the new
  * one. A damaged journal is refused, and so is a missing one while files/ has originals: until an
  * administrator acts, no file is written and no original is removed.
  */

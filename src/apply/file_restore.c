@@ -248,7 +248,7 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 	r = work_read(job, &file);
 	if (r == 0) {
 		snprintf(name, sizeof(name), "rejected-%.200s", strrchr(note->path, '/') + 1);
-		if (write_file_atomic(job->journal->dir, name, file.old.bytes, file.old.len) < 0)
+		if (replace_file(job->journal->dir, name, file.old.bytes, file.old.len, true) < 0)
 			copy_text(name, sizeof(name), "nowhere");
 		log_error(note->path,
 			"does not load with the changes of others (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",

@@ -141,11 +141,6 @@ int replace_file(int dir, const char *name, const void *data, size_t len, bool s
 	return sync && fsync(dir) < 0 ? -errno : 0;
 }
 
-int write_file_atomic(int dir, const char *name, const void *data, size_t len)
-{
-	return replace_file(dir, name, data, len, true);
-}
-
 int make_directories(const char *path, mode_t mode)
 {
 	char partial[PATH_MAX], *end = partial, cut;

@@ -21,12 +21,8 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
 /*
  * Replaces dir/name: writes dir/name.new, calls fsync(2), renames it and calls fsync(2) for dir.
  * Readers see the old content or the new, never a part. Returns 0, or -errno with the old file
- * kept.
+ * kept. Without sync it never waits for a disk, but a crash of the node can lose the file.
  */
-int write_file_atomic(int dir, const char *name, const void *data, size_t len);
-
-/* Like write_file_atomic(). Without sync it never waits for a disk, but a crash of the node can
- * lose the file. */
 int replace_file(int dir, const char *name, const void *data, size_t len, bool sync);
 
 /*

@@ -211,7 +211,7 @@ static bool write_hosts(const struct host *host, const char *reference)
 	/* containerd 1.6 wants a host besides. */
 	snprintf(text, sizeof(text), "server = \"http://%.*s\"\n[host.\"http://%.*s\"]\n", server,
 		reference, server, reference);
-	return fd >= 0 && write_file_atomic(fd, "hosts.toml", text, strlen(text)) == 0;
+	return fd >= 0 && replace_file(fd, "hosts.toml", text, strlen(text), true) == 0;
 }
 
 void containerd_remove_files(const struct host *host)

@@ -54,11 +54,11 @@ DIRECTORY_TEST(a_file_is_replaced_atomically_or_kept)
 	_cleanup_close_ int kept = -1;
 	char old[8] = "", name[NAME_MAX + 1] = "";
 
-	assert_int_equal(write_file_atomic(dir, "f", "old", 3), 0);
+	assert_int_equal(replace_file(dir, "f", "old", 3, true), 0);
 	assert_file(directory, "/f", "old");
 	kept = open(directory_at(directory, "/f").text, O_RDONLY | O_CLOEXEC);
 	directory_put(directory, "/f.new", "of a killed writer");
-	assert_int_equal(write_file_atomic(dir, "f", "new", 3), 0);
+	assert_int_equal(replace_file(dir, "f", "new", 3, true), 0);
 	assert_file(directory, "/f", "new");
 	/* A process that has the old file open still reads it. */
 	assert_int_equal(read(kept, old, sizeof(old)), 3);
@@ -66,17 +66,17 @@ DIRECTORY_TEST(a_file_is_replaced_atomically_or_kept)
 	assert_null(directory_get(directory, "/f.new"));
 
 	memset(name, 'x', NAME_MAX);
-	assert_int_equal(write_file_atomic(dir, name, "new", 3), -ENAMETOOLONG);
-	assert_int_equal(write_file_atomic(-1, "f", "new", 3), -EBADF);
+	assert_int_equal(replace_file(dir, name, "new", 3, true), -ENAMETOOLONG);
+	assert_int_equal(replace_file(-1, "f", "new", 3, true), -EBADF);
 	/* A directory cannot be replaced, and the new file is removed. */
 	directory_put(directory, "/g/inside", "old");
-	assert_int_equal(write_file_atomic(dir, "g", "new", 3), -EISDIR);
+	assert_int_equal(replace_file(dir, "g", "new", 3, true), -EISDIR);
 	assert_file(directory, "/g/inside", "old");
 	assert_int_equal(access(directory_at(directory, "/g.new").text, F_OK), -1);
 	/* The writer does not follow links. */
 	directory_put(directory, "/precious", "precious");
 	directory_link(directory, "/f.new", directory_at(directory, "/precious").text);
-	assert_int_equal(write_file_atomic(dir, "f", "new", 3), -ELOOP);
+	assert_int_equal(replace_file(dir, "f", "new", 3, true), -ELOOP);
 	assert_file(directory, "/precious", "precious");
 }
 

@@ -154,7 +154,7 @@ int record_write(const char *directory, const char *text)
 	if (r == 0)
 		dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r == 0)
-		r = dir < 0 ? -errno : write_file_atomic(dir, RECORD_FILE, text, strlen(text));
+		r = dir < 0 ? -errno : replace_file(dir, RECORD_FILE, text, strlen(text), true);
 	return r;
 }
 
