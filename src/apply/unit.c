@@ -5,9 +5,7 @@
 #include "runtime/cri_client.h"
 #include "runtime/systemd.h"
 
-#define SYSTEMD "org.freedesktop.systemd1"
-#define MANAGER "/org/freedesktop/systemd1"
-#define UNITS   MANAGER "/unit"
+#define UNITS MANAGER "/unit"
 
 #define POLL_US   (100 * USEC_PER_MSEC)
 #define ANSWER_US (30 * USEC_PER_SEC)

@@ -287,16 +287,23 @@ int cri_list_images(const struct image_runtime *runtime, const struct wait *wait
 	return 0;
 }
 
-int cri_image_status(struct image_session *session, const char *name, const Cri__Image **image)
+/* Sends the name of an image alone. */
+static int ask_image(
+	struct image_session *session, enum cri_call which, const char *name, void *ret)
 {
 	Cri__ImageRequest request = CRI__IMAGE_REQUEST__INIT;
 	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
-	const Cri__ImageStatusResponse *status;
-	int r;
 
 	spec.image = (char *)name;
 	request.image = &spec;
-	r = image_call(session, CRI_IMAGE, &request.base, &status);
+	return image_call(session, which, &request.base, ret);
+}
+
+int cri_image_status(struct image_session *session, const char *name, const Cri__Image **image)
+{
+	const Cri__ImageStatusResponse *status;
+	int r = ask_image(session, CRI_IMAGE, name, &status);
+
 	if (r == 0)
 		*image = status->image;
 	return r;
@@ -357,13 +364,9 @@ int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
 
 int cri_pull(struct image_session *session, const char *reference)
 {
-	Cri__ImageRequest request = CRI__IMAGE_REQUEST__INIT;
-	Cri__ImageSpec spec = CRI__IMAGE_SPEC__INIT;
 	const ProtobufCMessage *answer;
 
-	spec.image = (char *)reference;
-	request.image = &spec;
-	return image_call(session, CRI_PULL, &request.base, &answer);
+	return ask_image(session, CRI_PULL, reference, &answer);
 }
 
 int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,

@@ -66,23 +66,26 @@ static int find_process(
 
 /* ---- mirrors: containers-registries.conf(5) ---- */
 
-/* Whether the file defines this registry: CRI-O uses one definition only. */
-static bool has_registry(const char *full, const char *registry)
+/* Whether a line of the file begins with the key and has the word. */
+static bool has_line(const char *full, const char *key, const char *word)
 {
 	_cleanup_fclose_ FILE *file = fopen(full, "re");
 	_cleanup_free_ char *line = NULL;
-	char quoted[REGISTRY_NAME_MAX + 2];
 	size_t size = 0;
 	bool found = false;
 
-	snprintf(quoted, sizeof(quoted), "\"%s\"", registry);
-	while (file && !found && getline(&line, &size, file) > 0) {
-		const char *key = line + strspn(line, " \t");
-
-		found = (starts_with(key, "location") || starts_with(key, "prefix")) &&
-			strstr(key, quoted);
-	}
+	while (file && !found && getline(&line, &size, file) > 0)
+		found = starts_with(line + strspn(line, " \t"), key) && strstr(line, word);
 	return found;
+}
+
+/* Whether the file defines this registry: CRI-O uses one definition only. */
+static bool has_registry(const char *full, const char *registry)
+{
+	char quoted[REGISTRY_NAME_MAX + 2];
+
+	snprintf(quoted, sizeof(quoted), "\"%s\"", registry);
+	return has_line(full, "location", quoted) || has_line(full, "prefix", quoted);
 }
 
 static int locate(const struct host *host, const char *directory, const char *registry,
@@ -145,18 +148,6 @@ static bool honours_pins(const char *version)
 	return strverscmp(version, "1.31") >= 0;
 }
 
-static bool defines_pins(const char *full)
-{
-	_cleanup_fclose_ FILE *file = fopen(full, "re");
-	_cleanup_free_ char *line = NULL;
-	size_t size = 0;
-	bool found = false;
-
-	while (file && !found && getline(&line, &size, file) > 0)
-		found = starts_with(line + strspn(line, " \t"), "pinned_images");
-	return found;
-}
-
 /* Our list would replace another one, or be replaced by it. */
 static bool is_defined_elsewhere(const struct host *host, char *why)
 {
@@ -169,7 +160,7 @@ static bool is_defined_elsewhere(const struct host *host, char *why)
 		host_path(host, CONFIG ".d/*", pattern), GLOB_NOSORT | GLOB_APPEND, NULL, &found);
 	for (size_t i = 0; i < found.gl_pathc && !taken; i++) {
 		taken = !streq(basename(found.gl_pathv[i]), PINS) &&
-			defines_pins(found.gl_pathv[i]);
+			has_line(found.gl_pathv[i], "pinned_images", "");
 		if (taken)
 			snprintf(why, IMAGES_WHY_MAX,
 				"%s has a list pinned_images of its own: add the image there",
@@ -236,7 +227,7 @@ static int pin_image(const struct image_runtime *runtime, const struct host *hos
 	if (dir < 0)
 		return -errno;
 	if (new)
-		r = write_file_atomic(dir, PINS, new, strlen(new));
+		r = replace_file(dir, PINS, new, strlen(new), true);
 	else if (old)
 		r = unlink(path) < 0 ? -errno : 0;
 	else

@@ -306,18 +306,6 @@ static size_t find_mirrors(const struct image_runtime *runtime, const struct hos
 	return n;
 }
 
-static int list(const struct image_runtime *runtime, const struct wait *wait,
-	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX])
-{
-	return docker_read_images(runtime->socket, ret, n, wait, why);
-}
-
-static int find(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	struct runtime_image *image, char why[static IMAGES_WHY_MAX])
-{
-	return docker_find_image(runtime->socket, name, image, wait, why);
-}
-
 static int pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
 {
@@ -331,7 +319,7 @@ static int clean(const struct image_runtime *runtime, const struct wait *wait,
 {
 	_cleanup_free_ struct runtime_image *names = NULL;
 	size_t n = 0;
-	int r = docker_read_images(runtime->socket, &names, &n, wait, why);
+	int r = docker_list_images(runtime, wait, &names, &n, why);
 
 	for (size_t i = 0; r == 0 && i < n; i++)
 		if (images_is_ours(names[i].name))
@@ -377,8 +365,8 @@ const struct runtime_driver docker_driver = {
 	.loads_manifests = true,
 	.read_images_info = read_images_info,
 	.find_mirrors = find_mirrors,
-	.list = list,
-	.find = find,
+	.list = docker_list_images,
+	.find = docker_find_image,
 	.pull = pull,
 	.load = load,
 	.clean = clean,

@@ -410,10 +410,10 @@ static int read_image(const cJSON *object, struct request *request)
 	return 0;
 }
 
-int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+int docker_list_images(const struct image_runtime *runtime, const struct wait *wait,
+	struct runtime_image **images, size_t *n, char why[static DOCKER_ERROR_MAX])
 {
-	return ask_list(socket, "/images/json", read_image, images, n, wait, why);
+	return ask_list(runtime->socket, "/images/json", read_image, images, n, wait, why);
 }
 
 static int read_found(const cJSON *object, struct request *request)
@@ -425,8 +425,8 @@ static int read_found(const cJSON *object, struct request *request)
 	return image->id[0] ? 0 : -EBADMSG;
 }
 
-int docker_find_image(const char *socket, const char *name, struct runtime_image *ret,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
+int docker_find_image(const struct image_runtime *runtime, const char *name,
+	const struct wait *wait, struct runtime_image *ret, char why[static DOCKER_ERROR_MAX])
 {
 	struct runtime_image image = {0};
 	char path[DOCKER_NAME_MAX + 64], tag[IMAGE_NAME_MAX];
@@ -437,11 +437,11 @@ int docker_find_image(const char *socket, const char *name, struct runtime_image
 	copy_text(tag, sizeof(tag), name);
 	digest = strstr(tag, "@sha256:");
 	snprintf(path, sizeof(path), "/images/%s/json", name);
-	r = ask(socket, NULL, path, ANSWER_US, 1, read_found, &image, wait, why);
+	r = ask(runtime->socket, NULL, path, ANSWER_US, 1, read_found, &image, wait, why);
 	if (r == -ENOENT && digest) {
 		memcpy(digest, DIGEST_TAG, strlen(DIGEST_TAG));
 		snprintf(path, sizeof(path), "/images/%s/json", tag);
-		r = ask(socket, NULL, path, ANSWER_US, 1, read_found, &image, wait, why);
+		r = ask(runtime->socket, NULL, path, ANSWER_US, 1, read_found, &image, wait, why);
 	}
 	if (r == 0)
 		*ret = image;

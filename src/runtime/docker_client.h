@@ -74,14 +74,13 @@ int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCK
 int docker_read_names(
 	const char *socket, struct name_entry **names, size_t *n, const struct wait *wait);
 
-/* Every name of every image; the caller frees them. */
+/* Members of struct runtime_driver. */
+struct image_runtime;
 struct runtime_image;
-int docker_read_images(const char *socket, struct runtime_image **images, size_t *n,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
-
-/* -ENOENT: no image has the name. */
-int docker_find_image(const char *socket, const char *name, struct runtime_image *image,
-	const struct wait *wait, char why[static DOCKER_ERROR_MAX]);
+int docker_list_images(const struct image_runtime *runtime, const struct wait *wait,
+	struct runtime_image **images, size_t *n, char why[static DOCKER_ERROR_MAX]);
+int docker_find_image(const struct image_runtime *runtime, const char *name,
+	const struct wait *wait, struct runtime_image *image, char why[static DOCKER_ERROR_MAX]);
 
 /* progress (or NULL) counts what the daemon reports. */
 int docker_pull(const char *socket, const char *name, const struct wait *wait,

@@ -23,6 +23,7 @@ struct reading {
 static struct mirror_access *find_mirror(struct reading *reading, const char *table, bool *header)
 {
 	char name[REGISTRY_URL_MAX], url[REGISTRY_URL_MAX];
+	struct mirror_access *mirror;
 	const char *end;
 	bool whole;
 
@@ -36,14 +37,13 @@ static struct mirror_access *find_mirror(struct reading *reading, const char *ta
 	if ((!streq(end, "\"") && !*header) || registry_check_url(name) < 0 ||
 		!registry_copy_url(url, sizeof(url), name))
 		return NULL;
-	for (size_t i = 0; i < reading->n; i++)
-		if (streq(reading->mirrors[i].url, url))
-			return &reading->mirrors[i];
-	if (reading->n == reading->max)
-		return NULL;
-	reading->mirrors[reading->n] = (struct mirror_access){0};
-	copy_text(reading->mirrors[reading->n].url, REGISTRY_URL_MAX, url);
-	return &reading->mirrors[reading->n++];
+	mirror = find_named(reading->mirrors, reading->n, url);
+	if (mirror || reading->n == reading->max)
+		return mirror;
+	mirror = &reading->mirrors[reading->n++];
+	*mirror = (struct mirror_access){0};
+	copy_text(mirror->url, REGISTRY_URL_MAX, url);
+	return mirror;
 }
 
 /* Relative paths begin at the file. */

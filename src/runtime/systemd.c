@@ -5,8 +5,6 @@
 #include "base/text.h"
 
 #define BUS_SOCKET "/run/dbus/system_bus_socket"
-#define SYSTEMD    "org.freedesktop.systemd1"
-#define MANAGER    "/org/freedesktop/systemd1"
 #define SERVICE    SYSTEMD ".Service"
 #define EXEC       "sasbttttuii" /* of ExecStart=: the path, the words, and states */
 

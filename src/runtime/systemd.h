@@ -10,6 +10,9 @@
 
 #include "kernel/host.h"
 
+#define SYSTEMD "org.freedesktop.systemd1"
+#define MANAGER "/org/freedesktop/systemd1"
+
 /*
  * Opens DBUS_SYSTEM_BUS_ADDRESS, or else the usual socket below the host's root. The caller closes
  * the bus with sd_bus_close_unref(). Returns 0 or -errno.

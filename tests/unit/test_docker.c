@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake_http.h"
 
-#include "runtime/docker_client.h"
+#include "runtime/driver.h"
 
 #define VERSION "{\"Version\":\"20.10.24+dfsg1\",\"ApiVersion\":\"1.41\",\"Os\":\"linux\"}"
 #define INFO                                                                               \
@@ -111,6 +111,7 @@ FAKE_TEST(wrong_answers_are_described)
 		{VERSION, INFO, "{\"Type\":", "GET /events: the answer"},
 		{VERSION, INFO, "garbage", "GET /events: "},
 	};
+	struct image_runtime runtime = {0};
 	struct runtime_image *images;
 	char why[DOCKER_ERROR_MAX];
 	size_t n;
@@ -130,7 +131,8 @@ FAKE_TEST(wrong_answers_are_described)
 		assert_int_equal(
 			docker_read_names(fake->socket, &names, &n, &fake->wait), -EBADMSG);
 	}
-	assert_int_equal(docker_read_images(fake->socket, &images, &n, &fake->wait, why), -ENOENT);
+	copy_text(runtime.socket, sizeof(runtime.socket), fake->socket);
+	assert_int_equal(docker_list_images(&runtime, &fake->wait, &images, &n, why), -ENOENT);
 	assert_non_null(strstr(why, "GET /images/json: page not found"));
 	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &fake->wait), -ENOENT);
 }
