@@ -2,7 +2,6 @@
 #include "agent/core.h"
 
 #include "apply/reconcile.h"
-#include "base/log.h"
 #include "tuners/table.h"
 
 void core_reset(struct core *core, const char *only)

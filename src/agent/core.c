@@ -3,7 +3,6 @@
 
 #include "apply/reconcile.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "tuners/table.h"
 #include "workload/cgroup.h"
 

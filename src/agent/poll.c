@@ -8,14 +8,6 @@
 /* Three times JOB_TIMEOUT_US. */
 #define JOB_OVERDUE_US (30 * USEC_PER_SEC)
 
-static const struct release *find_release(const struct core *core, const char *tuner)
-{
-	for (size_t i = 0; i < core->released.n; i++)
-		if (streq(core->released.tuners[i].tuner, tuner))
-			return &core->released.tuners[i];
-	return NULL;
-}
-
 static void judge_agent(const struct core *core, struct condition_reading *degraded)
 {
 	bool writes = core_wants_to_write(core);
@@ -103,7 +95,8 @@ static void judge(struct core *core)
 	for (size_t i = 0; core->values && i < core->values->n; i++) {
 		const struct value_record *record = &core->values->records[i];
 
-		if (record->name[0] && find_release(core, record->tuner) &&
+		if (record->name[0] &&
+			find_named(core->released.tuners, core->released.n, record->tuner) &&
 			!node_setting(&core->node, record->name) &&
 			host_read_value(&core->host, record->target.path, actual) != -ENOENT)
 			condition_raise(failed, "not-restored",
@@ -123,7 +116,8 @@ static void judge(struct core *core)
 /* Updates the mode of a tuner and since_us. */
 static void settle_mode(const struct core *core, struct tuner_status *tuner)
 {
-	const struct release *release = find_release(core, tuner->ops->name);
+	const struct release *release =
+		find_named(core->released.tuners, core->released.n, tuner->ops->name);
 	enum mode mode = tuner_mode(tuner->ops, core->config);
 
 	if (mode == MODE_OFF)

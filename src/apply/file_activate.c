@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/file_work.h"
 
-#include "base/file.h"
 #include "base/log.h"
 #include "runtime/driver.h"
-#include "workload/process.h"
 
 #define NEVER     UINT64_MAX
 #define RELOAD_US (3 * USEC_PER_SEC)

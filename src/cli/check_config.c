@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "tuners/table.h"
-
 #include "base/file.h"
 
 #include "config/web.h"

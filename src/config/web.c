@@ -6,7 +6,6 @@
 
 #include <gnutls/gnutls.h>
 #include <libgen.h>
-#include <sys/stat.h>
 #include <zlib.h>
 
 #define PEM_MAX (256 * 1024) /* bytes; a bundle of many authorities */

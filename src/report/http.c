@@ -5,7 +5,6 @@
 #include "config/config.h"
 
 #include <libgen.h>
-#include <netinet/in.h>
 
 #define REQUEST_US      (10 * USEC_PER_SEC)
 #define CONNECTIONS_MAX 64

@@ -87,21 +87,18 @@ static bool begin_check(struct http_connection *connection, const struct http_di
 	const char *user, const char *password)
 {
 	struct http_server *server = connection->server;
-	const struct web_user *found = &server->web->users[0];
+	const struct web_config *web = server->web;
+	const struct web_user *found = find_named(web->users, web->n_users, user);
 	struct check *check;
 
 	if (!server->auth.worker && worker_new(server->event, &server->auth.worker) < 0)
 		return false;
 	check = must(calloc(1, sizeof(*check)));
-	for (size_t i = 0; i < server->web->n_users; i++)
-		if (streq(server->web->users[i].name, user)) {
-			found = &server->web->users[i];
-			check->known = true;
-		}
+	check->known = found;
 	check->connection = connection;
 	check->digest = *digest;
 	copy_text(check->password, sizeof(check->password), password);
-	copy_text(check->hash, sizeof(check->hash), found->hash);
+	copy_text(check->hash, sizeof(check->hash), (found ? found : web->users)->hash);
 	if (worker_submit(server->auth.worker, run_check, check_done, check, server) < 0) {
 		free(check);
 		return false;

@@ -4,7 +4,6 @@
 #include "base/build.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "report/report.h"
 #include "tuners/table.h"
 
 #include <ctype.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/images.h"
 
-#include "base/file.h"
 #include "runtime/driver.h"
 
 #include <sys/random.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/pulls.h"
 
-#include "base/text.h"
 #include "runtime/images.h"
 
 /* Layers of an image can have gaps between them. */
