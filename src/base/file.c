@@ -13,17 +13,22 @@ int read_file(const char *path, size_t max, char **ret, size_t *len)
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	_cleanup_free_ char *buffer = NULL;
 	struct stat st;
-	size_t have = 0;
-	ssize_t n;
+	size_t have = 0, size = 0;
+	ssize_t n = 1;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
-	/* Files of procfs report no size. Pages that are not written take no memory. */
-	buffer = must(malloc(max + 2));
-	while ((n = read(fd, buffer + have, max + 1 - have)) > 0)
-		have += (size_t)n;
+	/* Files of procfs report no size. A large buffer would be mapped, and unmapped again. */
+	while (n > 0) {
+		if (have + 1 >= size) {
+			size = MIN(2 * size + 8192, max + 2);
+			buffer = must(realloc(buffer, size));
+		}
+		n = read(fd, buffer + have, size - 1 - have);
+		have += (size_t)MAX(n, 0);
+	}
 	if (n < 0 || have > max)
 		return n < 0 ? -errno : -EFBIG;
 	buffer[have] = '\0';
