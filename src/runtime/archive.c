@@ -74,6 +74,8 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 	const char *wanted = name;
 	int r;
 
+	if (!name[0])
+		return archive_bad(reader, "a configuration or layer without a file name");
 	if (reader->archive->directory) {
 		r = open_below(reader->archive->fd, name, file);
 		if (r < 0)

@@ -34,7 +34,7 @@ int archive_read_descriptor(struct archive_reader *reader, const char *parent, c
 	/* The media type is sent as an HTTP header and put in JSON: restrict its characters. */
 	if (copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
 		archive_is_digest(blob->digest) &&
-		copy_text(blob->media_type, sizeof(blob->media_type), type) &&
+		copy_text(blob->media_type, sizeof(blob->media_type), type) && type[0] &&
 		type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				  "0123456789.+-_/")] == '\0' &&
 		size >= 0 && size < SIZE_LIMIT)

@@ -154,11 +154,11 @@ ARCHIVE_TEST(wrong_digests_and_sizes_are_refused)
 	}
 }
 
-#define WITH_SIZE(size)                                                                                \
-	"{\"manifests\":[{\"annotations\":{\"io.containerd.image.name\":\"a:1\"},\"mediaType\":\"a\"," \
-	"\"digest\":"                                                                                  \
-	"\"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\","                 \
-	"\"size\":" size "}]}"
+#define WITH_SIZE(size)                                                                \
+	"{\"manifests\":[{\"annotations\":{\"io.containerd.image.name\":\"a:1\"},"     \
+	"\"digest\":"                                                                  \
+	"\"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"," \
+	"\"size\":" size ",\"mediaType\":\"a\"}]}"
 
 ARCHIVE_TEST(inconsistent_documents_are_refused)
 {
@@ -173,8 +173,10 @@ ARCHIVE_TEST(inconsistent_documents_are_refused)
 		{"index.json", WITH_SIZE("-1"), "descriptor without a valid digest"},
 		{"index.json", WITH_SIZE("9007199254740992"), "descriptor without a valid digest"},
 		{"index.json", WITH_SIZE("9007199254740991"), " is missing in the archive"},
+		{"index.json", WITH_SIZE("1,\"mediaType\":\"\""),
+			"descriptor without a valid digest"},
 		{"manifest.json", "[]", "none of its images has a name"},
-		{"manifest.json", "[{\"RepoTags\":[\"a\"]}]", " is missing in the archive"},
+		{"manifest.json", "[{\"RepoTags\":[\"a\"]}]", "without a file name"},
 		{"manifest.json", "[{\"Config\":\"../../etc/passwd\",\"RepoTags\":[\"a\"]}]",
 			"../../etc/passwd is missing in the archive"},
 		{"manifest.json",
