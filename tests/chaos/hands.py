@@ -518,6 +518,8 @@ class Hands:
             return
         runtime, downloads = self.node.runtime, FIELDS["downloads"]
         self.apply_alone(("mode", 0), ("runtime.mode", 0), ("runtime.kind", 0), ("runtime.restart", 2), ("downloads", 0))
+        if int(runtime.key_of(runtime.read()) or 0) > int(downloads[0]):
+            self.edit_containerd("")  # an administrator's higher value would stay
         runtime.make_well()
         owner = self.node.records_owner()
         self.hang_archives()
