@@ -395,7 +395,7 @@ class Node:
         self.commands.clear()
         if restores:
             failed = done.code != 0 or "could not be restored" in done.out
-            done.code = 1 if failed else 0
+            done.code = (-signal.SIGKILL if crash else 1) if failed else 0
             self.judge_restore(done, "unit", ("--purge",), list(TUNERS), owner_before, before, began, True)
         elif name == "postinst":
             self.released = {tuner: "maybe" for tuner in self.released}
