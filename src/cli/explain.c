@@ -170,6 +170,8 @@ static int explain(const struct cli *cli, const char *name, const cJSON *status)
 			strcasecmp(entry->name, name) != 0) {
 			if (entry_is_literal(entry))
 				suggest_offer(&search.nearest, name, entry->name);
+			if (streq(entry->kind, "setting") && strrchr(entry->name, '.'))
+				suggest_offer(&search.nearest, name, strrchr(entry->name, '.') + 1);
 		} else if (entry_is_literal(entry) || !search.kind ||
 			   !streq(search.kind, entry->kind)) {
 			search.kind = entry->kind;

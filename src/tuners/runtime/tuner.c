@@ -114,6 +114,11 @@ static const struct explanation explanations[] = {
 		"defines is left alone. CRI-O cannot have _default or a mirror with a path.",
 		NULL, "none", "runtime.mirrors",
 		.source = "containers-registries.conf(5); crio.conf(5)"},
+	{"answers", "state of a runtime", "Its socket answers.", .source = "headroom(8)"},
+	{"silent", "state of a runtime", "It runs, and its socket does not answer in time.",
+		.source = "headroom(8)"},
+	{"not-running", "state of a runtime", "It is installed, and has no socket.",
+		.source = "headroom(8)"},
 	{0},
 };
 
