@@ -431,7 +431,8 @@ class Node:
                 value.recorded = ""
                 value.firsts, value.loose = (set(), False) if alone else (value.firsts, True)
             else:
-                if quiet and value.immutable and not self.disturbed and value.name not in done.out and not by_hand and text not in firsts and done.code == 1:
+                refused = "(original)" not in done.out  # as a whole
+                if quiet and value.immutable and not refused and value.name not in done.out and not by_hand and text not in firsts and done.code == 1:
                     raise Violation("originals", f"restore does not name {value.name}, which it cannot change: {done.out}")
                 value.loose = True
         if "runtime" in tuners and not foreign:

@@ -122,7 +122,8 @@ class Program:
     def judge_failed_restore(self, out: str) -> None:
         """A restore that could not change the file names it."""
         ours = self.firsts and not self.last_by_hand and self.text not in self.firsts
-        if self.immutable and ours and not self.node.disturbed and str(self.FILE) not in out:
+        refused = "(original)" not in out or "files were not" in out or self.node.disturbed
+        if self.immutable and ours and not refused and str(self.FILE) not in out:
             raise Violation("originals", f"restore does not name {self.FILE}, which it cannot change: {out}")
 
     def judge_restore(self, why: str) -> None:
