@@ -193,6 +193,11 @@ void draw_bar(struct screen *screen, enum color color, double share);
 /* Ends the line with this text, wrapped between words. Further lines begin at column indent. */
 void draw_wrapped(struct screen *screen, int indent, const char *format, ...) PRINTF_LIKE(3, 4);
 
+/* Draws an indented name of this width, and a text beside it. An empty text (or NULL) draws
+ * nothing. */
+void draw_field(struct screen *screen, enum color color, int indent, int width, const char *name,
+	const char *text);
+
 /* Draws an indented paragraph with draw_wrapped(). An empty text draws nothing. */
 void draw_paragraph(struct screen *screen, int indent, const char *text);
 

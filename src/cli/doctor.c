@@ -98,16 +98,9 @@ static void add_node_checks(cJSON *document, const cJSON *ignore, const struct h
 	}
 }
 
-static void print_field(struct screen *screen, const char *name, const char *text)
-{
-	if (!text[0])
-		return;
-	draw(screen, COLOR_FAINT, "  %-7s ", name);
-	draw_wrapped(screen, 10, "%s", text);
-}
-
 static void print_check(struct screen *screen, const cJSON *check)
 {
+	static const char *const fields[] = {"since", "who", "breaks", "now", "keep"};
 	const char *status = json_text_at(check, "status");
 	bool is_problem = !streq(status, "ignored") && !streq(status, "unknown");
 	char who[1024] = "";
@@ -121,11 +114,9 @@ static void print_check(struct screen *screen, const cJSON *check)
 	draw_wrapped(screen, 10, "%s", json_text_at(check, "message"));
 	if (!is_problem) /* the message has the cure */
 		return;
-	print_field(screen, "since", json_text_at(check, "since"));
-	print_field(screen, "who", who);
-	print_field(screen, "breaks", json_text_at(check, "breaks"));
-	print_field(screen, "now", json_text_at(check, "now"));
-	print_field(screen, "keep", json_text_at(check, "keep"));
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		draw_field(screen, COLOR_FAINT, 2, 7, fields[i],
+			streq(fields[i], "who") ? who : json_text_at(check, fields[i]));
 }
 
 static void print_document(const cJSON *document, const char *alone, const char *bundle)

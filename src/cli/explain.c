@@ -16,10 +16,7 @@ struct search {
 
 static void line(struct search *search, const char *what, const char *text)
 {
-	if (text && text[0]) {
-		draw(&search->screen, COLOR_NONE, "  %-9s ", what);
-		draw_wrapped(&search->screen, 12, "%s", text);
-	}
+	draw_field(&search->screen, COLOR_NONE, 2, 9, what, text);
 }
 
 static void print_profiles(struct search *search, const char *only)

@@ -210,6 +210,15 @@ void draw_wrapped(struct screen *screen, int indent, const char *format, ...)
 	put(screen, "\n", 1);
 }
 
+void draw_field(struct screen *screen, enum color color, int indent, int width, const char *name,
+	const char *text)
+{
+	if (!text || !text[0])
+		return;
+	draw(screen, color, "%*s%-*s ", indent, "", width, name);
+	draw_wrapped(screen, indent + width + 1, "%s", text);
+}
+
 void draw_paragraph(struct screen *screen, int indent, const char *text)
 {
 	if (!text[0])

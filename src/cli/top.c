@@ -252,10 +252,8 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 		}
 		if (!topic->name || topic->tuner || !row)
 			continue;
-		draw(screen, COLOR_NONE, "    %-7s ", "breaks");
-		draw_wrapped(screen, 12, "%s", row->breaks);
-		draw(screen, COLOR_NONE, "    %-7s ", "now");
-		draw_wrapped(screen, 12, "%s", row->now);
+		draw_field(screen, COLOR_NONE, 4, 7, "breaks", row->breaks);
+		draw_field(screen, COLOR_NONE, 4, 7, "now", row->now);
 	}
 	print_rest(screen, idle - screen->keep, "idle");
 	if (!any && topic->name)

@@ -64,7 +64,7 @@ int config_choice(const struct config *config, const char *name)
 {
 	const struct row *row = must_find_row(config, name);
 
-	return value_word(row->option, row->tree->text);
+	return word_index(row->option->choices, row->tree->text);
 }
 
 uint64_t config_count(const struct config *config, const char *name, uint64_t fallback)

@@ -76,8 +76,8 @@ struct row *config_row(const struct config *config, const char *name);
 /* Finds the sysctl or adds it with an empty value. */
 struct config_sysctl *config_sysctl(struct config *config, const char *name);
 
-/* Returns the index in choices, or -1. */
-int value_word(const struct config_option *option, const char *text);
+/* Returns the index in words, which NULL ends, or -1. words may be NULL. */
+int word_index(const char *const *words, const char *word);
 
 /*
  * Parses "500ms", "20s", "30m" or "2h" to microseconds. Blanks, signs, fractions and leading zeros

@@ -125,7 +125,7 @@ static void apply_default(struct config *config, struct row *row)
 
 	if (row->tree && (row->tree->kind == TREE_TEXT || row->tree->kind == TREE_LIST))
 		return;
-	if (option->type == OPTION_LIST && value_word(option, text) < 0)
+	if (option->type == OPTION_LIST && word_index(option->choices, text) < 0)
 		row->tree = must(document_load(config, NULL, text, strlen(text)));
 	else
 		row->tree = tree_new(

@@ -62,7 +62,7 @@ static void check_value(struct config *config, const struct config_option *optio
 				name, text_quote(quoted, text), refused);
 		return;
 	}
-	if (value_word(option, text) >= 0 ||
+	if (word_index(option->choices, text) >= 0 ||
 		(type == OPTION_BOOL && (streq(text, "true") || streq(text, "false"))))
 		return;
 	if (type == OPTION_COUNT)

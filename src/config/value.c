@@ -109,10 +109,10 @@ void option_describe(const struct config_option *option, char text[static OPTION
 	text_append(text, OPTION_TEXT_MAX, " Default: %s.", preset);
 }
 
-int value_word(const struct config_option *option, const char *text)
+int word_index(const char *const *words, const char *word)
 {
-	for (int i = 0; option->choices && option->choices[i]; i++)
-		if (streq(option->choices[i], text))
+	for (int i = 0; words && words[i]; i++)
+		if (streq(words[i], word))
 			return i;
 	return -1;
 }

@@ -52,14 +52,6 @@ static const char *tls_text(const struct reading *reading, enum tls_key key)
 	return reading->tls[key] ? reading->tls[key]->text : "";
 }
 
-static int index_of(const char *const *words, const char *word)
-{
-	for (int i = 0; words[i]; i++)
-		if (streq(words[i], word))
-			return i;
-	return -1;
-}
-
 static void read_tls_keys(struct reading *reading, const struct tree *map)
 {
 	for (const struct tree *tree = map->first; tree; tree = tree->next) {
@@ -74,7 +66,7 @@ static void read_tls_keys(struct reading *reading, const struct tree *map)
 		else if (tree->kind != TREE_TEXT || tree->text[0] == '\0')
 			config_fault_add(reading->faults, &tree->position,
 				"tls_server_config.%s must be one text", tls_keys[i].name);
-		else if (tls_keys[i].choices && index_of(tls_keys[i].choices, tree->text) < 0)
+		else if (tls_keys[i].choices && word_index(tls_keys[i].choices, tree->text) < 0)
 			config_fault_add(reading->faults, &tree->position,
 				"tls_server_config.%s: %.64s is not supported: %s",
 				tls_keys[i].name, tree->text,
@@ -158,10 +150,10 @@ static void read_tls(struct reading *reading, const struct tree *map)
 	web->cert = read_pem(reading, CERT_FILE, web->files[1]);
 	web->key = read_pem(reading, KEY_FILE, web->files[2]);
 	web->client_ca = read_pem(reading, CLIENT_CA_FILE, web->files[3]);
-	min = MAX(index_of(versions, tls_text(reading, MIN_VERSION)), 0);
-	max = reading->tls[MAX_VERSION] ? index_of(versions, tls_text(reading, MAX_VERSION)) : 1;
+	min = MAX(word_index(versions, tls_text(reading, MIN_VERSION)), 0);
+	max = reading->tls[MAX_VERSION] ? word_index(versions, tls_text(reading, MAX_VERSION)) : 1;
 	web->client_auth = (enum web_client_auth)MAX(
-		index_of(client_auths, tls_text(reading, CLIENT_AUTH_TYPE)), 0);
+		word_index(client_auths, tls_text(reading, CLIENT_AUTH_TYPE)), 0);
 	if (max < min)
 		config_fault_add(reading->faults, &reading->tls[MAX_VERSION]->position,
 			"tls_server_config.max_version is below min_version");

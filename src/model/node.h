@@ -24,17 +24,6 @@ struct tuner_status {
 	char why[TUNER_WHY_MAX]; /* empty when active */
 };
 
-#define INCIDENT_ID_MAX     96
-#define INCIDENTS_SHOWN_MAX 20
-
-/* A record of what happened; see report/incidents.h. */
-struct incident {
-	char id[INCIDENT_ID_MAX];
-	char at[32];
-	char state[12]; /* complete, cut-short or open */
-	char text[256];
-};
-
 struct recorder;
 
 struct node {
@@ -56,9 +45,8 @@ struct node {
 	size_t n_limits, limits_allocated;
 	struct condition *conditions; /* one for each type, in the order of the tables */
 	size_t n_conditions;
-	const struct incident *incidents; /* the last ones, newest first */
-	size_t n_incidents;
-	struct recorder *recorder; /* NULL: nothing is recorded */
+	struct recorder *recorder;     /* NULL: nothing is recorded */
+	const struct cJSON *incidents; /* the last ones, as in the status; NULL: none */
 };
 
 /* Returns NULL if the name is unknown. */

@@ -416,7 +416,8 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 				end_incident(recorder, &recorder->open[i], "stopped",
 					recorder->ring.at_us[recorder->ring.now]);
 		recorder->node->recorder = NULL;
-		recorder->node->n_incidents = 0;
+		recorder->node->incidents = NULL;
+		recorder->node = NULL;
 	}
 	recorder->event = NULL; /* it has ended, and takes no source any more */
 	recorder_submit(recorder, TASK_STOP, "", "", NULL, NULL);
@@ -427,6 +428,7 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 	}
 	worker_free(recorder->worker);
 	ring_clear(&recorder->ring);
+	cJSON_Delete(recorder->shown);
 	free(recorder->problem_us);
 	free(recorder);
 }

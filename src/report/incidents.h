@@ -28,6 +28,8 @@
 #define INCIDENTS_A_DAY     20 /* of one object */
 #define INCIDENTS_FREE_MIN  5  /* % of the file system */
 #define INCIDENT_BYTES_MAX  (UINT64_C(1) << 20)
+#define INCIDENT_ID_MAX     96
+#define INCIDENTS_SHOWN_MAX 20 /* in the status, newest first */
 
 /* The recorder of an agent, in the loop. */
 struct recorder;
@@ -91,6 +93,9 @@ void incidents_mark_stop(const char *directory, const char *boot);
  */
 cJSON *incidents_list(const char *directory);
 
+/* Copies texts. keys is ended by NULL. */
+void incident_copy(cJSON *to, const cJSON *from, const char *const *keys);
+
 /*
  * {"incident": the first line, "state", "lines": [the others]}, which the caller frees. A torn last
  * line is left out. Returns 0, -ENOENT, -EINVAL for an invalid id, -EBADMSG, or -errno.
@@ -100,7 +105,16 @@ int incident_read(const char *directory, const char *id, char **document);
 #define INCIDENT_SUFFIX ".jsonl"
 #define INCIDENT_PART   ".part"
 #define INCIDENT_COUNTS "counts.json"
-#define INCIDENT_STAMP  16 /* length of the time in an id: 20261126T062306Z */
 
-/* Whether a file name is that of an incident; id gets the name without suffixes. */
-bool incident_id_of(const char *name, char id[static INCIDENT_ID_MAX], bool *part);
+struct incident_file {
+	char id[INCIDENT_ID_MAX];
+	bool part; /* while it is written */
+	uint64_t size;
+};
+
+/* All files, oldest first. The caller frees the array. */
+struct incident_file *incident_files(const char *directory, size_t *n);
+
+/* Writes the path of a file. suffix is INCIDENT_PART or "". */
+void incident_path(
+	const char *directory, const char *id, const char *suffix, char path[static PATH_MAX]);

@@ -88,7 +88,7 @@ struct recorder {
 	uint64_t offset_us;   /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
 	uint64_t logged_us;   /* CLOCK_REALTIME of the last line of the log that was recorded */
 	char start[INCIDENTS_START_MAX]; /* of the agent, not recorded yet; or empty */
-	struct incident shown[INCIDENTS_SHOWN_MAX];
+	cJSON *shown;                    /* of struct node */
 };
 
 /* Hands a job to the worker. text belongs to the job; reader is for TASK_READ. */

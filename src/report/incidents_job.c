@@ -20,26 +20,19 @@ struct incident_job {
 	struct incident_reader *reader; /* TASK_READ */
 	int error;
 	char start[INCIDENTS_START_MAX];
-	struct incident *shown; /* NULL: not read again; owned */
-	size_t n_shown;
+	cJSON *shown; /* NULL: not read again; owned */
 };
 
 static void list_shown(struct incident_job *job)
 {
+	static const char *const keys[] = {"id", "at", "text", "state", NULL};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = incidents_list(job->recorder->directory);
 	const cJSON *row;
 
-	job->shown = must(calloc(INCIDENTS_SHOWN_MAX, sizeof(*job->shown)));
-	cJSON_ArrayForEach (row, json_at(list, "incidents")) {
-		struct incident *incident = &job->shown[job->n_shown++];
-
-		copy_text(incident->id, sizeof(incident->id), json_text_at(row, "id"));
-		copy_text(incident->at, sizeof(incident->at), json_text_at(row, "at"));
-		copy_text(incident->state, sizeof(incident->state), json_text_at(row, "state"));
-		utf8_copy(incident->text, sizeof(incident->text), json_text_at(row, "text"));
-		if (job->n_shown == INCIDENTS_SHOWN_MAX)
-			break;
-	}
+	job->shown = cJSON_CreateArray();
+	cJSON_ArrayForEach (row, json_at(list, "incidents"))
+		if (cJSON_GetArraySize(job->shown) < INCIDENTS_SHOWN_MAX)
+			incident_copy(json_append(job->shown), row, keys);
 }
 
 static int read_document(struct incident_job *job)
@@ -145,11 +138,11 @@ static void adopt_job(void *data, void *userdata)
 		log_notice("incidents", "%s not recorded: %s: %s", job->object,
 			strerror(-job->error), recorder->directory);
 	if (job->shown) {
-		memcpy(recorder->shown, job->shown, sizeof(recorder->shown));
+		cJSON_Delete(recorder->shown);
+		recorder->shown = job->shown;
 		if (recorder->node)
-			recorder->node->n_incidents = job->n_shown;
+			recorder->node->incidents = recorder->shown;
 	}
-	free(job->shown);
 	free(job->text);
 	free(job);
 }

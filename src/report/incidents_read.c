@@ -33,44 +33,40 @@ static const char *state_of(const cJSON *last, bool part)
 	return streq(end, "cut-short") ? end : end[0] ? "complete" : part ? "open" : "cut-short";
 }
 
-static void copy_texts(cJSON *to, const cJSON *from, const char *const *keys)
+void incident_copy(cJSON *to, const cJSON *from, const char *const *keys)
 {
 	for (; *keys; keys++)
 		json_text(to, *keys, json_text_at(from, *keys));
 }
 
 /* Returns NULL for a file that is not an incident. */
-static cJSON *summary(int directory, const char *name, const char *id, bool part)
+static cJSON *summary(const char *directory, const struct incident_file *file)
 {
-	_cleanup_close_ int fd =
-		openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	_cleanup_close_ int fd = -1;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *first = NULL, *last = NULL;
+	char path[PATH_MAX];
 	const char *text;
 	struct stat st;
 	cJSON *row;
 
+	incident_path(directory, file->id, file->part ? INCIDENT_PART : "", path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return NULL;
 	first = read_line(fd, st.st_size, false);
-	if (!streq(json_text_at(first, "id"), id))
+	if (!streq(json_text_at(first, "id"), file->id))
 		return NULL;
 	last = read_line(fd, st.st_size, true);
 	row = cJSON_CreateObject();
-	copy_texts(row, first, (const char *const[]){"id", "at", "object", "trigger", NULL});
+	incident_copy(row, first, (const char *const[]){"id", "at", "object", "trigger", NULL});
 	text = json_text_at(last, "text");
 	if (!json_at(last, "end") || streq(json_text_at(last, "end"), "cut-short") || !text[0])
 		text = json_text_at(first, "text");
 	json_text(row, "text", text);
-	json_text(row, "state", state_of(last, part));
+	json_text(row, "state", state_of(last, file->part));
 	json_number(row, "seconds", json_number_at(last, "t"));
 	json_number(row, "bytes", (double)st.st_size);
 	return row;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-	return -strcmp(
-		json_text_at(*(cJSON *const *)a, "id"), json_text_at(*(cJSON *const *)b, "id"));
 }
 
 static void add_not_recorded(cJSON *root, const char *directory)
@@ -101,30 +97,16 @@ static void add_not_recorded(cJSON *root, const char *directory)
 
 cJSON *incidents_list(const char *directory)
 {
-	_cleanup_(cleanup_closedir) DIR *open_directory = opendir(directory);
-	cJSON *root = cJSON_CreateObject(), *array = json_array(root, "incidents");
-	_cleanup_free_ cJSON **rows = NULL;
-	size_t n = 0, allocated = 0;
-	const struct dirent *entry;
+	cJSON *root = cJSON_CreateObject(), *array = json_array(root, "incidents"), *row;
+	size_t n;
+	_cleanup_free_ struct incident_file *files = incident_files(directory, &n);
 	double bytes = 0;
 
-	while (open_directory && (entry = readdir(open_directory))) {
-		char id[INCIDENT_ID_MAX];
-		bool part;
-		cJSON *row;
-
-		if (!incident_id_of(entry->d_name, id, &part))
-			continue;
-		row = summary(dirfd(open_directory), entry->d_name, id, part);
-		if (!row)
-			continue;
+	while (n-- > 0) {
+		row = summary(directory, &files[n]);
 		bytes += json_number_at(row, "bytes");
-		*add_element(&rows, &n, &allocated) = row;
+		cJSON_AddItemToArray(array, row); /* NULL adds nothing */
 	}
-	if (n > 0)
-		qsort(rows, n, sizeof(cJSON *), newest_first);
-	for (size_t i = 0; i < n; i++)
-		cJSON_AddItemToArray(array, rows[i]);
 	add_not_recorded(root, directory);
 	JSON_NUMBERS(root, {"bytes", bytes}, {"max_bytes", (double)INCIDENTS_BYTES_MAX});
 	return root;
@@ -143,8 +125,7 @@ int incident_read(const char *directory, const char *id, char **document)
 	if (id[0] == '.' || strchr(id, '/') || strlen(id) >= INCIDENT_ID_MAX)
 		return -EINVAL;
 	for (i = 0; i < 2 && r == -ENOENT; i++) {
-		snprintf(path, sizeof(path), "%s/%s" INCIDENT_SUFFIX "%s", directory, id,
-			suffixes[i]);
+		incident_path(directory, id, suffixes[i], path);
 		r = read_file(path, 2 * INCIDENT_BYTES_MAX, &text, &len);
 	}
 	if (r < 0)

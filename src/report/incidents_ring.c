@@ -184,16 +184,12 @@ static void put_rows(FILE *out, const struct ring *ring, unsigned at, uint64_t b
 		const struct ring_row *row = ring->rows[i];
 		bool whole = all || row->used[before] == NO_READING ||
 			     row->max[at] != row->max[before] || row->hits[at] != row->hits[before];
-		cJSON *numbers;
+		const double numbers[] = {
+			(double)row->used[at], (double)row->max[at], (double)row->hits[at]};
 
-		if (row->used[at] == NO_READING || (!whole && row->used[at] == row->used[before]))
-			continue;
-		numbers = json_array(rows, row->name);
-		cJSON_AddItemToArray(numbers, cJSON_CreateNumber((double)row->used[at]));
-		if (!whole)
-			continue;
-		cJSON_AddItemToArray(numbers, cJSON_CreateNumber((double)row->max[at]));
-		cJSON_AddItemToArray(numbers, cJSON_CreateNumber((double)row->hits[at]));
+		if (row->used[at] != NO_READING && (whole || row->used[at] != row->used[before]))
+			json_adopt(
+				rows, row->name, cJSON_CreateDoubleArray(numbers, whole ? 3 : 1));
 	}
 	incident_put(out, line);
 }

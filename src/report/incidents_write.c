@@ -11,10 +11,12 @@
 #define DAYS_MAX    7           /* in INCIDENT_COUNTS */
 #define OBJECTS_MAX 64          /* of a day */
 
+#define INCIDENT_STAMP 16 /* length of the time in an id: 20261126T062306Z */
+
 /* Files are pruned each time one of them grew by so much: the open ones stay below 1 MiB more. */
 #define PRUNE_EVERY (64 * 1024)
 
-static void path_of(
+void incident_path(
 	const char *directory, const char *id, const char *suffix, char path[static PATH_MAX])
 {
 	snprintf(path, PATH_MAX, "%s/%s" INCIDENT_SUFFIX "%s", directory, id, suffix);
@@ -111,31 +113,40 @@ static bool is_nearly_full(const char *directory)
 	       fs.f_bavail < fs.f_blocks * INCIDENTS_FREE_MIN / 100;
 }
 
-struct file {
-	char id[INCIDENT_ID_MAX];
-	bool part;
-	uint64_t size;
-};
+/* Whether a file name is that of an incident; id gets the name without suffixes. */
+static bool parse_name(const char *name, char id[static INCIDENT_ID_MAX], bool *part)
+{
+	size_t len = strlen(name), suffix = strlen(INCIDENT_SUFFIX);
+
+	*part = len > strlen(INCIDENT_PART) &&
+		streq(name + len - strlen(INCIDENT_PART), INCIDENT_PART);
+	if (*part)
+		len -= strlen(INCIDENT_PART);
+	if (len <= INCIDENT_STAMP + 1 + suffix || len - suffix >= INCIDENT_ID_MAX ||
+		!starts_with(name + len - suffix, INCIDENT_SUFFIX) || name[0] == '.')
+		return false;
+	copy_text(id, len - suffix + 1, name);
+	return id[INCIDENT_STAMP] == '-';
+}
 
 static int by_id(const void *a, const void *b)
 {
-	return strcmp(((const struct file *)a)->id, ((const struct file *)b)->id);
+	return strcmp(((const struct incident_file *)a)->id, ((const struct incident_file *)b)->id);
 }
 
-/* All files, oldest first. The caller frees the array. */
-static struct file *list_files(const char *directory, size_t *n)
+struct incident_file *incident_files(const char *directory, size_t *n)
 {
 	_cleanup_(cleanup_closedir) DIR *open_directory = opendir(directory);
-	struct file *files = NULL;
+	struct incident_file *files = NULL;
 	size_t allocated = 0;
 	const struct dirent *entry;
 
 	*n = 0;
 	while (open_directory && (entry = readdir(open_directory))) {
-		struct file file;
+		struct incident_file file;
 		struct stat st;
 
-		if (!incident_id_of(entry->d_name, file.id, &file.part) ||
+		if (!parse_name(entry->d_name, file.id, &file.part) ||
 			fstatat(dirfd(open_directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		file.size = (uint64_t)st.st_size;
@@ -146,7 +157,8 @@ static struct file *list_files(const char *directory, size_t *n)
 	return files;
 }
 
-static size_t count_like(const struct file *files, size_t n, const struct file *like)
+static size_t count_like(
+	const struct incident_file *files, size_t n, const struct incident_file *like)
 {
 	size_t found = 0;
 
@@ -163,7 +175,7 @@ static size_t count_like(const struct file *files, size_t n, const struct file *
 static void prune(const char *directory, uint64_t max)
 {
 	size_t n;
-	_cleanup_free_ struct file *files = list_files(directory, &n);
+	_cleanup_free_ struct incident_file *files = incident_files(directory, &n);
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < n; i++)
@@ -182,7 +194,7 @@ static void prune(const char *directory, uint64_t max)
 		}
 		if (victim == n)
 			return;
-		path_of(directory, files[victim].id, "", path);
+		incident_path(directory, files[victim].id, "", path);
 		unlink(path);
 		bytes -= files[victim].size;
 		memmove(&files[victim], &files[victim + 1], (--n - victim) * sizeof(*files));
@@ -216,8 +228,8 @@ int incident_begin(const char *directory, const char *id, const char *object, co
 
 	if (r < 0)
 		return r;
-	path_of(directory, id, INCIDENT_PART, part);
-	path_of(directory, id, "", whole);
+	incident_path(directory, id, INCIDENT_PART, part);
+	incident_path(directory, id, "", whole);
 	if (is_nearly_full(directory)) {
 		incident_skip(directory, object, "less than 5 % of the disk is free");
 		return -ENOSPC;
@@ -239,7 +251,7 @@ static int append_to(const char *directory, const char *id, const char *text, ui
 	_cleanup_close_ int fd = -1;
 	char part[PATH_MAX];
 
-	path_of(directory, id, INCIDENT_PART, part);
+	incident_path(directory, id, INCIDENT_PART, part);
 	fd = open(part, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
 	return fd < 0 ? -errno : append(fd, directory, text, max);
 }
@@ -255,8 +267,8 @@ static int finish(const char *directory, const char *id)
 	_cleanup_close_ int fd = -1, parent = -1;
 	char part[PATH_MAX], whole[PATH_MAX];
 
-	path_of(directory, id, INCIDENT_PART, part);
-	path_of(directory, id, "", whole);
+	incident_path(directory, id, INCIDENT_PART, part);
+	incident_path(directory, id, "", whole);
 	fd = open(part, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	parent = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || parent < 0 || fdatasync(fd) < 0 || rename(part, whole) < 0 ||
@@ -276,21 +288,6 @@ int incident_end(const char *directory, const char *id, const char *text)
 	return r < 0 ? r : f;
 }
 
-bool incident_id_of(const char *name, char id[static INCIDENT_ID_MAX], bool *part)
-{
-	size_t len = strlen(name), suffix = strlen(INCIDENT_SUFFIX);
-
-	*part = len > strlen(INCIDENT_PART) &&
-		streq(name + len - strlen(INCIDENT_PART), INCIDENT_PART);
-	if (*part)
-		len -= strlen(INCIDENT_PART);
-	if (len <= INCIDENT_STAMP + 1 + suffix || len - suffix >= INCIDENT_ID_MAX ||
-		!starts_with(name + len - suffix, INCIDENT_SUFFIX) || name[0] == '.')
-		return false;
-	copy_text(id, len - suffix + 1, name);
-	return id[INCIDENT_STAMP] == '-';
-}
-
 static void close_left(const char *directory, const char *id)
 {
 	_cleanup_free_ char *text = NULL, *last = NULL;
@@ -298,7 +295,7 @@ static void close_left(const char *directory, const char *id)
 	char path[PATH_MAX], end[256];
 	size_t len, whole;
 
-	path_of(directory, id, INCIDENT_PART, path);
+	incident_path(directory, id, INCIDENT_PART, path);
 	if (read_file(path, 2 * INCIDENT_BYTES_MAX, &text, &len) < 0)
 		return;
 	for (whole = len; whole > 0 && text[whole - 1] != '\n'; whole--)
@@ -325,7 +322,7 @@ static void close_left(const char *directory, const char *id)
 void incidents_close_left(const char *directory)
 {
 	size_t n;
-	_cleanup_free_ struct file *files = list_files(directory, &n);
+	_cleanup_free_ struct incident_file *files = incident_files(directory, &n);
 
 	for (size_t i = 0; i < n; i++)
 		if (files[i].part)

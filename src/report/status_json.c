@@ -144,16 +144,8 @@ cJSON *report_status(const struct node *node, bool trusted)
 		json_text(object, "level", log_level_names[events[i].level]);
 		json_text(object, "text", events[i].text);
 	}
-	list = json_array(root, "incidents");
-	for (size_t i = 0; i < node->n_incidents; i++) {
-		const struct incident *incident = &node->incidents[i];
-		cJSON *object = json_append(list);
-
-		json_text(object, "id", incident->id);
-		json_text(object, "at", incident->at);
-		json_text(object, "text", incident->text);
-		json_text(object, "state", incident->state);
-	}
+	json_adopt(root, "incidents",
+		node->incidents ? cJSON_Duplicate(node->incidents, true) : cJSON_CreateArray());
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 
