@@ -98,19 +98,14 @@ static void add_use(const struct sparks *all, struct spark *spark, double t, dou
 	spark->last = used;
 }
 
-static struct spark *find_spark(const struct sparks *all, const char *name)
-{
-	for (size_t i = 0; i < all->n; i++)
-		if (streq(all->rows[i].name, name))
-			return &all->rows[i];
-	return NULL;
-}
-
 static void add_row(struct sparks *all, const cJSON *row, double t)
 {
-	struct spark *spark = find_spark(all, row->string);
 	const cJSON *max = cJSON_GetArrayItem(row, 1), *hits = cJSON_GetArrayItem(row, 2);
+	struct spark *spark = NULL;
 
+	for (size_t i = 0; i < all->n && !spark; i++)
+		if (streq(all->rows[i].name, row->string))
+			spark = &all->rows[i];
 	if (!spark) {
 		spark = add_element(&all->rows, &all->n, &all->allocated);
 		spark->name = row->string;

@@ -175,13 +175,6 @@ static void add_item(cJSON *array, const struct config *config, const struct row
 			config_item(config, row->option->name, i, field->name));
 }
 
-static void add_sysctls(cJSON *object, const struct config *config)
-{
-	for (size_t i = 0; i < config->n_sysctls; i++)
-		cJSON_AddItemToObject(object, config->sysctls[i].name,
-			must(cJSON_CreateString(config->sysctls[i].value)));
-}
-
 cJSON *config_json(const struct config *config)
 {
 	cJSON *root = cJSON_CreateObject();
@@ -195,7 +188,10 @@ cJSON *config_json(const struct config *config)
 		snprintf(from, sizeof(from), "%s:%u", position->file, position->line);
 		json_text(object, "from", from);
 		if (row->option->type == OPTION_SYSCTLS) {
-			add_sysctls(json_object(object, "value"), config);
+			object = json_object(object, "value");
+			for (size_t k = 0; k < config->n_sysctls; k++)
+				must(cJSON_AddStringToObject(
+					object, config->sysctls[k].name, config->sysctls[k].value));
 			continue;
 		}
 		if (row->tree->kind != TREE_LIST) {

@@ -227,14 +227,6 @@ static double quality(const struct http_connection *connection, const char *head
 	return best;
 }
 
-static bool accepts_openmetrics(const struct http_connection *connection)
-{
-	double openmetrics =
-		quality(connection, "Accept", "application/openmetrics-text", ";version=1.0.0");
-
-	return openmetrics > 0 && openmetrics >= quality(connection, "Accept", "text/plain", NULL);
-}
-
 static enum MHD_Result get(struct http_connection *connection, enum http_document which)
 {
 	const struct node *node = connection->server->node;
@@ -246,8 +238,13 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 			       ? answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
 					 "the agent's tick is more than 10 s late\n")
 			       : answer_text(connection, MHD_HTTP_OK, "ok\n");
-	if (which == HTTP_METRICS)
-		which += accepts_openmetrics(connection);
+	if (which == HTTP_METRICS) {
+		double openmetrics = quality(
+			connection, "Accept", "application/openmetrics-text", ";version=1.0.0");
+
+		which += openmetrics > 0 &&
+			 openmetrics >= quality(connection, "Accept", "text/plain", NULL);
+	}
 	if (which == HTTP_PAGE)
 		which += parameter_set(connection, "paused");
 	if (which == HTTP_STATUS)

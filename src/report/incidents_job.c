@@ -35,21 +35,11 @@ static void list_shown(struct incident_job *job)
 			incident_copy(json_append(job->shown), row, keys);
 }
 
-static int read_document(struct incident_job *job)
-{
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
-
-	if (job->id[0])
-		return incident_read(job->recorder->directory, job->id, &job->text);
-	list = incidents_list(job->recorder->directory);
-	job->text = must(cJSON_PrintUnformatted(list));
-	return 0;
-}
-
 /* On the worker. */
 static void run_job(void *data, const struct wait *wait)
 {
 	struct incident_job *job = data;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const char *directory = job->recorder->directory;
 
 	(void)wait;
@@ -71,7 +61,12 @@ static void run_job(void *data, const struct wait *wait)
 		incident_skip(directory, job->object, job->text);
 		return;
 	case TASK_READ:
-		job->error = read_document(job);
+		if (job->id[0]) {
+			job->error = incident_read(directory, job->id, &job->text);
+		} else {
+			list = incidents_list(directory);
+			job->text = must(cJSON_PrintUnformatted(list));
+		}
 		return;
 	case TASK_CLOSE:
 		incidents_close_left(directory);
@@ -108,14 +103,6 @@ void recorder_end_reads(struct recorder *recorder, uint64_t now)
 			http_reply(steal(reader->client), 503, HANGS);
 }
 
-static void drop_open(struct recorder *recorder, const char *id)
-{
-	for (size_t i = 0; i < OPEN_MAX; i++)
-		if (streq(recorder->open[i].id, id))
-			recorder->open[i].id[0] = '\0';
-	recorder->has_left = true;
-}
-
 /* In the loop. */
 static void adopt_job(void *data, void *userdata)
 {
@@ -131,8 +118,12 @@ static void adopt_job(void *data, void *userdata)
 	}
 	if (job->task == TASK_START)
 		copy_text(recorder->start, sizeof(recorder->start), job->start);
-	if (job->error < 0 && (job->task == TASK_BEGIN || job->task == TASK_APPEND))
-		drop_open(recorder, job->id);
+	if (job->error < 0 && (job->task == TASK_BEGIN || job->task == TASK_APPEND)) {
+		recorder->has_left = true;
+		for (size_t i = 0; i < OPEN_MAX; i++)
+			if (streq(recorder->open[i].id, job->id))
+				recorder->open[i].id[0] = '\0';
+	}
 	if (job->error < 0 && job->error != -EDQUOT && job->error != -ENOENT &&
 		(job->task == TASK_BEGIN || job->task == TASK_START))
 		log_notice("incidents", "%s not recorded: %s: %s", job->object,

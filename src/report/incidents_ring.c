@@ -89,14 +89,6 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void add_note(struct ring *ring, const char *text, uint64_t now)
-{
-	struct ring_note *note = &ring->notes[ring->n_notes++ % NOTES_MAX];
-
-	note->at_us = now;
-	copy_text(note->text, sizeof(note->text), text);
-}
-
 /* Notes the workloads that were not there before. */
 static void add_workloads(struct ring *ring, const struct names *names, uint64_t now)
 {
@@ -114,9 +106,13 @@ static void add_workloads(struct ring *ring, const struct names *names, uint64_t
 			noted = noted ||
 				(ring->notes[k].at_us == now && streq(ring->notes[k].text, text));
 		if (!noted && ring->n_workloads > 0 &&
-			!bsearch(
-				&hash, ring->workloads, ring->n_workloads, sizeof(hash), by_number))
-			add_note(ring, text, now);
+			!bsearch(&hash, ring->workloads, ring->n_workloads, sizeof(hash),
+				by_number)) {
+			struct ring_note *note = &ring->notes[ring->n_notes++ % NOTES_MAX];
+
+			note->at_us = now;
+			copy_text(note->text, sizeof(note->text), text);
+		}
 		hashes[n++] = hash;
 	}
 	if (n > 0)

@@ -105,14 +105,6 @@ void incident_skip(const char *directory, const char *object, const char *why)
 	(void)count(directory, object, why);
 }
 
-static bool is_nearly_full(const char *directory)
-{
-	struct statvfs fs;
-
-	return statvfs(directory, &fs) == 0 && fs.f_blocks > 0 &&
-	       fs.f_bavail < fs.f_blocks * INCIDENTS_FREE_MIN / 100;
-}
-
 /* Whether a file name is that of an incident; id gets the name without suffixes. */
 static bool parse_name(const char *name, char id[static INCIDENT_ID_MAX], bool *part)
 {
@@ -224,13 +216,15 @@ int incident_begin(const char *directory, const char *id, const char *object, co
 {
 	_cleanup_close_ int fd = -1;
 	char part[PATH_MAX], whole[PATH_MAX];
+	struct statvfs fs;
 	int r = make_directories(directory, 0700);
 
 	if (r < 0)
 		return r;
 	incident_path(directory, id, INCIDENT_PART, part);
 	incident_path(directory, id, "", whole);
-	if (is_nearly_full(directory)) {
+	if (statvfs(directory, &fs) == 0 && fs.f_blocks > 0 &&
+		fs.f_bavail < fs.f_blocks * INCIDENTS_FREE_MIN / 100) {
 		incident_skip(directory, object, "less than 5 % of the disk is free");
 		return -ENOSPC;
 	}

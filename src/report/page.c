@@ -234,24 +234,13 @@ static const char *const column_classes[] = {
 	[COLUMN_HISTORY] = "",
 };
 
-/* What `headroom top` shows below the row, in a row of its own. */
-static void put_detail(FILE *out, const struct table_view *view, const cJSON *row)
-{
-	char text[CELL_MAX];
-
-	fputs("<tr><td class=\"note\" colspan=\"32\">", out);
-	for (int i = 0; view->write_detail(row, i, text, sizeof(text)); i++)
-		if (text[0])
-			put(out, "<div>%s</div>", text);
-	fputs("</td></tr>\n", out);
-}
-
 /* The first cell is the name of the row; a click on it shows the explanation of help_key. */
 static void put_row(FILE *out, const struct table_view *view, uint32_t blank, const cJSON *row)
 {
 	const char *name = json_text_at(row, view->columns[0].key);
 	const char *help =
 		view->kind ? entry_help(view->kind, json_text_at(row, view->help_key)) : NULL;
+	char text[CELL_MAX];
 
 	fputs("<tr><th scope=\"row\">", out);
 	if (help)
@@ -264,7 +253,6 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 	fputs("</th>", out);
 	for (unsigned i = 1; view->columns[i].key || view->columns[i].write; i++) {
 		const struct column *column = &view->columns[i];
-		char text[CELL_MAX];
 		const char *word = cell_text(column, row, text, sizeof(text));
 
 		if (blank & 1U << i)
@@ -291,8 +279,14 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 		fputs("</td>", out);
 	}
 	fputs("</tr>\n", out);
-	if (view->write_detail && has_problem(row))
-		put_detail(out, view, row);
+	if (!view->write_detail || !has_problem(row))
+		return;
+	/* What `headroom top` shows below the row, in a row of its own. */
+	fputs("<tr><td class=\"note\" colspan=\"32\">", out);
+	for (int i = 0; view->write_detail(row, i, text, sizeof(text)); i++)
+		if (text[0])
+			put(out, "<div>%s</div>", text);
+	fputs("</td></tr>\n", out);
 }
 
 static void end_list(FILE *out, const char *end, size_t left_out)

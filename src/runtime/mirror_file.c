@@ -10,16 +10,6 @@
 #define MARK      "# Written by headroom."
 #define MARK_REST " It replaces and removes this file, unless this line is gone.\n"
 
-/* Whether the first line is our mark. Such a file may be replaced and removed. */
-static bool has_mark(const char *text, size_t len)
-{
-	size_t n = strlen(MARK);
-
-	if (len < n || memcmp(text, MARK, n) != 0)
-		return false;
-	return len == n || memchr(" \r\n", text[n], 3) != NULL;
-}
-
 char *mirror_file_make(const struct mirror_format *format, const char *version,
 	const char *registry, const char *const *urls, size_t n)
 {
@@ -72,7 +62,8 @@ void mirror_file_read(const struct mirror_format *format, const struct host *hos
 		r = read_file(full, FILE_MAX, &text, &len);
 	file->exists = r != -ENOENT && r != -ENAMETOOLONG && r != -EINVAL;
 	file->error = r == -ENOENT || r == -EEXIST ? 0 : r;
-	file->ours = r == 0 && has_mark(text, len);
+	/* Such a file may be replaced and removed. */
+	file->ours = r == 0 && starts_with(text, MARK) && strchr(" \r\n", text[strlen(MARK)]);
 	if (!file->ours)
 		return;
 	hash_bytes(text, len, file->sum);
