@@ -59,7 +59,6 @@ static void write_kept(
 	const struct core *core, const char *name, const void *elements, size_t size, size_t n)
 {
 	_cleanup_free_ char *data = must(malloc(sizeof(struct header) + n * size + 1));
-	_cleanup_close_ int dir = -1;
 	struct header header;
 	char path[PATH_MAX];
 
@@ -69,9 +68,8 @@ static void write_kept(
 		memcpy(data + sizeof(header), elements, n * size);
 	if (core_directory(&core->host, CORE_RUNTIME, path) < 0)
 		return;
-	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir >= 0)
-		(void)replace_file(dir, name, data, sizeof(header) + n * size, false);
+	text_append(path, sizeof(path), "/%s", name);
+	(void)replace_path(path, data, sizeof(header) + n * size, false);
 }
 
 /* ---- peaks of limits ---- */

@@ -18,10 +18,11 @@ struct save_job {
 static void save(void *data, const struct wait *wait)
 {
 	struct save_job *job = data;
-	_cleanup_close_ int directory = open(job->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char path[PATH_MAX + sizeof(LAST_GOOD)];
 
 	(void)wait;
-	job->error = replace_file(directory, LAST_GOOD, job->text, strlen(job->text), true);
+	snprintf(path, sizeof(path), "%s/" LAST_GOOD, job->directory);
+	job->error = replace_path(path, job->text, strlen(job->text), true);
 }
 
 static void adopt_saved(void *self, void *data)

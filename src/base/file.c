@@ -146,6 +146,16 @@ int replace_file(int dir, const char *name, const void *data, size_t len, bool s
 	return sync && fsync(dir) < 0 ? -errno : 0;
 }
 
+int replace_path(const char *path, const void *data, size_t len, bool sync)
+{
+	const char *name = strrchr(path, '/');
+	_cleanup_free_ char *directory =
+		must(name ? strndup(path, (size_t)(name - path) + 1) : strdup("."));
+	_cleanup_close_ int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return dir < 0 ? -errno : replace_file(dir, name ? name + 1 : path, data, len, sync);
+}
+
 int make_directories(const char *path, mode_t mode)
 {
 	char partial[PATH_MAX], *end = partial, cut;

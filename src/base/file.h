@@ -24,6 +24,7 @@ int read_file(const char *path, size_t max, char **ret, size_t *len);
  * kept. Without sync it never waits for a disk, but a crash of the node can lose the file.
  */
 int replace_file(int dir, const char *name, const void *data, size_t len, bool sync);
+int replace_path(const char *path, const void *data, size_t len, bool sync);
 
 /*
  * Resolves a path below root ("" for /). Symbolic links are followed as on the host: an absolute

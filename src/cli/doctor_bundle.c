@@ -315,20 +315,6 @@ static void put_facts(struct bundle *bundle)
 	put_text(bundle, "kernel.txt", all);
 }
 
-/* Replaces the file as a whole, with access for its owner only. */
-static int write_bundle(const char *path, const char *data, size_t len)
-{
-	const char *name = strrchr(path, '/');
-	_cleanup_free_ char *directory =
-		must(name ? strndup(path, (size_t)(name - path) + 1) : strdup("."));
-	_cleanup_close_ int fd = -1;
-
-	if (streq(path, "-"))
-		return write_all(STDOUT_FILENO, data, len);
-	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : replace_file(fd, name ? name + 1 : path, data, len, false);
-}
-
 int doctor_bundle(const char *path, const struct bundle_input *input)
 {
 	static const char end[1024];
@@ -353,5 +339,7 @@ int doctor_bundle(const char *path, const struct bundle_input *input)
 	put_text(&bundle, "errors.txt", errors);
 	fwrite(end, 1, sizeof(end), bundle.out);
 	fclose(bundle.out);
-	return write_bundle(path, tar, len);
+	/* The file is replaced as a whole, with access for its owner only. */
+	return streq(path, "-") ? write_all(STDOUT_FILENO, tar, len)
+				: replace_path(path, tar, len, false);
 }

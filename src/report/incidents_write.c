@@ -40,11 +40,12 @@ static cJSON *read_small(const char *directory, const char *name)
 /* Deletes the document. */
 static int write_small(const char *directory, const char *name, cJSON *document)
 {
-	_cleanup_close_ int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_free_ char *text = must(cJSON_PrintUnformatted(document));
+	char path[PATH_MAX];
 
 	cJSON_Delete(document);
-	return fd < 0 ? -errno : replace_file(fd, name, text, strlen(text), false);
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return replace_path(path, text, strlen(text), false);
 }
 
 static void add_one(cJSON *object, const char *key)

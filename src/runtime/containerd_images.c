@@ -199,7 +199,6 @@ static bool write_hosts(const struct host *host, const char *reference)
 {
 	char certs[PATH_MAX], path[PATH_MAX + NAME_MAX], text[128];
 	int server = (int)strcspn(reference, "/"); /* 127.0.0.1:PORT */
-	_cleanup_close_ int fd = -1;
 
 	if (path_in_root(host->root, CONTAINERD_CERTS "/_default/hosts.toml", certs) < 0 ||
 		path_in_root(host->root, CONTAINERD_CERTS, certs) < 0)
@@ -207,11 +206,11 @@ static bool write_hosts(const struct host *host, const char *reference)
 	snprintf(path, sizeof(path), "%s/" IMAGES_REGISTRY, certs);
 	if (mkdir(path, 0755) < 0 && errno != EEXIST)
 		return false;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	text_append(path, sizeof(path), "/hosts.toml");
 	/* containerd 1.6 wants a host besides. */
 	snprintf(text, sizeof(text), "server = \"http://%.*s\"\n[host.\"http://%.*s\"]\n", server,
 		reference, server, reference);
-	return fd >= 0 && replace_file(fd, "hosts.toml", text, strlen(text), true) == 0;
+	return replace_path(path, text, strlen(text), true) == 0;
 }
 
 void containerd_remove_files(const struct host *host)

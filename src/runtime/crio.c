@@ -202,7 +202,6 @@ static int pin_image(const struct image_runtime *runtime, const struct host *hos
 {
 	const struct wait answer = wait_at_most(wait, RELOAD_US);
 	_cleanup_free_ char *old = NULL, *new = NULL;
-	_cleanup_close_ int dir = -1;
 	char directory[PATH_MAX], path[PATH_MAX + NAME_MAX];
 	int r;
 
@@ -223,11 +222,8 @@ static int pin_image(const struct image_runtime *runtime, const struct host *hos
 		return -EEXIST;
 	}
 	new = edit_pins(old ? old : "", name, pinned);
-	dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return -errno;
 	if (new)
-		r = replace_file(dir, PINS, new, strlen(new), true);
+		r = replace_path(path, new, strlen(new), true);
 	else if (old)
 		r = unlink(path) < 0 ? -errno : 0;
 	else

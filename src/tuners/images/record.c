@@ -149,13 +149,10 @@ char *record_text(const struct preload_list *list)
 int record_write(const char *directory, const char *text)
 {
 	int r = directory[0] ? make_directories(directory, 0755) : -ENODEV;
-	_cleanup_close_ int dir = -1;
+	char path[PATH_MAX];
 
-	if (r == 0)
-		dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (r == 0)
-		r = dir < 0 ? -errno : replace_file(dir, RECORD_FILE, text, strlen(text), true);
-	return r;
+	snprintf(path, sizeof(path), "%s/" RECORD_FILE, directory);
+	return r < 0 ? r : replace_path(path, text, strlen(text), true);
 }
 
 /* ---- changes ---- */
