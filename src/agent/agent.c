@@ -60,13 +60,6 @@ void agent_serve(struct agent *agent)
 	copy_text(core->agent_error, sizeof(core->agent_error), error);
 }
 
-static void log_faults(int level, const struct config_fault_list *list)
-{
-	for (size_t i = 0; i < list->n; i++)
-		log_line(level, "config", "%s:%u:%u: %s", list->faults[i].file,
-			list->faults[i].line, list->faults[i].column, list->faults[i].message);
-}
-
 /* The files of web, and those of the configuration. */
 static uint64_t signature(const struct agent *agent, const struct config_source *source)
 {
@@ -114,9 +107,10 @@ static int load(struct agent *agent, const struct config_source *source, const s
 		if (r < 0)
 			config_free(*config);
 	}
-	if (old)
-		log_faults(LOG_ERR, &faults);
-	else /* like a compiler: the agent does not start */
+	for (size_t i = 0; old && i < faults.n; i++)
+		log_error("config", "%s:%u:%u: %s", faults.faults[i].file, faults.faults[i].line,
+			faults.faults[i].column, faults.faults[i].message);
+	if (!old) /* like a compiler: the agent does not start */
 		config_faults_print(stderr, &faults, "");
 	fault[0] = '\0';
 	if (faults.n > 0)

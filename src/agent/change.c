@@ -108,26 +108,18 @@ static const struct condition *find_hiding(const struct core *core, const struct
 	return NULL;
 }
 
-/* The reason why nothing was tried; NULL where the setting is as wanted, or a write failed. */
-static const struct reason *find_unmet(const struct setting *setting)
-{
-	const struct reason *reason = reason_find(setting->reason);
-
-	return reason && reason->unmet &&
-			       (setting->state == SETTING_OBSERVED ||
-				       setting->state == SETTING_PENDING)
-		       ? reason
-		       : NULL;
-}
-
 void core_add_unset(const struct core *core, const char *only, struct plan *done)
 {
 	struct change *change;
 
 	for (size_t i = 0; i < core->node.n_settings; i++) {
 		const struct setting *setting = &core->node.settings[i];
+		const struct reason *reason = reason_find(setting->reason);
 		const char *why;
-		bool unset = setting->state == SETTING_FAILED || find_unmet(setting) ||
+		bool untried =
+			reason && reason->unmet &&
+			(setting->state == SETTING_OBSERVED || setting->state == SETTING_PENDING);
+		bool unset = setting->state == SETTING_FAILED || untried ||
 			     (setting->state == SETTING_UNSUPPORTED && setting->error < 0);
 
 		for (size_t c = 0; c < done->n; c++)

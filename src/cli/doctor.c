@@ -11,28 +11,21 @@
 #define UNIT    "headroom.service"
 #define NOW_MAX 128
 
-static const struct explanation *find_check(const char *name)
-{
-	const struct explanation *row = node_checks;
-
-	while (!streq(row->name, name))
-		row++;
-	return row;
-}
-
 static void add_check(cJSON *document, const cJSON *ignore, const char *name,
 	enum check_result result, const char *message, const char *now)
 {
 	static const char *const statuses[] = {
 		[CHECK_FINE] = "ok", [CHECK_ABSENT] = "absent", [CHECK_UNKNOWN] = "unknown"};
-	const struct explanation *row = find_check(name);
-	struct doctor_finding finding = {.name = name,
-		.kind = row->kind,
-		.status = result == CHECK_FAULT ? severity_names[row->severity] : statuses[result],
-		.breaks = row->breaks,
-		.now = now ? now : row->now,
-		.option = row->option};
+	const struct explanation *row = node_checks;
+	struct doctor_finding finding = {.name = name};
 
+	while (!streq(row->name, name))
+		row++;
+	finding.kind = row->kind;
+	finding.status = result == CHECK_FAULT ? severity_names[row->severity] : statuses[result];
+	finding.breaks = row->breaks;
+	finding.now = now ? now : row->now;
+	finding.option = row->option;
 	copy_text(finding.message, sizeof(finding.message), message);
 	doctor_add(document, ignore, &finding);
 }
@@ -85,17 +78,6 @@ static enum check_result check_agent(const struct host *host, const char *alone,
 	if (unit.result[0] && !streq(unit.result, "success"))
 		text_append(message, CHECK_MESSAGE_MAX, ", its last result is %s", unit.result);
 	return CHECK_FAULT;
-}
-
-static void add_node_checks(cJSON *document, const cJSON *ignore, const struct host *host)
-{
-	for (const struct explanation *row = node_checks; row->name; row++) {
-		char message[CHECK_MESSAGE_MAX] = "";
-
-		if (row->check)
-			add_check(document, ignore, row->name, row->check(host, message), message,
-				NULL);
-	}
 }
 
 static void print_check(struct screen *screen, const cJSON *check)
@@ -198,7 +180,12 @@ int cli_doctor(const struct cli *cli)
 	json_text(document, "agent", alone[0] ? message : "answers");
 	add_check(document, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault,
 		NULL);
-	add_node_checks(document, ignore, &host);
+	for (const struct explanation *row = node_checks; row->name; row++) {
+		message[0] = '\0';
+		if (row->check)
+			add_check(document, ignore, row->name, row->check(&host, message), message,
+				NULL);
+	}
 	doctor_finish(document);
 	if (cli->bundle) {
 		const struct bundle_input input = {&host, document, status, configuration, metrics};

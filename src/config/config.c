@@ -43,11 +43,7 @@ struct row *config_row(const struct config *config, const char *name)
 
 static const struct row *must_find_row(const struct config *config, const char *name)
 {
-	const struct row *row = config_row(config, name);
-
-	if (!row)
-		abort();
-	return row;
+	return must(config_row(config, name));
 }
 
 bool config_bool(const struct config *config, const char *name)

@@ -363,18 +363,6 @@ static bool record(struct recorder *recorder, uint64_t now)
 	return any;
 }
 
-/* Nothing is under way and no incident is open. */
-static void rest(struct recorder *recorder)
-{
-	if (recorder->has_left) {
-		recorder->has_left = false;
-		recorder_submit(recorder, TASK_CLOSE, "", "", NULL, NULL);
-		return;
-	}
-	worker_free(steal(recorder->worker)); /* an idle node has no such thread */
-	malloc_trim(0);                       /* nor the memory for documents */
-}
-
 void recorder_tick(
 	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now)
 {
@@ -402,8 +390,16 @@ void recorder_tick(
 	for (size_t i = 0; i < node->n_limits; i++)
 		check_limit(recorder, &node->limits[i].now, now);
 	check_conditions(recorder, now);
-	if (!record(recorder, now) && recorder->jobs == 0 && recorder->worker)
-		rest(recorder);
+	if (record(recorder, now) || recorder->jobs > 0 || !recorder->worker)
+		return;
+	/* Nothing is under way and no incident is open. */
+	if (recorder->has_left) {
+		recorder->has_left = false;
+		recorder_submit(recorder, TASK_CLOSE, "", "", NULL, NULL);
+		return;
+	}
+	worker_free(steal(recorder->worker)); /* an idle node has no such thread */
+	malloc_trim(0);                       /* nor the memory for documents */
 }
 
 void recorder_close(struct recorder *recorder, uint64_t deadline_us)

@@ -72,7 +72,7 @@ static void run_job(void *data, const struct wait *wait)
 		incidents_close_left(directory);
 		break;
 	case TASK_STOP:
-		incidents_mark_stop(directory, job->recorder->boot);
+		(void)incidents_mark(directory, job->recorder->boot, true);
 		return;
 	}
 	list_shown(job);

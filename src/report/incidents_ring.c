@@ -123,16 +123,6 @@ static void add_workloads(struct ring *ring, const struct names *names, uint64_t
 	ring->workloads_us = now;
 }
 
-static void keep_users(struct ring_row *row, const struct limit_reading *limit)
-{
-	cJSON *users = limit->n_top > 0 ? incident_users(limit, USERS_KEPT) : NULL;
-
-	free(row->users[1]);
-	row->users[1] = row->users[0];
-	row->users[0] = users ? cJSON_PrintUnformatted(users) : NULL;
-	cJSON_Delete(users);
-}
-
 void ring_add(struct ring *ring, const struct node *node, const struct names *names, uint64_t now)
 {
 	bool users_due = now - ring->users_us >= USERS_EVERY_US;
@@ -144,6 +134,7 @@ void ring_add(struct ring *ring, const struct node *node, const struct names *na
 	for (size_t i = 0; i < node->n_limits; i++) {
 		const struct limit_reading *limit = &node->limits[i].now;
 		struct ring_row *row = row_for(ring, &node->limits[i], now);
+		cJSON *users;
 
 		if (!row)
 			continue;
@@ -152,8 +143,13 @@ void ring_add(struct ring *ring, const struct node *node, const struct names *na
 		row->max[ring->now] = limit->max;
 		row->hits[ring->now] = limit->hits;
 		row->seen_us = now;
-		if (users_due)
-			keep_users(row, limit);
+		if (!users_due)
+			continue;
+		users = limit->n_top > 0 ? incident_users(limit, USERS_KEPT) : NULL;
+		free(row->users[1]);
+		row->users[1] = row->users[0];
+		row->users[0] = users ? cJSON_PrintUnformatted(users) : NULL;
+		cJSON_Delete(users);
 	}
 	if (users_due)
 		ring->users_us = now;

@@ -325,7 +325,7 @@ void incidents_close_left(const char *directory)
 	prune(directory, INCIDENTS_BYTES_MAX);
 }
 
-static int write_mark(const char *directory, const char *boot, bool stopped)
+int incidents_mark(const char *directory, const char *boot, bool stopped)
 {
 	cJSON *mark = cJSON_CreateObject();
 
@@ -353,10 +353,5 @@ int incidents_mark_start(const char *directory, const char *boot, char how[INCID
 			stopped ? "after a reboot"
 				: "after the node went down without a shutdown of the agent: a "
 				  "crash, a reset or a loss of power");
-	return r < 0 ? r : write_mark(directory, boot, false);
-}
-
-void incidents_mark_stop(const char *directory, const char *boot)
-{
-	(void)write_mark(directory, boot, true);
+	return r < 0 ? r : incidents_mark(directory, boot, false);
 }

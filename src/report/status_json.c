@@ -9,6 +9,14 @@
 
 #define STATUS_SCHEMA 1
 
+static void add_text_or_null(cJSON *object, const char *key, const char *text)
+{
+	if (text && text[0])
+		json_text(object, key, text);
+	else
+		json_null(object, key);
+}
+
 static void add_users(cJSON *limit, const char *key, const struct limit_user *users, unsigned n)
 {
 	cJSON *array = json_array(limit, key);
@@ -49,10 +57,9 @@ static void add_limit(cJSON *array, const struct limit *limit)
 		json_number(object, "full_in_seconds", full);
 	history_json(object, &limit->history);
 	add_users(object, "top", limit->now.top, limit->now.n_top);
-	if (limit->now.condition) /* that is True about this limit */
-		json_text(object, "condition", limit->now.condition->name);
-	else
-		json_null(object, "condition");
+	/* That is True about this limit. */
+	add_text_or_null(
+		object, "condition", limit->now.condition ? limit->now.condition->name : NULL);
 }
 
 /* Critical and failed rows first, then warnings, then advice. */
@@ -282,14 +289,6 @@ const char *condition_word(const cJSON *row, const char *word)
 	return streq(word, "True")    ? json_text_at(row, "severity")
 	       : streq(word, "False") ? "OK"
 				      : word;
-}
-
-static void add_text_or_null(cJSON *object, const char *key, const char *text)
-{
-	if (text && text[0])
-		json_text(object, key, text);
-	else
-		json_null(object, key);
 }
 
 cJSON *report_plan(const struct plan *plan, bool done)

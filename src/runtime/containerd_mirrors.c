@@ -31,16 +31,14 @@ static bool has_neighbors(const struct host *host, const char *path)
 {
 	char directory[SETTING_PATH_MAX], full[PATH_MAX];
 	const struct dirent *entry;
+	_cleanup_(cleanup_closedir) DIR *entries = NULL;
 	bool found = false;
-	DIR *entries = NULL;
 
 	copy_text(directory, sizeof(directory), path);
 	if (path_in_root(host->root, dirname(directory), full) == 0)
 		entries = opendir(full);
 	while (entries && !found && (entry = readdir(entries)))
 		found = entry->d_name[0] != '.';
-	if (entries)
-		closedir(entries);
 	return found;
 }
 

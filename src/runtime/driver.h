@@ -371,9 +371,8 @@ RUNTIME_DRIVERS(DECLARE_DRIVER)
 /* All drivers, ended by NULL. */
 extern const struct runtime_driver *const runtime_drivers[];
 
-/* The choices of runtime.kind: "auto" (the driver is NULL), then the drivers' names. */
+/* The choices of runtime.kind: "auto", then the names of runtime_drivers. */
 extern const char *const runtime_choices[];
-const struct runtime_driver *runtime_driver_choose(int choice);
 
 const struct runtime_driver *runtime_driver_find(const char *name);
 

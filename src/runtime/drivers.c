@@ -8,11 +8,6 @@ const struct runtime_driver *const runtime_drivers[] = {RUNTIME_DRIVERS(DRIVER_R
 
 const char *const runtime_choices[] = {"auto", RUNTIME_DRIVERS(NAME_ROW) NULL};
 
-const struct runtime_driver *runtime_driver_choose(int choice)
-{
-	return choice > 0 ? runtime_drivers[choice - 1] : NULL;
-}
-
 const struct runtime_driver *runtime_driver_find(const char *name)
 {
 	for (const struct runtime_driver *const *driver = runtime_drivers; *driver; driver++)

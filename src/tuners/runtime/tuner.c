@@ -280,7 +280,7 @@ static void runtime_configure(void *self, const struct config *config)
 		config_is_given(config, DOWNLOADS ".value") ? DOWNLOADS ".value" : DOWNLOADS;
 
 	*ret = (struct runtime_config){
-		.driver = runtime_driver_choose(config_choice(config, "runtime.kind")),
+		.driver = runtime_driver_find(config_text(config, "runtime.kind")),
 		.restart = (enum restart_policy)config_choice(config, "runtime.restart"),
 	};
 	ret->numbers[RUNTIME_DOWNLOADS] = (struct runtime_number){
