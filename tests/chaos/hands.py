@@ -517,9 +517,9 @@ class Hands:
         if any(agent.pod or agent.stopped for agent in self.node.agents.values()):
             return
         runtime, downloads = self.node.runtime, FIELDS["downloads"]
+        runtime.NEWER.unlink(missing_ok=True)
+        runtime.write(ORIGINAL)  # one that it can change, without a higher value
         self.apply_alone(("mode", 0), ("runtime.mode", 0), ("runtime.kind", 0), ("runtime.restart", 2), ("downloads", 0))
-        if int(runtime.key_of(runtime.read()) or 0) > int(downloads[0]):
-            self.edit_containerd("")  # an administrator's higher value would stay
         runtime.make_well()
         owner = self.node.records_owner()
         self.hang_archives()
