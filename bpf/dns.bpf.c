@@ -30,7 +30,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 __noinline int count_encrypted(struct __sk_buff *skb)
 {
-	count_packet(slot_of_receiver(skb), packets_in(skb), true);
+	count_packet(slot_of_receiver(skb), packets_in(skb), true, 0);
 	return 0;
 }
 
@@ -56,9 +56,9 @@ static __always_inline bool count_quickly(
 	if (!read)
 		return false;
 	if (direction == EGRESS)
-		count_sent_read(skb, read, offset, length, DNS_UDP, tracked);
+		count_sent_read(skb, read, offset, DNS_UDP, bpf_ktime_get_ns(), tracked);
 	else
-		count_received_read(skb, read, DNS_UDP);
+		count_received_read(skb, read, DNS_UDP, bpf_ktime_get_ns());
 	return true;
 }
 
@@ -76,9 +76,10 @@ __noinline int count_received_quickly(struct __sk_buff *skb, __u32 offset, __u32
 __noinline int count_slowly(struct __sk_buff *skb, __u32 offset, __u32 length, __u32 direction)
 {
 	struct dns_frame frame = {.offset = offset, .visible = length, .length = length};
+	__u64 now = bpf_ktime_get_ns();
 
-	return direction == EGRESS ? count_message(skb, &frame, DNS_UDP, EGRESS)
-				   : count_message(skb, &frame, DNS_UDP, INGRESS);
+	return direction == EGRESS ? count_message(skb, &frame, DNS_UDP, EGRESS, now)
+				   : count_message(skb, &frame, DNS_UDP, INGRESS, now);
 }
 
 static __always_inline void count_datagram(

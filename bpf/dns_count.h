@@ -7,12 +7,13 @@
 #include "dns_pending.h"
 
 /* Samples a share of the names. The low bits of the clock are random enough. */
-static __always_inline void sample(struct __sk_buff *skb, const struct dns_row_key *client,
-	__u32 offset, __u32 length, __u64 now)
+static __always_inline void sample(
+	struct __sk_buff *skb, const struct dns_row_key *client, __u32 offset, __u64 now)
 {
+	__u32 name = offset + DNS_HEADER, length = skb->len - name;
 	struct dns_sample *sample;
 
-	if ((__u32)(now * DNS_HASH_FACTOR >> 32) >= control.sample_share || length <= DNS_HEADER)
+	if ((__u32)(now * DNS_HASH_FACTOR >> 32) >= control.sample_share || name >= skb->len)
 		return;
 	if (control.samples >= control.samples_most)
 		return;
@@ -20,7 +21,6 @@ static __always_inline void sample(struct __sk_buff *skb, const struct dns_row_k
 	sample = bpf_ringbuf_reserve(&samples, sizeof(*sample), 0);
 	if (!sample)
 		return;
-	length -= DNS_HEADER;
 	if (length > DNS_SAMPLE_NAME)
 		length = DNS_SAMPLE_NAME;
 	length -= 1;
@@ -29,7 +29,7 @@ static __always_inline void sample(struct __sk_buff *skb, const struct dns_row_k
 	length += 1;
 	sample->server = client->server;
 	sample->length = length;
-	if (bpf_skb_load_bytes(skb, offset + DNS_HEADER, sample->name, length) < 0)
+	if (bpf_skb_load_bytes(skb, name, sample->name, length) < 0)
 		sample->length = 0;
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
 }
@@ -48,7 +48,7 @@ static __always_inline void count_row(__u32 slot, bool again)
 }
 
 /* Counts packets to a server that are not UDP queries. */
-static __always_inline void count_packet(__u32 slot, __u32 n, bool encrypted)
+static __always_inline void count_packet(__u32 slot, __u32 n, bool encrypted, __u64 now)
 {
 	struct dns_server *server;
 
@@ -64,11 +64,11 @@ static __always_inline void count_packet(__u32 slot, __u32 n, bool encrypted)
 		return;
 	}
 	add_many(&server->totals.other_packets, n);
-	add_many(&server->bins[bin_of(bpf_ktime_get_ns())], n * DNS_BIN_PACKET);
+	add_many(&server->bins[bin_of(now)], n * DNS_BIN_PACKET);
 }
 
 /* Counts a message without a DNS header. */
-static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transport)
+static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transport, __u64 now)
 {
 	__u32 slot = slot_of_receiver(skb);
 	struct dns_server *server = server_at(slot == NO_SLOT ? 0 : slot);
@@ -76,7 +76,7 @@ static __always_inline void count_unreadable(struct __sk_buff *skb, __u32 transp
 	if (server)
 		add(&server->totals.malformed);
 	if (transport == DNS_UDP)
-		count_packet(slot, 1, false);
+		count_packet(slot, 1, false, now);
 }
 
 static __always_inline bool is_repeated(struct __sk_buff *skb, const struct dns_row_key *client,
@@ -89,16 +89,16 @@ static __always_inline bool is_repeated(struct __sk_buff *skb, const struct dns_
 }
 
 /* Counts a query at offset. tracked: see tracking_of(). */
-static __always_inline int count_query(struct __sk_buff *skb, __u64 read, __u32 offset,
-	__u32 length, __u32 transport, __u64 tracked)
+static __always_inline int count_query(
+	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 transport, __u64 now, __u64 tracked)
 {
 	struct dns_row_key client = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
 	struct ask ask = {.question = dns_read_question(read), .id = read};
-	__u64 now = bpf_ktime_get_ns(), slots;
 	struct dns_server *server;
+	__u64 slots;
 
 	if (!(read & DNS_READ_HEADER)) {
-		count_unreadable(skb, transport);
+		count_unreadable(skb, transport, now);
 		return 0;
 	}
 	client.server.family = address_of(skb, EGRESS, client.server.address);
@@ -128,7 +128,7 @@ static __always_inline int count_query(struct __sk_buff *skb, __u64 read, __u32 
 		count_row(ROW_SLOT(slots), false);
 	}
 	if (control.sample_share)
-		sample(skb, &client, offset, length, now);
+		sample(skb, &client, offset, now);
 	return 0;
 }
 
@@ -203,7 +203,7 @@ __noinline __u64 parse(struct __sk_buff *skb, __u32 offset, __u32 visible, __u32
 	struct dns_frame frame = {.visible = visible, .length = length, .head = head};
 
 	return dns_frame_read(
-		&frame, visible >= DNS_HEADER ? read_quickly(skb, offset, visible) : 0);
+		&frame, visible >= DNS_HEADER ? read_copied(skb, offset, visible) : 0);
 }
 
 /* The same for a message with any name. */
@@ -218,35 +218,36 @@ __noinline __u64 parse_slowly(struct __sk_buff *skb, __u32 offset, __u32 visible
  * Counts a sent message. Answers belong to a server on this host and do not count, except the
  * packet of an answer to port 53.
  */
-static __always_inline int count_sent_read(struct __sk_buff *skb, __u64 read, __u32 offset,
-	__u32 length, __u32 transport, __u64 tracked)
+static __always_inline int count_sent_read(
+	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 transport, __u64 now, __u64 tracked)
 {
 	if (!(read & DNS_READ_ANSWER))
-		count_query(skb, read, offset, length, transport, tracked);
+		count_query(skb, read, offset, transport, now, tracked);
 	else if (transport == DNS_UDP && !is_from_port_53(skb))
-		count_packet(slot_of_receiver(skb), 1, false);
+		count_packet(slot_of_receiver(skb), 1, false, now);
 	return 0;
 }
 
 __noinline int count_sent(
-	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 length, __u32 transport)
+	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 transport, __u64 now)
 {
-	return count_sent_read(skb, read, offset, length, transport, ~0ULL);
+	return count_sent_read(skb, read, offset, transport, now, ~0ULL);
 }
 
 /* Whether a received message can be the answer to a query. */
-__noinline int is_wanted(struct __sk_buff *skb, __u32 offset, __u32 transport)
+__noinline int is_wanted(struct __sk_buff *skb, __u32 offset, __u32 transport, __u64 now)
 {
 	struct ask ask = {.id = __builtin_bswap64(dns_word(skb, offset)) >> 48};
 
-	if (ask_of(skb, transport == DNS_TCP, &ask) && expect(&ask, bpf_ktime_get_ns()))
+	if (ask_of(skb, transport == DNS_TCP, &ask) && expect(&ask, now))
 		return 1;
 	add(&control.unmatched);
 	return 0;
 }
 
 /* Counts a received answer. True if it is the first one to a query. */
-static __always_inline int count_received_read(struct __sk_buff *skb, __u64 read, __u32 transport)
+static __always_inline int count_received_read(
+	struct __sk_buff *skb, __u64 read, __u32 transport, __u64 now)
 {
 	struct ask ask = {.id = read};
 
@@ -254,29 +255,29 @@ static __always_inline int count_received_read(struct __sk_buff *skb, __u64 read
 		return 0;
 	if (!ask_of(skb, transport == DNS_TCP, &ask))
 		return 0;
-	return count_answer(skb, read, &ask, bpf_ktime_get_ns());
+	return count_answer(skb, read, &ask, now);
 }
 
-__noinline int count_received(struct __sk_buff *skb, __u64 read, __u32 transport)
+__noinline int count_received(struct __sk_buff *skb, __u64 read, __u32 transport, __u64 now)
 {
-	return count_received_read(skb, read, transport);
+	return count_received_read(skb, read, transport, now);
 }
 
 /* Counts a message. True for the first answer to a query. */
 static __always_inline int count_message(struct __sk_buff *skb, const struct dns_frame *frame,
-	__u32 transport, enum direction direction)
+	__u32 transport, enum direction direction, __u64 now)
 {
 	__u64 read = parse(skb, frame->offset, frame->visible, frame->length, frame->head);
 
 	if (!read && frame->visible >= DNS_HEADER) {
 		/* A remote host must not choose this work. */
-		if (direction == INGRESS && !is_wanted(skb, frame->offset, transport))
+		if (direction == INGRESS && !is_wanted(skb, frame->offset, transport, now))
 			return 0;
 		read = parse_slowly(skb, frame->offset, frame->visible, frame->length);
 	}
 	if (direction == INGRESS)
-		return count_received(skb, read, transport);
-	return count_sent(skb, read, frame->offset, frame->visible, transport);
+		return count_received(skb, read, transport, now);
+	return count_sent(skb, read, frame->offset, transport, now);
 }
 
 #endif

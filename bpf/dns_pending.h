@@ -69,10 +69,7 @@ static __always_inline bool is_from_port_53(struct __sk_buff *skb)
 
 static __always_inline __u32 hash_address(const __u8 *address)
 {
-	const __u32 *words = (const void *)address;
-	__u64 hash = dns_mix(words[0] | (__u64)words[1] << 32, DNS_HASH_SEED);
-
-	return dns_mix(hash, words[2] | (__u64)words[3] << 32) >> 32 & ~DNS_CERTAIN;
+	return mix_address(address) >> 32 & ~DNS_CERTAIN;
 }
 
 /*

@@ -132,11 +132,4 @@ __noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)
 	return *(volatile __u64 *)&copy->owner == (unsigned long)skb ? read : 0;
 }
 
-static __always_inline __u64 read_quickly(struct __sk_buff *skb, __u32 offset, __u32 length)
-{
-	return skb->data_end - skb->data < offset + length
-		       ? read_copied(skb, offset, length)
-		       : dns_read_quickly(&(struct view){.skb = skb}, offset, length);
-}
-
 #endif

@@ -48,15 +48,12 @@ static __noinline __u32 slot_of_receiver(struct __sk_buff *skb)
 	return key.family ? slot_of(&servers, &free_servers, &key) : NO_SLOT;
 }
 
-static __always_inline __u64 mix_address(const struct dns_key *key)
+static __always_inline __u64 mix_address(const __u8 *address)
 {
-	const __u32 *words = (const void *)key;
-	__u64 hash = DNS_HASH_SEED;
+	const __u32 *words = (const void *)address;
+	__u64 hash = dns_mix(words[0] | (__u64)words[1] << 32, DNS_HASH_SEED);
 
-#pragma clang loop unroll(full)
-	for (unsigned i = 0; i < sizeof(*key) / sizeof(*words); i++)
-		hash = dns_mix(hash, words[i]);
-	return hash;
+	return dns_mix(hash, words[2] | (__u64)words[3] << 32);
 }
 
 static __always_inline __u64 mix_client(const struct dns_row_key *client)

@@ -57,9 +57,9 @@ static __always_inline bool spend(struct stream *stream)
 }
 
 static __always_inline void count_one(struct __sk_buff *skb, struct stream *stream,
-	const struct dns_frame *frame, enum direction direction)
+	const struct dns_frame *frame, enum direction direction, __u64 now)
 {
-	int first = count_message(skb, frame, DNS_TCP, direction);
+	int first = count_message(skb, frame, DNS_TCP, direction, now);
 
 	if (direction == EGRESS && !(frame->head & DNS_HEAD_ANSWER)) {
 		stream->owed++;
@@ -70,8 +70,8 @@ static __always_inline void count_one(struct __sk_buff *skb, struct stream *stre
 }
 
 /* Counts the frame at offset and returns the offset of the next one. */
-static __always_inline __u32 count_frame(
-	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, enum direction direction)
+static __always_inline __u32 count_frame(struct __sk_buff *skb, __u32 offset, __u32 end,
+	__u32 which, enum direction direction, __u64 now)
 {
 	__u64 word = dns_word(skb, offset);
 	struct stream *stream = stream_of(skb);
@@ -88,35 +88,32 @@ static __always_inline __u32 count_frame(
 	}
 	next = dns_side_frame(side, word, offset, end, &frame);
 	if (frame.whole)
-		count_one(skb, stream, &frame, direction);
+		count_one(skb, stream, &frame, direction, now);
 	return next;
 }
 
 /* Functions of their own: the verifier checks a frame once, and not in each turn of the loop. */
-__noinline __u32 count_frame_sent(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which)
+__noinline __u32 count_frame_sent(
+	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, __u64 now)
 {
-	return count_frame(skb, offset, end, which & (DNS_REGIONS - 1), EGRESS);
+	return count_frame(skb, offset, end, which & (DNS_REGIONS - 1), EGRESS, now);
 }
 
-__noinline __u32 count_frame_received(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which)
+__noinline __u32 count_frame_received(
+	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, __u64 now)
 {
-	return count_frame(skb, offset, end, (which & (DNS_REGIONS - 1)) | 1 << 8, INGRESS);
+	return count_frame(skb, offset, end, (which & (DNS_REGIONS - 1)) | 1 << 8, INGRESS, now);
 }
 
 /* Counts the frames from offset to end. last is the sequence number at end. */
-static __always_inline int follow(
-	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, __u32 last)
+static __always_inline int follow(struct __sk_buff *skb, struct stream *stream, __u32 offset,
+	__u32 end, __u32 which, __u32 last, __u64 now)
 {
-	struct dns_side *side;
-	struct stream *stream;
+	struct dns_side *side = &region_of(stream, which)->side;
 
 	for (int i = 0; i < MESSAGES_MAX && offset < end; i++)
-		offset = which >> 8 & 1 ? count_frame_received(skb, offset, end, which)
-					: count_frame_sent(skb, offset, end, which);
-	stream = stream_of(skb);
-	if (!stream)
-		return 0;
-	side = &region_of(stream, which)->side;
+		offset = which >> 8 & 1 ? count_frame_received(skb, offset, end, which, now)
+					: count_frame_sent(skb, offset, end, which, now);
 	if (offset < end)
 		side->state = DNS_SIDE_LOST;
 	if (side->state != DNS_SIDE_LOST)
@@ -213,8 +210,8 @@ static __always_inline void split(struct __sk_buff *skb, struct stream *stream, 
 }
 
 /* All data of the region has come. The last frame may begin in it and end behind it. */
-static __always_inline void close_region(
-	struct __sk_buff *skb, struct stream *stream, __u32 which, enum direction direction)
+static __always_inline void close_region(struct __sk_buff *skb, struct stream *stream, __u32 which,
+	enum direction direction, __u64 now)
 {
 	struct dns_way *way = &stream->ways[direction];
 	struct dns_region *region = region_of(stream, which);
@@ -230,7 +227,7 @@ static __always_inline void close_region(
 			return;
 		frame.visible = 0;
 		if (direction == EGRESS || spend(stream))
-			count_one(skb, stream, &frame, direction);
+			count_one(skb, stream, &frame, direction, now);
 	}
 	/* The position behind the data in which no frame was found. */
 	if (newest->state == DNS_SIDE_LOST && region->side.state != DNS_SIDE_LOST &&
@@ -239,15 +236,12 @@ static __always_inline void close_region(
 }
 
 /* Counts the part of a segment that belongs to a region. */
-static __always_inline int fill(
-	struct __sk_buff *skb, __u32 sequence, __u32 offset, __u32 which, enum direction direction)
+static __always_inline int fill(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
+	__u32 offset, __u32 which, enum direction direction, __u64 now)
 {
-	struct stream *stream = stream_of(skb);
 	__u32 end = skb->len, last = sequence + (end - offset), need, number;
 	struct dns_region *region;
 
-	if (!stream)
-		return 0;
 	which = (which & (DNS_REGIONS - 1)) | direction << 8;
 	number = which & (DNS_REGIONS - 1);
 	region = region_of(stream, which);
@@ -272,46 +266,48 @@ static __always_inline int fill(
 	} else {
 		offset += need - sequence;
 	}
-	if (offset >= end || !follow(skb, offset, end, which, last)) {
+	if (offset >= end || !follow(skb, stream, offset, end, which, last, now)) {
 		if (region->side.state == DNS_SIDE_LOST)
 			stream->ways[direction].used &= ~(1ULL << number);
 		return 0;
 	}
 	if (number && (__s32)(region->side.next + region->side.have - region->end) >= 0)
-		close_region(skb, stream, which, direction);
+		close_region(skb, stream, which, direction, now);
 	return 0;
 }
 
-__noinline int fill_sent(struct __sk_buff *skb, __u32 sequence, __u32 offset, __u32 which)
+__noinline int fill_sent(
+	struct __sk_buff *skb, __u32 sequence, __u32 offset, __u32 which, __u64 now)
 {
-	return fill(skb, sequence, offset, which, EGRESS);
+	struct stream *stream = stream_of(skb);
+
+	return stream ? fill(skb, stream, sequence, offset, which, EGRESS, now) : 0;
 }
 
-__noinline int fill_received(struct __sk_buff *skb, __u32 sequence, __u32 offset, __u32 which)
+__noinline int fill_received(
+	struct __sk_buff *skb, __u32 sequence, __u32 offset, __u32 which, __u64 now)
 {
-	return fill(skb, sequence, offset, which, INGRESS);
+	struct stream *stream = stream_of(skb);
+
+	return stream ? fill(skb, stream, sequence, offset, which, INGRESS, now) : 0;
 }
 
 /* Counts the data of a segment: first the parts that fill gaps, then the new part. */
 static __always_inline void count_data(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
-	__u32 offset, enum direction direction)
+	__u32 offset, enum direction direction, __u64 now)
 {
-	struct dns_way *way = &stream->ways[direction];
+	const struct dns_way *way = &stream->ways[direction];
 
 	if (direction == INGRESS)
 		stream->allowance = 1 + ((skb->len - offset) >> 10);
-	for (__u32 i = DNS_REGIONS; way->used && i-- > 1;) {
-		if (!(way->used >> i & 1))
+	for (__u32 i = way->used ? DNS_REGIONS : 1; i-- > 0;) {
+		if (i > 0 && !(way->used >> i & 1))
 			continue;
 		if (direction == EGRESS)
-			fill_sent(skb, sequence, offset, i);
+			fill_sent(skb, sequence, offset, i, now);
 		else
-			fill_received(skb, sequence, offset, i);
+			fill_received(skb, sequence, offset, i, now);
 	}
-	if (direction == EGRESS)
-		fill_sent(skb, sequence, offset, 0);
-	else
-		fill_received(skb, sequence, offset, 0);
 }
 
 static __always_inline __u32 packets_in(const struct __sk_buff *skb)
@@ -322,7 +318,7 @@ static __always_inline __u32 packets_in(const struct __sk_buff *skb)
 /*
  * Counts handshakes and acknowledgements too. A socket can connect again, to another server.
  */
-static __noinline void count_segments(struct __sk_buff *skb, struct stream *stream)
+static __noinline void count_segments(struct __sk_buff *skb, struct stream *stream, __u64 now)
 {
 	__u64 generation = *(const volatile __u64 *)&control.generation, hash;
 	struct dns_key key = {0};
@@ -331,42 +327,46 @@ static __noinline void count_segments(struct __sk_buff *skb, struct stream *stre
 	key.family = address_of(skb, EGRESS, key.address);
 	if (!key.family)
 		return;
-	hash = mix_address(&key);
+	hash = mix_address(key.address) ^ key.family;
 	slot = *(const volatile __u64 *)&stream->server;
 	if (stream->tag != tag_of(hash, slot, generation)) {
 		slot = slot_of(&servers, &free_servers, &key);
 		stream->server = slot;
 		stream->tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
 	}
-	count_packet(slot, packets_in(skb), false);
+	count_packet(slot, packets_in(skb), false, now);
 }
 
 static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum direction direction)
 {
-	struct stream *stream = stream_of(skb);
-	const struct tcphdr *tcp;
-	__u32 offset, sequence;
-	bool syn;
+	const struct tcphdr *tcp = (void *)(long)skb->data + (at & 0x7ff);
+	__u32 offset = skb->len, sequence = 0;
+	struct stream *stream;
+	bool syn = false;
+	__u64 now;
 
+	if ((void *)(tcp + 1) <= (void *)(long)skb->data_end) {
+		offset = at + tcp->doff * 4;
+		sequence = bpf_ntohl(tcp->seq);
+		syn = tcp->syn;
+	}
+	/* Only sent packets without data count. */
+	if (direction == INGRESS && !syn && offset >= skb->len)
+		return;
+	now = bpf_ktime_get_ns();
+	stream = stream_of(skb);
 	if (!stream) {
 		/* The kernel answers for closed connections. */
 		if (direction == EGRESS)
-			count_packet(slot_of_receiver(skb), packets_in(skb), false);
+			count_packet(slot_of_receiver(skb), packets_in(skb), false, now);
 		return;
 	}
 	if (direction == EGRESS)
-		count_segments(skb, stream);
-	at &= 0x7ff;
-	tcp = (void *)(long)skb->data + at;
-	if ((void *)(tcp + 1) > (void *)(long)skb->data_end)
-		return;
-	offset = at + tcp->doff * 4;
-	sequence = bpf_ntohl(tcp->seq);
-	syn = tcp->syn;
+		count_segments(skb, stream, now);
 	if (syn)
 		dns_way_open(&stream->ways[direction], sequence++);
 	if (offset < skb->len)
-		count_data(skb, stream, sequence, offset, direction);
+		count_data(skb, stream, sequence, offset, direction, now);
 }
 
 __noinline int count_tcp_sent(struct __sk_buff *skb, __u32 at)
