@@ -130,9 +130,24 @@ static __always_inline struct dns_bucket *overflow_of(__u64 ask_index)
 	return bpf_map_lookup_elem(&pending, &index);
 }
 
+/* The maximum of two numbers below 2^63, without a branch. */
+static __always_inline __u64 larger(__u64 a, __u64 b)
+{
+	__u64 less = a - b;
+
+	asm volatile("%0 s>>= 63" : "+r"(less));
+	return a ^ ((a ^ b) & less);
+}
+
+/* Another CPU may have written a later time than now. */
+static __always_inline __u64 age_of(__u64 sent, __u64 now)
+{
+	return larger(sent, now) - sent;
+}
+
 static __always_inline bool is_overflow_used(__u64 now)
 {
-	return now - *(volatile __u64 *)&control.overflow_ns < DNS_KEPT_NS;
+	return age_of(*(volatile __u64 *)&control.overflow_ns, now) < DNS_KEPT_NS;
 }
 
 static __always_inline bool is_waiting(__u64 sent)
@@ -167,7 +182,7 @@ static __always_inline bool is_again(
 
 	return query->cookie == ask->cookie && query->id == ask->id &&
 	       query->question == ask->question && is_waiting(sent) &&
-	       now - sent <= DNS_TIMEOUT_NS && query->answerer == ask->answerer &&
+	       age_of(sent, now) <= DNS_TIMEOUT_NS && query->answerer == ask->answerer &&
 	       query->server == (SERVER_SLOT(slots) & 0x3fff);
 }
 
@@ -181,17 +196,8 @@ static __always_inline void displace(const struct dns_pending *query, __u64 now)
 		return;
 	server = server_at(query->server);
 	if (server)
-		add(now - sent > DNS_TIMEOUT_NS ? &server->totals.expired
-						: &server->totals.displaced);
-}
-
-/* The maximum of two numbers below 2^63, without a branch. */
-static __always_inline __u64 larger(__u64 a, __u64 b)
-{
-	__u64 less = a - b;
-
-	asm volatile("%0 s>>= 63" : "+r"(less));
-	return a ^ ((a ^ b) & less);
+		add(age_of(sent, now) > DNS_TIMEOUT_NS ? &server->totals.expired
+						       : &server->totals.displaced);
 }
 
 /* Frees a way of the overflow bucket and returns its number: a free one or the oldest. */
@@ -208,7 +214,7 @@ __noinline __u32 make_room(__u64 index, __u64 now)
 		__u64 sent = *(volatile __u64 *)&bucket->ways[i].sent_ns;
 		__u64 waiting = 1 - dns_nonzero(sent & DNS_FATE_MASK);
 
-		oldest = larger(oldest, (now - sent * waiting) >> 4 << 3 | i);
+		oldest = larger(oldest, age_of(sent * waiting, now) >> 4 << 3 | i);
 	}
 	found = oldest;
 	barrier_var(found);
@@ -252,7 +258,7 @@ static __always_inline bool remember(
 	if (is_again(primary, ask, slots, now) || is_in_overflow(ask, slots, now))
 		return true;
 	sent = *(volatile __u64 *)&primary->sent_ns;
-	if (!is_waiting(sent) || now - sent > DNS_TIMEOUT_NS) {
+	if (!is_waiting(sent) || age_of(sent, now) > DNS_TIMEOUT_NS) {
 		displace(primary, now);
 		put(primary, client, slots, ask, now);
 		return false;
