@@ -244,7 +244,6 @@ struct dns_watch {
 
 #define DNS_LOSSY_INDEX(cookie) ((__u32)((cookie) * DNS_HASH_FACTOR >> 40) & (DNS_LOSSY - 1))
 
-/* Mapped pages that user space reads and writes. */
 /* A removed cgroup. */
 struct dns_ended {
 	__u64 cgroup;
@@ -253,6 +252,7 @@ struct dns_ended {
 
 #define DNS_ENDED 256 /* a power of two */
 
+/* Mapped pages that user space reads and writes. */
 struct dns_control {
 	/* Every query needs these fields, which are in one cache line. */
 	__u64 sample_share; /* sampled names, in 2^-32 of the queries; 0: none */
