@@ -39,7 +39,7 @@ class Counts:
         unused = sorted(set(STEPS) - set(self.rules))
         return (
             f"{self.histories} histories, {self.steps} steps, {self.histories / seconds:.1f} histories/s, "
-            f"{self.steps / seconds:.1f} steps/s, {len(self.rules)} of {len(STEPS)} rules"
+            f"{self.steps / seconds:.1f} steps/s, {len(STEPS) - len(unused)} of {len(STEPS)} rules"
             + (f", never used: {' '.join(unused)}" if unused else "")
         )
 
