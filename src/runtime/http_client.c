@@ -6,6 +6,7 @@
 #include "base/util.h"
 
 #include <malloc.h>
+#include <netdb.h>
 #include <sys/mman.h>
 
 #define ERROR_BODY_MAX ((size_t)65536) /* kept of an answer that is not 2xx */
@@ -73,12 +74,9 @@ static const int errors[CURL_LAST] = {
 static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 {
 	const char *why = "";
-	char *address = NULL;
 	long os_errno = 0;
 
 	curl_easy_getinfo(get->easy, CURLINFO_RESPONSE_CODE, &get->status);
-	curl_easy_getinfo(get->easy, CURLINFO_PRIMARY_IP, &address);
-	copy_text(get->address, sizeof(get->address), address ? address : "");
 	get->took_us = now_us() - get->started_us;
 	if (code == CURLE_COULDNT_CONNECT)
 		curl_easy_getinfo(get->easy, CURLINFO_OS_ERRNO, &os_errno);
@@ -128,6 +126,16 @@ static void set_ca(struct http_get *get)
 	curl_easy_setopt(get->easy, CURLOPT_CAPATH, NULL);
 }
 
+/* CURLINFO_PRIMARY_IP of libcurl 8 is empty after a failure of TLS. */
+static curl_socket_t open_socket(void *userdata, curlsocktype, struct curl_sockaddr *to)
+{
+	struct http_get *get = userdata;
+
+	(void)getnameinfo(&to->addr, to->addrlen, get->address, sizeof(get->address), NULL, 0,
+		NI_NUMERICHOST);
+	return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
 static bool set_up(struct http_get *get)
 {
 	CURL *easy = get->easy;
@@ -138,6 +146,8 @@ static bool set_up(struct http_get *get)
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, get);
 	curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, count_headers);
 	curl_easy_setopt(easy, CURLOPT_HEADERDATA, get);
+	curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, get);
 	/* http_get_all() has the time limit. */
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, 24 * 3600 * 1000L);
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
