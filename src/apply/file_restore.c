@@ -25,7 +25,7 @@ static bool same_text(const char *a, const char *b)
 
 /*
  * Finds the table to which others have moved our value: an upgraded containerd has the key in
- * another table, and "containerd config migrate" writes the file anew. False if there is none, if
+ * another table, and "containerd config migrate" writes the file anew. Returns false if no table or
  * several tables have the value, or if the table had the key beside ours.
  */
 static bool find_moved(const struct file_job *job, const struct file_note *note, const char *hash,

@@ -281,7 +281,7 @@ static void put_row(FILE *out, const struct table_view *view, uint32_t blank, co
 	fputs("</tr>\n", out);
 	if (!view->write_detail || !has_problem(row))
 		return;
-	/* What `headroom top` shows below the row, in a row of its own. */
+	/* A row of its own has the lines that `headroom top` prints below the row. */
 	fputs("<tr><td class=\"note\" colspan=\"32\">", out);
 	for (int i = 0; view->write_detail(row, i, text, sizeof(text)); i++)
 		if (text[0])

@@ -247,7 +247,7 @@ int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static
 		if (links[i] < 0)
 			r = links[i] = bpf_link_create(bpf->fds[INGRESS + i], cgroup,
 				i == 0 ? BPF_CGROUP_INET_INGRESS : BPF_CGROUP_INET_EGRESS, NULL);
-	/* Without it, clients that end at once have no name. */
+	/* A failure leaves only the names of clients that end at once unknown. */
 	if (r >= 0 && links[2] < 0)
 		links[2] = bpf_raw_tracepoint_open("cgroup_rmdir", bpf->fds[CGROUP_RMDIR]);
 	r = MIN(r, 0);

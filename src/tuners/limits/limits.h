@@ -15,7 +15,7 @@
 typedef int limit_read(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading);
 
-/* What of each process counts for a row. */
+/* A row counts this of each process. */
 enum census_count {
 	COUNT_NOTHING,
 	COUNT_INOTIFY_INSTANCES,
@@ -28,7 +28,7 @@ enum census_count {
 	COUNT_PROCESS_FILES,
 };
 
-/* What of each open file. */
+/* A row counts this of each open file. */
 enum census_count_file {
 	COUNT_NO_FILES,
 	COUNT_FILE_INSTANCES,
