@@ -101,8 +101,12 @@ def place(node: str, name: str) -> float:
 
 
 def node(name: str, first: bool) -> str:
-    """The name of a node in the first wave, or in the second, of two nodes with one seed."""
-    return next(n for i in range(100) if all((place(n := f"node-{i}", one) < 0.5) == first for one in name.split()))
+    """
+    The name of a node in the first wave, or in the second, of two nodes with one seed. The first nodes of the second
+    wave soon go upstream without a peer, so this one is late in it.
+    """
+    low, high = (0, 0.5) if first else (0.75, 1)
+    return next(n for i in range(1000) if all(low <= place(n := f"node-{i}", one) < high for one in name.split()))
 
 
 def config(name: str, node_name: str, mirror: Mirror | None, round_s: int = 1, **more: str) -> str:
