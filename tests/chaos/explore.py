@@ -3,6 +3,7 @@
 
 import argparse
 import collections
+import contextlib
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import hypothesis
 import hypothesis.core
@@ -55,21 +56,28 @@ class Session:
         self.log = open(os.environ["CHAOS_LOG"], "w") if "CHAOS_LOG" in os.environ else None
         self.failure: tuple[list[tuple[str, dict[str, Any]]], str] | None = None  # the last one
 
+    @contextlib.contextmanager
+    def judged(self) -> Iterator[None]:
+        """Keeps the steps before a broken promise."""
+        try:
+            yield
+        except Violation as why:
+            self.failure = (list(self.trace), str(why))
+            raise
+
     def begin(self) -> Hands:
-        self.node.reset()
         self.trace = []
         self.counts.histories += 1
+        with self.judged():
+            self.node.reset()
         return Hands(self.node)
 
     def play(self, hands: Hands, name: str, arguments: dict[str, Any]) -> None:
         self.trace.append((name, arguments))
         self.counts.steps += 1
         self.counts.rules[name] += 1
-        try:
+        with self.judged():
             hands.play(name, arguments)
-        except Violation as why:
-            self.failure = (list(self.trace), str(why))
-            raise
         seen = [name, arguments, [v.text for v in self.node.values.values()], self.node.runtime.text, self.node.docker.text, sorted(self.node.images.pins), self.node.runtime.restarts, sorted(self.node.agents), self.node.world.monotonic]
         line = json.dumps(seen)
         self.digest.update(line.encode())
@@ -77,11 +85,8 @@ class Session:
             print(line, file=self.log)
 
     def end(self) -> None:
-        try:
+        with self.judged():
             self.node.end_history()
-        except Violation as why:
-            self.failure = (list(self.trace), str(why))
-            raise
 
 
 def machine(session: Session) -> type:
@@ -108,11 +113,28 @@ def machine(session: Session) -> type:
     return Machine
 
 
-def script(session: Session) -> str:
-    steps, why = session.failure or (session.trace, "")
-    lines = [f"# {line}" for line in why[:3000].splitlines()]
-    lines += ["STEPS = [", *(f"    ({name!r}, {arguments!r})," for name, arguments in steps), "]"]
-    return "\n".join(lines) + "\n"
+def script(heading: str, steps: list[tuple[str, dict[str, Any]]]) -> str:
+    """Short enough for the end of a log."""
+    lines = [f"# {heading}", "STEPS = ["]
+    for step in (f"({name!r}, {arguments!r})," for name, arguments in steps):
+        if len(lines[-1]) + len(step) > 200 or len(lines) == 2:
+            lines.append("")
+        lines[-1] += step
+    return "\n".join([*lines, "]"]) + "\n"
+
+
+def tell(session: Session, out: Path, what: str, why: Exception) -> int:
+    """Prints a failure, keeps its script in a file whose first line names it, and prints that last."""
+    if not isinstance(why, (Violation, hypothesis.errors.Flaky)):
+        traceback.print_exc()
+    steps, text = session.failure or (session.trace, f"{type(why).__name__}: {why}")
+    heading = f"{what}: {text.splitlines()[0][:300]}"
+    path = out / f"history-{what.split()[-1]}.py"
+    out.mkdir(parents=True, exist_ok=True)
+    path.write_text(script(heading, steps))
+    again = "" if isinstance(why, Violation) else f" ({type(why).__name__})"
+    print(f"{session.counts.report()}\n{what} breaks a promise{again}: {text[:3000]}\nreplay: tests/chaos/run --replay {path}\n{path.read_text()}", flush=True)
+    return 1
 
 
 def draw(session: Session, seed: int, histories: int, shrink: bool) -> None:
@@ -157,15 +179,7 @@ def explore(session: Session, options: argparse.Namespace) -> int:
         try:
             draw(session, seed, options.histories, not options.no_shrink)
         except Exception as why:
-            if not isinstance(why, (Violation, hypothesis.errors.Flaky)):
-                traceback.print_exc()
-            print(f"seed {seed}: a promise is broken: {type(why).__name__}\n{script(session)}", flush=True)
-            out = Path(options.out)
-            out.mkdir(parents=True, exist_ok=True)
-            (out / f"history-{seed}.py").write_text(script(session))
-            print(f"replay: tests/chaos/run --replay {out}/history-{seed}.py")
-            print(session.counts.report())
-            return 1
+            return tell(session, Path(options.out), f"seed {seed}", why)
         round_ += 1
         print(f"seed {seed}: {session.digest.hexdigest()[:16]}; {session.counts.report()}", flush=True)
         over = options.seconds and time.monotonic() - began > options.seconds
@@ -188,7 +202,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--named", action="store_true")
     parser.add_argument("--out", default="build/chaos")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     if options.combined:
         STEPS.update(COMBINED)
     session = Session()
@@ -200,9 +214,8 @@ def main(arguments: list[str]) -> int:
         for name, steps in NAMED.items():
             try:
                 replay(session, steps)
-            except Violation as why:
-                print(f"{name}: {why}")
-                return 1
+            except Exception as why:
+                return tell(session, Path(options.out), f"history {name}", why)
         print(f"{len(NAMED)} named histories keep all promises")
     if options.named:
         return 0
