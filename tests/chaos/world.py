@@ -40,6 +40,7 @@ LOOKS = 20000  # and looks at it: the machine may be busy with others
 WAITS = {str(n).encode() for n in (0, 7, 23, 35, 43, 45, 47, 61, 202, 230, 232, 247, 270, 271, 281, 288, 441)}
 SCHED_SETATTR = 314
 CLONE_NEWNS, CLONE_NEWPID = 0x20000, 0x20000000
+TURN = b"128"  # of a thread that timeshift.c lets sleep until its turn
 PAUSE = b"34"  # of a thread that timeshift.c lets sleep instead of its change
 
 # Functions of the kernel that wait for a FUSE server, or for a thread that does.
@@ -115,13 +116,11 @@ class Actor:
 
 class World:
     def __init__(self) -> None:
-        # On one CPU, and without preemption at a wake-up, threads that wake up together run in the same order each time.
+        # On one CPU, so that those few processes that do not wait for their turn run in the same order each time.
         os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
-        # A long slice keeps the end of one's time from changing that order beside other programs.
+        # A short slice lets each of many short runs begin soon beside other programs.
         self.libc = ctypes.CDLL(None, use_errno=True)
-        batch = struct.pack("<IIQiIQQQ", 48, os.SCHED_BATCH, 0, os.nice(0), 0, SECOND // 10, 0, 0)
-        if self.libc.syscall(SCHED_SETATTR, 0, batch, 0) != 0:
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        self.libc.syscall(SCHED_SETATTR, 0, struct.pack("<IIQiIQQQ", 48, os.SCHED_OTHER, 0, os.nice(0), 0, SECOND // 10000, 0, 0), 0)
         subprocess.run(["sh", "-c", MOUNTS], check=True)
         (LAB / "control").write_bytes(bytes(CONTROL.size))
         os.mkfifo(LAB / "bell")
@@ -132,6 +131,7 @@ class World:
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self.bell = os.open(LAB / "bell", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.fuse = -1  # the server of the file system that hangs
+        self.turns: list[tuple[int, int]] = []  # threads that wait for their turn, and their processes
         self.at_end: set[int] = set()  # processes at the change before which they are killed
         self.kept: set[int] = set()  # processes of the tester
         self.watch: Callable[[], None] = lambda: None  # called whenever all processes sleep
@@ -222,16 +222,17 @@ class World:
         """How often each thread has run, or None if one runs now."""
         runs: dict[str, bytes] = {}
         self.at_end.clear()
-        me = str(os.getpid()).encode()
+        self.turns.clear()
+        me, told = str(os.getpid()).encode(), False
         for pid in self.pids():
             task = f"/proc/{pid}/task"
             try:
                 for tid in os.listdir(task):
                     with open(f"{task}/{tid}/stat", "rb", buffering=0) as file:
                         state, parent = file.read(300).rpartition(b") ")[2].split()[:2]
-                    # A zombie's parent is about to be told, unless it is stopped. For the tester's own one, its last thread may still run.
-                    waits = state == b"Z" and tid == pid and not (is_over(int(pid)) if parent == me else is_stopped(parent.decode()))
-                    if state in b"RX" or waits:
+                    # A zombie's parent is to be told, unless it is stopped or awaits its turn. For the tester's own one, its last thread may still run.
+                    told |= state == b"Z" and tid == pid and not (is_over(int(pid)) if parent == me else is_stopped(parent.decode()))
+                    if state in b"RX":
                         return None
                     if state == b"D" and not self.hangs(task, tid):
                         return None
@@ -240,13 +241,15 @@ class World:
                     if state == b"S":
                         with open(f"{task}/{tid}/syscall", "rb", buffering=0) as file:
                             call = file.read(100).split(b" ")[0]
-                        if call == PAUSE:
+                        if call == TURN:
+                            self.turns.append((int(tid), int(pid)))
+                        elif call == PAUSE:
                             self.at_end.add(int(pid))
                         elif call not in WAITS and not self.hangs(task, tid):
                             return None
             except (FileNotFoundError, ProcessLookupError):
                 return None
-        return runs
+        return None if told and not self.turns else runs
 
     def hangs(self, task: str, tid: str) -> bool:
         """Whether a thread waits for the file system that hangs."""
@@ -254,15 +257,18 @@ class World:
 
     def settle(self) -> None:
         """
-        Waits until all processes sleep. If no thread ran between two looks, all slept between them. Only then the
-        fakes in this process answer, so that an answer meets the same state in each run.
+        Waits until all processes sleep. If no thread ran between two looks, all slept between them. Then one of those
+        that have woken up goes on. If there is none, the fakes in this process answer.
         """
         deadline, looks = time.monotonic() + LIMIT, 0
         while True:
             first = self.threads()
             if first is None or first != self.threads():
-                time.sleep(min(0.0003 * 1.02**looks, 0.003) if looks < 200 else 0.003)
+                os.sched_yield() if looks < 5 else time.sleep(0.0003 if looks < 100 else 0.003)
                 looks += 1
+            elif self.turns:
+                tid, pid = min(self.turns)
+                self.libc.tgkill(pid, tid, signal.SIGRTMAX)
             elif self.at_end:
                 for pid in self.at_end:
                     os.kill(pid, signal.SIGKILL)
@@ -421,16 +427,15 @@ class World:
     def get(self, path: str, socket_path: Path) -> Any:
         """A document of the agent, or None without an answer. The node's clocks stand still meanwhile."""
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(LIMIT)
+            s.setblocking(False)
             try:
                 s.connect(str(socket_path))
-            except OSError:
-                return None
-            s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-            answer = b""
-            try:
-                while part := s.recv(1 << 16):
-                    answer += part
+                s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                answer, more = b"", b"-"
+                while more:
+                    self.settle()
+                    more = s.recv(1 << 20, socket.MSG_DONTWAIT)
+                    answer += more
             except OSError:
                 return None
         head, _, body = answer.partition(b"\r\n\r\n")

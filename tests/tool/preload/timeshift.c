@@ -49,6 +49,24 @@ static struct thread threads[THREADS_MAX];
 static pthread_key_t bell_key;
 static int fifo;
 
+/*
+ * Whoever has slept, or begins, goes on at its turn: the test lets one thread after the other run
+ * until all sleep again. So the order does not depend on the scheduler.
+ */
+static void await_turn(void)
+{
+	sigset_t turn, before;
+	int error = errno;
+
+	sigemptyset(&turn);
+	sigaddset(&turn, SIGRTMAX);
+	pthread_sigmask(SIG_BLOCK, &turn, &before);
+	while (sigwaitinfo(&turn, NULL) < 0)
+		;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = error;
+}
+
 static void close_bell(void *fd)
 {
 	close((int)(intptr_t)fd - 1);
@@ -68,6 +86,7 @@ __attribute__((constructor)) static void init(void)
 	if (control == MAP_FAILED)
 		abort();
 	close(fd);
+	await_turn();
 }
 
 /* ---- clocks ---- */
@@ -183,7 +202,7 @@ static int wait_until(struct pollfd *fds, nfds_t n, int64_t deadline, const sigs
 
 	if (n >= FDS_MAX)
 		abort();
-	for (;;) {
+	for (bool slept = false;; slept = true) {
 		struct pollfd *mine = &all[n];
 		bool is_over;
 		int r;
@@ -193,16 +212,16 @@ static int wait_until(struct pollfd *fds, nfds_t n, int64_t deadline, const sigs
 		*mine = (struct pollfd){.fd = bell(), .events = POLLIN};
 		fire_timers();
 		is_over = control->monotonic >= deadline;
-		r = REAL(ppoll)(all, n + 1, is_over ? &zero : NULL, mask);
-		if (r < 0)
-			return -1;
-		if (mine->revents) {
+		r = REAL(ppoll)(all, n + 1, is_over || !slept ? &zero : NULL, mask);
+		if (r > 0 && mine->revents) {
 			REAL(epoll_pwait)(mine->fd, &event, 1, 0, NULL);
 			r--;
 		}
 		if (r == 0 && !is_over)
 			continue;
-		for (nfds_t i = 0; i < n; i++)
+		if (slept)
+			await_turn();
+		for (nfds_t i = 0; r >= 0 && i < n; i++)
 			fds[i].revents = all[i].revents;
 		return r;
 	}
@@ -300,8 +319,10 @@ unsigned sleep(unsigned seconds)
 static void *run_thread(void *userdata)
 {
 	struct thread *thread = userdata;
-	void *ret = thread->run(thread->argument);
+	void *ret;
 
+	await_turn();
+	ret = thread->run(thread->argument);
 	thread->is_running = false;
 	(void)!REAL(write)(fifo, "-", 1);
 	return ret;
@@ -351,6 +372,7 @@ int pthread_clockjoin_np(
 			return ETIMEDOUT;
 		if (REAL(ppoll)(&ring, 1, NULL, NULL) > 0)
 			REAL(epoll_pwait)(ring.fd, &event, 1, 0, NULL);
+		await_turn();
 	}
 	return pthread_join(thread, ret);
 }
