@@ -108,6 +108,7 @@ class Bus:
         self.docker = Unit(self.bus, "docker.service")
         self.manager = Manager(self.bus, self.unit, restart)
         world.pumps.append(self.pump)
+        world.turned = True  # from now on this process does not wait for others
 
     @staticmethod
     def pump() -> bool:

@@ -74,9 +74,8 @@ class Docker(Program):
 
     def start(self) -> None:
         self.stop()
-        env = {"LD_PRELOAD": str(BUILD / "tests/tool/timeshift.so"), "SHIFT_CONTROL": str(LAB / "control"), "SHIFT_BELL": str(LAB / "bell")}
         flags = [FLAG] if self.flagged() else []
-        self.unit.pid = self.launch(str(PROGRAM), str(SOCKET), str(self.FILE), str(self.STATE), *flags, env=env)
+        self.unit.pid = self.launch(str(PROGRAM), str(SOCKET), str(self.FILE), str(self.STATE), *flags)
         with contextlib.suppress(OSError):  # a full or read-only disk
             LAYER.parent.mkdir(parents=True, exist_ok=True)
             PID_FILE.write_text(str(self.unit.pid))

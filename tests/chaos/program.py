@@ -76,9 +76,9 @@ class Program:
             self.process.wait()
         self.process = None
 
-    def launch(self, *command: str, env: dict[str, str] | None = None) -> int:
+    def launch(self, *command: str) -> int:
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False, env=env
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False
         )
         self.started = self.world.now
         return self.process.pid

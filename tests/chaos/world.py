@@ -12,6 +12,7 @@ import json
 import mmap
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -30,7 +31,7 @@ LAB = Path("/mnt")  # of the tester itself; no process of the node writes here
 RUN, STATE, ETC = Path("/run/headroom"), Path("/var/lib/headroom"), Path("/etc/headroom")
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-CONTROL = struct.Struct("<qqqqqq")  # struct control of tests/tool/preload/timeshift.c
+CONTROL = struct.Struct("<qqqqqqq")  # struct control of tests/tool/preload/timeshift.c
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND  # of the wall clock
 LIMIT = 120  # real seconds until the node must sleep
@@ -128,9 +129,11 @@ class World:
             (LAB / name).chmod(0o666)
         with (LAB / "control").open("r+b") as file:
             self.control = mmap.mmap(file.fileno(), CONTROL.size)
+        Path("/etc/ld.so.preload").write_text(LIBRARY + "\n")  # for the programs that the agent executes, too
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self.bell = os.open(LAB / "bell", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.fuse = -1  # the server of the file system that hangs
+        self.turned = False  # the threads wait for their turns
         self.turns: list[tuple[int, int]] = []  # threads that wait for their turn, and their processes
         self.at_end: set[int] = set()  # processes at the change before which they are killed
         self.kept: set[int] = set()  # processes of the tester
@@ -178,7 +181,7 @@ class World:
         return self.monotonic / SECOND
 
     def set_clocks(self, *crash: int) -> None:
-        self.control[:] = CONTROL.pack(self.monotonic, self.realtime, self.boottime, *(crash or (0, 0, 0)))
+        self.control[:] = CONTROL.pack(self.monotonic, self.realtime, self.boottime, *(crash or (0, 0, 0)), self.turned)
 
     def ring(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -194,7 +197,7 @@ class World:
         self.monotonic += ns
         self.realtime += ns
         self.boottime += ns
-        self.set_clocks(*CONTROL.unpack(self.control[:])[3:])
+        self.set_clocks(*CONTROL.unpack(self.control[:])[3:6])
         self.ring()
         self.settle()
 
@@ -218,9 +221,9 @@ class World:
         me = str(os.getpid())
         return (name for name in os.listdir("/proc") if name.isdigit() and name != me)
 
-    def threads(self) -> dict[str, bytes] | None:
-        """How often each thread has run, or None if one runs now."""
-        runs: dict[str, bytes] = {}
+    def sleeps(self) -> bool:
+        """Whether all threads sleep. None has run meanwhile if this one, on the same CPU, has not given way to it."""
+        before = resource.getrusage(resource.RUSAGE_THREAD)
         self.at_end.clear()
         self.turns.clear()
         me, told = str(os.getpid()).encode(), False
@@ -233,11 +236,9 @@ class World:
                     # A zombie's parent is to be told, unless it is stopped or awaits its turn. For the tester's own one, its last thread may still run.
                     told |= state == b"Z" and tid == pid and not (is_over(int(pid)) if parent == me else is_stopped(parent.decode()))
                     if state in b"RX":
-                        return None
+                        return False
                     if state == b"D" and not self.hangs(task, tid):
-                        return None
-                    with open(f"{task}/{tid}/schedstat", "rb", buffering=0) as file:
-                        runs[tid] = state + file.read(100)
+                        return False
                     if state == b"S":
                         with open(f"{task}/{tid}/syscall", "rb", buffering=0) as file:
                             call = file.read(100).split(b" ")[0]
@@ -246,10 +247,12 @@ class World:
                         elif call == PAUSE:
                             self.at_end.add(int(pid))
                         elif call not in WAITS and not self.hangs(task, tid):
-                            return None
+                            return False
             except (FileNotFoundError, ProcessLookupError):
-                return None
-        return None if told and not self.turns else runs
+                return False
+        after = resource.getrusage(resource.RUSAGE_THREAD)
+        gave_way = after.ru_nivcsw != before.ru_nivcsw or after.ru_nvcsw != before.ru_nvcsw
+        return not gave_way and not (told and not self.turns)
 
     def hangs(self, task: str, tid: str) -> bool:
         """Whether a thread waits for the file system that hangs."""
@@ -257,18 +260,19 @@ class World:
 
     def settle(self) -> None:
         """
-        Waits until all processes sleep. If no thread ran between two looks, all slept between them. Then one of those
-        that have woken up goes on. If there is none, the fakes in this process answer.
+        Waits until all processes sleep. Then one of those that have woken up goes on. If there is none, the fakes in
+        this process answer.
         """
-        deadline, looks = time.monotonic() + LIMIT, 0
+        deadline, looks, since = time.monotonic() + LIMIT, 0, 0
         while True:
-            first = self.threads()
-            if first is None or first != self.threads():
-                os.sched_yield() if looks < 5 else time.sleep(0.0003 if looks < 100 else 0.003)
+            if not self.sleeps():
+                os.sched_yield() if looks - since < 20 else time.sleep(0.0003 if looks - since < 100 else 0.003)
                 looks += 1
             elif self.turns:
                 tid, pid = min(self.turns)
                 self.libc.tgkill(pid, tid, signal.SIGRTMAX)
+                os.sched_yield()
+                since = looks
             elif self.at_end:
                 for pid in self.at_end:
                     os.kill(pid, signal.SIGKILL)
@@ -321,9 +325,6 @@ class World:
         own = {
             "PATH": f"{LAB}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LC_ALL": "C.UTF-8",
-            "SHIFT_CONTROL": str(LAB / "control"),
-            "SHIFT_BELL": str(LAB / "bell"),
-            "LD_PRELOAD": LIBRARY,
             "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={LAB}/bus",
             **({"HEADROOM_OWNER": owner} if owner else {}),
             **({"SHIFT_CRASH": str(crash)} if crash else {}),

@@ -4,8 +4,8 @@
  * times into a control file: sleeps, timers and timeouts end at those times. files.c is about
  * files.
  *
- * SHIFT_CONTROL names the control file. A test changes it through a mapping, and then writes to
- * the FIFO SHIFT_BELL: each waiting thread watches that FIFO.
+ * A test changes /mnt/control through a mapping, and then writes to the FIFO /mnt/bell: each
+ * waiting thread watches that FIFO.
  */
 #include "timeshift.h"
 
@@ -47,7 +47,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct timer timers[TIMERS_MAX];
 static struct thread threads[THREADS_MAX];
 static pthread_key_t bell_key;
-static int fifo;
+static int fifo, ended; /* a thread of this process: an eventfd */
 
 /*
  * Whoever has slept, or begins, goes on at its turn: the test lets one thread after the other run
@@ -58,6 +58,8 @@ static void await_turn(void)
 	sigset_t turn, before;
 	int error = errno;
 
+	if (!control->turns)
+		return;
 	sigemptyset(&turn);
 	sigaddset(&turn, SIGRTMAX);
 	pthread_sigmask(SIG_BLOCK, &turn, &before);
@@ -74,13 +76,13 @@ static void close_bell(void *fd)
 
 __attribute__((constructor)) static void init(void)
 {
-	const char *path = getenv("SHIFT_CONTROL");
-	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	int fd = open("/mnt/control", O_RDWR | O_CLOEXEC);
 
 	if (control || fd < 0)
 		return;
 	pthread_key_create(&bell_key, close_bell);
-	fifo = open(getenv("SHIFT_BELL"), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	fifo = open("/mnt/bell", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	files_init();
 	control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (control == MAP_FAILED)
@@ -187,7 +189,8 @@ static int bell(void)
 	if (fd >= 0)
 		return fd;
 	fd = epoll_create1(EPOLL_CLOEXEC);
-	if (fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, fifo, &write) < 0)
+	if (fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, fifo, &write) < 0 ||
+		epoll_ctl(fd, EPOLL_CTL_ADD, ended, &write) < 0)
 		abort();
 	pthread_setspecific(bell_key, (void *)(intptr_t)(fd + 1));
 	return fd;
@@ -319,16 +322,17 @@ unsigned sleep(unsigned seconds)
 static void *run_thread(void *userdata)
 {
 	struct thread *thread = userdata;
+	uint64_t one = 1;
 	void *ret;
 
 	await_turn();
 	ret = thread->run(thread->argument);
 	thread->is_running = false;
-	(void)!REAL(write)(fifo, "-", 1);
+	(void)!REAL(write)(ended, &one, sizeof(one));
 	return ret;
 }
 
-/* The end of a thread rings the bell, so that a join takes no real time. */
+/* The end of a thread rings, too, so that a join takes no real time. */
 int pthread_create(
 	pthread_t *ret, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
 {

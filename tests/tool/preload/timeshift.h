@@ -17,6 +17,7 @@ struct control {
 	_Atomic int64_t crash_pid;                     /* this process is killed */
 	_Atomic int64_t crash_left;                    /* after this many changes of files */
 	_Atomic int64_t crash_order;                   /* counts such orders of a test */
+	_Atomic int64_t turns;                         /* threads wait for their turns */
 };
 
 #pragma GCC visibility push(hidden)
