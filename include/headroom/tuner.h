@@ -68,7 +68,7 @@ struct decide_input {
 };
 
 enum job_kind {
-	JOB_LOAD, /* loads BPF programs, with the privileges of the start */
+	JOB_LOAD, /* loads BPF programs with the privileges of the start; it cannot be cancelled */
 	/* Asks other programs, for 10 s at most; one at a time for each tuner, and none during a
 	 * change of files. */
 	JOB_SAMPLE,

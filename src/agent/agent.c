@@ -195,9 +195,8 @@ void agent_watch_config(struct agent *agent)
 	}
 }
 
-static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata)
+static int on_hangup(sd_event_source *, const struct signalfd_siginfo *, void *userdata)
 {
-	(void)source, (void)info;
 	reload(userdata);
 	return 0;
 }

@@ -211,9 +211,8 @@ static void *run_local_job(void *data)
 	return NULL;
 }
 
-static void park_thread(int signal)
+static void park_thread(int)
 {
-	(void)signal;
 	for (;;)
 		pause();
 }

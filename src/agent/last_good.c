@@ -15,21 +15,19 @@ struct save_job {
 	int error;
 };
 
-static void save(void *data, const struct wait *wait)
+static void save(void *data, const struct wait *)
 {
 	struct save_job *job = data;
 	char path[PATH_MAX + sizeof(LAST_GOOD)];
 
-	(void)wait;
 	snprintf(path, sizeof(path), "%s/" LAST_GOOD, job->directory);
 	job->error = replace_path(path, job->text, strlen(job->text), true);
 }
 
-static void adopt_saved(void *self, void *data)
+static void adopt_saved(void *, void *data)
 {
 	struct save_job *job = data;
 
-	(void)self;
 	if (job->error < 0)
 		log_warning(LAST_GOOD,
 			"not written: %s: make room in, and give write access to, %s",

@@ -219,13 +219,12 @@ static void record(struct agent *agent)
 	recorder_tick(agent->recorder, &core->node, &core->names, now_us());
 }
 
-static int on_tick(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_tick(sd_event_source *source, uint64_t, void *userdata)
 {
 	struct agent *agent = userdata;
 	struct core *core = &agent->core;
 	bool observing = core->values_error < 0;
 
-	(void)usec;
 	/* The directory may become writable later. */
 	if ((observing || core->journal_error != 0) && now_us() >= core->writer_retry_us &&
 		core_wants_to_write(core) && !core->job) {

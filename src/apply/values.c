@@ -229,9 +229,8 @@ static int write_text(const struct host *host, const char *path, const char *val
 }
 
 /* libnl maps several errors to one code: keep the kernel's errno. */
-static int keep_errno(struct sockaddr_nl *peer, struct nlmsgerr *error, void *arg)
+static int keep_errno(struct sockaddr_nl *, struct nlmsgerr *error, void *arg)
 {
-	(void)peer;
 	*(int *)arg = error->error;
 	return NL_STOP;
 }

@@ -173,10 +173,8 @@ int make_directories(const char *path, mode_t mode)
 	return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
+static int remove_entry(const char *path, const struct stat *, int, struct FTW *at)
 {
-	(void)st;
-	(void)type;
 	return remove(path) < 0 && (at->level > 0 || errno != EBUSY) ? -errno : 0;
 }
 

@@ -40,13 +40,10 @@ static void *run_jobs(void *userdata)
 }
 
 /* Calls done for the jobs in a pipe. */
-static int finish(sd_event_source *source, int fd, uint32_t events, void *userdata)
+static int finish(sd_event_source *, int fd, uint32_t, void *)
 {
 	struct job job;
 
-	(void)source;
-	(void)events;
-	(void)userdata;
 	while (read(fd, &job, sizeof(job)) == sizeof(job))
 		job.done(job.job, job.userdata);
 	return 0;
@@ -136,10 +133,8 @@ bool worker_drain(struct worker *worker, uint64_t deadline_us)
 	return worker_join(worker, deadline_us);
 }
 
-static void done_nothing(void *job, void *userdata)
+static void done_nothing(void *, void *)
 {
-	(void)job;
-	(void)userdata;
 }
 
 int worker_run(void (*run)(void *job, const struct wait *wait), void *job, uint64_t deadline_us)

@@ -238,11 +238,10 @@ static void collect_incidents(struct bundle *bundle)
 	free(entries);
 }
 
-static void run_part(void *job, const struct wait *wait)
+static void run_part(void *job, const struct wait *)
 {
 	struct part *part = job;
 
-	(void)wait;
 	collect_incidents(&part->bundle);
 }
 

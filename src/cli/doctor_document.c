@@ -313,11 +313,10 @@ cJSON *doctor_document(const cJSON *status, const cJSON *ignore)
 	return document;
 }
 
-static double rank(const cJSON *check, const void *data)
+static double rank(const cJSON *check, const void *)
 {
 	size_t i = 0;
 
-	(void)data;
 	while (!streq(json_text_at(check, "status"), statuses[i]))
 		i++;
 	return -(double)i;

@@ -33,11 +33,10 @@ static int find_directory(const struct cli *cli, char directory[static DIRECTORY
 	return r;
 }
 
-static void read_all(void *job, const struct wait *wait)
+static void read_all(void *job, const struct wait *)
 {
 	struct reading *reading = job;
 
-	(void)wait;
 	if (access(reading->directory, R_OK | X_OK) < 0 && errno != ENOENT)
 		reading->r = -errno;
 	else if (reading->id)

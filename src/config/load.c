@@ -226,12 +226,11 @@ int config_load(const struct config_source *source, const struct config_option *
 	return 0;
 }
 
-void config_mix_file(const char *path, bool optional, void *userdata)
+void config_mix_file(const char *path, bool, void *userdata)
 {
 	uLong *sum = userdata;
 	struct stat st = {0};
 
-	(void)optional;
 	if (stat(path, &st) < 0)
 		st.st_dev = (dev_t)errno;
 	/* These change without a change of the content. */

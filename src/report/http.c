@@ -120,19 +120,17 @@ static void run_daemon(struct http_server *server)
 		server->timer, next < UINT64_MAX ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
 }
 
-static int on_daemon(sd_event_source *source, int fd, uint32_t events, void *userdata)
+static int on_daemon(sd_event_source *, int, uint32_t, void *userdata)
 {
-	(void)source, (void)fd, (void)events;
 	run_daemon(userdata);
 	return 0;
 }
 
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_timer(sd_event_source *, uint64_t, void *userdata)
 {
 	struct http_server *server = userdata;
 	uint64_t now = now_us();
 
-	(void)source, (void)usec;
 	if (server->paused_until_us && server->paused_until_us <= now) {
 		server->paused_until_us = 0;
 		sd_event_source_set_enabled(server->listener, SD_EVENT_ON);
@@ -144,11 +142,10 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-static int on_listener(sd_event_source *source, int fd, uint32_t events, void *userdata)
+static int on_listener(sd_event_source *source, int fd, uint32_t, void *userdata)
 {
 	struct http_server *server = userdata;
 
-	(void)events;
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
 		struct sockaddr_storage address = {0};
 		socklen_t length = sizeof(address);

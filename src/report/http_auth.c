@@ -27,14 +27,13 @@ struct check {
 };
 
 /* On the worker: bcrypt needs 60 ms and more. */
-static void run_check(void *job, const struct wait *wait)
+static void run_check(void *job, const struct wait *)
 {
 	struct crypt_data *data = must(calloc(1, sizeof(*data)));
 	struct check *check = job;
 	uint64_t began = now_us();
 	const char *hash = crypt_r(check->password, check->hash, data);
 
-	(void)wait;
 	check->right = hash && streq(hash, check->hash) && check->known;
 	check->took_us = now_us() - began;
 	explicit_bzero(data, sizeof(*data));

@@ -401,14 +401,13 @@ static bool wait_for_budget(struct http_connection *connection, const char *url)
 }
 
 enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const char *url,
-	const char *method, const char *version, const char *data, size_t *size, void **state)
+	const char *method, const char *, const char *, size_t *size, void **state)
 {
 	bool reads = streq(method, MHD_HTTP_METHOD_GET) || streq(method, MHD_HTTP_METHOD_HEAD);
 	const struct http_server *server = userdata;
 	struct http_connection *connection = *state;
 	enum http_access access;
 
-	(void)version, (void)data;
 	if (!connection) { /* the headers are complete */
 		const char *text =
 			MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");
@@ -458,12 +457,11 @@ enum MHD_Result http_route(void *userdata, struct MHD_Connection *mhd, const cha
 	return answer_text(connection, MHD_HTTP_NOT_FOUND, "not found\n");
 }
 
-void http_request_completed(void *server, struct MHD_Connection *mhd, void **state,
-	enum MHD_RequestTerminationCode code)
+void http_request_completed(
+	void *, struct MHD_Connection *, void **state, enum MHD_RequestTerminationCode)
 {
 	struct http_connection *connection = *state;
 
-	(void)server, (void)mhd, (void)code;
 	if (!connection)
 		return;
 	/* The deadline of the connection's next request begins now. */

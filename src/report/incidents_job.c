@@ -36,13 +36,12 @@ static void list_shown(struct incident_job *job)
 }
 
 /* On the worker. */
-static void run_job(void *data, const struct wait *wait)
+static void run_job(void *data, const struct wait *)
 {
 	struct incident_job *job = data;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const char *directory = job->recorder->directory;
 
-	(void)wait;
 	switch (job->task) {
 	case TASK_START:
 		incidents_close_left(directory);

@@ -63,13 +63,12 @@ static void add_limit(cJSON *array, const struct limit *limit)
 }
 
 /* Critical and failed rows first, then warnings, then advice. */
-static double rank(const cJSON *row, const void *data)
+static double rank(const cJSON *row, const void *)
 {
 	const char *severity = json_text_at(row, "severity"), *status = json_text_at(row, "status");
 	enum tone tone = tone_of(severity[0] ? severity : json_text_at(row, "state"));
 	bool is_condition = status[0];
 
-	(void)data;
 	return is_condition && !streq(status, "True") ? 0
 	       : tone == TONE_BAD                     ? 3
 	       : tone == TONE_WARNING                 ? 2

@@ -146,7 +146,7 @@ int containerd_read_images_info(struct image_runtime *runtime, const struct host
  * By a label that the CRI reads, at this name of the image: a pull replaces it by one without, and
  * the old image is not kept.
  */
-int containerd_pin(const struct image_runtime *runtime, const struct host *host, const char *name,
+int containerd_pin(const struct image_runtime *runtime, const struct host *, const char *name,
 	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
@@ -154,7 +154,6 @@ int containerd_pin(const struct image_runtime *runtime, const struct host *host,
 	int r = get_image(&session, name, &image);
 	bool is = false;
 
-	(void)host;
 	for (size_t i = 0; r == 0 && i < image->n_labels; i++)
 		is = is || (streq(image->labels[i]->key, PIN_LABEL) &&
 				   streq(image->labels[i]->value, PIN_VALUE));
@@ -378,12 +377,11 @@ int containerd_load(const struct image_runtime *runtime, const struct host *host
 }
 
 int containerd_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
+	_Atomic uint64_t *, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
 	int r;
 
-	(void)progress;
 	hash_bytes(name, strlen(name), session.hash);
 	r = pull(&session, name);
 	tidy(&session, r < 0);

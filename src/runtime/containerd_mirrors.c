@@ -64,9 +64,8 @@ static int locate(const struct host *host, const char *certs, const char *regist
 }
 
 static bool write_hosts(
-	FILE *out, const char *version, const char *registry, const char *const *urls, size_t n)
+	FILE *out, const char *version, const char *, const char *const *urls, size_t n)
 {
-	(void)registry;
 	for (size_t i = 0; i < n; i++)
 		fprintf(out, "\n[host.\"%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n%s",
 			urls[i], containerd_is_at_least(version, 2, 1) ? DIAL_TIMEOUT : "");

@@ -36,9 +36,8 @@ static const struct {
 };
 
 /* arena_free() releases all of it. */
-static void release(void *arena, void *memory)
+static void release(void *, void *)
 {
-	(void)arena, (void)memory;
 }
 
 /* Decodes into the bounded arena: a small answer can contain millions of empty messages. */

@@ -327,7 +327,7 @@ int cri_find_image(const struct image_runtime *runtime, const char *name, const 
 	return 0;
 }
 
-int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
+int cri_read_images_info(struct image_runtime *runtime, const struct host *,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
@@ -337,7 +337,6 @@ int cri_read_images_info(struct image_runtime *runtime, const struct host *host,
 	struct cri cri = {0};
 	int r;
 
-	(void)host;
 	grpc_open(&cri.grpc, runtime->socket);
 	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
 	info->pid = cri.grpc.peer;
@@ -370,11 +369,10 @@ int cri_pull(struct image_session *session, const char *reference)
 }
 
 int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
-	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
+	_Atomic uint64_t *, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(image_session_end) struct image_session session =
 		image_session_open(runtime, wait, why);
 
-	(void)progress;
 	return cri_pull(&session, name);
 }

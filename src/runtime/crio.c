@@ -41,23 +41,20 @@ static void read_crio(struct runtime_reading *reading)
 
 /* No key of CRI-O's files is edited. */
 static void read_files(
-	struct node_runtime *runtime, const struct runtime_daemon *daemon, const struct wait *wait)
+	struct node_runtime *runtime, const struct runtime_daemon *, const struct wait *)
 {
 	struct runtime_key *downloads = &runtime->files.keys[RUNTIME_DOWNLOADS];
 
-	(void)daemon, (void)wait;
 	downloads->refusal = KEY_UNKNOWN;
 	copy_text(downloads->why, RUNTIME_WHY_MAX,
 		"CRI-O cannot be told how many layers to fetch at once");
 }
 
 /* CRI-O writes no pid file: the process that listens on the socket is CRI-O. */
-static int find_process(
-	const struct host *host, const char *socket, const struct wait *wait, pid_t *pid)
+static int find_process(const struct host *, const char *socket, const struct wait *, pid_t *pid)
 {
 	pid_t peer = process_of_socket(socket);
 
-	(void)host, (void)wait;
 	if (peer == 0)
 		return -ESRCH;
 	*pid = peer;
@@ -114,11 +111,10 @@ static int locate(const struct host *host, const char *directory, const char *re
 
 /* Unsupported: a mirror with an API path, and mirrors of all registries. */
 static bool write_registry(
-	FILE *out, const char *version, const char *registry, const char *const *urls, size_t n)
+	FILE *out, const char *, const char *registry, const char *const *urls, size_t n)
 {
 	bool possible = !streq(registry, REGISTRY_DEFAULT);
 
-	(void)version;
 	fprintf(out, "[[registry]]\nlocation = \"%s\"\n", registry);
 	for (size_t i = 0; i < n; i++) {
 		const char *name = strstr(urls[i], "://") + strlen("://");

@@ -212,12 +212,11 @@ static void read_files(
 }
 
 static int find_process(
-	const struct host *host, const char *socket, const struct wait *wait, pid_t *pid)
+	const struct host *host, const char *socket, const struct wait *, pid_t *pid)
 {
 	struct docker_process process = {0};
 	int r = docker_process_read(host, socket, 0, &process);
 
-	(void)wait;
 	if (r == 0 && process.pid == 0)
 		r = -ESRCH;
 	if (r == 0)
@@ -327,16 +326,15 @@ static int clean(const struct image_runtime *runtime, const struct wait *wait,
 	return r;
 }
 
-static int load(const struct image_runtime *runtime, const struct host *host,
+static int load(const struct image_runtime *runtime, const struct host *,
 	const struct archive_image *image, const char *reference, const struct wait *wait,
-	const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
+	const _Atomic uint64_t *, char why[static IMAGES_WHY_MAX])
 {
 	/* Used after a cancellation, too. */
 	const struct wait tidy = {now_us() + USEC_PER_SEC / 2, -1};
 	char ignored[IMAGES_WHY_MAX];
 	int r = docker_pull(runtime->socket, reference, wait, NULL, why);
 
-	(void)host, (void)done;
 	if (r == 0)
 		r = docker_add_name(runtime->socket, reference, image->name, wait, why);
 	(void)clean(runtime, &tidy, ignored);

@@ -67,15 +67,14 @@ static struct grpc_call *call_of(const struct grpc *grpc, int32_t stream)
 }
 
 /* nghttp2 terminates names and values, and refuses zero bytes in them. */
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name_data,
-	size_t name_len, const uint8_t *data, size_t len, uint8_t flags, void *userdata)
+static int on_header(nghttp2_session *, const nghttp2_frame *frame, const uint8_t *name_data,
+	size_t, const uint8_t *data, size_t, uint8_t, void *userdata)
 {
 	const char *name = (const char *)name_data, *value = (const char *)data;
 	struct grpc *grpc = userdata;
 	struct grpc_call *call = call_of(grpc, frame->hd.stream_id);
 	uint64_t number;
 
-	(void)session, (void)flags, (void)name_len, (void)len;
 	if (!call || call->fault != 0)
 		return 0;
 	if (streq(name, ":status")) {
@@ -95,14 +94,13 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	return 0;
 }
 
-static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data,
-	size_t len, void *userdata)
+static int on_data(
+	nghttp2_session *, uint8_t, int32_t stream, const uint8_t *data, size_t len, void *userdata)
 {
 	struct grpc_call *call = call_of(userdata, stream);
 	uint32_t size;
 	size_t n;
 
-	(void)session, (void)flags;
 	/* Another status is from a proxy or a different server. */
 	if (!call || call->fault != 0 || call->http_status != 200)
 		return 0;
@@ -157,11 +155,10 @@ static int result_of(struct grpc *grpc)
 
 /* ---- the connection ---- */
 
-static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *userdata)
+static int on_frame(nghttp2_session *, const nghttp2_frame *frame, void *userdata)
 {
 	struct grpc_call *call = call_of(userdata, frame->hd.stream_id);
 
-	(void)session;
 	/* A server may answer before it has read the whole request. */
 	if (call && (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
 		frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
@@ -169,11 +166,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	return 0;
 }
 
-static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t error, void *userdata)
+static int on_stream_close(nghttp2_session *, int32_t stream, uint32_t error, void *userdata)
 {
 	struct grpc_call *call = call_of(userdata, stream);
 
-	(void)session;
 	if (call && !call->ended) {
 		call->ended = true;
 		call->http2_error = error;
@@ -181,13 +177,12 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
 	return 0;
 }
 
-static ssize_t read_body(nghttp2_session *session, int32_t stream, uint8_t *buffer, size_t length,
-	uint32_t *flags, nghttp2_data_source *source, void *userdata)
+static ssize_t read_body(nghttp2_session *, int32_t stream, uint8_t *buffer, size_t length,
+	uint32_t *flags, nghttp2_data_source *, void *userdata)
 {
 	struct grpc_call *call = call_of(userdata, stream);
 	size_t n;
 
-	(void)session, (void)source;
 	if (!call)
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* reset an ended call */
 	n = MIN(length, call->size - call->sent);
@@ -199,13 +194,11 @@ static ssize_t read_body(nghttp2_session *session, int32_t stream, uint8_t *buff
 }
 
 /* After a send error, still read what the server sent before: it may tell why. */
-static ssize_t send_bytes(
-	nghttp2_session *session, const uint8_t *data, size_t len, int flags, void *userdata)
+static ssize_t send_bytes(nghttp2_session *, const uint8_t *data, size_t len, int, void *userdata)
 {
 	const struct grpc *grpc = userdata;
 	ssize_t n = send(grpc->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-	(void)session, (void)flags;
 	return n < 0 ? NGHTTP2_ERR_WOULDBLOCK : n;
 }
 

@@ -45,11 +45,10 @@ static size_t on_body(char *data, size_t size, size_t n, void *userdata)
 	return get->ended == 0 ? len : 0;
 }
 
-static size_t count_headers(char *data, size_t size, size_t n, void *userdata)
+static size_t count_headers(char *, size_t size, size_t n, void *userdata)
 {
 	struct http_get *get = userdata;
 
-	(void)data;
 	get->received_headers += size * n;
 	if (get->received_headers <= HEADERS_MAX)
 		return size * n;

@@ -104,12 +104,11 @@ static enum MHD_Result answer_blob(
 }
 
 static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const char *url,
-	const char *method, const char *version, const char *data, size_t *size, void **state)
+	const char *method, const char *, const char *, size_t *size, void **)
 {
 	struct image_server *server = userdata;
 	const struct archive_blob *blob = NULL;
 
-	(void)version, (void)data, (void)state;
 	if (!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD))
 		return answer_empty(mhd, MHD_HTTP_METHOD_NOT_ALLOWED);
 	*size = 0;
@@ -131,14 +130,13 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
  * A runtime tries TLS first, and falls back only if the answer is HTTP. libmicrohttpd may close
  * such a connection without an answer.
  */
-static void answer_tls(void *userdata, struct MHD_Connection *mhd, void **state,
-	enum MHD_ConnectionNotificationCode what)
+static void answer_tls(
+	void *, struct MHD_Connection *mhd, void **, enum MHD_ConnectionNotificationCode what)
 {
 	static const char refusal[] = "HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
 	int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 	char first;
 
-	(void)userdata, (void)state;
 	if (what != MHD_CONNECTION_NOTIFY_STARTED ||
 		recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1 || first != TLS_HANDSHAKE)
 		return;

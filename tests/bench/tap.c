@@ -26,13 +26,12 @@ struct counts {
 	uint64_t names; /* a hash of all names, so that the compiler keeps the reading */
 };
 
-static int count_packet(void *data, void *record, size_t size)
+static int count_packet(void *data, void *record, size_t)
 {
 	const struct packet *packet = record;
 	struct counts *counts = data;
 	size_t at = 12;
 
-	(void)size;
 	counts->packets++;
 	while (at < sizeof(packet->data) && packet->data[at] && at < packet->length) {
 		for (uint8_t i = 0; i <= packet->data[at] && at + i < sizeof(packet->data); i++)

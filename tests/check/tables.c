@@ -38,11 +38,10 @@ static bool make_up_dns(struct dns_server_table *table)
 	return true;
 }
 
-static void put_made_up_dns(const void *self, const void *memory, struct metric_sink *sink)
+static void put_made_up_dns(const void *self, const void *, struct metric_sink *sink)
 {
 	const struct dns_memory none = {0};
 
-	(void)memory;
 	dns_put_metrics(self, &none, sink);
 }
 

@@ -321,11 +321,10 @@ static void begin(void *self)
 	replay->uplinks = 1;
 }
 
-static void end(void *self, void *memory)
+static void end(void *self, void *)
 {
 	struct replay *replay = self;
 
-	(void)memory;
 	dns_memory_clear(&replay->memory);
 	dns_server_table_clear(&replay->sensor.seen.table);
 }

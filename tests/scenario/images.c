@@ -110,17 +110,15 @@ static bool parse_has(struct scenario *scenario, void *base)
 }
 
 /* `pinned-here NAME`: a record of our pin. */
-static bool parse_pinned_here(struct scenario *scenario, void *base)
+static bool parse_pinned_here(struct scenario *scenario, void *)
 {
 	struct pin_target *pin = &scenario->pins[scenario->n_pins++].target;
 
-	(void)base;
 	return scenario_value(scenario, pin->image, sizeof(pin->image));
 }
 
-static bool parse_docker(struct scenario *scenario, void *base)
+static bool parse_docker(struct scenario *, void *base)
 {
-	(void)scenario;
 	((struct images_tuner *)base)->sample.runtime.driver = &docker_driver;
 	return true;
 }
@@ -167,9 +165,8 @@ static bool begin_transfers(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool end_transfers(struct scenario *scenario, void *base)
+static bool end_transfers(struct scenario *, void *base)
 {
-	(void)scenario;
 	free_active(base);
 	return true;
 }
@@ -222,16 +219,14 @@ static bool parse_seen(struct scenario *scenario, void *base)
 }
 
 /* `count-from-seen`: without images.wave.start. */
-static bool parse_count_from_seen(struct scenario *scenario, void *base)
+static bool parse_count_from_seen(struct scenario *, void *base)
 {
-	(void)scenario;
 	((struct images_tuner *)base)->config.wave.start_us = 0;
 	return true;
 }
 
-static bool parse_force(struct scenario *scenario, void *base)
+static bool parse_force(struct scenario *scenario, void *)
 {
-	(void)base;
 	scenario->force = true;
 	return true;
 }
@@ -321,13 +316,12 @@ static const struct scenario_word config[] = {
 /* ---- expectations ---- */
 
 /* `image NAME STATE REASON` */
-static bool expect_image(struct scenario *scenario, void *base)
+static bool expect_image(struct scenario *scenario, void *)
 {
 	const struct images_memory *memory = scenario->memory;
 	const char *name = scenario_word(scenario);
 	const struct image_row *row;
 
-	(void)base;
 	row = name ? find_named(memory->rows, memory->n, name) : NULL;
 	if (!row) {
 		fprintf(stderr, "%s: no such image\n", name ? name : "");
@@ -342,11 +336,10 @@ static bool expect_image(struct scenario *scenario, void *base)
 }
 
 /* `begins NAME...`: exactly these; `clean` for leftovers, `-` for nothing. */
-static bool expect_begins(struct scenario *scenario, void *base)
+static bool expect_begins(struct scenario *scenario, void *)
 {
 	const struct images_memory *memory = scenario->memory;
 
-	(void)base;
 	for (size_t i = 0; i < memory->n_begin; i++) {
 		const struct transfer *next = &memory->begin[i];
 		const char *name = next->kind == TRANSFER_ARCHIVE ? next->archive.path

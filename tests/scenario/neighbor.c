@@ -29,11 +29,10 @@ static bool parse_counters(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool parse_absent(struct scenario *scenario, void *base)
+static bool parse_absent(struct scenario *, void *base)
 {
 	struct neighbor_table_seen *table = base;
 
-	(void)scenario;
 	*table = (struct neighbor_table_seen){
 		.stats_error = -ENOENT, .threshold_error = {-ENOENT, -ENOENT, -ENOENT}};
 	return true;

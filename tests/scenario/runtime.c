@@ -43,9 +43,8 @@ static void open_node(void *self)
 	tuner->config.numbers[RUNTIME_PROGRESS_TIMEOUT].value = 30 * 60 * USEC_PER_SEC;
 }
 
-static void close_node(void *self, void *memory)
+static void close_node(void *self, void *)
 {
-	(void)memory;
 	runtime_sample_clear(&((struct runtime_tuner *)self)->sample);
 }
 

@@ -92,9 +92,8 @@ static const char *need(struct scenario *scenario, const char *what)
 	return streq(word, "-") ? "" : word;
 }
 
-bool scenario_mode(struct scenario *scenario, void *base)
+bool scenario_mode(struct scenario *scenario, void *)
 {
-	(void)base;
 	for (int i = 0; i <= MODE_RELEASED; i++)
 		if (scenario_is(scenario, mode_names[i])) {
 			scenario->mode = (enum mode)i;

@@ -81,20 +81,18 @@ static bool set_holder(struct scenario *scenario, void *base)
 	return true;
 }
 
-static bool remove_all(struct scenario *scenario, void *base)
+static bool remove_all(struct scenario *, void *base)
 {
 	struct storage *storage = base;
 
-	(void)scenario;
 	storage->n_seen = storage->n_images = 0;
 	return true;
 }
 
 static struct storage_bpf programs;
 
-static bool set_counted(struct scenario *scenario, void *base)
+static bool set_counted(struct scenario *, void *base)
 {
-	(void)scenario;
 	((struct storage *)base)->bpf = &programs;
 	return true;
 }

@@ -358,12 +358,11 @@ static void sum_row(void *userdata, const void *row, const void *live)
 		sums->cluster_rows += counts->queries;
 }
 
-static void sum_pending(void *userdata, const struct dns_key *server,
-	const struct dns_pending *query, enum dns_end end)
+static void sum_pending(
+	void *userdata, const struct dns_key *server, const struct dns_pending *, enum dns_end end)
 {
 	struct sums *sums = userdata;
 
-	(void)query;
 	if (server && server->address[3] == IN_VAIN)
 		*(end == DNS_END_NONE ? &sums->pending : &sums->unanswered) += 1;
 }

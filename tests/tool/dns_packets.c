@@ -165,12 +165,11 @@ static void print_row(void *userdata, const void *row, const void *live)
 	*add_element(&tool->rows, &tool->n_rows, &tool->rows_allocated) = *key;
 }
 
-static void print_pending(void *userdata, const struct dns_key *server,
-	const struct dns_pending *query, enum dns_end end)
+static void print_pending(
+	void *, const struct dns_key *server, const struct dns_pending *query, enum dns_end end)
 {
 	static const struct dns_key none;
 
-	(void)userdata;
 	printf("pending");
 	print_address(
 		"server", server ? server->family : 0, server ? server->address : none.address);
@@ -178,9 +177,8 @@ static void print_pending(void *userdata, const struct dns_key *server,
 		end == DNS_END_UNANSWERED);
 }
 
-static void ignore(void *userdata, const void *key, const void *counts)
+static void ignore(void *, const void *, const void *)
 {
-	(void)userdata, (void)key, (void)counts;
 }
 
 static void dump(struct tool *tool)

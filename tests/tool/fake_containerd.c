@@ -133,12 +133,11 @@ static size_t answer_of(struct call *call, uint8_t *out, int *status)
 	return 0;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-	size_t name_len, const uint8_t *value, size_t len, uint8_t flags, void *userdata)
+static int on_header(nghttp2_session *, const nghttp2_frame *, const uint8_t *name, size_t,
+	const uint8_t *value, size_t, uint8_t, void *userdata)
 {
 	struct call *call = userdata;
 
-	(void)session, (void)frame, (void)name_len, (void)len, (void)flags;
 	if (streq((const char *)name, ":path"))
 		copy_text(call->path, sizeof(call->path), (const char *)value);
 	return 0;
@@ -150,7 +149,7 @@ static nghttp2_nv header(const char *name, const char *value)
 }
 
 static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *buffer, size_t length,
-	uint32_t *flags, nghttp2_data_source *source, void *userdata)
+	uint32_t *flags, nghttp2_data_source *, void *userdata)
 {
 	struct call *call = userdata;
 	size_t n = MIN(length, call->out_len - call->out_sent);
@@ -158,7 +157,6 @@ static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *buffer
 		header("grpc-message",
 			streq(call->status, "8") ? "no space left on device" : "fake")};
 
-	(void)source;
 	memcpy(buffer, call->out + call->out_sent, n);
 	call->out_sent += n;
 	if (call->out_sent < call->out_len)
@@ -168,12 +166,11 @@ static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *buffer
 	return (ssize_t)n;
 }
 
-static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data,
-	size_t len, void *userdata)
+static int on_data(
+	nghttp2_session *, uint8_t, int32_t, const uint8_t *data, size_t len, void *userdata)
 {
 	struct call *call = userdata;
 
-	(void)session, (void)flags, (void)stream;
 	len = MIN(len, sizeof(call->in) - call->in_len);
 	memcpy(call->in + call->in_len, data, len);
 	call->in_len += len;

@@ -26,25 +26,22 @@ struct dns_bpf {
 	int error; /* the result of every reading */
 };
 
-struct dns_bpf *dns_bpf_load(char why[static TUNER_WHY_MAX])
+struct dns_bpf *dns_bpf_load(char[static TUNER_WHY_MAX])
 {
 	struct dns_bpf *bpf = must(calloc(1, sizeof(*bpf)));
 
-	(void)why;
 	bpf->control.root_cgroup = 1;
 	bpf->n_servers = 1; /* the zero key */
 	return bpf;
 }
 
-int dns_bpf_attach(struct dns_bpf *bpf, const struct host *host, char why[static TUNER_WHY_MAX])
+int dns_bpf_attach(struct dns_bpf *, const struct host *, char[static TUNER_WHY_MAX])
 {
-	(void)bpf, (void)host, (void)why;
 	return 0;
 }
 
-void dns_bpf_detach(struct dns_bpf *bpf)
+void dns_bpf_detach(struct dns_bpf *)
 {
-	(void)bpf;
 }
 
 void dns_bpf_close(struct dns_bpf *bpf)
@@ -93,12 +90,10 @@ void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
 	(void)slot_of(bpf, server);
 }
 
-bool dns_bpf_forget(
-	struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t now, void *last)
+bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t, void *last)
 {
 	const struct dns_key *source = key;
 
-	(void)now;
 	bpf->forgotten++;
 	if (map == DNS_MAP_SOURCES)
 		bpf->sources[source->address[3]] = (struct dns_source){0};
@@ -115,19 +110,16 @@ bool dns_bpf_forget(
 	return true;
 }
 
-void dns_bpf_reuse(struct dns_bpf *bpf, uint64_t now, dns_visit *visit, void *userdata)
+void dns_bpf_reuse(struct dns_bpf *, uint64_t, dns_visit *, void *)
 {
-	(void)bpf, (void)now, (void)visit, (void)userdata;
 }
 
-void dns_bpf_sweep(struct dns_bpf *bpf, uint64_t now_ns, dns_visit_pending *visit, void *userdata)
+void dns_bpf_sweep(struct dns_bpf *, uint64_t, dns_visit_pending *, void *)
 {
-	(void)bpf, (void)now_ns, (void)visit, (void)userdata;
 }
 
-void dns_bpf_drain_samples(struct dns_bpf *bpf, dns_visit_sample *visit, void *userdata)
+void dns_bpf_drain_samples(struct dns_bpf *, dns_visit_sample *, void *)
 {
-	(void)bpf, (void)visit, (void)userdata;
 }
 
 /* A fake node that the sensor polls. */

@@ -71,17 +71,14 @@ static inline void fake_wait(int fd)
 }
 
 /* Sends the text in userdata. */
-static inline void fake_say(int fd, const char *head, void *userdata)
+static inline void fake_say(int fd, const char *, void *userdata)
 {
-	(void)head;
 	send_text(fd, userdata);
 }
 
 /* Never answers. */
-static inline void fake_hang(int fd, const char *head, void *userdata)
+static inline void fake_hang(int fd, const char *, void *)
 {
-	(void)head;
-	(void)userdata;
 	fake_wait(fd);
 }
 
@@ -91,13 +88,12 @@ static atomic_size_t fake_flooded; /* bytes that the client accepted */
  * userdata has two texts, each ended by a zero byte. Sends the first, then the second repeatedly:
  * until the client closes, or up to 100 MiB.
  */
-static inline void fake_flood(int fd, const char *head, void *userdata)
+static inline void fake_flood(int fd, const char *, void *userdata)
 {
 	const char *unit = (const char *)userdata + strlen(userdata) + 1;
 	size_t sent = 0;
 	ssize_t n = 1;
 
-	(void)head;
 	send_text(fd, userdata);
 	for (; n > 0 && sent < (size_t)100 * 1024 * 1024; sent += (size_t)MAX(n, 0))
 		n = send(fd, unit, strlen(unit), MSG_NOSIGNAL);

@@ -20,9 +20,8 @@ struct fake_node {
 	struct condition conditions[FAKE_CONDITIONS];
 };
 
-static void fake_metrics(const void *self, const void *memory, struct metric_sink *sink)
+static void fake_metrics(const void *self, const void *, struct metric_sink *sink)
 {
-	(void)memory;
 	metric_family(sink, "headroom_fake_entries");
 	metric_sample(sink, *(const int *)self, "ipv4", NULL);
 	metric_family(sink, "headroom_fake_unlisted");

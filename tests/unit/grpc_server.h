@@ -46,13 +46,11 @@ static inline int server_on_begin(
 	return 0;
 }
 
-static inline int server_on_header(nghttp2_session *session, const nghttp2_frame *frame,
-	const uint8_t *name, size_t name_len, const uint8_t *value, size_t len, uint8_t flags,
-	void *userdata)
+static inline int server_on_header(nghttp2_session *, const nghttp2_frame *, const uint8_t *name,
+	size_t, const uint8_t *value, size_t, uint8_t, void *userdata)
 {
 	struct server_call *call = userdata;
 
-	(void)session, (void)frame, (void)flags, (void)name_len, (void)len;
 	if (streq((const char *)name, ":path"))
 		copy_text(call->path, sizeof(call->path), (const char *)value);
 	else if (streq((const char *)name, "containerd-namespace"))
@@ -62,24 +60,21 @@ static inline int server_on_header(nghttp2_session *session, const nghttp2_frame
 	return 0;
 }
 
-static inline int server_on_data(nghttp2_session *session, uint8_t flags, int32_t stream,
-	const uint8_t *data, size_t len, void *userdata)
+static inline int server_on_data(
+	nghttp2_session *, uint8_t, int32_t, const uint8_t *data, size_t len, void *userdata)
 {
 	struct server_call *call = userdata;
 	size_t n = MIN(len, sizeof(call->body) - call->body_len);
 
-	(void)session, (void)flags, (void)stream;
 	memcpy(call->body + call->body_len, data, n);
 	call->body_len += n;
 	return 0;
 }
 
-static inline int server_on_frame(
-	nghttp2_session *session, const nghttp2_frame *frame, void *userdata)
+static inline int server_on_frame(nghttp2_session *, const nghttp2_frame *frame, void *userdata)
 {
 	struct server_call *call = userdata;
 
-	(void)session;
 	if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
 		return 0;
 	call->complete = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
@@ -94,13 +89,12 @@ static inline nghttp2_nv server_header(const char *name, const char *value)
 }
 
 static inline ssize_t server_read(nghttp2_session *session, int32_t stream, uint8_t *buffer,
-	size_t length, uint32_t *flags, nghttp2_data_source *source, void *userdata)
+	size_t length, uint32_t *flags, nghttp2_data_source *, void *userdata)
 {
 	struct server_call *call = userdata;
 	size_t n = MIN(length, call->out_len - call->out_sent);
 	const nghttp2_nv trailer = server_header("grpc-status", call->status);
 
-	(void)source;
 	memcpy(buffer, call->out + call->out_sent, n);
 	call->out_sent += n;
 	if (call->out_sent < call->out_len)

@@ -45,11 +45,10 @@ static void serve_complete(struct server_call *call, const char *name)
 	}
 }
 
-static void serve(struct server_call *call, void *userdata)
+static void serve(struct server_call *call, void *)
 {
 	const char *name = call->path + strlen("/t.T/");
 
-	(void)userdata;
 	if (!call->complete && streq(name, "Early"))
 		server_answer_status(call, "200", "8");
 	else if (call->complete)
@@ -187,11 +186,10 @@ struct raw {
 	bool silent;      /* until the deadline */
 };
 
-static void serve_raw(int fd, const char *head, void *userdata)
+static void serve_raw(int fd, const char *, void *userdata)
 {
 	const struct raw *raw = userdata;
 
-	(void)head;
 	do {
 		if (send(fd, raw->bytes, raw->len, MSG_NOSIGNAL) < 0)
 			return;

@@ -25,11 +25,8 @@ static struct {
 	struct path path;
 } fixture;
 
-static void change(void *userdata, bool restore, const char *only, const char *owner,
-	struct http_connection *client)
+static void change(void *, bool, const char *only, const char *, struct http_connection *client)
 {
-	(void)owner;
-	(void)userdata, (void)restore;
 	fixture.changes++;
 	copy_text(fixture.only, sizeof(fixture.only), only ? only : "(all)");
 	if (fixture.hold)

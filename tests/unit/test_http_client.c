@@ -7,18 +7,15 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-static void serve_echo(int fd, const char *head, void *userdata)
+static void serve_echo(int fd, const char *head, void *)
 {
-	(void)userdata;
 	fake_reply(fd, 200, head);
 }
 
 #define REDIRECT "HTTP/1.1 302 X\r\nLocation: /other\r\nContent-Length: 2\r\n\r\nno"
 
-static void serve_chunks(int fd, const char *head, void *userdata)
+static void serve_chunks(int fd, const char *, void *)
 {
-	(void)head;
-	(void)userdata;
 	fake_begin_chunks(fd);
 	fake_chunk(fd, "one ");
 	usleep(20000);
@@ -27,10 +24,8 @@ static void serve_chunks(int fd, const char *head, void *userdata)
 	fake_chunk(fd, "");
 }
 
-static void serve_trickle(int fd, const char *head, void *userdata)
+static void serve_trickle(int fd, const char *, void *)
 {
-	(void)head;
-	(void)userdata;
 	fake_begin_chunks(fd);
 	while (send(fd, "1\r\nx\r\n", 6, MSG_NOSIGNAL) > 0)
 		usleep(5000);

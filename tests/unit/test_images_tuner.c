@@ -181,18 +181,16 @@ TUNER_TEST(a_cancelled_transfer_changes_no_record)
 	made->tuner->n_active = 0;
 }
 
-static int find_nothing(const struct image_runtime *runtime, const char *name,
-	const struct wait *wait, struct runtime_image *image, char why[static IMAGES_WHY_MAX])
+static int find_nothing(const struct image_runtime *, const char *, const struct wait *,
+	struct runtime_image *, char why[static IMAGES_WHY_MAX])
 {
-	(void)runtime, (void)name, (void)wait, (void)image;
 	why[0] = '\0';
 	return -ENOENT;
 }
 
-static int pull_nothing(const struct image_runtime *runtime, const char *name,
-	const struct wait *wait, _Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX])
+static int pull_nothing(const struct image_runtime *, const char *, const struct wait *,
+	_Atomic uint64_t *, char[static IMAGES_WHY_MAX])
 {
-	(void)runtime, (void)name, (void)wait, (void)progress, (void)why;
 	return 0;
 }
 

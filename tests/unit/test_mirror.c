@@ -7,9 +7,8 @@
 
 static atomic_int status_to_give;
 
-static void serve_status(int fd, const char *head, void *userdata)
+static void serve_status(int fd, const char *head, void *)
 {
-	(void)userdata;
 	if (!starts_with(head, "GET /v2/ HTTP/1.1\r\n") || strstr(head, "Authorization"))
 		fake_reply(fd, 400, "");
 	else if (atomic_load(&status_to_give) == 302)

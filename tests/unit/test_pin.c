@@ -15,12 +15,11 @@ static struct {
 	char socket[128];
 } containerd;
 
-static int list(const struct image_runtime *runtime, const struct wait *wait,
+static int list(const struct image_runtime *runtime, const struct wait *,
 	struct runtime_image **ret, size_t *n, char why[static IMAGES_WHY_MAX])
 {
 	bool late;
 
-	(void)wait;
 	copy_text(containerd.socket, sizeof(containerd.socket), runtime->socket);
 	if (containerd.down) {
 		strcpy(why, "connection refused");
@@ -36,12 +35,11 @@ static int list(const struct image_runtime *runtime, const struct wait *wait,
 	return 0;
 }
 
-static int pin(const struct image_runtime *runtime, const struct host *host, const char *name,
-	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX])
+static int pin(const struct image_runtime *, const struct host *, const char *name, bool pinned,
+	const struct wait *, char why[static IMAGES_WHY_MAX])
 {
 	bool *is = &containerd.pinned[streq(name, OTHER)];
 
-	(void)runtime, (void)host, (void)wait;
 	if (containerd.down || containerd.gone) {
 		strcpy(why, "no such image");
 		return containerd.down ? -ECONNREFUSED : -ENOENT;

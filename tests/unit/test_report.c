@@ -237,9 +237,8 @@ static const char runtime[] =
 
 static bool asked_trusted;
 
-static struct cJSON *dns_document(const void *self, const void *memory, bool trusted)
+static struct cJSON *dns_document(const void *self, const void *, bool trusted)
 {
-	(void)memory;
 	asked_trusted = asked_trusted || trusted;
 	return cJSON_Parse(self);
 }

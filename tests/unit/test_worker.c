@@ -26,9 +26,8 @@ static void run(void *userdata, const struct wait *wait)
 	job->result = wait_for(wait, -1, 0);
 }
 
-static void done(void *job, void *userdata)
+static void done(void *job, void *)
 {
-	(void)userdata;
 	((struct job *)job)->done = true;
 }
 

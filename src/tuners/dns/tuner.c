@@ -56,12 +56,11 @@ static void *load_request(void *self, const void *, bool)
 	return load;
 }
 
-static void load_run(void *request, const struct wait *wait)
+static void load_run(void *request, const struct wait *)
 {
 	struct load *load = request;
 	int r = 0;
 
-	(void)wait; /* bpf(2) cannot be cancelled */
 	load->why[0] = '\0';
 	if (!load->bpf)
 		load->bpf = dns_bpf_load(load->why);
@@ -113,11 +112,10 @@ static void *dns_sample_request(void *self, const void *, bool now)
 	return request;
 }
 
-static void dns_sample(void *data, const struct wait *wait)
+static void dns_sample(void *data, const struct wait *)
 {
 	struct request *request = data;
 
-	(void)wait; /* it reads files only */
 	kubelet_read(&request->host, &request->seen);
 }
 

@@ -44,13 +44,12 @@ static int keep_link(struct bpf_program *program, int map, int *fd)
 	return *fd < 0 ? -errno : 0;
 }
 
-void census_load(void *request, const struct wait *wait)
+void census_load(void *request, const struct wait *)
 {
 	struct census_bpf_object *object;
 	struct census *census = request;
 	int r = 0;
 
-	(void)wait; /* bpf(2) cannot be cancelled */
 	census->why[0] = '\0';
 	bpf_quiet_libbpf();
 	object = census_bpf_object__open_and_load();

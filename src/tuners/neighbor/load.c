@@ -53,12 +53,11 @@ static int open_bpf(struct load *load)
 	return load->ring ? 0 : -errno;
 }
 
-void neighbor_load(void *request, const struct wait *wait)
+void neighbor_load(void *request, const struct wait *)
 {
 	struct load *load = request;
 	int r;
 
-	(void)wait; /* bpf(2) cannot be cancelled */
 	bpf_quiet_libbpf();
 	load->why[0] = '\0';
 	r = open_bpf(load);

@@ -122,13 +122,12 @@ void *storage_load_request(void *self, const void *, bool)
 	return load;
 }
 
-void storage_load(void *request, const struct wait *wait)
+void storage_load(void *request, const struct wait *)
 {
 	struct storage_bpf *bpf = must(malloc(sizeof(*bpf)));
 	struct load *job = request;
 	int r;
 
-	(void)wait; /* bpf(2) cannot be cancelled */
 	job->why[0] = '\0';
 	*bpf = (struct storage_bpf){.ios = -1, .syncs = -1, .control = MAP_FAILED};
 	memset(bpf->links, 0xff, sizeof(bpf->links));

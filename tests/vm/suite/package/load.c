@@ -28,9 +28,8 @@ enum { THRESHOLDS = 6 };
 
 static volatile sig_atomic_t stopped;
 
-static void stop(int number)
+static void stop(int)
 {
-	(void)number;
 	stopped = 1;
 }
 
