@@ -4,7 +4,6 @@
 #include "apply/reconcile.h"
 #include "base/file.h"
 #include "tuners/table.h"
-#include "workload/cgroup.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/text.h"
 
 /*
  * Arrays in the runtime directory that survive a restart of the agent. Losing one costs no value of

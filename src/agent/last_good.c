@@ -2,7 +2,6 @@
 #include "agent/internal.h"
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 
 /* {"owner": OWNER, "config": FILE, "files": config_texts()} */

@@ -2,7 +2,6 @@
 #include "agent/internal.h"
 
 #include "apply/reconcile.h"
-#include "base/json.h"
 #include "base/log.h"
 
 #include <sched.h>

@@ -4,7 +4,6 @@
 #include "apply/file_journal.h"
 #include "base/file.h"
 
-#include <dirent.h>
 #include <sys/xattr.h>
 
 #define KEPT            "files"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
-#include "base/util.h"
-
 #include <ftw.h>
 #include <sys/syscall.h>
 

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "base/json.h"
 #include "report/report.h"
 
 /* A removal stops the agent and restores at once. A pod or unit stops within this time. */

@@ -4,7 +4,6 @@
 #include "base/file.h"
 
 #include "config/web.h"
-#include <sys/stat.h>
 
 /* Whether the node has the sysctl. If not, nearest is a similar name that exists, or empty. */
 static bool sysctl_exists(

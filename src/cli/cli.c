@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "base/json.h"
 #include "base/log.h"
 #include "report/report.h"
 #include "tuners/table.h"

@@ -3,9 +3,9 @@
 
 /* The command line. A file has one subcommand, or a few similar subcommands. */
 
-#include <cjson/cJSON.h>
-
 #include "agent/core.h"
+#include "base/json.h"
+#include "base/text.h"
 
 enum {
 	EXIT_OK = 0,

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "runtime/systemd.h"
 #include "tuners/table.h"

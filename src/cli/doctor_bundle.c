@@ -3,7 +3,6 @@
 
 #include "base/child.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "base/worker.h"
 #include "cli/cli.h"
 #include "report/incidents.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/doctor.h"
 
-#include "base/text.h"
 #include "cli/cli.h"
 #include "tuners/table.h"
 

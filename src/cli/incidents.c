@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "base/text.h"
 #include "base/worker.h"
 #include "report/incidents.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "base/text.h"
-
 #include <math.h>
 #include <sys/ioctl.h>
 

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include "base/build.h"
-#include "base/json.h"
 #include "report/report.h"
 
 /* Probes like the agent and loads BPF programs too, which the kernel frees when the process ends.

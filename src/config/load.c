@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 
-#include <dirent.h>
 #include <fnmatch.h>
 #include <libgen.h>
 #include <sys/statvfs.h>

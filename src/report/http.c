@@ -2,7 +2,6 @@
 #include "report/http_internal.h"
 
 #include "base/file.h"
-#include "config/config.h"
 
 #include <libgen.h>
 

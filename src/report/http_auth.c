@@ -5,7 +5,6 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <nettle/base64.h>
-#include <strings.h>
 
 #define BASIC     "Basic "
 #define BASIC_MAX 256 /* bytes of "USER:PASSWORD" in base64 */

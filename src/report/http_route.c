@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/http_internal.h"
 
-#include "base/json.h"
-#include "config/config.h"
 #include "report/incidents.h"
 
 #include <ctype.h>
 #include <netinet/in.h>
-#include <strings.h>
 #include <zlib.h>
 
 /* The bodies of requests are ignored. */

@@ -2,7 +2,6 @@
 #include "report/incidents_internal.h"
 
 #include "base/log.h"
-#include "base/text.h"
 #include "report/report.h"
 
 /* More jobs under way: the disk hangs. */

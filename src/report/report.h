@@ -7,12 +7,10 @@
  * node. The caller deletes JSON documents.
  */
 
-#include <stdio.h>
-
-#include <cjson/cJSON.h>
 #include <systemd/sd-event.h>
 
-#include "base/util.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "model/node.h"
 
 /* /v1/status, schema 1. trusted: with the data that tuners show to root only. */

@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "runtime/containerd_config.h"
 
-#include <dirent.h>
 #include <libgen.h>
 
 /* Until connected to a mirror, before the next one is tried: from containerd 2.1. */

@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "runtime/registry.h"
 
 /* ---- the members of an object ---- */
 

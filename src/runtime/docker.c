@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 #include "runtime/daemon_json.h"
-#include "runtime/driver.h"
 #include "runtime/mirror_ask.h"
 
 #include "runtime/systemd.h"

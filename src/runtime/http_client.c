@@ -3,7 +3,6 @@
 
 #include "base/build.h"
 #include "base/file.h"
-#include "base/util.h"
 
 #include <malloc.h>
 #include <netdb.h>

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "kernel/host.h"
 
-#include <errno.h>
 #include <fnmatch.h>
 #include <sys/prctl.h>
 

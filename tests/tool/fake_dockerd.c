@@ -12,7 +12,6 @@
  */
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 
 #include <fcntl.h>
 #include <poll.h>

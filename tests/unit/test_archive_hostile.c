@@ -4,8 +4,6 @@
 
 #include "image_archive.h"
 
-#include "base/file.h"
-
 #include <sys/resource.h>
 
 ARCHIVE_TEST(torn_archives_and_other_files_are_refused)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "base/text.h"
 #include "runtime/driver.h"
 
 #include <sys/un.h>

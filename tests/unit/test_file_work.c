@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "file_fixture.h"
 
-#include "apply/file_work.h"
-#include "base/log.h"
-
 #include <sys/prctl.h>
 
 /* A file of an administrator. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "base/json.h"
 #include "tuners/kubelet/kubelet.h"
 #include "tuners/table.h"
 

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "base/json.h"
-#include "base/log.h"
 #include "report/report.h"
-#include "tuners/dns/dns.h"
-#include "tuners/runtime/runtime.h"
 #include "tuners/table.h"
 
 #include "fake_node.h"

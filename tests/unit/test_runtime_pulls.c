@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include "base/text.h"
-#include "base/wait.h"
 #include "runtime/pulls.h"
 
 #define SECOND USEC_PER_SEC

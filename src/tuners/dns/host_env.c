@@ -5,7 +5,6 @@
 
 #include <glob.h>
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 
 #define BLANKS          " \t\r"

@@ -2,7 +2,6 @@
 #include "tuners/dns/sense.h"
 
 #include "base/exposition.h"
-#include "base/json.h"
 
 /* Indices of dns_latency_bounds in the histogram: 1 ms, 5 ms, ... 1 s, 5 s. */
 static const unsigned latency_bounds[] = {3, 5, 7, 9, 11, 12, 14};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
-#include "tuners/table.h"
 
 #define SAMPLE_EVERY_US (60 * USEC_PER_SEC)
 #define ATTACH_EVERY_US (5 * USEC_PER_SEC)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "base/json.h"
-
 /*
  * The users of the second that matters, then those of now. With "other" they add up to all queries
  * to the server and to the queries, or packets, of that second.

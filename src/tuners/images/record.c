@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/text.h"
 
 #define RECORD_FILE    "images.json"
 #define RECORD_VERSION 1

@@ -3,7 +3,6 @@
 
 #include "base/exposition.h"
 #include "base/json.h"
-#include "base/text.h"
 
 /* Further images are summed as "other". */
 #define METRIC_IMAGES_MAX 50

@@ -2,10 +2,7 @@
 #include "tuners/images/images.h"
 
 #include "base/file.h"
-#include "base/json.h"
-#include "runtime/registry.h"
 
-#include <dirent.h>
 #include <fnmatch.h>
 #include <glob.h>
 #include <sys/statvfs.h>

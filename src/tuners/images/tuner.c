@@ -3,7 +3,6 @@
 #include "tuners/table.h"
 
 #include "base/log.h"
-#include "base/text.h"
 
 static const char *check_path(const char *text)
 {

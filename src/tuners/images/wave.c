@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
-#include "base/text.h"
-
 #include <math.h>
 
 /* If no peer has the image after this time, the nodes go upstream one after the other. */

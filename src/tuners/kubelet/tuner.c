@@ -2,8 +2,6 @@
 #include "tuners/kubelet/kubelet.h"
 #include "tuners/table.h"
 
-#include "base/json.h"
-
 #include <linux/capability.h>
 
 #define SETTING "kubelet.serializeImagePulls"

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 
 #include <bpf/bpf.h>
-#include <bpf/libbpf.h>
 
 #include "census.skel.h"
 

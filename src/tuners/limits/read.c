@@ -2,7 +2,6 @@
 #include "tuners/limits/limits.h"
 
 #include "base/file.h"
-#include "base/text.h"
 
 #define FILE_SIZE_MAX (256 * 1024) /* of a file with a line for each CPU or user */
 

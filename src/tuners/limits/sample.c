@@ -3,7 +3,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "runtime/systemd.h"
 #include "workload/findings.h"
 #include "workload/process.h"

@@ -2,7 +2,6 @@
 #include "tuners/limits/census.h"
 #include "tuners/table.h"
 
-#include "base/text.h"
 #include "workload/cgroup.h"
 
 #include <linux/capability.h>

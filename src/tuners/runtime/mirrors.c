@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/runtime/runtime.h"
 
-#include "base/json.h"
-
 #define NONE "none"
 
 /* ---- sample: files of registries with mirrors or with a record ---- */

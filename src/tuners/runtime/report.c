@@ -2,8 +2,6 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/exposition.h"
-#include "base/json.h"
-#include "base/text.h"
 
 static void write_pulls(const cJSON *runtime, char *text, size_t size)
 {

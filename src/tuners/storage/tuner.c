@@ -2,8 +2,6 @@
 #include "tuners/storage/storage.h"
 #include "tuners/table.h"
 
-#include "base/text.h"
-
 #include <linux/capability.h>
 
 static const char *check_process(const char *text)

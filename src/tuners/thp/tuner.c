@@ -5,8 +5,6 @@
 #include "base/file.h"
 #include "base/text.h"
 
-#include <dirent.h>
-
 /* Growth is reported long enough for a dashboard and an alert to see it. */
 #define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
 
