@@ -30,8 +30,7 @@ struct limit_reading {
 	bool idle;        /* little is used, so its users are not exported as metrics */
 	bool upper_bound; /* used may be too large: this node lacks a way to count exactly */
 	const struct condition_type *condition; /* a True condition about this limit, or NULL */
-	/* The largest users, largest first, at most LIMIT_TOP_MAX, and then n_busiest others; owned
-	 */
+	/* The largest users first, at most LIMIT_TOP_MAX, and then n_busiest others; owned */
 	struct limit_user *top;
 	unsigned n_top;
 	/*

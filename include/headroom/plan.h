@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A plan lists the settings to change now, each with its old value, its new value and the reason.
- */
+/* A plan lists the settings to change now, each with its old and new value and the reason. */
 
 #include <headroom/setting.h>
 

@@ -106,8 +106,7 @@ struct table_view {
 	/* True for a row whose numbers are not known, which are then shown as "-". May be NULL. */
 	bool (*blanks)(const struct cJSON *row);
 
-	/* The order of the rows in words: "problems first". NULL: by the first column of numbers.
-	 */
+	/* The order of the rows: "problems first". NULL: by the first column of numbers. */
 	const char *order;
 
 	/* For `headroom top`, which shows no table without them. */

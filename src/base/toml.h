@@ -14,9 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define TOML_TEXT_MAX                                                               \
-	((size_t)1 << 20) /* bytes; a configuration of containerd has some thousand \
-			   */
+#define TOML_TEXT_MAX ((size_t)1 << 20) /* bytes; a configuration has some thousand */
 #define TOML_NAME_MAX 256
 #define TOML_WHY_MAX  128
 

@@ -4,8 +4,7 @@
 #include "base/build.h"
 #include "report/report.h"
 
-/* Probes like the agent and loads BPF programs too, which the kernel frees when the process ends.
- */
+/* Probes like the agent and loads BPF programs too: the kernel frees them with the process. */
 int cli_version(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;

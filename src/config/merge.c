@@ -76,8 +76,7 @@ static void check_value(struct config *config, const struct config_option *optio
 		text_quote(quoted, text), r == -EINVAL ? wrong[type] : "out of range", detail);
 }
 
-/* Suggests the most similar key of the section, else the same key elsewhere, else lists the keys.
- */
+/* Suggests a similar key of the section, else the same key elsewhere, else lists the keys. */
 static void unknown_key(struct config *config, const struct config_option *const *tables,
 	const char *section, const struct tree *key)
 {

@@ -43,8 +43,7 @@ struct web_config {
 /* Reads the file at path. Returns 0 with one reference in *ret, or -EINVAL with faults. */
 int web_config_load(const char *path, struct config_fault_list *faults, struct web_config **ret);
 
-/* A checksum of inode, size and times of its files, as config_source_signature(). web may be NULL.
- */
+/* A checksum of its files, as config_source_signature() makes it. web may be NULL. */
 uint64_t web_config_signature(const struct web_config *web);
 
 struct web_config *web_config_ref(struct web_config *web);

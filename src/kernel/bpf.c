@@ -35,8 +35,7 @@ void bpf_explain_failure(int error, char *why, size_t size)
 		       "CONFIG_DEBUG_INFO_BTF=y and an unmasked /sys";
 	else if (!capability_have(CAP_SYS_ADMIN) &&
 		 (!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON)))
-		/* Root has all capabilities at its start: the agent has dropped the missing ones.
-		 */
+		/* Root begins with all capabilities: the agent has dropped the missing ones. */
 		cure = geteuid() == 0 && cap_get_bound(CAP_BPF) > 0 &&
 				       cap_get_bound(CAP_PERFMON) > 0
 			       ? "restart the agent: it drops the capabilities to load programs after its start"

@@ -276,8 +276,7 @@ static void keep_most(struct open_incident *open, const struct limit_reading *li
 		open->most_user = limit->top[0];
 }
 
-/* "conntrack reached its limit: at most 100 of 100 connections, 7 hits in 65 s; most by pod a/b."
- */
+/* "conntrack reached its limit: at most 9 of 9 connections, 7 hits in 65 s; most by pod a/b." */
 static void sum_up(const struct open_incident *open, const struct limit_reading *limit,
 	uint64_t now, char *text, size_t size)
 {

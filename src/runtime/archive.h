@@ -32,8 +32,7 @@ struct archive_blob {
 };
 
 struct archive_image {
-	char name[IMAGE_NAME_MAX]; /* with registry and tag; of an unnamed image: a digest or file
-				    */
+	char name[IMAGE_NAME_MAX]; /* with registry and tag; without a name: a digest or file */
 	char top[DIGEST_MAX];      /* digest of its manifest or index */
 	char manifest[DIGEST_MAX]; /* digest of the manifest for this machine */
 	char id[DIGEST_MAX];       /* digest of its configuration: the runtime's image ID */

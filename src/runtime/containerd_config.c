@@ -307,8 +307,7 @@ void containerd_config_read(
 		return;
 	*config = (struct runtime_files){.changed_us = reading.files.changed_us};
 	config->error = read_dump(&reading, wait);
-	/* Keep the result, even a refusal, until a file changes; retry when containerd did not run.
-	 */
+	/* Keep the result, even a refusal, until a file changes, unless containerd did not run. */
 	if (config->error == 0 || config->error == -EBADMSG)
 		memcpy(config->hash, hash, sizeof(hash));
 	if (config->error < 0)

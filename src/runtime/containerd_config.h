@@ -41,8 +41,7 @@ struct containerd_files {
 int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
 	char why[static RUNTIME_WHY_MAX]);
 
-/* Removes the files that are missing in the imports of a 1.x's dump: containerd did not read them.
- */
+/* Removes the files that the imports of a 1.x's dump lack: containerd did not read them. */
 void containerd_files_filter(
 	struct containerd_files *files, const struct runtime_daemon *process, const char *dump);
 void containerd_files_clear(struct containerd_files *files);

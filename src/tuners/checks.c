@@ -151,8 +151,7 @@ static enum check_result check_capabilities(
 		for (; row && row->name; row++) {
 			uint64_t bit = UINT64_C(1) << row->capability;
 
-			/* An older kernel does not know the number: CAP_SYS_ADMIN has its rights.
-			 */
+			/* An older kernel lacks the number: CAP_SYS_ADMIN has its rights. */
 			if ((row->use != CAPABILITY_TO_OPEN && row->use != CAPABILITY_TO_RUN) ||
 				named & bit ||
 				prctl(PR_CAPBSET_READ, row->capability, 0, 0, 0) != 0)

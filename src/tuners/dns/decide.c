@@ -266,8 +266,7 @@ static void add_limits(const struct dns_server_state *server,
 	}
 }
 
-/* The memory of the server at index i, which swaps places when the order of the table has changed.
- */
+/* The memory of the server at index i. It swaps places when the table's order has changed. */
 static struct dns_server_memory *memory_of(
 	struct dns_memory *memory, size_t i, const struct dns_key *key)
 {

@@ -212,8 +212,7 @@ static bool judge_archive(
 
 			if (!preload->name[0])
 				continue;
-			/* The first archive provides a name, unless it has it for other machines.
-			 */
+			/* The first archive with the name for this machine provides it. */
 			row = find_row(decision, preload->name);
 			if (row && !row->preload.final)
 				continue;

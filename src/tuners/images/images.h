@@ -286,8 +286,7 @@ struct images_memory {
 /* wave.c: sets the row's wave and its begin by the clock. now_us: CLOCK_REALTIME. */
 void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t now_us);
 
-/* wave.c: whether a pull waits. Sets row->retry_us and, if its mirrors are to be asked, row->asks.
- */
+/* wave.c: whether a pull waits. Sets row->retry_us, and row->asks to have its mirrors asked. */
 bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_t monotonic_us,
 	uint64_t now_us);
 

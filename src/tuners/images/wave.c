@@ -50,8 +50,7 @@ uint64_t wave_due_us(
 	return wave->start_us + (uint64_t)(round_of(wave, node, image) + failures) * wave->round_us;
 }
 
-/* In the order of the hash, a few nodes begin soon, then as many in a round as upstream can serve.
- */
+/* In the order of the hash, a few nodes begin, then as many in a round as upstream can serve. */
 static uint64_t upstream_due_us(
 	const struct wave *wave, const char *node, const char *image, unsigned failures)
 {

@@ -50,8 +50,7 @@ void census_close(struct census *census);
 typedef void census_visit(void *userdata, const void *record);
 int census_each(int link, size_t size, census_visit *visit, void *userdata);
 
-/* Reads the tracked connections of each of these network namespaces. reading gets the fullest one.
- */
+/* Reads the tracked connections of these network namespaces. reading gets the fullest one. */
 int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
 	struct limit_reading *reading, struct limit_reading *users);
 

@@ -125,8 +125,7 @@ int limits_conntrack_users(
 	const struct tally *sources = &sampled.sources;
 	struct limit_reading now = {0};
 
-	/* The request would load the kernel's module into a node that does not track connections.
-	 */
+	/* The request would load the kernel's module into a node that tracks no connections. */
 	if (limits_read_conntrack(host, reader, &now) == 0 && now.used > 0)
 		read_sources(&sampled);
 	if (sampled.entries > 0)

@@ -144,8 +144,7 @@ static void want_growth(struct family *family)
 		return;
 	family->grown = true;
 	want_at_least(family, LAST, size, "growing");
-	/* gc_thresh2 stays 10 % lower, so that forced collections begin before the table is full.
-	 */
+	/* gc_thresh2 stays 10 % lower: forced collections begin before the table is full. */
 	want_at_least(family, LAST - 1, size - size / 10, "growing");
 	if (family->wanted[LAST - 1] == size - size / 10)
 		family->reason[LAST - 1] = "growing";
@@ -160,8 +159,7 @@ static void decide_values(struct family *family, bool growing, struct proposal *
 {
 	const struct neighbor_family_config *config = family->config;
 
-	/* The largest of the configured value, the administrator's value and the lower threshold.
-	 */
+	/* The largest of the configured value, the administrator's and the lower threshold. */
 	for (int i = 0; i < NEIGHBOR_LEVELS && !config->keep; i++) {
 		want_at_least(family, i, (int64_t)config->threshold[i], "configured");
 		if (family->neighbor->config.lower)
