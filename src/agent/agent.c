@@ -39,7 +39,7 @@ void agent_serve(struct agent *agent)
 			if (endpoint->server)
 				http_server_close(endpoint->server);
 			*endpoint = (struct endpoint){0};
-			copy_text(endpoint->address, sizeof(endpoint->address), addresses[i]);
+			set_text(endpoint->address, addresses[i]);
 			endpoint->web_checksum = web[i] ? web[i]->checksum : 0;
 		}
 		if (!endpoint->server && endpoint->address[0] && now_us() >= endpoint->retry_us) {
@@ -57,7 +57,7 @@ void agent_serve(struct agent *agent)
 	}
 	if (error[0] && !streq(error, core->agent_error))
 		log_error("http", "%s", error);
-	copy_text(core->agent_error, sizeof(core->agent_error), error);
+	set_text(core->agent_error, error);
 }
 
 /* The files of web, and those of the configuration. */

@@ -88,7 +88,7 @@ struct file_job *core_file_job(
 		core->journal->released = core->released;
 	job->restart = (enum restart_policy)config_choice(core->config, "runtime.restart");
 	job->undo = task == FILE_RESTORE || job->restart != RESTART_NEVER;
-	copy_text(job->only, sizeof(job->only), only ? only : "");
+	set_text(job->only, only ? only : "");
 	if (task == FILE_APPLY)
 		plan_move(&job->plan, &core->plan, PLAN_FILES);
 	core->job = job;
@@ -130,7 +130,7 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 			continue;
 		change = plan_add(done, NULL, setting->name, setting->tuner, setting->actual,
 			setting->wanted);
-		copy_text(change->actual, sizeof(change->actual), setting->actual);
+		set_text(change->actual, setting->actual);
 		change->reason = setting->reason;
 		change->error = setting->error < 0 ? setting->error : -ECANCELED;
 		why = setting->why[0] ? setting->why

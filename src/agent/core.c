@@ -53,7 +53,7 @@ static int stat_location(const char *path, struct stat *st)
 
 	if (stat(path, st) == 0)
 		return 0;
-	copy_text(parent, sizeof(parent), path);
+	set_text(parent, path);
 	*strrchr(parent, '/') = '\0';
 	return stat(parent, st);
 }
@@ -401,7 +401,7 @@ void core_reconfigure(struct core *core, struct config *config)
 		strcpy(core->node.name, "localhost");
 	if (!name[0])
 		name = variable("NODE_NAME", core->node.name);
-	copy_text(core->node.name, sizeof(core->node.name), name);
+	set_text(core->node.name, name);
 	reconcile_reset(&core->node, NULL, false);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		struct tuner_status *tuner = &core->node.tuners[i];
@@ -413,8 +413,7 @@ void core_reconfigure(struct core *core, struct config *config)
 			else
 				close_tuner(tuner);
 			tuner->state = TUNER_OFF;
-			copy_text(tuner->why, sizeof(tuner->why),
-				"switched off by the configuration");
+			set_text(tuner->why, "switched off by the configuration");
 			continue;
 		}
 		if (!tuner->self) {

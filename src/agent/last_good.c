@@ -45,7 +45,7 @@ void last_good_save(struct agent *agent)
 	json_text(document, "config", agent->core.options.config_file);
 	json_adopt(document, "files", cJSON_Duplicate(config_texts(agent->core.config), true));
 	job->text = must(cJSON_Print(document));
-	copy_text(job->directory, sizeof(job->directory), agent->core.state);
+	set_text(job->directory, agent->core.state);
 	agent->unsaved = agent_submit(agent, &(struct job){.ops = &ops, .request = job}) < 0;
 	if (agent->unsaved)
 		adopt_saved(NULL, job);

@@ -152,7 +152,7 @@ void agent_request(void *userdata, bool restore, const char *only, const char *o
 		return;
 	}
 	*request = (struct request){.restore = restore, .client = client};
-	copy_text(request->only, sizeof(request->only), only ? only : "");
+	set_text(request->only, only ? only : "");
 	agent->n_requests++;
 	agent_wake(agent);
 }
@@ -181,7 +181,7 @@ void agent_poll(struct agent *agent)
 	report_line(&core->node, line);
 	if (streq(line, agent->status))
 		return;
-	copy_text(agent->status, sizeof(agent->status), line);
+	set_text(agent->status, line);
 	sd_notifyf(0, "STATUS=%s", line);
 }
 

@@ -152,7 +152,7 @@ static void judge_jobs(struct tuner_status *tuner, uint64_t now)
 		overdue[kind] = tuner->under_way[kind] > 0 &&
 				now > tuner->requested_us[kind] + JOB_OVERDUE_US;
 	if (overdue[JOB_LOAD])
-		copy_text(tuner->why, sizeof(tuner->why),
+		set_text(tuner->why,
 			"BPF: loading has not ended for 30 s: restart the node if it stays so");
 	if (!overdue[JOB_SAMPLE])
 		return;
@@ -218,7 +218,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		tuner->ops->decide(tuner->self, &input, tuner->memory, proposal);
 		if (tuner->loop.arm)
 			tuner->loop.arm(tuner->self, tuner->memory);
-		copy_text(tuner->why, sizeof(tuner->why), proposal->why);
+		set_text(tuner->why, proposal->why);
 		judge_jobs(tuner, now);
 		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}

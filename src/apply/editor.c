@@ -33,7 +33,7 @@ static int dump_trial(const struct editor *editor, const struct runtime_driver *
 			r = file_put_trial(
 				editor->state, TRIAL_MAIN, editor->host, &at, &main, path);
 	} else {
-		copy_text(path, sizeof(path), trial);
+		set_text(path, trial);
 	}
 	if (r == 0)
 		r = driver->dump(&daemon, path, editor->wait, dump, why);

@@ -21,7 +21,7 @@ int file_locate(const struct host *host, const char *path, struct file_at *at)
 	unsigned up = 0; /* levels above it, to the first that exists */
 	int r;
 
-	if (!copy_text(above, sizeof(above), path))
+	if (!set_text(above, path))
 		return -ENAMETOOLONG;
 	while ((r = locate_in_root(host->root, above[0] ? above : "/", 0, found.directory)) ==
 			-ENOENT &&

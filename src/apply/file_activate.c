@@ -158,7 +158,7 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 	if (!mark) {
 		mark = &journal->units[journal->n_units++];
 		*mark = (struct unit_mark){0};
-		copy_text(mark->unit, sizeof(mark->unit), service->unit);
+		set_text(mark->unit, service->unit);
 	}
 	before = *mark;
 	mark->answered = unit_probe(job, service);
@@ -172,8 +172,8 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 			break;
 		if (!tried)
 			tried = &mark->tried[mark->n_tried++];
-		copy_text(tried->name, sizeof(tried->name), change->name);
-		copy_text(tried->value, sizeof(tried->value), change->new);
+		set_text(tried->name, change->name);
+		set_text(tried->value, change->new);
 		tried->last = true;
 	}
 	if (budget_take(job, mark, false) == 0)
@@ -254,8 +254,7 @@ static int roll_back(
 	if (r == 0) {
 		r = budget_take(job, mark, true);
 		if (r < 0)
-			copy_text(again, sizeof(again),
-				"the restart could not be recorded in the journal");
+			set_text(again, "the restart could not be recorded in the journal");
 	}
 	if (r == 0)
 		r = unit_restart(job, service, true, again);
@@ -385,7 +384,7 @@ static void reload(struct file_job *job, const struct service *service)
 
 		if (driver->await_reload(path, since, change->file->target.key, value, &answer) < 0)
 			return;
-		copy_text(change->actual, sizeof(change->actual), value);
+		set_text(change->actual, value);
 		if (value_equal(value, change->new))
 			change->held = NULL;
 	}

@@ -53,7 +53,7 @@ struct file_record *file_journal_snapshot(const struct file_journal *journal, si
 			if (find_named(list, *n, note->keys[k].name))
 				continue;
 			*record = note->keys[k];
-			copy_text(record->tuner, sizeof(record->tuner), note->tuner);
+			set_text(record->tuner, note->tuner);
 			copy_text(record->target.path, SETTING_PATH_MAX, note->path);
 			record->target.format = note->format;
 			(*n)++;
@@ -69,7 +69,7 @@ void release_set(struct release_list *list, const char *tuner, bool released)
 		*there = list->tuners[--list->n];
 	} else if (released && !there && list->n < JOURNAL_RELEASED_MAX) {
 		there = &list->tuners[list->n++];
-		copy_text(there->tuner, sizeof(there->tuner), tuner);
+		set_text(there->tuner, tuner);
 		there->since_s = realtime_us() / USEC_PER_SEC;
 	}
 }

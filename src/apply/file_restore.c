@@ -42,7 +42,7 @@ static bool find_moved(const struct file_job *job, const struct file_note *note,
 		if (!item.header && streq(item.key, target->key) &&
 			item.value_end - item.value == strlen(kept) &&
 			memcmp(text->bytes + item.value, kept, strlen(kept)) == 0 && n++ == 0)
-			copy_text(target->table, sizeof(target->table), item.table);
+			set_text(target->table, item.table);
 	return n == 1 && kept_literal(job, note, hash, target, &beside) && !beside;
 }
 
@@ -89,8 +89,7 @@ int work_put(struct work_file *file, const struct file_bytes *new)
 		snprintf(file->why, sizeof(file->why),
 			"%.200s may be immutable: see lsattr, and chattr -i", file->note.path);
 	else if (r == -ESTALE)
-		copy_text(file->why, sizeof(file->why),
-			"someone else is changing the file now: try again");
+		set_text(file->why, "someone else is changing the file now: try again");
 	file->written = r == 0;
 	return r;
 }
@@ -184,7 +183,7 @@ struct change *work_add_change(struct file_job *job, const struct file_note *not
 {
 	struct file_change file = {.target = key->target, .edit = {.service = note->service}};
 
-	copy_text(file.target.path, sizeof(file.target.path), note->path);
+	set_text(file.target.path, note->path);
 	file.target.format = note->format;
 	return plan_add(&job->plan, &file, key->name, note->tuner, old, new);
 }
@@ -242,14 +241,14 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 	if (r == 0)
 		r = edit_check(&job->host, &note->service, job->wait, why);
 	else
-		copy_text(why, sizeof(why), file.why[0] ? file.why : strerror(-r));
+		set_text(why, file.why[0] ? file.why : strerror(-r));
 	if (r == 0 || r == -ECANCELED || file.lost < 0 || !file.old.bytes)
 		return r;
 	r = work_read(job, &file);
 	if (r == 0) {
 		snprintf(name, sizeof(name), "rejected-%.200s", strrchr(note->path, '/') + 1);
 		if (replace_file(job->journal->dir, name, file.old.bytes, file.old.len, true) < 0)
-			copy_text(name, sizeof(name), "nowhere");
+			set_text(name, "nowhere");
 		log_error(note->path,
 			"does not load with the changes of others (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
 			why, name);

@@ -21,8 +21,7 @@ int work_read(const struct file_job *job, struct work_file *file)
 	if (r == 0)
 		r = file_read(&file->at, &file->old);
 	if (r == -ELOOP)
-		copy_text(file->why, sizeof(file->why),
-			"it is a symbolic link to a file that does not exist");
+		set_text(file->why, "it is a symbolic link to a file that does not exist");
 	return r;
 }
 
@@ -64,8 +63,8 @@ static void collect_changes(
 
 	if (note)
 		file->note = *note;
-	copy_text(file->note.path, sizeof(file->note.path), target->path);
-	copy_text(file->note.tuner, sizeof(file->note.tuner), first->tuner);
+	set_text(file->note.path, target->path);
+	set_text(file->note.tuner, first->tuner);
 	file->note.format = target->format;
 	file->note.service = first->file->edit.service;
 	for (size_t i = 0; i < job->plan.n && file->n_changes < JOURNAL_KEYS_MAX; i++) {
@@ -183,7 +182,7 @@ static int write_file(struct file_job *job, struct work_file *file, const char *
 	if (r < 0)
 		return r;
 	if (atomic_load(&job->stale)) {
-		copy_text(file->why, sizeof(file->why), WORK_STALE);
+		set_text(file->why, WORK_STALE);
 		return -ESTALE;
 	}
 	*reason = "write-refused";

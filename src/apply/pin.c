@@ -52,8 +52,7 @@ static int set_pin(struct pin *pin, bool pinned)
 	pin->runtime.driver = runtime_driver_find(target->driver);
 	if (!pin->runtime.driver || !pin->runtime.driver->pin)
 		return -EOPNOTSUPP;
-	copy_text(pin->runtime.socket, sizeof(pin->runtime.socket),
-		host_path(&pin->job->host, target->socket, path));
+	set_text(pin->runtime.socket, host_path(&pin->job->host, target->socket, path));
 	r = read_pin(pin);
 	pin->was = pin->is;
 	/* An image that is gone may still be in a file of pins. */
@@ -61,7 +60,7 @@ static int set_pin(struct pin *pin, bool pinned)
 		return r;
 	pin->reason = "not-recorded";
 	if (pin->job->task == FILE_APPLY && atomic_load(&pin->job->stale)) {
-		copy_text(pin->why, sizeof(pin->why), WORK_STALE);
+		set_text(pin->why, WORK_STALE);
 		return -ESTALE;
 	}
 	r = pinned ? store_record(pin) : 0;
@@ -99,10 +98,10 @@ void pin_apply(struct file_job *job, struct change *change)
 	struct pin pin = {.job = job, .record.target = change->pin};
 	int r;
 
-	copy_text(pin.record.name, sizeof(pin.record.name), change->name);
-	copy_text(pin.record.tuner, sizeof(pin.record.tuner), change->tuner);
+	set_text(pin.record.name, change->name);
+	set_text(pin.record.tuner, change->tuner);
 	r = set_pin(&pin, pinned);
-	copy_text(change->actual, sizeof(change->actual), pin.is ? PINNED : NOT_PINNED);
+	set_text(change->actual, pin.is ? PINNED : NOT_PINNED);
 	if (r < 0)
 		work_result(change, pin.reason, r, pin.why,
 			r == -ESTALE ? 0 : now_us() + FILE_RETRY_US);

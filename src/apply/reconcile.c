@@ -114,7 +114,7 @@ static void judge_failed(struct setting *setting, const struct want *want)
 		"%.60s did not answer after a restart with %.60s, so it has its old file again: if it does not run, systemctl restart %.60s",
 		want->file->edit.service.unit, want->wanted, want->file->edit.service.unit);
 	if (setting->why[0])
-		copy_text(why, sizeof(why), setting->why);
+		set_text(why, setting->why);
 	setting_become(setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, why);
 }
 
@@ -139,10 +139,9 @@ static void judge(
 		copy_text(setting->drift.wanted, SETTING_VALUE_MAX, want->wanted);
 	if (mode != MODE_ENFORCE)
 		setting->drift.confirmed[0] = '\0';
-	copy_text(setting->wanted, sizeof(setting->wanted), want->wanted);
-	copy_text(setting->actual, sizeof(setting->actual), want->actual);
-	copy_text(setting->original, sizeof(setting->original),
-		seen->original ? seen->original : want->actual);
+	set_text(setting->wanted, want->wanted);
+	set_text(setting->actual, want->actual);
+	set_text(setting->original, seen->original ? seen->original : want->actual);
 	setting->mode = mode;
 	if (want->error == -ENOENT) {
 		setting_become(setting, SETTING_UNSUPPORTED,
@@ -205,7 +204,7 @@ static void plan_setting(const struct setting *setting, const struct comparison 
 			return;
 	}
 	change = plan_add(plan, want->file, want->name, setting->tuner, want->actual, want->wanted);
-	copy_text(change->actual, sizeof(change->actual), want->actual);
+	set_text(change->actual, want->actual);
 	change->reason = setting->reason;
 	change->kind = want->kind;
 	if (want->kind == SETTING_FILE) {
@@ -290,7 +289,7 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 
 		if (!setting)
 			continue;
-		copy_text(setting->actual, sizeof(setting->actual), change->actual);
+		set_text(setting->actual, change->actual);
 		setting->drift.seen &= r < 0 && r != -ERANGE;
 		/* Someone changed it again before the read: the next poll counts that. */
 		if (r == -ERANGE && !change->file && has_drifted(&setting->drift, 1, now))

@@ -88,7 +88,7 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 			O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
 		if (fd < 0)
 			return -errno;
-		copy_text(header.boot, sizeof(header.boot), boot);
+		set_text(header.boot, boot);
 		r = -posix_fallocate(fd, 0, sizeof(struct value_file));
 		if (r == 0)
 			r = write_all(fd, &header, sizeof(header));
@@ -313,25 +313,24 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		bool undone =
 			known && known->chosen[0] && value_equal(change->old, known->original);
 
-		copy_text(change->actual, sizeof(change->actual), change->old);
+		set_text(change->actual, change->old);
 		change->error = 0;
 		if (!known) {
-			copy_text(record.name, sizeof(record.name), change->name);
-			copy_text(record.tuner, sizeof(record.tuner), change->tuner);
-			copy_text(record.original, sizeof(record.original), change->old);
+			set_text(record.name, change->name);
+			set_text(record.tuner, change->tuner);
+			set_text(record.original, change->old);
 		}
 		/* It is a floor for later configurations. */
 		if (foreign || undone)
-			copy_text(record.chosen, sizeof(record.chosen), foreign ? change->old : "");
+			set_text(record.chosen, foreign ? change->old : "");
 		if (!known || undone || !streq(record.wanted, change->new) ||
 			record.grown != change->grown ||
 			(!value_equal(change->old, record.original) &&
 				!value_equal(change->old, record.before))) {
 			/* After a crash before the write, the old value is still to be restored,
 			 * unless someone else wrote it. */
-			copy_text(record.before, sizeof(record.before),
-				foreign ? record.wanted : change->old);
-			copy_text(record.wanted, sizeof(record.wanted), change->new);
+			set_text(record.before, foreign ? record.wanted : change->old);
+			set_text(record.wanted, change->new);
 			record.grown = change->grown;
 			change->error = put_record(store, &record);
 		}
@@ -346,7 +345,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		 */
 		if (change->error == -ERANGE && !streq(change->reason, "drift") &&
 			value_is_foreign(&record, change->actual)) {
-			copy_text(record.before, sizeof(record.before), change->actual);
+			set_text(record.before, change->actual);
 			(void)put_record(store, &record);
 		}
 		if (change->error >= 0)
@@ -355,7 +354,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		/* Nothing was written. If others write the wanted value, it is theirs. */
 		if (!value_equal(change->actual, change->old))
 			continue;
-		copy_text(last.chosen, sizeof(last.chosen), record.chosen);
+		set_text(last.chosen, record.chosen);
 		if (last.name[0])
 			(void)put_record(store, &last);
 		else
@@ -375,7 +374,7 @@ void values_restore(
 			continue;
 		change = plan_add(plan, NULL, record->name, record->tuner, "", "");
 		r = host_read_value(host, record->target.path, change->old);
-		copy_text(change->actual, sizeof(change->actual), change->old);
+		set_text(change->actual, change->old);
 		change->target = record->target;
 		if (r == -ENOENT) {
 			/* The device or module was removed, or this process cannot see it. */
@@ -390,7 +389,7 @@ void values_restore(
 		} else {
 			change->error = r;
 			change->reason = "original";
-			copy_text(change->new, sizeof(change->new), record->original);
+			set_text(change->new, record->original);
 		}
 	}
 	plan_sort(plan);

@@ -158,7 +158,7 @@ int make_directories(const char *path, mode_t mode)
 {
 	char partial[PATH_MAX], *end = partial, cut;
 
-	if (!copy_text(partial, sizeof(partial), path))
+	if (!set_text(partial, path))
 		return -ENAMETOOLONG;
 	do {
 		end = strchrnul(end + (*end != '\0'), '/');

@@ -70,7 +70,7 @@ static void remember(int level, const char *text)
 	event = &events[log_state.n_events++];
 	event->at_us = realtime_us();
 	event->level = level;
-	copy_text(event->text, sizeof(event->text), text);
+	set_text(event->text, text);
 	pthread_mutex_unlock(&log_state.lock);
 }
 

@@ -38,6 +38,10 @@ static inline bool starts_with(const char *s, const char *prefix)
 /* Copies src, truncated and terminated. Returns whether it fits. */
 bool copy_text(char *dst, size_t size, const char *src);
 
+/* The same to an array of characters. A pointer does not compile. */
+#define set_text(array, src) \
+	copy_text(*_Generic(&(array), char(*)[sizeof(array)]: &(array)), sizeof(array), src)
+
 /*
  * Returns allocated memory. Without memory the process aborts, and systemd restarts it: half a list
  * would look like a whole one.

@@ -278,7 +278,7 @@ int cli_main(int argc, char **argv)
 		if (streq(name, command->name))
 			return run(command, argc - 1, argv + 1);
 		else if (name[0] && starts_with(command->name, name))
-			copy_text(nearest.word, sizeof(nearest.word), command->name);
+			set_text(nearest.word, command->name);
 		else
 			suggest_offer(&nearest, name, command->name);
 	if (nearest.word[0])
@@ -365,7 +365,7 @@ int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX])
 	char since[TIME_TEXT_MAX];
 
 	/* Of listen(2). Accepting is not needed. */
-	if (copy_text(address.sun_path, sizeof(address.sun_path), socket_path) &&
+	if (set_text(address.sun_path, socket_path) &&
 		connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 		(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
 	time_text(realtime_us() - TIMEOUT_MS * USEC_PER_MSEC, since);

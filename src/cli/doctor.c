@@ -25,7 +25,7 @@ static void add_check(cJSON *document, const cJSON *ignore, const char *name,
 	finding.breaks = row->breaks;
 	finding.now = now ? now : row->now;
 	finding.option = row->option;
-	copy_text(finding.message, sizeof(finding.message), message);
+	set_text(finding.message, message);
 	doctor_add(document, ignore, &finding);
 }
 

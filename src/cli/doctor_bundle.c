@@ -212,7 +212,7 @@ static void collect_incidents(struct bundle *bundle)
 	struct dirent **entries = NULL;
 	int r = core_directory(bundle->input->host, CORE_STATE, directory), n;
 
-	if (r < 0 || !copy_text(path, sizeof(path), directory))
+	if (r < 0 || !set_text(path, directory))
 		return note(bundle, "incidents", strerror(ENODEV));
 	text_append(path, sizeof(path), INCIDENTS_DIRECTORY);
 	n = scandir(path, &entries, NULL, alphasort);

@@ -144,7 +144,7 @@ static void describe_limit(
 		describe_use(limit, finding->message, sizeof(finding->message));
 		return;
 	}
-	copy_text(finding->message, sizeof(finding->message), message + len + 2);
+	set_text(finding->message, message + len + 2);
 	end = finding->breaks ? strstr(finding->message, finding->breaks) : NULL;
 	/* "who" has the user of this moment. The names of further limits follow, and each has a
 	 * check. */

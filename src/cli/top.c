@@ -70,7 +70,7 @@ static void print_row(struct screen *screen, const struct layout *layout, const 
 			width += (width < 0 ? -1 : 1) * ((int)strlen(text) - text_width(text));
 		if (row && c == view->columns && text_width(text) > -layout->first_width)
 			shorten(text, -layout->first_width, brief, sizeof(brief)),
-				copy_text(text, sizeof(text), brief),
+				set_text(text, brief),
 				width = layout->first_width -
 					((int)strlen(text) - text_width(text));
 		if (!row)

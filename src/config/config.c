@@ -12,7 +12,7 @@ void config_fault_add(struct config_fault_list *list, const struct config_positi
 	va_list args;
 
 	fault = add_element(&list->faults, &list->n, &list->allocated);
-	copy_text(fault->file, sizeof(fault->file), position->file);
+	set_text(fault->file, position->file);
 	fault->line = position->line;
 	fault->column = position->column;
 	va_start(args, format);

@@ -138,7 +138,7 @@ struct config_sysctl *config_sysctl(struct config *config, const char *name)
 	if (sysctl)
 		return sysctl;
 	sysctl = add_element(&config->sysctls, &config->n_sysctls, &config->sysctls_allocated);
-	copy_text(sysctl->name, sizeof(sysctl->name), name);
+	set_text(sysctl->name, name);
 	return sysctl;
 }
 
@@ -172,7 +172,7 @@ static void apply_profile(struct config *config, const char *profile)
 		if (sysctl->position.file)
 			continue;
 		sysctl->position = position;
-		copy_text(sysctl->value, sizeof(sysctl->value), given->value);
+		set_text(sysctl->value, given->value);
 	}
 	for (size_t i = 0; i < config->n_sysctls; i++)
 		if (config->sysctls[i].value[0])

@@ -96,12 +96,12 @@ static void unknown_key(struct config *config, const struct config_option *const
 			if (section[0] && (!option_is_below(option->name, section) ||
 						  strlen(option->name) < skip))
 				continue;
-			copy_text(word, sizeof(word), option->name + skip);
+			set_text(word, option->name + skip);
 			word[strcspn(word, ".")] = '\0';
 			if (streq(word, last))
 				continue;
 			text_append(cure, sizeof(cure), "%s%s", last[0] ? ", " : "", word);
-			copy_text(last, sizeof(last), word);
+			set_text(last, word);
 			suggest_offer(&nearest, key->text, word);
 		}
 	}
@@ -232,7 +232,7 @@ static const char *parse_sysctl_value(const char *text, char value[static SETTIN
 {
 	char folded[1024];
 
-	if (copy_text(folded, sizeof(folded), text))
+	if (set_text(folded, text))
 		text_fold_blanks(folded);
 	if (strpbrk(text, "\n\v\f\r") || !text_is_printable(folded))
 		return "the value has line breaks or control characters: write one line of text";

@@ -162,6 +162,6 @@ void suggest_offer(struct suggestion *suggestion, const char *typed, const char 
 	/* At most two letters, and less than half of the word. */
 	if (apart > 2 || apart * 2 >= len || (suggestion->word[0] && apart >= suggestion->distance))
 		return;
-	copy_text(suggestion->word, sizeof(suggestion->word), word);
+	set_text(suggestion->word, word);
 	suggestion->distance = apart;
 }

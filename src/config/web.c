@@ -198,8 +198,7 @@ static void read_users(struct reading *reading, const struct tree *map)
 		if (fault) /* without the name and the text, which may be a password */
 			config_fault_add(
 				reading->faults, &tree->position, "basic_auth_users: %s", fault);
-		else if (web->n_users == WEB_USERS_MAX ||
-			 !copy_text(user->name, sizeof(user->name), tree->key->text))
+		else if (web->n_users == WEB_USERS_MAX || !set_text(user->name, tree->key->text))
 			config_fault_add(reading->faults, &tree->position,
 				"basic_auth_users: at most %d users, with names of at most %d "
 				"bytes",
@@ -254,7 +253,7 @@ int web_config_load(const char *path, struct config_fault_list *faults, struct w
 	size_t len = 0;
 	int r = read_file(path, CONFIG_FILE_MAX, &text, &len);
 
-	copy_text(web->files[0], sizeof(web->files[0]), path);
+	set_text(web->files[0], path);
 	scratch->faults = &own;
 	if (r < 0)
 		config_fault_add(&own, &reading.top,

@@ -23,7 +23,7 @@ static void observe_peak(struct limit_peak *peak, const struct limit_reading *re
 	uint64_t used = MAX(reading->peak, reading->used);
 
 	if (peak->at_us == 0 || used > peak->used) {
-		copy_text(peak->name, sizeof(peak->name), reading->name);
+		set_text(peak->name, reading->name);
 		peak->used = used;
 		peak->at_us = now;
 		peak->wall_us = realtime_us();

@@ -14,10 +14,10 @@ struct change *plan_add(struct plan *plan, const struct file_change *file, const
 		*change->file = *file;
 		change->file->edit.text = file->edit.text ? must(strdup(file->edit.text)) : NULL;
 	}
-	copy_text(change->name, sizeof(change->name), name);
-	copy_text(change->tuner, sizeof(change->tuner), tuner);
-	copy_text(change->old, sizeof(change->old), old);
-	copy_text(change->new, sizeof(change->new), new);
+	set_text(change->name, name);
+	set_text(change->tuner, tuner);
+	set_text(change->old, old);
+	set_text(change->new, new);
 	return change;
 }
 

@@ -39,7 +39,7 @@ bool setting_become(struct setting *setting, enum setting_state state, const cha
 	setting->state = state;
 	setting->reason = reason;
 	setting->error = error;
-	copy_text(setting->why, sizeof(setting->why), why ? why : "");
+	set_text(setting->why, why ? why : "");
 	return news;
 }
 

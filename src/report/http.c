@@ -191,9 +191,9 @@ static int bind_unix(struct http_server *server, const char *path)
 	char parent[sizeof(address.sun_path)];
 	int r;
 
-	if (!copy_text(address.sun_path, sizeof(address.sun_path), path))
+	if (!set_text(address.sun_path, path))
 		return -ENAMETOOLONG;
-	copy_text(parent, sizeof(parent), path);
+	set_text(parent, path);
 	r = make_directories(dirname(parent), 0755);
 	if (r < 0)
 		return r;

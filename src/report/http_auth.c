@@ -95,8 +95,8 @@ static bool begin_check(struct http_connection *connection, const struct http_di
 	check->known = found;
 	check->connection = connection;
 	check->digest = *digest;
-	copy_text(check->password, sizeof(check->password), password);
-	copy_text(check->hash, sizeof(check->hash), (found ? found : web->users)->hash);
+	set_text(check->password, password);
+	set_text(check->hash, (found ? found : web->users)->hash);
 	if (worker_submit(server->auth.worker, run_check, check_done, check, server) < 0) {
 		free(check);
 		return false;

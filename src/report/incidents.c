@@ -136,8 +136,8 @@ static void begin(struct recorder *recorder, const char *object, const char *tri
 		return;
 	}
 	*open = (struct open_incident){.began_us = now, .last_us = now, .users_us = now};
-	copy_text(open->object, sizeof(open->object), object);
-	copy_text(open->text, sizeof(open->text), text);
+	set_text(open->object, object);
+	set_text(open->text, text);
 	open->hits = row ? row->hits_seen : 0;
 	make_id(recorder, open);
 	out = must(open_memstream(&file, &len));

@@ -115,7 +115,7 @@ static void adopt_job(void *data, void *userdata)
 			worker_wakes_loop(recorder->worker, recorder->reads > 0);
 	}
 	if (job->task == TASK_START)
-		copy_text(recorder->start, sizeof(recorder->start), job->start);
+		set_text(recorder->start, job->start);
 	if (job->error < 0 && (job->task == TASK_BEGIN || job->task == TASK_APPEND)) {
 		recorder->has_left = true;
 		for (size_t i = 0; i < OPEN_MAX; i++)
@@ -144,8 +144,8 @@ void recorder_submit(struct recorder *recorder, enum task task, const char *id, 
 
 	*job = (struct incident_job){
 		.recorder = recorder, .task = task, .text = text, .reader = reader};
-	copy_text(job->id, sizeof(job->id), id);
-	copy_text(job->object, sizeof(job->object), object);
+	set_text(job->id, id);
+	set_text(job->object, object);
 	recorder->jobs++;
 	recorder->reads += reader != NULL;
 	if (recorder->jobs > JOBS_MAX)
@@ -167,8 +167,8 @@ struct recorder *recorder_open(sd_event *event, const char *directory, const cha
 	struct recorder *recorder = must(calloc(1, sizeof(*recorder)));
 
 	recorder->event = event;
-	copy_text(recorder->directory, sizeof(recorder->directory), directory);
-	copy_text(recorder->boot, sizeof(recorder->boot), boot);
+	set_text(recorder->directory, directory);
+	set_text(recorder->boot, boot);
 	recorder_submit(recorder, TASK_START, "", "the start of the agent", NULL, NULL);
 	return recorder;
 }

@@ -78,7 +78,7 @@ static struct ring_row *row_for(struct ring *ring, const struct limit *limit, ui
 	free_users(row);
 	*row = (struct ring_row){.hits_seen = limit->hits_before};
 	memset(row->used, 0xff, sizeof(row->used));
-	copy_text(row->name, sizeof(row->name), limit->now.name);
+	set_text(row->name, limit->now.name);
 	return row;
 }
 
@@ -111,7 +111,7 @@ static void add_workloads(struct ring *ring, const struct names *names, uint64_t
 			struct ring_note *note = &ring->notes[ring->n_notes++ % NOTES_MAX];
 
 			note->at_us = now;
-			copy_text(note->text, sizeof(note->text), text);
+			set_text(note->text, text);
 		}
 		hashes[n++] = hash;
 	}

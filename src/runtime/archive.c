@@ -199,7 +199,7 @@ int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX])
 	regex_t regex;
 	int n, r;
 
-	if (!copy_text(copy, sizeof(copy), reference))
+	if (!set_text(copy, reference))
 		return -EINVAL;
 	slash = strchr(copy, '/');
 	n = slash ? (int)(slash - copy) : 0;

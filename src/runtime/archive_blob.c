@@ -32,9 +32,8 @@ int archive_read_descriptor(struct archive_reader *reader, const char *parent, c
 
 	*blob = (struct archive_blob){.size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
 	/* The media type is sent as an HTTP header and put in JSON: restrict its characters. */
-	if (copy_text(blob->digest, sizeof(blob->digest), json_text_at(item, "digest")) &&
-		archive_is_digest(blob->digest) &&
-		copy_text(blob->media_type, sizeof(blob->media_type), type) && type[0] &&
+	if (set_text(blob->digest, json_text_at(item, "digest")) &&
+		archive_is_digest(blob->digest) && set_text(blob->media_type, type) && type[0] &&
 		type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				  "0123456789.+-_/")] == '\0' &&
 		size >= 0 && size < SIZE_LIMIT)

@@ -42,7 +42,7 @@ static int add_image(struct archive_reader *reader, struct archive_image *image,
 		return r;
 	image->error = r == -ENOENT ? -EBADMSG : r;
 	if (r < 0 && !image->why[0])
-		copy_text(image->why, sizeof(image->why), reader->why);
+		set_text(image->why, reader->why);
 	/* One name may have a manifest for each machine. */
 	if (same && (same->error || image->error || streq(same->top, image->top))) {
 		if (!image->error)
@@ -307,9 +307,9 @@ static int add_entry(struct archive_reader *reader, const cJSON *entry)
 
 	if (!cJSON_GetArraySize(tags))
 		return add_unnamed(reader, json_text_at(entry, "Config"));
-	copy_text(image.name, sizeof(image.name), json_text_at(tags, "0"));
+	set_text(image.name, json_text_at(tags, "0"));
 	result = read_entry(reader, entry, &image);
-	copy_text(image.why, sizeof(image.why), result < 0 ? reader->why : "");
+	set_text(image.why, result < 0 ? reader->why : "");
 	cJSON_ArrayForEach (tag, tags) {
 		struct archive_image named = image;
 		int r;

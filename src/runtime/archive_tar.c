@@ -310,7 +310,7 @@ static int add_member(struct archive_reader *reader, const struct header *header
 	snprintf(raw, sizeof(raw), "%.155s%s%.100s", ustar ? header->prefix : "", ustar ? "/" : "",
 		header->name);
 	if (extended->name[0])
-		copy_text(raw, sizeof(raw), extended->name);
+		set_text(raw, extended->name);
 	clean_path("", raw, name);
 	if (!name[0] && !streq(raw, ".") && !streq(raw, "./"))
 		return archive_bad(reader, "%.90s leads out of the archive", raw);

@@ -96,8 +96,7 @@ static void ask_status(struct cri_reading *session)
 		runtime_duration_text(us, runtime->reported[RUNTIME_PROGRESS_TIMEOUT]);
 	copy_text(runtime->reported[RUNTIME_HOSTS_DIRECTORY], SETTING_VALUE_MAX,
 		json_text_at(config, "registry/configPath"));
-	copy_text(runtime->store.driver, sizeof(runtime->store.driver),
-		json_text_at(config, "containerd/snapshotter"));
+	set_text(runtime->store.driver, json_text_at(config, "containerd/snapshotter"));
 }
 
 static void ask_namespaces(struct cri_reading *session)
@@ -108,8 +107,7 @@ static void ask_namespaces(struct cri_reading *session)
 	if (!cri_is_good(session, cri_ask(session, CONTAINERD_NAMESPACES, NULL, NULL, &found)))
 		return;
 	/* It exists after the first pull. */
-	copy_text(runtime->containerd.namespaces[0], sizeof(runtime->containerd.namespaces[0]),
-		CRI_NAMESPACE);
+	set_text(runtime->containerd.namespaces[0], CRI_NAMESPACE);
 	runtime->containerd.n_namespaces = 1;
 	for (size_t i = 0;
 		i < found->n_items && runtime->containerd.n_namespaces < RUNTIME_NAMESPACES_MAX;
@@ -198,7 +196,7 @@ static size_t add_new_blobs(struct cri_reading *session, struct pull_piece *piec
 		if (n == PULL_LAYERS_MAX)
 			continue;
 		if (ref)
-			copy_text(piece->ref, sizeof(piece->ref), ref);
+			set_text(piece->ref, ref);
 		else
 			snprintf(piece->ref, sizeof(piece->ref), "sha256:%.64s", entry->d_name);
 		n++;
@@ -228,9 +226,8 @@ static void ask_pulls(struct cri_reading *session)
 			piece->total = (uint64_t)MAX(ingest->total, (int64_t)0);
 			piece->age_us = age_of(ingest->started_at);
 			piece->still_us = age_of(ingest->updated_at);
-			copy_text(piece->ref, sizeof(piece->ref), ingest->ref);
-			copy_text(piece->namespace, sizeof(piece->namespace),
-				runtime->containerd.namespaces[at]);
+			set_text(piece->ref, ingest->ref);
+			set_text(piece->namespace, runtime->containerd.namespaces[at]);
 		}
 	}
 	n = add_new_blobs(session, pieces, n);
@@ -340,7 +337,7 @@ static void ask_registries(struct cri_reading *session)
 		const struct pull_image *image = &pulls->images[i];
 		char name[160], full[160];
 
-		copy_text(name, sizeof(name), image->name);
+		set_text(name, image->name);
 		for (size_t at = 0;
 			name[0] && !image->placed && at < runtime->containerd.n_namespaces; at++) {
 			if (!find_full_name(

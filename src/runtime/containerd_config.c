@@ -209,7 +209,7 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 			excluding);
 	if (directory && !key->on_disk[0] && containerd_is_at_least(process->version, 2, 2) &&
 		!reading->config->transfer && !has_old_registries(reading))
-		copy_text(key->on_disk, sizeof(key->on_disk), DEFAULT_DIRECTORIES);
+		set_text(key->on_disk, DEFAULT_DIRECTORIES);
 	/* Edit our own file or the main file, unless a later file sets the key. */
 	if (reading->merges)
 		own += reading->files.own;
@@ -218,7 +218,7 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 	key->base = own > reading->files.files ? OURS
 		    : reading->merges          ? OURS "version = 3\n"
 					       : OURS "version = 2\n";
-	copy_text(key->path, sizeof(key->path), file->path);
+	set_text(key->path, file->path);
 	cure = strstr(process->version, "-k3s") ? generated[0].cure : NULL;
 	if (reading->merges && (cure || strstr(file->path, generated[0].path)))
 		cure = "k3s and RKE2 write it: add a file to config-v3.toml.d beside it";
@@ -243,8 +243,7 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 	int r;
 
 	if (!process->binary[0]) {
-		copy_text(config->why, sizeof(config->why),
-			"containerd's process is not visible: left alone");
+		set_text(config->why, "containerd's process is not visible: left alone");
 		return -ESRCH;
 	}
 	r = containerd_check_program(process, wait, why);

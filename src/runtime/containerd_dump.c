@@ -39,7 +39,7 @@ static int add_file(struct containerd_files *files, const char *path)
 	if (files->n == CONTAINERD_FILES_MAX)
 		return -E2BIG;
 	*file = (struct containerd_file){0};
-	if (!copy_text(file->path, sizeof(file->path), path))
+	if (!set_text(file->path, path))
 		return -ENAMETOOLONG;
 	return (int)files->n++;
 }
@@ -95,7 +95,7 @@ static int add_import(const struct runtime_daemon *process, struct containerd_fi
 	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
 	int r = 0;
 
-	copy_text(directory, sizeof(directory), files->files[parent].path);
+	set_text(directory, files->files[parent].path);
 	*strrchr(directory, '/') = '\0';
 	for (int i = 0; i < (both ? 2 : 1) && r >= 0; i++) {
 		if (!import_path(i == 0 ? directory : process->directory, import, path))

@@ -117,8 +117,8 @@ static void read_mirrors(struct image_runtime *runtime, const struct runtime_dae
 	if (files.error < 0 || runtime_changed_since(process, files.changed_us))
 		return;
 	/* The transfer service uses a list as one name, which no directory has. */
-	runtime->knows_mirrors = copy_text(runtime->mirrors, sizeof(runtime->mirrors),
-		files.transfer && strchr(list, ':') ? "" : list);
+	runtime->knows_mirrors =
+		set_text(runtime->mirrors, files.transfer && strchr(list, ':') ? "" : list);
 }
 
 int containerd_read_images_info(struct image_runtime *runtime, const struct host *host,

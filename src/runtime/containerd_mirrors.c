@@ -33,7 +33,7 @@ static bool has_neighbors(const struct host *host, const char *path)
 	_cleanup_(cleanup_closedir) DIR *entries = NULL;
 	bool found = false;
 
-	copy_text(directory, sizeof(directory), path);
+	set_text(directory, path);
 	if (path_in_root(host->root, dirname(directory), full) == 0)
 		entries = opendir(full);
 	while (entries && !found && (entry = readdir(entries)))

@@ -61,8 +61,7 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
 	decoded = protobuf_c_message_unpack(
 		calls[which].answer, &allocator, answer.size, answer.data);
 	if (!decoded) {
-		copy_text(cri->grpc.error, sizeof(cri->grpc.error),
-			"the answer is invalid or too large");
+		set_text(cri->grpc.error, "the answer is invalid or too large");
 		return -EBADMSG;
 	}
 	*(void **)ret = decoded;

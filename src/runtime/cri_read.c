@@ -49,7 +49,7 @@ void cri_set_version(struct cri_reading *session, const char *version)
 	struct node_runtime *runtime = session->runtime;
 
 	runtime_set_process(runtime, session->reading->host, session->cri.grpc.peer);
-	copy_text(runtime->version, sizeof(runtime->version), version);
+	set_text(runtime->version, version);
 	for (char *c = runtime->version; *c; c++)
 		if (*c <= ' ' || *c > '~')
 			*c = '?';
@@ -74,8 +74,7 @@ void cri_ask_store(struct cri_reading *session)
 		found->n_image_filesystems == 0)
 		return;
 	usage = found->image_filesystems[0];
-	copy_text(
-		store->directory, sizeof(store->directory), usage->fs_id ? usage->fs_id->text : "");
+	set_text(store->directory, usage->fs_id ? usage->fs_id->text : "");
 	store->image_bytes = usage->used_bytes ? usage->used_bytes->value : 0;
 }
 
@@ -100,12 +99,12 @@ static const char *find_address(
 		*added = *known;
 		return added->address;
 	}
-	copy_text(added->sandbox, sizeof(added->sandbox), id);
+	set_text(added->sandbox, id);
 	status = m->status->linux_status;
 	if (m->status->network &&
 		!(status && status->namespaces && status->namespaces->options &&
 			status->namespaces->options->network == CRI_NAMESPACE_NODE))
-		copy_text(added->address, sizeof(added->address), m->status->network->text);
+		set_text(added->address, m->status->network->text);
 	return added->address;
 }
 
@@ -115,8 +114,8 @@ static void add_name(struct runtime_names *names, const struct workload *workloa
 	struct name_entry *entry = add_element(&names->entries, &names->n, &names->allocated);
 
 	entry->workload = *workload;
-	copy_text(entry->workload.id, sizeof(entry->workload.id), id);
-	copy_text(entry->address, sizeof(entry->address), address);
+	set_text(entry->workload.id, id);
+	set_text(entry->address, address);
 }
 
 void cri_ask_names(struct cri_reading *session)
@@ -143,8 +142,8 @@ void cri_ask_names(struct cri_reading *session)
 		if (sandbox->state != CRI_SANDBOX_READY || !pod ||
 			runtime->answer != RUNTIME_ANSWERS)
 			continue;
-		copy_text(workload.name, sizeof(workload.name), pod->name);
-		copy_text(workload.namespace, sizeof(workload.namespace), pod->namespace_);
+		set_text(workload.name, pod->name);
+		set_text(workload.namespace, pod->namespace_);
 		add_name(&names, &workload, pod->uid,
 			find_address(session, sandbox->id, &addresses));
 		add_name(&names, &workload, sandbox->id, "");
@@ -275,8 +274,7 @@ int cri_list_images(const struct image_runtime *runtime, const struct wait *wait
 			struct runtime_image entry = {.size = image->size, .pinned = image->pinned};
 
 			/* Names of archives are never longer. */
-			if (!copy_text(entry.name, sizeof(entry.name), name) ||
-				!copy_text(entry.id, sizeof(entry.id), image->id))
+			if (!set_text(entry.name, name) || !set_text(entry.id, image->id))
 				continue;
 			text_make_printable(entry.name);
 			*add_element(&images, &n_images, &allocated) = entry;
@@ -320,8 +318,8 @@ int cri_find_image(const struct image_runtime *runtime, const char *name, const 
 
 	if (r < 0 || !found)
 		return r < 0 ? r : -ENOENT;
-	copy_text(image.name, sizeof(image.name), name);
-	copy_text(image.id, sizeof(image.id), found->id);
+	set_text(image.name, name);
+	set_text(image.id, found->id);
 	image.size = found->size;
 	*ret = image;
 	return 0;
@@ -341,19 +339,17 @@ int cri_read_images_info(struct image_runtime *runtime, const struct host *,
 	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
 	info->pid = cri.grpc.peer;
 	if (r == 0)
-		copy_text(runtime->version, sizeof(runtime->version), version->runtime_version);
+		set_text(runtime->version, version->runtime_version);
 	if (r == 0 && cri_call(&cri, wait, &arena, CRI_FILESYSTEMS, NULL, NULL, &found) == 0 &&
 		found->n_image_filesystems > 0 && found->image_filesystems[0]->fs_id)
-		copy_text(
-			info->store, sizeof(info->store), found->image_filesystems[0]->fs_id->text);
+		set_text(info->store, found->image_filesystems[0]->fs_id->text);
 	if (r == 0 && (info->wants_sandbox || info->wants_mirrors) &&
 		cri_get_config(&cri, wait, &config) == 0) {
 		(void)image_normalize(json_text_at(config, "sandboxImage"), info->sandbox);
 		/* containerd 1.x; an empty one: no mirrors. */
 		if (json_at(config, "registry/configPath"))
-			runtime->knows_mirrors =
-				copy_text(runtime->mirrors, sizeof(runtime->mirrors),
-					json_text_at(config, "registry/configPath"));
+			runtime->knows_mirrors = set_text(
+				runtime->mirrors, json_text_at(config, "registry/configPath"));
 	}
 	copy_text(why, IMAGES_WHY_MAX,
 		r == GRPC_UNIMPLEMENTED ? "its CRI plugin is switched off" : cri.grpc.error);

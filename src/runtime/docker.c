@@ -55,8 +55,7 @@ static void read_layers(struct runtime_reading *reading)
 	for (size_t i = 0; r == 0 && i < found.gl_pathc && n < PULL_LAYERS_MAX; i++) {
 		if (lstat(found.gl_pathv[i], &st) < 0)
 			continue;
-		copy_text(
-			pieces[n].ref, sizeof(pieces[n].ref), strrchr(found.gl_pathv[i], '/') + 1);
+		set_text(pieces[n].ref, strrchr(found.gl_pathv[i], '/') + 1);
 		pieces[n].awaited = !unpacks;
 		pieces[n++].offset = (uint64_t)st.st_size;
 	}
@@ -69,7 +68,7 @@ static void read_layers(struct runtime_reading *reading)
 
 		if (opened->fd < 0 || fstat(opened->fd, &st) < 0 || st.st_nlink > 0)
 			continue;
-		copy_text(pieces[n].ref, sizeof(pieces[n].ref), opened->name);
+		set_text(pieces[n].ref, opened->name);
 		pieces[n].total = pieces[n].offset = (uint64_t)st.st_size;
 		n++;
 		close(opened->fd);
@@ -159,9 +158,9 @@ static void read_docker(struct runtime_reading *reading)
 		if (r < 0)
 			return;
 		runtime_note(runtime, NULL);
-		copy_text(runtime->version, sizeof(runtime->version), info->version);
-		copy_text(store->driver, sizeof(store->driver), info->storage_driver);
-		copy_text(store->directory, sizeof(store->directory), info->root_dir);
+		set_text(runtime->version, info->version);
+		set_text(store->driver, info->storage_driver);
+		set_text(store->directory, info->root_dir);
 	}
 	copy_text(runtime->reported[RUNTIME_DOWNLOADS], SETTING_VALUE_MAX,
 		info->reloaded_downloads[0] ? info->reloaded_downloads : process.downloads);
@@ -182,7 +181,7 @@ static uint64_t removed_us(const struct runtime_daemon *daemon)
 	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
 	struct stat st, key_st;
 
-	copy_text(directory, sizeof(directory), daemon->config);
+	set_text(directory, daemon->config);
 	*strrchr(directory, '/') = '\0';
 	if (path_in_root(daemon->host->root, directory[0] ? directory : "/", path) < 0 ||
 		stat(path, &st) < 0)
@@ -247,11 +246,10 @@ static int read_images_info(struct image_runtime *runtime, const struct host *ho
 
 	if (r == 0)
 		r = docker_read_info(runtime->socket, &info, wait, why);
-	runtime->knows_mirrors =
-		copy_text(runtime->mirrors, sizeof(runtime->mirrors), info.mirrors);
-	(void)copy_text(runtime->insecure, sizeof(runtime->insecure), info.insecure);
-	copy_text(runtime->version, sizeof(runtime->version), info.version);
-	copy_text(ret->store, sizeof(ret->store), info.root_dir);
+	runtime->knows_mirrors = set_text(runtime->mirrors, info.mirrors);
+	(void)set_text(runtime->insecure, info.insecure);
+	set_text(runtime->version, info.version);
+	set_text(ret->store, info.root_dir);
 	return r;
 }
 

@@ -61,7 +61,7 @@ int docker_process_read(
 	r = process_option("", process.pid, DOWNLOADS, false, value, sizeof(value));
 	process.downloads_on_command = r > 0;
 	if (r > 0)
-		copy_text(process.downloads, sizeof(process.downloads), value);
+		set_text(process.downloads, value);
 	/* A process whose command line cannot be read counts as not visible. */
 	if (r < 0)
 		process.pid = 0;
@@ -273,7 +273,7 @@ int docker_read_info(const char *socket, struct docker_info *ret, const struct w
 	if (r == 0)
 		r = ask_events(socket, RELOADS, 0, false, read_reload, &reload, wait, why);
 	info.reloaded_us = reload.at_us;
-	copy_text(info.reloaded_downloads, sizeof(info.reloaded_downloads), reload.value);
+	set_text(info.reloaded_downloads, reload.value);
 	if (r == 0 && (!info.root_dir[0] || info.reloaded_us != ret->reloaded_us))
 		r = ask(socket, NULL, "/info", ANSWER_US, 1, read_info, &info, wait, why);
 	if (r == 0)
@@ -361,7 +361,7 @@ static int read_container(const cJSON *object, struct request *request)
 		COPY(workload->namespace, object, "Labels/io.kubernetes.pod.namespace");
 		utf8_copy(
 			workload->name, sizeof(workload->name), *pod ? pod : name + (*name == '/'));
-		copy_text(workload->id, sizeof(workload->id), ids[i]);
+		set_text(workload->id, ids[i]);
 	}
 	return 0;
 }
@@ -433,8 +433,8 @@ int docker_find_image(const struct image_runtime *runtime, const char *name,
 	char *digest;
 	int r;
 
-	copy_text(image.name, sizeof(image.name), name);
-	copy_text(tag, sizeof(tag), name);
+	set_text(image.name, name);
+	set_text(tag, name);
 	digest = strstr(tag, "@sha256:");
 	snprintf(path, sizeof(path), "/images/%s/json", name);
 	r = ask(runtime->socket, NULL, path, ANSWER_US, 1, read_found, &image, wait, why);

@@ -127,7 +127,7 @@ static void read_program(const struct host *host, pid_t pid, char program[static
 	if (strchr(first, '/'))
 		return;
 	if (systemd_search_path(host, pid, path))
-		copy_text(search, sizeof(search), path);
+		set_text(search, path);
 	while ((directory = strsep(&rest, ":"))) {
 		snprintf(path, sizeof(path), "%s/%.255s", directory, first);
 		if (path[0] != '/' || !stat_in_root(host->root, path, full, &st))
@@ -198,7 +198,7 @@ void runtime_note(struct node_runtime *runtime, const char *why)
 		runtime->since_us = now_us();
 	runtime->answer = answer;
 	runtime->answered_once = runtime->answered_once || !why;
-	copy_text(runtime->why, sizeof(runtime->why), why ? why : "");
+	set_text(runtime->why, why ? why : "");
 	if (!why)
 		return;
 	runtime->due_us = now_us() + SILENT_EVERY_US;

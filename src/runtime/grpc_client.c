@@ -87,7 +87,7 @@ static int on_header(nghttp2_session *, const nghttp2_frame *frame, const uint8_
 		/* percent-encoded */
 		char *decoded = must(curl_easy_unescape(NULL, value, 0, NULL));
 
-		copy_text(grpc->error, sizeof(grpc->error), decoded);
+		set_text(grpc->error, decoded);
 		text_make_printable(grpc->error);
 		curl_free(decoded);
 	}

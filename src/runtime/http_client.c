@@ -92,7 +92,7 @@ static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 		why = *get->message ? get->message : curl_easy_strerror(code);
 	else if (error < 0)
 		why = strerror(-error);
-	copy_text(get->why, sizeof(get->why), why);
+	set_text(get->why, why);
 	curl_multi_remove_handle(multi, get->easy);
 	curl_easy_cleanup(steal(get->easy));
 	curl_slist_free_all(steal(get->headers_list));

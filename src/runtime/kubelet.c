@@ -70,7 +70,7 @@ static bool parse_value(struct kubelet_value *value, enum kubelet_field field, c
 		   (parse_count(text, &number) < 0 || number > INT32_MAX)) {
 		return false;
 	}
-	return text_is_printable(text) && copy_text(value->text, sizeof(value->text), text);
+	return text_is_printable(text) && set_text(value->text, text);
 }
 
 /* Ignores words that are not addresses, and all above the maximum. */
@@ -114,9 +114,9 @@ static void fill_defaults(struct kubelet_values *values, bool embedded)
 		if (value->origin >= KUBELET_FILE)
 			continue;
 		*value = (struct kubelet_value){.origin = KUBELET_UNSET};
-		copy_text(value->text, sizeof(value->text),
-			i == KUBELET_SERIALIZE_IMAGE_PULLS && parallel ? "false"
-								       : kubelet_fields[i].def);
+		set_text(value->text, i == KUBELET_SERIALIZE_IMAGE_PULLS && parallel
+					      ? "false"
+					      : kubelet_fields[i].def);
 	}
 }
 
@@ -172,7 +172,7 @@ static int parse_field(struct parser *parser, enum kubelet_field field, const ya
 	}
 	value->origin = KUBELET_FILE;
 	value->line = (unsigned)node->start_mark.line + 1;
-	copy_text(value->file, sizeof(value->file), parser->path);
+	set_text(value->file, parser->path);
 	return 0;
 }
 
@@ -352,7 +352,7 @@ static void find_files(struct reading *reading)
 		seen->presence = KUBELET_RUNNING;
 		reading->start_us = realtime_of_boottime(seen->start_us);
 		if (seen->embedded && is_there(reading->host, K3S_DROP_IN))
-			copy_text(seen->config_dir, sizeof(seen->config_dir), K3S_DROP_IN);
+			set_text(seen->config_dir, K3S_DROP_IN);
 		return;
 	}
 	seen->pid = 0; /* it has ended */

@@ -35,8 +35,7 @@ static struct pull_registry *registry_of(struct pull_counts *counts, const char 
 	if (counts->n == PULL_REGISTRIES_MAX)
 		return &counts->registries[PULL_REGISTRIES_MAX - 1];
 	registry = &counts->registries[counts->n++];
-	copy_text(registry->name, sizeof(registry->name),
-		counts->n == PULL_REGISTRIES_MAX ? "other" : name);
+	set_text(registry->name, counts->n == PULL_REGISTRIES_MAX ? "other" : name);
 	return registry;
 }
 
@@ -61,7 +60,7 @@ static void note_image(struct pulls *pulls, const struct pull_layer *layer)
 	if (!image) {
 		image = &pulls->images[pulls->n_images++];
 		*image = (struct pull_image){.since_us = layer->noted_us};
-		copy_text(image->name, sizeof(image->name), layer->image);
+		set_text(image->name, layer->image);
 	}
 	image->since_us = MIN(image->since_us, layer->noted_us);
 	image->latest_us = MAX(image->latest_us, layer->at_us);
@@ -73,7 +72,7 @@ static void rename_image(struct pulls *pulls, struct pull_image *image, const ch
 	struct pull_image *same = find_named(pulls->images, pulls->n_images, name);
 
 	if (!same || same == image) {
-		copy_text(image->name, sizeof(image->name), name);
+		set_text(image->name, name);
 		return;
 	}
 	same->since_us = MIN(same->since_us, image->since_us);
@@ -193,7 +192,7 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 
 		if (layer->image[0] || !strstr(layer->piece.ref, digest))
 			continue;
-		copy_text(layer->image, sizeof(layer->image), name);
+		set_text(layer->image, name);
 		note_image(pulls, layer);
 		image = find_named(pulls->images, pulls->n_images, name);
 		if (nameless && image) {
@@ -213,7 +212,7 @@ void pulls_place(struct pulls *pulls, const char *name, const char *full)
 
 	for (size_t i = 0; i < pulls->n; i++)
 		if (streq(pulls->layers[i].image, name))
-			copy_text(pulls->layers[i].image, sizeof(pulls->layers[i].image), full);
+			set_text(pulls->layers[i].image, full);
 	image->placed = true;
 	rename_image(pulls, image, full);
 }

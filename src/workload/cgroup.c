@@ -42,7 +42,7 @@ static bool parse_pod(const char *component, struct workload *workload)
 	copy_text(workload->id, n + 1, pod + 3);
 	for (char *p = workload->id; *p; p++)
 		*p = *p == '_' ? '-' : *p;
-	copy_text(workload->name, sizeof(workload->name), workload->id);
+	set_text(workload->name, workload->id);
 	return true;
 }
 
@@ -66,7 +66,7 @@ static bool path_workload(const char *path, struct workload *workload)
 	bool in_kubepods = strstr(path, "kubepods") != NULL, found = false;
 	char copy[PATH_MAX], *state = NULL;
 
-	copy_text(copy, sizeof(copy), path);
+	set_text(copy, path);
 	/* From the root down: users know the outermost workload. */
 	for (char *part = strtok_r(copy, "/", &state); part && !found;
 		part = strtok_r(NULL, "/", &state)) {
@@ -76,8 +76,7 @@ static bool path_workload(const char *path, struct workload *workload)
 		found = in_kubepods ? parse_pod(part, workload) : parse_container(part, workload);
 		if (!found && (lxd || (len > 8 && streq(part + len - 8, ".service")))) {
 			*workload = (struct workload){.kind = lxd ? WORKLOAD_LXD : WORKLOAD_UNIT};
-			copy_text(workload->name, sizeof(workload->name),
-				lxd ? part + strlen(LXD) : part);
+			set_text(workload->name, lxd ? part + strlen(LXD) : part);
 			found = true;
 		}
 	}
@@ -221,8 +220,7 @@ void cgroups_name(struct cgroups *cgroups, uint64_t inode, const char *path)
 	/* Scopes and slices are units too. The name of any other directory is its path. */
 	if (!path_workload(path, &known->workload)) {
 		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
-		copy_text(known->workload.name, sizeof(known->workload.name),
-			unit ? strrchr(path, '/') + 1 : path);
+		set_text(known->workload.name, unit ? strrchr(path, '/') + 1 : path);
 	}
 }
 

@@ -119,7 +119,7 @@ static void search_names(struct netns_owners *owners)
 			continue;
 		owner->pid = 0;
 		owner->workload = unknown_netns(owner->netns);
-		copy_text(owner->workload.name, sizeof(owner->workload.name), entry->d_name);
+		set_text(owner->workload.name, entry->d_name);
 	}
 }
 

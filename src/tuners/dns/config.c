@@ -158,7 +158,7 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 		for (size_t i = 0; i < DNS_BUDGET_NETWORKS && row->networks[i]; i++)
 			if (dns_address_within(server, row->networks[i], row->bits)) {
 				budget = row->value;
-				copy_text(budget.source, sizeof(budget.source), row->cloud);
+				set_text(budget.source, row->cloud);
 			}
 	}
 	/* The first item counts: an address has several spellings. */
@@ -172,7 +172,7 @@ struct dns_budget dns_config_budget(const struct dns_config *config, const struc
 	/* Only the numbers replace the cloud's: packets stay link-local. */
 	if (numbers) {
 		memcpy(budget.max, numbers->max, sizeof(budget.max));
-		copy_text(budget.source, sizeof(budget.source), numbers->source);
+		set_text(budget.source, numbers->source);
 	}
 	return budget;
 }

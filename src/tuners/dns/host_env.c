@@ -76,7 +76,7 @@ void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 	for (size_t i = 0; i < ARRAY_SIZE(dmi_marks) && !env->cloud[0]; i++)
 		if (host_read_value(host, dmi_marks[i].path, value) == 0 &&
 			starts_with(value, dmi_marks[i].begins))
-			copy_text(env->cloud, sizeof(env->cloud), dmi_marks[i].cloud);
+			set_text(env->cloud, dmi_marks[i].cloud);
 	env->n_servers = env->n_search = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(paths) && env->n_servers == 0; i++) {
 		_cleanup_free_ char *text = NULL;

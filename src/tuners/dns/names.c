@@ -26,7 +26,7 @@ void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
 		least = &names->names[names->n++];
 	else
 		least->excess = least->count;
-	copy_text(least->text, sizeof(least->text), text);
+	set_text(least->text, text);
 	least->type = type;
 	least->count++;
 }

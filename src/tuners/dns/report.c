@@ -127,7 +127,7 @@ static void add_server(cJSON *array, const struct dns_server_state *server,
 		snprintf(type, sizeof(type), "TYPE%u", of->type);
 		for (size_t k = 0; k < ARRAY_SIZE(types); k++)
 			if (types[k].type == of->type)
-				copy_text(type, sizeof(type), types[k].name);
+				set_text(type, types[k].name);
 		json_text(name, "name", of->text);
 		json_text(name, "type", type);
 		JSON_NUMBERS(name, {"samples", of->count}, {"share", of->count / samples},
@@ -327,7 +327,7 @@ static void put_counts(struct metric_sink *sink, const struct series *series, si
 		if (!one->second)
 			continue;
 		reading.used = (uint64_t)dns_second_total(one->second);
-		copy_text(reading.name, sizeof(reading.name), one->name);
+		set_text(reading.name, one->name);
 		dns_add_users(&reading, USERS_EXPORTED, one->second->users, one->second->n_users);
 		metric_users(sink, &reading);
 		free(reading.top);

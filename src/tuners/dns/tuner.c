@@ -76,7 +76,7 @@ static void load_adopt(void *self, void *request)
 	struct load *load = request;
 
 	if (sensor)
-		copy_text(sensor->why, sizeof(sensor->why), load->why);
+		set_text(sensor->why, load->why);
 	if (sensor && load->attached) {
 		sensor->bpf = steal(load->bpf);
 		sensor->since_us = realtime_us();

@@ -84,7 +84,7 @@ static struct workload at_address(const struct dns_sensor *sensor, const struct 
 	if (names_at_address(sensor->host->names, text, &workload))
 		return workload;
 	workload = (struct workload){.kind = WORKLOAD_NETNS};
-	copy_text(workload.name, sizeof(workload.name), text);
+	set_text(workload.name, text);
 	return workload;
 }
 

@@ -66,8 +66,8 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 		.pinned = -1, .wave = -1, .state = IMAGE_PENDING, .reason = "queued"};
 	if (known)
 		row->preload = *known;
-	copy_text(row->preload.source, sizeof(row->preload.source), source);
-	copy_text(row->preload.name, sizeof(row->preload.name), name);
+	set_text(row->preload.source, source);
+	set_text(row->preload.name, name);
 	if (image && decision->tuner->sample.runtime.driver->pin)
 		row->pinned = image->pinned;
 	return row;
@@ -95,7 +95,7 @@ static bool judge_failure(struct decision *decision, struct image_row *row)
 	uLong hash = crc32(preload->failures, (const Bytef *)node, (uInt)strlen(node));
 
 	become(row, IMAGE_FAILED, preload->reason);
-	copy_text(row->why, sizeof(row->why), preload->why);
+	set_text(row->why, preload->why);
 	if (is_forced(decision, preload))
 		return true;
 	/* Another attempt with the same archive cannot succeed. */
@@ -185,7 +185,7 @@ static void begin(struct decision *decision, enum transfer_kind kind,
 		.percent_free = (unsigned)(100 - MIN(decision->percent, STORE_PERCENT))};
 	if (archive)
 		next->archive = *archive;
-	copy_text(next->name, sizeof(next->name), name);
+	set_text(next->name, name);
 	occupy(decision, next);
 }
 
@@ -221,7 +221,7 @@ static bool judge_archive(
 				become(row, IMAGE_ACTIVE, "loading");
 			if (is_moved(decision, preload)) {
 				become(row, IMAGE_MOVED, "moved-by-others");
-				copy_text(row->why, sizeof(row->why),
+				set_text(row->why,
 					"another image of others has this name and stays: to load "
 					"the archive, remove the name");
 			} else if (is_ready(decision, preload)) {
@@ -259,7 +259,7 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 		row = add_row(decision, NULL, file->path, file->path);
 		become(row, IMAGE_FAILED, "archive-unreadable");
 		if (file->error == -EINVAL)
-			copy_text(row->why, sizeof(row->why),
+			set_text(row->why,
 				"neither a regular file nor an OCI layout: replace it, or remove it "
 				"from images.archives");
 		else if (file->error == -ENAMETOOLONG)
@@ -339,10 +339,9 @@ static void want_pin(
 		copy_text(want->wanted, SETTING_VALUE_MAX, pinned ? PINNED : NOT_PINNED);
 	}
 	want->kind = SETTING_PIN;
-	copy_text(want->pin.image, sizeof(want->pin.image), name);
-	copy_text(want->pin.driver, sizeof(want->pin.driver), driver->name);
-	copy_text(want->pin.socket, sizeof(want->pin.socket),
-		sample->runtime.socket + strlen(tuner->host->root));
+	set_text(want->pin.image, name);
+	set_text(want->pin.driver, driver->name);
+	set_text(want->pin.socket, sample->runtime.socket + strlen(tuner->host->root));
 	if (image && !want->error)
 		copy_text(want->actual, SETTING_VALUE_MAX, image->pinned ? PINNED : NOT_PINNED);
 }

@@ -46,7 +46,7 @@ static void adopt_answer(struct preload *image, const struct mirror_question *qu
 	if (state <= image->peers.state)
 		return;
 	image->peers.state = state;
-	copy_text(image->why, sizeof(image->why), question->why);
+	set_text(image->why, question->why);
 }
 
 void peers_ask(struct transfer *transfer, const struct wait *wait)

@@ -51,8 +51,8 @@ struct preload *preload_add(struct preload_list *list, const char *source, const
 	preload = &list->entries[at];
 	memmove(preload + 1, preload, after * sizeof(*preload));
 	*preload = (struct preload){0};
-	copy_text(preload->source, sizeof(preload->source), source);
-	copy_text(preload->name, sizeof(preload->name), name);
+	set_text(preload->source, source);
+	set_text(preload->name, name);
 	return preload;
 }
 
@@ -101,9 +101,8 @@ void record_read(const char *directory, struct preload_list *list)
 		struct preload *preload =
 			preload_add(list, json_text_at(item, "source"), json_text_at(item, "name"));
 
-		copy_text(preload->id, sizeof(preload->id), json_text_at(item, "id"));
-		copy_text(
-			preload->content, sizeof(preload->content), json_text_at(item, "content"));
+		set_text(preload->id, json_text_at(item, "id"));
+		set_text(preload->content, json_text_at(item, "content"));
 		preload->passed = cJSON_IsTrue(json_at(item, "passed"));
 		preload->failures = (unsigned)json_number_at(item, "failures");
 		for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
@@ -203,8 +202,8 @@ void record_adopt(struct preload_list *record, const struct preload *found)
 		if (!streq(other->name, found->name) || streq(other->source, found->source) ||
 			!other->source[0])
 			continue;
-		copy_text(other->id, sizeof(other->id), found->id);
-		copy_text(other->content, sizeof(other->content), found->content);
+		set_text(other->id, found->id);
+		set_text(other->content, found->content);
 		other->passed = true;
 	}
 	known->done_us = now_us();

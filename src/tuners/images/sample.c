@@ -18,7 +18,7 @@ void text_list_add(struct text_list *list, const char *text)
 {
 	char(*item)[IMAGES_TEXT_MAX] = add_element(&list->items, &list->n, &list->allocated);
 
-	copy_text(*item, sizeof(*item), text);
+	set_text(*item, text);
 }
 
 bool text_list_has(const struct text_list *list, const char *text)
@@ -147,7 +147,7 @@ struct runtime_image *sampled_image(const struct images_sample *sample, const ch
 {
 	struct runtime_image key;
 
-	if (sample->n_images == 0 || !copy_text(key.name, sizeof(key.name), name))
+	if (sample->n_images == 0 || !set_text(key.name, name))
 		return NULL;
 	return bsearch(&key, sample->images, sample->n_images, sizeof(key), compare_images);
 }
@@ -188,10 +188,10 @@ static int ask(struct images_tuner *request, const struct wait *wait)
 		&sample->runtime, request->host, wait, &info, sample->why);
 
 	if (info.store[0])
-		copy_text(sample->store, sizeof(sample->store), info.store);
+		set_text(sample->store, info.store);
 	if (r == 0 && info.wants_sandbox) {
 		sample->sandbox_us = sample->now_us;
-		copy_text(sample->sandbox, sizeof(sample->sandbox), info.sandbox);
+		set_text(sample->sandbox, info.sandbox);
 	}
 	return r;
 }
@@ -216,7 +216,7 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 			if (!streq(socket, runtime->socket))
 				sample->sandbox_us = sample->runtime.knows_mirrors = 0;
 			runtime->driver = found[i].driver;
-			copy_text(runtime->socket, sizeof(runtime->socket), socket);
+			set_text(runtime->socket, socket);
 			r = ask(request, &bounded);
 			if (r == 0)
 				r = runtime->driver->list(runtime, &bounded, &sample->images,

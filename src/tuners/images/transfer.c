@@ -89,10 +89,10 @@ static int is_there(const struct transfer *transfer, const struct archive_image 
 	int r = transfer->runtime.driver->find(
 		&transfer->runtime, preload->name, wait, &there, preload->why);
 
-	copy_text(preload->id, sizeof(preload->id), image->id);
+	set_text(preload->id, image->id);
 	if (known) {
-		copy_text(preload->id, sizeof(preload->id), known->id);
-		copy_text(preload->content, sizeof(preload->content), known->content);
+		set_text(preload->id, known->id);
+		set_text(preload->content, known->content);
 		preload->passed = known->passed;
 	}
 	if (r < 0)
@@ -104,8 +104,8 @@ static int is_there(const struct transfer *transfer, const struct archive_image 
 		(changed || (!streq(preload->content, image->id) && is_ours(transfer, &there))))
 		return 0;
 	if (same) {
-		copy_text(preload->id, sizeof(preload->id), there.id);
-		copy_text(preload->content, sizeof(preload->content), image->id);
+		set_text(preload->id, there.id);
+		set_text(preload->content, image->id);
 	}
 	preload->of_others = !same;
 	preload->passed = false;
@@ -149,7 +149,7 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 	note_end(preload, began_us, r, "load-failed");
 	if (r < 0)
 		return r;
-	copy_text(preload->content, sizeof(preload->content), image->id);
+	set_text(preload->content, image->id);
 	preload->passed = false;
 	return 0;
 }
@@ -163,7 +163,7 @@ static void note_unusable(struct preload *preload, int error, const char *why)
 					      : "archive-unreadable";
 	preload->final = error == -ENOEXEC || error == -ENOMSG;
 	preload->disk_full = error == -ENOSPC;
-	copy_text(preload->why, sizeof(preload->why), why);
+	set_text(preload->why, why);
 }
 
 /* To be loaded when the other archive no longer provides the name. */
@@ -173,8 +173,8 @@ static void pass_name(const struct transfer *transfer, struct preload *preload)
 
 	preload->passed = true;
 	if (known) {
-		copy_text(preload->id, sizeof(preload->id), known->id);
-		copy_text(preload->content, sizeof(preload->content), known->content);
+		set_text(preload->id, known->id);
+		set_text(preload->content, known->content);
 	}
 }
 
@@ -235,7 +235,7 @@ static void learn_images(struct transfer *transfer, const struct wait *wait)
 		r = transfer->runtime.driver->find(
 			&transfer->runtime, preload->name, wait, &image, why);
 		if (r == 0) {
-			copy_text(preload->id, sizeof(preload->id), image.id);
+			set_text(preload->id, image.id);
 			preload->size = MAX(preload->size, image.size);
 			if (pulled)
 				preload->bytes = preload->size;

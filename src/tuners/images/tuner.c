@@ -264,7 +264,7 @@ static void *images_transfer_request(void *self, const void *data, bool)
 	*transfer = *next;
 	transfer->host = tuner->host;
 	transfer->runtime = tuner->sample.runtime;
-	copy_text(transfer->store, sizeof(transfer->store), tuner->sample.store);
+	set_text(transfer->store, tuner->sample.store);
 	transfer->began_us = now_us();
 	transfer->progress_timeout_us = tuner->config.progress_timeout_us;
 	transfer->error = -ECANCELED; /* until it was run */
@@ -343,7 +343,7 @@ static void adopt_peers(struct images_tuner *tuner, const struct transfer *trans
 		}
 		peers->state = seen->state;
 		if (!known->reason)
-			copy_text(known->why, sizeof(known->why), transfer->asked.entries[i].why);
+			set_text(known->why, transfer->asked.entries[i].why);
 	}
 }
 

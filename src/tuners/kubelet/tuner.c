@@ -184,12 +184,11 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 	struct want *want = proposal_file(proposal, kubelet_own_text);
 	struct file_change *file = want->file;
 
-	copy_text(want->name, sizeof(want->name), SETTING);
+	set_text(want->name, SETTING);
 	file->target.format = EDIT_OWN;
-	copy_text(file->target.path, sizeof(file->target.path), seen->config);
+	set_text(file->target.path, seen->config);
 	if (running)
-		copy_text(want->actual, sizeof(want->actual),
-			running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
+		set_text(want->actual, running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
 	want->reason = "kept";
 	/* Write nothing when files of others set the same value. */
 	if (!kubelet->manage || obstacle_of(seen) ||
@@ -203,11 +202,11 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 	want->reason = "configured";
 	file->edit.service =
 		(struct service){.activation = ACTIVATE_NOTHING, .unit = "kubelet.service"};
-	copy_text(want->wanted, sizeof(want->wanted), "false");
+	set_text(want->wanted, "false");
 	if (seen->own == KUBELET_OWN_WRITTEN)
-		copy_text(file->on_disk, sizeof(file->on_disk), "false");
+		set_text(file->on_disk, "false");
 	else if (seen->own == KUBELET_OWN_OTHER)
-		copy_text(file->on_disk, sizeof(file->on_disk), "another text");
+		set_text(file->on_disk, "another text");
 }
 
 static bool is_problem(const struct kubelet_values *values)
@@ -343,7 +342,7 @@ static cJSON *kubelet_document(const void *self, const void *, bool)
 		char from[SETTING_PATH_MAX + 16] = "default";
 
 		if (value->origin == KUBELET_FLAG)
-			copy_text(from, sizeof(from), "flag");
+			set_text(from, "flag");
 		else if (value->origin == KUBELET_FILE)
 			snprintf(from, sizeof(from), "%s:%u", value->file, value->line);
 		json_text(object, "value", value->text);

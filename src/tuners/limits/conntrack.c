@@ -138,7 +138,7 @@ int limits_conntrack_users(
 		inet_ntop(use->family, use->address, address, sizeof(address));
 		user->used = use->used * now.used / sampled.entries;
 		user->workload.kind = is_local(use) ? WORKLOAD_HOST : WORKLOAD_NETNS;
-		copy_text(user->workload.name, sizeof(user->workload.name),
+		set_text(user->workload.name,
 			user->workload.kind == WORKLOAD_HOST ? "host" : address);
 		snprintf(user->detail, sizeof(user->detail), "from %s", address);
 	}

@@ -39,7 +39,7 @@ static void add_user(struct limit_reading *reading, uint64_t used, const char *d
 {
 	struct limit_user user = {{WORKLOAD_HOST, .name = "host"}, .used = used};
 
-	copy_text(user.detail, sizeof(user.detail), detail);
+	set_text(user.detail, detail);
 	limit_keep_user(reading, &user);
 }
 
@@ -210,7 +210,7 @@ static uint64_t read_quota(const struct host *host, const struct finding *of)
 		/* The environment of another user's process needs privileges that a pod lacks. */
 		for (const char *word = text; word < text + len; word += strlen(word) + 1)
 			if (starts_with(word, variable))
-				(void)copy_text(value, sizeof(value), word + strlen(variable));
+				(void)set_text(value, word + strlen(variable));
 	}
 	quota = strtoll(value, NULL, 10);
 	return quota < 0 ? INT64_MAX : quota == 0 ? DATABASE_QUOTA : (uint64_t)quota;
@@ -413,7 +413,7 @@ static int add_counter(int fd, const char *device, const char *counter, uint64_t
 	struct ifreq request = {0};
 	int r;
 
-	copy_text(request.ifr_name, sizeof(request.ifr_name), device);
+	set_text(request.ifr_name, device);
 	r = ethtool(fd, &request, &info);
 	if (r < 0)
 		return r;

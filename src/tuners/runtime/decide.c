@@ -40,14 +40,14 @@ void runtime_set_service(const struct runtime_decision *decision,
 			pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US,
 		.pid = (int)runtime->pid,
 	};
-	copy_text(service->driver, sizeof(service->driver), runtime->found.driver->name);
-	copy_text(service->binary, sizeof(service->binary), runtime->process.program);
-	copy_text(service->version, sizeof(service->version), runtime->version);
-	copy_text(service->config, sizeof(service->config), runtime->process.config);
-	copy_text(service->directory, sizeof(service->directory), runtime->process.directory);
-	copy_text(service->socket, sizeof(service->socket), runtime->found.socket);
+	set_text(service->driver, runtime->found.driver->name);
+	set_text(service->binary, runtime->process.program);
+	set_text(service->version, runtime->version);
+	set_text(service->config, runtime->process.config);
+	set_text(service->directory, runtime->process.directory);
+	set_text(service->socket, runtime->found.socket);
 	if (activation == ACTIVATE_RESTART && runtime->found.unit)
-		copy_text(service->unit, sizeof(service->unit), runtime->found.unit);
+		set_text(service->unit, runtime->found.unit);
 }
 
 struct want *runtime_want(const struct runtime_decision *decision,
@@ -60,15 +60,13 @@ struct want *runtime_want(const struct runtime_decision *decision,
 
 	runtime_name(&decision->tuner->sample, runtime, setting, want->name);
 	file->target.format = driver->format;
-	copy_text(file->target.path, sizeof(file->target.path),
-		key->path[0] ? key->path : runtime->process.config);
-	copy_text(file->target.key, sizeof(file->target.key),
-		key->key ? key->key : driver->keys[setting].name);
+	set_text(file->target.path, key->path[0] ? key->path : runtime->process.config);
+	set_text(file->target.key, key->key ? key->key : driver->keys[setting].name);
 	if (key->tables)
-		copy_text(file->target.table, sizeof(file->target.table), key->tables[0]);
+		set_text(file->target.table, key->tables[0]);
 	file->edit.tables = key->tables;
 	file->edit.base = key->base;
-	copy_text(file->edit.dump_key, sizeof(file->edit.dump_key), key->dump_key);
+	set_text(file->edit.dump_key, key->dump_key);
 	runtime_set_service(decision, runtime, driver->keys[setting].activation, file);
 	want->reason = "configured";
 	return want;
@@ -150,7 +148,7 @@ static struct want *want_key(const struct runtime_decision *decision,
 	struct want *want;
 
 	if (setting == RUNTIME_DOWNLOADS)
-		copy_text(literal, sizeof(literal), value);
+		set_text(literal, value);
 	else if (!toml_quote(value, literal, sizeof(literal)))
 		literal[0] = '\0';
 	want = runtime_want(decision, runtime, setting, literal);
@@ -360,7 +358,7 @@ static void judge_store(const struct runtime_decision *decision)
 		reading->reason = "store-nearly-full";
 	}
 	limit = proposal_limit(decision->proposal);
-	copy_text(limit->name, sizeof(limit->name), "images/store");
+	set_text(limit->name, "images/store");
 	limit->unit = "bytes";
 	limit->used = store->used;
 	limit->max = store->size;

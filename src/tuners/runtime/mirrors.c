@@ -21,7 +21,7 @@ static void read_file_of(
 	if (!directories[0])
 		directories = runtime->files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
 	/* A new file is made in the first directory. */
-	copy_text(directory, sizeof(directory), directories[0] ? directories : format->directory);
+	set_text(directory, directories[0] ? directories : format->directory);
 	directory[strcspn(directory, ":")] = '\0';
 	file = &sample->files[sample->n_files++];
 	copy_text(file->registry, REGISTRY_NAME_MAX, registry);
@@ -116,7 +116,7 @@ static void want_mirror_list(
 		at += len;
 	}
 	/* Without the key, a daemon keeps its mirrors. An empty list removes them. */
-	copy_text(words, sizeof(words), wanted);
+	set_text(words, wanted);
 	for (char *word = strtok_r(words, " ", &state); word; word = strtok_r(NULL, " ", &state))
 		json_append_text(list, word);
 	literal = must(cJSON_PrintUnformatted(list));
@@ -154,7 +154,7 @@ static void want_file(const struct runtime_decision *decision, const struct mirr
 	want = proposal_file(decision->proposal, text);
 	snprintf(want->name, sizeof(want->name), "%s%.100s", format->setting, on_disk->registry);
 	want->file->target.format = EDIT_OWN;
-	copy_text(want->file->target.path, sizeof(want->file->target.path), on_disk->path);
+	set_text(want->file->target.path, on_disk->path);
 	if (format->activation != ACTIVATE_NOTHING)
 		runtime_set_service(decision, runtime, format->activation, want->file);
 	if (text)

@@ -139,7 +139,7 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(store->number),
 		minor(store->number));
 	if (realpath(host_path(host, path, full), real))
-		copy_text(store->device, sizeof(store->device), strrchr(real, '/') + 1);
+		set_text(store->device, strrchr(real, '/') + 1);
 }
 
 /* ---- the sample ---- */

@@ -309,8 +309,7 @@ static int on_file(sd_event_source *, const struct inotify_event *event, void *u
 		return 0;
 	}
 	if (event->len == 0 || !starts_with(event->name, tuner->watch_prefix) ||
-		tuner->n_opened == PULL_LAYERS_MAX ||
-		!copy_text(opened->name, sizeof(opened->name), event->name))
+		tuner->n_opened == PULL_LAYERS_MAX || !set_text(opened->name, event->name))
 		return 0;
 	snprintf(path, sizeof(path), "%s/%s", tuner->watched, event->name);
 	opened->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -338,7 +337,7 @@ static void watch_files(struct runtime_tuner *tuner, const struct runtime_tuner 
 	tuner->watch = sd_event_source_disable_unref(tuner->watch);
 	if (n == 0)
 		return;
-	copy_text(tuner->watched, sizeof(tuner->watched), runtime->watch);
+	set_text(tuner->watched, runtime->watch);
 	tuner->watch_prefix = runtime->watch_prefix;
 	/* Without it, short pulls are missed. */
 	(void)sd_event_add_inotify(tuner->event, &tuner->watch, tuner->watched,
@@ -399,7 +398,7 @@ static void pass_stores(const struct runtime_tuner *tuner)
 	for (size_t i = 0; i < tuner->sample.n; i++) {
 		const struct runtime_store *store = &tuner->sample.runtimes[i].store;
 
-		copy_text(finding.path, sizeof(finding.path), store->directory);
+		set_text(finding.path, store->directory);
 		finding.device = store->number;
 		if (store->known)
 			findings_add(tuner->host->findings, &finding);

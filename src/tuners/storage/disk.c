@@ -130,7 +130,7 @@ bool storage_mount_find(const struct host *host, uint32_t number, struct storage
 			(found && !streq(root, "/")))
 			continue;
 		(void)sscanf(separator + 3, "%31s %255s", mount->type, mount->source);
-		copy_text(mount->point, sizeof(mount->point), point);
+		set_text(mount->point, point);
 		unescape(mount->point);
 		unescape(mount->source);
 		found = true;
@@ -276,7 +276,7 @@ static bool read_slaves(const char *directory, unsigned depth, struct storage_di
 					      MAX(first->kind, slave->kind) == STORAGE_LOCAL
 				      ? STORAGE_UNKNOWN
 				      : MAX(first->kind, slave->kind);
-		copy_text(first->name, sizeof(first->name), disk->name);
+		set_text(first->name, disk->name);
 	}
 	if (n > 0)
 		*disk = *first;
@@ -293,7 +293,7 @@ static void read_disk(char *directory, unsigned depth, struct storage_disk *disk
 	if (access(path, F_OK) == 0)
 		*strrchr(directory, '/') = '\0';
 	last = strrchr(directory, '/');
-	copy_text(disk->name, sizeof(disk->name), last ? last + 1 : directory);
+	set_text(disk->name, last ? last + 1 : directory);
 	/* A detached loop device stays, with a size of 0. */
 	read_line(directory, "size", sectors, sizeof(sectors));
 	disk->exists = !streq(sectors, "0");
@@ -320,7 +320,7 @@ static void read_filesystem(const struct host *host, uint32_t number, struct sto
 	char path[PATH_MAX], full[PATH_MAX], real[PATH_MAX];
 
 	disk->exists = storage_mount_find(host, number, mount);
-	copy_text(disk->name, sizeof(disk->name), mount->type);
+	set_text(disk->name, mount->type);
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
 		if (streq(types[i].type, mount->type))
 			disk->kind = types[i].kind;
@@ -353,7 +353,7 @@ void storage_disk_read(
 		read_disk(real, DEPTH_MAX, disk);
 		disk->below[0] = number;
 	} else if (name[0]) {
-		copy_text(disk->name, sizeof(disk->name), name);
+		set_text(disk->name, name);
 	} else if (number >> 20 == 0) {
 		read_filesystem(host, number, disk);
 	}

@@ -148,7 +148,7 @@ void storage_load_adopt(void *self, void *request)
 
 	if (storage) {
 		storage->bpf = steal(load->bpf);
-		copy_text(storage->why, sizeof(storage->why), load->why);
+		set_text(storage->why, load->why);
 	}
 	storage_bpf_close(load->bpf);
 	free(load);

@@ -95,11 +95,11 @@ static void pass_filesystem(const struct storage *storage, struct storage_device
 	if (!device->point[0]) {
 		mount = must(calloc(1, sizeof(*mount)));
 		if (!storage_mount_find(storage->host, device->number, mount) ||
-			!copy_text(device->point, sizeof(device->point), mount->point))
+			!set_text(device->point, mount->point))
 			strcpy(device->point, "?"); /* no path: it is not looked for again */
 		free(mount);
 	}
-	copy_text(finding.path, sizeof(finding.path), device->point);
+	set_text(finding.path, device->point);
 	if (finding.path[0] == '/')
 		findings_add(findings, &finding);
 }
@@ -112,7 +112,7 @@ static void pass_database(
 		.bytes = row->last.database,
 		.workload = *of};
 
-	copy_text(finding.name, sizeof(finding.name), row->key.process);
+	set_text(finding.name, row->key.process);
 	if (finding.bytes > 0)
 		findings_add(findings, &finding);
 }
@@ -134,7 +134,7 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 		device = storage_device_find(storage, row->key.device);
 		if (process->summary.syncs == 0 || !device)
 			continue;
-		copy_text(process->name, sizeof(process->name), row->key.process);
+		set_text(process->name, row->key.process);
 		process->workload = storage_workload(storage->sync_groups, row->key.cgroup);
 		process->disk = device->disk;
 		if (storage->attributed &&

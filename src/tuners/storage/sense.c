@@ -208,7 +208,7 @@ static struct storage_pair *pair_of(struct storage *storage, unsigned label, con
 		others->counts[i] += room->counts[i];
 	others->ns += room->ns;
 	*room = (struct storage_pair){.label = label};
-	copy_text(room->process, sizeof(room->process), process);
+	set_text(room->process, process);
 	return room;
 }
 
@@ -393,7 +393,7 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 
 		/* The mounts are long, and a number without a device is not used again soon. */
 		if (disk || now - device->used_us > LABEL_IDLE_US) {
-			copy_text(name, sizeof(name), device->disk.name);
+			set_text(name, device->disk.name);
 			storage_disk_read(storage->host, device->number, "", &device->disk);
 			if (!device->disk.exists)
 				storage_disk_read(
@@ -431,7 +431,7 @@ static void find_images(struct storage *storage, bool again)
 				STORAGE_NUMBER(major(found->device), minor(found->device)), "",
 				&images->disk);
 		images->device = found->device;
-		copy_text(images->path, sizeof(images->path), found->path);
+		set_text(images->path, found->path);
 	}
 	storage->n_images = n;
 }

@@ -195,7 +195,7 @@ static void thp_configure(void *self, const struct config *config)
 			word = streq(word, "true") ? "1" : "0";
 		else if (kind == THP_SIZE_SHMEM_ENABLED && streq(word, "madvise"))
 			word = "advise"; /* shmem_enabled calls it so */
-		copy_text(thp->wanted[kind], sizeof(thp->wanted[kind]), word);
+		set_text(thp->wanted[kind], word);
 		thp->requested[kind] = config_is_given(config, kinds[kind].option);
 	}
 }
