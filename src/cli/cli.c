@@ -3,20 +3,17 @@
 
 #include "base/log.h"
 #include "report/report.h"
+#include "runtime/http_client.h"
 #include "tuners/table.h"
 
-#include <curl/curl.h>
 #include <getopt.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sysexits.h>
 
 /* An agent answers at once. An apply may restart a runtime twice and wait for it each time. */
-#define CONNECT_TIMEOUT_MS 1000L
-#define TIMEOUT_MS         2000L
-#define CHANGE_TIMEOUT_MS  180000L
-
-DEFINE_CLEANUP(CURL, curl_easy_cleanup)
+#define TIMEOUT_US        (2 * USEC_PER_SEC)
+#define CHANGE_TIMEOUT_US (180 * USEC_PER_SEC)
 
 static int run_agent(const struct cli *cli)
 {
@@ -311,48 +308,35 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty)
 	return config;
 }
 
-/* The same for an answer of any kind, which is written to out. */
+/* client_call() for an answer of any kind, whose text the caller frees. */
 static int client_text(const char *socket_path, const char *address, bool post, const char *path,
-	FILE *out, long *status)
+	char **text, long *status)
 {
-	_cleanup_(cleanup_curl_easy_cleanup) CURL *curl = must(curl_easy_init());
+	const struct wait wait = {
+		.deadline_us = now_us() + (post ? CHANGE_TIMEOUT_US : TIMEOUT_US), .cancel_fd = -1};
 	char url[512];
-	CURLcode code;
+	struct http_get get = {
+		.url = url, .unix_socket = socket_path, .method = post ? "POST" : NULL};
 
 	snprintf(url, sizeof(url), "http://%s%s", socket_path ? "localhost" : address, path);
-	curl_easy_setopt(curl, CURLOPT_URL, url);
-	if (socket_path)
-		curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
-	curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* ignore http_proxy */
-	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
-	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, post ? CHANGE_TIMEOUT_MS : TIMEOUT_MS);
-	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(curl, CURLOPT_WRITEDATA, out); /* written by fwrite(3) */
-	if (post)
-		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
-	code = curl_easy_perform(curl);
-	if (code == CURLE_OPERATION_TIMEDOUT)
-		return -ETIMEDOUT;
-	if (code != CURLE_OK)
-		return socket_path && access(socket_path, F_OK) == 0 &&
-				       access(socket_path, W_OK) < 0
-			       ? -EACCES
-			       : -ENOTCONN;
-	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, status);
-	return 0;
+	http_get_all(&get, 1, &wait);
+	*text = get.body;
+	*status = get.status;
+	if (get.error == 0 || get.error == -ETIMEDOUT)
+		return get.error;
+	return socket_path && access(socket_path, F_OK) == 0 && access(socket_path, W_OK) < 0
+		       ? -EACCES
+		       : -ENOTCONN;
 }
 
 int client_call(const char *socket_path, const char *address, bool post, const char *path,
 	cJSON **body, long *status)
 {
 	_cleanup_free_ char *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
-	int r = client_text(socket_path, address, post, path, out, status);
+	int r = client_text(socket_path, address, post, path, &text, status);
 
-	fclose(out);
 	if (r == 0)
-		*body = cJSON_Parse(text);
+		*body = cJSON_Parse(text ? text : "");
 	return r;
 }
 
@@ -368,7 +352,7 @@ int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX])
 	if (set_text(address.sun_path, socket_path) &&
 		connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 		(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-	time_text(realtime_us() - TIMEOUT_MS * USEC_PER_MSEC, since);
+	time_text(realtime_us() - TIMEOUT_US, since);
 	copy_text(text, CLI_ALONE_MAX, "The agent does not answer");
 	if (peer.pid > 0)
 		snprintf(text, CLI_ALONE_MAX, "Agent %d does not answer", (int)peer.pid);
@@ -402,6 +386,7 @@ int node_documents(const struct cli *cli, struct cli_config given, bool watch, c
 	static const char path[] = "/v1/status";
 	_cleanup_(cleanup_config_free) struct config *config = given.config;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
+	_cleanup_free_ char *text = NULL;
 	const char *address = config_text(config, "http.listen");
 	char socket_path[PATH_MAX];
 	struct core core = {0};
@@ -428,8 +413,9 @@ int node_documents(const struct cli *cli, struct cli_config given, bool watch, c
 		if (metrics)
 			report_metrics(metrics, &core.node, false);
 		core_close(&core);
-	} else if (metrics) {
-		(void)client_text(socket_path, NULL, false, "/metrics", metrics, &code);
+	} else if (metrics &&
+		   client_text(socket_path, NULL, false, "/metrics", &text, &code) == 0) {
+		fputs(text ? text : "", metrics);
 	}
 	if (!answer)
 		return cli_fail("agent", "the answer is not JSON");
