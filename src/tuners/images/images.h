@@ -217,9 +217,6 @@ struct transfer {
 void images_transfer(void *request, const struct wait *wait);
 void transfer_free(struct transfer *transfer);
 
-/* peers.c: asks the mirrors for the images of transfer->asked. */
-void peers_ask(struct transfer *transfer, const struct wait *wait);
-
 /* Writes why an image does not fit. */
 void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64_t budget);
 

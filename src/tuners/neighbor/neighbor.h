@@ -121,9 +121,6 @@ void neighbor_threshold_name(
 
 /* Members of struct tuner_ops. */
 void *neighbor_open(const struct host *host, struct tuner_loop *loop);
-void *neighbor_load_request(void *self, const void *memory, bool now);
-void neighbor_load(void *request, const struct wait *wait);
-void neighbor_load_adopt(void *self, void *request);
 void neighbor_sense(void *self, uint64_t now_us);
 void neighbor_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);

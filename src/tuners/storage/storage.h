@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * load.c loads the BPF programs, sense.c reads their counters, disk.c finds out what a disk is,
- * processes.c sums up, decide.c judges, users.c and report.c show, tuner.c has rows and ops.
+ * tuner.c has rows and ops and loads the BPF programs, sense.c reads their counters, disk.c finds
+ * out what a disk is, processes.c sums up, decide.c judges, users.c and report.c show.
  */
 
 #include "kernel/host.h"
@@ -62,7 +62,7 @@ bool storage_mount_find(const struct host *host, uint32_t number, struct storage
 /* Lists the types of mounted file systems whose syncs need trampolines: "xfs, btrfs", or "". */
 void storage_mount_types(const struct host *host, char *text, size_t size);
 
-/* ---- load.c ---- */
+/* ---- the BPF programs ---- */
 
 struct storage_bpf {
 	int ios, syncs; /* maps */
@@ -70,11 +70,6 @@ struct storage_bpf {
 	int links[7];                /* -1: not attached */
 	int ext4_error, calls_error; /* 0, or -errno: syncs of ext4; the system calls */
 };
-
-void *storage_load_request(void *self, const void *memory, bool now);
-void storage_load(void *request, const struct wait *wait);
-void storage_load_adopt(void *self, void *request);
-void storage_bpf_close(struct storage_bpf *bpf); /* may be NULL */
 
 /* ---- sense.c ---- */
 

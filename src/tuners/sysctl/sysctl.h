@@ -17,14 +17,3 @@ struct sysctl {
 	size_t n;
 	char write_why[TUNER_WHY_MAX]; /* empty when /proc/sys can be written */
 };
-
-struct config;
-
-void sysctl_key_init(struct sysctl_key *key, const char *name, const char *value);
-
-/*
- * Adds the keys of limits.raise, or raises those that the section sysctl has, and those of
- * storage.bound_writeback. keys has room.
- */
-#define SYSCTL_RAISES_MAX 16
-void sysctl_add_raises(struct sysctl *sysctl, const struct config *config);
