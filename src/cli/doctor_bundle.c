@@ -299,9 +299,7 @@ static void put_facts(struct bundle *bundle)
 			name.release, name.version, name.machine);
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		_cleanup_free_ char *text = NULL;
-		char full[PATH_MAX];
-		int r = read_file(
-			host_path(bundle->input->host, paths[i], full), FACT_MAX, &text, NULL);
+		int r = host_read_file(bundle->input->host, paths[i], FACT_MAX, &text);
 
 		if (r < 0)
 			note(bundle, paths[i], strerror(-r));

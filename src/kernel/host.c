@@ -24,11 +24,18 @@ const char *host_path(const struct host *host, const char *path, char full[stati
 	return full;
 }
 
+int host_read_file(const struct host *host, const char *path, size_t max, char **text)
+{
+	char full[PATH_MAX];
+
+	return read_file(host_path(host, path, full), max, text, NULL);
+}
+
 int host_read_value(const struct host *host, const char *path, char value[static SETTING_VALUE_MAX])
 {
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX], *shown, *open, *close;
-	int r = read_file(host_path(host, path, full), 2 * SETTING_VALUE_MAX - 2, &text, NULL);
+	char *shown, *open, *close;
+	int r = host_read_file(host, path, 2 * SETTING_VALUE_MAX - 2, &text);
 
 	if (r < 0)
 		return r == -EFBIG ? -E2BIG : r;

@@ -26,6 +26,9 @@ bool host_init(struct host *host, const char *root);
 /* Writes and returns the path below the host's root, or "" if it is too long. */
 const char *host_path(const struct host *host, const char *path, char full[static PATH_MAX]);
 
+/* read_file() below the host's root. */
+int host_read_file(const struct host *host, const char *path, size_t max, char **text);
+
 /*
  * Reads the value of a setting: one line with white space folded, or the selected word of a choice
  * in sysfs. Returns 0 or -errno, -E2BIG if it is longer than SETTING_VALUE_MAX - 1. value is

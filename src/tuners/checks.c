@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/table.h"
 
-#include "base/file.h"
 #include "base/text.h"
 #include "kernel/host.h"
 
@@ -102,13 +101,12 @@ static enum check_result check_bpf_jit(
 	static const char limit_path[] = "/proc/sys/net/core/bpf_jit_limit";
 	static const char used_path[] = "/proc/vmallocinfo";
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX];
 	double limit = 0;
 	int r = read_number(host, limit_path, &limit);
 
 	if (r < 0)
 		return unread(limit_path, r, message);
-	r = read_file(host_path(host, used_path, full), FILE_TEXT_MAX, &text, NULL);
+	r = host_read_file(host, used_path, FILE_TEXT_MAX, &text);
 	if (r < 0)
 		return unread(used_path, r, message);
 	return judge_use(bpf_jit_bytes(text), limit, "bytes for compiled BPF programs",
@@ -121,7 +119,6 @@ static enum check_result check_ipv6_routes(
 	static const char limit_path[] = "/proc/sys/net/ipv6/route/max_size";
 	static const char used_path[] = "/proc/net/rt6_stats";
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX];
 	unsigned used;
 	double limit = 0;
 	int r = read_number(host, limit_path, &limit);
@@ -130,7 +127,7 @@ static enum check_result check_ipv6_routes(
 		return unread(limit_path, r, message);
 	if (limit >= IPV6_ROUTES_BIG)
 		return CHECK_FINE;
-	r = read_file(host_path(host, used_path, full), 4096, &text, NULL);
+	r = host_read_file(host, used_path, 4096, &text);
 	if (r < 0)
 		return unread(used_path, r, message);
 	/* The sixth number counts the entries that the limit is about. */

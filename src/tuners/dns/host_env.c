@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include "base/file.h"
-
 #include <glob.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -81,7 +79,7 @@ void dns_host_env_read(struct dns_host_env *env, const struct host *host)
 	for (size_t i = 0; i < ARRAY_SIZE(paths) && env->n_servers == 0; i++) {
 		_cleanup_free_ char *text = NULL;
 
-		if (read_file(host_path(host, paths[i], full), RESOLV_CONF_MAX, &text, NULL) == 0)
+		if (host_read_file(host, paths[i], RESOLV_CONF_MAX, &text) == 0)
 			parse_resolv_conf(env, text);
 	}
 	/* On failure the old addresses stay. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/limits/limits.h"
 
-#include "base/file.h"
-
 #define FILE_SIZE_MAX (256 * 1024) /* of a file with a line for each CPU or user */
 
 /* The kernel's largest number of memory cgroups. */
@@ -56,7 +54,7 @@ static int find_by_name(const char *text, const struct number_in_file *from, uin
 static int read_number(const struct host *host, const struct number_in_file *from, uint64_t *number)
 {
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX], value[SETTING_VALUE_MAX], word[32];
+	char value[SETTING_VALUE_MAX], word[32];
 	int r;
 
 	if (!from->name) {
@@ -67,7 +65,7 @@ static int read_number(const struct host *host, const struct number_in_file *fro
 			return -EBADMSG;
 		return parse_count(word, number) < 0 ? -EBADMSG : 0;
 	}
-	r = read_file(host_path(host, from->path, full), FILE_SIZE_MAX, &text, NULL);
+	r = host_read_file(host, from->path, FILE_SIZE_MAX, &text);
 	return r < 0 ? r : find_by_name(text, from, number);
 }
 
@@ -117,14 +115,13 @@ int limits_read_conntrack(
 	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX];
 	int r = read_value(host, "/proc/sys/net/netfilter/nf_conntrack_count", &reading->used);
 
 	if (r == 0)
 		r = read_value(host, "/proc/sys/net/netfilter/nf_conntrack_max", &reading->max);
 	/* Kernels without CONFIG_NF_CONNTRACK_PROCFS lack the file. */
-	if (r == 0 && read_file(host_path(host, "/proc/net/stat/nf_conntrack", full), FILE_SIZE_MAX,
-			      &text, NULL) == 0)
+	if (r == 0 &&
+		host_read_file(host, "/proc/net/stat/nf_conntrack", FILE_SIZE_MAX, &text) == 0)
 		reading->hits = sum_column(text, "drop") + sum_column(text, "early_drop");
 	return r;
 }
@@ -180,8 +177,8 @@ int limits_read_memory_cgroups(
 		{"nr_descendants", "nr_dying_descendants"}};
 	_cleanup_free_ char *text = NULL;
 	uint64_t hierarchy = 0, removed;
-	char full[PATH_MAX], *line;
-	int r = read_file(host_path(host, "/proc/cgroups", full), FILE_SIZE_MAX, &text, NULL);
+	char *line;
+	int r = host_read_file(host, "/proc/cgroups", FILE_SIZE_MAX, &text);
 
 	reading->max = MEMORY_CGROUPS_MAX;
 	line = r == 0 ? strstr(text, "\nmemory\t") : NULL;
@@ -221,8 +218,7 @@ int limits_read_keys(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX];
-	int r = read_file(host_path(host, "/proc/key-users", full), FILE_SIZE_MAX, &text, NULL);
+	int r = host_read_file(host, "/proc/key-users", FILE_SIZE_MAX, &text);
 
 	if (r < 0)
 		return r;
@@ -254,12 +250,11 @@ int limits_read_softnet(
 	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX], word[32];
+	char word[32];
 	int r = read_value(host, "/proc/sys/net/core/netdev_max_backlog", &reading->max);
 
 	if (r == 0)
-		r = read_file(host_path(host, "/proc/net/softnet_stat", full), FILE_SIZE_MAX, &text,
-			NULL);
+		r = host_read_file(host, "/proc/net/softnet_stat", FILE_SIZE_MAX, &text);
 	for (const char *line = text; r == 0 && *line; line = next_line(line)) {
 		if (!word_at(line, SOFTNET_BACKLOG, word, sizeof(word)))
 			return -EBADMSG;

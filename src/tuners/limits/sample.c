@@ -331,10 +331,10 @@ static uint64_t size_in_file(const char *path, const char *network)
 static uint64_t size_of_flannel(const struct host *host)
 {
 	_cleanup_free_ char *text = NULL;
-	char full[PATH_MAX], subnet[64];
+	char subnet[64];
 	const char *line = NULL;
 
-	if (read_file(host_path(host, "/run/flannel/subnet.env", full), 4096, &text, NULL) == 0)
+	if (host_read_file(host, "/run/flannel/subnet.env", 4096, &text) == 0)
 		line = strstr(text, "FLANNEL_SUBNET=");
 	return line && sscanf(line, "FLANNEL_SUBNET=%63s", subnet) == 1 ? count_range(subnet, NULL)
 									: 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/neighbor/neighbor.h"
 
-#include "base/file.h"
 #include "kernel/bpf.h"
 
 #include <sys/socket.h>
@@ -341,7 +340,7 @@ void neighbor_sense(void *self, uint64_t now)
 		const struct neighbor_family_row *row = &neighbor_families[family];
 		struct neighbor_table_seen *table = &neighbor->tables[family];
 		_cleanup_free_ char *text = NULL;
-		char name[SETTING_NAME_MAX], path[SETTING_PATH_MAX], full[PATH_MAX];
+		char name[SETTING_NAME_MAX], path[SETTING_PATH_MAX];
 
 		*table = (struct neighbor_table_seen){0};
 		for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
@@ -350,8 +349,8 @@ void neighbor_sense(void *self, uint64_t now)
 			table->threshold_error[i] =
 				host_read_value(host, path, table->threshold[i]);
 		}
-		table->stats_error = read_file(
-			host_path(host, row->statistics, full), neighbor->stats_max, &text, NULL);
+		table->stats_error =
+			host_read_file(host, row->statistics, neighbor->stats_max, &text);
 		if (table->stats_error == 0)
 			table->stats_error = parse_stats(text, &table->stats);
 		table->collectable = table->stats.entries;

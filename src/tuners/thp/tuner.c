@@ -2,8 +2,9 @@
 #include "tuners/table.h"
 #include "tuners/thp/thp.h"
 
-#include "base/file.h"
 #include "base/text.h"
+
+#include <dirent.h>
 
 /* Growth is reported long enough for a dashboard and an alert to see it. */
 #define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
@@ -169,7 +170,7 @@ static void *thp_open(const struct host *host, struct tuner_loop *)
 		free(sizes[i]);
 	}
 	free(sizes);
-	if (read_file(host_path(host, "/proc/cmdline", full), 65536, &line, NULL) == 0)
+	if (host_read_file(host, "/proc/cmdline", 65536, &line) == 0)
 		parse_boot_line(line, thp);
 	r = host_may_write(host, THP_DIRECTORY "/enabled");
 	/* A kernel without huge pages needs no switch. */
@@ -215,15 +216,13 @@ static void thp_sense(void *self, uint64_t)
 {
 	_cleanup_free_ char *text = NULL;
 	struct thp *thp = self;
-	char full[PATH_MAX];
 
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		struct want *want = &thp->switches[i].want;
 
 		want->error = host_read_value(thp->host, want->target.path, want->actual);
 	}
-	thp->usage_error =
-		read_file(host_path(thp->host, "/proc/meminfo", full), MEMINFO_MAX, &text, NULL);
+	thp->usage_error = host_read_file(thp->host, "/proc/meminfo", MEMINFO_MAX, &text);
 	if (thp->usage_error == 0 && !strstr(text, "\nAnonHugePages:"))
 		thp->usage_error = -EBADMSG;
 	if (thp->usage_error == 0)
