@@ -62,7 +62,7 @@ static void server_start_once(void)
 	snprintf(server.path, sizeof(server.path), "/tmp/headroom-fuzz-%d", (int)getpid());
 	unlink(server.path);
 	atexit(server_remove);
-	copy_text(address.sun_path, sizeof(address.sun_path), server.path);
+	set_text(address.sun_path, server.path);
 	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 		listen(listener, 8) < 0 ||
 		pthread_create(&thread, NULL, server_run, &listener) != 0)

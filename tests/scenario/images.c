@@ -18,7 +18,7 @@ static void open_node(void *self)
 	tuner->config.parallel = 3;
 	tuner->config.wave = (struct wave){
 		.gate = WAVE_OFF, .nodes = 1, .seeds = 1, .round_us = 20 * USEC_PER_SEC};
-	copy_text(tuner->sample.runtime.socket, sizeof(tuner->sample.runtime.socket), "/run/x");
+	set_text(tuner->sample.runtime.socket, "/run/x");
 	tuner->sample.runtime.driver = &containerd_driver;
 	tuner->sample.answers = true;
 	strcpy(tuner->sample.kubelet.values.field[KUBELET_IMAGE_GC_HIGH].text, "85");
@@ -87,7 +87,7 @@ static bool parse_failure(struct scenario *scenario, void *base)
 		return false;
 	preload->failures++;
 	preload->done_us = scenario->now_us;
-	copy_text(preload->why, sizeof(preload->why), "it broke");
+	set_text(preload->why, "it broke");
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
 		if (scenario_is(scenario, reasons[i]))
 			preload->reason = reasons[i];
@@ -149,7 +149,7 @@ static bool parse_archive(struct scenario *scenario, void *base)
 		file = add_element(
 			&sample->archives, &sample->n_archives, &sample->archives_allocated);
 	*file = (struct archive_file){.key.size = FILE_SIZE};
-	copy_text(file->path, sizeof(file->path), path);
+	set_text(file->path, path);
 	if (!scenario_number(scenario, &file->key.inode))
 		return false;
 	file->settling = scenario_is(scenario, "settling");

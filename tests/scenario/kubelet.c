@@ -31,7 +31,7 @@ static bool read_value(struct scenario *scenario, void *base)
 	if (scenario_is(scenario, "-"))
 		value = (struct kubelet_value){0};
 	else
-		copy_text(value.text, sizeof(value.text), scenario_word(scenario));
+		set_text(value.text, scenario_word(scenario));
 	seen->values.field[field] = value;
 	seen->others.field[field] = value;
 	fill_defaults(&seen->values);
@@ -83,7 +83,7 @@ static void begin(void *self)
 {
 	struct kubelet_seen *seen = &((struct kubelet *)self)->seen;
 
-	copy_text(seen->config, sizeof(seen->config), MAIN_FILE);
+	set_text(seen->config, MAIN_FILE);
 	fill_defaults(&seen->values);
 	fill_defaults(&seen->others);
 }

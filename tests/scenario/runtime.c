@@ -78,7 +78,7 @@ static bool parse_broken(struct scenario *scenario, void *base)
 	runtime->files.error = why[0] ? -EBADMSG : 0;
 	for (int i = 0; i < RUNTIME_SETTINGS && runtime->found.driver == &containerd_driver; i++)
 		runtime->files.keys[i].tables = why[0] ? NULL : cri_tables;
-	copy_text(runtime->files.why, sizeof(runtime->files.why), why);
+	set_text(runtime->files.why, why);
 	return true;
 }
 
@@ -118,8 +118,8 @@ static bool parse_store(struct scenario *scenario, void *base)
 	struct runtime_store *store = &((struct node_runtime *)base)->store;
 
 	store->known = true;
-	copy_text(store->directory, sizeof(store->directory), "/var/lib/images");
-	copy_text(store->filesystem, sizeof(store->filesystem), "ext4");
+	set_text(store->directory, "/var/lib/images");
+	set_text(store->filesystem, "ext4");
 	return scenario_number(scenario, &store->used) && scenario_number(scenario, &store->size);
 }
 
@@ -224,7 +224,7 @@ static bool parse_hosts(struct scenario *scenario, void *base)
 	if (!hosts)
 		hosts = &sample->files[sample->n_files++];
 	*hosts = (struct mirror_file){.driver = &containerd_driver};
-	copy_text(hosts->registry, sizeof(hosts->registry), registry);
+	set_text(hosts->registry, registry);
 	snprintf(hosts->path, sizeof(hosts->path), "/etc/containerd/certs.d/%.100s/hosts.toml",
 		registry);
 	if (scenario_is(scenario, "absent"))

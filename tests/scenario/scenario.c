@@ -266,7 +266,7 @@ static void add_file(struct scenario *scenario, const char *tuner)
 	struct file_record *record = add_record(
 		scenario, scenario->files, &scenario->n_files, sizeof(scenario->files[0]));
 
-	copy_text(record->tuner, sizeof(record->tuner), tuner);
+	set_text(record->tuner, tuner);
 	copy_text(record->original, SETTING_VALUE_MAX, need(scenario, "original"));
 	copy_text(record->on_disk, SETTING_VALUE_MAX, need(scenario, "text"));
 	copy_text(record->before, SETTING_VALUE_MAX, need(scenario, "before"));
@@ -320,7 +320,7 @@ static void parse_line(struct scenario *scenario, const struct scenario_tuner *t
 		add_file(scenario, tuner->ops->name);
 	} else if (scenario_is(scenario, "held")) {
 		copy_text(scenario->held.name, SETTING_NAME_MAX, need(scenario, "name"));
-		copy_text(scenario->reason, sizeof(scenario->reason), need(scenario, "reason"));
+		set_text(scenario->reason, need(scenario, "reason"));
 		scenario->held.reason = scenario->reason;
 		copy_text(scenario->held.why, SETTING_WHY_MAX, need(scenario, "why"));
 	} else if (scenario_is(scenario, "forget")) {

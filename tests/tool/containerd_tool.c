@@ -81,17 +81,17 @@ static int write_edit(
 		.wait = &wait};
 	int r = file_locate(process->host, key->path, &at);
 
-	copy_text(change.target.key, sizeof(change.target.key), key->key);
-	copy_text(change.edit.dump_key, sizeof(change.edit.dump_key), key->dump_key);
-	copy_text(service->binary, sizeof(service->binary), process->binary);
-	copy_text(service->version, sizeof(service->version), process->version);
-	copy_text(service->config, sizeof(service->config), process->config);
+	set_text(change.target.key, key->key);
+	set_text(change.edit.dump_key, key->dump_key);
+	set_text(service->binary, process->binary);
+	set_text(service->version, process->version);
+	set_text(service->config, process->config);
 	if (!mkdtemp(state))
 		return fail(state, -errno, "");
 	editor.state = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r == 0)
 		r = file_read(&at, &text);
-	copy_text(hash, sizeof(hash), text.hash);
+	set_text(hash, text.hash);
 	if (r == 0)
 		r = edit_make(&editor, &(struct change *){&(struct change){.file = &change}}, 1,
 			&text, why);
@@ -124,7 +124,7 @@ static int apply(char **args)
 	int setting = setting_of(args[3]);
 
 	if (setting < 0 ||
-		!(setting == RUNTIME_DOWNLOADS ? copy_text(literal, sizeof(literal), args[4])
+		!(setting == RUNTIME_DOWNLOADS ? set_text(literal, args[4])
 					       : toml_quote(args[4], literal, sizeof(literal))))
 		return fail(args[3], -EINVAL, args[4]);
 	containerd_config_read(&process, &wait, &config);

@@ -139,7 +139,7 @@ static int on_header(nghttp2_session *, const nghttp2_frame *, const uint8_t *na
 	struct call *call = userdata;
 
 	if (streq((const char *)name, ":path"))
-		copy_text(call->path, sizeof(call->path), (const char *)value);
+		set_text(call->path, (const char *)value);
 	return 0;
 }
 
@@ -267,7 +267,7 @@ static int run(const char *path, const char *config, const char *state, const ch
 	if (call.value < 0)
 		return 1;
 	snprintf(text, sizeof(text), "%d", call.value);
-	copy_text(address.sun_path, sizeof(address.sun_path), path);
+	set_text(address.sun_path, path);
 	(void)unlink(path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 64) < 0)
 		return 1;

@@ -224,7 +224,7 @@ int main(int argc, char **argv)
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	signals = signalfd(-1, &mask, SFD_CLOEXEC);
 	listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	copy_text(address.sun_path, sizeof(address.sun_path), argv[1]);
+	set_text(address.sun_path, argv[1]);
 	unlink(argv[1]);
 	if (signals < 0 || bind(listening, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 		listen(listening, 64) < 0)

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 	wait.cancel_fd = signalfd(-1, &signals, SFD_CLOEXEC);
 	runtime.driver = argc > 4 ? runtime_driver_find(argv[1]) : NULL;
 	if (runtime.driver) {
-		copy_text(runtime.socket, sizeof(runtime.socket), argv[2]);
+		set_text(runtime.socket, argv[2]);
 		wait.deadline_us = now_us() + strtoull(argv[3], NULL, 10) * USEC_PER_SEC;
 		r = run(&runtime, argc - 4, argv + 4, &wait, why);
 	}

@@ -159,7 +159,7 @@ static inline void fake_http_start_unix(
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-	assert_true(copy_text(address.sun_path, sizeof(address.sun_path), path));
+	assert_true(set_text(address.sun_path, path));
 	fake_http_begin(http, &address, sizeof(address), serve, userdata);
 }
 

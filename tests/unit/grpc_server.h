@@ -52,11 +52,11 @@ static inline int server_on_header(nghttp2_session *, const nghttp2_frame *, con
 	struct server_call *call = userdata;
 
 	if (streq((const char *)name, ":path"))
-		copy_text(call->path, sizeof(call->path), (const char *)value);
+		set_text(call->path, (const char *)value);
 	else if (streq((const char *)name, "containerd-namespace"))
-		copy_text(call->namespace, sizeof(call->namespace), (const char *)value);
+		set_text(call->namespace, (const char *)value);
 	else if (streq((const char *)name, "grpc-timeout"))
-		copy_text(call->timeout, sizeof(call->timeout), (const char *)value);
+		set_text(call->timeout, (const char *)value);
 	return 0;
 }
 
@@ -120,7 +120,7 @@ static inline void server_answer_raw(
 	call->out = malloc(len + 1);
 	memcpy(call->out, data, len);
 	call->out_len = len;
-	copy_text(call->status, sizeof(call->status), status);
+	set_text(call->status, status);
 	nghttp2_submit_response(call->session, call->stream, headers, ARRAY_SIZE(headers), &body);
 }
 

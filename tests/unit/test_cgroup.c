@@ -246,9 +246,9 @@ static struct name_entry entry(const char *id, const char *name, const char *add
 {
 	struct name_entry made = {.workload = {.kind = WORKLOAD_POD, .namespace = "default"}};
 
-	copy_text(made.workload.id, sizeof(made.workload.id), id);
-	copy_text(made.workload.name, sizeof(made.workload.name), name);
-	copy_text(made.address, sizeof(made.address), address);
+	set_text(made.workload.id, id);
+	set_text(made.workload.name, name);
+	set_text(made.address, address);
 	return made;
 }
 

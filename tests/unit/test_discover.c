@@ -12,8 +12,7 @@ static void put_socket(const struct directory *directory, const char *name)
 
 	directory_put(directory, name, "");
 	directory_delete(directory, name);
-	assert_true(copy_text(
-		address.sun_path, sizeof(address.sun_path), directory_at(directory, name).text));
+	assert_true(set_text(address.sun_path, directory_at(directory, name).text));
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 }
 

@@ -99,10 +99,9 @@ STATE_TEST(an_address_counts_for_its_present_owner)
 		struct name_entry *entry = calloc(1, sizeof(*entry));
 
 		entry->workload.kind = WORKLOAD_POD;
-		copy_text(entry->address, sizeof(entry->address), "10.244.0.5");
-		copy_text(entry->workload.name, sizeof(entry->workload.name), "web");
-		copy_text(entry->workload.id, sizeof(entry->workload.id),
-			table[i].id ? table[i].id : "");
+		set_text(entry->address, "10.244.0.5");
+		set_text(entry->workload.name, "web");
+		set_text(entry->workload.id, table[i].id ? table[i].id : "");
 		names_replace(&names, "runtime", entry, table[i].id ? 1 : 0);
 		node->kernel->n_rows = 1;
 		node->kernel->row_keys[0] = (struct dns_row_key){.server = {AF_INET, {10, 0, 0, 1}},

@@ -30,7 +30,7 @@ static struct dns_budget budget_of(
 	struct dns_host_env env = {0};
 	struct dns_key key;
 
-	copy_text(env.cloud, sizeof(env.cloud), cloud);
+	set_text(env.cloud, cloud);
 	assert_true(dns_address_parse(server, &key));
 	return dns_config_budget(config, &env, &key, false);
 }

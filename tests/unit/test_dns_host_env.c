@@ -74,7 +74,7 @@ TEST(each_cloud_has_its_budget)
 		struct dns_host_env env = {0};
 		struct dns_budget budget;
 
-		copy_text(env.cloud, sizeof(env.cloud), table[i].cloud);
+		set_text(env.cloud, table[i].cloud);
 		budget = dns_config_budget(&automatic, &env, &server, table[i].listed);
 		assert_string_equal(budget.source, table[i].source);
 		assert_int_equal(budget.max[DNS_QUERIES], table[i].qps);

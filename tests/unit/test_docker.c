@@ -131,7 +131,7 @@ FAKE_TEST(wrong_answers_are_described)
 		assert_int_equal(
 			docker_read_names(fake->socket, &names, &n, &fake->wait), -EBADMSG);
 	}
-	copy_text(runtime.socket, sizeof(runtime.socket), fake->socket);
+	set_text(runtime.socket, fake->socket);
 	assert_int_equal(docker_list_images(&runtime, &fake->wait, &images, &n, why), -ENOENT);
 	assert_non_null(strstr(why, "GET /images/json: page not found"));
 	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &fake->wait), -ENOENT);

@@ -176,7 +176,7 @@ TEST(dockerd_verifies_daemon_json)
 		bench_make(&bench, cases[i].program, "/daemon.json", "/daemon.json");
 		bench.change.target.format = EDIT_JSON;
 		strcpy(service->driver, "docker");
-		copy_text(service->version, sizeof(service->version), cases[i].version);
+		set_text(service->version, cases[i].version);
 		directory_put(&bench.root, "/daemon.json", cases[i].text);
 		new = make(&bench, cases[i].text, cases[i].error);
 		if (!strstr(bench.why, cases[i].why))

@@ -31,7 +31,7 @@ static void put_note(struct file_journal *journal, const char *path, const char 
 			.unit = "containerd.service"}};
 	struct file_record *key = note.keys;
 
-	copy_text(note.path, sizeof(note.path), path);
+	set_text(note.path, path);
 	copy_text(key->name, SETTING_NAME_MAX, "docker.max-concurrent-downloads");
 	copy_text(key->target.key, FILE_KEY_MAX, "max-concurrent-downloads");
 	copy_text(key->wanted, SETTING_VALUE_MAX, wanted);
@@ -43,7 +43,7 @@ static void fill(struct file_journal *journal)
 {
 	struct unit_mark *mark = &journal->units[journal->n_units++];
 
-	copy_text(mark->unit, sizeof(mark->unit), "containerd.service");
+	set_text(mark->unit, "containerd.service");
 	put_note(journal, "/etc/docker/daemon.json", "10");
 	release_set(&journal->released, "thp", true);
 	assert_true(journal->released.tuners[0].since_s > 1700000000);

@@ -28,7 +28,7 @@ static struct {
 static void change(void *, bool, const char *only, const char *, struct http_connection *client)
 {
 	fixture.changes++;
-	copy_text(fixture.only, sizeof(fixture.only), only ? only : "(all)");
+	set_text(fixture.only, only ? only : "(all)");
 	if (fixture.hold)
 		fixture.client = client;
 	else

@@ -148,7 +148,7 @@ LIMIT_TEST(a_peak_keeps_the_users_that_were_counted_right_after_it)
 	user.used = 7;
 	limit_observe(limit, &reading, 3 * SECOND);
 	assert_int_equal(limit->peak.top[0].used, 7);
-	copy_text(user.workload.name, sizeof(user.workload.name), "found later");
+	set_text(user.workload.name, "found later");
 	limit_observe(limit, &reading, 4 * SECOND);
 	assert_string_equal(limit->peak.top[0].workload.name, "found later");
 	reading.used = user.used = 8;

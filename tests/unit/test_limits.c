@@ -77,7 +77,7 @@ static void put_words(struct lab *lab, const char *path, const char *words)
 	char text[128];
 	size_t len = strlen(words);
 
-	copy_text(text, sizeof(text), words);
+	set_text(text, words);
 	for (size_t i = 0; i < len; i++)
 		text[i] = text[i] == '!' ? '\0' : text[i];
 	directory_put_bytes(&lab->directory, path, text, len);

@@ -63,7 +63,7 @@ TEST(crio_leaves_registries_that_other_files_define)
 		"[[registry]]\n  prefix = \"r.example:5000\"\n");
 	mirror_file_read(format, &directory.host, format->directory, &file);
 	assert_true(file.exists && !file.ours && file.error == 0);
-	copy_text(file.registry, sizeof(file.registry), "../x");
+	set_text(file.registry, "../x");
 	mirror_file_read(format, &directory.host, format->directory, &file);
 	assert_int_equal(file.error, -EINVAL);
 	directory_remove(&directory);

@@ -93,17 +93,17 @@ NODE_TEST(an_overflow_names_the_largest_user_before_the_refused_one)
 	const struct condition_reading *overflow;
 
 	table->last = (struct neighbor_refusal){.netns = 7, .device = "eth0"};
-	copy_text(table->last_owner.name, sizeof(table->last_owner.name), "victim");
+	set_text(table->last_owner.name, "victim");
 	table->last_owner.kind = table->top[0].workload.kind = WORKLOAD_UNIT;
 	table->n_top = 1;
-	copy_text(table->top[0].workload.name, sizeof(table->top[0].workload.name), "hog");
+	set_text(table->top[0].workload.name, "hog");
 	table->top[0].used = 1000;
 	grow(node, 1024, 0, 1024, USEC_PER_SEC);
 	table->stats.table_fulls = 1;
 	grow(node, 1024, 0, 1024, 2 * USEC_PER_SEC);
 	/* Later users do not count. */
 	table->top[0].used = 1023;
-	copy_text(table->top[0].workload.name, sizeof(table->top[0].workload.name), "later");
+	set_text(table->top[0].workload.name, "later");
 	grow(node, 1024, 0, 1024, 60 * USEC_PER_SEC);
 	overflow = &node->proposal.conditions[NEIGHBOR_TABLE_OVERFLOW];
 	assert_non_null(

@@ -20,7 +20,7 @@ static int list(const struct image_runtime *runtime, const struct wait *,
 {
 	bool late;
 
-	copy_text(containerd.socket, sizeof(containerd.socket), runtime->socket);
+	set_text(containerd.socket, runtime->socket);
 	if (containerd.down) {
 		strcpy(why, "connection refused");
 		return -ECONNREFUSED;

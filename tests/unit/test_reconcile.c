@@ -87,7 +87,7 @@ static void expect_at(const struct fixture *fixture, enum setting_state state, c
 
 static void record_original(struct fixture *fixture, const char *original, const char *target)
 {
-	copy_text(fixture->record.name, sizeof(fixture->record.name), "vm.a");
+	set_text(fixture->record.name, "vm.a");
 	copy_text(fixture->record.original, SETTING_VALUE_MAX, original);
 	copy_text(fixture->record.before, SETTING_VALUE_MAX, original);
 	copy_text(fixture->record.wanted, SETTING_VALUE_MAX, target);

@@ -198,7 +198,7 @@ NODE_TEST(every_foreign_text_is_escaped)
 	_cleanup_free_ char *text = NULL;
 	size_t found = 0;
 
-	copy_text(fake->node.name, sizeof(fake->node.name), evil);
+	set_text(fake->node.name, evil);
 	fake->limits[0].now.top[0] = (struct limit_user){{WORKLOAD_POD, EVIL, EVIL, EVIL}, 1};
 	copy_text(fake->settings[0].name, SETTING_NAME_MAX, evil);
 	copy_text(fake->settings[0].wanted, SETTING_VALUE_MAX, evil);

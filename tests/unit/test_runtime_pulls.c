@@ -33,7 +33,7 @@ static void poll(struct fixture *fixture, uint64_t second, const struct piece *p
 		made[n].offset = pieces[n].offset;
 		made[n].total = pieces[n].total;
 		made[n].awaited = pieces[n].awaited;
-		copy_text(made[n].ref, sizeof(made[n].ref), pieces[n].ref);
+		set_text(made[n].ref, pieces[n].ref);
 	}
 	pulls_update(&fixture->pulls, &fixture->counts, made, n, START + second * SECOND);
 }

@@ -23,7 +23,7 @@ TEST(foreign_text_cannot_steer_a_terminal)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char text[64];
 
-		copy_text(text, sizeof(text), cases[i].foreign);
+		set_text(text, cases[i].foreign);
 		text_make_printable(text);
 		assert_string_equal(text, cases[i].printed);
 	}

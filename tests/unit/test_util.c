@@ -22,7 +22,7 @@ TEST(copied_text_is_cut_to_its_room)
 		assert_int_equal(copy_text(dst, cases[i].size, cases[i].src), cases[i].whole);
 		assert_string_equal(dst, cases[i].expected);
 	}
-	assert_true(copy_text(overlapping, sizeof(overlapping), overlapping + 2));
+	assert_true(set_text(overlapping, overlapping + 2));
 	assert_string_equal(overlapping, "cdef");
 }
 
