@@ -127,13 +127,5 @@ int limits_read_max(const struct host *host, const struct explanation *row, uint
 /* Keeps the use with the largest share of its maximum. Returns whether it is this one. */
 bool limits_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max);
 
-void limits_seen_clear(struct limit_seen *seen);
-
-/* Jobs. */
-void *limits_load_request(void *self, const void *memory, bool now);
-void limits_load_adopt(void *self, void *request);
-void *limits_sample_request(void *self, const void *memory, bool now);
-void limits_sample(void *request, const struct wait *wait);
-void limits_sample_adopt(void *self, void *request);
 void limits_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
