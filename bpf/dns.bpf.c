@@ -34,16 +34,6 @@ __noinline int count_encrypted(struct __sk_buff *skb)
 	return 0;
 }
 
-/* Adds zero, and hides the bits of the number from the verifier, which follows the rest once. */
-static __always_inline __u64 forget(struct __sk_buff *skb, __u64 number)
-{
-	const volatile __u32 *length = &skb->len;
-	__u64 zero = *length;
-
-	zero -= *length;
-	return number + (zero << 32 | zero);
-}
-
 /* Counts a datagram with a usual message. False for any other, so that its steps need less stack.
  */
 static __always_inline bool count_quickly(
@@ -76,10 +66,13 @@ __noinline int count_received_quickly(struct __sk_buff *skb, __u32 offset, __u32
 __noinline int count_slowly(struct __sk_buff *skb, __u32 offset, __u32 length, __u32 direction)
 {
 	struct dns_frame frame = {.offset = offset, .visible = length, .length = length};
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), read = 0;
 
-	return direction == EGRESS ? count_message(skb, &frame, DNS_UDP, EGRESS, now)
-				   : count_message(skb, &frame, DNS_UDP, INGRESS, now);
+	if (length >= DNS_HEADER && copy_of(skb, offset, length))
+		read = read_copied(skb, 0, length);
+
+	return direction == EGRESS ? count_message(skb, &frame, read, DNS_UDP, EGRESS, now)
+				   : count_message(skb, &frame, read, DNS_UDP, INGRESS, now);
 }
 
 static __always_inline void count_datagram(

@@ -194,19 +194,9 @@ static __always_inline int count_answer(
 }
 
 /*
- * Parses a message at offset. The packet has "visible" bytes of it; head is the first four bytes. 0
- * if the message is too short or has an unusual name. The programs call the steps one after the
- * other: nested calls would need too much stack.
+ * Parses a message with any name. The programs call the steps one after the other: nested
+ * calls would need too much stack.
  */
-__noinline __u64 parse(struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 length, __u32 head)
-{
-	struct dns_frame frame = {.visible = visible, .length = length, .head = head};
-
-	return dns_frame_read(
-		&frame, visible >= DNS_HEADER ? read_copied(skb, offset, visible) : 0);
-}
-
-/* The same for a message with any name. */
 __noinline __u64 parse_slowly(struct __sk_buff *skb, __u32 offset, __u32 visible, __u32 length)
 {
 	struct dns_frame frame = {.visible = visible, .length = length};
@@ -263,12 +253,13 @@ __noinline int count_received(struct __sk_buff *skb, __u64 read, __u32 transport
 	return count_received_read(skb, read, transport, now);
 }
 
-/* Counts a message. True for the first answer to a query. */
+/*
+ * Counts a message that was parsed from a copy; read is 0 if that failed. True for the first answer
+ * to a query.
+ */
 static __always_inline int count_message(struct __sk_buff *skb, const struct dns_frame *frame,
-	__u32 transport, enum direction direction, __u64 now)
+	__u64 read, __u32 transport, enum direction direction, __u64 now)
 {
-	__u64 read = parse(skb, frame->offset, frame->visible, frame->length, frame->head);
-
 	if (!read && frame->visible >= DNS_HEADER) {
 		/* A remote host must not choose this work. */
 		if (direction == INGRESS && !is_wanted(skb, frame->offset, transport, now))

@@ -21,18 +21,27 @@ enum direction {
 	DIRECTIONS,
 };
 
-/* A TCP connection, kept with its socket. The server's slot is valid if the tag matches. */
-struct stream {
+/*
+ * One direction of a TCP connection. Only packets of this direction write it, often on another CPU
+ * than those of the other one. What a packet in order needs is in one cache line.
+ */
+struct flow {
+	/* EGRESS: the server's slot is valid if the tag matches. */
 	__u64 server;
 	__u64 tag;
 	/*
-	 * A remote server must not choose our work: messages that it sends are inspected only up to
-	 * the allowance of a segment, and one for each query.
+	 * INGRESS: a remote server must not choose our work. Messages that it sends are inspected
+	 * only up to the allowance of a segment, and one more for each query: so many are spent.
 	 */
 	__u32 allowance;
-	__u32 credit;
-	__u64 owed; /* queries without an answer, roughly */
-	struct dns_way ways[DIRECTIONS];
+	__u32 spent;
+	__u64 counted; /* queries; answers to queries */
+	struct dns_way way;
+} __attribute__((aligned(64)));
+
+/* Kept with the socket. */
+struct stream {
+	struct flow flows[DIRECTIONS];
 };
 
 /* User space maps the arrays of counters and the pending queries. */

@@ -121,6 +121,8 @@ static __always_inline struct dns_pending *primary_of(__u64 ask_index)
 	return bucket ? &bucket->ways[ask_index >> 53 & (DNS_WAYS - 1)] : NULL;
 }
 
+#define OVERFLOW_NS 1000000 /* control.overflow_ns is this much behind at most */
+
 #define OVERFLOW_INDEX(ask_index) ((ask_index) >> 40 & (DNS_OVERFLOW - 1))
 
 static __always_inline struct dns_bucket *overflow_of(__u64 ask_index)
@@ -147,7 +149,7 @@ static __always_inline __u64 age_of(__u64 sent, __u64 now)
 
 static __always_inline bool is_overflow_used(__u64 now)
 {
-	return age_of(*(volatile __u64 *)&control.overflow_ns, now) < DNS_KEPT_NS;
+	return age_of(*(volatile __u64 *)&control.overflow_ns, now) < DNS_KEPT_NS + OVERFLOW_NS;
 }
 
 static __always_inline bool is_waiting(__u64 sent)
@@ -237,8 +239,21 @@ static __always_inline bool is_in_overflow(const struct ask *ask, __u64 slots, _
 			return true;
 		waiting |= is_waiting(bucket->ways[i].sent_ns);
 	}
-	*used = waiting;
+	if (!waiting)
+		*used = 0;
 	return false;
+}
+
+/* Every packet reads these cache lines: they are written only if they change. */
+static __always_inline void use_overflow(const struct ask *ask, __u64 now)
+{
+	volatile __u8 *used = &control.overflow_used[OVERFLOW_INDEX(ask->index)];
+	volatile __u64 *last = &control.overflow_ns;
+
+	if (!*used)
+		*used = 1;
+	if (age_of(*last, now) >= OVERFLOW_NS)
+		*last = now;
 }
 
 /*
@@ -269,8 +284,7 @@ static __always_inline bool remember(
 		return false;
 	barrier_var(way);
 	put(&bucket->ways[way & (DNS_WAYS - 1)], client, slots, ask, now);
-	*(volatile __u8 *)&control.overflow_used[OVERFLOW_INDEX(ask->index)] = 1;
-	*(volatile __u64 *)&control.overflow_ns = now;
+	use_overflow(ask, now);
 	return false;
 }
 

@@ -48,6 +48,16 @@ static __always_inline __u64 back_off(__u64 offset, __u64 last, __u64 *beyond)
 	return offset - *beyond;
 }
 
+/* Adds zero, and hides the bits of the number from the verifier, which follows the rest once. */
+static __always_inline __u64 forget(struct __sk_buff *skb, __u64 number)
+{
+	const volatile __u32 *length = &skb->len;
+	__u64 zero = *length;
+
+	zero -= *length;
+	return number + (zero << 32 | zero);
+}
+
 #define COPY_MAX 256 /* bytes of a message; a power of two */
 
 /*
@@ -77,6 +87,7 @@ static __always_inline int pair_of_copy(const struct view *view, __u32 offset, _
 {
 	__u64 at = offset - view->offset;
 
+	barrier_var(at); /* a comparison of 32 bits tells the verifier of 5.10 nothing */
 	if (at > COPY_MAX - 16)
 		return 0;
 	words[0] = *(const __u64 *)&view->copy->bytes[at];
@@ -110,15 +121,14 @@ static __always_inline int dns_pair(const struct view *view, __u32 offset, __u64
 
 #include "dns_stream.h"
 
-/* 0 for messages that dns_read_quickly() cannot parse. */
-__noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)
+/* Copies the first of these n bytes, at least one. */
+static __always_inline struct copy *copy_of(struct __sk_buff *skb, __u32 offset, __u32 n)
 {
-	__u32 first = 0, n = length;
+	__u32 first = 0;
 	struct copy *copy = bpf_map_lookup_elem(&copies, &first);
-	__u64 read;
 
-	if (!copy || length < DNS_HEADER)
-		return 0;
+	if (!copy)
+		return NULL;
 	if (n > COPY_MAX)
 		n = COPY_MAX;
 	n -= 1;
@@ -126,10 +136,25 @@ __noinline __u64 read_copied(struct __sk_buff *skb, __u32 offset, __u32 length)
 	n &= COPY_MAX - 1;
 	n += 1;
 	*(volatile __u64 *)&copy->owner = (unsigned long)skb;
-	if (bpf_skb_load_bytes(skb, offset, copy->bytes, n) < 0)
+	return bpf_skb_load_bytes(skb, offset, copy->bytes, n) < 0 ? NULL : copy;
+}
+
+static __always_inline bool is_copy_of(const struct copy *copy, const struct __sk_buff *skb)
+{
+	return *(volatile const __u64 *)&copy->owner == (unsigned long)skb;
+}
+
+/* Parses a message in this CPU's copy. 0 for messages that dns_read_quickly() cannot parse. */
+__noinline __u64 read_copied(struct __sk_buff *skb, __u32 at, __u32 length)
+{
+	__u32 first = 0;
+	const struct copy *copy = bpf_map_lookup_elem(&copies, &first);
+	__u64 read;
+
+	if (!copy || length < DNS_HEADER)
 		return 0;
-	read = dns_read_quickly(&(struct view){skb, copy, offset}, offset, length);
-	return *(volatile __u64 *)&copy->owner == (unsigned long)skb ? read : 0;
+	read = dns_read_quickly(&(struct view){skb, copy, 0}, at, length);
+	return is_copy_of(copy, skb) ? read : 0;
 }
 
 #endif

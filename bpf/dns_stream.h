@@ -39,8 +39,8 @@ struct dns_region {
 
 /* One direction of a connection. */
 struct dns_way {
-	struct dns_region regions[DNS_REGIONS];
 	__u64 used; /* bit n: regions[n], except the first */
+	struct dns_region regions[DNS_REGIONS];
 };
 
 /* A segment that is farther ahead is not of this connection. */

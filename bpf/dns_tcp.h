@@ -30,7 +30,13 @@ static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 
 static __always_inline struct dns_region *region_of(struct stream *stream, __u32 which)
 {
-	return &stream->ways[which >> 8 & 1].regions[which & (DNS_REGIONS - 1)];
+	return &stream->flows[which >> 8 & 1].way.regions[which & (DNS_REGIONS - 1)];
+}
+
+/* Queries without an answer, roughly. */
+static __always_inline bool is_answer_owed(const struct stream *stream)
+{
+	return (__s64)(stream->flows[EGRESS].counted - stream->flows[INGRESS].counted) > 0;
 }
 
 /* Whether pending queries of this connection are answered is unknown from now on. */
@@ -39,7 +45,7 @@ static __always_inline void lose(struct __sk_buff *skb, const struct stream *str
 	__u64 cookie = bpf_get_socket_cookie(skb);
 
 	/* Nothing is lost of a server that owes no answer. */
-	if (which >> 8 & 1 && stream->owed == 0)
+	if (which >> 8 & 1 && !is_answer_owed(stream))
 		return;
 	add(&control.resyncs);
 	control.lossy_ns[DNS_LOSSY_INDEX(cookie)] = bpf_ktime_get_ns();
@@ -47,36 +53,34 @@ static __always_inline void lose(struct __sk_buff *skb, const struct stream *str
 
 static __always_inline bool spend(struct stream *stream)
 {
-	if (stream->allowance > 0)
-		stream->allowance--;
-	else if (stream->credit > 0)
-		stream->credit--;
+	struct flow *flow = &stream->flows[INGRESS];
+
+	if (flow->allowance > 0)
+		flow->allowance--;
+	else if (flow->spent != (__u32)stream->flows[EGRESS].counted)
+		flow->spent++;
 	else
 		return false;
 	return true;
 }
 
-static __always_inline void count_one(struct __sk_buff *skb, struct stream *stream,
-	const struct dns_frame *frame, enum direction direction, __u64 now)
+/* first: see count_message(). */
+static __always_inline void account(
+	struct stream *stream, const struct dns_frame *frame, int first, enum direction direction)
 {
-	int first = count_message(skb, frame, DNS_TCP, direction, now);
-
-	if (direction == EGRESS && !(frame->head & DNS_HEAD_ANSWER)) {
-		stream->owed++;
-		stream->credit++;
-	} else if (first && stream->owed > 0) {
-		stream->owed--;
-	}
+	if (direction == EGRESS ? !(frame->head & DNS_HEAD_ANSWER) : first)
+		stream->flows[direction].counted++;
 }
 
 /* Counts the frame at offset and returns the offset of the next one. */
 static __always_inline __u32 count_frame(struct __sk_buff *skb, __u32 offset, __u32 end,
 	__u32 which, enum direction direction, __u64 now)
 {
-	__u64 word = dns_word(skb, offset);
 	struct stream *stream = stream_of(skb);
 	struct dns_frame frame = {0};
+	const struct copy *copy;
 	struct dns_side *side;
+	__u64 word, read = 0;
 	__u32 next;
 
 	if (!stream || offset >= end)
@@ -86,9 +90,21 @@ static __always_inline __u32 count_frame(struct __sk_buff *skb, __u32 offset, __
 		side->state = DNS_SIDE_LOST;
 		return end;
 	}
+	copy = copy_of(skb, offset, end - offset);
+	if (!copy)
+		return end;
+	word = *(volatile const __u64 *)copy->bytes;
+	if (end - offset < 8 || !is_copy_of(copy, skb))
+		word = dns_word(skb, offset);
 	next = dns_side_frame(side, word, offset, end, &frame);
-	if (frame.whole)
-		count_one(skb, stream, &frame, direction, now);
+	if (!frame.whole)
+		return next;
+	if (frame.visible >= DNS_HEADER)
+		read = read_copied(skb, frame.offset - offset, frame.visible);
+	if (read || frame.visible < DNS_HEADER)
+		read = dns_frame_read(&frame, read);
+	account(stream, &frame, count_message(skb, &frame, read, DNS_TCP, direction, now),
+		direction);
 	return next;
 }
 
@@ -129,18 +145,10 @@ static __always_inline int follow(struct __sk_buff *skb, struct stream *stream, 
 /* Finds a frame by its form. Returns end if the first bytes have no frame. */
 __noinline __u32 find_frame(struct __sk_buff *skb, __u32 offset, __u32 end, __u32 answer)
 {
-	__u32 first = 0, n = end - offset;
-	struct copy *copy = bpf_map_lookup_elem(&copies, &first);
+	__u32 n = end - offset;
+	const struct copy *copy = offset >= end || n < 8 ? NULL : copy_of(skb, offset, n);
 
-	if (!copy || offset >= end || n < 8)
-		return end;
-	if (n > COPY_MAX)
-		n = COPY_MAX;
-	n -= 1;
-	barrier_var(n);
-	n &= COPY_MAX - 1;
-	n += 1;
-	if (bpf_skb_load_bytes(skb, offset, copy->bytes, n) < 0)
+	if (!copy)
 		return end;
 	for (__u32 i = 0; i < COPY_MAX - 8; i++) {
 		if (i + 8 > n)
@@ -163,7 +171,7 @@ __noinline __u32 begin_region(
 		return end;
 	side = &region_of(stream, which)->side;
 	/* An answer that no query waits for is not looked for. */
-	if (!answer || (stream->owed > 0 && spend(stream)))
+	if (!answer || (is_answer_owed(stream) && spend(stream)))
 		found = find_frame(skb, offset, end, answer);
 	side->state = found < end ? DNS_SIDE_GUESSED : DNS_SIDE_LOST;
 	side->next = sequence + (found - offset);
@@ -192,7 +200,7 @@ static __always_inline __u32 free_region(const struct dns_way *way)
 static __always_inline void split(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
 	__u32 offset, __u32 end, __u32 which)
 {
-	struct dns_way *way = &stream->ways[which >> 8 & 1];
+	struct dns_way *way = &stream->flows[which >> 8 & 1].way;
 	struct dns_region *lower;
 	__u32 i = free_region(way);
 
@@ -213,10 +221,12 @@ static __always_inline void split(struct __sk_buff *skb, struct stream *stream, 
 static __always_inline void close_region(struct __sk_buff *skb, struct stream *stream, __u32 which,
 	enum direction direction, __u64 now)
 {
-	struct dns_way *way = &stream->ways[direction];
+	struct dns_way *way = &stream->flows[direction].way;
 	struct dns_region *region = region_of(stream, which);
 	struct dns_side *newest = &way->regions[0].side;
 	struct dns_frame frame = {0};
+	__u64 read;
+	int first = 0;
 
 	way->used &= ~(1ULL << (which & (DNS_REGIONS - 1)));
 	if (region->side.have > 0) {
@@ -226,8 +236,12 @@ static __always_inline void close_region(struct __sk_buff *skb, struct stream *s
 		if (!frame.whole)
 			return;
 		frame.visible = 0;
-		if (direction == EGRESS || spend(stream))
-			count_one(skb, stream, &frame, direction, now);
+		read = dns_frame_read(&frame, 0);
+		if (direction == EGRESS)
+			first = count_sent(skb, read, skb->len, DNS_TCP, now);
+		else if (spend(stream))
+			first = count_received(skb, read, DNS_TCP, now);
+		account(stream, &frame, first, direction);
 	}
 	/* The position behind the data in which no frame was found. */
 	if (newest->state == DNS_SIDE_LOST && region->side.state != DNS_SIDE_LOST &&
@@ -268,7 +282,7 @@ static __always_inline int fill(struct __sk_buff *skb, struct stream *stream, __
 	}
 	if (offset >= end || !follow(skb, stream, offset, end, which, last, now)) {
 		if (region->side.state == DNS_SIDE_LOST)
-			stream->ways[direction].used &= ~(1ULL << number);
+			stream->flows[direction].way.used &= ~(1ULL << number);
 		return 0;
 	}
 	if (number && (__s32)(region->side.next + region->side.have - region->end) >= 0)
@@ -296,10 +310,10 @@ __noinline int fill_received(
 static __always_inline void count_data(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
 	__u32 offset, enum direction direction, __u64 now)
 {
-	const struct dns_way *way = &stream->ways[direction];
+	const struct dns_way *way = &stream->flows[direction].way;
 
 	if (direction == INGRESS)
-		stream->allowance = 1 + ((skb->len - offset) >> 10);
+		stream->flows[INGRESS].allowance = 1 + ((skb->len - offset) >> 10);
 	for (__u32 i = way->used ? DNS_REGIONS : 1; i-- > 0;) {
 		if (i > 0 && !(way->used >> i & 1))
 			continue;
@@ -328,11 +342,11 @@ static __noinline void count_segments(struct __sk_buff *skb, struct stream *stre
 	if (!key.family)
 		return;
 	hash = mix_address(key.address) ^ key.family;
-	slot = *(const volatile __u64 *)&stream->server;
-	if (stream->tag != tag_of(hash, slot, generation)) {
+	slot = *(const volatile __u64 *)&stream->flows[EGRESS].server;
+	if (stream->flows[EGRESS].tag != tag_of(hash, slot, generation)) {
 		slot = slot_of(&servers, &free_servers, &key);
-		stream->server = slot;
-		stream->tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
+		stream->flows[EGRESS].server = slot;
+		stream->flows[EGRESS].tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
 	}
 	count_packet(slot, packets_in(skb), false, now);
 }
@@ -364,7 +378,7 @@ static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum dire
 	if (direction == EGRESS)
 		count_segments(skb, stream, now);
 	if (syn)
-		dns_way_open(&stream->ways[direction], sequence++);
+		dns_way_open(&stream->flows[direction].way, sequence++);
 	if (offset < skb->len)
 		count_data(skb, stream, sequence, offset, direction, now);
 }

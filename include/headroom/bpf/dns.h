@@ -261,7 +261,7 @@ struct dns_control {
 	__u64 watching;     /* number of addresses in watch */
 	__u64 bin;          /* the last used bin; the programs write it */
 	__u64 generation;   /* rises when a key loses its index; never 0 */
-	__u64 overflow_ns;  /* time of the last query in an overflow bucket */
+	__u64 overflow_ns;  /* time of the last query in an overflow bucket, to a millisecond */
 	struct dns_suffixes suffixes;
 	struct dns_watch watch;
 	/* The programs write the rest. */
