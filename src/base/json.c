@@ -3,12 +3,52 @@
 
 #include "base/text.h"
 
+#include <ctype.h>
+
 /* Room for a message of 320 bytes: each may become a replacement of three bytes. */
 #define CLEAN_MAX 1024
 
 cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item)
 {
 	return must(cJSON_AddItemToObjectCS(parent, key, item) ? item : NULL);
+}
+
+/* Bytes of cJSON and malloc(3), with the text and its copies. */
+#define ITEM_SIZE 80
+#define TEXT_SIZE 24
+
+void json_compact_add(struct json_compact *compact, const char *part, size_t n, size_t text_max)
+{
+	if (compact->len + n + 1 > compact->allocated) {
+		compact->allocated = MAX(2 * compact->allocated, compact->len + n + 1);
+		compact->text = must(realloc(compact->text, compact->allocated));
+	}
+	for (const char *at = part; at < part + n; at++) {
+		bool quote = *at == '"' && !compact->escaped;
+		char last = compact->len > 0 ? compact->text[compact->len - 1] : ' ';
+
+		compact->escaped = compact->quoted && *at == '\\' && !compact->escaped;
+		compact->quoted ^= quote;
+		compact->skipped = compact->skipped && !quote;
+		if (compact->skipped ||
+			(!compact->quoted && !quote && isspace((unsigned char)*at) &&
+				isspace((unsigned char)last)))
+			continue;
+		compact->text[compact->len++] = *at;
+		compact->memory += 2;
+		if (quote && compact->quoted) {
+			compact->string = compact->len;
+			compact->memory += TEXT_SIZE;
+		}
+		if (!compact->quoted && strchr("[{,", *at))
+			compact->memory += ITEM_SIZE;
+		compact->skipped = compact->quoted && compact->len - compact->string > text_max;
+		if (compact->skipped) {
+			compact->memory -= 2 * (compact->len - compact->string);
+			compact->len = compact->string;
+		}
+	}
+	compact->text[compact->len] = '\0';
 }
 
 static cJSON *append(cJSON *array, cJSON *item)

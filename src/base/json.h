@@ -46,6 +46,20 @@ const cJSON *json_at(const cJSON *object, const char *path);
 const char *json_text_at(const cJSON *object, const char *path);
 double json_number_at(const cJSON *object, const char *path);
 
+/* A text to be parsed. Strings above text_max and repeated blanks are left out. */
+struct json_compact {
+	char *text; /* terminated, or NULL */
+	size_t len, allocated;
+	size_t memory; /* bytes that it and its document need */
+
+	/* Internal. */
+	size_t string; /* where the open string begins in text */
+	bool quoted, escaped, skipped;
+};
+
+/* Adds a part of the text. An omitted string is empty. */
+void json_compact_add(struct json_compact *compact, const char *part, size_t n, size_t text_max);
+
 /* Sorts an array by rank, the largest first. Equal items keep their order. */
 void json_sort(cJSON *array, double (*rank)(const cJSON *item, const void *data), const void *data);
 

@@ -3,6 +3,7 @@
 
 #include "base/build.h"
 #include "base/file.h"
+#include "base/text.h"
 
 #include <malloc.h>
 #include <netdb.h>
@@ -72,9 +73,13 @@ static const int errors[CURL_LAST] = {
 static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
 {
 	const char *why = "";
+	const char *type = NULL;
 	long os_errno = 0;
 
 	curl_easy_getinfo(get->easy, CURLINFO_RESPONSE_CODE, &get->status);
+	curl_easy_getinfo(get->easy, CURLINFO_CONTENT_TYPE, &type);
+	snprintf(get->type, sizeof(get->type), "%s", type ? type : "");
+	text_make_printable(get->type);
 	get->took_us = now_us() - get->started_us;
 	if (code == CURLE_COULDNT_CONNECT)
 		curl_easy_getinfo(get->easy, CURLINFO_OS_ERRNO, &os_errno);

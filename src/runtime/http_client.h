@@ -41,6 +41,7 @@ struct http_get {
 	long status;   /* of HTTP; 0 without an answer */
 	char *body;    /* terminated, or NULL. The caller frees it */
 	size_t len;    /* of body */
+	char type[64]; /* of its content; "": not named */
 	char why[160]; /* describes error; never contains a part of the body */
 	uint64_t took_us;
 	char address[INET6_ADDRSTRLEN]; /* of the server; "": none */

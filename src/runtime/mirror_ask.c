@@ -7,6 +7,11 @@
 #define DEADLINE_US (2 * USEC_PER_SEC)
 #define STEPS_MAX   4 /* index, index within it, manifest, layer */
 
+/* Bytes of all documents that are under way, and of each at least. */
+#define TEXTS_MAX    ((size_t)512 * 1024)
+#define DOCUMENT_MAX ((size_t)32 * 1024)
+#define MEMORY_MAX   ((size_t)1 << 20) /* of a parsed one */
+
 #define ACCEPT                                                        \
 	"Accept: application/vnd.oci.image.index.v1+json, "           \
 	"application/vnd.oci.image.manifest.v1+json, "                \
@@ -50,13 +55,19 @@ static void write_url(const struct mirror_question *question, char *url, size_t 
 }
 
 /* Sets the path to the manifest for this machine of an index, or to a manifest's largest layer. */
-static bool set_next_path(struct mirror_question *question, const char *text)
+static bool set_next_path(struct mirror_question *question, const char *text, size_t len)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *document = cJSON_Parse(text ? text : "");
-	const cJSON *children = json_at(document, "manifests"), *item;
+	struct json_compact compact = {0};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	const cJSON *children, *item;
 	const char *digest = "";
 	double largest = -1;
 
+	json_compact_add(&compact, text, len, DIGEST_MAX);
+	if (compact.memory < MEMORY_MAX)
+		document = cJSON_Parse(compact.text);
+	free(compact.text);
+	children = json_at(document, "manifests");
 	cJSON_ArrayForEach (item, children)
 		if (!digest[0] && archive_fits_machine(json_at(item, "platform")))
 			digest = json_text_at(item, "digest");
@@ -77,6 +88,16 @@ static bool is_last(const struct mirror_question *question)
 	return !strchr(question->image, '@') || starts_with(question->path, "blobs/");
 }
 
+/* Not a registry's answer, but a page of something else. */
+static bool is_foreign(const struct mirror_question *question, const struct http_get *get)
+{
+	char digest[DIGEST_MAX] = "sha256:";
+
+	hash_bytes(get->body ? get->body : "", get->len, digest + strlen(digest));
+	return starts_with(get->type, "text/") ||
+	       (!is_last(question) && !streq(question->path + strlen("manifests/"), digest));
+}
+
 /* The next certificate of the client, as its first may be for another server. */
 static bool select_next_client(struct mirror_question *question)
 {
@@ -92,26 +113,32 @@ static bool select_next_client(struct mirror_question *question)
 static bool judge(struct mirror_question *question, const struct http_get *get)
 {
 	bool refused = get->error < 0 && get->error != -ETIMEDOUT && get->error != -ECANCELED;
+	bool foreign;
 
 	if (refused && !question->mirror.insecure && question->mirror.networks &&
 		registry_list_covers(question->mirror.networks, get->address))
 		return question->mirror.insecure = true;
 	if (refused && select_next_client(question))
 		return true;
-	if (get->error == 0 && get->status == 200 && !is_last(question) &&
-		++question->steps < STEPS_MAX && set_next_path(question, get->body))
+	foreign = get->error == 0 && get->status == 200 && is_foreign(question, get);
+	if (get->error == 0 && get->status == 200 && !foreign && !is_last(question) &&
+		++question->steps < STEPS_MAX && set_next_path(question, get->body, get->len))
 		return true;
 	/* Its search for a peer may have been too slow. */
 	if (get->error == 0 && get->status == 404 && !question->repeated)
 		return question->repeated = true;
 	/* An image without layers cannot be judged by them. */
-	question->answer = get->error < 0       ? get->error
-			   : get->status == 404 ? 0
-			   : get->status == 200 ? 1
-						: -EPROTO;
+	question->answer = get->error < 0                   ? get->error
+			   : get->status == 404             ? 0
+			   : get->status == 200 && !foreign ? 1
+							    : -EPROTO;
 	if (get->error < 0)
 		snprintf(question->why, sizeof(question->why), "%.90s: %.90s", question->mirror.url,
 			get->error == -ETIMEDOUT ? "no answer within 2 s" : get->why);
+	else if (foreign)
+		snprintf(question->why, sizeof(question->why), "%.90s answers with %s",
+			question->mirror.url,
+			starts_with(get->type, "text/") ? get->type : "other content");
 	else if (question->answer < 0)
 		snprintf(question->why, sizeof(question->why), "%.90s answers %ld",
 			question->mirror.url, get->status);
@@ -162,7 +189,7 @@ void mirrors_ask(
 				.key_file = requests[i].key,
 				.insecure = mirror->insecure,
 				.headers = requests[i].headers,
-				.limit = ARCHIVE_TEXT_MAX,
+				.limit = MAX(DOCUMENT_MAX, TEXTS_MAX / left),
 				.method = is_last(asked[i]) ? "HEAD" : NULL};
 		}
 		http_get_all(gets, left, &bounded);

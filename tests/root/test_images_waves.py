@@ -11,13 +11,13 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Agent, Start, temporary, until
-from imagelab import Image, digest
+from conftest import SLACK, Agent, Start, temporary, until
+from imagelab import Image, compress, digest
 from runtimelab import Lab, containerd2, lab  # noqa: F401
 from storm import enter
 from test_images import image, names, wait_image
@@ -177,19 +177,24 @@ def test_a_search_of_the_mirror_that_was_too_slow_is_repeated_at_once(lab: Lab, 
     assert "when first asked" in row["why"]
 
 
+OK = b"HTTP/1.1 200 OK\r\nA: "
+
+
 class Hanging(socketserver.ThreadingTCPServer):
-    """Answers nothing, a byte now and then, or headers without an end."""
+    """Answers nothing, a byte now and then, headers or a body without an end, or some bytes."""
 
     daemon_threads = True
-    bytes = {"silent": (b"", 1.0), "slow": (b"a", 0.3), "endless": (1000 * b"a" + b"\r\nA: ", 0.0)}
+    ways = {"silent": (b"", b"", 1.0), "slow": (OK, b"a", 0.3), "endless": (OK, 1000 * b"a" + b"\r\nA: ", 0.0)}
 
-    def __init__(self, way: str) -> None:
+    def __init__(self, way: str, first: bytes = b"", then: bytes = b"", pause: float = 0.0) -> None:
         super().__init__(("127.0.0.1", 0), HangingHandler)
-        self.way, self.registry = way, {"registry": f"{way}.example", "url": f"http://127.0.0.1:{self.server_address[1]}"}
+        self.closing, self.asked = False, 0
+        self.first, self.then, self.pause = self.ways.get(way, (first, then, pause))
+        self.registry = {"registry": f"{way}.example", "url": f"http://127.0.0.1:{self.server_address[1]}"}
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
-        self.way = ""
+        self.closing = True
         self.shutdown()
         self.server_close()
 
@@ -198,27 +203,101 @@ class HangingHandler(socketserver.BaseRequestHandler):
     server: Hanging
 
     def handle(self) -> None:
-        self.request.recv(4096)
-        start = b"" if self.server.way == "silent" else b"HTTP/1.1 200 OK\r\nA: "
+        if b"/v2/ " not in self.request.recv(4096):
+            self.server.asked += 1
         with contextlib.suppress(OSError):
-            while way := self.server.way:
-                self.request.sendall(start + self.server.bytes[way][0])
-                start = b""
-                time.sleep(self.server.bytes[way][1])
+            self.request.sendall(self.server.first)
+            while (self.server.then or self.server.pause) and not self.server.closing:
+                self.request.sendall(self.server.then)
+                time.sleep(self.server.pause)
+
+
+def config_with(mirrors: list[Hanging], images: list[str], more: list[str], mirror: Mirror | None, node_name: str = "") -> str:
+    names = " ".join(more + images)
+    text = config(names, node_name or node(names, first=False), mirror, 6, gate="peers")
+    listed = ", ".join(json.dumps(one.registry) for one in mirrors)
+    return text.replace('"mirrors": [', f'"mirrors": [{listed}{", " if mirror else ""}')
 
 
 def test_a_mirror_that_hangs_keeps_only_its_own_images(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
     """The agent ends while it asks them."""
     mirror.status = 200
     with contextlib.ExitStack() as stack:
-        hanging = [stack.enter_context(contextlib.closing(Hanging(way))) for way in Hanging.bytes]
+        hanging = [stack.enter_context(contextlib.closing(Hanging(way))) for way in Hanging.ways]
         images = [f"{one.registry['registry']}/app:latest" for one in hanging]
-        text = config(" ".join([name, *images]), node(" ".join([name, *images]), first=False), mirror, 6, gate="peers")
-        late = agent(text.replace('"mirrors": [', f'"mirrors": [{", ".join(json.dumps(one.registry) for one in hanging)}, '), wrap=lab.wrap)
+        late = agent(config_with(hanging, images, [name], mirror), wrap=lab.wrap)
         for one, why in zip(images, ("no answer within 2 s", "no answer within 2 s", "the answer is too large")):
             until(lambda: (i := image(late, one)) and why in i["why"], lambda: image(late, one))
         wait_image(late, name)
         assert late.stop() == 0
+
+
+def late_name(node_name: str, name: Callable[[int], str]) -> str:
+    """A name for which the node is late in its wave."""
+    return next(n for i in range(200) if place(node_name, n := name(i)) >= 0.75)
+
+
+def answer(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode() + body
+
+
+LAYER = json.dumps({"layers": [{"digest": digest(b"layer"), "size": 1}]}).encode()
+
+# Bytes of a mirror, what it repeats after them, and why its answer counts for nothing; of a tag, and of a digest.
+TAGS = {
+    "html": (answer(b"", "Content-Type: text/html; charset=utf-8", "Content-Length: 7"), b"", "answers with text/html"),
+    "redirect": (answer(b"", "Location: /v2/", "Content-Length: 0", status="307 Temporary Redirect"), b"", "answers 307"),
+    "cookies": (answer(b"", *["Set-Cookie: a=" + "b" * 100] * 1000, "Content-Length: 7"), b"", "too large"),
+    "header": (answer(b"", "A: " + "b" * 1_000_000), b"", "."),
+    "status": (answer(b"", status="200 " + "b" * 90_000), b"", "."),
+    "length": (answer(b"", "Content-Length: 99999999999999999999999"), b"", "."),
+    "continue": (b"", answer(b"", status="100 Continue"), "too large"),
+    "http-0": (b"hello\n", b"", "."),
+    "version": (b"HTTP/7.0 200 OK\r\n\r\n", b"", "."),
+    "tls": (b"\x15\x03\x03\x00\x02\x02\x28", b"", "."),
+    "nothing": (b"", b"", "."),
+}
+DIGESTS = {
+    "garbage": (answer(b"garbage", "Content-Length: 7"), b"", "other content"),
+    "layer": (answer(LAYER, f"Content-Length: {len(LAYER)}"), b"", "other content"),
+    "gzip": (answer(compress(LAYER, "gzip"), "Content-Encoding: gzip"), b"", "other content"),
+    "short": (answer(LAYER, "Content-Length: 100000"), b"", "."),
+    "large": (answer(b"[" * 10_000_000, "Content-Length: 10000000"), b"", "too large"),
+    "values": (answer(b"[" + b"0," * 60_000 + b"0]", "Content-Length: 120003"), b"", "other content|too large"),
+    "chunks": (answer(b"", "Transfer-Encoding: chunked"), b"1000\r\n" + b"a" * 4096 + b"\r\n", "too large"),
+    "chunk": (answer(b"FFFFFFFFFFFFFFFFF\r\n", "Transfer-Encoding: chunked"), b"", "."),
+    "dribble": (answer(b"", "Content-Length: 7"), b"", "no answer within 2 s"),
+}
+
+
+def test_no_answer_of_a_hostile_mirror_counts_as_a_peer(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
+    mirror.status = 200
+    with contextlib.ExitStack() as stack:
+        hostile, images, reasons = [], [], []
+        for way, (first, then, why) in [*TAGS.items(), *DIGESTS.items()]:
+            one = Hanging(way, first, then, 5.0 if way == "dribble" else 0.0)
+            hostile.append(stack.enter_context(contextlib.closing(one)))
+            images += [late_name("node", lambda i: f"{way}.example/app" + (f"@{digest(f'{way}{i}'.encode())}" if way in DIGESTS else f":{i}"))]
+            reasons.append(why)
+        late = agent(config_with(hostile, images, [name], mirror, "node"), wrap=lab.wrap)
+        for one, why, server in zip(images, reasons, hostile):
+            until(lambda: (i := image(late, one)) and i["why"] and re.search(why, i["why"]), lambda: image(late, one), timeout=20)
+            assert image(late, one)["reason"] == "wave-waits" and server.asked > 0, image(late, one)
+        wait_image(late, name)
+
+
+def test_many_large_answers_of_a_mirror_take_little_memory(lab: Lab, name: str, agent: Start) -> None:
+    body = b"[" + b"0," * 450_000 + b"0]"
+    with contextlib.closing(Hanging("large", answer(body, f"Content-Length: {len(body)}"))) as mirror:
+        images = [late_name("node", lambda i: f"large.example/app-{k}@{digest(bytes([i]))}") for k in range(60)]
+        late = agent(config_with([mirror], images, [], None, "node"), wrap=lab.wrap)
+        peak, before = 0, 0
+        while mirror.asked < 5 * len(images):
+            rollup = Path(f"/proc/{late.pid}/smaps_rollup").read_text()
+            private = int(re.search(r"Private_Dirty: +(\d+)", rollup)[1])
+            if mirror.asked >= len(images):  # its start is over
+                peak, before = max(peak, private), before or private
+        assert peak < before + 8 * SLACK * 1024, (before, peak)
 
 
 K3S = "var/lib/rancher/k3s/agent/etc/containerd/certs.d"
