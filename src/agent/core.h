@@ -15,6 +15,9 @@
 /* Deadline of a job in a command. */
 #define CORE_JOB_US (3 * USEC_PER_SEC)
 
+/* After this time a job hangs: three times JOB_TIMEOUT_US. */
+#define JOB_OVERDUE_US (30 * USEC_PER_SEC)
+
 /* From the command line and the environment. */
 struct core_options {
 	const char *config_file; /* NULL: /etc/headroom/headroom.yaml and conf.d, both optional */

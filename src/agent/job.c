@@ -13,7 +13,11 @@ static void run_job(void *data, const struct wait *wait)
 
 	if (job->tuner && job->kind == JOB_SAMPLE)
 		bounded.path = &job->tuner->sample_path;
+	if (job->alone)
+		pthread_mutex_lock(job->alone);
 	job->ops->run(job->request, &bounded);
+	if (job->alone)
+		pthread_mutex_unlock(job->alone);
 }
 
 static void adopt_job(void *data, void *userdata)
@@ -38,8 +42,8 @@ static void adopt_job(void *data, void *userdata)
 	}
 	tuner->under_way[job->kind]--;
 	job->ops->adopt(is_current ? tuner->self : NULL, steal(job->request));
-	if (job->kind == JOB_LOAD)
-		malloc_trim(0); /* loading took megabytes for a moment */
+	if (job->kind != JOB_SAMPLE)
+		malloc_trim(0); /* it took megabytes for a moment */
 	agent->core.node.revision++;
 }
 
@@ -76,6 +80,7 @@ static bool begin_job(struct agent *agent, struct tuner_status *tuner, enum job_
 		.kind = kind,
 		.generation = tuner->generation,
 		.is_after_files = !agent->core.job,
+		.alone = kind == JOB_LOAD ? &agent->loading : NULL,
 	};
 
 	job.request = job.ops->request(tuner->self, tuner->memory, tuner->files_stale);
@@ -128,6 +133,13 @@ void agent_begin_jobs(struct agent *agent)
 	/* A restart would interrupt it. */
 	bool may_transfer = !agent->core.job && !node_restart_due(&agent->core.node);
 
+	/* Both need memory for a moment. */
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
+		const struct tuner_status *tuner = &agent->core.node.tuners[i];
+
+		may_transfer &= tuner->under_way[JOB_LOAD] == 0 ||
+				now_us() > tuner->requested_us[JOB_LOAD] + JOB_OVERDUE_US;
+	}
 	/* End threads without a job. */
 	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)
 		if (!job->request && job->own)

@@ -5,9 +5,6 @@
 #include "base/log.h"
 #include "tuners/table.h"
 
-/* Three times JOB_TIMEOUT_US. */
-#define JOB_OVERDUE_US (30 * USEC_PER_SEC)
-
 static void judge_agent(const struct core *core, struct condition_reading *degraded)
 {
 	bool writes = core_wants_to_write(core);

@@ -4,8 +4,16 @@
 
 #include "runtime/archive_internal.h"
 
+#include <nettle/base16.h>
+#include <nettle/sha2.h>
+
 #define DOCUMENTS_MAX 1024
-#define VALUES_MAX    8000 /* of one document: cJSON needs about 150 bytes for each */
+#define STRING_MAX    512 /* bytes: names and paths are shorter, labels may be longer */
+
+/* Bytes of a parsed document: of a list of images, which stays while the others are read one by
+ * one, and of each other. */
+#define LIST_MEMORY     ((size_t)768 * 1024)
+#define DOCUMENT_MEMORY ((size_t)512 * 1024)
 
 #define SIZE_LIMIT 0x1p53 /* JSON numbers are exact below it */
 
@@ -83,15 +91,43 @@ int archive_open_blob(
 	return r;
 }
 
+/* Reads the text that is to be parsed, and the digest of the whole text. */
+static int read_text(struct archive_reader *reader, const char *shown,
+	const struct archive_file *file, size_t memory_max, struct json_compact *compact,
+	char digest[static DIGEST_MAX])
+{
+	uint8_t sum[SHA256_DIGEST_SIZE];
+	struct sha256_ctx context;
+	char part[16384];
+
+	sha256_init(&context);
+	for (uint64_t done = 0, n; done < file->size; done += n) {
+		int r;
+
+		n = MIN(file->size - done, sizeof(part));
+		r = archive_pread(file->fd, part, (size_t)n, file->offset + done);
+		if (r < 0)
+			return archive_error(reader, r);
+		sha256_update(&context, (size_t)n, (const uint8_t *)part);
+		json_compact_add(compact, part, (size_t)n, STRING_MAX);
+		if (compact->memory > memory_max)
+			return archive_bad(reader, "%.90s: too large", shown);
+	}
+	sha256_digest(&context, sizeof(sum), sum);
+	strcpy(digest, "sha256:");
+	base16_encode_update(digest + strlen(digest), sizeof(sum), sum);
+	digest[DIGEST_MAX - 1] = '\0';
+	return 0;
+}
+
 int archive_read_document(
 	struct archive_reader *reader, const char *name, struct archive_blob *blob, cJSON **json)
 {
 	_cleanup_close_ int fd = -1;
-	_cleanup_free_ char *text = NULL;
-	char digest[DIGEST_MAX] = "sha256:";
+	struct json_compact compact = {0};
+	char digest[DIGEST_MAX];
 	const char *shown = name ? name : blob->digest;
 	struct archive_file file;
-	size_t values = 0;
 	int r = archive_check_wait(reader);
 
 	if (r == 0)
@@ -104,24 +140,21 @@ int archive_read_document(
 		return archive_bad(reader, "%.90s: too large", shown);
 	if (++reader->n_documents > DOCUMENTS_MAX)
 		return archive_bad(reader, "more than %d manifests", DOCUMENTS_MAX);
-	text = must(calloc(1, (size_t)file.size + 1));
-	r = archive_pread(fd, text, (size_t)file.size, file.offset);
-	if (r < 0)
-		return archive_error(reader, r);
-	hash_bytes(text, (size_t)file.size, digest + strlen(digest));
-	if (!name && !streq(blob->digest, digest))
-		return archive_bad(reader, "%.90s: wrong digest", shown);
-	for (const char *at = text; *at; at++)
-		values += *at == ',' || *at == '[' || *at == '{';
-	if (values > VALUES_MAX)
-		return archive_bad(reader, "%.90s: too many values", shown);
-	if (name && blob) {
+	r = read_text(reader, shown, &file, name && !blob ? LIST_MEMORY : DOCUMENT_MEMORY, &compact,
+		digest);
+	if (r == 0 && !name && !streq(blob->digest, digest))
+		r = archive_bad(reader, "%.90s: wrong digest", shown);
+	if (r == 0 && name && blob) {
 		memcpy(blob->digest, digest, sizeof(digest));
 		blob->size = file.size;
 		blob->offset = file.offset;
 	}
-	*json = cJSON_Parse(text);
-	return *json ? 0 : archive_bad(reader, "%.90s: invalid JSON", shown);
+	if (r == 0)
+		*json = cJSON_Parse(compact.text ? compact.text : "");
+	free(compact.text);
+	if (r == 0 && !*json)
+		r = archive_bad(reader, "%.90s: invalid JSON", shown);
+	return r;
 }
 
 bool archive_fits_machine(const cJSON *platform)

@@ -9,7 +9,8 @@
 
 #define IMAGES_MAX 128
 #define LAYERS_MAX 512
-#define DEPTH_MAX  4 /* of indexes within indexes */
+#define DEPTH_MAX  4  /* of indexes within indexes */
+#define HERE_MAX   64 /* manifests for this machine in one index */
 
 #define OCI_MANIFEST  "application/vnd.oci.image.manifest.v1+json"
 #define OCI_CONFIG    "application/vnd.oci.image.config.v1+json"
@@ -82,6 +83,36 @@ static bool has_urls(const cJSON *item)
 	return false;
 }
 
+static int read_image(struct archive_reader *reader, struct archive_blob *blob, int depth,
+	struct archive_image *image);
+
+/* Reads the first manifest for this machine of an index, which is deleted before. */
+static int read_children(struct archive_reader *reader, const struct archive_blob *blob, int depth,
+	cJSON *index, struct archive_image *image)
+{
+	_cleanup_free_ struct archive_blob *here = must(calloc(HERE_MAX, sizeof(*here)));
+	const cJSON *item;
+	size_t n = 0;
+	int r, bad = 0;
+
+	cJSON_ArrayForEach (item, json_at(index, "manifests"))
+		if (bad == 0 && archive_fits_machine(json_at(item, "platform")))
+			bad = n == HERE_MAX ? -E2BIG
+					    : archive_read_descriptor(
+						      reader, blob->digest, item, &here[n++]);
+	cJSON_Delete(index);
+	for (size_t i = 0; i < n - (bad == -EBADMSG); i++) {
+		r = read_image(reader, &here[i], depth + 1, image);
+		if (r != -ENOEXEC)
+			return r;
+	}
+	if (bad < 0)
+		return archive_bad(reader,
+			"%.*s: more than %d manifests for this machine, or a damaged one",
+			SHORT_DIGEST, blob->digest, HERE_MAX);
+	return archive_wrong_machine(reader, image->name);
+}
+
 /* Reads a manifest, or the first manifest for this machine of an index. */
 static int read_image(struct archive_reader *reader, struct archive_blob *blob, int depth,
 	struct archive_image *image)
@@ -103,17 +134,8 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	if (children && (depth == DEPTH_MAX || layers))
 		return archive_bad(reader, "%.*s: %s", SHORT_DIGEST, blob->digest,
 			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
-	cJSON_ArrayForEach (item, children) {
-		if (!archive_fits_machine(json_at(item, "platform")))
-			continue;
-		r = archive_read_descriptor(reader, blob->digest, item, &part);
-		if (r == 0)
-			r = read_image(reader, &part, depth + 1, image);
-		if (r != -ENOEXEC)
-			return r;
-	}
 	if (children)
-		return archive_wrong_machine(reader, image->name);
+		return read_children(reader, blob, depth, steal(document), image);
 	r = archive_read_descriptor(reader, blob->digest, json_at(document, "config"), &part);
 	if (r == 0 && !streq(part.media_type, OCI_CONFIG) && !streq(part.media_type, DOCKER_CONFIG))
 		return archive_bad(

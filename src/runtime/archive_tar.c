@@ -21,7 +21,7 @@
 #define EXTENSION_MAX 65536 /* of a pax header or a long name */
 #define WINDOW_LOG    25    /* 32 MiB, as k3s and RKE2 compress theirs; zstd without --long: 8 */
 #define CHUNK         ((size_t)64 * 1024)
-#define WINDOW_HEAP   ((size_t)1 << 20) /* a larger one is in a file */
+#define WINDOW_HEAP   ((size_t)256 * 1024) /* a larger one is in a file */
 
 /* ---- compressed archives ---- */
 
@@ -44,7 +44,7 @@ static int spool_write(struct spool *spool, size_t len)
 
 	spool->total += len;
 	/* Its pages stay in the page cache, from which the kernel can reclaim them. */
-	if (spool->window)
+	if (spool->window && spool->total / WINDOW_HEAP > (spool->total - len) / WINDOW_HEAP)
 		(void)madvise(spool->window, spool->window_size, MADV_DONTNEED);
 	if (r < 0 || spool->fd < 0)
 		return r < 0 ? r : spool->total > spool->reader->unpacked_max;

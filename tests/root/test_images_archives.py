@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import struct
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Agent, Start, until
+from hostile import FORMS
 from imagelab import OCI, Built, Image, Layout, compress, digest, docker_files, docker_save, tar_of, write_tar
 from runtimelab import Lab, lab  # noqa: F401
 from test_images import A, B, ctr, image, make_small_store, names, preload, store, wait_image  # noqa: F401
@@ -164,6 +166,42 @@ def test_an_image_that_cannot_be_loaded_does_not_keep_its_archive_from_others(la
 
 def skippable(data: bytes) -> bytes:
     return struct.pack("<II", 0x184D2A5E, 12) + bytes(12) + data
+
+
+def short(form: str) -> str:
+    return f"docker.io/library/{form.split('.')[0]}:1"
+
+
+@pytest.mark.parametrize("kind", ["containerd", pytest.param("docker", marks=pytest.mark.slow), pytest.param("containerd2", marks=[pytest.mark.containerd2, pytest.mark.slow])])
+def test_hostile_archives_are_loaded_or_have_one_error(lab: Lab, preload: Start, store: Path, kind: str) -> None:
+    lab.start(kind)
+    for form, (make, _) in FORMS.items():
+        (store / form).write_bytes(make(short(form)))
+    neighbours = [f"docker.io/library/neighbour-{where}:1" for where in ("first", "last")]
+    for name, path in zip(neighbours, ("0.tar", "zz.tar")):
+        docker_save(store / path, [Built(name, layers=1)])
+    running = preload("archives: [/run/images]")
+
+    def rows(form: str) -> list[dict[str, Any]]:
+        return [i for i in running.status()["images"] if i["source"] == f"/run/images/{form}" or i["name"] == f"/run/images/{form}"]
+
+    def ended(form: str) -> bool:
+        found = rows(form)
+        return bool(found) and all(row["state"] in ("ready", "failed") for row in found)
+
+    wrong = []
+    for form, (_, why) in FORMS.items():
+        until(lambda: ended(form), lambda: f"{form}: {rows(form)}\n{running.log[-2000:]}", 0.2, 180)
+        failures = [row["why"] for row in rows(form) if row["state"] == "failed"]
+        if (failures != [] if why == "" else not failures if why else False) or len(failures) > 1 or (why and not re.search(why, failures[0])):
+            wrong.append((form, why, [(row["name"], row["state"], row["why"]) for row in rows(form)][:3]))
+    assert not wrong, "\n".join(map(str, wrong))
+    for name in neighbours:
+        wait_image(running, name)
+    if kind != "docker":
+        left = lambda: [n for n in names(lab) if "headroom" in n] + ctr(lab, "leases", "ls", "-q").split()  # noqa: E731
+        until(lambda: not left() and not ctr(lab, "content", "active").splitlines()[1:], lambda: str(left()))
+    assert not [line for line in running.log.splitlines() if "status" in line and "signal" in line]
 
 
 def test_a_disk_that_fills_during_a_load_is_not_filled_again_at_once(lab: Lab, preload: Start, store: Path) -> None:

@@ -194,7 +194,7 @@ ARCHIVE_TEST(inconsistent_documents_are_refused)
 	for (size_t at = 1; at + 4 < sizeof(values); at += 2)
 		memcpy(values + at, "0,", 2);
 	tar_put(&many, "index.json", strcat(values, "0]"));
-	assert_refused(fixture, &many, "too many values");
+	assert_refused(fixture, &many, "too large");
 }
 
 ARCHIVE_TEST(the_depth_of_indexes_is_limited)
