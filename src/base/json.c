@@ -51,6 +51,13 @@ void json_compact_add(struct json_compact *compact, const char *part, size_t n, 
 	compact->text[compact->len] = '\0';
 }
 
+void json_compact_drop(struct json_compact *compact, size_t n)
+{
+	compact->len -= n;
+	compact->string -= MIN(n, compact->string);
+	memmove(compact->text, compact->text + n, compact->len + 1);
+}
+
 static cJSON *append(cJSON *array, cJSON *item)
 {
 	return must(cJSON_AddItemToArray(array, item) ? item : NULL);

@@ -60,6 +60,9 @@ struct json_compact {
 /* Adds a part of the text. An omitted string is empty. */
 void json_compact_add(struct json_compact *compact, const char *part, size_t n, size_t text_max);
 
+/* Removes the beginning of the text. */
+void json_compact_drop(struct json_compact *compact, size_t n);
+
 /* Sorts an array by rank, the largest first. Equal items keep their order. */
 void json_sort(cJSON *array, double (*rank)(const cJSON *item, const void *data), const void *data);
 

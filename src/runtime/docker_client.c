@@ -9,10 +9,13 @@
 #include "runtime/systemd.h"
 #include "workload/process.h"
 
-#define VERSION_US  (5 * USEC_PER_SEC / 2) /* a daemon that needs longer for /version hangs */
-#define ANSWER_US   (10 * USEC_PER_SEC)    /* for /info and lists of thousands of containers */
-#define ANSWER_MAX  ((size_t)64 << 20)
-#define OBJECT_MAX  262144 /* bytes of one object of a list or stream */
+#define VERSION_US (5 * USEC_PER_SEC / 2) /* a daemon that needs longer for /version hangs */
+#define ANSWER_US  (10 * USEC_PER_SEC)    /* for /info and lists of thousands of containers */
+#define ANSWER_MAX ((size_t)64 << 20)
+#define OBJECT_MAX                                                                                \
+	262144             /* bytes of one object of a list or stream, without longer texts than: \
+			    */
+#define TEXT_MAX    131072 /* bytes: a longer text, such as a label, is left out */
 #define NAMES_MAX   10000
 #define REFUSAL_MAX 8192 /* bytes */
 
@@ -82,6 +85,7 @@ struct request {
 	object_fn *read;
 	void *userdata; /* of read() */
 	size_t n;       /* objects read */
+	struct json_compact rest;
 	char refusal[DOCKER_ERROR_MAX];
 };
 
@@ -89,21 +93,21 @@ struct request {
 static int on_data(const char *text, size_t len, size_t *used, void *userdata)
 {
 	struct request *request = userdata;
+	struct json_compact *rest = &request->rest;
 	int r = 0;
 
+	json_compact_add(rest, text, *used = len, TEXT_MAX);
 	while (r == 0) {
 		_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 		const char *end;
 
-		*used += strspn(text + *used, " \t\r\n,[]");
-		if (*used == len)
-			return 0;
-		if (text[*used] != '{')
-			return -EBADMSG;
-		object = cJSON_ParseWithOpts(text + *used, &end, 0);
+		json_compact_drop(rest, strspn(rest->text, " \t\r\n,[]"));
+		if (rest->text[0] != '{')
+			return rest->text[0] ? -EBADMSG : 0;
+		object = cJSON_ParseWithOpts(rest->text, &end, 0);
 		if (!object)
-			return len - *used > OBJECT_MAX ? -EFBIG : 0;
-		*used = (size_t)(end - text);
+			return rest->len > OBJECT_MAX ? -EFBIG : 0;
+		json_compact_drop(rest, (size_t)(end - rest->text));
 		request->n++;
 		json_make_printable(object);
 		r = request->read(object, request);
@@ -145,7 +149,7 @@ static int ask(const char *socket, const char *method, const char *path, uint64_
 	r = http.error;
 	/* An answer that ended within an object, or too early. */
 	if (r == 0 && http.status / 100 == 2 && http.ended == 0 &&
-		(http.len > 0 || request.n < least))
+		(request.rest.len > 0 || request.n < least))
 		r = -EBADMSG;
 	if (request.refusal[0]) {
 		text = request.refusal;
@@ -164,6 +168,7 @@ static int ask(const char *socket, const char *method, const char *path, uint64_
 	if (text)
 		snprintf(why, DOCKER_ERROR_MAX, "%.100s: %s %.*s: %.120s", socket,
 			method ? method : "GET", (int)strcspn(path, "?"), path, text);
+	free(request.rest.text);
 	free(http.body);
 	return r;
 }

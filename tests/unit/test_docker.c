@@ -96,9 +96,13 @@ FAKE_TEST(long_lists_are_read_object_by_object)
 	assert_int_equal(docker_read_names(fake->socket, &names, &n, &fake->wait), 0);
 	assert_int_equal(n, OBJECTS);
 	assert_string_equal(names[OBJECTS - 1].workload.id, "2999");
-	sprintf(large, "[{\"Id\":\"%0400000d\"}]", 0);
+	sprintf(large, "[{\"Id\":\"%0100000d\",\"Names\":[\"%0100000d\",\"%0100000d\"]}]", 0, 0, 0);
 	fake->containers = large;
 	assert_int_equal(docker_read_names(fake->socket, &names, &n, &fake->wait), -EFBIG);
+	free(names);
+	sprintf(large, "[{\"Id\":\"a\",\"Labels\":{\"large\":\"%0400000d\"}}]", 0);
+	assert_int_equal(docker_read_names(fake->socket, &names, &n, &fake->wait), 0);
+	assert_int_equal(n, 1);
 }
 
 FAKE_TEST(wrong_answers_are_described)
