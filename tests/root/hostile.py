@@ -204,7 +204,7 @@ FORMS: dict[str, Form] = {
     "json-list.tar": (lambda n: tar_of({**docker(n), "manifest.json": b"7"}), "none of its images has a name"),
     "config-label.tar": (lambda n: tar_of(with_config(n, config={"Labels": {"io.buildpacks.build.metadata": "x" * 700 * KIB}})), ""),
     "config-strings.tar": (lambda n: tar_of(with_config(n, config={"Env": ["A=" + "x" * 120] * 7000})), None),
-    "config-history.tar": (lambda n: tar_of(with_config(n, history=[{"created_by": "x" * 200, "comment": "y"}] * 500)), ""),
+    "config-history.tar": (lambda n: tar_of(with_config(n, history=[{"created_by": "x" * 200, "empty_layer": True}] * 500 + [{}])), ""),
     "nested-4.tar": (lambda n: layout(n, nested(4)), ""),
     "nested-5.tar": (lambda n: layout(n, nested(5)), "indexes too deep"),
     "nested-1m.tar": (lambda n: layout(n, nested(4, 900 * KIB)), ""),
