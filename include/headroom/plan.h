@@ -22,11 +22,12 @@ struct file_change {
 struct want {
 	char name[SETTING_NAME_MAX];
 	enum setting_kind kind;
-	char actual[SETTING_VALUE_MAX]; /* in force now; empty: unknown */
-	char wanted[SETTING_VALUE_MAX]; /* empty: leave the setting alone */
-	int error;                      /* 0, or -errno of reading it: -ENOENT means unsupported */
-	const char *reason;             /* a slug */
-	bool requested; /* a configuration file asks for it: unsupported is then a failure */
+	char actual[SETTING_VALUE_MAX];     /* in force now; empty: unknown */
+	char wanted[SETTING_VALUE_MAX];     /* empty: leave the setting alone */
+	char configured[SETTING_VALUE_MAX]; /* below the administrator's value; empty: as wanted */
+	int error;          /* 0, or -errno of reading it: -ENOENT means unsupported */
+	const char *reason; /* a slug */
+	bool requested;     /* a configuration file asks for it: unsupported is then a failure */
 	union {
 		struct value_target target; /* SETTING_VALUE */
 		struct pin_target pin;      /* SETTING_PIN */

@@ -128,15 +128,16 @@ static void judge(
 	enum mode mode = input->decide->mode;
 	/* For files and pins the tuner has a more exact reason. */
 	const char *own_reason = want->kind != SETTING_VALUE ? want->reason : NULL;
+	const char *configured = want->configured[0] ? want->configured : want->wanted;
 
 	/* A changed configuration is a new attempt. */
 	if (setting->configured_anew && want->wanted[0]) {
-		if (!value_equal(setting->drift.wanted, want->wanted))
+		if (!value_equal(setting->drift.wanted, configured))
 			forget_times(&setting->drift);
 		setting->configured_anew = false;
 	}
 	if (want->wanted[0])
-		copy_text(setting->drift.wanted, SETTING_VALUE_MAX, want->wanted);
+		copy_text(setting->drift.wanted, SETTING_VALUE_MAX, configured);
 	if (mode != MODE_ENFORCE)
 		setting->drift.confirmed[0] = '\0';
 	set_text(setting->wanted, want->wanted);

@@ -62,6 +62,14 @@ NAMED: dict[str, Steps] = {
         ("manage_value", {"name": "thp.enabled", "pick": 0, "period": 0.3}),
         ("wait", {"seconds": 90000}),
     ],
+    "a_reload_after_others_have_written_less_does_not_begin_a_fight_anew": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("manage_value", {"name": "net.ipv4.tcp_rmem", "pick": 1, "period": 0.3}),
+        ("wait", {"seconds": 1800}),
+        ("set_value", {"name": "net.ipv4.tcp_rmem", "pick": 0}),
+        ("hang_up", {}),
+        ("wait", {"seconds": 2.5}),
+    ],
     "a_restart_of_the_agent_during_a_fight_does_not_begin_it_anew": [
         ("start_agent", {"owner": "unit", "crash": 0}),
         ("manage_value", {"name": "thp.enabled", "pick": 0, "period": 1800}),

@@ -219,8 +219,10 @@ static void sysctl_decide(
 		value_floor(find_named(input->values, input->n_values, want->name), want->actual,
 			floor);
 		if (value_max(configured->wanted, floor, want->wanted) == 0 &&
-			!value_equal(want->wanted, configured->wanted))
+			!value_equal(want->wanted, configured->wanted)) {
+			copy_text(want->configured, SETTING_VALUE_MAX, configured->wanted);
 			want->reason = "administrator-higher";
+		}
 	}
 }
 
