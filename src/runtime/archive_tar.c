@@ -44,7 +44,7 @@ static int spool_write(struct spool *spool, size_t len)
 
 	spool->total += len;
 	/* Its pages stay in the page cache, from which the kernel can reclaim them. */
-	if (spool->window && spool->total / WINDOW_HEAP > (spool->total - len) / WINDOW_HEAP)
+	if (spool->window)
 		(void)madvise(spool->window, spool->window_size, MADV_DONTNEED);
 	if (r < 0 || spool->fd < 0)
 		return r < 0 ? r : spool->total > spool->reader->unpacked_max;
