@@ -255,12 +255,17 @@ static void restore_files(struct file_job *job, bool resume)
 	}
 }
 
-/* Forgets the restored files, unless the process ends before their programs were activated. */
+/*
+ * Forgets the restored files, unless the process ends before their programs were activated. No
+ * program restarts without a record, so in a full state directory a later job resumes the restore.
+ */
 static void end_restore(struct file_job *job)
 {
 	const struct wait now = wait_at_most(job->wait, 0);
 	struct file_journal *journal = job->journal;
 
+	if (work_store(job) < 0)
+		return;
 	for (size_t i = journal->n_files; wait_for(&now, -1, 0) != -ECANCELED && i-- > 0;)
 		if (journal->files[i].restoring)
 			file_journal_forget(journal, journal->files[i].path);

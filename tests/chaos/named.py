@@ -151,4 +151,12 @@ NAMED: dict[str, Steps] = {
         ("suspend", {"seconds": 86400}),
         ("cut_restore_short", {"by": "command", "crash": 0}),
     ],
+    "a_restore_without_room_for_its_record_restarts_the_program_later": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 61}),
+        ("spoil_disk", {"directory": "/var/lib", "how": "make_read_only"}),
+        run("restore"),
+        ("repair_disks", {}),
+        ("wait", {"seconds": 1800}),
+    ],
 }

@@ -361,8 +361,8 @@ def test_docker_asks_the_mirrors_of_its_list_for_docker_io(lab: Lab, mirror: Mir
 
 
 @pytest.fixture
-def network(lab: Lab) -> Iterator[str]:
-    """An address outside of 127.0.0.0/8. This thread, agents and runtimes are in its network namespace."""
+def network(lab: Lab, agent: Start) -> Iterator[str]:
+    """An address outside of 127.0.0.0/8. This thread, runtimes and agents from now on are in its network namespace."""
     name, home = f"mirror-{os.getpid()}", os.readlink("/proc/thread-self/ns/net")
     back = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     subprocess.run(["ip", "netns", "add", name], check=True)
