@@ -286,7 +286,7 @@ static int start(struct agent *agent)
 
 int agent_run(const struct core_options *options)
 {
-	struct agent agent = {.loading = PTHREAD_MUTEX_INITIALIZER};
+	struct agent agent = {0};
 	const struct config_source source = core_source(options->config_file);
 	struct rlimit files;
 	struct config *config;

@@ -3,8 +3,6 @@
 
 /* The running agent, shared by the files of this directory. */
 
-#include <pthread.h>
-
 #include <systemd/sd-event.h>
 
 #include "agent/core.h"
@@ -45,10 +43,9 @@ struct job {
 	void *request;              /* NULL: the slot is free */
 	struct tuner_status *tuner; /* NULL: a file job. The worker uses its sample_path only */
 	enum job_kind kind;
-	unsigned generation;    /* of the tuner at the request */
-	bool is_after_files;    /* a sample: no file job was under way at the request */
-	struct worker *own;     /* NULL: a file job */
-	pthread_mutex_t *alone; /* held while it runs; or NULL */
+	unsigned generation; /* of the tuner at the request */
+	bool is_after_files; /* a sample: no file job was under way at the request */
+	struct worker *own;  /* NULL: a file job */
 };
 
 struct agent {
@@ -63,8 +60,6 @@ struct agent {
 	struct recorder *recorder; /* NULL: this process may not write */
 	struct worker *worker;     /* file jobs */
 	struct job jobs[JOBS_MAX];
-	pthread_mutex_t
-		loading;    /* libbpf needs twice the size of the kernel's types for each load */
 	uint64_t resume_us; /* when to resume restarts whose end is not known */
 	struct request requests[REQUESTS_MAX];
 	size_t n_requests;

@@ -13,11 +13,7 @@ static void run_job(void *data, const struct wait *wait)
 
 	if (job->tuner && job->kind == JOB_SAMPLE)
 		bounded.path = &job->tuner->sample_path;
-	if (job->alone)
-		pthread_mutex_lock(job->alone);
 	job->ops->run(job->request, &bounded);
-	if (job->alone)
-		pthread_mutex_unlock(job->alone);
 }
 
 static void adopt_job(void *data, void *userdata)
@@ -80,7 +76,6 @@ static bool begin_job(struct agent *agent, struct tuner_status *tuner, enum job_
 		.kind = kind,
 		.generation = tuner->generation,
 		.is_after_files = !agent->core.job,
-		.alone = kind == JOB_LOAD ? &agent->loading : NULL,
 	};
 
 	job.request = job.ops->request(tuner->self, tuner->memory, tuner->files_stale);
@@ -133,7 +128,7 @@ void agent_begin_jobs(struct agent *agent)
 	/* A restart would interrupt it. */
 	bool may_transfer = !agent->core.job && !node_restart_due(&agent->core.node);
 
-	/* Both need memory for a moment. */
+	/* Both need memory for a moment: libbpf twice the size of the kernel's types for a load. */
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
 		const struct tuner_status *tuner = &agent->core.node.tuners[i];
 
