@@ -292,7 +292,8 @@ class Images:
             for row in document.get("images", []):
                 if row["state"] == "ready" and row["name"] not in self.names:
                     raise Violation("truth", f"status says {row}, but containerd has {self.names}")
-                if row["state"] == "ready" and row["source"] != "registry" and self.names[row["name"]] in FOREIGN:
+                pulled = row["source"] == "registry" or any(c.fields["pull"] for c in self.node.possible_configs())
+                if row["state"] == "ready" and not pulled and self.names[row["name"]] in FOREIGN:
                     raise Violation("truth", f"{row['name']} has an image of others, but status says {row}")
         if now - max(self.due, self.changed, runtime.started) > LOADED:
             self.check_loaded()
