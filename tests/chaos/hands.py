@@ -443,15 +443,6 @@ class Hands:
         self.hang_up()
         self.start_agent("unit", 0)
 
-    @step(top=[*FOREIGN, ""], restart=[0, 2])
-    def publish(self, top: str, restart: int) -> None:
-        """The unit is to pull an image into containerd from a registry, which has one or none."""
-        self.node.images.publish(top)
-        for field, pick in (("mode", 0), ("images.mode", 0), ("archives", 0), ("pull", 1), ("runtime.kind", 0), ("runtime.restart", restart)):
-            self.edit_config("unit", field, pick, False)
-        self.hang_up()
-        self.start_agent("unit", 0)
-
     @step(file=["a", "b"], content=[*CONTENTS, *CONTENTS, "broken", "growing", "growing", "missing", "directory", "fifo"])
     def put_archive(self, file: str, content: str) -> None:
         self.node.images.put(file, content)

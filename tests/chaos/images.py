@@ -94,7 +94,7 @@ class Images:
 
     def reset(self) -> None:
         clear(STORE)
-        for table in ("images", "leases", "pins", "registry"):
+        for table in ("images", "leases", "pins"):
             (TABLES / table).write_text("")
         ARCHIVES.mkdir(exist_ok=True)
         self.archives: dict[str, str] = {}  # file -> content
@@ -104,10 +104,9 @@ class Images:
         self.pinned: set[str] = set()  # by us
         self.pin_was_wanted = False
         self.by_hand: set[str] = set()  # names that others moved
-        self.published = ""  # what the registry has as APP
         self.loaded: dict[str, str] = {}  # by us: name -> digest; "": perhaps others
         self.used = self.usage()
-        self.changed = self.due = self.clean = self.pullable = self.world.now
+        self.changed = self.due = self.clean = self.world.now
         self.pull_due = self.world.now
 
     # ---- what hands do ----
@@ -165,12 +164,6 @@ class Images:
         if top in self.tops:  # for the program it is its own
             self.loaded[name] = ""
         self.changed = self.due = self.world.now
-
-    def publish(self, top: str) -> None:
-        """The registry gets another image, or (with "") has none any more."""
-        (TABLES / "registry").write_text(f"{APP} {top}\n" if top else "")
-        self.published = top
-        self.pullable = self.world.now
 
     def put_pins(self, pins: set[str]) -> None:
         (TABLES / "pins").write_text("".join(f"{name} -\n" for name in sorted(pins)))
@@ -236,26 +229,20 @@ class Images:
 
     def observe(self) -> None:
         names, used = self.read(), self.usage()
-        pulled = sum(FOREIGN.get(top, 0) for name, top in names.items() if top != self.names.get(name))  # of unknown size
         self.observe_pins()
         if names != self.names:
             for name in {*names, *self.names}:
                 if names.get(name) != self.names.get(name) and name in (APP, TOOL):
                     self.judge(name, self.names.get(name), names.get(name))
             self.names, self.changed = names, self.world.now
-        if used > self.used and used > self.limit() + pulled:
+        if used > self.used and used > self.limit():
             raise Violation("room", f"the image store has {used} of {self.limit()} bytes: {self.node.explain()}")
         self.used = used
 
     def judge(self, name: str, before: str | None, after: str | None) -> None:
         if after is None:
             raise Violation("originals", f"{name} is gone: {self.node.explain()}")
-        if after in FOREIGN:  # a pull: it does not move a name
-            wanted = any(c.mode("images") == "enforce" and c.fields["pull"] for c in self.node.possible_configs())
-            if before or not wanted or (self.node.released.get("images") == "yes" and not self.node.commands):
-                raise Violation("consent", f"{name} was pulled, it was {before}: {self.node.explain()}")
-            after = ""  # it may take the name of an archive for its own
-        elif not self.allowed():
+        if not self.allowed():
             raise Violation("consent", f"{name} was loaded: {self.node.explain()}")
         if before and name in self.by_hand and self.loaded.get(name) in (None, after):
             raise Violation("consent", f"{name} was moved from {before} of others to {after}: {self.node.explain()}")
@@ -281,7 +268,6 @@ class Images:
         if not self.supervised() or silent:
             self.due = self.clean = now
         self.check_pull()
-        self.check_pulled()
         ours = [name for name in self.names if "headroom-preload" in name] or (TABLES / "leases").read_text()
         if not ours:
             self.clean = now
@@ -292,22 +278,10 @@ class Images:
             for row in document.get("images", []):
                 if row["state"] == "ready" and row["name"] not in self.names:
                     raise Violation("truth", f"status says {row}, but containerd has {self.names}")
-                pulled = row["source"] == "registry" or any(c.fields["pull"] for c in self.node.possible_configs())
-                if row["state"] == "ready" and not pulled and self.names[row["name"]] in FOREIGN:
+                if row["state"] == "ready" and row["source"] != "registry" and self.names[row["name"]] in FOREIGN:
                     raise Violation("truth", f"{row['name']} has an image of others, but status says {row}")
         if now - max(self.due, self.changed, runtime.started) > LOADED:
             self.check_loaded()
-
-    def check_pulled(self) -> None:
-        """An image of the registry is pulled."""
-        runtime, configs = self.node.runtime, self.node.possible_configs()
-        due = {(c.mode("images"), c.fields["runtime.kind"], c.fields["archives"], bool(c.fields["pull"]), c.fields["runtime.restart"], c.fields["wave"]) for c in configs}
-        silent = any((runtime.STATE / name).exists() for name in ("hangs", "slow")) or self.node.world.fuse >= 0
-        if due != {("enforce", "containerd", None, True, "never", None)} or not runtime.supervised() or not runtime.running() or silent or self.node.released:
-            self.pullable = self.world.now
-        late = self.published and APP not in self.names and self.world.now - max(self.pullable, self.due, runtime.started) > LOADED
-        if late and self.used + CONTENTS["large"].needs[APP] * 1.2 < self.limit():
-            raise Violation("progress", f"{APP} is not pulled: {self.node.explain()}")
 
     def check_loaded(self) -> None:
         for content in self.archives.values():
