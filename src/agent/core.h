@@ -15,9 +15,6 @@
 /* Deadline of a job in a command. */
 #define CORE_JOB_US (3 * USEC_PER_SEC)
 
-/* After this time a job hangs: three times JOB_TIMEOUT_US. */
-#define JOB_OVERDUE_US (30 * USEC_PER_SEC)
-
 /* From the command line and the environment. */
 struct core_options {
 	const char *config_file; /* NULL: /etc/headroom/headroom.yaml and conf.d, both optional */
@@ -139,6 +136,9 @@ int core_become_writer(struct core *core, const char *who);
 
 /* Whether another process runs that has got the lock: sets holder. */
 bool core_other_writer(struct core *core);
+
+/* Whether a job of this kind hangs. */
+bool core_job_is_overdue(const struct tuner_status *tuner, enum job_kind kind, uint64_t now);
 
 /* Sense, decide and reconcile all tuners or one: update node and plan. */
 void core_poll(struct core *core);

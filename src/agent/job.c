@@ -133,7 +133,7 @@ void agent_begin_jobs(struct agent *agent)
 		const struct tuner_status *tuner = &agent->core.node.tuners[i];
 
 		may_transfer &= tuner->under_way[JOB_LOAD] == 0 ||
-				now_us() > tuner->requested_us[JOB_LOAD] + JOB_OVERDUE_US;
+				core_job_is_overdue(tuner, JOB_LOAD, now_us());
 	}
 	/* End threads without a job. */
 	for (struct job *job = agent->jobs; job < agent->jobs + JOBS_MAX; job++)

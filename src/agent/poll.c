@@ -5,6 +5,9 @@
 #include "base/log.h"
 #include "tuners/table.h"
 
+/* Three times JOB_TIMEOUT_US. */
+#define JOB_OVERDUE_US (30 * USEC_PER_SEC)
+
 static void judge_agent(const struct core *core, struct condition_reading *degraded)
 {
 	bool writes = core_wants_to_write(core);
@@ -135,6 +138,11 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 	tuner->mode = mode;
 }
 
+bool core_job_is_overdue(const struct tuner_status *tuner, enum job_kind kind, uint64_t now)
+{
+	return tuner->under_way[kind] > 0 && now > tuner->requested_us[kind] + JOB_OVERDUE_US;
+}
+
 /*
  * Neither a deadline nor cancelling ends a job that hangs in the kernel, such as a read of a hung
  * file system. Then the last sample of the tuner is too old.
@@ -143,15 +151,11 @@ static void judge_jobs(struct tuner_status *tuner, uint64_t now)
 {
 	struct proposal *proposal = &tuner->proposal;
 	const char *path = tuner->sample_path;
-	bool overdue[JOB_KINDS] = {0};
 
-	for (int kind = 0; kind < JOB_TRANSFER; kind++)
-		overdue[kind] = tuner->under_way[kind] > 0 &&
-				now > tuner->requested_us[kind] + JOB_OVERDUE_US;
-	if (overdue[JOB_LOAD])
+	if (core_job_is_overdue(tuner, JOB_LOAD, now))
 		set_text(tuner->why,
 			"BPF: loading has not ended for 30 s: restart the node if it stays so");
-	if (!overdue[JOB_SAMPLE])
+	if (!core_job_is_overdue(tuner, JOB_SAMPLE, now))
 		return;
 	snprintf(tuner->why, sizeof(tuner->why),
 		"%s hangs: a sample has not ended: repair or unmount the file system, or "
