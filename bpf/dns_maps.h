@@ -22,8 +22,8 @@ enum direction {
 };
 
 /*
- * One direction of a TCP connection. Only packets of this direction write it, often on another CPU
- * than those of the other one. What a packet in order needs is in one cache line.
+ * One direction of a TCP connection. Only its packets write it: the two directions often run on
+ * different CPUs. A packet in order needs a single cache line.
  */
 struct flow {
 	/* EGRESS: the server's slot is valid if the tag matches. */

@@ -9,12 +9,10 @@
 #include "runtime/systemd.h"
 #include "workload/process.h"
 
-#define VERSION_US (5 * USEC_PER_SEC / 2) /* a daemon that needs longer for /version hangs */
-#define ANSWER_US  (10 * USEC_PER_SEC)    /* for /info and lists of thousands of containers */
-#define ANSWER_MAX ((size_t)64 << 20)
-#define OBJECT_MAX                                                                                \
-	262144             /* bytes of one object of a list or stream, without longer texts than: \
-			    */
+#define VERSION_US  (5 * USEC_PER_SEC / 2) /* a daemon that needs longer for /version hangs */
+#define ANSWER_US   (10 * USEC_PER_SEC)    /* for /info and lists of thousands of containers */
+#define ANSWER_MAX  ((size_t)64 << 20)
+#define OBJECT_MAX  262144 /* bytes of one object of a list or stream, without its long texts */
 #define TEXT_MAX    131072 /* bytes: a longer text, such as a label, is left out */
 #define NAMES_MAX   10000
 #define REFUSAL_MAX 8192 /* bytes */

@@ -243,7 +243,7 @@ def answer(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
 
 LAYER = json.dumps({"layers": [{"digest": digest(b"layer"), "size": 1}]}).encode()
 
-# Bytes of a mirror, what it repeats after them, and why its answer counts for nothing; of a tag, and of a digest.
+# The answer of a mirror, the bytes that it repeats after it, and why the answer does not count: for a tag, then for a digest.
 TAGS = {
     "html": (answer(b"", "Content-Type: text/html; charset=utf-8", "Content-Length: 7"), b"", "answers with text/html"),
     "redirect": (answer(b"", "Location: /v2/", "Content-Length: 0", status="307 Temporary Redirect"), b"", "answers 307"),

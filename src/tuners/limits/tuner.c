@@ -210,7 +210,7 @@ static void *sample_request(void *self, const void *memory, bool now)
 	/* The census predicts its cost. */
 	due[OF_FILES] = limits->census.passes[OF_FILES] >= 0 && (limits->counted || now) &&
 			is_due(&limits->passes[OF_FILES].next_us, at, SAMPLE_EVERY_US, now);
-	/* A pass over files also needs the processes: one of each network namespace. */
+	/* A pass over files also needs one process of each network namespace. */
 	due[OF_PROCESSES] = limits->census.passes[OF_PROCESSES] >= 0 &&
 			    is_due(&limits->passes[OF_PROCESSES].next_us, at, SAMPLE_EVERY_US,
 				    now || due[OF_FILES]);

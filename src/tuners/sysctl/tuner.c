@@ -141,7 +141,7 @@ static void add_writeback(struct sysctl *sysctl, const struct config *config)
 	}
 }
 
-/* Adds the keys of limits.raise, or raises those that the section sysctl has. keys has room. */
+/* Adds the keys of limits.raise. Raises a key that the section sysctl has too. keys has room. */
 static void add_raises(struct sysctl *sysctl, const struct config *config)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(raises); i++) {

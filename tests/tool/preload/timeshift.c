@@ -50,8 +50,8 @@ static pthread_key_t bell_key;
 static int fifo, ended; /* a thread of this process: an eventfd */
 
 /*
- * Whoever has slept, or begins, goes on at its turn: the test lets one thread after the other run
- * until all sleep again. So the order does not depend on the scheduler.
+ * A thread that begins or has slept goes on at its turn: the test lets one thread after the other
+ * run until all sleep again. So the order does not depend on the scheduler.
  */
 static void await_turn(void)
 {
