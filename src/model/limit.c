@@ -15,12 +15,16 @@
 /* Shorter growth is not reported. */
 #define GROWTH_LASTS_US (60 * USEC_PER_SEC)
 
-/* The users of a peak are counted and named only after it, so the readings of this time count. */
-#define USERS_FOLLOW_US (3 * USEC_PER_SEC)
+/*
+ * The users of a peak are counted only after it: a tuner counts every two seconds, at a tick that
+ * may be late. The name of a user is found later still.
+ */
+#define USERS_FOLLOW_US (5 * USEC_PER_SEC)
+#define NAMES_FOLLOW_US (60 * USEC_PER_SEC)
 
 static void observe_peak(struct limit_peak *peak, const struct limit_reading *reading, uint64_t now)
 {
-	uint64_t used = MAX(reading->peak, reading->used);
+	uint64_t used = MAX(reading->peak, reading->used), largest;
 
 	if (peak->at_us == 0 || used > peak->used) {
 		set_text(peak->name, reading->name);
@@ -37,8 +41,10 @@ static void observe_peak(struct limit_peak *peak, const struct limit_reading *re
 			peak->n_top * sizeof(peak->top[0]));
 		return;
 	}
-	if (now - peak->at_us > USERS_FOLLOW_US || reading->n_top == 0 ||
-		(peak->n_top > 0 && reading->top[0].used < peak->top[0].used))
+	largest = peak->n_top > 0 ? peak->top[0].used : 0;
+	if (reading->n_top == 0 || reading->top[0].used < largest ||
+		now - peak->at_us >
+			(reading->top[0].used == largest ? NAMES_FOLLOW_US : USERS_FOLLOW_US))
 		return;
 	peak->n_top = MIN(reading->n_top, (unsigned)LIMIT_PEAK_TOP);
 	memcpy(peak->top, reading->top, peak->n_top * sizeof(peak->top[0]));

@@ -13,8 +13,8 @@
 /* NeighborTableOverflow stays True long enough for a dashboard and an alert to see it. */
 #define OVERFLOW_WINDOW_US (300 * USEC_PER_SEC)
 
-/* The users are counted at most every two seconds. */
-#define USERS_KNOWN_US (3 * USEC_PER_SEC)
+/* The users are counted at most every two seconds, at a tick that may be late. */
+#define USERS_KNOWN_US (5 * USEC_PER_SEC)
 
 /* 1 % of the node's memory at 512 bytes per entry: struct neighbour, its key and slab padding. */
 #define CEILING_MEMORY_SHARE 100
