@@ -3,8 +3,6 @@
 
 /* The running agent, shared by the files of this directory. */
 
-#include <systemd/sd-event.h>
-
 #include "agent/core.h"
 #include "base/worker.h"
 #include "config/web.h"

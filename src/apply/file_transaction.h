@@ -11,8 +11,6 @@
  * commands call it directly.
  */
 
-#include <stdatomic.h>
-
 #include "apply/file_journal.h"
 #include "base/wait.h"
 #include "kernel/host.h"

@@ -6,7 +6,6 @@
  * family and then its samples, and "# EOF" at the end of OpenMetrics.
  */
 
-#include <stdint.h>
 #include <stdio.h>
 
 #include <headroom/tables.h>

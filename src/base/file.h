@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stddef.h>
 #include <sys/stat.h>
 
 #include "base/util.h"

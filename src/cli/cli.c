@@ -7,7 +7,6 @@
 #include "tuners/table.h"
 
 #include <getopt.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <sysexits.h>
 

@@ -4,8 +4,6 @@
 /* The command line. A file has one subcommand, or a few similar subcommands. */
 
 #include "agent/core.h"
-#include "base/json.h"
-#include "base/text.h"
 
 enum {
 	EXIT_OK = 0,

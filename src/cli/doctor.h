@@ -15,7 +15,6 @@
 #include <headroom/tables.h>
 
 #include "base/json.h"
-#include "base/util.h"
 
 #define DOCTOR_MESSAGE_MAX 1024
 

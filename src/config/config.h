@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/json.h"
-#include "base/util.h"
 
 #include <sys/socket.h>
 

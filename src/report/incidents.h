@@ -114,6 +114,9 @@ struct incident_file {
 /* All files, oldest first. The caller frees the array. */
 struct incident_file *incident_files(const char *directory, size_t *n);
 
+/* Reads a JSON document, such as INCIDENT_COUNTS: an empty one without the file. */
+cJSON *incident_read_small(const char *directory, const char *name);
+
 /* Writes the path of a file. suffix is INCIDENT_PART or "". */
 void incident_path(
 	const char *directory, const char *id, const char *suffix, char path[static PATH_MAX]);

@@ -71,16 +71,11 @@ static cJSON *summary(const char *directory, const struct incident_file *file)
 
 static void add_not_recorded(cJSON *root, const char *directory)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *counts = NULL;
-	_cleanup_free_ char *text = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *counts =
+		incident_read_small(directory, INCIDENT_COUNTS);
 	cJSON *array = json_array(root, "not_recorded");
 	const cJSON *day, *object;
-	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "%s/" INCIDENT_COUNTS, directory);
-	if (read_file(path, 64 * 1024, &text, NULL) < 0)
-		return;
-	counts = cJSON_Parse(text);
 	cJSON_ArrayForEach (day, counts)
 		cJSON_ArrayForEach (object, day) {
 			cJSON *row;

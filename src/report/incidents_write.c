@@ -22,7 +22,7 @@ void incident_path(
 	snprintf(path, PATH_MAX, "%s/%s" INCIDENT_SUFFIX "%s", directory, id, suffix);
 }
 
-static cJSON *read_small(const char *directory, const char *name)
+cJSON *incident_read_small(const char *directory, const char *name)
 {
 	_cleanup_free_ char *text = NULL;
 	char path[PATH_MAX];
@@ -76,7 +76,7 @@ static cJSON *member(cJSON *parent, const char *key)
  */
 static int count(const char *directory, const char *object, const char *why)
 {
-	cJSON *counts = read_small(directory, INCIDENT_COUNTS), *day, *row;
+	cJSON *counts = incident_read_small(directory, INCIDENT_COUNTS), *day, *row;
 	char today[TIME_TEXT_MAX];
 	int r = 0;
 
@@ -337,7 +337,7 @@ int incidents_mark(const char *directory, const char *boot, bool stopped)
 
 int incidents_mark_start(const char *directory, const char *boot, char how[INCIDENTS_START_MAX])
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *mark = read_small(directory, MARK);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *mark = incident_read_small(directory, MARK);
 	bool same = streq(json_text_at(mark, "boot"), boot);
 	bool stopped = cJSON_IsTrue(json_at(mark, "stopped"));
 	int r = make_directories(directory, 0700);

@@ -2,7 +2,6 @@
 #include "report/report.h"
 
 #include "base/build.h"
-#include "base/text.h"
 #include "tuners/table.h"
 
 /*

@@ -3,7 +3,6 @@
 
 #include "base/build.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "tuners/table.h"
 
 #define STATUS_SCHEMA 1

@@ -21,7 +21,6 @@
  */
 
 #include "base/child.h"
-#include "base/text.h"
 #include "runtime/docker_client.h"
 #include "runtime/images.h"
 #include "runtime/mirror_file.h"

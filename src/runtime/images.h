@@ -5,8 +5,6 @@
 
 #include "runtime/archive.h"
 
-#include <headroom/setting.h>
-
 #define IMAGES_WHY_MAX    256
 #define IMAGES_REGISTRY   "headroom.invalid" /* a name that no registry has */
 #define IMAGES_REPOSITORY "headroom-preload" /* in names of ours */

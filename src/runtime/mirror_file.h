@@ -8,9 +8,6 @@
 
 #include <headroom/setting.h>
 
-#include <limits.h>
-#include <stdio.h>
-
 struct host;
 struct runtime_driver;
 

@@ -5,7 +5,6 @@
  * as a file of ours.
  */
 
-#include "base/util.h"
 #include "runtime/driver.h"
 
 #define MIRRORS 8

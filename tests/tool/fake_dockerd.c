@@ -13,7 +13,6 @@
 #include "base/file.h"
 #include "base/json.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include <headroom/setting.h>
-
 /* An order for values that value_compare() refuses: they are not lists of the same length. */
 #define TEXT 9
 

@@ -8,7 +8,6 @@
 
 #include "config/config.h"
 #include "runtime/driver.h"
-#include "runtime/registry.h"
 
 #include <headroom/tuner.h>
 

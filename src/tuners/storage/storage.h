@@ -6,7 +6,6 @@
  * out what a disk is, processes.c sums up, decide.c judges, users.c and report.c show.
  */
 
-#include "kernel/host.h"
 #include "workload/cgroup.h"
 #include "workload/findings.h"
 
