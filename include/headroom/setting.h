@@ -145,7 +145,7 @@ struct value_record {
 	char tuner[32];
 	struct value_target target;
 	char original[SETTING_VALUE_MAX]; /* before the first write of this boot */
-	char before[SETTING_VALUE_MAX];   /* also ours: from before the last write, or as rounded */
+	char before[SETTING_VALUE_MAX];   /* ours too: the last value that was read back */
 	char wanted[SETTING_VALUE_MAX];   /* the value of the last write, done or intended */
 	char chosen[SETTING_VALUE_MAX];   /* the last value of others that we replaced; or empty */
 	bool grown;                       /* growth chose wanted, not the configuration */

@@ -340,11 +340,13 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		}
 		change->error = write_and_read_back(host, change);
 		/*
-		 * The kernel may round or limit the value. Record the one read back, so that
-		 * restore knows it as ours. During drift it may be someone else's.
+		 * From now on the value read back is ours, and the one from before the write is
+		 * not: a hand may choose it. The kernel may round or limit a value. During drift
+		 * another value read back may be someone else's.
 		 */
-		if (change->error == -ERANGE && !streq(change->reason, "drift") &&
-			value_is_foreign(&record, change->actual)) {
+		if (change->error == 0 ||
+			(change->error == -ERANGE && !streq(change->reason, "drift") &&
+				value_is_foreign(&record, change->actual))) {
 			set_text(record.before, change->actual);
 			(void)put_record(store, &record);
 		}

@@ -21,6 +21,14 @@ NAMED: dict[str, Steps] = {
         run("apply"),
         run("apply"),
     ],
+    "a_former_value_of_ours_that_a_hand_chooses_is_its_choice": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("edit_config", {"owner": "unit", "field": "vm.max_map_count", "pick": 1, "in_place": True}),
+        ("hang_up", {}),
+        ("wait", {"seconds": 2.5}),
+        ("set_value", {"name": "vm.max_map_count", "pick": 2}),
+        ("wait", {"seconds": 2.5}),
+    ],
     "a_value_of_the_administrator_stays_the_floor_of_later_configurations": [
         run("apply"),
         ("set_value", {"name": "vm.max_map_count", "pick": 4}),

@@ -104,7 +104,8 @@ inline values_apply(v, by_agent)
 	if
 	:: value[v] != me ->
 		STEP(put_record(v, me));
-		STEP(write_value(v, me, by_agent))
+		STEP(write_value(v, me, by_agent));
+		STEP(values[v].before = value[v])
 	:: else -> skip
 	fi
 }

@@ -4,6 +4,9 @@
 #include "apply/values.h"
 #include "base/text.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+
 #define PATH_A "/proc/sys/vm/a"
 #define BOOT   "5e0b9f3c-1d5c-4f7e-9a55-000000000001"
 
@@ -123,11 +126,7 @@ FIXTURE_TEST(a_value_is_recorded_written_and_read_back)
 	assert_int_equal(set(fixture, "20000", "30000"), 0);
 	assert_records(fixture, BOOT, "vm.a=30000 ");
 	assert_string_equal(record->original, "10000");
-	assert_string_equal(record->before, "20000");
-	/* A value of someone else does not become the value before ours. */
-	directory_put(&fixture->root, PATH_A, "77777\n");
-	assert_int_equal(set(fixture, "77777", "40000"), 0);
-	assert_string_equal(record->before, "30000");
+	assert_string_equal(record->before, "30000"); /* 20000 is not ours any more */
 }
 
 /* The kernel may store another value than the written one. Here the file keeps its tail. */
@@ -176,31 +175,54 @@ FIXTURE_TEST(a_value_that_cannot_be_recorded_is_not_written)
 	assert_int_equal(set(fixture, "1", "2"), 0);
 }
 
-/*
- * 10000 was the original; 20000 was written, then 30000 was recorded. The agent may have been
- * killed at any point of this, and others may have changed the value since.
- */
+/* The kernel kills a process that writes to a file, after the record, which is only memory. */
+static void set_and_die(struct fixture *fixture, const char *old, const char *new)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (child == 0) {
+		(void)signal(SIGXFSZ, SIG_DFL);
+		(void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){0});
+		(void)set(fixture, old, new);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+	reopen(fixture, BOOT, true);
+}
+
+/* 10000 was the original; 20000 was written, then 30000 was recorded, and perhaps written. */
 TEST(restore_skips_values_changed_by_others)
 {
 	static const struct {
+		bool killed;
 		const char *found; /* NULL: the file is missing */
 		const char *left, *reason;
 	} cases[] = {
-		{"10000\n", "10000\n", "original"}, /* killed before the first write */
-		{"20000\n", "10000\n", "original"}, /* killed before the second write */
-		{"30000\n", "10000\n", "original"},
-		{"40000\n", "40000\n", "changed-since"},
-		{NULL, NULL, "not-in-this-kernel"},
+		{true, "10000\n", "10000\n", "original"},
+		{true, "20000\n", "10000\n", "original"},
+		{true, "30000\n", "10000\n", "original"}, /* killed after the write */
+		{true, "40000\n", "40000\n", "changed-since"},
+		{false, "20000\n", "20000\n", "changed-since"},
+		{false, "30000\n", "10000\n", "original"},
+		{false, NULL, NULL, "not-in-this-kernel"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_fixture_ struct fixture fixture;
 
 		fixture_make(&fixture);
+		directory_put(&fixture.root, PATH_A, "10000\n");
 		set(&fixture, "10000", "20000");
-		set(&fixture, "20000", "30000");
+		if (cases[i].killed)
+			set_and_die(&fixture, "20000", "30000");
+		else
+			set(&fixture, "20000", "30000");
 		if (cases[i].found)
 			directory_put(&fixture.root, PATH_A, cases[i].found);
+		else
+			directory_delete(&fixture.root, PATH_A);
 		restore(&fixture, "thp"); /* another tuner */
 		assert_int_equal(fixture.plan.n, 0);
 		restore(&fixture, i % 2 ? "sysctl" : NULL);
