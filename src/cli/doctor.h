@@ -62,6 +62,3 @@ struct bundle_input {
  * "-", to standard output. Its errors.txt lists the missing parts. Returns 0 or -errno.
  */
 int doctor_bundle(const char *path, const struct bundle_input *input);
-
-/* Returns a copy without secrets; the caller frees it. */
-char *bundle_redact(const char *text);

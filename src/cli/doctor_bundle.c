@@ -65,10 +65,10 @@ static size_t secret_word(const char *text)
 }
 
 /*
- * Keeps only scheme, host and port of a URL: the path may be a secret too, such as that of a mirror
- * or of a web hook.
+ * Returns a copy without secrets. Of a URL it has scheme, host and port only: the path of a mirror
+ * or a web hook may be a secret, too.
  */
-char *bundle_redact(const char *text)
+static char *redact(const char *text)
 {
 	_cleanup_free_ char *copy = must(strdup(text));
 	char *result = NULL;
@@ -135,7 +135,7 @@ static void put_bytes(struct bundle *bundle, const char *name, const char *data,
 
 static void put_text(struct bundle *bundle, const char *name, const char *text)
 {
-	_cleanup_free_ char *clean = bundle_redact(text);
+	_cleanup_free_ char *clean = redact(text);
 
 	put_bytes(bundle, name, clean, strlen(clean));
 }

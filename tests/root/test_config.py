@@ -209,7 +209,7 @@ def test_a_sysctl_that_the_node_lacks_is_a_warning_with_the_nearest_key(director
 @pytest.mark.quick
 def test_all_faults_are_reported_in_one_run(directory: Path, run) -> None:
     path = directory / "bad.yaml"
-    path.write_text("mode: on\nneighbor: {ipv4: {gc_thresh1: 80k}}\nhttp: {web_config: x}\nsysctl: {vm: 1}\n")
+    path.write_text("mode: on\nneighbor: {ipv4: {gc_thresh1: 80k}}\nhttp: {web_config: x}\nsysctl: {vm: 1}\ndns:\n  budgets:\n  - {qps: 0, x: 1}\n  - {server: a, qps: no}\n")
     answer = run("check-config", str(path))
     assert answer.returncode == 1
-    assert [line.split(":")[1] for line in answer.stderr.splitlines()] == ["1", "2", "3", "4"]
+    assert [line.split(":")[1] for line in answer.stderr.splitlines()] == ["1", "2", "3", "4", "7", "7", "8"]

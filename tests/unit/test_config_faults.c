@@ -179,29 +179,6 @@ TEST(values_of_one_kind_have_the_same_fault)
 	}
 }
 
-TEST(all_independent_faults_are_reported)
-{
-	static const struct {
-		const char *text;
-		unsigned n, lines[4];
-	} cases[] = {
-		{"mode: on\nnieghbor: {grow: yes}\nneighbor:\n  grow: no\n"
-		 "  ipv4: {gc_thresh1: 80k, gc_thresh3: 1}\n",
-			4, {1, 2, 4, 5}},
-		{"watch:\n  budgets:\n  - {qps: 0, tcp: no}\n  - {server: a, x: 1}\n", 3,
-			{3, 3, 4}},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_loaded_ struct loaded loaded = load_text(cases[i].text);
-
-		print_faults(&loaded);
-		assert_int_equal(loaded.faults.n, cases[i].n);
-		for (size_t f = 0; f < cases[i].n; f++)
-			assert_int_equal(loaded.faults.faults[f].line, cases[i].lines[f]);
-	}
-}
-
 /* Repeats item and a number n times, each with end; begin opens a list. */
 static struct loaded load_many(const char *begin, const char *item, unsigned n, const char *end)
 {
