@@ -36,7 +36,7 @@ struct neighbor_record records[NEIGHBOR_FAMILIES];
 /* User space sets the family and the first bucket before each run of walk(). */
 __u32 walk_family;
 __u32 walk_bucket;
-__u32 walk_buckets; /* of the table: written by walk() */
+__u32 walk_buckets; /* counts of the whole table, by walk() */
 
 struct count_map {
 	__uint(type, BPF_MAP_TYPE_HASH);

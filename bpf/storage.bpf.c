@@ -133,7 +133,7 @@ int ext4_exit(void *ctx)
 	return end();
 }
 
-/* User space sets the targets of other processors than x86-64. */
+/* On processors other than x86-64, user space sets the targets. */
 #define SYSTEM_CALL(name)                                      \
 	SEC("fentry/__x64_sys_" #name)                         \
 	int BPF_PROG(name##_enter, struct pt_regs___x86 *regs) \

@@ -379,8 +379,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	memory = must(open_memstream(&filled, &size));
-	fputc(text[0], memory); /* fill() looks one character back; a template never begins with a
-				   placeholder */
+	/* fill() looks one character back, and a template never begins with a placeholder. */
+	fputc(text[0], memory);
 	fill(memory, text + 1, argv + 3);
 	if (fclose(memory) != 0)
 		abort(); /* out of memory */

@@ -60,7 +60,7 @@ void agent_serve(struct agent *agent)
 	set_text(core->agent_error, error);
 }
 
-/* The files of web, and those of the configuration. */
+/* Changes with the files of the configuration and of http.web_config. */
 static uint64_t signature(const struct agent *agent, const struct config_source *source)
 {
 	return config_source_signature(source) ^ web_config_signature(agent->web) << 32;

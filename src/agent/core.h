@@ -63,12 +63,12 @@ enum core_directory {
 	CORE_RUNTIME, /* HEADROOM_RUNTIME_DIR or its /run/headroom: the lock, records of values */
 };
 
-/* Returns 0 with the path in this process's root, or -ENODEV without the host's directory. */
+/* Returns 0 with the path for this process, or -ENODEV if it does not see the host's directory. */
 int core_directory(const struct host *host, enum core_directory which, char path[static PATH_MAX]);
 
 /*
  * The installation to which this process belongs: HEADROOM_OWNER or "unit". A node can have two,
- * such as a unit and a DaemonSet: the records belong to the last one that wrote.
+ * such as a unit and a DaemonSet: the records belong to the last writer.
  */
 const char *core_owner(void);
 
@@ -127,14 +127,14 @@ bool core_wants_to_write(const struct core *core);
 void core_read_records(struct core *core);
 
 /*
- * Makes this process the only writer: creates the runtime directory, gets the lock, loads the
- * records and makes them those of core_owner(), without the releases of another owner. Returns 0,
- * -EBUSY if another process holds the lock, or any other error, also in values_error. Without
- * records of values no value is written; without the journal no file.
+ * Makes this process the only writer: creates the runtime directory, gets the lock and loads the
+ * records. They then belong to core_owner(); releases of another owner end. Returns 0, -EBUSY if
+ * another process holds the lock, or any other error, also in values_error. Without records of
+ * values no value is written; without the journal no file.
  */
 int core_become_writer(struct core *core, const char *who);
 
-/* Whether another process runs that has got the lock: sets holder. */
+/* Whether another process holds the lock: sets holder. */
 bool core_other_writer(struct core *core);
 
 /* Whether a job of this kind hangs. */
@@ -172,7 +172,7 @@ struct file_job *core_file_job(
 /* Updates the settings after the job and moves its changes to done. Returns its error, or 0. */
 int core_adopt_files(struct core *core, struct file_job *job, struct plan *done);
 
-/* Adds to done the settings that are not as wanted although done has no failure of them. */
+/* Adds to done the settings without their wanted value whose failure done does not have yet. */
 void core_add_unset(const struct core *core, const char *only, struct plan *done);
 
 /* Adds to done the tuners whose settings a True condition hides. */

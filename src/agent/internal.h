@@ -31,7 +31,7 @@ struct request {
 struct endpoint {
 	struct http_server *server; /* NULL: none is configured, or see error */
 	char address[PATH_MAX];     /* configured */
-	uint32_t web_checksum;      /* of what it serves with */
+	uint32_t web_checksum;      /* of the web configuration in use */
 	int error;                  /* 0 or -errno */
 	uint64_t retry_us;
 };
@@ -94,7 +94,7 @@ bool agent_join_jobs(struct agent *agent, uint64_t deadline_us);
  */
 void last_good_save(struct agent *agent);
 
-/* Returns 0, or -errno: -ENOENT if there is none of this installation and source. */
+/* Returns 0, or -errno: -ENOENT if this installation and source have kept none. */
 int last_good_load(const struct core_options *options, struct config **ret);
 
 /* loop.c. Makes the next tick due now. */

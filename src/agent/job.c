@@ -128,7 +128,7 @@ void agent_begin_jobs(struct agent *agent)
 	/* A restart would interrupt it. */
 	bool may_transfer = !agent->core.job && !node_restart_due(&agent->core.node);
 
-	/* Both need memory for a moment: libbpf twice the size of the kernel's types for a load. */
+	/* Both need memory for a moment: a load twice the size of the kernel's types. */
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
 		const struct tuner_status *tuner = &agent->core.node.tuners[i];
 

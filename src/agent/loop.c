@@ -50,7 +50,7 @@ static void adopt_files(void *self, void *job)
 	bool requested = core->job->forced || core->job->task == FILE_RESTORE;
 	int r;
 
-	/* Those under way began before it. */
+	/* Samples under way began before this job. */
 	for (size_t i = 0; i < JOBS_MAX; i++)
 		agent->jobs[i].is_after_files = false;
 	agent->resume_us = core->job->n_open > 0 || core->job->error < 0 ? now_us() + FILE_RETRY_US

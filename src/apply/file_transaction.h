@@ -17,7 +17,7 @@
 
 #include <headroom/plan.h>
 
-/* When a failed change is tried again: most failures, and a text that the program refused. */
+/* The delay before a failed change is tried again, and if the program refused the text. */
 #define FILE_RETRY_US   (60 * UINT64_C(1000000))
 #define FILE_REFUSED_US (600 * UINT64_C(1000000))
 

@@ -76,8 +76,8 @@ int work_roll_back(const struct file_job *job, const struct file_note *note);
 void work_activate(struct file_job *job);
 
 /*
- * Holds a change that someone else made necessary, unwritten, while the restarts of its unit are
- * used up.
+ * Holds back a change after a drift, unwritten, while the budget allows its unit no further
+ * restart.
  */
 bool work_yields(struct file_job *job, struct change *change);
 
@@ -91,7 +91,7 @@ void pin_apply(struct file_job *job, struct change *change);
 void pins_restore(struct file_job *job);
 
 /*
- * The budget of restarts of a unit (budget.c): every restart by us is taken from it, a roll-back
+ * The budget of restarts of a unit (budget.c): every restart by us counts, a roll-back
  * too. mark may be NULL: never restarted.
  */
 

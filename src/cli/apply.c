@@ -86,7 +86,7 @@ static int remove_runtime(const struct core *core, char path[static PATH_MAX])
 	core_socket_path(core->config, socket_path);
 	if (r < 0)
 		return r;
-	/* One that is frozen does not answer, but goes on later. */
+	/* A frozen agent does not answer, but goes on later. */
 	if (client_call(socket_path, NULL, false, "/livez", &answer, &status) == -ENOTCONN)
 		return remove_tree(path);
 	for (size_t i = 0; i < ARRAY_SIZE(records); i++) {

@@ -108,14 +108,14 @@ int local_poll(
 
 #define CLI_ALONE_MAX 64
 
-/* Names the agent, which let a request time out, in text and on stderr. Returns EXIT_FAILED. */
+/* Reports an agent that did not answer in time, in text and on stderr. Returns EXIT_FAILED. */
 int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX]);
 
 /* The configuration that a command found: the defaults if the files have a fault. */
 struct cli_config {
 	struct config *config; /* NULL: not loaded yet */
 	bool faulty;
-	bool may_be_faulty; /* the command uses the defaults then */
+	bool may_be_faulty; /* a fault does not end the command: it uses the defaults */
 };
 
 /*

@@ -130,8 +130,8 @@ static void describe_use(const cJSON *limit, char *text, size_t size)
 }
 
 /*
- * The condition's message if it is about this limit, without the name and the part that `breaks`
- * has; else the use.
+ * Writes the condition's message if it is about this limit, without the limit's name and the text
+ * of `breaks`; else the limit's use.
  */
 static void describe_limit(
 	const cJSON *limit, const cJSON *condition, struct doctor_finding *finding)

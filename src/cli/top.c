@@ -209,7 +209,7 @@ static bool topic_has(const struct topic *topic, const char *limit)
 	return starts_with(limit, topic->name) && (!limit[len] || limit[len] == '/');
 }
 
-/* Prints the limits of the topic with their users, and of a single limit what to do. */
+/* Prints the limits of the topic with their users, and what to do if one limit was asked for. */
 static void print_limits(struct screen *screen, const struct topic *topic, const cJSON *status)
 {
 	const cJSON *limit, *user;

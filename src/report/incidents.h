@@ -79,10 +79,10 @@ void incidents_close_left(const char *directory);
 /* Marks that an agent runs in this boot, or has stopped. Returns 0 or -errno. */
 int incidents_mark(const char *directory, const char *boot, bool stopped);
 
-/* Marks that it runs, and writes to how what ended the previous one. Returns 0 or -errno. */
+/* Marks that an agent runs. how gets what ended the previous agent. Returns 0 or -errno. */
 int incidents_mark_start(const char *directory, const char *boot, char how[INCIDENTS_START_MAX]);
 
-/* A reader waits so long for the disk; longer: it hangs. */
+/* A reader waits this long for the disk; after that, the disk hangs. */
 #define INCIDENTS_READ_US (3 * USEC_PER_SEC)
 
 /*

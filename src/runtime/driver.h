@@ -257,9 +257,9 @@ struct runtime_driver {
 
 	/* Keys of the configuration, by enum runtime_setting. */
 	struct runtime_key_row keys[RUNTIME_SETTINGS];
-	enum edit_format format;             /* of the files with keys */
-	bool needs_program;                  /* an edit needs the daemon's program */
-	bool has_constant_keys;              /* all versions know them: read() may find none */
+	enum edit_format format; /* of the files with keys */
+	bool needs_program;      /* an edit needs the daemon's program */
+	bool has_constant_keys;  /* all versions have these keys, even if read() finds no process */
 	const struct mirror_format *mirrors; /* NULL: a key holds the mirrors of docker.io */
 
 	/*
@@ -303,7 +303,7 @@ struct runtime_driver {
 	/* Images; all NULL: the images are not managed. */
 	bool serves_kubelet;       /* by the CRI: preferred on nodes with a kubelet */
 	unsigned copies_per_image; /* in its store: 2 if it keeps the compressed layers */
-	bool names_registry;       /* to a mirror that it asks, by ?ns=REGISTRY */
+	bool names_registry;       /* tells a mirror the registry: ?ns=REGISTRY */
 	bool loads_manifests;      /* load() needs a manifest: a pull follows no nested index */
 	bool (*honours_pins)(const char *version);
 

@@ -25,8 +25,8 @@ struct mirror_access {
 struct mirror_question {
 	char image[IMAGE_NAME_MAX]; /* complete */
 	struct mirror_access mirror;
-	bool names_registry; /* as the runtime does, by ?ns=REGISTRY */
-	int answer; /* 1: it has all of it; 0: not, or not yet; -errno: it refuses or is silent */
+	bool names_registry; /* ?ns=REGISTRY, as the runtime adds it */
+	int answer; /* 1: it has the image; 0: not (yet); -errno: it refuses, or does not answer */
 	char why[MIRROR_WHY_MAX]; /* of an error: the mirror and its answer */
 
 	/* Internal. */

@@ -83,7 +83,7 @@ void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct 
 
 void pulls_name(struct pulls *pulls, const char *digest, const char *image);
 
-/* Sets the full name of an image, with the registry's port. */
+/* Replaces the name of an image by its full name, which has the registry's port. */
 void pulls_place(struct pulls *pulls, const char *name, const char *full);
 
 /* Ends the pull of this image, which includes all layers without an image. */

@@ -112,8 +112,8 @@ bool systemd_starts_with(
 }
 
 /*
- * Reads an array of strings of a service, without those that lack the prefix and without the prefix
- * itself, joined by colons.
+ * Reads an array of strings of a service, and joins those with the prefix by colons, without the
+ * prefix itself.
  */
 static bool read_joined(sd_bus *bus, const char *unit_path, const char *property,
 	const char *prefix, char joined[static PATH_MAX])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A tuner passes on what it finds out about the node to other tuners. A job gets a copy. */
+/* Facts about the node that one tuner finds and others use. A job gets a copy. */
 
 #include <sys/types.h>
 

@@ -45,7 +45,7 @@ class Pod:
         self.programs: list[subprocess.Popen[str]] = []
 
     def run(self, script: str, *wrap: str) -> "subprocess.Popen[str]":
-        """Runs a program of Python in the pod until the pod ends, and waits for its line "ready"."""
+        """Runs a Python program in the pod until the pod ends, and waits for its line "ready"."""
 
         def enter() -> None:
             for directory in {self.group.path, self.pids}:

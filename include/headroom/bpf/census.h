@@ -41,8 +41,8 @@ enum census_kind {
 
 /*
  * list_files() writes one for each open file of these kinds, once for each process that has it.
- * list_connections() writes one for each TCP connection from an ephemeral port, also if no process
- * has it: without a process and cgroups.
+ * list_connections() writes one for each TCP connection from an ephemeral port. A connection that
+ * no process has open has neither a pid nor cgroups.
  */
 struct census_file {
 	__u64 file; /* the same for all processes that share it; of a socket its struct sock */

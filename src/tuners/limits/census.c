@@ -94,7 +94,7 @@ int census_each(int link, size_t size, census_visit *visit, void *userdata)
 	return 0;
 }
 
-/* ---- what a process or an open file says of a row ---- */
+/* ---- what a process or an open file adds to a row ---- */
 
 bool census_count(
 	const struct census_record *record, enum census_count count, struct limit_use *use)

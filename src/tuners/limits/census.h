@@ -54,7 +54,7 @@ int census_each(int link, size_t size, census_visit *visit, void *userdata);
 int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
 	struct limit_reading *reading, struct limit_reading *users);
 
-/* The use that a process or an open file shows. False: it says nothing of the row. */
+/* The use that a process or an open file adds to a row. False: none. */
 bool census_count(
 	const struct census_record *record, enum census_count count, struct limit_use *use);
 bool census_count_file(

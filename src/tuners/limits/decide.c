@@ -118,7 +118,7 @@ static void append_user(struct condition_reading *reading, const struct limit_re
 			(double)user->used, streq(limit->unit, "bytes") ? "bytes" : "", amount));
 }
 
-/* The first row has the details; of the others the names. */
+/* The first row appears with its details, further rows with their names. */
 static bool begin_message(struct condition_reading *reading, const struct judged *one)
 {
 	bool first = reading->status != CONDITION_TRUE;
@@ -219,7 +219,8 @@ void limits_decide(
 		const struct limit_reading *users;
 		struct judged one = {seen->row, &memory->rows[i], NULL, input, seconds};
 
-		/* A row without a use yet, such as no limited cgroup, has no hits either. */
+		/* Without a use, as on a node without a limited cgroup, a row has no hits either.
+		 */
 		if (seen->error < 0 && limits->counted && limits_needs_bpf(seen->row)) {
 			one.memory->seen = true;
 			one.memory->hits = seen->reading.hits;

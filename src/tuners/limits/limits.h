@@ -38,8 +38,8 @@ enum census_count_file {
 	COUNT_FILE_PORTS,
 };
 
-/* The functions of a row. The fullest of the uses that it counts is the row's use if it has no
- * other function and no file. */
+/* How a row is read. Without a file and without read and sample, its use is the fullest one that it
+ * counts. */
 struct limit_reader {
 	limit_read *read;   /* every second; never blocks */
 	limit_read *sample; /* on the worker */
@@ -73,7 +73,7 @@ struct limit_seen {
 	const struct explanation *row;
 	int error; /* 0 or -errno */
 	struct limit_reading reading;
-	struct limit_reading users[PASSES];  /* its users by the passes, else without a top */
+	struct limit_reading users[PASSES];  /* the users that each pass found */
 	bool from_sample, from_pass[PASSES]; /* in a sample: which of them it has */
 };
 

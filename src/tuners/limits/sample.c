@@ -186,7 +186,7 @@ static void read_k3s_quota(const struct host *host, const struct finding *of, ch
 	}
 }
 
-/* A process lies about its own database only. INT64_MAX: no quota, or an unknown one. */
+/* A process can misreport its own database only. INT64_MAX: no quota, or an unknown one. */
 static uint64_t read_quota(const struct host *host, const struct finding *of)
 {
 	static const char variable[] = "ETCD_QUOTA_BACKEND_BYTES=";

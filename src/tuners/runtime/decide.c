@@ -162,7 +162,7 @@ static struct want *want_key(const struct runtime_decision *decision,
 	return want;
 }
 
-/* A number of the configuration; 0: keep. A number that is not exact only raises. */
+/* Proposes a number of the configuration; 0: keep. Unless exact, it only raises. */
 static void want_number(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	enum runtime_setting setting)
 {

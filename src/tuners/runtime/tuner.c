@@ -177,7 +177,7 @@ const struct condition_type runtime_conditions[] = {
 	[PULL_SLOW] = {"PullSlow", SEVERITY_ADVICE,
 		"The rest of a layer takes more than ten minutes at its rate of the last minute. "
 		"The message names the layer, its registry, the rate and the number of other "
-		"layers. Docker does not tell the size of a layer.",
+		"layers. Docker does not report the size of a layer.",
 		pull_reasons, .now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
 	[STORAGE_DRIVER_SLOW] = {"StorageDriverSlow", SEVERITY_ADVICE,
 		"The storage driver of a container runtime is slow. It delays pulls and starts of "

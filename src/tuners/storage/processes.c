@@ -13,7 +13,7 @@ void storage_summarize(
 {
 	uint64_t slice = now / STORAGE_SLICE_US, second = now / USEC_PER_SEC;
 
-	/* The sum begins with what summary has. */
+	/* Adds to the counts that summary has. */
 	for (uint64_t s = slice - MIN(slice, STORAGE_SLICES - 1); s <= window->slice; s++) {
 		for (int i = 0; i < STORAGE_BUCKETS; i++) {
 			summary->counts[i] += window->slices[s % STORAGE_SLICES][i];

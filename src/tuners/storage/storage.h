@@ -43,7 +43,8 @@ struct storage_disk {
 
 /*
  * Reads what a device is: a disk, a partition, what dm and md build of these, or the device number
- * of a file system. name is the disk's, if the kernel told it, else "".
+ * of a file system. name is the disk's, if the kernel
+ * reported it, else "".
  */
 void storage_disk_read(
 	const struct host *host, uint32_t number, const char *name, struct storage_disk *disk);
@@ -132,7 +133,7 @@ struct storage_window {
 struct storage_sync_row {
 	struct storage_sync_key key;
 	struct storage_sync last;
-	struct storage_window *window; /* NULL: another row has a better claim; owned */
+	struct storage_window *window; /* NULL: other rows have all windows; owned */
 	double rate;                   /* smoothed syncs a second */
 	uint64_t syncs;                /* since the row exists */
 	uint64_t changed_us;
