@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
-#include <ftw.h>
+#include <fts.h>
 #include <sys/syscall.h>
 
 #include <linux/openat2.h>
@@ -171,17 +171,22 @@ int make_directories(const char *path, mode_t mode)
 	return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *, int, struct FTW *at)
-{
-	return remove(path) < 0 && (at->level > 0 || errno != EBUSY) ? -errno : 0;
-}
-
 int remove_tree(const char *path)
 {
-	int r = nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	/* Only directories are compared: files of an overlay have other devices than it. */
+	FTS *tree = fts_open(
+		(char *[]){(char *)path, NULL}, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR, NULL);
+	int r = tree ? 0 : -errno;
 
-	if (r == -1)
-		r = errno == ENOENT ? 0 : -errno;
+	for (FTSENT *entry; r == 0 && (entry = fts_read(tree));) {
+		if (entry->fts_info == FTS_NS || entry->fts_info == FTS_DNR)
+			r = entry->fts_errno == ENOENT ? 0 : -entry->fts_errno;
+		else if (entry->fts_info != FTS_D && remove(entry->fts_accpath) < 0 &&
+			 (entry->fts_level > 0 || errno != EBUSY))
+			r = -errno;
+	}
+	if (tree)
+		(void)fts_close(tree);
 	return r;
 }
 
