@@ -41,6 +41,7 @@ LOOKS = 20000  # and looks at it: the machine may be busy with others
 WAITS = {str(n).encode() for n in (0, 7, 23, 35, 43, 45, 47, 61, 202, 230, 232, 247, 270, 271, 281, 288, 441)}
 SCHED_SETATTR = 314
 CLONE_NEWNS, CLONE_NEWPID = 0x20000, 0x20000000
+PF_EXITING = 4  # linux/sched.h
 TURN = b"128"  # of a thread that timeshift.c lets sleep until its turn
 PAUSE = b"34"  # of a thread that timeshift.c lets sleep instead of its change
 
@@ -232,13 +233,15 @@ class World:
             try:
                 for tid in os.listdir(task):
                     with open(f"{task}/{tid}/stat", "rb", buffering=0) as file:
-                        state, parent = file.read(300).rpartition(b") ")[2].split()[:2]
+                        state, parent, *_, flags = file.read(300).rpartition(b") ")[2].split()[:7]
                     # A zombie's parent is to be told, unless it is stopped or awaits its turn. For the tester's own one, its last thread may still run.
                     told |= state == b"Z" and tid == pid and not (is_over(int(pid)) if parent == me else is_stopped(parent.decode()))
                     if state in b"RX":
                         return False
                     if state == b"D" and not self.hangs(task, tid):
                         return False
+                    if state == b"S" and int(flags) & PF_EXITING and not self.hangs(task, tid):
+                        return False  # the first of a pid namespace waits for the others to end
                     if state == b"S":
                         with open(f"{task}/{tid}/syscall", "rb", buffering=0) as file:
                             call = file.read(100).split(b" ")[0]
