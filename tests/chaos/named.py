@@ -29,6 +29,13 @@ NAMED: dict[str, Steps] = {
         ("set_value", {"name": "vm.max_map_count", "pick": 2}),
         ("wait", {"seconds": 2.5}),
     ],
+    "a_value_that_a_hand_sets_to_ours_is_ours_again": [
+        run("apply"),
+        ("set_value", {"name": "vm.max_map_count", "pick": 4}),
+        ("set_value", {"name": "vm.max_map_count", "pick": 2}),
+        edit("vm.max_map_count", 1),
+        run("apply"),
+    ],
     "a_value_of_the_administrator_stays_the_floor_of_later_configurations": [
         run("apply"),
         ("set_value", {"name": "vm.max_map_count", "pick": 4}),

@@ -37,6 +37,8 @@ class Value:
     loose: bool = False  # a restore was cut short: the record may be gone
     fights: list[float] = field(default_factory=list)  # when the agent wrote over a hand
     recorded: str = ""  # when a process was killed, perhaps between record and write
+    ours: set[str] = field(default_factory=set)  # a hand that writes one of these gives the value back to the program
+    floor: str = ""  # chosen before the program's last write
     immutable: bool = False
 
     def read(self) -> str:
@@ -53,9 +55,9 @@ class Value:
     def boot(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.put(self.default)
-        self.text = self.chosen = self.default
+        self.text = self.chosen = self.floor = self.default
         self.by_hand, self.firsts, self.loose, self.changed, self.recorded = True, set(), False, 0, ""
-        self.fights = []
+        self.fights, self.ours = [], set()
 
 
 def values() -> dict[str, Value]:
@@ -246,7 +248,7 @@ class Node:
         self.observe()
         value = self.values[name]
         value.put(text)
-        value.text = value.chosen = text
+        value.text, value.chosen = text, value.floor if text in value.ours else text
         value.by_hand, value.changed = True, self.world.now
 
     # ---- what the program does ----
@@ -320,6 +322,7 @@ class Node:
         self.images.forget()
         for value in self.values.values():
             value.recorded = value.recorded or value.text
+            value.ours |= {c.fields[value.name] for c in (*self.configs.values(), *(c for good in self.good.values() for c in good))}
 
     def check_log(self, done: Done) -> None:
         if done.crashed:
@@ -429,6 +432,7 @@ class Node:
                 if quiet and value.text not in allowed:
                     raise Violation("originals", f"restore left {value.name} at {value.text}, not {sorted(allowed)}: {done.out}")
                 value.recorded = ""
+                value.ours = set() if alone else value.ours
                 value.firsts, value.loose = (set(), False) if alone else (value.firsts, True)
             else:
                 refused = "(original)" not in done.out  # as a whole
@@ -509,6 +513,7 @@ class Node:
             if not value.firsts or (value.loose and value.by_hand):
                 value.firsts |= {value.text, value.recorded or value.text}
             value.text, value.by_hand, value.changed = text, False, self.world.now
+            value.ours, value.floor = set() if restoring else {text}, value.chosen
             value.loose = value.loose and restoring
 
     def fight(self, value: Value) -> None:

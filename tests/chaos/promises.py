@@ -4,7 +4,8 @@
 PROMISES = {
     "originals": "As long as a value or file that Headroom wrote is in force, restore by its owner brings back what was "
     "there before the first write, or names exactly what it cannot bring back and keeps the original.",
-    "raises only": "No value is below the one that the administrator chose last, except with exact or lower, or after restore.",
+    "raises only": "No value is below the one that the administrator chose last, except with exact or lower, or after restore. "
+    "The value that Headroom wrote last is no such choice.",
     "truth": "A setting is in-sync only while the node has the value and the program runs with it. Nothing older than three "
     "intervals is shown as known.",
     "restarts": "No unit is restarted more often than its budget allows, none during a pull with when-idle, none whose "
