@@ -146,7 +146,8 @@ static bool is_idle(const struct file_job *job, const struct service *service)
 }
 
 /* Records a restart durably, before systemd is asked. NULL when it could not be recorded. */
-static struct unit_mark *open_mark(struct file_job *job, const struct service *service)
+static struct unit_mark *open_mark(
+	struct file_job *job, const struct service *service, unsigned answered)
 {
 	struct file_journal *journal = job->journal;
 	struct unit_mark *mark = find_named(journal->units, journal->n_units, service->unit);
@@ -161,7 +162,7 @@ static struct unit_mark *open_mark(struct file_job *job, const struct service *s
 		set_text(mark->unit, service->unit);
 	}
 	before = *mark;
-	mark->answered = unit_probe(job, service);
+	mark->answered = answered;
 	mark->open = true;
 	for (size_t t = 0; t < mark->n_tried; t++)
 		mark->tried[t].last = false;
@@ -306,10 +307,13 @@ static void restart(struct file_job *job, const struct service *service)
 	char why[EDIT_WHY_MAX] = "", refusal[EDIT_WHY_MAX + 128];
 	struct unit_mark *mark;
 	struct change *change;
+	unsigned answered;
 	int r;
 
 	if (!policy_allows(job, service))
 		return;
+	/* It may take seconds, in which others change the file: the check follows. */
+	answered = unit_probe(job, service);
 	r = edit_check(&job->host, service, job->wait, why);
 	if (r < 0 && r != -ECANCELED) {
 		snprintf(refusal, sizeof(refusal),
@@ -331,7 +335,7 @@ static void restart(struct file_job *job, const struct service *service)
 		hold(job, service, "restart-pending", NULL, 0);
 		return;
 	}
-	mark = open_mark(job, service);
+	mark = open_mark(job, service, answered);
 	if (!mark) {
 		log_error(service->unit,
 			"not restarted, because it could not be recorded in the journal");

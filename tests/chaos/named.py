@@ -36,6 +36,17 @@ NAMED: dict[str, Steps] = {
         edit("vm.max_map_count", 1),
         run("apply"),
     ],
+    "a_file_that_others_break_while_a_silent_program_is_asked_restarts_nothing": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("make_immutable", {"name": "containerd.max_concurrent_downloads", "on": True}),
+        ("wait", {"seconds": 61}),
+        ("change_containerd", {"how": "hangs"}),
+        ("edit_containerd", {"how": ""}),
+        edit("runtime.restart", 0),
+        ("hang_up", {}),
+        ("edit_containerd", {"how": "refused"}),
+        ("run_containerd", {"how": "start"}),
+    ],
     "a_value_of_the_administrator_stays_the_floor_of_later_configurations": [
         run("apply"),
         ("set_value", {"name": "vm.max_map_count", "pick": 4}),
