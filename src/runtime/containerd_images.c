@@ -220,6 +220,42 @@ void containerd_remove_files(const struct host *host)
 		(void)remove_tree(path);
 }
 
+/* The CRI also gives a pulled image the name `sha256:...`, its ID. */
+static bool is_id_of(const Containerd__Image *image, const Containerd__Image *ours)
+{
+	const Containerd__Timestamp *id = image->created_at, *our = ours->created_at;
+
+	return starts_with(image->name, "sha256:") && id && our &&
+	       (id->seconds > our->seconds ||
+		       (id->seconds == our->seconds && id->nanos >= our->nanos));
+}
+
+/* Removes a name of ours, and its image's ID unless others have named the image. */
+static int delete_image(struct image_session *session, const Containerd__Image *ours)
+{
+	const Containerd__ListImagesResponse *same = NULL;
+	const char *id = NULL;
+	bool foreign = false;
+	char filter[128];
+	int r = 0;
+
+	if (ours->target) {
+		snprintf(filter, sizeof(filter), "target.digest==\"%.100s\"", ours->target->digest);
+		r = list(session, CONTAINERD_IMAGES, filter, &same);
+	}
+	for (size_t i = 0; r == 0 && same && i < same->n_images; i++) {
+		const Containerd__Image *image = same->images[i];
+
+		if (is_id_of(image, ours))
+			id = image->name;
+		else
+			foreign = foreign || !images_is_ours(image->name);
+	}
+	if (r == 0 && id && !foreign)
+		r = delete (session, CONTAINERD_DELETE_IMAGE, id, false);
+	return r == 0 ? delete (session, CONTAINERD_DELETE_IMAGE, ours->name, false) : r;
+}
+
 /*
  * Removes our names and leases of this transfer (also of an earlier attempt), or of all
  * transfers if the hash is empty. collect: containerd collects the garbage at once.
@@ -235,7 +271,7 @@ static int clean(struct image_session *session, bool collect)
 		IMAGES_REPOSITORY, session->hash);
 	r = list(session, CONTAINERD_IMAGES, filter, &images);
 	for (size_t i = 0; r == 0 && i < images->n_images; i++)
-		r = delete (session, CONTAINERD_DELETE_IMAGE, images->images[i]->name, false);
+		r = delete_image(session, images->images[i]);
 	snprintf(filter, sizeof(filter), LEASES "%s\"", session->hash);
 	if (r == 0)
 		r = list(session, CONTAINERD_LEASES, filter, &leases);

@@ -242,6 +242,9 @@ int image_call(struct image_session *session, enum cri_call which, const Protobu
 	if (r == GRPC_UNIMPLEMENTED)
 		copy_text(session->why, IMAGES_WHY_MAX,
 			"the runtime does not serve images: its CRI plugin is disabled");
+	else if (r < 0)
+		snprintf(session->why, IMAGES_WHY_MAX, "%s: %s", session->runtime->driver->name,
+			text);
 	else if (text[0])
 		utf8_copy(session->why, IMAGES_WHY_MAX, text);
 	else

@@ -172,6 +172,35 @@ def short(form: str) -> str:
     return f"docker.io/library/{form.split('.')[0]}:1"
 
 
+def assert_forms(running: Agent, forms: dict[str, str | None]) -> None:
+    """Each archive is loaded or has one error, as in FORMS."""
+
+    def rows(form: str) -> list[dict[str, Any]]:
+        return [i for i in running.status()["images"] if f"/run/images/{form}" in (i["source"], i["name"])]
+
+    def ended(form: str) -> bool:
+        found = rows(form)
+        # A load whose connection was closed begins again.
+        return bool(found) and all(row["state"] in ("ready", "failed") and "containerd: " not in row["why"] for row in found)
+
+    wrong = []
+    for form, why in forms.items():
+        until(lambda: ended(form), lambda: f"{form}: {rows(form)}\n{running.log[-2000:]}", 0.2, 180)
+        failures = [row["why"] for row in rows(form) if row["state"] == "failed"]
+        if (failures != [] if why == "" else not failures if why else False) or len(failures) > 1 or (why and not re.search(why, failures[0])):
+            wrong.append((form, why, [(row["name"], row["state"], row["why"]) for row in rows(form)][:3]))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def left_over(lab: Lab) -> list[str]:
+    """Names, leases and downloads that a load must not leave."""
+    return [
+        *(name for name in names(lab) if "headroom" in name),
+        *ctr(lab, "leases", "ls", "-q").split(),
+        *ctr(lab, "content", "active").splitlines()[1:],
+    ]
+
+
 @pytest.mark.parametrize("kind", ["containerd", pytest.param("docker", marks=pytest.mark.slow), pytest.param("containerd2", marks=[pytest.mark.containerd2, pytest.mark.slow])])
 def test_hostile_archives_are_loaded_or_have_one_error(lab: Lab, preload: Start, store: Path, kind: str) -> None:
     lab.start(kind)
@@ -182,25 +211,11 @@ def test_hostile_archives_are_loaded_or_have_one_error(lab: Lab, preload: Start,
         docker_save(store / path, [Built(name, layers=1)])
     running = preload("archives: [/run/images]")
 
-    def rows(form: str) -> list[dict[str, Any]]:
-        return [i for i in running.status()["images"] if i["source"] == f"/run/images/{form}" or i["name"] == f"/run/images/{form}"]
-
-    def ended(form: str) -> bool:
-        found = rows(form)
-        return bool(found) and all(row["state"] in ("ready", "failed") for row in found)
-
-    wrong = []
-    for form, (_, why) in FORMS.items():
-        until(lambda: ended(form), lambda: f"{form}: {rows(form)}\n{running.log[-2000:]}", 0.2, 180)
-        failures = [row["why"] for row in rows(form) if row["state"] == "failed"]
-        if (failures != [] if why == "" else not failures if why else False) or len(failures) > 1 or (why and not re.search(why, failures[0])):
-            wrong.append((form, why, [(row["name"], row["state"], row["why"]) for row in rows(form)][:3]))
-    assert not wrong, "\n".join(map(str, wrong))
+    assert_forms(running, {form: why for form, (_, why) in FORMS.items()})
     for name in neighbours:
         wait_image(running, name)
     if kind != "docker":
-        left = lambda: [n for n in names(lab) if "headroom" in n] + ctr(lab, "leases", "ls", "-q").split()  # noqa: E731
-        until(lambda: not left() and not ctr(lab, "content", "active").splitlines()[1:], lambda: str(left()))
+        until(lambda: not left_over(lab), lambda: str(left_over(lab)))
 
 
 def test_a_disk_that_fills_during_a_load_is_not_filled_again_at_once(lab: Lab, preload: Start, store: Path) -> None:

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent and containerd are killed at random times while archives are loaded. In the end nothing is left but the images."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import criwire
+import pytest
+from conftest import Agent, Start, until
+from hostile import FORMS
+from imagelab import Built, Image, Layout, compress, docker_files, tar_of
+from runtimelab import Lab, lab  # noqa: F401
+from test_images import ctr, names, preload, store  # noqa: F401
+from test_images_archives import assert_forms, left_over, short
+
+HOW = {"plain": "", "gzip": "gzip", "zstd": "zstd"}
+
+
+def docker_form(how: str, layers: str) -> Callable[[str], bytes]:
+    return lambda name: compress(tar_of(docker_files([Built(name)], layers)), how)
+
+
+def oci_form(how: str, layers: str) -> Callable[[str], bytes]:
+    return lambda name: compress(tar_of(Layout().add(Built(name), layers).files()), how)
+
+
+def pzstd(data: bytes) -> bytes:
+    return subprocess.run(["pzstd", "-qc"], input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+def index(name: str, nested: bool) -> bytes:
+    layout = Layout()
+    layout.add_index(Built(name), nested)
+    return tar_of(layout.files())
+
+
+# Archives as tools write them.
+REAL: dict[str, Callable[[str], bytes]] = {
+    **{f"docker-{how}-{layers}.tar": docker_form(HOW[how], HOW[layers]) for how in HOW for layers in HOW},
+    **{f"oci-{how}-{layers}.tar": oci_form(HOW[how], HOW[layers]) for how in HOW for layers in HOW},
+    "index.tar": lambda name: index(name, False),
+    "index-in-index.tar": lambda name: index(name, True),
+    "several.tar": lambda name: tar_of(docker_files([Built(name), Built(f"{name}-more")])),
+    "pzstd-4.tar.zst": lambda name: pzstd(tar_of(docker_files([Built(name, size=1_000_000)]))),
+}
+
+
+def surroundings(lab: Lab) -> dict[str, list[str]]:
+    """What the agent and containerd must not add to: mounts, processes, and files beside the images."""
+    mounts = (lab.root.parent / "mountinfo").read_text().splitlines()
+    return {
+        "mounts": sorted(line.split()[4] for line in mounts),
+        "certs": sorted(str(path) for path in lab.certs.rglob("*")),
+        "temporary": sorted(str(path) for path in (lab.directory / "containerd").glob("tmpmounts/*")),
+        "run": sorted(str(path) for path in (lab.directory / "run").rglob("*") if path.parent.name != "images"),
+        "processes": sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in lab.leftovers()),
+    }
+
+
+def stored(lab: Lab) -> dict[str, set[str]]:
+    """Content and snapshots by containerd's lists, and their files."""
+    root = lab.directory / "containerd"
+    return {
+        "content": set(ctr(lab, "content", "ls", "-q").split()),
+        "blobs": {f"sha256:{path.name}" for path in root.glob("io.containerd.content.v1.content/blobs/sha256/*")},
+        "ingests": {path.name for path in root.glob("io.containerd.content.v1.content/ingest/*")},
+        "snapshots": {line.split()[0] for line in ctr(lab, "snapshots", "ls").splitlines()[1:]},
+        "directories": {path.name for path in root.glob("io.containerd.snapshotter.v1.overlayfs/snapshots/*")},
+    }
+
+
+def unwanted(lab: Lab) -> dict[str, set[str]]:
+    """What containerd stores without need, long after the last deletion."""
+    time.sleep(2)
+    found, rows = stored(lab), [line.split() for line in ctr(lab, "images", "ls").splitlines()[1:]]
+    named = {row[2] for row in rows if not row[0].startswith("sha256:")}
+    ctr(lab, "leases", "create", "--id", "collect")
+    ctr(lab, "leases", "rm", "--sync", "collect")  # collects garbage
+    needed = stored(lab)
+    left = {key: found[key] - needed[key] for key in found}
+    left["ids"] = {row[0] for row in rows if row[2] not in named}
+    left["own"] = set(left_over(lab))
+    left["files"] = needed["blobs"] ^ needed["content"]
+    left["ingest"] = needed["ingests"]
+    left["directory"] = needed["directories"] if len(needed["directories"]) != len(needed["snapshots"]) else set()
+    return {key: value for key, value in left.items() if value}
+
+
+def is_loading(running: Agent) -> bool:
+    with contextlib.suppress(OSError):
+        return any(row["state"] == "active" for row in running.status()["images"])
+    return False
+
+
+@pytest.mark.parametrize(
+    "kind, forms, agents, daemons",
+    [
+        ("containerd", 12, 6, 2),
+        pytest.param("containerd", 999, 30, 10, marks=pytest.mark.slow),
+        pytest.param("containerd2", 999, 30, 10, marks=[pytest.mark.containerd2, pytest.mark.slow]),
+    ],
+)
+def test_nothing_is_left_of_killed_agents_and_runtimes(
+    lab: Lab, preload: Start, store: Path, directory: Path, kind: str, forms: int, agents: int, daemons: int
+) -> None:
+    dice = random.Random(seed := int(os.environ.get("KILLS_SEED", random.randrange(1 << 32))))
+    print(f"KILLS_SEED={seed}")
+    lab.start(kind)
+    daemon = lab.daemons["containerd"]
+    before = surroundings(lab)
+    expected: dict[str, str | None] = {}
+    for table in ({form: ("", make) for form, make in REAL.items()}, {form: (why, make) for form, (make, why) in FORMS.items()}):
+        for form in dice.sample(sorted(table), min(forms, len(table))):
+            file = f"{dice.randrange(1000):03}-{form}"  # loaded in random order
+            (store / file).write_bytes(table[form][1](short(file)))
+            expected[file] = table[form][0]
+    kills = ["agent"] * agents + ["containerd"] * daemons
+    dice.shuffle(kills)
+    running = preload("archives: [/run/images]", ready=False)
+    for kill in kills:
+        time.sleep(dice.uniform(0, 3))
+        if dice.random() < 0.5:
+            until(lambda: is_loading(running) or dice.random() < 0.02)
+            time.sleep(dice.uniform(0, 0.1))
+        if kill == "agent":
+            running.kill()
+            if dice.random() < 0.3:
+                expected.pop(file := dice.choice(sorted(expected)))
+                (store / file).unlink()
+            running = preload("archives: [/run/images]", ready=False)
+        else:
+            daemon.signal(signal.SIGKILL)
+            assert daemon.process
+            daemon.process.wait()
+            time.sleep(dice.uniform(0, 1))
+            daemon.launch()
+    lab.wait_for_cri()
+    running.wait_ready()
+    assert_forms(running, expected)
+    until(lambda: not left_over(lab), lambda: str(left_over(lab)))
+    assert unwanted(lab) == {}
+    running.stop()
+    assert {path.name for path in (directory / "state").iterdir()} <= {"config.json", "images.json", "incidents", "journal.json"}
+    after = surroundings(lab)
+    assert {key: [value for value in after[key] if value not in before[key]] for key in after} == {key: [] for key in after}
+
+
+def test_no_image_is_left_of_a_load_that_was_killed_before_its_name(lab: Lab, preload: Start, directory: Path) -> None:
+    """The runtime names it by its ID. An ID that others left stays."""
+    lab.start("containerd")
+    registry, theirs = lab.registry(), Image(1, 1000)
+    for repository, image in (("team/app", theirs), ("headroom-preload/theirs", theirs), ("headroom-preload/lost", Image(1, 1000))):
+        registry.push(repository, image)
+        criwire.pull(lab.containerd_socket, f"{registry.name}/{repository}:latest")
+    for name in names(lab):
+        if "/team/app" in name:
+            ctr(lab, "images", "rm", name)
+    (directory / "state").mkdir()
+    (unfinished := directory / "state/images.json.new").write_text("{")
+    preload("archives: [/run/images]")
+    assert not unfinished.exists()
+    until(lambda: names(lab) == {theirs.id}, lambda: str(names(lab)))
+    assert set(unwanted(lab)) == {"ids"}, "theirs has no other name"
