@@ -59,6 +59,7 @@ static size_t count_headers(char *, size_t size, size_t n, void *userdata)
 /* The errno of libcurl's codes, unless connect() had one; of all others EPROTO. */
 static const int errors[CURL_LAST] = {
 	[CURLE_OPERATION_TIMEDOUT] = ETIMEDOUT,
+	[CURLE_OUT_OF_MEMORY] = EFBIG, /* libcurl 7.88: a header of more than 100 kB */
 	[CURLE_URL_MALFORMAT] = EINVAL,
 	[CURLE_COULDNT_RESOLVE_HOST] = EHOSTUNREACH,
 	[CURLE_PEER_FAILED_VERIFICATION] = EKEYREJECTED,

@@ -189,6 +189,12 @@ static void update_state(struct mirror *mirror, bool healthy, uint64_t checked_u
 	mirror->due_us = checked_us + (mirror->against > 0 ? DOUBT_US : CHECK_US);
 }
 
+/* No registry answers with a page for people, such as that of a login. */
+static bool is_page(const struct http_get *get)
+{
+	return get->status == 200 && get->body && get->body[strspn(get->body, " \t\r\n")] == '<';
+}
+
 void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, const struct wait *wait)
 {
 	_cleanup_free_ struct http_get *gets = must(calloc(n + 1, sizeof(*gets)));
@@ -224,7 +230,9 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 		http_get_all(gets, due, &bounded);
 	for (size_t i = 0; i < due; i++) {
 		const struct http_get *get = &gets[i];
-		bool healthy = get->error == 0 && (get->status == 200 || get->status == 401);
+		bool page = is_page(get);
+		bool healthy =
+			get->error == 0 && !page && (get->status == 200 || get->status == 401);
 		struct mirror *mirror = get->userdata;
 
 		free(get->body);
@@ -237,6 +245,8 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 				"this node does not trust its certificate");
 		else if (get->error == -ETIMEDOUT)
 			copy_text(mirror->why, MIRROR_WHY_MAX, "no answer within 2 s");
+		else if (get->error == 0 && page)
+			copy_text(mirror->why, MIRROR_WHY_MAX, "GET /v2/ answers with a web page");
 		else if (get->error == 0 && !healthy)
 			snprintf(mirror->why, MIRROR_WHY_MAX, "GET /v2/ answers %ld", get->status);
 		update_state(mirror, healthy, now_us());

@@ -60,7 +60,7 @@ void registry_find_ca(const char *host_root, char path[static PATH_MAX]);
 /*
  * Mirror health: GET URL/v2/ (OCI distribution specification, "determining support") every 10 s,
  * within 2 s, without redirects or credentials. 200 and 401 mean healthy: a mirror that requires a
- * login works.
+ * login works. A web page does not.
  *
  * The first answer sets the state. Later the state changes after two contradicting answers, 1 s
  * apart: one lost packet does not disable a mirror.

@@ -186,11 +186,11 @@ class Hanging(socketserver.ThreadingTCPServer):
     daemon_threads = True
     ways = {"silent": (b"", b"", 1.0), "slow": (OK, b"a", 0.3), "endless": (OK, 1000 * b"a" + b"\r\nA: ", 0.0)}
 
-    def __init__(self, way: str, first: bytes = b"", then: bytes = b"", pause: float = 0.0) -> None:
-        super().__init__(("127.0.0.1", 0), HangingHandler)
-        self.closing, self.asked = False, 0
+    def __init__(self, way: str, first: bytes = b"", then: bytes = b"", pause: float = 0.0, host: str = "127.0.0.1") -> None:
+        super().__init__((host, 0), HangingHandler)
+        self.closing, self.asked, self.connections = False, 0, 0
         self.first, self.then, self.pause = self.ways.get(way, (first, then, pause))
-        self.registry = {"registry": f"{way}.example", "url": f"http://127.0.0.1:{self.server_address[1]}"}
+        self.registry = {"registry": f"{way}.example", "url": f"http://{host}:{self.server_address[1]}"}
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
@@ -203,6 +203,7 @@ class HangingHandler(socketserver.BaseRequestHandler):
     server: Hanging
 
     def handle(self) -> None:
+        self.server.connections += 1
         if b"/v2/ " not in self.request.recv(4096):
             self.server.asked += 1
         with contextlib.suppress(OSError):
