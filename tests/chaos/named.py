@@ -137,6 +137,15 @@ NAMED: dict[str, Steps] = {
         edit("archives", 1),
         ("end_a_pull", {"end": "unlist"}),
     ],
+    "a_load_ends_when_its_archive_leaves_the_list": [
+        edit("pin", 1),
+        ("preload", {"content": "both", "restart": 2}),
+        ("change_containerd", {"how": "slow"}),
+        ("wait", {"seconds": 11}),
+        edit("archives", 0),
+        ("hang_up", {}),
+        ("be_quiet", {}),
+    ],
     "an_archive_is_loaded_once": [
         ("preload", {"content": "both", "restart": 2}),
         ("wait", {"seconds": 61}),

@@ -139,7 +139,8 @@ static struct transfer *begin(struct made *made)
 
 TUNER_TEST(a_load_is_cancelled_when_it_fills_the_store)
 {
-	const struct images_memory full = {.full = true};
+	struct image_row row = {.preload.source = "/i/a.tar"};
+	const struct images_memory full = {.full = true, .rows = &row, .n = 1};
 	struct transfer *transfer = begin(made);
 
 	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &full));
@@ -148,9 +149,22 @@ TUNER_TEST(a_load_is_cancelled_when_it_fills_the_store)
 	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
 }
 
+TUNER_TEST(a_load_is_cancelled_when_its_archive_leaves_the_list)
+{
+	struct image_row row = {.preload.source = "/i/b.tar"};
+	const struct images_memory memory = {.rows = &row, .n = 1};
+	struct transfer *transfer = begin(made);
+
+	assert_true(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
+	set_text(row.preload.source, "/i/a.tar");
+	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
+	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+}
+
 TUNER_TEST(a_load_is_cancelled_without_progress)
 {
-	const struct images_memory memory = {0};
+	struct image_row row = {.preload.source = "/i/a.tar"};
+	const struct images_memory memory = {.rows = &row, .n = 1};
 	struct transfer *transfer;
 
 	configure(made, "runtime: {pull_progress_timeout: 10s}");

@@ -308,6 +308,17 @@ static bool is_stalled(struct transfer *transfer)
 	       now_us() > MAX(load_us, transfer->progress_us) + transfer->progress_timeout_us;
 }
 
+/* The image or archive may have left the list. */
+static bool is_listed(const struct transfer *transfer, const struct images_memory *memory)
+{
+	if (transfer->kind == TRANSFER_PULL)
+		return find_named(memory->rows, memory->n, transfer->name);
+	for (size_t i = 0; i < memory->n; i++)
+		if (streq(memory->rows[i].preload.source, transfer->archive.path))
+			return true;
+	return transfer->kind != TRANSFER_ARCHIVE;
+}
+
 /* The size of a pull is not known in advance, and other programs write to the store, too. */
 static bool images_transfer_cancels(void *request, const void *data)
 {
@@ -317,10 +328,7 @@ static bool images_transfer_cancels(void *request, const void *data)
 	transfer->cancelled |= memory->full && (transfer->kind == TRANSFER_PULL ||
 						       atomic_load(&transfer->done) > 0);
 	transfer->stalled |= is_stalled(transfer);
-	/* The image may have left the list. */
-	return transfer->cancelled || transfer->stalled ||
-	       (transfer->kind == TRANSFER_PULL &&
-		       !find_named(memory->rows, memory->n, transfer->name));
+	return transfer->cancelled || transfer->stalled || !is_listed(transfer, memory);
 }
 
 static void adopt_peers(struct images_tuner *tuner, const struct transfer *transfer)
