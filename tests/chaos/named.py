@@ -146,6 +146,16 @@ NAMED: dict[str, Steps] = {
         ("hang_up", {}),
         ("be_quiet", {}),
     ],
+    "an_image_that_another_archive_could_not_load_is_not_ready": [
+        ("put_archive", {"file": "b", "content": "newer app"}),
+        ("preload", {"content": "tool", "restart": 2, "percent": 80}),
+        ("wait", {"seconds": 61}),
+        ("wait", {"seconds": 61}),
+        ("put_archive", {"file": "a", "content": "newer app"}),
+        ("hang_up", {}),
+        ("wait", {"seconds": 1}),
+        ("wait", {"seconds": 1}),
+    ],
     "an_archive_is_loaded_once": [
         ("preload", {"content": "both", "restart": 2}),
         ("wait", {"seconds": 61}),

@@ -124,7 +124,7 @@ static bool is_ready(const struct decision *decision, const struct preload *prel
 	if (decision->overdue)
 		return false;
 	if (is_newer(decision, preload))
-		return !preload->of_others;
+		return !preload->of_others && !preload->passed;
 	return image &&
 	       (!preload->source[0] || (streq(image->id, preload->id) && !preload->passed &&
 					       preload->failures == 0));
