@@ -78,6 +78,7 @@ int archive_blob_open(const struct archive *archive, const struct archive_blob *
 struct image_server;
 int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
 	struct image_server **ret, uint16_t *port);
+bool image_server_was_asked(const struct image_server *server); /* for the repository */
 void image_server_close(struct image_server *server);
 DEFINE_CLEANUP(struct image_server, image_server_close)
 

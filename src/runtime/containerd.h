@@ -22,7 +22,7 @@ int containerd_pin(const struct image_runtime *runtime, const struct host *host,
 	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 int containerd_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive_image *image, const char *reference, const struct wait *wait,
-	const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
+	const struct image_server *server, char why[static IMAGES_WHY_MAX]);
 int containerd_pull(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX]);
 int containerd_clean(const struct image_runtime *runtime, const struct wait *wait,

@@ -361,19 +361,18 @@ static int wait_for_name(struct image_session *session, const struct archive_ima
 }
 
 /* An error of a registry's, and nobody asked our server. */
-static bool is_from_elsewhere(int r, const _Atomic uint64_t *done, uint64_t before)
+static bool is_from_elsewhere(int r, const struct image_server *server)
 {
-	return atomic_load(done) == before && (r == -ENOENT || r == -EACCES || r == -EPROTO);
+	return !image_server_was_asked(server) && (r == -ENOENT || r == -EACCES || r == -EPROTO);
 }
 
 static int load(struct image_session *session, const struct host *host,
-	const struct archive_image *image, const char *reference, const _Atomic uint64_t *done)
+	const struct archive_image *image, const char *reference, const struct image_server *server)
 {
-	const uint64_t before = atomic_load(done);
 	char other[REFERENCE_MAX], digest[REFERENCE_MAX];
 	Containerd__Image *pulled;
 	int r = pull(session, reference);
-	bool retry = is_from_elsewhere(r, done, before) && write_hosts(host, reference);
+	bool retry = is_from_elsewhere(r, server) && write_hosts(host, reference);
 
 	if (retry) {
 		/* By the name for which there is a directory. */
@@ -381,7 +380,7 @@ static int load(struct image_session *session, const struct host *host,
 		reference = other;
 		r = pull(session, reference);
 	}
-	if (is_from_elsewhere(r, done, before) && (r == -ENOENT || retry))
+	if (is_from_elsewhere(r, server) && (r == -ENOENT || retry))
 		copy_text(session->why, IMAGES_WHY_MAX,
 			"containerd asks another server for images of 127.0.0.1: take `server` out "
 			"of _default/hosts.toml, or let config_path begin with " CONTAINERD_CERTS);
@@ -400,13 +399,13 @@ static int load(struct image_session *session, const struct host *host,
 
 int containerd_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive_image *image, const char *reference, const struct wait *wait,
-	const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
+	const struct image_server *server, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
 	int r;
 
 	hash_bytes(image->name, strlen(image->name), session.hash);
-	r = load(&session, host, image, reference, done);
+	r = load(&session, host, image, reference, server);
 	containerd_remove_files(host);
 	tidy(&session, r < 0);
 	return r;

@@ -325,7 +325,7 @@ static int clean(const struct image_runtime *runtime, const struct wait *wait,
 
 static int load(const struct image_runtime *runtime, const struct host *,
 	const struct archive_image *image, const char *reference, const struct wait *wait,
-	const _Atomic uint64_t *, char why[static IMAGES_WHY_MAX])
+	const struct image_server *, char why[static IMAGES_WHY_MAX])
 {
 	/* Used after a cancellation, too. */
 	const struct wait tidy = {now_us() + USEC_PER_SEC / 2, -1};

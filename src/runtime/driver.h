@@ -333,12 +333,12 @@ struct runtime_driver {
 
 	/*
 	 * Loads and unpacks an image of an archive under the archive's name. An image_server on
-	 * 127.0.0.1 serves it at reference until the call returns, and counts its bytes in done.
+	 * 127.0.0.1 serves it at reference until the call returns.
 	 * clean() removes leftovers of a killed agent. NULL: archives cannot be loaded.
 	 */
 	int (*load)(const struct image_runtime *runtime, const struct host *host,
 		const struct archive_image *image, const char *reference, const struct wait *wait,
-		const _Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
+		const struct image_server *server, char why[static IMAGES_WHY_MAX]);
 
 	/* Removes leftovers of transfers; not to be called during one. Or NULL. */
 	int (*clean)(const struct image_runtime *runtime, const struct wait *wait,

@@ -17,6 +17,7 @@ struct image_server {
 	struct MHD_Daemon *daemon;
 	const struct archive *archive;
 	_Atomic uint64_t *sent;
+	_Atomic bool asked;
 	char prefix[IMAGE_NAME_MAX]; /* "/v2/NAME/" */
 };
 
@@ -117,6 +118,7 @@ static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const c
 	if (starts_with(url, server->prefix)) {
 		const char *rest = url + strlen(server->prefix), *digest = strchr(rest, '/');
 
+		server->asked = true;
 		if (starts_with(rest, "manifests/") || starts_with(rest, "blobs/"))
 			blob = find_named(
 				server->archive->blobs, server->archive->n_blobs, digest + 1);
@@ -174,6 +176,11 @@ int image_server_open(const struct archive *archive, const char *name, _Atomic u
 	*port = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
 	*ret = server;
 	return 0;
+}
+
+bool image_server_was_asked(const struct image_server *server)
+{
+	return server->asked;
 }
 
 void image_server_close(struct image_server *server)

@@ -46,7 +46,7 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 	/* Only the runtime knows the repository: others must not read an archive of root. */
 	snprintf(reference, sizeof(reference), "127.0.0.1:%u/%s@%s", port, repository,
 		runtime->driver->loads_manifests ? image->manifest : image->top);
-	return runtime->driver->load(runtime, host, image, reference, wait, done, why);
+	return runtime->driver->load(runtime, host, image, reference, wait, server, why);
 }
 
 int images_clean(const struct image_runtime *runtime, const struct host *host,

@@ -276,6 +276,19 @@ def test_a_load_works_with_a_default_mirror_or_server(runtime: Runtime) -> None:
         runtime.restart(before)
 
 
+@CONTAINERDS
+def test_no_other_server_is_blamed_when_containerd_refuses_content_that_it_has(runtime: Runtime) -> None:
+    """It asks for no blob then."""
+    image = Built(name("refused"))
+    image.config = image.config.replace(digest(image.tars[0]).encode(), digest(b"another layer").encode())
+    archive = Layout().add(image).write_tar(runtime.lab.directory / "refused.tar")
+    runtime.ctr("images", "import", "--no-unpack", str(archive))
+    runtime.lab.write("etc/containerd/certs.d/_default/hosts.toml", f'[host."http://127.0.0.1:{free_port()}"]\n')
+    assert "wrong diff id" in runtime.bad(*runtime.load(archive))
+    shutil.rmtree(runtime.lab.certs)
+    runtime.remove_all()
+
+
 def nonsense() -> tuple[socket.socket, int]:
     """A server that does not speak HTTP."""
     server = socket.create_server(("127.0.0.1", 0))

@@ -95,6 +95,20 @@ SERVER_TEST(an_interrupted_transfer_continues_at_its_offset)
 		"Range: bytes=99999-\r\n", "HTTP/1.1 200", "\r\n\r\n" LAYER_0);
 }
 
+SERVER_TEST(questions_and_bytes_are_counted)
+{
+	const char *path = path_of("blobs", served->files.sample.layers[0]);
+
+	EXPECT(served, "GET", "/v2/", "", "HTTP/1.1 200");
+	EXPECT(served, "GET", "/v2/other/manifests/x", "", "HTTP/1.1 404");
+	assert_false(image_server_was_asked(served->server));
+	EXPECT(served, "HEAD", path, "", "HTTP/1.1 200");
+	assert_true(image_server_was_asked(served->server));
+	assert_int_equal(served->sent, 0);
+	EXPECT(served, "GET", path, "", "HTTP/1.1 200");
+	assert_int_equal(served->sent, strlen(LAYER_0));
+}
+
 SERVER_TEST(other_methods_and_paths_are_refused)
 {
 	static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH", "OPTIONS"};
