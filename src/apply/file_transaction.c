@@ -273,16 +273,6 @@ static void end_restore(struct file_job *job)
 		file_sweep(journal);
 }
 
-static void restore_all(struct file_job *job)
-{
-	restore_files(job, false);
-	pins_restore(job);
-	for (const struct tuner_ops *const *ops = job->tuners; ops && *ops; ops++)
-		if ((*ops)->remove_leftovers && work_is_chosen(job, (*ops)->name))
-			(*ops)->remove_leftovers(&job->host);
-	(void)work_store(job);
-}
-
 void file_transaction(void *userdata, const struct wait *wait)
 {
 	struct file_job *job = userdata;
@@ -300,10 +290,15 @@ void file_transaction(void *userdata, const struct wait *wait)
 	r = work_resume(job);
 	if (job->task == FILE_APPLY)
 		apply_all(job, r != 0);
-	else if (job->task == FILE_RESTORE && r >= 0)
-		restore_all(job);
-	else if (!job->forced && r >= 0)
-		restore_files(job, true);
+	else if (r >= 0 && (job->task == FILE_RESTORE || !job->forced))
+		restore_files(job, job->task == FILE_RESUME);
+	if (job->task == FILE_RESTORE && r >= 0) {
+		pins_restore(job);
+		for (const struct tuner_ops *const *ops = job->tuners; ops && *ops; ops++)
+			if ((*ops)->remove_leftovers && work_is_chosen(job, (*ops)->name))
+				(*ops)->remove_leftovers(&job->host);
+		(void)work_store(job);
+	}
 	if ((job->task != FILE_APPLY && r >= 0) || (job->task == FILE_APPLY && r == 0))
 		work_activate(job);
 	if (job->task != FILE_APPLY && !job->forced)

@@ -48,16 +48,6 @@ static int write_small(const char *directory, const char *name, cJSON *document)
 	return replace_path(path, text, strlen(text), false);
 }
 
-static void add_one(cJSON *object, const char *key)
-{
-	cJSON *number = cJSON_GetObjectItemCaseSensitive(object, key);
-
-	if (number)
-		cJSON_SetNumberValue(number, number->valuedouble + 1);
-	else
-		json_number(object, key, 1);
-}
-
 static cJSON *member(cJSON *parent, const char *key)
 {
 	cJSON *found = cJSON_GetObjectItemCaseSensitive(parent, key);
@@ -78,6 +68,8 @@ static int count(const char *directory, const char *object, const char *why)
 {
 	cJSON *counts = incident_read_small(directory, INCIDENT_COUNTS), *day, *row;
 	char today[TIME_TEXT_MAX];
+	const char *counted;
+	double n;
 	int r = 0;
 
 	time_text(realtime_us(), today);
@@ -92,7 +84,10 @@ static int count(const char *directory, const char *object, const char *why)
 		why = "20 a day are recorded";
 		r = -EDQUOT;
 	}
-	add_one(row, why ? "skipped" : "recorded");
+	counted = why ? "skipped" : "recorded";
+	n = json_number_at(row, counted) + 1;
+	cJSON_DeleteItemFromObjectCaseSensitive(row, counted);
+	json_number(row, counted, n);
 	if (why) {
 		cJSON_DeleteItemFromObjectCaseSensitive(row, "why");
 		json_text(row, "why", why);

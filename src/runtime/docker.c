@@ -102,17 +102,6 @@ static void read_ended(struct runtime_reading *reading)
 	}
 }
 
-/* Returns the pid of the last reading, or 0 if that process has ended. */
-static pid_t known_process(const struct node_runtime *runtime)
-{
-	uint64_t start_us;
-
-	return runtime->pid > 0 && process_start("", runtime->pid, &start_us) == 0 &&
-			       start_us == runtime->process.start_us
-		       ? runtime->pid
-		       : 0;
-}
-
 static void read_docker(struct runtime_reading *reading)
 {
 	struct node_runtime *runtime = reading->runtime;
@@ -120,6 +109,7 @@ static void read_docker(struct runtime_reading *reading)
 	struct docker_info *info = &runtime->docker.info;
 	struct runtime_store *store = &runtime->store;
 	struct runtime_names names = {0};
+	bool known = process_is("", runtime->pid, runtime->process.start_us);
 	char why[DOCKER_ERROR_MAX];
 	int r;
 
@@ -129,8 +119,8 @@ static void read_docker(struct runtime_reading *reading)
 			"docker.service", "--max-concurrent-downloads", why, sizeof(why));
 	runtime->on_command[RUNTIME_DOWNLOADS] = runtime->docker.unit_sets_downloads;
 	/* With a socket unit, a connection would start a stopped dockerd. */
-	if (docker_process_read(reading->host, reading->socket, known_process(runtime), &process) <
-		0) {
+	if (docker_process_read(
+		    reading->host, reading->socket, known ? runtime->pid : 0, &process) < 0) {
 		/* A dockerd that was never started is no concern, unless it could not start. */
 		if (!runtime->found.has_socket && !runtime->answered_once &&
 			!runtime->docker.unit_sets_downloads)

@@ -293,15 +293,6 @@ static void visit_connection(void *userdata, const void *data)
 	visit_file(userdata, &file);
 }
 
-static uint64_t sum_used(const struct tally *tally)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < tally->allocated; i++)
-		sum += tally->slots[i].used;
-	return sum;
-}
-
 /* Turns the tallies of a pass into readings. */
 static void finish_rows(struct sample *sample, struct pass *pass, int of, int error)
 {
@@ -329,8 +320,8 @@ static void finish_rows(struct sample *sample, struct pass *pass, int of, int er
 		seen->error = r < 0 ? r : !any || reading->max == 0 ? -ENOENT : 0;
 		seen->reading.used = reading->used;
 		seen->reading.max = reading->max;
-		if (reader->count == COUNT_PIDS)
-			seen->reading.hits = sum_used(&pass->cgroups);
+		for (size_t k = 0; reader->count == COUNT_PIDS && k < pass->cgroups.allocated; k++)
+			seen->reading.hits += pass->cgroups.slots[k].used;
 	}
 }
 

@@ -181,16 +181,6 @@ static void read_line(const char *directory, const char *name, char *text, size_
 	text_make_printable(text);
 }
 
-static uint32_t read_number(const char *directory)
-{
-	unsigned major_number = 0, minor_number = 0;
-	char text[32];
-
-	read_line(directory, "dev", text, sizeof(text));
-	(void)sscanf(text, "%u:%u", &major_number, &minor_number);
-	return STORAGE_NUMBER(major_number, minor_number);
-}
-
 /* "mq-deadline kyber [none]": the selected one. */
 static void read_scheduler(const char *directory, char *scheduler, size_t size)
 {
@@ -287,7 +277,8 @@ static bool read_slaves(const char *directory, unsigned depth, struct storage_di
 /* directory is the device's in sysfs; it is changed. */
 static void read_disk(char *directory, unsigned depth, struct storage_disk *disk)
 {
-	char path[PATH_MAX + 32], sectors[8], *last;
+	char path[PATH_MAX + 32], sectors[8], number[32], *last;
+	unsigned major_number = 0, minor_number = 0;
 
 	snprintf(path, sizeof(path), "%s/partition", directory);
 	if (access(path, F_OK) == 0)
@@ -299,7 +290,9 @@ static void read_disk(char *directory, unsigned depth, struct storage_disk *disk
 	disk->exists = !streq(sectors, "0");
 	if (read_slaves(directory, depth, disk))
 		return;
-	disk->below[0] = read_number(directory);
+	read_line(directory, "dev", number, sizeof(number));
+	(void)sscanf(number, "%u:%u", &major_number, &minor_number);
+	disk->below[0] = STORAGE_NUMBER(major_number, minor_number);
 	disk->n_below = 1;
 	read_line(directory, "device/model", disk->model, sizeof(disk->model));
 	read_scheduler(directory, disk->scheduler, sizeof(disk->scheduler));
