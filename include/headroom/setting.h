@@ -64,7 +64,7 @@ struct drift {
 	char confirmed[SETTING_VALUE_MAX]; /* when last in sync: any other value is drift */
 	uint64_t total;                    /* times drift was seen */
 	uint64_t at_us[DRIFTS_A_DAY + 1];  /* CLOCK_MONOTONIC, at total % (DRIFTS_A_DAY + 1) */
-	bool seen;                         /* and nothing written since */
+	bool seen;                         /* drift was seen and has not ended */
 	bool at_start;                     /* the last time, by its program */
 };
 

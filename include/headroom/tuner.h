@@ -82,16 +82,13 @@ enum job_kind {
  */
 struct job_ops {
 	/*
-	 * In the loop, right after each decide(), whose memory this is, until it returns NULL: a
-	 * request with copies of all that run needs, or NULL when none is due. now: one is due,
-	 * because the tuner's files were changed.
+	 * In the loop, right after decide(), with its memory. Returns a request with copies of all
+	 * that run() needs, or NULL when none is due. It is called until it returns NULL. now: a
+	 * request is due, because the tuner's files were changed.
 	 */
 	void *(*request)(void *self, const void *memory, bool now);
 
-	/*
-	 * On a worker; in a command without an agent at once, samples only. Leaves the results in
-	 * the request.
-	 */
+	/* On a worker, or on a thread of a command. Leaves the results in the request. */
 	void (*run)(void *request, const struct wait *wait);
 
 	/*
@@ -113,7 +110,7 @@ struct tuner_loop {
 
 	/* Set by the tuner, or NULL: */
 	struct sd_event_source *urgent; /* is dispatched with a real-time priority */
-	/* Called after each decide(), whose memory this is: hands BPF parameters to the kernel. */
+	/* Called after each decide(), with its memory: hands BPF parameters to the kernel. */
 	void (*arm)(void *self, const void *memory);
 	/*
 	 * The configuration switched the tuner off: ends its effects on the node, and keeps what

@@ -306,11 +306,11 @@ static void end_incident(
 {
 	const struct limit *limit = limit_of(recorder, open->object);
 	cJSON *line = incident_line(now, open->began_us);
-	char said[512];
+	char text[512];
 
-	sum_up(open, limit ? &limit->now : NULL, now, said, sizeof(said));
+	sum_up(open, limit ? &limit->now : NULL, now, text, sizeof(text));
 	json_text(line, "end", why);
-	json_text(line, "text", said);
+	json_text(line, "text", text);
 	json_time(line, "at", now + recorder->offset_us);
 	if (limit)
 		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));

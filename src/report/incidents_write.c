@@ -169,7 +169,7 @@ static void prune(const char *directory, uint64_t max)
 	for (size_t i = 0; i < n; i++)
 		bytes += files[i].size;
 	while (bytes > max) {
-		size_t most = 0, victim = n;
+		size_t most = 0, oldest = n;
 		char path[PATH_MAX];
 
 		for (size_t i = 0; i < n; i++) {
@@ -177,15 +177,15 @@ static void prune(const char *directory, uint64_t max)
 
 			if (alike > most) { /* the first of them is the oldest */
 				most = alike;
-				victim = i;
+				oldest = i;
 			}
 		}
-		if (victim == n)
+		if (oldest == n)
 			return;
-		incident_path(directory, files[victim].id, "", path);
+		incident_path(directory, files[oldest].id, "", path);
 		unlink(path);
-		bytes -= files[victim].size;
-		memmove(&files[victim], &files[victim + 1], (--n - victim) * sizeof(*files));
+		bytes -= files[oldest].size;
+		memmove(&files[oldest], &files[oldest + 1], (--n - oldest) * sizeof(*files));
 	}
 }
 

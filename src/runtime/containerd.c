@@ -339,11 +339,12 @@ static void ask_registries(struct cri_reading *session)
 
 		set_text(name, image->name);
 		for (size_t at = 0;
-			name[0] && !image->placed && at < runtime->containerd.n_namespaces; at++) {
+			name[0] && !image->has_port && at < runtime->containerd.n_namespaces;
+			at++) {
 			if (!find_full_name(
 				    session, runtime->containerd.namespaces[at], name, full))
 				continue;
-			pulls_place(pulls, name, full);
+			pulls_set_full_name(pulls, name, full);
 			break;
 		}
 	}

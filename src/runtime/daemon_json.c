@@ -148,7 +148,7 @@ int docker_config_check(const struct runtime_daemon *daemon, const char *text, s
 	struct child child = {
 		.arguments = arguments, .root = daemon->host->root, .output_max = OUTPUT_MAX};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-	char fault[JSON_WHY_MAX], said[CHILD_WHY_MAX];
+	char fault[JSON_WHY_MAX], fault_text[CHILD_WHY_MAX];
 	int r, major = atoi(daemon->version);
 
 	if (json_parse(text, len, &object, fault) < 0) {
@@ -157,9 +157,9 @@ int docker_config_check(const struct runtime_daemon *daemon, const char *text, s
 	}
 	if (!object || major < VALIDATES_SINCE || !daemon->binary[0])
 		return object && major == 20 ? check_keys(daemon, text, object, why) : 0;
-	r = child_ask(&child, wait, NULL, said);
+	r = child_ask(&child, wait, NULL, fault_text);
 	if (r < 0)
-		snprintf(why, RUNTIME_WHY_MAX, "%.100s: %.210s", daemon->config, said);
+		snprintf(why, RUNTIME_WHY_MAX, "%.100s: %.210s", daemon->config, fault_text);
 	return r == -EINVAL ? -EBADMSG : r;
 }
 

@@ -164,8 +164,8 @@ void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct 
 
 		/* Metrics show an active pull before its bytes are counted. Without the port of its
 		 * registry it would have a second name. */
-		registry = registry_of(counts, ended || image->placed ? image->name : "");
-		if (ended || image->placed) {
+		registry = registry_of(counts, ended || image->has_port ? image->name : "");
+		if (ended || image->has_port) {
 			registry->bytes += image->bytes;
 			image->bytes = 0;
 		}
@@ -206,14 +206,14 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 	}
 }
 
-void pulls_place(struct pulls *pulls, const char *name, const char *full)
+void pulls_set_full_name(struct pulls *pulls, const char *name, const char *full)
 {
 	struct pull_image *image = find_named(pulls->images, pulls->n_images, name);
 
 	for (size_t i = 0; i < pulls->n; i++)
 		if (streq(pulls->layers[i].image, name))
 			set_text(pulls->layers[i].image, full);
-	image->placed = true;
+	image->has_port = true;
 	rename_image(pulls, image, full);
 }
 
@@ -227,7 +227,7 @@ void pulls_end(struct pulls *pulls, const char *name, uint64_t now)
 	if (!image)
 		return;
 	image->latest_us = now;
-	image->placed = true;
+	image->has_port = true;
 	rename_image(pulls, image, name);
 }
 

@@ -49,7 +49,7 @@ struct pull_image {
 	char name[160];     /* empty: the image of the layers is unknown */
 	uint64_t since_us;  /* CLOCK_MONOTONIC */
 	uint64_t latest_us; /* of the last report of a layer */
-	bool placed;        /* the name has the port of the registry, if any */
+	bool has_port;      /* the name has the port of the registry, if any */
 	uint64_t bytes;     /* to be counted when the registry is known */
 };
 
@@ -74,9 +74,9 @@ struct pull_counts {
 };
 
 /*
- * Updates the pulls; pieces are all that are being fetched, and those that came in since the last
- * update, with offset = total, at least if no update has reported them before. Bytes of an image
- * are counted when its registry is known or its pull has ended.
+ * Updates the pulls. pieces has all layers that are being fetched, and the layers that came in
+ * since the last update (offset = total), at least those that no earlier update had. Bytes of an
+ * image are counted when its registry is known or its pull has ended.
  */
 void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now_us);
@@ -84,7 +84,7 @@ void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct 
 void pulls_name(struct pulls *pulls, const char *digest, const char *image);
 
 /* Replaces the name of an image by its full name, which has the registry's port. */
-void pulls_place(struct pulls *pulls, const char *name, const char *full);
+void pulls_set_full_name(struct pulls *pulls, const char *name, const char *full);
 
 /* Ends the pull of this image, which includes all layers without an image. */
 void pulls_end(struct pulls *pulls, const char *name, uint64_t now_us);

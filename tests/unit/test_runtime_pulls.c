@@ -53,7 +53,7 @@ PULLS_TEST(bytes_are_counted_to_the_end)
 
 	POLL(0, {"layer-sha256:aa", 0, 1000});
 	pulls_name(&fixture->pulls, "sha256:aa", image);
-	pulls_place(&fixture->pulls, image, image);
+	pulls_set_full_name(&fixture->pulls, image, image);
 	POLL(1, {"layer-sha256:aa", 400, 1000});
 	assert_int_equal(registry(fixture, "docker.io").bytes, 400);
 	assert_true(fixture->pulls.layers[0].rate > 0);
@@ -101,10 +101,10 @@ PULLS_TEST(bytes_wait_for_the_port_of_their_registry)
 	pulls_name(&fixture->pulls, "sha256:aa", name);
 	POLL(1, {"layer-sha256:aa", 600, 1000}, {"layer-sha256:bb", 0, 1000});
 	assert_int_equal(registry(fixture, "10.0.0.1").bytes, 0);
-	pulls_place(&fixture->pulls, name, full);
+	pulls_set_full_name(&fixture->pulls, name, full);
 	/* The runtime reports another layer under the short name. */
 	pulls_name(&fixture->pulls, "sha256:bb", name);
-	pulls_place(&fixture->pulls, name, full);
+	pulls_set_full_name(&fixture->pulls, name, full);
 	assert_int_equal(fixture->pulls.n_images, 1);
 	POLL(2);
 	assert_int_equal(registry(fixture, "10.0.0.1:5000").bytes, 2000);

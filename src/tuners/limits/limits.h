@@ -45,13 +45,13 @@ struct limit_reader {
 	limit_read *sample; /* on the worker */
 	enum census_count count;
 	enum census_count_file count_file;
-	limit_read *who;    /* on the worker, when more than half is used: adds users */
-	bool in_namespaces; /* see limits_sample_namespaces() */
-	bool counts_hits;   /* it sets hits; otherwise they are the seconds at the maximum */
-	unsigned begins;    /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
-	int which;          /* for the function */
-	bool second;        /* for the function: inodes, not bytes; bytes, not keys */
-	const char *text;   /* for the function */
+	limit_read *add_users; /* on the worker, when more than half is used: adds users */
+	bool in_namespaces;    /* see limits_sample_namespaces() */
+	bool counts_hits;      /* it sets hits; otherwise they are the seconds at the maximum */
+	unsigned begins;       /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
+	int which;             /* for the function */
+	bool second;           /* for the function: inodes, not bytes; bytes, not keys */
+	const char *text;      /* for the function */
 };
 
 /* File systems in the order of their rows. */

@@ -78,7 +78,8 @@ const struct explanation limits_rows[] = {
 		.breaks = "new connections time out: \"nf_conntrack: table full, dropping packet\" "
 			  "in the kernel log",
 		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
-		READ(limits_read_conntrack, .who = limits_conntrack_users, .counts_hits = true)},
+		READ(limits_read_conntrack, .add_users = limits_conntrack_users,
+			.counts_hits = true)},
 	{"pids", "limit",
 		"Processes and threads of the node, against the least of kernel.pid_max, "
 		"kernel.threads-max and the pids.max of kubepods: the one with the largest used "

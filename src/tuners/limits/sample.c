@@ -342,14 +342,14 @@ static uint64_t size_of_flannel(const struct host *host)
 
 static uint64_t size_of_network(const struct host *host, const char *network)
 {
-	static const char *const places[] = {
+	static const char *const directories[] = {
 		CNI_FILES, ("/var/lib/rancher/k3s/agent" CNI_FILES), "/etc/cni/multus/net.d"};
 	uint64_t n = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(places) && n == 0; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(directories) && n == 0; i++) {
 		char full[PATH_MAX], path[PATH_MAX + NAME_MAX + 2];
 		_cleanup_(cleanup_closedir) DIR *directory =
-			opendir(host_path(host, places[i], full));
+			opendir(host_path(host, directories[i], full));
 		const struct dirent *entry;
 
 		while (n == 0 && directory && (entry = readdir(directory))) {

@@ -373,10 +373,11 @@ static void sample_run(void *request, const struct wait *wait)
 			seen->from_sample = true;
 			seen->error = reader->sample(&sample->host, reader, &seen->reading);
 		}
-		if (reader && reader->who) {
+		if (reader && reader->add_users) {
 			seen->from_pass[OF_FILES] = true;
 			if (sample->busy[i])
-				(void)reader->who(&sample->host, reader, &seen->users[OF_FILES]);
+				(void)reader->add_users(
+					&sample->host, reader, &seen->users[OF_FILES]);
 		}
 	}
 	wait_path(wait, NULL);

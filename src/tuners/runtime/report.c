@@ -187,7 +187,7 @@ void runtime_metrics(const void *self, const void *, struct metric_sink *sink)
 				const struct pull_image *image =
 					&sample->runtimes[r].pulls.images[p];
 
-				pulls_registry_of(image->placed ? image->name : "", name);
+				pulls_registry_of(image->has_port ? image->name : "", name);
 				active += streq(name, registries[i].name);
 			}
 		metric_sample(sink, active, registries[i].name, NULL);
