@@ -34,17 +34,12 @@ static __always_inline void sample(
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void count_row(__u32 slot, bool again)
+static __always_inline struct dns_row *count_row(__u32 slot)
 {
 	struct dns_row *row = bpf_map_lookup_elem(&row_counts, &slot);
 
-	if (!row) {
-		add(&control.lost_rows);
-		return;
-	}
-	add(&row->queries);
-	if (again)
-		add(&row->retransmissions);
+	add(row ? &row->queries : &control.lost_rows);
+	return row;
 }
 
 /* Counts packets to a server that are not UDP queries. */
@@ -95,6 +90,7 @@ static __always_inline int count_query(
 	struct dns_row_key client = {.type = dns_read_class(read), .suffix = dns_read_suffix(read)};
 	struct ask ask = {.question = dns_read_question(read), .id = read};
 	struct dns_server *server;
+	struct dns_row *row;
 	__u64 slots;
 
 	if (!(read & DNS_READ_HEADER)) {
@@ -119,13 +115,14 @@ static __always_inline int count_query(
 		add(&server->totals.malformed);
 	if (read & DNS_READ_EDNS)
 		add(&server->totals.edns);
+	/* Before the query is stored: an atomic operation waits for the stores before it. */
+	row = count_row(ROW_SLOT(slots));
 	/* Answers to raw sockets do not count. A message of RFC 8490 with id 0 has no answer. */
 	if (!(read & DNS_READ_ONE_WAY) && ask_of(skb, transport == DNS_TCP, &ask) &&
 		is_repeated(skb, &client, slots, &ask, tracked, now)) {
 		add(&server->totals.retransmissions);
-		count_row(ROW_SLOT(slots), true);
-	} else {
-		count_row(ROW_SLOT(slots), false);
+		if (row)
+			add(&row->retransmissions);
 	}
 	if (control.sample_share)
 		sample(skb, &client, offset, now);

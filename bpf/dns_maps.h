@@ -26,9 +26,6 @@ enum direction {
  * different CPUs. A packet in order needs a single cache line.
  */
 struct flow {
-	/* EGRESS: the server's slot is valid if the tag matches. */
-	__u64 server;
-	__u64 tag;
 	/*
 	 * INGRESS: a remote server must not choose our work. Messages that it sends are inspected
 	 * only up to the allowance of a segment, and one more for each query: so many are spent.
@@ -39,17 +36,26 @@ struct flow {
 	struct dns_way way;
 } __attribute__((aligned(64)));
 
-/* Kept with the socket. */
+/*
+ * Kept with the socket. The first members share a cache line with the kernel's pointer to the map,
+ * which every lookup reads. Few packets write this line.
+ */
 struct stream {
+	/* The server's slot is valid if the tag matches. */
+	__u64 server;
+	__u64 tag;
 	struct flow flows[DIRECTIONS];
 };
 
-/* User space maps the arrays of counters and the pending queries. */
+/*
+ * User space maps the arrays of counters and the pending queries. A mappable array begins at a
+ * page: an entry of the cache fills one cache line.
+ */
 MAP(servers, HASH, 0, DNS_SERVERS_MAX, struct dns_key, __u32);
 MAP(server_counts, ARRAY, BPF_F_MMAPABLE, DNS_SERVERS_MAX, __u32, struct dns_server);
 MAP(rows, HASH, 0, DNS_ROWS_MAX, struct dns_row_key, __u32);
 MAP(row_counts, ARRAY, BPF_F_MMAPABLE, DNS_ROWS_MAX, __u32, struct dns_row);
-MAP(cache, ARRAY, 0, DNS_CACHE_ENTRIES, __u32, struct dns_cache_entry);
+MAP(cache, ARRAY, BPF_F_MMAPABLE, DNS_CACHE_ENTRIES, __u32, struct dns_cache_entry);
 MAP(sources, HASH, 0, DNS_SOURCES_MAX, struct dns_key, struct dns_source);
 MAP(pending, ARRAY, BPF_F_MMAPABLE, DNS_PRIMARY + DNS_OVERFLOW, __u32, struct dns_bucket);
 MAP(streams, SK_STORAGE, BPF_F_NO_PREALLOC, 0, int, struct stream);

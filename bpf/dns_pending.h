@@ -113,12 +113,16 @@ __noinline __u32 answerer_of(struct __sk_buff *skb, __u32 packet)
 	return hash_address(original) | DNS_CERTAIN;
 }
 
+/* The highest bits keep successive ids apart. */
+#define PRIMARY_PAIR(ask_index) ((ask_index) >> 55 & (DNS_PRIMARY * DNS_WAYS / 2 - 1))
+
+/* The first of two ways, which share a cache line. */
 static __always_inline struct dns_pending *primary_of(__u64 ask_index)
 {
-	__u32 index = ask_index >> 56 & (DNS_PRIMARY - 1);
+	__u32 index = PRIMARY_PAIR(ask_index) / (DNS_WAYS / 2);
 	struct dns_bucket *bucket = bpf_map_lookup_elem(&pending, &index);
 
-	return bucket ? &bucket->ways[ask_index >> 53 & (DNS_WAYS - 1)] : NULL;
+	return bucket ? &bucket->ways[PRIMARY_PAIR(ask_index) % (DNS_WAYS / 2) * 2] : NULL;
 }
 
 #define OVERFLOW_NS 1000000 /* control.overflow_ns is this much behind at most */
@@ -186,6 +190,13 @@ static __always_inline bool is_again(
 	       query->question == ask->question && is_waiting(sent) &&
 	       age_of(sent, now) <= DNS_TIMEOUT_NS && query->answerer == ask->answerer &&
 	       query->server == (SERVER_SLOT(slots) & 0x3fff);
+}
+
+static __always_inline bool is_free(const struct dns_pending *way, __u64 now)
+{
+	__u64 sent = *(volatile __u64 *)&way->sent_ns;
+
+	return !is_waiting(sent) || age_of(sent, now) > DNS_TIMEOUT_NS;
 }
 
 /* Counts a query whose way a newer one gets. */
@@ -266,14 +277,15 @@ static __always_inline bool remember(
 	struct dns_pending *primary = primary_of(ask->index);
 	struct dns_bucket *bucket;
 	__u32 way;
-	__u64 sent;
 
 	if (!primary)
 		return false;
-	if (is_again(primary, ask, slots, now) || is_in_overflow(ask, slots, now))
+	if (is_again(primary, ask, slots, now) || is_again(primary + 1, ask, slots, now) ||
+		is_in_overflow(ask, slots, now))
 		return true;
-	sent = *(volatile __u64 *)&primary->sent_ns;
-	if (!is_waiting(sent) || age_of(sent, now) > DNS_TIMEOUT_NS) {
+	if (!is_free(primary, now))
+		primary++;
+	if (is_free(primary, now)) {
 		displace(primary, now);
 		put(primary, client, slots, ask, now);
 		return false;
@@ -312,12 +324,12 @@ static __always_inline __u32 match(
 	return (8 - done * 4 - other_socket * 2 - other_address) & (dns_nonzero(wrong) - 1);
 }
 
-/* The way of a number: 1 is the primary way, then come those of the overflow bucket. */
+/* The way of a number: the primary ways have 1 and 2, those of the overflow bucket follow. */
 static __always_inline struct dns_pending *way_of(__u64 ask_index, __u32 number)
 {
-	__u32 way = number > 1 ? number - 2 : ask_index >> 53;
-	__u32 index = number > 1 ? DNS_PRIMARY + OVERFLOW_INDEX(ask_index)
-				 : ask_index >> 56 & (DNS_PRIMARY - 1);
+	__u32 way = number > 2 ? number - 3 : PRIMARY_PAIR(ask_index) * 2 + number - 1;
+	__u32 index = number > 2 ? DNS_PRIMARY + OVERFLOW_INDEX(ask_index)
+				 : PRIMARY_PAIR(ask_index) / (DNS_WAYS / 2);
 	struct dns_bucket *bucket = bpf_map_lookup_elem(&pending, &index);
 
 	if (!bucket)
@@ -336,14 +348,16 @@ __noinline __u32 find_query(__u64 cookie, __u64 index, __u64 hashes, __u64 ids, 
 		.port = ids >> 16,
 		.connected = ids >> 32};
 	const struct dns_pending *primary = primary_of(index);
-	__u64 best = primary ? match(primary, &ask, now) << 4 | 1 : 0;
+	__u64 best = primary ? larger(match(primary, &ask, now) << 4 | 1,
+				       match(primary + 1, &ask, now) << 4 | 2)
+			     : 0;
 	const struct dns_bucket *bucket;
 
 	if (best >> 4 != MATCH_BEST && is_overflow_used(now)) {
 		bucket = overflow_of(index);
 #pragma clang loop unroll(disable)
 		for (__u32 i = 0; bucket && i < DNS_WAYS; i++)
-			best = larger(best, match(&bucket->ways[i], &ask, now) << 4 | (i + 2));
+			best = larger(best, match(&bucket->ways[i], &ask, now) << 4 | (i + 3));
 	}
 	return best >> 4 ? best & 15 : 0;
 }
@@ -365,18 +379,26 @@ static __always_inline bool expect(const struct ask *ask, __u64 now)
 {
 	const struct dns_pending *primary = primary_of(ask->index);
 
-	return (primary && is_of_socket(primary, ask)) || find(ask, true, now);
+	return (primary && (is_of_socket(primary, ask) || is_of_socket(primary + 1, ask))) ||
+	       find(ask, true, now);
+}
+
+static __always_inline bool is_answered_by(const struct dns_pending *query, const struct ask *ask)
+{
+	return is_of_socket(query, ask) && query->question == ask->question &&
+	       query->answerer >> 1 == ask->answerer >> 1 && is_waiting(query->sent_ns);
 }
 
 /* Finds the query of an answer. */
 static __always_inline struct dns_pending *recall(const struct ask *ask, __u64 now)
 {
-	struct dns_pending *query = primary_of(ask->index);
+	struct dns_pending *primary = primary_of(ask->index);
 	__u32 number;
 
-	if (query && is_of_socket(query, ask) && query->question == ask->question &&
-		query->answerer >> 1 == ask->answerer >> 1 && is_waiting(query->sent_ns))
-		return query;
+	if (primary && is_answered_by(primary, ask))
+		return primary;
+	if (primary && is_answered_by(primary + 1, ask))
+		return primary + 1;
 	number = find(ask, false, now);
 	return number ? way_of(ask->index, number) : NULL;
 }

@@ -66,7 +66,7 @@ static __always_inline __u64 forget(struct __sk_buff *skb, __u64 number)
  */
 struct copy {
 	__u64 owner;
-	__u8 bytes[COPY_MAX];
+	__u8 bytes[COPY_MAX + 16]; /* dns_pair() reads behind the end */
 };
 
 struct {
@@ -76,22 +76,36 @@ struct {
 	__type(value, struct copy);
 } copies SEC(".maps");
 
-/* The packet, or a copy that begins at an offset. */
+/* The packet, or a copy of a part of it. */
 struct view {
 	struct __sk_buff *skb;
 	const struct copy *copy;
-	__u32 offset;
 };
+
+static __always_inline struct copy *this_copy(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&copies, &first);
+}
+
+/* The compiler would load single bytes from an array of bytes. */
+static __always_inline __u64 word_of_copy(const struct copy *copy, __u64 at)
+{
+	const void *bytes = copy->bytes;
+
+	return *(volatile const __u64 *)(bytes + at);
+}
 
 static __always_inline int pair_of_copy(const struct view *view, __u32 offset, __u64 words[2])
 {
-	__u64 at = offset - view->offset;
+	__u64 at = offset;
 
 	barrier_var(at); /* a comparison of 32 bits tells the verifier of 5.10 nothing */
-	if (at > COPY_MAX - 16)
+	if (at > COPY_MAX)
 		return 0;
-	words[0] = *(const __u64 *)&view->copy->bytes[at];
-	words[1] = *(const __u64 *)&view->copy->bytes[at + 8];
+	words[0] = word_of_copy(view->copy, at);
+	words[1] = word_of_copy(view->copy, at + 8);
 	return 1;
 }
 
@@ -124,8 +138,7 @@ static __always_inline int dns_pair(const struct view *view, __u32 offset, __u64
 /* Copies the first of these n bytes, at least one. */
 static __always_inline struct copy *copy_of(struct __sk_buff *skb, __u32 offset, __u32 n)
 {
-	__u32 first = 0;
-	struct copy *copy = bpf_map_lookup_elem(&copies, &first);
+	struct copy *copy = this_copy();
 
 	if (!copy)
 		return NULL;
@@ -144,16 +157,24 @@ static __always_inline bool is_copy_of(const struct copy *copy, const struct __s
 	return *(volatile const __u64 *)&copy->owner == (unsigned long)skb;
 }
 
+/* Whether a frame of at most COPY_MAX bytes is in the copy, if the packet has all of it. */
+static __always_inline bool is_frame_copied(
+	const struct copy *copy, const struct __sk_buff *skb, __u64 at)
+{
+	barrier_var(at);
+	return at <= COPY_MAX - 8 && is_copy_of(copy, skb) &&
+	       at + 2 + (__builtin_bswap64(word_of_copy(copy, at)) >> 48) <= COPY_MAX;
+}
+
 /* Parses a message in this CPU's copy. 0 for messages that dns_read_quickly() cannot parse. */
 __noinline __u64 read_copied(struct __sk_buff *skb, __u32 at, __u32 length)
 {
-	__u32 first = 0;
-	const struct copy *copy = bpf_map_lookup_elem(&copies, &first);
+	const struct copy *copy = this_copy();
 	__u64 read;
 
 	if (!copy || length < DNS_HEADER)
 		return 0;
-	read = dns_read_quickly(&(struct view){skb, copy, 0}, at, length);
+	read = dns_read_quickly(&(struct view){skb, copy}, at, length);
 	return is_copy_of(copy, skb) ? read : 0;
 }
 

@@ -20,7 +20,7 @@ static __always_inline struct stream *stream_of(struct __sk_buff *skb)
 {
 	struct bpf_sock *socket = socket_of(skb);
 
-	if (!socket || socket->type == SOCK_RAW)
+	if (!socket || (socket->src_port < RAW_PORTS && socket->type == SOCK_RAW))
 		return NULL;
 	return bpf_sk_storage_get(&streams, socket, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 }
@@ -72,16 +72,19 @@ static __always_inline void account(
 		stream->flows[direction].counted++;
 }
 
-/* Counts the frame at offset and returns the offset of the next one. */
-static __always_inline __u32 count_frame(struct __sk_buff *skb, __u32 offset, __u32 end,
+/*
+ * Counts the frame at a position: its offset, and in the upper half the offset where this CPU's
+ * copy begins. Returns the position of the next frame.
+ */
+static __always_inline __u64 count_frame(struct __sk_buff *skb, __u64 position, __u32 end,
 	__u32 which, enum direction direction, __u64 now)
 {
 	struct stream *stream = stream_of(skb);
+	__u32 offset = position, base = position >> 32, next;
 	struct dns_frame frame = {0};
 	const struct copy *copy;
 	struct dns_side *side;
-	__u64 word, read = 0;
-	__u32 next;
+	__u64 word, read = 0, at;
 
 	if (!stream || offset >= end)
 		return end;
@@ -90,35 +93,44 @@ static __always_inline __u32 count_frame(struct __sk_buff *skb, __u32 offset, __
 		side->state = DNS_SIDE_LOST;
 		return end;
 	}
-	copy = copy_of(skb, offset, end - offset);
+	copy = this_copy();
 	if (!copy)
 		return end;
-	word = *(volatile const __u64 *)copy->bytes;
+	if (!base || !is_frame_copied(copy, skb, offset - base)) {
+		base = offset;
+		if (!copy_of(skb, offset, end - offset))
+			return end;
+	}
+	at = offset - base;
+	barrier_var(at);
+	if (at > COPY_MAX - 8)
+		return end;
+	word = word_of_copy(copy, at);
 	if (end - offset < 8 || !is_copy_of(copy, skb))
 		word = dns_word(skb, offset);
 	next = dns_side_frame(side, word, offset, end, &frame);
 	if (!frame.whole)
 		return next;
 	if (frame.visible >= DNS_HEADER)
-		read = read_copied(skb, frame.offset - offset, frame.visible);
+		read = read_copied(skb, frame.offset - base, frame.visible);
 	if (read || frame.visible < DNS_HEADER)
 		read = dns_frame_read(&frame, read);
 	account(stream, &frame, count_message(skb, &frame, read, DNS_TCP, direction, now),
 		direction);
-	return next;
+	return (__u64)base << 32 | next;
 }
 
 /* Functions of their own: the verifier checks a frame once, and not in each turn of the loop. */
-__noinline __u32 count_frame_sent(
-	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, __u64 now)
+__noinline __u64 count_frame_sent(
+	struct __sk_buff *skb, __u64 position, __u32 end, __u32 which, __u64 now)
 {
-	return count_frame(skb, offset, end, which & (DNS_REGIONS - 1), EGRESS, now);
+	return count_frame(skb, position, end, which & (DNS_REGIONS - 1), EGRESS, now);
 }
 
-__noinline __u32 count_frame_received(
-	struct __sk_buff *skb, __u32 offset, __u32 end, __u32 which, __u64 now)
+__noinline __u64 count_frame_received(
+	struct __sk_buff *skb, __u64 position, __u32 end, __u32 which, __u64 now)
 {
-	return count_frame(skb, offset, end, (which & (DNS_REGIONS - 1)) | 1 << 8, INGRESS, now);
+	return count_frame(skb, position, end, (which & (DNS_REGIONS - 1)) | 1 << 8, INGRESS, now);
 }
 
 /* Counts the frames from offset to end. last is the sequence number at end. */
@@ -126,11 +138,12 @@ static __always_inline int follow(struct __sk_buff *skb, struct stream *stream, 
 	__u32 end, __u32 which, __u32 last, __u64 now)
 {
 	struct dns_side *side = &region_of(stream, which)->side;
+	__u64 position = offset;
 
-	for (int i = 0; i < MESSAGES_MAX && offset < end; i++)
-		offset = which >> 8 & 1 ? count_frame_received(skb, offset, end, which, now)
-					: count_frame_sent(skb, offset, end, which, now);
-	if (offset < end)
+	for (int i = 0; i < MESSAGES_MAX && (__u32)position < end; i++)
+		position = which >> 8 & 1 ? count_frame_received(skb, position, end, which, now)
+					  : count_frame_sent(skb, position, end, which, now);
+	if ((__u32)position < end)
 		side->state = DNS_SIDE_LOST;
 	if (side->state != DNS_SIDE_LOST)
 		return 1;
@@ -153,7 +166,7 @@ __noinline __u32 find_frame(struct __sk_buff *skb, __u32 offset, __u32 end, __u3
 	for (__u32 i = 0; i < COPY_MAX - 8; i++) {
 		if (i + 8 > n)
 			break;
-		if (dns_is_frame(__builtin_bswap64(*(const __u64 *)&copy->bytes[i]), answer))
+		if (dns_is_frame(__builtin_bswap64(word_of_copy(copy, i)), answer))
 			return offset + i;
 	}
 	return end;
@@ -311,9 +324,17 @@ static __always_inline void count_data(struct __sk_buff *skb, struct stream *str
 	__u32 offset, enum direction direction, __u64 now)
 {
 	const struct dns_way *way = &stream->flows[direction].way;
+	const struct dns_side *newest = &way->regions[0].side;
 
 	if (direction == INGRESS)
 		stream->flows[INGRESS].allowance = 1 + ((skb->len - offset) >> 10);
+	/* In order, as nearly always: fill() would do the same. */
+	if (!way->used && newest->state > DNS_SIDE_LOST &&
+		sequence == newest->next + newest->have) {
+		follow(skb, stream, offset, skb->len, WHICH(direction, 0),
+			sequence + (skb->len - offset), now);
+		return;
+	}
 	for (__u32 i = way->used ? DNS_REGIONS : 1; i-- > 0;) {
 		if (i > 0 && !(way->used >> i & 1))
 			continue;
@@ -342,11 +363,11 @@ static __noinline void count_segments(struct __sk_buff *skb, struct stream *stre
 	if (!key.family)
 		return;
 	hash = mix_address(key.address) ^ key.family;
-	slot = *(const volatile __u64 *)&stream->flows[EGRESS].server;
-	if (stream->flows[EGRESS].tag != tag_of(hash, slot, generation)) {
+	slot = *(const volatile __u64 *)&stream->server;
+	if (stream->tag != tag_of(hash, slot, generation)) {
 		slot = slot_of(&servers, &free_servers, &key);
-		stream->flows[EGRESS].server = slot;
-		stream->flows[EGRESS].tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
+		stream->server = slot;
+		stream->tag = slot == NO_SLOT ? 0 : tag_of(hash, slot, generation);
 	}
 	count_packet(slot, packets_in(skb), false, now);
 }

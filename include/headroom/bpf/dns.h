@@ -183,8 +183,8 @@ enum dns_fate {
 	   */
 
 /*
- * A query has one way in the primary buckets, usually half a cache line. If it is in use, the query
- * has the ways of an overflow bucket: 16,384 queries wait for their answers in all.
+ * A query has two ways in the primary buckets, one cache line. If both are in use, the query has
+ * the ways of an overflow bucket: 16,384 queries wait for their answers in all.
  */
 #define DNS_WAYS     8
 #define DNS_PRIMARY  128  /* buckets; a power of two */
