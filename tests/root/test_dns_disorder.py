@@ -19,7 +19,7 @@ from typing import Iterator
 
 import pytest
 from conftest import until
-from dnslab import CLIENT, QUIET, SERVER, V4, V6, Lab, Scrape, fixture_lab, fixture_network, fixture_watch, settle, views_agree  # noqa: F401
+from dnslab import CLIENT, QUIET, SERVER, V4, V6, Lab, Scrape, fixture_lab, fixture_network, fixture_watch, need, settle, views_agree  # noqa: F401
 from dnswire import QR, answer, framed, query
 from storm import enter, ip
 
@@ -128,6 +128,29 @@ def test_answers_over_a_disturbed_stream_are_counted(watch, lab, run, lost: floa
     assert row["answered"] + row["unknown"] == truth
     assert row["answered"] >= 0.99 * truth, row
     views_agree(one, run, {server: {"queries": truth, "unanswered": 0, "pending": 0}})
+
+
+def test_a_name_behind_a_gap_is_not_read_from_the_ip_header(watch, lab) -> None:
+    """The frame's length comes in a segment that the firewall holds back. With the addresses and ports in front of it, the
+    first name looks like the end of another one."""
+    need("iptables")
+    server, name, one = lab.serve(90), "ok-1234567", watch()
+    first, behind = framed(query(name, 1)), framed(query("ok-behind.example.test", 2))
+    late = len(first) + 2
+    # Without a listener for the queue, the kernel takes a packet as sent. IP and TCP with a timestamp have 52 bytes.
+    rule = f"OUTPUT -p tcp --dport 53 -m length --length {52 + late} -j NFQUEUE".split()
+    with lab.tcp(server) as stream:
+        lab.run(CLIENT, "iptables", "-A", *rule)
+        try:
+            stream.socket.sendall((first + behind)[:late])
+            stream.socket.sendall((first + behind)[late:])
+        finally:
+            lab.run(CLIENT, "iptables", "-D", *rule)
+        for _ in range(2):
+            stream.receive()
+    scrape = settle(one, lambda now: now.row(server).get("names"), "the name")
+    assert scrape.row(server)["queries"]["tcp"] == scrape.row(server)["answered"] + scrape.row(server)["unknown"] == 2
+    assert [entry["name"] for entry in scrape.row(server)["names"]] == [name]
 
 
 def test_queries_without_room_are_unknown(watch, lab, run) -> None:
