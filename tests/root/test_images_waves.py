@@ -29,6 +29,7 @@ class Mirror(http.server.ThreadingHTTPServer):
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.status, self.asked, self.last, self.documents = 404, 0, "", dict[str, bytes]()
+        self.location = ""
         self.missed = 0  # searches that are too slow, from now on
         self.peers: list[Lab] = []
         self.headers: dict[str, str] = {}
@@ -72,6 +73,8 @@ class MirrorHandler(http.server.BaseHTTPRequestHandler):
         body = self.server.documents.get(self.path.split("?")[0].rsplit("/", 1)[1], b"")
         refused = any(self.headers.get(name) != value for name, value in self.server.headers.items())
         self.send_response(401 if refused else 200 if body or self.path == "/v2/" else self.server.answer(self.path))
+        if self.server.location:
+            self.send_header("Location", self.server.location)
         self.send_header("Content-Length", str(len(body) if self.command == "GET" else 1000))
         self.end_headers()
         if self.command == "GET":
@@ -287,18 +290,19 @@ def test_no_answer_of_a_hostile_mirror_counts_as_a_peer(lab: Lab, name: str, mir
         wait_image(late, name)
 
 
-def test_many_large_answers_of_a_mirror_take_little_memory(lab: Lab, name: str, agent: Start) -> None:
-    body = b"[" + b"0," * 450_000 + b"0]"
+@pytest.mark.parametrize("n, values", [(60, 450_000), (1, 200_000)])
+def test_large_answers_of_a_mirror_take_little_memory(lab: Lab, name: str, agent: Start, n: int, values: int) -> None:
+    """One of 60 has no room for such an answer. That to a single question is read, and not parsed."""
+    body = b"[" + b"0," * values + b"0]"
     with contextlib.closing(Hanging("large", answer(body, f"Content-Length: {len(body)}"))) as mirror:
-        images = [late_name("node", lambda i: f"large.example/app-{k}@{digest(bytes([i]))}") for k in range(60)]
+        images = [late_name("node", lambda i: f"large.example/app-{k}-{i}@{digest(body)}") for k in range(n)]
         late = agent(config_with([mirror], images, [], None, "node"), wrap=lab.wrap)
-        peak, before = 0, 0
-        while mirror.asked < 5 * len(images):
+        samples = []
+        while mirror.asked < 5 * n and not (n == 1 and image(late, images[0])["reason"] == "pull-failed"):
             rollup = Path(f"/proc/{late.pid}/smaps_rollup").read_text()
-            private = int(re.search(r"Private_Dirty: +(\d+)", rollup)[1])
-            if mirror.asked >= len(images):  # its start is over
-                peak, before = max(peak, private), before or private
-        assert peak < before + 8 * SLACK * 1024, (before, peak)
+            if mirror.asked >= n:  # its start is over
+                samples.append(int(re.search(r"Private_Dirty: +(\d+)", rollup)[1]))
+        assert max(samples) < min(samples) + 8 * SLACK * 1024, (min(samples), max(samples))
 
 
 K3S = "var/lib/rancher/k3s/agent/etc/containerd/certs.d"
@@ -323,7 +327,9 @@ def test_a_mirror_of_others_is_found_where_the_runtime_looks(lab: Lab, mirror: M
         name = "registry.example/team/app:latest"
         late = agent(config(name, node(name, first=False), None, 600), wrap=lab.wrap)
         wait_reason(late, name, "peers-lack-it")
-        assert unused.asked == 0 and mirror.asked > 0
+        mirror.status, mirror.location = 307, f"{unused.url}/v2/team/app/manifests/latest"
+        until(lambda: (i := image(late, name)) and "answers 307" in i["why"], lambda: image(late, name))
+        assert unused.asked == 0 and mirror.asked > 0, "no other host gets the headers"
         (directory / "node.key").unlink()
         row = wait_reason(late, name, "wave-waits")
         assert row["why"].startswith(mirror.url) and "begins at the time of its wave" in row["why"]
