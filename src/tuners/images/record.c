@@ -84,16 +84,21 @@ static const struct {
 	{"bytes", offsetof(struct preload, bytes)},
 };
 
+void record_tidy(const char *directory)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/" RECORD_FILE ".new", directory) < PATH_MAX)
+		(void)unlink(path);
+}
+
 void record_read(const char *directory, struct preload_list *list)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = NULL;
 	_cleanup_free_ char *text = NULL;
-	char path[PATH_MAX], unfinished[PATH_MAX];
+	char path[PATH_MAX];
 	const cJSON *item;
 
-	/* Left by an agent that was killed during a write. */
-	snprintf(unfinished, sizeof(unfinished), "%s/" RECORD_FILE ".new", directory);
-	(void)unlink(unfinished);
 	if (snprintf(path, sizeof(path), "%s/" RECORD_FILE, directory) >= PATH_MAX ||
 		read_file(path, RECORD_MAX, &text, NULL) < 0)
 		return;
