@@ -229,6 +229,31 @@ TUNER_TEST(a_pulled_image_that_the_runtime_does_not_list_has_failed)
 	assert_false(known->loaded);
 }
 
+static int find_any(const struct image_runtime *, const char *name, const struct wait *,
+	struct runtime_image *ret, char[static IMAGES_WHY_MAX])
+{
+	*ret = (struct runtime_image){.id = "sha256:1"};
+	set_text(ret->name, name);
+	return 0;
+}
+
+TUNER_TEST(an_image_that_others_brought_since_the_sample_is_not_pulled)
+{
+	static const struct runtime_driver driver = {.name = "fake", .find = find_any};
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	struct transfer *transfer = begin(made);
+	const struct preload *known;
+
+	transfer->kind = TRANSFER_PULL;
+	transfer->runtime.driver = &driver;
+	strcpy(transfer->name, "docker.io/library/a:1");
+	images_transfer(transfer, &wait);
+	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+	known = preload_find(&made->tuner->record, "", "docker.io/library/a:1");
+	assert_null(known->reason);
+	assert_string_equal(known->id, ""); /* it is not ours */
+}
+
 /* Amounts of less than a megabyte, too. */
 TEST(the_reason_names_what_an_image_needs_and_what_is_left)
 {

@@ -337,22 +337,33 @@ static void ask_peers(struct transfer *transfer, const struct wait *wait)
 
 /* ---- the job ---- */
 
+static int run_pull(struct transfer *transfer, const struct wait *wait)
+{
+	struct preload *preload = preload_add(&transfer->found, "", transfer->name);
+	const struct runtime_driver *driver = transfer->runtime.driver;
+	struct runtime_image there;
+	uint64_t began_us = now_us();
+	int r;
+
+	/* Others may have brought an image since the sample: the name stays theirs. */
+	if (driver->find(&transfer->runtime, transfer->name, wait, &there, preload->why) == 0)
+		return 0;
+	r = driver->pull(&transfer->runtime, transfer->name, wait, &transfer->done, preload->why);
+	note_end(preload, began_us, r, "pull-failed");
+	return r;
+}
+
 void images_transfer(void *request, const struct wait *wait)
 {
 	struct transfer *transfer = request;
 	struct wait bounded = wait_at_most(wait, TRANSFER_US);
-	uint64_t began_us = now_us();
-	struct preload *preload;
 
 	switch (transfer->kind) {
 	case TRANSFER_ARCHIVE:
 		transfer->error = run_archive(transfer, &bounded);
 		break;
 	case TRANSFER_PULL:
-		preload = preload_add(&transfer->found, "", transfer->name);
-		transfer->error = transfer->runtime.driver->pull(&transfer->runtime, transfer->name,
-			&bounded, &transfer->done, preload->why);
-		note_end(preload, began_us, transfer->error, "pull-failed");
+		transfer->error = run_pull(transfer, &bounded);
 		break;
 	case TRANSFER_CLEAN:
 		transfer->error =
