@@ -166,10 +166,6 @@ struct preload *preload_add(struct preload_list *list, const char *source, const
 
 void preload_remove(struct preload_list *list, const char *source); /* all of the source */
 
-/* Removes what an agent left that was killed during a write. Not for commands: an agent may write.
- */
-void record_tidy(const char *directory);
-
 /* directory is the state directory. A record that cannot be read counts as empty. */
 void record_read(const char *directory, struct preload_list *list);
 char *record_text(const struct preload_list *list); /* the caller frees it */

@@ -84,14 +84,6 @@ static const struct {
 	{"bytes", offsetof(struct preload, bytes)},
 };
 
-void record_tidy(const char *directory)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s/" RECORD_FILE ".new", directory) < PATH_MAX)
-		(void)unlink(path);
-}
-
 void record_read(const char *directory, struct preload_list *list)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = NULL;

@@ -91,13 +91,11 @@ const struct config_option images_options[] = {
 	{0},
 };
 
-static void *images_open(const struct host *host, struct tuner_loop *loop)
+static void *images_open(const struct host *host, struct tuner_loop *)
 {
 	struct images_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 
 	tuner->host = host;
-	if (loop)
-		record_tidy(host->state);
 	record_read(host->state, &tuner->record);
 	return tuner;
 }
