@@ -87,7 +87,8 @@ class Runtime:
         container = answer.split('"')[3]
         assert self.lab.docker("POST", f"/containers/{container}/start")[0] == 204
         assert self.lab.docker("POST", f"/containers/{container}/wait")[0] == 200
-        assert text in self.lab.docker("GET", f"/containers/{container}/logs?stdout=1")[1]
+        # dockerd may still copy the output of a container that has ended.
+        until(lambda: text in self.lab.docker("GET", f"/containers/{container}/logs?stdout=1")[1], f"{name} says {text}")
         assert self.lab.docker("DELETE", f"/containers/{container}?force=1")[0] == 204
 
     def remove_all(self) -> None:
