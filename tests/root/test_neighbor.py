@@ -399,8 +399,8 @@ def test_an_overflow_names_device_namespace_workload_and_address(agent, space, f
 @pytest.mark.parametrize("family", [4, 6])
 def test_without_bpf_tables_grow_by_polling(agent, space, family: int) -> None:
     one = agent(KEEP, wrap=NO_BPF)
-    tuner = one.tuner("neighbor")
-    assert tuner["state"] == "degraded" and "CAP_BPF" in tuner["why"]
+    until(lambda: one.tuner("neighbor")["state"] == "degraded", "the load of its program has failed")
+    assert "CAP_BPF" in one.tuner("neighbor")["why"]
     assert "CAP_BPF" in one.condition("AgentDegraded")["message"]
     place = space()
     count = 1500 if family == 4 else 3000
