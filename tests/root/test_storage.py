@@ -196,8 +196,8 @@ def test_the_latency_of_etcd_is_etcds_own_and_a_writer_is_named(
     assert syncs == pytest.approx(wal + 2 * commits, rel=0.005)
     took = sum(after[f"etcd_disk_{name}_duration_seconds_sum"] - first[f"etcd_disk_{name}_duration_seconds_sum"] for name in ("wal_fsync", "backend_commit"))
     print(f"etcd: {wal:.0f} WAL syncs, {commits:.0f} commits, {took:.3f} s; counted: {syncs:.0f}, {seconds:.3f} s")
-    # etcd starts its clock before the system call, and a commit also writes its pages.
-    assert 0.95 * took <= seconds <= took
+    # etcd starts its clock before the system call, some microseconds on a fast disk, and a commit also writes its pages.
+    assert took - max(0.05 * took, 20e-6 * syncs) <= seconds <= took
     process = next(p for p in counting.status()["storage"]["processes"] if p["process"] == "etcd")
     assert process["device"] == device and process["kind"] == "loop" and process["p99"] > 0
     if writer:
