@@ -238,10 +238,10 @@ class World:
                     told |= state == b"Z" and tid == pid and not (is_over(int(pid)) if parent == me else is_stopped(parent.decode()))
                     if state in b"RX":
                         return False
-                    if state == b"D" and not self.hangs(task, tid):
+                    # The first process of a pid namespace waits at its end for the others.
+                    ending = state == b"S" and int(flags) & PF_EXITING
+                    if (state == b"D" or ending) and not self.hangs(task, tid):
                         return False
-                    if state == b"S" and int(flags) & PF_EXITING and not self.hangs(task, tid):
-                        return False  # the first of a pid namespace waits for the others to end
                     if state == b"S":
                         with open(f"{task}/{tid}/syscall", "rb", buffering=0) as file:
                             call = file.read(100).split(b" ")[0]

@@ -27,7 +27,7 @@ def redirect(location: str) -> bytes:
     return answer(b"", f"Location: {location}", "Content-Length: 0", status="307 Temporary Redirect")
 
 
-# What the mirror sends, what it repeats then, the pause before each, and why it is down. None: it is up.
+# The bytes that a mirror sends, those that it then repeats, the pause before each, and why it is down. None: it is up.
 ANSWERS: dict[str, tuple[bytes, bytes, float, str | None]] = {
     "body": (answer(b"", "Transfer-Encoding: chunked"), b"1000\r\n" + bytes(4096) + b"\r\n", 0, "the answer is too large"),
     "body-until-close": (answer(b""), bytes(4096), 0, "the answer is too large"),

@@ -208,20 +208,26 @@ static int pull_nothing(const struct image_runtime *, const char *, const struct
 	return 0;
 }
 
+/* Pulls an image; returns what is known of it then. */
+static const struct preload *pull(struct made *made, const struct runtime_driver *driver)
+{
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	struct transfer *transfer = begin(made);
+
+	transfer->kind = TRANSFER_PULL;
+	transfer->runtime.driver = driver;
+	strcpy(transfer->name, "docker.io/library/a:1");
+	images_transfer(transfer, &wait);
+	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+	return preload_find(&made->tuner->record, "", "docker.io/library/a:1");
+}
+
 TUNER_TEST(a_pulled_image_that_the_runtime_does_not_list_has_failed)
 {
 	static const struct runtime_driver driver = {
 		.name = "fake", .find = find_nothing, .pull = pull_nothing};
-	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	struct transfer *transfer = begin(made);
-	const struct preload *known;
+	const struct preload *known = pull(made, &driver);
 
-	transfer->kind = TRANSFER_PULL;
-	transfer->runtime.driver = &driver;
-	strcpy(transfer->name, "docker.io/library/a:1");
-	images_transfer(transfer, &wait);
-	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
-	known = preload_find(&made->tuner->record, "", "docker.io/library/a:1");
 	assert_string_equal(known->reason, "pull-failed");
 	assert_string_equal(
 		known->why, "fake reported success but does not list the image: see its log");
@@ -240,16 +246,8 @@ static int find_any(const struct image_runtime *, const char *name, const struct
 TUNER_TEST(an_image_that_others_brought_since_the_sample_is_not_pulled)
 {
 	static const struct runtime_driver driver = {.name = "fake", .find = find_any};
-	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	struct transfer *transfer = begin(made);
-	const struct preload *known;
+	const struct preload *known = pull(made, &driver);
 
-	transfer->kind = TRANSFER_PULL;
-	transfer->runtime.driver = &driver;
-	strcpy(transfer->name, "docker.io/library/a:1");
-	images_transfer(transfer, &wait);
-	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
-	known = preload_find(&made->tuner->record, "", "docker.io/library/a:1");
 	assert_null(known->reason);
 	assert_string_equal(known->id, ""); /* it is not ours */
 }

@@ -192,6 +192,15 @@ static void set_and_die(struct fixture *fixture, const char *old, const char *ne
 	reopen(fixture, BOOT, true);
 }
 
+FIXTURE_TEST(a_value_of_someone_else_does_not_become_the_value_before_ours)
+{
+	directory_put(&fixture->root, PATH_A, "10000\n");
+	assert_int_equal(set(fixture, "10000", "30000"), 0);
+	directory_put(&fixture->root, PATH_A, "77777\n");
+	set_and_die(fixture, "77777", "40000");
+	assert_string_equal(fixture->store->records[0].before, "30000");
+}
+
 /* 10000 was the original; 20000 was written, then 30000 was recorded, and perhaps written. */
 TEST(restore_skips_values_changed_by_others)
 {

@@ -219,8 +219,7 @@ void limits_decide(
 		const struct limit_reading *users;
 		struct judged one = {seen->row, &memory->rows[i], NULL, input, seconds};
 
-		/* Without a use, as on a node without a limited cgroup, a row has no hits either.
-		 */
+		/* A row whose use is unknown has no hits: no cgroup of the node has a limit. */
 		if (seen->error < 0 && limits->counted && limits_needs_bpf(seen->row)) {
 			one.memory->seen = true;
 			one.memory->hits = seen->reading.hits;

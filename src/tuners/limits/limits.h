@@ -38,8 +38,7 @@ enum census_count_file {
 	COUNT_FILE_PORTS,
 };
 
-/* How a row is read. Without a file and without read and sample, its use is the fullest one that it
- * counts. */
+/* How a row is read. A row without a file, read and sample has the use of its fullest user. */
 struct limit_reader {
 	limit_read *read;   /* every second; never blocks */
 	limit_read *sample; /* on the worker */
