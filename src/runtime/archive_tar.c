@@ -43,7 +43,10 @@ static int spool_write(struct spool *spool, size_t len)
 	int r = archive_check_wait(spool->reader);
 
 	spool->total += len;
-	/* Its pages stay in the page cache, from which the kernel can reclaim them. */
+	/*
+	 * Its pages stay in the page cache, from which the kernel can reclaim them. The next block
+	 * maps the pages of its matches again, at worst all.
+	 */
 	if (spool->window)
 		(void)madvise(spool->window, spool->window_size, MADV_DONTNEED);
 	if (r < 0 || spool->fd < 0)

@@ -60,6 +60,14 @@ def of_size(name: str, size: int, fill: bytes | None = None) -> bytes:
     return tar_of(docker(name, layers=0, files={"data": data}))
 
 
+def far(name: str) -> bytes:
+    """A tar whose layer ends in pieces from all over it: zstd decodes each block with matches from the whole window."""
+    dice, data = random.Random(0), noise(30 * MIB)
+    starts = [dice.randrange(len(data)) for _ in range(2 * MIB // 24)]
+    data += b"".join(data[at : at + 24] for at in starts)
+    return tar_of(docker(name, layers=0, files={"data": data}))
+
+
 def with_config(name: str, **more: Any) -> dict[str, bytes | str]:
     built = Built(name, layers=1)
     built.config = json.dumps({**json.loads(built.config), **more}).encode()
@@ -160,6 +168,7 @@ Form = tuple[Callable[[str], bytes], str | None]
 FORMS: dict[str, Form] = {
     # Compression
     "window-25.tar.zst": (lambda n: zstd(of_size(n, 60 * MIB), "-1", "--long=25"), ""),
+    "window-far.tar.zst": (lambda n: zstd(far(n), "-9", "--zstd=wlog=25,hlog=25,clog=25,mml=4"), ""),
     "window-27.tar.zst": (lambda n: zstd(of_size(n, 60 * MIB), "-1", "--long=27"), "zstd: Frame requires too much memory"),
     "window-19.tar.zst": (lambda n: zstd(of_size(n, 60 * MIB), "-1"), ""),
     "window-20.tar.zst": (lambda n: zstd(of_size(n, 60 * MIB), "-1", "--zstd=wlog=20"), ""),
