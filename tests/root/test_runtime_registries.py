@@ -53,7 +53,7 @@ ANSWERS: dict[str, tuple[bytes, bytes, float, str | None]] = {
     "length-too-small": (answer(1000 * b"{", "Content-Length: 2"), b"", 0, None),
     "length-negative": (answer(b"{}", "Content-Length: -1"), b"", 0, "."),
     "http-1.0": (b"HTTP/1.0 200 OK\r\n\r\n{}", b"", 0, None),
-    "http-0.9": (b"{}\n", b"", 0, "."),
+    "http-0.9": (b"{}\n", b"", 0, "HTTP/0.9"),
     "later": (answer(b"", f"Retry-After: {9**20}", "Content-Length: 0", status="429 Too Many Requests"), b"", 0, "GET /v2/ answers 429"),
     "not-http": (b"\x00\x00\x12\x04\x00\x00\x00\x00\x00", b"", 0, "."),
 }  # fmt: skip
@@ -102,6 +102,8 @@ def test_hostile_mirrors_have_one_reason_each_and_the_others_stay(lab: Lab, watc
             return {one["url"]: (one["state"], one["why"]) for one in running.status()["runtime"]["mirrors"]}
 
         until(lambda: len(seen()) == len(urls) and all(state != "unknown" for state, _ in seen().values()), lambda: str(seen()))
+        found = {one["name"]: one["state"] for one in running.status()["runtime"]["found"]}
+        assert found["containerd"] == "answers", "mirrors leave no time to ask it"
         wrong = {}
         for way, why in reasons.items():
             state, told = seen()[urls[way]]
