@@ -17,6 +17,7 @@ from runtimelab import Lab, lab  # noqa: F401
 from test_images import A, B, ctr, image, make_small_store, names, preload, store, wait_image  # noqa: F401
 
 FOREIGN = "docker.io/library/foreign:1"
+CLOSED = "containerd: |docker.sock: .*([Cc]onnection|closed|empty reply|failure)"
 
 
 def id_of(lab: Lab, name: str) -> str:
@@ -181,7 +182,7 @@ def assert_forms(running: Agent, forms: dict[str, str | None]) -> None:
     def ended(form: str) -> bool:
         found = rows(form)
         # A load whose connection was closed begins again.
-        return bool(found) and all(row["state"] in ("ready", "failed") and "containerd: " not in row["why"] for row in found)
+        return bool(found) and all(row["state"] in ("ready", "failed") and not re.search(CLOSED, row["why"]) for row in found)
 
     wrong = []
     for form, why in forms.items():
