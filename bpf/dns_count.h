@@ -83,6 +83,9 @@ static __always_inline bool is_repeated(struct __sk_buff *skb, const struct dns_
 	return remember(client, slots, ask, now);
 }
 
+/* A query over TCP that is a packet of its own, which count_query() counts too. */
+#define DNS_TCP_PACKET (DNS_TCP | 2)
+
 /* Counts a query at offset. tracked: see tracking_of(). */
 static __always_inline int count_query(
 	struct __sk_buff *skb, __u64 read, __u32 offset, __u32 transport, __u64 now, __u64 tracked)
@@ -110,7 +113,9 @@ static __always_inline int count_query(
 		return 0;
 	add(&server->totals.queries[transport & 1]);
 	add_many(&server->bins[bin_of(now)],
-		transport == DNS_UDP ? DNS_BIN_QUERY + DNS_BIN_PACKET : DNS_BIN_QUERY);
+		transport == DNS_TCP ? DNS_BIN_QUERY : DNS_BIN_QUERY + DNS_BIN_PACKET);
+	if (transport == DNS_TCP_PACKET)
+		add(&server->totals.other_packets);
 	if (read & DNS_READ_MALFORMED)
 		add(&server->totals.malformed);
 	if (read & DNS_READ_EDNS)
@@ -118,7 +123,7 @@ static __always_inline int count_query(
 	/* Before the query is stored: an atomic operation waits for the stores before it. */
 	row = count_row(ROW_SLOT(slots));
 	/* Answers to raw sockets do not count. A message of RFC 8490 with id 0 has no answer. */
-	if (!(read & DNS_READ_ONE_WAY) && ask_of(skb, transport == DNS_TCP, &ask) &&
+	if (!(read & DNS_READ_ONE_WAY) && ask_of(skb, transport != DNS_UDP, &ask) &&
 		is_repeated(skb, &client, slots, &ask, tracked, now)) {
 		add(&server->totals.retransmissions);
 		if (row)

@@ -33,7 +33,7 @@
 #define DNS_READ_ONE_WAY   (1ULL << 21) /* RFC 8490 5.4: opcode 6 and id 0, without an answer */
 #define DNS_READ_RCODE     24           /* three bits: enum dns_rcode_class */
 #define DNS_READ_TYPE      27           /* three bits: enum dns_type_class */
-#define DNS_READ_SUFFIX    30           /* two bits: enum dns_suffix_class */
+#define DNS_READ_SUFFIX    30           /* two bits: enum dns_suffix_class; of a query */
 #define DNS_READ_QUESTION  32           /* 0 without a question */
 
 /* 0 or 1, without a branch. */
@@ -209,7 +209,8 @@ DNS_INLINE __u64 dns_read_type(
 	if (at + 7 > end || (tail & 0xffffff) != DNS_OPT)
 		read &= ~DNS_READ_EDNS;
 	tail >>= 40;
-	read |= dns_suffix_class(name, DNS_SUFFIXES) << DNS_READ_SUFFIX;
+	if (!(read & DNS_READ_ANSWER)) /* nobody asks for that of an answer */
+		read |= dns_suffix_class(name, DNS_SUFFIXES) << DNS_READ_SUFFIX;
 	read |= dns_type_class(tail) << DNS_READ_TYPE;
 	/* Never 0. */
 	return read | (dns_mix(name->all, tail) >> 32 | 1) << DNS_READ_QUESTION;

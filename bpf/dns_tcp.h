@@ -372,6 +372,35 @@ static __noinline void count_segments(struct __sk_buff *skb, struct stream *stre
 	count_packet(slot, packets_in(skb), false, now);
 }
 
+/* Counts a segment that is one usual message, as most are. False for any other. */
+static __always_inline bool count_single(struct __sk_buff *skb, struct stream *stream,
+	__u32 sequence, __u32 offset, enum direction direction, __u64 now)
+{
+	struct flow *flow = &stream->flows[direction];
+	struct dns_side *newest = &flow->way.regions[0].side;
+	__u32 n = skb->len - offset;
+	const struct copy *copy;
+	__u64 read;
+
+	if (flow->way.used || newest->state <= DNS_SIDE_LOST || newest->have ||
+		sequence != newest->next || n > COPY_MAX || skb->gso_segs > 1)
+		return false;
+	copy = copy_of(skb, offset, n);
+	if (!copy || 2 + (__builtin_bswap64(word_of_copy(copy, 0)) >> 48) != n)
+		return false;
+	read = read_copied(skb, 2, n - 2);
+	if (!read || read & DNS_READ_MALFORMED || (direction == EGRESS && read & DNS_READ_ANSWER))
+		return false;
+	newest->next += n;
+	if (direction == INGRESS) {
+		flow->counted += count_received(skb, read, DNS_TCP, now);
+	} else {
+		flow->counted++;
+		count_sent(skb, read, offset + 2, DNS_TCP_PACKET, now);
+	}
+	return true;
+}
+
 static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum direction direction)
 {
 	const struct tcphdr *tcp = (void *)(long)skb->data + (at & 0x7ff);
@@ -396,6 +425,9 @@ static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum dire
 			count_packet(slot_of_receiver(skb), packets_in(skb), false, now);
 		return;
 	}
+	if (!syn && offset < skb->len &&
+		count_single(skb, stream, sequence, offset, direction, now))
+		return;
 	if (direction == EGRESS)
 		count_segments(skb, stream, now);
 	if (syn)
