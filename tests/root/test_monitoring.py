@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import time
@@ -17,6 +18,7 @@ from imagelab import Image
 from prometheus import Prometheus
 from runtimelab import Lab, lab  # noqa: F401
 from storm import fill, space  # noqa: F401
+from test_storage import disk  # noqa: F401
 from test_top import dns_load
 
 DEPLOY = ROOT / "deploy"
@@ -41,7 +43,7 @@ def dashboard() -> dict[str, str]:
 
 
 def test_every_query_of_the_dashboard_has_data(
-    lab: Lab, network: dnslab.Lab, space: Callable[..., Any], agent: Start, directory: Path  # noqa: F811
+    lab: Lab, network: dnslab.Lab, space: Callable[..., Any], agent: Start, directory: Path, disk: Path  # noqa: F811
 ) -> None:
     registry = lab.registry()
     registry.push("app", Image(4, 4 << 20))
@@ -58,6 +60,8 @@ def test_every_query_of_the_dashboard_has_data(
             deadline = time.monotonic() + 90
             while empty and time.monotonic() < deadline:
                 time.sleep(1)
+                with (disk / "file").open("w") as file:
+                    os.fsync(file.fileno())  # containerd may be on a file system without a disk
                 empty = {name: expression for name, expression in empty.items() if not prometheus.has(expression)}
             assert empty == {}
             assert prometheus.query("headroom_build_info")[0]["metric"]["version"]
