@@ -425,13 +425,12 @@ static __always_inline void count_tcp(struct __sk_buff *skb, __u32 at, enum dire
 			count_packet(slot_of_receiver(skb), packets_in(skb), false, now);
 		return;
 	}
-	if (!syn && offset < skb->len &&
-		count_single(skb, stream, sequence, offset, direction, now))
+	if (syn)
+		dns_way_open(&stream->flows[direction].way, sequence++);
+	if (offset < skb->len && count_single(skb, stream, sequence, offset, direction, now))
 		return;
 	if (direction == EGRESS)
 		count_segments(skb, stream, now);
-	if (syn)
-		dns_way_open(&stream->flows[direction].way, sequence++);
 	if (offset < skb->len)
 		count_data(skb, stream, sequence, offset, direction, now);
 }
