@@ -319,18 +319,24 @@ __noinline int fill_received(
 	return stream ? fill(skb, stream, sequence, offset, which, INGRESS, now) : 0;
 }
 
+/* Whether data begins where all data so far ends, as nearly always. */
+static __always_inline bool is_in_order(const struct dns_way *way, __u32 sequence)
+{
+	const struct dns_side *newest = &way->regions[0].side;
+
+	return !way->used && newest->state > DNS_SIDE_LOST &&
+	       sequence == newest->next + newest->have;
+}
+
 /* Counts the data of a segment: first the parts that fill gaps, then the new part. */
 static __always_inline void count_data(struct __sk_buff *skb, struct stream *stream, __u32 sequence,
 	__u32 offset, enum direction direction, __u64 now)
 {
 	const struct dns_way *way = &stream->flows[direction].way;
-	const struct dns_side *newest = &way->regions[0].side;
 
 	if (direction == INGRESS)
 		stream->flows[INGRESS].allowance = 1 + ((skb->len - offset) >> 10);
-	/* In order, as nearly always: fill() would do the same. */
-	if (!way->used && newest->state > DNS_SIDE_LOST &&
-		sequence == newest->next + newest->have) {
+	if (is_in_order(way, sequence)) { /* fill() would do the same */
 		follow(skb, stream, offset, skb->len, WHICH(direction, 0),
 			sequence + (skb->len - offset), now);
 		return;
@@ -382,8 +388,7 @@ static __always_inline bool count_single(struct __sk_buff *skb, struct stream *s
 	const struct copy *copy;
 	__u64 read;
 
-	if (flow->way.used || newest->state <= DNS_SIDE_LOST || newest->have ||
-		sequence != newest->next || n > COPY_MAX || skb->gso_segs > 1)
+	if (!is_in_order(&flow->way, sequence) || newest->have || n > COPY_MAX || skb->gso_segs > 1)
 		return false;
 	copy = copy_of(skb, offset, n);
 	if (!copy || 2 + (__builtin_bswap64(word_of_copy(copy, 0)) >> 48) != n)
