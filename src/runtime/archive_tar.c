@@ -21,7 +21,7 @@
 #define EXTENSION_MAX 65536 /* of a pax header or a long name */
 #define WINDOW_LOG    25    /* 32 MiB, as k3s and RKE2 compress theirs; zstd without --long: 8 */
 #define CHUNK         ((size_t)64 * 1024)
-#define WINDOW_HEAP   ((size_t)256 * 1024) /* a larger one is in a file */
+#define WINDOW_HEAP   ((size_t)1024 * 1024) /* a larger one is in a file: slower */
 
 /* ---- compressed archives ---- */
 
