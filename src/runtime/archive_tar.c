@@ -20,7 +20,8 @@
 #define BLOCK         512
 #define EXTENSION_MAX 65536 /* of a pax header or a long name */
 #define WINDOW_LOG    25    /* 32 MiB, as k3s and RKE2 compress theirs; zstd without --long: 8 */
-#define CHUNK         ((size_t)64 * 1024)
+#define READ_SIZE     ((size_t)16 * 1024)
+#define WRITE_SIZE    ((size_t)64 * 1024)   /* smaller writes take longer */
 #define WINDOW_HEAP   ((size_t)1024 * 1024) /* a larger one is in a file: slower */
 
 /* ---- compressed archives ---- */
@@ -33,7 +34,7 @@ struct spool {
 	int (*unpack)(struct spool *spool, int in);
 	void *window; /* of zstd, in a file; or NULL */
 	size_t window_size;
-	char input[CHUNK], output[CHUNK];
+	char input[READ_SIZE], output[WRITE_SIZE];
 };
 
 /* 1: no more bytes need to be counted. */
@@ -72,7 +73,7 @@ static int unpack_gzip(struct spool *spool, int in)
 	if (fd < 0)
 		return archive_error(spool->reader, -errno);
 	gzip = must(gzdopen(fd, "r"));
-	while (r == 0 && (n = gzread(gzip, spool->output, CHUNK)) > 0)
+	while (r == 0 && (n = gzread(gzip, spool->output, WRITE_SIZE)) > 0)
 		r = spool_write(spool, (size_t)n);
 	(void)gzerror(gzip, &code);
 	gzclose(gzip);
@@ -118,27 +119,32 @@ static int unpack_zstd(struct spool *spool, int in)
 {
 	ZSTD_DStream *zstd = must(ZSTD_createDStream_advanced(
 		(ZSTD_customMem){.customAlloc = allocate, .customFree = release, .opaque = spool}));
+	ZSTD_outBuffer to = {.dst = spool->output, .size = WRITE_SIZE};
 	size_t left = 1;
 	ssize_t n;
 	int r = 0;
 
 	ZSTD_DCtx_setParameter(zstd, ZSTD_d_windowLogMax, WINDOW_LOG);
-	while (r == 0 && (n = read(in, spool->input, MIN(CHUNK, spool->left))) > 0) {
+	while (r == 0 && (n = read(in, spool->input, MIN(READ_SIZE, spool->left))) > 0) {
 		ZSTD_inBuffer from = {.src = spool->input, .size = (size_t)n};
-		ZSTD_outBuffer to;
+		bool full;
 
 		spool->left -= (uint64_t)n;
 		do {
-			to = (ZSTD_outBuffer){.dst = spool->output, .size = CHUNK};
 			left = ZSTD_decompressStream(zstd, &to, &from);
-			if (ZSTD_isError(left))
+			full = to.pos == to.size;
+			if (ZSTD_isError(left)) {
 				r = archive_bad(spool->reader, "zstd: %s", ZSTD_getErrorName(left));
-			else
+			} else if (full) {
 				r = spool_write(spool, to.pos);
-		} while (r == 0 && (from.pos < from.size || (left > 0 && to.pos == to.size)));
+				to.pos = 0;
+			}
+		} while (r == 0 && (from.pos < from.size || (left > 0 && full)));
+		if (r == 0)
+			r = archive_check_wait(spool->reader);
 	}
-	if (r == 0 && n < 0)
-		r = archive_error(spool->reader, -errno);
+	if (r == 0)
+		r = n < 0 ? archive_error(spool->reader, -errno) : spool_write(spool, to.pos);
 	ZSTD_freeDStream(zstd);
 	return r == 0 && left > 0 ? archive_bad(spool->reader, "zstd: truncated") : r;
 }
