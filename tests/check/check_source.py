@@ -40,7 +40,7 @@ DEFINITION = re.compile(r"^(static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re
 ASSIGNMENT = re.compile(r"\breason(?:\s*\[[^\]]*\])*\s*=\s*([^;,}]+)")
 
 # A change that needs more lines raises the bound in the same commit.
-LINES_MAX = {("src", "include"): 47330, ("tests",): 43033}
+LINES_MAX = {("src", "include"): 47335, ("tests",): 43044}
 FUNCTION_MAX = 80
 FUNCTION_P90_MAX = 45
 FILE_MAX = 500

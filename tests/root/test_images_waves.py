@@ -112,7 +112,7 @@ def node(name: str, first: bool) -> str:
     return next(n for i in range(1000) if all(low <= place(n := f"node-{i}", one) < high for one in name.split()))
 
 
-def config(name: str, node_name: str, mirror: Mirror | None, round_s: int = 1, **more: str) -> str:
+def config(name: str, node_name: str, mirror: Mirror | None, round_s: int = 1, **more: Any) -> str:
     wave = {"nodes": 2, "seeds": 1, "growth": 2, "round": f"{round_s}s", **more}
     mirrors = [{"registry": name.split("/")[0], "url": mirror.url}] if mirror else []
     document: dict[str, Any] = {
@@ -178,6 +178,17 @@ def test_a_search_of_the_mirror_that_was_too_slow_is_repeated_at_once(lab: Lab, 
     late = agent(config(name, node(name, first=False), mirror, 60), wrap=lab.wrap)
     row = until(lambda: (i := image(late, name)) and i["why"] and i, lambda: f"a reason: {image(late, name)}")
     assert "when first asked" in row["why"]
+
+
+@pytest.mark.parametrize("seen, have", [(86_400, 86_460), pytest.param(-(50 * 365 * 86_400), -5, marks=pytest.mark.slow)])
+def test_a_clock_that_was_set_does_not_delay_a_pull(lab: Lab, name: str, mirror: Mirror, agent: Start, directory: Path, seen: int, have: int) -> None:
+    """Back, after the mirror's answer; or ahead between the first question and this answer, which is then no measure of a pull."""
+    first_us, have_us = (str(int(time.time() + s) * 10**6) for s in (seen, have))
+    record = {"version": 1, "images": [{"source": "", "name": name, "first_seen_us": first_us, "peers_have_us": have_us}]}
+    (directory / "state").mkdir(exist_ok=True)
+    (directory / "state/images.json").write_text(json.dumps(record))
+    last = next(n for i in range(1000) if place(n := f"node-{i}", name) >= 0.9)
+    wait_image(agent(config(name, last, mirror, nodes=54), wrap=lab.wrap), name)
 
 
 OK = b"HTTP/1.1 200 OK\r\nA: "

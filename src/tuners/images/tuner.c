@@ -217,6 +217,7 @@ static void images_sample_adopt(void *self, void *data)
 {
 	struct images_tuner *tuner = self, *request = data;
 	struct images_sample sample = request->sample;
+	uint64_t now = realtime_us();
 
 	if (!tuner || sample.cancelled) {
 		sample_free(request);
@@ -230,7 +231,8 @@ static void images_sample_adopt(void *self, void *data)
 	for (size_t i = 0; i < tuner->record.n; i++) {
 		struct preload *preload = &tuner->record.entries[i];
 
-		preload->first_seen_us = MIN(preload->first_seen_us, sample.realtime_us);
+		preload->first_seen_us = MIN(preload->first_seen_us, now);
+		preload->peers.have_us = MIN(preload->peers.have_us, now);
 	}
 }
 

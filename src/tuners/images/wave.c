@@ -75,11 +75,14 @@ static uint64_t peers_due_us(const struct wave *wave, const char *node, const ch
 	unsigned failures, uint64_t since_us, uint64_t have_us)
 {
 	uint64_t rounds = round_of(wave, node, image), took_us, step_us = wave->round_us;
+	uint64_t latest_us = since_us + upstream_due_us(wave, node, image, failures);
 
 	if (rounds == 0 || (have_us > 0 && have_us <= since_us))
 		return wave_due_us(wave, node, image, failures);
 	if (have_us == 0)
-		return since_us + upstream_due_us(wave, node, image, failures);
+		return latest_us;
+	/* The node would have begun before a later answer: the clock was set ahead. */
+	have_us = MIN(have_us, latest_us);
 	/* The peer had it up to one interval before the question. */
 	took_us = have_us - since_us - MIN(have_us - since_us, WAVE_ASK_EVERY_US);
 	if (took_us > step_us + step_us * 3 / 10)
