@@ -4,6 +4,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import tarfile
@@ -487,6 +488,15 @@ def test_an_archive_waits_for_a_pull_when_one_image_at_a_time_may_be_transferred
     proxy.rate = 0
     wait_image(running, name)
     wait_image(running, A)
+
+
+def test_pulls_and_archives_take_turns_when_one_image_at_a_time_may_be_transferred(lab: Lab, preload: Start, store: Path) -> None:
+    _, name = slow_image(lab, 0, 1000)
+    for i in range(3):
+        docker_save(store / f"{i}.tar", [Built(f"{A}{i}")])
+    time.sleep(3)  # they may still be written
+    running = preload(f"parallel: 1, archives: [/run/images], pull: ['{name}']")
+    until(lambda: len(order := re.findall("pulled|loaded from", running.log)) == 4 and order.index("pulled") == 1, lambda: running.log)
 
 
 def test_a_pull_does_not_wait_because_the_clock_was_ahead(lab: Lab, preload: Start, directory: Path) -> None:

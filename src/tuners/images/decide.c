@@ -27,6 +27,7 @@ struct decision {
 	bool archive_busy;  /* an archive is being loaded or begins now */
 	bool cleaning;      /* leftovers are being removed: nothing else begins */
 	bool asks;          /* the mirrors of a row are to be asked */
+	bool pulls_turn;    /* with `parallel: 1`: no archive begins */
 	unsigned busy;      /* pulls and archives under way or beginning now */
 };
 
@@ -187,6 +188,8 @@ static void begin(struct decision *decision, enum transfer_kind kind,
 		next->archive = *archive;
 	set_text(next->name, name);
 	occupy(decision, next);
+	if (kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL)
+		decision->memory->archive_last = kind == TRANSFER_ARCHIVE;
 }
 
 /* ---- archives ---- */
@@ -278,7 +281,7 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 	for (size_t i = first; reason && i < memory->n; i++)
 		if (memory->rows[i].state == IMAGE_PENDING)
 			memory->rows[i].reason = reason;
-	if (wanted && !reason && !decision->archive_busy &&
+	if (wanted && !reason && !decision->archive_busy && !decision->pulls_turn &&
 		decision->busy < decision->tuner->config.parallel)
 		begin(decision, TRANSFER_ARCHIVE, file, "", need);
 }
@@ -309,6 +312,8 @@ static void decide_pull(struct decision *decision, const char *name)
 		decision->asks |= row->asks;
 	} else if (fits(decision, row) && decision->busy < decision->tuner->config.parallel) {
 		begin(decision, TRANSFER_PULL, NULL, name, need_of(decision, &row->preload));
+	} else {
+		decision->memory->pull_waits |= row->state == IMAGE_PENDING;
 	}
 }
 
@@ -456,6 +461,9 @@ void images_decide(
 		decision.budget = decision.store_max - MIN(decision.store_max, sample->store_used);
 	}
 	memory->full = decision.budget == 0;
+	decision.pulls_turn =
+		tuner->config.parallel == 1 && memory->archive_last && memory->pull_waits;
+	memory->pull_waits = false;
 	for (size_t i = 0; i < tuner->n_active; i++)
 		occupy(&decision, tuner->active[i]);
 	/* Remove leftovers of an interrupted transfer, unless the sample is older than its end. */

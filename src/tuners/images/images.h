@@ -277,7 +277,9 @@ struct images_memory {
 	uint64_t forced_us; /* the last `headroom apply`, which retries failures; CLOCK_MONOTONIC */
 	struct transfer begin[IMAGES_ACTIVE_MAX]; /* transfers to begin now */
 	size_t n_begin;
-	bool full; /* the store is full: cancel pulls */
+	bool full;         /* the store is full: cancel pulls */
+	bool archive_last; /* an archive began after the last pull */
+	bool pull_waits;   /* for the end of another transfer, in the last decision */
 };
 
 /* wave.c: sets the row's wave and its begin by the clock. now_us: CLOCK_REALTIME. */
