@@ -121,6 +121,21 @@ static void read_mirrors(struct image_runtime *runtime, const struct runtime_dae
 		set_text(runtime->mirrors, files.transfer && strchr(list, ':') ? "" : list);
 }
 
+/* containerd 1.6 has no image_pull_progress_timeout, and waits for ever. */
+static void read_downloads(
+	const struct image_runtime *runtime, const struct wait *wait, struct image_info *info)
+{
+	char why[IMAGES_WHY_MAX];
+	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
+	const Containerd__ListStatusesResponse *found;
+
+	if (image_call(&session, CONTAINERD_INGESTS, NULL, &found) < 0)
+		return;
+	info->fetching = 1 + found->n_statuses;
+	for (size_t i = 0; i < found->n_statuses; i++)
+		info->fetching += (uint64_t)found->statuses[i]->offset;
+}
+
 int containerd_read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
 {
@@ -130,6 +145,8 @@ int containerd_read_images_info(struct image_runtime *runtime, const struct host
 	bool sandbox = info->wants_sandbox && !info->sandbox[0];
 	bool mirrors = info->wants_mirrors && containerd_is_at_least(runtime->version, 2, 0);
 
+	if (r == 0 && !containerd_is_at_least(runtime->version, 1, 7))
+		read_downloads(runtime, wait, info);
 	if (r < 0 || info->pid <= 0 || (!sandbox && !mirrors) ||
 		!find_daemon(runtime, info->pid, wait, &process, &daemon))
 		return r;

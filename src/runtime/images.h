@@ -34,6 +34,7 @@ struct runtime_image {
 struct image_info {
 	char store[256];              /* the directory of the images */
 	pid_t pid;                    /* of the daemon; 0: unknown */
+	uint64_t fetching;            /* changes with downloads that a pull does not report */
 	bool wants_sandbox;           /* in: read sandbox, which may run a program */
 	bool wants_mirrors;           /* in: the same for the runtime's mirrors */
 	char sandbox[IMAGE_NAME_MAX]; /* of pods' sandboxes; "": unknown */

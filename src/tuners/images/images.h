@@ -102,6 +102,7 @@ struct images_sample {
 	struct name_index by_path;       /* of the archives, during the sample */
 	char store[SETTING_PATH_MAX];    /* directory of the runtime's images */
 	uint64_t store_size, store_used; /* of its file system, in bytes; size 0: unknown */
+	uint64_t fetching;               /* changes with downloads; 0: not known */
 	struct kubelet_seen kubelet;
 	bool cancelled; /* incomplete: drop it */
 };

@@ -189,6 +189,7 @@ static int ask(struct images_tuner *request, const struct wait *wait)
 
 	if (info.store[0])
 		set_text(sample->store, info.store);
+	sample->fetching = info.fetching;
 	if (r == 0 && info.wants_sandbox) {
 		sample->sandbox_us = sample->now_us;
 		set_text(sample->sandbox, info.sandbox);

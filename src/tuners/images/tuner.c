@@ -224,6 +224,9 @@ static void images_sample_adopt(void *self, void *data)
 		return;
 	}
 	keep_images(tuner, &sample);
+	for (size_t i = 0; i < tuner->n_active && sample.fetching > 0; i++)
+		if (tuner->active[i]->kind == TRANSFER_PULL)
+			atomic_store(&tuner->active[i]->done, sample.fetching);
 	request->sample = tuner->sample;
 	tuner->sample = sample;
 	sample_free(request);
@@ -296,7 +299,7 @@ static void *images_transfer_request(void *self, const void *data, bool)
 	return transfer;
 }
 
-/* containerd itself ends a pull without progress, but no runtime sees the end of a load. */
+/* containerd 1.7 itself ends a pull without progress, but no runtime sees the end of a load. */
 static bool is_stalled(struct transfer *transfer)
 {
 	uint64_t done = atomic_load(&transfer->done), load_us = atomic_load(&transfer->load_us);
