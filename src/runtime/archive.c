@@ -79,7 +79,10 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 	if (reader->archive->directory) {
 		r = open_below(reader->archive->fd, name, file);
 		if (r < 0)
-			archive_fail(reader, r, "%.90s: %s", name, strerror(-r));
+			archive_fail(reader, r, "%.90s: %s", name,
+				r == -ELOOP || r == -ENOTDIR
+					? "a symbolic link: copy the layout with cp -rL"
+					: strerror(-r));
 		return r == 0 || r == -ENOENT ? r : -EBADMSG;
 	}
 	for (int links = 0; links <= LINKS_MAX; links++) {

@@ -57,8 +57,8 @@ struct archive {
  * stays free. Layers are unpacked to count their bytes, each up to unpacked_max: no format has a
  * size that its author cannot forge. With unpacked_max 0 the bytes are an estimate. An image with
  * an error does not keep its archive from others. 0, or -errno with why: -EBADMSG for a file that
- * is damaged, inconsistent, not an archive, or without named images; -ENOEXEC with images for other
- * machines only; -ENOSPC without room to unpack.
+ * is damaged, inconsistent or not an archive; -ENOEXEC with images for other machines only; -ENOMSG
+ * with unnamed ones only; -ENOSPC without room to unpack.
  */
 int archive_open(const struct host *host, const char *path, unsigned int percent_free,
 	uint64_t unpacked_max, const struct wait *wait, struct archive **ret,

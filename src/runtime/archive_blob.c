@@ -17,11 +17,11 @@
 
 #define SIZE_LIMIT 0x1p53 /* JSON numbers are exact below it */
 
-/* GOARCH of this machine and the baseline variant. */
+/* GOARCH of this machine, a name that containerd takes too, and the baseline variant. */
 #if defined(__x86_64__)
-static const char architecture[] = "amd64", variant[] = "v1";
+static const char architecture[] = "amd64", machine[] = "x86_64", variant[] = "v1";
 #elif defined(__aarch64__)
-static const char architecture[] = "arm64", variant[] = "v8";
+static const char architecture[] = "arm64", machine[] = "aarch64", variant[] = "v8";
 #else
 #error "add GOARCH of this machine"
 #endif
@@ -160,10 +160,11 @@ int archive_read_document(
 bool archive_fits_machine(const cJSON *platform)
 {
 	const char *os = json_text_at(platform, "os");
-	const char *machine = json_text_at(platform, "architecture");
+	const char *made_for = json_text_at(platform, "architecture");
 	const char *level = json_text_at(platform, "variant");
 
-	return (!os[0] || streq(os, "linux")) && (!machine[0] || streq(machine, architecture)) &&
+	return (!os[0] || streq(os, "linux")) &&
+	       (!made_for[0] || streq(made_for, architecture) || streq(made_for, machine)) &&
 	       (!level[0] || streq(level, variant));
 }
 

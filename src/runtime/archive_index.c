@@ -30,6 +30,12 @@ static int check_layers(
 	return 0;
 }
 
+/* Whether an error concerns one image only. */
+static bool is_of_image(int r)
+{
+	return r == -EBADMSG || r == -ENOEXEC || r == -ENOENT || r == -ENOMSG;
+}
+
 /*
  * Adds the image with the result of reading it. An unusable one keeps its reason, and its
  * neighbours are loaded.
@@ -39,7 +45,7 @@ static int add_image(struct archive_reader *reader, struct archive_image *image,
 	struct archive *archive = reader->archive;
 	struct archive_image *same = find_named(archive->images, archive->n_images, image->name);
 
-	if (r < 0 && r != -EBADMSG && r != -ENOEXEC && r != -ENOENT && r != -ENOMSG)
+	if (r < 0 && !is_of_image(r))
 		return r;
 	image->error = r == -ENOENT ? -EBADMSG : r;
 	if (r < 0 && !image->why[0])
@@ -50,8 +56,11 @@ static int add_image(struct archive_reader *reader, struct archive_image *image,
 			*same = *image;
 		return 0;
 	}
-	if (same)
-		return archive_bad(reader, "two images are %.150s", image->name);
+	if (same) {
+		same->error = archive_bad(reader, "two images are %.150s", image->name);
+		set_text(same->why, reader->why);
+		return 0;
+	}
 	if (archive->n_images == IMAGES_MAX)
 		return archive_bad(reader, "more than %d images", IMAGES_MAX);
 	*add_element(&archive->images, &archive->n_images, &reader->images_allocated) = *image;
@@ -86,14 +95,18 @@ static bool has_urls(const cJSON *item)
 static int read_image(struct archive_reader *reader, struct archive_blob *blob, int depth,
 	struct archive_image *image);
 
-/* Reads the first manifest for this machine of an index, which is deleted before. */
+/*
+ * Reads the first image for this machine of an index, which is deleted before. containerd 2.x also
+ * fetches the others for this machine or for none.
+ */
 static int read_children(struct archive_reader *reader, const struct archive_blob *blob, int depth,
 	cJSON *index, struct archive_image *image)
 {
 	_cleanup_free_ struct archive_blob *here = must(calloc(HERE_MAX, sizeof(*here)));
 	const cJSON *item;
+	int r, bad = 0, result = -ENOEXEC;
+	struct archive_image child;
 	size_t n = 0;
-	int r, bad = 0;
 
 	cJSON_ArrayForEach (item, json_at(index, "manifests"))
 		if (bad == 0 && archive_fits_machine(json_at(item, "platform")))
@@ -102,25 +115,57 @@ static int read_children(struct archive_reader *reader, const struct archive_blo
 						      reader, blob->digest, item, &here[n++]);
 	cJSON_Delete(index);
 	for (size_t i = 0; i < n - (bad == -EBADMSG); i++) {
-		r = read_image(reader, &here[i], depth + 1, image);
-		if (r != -ENOEXEC)
+		child = *image;
+		r = read_image(reader, &here[i], depth + 1, &child);
+		if (r < 0 && r != -ENOEXEC && (result < 0 || !is_of_image(r)))
 			return r;
+		if (r < 0)
+			continue;
+		if (result == 0)
+			image->size += child.size;
+		else
+			*image = child;
+		result = 0;
 	}
+	if (result == 0)
+		return 0;
 	if (bad < 0)
 		return archive_bad(reader,
 			"%.*s: more than %d manifests for this machine, or a damaged one",
 			SHORT_DIGEST, blob->digest, HERE_MAX);
-	return archive_wrong_machine(reader, image->name);
+	return n > 0 ? -ENOEXEC : archive_wrong_machine(reader, image->name);
 }
 
-/* Reads a manifest, or the first manifest for this machine of an index. */
+static int read_layers(struct archive_reader *reader, const char *manifest, const cJSON *layers,
+	struct archive_image *image)
+{
+	struct archive_file file;
+	struct archive_blob layer;
+	const cJSON *item;
+	int r;
+
+	cJSON_ArrayForEach (item, layers) {
+		r = archive_read_descriptor(reader, manifest, item, &layer);
+		if (r == 0)
+			r = archive_open_blob(reader, &layer, &file);
+		if (r < 0)
+			return r;
+		close(file.fd);
+		image->size += layer.size;
+		image->unpacked += layer.unpacked;
+	}
+	return 0;
+}
+
+/* Reads a manifest, or the first image for this machine of an index. */
 static int read_image(struct archive_reader *reader, struct archive_blob *blob, int depth,
 	struct archive_image *image)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL, *config = NULL;
-	const cJSON *item, *children, *layers;
+	const cJSON *children, *layers;
 	struct archive_file file;
 	struct archive_blob part;
+	bool is_image;
 	int r = archive_read_document(reader, NULL, blob, &document);
 
 	if (r < 0)
@@ -137,13 +182,21 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	if (children)
 		return read_children(reader, blob, depth, steal(document), image);
 	r = archive_read_descriptor(reader, blob->digest, json_at(document, "config"), &part);
-	if (r == 0 && !streq(part.media_type, OCI_CONFIG) && !streq(part.media_type, DOCKER_CONFIG))
-		return archive_bad(
-			reader, "%.90s: not an image, but %.90s", image->name, part.media_type);
-	if (r == 0)
+	is_image = streq(part.media_type, OCI_CONFIG) || streq(part.media_type, DOCKER_CONFIG);
+	if (r == 0 && is_image)
 		r = archive_read_document(reader, NULL, &part, &config);
-	if (r == 0 && !archive_fits_machine(config))
-		return archive_wrong_machine(reader, image->name);
+	if (r == 0 && (!is_image || !archive_fits_machine(config))) {
+		if (depth > 0 && !is_image && (r = archive_open_blob(reader, &part, &file)) == 0)
+			close(file.fd);
+		if (depth > 0 && r == 0)
+			r = read_layers(reader, blob->digest, layers, image);
+		if (r < 0 && !is_of_image(r))
+			return r;
+		return is_image ? archive_wrong_machine(reader, image->name)
+				: archive_fail(reader, depth > 0 ? -ENOEXEC : -EBADMSG,
+					  "%.90s: not an image, but %.90s", image->name,
+					  part.media_type);
+	}
 	if (r == 0)
 		r = check_layers(reader, image->name, config, layers);
 	if (r < 0)
@@ -151,17 +204,7 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	memcpy(image->manifest, blob->digest, DIGEST_MAX);
 	memcpy(image->id, part.digest, DIGEST_MAX);
 	image->size = part.size;
-	cJSON_ArrayForEach (item, layers) {
-		r = archive_read_descriptor(reader, blob->digest, item, &part);
-		if (r == 0)
-			r = archive_open_blob(reader, &part, &file);
-		if (r < 0)
-			return r;
-		close(file.fd);
-		image->size += part.size;
-		image->unpacked += part.unpacked;
-	}
-	return 0;
+	return read_layers(reader, blob->digest, layers, image);
 }
 
 static int read_layout(struct archive_reader *reader)
@@ -220,7 +263,10 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 		strcat(layer->media_type, "+gzip");
 	} else if (archive_is_zstd(magic)) {
 		strcat(layer->media_type, "+zstd");
-	} else {
+	}
+	/* One that cannot fit is not read: a sparse file may have any size. */
+	if (streq(layer->media_type, OCI_LAYER) ||
+		(reader->unpacked_max > 0 && file.size > reader->unpacked_max)) {
 		memcpy(layer->digest, diff_id, DIGEST_MAX);
 		return archive_add_blob(reader, layer, &file);
 	}
@@ -368,14 +414,14 @@ static int check_images(struct archive_reader *reader)
 			continue;
 		usable += image->error == 0;
 		archive->images[kept++] = *image;
-		if (!bad && image->error && image->error != -ENOMSG)
+		if (image->error && (!bad || bad->error == -ENOMSG))
 			bad = &archive->images[kept - 1];
 	}
 	archive->n_images = kept;
 	if (usable > 0)
 		return 0;
 	return bad ? archive_fail(reader, bad->error, "%s", bad->why)
-		   : archive_bad(reader, "none of its images has a name");
+		   : archive_bad(reader, "it lists no images");
 }
 
 int archive_read_index(struct archive_reader *reader)
@@ -397,7 +443,8 @@ int archive_read_index(struct archive_reader *reader)
 		if (docker == 0)
 			archive->n_images = 0;
 		r = docker == -ENOENT ? r : docker;
-		cJSON_ArrayForEach (entry, list)
+		/* It is an object in another format. */
+		cJSON_ArrayForEach (entry, (cJSON_IsArray(list) ? list : NULL))
 			if (r == 0)
 				r = add_entry(reader, entry);
 	}

@@ -18,6 +18,7 @@
 #define MEMBERS_MAX   4096
 #define NAMES_MAX     ((size_t)1024 * 1024) /* bytes of all their names */
 #define BLOCK         512
+#define NO_TAR        "not a tar file, plain or compressed by gzip or zstd"
 #define EXTENSION_MAX 65536 /* of a pax header or a long name */
 #define WINDOW_LOG    25    /* 32 MiB, as k3s and RKE2 compress theirs; zstd without --long: 8 */
 #define READ_SIZE     ((size_t)16 * 1024)
@@ -321,13 +322,13 @@ static int add_member(struct archive_reader *reader, const struct header *header
 	if (extended->name[0])
 		set_text(raw, extended->name);
 	clean_path("", raw, name);
-	if (!name[0] && !streq(raw, ".") && !streq(raw, "./"))
-		return archive_bad(reader, "%.90s leads out of the archive", raw);
 	/* Skip directories, devices, and files of a layer that are not needed. */
 	slash = strrchr(name, '/');
 	if (!strchr("0127", header->type ? header->type : '0') || raw[strlen(raw) - 1] == '/' ||
 		(slash && (streq(slash, "/json") || streq(slash, "/VERSION"))))
 		return 0;
+	if (!name[0])
+		return archive_bad(reader, "%.90s leads out of the archive", raw);
 	if (reader->n_members == MEMBERS_MAX)
 		return archive_bad(reader, "more than %d files", MEMBERS_MAX);
 	reader->names += strlen(name) + strlen(extended->link);
@@ -360,7 +361,8 @@ static int next_header(
 		return r < 0 ? r : 1;
 	r = archive_pread(reader->archive->fd, &header, sizeof(header), *at);
 	if (r == -EBADMSG)
-		return archive_bad(reader, "truncated within the header at byte %" PRIu64, *at);
+		return archive_bad(reader,
+			*at == 0 ? NO_TAR : "truncated within the header at byte %" PRIu64, *at);
 	if (r < 0)
 		return archive_error(reader, r);
 	if (*at > 0 && memcmp(&header, &zero, sizeof(zero)) == 0)
@@ -373,9 +375,7 @@ static int next_header(
 		sum += ((const unsigned char *)&header)[i];
 	if (!valid || sum != expected)
 		return archive_bad(reader,
-			*at == 0 ? "not a tar file, plain or compressed by gzip or zstd"
-				 : "the header at byte %" PRIu64 " is damaged",
-			*at);
+			*at == 0 ? NO_TAR : "the header at byte %" PRIu64 " is damaged", *at);
 	if (header.type == 'S')
 		return archive_bad(reader, "it has a sparse file");
 	if (extended->has_size && !strchr("xLKg", header.type))

@@ -8,6 +8,7 @@ error "" stands for an archive that is loaded, None for one that this runtime ma
 import gzip
 import io
 import json
+import os
 import random
 import struct
 import subprocess
@@ -115,6 +116,16 @@ def wide(n: int, **platform: str) -> Callable[[Layout, dict[str, Any]], dict[str
     return change
 
 
+def beside(made: Layout, manifest: dict[str, Any]) -> dict[str, Any]:
+    """An index with an image, and artifacts for no platform before and behind it."""
+    first, last = (
+        made.blob(MANIFEST, json.dumps({"schemaVersion": 2, "config": made.blob(media, b"-"), "layers": [made.blob("text/spdx", media.encode())]}).encode())
+        for media in ("application/vnd.oci.empty.v1+json", "application/vnd.unknown.config.v1+json")
+    )
+    here = made.blob(MANIFEST, json.dumps(manifest).encode(), platform={"architecture": MACHINE, "os": "linux"})
+    return made.blob(INDEX, json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [first, here, last]}).encode())
+
+
 def layers_of(name: str, n: int) -> bytes:
     def change(_: Layout, manifest: dict[str, Any]) -> None:
         manifest["layers"] *= n
@@ -210,7 +221,8 @@ FORMS: dict[str, Form] = {
     "json-nul.tar": (lambda n: tar_of({**docker(n), "manifest.json": b"[{\0}]"}), "invalid JSON"),
     "json-number.tar": (lambda n: layout(n, descriptor(size=1e300)), "valid digest, size or type"),
     "json-type.tar": (lambda n: layout(n, descriptor(mediaType="a\r\nb: c")), "valid digest, size or type"),
-    "json-list.tar": (lambda n: tar_of({**docker(n), "manifest.json": b"7"}), "none of its images has a name"),
+    "json-list.tar": (lambda n: tar_of({**docker(n), "manifest.json": b"7"}), "it lists no images"),
+    "json-object.tar": (lambda n: tar_of({**docker(n), "manifest.json": b'{"layers": [{}]}'}), "it lists no images"),
     "config-label.tar": (lambda n: tar_of(with_config(n, config={"Labels": {"io.buildpacks.build.metadata": "x" * 700 * KIB}})), ""),
     "config-strings.tar": (lambda n: tar_of(with_config(n, config={"Env": ["A=" + "x" * 120] * 7000})), None),
     "config-history.tar": (lambda n: tar_of(with_config(n, history=[{"created_by": "x" * 200, "empty_layer": True}] * 500 + [{}])), ""),
@@ -223,6 +235,7 @@ FORMS: dict[str, Form] = {
     "both.tar": (lambda n: layout(n, lambda made, m: made.blob(INDEX, json.dumps({**m, "manifests": []}).encode())), "both index and manifest"),
     "urls.tar": (lambda n: layout(n, descriptor(URLs=["http://192.0.2.1/layer"])), "fetched from URLs"),
     "artifact.tar": (lambda n: layout(n, lambda _, m: m["config"].update(mediaType="application/vnd.cncf.helm.config.v1+json")), "not an image"),
+    "artifact-beside.tar": (lambda n: layout(n, beside), ""),
     "size-wrong.tar": (lambda n: layout(n, descriptor(size=7)), "bytes, expected 7"),
     "size-two.tar": (lambda n: layout(n, lambda _, m: m["config"].update(size=m["config"]["size"] + 1)), "bytes, expected"),
     "digest-none.tar": (lambda n: layout(n, descriptor(digest="sha256:../../../etc/passwd")), "valid digest, size or type"),
@@ -230,8 +243,10 @@ FORMS: dict[str, Form] = {
     "images-128.tar": (lambda n: tar_of(images([n] + [f"{n}-{i}" for i in range(127)])), ""),
     "images-129.tar": (lambda n: tar_of(images([n] + [f"{n}-{i}" for i in range(128)])), "more than 128 images"),
     "tags-500.tar": (lambda n: tar_of(changed(n, RepoTags=[n] + [f"{n}-{i}" for i in range(500)])), "more than 128 images"),
-    "name-none.tar": (lambda n: tar_of(changed(n, RepoTags=None)), "none of its images has a name"),
-    "name-odd.tar": (lambda n: tar_of(changed(n, RepoTags=["../../etc", "a b", "\x1b[2J", "x" * 300])), "none of its images has a name"),
+    "name-none.tar": (lambda n: tar_of(changed(n, RepoTags=None)), "no complete name: give it one"),
+    "name-odd.tar": (lambda n: tar_of(changed(n, RepoTags=["../../etc", "a b", "\x1b[2J", "x" * 300])), "no complete name"),
+    "name-twice.tar": (lambda n: tar_of(images([n, f"{n}-2", f"{n}-2"])), "two images are"),
+    "name-of-machine.tar": (lambda n: tar_of(with_config(n, architecture=os.uname().machine)), ""),
     "name-foreign.tar": (lambda n: tar_of(with_config(n, architecture="s390x")), "not for linux"),
     # Tar
     "files-4000.tar": (lambda n: padded(docker(n), 4000, lambda i: f"{i:0250}"), ""),
@@ -253,6 +268,8 @@ FORMS: dict[str, Form] = {
     "size-negative.tar": (lambda n: header(docker(n), b"0", b"", -1), "not a tar file"),
     "path-absolute.tar": (lambda n: tar_of({**docker(n), "/etc/passwd": b"x"}), "leads out of the archive"),
     "path-parent.tar": (lambda n: tar_of({**docker(n), "../../x": b"x"}), "leads out of the archive"),
+    "path-of-label.tar": (lambda n: header(docker(n), b"V", b"", name="/images of May"), ""),
+    "path-of-directory.tar": (lambda n: header(docker(n), b"5", b"", name="../images/"), ""),
     "link-loop.tar": (lambda n: tar_of({**links(n, "../a"), "a": "b", "b": "a"}), "more than 8 links"),
     "link-out.tar": (lambda n: tar_of(links(n, "../../../etc/passwd")), "links out of the archive"),
     "link-gone.tar": (lambda n: tar_of(links(n, "../gone")), "is missing in the archive"),

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Archives that are unusual, hostile or in conflict with others: each has one clear error, and its neighbours are loaded."""
 
+import bz2
 import json
 import os
 import re
 import signal
 import struct
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +115,17 @@ def test_each_unusable_archive_has_one_error_and_its_neighbours_are_loaded(lab: 
     (store / "README").symlink_to("nowhere")
     docker_save(store / f"{'x' * 250}.tar", [Built("docker.io/library/long:1", layers=1)])
     docker_save(store / "foreign.tar", [foreign(FOREIGN)])
+    (store / "other.tar.bz2").write_bytes(bz2.compress(tar_of({"a": b"b"})))
+    layout = Layout().add(Built("links:1", layers=1)).write_directory(store / "links")
+    (layout / "blobs").rename(store / ".blobs")
+    (layout / "blobs").symlink_to("../.blobs")
+    docker_save(store / "unnamed.tar", [Built("", layers=1)])
+    vast(store / "vast.tar", 1 << 40)
     running = preload("archives: [/run/images, '/run/images/*.tar', /dev/zero]")
 
     def reported() -> dict[str, Any]:
         found = failed(running)
-        return found if len(found) == 9 else {}
+        return found if len(found) == 13 else {}
 
     found = until(reported, lambda: f"{failed(running)}\n{running.log[-3000:]}")
     there = "/run/images/"
@@ -128,10 +136,27 @@ def test_each_unusable_archive_has_one_error_and_its_neighbours_are_loaded(lab: 
     for name in (f"{there}fifo.tar", f"{there}zero.tar", "/dev/zero"):
         assert found[name][0] == "archive-unreadable" and "neither a regular file nor an OCI layout" in found[name][1]
     assert "No such file" in found[f"{there}gone.tar"][1]
+    assert "plain or compressed by gzip or zstd" in found[f"{there}other.tar.bz2"][1]
+    assert "symbolic link: copy the layout with cp -rL" in found[f"{there}links"][1]
+    assert found["docker.io/library/vast:1"][0] == "does-not-fit"
+    reason, why = found[f"{there}unnamed.tar"]
+    assert reason == "unnamed" and "skopeo copy" in why
     long = next(name for name in found if name.startswith(f"{there}xxx"))
     assert found[long][0] == "archive-unreadable" and "at most 255" in found[long][1]
     assert running.wait_condition("ImagePreloadFailed")
     assert not names(lab)
+
+
+def vast(path: Path, size: int) -> None:
+    """An archive with a compressed layer that is a sparse file of this size."""
+    files = docker_files([Built("docker.io/library/vast:1", layers=1)])
+    layer = tarfile.TarInfo(json.loads(files["manifest.json"])[0]["Layers"][0])
+    layer.size = size
+    with open(path, "wb") as file:
+        file.write(tar_of(files).rstrip(b"\0"))
+        file.seek(-file.tell() % 512, os.SEEK_CUR)
+        file.write(layer.tobuf() + b"\x1f\x8b")
+        file.truncate(file.tell() - 2 + size)
 
 
 def platform() -> str:

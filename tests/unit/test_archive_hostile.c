@@ -15,7 +15,7 @@ ARCHIVE_TEST(torn_archives_and_other_files_are_refused)
 	torn.len = 612;
 	assert_refused(fixture, &torn, "truncated: 600 bytes of layer.tar expected, 100 there");
 	bytes_add(&text, "hello", 5);
-	assert_refused(fixture, &text, "truncated");
+	assert_refused(fixture, &text, "not a tar file");
 	bytes_add(&empty, "", 0);
 	assert_refused(fixture, &empty, "empty");
 	fixture->tar.data[0] ^= 1;
@@ -162,8 +162,8 @@ ARCHIVE_TEST(inconsistent_documents_are_refused)
 {
 	static const char *const cases[][3] = {
 		{"index.json", "{", "invalid JSON"},
-		{"index.json", "{}", "none of its images has a name"},
-		{"index.json", "[1,2,3]", "none of its images has a name"},
+		{"index.json", "{}", "it lists no images"},
+		{"index.json", "[1,2,3]", "it lists no images"},
 		{"index.json",
 			"{\"manifests\":[{\"annotations\":{\"io.containerd.image.name\":\"a:1\"}}]}",
 			"descriptor without a valid digest"},
@@ -173,7 +173,7 @@ ARCHIVE_TEST(inconsistent_documents_are_refused)
 		{"index.json", WITH_SIZE("9007199254740991"), " is missing in the archive"},
 		{"index.json", WITH_SIZE("1,\"mediaType\":\"\""),
 			"descriptor without a valid digest"},
-		{"manifest.json", "[]", "none of its images has a name"},
+		{"manifest.json", "[]", "it lists no images"},
 		{"manifest.json", "[{\"RepoTags\":[\"a\"]}]", "without a file name"},
 		{"manifest.json", "[{\"Config\":\"../../etc/passwd\",\"RepoTags\":[\"a\"]}]",
 			"../../etc/passwd is missing in the archive"},

@@ -50,9 +50,11 @@ static int read_key(const char *full, struct archive_file *file)
 	return 0;
 }
 
+/* Also of archives that are compressed in another way: their error is shown. */
 static bool has_archive_name(const char *name)
 {
-	return fnmatch("?*.@(tar|tar.gz|tgz|tar.zst|tar.zstd|tzst)", name, FNM_EXTMATCH) == 0;
+	return fnmatch("?*.@(tar?(.@(gz|zst|zstd|bz2|lz4|xz))|tgz|tzst|tbz|txz)", name,
+		       FNM_EXTMATCH) == 0;
 }
 
 /* An archive by its name, or a possible layout. */
