@@ -22,8 +22,8 @@
 #define EXTENSION_MAX 65536 /* of a pax header or a long name */
 #define WINDOW_LOG    25    /* 32 MiB, as k3s and RKE2 compress theirs; zstd without --long: 8 */
 #define READ_SIZE     ((size_t)16 * 1024)
-#define WRITE_SIZE    ((size_t)64 * 1024)   /* smaller writes take longer */
-#define WINDOW_HEAP   ((size_t)1024 * 1024) /* a larger one is in a file: slower */
+#define WRITE_SIZE    ((size_t)128 * 1024) /* smaller writes take longer */
+#define WINDOW_HEAP   ((size_t)256 * 1024) /* a larger one is in a file */
 
 /* ---- compressed archives ---- */
 
