@@ -268,6 +268,7 @@ NO_SEED = {"seedless": True, "seeds": 2, "growth": 3, "round_s": 10}
 # Rows in which asking the peers may take longer than 1.15 times the better of cat-gate's rule and rounds by time.
 REASONS = {
     "no peers: all from upstream": "a node waits for a peer before it goes upstream, and no faster than upstream can surely serve",
+    "a pull takes 15 s, not 7": "a step is 1.25 pulls; rounds by time are shorter than a pull, and this upstream and these peers survive it",
     "no seed drawn, `seeds: 2`": "upstream serves seeds and 3 * sqrt(seeds) at once; the fleet cannot tell a slow seed from none",
 }
 
@@ -281,6 +282,7 @@ def cases() -> dict[str, dict]:
         "5 % of the nodes take ten times as long": {"slow": 0.05},
         "5 % of the attempts fail": {"fail": 0.05},
         "no peers: all from upstream": {"peers": 0},
+        "a pull takes 15 s, not 7": {"pull": 15},
         "a pull takes 30 s, not 7": {"pull": 30},
         "a pull takes 120 s, not 7": {"pull": 120},
         "no seed drawn, `seeds: 2`": NO_SEED,
