@@ -15,6 +15,8 @@
 #define OCI_MANIFEST  "application/vnd.oci.image.manifest.v1+json"
 #define OCI_CONFIG    "application/vnd.oci.image.config.v1+json"
 #define OCI_LAYER     "application/vnd.oci.image.layer.v1.tar"
+#define OCI_LAYERS    "application/vnd.oci.image.layer." /* the beginning */
+#define DOCKER_LAYERS "application/vnd.docker.image.rootfs."
 #define DOCKER_CONFIG "application/vnd.docker.container.image.v1+json"
 
 /* Other content than images, such as charts, has no layers of a root file system. */
@@ -136,6 +138,25 @@ static int read_children(struct archive_reader *reader, const struct archive_blo
 	return n > 0 ? -ENOEXEC : archive_wrong_machine(reader, image->name);
 }
 
+/*
+ * The first media type that no image has, or NULL. A signature of cosign has the configuration of
+ * an image, and containerd 2.x pulls it without complaint.
+ */
+static const char *foreign_type(const char *config, const cJSON *layers)
+{
+	const cJSON *item;
+
+	if (!streq(config, OCI_CONFIG) && !streq(config, DOCKER_CONFIG))
+		return config;
+	cJSON_ArrayForEach (item, layers) {
+		const char *type = json_text_at(item, "mediaType");
+
+		if (type[0] && !starts_with(type, OCI_LAYERS) && !starts_with(type, DOCKER_LAYERS))
+			return type;
+	}
+	return NULL;
+}
+
 static int read_layers(struct archive_reader *reader, const char *manifest, const cJSON *layers,
 	struct archive_image *image)
 {
@@ -165,7 +186,7 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	const cJSON *children, *layers;
 	struct archive_file file;
 	struct archive_blob part;
-	bool is_image;
+	const char *foreign;
 	int r = archive_read_document(reader, NULL, blob, &document);
 
 	if (r < 0)
@@ -182,20 +203,19 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	if (children)
 		return read_children(reader, blob, depth, steal(document), image);
 	r = archive_read_descriptor(reader, blob->digest, json_at(document, "config"), &part);
-	is_image = streq(part.media_type, OCI_CONFIG) || streq(part.media_type, DOCKER_CONFIG);
-	if (r == 0 && is_image)
+	foreign = foreign_type(part.media_type, layers);
+	if (r == 0 && !foreign)
 		r = archive_read_document(reader, NULL, &part, &config);
-	if (r == 0 && (!is_image || !archive_fits_machine(config))) {
-		if (depth > 0 && !is_image && (r = archive_open_blob(reader, &part, &file)) == 0)
+	if (r == 0 && (foreign || !archive_fits_machine(config))) {
+		if (depth > 0 && foreign && (r = archive_open_blob(reader, &part, &file)) == 0)
 			close(file.fd);
 		if (depth > 0 && r == 0)
 			r = read_layers(reader, blob->digest, layers, image);
 		if (r < 0 && !is_of_image(r))
 			return r;
-		return is_image ? archive_wrong_machine(reader, image->name)
-				: archive_fail(reader, depth > 0 ? -ENOEXEC : -EBADMSG,
-					  "%.90s: not an image, but %.90s", image->name,
-					  part.media_type);
+		return foreign ? archive_fail(reader, depth > 0 ? -ENOEXEC : -EBADMSG,
+					 "%.90s: not an image, but %.90s", image->name, foreign)
+			       : archive_wrong_machine(reader, image->name);
 	}
 	if (r == 0)
 		r = check_layers(reader, image->name, config, layers);

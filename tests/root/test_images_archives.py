@@ -130,7 +130,7 @@ def test_each_unusable_archive_has_one_error_and_its_neighbours_are_loaded(lab: 
     found = until(reported, lambda: f"{failed(running)}\n{running.log[-3000:]}")
     there = "/run/images/"
     assert "not an image" in found[f"{there}artifact.tar"][1] and found[f"{there}artifact.tar"][0] == "archive-broken"
-    assert "configuration and layers do not agree" in found[f"{there}empty-config.tar"][1]
+    assert "not an image, but application/vnd.cncf.helm.chart.content" in found[f"{there}empty-config.tar"][1]
     assert "too large" in found[f"{there}many.tar"][1]
     assert found[f"{there}foreign.tar"] == ("wrong-platform", f"{FOREIGN}: not for linux/{platform()}")
     for name in (f"{there}fifo.tar", f"{there}zero.tar", "/dev/zero"):
