@@ -247,6 +247,17 @@ def test_a_mirror_that_hangs_keeps_only_its_own_images(lab: Lab, name: str, mirr
         assert late.stop() == 0
 
 
+def test_a_file_of_a_mirror_that_hangs_does_not_keep_other_images(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
+    soon = next(n for i in range(1000) if 0.5 <= place(n := f"node-{i}", name) < 0.52)  # upstream, after two rounds
+    lab.config.write_text("version = 2\n[plugins.'io.containerd.grpc.v1.cri'.registry]\nconfig_path = '/etc/containerd/certs.d'\n")
+    lab.daemons["containerd"].restart()
+    lab.wait_for_cri()
+    os.mkfifo(lab.root / "etc/ca.pem")
+    lab.write("etc/containerd/certs.d/other.example/hosts.toml", f"[host.'{mirror.url.replace('http:', 'https:')}']\nca = '/etc/ca.pem'\n")
+    running = agent(config(f"{late_name(soon, 'other.example/app:{}'.format)} {name}", soon, None), wrap=lab.wrap)
+    wait_image(running, name)
+
+
 def late_name(node_name: str, name: Callable[[int], str]) -> str:
     """A name for which the node is late in its wave."""
     return next(n for i in range(200) if place(node_name, n := name(i)) >= 0.75)

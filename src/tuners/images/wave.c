@@ -11,6 +11,8 @@
  * seeds failed. */
 #define TRICKLE_ROUNDS 2
 
+#define HANGS_US (10 * USEC_PER_SEC) /* a question takes 2 s at most */
+
 /* The nodes that pull upstream at once are rarely more than seeds and this many. */
 static double spare(const struct wave *wave)
 {
@@ -136,6 +138,7 @@ bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_
 {
 	const char *node = tuner->host->node_name, *name = row->preload.name;
 	const struct peers *peers = &row->preload.peers;
+	const struct transfer *ask = images_active(tuner, TRANSFER_ASK, "", "");
 	struct wave wave = tuner->config.wave;
 	uint64_t first_us = row->preload.first_seen_us, due_us, since_us;
 	unsigned failures = row->preload.failures;
@@ -155,7 +158,9 @@ bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_
 		    (peers->asked_us < since_us ||
 			    (now_us - since_us) / WAVE_ASK_EVERY_US !=
 				    (peers->asked_us - since_us) / WAVE_ASK_EVERY_US);
-	if (due_us <= now_us && (!row->asks || peers->state != PEERS_UNASKED))
+	/* A late node asks first, but not for ever: a file of a mirror may hang. */
+	if (due_us <= now_us && (!row->asks || peers->state != PEERS_UNASKED ||
+					(ask && monotonic_us > ask->began_us + HANGS_US)))
 		return row->asks = false;
 	row->retry_us = monotonic_us + MAX(due_us, now_us) - now_us;
 	if (row->state == IMAGE_PENDING)
