@@ -53,13 +53,13 @@ REAL: dict[str, Callable[[str], bytes]] = {
 
 
 def surroundings(lab: Lab) -> dict[str, list[str]]:
-    """What the agent and containerd must not add to: mounts, processes, and files beside the images."""
+    """What must not grow: mounts, processes, files beside the images. containerd, killed before a mount, never removes the mount's directory."""
     mounts = (lab.root.parent / "mountinfo").read_text().splitlines()
     docker = lab.directory / "docker"
     return {
         "mounts": sorted(line.split()[4] for line in mounts),
         "certs": sorted(str(path) for path in lab.certs.rglob("*")),
-        "temporary": sorted(str(path) for path in [*(lab.directory / "containerd").glob("tmpmounts/*"), *docker.glob("tmp/*")]),
+        "temporary": sorted(str(path) for path in [*(lab.directory / "containerd").glob("tmpmounts/*/*"), *docker.glob("tmp/*")]),
         "run": sorted(str(path) for path in (lab.directory / "run").rglob("*") if path.parent.name not in ("images", "libnetwork")),
         "processes": sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in lab.leftovers()),
     }
