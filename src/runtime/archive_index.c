@@ -279,12 +279,11 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 		.size = file.size, .offset = file.offset, .media_type = OCI_LAYER};
 	if (file.size >= sizeof(magic))
 		(void)archive_pread(fd, magic, sizeof(magic), file.offset);
-	if (memcmp(magic, GZIP_MAGIC, 2) == 0) {
+	if (memcmp(magic, GZIP_MAGIC, 2) == 0)
 		strcat(layer->media_type, "+gzip");
-	} else if (archive_is_zstd(magic)) {
+	else if (archive_is_zstd(magic))
 		strcat(layer->media_type, "+zstd");
-	}
-	/* One that cannot fit is not read: a sparse file may have any size. */
+	/* Do not hash a layer that cannot fit: a sparse file may have any size. */
 	if (streq(layer->media_type, OCI_LAYER) ||
 		(reader->unpacked_max > 0 && file.size > reader->unpacked_max)) {
 		memcpy(layer->digest, diff_id, DIGEST_MAX);

@@ -121,7 +121,7 @@ static void read_mirrors(struct image_runtime *runtime, const struct runtime_dae
 		set_text(runtime->mirrors, files.transfer && strchr(list, ':') ? "" : list);
 }
 
-/* containerd 1.6 has no image_pull_progress_timeout, and waits for ever. */
+/* containerd 1.6 lacks image_pull_progress_timeout: its pulls wait for ever. */
 static void read_downloads(
 	const struct image_runtime *runtime, const struct wait *wait, struct image_info *info)
 {
