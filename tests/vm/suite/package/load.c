@@ -11,8 +11,8 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
 		"/proc/sys/net/ipv6/neigh/default/gc_thresh2",
 		"/proc/sys/net/ipv6/neigh/default/gc_thresh3"};
 	enum { ALLOCS = 1, TABLE_FULLS = 12 };
-	double rate = argc == 2 ? atof(argv[1]) : 0, started = seconds(), took;
+	double rate = argc == 2 ? atof(argv[1]) : 0, started = seconds();
 	uint64_t allocs = counter(ALLOCS), fulls = counter(TABLE_FULLS), sent = 0, errors = 0,
 		 reads = 0;
 	long highest[THRESHOLDS] = {0}, lowest_after[THRESHOLDS];
@@ -137,10 +137,9 @@ int main(int argc, char **argv)
 		reads++;
 		nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
 	}
-	took = seconds() - started;
-	printf("created %.0f\n", (double)(counter(ALLOCS) - allocs) / took);
-	printf("refused %llu\n", (unsigned long long)(counter(TABLE_FULLS) - fulls));
-	printf("errors %llu\nreads %.0f\nlower", (unsigned long long)errors, (double)reads / took);
+	printf("seconds %.0f\ncreated %" PRIu64 "\nrefused %" PRIu64 "\n", seconds() - started,
+		counter(ALLOCS) - allocs, counter(TABLE_FULLS) - fulls);
+	printf("errors %" PRIu64 "\nreads %" PRIu64 "\nlower", errors, reads);
 	for (int i = 0; i < THRESHOLDS; i++)
 		if (lowest_after[i] >= 0)
 			lower += printf(
