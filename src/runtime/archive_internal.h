@@ -51,13 +51,18 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 /* Reads size bytes; -EBADMSG at an early end of the file. */
 int archive_pread(int fd, void *data, size_t size, uint64_t offset);
 
-/* archive_tar.c: whether four bytes begin a zstd file. */
-bool archive_is_zstd(const char magic[static 4]);
-
-/* archive_tar.c: unpacks a compressed archive->fd and lists the members. */
+/* archive_tar.c: lists the members of a tar, which archive_unpack() unpacks first. */
 int archive_read_tar(struct archive_reader *reader);
 
-/* archive_tar.c: the size of a layer without its compression. */
+/* ---- archive_unpack.c ---- */
+
+/* Whether four bytes begin a zstd file. */
+bool archive_is_zstd(const char magic[static 4]);
+
+/* Replaces a compressed archive->fd by an unpacked file without a name. */
+int archive_unpack(struct archive_reader *reader);
+
+/* The size of a layer without its compression. */
 int archive_count_unpacked(
 	struct archive_reader *reader, const struct archive_file *file, uint64_t *unpacked);
 

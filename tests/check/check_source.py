@@ -27,7 +27,7 @@ WRITERS = {
     "src/apply/file.c": "the node: replaces configuration files",
     "src/base/file.c": "replaces files of the state directory",
     "src/report/incidents_write.c": "records of incidents in the state directory",
-    "src/runtime/archive_tar.c": "unpacks to a file without a name in the state directory",
+    "src/runtime/archive_unpack.c": "unpacks to a file without a name in the state directory",
 }
 WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
                      r"fopen|freopen|truncate|pwrite|rename|renameat)\b")
@@ -40,7 +40,7 @@ DEFINITION = re.compile(r"^(static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re
 ASSIGNMENT = re.compile(r"\breason(?:\s*\[[^\]]*\])*\s*=\s*([^;,}]+)")
 
 # A change that needs more lines raises the bound in the same commit.
-LINES_MAX = {("src", "include"): 47438, ("tests",): 43115}
+LINES_MAX = {("src", "include"): 47543, ("tests",): 43137}
 FUNCTION_MAX = 80
 FUNCTION_P90_MAX = 45
 FILE_MAX = 500

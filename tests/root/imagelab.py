@@ -17,6 +17,7 @@ import subprocess
 import tarfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,9 @@ def tar_of(files: dict[str, Any]) -> bytes:
 class Image:
     """An image with layers of random data, and a last layer with the given files."""
 
-    def __init__(self, layers: int, size: int, files: dict[str, bytes] | None = None, command: list[str] | None = None):
-        self.tars = [tar_of({f"data/{i}": os.urandom(size)}) for i in range(layers)]
+    def __init__(self, layers: int, size: int, files: dict[str, bytes] | None = None, command: list[str] | None = None,
+                 content: Callable[[int], bytes] = os.urandom):
+        self.tars = [tar_of({f"data/{i}": content(size)}) for i in range(layers)]
         self.tars += [tar_of(files)] if files else []
         config = {
             "architecture": MACHINE,
