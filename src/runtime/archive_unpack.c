@@ -126,7 +126,7 @@ static int unpack_gzip(struct spool *spool)
 	}
 	if (r < 0)
 		return r;
-	if (state->block_state != ISAL_BLOCK_FINISH)
+	if (r == 0 && state->block_state != ISAL_BLOCK_FINISH)
 		return archive_bad(spool->reader, "gzip: truncated or damaged");
 	return spool_write(spool, gunzip->output, WRITE_SIZE - state->avail_out);
 }
