@@ -74,13 +74,13 @@ static void begin_member(struct gunzip *gunzip)
 	gunzip->is_member = false;
 }
 
-/* Unpacks the input. Returns 1 at data that is no member, which gzip(1) ignores, too. */
+/* Unpacks the input. Returns 1 at data after the last member, which gzip(1) ignores as well. */
 static int unpack_input(struct spool *spool, struct gunzip *gunzip)
 {
 	struct inflate_state *state = &gunzip->state;
 	int r = 0, code = 0;
 
-	/* Output may be left without input, so the last call did not fill the buffer. */
+	/* A full buffer may leave output pending, so call again without input. */
 	for (bool is_full = false; r == 0 && (state->avail_in > 0 || is_full);) {
 		if (state->block_state == ISAL_BLOCK_FINISH) {
 			if (state->avail_in == 0 ||
@@ -136,13 +136,13 @@ static int unpack_gzip(struct spool *spool)
 #define PIECE        ((size_t)64 * 1024) /* whole pages of every machine */
 #define UNPACKED_MAX ((size_t)1 << 38)   /* 256 GiB of address space */
 
-/* Memory behind the written pieces: one that is not full, a block, and what zstd may touch. */
+/* Memory for new blocks: a piece that is not full, one block, and room that zstd overwrites. */
 #define AHEAD (PIECE + ZSTD_BLOCKSIZE_MAX + PIECE)
 
 /*
- * Writes the whole pieces of `ready` bytes, and maps the file instead of them: there the next
- * blocks find their matches, however large the window is, and the kernel can reclaim the pages.
- * What is only counted may match anything. The memory of the pieces moves behind the others.
+ * Writes the whole pieces of `ready` bytes and maps the file in their place. Later blocks find
+ * their matches there, however large the window is, and the kernel can reclaim the pages. Contents
+ * do not matter if bytes are only counted. New blocks use the memory of the pieces again.
  */
 static int write_pieces(struct spool *spool, char *base, size_t ready)
 {
@@ -164,7 +164,7 @@ static int write_pieces(struct spool *spool, char *base, size_t ready)
 	return 0;
 }
 
-/* Reads what zstd wants next, 0: a new frame. Returns 1 at the end of the last frame. */
+/* Reads the `wanted` bytes, or the beginning of a frame if 0. Returns 1 after the last frame. */
 static int read_next(struct spool *spool, ZSTD_DCtx *zstd, size_t *wanted)
 {
 	bool is_new = *wanted == 0;
@@ -174,7 +174,7 @@ static int read_next(struct spool *spool, ZSTD_DCtx *zstd, size_t *wanted)
 		ZSTD_decompressBegin(zstd);
 		*wanted = ZSTD_nextSrcSizeToDecompress(zstd);
 	}
-	/* Only what zstd skips is larger than the input. */
+	/* Only a skippable frame is larger than the input, and zstd does not read it. */
 	for (size_t n, left = *wanted; r == 0 && left > 0; left -= n) {
 		r = spool_read(spool, MIN(left, sizeof(spool->input)), &n);
 		if (r == 0 && n == 0)
@@ -215,7 +215,7 @@ static int unpack_zstd(struct spool *spool)
 	if (base == MAP_FAILED || mprotect(base, AHEAD, PROT_READ | PROT_WRITE) < 0)
 		return archive_error(spool->reader, -errno);
 	zstd = must(ZSTD_createDCtx());
-	/* What is only counted has other bytes. */
+	/* The contents are wrong if the bytes are only counted: see write_pieces(). */
 	(void)ZSTD_DCtx_setParameter(zstd, ZSTD_d_forceIgnoreChecksum, spool->fd < 0);
 	r = unpack_frames(spool, zstd, base);
 	ZSTD_freeDCtx(zstd);
