@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/*
- * Unpacks archives that are compressed by gzip or zstd to a file without a name, and counts the
- * bytes of compressed layers.
- */
+/* Unpacks archives compressed by gzip or zstd, and counts the bytes of compressed layers. */
 
 #include "base/file.h"
 #include "runtime/archive_internal.h"
@@ -117,13 +114,12 @@ static int unpack_gzip(struct spool *spool)
 	begin_member(gunzip);
 	state->next_out = gunzip->output;
 	state->avail_out = WRITE_SIZE;
-	while ((r = spool_read(spool, sizeof(spool->input), &n)) == 0 && n > 0) {
+	do {
+		r = spool_read(spool, sizeof(spool->input), &n);
 		state->next_in = spool->input;
 		state->avail_in = (uint32_t)n;
-		r = unpack_input(spool, gunzip);
-		if (r != 0)
-			break;
-	}
+		r = r == 0 ? unpack_input(spool, gunzip) : r;
+	} while (r == 0 && n > 0);
 	if (r < 0)
 		return r;
 	if (r == 0 && state->block_state != ISAL_BLOCK_FINISH)
@@ -177,10 +173,12 @@ static int read_next(struct spool *spool, ZSTD_DCtx *zstd, size_t *wanted)
 	/* Only a skippable frame is larger than the input, and zstd does not read it. */
 	for (size_t n, left = *wanted; r == 0 && left > 0; left -= n) {
 		r = spool_read(spool, MIN(left, sizeof(spool->input)), &n);
+		if (r == 0 && is_new && left == *wanted && n == 0)
+			return 1;
+		if (r == 0 && is_new && !archive_is_zstd((const char *)spool->input))
+			return archive_bad(spool->reader, "zstd: Unknown frame descriptor");
 		if (r == 0 && n == 0)
-			return is_new && left == *wanted
-				       ? 1
-				       : archive_bad(spool->reader, "zstd: truncated or damaged");
+			return archive_bad(spool->reader, "zstd: truncated or damaged");
 	}
 	return r;
 }
@@ -212,12 +210,13 @@ static int unpack_zstd(struct spool *spool)
 	ZSTD_DCtx *zstd;
 	int r;
 
-	if (base == MAP_FAILED || mprotect(base, AHEAD, PROT_READ | PROT_WRITE) < 0)
+	if (base == MAP_FAILED)
 		return archive_error(spool->reader, -errno);
 	zstd = must(ZSTD_createDCtx());
 	/* The contents are wrong if the bytes are only counted: see write_pieces(). */
 	(void)ZSTD_DCtx_setParameter(zstd, ZSTD_d_forceIgnoreChecksum, spool->fd < 0);
-	r = unpack_frames(spool, zstd, base);
+	r = mprotect(base, AHEAD, PROT_READ | PROT_WRITE) < 0 ? archive_error(spool->reader, -errno)
+							      : unpack_frames(spool, zstd, base);
 	ZSTD_freeDCtx(zstd);
 	munmap(base, UNPACKED_MAX);
 	return r;
@@ -252,14 +251,13 @@ static struct spool *spool_new(
 
 static int spool_unpack(struct spool *spool, int in, uint64_t offset)
 {
-	int r, fd = fcntl(in, F_DUPFD_CLOEXEC, 3);
+	int fd = fcntl(in, F_DUPFD_CLOEXEC, 3);
+	_cleanup_fclose_ FILE *file = fd < 0 ? NULL : must(fdopen(fd, "r"));
 
-	if (fd < 0 || lseek(fd, (off_t)offset, SEEK_SET) < 0)
+	if (!file || fseeko(file, (off_t)offset, SEEK_SET) < 0)
 		return archive_error(spool->reader, -errno);
-	spool->in = must(fdopen(fd, "r"));
-	r = spool->unpack(spool);
-	fclose(spool->in);
-	return r;
+	spool->in = file;
+	return spool->unpack(spool);
 }
 
 /* Layers of images are usually unpacked to 3.5 to 4.5 times their size. */

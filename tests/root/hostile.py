@@ -201,7 +201,7 @@ FORMS: dict[str, Form] = {
     "large-block.tar.zst": (lambda n: b"\x28\xb5\x2f\xfd\x00\x58" + (3 | 1 << 23).to_bytes(3, "little") + b"x", "zstd: Destination buffer is too small"),
     "truncated.tar.zst": (lambda n: zstd(tar_of(docker(n)))[:-50], "zstd: truncated"),
     "truncated.tar.gz": (lambda n: gzip.compress(tar_of(docker(n)))[:-50], "gzip: truncated or damaged"),
-    "tail.tar.zst": (lambda n: zstd(tar_of(docker(n))) + b"tail" * 9, "zstd: Unknown frame descriptor"),
+    "tail.tar.zst": (lambda n: zstd(tar_of(docker(n))) + b"tail", "zstd: Unknown frame descriptor"),
     "nested.tar.zst": (lambda n: zstd(gzip.compress(tar_of(docker(n)))), "not a tar file"),
     "empty.tar.gz": (lambda n: gzip.compress(b""), "empty"),
     "layer-window-27.tar": (lambda n: layer_by(n, lambda data: zstd(data, "-1", "--long=27"), "zstd"), None),
