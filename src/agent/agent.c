@@ -295,8 +295,9 @@ int agent_run(const struct core_options *options)
 
 	/* One arena: the threads need no heaps of their own. */
 	mallopt(M_ARENA_MAX, 1);
-	/* Large tables come from mmap(2), so that their unused parts take no memory. */
-	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
+	/* Large blocks come from mmap(2): unused parts take no memory, and freed ones leave no
+	 * holes. */
+	mallopt(M_MMAP_THRESHOLD, 16 * 1024);
 	signal(SIGPIPE, SIG_IGN);
 	/* Many slow clients need many descriptors. */
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {

@@ -38,8 +38,7 @@ static void adopt_job(void *data, void *userdata)
 	}
 	tuner->under_way[job->kind]--;
 	job->ops->adopt(is_current ? tuner->self : NULL, steal(job->request));
-	if (job->kind != JOB_SAMPLE)
-		malloc_trim(0); /* it took megabytes for a moment */
+	malloc_trim(0); /* it took up to megabytes for a moment */
 	agent->core.node.revision++;
 }
 

@@ -71,7 +71,7 @@ static int open_below(int directory, const char *name, struct archive_file *file
 
 int archive_file_open(struct archive_reader *reader, const char *name, struct archive_file *file)
 {
-	const char *wanted = name;
+	uint64_t wanted = hash_text(HASH_START, name);
 	int r;
 
 	if (!name[0])
@@ -90,11 +90,11 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 
 		/* The last member with a name counts, as in an unpacked archive. */
 		for (size_t i = reader->n_members; i-- > 0 && !member;)
-			if (streq(reader->members[i].name, name))
+			if (reader->members[i].name == wanted)
 				member = &reader->members[i];
 		if (!member)
 			return archive_fail(
-				reader, -ENOENT, "%.90s is missing in the archive", wanted);
+				reader, -ENOENT, "%.90s is missing in the archive", name);
 		if (!member->link) {
 			int fd = fcntl(reader->archive->fd, F_DUPFD_CLOEXEC, 3);
 
@@ -103,11 +103,11 @@ int archive_file_open(struct archive_reader *reader, const char *name, struct ar
 			*file = (struct archive_file){fd, member->offset, member->size};
 			return 0;
 		}
-		if (!member->link[0])
+		if (member->link == hash_text(HASH_START, ""))
 			return archive_bad(reader, "%.90s links out of the archive", name);
-		name = member->link;
+		wanted = member->link;
 	}
-	return archive_bad(reader, "%.90s: more than %d links", wanted, LINKS_MAX);
+	return archive_bad(reader, "%.90s: more than %d links", name, LINKS_MAX);
 }
 
 int archive_blob_open(const struct archive *archive, const struct archive_blob *blob)
@@ -165,10 +165,6 @@ int archive_open(const struct host *host, const char *path, unsigned int percent
 
 	archive->fd = -1;
 	r = read_archive(&reader, path);
-	for (size_t i = 0; i < reader.n_members; i++) {
-		free(reader.members[i].name);
-		free(reader.members[i].link);
-	}
 	free(reader.members);
 	if (r < 0)
 		return r;

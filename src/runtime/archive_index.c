@@ -269,7 +269,6 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 	_cleanup_close_ int fd = -1;
 	struct sha256_ctx context;
 	struct archive_file file;
-	char magic[4] = {0};
 	int r = archive_file_open(reader, name, &file);
 
 	if (r < 0)
@@ -277,12 +276,7 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 	fd = file.fd;
 	*layer = (struct archive_blob){
 		.size = file.size, .offset = file.offset, .media_type = OCI_LAYER};
-	if (file.size >= sizeof(magic))
-		(void)archive_pread(fd, magic, sizeof(magic), file.offset);
-	if (memcmp(magic, GZIP_MAGIC, 2) == 0)
-		strcat(layer->media_type, "+gzip");
-	else if (archive_is_zstd(magic))
-		strcat(layer->media_type, "+zstd");
+	strcat(layer->media_type, archive_compression(&file));
 	/* Do not hash a layer that cannot fit: a sparse file may have any size. */
 	if (streq(layer->media_type, OCI_LAYER) ||
 		(reader->unpacked_max > 0 && file.size > reader->unpacked_max)) {

@@ -7,14 +7,16 @@
 #include "base/text.h"
 #include "runtime/archive.h"
 
-#define GZIP_MAGIC   "\x1f\x8b"
 #define BLOB_PATH    "blobs/sha256/%s"
 #define SHORT_DIGEST 19 /* length of a digest in messages: "sha256:" and 12 digits */
 
-/* A file of a tar that may belong to an image. */
+/*
+ * A file of a tar that may belong to an image. Names may be long, so only their hashes are kept.
+ * A collision does no harm: the runtime checks the digest of what it gets.
+ */
 struct archive_member {
-	char *name;
-	char *link; /* a link's target; "": outside of the archive; NULL: a regular file */
+	uint64_t name;
+	uint64_t link; /* a link's target, of "" if outside of the archive; 0: a regular file */
 	uint64_t offset, size;
 };
 
@@ -27,7 +29,6 @@ struct archive_reader {
 	char *why;
 	struct archive_member *members;
 	size_t n_members, members_allocated, images_allocated, blobs_allocated;
-	size_t names;             /* bytes of the members' names */
 	unsigned int n_documents; /* parsed so far */
 };
 
@@ -56,8 +57,8 @@ int archive_read_tar(struct archive_reader *reader);
 
 /* ---- archive_unpack.c ---- */
 
-/* Whether four bytes begin a zstd file. */
-bool archive_is_zstd(const char magic[static 4]);
+/* By the first bytes, the suffix of a layer's media type: "+gzip", "+zstd", or "". */
+const char *archive_compression(const struct archive_file *file);
 
 /* Replaces a compressed archive->fd by an unpacked file without a name. */
 int archive_unpack(struct archive_reader *reader);

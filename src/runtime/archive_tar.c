@@ -9,7 +9,6 @@
 #include "runtime/archive_internal.h"
 
 #define MEMBERS_MAX   4096
-#define NAMES_MAX     ((size_t)1024 * 1024) /* bytes of all their names */
 #define BLOCK         512
 #define NO_TAR        "not a tar file, plain or compressed by gzip or zstd"
 #define EXTENSION_MAX 65536 /* of a pax header or a long name */
@@ -128,11 +127,9 @@ static int add_member(struct archive_reader *reader, const struct header *header
 		return archive_bad(reader, "%.90s leads out of the archive", raw);
 	if (reader->n_members == MEMBERS_MAX)
 		return archive_bad(reader, "more than %d files", MEMBERS_MAX);
-	reader->names += strlen(name) + strlen(extended->link);
-	if (reader->names > NAMES_MAX)
-		return archive_bad(reader, "more than %zu bytes of names", NAMES_MAX);
 	member = add_element(&reader->members, &reader->n_members, &reader->members_allocated);
-	*member = (struct archive_member){.name = must(strdup(name)), .offset = at, .size = size};
+	*member = (struct archive_member){
+		.name = hash_text(HASH_START, name), .offset = at, .size = size};
 	if (header->type != '1' && header->type != '2')
 		return 0;
 	/* A hard link names another member; a symbolic link is relative to its own directory. */
@@ -140,7 +137,7 @@ static int add_member(struct archive_reader *reader, const struct header *header
 		name);
 	snprintf(raw, sizeof(raw), "%.100s", header->link);
 	clean_path(base, extended->link[0] ? extended->link : raw, name);
-	member->link = must(strdup(name));
+	member->link = hash_text(HASH_START, name);
 	return 0;
 }
 

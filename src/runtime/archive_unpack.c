@@ -12,6 +12,8 @@
 #define ZSTD_STATIC_LINKING_ONLY /* ZSTD_decompressContinue(), in every build of libzstd */
 #include <zstd.h>
 
+#define GZIP_MAGIC "\x1f\x8b"
+
 struct spool {
 	struct archive_reader *reader;
 	int fd;         /* -1: only count */
@@ -160,6 +162,13 @@ static int write_pieces(struct spool *spool, char *base, size_t ready)
 	return 0;
 }
 
+/* RFC 8878, 3.1: a frame, or a skippable frame, with which pzstd begins. */
+static bool is_zstd(const char magic[static 4])
+{
+	return memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 ||
+	       ((magic[0] & 0xf0) == 0x50 && memcmp(magic + 1, "\x2a\x4d\x18", 3) == 0);
+}
+
 /* Reads the `wanted` bytes, or the beginning of a frame if 0. Returns 1 after the last frame. */
 static int read_next(struct spool *spool, ZSTD_DCtx *zstd, size_t *wanted)
 {
@@ -175,7 +184,7 @@ static int read_next(struct spool *spool, ZSTD_DCtx *zstd, size_t *wanted)
 		r = spool_read(spool, MIN(left, sizeof(spool->input)), &n);
 		if (r == 0 && is_new && left == *wanted && n == 0)
 			return 1;
-		if (r == 0 && is_new && !archive_is_zstd((const char *)spool->input))
+		if (r == 0 && is_new && !is_zstd((const char *)spool->input))
 			return archive_bad(spool->reader, "zstd: Unknown frame descriptor");
 		if (r == 0 && n == 0)
 			return archive_bad(spool->reader, "zstd: truncated or damaged");
@@ -222,41 +231,40 @@ static int unpack_zstd(struct spool *spool)
 	return r;
 }
 
-/* RFC 8878, 3.1: a frame, or a skippable frame, with which pzstd begins. */
-bool archive_is_zstd(const char magic[static 4])
-{
-	return memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 ||
-	       ((magic[0] & 0xf0) == 0x50 && memcmp(magic + 1, "\x2a\x4d\x18", 3) == 0);
-}
-
 /* ---- archives and layers ---- */
 
-/* Returns a spool without a file for compressed bytes, or NULL for others. */
-static struct spool *spool_new(
-	struct archive_reader *reader, int in, uint64_t offset, uint64_t size)
+const char *archive_compression(const struct archive_file *file)
 {
 	char magic[4] = {0};
+
+	(void)archive_pread(file->fd, magic, MIN(sizeof(magic), file->size), file->offset);
+	return memcmp(magic, GZIP_MAGIC, 2) == 0 ? "+gzip" : is_zstd(magic) ? "+zstd" : "";
+}
+
+/* Returns a spool without a file for a compressed file, or NULL for others. */
+static struct spool *spool_new(struct archive_reader *reader, const struct archive_file *file)
+{
+	const char *compression = archive_compression(file);
 	struct spool *spool;
 
-	(void)archive_pread(in, magic, MIN(sizeof(magic), size), offset);
-	if (memcmp(magic, GZIP_MAGIC, 2) != 0 && !archive_is_zstd(magic))
+	if (!compression[0])
 		return NULL;
 	spool = must(calloc(1, sizeof(*spool)));
 	spool->reader = reader;
 	spool->fd = -1;
-	spool->left = size;
-	spool->unpack = magic[0] == GZIP_MAGIC[0] ? unpack_gzip : unpack_zstd;
+	spool->left = file->size;
+	spool->unpack = streq(compression, "+gzip") ? unpack_gzip : unpack_zstd;
 	return spool;
 }
 
-static int spool_unpack(struct spool *spool, int in, uint64_t offset)
+static int spool_unpack(struct spool *spool, const struct archive_file *file)
 {
-	int fd = fcntl(in, F_DUPFD_CLOEXEC, 3);
-	_cleanup_fclose_ FILE *file = fd < 0 ? NULL : must(fdopen(fd, "r"));
+	int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3);
+	_cleanup_fclose_ FILE *in = fd < 0 ? NULL : must(fdopen(fd, "r"));
 
-	if (!file || fseeko(file, (off_t)offset, SEEK_SET) < 0)
+	if (!in || fseeko(in, (off_t)file->offset, SEEK_SET) < 0)
 		return archive_error(spool->reader, -errno);
-	spool->in = file;
+	spool->in = in;
 	return spool->unpack(spool);
 }
 
@@ -266,7 +274,7 @@ static int spool_unpack(struct spool *spool, int in, uint64_t offset)
 int archive_count_unpacked(
 	struct archive_reader *reader, const struct archive_file *file, uint64_t *unpacked)
 {
-	_cleanup_free_ struct spool *spool = spool_new(reader, file->fd, file->offset, file->size);
+	_cleanup_free_ struct spool *spool = spool_new(reader, file);
 	int r;
 
 	*unpacked = file->size;
@@ -276,7 +284,7 @@ int archive_count_unpacked(
 		*unpacked = file->size * UNPACKED_TENTHS / 10;
 		return 0;
 	}
-	r = spool_unpack(spool, file->fd, file->offset);
+	r = spool_unpack(spool, file);
 	*unpacked = spool->total;
 	/* The runtime reports the damage itself. */
 	return r == -EBADMSG ? 0 : MIN(r, 0);
@@ -284,8 +292,9 @@ int archive_count_unpacked(
 
 int archive_unpack(struct archive_reader *reader)
 {
-	int r, in = reader->archive->fd;
-	_cleanup_free_ struct spool *spool = spool_new(reader, in, 0, UINT64_MAX);
+	const struct archive_file file = {.fd = reader->archive->fd, .size = UINT64_MAX};
+	_cleanup_free_ struct spool *spool = spool_new(reader, &file);
+	int r;
 
 	if (!spool)
 		return 0;
@@ -295,8 +304,8 @@ int archive_unpack(struct archive_reader *reader)
 	if (spool->fd < 0)
 		return archive_fail(reader, -errno, "cannot create a file to unpack it to: %s",
 			strerror(errno));
-	r = spool_unpack(spool, in, 0);
+	r = spool_unpack(spool, &file);
 	reader->archive->fd = spool->fd;
-	close(in);
+	close(file.fd);
 	return r;
 }
