@@ -13,7 +13,7 @@ cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item)
 	return must(cJSON_AddItemToObjectCS(parent, key, item) ? item : NULL);
 }
 
-/* Bytes of cJSON and malloc(3), with the text and its copies. */
+/* Bytes of cJSON and malloc(3). */
 #define ITEM_SIZE 80
 #define TEXT_SIZE 24
 
@@ -51,11 +51,37 @@ void json_compact_add(struct json_compact *compact, const char *part, size_t n, 
 	compact->text[compact->len] = '\0';
 }
 
-void json_compact_drop(struct json_compact *compact, size_t n)
+static void drop(struct json_compact *compact, size_t n)
 {
 	compact->len -= n;
 	compact->string -= MIN(n, compact->string);
 	memmove(compact->text, compact->text + n, compact->len + 1);
+}
+
+int json_compact_next(struct json_compact *compact, cJSON **object)
+{
+	const char *end;
+
+	drop(compact, strspn(compact->text, " \t\r\n,[]"));
+	if (compact->text[0] != '{')
+		return compact->text[0] ? -EBADMSG : 0;
+	*object = cJSON_ParseWithOpts(compact->text, &end, 0);
+	if (!*object)
+		return 0;
+	drop(compact, (size_t)(end - compact->text));
+	compact->memory = 0;
+	return 1;
+}
+
+size_t json_memory(const cJSON *item)
+{
+	size_t sum = 0;
+
+	for (; item; item = item->next)
+		sum += ITEM_SIZE + json_memory(item->child) +
+		       (item->string ? strlen(item->string) + TEXT_SIZE : 0) +
+		       (item->valuestring ? strlen(item->valuestring) + TEXT_SIZE : 0);
+	return sum;
 }
 
 static cJSON *append(cJSON *array, cJSON *item)

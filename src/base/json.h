@@ -50,7 +50,7 @@ double json_number_at(const cJSON *object, const char *path);
 struct json_compact {
 	char *text; /* terminated, or NULL */
 	size_t len, allocated;
-	size_t memory; /* bytes that it and its document need */
+	size_t memory; /* bytes that it and its document need at most */
 
 	/* Internal. */
 	size_t string; /* where the open string begins in text */
@@ -60,8 +60,14 @@ struct json_compact {
 /* Adds a part of the text. An omitted string is empty. */
 void json_compact_add(struct json_compact *compact, const char *part, size_t n, size_t text_max);
 
-/* Removes the beginning of the text. */
-void json_compact_drop(struct json_compact *compact, size_t n);
+/*
+ * Parses the next object of a list or of a stream of objects, and drops its text. Returns 1 with an
+ * object, 0 when the rest does not have a whole one, or -EBADMSG for anything but an object.
+ */
+int json_compact_next(struct json_compact *compact, cJSON **object);
+
+/* The bytes of memory of an item and of those behind it. */
+size_t json_memory(const cJSON *item);
 
 /* Sorts an array by rank, the largest first. Equal items keep their order. */
 void json_sort(cJSON *array, double (*rank)(const cJSON *item, const void *data), const void *data);

@@ -175,9 +175,8 @@ int archive_open(const struct host *host, const char *path, unsigned int percent
 
 void archive_close(struct archive *archive)
 {
-	for (size_t i = 0; i < archive->n_blobs; i++)
-		free(archive->blobs[i].text);
 	free(archive->blobs);
+	free(archive->parts);
 	free(archive->images);
 	cleanup_close(&archive->fd);
 	free(archive);

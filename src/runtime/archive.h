@@ -25,10 +25,10 @@
 /* A manifest, configuration or layer that a registry would serve under this digest. */
 struct archive_blob {
 	char digest[DIGEST_MAX];
-	char media_type[96];
+	const char *media_type;  /* static */
 	uint64_t size, unpacked; /* without the compression of a layer */
-	char *text;      /* a manifest made for docker-save; NULL: use archive_blob_open() */
-	uint64_t offset; /* in the file of archive_blob_open() */
+	uint64_t offset;         /* in the file of archive_blob_open(), or in parts */
+	bool made;               /* a manifest for docker-save: use archive_manifest_text() */
 };
 
 struct archive_image {
@@ -40,6 +40,7 @@ struct archive_image {
 	uint64_t unpacked;         /* bytes of the layers without their compression */
 	int error; /* -ENOEXEC: for another machine; -ENOMSG: unnamed; -EBADMSG: damaged */
 	char why[ARCHIVE_WHY_MAX]; /* of error */
+	bool twice;                /* other images have the name, too */
 };
 
 struct archive {
@@ -47,6 +48,8 @@ struct archive {
 	size_t n_images;
 	struct archive_blob *blobs; /* each digest once */
 	size_t n_blobs;
+	uint16_t *parts; /* of made manifests: the number of layers; blobs: configuration, layers */
+	size_t n_parts;
 	int fd; /* the tar, unpacked if it was compressed, or the directory */
 	bool directory;
 };
@@ -66,7 +69,10 @@ int archive_open(const struct host *host, const char *path, unsigned int percent
 void archive_close(struct archive *archive);
 DEFINE_CLEANUP(struct archive, archive_close)
 
-/* Opens a blob without text at its offset. Returns a descriptor or -errno. */
+/* The text of a made manifest. The caller frees it. */
+char *archive_manifest_text(const struct archive *archive, const struct archive_blob *manifest);
+
+/* Opens the file of another blob. Returns a descriptor or -errno. */
 int archive_blob_open(const struct archive *archive, const struct archive_blob *blob);
 
 /*

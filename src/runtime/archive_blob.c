@@ -7,13 +7,13 @@
 #include <nettle/base16.h>
 #include <nettle/sha2.h>
 
+#define BLOBS_MAX     3072
 #define DOCUMENTS_MAX 1024
 #define STRING_MAX    512 /* bytes: names and paths are shorter, labels may be longer */
 
-/* Bytes of a parsed document: of a list of images, which stays while the others are read one by
- * one, and of each other. */
-#define LIST_MEMORY     ((size_t)768 * 1024)
-#define DOCUMENT_MEMORY ((size_t)512 * 1024)
+#define JSON_MEMORY ((size_t)512 * 1024) /* bytes of all documents that are parsed at once */
+
+#define PART ((size_t)4096) /* that is read at once */
 
 #define SIZE_LIMIT 0x1p53 /* JSON numbers are exact below it */
 
@@ -25,6 +25,21 @@ static const char architecture[] = "arm64", machine[] = "aarch64", variant[] = "
 #else
 #error "add GOARCH of this machine"
 #endif
+
+/* Others are served as bytes. Of most blobs, the runtime takes the type from the manifest. */
+static const char *const media_types[] = {"application/octet-stream",
+	"application/vnd.oci.image.index.v1+json", OCI_MANIFEST,
+	"application/vnd.docker.distribution.manifest.list.v2+json",
+	"application/vnd.docker.distribution.manifest.v2+json", OCI_CONFIG, OCI_LAYER};
+
+static const char *known_type(const char *type)
+{
+	size_t i = ARRAY_SIZE(media_types);
+
+	while (--i > 0 && !streq(media_types[i], type))
+		;
+	return media_types[i];
+}
 
 bool archive_is_digest(const char *text)
 {
@@ -38,10 +53,10 @@ int archive_read_descriptor(struct archive_reader *reader, const char *parent, c
 	const char *type = json_text_at(item, "mediaType");
 	const double size = json_number_at(item, "size");
 
-	*blob = (struct archive_blob){.size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
-	/* The media type is sent as an HTTP header and put in JSON: restrict its characters. */
+	*blob = (struct archive_blob){
+		.media_type = known_type(type), .size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
 	if (set_text(blob->digest, json_text_at(item, "digest")) &&
-		archive_is_digest(blob->digest) && set_text(blob->media_type, type) && type[0] &&
+		archive_is_digest(blob->digest) && type[0] &&
 		type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				  "0123456789.+-_/")] == '\0' &&
 		size >= 0 && size < SIZE_LIMIT)
@@ -53,21 +68,45 @@ int archive_read_descriptor(struct archive_reader *reader, const char *parent, c
 int archive_add_blob(
 	struct archive_reader *reader, struct archive_blob *blob, const struct archive_file *file)
 {
+	struct archive *archive = reader->archive;
 	const struct archive_blob *same =
-		find_named(reader->archive->blobs, reader->archive->n_blobs, blob->digest);
-
-	int r = !same && file ? archive_count_unpacked(reader, file, &blob->unpacked) : 0;
+		find_named(archive->blobs, archive->n_blobs, blob->digest);
+	int r;
 
 	if (same) {
 		blob->unpacked = same->unpacked;
-		free(blob->text);
-		return same->size == blob->size ? 0
+		return same->size == blob->size ? (int)(same - archive->blobs)
 						: archive_bad(reader, "%.*s has two sizes",
 							  SHORT_DIGEST, blob->digest);
 	}
-	*add_element(&reader->archive->blobs, &reader->archive->n_blobs, &reader->blobs_allocated) =
-		*blob;
-	return r;
+	if (archive->n_blobs == BLOBS_MAX)
+		return archive_bad(reader, "more than %d layers and manifests", BLOBS_MAX);
+	r = file ? archive_count_unpacked(reader, file, &blob->unpacked) : 0;
+	*add_element(&archive->blobs, &archive->n_blobs, &reader->blobs_allocated) = *blob;
+	return r < 0 ? r : (int)archive->n_blobs - 1;
+}
+
+static void put_descriptor(FILE *out, const char *before, const struct archive_blob *blob)
+{
+	fprintf(out, "%s{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%" PRIu64 "}", before,
+		blob->media_type, blob->digest, blob->size);
+}
+
+char *archive_manifest_text(const struct archive *archive, const struct archive_blob *manifest)
+{
+	const uint16_t *part = archive->parts + manifest->offset;
+	size_t n_layers = *part++, size = 0;
+	char *text = NULL;
+	FILE *out = must(open_memstream(&text, &size));
+
+	put_descriptor(out, "{\"schemaVersion\":2,\"mediaType\":\"" OCI_MANIFEST "\",\"config\":",
+		&archive->blobs[*part++]);
+	fputs(",\"layers\":[", out);
+	for (size_t i = 0; i < n_layers; i++)
+		put_descriptor(out, i > 0 ? "," : "", &archive->blobs[part[i]]);
+	fputs("]}", out);
+	fclose(out);
+	return must(text);
 }
 
 int archive_open_blob(
@@ -88,17 +127,17 @@ int archive_open_blob(
 			blob->digest, file->size, blob->size);
 	if (r < 0)
 		close(file->fd);
-	return r;
+	return MIN(r, 0);
 }
 
 /* Reads the text that is to be parsed, and the digest of the whole text. */
 static int read_text(struct archive_reader *reader, const char *shown,
-	const struct archive_file *file, size_t memory_max, struct json_compact *compact,
+	const struct archive_file *file, struct json_compact *compact,
 	char digest[static DIGEST_MAX])
 {
 	uint8_t sum[SHA256_DIGEST_SIZE];
 	struct sha256_ctx context;
-	char part[16384];
+	char part[PART];
 
 	sha256_init(&context);
 	for (uint64_t done = 0, n; done < file->size; done += n) {
@@ -110,7 +149,7 @@ static int read_text(struct archive_reader *reader, const char *shown,
 			return archive_error(reader, r);
 		sha256_update(&context, (size_t)n, (const uint8_t *)part);
 		json_compact_add(compact, part, (size_t)n, STRING_MAX);
-		if (compact->memory > memory_max)
+		if (reader->json + compact->memory > JSON_MEMORY)
 			return archive_bad(reader, "%.90s: too large", shown);
 	}
 	sha256_digest(&context, sizeof(sum), sum);
@@ -140,8 +179,7 @@ int archive_read_document(
 		return archive_bad(reader, "%.90s: too large", shown);
 	if (++reader->n_documents > DOCUMENTS_MAX)
 		return archive_bad(reader, "more than %d manifests", DOCUMENTS_MAX);
-	r = read_text(reader, shown, &file, name && !blob ? LIST_MEMORY : DOCUMENT_MEMORY, &compact,
-		digest);
+	r = read_text(reader, shown, &file, &compact, digest);
 	if (r == 0 && !name && !streq(blob->digest, digest))
 		r = archive_bad(reader, "%.90s: wrong digest", shown);
 	if (r == 0 && name && blob) {
@@ -154,6 +192,62 @@ int archive_read_document(
 	free(compact.text);
 	if (r == 0 && !*json)
 		r = archive_bad(reader, "%.90s: invalid JSON", shown);
+	if (r == 0)
+		reader->json += json_memory(*json);
+	return r;
+}
+
+/* Reads the objects whose text is complete. */
+static int read_objects(struct archive_reader *reader, const char *name,
+	struct json_compact *compact, archive_object_fn *read)
+{
+	int r;
+
+	do {
+		_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
+
+		r = json_compact_next(compact, &object);
+		if (r <= 0)
+			return r < 0 ? archive_bad(reader, "%.90s: invalid JSON", name) : 0;
+		reader->json = json_memory(object);
+		r = read(reader, object);
+		reader->json = 0;
+	} while (r == 0);
+	return r;
+}
+
+int archive_read_list(struct archive_reader *reader, const char *name, archive_object_fn *read)
+{
+	_cleanup_close_ int fd = -1;
+	struct json_compact compact = {0};
+	struct archive_file file;
+	char part[PART];
+	int r = archive_file_open(reader, name, &file);
+
+	if (r < 0)
+		return r;
+	fd = file.fd;
+	if (file.size > ARCHIVE_TEXT_MAX)
+		return archive_bad(reader, "%.90s: too large", name);
+	for (uint64_t done = 0, n; r == 0 && done < file.size; done += n) {
+		n = MIN(file.size - done, PART);
+		r = archive_pread(fd, part, (size_t)n, file.offset + done);
+		if (r < 0) {
+			archive_error(reader, r);
+			break;
+		}
+		json_compact_add(&compact, part, (size_t)n, STRING_MAX);
+		/* Another format has an object. */
+		if (done == 0 && compact.text[strspn(compact.text, " \t\r\n")] != '[') {
+			compact.len = 0;
+			break;
+		}
+		r = compact.memory > JSON_MEMORY ? archive_bad(reader, "%.90s: too large", name)
+						 : read_objects(reader, name, &compact, read);
+	}
+	if (r == 0 && compact.len > 0)
+		r = archive_bad(reader, "%.90s: invalid JSON", name);
+	free(compact.text);
 	return r;
 }
 

@@ -12,9 +12,6 @@
 #define DEPTH_MAX  4  /* of indexes within indexes */
 #define HERE_MAX   64 /* manifests for this machine in one index */
 
-#define OCI_MANIFEST  "application/vnd.oci.image.manifest.v1+json"
-#define OCI_CONFIG    "application/vnd.oci.image.config.v1+json"
-#define OCI_LAYER     "application/vnd.oci.image.layer.v1.tar"
 #define OCI_LAYERS    "application/vnd.oci.image.layer." /* the beginning */
 #define DOCKER_LAYERS "application/vnd.docker.image.rootfs."
 #define DOCKER_CONFIG "application/vnd.docker.container.image.v1+json"
@@ -53,12 +50,13 @@ static int add_image(struct archive_reader *reader, struct archive_image *image,
 	if (r < 0 && !image->why[0])
 		set_text(image->why, reader->why);
 	/* One name may have a manifest for each machine. */
-	if (same && (same->error || image->error || streq(same->top, image->top))) {
+	if (same && !same->twice && (same->error || image->error || streq(same->top, image->top))) {
 		if (!image->error)
 			*same = *image;
 		return 0;
 	}
 	if (same) {
+		same->twice = true;
 		same->error = archive_bad(reader, "two images are %.150s", image->name);
 		set_text(same->why, reader->why);
 		return 0;
@@ -178,10 +176,10 @@ static int read_layers(struct archive_reader *reader, const char *manifest, cons
 	return 0;
 }
 
-/* Reads a manifest, or the first image for this machine of an index. */
-static int read_image(struct archive_reader *reader, struct archive_blob *blob, int depth,
+static int read_manifest(struct archive_reader *reader, struct archive_blob *blob, int depth,
 	struct archive_image *image)
 {
+	size_t others = reader->json;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL, *config = NULL;
 	const cJSON *children, *layers;
 	struct archive_file file;
@@ -200,10 +198,12 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	if (children && (depth == DEPTH_MAX || layers))
 		return archive_bad(reader, "%.*s: %s", SHORT_DIGEST, blob->digest,
 			depth == DEPTH_MAX ? "indexes too deep" : "both index and manifest");
-	if (children)
+	if (children) {
+		reader->json = others;
 		return read_children(reader, blob, depth, steal(document), image);
+	}
 	r = archive_read_descriptor(reader, blob->digest, json_at(document, "config"), &part);
-	foreign = foreign_type(part.media_type, layers);
+	foreign = foreign_type(json_text_at(document, "config/mediaType"), layers);
 	if (r == 0 && !foreign)
 		r = archive_read_document(reader, NULL, &part, &config);
 	if (r == 0 && (foreign || !archive_fits_machine(config))) {
@@ -225,6 +225,17 @@ static int read_image(struct archive_reader *reader, struct archive_blob *blob, 
 	memcpy(image->id, part.digest, DIGEST_MAX);
 	image->size = part.size;
 	return read_layers(reader, blob->digest, layers, image);
+}
+
+/* Reads a manifest, or the first image for this machine of an index. */
+static int read_image(struct archive_reader *reader, struct archive_blob *blob, int depth,
+	struct archive_image *image)
+{
+	size_t others = reader->json;
+	int r = read_manifest(reader, blob, depth, image);
+
+	reader->json = others;
+	return r;
 }
 
 static int read_layout(struct archive_reader *reader)
@@ -275,8 +286,7 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 		return r;
 	fd = file.fd;
 	*layer = (struct archive_blob){
-		.size = file.size, .offset = file.offset, .media_type = OCI_LAYER};
-	strcat(layer->media_type, archive_compression(&file));
+		.size = file.size, .offset = file.offset, .media_type = archive_layer_type(&file)};
 	/* Do not hash a layer that cannot fit: a sparse file may have any size. */
 	if (streq(layer->media_type, OCI_LAYER) ||
 		(reader->unpacked_max > 0 && file.size > reader->unpacked_max)) {
@@ -302,20 +312,26 @@ static int add_layer(struct archive_reader *reader, const char *name, const char
 	return archive_add_blob(reader, layer, &file);
 }
 
-/* Writes the manifest that a registry would have for an entry of manifest.json. */
-static int make_manifest(struct archive_reader *reader, const cJSON *entry, const cJSON *config,
-	struct archive_image *image, FILE *out)
+static void add_part(struct archive_reader *reader, int part)
 {
+	struct archive *archive = reader->archive;
+
+	*add_element(&archive->parts, &archive->n_parts, &reader->parts_allocated) = (uint16_t)part;
+}
+
+/* Adds the layers, and the manifest that a registry would have for an entry of manifest.json. */
+static int add_manifest(struct archive_reader *reader, const cJSON *layers, const cJSON *config,
+	int config_index, struct archive_image *image)
+{
+	struct archive_blob manifest = {
+		.media_type = OCI_MANIFEST, .offset = reader->archive->n_parts, .made = true};
 	const cJSON *diff_ids = json_at(config, "rootfs/diff_ids"), *item;
 	const cJSON *diff_id = diff_ids ? diff_ids->child : NULL;
-	const char *comma = "";
+	_cleanup_free_ char *text = NULL;
 
-	fprintf(out,
-		"{\"schemaVersion\":2,\"mediaType\":\"" OCI_MANIFEST
-		"\",\"config\":{\"mediaType\":\"" OCI_CONFIG
-		"\",\"digest\":\"%s\",\"size\":%" PRIu64 "},\"layers\":[",
-		image->id, image->size);
-	cJSON_ArrayForEach (item, json_at(entry, "Layers")) {
+	add_part(reader, cJSON_GetArraySize(layers));
+	add_part(reader, config_index);
+	cJSON_ArrayForEach (item, layers) {
 		const char *id = json_text_at(diff_id, "");
 		struct archive_blob layer;
 		int r;
@@ -325,15 +341,18 @@ static int make_manifest(struct archive_reader *reader, const cJSON *entry, cons
 		r = add_layer(reader, json_text_at(item, ""), id, &layer);
 		if (r < 0)
 			return r;
-		fprintf(out, "%s{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%" PRIu64 "}",
-			comma, layer.media_type, layer.digest, layer.size);
+		add_part(reader, r);
 		image->size += layer.size;
 		image->unpacked += layer.unpacked;
-		comma = ",";
 		diff_id = diff_id->next;
 	}
-	fputs("]}", out);
-	return 0;
+	text = archive_manifest_text(reader->archive, &manifest);
+	manifest.size = strlen(text);
+	strcpy(manifest.digest, "sha256:");
+	hash_bytes(text, manifest.size, manifest.digest + strlen("sha256:"));
+	memcpy(image->top, manifest.digest, DIGEST_MAX);
+	memcpy(image->manifest, manifest.digest, DIGEST_MAX);
+	return MIN(archive_add_blob(reader, &manifest, NULL), 0);
 }
 
 /* Reads an entry of manifest.json, and adds the blobs of its image. */
@@ -342,10 +361,7 @@ static int read_entry(
 {
 	const char *name = json_text_at(entry, "Config"), *file_name;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *config = NULL;
-	struct archive_blob manifest = {.media_type = OCI_MANIFEST};
 	struct archive_blob blob = {.media_type = OCI_CONFIG};
-	size_t size = 0;
-	FILE *out;
 	int r = archive_read_document(reader, name, &blob, &config);
 
 	if (r < 0)
@@ -365,19 +381,7 @@ static int read_entry(
 	r = archive_add_blob(reader, &blob, NULL);
 	if (r < 0)
 		return r;
-	out = must(open_memstream(&manifest.text, &size));
-	r = make_manifest(reader, entry, config, image, out);
-	fclose(out);
-	if (r < 0) {
-		free(manifest.text);
-		return r;
-	}
-	manifest.size = size;
-	strcpy(manifest.digest, "sha256:");
-	hash_bytes(must(manifest.text), size, manifest.digest + strlen("sha256:"));
-	memcpy(image->top, manifest.digest, DIGEST_MAX);
-	memcpy(image->manifest, manifest.digest, DIGEST_MAX);
-	return archive_add_blob(reader, &manifest, NULL);
+	return add_manifest(reader, json_at(entry, "Layers"), config, r, image);
 }
 
 static int add_entry(struct archive_reader *reader, const cJSON *entry)
@@ -440,26 +444,22 @@ static int check_images(struct archive_reader *reader)
 int archive_read_index(struct archive_reader *reader)
 {
 	struct archive *archive = reader->archive;
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
-	const cJSON *entry;
 	int r = read_layout(reader), docker;
+	size_t of_layout = archive->n_images;
 	bool named = false;
 
 	for (size_t i = 0; i < archive->n_images; i++)
 		named |= archive->images[i].error != -ENOMSG;
 	/* docker-save of 25 and later is also a layout, whose index has tags instead of names. */
 	if ((r == -ENOENT || (r == 0 && !named)) && !archive->directory) {
-		docker = archive_read_document(reader, "manifest.json", NULL, &list);
+		archive->n_images = 0;
+		docker = archive_read_list(reader, "manifest.json", add_entry);
 		if (docker == -ENOENT && r == -ENOENT)
 			return archive_bad(
 				reader, "neither manifest.json nor index.json is in the archive");
-		if (docker == 0)
-			archive->n_images = 0;
+		if (docker == -ENOENT)
+			archive->n_images = of_layout;
 		r = docker == -ENOENT ? r : docker;
-		/* It is an object in another format. */
-		cJSON_ArrayForEach (entry, (cJSON_IsArray(list) ? list : NULL))
-			if (r == 0)
-				r = add_entry(reader, entry);
 	}
 	if (r == 0)
 		r = check_images(reader);

@@ -8,6 +8,9 @@
 #include "runtime/archive.h"
 
 #define BLOB_PATH    "blobs/sha256/%s"
+#define OCI_MANIFEST "application/vnd.oci.image.manifest.v1+json"
+#define OCI_CONFIG   "application/vnd.oci.image.config.v1+json"
+#define OCI_LAYER    "application/vnd.oci.image.layer.v1.tar"
 #define SHORT_DIGEST 19 /* length of a digest in messages: "sha256:" and 12 digits */
 
 /*
@@ -28,7 +31,8 @@ struct archive_reader {
 	struct archive *archive;
 	char *why;
 	struct archive_member *members;
-	size_t n_members, members_allocated, images_allocated, blobs_allocated;
+	size_t n_members, members_allocated, images_allocated, blobs_allocated, parts_allocated;
+	size_t json;              /* bytes of the parsed documents: who deletes one sets it back */
 	unsigned int n_documents; /* parsed so far */
 };
 
@@ -57,8 +61,8 @@ int archive_read_tar(struct archive_reader *reader);
 
 /* ---- archive_unpack.c ---- */
 
-/* By the first bytes, the suffix of a layer's media type: "+gzip", "+zstd", or "". */
-const char *archive_compression(const struct archive_file *file);
+/* OCI_LAYER, with the suffix "+gzip" or "+zstd" for such files. */
+const char *archive_layer_type(const struct archive_file *file);
 
 /* Replaces a compressed archive->fd by an unpacked file without a name. */
 int archive_unpack(struct archive_reader *reader);
@@ -75,7 +79,7 @@ bool archive_is_digest(const char *text);
 int archive_read_descriptor(struct archive_reader *reader, const char *parent, const cJSON *item,
 	struct archive_blob *blob);
 
-/* Adds a blob once; the archive owns its text. Reads its size from the file (or NULL). */
+/* Adds a blob once, and counts the unpacked bytes of its file (or NULL). Returns its index. */
 int archive_add_blob(
 	struct archive_reader *reader, struct archive_blob *blob, const struct archive_file *file);
 
@@ -89,6 +93,10 @@ int archive_open_blob(
  */
 int archive_read_document(
 	struct archive_reader *reader, const char *name, struct archive_blob *blob, cJSON **json);
+
+/* Calls read() for each object of the list in the named file. The text may hold another value. */
+typedef int archive_object_fn(struct archive_reader *reader, const cJSON *object);
+int archive_read_list(struct archive_reader *reader, const char *name, archive_object_fn *read);
 
 /* Whether a descriptor or configuration is for this machine: an absent field matches. */
 bool archive_fits_machine(const cJSON *platform);

@@ -233,27 +233,29 @@ static int unpack_zstd(struct spool *spool)
 
 /* ---- archives and layers ---- */
 
-const char *archive_compression(const struct archive_file *file)
+const char *archive_layer_type(const struct archive_file *file)
 {
 	char magic[4] = {0};
 
 	(void)archive_pread(file->fd, magic, MIN(sizeof(magic), file->size), file->offset);
-	return memcmp(magic, GZIP_MAGIC, 2) == 0 ? "+gzip" : is_zstd(magic) ? "+zstd" : "";
+	return memcmp(magic, GZIP_MAGIC, 2) == 0 ? OCI_LAYER "+gzip"
+	       : is_zstd(magic)                  ? OCI_LAYER "+zstd"
+						 : OCI_LAYER;
 }
 
 /* Returns a spool without a file for a compressed file, or NULL for others. */
 static struct spool *spool_new(struct archive_reader *reader, const struct archive_file *file)
 {
-	const char *compression = archive_compression(file);
+	const char *type = archive_layer_type(file);
 	struct spool *spool;
 
-	if (!compression[0])
+	if (streq(type, OCI_LAYER))
 		return NULL;
 	spool = must(calloc(1, sizeof(*spool)));
 	spool->reader = reader;
 	spool->fd = -1;
 	spool->left = file->size;
-	spool->unpack = streq(compression, "+gzip") ? unpack_gzip : unpack_zstd;
+	spool->unpack = streq(type, OCI_LAYER "+gzip") ? unpack_gzip : unpack_zstd;
 	return spool;
 }
 

@@ -97,15 +97,10 @@ static int on_data(const char *text, size_t len, size_t *used, void *userdata)
 	json_compact_add(rest, text, *used = len, TEXT_MAX);
 	while (r == 0) {
 		_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-		const char *end;
 
-		json_compact_drop(rest, strspn(rest->text, " \t\r\n,[]"));
-		if (rest->text[0] != '{')
-			return rest->text[0] ? -EBADMSG : 0;
-		object = cJSON_ParseWithOpts(rest->text, &end, 0);
-		if (!object)
-			return rest->len > OBJECT_MAX ? -EFBIG : 0;
-		json_compact_drop(rest, (size_t)(end - rest->text));
+		r = json_compact_next(rest, &object);
+		if (r <= 0)
+			return r == 0 && rest->len > OBJECT_MAX ? -EFBIG : r;
 		request->n++;
 		json_make_printable(object);
 		r = request->read(object, request);

@@ -26,7 +26,8 @@ struct transfer {
 	const struct archive_blob *blob;
 	_Atomic uint64_t *sent;
 	uint64_t from;
-	int fd; /* -1: the blob has a text */
+	char *text; /* of a made manifest; NULL: fd */
+	int fd;
 };
 
 static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
@@ -37,8 +38,8 @@ static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
 
 	at += transfer->from;
 	n = (ssize_t)MIN(blob->size - at, size);
-	if (transfer->fd < 0)
-		memcpy(data, blob->text + at, (size_t)n);
+	if (transfer->text)
+		memcpy(data, transfer->text + at, (size_t)n);
 	else
 		n = pread(transfer->fd, data, (size_t)n, (off_t)(blob->offset + at));
 	if (n <= 0)
@@ -52,6 +53,7 @@ static void transfer_free(void *userdata)
 	struct transfer *transfer = userdata;
 
 	cleanup_close(&transfer->fd);
+	free(transfer->text);
 	free(transfer);
 }
 
@@ -77,20 +79,24 @@ static enum MHD_Result answer_blob(
 	struct image_server *server, struct MHD_Connection *mhd, const struct archive_blob *blob)
 {
 	const char *wanted = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Range");
-	int end = 0, fd = blob->text ? -1 : archive_blob_open(server->archive, blob);
+	int end = 0, fd = blob->made ? -1 : archive_blob_open(server->archive, blob);
 	struct MHD_Response *response;
 	struct transfer *transfer;
 	char range[80], number[24];
 	uint64_t from = 0;
 
-	if (!blob->text && fd < 0)
+	if (!blob->made && fd < 0)
 		return MHD_NO;
 	/* containerd resumes an interrupted download with "bytes=N-". */
 	if (!wanted || sscanf(wanted, "bytes=%23[0-9]-%n", number, &end) != 1 || end == 0 ||
 		wanted[end] || parse_count(number, &from) < 0 || from >= blob->size)
 		from = 0;
 	transfer = must(malloc(sizeof(*transfer)));
-	*transfer = (struct transfer){blob, server->sent, from, fd};
+	*transfer = (struct transfer){.blob = blob,
+		.sent = server->sent,
+		.from = from,
+		.text = blob->made ? archive_manifest_text(server->archive, blob) : NULL,
+		.fd = fd};
 	response = must(MHD_create_response_from_callback(
 		blob->size - from, PIECE, read_blob, transfer, transfer_free));
 	MHD_add_response_header(response, "Content-Type", blob->media_type);

@@ -126,6 +126,31 @@ def beside(made: Layout, manifest: dict[str, Any]) -> dict[str, Any]:
     return made.blob(INDEX, json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [first, here, last]}).encode())
 
 
+def many(name: str, images: int, layers: int, values: int = 0) -> dict[str, bytes | str]:
+    """Images with one name and one layer, which each has many times, each time with another digest. Their configurations have values."""
+    files: dict[str, bytes | str] = {"l": b"", "manifest.json": b""}
+    entries = []
+    for i in range(images):
+        ids = [f"sha256:{i:032x}{k:032x}" for k in range(layers)]
+        config = {"architecture": MACHINE, "os": "linux", "rootfs": {"diff_ids": ids}, "x": [0] * values}
+        files[f"{i}"] = json.dumps(config).encode()
+        entries.append({"Config": f"{i}", "RepoTags": [name], "Layers": ["l"] * layers})
+    return {**files, "manifest.json": json.dumps(entries).encode()}
+
+
+def documents(name: str, n: int) -> bytes:
+    """An OCI archive whose index, manifest and configuration have n strings each."""
+    strings = ["A" * 128] * n
+    made, built = Layout(), Built(name, layers=1)
+    built.config = json.dumps({**json.loads(built.config), "config": {"Env": strings}}).encode()
+    built.id = digest(built.config)
+    entry = made.manifest(built)
+    body = json.loads(made.blobs.pop(entry["digest"]))
+    entry = made.blob(MANIFEST, json.dumps({**body, "x": strings}).encode())
+    made.manifests.append({**entry, "annotations": {"io.containerd.image.name": name, "x": strings}})
+    return tar_of(made.files())
+
+
 def layers_of(name: str, n: int) -> bytes:
     def change(_: Layout, manifest: dict[str, Any]) -> None:
         manifest["layers"] *= n
@@ -217,7 +242,7 @@ FORMS: dict[str, Form] = {
     "json-1m.tar": (lambda n: tar_of(changed(n, Comment="x" * 900 * KIB)), ""),
     "json-deep.tar": (lambda n: tar_of({**docker(n), "manifest.json": b"[" * 100_000}), "too large|invalid JSON"),
     "json-999-deep.tar": (lambda n: tar_of({**docker(n), "manifest.json": b"[" * 999 + b"]" * 999}), "."),
-    "json-commas.tar": (lambda n: tar_of({**docker(n), "manifest.json": b"[" + b"0," * 400_000 + b"0]"}), "too large"),
+    "json-commas.tar": (lambda n: tar_of({**docker(n), "manifest.json": b"[" + b"0," * 400_000 + b"0]"}), "too large|invalid JSON"),
     "json-values.tar": (lambda n: tar_of(changed(n, Comment=["x"] * 7900)), None),
     "json-strings.tar": (lambda n: tar_of(changed(n, Comment=["x" * 130] * 7000)), None),
     "json-keys.tar": (lambda n: tar_of(changed(n, Comment={f"{i:0130}": "" for i in range(3900)})), None),
@@ -245,11 +270,15 @@ FORMS: dict[str, Form] = {
     "digest-none.tar": (lambda n: layout(n, descriptor(digest="sha256:../../../etc/passwd")), "valid digest, size or type"),
     "digest-missing.tar": (lambda n: layout(n, descriptor(digest=digest(b"none"))), "is missing in the archive"),
     "images-128.tar": (lambda n: tar_of(images([n] + [f"{n}-{i}" for i in range(127)])), ""),
+    "layers-5120.tar": (lambda n: tar_of(many(n, 128, 40)), "two images are"),
+    "layers-files-values.tar": (lambda n: padded(many(n, 128, 21, 5400), 3900, str), "two images are"),
+    "documents-large.tar": (lambda n: documents(n, 1200), "too large"),
     "images-129.tar": (lambda n: tar_of(images([n] + [f"{n}-{i}" for i in range(128)])), "more than 128 images"),
     "tags-500.tar": (lambda n: tar_of(changed(n, RepoTags=[n] + [f"{n}-{i}" for i in range(500)])), "more than 128 images"),
     "name-none.tar": (lambda n: tar_of(changed(n, RepoTags=None)), "no complete name: give it one"),
     "name-odd.tar": (lambda n: tar_of(changed(n, RepoTags=["../../etc", "a b", "\x1b[2J", "x" * 300])), "no complete name"),
     "name-twice.tar": (lambda n: tar_of(images([n, f"{n}-2", f"{n}-2"])), "two images are"),
+    "name-thrice.tar": (lambda n: tar_of(images([n, f"{n}-2", f"{n}-2", f"{n}-2"])), "two images are"),
     "name-of-machine.tar": (lambda n: tar_of(with_config(n, architecture=os.uname().machine)), ""),
     "name-foreign.tar": (lambda n: tar_of(with_config(n, architecture="s390x")), "not for linux"),
     # Tar
