@@ -9,7 +9,7 @@ PROMISES = {
     "truth": "A setting is in-sync only while the node has the value and the program runs with it. Nothing older than three "
     "intervals is shown as known.",
     "restarts": "No unit is restarted more often than its budget allows, none during a pull with when-idle, none whose "
-    "program refuses the file, and none at all with never.",
+    "program refuses the file, and none at all with never, but for one that brings back what the last restart broke.",
     "consent": "Nothing is written in observe mode, by a tuner that is off, or after a release. Only apply ends a release, "
     "or another installation that takes over. Only the owner's commands touch its records. "
     "A value that others rewrite more than five times within a day is left to them, and a name that they gave to another image stays.",

@@ -40,7 +40,7 @@ DEFINITION = re.compile(r"^(static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re
 ASSIGNMENT = re.compile(r"\breason(?:\s*\[[^\]]*\])*\s*=\s*([^;,}]+)")
 
 # A change that needs more lines raises the bound in the same commit.
-LINES_MAX = {("src", "include"): 47684, ("tests",): 43171}
+LINES_MAX = {("src", "include"): 47684, ("tests",): 43175}
 FUNCTION_MAX = 80
 FUNCTION_P90_MAX = 45
 FILE_MAX = 500

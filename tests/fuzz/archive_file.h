@@ -57,11 +57,13 @@ static inline void check_archive(const struct archive *archive)
 	}
 	for (size_t i = 0; i < archive->n_blobs; i++) {
 		const struct archive_blob *blob = &archive->blobs[i];
-		int fd = blob->text ? -1 : archive_blob_open(archive, blob);
+		_cleanup_free_ char *text =
+			blob->made ? archive_manifest_text(archive, blob) : NULL;
+		int fd = blob->made ? -1 : archive_blob_open(archive, blob);
 
-		require(blob->text ? strlen(blob->text) == blob->size
-				   : fd >= 0 && lseek(fd, 0, SEEK_END) >=
-							(off_t)(blob->offset + blob->size));
+		require(text ? strlen(text) == blob->size
+			     : fd >= 0 && lseek(fd, 0, SEEK_END) >=
+						  (off_t)(blob->offset + blob->size));
 		cleanup_close(&fd);
 	}
 }
