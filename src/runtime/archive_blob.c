@@ -7,9 +7,10 @@
 #include <nettle/base16.h>
 #include <nettle/sha2.h>
 
-#define BLOBS_MAX     3072
-#define DOCUMENTS_MAX 1024
-#define STRING_MAX    512 /* bytes: names and paths are shorter, labels may be longer */
+#define BLOBS_MAX      3072
+#define DOCUMENTS_MAX  1024
+#define MEDIA_TYPE_MAX 96  /* bytes */
+#define STRING_MAX     512 /* bytes: names and paths are shorter, labels may be longer */
 
 #define JSON_MEMORY ((size_t)512 * 1024) /* bytes of all documents that are parsed at once */
 
@@ -26,7 +27,7 @@ static const char architecture[] = "arm64", machine[] = "aarch64", variant[] = "
 #error "add GOARCH of this machine"
 #endif
 
-/* Others are served as bytes. Of most blobs, the runtime takes the type from the manifest. */
+/* The first one stands for all others: a runtime asks only for the types of manifests. */
 static const char *const media_types[] = {"application/octet-stream",
 	"application/vnd.oci.image.index.v1+json", OCI_MANIFEST,
 	"application/vnd.docker.distribution.manifest.list.v2+json",
@@ -56,7 +57,7 @@ int archive_read_descriptor(struct archive_reader *reader, const char *parent, c
 	*blob = (struct archive_blob){
 		.media_type = known_type(type), .size = (uint64_t)MIN(MAX(size, 0), SIZE_LIMIT)};
 	if (set_text(blob->digest, json_text_at(item, "digest")) &&
-		archive_is_digest(blob->digest) && type[0] &&
+		archive_is_digest(blob->digest) && type[0] && strlen(type) < MEDIA_TYPE_MAX &&
 		type[strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				  "0123456789.+-_/")] == '\0' &&
 		size >= 0 && size < SIZE_LIMIT)

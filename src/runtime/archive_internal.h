@@ -15,7 +15,7 @@
 
 /*
  * A file of a tar that may belong to an image. Names may be long, so only their hashes are kept.
- * A collision does no harm: the runtime checks the digest of what it gets.
+ * A collision does no harm: the runtime checks all digests.
  */
 struct archive_member {
 	uint64_t name;
