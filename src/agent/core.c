@@ -234,7 +234,7 @@ static struct local_job *begin_job(
 			.cancel_fd = -1,
 			.path = &tuner->sample_path},
 		0};
-	must(pthread_create(&job->thread, NULL, run_local_job, job) == 0 ? job : NULL);
+	must_do(pthread_create(&job->thread, NULL, run_local_job, job) == 0);
 	return job;
 }
 

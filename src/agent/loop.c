@@ -25,10 +25,8 @@ static void answer(struct agent *agent, int error)
 		core_add_unset(&agent->core, request->only[0] ? request->only : NULL, &agent->done);
 	plan = report_plan(&agent->done, true);
 	if (request->restore && agent->core.journal_error < 0) {
-		must(asprintf(&json, "{\"error\": \"values were restored, files were not: %s\"}",
-			     file_journal_describe(agent->core.journal_error)) < 0
-				? NULL
-				: json);
+		must_do(asprintf(&json, "{\"error\": \"values were restored, files were not: %s\"}",
+				file_journal_describe(agent->core.journal_error)) >= 0);
 		http_reply(request->client, 500, json);
 	} else if (request->restore && error < 0) {
 		http_reply(request->client, 507,

@@ -30,7 +30,7 @@ static int PRINTF_LIKE(4, 5)
 	char *bytes;
 
 	va_start(args, format);
-	must(vasprintf(&insert, format, args) < 0 ? NULL : insert);
+	must_do(vasprintf(&insert, format, args) >= 0);
 	va_end(args);
 	n = strlen(insert);
 	bytes = must(malloc(start + n + rest + 1));

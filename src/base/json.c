@@ -10,7 +10,8 @@
 
 cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item)
 {
-	return must(cJSON_AddItemToObjectCS(parent, key, item) ? item : NULL);
+	must_do(cJSON_AddItemToObjectCS(parent, key, item));
+	return item;
 }
 
 /* Bytes of cJSON and malloc(3). */
@@ -86,7 +87,8 @@ size_t json_memory(const cJSON *item)
 
 static cJSON *append(cJSON *array, cJSON *item)
 {
-	return must(cJSON_AddItemToArray(array, item) ? item : NULL);
+	must_do(cJSON_AddItemToArray(array, item));
+	return item;
 }
 
 cJSON *json_object(cJSON *parent, const char *key)

@@ -20,6 +20,12 @@ void *must(void *memory)
 	return memory;
 }
 
+void must_do(int ok)
+{
+	if (!ok)
+		abort();
+}
+
 void *add_bytes(void *array, size_t *n, size_t *allocated, size_t size)
 {
 	void **base = array;

@@ -48,6 +48,9 @@ bool copy_text(char *dst, size_t size, const char *src);
  */
 void *must(void *memory);
 
+/* Aborts unless ok: for a call without a pointer that fails only without memory or threads. */
+void must_do(int ok);
+
 /* Appends a zeroed element to *array, which may move, and returns the element. */
 #define add_element(array, n, allocated) \
 	((__typeof__(*(array)))add_bytes(array, n, allocated, sizeof(**(array))))

@@ -146,7 +146,7 @@ static struct cli_config load(const struct cli *cli, char message[static CHECK_M
 		text_append(message, CHECK_MESSAGE_MAX, "; %zu faults in all", faults.n);
 	text_make_printable(message);
 	config_faults_clear(&faults);
-	must(core_load_config(&none, &loaded.config, &faults) == 0 ? &loaded : NULL);
+	must_do(core_load_config(&none, &loaded.config, &faults) == 0);
 	return loaded;
 }
 

@@ -156,7 +156,7 @@ void draw(struct screen *screen, enum color color, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	must(vasprintf(&text, format, args) < 0 ? NULL : text);
+	must_do(vasprintf(&text, format, args) >= 0);
 	va_end(args);
 	if (color != COLOR_NONE)
 		set_color(screen, color);
@@ -189,7 +189,7 @@ void draw_wrapped(struct screen *screen, int indent, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	must(vasprintf(&text, format, args) < 0 ? NULL : text);
+	must_do(vasprintf(&text, format, args) >= 0);
 	va_end(args);
 	for (const char *word = text; *word;) {
 		size_t len = strcspn(word, " ");

@@ -371,7 +371,8 @@ int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli 
 
 		if (key == 'q')
 			break;
-		view.sort_column += key == 's';
+		if (key == 's')
+			view.sort_column++;
 		r = print(&view);
 	}
 	return r;

@@ -239,13 +239,14 @@ static enum MHD_Result get(struct http_connection *connection, enum http_documen
 		double openmetrics = quality(
 			connection, "Accept", "application/openmetrics-text", ";version=1.0.0");
 
-		which += openmetrics > 0 &&
-			 openmetrics >= quality(connection, "Accept", "text/plain", NULL);
+		if (openmetrics > 0 &&
+			openmetrics >= quality(connection, "Accept", "text/plain", NULL))
+			which = HTTP_OPENMETRICS;
 	}
-	if (which == HTTP_PAGE)
-		which += parameter_set(connection, "paused");
-	if (which == HTTP_STATUS)
-		which += connection->authorized;
+	if (which == HTTP_PAGE && parameter_set(connection, "paused"))
+		which = HTTP_PAGE_PAUSED;
+	if (which == HTTP_STATUS && connection->authorized)
+		which = HTTP_STATUS_TRUSTED;
 	/* A node that is not ready always gets the verbose list. */
 	if (which == HTTP_READY && node_is_ready(node) && !parameter_set(connection, "verbose"))
 		return answer_text(connection, MHD_HTTP_OK, "ok\n");

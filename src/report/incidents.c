@@ -144,7 +144,7 @@ static void begin(struct recorder *recorder, const char *object, const char *tri
 	put_header(out, recorder, open, trigger);
 	ring_put_minute(out, &recorder->ring, now);
 	put_events(out, recorder, now + recorder->offset_us - RING_SECONDS * USEC_PER_SEC, now);
-	must(fclose(out) == 0 ? file : NULL);
+	must_do(fclose(out) == 0);
 	recorder_submit(recorder, TASK_BEGIN, open->id, object, file, NULL);
 }
 
@@ -156,7 +156,7 @@ static void submit_line(
 	FILE *out = must(open_memstream(&text, &len));
 
 	incident_put(out, line);
-	must(fclose(out) == 0 ? text : NULL);
+	must_do(fclose(out) == 0);
 	recorder_submit(recorder, task, open->id, open->object, text, NULL);
 }
 
@@ -334,7 +334,7 @@ static void put_second(struct recorder *recorder, struct open_incident *open,
 		incident_put(out, users);
 		open->users_us = now;
 	}
-	must(fclose(out) == 0 ? text : NULL);
+	must_do(fclose(out) == 0);
 	recorder_submit(recorder, TASK_APPEND, open->id, open->object, text, NULL);
 }
 

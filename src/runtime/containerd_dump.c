@@ -243,9 +243,7 @@ int containerd_main_file(const struct runtime_daemon *process, const char *path,
 	}
 	if (strlen(list) == sizeof(list) - 1)
 		return -E2BIG;
-	must(asprintf(text, "%.*s[%s]%s", (int)item.value, main->text, list,
-		     main->text + item.value_end) < 0
-			? NULL
-			: *text);
+	must_do(asprintf(text, "%.*s[%s]%s", (int)item.value, main->text, list,
+			main->text + item.value_end) >= 0);
 	return 0;
 }

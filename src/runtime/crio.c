@@ -187,7 +187,7 @@ static char *edit_pins(const char *old, const char *name, bool pinned)
 		line += len;
 	}
 	fprintf(out, "%s]\n", pinned ? quoted : "");
-	must(fclose(out) == 0 ? text : NULL);
+	must_do(fclose(out) == 0);
 	if (n == 0)
 		free(steal(text));
 	return text;

@@ -199,7 +199,8 @@ void docker_config_read(
 	if (stat(full, &st) == 0)
 		config->changed_us = us_of(st.st_ctim);
 	n = asprintf(&all, "%s %s %s\n%s", daemon->binary, daemon->version, daemon->config, text);
-	hash_bytes(must(n < 0 ? NULL : all), (size_t)n, hash);
+	must_do(n >= 0);
+	hash_bytes(all, (size_t)n, hash);
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct runtime_files){.changed_us = config->changed_us};
