@@ -203,6 +203,20 @@ void json_sort(cJSON *array, double (*rank)(const cJSON *item, const void *data)
 	}
 }
 
+void json_append_losses(const cJSON *losses, char *text, size_t size)
+{
+	const char *between = "  not counted in full: ";
+	const cJSON *loss;
+
+	cJSON_ArrayForEach (loss, losses) {
+		if (!cJSON_IsNumber(loss) || loss->valuedouble <= 0)
+			continue;
+		text_append(text, size, "%s%s %.0f", between, loss->string, loss->valuedouble);
+		between = ", ";
+	}
+	text_append(text, size, between[0] == ',' ? "\n" : "");
+}
+
 void json_make_printable(cJSON *item)
 {
 	for (; item; item = item->next) {

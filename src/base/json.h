@@ -72,5 +72,8 @@ size_t json_memory(const cJSON *item);
 /* Sorts an array by rank, the largest first. Equal items keep their order. */
 void json_sort(cJSON *array, double (*rank)(const cJSON *item, const void *data), const void *data);
 
+/* Appends the line "not counted in full" with the members of an object that are above 0. */
+void json_append_losses(const cJSON *losses, char *text, size_t size);
+
 /* Calls text_make_printable() for each text of a document. */
 void json_make_printable(cJSON *item);

@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <math.h>
+
 bool copy_text(char *dst, size_t size, const char *src)
 {
 	size_t len = strlen(src);
@@ -47,38 +49,94 @@ void *find_element(const void *array, size_t n, size_t size, const char *name)
 	return NULL;
 }
 
-/* The slot of the name, or the free one for it. */
-static uint32_t *find_slot(
-	const struct name_index *index, const char *array, size_t size, const char *name)
+/* Mixes whole words: FNV-1a would take a step for each byte. */
+static uint64_t hash_key(const void *key, size_t key_size)
 {
-	for (uint64_t at = hash_text(HASH_START, name);; at++) {
-		uint32_t *slot = &index->positions[at & (index->size - 1)];
+	const char *bytes = key;
+	uint64_t hash = HASH_START;
 
-		if (*slot == 0 || streq(array + (*slot - 1) * size, name))
+	if (key_size == 0)
+		return hash_text(hash, key);
+	for (size_t at = 0; at < key_size; at += sizeof(uint64_t)) {
+		uint64_t word = 0;
+
+		memcpy(&word, bytes + at, MIN(key_size - at, sizeof(word)));
+		hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		hash ^= hash >> 29;
+	}
+	return hash;
+}
+
+/* Returns the slot of the key, or the free one for it. */
+static uint32_t *find_slot(const struct element_index *index, const char *array, size_t size,
+	const void *key, size_t key_size)
+{
+	for (uint64_t at = hash_key(key, key_size);; at++) {
+		uint32_t *slot = &index->positions[at & (index->size - 1)];
+		const char *element = *slot == 0 ? NULL : array + (*slot - 1) * size;
+
+		if (!element ||
+			(key_size > 0 ? memcmp(element, key, key_size) == 0 : streq(element, key)))
 			return slot;
 	}
 }
 
-void *find_by_index(
-	struct name_index *index, const void *array, size_t n, size_t size, const char *name)
+void *find_by_index(struct element_index *index, const void *array, size_t n, size_t size,
+	const void *key, size_t key_size)
 {
 	const char *elements = array;
 	uint32_t *slot;
 
 	if (2 * n >= index->size) {
 		free(index->positions);
-		*index = (struct name_index){.size = 16};
+		*index = (struct element_index){.size = 16};
 		while (2 * n >= index->size)
 			index->size *= 2;
 		index->positions = must(calloc(index->size, sizeof(*index->positions)));
 	}
 	for (; index->n < n; index->n++) {
-		slot = find_slot(index, elements, size, elements + index->n * size);
+		slot = find_slot(index, elements, size, elements + index->n * size, key_size);
 		if (*slot == 0)
 			*slot = (uint32_t)index->n + 1;
 	}
-	slot = find_slot(index, elements, size, name);
+	slot = find_slot(index, elements, size, key, key_size);
 	return *slot ? (void *)(elements + (*slot - 1) * size) : NULL;
+}
+
+void index_reset(struct element_index *index)
+{
+	if (index->n > 0)
+		memset(index->positions, 0, index->size * sizeof(*index->positions));
+	index->n = 0;
+}
+
+void keep_first(void *array, size_t *n, size_t max, size_t size, const void *element,
+	int (*compare)(const void *, const void *))
+{
+	size_t at = *n;
+
+	while (at > 0 && compare(element, (char *)array + (at - 1) * size) < 0)
+		at--;
+	if (at == max)
+		return;
+	*n = MIN(*n + 1, max);
+	memmove((char *)array + (at + 1) * size, (char *)array + at * size, (*n - at - 1) * size);
+	memcpy((char *)array + at * size, element, size);
+}
+
+struct smoothing smoothing_since(uint64_t before_us, uint64_t now_us, double half_life_s)
+{
+	double seconds =
+		before_us == 0 ? INFINITY : (double)(now_us - before_us) / (double)USEC_PER_SEC;
+
+	return (struct smoothing){exp2(-seconds / half_life_s), seconds};
+}
+
+double smooth(const struct smoothing *smoothing, double rate, double amount)
+{
+	if (smoothing->seconds <= 0)
+		return rate;
+	return smoothing->keep * rate + (1 - smoothing->keep) * amount / smoothing->seconds;
 }
 
 int parse_count(const char *text, uint64_t *value)

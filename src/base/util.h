@@ -62,17 +62,49 @@ void *add_bytes(void *array, size_t *n, size_t *allocated, size_t size);
 void *find_element(const void *array, size_t n, size_t size, const char *name);
 
 /*
- * Makes find_named() of a growing array constant in time. Zeroed: empty; the caller frees
- * positions. Elements that it has seen keep their names.
+ * Finds an element of a growing array by its key, the first member, in constant time. Zeroed:
+ * empty; the caller frees positions. Elements that it has seen keep their keys and their positions:
+ * after a removal, index_reset().
  */
-struct name_index {
+struct element_index {
 	uint32_t *positions; /* from 1; 0: free */
 	size_t n, size;
 };
+
+/* The key is a text, as for find_named(). */
 #define find_indexed(index, array, n, name) \
-	((__typeof__(&(array)[0]))find_by_index(index, array, n, sizeof((array)[0]), name))
-void *find_by_index(
-	struct name_index *index, const void *array, size_t n, size_t size, const char *name);
+	((__typeof__(&(array)[0]))find_by_index(index, array, n, sizeof((array)[0]), name, 0))
+
+/* The key is what *key has, without padding. */
+#define find_keyed(index, array, n, key)         \
+	((__typeof__(&(array)[0]))find_by_index( \
+		index, array, n, sizeof((array)[0]), key, sizeof(*(key))))
+
+/* key_size 0: a text. */
+void *find_by_index(struct element_index *index, const void *array, size_t n, size_t size,
+	const void *key, size_t key_size);
+
+/* Forgets all elements and keeps the memory. */
+void index_reset(struct element_index *index);
+
+/*
+ * Keeps the first max elements of all in the order of compare, which is one of qsort(3). The array
+ * has room for max elements.
+ */
+void keep_first(void *array, size_t *n, size_t max, size_t size, const void *element,
+	int (*compare)(const void *, const void *));
+
+/* Smoothed rates: an amount counts half after each half-life. */
+struct smoothing {
+	double keep;    /* the share that the rate before keeps, 0..1 */
+	double seconds; /* since the last reading; infinite at the first: rates begin at 0 */
+};
+
+/* before_us is the time of the last reading, or 0. */
+struct smoothing smoothing_since(uint64_t before_us, uint64_t now_us, double half_life_s);
+
+/* Returns the new rate per second, from the rate before and the amount since the last reading. */
+double smooth(const struct smoothing *smoothing, double rate, double amount);
 
 /*
  * Parses a decimal number without sign, space, leading zero or unit. Returns 0, -EINVAL, or -ERANGE

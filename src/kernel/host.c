@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <sys/sysmacros.h>
+
 bool host_init(struct host *host, const char *root)
 {
 	size_t len = strlen(root);
@@ -67,6 +69,58 @@ bool host_is_dangling(const struct host *host, const char *path)
 	struct stat st;
 
 	return lstat(host_path(host, path, full), &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+/* ---- mounts ---- */
+
+FILE *mounts_open(const char *root)
+{
+	char path[PATH_MAX];
+
+	/* In a container the mounts of the host's first process are the host's. */
+	snprintf(path, sizeof(path), "%s/proc/%s/mountinfo", root, root[0] ? "1" : "self");
+	return fopen(path, "re");
+}
+
+/* A blank in a path is "\040". */
+static void unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; to++) {
+		unsigned code;
+
+		if (*from == '\\' && sscanf(from + 1, "%3o", &code) == 1) {
+			*to = (char)code;
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
+}
+
+bool mounts_next(FILE *mounts, struct mount *mount)
+{
+	_cleanup_free_ char *line = NULL;
+	size_t size = 0;
+
+	while (mounts && getline(&line, &size, mounts) > 0) {
+		const char *separator = strstr(line, " - ");
+		unsigned major_number, minor_number;
+
+		mount->source[0] = '\0';
+		if (!separator ||
+			sscanf(line, "%*d %*d %u:%u %4095s %4095s", &major_number, &minor_number,
+				mount->root, mount->point) != 4 ||
+			sscanf(separator + 3, "%31s %255s", mount->type, mount->source) < 1)
+			continue;
+		mount->device = makedev(major_number, minor_number);
+		unescape(mount->point);
+		unescape(mount->source);
+		return true;
+	}
+	return false;
 }
 
 /* ---- sysctls ---- */

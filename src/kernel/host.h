@@ -4,6 +4,7 @@
 /* The node's files: procfs, sysfs and below the host's root. */
 
 #include <limits.h>
+#include <sys/types.h>
 
 #include "base/util.h"
 
@@ -42,6 +43,21 @@ int host_may_write(const struct host *host, const char *path);
 
 /* Whether a path that cannot be opened is a symbolic link. */
 bool host_is_dangling(const struct host *host, const char *path);
+
+/* A line of mountinfo, see proc_pid_mountinfo(5). */
+struct mount {
+	dev_t device;
+	char root[PATH_MAX];  /* the mounted part of the file system */
+	char point[PATH_MAX]; /* below the root of the process */
+	char type[32];        /* "ext4" */
+	char source[256];     /* "/dev/sda1" */
+};
+
+/* Opens the mounts of the host's first process, or with an empty root this process's. */
+FILE *mounts_open(const char *root);
+
+/* Reads the next mount. False after the last, and for mounts NULL. */
+bool mounts_next(FILE *mounts, struct mount *mount);
 
 /*
  * Writes the path of a sysctl: /proc/sys/net/ipv4/conf/eth0.100/mtu for

@@ -4,8 +4,6 @@
 #include "base/exposition.h"
 #include "base/json.h"
 
-#include <math.h>
-
 /* Seconds: long enough to bridge a short pause of the growth. */
 #define RATE_HALF_LIFE 10.0
 
@@ -64,17 +62,20 @@ struct limit_user *limit_add_busiest(struct limit_reading *reading)
 	return memset(&reading->top[n], 0, sizeof(*reading->top));
 }
 
+static int by_used(const void *a, const void *b)
+{
+	const struct limit_user *x = a, *y = b;
+
+	return (x->used < y->used) - (x->used > y->used);
+}
+
 void limit_keep_user(struct limit_reading *reading, const struct limit_user *user)
 {
-	unsigned i = reading->n_top;
+	size_t n = reading->n_top;
 
-	if (i < LIMIT_TOP_MAX)
+	if (n < LIMIT_TOP_MAX)
 		(void)limit_add_user(reading);
-	else if (reading->top[--i].used >= user->used)
-		return;
-	for (; i > 0 && reading->top[i - 1].used < user->used; i--)
-		reading->top[i] = reading->top[i - 1];
-	reading->top[i] = *user;
+	keep_first(reading->top, &n, LIMIT_TOP_MAX, sizeof(*user), user, by_used);
 }
 
 void limit_release(struct limit *limit)
@@ -84,15 +85,11 @@ void limit_release(struct limit *limit)
 
 void limit_observe(struct limit *limit, const struct limit_reading *reading, uint64_t now)
 {
-	unsigned n = reading->n_top + reading->n_busiest;
+	const unsigned n = reading->n_top + reading->n_busiest;
+	const struct smoothing smoothing = smoothing_since(limit->seen_at_us, now, RATE_HALF_LIFE);
 
-	if (limit->seen_at_us > 0 && now > limit->seen_at_us) {
-		double seconds = (double)(now - limit->seen_at_us) / (double)USEC_PER_SEC;
-		double grown = (double)reading->used - (double)limit->now.used;
-		double keep = exp2(-seconds / RATE_HALF_LIFE);
-
-		limit->rate = keep * limit->rate + (1 - keep) * grown / seconds;
-	}
+	limit->rate =
+		smooth(&smoothing, limit->rate, (double)reading->used - (double)limit->now.used);
 	if (limit->seen_at_us == 0)
 		limit->hits_before = reading->hits;
 	if (limit->rate < RATE_MIN)

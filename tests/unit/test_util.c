@@ -54,7 +54,7 @@ TEST(an_index_finds_elements_that_were_added_since)
 	struct {
 		char name[8];
 	} *names = NULL;
-	struct name_index index = {0};
+	struct element_index index = {0};
 	size_t n = 0, allocated = 0;
 
 	assert_null(find_indexed(&index, names, n, "0"));
@@ -68,6 +68,57 @@ TEST(an_index_finds_elements_that_were_added_since)
 	assert_null(find_indexed(&index, names, n, "50"));
 	free(index.positions);
 	free(names);
+}
+
+TEST(an_index_finds_elements_by_keys_of_bytes_and_forgets_them)
+{
+	struct {
+		uint64_t key[2];
+	} *rows = NULL;
+	struct element_index index = {0};
+	size_t n = 0, allocated = 0;
+
+	for (uint64_t i = 0; i < 100; i++) {
+		const uint64_t key[2] = {i % 7, i};
+
+		assert_null(find_keyed(&index, rows, n, &key));
+		memcpy(add_element(&rows, &n, &allocated)->key, key, sizeof(key));
+		assert_ptr_equal(find_keyed(&index, rows, n, &key), &rows[i]);
+	}
+	rows[0] = rows[99];
+	index_reset(&index);
+	assert_ptr_equal(find_keyed(&index, rows, 1, &rows[99].key), &rows[0]);
+	assert_null(find_keyed(&index, rows, 1, &rows[1].key));
+	free(index.positions);
+	free(rows);
+}
+
+static int by_first_digit(const void *a, const void *b)
+{
+	return *(const int *)a / 10 - *(const int *)b / 10;
+}
+
+TEST(the_first_elements_are_kept_in_order_and_equal_ones_as_they_came)
+{
+	static const int given[] = {52, 31, 71, 33, 12, 91, 11, 32}, wanted[] = {12, 11, 31, 33};
+	int kept[4];
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(given); i++)
+		keep_first(kept, &n, ARRAY_SIZE(kept), sizeof(kept[0]), &given[i], by_first_digit);
+	assert_int_equal(n, ARRAY_SIZE(kept));
+	assert_memory_equal(kept, wanted, sizeof(wanted));
+}
+
+TEST(a_rate_begins_at_zero_and_is_halfway_after_its_half_life)
+{
+	struct smoothing first = smoothing_since(0, 50 * USEC_PER_SEC, 10);
+	struct smoothing later = smoothing_since(50 * USEC_PER_SEC, 60 * USEC_PER_SEC, 10);
+
+	assert_true(smooth(&first, 0, 1000) == 0);
+	assert_true(smooth(&later, 0, 1000) == 50);
+	first = smoothing_since(50 * USEC_PER_SEC, 50 * USEC_PER_SEC, 10);
+	assert_true(smooth(&first, 7, 1000) == 7);
 }
 
 TEST(only_plain_decimal_counts_are_accepted)

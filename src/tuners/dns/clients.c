@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/sense.h"
 
-#include <math.h>
-
 /* A row costs up to 1 us, so a larger number of rows is read less often. */
 #define FEW_ROWS  256  /* up to this number every second, up to the next every 2 s */
 #define MANY_ROWS 2048 /* above this number every 10 s */
@@ -53,11 +51,7 @@ static void merge(struct dns_clients *clients)
  */
 static void rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t now)
 {
-	/* Rates begin with the second reading. */
-	double seconds = clients->read_at_us == 0
-				 ? INFINITY
-				 : (double)(now - clients->read_at_us) / (double)USEC_PER_SEC;
-	double keep = exp2(-seconds / HALF_LIFE);
+	const struct smoothing smoothing = smoothing_since(clients->read_at_us, now, HALF_LIFE);
 	const struct dns_server_state *server = NULL;
 	struct dns_search before[DNS_ROLES];
 	unsigned reading = ++clients->reading % DNS_READINGS;
@@ -90,13 +84,12 @@ static void rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t no
 			client->now.failed - MIN(client->counts.failed, client->now.failed);
 		if (sent > 0)
 			client->changed_at_us = now;
-		client->per_second = (double)sent / seconds;
-		client->smooth = keep * client->smooth + (1 - keep) * client->per_second;
+		client->per_second = (double)sent / smoothing.seconds;
+		client->smooth = smooth(&smoothing, client->smooth, (double)sent);
 		client->sent[reading] = (uint32_t)MIN(sent, (uint64_t)UINT32_MAX);
 		failures =
 			client->now.failures - MIN(client->counts.failures, client->now.failures);
-		client->failures =
-			keep * client->failures + (1 - keep) * (double)failures / seconds;
+		client->failures = smooth(&smoothing, client->failures, (double)failures);
 		client->counts = client->now;
 		client->now = (struct dns_client_counts){0};
 	}
@@ -106,9 +99,8 @@ static void rate(struct dns_clients *clients, struct dns_seen *seen, uint64_t no
 		double failed = (double)(search->failed - before[role].failed);
 
 		search->queries_per_second =
-			keep * search->queries_per_second + (1 - keep) * queries / seconds;
-		search->failed_per_second =
-			keep * search->failed_per_second + (1 - keep) * failed / seconds;
+			smooth(&smoothing, search->queries_per_second, queries);
+		search->failed_per_second = smooth(&smoothing, search->failed_per_second, failed);
 	}
 	clients->read_at_us = now;
 }

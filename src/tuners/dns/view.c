@@ -204,14 +204,7 @@ static void write_notes(const cJSON *dns, char *text, size_t size)
 		between = ", ";
 	}
 	text_append(text, size, between[0] == ',' ? "\n" : "");
-	between = "  not counted in full: ";
-	cJSON_ArrayForEach (item, json_at(dns, "lost")) {
-		if (!cJSON_IsNumber(item) || item->valuedouble <= 0)
-			continue;
-		text_append(text, size, "%s%s %.0f", between, item->string, item->valuedouble);
-		between = ", ";
-	}
-	text_append(text, size, between[0] == ',' ? "\n" : "");
+	json_append_losses(json_at(dns, "lost"), text, size);
 }
 
 const struct table_view dns_view = {.title = "DNS",

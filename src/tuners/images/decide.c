@@ -16,9 +16,9 @@ struct decision {
 	const struct images_tuner *tuner;
 	const struct decide_input *input;
 	struct images_memory *memory;
-	struct name_index by_name; /* of the rows */
-	const char *obstacle;      /* reason why no transfer begins, or NULL */
-	bool overdue;              /* the sample is too old */
+	struct element_index by_name; /* of the rows */
+	const char *obstacle;         /* reason why no transfer begins, or NULL */
+	bool overdue;                 /* the sample is too old */
 	uint64_t realtime_us;
 	uint64_t percent;   /* of the store that may be used */
 	uint64_t store_max; /* the same in bytes; 0: unknown */

@@ -99,7 +99,7 @@ struct images_sample {
 	uint64_t sandbox_us;           /* CLOCK_MONOTONIC of the last request for it */
 	struct archive_file *archives; /* at most one more than ARCHIVES_MAX */
 	size_t n_archives, archives_allocated;
-	struct name_index by_path;       /* of the archives, during the sample */
+	struct element_index by_path;    /* of the archives, during the sample */
 	char store[SETTING_PATH_MAX];    /* directory of the runtime's images */
 	uint64_t store_size, store_used; /* of its file system, in bytes; size 0: unknown */
 	uint64_t fetching;               /* changes with downloads; 0: not known */

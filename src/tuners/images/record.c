@@ -162,7 +162,7 @@ int record_write(const char *directory, const char *text)
 void record_prune(struct images_tuner *tuner)
 {
 	struct preload_list *record = &tuner->record;
-	struct name_index by_path = {0};
+	struct element_index by_path = {0};
 	size_t kept = 0;
 
 	for (size_t i = 0; i < record->n; i++) {

@@ -262,7 +262,7 @@ void images_sample(void *data, const struct wait *wait)
 	}
 	wait_path(wait, NULL);
 	free(sample->by_path.positions);
-	sample->by_path = (struct name_index){0};
+	sample->by_path = (struct element_index){0};
 	sample_runtime(request, wait);
 	if (!store_measure(request->host, sample->store, &sample->store_size, &sample->store_used))
 		sample->store_size = 0;

@@ -195,7 +195,7 @@ static void *images_sample_request(void *self, const void *, bool at_once)
 /* Keeps only the images that decide() needs. */
 static void keep_images(const struct images_tuner *tuner, struct images_sample *sample)
 {
-	struct name_index recorded = {0};
+	struct element_index recorded = {0};
 	size_t kept = 0;
 
 	for (size_t i = 0; i < sample->n_images; i++) {

@@ -21,14 +21,16 @@ struct limit_use {
 	char comm[CENSUS_COMM]; /* of a process */
 };
 
-/* A hash table of uses by key, or a list of the fullest. */
+/* The uses by their keys, or the fullest TALLY_CANDIDATES uses without a key. Zeroed: none. */
 struct tally {
-	struct limit_use *slots; /* empty ones are zeroed in a hash table */
+	struct limit_use *uses;
 	size_t n, allocated;
-	bool is_list;
+	struct element_index index;
 };
 
 #define TALLY_CANDIDATES 32 /* uses that are named; several may belong to one workload */
+
+void tally_free(struct tally *tally);
 
 void tally_add(struct tally *tally, const struct limit_use *use);
 

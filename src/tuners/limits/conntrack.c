@@ -22,8 +22,8 @@ int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
 	uint64_t max;
 	int r = limits_read_max(host, &row, &max);
 
-	for (size_t i = 0; r == 0 && i < namespaces->allocated; i++) {
-		struct limit_use *use = &namespaces->slots[i];
+	for (size_t i = 0; r == 0 && i < namespaces->n; i++) {
+		struct limit_use *use = &namespaces->uses[i];
 		_cleanup_free_ char *text = NULL;
 		const char *line;
 
@@ -122,16 +122,16 @@ int limits_conntrack_users(
 	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
 {
 	struct sampled sampled = {0};
-	const struct tally *sources = &sampled.sources;
+	struct tally *sources = &sampled.sources;
 	struct limit_reading now = {0};
 
 	/* The request would load the kernel's module into a node that tracks no connections. */
 	if (limits_read_conntrack(host, reader, &now) == 0 && now.used > 0)
 		read_sources(&sampled);
 	if (sampled.entries > 0)
-		qsort(sources->slots, sources->allocated, sizeof(*sources->slots), by_used);
+		qsort(sources->uses, sources->n, sizeof(*sources->uses), by_used);
 	for (size_t i = 0; i < MIN(sources->n, (size_t)LIMIT_TOP_MAX); i++) {
-		const struct limit_use *use = &sources->slots[i];
+		const struct limit_use *use = &sources->uses[i];
 		struct limit_user *user = limit_add_user(reading);
 		char address[INET6_ADDRSTRLEN];
 
@@ -142,6 +142,6 @@ int limits_conntrack_users(
 			user->workload.kind == WORKLOAD_HOST ? "host" : address);
 		snprintf(user->detail, sizeof(user->detail), "from %s", address);
 	}
-	free(sources->slots);
+	tally_free(sources);
 	return 0;
 }

@@ -7,46 +7,23 @@
 
 #include <arpa/inet.h>
 
-static size_t slot_of(const struct tally *tally, uint64_t high, uint64_t low)
-{
-	uint64_t hash =
-		(high * UINT64_C(0x9e3779b97f4a7c15)) ^ (low * UINT64_C(0xc2b2ae3d27d4eb4f));
-	size_t i = (size_t)(hash ^ hash >> 29) & (tally->allocated - 1);
-
-	while ((tally->slots[i].key[0] || tally->slots[i].key[1]) &&
-		(tally->slots[i].key[0] != high || tally->slots[i].key[1] != low))
-		i = (i + 1) & (tally->allocated - 1);
-	return i;
-}
-
-static void grow(struct tally *tally)
-{
-	struct tally larger = {.n = tally->n, .allocated = MAX(tally->allocated * 2, (size_t)64)};
-
-	larger.slots = must(calloc(larger.allocated, sizeof(*larger.slots)));
-	for (size_t i = 0; i < tally->allocated; i++) {
-		const struct limit_use *use = &tally->slots[i];
-
-		if (use->key[0] || use->key[1])
-			larger.slots[slot_of(&larger, use->key[0], use->key[1])] = *use;
-	}
-	free(tally->slots);
-	*tally = larger;
-}
-
 struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low)
 {
-	struct limit_use *use;
+	const uint64_t key[2] = {high, low};
+	struct limit_use *use = find_keyed(&tally->index, tally->uses, tally->n, &key);
 
-	if (tally->n * 2 >= tally->allocated)
-		grow(tally);
-	use = &tally->slots[slot_of(tally, high, low)];
-	if (!use->key[0] && !use->key[1]) {
-		use->key[0] = high;
-		use->key[1] = low;
-		tally->n++;
+	if (!use) {
+		use = add_element(&tally->uses, &tally->n, &tally->allocated);
+		memcpy(use->key, key, sizeof(key));
 	}
 	return use;
+}
+
+void tally_free(struct tally *tally)
+{
+	free(tally->uses);
+	free(tally->index.positions);
+	*tally = (struct tally){0};
 }
 
 /* All uses of a row have a maximum of their own, or none has. */
@@ -75,21 +52,9 @@ void tally_add(struct tally *tally, const struct limit_use *use)
 		return;
 	}
 	/* Each process is a use: keep the fullest. */
-	tally->is_list = true;
-	if (tally->n < TALLY_CANDIDATES) {
-		*add_element(&tally->slots, &tally->n, &tally->allocated) = *use;
-	} else if (by_share(use, &tally->slots[tally->n - 1]) < 0) {
-		tally->slots[tally->n - 1] = *use;
-	} else {
-		return;
-	}
-	for (size_t i = tally->n - 1; i > 0 && by_share(&tally->slots[i], &tally->slots[i - 1]) < 0;
-		i--) {
-		struct limit_use moved = tally->slots[i];
-
-		tally->slots[i] = tally->slots[i - 1];
-		tally->slots[i - 1] = moved;
-	}
+	if (!tally->uses)
+		tally->uses = must(calloc(TALLY_CANDIDATES, sizeof(*tally->uses)));
+	keep_first(tally->uses, &tally->n, TALLY_CANDIDATES, sizeof(*use), use, by_share);
 }
 
 /* A process outside of all workloads and services: the unit of its session, or the host. */
@@ -182,26 +147,25 @@ static int by_used(const void *a, const void *b)
 void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
 	struct limit_reading *reading)
 {
-	size_t n = 0, end = tally->is_list ? tally->n : tally->allocated;
+	const struct limit_use *fullest = tally->uses;
+	size_t n = 0;
 
-	for (size_t i = 0; i < end; i++)
-		if (tally->slots[i].pid > 0)
-			tally->slots[n++] = tally->slots[i];
+	for (size_t i = 0; i < tally->n; i++)
+		if (tally->uses[i].pid > 0) /* of a process that was seen */
+			tally->uses[n++] = tally->uses[i];
+	reading->max = max;
 	if (n > 0) {
-		qsort(tally->slots, n, sizeof(*tally->slots), by_share);
-		reading->used = tally->slots[0].used;
-		reading->max = tally->slots[0].max ? tally->slots[0].max : max;
-	} else {
-		reading->max = max;
+		qsort(tally->uses, n, sizeof(*tally->uses), by_share);
+		reading->used = fullest->used;
+		reading->max = fullest->max ? fullest->max : max;
 	}
-	for (size_t i = 0; i < MIN(n, (size_t)named) && tally->slots[i].used > 0; i++) {
+	for (size_t i = 0; i < MIN(n, (size_t)named) && tally->uses[i].used > 0; i++) {
 		struct limit_user user;
 
-		name_use(host, &tally->slots[i], &user);
-		add_user(reading, &user, tally->slots[i].adds);
+		name_use(host, &tally->uses[i], &user);
+		add_user(reading, &user, tally->uses[i].adds);
 	}
-	if (reading->n_top > 0 && tally->slots[0].max == 0)
+	if (reading->n_top > 0 && fullest->max == 0)
 		qsort(reading->top, reading->n_top, sizeof(*reading->top), by_used);
-	free(tally->slots);
-	*tally = (struct tally){0};
+	tally_free(tally);
 }

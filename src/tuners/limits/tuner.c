@@ -320,8 +320,8 @@ static void finish_rows(struct sample *sample, struct pass *pass, int of, int er
 		seen->error = r < 0 ? r : !any || reading->max == 0 ? -ENOENT : 0;
 		seen->reading.used = reading->used;
 		seen->reading.max = reading->max;
-		for (size_t k = 0; reader->count == COUNT_PIDS && k < pass->cgroups.allocated; k++)
-			seen->reading.hits += pass->cgroups.slots[k].used;
+		for (size_t k = 0; reader->count == COUNT_PIDS && k < pass->cgroups.n; k++)
+			seen->reading.hits += pass->cgroups.uses[k].used;
 	}
 }
 
@@ -354,8 +354,8 @@ static void run_pass(struct sample *sample, struct tally *namespaces, int of)
 			&sample->host, namespaces, &seen->reading, &seen->users[of]);
 		sample->namespaces_us = cpu_us() - begun;
 	}
-	free(pass.cgroups.slots);
-	free(pass.files.slots);
+	tally_free(&pass.cgroups);
+	tally_free(&pass.files);
 	free(pass.tallies);
 }
 
@@ -384,7 +384,7 @@ static void sample_run(void *request, const struct wait *wait)
 	for (int of = 0; of < PASSES; of++)
 		if (sample->census.passes[of] >= 0)
 			run_pass(sample, &namespaces, of);
-	free(namespaces.slots);
+	tally_free(&namespaces);
 }
 
 static void replace_reading(struct limit_reading *old, struct limit_reading *new)

@@ -107,8 +107,7 @@ static void sample_files(
 static void sample_store(const struct host *host, struct runtime_store *store)
 {
 	_cleanup_fclose_ FILE *mounts = NULL;
-	_cleanup_free_ char *line = NULL;
-	size_t size = 0;
+	_cleanup_free_ struct mount *mount = NULL;
 	char full[PATH_MAX], real[PATH_MAX], path[PATH_MAX + 32];
 	struct statvfs fs;
 	struct stat st;
@@ -125,16 +124,11 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 		return;
 	store->number = st.st_dev;
 	store->filesystem[0] = '\0';
-	/* proc_pid_mountinfo(5): the type follows " - ". */
-	mounts = fopen("/proc/self/mountinfo", "re");
-	while (mounts && !store->filesystem[0] && getline(&line, &size, mounts) > 0) {
-		const char *separator = strstr(line, " - ");
-		unsigned major_number, minor_number;
-
-		if (separator && sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
-			makedev(major_number, minor_number) == store->number)
-			(void)sscanf(separator + 3, "%31s", store->filesystem);
-	}
+	mounts = mounts_open("");
+	mount = must(malloc(sizeof(*mount)));
+	while (!store->filesystem[0] && mounts_next(mounts, mount))
+		if (mount->device == store->number)
+			set_text(store->filesystem, mount->type);
 	store->device[0] = '\0';
 	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(store->number),
 		minor(store->number));

@@ -82,61 +82,22 @@ static const struct {
 
 /* ---- mounts ---- */
 
-static FILE *open_mounts(const struct host *host)
+bool storage_mount_find(const struct host *host, uint32_t number, struct mount *mount)
 {
-	char full[PATH_MAX];
-
-	/* In a container the mounts of the host's first process are the host's. */
-	return fopen(
-		host_path(host, host->root[0] ? "/proc/1/mountinfo" : "/proc/self/mountinfo", full),
-		"re");
-}
-
-/* proc_pid_mountinfo(5): a blank in a path is "\040". */
-static void unescape(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from; to++) {
-		unsigned code;
-
-		if (*from == '\\' && sscanf(from + 1, "%3o", &code) == 1) {
-			*to = (char)code;
-			from += 4;
-		} else {
-			*to = *from++;
-		}
-	}
-	*to = '\0';
-}
-
-bool storage_mount_find(const struct host *host, uint32_t number, struct storage_mount *mount)
-{
-	_cleanup_fclose_ FILE *mounts = open_mounts(host);
-	_cleanup_free_ char *line = NULL;
-	size_t size = 0;
-	bool found = false;
+	_cleanup_fclose_ FILE *mounts = mounts_open(host->root);
+	struct mount *next = must(malloc(sizeof(*next)));
+	bool found = false, whole = false;
 
 	/* Another mount may show a part of the file system only: prefer its root. */
-	while (mounts && getline(&line, &size, mounts) > 0) {
-		const char *separator = strstr(line, " - ");
-		char root[PATH_MAX], point[PATH_MAX];
-		unsigned major_number, minor_number;
-
-		if (!separator ||
-			sscanf(line, "%*d %*d %u:%u %4095s %4095s", &major_number, &minor_number,
-				root, point) != 4 ||
-			STORAGE_NUMBER(major_number, minor_number) != number ||
-			(found && !streq(root, "/")))
+	while (!whole && mounts_next(mounts, next)) {
+		if (next->device != STORAGE_DEVICE(number))
 			continue;
-		(void)sscanf(separator + 3, "%31s %255s", mount->type, mount->source);
-		set_text(mount->point, point);
-		unescape(mount->point);
-		unescape(mount->source);
+		whole = streq(next->root, "/");
+		if (!found || whole)
+			*mount = *next;
 		found = true;
-		if (streq(root, "/"))
-			break;
 	}
+	free(next);
 	return found;
 }
 
@@ -144,21 +105,15 @@ void storage_mount_types(const struct host *host, char *text, size_t size)
 {
 	/* The ext4 driver serves ext2 and ext3, too. Network file systems are seen by the calls. */
 	static const char *const others[] = {"xfs", "btrfs", "f2fs", "bcachefs", "zfs"};
-	_cleanup_fclose_ FILE *mounts = open_mounts(host);
-	_cleanup_free_ char *line = NULL;
+	_cleanup_fclose_ FILE *mounts = mounts_open(host->root);
+	struct mount *mount = must(malloc(sizeof(*mount)));
 	bool mounted[ARRAY_SIZE(others)] = {0};
-	size_t allocated = 0;
 
 	text[0] = '\0';
-	while (mounts && getline(&line, &allocated, mounts) > 0) {
-		const char *separator = strstr(line, " - ");
-		char type[32];
-
-		if (!separator || sscanf(separator + 3, "%31s", type) != 1)
-			continue;
+	while (mounts_next(mounts, mount))
 		for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-			mounted[i] |= streq(type, others[i]);
-	}
+			mounted[i] |= streq(mount->type, others[i]);
+	free(mount);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (mounted[i])
 			text_append(text, size, "%s%s", text[0] ? ", " : "", others[i]);
@@ -292,7 +247,7 @@ static void read_disk(char *directory, unsigned depth, struct storage_disk *disk
 		return;
 	read_line(directory, "dev", number, sizeof(number));
 	(void)sscanf(number, "%u:%u", &major_number, &minor_number);
-	disk->below[0] = STORAGE_NUMBER(major_number, minor_number);
+	disk->below[0] = STORAGE_NUMBER(makedev(major_number, minor_number));
 	disk->n_below = 1;
 	read_line(directory, "device/model", disk->model, sizeof(disk->model));
 	read_scheduler(directory, disk->scheduler, sizeof(disk->scheduler));
@@ -309,7 +264,7 @@ static void read_disk(char *directory, unsigned depth, struct storage_disk *disk
 /* A file system that is not on one block device: btrfs, overlay, NFS. */
 static void read_filesystem(const struct host *host, uint32_t number, struct storage_disk *disk)
 {
-	struct storage_mount *mount = must(calloc(1, sizeof(*mount)));
+	struct mount *mount = must(calloc(1, sizeof(*mount)));
 	char path[PATH_MAX], full[PATH_MAX], real[PATH_MAX];
 
 	disk->exists = storage_mount_find(host, number, mount);
@@ -333,7 +288,8 @@ void storage_disk_read(
 	char path[64], full[PATH_MAX], real[PATH_MAX];
 
 	*disk = (struct storage_disk){0};
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", number >> 20, number & 0xfffff);
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(STORAGE_DEVICE(number)),
+		minor(STORAGE_DEVICE(number)));
 	if (realpath(host_path(host, path, full), real)) {
 		read_disk(real, DEPTH_MAX, disk);
 		return;

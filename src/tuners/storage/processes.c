@@ -87,7 +87,7 @@ static void pass_filesystem(const struct storage *storage, struct storage_device
 	struct findings *findings = storage->host->findings;
 	struct finding finding = {.kind = FINDING_SYNCED, .device = device->number};
 	const struct finding *other = NULL;
-	struct storage_mount *mount;
+	struct mount *mount;
 
 	while ((other = findings_next(findings, FINDING_SYNCED, other)))
 		if (other->device == finding.device)

@@ -145,20 +145,11 @@ static const struct column columns[] = {
 
 static void write_notes(const cJSON *document, char *text, size_t size)
 {
-	const char *between = "  not counted in full: ";
-	const cJSON *item;
-
 	if (cJSON_IsFalse(json_at(document, "attributed")))
 		text_append(text, size,
 			"  the io controller is off below the root cgroup, so most requests are "
 			"the host's: echo +io > /sys/fs/cgroup/cgroup.subtree_control\n");
-	cJSON_ArrayForEach (item, json_at(document, "lost")) {
-		if (item->valuedouble <= 0)
-			continue;
-		text_append(text, size, "%s%s %.0f", between, item->string, item->valuedouble);
-		between = ", ";
-	}
-	text_append(text, size, between[0] == ',' ? "\n" : "");
+	json_append_losses(json_at(document, "lost"), text, size);
 }
 
 const struct table_view storage_view = {.title = "Storage",

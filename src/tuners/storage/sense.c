@@ -4,7 +4,6 @@
 #include "kernel/bpf.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <sys/sysmacros.h>
 
 #include <bpf/bpf.h>
@@ -98,36 +97,19 @@ static struct storage_device *device_of(
 
 /* ---- requests ---- */
 
-static int by_io_key(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct storage_io_key));
-}
-
-static int by_sync_key(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct storage_sync_key));
-}
-
-struct reading {
+struct counter_reading {
 	struct storage *storage;
 	uint64_t now;
-	double keep, seconds; /* of the smoothing, since the last reading */
+	struct smoothing smoothing;
 };
-
-static double smooth(const struct reading *reading, double before, double amount)
-{
-	return reading->keep * before + (1 - reading->keep) * amount / reading->seconds;
-}
 
 static void read_io(void *userdata, const void *key, const void *value)
 {
-	const struct reading *reading = userdata;
+	const struct counter_reading *reading = userdata;
 	struct storage *storage = reading->storage;
 	const struct storage_io *io = value;
-	struct storage_io_row *row =
-		storage->ios_sorted == 0
-			? NULL
-			: bsearch(key, storage->ios, storage->ios_sorted, sizeof(*row), by_io_key);
+	struct storage_io_row *row = find_keyed(&storage->ios_index, storage->ios, storage->n_ios,
+		(const struct storage_io_key *)key);
 	struct storage_device *device;
 	struct storage_label *label;
 	uint64_t queue_ns;
@@ -138,10 +120,10 @@ static void read_io(void *userdata, const void *key, const void *value)
 	}
 	row->seen = true;
 	queue_ns = io->queue_ns - row->last.queue_ns;
-	row->queue_rate = smooth(reading, row->queue_rate, (double)queue_ns / 1e9);
+	row->queue_rate = smooth(&reading->smoothing, row->queue_rate, (double)queue_ns / 1e9);
 	for (int i = 0; i < STORAGE_DIRECTIONS; i++)
-		row->rate[i] =
-			smooth(reading, row->rate[i], (double)(io->bytes[i] - row->last.bytes[i]));
+		row->rate[i] = smooth(&reading->smoothing, row->rate[i],
+			(double)(io->bytes[i] - row->last.bytes[i]));
 	if (memcmp(io, &row->last, sizeof(*io)) == 0)
 		return;
 	row->changed_us = reading->now;
@@ -154,7 +136,7 @@ static void read_io(void *userdata, const void *key, const void *value)
 	row->last = *io;
 }
 
-static void read_ios(struct reading *reading)
+static void read_ios(struct counter_reading *reading)
 {
 	struct storage *storage = reading->storage;
 	uint64_t before[STORAGE_LABELS + 1];
@@ -170,15 +152,14 @@ static void read_ios(struct reading *reading)
 	for (size_t i = 0; i < storage->n_ios; i++)
 		if (storage->ios[i].seen || r < 0)
 			storage->ios[kept++] = storage->ios[i];
+	if (kept < storage->n_ios)
+		index_reset(&storage->ios_index);
 	storage->n_ios = kept;
-	if (kept > 0)
-		qsort(storage->ios, kept, sizeof(*storage->ios), by_io_key);
-	storage->ios_sorted = kept;
 	/* A label that was given away meanwhile begins at 0. */
 	for (size_t i = 0; i < ARRAY_SIZE(before); i++) {
 		struct storage_label *label = &storage->labels[i];
 
-		label->queue_rate = smooth(reading, label->queue_rate,
+		label->queue_rate = smooth(&reading->smoothing, label->queue_rate,
 			(double)(label->queue_ns - MIN(before[i], label->queue_ns)) / 1e9);
 	}
 }
@@ -272,13 +253,11 @@ static void fill_window(struct storage_window *window, const struct storage_sync
 
 static void read_sync(void *userdata, const void *key, const void *value)
 {
-	const struct reading *reading = userdata;
+	const struct counter_reading *reading = userdata;
 	struct storage *storage = reading->storage;
 	const struct storage_sync *sync = value;
-	struct storage_sync_row *row = storage->syncs_sorted == 0
-					       ? NULL
-					       : bsearch(key, storage->syncs, storage->syncs_sorted,
-							 sizeof(*row), by_sync_key);
+	struct storage_sync_row *row = find_keyed(&storage->syncs_index, storage->syncs,
+		storage->n_syncs, (const struct storage_sync_key *)key);
 	struct storage_device *device;
 	struct storage_pair *pair;
 	uint32_t syncs = 0;
@@ -290,7 +269,7 @@ static void read_sync(void *userdata, const void *key, const void *value)
 	row->seen = true;
 	for (int i = 0; i < STORAGE_BUCKETS; i++)
 		syncs += sync->counts[i] - row->last.counts[i];
-	row->rate = smooth(reading, row->rate, syncs);
+	row->rate = smooth(&reading->smoothing, row->rate, syncs);
 	if (syncs == 0)
 		return;
 	device = device_of(storage, row->key.device, "", reading->now);
@@ -312,7 +291,7 @@ static void read_sync(void *userdata, const void *key, const void *value)
 	row->last = *sync;
 }
 
-static void read_syncs(struct reading *reading)
+static void read_syncs(struct counter_reading *reading)
 {
 	struct storage *storage = reading->storage;
 	size_t kept = 0;
@@ -332,10 +311,9 @@ static void read_syncs(struct reading *reading)
 		storage->n_windows -= row->window != NULL;
 		free(row->window);
 	}
+	if (kept < storage->n_syncs)
+		index_reset(&storage->syncs_index);
 	storage->n_syncs = kept;
-	if (kept > 0)
-		qsort(storage->syncs, kept, sizeof(*storage->syncs), by_sync_key);
-	storage->syncs_sorted = kept;
 }
 
 /* Removes rows of the kernel's maps; the next reading forgets them. */
@@ -427,9 +405,8 @@ static void find_images(struct storage *storage, bool again)
 		struct storage_images *images = &storage->images[n++];
 
 		if (again || n > storage->n_images || images->device != found->device)
-			storage_disk_read(storage->host,
-				STORAGE_NUMBER(major(found->device), minor(found->device)), "",
-				&images->disk);
+			storage_disk_read(
+				storage->host, STORAGE_NUMBER(found->device), "", &images->disk);
 		images->device = found->device;
 		set_text(images->path, found->path);
 	}
@@ -439,7 +416,7 @@ static void find_images(struct storage *storage, bool again)
 void storage_sense(void *self, uint64_t now)
 {
 	struct storage *storage = self;
-	struct reading reading = {.storage = storage, .now = now};
+	struct counter_reading reading = {.storage = storage, .now = now};
 	bool due = now - storage->facts_us >= FACTS_US;
 
 	find_images(storage, due);
@@ -449,11 +426,7 @@ void storage_sense(void *self, uint64_t now)
 		return;
 	if (due || storage->read_us == 0)
 		refresh_facts(storage, now);
-	/* Rates begin with the second reading. */
-	reading.seconds = storage->read_us == 0
-				  ? INFINITY
-				  : (double)(now - storage->read_us) / (double)USEC_PER_SEC;
-	reading.keep = exp2(-reading.seconds / HALF_LIFE);
+	reading.smoothing = smoothing_since(storage->read_us, now, HALF_LIFE);
 	storage->read_us = now;
 	read_ios(&reading);
 	read_syncs(&reading);

@@ -39,7 +39,9 @@ struct storage_disk {
 	bool memory; /* a file system without a device, in memory: its syncs cost nothing */
 };
 
-#define STORAGE_NUMBER(major, minor) ((uint32_t)(major) << 20 | (uint32_t)(minor))
+/* The kernel's number of a device, and back. */
+#define STORAGE_NUMBER(device) ((uint32_t)major(device) << 20 | (uint32_t)minor(device))
+#define STORAGE_DEVICE(number) makedev((number) >> 20, (number) & 0xfffff)
 
 /*
  * Reads what a device is: a disk, a partition, what dm and md build of these, or the device number
@@ -49,15 +51,8 @@ struct storage_disk {
 void storage_disk_read(
 	const struct host *host, uint32_t number, const char *name, struct storage_disk *disk);
 
-/* A mount of the host. */
-struct storage_mount {
-	char point[PATH_MAX]; /* below the host's root */
-	char type[32];        /* "ext4" */
-	char source[256];     /* "/dev/sda1" */
-};
-
 /* Finds the first mount of a device. False: none. */
-bool storage_mount_find(const struct host *host, uint32_t number, struct storage_mount *mount);
+bool storage_mount_find(const struct host *host, uint32_t number, struct mount *mount);
 
 /* Lists the types of mounted file systems whose syncs need trampolines: "xfs, btrfs", or "". */
 void storage_mount_types(const struct host *host, char *text, size_t size);
@@ -184,10 +179,11 @@ struct storage {
 	size_t n_devices, devices_allocated;
 	struct storage_label labels[STORAGE_LABELS + 1]; /* the last: other */
 	struct storage_pair pairs[STORAGE_PAIRS + 1];    /* the last: other, other */
-	struct storage_io_row *ios;                      /* the first ios_sorted by key */
-	size_t n_ios, ios_allocated, ios_sorted;
+	struct storage_io_row *ios;
+	size_t n_ios, ios_allocated;
 	struct storage_sync_row *syncs;
-	size_t n_syncs, syncs_allocated, syncs_sorted;
+	size_t n_syncs, syncs_allocated;
+	struct element_index ios_index, syncs_index;
 	unsigned n_windows;
 	uint64_t read_us, facts_us; /* last reading of the counters, of the facts */
 	struct storage_process seen[STORAGE_PROCESSES_SHOWN];

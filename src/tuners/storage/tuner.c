@@ -320,6 +320,8 @@ static void storage_close(void *self, void *)
 	free(storage->devices);
 	free(storage->ios);
 	free(storage->syncs);
+	free(storage->ios_index.positions);
+	free(storage->syncs_index.positions);
 	free(storage);
 }
 

@@ -32,41 +32,37 @@ static int by_rate(const void *a, const void *b)
 	return (x->rate < y->rate) - (x->rate > y->rate);
 }
 
-/* The largest rows of both kinds, at most STORAGE_USERS of each. */
-struct largest {
-	const struct storage_io_row **ios;
-	const struct storage_sync_row **syncs;
+/* The largest rows of both kinds. */
+struct largest_rows {
+	const struct storage_io_row *ios[STORAGE_USERS];
+	const struct storage_sync_row *syncs[STORAGE_USERS];
 	size_t n_ios, n_syncs;
 };
 
-static struct largest find_largest(const struct storage *storage)
+static struct largest_rows find_largest(const struct storage *storage)
 {
-	struct largest largest = {must(calloc(storage->n_ios + 1, sizeof(void *))),
-		must(calloc(storage->n_syncs + 1, sizeof(void *))), 0, 0};
+	struct largest_rows largest = {0};
 
-	for (size_t i = 0; i < storage->n_ios; i++)
-		if (storage->read_us - storage->ios[i].changed_us < SHOWN_US)
-			largest.ios[largest.n_ios++] = &storage->ios[i];
-	for (size_t i = 0; i < storage->n_syncs; i++)
-		if (storage->syncs[i].changed_us > 0 &&
-			storage->read_us - storage->syncs[i].changed_us < SHOWN_US)
-			largest.syncs[largest.n_syncs++] = &storage->syncs[i];
-	qsort(largest.ios, largest.n_ios, sizeof(void *), by_queue);
-	qsort(largest.syncs, largest.n_syncs, sizeof(void *), by_rate);
-	largest.n_ios = MIN(largest.n_ios, (size_t)STORAGE_USERS);
-	largest.n_syncs = MIN(largest.n_syncs, (size_t)STORAGE_USERS);
+	for (size_t i = 0; i < storage->n_ios; i++) {
+		const struct storage_io_row *row = &storage->ios[i];
+
+		if (storage->read_us - row->changed_us < SHOWN_US)
+			keep_first(largest.ios, &largest.n_ios, STORAGE_USERS, sizeof(row), &row,
+				by_queue);
+	}
+	for (size_t i = 0; i < storage->n_syncs; i++) {
+		const struct storage_sync_row *row = &storage->syncs[i];
+
+		if (row->changed_us > 0 && storage->read_us - row->changed_us < SHOWN_US)
+			keep_first(largest.syncs, &largest.n_syncs, STORAGE_USERS, sizeof(row),
+				&row, by_rate);
+	}
 	return largest;
-}
-
-static void free_largest(struct largest *largest)
-{
-	free(largest->ios);
-	free(largest->syncs);
 }
 
 void storage_users_learn(struct storage *storage, uint64_t now)
 {
-	struct largest largest = find_largest(storage);
+	struct largest_rows largest = find_largest(storage);
 	uint64_t ios[STORAGE_USERS], both[2 * STORAGE_USERS];
 	size_t n = 0, n_ios = 0;
 
@@ -83,7 +79,6 @@ void storage_users_learn(struct storage *storage, uint64_t now)
 		n += n_ios;
 	}
 	cgroups_learn(storage->sync_groups, both, n, now);
-	free_largest(&largest);
 }
 
 static struct storage_user *user_of(
@@ -140,7 +135,7 @@ static int by_share(const void *a, const void *b)
 struct storage_user *storage_users(const struct storage *storage, unsigned *n)
 {
 	struct storage_user *users = must(calloc(STORAGE_USERS, sizeof(*users)));
-	struct largest largest = find_largest(storage);
+	struct largest_rows largest = find_largest(storage);
 
 	*n = 0;
 	/* Syncs of listed processes come first: they stay when there are too many users. */
@@ -162,7 +157,6 @@ struct storage_user *storage_users(const struct storage *storage, unsigned *n)
 		if (user)
 			add_io(user, row);
 	}
-	free_largest(&largest);
 	for (unsigned i = 0; i < *n; i++) {
 		double all = storage->labels[users[i].label].queue_rate;
 
