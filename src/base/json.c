@@ -52,6 +52,11 @@ void json_compact_add(struct json_compact *compact, const char *part, size_t n, 
 	compact->text[compact->len] = '\0';
 }
 
+void json_compact_clear(struct json_compact *compact)
+{
+	free(steal(compact->text));
+}
+
 static void drop(struct json_compact *compact, size_t n)
 {
 	compact->len -= n;

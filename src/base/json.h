@@ -57,6 +57,8 @@ struct json_compact {
 	bool quoted, escaped, skipped;
 };
 
+void json_compact_clear(struct json_compact *compact);
+
 /* Adds a part of the text. An omitted string is empty. */
 void json_compact_add(struct json_compact *compact, const char *part, size_t n, size_t text_max);
 

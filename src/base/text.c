@@ -271,14 +271,20 @@ void hide_secrets(char *text)
 	}
 }
 
-void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX])
+void hash_finish(struct sha256_ctx *hash, char out[static HASH_TEXT_MAX])
 {
-	struct sha256_ctx context;
 	uint8_t digest[SHA256_DIGEST_SIZE];
 
-	sha256_init(&context);
-	sha256_update(&context, len, data);
-	sha256_digest(&context, sizeof(digest), digest);
+	sha256_digest(hash, sizeof(digest), digest);
 	base16_encode_update(out, sizeof(digest), digest);
 	out[HASH_TEXT_MAX - 1] = '\0';
+}
+
+void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX])
+{
+	struct sha256_ctx hash;
+
+	sha256_init(&hash);
+	sha256_update(&hash, len, data);
+	hash_finish(&hash, out);
 }

@@ -96,3 +96,7 @@ void hide_secrets(char *text);
 #define HASH_TEXT_MAX 65 /* SHA-256 (FIPS 180-4) in lower-case hexadecimal digits, terminated */
 
 void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX]);
+
+/* Ends the hash of several parts: sha256_init(), sha256_update() of nettle. */
+struct sha256_ctx;
+void hash_finish(struct sha256_ctx *hash, char out[static HASH_TEXT_MAX]);

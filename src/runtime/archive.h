@@ -69,6 +69,14 @@ int archive_open(const struct host *host, const char *path, unsigned int percent
 void archive_close(struct archive *archive);
 DEFINE_CLEANUP(struct archive, archive_close)
 
+/* Writes the digest of a text: "sha256:" and 64 digits. */
+void archive_digest(const void *data, size_t len, char digest[static DIGEST_MAX]);
+bool archive_is_digest(const char *text);
+
+/* Whether a descriptor or configuration is for this machine: an absent field matches. */
+struct cJSON;
+bool archive_fits_machine(const struct cJSON *platform);
+
 /* The text of a made manifest. The caller frees it. */
 char *archive_manifest_text(const struct archive *archive, const struct archive_blob *manifest);
 
@@ -87,9 +95,3 @@ int image_server_open(const struct archive *archive, const char *name, _Atomic u
 bool image_server_was_asked(const struct image_server *server); /* for the repository */
 void image_server_close(struct image_server *server);
 DEFINE_CLEANUP(struct image_server, image_server_close)
-
-/*
- * Expands "busybox" to docker.io/library/busybox:latest (distribution/reference, normalize.go). A
- * digest stays: docker.io/library/busybox@sha256:... Returns -EINVAL for an invalid reference.
- */
-int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX]);

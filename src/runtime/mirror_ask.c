@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/mirror_ask.h"
 
-#include "runtime/archive_internal.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "runtime/http_client.h"
 
 #define DEADLINE_US (2 * USEC_PER_SEC)
@@ -57,7 +58,7 @@ static void write_url(const struct mirror_question *question, char *url, size_t 
 /* Sets the path to the manifest for this machine of an index, or to a manifest's largest layer. */
 static bool set_next_path(struct mirror_question *question, const char *text, size_t len)
 {
-	struct json_compact compact = {0};
+	_cleanup_(json_compact_clear) struct json_compact compact = {0};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
 	const cJSON *children, *item;
 	const char *digest = "";
@@ -66,7 +67,6 @@ static bool set_next_path(struct mirror_question *question, const char *text, si
 	json_compact_add(&compact, text, len, DIGEST_MAX);
 	if (compact.memory < MEMORY_MAX)
 		document = cJSON_Parse(compact.text);
-	free(compact.text);
 	children = json_at(document, "manifests");
 	cJSON_ArrayForEach (item, children)
 		if (!digest[0] && archive_fits_machine(json_at(item, "platform")))
@@ -91,9 +91,9 @@ static bool is_last(const struct mirror_question *question)
 /* Not a registry's answer, but a page of something else. */
 static bool is_foreign(const struct mirror_question *question, const struct http_get *get)
 {
-	char digest[DIGEST_MAX] = "sha256:";
+	char digest[DIGEST_MAX];
 
-	hash_bytes(get->body ? get->body : "", get->len, digest + strlen(digest));
+	archive_digest(get->body ? get->body : "", get->len, digest);
 	return starts_with(get->type, "text/") ||
 	       (!is_last(question) && !streq(question->path + strlen("manifests/"), digest));
 }

@@ -27,7 +27,7 @@ WRITERS = {
     "src/apply/file.c": "the node: replaces configuration files",
     "src/base/file.c": "replaces files of the state directory",
     "src/report/incidents_write.c": "records of incidents in the state directory",
-    "src/runtime/archive_unpack.c": "unpacks to a file without a name in the state directory",
+    "src/runtime/archive.c": "unpacks to a file without a name in the state directory",
 }
 WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
                      r"fopen|freopen|truncate|pwrite|rename|renameat)\b")

@@ -7,7 +7,7 @@
 #include "tar.h"
 
 #include "base/text.h"
-#include "runtime/archive.h"
+#include "runtime/images.h"
 
 #include <sys/mman.h>
 
