@@ -2,24 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules for the source: include order, writers, reasons, lengths, licences, globals, format.
 
-check_source.py BUILD TABLES: the build directory, and the program that prints our tables.
+check_source.py BUILD HEADROOM TABLES: the build directory, the program, and the program that prints its tables.
 """
 
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD, TABLES = (Path(argument) for argument in sys.argv[1:3])
-DIRECTORIES = ["src", "bpf", "include", "packaging", "tests"]
-SOURCES = {path.relative_to(ROOT): path.read_text() for area in DIRECTORIES for path in sorted((ROOT / area).rglob("*.[ch]"))}
+from tree import COMMENT_OR_TEXT, DIRECTORIES, given_tree, report
 
 # A directory of src/ includes only directories before it.
 LEVELS = ["base", "model", "config", "kernel", "workload", "runtime", "tuners", "apply", "report", "agent", "cli"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
-COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
 # Only these files open for writing. All but the first two write below Headroom's own directories.
 WRITERS = {
@@ -45,14 +40,12 @@ FILE_MAX = 1500
 TOTALS = [("src", "include"), ("bpf",), ("tests",)]
 GLOBALS_ALLOWED = {"log.c.o": {"log_state"}}
 
-faults = []
 
-
-def may_include(path, include):
+def may_include(tree, path, include):
     area, *parts = path.parts
     other = include.split("/")[0] if "/" in include and include.split("/")[0] in LEVELS else None
     if area == "bpf":
-        return (ROOT / path.parent / include).exists() or re.match(
+        return (tree.root / path.parent / include).exists() or re.match(
             r"headroom/bpf/|linux/|bpf/bpf_|stdbool\.h$|stddef\.h$", include)
     if area == "include":
         return not other
@@ -63,15 +56,15 @@ def may_include(path, include):
     return other in (None, parts[0]) or LEVELS.index(other) < LEVELS.index(parts[0])
 
 
-def check_includes_and_writers():
-    faults.extend(f"{name}: is gone: take it from the list" for name in WRITERS if Path(name) not in SOURCES)
-    for path, text in SOURCES.items():
+def check_includes_and_writers(tree):
+    yield from (f"{name}: is gone: take it from the list" for name in WRITERS if Path(name) not in tree.sources)
+    for path, text in tree.sources.items():
         if path.parts[0] in ("src", "include", "bpf"):
-            faults.extend(f"{path}: includes {name}" for name in INCLUDE.findall(text) if not may_include(path, name))
+            yield from (f"{path}: includes {name}" for name in INCLUDE.findall(text) if not may_include(tree, path, name))
         if path.parts[0] == "src" and str(path) not in WRITERS:
             found = set(WRITING.findall(COMMENT_OR_TEXT.sub("", READING_FOPEN.sub("", text))))
             if found := found - OTHER_WRITING.get(str(path), set()):
-                faults.append(f"{path}: uses {', '.join(sorted(found))}: only {' and '.join(WRITERS)} change the node")
+                yield f"{path}: uses {', '.join(sorted(found))}: only {' and '.join(WRITERS)} change the node"
 
 
 def split_arguments(text, start):
@@ -113,20 +106,19 @@ def used_reasons(text, functions):
     return slugs
 
 
-def check_reasons():
+def check_reasons(tree):
     """The code uses only reasons of the tables, and all of them."""
-    names = subprocess.run([TABLES, "names"], capture_output=True, text=True, check=True)
-    table, used = set(re.findall(r"^reason\t(.+)$", names.stdout, re.M)), set()
+    table, used = {name for kind, name in tree.names if kind == "reason"}, set()
     for directory in ("tuners", "apply", "agent"):
-        own = {path: text for path, text in SOURCES.items() if path.suffix == ".c" and path.parts[:2] == ("src", directory)}
+        own = {path: text for path, text in tree.sources.items() if path.suffix == ".c" and path.parts[:2] == ("src", directory)}
         public = {"setting_become": 2}
-        for text in [text for path, text in SOURCES.items() if path.match("src/model/*.c")] + list(own.values()):
+        for text in [text for path, text in tree.sources.items() if path.match("src/model/*.c")] + list(own.values()):
             public |= functions_with_reason(text, public=True)
         for path, text in own.items():
             slugs = used_reasons(re.sub(r"/\*.*?\*/", "", text, flags=re.S), public | functions_with_reason(text))
-            faults.extend(f"{path}: the reason {slug} is in no table" for slug in sorted(slugs - table))
+            yield from (f"{path}: the reason {slug} is in no table" for slug in sorted(slugs - table))
             used |= slugs
-    faults.extend(f"the reason {slug} is given nowhere" for slug in sorted(table - used))
+    yield from (f"the reason {slug} is given nowhere" for slug in sorted(table - used))
     print(f"{len(table)} reasons in the table, {len(used)} given")
 
 
@@ -141,27 +133,27 @@ def functions(lines):
             start = None
 
 
-def check_lengths():
+def check_lengths(tree):
     lengths = []
-    for path, text in SOURCES.items():
+    for path, text in tree.sources.items():
         lines = text.split("\n")
         if len(lines) - 1 > FILE_MAX:
-            faults.append(f"{path}: {len(lines) - 1} lines, at most {FILE_MAX}")
+            yield f"{path}: {len(lines) - 1} lines, at most {FILE_MAX}"
         for start, length in functions(lines):
             if length > FUNCTION_MAX:
-                faults.append(f"{path}:{start}: a function of {length} lines, at most {FUNCTION_MAX}")
+                yield f"{path}:{start}: a function of {length} lines, at most {FUNCTION_MAX}"
             if path.parts[0] != "tests":
                 lengths.append(length)
     lengths.sort()
     p90 = lengths[len(lengths) * 9 // 10]
     print(f"{len(lengths)} functions: median {lengths[len(lengths) // 2]} lines, p90 {p90}, longest {lengths[-1]}")
     if p90 >= FUNCTION_P90_MAX:
-        faults.append(f"p90 of the length of functions is {p90}, not under {FUNCTION_P90_MAX}")
+        yield f"p90 of the length of functions is {p90}, not under {FUNCTION_P90_MAX}"
 
 
-def print_totals():
-    for areas in TOTALS:
-        paths = [path for area in areas for path in (ROOT / area).rglob("*") if path.is_file()]
+def print_totals(tree):
+    for areas in (("src", "include"), ("bpf",), ("tests",)):
+        paths = [path for area in areas for path in (tree.root / area).rglob("*") if path.is_file()]
         lines = sum(path.read_bytes().count(b"\n") for path in paths if not {"corpus", "__pycache__"} & set(path.parts))
         print(f"{' and '.join(areas)}: {lines} lines")
 
@@ -172,22 +164,22 @@ def needs_licence(path):
     return path.read_bytes()[:2] == b"#!"
 
 
-def check_licences():
-    paths = [ROOT / "CMakeLists.txt", *(path for area in DIRECTORIES for path in (ROOT / area).rglob("*"))]
+def check_licences(tree):
+    paths = [tree.root / "CMakeLists.txt", *(path for area in DIRECTORIES for path in (tree.root / area).rglob("*"))]
     for path in paths:
         if "__pycache__" in path.parts or not needs_licence(path):
             continue
-        name = path.relative_to(ROOT)
+        name = path.relative_to(tree.root)
         shared = name.parts[0] == "bpf" or name.parts[:3] == ("include", "headroom", "bpf")
         wanted = "" if name == Path("bpf/CMakeLists.txt") else "GPL-2.0-only OR BSD-2-Clause" if shared else "Apache-2.0"
         head = path.read_text(errors="replace").split("\n")[:3]
         if not any("SPDX-License-Identifier: " in line and wanted in line for line in head):
-            faults.append(f"{name}: no SPDX-License-Identifier: {wanted}")
+            yield f"{name}: no SPDX-License-Identifier: {wanted}"
 
 
-def check_globals():
-    """Reports symbols in .data or .bss of the library, which are neither const nor constant tables."""
-    archive = BUILD / "src" / "libheadroom_core.a"
+def check_globals(tree):
+    """Symbols in .data or .bss of the library are const, constant tables, or allowed."""
+    archive = tree.build / "src" / "libheadroom_core.a"
     table = subprocess.run(["objdump", "-t", archive], capture_output=True, text=True, check=True)
     member = ""
     for line in table.stdout.split("\n"):
@@ -195,25 +187,23 @@ def check_globals():
             member = found.group(1)
         found = re.match(r"^[0-9a-f]+ .{5}.O \.(?:data|bss|tdata|tbss)(?!\.rel\.ro)\S*\s+[0-9a-f]+\s+(?:\.hidden )?(\S+)$", line)
         if found and not re.match(r"__odr_asan|__asan|_*ubsan", found[1]) and found[1] not in GLOBALS_ALLOWED.get(member, ()):
-            faults.append(f"{member.removesuffix('.o')}: {found[1]} is a variable outside any function, or static in one")
+            yield f"{member.removesuffix('.o')}: {found[1]} is a variable outside any function, or static in one"
 
 
-def check_format():
+def check_format(tree):
     # Versions disagree about the same style. Debian 12 and 13 both have this one.
     if not shutil.which("clang-format-19"):
         print("the format is not checked: no clang-format-19")
         return
-    run = subprocess.run(["clang-format-19", "--dry-run", "-Werror", *SOURCES], cwd=ROOT, capture_output=True, text=True)
+    run = subprocess.run(["clang-format-19", "--dry-run", "-Werror", *tree.sources], cwd=tree.root, capture_output=True, text=True)
     for path in sorted(set(re.findall(r"^(\S+?):\d+:\d+: error:", run.stderr, re.M))):
-        faults.append(f"{path}: not as clang-format-19 formats it")
+        yield f"{path}: not as clang-format-19 formats it"
 
 
-check_includes_and_writers()
-check_reasons()
-check_lengths()
-print_totals()
-check_licences()
-check_globals()
-check_format()
-print(f"{len(SOURCES)} files checked", *faults, sep="\n")
-sys.exit(1 if faults or len(SOURCES) < 20 else 0)
+CHECKS = [check_includes_and_writers, check_reasons, check_lengths, check_licences, check_globals, check_format]
+
+if __name__ == "__main__":
+    given = given_tree()
+    print(f"{len(given.sources)} files checked")
+    print_totals(given)
+    report(CHECKS, given)

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each check reports exactly the defect that is planted in a copy of a few files.
+
+test_checks.py BUILD HEADROOM TABLES: as for check_source.py.
+"""
+
+import contextlib
+import io
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import check_deploy
+import check_docs
+import check_row
+import check_source
+from tree import Tree, given_tree
+
+COPIED = [".clang-format", ".github/workflows", "CMakeLists.txt", "README.md", "deploy", "packaging",
+          "tests/chaos/promises.py", "tests/root", "tests/unit", "tests/vm/run"]  # fmt: skip
+LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
+FUNCTION = "int sum(int a, int b);\n\nint sum(int a, int b)\n{\n%s\treturn a + b;\n}\n"
+EXEC = '#!/bin/sh\nexec %s "$@"\n'
+RULES, DAEMONSET = "deploy/helm/headroom/rules.yaml", "deploy/helm/headroom/manifests/agent/daemonset.yaml"
+
+
+def long_function(lines):
+    return LICENCE + FUNCTION % ("\ta += b;\n" * (lines - 3))
+
+
+# Check -> defects: {file: its text, or (old, new) in its text}, and the beginnings of the faults that it must report.
+DEFECTS = {
+    check_source.check_includes_and_writers: [
+        ({"src/base/x.h": '#include "apply/values.h"\n'}, ["src/base/x.h: includes apply/values.h"]),
+        ({"src/tuners/dns/x.h": '#include "tuners/thp/thp.h"\n'}, ["src/tuners/dns/x.h: includes tuners/thp/thp.h"]),
+        ({"include/headroom/x.h": '#include "base/log.h"\n'}, ["include/headroom/x.h: includes base/log.h"]),
+        ({"bpf/x.h": "#include <stdio.h>\n"}, ["bpf/x.h: includes stdio.h"]),
+        ({"src/model/x.h": "/* pwrite(): */ pwrite(fd, text, 1, 0)"}, ["src/model/x.h: uses pwrite: only"]),
+        ({"src/model/x.h": 'fopen(path, "re")'}, []),
+        ({next(iter(check_source.WRITERS)): None}, [f"{next(iter(check_source.WRITERS))}: is gone"]),
+    ],
+    check_source.check_reasons: [
+        ({"src/apply/x.c": 'reason = "no-such-reason";', "tables": "#!/bin/sh\n"}, ["src/apply/x.c: the reason no-such-reason is in no table"]),
+        ({"tables": "#!/bin/sh\nprintf 'reason\\tnever-given\\n'"}, ["the reason never-given is given nowhere"]),
+    ],
+    check_source.check_lengths: [
+        ({"src/x.h": "\n" * 1501}, ["src/x.h: 1501 lines, at most 1500"]),
+        ({"tests/x.c": long_function(81)}, ["tests/x.c:5: a function of 81 lines, at most 80"]),
+        ({"src/x.c": long_function(45)}, ["p90 of the length of functions is 45, not under 45"]),
+    ],
+    check_source.check_licences: [
+        ({"src/x.c": "int a;\n"}, ["src/x.c: no SPDX-License-Identifier: Apache-2.0"]),
+        ({"bpf/x.h": LICENCE}, ["bpf/x.h: no SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"]),
+        ({"tests/x": "#!/bin/sh\n"}, ["tests/x: no SPDX-License-Identifier: Apache-2.0"]),
+        ({"tests/x": "text\n"}, []),
+    ],
+    check_source.check_globals: [
+        ({"library": "int counter = 1;"}, ["x.c: counter is a variable"]),
+        ({"library": "int f(void); int f(void) { static int calls; return ++calls; }"}, ["x.c: calls.0 is a variable"]),
+        ({"library": 'const char *const names[] = {"a"};'}, []),
+    ],
+    check_source.check_format: [({"src/x.c": "int  a;\n"}, ["src/x.c: not as clang-format-19 formats it"])],
+    check_docs.check_documents: [
+        ({"build/packaging/metrics.md": ("| `headroom_build_info` |", "| `build_info` |")},
+         ["metrics.md: nothing about the metric headroom_build_info"]),
+        ({"build/packaging/headroom.yaml.5": (".SH NAME", ".SH @NAME@")}, ["headroom.yaml.5: @NAME@ is not filled in"]),
+    ],
+    check_docs.check_completion: [
+        ({"build/packaging/headroom.bash": ("LimitReached", "")}, ["headroom.bash: LimitReached is not completed"]),
+        ({"build/packaging/headroom.fish": ("#", ")\n#")}, ["headroom.fish: no valid script of fish"]),
+        ({"build/packaging/headroom.8": ("headroom incidents", "headroom occasions")}, ["headroom.8: no synopsis of incidents"]),
+        ({"build/packaging/headroom.yaml.5": (".SH NAME", ".NO NAME")}, ["mandoc: "]),
+    ],
+    check_docs.check_shipped_links: [
+        ({"deploy/README.md": ("# ", "[source](../src/main.c)\n# ")}, ["deploy/README.md: the package lacks src/main.c, to which it links"]),
+    ],
+    check_docs.check_sample: [
+        ({"build/packaging/headroom.yaml": ("#mode: enforce", "mode: anything")},
+         ["headroom.yaml: no key was put in force",
+          "headroom.yaml as it is: check-config ends with", "headroom.yaml with all keys in force: check-config"]),
+        ({"build/packaging/headroom.yaml": ("#mode: enforce", "#mode: enforce\n#mod: enforce")},
+         ["headroom.yaml with all keys in force: check-config ends with"]),
+    ],
+    check_docs.check_explain: [
+        ({"headroom": ("exec", '[ "$2" = zen4 ] || exec'), "tables": "#!/bin/sh\nprintf 'limit\\tzen4\\nlimit\\tlimits\\n'"},
+         ["headroom explain zen4: nothing about this limit"]),
+    ],
+    check_docs.check_limits: [
+        ({"tables": ("exec", '[ "$1" != page ] || exit 0; exec')},
+         ["headroom page: nothing about the limit tcp-memory", "headroom page: nothing about the limit file-handles"]),
+    ],
+    check_docs.check_prose: [
+        ({"README.md": ("# ", "headroom_nothing_total\n# ")}, ["README.md: there is no headroom_nothing_total"]),
+        ({"deploy/README.md": ("# ", "`dns.nothing`\n# ")}, ["deploy/README.md: there is no dns.nothing"]),
+    ],
+    check_docs.check_security: [
+        ({"packaging/SECURITY.md": ("::test_tcp_is_read_only", "::test_tcp_is_gone")}, ["packaging/SECURITY.md: there is no test test_tcp_is_gone"]),
+        ({"packaging/SECURITY.md": ("`root/test_kill_files.py`", "`root/test_gone.py`")},
+         ["packaging/SECURITY.md: there is no file tests/root/test_gone.py"]),
+    ],
+    check_docs.check_promises: [
+        ({"tests/chaos/promises.py": ("within four seconds", "within five seconds")}, ["headroom.8: the promise progress differs"]),
+    ],
+    check_docs.check_systems: [
+        ({"README.md": ("Debian 13:", "Debian:")}, ["README.md: the row distributions lacks Debian 13:"]),
+        ({"README.md": ("| kernels | ", "| kernels | 2.6, ")}, ["README.md: the row kernels has 2.6, which"]),
+        ({".github/workflows/ci.yml": ("trixie", "sid")}, ["ci.yml: no trixie"]),
+    ],
+    check_docs.check_metrics: [
+        ({"tables": ("exec", '[ "$1$2$3" != metricsnode ] || printf "# HELP other_things Things.\\n# TYPE other_things gauge\\nother_things 1\\n"; exec')},
+         ["node: without our prefix: other_things 1"]),
+        ({"tables": ("exec", "[ $# -lt 3 ] || exit 0; exec")}, ["made-up: the OpenMetrics text has no end", "node: the OpenMetrics text has no end"]),
+        ({"tables": ("exec", '[ "$1$2$3" != metricsnode ] || echo "headroom_A-1"; exec')}, ["node: headroom_A no help text"]),
+    ],
+    check_deploy.check_sections: [
+        ({"deploy/TROUBLESHOOTING.md": ("## StorageSlow\n", "## StorageSlower\n")},
+         ["TROUBLESHOOTING.md: section StorageSlow does not", "TROUBLESHOOTING.md: StorageSlower is no condition"]),
+    ],
+    check_deploy.check_alerts: [
+        ({RULES: ("          summary:", "          other:")}, ["alert HeadroomConditionCritical: no summary"]),
+        ({RULES: ("severity: warning", "severity: loud")}, ["alert HeadroomConditionWarning: its severity"]),
+        ({"deploy/TROUBLESHOOTING.md": ("## HeadroomDown\n", "## Down\n")}, ["alert HeadroomDown: nothing at #headroomdown"]),
+    ],
+    check_deploy.check_names: [
+        ({RULES: ("(headroom_build_info)", "(headroom_build_inf)")}, ["job:headroom_nodes:count: no metric is called headroom_build_inf"]),
+        ({RULES: ("expr: count by", 'expr: headroom_condition{condition="Gone"} + count by')},
+         ["job:headroom_nodes:count: no condition is called Gone"]),
+        ({RULES: ("expr: count by", "expr: a:b:c + count by")}, ["job:headroom_nodes:count: nothing records a:b:c"]),
+    ],
+    check_deploy.check_prometheusrule: [
+        ({"deploy/prometheus/prometheusrule": "#!/bin/sh\necho 'spec: {groups: []}'\n"}, ["prometheusrule prints other rules"]),
+    ],
+    check_deploy.check_promtool: [
+        ({RULES: ("headroom_limit_used / headroom_limit_max", "headroom_limit_used / 1")}, ["promtool: "]),
+    ],
+    check_deploy.check_tested: [
+        ({RULES: ("- alert: HeadroomDown", "- alert: HeadroomAway")}, ["tests.yaml: HeadroomAway is not tried firing and silent"]),
+    ],
+    check_deploy.check_manifests: [
+        ({"deploy/helm/headroom/Chart.yaml": ("\nversion: ", "\nversion: 9.")}, ["Chart.yaml and CMakeLists.txt"]),
+        ({DAEMONSET: ("hostPID: true", "hostPID: false")}, ["hostPID of agent and restore"]),
+    ],
+    check_deploy.check_readme: [({"deploy/README.md": ("| PERFMON |", "| PERF |")}, ["deploy/README.md: no row for PERFMON"])],
+    check_deploy.check_schema: [
+        ({"tables": ("exec", "printf 'config key\\tnew.key\\n'; exec")}, ["values.schema.json: its configuration keys"]),
+        ({"deploy/helm/headroom/values.yaml": ("\nresources:", "\nsources: {}\nresources:")}, ["keys of values.yaml and its schema"]),
+    ],
+    check_row.check_views: [
+        ({},
+         [*(f"{view}: nothing" for view in ("status",
+          "status --json", "top limits", "top check-row", "explain", "metrics", "page", "headroom.8", "metrics.md", "headroom.bash")), "the new row is full:"]),
+    ],
+    check_row.check_expressions: [
+        ({RULES: ("headroom_limit_used / ", 'headroom_limit_used{limit="pids"} / ')}, [f"{RULES}: an expression has the limits pids only"]),
+    ],
+}  # fmt: skip
+
+
+def copy_files(given, top):
+    for name in COPIED:
+        target = top / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (given.root / name).is_dir():
+            shutil.copytree(given.root / name, target, symlinks=True, ignore=shutil.ignore_patterns("gendoc*"))
+        else:
+            shutil.copy(given.root / name, target)
+    shutil.copytree(given.documents, top / "build/packaging", ignore=shutil.ignore_patterns("CMakeFiles"))
+    for name in check_source.WRITERS:
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(LICENCE)
+    (top / "src/good.c").write_text(LICENCE + FUNCTION % "" * 8)
+    (top / "build/src").mkdir()
+    for name, program in ("headroom", given.headroom), ("tables", given.tables):
+        (top / name).write_text(EXEC % program)
+        (top / name).chmod(0o755)
+
+
+def changed(path, change):
+    if not isinstance(change, tuple):
+        return change
+    old, new = change
+    text = path.read_text()
+    assert old in text, f"{path} has no {old!r}"
+    return text.replace(old, new) if "build/packaging" in str(path) else text.replace(old, new, 1)
+
+
+def plant(top, files):
+    """Returns how to undo it: {path: text, or None for no file}"""
+    undo = {}
+    for name, change in files.items():
+        path = top / name
+        undo[path] = path.read_text() if path.exists() else None
+        write(path, changed(path, change))
+    return undo
+
+
+def write(path, text):
+    if text is None:
+        path.unlink()
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def faults_of(check, top, files):
+    undo = plant(top, files)
+    if "library" in files:
+        subprocess.run(["cc", "-x", "c", "-c", "-o", "x.c.o", "library"], cwd=top, check=True)
+        subprocess.run(["ar", "rc", "build/src/libheadroom_core.a", "x.c.o"], cwd=top, check=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        faults = list(check(Tree(top, top / "build", top / "headroom", top / "tables", top / "build/packaging/gendoc")))
+    for path, text in undo.items():
+        write(path, text)
+    return faults
+
+
+def main():
+    given, wrong, n = given_tree(), [], 0
+    for module in (check_source, check_docs, check_deploy, check_row):
+        wrong += [f"{check.__name__}: no defect is planted for it" for check in module.CHECKS if check not in DEFECTS]
+    with tempfile.TemporaryDirectory() as directory:
+        copy_files(given, Path(directory))
+        for check, files, expected in [(check, *case) for check, cases in DEFECTS.items() for case in cases]:
+            faults, n = faults_of(check, Path(directory), files), n + 1
+            if len(faults) != len(expected) or not all(fault.startswith(text) for fault, text in zip(faults, expected)):
+                wrong.append(f"{check.__name__} with {files}:\n    {faults}\n    and not {expected}")
+    print(f"{n} defects planted", *wrong, sep="\n")
+    sys.exit(1 if wrong else 0)
+
+
+main()
