@@ -3,20 +3,7 @@
 
 /* A plan lists the settings to change now, each with its old and new value and the reason. */
 
-#include <headroom/setting.h>
-
-/* The part of a want or a change that only file settings have. */
-struct file_change {
-	struct file_target target;
-	/*
-	 * The value in the file, which is in force after the program's next start; empty: absent.
-	 * With EDIT_OWN it equals wanted if and only if the file is edit.text.
-	 */
-	char on_disk[SETTING_VALUE_MAX];
-	struct file_edit edit; /* its text is owned */
-	bool activate_only;    /* the file has the value; its program must restart or reload */
-	bool written;          /* after apply or restore */
-};
+#include <headroom/file.h>
 
 /* The value that a tuner's decide() wants for a setting. */
 struct want {

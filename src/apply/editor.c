@@ -4,30 +4,21 @@
 #include "base/toml.h"
 #include "runtime/driver.h"
 
-static struct runtime_daemon daemon_of(
-	const struct host *host, const struct service *service, const char *path)
-{
-	return (struct runtime_daemon){.host = host,
-		.binary = service->binary,
-		.version = service->version,
-		.config = service->config[0] ? service->config : path,
-		.directory = service->directory};
-}
-
 /* Dumps the configuration with this text in place of the file, which the main file may import. */
 static int dump_trial(const struct editor *editor, const struct runtime_driver *driver,
 	const struct file_bytes *text, char **dump, char *why)
 {
-	const struct runtime_daemon daemon = daemon_of(editor->host, editor->service, editor->path);
+	const struct daemon *daemon = editor->daemon;
 	_cleanup_(file_bytes_clear) struct file_bytes main = {0};
 	char trial[PATH_MAX], path[PATH_MAX];
 	struct file_at at;
 	int r = file_put_trial(editor->state, TRIAL, editor->host, editor->at, text, trial);
 
-	if (r == 0 && !streq(daemon.config, editor->path)) {
-		r = driver->main_file(&daemon, editor->path, trial, editor->wait, &main.bytes, why);
+	if (r == 0 && !streq(daemon->config, editor->path)) {
+		r = driver->main_file(
+			editor->host, daemon, editor->path, trial, editor->wait, &main.bytes, why);
 		if (r == 0)
-			r = file_locate(editor->host, daemon.config, &at);
+			r = file_locate(editor->host, daemon->config, &at);
 		main.len = r == 0 ? strlen(main.bytes) : 0;
 		if (r == 0)
 			r = file_put_trial(
@@ -36,7 +27,7 @@ static int dump_trial(const struct editor *editor, const struct runtime_driver *
 		set_text(path, trial);
 	}
 	if (r == 0)
-		r = driver->dump(&daemon, path, editor->wait, dump, why);
+		r = driver->dump(editor->host, daemon, path, editor->wait, dump, why);
 	file_drop_trial(editor->state, TRIAL_MAIN);
 	file_drop_trial(editor->state, TRIAL);
 	return r;
@@ -84,7 +75,7 @@ static int compare_dumps(const char *old, const char *new, const char *allowed, 
 }
 
 /* Checks that the dump has the value, as the same text or the same duration. */
-static int check_value(const char *dump, const struct file_edit *edit, char *why)
+static int check_value(const char *dump, const struct file_change *edit, char *why)
 {
 	const struct toml_item whole = {.value_end = strlen(edit->text)};
 	char wanted[SETTING_VALUE_MAX] = "", value[SETTING_VALUE_MAX] = "";
@@ -122,8 +113,7 @@ static int rank_of(const struct file_bytes *text, const char *table, const char 
 static int set_toml(const struct editor *editor, const struct runtime_driver *driver,
 	struct file_bytes *text, char **dump, struct file_change *change, char *why)
 {
-	const char *const *tables = change->edit.tables, *key = change->target.key;
-	const struct file_edit *edit = &change->edit;
+	const char *const *tables = change->tables, *key = change->key;
 	char *reason = why, other[EDIT_WHY_MAX];
 	int first = 0;
 
@@ -136,15 +126,15 @@ static int set_toml(const struct editor *editor, const struct runtime_driver *dr
 			if (rank_of(text, tables[i], key) != rank)
 				continue;
 			text_copy(&next, text->bytes, text->len);
-			r = edit_set(EDIT_TOML, &next, tables[i], key, edit->text, reason);
+			r = edit_set(EDIT_TOML, &next, tables[i], key, change->text, reason);
 			if (r == 0)
 				r = dump_trial(editor, driver, &next, &next_dump, reason);
 			if (r == 0)
-				r = compare_dumps(*dump, next_dump, edit->dump_key, reason);
-			if (r == 0 && edit->text)
-				r = check_value(next_dump, edit, reason);
+				r = compare_dumps(*dump, next_dump, change->dump_key, reason);
+			if (r == 0 && change->text)
+				r = check_value(next_dump, change, reason);
 			if (r == 0) {
-				copy_text(change->target.table, FILE_TABLE_MAX, tables[i]);
+				copy_text(change->table, FILE_TABLE_MAX, tables[i]);
 				file_bytes_clear(text);
 				text_copy(text, next.bytes, next.len);
 				free(*dump);
@@ -161,15 +151,14 @@ static int set_toml(const struct editor *editor, const struct runtime_driver *dr
 int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX])
 {
-	const struct file_edit *edit = &changes[0]->file->edit;
-	bool own = changes[0]->file->target.format == EDIT_OWN;
-	const struct runtime_driver *driver = runtime_driver_find(editor->service->driver);
+	const struct file_change *edit = changes[0]->file;
+	bool own = changes[0]->file->format == EDIT_OWN;
+	const struct runtime_driver *driver = runtime_driver_find(editor->daemon->driver);
 	bool dumps = !own && driver && driver->dump;
 	const char *begin = own ? edit->text : text->bytes ? text->bytes : edit->base;
 	size_t len = !own && text->bytes ? text->len : begin ? strlen(begin) : 0;
 	_cleanup_(file_bytes_clear) struct file_bytes new = {.hash = FILE_HASH_NONE};
 	_cleanup_free_ char *dump = NULL;
-	const struct runtime_daemon daemon = daemon_of(editor->host, editor->service, editor->path);
 	char refusal[EDIT_WHY_MAX] = "", path[PATH_MAX];
 	int r = 0;
 
@@ -182,16 +171,17 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
 			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
 	for (size_t i = 0; r == 0 && !own && i < n; i++) {
-		const struct file_target *target = &changes[i]->file->target;
+		struct file_change *change = changes[i]->file;
 
-		r = dumps ? set_toml(editor, driver, &new, &dump, changes[i]->file, why)
-			  : edit_set(target->format, &new, target->table, target->key,
-				    changes[i]->file->edit.text, why);
+		r = dumps ? set_toml(editor, driver, &new, &dump, change, why)
+			  : edit_set(change->format, &new, change->table, change->key, change->text,
+				    why);
 	}
 	if (r == 0 && !own && driver && driver->verify) {
 		r = file_put_trial(editor->state, TRIAL, editor->host, editor->at, &new, path);
 		if (r == 0)
-			r = driver->verify(&daemon, new.bytes, new.len, path, editor->wait, why);
+			r = driver->verify(editor->host, editor->daemon, new.bytes, new.len, path,
+				editor->wait, why);
 		file_drop_trial(editor->state, TRIAL);
 	}
 	if (r < 0 && !why[0])
@@ -206,17 +196,16 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	return 0;
 }
 
-int edit_check(const struct host *host, const struct service *service, const struct wait *wait,
+int edit_check(const struct host *host, const struct daemon *daemon, const struct wait *wait,
 	char why[static EDIT_WHY_MAX])
 {
-	const struct runtime_driver *driver = runtime_driver_find(service->driver);
-	const struct runtime_daemon daemon = daemon_of(host, service, service->config);
+	const struct runtime_driver *driver = runtime_driver_find(daemon->driver);
 	struct file_at at;
-	int r = service->config[0] ? file_locate(host, service->config, &at) : 0;
+	int r = daemon->config[0] ? file_locate(host, daemon->config, &at) : 0;
 
 	if (r < 0)
-		snprintf(why, EDIT_WHY_MAX, "%.200s: %s", service->config, strerror(-r));
-	if (r < 0 || !service->config[0] || !driver || !driver->check)
+		snprintf(why, EDIT_WHY_MAX, "%.200s: %s", daemon->config, strerror(-r));
+	if (r < 0 || !daemon->config[0] || !driver || !driver->check)
 		return r;
-	return driver->check(&daemon, wait, why);
+	return driver->check(host, daemon, wait, why);
 }

@@ -33,7 +33,7 @@ void text_copy(struct file_bytes *text, const char *bytes, size_t len);
 struct editor {
 	const struct host *host;
 	int state; /* the state directory, for trial files */
-	const struct service *service;
+	const struct daemon *daemon;
 	const char *path; /* below the host's root */
 	const struct file_at *at;
 	const struct wait *wait;
@@ -50,7 +50,7 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 
 /*
  * Checks before a restart or reload that the program accepts its configuration on disk. 0, also for
- * a service without a main file; -EINVAL with its message; another -errno, with why.
+ * a daemon without a main file; -EINVAL with its message; another -errno, with why.
  */
-int edit_check(const struct host *host, const struct service *service, const struct wait *wait,
+int edit_check(const struct host *host, const struct daemon *daemon, const struct wait *wait,
 	char why[static EDIT_WHY_MAX]);

@@ -8,39 +8,39 @@
 #define RELOAD_US (3 * USEC_PER_SEC)
 #define ANSWER_US (5 * USEC_PER_SEC)
 
-static bool is_same_service(const struct service *a, const struct service *b)
+/* Whether one restart or reload puts both files in force. */
+static bool is_with(const struct file_change *a, const struct file_change *b)
 {
-	return a->activation == b->activation && streq(a->driver, b->driver) &&
-	       streq(a->unit, b->unit) && a->pid == b->pid;
+	return a->activation == b->activation && streq(a->daemon.driver, b->daemon.driver) &&
+	       streq(a->daemon.unit, b->daemon.unit) && a->daemon.pid == b->daemon.pid;
 }
 
-/* The next change without error, from *i on, that this service puts in force; or NULL. */
+/* The next change without error, from *i on, that is put in force with this file; or NULL. */
 static struct change *next_change(
-	const struct file_job *job, const struct service *service, size_t *i)
+	const struct file_job *job, const struct file_change *file, size_t *i)
 {
 	while (*i < job->plan.n) {
 		struct change *change = &job->plan.changes[(*i)++];
 
-		if (change->file && change->error == 0 &&
-			is_same_service(&change->file->edit.service, service))
+		if (change->file && change->error == 0 && is_with(change->file, file))
 			return change;
 	}
 	return NULL;
 }
 
 /*
- * Makes the changes of a service wait. reason NULL: until their tuner reads them in force. wait_us
- * 0: until something changes. why may be NULL.
+ * Makes the changes that are put in force with this file wait. reason NULL: until their tuner reads
+ * them in force. wait_us 0: until something changes. why may be NULL.
  */
-static void hold(const struct file_job *job, const struct service *service, const char *reason,
+static void hold(const struct file_job *job, const struct file_change *file, const char *reason,
 	const char *why, uint64_t wait_us)
 {
 	struct change *change;
 
-	for (size_t i = 0; (change = next_change(job, service, &i));) {
+	for (size_t i = 0; (change = next_change(job, file, &i));) {
 		if (reason && job->task == FILE_APPLY)
 			change->reason = reason;
-		else if (reason && service->activation == ACTIVATE_RESTART &&
+		else if (reason && file->activation == ACTIVATE_RESTART &&
 			 streq(change->reason, "original"))
 			change->reason = "original-at-next-start";
 		change->restarted = !reason;
@@ -58,7 +58,7 @@ static void hold(const struct file_job *job, const struct service *service, cons
  * apply` may cause another restart. True when no value remains.
  */
 static bool all_tried(
-	const struct file_job *job, const struct service *service, struct unit_mark *mark)
+	const struct file_job *job, const struct file_change *file, struct unit_mark *mark)
 {
 	struct change *change;
 	char why[EDIT_WHY_MAX];
@@ -68,7 +68,7 @@ static bool all_tried(
 		"%.60s was restarted with it and does not run with it: see which file it reads; "
 		"it is not restarted again for this value",
 		mark->unit);
-	for (size_t i = 0; (change = next_change(job, service, &i));) {
+	for (size_t i = 0; (change = next_change(job, file, &i));) {
 		const struct tried *tried = find_named(mark->tried, mark->n_tried, change->name);
 
 		if (change->file->activate_only && tried && streq(tried->value, change->new))
@@ -81,12 +81,12 @@ static bool all_tried(
 
 bool work_yields(struct file_job *job, struct change *change)
 {
-	const struct service *service = &change->file->edit.service;
+	const struct file_change *file = change->file;
 
-	if (!streq(change->reason, "drift") || service->activation != ACTIVATE_RESTART ||
-		service->restart == RESTART_NEVER ||
+	if (!streq(change->reason, "drift") || file->activation != ACTIVATE_RESTART ||
+		file->restart == RESTART_NEVER ||
 		budget_rest(job,
-			find_named(job->journal->units, job->journal->n_units, service->unit),
+			find_named(job->journal->units, job->journal->n_units, file->daemon.unit),
 			false) == 0)
 		return false;
 	change->held = "restarted-too-often";
@@ -94,39 +94,39 @@ bool work_yields(struct file_job *job, struct change *change)
 }
 
 /* Whether policy and earlier restarts allow a restart; if not, the changes wait. */
-static bool policy_allows(const struct file_job *job, const struct service *service)
+static bool policy_allows(const struct file_job *job, const struct file_change *file)
 {
 	struct unit_mark *mark =
-		find_named(job->journal->units, job->journal->n_units, service->unit);
+		find_named(job->journal->units, job->journal->n_units, file->daemon.unit);
 	bool applying = job->task == FILE_APPLY;
-	bool idle = applying && service->restart == RESTART_WHEN_IDLE;
+	bool idle = applying && file->restart == RESTART_WHEN_IDLE;
 	uint64_t hour_us = idle ? budget_hour_rest(mark) : 0;
 	uint64_t rest_us = budget_rest(job, mark, false);
 	char why[EDIT_WHY_MAX];
 
-	if (service->restart == RESTART_NEVER || (idle && service->busy))
-		hold(job, service, "restart-pending", NULL, 0);
-	else if (!service->unit[0])
-		hold(job, service, "restart-refused", NULL, FILE_RESTART_AGAIN_US);
+	if (file->restart == RESTART_NEVER || (idle && file->daemon.busy))
+		hold(job, file, "restart-pending", NULL, 0);
+	else if (!file->daemon.unit[0])
+		hold(job, file, "restart-refused", NULL, FILE_RESTART_AGAIN_US);
 	else if (mark && mark->open) /* its result is awaited first */
-		hold(job, service, "restart-refused", NULL, FILE_RETRY_US);
-	else if (mark && applying && all_tried(job, service, mark))
+		hold(job, file, "restart-refused", NULL, FILE_RETRY_US);
+	else if (mark && applying && all_tried(job, file, mark))
 		return false;
 	else if (rest_us > 0) {
 		snprintf(why, sizeof(why), "%.60s was restarted %zu times within a day",
-			service->unit, budget_used_today(mark));
-		hold(job, service, "restarted-too-often", why, rest_us);
+			file->daemon.unit, budget_used_today(mark));
+		hold(job, file, "restarted-too-often", why, rest_us);
 	} else if (hour_us > 0)
-		hold(job, service, "restart-pending", NULL, hour_us);
+		hold(job, file, "restart-pending", NULL, hour_us);
 	else
 		return true;
 	return false;
 }
 
 /* Asks the runtime itself: the last sample may be older than a pull. False: no answer. */
-static bool is_idle(const struct file_job *job, const struct service *service)
+static bool is_idle(const struct file_job *job, const struct daemon *daemon)
 {
-	const struct runtime_driver *driver = runtime_driver_find(service->driver);
+	const struct runtime_driver *driver = runtime_driver_find(daemon->driver);
 	const struct wait answer = wait_at_most(job->wait, ANSWER_US);
 	_cleanup_free_ struct node_runtime *runtime = must(calloc(1, sizeof(*runtime)));
 	struct pull_counts counts = {0};
@@ -134,11 +134,11 @@ static bool is_idle(const struct file_job *job, const struct service *service)
 	struct runtime_reading reading = {.host = &job->host,
 		.runtime = runtime,
 		.pulled = &counts,
-		.socket = host_path(&job->host, service->socket, path),
+		.socket = host_path(&job->host, daemon->socket, path),
 		.wait = &answer,
 		.slow = true};
 
-	runtime->found = (struct runtime){.driver = driver, .config = service->config};
+	runtime->found = (struct runtime){.driver = driver, .config = daemon->config};
 	runtime->no_cri = true; /* the CRI knows no pulls */
 	if (driver)
 		driver->read(&reading);
@@ -147,10 +147,10 @@ static bool is_idle(const struct file_job *job, const struct service *service)
 
 /* Records a restart durably, before systemd is asked. NULL when it could not be recorded. */
 static struct unit_mark *open_mark(
-	struct file_job *job, const struct service *service, unsigned answered)
+	struct file_job *job, const struct file_change *file, unsigned answered)
 {
 	struct file_journal *journal = job->journal;
-	struct unit_mark *mark = find_named(journal->units, journal->n_units, service->unit);
+	struct unit_mark *mark = find_named(journal->units, journal->n_units, file->daemon.unit);
 	const struct change *change;
 	struct unit_mark before;
 
@@ -159,14 +159,14 @@ static struct unit_mark *open_mark(
 	if (!mark) {
 		mark = &journal->units[journal->n_units++];
 		*mark = (struct unit_mark){0};
-		set_text(mark->unit, service->unit);
+		set_text(mark->unit, file->daemon.unit);
 	}
 	before = *mark;
 	mark->answered = answered;
 	mark->open = true;
 	for (size_t t = 0; t < mark->n_tried; t++)
 		mark->tried[t].last = false;
-	for (size_t i = 0; (change = next_change(job, service, &i));) {
+	for (size_t i = 0; (change = next_change(job, file, &i));) {
 		struct tried *tried = find_named(mark->tried, mark->n_tried, change->name);
 
 		if (!tried && mark->n_tried == JOURNAL_TRIED_MAX)
@@ -200,7 +200,7 @@ static size_t restore_files(
 		struct file_note *note = &job->journal->files[i];
 		bool due = false;
 
-		for (size_t k = 0; k < note->n_keys && streq(note->service.unit, mark->unit); k++) {
+		for (size_t k = 0; k < note->n_keys && streq(note->daemon.unit, mark->unit); k++) {
 			struct file_record *key = &note->keys[k];
 			const struct tried *tried =
 				find_named(mark->tried, mark->n_tried, key->name);
@@ -227,7 +227,7 @@ static size_t restore_files(
  * allows it. Else why gets what to do.
  */
 static int roll_back(
-	struct file_job *job, const struct service *service, struct unit_mark *mark, char *why)
+	struct file_job *job, const struct daemon *daemon, struct unit_mark *mark, char *why)
 {
 	bool spent = budget_rest(job, mark, true) > 0;
 	char again[EDIT_WHY_MAX] = "";
@@ -251,16 +251,16 @@ static int roll_back(
 	/* With unchanged files it would fail again. */
 	if (failed == n)
 		return -ETIMEDOUT;
-	r = spent ? -EPERM : edit_check(&job->host, service, job->wait, again);
+	r = spent ? -EPERM : edit_check(&job->host, daemon, job->wait, again);
 	if (r == 0) {
 		r = budget_take(job, mark, true);
 		if (r < 0)
 			set_text(again, "the restart could not be recorded in the journal");
 	}
 	if (r == 0)
-		r = unit_restart(job, service, true, again);
+		r = unit_restart(job, daemon, true, again);
 	if (r == 0)
-		r = unit_await(job, service, mark->answered, true, again);
+		r = unit_await(job, daemon, mark->answered, true, again);
 	if (r == -ECANCELED)
 		return r;
 	if (r == 0)
@@ -280,13 +280,13 @@ static int roll_back(
  * that does not come back. 0; -ETIMEDOUT when it did not come back with the new file; or another
  * error of unit_await().
  */
-static int finish(struct file_job *job, const struct service *service, struct unit_mark *mark,
-	int r, bool undo, char *why)
+static int finish(struct file_job *job, const struct daemon *daemon, struct unit_mark *mark, int r,
+	bool undo, char *why)
 {
 	if (r == -ECANCELED)
 		return r;
 	if (r == -ETIMEDOUT && undo)
-		return roll_back(job, service, mark, why);
+		return roll_back(job, daemon, mark, why);
 	if (r < 0 && r != -EPERM && r != -ETIMEDOUT) {
 		leave_open(job, mark, why);
 		return r;
@@ -301,8 +301,9 @@ static int finish(struct file_job *job, const struct service *service, struct un
 	return r;
 }
 
-static void restart(struct file_job *job, const struct service *service)
+static void restart(struct file_job *job, const struct file_change *file)
 {
+	const struct daemon *daemon = &file->daemon;
 	bool undo = job->task == FILE_APPLY;
 	char why[EDIT_WHY_MAX] = "", refusal[EDIT_WHY_MAX + 128];
 	struct unit_mark *mark;
@@ -310,59 +311,60 @@ static void restart(struct file_job *job, const struct service *service)
 	unsigned answered;
 	int r;
 
-	if (!policy_allows(job, service))
+	if (!policy_allows(job, file))
 		return;
 	/* It may take seconds, in which others change the file: the check follows. */
-	answered = unit_probe(job, service);
-	r = edit_check(&job->host, service, job->wait, why);
+	answered = unit_probe(job, daemon);
+	r = edit_check(&job->host, daemon, job->wait, why);
 	if (r < 0 && r != -ECANCELED) {
 		snprintf(refusal, sizeof(refusal),
-			"%.60s is not restarted, its files do not load: %s", service->unit, why);
+			"%.60s is not restarted, its files do not load: %s", daemon->unit, why);
 		log_warning("runtime", "%s", refusal);
-		hold(job, service, "does-not-load", refusal, FILE_RETRY_US);
+		hold(job, file, "does-not-load", refusal, FILE_RETRY_US);
 		return;
 	}
 	if (r == 0)
-		r = unit_may_restart(job, service, why);
+		r = unit_may_restart(job, daemon, why);
 	if (r < 0 && r != -ECANCELED) {
 		log_warning("runtime", "%s", why);
-		hold(job, service, r == -ENOTCONN ? "no-systemd" : "restart-refused", why,
+		hold(job, file, r == -ENOTCONN ? "no-systemd" : "restart-refused", why,
 			FILE_RESTART_AGAIN_US);
 	}
 	if (r < 0 || (undo && atomic_load(&job->stale)))
 		return;
-	if (service->restart == RESTART_WHEN_IDLE && !is_idle(job, service)) {
-		hold(job, service, "restart-pending", NULL, 0);
+	if (file->restart == RESTART_WHEN_IDLE && !is_idle(job, daemon)) {
+		hold(job, file, "restart-pending", NULL, 0);
 		return;
 	}
-	mark = open_mark(job, service, answered);
+	mark = open_mark(job, file, answered);
 	if (!mark) {
-		log_error(service->unit,
+		log_error(daemon->unit,
 			"not restarted, because it could not be recorded in the journal");
-		hold(job, service, "restart-refused", NULL, FILE_RETRY_US);
+		hold(job, file, "restart-refused", NULL, FILE_RETRY_US);
 		return;
 	}
-	r = unit_restart(job, service, false, why);
+	r = unit_restart(job, daemon, false, why);
 	if (r == 0) {
-		r = unit_await(job, service, mark->answered, false, why);
+		r = unit_await(job, daemon, mark->answered, false, why);
 		/* The restart was requested, so any other error means that it is not back. */
 		if (r < 0 && r != -EPERM && r != -ECANCELED)
 			r = -ETIMEDOUT;
 	} else if (r != -ECANCELED) {
 		r = -EPERM; /* it did not begin */
 	}
-	r = finish(job, service, mark, r, undo, why);
+	r = finish(job, daemon, mark, r, undo, why);
 	if (r == 0)
-		hold(job, service, NULL, NULL, FILE_SEEN_US);
+		hold(job, file, NULL, NULL, FILE_SEEN_US);
 	else if (r != -ECANCELED && (r != -ETIMEDOUT || !undo))
-		hold(job, service, "restart-refused", why, FILE_RESTART_AGAIN_US);
-	for (size_t i = 0; r == -ETIMEDOUT && undo && (change = next_change(job, service, &i));)
+		hold(job, file, "restart-refused", why, FILE_RESTART_AGAIN_US);
+	for (size_t i = 0; r == -ETIMEDOUT && undo && (change = next_change(job, file, &i));)
 		work_result(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
 }
 
-static void reload(struct file_job *job, const struct service *service)
+static void reload(struct file_job *job, const struct file_change *file)
 {
-	const struct runtime_driver *driver = runtime_driver_find(service->driver);
+	const struct daemon *daemon = &file->daemon;
+	const struct runtime_driver *driver = runtime_driver_find(daemon->driver);
 	const struct wait answer = wait_at_most(job->wait, RELOAD_US);
 	uint64_t since = realtime_us();
 	struct change *change;
@@ -370,23 +372,23 @@ static void reload(struct file_job *job, const struct service *service)
 	int r = -ESRCH;
 
 	if (driver && driver->program)
-		r = runtime_reload(&job->host, driver, service->socket, service->pid, &answer);
+		r = runtime_reload(&job->host, driver, daemon->socket, daemon->pid, &answer);
 	if (r < 0) {
-		log_warning(driver && driver->program ? driver->program : service->driver,
+		log_warning(driver && driver->program ? driver->program : daemon->driver,
 			"did not reload its configuration: %s",
 			r == -ESRCH ? "its process cannot be seen from here" : strerror(-r));
-		hold(job, service, "reload-pending", NULL, FILE_RETRY_US);
+		hold(job, file, "reload-pending", NULL, FILE_RETRY_US);
 		return;
 	}
 	log_info(driver->program, "asked to reload its configuration");
-	hold(job, service, "reload-pending", NULL, FILE_RELOAD_AGAIN_US);
-	if (!service->socket[0] || !driver->await_reload)
+	hold(job, file, "reload-pending", NULL, FILE_RELOAD_AGAIN_US);
+	if (!daemon->socket[0] || !driver->await_reload)
 		return;
-	host_path(&job->host, service->socket, path);
-	for (size_t i = 0; (change = next_change(job, service, &i));) {
+	host_path(&job->host, daemon->socket, path);
+	for (size_t i = 0; (change = next_change(job, file, &i));) {
 		char value[SETTING_VALUE_MAX];
 
-		if (driver->await_reload(path, since, change->file->target.key, value, &answer) < 0)
+		if (driver->await_reload(path, since, change->file->key, value, &answer) < 0)
 			return;
 		set_text(change->actual, value);
 		if (value_equal(value, change->new))
@@ -404,19 +406,18 @@ void work_activate(struct file_job *job)
 	bool applying = job->task == FILE_APPLY; /* a restore goes on */
 
 	for (size_t i = 0; i < job->plan.n && !(applying && atomic_load(&job->stale)); i++) {
-		struct service service; /* a copy: a roll back adds changes */
+		const struct file_change *file = job->plan.changes[i].file;
 		size_t first = 0;
 
 		if (!needs_activation(&job->plan.changes[i]))
 			continue;
-		service = job->plan.changes[i].file->edit.service;
 		while (!needs_activation(&job->plan.changes[first]) ||
-			!is_same_service(&job->plan.changes[first].file->edit.service, &service))
+			!is_with(job->plan.changes[first].file, file))
 			first++;
-		if (first == i && service.activation == ACTIVATE_RELOAD)
-			reload(job, &service);
-		else if (first == i && service.activation == ACTIVATE_RESTART)
-			restart(job, &service);
+		if (first == i && file->activation == ACTIVATE_RELOAD)
+			reload(job, file);
+		else if (first == i && file->activation == ACTIVATE_RESTART)
+			restart(job, file);
 	}
 }
 
@@ -427,17 +428,17 @@ int work_resume(struct file_job *job)
 
 	for (size_t i = 0; i < journal->n_units && r != -ECANCELED; i++) {
 		struct unit_mark *mark = &job->journal->units[i];
-		const struct service *service = NULL;
+		const struct daemon *daemon = NULL;
 		char why[EDIT_WHY_MAX] = "";
 
 		for (size_t k = journal->n_files; mark->open && k-- > 0;)
-			if (streq(journal->files[k].service.unit, mark->unit))
-				service = &journal->files[k].service;
-		if (service) {
+			if (streq(journal->files[k].daemon.unit, mark->unit))
+				daemon = &journal->files[k].daemon;
+		if (daemon) {
 			log_notice(mark->unit,
 				"its restart was under way when this program last ended: waiting for an answer");
-			r = unit_await(job, service, mark->answered, false, why);
-			r = finish(job, service, mark, r, job->undo, why);
+			r = unit_await(job, daemon, mark->answered, false, why);
+			r = finish(job, daemon, mark, r, job->undo, why);
 			n++;
 		} else if (mark->open) { /* its files are restored, or never were ours */
 			mark->open = false;

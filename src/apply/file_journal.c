@@ -54,8 +54,8 @@ struct file_record *file_journal_snapshot(const struct file_journal *journal, si
 				continue;
 			*record = note->keys[k];
 			set_text(record->tuner, note->tuner);
-			copy_text(record->target.path, SETTING_PATH_MAX, note->path);
-			record->target.format = note->format;
+			copy_text(record->path, SETTING_PATH_MAX, note->path);
+			record->format = note->format;
 			(*n)++;
 		}
 	return list;
@@ -115,11 +115,11 @@ struct field {
 
 static const struct field key_fields[] = {
 	FIELD(struct file_record, TEXT, "name", name),
-	FIELD(struct file_record, TEXT, "table", target.table),
-	FIELD(struct file_record, TEXT, "key", target.key),
-	FIELD(struct file_record, TEXT, "in_force_originally", original),
-	FIELD(struct file_record, TEXT, "on_disk_originally", on_disk),
-	FIELD(struct file_record, TEXT, "value_before", before),
+	FIELD(struct file_record, TEXT, "table", table),
+	FIELD(struct file_record, TEXT, "key", key),
+	FIELD(struct file_record, TEXT, "in_force_originally", in_force_originally),
+	FIELD(struct file_record, TEXT, "on_disk_originally", on_disk_originally),
+	FIELD(struct file_record, TEXT, "value_before", value_before),
 	FIELD(struct file_record, TEXT, "wanted", wanted),
 	FIELD(struct file_record, TEXT, "failed", failed),
 	{0},
@@ -134,15 +134,15 @@ static const struct field note_fields[] = {
 	FIELD(struct file_note, TEXT, "original", original),
 	FIELD(struct file_note, TEXT, "ours", ours[0]),
 	FIELD(struct file_note, TEXT, "ours_next", ours[1]),
-	FIELD(struct file_note, NUMBER, "activation", service.activation),
-	FIELD(struct file_note, NUMBER, "restart", service.restart),
-	FIELD(struct file_note, TEXT, "driver", service.driver),
-	FIELD(struct file_note, TEXT, "unit", service.unit),
-	FIELD(struct file_note, TEXT, "socket", service.socket),
-	FIELD(struct file_note, TEXT, "binary", service.binary),
-	FIELD(struct file_note, TEXT, "version", service.version),
-	FIELD(struct file_note, TEXT, "config", service.config),
-	FIELD(struct file_note, TEXT, "directory", service.directory),
+	FIELD(struct file_note, NUMBER, "activation", activation),
+	FIELD(struct file_note, NUMBER, "restart", restart),
+	FIELD(struct file_note, TEXT, "driver", daemon.driver),
+	FIELD(struct file_note, TEXT, "unit", daemon.unit),
+	FIELD(struct file_note, TEXT, "socket", daemon.socket),
+	FIELD(struct file_note, TEXT, "binary", daemon.program),
+	FIELD(struct file_note, TEXT, "version", daemon.version),
+	FIELD(struct file_note, TEXT, "config", daemon.config),
+	FIELD(struct file_note, TEXT, "directory", daemon.directory),
 	FIELD_LIST(struct file_note, "keys", keys, n_keys, key_fields),
 	{0},
 };

@@ -15,18 +15,21 @@
 
 #include "base/text.h"
 
-#include <headroom/setting.h>
+#include <headroom/file.h>
 
 #define JOURNAL_KEYS_MAX     8 /* of one file */
 #define JOURNAL_RELEASED_MAX 16
 #define JOURNAL_UNITS_MAX    16
 #define JOURNAL_TRIED_MAX    8
 
+/* Durable: a changed file, with the records of its settings. */
 struct file_note {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
 	char tuner[32];
 	enum edit_format format;
-	struct service service;
+	enum activation activation;
+	enum restart_policy restart;
+	struct daemon daemon;
 	bool restoring;       /* the file is restored, its program has yet to restart or reload */
 	unsigned directories; /* number of parent directories that were made for it */
 	/* Hashes of copies in files/. */

@@ -9,13 +9,13 @@
 
 /* Reads a key from the copy with this hash; *literal is NULL without the key. False: unreadable. */
 static bool kept_literal(const struct file_job *job, const struct file_note *note, const char *hash,
-	const struct file_target *target, char **literal)
+	const char *table, const char *key, char **literal)
 {
 	_cleanup_(file_bytes_clear) struct file_bytes kept = {0};
 	char why[EDIT_WHY_MAX];
 
 	return file_recall(job->journal->dir, hash, &kept) == 0 &&
-	       edit_get(note->format, &kept, target->table, target->key, literal, why) == 0;
+	       edit_get(note->format, &kept, table, key, literal, why) == 0;
 }
 
 static bool same_text(const char *a, const char *b)
@@ -29,21 +29,21 @@ static bool same_text(const char *a, const char *b)
  * several tables have the value, or if the table had the key beside ours.
  */
 static bool find_moved(const struct file_job *job, const struct file_note *note, const char *hash,
-	const struct file_bytes *text, struct file_target *target)
+	const struct file_bytes *text, const char *key, char table[static FILE_TABLE_MAX])
 {
 	_cleanup_free_ char *kept = NULL, *beside = NULL;
 	struct toml_scan scan = {.text = text->bytes, .len = text->len};
 	struct toml_item item;
 	size_t n = 0;
 
-	if (note->format != EDIT_TOML || !kept_literal(job, note, hash, target, &kept) || !kept)
+	if (note->format != EDIT_TOML || !kept_literal(job, note, hash, table, key, &kept) || !kept)
 		return false;
 	while (toml_next(&scan, &item) > 0)
-		if (!item.header && streq(item.key, target->key) &&
+		if (!item.header && streq(item.key, key) &&
 			item.value_end - item.value == strlen(kept) &&
 			memcmp(text->bytes + item.value, kept, strlen(kept)) == 0 && n++ == 0)
-			set_text(target->table, item.table);
-	return n == 1 && kept_literal(job, note, hash, target, &beside) && !beside;
+			copy_text(table, FILE_TABLE_MAX, item.table);
+	return n == 1 && kept_literal(job, note, hash, table, key, &beside) && !beside;
 }
 
 int work_remove_ours(const struct file_job *job, struct work_file *file, struct file_bytes *text)
@@ -51,30 +51,31 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 	const struct file_note *note = &file->note;
 
 	for (size_t i = 0; i < note->n_keys; i++) {
-		struct file_target table = note->keys[i].target, *target = &table;
+		const char *key = note->keys[i].key;
+		char table[FILE_TABLE_MAX];
 		_cleanup_free_ char *literal = NULL, *original = NULL;
 		bool ours = note_is_ours(note, file->old.hash);
-		int r = edit_get(
-			note->format, text, target->table, target->key, &literal, file->why);
+		int r;
 
+		set_text(table, note->keys[i].table);
+		r = edit_get(note->format, text, table, key, &literal, file->why);
 		if (r < 0)
 			return r;
-		(void)kept_literal(job, note, note->original, target, &original);
+		(void)kept_literal(job, note, note->original, table, key, &original);
 		for (size_t h = 0; !literal && !ours && h < ARRAY_SIZE(note->ours); h++)
-			ours = find_moved(job, note, note->ours[h], text, target);
+			ours = find_moved(job, note, note->ours[h], text, key, table);
 		if (!ours && same_text(literal, original))
 			continue;
 		/* A value is ours if a text in ours[] has it. */
 		for (size_t h = 0; !ours && h < ARRAY_SIZE(note->ours); h++) {
 			_cleanup_free_ char *kept = NULL;
 
-			ours = kept_literal(job, note, note->ours[h], target, &kept) &&
+			ours = kept_literal(job, note, note->ours[h], table, key, &kept) &&
 			       same_text(literal, kept);
 		}
 		file->left[i] = !ours;
 		if (ours)
-			r = edit_set(note->format, text, target->table, target->key, original,
-				file->why);
+			r = edit_set(note->format, text, table, key, original, file->why);
 		if (r < 0)
 			return r;
 	}
@@ -181,10 +182,14 @@ static int restore_file(const struct file_job *job, struct work_file *file)
 struct change *work_add_change(struct file_job *job, const struct file_note *note,
 	const struct file_record *key, const char *old, const char *new)
 {
-	struct file_change file = {.target = key->target, .edit = {.service = note->service}};
+	struct file_change file = {.format = note->format,
+		.activation = note->activation,
+		.restart = note->restart,
+		.daemon = note->daemon};
 
-	set_text(file.target.path, note->path);
-	file.target.format = note->format;
+	set_text(file.path, note->path);
+	set_text(file.table, key->table);
+	set_text(file.key, key->key);
 	return plan_add(&job->plan, &file, key->name, note->tuner, old, new);
 }
 
@@ -196,7 +201,7 @@ int work_restore(struct file_job *job, const struct file_note *note)
 
 	/* Kept before the write: if the process is killed after it, the next one restarts the
 	 * program. */
-	file.note.restoring = note->service.activation != ACTIVATE_NOTHING;
+	file.note.restoring = note->activation != ACTIVATE_NOTHING;
 	if (file.note.restoring && !resumed) {
 		file_journal_put(job->journal, &file.note);
 		(void)work_store(job);
@@ -209,8 +214,8 @@ int work_restore(struct file_job *job, const struct file_note *note)
 		const struct file_record *key = &file.note.keys[i];
 		bool left = file.left[i] && error == 0;
 		struct change *change = work_add_change(job, &file.note, key,
-			file.written || left ? key->wanted : key->original,
-			left ? "" : key->original);
+			file.written || left ? key->wanted : key->in_force_originally,
+			left ? "" : key->in_force_originally);
 		const char *reason = left                     ? "changed-since"
 				     : file.written && others ? "file-changed-since"
 							      : "original";
@@ -218,7 +223,7 @@ int work_restore(struct file_job *job, const struct file_note *note)
 		change->left = left;
 		work_result(change, reason, error, error < 0 ? file.why : NULL, 0);
 		change->file->written = activate;
-		change->file->edit.service.restart = job->restart;
+		change->file->restart = job->restart;
 	}
 	/* The note of a lost original stays: every restore reports it. */
 	file.note.restoring = error < 0 ? resumed : activate && file.note.restoring;
@@ -239,7 +244,7 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 	if (r == 0 && file.lost == 0 && !is_changed_by_others(&file))
 		return 0;
 	if (r == 0)
-		r = edit_check(&job->host, &note->service, job->wait, why);
+		r = edit_check(&job->host, &note->daemon, job->wait, why);
 	else
 		set_text(why, file.why[0] ? file.why : strerror(-r));
 	if (r == 0 || r == -ECANCELED || file.lost < 0 || !file.old.bytes)

@@ -57,20 +57,22 @@ static bool is_due(const struct change *change)
 static void collect_changes(
 	struct file_job *job, const struct change *first, struct work_file *file)
 {
-	const struct file_target *target = &first->file->target;
+	const struct file_change *wanted = first->file;
 	struct file_note *note =
-		find_named(job->journal->files, job->journal->n_files, target->path);
+		find_named(job->journal->files, job->journal->n_files, wanted->path);
 
 	if (note)
 		file->note = *note;
-	set_text(file->note.path, target->path);
+	set_text(file->note.path, wanted->path);
 	set_text(file->note.tuner, first->tuner);
-	file->note.format = target->format;
-	file->note.service = first->file->edit.service;
+	file->note.format = wanted->format;
+	file->note.activation = wanted->activation;
+	file->note.restart = wanted->restart;
+	file->note.daemon = wanted->daemon;
 	for (size_t i = 0; i < job->plan.n && file->n_changes < JOURNAL_KEYS_MAX; i++) {
 		struct change *change = &job->plan.changes[i];
 
-		if (is_due(change) && streq(change->file->target.path, target->path))
+		if (is_due(change) && streq(change->file->path, wanted->path))
 			file->changes[file->n_changes++] = change;
 	}
 }
@@ -95,17 +97,18 @@ static int record_key(
 		copy_text(record->name, SETTING_NAME_MAX, change->name);
 		if (!older) {
 			/* If the value in force is unknown, it is the one in the file. */
-			copy_text(record->original, SETTING_VALUE_MAX,
+			copy_text(record->in_force_originally, SETTING_VALUE_MAX,
 				change->old[0] ? change->old : on_disk);
-			copy_text(record->on_disk, SETTING_VALUE_MAX, on_disk);
+			copy_text(record->on_disk_originally, SETTING_VALUE_MAX, on_disk);
 		}
-	} else if (!value_equal(on_disk, record->on_disk) &&
-		   !value_equal(on_disk, record->before)) {
+	} else if (!value_equal(on_disk, record->on_disk_originally) &&
+		   !value_equal(on_disk, record->value_before)) {
 		before = record->wanted; /* on_disk is that, or someone else's */
 	}
-	copy_text(record->before, SETTING_VALUE_MAX, before);
+	copy_text(record->value_before, SETTING_VALUE_MAX, before);
 	/* An upgraded program may have the key in another table. */
-	record->target = change->file->target;
+	copy_text(record->table, FILE_TABLE_MAX, change->file->table);
+	copy_text(record->key, FILE_KEY_MAX, change->file->key);
 	copy_text(record->wanted, SETTING_VALUE_MAX, change->new);
 	return 0;
 }
@@ -160,7 +163,7 @@ static int record(struct file_job *job, struct work_file *file)
 /* Edits, verifies, records and replaces a file. On an error *reason is its slug. */
 static int write_file(struct file_job *job, struct work_file *file, const char **reason)
 {
-	const struct editor editor = {&job->host, job->journal->dir, &file->note.service,
+	const struct editor editor = {&job->host, job->journal->dir, &file->note.daemon,
 		file->note.path, &file->at, job->wait};
 	int r = work_read(job, file);
 
@@ -212,7 +215,7 @@ static void apply_file(struct file_job *job, const struct change *first)
 			continue;
 		}
 		change->file->written = true;
-		change->held = pending[file.note.service.activation];
+		change->held = pending[file.note.activation];
 		if (!change->held)
 			copy_text(change->actual, SETTING_VALUE_MAX, change->new);
 		log_info(change->name, "%s -> %s in %s (%s)",

@@ -119,16 +119,16 @@ int budget_take(struct file_job *job, struct unit_mark *mark, bool roll_back);
 
 /* 0 if the unit may be restarted; -EPERM if not; -ENOTCONN without systemd; or another -errno. */
 int unit_may_restart(
-	const struct file_job *job, const struct service *service, char why[static EDIT_WHY_MAX]);
+	const struct file_job *job, const struct daemon *daemon, char why[static EDIT_WHY_MAX]);
 
 /* Asks the program's socket: enum cri_answers. */
-unsigned unit_probe(const struct file_job *job, const struct service *service);
+unsigned unit_probe(const struct file_job *job, const struct daemon *daemon);
 
 /*
  * Requests a restart. force: also start the unit if it failed or was stopped. 0 also without a
  * reply in time, because the restart may have begun.
  */
-int unit_restart(const struct file_job *job, const struct service *service, bool force,
+int unit_restart(const struct file_job *job, const struct daemon *daemon, bool force,
 	char why[static EDIT_WHY_MAX]);
 
 /*
@@ -136,5 +136,5 @@ int unit_restart(const struct file_job *job, const struct service *service, bool
  * -ETIMEDOUT; -EPERM when someone else stopped the unit; -ECANCELED; or another -errno when systemd
  * did not report the unit's state.
  */
-int unit_await(const struct file_job *job, const struct service *service, unsigned answered,
+int unit_await(const struct file_job *job, const struct daemon *daemon, unsigned answered,
 	bool force, char why[static EDIT_WHY_MAX]);

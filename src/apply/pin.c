@@ -52,6 +52,7 @@ static int set_pin(struct pin *pin, bool pinned)
 	pin->runtime.driver = runtime_driver_find(target->driver);
 	if (!pin->runtime.driver || !pin->runtime.driver->pin)
 		return -EOPNOTSUPP;
+	set_text(pin->runtime.daemon.socket, target->socket);
 	set_text(pin->runtime.socket, host_path(&pin->job->host, target->socket, path));
 	r = read_pin(pin);
 	pin->was = pin->is;

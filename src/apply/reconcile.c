@@ -27,9 +27,9 @@ static struct comparison compare(const struct want *want, const struct decide_in
 		file = find_named(input->files, input->n_files, want->name);
 		if (!file)
 			return seen;
-		seen.original = file->original;
-		seen.foreign = !value_equal(seen.current, file->on_disk) &&
-			       !value_equal(seen.current, file->before) &&
+		seen.original = file->in_force_originally;
+		seen.foreign = !value_equal(seen.current, file->on_disk_originally) &&
+			       !value_equal(seen.current, file->value_before) &&
 			       !value_equal(seen.current, file->wanted);
 		seen.failed = file->failed[0] && streq(file->failed, want->wanted);
 	} else if (want->kind == SETTING_PIN) {
@@ -112,7 +112,7 @@ static void judge_failed(struct setting *setting, const struct want *want)
 
 	snprintf(why, sizeof(why),
 		"%.60s did not answer after a restart with %.60s, so it has its old file again: if it does not run, systemctl restart %.60s",
-		want->file->edit.service.unit, want->wanted, want->file->edit.service.unit);
+		want->file->daemon.unit, want->wanted, want->file->daemon.unit);
 	if (setting->why[0])
 		set_text(why, setting->why);
 	setting_become(setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, why);
@@ -176,9 +176,8 @@ static void judge(
 		} else if (setting->state != SETTING_YIELDED &&
 			   (now >= setting->retry_at_us || setting->state != SETTING_PENDING)) {
 			setting_become(setting, SETTING_PENDING,
-				want->file->edit.service.activation == ACTIVATE_RELOAD
-					? "reload-pending"
-					: "restart-pending",
+				want->file->activation == ACTIVATE_RELOAD ? "reload-pending"
+									  : "restart-pending",
 				0, NULL);
 		}
 	}
@@ -194,14 +193,14 @@ static void plan_setting(const struct setting *setting, const struct comparison 
 	if (setting->state != SETTING_PENDING)
 		return;
 	if (activate_only) {
-		const struct service *service = &want->file->edit.service;
-		bool may_restart = service->restart == RESTART_NOW ||
-				   (service->restart == RESTART_WHEN_IDLE && !service->busy &&
+		const struct file_change *file = want->file;
+		bool may_restart = file->restart == RESTART_NOW ||
+				   (file->restart == RESTART_WHEN_IDLE && !file->daemon.busy &&
 					   !input->transferring);
 
 		if (input->decide->now_us < setting->retry_at_us ||
-			service->activation == ACTIVATE_NOTHING ||
-			(service->activation == ACTIVATE_RESTART && !may_restart))
+			file->activation == ACTIVATE_NOTHING ||
+			(file->activation == ACTIVATE_RESTART && !may_restart))
 			return;
 	}
 	change = plan_add(plan, want->file, want->name, setting->tuner, want->actual, want->wanted);
@@ -210,7 +209,7 @@ static void plan_setting(const struct setting *setting, const struct comparison 
 	change->kind = want->kind;
 	if (want->kind == SETTING_FILE) {
 		change->file->activate_only = activate_only;
-		change->file->edit.service.busy |= input->transferring;
+		change->file->daemon.busy |= input->transferring;
 	} else if (want->kind == SETTING_PIN) {
 		change->pin = want->pin;
 	} else {
@@ -266,8 +265,8 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 			plan_setting(setting, &seen, input, plan);
 		setting->restart_due = setting->state == SETTING_PENDING &&
 				       want->kind == SETTING_FILE &&
-				       want->file->edit.service.activation == ACTIVATE_RESTART &&
-				       want->file->edit.service.restart != RESTART_NEVER &&
+				       want->file->activation == ACTIVATE_RESTART &&
+				       want->file->restart != RESTART_NEVER &&
 				       input->decide->now_us >= setting->retry_at_us;
 	}
 	/* Drop the tuner's other settings, which follow. */

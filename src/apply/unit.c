@@ -104,11 +104,11 @@ static int check_dependents(sd_bus *bus, const char *path, const char *unit, cha
 }
 
 int unit_may_restart(
-	const struct file_job *job, const struct service *service, char why[static EDIT_WHY_MAX])
+	const struct file_job *job, const struct daemon *daemon, char why[static EDIT_WHY_MAX])
 {
 	/* Units that also run the kubelet. */
 	static const char *const others[] = {"k3s", "rke2", "k0s", "snap.microk8s", "kubelet"};
-	const char *unit = service->unit, *suffix = strrchr(unit, '.');
+	const char *unit = daemon->unit, *suffix = strrchr(unit, '.');
 	bool forbidden = !suffix || !streq(suffix, ".service");
 	_cleanup_(sd_bus_error_free) sd_bus_error error = SD_BUS_ERROR_NULL;
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
@@ -143,7 +143,7 @@ int unit_may_restart(
 	return check_dependents(bus, path, unit, why);
 }
 
-int unit_restart(const struct file_job *job, const struct service *service, bool force,
+int unit_restart(const struct file_job *job, const struct daemon *daemon, bool force,
 	char why[static EDIT_WHY_MAX])
 {
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
@@ -155,22 +155,22 @@ int unit_restart(const struct file_job *job, const struct service *service, bool
 	/* A long timeout: without a reply it is unknown whether the restart began. */
 	(void)sd_bus_set_method_call_timeout(bus, RESTART_US);
 	r = sd_bus_call_method(bus, SYSTEMD, MANAGER, SYSTEMD ".Manager",
-		force ? "RestartUnit" : "TryRestartUnit", &error, NULL, "ss", service->unit,
+		force ? "RestartUnit" : "TryRestartUnit", &error, NULL, "ss", daemon->unit,
 		"replace");
 	return r < 0 && r != -ETIMEDOUT ? explain(r, &error, why) : 0;
 }
 
-unsigned unit_probe(const struct file_job *job, const struct service *service)
+unsigned unit_probe(const struct file_job *job, const struct daemon *daemon)
 {
 	const struct wait probe = wait_at_most(job->wait, PROBE_US); /* it may be silent */
 	char path[PATH_MAX];
 
-	if (!service->socket[0] || path_in_root(job->host.root, service->socket, path) < 0)
+	if (!daemon->socket[0] || path_in_root(job->host.root, daemon->socket, path) < 0)
 		return CRI_NO_ANSWER;
 	return cri_probe(path, &probe);
 }
 
-int unit_await(const struct file_job *job, const struct service *service, unsigned answered,
+int unit_await(const struct file_job *job, const struct daemon *daemon, unsigned answered,
 	bool force, char why[static EDIT_WHY_MAX])
 {
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
@@ -188,7 +188,7 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 			return r;
 		r = bus ? 0 : open_bus(job, &bus, why);
 		if (r == 0)
-			r = read_state(bus, service->unit, state, &queued, why);
+			r = read_state(bus, daemon->unit, state, &queued, why);
 		/* systemd reexecutes itself, or the bus restarts: ask the program alone. */
 		if (r < 0)
 			bus = sd_bus_close_unref(bus);
@@ -201,12 +201,12 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 		if (queued != 0 && queued == first_job)
 			deadline = MIN(now_us() + ANSWER_US, last_deadline);
 		if (queued == 0 && streq(state, "inactive") && !force)
-			return refuse(service->unit, why,
+			return refuse(daemon->unit, why,
 				"was stopped by someone else, and stays stopped");
 		if (r < 0 || (queued == 0 && streq(state, "active"))) {
-			if (r == 0 && !service->socket[0])
+			if (r == 0 && !daemon->socket[0])
 				return 0;
-			level = unit_probe(job, service);
+			level = unit_probe(job, daemon);
 			if (level >= MAX(answered, (unsigned)CRI_CONNECTS))
 				return 0;
 		}
@@ -217,7 +217,7 @@ int unit_await(const struct file_job *job, const struct service *service, unsign
 		if (r < 0)
 			return r;
 		snprintf(why, EDIT_WHY_MAX, "%.60s was restarted and does not answer: it is %s%s",
-			service->unit, state, level == CRI_IS_GRPC ? ", and without its CRI" : "");
+			daemon->unit, state, level == CRI_IS_GRPC ? ", and without its CRI" : "");
 		return -ETIMEDOUT;
 	}
 }

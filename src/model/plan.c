@@ -12,7 +12,7 @@ struct change *plan_add(struct plan *plan, const struct file_change *file, const
 		change->kind = SETTING_FILE;
 		change->file = must(malloc(sizeof(*file)));
 		*change->file = *file;
-		change->file->edit.text = file->edit.text ? must(strdup(file->edit.text)) : NULL;
+		change->file->text = file->text ? must(strdup(file->text)) : NULL;
 	}
 	set_text(change->name, name);
 	set_text(change->tuner, tuner);
@@ -49,7 +49,7 @@ void plan_sort(struct plan *plan)
 void change_release(struct change *change)
 {
 	if (change->file)
-		free((char *)change->file->edit.text);
+		free(change->file->text);
 	free(steal(change->file));
 	free(steal(change->why));
 }
@@ -90,7 +90,7 @@ struct want *proposal_file(struct proposal *proposal, const char *text)
 
 	want->kind = SETTING_FILE;
 	want->file = must(calloc(1, sizeof(*want->file)));
-	want->file->edit.text = text ? must(strdup(text)) : NULL;
+	want->file->text = text ? must(strdup(text)) : NULL;
 	return want;
 }
 
@@ -121,7 +121,7 @@ void proposal_clear(struct proposal *proposal)
 {
 	for (size_t i = 0; i < proposal->n_wants; i++) {
 		if (proposal->wants[i].file)
-			free((char *)proposal->wants[i].file->edit.text);
+			free(proposal->wants[i].file->text);
 		free(proposal->wants[i].file);
 	}
 	for (size_t i = 0; i < proposal->n_limits; i++)

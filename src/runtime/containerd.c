@@ -368,12 +368,13 @@ static void read_containerd(struct runtime_reading *reading)
 }
 
 static void read_files(
-	struct node_runtime *runtime, const struct runtime_daemon *daemon, const struct wait *wait)
+	struct node_runtime *runtime, const struct host *host, const struct wait *wait)
 {
 	const struct runtime_files *files = &runtime->files;
-	const char *version = runtime->version + (runtime->version[0] == 'v');
+	const char *version = runtime->daemon.version;
 
-	containerd_config_read(daemon, wait, &runtime->files);
+	version += version[0] == 'v';
+	containerd_config_read(host, &runtime->daemon, wait, &runtime->files);
 	/* 1.x reports all values, 2.x only some. */
 	if (version[0] == '1' && !runtime->no_cri) {
 		for (int i = RUNTIME_DOWNLOADS; i <= RUNTIME_HOSTS_DIRECTORY; i++)
@@ -392,16 +393,16 @@ static void read_files(
 
 /* ---- verify ---- */
 
-static int check(const struct runtime_daemon *daemon, const struct wait *wait,
+static int check(const struct host *host, const struct daemon *daemon, const struct wait *wait,
 	char why[static RUNTIME_WHY_MAX])
 {
 	_cleanup_free_ char *dump = NULL;
 	char full[PATH_MAX];
 
 	/* Without a main file it runs with its defaults. */
-	if (path_in_root(daemon->host->root, daemon->config, full) == -ENOENT)
+	if (path_in_root(host->root, daemon->config, full) == -ENOENT)
 		return 0;
-	return containerd_dump(daemon, daemon->config, wait, &dump, why);
+	return containerd_dump(host, daemon, daemon->config, wait, &dump, why);
 }
 
 /* ---- images ---- */

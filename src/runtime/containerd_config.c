@@ -48,8 +48,9 @@ static const struct {
 
 #define COMMENT_MAX 512 /* bytes */
 
-struct reading {
-	const struct runtime_daemon *process;
+struct containerd_reading {
+	const struct host *host;
+	const struct daemon *daemon;
 	struct containerd_files files;
 	char *dump;
 	const char *cri; /* the dump's table for images */
@@ -57,7 +58,7 @@ struct reading {
 	struct runtime_files *config;
 };
 
-static void reading_clear(struct reading *reading)
+static void reading_clear(struct containerd_reading *reading)
 {
 	containerd_files_clear(&reading->files);
 	free(reading->dump);
@@ -65,7 +66,7 @@ static void reading_clear(struct reading *reading)
 
 /* ---- the dump ---- */
 
-static bool dump_is(const struct reading *reading, const char *key, const char *wanted)
+static bool dump_is(const struct containerd_reading *reading, const char *key, const char *wanted)
 {
 	char name[TOML_NAME_MAX], value[SETTING_VALUE_MAX];
 
@@ -74,7 +75,7 @@ static bool dump_is(const struct reading *reading, const char *key, const char *
 }
 
 /* Whether the table cri + sub of the dump has an item with `part` in its name. */
-static bool has_below(const struct reading *reading, const char *sub, const char *part)
+static bool has_below(const struct containerd_reading *reading, const char *sub, const char *part)
 {
 	struct toml_scan scan = {.text = reading->dump, .len = strlen(reading->dump)};
 	struct toml_item item;
@@ -89,14 +90,14 @@ static bool has_below(const struct reading *reading, const char *sub, const char
 	return false;
 }
 
-static bool has_old_registries(const struct reading *reading)
+static bool has_old_registries(const struct containerd_reading *reading)
 {
 	return has_below(reading, ".registry.mirrors", "") ||
 	       has_below(reading, ".registry.configs", "") ||
 	       has_below(reading, ".registry.auths", "");
 }
 
-static bool cri_is_off(const struct reading *reading)
+static bool cri_is_off(const struct containerd_reading *reading)
 {
 	static const char *const names[] = {
 		"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images"};
@@ -136,7 +137,7 @@ static bool is_shown_to_ask_mirrors(const char *version)
 /* ---- keys ---- */
 
 /* In 2.x the last file with a key sets it, in 1.x the last file with the plugin's section. */
-static bool sets_key(const struct reading *reading, const struct containerd_file *file,
+static bool sets_key(const struct containerd_reading *reading, const struct containerd_file *file,
 	const struct runtime_key *key)
 {
 	struct toml_scan scan = {.text = file->text, .len = file->len};
@@ -169,9 +170,9 @@ static void PRINTF_LIKE(3, 4)
 	va_end(args);
 }
 
-static void read_key(const struct reading *reading, enum runtime_setting setting)
+static void read_key(const struct containerd_reading *reading, enum runtime_setting setting)
 {
-	const struct runtime_daemon *process = reading->process;
+	const struct daemon *daemon = reading->daemon;
 	struct runtime_key *key = &reading->config->keys[setting];
 	const struct containerd_file *file = &reading->files.files[reading->files.n - 1];
 	const struct containerd_file *own = &reading->files.files[0];
@@ -185,10 +186,9 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 	snprintf(key->dump_key, sizeof(key->dump_key), "%s%s.%s",
 		transfer ? TRANSFER : reading->cri, settings[setting].sub, key->key);
 	if (cri_is_off(reading))
-		refuse(key, KEY_CRI_OFF, "%s: disabled_plugins has the CRI plugin",
-			process->config);
+		refuse(key, KEY_CRI_OFF, "%s: disabled_plugins has the CRI plugin", daemon->config);
 	else if (!toml_lookup(reading->dump, key->dump_key, key->on_disk, sizeof(key->on_disk)))
-		refuse(key, KEY_UNKNOWN, "containerd %s has no %s", process->version, key->key);
+		refuse(key, KEY_UNKNOWN, "containerd %s has no %s", daemon->version, key->key);
 	if (directory && has_below(reading, ".registry.mirrors", ""))
 		excluding = "registry.mirrors";
 	else if (directory && !reading->merges && has_below(reading, ".registry.configs", ".tls"))
@@ -197,17 +197,17 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 		refuse(key, KEY_EXCLUDED,
 			"%s: pulls use a list of directories in config_path as one name: name one "
 			"directory, or set use_local_image_pull = true",
-			process->config);
-	if (directory && !is_shown_to_ask_mirrors(process->version))
+			daemon->config);
+	if (directory && !is_shown_to_ask_mirrors(daemon->version))
 		refuse(key, KEY_EXCLUDED,
 			"no test has shown that containerd %s asks mirrors: write its hosts.toml "
 			"yourself, or see if a newer Headroom knows this version",
-			process->version);
+			daemon->version);
 	if (excluding)
 		refuse(key, KEY_EXCLUDED,
-			"%s: %s excludes config_path: move it to hosts.toml files", process->config,
+			"%s: %s excludes config_path: move it to hosts.toml files", daemon->config,
 			excluding);
-	if (directory && !key->on_disk[0] && containerd_is_at_least(process->version, 2, 2) &&
+	if (directory && !key->on_disk[0] && containerd_is_at_least(daemon->version, 2, 2) &&
 		!reading->config->transfer && !has_old_registries(reading))
 		set_text(key->on_disk, DEFAULT_DIRECTORIES);
 	/* Edit our own file or the main file, unless a later file sets the key. */
@@ -219,7 +219,7 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 		    : reading->merges          ? OURS "version = 3\n"
 					       : OURS "version = 2\n";
 	set_text(key->path, file->path);
-	cure = strstr(process->version, "-k3s") ? generated[0].cure : NULL;
+	cure = strstr(daemon->version, "-k3s") ? generated[0].cure : NULL;
 	if (reading->merges && (cure || strstr(file->path, generated[0].path)))
 		cure = "k3s and RKE2 write it: add a file to config-v3.toml.d beside it";
 	for (size_t i = 0; !cure && i < ARRAY_SIZE(generated); i++)
@@ -230,33 +230,34 @@ static void read_key(const struct reading *reading, enum runtime_setting setting
 			cure = generated[i].cure;
 	if (cure)
 		refuse(key, KEY_GENERATED, "%s: %s", key->path, cure);
-	else if (host_may_write(process->host, key->path) == -EROFS)
+	else if (host_may_write(reading->host, key->path) == -EROFS)
 		refuse(key, KEY_READ_ONLY, "%s is on a read-only file system", key->path);
 }
 
 /* Without a main file containerd uses its defaults. */
-static int read_dump(struct reading *reading, const struct wait *wait)
+static int read_dump(struct containerd_reading *reading, const struct wait *wait)
 {
-	const struct runtime_daemon *process = reading->process;
+	const struct daemon *daemon = reading->daemon;
 	struct runtime_files *config = reading->config;
 	char why[RUNTIME_WHY_MAX], version[SETTING_VALUE_MAX];
 	int r;
 
-	if (!process->binary[0]) {
+	if (!daemon->program[0]) {
 		set_text(config->why, "containerd's process is not visible: left alone");
 		return -ESRCH;
 	}
-	r = containerd_check_program(process, wait, why);
+	r = containerd_check_program(reading->host, daemon, wait, why);
 	if (r == 0)
-		r = containerd_dump(process, reading->files.files[0].text ? process->config : NULL,
-			wait, &reading->dump, why);
+		r = containerd_dump(reading->host, daemon,
+			reading->files.files[0].text ? daemon->config : NULL, wait, &reading->dump,
+			why);
 	if (r < 0) {
 		snprintf(config->why, sizeof(config->why),
-			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.260s", process->config,
+			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.260s", daemon->config,
 			why);
 		return r == -EINVAL ? -EBADMSG : r;
 	}
-	containerd_files_filter(&reading->files, process, reading->dump);
+	containerd_files_filter(&reading->files, daemon, reading->dump);
 	reading->cri = IMAGES;
 	reading->merges = has_below(reading, "", "");
 	reading->cri = reading->merges ? IMAGES : CRI_2;
@@ -269,21 +270,22 @@ static int read_dump(struct reading *reading, const struct wait *wait)
 			continue;
 		snprintf(config->why, sizeof(config->why),
 			"%.160s: version %.16s is newer than containerd %.32s reads: left alone",
-			file->path, version, process->version);
+			file->path, version, daemon->version);
 		return -EBADMSG;
 	}
 	return 0;
 }
 
-void containerd_config_read(
-	const struct runtime_daemon *process, const struct wait *wait, struct runtime_files *config)
+void containerd_config_read(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, struct runtime_files *config)
 {
-	_cleanup_(reading_clear) struct reading reading = {.process = process, .config = config};
+	_cleanup_(reading_clear) struct containerd_reading reading = {
+		.host = host, .daemon = daemon, .config = config};
 	char hash[HASH_TEXT_MAX] = "", why[RUNTIME_WHY_MAX] = "";
 	_cleanup_free_ char *all = NULL;
 	size_t len = 0;
 	FILE *out;
-	int r = containerd_files_read(process, &reading.files, why);
+	int r = containerd_files_read(host, daemon, &reading.files, why);
 
 	config->changed_us = reading.files.changed_us;
 	if (r < 0) {
@@ -293,7 +295,7 @@ void containerd_config_read(
 		return;
 	}
 	out = must(open_memstream(&all, &len));
-	fprintf(out, "%s %s %s", process->binary, process->version, process->directory);
+	fprintf(out, "%s %s %s", daemon->program, daemon->version, daemon->directory);
 	for (size_t i = 0; i < reading.files.n; i++) {
 		const struct containerd_file *file = &reading.files.files[i];
 

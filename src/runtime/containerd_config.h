@@ -38,12 +38,12 @@ struct containerd_files {
 };
 
 /* 0, or -errno with why: "PATH:LINE:COLUMN: what". The caller clears files in both cases. */
-int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
-	char why[static RUNTIME_WHY_MAX]);
+int containerd_files_read(const struct host *host, const struct daemon *daemon,
+	struct containerd_files *files, char why[static RUNTIME_WHY_MAX]);
 
 /* Removes the files that the imports of a 1.x's dump lack: containerd did not read them. */
 void containerd_files_filter(
-	struct containerd_files *files, const struct runtime_daemon *process, const char *dump);
+	struct containerd_files *files, const struct daemon *daemon, const char *dump);
 void containerd_files_clear(struct containerd_files *files);
 
 /*
@@ -51,25 +51,25 @@ void containerd_files_clear(struct containerd_files *files);
  * host's root; path NULL: of `config default`. The caller frees it. -EINVAL when containerd refuses
  * the files, another -errno when it did not run; both with why.
  */
-int containerd_dump(const struct runtime_daemon *process, const char *path, const struct wait *wait,
-	char **dump, char why[static RUNTIME_WHY_MAX]);
+int containerd_dump(const struct host *host, const struct daemon *daemon, const char *path,
+	const struct wait *wait, char **dump, char why[static RUNTIME_WHY_MAX]);
 
 /* As main_file() of struct runtime_driver. */
-int containerd_main_file(const struct runtime_daemon *process, const char *path, const char *trial,
-	const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX]);
+int containerd_main_file(const struct host *host, const struct daemon *daemon, const char *path,
+	const char *trial, const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX]);
 
 /*
  * Whether the program has the daemon's version: a relative name or an upgrade can lead to another.
  * 0, -ESTALE if it differs, or the error of child_ask(); with why.
  */
-int containerd_check_program(const struct runtime_daemon *process, const struct wait *wait,
-	char why[static RUNTIME_WHY_MAX]);
+int containerd_check_program(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
 
 /* ---- configuration ---- */
 
-/* config is zeroed or the result of the last call for this process. */
-void containerd_config_read(const struct runtime_daemon *process, const struct wait *wait,
-	struct runtime_files *config);
+/* config is zeroed or the result of the last call for this daemon. */
+void containerd_config_read(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, struct runtime_files *config);
 
 /* version is "1.6.20~ds1", "v2.1.4" or alike. */
 bool containerd_is_at_least(const char *version, unsigned major, unsigned minor);

@@ -87,10 +87,10 @@ static int add_matches(
  * directory: add both and let containerd_files_filter() decide. Only the file name may be a
  * pattern.
  */
-static int add_import(const struct runtime_daemon *process, struct containerd_files *files,
-	size_t parent, const char *import)
+static int add_import(const struct host *host, const struct daemon *daemon,
+	struct containerd_files *files, size_t parent, const char *import)
 {
-	bool pattern = strchr(import, '*') != NULL, is_1 = starts_with(process->version, "1.");
+	bool pattern = strchr(import, '*') != NULL, is_1 = starts_with(daemon->version, "1.");
 	bool both = pattern && import[0] != '/' && is_1;
 	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
 	int r = 0;
@@ -98,27 +98,27 @@ static int add_import(const struct runtime_daemon *process, struct containerd_fi
 	set_text(directory, files->files[parent].path);
 	*strrchr(directory, '/') = '\0';
 	for (int i = 0; i < (both ? 2 : 1) && r >= 0; i++) {
-		if (!import_path(i == 0 ? directory : process->directory, import, path))
+		if (!import_path(i == 0 ? directory : daemon->directory, import, path))
 			return -ENAMETOOLONG;
-		r = pattern ? add_matches(process->host, files, path, parent == 0 && !is_1)
+		r = pattern ? add_matches(host, files, path, parent == 0 && !is_1)
 			    : add_file(files, path);
 	}
 	return MIN(r, 0);
 }
 
-static int read_one(const struct runtime_daemon *process, struct containerd_files *files, size_t i,
-	char why[static RUNTIME_WHY_MAX])
+static int read_one(const struct host *host, const struct daemon *daemon,
+	struct containerd_files *files, size_t i, char why[static RUNTIME_WHY_MAX])
 {
 	struct containerd_file *file = &files->files[i];
 	char full[PATH_MAX], import[SETTING_PATH_MAX], fault[TOML_WHY_MAX];
 	struct toml_item item;
 	struct stat st;
 	size_t at = 0;
-	int r = path_in_root(process->host->root, file->path, full);
+	int r = path_in_root(host->root, file->path, full);
 
 	if (r == 0)
 		r = read_file(full, TOML_TEXT_MAX, &file->text, &file->len);
-	if (r == -ENOENT && host_is_dangling(process->host, file->path)) {
+	if (r == -ENOENT && host_is_dangling(host, file->path)) {
 		snprintf(why, RUNTIME_WHY_MAX, "%s is a dangling link", file->path);
 		return -ELOOP;
 	}
@@ -134,34 +134,34 @@ static int read_one(const struct runtime_daemon *process, struct containerd_file
 			return r == -ENOENT ? 0 : r;
 	}
 	while (r == 0 && toml_next_string(file->text, &item, &at, import, sizeof(import)))
-		r = add_import(process, files, i, import);
+		r = add_import(host, daemon, files, i, import);
 	if (r < 0)
 		snprintf(why, RUNTIME_WHY_MAX, "%s: %s", file->path,
 			r == -E2BIG ? "it imports too many files" : strerror(-r));
 	return r;
 }
 
-int containerd_files_read(const struct runtime_daemon *process, struct containerd_files *files,
-	char why[static RUNTIME_WHY_MAX])
+int containerd_files_read(const struct host *host, const struct daemon *daemon,
+	struct containerd_files *files, char why[static RUNTIME_WHY_MAX])
 {
 	int r;
 
 	*files = (struct containerd_files){0};
-	r = add_file(files, process->config);
+	r = add_file(files, daemon->config);
 	for (size_t i = 0; r == 0 && i < files->n; i++)
-		r = read_one(process, files, i, why);
+		r = read_one(host, daemon, files, i, why);
 	return r;
 }
 
 void containerd_files_filter(
-	struct containerd_files *files, const struct runtime_daemon *process, const char *dump)
+	struct containerd_files *files, const struct daemon *daemon, const char *dump)
 {
 	char import[SETTING_PATH_MAX], full[SETTING_PATH_MAX];
 	struct toml_item item;
 	size_t kept = 1;
 	bool imports = toml_find(dump, strlen(dump), "", "imports", &item, NULL) == 0;
 
-	if (!starts_with(process->version, "1."))
+	if (!starts_with(daemon->version, "1."))
 		return;
 	for (size_t i = 1; i < files->n; i++) {
 		bool found = false;
@@ -169,7 +169,7 @@ void containerd_files_filter(
 
 		while (imports && !found &&
 			toml_next_string(dump, &item, &at, import, sizeof(import)))
-			found = import_path(process->directory, import, full) &&
+			found = import_path(daemon->directory, import, full) &&
 				streq(full, files->files[i].path);
 		if (found)
 			files->files[kept++] = files->files[i];
@@ -179,25 +179,25 @@ void containerd_files_filter(
 	files->n = kept;
 }
 
-int containerd_dump(const struct runtime_daemon *process, const char *path, const struct wait *wait,
-	char **dump, char why[static RUNTIME_WHY_MAX])
+int containerd_dump(const struct host *host, const struct daemon *daemon, const char *path,
+	const struct wait *wait, char **dump, char why[static RUNTIME_WHY_MAX])
 {
-	const char *const arguments[] = {process->binary, "-c", path, "config", "dump", NULL};
-	const char *const defaults[] = {process->binary, "config", "default", NULL};
+	const char *const arguments[] = {daemon->program, "-c", path, "config", "dump", NULL};
+	const char *const defaults[] = {daemon->program, "config", "default", NULL};
 	struct child child = {.arguments = path ? arguments : defaults,
-		.root = process->host->root,
-		.directory = process->directory,
+		.root = host->root,
+		.directory = daemon->directory,
 		.output_max = DUMP_MAX};
 
 	return child_ask(&child, wait, dump, why);
 }
 
-int containerd_check_program(const struct runtime_daemon *process, const struct wait *wait,
-	char why[static RUNTIME_WHY_MAX])
+int containerd_check_program(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, char why[static RUNTIME_WHY_MAX])
 {
-	const char *const arguments[] = {process->binary, "--version", NULL};
+	const char *const arguments[] = {daemon->program, "--version", NULL};
 	const struct child child = {
-		.arguments = arguments, .root = process->host->root, .output_max = VERSION_MAX};
+		.arguments = arguments, .root = host->root, .output_max = VERSION_MAX};
 	_cleanup_free_ char *output = NULL;
 	char version[64] = "an unknown version";
 	int r = child_ask(&child, wait, &output, why);
@@ -206,32 +206,32 @@ int containerd_check_program(const struct runtime_daemon *process, const struct 
 		return r;
 	/* containerd github.com/containerd/containerd 1.6.20~ds1 REVISION */
 	(void)sscanf(output, "%*s %*s %63s", version);
-	if (streq(version, process->version))
+	if (streq(version, daemon->version))
 		return 0;
 	text_make_printable(version);
 	snprintf(why, RUNTIME_WHY_MAX,
 		"%.120s is %s, and %.60s runs: restart it, or start it by its full path",
-		process->binary, version, process->version);
+		daemon->program, version, daemon->version);
 	return -ESTALE;
 }
 
-int containerd_main_file(const struct runtime_daemon *process, const char *path, const char *trial,
-	const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX])
+int containerd_main_file(const struct host *host, const struct daemon *daemon, const char *path,
+	const char *trial, const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX])
 {
 	_cleanup_(containerd_files_clear) struct containerd_files files = {0};
 	char list[CONTAINERD_FILES_MAX * SETTING_PATH_MAX] = "", quoted[PATH_MAX];
 	const struct containerd_file *main = &files.files[0];
 	_cleanup_free_ char *dump = NULL;
 	struct toml_item item;
-	int r = containerd_files_read(process, &files, why);
+	int r = containerd_files_read(host, daemon, &files, why);
 
 	if (r == 0)
-		r = containerd_dump(process, process->config, wait, &dump, why);
+		r = containerd_dump(host, daemon, daemon->config, wait, &dump, why);
 	if (r == 0)
 		r = toml_find(main->text ? main->text : "", main->len, "", "imports", &item, why);
 	if (r < 0)
 		return r;
-	containerd_files_filter(&files, process, dump);
+	containerd_files_filter(&files, daemon, dump);
 	for (size_t i = 1; i < files.n; i++) {
 		bool tried = streq(files.files[i].path, path);
 

@@ -76,45 +76,43 @@ static int write_image(struct image_session *session, const char *name,
 
 /* ---- what the daemon is configured for ---- */
 
-/* The daemon of the images. False: its program or its version is not known. */
-static bool find_daemon(const struct image_runtime *runtime, pid_t pid, const struct wait *wait,
-	struct runtime_process *process, struct runtime_daemon *daemon)
+/* Finds the daemon of the images. False: its program or its version is not known. */
+static bool find_daemon(const struct image_runtime *runtime, const struct host *host, pid_t pid,
+	const struct wait *wait, struct daemon *daemon)
 {
 	char why[RUNTIME_WHY_MAX];
 
-	if (runtime_process_read(daemon->host, runtime->driver, pid, process) < 0 ||
-		!process->program[0])
+	*daemon = runtime->daemon;
+	if (runtime_process_read(host, runtime->driver, pid, daemon) < 0 || !daemon->program[0])
 		return false;
-	daemon->binary = process->program;
-	daemon->version = runtime->version;
-	daemon->directory = process->directory;
-	daemon->config = process->config[0] ? process->config : CONTAINERD_MAIN_FILE;
-	return containerd_check_program(daemon, wait, why) == 0;
+	if (!daemon->config[0])
+		set_text(daemon->config, CONTAINERD_MAIN_FILE);
+	return containerd_check_program(host, daemon, wait, why) == 0;
 }
 
 /* containerd 2.x reports its sandbox image in a dump of its configuration alone. */
-static void read_sandbox(
-	const struct runtime_daemon *daemon, const struct wait *wait, struct image_info *info)
+static void read_sandbox(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, struct image_info *info)
 {
 	char reference[IMAGE_NAME_MAX], path[PATH_MAX], why[RUNTIME_WHY_MAX];
 	_cleanup_free_ char *dump = NULL;
 	/* Without a file it runs with its defaults. */
-	bool exists = access(host_path(daemon->host, daemon->config, path), F_OK) == 0;
+	bool exists = access(host_path(host, daemon->config, path), F_OK) == 0;
 
-	if (containerd_dump(daemon, exists ? daemon->config : NULL, wait, &dump, why) == 0 &&
+	if (containerd_dump(host, daemon, exists ? daemon->config : NULL, wait, &dump, why) == 0 &&
 		toml_lookup(dump, SANDBOX_KEY, reference, sizeof(reference)))
 		(void)image_normalize(reference, info->sandbox);
 }
 
 /* containerd 2.x has mirrors in its files. Files that changed after its start are not in force. */
-static void read_mirrors(struct image_runtime *runtime, const struct runtime_daemon *daemon,
-	const struct runtime_process *process, const struct wait *wait)
+static void read_mirrors(struct image_runtime *runtime, const struct host *host,
+	const struct daemon *daemon, const struct wait *wait)
 {
 	struct runtime_files files = {0};
 	const char *list = files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
 
-	containerd_config_read(daemon, wait, &files);
-	if (files.error < 0 || runtime_changed_since(process, files.changed_us))
+	containerd_config_read(host, daemon, wait, &files);
+	if (files.error < 0 || runtime_changed_since(daemon, files.changed_us))
 		return;
 	/* The transfer service uses a list as one name, which no directory has. */
 	runtime->knows_mirrors =
@@ -139,21 +137,20 @@ static void read_downloads(
 int containerd_read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX])
 {
-	struct runtime_process process = {0};
-	struct runtime_daemon daemon = {.host = host};
+	struct daemon daemon;
 	int r = cri_read_images_info(runtime, host, wait, info, why);
 	bool sandbox = info->wants_sandbox && !info->sandbox[0];
-	bool mirrors = info->wants_mirrors && containerd_is_at_least(runtime->version, 2, 0);
+	bool mirrors = info->wants_mirrors && containerd_is_at_least(runtime->daemon.version, 2, 0);
 
-	if (r == 0 && !containerd_is_at_least(runtime->version, 1, 7))
+	if (r == 0 && !containerd_is_at_least(runtime->daemon.version, 1, 7))
 		read_downloads(runtime, wait, info);
 	if (r < 0 || info->pid <= 0 || (!sandbox && !mirrors) ||
-		!find_daemon(runtime, info->pid, wait, &process, &daemon))
+		!find_daemon(runtime, host, info->pid, wait, &daemon))
 		return r;
 	if (sandbox)
-		read_sandbox(&daemon, wait, info);
+		read_sandbox(host, &daemon, wait, info);
 	if (mirrors)
-		read_mirrors(runtime, &daemon, &process, wait);
+		read_mirrors(runtime, host, &daemon, wait);
 	return r;
 }
 

@@ -49,8 +49,8 @@ void cri_set_version(struct cri_reading *session, const char *version)
 	struct node_runtime *runtime = session->runtime;
 
 	runtime_set_process(runtime, session->reading->host, session->cri.grpc.peer);
-	set_text(runtime->version, version);
-	for (char *c = runtime->version; *c; c++)
+	set_text(runtime->daemon.version, version);
+	for (char *c = runtime->daemon.version; *c; c++)
 		if (*c <= ' ' || *c > '~')
 			*c = '?';
 }
@@ -342,7 +342,7 @@ int cri_read_images_info(struct image_runtime *runtime, const struct host *,
 	r = cri_call(&cri, wait, &arena, CRI_VERSION, NULL, NULL, &version);
 	info->pid = cri.grpc.peer;
 	if (r == 0)
-		set_text(runtime->version, version->runtime_version);
+		set_text(runtime->daemon.version, version->runtime_version);
 	if (r == 0 && cri_call(&cri, wait, &arena, CRI_FILESYSTEMS, NULL, NULL, &found) == 0 &&
 		found->n_image_filesystems > 0 && found->image_filesystems[0]->fs_id)
 		set_text(info->store, found->image_filesystems[0]->fs_id->text);

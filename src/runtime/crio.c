@@ -40,8 +40,7 @@ static void read_crio(struct runtime_reading *reading)
 }
 
 /* No key of CRI-O's files is edited. */
-static void read_files(
-	struct node_runtime *runtime, const struct runtime_daemon *, const struct wait *)
+static void read_files(struct node_runtime *runtime, const struct host *, const struct wait *)
 {
 	struct runtime_key *downloads = &runtime->files.keys[RUNTIME_DOWNLOADS];
 
@@ -226,8 +225,7 @@ static int pin_image(const struct image_runtime *runtime, const struct host *hos
 		r = 0;
 	/* Also for an unchanged file: an earlier reload may have failed. */
 	return r < 0 ? r
-		     : runtime_reload(host, runtime->driver, runtime->socket + strlen(host->root),
-			       0, &answer);
+		     : runtime_reload(host, runtime->driver, runtime->daemon.socket, 0, &answer);
 }
 
 const struct runtime_driver crio_driver = {

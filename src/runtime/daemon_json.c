@@ -115,7 +115,7 @@ static bool is_in(const char *const *keys, size_t n, const char *key)
 }
 
 /* 20.10 treats the keys of any other object as top-level keys. */
-static int check_keys(const struct runtime_daemon *daemon, const char *text, const cJSON *object,
+static int check_keys(const struct daemon *daemon, const char *text, const cJSON *object,
 	char why[static RUNTIME_WHY_MAX])
 {
 	struct json_member member = {0};
@@ -141,12 +141,12 @@ static int check_keys(const struct runtime_daemon *daemon, const char *text, con
 	return 0;
 }
 
-int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
-	const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX])
+int docker_config_check(const struct host *host, const struct daemon *daemon, const char *text,
+	size_t len, const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX])
 {
-	const char *const arguments[] = {daemon->binary, "--validate", "--config-file", path, NULL};
-	struct child child = {
-		.arguments = arguments, .root = daemon->host->root, .output_max = OUTPUT_MAX};
+	const char *const arguments[] = {
+		daemon->program, "--validate", "--config-file", path, NULL};
+	struct child child = {.arguments = arguments, .root = host->root, .output_max = OUTPUT_MAX};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	char fault[JSON_WHY_MAX], fault_text[CHILD_WHY_MAX];
 	int r, major = atoi(daemon->version);
@@ -155,7 +155,7 @@ int docker_config_check(const struct runtime_daemon *daemon, const char *text, s
 		snprintf(why, RUNTIME_WHY_MAX, "%.160s:%s: correct it", daemon->config, fault);
 		return -EBADMSG;
 	}
-	if (!object || major < VALIDATES_SINCE || !daemon->binary[0])
+	if (!object || major < VALIDATES_SINCE || !daemon->program[0])
 		return object && major == 20 ? check_keys(daemon, text, object, why) : 0;
 	r = child_ask(&child, wait, NULL, fault_text);
 	if (r < 0)
@@ -174,8 +174,8 @@ static const cJSON *last_of(const cJSON *object, const char *key)
 	return last;
 }
 
-void docker_config_read(
-	const struct runtime_daemon *daemon, const struct wait *wait, struct runtime_files *config)
+void docker_config_read(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, struct runtime_files *config)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	const cJSON *downloads, *mirrors, *item;
@@ -183,11 +183,11 @@ void docker_config_read(
 	char full[PATH_MAX], hash[HASH_TEXT_MAX], fault[JSON_WHY_MAX];
 	struct stat st = {0};
 	size_t len = 0;
-	int n, r = path_in_root(daemon->host->root, daemon->config, full);
+	int n, r = path_in_root(host->root, daemon->config, full);
 
 	if (r == 0)
 		r = read_file(full, CONFIG_MAX, &text, &len);
-	if (r == -ENOENT && host_is_dangling(daemon->host, daemon->config))
+	if (r == -ENOENT && host_is_dangling(host, daemon->config))
 		r = -ELOOP;
 	if (r < 0) {
 		*config = (struct runtime_files){.error = r == -ENOENT ? 0 : r};
@@ -198,13 +198,14 @@ void docker_config_read(
 	}
 	if (stat(full, &st) == 0)
 		config->changed_us = us_of(st.st_ctim);
-	n = asprintf(&all, "%s %s %s\n%s", daemon->binary, daemon->version, daemon->config, text);
+	n = asprintf(&all, "%s %s %s\n%s", daemon->program, daemon->version, daemon->config, text);
 	must_do(n >= 0);
 	hash_bytes(all, (size_t)n, hash);
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct runtime_files){.changed_us = config->changed_us};
-	config->error = docker_config_check(daemon, text, len, daemon->config, wait, config->why);
+	config->error =
+		docker_config_check(host, daemon, text, len, daemon->config, wait, config->why);
 	if (config->error == 0)
 		config->error = json_parse(text, len, &object, fault);
 	downloads = last_of(object, "max-concurrent-downloads");

@@ -8,16 +8,16 @@
 #include <cjson/cJSON.h>
 
 /* config is zeroed or the result of the last call for this daemon. A missing file is valid. */
-void docker_config_read(
-	const struct runtime_daemon *daemon, const struct wait *wait, struct runtime_files *config);
+void docker_config_read(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, struct runtime_files *config);
 
 /*
  * Whether dockerd accepts a terminated text, which is also in the file path, inside the host's
  * root. Asks `dockerd --validate`, which 23.0 brought; for 20.10, compares with the keys that it
  * knows. 0; -EBADMSG with why: "PATH:LINE:COLUMN: what"; another -errno if dockerd did not run.
  */
-int docker_config_check(const struct runtime_daemon *daemon, const char *text, size_t len,
-	const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
+int docker_config_check(const struct host *host, const struct daemon *daemon, const char *text,
+	size_t len, const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
 
 /* ---- members of the top-level object, for edits in place ---- */
 

@@ -109,7 +109,7 @@ static void read_docker(struct runtime_reading *reading)
 	struct docker_info *info = &runtime->docker.info;
 	struct runtime_store *store = &runtime->store;
 	struct runtime_names names = {0};
-	bool known = process_is("", runtime->pid, runtime->process.start_us);
+	bool known = process_is("", runtime->daemon.pid, runtime->daemon.start_us);
 	char why[DOCKER_ERROR_MAX];
 	int r;
 
@@ -119,8 +119,8 @@ static void read_docker(struct runtime_reading *reading)
 			"docker.service", "--max-concurrent-downloads", why, sizeof(why));
 	runtime->on_command[RUNTIME_DOWNLOADS] = runtime->docker.unit_sets_downloads;
 	/* With a socket unit, a connection would start a stopped dockerd. */
-	if (docker_process_read(
-		    reading->host, reading->socket, known ? runtime->pid : 0, &process) < 0) {
+	if (docker_process_read(reading->host, reading->socket, known ? runtime->daemon.pid : 0,
+		    &process) < 0) {
 		/* A dockerd that was never started is no concern, unless it could not start. */
 		if (!runtime->found.has_socket && !runtime->answered_once &&
 			!runtime->docker.unit_sets_downloads)
@@ -148,7 +148,7 @@ static void read_docker(struct runtime_reading *reading)
 		if (r < 0)
 			return;
 		runtime_note(runtime, NULL);
-		set_text(runtime->version, info->version);
+		set_text(runtime->daemon.version, info->version);
 		set_text(store->driver, info->storage_driver);
 		set_text(store->directory, info->root_dir);
 	}
@@ -166,14 +166,14 @@ static void read_docker(struct runtime_reading *reading)
  * The latest time at which a missing file was removed: the last change of its directory, unless
  * this was the key file of Docker 20.10's first start. CLOCK_REALTIME; 0: unknown.
  */
-static uint64_t removed_us(const struct runtime_daemon *daemon)
+static uint64_t removed_us(const struct host *host, const struct daemon *daemon)
 {
 	char directory[SETTING_PATH_MAX], path[PATH_MAX], key[PATH_MAX + 16];
 	struct stat st, key_st;
 
 	set_text(directory, daemon->config);
 	*strrchr(directory, '/') = '\0';
-	if (path_in_root(daemon->host->root, directory[0] ? directory : "/", path) < 0 ||
+	if (path_in_root(host->root, directory[0] ? directory : "/", path) < 0 ||
 		stat(path, &st) < 0)
 		return 0;
 	snprintf(key, sizeof(key), "%s/key.json", path);
@@ -183,17 +183,18 @@ static uint64_t removed_us(const struct runtime_daemon *daemon)
 }
 
 static void read_files(
-	struct node_runtime *runtime, const struct runtime_daemon *daemon, const struct wait *wait)
+	struct node_runtime *runtime, const struct host *host, const struct wait *wait)
 {
+	const struct daemon *daemon = &runtime->daemon;
 	struct runtime_files *files = &runtime->files;
 	const char *reported = runtime->reported[RUNTIME_DOWNLOADS];
 	char *downloads = runtime->in_force[RUNTIME_DOWNLOADS];
 
-	docker_config_read(daemon, wait, files);
+	docker_config_read(host, daemon, wait, files);
 	if (files->error < 0 && !reported[0])
 		return;
 	runtime_infer(runtime, RUNTIME_DOWNLOADS,
-		files->changed_us > 0 ? files->changed_us : removed_us(daemon), reported,
+		files->changed_us > 0 ? files->changed_us : removed_us(host, daemon), reported,
 		DEFAULT_DOWNLOADS);
 	if (streq(downloads, "0"))
 		copy_text(downloads, SETTING_VALUE_MAX, DEFAULT_DOWNLOADS);
@@ -214,12 +215,12 @@ static int find_process(
 
 /* ---- verify ---- */
 
-static int check(const struct runtime_daemon *daemon, const struct wait *wait,
+static int check(const struct host *host, const struct daemon *daemon, const struct wait *wait,
 	char why[static RUNTIME_WHY_MAX])
 {
 	struct runtime_files files = {0};
 
-	docker_config_read(daemon, wait, &files);
+	docker_config_read(host, daemon, wait, &files);
 	copy_text(why, RUNTIME_WHY_MAX, files.why);
 	return files.error;
 }
@@ -238,7 +239,7 @@ static int read_images_info(struct image_runtime *runtime, const struct host *ho
 		r = docker_read_info(runtime->socket, &info, wait, why);
 	runtime->knows_mirrors = set_text(runtime->mirrors, info.mirrors);
 	(void)set_text(runtime->insecure, info.insecure);
-	set_text(runtime->version, info.version);
+	set_text(runtime->daemon.version, info.version);
 	set_text(ret->store, info.root_dir);
 	return r;
 }

@@ -138,28 +138,30 @@ static void read_program(const struct host *host, pid_t pid, char program[static
 }
 
 int runtime_process_read(const struct host *host, const struct runtime_driver *driver, pid_t pid,
-	struct runtime_process *ret)
+	struct daemon *daemon)
 {
-	struct runtime_process process = {0};
 	char path[PATH_MAX], value[PATH_MAX];
-	int r = process_start("", pid, &process.start_us);
+	uint64_t start_us;
+	int r = process_start("", pid, &start_us);
 
+	memset(daemon->program, 0, sizeof(*daemon) - offsetof(struct daemon, program));
 	if (r < 0)
 		return r;
 	/* systemd listens on the socket of a socket unit. */
 	if (pid == 1 || !process_is_of_host("", pid))
 		return -ESRCH;
-	process.started_us = realtime_of_boottime(process.start_us);
+	daemon->pid = pid;
+	daemon->start_us = start_us;
+	daemon->started_us = realtime_of_boottime(start_us);
 	if (process_path("", pid, ".", path) == 0) {
 		path[strlen(path) - strlen("/.")] = '\0';
-		copy_text(process.directory, SETTING_PATH_MAX, path[0] ? path : "/");
+		copy_text(daemon->directory, SETTING_PATH_MAX, path[0] ? path : "/");
 	}
-	for (size_t i = 0; driver->options[i] && !process.config[0]; i++)
+	for (size_t i = 0; driver->options[i] && !daemon->config[0]; i++)
 		if (process_option("", pid, driver->options[i], false, value, sizeof(value)) > 0 &&
 			process_path("", pid, value, path) == 0)
-			copy_text(process.config, SETTING_PATH_MAX, path);
-	read_program(host, pid, process.program);
-	*ret = process;
+			copy_text(daemon->config, SETTING_PATH_MAX, path);
+	read_program(host, pid, daemon->program);
 	return 0;
 }
 
@@ -216,16 +218,14 @@ void runtime_set_names(struct node_runtime *runtime, struct runtime_names *names
 
 bool runtime_set_process(struct node_runtime *runtime, const struct host *host, pid_t pid)
 {
-	struct runtime_process process = {0};
+	struct daemon daemon = runtime->daemon;
 
-	if (runtime_process_read(host, runtime->found.driver, pid, &process) < 0)
-		pid = 0;
-	if (pid == runtime->pid && process.start_us == runtime->process.start_us)
+	(void)runtime_process_read(host, runtime->found.driver, pid, &daemon);
+	if (daemon.pid == runtime->daemon.pid && daemon.start_us == runtime->daemon.start_us)
 		return false;
-	runtime->pid = pid;
-	runtime->process = process;
-	if (!process.config[0])
-		copy_text(runtime->process.config, SETTING_PATH_MAX, runtime->found.config);
+	runtime->daemon = daemon;
+	if (!daemon.config[0])
+		copy_text(runtime->daemon.config, SETTING_PATH_MAX, runtime->found.config);
 	/* The new process has read its files again. */
 	memset(runtime->reported, 0, sizeof(runtime->reported));
 	memset(runtime->in_force, 0, sizeof(runtime->in_force));
@@ -233,9 +233,9 @@ bool runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 	return true;
 }
 
-bool runtime_changed_since(const struct runtime_process *process, uint64_t changed_us)
+bool runtime_changed_since(const struct daemon *daemon, uint64_t changed_us)
 {
-	return changed_us > process->started_us + START_SLACK_US;
+	return changed_us > daemon->started_us + START_SLACK_US;
 }
 
 void runtime_infer(struct node_runtime *runtime, enum runtime_setting setting, uint64_t changed_us,
@@ -247,8 +247,8 @@ void runtime_infer(struct node_runtime *runtime, enum runtime_setting setting, u
 
 	if (reported[0])
 		copy_text(value, SETTING_VALUE_MAX, reported);
-	else if (runtime->process.started_us == 0 ||
-		 (!known && runtime_changed_since(&runtime->process, changed_us)))
+	else if (runtime->daemon.started_us == 0 ||
+		 (!known && runtime_changed_since(&runtime->daemon, changed_us)))
 		value[0] = '\0';
 	else if (!known)
 		copy_text(value, SETTING_VALUE_MAX, on_disk[0] ? on_disk : otherwise);

@@ -20,6 +20,8 @@
  *    it.
  */
 
+#include <headroom/file.h>
+
 #include "base/child.h"
 #include "runtime/docker_client.h"
 #include "runtime/images.h"
@@ -56,25 +58,6 @@ struct runtime_location {
 	struct runtime runtime;
 	const char *other_unit; /* of agents, if servers have another; or NULL */
 	const char *needs;      /* a path that must exist, for rows that share a socket; or NULL */
-};
-
-/* The process of a daemon. */
-struct runtime_process {
-	uint64_t start_us; /* CLOCK_BOOTTIME: identifies the process together with its pid */
-	/* CLOCK_REALTIME, +-10 ms. The process has not read files that changed later. */
-	uint64_t started_us;
-	char program[SETTING_PATH_MAX];   /* that the next start runs */
-	char config[SETTING_PATH_MAX];    /* from the driver's options */
-	char directory[SETTING_PATH_MAX]; /* its working directory */
-};
-
-/* A daemon whose configuration is read or verified. */
-struct runtime_daemon {
-	const struct host *host;
-	const char *binary;
-	const char *version;   /* as the daemon reports it: "1.6.20~ds1", "v2.1.4" */
-	const char *config;    /* its main file */
-	const char *directory; /* its working directory; empty: / */
 };
 
 /* ---- settings ---- */
@@ -163,10 +146,8 @@ struct node_runtime {
 	bool no_cri;        /* its CRI plugin is off */
 	bool cannot_start;  /* its configuration forbids it; why names the cure */
 	char why[RUNTIME_WHY_MAX];
-	uint64_t since_us; /* of answer */
-	char version[64];
-	pid_t pid;                      /* of the daemon; 0: unknown */
-	struct runtime_process process; /* config: the default, unless an option names another */
+	uint64_t since_us;    /* of answer */
+	struct daemon daemon; /* config: the default, unless an option names another */
 
 	char reported[RUNTIME_SETTINGS][SETTING_VALUE_MAX]; /* in force, as the runtime reports */
 	char in_force[RUNTIME_SETTINGS][SETTING_VALUE_MAX]; /* also inferred from files */
@@ -252,8 +233,8 @@ struct runtime_driver {
 	 * does not report them (runtime_infer()). Version and main file are known then. NULL:
 	 * settings are unsupported.
 	 */
-	void (*read_files)(struct node_runtime *runtime, const struct runtime_daemon *daemon,
-		const struct wait *wait);
+	void (*read_files)(
+		struct node_runtime *runtime, const struct host *host, const struct wait *wait);
 
 	/* Keys of the configuration, by enum runtime_setting. */
 	struct runtime_key_row keys[RUNTIME_SETTINGS];
@@ -266,27 +247,29 @@ struct runtime_driver {
 	 * Verify. Checks that the daemon accepts its configuration on disk, before every restart
 	 * and reload. -EINVAL or -EBADMSG: it refuses. NULL: no check.
 	 */
-	int (*check)(const struct runtime_daemon *daemon, const struct wait *wait,
+	int (*check)(const struct host *host, const struct daemon *daemon, const struct wait *wait,
 		char why[static RUNTIME_WHY_MAX]);
 
 	/* Checks that it accepts this terminated text, which is also in the file path. Or NULL. */
-	int (*verify)(const struct runtime_daemon *daemon, const char *text, size_t len,
-		const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
+	int (*verify)(const struct host *host, const struct daemon *daemon, const char *text,
+		size_t len, const char *path, const struct wait *wait,
+		char why[static RUNTIME_WHY_MAX]);
 
 	/*
 	 * Dumps the effective configuration with `path` as the main file, as TOML; the caller frees
 	 * it. Dumps before and after an edit may differ in the edited key only. -EINVAL: the
 	 * program refuses the files. NULL: verify() alone counts.
 	 */
-	int (*dump)(const struct runtime_daemon *daemon, const char *path, const struct wait *wait,
-		char **dump, char why[static RUNTIME_WHY_MAX]);
+	int (*dump)(const struct host *host, const struct daemon *daemon, const char *path,
+		const struct wait *wait, char **dump, char why[static RUNTIME_WHY_MAX]);
 
 	/*
 	 * Makes a main file for dump(): it imports `trial` in place of `path`, which the real one
 	 * imports. The caller frees the text.
 	 */
-	int (*main_file)(const struct runtime_daemon *daemon, const char *path, const char *trial,
-		const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX]);
+	int (*main_file)(const struct host *host, const struct daemon *daemon, const char *path,
+		const char *trial, const struct wait *wait, char **text,
+		char why[static RUNTIME_WHY_MAX]);
 
 	/*
 	 * Activate. ACTIVATE_RELOAD sends SIGHUP to the daemon's process, if its name is program.
@@ -383,9 +366,12 @@ const struct runtime_driver *runtime_driver_find(const char *name);
  */
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX]);
 
-/* 0, -ESRCH also for a process in a container and for systemd, or -errno of /proc/PID/stat. */
+/*
+ * Reads what the process of a daemon tells: all members of daemon from program on, empty on an
+ * error. 0, -ESRCH also for a process in a container and for systemd, or -errno of /proc/PID/stat.
+ */
 int runtime_process_read(const struct host *host, const struct runtime_driver *driver, pid_t pid,
-	struct runtime_process *process);
+	struct daemon *daemon);
 
 /*
  * Sends SIGHUP to the daemon's process, unless the pid is now that of another program. pid 0: the
@@ -407,7 +393,7 @@ bool runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 void runtime_set_names(struct node_runtime *runtime, struct runtime_names *names);
 
 /* Whether a file changed after the start of the process, which the kernel rounds. */
-bool runtime_changed_since(const struct runtime_process *process, uint64_t changed_us);
+bool runtime_changed_since(const struct daemon *daemon, uint64_t changed_us);
 
 /*
  * Sets the value in force of a setting to the reported one, or to that of the files if they have

@@ -3,6 +3,8 @@
 
 /* Images of a runtime (calls: driver.h). Names are complete: docker.io/library/busybox:1.36. */
 
+#include <headroom/daemon.h>
+
 #include "runtime/archive.h"
 
 #define IMAGES_WHY_MAX    256
@@ -14,8 +16,8 @@ struct mirror_access;
 /* A runtime whose images are managed: plain data. */
 struct image_runtime {
 	const struct runtime_driver *driver;
-	char socket[128]; /* full path */
-	char version[64]; /* "1.6.20"; "" unknown */
+	struct daemon daemon;
+	char socket[128]; /* full path of the daemon's */
 	bool knows_mirrors;
 	/* Directories of mirror files, separated by colons; or URLs, separated by spaces. */
 	char mirrors[1024];

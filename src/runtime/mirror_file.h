@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "runtime/registry.h"
 
-#include <headroom/setting.h>
+#include <headroom/daemon.h>
 
 struct host;
 struct runtime_driver;

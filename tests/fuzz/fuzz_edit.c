@@ -88,8 +88,7 @@ static void try_key(const struct file_bytes *old, const struct key *key)
 static void read_values(const struct file_bytes *text)
 {
 	static const struct host host = {0};
-	const struct runtime_daemon daemon = {
-		.host = &host, .binary = "", .version = "20.10.24", .config = "/x"};
+	const struct daemon daemon = {.version = "20.10.24", .config = "/x"};
 	const struct wait wait = {.deadline_us = 0, .cancel_fd = -1};
 	struct toml_scan scan = {.text = text->bytes, .len = text->len};
 	char why[RUNTIME_WHY_MAX] = "", string[64];
@@ -102,8 +101,8 @@ static void read_values(const struct file_bytes *text)
 		while (toml_next_string(text->bytes, &item, &at, string, sizeof(string)))
 			;
 	}
-	require((docker_config_check(&daemon, text->bytes, text->len, "/x", &wait, why) < 0) ==
-		(why[0] != '\0'));
+	require((docker_config_check(&host, &daemon, text->bytes, text->len, "/x", &wait, why) <
+			0) == (why[0] != '\0'));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -19,6 +19,7 @@ static void open_node(void *self)
 	tuner->config.wave = (struct wave){
 		.gate = WAVE_OFF, .nodes = 1, .seeds = 1, .round_us = 20 * USEC_PER_SEC};
 	set_text(tuner->sample.runtime.socket, "/run/x");
+	set_text(tuner->sample.runtime.daemon.socket, "/run/x");
 	tuner->sample.runtime.driver = &containerd_driver;
 	tuner->sample.answers = true;
 	strcpy(tuner->sample.kubelet.values.field[KUBELET_IMAGE_GC_HIGH].text, "85");
@@ -262,7 +263,7 @@ static const struct scenario_word at[] = {
 	WORD_CONST("leftovers", struct images_tuner, sample.leftovers, true),
 	WORD_CONST("clean", struct images_tuner, sample.leftovers, false),
 	WORD_CALL("docker", parse_docker),
-	WORD_TEXT("version", struct images_tuner, sample.runtime.version),
+	WORD_TEXT("version", struct images_tuner, sample.runtime.daemon.version),
 	WORD_TEXT("socket", struct images_tuner, sample.runtime.socket),
 	WORD_TEXT("sandbox", struct images_tuner, sample.sandbox),
 	WORD_NUMBER("store-size", struct images_tuner, sample.store_size),

@@ -16,8 +16,12 @@ static const struct node_runtime fresh_containerd = {
 		.config = MAIN_FILE,
 		.unit = "containerd.service",
 		.has_socket = true},
-	.version = "1.6.20",
-	.process = {.program = "/usr/bin/containerd", .config = MAIN_FILE},
+	.daemon = {.driver = "containerd",
+		.unit = "containerd.service",
+		.socket = "/run/containerd/containerd.sock",
+		.version = "1.6.20",
+		.program = "/usr/bin/containerd",
+		.config = MAIN_FILE},
 	.in_force[RUNTIME_PROGRESS_TIMEOUT] = "5m0s",
 	.files.keys = {{.path = MAIN_FILE, .tables = cri_tables, .key = "max_concurrent_downloads"},
 		{.path = MAIN_FILE, .tables = cri_tables, .key = "image_pull_progress_timeout"},
@@ -29,8 +33,11 @@ static const struct node_runtime fresh_docker = {.found = {.name = "docker",
 							 .config = "/etc/docker/daemon.json",
 							 .unit = "docker.service",
 							 .has_socket = true},
-	.version = "20.10.24",
-	.process.config = "/etc/docker/daemon.json",
+	.daemon = {.driver = "docker",
+		.unit = "docker.service",
+		.socket = "/run/docker.sock",
+		.version = "20.10.24",
+		.config = "/etc/docker/daemon.json"},
 	.in_force[RUNTIME_MIRRORS] = "none"};
 
 static void open_node(void *self)
@@ -127,7 +134,7 @@ static bool parse_store(struct scenario *scenario, void *base)
 #define KEY(i) files.keys[i].on_disk
 
 static const struct scenario_word runtime_words[] = {
-	WORD_TEXT("version", ONE, version),
+	WORD_TEXT("version", ONE, daemon.version),
 	WORD_TEXT("downloads", ONE, in_force[RUNTIME_DOWNLOADS]),
 	WORD_TEXT("timeout", ONE, in_force[RUNTIME_PROGRESS_TIMEOUT]),
 	WORD_TEXT("directory", ONE, in_force[RUNTIME_HOSTS_DIRECTORY]),
@@ -140,8 +147,8 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CONST("has-mirrors", ONE, files.has_mirrors, true),
 	WORD_CONST("on-command", ONE, on_command[RUNTIME_DOWNLOADS], true),
 	WORD_CONST("mirrors-on-command", ONE, on_command[RUNTIME_MIRRORS], true),
-	WORD_CONST("not-seen", ONE, pid, 0),
-	WORD_CONST("seen", ONE, pid, 100),
+	WORD_CONST("not-seen", ONE, daemon.pid, 0),
+	WORD_CONST("seen", ONE, daemon.pid, 100),
 	WORD_CONST("no-socket", ONE, found.has_socket, false),
 	WORD_CONST("never-answered", ONE, answered_once, false),
 	WORD_TEXT("driver", ONE, store.driver),
@@ -167,7 +174,7 @@ static bool parse_runtime(
 	if (runtime == sample->runtimes + sample->n) {
 		sample->n++;
 		*runtime = *fresh;
-		runtime->pid = 100;
+		runtime->daemon.pid = 100;
 		runtime->answer = RUNTIME_ANSWERS;
 		runtime->answered_once = runtime->files_known = true;
 		runtime->since_us = runtime->pulls_at_us = 1;
@@ -236,7 +243,7 @@ static bool parse_hosts(struct scenario *scenario, void *base)
 	while (n < ITEMS_MAX && (urls[n] = scenario_word(scenario)))
 		n++;
 	text = mirror_file_make(
-		containerd_driver.mirrors, sample->runtimes[0].version, registry, urls, n);
+		containerd_driver.mirrors, sample->runtimes[0].daemon.version, registry, urls, n);
 	hash_bytes(text, strlen(text), hosts->sum);
 	mirror_file_list(containerd_driver.mirrors, text, hosts->mirrors);
 	free(text);

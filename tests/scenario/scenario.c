@@ -267,9 +267,9 @@ static void add_file(struct scenario *scenario, const char *tuner)
 		scenario, scenario->files, &scenario->n_files, sizeof(scenario->files[0]));
 
 	set_text(record->tuner, tuner);
-	copy_text(record->original, SETTING_VALUE_MAX, need(scenario, "original"));
-	copy_text(record->on_disk, SETTING_VALUE_MAX, need(scenario, "text"));
-	copy_text(record->before, SETTING_VALUE_MAX, need(scenario, "before"));
+	copy_text(record->in_force_originally, SETTING_VALUE_MAX, need(scenario, "original"));
+	copy_text(record->on_disk_originally, SETTING_VALUE_MAX, need(scenario, "text"));
+	copy_text(record->value_before, SETTING_VALUE_MAX, need(scenario, "before"));
 	copy_text(record->wanted, SETTING_VALUE_MAX, need(scenario, "wanted"));
 }
 

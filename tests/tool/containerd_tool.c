@@ -63,29 +63,27 @@ static int setting_of(const char *name)
 
 /* Edits the file as the agent does, but does not keep the original. */
 static int write_edit(
-	const struct runtime_daemon *process, const struct runtime_key *key, const char *literal)
+	const struct daemon *daemon, const struct runtime_key *key, const char *literal)
 {
+	const struct host host = {0};
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	struct file_change change = {.edit = {.text = literal,
-					     .tables = key->tables,
-					     .base = key->base,
-					     .service.driver = "containerd"}};
-	struct service *service = &change.edit.service;
+	struct file_change change = {.text = (char *)literal,
+		.tables = key->tables,
+		.base = key->base,
+		.daemon = *daemon};
 	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
 	char state[] = "/tmp/containerd-tool-XXXXXX", why[EDIT_WHY_MAX] = "", hash[HASH_TEXT_MAX];
 	struct file_at at;
-	struct editor editor = {.host = process->host,
-		.service = service,
+	struct editor editor = {.host = &host,
+		.daemon = &change.daemon,
 		.path = key->path,
 		.at = &at,
 		.wait = &wait};
-	int r = file_locate(process->host, key->path, &at);
+	int r = file_locate(&host, key->path, &at);
 
-	set_text(change.target.key, key->key);
-	set_text(change.edit.dump_key, key->dump_key);
-	set_text(service->binary, process->binary);
-	set_text(service->version, process->version);
-	set_text(service->config, process->config);
+	set_text(change.key, key->key);
+	set_text(change.dump_key, key->dump_key);
+	set_text(change.daemon.driver, "containerd");
 	if (!mkdtemp(state))
 		return fail(state, -errno, "");
 	editor.state = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -104,7 +102,7 @@ static int write_edit(
 		printf("why %s\n", why);
 		return 1;
 	}
-	printf("path %s\ntable %s\nkey %s\nmade %d\n", key->path, change.target.table, key->key,
+	printf("path %s\ntable %s\nkey %s\nmade %d\n", key->path, change.table, key->key,
 		streq(hash, FILE_HASH_NONE));
 	return 0;
 }
@@ -112,11 +110,7 @@ static int write_edit(
 static int apply(char **args)
 {
 	const struct host host = {0};
-	const struct runtime_daemon process = {.host = &host,
-		.config = args[0],
-		.binary = args[1],
-		.version = args[2],
-		.directory = ""};
+	struct daemon daemon = {0};
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 	struct runtime_files config = {0};
 	const struct runtime_key *key;
@@ -127,11 +121,14 @@ static int apply(char **args)
 		!(setting == RUNTIME_DOWNLOADS ? set_text(literal, args[4])
 					       : toml_quote(args[4], literal, sizeof(literal))))
 		return fail(args[3], -EINVAL, args[4]);
-	containerd_config_read(&process, &wait, &config);
+	set_text(daemon.config, args[0]);
+	set_text(daemon.program, args[1]);
+	set_text(daemon.version, args[2]);
+	containerd_config_read(&host, &daemon, &wait, &config);
 	key = &config.keys[setting];
 	printf("dump_key %s\non_disk %s\n", key->dump_key, key->on_disk);
 	if (config.error == 0 && key->refusal == KEY_EDITABLE)
-		return write_edit(&process, key, literal);
+		return write_edit(&daemon, key, literal);
 	printf("why %s\n", config.error < 0 ? config.why : key->why);
 	return 1;
 }

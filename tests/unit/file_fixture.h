@@ -56,12 +56,12 @@ static inline void fixture_clear(struct file_fixture *fixture)
 
 /* Adds a change to the next job. on_disk is the present value of its key, text the new one. */
 static inline struct change *fixture_change(struct file_fixture *fixture, const char *name,
-	const struct file_target target, const char *on_disk, const char *wanted, const char *text)
+	struct file_change file, const char *on_disk, const char *wanted, const char *text)
 {
-	const char *base = target.format == EDIT_TOML ? "version = 2\n" : NULL;
-	struct file_change file = {.target = target, .edit = {.text = text, .base = base}};
 	struct change *change;
 
+	file.text = (char *)text;
+	file.base = file.format == EDIT_TOML ? "version = 2\n" : NULL;
 	if (fixture->done)
 		plan_clear(&fixture->job.plan);
 	fixture->done = false;
@@ -74,31 +74,31 @@ static inline struct change *fixture_change(struct file_fixture *fixture, const 
 static inline struct change *change_downloads(
 	struct file_fixture *fixture, const char *on_disk, const char *wanted)
 {
-	const struct file_target target = {.path = CONFIG_TOML,
+	const struct file_change file = {.path = CONFIG_TOML,
 		.format = EDIT_TOML,
 		.table = CRI,
 		.key = "max_concurrent_downloads"};
 
-	return fixture_change(fixture, DOWNLOADS, target, on_disk, wanted, wanted);
+	return fixture_change(fixture, DOWNLOADS, file, on_disk, wanted, wanted);
 }
 
 static inline struct change *change_docker(
 	struct file_fixture *fixture, const char *on_disk, const char *wanted)
 {
-	const struct file_target target = {
+	const struct file_change file = {
 		.path = DAEMON_JSON, .format = EDIT_JSON, .key = "max-concurrent-downloads"};
 
 	return fixture_change(
-		fixture, "docker.max-concurrent-downloads", target, on_disk, wanted, wanted);
+		fixture, "docker.max-concurrent-downloads", file, on_disk, wanted, wanted);
 }
 
 /* Adds a change of a file that is ours. text NULL: the file is removed. */
 static inline struct change *change_hosts(
 	struct file_fixture *fixture, const char *wanted, const char *text)
 {
-	const struct file_target target = {.path = HOSTS, .format = EDIT_OWN};
+	const struct file_change file = {.path = HOSTS, .format = EDIT_OWN};
 
-	return fixture_change(fixture, "mirrors.docker.io", target, "", wanted, text);
+	return fixture_change(fixture, "mirrors.docker.io", file, "", wanted, text);
 }
 
 /* Runs the job and returns the error of its first change. The plan stays until the next change. */

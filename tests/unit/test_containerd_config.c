@@ -66,17 +66,16 @@ static void read_config(const struct directory *root, const char *version, const
 	struct path main = directory_at(root, n > 0 && files[0].path ? files[0].path : MAIN);
 	struct host host = {0};
 	char text[100];
-	struct runtime_daemon process = {.host = &host,
-		.version = version,
-		.binary = program.text,
-		.directory = "",
-		.config = main.text};
+	struct daemon daemon = {0};
 
+	set_text(daemon.version, version);
+	set_text(daemon.program, program.text);
+	set_text(daemon.config, main.text);
 	snprintf(text, sizeof(text), "containerd github.com/containerd/containerd %s x\n", version);
 	put(root, "/version", text);
 	for (size_t i = 0; i < n && files[i].path; i++)
 		put(root, files[i].path, files[i].text);
-	containerd_config_read(&process, &wait, config);
+	containerd_config_read(&host, &daemon, &wait, config);
 }
 
 static void check(const struct decision *d)

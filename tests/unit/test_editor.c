@@ -58,25 +58,24 @@ static void bench_make(
 	struct bench *bench, const char *program, const char *edited, const char *main)
 {
 	static const char *const tables[] = {"plugins.new", "plugins.old", NULL};
-	struct service *service = &bench->change.edit.service;
+	struct daemon *daemon = &bench->change.daemon;
 	char script[2048];
 
-	*bench = (struct bench){
-		.change = {.target.key = "downloads",
-			.edit = {.text = "10",
-				.tables = tables,
-				.base = "# base\n",
-				.dump_key = DUMP_KEY,
-				.service = {.driver = "containerd", .version = "2.0.0"}}}};
+	*bench = (struct bench){.change = {.key = "downloads",
+					.text = (char *)"10",
+					.tables = tables,
+					.base = "# base\n",
+					.dump_key = DUMP_KEY,
+					.daemon = {.driver = "containerd", .version = "2.0.0"}}};
 	directory_make(&bench->root);
 	snprintf(script, sizeof(script), "#!/bin/sh\n%s\n", program);
 	directory_put(&bench->root, "/program", script);
-	strcpy(service->binary, directory_at(&bench->root, "/program").text);
-	assert_int_equal(chmod(service->binary, 0700), 0);
-	strcpy(service->config, directory_at(&bench->root, main).text);
+	strcpy(daemon->program, directory_at(&bench->root, "/program").text);
+	assert_int_equal(chmod(daemon->program, 0700), 0);
+	strcpy(daemon->config, directory_at(&bench->root, main).text);
 	directory_path(&bench->root, edited, bench->path);
 	bench->editor = (struct editor){.host = &bench->host,
-		.service = service,
+		.daemon = daemon,
 		.path = bench->path,
 		.at = &bench->at,
 		.wait = &no_limit,
@@ -123,7 +122,7 @@ TEST(an_edit_is_verified_by_the_program)
 			fail_msg("%s", bench.why);
 		if (trials[i].expected) {
 			assert_string_equal(new, trials[i].expected);
-			assert_string_equal(bench.change.target.table, "plugins.old");
+			assert_string_equal(bench.change.table, "plugins.old");
 		}
 		snprintf(trial, sizeof(trial), "%s" FILE_NEW, bench.path);
 		assert_int_equal(access(trial, F_OK), -1);
@@ -148,7 +147,7 @@ TEST(an_imported_file_is_tried_through_its_main_file)
 	directory_put(&bench.root, "/conf.d/99-z.toml", "[plugins.old]\ndownloads = 5\n");
 	assert_null(make(&bench, NULL, -EINVAL));
 	assert_non_null(strstr(bench.why, "no effect"));
-	assert_int_equal(edit_check(&bench.host, bench.editor.service, &no_limit, bench.why), 0);
+	assert_int_equal(edit_check(&bench.host, bench.editor.daemon, &no_limit, bench.why), 0);
 }
 
 TEST(dockerd_verifies_daemon_json)
@@ -171,12 +170,12 @@ TEST(dockerd_verifies_daemon_json)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_(bench_clear) struct bench bench;
 		_cleanup_free_ char *new = NULL;
-		struct service *service = &bench.change.edit.service;
+		struct daemon *daemon = &bench.change.daemon;
 
 		bench_make(&bench, cases[i].program, "/daemon.json", "/daemon.json");
-		bench.change.target.format = EDIT_JSON;
-		strcpy(service->driver, "docker");
-		set_text(service->version, cases[i].version);
+		bench.change.format = EDIT_JSON;
+		strcpy(daemon->driver, "docker");
+		set_text(daemon->version, cases[i].version);
 		directory_put(&bench.root, "/daemon.json", cases[i].text);
 		new = make(&bench, cases[i].text, cases[i].error);
 		if (!strstr(bench.why, cases[i].why))

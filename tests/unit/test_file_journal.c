@@ -25,17 +25,16 @@ static void put_note(struct file_journal *journal, const char *path, const char 
 		.original = HASH,
 		.directories = 1,
 		.n_keys = 1,
-		.service = {.activation = ACTIVATE_RESTART,
-			.restart = RESTART_WHEN_IDLE,
-			.driver = "containerd",
-			.unit = "containerd.service"}};
+		.activation = ACTIVATE_RESTART,
+		.restart = RESTART_WHEN_IDLE,
+		.daemon = {.driver = "containerd", .unit = "containerd.service"}};
 	struct file_record *key = note.keys;
 
 	set_text(note.path, path);
 	copy_text(key->name, SETTING_NAME_MAX, "docker.max-concurrent-downloads");
-	copy_text(key->target.key, FILE_KEY_MAX, "max-concurrent-downloads");
+	copy_text(key->key, FILE_KEY_MAX, "max-concurrent-downloads");
 	copy_text(key->wanted, SETTING_VALUE_MAX, wanted);
-	copy_text(key->before, SETTING_VALUE_MAX, "\"\xc3\xa9\\\" 10");
+	copy_text(key->value_before, SETTING_VALUE_MAX, "\"\xc3\xa9\\\" 10");
 	file_journal_put(journal, &note);
 }
 

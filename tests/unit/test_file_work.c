@@ -149,12 +149,12 @@ FIXTURE_TEST(a_setting_that_moved_is_restored_in_both_files)
 	directory_put(&fixture->root, CONFIG_TOML, original);
 	apply_downloads(fixture, "3", "10");
 	change = change_downloads(fixture, "", "10");
-	copy_text(change->file->target.path, SETTING_PATH_MAX, drop_in);
+	copy_text(change->file->path, SETTING_PATH_MAX, drop_in);
 	copy_text(change->old, SETTING_VALUE_MAX, "10");
 	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 	assert_int_equal(fixture->n_records, 1);
-	assert_string_equal(fixture->records[0].original, "3");
-	assert_string_equal(fixture->records[0].target.path, drop_in);
+	assert_string_equal(fixture->records[0].in_force_originally, "3");
+	assert_string_equal(fixture->records[0].path, drop_in);
 	directory_put(&fixture->root, CONFIG_TOML, "what is [ this");
 	change = (struct change *)restore_all(fixture);
 	assert_int_equal(fixture->job.plan.n, 2);
@@ -244,8 +244,8 @@ static void expect_reload(struct file_fixture *fixture, pid_t pid, bool taken)
 
 	must(asprintf(&text, "%d %d", pid, taken) < 0 ? NULL : text);
 	change = change_hosts(fixture, text, text);
-	change->file->edit.service =
-		(struct service){.activation = ACTIVATE_RELOAD, .driver = "docker", .pid = pid};
+	change->file->activation = ACTIVATE_RELOAD;
+	change->file->daemon = (struct daemon){.driver = "docker", .pid = pid};
 	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 	assert_string_equal(change->held, "reload-pending");
 	assert_int_equal(change->retry_us > now_us() + FILE_RETRY_US, taken);

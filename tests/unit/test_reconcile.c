@@ -26,7 +26,7 @@ static void fixture_make(struct fixture *fixture)
 	*fixture = (struct fixture){0};
 	fixture->want = (struct want){
 		.name = "vm.a", .actual = "100", .wanted = "100", .reason = "configured"};
-	fixture->file = (struct file_change){.edit = {.text = "10", .base = "version = 2\n"}};
+	fixture->file = (struct file_change){.text = (char *)"10", .base = "version = 2\n"};
 	fixture->proposal = (struct proposal){.wants = &fixture->want, .n_wants = 1};
 	fixture->decide.now_us = HOUR;
 	fixture->input = (struct reconcile_input){.tuner = "sysctl",
@@ -311,8 +311,8 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 	assert_string_equal(change->new, "10");
 	assert_false(change->file->activate_only);
 	/* The plan has a copy: the text of the tuner is valid until its next decision. */
-	assert_ptr_not_equal(change->file->edit.text, fixture->file.edit.text);
-	assert_string_equal(change->file->edit.text, "10");
+	assert_ptr_not_equal(change->file->text, fixture->file.text);
+	assert_string_equal(change->file->text, "10");
 	/* It is in force, but the file lacks it: the next start would lose it. */
 	poll_file_to(fixture, "10", "3", SETTING_PENDING, "configured", 1);
 	poll_file_to(fixture, "10", "10", SETTING_IN_SYNC, "in-sync", 0);
@@ -350,8 +350,10 @@ TEST(a_recorded_value_in_the_file_is_not_drift)
 		_cleanup_fixture_ struct fixture fixture;
 
 		fixture_make(&fixture);
-		fixture.file_record = (struct file_record){
-			.name = "vm.a", .original = "3", .before = "8", .wanted = "10"};
+		fixture.file_record = (struct file_record){.name = "vm.a",
+			.in_force_originally = "3",
+			.value_before = "8",
+			.wanted = "10"};
 		copy_text(fixture.file_record.failed, SETTING_VALUE_MAX, cases[i].failed);
 		fixture.decide.files = &fixture.file_record;
 		fixture.decide.n_files = 1;

@@ -335,7 +335,7 @@ static void want_pin(
 		want->reason = "runtime-silent";
 	} else if (!driver->pin && image && image->pinned && pinned) {
 		copy_text(want->wanted, SETTING_VALUE_MAX, PINNED); /* by the runtime itself */
-	} else if (!driver->pin || !driver->honours_pins(sample->runtime.version)) {
+	} else if (!driver->pin || !driver->honours_pins(sample->runtime.daemon.version)) {
 		want->error = -ENOENT;
 		want->reason = driver->pin ? "pins-ignored" : "no-pins";
 	} else if (!image) {
@@ -346,7 +346,7 @@ static void want_pin(
 	want->kind = SETTING_PIN;
 	set_text(want->pin.image, name);
 	set_text(want->pin.driver, driver->name);
-	set_text(want->pin.socket, sample->runtime.socket + strlen(tuner->host->root));
+	set_text(want->pin.socket, sample->runtime.daemon.socket);
 	if (image && !want->error)
 		copy_text(want->actual, SETTING_VALUE_MAX, image->pinned ? PINNED : NOT_PINNED);
 }

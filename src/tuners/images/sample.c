@@ -220,6 +220,7 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 				sample->sandbox_us = sample->runtime.knows_mirrors = 0;
 			runtime->driver = found[i].driver;
 			set_text(runtime->socket, socket);
+			set_text(runtime->daemon.socket, found[i].socket);
 			r = ask(request, &bounded);
 			if (r == 0)
 				r = runtime->driver->list(runtime, &bounded, &sample->images,

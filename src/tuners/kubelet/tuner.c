@@ -185,8 +185,8 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 	struct file_change *file = want->file;
 
 	set_text(want->name, SETTING);
-	file->target.format = EDIT_OWN;
-	set_text(file->target.path, seen->config);
+	file->format = EDIT_OWN;
+	set_text(file->path, seen->config);
 	if (running)
 		set_text(want->actual, running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
 	want->reason = "kept";
@@ -194,14 +194,13 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 	if (!kubelet->manage || obstacle_of(seen) ||
 		(!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
 		return;
-	if (snprintf(file->target.path, sizeof(file->target.path), "%s/%s", seen->config_dir,
-		    KUBELET_OWN_FILE) >= (int)sizeof(file->target.path)) {
+	if (snprintf(file->path, sizeof(file->path), "%s/%s", seen->config_dir, KUBELET_OWN_FILE) >=
+		(int)sizeof(file->path)) {
 		want->error = -ENAMETOOLONG;
 		return;
 	}
 	want->reason = "configured";
-	file->edit.service =
-		(struct service){.activation = ACTIVATE_NOTHING, .unit = "kubelet.service"};
+	set_text(file->daemon.unit, "kubelet.service");
 	set_text(want->wanted, "false");
 	if (seen->own == KUBELET_OWN_WRITTEN)
 		set_text(file->on_disk, "false");

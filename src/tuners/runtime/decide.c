@@ -25,29 +25,17 @@ void runtime_name(const struct runtime_sample *sample, const struct node_runtime
 		first == runtime ? driver->name : runtime->found.name, driver->keys[setting].name);
 }
 
-void runtime_set_service(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, enum activation activation, struct file_change *file)
+void runtime_set_daemon(const struct runtime_decision *decision, const struct node_runtime *runtime,
+	enum activation activation, struct file_change *file)
 {
-	struct service *service = &file->edit.service;
-
-	*service = (struct service){
-		.activation = activation,
-		.restart = runtime->found.managed_by != RUNTIME_OF_NODE
-				   ? RESTART_NEVER
-				   : decision->tuner->config.restart,
-		.busy = runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
-			runtime->pulls_at_us == 0 ||
-			pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US,
-		.pid = (int)runtime->pid,
-	};
-	set_text(service->driver, runtime->found.driver->name);
-	set_text(service->binary, runtime->process.program);
-	set_text(service->version, runtime->version);
-	set_text(service->config, runtime->process.config);
-	set_text(service->directory, runtime->process.directory);
-	set_text(service->socket, runtime->found.socket);
-	if (activation == ACTIVATE_RESTART && runtime->found.unit)
-		set_text(service->unit, runtime->found.unit);
+	file->activation = activation;
+	file->restart = runtime->found.managed_by != RUNTIME_OF_NODE
+				? RESTART_NEVER
+				: decision->tuner->config.restart;
+	file->daemon = runtime->daemon;
+	file->daemon.busy =
+		runtime->pulls.n > 0 || runtime->pulls.n_images > 0 || runtime->pulls_at_us == 0 ||
+		pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US;
 }
 
 struct want *runtime_want(const struct runtime_decision *decision,
@@ -59,15 +47,15 @@ struct want *runtime_want(const struct runtime_decision *decision,
 	struct file_change *file = want->file;
 
 	runtime_name(&decision->tuner->sample, runtime, setting, want->name);
-	file->target.format = driver->format;
-	set_text(file->target.path, key->path[0] ? key->path : runtime->process.config);
-	set_text(file->target.key, key->key ? key->key : driver->keys[setting].name);
+	file->format = driver->format;
+	set_text(file->path, key->path[0] ? key->path : runtime->daemon.config);
+	set_text(file->key, key->key ? key->key : driver->keys[setting].name);
 	if (key->tables)
-		set_text(file->target.table, key->tables[0]);
-	file->edit.tables = key->tables;
-	file->edit.base = key->base;
-	set_text(file->edit.dump_key, key->dump_key);
-	runtime_set_service(decision, runtime, driver->keys[setting].activation, file);
+		set_text(file->table, key->tables[0]);
+	file->tables = key->tables;
+	file->base = key->base;
+	set_text(file->dump_key, key->dump_key);
+	runtime_set_daemon(decision, runtime, driver->keys[setting].activation, file);
 	want->reason = "configured";
 	return want;
 }
@@ -80,8 +68,8 @@ void runtime_leave(struct want *want, const char *reason)
 
 const char *runtime_obstacle(const struct node_runtime *runtime)
 {
-	bool hidden = runtime->pid == 0 ||
-		      (runtime->found.driver->needs_program && !runtime->process.program[0]);
+	bool hidden = runtime->daemon.pid == 0 ||
+		      (runtime->found.driver->needs_program && !runtime->daemon.program[0]);
 	const char *reason = NULL;
 
 	if (runtime->files.error == -ESTALE)
@@ -182,17 +170,20 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	/* The administrator's value: in the file, else in force. */
 	record = record_of(decision, want->name);
 	ours = record && (value_equal(want->file->on_disk, record->wanted) ||
-				 value_equal(want->file->on_disk, record->before));
-	in_file = ours ? record->on_disk : want->file->on_disk;
-	in_force = record ? record->original : want->actual;
+				 value_equal(want->file->on_disk, record->value_before));
+	in_file = ours ? record->on_disk_originally : want->file->on_disk;
+	in_force = record ? record->in_force_originally : want->actual;
 	/* dockerd does not start with both: its option wins, and our value must go. */
 	if (runtime->on_command[setting] && ours && want->file->on_disk[0] &&
-		!value_equal(want->file->on_disk, record->on_disk)) {
-		free((char *)want->file->edit.text);
-		want->file->edit.text = record->on_disk[0] ? must(strdup(record->on_disk)) : NULL;
-		want->file->edit.service.activation = ACTIVATE_NOTHING;
+		!value_equal(want->file->on_disk, record->on_disk_originally)) {
+		free(want->file->text);
+		want->file->text = record->on_disk_originally[0]
+					   ? must(strdup(record->on_disk_originally))
+					   : NULL;
+		want->file->activation = ACTIVATE_NOTHING;
 		copy_text(want->wanted, SETTING_VALUE_MAX,
-			record->on_disk[0] ? record->on_disk : record->original);
+			record->on_disk_originally[0] ? record->on_disk_originally
+						      : record->in_force_originally);
 		/* The value before ours was unknown: without the key, it is the default. */
 		if (!want->wanted[0])
 			snprintf(want->wanted, sizeof(want->wanted), "%" PRIu64,
@@ -265,7 +256,7 @@ static void judge_restart(const struct runtime_decision *decision)
 
 	for (size_t i = 0; i < proposal->n_wants && reading->status != CONDITION_TRUE; i++) {
 		const struct want *want = &proposal->wants[i];
-		const struct service *service = &want->file->edit.service;
+		const struct file_change *file = want->file;
 		const struct setting *setting =
 			find_named(input->settings, input->n_settings, want->name);
 		const struct file_record *record = record_of(decision, want->name);
@@ -275,33 +266,33 @@ static void judge_restart(const struct runtime_decision *decision)
 			if (streq(setting->reason, cures[k][0]))
 				cure = cures[k][1];
 		/* The file broke after our write. Its values are unknown. */
-		if (service->activation == ACTIVATE_RESTART && record &&
+		if (file->activation == ACTIVATE_RESTART && record &&
 			streq(want->reason, "file-unusable") &&
 			!value_equal(want->actual, record->wanted))
 			condition_raise(reading, "file-unusable",
 				"%s was set to %s, and %s cannot be restarted with a broken file: %s",
-				want->name, record->wanted, service->unit,
-				runtime_find(&decision->tuner->sample, service->socket)->files.why);
-		if (service->activation != ACTIVATE_RESTART || !want->wanted[0] ||
-			want->error < 0 || !value_equal(want->file->on_disk, want->wanted) ||
+				want->name, record->wanted, file->daemon.unit,
+				runtime_find(&decision->tuner->sample, file->daemon.socket)
+					->files.why);
+		if (file->activation != ACTIVATE_RESTART || !want->wanted[0] || want->error < 0 ||
+			!value_equal(want->file->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
 			continue;
 		condition_raise(reading, cure ? setting->reason : "restart-pending",
 			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
-			want->file->target.path,
-			want->actual[0] ? want->actual : "an unknown value");
+			want->file->path, want->actual[0] ? want->actual : "an unknown value");
 		/* Then the administrator restarts it: no fault. */
-		reading->milder = !cure && service->restart == RESTART_NEVER;
+		reading->milder = !cure && file->restart == RESTART_NEVER;
 		if (cure)
 			condition_append(reading, "%s%s", setting->why, cure);
-		else if (service->restart == RESTART_NEVER)
-			condition_append(reading, "restart %s%s", service->unit,
+		else if (file->restart == RESTART_NEVER)
+			condition_append(reading, "restart %s%s", file->daemon.unit,
 				decision->tuner->config.restart == RESTART_NEVER
 					? ", or set runtime.restart"
 					: "");
 		else
-			condition_append(reading, "%s is restarted %s", service->unit,
-				service->restart == RESTART_NOW
+			condition_append(reading, "%s is restarted %s", file->daemon.unit,
+				file->restart == RESTART_NOW
 					? "now"
 					: "when nothing is being pulled, at most once an hour");
 	}

@@ -106,7 +106,7 @@ static void want_mirror_list(
 	for (const char *at = files->mirrors; *at; at += strspn(at, " ")) {
 		size_t len = strcspn(at, " ");
 		bool ours = record && registry_list_has(record->wanted, at, len) &&
-			    !registry_list_has(record->on_disk, at, len);
+			    !registry_list_has(record->on_disk_originally, at, len);
 
 		for (size_t i = 0; i < config->n_mirrors && !ours; i++)
 			ours = strlen(config->mirrors[i].url) == len &&
@@ -150,13 +150,14 @@ static void want_file(const struct runtime_decision *decision, const struct mirr
 		runtime->found.managed_by != RUNTIME_OF_NODE)
 		runtime++;
 	if (n > 0)
-		text = mirror_file_make(format, runtime->version, on_disk->registry, up, (size_t)n);
+		text = mirror_file_make(
+			format, runtime->daemon.version, on_disk->registry, up, (size_t)n);
 	want = proposal_file(decision->proposal, text);
 	snprintf(want->name, sizeof(want->name), "%s%.100s", format->setting, on_disk->registry);
-	want->file->target.format = EDIT_OWN;
-	set_text(want->file->target.path, on_disk->path);
+	want->file->format = EDIT_OWN;
+	set_text(want->file->path, on_disk->path);
 	if (format->activation != ACTIVATE_NOTHING)
-		runtime_set_service(decision, runtime, format->activation, want->file);
+		runtime_set_daemon(decision, runtime, format->activation, want->file);
 	if (text)
 		hash_bytes(text, strlen(text), sum);
 	mirror_file_list(format, text ? text : "", want->wanted);
@@ -175,7 +176,7 @@ static void want_file(const struct runtime_decision *decision, const struct mirr
 		want->reason = "runtime-unsupported";
 	} else if (on_disk->exists && !on_disk->ours) {
 		runtime_leave(want, "file-of-others");
-	} else if (runtime->pid == 0) {
+	} else if (runtime->daemon.pid == 0) {
 		runtime_leave(want, "process-not-seen");
 	} else if (runtime->files.keys[RUNTIME_HOSTS_DIRECTORY].refusal == KEY_EXCLUDED) {
 		runtime_leave(want, "mirrors-without-effect");

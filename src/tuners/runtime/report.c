@@ -100,10 +100,10 @@ static void add_runtime(
 
 	json_text(object, "name", runtime->found.name);
 	json_text(object, "kind", runtime->found.driver->name);
-	json_text(object, "version", runtime->version);
+	json_text(object, "version", runtime->daemon.version);
 	json_text(object, "socket", runtime->found.socket);
 	json_text(object, "unit", runtime->found.unit);
-	json_text(object, "config", runtime->process.config);
+	json_text(object, "config", runtime->daemon.config);
 	json_text(object, "state", down ? "not-running" : answers[runtime->answer]);
 	json_text(object, "why", runtime->why[0] ? runtime->why : runtime->files.why);
 	json_text(object, "max_concurrent_downloads", runtime->in_force[RUNTIME_DOWNLOADS]);
@@ -167,9 +167,9 @@ void runtime_metrics(const void *self, const void *, struct metric_sink *sink)
 
 	metric_family(sink, "headroom_runtime_info");
 	for (size_t i = 0; i < sample->n; i++)
-		if (sample->runtimes[i].version[0])
+		if (sample->runtimes[i].daemon.version[0])
 			metric_sample(sink, 1, sample->runtimes[i].found.name,
-				sample->runtimes[i].version, NULL);
+				sample->runtimes[i].daemon.version, NULL);
 	metric_family(sink, "headroom_runtime_max_concurrent_downloads");
 	for (size_t i = 0; i < sample->n; i++) {
 		const char *downloads = sample->runtimes[i].in_force[RUNTIME_DOWNLOADS];

@@ -100,8 +100,9 @@ void runtime_decide_mirrors(const struct runtime_decision *decision);
 struct want *runtime_want(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum runtime_setting setting, const char *text);
 
-void runtime_set_service(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, enum activation activation, struct file_change *file);
+/* Sets how a file takes effect: the runtime's daemon reads it. */
+void runtime_set_daemon(const struct runtime_decision *decision, const struct node_runtime *runtime,
+	enum activation activation, struct file_change *file);
 
 /* "containerd.KEY": the first runtime of a driver has the driver's name, others their own. */
 void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,

@@ -52,9 +52,12 @@ static void discover(struct runtime_tuner *request)
 			known->addresses.entries = NULL;
 			known->names.entries = NULL;
 		} else {
-			copy_text(runtime->process.config, SETTING_PATH_MAX, found[i].config);
+			set_text(runtime->daemon.config, found[i].config);
 		}
 		runtime->found = found[i];
+		set_text(runtime->daemon.driver, found[i].driver->name);
+		set_text(runtime->daemon.socket, found[i].socket);
+		set_text(runtime->daemon.unit, found[i].unit);
 		if (!runtime->found.has_socket && runtime->answer == RUNTIME_ANSWERS)
 			runtime_note(runtime, "its socket is gone");
 	}
@@ -81,24 +84,6 @@ static void list_mirrors(struct runtime_tuner *request)
 	}
 	memcpy(sample->mirrors, mirrors, sizeof(mirrors));
 	sample->n_mirrors = n;
-}
-
-static void sample_files(
-	struct node_runtime *runtime, const struct runtime_tuner *request, const struct wait *wait)
-{
-	const struct runtime_driver *driver = runtime->found.driver;
-	const struct runtime_daemon daemon = {.host = request->host,
-		.binary = runtime->process.program,
-		.version = runtime->version,
-		.config = runtime->process.config,
-		.directory = runtime->process.directory};
-
-	if ((!runtime->version[0] &&
-		    (!driver->has_constant_keys || runtime->answer == RUNTIME_ASKED)) ||
-		!runtime->process.config[0] || !driver->read_files)
-		return;
-	runtime->files_known = true;
-	driver->read_files(runtime, &daemon, wait);
 }
 
 /* ---- the file system of the images ---- */
@@ -166,7 +151,13 @@ void runtime_sample(void *data, const struct wait *wait)
 			request->opened, request->n_opened, socket, wait, slow, false};
 		runtime->found.driver->read(&reading);
 		request->cancelled |= reading.cancelled;
-		sample_files(runtime, request, wait);
+		/* Without the daemon's version, some drivers cannot know its keys. */
+		if ((runtime->daemon.version[0] || (runtime->found.driver->has_constant_keys &&
+							   runtime->answer != RUNTIME_ASKED)) &&
+			runtime->daemon.config[0] && runtime->found.driver->read_files) {
+			runtime->files_known = true;
+			runtime->found.driver->read_files(runtime, request->host, wait);
+		}
 		sample_store(request->host, &runtime->store);
 	}
 	runtime_sample_files(request);

@@ -358,10 +358,10 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 		struct node_runtime *runtime = &sample->runtimes[i];
 
 		/* A restarted runtime is asked at once. */
-		if (runtime->pid <= 0 || runtime->answer != RUNTIME_ANSWERS ||
-			process_start("", runtime->pid, &started) != -ESRCH)
+		if (runtime->daemon.pid <= 0 || runtime->answer != RUNTIME_ANSWERS ||
+			process_start("", runtime->daemon.pid, &started) != -ESRCH)
 			continue;
-		runtime->pid = 0;
+		runtime->daemon.pid = 0;
 		runtime->no_cri = false;
 		runtime->due_us = 0;
 		tuner->due = true;

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A file setting is one key of a daemon's configuration file, or a whole file of ours. The file
+ * and the record of its original survive a reboot.
+ */
+
+#include <headroom/daemon.h>
+
+#define FILE_TABLE_MAX 128
+#define FILE_KEY_MAX   64
+
+enum edit_format {
+	EDIT_TOML, /* one key of one table; every other byte stays */
+	EDIT_JSON, /* one key of the root object; every other byte stays */
+	EDIT_OWN,  /* the whole file is ours */
+};
+
+/* In memory only: the part of a want or a change that only file settings have. */
+struct file_change {
+	char path[SETTING_PATH_MAX]; /* below the host's root */
+	enum edit_format format;
+	char table[FILE_TABLE_MAX]; /* EDIT_TOML: plugins."io.containerd.grpc.v1.cri"; else "" */
+	char key[FILE_KEY_MAX];     /* EDIT_TOML, EDIT_JSON: max_concurrent_downloads */
+	/*
+	 * The value in the file now, which is in force after the daemon's next start; empty:
+	 * absent. With EDIT_OWN it equals wanted if and only if the file is `text`.
+	 */
+	char on_disk[SETTING_VALUE_MAX];
+	/*
+	 * EDIT_OWN: the whole new text. EDIT_TOML, EDIT_JSON: the value in the file's syntax, such
+	 * as 10, "30m0s" with its quotes, or ["a", "b"]. NULL removes the key (EDIT_OWN: the file).
+	 * Owned.
+	 */
+	char *text;
+	/* For a driver with dump(): tables to try in this order until the dump has the value;
+	 * static and ended by NULL. */
+	const char *const *tables;
+	/* The text that precedes the edit in a new file; static, or NULL. */
+	const char *base;
+	char dump_key[200]; /* the key's full name in the driver's dump */
+	enum activation activation;
+	enum restart_policy restart;
+	struct daemon daemon; /* which reads the file */
+	bool activate_only;   /* the file has the value; its daemon must restart or reload */
+	bool written;         /* after apply or restore */
+};
+
+/* Durable, in the journal: a file setting, recorded before its first write and before each. */
+struct file_record {
+	char name[SETTING_NAME_MAX];
+	char tuner[32];
+	char path[SETTING_PATH_MAX]; /* this, format, table and key as in struct file_change */
+	enum edit_format format;
+	char table[FILE_TABLE_MAX];
+	char key[FILE_KEY_MAX];
+	char in_force_originally[SETTING_VALUE_MAX]; /* before our first write */
+	char on_disk_originally[SETTING_VALUE_MAX];  /* in the file then; empty: absent */
+	char value_before[SETTING_VALUE_MAX];        /* in the file when wanted was recorded */
+	char wanted[SETTING_VALUE_MAX];
+	char failed[SETTING_VALUE_MAX]; /* a value with which the daemon did not start again */
+};
