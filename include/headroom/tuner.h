@@ -15,6 +15,7 @@
 
 struct config;
 struct config_fault_list;
+struct facts;
 struct host;
 struct cJSON;
 struct metric_sink;
@@ -140,9 +141,10 @@ struct tuner_ops {
 
 	/*
 	 * Probes the node, once. Returns self, for close. If the node lacks something, decide()
-	 * reports it. loop is NULL for commands without an agent.
+	 * reports it. facts is what tuners find for each other. loop is NULL for commands without
+	 * an agent.
 	 */
-	void *(*open)(const struct host *host, struct tuner_loop *loop);
+	void *(*open)(const struct host *host, struct facts *facts, struct tuner_loop *loop);
 
 	/* Copies the configured values, after open and at each reload. May be NULL. */
 	void (*configure)(void *self, const struct config *config);

@@ -144,8 +144,6 @@ int core_open(struct core *core, const struct core_options *options, const struc
 	node->started_us = node->reloaded_us = realtime_us();
 	if (!host_init(&core->host, options->host_root))
 		return -ENAMETOOLONG;
-	core->host.names = &core->names;
-	core->host.findings = &core->findings;
 	if (core_directory(&core->host, CORE_STATE, core->state) < 0)
 		core->state[0] = '\0';
 	core->host.state = core->state;
@@ -175,7 +173,7 @@ void core_close(struct core *core)
 		close_tuner(&core->node.tuners[i]);
 		proposal_clear(&core->node.tuners[i].proposal);
 	}
-	free(core->names.entries);
+	free(core->facts.names.entries);
 	cleanup_value_store_close(&core->values);
 	cleanup_file_journal_close(&core->journal);
 	cleanup_close(&core->lock);
@@ -419,7 +417,7 @@ void core_reconfigure(struct core *core, struct config *config)
 		if (!tuner->self) {
 			tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
 			tuner->self = tuner->ops->open(
-				&core->host, core->loop.event ? &tuner->loop : NULL);
+				&core->host, &core->facts, core->loop.event ? &tuner->loop : NULL);
 		}
 		if (tuner->ops->configure)
 			tuner->ops->configure(tuner->self, config);

@@ -10,7 +10,7 @@
 #include "config/config.h"
 #include "model/node.h"
 #include "workload/cgroup.h"
-#include "workload/findings.h"
+#include "workload/facts.h"
 
 /* Deadline of a job in a command. */
 #define CORE_JOB_US (3 * USEC_PER_SEC)
@@ -26,8 +26,7 @@ struct core {
 	struct core_options options;
 	struct tuner_loop loop; /* copied to each tuner; event NULL: a command */
 	struct host host;
-	struct names names; /* of host */
-	struct findings findings;
+	struct facts facts;
 	char state[PATH_MAX]; /* path of CORE_STATE, or "" */
 	struct config_source source;
 	struct config *config;

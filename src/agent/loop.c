@@ -213,7 +213,7 @@ static void record(struct agent *agent)
 		snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
 		agent->recorder = recorder_open(agent->event, directory, boot);
 	}
-	recorder_tick(agent->recorder, &core->node, &core->names, now_us());
+	recorder_tick(agent->recorder, &core->node, &core->facts.names, now_us());
 }
 
 static int on_tick(sd_event_source *source, uint64_t, void *userdata)

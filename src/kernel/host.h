@@ -10,15 +10,10 @@
 
 #include <headroom/setting.h>
 
-struct names;
-struct findings;
-
 struct host {
 	char root[256];    /* of HEADROOM_HOST_ROOT or --host-root, without a last slash; "": / */
 	const char *state; /* path of the state directory for this process; "": none */
-	const char *node_name;     /* in reports */
-	struct names *names;       /* of pods and containers, from runtimes; NULL: none */
-	struct findings *findings; /* of tuners, for each other; NULL: none */
+	const char *node_name; /* in reports */
 };
 
 /* root is as the user gave it. Returns false if it is too long. */

@@ -162,6 +162,7 @@ struct known {
 
 struct cgroups {
 	const struct host *host;
+	const struct names *names;
 	int root;            /* -1: none */
 	struct known *known; /* by inode */
 	size_t n, allocated;
@@ -169,11 +170,11 @@ struct cgroups {
 	size_t missing;      /* wanted cgroups that the walk has not found yet */
 };
 
-struct cgroups *cgroups_open(const struct host *host, int root)
+struct cgroups *cgroups_open(const struct host *host, const struct names *names, int root)
 {
 	struct cgroups *cgroups = must(calloc(1, sizeof(*cgroups)));
 
-	*cgroups = (struct cgroups){.host = host, .root = root};
+	*cgroups = (struct cgroups){.host = host, .names = names, .root = root};
 	return cgroups;
 }
 
@@ -312,7 +313,7 @@ struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode)
 	struct workload workload = known ? known->workload : unknown_cgroup(inode);
 
 	/* The runtime may name a pod after its cgroup was found. */
-	names_apply(cgroups->host->names, &workload);
+	names_apply(cgroups->names, &workload);
 	return workload;
 }
 

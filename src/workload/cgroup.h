@@ -57,8 +57,11 @@ int cgroup_root_open(const struct host *host, const char *controller, char *why,
  */
 struct cgroups;
 
-/* cgroups_close() closes root, a descriptor of the hierarchy's root. -1: no cgroup is known. */
-struct cgroups *cgroups_open(const struct host *host, int root);
+/*
+ * cgroups_close() closes root, a descriptor of the hierarchy's root. -1: no cgroup is known. names
+ * may be NULL.
+ */
+struct cgroups *cgroups_open(const struct host *host, const struct names *names, int root);
 void cgroups_close(struct cgroups *cgroups);
 
 /*

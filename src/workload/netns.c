@@ -33,6 +33,7 @@ struct owner {
 
 struct netns_owners {
 	const struct host *host;
+	const struct names *names;
 	int list_fd;
 	uint32_t own; /* the agent's namespace, which is the host's */
 	struct owner owners[OWNERS_MAX];
@@ -40,12 +41,14 @@ struct netns_owners {
 	uint64_t learned_at_us;
 };
 
-struct netns_owners *netns_owners_open(const struct host *host, int list_fd)
+struct netns_owners *netns_owners_open(
+	const struct host *host, const struct names *names, int list_fd)
 {
 	struct netns_owners *owners = must(calloc(1, sizeof(*owners)));
 	struct stat st;
 
 	owners->host = host;
+	owners->names = names;
 	owners->list_fd = list_fd;
 	if (stat("/proc/self/ns/net", &st) == 0)
 		owners->own = (uint32_t)st.st_ino;
@@ -194,7 +197,7 @@ struct workload netns_owners_find(const struct netns_owners *owners, uint32_t ne
 	struct workload workload = owner ? owner->workload : unknown_netns(netns);
 
 	if (owner)
-		names_apply(owners->host->names, &workload);
+		names_apply(owners->names, &workload);
 	return workload;
 }
 

@@ -7,17 +7,18 @@
  * while the same process or name exists.
  */
 
-#include "kernel/host.h"
+#include "workload/cgroup.h"
 
 #include <headroom/workload.h>
 
 struct netns_owners;
 
 /*
- * list_fd is the link of an iterator of owner_records. With -1 only /run/netns names owners. The
- * caller frees the result.
+ * list_fd is the link of an iterator of owner_records. With -1 only /run/netns names owners. names
+ * may be NULL. The caller frees the result.
  */
-struct netns_owners *netns_owners_open(const struct host *host, int list_fd);
+struct netns_owners *netns_owners_open(
+	const struct host *host, const struct names *names, int list_fd);
 
 /*
  * Checks the known owners of these namespaces (inodes) and searches the unknown ones, at most every

@@ -6,11 +6,12 @@
 #include "test.h"
 
 #include "base/file.h"
-#include "kernel/host.h"
+#include "workload/facts.h"
 
 struct directory {
 	char path[64];
 	struct host host; /* its root is the directory */
+	struct facts facts;
 };
 
 static inline void directory_make(struct directory *directory)

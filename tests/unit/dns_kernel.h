@@ -143,7 +143,7 @@ static void begin(struct fixture *node)
 	directory_make(&node->directory);
 	directory_put(&node->directory, "/etc/resolv.conf",
 		"nameserver 168.63.129.16\nsearch cluster.LOCAL ec2.internal\n");
-	node->sensor = dns_tuner.open(&node->directory.host, NULL);
+	node->sensor = dns_tuner.open(&node->directory.host, &node->directory.facts, NULL);
 	node->kernel = node->sensor->bpf = dns_bpf_load(why);
 	node->sensor->config.budget_auto = true;
 	copy_text(node->sensor->config.domains[0], DNS_DOMAIN_MAX, "cluster.local");

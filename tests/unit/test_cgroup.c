@@ -167,7 +167,7 @@ struct node {
 static void begin(struct node *node)
 {
 	directory_make(&node->directory);
-	node->cgroups = cgroups_open(&node->directory.host,
+	node->cgroups = cgroups_open(&node->directory.host, NULL,
 		open(node->directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 

@@ -54,8 +54,8 @@ static void use_cgroups(struct fixture *node)
 	struct path root = directory_at(&node->directory, "/cgroup");
 
 	cgroups_close(node->sensor->cgroups);
-	node->sensor->cgroups = cgroups_open(
-		&node->directory.host, open(root.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	node->sensor->cgroups = cgroups_open(&node->directory.host, &node->directory.facts.names,
+		open(root.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 #define POD "/kubepods/pod0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4d5e6"
@@ -92,9 +92,8 @@ STATE_TEST(an_address_counts_for_its_present_owner)
 	} table[] = {{"uid-a", 100, 100}, {"uid-a", 150, 150}, {NULL, 160, 10}, {"uid-a", 170, 170},
 		{"uid-b", 200, 30}, {"uid-b", 250, 80}, {NULL, 260, 10}, {"uid-c", 300, 50}};
 	const struct dns_label *label = serve(node, 1, 1);
-	struct names names = {0};
+	struct names *names = &node->directory.facts.names;
 
-	node->directory.host.names = &names;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct name_entry *entry = calloc(1, sizeof(*entry));
 
@@ -102,7 +101,7 @@ STATE_TEST(an_address_counts_for_its_present_owner)
 		set_text(entry->address, "10.244.0.5");
 		set_text(entry->workload.name, "web");
 		set_text(entry->workload.id, table[i].id ? table[i].id : "");
-		names_replace(&names, "runtime", entry, table[i].id ? 1 : 0);
+		names_replace(names, "runtime", entry, table[i].id ? 1 : 0);
 		node->kernel->n_rows = 1;
 		node->kernel->row_keys[0] = (struct dns_row_key){.server = {AF_INET, {10, 0, 0, 1}},
 			.cgroup = 1,
@@ -113,8 +112,7 @@ STATE_TEST(an_address_counts_for_its_present_owner)
 		assert_int_equal(label->n_users, 1);
 		assert_int_equal(label->users[0].queries, table[i].own);
 	}
-	free(names.entries);
-	node->directory.host.names = NULL;
+	free(names->entries);
 }
 
 #define UDP_HEAD \

@@ -29,7 +29,7 @@ static void make(struct made *made)
 {
 	directory_make(&made->directory);
 	made->directory.host.state = made->directory.path;
-	made->tuner = images_tuner.open(&made->directory.host, NULL);
+	made->tuner = images_tuner.open(&made->directory.host, &made->directory.facts, NULL);
 }
 
 static void clear(struct made *made)

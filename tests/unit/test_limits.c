@@ -4,7 +4,6 @@
 #include "base/wait.h"
 #include "tuners/limits/limits.h"
 #include "tuners/table.h"
-#include "workload/findings.h"
 
 struct lab {
 	struct directory directory;
@@ -16,7 +15,7 @@ struct lab {
 static void lab_make(struct lab *lab)
 {
 	directory_make(&lab->directory);
-	lab->self = limits_tuner.open(&lab->directory.host, NULL);
+	lab->self = limits_tuner.open(&lab->directory.host, &lab->directory.facts, NULL);
 	lab->memory = must(calloc(1, limits_tuner.memory_size));
 	lab->input.now_us = 1000 * USEC_PER_SEC;
 }
@@ -303,16 +302,11 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 		{"etcd\n", "etcd!--config-file=/etc/../tmp/conf.yml!", NULL, 0},
 		{"bash\n", "bash!", NULL, 0},
 	};
-	struct limits *limits = lab->self;
-	struct host host = lab->directory.host;
-	struct findings findings = {0};
-	struct finding finding = {
-		.kind = FINDING_DATABASE, .pid = 7, .name = "etcd", .bytes = 1000000000};
+	struct node_disks *disks = &lab->directory.facts.disks;
+	struct node_database *database = &disks->databases[0];
 
-	limits->host = &host;
-	host.findings = &findings;
-	finding.workload.kind = WORKLOAD_UNIT;
-	findings_add(&findings, &finding);
+	*database = (struct node_database){7, "etcd", {.kind = WORKLOAD_UNIT}, 1000000000};
+	disks->n_databases = 1;
 	put(lab, "/etc/etcd/conf.yml", "name: a\nquota-backend-bytes: 7000000000\n");
 	put(lab, "/tmp/conf.yml", "quota-backend-bytes: 7000000000\n");
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -330,17 +324,11 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 /* Its command line is hidden. In a container it has other files. */
 LAB_TEST(the_server_of_k3s_has_the_quota_of_its_configuration)
 {
-	struct limits *limits = lab->self;
-	struct host host = lab->directory.host;
-	struct findings findings = {0};
-	struct finding finding = {.kind = FINDING_DATABASE,
-		.pid = 7,
-		.name = "k3s-server",
-		.workload.kind = WORKLOAD_UNIT,
-		.bytes = 1000000000};
+	struct node_disks *disks = &lab->directory.facts.disks;
+	struct node_database *database = &disks->databases[0];
 
-	limits->host = &host;
-	host.findings = &findings;
+	*database = (struct node_database){7, "k3s-server", {.kind = WORKLOAD_UNIT}, 1000000000};
+	disks->n_databases = 1;
 	put(lab, "/proc/7/comm", "k3s-server\n");
 	put_words(lab, "/proc/7/cmdline", "/usr/local/bin/k3s server!");
 	put_words(lab, "/proc/7/environ", "");
@@ -369,32 +357,26 @@ LAB_TEST(the_server_of_k3s_has_the_quota_of_its_configuration)
 		if (i == 7)
 			put(lab, "/var/lib/rancher/k3s/server/db/etcd/config", "name: a\n");
 		if (i == 8)
-			finding.workload.kind = WORKLOAD_POD;
-		findings_clear(&findings, FINDING_DATABASE);
-		findings_add(&findings, &finding);
+			database->workload.kind = WORKLOAD_POD;
 		poll_to(lab, "etcd/db", 1000000000, max[i]);
 	}
 }
 
 LAB_TEST(the_database_with_the_least_room_is_shown_and_named_first)
 {
-	struct limits *limits = lab->self;
-	struct host host = lab->directory.host;
-	struct findings findings = {0};
-	struct finding finding = {.kind = FINDING_DATABASE, .name = "etcd"};
+	struct node_disks *disks = &lab->directory.facts.disks;
 	static const uint64_t used[] = {1000000000, 1900000000, 3000000000};
 
-	limits->host = &host;
-	host.findings = &findings;
 	for (size_t i = 0; i < ARRAY_SIZE(used); i++) {
 		char path[64];
 
-		finding.pid = 10 + (pid_t)i;
-		finding.bytes = used[i];
-		findings_add(&findings, &finding);
-		snprintf(path, sizeof(path), "/proc/%d/comm", finding.pid);
+		int pid = 10 + (int)i;
+
+		disks->databases[disks->n_databases++] =
+			(struct node_database){pid, "etcd", {0}, used[i]};
+		snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 		put(lab, path, "etcd\n");
-		snprintf(path, sizeof(path), "/proc/%d/cmdline", finding.pid);
+		snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
 		put_words(lab, path, i == 2 ? "etcd!--quota-backend-bytes=8000000000!" : "etcd!");
 	}
 	poll_to(lab, "etcd/db", 1900000000, 2147483648);

@@ -34,7 +34,7 @@ static const struct {
 
 DIRECTORY_TEST(statistics_are_summed)
 {
-	struct neighbor *neighbor = neighbor_tuner.open(&directory->host, NULL);
+	struct neighbor *neighbor = neighbor_tuner.open(&directory->host, &directory->facts, NULL);
 	const struct neighbor_table_seen *table = &neighbor->tables[NEIGHBOR_IPV4];
 
 	for (size_t i = 0; i < ARRAY_SIZE(statistics); i++) {

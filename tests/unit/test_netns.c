@@ -13,7 +13,7 @@ struct node {
 static void node_make(struct node *node)
 {
 	directory_make(&node->directory);
-	node->owners = netns_owners_open(&node->directory.host, -1);
+	node->owners = netns_owners_open(&node->directory.host, NULL, -1);
 	node->now = 100 * USEC_PER_SEC;
 }
 

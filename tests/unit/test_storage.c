@@ -70,14 +70,14 @@ TEST(the_workload_with_most_of_the_queue_is_named_over_all_disks_below)
 		{.key = {.cgroup = 8, .disk = 3}, .queue_rate = 9}, /* not below md0 */
 	};
 	static struct host host;
-	struct findings findings = {0};
+	struct facts facts = {0};
 
 	window.slices[window.slice % STORAGE_SLICES][11] = 100;
-	host.findings = &findings;
 	snprintf(device.point, sizeof(device.point), "/var/lib/etcd");
 	sync.last.database = 4096;
 	sync.last.pid = 12;
 	storage = (struct storage){.host = &host,
+		.facts = &facts,
 		.attributed = true,
 		.devices = &device,
 		.n_devices = 1,
@@ -85,16 +85,17 @@ TEST(the_workload_with_most_of_the_queue_is_named_over_all_disks_below)
 		.n_ios = ARRAY_SIZE(ios),
 		.syncs = &sync,
 		.n_syncs = 1};
-	storage.sync_groups = storage.io_groups = cgroups_open(&host, -1);
+	storage.sync_groups = storage.io_groups = cgroups_open(&host, NULL, -1);
 	storage_processes_list(&storage, NOW_US);
 	assert_int_equal(storage.n_seen, 1);
 	assert_string_equal(storage.seen[0].holder.name, "host");
 	assert_true(fabs(storage.seen[0].holder_share - 4.0 / 7) < 1e-9);
 	assert_true(fabs(storage.seen[0].holder_rate - 3e6) < 1);
 	/* The tuner passes these on. */
-	assert_string_equal(findings_next(&findings, FINDING_SYNCED, NULL)->path, "/var/lib/etcd");
-	assert_int_equal(findings_next(&findings, FINDING_DATABASE, NULL)->pid, 12);
+	assert_string_equal(facts.disks.synced[0].path, "/var/lib/etcd");
+	assert_int_equal(facts.disks.databases[0].pid, 12);
 	storage_processes_list(&storage, NOW_US);
-	assert_int_equal(findings.n, 2);
+	assert_int_equal(facts.disks.n_synced, 1);
+	assert_int_equal(facts.disks.n_databases, 1);
 	cgroups_close(storage.sync_groups);
 }

@@ -28,7 +28,7 @@ DIRECTORY_TEST(boot_parameters_of_switches_are_kept)
 		struct thp *thp;
 
 		directory_put(directory, "/proc/cmdline", cases[i].line);
-		thp = thp_tuner.open(&directory->host, NULL);
+		thp = thp_tuner.open(&directory->host, &directory->facts, NULL);
 		assert_string_equal(thp->boot_line, cases[i].kept);
 		for (int kind = 0; kind < THP_SWITCH_KINDS; kind++)
 			kinds |= (unsigned)thp->at_boot[kind] << kind;
@@ -70,7 +70,7 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 	directory_put(directory, "/proc/meminfo",
 		"MemTotal:       8 kB\nAnonHugePages:   6144 kB\nShmemHugePages:  2048 kB\n"
 		"ShmemPmdMapped:  7 kB\nFileHugePages:   4096 kB\n");
-	thp = thp_tuner.open(&directory->host, NULL);
+	thp = thp_tuner.open(&directory->host, &directory->facts, NULL);
 	thp_tuner.sense(thp, now_us());
 	assert_int_equal(thp->n_switches, ARRAY_SIZE(rows));
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -98,7 +98,7 @@ DIRECTORY_TEST(switches_of_every_page_size_are_found)
 
 DIRECTORY_TEST(without_huge_pages_every_switch_is_missing)
 {
-	struct thp *thp = thp_tuner.open(&directory->host, NULL);
+	struct thp *thp = thp_tuner.open(&directory->host, &directory->facts, NULL);
 
 	thp_tuner.sense(thp, now_us());
 	assert_int_equal(thp->n_switches, 4);

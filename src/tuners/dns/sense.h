@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "runtime/kubelet.h"
 #include "tuners/dns/dns.h"
-#include "workload/cgroup.h"
+#include "workload/facts.h"
 
 struct cJSON;
 struct metric_sink;
@@ -111,6 +111,7 @@ struct dns_clients {
 /* sense.c */
 struct dns_sensor {
 	const struct host *host;
+	const struct names *names;
 	bool watch; /* the agent, not a command */
 	char why[TUNER_WHY_MAX];
 	uint64_t next_load_us, next_sample_us;

@@ -18,13 +18,15 @@ static void dns_pause(void *self)
 	sensor->next_load_us = 0;
 }
 
-static void *dns_open(const struct host *host, struct tuner_loop *loop)
+static void *dns_open(const struct host *host, struct facts *facts, struct tuner_loop *loop)
 {
 	struct dns_sensor *sensor = must(calloc(1, sizeof(*sensor)));
 	char why[TUNER_WHY_MAX];
 
 	sensor->host = host;
-	sensor->cgroups = cgroups_open(host, cgroup_root_open(host, NULL, why, sizeof(why)));
+	sensor->names = &facts->names;
+	sensor->cgroups =
+		cgroups_open(host, sensor->names, cgroup_root_open(host, NULL, why, sizeof(why)));
 	sensor->watch = loop;
 	if (loop)
 		loop->pause = dns_pause;

@@ -81,7 +81,7 @@ static struct workload at_address(const struct dns_sensor *sensor, const struct 
 		dns_address_in(sensor->env.node, sensor->env.n_node, source))
 		return workload;
 	dns_address_text(source, text);
-	if (names_at_address(sensor->host->names, text, &workload))
+	if (names_at_address(sensor->names, text, &workload))
 		return workload;
 	workload = (struct workload){.kind = WORKLOAD_NETNS};
 	set_text(workload.name, text);

@@ -91,7 +91,7 @@ const struct config_option images_options[] = {
 	{0},
 };
 
-static void *images_open(const struct host *host, struct tuner_loop *)
+static void *images_open(const struct host *host, struct facts *, struct tuner_loop *)
 {
 	struct images_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 

@@ -99,7 +99,7 @@ static void kubelet_sample(void *data, const struct wait *)
 		kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
 }
 
-static void *kubelet_open(const struct host *host, struct tuner_loop *)
+static void *kubelet_open(const struct host *host, struct facts *, struct tuner_loop *)
 {
 	struct kubelet *kubelet = must(calloc(1, sizeof(*kubelet)));
 

@@ -118,15 +118,14 @@ static int by_used(const void *a, const void *b)
 }
 
 /* The loop replaces an address by the workload that has it: the worker does not know the names. */
-int limits_conntrack_users(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+int limits_conntrack_users(const struct limit_source *source, struct limit_reading *reading)
 {
 	struct sampled sampled = {0};
 	struct tally *sources = &sampled.sources;
 	struct limit_reading now = {0};
 
 	/* The request would load the kernel's module into a node that tracks no connections. */
-	if (limits_read_conntrack(host, reader, &now) == 0 && now.used > 0)
+	if (limits_read_conntrack(source, &now) == 0 && now.used > 0)
 		read_sources(&sampled);
 	if (sampled.entries > 0)
 		qsort(sources->uses, sources->n, sizeof(*sources->uses), by_used);

@@ -3,17 +3,25 @@
 
 /* rows.c has the table of limits, read.c and sample.c read them, decide.c decides. */
 
-#include "kernel/host.h"
+#include "workload/facts.h"
 
 #include <headroom/tuner.h>
+
+struct limit_reader;
+
+/* What a limit is read from. */
+struct limit_source {
+	const struct host *host;
+	const struct node_disks *disks;
+	const struct limit_reader *reader; /* of the row */
+};
 
 /*
  * How a limit is read if numbers in files are not enough. A function sets used and max of a zeroed
  * reading, and may set hits and add users. It returns 0 or -errno: -ENOENT where this node lacks
  * the limit.
  */
-typedef int limit_read(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading);
+typedef int limit_read(const struct limit_source *source, struct limit_reading *reading);
 
 /* A row counts this of each process. */
 enum census_count {
@@ -38,6 +46,16 @@ enum census_count_file {
 	COUNT_FILE_PORTS,
 };
 
+/* File systems in the order of their rows. */
+enum limits_filesystem {
+	LIMITS_ROOT,
+	LIMITS_IMAGES,
+	LIMITS_KUBELET,
+	LIMITS_LOG,
+	LIMITS_RUN,
+	LIMITS_STORAGE,
+};
+
 /* How a row is read. A row without a file, read and sample has the use of its fullest user. */
 struct limit_reader {
 	limit_read *read;   /* every second; never blocks */
@@ -48,13 +66,11 @@ struct limit_reader {
 	bool in_namespaces;    /* see limits_sample_namespaces() */
 	bool counts_hits;      /* it sets hits; otherwise they are the seconds at the maximum */
 	unsigned begins;       /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
-	int which;             /* for the function */
-	bool second;           /* for the function: inodes, not bytes; bytes, not keys */
-	const char *text;      /* for the function */
+	enum limits_filesystem filesystem; /* limits_sample_filesystem(): which */
+	bool inodes;                       /* limits_sample_filesystem(): not bytes */
+	bool key_bytes;                    /* limits_read_keys(): not keys */
+	const char *counter;               /* limits_sample_allowance(): of ethtool -S */
 };
-
-/* File systems in the order of their rows. */
-enum { LIMITS_ROOT, LIMITS_IMAGES, LIMITS_KUBELET, LIMITS_LOG, LIMITS_RUN, LIMITS_STORAGE };
 
 limit_read limits_read_conntrack, limits_read_pids, limits_read_memory_cgroups, limits_read_ptys,
 	limits_read_keys, limits_read_softnet;
@@ -86,6 +102,7 @@ struct census {
 
 struct limits {
 	const struct host *host;
+	const struct facts *facts;
 	struct limit_seen *rows; /* in the order of limits_rows */
 	size_t n;
 	struct census census;

@@ -111,17 +111,18 @@ static uint64_t sum_column(const char *text, const char *name)
 	return sum;
 }
 
-int limits_read_conntrack(
-	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
+int limits_read_conntrack(const struct limit_source *source, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
-	int r = read_value(host, "/proc/sys/net/netfilter/nf_conntrack_count", &reading->used);
+	int r = read_value(
+		source->host, "/proc/sys/net/netfilter/nf_conntrack_count", &reading->used);
 
 	if (r == 0)
-		r = read_value(host, "/proc/sys/net/netfilter/nf_conntrack_max", &reading->max);
+		r = read_value(
+			source->host, "/proc/sys/net/netfilter/nf_conntrack_max", &reading->max);
 	/* Kernels without CONFIG_NF_CONNTRACK_PROCFS lack the file. */
-	if (r == 0 &&
-		host_read_file(host, "/proc/net/stat/nf_conntrack", FILE_SIZE_MAX, &text) == 0)
+	if (r == 0 && host_read_file(source->host, "/proc/net/stat/nf_conntrack", FILE_SIZE_MAX,
+			      &text) == 0)
 		reading->hits = sum_column(text, "drop") + sum_column(text, "early_drop");
 	return r;
 }
@@ -136,8 +137,7 @@ bool limits_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t m
 	return true;
 }
 
-int limits_read_pids(
-	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
+int limits_read_pids(const struct limit_source *source, struct limit_reading *reading)
 {
 	static const char *const kubepods[] = {"/sys/fs/cgroup/kubepods.slice/pids.",
 		"/sys/fs/cgroup/kubepods/pids.", "/sys/fs/cgroup/pids/kubepods.slice/pids.",
@@ -145,32 +145,31 @@ int limits_read_pids(
 	char value[SETTING_VALUE_MAX], path[64];
 	uint64_t tasks, used, max;
 	/* "0.20 0.18 0.12 1/80 11206": runnable and all tasks, proc_loadavg(5). */
-	int r = host_read_value(host, "/proc/loadavg", value);
+	int r = host_read_value(source->host, "/proc/loadavg", value);
 
 	if (r < 0)
 		return r;
 	if (sscanf(value, "%*s %*s %*s %*[0-9]/%" SCNu64, &tasks) != 1)
 		return -EBADMSG;
-	r = read_value(host, "/proc/sys/kernel/pid_max", &max);
+	r = read_value(source->host, "/proc/sys/kernel/pid_max", &max);
 	if (r < 0)
 		return r;
 	limits_keep_fuller(reading, tasks, max);
-	if (read_value(host, "/proc/sys/kernel/threads-max", &max) == 0)
+	if (read_value(source->host, "/proc/sys/kernel/threads-max", &max) == 0)
 		limits_keep_fuller(reading, tasks, max);
 	for (size_t i = 0; i < ARRAY_SIZE(kubepods); i++) {
 		snprintf(path, sizeof(path), "%scurrent", kubepods[i]);
-		if (read_value(host, path, &used) < 0)
+		if (read_value(source->host, path, &used) < 0)
 			continue;
 		snprintf(path, sizeof(path), "%smax", kubepods[i]);
-		if (read_value(host, path, &max) == 0) /* not "max" */
+		if (read_value(source->host, path, &max) == 0) /* not "max" */
 			limits_keep_fuller(reading, used, max);
 	}
 	return 0;
 }
 
 /* A hierarchy of cgroup v1 counts its removed cgroups too, in /proc/cgroups. */
-int limits_read_memory_cgroups(
-	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
+int limits_read_memory_cgroups(const struct limit_source *source, struct limit_reading *reading)
 {
 	/* Before Linux 6.12 only the cgroups of all controllers are counted. */
 	static const char *const names[][2] = {{"nr_subsys_memory", "nr_dying_subsys_memory"},
@@ -178,7 +177,7 @@ int limits_read_memory_cgroups(
 	_cleanup_free_ char *text = NULL;
 	uint64_t hierarchy = 0, removed;
 	char *line;
-	int r = host_read_file(host, "/proc/cgroups", FILE_SIZE_MAX, &text);
+	int r = host_read_file(source->host, "/proc/cgroups", FILE_SIZE_MAX, &text);
 
 	reading->max = MEMORY_CGROUPS_MAX;
 	line = r == 0 ? strstr(text, "\nmemory\t") : NULL;
@@ -190,35 +189,33 @@ int limits_read_memory_cgroups(
 		struct number_in_file from = {
 			"/sys/fs/cgroup/cgroup.stat", 0, names[i][0], names[i][0]};
 
-		r = read_number(host, &from, &reading->used);
+		r = read_number(source->host, &from, &reading->used);
 		from.line = from.name = names[i][1];
 		if (r == 0)
-			r = read_number(host, &from, &removed);
+			r = read_number(source->host, &from, &removed);
 	}
 	reading->used += r == 0 ? removed : 0;
 	return r;
 }
 
-int limits_read_ptys(
-	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
+int limits_read_ptys(const struct limit_source *source, struct limit_reading *reading)
 {
 	uint64_t reserve = 0;
-	int r = read_value(host, "/proc/sys/kernel/pty/nr", &reading->used);
+	int r = read_value(source->host, "/proc/sys/kernel/pty/nr", &reading->used);
 
 	if (r == 0)
-		r = read_value(host, "/proc/sys/kernel/pty/max", &reading->max);
+		r = read_value(source->host, "/proc/sys/kernel/pty/max", &reading->max);
 	if (r == 0)
-		r = read_value(host, "/proc/sys/kernel/pty/reserve", &reserve);
+		r = read_value(source->host, "/proc/sys/kernel/pty/reserve", &reserve);
 	reading->max -= MIN(reserve, reading->max);
 	return r;
 }
 
 /* "    0:     9 8/8 3/1000000 40/25000000": user, references, keys, quotas of keys and bytes. */
-int limits_read_keys(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+int limits_read_keys(const struct limit_source *source, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
-	int r = host_read_file(host, "/proc/key-users", FILE_SIZE_MAX, &text);
+	int r = host_read_file(source->host, "/proc/key-users", FILE_SIZE_MAX, &text);
 
 	if (r < 0)
 		return r;
@@ -230,7 +227,7 @@ int limits_read_keys(
 		if (sscanf(line, " %u: %*u %*u/%*u %" SCNu64 "/%" SCNu64 " %" SCNu64 "/%" SCNu64,
 			    &uid, &keys, &keys_max, &used, &max) != 5)
 			return -EBADMSG;
-		if (!reader->second) {
+		if (!source->reader->key_bytes) {
 			used = keys;
 			max = keys_max;
 		}
@@ -246,15 +243,14 @@ int limits_read_keys(
 #define SOFTNET_DROPPED 1
 #define SOFTNET_BACKLOG 11 /* from Linux 5.10 */
 
-int limits_read_softnet(
-	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
+int limits_read_softnet(const struct limit_source *source, struct limit_reading *reading)
 {
 	_cleanup_free_ char *text = NULL;
 	char word[32];
-	int r = read_value(host, "/proc/sys/net/core/netdev_max_backlog", &reading->max);
+	int r = read_value(source->host, "/proc/sys/net/core/netdev_max_backlog", &reading->max);
 
 	if (r == 0)
-		r = host_read_file(host, "/proc/net/softnet_stat", FILE_SIZE_MAX, &text);
+		r = host_read_file(source->host, "/proc/net/softnet_stat", FILE_SIZE_MAX, &text);
 	for (const char *line = text; r == 0 && *line; line = next_line(line)) {
 		if (!word_at(line, SOFTNET_BACKLOG, word, sizeof(word)))
 			return -EBADMSG;

@@ -36,7 +36,7 @@
 		"bytes", "the file system's size", .source = "statvfs(3)", C,                    \
 		.breaks = "\"No space left on device\" (ENOSPC)",                                \
 		.now = "du -xh --max-depth=2 " path " | sort -h | tail",                         \
-		SAMPLE(limits_sample_filesystem, .which = (role), .begins = 90)},                \
+		SAMPLE(limits_sample_filesystem, .filesystem = (role), .begins = 90)},           \
 	{                                                                                        \
 		"filesystem/" name "/inodes", "limit",                                           \
 			"Files of the file system of " what ", " path                            \
@@ -46,21 +46,21 @@
 			.breaks = "\"No space left on device\" (ENOSPC) although df shows "      \
 				  "free space",                                                  \
 			.now = "du -x --inodes --max-depth=2 " path " | sort -n | tail",         \
-			SAMPLE(limits_sample_filesystem, .which = (role), .second = true,        \
+			SAMPLE(limits_sample_filesystem, .filesystem = (role), .inodes = true,   \
 				.begins = 90)                                                    \
 	}
 
-#define ALLOWANCE(name, counter, what)                                                  \
-	{"nic/" name, "limit",                                                          \
-		"Packets that the cloud delayed or dropped because " what               \
-		" exceeded the allowance of the instance type: hits of all network "    \
-		"interfaces with the driver ena. The driver shows no use and no "       \
-		"maximum.",                                                             \
-		"packets", "by instance type",                                          \
-		.source = "drivers/net/ethernet/amazon/ena/ena_ethtool.c, " counter, W, \
-		.breaks = "packets are lost or late, without an error on the node",     \
-		.now = "ethtool -S DEVICE | grep allowance; a larger instance type",    \
-		SAMPLE(limits_sample_allowance, .text = (counter), .counts_hits = true)}
+#define ALLOWANCE(name, statistic, what)                                                  \
+	{"nic/" name, "limit",                                                            \
+		"Packets that the cloud delayed or dropped because " what                 \
+		" exceeded the allowance of the instance type: hits of all network "      \
+		"interfaces with the driver ena. The driver shows no use and no "         \
+		"maximum.",                                                               \
+		"packets", "by instance type",                                            \
+		.source = "drivers/net/ethernet/amazon/ena/ena_ethtool.c, " statistic, W, \
+		.breaks = "packets are lost or late, without an error on the node",       \
+		.now = "ethtool -S DEVICE | grep allowance; a larger instance type",      \
+		SAMPLE(limits_sample_allowance, .counter = (statistic), .counts_hits = true)}
 
 /*
  * A new limit needs only a row here. A node without its files does not have the limit. Critical
@@ -248,7 +248,7 @@ const struct explanation limits_rows[] = {
 			  "exceeded\" (EDQUOT)",
 		.now = "sysctl -w kernel.keys.maxbytes=200000 (kernel.keys.root_maxbytes for "
 		       "root)",
-		READ(limits_read_keys, .second = true)},
+		READ(limits_read_keys, .key_bytes = true)},
 	{"softnet", "limit",
 		"Received packets that wait for the fullest CPU. A packet above the maximum is "
 		"dropped: hits are the column dropped of /proc/net/softnet_stat.",

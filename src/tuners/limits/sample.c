@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "runtime/systemd.h"
-#include "workload/findings.h"
+#include "workload/facts.h"
 #include "workload/process.h"
 
 #include <arpa/inet.h>
@@ -45,56 +45,52 @@ static void add_user(struct limit_reading *reading, uint64_t used, const char *d
 
 /* ---- file systems ---- */
 
-#define PATHS_MAX (FINDINGS_MAX + 4)
+#define PATHS_MAX (4 + NODE_IMAGES_MAX + NODE_SYNCED_MAX)
 
-static unsigned list_paths(const struct host *host, int role, const char *list[static PATHS_MAX])
+/* Lists the directories that may be on the file system of a row. */
+static unsigned list_paths(const struct node_disks *disks, enum limits_filesystem filesystem,
+	const char *list[static PATHS_MAX])
 {
-	static const struct {
-		const char *paths[4];
-		enum finding_kind found;
-	} roles[] = {
-		[LIMITS_ROOT] = {{"/"}, FINDING_KINDS},
-		[LIMITS_IMAGES] = {{"/var/lib/containerd", "/var/lib/docker",
-					   "/var/lib/containers/storage", "/var/lib/rancher"},
-			FINDING_IMAGES},
-		[LIMITS_KUBELET] = {{"/var/lib/kubelet"}, FINDING_KINDS},
-		[LIMITS_LOG] = {{"/var/log"}, FINDING_KINDS},
-		[LIMITS_RUN] = {{"/run"}, FINDING_KINDS},
-		[LIMITS_STORAGE] = {{NULL}, FINDING_SYNCED},
+	static const char *const paths[][4] = {
+		[LIMITS_ROOT] = {"/"},
+		[LIMITS_IMAGES] = {"/var/lib/containerd", "/var/lib/docker",
+			"/var/lib/containers/storage", "/var/lib/rancher"},
+		[LIMITS_KUBELET] = {"/var/lib/kubelet"},
+		[LIMITS_LOG] = {"/var/log"},
+		[LIMITS_RUN] = {"/run"},
+		[LIMITS_STORAGE] = {NULL},
 	};
-	const struct finding *found = NULL;
 	unsigned n = 0;
 
-	while (n < ARRAY_SIZE(roles[role].paths) && roles[role].paths[n]) {
-		list[n] = roles[role].paths[n];
-		n++;
-	}
-	while ((found = findings_next(host->findings, roles[role].found, found)))
-		list[n++] = found->path;
+	for (; n < ARRAY_SIZE(paths[0]) && paths[filesystem][n]; n++)
+		list[n] = paths[filesystem][n];
+	for (unsigned i = 0; filesystem == LIMITS_IMAGES && i < disks->n_images; i++)
+		list[n++] = disks->images[i].path;
+	for (unsigned i = 0; filesystem == LIMITS_STORAGE && i < disks->n_synced; i++)
+		list[n++] = disks->synced[i].path;
 	return n;
 }
 
-static bool is_shown_above(const struct host *host, int role, dev_t device)
+static bool is_shown_above(const struct limit_source *source, dev_t device)
 {
 	const char *paths[PATHS_MAX];
 	char full[PATH_MAX];
 	struct stat st;
 
-	while (--role >= LIMITS_ROOT)
-		for (unsigned n = list_paths(host, role, paths); n > 0; n--)
-			if (stat(host_path(host, paths[n - 1], full), &st) == 0 &&
+	for (unsigned above = 0; above < source->reader->filesystem; above++)
+		for (unsigned n = list_paths(source->disks, above, paths); n > 0; n--)
+			if (stat(host_path(source->host, paths[n - 1], full), &st) == 0 &&
 				st.st_dev == device)
 				return true;
 	return false;
 }
 
-/* The fullest file system of the role. */
-int limits_sample_filesystem(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+/* Reads the fullest file system of the row. */
+int limits_sample_filesystem(const struct limit_source *source, struct limit_reading *reading)
 {
 	const char *paths[PATHS_MAX], *fullest = NULL;
-	unsigned n = list_paths(host, reader->which, paths);
-	bool inodes = reader->second;
+	unsigned n = list_paths(source->disks, source->reader->filesystem, paths);
+	bool inodes = source->reader->inodes;
 	int error = -ENOENT;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -103,15 +99,15 @@ int limits_sample_filesystem(
 		struct statvfs fs;
 		struct stat st;
 
-		if (stat(host_path(host, paths[i], full), &st) < 0 || statvfs(full, &fs) < 0) {
+		if (stat(host_path(source->host, paths[i], full), &st) < 0 ||
+			statvfs(full, &fs) < 0) {
 			error = -errno;
 			continue;
 		}
 		used = inodes ? fs.f_files - fs.f_ffree : (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
 		max = inodes ? fs.f_files : used + fs.f_bavail * fs.f_frsize;
 		/* max is 0 on btrfs, which makes inodes as needed. */
-		if (!is_shown_above(host, reader->which, st.st_dev) &&
-			limits_keep_fuller(reading, used, max))
+		if (!is_shown_above(source, st.st_dev) && limits_keep_fuller(reading, used, max))
 			fullest = paths[i];
 	}
 	if (fullest && n > 1)
@@ -149,9 +145,9 @@ static bool find_quota_in(const char *path, char value[static 32])
 	return true;
 }
 
-static bool is_of_host(const struct finding *of)
+static bool is_of_host(const struct node_database *database)
 {
-	return of->workload.kind == WORKLOAD_UNIT || of->workload.kind == WORKLOAD_HOST;
+	return database->workload.kind == WORKLOAD_UNIT || database->workload.kind == WORKLOAD_HOST;
 }
 
 /*
@@ -159,7 +155,8 @@ static bool is_of_host(const struct finding *of)
  * command line. It hides the latter, but writes all of them to a file below its usual data-dir.
  * A server in a container has other files.
  */
-static void read_k3s_quota(const struct host *host, const struct finding *of, char value[static 32])
+static void read_k3s_quota(
+	const struct host *host, const struct node_database *database, char value[static 32])
 {
 	static const char *const patterns[] = {
 		"/etc/rancher/k3s/config.yaml", "/etc/rancher/k3s/config.yaml.d/*.yaml"};
@@ -167,9 +164,9 @@ static void read_k3s_quota(const struct host *host, const struct finding *of, ch
 	char full[PATH_MAX];
 	size_t len = 0;
 
-	if (is_of_host(of) && find_quota_in(host_path(host, K3S_WRITTEN, full), value))
+	if (is_of_host(database) && find_quota_in(host_path(host, K3S_WRITTEN, full), value))
 		return;
-	for (size_t i = 0; is_of_host(of) && i < ARRAY_SIZE(patterns); i++) {
+	for (size_t i = 0; is_of_host(database) && i < ARRAY_SIZE(patterns); i++) {
 		glob_t files = {0};
 
 		(void)glob(host_path(host, patterns[i], full), 0, NULL, &files);
@@ -177,9 +174,9 @@ static void read_k3s_quota(const struct host *host, const struct finding *of, ch
 			(void)find_quota_in(files.gl_pathv[k], value);
 		globfree(&files);
 	}
-	if (of->workload.kind == WORKLOAD_UNIT)
-		(void)systemd_starts_with(host, of->workload.name, QUOTA "=", value, 32);
-	if (process_read(host->root, of->pid, "cmdline", &words, &len) == 0) {
+	if (database->workload.kind == WORKLOAD_UNIT)
+		(void)systemd_starts_with(host, database->workload.name, QUOTA "=", value, 32);
+	if (process_read(host->root, database->pid, "cmdline", &words, &len) == 0) {
 		for (size_t i = 0; i < len; i++)
 			words[i] = words[i] == '\0' ? '\n' : words[i];
 		find_quota(words, value);
@@ -187,22 +184,22 @@ static void read_k3s_quota(const struct host *host, const struct finding *of, ch
 }
 
 /* A process can misreport its own database only. INT64_MAX: no quota, or an unknown one. */
-static uint64_t read_quota(const struct host *host, const struct finding *of)
+static uint64_t read_quota(const struct host *host, const struct node_database *database)
 {
 	static const char variable[] = "ETCD_QUOTA_BACKEND_BYTES=";
 	_cleanup_free_ char *text = NULL;
 	char value[32] = "", file[PATH_MAX], full[PATH_MAX];
-	pid_t pid = of->pid;
+	pid_t pid = database->pid;
 	long long quota;
 	size_t len = 0;
 
-	if (streq(of->name, "k3s-server")) {
-		read_k3s_quota(host, of, value);
+	if (streq(database->process, "k3s-server")) {
+		read_k3s_quota(host, database, value);
 	} else if (process_option(host->root, pid, "config-file", false, file, sizeof(file)) == 1) {
 		/* etcd then has no other options. The directories are root's: their files are safe
 		 * to read. The etcd of RKE2 is a pod, and its directory the host's. */
 		if (strstr(file, "/../") ||
-			!starts_with(file, is_of_host(of) ? "/etc/" : "/var/lib/rancher/") ||
+			!starts_with(file, is_of_host(database) ? "/etc/" : "/var/lib/rancher/") ||
 			!find_quota_in(host_path(host, file, full), value))
 			return INT64_MAX;
 	} else if (process_option(host->root, pid, QUOTA, false, value, sizeof(value)) != 1 &&
@@ -217,22 +214,22 @@ static uint64_t read_quota(const struct host *host, const struct finding *of)
 }
 
 /* etcd counts the pages in use: up to 16 MiB less than the file. */
-int limits_sample_databases(
-	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
+int limits_sample_databases(const struct limit_source *source, struct limit_reading *reading)
 {
-	const struct finding *of = NULL;
-
 	reading->upper_bound = true;
-	while ((of = findings_next(host->findings, FINDING_DATABASE, of))) {
-		uint64_t max = read_quota(host, of);
-		struct limit_user user = {of->workload, of->bytes, ""};
+	for (unsigned i = 0; i < source->disks->n_databases; i++) {
+		const struct node_database *database = &source->disks->databases[i];
+		uint64_t max = read_quota(source->host, database);
+		struct limit_user user = {database->workload, database->bytes, ""};
 
-		if (max == INT64_MAX || !process_is_named(host->root, of->pid, of->name))
+		if (max == INT64_MAX ||
+			!process_is_named(source->host->root, database->pid, database->process))
 			continue;
-		snprintf(user.detail, sizeof(user.detail), "process %d (%s)", of->pid, of->name);
+		snprintf(user.detail, sizeof(user.detail), "process %d (%s)", database->pid,
+			database->process);
 		if (reading->n_top < LIMIT_TOP_MAX)
 			*limit_add_user(reading) = user;
-		if (!limits_keep_fuller(reading, of->bytes, max))
+		if (!limits_keep_fuller(reading, database->bytes, max))
 			continue;
 		reading->top[reading->n_top - 1] = reading->top[0];
 		reading->top[0] = user;
@@ -242,11 +239,11 @@ int limits_sample_databases(
 
 /* ---- bridges ---- */
 
-int limits_sample_bridges(
-	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
+int limits_sample_bridges(const struct limit_source *source, struct limit_reading *reading)
 {
 	char full[PATH_MAX], ports[PATH_MAX + NAME_MAX + 16];
-	_cleanup_(cleanup_closedir) DIR *devices = opendir(host_path(host, "/sys/class/net", full));
+	_cleanup_(cleanup_closedir) DIR *devices =
+		opendir(host_path(source->host, "/sys/class/net", full));
 	const struct dirent *entry;
 
 	reading->max = BRIDGE_PORTS_MAX;
@@ -372,11 +369,11 @@ static uint64_t count_addresses(const char *path)
 	return n;
 }
 
-int limits_sample_addresses(
-	const struct host *host, const struct limit_reader *, struct limit_reading *reading)
+int limits_sample_addresses(const struct limit_source *source, struct limit_reading *reading)
 {
 	char full[PATH_MAX], path[PATH_MAX + NAME_MAX + 2];
-	_cleanup_(cleanup_closedir) DIR *networks = opendir(host_path(host, NETWORKS, full));
+	_cleanup_(cleanup_closedir) DIR *networks =
+		opendir(host_path(source->host, NETWORKS, full));
 	const struct dirent *entry;
 	int r = networks ? -ENOENT : -errno;
 
@@ -387,7 +384,7 @@ int limits_sample_addresses(
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", full, entry->d_name);
 		used = count_addresses(path);
-		max = used > 0 ? size_of_network(host, entry->d_name) : 0;
+		max = used > 0 ? size_of_network(source->host, entry->d_name) : 0;
 		if (max == 0)
 			continue;
 		add_user(reading, used, entry->d_name);
@@ -435,21 +432,21 @@ static int add_counter(int fd, const char *device, const char *counter, uint64_t
 	return -ENOENT;
 }
 
-int limits_sample_allowance(
-	const struct host *host, const struct limit_reader *reader, struct limit_reading *reading)
+int limits_sample_allowance(const struct limit_source *source, struct limit_reading *reading)
 {
 	char full[PATH_MAX];
 	glob_t devices = {0};
 	_cleanup_close_ int fd = -1;
 	int r = -ENOENT;
 
-	if (glob(host_path(host, "/sys/bus/pci/drivers/ena/*/net/*", full), 0, NULL, &devices) == 0)
+	if (glob(host_path(source->host, "/sys/bus/pci/drivers/ena/*/net/*", full), 0, NULL,
+		    &devices) == 0)
 		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	for (size_t i = 0; fd >= 0 && i < devices.gl_pathc; i++) {
 		const char *device = strrchr(devices.gl_pathv[i], '/') + 1;
 		uint64_t hits = 0;
 
-		if (add_counter(fd, device, reader->text, &hits) < 0)
+		if (add_counter(fd, device, source->reader->counter, &hits) < 0)
 			continue;
 		reading->hits += hits;
 		add_user(reading, hits, device);

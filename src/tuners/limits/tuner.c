@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/wait.h"
 #include "workload/cgroup.h"
-#include "workload/findings.h"
+#include "workload/facts.h"
 
 #include <linux/capability.h>
 
@@ -36,11 +36,12 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void *limits_open(const struct host *host, struct tuner_loop *)
+static void *limits_open(const struct host *host, struct facts *facts, struct tuner_loop *)
 {
 	struct limits *limits = must(calloc(1, sizeof(*limits)));
 
 	limits->host = host;
+	limits->facts = facts;
 	limits->census = NO_CENSUS;
 	while (limits_rows[limits->n].name)
 		limits->n++;
@@ -51,14 +52,14 @@ static void *limits_open(const struct host *host, struct tuner_loop *)
 }
 
 /* The runtime may name a pod after it was found. */
-static void name_users(const struct host *host, struct limit_reading *reading)
+static void name_users(const struct names *names, struct limit_reading *reading)
 {
 	for (unsigned i = 0; i < reading->n_top; i++) {
 		struct workload *workload = &reading->top[i].workload;
 
 		if (workload->kind == WORKLOAD_NETNS)
-			names_at_address(host->names, workload->name, workload);
-		names_apply(host->names, workload);
+			names_at_address(names, workload->name, workload);
+		names_apply(names, workload);
 	}
 }
 
@@ -76,17 +77,18 @@ static void limits_sense(void *self, uint64_t)
 	for (size_t i = 0; i < limits->n; i++) {
 		struct limit_seen *seen = &limits->rows[i];
 		const struct limit_reader *reader = seen->row->reader;
+		const struct limit_source source = {limits->host, &limits->facts->disks, reader};
 		bool has_file = seen->row->used.path;
 
 		for (int pass = 0; pass < PASSES; pass++)
-			name_users(limits->host, &seen->users[pass]);
+			name_users(&limits->facts->names, &seen->users[pass]);
 		if (!has_file && !(reader && reader->read))
 			continue;
 		free(seen->reading.top);
 		seen->reading = (struct limit_reading){0};
 		seen->error = has_file
 				      ? limits_read_numbers(limits->host, seen->row, &seen->reading)
-				      : reader->read(limits->host, reader, &seen->reading);
+				      : reader->read(&source, &seen->reading);
 	}
 }
 
@@ -156,7 +158,7 @@ static void load_adopt(void *self, void *request)
 
 struct sample {
 	struct host host;
-	struct findings findings; /* of host */
+	struct node_disks disks; /* a copy */
 	bool due_rows, due_namespaces;
 	struct census census; /* a descriptor of its own for each part that is due */
 	size_t n;
@@ -219,6 +221,7 @@ static void *sample_request(void *self, const void *memory, bool now)
 	sample = must(calloc(1, sizeof(*sample)));
 	*sample = (struct sample){
 		.host = *limits->host,
+		.disks = limits->facts->disks,
 		.due_rows = due_rows,
 		.census = {{duplicate(limits->census.passes[OF_PROCESSES], due[OF_PROCESSES]),
 				   duplicate(limits->census.passes[OF_FILES], due[OF_FILES])},
@@ -227,9 +230,6 @@ static void *sample_request(void *self, const void *memory, bool now)
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
 	};
-	if (sample->host.findings)
-		sample->findings = *sample->host.findings;
-	sample->host.findings = &sample->findings;
 	sample->due_namespaces =
 		due[OF_PROCESSES] && is_due(&limits->next_namespaces_us, at, SAMPLE_EVERY_US, now);
 	return sample;
@@ -366,18 +366,18 @@ static void sample_run(void *request, const struct wait *wait)
 
 	for (size_t i = 0; sample->due_rows && i < sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
+		const struct limit_source source = {&sample->host, &sample->disks, reader};
 		struct limit_seen *seen = &sample->rows[i];
 
 		wait_path(wait, limits_rows[i].name);
 		if (reader && reader->sample) {
 			seen->from_sample = true;
-			seen->error = reader->sample(&sample->host, reader, &seen->reading);
+			seen->error = reader->sample(&source, &seen->reading);
 		}
 		if (reader && reader->add_users) {
 			seen->from_pass[OF_FILES] = true;
 			if (sample->busy[i])
-				(void)reader->add_users(
-					&sample->host, reader, &seen->users[OF_FILES]);
+				(void)reader->add_users(&source, &seen->users[OF_FILES]);
 		}
 	}
 	wait_path(wait, NULL);

@@ -3,6 +3,7 @@
 
 /* sense.c reads the tables, decide.c decides, tuner.c has the rows and the ops. */
 
+#include "workload/facts.h"
 #include "workload/netns.h"
 
 #include <headroom/bpf/neighbor.h>
@@ -76,6 +77,7 @@ struct neighbor_users {
 
 struct neighbor {
 	const struct host *host;
+	const struct names *names;
 	struct neighbor_config config;
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES]; /* at the last poll */
 	uint64_t memory_bytes;                                /* of the node */
@@ -120,7 +122,7 @@ void neighbor_threshold_name(
 	const struct neighbor_family_row *row, int i, char name[static SETTING_NAME_MAX]);
 
 /* Members of struct tuner_ops. */
-void *neighbor_open(const struct host *host, struct tuner_loop *loop);
+void *neighbor_open(const struct host *host, struct facts *facts, struct tuner_loop *loop);
 void neighbor_sense(void *self, uint64_t now_us);
 void neighbor_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);

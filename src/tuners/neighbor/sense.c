@@ -56,7 +56,7 @@ static int on_timer(sd_event_source *, uint64_t, void *userdata)
 	return 0;
 }
 
-void *neighbor_open(const struct host *host, struct tuner_loop *loop)
+void *neighbor_open(const struct host *host, struct facts *facts, struct tuner_loop *loop)
 {
 	static const char path[] = "/proc/sys/net/ipv4/neigh/default/gc_thresh1";
 	struct neighbor *neighbor = must(calloc(1, sizeof(*neighbor)));
@@ -64,6 +64,7 @@ void *neighbor_open(const struct host *host, struct tuner_loop *loop)
 	int r = host_read_value(host, path, value), writable = host_may_write(host, path);
 
 	neighbor->host = host;
+	neighbor->names = &facts->names;
 	neighbor->once = !loop;
 	neighbor->loop = loop;
 	neighbor->memory_bytes =

@@ -302,8 +302,8 @@ static void load_adopt(void *self, void *request)
 		neighbor->bpf = neighbor->users.object = load->bpf;
 		neighbor->ring = load->ring;
 		if (load->bpf)
-			neighbor->users.owners = netns_owners_open(
-				neighbor->host, bpf_link__fd(load->bpf->links.list_owners));
+			neighbor->users.owners = netns_owners_open(neighbor->host, neighbor->names,
+				bpf_link__fd(load->bpf->links.list_owners));
 		copy_text(neighbor->bpf_why, TUNER_WHY_MAX, load->why);
 	}
 	if (loop && load->bpf)

@@ -53,6 +53,7 @@ struct runtime_recorded {
 /* A copy of it, with a copy of the sample, is the request to the worker. */
 struct runtime_tuner {
 	const struct host *host; /* constant */
+	struct facts *facts;     /* of the loop: not for the worker */
 	bool once; /* a command without an agent: a silent runtime is not given time */
 	struct runtime_config config;
 	struct runtime_sample sample;

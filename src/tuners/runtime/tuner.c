@@ -2,7 +2,7 @@
 #include "tuners/runtime/runtime.h"
 #include "tuners/table.h"
 
-#include "workload/findings.h"
+#include "workload/facts.h"
 #include "workload/process.h"
 
 #include <fcntl.h>
@@ -262,11 +262,12 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 	}
 }
 
-static void *runtime_open(const struct host *host, struct tuner_loop *loop)
+static void *runtime_open(const struct host *host, struct facts *facts, struct tuner_loop *loop)
 {
 	struct runtime_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 
 	tuner->host = host;
+	tuner->facts = facts;
 	tuner->once = !loop;
 	tuner->event = loop ? loop->event : NULL;
 	return tuner;
@@ -392,35 +393,37 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 
 static void pass_stores(const struct runtime_tuner *tuner)
 {
-	struct finding finding = {.kind = FINDING_IMAGES};
+	struct node_disks *disks = &tuner->facts->disks;
 
-	findings_clear(tuner->host->findings, FINDING_IMAGES);
-	for (size_t i = 0; i < tuner->sample.n; i++) {
+	disks->n_images = 0;
+	for (size_t i = 0; i < tuner->sample.n && disks->n_images < NODE_IMAGES_MAX; i++) {
 		const struct runtime_store *store = &tuner->sample.runtimes[i].store;
+		struct node_images *images = &disks->images[disks->n_images];
 
-		set_text(finding.path, store->directory);
-		finding.device = store->number;
-		if (store->known)
-			findings_add(tuner->host->findings, &finding);
+		if (!store->known)
+			continue;
+		set_text(images->path, store->directory);
+		images->device = store->number;
+		disks->n_images++;
 	}
 }
 
 static void runtime_sample_adopt(void *self, void *data)
 {
 	struct runtime_tuner *tuner = self, *request = data;
-	struct names *names = tuner ? tuner->host->names : NULL;
+	struct names *names = tuner ? &tuner->facts->names : NULL;
 	struct runtime_sample *sample = &request->sample, before;
 
 	if (tuner && !request->cancelled) {
 		before = tuner->sample;
 		/* Passes on new names, and removes those of vanished runtimes. */
-		for (size_t i = 0; i < before.n && names; i++)
+		for (size_t i = 0; i < before.n; i++)
 			if (!runtime_find(sample, before.runtimes[i].found.socket))
 				names_replace(names, before.runtimes[i].found.socket, NULL, 0);
 		for (size_t i = 0; i < sample->n; i++) {
 			struct node_runtime *runtime = &sample->runtimes[i];
 
-			if (names && runtime->names.fresh)
+			if (runtime->names.fresh)
 				names_replace(names, runtime->found.socket,
 					steal(runtime->names.entries), runtime->names.n);
 			runtime->names.fresh = false;

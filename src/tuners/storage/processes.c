@@ -84,13 +84,12 @@ static void find_holder(const struct storage *storage, struct storage_process *p
 /* Several processes may share a file system. */
 static void pass_filesystem(const struct storage *storage, struct storage_device *device)
 {
-	struct findings *findings = storage->host->findings;
-	struct finding finding = {.kind = FINDING_SYNCED, .device = device->number};
-	const struct finding *other = NULL;
+	struct node_disks *disks = &storage->facts->disks;
+	struct node_synced *synced = &disks->synced[disks->n_synced];
 	struct mount *mount;
 
-	while ((other = findings_next(findings, FINDING_SYNCED, other)))
-		if (other->device == finding.device)
+	for (unsigned i = 0; i < disks->n_synced; i++)
+		if (disks->synced[i].device == device->number)
 			return;
 	if (!device->point[0]) {
 		mount = must(calloc(1, sizeof(*mount)));
@@ -99,29 +98,30 @@ static void pass_filesystem(const struct storage *storage, struct storage_device
 			strcpy(device->point, "?"); /* no path: it is not looked for again */
 		free(mount);
 	}
-	set_text(finding.path, device->point);
-	if (finding.path[0] == '/')
-		findings_add(findings, &finding);
+	if (device->point[0] != '/' || disks->n_synced == NODE_SYNCED_MAX)
+		return;
+	set_text(synced->path, device->point);
+	synced->device = device->number;
+	disks->n_synced++;
 }
 
-static void pass_database(
-	struct findings *findings, const struct storage_sync_row *row, const struct workload *of)
+static void pass_database(struct node_disks *disks, const struct storage_sync_row *row,
+	const struct workload *workload)
 {
-	struct finding finding = {.kind = FINDING_DATABASE,
-		.pid = (pid_t)row->last.pid,
-		.bytes = row->last.database,
-		.workload = *of};
+	struct node_database *database = &disks->databases[disks->n_databases];
 
-	set_text(finding.name, row->key.process);
-	if (finding.bytes > 0)
-		findings_add(findings, &finding);
+	if (row->last.database == 0 || disks->n_databases == NODE_SYNCED_MAX)
+		return;
+	*database = (struct node_database){
+		.pid = (pid_t)row->last.pid, .bytes = row->last.database, .workload = *workload};
+	set_text(database->process, row->key.process);
+	disks->n_databases++;
 }
 
 void storage_processes_list(struct storage *storage, uint64_t now)
 {
 	storage->n_seen = 0;
-	findings_clear(storage->host->findings, FINDING_SYNCED);
-	findings_clear(storage->host->findings, FINDING_DATABASE);
+	storage->facts->disks.n_synced = storage->facts->disks.n_databases = 0;
 	for (size_t i = 0; i < storage->n_syncs && storage->n_seen < STORAGE_PROCESSES_SHOWN; i++) {
 		const struct storage_sync_row *row = &storage->syncs[i];
 		struct storage_process *process = &storage->seen[storage->n_seen];
@@ -141,7 +141,7 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 			process->summary.p99 * 1e6 > (double)storage->sync_p99_us)
 			find_holder(storage, process);
 		pass_filesystem(storage, device);
-		pass_database(storage->host->findings, row, &process->workload);
+		pass_database(&storage->facts->disks, row, &process->workload);
 		storage->n_seen++;
 	}
 }

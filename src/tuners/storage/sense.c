@@ -397,14 +397,14 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 /* Where the runtimes' images are. */
 static void find_images(struct storage *storage, bool again)
 {
-	const struct finding *found = NULL;
-	unsigned n = 0;
+	const struct node_disks *disks = &storage->facts->disks;
+	unsigned n = MIN(disks->n_images, (unsigned)STORAGE_IMAGES);
 
-	while (n < STORAGE_IMAGES &&
-		(found = findings_next(storage->host->findings, FINDING_IMAGES, found))) {
-		struct storage_images *images = &storage->images[n++];
+	for (unsigned i = 0; i < n; i++) {
+		const struct node_images *found = &disks->images[i];
+		struct storage_images *images = &storage->images[i];
 
-		if (again || n > storage->n_images || images->device != found->device)
+		if (again || i >= storage->n_images || images->device != found->device)
 			storage_disk_read(
 				storage->host, STORAGE_NUMBER(found->device), "", &images->disk);
 		images->device = found->device;

@@ -7,7 +7,7 @@
  */
 
 #include "workload/cgroup.h"
-#include "workload/findings.h"
+#include "workload/facts.h"
 
 #include <headroom/bpf/storage.h>
 #include <headroom/tuner.h>
@@ -166,6 +166,7 @@ struct storage_images {
 
 struct storage {
 	const struct host *host;
+	struct facts *facts;
 	char processes[STORAGE_PROCESSES_MAX][STORAGE_NAME_MAX];
 	uint64_t sync_p99_us;
 	struct storage_bpf *bpf; /* NULL: not loaded, and why */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Facts about the node that one tuner finds and others use. The agent owns them and passes them to
+ * open(). Beside each member stands who writes it and who reads it: no tuner writes a member of
+ * another. A job gets a copy of what it reads.
+ */
+
+#include "workload/cgroup.h"
+
+#define NODE_IMAGES_MAX 8
+#define NODE_SYNCED_MAX 16
+#define NODE_NAME_MAX   16 /* TASK_COMM_LEN */
+
+/* A database of etcd and the process that syncs it. */
+struct node_database {
+	pid_t pid;
+	char process[NODE_NAME_MAX];
+	struct workload workload;
+	uint64_t bytes;
+};
+
+struct node_disks {
+	/* The directories of the runtimes' images: runtime; limits, storage. */
+	struct node_images {
+		char path[SETTING_PATH_MAX]; /* below the host's root */
+		dev_t device;
+	} images[NODE_IMAGES_MAX];
+	unsigned n_images;
+
+	/* The file systems that processes of storage.processes sync: storage; limits. */
+	struct node_synced {
+		char path[SETTING_PATH_MAX]; /* below the host's root */
+		dev_t device;
+	} synced[NODE_SYNCED_MAX];
+	unsigned n_synced;
+
+	struct node_database databases[NODE_SYNCED_MAX]; /* storage; limits */
+	unsigned n_databases;
+};
+
+struct facts {
+	struct names names; /* runtime; dns, limits, neighbor, storage */
+	struct node_disks disks;
+};
