@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "base/toml.h"
-#include "runtime/daemon_json.h"
 
 /* Precedes an added table, which is removed with its last key. */
 #define MARK "# Added by headroom"

@@ -2,7 +2,7 @@
 #include "apply/file_work.h"
 
 #include "base/file.h"
-#include "runtime/cri_client.h"
+#include "runtime/cri.h"
 #include "runtime/systemd.h"
 
 #define UNITS MANAGER "/unit"

@@ -230,3 +230,72 @@ void json_make_printable(cJSON *item)
 		json_make_printable(item->child);
 	}
 }
+
+/* ---- members of the top-level object, for edits in place ---- */
+
+int json_parse(const char *text, size_t len, cJSON **object, char why[static JSON_WHY_MAX])
+{
+	size_t start = text_mark(text, len);
+	const char *end = text, *key, *before;
+	const char *zero = memchr(text, '\0', len), *what = NULL;
+	struct text_position at;
+
+	*object = NULL;
+	start += strspn(text + start, " \t\r\n");
+	if (start == len)
+		return 0;
+	if (zero) {
+		end = zero;
+		what = "a zero byte";
+	} else if (text[start] != '{') {
+		end = text + start;
+		what = "expected { in UTF-8";
+	} else {
+		*object = cJSON_ParseWithLengthOpts(text, len + 1, &end, 1);
+		if (*object)
+			return 0;
+		what = "invalid JSON";
+		/* cJSON stops after the first byte of a key without quotes: point at it. */
+		key = before = end - 1;
+		while (before > text && strchr(" \t\r\n", before[-1]))
+			before--;
+		if (before > text && strchr("{,", before[-1]) && !strchr("\" \t\r\n", *key))
+			end = key;
+	}
+	at = text_position(text, MIN((size_t)(end - text), len));
+	snprintf(why, JSON_WHY_MAX, "%zu:%zu: %s", at.line, at.column, what);
+	return -EBADMSG;
+}
+
+/* cJSON treats all control characters as blanks. */
+static size_t skip_blanks(const char *text, size_t at)
+{
+	while (text[at] && (unsigned char)text[at] <= ' ')
+		at++;
+	return at;
+}
+
+static size_t skip_value(const char *text, size_t at)
+{
+	const char *end = text + at;
+
+	cJSON_Delete(cJSON_ParseWithOpts(text + at, &end, 0));
+	return (size_t)(end - text);
+}
+
+bool json_next(const char *text, struct json_member *member)
+{
+	size_t at = member->value_end > 0 ? member->value_end : strcspn(text, "{");
+
+	at = skip_blanks(text, at);
+	if (text[at])
+		at = skip_blanks(text, at + 1); /* past the brace or the comma */
+	if (text[at] != '"')
+		return false;
+	member->key = at;
+	member->key_end = skip_value(text, at);
+	at = skip_blanks(text, member->key_end);
+	member->value = skip_blanks(text, at + (text[at] == ':'));
+	member->value_end = skip_value(text, member->value);
+	return true;
+}

@@ -79,3 +79,22 @@ void json_append_losses(const cJSON *losses, char *text, size_t size);
 
 /* Calls text_make_printable() for each text of a document. */
 void json_make_printable(cJSON *item);
+
+/* ---- members of the top-level object, for edits in place ---- */
+
+#define JSON_WHY_MAX 128
+
+/*
+ * Parses a terminated text. 0 with the object, which the caller deletes, or NULL for a blank text;
+ * -EBADMSG with why: "LINE:COLUMN: what".
+ */
+int json_parse(const char *text, size_t len, cJSON **object, char why[static JSON_WHY_MAX]);
+
+/* Offsets into the text. key includes the quotes. */
+struct json_member {
+	size_t key, key_end;
+	size_t value, value_end;
+};
+
+/* Moves to the next member; {0} precedes the first one. text is valid for json_parse(). */
+bool json_next(const char *text, struct json_member *member);

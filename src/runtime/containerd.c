@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver of containerd; its images are in containerd_images.c. In this order: its reports
+ * over the CRI and its own services; its configuration files and dumps; where each of our keys
+ * belongs; hosts.toml files, which name mirrors; the members of struct runtime_driver. Nothing here
+ * writes a file.
+ */
 #include "runtime/containerd.h"
 
 #include "base/file.h"
 #include "base/json.h"
-#include "runtime/containerd_config.h"
-#include "runtime/cri_read.h"
+#include "base/toml.h"
+#include "runtime/cri.h"
+#include "runtime/mirror_ask.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
+#include <glob.h>
+#include <libgen.h>
 
 /* Labels of a manifest: its layers, and the repositories of its pulls. */
 #define LAYER_LABEL  "containerd.io/gc.ref.content.l."
@@ -367,6 +377,845 @@ static void read_containerd(struct runtime_reading *reading)
 	cri_read(reading, questions);
 }
 
+/* ---- files and dumps ---- */
+
+#define DROP_IN   "99-headroom.toml"
+#define FILES_MAX 32 /* of one configuration */
+
+struct containerd_file {
+	char path[SETTING_PATH_MAX]; /* below the host's root */
+	char *text;                  /* NULL for a main file or own file that does not exist */
+	size_t len;
+};
+
+/* In the order in which containerd reads them; the main file is the first. */
+struct containerd_files {
+	struct containerd_file files[FILES_MAX];
+	size_t n;
+	size_t own;          /* index of our own file; 0: no import includes it */
+	uint64_t changed_us; /* CLOCK_REALTIME of the newest file */
+};
+
+#define DUMP_MAX    ((size_t)4 << 20)
+#define VERSION_MAX 4096
+
+static void clear_files(struct containerd_files *files)
+{
+	for (size_t i = 0; i < files->n; i++)
+		free(steal(files->files[i].text));
+	files->n = 0;
+}
+
+/* The path of an import, as Go's filepath.Clean. False when it is too long. */
+static bool import_path(
+	const char *directory, const char *import, char path[static SETTING_PATH_MAX])
+{
+	char full[2 * SETTING_PATH_MAX + 2];
+
+	snprintf(full, sizeof(full), "/%s/%s", import[0] == '/' ? "" : directory, import);
+	path_clean(full);
+	return copy_text(path, SETTING_PATH_MAX, full);
+}
+
+/* Adds a file once. Returns its index or -errno. */
+static int add_file(struct containerd_files *files, const char *path)
+{
+	struct containerd_file *file = &files->files[files->n];
+
+	for (size_t i = 0; i < files->n; i++)
+		if (streq(files->files[i].path, path))
+			return (int)i;
+	if (files->n == FILES_MAX)
+		return -E2BIG;
+	*file = (struct containerd_file){0};
+	if (!set_text(file->path, path))
+		return -ENAMETOOLONG;
+	return (int)files->n++;
+}
+
+/*
+ * Adds matches of a pattern as Go's filepath.Glob: "*" matches a leading dot, unreadable
+ * directories are skipped. ours: adds our own file in its order, even if it does not exist.
+ */
+static int add_matches(
+	const struct host *host, struct containerd_files *files, char *path, bool ours)
+{
+	char directory[PATH_MAX], pattern[PATH_MAX + SETTING_PATH_MAX];
+	char found[PATH_MAX], own[PATH_MAX];
+	char *name = strrchr(path, '/') + 1;
+	glob_t matches = {0};
+	int r = 0;
+
+	name[-1] = '\0';
+	ours = ours && !strpbrk(path, "*?[\\") && fnmatch(name, DROP_IN, 0) == 0;
+	snprintf(own, sizeof(own), "%s/" DROP_IN, path);
+	if (path_in_root(host->root, path[0] ? path : "/", directory) == 0) {
+		snprintf(pattern, sizeof(pattern), "%s/%s", directory, name);
+		glob(pattern, GLOB_PERIOD, NULL, &matches);
+	}
+	for (size_t i = 0; i <= matches.gl_pathc && r >= 0; i++) {
+		bool end = i == matches.gl_pathc;
+
+		if (!end)
+			snprintf(found, sizeof(found), "%s%s", path,
+				strrchr(matches.gl_pathv[i], '/'));
+		if (ours && (end || strcmp(found, own) >= 0)) {
+			r = add_file(files, own);
+			files->own = (size_t)MAX(r, 0);
+			ours = false;
+		}
+		if (!end && r >= 0)
+			r = add_file(files, found);
+	}
+	globfree(&matches);
+	return r;
+}
+
+/*
+ * A relative import starts at the directory of its file; 1.x may resolve a pattern from its working
+ * directory: add both and let filter_files() decide. Only the file name may be a
+ * pattern.
+ */
+static int add_import(const struct host *host, const struct daemon *daemon,
+	struct containerd_files *files, size_t parent, const char *import)
+{
+	bool pattern = strchr(import, '*') != NULL, is_1 = starts_with(daemon->version, "1.");
+	bool both = pattern && import[0] != '/' && is_1;
+	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
+	int r = 0;
+
+	set_text(directory, files->files[parent].path);
+	*strrchr(directory, '/') = '\0';
+	for (int i = 0; i < (both ? 2 : 1) && r >= 0; i++) {
+		if (!import_path(i == 0 ? directory : daemon->directory, import, path))
+			return -ENAMETOOLONG;
+		r = pattern ? add_matches(host, files, path, parent == 0 && !is_1)
+			    : add_file(files, path);
+	}
+	return MIN(r, 0);
+}
+
+static int read_file_of(const struct host *host, const struct daemon *daemon,
+	struct containerd_files *files, size_t i, char why[static RUNTIME_WHY_MAX])
+{
+	struct containerd_file *file = &files->files[i];
+	char full[PATH_MAX], import[SETTING_PATH_MAX], fault[TOML_WHY_MAX];
+	struct toml_item item;
+	struct stat st;
+	size_t at = 0;
+	int r = path_in_root(host->root, file->path, full);
+
+	if (r == 0)
+		r = read_file(full, TOML_TEXT_MAX, &file->text, &file->len);
+	if (r == -ENOENT && host_is_dangling(host, file->path)) {
+		snprintf(why, RUNTIME_WHY_MAX, "%s is a dangling link", file->path);
+		return -ELOOP;
+	}
+	if (r == -ENOENT && (i == 0 || i == files->own))
+		return 0; /* containerd starts without a main file */
+	if (r == 0 && stat(full, &st) == 0)
+		files->changed_us = MAX(files->changed_us, us_of(st.st_ctim));
+	if (r == 0) {
+		r = toml_find(file->text, file->len, "", "imports", &item, fault);
+		if (r == -EBADMSG)
+			snprintf(why, RUNTIME_WHY_MAX, "%s:%s", file->path, fault);
+		if (r < 0)
+			return r == -ENOENT ? 0 : r;
+	}
+	while (r == 0 && toml_next_string(file->text, &item, &at, import, sizeof(import)))
+		r = add_import(host, daemon, files, i, import);
+	if (r < 0)
+		snprintf(why, RUNTIME_WHY_MAX, "%s: %s", file->path,
+			r == -E2BIG ? "it imports too many files" : strerror(-r));
+	return r;
+}
+
+/* 0, or -errno with why: "PATH:LINE:COLUMN: what". The caller clears files in both cases. */
+static int read_files_of(const struct host *host, const struct daemon *daemon,
+	struct containerd_files *files, char why[static RUNTIME_WHY_MAX])
+{
+	int r;
+
+	*files = (struct containerd_files){0};
+	r = add_file(files, daemon->config);
+	for (size_t i = 0; r == 0 && i < files->n; i++)
+		r = read_file_of(host, daemon, files, i, why);
+	return r;
+}
+
+/* Removes the files that the imports of a 1.x's dump lack: containerd did not read them. */
+static void filter_files(
+	struct containerd_files *files, const struct daemon *daemon, const char *dump)
+{
+	char import[SETTING_PATH_MAX], full[SETTING_PATH_MAX];
+	struct toml_item item;
+	size_t kept = 1;
+	bool imports = toml_find(dump, strlen(dump), "", "imports", &item, NULL) == 0;
+
+	if (!starts_with(daemon->version, "1."))
+		return;
+	for (size_t i = 1; i < files->n; i++) {
+		bool found = false;
+		size_t at = 0;
+
+		while (imports && !found &&
+			toml_next_string(dump, &item, &at, import, sizeof(import)))
+			found = import_path(daemon->directory, import, full) &&
+				streq(full, files->files[i].path);
+		if (found)
+			files->files[kept++] = files->files[i];
+		else
+			free(files->files[i].text);
+	}
+	files->n = kept;
+}
+
+int containerd_dump(const struct host *host, const struct daemon *daemon, const char *path,
+	const struct wait *wait, char **dump, char why[static RUNTIME_WHY_MAX])
+{
+	const char *const arguments[] = {daemon->program, "-c", path, "config", "dump", NULL};
+	const char *const defaults[] = {daemon->program, "config", "default", NULL};
+	struct child child = {.arguments = path ? arguments : defaults,
+		.root = host->root,
+		.directory = daemon->directory,
+		.output_max = DUMP_MAX};
+
+	return child_ask(&child, wait, dump, why);
+}
+
+int containerd_check_program(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, char why[static RUNTIME_WHY_MAX])
+{
+	const char *const arguments[] = {daemon->program, "--version", NULL};
+	const struct child child = {
+		.arguments = arguments, .root = host->root, .output_max = VERSION_MAX};
+	_cleanup_free_ char *output = NULL;
+	char version[64] = "an unknown version";
+	int r = child_ask(&child, wait, &output, why);
+
+	if (r < 0)
+		return r;
+	/* containerd github.com/containerd/containerd 1.6.20~ds1 REVISION */
+	(void)sscanf(output, "%*s %*s %63s", version);
+	if (streq(version, daemon->version))
+		return 0;
+	text_make_printable(version);
+	snprintf(why, RUNTIME_WHY_MAX,
+		"%.120s is %s, and %.60s runs: restart it, or start it by its full path",
+		daemon->program, version, daemon->version);
+	return -ESTALE;
+}
+
+static int make_main_file(const struct host *host, const struct daemon *daemon, const char *path,
+	const char *trial, const struct wait *wait, char **text, char why[static RUNTIME_WHY_MAX])
+{
+	_cleanup_(clear_files) struct containerd_files files = {0};
+	char list[FILES_MAX * SETTING_PATH_MAX] = "", quoted[PATH_MAX];
+	const struct containerd_file *main = &files.files[0];
+	_cleanup_free_ char *dump = NULL;
+	struct toml_item item;
+	int r = read_files_of(host, daemon, &files, why);
+
+	if (r == 0)
+		r = containerd_dump(host, daemon, daemon->config, wait, &dump, why);
+	if (r == 0)
+		r = toml_find(main->text ? main->text : "", main->len, "", "imports", &item, why);
+	if (r < 0)
+		return r;
+	filter_files(&files, daemon, dump);
+	for (size_t i = 1; i < files.n; i++) {
+		bool tried = streq(files.files[i].path, path);
+
+		if (!tried && !files.files[i].text)
+			continue;
+		if (!toml_quote(tried ? trial : files.files[i].path, quoted, sizeof(quoted)))
+			return -EINVAL;
+		text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "", quoted);
+	}
+	if (strlen(list) == sizeof(list) - 1)
+		return -E2BIG;
+	must_do(asprintf(text, "%.*s[%s]%s", (int)item.value, main->text, list,
+			main->text + item.value_end) >= 0);
+	return 0;
+}
+
+/* ---- keys ---- */
+
+/*
+ * Reads a containerd's configuration and finds where each of our keys belongs. `containerd config
+ * dump` shows the result of all files, so this needs little knowledge of versions. Blocks.
+ *
+ * From containerd's source (cmd/containerd/server/config, 1.x: services/server/config), verified
+ * with 1.6.20 and 2.4.2:
+ * - 1.x: a plugin's section in an imported file replaces the whole section of the main file. A key
+ *   must be in the file whose section counts.
+ * - 2.x: sections are merged key by key and the last file wins, so a file of our own is enough.
+ *   Only `imports` in a file count, not the default /etc/containerd/conf.d that 2.2 and later
+ * print.
+ * - 2.0 to 2.2 apply the version of the last file to the whole configuration, and do not start with
+ *   a version above their own: our own file omits it.
+ */
+
+#define OURS "# Added by headroom; \"headroom restore\" removes it.\n"
+
+#define CRI_1    "plugins.cri"
+#define CRI_2    "plugins.\"io.containerd.grpc.v1.cri\""
+#define IMAGES   "plugins.\"io.containerd.cri.v1.images\""
+#define TRANSFER "plugins.\"io.containerd.transfer.v1.local\""
+
+/*
+ * An empty config_path of 2.2 and later: plugins/cri/images/plugin.go. The transfer service uses it
+ * as the name of one directory (tried with 2.4.2).
+ */
+#define DEFAULT_DIRECTORIES "/etc/containerd/certs.d:/etc/docker/certs.d"
+
+/* Tables of each key: 1.x does not know the first, 2.x still reads the others. */
+static const struct {
+	const char *sub, *key;
+	const char *const tables[4];
+} settings[] = {
+	[RUNTIME_DOWNLOADS] = {"", "max_concurrent_downloads", {IMAGES, CRI_2, CRI_1}},
+	[RUNTIME_PROGRESS_TIMEOUT] = {"", "image_pull_progress_timeout", {IMAGES, CRI_2, CRI_1}},
+	[RUNTIME_HOSTS_DIRECTORY] = {".registry", "config_path",
+		{IMAGES ".registry", CRI_2 ".registry", CRI_1 ".registry"}},
+};
+static const char *const transfer_tables[] = {TRANSFER, NULL};
+
+/* Versions that a test (a_mirror_in_sync_is_asked) has shown to ask the mirrors of hosts.toml. */
+static const unsigned mirrors_shown[][2] = {{1, 6}, {1, 7}, {2, 0}, {2, 1}, {2, 2}, {2, 3}, {2, 4}};
+
+/* Files that another program writes again at each start. */
+static const struct {
+	const char *path; /* a part of it */
+	const char *text; /* in a comment at the file's start */
+	const char *cure;
+} generated[] = {
+	{"/rancher/", NULL, "k3s and RKE2 write it: use config.toml.tmpl beside it"},
+	{"/snap.docker/", NULL, "dockerd writes it: use Docker's daemon.json"},
+	{"/docker/containerd/", NULL, "dockerd writes it: use Docker's daemon.json"},
+	{"/microk8s/", NULL, "MicroK8s writes it: use containerd-template.toml beside it"},
+	{"/run/k0s/", NULL, "k0s writes it: use /etc/k0s/containerd.d"},
+	{NULL, "k0s_managed=true", "k0s writes it: use /etc/k0s/containerd.d"},
+	{NULL, "DO NOT EDIT", "it is generated: change its source"},
+};
+
+#define COMMENT_MAX 512 /* bytes */
+
+struct containerd_reading {
+	const struct host *host;
+	const struct daemon *daemon;
+	struct containerd_files files;
+	char *dump;
+	const char *cri; /* the dump's table for images */
+	bool merges;     /* 2.x */
+	struct runtime_files *config;
+};
+
+static void reading_clear(struct containerd_reading *reading)
+{
+	clear_files(&reading->files);
+	free(reading->dump);
+}
+
+/* ---- the dump ---- */
+
+static bool dump_is(const struct containerd_reading *reading, const char *key, const char *wanted)
+{
+	char name[TOML_NAME_MAX], value[SETTING_VALUE_MAX];
+
+	snprintf(name, sizeof(name), "%s.%s", reading->cri, key);
+	return toml_lookup(reading->dump, name, value, sizeof(value)) && streq(value, wanted);
+}
+
+/* Whether the table cri + sub of the dump has an item with `part` in its name. */
+static bool has_below(const struct containerd_reading *reading, const char *sub, const char *part)
+{
+	struct toml_scan scan = {.text = reading->dump, .len = strlen(reading->dump)};
+	struct toml_item item;
+	char table[TOML_NAME_MAX];
+	size_t n = (size_t)snprintf(table, sizeof(table), "%s%s", reading->cri, sub);
+
+	while (toml_next(&scan, &item) > 0)
+		if (strncmp(item.table, table, n) == 0 &&
+			(item.table[n] == '.' || (item.table[n] == '\0' && !item.header)) &&
+			(strstr(item.table + n, part) || streq(item.key, part + (part[0] == '.'))))
+			return true;
+	return false;
+}
+
+static bool has_old_registries(const struct containerd_reading *reading)
+{
+	return has_below(reading, ".registry.mirrors", "") ||
+	       has_below(reading, ".registry.configs", "") ||
+	       has_below(reading, ".registry.auths", "");
+}
+
+static bool cri_is_off(const struct containerd_reading *reading)
+{
+	static const char *const names[] = {
+		"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images"};
+	const char *dump = reading->dump;
+	char plugin[128];
+	struct toml_item item;
+	size_t at = 0;
+
+	if (toml_find(dump, strlen(dump), "", "disabled_plugins", &item, NULL) < 0)
+		return false;
+	while (toml_next_string(dump, &item, &at, plugin, sizeof(plugin)))
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+			if (streq(plugin, names[i]))
+				return true;
+	return false;
+}
+
+bool containerd_is_at_least(const char *version, unsigned major, unsigned minor)
+{
+	unsigned is_major, is_minor;
+
+	return sscanf(version, version[0] == 'v' ? "v%3u.%3u" : "%3u.%3u", &is_major, &is_minor) ==
+		       2 &&
+	       (is_major > major || (is_major == major && is_minor >= minor));
+}
+
+static bool is_shown_to_ask_mirrors(const char *version)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(mirrors_shown); i++)
+		if (containerd_is_at_least(version, mirrors_shown[i][0], mirrors_shown[i][1]) &&
+			!containerd_is_at_least(
+				version, mirrors_shown[i][0], mirrors_shown[i][1] + 1))
+			return true;
+	return false;
+}
+
+/* ---- keys ---- */
+
+/* In 2.x the last file with a key sets it, in 1.x the last file with the plugin's section. */
+static bool sets_key(const struct containerd_reading *reading, const struct containerd_file *file,
+	const struct runtime_key *key)
+{
+	struct toml_scan scan = {.text = file->text, .len = file->len};
+	struct toml_item item;
+
+	if (!file->text)
+		return false;
+	for (const char *const *table = key->tables; reading->merges && *table; table++)
+		if (toml_find(file->text, file->len, *table, key->key, &item, NULL) != -ENOENT)
+			return true;
+	while (!reading->merges && toml_next(&scan, &item) > 0)
+		if (starts_with(item.table, CRI_1 ".") || streq(item.table, CRI_1) ||
+			starts_with(item.table, CRI_2) || streq(item.key, "cri") ||
+			streq(item.key, "\"io.containerd.grpc.v1.cri\""))
+			return true;
+	return false;
+}
+
+/* The first refusal counts. */
+static void PRINTF_LIKE(3, 4)
+	refuse(struct runtime_key *key, enum runtime_refusal refusal, const char *format, ...)
+{
+	va_list args;
+
+	if (key->refusal != KEY_EDITABLE)
+		return;
+	key->refusal = refusal;
+	va_start(args, format);
+	vsnprintf(key->why, sizeof(key->why), format, args);
+	va_end(args);
+}
+
+static void read_key(const struct containerd_reading *reading, enum runtime_setting setting)
+{
+	const struct daemon *daemon = reading->daemon;
+	struct runtime_key *key = &reading->config->keys[setting];
+	const struct containerd_file *file = &reading->files.files[reading->files.n - 1];
+	const struct containerd_file *own = &reading->files.files[0];
+	bool transfer = setting == RUNTIME_DOWNLOADS && reading->config->transfer;
+	bool directory = setting == RUNTIME_HOSTS_DIRECTORY;
+	const char *cure, *excluding = NULL;
+
+	*key = (struct runtime_key){.key = settings[setting].key,
+		.tables = transfer ? transfer_tables
+				   : settings[setting].tables + (reading->merges ? 0 : 1)};
+	snprintf(key->dump_key, sizeof(key->dump_key), "%s%s.%s",
+		transfer ? TRANSFER : reading->cri, settings[setting].sub, key->key);
+	if (cri_is_off(reading))
+		refuse(key, KEY_CRI_OFF, "%s: disabled_plugins has the CRI plugin", daemon->config);
+	else if (!toml_lookup(reading->dump, key->dump_key, key->on_disk, sizeof(key->on_disk)))
+		refuse(key, KEY_UNKNOWN, "containerd %s has no %s", daemon->version, key->key);
+	if (directory && has_below(reading, ".registry.mirrors", ""))
+		excluding = "registry.mirrors";
+	else if (directory && !reading->merges && has_below(reading, ".registry.configs", ".tls"))
+		excluding = "tls in registry.configs";
+	if (directory && reading->config->transfer && strchr(key->on_disk, ':'))
+		refuse(key, KEY_EXCLUDED,
+			"%s: pulls use a list of directories in config_path as one name: name one "
+			"directory, or set use_local_image_pull = true",
+			daemon->config);
+	if (directory && !is_shown_to_ask_mirrors(daemon->version))
+		refuse(key, KEY_EXCLUDED,
+			"no test has shown that containerd %s asks mirrors: write its hosts.toml "
+			"yourself, or see if a newer Headroom knows this version",
+			daemon->version);
+	if (excluding)
+		refuse(key, KEY_EXCLUDED,
+			"%s: %s excludes config_path: move it to hosts.toml files", daemon->config,
+			excluding);
+	if (directory && !key->on_disk[0] && containerd_is_at_least(daemon->version, 2, 2) &&
+		!reading->config->transfer && !has_old_registries(reading))
+		set_text(key->on_disk, DEFAULT_DIRECTORIES);
+	/* Edit our own file or the main file, unless a later file sets the key. */
+	if (reading->merges)
+		own += reading->files.own;
+	while (file > own && !sets_key(reading, file, key))
+		file--;
+	key->base = own > reading->files.files ? OURS
+		    : reading->merges          ? OURS "version = 3\n"
+					       : OURS "version = 2\n";
+	set_text(key->path, file->path);
+	cure = strstr(daemon->version, "-k3s") ? generated[0].cure : NULL;
+	if (reading->merges && (cure || strstr(file->path, generated[0].path)))
+		cure = "k3s and RKE2 write it: add a file to config-v3.toml.d beside it";
+	for (size_t i = 0; !cure && i < ARRAY_SIZE(generated); i++)
+		if ((generated[i].path && strstr(file->path, generated[i].path)) ||
+			(generated[i].text && file->text && file->text[0] == '#' &&
+				memmem(file->text, MIN(file->len, (size_t)COMMENT_MAX),
+					generated[i].text, strlen(generated[i].text))))
+			cure = generated[i].cure;
+	if (cure)
+		refuse(key, KEY_GENERATED, "%s: %s", key->path, cure);
+	else if (host_may_write(reading->host, key->path) == -EROFS)
+		refuse(key, KEY_READ_ONLY, "%s is on a read-only file system", key->path);
+}
+
+/* Without a main file containerd uses its defaults. */
+static int read_dump(struct containerd_reading *reading, const struct wait *wait)
+{
+	const struct daemon *daemon = reading->daemon;
+	struct runtime_files *config = reading->config;
+	char why[RUNTIME_WHY_MAX], version[SETTING_VALUE_MAX];
+	int r;
+
+	if (!daemon->program[0]) {
+		set_text(config->why, "containerd's process is not visible: left alone");
+		return -ESRCH;
+	}
+	r = containerd_check_program(reading->host, daemon, wait, why);
+	if (r == 0)
+		r = containerd_dump(reading->host, daemon,
+			reading->files.files[0].text ? daemon->config : NULL, wait, &reading->dump,
+			why);
+	if (r < 0) {
+		snprintf(config->why, sizeof(config->why),
+			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.260s", daemon->config,
+			why);
+		return r == -EINVAL ? -EBADMSG : r;
+	}
+	filter_files(&reading->files, daemon, reading->dump);
+	reading->cri = IMAGES;
+	reading->merges = has_below(reading, "", "");
+	reading->cri = reading->merges ? IMAGES : CRI_2;
+	/* 1.x ignores parts of a file for 2.x. */
+	for (size_t i = 0; !reading->merges && i < reading->files.n; i++) {
+		const struct containerd_file *file = &reading->files.files[i];
+
+		if (!file->text || !toml_lookup(file->text, "version", version, sizeof(version)) ||
+			atoi(version) <= 2)
+			continue;
+		snprintf(config->why, sizeof(config->why),
+			"%.160s: version %.16s is newer than containerd %.32s reads: left alone",
+			file->path, version, daemon->version);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+void containerd_config_read(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, struct runtime_files *config)
+{
+	_cleanup_(reading_clear) struct containerd_reading reading = {
+		.host = host, .daemon = daemon, .config = config};
+	char hash[HASH_TEXT_MAX] = "", why[RUNTIME_WHY_MAX] = "";
+	_cleanup_free_ char *all = NULL;
+	size_t len = 0;
+	FILE *out;
+	int r = read_files_of(host, daemon, &reading.files, why);
+
+	config->changed_us = reading.files.changed_us;
+	if (r < 0) {
+		snprintf(config->why, sizeof(config->why), "%.300s: left alone", why);
+		config->error = r;
+		config->hash[0] = '\0';
+		return;
+	}
+	out = must(open_memstream(&all, &len));
+	fprintf(out, "%s %s %s", daemon->program, daemon->version, daemon->directory);
+	for (size_t i = 0; i < reading.files.n; i++) {
+		const struct containerd_file *file = &reading.files.files[i];
+
+		fprintf(out, "\n%s %zu\n", file->path, file->len);
+		fwrite(file->text ? file->text : "", 1, file->len, out);
+	}
+	fclose(out);
+	hash_bytes(must(all), len, hash);
+	if (streq(hash, config->hash))
+		return;
+	*config = (struct runtime_files){.changed_us = reading.files.changed_us};
+	config->error = read_dump(&reading, wait);
+	/* Keep the result, even a refusal, until a file changes, unless containerd did not run. */
+	if (config->error == 0 || config->error == -EBADMSG)
+		memcpy(config->hash, hash, sizeof(hash));
+	if (config->error < 0)
+		return;
+	/*
+	 * 2.1 and later pull with the transfer service and its key, unless an option needs the CRI
+	 * plugin: CheckLocalImagePullConfigs in internal/cri/config/config.go.
+	 */
+	config->transfer = reading.merges && dump_is(&reading, "use_local_image_pull", "false") &&
+			   dump_is(&reading, "max_concurrent_downloads", "3") &&
+			   !dump_is(&reading, "disable_snapshot_annotations", "false") &&
+			   !dump_is(&reading, "discard_unpacked_layers", "true") &&
+			   !dump_is(&reading, "image_pull_with_sync_fs", "true") &&
+			   !has_old_registries(&reading);
+	for (int i = 0; i <= RUNTIME_HOSTS_DIRECTORY; i++) {
+		read_key(&reading, (enum runtime_setting)i);
+		/* The file system may become writable without a change of the files. */
+		if (config->keys[i].refusal == KEY_READ_ONLY)
+			config->hash[0] = '\0';
+	}
+}
+
+/* ---- mirrors ---- */
+
+/* Until connected to a mirror, before the next one is tried: from containerd 2.1. */
+#define DIAL_TIMEOUT "  dial_timeout = \"3000ms\"\n"
+
+/*
+ * containerd reads certs.d/REGISTRY/hosts.toml at each pull (containerd docs/hosts.md), from the
+ * first directory that exists: HOST_PORT_, then HOST:PORT, then _default. A new directory hides
+ * those after it.
+ */
+static int locate_in(const struct host *host, const char *certs, const char *name,
+	char path[static SETTING_PATH_MAX], char full[static PATH_MAX])
+{
+	int r;
+
+	if (snprintf(path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, name) >= SETTING_PATH_MAX)
+		return -ENAMETOOLONG;
+	r = path_in_root(host->root, path, full);
+	return r == -ENOTDIR ? -ENOENT : r;
+}
+
+/* Whether the file's directory has anything: a hosts.toml would switch off certificates there. */
+static bool has_neighbors(const struct host *host, const char *path)
+{
+	char directory[SETTING_PATH_MAX], full[PATH_MAX];
+	const struct dirent *entry;
+	_cleanup_(cleanup_closedir) DIR *entries = NULL;
+	bool found = false;
+
+	set_text(directory, path);
+	if (path_in_root(host->root, dirname(directory), full) == 0)
+		entries = opendir(full);
+	while (entries && !found && (entry = readdir(entries)))
+		found = entry->d_name[0] != '.';
+	return found;
+}
+
+static int locate_hosts(const struct host *host, const char *certs, const char *registry,
+	char path[static SETTING_PATH_MAX], char full[static PATH_MAX])
+{
+	const char *colon = strrchr(registry, ':');
+	char name[REGISTRY_NAME_MAX + 1];
+	int r = -ENOENT;
+
+	/* hostDirectory() (remotes/docker/config/hosts.go): also of an IPv6 address alone. */
+	if (colon) {
+		snprintf(name, sizeof(name), "%.*s_%s_", (int)(colon - registry), registry,
+			colon + 1);
+		r = locate_in(host, certs, name, path, full);
+	}
+	if (r == -ENOENT)
+		r = locate_in(host, certs, registry, path, full);
+	/* A new file goes to the first directory. */
+	if (r == -ENOENT && colon)
+		r = locate_in(host, certs, name, path, full);
+	return r == -ENOENT && has_neighbors(host, path) ? -EEXIST : r;
+}
+
+static bool write_hosts(
+	FILE *out, const char *version, const char *, const char *const *urls, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		fprintf(out, "\n[host.\"%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n%s",
+			urls[i], containerd_is_at_least(version, 2, 1) ? DIAL_TIMEOUT : "");
+	return true;
+}
+
+/* The registry itself is asked last, without being named. */
+static const struct mirror_format hosts_files = {
+	.setting = "mirrors.",
+	.directory = CONTAINERD_CERTS,
+	.url_mark = "\n[host.\"",
+	.locate = locate_hosts,
+	.write = write_hosts,
+};
+
+/* ---- hosts.toml files of any author ---- */
+
+#define FILE_MAX 65536
+
+struct mirror_reading {
+	const struct host *host;
+	const char *directory; /* of the file, below the host's root */
+	const char *text;
+	struct mirror_access *mirrors;
+	size_t n, max;
+};
+
+/* The mirror of a table host."URL" or host."URL".header; NULL: another table. */
+static struct mirror_access *find_mirror(
+	struct mirror_reading *reading, const char *table, bool *header)
+{
+	char name[REGISTRY_URL_MAX], url[REGISTRY_URL_MAX];
+	struct mirror_access *mirror;
+	const char *end;
+	bool whole;
+
+	if (!starts_with(table, "host.\""))
+		return NULL;
+	table += strlen("host.\"");
+	end = table + strcspn(table, "\"");
+	whole = starts_with(table, "http://") || starts_with(table, "https://");
+	snprintf(name, sizeof(name), "%s%.*s", whole ? "" : "https://", (int)(end - table), table);
+	*header = streq(end, "\".header");
+	if ((!streq(end, "\"") && !*header) || registry_check_url(name) < 0 ||
+		!registry_copy_url(url, sizeof(url), name))
+		return NULL;
+	mirror = find_named(reading->mirrors, reading->n, url);
+	if (mirror || reading->n == reading->max)
+		return mirror;
+	mirror = &reading->mirrors[reading->n++];
+	*mirror = (struct mirror_access){0};
+	copy_text(mirror->url, REGISTRY_URL_MAX, url);
+	return mirror;
+}
+
+/* Relative paths begin at the file. */
+static bool copy_path(
+	const struct mirror_reading *reading, const char *path, char out[MIRROR_PATH_MAX])
+{
+	char whole[PATH_MAX], full[PATH_MAX];
+
+	snprintf(whole, sizeof(whole), "%s%s%s", path[0] == '/' ? "" : reading->directory,
+		path[0] == '/' ? "" : "/", path);
+	/* A missing file is an error of the question. */
+	(void)path_in_root(reading->host->root, whole, full);
+	return copy_text(out, MIRROR_PATH_MAX, full);
+}
+
+/* The strings of a value, also of an array within an array. Returns their number. */
+static size_t read_strings(const struct mirror_reading *reading, const struct toml_item *item,
+	char (*strings)[MIRROR_PATH_MAX], size_t max)
+{
+	char more[MIRROR_PATH_MAX];
+	size_t n = 0, at = 0;
+
+	while (toml_next_string(
+		reading->text, item, &at, n < max ? strings[n] : more, MIRROR_PATH_MAX))
+		n++;
+	return n;
+}
+
+static void read_mirror_key(const struct mirror_reading *reading, const struct toml_item *item,
+	struct mirror_access *mirror)
+{
+	char strings[8][MIRROR_PATH_MAX], path[MIRROR_PATH_MAX] = "", value[8] = "";
+	size_t n = read_strings(reading, item, strings, ARRAY_SIZE(strings));
+	bool pair = reading->text[item->value + 1 + strspn(reading->text + item->value + 1, " ")] ==
+		    '[',
+	     ca = streq(item->key, "ca");
+
+	(void)toml_value(reading->text, item, value, sizeof(value));
+	if (streq(item->key, "skip_verify")) {
+		mirror->insecure = streq(value, "true");
+	} else if (streq(item->key, "override_path")) {
+		mirror->is_root = streq(value, "true");
+	} else if ((ca || streq(item->key, "client")) && n > 0) {
+		for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++) {
+			mirror->unsupported |= !copy_path(reading, strings[i], path);
+			text_append(ca ? mirror->cas : mirror->clients, sizeof(mirror->cas), "%s\n",
+				path);
+			/* One file has both, unless it is of a pair. */
+			if (!ca && !pair)
+				text_append(mirror->clients, sizeof(mirror->clients), "%s\n", path);
+		}
+		mirror->unsupported |= n > ARRAY_SIZE(strings);
+	} else if (streq(item->key, "capabilities")) {
+		mirror->useless = true;
+		for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++)
+			mirror->useless &= !streq(strings[i], "pull");
+	}
+}
+
+static void read_header(const struct mirror_reading *reading, const struct toml_item *item,
+	struct mirror_access *mirror)
+{
+	char strings[8][MIRROR_PATH_MAX];
+	size_t n = read_strings(reading, item, strings, ARRAY_SIZE(strings));
+
+	mirror->unsupported |= n > ARRAY_SIZE(strings);
+	for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++) {
+		size_t used = strlen(mirror->headers), room = sizeof(mirror->headers) - used;
+
+		if ((size_t)snprintf(mirror->headers + used, room, "%s: %s\n", item->key,
+			    strings[i]) >= room)
+			mirror->unsupported = true;
+	}
+}
+
+static void read_file_text(struct mirror_reading *reading, size_t len)
+{
+	struct toml_scan scan = {.text = reading->text, .len = len};
+	struct toml_item item;
+	bool header = false;
+
+	while (toml_next(&scan, &item) > 0) {
+		struct mirror_access *mirror = find_mirror(reading, item.table, &header);
+
+		if (mirror && !item.header && header)
+			read_header(reading, &item, mirror);
+		else if (mirror && !item.header)
+			read_mirror_key(reading, &item, mirror);
+	}
+}
+
+static size_t find_mirrors(const struct image_runtime *runtime, const struct host *host,
+	const char *registry, struct mirror_access *mirrors, size_t max)
+{
+	const char *directories = runtime->knows_mirrors ? runtime->mirrors : CONTAINERD_CERTS;
+	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX], full[PATH_MAX];
+	struct mirror_reading reading = {.host = host, .mirrors = mirrors, .max = max};
+	_cleanup_free_ char *text = NULL;
+	size_t len = 0;
+	int r = -ENOENT;
+
+	for (const char *at = directories; *at && r == -ENOENT; at += strspn(at, ":")) {
+		snprintf(directory, sizeof(directory), "%.*s", (int)strcspn(at, ":"), at);
+		at += strcspn(at, ":");
+		r = locate_hosts(host, directory, registry, path, full);
+		if (r == -ENOENT)
+			r = locate_hosts(host, directory, REGISTRY_DEFAULT, path, full);
+	}
+	if (r < 0 || read_file(full, FILE_MAX, &text, &len) < 0)
+		return 0;
+	reading.text = text;
+	reading.directory = dirname(path);
+	read_file_text(&reading, len);
+	return reading.n;
+}
+
+/* ---- the driver ---- */
+
 static void read_files(
 	struct node_runtime *runtime, const struct host *host, const struct wait *wait)
 {
@@ -393,8 +1242,8 @@ static void read_files(
 
 /* ---- verify ---- */
 
-static int check(const struct host *host, const struct daemon *daemon, const struct wait *wait,
-	char why[static RUNTIME_WHY_MAX])
+static int check_files(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, char why[static RUNTIME_WHY_MAX])
 {
 	_cleanup_free_ char *dump = NULL;
 	char full[PATH_MAX];
@@ -431,13 +1280,13 @@ const struct runtime_driver containerd_driver = {
 				ACTIVATE_RESTART, UINT64_MAX},
 			[RUNTIME_HOSTS_DIRECTORY] = {"config_path", ACTIVATE_RESTART, 0},
 		},
-	.mirrors = &containerd_mirrors,
+	.mirrors = &hosts_files,
 	.names_registry = true,
-	.find_mirrors = containerd_find_mirrors,
+	.find_mirrors = find_mirrors,
 	.needs_program = true,
-	.check = check,
+	.check = check_files,
 	.dump = containerd_dump,
-	.main_file = containerd_main_file,
+	.main_file = make_main_file,
 	.serves_kubelet = true,
 	.copies_per_image = 2,
 	.honours_pins = honours_pins,

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The members of containerd's struct runtime_driver that are not in containerd.c. */
+/*
+ * Functions that containerd.c and containerd_images.c, two parts of one driver, share. The
+ * functions block.
+ */
 
 #include "runtime/driver.h"
 
@@ -9,14 +12,34 @@
 
 #define CONTAINERD_MAIN_FILE "/etc/containerd/config.toml" /* unless an option names another */
 
-extern const struct mirror_format containerd_mirrors;
+/* ---- containerd.c ---- */
+
+/*
+ * The output of `containerd -c path config dump`, run in the daemon's working directory and the
+ * host's root; path NULL: of `config default`. The caller frees it. -EINVAL when containerd refuses
+ * the files, another -errno when it did not run; both with why.
+ */
+int containerd_dump(const struct host *host, const struct daemon *daemon, const char *path,
+	const struct wait *wait, char **dump, char why[static RUNTIME_WHY_MAX]);
+
+/*
+ * Whether the program has the daemon's version: a relative name or an upgrade can lead to another.
+ * 0, -ESTALE if it differs, or the error of child_ask(); with why.
+ */
+int containerd_check_program(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
+
+/* config is zeroed or the result of the last call for this daemon. */
+void containerd_config_read(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, struct runtime_files *config);
+
+/* version is "1.6.20~ds1", "v2.1.4" or alike. */
+bool containerd_is_at_least(const char *version, unsigned major, unsigned minor);
+
+/* ---- containerd_images.c ---- */
 
 int containerd_read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX]);
-
-/* Reads hosts.toml files of any author. */
-size_t containerd_find_mirrors(const struct image_runtime *runtime, const struct host *host,
-	const char *registry, struct mirror_access *mirrors, size_t max);
 
 int containerd_pin(const struct image_runtime *runtime, const struct host *host, const char *name,
 	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);

@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "base/toml.h"
-#include "runtime/containerd_config.h"
-#include "runtime/cri_read.h"
+#include "runtime/containerd.h"
+#include "runtime/cri.h"
 
 /* Labels of images (pkg/cri/labels): managed by the CRI; exempt from garbage collection. */
 #define MANAGED_LABEL "io.cri-containerd.image"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
-#include "runtime/cri_read.h"
+#include "runtime/cri.h"
 #include "workload/process.h"
 
 #include <glob.h>

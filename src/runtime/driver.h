@@ -23,7 +23,7 @@
 #include <headroom/file.h>
 
 #include "base/child.h"
-#include "runtime/docker_client.h"
+#include "runtime/docker.h"
 #include "runtime/images.h"
 #include "runtime/mirror_file.h"
 #include "runtime/pulls.h"

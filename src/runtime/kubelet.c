@@ -86,7 +86,7 @@ static void add_cluster_dns(struct kubelet_values *values, const char *address)
 }
 
 /* A drop-in file, or flags, override values. */
-static void merge(struct kubelet_values *values, const struct kubelet_values *over)
+static void merge_values(struct kubelet_values *values, const struct kubelet_values *over)
 {
 	for (int i = 0; i < KUBELET_FIELDS; i++)
 		if (over->field[i].origin != KUBELET_UNSET)
@@ -244,7 +244,7 @@ int kubelet_parse(const char *path, const char *text, size_t len, struct kubelet
 
 /* ---- files ---- */
 
-struct reading {
+struct kubelet_reading {
 	const struct host *host;
 	struct kubelet_seen *seen;
 	struct kubelet_values flags;
@@ -299,8 +299,8 @@ static void find_process(const struct host *host, struct kubelet_seen *seen)
 }
 
 /* Reads a path of the command line; a relative one starts at the process's working directory. */
-static int read_path(
-	const struct reading *reading, const char *option, char path[static SETTING_PATH_MAX])
+static int read_path(const struct kubelet_reading *reading, const char *option,
+	char path[static SETTING_PATH_MAX])
 {
 	const char *root = reading->host->root;
 	pid_t pid = reading->seen->pid;
@@ -317,7 +317,7 @@ static int read_path(
 	return 0;
 }
 
-static int read_command_line(struct reading *reading)
+static int read_command_line(struct kubelet_reading *reading)
 {
 	const char *root = reading->host->root;
 	struct kubelet_seen *seen = reading->seen;
@@ -344,7 +344,7 @@ static int read_command_line(struct reading *reading)
 	return 0;
 }
 
-static void find_files(struct reading *reading)
+static void find_files(struct kubelet_reading *reading)
 {
 	struct kubelet_seen *seen = reading->seen;
 
@@ -370,7 +370,7 @@ static void find_files(struct reading *reading)
 }
 
 /* Reports the first fault only. */
-static void complain(struct reading *reading, const char *path, int error)
+static void complain(struct kubelet_reading *reading, const char *path, int error)
 {
 	const char *cure = "make it readable below the host's root";
 
@@ -383,7 +383,7 @@ static void complain(struct reading *reading, const char *path, int error)
 			cure);
 }
 
-static bool is_changed(const struct reading *reading, const char *full)
+static bool is_changed(const struct kubelet_reading *reading, const char *full)
 {
 	struct stat st;
 
@@ -391,7 +391,7 @@ static bool is_changed(const struct reading *reading, const char *full)
 }
 
 /* Reads and merges a file. name is below the drop-in directory; NULL: the main file. */
-static void add_file(struct reading *reading, const char *path, const char *name)
+static void add_file(struct kubelet_reading *reading, const char *path, const char *name)
 {
 	struct kubelet_seen *seen = reading->seen;
 	bool own = name && streq(name, KUBELET_OWN_FILE);
@@ -415,8 +415,8 @@ static void add_file(struct reading *reading, const char *path, const char *name
 	if (own)
 		seen->own = streq(text, kubelet_own_text) ? KUBELET_OWN_WRITTEN : KUBELET_OWN_OTHER;
 	else
-		merge(&seen->others, &given);
-	merge(&seen->values, &given);
+		merge_values(&seen->others, &given);
+	merge_values(&seen->values, &given);
 	/* The kubelet orders files by the first part of the name. */
 	if (name && strcmp(name, KUBELET_OWN_FILE) > 0 &&
 		given.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin != KUBELET_UNSET)
@@ -429,7 +429,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 }
 
 /* In the kubelet's order: by name, a directory's files with the directory. */
-static void read_directory(struct reading *reading)
+static void read_directory(struct kubelet_reading *reading)
 {
 	char full[PATH_MAX], path[SETTING_PATH_MAX];
 	char *const roots[] = {full, NULL};
@@ -469,7 +469,7 @@ static void read_directory(struct reading *reading)
 
 void kubelet_read(const struct host *host, struct kubelet_seen *seen)
 {
-	struct reading reading = {.host = host, .seen = seen};
+	struct kubelet_reading reading = {.host = host, .seen = seen};
 	bool known;
 
 	find_process(host, seen);
@@ -478,8 +478,8 @@ void kubelet_read(const struct host *host, struct kubelet_seen *seen)
 		add_file(&reading, seen->config, NULL);
 	if (seen->config_dir[0])
 		read_directory(&reading);
-	merge(&seen->values, &reading.flags);
-	merge(&seen->others, &reading.flags);
+	merge_values(&seen->values, &reading.flags);
+	merge_values(&seen->others, &reading.flags);
 	fill_defaults(&seen->values, seen->embedded);
 	fill_defaults(&seen->others, seen->embedded);
 	/*

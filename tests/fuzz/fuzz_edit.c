@@ -7,8 +7,8 @@
  */
 
 #include "apply/editor.h"
+#include "base/json.h"
 #include "base/toml.h"
-#include "runtime/daemon_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
  */
 
 #include "base/json.h"
-#include "runtime/cri_client.h"
+#include "runtime/cri.h"
 
 #include <ctype.h>
 #include <pthread.h>

@@ -57,7 +57,7 @@ def test_a_mirror_comes_and_goes_with_its_health(lab: Lab, systemd: Any, watcher
     assert systemd.restarted == ["containerd.service"] * 2
 
 
-# Each minor version that mirrors_shown in src/runtime/containerd_config.c claims. The slow ones are built first, in half a minute each.
+# Each minor version that mirrors_shown in src/runtime/containerd.c claims. The slow ones are built first, in half a minute each.
 VERSIONS = [
     "containerd",
     pytest.param("containerd2", marks=pytest.mark.containerd2),

@@ -12,7 +12,7 @@
 #include "apply/editor.h"
 #include "base/file.h"
 #include "base/toml.h"
-#include "runtime/containerd_config.h"
+#include "runtime/containerd.h"
 
 static int fail(const char *what, int error, const char *why)
 {

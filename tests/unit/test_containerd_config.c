@@ -2,11 +2,11 @@
 #include "directory.h"
 
 #include "base/toml.h"
-#include "runtime/containerd_config.h"
+#include "runtime/containerd.h"
 
 #define MAIN     "/etc/containerd/config.toml"
 #define CONF_D   "/etc/containerd/conf.d/"
-#define DROP_IN  CONF_D CONTAINERD_DROP_IN
+#define DROP_IN  CONF_D "99-headroom.toml"
 #define GRPC     "plugins.\"io.containerd.grpc.v1.cri\""
 #define IMAGES   "plugins.\"io.containerd.cri.v1.images\""
 #define TRANSFER "plugins.\"io.containerd.transfer.v1.local\""

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grpc_server.h"
 
-#include "runtime/cri_client.h"
+#include "runtime/cri.h"
 
 struct fixture {
 	struct grpc_fixture grpc;
