@@ -6,7 +6,8 @@
 #include "agent/core.h"
 #include "base/worker.h"
 #include "config/web.h"
-#include "report/incidents.h"
+#include "report/http.h"
+#include "report/recorder.h"
 #include "report/report.h"
 
 #define REQUESTS_MAX 8

@@ -3,7 +3,7 @@
 
 #include "base/child.h"
 #include "base/file.h"
-#include "base/worker.h"
+#include "base/task.h"
 #include "cli/cli.h"
 #include "report/incidents.h"
 
@@ -237,9 +237,9 @@ static void collect_incidents(struct bundle *bundle)
 	free(entries);
 }
 
-static void run_part(void *job, const struct wait *)
+static void run_part(void *data, const struct wait *)
 {
-	struct part *part = job;
+	struct part *part = data;
 
 	collect_incidents(&part->bundle);
 }
@@ -247,13 +247,14 @@ static void run_part(void *job, const struct wait *)
 static void put_incidents(struct bundle *bundle)
 {
 	struct part *part = must(calloc(1, sizeof(*part)));
+	struct task *task = NULL;
 	int r;
 
 	part->bundle = *bundle;
 	part->bundle.out = must(open_memstream(&part->tar, &part->len));
 	part->bundle.errors = must(open_memstream(&part->errors, &part->errors_len));
-	r = worker_run(run_part, part, now_us() + INCIDENTS_READ_US);
-	if (r == -ETIMEDOUT) /* the thread keeps the memory */
+	r = task_start(&task, NULL, &(struct task){run_part, NULL, part, NULL, UINT64_MAX});
+	if (!task_end(&task, now_us() + INCIDENTS_READ_US)) /* the thread keeps the memory */
 		return note(bundle, "incidents", "their disk does not answer");
 	fclose(part->bundle.out);
 	fclose(part->bundle.errors);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "base/worker.h"
+#include "base/task.h"
 #include "report/incidents.h"
 
 #define COLUMNS   48 /* of a line of sparks */
@@ -11,7 +11,7 @@
 #define DIRECTORY_MAX (PATH_MAX + sizeof(INCIDENTS_DIRECTORY))
 
 /* A thread reads it, because the disk may hang. */
-struct reading {
+struct incident_question {
 	char directory[DIRECTORY_MAX];
 	const char *id; /* NULL: the list */
 	cJSON *list;
@@ -32,16 +32,16 @@ static int find_directory(const struct cli *cli, char directory[static DIRECTORY
 	return r;
 }
 
-static void read_all(void *job, const struct wait *)
+static void answer_question(void *data, const struct wait *)
 {
-	struct reading *reading = job;
+	struct incident_question *question = data;
 
-	if (access(reading->directory, R_OK | X_OK) < 0 && errno != ENOENT)
-		reading->r = -errno;
-	else if (reading->id)
-		reading->r = incident_read(reading->directory, reading->id, &reading->text);
+	if (access(question->directory, R_OK | X_OK) < 0 && errno != ENOENT)
+		question->r = -errno;
+	else if (question->id)
+		question->r = incident_read(question->directory, question->id, &question->text);
 	else
-		reading->list = incidents_list(reading->directory);
+		question->list = incidents_list(question->directory);
 }
 
 static int print_list(cJSON *list)
@@ -318,21 +318,23 @@ static int show_one(const struct cli *cli, const char *text)
 /* Reads the list or one incident. Returns an exit status, after a message. */
 static int ask(const struct cli *cli, cJSON **list, char **text)
 {
-	struct reading *reading = must(calloc(1, sizeof(*reading)));
+	struct incident_question *question = must(calloc(1, sizeof(*question)));
 	const char *id = cli->n_names > 0 ? cli->names[0] : NULL;
-	int r = find_directory(cli, reading->directory);
+	struct task *task = NULL;
+	int r = find_directory(cli, question->directory);
 
-	reading->id = id;
+	question->id = id;
 	if (r == 0)
-		r = worker_run(read_all, reading, now_us() + INCIDENTS_READ_US);
-	if (r == -ETIMEDOUT) /* the thread keeps the memory */
-		return cli_fail(reading->directory,
+		r = task_start(&task, NULL,
+			&(struct task){answer_question, NULL, question, NULL, UINT64_MAX});
+	if (!task_end(&task, now_us() + INCIDENTS_READ_US)) /* the thread keeps the memory */
+		return cli_fail(question->directory,
 			"its disk does not answer: findmnt -T shows the file system");
 	if (r == 0)
-		r = reading->r;
-	*list = reading->list;
-	*text = reading->text;
-	free(reading);
+		r = question->r;
+	*list = question->list;
+	*text = question->text;
+	free(question);
 	if (id && (r == -ENOENT || r == -EINVAL))
 		return cli_fail(id, "no such incident: headroom incidents lists them");
 	if (r < 0)

@@ -1,429 +1,516 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "report/incidents_internal.h"
+/*
+ * The files of incidents in the state directory: names and small documents, the days' counts,
+ * pruning, writing an incident, the marks of the agent's start and stop, and reading for commands
+ * and the HTTP server. Everything here blocks: only tasks and commands call it. It writes nothing
+ * outside its directory, keeps no state in memory, and must be safe when two processes write.
+ */
+#include "report/incidents.h"
 
-#include "base/build.h"
-#include "base/log.h"
+#include "base/file.h"
 #include "base/text.h"
-#include "tuners/table.h"
 
-#include <ctype.h>
-#include <malloc.h>
+#include <sys/statvfs.h>
 
-#define QUIET_US       (60 * USEC_PER_SEC) /* without a trigger */
-#define LONGEST_US     (600 * USEC_PER_SEC)
-#define USERS_EVERY_US (5 * USEC_PER_SEC)
-#define NEAR_PERCENT   99
+#define SUFFIX      ".jsonl"
+#define PART        ".part"
+#define COUNTS      "counts.json"
+#define MARK        "agent.json"
+#define SMALL_MAX   (64 * 1024) /* of MARK and COUNTS */
+#define DAYS_MAX    7           /* in COUNTS */
+#define OBJECTS_MAX 64          /* of a day */
 
-static const struct limit *limit_of(const struct recorder *recorder, const char *object)
+/* More than any first or last line. */
+#define LINE_MAX_BYTES (32 * 1024)
+
+#define STAMP 16 /* length of the time in an id: 20261126T062306Z */
+
+/* Files are pruned each time one of them grew by so much: the open ones stay below 1 MiB more. */
+#define PRUNE_EVERY (64 * 1024)
+
+struct incident_file {
+	char id[INCIDENT_ID_MAX];
+	bool part; /* while it is written */
+	uint64_t size;
+};
+
+/* Writes the path of a file. suffix is PART or "". */
+static void make_path(
+	const char *directory, const char *id, const char *suffix, char path[static PATH_MAX])
 {
-	return find_named(recorder->node->limits, recorder->node->n_limits, object);
+	snprintf(path, PATH_MAX, "%s/%s" SUFFIX "%s", directory, id, suffix);
 }
 
-/* Adds "breaks" and "now" of the object, so that the file alone is enough. */
-static void add_cure(cJSON *line, const struct recorder *recorder, const struct open_incident *open)
+/* Reads a JSON document, such as COUNTS: an empty one without the file. */
+static cJSON *read_small(const char *directory, const char *name)
 {
-	const struct explanation *row = limit_row(open->object);
-	const struct node *node = recorder->node;
-	const char *breaks = "", *now = "headroom doctor";
-	char explain[LIMIT_NAME_MAX + 32];
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX];
+	cJSON *document = NULL;
 
-	snprintf(explain, sizeof(explain), "headroom explain %s", open->object);
-	for (size_t i = 0; i < node->n_conditions && !row; i++) {
-		const struct condition_type *type = node->conditions[i].now.type;
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	if (read_file(path, SMALL_MAX, &text, NULL) == 0)
+		document = cJSON_Parse(text);
+	if (cJSON_IsObject(document))
+		return document;
+	cJSON_Delete(document);
+	return cJSON_CreateObject();
+}
 
-		if (!streq(type->name, open->object))
+/* Deletes the document. */
+static int write_small(const char *directory, const char *name, cJSON *document)
+{
+	_cleanup_free_ char *text = must(cJSON_PrintUnformatted(document));
+	char path[PATH_MAX];
+
+	cJSON_Delete(document);
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return replace_path(path, text, strlen(text), false);
+}
+
+static cJSON *member(cJSON *parent, const char *key)
+{
+	cJSON *found = cJSON_GetObjectItemCaseSensitive(parent, key);
+
+	if (cJSON_IsObject(found))
+		return found;
+	cJSON_DeleteItemFromObjectCaseSensitive(parent, key);
+	found = must(cJSON_CreateObject());
+	cJSON_AddItemToObject(parent, key, found); /* copies the key */
+	return found;
+}
+
+/*
+ * Counts an incident of today. why: it was not recorded for this reason. NULL: it is recorded, or
+ * the day has enough: -EDQUOT.
+ */
+static int count(const char *directory, const char *object, const char *why)
+{
+	cJSON *counts = read_small(directory, COUNTS), *day, *row;
+	char today[TIME_TEXT_MAX];
+	const char *counted;
+	double n;
+	int r = 0;
+
+	time_text(realtime_us(), today);
+	today[strlen("YYYY-MM-DD")] = '\0';
+	day = member(counts, today);
+	if (!json_at(day, object) && cJSON_GetArraySize(day) >= OBJECTS_MAX)
+		object = "other";
+	while (cJSON_GetArraySize(counts) > DAYS_MAX)
+		cJSON_Delete(cJSON_DetachItemFromArray(counts, 0));
+	row = member(day, object);
+	if (!why && json_number_at(row, "recorded") >= INCIDENTS_A_DAY) {
+		why = "20 a day are recorded";
+		r = -EDQUOT;
+	}
+	counted = why ? "skipped" : "recorded";
+	n = json_number_at(row, counted) + 1;
+	cJSON_DeleteItemFromObjectCaseSensitive(row, counted);
+	json_number(row, counted, n);
+	if (why) {
+		cJSON_DeleteItemFromObjectCaseSensitive(row, "why");
+		json_text(row, "why", why);
+	}
+	(void)write_small(directory, COUNTS, counts);
+	return r;
+}
+
+void incident_skip(const char *directory, const char *object, const char *why)
+{
+	(void)count(directory, object, why);
+}
+
+/* Whether a file name is that of an incident; id gets the name without suffixes. */
+static bool parse_name(const char *name, char id[static INCIDENT_ID_MAX], bool *part)
+{
+	size_t len = strlen(name), suffix = strlen(SUFFIX);
+
+	*part = len > strlen(PART) && streq(name + len - strlen(PART), PART);
+	if (*part)
+		len -= strlen(PART);
+	if (len <= STAMP + 1 + suffix || len - suffix >= INCIDENT_ID_MAX ||
+		!starts_with(name + len - suffix, SUFFIX) || name[0] == '.')
+		return false;
+	copy_text(id, len - suffix + 1, name);
+	return id[STAMP] == '-';
+}
+
+static int by_id(const void *a, const void *b)
+{
+	return strcmp(((const struct incident_file *)a)->id, ((const struct incident_file *)b)->id);
+}
+
+/* Lists all files, oldest first. The caller frees the array. */
+static struct incident_file *list_files(const char *directory, size_t *n)
+{
+	_cleanup_(cleanup_closedir) DIR *open_directory = opendir(directory);
+	struct incident_file *files = NULL;
+	size_t allocated = 0;
+	const struct dirent *entry;
+
+	*n = 0;
+	while (open_directory && (entry = readdir(open_directory))) {
+		struct incident_file file;
+		struct stat st;
+
+		if (!parse_name(entry->d_name, file.id, &file.part) ||
+			fstatat(dirfd(open_directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		breaks = type->help;
-		now = type->now ? type->now : explain;
+		file.size = (uint64_t)st.st_size;
+		*add_element(&files, n, &allocated) = file;
 	}
-	if (row) {
-		breaks = row->breaks ? row->breaks : row->help;
-		now = row->now ? row->now : row->option ? row->option : explain;
-	}
-	json_text(line, "breaks", breaks);
-	json_text(line, "now", now);
+	if (*n > 0)
+		qsort(files, *n, sizeof(*files), by_id);
+	return files;
 }
 
-static void add_limit(cJSON *line, const struct limit_reading *limit, const struct ring_row *row)
+static size_t count_like(
+	const struct incident_file *files, size_t n, const struct incident_file *like)
 {
-	cJSON *object = json_object(line, "limit");
+	size_t found = 0;
 
-	json_text(object, "name", limit->name);
-	json_text(object, "unit", limit->unit);
-	JSON_NUMBERS(object, {"used", (double)MAX(limit->used, limit->peak)},
-		{"max", (double)limit->max}, {"hits", (double)limit->hits});
-	json_adopt(line, "top", incident_users(limit, LIMIT_TOP_MAX));
-	if (row && (row->users[1] || row->users[0]))
-		json_adopt(line, "before",
-			cJSON_CreateRaw(row->users[1] ? row->users[1] : row->users[0]));
+	for (size_t i = 0; i < n; i++)
+		found += !files[i].part && streq(files[i].id + STAMP, like->id + STAMP);
+	return found;
 }
 
-static void put_header(FILE *out, const struct recorder *recorder, const struct open_incident *open,
-	const char *trigger)
+/*
+ * Removes files until they have at most max bytes: each time the oldest of the object that has most
+ * files.
+ */
+static void prune(const char *directory, uint64_t max)
 {
-	const struct limit *limit = limit_of(recorder, open->object);
-	cJSON *line = cJSON_CreateObject();
+	size_t n;
+	_cleanup_free_ struct incident_file *files = list_files(directory, &n);
+	uint64_t bytes = 0;
 
-	json_number(line, "schema", 1);
-	json_text(line, "id", open->id);
-	json_time(line, "at", open->began_us + recorder->offset_us);
-	json_text(line, "object", open->object);
-	json_text(line, "trigger", trigger);
-	json_text(line, "text", open->text);
-	add_cure(line, recorder, open);
-	json_text(line, "node", recorder->node->name);
-	json_text(line, "version", HEADROOM_VERSION);
-	json_text(line, "boot", recorder->boot);
-	if (limit)
-		add_limit(line, &limit->now, ring_row_of(&recorder->ring, open->object));
-	incident_put(out, line);
-}
+	for (size_t i = 0; i < n; i++)
+		bytes += files[i].size;
+	while (bytes > max) {
+		size_t most = 0, oldest = n;
+		char path[PATH_MAX];
 
-/* The lines of the log after the time, oldest first. They never contain DNS names. */
-static void put_events(FILE *out, const struct recorder *recorder, uint64_t after, uint64_t began)
-{
-	struct log_event events[LOG_EVENTS];
+		for (size_t i = 0; i < n; i++) {
+			size_t alike = files[i].part ? 0 : count_like(files, n, &files[i]);
 
-	for (size_t n = log_recent(events); n > 0; n--) {
-		const struct log_event *event = &events[n - 1];
-		cJSON *line;
-
-		if (event->at_us <= after)
-			continue;
-		line = incident_line(event->at_us - recorder->offset_us, began);
-		json_text(line, "level", log_level_names[event->level]);
-		json_text(line, "event", event->text);
-		incident_put(out, line);
+			if (alike > most) { /* the first of them is the oldest */
+				most = alike;
+				oldest = i;
+			}
+		}
+		if (oldest == n)
+			return;
+		make_path(directory, files[oldest].id, "", path);
+		unlink(path);
+		bytes -= files[oldest].size;
+		memmove(&files[oldest], &files[oldest + 1], (--n - oldest) * sizeof(*files));
 	}
 }
 
-static struct open_incident *find_open(struct recorder *recorder, const char *object)
+/* A reader must never see half a line followed by another. */
+static int append(int fd, const char *directory, const char *text, uint64_t max)
 {
-	for (size_t i = 0; i < OPEN_MAX; i++)
-		if (recorder->open[i].id[0] && streq(recorder->open[i].object, object))
-			return &recorder->open[i];
-	return NULL;
+	size_t len = strlen(text);
+	struct stat st;
+	int r = fstat(fd, &st) < 0 ? -errno : 0;
+
+	if (r == 0 && (uint64_t)st.st_size + len > max)
+		r = -EFBIG;
+	if (r == 0)
+		r = write_all(fd, text, len);
+	if (r < 0 && r != -EFBIG)
+		(void)!ftruncate(fd, st.st_size);
+	if (r == 0 &&
+		(uint64_t)st.st_size / PRUNE_EVERY != ((uint64_t)st.st_size + len) / PRUNE_EVERY)
+		prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
+	return r;
 }
 
-static void make_id(const struct recorder *recorder, struct open_incident *open)
+int incident_begin(const char *directory, const char *id, const char *object, const char *text)
 {
-	char time[TIME_TEXT_MAX], *to = open->id;
+	_cleanup_close_ int fd = -1;
+	char part[PATH_MAX], whole[PATH_MAX];
+	struct statvfs fs;
+	int r = make_directories(directory, 0700);
 
-	time_text(open->began_us + recorder->offset_us, time);
-	for (const char *from = time; *from; from++)
-		if (!strchr("-:", *from))
-			*to++ = *from;
-	*to++ = '-';
-	for (const char *from = open->object; *from; from++)
-		*to++ = isalnum((unsigned char)*from) || *from == '.' ? *from : '-';
-	*to = '\0';
+	if (r < 0)
+		return r;
+	make_path(directory, id, PART, part);
+	make_path(directory, id, "", whole);
+	if (statvfs(directory, &fs) == 0 && fs.f_blocks > 0 &&
+		fs.f_bavail < fs.f_blocks * INCIDENTS_FREE_MIN / 100) {
+		incident_skip(directory, object, "less than 5 % of the disk is free");
+		return -ENOSPC;
+	}
+	if (access(whole, F_OK) == 0)
+		return -EEXIST;
+	r = count(directory, object, NULL);
+	if (r < 0)
+		return r;
+	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	r = fd < 0 ? -errno : append(fd, directory, text, INCIDENT_BYTES_MAX);
+	if (fd >= 0 && r < 0)
+		unlink(part);
+	return r;
 }
 
-static void begin(struct recorder *recorder, const char *object, const char *trigger,
-	const char *text, uint64_t now)
+static int append_to(const char *directory, const char *id, const char *text, uint64_t max)
 {
-	struct open_incident *open = recorder->open;
-	const struct ring_row *row = ring_row_of(&recorder->ring, object);
-	char *file = NULL;
-	size_t len;
+	_cleanup_close_ int fd = -1;
+	char part[PATH_MAX];
+
+	make_path(directory, id, PART, part);
+	fd = open(part, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : append(fd, directory, text, max);
+}
+
+int incident_append(const char *directory, const char *id, const char *text)
+{
+	return append_to(directory, id, text, INCIDENT_BYTES_MAX);
+}
+
+/* Makes the file durable under its final name. */
+static int finish_file(const char *directory, const char *id)
+{
+	_cleanup_close_ int fd = -1, parent = -1;
+	char part[PATH_MAX], whole[PATH_MAX];
+
+	make_path(directory, id, PART, part);
+	make_path(directory, id, "", whole);
+	fd = open(part, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	parent = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || parent < 0 || fdatasync(fd) < 0 || rename(part, whole) < 0 ||
+		fsync(parent) < 0)
+		return -errno;
+	return 0;
+}
+
+int incident_end(const char *directory, const char *id, const char *text)
+{
+	int r = append_to(directory, id, text, 2 * INCIDENT_BYTES_MAX), f;
+
+	if (r == -ENOENT)
+		return r;
+	f = finish_file(directory, id);
+	prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
+	return r < 0 ? r : f;
+}
+
+static void close_left(const char *directory, const char *id)
+{
+	_cleanup_free_ char *text = NULL, *last = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *line = NULL;
+	char path[PATH_MAX], end[256];
+	size_t len, whole;
+
+	make_path(directory, id, PART, path);
+	if (read_file(path, 2 * INCIDENT_BYTES_MAX, &text, &len) < 0)
+		return;
+	for (whole = len; whole > 0 && text[whole - 1] != '\n'; whole--)
+		;
+	if (whole == 0) {
+		unlink(path);
+		return;
+	}
+	(void)!truncate(path, (off_t)whole);
+	text[whole - 1] = '\0';
+	last = strrchr(text, '\n');
+	last = must(strdup(last ? last + 1 : text));
+	line = cJSON_Parse(last);
+	if (!json_at(line, "end")) {
+		snprintf(end, sizeof(end),
+			"{\"t\":%.0f,\"end\":\"cut-short\",\"text\":\"the record ends here: the agent was "
+			"killed, the node stopped, or the file could not be written\"}\n",
+			json_number_at(line, "t"));
+		(void)append_to(directory, id, end, 2 * INCIDENT_BYTES_MAX);
+	}
+	(void)finish_file(directory, id);
+}
+
+void incidents_close_left(const char *directory)
+{
+	size_t n;
+	_cleanup_free_ struct incident_file *files = list_files(directory, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (files[i].part)
+			close_left(directory, files[i].id);
+	prune(directory, INCIDENTS_BYTES_MAX);
+}
+
+int incidents_mark(const char *directory, const char *boot, bool stopped)
+{
+	cJSON *mark = cJSON_CreateObject();
+
+	json_text(mark, "boot", boot);
+	json_bool(mark, "stopped", stopped);
+	json_time(mark, "at", realtime_us());
+	return write_small(directory, MARK, mark);
+}
+
+int incidents_mark_start(const char *directory, const char *boot, char how[INCIDENTS_START_MAX])
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *mark = read_small(directory, MARK);
+	bool same = streq(json_text_at(mark, "boot"), boot);
+	bool stopped = cJSON_IsTrue(json_at(mark, "stopped"));
+	int r = make_directories(directory, 0700);
+
+	if (!json_at(mark, "boot"))
+		copy_text(how, INCIDENTS_START_MAX, "for the first time on this node");
+	else if (same)
+		copy_text(how, INCIDENTS_START_MAX,
+			stopped ? "after a stop"
+				: "after the previous one was killed or crashed, without a reboot");
+	else
+		copy_text(how, INCIDENTS_START_MAX,
+			stopped ? "after a reboot"
+				: "after the node went down without a shutdown of the agent: a "
+				  "crash, a reset or a loss of power");
+	return r < 0 ? r : incidents_mark(directory, boot, false);
+}
+
+/* ---- reading ---- */
+
+/* Parses the line at the begin or, if last, at the end of a file. A torn last line is ignored. */
+static cJSON *read_line(int fd, off_t size, bool last)
+{
+	_cleanup_free_ char *text = must(malloc(LINE_MAX_BYTES + 1));
+	off_t at = last && size > LINE_MAX_BYTES ? size - LINE_MAX_BYTES : 0;
+	ssize_t n = pread(fd, text, LINE_MAX_BYTES, at);
+	char *line = text, *end;
+
+	if (n <= 0)
+		return NULL;
+	text[n] = '\0';
+	end = last ? strrchr(text, '\n') : strchr(text, '\n');
+	if (!end)
+		return NULL;
+	*end = '\0';
+	if (last && strrchr(text, '\n'))
+		line = strrchr(text, '\n') + 1;
+	return cJSON_Parse(line);
+}
+
+static const char *state_of(const cJSON *last, bool part)
+{
+	const char *end = json_text_at(last, "end");
+
+	return streq(end, "cut-short") ? end : end[0] ? "complete" : part ? "open" : "cut-short";
+}
+
+void incident_copy(cJSON *to, const cJSON *from, const char *const *keys)
+{
+	for (; *keys; keys++)
+		json_text(to, *keys, json_text_at(from, *keys));
+}
+
+/* Returns NULL for a file that is not an incident. */
+static cJSON *summary(const char *directory, const struct incident_file *file)
+{
+	_cleanup_close_ int fd = -1;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *first = NULL, *last = NULL;
+	char path[PATH_MAX];
+	const char *text;
+	struct stat st;
+	cJSON *row;
+
+	make_path(directory, file->id, file->part ? PART : "", path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return NULL;
+	first = read_line(fd, st.st_size, false);
+	if (!streq(json_text_at(first, "id"), file->id))
+		return NULL;
+	last = read_line(fd, st.st_size, true);
+	row = cJSON_CreateObject();
+	incident_copy(row, first, (const char *const[]){"id", "at", "object", "trigger", NULL});
+	text = json_text_at(last, "text");
+	if (!json_at(last, "end") || streq(json_text_at(last, "end"), "cut-short") || !text[0])
+		text = json_text_at(first, "text");
+	json_text(row, "text", text);
+	json_text(row, "state", state_of(last, file->part));
+	json_number(row, "seconds", json_number_at(last, "t"));
+	json_number(row, "bytes", (double)st.st_size);
+	return row;
+}
+
+static void add_not_recorded(cJSON *root, const char *directory)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *counts = read_small(directory, COUNTS);
+	cJSON *array = json_array(root, "not_recorded");
+	const cJSON *day, *object;
+
+	cJSON_ArrayForEach (day, counts)
+		cJSON_ArrayForEach (object, day) {
+			cJSON *row;
+
+			if (json_number_at(object, "skipped") == 0)
+				continue;
+			row = json_append(array);
+			json_text(row, "day", day->string);
+			json_text(row, "object", object->string);
+			json_number(row, "count", json_number_at(object, "skipped"));
+			json_text(row, "why", json_text_at(object, "why"));
+		}
+}
+
+cJSON *incidents_list(const char *directory)
+{
+	cJSON *root = cJSON_CreateObject(), *array = json_array(root, "incidents"), *row;
+	size_t n;
+	_cleanup_free_ struct incident_file *files = list_files(directory, &n);
+	double bytes = 0;
+
+	while (n-- > 0) {
+		row = summary(directory, &files[n]);
+		bytes += json_number_at(row, "bytes");
+		cJSON_AddItemToArray(array, row); /* NULL adds nothing */
+	}
+	add_not_recorded(root, directory);
+	JSON_NUMBERS(root, {"bytes", bytes}, {"max_bytes", (double)INCIDENTS_BYTES_MAX});
+	return root;
+}
+
+int incident_read(const char *directory, const char *id, char **document)
+{
+	static const char *const suffixes[] = {"", PART};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *first = NULL, *last = NULL;
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX], *end, *tail;
+	size_t len = 0, size;
+	int r = -ENOENT, i;
 	FILE *out;
 
-	while (open < recorder->open + OPEN_MAX && open->id[0])
-		open++;
-	if (open == recorder->open + OPEN_MAX) {
-		recorder_submit(recorder, TASK_SKIP, "", object,
-			must(strdup("eight were recorded at once")), NULL);
-		return;
+	if (id[0] == '.' || strchr(id, '/') || strlen(id) >= INCIDENT_ID_MAX)
+		return -EINVAL;
+	for (i = 0; i < 2 && r == -ENOENT; i++) {
+		make_path(directory, id, suffixes[i], path);
+		r = read_file(path, 2 * INCIDENT_BYTES_MAX, &text, &len);
 	}
-	*open = (struct open_incident){.began_us = now, .last_us = now, .users_us = now};
-	set_text(open->object, object);
-	set_text(open->text, text);
-	open->hits = row ? row->hits_seen : 0;
-	make_id(recorder, open);
-	out = must(open_memstream(&file, &len));
-	put_header(out, recorder, open, trigger);
-	ring_put_minute(out, &recorder->ring, now);
-	put_events(out, recorder, now + recorder->offset_us - RING_SECONDS * USEC_PER_SEC, now);
-	must_do(fclose(out) == 0);
-	recorder_submit(recorder, TASK_BEGIN, open->id, object, file, NULL);
-}
-
-static void submit_line(
-	struct recorder *recorder, enum task task, const struct open_incident *open, cJSON *line)
-{
-	char *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
-
-	incident_put(out, line);
-	must_do(fclose(out) == 0);
-	recorder_submit(recorder, task, open->id, open->object, text, NULL);
-}
-
-/* One line in each open incident, so that each shows what happened meanwhile. */
-static void put_triggers(struct recorder *recorder, const char *object, const char *trigger,
-	const char *text, uint64_t now)
-{
-	for (size_t i = 0; i < OPEN_MAX; i++) {
-		const struct open_incident *open = &recorder->open[i];
-		cJSON *line;
-
-		if (!open->id[0])
-			continue;
-		line = incident_line(now, open->began_us);
-		json_text(line, "trigger", trigger);
-		json_text(line, "object", object);
-		json_text(line, "text", text);
-		submit_line(recorder, TASK_APPEND, open, line);
+	if (r < 0)
+		return r;
+	while (len > 0 && text[len - 1] != '\n') /* torn */
+		len--;
+	text[len] = '\0';
+	end = strchr(text, '\n');
+	if (!end)
+		return -EBADMSG;
+	*end++ = '\0';
+	first = cJSON_Parse(text);
+	if (!first)
+		return -EBADMSG;
+	if (*end)
+		text[len - 1] = '\0';
+	tail = strrchr(end, '\n');
+	last = cJSON_Parse(tail ? tail + 1 : end);
+	out = must(open_memstream(document, &size));
+	fprintf(out, "{\"incident\":%s,\"state\":\"%s\",\"lines\":[", text, state_of(last, i == 2));
+	for (const char *line = end; *line; line++) {
+		if (*line == '\n')
+			fputc(',', out);
+		fputc(*line, out);
 	}
-}
-
-static void trigger(struct recorder *recorder, const char *object, const char *trigger_name,
-	const char *text, uint64_t now)
-{
-	struct open_incident *open = find_open(recorder, object);
-
-	if (open)
-		open->last_us = now;
-	else
-		begin(recorder, object, trigger_name, text, now);
-	put_triggers(recorder, object, trigger_name, text, now);
-}
-
-/* Whether this is the first time after a quiet minute. */
-static bool is_first(uint64_t *last, uint64_t now)
-{
-	bool first = *last == 0 || now - *last > QUIET_US;
-
-	*last = now;
-	return first;
-}
-
-static void check_limit(
-	struct recorder *recorder, const struct limit_reading *reading, uint64_t now)
-{
-	struct ring_row *row = ring_row_of(&recorder->ring, reading->name);
-	uint64_t used = MAX(reading->used, reading->peak);
-	bool is_hit, is_full = (double)used * 100 >= (double)reading->max * NEAR_PERCENT;
-	char text[320];
-
-	if (!row)
-		return;
-	is_hit = reading->hits > row->hits_seen;
-	snprintf(text, sizeof(text), "%s %s: ", reading->name,
-		is_hit ? "reached its limit" : "is 99 % used");
-	if (reading->max == 0)
-		text_append(text, sizeof(text), "%" PRIu64 " hits", reading->hits);
-	else
-		text_append(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " %s", used, reading->max,
-			reading->unit);
-	if (is_hit && is_first(&row->hit_us, now)) {
-		trigger(recorder, reading->name, "hit", text, now);
-	} else if (is_hit) {
-		struct open_incident *open = find_open(recorder, reading->name);
-
-		if (open)
-			open->last_us = now;
-	}
-	if (reading->max > 0 && is_full && is_first(&row->near_us, now) && !is_hit)
-		trigger(recorder, reading->name, "near-full", text, now);
-	row->hits_seen = reading->hits;
-}
-
-/* The limit that the condition is about, or the condition itself. */
-static const char *object_of(const struct recorder *recorder, const struct condition *condition)
-{
-	const struct node *node = recorder->node;
-	const struct limit *limit = limit_of(recorder, condition->now.reason);
-
-	for (size_t i = 0; i < node->n_limits && !limit; i++)
-		if (node->limits[i].now.condition == condition->now.type)
-			limit = &node->limits[i];
-	return limit ? limit->now.name : condition->now.type->name;
-}
-
-static void check_conditions(struct recorder *recorder, uint64_t now)
-{
-	const struct node *node = recorder->node;
-
-	for (size_t i = 0; i < node->n_conditions; i++) {
-		const struct condition *condition = &node->conditions[i];
-		char text[CONDITION_MESSAGE_MAX + 64];
-
-		if (condition->now.status != CONDITION_TRUE ||
-			!(condition->now.type->is_recorded ||
-				condition_severity(&condition->now) == SEVERITY_CRITICAL))
-			continue;
-		snprintf(text, sizeof(text), "%s: %s", condition->now.type->name,
-			condition->now.message);
-		if (is_first(&recorder->problem_us[i], now))
-			trigger(recorder, object_of(recorder, condition), "condition", text, now);
-	}
-}
-
-/* Notes the largest use and its user. */
-static void keep_most(struct open_incident *open, const struct limit_reading *limit)
-{
-	uint64_t used = MAX(limit->used, limit->peak);
-
-	if (used < open->most)
-		return;
-	open->most = used;
-	open->most_max = limit->max;
-	if (limit->flow && limit->n_busiest > 0)
-		open->most_user = limit->top[limit->n_top];
-	else if (limit->n_top > 0)
-		open->most_user = limit->top[0];
-}
-
-/* "conntrack reached its limit: at most 9 of 9 connections, 7 hits in 65 s; most by pod a/b." */
-static void sum_up(const struct open_incident *open, const struct limit_reading *limit,
-	uint64_t now, char *text, size_t size)
-{
-	char user[WORKLOAD_TEXT_MAX];
-
-	if (!limit) {
-		copy_text(text, size, open->text);
-		return;
-	}
-	snprintf(text, size, "%s: at most %" PRIu64, open->object, open->most);
-	if (open->most_max > 0)
-		text_append(text, size, " of %" PRIu64, open->most_max);
-	text_append(text, size, " %s", limit->unit);
-	if (limit->hits > open->hits)
-		text_append(text, size, ", %" PRIu64 " hit%s in %" PRIu64 " s",
-			limit->hits - open->hits, limit->hits - open->hits > 1 ? "s" : "",
-			(now - open->began_us) / USEC_PER_SEC);
-	if (open->most_user.used == 0)
-		return;
-	workload_describe(&open->most_user.workload, user, sizeof(user));
-	text_append(
-		text, size, "; the largest user was %s with %" PRIu64, user, open->most_user.used);
-}
-
-static void end_incident(
-	struct recorder *recorder, struct open_incident *open, const char *why, uint64_t now)
-{
-	const struct limit *limit = limit_of(recorder, open->object);
-	cJSON *line = incident_line(now, open->began_us);
-	char text[512];
-
-	sum_up(open, limit ? &limit->now : NULL, now, text, sizeof(text));
-	json_text(line, "end", why);
-	json_text(line, "text", text);
-	json_time(line, "at", now + recorder->offset_us);
-	if (limit)
-		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
-	submit_line(recorder, TASK_END, open, line);
-	open->id[0] = '\0';
-}
-
-static void put_second(struct recorder *recorder, struct open_incident *open,
-	const struct limit *limit, uint64_t now)
-{
-	char *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
-
-	ring_put_second(out, &recorder->ring, open->began_us);
-	put_events(out, recorder, recorder->logged_us, open->began_us);
-	if (limit && limit->now.n_top > 0 && now - open->users_us >= USERS_EVERY_US) {
-		cJSON *users = incident_line(now, open->began_us);
-
-		json_adopt(users, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
-		incident_put(out, users);
-		open->users_us = now;
-	}
-	must_do(fclose(out) == 0);
-	recorder_submit(recorder, TASK_APPEND, open->id, open->object, text, NULL);
-}
-
-/* Returns whether an incident is open. */
-static bool record(struct recorder *recorder, uint64_t now)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < OPEN_MAX; i++) {
-		struct open_incident *open = &recorder->open[i];
-		const struct limit *limit = open->id[0] ? limit_of(recorder, open->object) : NULL;
-
-		if (limit)
-			keep_most(open, &limit->now);
-		/* Its first second is in the file already. */
-		if (open->id[0] && open->began_us != now)
-			put_second(recorder, open, limit, now);
-		if (open->id[0] && now - open->last_us >= QUIET_US)
-			end_incident(recorder, open, "quiet", now);
-		else if (open->id[0] && now - open->began_us >= LONGEST_US)
-			end_incident(recorder, open, "longest", now);
-		any = any || open->id[0];
-	}
-	recorder->logged_us = now + recorder->offset_us;
-	return any;
-}
-
-void recorder_tick(
-	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now)
-{
-	char text[INCIDENTS_START_MAX + 32];
-
-	recorder->node = node;
-	node->recorder = recorder;
-	node->incidents = recorder->shown;
-	if (!recorder->problem_us)
-		recorder->problem_us =
-			must(calloc(node->n_conditions + 1, sizeof(*recorder->problem_us)));
-	if (recorder->worker)
-		worker_finish(recorder->worker);
-	recorder_end_reads(recorder, now);
-	/* The loop also ticks early: for results and requests. */
-	if (now - recorder->ring.at_us[recorder->ring.now] < USEC_PER_SEC / 2)
-		return;
-	recorder->offset_us = realtime_us() - now;
-	ring_add(&recorder->ring, node, names, now);
-	if (recorder->start[0]) {
-		snprintf(text, sizeof(text), "the agent started %s", recorder->start);
-		trigger(recorder, "agent", "start", text, now);
-		recorder->start[0] = '\0';
-	}
-	for (size_t i = 0; i < node->n_limits; i++)
-		check_limit(recorder, &node->limits[i].now, now);
-	check_conditions(recorder, now);
-	if (record(recorder, now) || recorder->jobs > 0 || !recorder->worker)
-		return;
-	/* Nothing is under way and no incident is open. */
-	if (recorder->has_left) {
-		recorder->has_left = false;
-		recorder_submit(recorder, TASK_CLOSE, "", "", NULL, NULL);
-		return;
-	}
-	worker_free(steal(recorder->worker)); /* an idle node has no such thread */
-	malloc_trim(0);                       /* nor the memory for documents */
-}
-
-void recorder_close(struct recorder *recorder, uint64_t deadline_us)
-{
-	if (!recorder)
-		return;
-	if (recorder->node) {
-		for (size_t i = 0; i < OPEN_MAX; i++)
-			if (recorder->open[i].id[0])
-				end_incident(recorder, &recorder->open[i], "stopped",
-					recorder->ring.at_us[recorder->ring.now]);
-		recorder->node->recorder = NULL;
-		recorder->node->incidents = NULL;
-		recorder->node = NULL;
-	}
-	recorder->event = NULL; /* it has ended, and takes no source any more */
-	recorder_submit(recorder, TASK_STOP, "", "", NULL, NULL);
-	if (recorder->worker && !worker_drain(recorder->worker, deadline_us)) {
-		log_notice("incidents", "the disk of %s hangs: they end cut short",
-			recorder->directory);
-		return;
-	}
-	worker_free(recorder->worker);
-	ring_clear(&recorder->ring);
-	cJSON_Delete(recorder->shown);
-	free(recorder->problem_us);
-	free(recorder);
+	fputs("]}\n", out);
+	return fclose(out) == 0 ? 0 : -ENOMEM;
 }

@@ -3,9 +3,9 @@
 
 /*
  * Incidents: what happened in the minute before and after a limit was reached, or another trigger.
- * An incident is a file of JSON lines, ID.jsonl, and ID.jsonl.part while it is written. The loop
- * decides when one begins (incidents.c), a worker writes it (incidents_write.c), and commands and
- * the HTTP server read it (incidents_read.c). A file explains itself:
+ * An incident is a file of JSON lines, ID.jsonl, and ID.jsonl.part while it is written. The
+ * recorder decides when one begins, and its tasks write it; commands and clients read it. A file
+ * explains itself:
  *
  *   {"schema": 1, "id", "at", "object", "trigger", "text", "breaks", "now", "node", "version",
  *    "boot", "limit": {"name", "unit", "used", "max", "hits"}, "top": USERS, "before": USERS}
@@ -17,11 +17,7 @@
  * t counts from the trigger. USERS is [[WORKLOAD, USED, DETAIL], ...], the largest first.
  */
 
-#include <systemd/sd-event.h>
-
 #include "base/json.h"
-#include "model/node.h"
-#include "workload/cgroup.h"
 
 #define INCIDENTS_DIRECTORY "/incidents" /* below the state directory */
 #define INCIDENTS_BYTES_MAX (UINT64_C(16) << 20)
@@ -31,30 +27,7 @@
 #define INCIDENT_ID_MAX     96
 #define INCIDENTS_SHOWN_MAX 20 /* in the status, newest first */
 
-/* The recorder of an agent, in the loop. */
-struct recorder;
-struct http_connection;
-
-/* directory is that of the incidents. boot is the boot id. Returns NULL if no thread can start. */
-struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot);
-
-/*
- * Once a second, after the poll: keeps the last minute, and records. Sets node->incidents. now is
- * CLOCK_MONOTONIC.
- */
-void recorder_tick(
-	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now);
-
-/* Answers the request, at once or later: with one incident, or (id NULL) with the list. */
-void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client);
-
-/*
- * Ends the open incidents and frees the recorder, unless its disk hangs until deadline_us: then the
- * memory stays, because a thread uses it.
- */
-void recorder_close(struct recorder *recorder, uint64_t deadline_us);
-
-/* ---- files, for a worker or a command; directory is that of the incidents ---- */
+/* Every function blocks: for tasks and commands. directory is the one of the incidents. */
 
 /*
  * Begins a file with text: whole lines. Returns 0; -EDQUOT after INCIDENTS_A_DAY, and -ENOSPC below
@@ -100,23 +73,3 @@ void incident_copy(cJSON *to, const cJSON *from, const char *const *keys);
  * line is left out. Returns 0, -ENOENT, -EINVAL for an invalid id, -EBADMSG, or -errno.
  */
 int incident_read(const char *directory, const char *id, char **document);
-
-#define INCIDENT_SUFFIX ".jsonl"
-#define INCIDENT_PART   ".part"
-#define INCIDENT_COUNTS "counts.json"
-
-struct incident_file {
-	char id[INCIDENT_ID_MAX];
-	bool part; /* while it is written */
-	uint64_t size;
-};
-
-/* All files, oldest first. The caller frees the array. */
-struct incident_file *incident_files(const char *directory, size_t *n);
-
-/* Reads a JSON document, such as INCIDENT_COUNTS: an empty one without the file. */
-cJSON *incident_read_small(const char *directory, const char *name);
-
-/* Writes the path of a file. suffix is INCIDENT_PART or "". */
-void incident_path(
-	const char *directory, const char *id, const char *suffix, char path[static PATH_MAX]);

@@ -2,12 +2,10 @@
 #pragma once
 
 /*
- * Documents about the node, and the HTTP server for them. The functions only read the node; their
+ * Documents about the node. The functions only read the node; their
  * cost does not depend on the size of kernel tables. Documents are valid UTF-8 for any names in the
  * node. The caller deletes JSON documents.
  */
-
-#include <systemd/sd-event.h>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -56,38 +54,3 @@ bool condition_is_listed(const cJSON *row);
 
 /* The word that is shown: the severity for "True", "OK" for "False", else word itself. */
 const char *condition_word(const cJSON *row, const char *word);
-
-/*
- * An HTTP server in the caller's event loop. Over TCP it is read-only; over a unix socket root can
- * also change the node. A request has a deadline of 10 s. Beyond 64 connections the one with the
- * oldest request is closed, so that slow clients harm only each other. Documents are rendered at
- * most once per tick. Without clients the server never wakes up.
- */
-struct http_server;
-struct http_connection;
-struct web_config;
-
-/*
- * Handles POST /v1/apply and /v1/restore. only has the form of a tuner's name ([a-z]{1,31}) or is
- * NULL for all tuners; owner is the client's core_owner(), or NULL. Both are valid during the call.
- * The function must call http_reply() exactly once, now or later from the same loop, even if the
- * client or the server has gone by then. It must not close the server.
- */
-typedef void http_change_fn(void *userdata, bool restore, const char *only, const char *owner,
-	struct http_connection *client);
-
-/* Answers the request. json is copied. */
-void http_reply(struct http_connection *client, unsigned status, const char *json);
-
-/*
- * listen_on is "ADDRESS:PORT" (IPv6 in brackets) or the path of a unix socket, which is created
- * with mode 0600 and replaces a dead socket. web has TLS and users of a TCP address, or is NULL;
- * the server keeps a reference. node must outlive the server. Returns 0 with *ret; -EINVAL for an
- * invalid address; -EADDRINUSE if a process listens there; or another -errno.
- */
-int http_server_open(sd_event *event, const char *listen_on, struct web_config *web,
-	const struct node *node, http_change_fn *change, void *userdata, struct http_server **ret);
-
-/* Closes all connections and removes the unix socket. */
-void http_server_close(struct http_server *server);
-DEFINE_CLEANUP(struct http_server, http_server_close)

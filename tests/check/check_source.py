@@ -21,7 +21,7 @@ WRITERS = {
     "src/apply/values.c": "the node: values and thresholds; records and the lock in the runtime directory",
     "src/apply/file.c": "the node: replaces configuration files",
     "src/base/file.c": "replaces files of the state directory",
-    "src/report/incidents_write.c": "records of incidents in the state directory",
+    "src/report/incidents.c": "records of incidents in the state directory",
     "src/runtime/archive.c": "unpacks to a file without a name in the state directory",
 }
 WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <zlib.h>
 
-#include "report/http_internal.h"
+#include "report/http.h"
 
 #include "fake_node.h"
 

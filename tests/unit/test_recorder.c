@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "report/incidents_internal.h"
+#include "report/recorder.h"
 
 #include "directory.h"
 
@@ -19,13 +19,11 @@ struct fixture {
 	uint64_t now;
 };
 
-/* Lets the worker end its jobs. */
+/* Lets the tasks end. */
 static void settle(struct fixture *fixture)
 {
-	while (fixture->recorder->jobs > 0) {
-		usleep(100);
-		worker_finish(fixture->recorder->worker);
-	}
+	while (fixture->recorder->task)
+		(void)task_end(&fixture->recorder->task, UINT64_MAX);
 }
 
 static void seconds(struct fixture *fixture, unsigned n)
@@ -210,7 +208,7 @@ RECORDER_TEST(a_file_that_cannot_be_written_is_closed_when_it_can)
 	assert_int_equal(truncate(part, INCIDENT_BYTES_MAX - 10), 0);
 	seconds(fixture, 5);
 	assert_int_not_equal(access(part, F_OK), 0);
-	assert_null(fixture->recorder->worker);
+	assert_null(fixture->recorder->task);
 }
 
 RECORDER_TEST(a_stop_long_after_the_last_incident_is_marked)
@@ -218,7 +216,7 @@ RECORDER_TEST(a_stop_long_after_the_last_incident_is_marked)
 	char how[INCIDENTS_START_MAX];
 
 	seconds(fixture, 3);
-	assert_null(fixture->recorder->worker);
+	assert_null(fixture->recorder->task);
 	assert_true(sd_event_exit(fixture->event, 0) >= 0);
 	assert_true(sd_event_loop(fixture->event) >= 0);
 	recorder_close(steal(fixture->recorder), UINT64_MAX);
@@ -228,11 +226,13 @@ RECORDER_TEST(a_stop_long_after_the_last_incident_is_marked)
 
 RECORDER_TEST(an_idle_recorder_has_no_thread)
 {
-	seconds(fixture, 3);
-	assert_null(fixture->recorder->worker);
 	fixture->limits[0].now.hits = 1;
-	seconds(fixture, 1);
-	assert_non_null(fixture->recorder->worker);
+	fixture->now += USEC_PER_SEC;
+	recorder_tick(fixture->recorder, &fixture->node, NULL, fixture->now);
+	assert_non_null(fixture->recorder->task);
+	settle(fixture);
 	seconds(fixture, 65);
-	assert_null(fixture->recorder->worker);
+	fixture->now += USEC_PER_SEC;
+	recorder_tick(fixture->recorder, &fixture->node, NULL, fixture->now);
+	assert_null(fixture->recorder->task);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The recorder in the loop. incidents.c: triggers; incidents_ring.c: the last minute;
- * incidents_job.c: work for the thread. */
+/* The recorder of an agent, in the loop: it keeps the last minute, and records incidents. */
 
-#include "base/worker.h"
+#include "base/task.h"
+#include "model/node.h"
 #include "report/incidents.h"
+#include "workload/cgroup.h"
+
+struct http_connection;
 
 #define RING_SECONDS 60
 #define ROWS_MAX     64
@@ -57,17 +60,6 @@ struct open_incident {
 	struct limit_user most_user;
 };
 
-enum task {
-	TASK_START,
-	TASK_BEGIN,
-	TASK_APPEND,
-	TASK_END,
-	TASK_SKIP,
-	TASK_READ,
-	TASK_CLOSE,
-	TASK_STOP
-};
-
 /* A client that waits for a document. */
 struct incident_reader {
 	struct http_connection *client; /* NULL: it has a reply */
@@ -76,43 +68,38 @@ struct incident_reader {
 
 struct recorder {
 	sd_event *event;
-	struct worker *worker; /* NULL: nothing is under way */
+	struct task *task;           /* carries out steps; NULL: none is under way */
+	struct recorder_step *steps; /* for the next task, in order */
+	size_t n_steps, steps_allocated, n_running;
 	char directory[PATH_MAX], boot[64];
 	struct node *node;
 	struct ring ring;
 	struct open_incident open[OPEN_MAX];
 	uint64_t *problem_us; /* for each condition: CLOCK_MONOTONIC when it was last a problem */
 	struct incident_reader readers[READS_MAX];
-	unsigned jobs, reads; /* under way */
-	bool has_left;        /* a file that could not be written is open still */
-	uint64_t offset_us;   /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
-	uint64_t logged_us;   /* CLOCK_REALTIME of the last line of the log that was recorded */
+	unsigned n_reads;   /* steps with a reader */
+	bool has_left;      /* a file that could not be written is open still */
+	uint64_t offset_us; /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
+	uint64_t logged_us; /* CLOCK_REALTIME of the last line of the log that was recorded */
 	char start[INCIDENTS_START_MAX]; /* of the agent, not recorded yet; or empty */
 	cJSON *shown;                    /* of struct node */
 };
 
-/* Hands a job to the worker. text belongs to the job; reader is for TASK_READ. */
-void recorder_submit(struct recorder *recorder, enum task task, const char *id, const char *object,
-	char *text, struct incident_reader *reader);
+/* directory is that of the incidents. boot is the boot id. */
+struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot);
 
-/* Replies to the clients for which the disk hangs. */
-void recorder_end_reads(struct recorder *recorder, uint64_t now);
+/*
+ * Once a second, after the poll: keeps the last minute, and records. Sets node->incidents. now is
+ * CLOCK_MONOTONIC.
+ */
+void recorder_tick(
+	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now);
 
-/* Adds the readings of this second. */
-void ring_add(struct ring *ring, const struct node *node, const struct names *names, uint64_t now);
-void ring_clear(struct ring *ring);
+/* Answers the request, at once or later: with one incident, or (id NULL) with the list. */
+void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client);
 
-struct ring_row *ring_row_of(const struct ring *ring, const char *name);
-
-/* Prints the whole minute with its notes, or the last second. began is the time of t = 0. */
-void ring_put_minute(FILE *out, const struct ring *ring, uint64_t began);
-void ring_put_second(FILE *out, const struct ring *ring, uint64_t began);
-
-/* [[WORKLOAD, USED, DETAIL], ...] */
-cJSON *incident_users(const struct limit_reading *limit, unsigned max);
-
-/* Prints the document and a newline, and deletes it. */
-void incident_put(FILE *out, cJSON *line);
-
-/* A new line with its time. */
-cJSON *incident_line(uint64_t at, uint64_t began);
+/*
+ * Ends the open incidents and frees the recorder, unless its disk hangs until deadline_us: then the
+ * memory stays, because a thread uses it.
+ */
+void recorder_close(struct recorder *recorder, uint64_t deadline_us);

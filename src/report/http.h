@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* http.c: sockets and connections. http_route.c: requests. http_auth.c: who may read over TCP. */
+/*
+ * An HTTP server in the caller's event loop. Over TCP it is read-only; over a unix socket root can
+ * also change the node. A request has a deadline of 10 s. Beyond 64 connections the one with the
+ * oldest request is closed, so that slow clients harm only each other. Documents are rendered at
+ * most once per tick. Without clients the server never wakes up.
+ */
 
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,9 +14,23 @@
 #include <microhttpd.h>
 #include <nettle/sha2.h>
 
-#include "base/worker.h"
+#include "base/task.h"
 #include "config/web.h"
-#include "report/report.h"
+#include "model/node.h"
+
+struct http_connection;
+
+/*
+ * Handles POST /v1/apply and /v1/restore. only has the form of a tuner's name ([a-z]{1,31}) or is
+ * NULL for all tuners; owner is the client's core_owner(), or NULL. Both are valid during the call.
+ * The function must call http_reply() exactly once, now or later from the same loop, even if the
+ * client or the server has gone by then. It must not close the server.
+ */
+typedef void http_change_fn(void *userdata, bool restore, const char *only, const char *owner,
+	struct http_connection *client);
+
+/* Answers the request. json is copied. */
+void http_reply(struct http_connection *client, unsigned status, const char *json);
 
 /* Credentials that were right lately; most often there is one Prometheus. */
 #define HTTP_KNOWN_MAX 8
@@ -34,7 +53,7 @@ struct http_connection {
 	bool sending;               /* the request is complete */
 	bool budgeted;              /* due_us is that of the current request */
 	bool waiting;               /* suspended until due_us */
-	uint64_t due_us;            /* by the budget; see http_route.c */
+	uint64_t due_us;            /* by the budget */
 	uint64_t since_us;          /* when it began to receive or to send */
 	size_t body;                /* bytes of the request's body received so far */
 	unsigned status;            /* of http_reply(); 0: no reply yet */
@@ -70,9 +89,8 @@ struct http_server {
 	struct http_connection *connections;
 	struct web_config *web; /* TLS and users, or NULL */
 	struct {
-		struct worker *worker; /* checks passwords; NULL before the first */
-		bool checking;
 		uint64_t next_check_us;
+		struct task *check; /* of a password; NULL: none is under way */
 		struct http_digest known[HTTP_KNOWN_MAX];
 		unsigned next; /* in known */
 	} auth;
@@ -83,30 +101,15 @@ struct http_server {
 	struct MHD_Response *rendered[HTTP_DOCUMENTS][2]; /* as text, and for clients with gzip */
 };
 
-/* http_route.c: callbacks of libmicrohttpd. */
-enum MHD_Result http_route(void *server, struct MHD_Connection *mhd, const char *url,
-	const char *method, const char *version, const char *data, size_t *size, void **state);
-void http_request_completed(void *server, struct MHD_Connection *mhd, void **state,
-	enum MHD_RequestTerminationCode code);
+/*
+ * listen_on is "ADDRESS:PORT" (IPv6 in brackets) or the path of a unix socket, which is created
+ * with mode 0600 and replaces a dead socket. web has TLS and users of a TCP address, or is NULL;
+ * the server keeps a reference. node must outlive the server. Returns 0 with *ret; -EINVAL for an
+ * invalid address; -EADDRINUSE if a process listens there; or another -errno.
+ */
+int http_server_open(sd_event *event, const char *listen_on, struct web_config *web,
+	const struct node *node, http_change_fn *change, void *userdata, struct http_server **ret);
 
-/* Suspends the connection until http_reply() or http_resume(). */
-void http_hold(struct http_connection *connection);
-
-/* Ends http_hold(): libmicrohttpd calls http_route() again. Frees it if the client has gone. */
-void http_resume(struct http_connection *connection);
-
-/* Suspends the connection until due_us; libmicrohttpd calls http_route() again. */
-void http_wait(struct http_connection *connection, uint64_t due_us);
-
-enum http_access {
-	HTTP_GRANTED,
-	HTTP_DENIED,         /* no password, or a wrong one */
-	HTTP_NO_CERTIFICATE, /* or not from the configured authority */
-	HTTP_WAITS,          /* the connection is suspended */
-};
-
-/* Whether the client of a TCP connection may read. */
-enum http_access http_authenticate(struct http_connection *connection);
-
-/* Frees the rendered documents. */
-void http_rendered_drop(struct http_server *server);
+/* Closes all connections and removes the unix socket. */
+void http_server_close(struct http_server *server);
+DEFINE_CLEANUP(struct http_server, http_server_close)

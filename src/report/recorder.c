@@ -1,0 +1,898 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The recorder, in the loop. Its parts, in this order: the lines of an incident; the ring of the
+ * last minute; steps, which tasks carry out on the files one after the other; when an incident
+ * begins, what is added to it each second, and when it ends. It never touches a file itself: the
+ * disk may hang, and then steps fail while the loop goes on.
+ */
+#include "report/recorder.h"
+
+#include "base/build.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "report/http.h"
+#include "tuners/table.h"
+
+#include <ctype.h>
+#include <malloc.h>
+
+#define NO_READING UINT64_MAX
+
+/* In the ring. */
+#define RING_USERS_EVERY_US (30 * USEC_PER_SEC)
+#define WORKLOADS_EVERY_US  (5 * USEC_PER_SEC)
+
+/* Of an incident. */
+#define QUIET_US       (60 * USEC_PER_SEC) /* without a trigger */
+#define LONGEST_US     (600 * USEC_PER_SEC)
+#define USERS_EVERY_US (5 * USEC_PER_SEC)
+#define NEAR_PERCENT   99
+
+/* More steps are waiting or under way: the disk hangs. */
+#define STEPS_MAX 64
+
+#define HANGS "{\"error\": \"the disk of the state directory does not answer\"}"
+
+/* ---- lines ---- */
+
+static cJSON *incident_line(uint64_t at, uint64_t began)
+{
+	cJSON *line = cJSON_CreateObject();
+	int64_t us = (int64_t)(at - began), half = (int64_t)USEC_PER_SEC / 2;
+
+	json_number(line, "t", (double)((us + (us < 0 ? -half : half)) / (int64_t)USEC_PER_SEC));
+	return line;
+}
+
+static void incident_put(FILE *out, cJSON *line)
+{
+	json_make_printable(line);
+	(void)json_put(out, line, false);
+}
+
+static cJSON *incident_users(const struct limit_reading *limit, unsigned max)
+{
+	/* The users of a rate were the largest in its busiest second. */
+	bool busiest = limit->flow && limit->n_busiest > 0;
+	const struct limit_user *users = busiest ? limit->top + limit->n_top : limit->top;
+	unsigned n = busiest ? limit->n_busiest : limit->n_top;
+	cJSON *array = cJSON_CreateArray();
+
+	for (unsigned i = 0; i < MIN(n, max); i++) {
+		cJSON *user = cJSON_CreateArray();
+		char text[WORKLOAD_TEXT_MAX], clean[WORKLOAD_TEXT_MAX];
+
+		workload_describe(&users[i].workload, text, sizeof(text));
+		utf8_copy(clean, sizeof(clean), text);
+		json_append_text(user, clean);
+		cJSON_AddItemToArray(user, cJSON_CreateNumber((double)users[i].used));
+		utf8_copy(clean, sizeof(clean), users[i].detail);
+		if (clean[0])
+			json_append_text(user, clean);
+		cJSON_AddItemToArray(array, user);
+	}
+	return array;
+}
+
+/* ---- the last minute ---- */
+
+static struct ring_row *ring_row_of(const struct ring *ring, const char *name)
+{
+	for (size_t i = 0; i < ring->n_rows; i++)
+		if (streq(ring->rows[i]->name, name))
+			return ring->rows[i];
+	return NULL;
+}
+
+static void free_users(struct ring_row *row)
+{
+	free(steal(row->users[0]));
+	free(steal(row->users[1]));
+}
+
+/* A new row, or that of a limit that was not seen for a minute. NULL: there are too many. */
+static struct ring_row *row_for(struct ring *ring, const struct limit *limit, uint64_t now)
+{
+	struct ring_row *row = ring_row_of(ring, limit->now.name);
+
+	if (row)
+		return row;
+	for (size_t i = 0; i < ring->n_rows && !row; i++)
+		if (now - ring->rows[i]->seen_us > RING_SECONDS * USEC_PER_SEC)
+			row = ring->rows[i];
+	if (!row && ring->n_rows < ROWS_MAX)
+		row = ring->rows[ring->n_rows++] = must(calloc(1, sizeof(*row)));
+	if (!row)
+		return NULL;
+	free_users(row);
+	*row = (struct ring_row){.hits_seen = limit->hits_before};
+	memset(row->used, 0xff, sizeof(row->used));
+	set_text(row->name, limit->now.name);
+	return row;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Notes the workloads that were not there before. */
+static void add_workloads(struct ring *ring, const struct names *names, uint64_t now)
+{
+	uint64_t *hashes = must(calloc(names->n + 1, sizeof(*hashes)));
+	size_t n = 0;
+
+	for (size_t i = 0; i < names->n; i++) {
+		char text[WORKLOAD_TEXT_MAX];
+		uint64_t hash;
+		bool noted = false;
+
+		workload_describe(&names->entries[i].workload, text, sizeof(text));
+		hash = hash_text(HASH_START, text); /* a collision hides one start */
+		for (unsigned k = 0; k < MIN(ring->n_notes, (unsigned)NOTES_MAX); k++)
+			noted = noted ||
+				(ring->notes[k].at_us == now && streq(ring->notes[k].text, text));
+		if (!noted && ring->n_workloads > 0 &&
+			!bsearch(&hash, ring->workloads, ring->n_workloads, sizeof(hash),
+				by_number)) {
+			struct ring_note *note = &ring->notes[ring->n_notes++ % NOTES_MAX];
+
+			note->at_us = now;
+			set_text(note->text, text);
+		}
+		hashes[n++] = hash;
+	}
+	if (n > 0)
+		qsort(hashes, n, sizeof(*hashes), by_number);
+	free(ring->workloads);
+	ring->workloads = hashes;
+	ring->n_workloads = n;
+	ring->workloads_us = now;
+}
+
+static void ring_add(
+	struct ring *ring, const struct node *node, const struct names *names, uint64_t now)
+{
+	bool users_due = now - ring->users_us >= RING_USERS_EVERY_US;
+
+	ring->now = (ring->now + 1) % RING_SECONDS;
+	ring->at_us[ring->now] = now;
+	for (size_t i = 0; i < ring->n_rows; i++)
+		ring->rows[i]->used[ring->now] = NO_READING;
+	for (size_t i = 0; i < node->n_limits; i++) {
+		const struct limit_reading *limit = &node->limits[i].now;
+		struct ring_row *row = row_for(ring, &node->limits[i], now);
+		cJSON *users;
+
+		if (!row)
+			continue;
+		row->unit = limit->unit;
+		row->used[ring->now] = MAX(limit->used, limit->peak);
+		row->max[ring->now] = limit->max;
+		row->hits[ring->now] = limit->hits;
+		row->seen_us = now;
+		if (!users_due)
+			continue;
+		users = limit->n_top > 0 ? incident_users(limit, USERS_KEPT) : NULL;
+		free(row->users[1]);
+		row->users[1] = row->users[0];
+		row->users[0] = users ? cJSON_PrintUnformatted(users) : NULL;
+		cJSON_Delete(users);
+	}
+	if (users_due)
+		ring->users_us = now;
+	if (names && names->n > 0 && now - ring->workloads_us >= WORKLOADS_EVERY_US)
+		add_workloads(ring, names, now);
+}
+
+static void ring_clear(struct ring *ring)
+{
+	for (size_t i = 0; i < ring->n_rows; i++) {
+		free_users(ring->rows[i]);
+		free(ring->rows[i]);
+	}
+	free(ring->workloads);
+}
+
+/* Adds the rows that differ from the tick before; all: every row. */
+static void put_rows(FILE *out, const struct ring *ring, unsigned at, uint64_t began, bool all)
+{
+	unsigned before = (at + RING_SECONDS - 1) % RING_SECONDS;
+	cJSON *line = incident_line(ring->at_us[at], began), *rows = json_object(line, "rows");
+
+	for (size_t i = 0; i < ring->n_rows; i++) {
+		const struct ring_row *row = ring->rows[i];
+		bool whole = all || row->used[before] == NO_READING ||
+			     row->max[at] != row->max[before] || row->hits[at] != row->hits[before];
+		const double numbers[] = {
+			(double)row->used[at], (double)row->max[at], (double)row->hits[at]};
+
+		if (row->used[at] != NO_READING && (whole || row->used[at] != row->used[before]))
+			json_adopt(
+				rows, row->name, cJSON_CreateDoubleArray(numbers, whole ? 3 : 1));
+	}
+	incident_put(out, line);
+}
+
+static void put_notes(FILE *out, const struct ring *ring, uint64_t since, uint64_t began)
+{
+	unsigned n = MIN(ring->n_notes, (unsigned)NOTES_MAX);
+
+	for (unsigned i = ring->n_notes - n; i < ring->n_notes; i++) {
+		const struct ring_note *note = &ring->notes[i % NOTES_MAX];
+		cJSON *line;
+
+		if (note->at_us < since)
+			continue;
+		line = incident_line(note->at_us, began);
+		json_text(line, "started", note->text);
+		incident_put(out, line);
+	}
+}
+
+static void ring_put_minute(FILE *out, const struct ring *ring, uint64_t began)
+{
+	bool first = true;
+
+	for (unsigned i = 1; i <= RING_SECONDS; i++) {
+		unsigned at = (ring->now + i) % RING_SECONDS;
+
+		if (ring->at_us[at] == 0 ||
+			ring->at_us[at] + (RING_SECONDS + 5) * USEC_PER_SEC < began)
+			continue;
+		put_rows(out, ring, at, began, first);
+		first = false;
+	}
+	put_notes(out, ring, began - MIN(began, RING_SECONDS * USEC_PER_SEC), began);
+}
+
+static void ring_put_second(FILE *out, const struct ring *ring, uint64_t began)
+{
+	put_rows(out, ring, ring->now, began, false);
+	put_notes(out, ring, ring->at_us[ring->now], began);
+}
+
+/* ---- steps, and the tasks that carry them out ---- */
+
+enum step_kind {
+	STEP_START,
+	STEP_BEGIN,
+	STEP_APPEND,
+	STEP_END,
+	STEP_SKIP,
+	STEP_READ,
+	STEP_CLOSE,
+	STEP_STOP,
+};
+
+/* A change of the files, or a document that a client waits for. */
+struct recorder_step {
+	enum step_kind kind;
+	char id[INCIDENT_ID_MAX];
+	char object[LIMIT_NAME_MAX];
+	char *text;                     /* to write; or the document that was read; owned */
+	struct incident_reader *reader; /* STEP_READ */
+	int error;
+	char start[INCIDENTS_START_MAX]; /* STEP_START */
+};
+
+/* The task uses the recorder's directory and boot only, which never change. */
+struct recorder_batch {
+	const struct recorder *recorder;
+	struct recorder_step *steps;
+	size_t n;
+	cJSON *shown; /* NULL: not read again; owned */
+};
+
+/* Returns whether the list of incidents has changed. */
+static bool run_step(const struct recorder *recorder, struct recorder_step *step)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	const char *directory = recorder->directory;
+
+	switch (step->kind) {
+	case STEP_START:
+		incidents_close_left(directory);
+		step->error = incidents_mark_start(directory, recorder->boot, step->start);
+		return true;
+	case STEP_BEGIN:
+		step->error = incident_begin(directory, step->id, step->object, step->text);
+		return true;
+	case STEP_APPEND:
+		step->error = incident_append(directory, step->id, step->text);
+		return false;
+	case STEP_END:
+		step->error = incident_end(directory, step->id, step->text);
+		return true;
+	case STEP_SKIP:
+		incident_skip(directory, step->object, step->text);
+		return false;
+	case STEP_READ:
+		if (step->id[0]) {
+			step->error = incident_read(directory, step->id, &step->text);
+		} else {
+			list = incidents_list(directory);
+			step->text = must(cJSON_PrintUnformatted(list));
+		}
+		return false;
+	case STEP_CLOSE:
+		incidents_close_left(directory);
+		return true;
+	case STEP_STOP:
+		(void)incidents_mark(directory, recorder->boot, true);
+		return false;
+	}
+	return false;
+}
+
+static void run_steps(void *data, const struct wait *)
+{
+	static const char *const keys[] = {"id", "at", "text", "state", NULL};
+	struct recorder_batch *batch = data;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	const cJSON *row;
+	bool changed = false;
+
+	for (size_t i = 0; i < batch->n; i++)
+		changed |= run_step(batch->recorder, &batch->steps[i]);
+	if (!changed)
+		return;
+	list = incidents_list(batch->recorder->directory);
+	batch->shown = cJSON_CreateArray();
+	cJSON_ArrayForEach (row, json_at(list, "incidents"))
+		if (cJSON_GetArraySize(batch->shown) < INCIDENTS_SHOWN_MAX)
+			incident_copy(json_append(batch->shown), row, keys);
+}
+
+static void answer_reader(const struct recorder_step *step)
+{
+	struct http_connection *client = step->reader->client;
+
+	if (!client) /* it has a reply */
+		;
+	else if (step->error == 0)
+		http_reply(client, 200, step->text);
+	else if (step->error == -ENOENT || step->error == -EINVAL)
+		http_reply(client, 404, "{\"error\": \"no such incident\"}");
+	else if (step->error == -EBUSY)
+		http_reply(client, 503, HANGS);
+	else
+		http_reply(client, 500, "{\"error\": \"the incident cannot be read\"}");
+	*step->reader = (struct incident_reader){0};
+}
+
+static void adopt_step(struct recorder *recorder, struct recorder_step *step)
+{
+	if (step->reader) {
+		answer_reader(step);
+		recorder->n_reads--;
+	}
+	if (step->kind == STEP_START)
+		set_text(recorder->start, step->start);
+	if (step->error < 0 && (step->kind == STEP_BEGIN || step->kind == STEP_APPEND)) {
+		recorder->has_left = true;
+		for (size_t i = 0; i < OPEN_MAX; i++)
+			if (streq(recorder->open[i].id, step->id))
+				recorder->open[i].id[0] = '\0';
+	}
+	if (step->error < 0 && step->error != -EDQUOT && step->error != -ENOENT &&
+		(step->kind == STEP_BEGIN || step->kind == STEP_START))
+		log_notice("incidents", "%s not recorded: %s: %s", step->object,
+			strerror(-step->error), recorder->directory);
+	free(step->text);
+}
+
+static void begin_task(struct recorder *recorder);
+
+static void adopt_steps(void *data, void *userdata)
+{
+	struct recorder *recorder = userdata;
+	struct recorder_batch *batch = data;
+
+	for (size_t i = 0; i < batch->n; i++)
+		adopt_step(recorder, &batch->steps[i]);
+	if (batch->shown) {
+		cJSON_Delete(recorder->shown);
+		recorder->shown = batch->shown;
+		if (recorder->node)
+			recorder->node->incidents = recorder->shown;
+	}
+	free(batch->steps);
+	free(batch);
+	recorder->n_running = 0;
+	malloc_trim(0); /* an idle node has no memory for documents */
+	begin_task(recorder);
+}
+
+/* Begins the steps that wait, unless others are under way. */
+static void begin_task(struct recorder *recorder)
+{
+	struct recorder_batch *batch;
+	int r;
+
+	if (recorder->task || recorder->n_steps == 0)
+		return;
+	batch = must(calloc(1, sizeof(*batch)));
+	batch->recorder = recorder;
+	batch->steps = steal(recorder->steps);
+	batch->n = recorder->n_running = recorder->n_steps;
+	recorder->n_steps = recorder->steps_allocated = 0;
+	r = task_start(&recorder->task, recorder->event,
+		&(struct task){run_steps, adopt_steps, batch, recorder, UINT64_MAX});
+	if (r == 0) {
+		task_wakes_loop(recorder->task, recorder->n_reads > 0);
+		return;
+	}
+	for (size_t i = 0; i < batch->n; i++)
+		batch->steps[i].error = r;
+	adopt_steps(batch, recorder);
+}
+
+/* text belongs to the step. reader is for STEP_READ. */
+static void add_step(struct recorder *recorder, enum step_kind kind, const char *id,
+	const char *object, char *text, struct incident_reader *reader)
+{
+	struct recorder_step step = {.kind = kind, .text = text, .reader = reader};
+
+	set_text(step.id, id);
+	set_text(step.object, object);
+	recorder->n_reads += reader != NULL;
+	if (recorder->n_steps + recorder->n_running >= STEPS_MAX) {
+		step.error = -EBUSY;
+		adopt_step(recorder, &step);
+		return;
+	}
+	*add_element(&recorder->steps, &recorder->n_steps, &recorder->steps_allocated) = step;
+}
+
+/* Replies to the clients for which the disk hangs. */
+static void end_reads(struct recorder *recorder, uint64_t now)
+{
+	for (struct incident_reader *reader = recorder->readers;
+		reader < recorder->readers + READS_MAX; reader++)
+		if (reader->client && now > reader->since_us + INCIDENTS_READ_US)
+			http_reply(steal(reader->client), 503, HANGS);
+}
+
+struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot)
+{
+	struct recorder *recorder = must(calloc(1, sizeof(*recorder)));
+
+	recorder->event = event;
+	set_text(recorder->directory, directory);
+	set_text(recorder->boot, boot);
+	add_step(recorder, STEP_START, "", "the start of the agent", NULL, NULL);
+	begin_task(recorder);
+	return recorder;
+}
+
+void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client)
+{
+	struct incident_reader *reader = recorder->readers;
+
+	while (reader < recorder->readers + READS_MAX && reader->since_us > 0)
+		reader++;
+	if (reader == recorder->readers + READS_MAX) {
+		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
+		return;
+	}
+	*reader = (struct incident_reader){.client = client, .since_us = now_us()};
+	add_step(recorder, STEP_READ, id ? id : "", "", NULL, reader);
+	begin_task(recorder);
+	if (recorder->task)
+		task_wakes_loop(recorder->task, recorder->n_reads > 0);
+}
+
+/* ---- incidents ---- */
+
+static const struct limit *limit_of(const struct recorder *recorder, const char *object)
+{
+	return find_named(recorder->node->limits, recorder->node->n_limits, object);
+}
+
+/* Adds "breaks" and "now" of the object, so that the file alone is enough. */
+static void add_cure(cJSON *line, const struct recorder *recorder, const struct open_incident *open)
+{
+	const struct explanation *row = limit_row(open->object);
+	const struct node *node = recorder->node;
+	const char *breaks = "", *now = "headroom doctor";
+	char explain[LIMIT_NAME_MAX + 32];
+
+	snprintf(explain, sizeof(explain), "headroom explain %s", open->object);
+	for (size_t i = 0; i < node->n_conditions && !row; i++) {
+		const struct condition_type *type = node->conditions[i].now.type;
+
+		if (!streq(type->name, open->object))
+			continue;
+		breaks = type->help;
+		now = type->now ? type->now : explain;
+	}
+	if (row) {
+		breaks = row->breaks ? row->breaks : row->help;
+		now = row->now ? row->now : row->option ? row->option : explain;
+	}
+	json_text(line, "breaks", breaks);
+	json_text(line, "now", now);
+}
+
+static void add_limit(cJSON *line, const struct limit_reading *limit, const struct ring_row *row)
+{
+	cJSON *object = json_object(line, "limit");
+
+	json_text(object, "name", limit->name);
+	json_text(object, "unit", limit->unit);
+	JSON_NUMBERS(object, {"used", (double)MAX(limit->used, limit->peak)},
+		{"max", (double)limit->max}, {"hits", (double)limit->hits});
+	json_adopt(line, "top", incident_users(limit, LIMIT_TOP_MAX));
+	if (row && (row->users[1] || row->users[0]))
+		json_adopt(line, "before",
+			cJSON_CreateRaw(row->users[1] ? row->users[1] : row->users[0]));
+}
+
+static void put_header(FILE *out, const struct recorder *recorder, const struct open_incident *open,
+	const char *trigger)
+{
+	const struct limit *limit = limit_of(recorder, open->object);
+	cJSON *line = cJSON_CreateObject();
+
+	json_number(line, "schema", 1);
+	json_text(line, "id", open->id);
+	json_time(line, "at", open->began_us + recorder->offset_us);
+	json_text(line, "object", open->object);
+	json_text(line, "trigger", trigger);
+	json_text(line, "text", open->text);
+	add_cure(line, recorder, open);
+	json_text(line, "node", recorder->node->name);
+	json_text(line, "version", HEADROOM_VERSION);
+	json_text(line, "boot", recorder->boot);
+	if (limit)
+		add_limit(line, &limit->now, ring_row_of(&recorder->ring, open->object));
+	incident_put(out, line);
+}
+
+/* The lines of the log after the time, oldest first. They never contain DNS names. */
+static void put_events(FILE *out, const struct recorder *recorder, uint64_t after, uint64_t began)
+{
+	struct log_event events[LOG_EVENTS];
+
+	for (size_t n = log_recent(events); n > 0; n--) {
+		const struct log_event *event = &events[n - 1];
+		cJSON *line;
+
+		if (event->at_us <= after)
+			continue;
+		line = incident_line(event->at_us - recorder->offset_us, began);
+		json_text(line, "level", log_level_names[event->level]);
+		json_text(line, "event", event->text);
+		incident_put(out, line);
+	}
+}
+
+static struct open_incident *find_open(struct recorder *recorder, const char *object)
+{
+	for (size_t i = 0; i < OPEN_MAX; i++)
+		if (recorder->open[i].id[0] && streq(recorder->open[i].object, object))
+			return &recorder->open[i];
+	return NULL;
+}
+
+static void make_id(const struct recorder *recorder, struct open_incident *open)
+{
+	char time[TIME_TEXT_MAX], *to = open->id;
+
+	time_text(open->began_us + recorder->offset_us, time);
+	for (const char *from = time; *from; from++)
+		if (!strchr("-:", *from))
+			*to++ = *from;
+	*to++ = '-';
+	for (const char *from = open->object; *from; from++)
+		*to++ = isalnum((unsigned char)*from) || *from == '.' ? *from : '-';
+	*to = '\0';
+}
+
+static void begin_incident(struct recorder *recorder, const char *object, const char *trigger,
+	const char *text, uint64_t now)
+{
+	struct open_incident *open = recorder->open;
+	const struct ring_row *row = ring_row_of(&recorder->ring, object);
+	char *file = NULL;
+	size_t len;
+	FILE *out;
+
+	while (open < recorder->open + OPEN_MAX && open->id[0])
+		open++;
+	if (open == recorder->open + OPEN_MAX) {
+		add_step(recorder, STEP_SKIP, "", object,
+			must(strdup("eight were recorded at once")), NULL);
+		return;
+	}
+	*open = (struct open_incident){.began_us = now, .last_us = now, .users_us = now};
+	set_text(open->object, object);
+	set_text(open->text, text);
+	open->hits = row ? row->hits_seen : 0;
+	make_id(recorder, open);
+	out = must(open_memstream(&file, &len));
+	put_header(out, recorder, open, trigger);
+	ring_put_minute(out, &recorder->ring, now);
+	put_events(out, recorder, now + recorder->offset_us - RING_SECONDS * USEC_PER_SEC, now);
+	must_do(fclose(out) == 0);
+	add_step(recorder, STEP_BEGIN, open->id, object, file, NULL);
+}
+
+static void submit_line(struct recorder *recorder, enum step_kind kind,
+	const struct open_incident *open, cJSON *line)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
+
+	incident_put(out, line);
+	must_do(fclose(out) == 0);
+	add_step(recorder, kind, open->id, open->object, text, NULL);
+}
+
+/* One line in each open incident, so that each shows what happened meanwhile. */
+static void put_triggers(struct recorder *recorder, const char *object, const char *trigger,
+	const char *text, uint64_t now)
+{
+	for (size_t i = 0; i < OPEN_MAX; i++) {
+		const struct open_incident *open = &recorder->open[i];
+		cJSON *line;
+
+		if (!open->id[0])
+			continue;
+		line = incident_line(now, open->began_us);
+		json_text(line, "trigger", trigger);
+		json_text(line, "object", object);
+		json_text(line, "text", text);
+		submit_line(recorder, STEP_APPEND, open, line);
+	}
+}
+
+static void trigger(struct recorder *recorder, const char *object, const char *trigger_name,
+	const char *text, uint64_t now)
+{
+	struct open_incident *open = find_open(recorder, object);
+
+	if (open)
+		open->last_us = now;
+	else
+		begin_incident(recorder, object, trigger_name, text, now);
+	put_triggers(recorder, object, trigger_name, text, now);
+}
+
+/* Whether this is the first time after a quiet minute. */
+static bool is_first(uint64_t *last, uint64_t now)
+{
+	bool first = *last == 0 || now - *last > QUIET_US;
+
+	*last = now;
+	return first;
+}
+
+static void check_limit(
+	struct recorder *recorder, const struct limit_reading *reading, uint64_t now)
+{
+	struct ring_row *row = ring_row_of(&recorder->ring, reading->name);
+	uint64_t used = MAX(reading->used, reading->peak);
+	bool is_hit, is_full = (double)used * 100 >= (double)reading->max * NEAR_PERCENT;
+	char text[320];
+
+	if (!row)
+		return;
+	is_hit = reading->hits > row->hits_seen;
+	snprintf(text, sizeof(text), "%s %s: ", reading->name,
+		is_hit ? "reached its limit" : "is 99 % used");
+	if (reading->max == 0)
+		text_append(text, sizeof(text), "%" PRIu64 " hits", reading->hits);
+	else
+		text_append(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " %s", used, reading->max,
+			reading->unit);
+	if (is_hit && is_first(&row->hit_us, now)) {
+		trigger(recorder, reading->name, "hit", text, now);
+	} else if (is_hit) {
+		struct open_incident *open = find_open(recorder, reading->name);
+
+		if (open)
+			open->last_us = now;
+	}
+	if (reading->max > 0 && is_full && is_first(&row->near_us, now) && !is_hit)
+		trigger(recorder, reading->name, "near-full", text, now);
+	row->hits_seen = reading->hits;
+}
+
+/* The limit that the condition is about, or the condition itself. */
+static const char *object_of(const struct recorder *recorder, const struct condition *condition)
+{
+	const struct node *node = recorder->node;
+	const struct limit *limit = limit_of(recorder, condition->now.reason);
+
+	for (size_t i = 0; i < node->n_limits && !limit; i++)
+		if (node->limits[i].now.condition == condition->now.type)
+			limit = &node->limits[i];
+	return limit ? limit->now.name : condition->now.type->name;
+}
+
+static void check_conditions(struct recorder *recorder, uint64_t now)
+{
+	const struct node *node = recorder->node;
+
+	for (size_t i = 0; i < node->n_conditions; i++) {
+		const struct condition *condition = &node->conditions[i];
+		char text[CONDITION_MESSAGE_MAX + 64];
+
+		if (condition->now.status != CONDITION_TRUE ||
+			!(condition->now.type->is_recorded ||
+				condition_severity(&condition->now) == SEVERITY_CRITICAL))
+			continue;
+		snprintf(text, sizeof(text), "%s: %s", condition->now.type->name,
+			condition->now.message);
+		if (is_first(&recorder->problem_us[i], now))
+			trigger(recorder, object_of(recorder, condition), "condition", text, now);
+	}
+}
+
+/* Notes the largest use and its user. */
+static void keep_most(struct open_incident *open, const struct limit_reading *limit)
+{
+	uint64_t used = MAX(limit->used, limit->peak);
+
+	if (used < open->most)
+		return;
+	open->most = used;
+	open->most_max = limit->max;
+	if (limit->flow && limit->n_busiest > 0)
+		open->most_user = limit->top[limit->n_top];
+	else if (limit->n_top > 0)
+		open->most_user = limit->top[0];
+}
+
+/* "conntrack reached its limit: at most 9 of 9 connections, 7 hits in 65 s; most by pod a/b." */
+static void sum_up(const struct open_incident *open, const struct limit_reading *limit,
+	uint64_t now, char *text, size_t size)
+{
+	char user[WORKLOAD_TEXT_MAX];
+
+	if (!limit) {
+		copy_text(text, size, open->text);
+		return;
+	}
+	snprintf(text, size, "%s: at most %" PRIu64, open->object, open->most);
+	if (open->most_max > 0)
+		text_append(text, size, " of %" PRIu64, open->most_max);
+	text_append(text, size, " %s", limit->unit);
+	if (limit->hits > open->hits)
+		text_append(text, size, ", %" PRIu64 " hit%s in %" PRIu64 " s",
+			limit->hits - open->hits, limit->hits - open->hits > 1 ? "s" : "",
+			(now - open->began_us) / USEC_PER_SEC);
+	if (open->most_user.used == 0)
+		return;
+	workload_describe(&open->most_user.workload, user, sizeof(user));
+	text_append(
+		text, size, "; the largest user was %s with %" PRIu64, user, open->most_user.used);
+}
+
+static void end_incident(
+	struct recorder *recorder, struct open_incident *open, const char *why, uint64_t now)
+{
+	const struct limit *limit = limit_of(recorder, open->object);
+	cJSON *line = incident_line(now, open->began_us);
+	char text[512];
+
+	sum_up(open, limit ? &limit->now : NULL, now, text, sizeof(text));
+	json_text(line, "end", why);
+	json_text(line, "text", text);
+	json_time(line, "at", now + recorder->offset_us);
+	if (limit)
+		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
+	submit_line(recorder, STEP_END, open, line);
+	open->id[0] = '\0';
+}
+
+static void put_second(struct recorder *recorder, struct open_incident *open,
+	const struct limit *limit, uint64_t now)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
+
+	ring_put_second(out, &recorder->ring, open->began_us);
+	put_events(out, recorder, recorder->logged_us, open->began_us);
+	if (limit && limit->now.n_top > 0 && now - open->users_us >= USERS_EVERY_US) {
+		cJSON *users = incident_line(now, open->began_us);
+
+		json_adopt(users, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
+		incident_put(out, users);
+		open->users_us = now;
+	}
+	must_do(fclose(out) == 0);
+	add_step(recorder, STEP_APPEND, open->id, open->object, text, NULL);
+}
+
+/* Returns whether an incident is open. */
+static bool record(struct recorder *recorder, uint64_t now)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < OPEN_MAX; i++) {
+		struct open_incident *open = &recorder->open[i];
+		const struct limit *limit = open->id[0] ? limit_of(recorder, open->object) : NULL;
+
+		if (limit)
+			keep_most(open, &limit->now);
+		/* Its first second is in the file already. */
+		if (open->id[0] && open->began_us != now)
+			put_second(recorder, open, limit, now);
+		if (open->id[0] && now - open->last_us >= QUIET_US)
+			end_incident(recorder, open, "quiet", now);
+		else if (open->id[0] && now - open->began_us >= LONGEST_US)
+			end_incident(recorder, open, "longest", now);
+		any = any || open->id[0];
+	}
+	recorder->logged_us = now + recorder->offset_us;
+	return any;
+}
+
+void recorder_tick(
+	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now)
+{
+	char text[INCIDENTS_START_MAX + 32];
+
+	recorder->node = node;
+	node->recorder = recorder;
+	node->incidents = recorder->shown;
+	if (!recorder->problem_us)
+		recorder->problem_us =
+			must(calloc(node->n_conditions + 1, sizeof(*recorder->problem_us)));
+	(void)task_end(&recorder->task, 0);
+	end_reads(recorder, now);
+	/* The loop also ticks early: for results and requests. */
+	if (now - recorder->ring.at_us[recorder->ring.now] < USEC_PER_SEC / 2)
+		return;
+	recorder->offset_us = realtime_us() - now;
+	ring_add(&recorder->ring, node, names, now);
+	if (recorder->start[0]) {
+		snprintf(text, sizeof(text), "the agent started %s", recorder->start);
+		trigger(recorder, "agent", "start", text, now);
+		recorder->start[0] = '\0';
+	}
+	for (size_t i = 0; i < node->n_limits; i++)
+		check_limit(recorder, &node->limits[i].now, now);
+	check_conditions(recorder, now);
+	if (!record(recorder, now) && !recorder->task && recorder->n_steps == 0 &&
+		recorder->has_left) {
+		recorder->has_left = false;
+		add_step(recorder, STEP_CLOSE, "", "", NULL, NULL);
+	}
+	begin_task(recorder);
+}
+
+void recorder_close(struct recorder *recorder, uint64_t deadline_us)
+{
+	if (!recorder)
+		return;
+	if (recorder->node) {
+		for (size_t i = 0; i < OPEN_MAX; i++)
+			if (recorder->open[i].id[0])
+				end_incident(recorder, &recorder->open[i], "stopped",
+					recorder->ring.at_us[recorder->ring.now]);
+		recorder->node->recorder = NULL;
+		recorder->node->incidents = NULL;
+		recorder->node = NULL;
+	}
+	recorder->event = NULL; /* it has ended, and takes no source any more */
+	add_step(recorder, STEP_STOP, "", "", NULL, NULL);
+	begin_task(recorder);
+	while (recorder->task) /* each begins the next */
+		if (!task_end(&recorder->task, deadline_us)) {
+			log_notice("incidents", "the disk of %s hangs: they end cut short",
+				recorder->directory);
+			return;
+		}
+	ring_clear(&recorder->ring);
+	cJSON_Delete(recorder->shown);
+	free(recorder->problem_us);
+	free(recorder);
+}
