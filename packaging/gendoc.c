@@ -153,7 +153,7 @@ static void put_row(FILE *out, const struct explanation *entry)
 
 static void put_listed(const struct listing *listing, const struct explanation *entry)
 {
-	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
+	const enum reason *reason = entry->condition ? entry->condition->reasons : NULL;
 	const char *separator = " Reasons: ";
 	char text[OPTION_TEXT_MAX];
 
@@ -170,11 +170,12 @@ static void put_listed(const struct listing *listing, const struct explanation *
 		text_append(text, sizeof(text), " Severity: %s.",
 			severity_names[entry->condition->severity]);
 	}
-	for (; reason && reason->slug; reason++, separator = ", ") {
-		text_append(text, sizeof(text), "%s%s", separator, reason->slug);
-	}
+	for (; reason && *reason; reason++, separator = ", ")
+		text_append(text, sizeof(text), "%s%s", separator, reason_rows[*reason].slug);
 	if (entry->condition)
 		text_append(text, sizeof(text), ".");
+	else if (entry->detail && streq(entry->kind, "reason"))
+		text_append(text, sizeof(text), " Then %s.", entry->detail);
 	put_tagged(listing->out, entry->name, text);
 }
 

@@ -3,6 +3,8 @@
 
 /* A condition is a statement about the node's health. True means a problem. */
 
+#include <headroom/reason.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,32 +24,23 @@ enum severity {
 	SEVERITY_CRITICAL,
 };
 
-/* The reason of a setting's or a condition's state. The log, JSON, metrics and `explain` use it. */
-struct reason {
-	const char *slug; /* "near-full"; NULL ends a table */
-	const char *help;
-	/* A setting with it is not as wanted although no write failed: `apply` reports it. */
-	bool unmet;
-	/* A condition with it does not apply to this node, because of this; NULL: it applies. */
-	const char *absent;
-};
-
 /* A row of a tuner's table of conditions. */
 struct condition_type {
 	const char *name; /* "NeighborTableOverflow"; NULL ends a table */
 	enum severity severity;
-	const char *help;             /* meaning and cure */
-	const struct reason *reasons; /* conditions of one tuner may share a table */
-	bool hides_settings; /* while it is True, the settings of its tuner are not known */
-	bool is_recorded;    /* an incident begins when it becomes True; also if it is critical */
-	const char *now;     /* what to type, or the change that helps at once */
+	const char *help;           /* meaning and cure */
+	const enum reason *reasons; /* ended by REASON_NONE; common reasons are left out */
+	bool hides_settings;        /* while it is True, the settings of its tuner are not known */
+	bool is_recorded; /* an incident begins when it becomes True; also if it is critical */
+	const char *now;  /* what to type, or the change that helps at once */
 };
 
 /* A condition as a tuner's decide() reports it. */
 struct condition_reading {
 	const struct condition_type *type;
 	enum condition_status status;
-	const char *reason; /* a slug */
+	enum reason reason; /* REASON_NONE: its limit is the reason */
+	const char *limit;  /* the limit that it is about; or NULL */
 	unsigned milder;    /* by how much the severity is below the type's this time */
 	/* CLOCK_MONOTONIC of the last time, if it stays True for a while after that; else 0. */
 	uint64_t last_us;
@@ -59,14 +52,17 @@ struct condition {
 	uint64_t since_us; /* CLOCK_REALTIME of the last change of status */
 };
 
+/* The reason that users see: the name of its limit or a slug. */
+const char *condition_reason(const struct condition_reading *reading);
+
 enum severity condition_severity(const struct condition_reading *reading);
 
 /* Sets status True and the reason, and appends to the message, after "; " if it is not empty. */
 void __attribute__((format(printf, 3, 4))) condition_raise(
-	struct condition_reading *reading, const char *reason, const char *format, ...);
+	struct condition_reading *reading, enum reason reason, const char *format, ...);
 
 /* Sets status Unknown and the reason. */
-void condition_unknown(struct condition_reading *reading, const char *reason);
+void condition_unknown(struct condition_reading *reading, enum reason reason);
 
 /* Appends to the message and truncates it at CONDITION_MESSAGE_MAX. */
 void __attribute__((format(printf, 2, 3))) condition_append(

@@ -12,9 +12,9 @@ struct want {
 	char actual[SETTING_VALUE_MAX];     /* in force now; empty: unknown */
 	char wanted[SETTING_VALUE_MAX];     /* empty: leave the setting alone */
 	char configured[SETTING_VALUE_MAX]; /* below the administrator's value; empty: as wanted */
-	int error;          /* 0, or -errno of reading it: -ENOENT means unsupported */
-	const char *reason; /* a slug */
-	bool requested;     /* a configuration file asks for it: unsupported is then a failure */
+	int error; /* 0, or -errno of reading it: -ENOENT means unsupported */
+	enum reason reason;
+	bool requested; /* a configuration file asks for it: unsupported is then a failure */
 	union {
 		struct value_target target; /* SETTING_VALUE */
 		struct pin_target pin;      /* SETTING_PIN */
@@ -29,7 +29,7 @@ struct change {
 	enum setting_kind kind;
 	char old[SETTING_VALUE_MAX];
 	char new[SETTING_VALUE_MAX];
-	const char *reason; /* a slug; after apply possibly that of an error */
+	enum reason reason; /* after apply possibly that of an error */
 	union {
 		struct value_target target; /* SETTING_VALUE */
 		struct pin_target pin;      /* SETTING_PIN */
@@ -42,7 +42,7 @@ struct change {
 	char *why;                      /* details beyond strerror(-error), or NULL; owned */
 	char actual[SETTING_VALUE_MAX]; /* the value read back */
 	bool restarted;                 /* its program */
-	const char *held;  /* slug of why the written file is not in force yet; else NULL */
+	enum reason held;  /* why the written file is not in force yet, or REASON_NONE */
 	uint64_t retry_us; /* the earliest next attempt, CLOCK_MONOTONIC; 0: at any time */
 };
 

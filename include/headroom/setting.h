@@ -8,6 +8,8 @@
  * [madvise] never" the value is "madvise". Values from files lack the quotes of the file's syntax.
  */
 
+#include <headroom/reason.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -77,12 +79,12 @@ struct setting {
 	char original[SETTING_VALUE_MAX]; /* before our first write; until then, actual */
 	enum mode mode;
 	enum setting_state state;
-	const char *reason; /* the slug of why it is in this state */
+	enum reason reason; /* why it is in this state */
 	/* SETTING_FAILED: -errno. SETTING_UNSUPPORTED: -errno if a configuration file asks for the
 	 * setting. Else 0. */
 	int error;
 	uint64_t since_us;    /* CLOCK_REALTIME: in this state, retries of a failure included */
-	const char *since_of; /* the reason then */
+	enum reason since_of; /* the reason then */
 	char why[SETTING_WHY_MAX]; /* details beyond strerror(-error), or empty */
 	struct drift drift;
 	bool configured_anew;  /* not compared since the start, or since a reload */
@@ -95,11 +97,11 @@ extern const char *const mode_names[];
 extern const char *const setting_state_names[];
 
 /*
- * Changes the state. Nothing else may change it. reason is a slug. SETTING_FAILED and
+ * Changes the state. Nothing else may change it. SETTING_FAILED and
  * SETTING_UNSUPPORTED take error, SETTING_FAILED also why, which may be NULL. Returns whether state
  * or reason changed.
  */
-bool setting_become(struct setting *setting, enum setting_state state, const char *reason,
+bool setting_become(struct setting *setting, enum setting_state state, enum reason reason,
 	int error, const char *why);
 
 /* True when the value read is the wanted one, in any mode. */

@@ -46,7 +46,7 @@ struct want *proposal_file(struct proposal *proposal, const char *text); /* edit
 struct limit_reading *proposal_limit(struct proposal *proposal);
 /* Its status is False, its reason as given. */
 struct condition_reading *proposal_condition(
-	struct proposal *proposal, const struct condition_type *type, const char *reason);
+	struct proposal *proposal, const struct condition_type *type, enum reason reason);
 /* Adds why to proposal->why; an empty one adds nothing. */
 void proposal_lacks(struct proposal *proposal, const char *why);
 void proposal_clear(struct proposal *proposal);
@@ -126,7 +126,6 @@ struct tuner_tables {
 	const char *summary;                    /* one sentence, for explain */
 	const struct explanation *explanations; /* of limits, settings, and what else needs one */
 	const struct condition_type *conditions;
-	const struct reason *reasons; /* of its settings; conditions have their own */
 	const struct metric_row *metric_rows;
 	const struct capability_row *capabilities; /* with the purpose of each */
 	const struct table_view *view; /* what the page and `top` show of its document */

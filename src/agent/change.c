@@ -63,7 +63,7 @@ void core_restore_values(struct core *core, const char *only, struct plan *done)
 		struct setting *setting = node_setting(&core->node, plan.changes[i].name);
 
 		if (setting && plan.changes[i].error < 0)
-			setting_become(setting, SETTING_FAILED, "not-restored",
+			setting_become(setting, SETTING_FAILED, REASON_NOT_RESTORED,
 				plan.changes[i].error, NULL);
 	}
 	if (done)
@@ -114,11 +114,10 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 
 	for (size_t i = 0; i < core->node.n_settings; i++) {
 		const struct setting *setting = &core->node.settings[i];
-		const struct reason *reason = reason_find(setting->reason);
+		const struct reason_row *reason = &reason_rows[setting->reason];
 		const char *why;
-		bool untried =
-			reason && reason->unmet &&
-			(setting->state == SETTING_OBSERVED || setting->state == SETTING_PENDING);
+		bool untried = reason->unmet && (setting->state == SETTING_OBSERVED ||
+							setting->state == SETTING_PENDING);
 		bool unset = setting->state == SETTING_FAILED || untried ||
 			     (setting->state == SETTING_UNSUPPORTED && setting->error < 0);
 
@@ -133,10 +132,9 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 		set_text(change->actual, setting->actual);
 		change->reason = setting->reason;
 		change->error = setting->error < 0 ? setting->error : -ECANCELED;
-		why = setting->why[0] ? setting->why
-		      : setting->state == SETTING_UNSUPPORTED
-			      ? entry_help("reason", setting->reason)
-			      : NULL;
+		why = setting->why[0]                         ? setting->why
+		      : setting->state == SETTING_UNSUPPORTED ? reason->help
+							      : NULL;
 		change->why = why ? strdup(why) : NULL;
 	}
 	core_add_hidden(core, only, done);

@@ -17,11 +17,11 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 		const struct tuner_status *tuner = &core->node.tuners[i];
 
 		if (tuner->state == TUNER_DEGRADED)
-			condition_raise(
-				degraded, "tuner-degraded", "%s: %s", tuner->ops->name, tuner->why);
+			condition_raise(degraded, REASON_TUNER_DEGRADED, "%s: %s", tuner->ops->name,
+				tuner->why);
 	}
 	if (error < 0 && writes)
-		condition_raise(degraded, "values-unrecorded",
+		condition_raise(degraded, REASON_VALUES_UNRECORDED,
 			"/run/headroom: %s: originals of values cannot be recorded, so values are "
 			"only observed: %s",
 			core_describe_values_error(error),
@@ -32,10 +32,10 @@ static void judge_agent(const struct core *core, struct condition_reading *degra
 				  "root at HEADROOM_HOST_ROOT"
 				: "give write access to it");
 	if (core->journal_error < 0 && writes)
-		condition_raise(degraded, "journal-unusable", "%s: %s", core_state_name(),
+		condition_raise(degraded, REASON_JOURNAL_UNUSABLE, "%s: %s", core_state_name(),
 			file_journal_describe(core->journal_error));
 	if (core->agent_error[0])
-		condition_raise(degraded, "tuner-degraded", "%s", core->agent_error);
+		condition_raise(degraded, REASON_TUNER_DEGRADED, "%s", core->agent_error);
 }
 
 static void observe(struct core *core, const struct condition_reading *reading)
@@ -62,16 +62,16 @@ static void observe(struct core *core, const struct condition_reading *reading)
 	/* Do not log that a condition is False at first: each start would do so. */
 	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
 		log_notice(reading->type->name, "%s: %s", condition_status_names[reading->status],
-			reading->message[0] ? reading->message : reading->reason);
+			reading->message[0] ? reading->message : condition_reason(reading));
 }
 
 static void judge(struct core *core)
 {
 	struct condition_reading readings[] = {
-		[CORE_SETTING_DRIFTED] = {.reason = "all-in-sync"},
-		[CORE_SETTING_FAILED] = {.reason = "none-failed"},
-		[CORE_AGENT_DEGRADED] = {.reason = "all-active"},
-		[CORE_CONFIG_INVALID] = {.reason = "config-valid"},
+		[CORE_SETTING_DRIFTED] = {.reason = REASON_ALL_IN_SYNC},
+		[CORE_SETTING_FAILED] = {.reason = REASON_NONE_FAILED},
+		[CORE_AGENT_DEGRADED] = {.reason = REASON_ALL_ACTIVE},
+		[CORE_CONFIG_INVALID] = {.reason = REASON_CONFIG_VALID},
 	};
 	struct condition_reading *failed = &readings[CORE_SETTING_FAILED];
 	char actual[SETTING_VALUE_MAX];
@@ -89,7 +89,7 @@ static void judge(struct core *core)
 		if (setting->state == SETTING_FAILED)
 			condition_raise(failed, setting->reason, "%s: %s (%s)", setting->name,
 				setting->why[0] ? setting->why : strerror(-setting->error),
-				setting->reason);
+				reason_rows[setting->reason].slug);
 	}
 	/* Values of released tuners that are no longer configured and could not be restored. */
 	for (size_t i = 0; core->values && i < core->values->n; i++) {
@@ -99,14 +99,14 @@ static void judge(struct core *core)
 			find_named(core->released.tuners, core->released.n, record->tuner) &&
 			!node_setting(&core->node, record->name) &&
 			host_read_value(&core->host, record->target.path, actual) != -ENOENT)
-			condition_raise(failed, "not-restored",
+			condition_raise(failed, REASON_NOT_RESTORED,
 				"%s: the original could not be restored (not-restored)",
 				record->name);
 	}
 	judge_agent(core, &readings[CORE_AGENT_DEGRADED]);
 	if (core->config_fault[0])
-		condition_raise(
-			&readings[CORE_CONFIG_INVALID], "config-fault", "%s", core->config_fault);
+		condition_raise(&readings[CORE_CONFIG_INVALID], REASON_CONFIG_FAULT, "%s",
+			core->config_fault);
 	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
 		readings[i].type = &core_tables.conditions[i];
 		observe(core, &readings[i]);
@@ -166,11 +166,10 @@ static void judge_jobs(struct tuner_status *tuner, uint64_t now)
 	for (size_t i = 0; i < proposal->n_wants; i++) {
 		proposal->wants[i].error = 0;
 		proposal->wants[i].wanted[0] = '\0';
-		proposal->wants[i].reason = "sample-overdue";
+		proposal->wants[i].reason = REASON_SAMPLE_OVERDUE;
 	}
 	for (size_t i = 0; i < proposal->n_conditions; i++) {
-		proposal->conditions[i].status = CONDITION_UNKNOWN;
-		proposal->conditions[i].reason = "sample-overdue";
+		condition_unknown(&proposal->conditions[i], REASON_SAMPLE_OVERDUE);
 		copy_text(proposal->conditions[i].message, CONDITION_MESSAGE_MAX, tuner->why);
 	}
 }
@@ -268,8 +267,9 @@ void core_poll(struct core *core)
 		const struct condition_type *type = core->node.tuners[i].ops->tables->conditions;
 
 		for (; type && type->name; type++) {
-			struct condition_reading none = {
-				.type = type, .status = CONDITION_UNKNOWN, .reason = "tuner-off"};
+			struct condition_reading none = {.type = type,
+				.status = CONDITION_UNKNOWN,
+				.reason = REASON_TUNER_OFF};
 			const struct condition_reading *reading = &none;
 
 			for (size_t c = 0; c < proposal->n_conditions; c++)

@@ -29,10 +29,10 @@ static struct change *next_change(
 }
 
 /*
- * Makes the changes that are put in force with this file wait. reason NULL: until their tuner reads
- * them in force. wait_us 0: until something changes. why may be NULL.
+ * Makes the changes that are put in force with this file wait. REASON_NONE: until their tuner
+ * reads them in force. wait_us 0: until something changes. why may be NULL.
  */
-static void hold(const struct file_job *job, const struct file_change *file, const char *reason,
+static void hold(const struct file_job *job, const struct file_change *file, enum reason reason,
 	const char *why, uint64_t wait_us)
 {
 	struct change *change;
@@ -41,10 +41,10 @@ static void hold(const struct file_job *job, const struct file_change *file, con
 		if (reason && job->task == FILE_APPLY)
 			change->reason = reason;
 		else if (reason && file->activation == ACTIVATE_RESTART &&
-			 streq(change->reason, "original"))
-			change->reason = "original-at-next-start";
+			 change->reason == REASON_ORIGINAL)
+			change->reason = REASON_ORIGINAL_AT_NEXT_START;
 		change->restarted = !reason;
-		change->held = reason ? reason : "restart-pending";
+		change->held = reason ? reason : REASON_RESTART_PENDING;
 		change->retry_us = wait_us > 0 ? now_us() + wait_us : 0;
 		if (why) {
 			free(change->why);
@@ -72,7 +72,7 @@ static bool all_tried(
 		const struct tried *tried = find_named(mark->tried, mark->n_tried, change->name);
 
 		if (change->file->activate_only && tried && streq(tried->value, change->new))
-			work_result(change, "no-effect", -ERANGE, why, NEVER);
+			work_result(change, REASON_NO_EFFECT, -ERANGE, why, NEVER);
 		else
 			any = true;
 	}
@@ -83,13 +83,13 @@ bool work_yields(struct file_job *job, struct change *change)
 {
 	const struct file_change *file = change->file;
 
-	if (!streq(change->reason, "drift") || file->activation != ACTIVATE_RESTART ||
+	if (change->reason != REASON_DRIFT || file->activation != ACTIVATE_RESTART ||
 		file->restart == RESTART_NEVER ||
 		budget_rest(job,
 			find_named(job->journal->units, job->journal->n_units, file->daemon.unit),
 			false) == 0)
 		return false;
-	change->held = "restarted-too-often";
+	change->held = REASON_RESTARTED_TOO_OFTEN;
 	return true;
 }
 
@@ -105,19 +105,19 @@ static bool policy_allows(const struct file_job *job, const struct file_change *
 	char why[EDIT_WHY_MAX];
 
 	if (file->restart == RESTART_NEVER || (idle && file->daemon.busy))
-		hold(job, file, "restart-pending", NULL, 0);
+		hold(job, file, REASON_RESTART_PENDING, NULL, 0);
 	else if (!file->daemon.unit[0])
-		hold(job, file, "restart-refused", NULL, FILE_RESTART_AGAIN_US);
+		hold(job, file, REASON_RESTART_REFUSED, NULL, FILE_RESTART_AGAIN_US);
 	else if (mark && mark->open) /* its result is awaited first */
-		hold(job, file, "restart-refused", NULL, FILE_RETRY_US);
+		hold(job, file, REASON_RESTART_REFUSED, NULL, FILE_RETRY_US);
 	else if (mark && applying && all_tried(job, file, mark))
 		return false;
 	else if (rest_us > 0) {
 		snprintf(why, sizeof(why), "%.60s was restarted %zu times within a day",
 			file->daemon.unit, budget_used_today(mark));
-		hold(job, file, "restarted-too-often", why, rest_us);
+		hold(job, file, REASON_RESTARTED_TOO_OFTEN, why, rest_us);
 	} else if (hour_us > 0)
-		hold(job, file, "restart-pending", NULL, hour_us);
+		hold(job, file, REASON_RESTART_PENDING, NULL, hour_us);
 	else
 		return true;
 	return false;
@@ -214,7 +214,7 @@ static size_t restore_files(
 			change = find_named(job->plan.changes, job->plan.n, key->name);
 			if (!change)
 				change = work_add_change(job, note, key, "", tried->value);
-			work_result(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
+			work_result(change, REASON_DID_NOT_COME_BACK, -ETIMEDOUT, why, NEVER);
 		}
 		n += due;
 		*failed += due && work_roll_back(job, note) < 0;
@@ -320,27 +320,27 @@ static void restart(struct file_job *job, const struct file_change *file)
 		snprintf(refusal, sizeof(refusal),
 			"%.60s is not restarted, its files do not load: %s", daemon->unit, why);
 		log_warning("runtime", "%s", refusal);
-		hold(job, file, "does-not-load", refusal, FILE_RETRY_US);
+		hold(job, file, REASON_DOES_NOT_LOAD, refusal, FILE_RETRY_US);
 		return;
 	}
 	if (r == 0)
 		r = unit_may_restart(job, daemon, why);
 	if (r < 0 && r != -ECANCELED) {
 		log_warning("runtime", "%s", why);
-		hold(job, file, r == -ENOTCONN ? "no-systemd" : "restart-refused", why,
+		hold(job, file, r == -ENOTCONN ? REASON_NO_SYSTEMD : REASON_RESTART_REFUSED, why,
 			FILE_RESTART_AGAIN_US);
 	}
 	if (r < 0 || (undo && atomic_load(&job->stale)))
 		return;
 	if (file->restart == RESTART_WHEN_IDLE && !is_idle(job, daemon)) {
-		hold(job, file, "restart-pending", NULL, 0);
+		hold(job, file, REASON_RESTART_PENDING, NULL, 0);
 		return;
 	}
 	mark = open_mark(job, file, answered);
 	if (!mark) {
 		log_error(daemon->unit,
 			"not restarted, because it could not be recorded in the journal");
-		hold(job, file, "restart-refused", NULL, FILE_RETRY_US);
+		hold(job, file, REASON_RESTART_REFUSED, NULL, FILE_RETRY_US);
 		return;
 	}
 	r = unit_restart(job, daemon, false, why);
@@ -354,11 +354,11 @@ static void restart(struct file_job *job, const struct file_change *file)
 	}
 	r = finish(job, daemon, mark, r, undo, why);
 	if (r == 0)
-		hold(job, file, NULL, NULL, FILE_SEEN_US);
+		hold(job, file, REASON_NONE, NULL, FILE_SEEN_US);
 	else if (r != -ECANCELED && (r != -ETIMEDOUT || !undo))
-		hold(job, file, "restart-refused", why, FILE_RESTART_AGAIN_US);
+		hold(job, file, REASON_RESTART_REFUSED, why, FILE_RESTART_AGAIN_US);
 	for (size_t i = 0; r == -ETIMEDOUT && undo && (change = next_change(job, file, &i));)
-		work_result(change, "did-not-come-back", -ETIMEDOUT, why, NEVER);
+		work_result(change, REASON_DID_NOT_COME_BACK, -ETIMEDOUT, why, NEVER);
 }
 
 static void reload(struct file_job *job, const struct file_change *file)
@@ -377,11 +377,11 @@ static void reload(struct file_job *job, const struct file_change *file)
 		log_warning(driver && driver->program ? driver->program : daemon->driver,
 			"did not reload its configuration: %s",
 			r == -ESRCH ? "its process cannot be seen from here" : strerror(-r));
-		hold(job, file, "reload-pending", NULL, FILE_RETRY_US);
+		hold(job, file, REASON_RELOAD_PENDING, NULL, FILE_RETRY_US);
 		return;
 	}
 	log_info(driver->program, "asked to reload its configuration");
-	hold(job, file, "reload-pending", NULL, FILE_RELOAD_AGAIN_US);
+	hold(job, file, REASON_RELOAD_PENDING, NULL, FILE_RELOAD_AGAIN_US);
 	if (!daemon->socket[0] || !driver->await_reload)
 		return;
 	host_path(&job->host, daemon->socket, path);
@@ -392,7 +392,7 @@ static void reload(struct file_job *job, const struct file_change *file)
 			return;
 		set_text(change->actual, value);
 		if (value_equal(value, change->new))
-			change->held = NULL;
+			change->held = REASON_NONE;
 	}
 }
 

@@ -216,9 +216,9 @@ int work_restore(struct file_job *job, const struct file_note *note)
 		struct change *change = work_add_change(job, &file.note, key,
 			file.written || left ? key->wanted : key->in_force_originally,
 			left ? "" : key->in_force_originally);
-		const char *reason = left                     ? "changed-since"
-				     : file.written && others ? "file-changed-since"
-							      : "original";
+		enum reason reason = left                     ? REASON_CHANGED_SINCE
+				     : file.written && others ? REASON_FILE_CHANGED_SINCE
+							      : REASON_ORIGINAL;
 
 		change->left = left;
 		work_result(change, reason, error, error < 0 ? file.why : NULL, 0);

@@ -26,12 +26,12 @@ int work_read(const struct file_job *job, struct work_file *file)
 }
 
 void work_result(
-	struct change *change, const char *reason, int error, const char *why, uint64_t retry_us)
+	struct change *change, enum reason reason, int error, const char *why, uint64_t retry_us)
 {
 	change->error = error;
 	change->reason = reason;
 	change->retry_us = retry_us;
-	change->held = NULL;
+	change->held = REASON_NONE;
 	free(change->why);
 	change->why = why && why[0] ? must(strdup(why)) : NULL;
 }
@@ -160,27 +160,27 @@ static int record(struct file_job *job, struct work_file *file)
 	return work_store(job);
 }
 
-/* Edits, verifies, records and replaces a file. On an error *reason is its slug. */
-static int write_file(struct file_job *job, struct work_file *file, const char **reason)
+/* Edits, verifies, records and replaces a file. *reason says why it failed. */
+static int write_file(struct file_job *job, struct work_file *file, enum reason *reason)
 {
 	const struct editor editor = {&job->host, job->journal->dir, &file->note.daemon,
 		file->note.path, &file->at, job->wait};
 	int r = work_read(job, file);
 
-	*reason = "unreadable";
+	*reason = REASON_UNREADABLE;
 	if (r < 0)
 		return r;
 	if (file->old.bytes)
 		text_copy(&file->new, file->old.bytes, file->old.len);
-	*reason = "verify-refused";
+	*reason = REASON_VERIFY_REFUSED;
 	r = edit_make(&editor, file->changes, file->n_changes, &file->new, file->why);
 	if (r < 0)
 		return r;
 	/* The tuner reads the file differently: another write would not help. */
-	*reason = "not-taken";
+	*reason = REASON_NOT_TAKEN;
 	if (streq(file->new.hash, file->old.hash))
 		return -ERANGE;
-	*reason = "not-recorded";
+	*reason = REASON_NOT_RECORDED;
 	r = record(job, file);
 	if (r < 0)
 		return r;
@@ -188,24 +188,24 @@ static int write_file(struct file_job *job, struct work_file *file, const char *
 		set_text(file->why, WORK_STALE);
 		return -ESTALE;
 	}
-	*reason = "write-refused";
+	*reason = REASON_WRITE_REFUSED;
 	return work_put(file, &file->new);
 }
 
 static void apply_file(struct file_job *job, const struct change *first)
 {
 	_cleanup_(work_file_clear) struct work_file file = {0};
-	static const char *const pending[] = {
-		[ACTIVATE_RELOAD] = "reload-pending",
-		[ACTIVATE_RESTART] = "restart-pending",
+	static const enum reason pending[] = {
+		[ACTIVATE_RELOAD] = REASON_RELOAD_PENDING,
+		[ACTIVATE_RESTART] = REASON_RESTART_PENDING,
 	};
-	const char *reason;
+	enum reason reason;
 	uint64_t retry_us;
 	int r;
 
 	collect_changes(job, first, &file);
 	r = write_file(job, &file, &reason);
-	retry_us = streq(reason, "verify-refused") ? FILE_REFUSED_US : FILE_RETRY_US;
+	retry_us = reason_rows[reason].retry ? FILE_RETRY_US : FILE_REFUSED_US;
 	for (size_t i = 0; i < file.n_changes; i++) {
 		struct change *change = file.changes[i];
 
@@ -220,7 +220,7 @@ static void apply_file(struct file_job *job, const struct change *first)
 			copy_text(change->actual, SETTING_VALUE_MAX, change->new);
 		log_info(change->name, "%s -> %s in %s (%s)",
 			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
-			file.note.path, change->reason);
+			file.note.path, reason_rows[change->reason].slug);
 	}
 }
 
@@ -234,7 +234,7 @@ static void apply_all(struct file_job *job, bool resumed)
 		if (change->error < 0)
 			continue;
 		if (resumed) /* the plan was made before that */
-			work_result(change, "not-recorded", -ESTALE,
+			work_result(change, REASON_NOT_RECORDED, -ESTALE,
 				"an earlier restart had to finish first: try again", 0);
 		else if (change->kind == SETTING_PIN)
 			pin_apply(job, change);

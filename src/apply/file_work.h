@@ -38,7 +38,7 @@ int work_read(const struct file_job *job, struct work_file *file);
 
 /* Sets a change's result. why may be NULL. */
 void work_result(
-	struct change *change, const char *reason, int error, const char *why, uint64_t retry_us);
+	struct change *change, enum reason reason, int error, const char *why, uint64_t retry_us);
 
 /* Stores the journal; job->error gets the result. 0 or -errno. */
 int work_store(struct file_job *job);

@@ -13,7 +13,7 @@ struct pin {
 	struct pin_record record;
 	struct image_runtime runtime;
 	bool was, is; /* pinned: before, and as last read */
-	const char *reason;
+	enum reason reason;
 	char why[EDIT_WHY_MAX];
 };
 
@@ -48,7 +48,7 @@ static int set_pin(struct pin *pin, bool pinned)
 	char path[PATH_MAX];
 	int r;
 
-	pin->reason = "unreadable";
+	pin->reason = REASON_UNREADABLE;
 	pin->runtime.driver = runtime_driver_find(target->driver);
 	if (!pin->runtime.driver || !pin->runtime.driver->pin)
 		return -EOPNOTSUPP;
@@ -59,7 +59,7 @@ static int set_pin(struct pin *pin, bool pinned)
 	/* An image that is gone may still be in a file of pins. */
 	if (r < 0 || (pinned && pin->is))
 		return r;
-	pin->reason = "not-recorded";
+	pin->reason = REASON_NOT_RECORDED;
 	if (pin->job->task == FILE_APPLY && atomic_load(&pin->job->stale)) {
 		set_text(pin->why, WORK_STALE);
 		return -ESTALE;
@@ -67,7 +67,7 @@ static int set_pin(struct pin *pin, bool pinned)
 	r = pinned ? store_record(pin) : 0;
 	if (r < 0)
 		return r;
-	pin->reason = "write-refused";
+	pin->reason = REASON_WRITE_REFUSED;
 	r = pin->runtime.driver->pin(
 		&pin->runtime, &pin->job->host, target->image, pinned, pin->job->wait, pin->why);
 	if (r == -ENOENT && !pinned)
@@ -80,7 +80,7 @@ static int set_pin(struct pin *pin, bool pinned)
 	}
 	if (r < 0 || pin->is == pinned)
 		return r;
-	pin->reason = "not-taken";
+	pin->reason = REASON_NOT_TAKEN;
 	return -ERANGE;
 }
 
@@ -123,7 +123,7 @@ void pins_restore(struct file_job *job)
 		change = plan_add(&job->plan, NULL, pin.record.name, pin.record.tuner,
 			pin.was ? PINNED : NOT_PINNED, NOT_PINNED);
 		change->kind = SETTING_PIN;
-		work_result(change, "original", r, pin.why, 0);
+		work_result(change, REASON_ORIGINAL, r, pin.why, 0);
 		if (r == 0)
 			forget_record(&pin);
 		if (r < 0)

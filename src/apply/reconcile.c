@@ -97,12 +97,12 @@ static void judge_difference(
 	if (on_drift != ON_DRIFT_ENFORCE)
 		setting_become(setting,
 			on_drift == ON_DRIFT_REPORT ? SETTING_DRIFTED : SETTING_YIELDED,
-			"left-by-on-drift", 0, NULL);
+			REASON_LEFT_BY_ON_DRIFT, 0, NULL);
 	/* A pull drops the pin of its image. That is not a fight. */
 	else if (want->kind != SETTING_PIN && has_drifted(drift, DRIFTS_A_DAY + 1, now))
-		setting_become(setting, SETTING_YIELDED, "rewritten-too-often", 0, NULL);
+		setting_become(setting, SETTING_YIELDED, REASON_REWRITTEN_TOO_OFTEN, 0, NULL);
 	else
-		setting_become(setting, SETTING_PENDING, "drift", 0, NULL);
+		setting_become(setting, SETTING_PENDING, REASON_DRIFT, 0, NULL);
 }
 
 /* After a restart of the agent, only the record says that the value failed. */
@@ -115,7 +115,7 @@ static void judge_failed(struct setting *setting, const struct want *want)
 		want->file->daemon.unit, want->wanted, want->file->daemon.unit);
 	if (setting->why[0])
 		set_text(why, setting->why);
-	setting_become(setting, SETTING_FAILED, "did-not-come-back", -ETIMEDOUT, why);
+	setting_become(setting, SETTING_FAILED, REASON_DID_NOT_COME_BACK, -ETIMEDOUT, why);
 }
 
 static void judge(
@@ -127,7 +127,7 @@ static void judge(
 	uint64_t now = input->decide->now_us;
 	enum mode mode = input->decide->mode;
 	/* For files and pins the tuner has a more exact reason. */
-	const char *own_reason = want->kind != SETTING_VALUE ? want->reason : NULL;
+	enum reason own_reason = want->kind != SETTING_VALUE ? want->reason : REASON_NONE;
 	const char *configured = want->configured[0] ? want->configured : want->wanted;
 
 	/* A changed configuration is a new attempt. */
@@ -146,23 +146,23 @@ static void judge(
 	setting->mode = mode;
 	if (want->error == -ENOENT) {
 		setting_become(setting, SETTING_UNSUPPORTED,
-			own_reason ? own_reason : "not-in-this-kernel",
+			own_reason ? own_reason : REASON_NOT_IN_THIS_KERNEL,
 			want->requested ? want->error : 0, NULL);
 	} else if (want->error < 0) {
-		setting_become(setting, SETTING_FAILED, "unreadable", want->error, NULL);
+		setting_become(setting, SETTING_FAILED, REASON_UNREADABLE, want->error, NULL);
 	} else if (want->wanted[0] == '\0') {
 		setting_become(
-			setting, SETTING_OBSERVED, own_reason ? own_reason : "kept", 0, NULL);
+			setting, SETTING_OBSERVED, own_reason ? own_reason : REASON_KEPT, 0, NULL);
 	} else if (mode == MODE_RELEASED && seen->original) {
-		setting_become(setting, SETTING_FAILED, "not-restored",
+		setting_become(setting, SETTING_FAILED, REASON_NOT_RESTORED,
 			setting->error ? setting->error : -EIO,
 			setting->state == SETTING_FAILED ? setting->why : "");
 	} else if (mode != MODE_ENFORCE) {
 		setting_become(setting, SETTING_OBSERVED,
-			mode == MODE_RELEASED ? "restored" : "observe-mode", 0, NULL);
+			mode == MODE_RELEASED ? REASON_RESTORED : REASON_OBSERVE_MODE, 0, NULL);
 	} else if (want->kind == SETTING_VALUE ? !input->values_recordable
 					       : !input->files_recordable) {
-		setting_become(setting, SETTING_OBSERVED, "not-recorded", 0, NULL);
+		setting_become(setting, SETTING_OBSERVED, REASON_NOT_RECORDED, 0, NULL);
 	} else if (!in_force && seen->failed) {
 		judge_failed(setting, want);
 	} else if (!written) {
@@ -171,13 +171,13 @@ static void judge(
 		setting->drift.seen = false;
 		copy_text(setting->drift.confirmed, SETTING_VALUE_MAX, seen->current);
 		if (in_force) {
-			setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
+			setting_become(setting, SETTING_IN_SYNC, REASON_IN_SYNC, 0, NULL);
 			setting->retry_at_us = 0;
 		} else if (setting->state != SETTING_YIELDED &&
 			   (now >= setting->retry_at_us || setting->state != SETTING_PENDING)) {
 			setting_become(setting, SETTING_PENDING,
-				want->file->activation == ACTIVATE_RELOAD ? "reload-pending"
-									  : "restart-pending",
+				want->file->activation == ACTIVATE_RELOAD ? REASON_RELOAD_PENDING
+									  : REASON_RESTART_PENDING,
 				0, NULL);
 		}
 	}
@@ -305,26 +305,26 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 			if (setting_become(setting, SETTING_FAILED, change->reason, r, change->why))
 				log_warning(change->name, "not set to %s: %s: %s", change->new,
 					change->why ? change->why : strerror(-r),
-					entry_help("reason", change->reason));
+					reason_rows[change->reason].help);
 		} else if (change->held) {
-			bool yields = streq(change->held, "restarted-too-often") &&
+			bool yields = change->held == REASON_RESTARTED_TOO_OFTEN &&
 				      has_drifted(&setting->drift, 1, now);
 
 			if (setting_become(setting, yields ? SETTING_YIELDED : SETTING_PENDING,
 				    change->held, 0, change->why) &&
 				!yields)
 				log_info(change->name, "%s is in the file: %s", change->new,
-					entry_help("reason", change->held));
+					reason_rows[change->held].help);
 		} else {
 			/* gc_thresh2 grows with gc_thresh3, whose line is enough. */
 			bool minor = change->grown && change->target.level == 2;
 
 			log_line(minor ? LOG_DEBUG : LOG_INFO, change->name, "%s -> %s (%s)",
 				change->old[0] ? change->old : "nothing", change->actual,
-				change->reason);
+				reason_rows[change->reason].slug);
 			copy_text(setting->drift.confirmed, SETTING_VALUE_MAX,
 				change->file ? change->new : change->actual);
-			setting_become(setting, SETTING_IN_SYNC, "in-sync", 0, NULL);
+			setting_become(setting, SETTING_IN_SYNC, REASON_IN_SYNC, 0, NULL);
 		}
 	}
 }
@@ -343,6 +343,6 @@ void reconcile_reset(struct node *node, const char *tuner, bool forget)
 			forget_drift(&setting->drift);
 		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED ||
 			setting->state == SETTING_FAILED || setting->state == SETTING_PENDING)
-			setting_become(setting, SETTING_PENDING, "configured", 0, NULL);
+			setting_become(setting, SETTING_PENDING, REASON_CONFIGURED, 0, NULL);
 	}
 }

@@ -335,7 +335,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 			change->error = put_record(store, &record);
 		}
 		if (change->error < 0) {
-			change->reason = "not-recorded";
+			change->reason = REASON_NOT_RECORDED;
 			continue;
 		}
 		change->error = write_and_read_back(host, change);
@@ -345,14 +345,14 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		 * another value read back may be someone else's.
 		 */
 		if (change->error == 0 ||
-			(change->error == -ERANGE && !streq(change->reason, "drift") &&
+			(change->error == -ERANGE && change->reason != REASON_DRIFT &&
 				value_is_foreign(&record, change->actual))) {
 			set_text(record.before, change->actual);
 			(void)put_record(store, &record);
 		}
 		if (change->error >= 0)
 			continue;
-		change->reason = change->error == -ERANGE ? "not-taken" : "write-refused";
+		change->reason = change->error == -ERANGE ? REASON_NOT_TAKEN : REASON_WRITE_REFUSED;
 		/* Nothing was written. If others write the wanted value, it is theirs. */
 		if (!value_equal(change->actual, change->old))
 			continue;
@@ -381,16 +381,16 @@ void values_restore(
 		if (r == -ENOENT) {
 			/* The device or module was removed, or this process cannot see it. */
 			change->left = true;
-			change->reason = "not-in-this-kernel";
+			change->reason = REASON_NOT_IN_THIS_KERNEL;
 		} else if (r == 0 && value_is_foreign(record, change->old)) {
 			change->left = true;
-			change->reason = "changed-since";
+			change->reason = REASON_CHANGED_SINCE;
 			log_notice(change->name, "left at %s: someone else changed it since",
 				change->old);
 			forget_record(store, change->name);
 		} else {
 			change->error = r;
-			change->reason = "original";
+			change->reason = REASON_ORIGINAL;
 			set_text(change->new, record->original);
 		}
 	}
@@ -420,6 +420,6 @@ void values_restore(
 				strerror(-change->error));
 		else if (!value_equal(change->old, change->new))
 			log_info(change->name, "%s -> %s (%s)", change->old, change->new,
-				change->reason);
+				reason_rows[change->reason].slug);
 	}
 }

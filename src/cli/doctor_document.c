@@ -2,6 +2,7 @@
 #include "cli/doctor.h"
 
 #include "cli/cli.h"
+#include "report/report.h"
 #include "tuners/table.h"
 
 #include <fnmatch.h>
@@ -228,7 +229,7 @@ static void add_settings(cJSON *document, const cJSON *status, const cJSON *igno
 			finding.condition = type->name;
 			finding.status = severity_names[type->severity];
 			finding.since = since(status, condition);
-			finding.breaks = entry_help("reason", reason);
+			finding.breaks = reason_rows[reason_parse(reason)].help;
 			finding.now = type->now;
 		}
 		snprintf(finding.message, sizeof(finding.message), "%s, wanted %s: %s (%s)%s%s",
@@ -258,15 +259,12 @@ static bool is_covered(const cJSON *status, const char *type)
 static const char *condition_status(const cJSON *condition)
 {
 	const char *status = json_text_at(condition, "status");
-	const struct reason *reason = reason_find(json_text_at(condition, "reason"));
 
 	if (streq(status, "True"))
 		return json_text_at(condition, "severity");
 	if (streq(status, "False"))
 		return "ok";
-	return (reason && reason->absent) || streq(json_text_at(condition, "reason"), "tuner-off")
-		       ? "absent"
-		       : "unknown";
+	return condition_is_absent(condition) ? "absent" : "unknown";
 }
 
 static void add_conditions(cJSON *document, const cJSON *status, const cJSON *ignore)
@@ -286,9 +284,8 @@ static void add_conditions(cJSON *document, const cJSON *status, const cJSON *ig
 			is_covered(status, finding.name))
 			continue;
 		if (!message[0])
-			message = entry_help("reason", reason);
-		snprintf(finding.message, sizeof(finding.message), "%s: %s", reason,
-			message ? message : "");
+			message = reason_rows[reason_parse(reason)].help;
+		snprintf(finding.message, sizeof(finding.message), "%s: %s", reason, message);
 		if (type) {
 			finding.breaks = type->help;
 			finding.now = type->now;

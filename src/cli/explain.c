@@ -57,7 +57,8 @@ static void print_here(struct search *search, const struct explanation *entry)
 		if (!streq(name, entry->name) && fnmatch(entry->name, name, 0) != 0)
 			continue;
 		if (i == 0) {
-			const char *why = entry_help("reason", json_text_at(item, "reason"));
+			enum reason reason = reason_parse(json_text_at(item, "reason"));
+			const char *help = reason_rows[reason].help;
 
 			snprintf(text, sizeof(text),
 				"%s: %s, wanted %s, mode %s, %s since %s: %s%s%s%s%s", name,
@@ -67,7 +68,7 @@ static void print_here(struct search *search, const struct explanation *entry)
 				json_text_at(item, "mode"), json_text_at(item, "state"),
 				json_text_at(item, "since"), json_text_at(item, "reason"),
 				json_text_at(item, "why")[0] ? ": " : "", json_text_at(item, "why"),
-				why ? ": " : "", why ? why : "");
+				help[0] ? ": " : "", help);
 		} else if (i == 1) {
 			double used = json_number_at(item, "used"),
 			       max = json_number_at(item, "max");
@@ -92,7 +93,7 @@ static void print_here(struct search *search, const struct explanation *entry)
 
 static void print_entry(struct search *search, const struct explanation *entry)
 {
-	const struct reason *reason = entry->condition ? entry->condition->reasons : NULL;
+	const enum reason *reason = entry->condition ? entry->condition->reasons : NULL;
 	const struct config_option *item = entry->row ? entry->row->items : NULL;
 	char takes[OPTION_TEXT_MAX] = "", text[OPTION_TEXT_MAX + OPTION_NAME_MAX];
 
@@ -117,8 +118,9 @@ static void print_entry(struct search *search, const struct explanation *entry)
 	line(search, "breaks", entry->breaks);
 	line(search, "now", entry->now);
 	line(search, "source", entry->source);
-	for (; reason && reason->slug; reason++) {
-		snprintf(text, sizeof(text), "%s: %s", reason->slug, reason->help);
+	for (; reason && *reason; reason++) {
+		snprintf(text, sizeof(text), "%s: %s", reason_rows[*reason].slug,
+			reason_rows[*reason].help);
 		line(search, "reason", text);
 	}
 	print_here(search, entry);

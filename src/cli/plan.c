@@ -15,6 +15,7 @@ int print_changes(cJSON *document, const char *nothing)
 	const cJSON *changes = json_at(document, "changes"), *change;
 	struct screen screen = screen_open();
 	int width = 0, r = EXIT_OK;
+	bool explained[REASONS] = {false};
 
 	if (!cJSON_IsArray(changes))
 		return cli_fail("agent", "the answer has an unknown form");
@@ -32,22 +33,19 @@ int print_changes(cJSON *document, const char *nothing)
 				name, "not %s%s: %s", new[0] ? "set to " : "removed", new, error);
 		else if (!cJSON_IsString(json_at(change, "new")))
 			printf("%-*s  %s left  (%s)\n", width, name, shown(old), reason);
-		else if (!streq(old, new) || !streq(reason, "original"))
+		else if (!streq(old, new) || reason_parse(reason) != REASON_ORIGINAL)
 			printf("%-*s  %s -> %s  (%s)\n", width, name, shown(old), shown(new),
 				reason);
 		/* Else restore found the original in place. */
 	}
 	cJSON_ArrayForEach (change, changes) {
-		const char *reason = json_text_at(change, "reason");
-		const char *help = entry_help("reason", reason);
-		const cJSON *first = changes->child; /* each reason is explained once */
+		enum reason reason = reason_parse(json_text_at(change, "reason"));
 
-		while (!streq(json_text_at(first, "reason"), reason))
-			first = first->next;
-		if (!help || first != change)
+		if (reason == REASON_NONE || explained[reason])
 			continue;
-		draw(&screen, COLOR_NONE, "  %s: ", reason);
-		draw_wrapped(&screen, 4, "%s", help);
+		explained[reason] = true;
+		draw(&screen, COLOR_NONE, "  %s: ", reason_rows[reason].slug);
+		draw_wrapped(&screen, 4, "%s", reason_rows[reason].help);
 	}
 	if (cJSON_GetArraySize(changes) == 0)
 		puts(nothing);
@@ -92,7 +90,7 @@ static int plan_of_agent(const struct cli *cli)
 			continue;
 		change = plan_add(&plan, NULL, json_text_at(setting, "name"),
 			json_text_at(setting, "tuner"), actual, wanted);
-		change->reason = json_text_at(setting, "reason");
+		change->reason = reason_parse(json_text_at(setting, "reason"));
 	}
 	r = print_plan(cli, &plan, "Nothing to change.");
 	plan_clear(&plan);

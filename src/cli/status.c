@@ -189,8 +189,7 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 		const char *reason = json_text_at(condition, "reason");
 		const char *status = json_text_at(condition, "status");
 		const char *word = condition_word(condition, status);
-		const struct reason *row = reason_find(reason);
-		const char *what = row ? row->absent : NULL;
+		const char *what = reason_rows[reason_parse(reason)].absent;
 
 		if (what && !strstr(absent, what))
 			text_append(absent, sizeof(absent), "%s%s", absent[0] ? ", " : "", what);

@@ -80,7 +80,7 @@ const char *const verdict_names[] = {
 	[VERDICT_CRITICAL] = "critical",
 };
 
-void condition_raise(struct condition_reading *reading, const char *reason, const char *format, ...)
+void condition_raise(struct condition_reading *reading, enum reason reason, const char *format, ...)
 {
 	char text[CONDITION_MESSAGE_MAX];
 	va_list args;
@@ -93,10 +93,16 @@ void condition_raise(struct condition_reading *reading, const char *reason, cons
 	reading->reason = reason;
 }
 
-void condition_unknown(struct condition_reading *reading, const char *reason)
+void condition_unknown(struct condition_reading *reading, enum reason reason)
 {
 	reading->status = CONDITION_UNKNOWN;
+	reading->limit = NULL;
 	reading->reason = reason;
+}
+
+const char *condition_reason(const struct condition_reading *reading)
+{
+	return reading->limit ? reading->limit : reason_rows[reading->reason].slug;
 }
 
 enum severity condition_severity(const struct condition_reading *reading)

@@ -100,7 +100,7 @@ struct limit_reading *proposal_limit(struct proposal *proposal)
 }
 
 struct condition_reading *proposal_condition(
-	struct proposal *proposal, const struct condition_type *type, const char *reason)
+	struct proposal *proposal, const struct condition_type *type, enum reason reason)
 {
 	struct condition_reading *reading = add_element(
 		&proposal->conditions, &proposal->n_conditions, &proposal->conditions_allocated);

@@ -25,14 +25,14 @@ const char *const setting_state_names[] = {
 	[SETTING_OBSERVED] = "observed",
 };
 
-bool setting_become(struct setting *setting, enum setting_state state, const char *reason,
+bool setting_become(struct setting *setting, enum setting_state state, enum reason reason,
 	int error, const char *why)
 {
-	bool news = setting->state != state || !setting->reason || !streq(setting->reason, reason);
+	bool news = setting->state != state || setting->reason != reason;
 
 	/* A retry that fails again changes nothing. */
 	if (!(setting->state == SETTING_FAILED && state == SETTING_PENDING) &&
-		!(setting->since_of && streq(setting->since_of, reason))) {
+		setting->since_of != reason) {
 		setting->since_of = reason;
 		setting->since_us = realtime_us();
 	}

@@ -707,12 +707,13 @@ static void check_limit(
 static const char *object_of(const struct recorder *recorder, const struct condition *condition)
 {
 	const struct node *node = recorder->node;
-	const struct limit *limit = limit_of(recorder, condition->now.reason);
 
-	for (size_t i = 0; i < node->n_limits && !limit; i++)
+	if (condition->now.limit)
+		return condition->now.limit;
+	for (size_t i = 0; i < node->n_limits; i++)
 		if (node->limits[i].now.condition == condition->now.type)
-			limit = &node->limits[i];
-	return limit ? limit->now.name : condition->now.type->name;
+			return node->limits[i].now.name;
+	return condition->now.type->name;
 }
 
 static void check_conditions(struct recorder *recorder, uint64_t now)

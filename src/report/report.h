@@ -49,7 +49,10 @@ const char *cell_text(const struct column *column, const cJSON *row, char *text,
 /* Whether the row is a warning or critical. */
 bool has_problem(const cJSON *row);
 
-/* False if the condition is OK, does not apply to this node, or its tuner is off. */
+/* True if the condition does not apply to this node or its tuner is off. */
+bool condition_is_absent(const cJSON *row);
+
+/* False if the condition is OK or absent. */
 bool condition_is_listed(const cJSON *row);
 
 /* The word that is shown: the severity for "True", "OK" for "False", else word itself. */

@@ -93,7 +93,7 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "actual", setting->actual);
 		json_text(object, "original", setting->original);
 		json_text(object, "state", setting_state_names[setting->state]);
-		json_text(object, "reason", setting->reason);
+		json_text(object, "reason", reason_rows[setting->reason].slug);
 		json_text(object, "why", setting->why);
 		json_time(object, "since", setting->since_us);
 	}
@@ -104,7 +104,7 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "type", now->type->name);
 		json_text(object, "status", condition_status_names[now->status]);
 		json_text(object, "severity", severity_names[condition_severity(now)]);
-		json_text(object, "reason", now->reason);
+		json_text(object, "reason", condition_reason(now));
 		json_text(object, "message", now->message);
 		json_time(object, "since", node->conditions[i].since_us);
 	}
@@ -189,7 +189,7 @@ cJSON *report_health(const struct node *node)
 
 		json_text(check, "type", condition->now.type->name);
 		json_text(check, "status", verdict_names[condition_verdict(condition)]);
-		json_text(check, "reason", condition->now.reason);
+		json_text(check, "reason", condition_reason(&condition->now));
 		json_text(check, "message", condition->now.message);
 	}
 	return root;
@@ -272,13 +272,16 @@ bool has_problem(const cJSON *row)
 	return tone == TONE_WARNING || tone == TONE_BAD;
 }
 
+bool condition_is_absent(const cJSON *row)
+{
+	enum reason reason = reason_parse(json_text_at(row, "reason"));
+
+	return reason_rows[reason].absent || reason == REASON_TUNER_OFF;
+}
+
 bool condition_is_listed(const cJSON *row)
 {
-	const char *reason = json_text_at(row, "reason");
-	const struct reason *known = reason_find(reason);
-
-	return !streq(json_text_at(row, "status"), "False") && !(known && known->absent) &&
-	       !streq(reason, "tuner-off");
+	return !streq(json_text_at(row, "status"), "False") && !condition_is_absent(row);
 }
 
 const char *condition_word(const cJSON *row, const char *word)
@@ -307,7 +310,7 @@ cJSON *report_plan(const struct plan *plan, bool done)
 		else
 			json_text(object, "new", change->new);
 		add_text_or_null(object, "actual", done ? change->actual : NULL);
-		json_text(object, "reason", change->reason);
+		json_text(object, "reason", reason_rows[change->reason].slug);
 		add_text_or_null(object, "error",
 			!bad          ? NULL
 			: change->why ? change->why

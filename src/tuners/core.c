@@ -6,33 +6,14 @@
  * metrics of every limit, setting and condition.
  */
 
-static const struct reason drift_reasons[] = {
-	{"all-in-sync", "No managed setting differs because of someone else's change."},
-	{0},
-};
+static const enum reason drift_reasons[] = {REASON_ALL_IN_SYNC, 0};
 
-static const struct reason failed_reasons[] = {
-	{"none-failed", "Every managed setting could be read and written."},
-	{0},
-};
+static const enum reason failed_reasons[] = {REASON_NONE_FAILED, 0};
 
-static const struct reason config_reasons[] = {
-	{"config-valid", "The configuration on disk is the one in use."},
-	{"config-fault",
-		"The configuration on disk has a fault. The last good one is in use, also after a "
-		"restart or a reboot."},
-	{0},
-};
+static const enum reason config_reasons[] = {REASON_CONFIG_VALID, REASON_CONFIG_FAULT, 0};
 
-static const struct reason agent_reasons[] = {
-	{"all-active", "Every enabled tuner is fully active."},
-	{"tuner-degraded", "This node lacks something that a tuner needs."},
-	{"values-unrecorded",
-		"Originals of kernel values cannot be recorded in /run/headroom, so values are "
-		"only observed."},
-	{"journal-unusable", "The journal of original files cannot be read or written."},
-	{0},
-};
+static const enum reason agent_reasons[] = {REASON_ALL_ACTIVE, REASON_TUNER_DEGRADED,
+	REASON_VALUES_UNRECORDED, REASON_JOURNAL_UNUSABLE, 0};
 
 static const struct condition_type conditions[] = {
 	[CORE_SETTING_DRIFTED] = {"SettingDrifted", SEVERITY_WARNING,
@@ -53,85 +34,6 @@ static const struct condition_type conditions[] = {
 		"A feature is off because the node or the agent's privileges lack something. The "
 		"message names it, the error and the cure.",
 		agent_reasons, .now = "headroom version: it lists what each tuner lacks"},
-	{0},
-};
-
-static const struct reason reasons[] = {
-	{"in-sync", "The value read from the node is the wanted one."},
-	{"configured", "The configuration or its defaults ask for this value."},
-	{"profile", "The chosen profile asks for this value."},
-	{"administrator-higher",
-		"The administrator's value is higher than the configured one and is kept: values "
-		"are only raised, unless the configuration says lower: true or exact: true."},
-	{"kept", "The configuration says keep: the value is read and never written."},
-	{"observe-mode", "The mode is observe: nothing is written."},
-	{"restored",
-		"headroom restore restored the original. Nothing is written until headroom apply."},
-	{"not-restored",
-		"headroom restore could not restore the original, which is still recorded. Run "
-		"headroom restore again once the cause is gone."},
-	{"drift", "Someone else changed the value. on_drift: enforce sets it again."},
-	{"left-by-on-drift", "Someone else changed the value, and on_drift leaves it changed."},
-	{"rewritten-too-often",
-		"Someone else changed the value more than 5 times within a day, so it is no longer "
-		"set. headroom apply, a reload or a restart tries again."},
-	{"restarted-too-often",
-		"The agent restarts a program at most 3 times within an hour and 5 times within a "
-		"day, for whatever reason, and keeps the last of them for a roll-back or restore. A value that someone else keeps changing is no "
-		"longer set; another one waits until a restart is allowed again. headroom apply "
-		"does not lift this bound: find the other writer, or restart the program by hand.",
-		.unmet = true},
-	{"not-in-this-kernel", "The running kernel has no such setting."},
-	{"unreadable", "The value could not be read."},
-	{"not-recorded",
-		"The original could not be recorded, so nothing was written. Free space in "
-		"/run/headroom (kernel values) or /var/lib/headroom (files), or make it writable.",
-		.unmet = true},
-	{"write-refused", "The kernel refused the write."},
-	{"not-taken",
-		"The kernel accepted the write, but another value was read back: it rounds or "
-		"limits the value."},
-	{"restart-pending",
-		"The file has the wanted value, which takes effect when the program restarts. "
-		"runtime.restart says whether the agent restarts it."},
-	{"reload-pending",
-		"The file has the wanted value. The program was asked to reload it and has not "
-		"confirmed that it did."},
-	{"restart-refused",
-		"The file has the wanted value, but the program was not restarted: systemd did not "
-		"answer, the journal could not be written, or the restart would stop other units "
-		"too. The log has the cause.",
-		.unmet = true},
-	{"no-systemd",
-		"The file has the wanted value, but systemd cannot be reached to restart the "
-		"program. Restart it by hand."},
-	{"does-not-load",
-		"The program rejects its configuration on disk, so it is not restarted. The "
-		"message has the fault."},
-	{"no-effect",
-		"The program was restarted but does not use the value. The agent does not restart "
-		"it again for this value. Find out which file it reads, then run headroom apply."},
-	{"verify-refused",
-		"The program or a check rejected the new file, so the file was not changed."},
-	{"did-not-come-back",
-		"The program did not answer after its restart, so the previous file was restored. "
-		"The agent tries this value again only after headroom apply."},
-	{"original", "The value found before the first write is restored."},
-	{"original-at-next-start",
-		"The original is in the file again and takes effect at the program's next start. "
-		"Until then the program keeps the value it has: runtime.restart says whether it is "
-		"restarted."},
-	{"changed-since",
-		"Someone else changed the value since it was last written, so it is left alone."},
-	{"file-changed-since",
-		"Someone else changed the file since, so only this value is restored in it."},
-	{"sample-overdue",
-		"A sample has not ended for 30 seconds, so its settings and conditions are "
-		"unknown: a file system or a program that it reads hangs. Other tuners, apply and "
-		"restore do not wait for archives of images that hang.",
-		.unmet = true},
-	{"within-limit", "The use is below the limit."},
-	{"tuner-off", "The tuner that checks this is off."},
 	{0},
 };
 
@@ -257,6 +159,5 @@ static const struct metric_row metric_rows[] = {
 const struct tuner_tables core_tables = {
 	.explanations = explanations,
 	.conditions = conditions,
-	.reasons = reasons,
 	.metric_rows = metric_rows,
 };

@@ -24,28 +24,6 @@ const struct tuner_ops *tuner_find(const char *name)
 	return NULL;
 }
 
-static const struct reason *find_slug(const struct reason *row, const char *slug)
-{
-	for (; row && row->slug; row++)
-		if (streq(row->slug, slug))
-			return row;
-	return NULL;
-}
-
-const struct reason *reason_find(const char *slug)
-{
-	const struct reason *found = NULL;
-
-	for (size_t i = 0; all_tables[i] && !found; i++) {
-		const struct condition_type *type = all_tables[i]->conditions;
-
-		found = find_slug(all_tables[i]->reasons, slug);
-		for (; type && type->name && !found; type++)
-			found = find_slug(type->reasons, slug);
-	}
-	return found;
-}
-
 const char *entry_help(const char *kind, const char *name)
 {
 	size_t n;
@@ -150,19 +128,12 @@ static void add(struct list *list, struct explanation entry)
 	*add_element(&list->entries, &list->n, &list->allocated) = entry;
 }
 
-static void add_reasons(struct list *list, const struct reason *row)
-{
-	for (; row && row->slug; row++)
-		add(list, (struct explanation){row->slug, "reason", .help = row->help});
-}
-
 struct explanation *all_entries(size_t *n)
 {
 	struct list list = {0};
 
 	for (size_t i = 0; all_tables[i]; i++) {
 		const struct tuner_tables *tables = all_tables[i];
-		const struct reason *last = NULL;
 
 		if (tables->summary)
 			add(&list, (struct explanation){tuner_table[i - 1]->name, "tuner",
@@ -177,22 +148,18 @@ struct explanation *all_entries(size_t *n)
 					.detail = option_details[row->type], .row = row});
 		for (const struct explanation *row = tables->explanations; row && row->name; row++)
 			add(&list, *row);
-		for (const struct condition_type *row = tables->conditions; row && row->name;
-			row++) {
+		for (const struct condition_type *row = tables->conditions; row && row->name; row++)
 			add(&list, (struct explanation){row->name, "condition", row->help,
 					   .detail = severity_details[row->severity],
 					   .condition = row, .now = row->now});
-			if (row->reasons !=
-				last) /* rows that follow each other may share a table */
-				add_reasons(&list, row->reasons);
-			last = row->reasons;
-		}
-		add_reasons(&list, tables->reasons);
 		for (const struct metric_row *row = tables->metric_rows; row && row->name; row++)
 			add(&list, (struct explanation){row->name, "metric", row->help, row->unit,
 					   .detail = metric_details[row->type],
 					   .labels = row->labels});
 	}
+	for (int i = REASON_NONE + 1; i < REASONS; i++)
+		add(&list, (struct explanation){reason_rows[i].slug, "reason", reason_rows[i].help,
+				   .detail = reason_act_text((enum reason)i)});
 	for (const struct explanation *row = node_checks; row->name; row++)
 		add(&list, *row);
 	for (const struct profile *row = profile_table; row->name; row++)

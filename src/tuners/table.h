@@ -42,9 +42,6 @@ extern const struct explanation node_checks[];
 /* Checks that doctor.ignore has names of checks. */
 void checks_validate(const struct config *config, struct config_fault_list *faults);
 
-/* The row of a reason; NULL for none. */
-const struct reason *reason_find(const char *slug);
-
 /* The help of an entry, by its kind ("reason", "condition", ...) and name; or NULL. */
 const char *entry_help(const char *kind, const char *name);
 

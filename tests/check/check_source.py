@@ -29,10 +29,11 @@ WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NE
 READING_FOPEN = re.compile(r'fopen\([^;]*,\s*"re"\)')
 OTHER_WRITING = {}
 
-SLUG = re.compile(r'"([a-z]+(?:-[a-z0-9]+)*)"')
-# A function with a parameter `reason` passes on the literal of its caller.
-DEFINITION = re.compile(r"^(static )?[a-z][\w *]*?\b(\w+)\(([^;{}]*?)\)\n\{", re.M)
-ASSIGNMENT = re.compile(r"\breason(?:\s*\[[^\]]*\])*\s*=\s*([^;,}]+)")
+REASON_ROWS = Path("include/headroom/reason_rows.h")
+ROW = re.compile(r'^ROW\((\w+), "([^"]+)"', re.M)
+# Lists, comparisons and tables by reason do not give a reason.
+NOT_GIVEN = re.compile(r"const enum reason \w+\[\] = \{.*?\};|[=!]= REASON_\w+|\[REASON_\w+\]", re.S)
+CALL_OF_STREQ = re.compile(r"\bstreq(\((?:[^()]|\([^()]*\))*\))")
 
 FUNCTION_MAX = 80
 FUNCTION_P90_MAX = 45
@@ -67,59 +68,19 @@ def check_includes_and_writers(tree):
                 yield f"{path}: uses {', '.join(sorted(found))}: only {' and '.join(WRITERS)} change the node"
 
 
-def split_arguments(text, start):
-    """The arguments of the call with its opening parenthesis at start."""
-    depth, arguments, begin, quoted = 0, [], start + 1, False
-    for i in range(start, len(text)):
-        c = text[i]
-        if c == '"' and text[i - 1] != "\\":
-            quoted = not quoted
-        if quoted:
-            continue
-        if c in "([{":
-            depth += 1
-        elif c in ")]}":
-            depth -= 1
-        if depth == 0 or (depth == 1 and c == ","):
-            arguments.append(text[begin:i])
-            begin = i + 1
-        if depth == 0:
-            return arguments
-    return arguments
-
-
-def functions_with_reason(text, public=False):
-    """{function: index of its parameter reason}"""
-    return {
-        name: index
-        for static, name, parameters in DEFINITION.findall(text)
-        for index, parameter in enumerate(parameters.split(","))
-        if not (public and static) and re.search(r"const char \*\s*reason$", parameter.strip())
-    }
-
-
-def used_reasons(text, functions):
-    slugs = {slug for expression in ASSIGNMENT.findall(text) for slug in SLUG.findall(expression)}
-    for name, index in functions.items():
-        for call in re.finditer(rf"\b{name}\(", text):
-            slugs.update(SLUG.findall("".join(split_arguments(text, call.end() - 1)[index : index + 1])))
-    return slugs
-
-
 def check_reasons(tree):
-    """The code uses only reasons of the tables, and all of them."""
-    table, used = {name for kind, name in tree.names if kind == "reason"}, set()
-    for directory in ("tuners", "apply", "agent"):
-        own = {path: text for path, text in tree.sources.items() if path.suffix == ".c" and path.parts[:2] == ("src", directory)}
-        public = {"setting_become": 2}
-        for text in [text for path, text in tree.sources.items() if path.match("src/model/*.c")] + list(own.values()):
-            public |= functions_with_reason(text, public=True)
-        for path, text in own.items():
-            slugs = used_reasons(re.sub(r"/\*.*?\*/", "", text, flags=re.S), public | functions_with_reason(text))
-            yield from (f"{path}: the reason {slug} is in no table" for slug in sorted(slugs - table))
-            used |= slugs
-    yield from (f"the reason {slug} is given nowhere" for slug in sorted(table - used))
-    print(f"{len(table)} reasons in the table, {len(used)} given")
+    """The code gives each row, and compares no slugs. The slug of a row is its name."""
+    rows, given = dict(ROW.findall(tree.sources.get(REASON_ROWS, ""))), set()
+    for path, text in tree.sources.items():
+        if path.parts[0] == "src":
+            given.update(re.findall(r"\bREASON_(\w+)", NOT_GIVEN.sub("", text)))
+            calls = CALL_OF_STREQ.findall(text)
+            yield from (f"{path}: compares as text: {call}" for call in calls if re.search(r"\breason\b", call))
+    yield from (f"the slug of REASON_{name} is {slug}" for name, slug in rows.items() if slug != name.lower().replace("_", "-"))
+    yield from (f"REASON_{name} is given nowhere" for name in sorted(rows.keys() - given))
+    if not rows:
+        yield f"{REASON_ROWS}: no rows"
+    print(f"{len(rows)} reasons")
 
 
 def functions(lines):

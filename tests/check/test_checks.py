@@ -24,6 +24,7 @@ COPIED = [".clang-format", ".github/workflows", "CMakeLists.txt", "README.md", "
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 FUNCTION = "int sum(int a, int b);\n\nint sum(int a, int b)\n{\n%s\treturn a + b;\n}\n"
 EXEC = '#!/bin/sh\nexec %s "$@"\n'
+REASONS = str(check_source.REASON_ROWS)
 RULES, DAEMONSET = "deploy/helm/headroom/rules.yaml", "deploy/helm/headroom/manifests/agent/daemonset.yaml"
 
 
@@ -43,8 +44,13 @@ DEFECTS = {
         ({next(iter(check_source.WRITERS)): None}, [f"{next(iter(check_source.WRITERS))}: is gone"]),
     ],
     check_source.check_reasons: [
-        ({"src/apply/x.c": 'reason = "no-such-reason";', "tables": "#!/bin/sh\n"}, ["src/apply/x.c: the reason no-such-reason is in no table"]),
-        ({"tables": "#!/bin/sh\nprintf 'reason\\tnever-given\\n'"}, ["the reason never-given is given nowhere"]),
+        ({}, [f"{check_source.REASON_ROWS}: no rows"]),
+        ({REASONS: 'ROW(A_B, "a-b",\n', "src/x.c": "x = REASON_A_B; if (streq(a, b) || reason == REASON_A_B)"}, []),
+        ({REASONS: 'ROW(A_B, "a-c",\n', "src/x.c": "x = REASON_A_B;"}, ["the slug of REASON_A_B is a-c"]),
+        ({REASONS: 'ROW(A, "a",\n', "src/x.c": "const enum reason rows[] = {REASON_A}; y == REASON_A; [REASON_A] = 1"},
+         ["REASON_A is given nowhere"]),
+        ({REASONS: 'ROW(A, "a",\n', "src/x.c": 'x = REASON_A; streq(text_at(row, "reason"), "a")'},
+         ["src/x.c: compares as text: (text_at(row"]),
     ],
     check_source.check_lengths: [
         ({"src/x.h": "\n" * 1501}, ["src/x.h: 1501 lines, at most 1500"]),

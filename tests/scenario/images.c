@@ -69,7 +69,7 @@ static bool parse_record(struct scenario *scenario, void *base)
 
 	if (!preload)
 		return false;
-	preload->reason = NULL;
+	preload->reason = REASON_NONE;
 	preload->why[0] = '\0';
 	if (!scenario_value(scenario, preload->id, sizeof(preload->id)))
 		return false;
@@ -80,19 +80,17 @@ static bool parse_record(struct scenario *scenario, void *base)
 /* `fails PATH|- NAME|- REASON`: its transfer fails now. */
 static bool parse_failure(struct scenario *scenario, void *base)
 {
-	static const char *const reasons[] = {
-		"pull-failed", "load-failed", "archive-broken", "does-not-fit"};
 	struct preload *preload = parse_preload(scenario, base);
+	const char *word;
 
 	if (!preload)
 		return false;
 	preload->failures++;
 	preload->done_us = scenario->now_us;
 	set_text(preload->why, "it broke");
-	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
-		if (scenario_is(scenario, reasons[i]))
-			preload->reason = reasons[i];
-	return preload->reason;
+	word = scenario_word(scenario);
+	preload->reason = word ? reason_parse(word) : REASON_NONE;
+	return preload->reason != REASON_NONE;
 }
 
 /* `has NAME ID [pinned]`, `lacks NAME`: images of the runtime. */
@@ -329,10 +327,10 @@ static bool expect_image(struct scenario *scenario, void *)
 		return false;
 	}
 	if (scenario_is(scenario, image_state_names[row->state]) &&
-		scenario_is(scenario, row->reason) && entry_help("reason", row->reason))
+		scenario_is(scenario, reason_rows[row->reason].slug))
 		return true;
-	fprintf(stderr, "%s is %s, %s: %s\n", name, image_state_names[row->state], row->reason,
-		row->why);
+	fprintf(stderr, "%s is %s, %s: %s\n", name, image_state_names[row->state],
+		reason_rows[row->reason].slug, row->why);
 	return false;
 }
 

@@ -167,10 +167,9 @@ static void expect_setting(struct scenario *scenario, bool there)
 	if (!want)
 		return;
 	if (!streq(want->wanted, need(scenario, "value")) ||
-		!streq(want->reason, need(scenario, "reason")))
-		fail(scenario, "%s: wants '%s', %s", name, want->wanted, want->reason);
-	if (!entry_help("reason", want->reason))
-		fail(scenario, "%s: no such reason", want->reason);
+		!streq(reason_rows[want->reason].slug, need(scenario, "reason")))
+		fail(scenario, "%s: wants '%s', %s", name, want->wanted,
+			reason_rows[want->reason].slug);
 	if (scenario_is(scenario, "on-disk") &&
 		!streq(want->file ? want->file->on_disk : want->actual, need(scenario, "text")))
 		fail(scenario, "%s: on disk is '%s'", name,
@@ -180,7 +179,7 @@ static void expect_setting(struct scenario *scenario, bool there)
 static void expect_condition(struct scenario *scenario)
 {
 	const char *name = need(scenario, "type");
-	const char *status = need(scenario, "status"), *reason = need(scenario, "reason");
+	const char *status = need(scenario, "status"), *expected = need(scenario, "reason");
 	const char *words = scenario_word(scenario);
 
 	for (size_t i = 0; i < scenario->proposal.n_conditions; i++) {
@@ -190,13 +189,13 @@ static void expect_condition(struct scenario *scenario)
 				 : condition_severity(said) == SEVERITY_WARNING ? "Warning"
 										: "Advice";
 
+		const char *reason = condition_reason(said);
+
 		if (!streq(said->type->name, name))
 			continue;
-		if (!streq(is, status) || !streq(said->reason, reason) ||
+		if (!streq(is, status) || !streq(reason, expected) ||
 			(words && !strstr(said->message, words)))
-			fail(scenario, "%s is %s, %s: '%s'", name, is, said->reason, said->message);
-		if (!entry_help("reason", said->reason))
-			fail(scenario, "%s: no such reason", said->reason);
+			fail(scenario, "%s is %s, %s: '%s'", name, is, reason, said->message);
 		return;
 	}
 	fail(scenario, "%s: no such condition", name);
@@ -320,8 +319,7 @@ static void parse_line(struct scenario *scenario, const struct scenario_tuner *t
 		add_file(scenario, tuner->ops->name);
 	} else if (scenario_is(scenario, "held")) {
 		copy_text(scenario->held.name, SETTING_NAME_MAX, need(scenario, "name"));
-		set_text(scenario->reason, need(scenario, "reason"));
-		scenario->held.reason = scenario->reason;
+		scenario->held.reason = reason_parse(need(scenario, "reason"));
 		copy_text(scenario->held.why, SETTING_WHY_MAX, need(scenario, "why"));
 	} else if (scenario_is(scenario, "forget")) {
 		forget_value(scenario);

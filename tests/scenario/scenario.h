@@ -23,7 +23,6 @@ struct scenario {
 	enum mode mode;
 	bool force;          /* at this moment */
 	struct setting held; /* the one setting whose state is known */
-	char reason[32];     /* its reason */
 	void *memory;        /* of decide() */
 	bool decided;        /* proposal belongs to this moment */
 	struct proposal proposal;

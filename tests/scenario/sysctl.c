@@ -39,7 +39,7 @@ static bool parse_key(struct scenario *scenario, void *base)
 		return false;
 	key->exact = scenario_is(scenario, "exact");
 	key->want.requested = !scenario_is(scenario, "profile");
-	key->want.reason = key->want.requested ? "configured" : "profile";
+	key->want.reason = key->want.requested ? REASON_CONFIGURED : REASON_PROFILE;
 	return true;
 }
 

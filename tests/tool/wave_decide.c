@@ -35,7 +35,7 @@ static void decide(struct images_tuner *tuner, struct images_memory *memory, con
 	tuner->sample.realtime_us = EPOCH_US + us_of_seconds(at[0]);
 	image->first_seen_us = EPOCH_US + us_of_seconds(at[1]);
 	image->failures = (unsigned)at[2];
-	image->reason = image->failures > 0 ? "pull-failed" : NULL;
+	image->reason = image->failures > 0 ? REASON_PULL_FAILED : REASON_NONE;
 	image->done_us = image->failures > 0 ? BOOT_US + us_of_seconds(at[3]) : 0;
 	image->peers.state = (enum peers_state)at[4];
 	image->peers.asked_us = at[5] < 0 ? 0 : EPOCH_US + us_of_seconds(at[5]);

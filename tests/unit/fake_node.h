@@ -55,12 +55,12 @@ static const struct fake_node fake_template = {
 	.settings =
 		{
 			{"net.ipv4.neigh.default.gc_thresh3", "neighbor", "100000", "100000",
-				"1024", .state = SETTING_IN_SYNC, .reason = "below-configured"},
+				"1024", .state = SETTING_IN_SYNC, .reason = REASON_CONFIGURED},
 			{"vm.max_map_count", "neighbor", "262144", "65530", "",
-				.state = SETTING_DRIFTED, .reason = "below-configured",
+				.state = SETTING_DRIFTED, .reason = REASON_CONFIGURED,
 				.drift = {.total = 3}},
 			{"thp.enabled", "neighbor", "never", "madvise", "", MODE_OBSERVE,
-				SETTING_OBSERVED, .reason = "below-configured"},
+				SETTING_OBSERVED, .reason = REASON_CONFIGURED},
 		},
 	.limits =
 		{
@@ -79,7 +79,7 @@ static const struct fake_node fake_template = {
 		{.ops = &fake_mute, .state = TUNER_DEGRADED, .why = "no /sys/kernel/mm: mount it"}},
 	.conditions = {[FAKE_PRESSURE] = {.now = {.type = &fake_conditions[FAKE_PRESSURE],
 						  .status = CONDITION_TRUE,
-						  .reason = "neighbor-near-full",
+						  .reason = REASON_NEAR_FULL,
 						  .message = "81 % full"},
 			       .since_us = UINT64_C(1714564800000000)},
 		[FAKE_OVERFLOW] = {.now.type = &fake_conditions[FAKE_OVERFLOW]},

@@ -67,7 +67,7 @@ static inline struct change *fixture_change(struct file_fixture *fixture, const 
 	fixture->done = false;
 	copy_text(file.on_disk, SETTING_VALUE_MAX, on_disk);
 	change = plan_add(&fixture->job.plan, &file, name, "runtime", "3", wanted);
-	change->reason = "configured";
+	change->reason = REASON_CONFIGURED;
 	return change;
 }
 

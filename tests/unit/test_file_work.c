@@ -198,13 +198,13 @@ FIXTURE_TEST(a_failed_edit_leaves_the_file_and_has_a_reason)
 	directory_put(&fixture->root, DAEMON_JSON, "{\"max-concurrent-downloads\": 10}");
 	change = change_docker(fixture, "", "10");
 	assert_int_equal(run_job(fixture, FILE_APPLY), -ERANGE);
-	assert_string_equal(change->reason, "not-taken");
+	assert_int_equal(change->reason, REASON_NOT_TAKEN);
 	/* The original cannot be stored. */
 	directory_put(&fixture->state, "/files", "not a directory");
 	directory_put(&fixture->root, CONFIG_TOML, original);
 	change = change_downloads(fixture, "3", "10");
 	assert_true(run_job(fixture, FILE_APPLY) < 0);
-	assert_string_equal(change->reason, "not-recorded");
+	assert_int_equal(change->reason, REASON_NOT_RECORDED);
 	/* The configuration changed while it was prepared. */
 	directory_delete(&fixture->state, "/files");
 	fixture->job.stale = true;
@@ -247,7 +247,7 @@ static void expect_reload(struct file_fixture *fixture, pid_t pid, bool taken)
 	change->file->activation = ACTIVATE_RELOAD;
 	change->file->daemon = (struct daemon){.driver = "docker", .pid = pid};
 	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
-	assert_string_equal(change->held, "reload-pending");
+	assert_int_equal(change->held, REASON_RELOAD_PENDING);
 	assert_int_equal(change->retry_us > now_us() + FILE_RETRY_US, taken);
 }
 

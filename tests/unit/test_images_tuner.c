@@ -175,7 +175,7 @@ TUNER_TEST(a_load_is_cancelled_without_progress)
 	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
 	transfer->progress_us -= 11 * USEC_PER_SEC;
 	assert_true(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
-	preload_add(&transfer->found, "/i/a.tar", "a:1")->reason = "load-failed";
+	preload_add(&transfer->found, "/i/a.tar", "a:1")->reason = REASON_LOAD_FAILED;
 	transfer->error = -ECANCELED;
 	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
 	assert_non_null(strstr(made->tuner->record.entries[0].why, "no progress within 10 s"));
@@ -228,7 +228,7 @@ TUNER_TEST(a_pulled_image_that_the_runtime_does_not_list_has_failed)
 		.name = "fake", .find = find_nothing, .pull = pull_nothing};
 	const struct preload *known = pull(made, &driver);
 
-	assert_string_equal(known->reason, "pull-failed");
+	assert_int_equal(known->reason, REASON_PULL_FAILED);
 	assert_string_equal(
 		known->why, "fake reported success but does not list the image: see its log");
 	assert_int_equal(known->failures, 1);

@@ -248,7 +248,7 @@ LAB_TEST(a_limit_without_a_count_of_hits_counts_the_seconds_at_its_maximum)
 	reached = condition_of(lab, LIMITS_REACHED);
 	assert_int_equal(limit_of(lab, "file-handles")->hits, 2);
 	assert_int_equal(reached->status, CONDITION_TRUE);
-	assert_string_equal(reached->reason, "file-handles");
+	assert_string_equal(reached->limit, "file-handles");
 	assert_non_null(strstr(reached->message, "100 of 100 files, reached for 2 s"));
 	assert_non_null(strstr(reached->message, "Too many open files in system"));
 	assert_int_equal(condition_severity(reached), SEVERITY_CRITICAL);
@@ -270,13 +270,13 @@ LAB_TEST(new_hits_reach_a_limit_of_which_little_is_used)
 	assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_FALSE);
 	put(lab, "/proc/net/softnet_stat", "0d 00000007 00 0 0 0 0 0 0 0 0 00000000 0 0 0\n");
 	poll_node(lab);
-	assert_string_equal(condition_of(lab, LIMITS_REACHED)->reason, "softnet");
+	assert_string_equal(condition_of(lab, LIMITS_REACHED)->limit, "softnet");
 	assert_non_null(strstr(condition_of(lab, LIMITS_REACHED)->message, "reached 5 times"));
 	assert_int_equal(condition_severity(condition_of(lab, LIMITS_REACHED)), SEVERITY_WARNING);
 	/* A critical limit comes first and decides on the severity. */
 	put(lab, "/proc/sys/fs/file-nr", "100 0 100\n");
 	poll_node(lab);
-	assert_string_equal(condition_of(lab, LIMITS_REACHED)->reason, "file-handles");
+	assert_string_equal(condition_of(lab, LIMITS_REACHED)->limit, "file-handles");
 	assert_non_null(strstr(condition_of(lab, LIMITS_REACHED)->message, "; softnet"));
 	assert_int_equal(condition_severity(condition_of(lab, LIMITS_REACHED)), SEVERITY_CRITICAL);
 }

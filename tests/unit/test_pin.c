@@ -109,7 +109,7 @@ PIN_TEST(a_missing_image_is_not_pinned)
 {
 	containerd.gone = true;
 	assert_int_equal(apply_pin(fixture, PINNED), -ENOENT);
-	assert_string_equal(fixture->job.plan.changes[0].reason, "write-refused");
+	assert_int_equal(fixture->job.plan.changes[0].reason, REASON_WRITE_REFUSED);
 	assert_string_equal(fixture->job.plan.changes[0].why, "no such image");
 }
 

@@ -25,7 +25,7 @@ static void fixture_make(struct fixture *fixture)
 {
 	*fixture = (struct fixture){0};
 	fixture->want = (struct want){
-		.name = "vm.a", .actual = "100", .wanted = "100", .reason = "configured"};
+		.name = "vm.a", .actual = "100", .wanted = "100", .reason = REASON_CONFIGURED};
 	fixture->file = (struct file_change){.text = (char *)"10", .base = "version = 2\n"};
 	fixture->proposal = (struct proposal){.wants = &fixture->want, .n_wants = 1};
 	fixture->decide.now_us = HOUR;
@@ -65,14 +65,14 @@ static struct setting *poll_file(struct fixture *fixture, const char *actual, co
 	return poll(fixture, actual);
 }
 
-static void expect_at(const struct fixture *fixture, enum setting_state state, const char *reason,
+static void expect_at(const struct fixture *fixture, enum setting_state state, enum reason reason,
 	size_t changes, int line)
 {
 	const struct setting *setting = node_setting(&fixture->node, "vm.a");
 
-	if (setting->state != state || !streq(setting->reason, reason))
+	if (setting->state != state || setting->reason != reason)
 		fail_msg("line %d: %s, %s", line, setting_state_names[setting->state],
-			setting->reason);
+			reason_rows[setting->reason].slug);
 	if (fixture->plan.n != changes)
 		fail_msg("line %d: %zu changes", line, fixture->plan.n);
 }
@@ -99,20 +99,20 @@ FIXTURE_TEST(a_difference_is_planned)
 {
 	const struct change *change;
 
-	poll_to(fixture, "5", SETTING_PENDING, "configured", 1);
+	poll_to(fixture, "5", SETTING_PENDING, REASON_CONFIGURED, 1);
 	change = &fixture->plan.changes[0];
 	assert_string_equal(change->name, "vm.a");
 	assert_string_equal(change->tuner, "sysctl");
 	assert_string_equal(change->old, "5");
 	assert_string_equal(change->new, "100");
-	assert_string_equal(change->reason, "configured");
+	assert_int_equal(change->reason, REASON_CONFIGURED);
 	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
 	record_original(fixture, "5", "100");
-	poll_to(fixture, " 100 ", SETTING_IN_SYNC, "in-sync", 0);
+	poll_to(fixture, " 100 ", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
 	assert_string_equal(node_setting(&fixture->node, "vm.a")->original, "5");
 	/* A new configured value is not drift. */
 	copy_text(fixture->want.wanted, SETTING_VALUE_MAX, "200");
-	poll_to(fixture, "100", SETTING_PENDING, "configured", 1);
+	poll_to(fixture, "100", SETTING_PENDING, REASON_CONFIGURED, 1);
 	assert_int_equal(node_setting(&fixture->node, "vm.a")->drift.total, 0);
 }
 
@@ -122,26 +122,27 @@ TEST(the_state_depends_on_the_value_and_its_record)
 	static const struct {
 		const char *actual;
 		enum setting_state state;
-		const char *reason;
+		enum reason reason;
 		bool recorded, kept, unrecordable;
 		enum mode mode;
 		int error;
 	} cases[] = {
-		{"5", SETTING_PENDING, "configured", .mode = MODE_ENFORCE},
-		{" 100 ", SETTING_IN_SYNC, "in-sync", .mode = MODE_ENFORCE},
+		{"5", SETTING_PENDING, REASON_CONFIGURED, .mode = MODE_ENFORCE},
+		{" 100 ", SETTING_IN_SYNC, REASON_IN_SYNC, .mode = MODE_ENFORCE},
 		/* The original, a value of an older configuration, a value of others. */
-		{"5", SETTING_PENDING, "configured", .recorded = true},
-		{"50", SETTING_PENDING, "configured", .recorded = true},
-		{"7", SETTING_PENDING, "drift", .recorded = true},
-		{"", SETTING_UNSUPPORTED, "not-in-this-kernel", .error = -ENOENT},
-		{"", SETTING_FAILED, "unreadable", .error = -EACCES},
-		{"5", SETTING_FAILED, "unreadable", .mode = MODE_RELEASED, .error = -EIO},
-		{"5", SETTING_OBSERVED, "observe-mode", .mode = MODE_OBSERVE},
-		{"5", SETTING_OBSERVED, "restored", .mode = MODE_RELEASED},
-		{"5", SETTING_OBSERVED, "kept", .mode = MODE_RELEASED, .kept = true},
-		{"5", SETTING_OBSERVED, "not-recorded", .unrecordable = true},
+		{"5", SETTING_PENDING, REASON_CONFIGURED, .recorded = true},
+		{"50", SETTING_PENDING, REASON_CONFIGURED, .recorded = true},
+		{"7", SETTING_PENDING, REASON_DRIFT, .recorded = true},
+		{"", SETTING_UNSUPPORTED, REASON_NOT_IN_THIS_KERNEL, .error = -ENOENT},
+		{"", SETTING_FAILED, REASON_UNREADABLE, .error = -EACCES},
+		{"5", SETTING_FAILED, REASON_UNREADABLE, .mode = MODE_RELEASED, .error = -EIO},
+		{"5", SETTING_OBSERVED, REASON_OBSERVE_MODE, .mode = MODE_OBSERVE},
+		{"5", SETTING_OBSERVED, REASON_RESTORED, .mode = MODE_RELEASED},
+		{"5", SETTING_OBSERVED, REASON_KEPT, .mode = MODE_RELEASED, .kept = true},
+		{"5", SETTING_OBSERVED, REASON_NOT_RECORDED, .unrecordable = true},
 		/* A failed restore stays a failure until the value is restored. */
-		{"100", SETTING_FAILED, "not-restored", .mode = MODE_RELEASED, .recorded = true},
+		{"100", SETTING_FAILED, REASON_NOT_RESTORED, .mode = MODE_RELEASED,
+			.recorded = true},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -158,13 +159,13 @@ TEST(the_state_depends_on_the_value_and_its_record)
 		fixture.input.values_recordable = !cases[i].unrecordable;
 		poll_to(&fixture, cases[i].actual, cases[i].state, cases[i].reason, pending);
 		assert_int_equal(node_setting(&fixture.node, "vm.a")->drift.total,
-			streq(cases[i].reason, "drift"));
-		if (streq(cases[i].reason, "restored"))
+			cases[i].reason == REASON_DRIFT);
+		if (cases[i].reason == REASON_RESTORED)
 			assert_int_equal(node_would_change(&fixture.node), 1);
 		/* The error goes away with its cause. */
 		fixture.want.error = 0;
 		assert_int_equal(poll(&fixture, "5")->error,
-			streq(cases[i].reason, "not-restored") ? -EIO : 0);
+			cases[i].reason == REASON_NOT_RESTORED ? -EIO : 0);
 	}
 }
 
@@ -173,12 +174,12 @@ TEST(drift_is_handled_as_configured)
 	static const struct {
 		enum on_drift on_drift;
 		enum setting_state state;
-		const char *reason;
+		enum reason reason;
 		size_t changes;
 	} cases[] = {
-		{ON_DRIFT_ENFORCE, SETTING_PENDING, "drift", 1},
-		{ON_DRIFT_YIELD, SETTING_YIELDED, "left-by-on-drift", 0},
-		{ON_DRIFT_REPORT, SETTING_DRIFTED, "left-by-on-drift", 0},
+		{ON_DRIFT_ENFORCE, SETTING_PENDING, REASON_DRIFT, 1},
+		{ON_DRIFT_YIELD, SETTING_YIELDED, REASON_LEFT_BY_ON_DRIFT, 0},
+		{ON_DRIFT_REPORT, SETTING_DRIFTED, REASON_LEFT_BY_ON_DRIFT, 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -197,7 +198,7 @@ TEST(drift_is_handled_as_configured)
 				cases[i].changes);
 		assert_int_equal(setting->drift.total, 1);
 		/* Someone else sets the wanted value. */
-		poll_to(&fixture, "100", SETTING_IN_SYNC, "in-sync", 0);
+		poll_to(&fixture, "100", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
 	}
 }
 
@@ -207,9 +208,9 @@ FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 	struct setting *setting = poll(fixture, "100");
 
 	for (int i = 0; i < 3 * DRIFTS_A_DAY; i++) {
-		poll_to(fixture, "7", SETTING_PENDING, "drift", 1);
+		poll_to(fixture, "7", SETTING_PENDING, REASON_DRIFT, 1);
 		if (i % 2)
-			setting_become(setting, SETTING_FAILED, "not-recorded", -ENOSPC, NULL);
+			setting_become(setting, SETTING_FAILED, REASON_NOT_RECORDED, -ENOSPC, NULL);
 	}
 	assert_int_equal(setting->drift.total, 1);
 	poll(fixture, "100");
@@ -220,8 +221,8 @@ FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 static void fight(struct fixture *fixture, unsigned rounds)
 {
 	for (unsigned i = 0; i < rounds; i++) {
-		poll_to(fixture, "7", SETTING_PENDING, "drift", 1);
-		poll_to(fixture, "100", SETTING_IN_SYNC, "in-sync", 0);
+		poll_to(fixture, "7", SETTING_PENDING, REASON_DRIFT, 1);
+		poll_to(fixture, "100", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
 	}
 }
 
@@ -233,25 +234,25 @@ FIXTURE_TEST(the_sixth_drift_within_a_day_yields)
 	fight(fixture, DRIFTS_A_DAY);
 	fixture->decide.now_us += 86000 * USEC_PER_SEC;
 	assert_int_equal(poll(fixture, "7")->drift.total, 2 * DRIFTS_A_DAY + 1);
-	expect(fixture, SETTING_YIELDED, "rewritten-too-often", 0);
-	poll_to(fixture, "8", SETTING_YIELDED, "rewritten-too-often", 0);
+	expect(fixture, SETTING_YIELDED, REASON_REWRITTEN_TOO_OFTEN, 0);
+	poll_to(fixture, "8", SETTING_YIELDED, REASON_REWRITTEN_TOO_OFTEN, 0);
 }
 
 FIXTURE_TEST(a_failed_change_is_retried_after_a_delay)
 {
 	struct setting *setting = poll(fixture, "5");
 
-	setting_become(setting, SETTING_FAILED, "write-refused", -EPERM, NULL);
+	setting_become(setting, SETTING_FAILED, REASON_WRITE_REFUSED, -EPERM, NULL);
 	setting->since_us = 1;
 	setting->retry_at_us = fixture->decide.now_us + RETRY_US;
-	poll_to(fixture, "5", SETTING_FAILED, "write-refused", 0);
+	poll_to(fixture, "5", SETTING_FAILED, REASON_WRITE_REFUSED, 0);
 	fixture->decide.now_us += RETRY_US;
-	poll_to(fixture, "5", SETTING_PENDING, "configured", 1);
-	setting_become(setting, SETTING_FAILED, "write-refused", -EPERM, NULL);
+	poll_to(fixture, "5", SETTING_PENDING, REASON_CONFIGURED, 1);
+	setting_become(setting, SETTING_FAILED, REASON_WRITE_REFUSED, -EPERM, NULL);
 	assert_int_equal(setting->since_us, 1);
 	setting = poll(fixture, "100");
 	assert_true(setting->since_us > 1);
-	expect(fixture, SETTING_IN_SYNC, "in-sync", 0);
+	expect(fixture, SETTING_IN_SYNC, REASON_IN_SYNC, 0);
 	assert_int_equal(setting->error, 0);
 	assert_int_equal(setting->retry_at_us, 0);
 }
@@ -275,7 +276,7 @@ TEST(settings_come_and_go_with_their_tuner)
 	struct node node = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-		struct want wants[2] = {{.reason = "kept"}, {.reason = "kept"}};
+		struct want wants[2] = {{.reason = REASON_KEPT}, {.reason = REASON_KEPT}};
 		struct proposal proposal = {.wants = wants};
 		struct reconcile_input input = {
 			.tuner = steps[i].tuner, .proposal = &proposal, .decide = &decide};
@@ -304,7 +305,7 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 	const struct change *change;
 
 	fixture->input.values_recordable = false; /* does not matter for files */
-	poll_file_to(fixture, "3", "", SETTING_PENDING, "configured", 1);
+	poll_file_to(fixture, "3", "", SETTING_PENDING, REASON_CONFIGURED, 1);
 	change = &fixture->plan.changes[0];
 	assert_string_equal(change->old, "3");
 	assert_string_equal(change->file->on_disk, "");
@@ -314,13 +315,13 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 	assert_ptr_not_equal(change->file->text, fixture->file.text);
 	assert_string_equal(change->file->text, "10");
 	/* It is in force, but the file lacks it: the next start would lose it. */
-	poll_file_to(fixture, "10", "3", SETTING_PENDING, "configured", 1);
-	poll_file_to(fixture, "10", "10", SETTING_IN_SYNC, "in-sync", 0);
+	poll_file_to(fixture, "10", "3", SETTING_PENDING, REASON_CONFIGURED, 1);
+	poll_file_to(fixture, "10", "10", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
 	/* The state of a file does not change while a job edits it. */
 	fixture->input.files_busy = true;
-	poll_file_to(fixture, "10", "4", SETTING_IN_SYNC, "in-sync", 0);
+	poll_file_to(fixture, "10", "4", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
 	fixture->input.files_busy = fixture->input.files_recordable = false;
-	poll_file_to(fixture, "10", "4", SETTING_OBSERVED, "not-recorded", 0);
+	poll_file_to(fixture, "10", "4", SETTING_OBSERVED, REASON_NOT_RECORDED, 0);
 }
 
 /* A restart changes the value in force; only a change of the file is drift. */
@@ -328,22 +329,23 @@ FIXTURE_TEST(only_the_file_drifts)
 {
 	poll_file(fixture, "10", "10");
 	assert_int_equal(poll_file(fixture, "3", "10")->drift.total, 0);
-	expect(fixture, SETTING_PENDING, "restart-pending", 0);
+	expect(fixture, SETTING_PENDING, REASON_RESTART_PENDING, 0);
 	assert_int_equal(poll_file(fixture, "3", "4")->drift.total, 1);
-	expect(fixture, SETTING_PENDING, "drift", 1);
+	expect(fixture, SETTING_PENDING, REASON_DRIFT, 1);
 }
 
 TEST(a_recorded_value_in_the_file_is_not_drift)
 {
 	static const struct {
-		const char *on_disk, *failed, *reason;
+		const char *on_disk, *failed;
+		enum reason reason;
 		enum setting_state state;
 	} cases[] = {
-		{"", "", "configured", SETTING_PENDING},
-		{"8", "", "configured", SETTING_PENDING},
-		{"7", "", "drift", SETTING_PENDING},
-		{"8", "10", "did-not-come-back", SETTING_FAILED},
-		{"8", "11", "configured", SETTING_PENDING},
+		{"", "", REASON_CONFIGURED, SETTING_PENDING},
+		{"8", "", REASON_CONFIGURED, SETTING_PENDING},
+		{"7", "", REASON_DRIFT, SETTING_PENDING},
+		{"8", "10", REASON_DID_NOT_COME_BACK, SETTING_FAILED},
+		{"8", "11", REASON_CONFIGURED, SETTING_PENDING},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

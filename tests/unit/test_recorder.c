@@ -161,14 +161,14 @@ RECORDER_TEST(ninety_nine_percent_begins_an_incident_once)
 	assert_string_equal(listed(fixture, "0/trigger", value), "near-full");
 }
 
-RECORDER_TEST(a_condition_is_about_the_limit_that_its_reason_names)
+RECORDER_TEST(a_condition_is_about_the_limit_that_it_names)
 {
 	char value[64];
 
 	/* Both are at their limit, and the reason is the worse one. */
 	fixture->limits[0].now.condition = fixture->limits[1].now.condition = &reached;
 	fixture->condition.now.status = CONDITION_TRUE;
-	fixture->condition.now.reason = "pids";
+	fixture->condition.now.limit = "pids";
 	seconds(fixture, 5);
 	assert_int_equal(count(fixture), 1);
 	assert_string_equal(listed(fixture, "0/object", value), "pids");
@@ -180,7 +180,6 @@ RECORDER_TEST(a_condition_without_a_limit_says_what_it_means_and_what_to_type)
 	char id[64];
 
 	fixture->condition.now.status = CONDITION_TRUE;
-	fixture->condition.now.reason = "other";
 	seconds(fixture, 1);
 	assert_int_equal(
 		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
@@ -191,7 +190,6 @@ RECORDER_TEST(a_condition_without_a_limit_says_what_it_means_and_what_to_type)
 RECORDER_TEST(a_milder_condition_is_not_recorded)
 {
 	fixture->condition.now.status = CONDITION_TRUE;
-	fixture->condition.now.reason = "other";
 	fixture->condition.now.milder = 1;
 	seconds(fixture, 5);
 	assert_int_equal(count(fixture), 0);

@@ -132,7 +132,7 @@ TEST(a_message_says_until_when_only_after_the_end)
 	const uint64_t noon = UINT64_C(1714564800000000), second = USEC_PER_SEC;
 	struct condition_reading reading = {.type = &fake_conditions[FAKE_OVERFLOW]};
 
-	condition_raise(&reading, "entries-refused", "7 refused");
+	condition_raise(&reading, REASON_ENTRIES_REFUSED, "7 refused");
 	condition_add_end(&reading, 1000 * second, noon);
 	assert_string_equal(reading.message, "7 refused"); /* a state without a time does not end */
 	reading.last_us = 1000 * second;
@@ -146,7 +146,7 @@ NODE_TEST(the_verdict_is_the_worst_condition)
 {
 	EXPECT(HEALTH, &fake->node, "{\"status\":\"warning\",\"checks\":[",
 		"{\"type\":\"FakePressure\",\"status\":\"warning\",\"reason\":"
-		"\"neighbor-near-full\",\"message\":\"81 % full\"}");
+		"\"near-full\",\"message\":\"81 % full\"}");
 	fake->conditions[FAKE_OVERFLOW].now.status = CONDITION_TRUE;
 	EXPECT(HEALTH, &fake->node, "{\"status\":\"critical\"");
 	fake->conditions[FAKE_OVERFLOW].now.status = CONDITION_FALSE;
@@ -204,14 +204,13 @@ NODE_TEST(every_foreign_text_is_escaped)
 	copy_text(fake->settings[0].wanted, SETTING_VALUE_MAX, evil);
 	copy_text(fake->settings[0].actual, SETTING_VALUE_MAX, evil);
 	copy_text(fake->settings[0].original, SETTING_VALUE_MAX, evil);
-	fake->settings[0].reason = evil;
 	copy_text(fake->node.conditions[0].now.message, CONDITION_MESSAGE_MAX, evil);
 	copy_text(fake->tuners[1].why, TUNER_WHY_MAX, evil);
 	text = text_of(PAGE, &fake->node);
 	assert_null(strstr(text, "<script>"));
 	for (const char *p = text; (p = strstr(p, good)); p++)
 		found++;
-	assert_int_equal(found, 2 + 2 + 5 + 1 + 1);
+	assert_int_equal(found, 2 + 2 + 6 + 1 + 1);
 }
 
 static const char dns[] =

@@ -16,17 +16,6 @@ static void expect_sentence(const char *name, const char *text)
 		fail_msg("%s: odd white space", name);
 }
 
-/* explain finds only the first of two rows with the same slug. */
-static void check_reason(const struct explanation *entry)
-{
-	size_t len = strlen(entry->name);
-
-	assert_in_range(len, 2, 32);
-	assert_int_equal(strspn(entry->name, "abcdefghijklmnopqrstuvwxyz-"), len);
-	if (entry_help("reason", entry->name) != entry->help)
-		fail_msg("%s: another table has this slug", entry->name);
-}
-
 static void check_metric(const struct explanation *entry)
 {
 	const char *total = strstr(entry->name, "_total");
@@ -46,9 +35,7 @@ TEST(every_entry_has_help_and_a_source)
 		/* The settings of a profile have sources instead of help. */
 		if (!entry->row && !(entry->detail && streq(entry->kind, "setting")))
 			expect_sentence(entry->name, entry->help);
-		if (streq(entry->kind, "reason"))
-			check_reason(entry);
-		else if (streq(entry->kind, "metric"))
+		if (streq(entry->kind, "metric"))
 			check_metric(entry);
 		else if (entry->condition)
 			assert_true(isupper((unsigned char)entry->name[0]) &&
@@ -56,11 +43,26 @@ TEST(every_entry_has_help_and_a_source)
 		else if (streq(entry->kind, "limit") &&
 			 (!entry->unit || !entry->breaks || !entry->now || !entry->severity))
 			fail_msg("%s: no unit, no effect, no cure or no severity", entry->name);
-		else if (!streq(entry->kind, "tuner") && !entry->source && !entry->detail)
+		else if (!streq(entry->kind, "tuner") && !streq(entry->kind, "reason") &&
+			 !entry->source && !entry->detail)
 			fail_msg("%s: no source", entry->name);
 	}
-	assert_null(entry_help("reason", "no-such-reason"));
-	assert_null(entry_help("reason", ""));
+	assert_null(entry_help("tuner", "no-such-tuner"));
+}
+
+TEST(a_slug_finds_its_reason)
+{
+	for (int i = REASON_NONE + 1; i < REASONS; i++) {
+		const struct reason_row *row = &reason_rows[i];
+		const char *act = reason_act_text((enum reason)i);
+
+		assert_in_range(strlen(row->slug), 2, 32);
+		assert_int_equal(reason_parse(row->slug), i);
+		if ((row->act == ACT_NOBODY) != !act || (row->retry && !strstr(act, "retries")))
+			fail_msg("%s: who must act?", row->slug);
+	}
+	assert_int_equal(reason_parse("no-such-reason"), REASON_NONE);
+	assert_int_equal(reason_parse(""), REASON_NONE);
 }
 
 TEST(every_capability_has_a_reason)

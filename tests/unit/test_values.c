@@ -42,7 +42,7 @@ static void plan_value(struct fixture *fixture, const char *name, const char *ol
 
 	assert_non_null(change);
 	snprintf(change->target.path, SETTING_PATH_MAX, "/proc/sys/vm/%s", name + strlen("vm."));
-	change->reason = "configured";
+	change->reason = REASON_CONFIGURED;
 }
 
 /* Changes vm.a from old to new and returns the error. */
@@ -135,7 +135,7 @@ FIXTURE_TEST(another_value_read_back_is_a_failure)
 	directory_put(&fixture->root, PATH_A, "10000\n");
 	assert_int_equal(set(fixture, "10000", "2"), -ERANGE);
 	assert_string_equal(fixture->plan.changes[0].actual, "20000");
-	assert_string_equal(fixture->plan.changes[0].reason, "not-taken");
+	assert_int_equal(fixture->plan.changes[0].reason, REASON_NOT_TAKEN);
 	/* A restore replaces it nevertheless. */
 	restore(fixture, NULL);
 	assert_file(&fixture->root, PATH_A, "10000\n");
@@ -151,7 +151,7 @@ FIXTURE_TEST(a_refused_write_does_not_stop_the_others)
 	plan_value(fixture, "vm.b", "1", "2");
 	values_apply(&fixture->root.host, fixture->store, &fixture->plan);
 	assert_int_equal(fixture->plan.changes[0].error, -EISDIR);
-	assert_string_equal(fixture->plan.changes[0].reason, "write-refused");
+	assert_int_equal(fixture->plan.changes[0].reason, REASON_WRITE_REFUSED);
 	assert_file(&fixture->root, "/proc/sys/vm/b", "2\n");
 	assert_int_equal(fixture->plan.changes[1].error, 0);
 }
@@ -169,7 +169,7 @@ FIXTURE_TEST(a_value_that_cannot_be_recorded_is_not_written)
 	}
 	values_apply(&fixture->root.host, fixture->store, &fixture->plan);
 	assert_int_equal(set(fixture, "1", "2"), -ENOSPC);
-	assert_string_equal(fixture->plan.changes[0].reason, "not-recorded");
+	assert_int_equal(fixture->plan.changes[0].reason, REASON_NOT_RECORDED);
 	assert_file(&fixture->root, PATH_A, "1\n");
 	restore(fixture, NULL);
 	assert_int_equal(set(fixture, "1", "2"), 0);
@@ -207,15 +207,16 @@ TEST(restore_skips_values_changed_by_others)
 	static const struct {
 		bool killed;
 		const char *found; /* NULL: the file is missing */
-		const char *left, *reason;
+		const char *left;
+		enum reason reason;
 	} cases[] = {
-		{true, "10000\n", "10000\n", "original"},
-		{true, "20000\n", "10000\n", "original"},
-		{true, "30000\n", "10000\n", "original"}, /* killed after the write */
-		{true, "40000\n", "40000\n", "changed-since"},
-		{false, "20000\n", "20000\n", "changed-since"},
-		{false, "30000\n", "10000\n", "original"},
-		{false, NULL, NULL, "not-in-this-kernel"},
+		{true, "10000\n", "10000\n", REASON_ORIGINAL},
+		{true, "20000\n", "10000\n", REASON_ORIGINAL},
+		{true, "30000\n", "10000\n", REASON_ORIGINAL}, /* killed after the write */
+		{true, "40000\n", "40000\n", REASON_CHANGED_SINCE},
+		{false, "20000\n", "20000\n", REASON_CHANGED_SINCE},
+		{false, "30000\n", "10000\n", REASON_ORIGINAL},
+		{false, NULL, NULL, REASON_NOT_IN_THIS_KERNEL},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -237,7 +238,7 @@ TEST(restore_skips_values_changed_by_others)
 		restore(&fixture, i % 2 ? "sysctl" : NULL);
 		assert_int_equal(fixture.plan.n, 1);
 		assert_int_equal(fixture.plan.changes[0].error, 0);
-		assert_string_equal(fixture.plan.changes[0].reason, cases[i].reason);
+		assert_int_equal(fixture.plan.changes[0].reason, cases[i].reason);
 		if (cases[i].left)
 			assert_file(&fixture.root, PATH_A, cases[i].left);
 		/* A missing file may come back before the next boot: its record stays. */
@@ -279,7 +280,7 @@ FIXTURE_TEST(a_missing_or_read_only_file_is_refused)
 	/* Nobody may write this file of the kernel. */
 	assert_true(host_init(&host, "/"));
 	assert_true(set_target(fixture, &host, &target, "1") < 0);
-	assert_string_equal(fixture->plan.changes[0].reason, "write-refused");
+	assert_int_equal(fixture->plan.changes[0].reason, REASON_WRITE_REFUSED);
 }
 
 #define THRESHOLD "/proc/sys/net/ipv4/neigh/default/gc_thresh1"

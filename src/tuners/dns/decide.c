@@ -348,7 +348,7 @@ static void judge_server(const struct dns_server_state *server, const struct dns
 
 	if (its->pressure && count[DNS_BUDGET_PRESSURE]++ < NAMED) {
 		reading = &readings[DNS_BUDGET_PRESSURE];
-		condition_raise(reading, "near-budget", "%s: ", server->name);
+		condition_raise(reading, REASON_NEAR_BUDGET, "%s: ", server->name);
 		add_numbers(reading, &server->budget, its->uses.minute_peak,
 			its->upper_bound ? " of all network interfaces together" : "");
 		add_busiest(reading, dns_busiest_second(server->label, now));
@@ -356,14 +356,14 @@ static void judge_server(const struct dns_server_state *server, const struct dns
 	if (its->over_lately > 0 && count[DNS_BUDGET_EXCEEDED]++ < NAMED) {
 		reading = &readings[DNS_BUDGET_EXCEEDED];
 		reading->last_us = MAX(reading->last_us, its->over_at_us);
-		condition_raise(reading, "over-budget", "%s: %" PRIu64 " s over, up to ",
+		condition_raise(reading, REASON_OVER_BUDGET, "%s: %" PRIu64 " s over, up to ",
 			server->name, its->over_lately);
 		add_numbers(reading, &server->budget, its->worst,
 			its->upper_bound ? " of one address" : "");
 		add_busiest(reading, dns_second_that_matters(server, its, now));
 	}
 	if (its->unanswered && count[DNS_UNANSWERED]++ < NAMED)
-		condition_raise(&readings[DNS_UNANSWERED], "unanswered",
+		condition_raise(&readings[DNS_UNANSWERED], REASON_UNANSWERED,
 			"%s: %" PRIu64 " of %" PRIu64
 			" queries of the last minute without an answer",
 			describe(server, text), minute.unanswered, minute.queries);
@@ -371,7 +371,7 @@ static void judge_server(const struct dns_server_state *server, const struct dns
 		char share[SHARE_MAX];
 
 		reading = &readings[DNS_FAILING];
-		condition_raise(reading, "failing",
+		condition_raise(reading, REASON_FAILING,
 			"%s: %" PRIu64 " of %" PRIu64 " answers of the last minute (%s)",
 			describe(server, text), dns_failures(&minute), dns_answers(&minute),
 			share_text((double)dns_failures(&minute) / (double)dns_answers(&minute),
@@ -398,12 +398,12 @@ static void judge(const struct dns_seen *seen, const struct dns_memory *memory, 
 		if (count[i] > NAMED)
 			condition_append(&readings[i], "; and %u other servers", count[i] - NAMED);
 	if (!any_budget) {
-		readings[DNS_BUDGET_PRESSURE].reason = "no-budget";
+		readings[DNS_BUDGET_PRESSURE].reason = REASON_NO_BUDGET;
 		if (count[DNS_BUDGET_EXCEEDED] == 0)
-			readings[DNS_BUDGET_EXCEEDED].reason = "no-budget";
+			readings[DNS_BUDGET_EXCEEDED].reason = REASON_NO_BUDGET;
 	}
 	if (memory->crowded)
-		condition_raise(&readings[DNS_FORWARDER_CROWDING], "several-forwarders", "%s",
+		condition_raise(&readings[DNS_FORWARDER_CROWDING], REASON_SEVERAL_FORWARDERS, "%s",
 			memory->crowd);
 }
 
@@ -424,11 +424,11 @@ void dns_decide(
 	struct dns_memory *memory = data;
 	const uint64_t now = input->now_us;
 	struct condition_reading readings[DNS_CONDITIONS] = {
-		[DNS_BUDGET_PRESSURE] = {.reason = "within-budget"},
-		[DNS_BUDGET_EXCEEDED] = {.reason = "within-budget"},
-		[DNS_UNANSWERED] = {.reason = "all-answered"},
-		[DNS_FAILING] = {.reason = "few-failures"},
-		[DNS_FORWARDER_CROWDING] = {.reason = "few-forwarders"},
+		[DNS_BUDGET_PRESSURE] = {.reason = REASON_WITHIN_BUDGET},
+		[DNS_BUDGET_EXCEEDED] = {.reason = REASON_WITHIN_BUDGET},
+		[DNS_UNANSWERED] = {.reason = REASON_ALL_ANSWERED},
+		[DNS_FAILING] = {.reason = REASON_FEW_FAILURES},
+		[DNS_FORWARDER_CROWDING] = {.reason = REASON_FEW_FORWARDERS},
 	};
 
 	proposal_lacks(proposal, sensor->why);
@@ -451,7 +451,7 @@ void dns_decide(
 	for (int i = 0; i < DNS_CONDITIONS; i++) {
 		readings[i].type = &dns_conditions[i];
 		if (!seen->watched)
-			condition_unknown(&readings[i], "not-watched");
-		*proposal_condition(proposal, NULL, NULL) = readings[i];
+			condition_unknown(&readings[i], REASON_NOT_WATCHED);
+		*proposal_condition(proposal, NULL, REASON_NONE) = readings[i];
 	}
 }

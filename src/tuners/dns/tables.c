@@ -162,47 +162,15 @@ const struct dns_number_row dns_numbers[DNS_NUMBERS] = {
 	[DNS_PENDING] = {"pending", "queries", "pending"},
 };
 
-static const struct reason budget_reasons[] = {
-	{"within-budget", "The queries to all upstream DNS servers are within their budgets."},
-	{"no-budget",
-		"No upstream DNS server has a known budget: its operator publishes no limit. "
-		"dns.budgets can set one.",
-		.absent = "DNS budgets (no cloud resolver)"},
-	{"near-budget",
-		"The busiest second of the last minute or the pending queries used more than 80 % of "
-		"an upstream's budget."},
-	{"over-budget",
-		"Within the last five minutes this machine exceeded the budget of an upstream DNS "
-		"server."},
-	{"not-watched",
-		"DNS is not counted: BPF does not run (see the tuner's state), or a command sampled "
-		"the node without the agent.",
-		.absent = "DNS (not counted)"},
-	{0},
-};
+static const enum reason budget_reasons[] = {REASON_WITHIN_BUDGET, REASON_NO_BUDGET,
+	REASON_NEAR_BUDGET, REASON_OVER_BUDGET, REASON_NOT_WATCHED, 0};
 
-static const struct reason answer_reasons[] = {
-	{"all-answered", "DNS servers answer nearly all queries in time."},
-	{"unanswered",
-		"At least ten queries of the last minute, and one in twenty to the same DNS server, "
-		"had no answer after five seconds."},
-	{0},
-};
+static const enum reason answer_reasons[] = {REASON_ALL_ANSWERED, REASON_UNANSWERED, 0};
 
-static const struct reason failing_reasons[] = {
-	{"few-failures", "DNS servers answer nearly all queries without an error."},
-	{"failing",
-		"At least ten answers of the last minute, and one in twenty of the same DNS server, "
-		"were SERVFAIL, REFUSED, FORMERR or NOTIMP."},
-	{0},
-};
+static const enum reason failing_reasons[] = {REASON_FEW_FAILURES, REASON_FAILING, 0};
 
-static const struct reason forwarder_reasons[] = {
-	{"few-forwarders",
-		"At most one DNS forwarder on this node queries upstreams, or their rate is low."},
-	{"several-forwarders", "Several DNS forwarders on this node query upstreams."},
-	{0},
-};
+static const enum reason forwarder_reasons[] = {
+	REASON_FEW_FORWARDERS, REASON_SEVERAL_FORWARDERS, 0};
 
 const struct condition_type dns_conditions[] = {
 	[DNS_BUDGET_EXCEEDED] = {"DNSBudgetExceeded", SEVERITY_CRITICAL,

@@ -17,7 +17,7 @@ struct decision {
 	const struct decide_input *input;
 	struct images_memory *memory;
 	struct element_index by_name; /* of the rows */
-	const char *obstacle;         /* reason why no transfer begins, or NULL */
+	enum reason obstacle;         /* why no transfer begins, or REASON_NONE */
 	bool overdue;                 /* the sample is too old */
 	uint64_t realtime_us;
 	uint64_t percent;   /* of the store that may be used */
@@ -64,7 +64,7 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 	if (!row)
 		row = add_element(&memory->rows, &memory->n, &memory->allocated);
 	*row = (struct image_row){
-		.pinned = -1, .wave = -1, .state = IMAGE_PENDING, .reason = "queued"};
+		.pinned = -1, .wave = -1, .state = IMAGE_PENDING, .reason = REASON_QUEUED};
 	if (known)
 		row->preload = *known;
 	set_text(row->preload.source, source);
@@ -74,7 +74,7 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 	return row;
 }
 
-static void become(struct image_row *row, enum image_state state, const char *reason)
+static void become(struct image_row *row, enum image_state state, enum reason reason)
 {
 	row->state = state;
 	row->reason = reason;
@@ -100,7 +100,7 @@ static bool judge_failure(struct decision *decision, struct image_row *row)
 	if (is_forced(decision, preload))
 		return true;
 	/* Another attempt with the same archive cannot succeed. */
-	if (preload->final)
+	if (!reason_rows[preload->reason].retry)
 		return false;
 	if (preload->disk_full)
 		backoff_us = BACKOFF_MAX_US;
@@ -169,7 +169,7 @@ static bool fits(const struct decision *decision, struct image_row *row)
 
 	if (need <= decision->budget && decision->budget > 0)
 		return need <= decision->budget - MIN(decision->budget, decision->reserved);
-	become(row, IMAGE_FAILED, "does-not-fit");
+	become(row, IMAGE_FAILED, REASON_DOES_NOT_FIT);
 	images_describe_room(row->why, need, decision->budget);
 	return false;
 }
@@ -217,18 +217,18 @@ static bool judge_archive(
 				continue;
 			/* The first archive with the name for this machine provides it. */
 			row = find_row(decision, preload->name);
-			if (row && !row->preload.final)
+			if (row && reason_rows[row->preload.reason].retry)
 				continue;
 			row = add_row(decision, preload, file->path, preload->name);
 			if (active)
-				become(row, IMAGE_ACTIVE, "loading");
+				become(row, IMAGE_ACTIVE, REASON_LOADING);
 			if (is_moved(decision, preload)) {
-				become(row, IMAGE_MOVED, "moved-by-others");
+				become(row, IMAGE_MOVED, REASON_MOVED_BY_OTHERS);
 				set_text(row->why,
 					"another image of others has this name and stays: to load "
 					"the archive, remove the name");
 			} else if (is_ready(decision, preload)) {
-				become(row, IMAGE_READY, "present");
+				become(row, IMAGE_READY, REASON_PRESENT);
 			}
 			if (row->state != IMAGE_PENDING || decision->obstacle)
 				continue;
@@ -245,7 +245,7 @@ static bool judge_archive(
 	row->preload.size = file->key.size;
 	*need = need_of(decision, &row->preload);
 	if (active)
-		become(row, IMAGE_ACTIVE, "loading");
+		become(row, IMAGE_ACTIVE, REASON_LOADING);
 	return !active && (!whole || judge_failure(decision, row));
 }
 
@@ -253,14 +253,14 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 {
 	bool active = images_active(decision->tuner, TRANSFER_ARCHIVE, file->path, ""), wanted;
 	struct images_memory *memory = decision->memory;
-	const char *reason = decision->obstacle;
+	enum reason reason = decision->obstacle;
 	size_t first = memory->n;
 	struct image_row *row;
 	uint64_t need = 0;
 
 	if (file->error < 0) {
 		row = add_row(decision, NULL, file->path, file->path);
-		become(row, IMAGE_FAILED, "archive-unreadable");
+		become(row, IMAGE_FAILED, REASON_ARCHIVE_UNREADABLE);
 		if (file->error == -EINVAL)
 			set_text(row->why,
 				"neither a regular file nor an OCI layout: replace it, or remove it "
@@ -277,7 +277,7 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 	}
 	wanted = judge_archive(decision, file, active, &need);
 	if (!reason && wanted && file->settling)
-		reason = "settling";
+		reason = REASON_SETTLING;
 	for (size_t i = first; reason && i < memory->n; i++)
 		if (memory->rows[i].state == IMAGE_PENDING)
 			memory->rows[i].reason = reason;
@@ -298,9 +298,9 @@ static void decide_pull(struct decision *decision, const char *name)
 	row = add_row(decision, known, "", name);
 	wave_plan(decision->tuner, row, decision->realtime_us);
 	if (is_ready(decision, &row->preload)) {
-		become(row, IMAGE_READY, "present");
+		become(row, IMAGE_READY, REASON_PRESENT);
 	} else if (images_active(decision->tuner, TRANSFER_PULL, "", name)) {
-		become(row, IMAGE_ACTIVE, "pulling");
+		become(row, IMAGE_ACTIVE, REASON_PULLING);
 	} else if (decision->obstacle) {
 		row->reason = decision->obstacle;
 	} else if (row->preload.reason && !judge_failure(decision, row)) {
@@ -330,16 +330,16 @@ static void want_pin(
 
 	/* Keep the end of a long name: it holds the tag or digest. */
 	snprintf(want->name, sizeof(want->name), "pin.%s", name + len - MIN(len, most));
-	want->reason = pinned ? "configured" : "no-longer-configured";
+	want->reason = pinned ? REASON_CONFIGURED : REASON_NO_LONGER_CONFIGURED;
 	if (!sample->answers) {
-		want->reason = "runtime-silent";
+		want->reason = REASON_RUNTIME_SILENT;
 	} else if (!driver->pin && image && image->pinned && pinned) {
 		copy_text(want->wanted, SETTING_VALUE_MAX, PINNED); /* by the runtime itself */
 	} else if (!driver->pin || !driver->honours_pins(sample->runtime.daemon.version)) {
 		want->error = -ENOENT;
-		want->reason = driver->pin ? "pins-ignored" : "no-pins";
+		want->reason = driver->pin ? REASON_PINS_IGNORED : REASON_NO_PINS;
 	} else if (!image) {
-		want->reason = "image-missing";
+		want->reason = REASON_IMAGE_MISSING;
 	} else {
 		copy_text(want->wanted, SETTING_VALUE_MAX, pinned ? PINNED : NOT_PINNED);
 	}
@@ -391,7 +391,7 @@ static void decide_conditions(const struct decision *decision, struct proposal *
 	const struct images_sample *sample = &decision->tuner->sample;
 	const struct images_memory *memory = decision->memory;
 	struct condition_reading *condition = proposal_condition(
-		proposal, &images_conditions[IMAGE_PRELOAD_FAILED], "none-wanted");
+		proposal, &images_conditions[IMAGE_PRELOAD_FAILED], REASON_NONE_WANTED);
 	const char *sandbox = sample->sandbox;
 
 	for (size_t i = 0; i < memory->n; i++) {
@@ -401,23 +401,24 @@ static void decide_conditions(const struct decision *decision, struct proposal *
 			condition_raise(
 				condition, row->reason, "%s: %s", row->preload.name, row->why);
 		else if (condition->status == CONDITION_FALSE && row->state != IMAGE_READY)
-			condition->reason = row->state == IMAGE_MOVED ? row->reason : "under-way";
-		else if (streq(condition->reason, "none-wanted"))
-			condition->reason = "all-present";
+			condition->reason =
+				row->state == IMAGE_MOVED ? row->reason : REASON_UNDER_WAY;
+		else if (condition->reason == REASON_NONE_WANTED)
+			condition->reason = REASON_ALL_PRESENT;
 	}
 	if (sample->n_archives > ARCHIVES_MAX)
-		condition_raise(condition, "too-many-archives",
+		condition_raise(condition, REASON_TOO_MANY_ARCHIVES,
 			"%s and more are beyond %zu archives and not loaded: put several images "
 			"into one archive",
 			sample->archives[ARCHIVES_MAX].path, ARCHIVES_MAX);
 	condition = proposal_condition(
-		proposal, &images_conditions[SANDBOX_IMAGE_MISSING], "sandbox-present");
+		proposal, &images_conditions[SANDBOX_IMAGE_MISSING], REASON_SANDBOX_PRESENT);
 	if (sample->kubelet.presence != KUBELET_RUNNING)
-		condition_unknown(condition, "no-kubelet");
+		condition_unknown(condition, REASON_NO_KUBELET);
 	else if (!sample->answers || !sandbox[0])
-		condition_unknown(condition, "sandbox-unknown");
+		condition_unknown(condition, REASON_SANDBOX_UNKNOWN);
 	else if (!sampled_image(sample, sandbox))
-		condition_raise(condition, "sandbox-missing",
+		condition_raise(condition, REASON_SANDBOX_MISSING,
 			"%s is missing, and no pod can start without it: pull it, or preload it "
 			"from an archive (images.archives)",
 			sandbox);
@@ -431,24 +432,24 @@ void images_decide(
 	struct images_memory *memory = data;
 	struct decision decision = {
 		.tuner = tuner, .input = input, .memory = memory, .percent = STORE_PERCENT};
-	const char *reason = NULL;
+	enum reason reason = REASON_NONE;
 
 	memory->n = memory->n_begin = 0;
 	if (input->force)
 		memory->forced_us = input->now_us;
 	decision.overdue = sample->now_us > 0 && input->now_us > sample->now_us + KNOWN_US;
 	if (input->mode == MODE_RELEASED)
-		reason = "restored";
+		reason = REASON_RESTORED;
 	else if (input->mode != MODE_ENFORCE)
-		reason = "observe-mode";
+		reason = REASON_OBSERVE_MODE;
 	else if (sample->now_us == 0 || sample->generation != tuner->config.generation)
-		reason = "not-asked-yet";
+		reason = REASON_NOT_ASKED_YET;
 	else if (decision.overdue)
-		reason = "sample-overdue";
+		reason = REASON_SAMPLE_OVERDUE;
 	else if (!sample->runtime.socket[0])
-		reason = "no-runtime";
+		reason = REASON_NO_RUNTIME;
 	else if (!sample->answers)
-		reason = "runtime-silent";
+		reason = REASON_RUNTIME_SILENT;
 	decision.obstacle = reason;
 	decision.realtime_us = sample->realtime_us + input->now_us - sample->now_us;
 	decision.budget = UINT64_MAX;

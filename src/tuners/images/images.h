@@ -147,10 +147,9 @@ struct preload {
 	/* Not stored: */
 	bool loaded;              /* by the last transfer */
 	bool of_others;           /* the last transfer found another image of others */
-	bool final;               /* the failure stays until the archive changes */
 	bool disk_full;           /* the transfer filled the store: not again soon */
 	uint64_t done_us;         /* end of the last transfer, CLOCK_MONOTONIC */
-	const char *reason;       /* of a failure; NULL: success */
+	enum reason reason;       /* of a failure; REASON_NONE: success */
 	char why[IMAGES_WHY_MAX]; /* of a failure; before the first attempt: of PEERS_SILENT */
 };
 
@@ -262,7 +261,7 @@ extern const char *const image_state_names[];
 struct image_row {
 	struct preload preload; /* begins with the name: find_named() */
 	enum image_state state;
-	const char *reason;
+	enum reason reason;
 	char why[IMAGES_WHY_MAX];
 	bool asks;           /* its mirrors are to be asked now */
 	uint64_t retry_us;   /* next attempt or begin of the wave, CLOCK_MONOTONIC; 0: none */
@@ -306,7 +305,6 @@ void images_metrics(const void *self, const void *memory, struct metric_sink *si
 /* report.c */
 extern const struct explanation images_explanations[];
 extern const struct condition_type images_conditions[];
-extern const struct reason images_reasons[];
 extern const struct metric_row images_metric_rows[];
 extern const struct table_view images_view;
 

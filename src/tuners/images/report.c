@@ -23,31 +23,13 @@ const struct explanation images_explanations[] = {
 	{0},
 };
 
-static const struct reason preload_reasons[] = {
-	{"none-wanted", "No images are configured in images.archives or images.pull."},
-	{"all-present", "The runtime has all configured images."},
-	{"moved-by-others",
-		"Others gave the name to another image. It stays until the name is removed, or the "
-		"archive, loaded before, changes."},
-	{"under-way", "Images are being loaded or wait for their turn."},
-	{"archive-broken", "The archive is incomplete or does not match its digests."},
-	{"archive-unreadable", "The archive cannot be read."},
-	{"wrong-platform", "The archive has the image for other machines only."},
-	{"unnamed", "The archive has an image without a complete name."},
-	{"does-not-fit",
-		"The image would fill the file system so far that the kubelet deletes images."},
-	{"load-failed", "The runtime could not load the image from its archive."},
-	{"too-many-archives", "Only the first 1024 archives are loaded."},
-	{"pull-failed", "The runtime could not pull the image."},
-	{0},
-};
+static const enum reason preload_reasons[] = {REASON_NONE_WANTED, REASON_ALL_PRESENT,
+	REASON_MOVED_BY_OTHERS, REASON_UNDER_WAY, REASON_ARCHIVE_BROKEN, REASON_ARCHIVE_UNREADABLE,
+	REASON_WRONG_PLATFORM, REASON_UNNAMED, REASON_DOES_NOT_FIT, REASON_LOAD_FAILED,
+	REASON_TOO_MANY_ARCHIVES, REASON_PULL_FAILED, 0};
 
-static const struct reason sandbox_reasons[] = {
-	{"sandbox-present", "The runtime has the sandbox (pause) image."},
-	{"sandbox-missing", "The runtime lacks the sandbox (pause) image."},
-	{"sandbox-unknown", "The runtime does not answer or does not name its sandbox image."},
-	{0},
-};
+static const enum reason sandbox_reasons[] = {
+	REASON_SANDBOX_PRESENT, REASON_SANDBOX_MISSING, REASON_SANDBOX_UNKNOWN, 0};
 
 const struct condition_type images_conditions[] = {
 	[IMAGE_PRELOAD_FAILED] = {"ImagePreloadFailed", SEVERITY_WARNING,
@@ -58,26 +40,6 @@ const struct condition_type images_conditions[] = {
 		"The runtime lacks the sandbox image (the pause image), which every pod needs: the "
 		"next pod has to wait until it is pulled.",
 		sandbox_reasons, .now = "crictl pull IMAGE"},
-	{0},
-};
-
-const struct reason images_reasons[] = {
-	{"present", "The runtime has the image."},
-	{"loading", "The image is being loaded from its archive."},
-	{"pulling", "The runtime is pulling the image."},
-	{"queued", "The transfer begins when an earlier one has ended."},
-	{"settling", "The archive changed just now and may still be written."},
-	{"wave-waits", "Other nodes pull the image first: see images.wave."},
-	{"peers-lack-it",
-		"Other nodes pull the image first, and no peer of the mirror has it yet."},
-	{"peers-have-it", "A peer has the image, and this node waits for its wave."},
-	{"pins-ignored",
-		"This version of the runtime ignores pins. It needs containerd 1.6.25, 1.7.10 or "
-		"2.0, or CRI-O 1.31."},
-	{"no-pins", "Docker does not support pins."},
-	{"image-missing", "The image will be pinned once the runtime has it."},
-	{"no-longer-configured", "An older configuration pinned the image."},
-	{"not-asked-yet", "The runtime has not been asked yet."},
 	{0},
 };
 
@@ -173,7 +135,7 @@ struct cJSON *images_document(const void *self, const void *data, bool)
 		json_text(image, "name", name);
 		json_text(image, "source", source[0] ? source : "registry");
 		json_text(image, "state", image_state_names[row->state]);
-		json_text(image, "reason", row->reason);
+		json_text(image, "reason", reason_rows[row->reason].slug);
 		json_text(image, "why", row->why);
 		json_number(image, "size_bytes", (double)size);
 		if (transfer && loads) {

@@ -41,14 +41,14 @@ void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64
 }
 
 /* Records the end of a transfer. */
-static void note_end(struct preload *preload, uint64_t began_us, int r, const char *reason)
+static void note_end(struct preload *preload, uint64_t began_us, int r, enum reason reason)
 {
 	preload->took_us = now_us() - began_us;
 	if (r < 0) {
 		/* Runtimes report ENOSPC and EDQUOT as text only. */
 		preload->disk_full = strcasestr(preload->why, "no space left on device") ||
 				     strcasestr(preload->why, "disk quota exceeded");
-		preload->reason = preload->disk_full ? "does-not-fit" : reason;
+		preload->reason = preload->disk_full ? REASON_DOES_NOT_FIT : reason;
 		return;
 	}
 	preload->why[0] = '\0';
@@ -137,7 +137,7 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 	if (r > 0)
 		return 0;
 	if (r == 0 && preload->need > room) {
-		preload->reason = "does-not-fit";
+		preload->reason = REASON_DOES_NOT_FIT;
 		images_describe_room(preload->why, preload->need, room);
 		return 0;
 	}
@@ -148,7 +148,7 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 		atomic_store(&transfer->load_us, 0);
 	}
 	preload->bytes = atomic_load(&transfer->done) - before;
-	note_end(preload, began_us, r, "load-failed");
+	note_end(preload, began_us, r, REASON_LOAD_FAILED);
 	if (r < 0)
 		return r;
 	set_text(preload->content, image->id);
@@ -158,12 +158,11 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 
 static void note_unusable(struct preload *preload, int error, const char *why)
 {
-	preload->reason = error == -ENOEXEC   ? "wrong-platform"
-			  : error == -ENOMSG  ? "unnamed"
-			  : error == -EBADMSG ? "archive-broken"
-			  : error == -ENOSPC  ? "does-not-fit"
-					      : "archive-unreadable";
-	preload->final = error == -ENOEXEC || error == -ENOMSG;
+	preload->reason = error == -ENOEXEC   ? REASON_WRONG_PLATFORM
+			  : error == -ENOMSG  ? REASON_UNNAMED
+			  : error == -EBADMSG ? REASON_ARCHIVE_BROKEN
+			  : error == -ENOSPC  ? REASON_DOES_NOT_FIT
+					      : REASON_ARCHIVE_UNREADABLE;
 	preload->disk_full = error == -ENOSPC;
 	set_text(preload->why, why);
 }
@@ -244,7 +243,7 @@ static void learn_images(struct transfer *transfer, const struct wait *wait)
 		} else if (r == -ENOENT) {
 			/* As a success it would be transferred again at once. */
 			preload->loaded = false;
-			preload->reason = pulled ? "pull-failed" : "load-failed";
+			preload->reason = pulled ? REASON_PULL_FAILED : REASON_LOAD_FAILED;
 			snprintf(preload->why, sizeof(preload->why),
 				"%s reported success but does not list the image: see its log",
 				transfer->runtime.driver->name);
@@ -349,7 +348,7 @@ static int run_pull(struct transfer *transfer, const struct wait *wait)
 	if (driver->find(&transfer->runtime, transfer->name, wait, &there, preload->why) == 0)
 		return 0;
 	r = driver->pull(&transfer->runtime, transfer->name, wait, &transfer->done, preload->why);
-	note_end(preload, began_us, r, "pull-failed");
+	note_end(preload, began_us, r, REASON_PULL_FAILED);
 	return r;
 }
 

@@ -279,7 +279,7 @@ static void *images_transfer_request(void *self, const void *data, bool)
 		if (streq(row->preload.source, transfer->archive.path)) {
 			if (row->state == IMAGE_READY)
 				text_list_add(&transfer->ready, row->preload.name);
-		} else if (row->preload.source[0] && !row->preload.final) {
+		} else if (row->preload.source[0] && reason_rows[row->preload.reason].retry) {
 			text_list_add(&transfer->others, row->preload.name);
 		}
 	}
@@ -374,7 +374,7 @@ static void images_transfer_adopt(void *self, void *request)
 		if (tuner->active[i] == transfer)
 			tuner->active[i] = tuner->active[--tuner->n_active];
 	if (transfer->cancelled && transfer->error < 0 && found->n > 0) {
-		found->entries[0].reason = "does-not-fit";
+		found->entries[0].reason = REASON_DOES_NOT_FIT;
 		found->entries[0].disk_full = true;
 		copy_text(found->entries[0].why, IMAGES_WHY_MAX,
 			"stopped: the image store has reached the kubelet's threshold for garbage "
@@ -413,7 +413,6 @@ const struct tuner_tables images_tables = {
 		   "protects them from the kubelet's garbage collection.",
 	.explanations = images_explanations,
 	.conditions = images_conditions,
-	.reasons = images_reasons,
 	.metric_rows = images_metric_rows,
 	.view = &images_view,
 };

@@ -104,7 +104,7 @@ static void describe_wait(struct image_row *row, const struct wave *wave)
 {
 	const struct peers *peers = &row->preload.peers;
 
-	row->reason = "wave-waits";
+	row->reason = REASON_WAVE_WAITS;
 	if (wave->gate == WAVE_OFF)
 		return;
 	if (peers->state == PEERS_SILENT)
@@ -115,9 +115,9 @@ static void describe_wait(struct image_row *row, const struct wave *wave)
 			peers->have_us == 1 ? "the mirror had it when first asked"
 					    : "its registry has no mirror");
 	else if (peers->have_us > 0)
-		row->reason = "peers-have-it";
+		row->reason = REASON_PEERS_HAVE_IT;
 	else if (peers->state == PEERS_LACK)
-		row->reason = "peers-lack-it";
+		row->reason = REASON_PEERS_LACK_IT;
 }
 
 void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t now_us)

@@ -64,16 +64,8 @@ static const struct explanation explanations[] = {
 	{0},
 };
 
-static const struct reason pull_reasons[] = {
-	{"no-kubelet", "This node has neither a kubelet nor a configuration file of one.",
-		.absent = "kubelet (none)"},
-	{"kubelet-config-unreadable",
-		"The kubelet's configuration could not be read: the message says where and why."},
-	{"serial-pulls", "The kubelet pulls one image after the other."},
-	{"few-parallel-pulls", "The kubelet pulls fewer than three images at once."},
-	{"parallel-pulls", "The kubelet pulls at least three images at once."},
-	{0},
-};
+static const enum reason pull_reasons[] = {REASON_NO_KUBELET, REASON_KUBELET_CONFIG_UNREADABLE,
+	REASON_SERIAL_PULLS, REASON_FEW_PARALLEL_PULLS, REASON_PARALLEL_PULLS, 0};
 
 static const struct condition_type conditions[] = {
 	{"KubeletSerialPulls", SEVERITY_ADVICE,
@@ -189,7 +181,7 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 	set_text(file->path, seen->config);
 	if (running)
 		set_text(want->actual, running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
-	want->reason = "kept";
+	want->reason = REASON_KEPT;
 	/* Write nothing when files of others set the same value. */
 	if (!kubelet->manage || obstacle_of(seen) ||
 		(!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
@@ -199,7 +191,7 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 		want->error = -ENAMETOOLONG;
 		return;
 	}
-	want->reason = "configured";
+	want->reason = REASON_CONFIGURED;
 	set_text(file->daemon.unit, "kubelet.service");
 	set_text(want->wanted, "false");
 	if (seen->own == KUBELET_OWN_WRITTEN)
@@ -233,17 +225,17 @@ static void kubelet_decide(
 	const struct kubelet_values *running = running_values(seen);
 	const struct kubelet_values *values = running ? running : &seen->values;
 	struct condition_reading *condition =
-		proposal_condition(proposal, conditions, "parallel-pulls");
+		proposal_condition(proposal, conditions, REASON_PARALLEL_PULLS);
 
 	add_lacks(self, proposal);
 	/* The effect of a broken file is unknown: write nothing beside it. */
 	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
 		decide_setting(self, proposal);
 	if (seen->presence == KUBELET_ABSENT) {
-		condition_unknown(condition, "no-kubelet");
+		condition_unknown(condition, REASON_NO_KUBELET);
 		condition_append(condition, "no kubelet was found on this node");
 	} else if (seen->why[0]) {
-		condition_unknown(condition, "kubelet-config-unreadable");
+		condition_unknown(condition, REASON_KUBELET_CONFIG_UNREADABLE);
 		condition_append(condition, "%s", seen->why);
 	} else if (is_problem(values)) {
 		bool serial = is_serial(values);
@@ -252,7 +244,7 @@ static void kubelet_decide(
 		const struct kubelet_value *value = &values->field[field];
 
 		/* "serializeImagePulls is true (by default)" */
-		condition_raise(condition, serial ? "serial-pulls" : "few-parallel-pulls",
+		condition_raise(condition, serial ? REASON_SERIAL_PULLS : REASON_FEW_PARALLEL_PULLS,
 			"%s is %s (", kubelet_fields[field].name, value->text);
 		if (value->origin == KUBELET_FILE)
 			condition_append(condition, "%.120s:%u)", value->file, value->line);

@@ -13,10 +13,7 @@
 /* A maximum from here on counts as unlimited: systemd sets fs.file-max to the largest number. */
 #define UNLIMITED ((uint64_t)INT64_MAX)
 
-static const struct reason reasons[] = {
-	{"limits-unread", "No limit could be read."},
-	{0},
-};
+static const enum reason reasons[] = {REASON_LIMITS_UNREAD, 0};
 
 const struct condition_type limits_conditions[] = {
 	[LIMITS_PRESSURE] = {"LimitPressure", SEVERITY_WARNING,
@@ -123,10 +120,12 @@ static bool begin_message(struct condition_reading *reading, const struct judged
 {
 	bool first = reading->status != CONDITION_TRUE;
 
-	if (first)
-		condition_raise(reading, one->row->name, "%s: ", one->row->name);
-	else
+	if (first) {
+		reading->limit = one->row->name;
+		condition_raise(reading, REASON_NONE, "%s: ", one->row->name);
+	} else {
 		condition_append(reading, "; %s", one->row->name);
+	}
 	return first;
 }
 
@@ -210,8 +209,9 @@ void limits_decide(
 		memory->rows = must(calloc(limits->n + 1, sizeof(*memory->rows)));
 	memory->polled_at_us = input->now_us;
 	add_lacks(limits, proposal);
-	(void)proposal_condition(proposal, &limits_conditions[LIMITS_PRESSURE], "within-limit");
-	(void)proposal_condition(proposal, &limits_conditions[LIMITS_REACHED], "within-limit");
+	(void)proposal_condition(
+		proposal, &limits_conditions[LIMITS_PRESSURE], REASON_WITHIN_LIMIT);
+	(void)proposal_condition(proposal, &limits_conditions[LIMITS_REACHED], REASON_WITHIN_LIMIT);
 	for (int i = 0; i < 2; i++)
 		conditions[i] = &proposal->conditions[i];
 	for (size_t i = 0; i < limits->n; i++) {
@@ -247,5 +247,5 @@ void limits_decide(
 			report_pressure(&one, conditions[LIMITS_PRESSURE]);
 	}
 	for (int i = 0; i < 2 && readable == 0; i++)
-		condition_unknown(conditions[i], "limits-unread");
+		condition_unknown(conditions[i], REASON_LIMITS_UNREAD);
 }

@@ -48,7 +48,7 @@ struct family {
 	const struct decide_input *input;
 	struct neighbor_family_memory *memory;
 	int64_t wanted[NEIGHBOR_LEVELS]; /* or KEEP */
-	const char *reason[NEIGHBOR_LEVELS];
+	enum reason reason[NEIGHBOR_LEVELS];
 	bool grown;
 };
 
@@ -118,7 +118,7 @@ static int64_t floor_of(const struct family *family, int i)
 	return strtoll(text, NULL, 10);
 }
 
-static void want_at_least(struct family *family, int i, int64_t number, const char *reason)
+static void want_at_least(struct family *family, int i, int64_t number, enum reason reason)
 {
 	if (number <= family->wanted[i])
 		return;
@@ -143,16 +143,16 @@ static void want_growth(struct family *family)
 	if (size == base)
 		return;
 	family->grown = true;
-	want_at_least(family, LAST, size, "growing");
+	want_at_least(family, LAST, size, REASON_GROWING);
 	/* gc_thresh2 stays 10 % lower: forced collections begin before the table is full. */
-	want_at_least(family, LAST - 1, size - size / 10, "growing");
+	want_at_least(family, LAST - 1, size - size / 10, REASON_GROWING);
 	if (family->wanted[LAST - 1] == size - size / 10)
-		family->reason[LAST - 1] = "growing";
+		family->reason[LAST - 1] = REASON_GROWING;
 	/* keep leaves gc_thresh1 as the node has it; it may be above the new gc_thresh2. */
 	first = family->wanted[0] == KEEP ? strtoll(family->table->threshold[0], NULL, 10)
 					  : family->wanted[0];
-	want_at_least(family, LAST - 1, first, "administrator-higher");
-	want_at_least(family, LAST, family->wanted[LAST - 1], "administrator-higher");
+	want_at_least(family, LAST - 1, first, REASON_ADMINISTRATOR_HIGHER);
+	want_at_least(family, LAST, family->wanted[LAST - 1], REASON_ADMINISTRATOR_HIGHER);
 }
 
 static void decide_values(struct family *family, bool growing, struct proposal *proposal)
@@ -161,12 +161,13 @@ static void decide_values(struct family *family, bool growing, struct proposal *
 
 	/* The largest of the configured value, the administrator's and the lower threshold. */
 	for (int i = 0; i < NEIGHBOR_LEVELS && !config->keep; i++) {
-		want_at_least(family, i, (int64_t)config->threshold[i], "configured");
+		want_at_least(family, i, (int64_t)config->threshold[i], REASON_CONFIGURED);
 		if (family->neighbor->config.lower)
 			continue;
-		want_at_least(family, i, floor_of(family, i), "administrator-higher");
+		want_at_least(family, i, floor_of(family, i), REASON_ADMINISTRATOR_HIGHER);
 		if (i > 0)
-			want_at_least(family, i, family->wanted[i - 1], "administrator-higher");
+			want_at_least(
+				family, i, family->wanted[i - 1], REASON_ADMINISTRATOR_HIGHER);
 	}
 	if (growing)
 		want_growth(family);
@@ -181,7 +182,7 @@ static void decide_values(struct family *family, bool growing, struct proposal *
 		if (family->wanted[i] != KEEP)
 			snprintf(want->wanted, SETTING_VALUE_MAX, "%" PRId64, family->wanted[i]);
 		want->error = family->table->threshold_error[i];
-		want->reason = family->reason[i] ? family->reason[i] : "kept";
+		want->reason = family->reason[i] ? family->reason[i] : REASON_KEPT;
 		want->grown = family->grown && i > 0;
 		want->requested = config->requested[i];
 	}
@@ -233,7 +234,8 @@ static void add_pressure(struct condition_reading *condition, const struct famil
 
 	if (!family->memory->pressure && !family->memory->at_ceiling)
 		return;
-	condition_raise(condition, family->memory->at_ceiling ? "at-ceiling" : "near-full",
+	condition_raise(condition,
+		family->memory->at_ceiling ? REASON_AT_CEILING : REASON_NEAR_FULL,
 		"%s: %" PRIu64 " of %" PRIu64 " %s%s", family->row->name, table->collectable,
 		neighbor_table_max(table),
 		table->exact ? "collectable entries" : "entries, an upper bound",
@@ -252,7 +254,7 @@ static void add_overflow(struct condition_reading *condition, const struct famil
 
 	if (family->memory->refused_lately == 0)
 		return;
-	condition_raise(condition, "entries-refused",
+	condition_raise(condition, REASON_ENTRIES_REFUSED,
 		"%s: %" PRIu64 " refused in the last five minutes", family->row->name,
 		family->memory->refused_lately);
 	condition->last_us = MAX(condition->last_us, family->memory->refused_at_us);
@@ -275,8 +277,10 @@ void neighbor_decide(
 	const struct neighbor *neighbor = self;
 	struct neighbor_memory *memory = data;
 	struct condition_reading readings[] = {
-		{.type = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE], .reason = "within-limit"},
-		{.type = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW], .reason = "within-limit"},
+		{.type = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE],
+			.reason = REASON_WITHIN_LIMIT},
+		{.type = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW],
+			.reason = REASON_WITHIN_LIMIT},
 	};
 	bool unknown = false;
 
@@ -310,7 +314,7 @@ void neighbor_decide(
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
 		if (unknown && readings[i].status == CONDITION_FALSE)
-			condition_unknown(&readings[i], "counters-unavailable");
-		*proposal_condition(proposal, NULL, NULL) = readings[i];
+			condition_unknown(&readings[i], REASON_COUNTERS_UNAVAILABLE);
+		*proposal_condition(proposal, NULL, REASON_NONE) = readings[i];
 	}
 }

@@ -83,13 +83,8 @@ static const struct explanation explanations[] = {
 	{0},
 };
 
-static const struct reason condition_reasons[] = {
-	{"near-full", "More than 80 % of the table is in use."},
-	{"at-ceiling", "The table is filling, and growth has reached neighbor.ceiling."},
-	{"entries-refused", "The kernel refused new entries because the table was full."},
-	{"counters-unavailable", "The table's counters cannot be read."},
-	{0},
-};
+static const enum reason condition_reasons[] = {REASON_NEAR_FULL, REASON_AT_CEILING,
+	REASON_ENTRIES_REFUSED, REASON_COUNTERS_UNAVAILABLE, 0};
 
 const struct condition_type neighbor_conditions[] = {
 	[NEIGHBOR_TABLE_PRESSURE] = {"NeighborTablePressure", SEVERITY_WARNING,
@@ -102,11 +97,6 @@ const struct condition_type neighbor_conditions[] = {
 		"new addresses were dropped in all network namespaces. Raise gc_thresh3.",
 		condition_reasons,
 		.now = "headroom top neighbor: then a larger gc_thresh3 or neighbor.ceiling"},
-	{0},
-};
-
-static const struct reason reasons[] = {
-	{"growing", "The table is filling, so the threshold is raised before it is full."},
 	{0},
 };
 
@@ -361,7 +351,6 @@ const struct tuner_tables neighbor_tables = {
 		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches their use.",
 	.explanations = explanations,
 	.conditions = neighbor_conditions,
-	.reasons = reasons,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,
 };

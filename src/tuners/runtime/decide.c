@@ -56,30 +56,30 @@ struct want *runtime_want(const struct runtime_decision *decision,
 	file->base = key->base;
 	set_text(file->dump_key, key->dump_key);
 	runtime_set_daemon(decision, runtime, driver->keys[setting].activation, file);
-	want->reason = "configured";
+	want->reason = REASON_CONFIGURED;
 	return want;
 }
 
-void runtime_leave(struct want *want, const char *reason)
+void runtime_leave(struct want *want, enum reason reason)
 {
 	want->wanted[0] = '\0';
 	want->reason = reason;
 }
 
-const char *runtime_obstacle(const struct node_runtime *runtime)
+enum reason runtime_obstacle(const struct node_runtime *runtime)
 {
 	bool hidden = runtime->daemon.pid == 0 ||
 		      (runtime->found.driver->needs_program && !runtime->daemon.program[0]);
-	const char *reason = NULL;
+	enum reason reason = REASON_NONE;
 
 	if (runtime->files.error == -ESTALE)
-		reason = "program-differs";
+		reason = REASON_PROGRAM_DIFFERS;
 	else if (runtime->files.error < 0 && runtime->files.error != -ESRCH)
-		reason = "file-unusable";
+		reason = REASON_FILE_UNUSABLE;
 	else if (runtime->answer == RUNTIME_SILENT)
-		reason = "runtime-silent";
+		reason = REASON_RUNTIME_SILENT;
 	else if (hidden) /* its options or the program that reads the file are unknown */
-		reason = "process-not-seen";
+		reason = REASON_PROCESS_NOT_SEEN;
 	return reason;
 }
 
@@ -111,18 +111,18 @@ static bool is_silent(const struct node_runtime *runtime)
 
 /* Clears the wanted value for a reason or an obstacle. */
 static void check_want(const struct runtime_decision *decision, const struct node_runtime *runtime,
-	struct want *want, const char *reason)
+	struct want *want, enum reason reason)
 {
-	const char *obstacle = runtime_obstacle(runtime);
-	bool kept = reason && streq(reason, "kept");
+	enum reason obstacle = runtime_obstacle(runtime);
+	bool kept = reason == REASON_KEPT;
 
 	/* Known without the daemon, which may be down for it. */
-	if (reason && streq(reason, "on-command-line"))
-		obstacle = NULL;
+	if (reason == REASON_ON_COMMAND_LINE)
+		obstacle = REASON_NONE;
 	if (obstacle && decision->tuner->once && !kept && is_silent(runtime)) {
 		/* A command reports a silent runtime as an error. */
 		want->error = -ETIMEDOUT;
-		want->reason = "runtime-silent";
+		want->reason = REASON_RUNTIME_SILENT;
 	} else if (obstacle || reason) {
 		runtime_leave(want, obstacle ? obstacle : reason);
 	}
@@ -145,7 +145,7 @@ static struct want *want_key(const struct runtime_decision *decision,
 	copy_text(want->file->on_disk, SETTING_VALUE_MAX, key->on_disk);
 	if (key->refusal != KEY_EDITABLE) {
 		want->error = -ENOENT;
-		want->reason = "runtime-unsupported";
+		want->reason = REASON_RUNTIME_UNSUPPORTED;
 	}
 	return want;
 }
@@ -155,7 +155,8 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	enum runtime_setting setting)
 {
 	const struct runtime_number *number = &decision->tuner->config.numbers[setting];
-	const char *in_file, *in_force, *reason = NULL;
+	const char *in_file, *in_force;
+	enum reason reason = REASON_NONE;
 	const struct file_record *record;
 	struct want *want;
 	char text[32];
@@ -188,16 +189,16 @@ static void want_number(const struct runtime_decision *decision, const struct no
 		if (!want->wanted[0])
 			snprintf(want->wanted, sizeof(want->wanted), "%" PRIu64,
 				runtime->found.driver->keys[setting].zero);
-		want->reason = "on-command-line";
+		want->reason = REASON_ON_COMMAND_LINE;
 		return;
 	}
 	if (number->value == 0)
-		reason = "kept";
+		reason = REASON_KEPT;
 	else if (runtime->on_command[setting])
-		reason = "on-command-line";
+		reason = REASON_ON_COMMAND_LINE;
 	else if (!number->exact && number_of(runtime, setting, in_file[0] ? in_file : in_force) >
 					   number_of(runtime, setting, want->wanted))
-		reason = "administrator-higher";
+		reason = REASON_ADMINISTRATOR_HIGHER;
 	check_want(decision, runtime, want, reason);
 }
 
@@ -217,7 +218,7 @@ static void want_directory(
 	check_want(decision, runtime,
 		want_key(decision, runtime, setting,
 			record ? record->wanted : runtime->found.driver->mirrors->directory),
-		NULL);
+		REASON_NONE);
 }
 
 static void judge_reach(const struct runtime_decision *decision)
@@ -225,7 +226,7 @@ static void judge_reach(const struct runtime_decision *decision)
 	const struct runtime_sample *sample = &decision->tuner->sample;
 	struct condition_reading *reading =
 		proposal_condition(decision->proposal, &runtime_conditions[RUNTIME_UNREACHABLE],
-			sample->n > 0 ? "runtime-answers" : "no-runtime");
+			sample->n > 0 ? REASON_RUNTIME_ANSWERS : REASON_NO_RUNTIME);
 
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
@@ -236,7 +237,7 @@ static void judge_reach(const struct runtime_decision *decision)
 			(!runtime->found.has_socket && !runtime->answered_once &&
 				!runtime->cannot_start))
 			continue;
-		condition_raise(reading, "runtime-silent",
+		condition_raise(reading, REASON_RUNTIME_SILENT,
 			"%s: %s: %.150s: see systemctl status %s", runtime->found.name,
 			runtime->found.socket, runtime->why, runtime->found.unit);
 	}
@@ -245,14 +246,17 @@ static void judge_reach(const struct runtime_decision *decision)
 static void judge_restart(const struct runtime_decision *decision)
 {
 	/* Cures for known obstacles to the restart. */
-	static const char *const cures[][2] = {{"no-systemd", ": restart it by hand"},
-		{"restart-refused", ": restart it by hand"},
-		{"restarted-too-often", ": restart it by hand"},
-		{"does-not-load", ": mend the file"}, {"no-effect", ""}};
+	static const char *const cures[REASONS] = {
+		[REASON_NO_SYSTEMD] = ": restart it by hand",
+		[REASON_RESTART_REFUSED] = ": restart it by hand",
+		[REASON_RESTARTED_TOO_OFTEN] = ": restart it by hand",
+		[REASON_DOES_NOT_LOAD] = ": mend the file",
+		[REASON_NO_EFFECT] = "",
+	};
 	const struct decide_input *input = decision->input;
 	const struct proposal *proposal = decision->proposal;
-	struct condition_reading *reading = proposal_condition(
-		decision->proposal, &runtime_conditions[RUNTIME_RESTART_PENDING], "none-pending");
+	struct condition_reading *reading = proposal_condition(decision->proposal,
+		&runtime_conditions[RUNTIME_RESTART_PENDING], REASON_NONE_PENDING);
 
 	for (size_t i = 0; i < proposal->n_wants && reading->status != CONDITION_TRUE; i++) {
 		const struct want *want = &proposal->wants[i];
@@ -260,16 +264,13 @@ static void judge_restart(const struct runtime_decision *decision)
 		const struct setting *setting =
 			find_named(input->settings, input->n_settings, want->name);
 		const struct file_record *record = record_of(decision, want->name);
-		const char *cure = NULL;
+		const char *cure = setting ? cures[setting->reason] : NULL;
 
-		for (size_t k = 0; setting && k < ARRAY_SIZE(cures); k++)
-			if (streq(setting->reason, cures[k][0]))
-				cure = cures[k][1];
 		/* The file broke after our write. Its values are unknown. */
 		if (file->activation == ACTIVATE_RESTART && record &&
-			streq(want->reason, "file-unusable") &&
+			want->reason == REASON_FILE_UNUSABLE &&
 			!value_equal(want->actual, record->wanted))
-			condition_raise(reading, "file-unusable",
+			condition_raise(reading, REASON_FILE_UNUSABLE,
 				"%s was set to %s, and %s cannot be restarted with a broken file: %s",
 				want->name, record->wanted, file->daemon.unit,
 				runtime_find(&decision->tuner->sample, file->daemon.socket)
@@ -278,7 +279,7 @@ static void judge_restart(const struct runtime_decision *decision)
 			!value_equal(want->file->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
 			continue;
-		condition_raise(reading, cure ? setting->reason : "restart-pending",
+		condition_raise(reading, cure ? setting->reason : REASON_RESTART_PENDING,
 			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
 			want->file->path, want->actual[0] ? want->actual : "an unknown value");
 		/* Then the administrator restarts it: no fault. */
@@ -307,13 +308,13 @@ static void judge_drivers(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
 	struct condition_reading *reading = proposal_condition(
-		decision->proposal, &runtime_conditions[STORAGE_DRIVER_SLOW], "driver-fast");
+		decision->proposal, &runtime_conditions[STORAGE_DRIVER_SLOW], REASON_DRIVER_FAST);
 
 	for (size_t i = 0; i < sample->n; i++) {
 		const char *why = runtime_poor_driver(&sample->runtimes[i].store);
 
 		if (why)
-			condition_raise(reading, "driver-slow", "%s: %s",
+			condition_raise(reading, REASON_DRIVER_SLOW, "%s: %s",
 				sample->runtimes[i].found.name, why);
 	}
 }
@@ -323,7 +324,7 @@ static void judge_store(const struct runtime_decision *decision)
 	const struct runtime_sample *sample = &decision->tuner->sample;
 	const struct runtime_store *store = NULL;
 	struct condition_reading *reading = proposal_condition(
-		decision->proposal, &runtime_conditions[IMAGE_STORE_FULL], "within-limit");
+		decision->proposal, &runtime_conditions[IMAGE_STORE_FULL], REASON_WITHIN_LIMIT);
 	bool *full = &decision->memory->store_full;
 	struct limit_reading *limit;
 	double percent;
@@ -336,7 +337,7 @@ static void judge_store(const struct runtime_decision *decision)
 			store = other;
 	}
 	if (!store) {
-		condition_unknown(reading, "store-unknown");
+		condition_unknown(reading, REASON_STORE_UNKNOWN);
 		return;
 	}
 	percent = percent_used(store);
@@ -346,7 +347,7 @@ static void judge_store(const struct runtime_decision *decision)
 		*full ? ": remove images that are not in use, or give it more room" : "");
 	if (*full) {
 		reading->status = CONDITION_TRUE;
-		reading->reason = "store-nearly-full";
+		reading->reason = REASON_STORE_NEARLY_FULL;
 	}
 	limit = proposal_limit(decision->proposal);
 	set_text(limit->name, "images/store");
@@ -356,7 +357,7 @@ static void judge_store(const struct runtime_decision *decision)
 }
 
 /* The first layer that is raised counts. */
-static void raise_layer(struct condition_reading *reading, const char *reason,
+static void raise_layer(struct condition_reading *reading, enum reason reason,
 	const struct node_runtime *runtime, const struct pull_layer *layer, const char *how)
 {
 	char registry[64], total[32] = "an unknown number of";
@@ -379,7 +380,7 @@ static void judge_pulls(const struct runtime_decision *decision)
 	const struct runtime_sample *sample = &decision->tuner->sample;
 	uint64_t now = decision->input->now_us;
 	struct condition_reading *reading = proposal_condition(
-		decision->proposal, &runtime_conditions[PULL_STUCK], "pulls-move");
+		decision->proposal, &runtime_conditions[PULL_STUCK], REASON_PULLS_MOVE);
 	char how[128], left[TIME_TEXT_MAX], rate[AMOUNT_MAX];
 
 	for (size_t i = 0; i < sample->n; i++) {
@@ -390,10 +391,10 @@ static void judge_pulls(const struct runtime_decision *decision)
 			continue;
 		snprintf(how, sizeof(how), "no progress for %llu s",
 			(unsigned long long)(pulls_age(now, stuck->moved_us) / USEC_PER_SEC));
-		raise_layer(reading, "no-progress", runtime, stuck, how);
+		raise_layer(reading, REASON_NO_PROGRESS, runtime, stuck, how);
 	}
 	reading = proposal_condition(
-		decision->proposal, &runtime_conditions[PULL_SLOW], "pulls-move");
+		decision->proposal, &runtime_conditions[PULL_SLOW], REASON_PULLS_MOVE);
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		const struct pull_layer *slow = pulls_slow(&runtime->pulls);
@@ -403,7 +404,7 @@ static void judge_pulls(const struct runtime_decision *decision)
 		duration_text(pulls_seconds_left(slow), left);
 		snprintf(how, sizeof(how), "%s/s in the last minute, so %s more",
 			amount_text(slow->minute_rate, "bytes", rate), left);
-		raise_layer(reading, "pull-slow", runtime, slow, how);
+		raise_layer(reading, REASON_PULL_SLOW, runtime, slow, how);
 	}
 }
 

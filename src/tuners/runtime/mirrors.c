@@ -87,7 +87,8 @@ static void want_mirror_list(
 {
 	const struct runtime_config *config = &decision->tuner->config;
 	const struct runtime_files *files = &runtime->files;
-	const char *up[RUNTIME_MIRROR_MAX], *obstacle = runtime_obstacle(runtime);
+	const char *up[RUNTIME_MIRROR_MAX];
+	enum reason obstacle = runtime_obstacle(runtime);
 	char name[SETTING_NAME_MAX], wanted[RUNTIME_MIRRORS_MAX] = "", words[RUNTIME_MIRRORS_MAX];
 	char *state = NULL;
 	int n = find_up(decision->tuner, NULL, up);
@@ -129,7 +130,7 @@ static void want_mirror_list(
 	if (obstacle)
 		runtime_leave(want, obstacle);
 	else if (runtime->on_command[RUNTIME_MIRRORS])
-		runtime_leave(want, "on-command-line");
+		runtime_leave(want, REASON_ON_COMMAND_LINE);
 }
 
 static void want_file(const struct runtime_decision *decision, const struct mirror_file *on_disk)
@@ -170,16 +171,16 @@ static void want_file(const struct runtime_decision *decision, const struct mirr
 		copy_text(want->file->on_disk, SETTING_VALUE_MAX, "other text");
 	copy_text(want->actual, SETTING_VALUE_MAX, want->file->on_disk);
 	want->error = on_disk->error;
-	want->reason = text ? "configured" : "no-mirror-up";
+	want->reason = text ? REASON_CONFIGURED : REASON_NO_MIRROR_UP;
 	if (n > 0 && !text) {
 		want->error = -ENOENT;
-		want->reason = "runtime-unsupported";
+		want->reason = REASON_RUNTIME_UNSUPPORTED;
 	} else if (on_disk->exists && !on_disk->ours) {
-		runtime_leave(want, "file-of-others");
+		runtime_leave(want, REASON_FILE_OF_OTHERS);
 	} else if (runtime->daemon.pid == 0) {
-		runtime_leave(want, "process-not-seen");
+		runtime_leave(want, REASON_PROCESS_NOT_SEEN);
 	} else if (runtime->files.keys[RUNTIME_HOSTS_DIRECTORY].refusal == KEY_EXCLUDED) {
-		runtime_leave(want, "mirrors-without-effect");
+		runtime_leave(want, REASON_MIRRORS_WITHOUT_EFFECT);
 	}
 }
 

@@ -109,10 +109,10 @@ void runtime_set_daemon(const struct runtime_decision *decision, const struct no
 void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
 	enum runtime_setting setting, char name[static SETTING_NAME_MAX]);
 
-void runtime_leave(struct want *want, const char *reason);
+void runtime_leave(struct want *want, enum reason reason);
 
-/* The reason why settings of this runtime cannot be written; NULL: they can. */
-const char *runtime_obstacle(const struct node_runtime *runtime);
+/* Why settings of this runtime cannot be written, or REASON_NONE. */
+enum reason runtime_obstacle(const struct node_runtime *runtime);
 
 /* ---- reporting ---- */
 

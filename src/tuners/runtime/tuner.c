@@ -122,37 +122,16 @@ static const struct explanation explanations[] = {
 	{0},
 };
 
-static const struct reason reach_reasons[] = {
-	{"runtime-answers", "Every installed runtime answers."},
-	{"no-runtime", "No container runtime was found on this node.",
-		.absent = "container runtime (none)"},
-	{0},
-};
+static const enum reason reach_reasons[] = {REASON_RUNTIME_ANSWERS, REASON_NO_RUNTIME, 0};
 
-static const struct reason restart_reasons[] = {
-	{"none-pending", "All written settings are in force."},
-	{0},
-};
+static const enum reason restart_reasons[] = {REASON_NONE_PENDING, 0};
 
-static const struct reason store_reasons[] = {
-	{"store-unknown", "No runtime has reported where it keeps its images.",
-		.absent = "image store (none)"},
-	{"store-nearly-full", "More than 85 % of the file system of the images is in use."},
-	{0},
-};
+static const enum reason store_reasons[] = {REASON_STORE_UNKNOWN, REASON_STORE_NEARLY_FULL, 0};
 
-static const struct reason pull_reasons[] = {
-	{"pulls-move", "Every layer that is being fetched makes progress."},
-	{"no-progress", "A layer has made no progress for one minute."},
-	{"pull-slow", "The rest of a layer takes more than ten minutes."},
-	{0},
-};
+static const enum reason pull_reasons[] = {
+	REASON_PULLS_MOVE, REASON_NO_PROGRESS, REASON_PULL_SLOW, 0};
 
-static const struct reason driver_reasons[] = {
-	{"driver-fast", "No runtime reports a slow storage driver."},
-	{"driver-slow", "A runtime unpacks images with a slow storage driver."},
-	{0},
-};
+static const enum reason driver_reasons[] = {REASON_DRIVER_FAST, REASON_DRIVER_SLOW, 0};
 
 const struct condition_type runtime_conditions[] = {
 	[RUNTIME_UNREACHABLE] = {"RuntimeUnreachable", SEVERITY_WARNING,
@@ -183,38 +162,6 @@ const struct condition_type runtime_conditions[] = {
 		"The storage driver of a container runtime is slow. It delays pulls and starts of "
 		"containers. The message names a better driver.",
 		driver_reasons, .now = "headroom explain StorageDriverSlow"},
-	{0},
-};
-
-static const struct reason reasons[] = {
-	{"runtime-unsupported",
-		"This runtime or its version does not have the key, or another program writes its "
-		"configuration: see refusals in /v1/status."},
-	{"file-unusable",
-		"The runtime's configuration file cannot be read or is broken: it is not "
-		"changed.",
-		.unmet = true},
-	{"on-command-line",
-		"The daemon has a command-line option for it. It would not start with the same key "
-		"in its file, from which our value is removed. Remove the option."},
-	{"process-not-seen",
-		"The runtime's process, its command line and its program are unknown: share the "
-		"host's process IDs. The process must belong to root, listen on the socket or be "
-		"in /run/docker.pid, and be in no container.",
-		.unmet = true},
-	{"program-differs",
-		"The program on disk has another version than the running daemon, so values in "
-		"force and the keys of its file are unknown: restart the daemon, or start it by "
-		"its full path.",
-		.unmet = true},
-	{"file-of-others", "A file of others has this setting: it is not changed."},
-	{"no-mirror-up", "All mirrors of the registry fail: pulls go to the registry itself."},
-	{"mirrors-without-effect",
-		"The configuration of containerd disables hosts.toml, by the key registry.mirrors (move "
-		"its mirrors to runtime.mirrors) or by several directories in config_path (name "
-		"one), or no test has shown that its version asks mirrors: see refusals in "
-		"/v1/status."},
-	{"runtime-silent", "The runtime does not answer.", .unmet = true},
 	{0},
 };
 
@@ -453,7 +400,6 @@ const struct tuner_tables runtime_tables = {
 		"and watches pulls and the image store.",
 	.explanations = explanations,
 	.conditions = runtime_conditions,
-	.reasons = reasons,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,
 	.view = &runtime_view,

@@ -46,11 +46,11 @@ static void add_holder(struct condition_reading *condition, const struct storage
 static void judge_slow(const struct storage *storage, struct proposal *proposal)
 {
 	const struct condition_type *type = &storage_conditions[STORAGE_SLOW];
-	struct condition_reading *condition = proposal_condition(proposal, type, "syncs-fast");
+	struct condition_reading *condition = proposal_condition(proposal, type, REASON_SYNCS_FAST);
 	enum severity severity = SEVERITY_ADVICE;
 
 	if (!storage->bpf) {
-		condition_unknown(condition, "syncs-unknown");
+		condition_unknown(condition, REASON_SYNCS_UNKNOWN);
 		return;
 	}
 	for (unsigned i = 0; i < storage->n_seen; i++) {
@@ -68,7 +68,8 @@ static void judge_slow(const struct storage *storage, struct proposal *proposal)
 								      : SEVERITY_ADVICE);
 		workload_describe(&process->workload, workload, sizeof(workload));
 		latency_text(summary->p99, p99);
-		condition_raise(condition, lost > 0 ? "syncs-over-election" : "syncs-slow",
+		condition_raise(condition,
+			lost > 0 ? REASON_SYNCS_OVER_ELECTION : REASON_SYNCS_SLOW,
 			"%s of %s: p99 of %" PRIu64 " syncs to %s (%s) in five minutes is %s",
 			process->name, workload, summary->syncs, process->disk.name,
 			storage_kind_names[process->disk.kind], p99);
@@ -86,20 +87,20 @@ static bool is_unsuited(const struct storage_disk *disk)
 
 static void judge_suited(const struct storage *storage, struct proposal *proposal)
 {
-	struct condition_reading *condition =
-		proposal_condition(proposal, &storage_conditions[STORAGE_UNSUITED], "disks-suited");
+	struct condition_reading *condition = proposal_condition(
+		proposal, &storage_conditions[STORAGE_UNSUITED], REASON_DISKS_SUITED);
 
 	for (unsigned i = 0; i < storage->n_images; i++) {
 		const struct storage_disk *disk = &storage->images[i].disk;
 
 		if (is_unsuited(disk))
-			condition_raise(condition, "images-unsuited",
+			condition_raise(condition, REASON_IMAGES_UNSUITED,
 				"images in %s are on %s, kind %s%s%s: move them to a local SSD",
 				storage->images[i].path, disk->name, storage_kind_names[disk->kind],
 				disk->model[0] ? ", " : "", disk->model);
 	}
 	if (!storage->bpf && condition->status != CONDITION_TRUE)
-		condition_unknown(condition, "syncs-unknown");
+		condition_unknown(condition, REASON_SYNCS_UNKNOWN);
 	for (unsigned i = 0; i < storage->n_seen; i++) {
 		const struct storage_process *process = &storage->seen[i];
 		const struct storage_disk *disk = &process->disk;
@@ -108,7 +109,7 @@ static void judge_suited(const struct storage *storage, struct proposal *proposa
 		if (!is_unsuited(disk))
 			continue;
 		workload_describe(&process->workload, workload, sizeof(workload));
-		condition_raise(condition, "disk-unsuited",
+		condition_raise(condition, REASON_DISK_UNSUITED,
 			"%s of %s syncs to %s, kind %s%s%s: move its data to a local SSD",
 			process->name, workload, disk->name, storage_kind_names[disk->kind],
 			disk->model[0] ? ", " : "", disk->model);

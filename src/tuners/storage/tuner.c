@@ -46,27 +46,11 @@ const struct config_option storage_options[] = {
 	{0},
 };
 
-static const struct reason slow_reasons[] = {
-	{"syncs-fast", "The syncs of the listed processes are fast enough.", NULL},
-	{"syncs-slow",
-		"One in a hundred syncs of a listed process took longer than storage.sync_p99."},
-	{"syncs-over-election",
-		"A sync of a listed process took longer than 1 s, etcd's election timeout."},
-	{"syncs-unknown",
-		"Syncs are not counted: BPF does not run (see the tuner's state), or a command sampled "
-		"the node without the agent.",
-		.absent = "storage (not counted)"},
-	{0},
-};
+static const enum reason slow_reasons[] = {
+	REASON_SYNCS_FAST, REASON_SYNCS_SLOW, REASON_SYNCS_OVER_ELECTION, REASON_SYNCS_UNKNOWN, 0};
 
-static const struct reason suited_reasons[] = {
-	{"disks-suited", "The disks that are known suit the listed processes."},
-	{"disk-unsuited",
-		"A listed process syncs to a network disk, a network file system, a loop device, an "
-		"overlay or a rotating disk."},
-	{"images-unsuited", "The images of a container runtime are on such a disk."},
-	{0},
-};
+static const enum reason suited_reasons[] = {
+	REASON_DISKS_SUITED, REASON_DISK_UNSUITED, REASON_IMAGES_UNSUITED, 0};
 
 const struct condition_type storage_conditions[] = {
 	[STORAGE_SLOW] = {"StorageSlow", SEVERITY_CRITICAL,

@@ -132,12 +132,12 @@ static void add_writeback(struct sysctl *sysctl, const struct config *config)
 		if (config_bool(config, "storage.bound_writeback"))
 			want = add_exact(sysctl, writeback[i][0], writeback[i][1]);
 		if (want)
-			want->reason = "bounded-writeback";
+			want->reason = REASON_BOUNDED_WRITEBACK;
 		want = find_named(sysctl->keys, sysctl->n, writeback[i][0])
 			       ? add_exact(sysctl, writeback[i][2], "0")
 			       : NULL;
 		if (want)
-			want->reason = "bytes-instead";
+			want->reason = REASON_BYTES_INSTEAD;
 	}
 }
 
@@ -159,7 +159,7 @@ static void add_raises(struct sysctl *sysctl, const struct config *config)
 			continue;
 		}
 		copy_text(key->want.wanted, SETTING_VALUE_MAX, value);
-		key->want.reason = "raised-limit";
+		key->want.reason = REASON_RAISED_LIMIT;
 		/* Connections are tracked only once the module is loaded. */
 		key->want.requested = raises[i].value != NULL;
 	}
@@ -181,7 +181,7 @@ static void sysctl_configure(void *self, const struct config *config)
 
 		init_key(key, wanted[i].name, wanted[i].value);
 		key->want.requested = wanted[i].position.line > 0;
-		key->want.reason = key->want.requested ? "configured" : "profile";
+		key->want.reason = key->want.requested ? REASON_CONFIGURED : REASON_PROFILE;
 		key->exact = wanted[i].exact;
 	}
 	sysctl->n = n;
@@ -221,7 +221,7 @@ static void sysctl_decide(
 		if (value_max(configured->wanted, floor, want->wanted) == 0 &&
 			!value_equal(want->wanted, configured->wanted)) {
 			copy_text(want->configured, SETTING_VALUE_MAX, configured->wanted);
-			want->reason = "administrator-higher";
+			want->reason = REASON_ADMINISTRATOR_HIGHER;
 		}
 	}
 }
@@ -234,18 +234,8 @@ static void sysctl_close(void *self, void *)
 	free(sysctl);
 }
 
-static const struct reason reasons[] = {
-	{"raised-limit", "The option limits.raise asks for this value."},
-	{"bounded-writeback", "The option storage.bound_writeback asks for this value."},
-	{"bytes-instead",
-		"The kernel sets the ratio to 0 while the number of bytes is set. Its original "
-		"restores both."},
-	{0},
-};
-
 const struct tuner_tables sysctl_tables = {
 	.summary = "Raises the sysctls of the profile, of the configuration and of limits.raise.",
-	.reasons = reasons,
 	.capabilities = capabilities,
 };
 

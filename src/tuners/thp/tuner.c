@@ -69,21 +69,9 @@ static const struct explanation explanations[] = {
 	{0},
 };
 
-static const struct reason condition_reasons[] = {
-	{"none-in-use", "No memory uses transparent huge pages."},
-	{"still-mapped",
-		"Memory mapped before the switch still uses transparent huge pages until its "
-		"processes unmap it or end."},
-	{"still-switched-on",
-		"The kernel still provides huge pages that should be off: the mode is observe, or "
-		"the setting that switches them off is not in force."},
-	{"growing-though-off",
-		"Memory that uses transparent huge pages grew within the last five minutes, "
-		"although they should be off."},
-	{"wanted-in-use", "Huge pages are in use, as the configuration allows."},
-	{"meminfo-unavailable", "/proc/meminfo could not be read."},
-	{0},
-};
+static const enum reason condition_reasons[] = {REASON_NONE_IN_USE, REASON_STILL_MAPPED,
+	REASON_STILL_SWITCHED_ON, REASON_GROWING_THOUGH_OFF, REASON_WANTED_IN_USE,
+	REASON_MEMINFO_UNAVAILABLE, 0};
 
 static const struct condition_type conditions[] = {
 	{"TransparentHugePagesActive", SEVERITY_WARNING,
@@ -91,13 +79,6 @@ static const struct condition_type conditions[] = {
 		"before the switch keeps them until its process ends or restarts: this is advice. "
 		"While the amount grows although they are off, it is a warning.",
 		condition_reasons, .now = "restart the process that the message names"},
-	{0},
-};
-
-static const struct reason reasons[] = {
-	{"configured-over-boot-line",
-		"The configuration asks for this value, but the kernel command line sets another "
-		"at boot. Change it there too, so that it holds before the agent starts."},
 	{0},
 };
 
@@ -265,7 +246,7 @@ static void thp_decide(
 	char amounts[2][AMOUNT_MAX];
 	struct thp_memory *memory = data;
 	struct condition_reading *condition = proposal_condition(proposal, conditions,
-		usage->anon + usage->shmem > 0 ? "wanted-in-use" : "none-in-use");
+		usage->anon + usage->shmem > 0 ? REASON_WANTED_IN_USE : REASON_NONE_IN_USE);
 	uint64_t unwanted = unwanted_kb(thp, usage), now = input->now_us;
 	bool on = switched_on(thp);
 
@@ -278,12 +259,12 @@ static void thp_decide(
 		*want = thp->switches[i].want;
 		copy_text(want->wanted, SETTING_VALUE_MAX, thp->wanted[kind]);
 		want->requested = thp->requested[kind];
-		want->reason = want->wanted[0] == '\0' ? "kept"
-			       : thp->at_boot[kind]    ? "configured-over-boot-line"
-						       : "configured";
+		want->reason = want->wanted[0] == '\0' ? REASON_KEPT
+			       : thp->at_boot[kind]    ? REASON_CONFIGURED_OVER_BOOT_LINE
+						       : REASON_CONFIGURED;
 	}
 	if (thp->usage_error < 0) {
-		condition_unknown(condition, "meminfo-unavailable");
+		condition_unknown(condition, REASON_MEMINFO_UNAVAILABLE);
 		condition_append(condition, "/proc/meminfo: %s", strerror(-thp->usage_error));
 		return;
 	}
@@ -305,9 +286,9 @@ static void thp_decide(
 
 		condition->status = CONDITION_TRUE;
 		condition->milder = on || !growing || input->mode != MODE_ENFORCE;
-		condition->reason = on        ? "still-switched-on"
-				    : growing ? "growing-though-off"
-					      : "still-mapped";
+		condition->reason = on        ? REASON_STILL_SWITCHED_ON
+				    : growing ? REASON_GROWING_THOUGH_OFF
+					      : REASON_STILL_MAPPED;
 	}
 }
 
@@ -316,7 +297,6 @@ const struct tuner_tables thp_tables = {
 		"Switches transparent huge pages of every size off and reports those still in use.",
 	.explanations = explanations,
 	.conditions = conditions,
-	.reasons = reasons,
 };
 
 const struct tuner_ops thp_tuner = {
