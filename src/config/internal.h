@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/*
- * document.c parses each file into a tree. merge.c checks the tree against the tables and stores
- * its values in the rows of struct config; later files override earlier ones. load.c fills the
- * other rows from the profile and the defaults. config.c reads the rows.
- */
+/* What config.c shares with web.c, which reads another file in the same way, and with tests. */
 
 #include "config/config.h"
 
@@ -51,14 +47,8 @@ struct config {
 	bool draft;
 };
 
-/* config owns the tree. */
-struct tree *tree_new(struct config *config, enum tree_kind kind, struct config_position position,
-	const char *text);
-
 /* Returns NULL unless tree is a TREE_TEXT. */
 const char *tree_text(const struct tree *tree);
-
-const struct tree *tree_child(const struct tree *map, const char *key);
 
 /*
  * Parses the text of a file, or of a default if file is NULL. text[len] is a NUL byte. Stops at the
@@ -66,15 +56,6 @@ const struct tree *tree_child(const struct tree *map, const char *key);
  * expand without bound.
  */
 struct tree *document_load(struct config *config, const char *file, const char *text, size_t len);
-
-/* Merges the values of a file. Adds at most CONFIG_FAULTS_MAX faults, sorted by position. */
-void document_merge(struct config *config, struct tree *root);
-
-/* Returns NULL if the name is unknown. */
-struct row *config_row(const struct config *config, const char *name);
-
-/* Finds the sysctl or adds it with an empty value. */
-struct config_sysctl *config_sysctl(struct config *config, const char *name);
 
 /* Returns the index in words, which NULL ends, or -1. words may be NULL. */
 int word_index(const char *const *words, const char *word);

@@ -40,19 +40,19 @@ static const struct {
 	[MAX_VERSION] = {"max_version", versions},
 };
 
-struct reading {
+struct web_reading {
 	struct config_fault_list *faults;
 	struct web_config *web;
 	struct config_position top; /* of the file */
 	const struct tree *tls[TLS_KEYS];
 };
 
-static const char *tls_text(const struct reading *reading, enum tls_key key)
+static const char *tls_text(const struct web_reading *reading, enum tls_key key)
 {
 	return reading->tls[key] ? reading->tls[key]->text : "";
 }
 
-static void read_tls_keys(struct reading *reading, const struct tree *map)
+static void read_tls_keys(struct web_reading *reading, const struct tree *map)
 {
 	for (const struct tree *tree = map->first; tree; tree = tree->next) {
 		size_t i = 0;
@@ -80,7 +80,7 @@ static void read_tls_keys(struct reading *reading, const struct tree *map)
 }
 
 /* Reads the file that a key names, relative to the directory of the web configuration. */
-static char *read_pem(struct reading *reading, enum tls_key key, char path[static PATH_MAX])
+static char *read_pem(struct web_reading *reading, enum tls_key key, char path[static PATH_MAX])
 {
 	_cleanup_free_ char *copy = must(strdup(reading->top.file));
 	const char *name = tls_text(reading, key);
@@ -101,7 +101,7 @@ static char *read_pem(struct reading *reading, enum tls_key key, char path[stati
 }
 
 /* Checks what libmicrohttpd would reject without a reason. */
-static void check_certificate(struct reading *reading)
+static void check_certificate(struct web_reading *reading)
 {
 	const struct web_config *web = reading->web;
 	gnutls_certificate_credentials_t credentials;
@@ -132,7 +132,7 @@ static void check_certificate(struct reading *reading)
 	gnutls_certificate_free_credentials(credentials);
 }
 
-static void read_tls(struct reading *reading, const struct tree *map)
+static void read_tls(struct web_reading *reading, const struct tree *map)
 {
 	struct web_config *web = reading->web;
 	int min, max;
@@ -183,7 +183,7 @@ static const char *hash_fault(const char *hash)
 	return cost > BCRYPT_COST_MAX ? "the cost of the hash is above 14: choose 10" : NULL;
 }
 
-static void read_users(struct reading *reading, const struct tree *map)
+static void read_users(struct web_reading *reading, const struct tree *map)
 {
 	struct web_config *web = reading->web;
 
@@ -208,7 +208,7 @@ static void read_users(struct reading *reading, const struct tree *map)
 	}
 }
 
-static void read_sections(struct reading *reading, const struct tree *root)
+static void read_sections(struct web_reading *reading, const struct tree *root)
 {
 	for (const struct tree *tree = root && root->kind == TREE_MAP ? root->first : NULL; tree;
 		tree = tree->next)
@@ -248,7 +248,7 @@ int web_config_load(const char *path, struct config_fault_list *faults, struct w
 	_cleanup_(config_faults_clear) struct config_fault_list own = {0};
 	struct config *scratch = must(calloc(1, sizeof(*scratch)));
 	_cleanup_free_ char *text = NULL;
-	struct reading reading = {
+	struct web_reading reading = {
 		.faults = &own, .web = web, .top = {.file = path, .line = 1, .column = 1}};
 	size_t len = 0;
 	int r = read_file(path, CONFIG_FILE_MAX, &text, &len);
