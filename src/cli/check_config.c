@@ -49,7 +49,7 @@ static bool sysctl_exists(
  * Prints faults to stderr, warnings to stdout. A sysctl that this node lacks is a
  * warning if a file sets it; profiles also list sysctls of other kernels.
  */
-static int check(const struct host *host, const char *file, bool draft)
+static int check_file(const struct host *host, const char *file, bool draft)
 {
 	struct config_source source = core_source(file);
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, missing = {0};
@@ -92,8 +92,8 @@ int cli_check_config(const struct cli *cli)
 	if (!host_init(&host, cli->core.host_root))
 		return cli_fail(cli->core.host_root, "the path is too long");
 	if (cli->n_names == 0)
-		return check(&host, cli->core.config_file, false);
+		return check_file(&host, cli->core.config_file, false);
 	for (int i = 0; i < cli->n_names; i++)
-		r |= check(&host, cli->names[i], true);
+		r |= check_file(&host, cli->names[i], true);
 	return r;
 }

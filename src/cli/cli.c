@@ -217,8 +217,8 @@ static int usage_error(const struct cli_command *command, const char *what, cons
 	return EXIT_USAGE;
 }
 
-/* With a full disk the output may be incomplete, and a script must notice. */
-static int finish(int r)
+/* Reports an incomplete output, as on a full disk: a script must notice. */
+static int flush_output(int r)
 {
 	if (fflush(stdout) != 0 || ferror(stdout))
 		return cli_fail("standard output", "%s", strerror(errno));
@@ -255,7 +255,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		print_help(command);
 	else
 		r = command->run(&cli);
-	return finish(r);
+	return flush_output(r);
 }
 
 int cli_main(int argc, char **argv)
@@ -265,7 +265,7 @@ int cli_main(int argc, char **argv)
 
 	if (streq(name, "--help") || streq(name, "-h") || streq(name, "help")) {
 		print_usage(stdout);
-		return finish(EXIT_OK);
+		return flush_output(EXIT_OK);
 	}
 	if (streq(name, "--version"))
 		name = "version";

@@ -307,7 +307,7 @@ static void render_status(struct screen *screen, void *data)
 	}
 }
 
-static int show(const struct cli *cli)
+static int show_status(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	struct screen screen = screen_open();
@@ -398,7 +398,7 @@ int cli_status(const struct cli *cli)
 {
 	if (cli->probe)
 		return probe(cli);
-	return cli_repeat(cli, cli->watch, show);
+	return cli_repeat(cli, cli->watch, show_status);
 }
 
 int cli_images(const struct cli *cli)

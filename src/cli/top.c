@@ -283,7 +283,7 @@ static void render_top(struct screen *screen, void *data)
 			print_table(screen, tuner_table[i], view->status, view->sort_column);
 }
 
-static int show(const struct cli *cli)
+static int show_top(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	const struct topic topic = topic_of(cli);
@@ -325,5 +325,5 @@ int cli_top(const struct cli *cli)
 			"neither a limit nor a tuner with limits: usage: headroom top [TUNER|LIMIT]");
 		return EXIT_USAGE;
 	}
-	return cli_repeat(cli, screen_open().live, show);
+	return cli_repeat(cli, screen_open().live, show_top);
 }

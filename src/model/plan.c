@@ -21,8 +21,8 @@ struct change *plan_add(struct plan *plan, const struct file_change *file, const
 	return change;
 }
 
-/* The rank of a change in the order of plan_sort(). */
-static int rank(const struct change *change)
+/* Returns where a change belongs: plan_sort() puts smaller numbers first. */
+static int change_order(const struct change *change)
 {
 	int order;
 
@@ -40,7 +40,7 @@ void plan_sort(struct plan *plan)
 		struct change moving = plan->changes[i];
 		size_t j = i;
 
-		for (; j > 0 && rank(&plan->changes[j - 1]) > rank(&moving); j--)
+		for (; j > 0 && change_order(&plan->changes[j - 1]) > change_order(&moving); j--)
 			plan->changes[j] = plan->changes[j - 1];
 		plan->changes[j] = moving;
 	}

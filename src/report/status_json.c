@@ -60,8 +60,8 @@ static void add_limit(cJSON *array, const struct limit *limit)
 		object, "condition", limit->now.condition ? limit->now.condition->name : NULL);
 }
 
-/* Critical and failed rows first, then warnings, then advice. */
-static double rank(const cJSON *row, const void *)
+/* Ranks critical and failed rows first, then warnings, then advice. */
+static double tone_rank(const cJSON *row, const void *)
 {
 	const char *severity = json_text_at(row, "severity"), *status = json_text_at(row, "status");
 	enum tone tone = tone_of(severity[0] ? severity : json_text_at(row, "state"));
@@ -118,10 +118,10 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "state", tuner_state_names[tuner->state]);
 		json_text(object, "why", tuner->why);
 	}
-	json_sort(limits, rank, NULL);
-	json_sort(settings, rank, NULL);
-	json_sort(conditions, rank, NULL);
-	json_sort(tuners, rank, NULL);
+	json_sort(limits, tone_rank, NULL);
+	json_sort(settings, tone_rank, NULL);
+	json_sort(conditions, tone_rank, NULL);
+	json_sort(tuners, tone_rank, NULL);
 }
 
 cJSON *report_status(const struct node *node, bool trusted)
@@ -167,7 +167,7 @@ cJSON *report_status(const struct node *node, bool trusted)
 		list = cJSON_GetObjectItem(root, name);
 		if (list)
 			json_sort(view->rows[0] ? cJSON_GetObjectItem(list, view->rows) : list,
-				rank, NULL);
+				tone_rank, NULL);
 		else if (view->rows[0])
 			json_null(root, name);
 		else

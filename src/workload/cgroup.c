@@ -150,7 +150,7 @@ int cgroup_root_open(const struct host *host, const char *controller, char *why,
 	return root;
 }
 
-struct known {
+struct known_cgroup {
 	uint64_t inode;
 	bool found;
 	unsigned attempts;
@@ -163,8 +163,8 @@ struct known {
 struct cgroups {
 	const struct host *host;
 	const struct names *names;
-	int root;            /* -1: none */
-	struct known *known; /* by inode */
+	int root;                   /* -1: none */
+	struct known_cgroup *known; /* by inode */
 	size_t n, allocated;
 	uint64_t walk_at_us; /* no walk before this time */
 	size_t missing;      /* wanted cgroups that the walk has not found yet */
@@ -188,14 +188,14 @@ void cgroups_close(struct cgroups *cgroups)
 
 static int by_inode(const void *a, const void *b)
 {
-	const struct known *x = a, *y = b;
+	const struct known_cgroup *x = a, *y = b;
 
 	return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
-static struct known *find(const struct cgroups *cgroups, uint64_t inode, size_t n)
+static struct known_cgroup *find_known(const struct cgroups *cgroups, uint64_t inode, size_t n)
 {
-	struct known key = {.inode = inode};
+	struct known_cgroup key = {.inode = inode};
 
 	return n ? bsearch(&key, cgroups->known, n, sizeof(key), by_inode) : NULL;
 }
@@ -210,7 +210,7 @@ static struct workload unknown_cgroup(uint64_t inode)
 
 void cgroups_name(struct cgroups *cgroups, uint64_t inode, const char *path)
 {
-	struct known *known = find(cgroups, inode, cgroups->n);
+	struct known_cgroup *known = find_known(cgroups, inode, cgroups->n);
 	size_t len = strlen(path);
 	bool unit = len > 6 && (streq(path + len - 6, ".scope") || streq(path + len - 6, ".slice"));
 
@@ -226,7 +226,7 @@ void cgroups_name(struct cgroups *cgroups, uint64_t inode, const char *path)
 }
 
 static void read_directory(
-	const struct cgroups *cgroups, struct known *known, int parent, const char *name)
+	const struct cgroups *cgroups, struct known_cgroup *known, int parent, const char *name)
 {
 	char procs[NAME_MAX + 16], text[32] = "";
 	_cleanup_close_ int fd = -1;
@@ -240,7 +240,8 @@ static void read_directory(
 }
 
 /* Visits all directories below path, a buffer of PATH_MAX bytes. */
-static void walk(struct cgroups *cgroups, int parent, const char *name, char *path, unsigned depth)
+static void walk_directory(
+	struct cgroups *cgroups, int parent, const char *name, char *path, unsigned depth)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	_cleanup_(cleanup_closedir) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -250,17 +251,17 @@ static void walk(struct cgroups *cgroups, int parent, const char *name, char *pa
 	if (!directory)
 		cleanup_close(&fd);
 	while (directory && cgroups->missing > 0 && (entry = readdir(directory))) {
-		struct known *known;
+		struct known_cgroup *known;
 
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || depth == 0)
 			continue;
 		snprintf(path + len, PATH_MAX - len, "/%s", entry->d_name);
-		known = find(cgroups, entry->d_ino, cgroups->n);
+		known = find_known(cgroups, entry->d_ino, cgroups->n);
 		if (known && !known->found) {
 			cgroups_name(cgroups, entry->d_ino, path);
 			read_directory(cgroups, known, dirfd(directory), entry->d_name);
 		}
-		walk(cgroups, dirfd(directory), entry->d_name, path, depth - 1);
+		walk_directory(cgroups, dirfd(directory), entry->d_name, path, depth - 1);
 		path[len] = '\0';
 	}
 }
@@ -278,13 +279,13 @@ bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 	cgroups->n = kept;
 	/* Append each new inode once. */
 	for (size_t i = 0; i < n; i++) {
-		struct known *known = find(cgroups, inodes[i], kept);
+		struct known_cgroup *known = find_known(cgroups, inodes[i], kept);
 
 		for (size_t k = kept; k < cgroups->n && !known; k++)
 			known = cgroups->known[k].inode == inodes[i] ? &cgroups->known[k] : NULL;
 		if (!known && cgroups->n < KNOWN_MAX) {
 			known = add_element(&cgroups->known, &cgroups->n, &cgroups->allocated);
-			*known = (struct known){
+			*known = (struct known_cgroup){
 				.inode = inodes[i], .workload = unknown_cgroup(inodes[i])};
 		}
 		if (known)
@@ -300,7 +301,7 @@ bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 	if (cgroups->missing == 0 || now < cgroups->walk_at_us || cgroups->root < 0)
 		return cgroups->missing > 0;
 	begun = now_us();
-	walk(cgroups, cgroups->root, ".", path, DEPTH_MAX);
+	walk_directory(cgroups, cgroups->root, ".", path, DEPTH_MAX);
 	cgroups->walk_at_us = now + MAX(WALK_EVERY_US, (now_us() - begun) * WALK_SHARE);
 	for (size_t i = 0; i < cgroups->n; i++)
 		cgroups->known[i].attempts++;
@@ -309,7 +310,7 @@ bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 
 struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode)
 {
-	const struct known *known = find(cgroups, inode, cgroups->n);
+	const struct known_cgroup *known = find_known(cgroups, inode, cgroups->n);
 	struct workload workload = known ? known->workload : unknown_cgroup(inode);
 
 	/* The runtime may name a pod after its cgroup was found. */
@@ -319,7 +320,7 @@ struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode)
 
 pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode)
 {
-	const struct known *known = find(cgroups, inode, cgroups->n);
+	const struct known_cgroup *known = find_known(cgroups, inode, cgroups->n);
 
 	return known && process_is(cgroups->host->root, known->pid, known->start_us) ? known->pid
 										     : 0;

@@ -55,7 +55,7 @@ struct netns_owners *netns_owners_open(
 	return owners;
 }
 
-static struct owner *find(const struct netns_owners *owners, uint32_t netns)
+static struct owner *find_owner(const struct netns_owners *owners, uint32_t netns)
 {
 	for (size_t i = 0; i < owners->n; i++)
 		if (owners->owners[i].netns == netns)
@@ -83,7 +83,7 @@ static void search_processes(struct netns_owners *owners)
 		if (n < 0 && errno != EAGAIN && errno != EINTR)
 			return;
 		for (ssize_t i = 0; i < n / (ssize_t)sizeof(records[0]); i++) {
-			struct owner *owner = find(owners, records[i].netns);
+			struct owner *owner = find_owner(owners, records[i].netns);
 			pid_t pid = (pid_t)records[i].pid;
 			_cleanup_free_ char *text = NULL;
 			uint64_t start_us;
@@ -117,7 +117,7 @@ static void search_names(struct netns_owners *owners)
 
 		if (fstatat(dirfd(directory), entry->d_name, &st, 0) < 0)
 			continue;
-		owner = find(owners, (uint32_t)st.st_ino);
+		owner = find_owner(owners, (uint32_t)st.st_ino);
 		if (!owner || owner->known)
 			continue;
 		owner->pid = 0;
@@ -148,7 +148,7 @@ static bool is_gone(const struct netns_owners *owners, const struct owner *owner
 
 static bool needs_search(struct netns_owners *owners, uint32_t netns)
 {
-	struct owner *owner = find(owners, netns);
+	struct owner *owner = find_owner(owners, netns);
 
 	if (owner && !is_gone(owners, owner))
 		return !owner->known;
@@ -193,7 +193,7 @@ void netns_owners_learn(struct netns_owners *owners, const uint32_t *netns, size
 
 struct workload netns_owners_find(const struct netns_owners *owners, uint32_t netns)
 {
-	const struct owner *owner = owners ? find(owners, netns) : NULL;
+	const struct owner *owner = owners ? find_owner(owners, netns) : NULL;
 	struct workload workload = owner ? owner->workload : unknown_netns(netns);
 
 	if (owner)

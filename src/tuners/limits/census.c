@@ -1,13 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counts what processes and open files use, and names the fullest. The parts, in order: the BPF
+ * programs that list both; what a record adds to a row; the tally, which adds up by user, cgroup or
+ * namespace and names the fullest; connections, which netfilter counts by namespace and of which a
+ * sample shows the sources. It runs on a worker, and knows no names of pods.
+ */
 #include "tuners/limits/census.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "kernel/bpf.h"
+#include "workload/process.h"
 
+#include <arpa/inet.h>
+#include <netlink/msg.h>
+#include <netlink/netlink.h>
 #include <sys/inotify.h>
 #include <sys/socket.h>
 
 #include <bpf/bpf.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_conntrack.h>
 
 #include "census.skel.h"
 
@@ -177,4 +190,298 @@ bool census_count_file(
 		break;
 	}
 	return false;
+}
+
+/* ---- the tally ---- */
+
+struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low)
+{
+	const uint64_t key[2] = {high, low};
+	struct limit_use *use = find_keyed(&tally->index, tally->uses, tally->n, &key);
+
+	if (!use) {
+		use = add_element(&tally->uses, &tally->n, &tally->allocated);
+		memcpy(use->key, key, sizeof(key));
+	}
+	return use;
+}
+
+void tally_free(struct tally *tally)
+{
+	free(tally->uses);
+	free(tally->index.positions);
+	*tally = (struct tally){0};
+}
+
+/* All uses of a row have a maximum of their own, or none has. */
+static int by_share(const void *a, const void *b)
+{
+	const struct limit_use *x = a, *y = b;
+	double left = (double)x->used / (double)MAX(x->max, (uint64_t)1);
+	double right = (double)y->used / (double)MAX(y->max, (uint64_t)1);
+
+	return (left < right) - (left > right);
+}
+
+void tally_add(struct tally *tally, const struct limit_use *use)
+{
+	struct limit_use *known;
+
+	if (use->key[0] || use->key[1]) {
+		known = tally_at(tally, use->key[0], use->key[1]);
+		if (known->pid == 0) {
+			*known = *use;
+		} else {
+			known->used = use->used + (use->adds ? known->used : 0);
+			known->max = use->max;
+		}
+		known->last_pid = use->pid;
+		return;
+	}
+	/* Each process is a use: keep the fullest. */
+	if (!tally->uses)
+		tally->uses = must(calloc(TALLY_CANDIDATES, sizeof(*tally->uses)));
+	keep_first(tally->uses, &tally->n, TALLY_CANDIDATES, sizeof(*use), use, by_share);
+}
+
+/* A process outside of all workloads and services: the unit of its session, or the host. */
+static void name_scope(const char *text, struct workload *workload)
+{
+	const char *end = strstr(text, ".scope"), *begin = end;
+
+	*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+	while (begin && begin > text && begin[-1] != '/' && begin[-1] != '\n')
+		begin--;
+	if (!begin)
+		return;
+	workload->kind = WORKLOAD_UNIT;
+	snprintf(workload->name, sizeof(workload->name), "%.*s",
+		(int)(end - begin) + (int)strlen(".scope"), begin);
+}
+
+static bool name_process(const struct host *host, uint32_t pid, struct workload *workload)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (process_read(host->root, (pid_t)pid, "cgroup", &text, NULL) < 0)
+		return false;
+	if (!cgroup_file_workload(text, workload))
+		name_scope(text, workload);
+	return true;
+}
+
+static void describe_use(const struct limit_use *use, char detail[static LIMIT_DETAIL_MAX])
+{
+	char address[INET6_ADDRSTRLEN] = "";
+
+	detail[0] = '\0';
+	if (use->is_remote) {
+		inet_ntop(use->family, use->address, address, sizeof(address));
+		snprintf(detail, LIMIT_DETAIL_MAX, "to %s port %u", address, use->port);
+	} else if (use->port > 0) {
+		snprintf(detail, LIMIT_DETAIL_MAX, "port %u", use->port);
+	} else if (use->comm[0]) {
+		snprintf(detail, LIMIT_DETAIL_MAX, "process %u (%.*s)", use->pid, CENSUS_COMM,
+			use->comm);
+		text_make_printable(detail);
+	}
+}
+
+static void name_use(const struct host *host, const struct limit_use *use, struct limit_user *user)
+{
+	struct workload *workload = &user->workload;
+
+	*user = (struct limit_user){.used = use->used};
+	describe_use(use, user->detail);
+	if (use->by_uid) {
+		workload->kind = WORKLOAD_UID;
+		snprintf(workload->name, sizeof(workload->name), "%u", use->uid);
+	} else if (use->by_netns) {
+		/* The processes of others than pods share the namespace of the host. */
+		if (!name_process(host, use->pid, workload) || workload->kind == WORKLOAD_UNIT)
+			*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+	} else if (!name_process(host, use->pid, workload) &&
+		   !name_process(host, use->last_pid, workload)) {
+		workload->kind = WORKLOAD_UNIT;
+		snprintf(workload->name, sizeof(workload->name), "cgroup %" PRIu64,
+			MAX(use->key[0], use->key[1]));
+	}
+}
+
+/* Uses of several cgroups may belong to one workload. */
+static void add_user(struct limit_reading *reading, const struct limit_user *user, bool adds)
+{
+	for (unsigned i = 0; adds && i < reading->n_top; i++) {
+		struct limit_user *known = &reading->top[i];
+
+		if (workload_equal(&known->workload, &user->workload) &&
+			streq(known->detail, user->detail)) {
+			known->used += user->used;
+			return;
+		}
+	}
+	if (reading->n_top < LIMIT_TOP_MAX)
+		*limit_add_user(reading) = *user;
+}
+
+static int by_used(const void *a, const void *b)
+{
+	const struct limit_user *x = a, *y = b;
+
+	return (x->used < y->used) - (x->used > y->used);
+}
+
+void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
+	struct limit_reading *reading)
+{
+	const struct limit_use *fullest = tally->uses;
+	size_t n = 0;
+
+	for (size_t i = 0; i < tally->n; i++)
+		if (tally->uses[i].pid > 0) /* of a process that was seen */
+			tally->uses[n++] = tally->uses[i];
+	reading->max = max;
+	if (n > 0) {
+		qsort(tally->uses, n, sizeof(*tally->uses), by_share);
+		reading->used = fullest->used;
+		reading->max = fullest->max ? fullest->max : max;
+	}
+	for (size_t i = 0; i < MIN(n, (size_t)named) && tally->uses[i].used > 0; i++) {
+		struct limit_user user;
+
+		name_use(host, &tally->uses[i], &user);
+		add_user(reading, &user, tally->uses[i].adds);
+	}
+	if (reading->n_top > 0 && fullest->max == 0)
+		qsort(reading->top, reading->n_top, sizeof(*reading->top), by_used);
+	tally_free(tally);
+}
+
+/* ---- connections ---- */
+
+#define DUMP_SIZE 32768
+
+int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
+	struct limit_reading *reading, struct limit_reading *users)
+{
+	static const struct explanation row = {
+		.max = {"/proc/sys/net/netfilter/nf_conntrack_max", 1}};
+	struct tally fullest = {0};
+	uint64_t max;
+	int r = limits_read_max(host, &row, &max);
+
+	for (size_t i = 0; r == 0 && i < namespaces->n; i++) {
+		struct limit_use *use = &namespaces->uses[i];
+		_cleanup_free_ char *text = NULL;
+		const char *line;
+
+		if (use->pid == 0 || process_read(host->root, (pid_t)use->pid,
+					     "net/stat/nf_conntrack", &text, NULL) < 0)
+			continue;
+		/* Each line of a CPU begins with the count of the namespace. */
+		line = strchr(text, '\n');
+		use->used = line ? strtoull(line + 1, NULL, 16) : 0;
+		use->last_pid = use->pid;
+		tally_add(&fullest, use);
+	}
+	tally_finish(&fullest, host, max, TALLY_CANDIDATES, users);
+	reading->used = users->used;
+	reading->max = max;
+	return r;
+}
+
+/* ---- who: a sample of the table ---- */
+
+/* The kernel dumps in the order of a hash, so the beginning is a random sample. */
+#define SAMPLE_MAX 2048
+
+/* Finds an attribute among others. */
+static const struct nlattr *find_attribute(const struct nlattr *in, int type)
+{
+	return in ? nla_find(nla_data(in), nla_len(in), type) : NULL;
+}
+
+struct sampled {
+	struct tally sources;
+	unsigned entries;
+};
+
+/* Counts the source address of an entry. */
+static int add_source(struct nl_msg *found, void *userdata)
+{
+	struct nlmsghdr *message = nlmsg_hdr(found);
+	const struct nfgenmsg *header = nlmsg_data(message);
+	const struct nlattr *tuple = nlmsg_find_attr(message, sizeof(*header), CTA_TUPLE_ORIG);
+	bool is_v4 = header->nfgen_family == AF_INET;
+	const struct nlattr *source = find_attribute(
+		find_attribute(tuple, CTA_TUPLE_IP), is_v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC);
+	struct sampled *sampled = userdata;
+	uint8_t address[16] = {0};
+	uint64_t halves[2];
+	struct limit_use *use;
+
+	if (!source || nla_len(source) != (is_v4 ? 4 : 16))
+		return NL_OK;
+	memcpy(address, nla_data(source), (size_t)nla_len(source));
+	memcpy(halves, address, sizeof(halves));
+	use = tally_at(&sampled->sources, halves[0], halves[1] + is_v4);
+	use->family = header->nfgen_family;
+	memcpy(use->address, address, sizeof(address));
+	use->used++;
+	return ++sampled->entries < SAMPLE_MAX ? NL_OK : NL_STOP;
+}
+
+static void read_sources(struct sampled *sampled)
+{
+	struct nfgenmsg family = {AF_UNSPEC, NFNETLINK_V0, 0};
+	struct nl_sock *socket = must(nl_socket_alloc());
+
+	nl_socket_set_msg_buf_size(socket, DUMP_SIZE);
+	nl_socket_modify_cb(socket, NL_CB_VALID, NL_CB_CUSTOM, add_source, sampled);
+	if (nl_connect(socket, NETLINK_NETFILTER) == 0 &&
+		nl_send_simple(socket, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, NLM_F_DUMP,
+			&family, sizeof(family)) >= 0)
+		(void)nl_recvmsgs_default(socket);
+	nl_socket_free(socket);
+}
+
+/* An address of this node can be bound. */
+static bool is_local(const struct limit_use *use)
+{
+	_cleanup_close_ int fd = socket(use->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+
+	memcpy(&v4.sin_addr, use->address, sizeof(v4.sin_addr));
+	memcpy(&v6.sin6_addr, use->address, sizeof(v6.sin6_addr));
+	return use->family == AF_INET ? bind(fd, (struct sockaddr *)&v4, sizeof(v4)) == 0
+				      : bind(fd, (struct sockaddr *)&v6, sizeof(v6)) == 0;
+}
+
+/* The loop replaces an address by the workload that has it: the worker does not know the names. */
+int limits_conntrack_users(const struct limit_source *source, struct limit_reading *reading)
+{
+	struct sampled sampled = {0};
+	struct tally *sources = &sampled.sources;
+	struct limit_reading now = {0};
+
+	/* The request would load the kernel's module into a node that tracks no connections. */
+	if (limits_read_conntrack(source, &now) == 0 && now.used > 0)
+		read_sources(&sampled);
+	if (sampled.entries > 0)
+		qsort(sources->uses, sources->n, sizeof(*sources->uses), by_share);
+	for (size_t i = 0; i < MIN(sources->n, (size_t)LIMIT_TOP_MAX); i++) {
+		const struct limit_use *use = &sources->uses[i];
+		struct limit_user *user = limit_add_user(reading);
+		char address[INET6_ADDRSTRLEN];
+
+		inet_ntop(use->family, use->address, address, sizeof(address));
+		user->used = use->used * now.used / sampled.entries;
+		user->workload.kind = is_local(use) ? WORKLOAD_HOST : WORKLOAD_NETNS;
+		set_text(user->workload.name,
+			user->workload.kind == WORKLOAD_HOST ? "host" : address);
+		snprintf(user->detail, sizeof(user->detail), "from %s", address);
+	}
+	tally_free(sources);
+	return 0;
 }

@@ -156,7 +156,7 @@ static void load_adopt(void *self, void *request)
 
 /* ---- samples ---- */
 
-struct sample {
+struct limits_sample {
 	struct host host;
 	struct node_disks disks; /* a copy */
 	bool due_rows, due_namespaces;
@@ -188,7 +188,7 @@ static void *sample_request(void *self, const void *memory, bool now)
 	uint64_t at = now_us();
 	bool is_wanted[PASSES] = {0}, due[PASSES], due_rows;
 	_cleanup_free_ bool *busy = must(calloc(limits->n, sizeof(*busy)));
-	struct sample *sample;
+	struct limits_sample *sample;
 
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
@@ -219,7 +219,7 @@ static void *sample_request(void *self, const void *memory, bool now)
 	if (!due_rows && !due[OF_PROCESSES] && !due[OF_FILES])
 		return NULL;
 	sample = must(calloc(1, sizeof(*sample)));
-	*sample = (struct sample){
+	*sample = (struct limits_sample){
 		.host = *limits->host,
 		.disks = limits->facts->disks,
 		.due_rows = due_rows,
@@ -236,8 +236,8 @@ static void *sample_request(void *self, const void *memory, bool now)
 }
 
 /* The sums of a pass. */
-struct pass {
-	const struct sample *sample;
+struct census_pass {
+	const struct limits_sample *sample;
 	struct tally *tallies;    /* of each row */
 	struct tally cgroups;     /* their failed forks */
 	struct tally *namespaces; /* a process of each */
@@ -248,7 +248,7 @@ struct pass {
 static void visit_process(void *userdata, const void *data)
 {
 	const struct census_record *record = data;
-	struct pass *pass = userdata;
+	struct census_pass *pass = userdata;
 	struct limit_use use;
 
 	pass->n_files += record->files;
@@ -267,7 +267,7 @@ static void visit_process(void *userdata, const void *data)
 static void visit_file(void *userdata, const void *data)
 {
 	const struct census_file *file = data;
-	struct pass *pass = userdata;
+	struct census_pass *pass = userdata;
 	struct limit_use *seen = tally_at(&pass->files, 1, file->file), use;
 
 	/* Processes share it, or it is a connection of a process. */
@@ -285,7 +285,7 @@ static void visit_file(void *userdata, const void *data)
 /* Nobody has a connection open in TIME_WAIT. */
 static void visit_connection(void *userdata, const void *data)
 {
-	const struct pass *pass = userdata;
+	const struct census_pass *pass = userdata;
 	struct census_file file;
 
 	memcpy(&file, data, sizeof(file));
@@ -294,26 +294,26 @@ static void visit_connection(void *userdata, const void *data)
 }
 
 /* Turns the tallies of a pass into readings. */
-static void finish_rows(struct sample *sample, struct pass *pass, int of, int error)
+static void finish_rows(struct limits_sample *sample, struct census_pass *pass, int kind, int error)
 {
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct explanation *row = &limits_rows[i];
 		const struct limit_reader *reader = row->reader;
 		struct limit_seen *seen = &sample->rows[i];
-		struct limit_reading *reading = &seen->users[of];
-		bool only = limits_needs_bpf(row) && !(of == OF_FILES && reader->count);
+		struct limit_reading *reading = &seen->users[kind];
+		bool only = limits_needs_bpf(row) && !(kind == OF_FILES && reader->count);
 		uint64_t max = 0;
 		bool any;
 		int r = error;
 
-		if (!reader || !(of == OF_FILES ? reader->count_file != 0 : reader->count != 0))
+		if (!reader || !(kind == OF_FILES ? reader->count_file != 0 : reader->count != 0))
 			continue;
 		if (r == 0 && only)
 			r = limits_read_max(&sample->host, row, &max);
 		any = pass->tallies[i].n > 0;
 		tally_finish(&pass->tallies[i], &sample->host, max,
 			sample->busy[i] ? TALLY_CANDIDATES : NAMED_IDLE, reading);
-		seen->from_pass[of] = true;
+		seen->from_pass[kind] = true;
 		if (!only)
 			continue;
 		seen->from_sample = true;
@@ -325,33 +325,33 @@ static void finish_rows(struct sample *sample, struct pass *pass, int of, int er
 	}
 }
 
-static void run_pass(struct sample *sample, struct tally *namespaces, int of)
+static void run_pass(struct limits_sample *sample, struct tally *namespaces, int kind)
 {
 	static const size_t sizes[PASSES] = {
 		sizeof(struct census_record), sizeof(struct census_file)};
 	static census_visit *const visits[PASSES] = {visit_process, visit_file};
-	struct pass pass = {.sample = sample, .namespaces = namespaces};
+	struct census_pass pass = {.sample = sample, .namespaces = namespaces};
 	uint64_t begun = cpu_us();
 	int r;
 
 	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
-	r = census_each(sample->census.passes[of], sizes[of], visits[of], &pass);
-	if (r == 0 && of == OF_FILES)
-		r = census_each(sample->census.connections, sizes[of], visit_connection, &pass);
-	sample->errors[of] = r;
+	r = census_each(sample->census.passes[kind], sizes[kind], visits[kind], &pass);
+	if (r == 0 && kind == OF_FILES)
+		r = census_each(sample->census.connections, sizes[kind], visit_connection, &pass);
+	sample->errors[kind] = r;
 	sample->n_files += pass.n_files;
-	finish_rows(sample, &pass, of, r);
-	sample->cost_us[of] = cpu_us() - begun;
+	finish_rows(sample, &pass, kind, r);
+	sample->cost_us[kind] = cpu_us() - begun;
 	begun = cpu_us();
-	for (size_t i = 0; sample->due_namespaces && of == OF_PROCESSES && i < sample->n; i++) {
+	for (size_t i = 0; sample->due_namespaces && kind == OF_PROCESSES && i < sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 		struct limit_seen *seen = &sample->rows[i];
 
 		if (!reader || !reader->in_namespaces)
 			continue;
-		seen->from_sample = seen->from_pass[of] = true;
+		seen->from_sample = seen->from_pass[kind] = true;
 		seen->error = limits_sample_namespaces(
-			&sample->host, namespaces, &seen->reading, &seen->users[of]);
+			&sample->host, namespaces, &seen->reading, &seen->users[kind]);
 		sample->namespaces_us = cpu_us() - begun;
 	}
 	tally_free(&pass.cgroups);
@@ -361,7 +361,7 @@ static void run_pass(struct sample *sample, struct tally *namespaces, int of)
 
 static void sample_run(void *request, const struct wait *wait)
 {
-	struct sample *sample = request;
+	struct limits_sample *sample = request;
 	struct tally namespaces = {0};
 
 	for (size_t i = 0; sample->due_rows && i < sample->n; i++) {
@@ -381,9 +381,9 @@ static void sample_run(void *request, const struct wait *wait)
 		}
 	}
 	wait_path(wait, NULL);
-	for (int of = 0; of < PASSES; of++)
-		if (sample->census.passes[of] >= 0)
-			run_pass(sample, &namespaces, of);
+	for (int kind = 0; kind < PASSES; kind++)
+		if (sample->census.passes[kind] >= 0)
+			run_pass(sample, &namespaces, kind);
 	tally_free(&namespaces);
 }
 
@@ -403,16 +403,16 @@ static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy
 		seen->error = new->error;
 		replace_reading(&seen->reading, &new->reading);
 	}
-	for (int of = 0; of < PASSES; of++)
-		if (new->from_pass[of])
-			replace_reading(&seen->users[of], &new->users[of]);
+	for (int kind = 0; kind < PASSES; kind++)
+		if (new->from_pass[kind])
+			replace_reading(&seen->users[kind], &new->users[kind]);
 	if (!busy && reader && reader->count && reader->count_file)
 		replace_reading(&seen->users[OF_FILES], &(struct limit_reading){0});
 }
 
 static void sample_adopt(void *self, void *request)
 {
-	struct sample *sample = request;
+	struct limits_sample *sample = request;
 	struct limits *limits = self;
 	uint64_t at = now_us();
 
@@ -427,15 +427,15 @@ static void sample_adopt(void *self, void *request)
 			MAX(limits->passes[OF_FILES].cost_us, sample->n_files * FILE_NS / 1000);
 		limits->pass_error = 0;
 	}
-	for (int of = 0; limits && of < PASSES; of++) {
-		struct limits_pass *pass = &limits->passes[of];
+	for (int kind = 0; limits && kind < PASSES; kind++) {
+		struct limits_pass *pass = &limits->passes[kind];
 
-		if (sample->census.passes[of] < 0)
+		if (sample->census.passes[kind] < 0)
 			continue;
 		pass->at_us = at;
-		pass->cost_us = sample->cost_us[of];
-		pass->next_us = MAX(pass->next_us, at + pass->cost_us * shares[of].idle);
-		limits->pass_error = MIN(limits->pass_error, sample->errors[of]);
+		pass->cost_us = sample->cost_us[kind];
+		pass->next_us = MAX(pass->next_us, at + pass->cost_us * shares[kind].idle);
+		limits->pass_error = MIN(limits->pass_error, sample->errors[kind]);
 	}
 	if (limits && sample->due_namespaces)
 		limits->next_namespaces_us = MAX(

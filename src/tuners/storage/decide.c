@@ -118,24 +118,24 @@ static void judge_suited(const struct storage *storage, struct proposal *proposa
 
 static void add_lacks(const struct storage *storage, struct proposal *proposal)
 {
-	char one[TUNER_WHY_MAX];
+	char why[TUNER_WHY_MAX];
 
 	proposal_lacks(proposal, storage->why);
 	if (!storage->bpf || storage->bpf->calls_error >= 0)
 		return;
 	if (storage->bpf->ext4_error < 0) {
-		snprintf(one, sizeof(one),
+		snprintf(why, sizeof(why),
 			"BPF: syncs of ext4 are not counted: %s: mount an ext4 file system and "
 			"restart the agent",
 			strerror(-storage->bpf->ext4_error));
-		proposal_lacks(proposal, one);
+		proposal_lacks(proposal, why);
 	}
 	if (storage->unseen[0]) {
-		snprintf(one, sizeof(one),
+		snprintf(why, sizeof(why),
 			"BPF: fentry: %s: syncs of %s are not counted: use a kernel with BPF "
 			"trampolines (CONFIG_FUNCTION_TRACER)",
 			strerror(-storage->bpf->calls_error), storage->unseen);
-		proposal_lacks(proposal, one);
+		proposal_lacks(proposal, why);
 	}
 }
 

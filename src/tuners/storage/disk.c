@@ -21,14 +21,14 @@ const char *const storage_kind_names[STORAGE_KINDS] = {
 #define DEPTH_MAX 8 /* of devices on devices */
 
 /*
- * The first row with a pattern that matches counts. `of` names the fact to compare: the name, the
+ * The first row with a pattern that matches counts. `fact` says what to compare: the name, the
  * model, the SCSI vendor, the transport of NVMe, or the path in sysfs. A disk without a row is
  * local if its bus is that of a machine, and unknown elsewhere: a hypervisor's disk says nothing.
  */
 enum fact { NAME, MODEL, VENDOR, TRANSPORT, PATH, FACTS };
 
 static const struct {
-	enum fact of;
+	enum fact fact;
 	const char *pattern; /* fnmatch(3) */
 	enum storage_kind kind;
 } rules[] = {
@@ -158,7 +158,7 @@ static enum storage_kind kind_of(const char *directory, const char *name, const 
 	read_line(directory, "device/vendor", vendor, sizeof(vendor));
 	read_line(directory, "device/transport", transport, sizeof(transport));
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
-		if (fnmatch(rules[i].pattern, facts[rules[i].of], 0) == 0) {
+		if (fnmatch(rules[i].pattern, facts[rules[i].fact], 0) == 0) {
 			kind = rules[i].kind;
 			break;
 		}

@@ -52,15 +52,15 @@ static void add_disk(cJSON *object, const struct storage_disk *disk)
 }
 
 /* Incomplete counts since the start; a row without a key ends them. */
-struct losses {
+struct storage_losses {
 	struct json_number rows[4];
 };
 
-static struct losses losses_of(const struct storage *storage)
+static struct storage_losses losses_of(const struct storage *storage)
 {
 	const struct storage_control *control = storage->bpf->control;
 
-	return (struct losses){{
+	return (struct storage_losses){{
 		{"requests", (double)control->lost_ios},
 		{"syncs", (double)control->lost_syncs},
 		{"threads", (double)control->lost_threads},
@@ -71,7 +71,7 @@ struct cJSON *storage_document(const void *self, const void *, bool)
 {
 	const struct storage *storage = self;
 	_cleanup_free_ struct storage_user *users = NULL;
-	struct losses losses;
+	struct storage_losses losses;
 	cJSON *root, *array;
 	unsigned n;
 
@@ -184,7 +184,7 @@ void storage_metrics(const void *self, const void *, struct metric_sink *sink)
 	static const char *const directions[] = {
 		[STORAGE_READ] = "read", [STORAGE_WRITE] = "write"};
 	const struct storage *storage = self;
-	struct losses losses;
+	struct storage_losses losses;
 
 	if (!storage->bpf)
 		return;

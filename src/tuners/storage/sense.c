@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the counters of the BPF programs, and sums them up. The parts, in order: devices and their
+ * labels in metrics; requests; syncs; the facts about disks, which are read seldom; the listed
+ * processes, with their latency over five minutes, the workload that holds the queue of their disk,
+ * and their file systems and databases for other tuners; the users of disks; the poll. It judges
+ * nothing: decide.c does.
+ */
 #include "tuners/storage/storage.h"
 
+#include "base/exposition.h"
 #include "kernel/bpf.h"
 
 #include <fcntl.h>
@@ -47,7 +55,7 @@ static void clear_label(struct storage *storage, unsigned label)
 	storage->labels[label] = (struct storage_label){0};
 }
 
-static unsigned label_of(struct storage *storage, const struct storage_disk *disk, uint64_t now)
+static unsigned claim_label(struct storage *storage, const struct storage_disk *disk, uint64_t now)
 {
 	unsigned free_label = STORAGE_LABELS;
 
@@ -83,14 +91,14 @@ static struct storage_device *device_of(
 			&storage->devices, &storage->n_devices, &storage->devices_allocated);
 		device->number = number;
 		storage_disk_read(storage->host, number, name, &device->disk);
-		device->label = label_of(storage, &device->disk, now);
+		device->label = claim_label(storage, &device->disk, now);
 		device->read_us = now;
 	}
 	if (device) {
 		device->used_us = storage->labels[device->label].used_us = now;
 		/* It lost its label to another. */
 		if (device->label == STORAGE_LABELS)
-			device->label = label_of(storage, &device->disk, now);
+			device->label = claim_label(storage, &device->disk, now);
 	}
 	return device;
 }
@@ -317,7 +325,7 @@ static void read_syncs(struct counter_reading *reading)
 }
 
 /* Removes rows of the kernel's maps; the next reading forgets them. */
-static void prune(struct storage *storage, uint64_t now)
+static void prune_rows(struct storage *storage, uint64_t now)
 {
 	bool many_ios = storage->n_ios > STORAGE_ROWS_MAX / 2;
 	bool many_syncs = storage->n_syncs > STORAGE_ROWS_MAX / 2;
@@ -382,7 +390,7 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 			streq(storage->labels[device->label].disk.name, device->disk.name))
 			storage->labels[device->label].disk = device->disk;
 		else
-			device->label = label_of(storage, &device->disk, now);
+			device->label = claim_label(storage, &device->disk, now);
 		/* A file system that only a container has is not looked for again and again. */
 		if (device->disk.exists || now - device->used_us < (disk ? IDLE_US : LABEL_IDLE_US))
 			storage->devices[kept++] = *device;
@@ -391,7 +399,7 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 	for (unsigned i = 0; i < STORAGE_LABELS; i++)
 		if (!storage->labels[i].disk.exists && now - storage->labels[i].used_us > IDLE_US)
 			clear_label(storage, i);
-	prune(storage, now);
+	prune_rows(storage, now);
 }
 
 /* Where the runtimes' images are. */
@@ -412,6 +420,315 @@ static void find_images(struct storage *storage, bool again)
 	}
 	storage->n_images = n;
 }
+
+/* ---- the listed processes ---- */
+
+void storage_summarize(
+	const struct storage_window *window, uint64_t now, struct storage_summary *summary)
+{
+	uint64_t slice = now / STORAGE_SLICE_US, second = now / USEC_PER_SEC;
+
+	/* Adds to the counts that summary has. */
+	for (uint64_t s = slice - MIN(slice, STORAGE_SLICES - 1); s <= window->slice; s++) {
+		for (int i = 0; i < STORAGE_BUCKETS; i++) {
+			summary->counts[i] += window->slices[s % STORAGE_SLICES][i];
+			summary->syncs += window->slices[s % STORAGE_SLICES][i];
+		}
+		summary->took_us += window->took_us[s % STORAGE_SLICES];
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(window->seconds); i++) {
+		const struct storage_second *past = &window->seconds[i];
+
+		if (past->number == 0 || second - past->number >= ARRAY_SIZE(window->seconds))
+			continue;
+		summary->worst_us = MAX(summary->worst_us, (uint64_t)past->worst_us);
+		summary->busiest = MAX(summary->busiest, (uint64_t)past->syncs);
+	}
+	summary->p50 =
+		histogram_quantile(storage_bounds, summary->counts, STORAGE_BUCKETS - 1, 0.50);
+	summary->p99 =
+		histogram_quantile(storage_bounds, summary->counts, STORAGE_BUCKETS - 1, 0.99);
+}
+
+static bool is_below(const struct storage_disk *disk, uint32_t number)
+{
+	for (unsigned i = 0; i < disk->n_below; i++)
+		if (disk->below[i] == number)
+			return true;
+	return false;
+}
+
+/* Finds the workload that waits most for the disks of the process. */
+static void find_holder(const struct storage *storage, struct storage_process *process)
+{
+	struct holder {
+		struct workload workload;
+		double queue, rate;
+	} *holders = must(calloc(STORAGE_USERS, sizeof(*holders))), *top = NULL;
+	size_t n = 0, at;
+	double sum = 0;
+
+	for (size_t i = 0; i < storage->n_ios; i++) {
+		const struct storage_io_row *row = &storage->ios[i];
+		struct workload workload;
+
+		if (!is_below(&process->disk, row->key.disk) || row->queue_rate <= 0)
+			continue;
+		sum += row->queue_rate;
+		workload = storage_workload(storage->io_groups, row->key.cgroup);
+		for (at = 0; at < n && !workload_equal(&holders[at].workload, &workload); at++)
+			;
+		if (at == n && n == STORAGE_USERS)
+			continue;
+		n = MAX(n, at + 1);
+		holders[at].workload = workload;
+		holders[at].queue += row->queue_rate;
+		holders[at].rate += row->rate[STORAGE_WRITE];
+	}
+	for (at = 0; at < n; at++)
+		if (!top || holders[at].queue > top->queue)
+			top = &holders[at];
+	process->holder_share = top ? top->queue / sum : 0;
+	if (top) {
+		process->holder = top->workload;
+		process->holder_rate = top->rate;
+	}
+	free(holders);
+}
+
+/* Several processes may share a file system. */
+static void pass_filesystem(const struct storage *storage, struct storage_device *device)
+{
+	struct node_disks *disks = &storage->facts->disks;
+	struct node_synced *synced = &disks->synced[disks->n_synced];
+	struct mount *mount;
+
+	for (unsigned i = 0; i < disks->n_synced; i++)
+		if (disks->synced[i].device == device->number)
+			return;
+	if (!device->point[0]) {
+		mount = must(calloc(1, sizeof(*mount)));
+		if (!storage_mount_find(storage->host, device->number, mount) ||
+			!set_text(device->point, mount->point))
+			strcpy(device->point, "?"); /* no path: it is not looked for again */
+		free(mount);
+	}
+	if (device->point[0] != '/' || disks->n_synced == NODE_SYNCED_MAX)
+		return;
+	set_text(synced->path, device->point);
+	synced->device = device->number;
+	disks->n_synced++;
+}
+
+static void pass_database(struct node_disks *disks, const struct storage_sync_row *row,
+	const struct workload *workload)
+{
+	struct node_database *database = &disks->databases[disks->n_databases];
+
+	if (row->last.database == 0 || disks->n_databases == NODE_SYNCED_MAX)
+		return;
+	*database = (struct node_database){
+		.pid = (pid_t)row->last.pid, .bytes = row->last.database, .workload = *workload};
+	set_text(database->process, row->key.process);
+	disks->n_databases++;
+}
+
+void storage_processes_list(struct storage *storage, uint64_t now)
+{
+	storage->n_seen = 0;
+	storage->facts->disks.n_synced = storage->facts->disks.n_databases = 0;
+	for (size_t i = 0; i < storage->n_syncs && storage->n_seen < STORAGE_PROCESSES_SHOWN; i++) {
+		const struct storage_sync_row *row = &storage->syncs[i];
+		struct storage_process *process = &storage->seen[storage->n_seen];
+		struct storage_device *device;
+
+		if (!row->key.process[0] || !row->window)
+			continue;
+		*process = (struct storage_process){0};
+		storage_summarize(row->window, now, &process->summary);
+		device = storage_device_find(storage, row->key.device);
+		if (process->summary.syncs == 0 || !device)
+			continue;
+		set_text(process->name, row->key.process);
+		process->workload = storage_workload(storage->sync_groups, row->key.cgroup);
+		process->disk = device->disk;
+		if (storage->attributed &&
+			process->summary.p99 * 1e6 > (double)storage->sync_p99_us)
+			find_holder(storage, process);
+		pass_filesystem(storage, device);
+		pass_database(&storage->facts->disks, row, &process->workload);
+		storage->n_seen++;
+	}
+}
+
+/* ---- the users of disks ---- */
+
+/* Rows that were idle for this time are not shown. */
+#define SHOWN_US (300 * USEC_PER_SEC)
+
+struct workload storage_workload(const struct cgroups *groups, uint64_t cgroup)
+{
+	if (cgroup > CGROUP_ROOT_INODE)
+		return cgroups_find(groups, cgroup);
+	return (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+}
+
+static int by_queue(const void *a, const void *b)
+{
+	const struct storage_io_row *x = *(struct storage_io_row *const *)a;
+	const struct storage_io_row *y = *(struct storage_io_row *const *)b;
+
+	if (x->queue_rate != y->queue_rate)
+		return x->queue_rate < y->queue_rate ? 1 : -1;
+	return (x->last.queue_ns < y->last.queue_ns) - (x->last.queue_ns > y->last.queue_ns);
+}
+
+static int by_rate(const void *a, const void *b)
+{
+	const struct storage_sync_row *x = *(struct storage_sync_row *const *)a;
+	const struct storage_sync_row *y = *(struct storage_sync_row *const *)b;
+
+	/* Listed processes first. */
+	if (!x->key.process[0] != !y->key.process[0])
+		return x->key.process[0] ? -1 : 1;
+	return (x->rate < y->rate) - (x->rate > y->rate);
+}
+
+/* The largest rows of both kinds. */
+struct largest_rows {
+	const struct storage_io_row *ios[STORAGE_USERS];
+	const struct storage_sync_row *syncs[STORAGE_USERS];
+	size_t n_ios, n_syncs;
+};
+
+static struct largest_rows find_largest(const struct storage *storage)
+{
+	struct largest_rows largest = {0};
+
+	for (size_t i = 0; i < storage->n_ios; i++) {
+		const struct storage_io_row *row = &storage->ios[i];
+
+		if (storage->read_us - row->changed_us < SHOWN_US)
+			keep_first(largest.ios, &largest.n_ios, STORAGE_USERS, sizeof(row), &row,
+				by_queue);
+	}
+	for (size_t i = 0; i < storage->n_syncs; i++) {
+		const struct storage_sync_row *row = &storage->syncs[i];
+
+		if (row->changed_us > 0 && storage->read_us - row->changed_us < SHOWN_US)
+			keep_first(largest.syncs, &largest.n_syncs, STORAGE_USERS, sizeof(row),
+				&row, by_rate);
+	}
+	return largest;
+}
+
+void storage_users_learn(struct storage *storage, uint64_t now)
+{
+	struct largest_rows largest = find_largest(storage);
+	uint64_t ios[STORAGE_USERS], both[2 * STORAGE_USERS];
+	size_t n = 0, n_ios = 0;
+
+	for (size_t i = 0; i < largest.n_ios; i++)
+		if (largest.ios[i]->key.cgroup > CGROUP_ROOT_INODE)
+			ios[n_ios++] = largest.ios[i]->key.cgroup;
+	for (size_t i = 0; i < largest.n_syncs; i++)
+		if (largest.syncs[i]->key.cgroup > CGROUP_ROOT_INODE)
+			both[n++] = largest.syncs[i]->key.cgroup;
+	if (storage->io_groups != storage->sync_groups) {
+		cgroups_learn(storage->io_groups, ios, n_ios, now);
+	} else {
+		memcpy(both + n, ios, n_ios * sizeof(*ios));
+		n += n_ios;
+	}
+	cgroups_learn(storage->sync_groups, both, n, now);
+}
+
+static struct storage_user *user_of(
+	struct storage_user *users, unsigned *n, unsigned label, const struct workload *workload)
+{
+	unsigned i = 0;
+
+	while (i < *n && (users[i].label != label || !workload_equal(&users[i].workload, workload)))
+		i++;
+	if (i == STORAGE_USERS)
+		return NULL;
+	if (i == *n)
+		users[(*n)++] = (struct storage_user){.workload = *workload, .label = label};
+	return &users[i];
+}
+
+static unsigned label_of(const struct storage *storage, uint32_t number)
+{
+	const struct storage_device *device = storage_device_find(storage, number);
+
+	return device ? device->label : STORAGE_LABELS;
+}
+
+static void add_io(struct storage_user *user, const struct storage_io_row *row)
+{
+	user->queue_rate += row->queue_rate;
+	user->queue_ns += row->last.queue_ns;
+	for (int i = 0; i < STORAGE_DIRECTIONS; i++) {
+		user->rate[i] += row->rate[i];
+		user->bytes[i] += row->last.bytes[i];
+		user->requests[i] += row->last.requests[i];
+	}
+}
+
+static void add_sync(struct storage_user *user, const struct storage_sync_row *row, uint64_t now)
+{
+	user->sync_rate += row->rate;
+	user->syncs += row->syncs;
+	if (!row->window)
+		return;
+	storage_summarize(row->window, now, &user->summary);
+	history_merge(&user->history, &row->window->history);
+}
+
+static int by_share(const void *a, const void *b)
+{
+	const struct storage_user *x = a, *y = b;
+
+	if (x->share != y->share)
+		return x->share < y->share ? 1 : -1;
+	return (x->sync_rate < y->sync_rate) - (x->sync_rate > y->sync_rate);
+}
+
+struct storage_user *storage_users(const struct storage *storage, unsigned *n)
+{
+	struct storage_user *users = must(calloc(STORAGE_USERS, sizeof(*users)));
+	struct largest_rows largest = find_largest(storage);
+
+	*n = 0;
+	/* Syncs of listed processes come first: they stay when there are too many users. */
+	for (size_t i = 0; i < largest.n_syncs; i++) {
+		const struct storage_sync_row *row = largest.syncs[i];
+		struct workload workload = storage_workload(storage->sync_groups, row->key.cgroup);
+		struct storage_user *user =
+			user_of(users, n, label_of(storage, row->key.device), &workload);
+
+		if (user)
+			add_sync(user, row, storage->read_us);
+	}
+	for (size_t i = 0; i < largest.n_ios; i++) {
+		const struct storage_io_row *row = largest.ios[i];
+		struct workload workload = storage_workload(storage->io_groups, row->key.cgroup);
+		struct storage_user *user =
+			user_of(users, n, label_of(storage, row->key.disk), &workload);
+
+		if (user)
+			add_io(user, row);
+	}
+	for (unsigned i = 0; i < *n; i++) {
+		double all = storage->labels[users[i].label].queue_rate;
+
+		users[i].share = all > 0 ? users[i].queue_rate / all : 0;
+	}
+	qsort(users, *n, sizeof(*users), by_share);
+	return users;
+}
+
+/* ---- the poll ---- */
 
 void storage_sense(void *self, uint64_t now)
 {

@@ -187,7 +187,8 @@ static int open_object(bool calls, struct storage_bpf_object **ret)
 }
 
 /* Attaches the programs from first to end, or none. */
-static int attach(struct storage_bpf *bpf, struct bpf_program *const *programs, int first, int end)
+static int attach_programs(
+	struct storage_bpf *bpf, struct bpf_program *const *programs, int first, int end)
 {
 	int r = 0;
 
@@ -205,7 +206,7 @@ static int attach(struct storage_bpf *bpf, struct bpf_program *const *programs, 
 	return r;
 }
 
-static int load(struct storage_bpf *bpf)
+static int load_programs(struct storage_bpf *bpf)
 {
 	_cleanup_(cleanup_storage_bpf_object__destroy) struct storage_bpf_object *object = NULL;
 	struct bpf_program *programs[PROGRAMS];
@@ -222,10 +223,10 @@ static int load(struct storage_bpf *bpf)
 	if (bpf->ios < 0 || bpf->syncs < 0 || bpf->control == MAP_FAILED)
 		return -errno;
 	list_programs(object, programs);
-	r = attach(bpf, programs, IO_COMPLETE, EXT4_ENTER);
-	bpf->ext4_error = attach(bpf, programs, EXT4_ENTER, CALLS);
+	r = attach_programs(bpf, programs, IO_COMPLETE, EXT4_ENTER);
+	bpf->ext4_error = attach_programs(bpf, programs, EXT4_ENTER, CALLS);
 	if (bpf->calls_error == 0)
-		bpf->calls_error = attach(bpf, programs, CALLS, PROGRAMS);
+		bpf->calls_error = attach_programs(bpf, programs, CALLS, PROGRAMS);
 	return r;
 }
 
@@ -265,7 +266,7 @@ static void load_run(void *request, const struct wait *)
 	*bpf = (struct storage_bpf){.ios = -1, .syncs = -1, .control = MAP_FAILED};
 	memset(bpf->links, 0xff, sizeof(bpf->links));
 	bpf_quiet_libbpf();
-	r = load(bpf);
+	r = load_programs(bpf);
 	if (r == 0) {
 		job->bpf = bpf;
 		return;
