@@ -2,8 +2,8 @@
 /*
  * Counts what processes and open files use, and names the fullest. The parts, in order: the BPF
  * programs that list both; what a record adds to a row; the tally, which adds up by user, cgroup or
- * namespace and names the fullest; connections, which netfilter counts by namespace and of which a
- * sample shows the sources. It runs on a worker, and knows no names of pods.
+ * namespace and names the fullest; the connections of netfilter, by namespace and, from a sample,
+ * by source. It runs on a worker, and knows no names of pods.
  */
 #include "tuners/limits/census.h"
 
