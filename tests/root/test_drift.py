@@ -177,38 +177,6 @@ def test_thresholds_are_in_order_when_written_through_procfs(node: Node, run) ->
     assert sampler.bad == []
 
 
-@pytest.mark.parametrize("between", ["reload", "restart"])
-def test_reverts_count_across_reloads_and_restarts_of_the_agent(agent, run, between: str) -> None:
-    """Configuration management reverts in each of its runs, and the agent is restarted or reloaded between them."""
-    key, value = "vm.max_map_count", str(int(sysctl("vm.max_map_count")) + 5000)
-    original, body = sysctl(key), f"sysctl: {{{key}: {value}}}"
-    one = agent(body)
-    for i in range(5):
-        if between == "restart":
-            one.stop()
-            sysctl(key, original)
-            one = agent(body)
-        else:
-            sysctl(key, original)
-            until(lambda: sysctl(key) == value, "set again")
-            one.write_config(f"{body}\n# {i}")
-            one.reload()
-        until(lambda: sysctl(key) == value, "set again")
-        one.wait_state(key, "in-sync")
-    sysctl(key, original)
-    one.wait_state(key, "yielded")
-    assert "changed 6 times" in one.wait_condition("SettingDrifted")["message"]
-    incident = one.wait_incident("SettingDrifted")
-    assert incident["trigger"] == "condition" and key in incident["text"] and incident["now"]
-    one.stop()
-    one = agent(body)
-    one.wait_state(key, "yielded")
-    assert sysctl(key) == original
-    assert run("apply").returncode == 0
-    assert sysctl(key) == value
-    one.wait_condition("SettingDrifted", "False")
-
-
 def test_a_changed_configuration_is_a_new_attempt_after_yielding(agent) -> None:
     key, value = "vm.max_map_count", int(sysctl("vm.max_map_count")) + 5000
     original = sysctl(key)

@@ -499,18 +499,6 @@ def test_pulls_and_archives_take_turns_when_one_image_at_a_time_may_be_transferr
     until(lambda: len(order := re.findall("pulled|loaded from", running.log)) == 4 and order.index("pulled") == 1, lambda: running.log)
 
 
-def test_a_pull_does_not_wait_because_the_clock_was_ahead(lab: Lab, preload: Start, directory: Path) -> None:
-    lab.containerd()
-    registry = lab.registry()
-    registry.push("team/app", Image(1, 1000))
-    name = f"{registry.name}/team/app:latest"
-    tomorrow = str(int(time.time() + 86400) * 10**6)
-    record = {"version": 1, "images": [{"source": "", "name": name, "first_seen_us": tomorrow}]}
-    (directory / "state").mkdir(exist_ok=True)
-    (directory / "state/images.json").write_text(json.dumps(record))
-    wait_image(preload(f"pull: ['{name}']"), name)
-
-
 def test_archives_beyond_the_limit_are_reported(lab: Lab, preload: Start, store: Path) -> None:
     for i in range(1025):
         (store / f"{i:04}.tar").touch()

@@ -55,24 +55,6 @@ def test_restore_restarts_by_the_configured_policy_not_the_recorded_one(lab: Lab
     assert ("takes effect at the program's next start" in answer) == (then == "never"), answer
 
 
-def test_a_restore_that_was_cut_short_is_finished_by_the_next_agent(lab: Lab, systemd: Any, agent: Start, run: Run) -> None:
-    running = agent(CONFIG, wrap=lab.wrap)
-    running.wait_state(NAME, "in-sync")
-
-    def end_agent(_unit: str) -> None:
-        systemd.unit.state = "activating"
-        running.process.terminate()
-
-    systemd.manager.restart = end_agent
-    run("restore", wrap=lab.wrap)
-    assert running.process.wait(20) == 0
-    assert lab.config.read_text() == CONTAINERD_CONFIG and len(systemd.restarted) == 2
-    systemd.manager.restart, systemd.unit.state = lambda _unit: lab.daemons["containerd"].restart(), "active"
-    later = agent(CONFIG, wrap=lab.wrap)
-    until(lambda: [later.setting(NAME)[key] for key in ("actual", "reason")] == ["3", "restored"], lambda: later.log)
-    assert len(systemd.restarted) == 3
-
-
 BY_OTHERS = {
     "nothing": lambda text: text,
     "another line": lambda text: text + "# by someone else\n",

@@ -81,13 +81,10 @@ def test_an_option_of_dockerd_prevents_the_edit(lab: Lab, watcher: Watcher) -> N
     assert not lab.daemon_json.exists()
 
 
-@pytest.mark.parametrize("value_before", ["default", "unknown"])
-def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watcher: Watcher, value_before: str) -> None:
+def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watcher: Watcher) -> None:
     """Otherwise dockerd would not start again."""
     lab.write("etc/docker/daemon.json", "{}\n")
     daemon, systemd = lab.dockerd(), lab.with_systemd()
-    if value_before == "unknown":  # dockerd may have read another file
-        lab.daemon_json.write_text("{}\n")
     running = watcher()
     wait_setting(running, DOCKER, "in-sync")
     systemd.docker.command = ["/usr/bin/dockerd", "--max-concurrent-downloads=5"]

@@ -40,14 +40,6 @@ static void assert_sample(const struct archive_fixture *fixture)
 	assert_content(archive, sample->layers[1], LAYER_TYPE, LAYER_1);
 }
 
-ARCHIVE_TEST(an_oci_layout_in_a_tar_is_read)
-{
-	assert_opens(fixture, &fixture->tar);
-	assert_sample(fixture);
-	assert_string_equal(fixture->archive->images[0].top, fixture->sample.manifest);
-}
-
-/* Docker 25 and later writes an index without images before it. */
 ARCHIVE_TEST(docker_save_is_read_and_links_to_layers_are_followed)
 {
 	_cleanup_bytes_ struct bytes tar = make_docker_save(&fixture->sample), indexed = {0};

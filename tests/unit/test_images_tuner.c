@@ -149,18 +149,6 @@ TUNER_TEST(a_load_is_cancelled_when_it_fills_the_store)
 	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
 }
 
-TUNER_TEST(a_load_is_cancelled_when_its_archive_leaves_the_list)
-{
-	struct image_row row = {.preload.source = "/i/b.tar"};
-	const struct images_memory memory = {.rows = &row, .n = 1};
-	struct transfer *transfer = begin(made);
-
-	assert_true(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
-	set_text(row.preload.source, "/i/a.tar");
-	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
-	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
-}
-
 TUNER_TEST(a_load_is_cancelled_without_progress)
 {
 	struct image_row row = {.preload.source = "/i/a.tar"};

@@ -87,30 +87,6 @@ static uint64_t grow(
 	return wanted ? wanted : from;
 }
 
-NODE_TEST(an_overflow_names_the_largest_user_before_the_refused_one)
-{
-	struct neighbor_table_seen *table = &node->neighbor.tables[NEIGHBOR_IPV4];
-	const struct condition_reading *overflow;
-
-	table->last = (struct neighbor_refusal){.netns = 7, .device = "eth0"};
-	set_text(table->last_owner.name, "victim");
-	table->last_owner.kind = table->top[0].workload.kind = WORKLOAD_UNIT;
-	table->n_top = 1;
-	set_text(table->top[0].workload.name, "hog");
-	table->top[0].used = 1000;
-	grow(node, 1024, 0, 1024, USEC_PER_SEC);
-	table->stats.table_fulls = 1;
-	grow(node, 1024, 0, 1024, 2 * USEC_PER_SEC);
-	/* Later users do not count. */
-	table->top[0].used = 1023;
-	set_text(table->top[0].workload.name, "later");
-	grow(node, 1024, 0, 1024, 60 * USEC_PER_SEC);
-	overflow = &node->proposal.conditions[NEIGHBOR_TABLE_OVERFLOW];
-	assert_non_null(
-		strstr(overflow->message, "the largest user was unit hog with 1000; the last was"));
-	assert_non_null(strstr(overflow->message, "in network namespace 7 of unit victim"));
-}
-
 NODE_TEST(automatic_ceiling_is_one_percent_of_memory_up_to_a_million)
 {
 	static const struct {
