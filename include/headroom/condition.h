@@ -24,12 +24,15 @@ enum severity {
 	SEVERITY_CRITICAL,
 };
 
+/* All reasons that decide() gives a condition: `explain` and the manual list them. */
+#define REASON_LIST(...) ((const enum reason[]){__VA_ARGS__, REASON_NONE})
+
 /* A row of a tuner's table of conditions. */
 struct condition_type {
 	const char *name; /* "NeighborTableOverflow"; NULL ends a table */
 	enum severity severity;
 	const char *help;           /* meaning and cure */
-	const enum reason *reasons; /* ended by REASON_NONE; common reasons are left out */
+	const enum reason *reasons; /* a REASON_LIST() */
 	bool hides_settings;        /* while it is True, the settings of its tuner are not known */
 	bool is_recorded; /* an incident begins when it becomes True; also if it is critical */
 	const char *now;  /* what to type, or the change that helps at once */

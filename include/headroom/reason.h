@@ -18,7 +18,7 @@ enum reason {
 
 #undef ROW
 
-/* Who must act before a reason goes away. */
+/* The person or program that must act before a reason goes away. */
 enum reason_act {
 	ACT_NOBODY,   /* nothing is wrong, or nothing can be done */
 	ACT_AGENT,    /* the agent goes on by itself */
@@ -32,9 +32,8 @@ struct reason_row {
 	const char *slug; /* "near-full" */
 	const char *help;
 	enum reason_act act;
-	bool retry; /* a later attempt can succeed although nobody has acted */
-	bool unmet; /* a setting with it is not as wanted although no write failed: `apply` says so
-		     */
+	bool retry;         /* a later attempt can succeed although nobody has acted */
+	bool unmet;         /* `apply` reports a setting with it, although no write failed */
 	const char *absent; /* what the node lacks, so that a condition does not apply; or NULL */
 };
 
@@ -44,5 +43,5 @@ extern const struct reason_row reason_rows[REASONS];
 /* REASON_NONE for an unknown slug. */
 enum reason reason_parse(const char *slug);
 
-/* Who must act and whether a retry helps: "the administrator must act"; NULL: nobody must. */
+/* Returns "the administrator must act"; NULL: nobody must. With retry: "... if retries fail". */
 const char *reason_act_text(enum reason reason);

@@ -6,34 +6,28 @@
  * metrics of every limit, setting and condition.
  */
 
-static const enum reason drift_reasons[] = {REASON_ALL_IN_SYNC, 0};
-
-static const enum reason failed_reasons[] = {REASON_NONE_FAILED, 0};
-
-static const enum reason config_reasons[] = {REASON_CONFIG_VALID, REASON_CONFIG_FAULT, 0};
-
-static const enum reason agent_reasons[] = {REASON_ALL_ACTIVE, REASON_TUNER_DEGRADED,
-	REASON_VALUES_UNRECORDED, REASON_JOURNAL_UNUSABLE, 0};
-
 static const struct condition_type conditions[] = {
 	[CORE_SETTING_DRIFTED] = {"SettingDrifted", SEVERITY_WARNING,
 		"Someone else changed a managed setting, and it was not set again: on_drift says "
 		"so, or they kept changing it. Find the other writer, then run headroom apply.",
-		drift_reasons, .now = "find the other writer, then headroom apply",
-		.is_recorded = true},
+		REASON_LIST(REASON_ALL_IN_SYNC),
+		.now = "find the other writer, then headroom apply", .is_recorded = true},
 	[CORE_SETTING_FAILED] = {"SettingFailed", SEVERITY_WARNING,
 		"A setting could not be read, recorded or written. The message names the error "
 		"and the cure. The agent tries again every 15 seconds.",
-		failed_reasons,
+		REASON_LIST(REASON_NONE_FAILED),
 		.now = "remove the cause that the message names, then headroom apply"},
 	[CORE_CONFIG_INVALID] = {"ConfigInvalid", SEVERITY_WARNING,
 		"The configuration on disk has a fault, so the last good one stays in use. The "
 		"message names the position; headroom check-config lists all faults.",
-		config_reasons, .now = "headroom check-config"},
+		REASON_LIST(REASON_CONFIG_VALID, REASON_CONFIG_FAULT),
+		.now = "headroom check-config"},
 	[CORE_AGENT_DEGRADED] = {"AgentDegraded", SEVERITY_WARNING,
 		"A feature is off because the node or the agent's privileges lack something. The "
 		"message names it, the error and the cure.",
-		agent_reasons, .now = "headroom version: it lists what each tuner lacks"},
+		REASON_LIST(REASON_ALL_ACTIVE, REASON_TUNER_DEGRADED, REASON_VALUES_UNRECORDED,
+			REASON_JOURNAL_UNUSABLE),
+		.now = "headroom version: it lists what each tuner lacks"},
 	{0},
 };
 

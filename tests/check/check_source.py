@@ -32,7 +32,7 @@ OTHER_WRITING = {}
 REASON_ROWS = Path("include/headroom/reason_rows.h")
 ROW = re.compile(r'^ROW\((\w+), "([^"]+)"', re.M)
 # Lists, comparisons and tables by reason do not give a reason.
-NOT_GIVEN = re.compile(r"const enum reason \w+\[\] = \{.*?\};|[=!]= REASON_\w+|\[REASON_\w+\]", re.S)
+NOT_GIVEN = re.compile(r"const enum reason \w+\[\] = \{.*?\};|\bREASON_LIST\([^)]*\)|[=!]= REASON_\w+|\[REASON_\w+\]", re.S)
 CALL_OF_STREQ = re.compile(r"\bstreq(\((?:[^()]|\([^()]*\))*\))")
 
 FUNCTION_MAX = 80

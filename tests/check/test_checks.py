@@ -47,7 +47,7 @@ DEFECTS = {
         ({}, [f"{check_source.REASON_ROWS}: no rows"]),
         ({REASONS: 'ROW(A_B, "a-b",\n', "src/x.c": "x = REASON_A_B; if (streq(a, b) || reason == REASON_A_B)"}, []),
         ({REASONS: 'ROW(A_B, "a-c",\n', "src/x.c": "x = REASON_A_B;"}, ["the slug of REASON_A_B is a-c"]),
-        ({REASONS: 'ROW(A, "a",\n', "src/x.c": "const enum reason rows[] = {REASON_A}; y == REASON_A; [REASON_A] = 1"},
+        ({REASONS: 'ROW(A, "a",\n', "src/x.c": "const enum reason rows[] = {REASON_A}; REASON_LIST(REASON_A); y == REASON_A; [REASON_A] = 1"},
          ["REASON_A is given nowhere"]),
         ({REASONS: 'ROW(A, "a",\n', "src/x.c": 'x = REASON_A; streq(text_at(row, "reason"), "a")'},
          ["src/x.c: compares as text: (text_at(row"]),

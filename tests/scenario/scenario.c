@@ -176,6 +176,16 @@ static void expect_setting(struct scenario *scenario, bool there)
 			want->file ? want->file->on_disk : want->actual);
 }
 
+/* explain and the manual show the reasons of a condition. */
+static bool has_reason(const struct condition_type *type, enum reason reason)
+{
+	const enum reason *row = type->reasons;
+
+	while (*row && *row != reason)
+		row++;
+	return *row;
+}
+
 static void expect_condition(struct scenario *scenario)
 {
 	const char *name = need(scenario, "type");
@@ -196,6 +206,8 @@ static void expect_condition(struct scenario *scenario)
 		if (!streq(is, status) || !streq(reason, expected) ||
 			(words && !strstr(said->message, words)))
 			fail(scenario, "%s is %s, %s: '%s'", name, is, reason, said->message);
+		if (!said->limit && !has_reason(said->type, said->reason))
+			fail(scenario, "%s does not list %s", name, reason);
 		return;
 	}
 	fail(scenario, "%s: no such condition", name);

@@ -165,12 +165,14 @@ const struct dns_number_row dns_numbers[DNS_NUMBERS] = {
 static const enum reason budget_reasons[] = {REASON_WITHIN_BUDGET, REASON_NO_BUDGET,
 	REASON_NEAR_BUDGET, REASON_OVER_BUDGET, REASON_NOT_WATCHED, 0};
 
-static const enum reason answer_reasons[] = {REASON_ALL_ANSWERED, REASON_UNANSWERED, 0};
+static const enum reason answer_reasons[] = {
+	REASON_ALL_ANSWERED, REASON_UNANSWERED, REASON_NOT_WATCHED, 0};
 
-static const enum reason failing_reasons[] = {REASON_FEW_FAILURES, REASON_FAILING, 0};
+static const enum reason failing_reasons[] = {
+	REASON_FEW_FAILURES, REASON_FAILING, REASON_NOT_WATCHED, 0};
 
 static const enum reason forwarder_reasons[] = {
-	REASON_FEW_FORWARDERS, REASON_SEVERAL_FORWARDERS, 0};
+	REASON_FEW_FORWARDERS, REASON_SEVERAL_FORWARDERS, REASON_NOT_WATCHED, 0};
 
 const struct condition_type dns_conditions[] = {
 	[DNS_BUDGET_EXCEEDED] = {"DNSBudgetExceeded", SEVERITY_CRITICAL,

@@ -23,23 +23,21 @@ const struct explanation images_explanations[] = {
 	{0},
 };
 
-static const enum reason preload_reasons[] = {REASON_NONE_WANTED, REASON_ALL_PRESENT,
-	REASON_MOVED_BY_OTHERS, REASON_UNDER_WAY, REASON_ARCHIVE_BROKEN, REASON_ARCHIVE_UNREADABLE,
-	REASON_WRONG_PLATFORM, REASON_UNNAMED, REASON_DOES_NOT_FIT, REASON_LOAD_FAILED,
-	REASON_TOO_MANY_ARCHIVES, REASON_PULL_FAILED, 0};
-
-static const enum reason sandbox_reasons[] = {
-	REASON_SANDBOX_PRESENT, REASON_SANDBOX_MISSING, REASON_SANDBOX_UNKNOWN, 0};
-
 const struct condition_type images_conditions[] = {
 	[IMAGE_PRELOAD_FAILED] = {"ImagePreloadFailed", SEVERITY_WARNING,
 		"A configured image could not be loaded or pulled. The message has the error and "
 		"the cure. The agent tries again later; headroom apply tries again at once.",
-		preload_reasons, .now = "headroom images: then correct the source that it names"},
+		REASON_LIST(REASON_NONE_WANTED, REASON_ALL_PRESENT, REASON_MOVED_BY_OTHERS,
+			REASON_UNDER_WAY, REASON_ARCHIVE_BROKEN, REASON_ARCHIVE_UNREADABLE,
+			REASON_WRONG_PLATFORM, REASON_UNNAMED, REASON_DOES_NOT_FIT,
+			REASON_LOAD_FAILED, REASON_TOO_MANY_ARCHIVES, REASON_PULL_FAILED),
+		.now = "headroom images: then correct the source that it names"},
 	[SANDBOX_IMAGE_MISSING] = {"SandboxImageMissing", SEVERITY_WARNING,
 		"The runtime lacks the sandbox image (the pause image), which every pod needs: the "
 		"next pod has to wait until it is pulled.",
-		sandbox_reasons, .now = "crictl pull IMAGE"},
+		REASON_LIST(REASON_SANDBOX_PRESENT, REASON_SANDBOX_MISSING, REASON_SANDBOX_UNKNOWN,
+			REASON_NO_KUBELET),
+		.now = "crictl pull IMAGE"},
 	{0},
 };
 

@@ -64,15 +64,14 @@ static const struct explanation explanations[] = {
 	{0},
 };
 
-static const enum reason pull_reasons[] = {REASON_NO_KUBELET, REASON_KUBELET_CONFIG_UNREADABLE,
-	REASON_SERIAL_PULLS, REASON_FEW_PARALLEL_PULLS, REASON_PARALLEL_PULLS, 0};
-
 static const struct condition_type conditions[] = {
 	{"KubeletSerialPulls", SEVERITY_ADVICE,
 		"The kubelet pulls one image at a time, or very few: one large image delays all "
 		"others. Set serializeImagePulls: false and maxParallelImagePulls in its "
 		"configuration.",
-		pull_reasons, .now = "headroom explain kubelet.manage"},
+		REASON_LIST(REASON_NO_KUBELET, REASON_KUBELET_CONFIG_UNREADABLE,
+			REASON_SERIAL_PULLS, REASON_FEW_PARALLEL_PULLS, REASON_PARALLEL_PULLS),
+		.now = "headroom explain kubelet.manage"},
 	{0},
 };
 

@@ -13,19 +13,19 @@
 /* A maximum from here on counts as unlimited: systemd sets fs.file-max to the largest number. */
 #define UNLIMITED ((uint64_t)INT64_MAX)
 
-static const enum reason reasons[] = {REASON_LIMITS_UNREAD, 0};
-
 const struct condition_type limits_conditions[] = {
 	[LIMITS_PRESSURE] = {"LimitPressure", SEVERITY_WARNING,
 		"A limit is more than 80 % used, a file system more than 90 %. It clears 10 % "
 		"below. The reason is the name of the limit: headroom explain NAME says what "
 		"breaks and what to do, headroom top NAME who uses it.",
-		reasons, .now = "headroom top limits"},
+		REASON_LIST(REASON_WITHIN_LIMIT, REASON_LIMITS_UNREAD),
+		.now = "headroom top limits"},
 	[LIMITS_REACHED] = {"LimitReached", SEVERITY_CRITICAL,
 		"A limit was reached within the last five minutes. The reason is the name of the "
 		"limit: headroom explain NAME says what breaks and what to do, headroom top NAME "
 		"who uses it. A limit of less importance makes it a warning.",
-		reasons, .now = "headroom top limits"},
+		REASON_LIST(REASON_WITHIN_LIMIT, REASON_LIMITS_UNREAD),
+		.now = "headroom top limits"},
 	{0},
 };
 

@@ -122,46 +122,42 @@ static const struct explanation explanations[] = {
 	{0},
 };
 
-static const enum reason reach_reasons[] = {REASON_RUNTIME_ANSWERS, REASON_NO_RUNTIME, 0};
-
-static const enum reason restart_reasons[] = {REASON_NONE_PENDING, 0};
-
-static const enum reason store_reasons[] = {REASON_STORE_UNKNOWN, REASON_STORE_NEARLY_FULL, 0};
-
-static const enum reason pull_reasons[] = {
-	REASON_PULLS_MOVE, REASON_NO_PROGRESS, REASON_PULL_SLOW, 0};
-
-static const enum reason driver_reasons[] = {REASON_DRIVER_FAST, REASON_DRIVER_SLOW, 0};
-
 const struct condition_type runtime_conditions[] = {
 	[RUNTIME_UNREACHABLE] = {"RuntimeUnreachable", SEVERITY_WARNING,
 		"A container runtime is installed and does not answer. Its settings are not checked, "
 		"and pods and containers appear under their ids.",
-		reach_reasons,
+		REASON_LIST(REASON_RUNTIME_ANSWERS, REASON_RUNTIME_SILENT, REASON_NO_RUNTIME),
 		.now = "systemctl status containerd docker crio; journalctl -u RUNTIME -n 20",
 		.hides_settings = true},
 	[RUNTIME_RESTART_PENDING] = {"RuntimeRestartPending", SEVERITY_WARNING,
 		"A setting is in the runtime's configuration and takes effect at its next start. "
 		"Restart it, or let headroom do so: runtime.restart. With runtime.restart: never, "
 		"or a runtime that another program manages, this is advice.",
-		restart_reasons, .now = "systemctl restart RUNTIME"},
+		REASON_LIST(REASON_NONE_PENDING, REASON_RESTART_PENDING, REASON_RESTART_REFUSED,
+			REASON_NO_SYSTEMD, REASON_RESTARTED_TOO_OFTEN, REASON_DOES_NOT_LOAD,
+			REASON_NO_EFFECT, REASON_FILE_UNUSABLE),
+		.now = "systemctl restart RUNTIME"},
 	[IMAGE_STORE_FULL] = {"ImageStoreFull", SEVERITY_WARNING,
 		"The file system that holds the images is nearly full: pulls will fail, and the "
 		"kubelet deletes images, preloaded ones too.",
-		store_reasons, .now = "crictl rmi --prune, or docker image prune"},
+		REASON_LIST(REASON_WITHIN_LIMIT, REASON_STORE_UNKNOWN, REASON_STORE_NEARLY_FULL),
+		.now = "crictl rmi --prune, or docker image prune"},
 	[PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
 		"A layer made no progress for one minute. The message names the layer, its "
 		"registry and the number of other layers.",
-		pull_reasons, .now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
+		REASON_LIST(REASON_PULLS_MOVE, REASON_NO_PROGRESS),
+		.now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
 	[PULL_SLOW] = {"PullSlow", SEVERITY_ADVICE,
 		"The rest of a layer takes more than ten minutes at its rate of the last minute. "
 		"The message names the layer, its registry, the rate and the number of other "
 		"layers. Docker does not report the size of a layer.",
-		pull_reasons, .now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
+		REASON_LIST(REASON_PULLS_MOVE, REASON_PULL_SLOW),
+		.now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
 	[STORAGE_DRIVER_SLOW] = {"StorageDriverSlow", SEVERITY_ADVICE,
 		"The storage driver of a container runtime is slow. It delays pulls and starts of "
 		"containers. The message names a better driver.",
-		driver_reasons, .now = "headroom explain StorageDriverSlow"},
+		REASON_LIST(REASON_DRIVER_FAST, REASON_DRIVER_SLOW),
+		.now = "headroom explain StorageDriverSlow"},
 	{0},
 };
 

@@ -46,12 +46,6 @@ const struct config_option storage_options[] = {
 	{0},
 };
 
-static const enum reason slow_reasons[] = {
-	REASON_SYNCS_FAST, REASON_SYNCS_SLOW, REASON_SYNCS_OVER_ELECTION, REASON_SYNCS_UNKNOWN, 0};
-
-static const enum reason suited_reasons[] = {
-	REASON_DISKS_SUITED, REASON_DISK_UNSUITED, REASON_IMAGES_UNSUITED, 0};
-
 const struct condition_type storage_conditions[] = {
 	[STORAGE_SLOW] = {"StorageSlow", SEVERITY_CRITICAL,
 		"The disk is too slow for a process that waits for its syncs, such as etcd. In five "
@@ -59,13 +53,16 @@ const struct condition_type storage_conditions[] = {
 		"etcd's heartbeat (warning), or a sync took over 1 s, its election timeout "
 		"(critical). The message names who holds the disk's queue. Limit that workload, or "
 		"give the process a disk of its own.",
-		slow_reasons,
+		REASON_LIST(REASON_SYNCS_FAST, REASON_SYNCS_SLOW, REASON_SYNCS_OVER_ELECTION,
+			REASON_SYNCS_UNKNOWN),
 		.now = "headroom top storage: then limit the workload that holds the queue"},
 	[STORAGE_UNSUITED] = {"StorageUnsuited", SEVERITY_ADVICE,
 		"A process that waits for its syncs, such as etcd, or the images of a container "
 		"runtime are on a network disk, a network file system, a loop device, an overlay "
 		"or a rotating disk. A local SSD is many times faster.",
-		suited_reasons, .now = "headroom top storage"},
+		REASON_LIST(REASON_DISKS_SUITED, REASON_DISK_UNSUITED, REASON_IMAGES_UNSUITED,
+			REASON_SYNCS_UNKNOWN),
+		.now = "headroom top storage"},
 	{0},
 };
 

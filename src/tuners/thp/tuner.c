@@ -69,16 +69,15 @@ static const struct explanation explanations[] = {
 	{0},
 };
 
-static const enum reason condition_reasons[] = {REASON_NONE_IN_USE, REASON_STILL_MAPPED,
-	REASON_STILL_SWITCHED_ON, REASON_GROWING_THOUGH_OFF, REASON_WANTED_IN_USE,
-	REASON_MEMINFO_UNAVAILABLE, 0};
-
 static const struct condition_type conditions[] = {
 	{"TransparentHugePagesActive", SEVERITY_WARNING,
 		"Memory uses transparent huge pages although they should be off. Memory mapped "
 		"before the switch keeps them until its process ends or restarts: this is advice. "
 		"While the amount grows although they are off, it is a warning.",
-		condition_reasons, .now = "restart the process that the message names"},
+		REASON_LIST(REASON_NONE_IN_USE, REASON_STILL_MAPPED, REASON_STILL_SWITCHED_ON,
+			REASON_GROWING_THOUGH_OFF, REASON_WANTED_IN_USE,
+			REASON_MEMINFO_UNAVAILABLE),
+		.now = "restart the process that the message names"},
 	{0},
 };
 
