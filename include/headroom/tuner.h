@@ -3,8 +3,9 @@
 
 /*
  * A tuner covers one concern: neighbour tables, transparent huge pages, sysctls. It senses and
- * decides; it never changes the node. A new tuner needs a directory below src/tuners and a line in
- * src/tuners/table.h.
+ * decides; src/apply alone writes the node's configuration. The images tuner also asks the
+ * runtime for images, and keeps a file of the state directory. A new tuner needs a directory below
+ * src/tuners and a line in src/tuners/table.h.
  */
 
 #include <headroom/limit.h>
@@ -177,9 +178,6 @@ struct tuner_ops {
 
 	/* Writes the metrics of this tuner alone. May be NULL. */
 	void (*metrics)(const void *self, const void *memory, struct metric_sink *sink);
-
-	/* On a worker, for a restore: removes files that a killed process left. May be NULL. */
-	void (*remove_leftovers)(const struct host *host);
 
 	/* Releases what self and memory own, and self. */
 	void (*close)(void *self, void *memory);

@@ -81,7 +81,6 @@ struct file_job *core_file_job(
 	job = must(calloc(1, sizeof(*job)));
 	job->journal = core->journal;
 	job->host = core->host;
-	job->tuners = tuner_table;
 	job->task = task;
 	job->forced = forced;
 	if (forced || task == FILE_RESTORE)

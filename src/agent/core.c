@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core.h"
 
+#include "apply/load_file.h"
 #include "apply/reconcile.h"
 #include "base/file.h"
 #include "tuners/table.h"
@@ -148,6 +149,7 @@ int core_open(struct core *core, const struct core_options *options, const struc
 		core->state[0] = '\0';
 	core->host.state = core->state;
 	core->host.node_name = node->name;
+	core->host.put_load_file = load_file_put;
 	while (tuner_table[node->n_tuners])
 		node->n_tuners++;
 	node->tuners = must(calloc(node->n_tuners, sizeof(*node->tuners)));

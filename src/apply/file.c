@@ -173,6 +173,24 @@ int file_put(const struct file_at *at, const char *expected, const struct file_b
 	return 0;
 }
 
+int file_remove(const struct file_at *at, const char *expected, unsigned directories)
+{
+	const struct file_bytes none = {0};
+	char path[PATH_MAX];
+	int r;
+
+	if (snprintf(path, sizeof(path), "%s" FILE_NEW, at->full) < PATH_MAX)
+		unlink(path);
+	r = file_put(at, expected, &none);
+	copy_text(path, sizeof(path), at->full);
+	for (; r == 0 && directories > 0; directories--) {
+		*strrchr(path, '/') = '\0';
+		if (path[0] == '\0' || (rmdir(path) < 0 && errno != ENOENT))
+			break;
+	}
+	return r;
+}
+
 static int open_kept(int state, bool make)
 {
 	int fd;

@@ -42,6 +42,12 @@ int file_read(const struct file_at *at, struct file_bytes *bytes);
 int file_put(const struct file_at *at, const char *expected, const struct file_bytes *new);
 
 /*
+ * Removes a file that was made for us, what a killed process left beside it, and (if they are
+ * empty) the directories that were made for it. Errors as above.
+ */
+int file_remove(const struct file_at *at, const char *expected, unsigned directories);
+
+/*
  * A trial file beside the real one, for the verifier. The state directory has a link to it, named
  * TRIAL or TRIAL_MAIN, so that file_sweep() can remove it after a crash. path is below the host's
  * root, where the verifier runs.

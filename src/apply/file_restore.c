@@ -82,9 +82,10 @@ int work_remove_ours(const struct file_job *job, struct work_file *file, struct 
 	return 0;
 }
 
-int work_put(struct work_file *file, const struct file_bytes *new)
+int work_put(struct work_file *file, const struct file_bytes *new, unsigned directories)
 {
-	int r = file_put(&file->at, file->old.hash, new);
+	int r = new->bytes ? file_put(&file->at, file->old.hash, new)
+			   : file_remove(&file->at, file->old.hash, directories);
 
 	if (r == -EPERM)
 		snprintf(file->why, sizeof(file->why),
@@ -92,20 +93,6 @@ int work_put(struct work_file *file, const struct file_bytes *new)
 	else if (r == -ESTALE)
 		set_text(file->why, "someone else is changing the file now: try again");
 	file->written = r == 0;
-	return r;
-}
-
-/* Also removes the directories that were made for the file, if they are empty. */
-static int put_original(struct work_file *file)
-{
-	char *directory = file->at.full;
-	int r = work_put(file, &file->new);
-
-	for (unsigned i = file->note.directories; r == 0 && i > 0 && !file->new.bytes; i--) {
-		*strrchr(directory, '/') = '\0';
-		if (directory[0] == '\0' || (rmdir(directory) < 0 && errno != ENOENT))
-			break;
-	}
 	return r;
 }
 
@@ -130,7 +117,7 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 	if (snprintf(left, sizeof(left), "%s" FILE_NEW, file->at.full) < PATH_MAX)
 		unlink(left);
 	if (streq(old->hash, original))
-		return 0;
+		return old->bytes ? 0 : file_remove(&file->at, old->hash, file->note.directories);
 	file_bytes_clear(&file->new);
 	memset(file->left, false, sizeof(file->left));
 	if (!streq(original, FILE_HASH_NONE))
@@ -138,19 +125,19 @@ static int restore_once(const struct file_job *job, struct work_file *file)
 	if (file->lost < 0 && file->lost != -ENOENT && file->lost != -EBADMSG)
 		return file->lost;
 	if (file->lost == 0 && !is_changed_by_others(file))
-		return put_original(file);
+		return work_put(file, &file->new, file->note.directories);
 	/* Someone else changed the file, or its original is lost: restore only our own keys. */
 	if (!old->bytes || (own && !note_is_ours(&file->note, old->hash))) {
 		memset(file->left, true, sizeof(file->left));
 		return 0;
 	}
 	if (own)
-		return work_put(file, &text);
+		return work_put(file, &text, 0);
 	text_copy(&text, old->bytes, old->len);
 	r = work_remove_ours(job, file, &text);
 	if (r < 0 || (text.len == old->len && memcmp(text.bytes, old->bytes, old->len) == 0))
 		return r;
-	return work_put(file, &text);
+	return work_put(file, &text, 0);
 }
 
 static int restore_file(const struct file_job *job, struct work_file *file)
@@ -257,7 +244,7 @@ int work_roll_back(const struct file_job *job, const struct file_note *note)
 		log_error(note->path,
 			"does not load with the changes of others (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
 			why, name);
-		r = put_original(&file);
+		r = work_put(&file, &file.new, file.note.directories);
 	}
 	if (r < 0)
 		log_error(note->path, "not restored: %s", strerror(-r));

@@ -2,9 +2,10 @@
 #include "apply/file_transaction.h"
 
 #include "apply/file_work.h"
+#include "apply/load_file.h"
 #include "base/log.h"
+#include "runtime/images.h"
 
-#include <headroom/tuner.h>
 #include <sys/stat.h>
 
 void work_file_clear(struct work_file *file)
@@ -189,7 +190,7 @@ static int write_file(struct file_job *job, struct work_file *file, enum reason 
 		return -ESTALE;
 	}
 	*reason = REASON_WRITE_REFUSED;
-	return work_put(file, &file->new);
+	return work_put(file, &file->new, 0);
 }
 
 static void apply_file(struct file_job *job, const struct change *first)
@@ -297,9 +298,8 @@ void file_transaction(void *userdata, const struct wait *wait)
 		restore_files(job, job->task == FILE_RESUME);
 	if (job->task == FILE_RESTORE && r >= 0) {
 		pins_restore(job);
-		for (const struct tuner_ops *const *ops = job->tuners; ops && *ops; ops++)
-			if ((*ops)->remove_leftovers && work_is_chosen(job, (*ops)->name))
-				(*ops)->remove_leftovers(&job->host);
+		if (work_is_chosen(job, IMAGES_TUNER))
+			(void)load_file_put(&job->host, NULL, NULL);
 		(void)work_store(job);
 	}
 	if ((job->task != FILE_APPLY && r >= 0) || (job->task == FILE_APPLY && r == 0))

@@ -34,12 +34,9 @@ enum file_task {
 	FILE_RESTORE,
 };
 
-struct tuner_ops;
-
 struct file_job {
-	struct file_journal *journal;          /* no one else uses it until the job is done */
-	struct host host;                      /* only its root is used */
-	const struct tuner_ops *const *tuners; /* tuner_table, whose leftovers a restore removes */
+	struct file_journal *journal; /* no one else uses it until the job is done */
+	struct host host;             /* only its root is used */
 	enum file_task task;
 	/*
 	 * FILE_APPLY: the changes of files and pins. Their results are in error, reason, why, held,

@@ -52,8 +52,11 @@ struct change *work_add_change(struct file_job *job, const struct file_note *not
  */
 int work_remove_ours(const struct file_job *job, struct work_file *file, struct file_bytes *text);
 
-/* Replaces the file with these bytes, or removes it. 0 or -errno, with why for some errors. */
-int work_put(struct work_file *file, const struct file_bytes *new);
+/*
+ * Replaces the file with these bytes, or removes it and the directories that were made for it. 0 or
+ * -errno, with why for some errors.
+ */
+int work_put(struct work_file *file, const struct file_bytes *new, unsigned directories);
 
 /*
  * Restores the original bytes, or only our keys if someone else changed the file, and adds the

@@ -8,6 +8,8 @@
 #define READ_BACKS   20
 #define READ_BACK_US (10 * USEC_PER_MSEC)
 
+#define RELOAD_US (3 * USEC_PER_SEC)
+
 struct pin {
 	struct file_job *job;
 	struct pin_record record;
@@ -41,6 +43,37 @@ static int store_record(const struct pin *pin)
 	return work_store(pin->job);
 }
 
+/* Pins or unpins the image by the file of pins that the runtime reads. */
+static int write_file(struct pin *pin, bool pinned)
+{
+	const struct wait answer = wait_at_most(pin->job->wait, RELOAD_US);
+	_cleanup_(file_bytes_clear) struct file_bytes old = {0}, new = {0};
+	const struct runtime_driver *driver = pin->runtime.driver;
+	const struct pin_target *target = &pin->record.target;
+	struct file_at at;
+	int r = file_locate(&pin->job->host, driver->pins_path, &at);
+
+	if (r == 0)
+		r = file_read(&at, &old);
+	if (r == 0)
+		r = driver->edit_pins(
+			&pin->job->host, old.bytes, target->image, pinned, &new.bytes, pin->why);
+	if (r == 0 && new.bytes && at.missing > 0) {
+		r = -ENOENT;
+		snprintf(pin->why, sizeof(pin->why), "%s: its directory is missing: create it",
+			driver->pins_path);
+	}
+	if (r < 0)
+		return r;
+	new.len = new.bytes ? strlen(new.bytes) : 0;
+	if (!new.bytes)
+		r = file_remove(&at, old.hash, 0);
+	else if (!old.bytes || !streq(old.bytes, new.bytes))
+		r = file_put(&at, old.hash, &new);
+	/* Also for an unchanged file: an earlier reload may have failed. */
+	return r < 0 ? r : runtime_reload(&pin->job->host, driver, target->socket, 0, &answer);
+}
+
 /* Reads, records, writes and reads back. 0 or -errno, with reason and why. */
 static int set_pin(struct pin *pin, bool pinned)
 {
@@ -50,7 +83,7 @@ static int set_pin(struct pin *pin, bool pinned)
 
 	pin->reason = REASON_UNREADABLE;
 	pin->runtime.driver = runtime_driver_find(target->driver);
-	if (!pin->runtime.driver || !pin->runtime.driver->pin)
+	if (!pin->runtime.driver || !pin->runtime.driver->honours_pins)
 		return -EOPNOTSUPP;
 	set_text(pin->runtime.daemon.socket, target->socket);
 	set_text(pin->runtime.socket, host_path(&pin->job->host, target->socket, path));
@@ -68,8 +101,9 @@ static int set_pin(struct pin *pin, bool pinned)
 	if (r < 0)
 		return r;
 	pin->reason = REASON_WRITE_REFUSED;
-	r = pin->runtime.driver->pin(
-		&pin->runtime, &pin->job->host, target->image, pinned, pin->job->wait, pin->why);
+	r = pin->runtime.driver->pin ? pin->runtime.driver->pin(&pin->runtime, target->image,
+					       pinned, pin->job->wait, pin->why)
+				     : write_file(pin, pinned);
 	if (r == -ENOENT && !pinned)
 		r = 0;
 	for (unsigned i = 0; r == 0 && i < READ_BACKS && pin->is != pinned; i++) {

@@ -14,6 +14,11 @@ struct host {
 	char root[256];    /* of HEADROOM_HOST_ROOT or --host-root, without a last slash; "": / */
 	const char *state; /* path of the state directory for this process; "": none */
 	const char *node_name; /* in reports */
+	/*
+	 * load_file_put() of src/apply, which alone writes files of the node: for drivers, which
+	 * are below it. NULL: such files cannot be written.
+	 */
+	int (*put_load_file)(const struct host *host, const char *path, const char *text);
 };
 
 /* root is as the user gave it. Returns false if it is too long. */

@@ -1296,7 +1296,6 @@ const struct runtime_driver containerd_driver = {
 	.pull = containerd_pull,
 	.load = containerd_load,
 	.clean = containerd_clean,
-	.remove_files = containerd_remove_files,
 	.has_leftovers = containerd_has_leftovers,
 	.pin = containerd_pin,
 };

@@ -41,8 +41,8 @@ bool containerd_is_at_least(const char *version, unsigned major, unsigned minor)
 int containerd_read_images_info(struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, struct image_info *info, char why[static IMAGES_WHY_MAX]);
 
-int containerd_pin(const struct image_runtime *runtime, const struct host *host, const char *name,
-	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+int containerd_pin(const struct image_runtime *runtime, const char *name, bool pinned,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 int containerd_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive_image *image, const char *reference, const struct wait *wait,
 	const struct image_server *server, char why[static IMAGES_WHY_MAX]);
@@ -51,4 +51,3 @@ int containerd_pull(const struct image_runtime *runtime, const char *name, const
 int containerd_clean(const struct image_runtime *runtime, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX]);
 bool containerd_has_leftovers(const struct image_runtime *runtime, const struct wait *wait);
-void containerd_remove_files(const struct host *host);

@@ -160,8 +160,8 @@ int containerd_read_images_info(struct image_runtime *runtime, const struct host
  * By a label that the CRI reads, at this name of the image: a pull replaces it by one without, and
  * the old image is not kept.
  */
-int containerd_pin(const struct image_runtime *runtime, const struct host *, const char *name,
-	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX])
+int containerd_pin(const struct image_runtime *runtime, const char *name, bool pinned,
+	const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_session_ struct image_session session = image_session_open(runtime, wait, why);
 	Containerd__Image *image;
@@ -208,30 +208,19 @@ static int list(struct image_session *session, enum cri_call which, const char *
  * `server` in certs.d/_default/hosts.toml leads pulls from 127.0.0.1 to another server, but not
  * those from a registry that has a directory of its own.
  */
-static bool write_hosts(const struct host *host, const char *reference)
+static bool put_hosts(const struct host *host, const char *reference)
 {
-	char certs[PATH_MAX], path[PATH_MAX + NAME_MAX], text[128];
 	int server = (int)strcspn(reference, "/"); /* 127.0.0.1:PORT */
+	char path[PATH_MAX], text[128];
 
-	if (path_in_root(host->root, CONTAINERD_CERTS "/_default/hosts.toml", certs) < 0 ||
-		path_in_root(host->root, CONTAINERD_CERTS, certs) < 0)
+	if (!host->put_load_file ||
+		path_in_root(host->root, CONTAINERD_CERTS "/_default/hosts.toml", path) < 0)
 		return false;
-	snprintf(path, sizeof(path), "%s/" IMAGES_REGISTRY, certs);
-	if (mkdir(path, 0755) < 0 && errno != EEXIST)
-		return false;
-	text_append(path, sizeof(path), "/hosts.toml");
-	/* containerd 1.6 wants a host besides. */
+	/* containerd 1.6 also needs a [host] table. */
 	snprintf(text, sizeof(text), "server = \"http://%.*s\"\n[host.\"http://%.*s\"]\n", server,
 		reference, server, reference);
-	return replace_path(path, text, strlen(text), true) == 0;
-}
-
-void containerd_remove_files(const struct host *host)
-{
-	char path[PATH_MAX];
-
-	if (path_in_root(host->root, CONTAINERD_CERTS "/" IMAGES_REGISTRY, path) == 0)
-		(void)remove_tree(path);
+	return host->put_load_file(
+		       host, CONTAINERD_CERTS "/" IMAGES_REGISTRY "/hosts.toml", text) == 0;
 }
 
 /* The CRI also gives a pulled image the name `sha256:...`, its ID. */
@@ -386,7 +375,7 @@ static int load(struct image_session *session, const struct host *host,
 	char other[REFERENCE_MAX], digest[REFERENCE_MAX];
 	Containerd__Image *pulled;
 	int r = pull(session, reference);
-	bool retry = is_from_elsewhere(r, server) && write_hosts(host, reference);
+	bool retry = is_from_elsewhere(r, server) && put_hosts(host, reference);
 
 	if (retry) {
 		/* By the name for which there is a directory. */
@@ -420,7 +409,7 @@ int containerd_load(const struct image_runtime *runtime, const struct host *host
 
 	hash_bytes(image->name, strlen(image->name), session.hash);
 	r = load(&session, host, image, reference, server);
-	containerd_remove_files(host);
+	images_remove_file(host);
 	tidy(&session, r < 0);
 	return r;
 }

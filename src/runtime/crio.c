@@ -7,10 +7,8 @@
 
 #define REGISTRIES "/etc/containers/registries.conf"
 
-#define CONFIG    "/etc/crio/crio.conf"
-#define PINS      "headroom-pins.conf" /* in the directory CONFIG.d */
-#define PINS_MAX  ((size_t)64 * 1024)
-#define RELOAD_US (3 * USEC_PER_SEC)
+#define CONFIG "/etc/crio/crio.conf"
+#define PINS   CONFIG ".d/headroom-pins.conf"
 
 /* ---- find ---- */
 
@@ -154,7 +152,7 @@ static bool is_defined_elsewhere(const struct host *host, char *why)
 	(void)glob(
 		host_path(host, CONFIG ".d/*", pattern), GLOB_NOSORT | GLOB_APPEND, NULL, &found);
 	for (size_t i = 0; i < found.gl_pathc && !taken; i++) {
-		taken = !streq(basename(found.gl_pathv[i]), PINS) &&
+		taken = !streq(found.gl_pathv[i] + strlen(host->root), PINS) &&
 			has_line(found.gl_pathv[i], "pinned_images", "");
 		if (taken)
 			snprintf(why, IMAGES_WHY_MAX,
@@ -168,64 +166,36 @@ static bool is_defined_elsewhere(const struct host *host, char *why)
 static const char pins_head[] = "# Written by headroom: images.pin\n"
 				"[crio.image]\npinned_images = [\n";
 
-/* old: our file, with a line for each image, or "". The caller frees the text; NULL: no image. */
-static char *edit_pins(const char *old, const char *name, bool pinned)
+/* The file has a line for each image. Lines of others stay; a file in another form is theirs. */
+static int edit_pins(const struct host *host, const char *old, const char *name, bool pinned,
+	char **text, char why[static IMAGES_WHY_MAX])
 {
-	char quoted[IMAGE_NAME_MAX + 8], *text = NULL;
-	const char *line = old + strlen(old[0] ? pins_head : "");
-	size_t n = pinned, size;
-	FILE *out = must(open_memstream(&text, &size));
+	bool ours = !old || starts_with(old, pins_head);
+	const char *line = !old ? "]\n" : old + (ours ? strlen(pins_head) : 0);
+	char quoted[IMAGE_NAME_MAX + 8];
+	size_t n = pinned, size = 0;
+	FILE *out;
 
 	snprintf(quoted, sizeof(quoted), "\t\"%s\",\n", name);
-	fputs(pins_head, out);
-	for (; line[0] == '\t'; line += strspn(line, "\n")) {
-		int len = (int)strcspn(line, "\n");
-
-		if (!starts_with(line, quoted))
-			n += fprintf(out, "%.*s\n", len, line) > 0;
-		line += len;
-	}
-	fprintf(out, "%s]\n", pinned ? quoted : "");
-	must_do(fclose(out) == 0);
-	if (n == 0)
-		free(steal(text));
-	return text;
-}
-
-static int pin_image(const struct image_runtime *runtime, const struct host *host, const char *name,
-	bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX])
-{
-	const struct wait answer = wait_at_most(wait, RELOAD_US);
-	_cleanup_free_ char *old = NULL, *new = NULL;
-	char directory[PATH_MAX], path[PATH_MAX + NAME_MAX];
-	int r;
-
 	if (pinned && is_defined_elsewhere(host, why))
 		return -EEXIST;
-	r = path_in_root(host->root, CONFIG ".d", directory);
-	if (r < 0) {
-		snprintf(why, IMAGES_WHY_MAX, CONFIG ".d: %s: create it", strerror(-r));
-		return r;
+	if (!pinned && (!old || !strstr(old, quoted))) {
+		*text = old ? must(strdup(old)) : NULL;
+		return 0;
 	}
-	snprintf(path, sizeof(path), "%s/" PINS, directory);
-	r = read_file(path, PINS_MAX, &old, NULL);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	if (old && !starts_with(old, pins_head)) {
-		snprintf(
-			why, IMAGES_WHY_MAX, CONFIG ".d/" PINS " was changed by others: remove it");
-		return -EEXIST;
-	}
-	new = edit_pins(old ? old : "", name, pinned);
-	if (new)
-		r = replace_path(path, new, strlen(new), true);
-	else if (old)
-		r = unlink(path) < 0 ? -errno : 0;
-	else
-		r = 0;
-	/* Also for an unchanged file: an earlier reload may have failed. */
-	return r < 0 ? r
-		     : runtime_reload(host, runtime->driver, runtime->daemon.socket, 0, &answer);
+	out = must(open_memstream(text, &size));
+	fputs(pins_head, out);
+	for (size_t len; line[0] == '\t' && line[len = strcspn(line, "\n")]; line += len + 1)
+		if (!starts_with(line, quoted))
+			n += fprintf(out, "%.*s\n", (int)len, line) > 0;
+	fprintf(out, "%s]\n", pinned ? quoted : "");
+	must_do(fclose(out) == 0);
+	if (n == 0 || !ours || !streq(line, "]\n"))
+		free(steal(*text));
+	if (ours && streq(line, "]\n"))
+		return 0;
+	snprintf(why, IMAGES_WHY_MAX, PINS " was changed by others: remove it");
+	return -EEXIST;
 }
 
 const struct runtime_driver crio_driver = {
@@ -245,5 +215,6 @@ const struct runtime_driver crio_driver = {
 	.find = cri_find_image,
 	.pull = cri_pull_image,
 	.honours_pins = honours_pins,
-	.pin = pin_image,
+	.pins_path = PINS,
+	.edit_pins = edit_pins,
 };

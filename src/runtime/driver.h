@@ -288,7 +288,7 @@ struct runtime_driver {
 	unsigned copies_per_image; /* in its store: 2 if it keeps the compressed layers */
 	bool names_registry;       /* tells a mirror the registry: ?ns=REGISTRY */
 	bool loads_manifests;      /* load() needs a manifest: a pull follows no nested index */
-	bool (*honours_pins)(const char *version);
+	bool (*honours_pins)(const char *version); /* NULL: pins are unsupported */
 
 	/*
 	 * Reads version, store and sandbox image. -EOPNOTSUPP: it serves no images, the caller
@@ -327,18 +327,24 @@ struct runtime_driver {
 	int (*clean)(const struct image_runtime *runtime, const struct wait *wait,
 		char why[static IMAGES_WHY_MAX]);
 
-	/* Removes files of interrupted loads. Or NULL. */
-	void (*remove_files)(const struct host *host);
-
 	/* Whether clean() has more to remove than our names in the list. Or NULL. */
 	bool (*has_leftovers)(const struct image_runtime *runtime, const struct wait *wait);
 
 	/*
 	 * Pins an image against the kubelet's garbage collection, or unpins it. Returns 0 also if
-	 * nothing had to change, -ENOENT without such an image. NULL: pins are unsupported.
+	 * nothing had to change, -ENOENT without such an image. NULL: edit_pins().
 	 */
-	int (*pin)(const struct image_runtime *runtime, const struct host *host, const char *name,
-		bool pinned, const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+	int (*pin)(const struct image_runtime *runtime, const char *name, bool pinned,
+		const struct wait *wait, char why[static IMAGES_WHY_MAX]);
+
+	/*
+	 * Makes the text of the file of pins with or without an image, from the text before (NULL:
+	 * no file). The caller frees it; NULL: no image is left. -EEXIST: others have changed the
+	 * file, or have such a list elsewhere. src/apply/pin.c writes the file and sends a reload.
+	 */
+	const char *pins_path;
+	int (*edit_pins)(const struct host *host, const char *old, const char *name, bool pinned,
+		char **text, char why[static IMAGES_WHY_MAX]);
 };
 
 /* The names of all drivers, in the order in which they are asked. */

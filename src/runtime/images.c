@@ -6,11 +6,10 @@
 #include <regex.h>
 #include <sys/random.h>
 
-void images_remove_files(const struct host *host)
+void images_remove_file(const struct host *host)
 {
-	for (size_t i = 0; runtime_drivers[i]; i++)
-		if (runtime_drivers[i]->remove_files)
-			runtime_drivers[i]->remove_files(host);
+	if (host->put_load_file)
+		(void)host->put_load_file(host, NULL, NULL);
 }
 
 bool images_is_ours(const char *name)
@@ -53,7 +52,7 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {
-	images_remove_files(host);
+	images_remove_file(host);
 	return runtime->driver->clean ? runtime->driver->clean(runtime, wait, why) : 0;
 }
 

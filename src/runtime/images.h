@@ -10,6 +10,7 @@
 #define IMAGES_WHY_MAX    256
 #define IMAGES_REGISTRY   "headroom.invalid" /* a name that no registry has */
 #define IMAGES_REPOSITORY "headroom-preload" /* in names of ours */
+#define IMAGES_TUNER      "images"           /* in records */
 
 struct mirror_access;
 
@@ -60,8 +61,8 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX]);
 
-/* Removes files of interrupted loads: part of images_clean(), and for a restore. */
-void images_remove_files(const struct host *host);
+/* Removes the file that a load needed, also one of a killed agent. */
+void images_remove_file(const struct host *host);
 
 /* Whether a load gave an image this temporary name. */
 bool images_is_ours(const char *name);

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import functools
 import http.client
+import itertools
 import json
 import os
 import re
@@ -399,6 +400,21 @@ def killed(directory: Path, seconds: float, *args: str | Path, wrap: tuple[str, 
     code = process.wait()
     assert code in (0, -signal.SIGKILL), (directory / "log").read_text()[-3000:]
     return code != 0
+
+
+# Calls that create, replace or remove files, or make that durable.
+CHANGES = ("fsync", "rename", "renameat", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "symlinkat", "fchmod", "write")
+
+
+def killed_at_each_change(run: Callable[[tuple[str, ...]], int]) -> Iterator[str]:
+    """Calls run(prefix) again and again: strace kills the program at the first, second, ... of each of CHANGES."""
+    for call in CHANGES:
+        for number in itertools.count(1):
+            kill = ("-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={number}")
+            code = run(("strace", "-f", "-qq", "-o", "/dev/null", *kill))
+            yield f"{call} {number}"
+            if code == 0:
+                break
 
 
 def mounted(script: str) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """CRI-O: what the agent finds, pulls and writes there. tests/tool/crio builds it, by hand."""
 
+import subprocess
+from pathlib import Path
 from typing import Callable
 
 import criwire
 import pytest
-from conftest import Agent, Run, until
+from conftest import ASAN, BIN, Agent, Run, environment, killed_at_each_change, until
 from imagelab import Image
 from runtimelab import Daemon, Lab, lab, tool, watcher  # noqa: F401
 from test_runtime import Watcher, found, wait_reason, wait_setting
@@ -104,6 +106,77 @@ def test_pins_are_set_without_a_restart_and_restored(lab: Lab, crio: Daemon, age
     running.stop()
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert not file.exists()
+
+
+@pytest.fixture
+def pins(lab: Lab, crio: Daemon) -> tuple[Path, list[str]]:
+    """The file of pins, in a directory without files, and two images that are not pinned."""
+    registry = lab.registry()
+    lab.write("etc/containers/registries.conf.d/test.conf", INSECURE.format(registry.name))
+    lab.write("etc/crio/crio.conf", CONFIG.replace('pinned_images = ["*kept*"]\n', ""))
+    file = lab.write("etc/crio/crio.conf.d/headroom-pins.conf", "")
+    file.unlink()
+    crio.stop()
+    crio.start()
+    for name in ("one", "two"):
+        registry.push(name, Image(1, 1000))
+        pull(lab, f"{registry.name}/{name}:latest")
+    return file, [f"{registry.name}/{name}:latest" for name in ("one", "two")]
+
+
+def write_pins(directory: Path, names: list[str]) -> str:
+    path = directory / "pins.yaml"
+    path.write_text(f'mode: observe\nhttp: {{listen: ""}}\nimages: {{mode: enforce, pin: {names}}}\n')
+    return str(path)
+
+
+@pytest.mark.skipif(ASAN, reason="the leak sanitizer does not work under strace")
+def test_restore_leaves_nothing_of_pins_after_a_kill_at_any_change(
+    lab: Lab, pins: tuple[Path, list[str]], directory: Path, run: Run
+) -> None:
+    file, names = pins
+    config = write_pins(directory, names[:1])
+    written = 0
+
+    def apply(prefix: tuple[str, ...]) -> int:
+        return subprocess.run([*lab.wrap, *prefix, BIN, "apply", "--config", config], env=environment(directory), capture_output=True).returncode
+
+    for moment in killed_at_each_change(apply):
+        written += file.exists()
+        restored = run("restore", wrap=lab.wrap)
+        assert restored.returncode == 0, (moment, restored)
+        assert list(file.parent.iterdir()) == [], moment
+    assert written > 1, "some kills came after the write"
+
+
+def test_pins_of_others_stay(lab: Lab, pins: tuple[Path, list[str]], directory: Path, run: Run) -> None:
+    file, names = pins
+    file.write_text("[crio.runtime]\nlog_level = \"info\"\n")
+    theirs = file.read_text()
+    one = write_pins(directory, names[:1])
+    refused = run("apply", "--config", one, wrap=lab.wrap)
+    assert refused.returncode == 1 and "changed by others" in refused.stdout + refused.stderr, refused
+    assert run("restore", wrap=lab.wrap).returncode == 0, "it has no pin of ours"
+    assert file.read_text() == theirs
+    file.unlink()
+
+    assert run("apply", "--config", one, wrap=lab.wrap).returncode == 0
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines[:-1], '\t"registry.example/theirs:1",\n', lines[-1]]))
+    assert run("apply", "--config", write_pins(directory, names), wrap=lab.wrap).returncode == 0
+    assert names[1] in file.read_text() and "theirs" in file.read_text()
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert '"registry.example/theirs:1"' in file.read_text() and names[0] not in file.read_text()
+    file.unlink()
+
+    assert run("apply", "--config", write_pins(directory, names[:1]), wrap=lab.wrap).returncode == 0
+    file.write_text(changed := file.read_text() + theirs)
+    for command in (("apply", "--config", write_pins(directory, names)), ("restore",)):
+        refused = run(*command, wrap=lab.wrap)
+        assert refused.returncode == 1 and "changed by others" in refused.stdout + refused.stderr, refused
+        assert file.read_text() == changed
+    file.unlink()
+    assert run("restore", wrap=lab.wrap).returncode == 0
 
 
 @pytest.mark.slow

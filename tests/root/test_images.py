@@ -284,19 +284,6 @@ def test_a_transfer_that_a_kill_interrupted_is_finished_by_the_next_agent(
     assert "RUNNING" in ctr(lab, "task", "ls")
 
 
-@pytest.mark.parametrize("only", [[], ["--only", "images"], ["--only", "thp"]])
-def test_restore_removes_the_hosts_directory_of_a_killed_load(lab: Lab, node: Node, run: Run, only: list[str]) -> None:
-    """The directory overrides a default server for a load. Restore needs neither an agent nor a runtime. In an overlay, files and
-    directories have different devices."""
-    over = "lowerdir=/etc/containerd,upperdir=/run/over/upper,workdir=/run/over/work"
-    lab.run("sh", "-c", "mkdir /run/over && mount -t tmpfs over /run/over && mkdir /run/over/upper /run/over/work")
-    lab.run("mount", "-t", "overlay", "-o", over, "over", "/etc/containerd")
-    hosts = lab.write("etc/containerd/certs.d/headroom.invalid/hosts.toml", 'server = "http://127.0.0.1:1"\n')
-    others = lab.write("etc/containerd/certs.d/other.invalid/hosts.toml", 'server = "http://127.0.0.1:1"\n')
-    assert run("restore", *only, wrap=lab.wrap).returncode == 0
-    assert hosts.parent.exists() == ("thp" in only) and others.exists()
-
-
 def make_small_store(lab: Lab, size: int = 96 << 20, where: str = "/var/lib/containerd") -> None:
     disk = lab.directory / "disk"
     with disk.open("wb") as file:

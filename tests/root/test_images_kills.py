@@ -15,9 +15,9 @@ import criwire
 import pytest
 from conftest import Agent, Run, Start, until
 from hostile import FORMS
-from imagelab import Built, Image, Layout, compress, docker_files, tar_of
+from imagelab import Built, Image, Layout, compress, docker_files, docker_save, tar_of
 from runtimelab import Lab, lab  # noqa: F401
-from test_images import ctr, names, preload, store  # noqa: F401
+from test_images import A, ctr, names, preload, store, wait_image  # noqa: F401
 from test_images_archives import assert_forms, left_over, short
 
 HOW = {"plain": "", "gzip": "gzip", "zstd": "zstd"}
@@ -197,3 +197,60 @@ def test_no_image_is_left_of_a_load_that_was_killed_before_its_name(lab: Lab, pr
     preload("archives: [/run/images]")
     until(lambda: names(lab) == {theirs.id}, lambda: str(names(lab)))
     assert set(unwanted(lab)) == {"ids"}, "theirs has no other name"
+
+
+@pytest.fixture
+def killed_load(lab: Lab, preload: Start, store: Path) -> Callable[[], Path]:
+    """killed_load() kills an agent while containerd has a file of it, because a server is configured for all registries."""
+    lab.config.write_text('version = 2\n[plugins."io.containerd.grpc.v1.cri".registry]\nconfig_path = "/etc/containerd/certs.d"\n')
+    lab.write("etc/containerd/certs.d/_default/hosts.toml", f'server = "http://{lab.registry().name}"\n[host."http://{lab.registry().name}"]\n')
+    # In an overlay, files and directories have different devices.
+    over = "lowerdir=/etc/containerd,upperdir=/run/over/upper,workdir=/run/over/work"
+    lab.run("sh", "-c", "mkdir /run/over && mount -t tmpfs over /run/over && mkdir /run/over/upper /run/over/work")
+    lab.run("mount", "-t", "overlay", "-o", over, "over", "/etc/containerd")
+    lab.start("containerd")
+    docker_save(store / "a.tar", [Built(A, size=20_000_000)])
+    hosts = lab.certs / "headroom.invalid/hosts.toml"
+
+    def kill() -> Path:
+        running = preload("archives: [/run/images]", ready=False)
+        until(hosts.exists, lambda: f"the file is written\n{running.log}", 0.001)
+        lab.daemons["containerd"].signal(signal.SIGSTOP)
+        running.kill()
+        lab.daemons["containerd"].signal(signal.SIGCONT)
+        assert hosts.exists()
+        return hosts
+
+    return kill
+
+
+def test_restore_removes_the_file_of_a_killed_load_unless_others_changed_it(lab: Lab, killed_load: Callable[[], Path], run: Run) -> None:
+    hosts = killed_load()
+    others = lab.write("etc/containerd/certs.d/other.invalid/hosts.toml", 'server = "http://127.0.0.1:1"\n')
+    assert run("restore", "--only", "thp", wrap=lab.wrap).returncode == 0
+    assert hosts.exists(), "it belongs to the tuner images"
+    assert run("restore", "--only", "images", wrap=lab.wrap).returncode == 0
+    assert not hosts.parent.exists() and others.exists()
+
+    assert run("apply", wrap=lab.wrap).returncode == 0  # ends the release
+    hosts = killed_load()
+    hosts.write_text(changed := hosts.read_text() + "# theirs\n")
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert hosts.read_text() == changed
+
+
+def test_the_next_agent_removes_the_file_of_a_killed_load(lab: Lab, killed_load: Callable[[], Path], preload: Start) -> None:
+    hosts = killed_load()
+    running = preload("archives: [/run/images]")
+    wait_image(running, A)
+    until(lambda: not hosts.parent.exists(), lambda: f"it is removed\n{running.log}")
+
+
+def test_a_file_of_others_for_the_name_of_a_load_stays(lab: Lab, killed_load: Callable[[], Path], preload: Start, run: Run) -> None:
+    hosts = lab.write("etc/containerd/certs.d/headroom.invalid/hosts.toml", theirs := 'server = "http://127.0.0.1:1"\n')
+    running = preload("archives: [/run/images]")
+    row = wait_image(running, A, "failed")
+    assert "_default/hosts.toml" in row["why"] and hosts.read_text() == theirs
+    running.stop()
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert hosts.read_text() == theirs

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from conftest import BIN, SLACK, free_port, until
+from conftest import ASAN, BIN, SLACK, Run, free_port, killed_at_each_change, until
 from imagelab import DOCKER, Built, Image, Layout, digest, docker_files, docker_save, say_program, write_tar
 from runtimelab import Lab, containerd2, own_lab
 
@@ -245,9 +245,8 @@ def test_clean_removes_only_names_and_leases_of_headroom(runtime: Runtime) -> No
     runtime.ctr("leases", "create", "--id", "headroom-preload-left")
     runtime.ctr("leases", "create", "--id", "other")
     assert any("headroom-preload" in one for one in runtime.images())
-    hosts = runtime.lab.write("etc/containerd/certs.d/headroom.invalid/hosts.toml", 'server = "http://127.0.0.1:1"')
     runtime.good("clean")
-    assert runtime.left() == {"names": [], "leases": ["other"], "ingests": []} and not hosts.parent.exists()
+    assert runtime.left() == {"names": [], "leases": ["other"], "ingests": []}
     runtime.ctr("leases", "rm", "other")
     runtime.assert_says(image.name, "kept")
 
@@ -275,6 +274,36 @@ def test_a_load_works_with_a_default_mirror_or_server(runtime: Runtime) -> None:
     finally:
         shutil.rmtree(runtime.lab.certs)
         runtime.restart(before)
+
+
+@pytest.mark.skipif(ASAN, reason="the leak sanitizer does not work under strace")
+@pytest.mark.parametrize("runtime", ["containerd"], indirect=True)
+def test_restore_leaves_no_file_of_a_load_that_was_killed_at_any_change(runtime: Runtime, run: Run, directory: Path) -> None:
+    before, lab = runtime.lab.config.read_text(), runtime.lab
+    archive = docker_save(lab.directory / "killed.tar", [Built(name("killed"), layers=1, size=1000)])
+    state = directory / "state"
+    written = 0
+
+    def load(prefix: tuple[str, ...]) -> int:
+        command = runtime.command("load", str(archive), str(state))
+        command[len(lab.wrap):len(lab.wrap)] = prefix
+        return subprocess.run(command, capture_output=True, timeout=300).returncode
+
+    lab.write("etc/containerd/certs.d/_default/hosts.toml", f'server = "http://{runtime.registry.name}"\n[host."http://{runtime.registry.name}"]\n')
+    state.mkdir(exist_ok=True)
+    try:
+        runtime.restart('version = 2\n[plugins."io.containerd.grpc.v1.cri".registry]\nconfig_path = "/etc/containerd/certs.d"\n')
+        for moment in killed_at_each_change(load):
+            written += (lab.certs / "headroom.invalid/hosts.toml").exists()
+            restored = run("restore", wrap=lab.wrap)
+            assert restored.returncode == 0, (moment, restored)
+            assert os.listdir(lab.certs) == ["_default"], moment
+            runtime.good("clean")
+        assert written > 1, "some kills came after the write"
+    finally:
+        shutil.rmtree(lab.certs)
+        runtime.restart(before)
+        runtime.remove_all()
 
 
 @CONTAINERDS

@@ -14,12 +14,13 @@
  * SIGTERM cancels. Exit status 0; 1 for an error, with "ERRNO: why" on stderr; 64 for wrong usage.
  */
 
+#include "apply/load_file.h"
 #include "runtime/driver.h"
 
 #include <signal.h>
 #include <sys/signalfd.h>
 
-static struct host host = {.state = ""};
+static struct host host = {.state = "", .put_load_file = load_file_put};
 
 static int run(const struct image_runtime *runtime, int n, char **args, const struct wait *wait,
 	char why[static IMAGES_WHY_MAX])

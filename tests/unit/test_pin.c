@@ -35,8 +35,8 @@ static int list(const struct image_runtime *runtime, const struct wait *,
 	return 0;
 }
 
-static int pin(const struct image_runtime *, const struct host *, const char *name, bool pinned,
-	const struct wait *, char why[static IMAGES_WHY_MAX])
+static int pin(const struct image_runtime *, const char *name, bool pinned, const struct wait *,
+	char why[static IMAGES_WHY_MAX])
 {
 	bool *is = &containerd.pinned[streq(name, OTHER)];
 
@@ -49,7 +49,13 @@ static int pin(const struct image_runtime *, const struct host *, const char *na
 	return 0;
 }
 
-static const struct runtime_driver driver = {.name = "fake", .list = list, .pin = pin};
+static bool honours_pins(const char *)
+{
+	return true;
+}
+
+static const struct runtime_driver driver = {
+	.name = "fake", .list = list, .pin = pin, .honours_pins = honours_pins};
 
 /* Replaces src/runtime/drivers.c. */
 const struct runtime_driver *const runtime_drivers[] = {&driver, NULL};

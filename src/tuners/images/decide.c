@@ -69,7 +69,7 @@ static struct image_row *add_row(struct decision *decision, const struct preload
 		row->preload = *known;
 	set_text(row->preload.source, source);
 	set_text(row->preload.name, name);
-	if (image && decision->tuner->sample.runtime.driver->pin)
+	if (image && decision->tuner->sample.runtime.driver->honours_pins)
 		row->pinned = image->pinned;
 	return row;
 }
@@ -333,11 +333,11 @@ static void want_pin(
 	want->reason = pinned ? REASON_CONFIGURED : REASON_NO_LONGER_CONFIGURED;
 	if (!sample->answers) {
 		want->reason = REASON_RUNTIME_SILENT;
-	} else if (!driver->pin && image && image->pinned && pinned) {
+	} else if (!driver->honours_pins && image && image->pinned && pinned) {
 		copy_text(want->wanted, SETTING_VALUE_MAX, PINNED); /* by the runtime itself */
-	} else if (!driver->pin || !driver->honours_pins(sample->runtime.daemon.version)) {
+	} else if (!driver->honours_pins || !driver->honours_pins(sample->runtime.daemon.version)) {
 		want->error = -ENOENT;
-		want->reason = driver->pin ? REASON_PINS_IGNORED : REASON_NO_PINS;
+		want->reason = driver->honours_pins ? REASON_PINS_IGNORED : REASON_NO_PINS;
 	} else if (!image) {
 		want->reason = REASON_IMAGE_MISSING;
 	} else {

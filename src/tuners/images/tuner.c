@@ -418,7 +418,7 @@ const struct tuner_tables images_tables = {
 };
 
 const struct tuner_ops images_tuner = {
-	.name = "images",
+	.name = IMAGES_TUNER,
 	.tables = &images_tables,
 	.open = images_open,
 	.configure = images_configure,
@@ -429,6 +429,5 @@ const struct tuner_ops images_tuner = {
 	.decide = images_decide,
 	.document = images_document,
 	.metrics = images_metrics,
-	.remove_leftovers = images_remove_files,
 	.close = images_close,
 };
