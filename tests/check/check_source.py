@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for the source: include order, writers, reasons, lengths, licences, globals, format.
+"""The rules for the source: include order, callers that change files, reasons, lengths, licences, globals, format.
 
 check_source.py BUILD HEADROOM TABLES: the build directory, the program, and the program that prints its tables.
 """
@@ -16,18 +16,47 @@ from tree import COMMENT_OR_TEXT, DIRECTORIES, given_tree, report
 LEVELS = ["base", "model", "config", "kernel", "workload", "runtime", "tuners", "apply", "report", "agent", "cli"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
-# Only these files open for writing. All but the first two write below Headroom's own directories.
-WRITERS = {
-    "src/apply/values.c": "the node: values and thresholds; records and the lock in the runtime directory",
-    "src/apply/file.c": "the node: replaces configuration files",
-    "src/base/file.c": "replaces files of the state directory",
-    "src/report/incidents.c": "records of incidents in the state directory",
-    "src/runtime/archive.c": "unpacks to a file without a name in the state directory",
+# Only these functions create, replace or remove files. The node's configuration: src/apply alone, after a record.
+NODE = "the node's configuration"
+CALLERS = {
+    NODE: {
+        "src/apply/values.c": "write_text set_threshold",
+        "src/apply/file.c": "match_attribute copy_metadata write_beside file_put file_remove file_put_trial file_drop_trial",
+        "src/apply/file_restore.c": "work_put restore_once",
+        "src/apply/pin.c": "write_file",
+        "src/apply/load_file.c": "remove_file load_file_put",
+        "src/apply/file_transaction.c": "file_transaction",
+    },
+    "hosts.toml of a load, through load_file_put() of src/apply": {
+        "src/agent/core.c": "core_open",
+        "src/runtime/containerd_images.c": "put_hosts",
+        "src/runtime/images.c": "images_remove_file",
+    },
+    "records of originals, in the state directory": {
+        "src/apply/file.c": "open_kept file_keep file_sweep",
+        "src/apply/file_journal.c": "file_journal_open file_journal_store",
+        "src/apply/file_restore.c": "work_roll_back",
+    },
+    "records of values, and the lock, in the runtime directory": {"src/apply/values.c": "open_file value_store_open lock_acquire"},
+    "state that a later agent reads, in both directories": {
+        "src/agent/kept.c": "write_kept",
+        "src/agent/last_good.c": "save",
+        "src/report/incidents.c": "write_small prune append incident_begin append_to finish_file close_left incidents_mark_start",
+        "src/tuners/images/record.c": "record_write",
+    },
+    "both directories, when the package is removed": {"src/cli/apply.c": "remove_runtime restore_locally"},
+    "the agent's socket": {"src/report/http.c": "bind_unix http_server_close"},
+    "a file without a name, for the time of a job": {"src/runtime/archive.c": "unpack_archive", "src/base/child.c": "open_output"},
+    "the file that the user names": {"src/cli/doctor_bundle.c": "doctor_bundle"},
+    "tools of the others": {"src/base/file.c": "make_directories remove_tree replace_file replace_path"},
 }
-WRITING = re.compile(r"\b(O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|RTM_SETNEIGHTBL|RTM_NEWNEIGH|creat|"
-                     r"fopen|freopen|truncate|pwrite|rename|renameat)\b")
-READING_FOPEN = re.compile(r'fopen\([^;]*,\s*"re"\)')
-OTHER_WRITING = {}
+CHANGING = re.compile(
+    r"\b(?:(replace_path|replace_file|remove_tree|make_directories|file_put|file_remove|load_file_put|put_load_file|"
+    r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_TMPFILE|RTM_SETNEIGHTBL|RTM_NEWNEIGH)\b|"
+    r"(mkdir|mkdirat|rmdir|unlink|unlinkat|remove|rename|renameat2?|symlink|symlinkat|link|linkat|creat|mknod|mkfifo|mkstemp|mkostemp|"
+    r"mkdtemp|f?truncate|pwrite|posix_fallocate|fallocate|f?chmod|fchmodat|f?chown|f?setxattr|f?removexattr|mount|umount2?|freopen|fopen)\()")
+READING_FOPEN = re.compile(r'fopen\([^;]*?,\s*"re"\)')
+FUNCTION = re.compile(r"^\w(?:(?!\n\n)[^;{}#])*?\b(\w+)\((?:(?!\n\n)[^;{}])*\)\n\{\n(.*?)^\}", re.M | re.S)
 
 REASON_ROWS = Path("include/headroom/reason_rows.h")
 ROW = re.compile(r'^ROW\((\w+), "([^"]+)"', re.M)
@@ -57,15 +86,29 @@ def may_include(tree, path, include):
     return other in (None, parts[0]) or LEVELS.index(other) < LEVELS.index(parts[0])
 
 
-def check_includes_and_writers(tree):
-    yield from (f"{name}: is gone: take it from the list" for name in WRITERS if Path(name) not in tree.sources)
+def check_includes(tree):
     for path, text in tree.sources.items():
         if path.parts[0] in ("src", "include", "bpf"):
             yield from (f"{path}: includes {name}" for name in INCLUDE.findall(text) if not may_include(tree, path, name))
-        if path.parts[0] == "src" and str(path) not in WRITERS:
-            found = set(WRITING.findall(COMMENT_OR_TEXT.sub("", READING_FOPEN.sub("", text))))
-            if found := found - OTHER_WRITING.get(str(path), set()):
-                yield f"{path}: uses {', '.join(sorted(found))}: only {' and '.join(WRITERS)} change the node"
+
+
+def changes(text):
+    """Function -> what it calls to create, replace or remove a file. "": outside of functions."""
+    text = COMMENT_OR_TEXT.sub("", READING_FOPEN.sub("", text))
+    bodies = [*FUNCTION.findall(text), ("", FUNCTION.sub("", text))]
+    found = {name: sorted({a or b for a, b in CHANGING.findall(body)}) for name, body in bodies}
+    return {name: calls for name, calls in found.items() if calls}
+
+
+def check_callers(tree):
+    listed = {(file, name) for files in CALLERS.values() for file, names in files.items() for name in names.split()}
+    yield from (f"{file}: only src/apply may write {NODE}" for file in CALLERS[NODE] if not file.startswith("src/apply/"))
+    for path, text in tree.sources.items():
+        for name, calls in changes(text).items() if path.parts[0] == "src" and path.suffix == ".c" else ():
+            if (str(path), name) not in listed:
+                yield f"{path}: {name}() uses {', '.join(calls)}: let src/apply write, or give a reason in CALLERS"
+            listed.discard((str(path), name))
+    yield from (f"{file}: {name}() changes no file: take it from CALLERS" for file, name in sorted(listed))
 
 
 def check_reasons(tree):
@@ -161,7 +204,7 @@ def check_format(tree):
         yield f"{path}: not as clang-format-19 formats it"
 
 
-CHECKS = [check_includes_and_writers, check_reasons, check_lengths, check_licences, check_globals, check_format]
+CHECKS = [check_includes, check_callers, check_reasons, check_lengths, check_licences, check_globals, check_format]
 
 if __name__ == "__main__":
     given = given_tree()
