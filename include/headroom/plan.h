@@ -70,7 +70,7 @@ void change_release(struct change *change);
 
 enum plan_part {
 	PLAN_VALUES, /* the loop writes them */
-	PLAN_FILES,  /* and pins: a worker writes them */
+	PLAN_FILES,  /* and pins: a task writes them */
 	PLAN_ALL,
 };
 

@@ -21,7 +21,6 @@ struct host;
 struct cJSON;
 struct metric_sink;
 struct sd_event;
-struct sd_event_source;
 struct wait;
 
 enum tuner_state {
@@ -39,6 +38,7 @@ struct proposal {
 	struct condition_reading *conditions;
 	size_t n_conditions, conditions_allocated;
 	char why[TUNER_WHY_MAX]; /* what the node lacks and the cure; empty: the tuner is active */
+	uint64_t poll_us; /* when to poll this tuner again, if before the next tick; 0: then */
 };
 
 /* Each appends a zeroed element and returns it. */
@@ -69,20 +69,17 @@ struct decide_input {
 	bool force;      /* `headroom apply`: retry failures now */
 };
 
-enum job_kind {
-	JOB_LOAD, /* loads BPF programs with the privileges of the start; it cannot be cancelled */
+enum task_kind {
+	TASK_LOAD, /* struct bpf_ops */
 	/* Asks other programs, for 10 s at most; one at a time for each tuner, and none during a
 	 * change of files. */
-	JOB_SAMPLE,
-	JOB_TRANSFER, /* may take hours; only while the tuner enforces */
-	JOB_KINDS,
+	TASK_SAMPLE,
+	TASK_TRANSFER, /* may take hours; only while the tuner enforces */
+	TASK_KINDS,
 };
 
-/*
- * Blocking work beside the loop, on a thread of its own: its files may hang. The thread and the
- * loop share nothing but the request.
- */
-struct job_ops {
+/* Blocking work beside the loop: see base/task.h. It shares nothing but the request. */
+struct task_ops {
 	/*
 	 * In the loop, right after decide(), with its memory. Returns a request with copies of all
 	 * that run() needs, or NULL when none is due. It is called until it returns NULL. now: a
@@ -90,7 +87,7 @@ struct job_ops {
 	 */
 	void *(*request)(void *self, const void *memory, bool now);
 
-	/* On a worker, or on a thread of a command. Leaves the results in the request. */
+	/* On a thread. Leaves the results in the request. */
 	void (*run)(void *request, const struct wait *wait);
 
 	/*
@@ -103,23 +100,31 @@ struct job_ops {
 	bool (*cancels)(void *request, const void *memory);
 };
 
-/* The agent's loop, for what a tuner registers itself. */
-struct tuner_loop {
-	struct sd_event *event;
-	/* Polls this tuner alone and writes its values now. */
-	void (*poll)(struct tuner_loop *loop);
-	void *agent;
-
-	/* Set by the tuner, or NULL: */
-	struct sd_event_source *urgent; /* is dispatched with a real-time priority */
-	/* Called after each decide(), with its memory: hands BPF parameters to the kernel. */
-	void (*arm)(void *self, const void *memory);
+/* The BPF programs of a tuner. Loading needs the privileges of the start; nothing cancels it. */
+struct bpf_ops {
 	/*
-	 * The configuration switched the tuner off: ends its effects on the node, and keeps what
-	 * needs the privileges of the start, for a configuration that switches it on again. NULL:
-	 * close() is called instead.
+	 * In the loop: whether to load now. *programs gets loaded ones that only need to be
+	 * attached again, or NULL. Without this function they are loaded once, after open().
 	 */
-	void (*pause)(void *self);
+	bool (*due)(void *self, void **programs);
+
+	/*
+	 * On a thread: loads and attaches *programs. Returns 0, or -errno; then why is empty or
+	 * names the cure, and *programs is NULL or what adopt() needs to try again.
+	 */
+	int (*load)(const struct host *host, void **programs, char why[static TUNER_WHY_MAX]);
+
+	/* In the loop: programs belong to self now. why is empty, or load() failed. */
+	void (*adopt)(void *self, void *programs, const char *why);
+
+	/* Releases programs that no tuner has adopted. */
+	void (*unload)(void *programs);
+
+	/*
+	 * Returns a descriptor that is readable when this tuner must be polled at once, with a
+	 * real-time priority; -1 for none. sense() empties it. May be NULL.
+	 */
+	int (*wakeup_fd)(const void *self);
 };
 
 /* Each table is ended by a row without a name; NULL for none. */
@@ -141,10 +146,10 @@ struct tuner_ops {
 
 	/*
 	 * Probes the node, once. Returns self, for close. If the node lacks something, decide()
-	 * reports it. facts is what tuners find for each other. loop is NULL for commands without
-	 * an agent.
+	 * reports it. facts is what tuners find for each other. event is the agent's
+	 * loop; NULL: for a command, which polls once.
 	 */
-	void *(*open)(const struct host *host, struct facts *facts, struct tuner_loop *loop);
+	void *(*open)(const struct host *host, struct facts *facts, struct sd_event *event);
 
 	/* Copies the configured values, after open and at each reload. May be NULL. */
 	void (*configure)(void *self, const struct config *config);
@@ -155,7 +160,8 @@ struct tuner_ops {
 	 */
 	void (*sense)(void *self, uint64_t now_us);
 
-	struct job_ops jobs[JOB_KINDS];
+	const struct bpf_ops *bpf;         /* NULL: none */
+	struct task_ops tasks[TASK_KINDS]; /* without TASK_LOAD */
 
 	/*
 	 * Size of the memory that decide() keeps from call to call. The core zeroes it when it
@@ -170,6 +176,9 @@ struct tuner_ops {
 	void (*decide)(const void *self, const struct decide_input *input, void *memory,
 		struct proposal *proposal);
 
+	/* After each decide(), with its memory: hands parameters to BPF programs. May be NULL. */
+	void (*arm)(void *self, const void *memory);
+
 	/*
 	 * Makes the member of /v1/status with the tuner's name, which the caller deletes. trusted:
 	 * the reader is root. May be NULL.
@@ -178,6 +187,13 @@ struct tuner_ops {
 
 	/* Writes the metrics of this tuner alone. May be NULL. */
 	void (*metrics)(const void *self, const void *memory, struct metric_sink *sink);
+
+	/*
+	 * The configuration has switched the tuner off: ends its effects on the node, and keeps
+	 * what needs the privileges of the start, for a configuration that switches it on again.
+	 * NULL: close() is called instead.
+	 */
+	void (*pause)(void *self);
 
 	/* Releases what self and memory own, and self. */
 	void (*close)(void *self, void *memory);

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/internal.h"
-
+/*
+ * The agent: the core with a loop. Its parts, in this order: tasks that are due; requests of
+ * clients and changes of files; polls, of all tuners each second and of one when its BPF programs
+ * ask for it; endpoints; the configuration and its reload; capabilities; the loop; start and end.
+ * Nothing in the loop waits for a disk, another program or a child: tasks do.
+ */
+#include "agent/core.h"
+#include "apply/reconcile.h"
 #include "base/build.h"
 #include "base/log.h"
+#include "config/web.h"
 #include "kernel/bpf.h"
+#include "report/http.h"
+#include "report/recorder.h"
+#include "report/report.h"
 
 #include <malloc.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -13,13 +24,425 @@
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
 
+#define REQUESTS_MAX 8
+
+/* The interval of polls: drift is found within it. */
+#define TICK_US USEC_PER_SEC
+
+/* Lets the kernel coalesce the tick with other timers. */
+#define TICK_ACCURACY_US (75 * USEC_PER_MSEC)
+
+/* The lowest real-time priority precedes all ordinary processes only. */
+#define URGENT_PRIORITY 1
+
 /* A port in use may become free. */
 #define HTTP_RETRY_US (10 * USEC_PER_SEC)
 
 /* Threads that need longer to end hang in the kernel. */
 #define END_US (3 * USEC_PER_SEC)
 
-void agent_serve(struct agent *agent)
+/* A request of a client of the unix socket. */
+struct change_request {
+	bool restore;  /* else apply */
+	char only[32]; /* a tuner; empty for all */
+	struct http_connection *client;
+};
+
+/* A TCP address or the path of a socket. If one is in use, the other still serves. */
+struct endpoint {
+	struct http_server *server; /* NULL: none is configured, or see error */
+	char address[PATH_MAX];     /* configured */
+	uint32_t web_checksum;      /* of the web configuration in use */
+	int error;                  /* 0 or -errno */
+	uint64_t retry_us;
+};
+
+/* The sources of a tuner that is polled between ticks. */
+struct tuner_watch {
+	struct agent *agent;
+	struct tuner_status *tuner;
+	sd_event_source *wakeup; /* of its BPF programs, or NULL */
+	sd_event_source *timer;  /* of proposal.poll_us, or NULL */
+};
+
+struct agent {
+	struct core core;
+	sd_event *event;
+	sd_event_source *tick;
+	struct tuner_watch *watches;  /* one for each tuner */
+	struct endpoint endpoints[2]; /* TCP, and the unix socket */
+	struct web_config *web;       /* of http.web_config, for TCP; NULL: none, or not valid */
+	bool urgent;                  /* it has real-time priority */
+	bool never_urgent;            /* it may not have that priority */
+
+	struct recorder *recorder; /* NULL: this process may not write */
+	uint64_t resume_us;        /* when to resume restarts whose end is not known */
+	struct change_request requests[REQUESTS_MAX];
+	size_t n_requests;
+	struct plan done; /* changes made for requests[0] */
+
+	uint64_t source_signature; /* of the configuration files as loaded */
+	uint64_t source_seen;      /* their signature at the last tick */
+	uint64_t source_seen_us;   /* CLOCK_MONOTONIC: when it changed */
+	bool unsaved;              /* last_good_save() is due */
+	bool ready;                /* READY=1 was sent */
+	bool reloaded; /* send READY=1 again at the next tick, in case systemd missed it */
+	char status[STATUS_LINE_MAX]; /* the last STATUS= */
+};
+
+/* ---- tasks that are due ---- */
+
+/*
+ * Cancels the transfers of a tuner that was closed or does not enforce. Returns whether it may
+ * begin others: not before the old ones have ended.
+ */
+static bool cancel_transfers(struct core *core, const struct tuner_status *tuner)
+{
+	bool is_clear = true;
+
+	for (struct tuner_task *task = core->tasks; task < core->tasks + TASKS_MAX; task++) {
+		bool is_old = task->generation != tuner->generation;
+
+		if (!task->task || task->tuner != tuner || task->kind != TASK_TRANSFER)
+			continue;
+		is_clear &= !is_old;
+		if (is_old || tuner->mode != MODE_ENFORCE ||
+			(task->ops->cancels && task->ops->cancels(task->request, tuner->memory)))
+			task_cancel(task->task);
+	}
+	return is_clear && tuner->mode == MODE_ENFORCE && core->lock >= 0;
+}
+
+/* Begins only loads, which need the privileges of the start. */
+static void begin_loads(struct core *core)
+{
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		if (core->node.tuners[i].under_way[TASK_LOAD] == 0)
+			(void)core_begin_task(core, &core->node.tuners[i], TASK_LOAD);
+}
+
+/* Cancels unwanted transfers and begins the tasks that are due. */
+static void begin_tasks(struct core *core)
+{
+	bool is_urgent = core->job != NULL;
+	/* A restart would interrupt it. */
+	bool may_transfer = !core->job && !node_restart_due(&core->node);
+
+	/* Both need memory for a moment: a load twice the size of the kernel's types. */
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		may_transfer &= core->node.tuners[i].under_way[TASK_LOAD] == 0 ||
+				core_task_hangs(&core->node.tuners[i], TASK_LOAD, now_us());
+	begin_loads(core);
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+		bool transfers = cancel_transfers(core, tuner);
+
+		if (!tuner->self || tuner->mode == MODE_OFF)
+			continue;
+		while (transfers && may_transfer && core_begin_task(core, tuner, TASK_TRANSFER))
+			;
+		/* A sample while files are changed would show half of it. */
+		if (!core->job && tuner->under_way[TASK_SAMPLE] == 0)
+			(void)core_begin_task(core, tuner, TASK_SAMPLE);
+		/* A tuner without a request does not delay the start. */
+		tuner->sampled |= !core->job && tuner->under_way[TASK_SAMPLE] == 0;
+		is_urgent |= tuner->under_way[TASK_SAMPLE] > 0 &&
+			     (!tuner->sampled || tuner->files_stale);
+	}
+	/* The results of other samples are adopted at the next tick. */
+	for (size_t i = 0; i < TASKS_MAX; i++)
+		if (core->tasks[i].task && core->tasks[i].kind == TASK_SAMPLE)
+			task_wakes_loop(core->tasks[i].task, is_urgent);
+}
+
+/* ---- requests, and changes of files ---- */
+
+/* error: of recording the restore, or 0. */
+static void answer_request(struct agent *agent, int error)
+{
+	const struct change_request *request = &agent->requests[0];
+	_cleanup_(cleanup_cJSON_Delete) cJSON *plan = NULL;
+	_cleanup_free_ char *json = NULL;
+
+	agent->core.node.revision++; /* the client may read the result now */
+	if (!request->restore)
+		core_add_unset(&agent->core, request->only[0] ? request->only : NULL, &agent->done);
+	plan = report_plan(&agent->done, true);
+	if (request->restore && agent->core.journal_error < 0) {
+		must_do(asprintf(&json, "{\"error\": \"values were restored, files were not: %s\"}",
+				file_journal_describe(agent->core.journal_error)) >= 0);
+		http_reply(request->client, 500, json);
+	} else if (request->restore && error < 0) {
+		http_reply(request->client, 507,
+			"{\"error\": \"values were restored, but that could not be recorded: make room in, "
+			"and give write access to, the state directory; headroom's log says more\"}");
+	} else {
+		http_reply(request->client, 200, json = must(cJSON_Print(plan)));
+	}
+	plan_clear(&agent->done);
+	agent->n_requests--;
+	memmove(&agent->requests[0], &agent->requests[1], agent->n_requests * sizeof(*request));
+}
+
+static void adopt_files(void *job, void *userdata)
+{
+	struct agent *agent = userdata;
+	struct core *core = &agent->core;
+	/* Only jobs of a request are forced or restore. */
+	bool requested = core->job->forced || core->job->task == FILE_RESTORE;
+	int r;
+
+	/* Samples under way began before this change. */
+	for (size_t i = 0; i < TASKS_MAX; i++)
+		core->tasks[i].is_after_files = false;
+	agent->resume_us = core->job->n_open > 0 || core->job->error < 0 ? now_us() + FILE_RETRY_US
+									 : UINT64_MAX;
+	r = core_adopt_files(core, job, requested ? &agent->done : NULL);
+	if (r < 0)
+		log_error("journal.json", "not stored: %s: make room in %s", strerror(-r),
+			core_state_name());
+	if (!requested)
+		return;
+	core_poll(core);
+	answer_request(agent, r);
+}
+
+static int begin_files(struct agent *agent, enum file_task task, const char *only, bool forced)
+{
+	struct core *core = &agent->core;
+	struct file_job *job = core_file_job(core, task, only, forced);
+	int r;
+
+	if (!job)
+		return core->journal_error < 0 ? core->journal_error : -EBUSY;
+	r = task_start(&core->file_task, agent->event,
+		&(struct task){file_transaction, adopt_files, job, agent, UINT64_MAX});
+	if (r == 0)
+		return 0;
+	core->job = NULL;
+	plan_clear(&job->plan);
+	free(job);
+	return r;
+}
+
+/* Handles the requests one after the other, then begins what the plan or the journal asks for. */
+static void handle_requests(struct agent *agent)
+{
+	const struct change_request *request = &agent->requests[0];
+	struct core *core = &agent->core;
+
+	while (!core->job && agent->n_requests > 0) {
+		const char *only = request->only[0] ? request->only : NULL;
+		int r;
+
+		if (request->restore) {
+			core_restore_values(core, only, &agent->done);
+		} else {
+			core_reset(core, only);
+			core_poll(core);
+			core_plan_only(core, only);
+			core_apply_values(core, &agent->done);
+		}
+		r = begin_files(agent, request->restore ? FILE_RESTORE : FILE_APPLY, only,
+			!request->restore);
+		/* Update limits and conditions now, not at the next tick. */
+		core_poll(core);
+		if (r < 0)
+			answer_request(agent, r);
+	}
+	if (core->job || core->lock < 0 || !core->journal)
+		return;
+	if (now_us() >= agent->resume_us)
+		(void)begin_files(agent, FILE_RESUME, NULL, false);
+	else if (core->plan.n > 0)
+		(void)begin_files(agent, FILE_APPLY, NULL, false);
+}
+
+/* An http_change_fn. */
+static void on_request(void *userdata, bool restore, const char *only, const char *owner,
+	struct http_connection *client)
+{
+	struct agent *agent = userdata;
+	const struct core *core = &agent->core;
+	struct change_request *request = &agent->requests[agent->n_requests];
+	bool wants = core_wants_to_write(core);
+	const char *why = NULL;
+	char foreign[256];
+
+	snprintf(foreign, sizeof(foreign),
+		"{\"error\": \"the values of this node belong to %s: restore there, or use --force\"}",
+		core_owner());
+	if (core->lock < 0 && wants)
+		why = "{\"error\": \"the running agent cannot record originals and writes nothing: "
+		      "headroom status says why\"}";
+	else if (core->lock < 0)
+		why = "{\"error\": \"the running agent only observes and writes nothing: stop it, or "
+		      "start it without --observe and with mode: enforce\"}";
+	else if (restore && owner && !streq(owner, core_owner()))
+		why = foreign;
+	else if (restore && core->values_error < 0)
+		why = "{\"error\": \"the originals of values cannot be read, so nothing is restored: "
+		      "headroom status says why\"}";
+	else if (!restore && !wants)
+		why = "{\"error\": \"the configuration says mode: observe: nothing is written\"}";
+	if (why) {
+		http_reply(client, 409, why);
+		return;
+	}
+	if (agent->n_requests == REQUESTS_MAX) {
+		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
+		return;
+	}
+	*request = (struct change_request){.restore = restore, .client = client};
+	set_text(request->only, only ? only : "");
+	agent->n_requests++;
+	agent->core.poll_due = true;
+}
+
+/* ---- capabilities ---- */
+
+static bool is_needed(const struct core *core, size_t tuner, const struct capability_row *row)
+{
+	enum mode mode = core->node.tuners[tuner].mode;
+	bool needed[] = {
+		[CAPABILITY_TO_OPEN] = false,
+		[CAPABILITY_TO_RUN] = true, /* a reload may switch the tuner on */
+		/* It may change files, or restore one. */
+		[CAPABILITY_TO_ENFORCE] = mode == MODE_ENFORCE || mode == MODE_RELEASED ||
+					  core->n_files > 0 || core->n_pins > 0,
+		[CAPABILITY_TO_CHROOT] = core->host->root[0], /* to observe too */
+		[CAPABILITY_TO_SET] = false,
+	};
+
+	for (size_t i = 0; row->setting && i < core->node.n_settings; i++)
+		needed[CAPABILITY_TO_SET] |= starts_with(core->node.settings[i].name, row->setting);
+	/* A restore also writes settings that are no longer configured. */
+	for (size_t i = 0; row->setting && core->values && i < core->values->n; i++)
+		needed[CAPABILITY_TO_SET] |=
+			starts_with(core->values->records[i].name, row->setting);
+	return needed[row->use];
+}
+
+/* Keeps the capabilities that are needed after the start, as far as the unit or the pod gave them.
+ */
+static void drop_privileges(const struct core *core)
+{
+	const struct node *node = &core->node;
+	cap_t caps = cap_init();
+
+	for (size_t i = 0; caps && i < node->n_tuners; i++)
+		for (const struct capability_row *row = node->tuners[i].ops->tables->capabilities;
+			row && row->name; row++) {
+			if (!capability_have(row->capability) || !is_needed(core, i, row))
+				continue;
+			cap_set_flag(caps, CAP_PERMITTED, 1, &row->capability, CAP_SET);
+			cap_set_flag(caps, CAP_EFFECTIVE, 1, &row->capability, CAP_SET);
+		}
+	if (!caps || cap_set_proc(caps) < 0)
+		log_warning("privileges", "not dropped: %s", strerror(errno));
+	cap_free(caps);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		log_warning("privileges", "no_new_privs not set");
+}
+
+/* ---- polls ---- */
+
+static void poll_one(struct tuner_watch *watch);
+
+static int on_wakeup(sd_event_source *, int, uint32_t, void *userdata)
+{
+	poll_one(userdata);
+	return 0;
+}
+
+static int on_timer(sd_event_source *, uint64_t, void *userdata)
+{
+	poll_one(userdata);
+	return 0;
+}
+
+/* Waits for the next time when the tuner must be polled before a tick. */
+static void watch_tuner(struct tuner_watch *watch)
+{
+	const struct tuner_status *tuner = watch->tuner;
+	const struct bpf_ops *bpf = tuner->ops->bpf;
+	int fd = tuner->self && bpf && bpf->wakeup_fd ? bpf->wakeup_fd(tuner->self) : -1;
+	sd_event *event = watch->agent->event;
+
+	if (!watch->wakeup && fd >= 0 &&
+		sd_event_add_io(event, &watch->wakeup, fd, EPOLLIN, on_wakeup, watch) >= 0)
+		/* Before a scrape that came at the same moment. */
+		(void)sd_event_source_set_priority(watch->wakeup, SD_EVENT_PRIORITY_IMPORTANT);
+	if (!watch->timer && tuner->proposal.poll_us > 0 &&
+		sd_event_add_time(event, &watch->timer, CLOCK_MONOTONIC, UINT64_MAX, USEC_PER_MSEC,
+			on_timer, watch) >= 0)
+		(void)sd_event_source_set_enabled(watch->timer, SD_EVENT_ON);
+	if (watch->timer)
+		(void)sd_event_source_set_time(watch->timer,
+			tuner->proposal.poll_us > 0 ? tuner->proposal.poll_us : UINT64_MAX);
+}
+
+/* Before a tuner may close the descriptor. */
+static void unwatch_tuners(struct agent *agent)
+{
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
+		struct tuner_watch *watch = &agent->watches[i];
+
+		watch->wakeup = sd_event_source_disable_unref(watch->wakeup);
+		watch->timer = sd_event_source_disable_unref(watch->timer);
+	}
+}
+
+/* Polls a tuner, writes its values, and shows them at once. */
+static void poll_one(struct tuner_watch *watch)
+{
+	struct core *core = &watch->agent->core;
+	uint64_t now = now_us();
+
+	core_poll_tuner(core, watch->tuner, now);
+	if (core_apply_values(core, NULL) > 0) {
+		core_poll_tuner(core, watch->tuner, now);
+		core->node.revision++;
+	}
+	watch_tuner(watch);
+}
+
+/* Polls all tuners, writes values, and begins changes of files and other tasks. */
+static void poll_all(struct agent *agent)
+{
+	struct core *core = &agent->core;
+	char line[STATUS_LINE_MAX];
+
+	core_finish_tasks(core);
+	core->poll_due = false;
+	core_poll(core);
+	/* Update limits and metrics now, not at the next tick. */
+	if (core_apply_values(core, NULL) > 0)
+		core_poll(core);
+	core->node.applied = true;
+	/* Before tasks begin, whose threads inherit the remaining capabilities. */
+	if (!agent->ready) {
+		drop_privileges(core);
+		sd_notify(0, "READY=1");
+	}
+	agent->ready = true;
+	handle_requests(agent);
+	if (agent->unsaved && core->lock >= 0 && core->journal && !core->save_task)
+		agent->unsaved = last_good_save(core) < 0;
+	begin_tasks(core);
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		watch_tuner(&agent->watches[i]);
+	report_line(&core->node, line);
+	if (streq(line, agent->status))
+		return;
+	set_text(agent->status, line);
+	sd_notifyf(0, "STATUS=%s", line);
+}
+
+/* ---- endpoints ---- */
+
+/* Opens and closes the configured endpoints. */
+static void serve(struct agent *agent)
 {
 	static const char *const options[] = {"listen", "socket"};
 	struct core *core = &agent->core;
@@ -44,7 +467,7 @@ void agent_serve(struct agent *agent)
 		}
 		if (!endpoint->server && endpoint->address[0] && now_us() >= endpoint->retry_us) {
 			endpoint->error = http_server_open(agent->event, endpoint->address, web[i],
-				&core->node, agent_request, agent, &endpoint->server);
+				&core->node, on_request, agent, &endpoint->server);
 			endpoint->retry_us = now_us() + HTTP_RETRY_US;
 		}
 		if (endpoint->error == -EADDRINUSE && core_other_writer(core))
@@ -59,6 +482,8 @@ void agent_serve(struct agent *agent)
 		log_error("http", "%s", error);
 	set_text(core->agent_error, error);
 }
+
+/* ---- the configuration ---- */
 
 /* Changes with the files of the configuration and of http.web_config. */
 static uint64_t signature(const struct agent *agent, const struct config_source *source)
@@ -82,8 +507,8 @@ static int load_web(
 }
 
 /* old: the configuration in use; NULL at the start. */
-static int load(struct agent *agent, const struct config_source *source, const struct config *old,
-	struct config **config)
+static int load_config(struct agent *agent, const struct config_source *source,
+	const struct config *old, struct config **config)
 {
 	char *fault = agent->core.config_fault;
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
@@ -156,7 +581,8 @@ static void reload(struct agent *agent)
 	/* Type=notify-reload requires the time; systemd before 253 ignores it. */
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now_us());
 	agent->source_signature = signature(agent, &core->source);
-	r = load(agent, &core->source, core->node.is_last_good ? NULL : core->config, &config);
+	r = load_config(
+		agent, &core->source, core->node.is_last_good ? NULL : core->config, &config);
 	core->node.reload_failed = r < 0;
 	if (r == 0) {
 		core->node.is_last_good = false;
@@ -165,14 +591,15 @@ static void reload(struct agent *agent)
 		if (core->job)
 			atomic_store(&core->job->stale, true);
 		config_changes(core->config, config, changed, sizeof(changed));
+		unwatch_tuners(agent);
 		core_reconfigure(core, config);
 		become_writer(agent);
-		agent_serve(agent);
+		serve(agent);
 		log_info("config", "loaded, changed: %s", changed[0] ? changed : "nothing");
 	} else {
 		log_warning("config", "the configuration loaded before stays in use");
 	}
-	agent_poll(agent);
+	poll_all(agent);
 	if (agent->ready)
 		sd_notify(0, "READY=1");
 	agent->reloaded = agent->ready;
@@ -182,7 +609,7 @@ static void reload(struct agent *agent)
  * Checking the files at every tick finds each kind of replacement, such as the symbolic link of a
  * ConfigMap. A change must last for a second, so that no half-written file is loaded.
  */
-void agent_watch_config(struct agent *agent)
+static void watch_config(struct agent *agent)
 {
 	uint64_t seen = signature(agent, &agent->core.source);
 
@@ -201,48 +628,116 @@ static int on_hangup(sd_event_source *, const struct signalfd_siginfo *, void *u
 	return 0;
 }
 
-static bool is_needed(const struct core *core, size_t tuner, const struct capability_row *row)
-{
-	enum mode mode = core->node.tuners[tuner].mode;
-	bool needed[] = {
-		[CAPABILITY_TO_OPEN] = false,
-		[CAPABILITY_TO_RUN] = true, /* a reload may switch the tuner on */
-		/* It may change files, or restore one. */
-		[CAPABILITY_TO_ENFORCE] = mode == MODE_ENFORCE || mode == MODE_RELEASED ||
-					  core->n_files > 0 || core->n_pins > 0,
-		[CAPABILITY_TO_CHROOT] = core->host.root[0], /* to observe too */
-		[CAPABILITY_TO_SET] = false,
-	};
+/* ---- the loop ---- */
 
-	for (size_t i = 0; row->setting && i < core->node.n_settings; i++)
-		needed[CAPABILITY_TO_SET] |= starts_with(core->node.settings[i].name, row->setting);
-	/* A restore also writes settings that are no longer configured. */
-	for (size_t i = 0; row->setting && core->values && i < core->values->n; i++)
-		needed[CAPABILITY_TO_SET] |=
-			starts_with(core->values->records[i].name, row->setting);
-	return needed[row->use];
+/* Only the process with the lock writes files. */
+static void record_incidents(struct agent *agent)
+{
+	struct core *core = &agent->core;
+	char directory[PATH_MAX + sizeof(INCIDENTS_DIRECTORY)], boot[SETTING_VALUE_MAX] = "";
+
+	if (!agent->recorder) {
+		if (core->lock < 0 || !core->journal || !core->state[0])
+			return;
+		(void)host_read_value(core->host, "/proc/sys/kernel/random/boot_id", boot);
+		snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
+		agent->recorder = recorder_open(agent->event, directory, boot);
+	}
+	recorder_tick(agent->recorder, &core->node, &core->facts.names, now_us());
 }
 
-/* Keep only capabilities that the unit or the pod has given. */
-void agent_drop_privileges(const struct agent *agent)
+static int on_tick(sd_event_source *source, uint64_t, void *userdata)
 {
-	const struct node *node = &agent->core.node;
-	cap_t caps = cap_init();
+	struct agent *agent = userdata;
+	struct core *core = &agent->core;
+	bool observing = core->values_error < 0;
 
-	for (size_t i = 0; caps && i < node->n_tuners; i++)
-		for (const struct capability_row *row = node->tuners[i].ops->tables->capabilities;
-			row && row->name; row++) {
-			if (!capability_have(row->capability) || !is_needed(&agent->core, i, row))
-				continue;
-			cap_set_flag(caps, CAP_PERMITTED, 1, &row->capability, CAP_SET);
-			cap_set_flag(caps, CAP_EFFECTIVE, 1, &row->capability, CAP_SET);
+	/* The directory may become writable later. */
+	if ((observing || core->journal_error != 0) && now_us() >= core->writer_retry_us &&
+		core_wants_to_write(core) && !core->job) {
+		core->writer_retry_us = now_us() + RETRY_US;
+		if (core_become_writer(core, "agent") == 0 && observing)
+			log_notice("/run/headroom",
+				"originals can be recorded: values are set from now on");
+	}
+	watch_config(agent);
+	poll_all(agent);
+	record_incidents(agent);
+	serve(agent);
+	if (agent->reloaded)
+		sd_notify(0, "READY=1");
+	agent->reloaded = false;
+	/* Each message wakes the service manager. */
+	if (sd_watchdog_enabled(0, NULL) > 0)
+		sd_notify(0, "WATCHDOG=1");
+	return sd_event_source_set_time(source, now_us() + TICK_US);
+}
+
+/*
+ * A table of a thousand entries fills in two milliseconds. On a busy node, an ordinary process
+ * waits longer for a CPU. So the loop sleeps and handles urgent events with a real-time priority.
+ * All other work, above all for clients, has an ordinary priority.
+ */
+static void set_urgent(struct agent *agent, bool urgent)
+{
+	struct sched_param parameter = {.sched_priority = urgent ? URGENT_PRIORITY : 0};
+
+	if (agent->never_urgent || agent->urgent == urgent)
+		return;
+	/* Threads do not inherit it. */
+	if (sched_setscheduler(0, (urgent ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK,
+		    &parameter) == 0) {
+		agent->urgent = urgent;
+		return;
+	}
+	log_info("agent",
+		"no real-time priority: %s: on a busy node growth may come late: give CAP_SYS_NICE or RLIMIT_RTPRIO 1, "
+		"and on cgroup v1 its cgroup a cpu.rt_runtime_us",
+		strerror(errno));
+	agent->never_urgent = true;
+}
+
+/* Whether a tuner has an urgent source; pending: with an event now. */
+static bool has_urgent(const struct agent *agent, bool pending)
+{
+	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
+		sd_event_source *source = agent->watches[i].wakeup;
+
+		if (source && (!pending || sd_event_source_get_pending(source) > 0))
+			return true;
+	}
+	return false;
+}
+
+/* Runs until SIGTERM or SIGINT. Returns 0 or -errno. */
+static int run_loop(struct agent *agent)
+{
+	int r = sd_event_add_time(agent->event, &agent->tick, CLOCK_MONOTONIC, now_us() + TICK_US,
+		TICK_ACCURACY_US, on_tick, agent);
+
+	/* on_tick() sets the next time, after its work. */
+	if (r >= 0)
+		r = sd_event_source_set_enabled(agent->tick, SD_EVENT_ON);
+	while (r >= 0 && sd_event_get_state(agent->event) != SD_EVENT_FINISHED) {
+		r = sd_event_prepare(agent->event);
+		if (r == 0) {
+			set_urgent(agent, agent->core.lock >= 0 && has_urgent(agent, false));
+			r = sd_event_wait(agent->event, UINT64_MAX);
 		}
-	if (!caps || cap_set_proc(caps) < 0)
-		log_warning("privileges", "not dropped: %s", strerror(errno));
-	cap_free(caps);
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		log_warning("privileges", "no_new_privs not set");
+		if (r <= 0)
+			continue;
+		/* The loop dispatches urgent sources first. */
+		if (!has_urgent(agent, true))
+			set_urgent(agent, false);
+		r = sd_event_dispatch(agent->event);
+		/* A time in the past: now could be delayed by TICK_ACCURACY_US. */
+		if (agent->core.poll_due)
+			(void)sd_event_source_set_time(agent->tick, 0);
+	}
+	return r;
 }
+
+/* ---- start and end ---- */
 
 static int start(struct agent *agent)
 {
@@ -256,16 +751,18 @@ static int start(struct agent *agent)
 	if (r >= 0)
 		r = sd_event_add_signal(
 			agent->event, NULL, SIGHUP | SD_EVENT_SIGNAL_PROCMASK, on_hangup, agent);
-	if (r >= 0)
-		r = worker_new(agent->event, &agent->worker);
 	if (r < 0)
 		return r;
-	agent_begin_loads(agent);
+	agent->watches = must(calloc(core->node.n_tuners, sizeof(*agent->watches)));
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		agent->watches[i] =
+			(struct tuner_watch){.agent = agent, .tuner = &core->node.tuners[i]};
+	begin_loads(core);
 	agent->source_signature = signature(agent, &core->source);
-	agent_serve(agent);
+	serve(agent);
 	core_load_peaks(core);
 	core_load_events(core);
-	agent_poll(agent);
+	poll_all(agent);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		released += core->node.tuners[i].mode == MODE_RELEASED;
 		enforcing += core->node.tuners[i].mode == MODE_ENFORCE;
@@ -304,7 +801,7 @@ int agent_run(const struct core_options *options)
 		files.rlim_cur = MIN(files.rlim_max, 4096);
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	agent.unsaved = load(&agent, &source, NULL, &config) == 0;
+	agent.unsaved = load_config(&agent, &source, NULL, &config) == 0;
 	if (!agent.unsaved && last_good_load(options, &config) < 0)
 		return 1;
 	if (!agent.unsaved) {
@@ -317,10 +814,7 @@ int agent_run(const struct core_options *options)
 	agent.core.node.is_last_good = agent.core.node.reload_failed = !agent.unsaved;
 	r = sd_event_new(&agent.event);
 	if (r >= 0)
-		r = core_open(&agent.core, options,
-			&(struct tuner_loop){
-				agent.event, .poll = agent_poll_tuner, .agent = &agent},
-			config);
+		r = core_open(&agent.core, options, agent.event, config);
 	if (r == 0 && become_writer(&agent) == -EBUSY) {
 		core_close(&agent.core);
 		sd_event_unref(agent.event);
@@ -330,7 +824,7 @@ int agent_run(const struct core_options *options)
 	if (r == 0)
 		r = start(&agent);
 	if (r >= 0)
-		r = agent_loop(&agent);
+		r = run_loop(&agent);
 	if (r < 0)
 		log_error("agent", "%s", strerror(-r));
 	sd_notify(0, "STOPPING=1");
@@ -338,15 +832,15 @@ int agent_run(const struct core_options *options)
 		if (agent.endpoints[i].server)
 			http_server_close(steal(agent.endpoints[i].server));
 	deadline_us = now_us() + END_US;
-	agent_cancel_jobs(&agent);
+	(void)core_end_tasks(&agent.core, 0); /* cancels them */
 	recorder_close(agent.recorder, deadline_us);
-	if (!agent_join_jobs(&agent, deadline_us)) {
+	if (!core_end_tasks(&agent.core, deadline_us)) {
 		log_notice("agent", "a thread has not ended: it ends with the process");
 		_exit(r < 0);
 	}
-	worker_free(agent.worker);
-	for (size_t i = 0; i < JOBS_MAX; i++)
-		worker_free(agent.jobs[i].own);
+	if (agent.watches)
+		unwatch_tuners(&agent);
+	free(agent.watches);
 	sd_event_source_disable_unref(steal(agent.tick));
 	web_config_unref(agent.web);
 	plan_clear(&agent.done);

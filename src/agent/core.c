@@ -1,16 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The core: the node's state and all that changes it, without a loop. Its parts, in this order:
+ * directories and options; tasks of tuners; polls, which sense, decide and reconcile; records and
+ * the lock; the configuration; changes. The agent polls it every second, a command once. The core
+ * writes values only in core_apply_values() and core_restore_values(), and waits for nothing but
+ * in core_sample() and core_end_tasks().
+ */
 #include "agent/core.h"
 
 #include "apply/load_file.h"
 #include "apply/reconcile.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "kernel/bpf.h"
 #include "tuners/table.h"
 
-#include <pthread.h>
-#include <signal.h>
+#include <malloc.h>
 
 #define DEFAULT_CONFIG   "/etc/headroom/headroom.yaml"
 #define DEFAULT_CONFIG_D "/etc/headroom/conf.d"
+
+/* A task that has not ended by then hangs. */
+#define TASK_OVERDUE_US (3 * CORE_TASK_US)
+
+/* ---- directories and options ---- */
 
 static const struct {
 	const char *variable; /* of the environment */
@@ -121,159 +134,6 @@ int core_load_config(
 	return 0;
 }
 
-static void close_tuner(struct tuner_status *tuner)
-{
-	if (tuner->self)
-		tuner->ops->close(tuner->self, tuner->memory);
-	free(tuner->memory);
-	tuner->self = tuner->memory = NULL;
-	tuner->generation++;
-	tuner->sampled = false;
-}
-
-int core_open(struct core *core, const struct core_options *options, const struct tuner_loop *loop,
-	struct config *config)
-{
-	struct node *node = &core->node;
-	size_t allocated = 0;
-
-	core->options = *options;
-	core->loop = loop ? *loop : (struct tuner_loop){0};
-	core->config = config;
-	core->source = core_source(options->config_file);
-	core->lock = -1;
-	node->started_us = node->reloaded_us = realtime_us();
-	if (!host_init(&core->host, options->host_root))
-		return -ENAMETOOLONG;
-	if (core_directory(&core->host, CORE_STATE, core->state) < 0)
-		core->state[0] = '\0';
-	core->host.state = core->state;
-	core->host.node_name = node->name;
-	core->host.put_load_file = load_file_put;
-	while (tuner_table[node->n_tuners])
-		node->n_tuners++;
-	node->tuners = must(calloc(node->n_tuners, sizeof(*node->tuners)));
-	for (size_t i = 0; i < node->n_tuners; i++) {
-		node->tuners[i].ops = tuner_table[i];
-		node->tuners[i].loop = core->loop;
-	}
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct condition_type *type = all_tables[i]->conditions;
-			type && type->name; type++) {
-			struct condition *condition =
-				add_element(&node->conditions, &node->n_conditions, &allocated);
-
-			condition->now.type = type;
-		}
-	core_reconfigure(core, steal(core->config));
-	return 0;
-}
-
-void core_close(struct core *core)
-{
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		close_tuner(&core->node.tuners[i]);
-		proposal_clear(&core->node.tuners[i].proposal);
-	}
-	free(core->facts.names.entries);
-	cleanup_value_store_close(&core->values);
-	cleanup_file_journal_close(&core->journal);
-	cleanup_close(&core->lock);
-	plan_clear(&core->plan);
-	free(core->files);
-	free(core->pins);
-	free(core->peaks);
-	free(core->drifts);
-	free(core->node.tuners);
-	free(core->node.settings);
-	for (size_t i = 0; i < core->node.n_limits; i++)
-		limit_release(&core->node.limits[i]);
-	free(core->node.limits);
-	free(core->node.conditions);
-	config_free(core->config);
-}
-
-/* A job of a command, on a thread of its own. */
-struct local_job {
-	const struct job_ops *ops;
-	void *request;
-	struct tuner_status *tuner;
-	struct wait wait;
-	pthread_t thread;
-};
-
-static void *run_local_job(void *data)
-{
-	struct local_job *job = data;
-
-	job->ops->run(job->request, &job->wait);
-	return NULL;
-}
-
-static void park_thread(int)
-{
-	for (;;)
-		pause();
-}
-
-/* NULL if the tuner has no such job. */
-static struct local_job *begin_job(
-	struct tuner_status *tuner, enum job_kind kind, uint64_t timeout_us)
-{
-	const struct job_ops *ops = &tuner->ops->jobs[kind];
-	struct local_job *job;
-	void *request = NULL;
-
-	if (tuner->self && ops->request)
-		request = ops->request(tuner->self, tuner->memory, true);
-	if (!request)
-		return NULL;
-	job = must(malloc(sizeof(*job)));
-	*job = (struct local_job){ops, request, tuner,
-		{.deadline_us = now_us() + timeout_us,
-			.cancel_fd = -1,
-			.path = &tuner->sample_path},
-		0};
-	must_do(pthread_create(&job->thread, NULL, run_local_job, job) == 0);
-	return job;
-}
-
-/* Leaves a thread that hangs in the kernel: judge_jobs() reports it. */
-static void end_job(struct local_job *job, enum job_kind kind, uint64_t until_us)
-{
-	struct timespec until = timespec_of(until_us);
-
-	if (!job)
-		return;
-	if (pthread_clockjoin_np(job->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
-		/* When it wakes, the tuners may be closed. */
-		signal(SIGUSR1, park_thread);
-		pthread_kill(job->thread, SIGUSR1);
-		job->tuner->under_way[kind]++;
-		return;
-	}
-	job->tuner->sample_path = NULL;
-	job->ops->adopt(job->tuner->self, job->request);
-	free(job);
-}
-
-void core_sample(struct core *core, bool load)
-{
-	uint64_t timeout_us = core->sample_us > 0 ? core->sample_us : CORE_JOB_US, until_us;
-	size_t n = core->node.n_tuners;
-	_cleanup_free_ struct local_job **jobs = must(calloc(n, sizeof(struct local_job *)));
-
-	for (size_t i = 0; load && i < n; i++)
-		end_job(begin_job(&core->node.tuners[i], JOB_LOAD, CORE_JOB_US), JOB_LOAD,
-			now_us() + 10 * CORE_JOB_US);
-	/* All at once: programs that hang delay a command once only. */
-	until_us = now_us() + 2 * timeout_us;
-	for (size_t i = 0; i < n; i++)
-		jobs[i] = begin_job(&core->node.tuners[i], JOB_SAMPLE, timeout_us);
-	for (size_t i = 0; i < n; i++)
-		end_job(jobs[i], JOB_SAMPLE, until_us);
-}
-
 bool core_wants_to_write(const struct core *core)
 {
 	for (size_t i = 0; i < core->node.n_tuners; i++)
@@ -281,6 +141,441 @@ bool core_wants_to_write(const struct core *core)
 			return !core->options.observe;
 	return false;
 }
+
+/* ---- tasks of tuners ---- */
+
+/* The request of TASK_LOAD. */
+struct load_request {
+	const struct bpf_ops *ops;
+	struct host host;
+	void *programs;
+	char why[TUNER_WHY_MAX];
+};
+
+static void *request_load(const struct core *core, struct tuner_status *tuner)
+{
+	struct load_request *request;
+	void *programs = NULL;
+
+	if (!tuner->ops->bpf ||
+		(tuner->ops->bpf->due ? !tuner->ops->bpf->due(tuner->self, &programs)
+				      : tuner->bpf_requested))
+		return NULL;
+	tuner->bpf_requested = true;
+	request = must(malloc(sizeof(*request)));
+	*request = (struct load_request){.ops = tuner->ops->bpf,
+		.host = *core->host,
+		.programs = programs,
+		.why = "no thread to load BPF programs"};
+	return request;
+}
+
+static void run_load(void *data, const struct wait *)
+{
+	struct load_request *request = data;
+	int r;
+
+	bpf_quiet_libbpf();
+	request->why[0] = '\0';
+	r = request->ops->load(&request->host, &request->programs, request->why);
+	if (r < 0 && !request->why[0])
+		bpf_explain_failure(r, request->why, sizeof(request->why));
+}
+
+static void adopt_load(void *self, void *data)
+{
+	struct load_request *request = data;
+
+	if (self)
+		request->ops->adopt(self, request->programs, request->why);
+	else if (request->programs)
+		request->ops->unload(request->programs);
+	free(request);
+}
+
+static const struct task_ops load_ops = {.run = run_load, .adopt = adopt_load};
+
+static void run_task(void *data, const struct wait *wait)
+{
+	const struct tuner_task *task = data;
+
+	task->ops->run(task->request, wait);
+}
+
+static void adopt_task(void *data, void *userdata)
+{
+	struct tuner_task *task = data;
+	struct core *core = userdata;
+	struct tuner_status *tuner = task->tuner;
+	bool is_current = task->generation == tuner->generation;
+
+	/* Other samples wait for the tick. */
+	core->poll_due |= task->kind != TASK_SAMPLE || !tuner->sampled;
+	if (task->kind == TASK_SAMPLE && is_current) {
+		tuner->sampled = true;
+		tuner->files_stale = tuner->files_stale && !task->is_after_files;
+	}
+	tuner->under_way[task->kind]--;
+	task->ops->adopt(is_current ? tuner->self : NULL, task->request);
+	malloc_trim(0); /* it took up to megabytes for a moment */
+	core->node.revision++;
+}
+
+bool core_begin_task(struct core *core, struct tuner_status *tuner, enum task_kind kind)
+{
+	const struct task_ops *ops = kind == TASK_LOAD ? &load_ops : &tuner->ops->tasks[kind];
+	struct tuner_task *task = core->tasks;
+	uint64_t timeout_us = kind == TASK_TRANSFER ? UINT64_MAX : core->task_us;
+	void *request = NULL;
+
+	while (task < core->tasks + TASKS_MAX && task->task)
+		task++;
+	if (!tuner->self || tuner->mode == MODE_OFF || task == core->tasks + TASKS_MAX)
+		return false;
+	if (kind == TASK_LOAD)
+		request = request_load(core, tuner);
+	else if (ops->request)
+		request = ops->request(
+			tuner->self, tuner->memory, !core->event || tuner->files_stale);
+	if (!request)
+		return false;
+	*task = (struct tuner_task){.ops = ops,
+		.request = request,
+		.tuner = tuner,
+		.kind = kind,
+		.generation = tuner->generation,
+		.is_after_files = !core->job};
+	if (task_start(&task->task, core->event,
+		    &(struct task){run_task, adopt_task, task, core, timeout_us}) < 0) {
+		ops->adopt(kind == TASK_SAMPLE ? NULL : tuner->self, request);
+		return false;
+	}
+	tuner->under_way[kind]++;
+	tuner->requested_us[kind] = now_us();
+	return true;
+}
+
+bool core_task_hangs(const struct tuner_status *tuner, enum task_kind kind, uint64_t now)
+{
+	return tuner->under_way[kind] > 0 && now > tuner->requested_us[kind] + TASK_OVERDUE_US;
+}
+
+void core_sample(struct core *core, bool load)
+{
+	for (enum task_kind kind = load ? TASK_LOAD : TASK_SAMPLE; kind <= TASK_SAMPLE; kind++) {
+		/* All at once: programs that hang delay a command once only. */
+		uint64_t until_us =
+			now_us() + (kind == TASK_LOAD ? TASK_OVERDUE_US : 2 * core->task_us);
+
+		for (size_t i = 0; i < core->node.n_tuners; i++)
+			(void)core_begin_task(core, &core->node.tuners[i], kind);
+		for (size_t i = 0; i < TASKS_MAX; i++)
+			if (!task_end(&core->tasks[i].task, until_us))
+				core->tasks[i].tuner->requested_us[core->tasks[i].kind] = 0;
+	}
+}
+
+void core_finish_tasks(struct core *core)
+{
+	for (size_t i = 0; i < TASKS_MAX; i++)
+		(void)task_end(&core->tasks[i].task, 0);
+}
+
+bool core_end_tasks(struct core *core, uint64_t deadline_us)
+{
+	bool ended;
+
+	for (size_t i = 0; i < TASKS_MAX; i++)
+		task_cancel(core->tasks[i].task);
+	/* The next agent finishes or undoes what a cancelled change of files began. */
+	task_cancel(core->file_task);
+	ended = task_end(&core->file_task, deadline_us);
+	ended = task_end(&core->save_task, deadline_us) && ended;
+	for (size_t i = 0; i < TASKS_MAX; i++)
+		/* Nothing cancels a load. */
+		ended = task_end(&core->tasks[i].task,
+				core->tasks[i].kind == TASK_LOAD ? 0 : deadline_us) &&
+			ended;
+	return ended;
+}
+
+/* ---- polls ---- */
+
+static void describe_agent(const struct core *core, struct condition_reading *degraded)
+{
+	bool writes = core_wants_to_write(core);
+	int error = core->values_error;
+
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct tuner_status *tuner = &core->node.tuners[i];
+
+		if (tuner->state == TUNER_DEGRADED)
+			condition_raise(degraded, REASON_TUNER_DEGRADED, "%s: %s", tuner->ops->name,
+				tuner->why);
+	}
+	if (error < 0 && writes)
+		condition_raise(degraded, REASON_VALUES_UNRECORDED,
+			"/run/headroom: %s: originals of values cannot be recorded, so values are "
+			"only observed: %s",
+			core_describe_values_error(error),
+			error == -ENOSPC    ? "make room in it"
+			: error == -EBADMSG ? "remove it, or restart the node"
+			: core->host->root[0]
+				? "mount the host's /run/headroom there, writable, and its "
+				  "root at HEADROOM_HOST_ROOT"
+				: "give write access to it");
+	if (core->journal_error < 0 && writes)
+		condition_raise(degraded, REASON_JOURNAL_UNUSABLE, "%s: %s", core_state_name(),
+			file_journal_describe(core->journal_error));
+	if (core->agent_error[0])
+		condition_raise(degraded, REASON_TUNER_DEGRADED, "%s", core->agent_error);
+}
+
+static void observe_condition(struct core *core, const struct condition_reading *reading)
+{
+	static const int levels[] = {[SEVERITY_ADVICE] = LOG_NOTICE,
+		[SEVERITY_WARNING] = LOG_WARNING,
+		[SEVERITY_CRITICAL] = LOG_CRIT};
+	struct condition *condition = core->node.conditions;
+	enum condition_status before;
+	bool known;
+
+	while (condition->now.type != reading->type)
+		condition++;
+	known = condition->since_us > 0;
+	before = condition->now.status;
+	condition->now = *reading;
+	condition_add_end(&condition->now, now_us(), realtime_us());
+	if (known && before == reading->status)
+		return;
+	condition->since_us = realtime_us();
+	if (reading->status == CONDITION_TRUE)
+		log_line(levels[condition_severity(reading)], reading->type->name, "%s",
+			reading->message);
+	/* Do not log that a condition is False at first: each start would do so. */
+	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
+		log_notice(reading->type->name, "%s: %s", condition_status_names[reading->status],
+			reading->message[0] ? reading->message : condition_reason(reading));
+}
+
+static void observe_own_conditions(struct core *core)
+{
+	struct condition_reading readings[] = {
+		[CORE_SETTING_DRIFTED] = {.reason = REASON_ALL_IN_SYNC},
+		[CORE_SETTING_FAILED] = {.reason = REASON_NONE_FAILED},
+		[CORE_AGENT_DEGRADED] = {.reason = REASON_ALL_ACTIVE},
+		[CORE_CONFIG_INVALID] = {.reason = REASON_CONFIG_VALID},
+	};
+	struct condition_reading *failed = &readings[CORE_SETTING_FAILED];
+	char actual[SETTING_VALUE_MAX];
+
+	for (size_t i = 0; i < core->node.n_settings; i++) {
+		const struct setting *setting = &core->node.settings[i];
+
+		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED)
+			condition_raise(&readings[CORE_SETTING_DRIFTED], setting->reason,
+				"%s: is %s, wanted %s: changed %llu times, the last time by %s",
+				setting->name, setting->actual, setting->wanted,
+				(unsigned long long)setting->drift.total,
+				setting->drift.at_start ? "its program when it started"
+							: "another writer");
+		if (setting->state == SETTING_FAILED)
+			condition_raise(failed, setting->reason, "%s: %s (%s)", setting->name,
+				setting->why[0] ? setting->why : strerror(-setting->error),
+				reason_rows[setting->reason].slug);
+	}
+	/* Values of released tuners that are no longer configured and could not be restored. */
+	for (size_t i = 0; core->values && i < core->values->n; i++) {
+		const struct value_record *record = &core->values->records[i];
+
+		if (record->name[0] &&
+			find_named(core->released.tuners, core->released.n, record->tuner) &&
+			!node_setting(&core->node, record->name) &&
+			host_read_value(core->host, record->target.path, actual) != -ENOENT)
+			condition_raise(failed, REASON_NOT_RESTORED,
+				"%s: the original could not be restored (not-restored)",
+				record->name);
+	}
+	describe_agent(core, &readings[CORE_AGENT_DEGRADED]);
+	if (core->config_fault[0])
+		condition_raise(&readings[CORE_CONFIG_INVALID], REASON_CONFIG_FAULT, "%s",
+			core->config_fault);
+	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
+		readings[i].type = &core_tables.conditions[i];
+		observe_condition(core, &readings[i]);
+	}
+}
+
+/* Updates the mode of a tuner and since_us. */
+static void settle_mode(const struct core *core, struct tuner_status *tuner)
+{
+	const struct release *release =
+		find_named(core->released.tuners, core->released.n, tuner->ops->name);
+	enum mode mode = tuner_mode(tuner->ops, core->config);
+
+	if (mode == MODE_OFF)
+		release = NULL;
+	else if (core->as_apply)
+		mode = MODE_ENFORCE;
+	else if (core->options.observe)
+		mode = MODE_OBSERVE;
+	else if (mode == MODE_ENFORCE && release)
+		mode = MODE_RELEASED;
+	if (mode == MODE_RELEASED)
+		tuner->since_us = release->since_s * USEC_PER_SEC;
+	else if (mode != tuner->mode || tuner->since_us == 0)
+		tuner->since_us = realtime_us();
+	if (mode == MODE_RELEASED && tuner->mode != MODE_RELEASED)
+		log_notice(tuner->ops->name,
+			"released by headroom restore: nothing is written until headroom apply");
+	tuner->mode = mode;
+}
+
+/*
+ * Neither a deadline nor cancelling ends a task that hangs in the kernel, such as a read of a hung
+ * file system. Then the last sample of the tuner is too old.
+ */
+static void report_hanging(struct core *core, struct tuner_status *tuner, uint64_t now)
+{
+	struct proposal *proposal = &tuner->proposal;
+	const char *path = NULL;
+
+	if (core_task_hangs(tuner, TASK_LOAD, now))
+		set_text(tuner->why,
+			"BPF: loading has not ended for 30 s: restart the node if it stays so");
+	if (!core_task_hangs(tuner, TASK_SAMPLE, now))
+		return;
+	for (size_t i = 0; i < TASKS_MAX; i++)
+		if (core->tasks[i].task && core->tasks[i].tuner == tuner &&
+			core->tasks[i].kind == TASK_SAMPLE)
+			path = core->tasks[i].task->path;
+	snprintf(tuner->why, sizeof(tuner->why),
+		"%s hangs: a sample has not ended: repair or unmount the file system, or "
+		"see the kernel stack of the agent's threads",
+		path ? path : "a file system or a program");
+	if (tuner->ops->sense)
+		return;
+	for (size_t i = 0; i < proposal->n_wants; i++) {
+		proposal->wants[i].error = 0;
+		proposal->wants[i].wanted[0] = '\0';
+		proposal->wants[i].reason = REASON_SAMPLE_OVERDUE;
+	}
+	for (size_t i = 0; i < proposal->n_conditions; i++) {
+		condition_unknown(&proposal->conditions[i], REASON_SAMPLE_OVERDUE);
+		copy_text(proposal->conditions[i].message, CONDITION_MESSAGE_MAX, tuner->why);
+	}
+}
+
+static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t now)
+{
+	struct node *node = &core->node;
+	struct decide_input input = {
+		.files = core->files,
+		.n_files = core->n_files,
+		.pins = core->pins,
+		.n_pins = core->n_pins,
+		.settings = node->settings,
+		.n_settings = node->n_settings,
+		.limits = node->limits,
+		.n_limits = node->n_limits,
+		.now_us = now,
+		.force = tuner->force,
+	};
+	struct proposal *proposal = &tuner->proposal;
+	struct reconcile_input wanted = {
+		.tuner = tuner->ops->name,
+		.proposal = proposal,
+		.decide = &input,
+		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
+					 : (enum on_drift)config_choice(core->config, "on_drift"),
+		/* A command without the lock shows the changes of an agent. */
+		.values_recordable = !core->event || (core->lock >= 0 && core->values),
+		.files_recordable = !core->event || (core->lock >= 0 && core->journal),
+		.drifts = core->drifts,
+		.n_drifts = core->n_drifts,
+		.transferring = node_transfers(node),
+		.files_busy = core->job || tuner->files_stale,
+	};
+
+	if (core->values) {
+		input.values = core->values->records;
+		input.n_values = core->values->n;
+	}
+	settle_mode(core, tuner);
+	input.mode = tuner->mode;
+	proposal_clear(proposal);
+	if (tuner->mode != MODE_OFF) {
+		if (tuner->ops->sense)
+			tuner->ops->sense(tuner->self, now);
+		tuner->ops->decide(tuner->self, &input, tuner->memory, proposal);
+		if (tuner->ops->arm)
+			tuner->ops->arm(tuner->self, tuner->memory);
+		set_text(tuner->why, proposal->why);
+		report_hanging(core, tuner, now);
+		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
+	}
+	reconcile(node, &wanted, &core->plan);
+	tuner->force = false;
+	for (size_t l = 0; l < proposal->n_limits; l++) {
+		struct limit *limit =
+			find_named(node->limits, node->n_limits, proposal->limits[l].name);
+
+		if (!limit) {
+			limit = add_element(
+				&node->limits, &node->n_limits, &node->limits_allocated);
+			core_recall_peak(core, limit, proposal->limits[l].name);
+		}
+		limit_observe(limit, &proposal->limits[l], now);
+	}
+}
+
+void core_poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t now)
+{
+	plan_clear(&core->plan);
+	poll_tuner(core, tuner, now);
+	core_keep_drifts(core);
+}
+
+void core_poll(struct core *core)
+{
+	uint64_t now = now_us();
+	size_t kept = 0;
+
+	plan_clear(&core->plan);
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		poll_tuner(core, &core->node.tuners[i], now);
+	for (size_t i = 0; i < core->node.n_limits; i++)
+		if (core->node.limits[i].seen_at_us == now)
+			core->node.limits[kept++] = core->node.limits[i];
+		else
+			limit_release(&core->node.limits[i]);
+	core->node.n_limits = kept;
+	core_keep_peaks(core);
+	core_keep_events(core);
+	core_keep_drifts(core);
+	/* Each type has one reading; without one, the tuner is off. */
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct proposal *proposal = &core->node.tuners[i].proposal;
+		const struct condition_type *type = core->node.tuners[i].ops->tables->conditions;
+
+		for (; type && type->name; type++) {
+			struct condition_reading none = {.type = type,
+				.status = CONDITION_UNKNOWN,
+				.reason = REASON_TUNER_OFF};
+			const struct condition_reading *reading = &none;
+
+			for (size_t c = 0; c < proposal->n_conditions; c++)
+				if (proposal->conditions[c].type == type)
+					reading = &proposal->conditions[c];
+			observe_condition(core, reading);
+		}
+	}
+	observe_own_conditions(core);
+	core->node.heartbeat_us = now;
+	core->node.revision++;
+}
+
+/* ---- records and the lock ---- */
 
 static void adopt_journal(struct core *core)
 {
@@ -300,7 +595,7 @@ static void read_host_releases(struct core *core)
 	_cleanup_(cleanup_file_journal_close) struct file_journal *journal = NULL;
 	char directory[PATH_MAX];
 
-	host_path(&core->host, directories[CORE_STATE].by_default, directory);
+	host_path(core->host, directories[CORE_STATE].by_default, directory);
 	if (file_journal_open(directory, false, &journal) == 0 &&
 		streq(journal->owner, core_owner()))
 		core->released = journal->released;
@@ -313,7 +608,7 @@ static void load_journal(struct core *core, bool create)
 
 	if (core->journal)
 		file_journal_close(steal(core->journal));
-	core->journal_error = core_directory(&core->host, CORE_STATE, directory);
+	core->journal_error = core_directory(core->host, CORE_STATE, directory);
 	if (core->journal_error == 0)
 		core->journal_error = file_journal_open(directory, create, &core->journal);
 	if (core->journal_error == 0)
@@ -328,14 +623,14 @@ static int load_values(struct core *core, const char *directory, bool write)
 
 	if (core->values)
 		value_store_close(steal(core->values));
-	(void)host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", boot);
+	(void)host_read_value(core->host, "/proc/sys/kernel/random/boot_id", boot);
 	return value_store_open(directory, boot, write, &core->values);
 }
 
 void core_read_records(struct core *core)
 {
 	char directory[PATH_MAX];
-	int r = core_directory(&core->host, CORE_RUNTIME, directory);
+	int r = core_directory(core->host, CORE_RUNTIME, directory);
 
 	if (r == 0)
 		r = load_values(core, directory, false);
@@ -363,7 +658,7 @@ int core_become_writer(struct core *core, const char *who)
 {
 	char directory[PATH_MAX];
 	bool first = core->lock < 0;
-	int r = core_directory(&core->host, CORE_RUNTIME, directory);
+	int r = core_directory(core->host, CORE_RUNTIME, directory);
 
 	if (r == 0 && first) {
 		r = lock_acquire(directory, who, core->holder, sizeof(core->holder));
@@ -385,8 +680,20 @@ bool core_other_writer(struct core *core)
 {
 	char directory[PATH_MAX];
 
-	return core->lock < 0 && core_directory(&core->host, CORE_RUNTIME, directory) == 0 &&
+	return core->lock < 0 && core_directory(core->host, CORE_RUNTIME, directory) == 0 &&
 	       lock_holder(directory, core->holder, sizeof(core->holder));
+}
+
+/* ---- the configuration ---- */
+
+static void close_tuner(struct tuner_status *tuner)
+{
+	if (tuner->self)
+		tuner->ops->close(tuner->self, tuner->memory);
+	free(tuner->memory);
+	tuner->self = tuner->memory = NULL;
+	tuner->generation++;
+	tuner->sampled = tuner->bpf_requested = false;
 }
 
 void core_reconfigure(struct core *core, struct config *config)
@@ -408,8 +715,8 @@ void core_reconfigure(struct core *core, struct config *config)
 
 		tuner->mode = tuner_mode(tuner->ops, config);
 		if (tuner->mode == MODE_OFF) {
-			if (tuner->self && tuner->loop.pause)
-				tuner->loop.pause(tuner->self);
+			if (tuner->self && core->event && tuner->ops->pause)
+				tuner->ops->pause(tuner->self);
 			else
 				close_tuner(tuner);
 			tuner->state = TUNER_OFF;
@@ -418,11 +725,232 @@ void core_reconfigure(struct core *core, struct config *config)
 		}
 		if (!tuner->self) {
 			tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
-			tuner->self = tuner->ops->open(
-				&core->host, &core->facts, core->loop.event ? &tuner->loop : NULL);
+			tuner->self = tuner->ops->open(core->host, &core->facts, core->event);
 		}
 		if (tuner->ops->configure)
 			tuner->ops->configure(tuner->self, config);
+	}
+}
+
+int core_open(struct core *core, const struct core_options *options, sd_event *event,
+	struct config *config)
+{
+	struct node *node = &core->node;
+	size_t allocated = 0;
+
+	core->options = *options;
+	core->event = event;
+	core->config = config;
+	core->source = core_source(options->config_file);
+	core->lock = -1;
+	if (core->task_us == 0)
+		core->task_us = event ? CORE_TASK_US : CORE_COMMAND_TASK_US;
+	node->started_us = node->reloaded_us = realtime_us();
+	core->host = must(malloc(sizeof(*core->host)));
+	core->state = must(malloc(PATH_MAX));
+	if (!host_init(core->host, options->host_root))
+		return -ENAMETOOLONG;
+	if (core_directory(core->host, CORE_STATE, core->state) < 0)
+		core->state[0] = '\0';
+	core->host->state = core->state;
+	core->host->node_name = node->name;
+	core->host->put_load_file = load_file_put;
+	while (tuner_table[node->n_tuners])
+		node->n_tuners++;
+	node->tuners = must(calloc(node->n_tuners, sizeof(*node->tuners)));
+	for (size_t i = 0; i < node->n_tuners; i++)
+		node->tuners[i].ops = tuner_table[i];
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *type = all_tables[i]->conditions;
+			type && type->name; type++) {
+			struct condition *condition =
+				add_element(&node->conditions, &node->n_conditions, &allocated);
+
+			condition->now.type = type;
+		}
+	core_reconfigure(core, steal(core->config));
+	return 0;
+}
+
+void core_close(struct core *core)
+{
+	/* A thread that hangs uses it until the command ends. */
+	if (!core_end_tasks(core, 0))
+		return;
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		close_tuner(&core->node.tuners[i]);
+		proposal_clear(&core->node.tuners[i].proposal);
+	}
+	free(core->facts.names.entries);
+	free(core->host);
+	free(core->state);
+	cleanup_value_store_close(&core->values);
+	cleanup_file_journal_close(&core->journal);
+	cleanup_close(&core->lock);
+	plan_clear(&core->plan);
+	free(core->files);
+	free(core->pins);
+	free(core->peaks);
+	free(core->drifts);
+	free(core->node.tuners);
+	free(core->node.settings);
+	for (size_t i = 0; i < core->node.n_limits; i++)
+		limit_release(&core->node.limits[i]);
+	free(core->node.limits);
+	free(core->node.conditions);
+	config_free(core->config);
+}
+
+/* ---- changes ---- */
+
+void core_reset(struct core *core, const char *only)
+{
+	reconcile_reset(&core->node, only, true);
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		struct tuner_status *tuner = &core->node.tuners[i];
+
+		if (only && !streq(only, tuner->ops->name))
+			continue;
+		tuner->force = true;
+		release_set(&core->released, tuner->ops->name, false);
+	}
+	for (size_t i = 0; i < core->n_files; i++)
+		if (!only || streq(only, core->files[i].tuner))
+			core->files[i].failed[0] = '\0';
+}
+
+void core_plan_only(struct core *core, const char *only)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < core->plan.n; i++)
+		if (!only || streq(core->plan.changes[i].tuner, only))
+			core->plan.changes[kept++] = core->plan.changes[i];
+		else
+			change_release(&core->plan.changes[i]);
+	core->plan.n = kept;
+}
+
+size_t core_apply_values(struct core *core, struct plan *done)
+{
+	struct plan values = {0};
+	size_t n;
+
+	plan_move(&values, &core->plan, PLAN_VALUES);
+	n = values.n;
+	if (n > 0 && core->values && core->lock >= 0) {
+		values_apply(core->host, core->values, &values);
+		reconcile_results(&core->node, &values, now_us());
+		core_keep_drifts(core);
+	}
+	if (done)
+		plan_move(done, &values, PLAN_ALL);
+	plan_clear(&values);
+	return n;
+}
+
+void core_restore_values(struct core *core, const char *only, struct plan *done)
+{
+	struct plan plan = {0};
+
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		if (!only || streq(only, core->node.tuners[i].ops->name))
+			release_set(&core->released, core->node.tuners[i].ops->name, true);
+	if (core->values)
+		values_restore(core->host, core->values, only, &plan);
+	for (size_t i = 0; i < plan.n; i++) {
+		struct setting *setting = node_setting(&core->node, plan.changes[i].name);
+
+		if (setting && plan.changes[i].error < 0)
+			setting_become(setting, SETTING_FAILED, REASON_NOT_RESTORED,
+				plan.changes[i].error, NULL);
+	}
+	if (done)
+		plan_move(done, &plan, PLAN_ALL);
+	plan_clear(&plan);
+}
+
+struct file_job *core_file_job(
+	struct core *core, enum file_task task, const char *only, bool forced)
+{
+	struct file_job *job;
+
+	if (!core->journal || core->lock < 0 || core->job)
+		return NULL;
+	job = must(calloc(1, sizeof(*job)));
+	job->journal = core->journal;
+	job->host = *core->host;
+	job->task = task;
+	job->forced = forced;
+	if (forced || task == FILE_RESTORE)
+		core->journal->released = core->released;
+	job->restart = (enum restart_policy)config_choice(core->config, "runtime.restart");
+	job->undo = task == FILE_RESTORE || job->restart != RESTART_NEVER;
+	set_text(job->only, only ? only : "");
+	if (task == FILE_APPLY)
+		plan_move(&job->plan, &core->plan, PLAN_FILES);
+	core->job = job;
+	return job;
+}
+
+static const struct condition *find_hiding(const struct core *core, const struct tuner_ops *ops)
+{
+	const struct condition *condition = core->node.conditions;
+
+	for (size_t i = 0; i < core->node.n_conditions; i++, condition++)
+		for (const struct condition_type *type = ops->tables->conditions;
+			type && type->name; type++)
+			if (type->hides_settings && condition->now.type == type &&
+				condition->now.status == CONDITION_TRUE)
+				return condition;
+	return NULL;
+}
+
+void core_add_unset(const struct core *core, const char *only, struct plan *done)
+{
+	struct change *change;
+
+	for (size_t i = 0; i < core->node.n_settings; i++) {
+		const struct setting *setting = &core->node.settings[i];
+		const struct reason_row *reason = &reason_rows[setting->reason];
+		const char *why;
+		bool untried = reason->unmet && (setting->state == SETTING_OBSERVED ||
+							setting->state == SETTING_PENDING);
+		bool unset = setting->state == SETTING_FAILED || untried ||
+			     (setting->state == SETTING_UNSUPPORTED && setting->error < 0);
+
+		for (size_t c = 0; c < done->n; c++)
+			unset &= !streq(done->changes[c].name, setting->name) ||
+				 done->changes[c].error >= 0;
+		if (!unset || setting->mode != MODE_ENFORCE ||
+			(only && !streq(setting->tuner, only)))
+			continue;
+		change = plan_add(done, NULL, setting->name, setting->tuner, setting->actual,
+			setting->wanted);
+		set_text(change->actual, setting->actual);
+		change->reason = setting->reason;
+		change->error = setting->error < 0 ? setting->error : -ECANCELED;
+		why = setting->why[0]                         ? setting->why
+		      : setting->state == SETTING_UNSUPPORTED ? reason->help
+							      : NULL;
+		change->why = why ? strdup(why) : NULL;
+	}
+	core_add_hidden(core, only, done);
+}
+
+void core_add_hidden(const struct core *core, const char *only, struct plan *done)
+{
+	for (size_t i = 0; tuner_table[i]; i++) {
+		const struct condition *hiding = find_hiding(core, tuner_table[i]);
+		const char *name = tuner_table[i]->name;
+		struct change *change;
+
+		if (!hiding || (only && !streq(only, name)))
+			continue;
+		change = plan_add(done, NULL, name, name, "", "configured");
+		change->reason = hiding->now.reason;
+		change->error = -ETIMEDOUT;
+		change->why = strdup(hiding->now.message);
 	}
 }
 
@@ -439,7 +967,7 @@ int core_adopt_files(struct core *core, struct file_job *job, struct plan *done)
 		struct tuner_status *tuner = &core->node.tuners[i];
 
 		/* A sample requested during the job shows the files as they were. */
-		for (size_t c = 0; tuner->ops->jobs[JOB_SAMPLE].request && c < job->plan.n; c++)
+		for (size_t c = 0; tuner->ops->tasks[TASK_SAMPLE].request && c < job->plan.n; c++)
 			tuner->files_stale |= streq(job->plan.changes[c].tuner, tuner->ops->name);
 	}
 	if (done)

@@ -7,13 +7,18 @@
 
 #include "apply/file_transaction.h"
 #include "apply/values.h"
+#include "base/task.h"
 #include "config/config.h"
 #include "model/node.h"
 #include "workload/cgroup.h"
 #include "workload/facts.h"
 
-/* Deadline of a job in a command. */
-#define CORE_JOB_US (3 * USEC_PER_SEC)
+/* Deadlines of a task that loads BPF programs or takes a sample, in an agent and in a command. */
+#define CORE_TASK_US         (10 * USEC_PER_SEC)
+#define CORE_COMMAND_TASK_US (3 * USEC_PER_SEC)
+
+/* Tasks of tuners under way at once. */
+#define TASKS_MAX 64
 
 /* From the command line and the environment. */
 struct core_options {
@@ -22,12 +27,23 @@ struct core_options {
 	bool observe;            /* no tuner enforces, whatever the configuration says */
 };
 
+/* A task of a tuner. */
+struct tuner_task {
+	struct task *task; /* NULL: the slot is free */
+	const struct task_ops *ops;
+	void *request;
+	struct tuner_status *tuner;
+	enum task_kind kind;
+	unsigned generation; /* of the tuner at the request */
+	bool is_after_files; /* a sample: no files were being changed at the request */
+};
+
 struct core {
 	struct core_options options;
-	struct tuner_loop loop; /* copied to each tuner; event NULL: a command */
-	struct host host;
+	sd_event *event;   /* NULL: a command */
+	struct host *host; /* allocated, as is state: a task that hangs may use them to the end */
 	struct facts facts;
-	char state[PATH_MAX]; /* path of CORE_STATE, or "" */
+	char *state; /* path of CORE_STATE, or "" */
 	struct config_source source;
 	struct config *config;
 	struct node node;
@@ -50,9 +66,12 @@ struct core {
 	struct file_job *job;     /* under way, of core_file_job(); or NULL */
 	uint64_t writer_retry_us; /* when to retry core_become_writer() */
 
-	uint64_t sample_us; /* deadline of the samples of a command; 0: CORE_JOB_US */
-	bool as_apply;      /* decide as if all tuners enforced: headroom plan */
-	struct plan plan;   /* changes to make, of the last poll */
+	struct tuner_task tasks[TASKS_MAX];
+	struct task *file_task, *save_task; /* of job; of last_good_save() */
+	uint64_t task_us;                   /* timeout of samples and loads */
+	bool poll_due;                      /* an adopted result is to be shown now */
+	bool as_apply;                      /* decide as if all tuners enforced: headroom plan */
+	struct plan plan;                   /* changes to make, of the last poll */
 	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; or empty */
 	char agent_error[CONDITION_MESSAGE_MAX];  /* such as a port in use; or empty */
 };
@@ -95,6 +114,15 @@ void core_keep_drifts(struct core *core);
 void core_load_events(struct core *core);
 void core_keep_events(struct core *core);
 
+/*
+ * Keeps the last configuration without a fault in the state directory, so that a faulty one does
+ * not leave the node unprotected after a restart. Returns 0 after starting the task, or -errno.
+ */
+int last_good_save(struct core *core);
+
+/* Returns 0, or -errno: -ENOENT if this installation and source have kept none. */
+int last_good_load(const struct core_options *options, struct config **ret);
+
 /* Writes the path of the unix socket. HEADROOM_RUNTIME_DIR changes its default. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);
 
@@ -106,18 +134,33 @@ int core_load_config(
 
 /*
  * Opens the tuners with a configuration, which then belongs to core. core must be zeroed, and
- * core_close() is needed after an error too. loop is NULL for a command without an agent. Returns
- * 0, or -ENAMETOOLONG for the host's root.
+ * core_close() is needed after an error too. event is NULL for a command. Returns 0, or
+ * -ENAMETOOLONG for the host's root.
  */
-int core_open(struct core *core, const struct core_options *options, const struct tuner_loop *loop,
+int core_open(struct core *core, const struct core_options *options, sd_event *event,
 	struct config *config);
 void core_close(struct core *core);
 
 /* Replaces the configuration, which then belongs to core, and retries failed settings. */
 void core_reconfigure(struct core *core, struct config *config);
 
-/* Runs the samples of all tuners in a command; load: also their JOB_LOAD. */
+/*
+ * Begins a task of a tuner, unless none is due. Its end sets poll_due, except that of a sample,
+ * which waits for the tick. Returns whether it began.
+ */
+bool core_begin_task(struct core *core, struct tuner_status *tuner, enum task_kind kind);
+
+/* Whether a task of this kind hangs. */
+bool core_task_hangs(const struct tuner_status *tuner, enum task_kind kind, uint64_t now);
+
+/* Takes the samples of all tuners in a command, and waits; load: loads BPF programs before. */
 void core_sample(struct core *core, bool load);
+
+/* Adopts the results of tasks that have ended. */
+void core_finish_tasks(struct core *core);
+
+/* Cancels all tasks and waits. Returns false if one hangs, so that no memory may be freed. */
+bool core_end_tasks(struct core *core, uint64_t deadline_us);
 
 /* Whether a tuner may enforce. */
 bool core_wants_to_write(const struct core *core);
@@ -136,12 +179,9 @@ int core_become_writer(struct core *core, const char *who);
 /* Whether another process holds the lock: sets holder. */
 bool core_other_writer(struct core *core);
 
-/* Whether a job of this kind hangs. */
-bool core_job_is_overdue(const struct tuner_status *tuner, enum job_kind kind, uint64_t now);
-
 /* Sense, decide and reconcile all tuners or one: update node and plan. */
 void core_poll(struct core *core);
-void core_poll_tuner(struct core *core, struct tuner_status *tuner);
+void core_poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t now);
 
 /* Below, only is the name of a tuner, or NULL for all tuners; done may be NULL. */
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps data across restarts of the agent, besides the records of originals: arrays in the runtime
+ * directory (peaks of limits, warnings of the log, changes by others), and the last configuration
+ * without a fault in the state directory. Losing it costs no value of the node, so errors are
+ * ignored or only logged.
+ */
 #include "agent/core.h"
 
 #include "base/file.h"
 #include "base/log.h"
 
-/*
- * Arrays in the runtime directory that survive a restart of the agent. Losing one costs no value of
- * the node, so errors are ignored.
- */
 #define PEAKS_FILE  "peaks"
 #define EVENTS_FILE "events"
 
@@ -17,7 +19,7 @@
 #define KEPT_MAX ((size_t)1024 * 1024)
 
 /* A file of another boot or of a version with another layout is ignored. */
-struct header {
+struct kept_header {
 	char boot[SETTING_VALUE_MAX];
 	uint64_t size; /* of an element */
 };
@@ -27,22 +29,22 @@ struct peaks {
 	struct limit_peak peaks[PEAKS_MAX];
 };
 
-static void make_header(const struct core *core, size_t size, struct header *header)
+static void make_header(const struct core *core, size_t size, struct kept_header *header)
 {
-	*header = (struct header){.size = size};
-	(void)host_read_value(&core->host, "/proc/sys/kernel/random/boot_id", header->boot);
+	*header = (struct kept_header){.size = size};
+	(void)host_read_value(core->host, "/proc/sys/kernel/random/boot_id", header->boot);
 }
 
 /* Returns an array of n elements of this size, for the caller to free. */
 static void *read_kept(const struct core *core, const char *name, size_t size, size_t *n)
 {
 	char path[PATH_MAX], *data = NULL;
-	struct header header;
+	struct kept_header header;
 	size_t len = 0;
 
 	*n = 0;
 	make_header(core, size, &header);
-	if (core_directory(&core->host, CORE_RUNTIME, path) < 0)
+	if (core_directory(core->host, CORE_RUNTIME, path) < 0)
 		return NULL;
 	text_append(path, sizeof(path), "/%s", name);
 	if (read_file(path, KEPT_MAX, &data, &len) < 0)
@@ -57,15 +59,15 @@ static void *read_kept(const struct core *core, const char *name, size_t size, s
 static void write_kept(
 	const struct core *core, const char *name, const void *elements, size_t size, size_t n)
 {
-	_cleanup_free_ char *data = must(malloc(sizeof(struct header) + n * size + 1));
-	struct header header;
+	_cleanup_free_ char *data = must(malloc(sizeof(struct kept_header) + n * size + 1));
+	struct kept_header header;
 	char path[PATH_MAX];
 
 	make_header(core, size, &header);
 	memcpy(data, &header, sizeof(header));
 	if (n > 0)
 		memcpy(data + sizeof(header), elements, n * size);
-	if (core_directory(&core->host, CORE_RUNTIME, path) < 0)
+	if (core_directory(core->host, CORE_RUNTIME, path) < 0)
 		return;
 	text_append(path, sizeof(path), "/%s", name);
 	(void)replace_path(path, data, sizeof(header) + n * size, false);
@@ -182,4 +184,80 @@ void core_keep_drifts(struct core *core)
 		if (!node_setting(node, core->drifts[i].name))
 			drifts[n++] = core->drifts[i];
 	write_kept(core, DRIFTS_FILE, drifts, sizeof(*drifts), n);
+}
+
+/* ---- the last configuration without a fault ---- */
+
+/* {"owner": OWNER, "config": FILE, "files": config_texts()} */
+#define LAST_GOOD     "config.json"
+#define LAST_GOOD_MAX (4 * CONFIG_FILE_MAX) /* a larger one is not used */
+
+struct config_save {
+	char directory[PATH_MAX];
+	char *text;
+	int error;
+};
+
+static void run_save(void *data, const struct wait *)
+{
+	struct config_save *save = data;
+	char path[PATH_MAX + sizeof(LAST_GOOD)];
+
+	snprintf(path, sizeof(path), "%s/" LAST_GOOD, save->directory);
+	save->error = replace_path(path, save->text, strlen(save->text), true);
+}
+
+static void adopt_save(void *data, void *)
+{
+	struct config_save *save = data;
+
+	if (save->error < 0)
+		log_warning(LAST_GOOD,
+			"not written: %s: make room in, and give write access to, %s",
+			strerror(-save->error), save->directory);
+	free(save->text);
+	free(save);
+}
+
+int last_good_save(struct core *core)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = cJSON_CreateObject();
+	struct config_save *save = must(calloc(1, sizeof(*save)));
+	int r;
+
+	json_text(document, "owner", core_owner());
+	json_text(document, "config", core->options.config_file);
+	json_adopt(document, "files", cJSON_Duplicate(config_texts(core->config), true));
+	save->text = must(cJSON_Print(document));
+	set_text(save->directory, core->state);
+	r = task_start(&core->save_task, core->event,
+		&(struct task){run_save, adopt_save, save, NULL, UINT64_MAX});
+	if (r < 0)
+		adopt_save(save, NULL);
+	return r;
+}
+
+int last_good_load(const struct core_options *options, struct config **ret)
+{
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	_cleanup_free_ char *text = NULL;
+	const char *config = options->config_file ? options->config_file : "";
+	char path[PATH_MAX + sizeof(LAST_GOOD)] = "";
+	struct host host;
+	int r = host_init(&host, options->host_root) ? 0 : -ENAMETOOLONG;
+
+	if (r == 0)
+		r = core_directory(&host, CORE_STATE, path);
+	text_append(path, sizeof(path), "/" LAST_GOOD);
+	if (r == 0)
+		r = read_file(path, LAST_GOOD_MAX, &text, NULL);
+	if (r < 0)
+		return r;
+	document = cJSON_Parse(text);
+	if (!streq(json_text_at(document, "owner"), core_owner()) ||
+		!streq(json_text_at(document, "config"), config))
+		return -ENOENT;
+	return core_load_config(
+		&(struct config_source){.texts = json_at(document, "files")}, ret, &faults);
 }

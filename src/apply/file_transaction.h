@@ -7,7 +7,7 @@
  * next. When the process is killed, or the wait is cancelled, the next job completes or rolls back
  * the unfinished step.
  *
- * A job blocks and uses only its own memory and the journal. The agent runs it on a worker;
+ * A job blocks and uses only its own memory and the journal. The agent runs it as a task;
  * commands call it directly.
  */
 
@@ -56,5 +56,5 @@ struct file_job {
 	size_t n_open; /* restarts without a known result: FILE_RESUME again after FILE_RETRY_US */
 };
 
-/* job is a struct file_job: for worker_submit(). */
+/* job is a struct file_job. It is the run() of a task. */
 void file_transaction(void *job, const struct wait *wait);

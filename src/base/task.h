@@ -4,9 +4,9 @@
 /*
  * A task is blocking work beside the loop: a function on a thread of its own, because a file that
  * it reads may hang in the kernel, where neither its deadline nor a cancel ends it. So nobody waits
- * for a task without a deadline, and one that hangs keeps its thread and memory until the process
- * ends. The thread uses nothing but the data of its task. Work that needs an order is one task
- * after the other. Call all functions on the loop's thread.
+ * for a task without a deadline, and a task that hangs keeps its thread and memory until the
+ * process ends. The thread uses nothing but the data of its task. Work that needs an order is one
+ * task after the other. Call all functions on the loop's thread.
  */
 
 #include <pthread.h>

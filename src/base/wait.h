@@ -17,7 +17,7 @@ struct wait {
 
 /*
  * Tells other threads which path is read next: it may hang in the kernel, where neither deadline
- * nor cancel_fd ends it. path stays valid as long as the job, or is NULL.
+ * nor cancel_fd ends it. path stays valid as long as the task, or is NULL.
  */
 static inline void wait_path(const struct wait *wait, const char *path)
 {

@@ -80,7 +80,7 @@ static int remove_runtime(const struct core *core, char path[static PATH_MAX])
 	static const char *const records[] = {VALUE_STORE_FILE, DRIFTS_FILE, "lock"};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
 	char socket_path[PATH_MAX], record[PATH_MAX + 16];
-	int r = core_directory(&core->host, CORE_RUNTIME, path);
+	int r = core_directory(core->host, CORE_RUNTIME, path);
 	long status;
 
 	core_socket_path(core->config, socket_path);
@@ -131,7 +131,7 @@ static int restore_locally(const struct cli *cli, struct core *core)
 			core_state_name());
 	if (r != EXIT_OK || !cli->purge)
 		return r;
-	r = core_directory(&core->host, CORE_STATE, path);
+	r = core_directory(core->host, CORE_STATE, path);
 	if (r == 0)
 		r = remove_tree(path);
 	if (r == 0)

@@ -403,7 +403,7 @@ int node_documents(const struct cli *cli, struct cli_config given, bool watch, c
 		copy_text(alone, CLI_ALONE_MAX, "No agent is running");
 	if (alone[0]) {
 		/* In all it takes at most four seconds. */
-		core.sample_us = (r == -ETIMEDOUT ? 900 : 1800) * USEC_PER_MSEC;
+		core.task_us = (r == -ETIMEDOUT ? 900 : 1800) * USEC_PER_MSEC;
 		if ((given.faulty && !given.may_be_faulty) ||
 			local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
 			return EXIT_FAILED;

@@ -15,7 +15,7 @@ struct setting *node_setting(const struct node *node, const char *name)
 bool node_transfers(const struct node *node)
 {
 	for (size_t i = 0; i < node->n_tuners; i++)
-		if (node->tuners[i].under_way[JOB_TRANSFER] > 0)
+		if (node->tuners[i].under_way[TASK_TRANSFER] > 0)
 			return true;
 	return false;
 }

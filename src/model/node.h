@@ -7,13 +7,13 @@
 
 struct tuner_status {
 	const struct tuner_ops *ops;
-	struct tuner_loop loop;           /* event NULL: a command without an agent */
-	void *self;                       /* of ops->open; NULL: off */
-	void *memory;                     /* what its decide() keeps from call to call */
-	unsigned generation;              /* changes when self is closed */
-	unsigned under_way[JOB_KINDS];    /* jobs */
-	uint64_t requested_us[JOB_KINDS]; /* CLOCK_MONOTONIC: when the last of them was requested */
-	const char *_Atomic sample_path;  /* a worker's wait_path(); NULL: none */
+	void *self;                     /* of ops->open; NULL: off */
+	void *memory;                   /* what its decide() keeps from call to call */
+	unsigned generation;            /* changes when self is closed */
+	bool bpf_requested;             /* its BPF programs are loaded or being loaded */
+	unsigned under_way[TASK_KINDS]; /* tasks */
+	uint64_t
+		requested_us[TASK_KINDS]; /* CLOCK_MONOTONIC: when the last of them was requested */
 	enum mode mode;                   /* as configured, or MODE_RELEASED */
 	uint64_t since_us;                /* CLOCK_REALTIME: when it came to be in that mode */
 	bool force;   /* the next poll sets again what on_drift left to others: headroom apply */

@@ -8,7 +8,7 @@
  * Rules for all members:
  *  - A member is NULL or zero if the runtime lacks the feature. read_files() sets a refusal for a
  *    row of `keys` that the running version does not have: its setting is unsupported.
- *  - Functions with a struct wait block until its deadline or its cancellation. A worker or a
+ *  - Functions with a struct wait block until its deadline or its cancellation. A task or a
  *    command calls them. The main loop calls the others, which are pure and fast.
  *  - Functions return 0 or -errno; -ECANCELED if the wait was cancelled. why is set on an error to
  *    the cause and the cure, without secrets (hide_secrets()) and control characters
@@ -16,8 +16,7 @@
  *  - Times are microseconds, of CLOCK_MONOTONIC unless a member says otherwise; sizes are bytes.
  *  - Paths are relative to the host's root, as the daemon sees them; a parameter named socket is a
  *    full path. Unknown paths and texts are empty.
- *  - State of a driver is in struct node_runtime. This is plain data: the loop and the worker copy
- *    it.
+ *  - State of a driver is in struct node_runtime. This is plain data: the loop and tasks copy it.
  */
 
 #include <headroom/file.h>

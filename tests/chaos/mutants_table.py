@@ -51,9 +51,9 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "if (runtime->on_command[setting] && ours && want->file->on_disk[0] &&",
         "if (runtime->on_command[setting] && ours && false && want->file->on_disk[0] &&",
     ),
-    "transfers-after-restore": ("src/agent/job.c", "if (is_old || tuner->mode != MODE_ENFORCE ||", "if (is_old ||"),
+    "transfers-after-restore": ("src/agent/agent.c", "if (is_old || tuner->mode != MODE_ENFORCE ||", "if (is_old ||"),
     "clock-ahead": ("src/tuners/images/tuner.c", "MIN(preload->first_seen_us, sample.realtime_us);", "preload->first_seen_us;"),
-    "release-is-forgotten": ("src/agent/change.c", "core->journal->released = core->released;", "(void)0;"),
+    "release-is-forgotten": ("src/agent/core.c", "core->journal->released = core->released;", "(void)0;"),
     "faulty-file-means-defaults": ("src/agent/agent.c", "if (faults.n == 0)\n		r = core_load_config(", "faults.n = 0;\n	if (faults.n == 0)\n		r = core_load_config("),
     "records-of-another-boot": ("src/apply/values.c", "else if (boot[0] && strncmp(", "else if (!boot[0] && strncmp("),
     "write-before-record": ("src/apply/values.c", "change->error = put_record(store, &record);", "change->error = known ? put_record(store, &record) : 0;"),
@@ -61,8 +61,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "archive-of-others": ("src/tuners/images/transfer.c", "		(changed || (", "		(!known || changed || ("),
     "store-threshold": ("src/tuners/images/transfer.c", "preload->need > room) {", "preload->need > room && false) {"),
     "hung-file-system": (
-        "src/agent/job.c",
-        "	if (new->tuner)\n		r = worker_new(",
-        "	if (new->tuner && new->kind != JOB_SAMPLE)\n		r = worker_new(",
+        "src/agent/core.c",
+        "	tuner->requested_us[kind] = now_us();\n",
+        "	tuner->requested_us[kind] = now_us();\n	(void)task_end(&task->task, UINT64_MAX);\n",
     ),
 }

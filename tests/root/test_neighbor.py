@@ -2,6 +2,7 @@
 """Neighbour tables under storms: they grow ahead of need, and reports name the workload that makes the entries."""
 
 import contextlib
+import json
 import math
 import re
 import threading
@@ -188,6 +189,26 @@ def test_thresholds_are_metrics(agent) -> None:
         for level, value in enumerate(DEFAULTS, 1):
             assert metrics[f'headroom_neighbor_gc_threshold{{family="{family}",level="{level}"}}'] == value
         assert metrics[f'headroom_limit_max{{limit="neighbor/{family}"}}'] == DEFAULTS[2]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("family", [4, 6])
+def test_growth_is_shown_at_once(agent, space, run: Run, family: int) -> None:
+    """Not at the next tick, which is up to a second later."""
+    name = NAMES[family]
+    set_thresholds(name, KERNEL)
+    one = agent(KEEP)
+    fill(space(), 300, family)
+    before = KERNEL[2]
+    grown = until(lambda: (now := thresholds(name))[2] > before and now[2], "the table has grown", 0.001)
+    metrics, limit_now = one.metrics(), limit(one, family)
+    shown = json.loads(run("status", "--json").stdout)
+    assert thresholds(name)[2] == grown
+    assert metrics[f'headroom_neighbor_gc_threshold{{family="{name}",level="3"}}'] == grown
+    assert metrics[f'headroom_limit_max{{limit="neighbor/{name}"}}'] == grown == limit_now["max"]
+    settings = {row["name"]: row for row in shown["settings"]}
+    row = settings[f"net.{name}.neigh.default.gc_thresh3"]
+    assert (row["wanted"], row["actual"], row["state"], row["reason"]) == (str(grown), str(grown), "in-sync", "growing")
 
 
 @pytest.mark.parametrize("family, how", [(4, "permanent"), (6, "extern")])

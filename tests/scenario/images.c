@@ -159,7 +159,7 @@ static bool parse_archive(struct scenario *scenario, void *base)
 /* `begun`: starts the proposed transfers; `ended`: ends all. */
 static bool begin_transfers(struct scenario *scenario, void *base)
 {
-	while (images_tuner.jobs[JOB_TRANSFER].request(base, scenario->memory, false))
+	while (images_tuner.tasks[TASK_TRANSFER].request(base, scenario->memory, false))
 		;
 	return true;
 }
@@ -364,7 +364,7 @@ static bool expect_cancels(struct scenario *scenario, void *base)
 		struct transfer *transfer = tuner->active[i];
 
 		if (transfer->cancelled ||
-			!images_tuner.jobs[JOB_TRANSFER].cancels(transfer, scenario->memory))
+			!images_tuner.tasks[TASK_TRANSFER].cancels(transfer, scenario->memory))
 			continue;
 		n++;
 		if (!scenario_is(scenario, transfer->name)) {

@@ -53,7 +53,7 @@ static void configure(struct made *made, const char *text)
 static void sample(struct made *made)
 {
 	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	const struct job_ops *job = &images_tuner.jobs[JOB_SAMPLE];
+	const struct task_ops *job = &images_tuner.tasks[TASK_SAMPLE];
 	void *request = job->request(made->tuner, NULL, true);
 
 	job->run(request, &wait);
@@ -134,7 +134,7 @@ static struct transfer *begin(struct made *made)
 	struct images_memory memory = {
 		.n_begin = 1, .begin = {{.kind = TRANSFER_ARCHIVE, .archive.path = "/i/a.tar"}}};
 
-	return images_tuner.jobs[JOB_TRANSFER].request(made->tuner, &memory, false);
+	return images_tuner.tasks[TASK_TRANSFER].request(made->tuner, &memory, false);
 }
 
 TUNER_TEST(a_load_is_cancelled_when_it_fills_the_store)
@@ -143,10 +143,10 @@ TUNER_TEST(a_load_is_cancelled_when_it_fills_the_store)
 	const struct images_memory full = {.full = true, .rows = &row, .n = 1};
 	struct transfer *transfer = begin(made);
 
-	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &full));
+	assert_false(images_tuner.tasks[TASK_TRANSFER].cancels(transfer, &full));
 	transfer->done = 1;
-	assert_true(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &full));
-	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+	assert_true(images_tuner.tasks[TASK_TRANSFER].cancels(transfer, &full));
+	images_tuner.tasks[TASK_TRANSFER].adopt(made->tuner, transfer);
 }
 
 TUNER_TEST(a_load_is_cancelled_without_progress)
@@ -157,15 +157,15 @@ TUNER_TEST(a_load_is_cancelled_without_progress)
 
 	configure(made, "runtime: {pull_progress_timeout: 10s}");
 	transfer = begin(made);
-	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
+	assert_false(images_tuner.tasks[TASK_TRANSFER].cancels(transfer, &memory));
 	transfer->load_us = now_us() - 11 * USEC_PER_SEC;
 	transfer->done = 1;
-	assert_false(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
+	assert_false(images_tuner.tasks[TASK_TRANSFER].cancels(transfer, &memory));
 	transfer->progress_us -= 11 * USEC_PER_SEC;
-	assert_true(images_tuner.jobs[JOB_TRANSFER].cancels(transfer, &memory));
+	assert_true(images_tuner.tasks[TASK_TRANSFER].cancels(transfer, &memory));
 	preload_add(&transfer->found, "/i/a.tar", "a:1")->reason = REASON_LOAD_FAILED;
 	transfer->error = -ECANCELED;
-	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+	images_tuner.tasks[TASK_TRANSFER].adopt(made->tuner, transfer);
 	assert_non_null(strstr(made->tuner->record.entries[0].why, "no progress within 10 s"));
 }
 
@@ -176,10 +176,10 @@ TUNER_TEST(a_cancelled_transfer_changes_no_record)
 
 	preload_add(&transfer->found, "/i/a.tar", "a:1")->loaded = true;
 	transfer->error = -ECANCELED;
-	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+	images_tuner.tasks[TASK_TRANSFER].adopt(made->tuner, transfer);
 	assert_int_equal(made->tuner->record.n, 0);
 	assert_int_equal(made->tuner->n_active, 0);
-	images_tuner.jobs[JOB_TRANSFER].adopt(NULL, begin(made));
+	images_tuner.tasks[TASK_TRANSFER].adopt(NULL, begin(made));
 	made->tuner->n_active = 0;
 }
 
@@ -206,7 +206,7 @@ static const struct preload *pull(struct made *made, const struct runtime_driver
 	transfer->runtime.driver = driver;
 	strcpy(transfer->name, "docker.io/library/a:1");
 	images_transfer(transfer, &wait);
-	images_tuner.jobs[JOB_TRANSFER].adopt(made->tuner, transfer);
+	images_tuner.tasks[TASK_TRANSFER].adopt(made->tuner, transfer);
 	return preload_find(&made->tuner->record, "", "docker.io/library/a:1");
 }
 

@@ -32,7 +32,7 @@ static void lab_remove(struct lab *lab)
 
 static void poll_node(struct lab *lab)
 {
-	const struct job_ops *job = &limits_tuner.jobs[JOB_SAMPLE];
+	const struct task_ops *job = &limits_tuner.tasks[TASK_SAMPLE];
 	struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 	void *request = job->request(lab->self, lab->memory, true);
 

@@ -18,7 +18,7 @@ static void dns_pause(void *self)
 	sensor->next_load_us = 0;
 }
 
-static void *dns_open(const struct host *host, struct facts *facts, struct tuner_loop *loop)
+static void *dns_open(const struct host *host, struct facts *facts, struct sd_event *event)
 {
 	struct dns_sensor *sensor = must(calloc(1, sizeof(*sensor)));
 	char why[TUNER_WHY_MAX];
@@ -27,70 +27,57 @@ static void *dns_open(const struct host *host, struct facts *facts, struct tuner
 	sensor->names = &facts->names;
 	sensor->cgroups =
 		cgroups_open(host, sensor->names, cgroup_root_open(host, NULL, why, sizeof(why)));
-	sensor->watch = loop;
-	if (loop)
-		loop->pause = dns_pause;
+	sensor->watch = event;
 	return sensor;
 }
 
-/* ---- the job that loads the BPF programs ---- */
+/* ---- the BPF programs ---- */
 
-struct load {
-	struct host host;
-	struct dns_bpf *bpf;
-	bool attached;
-	char why[TUNER_WHY_MAX];
-};
-
-static void *load_request(void *self, const void *, bool)
+static bool programs_due(void *self, void **programs)
 {
 	struct dns_sensor *sensor = self;
-	struct load *load;
 
 	if (now_us() < sensor->next_load_us)
-		return NULL;
+		return false;
 	sensor->next_load_us = UINT64_MAX;
-	load = must(calloc(1, sizeof(*load)));
-	load->host = *sensor->host;
-	load->bpf = steal(sensor->unattached);
-	strcpy(load->why, "no thread to load BPF programs");
-	return load;
+	*programs = steal(sensor->unattached);
+	return true;
 }
 
-static void load_run(void *request, const struct wait *)
+static int load_programs(const struct host *host, void **programs, char why[static TUNER_WHY_MAX])
 {
-	struct load *load = request;
-	int r = 0;
+	struct dns_bpf *bpf = *programs ? *programs : dns_bpf_load(why);
+	int r = bpf ? dns_bpf_attach(bpf, host, why) : -ENOTSUP;
 
-	load->why[0] = '\0';
-	if (!load->bpf)
-		load->bpf = dns_bpf_load(load->why);
-	if (load->bpf)
-		r = dns_bpf_attach(load->bpf, &load->host, load->why);
-	load->attached = load->bpf && r == 0;
 	if (r < 0 && r != -EPERM)
-		dns_bpf_close(steal(load->bpf));
+		dns_bpf_close(steal(bpf));
+	*programs = bpf;
+	return r;
 }
 
-static void load_adopt(void *self, void *request)
+static void adopt_programs(void *self, void *programs, const char *why)
 {
 	struct dns_sensor *sensor = self;
-	struct load *load = request;
 
-	if (sensor)
-		set_text(sensor->why, load->why);
-	if (sensor && load->attached) {
-		sensor->bpf = steal(load->bpf);
+	set_text(sensor->why, why);
+	if (programs && why[0]) {
+		sensor->unattached = programs;
+		sensor->next_load_us = now_us() + ATTACH_EVERY_US;
+	} else if (programs) {
+		sensor->bpf = programs;
 		sensor->since_us = realtime_us();
 		if (sensor->paused)
 			dns_pause(sensor);
-	} else if (sensor && load->bpf) {
-		sensor->unattached = steal(load->bpf);
-		sensor->next_load_us = now_us() + ATTACH_EVERY_US;
 	}
-	dns_bpf_close(load->bpf);
-	free(load);
 }
+
+static void unload_programs(void *programs)
+{
+	dns_bpf_close(programs);
+}
+
+static const struct bpf_ops dns_programs = {
+	programs_due, load_programs, adopt_programs, unload_programs, NULL};
 
 /* ---- samples: the kubelet ---- */
 
@@ -179,11 +166,12 @@ const struct tuner_ops dns_tuner = {
 	.open = dns_open,
 	.configure = dns_configure,
 	.sense = dns_sense,
-	.jobs = {[JOB_LOAD] = {load_request, load_run, load_adopt, NULL},
-		[JOB_SAMPLE] = {dns_sample_request, dns_sample, dns_sample_adopt, NULL}},
+	.bpf = &dns_programs,
+	.tasks[TASK_SAMPLE] = {dns_sample_request, dns_sample, dns_sample_adopt, NULL},
 	.memory_size = sizeof(struct dns_memory),
 	.decide = dns_decide,
 	.document = dns_make_document,
 	.metrics = dns_put_metrics,
+	.pause = dns_pause,
 	.close = dns_close,
 };

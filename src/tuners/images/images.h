@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Preloads images from archives and registries. decide() chooses the transfers; each is a job for a
- * worker and contains copies of all its input.
+ * Preloads images from archives and registries. decide() chooses the transfers; each is a task
+ * with copies of all its input.
  */
 
 #include "runtime/driver.h"
@@ -181,7 +181,7 @@ enum transfer_kind {
 	TRANSFER_ASK, /* asks the mirrors for images whose waves wait */
 };
 
-/* A job. decide() sets kind to percent_free. Members before `done` do not change while it runs. */
+/* A task. decide() sets kind to percent_free. Members before `done` do not change while it runs. */
 struct transfer {
 	enum transfer_kind kind;
 	struct archive_file archive;
@@ -232,7 +232,7 @@ struct images_tuner {
 	bool due;                 /* a sample is due at once */
 	uint64_t transfer_end_us; /* of the last one, CLOCK_MONOTONIC */
 	uint64_t recorded_us;     /* begin of the last TRANSFER_RECORD, the same */
-	struct transfer *active[IMAGES_ACTIVE_MAX]; /* owned by the job queue */
+	struct transfer *active[IMAGES_ACTIVE_MAX]; /* owned by their tasks */
 	size_t n_active;
 };
 

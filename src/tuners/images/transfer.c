@@ -253,7 +253,7 @@ static void learn_images(struct transfer *transfer, const struct wait *wait)
 
 /* ---- questions to the mirrors for the images of transfer->asked ---- */
 
-#define QUESTIONS_MAX ((size_t)128) /* of one job: the next one asks the rest */
+#define QUESTIONS_MAX ((size_t)128) /* of one task: the next one asks the rest */
 #define MIRRORS_MAX   8             /* of one registry */
 
 static size_t list_mirrors(const struct transfer *transfer, const char *image,
@@ -334,7 +334,7 @@ static void ask_peers(struct transfer *transfer, const struct wait *wait)
 	}
 }
 
-/* ---- the job ---- */
+/* ---- the task ---- */
 
 static int run_pull(struct transfer *transfer, const struct wait *wait)
 {

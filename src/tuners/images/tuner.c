@@ -91,7 +91,7 @@ const struct config_option images_options[] = {
 	{0},
 };
 
-static void *images_open(const struct host *host, struct facts *, struct tuner_loop *)
+static void *images_open(const struct host *host, struct facts *, struct sd_event *)
 {
 	struct images_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 
@@ -422,8 +422,8 @@ const struct tuner_ops images_tuner = {
 	.tables = &images_tables,
 	.open = images_open,
 	.configure = images_configure,
-	.jobs = {[JOB_SAMPLE] = {images_sample_request, images_sample, images_sample_adopt, NULL},
-		[JOB_TRANSFER] = {images_transfer_request, images_transfer, images_transfer_adopt,
+	.tasks = {[TASK_SAMPLE] = {images_sample_request, images_sample, images_sample_adopt, NULL},
+		[TASK_TRANSFER] = {images_transfer_request, images_transfer, images_transfer_adopt,
 			images_transfer_cancels}},
 	.memory_size = sizeof(struct images_memory),
 	.decide = images_decide,

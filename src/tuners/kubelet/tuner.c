@@ -90,7 +90,7 @@ static void kubelet_sample(void *data, const struct wait *)
 		kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
 }
 
-static void *kubelet_open(const struct host *host, struct facts *, struct tuner_loop *)
+static void *kubelet_open(const struct host *host, struct facts *, struct sd_event *)
 {
 	struct kubelet *kubelet = must(calloc(1, sizeof(*kubelet)));
 
@@ -354,7 +354,7 @@ const struct tuner_ops kubelet_tuner = {
 	.tables = &kubelet_tables,
 	.open = kubelet_open,
 	.configure = kubelet_configure,
-	.jobs[JOB_SAMPLE] = {kubelet_sample_request, kubelet_sample, kubelet_sample_adopt, NULL},
+	.tasks[TASK_SAMPLE] = {kubelet_sample_request, kubelet_sample, kubelet_sample_adopt, NULL},
 	.decide = kubelet_decide,
 	.document = kubelet_document,
 	.close = tuner_free,

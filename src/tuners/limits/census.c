@@ -3,7 +3,7 @@
  * Counts what processes and open files use, and names the fullest. The parts, in order: the BPF
  * programs that list both; what a record adds to a row; the tally, which adds up by user, cgroup or
  * namespace and names the fullest; the connections of netfilter, by namespace and, from a sample,
- * by source. It runs on a worker, and knows no names of pods.
+ * by source. It runs in a task, and knows no names of pods.
  */
 #include "tuners/limits/census.h"
 
@@ -56,17 +56,13 @@ static int keep_link(struct bpf_program *program, int map, int *fd)
 	return *fd < 0 ? -errno : 0;
 }
 
-void census_load(void *request, const struct wait *)
+int census_load(const struct host *, void **programs, char[static TUNER_WHY_MAX])
 {
-	struct census_bpf_object *object;
-	struct census *census = request;
-	int r = 0;
+	struct census_bpf_object *object = census_bpf_object__open_and_load();
+	struct census *census = must(malloc(sizeof(*census)));
+	int r = object ? 0 : -errno;
 
-	census->why[0] = '\0';
-	bpf_quiet_libbpf();
-	object = census_bpf_object__open_and_load();
-	if (!object)
-		r = -errno;
+	*census = NO_CENSUS;
 	if (r == 0)
 		r = keep_link(object->progs.census, -1, &census->passes[OF_PROCESSES]);
 	if (r == 0)
@@ -76,9 +72,11 @@ void census_load(void *request, const struct wait *)
 	if (r == 0)
 		r = keep_link(object->progs.list_connections, bpf_map__fd(object->maps.slices),
 			&census->connections);
-	if (r < 0)
-		bpf_explain_failure(r, census->why, sizeof(census->why));
 	census_bpf_object__destroy(object);
+	*programs = census;
+	if (r < 0)
+		census_unload(steal(*programs));
+	return r;
 }
 
 void census_close(struct census *census)
@@ -86,6 +84,12 @@ void census_close(struct census *census)
 	cleanup_close(&census->passes[OF_PROCESSES]);
 	cleanup_close(&census->passes[OF_FILES]);
 	cleanup_close(&census->connections);
+}
+
+void census_unload(void *programs)
+{
+	census_close(programs);
+	free(programs);
 }
 
 int census_each(int link, size_t size, census_visit *visit, void *userdata)
@@ -458,7 +462,7 @@ static bool is_local(const struct limit_use *use)
 				      : bind(fd, (struct sockaddr *)&v6, sizeof(v6)) == 0;
 }
 
-/* The loop replaces an address by the workload that has it: the worker does not know the names. */
+/* The loop replaces an address by the workload that has it: a task does not know the names. */
 int limits_conntrack_users(const struct limit_source *source, struct limit_reading *reading)
 {
 	struct sampled sampled = {0};

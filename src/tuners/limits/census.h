@@ -44,8 +44,10 @@ struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low);
 void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
 	struct limit_reading *reading);
 
-/* Loads the programs: a job with a struct census. */
-void census_load(void *request, const struct wait *wait);
+/* Members of struct bpf_ops: programs is an allocated struct census. */
+int census_load(const struct host *host, void **programs, char why[static TUNER_WHY_MAX]);
+void census_unload(void *programs);
+
 void census_close(struct census *census);
 
 /* Reads all records of an iterator. Returns 0 or -errno. */

@@ -173,11 +173,11 @@ static void add_lacks(const struct limits *limits, struct proposal *proposal)
 	const char *separator = ": not watched: ";
 	char *why = proposal->why, one[TUNER_WHY_MAX];
 
-	proposal_lacks(proposal, limits->census.why);
+	proposal_lacks(proposal, limits->census_why);
 	if (limits->pass_error < 0)
 		snprintf(why, TUNER_WHY_MAX, "BPF: an iterator: %s: the next sample tries again",
 			strerror(-limits->pass_error));
-	for (size_t i = 0; i < limits->n && limits->census.why[0]; i++)
+	for (size_t i = 0; i < limits->n && limits->census_why[0]; i++)
 		if (limits_needs_bpf(&limits_rows[i])) {
 			text_append(why, TUNER_WHY_MAX, "%s%s", separator, limits_rows[i].name);
 			separator = ", ";

@@ -59,10 +59,10 @@ enum limits_filesystem {
 /* How a row is read. A row without a file, read and sample has the use of its fullest user. */
 struct limit_reader {
 	limit_read *read;   /* every second; never blocks */
-	limit_read *sample; /* on the worker */
+	limit_read *sample; /* in a task */
 	enum census_count count;
 	enum census_count_file count_file;
-	limit_read *add_users; /* on the worker, when more than half is used: adds users */
+	limit_read *add_users; /* in a task, when more than half is used: adds users */
 	bool in_namespaces;    /* see limits_sample_namespaces() */
 	bool counts_hits;      /* it sets hits; otherwise they are the seconds at the maximum */
 	unsigned begins;       /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
@@ -92,12 +92,11 @@ struct limit_seen {
 	bool from_sample, from_pass[PASSES]; /* in a sample: which of them it has */
 };
 
-#define NO_CENSUS (struct census){{-1, -1}, -1, ""}
+#define NO_CENSUS (struct census){{-1, -1}, -1}
 
 /* The programs of the passes. */
 struct census {
 	int passes[PASSES], connections; /* links of iterators, or -1 */
-	char why[TUNER_WHY_MAX];         /* why they are not loaded, or empty */
 };
 
 struct limits {
@@ -106,6 +105,7 @@ struct limits {
 	struct limit_seen *rows; /* in the order of limits_rows */
 	size_t n;
 	struct census census;
+	char census_why[TUNER_WHY_MAX];              /* why it is not loaded, or empty */
 	uint64_t next_sample_us, next_namespaces_us; /* CLOCK_MONOTONIC of parts of a sample */
 	struct limits_pass {
 		uint64_t next_us, at_us; /* CLOCK_MONOTONIC: the next one and the last one */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the limits whose numbers the kernel or a file shows. The parts, in order: numbers in files,
- * by a row's used, max and hits; the other limits that never block; the limits that a worker
+ * by a row's used, max and hits; the other limits that never block; the limits that a task
  * samples, because reading them may block: file systems, databases of etcd, bridges, addresses of
  * pods, allowances of network interfaces. Nothing here counts processes or open files: census.c
  * does.

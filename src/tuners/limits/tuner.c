@@ -36,7 +36,7 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void *limits_open(const struct host *host, struct facts *facts, struct tuner_loop *)
+static void *limits_open(const struct host *host, struct facts *facts, struct sd_event *)
 {
 	struct limits *limits = must(calloc(1, sizeof(*limits)));
 
@@ -106,7 +106,7 @@ static void limits_close(void *self, void *data)
 		free(memory->rows);
 }
 
-/* ---- jobs: a sample consists of the parts that are due ---- */
+/* ---- tasks: a sample consists of the parts that are due ---- */
 
 #define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
 #define BUSY_EVERY_US   (5 * USEC_PER_SEC) /* passes for a row that is more than half used */
@@ -129,30 +129,18 @@ static uint64_t cpu_us(void)
 	return us_of(ts);
 }
 
-static void *load_request(void *self, const void *, bool)
+static void adopt_census(void *self, void *programs, const char *why)
 {
 	struct limits *limits = self;
-	struct census *census;
 
-	if (limits->census.connections >= 0 || limits->census.why[0])
-		return NULL;
-	census = must(malloc(sizeof(*census)));
-	*census = NO_CENSUS;
-	strcpy(census->why, "no thread to load BPF programs");
-	return census;
+	copy_text(limits->census_why, TUNER_WHY_MAX, why);
+	if (programs)
+		limits->census = *(struct census *)programs;
+	free(programs);
 }
 
-static void load_adopt(void *self, void *request)
-{
-	struct census *census = request;
-	struct limits *limits = self;
-
-	if (limits)
-		limits->census = *census;
-	else
-		census_close(census);
-	free(census);
-}
+static const struct bpf_ops census_bpf = {
+	.load = census_load, .adopt = adopt_census, .unload = census_unload};
 
 /* ---- samples ---- */
 
@@ -225,7 +213,7 @@ static void *sample_request(void *self, const void *memory, bool now)
 		.due_rows = due_rows,
 		.census = {{duplicate(limits->census.passes[OF_PROCESSES], due[OF_PROCESSES]),
 				   duplicate(limits->census.passes[OF_FILES], due[OF_FILES])},
-			duplicate(limits->census.connections, due[OF_FILES]), ""},
+			duplicate(limits->census.connections, due[OF_FILES])},
 		.n = limits->n,
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
@@ -458,8 +446,8 @@ const struct tuner_ops limits_tuner = {
 	.tables = &limits_tables,
 	.open = limits_open,
 	.sense = limits_sense,
-	.jobs[JOB_LOAD] = {load_request, census_load, load_adopt, NULL},
-	.jobs[JOB_SAMPLE] = {sample_request, sample_run, sample_adopt, NULL},
+	.bpf = &census_bpf,
+	.tasks[TASK_SAMPLE] = {sample_request, sample_run, sample_adopt, NULL},
 	.memory_size = sizeof(struct limits_memory),
 	.decide = limits_decide,
 	.close = limits_close,

@@ -271,6 +271,30 @@ static void add_overflow(struct condition_reading *condition, const struct famil
 		address, last->device, last->netns, owner);
 }
 
+/*
+ * Without BPF nothing wakes the agent, so it polls more often as a table fills, and at least twice
+ * per second: 1,000 new entries per second would fill an empty table of 1024 between two ticks.
+ */
+static uint64_t next_poll_us(const struct neighbor *neighbor, uint64_t now)
+{
+	uint64_t delay = 500 * USEC_PER_MSEC;
+
+	if (neighbor->bpf)
+		return neighbor->users.counted_at_us == 0 ? now + NEIGHBOR_START_US : 0;
+	if (!neighbor->config.grow)
+		return 0;
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
+		uint64_t used = neighbor->tables[family].collectable;
+		uint64_t max = neighbor_table_max(&neighbor->tables[family]);
+
+		if (max > 0 && used * 4 >= max)
+			return now + 20 * USEC_PER_MSEC;
+		if (max > 0 && used * 10 >= max)
+			delay = 100 * USEC_PER_MSEC;
+	}
+	return now + delay;
+}
+
 void neighbor_decide(
 	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
@@ -284,6 +308,7 @@ void neighbor_decide(
 	};
 	bool unknown = false;
 
+	proposal->poll_us = next_poll_us(neighbor, input->now_us);
 	proposal_lacks(proposal, neighbor->bpf_why);
 	if (input->mode == MODE_ENFORCE)
 		proposal_lacks(proposal, neighbor->write_why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* sense.c reads the tables, decide.c decides, tuner.c has the rows and the ops. */
+/* sense.c reads the tables and has the BPF programs, decide.c decides, tuner.c has rows and ops. */
 
 #include "workload/facts.h"
 #include "workload/netns.h"
@@ -83,12 +83,10 @@ struct neighbor {
 	uint64_t memory_bytes;                                /* of the node */
 	size_t stats_max;                /* size bound of a statistics file, a line per CPU */
 	bool once;                       /* a command, which polls once */
-	struct tuner_loop *loop;         /* NULL: a command */
-	struct sd_event_source *timer;   /* of the next poll, when sooner than the tick */
 	struct neighbor_bpf_object *bpf; /* NULL: not loaded; then ring and users are unused */
 	struct ring_buffer *ring;        /* of wake-ups */
 	struct neighbor_users users;
-	bool woken;                    /* since the last poll */
+	uint64_t woken_us;             /* now of the last poll that a wake-up asked for */
 	char bpf_why[TUNER_WHY_MAX];   /* why BPF does not run; may be empty */
 	char write_why[TUNER_WHY_MAX]; /* why thresholds cannot be written; may be empty */
 };
@@ -122,11 +120,13 @@ void neighbor_threshold_name(
 	const struct neighbor_family_row *row, int i, char name[static SETTING_NAME_MAX]);
 
 /* Members of struct tuner_ops. */
-void *neighbor_open(const struct host *host, struct facts *facts, struct tuner_loop *loop);
+void *neighbor_open(const struct host *host, struct facts *facts, struct sd_event *event);
 void neighbor_sense(void *self, uint64_t now_us);
 void neighbor_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
+void neighbor_arm(void *self, const void *memory);
 void neighbor_close(void *self, void *memory);
+extern const struct bpf_ops neighbor_bpf;
 
 /* gc_thresh3 as a number; 0 when it could not be read. */
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table);

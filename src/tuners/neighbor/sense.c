@@ -4,7 +4,6 @@
 #include "kernel/bpf.h"
 
 #include <sys/socket.h>
-#include <systemd/sd-event.h>
 
 #include <bpf/bpf.h>
 
@@ -25,38 +24,7 @@ void neighbor_threshold_name(
 	snprintf(name, SETTING_NAME_MAX, "net.%s.neigh.default.gc_thresh%d", row->name, i + 1);
 }
 
-/*
- * Without BPF nothing wakes the agent, so it polls more often as a table fills, and at least twice
- * per second: 1,000 new entries per second would fill an empty table of 1024 between two ticks.
- */
-static uint64_t next_poll_us(const struct neighbor *neighbor)
-{
-	uint64_t delay = neighbor->config.grow ? 500 * USEC_PER_MSEC : UINT64_MAX;
-
-	if (neighbor->bpf)
-		return neighbor->users.counted_at_us == 0 ? NEIGHBOR_START_US : UINT64_MAX;
-	for (int family = 0; neighbor->config.grow && family < NEIGHBOR_FAMILIES; family++) {
-		uint64_t used = neighbor->tables[family].collectable;
-		uint64_t max = neighbor_table_max(&neighbor->tables[family]);
-
-		if (max > 0 && used * 4 >= max)
-			return 20 * USEC_PER_MSEC;
-		if (max > 0 && used * 10 >= max)
-			delay = 100 * USEC_PER_MSEC;
-	}
-	return delay;
-}
-
-/* The poll sets the next time. */
-static int on_timer(sd_event_source *, uint64_t, void *userdata)
-{
-	struct neighbor *neighbor = userdata;
-
-	neighbor->loop->poll(neighbor->loop);
-	return 0;
-}
-
-void *neighbor_open(const struct host *host, struct facts *facts, struct tuner_loop *loop)
+void *neighbor_open(const struct host *host, struct facts *facts, struct sd_event *event)
 {
 	static const char path[] = "/proc/sys/net/ipv4/neigh/default/gc_thresh1";
 	struct neighbor *neighbor = must(calloc(1, sizeof(*neighbor)));
@@ -65,8 +33,7 @@ void *neighbor_open(const struct host *host, struct facts *facts, struct tuner_l
 
 	neighbor->host = host;
 	neighbor->names = &facts->names;
-	neighbor->once = !loop;
-	neighbor->loop = loop;
+	neighbor->once = !event;
 	neighbor->memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	neighbor->stats_max = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
@@ -79,9 +46,6 @@ void *neighbor_open(const struct host *host, struct facts *facts, struct tuner_l
 		snprintf(neighbor->write_why, TUNER_WHY_MAX,
 			"RTM_SETNEIGHTBL: %s, %s: %s: give CAP_NET_ADMIN or a writable /proc/sys",
 			strerror(EPERM), path, strerror(-writable));
-	if (loop && sd_event_add_time(loop->event, &neighbor->timer, CLOCK_MONOTONIC, UINT64_MAX,
-			    USEC_PER_MSEC, on_timer, neighbor) >= 0)
-		(void)sd_event_source_set_enabled(neighbor->timer, SD_EVENT_ON);
 	return neighbor;
 }
 
@@ -89,17 +53,87 @@ void neighbor_close(void *self, void *)
 {
 	struct neighbor *neighbor = self;
 
-	if (neighbor->loop) {
-		neighbor->loop->urgent = sd_event_source_disable_unref(neighbor->loop->urgent);
-		neighbor->loop->arm = NULL;
-	}
-	sd_event_source_disable_unref(neighbor->timer);
 	free(neighbor->users.owners);
 	free(neighbor->users.rows);
 	ring_buffer__free(neighbor->ring);
 	neighbor_bpf_object__destroy(neighbor->bpf);
 	free(neighbor);
 }
+
+/* ---- BPF programs ---- */
+
+static int load_programs(const struct host *, void **programs, char[static TUNER_WHY_MAX])
+{
+	struct neighbor_bpf_object *bpf = neighbor_bpf_object__open_and_load();
+	int r = bpf ? neighbor_bpf_object__attach(bpf) : -errno;
+
+	if (r < 0)
+		neighbor_bpf_object__destroy(bpf);
+	else
+		*programs = bpf;
+	return r;
+}
+
+static void unload_programs(void *programs)
+{
+	neighbor_bpf_object__destroy(programs);
+}
+
+static int ignore_record(void *, void *, size_t)
+{
+	return 0;
+}
+
+static void adopt_programs(void *self, void *programs, const char *why)
+{
+	struct neighbor_bpf_object *bpf = programs;
+	struct neighbor *neighbor = self;
+
+	copy_text(neighbor->bpf_why, TUNER_WHY_MAX, why);
+	if (!bpf)
+		return;
+	neighbor->ring =
+		ring_buffer__new(bpf_map__fd(bpf->maps.wakeups), ignore_record, NULL, NULL);
+	if (!neighbor->ring) {
+		bpf_explain_failure(-errno, neighbor->bpf_why, TUNER_WHY_MAX);
+		unload_programs(bpf);
+		return;
+	}
+	neighbor->bpf = neighbor->users.object = bpf;
+	neighbor->users.owners = netns_owners_open(
+		neighbor->host, neighbor->names, bpf_link__fd(bpf->links.list_owners));
+}
+
+static int wakeup_fd(const void *self)
+{
+	const struct neighbor *neighbor = self;
+
+	return neighbor->ring ? ring_buffer__epoll_fd(neighbor->ring) : -1;
+}
+
+const struct bpf_ops neighbor_bpf = {
+	.load = load_programs,
+	.adopt = adopt_programs,
+	.unload = unload_programs,
+	.wakeup_fd = wakeup_fd,
+};
+
+void neighbor_arm(void *self, const void *data)
+{
+	const struct neighbor_memory *memory = data;
+	struct neighbor *neighbor = self;
+
+	for (int family = 0; neighbor->bpf && family < NEIGHBOR_FAMILIES; family++) {
+		struct neighbor_record *record = &neighbor->bpf->bss->records[family];
+
+		record->wake_at = memory->families[family].wake_at;
+		/* One wake-up per refused entry would be too many. While the kernel refuses
+		 * entries, the tick is enough. */
+		record->wake_refused = !memory->families[family].refusing;
+	}
+}
+
+/* ---- users, whom BPF counts ---- */
 
 /* Counting costs one system call per 256 namespaces. */
 #define COUNT_EVERY_US (2 * USEC_PER_SEC)
@@ -264,10 +298,11 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 	struct neighbor_users *users = &neighbor->users;
 	bool sampled = sample(neighbor->bpf);
 
-	/* After a wake-up growth is urgent; the list of users is not. */
-	if (!neighbor->woken)
+	/* The records are empty. After a wake-up growth is urgent, but not the list of users. */
+	if (ring_buffer__consume(neighbor->ring) > 0)
+		neighbor->woken_us = now;
+	if (neighbor->woken_us != now)
 		update_users(users, now);
-	neighbor->woken = false;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		const struct neighbor_record *record = &neighbor->bpf->bss->records[family];
 		struct neighbor_table_seen *table = &neighbor->tables[family];
@@ -358,10 +393,4 @@ void neighbor_sense(void *self, uint64_t now)
 	}
 	if (neighbor->bpf)
 		sense_bpf(neighbor, now);
-	if (neighbor->timer) {
-		uint64_t delay = next_poll_us(neighbor);
-
-		(void)sd_event_source_set_time(
-			neighbor->timer, delay < UINT64_MAX ? now + delay : UINT64_MAX);
-	}
 }

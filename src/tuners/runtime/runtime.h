@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Internals of this tuner. A sample is plain data: a worker updates a copy, and the loop adopts the
+ * Internals of this tuner. A sample is plain data: a task updates a copy, and the loop adopts the
  * copy.
  */
 
@@ -50,10 +50,10 @@ struct runtime_recorded {
 	size_t n;
 };
 
-/* A copy of it, with a copy of the sample, is the request to the worker. */
+/* A copy of it, with a copy of the sample, is the request of the task. */
 struct runtime_tuner {
 	const struct host *host; /* constant */
-	struct facts *facts;     /* of the loop: not for the worker */
+	struct facts *facts;     /* of the loop: not for a task */
 	bool once; /* a command without an agent: a silent runtime is not given time */
 	struct runtime_config config;
 	struct runtime_sample sample;

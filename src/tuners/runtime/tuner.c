@@ -205,14 +205,14 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 	}
 }
 
-static void *runtime_open(const struct host *host, struct facts *facts, struct tuner_loop *loop)
+static void *runtime_open(const struct host *host, struct facts *facts, struct sd_event *event)
 {
 	struct runtime_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 
 	tuner->host = host;
 	tuner->facts = facts;
-	tuner->once = !loop;
-	tuner->event = loop ? loop->event : NULL;
+	tuner->once = !event;
+	tuner->event = event;
 	return tuner;
 }
 
@@ -407,7 +407,7 @@ const struct tuner_ops runtime_tuner = {
 	.validate = runtime_validate,
 	.open = runtime_open,
 	.configure = runtime_configure,
-	.jobs[JOB_SAMPLE] = {runtime_sample_request, runtime_sample, runtime_sample_adopt, NULL},
+	.tasks[TASK_SAMPLE] = {runtime_sample_request, runtime_sample, runtime_sample_adopt, NULL},
 	.memory_size = sizeof(struct runtime_memory),
 	.decide = runtime_decide,
 	.document = runtime_document,

@@ -95,7 +95,7 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void *storage_open(const struct host *host, struct facts *facts, struct tuner_loop *)
+static void *storage_open(const struct host *host, struct facts *facts, struct sd_event *)
 {
 	struct storage *storage = must(calloc(1, sizeof(*storage)));
 	char why[TUNER_WHY_MAX];
@@ -137,12 +137,7 @@ static void storage_configure(void *self, const struct config *config)
 	pass_processes(storage);
 }
 
-/* ---- the job that loads the BPF programs. The skeleton is closed: only descriptors stay ---- */
-
-struct load {
-	struct storage_bpf *bpf;
-	char why[TUNER_WHY_MAX];
-};
+/* ---- the BPF programs. The skeleton is closed: only descriptors stay ---- */
 
 DEFINE_CLEANUP(struct storage_bpf_object, storage_bpf_object__destroy)
 
@@ -203,7 +198,7 @@ static int attach_programs(
 	return r;
 }
 
-static int load_programs(struct storage_bpf *bpf)
+static int load_object(struct storage_bpf *bpf)
 {
 	_cleanup_(cleanup_storage_bpf_object__destroy) struct storage_bpf_object *object = NULL;
 	struct bpf_program *programs[PROGRAMS];
@@ -227,9 +222,10 @@ static int load_programs(struct storage_bpf *bpf)
 	return r;
 }
 
-/* May be NULL. */
-static void close_bpf(struct storage_bpf *bpf)
+static void unload_programs(void *programs)
 {
+	struct storage_bpf *bpf = programs;
+
 	if (!bpf)
 		return;
 	for (int i = 0; i < PROGRAMS; i++)
@@ -241,50 +237,31 @@ static void close_bpf(struct storage_bpf *bpf)
 	free(bpf);
 }
 
-static void *load_request(void *self, const void *, bool)
-{
-	struct storage *storage = self;
-	struct load *load;
-
-	if (storage->bpf || storage->why[0])
-		return NULL;
-	load = must(calloc(1, sizeof(*load)));
-	strcpy(load->why, "no thread to load BPF programs");
-	return load;
-}
-
-static void load_run(void *request, const struct wait *)
+static int load_programs(const struct host *, void **programs, char[static TUNER_WHY_MAX])
 {
 	struct storage_bpf *bpf = must(malloc(sizeof(*bpf)));
-	struct load *job = request;
 	int r;
 
-	job->why[0] = '\0';
 	*bpf = (struct storage_bpf){.ios = -1, .syncs = -1, .control = MAP_FAILED};
 	memset(bpf->links, 0xff, sizeof(bpf->links));
-	bpf_quiet_libbpf();
-	r = load_programs(bpf);
-	if (r == 0) {
-		job->bpf = bpf;
-		return;
-	}
-	bpf_explain_failure(r, job->why, sizeof(job->why));
-	close_bpf(bpf);
+	r = load_object(bpf);
+	if (r < 0)
+		unload_programs(steal(bpf));
+	*programs = bpf;
+	return r;
 }
 
-static void load_adopt(void *self, void *request)
+static void adopt_programs(void *self, void *programs, const char *why)
 {
 	struct storage *storage = self;
-	struct load *load = request;
 
-	if (storage) {
-		storage->bpf = steal(load->bpf);
-		set_text(storage->why, load->why);
-		pass_processes(storage);
-	}
-	close_bpf(load->bpf);
-	free(load);
+	storage->bpf = programs;
+	set_text(storage->why, why);
+	pass_processes(storage);
 }
+
+static const struct bpf_ops storage_programs = {
+	.load = load_programs, .adopt = adopt_programs, .unload = unload_programs};
 
 /* ---- the ops ---- */
 
@@ -293,7 +270,7 @@ static void storage_close(void *self, void *)
 	struct storage *storage = self;
 
 	storage->facts->disks.n_synced = storage->facts->disks.n_databases = 0;
-	close_bpf(storage->bpf);
+	unload_programs(storage->bpf);
 	if (storage->io_groups != storage->sync_groups)
 		cgroups_close(storage->io_groups);
 	cgroups_close(storage->sync_groups);
@@ -322,7 +299,7 @@ const struct tuner_ops storage_tuner = {
 	.open = storage_open,
 	.configure = storage_configure,
 	.sense = storage_sense,
-	.jobs[JOB_LOAD] = {load_request, load_run, load_adopt, NULL},
+	.bpf = &storage_programs,
 	.decide = storage_decide,
 	.document = storage_document,
 	.metrics = storage_metrics,

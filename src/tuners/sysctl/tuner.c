@@ -31,7 +31,7 @@ static const struct capability_row capabilities[] = {
 	{0},
 };
 
-static void *sysctl_open(const struct host *host, struct facts *, struct tuner_loop *)
+static void *sysctl_open(const struct host *host, struct facts *, struct sd_event *)
 {
 	/* Every kernel has it, and root can write it unless /proc/sys is mounted read-only. */
 	static const char probe[] = "/proc/sys/vm/max_map_count";

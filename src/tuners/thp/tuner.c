@@ -130,7 +130,7 @@ static void parse_boot_line(const char *line, struct thp *thp)
 		}
 }
 
-static void *thp_open(const struct host *host, struct facts *, struct tuner_loop *)
+static void *thp_open(const struct host *host, struct facts *, struct sd_event *)
 {
 	_cleanup_free_ char *line = NULL;
 	struct thp *thp = must(calloc(1, sizeof(*thp)));
