@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "runtime/images.h"
+#include "runtime/registry.h"
 
 #include <sys/mman.h>
 #include <sys/statvfs.h>

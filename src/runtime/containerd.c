@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/toml.h"
 #include "runtime/cri.h"
-#include "runtime/mirror_ask.h"
 
 #include <ctype.h>
 #include <fnmatch.h>

@@ -369,7 +369,7 @@ static bool is_from_elsewhere(int r, const struct image_server *server)
 	return !image_server_was_asked(server) && (r == -ENOENT || r == -EACCES || r == -EPROTO);
 }
 
-static int load(struct image_session *session, const struct host *host,
+static int load_image(struct image_session *session, const struct host *host,
 	const struct archive_image *image, const char *reference, const struct image_server *server)
 {
 	char other[REFERENCE_MAX], digest[REFERENCE_MAX];
@@ -408,7 +408,7 @@ int containerd_load(const struct image_runtime *runtime, const struct host *host
 	int r;
 
 	hash_bytes(image->name, strlen(image->name), session.hash);
-	r = load(&session, host, image, reference, server);
+	r = load_image(&session, host, image, reference, server);
 	images_remove_file(host);
 	tidy(&session, r < 0);
 	return r;

@@ -10,7 +10,6 @@
 #include "base/json.h"
 #include "runtime/driver.h"
 #include "runtime/http_client.h"
-#include "runtime/mirror_ask.h"
 #include "runtime/systemd.h"
 #include "workload/process.h"
 

@@ -24,8 +24,8 @@
 #include "base/child.h"
 #include "runtime/docker.h"
 #include "runtime/images.h"
-#include "runtime/mirror_file.h"
 #include "runtime/pulls.h"
+#include "runtime/registry.h"
 
 #define RUNTIME_MAX            8 /* on one node */
 #define RUNTIME_WHY_MAX        CHILD_WHY_MAX

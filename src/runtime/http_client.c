@@ -71,7 +71,7 @@ static const int errors[CURL_LAST] = {
 };
 
 /* error: why we end the request; 0: libcurl ended it with code. */
-static void finish(struct http_get *get, CURLM *multi, CURLcode code, int error)
+static void end_request(struct http_get *get, CURLM *multi, CURLcode code, int error)
 {
 	const char *why = "";
 	const char *type = NULL;
@@ -204,7 +204,7 @@ void http_get_all(struct http_get *gets, size_t n, const struct wait *wait)
 		get->started_us = now_us();
 		get->easy = must(curl_easy_init());
 		if (!set_up(get) || curl_multi_add_handle(multi, get->easy) != CURLM_OK)
-			finish(get, multi, CURLE_OK, -EINVAL);
+			end_request(get, multi, CURLE_OK, -EINVAL);
 	}
 	while (r == 0 && running > 0) {
 		uint64_t now = now_us(), left_ms;
@@ -216,7 +216,7 @@ void http_get_all(struct http_get *gets, size_t n, const struct wait *wait)
 			struct http_get *get;
 
 			curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &get);
-			finish(get, multi, message->data.result, 0);
+			end_request(get, multi, message->data.result, 0);
 		}
 		if (r < 0 || running == 0)
 			break;
@@ -233,7 +233,7 @@ void http_get_all(struct http_get *gets, size_t n, const struct wait *wait)
 	}
 	for (size_t i = 0; i < n; i++)
 		if (gets[i].easy)
-			finish(&gets[i], multi, CURLE_OK, r < 0 ? r : -EPROTO);
+			end_request(&gets[i], multi, CURLE_OK, r < 0 ? r : -EPROTO);
 	curl_multi_cleanup(multi);
 	/* A bundle of certificates used 4 MB. */
 	if (over_tls)

@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A registry on 127.0.0.1 for the load of one archive. Why a registry: a pull is the one call with
+ * which every runtime checks digests, skips layers that it has, unpacks, and stops when it is
+ * cancelled. containerd 1.6 has no service for imports (its clients write content and snapshots
+ * themselves), and docker load takes one format only and reads layers again that Docker has.
+ *
+ * It answers only requests that have the secret name of the repository, and reads only the archive.
+ */
 #include "runtime/archive.h"
 
 #include <netinet/in.h>
@@ -22,7 +31,7 @@ struct image_server {
 };
 
 /* A blob that is being sent. */
-struct transfer {
+struct sent_blob {
 	const struct archive_blob *blob;
 	_Atomic uint64_t *sent;
 	uint64_t from;
@@ -32,29 +41,29 @@ struct transfer {
 
 static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
 {
-	const struct transfer *transfer = userdata;
-	const struct archive_blob *blob = transfer->blob;
+	const struct sent_blob *sending = userdata;
+	const struct archive_blob *blob = sending->blob;
 	ssize_t n;
 
-	at += transfer->from;
+	at += sending->from;
 	n = (ssize_t)MIN(blob->size - at, size);
-	if (transfer->text)
-		memcpy(data, transfer->text + at, (size_t)n);
+	if (sending->text)
+		memcpy(data, sending->text + at, (size_t)n);
 	else
-		n = pread(transfer->fd, data, (size_t)n, (off_t)(blob->offset + at));
+		n = pread(sending->fd, data, (size_t)n, (off_t)(blob->offset + at));
 	if (n <= 0)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
-	*transfer->sent += (uint64_t)n;
+	*sending->sent += (uint64_t)n;
 	return n;
 }
 
-static void transfer_free(void *userdata)
+static void free_sent_blob(void *userdata)
 {
-	struct transfer *transfer = userdata;
+	struct sent_blob *sending = userdata;
 
-	cleanup_close(&transfer->fd);
-	free(transfer->text);
-	free(transfer);
+	cleanup_close(&sending->fd);
+	free(sending->text);
+	free(sending);
 }
 
 static enum MHD_Result answer(
@@ -81,7 +90,7 @@ static enum MHD_Result answer_blob(
 	const char *wanted = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Range");
 	int end = 0, fd = blob->made ? -1 : archive_blob_open(server->archive, blob);
 	struct MHD_Response *response;
-	struct transfer *transfer;
+	struct sent_blob *sending;
 	char range[80], number[24];
 	uint64_t from = 0;
 
@@ -91,14 +100,14 @@ static enum MHD_Result answer_blob(
 	if (!wanted || sscanf(wanted, "bytes=%23[0-9]-%n", number, &end) != 1 || end == 0 ||
 		wanted[end] || parse_count(number, &from) < 0 || from >= blob->size)
 		from = 0;
-	transfer = must(malloc(sizeof(*transfer)));
-	*transfer = (struct transfer){.blob = blob,
+	sending = must(malloc(sizeof(*sending)));
+	*sending = (struct sent_blob){.blob = blob,
 		.sent = server->sent,
 		.from = from,
 		.text = blob->made ? archive_manifest_text(server->archive, blob) : NULL,
 		.fd = fd};
 	response = must(MHD_create_response_from_callback(
-		blob->size - from, PIECE, read_blob, transfer, transfer_free));
+		blob->size - from, PIECE, read_blob, sending, free_sent_blob));
 	MHD_add_response_header(response, "Content-Type", blob->media_type);
 	MHD_add_response_header(response, "Docker-Content-Digest", blob->digest);
 	MHD_add_response_header(response, "Accept-Ranges", "bytes");

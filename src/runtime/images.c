@@ -3,7 +3,6 @@
 
 #include "runtime/driver.h"
 
-#include <regex.h>
 #include <sys/random.h>
 
 void images_remove_file(const struct host *host)
@@ -63,57 +62,4 @@ bool images_has_leftovers(const struct image_runtime *runtime, const struct wait
 		if (images_is_ours(images[i].name))
 			return true;
 	return runtime->driver->has_leftovers && runtime->driver->has_leftovers(runtime, wait);
-}
-
-/* ---- names ---- */
-
-#define DOMAIN    "([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\\[[0-9A-Fa-f:.]+])(:[0-9]+)?"
-#define COMPONENT "[a-z0-9]+((\\.|_|__|-+)[a-z0-9]+)*"
-#define WHOLE_NAME \
-	"^" DOMAIN "(/" COMPONENT ")+(:[A-Za-z0-9_][A-Za-z0-9_.-]*|@sha256:[0-9a-f]{64})$"
-#define TAG_MAX 128
-
-int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX])
-{
-	char copy[IMAGE_NAME_MAX], whole[IMAGE_NAME_MAX], *rest = copy, *slash, *tag, *digest;
-	const char *domain = "docker.io";
-	regex_t regex;
-	int n, r;
-
-	if (!set_text(copy, reference))
-		return -EINVAL;
-	slash = strchr(copy, '/');
-	n = slash ? (int)(slash - copy) : 0;
-	if (strcspn(copy, ".:") < (size_t)n || (n == 9 && starts_with(copy, "localhost"))) {
-		domain = copy;
-		rest = slash + 1;
-		*slash = '\0';
-	}
-	digest = strchr(rest, '@');
-	if (digest)
-		*digest++ = '\0';
-	tag = strrchr(rest, ':');
-	if (tag)
-		*tag++ = '\0';
-	if (streq(domain, "index.docker.io"))
-		domain = "docker.io";
-	/* A digest overrides the tag. */
-	n = snprintf(whole, sizeof(whole), "%s/%s%s%c%s", domain,
-		streq(domain, "docker.io") && !strchr(rest, '/') ? "library/" : "", rest,
-		digest ? '@' : ':',
-		digest ? digest
-		: tag  ? tag
-		       : "latest");
-	/* 64 hexadecimal digits are an image ID. */
-	if (n >= (int)sizeof(whole) || (tag && strlen(tag) > TAG_MAX) ||
-		(strlen(reference) == 64 && strspn(reference, "0123456789abcdef") == 64))
-		return -EINVAL;
-	if (regcomp(&regex, WHOLE_NAME, REG_EXTENDED | REG_NOSUB) != 0)
-		return -EINVAL;
-	r = regexec(&regex, whole, 0, NULL, 0);
-	regfree(&regex);
-	if (r != 0)
-		return -EINVAL;
-	copy_text(name, IMAGE_NAME_MAX, whole);
-	return 0;
 }

@@ -44,12 +44,6 @@ struct image_info {
 };
 
 /*
- * Expands "busybox" to docker.io/library/busybox:latest (distribution/reference, normalize.go). A
- * digest stays: docker.io/library/busybox@sha256:... Returns -EINVAL for an invalid reference.
- */
-int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX]);
-
-/*
  * Loads an image of an archive: serves it on 127.0.0.1 for the driver. done counts the bytes. 0, or
  * -errno with why; -EOPNOTSUPP: the runtime cannot load archives.
  */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Registries: their names, and the URLs, health and lists of their mirrors. */
+/* Names of registries and images; mirrors of registries: lists, health, questions, files. */
 
-#include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include <headroom/file.h>
 
-#include "base/wait.h"
+#include "base/text.h"
+#include "runtime/archive.h"
 
 #define REGISTRY_NAME_MAX 262 /* a DNS name (253, RFC 1035), "[", "]", ":65535" and the end */
 #define REGISTRY_URL_MAX  256
@@ -27,6 +26,12 @@ int registry_check_url(const char *url);
 
 /* Copies a checked URL without trailing slashes. False when it does not fit. */
 bool registry_copy_url(char *dst, size_t size, const char *url);
+
+/*
+ * Expands "busybox" to docker.io/library/busybox:latest (distribution/reference, normalize.go). A
+ * digest stays: docker.io/library/busybox@sha256:... Returns -EINVAL for an invalid reference.
+ */
+int image_normalize(const char *reference, char name[static IMAGE_NAME_MAX]);
 
 #define RUNTIME_MIRROR_MAX 32 /* configured in total */
 
@@ -53,9 +58,6 @@ bool registry_is_loopback(const char *url);
 
 /* Whether an address is in a network (CIDR) of a list. */
 bool registry_list_covers(const char *list, const char *address);
-
-/* Finds the certificates that the node trusts, below host_root. "": none. */
-void registry_find_ca(const char *host_root, char path[static PATH_MAX]);
 
 /*
  * Mirror health: GET URL/v2/ (OCI distribution specification, "determining support") every 10 s,
@@ -89,3 +91,81 @@ struct mirror {
  */
 void mirrors_check(
 	struct mirror *mirrors, size_t n, const char *host_root, const struct wait *wait);
+
+#define MIRROR_PATH_MAX 512
+
+/* A mirror, and what a runtime's file says about it. */
+struct mirror_access {
+	char url[REGISTRY_URL_MAX];
+	/* Full paths; "": none. */
+	char cas[4 * MIRROR_PATH_MAX + 1];     /* one a line */
+	char clients[4 * MIRROR_PATH_MAX + 1]; /* a certificate, a key, ..., one a line */
+	char headers[1024];                    /* one a line */
+	const char *networks;                  /* the list of networks in which it is; or NULL */
+	bool insecure;                         /* any certificate is good */
+	bool is_root;                          /* the URL is that of the API */
+	bool useless;                          /* it serves no pulls */
+	bool unsupported;                      /* too many certificates, CAs or headers */
+};
+
+struct mirror_question {
+	char image[IMAGE_NAME_MAX]; /* complete */
+	struct mirror_access mirror;
+	bool names_registry; /* ?ns=REGISTRY, as the runtime adds it */
+	int answer; /* 1: it has the image; 0: not (yet); -errno: it refuses, or does not answer */
+	char why[MIRROR_WHY_MAX]; /* of an error: the mirror and its answer */
+};
+
+/*
+ * Asks all questions at the same time, for 2 s at most. A peer announces a manifest before its
+ * layers, so a question by digest asks for the largest layer. After a 404 it asks once more.
+ */
+void mirrors_ask(struct mirror_question *questions, size_t n, const char *host_root,
+	const struct wait *wait);
+
+struct runtime_driver;
+
+/* How a runtime's mirror files look. Paths are below the host's root. */
+struct mirror_format {
+	const char *setting;        /* "mirrors.": a file's setting is this and its registry */
+	const char *directory;      /* unless the runtime's configuration names another */
+	const char *url_mark;       /* precedes each URL in the text */
+	enum activation activation; /* ACTIVATE_NONE: each pull reads the files */
+
+	/*
+	 * Finds the path of a registry's file, and the full path if it exists. -ENOENT: it does not
+	 * exist; -EEXIST: a file of others has the registry.
+	 */
+	int (*locate)(const struct host *host, const char *directory, const char *registry,
+		char path[static SETTING_PATH_MAX], char full[static PATH_MAX]);
+
+	/* Writes the tables for mirrors of a registry. False: the runtime cannot have them. */
+	bool (*write)(FILE *out, const char *version, const char *registry, const char *const *urls,
+		size_t n);
+};
+
+/* The file of one registry, as it is on disk. */
+struct mirror_file {
+	char registry[REGISTRY_NAME_MAX];    /* or REGISTRY_DEFAULT */
+	const struct runtime_driver *driver; /* of the runtime that reads it */
+	char path[SETTING_PATH_MAX];
+	bool exists; /* or a file of others has the registry */
+	bool ours;
+	char sum[HASH_TEXT_MAX];         /* of the text of our file */
+	char mirrors[SETTING_VALUE_MAX]; /* of our file */
+	int error;                       /* of reading it */
+};
+
+void mirror_file_read(const struct mirror_format *format, const struct host *host,
+	const char *directory, struct mirror_file *file);
+
+/*
+ * The text of a file, for the caller to free; its first line marks it as ours. urls are checked and
+ * in the wanted order; those on this node go first. NULL: the runtime cannot have these mirrors.
+ */
+char *mirror_file_make(const struct mirror_format *format, const char *version,
+	const char *registry, const char *const *urls, size_t n);
+
+/* The URLs in a text of ours, "none" without one; a long list is cut and ends in a checksum. */
+void mirror_file_list(
+	const struct mirror_format *format, const char *text, char list[static SETTING_VALUE_MAX]);

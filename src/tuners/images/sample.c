@@ -159,7 +159,7 @@ struct runtime_image *sampled_image(const struct images_sample *sample, const ch
  * but was chosen before, then that of k3s and the like, then the one that serves the kubelet
  * (without a kubelet: Docker), then any other. 0: not usable.
  */
-static int rank(const struct runtime *runtime, const struct images_tuner *request)
+static int rank_runtime(const struct runtime *runtime, const struct images_tuner *request)
 {
 	const struct images_sample *sample = &request->sample;
 	bool kubelet = sample->kubelet.presence != KUBELET_ABSENT;
@@ -213,7 +213,7 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 		for (size_t i = 0; i < n && r == -EOPNOTSUPP; i++) {
 			struct wait bounded = wait_at_most(wait, ANSWER_US);
 
-			if (rank(&found[i], request) != wanted)
+			if (rank_runtime(&found[i], request) != wanted)
 				continue;
 			host_path(request->host, found[i].socket, socket);
 			if (!streq(socket, runtime->socket))

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/images/images.h"
 
-#include "runtime/mirror_ask.h"
-
 /* Slow registries need hours, but a runtime that hangs must not block a transfer for ever. */
 #define TRANSFER_US (6 * 3600 * USEC_PER_SEC)
 
