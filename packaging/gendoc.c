@@ -117,13 +117,6 @@ static void put_profiles(FILE *out)
 	}
 }
 
-/* Prints the entries of one kind: paragraphs of a manual, or rows in Markdown. */
-struct listing {
-	FILE *out;
-	const char *kind;
-	bool markdown;
-};
-
 /* A cell in Markdown: an unescaped pipe would end it. */
 static void put_cell(FILE *out, const char *text)
 {
@@ -132,18 +125,18 @@ static void put_cell(FILE *out, const char *text)
 	fputs(" | ", out);
 }
 
-static void put_row(FILE *out, const struct explanation *entry)
+static void put_row(FILE *out, const struct help_entry *entry)
 {
 	fprintf(out, "| `%s` | ", entry->name);
-	if (entry->condition)
+	if (entry->kind == ENTRY_CONDITION)
 		put_cell(out, severity_names[entry->condition->severity]);
-	if (entry->labels) {
-		put_cell(out, entry->detail);
-		for (int i = 0; i < METRIC_LABELS_MAX && entry->labels[i]; i++)
-			fprintf(out, "%s%s", i > 0 ? ", " : "", entry->labels[i]);
+	if (entry->kind == ENTRY_METRIC) {
+		put_cell(out, entry_detail(entry));
+		for (int i = 0; i < METRIC_LABELS_MAX && entry->metric->labels[i]; i++)
+			fprintf(out, "%s%s", i > 0 ? ", " : "", entry->metric->labels[i]);
 		fputs(" | ", out);
 	}
-	if (!entry->condition)
+	if (entry->kind != ENTRY_CONDITION)
 		put_cell(out, entry->unit);
 	put_cell(out, entry->help);
 	if (entry->source)
@@ -151,42 +144,36 @@ static void put_row(FILE *out, const struct explanation *entry)
 	fputc('\n', out);
 }
 
-static void put_listed(const struct listing *listing, const struct explanation *entry)
+static void put_paragraph(FILE *out, const struct help_entry *entry)
 {
-	const enum reason *reason = entry->condition ? entry->condition->reasons : NULL;
 	const char *separator = " Reasons: ";
 	char text[OPTION_TEXT_MAX];
 
-	if (!streq(entry->kind, listing->kind))
-		return;
-	if (streq(entry->kind, "setting") && entry->detail) /* PROFILES lists it */
-		return;
-	if (listing->markdown) {
-		put_row(listing->out, entry);
-		return;
-	}
 	snprintf(text, sizeof(text), "%s", entry->help);
-	if (entry->condition) {
+	if (entry->kind == ENTRY_CONDITION) {
+		const enum reason *reason = entry->condition->reasons;
+
 		text_append(text, sizeof(text), " Severity: %s.",
 			severity_names[entry->condition->severity]);
-	}
-	for (; reason && *reason; reason++, separator = ", ")
-		text_append(text, sizeof(text), "%s%s", separator, reason_rows[*reason].slug);
-	if (entry->condition)
+		for (; reason && *reason; reason++, separator = ", ")
+			text_append(
+				text, sizeof(text), "%s%s", separator, reason_rows[*reason].slug);
 		text_append(text, sizeof(text), ".");
-	else if (entry->detail && streq(entry->kind, "reason"))
-		text_append(text, sizeof(text), " Then %s.", entry->detail);
-	put_tagged(listing->out, entry->name, text);
+	} else if (entry->kind == ENTRY_REASON && entry_detail(entry)) {
+		text_append(text, sizeof(text), " Then %s.", entry_detail(entry));
+	}
+	put_tagged(out, entry->name, text);
 }
 
-static void put_kind(FILE *out, const char *kind, bool markdown)
+/* Prints the entries of a kind: paragraphs of a manual, or rows in Markdown. */
+static void put_kind(FILE *out, enum entry_kind kind, bool markdown)
 {
-	struct listing listing = {.out = out, .kind = kind, .markdown = markdown};
 	size_t n;
-	_cleanup_free_ struct explanation *entries = all_entries(&n);
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
 
 	for (size_t i = 0; i < n; i++)
-		put_listed(&listing, &entries[i]);
+		if (entries[i].kind == kind)
+			(markdown ? put_row : put_paragraph)(out, &entries[i]);
 }
 
 /* Prints each capability once, with the reasons of all tuners that need it. */
@@ -268,35 +255,35 @@ static void put_options(FILE *out)
 static const struct {
 	const char *name;
 	void (*put)(FILE *out);
-	const char *kind; /* selects entries of this kind instead of put */
+	enum entry_kind kind; /* put NULL: the entries of this kind */
 	bool markdown;
 } placeholders[] = {
-	{"SAMPLE", put_sample, NULL, false},
-	{"CONFIG_KEYS", put_config_keys, NULL, false},
-	{"PROFILES", put_profiles, NULL, false},
-	{"CAPABILITIES", put_capabilities, NULL, false},
-	{"SYNOPSIS", put_synopsis, NULL, false},
-	{"COMMANDS", put_commands, NULL, false},
-	{"OPTIONS", put_options, NULL, false},
-	{"EXITS", put_exits, NULL, false},
-	{"COMMAND_WORDS", put_command_words, NULL, false},
-	{"OPTION_WORDS", put_option_words, NULL, false},
-	{"TUNER_WORDS", put_tuner_words, NULL, false},
-	{"TOP_WORDS", put_top_words, NULL, false},
-	{"INCIDENT_IDS", put_incident_ids, NULL, false},
-	{"NAMES", put_names, NULL, false},
-	{"ZSH_COMMANDS", put_zsh_commands, NULL, false},
-	{"ZSH_OPTIONS", put_zsh_options, NULL, false},
-	{"FISH_COMMANDS", put_fish_commands, NULL, false},
-	{"TUNERS", NULL, "tuner", false},
-	{"LIMITS", NULL, "limit", false},
-	{"SETTINGS", NULL, "setting", false},
-	{"CONDITIONS", NULL, "condition", false},
-	{"CHECKS", NULL, "check", false},
-	{"REASONS", NULL, "reason", false},
-	{"METRICS_TABLE", NULL, "metric", true},
-	{"CONDITIONS_TABLE", NULL, "condition", true},
-	{"LIMITS_TABLE", NULL, "limit", true},
+	{"SAMPLE", put_sample},
+	{"CONFIG_KEYS", put_config_keys},
+	{"PROFILES", put_profiles},
+	{"CAPABILITIES", put_capabilities},
+	{"SYNOPSIS", put_synopsis},
+	{"COMMANDS", put_commands},
+	{"OPTIONS", put_options},
+	{"EXITS", put_exits},
+	{"COMMAND_WORDS", put_command_words},
+	{"OPTION_WORDS", put_option_words},
+	{"TUNER_WORDS", put_tuner_words},
+	{"TOP_WORDS", put_top_words},
+	{"INCIDENT_IDS", put_incident_ids},
+	{"NAMES", put_names},
+	{"ZSH_COMMANDS", put_zsh_commands},
+	{"ZSH_OPTIONS", put_zsh_options},
+	{"FISH_COMMANDS", put_fish_commands},
+	{"TUNERS", NULL, ENTRY_TUNER},
+	{"LIMITS", NULL, ENTRY_LIMIT},
+	{"SETTINGS", NULL, ENTRY_SETTING},
+	{"CONDITIONS", NULL, ENTRY_CONDITION},
+	{"CHECKS", NULL, ENTRY_CHECK},
+	{"REASONS", NULL, ENTRY_REASON},
+	{"METRICS_TABLE", NULL, ENTRY_METRIC, true},
+	{"CONDITIONS_TABLE", NULL, ENTRY_CONDITION, true},
+	{"LIMITS_TABLE", NULL, ENTRY_LIMIT, true},
 };
 
 /* Returns false for an unknown name. */
@@ -311,10 +298,10 @@ static bool put_placeholder(FILE *out, const char *name, size_t len, char **valu
 		if (strlen(placeholders[i].name) != len ||
 			strncmp(placeholders[i].name, name, len) != 0)
 			continue;
-		if (placeholders[i].kind)
-			put_kind(out, placeholders[i].kind, placeholders[i].markdown);
-		else
+		if (placeholders[i].put)
 			placeholders[i].put(out);
+		else
+			put_kind(out, placeholders[i].kind, placeholders[i].markdown);
 		return true;
 	}
 	return false;

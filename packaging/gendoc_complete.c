@@ -39,10 +39,10 @@ void put_top_words(FILE *out)
 void put_names(FILE *out)
 {
 	size_t n;
-	_cleanup_free_ struct explanation *entries = all_entries(&n);
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
 
 	for (size_t i = 0; i < n; i++)
-		if (entry_is_literal(&entries[i]) && !strchr(entries[i].name, '\''))
+		if (entry_is_literal(&entries[i]) && !strpbrk(entries[i].name, "' "))
 			fprintf(out, "%s ", entries[i].name);
 }
 

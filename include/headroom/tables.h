@@ -20,6 +20,7 @@ struct number_in_file {
 };
 
 struct config_option;
+struct profile_row;
 struct host;
 struct limit_reader;
 
@@ -35,31 +36,82 @@ enum check_result {
 /* Reads the node for `headroom doctor`. message is empty at the call. */
 typedef enum check_result check_fn(const struct host *host, char message[static CHECK_MESSAGE_MAX]);
 
+/* What a name that `explain` knows is the name of. */
+enum entry_kind {
+	ENTRY_TUNER,
+	ENTRY_OPTION,
+	ENTRY_LIMIT,
+	ENTRY_SETTING,
+	ENTRY_PROFILE_SETTING, /* a sysctl of a profile; users see the kind "setting" */
+	ENTRY_CONDITION,
+	ENTRY_REASON,
+	ENTRY_METRIC,
+	ENTRY_CHECK,
+	ENTRY_PROFILE,
+	ENTRY_KUBELET_OPTION,
+	ENTRY_BUDGET,
+	ENTRY_ADVICE,
+	/* Words that status prints. */
+	ENTRY_MODE,
+	ENTRY_TUNER_STATE,
+	ENTRY_SETTING_STATE,
+	ENTRY_RUNTIME_STATE,
+	ENTRY_IMAGE_STATE,
+	ENTRY_VERDICT,
+	ENTRY_SEVERITY,
+	ENTRY_CONDITION_STATUS,
+	ENTRY_COLUMN,
+	ENTRY_WORKLOAD_KIND,
+	ENTRY_KINDS,
+};
+
+extern const char *const entry_kind_names[ENTRY_KINDS]; /* "config key" */
+
 /*
- * The explanation of one name, as shown by `explain`, the shell completion and the documents. The
- * tables have a row for each limit, each setting and each other name that status shows;
- * all_entries() derives the rest from the other tables. A member without a value is NULL.
+ * What explain, the shell completion and the documents show of anything with a name. all_entries()
+ * makes them from the tables of options, limits, conditions and so on; settings, words and others
+ * that nothing but the explanation is known of are rows of this type.
  */
-struct explanation {
+struct help_entry {
 	const char *name; /* limits and settings: an fnmatch(3) pattern; NULL ends a table */
-	const char *kind; /* "limit", "setting", "condition", "reason", "config key", ... */
+	enum entry_kind kind;
 	const char *help; /* meaning and importance */
+	/* NULL: there is none. */
 	const char *unit;
-	const char *def;                        /* the kernel's default */
-	const char *option;                     /* the option that controls it, or keeps the cure */
-	const char *source;                     /* kernel file, commit, RFC or document */
-	const char *detail;                     /* "critical when True" */
-	const char *const *labels;              /* metrics: METRIC_LABELS_MAX names or NULL */
-	const struct config_option *row;        /* config keys */
-	const struct condition_type *condition; /* conditions */
-	/* Limits: */
-	enum severity severity;                /* when it is reached */
+	const char *def;    /* the kernel's default */
+	const char *option; /* the option that controls it, or keeps the cure */
+	const char *source; /* kernel file, commit, RFC or document */
+	/* The row that the entry was made from, by kind. */
+	union {
+		const struct config_option *config_option;
+		const struct limit_row *limit;
+		const struct condition_type *condition;
+		const struct reason_row *reason;
+		const struct metric_row *metric;
+		const struct check_row *check;
+		const struct profile_row *profile_row;
+	};
+};
+
+/* A word that status prints. */
+#define WORD(word, word_kind, meaning) \
+	{.name = (word), .kind = (word_kind), .help = (meaning), .source = "headroom(8)"}
+
+struct limit_row {
+	const char *name, *help, *unit, *def, *option, *source; /* as in struct help_entry */
+	enum severity severity;                                 /* when it is reached */
 	const char *breaks;                    /* what fails then, with the text of the error */
 	const char *now;                       /* the command or the change that helps at once */
 	struct number_in_file used, max, hits; /* of a limit that the kernel shows in files */
 	const struct limit_reader *reader;     /* of another limit of the tuner `limits` */
-	/* Checks, which also have severity, breaks and now. NULL: the command checks it itself. */
-	check_fn *check;
+};
+
+/* A check of `headroom doctor` besides conditions, limits and settings. */
+struct check_row {
+	const char *name, *help, *option, *source; /* as in struct help_entry */
+	enum severity severity;                    /* of a fault */
+	const char *breaks, *now;                  /* as in struct limit_row */
+	check_fn *check;                           /* NULL: the command checks it itself */
 };
 
 struct cJSON;
@@ -96,7 +148,7 @@ struct table_view {
 	const char *title;
 	const char *rows;             /* name of the array in the document */
 	const struct column *columns; /* at most 32; the last has neither key nor write */
-	const char *kind, *help_key;  /* kind and key of the entry that explains a row; or NULL */
+	const char *(*help)(const struct cJSON *row); /* explains a row; NULL: rows have no help */
 	/* False for a row that the page leaves out. May be NULL. */
 	bool (*shows)(const struct cJSON *row);
 	/* True for a row that the page shows in a closed list below the others. May be NULL. */

@@ -129,8 +129,9 @@ struct bpf_ops {
 
 /* Each table is ended by a row without a name; NULL for none. */
 struct tuner_tables {
-	const char *summary;                    /* one sentence, for explain */
-	const struct explanation *explanations; /* of limits, settings, and what else needs one */
+	const char *summary; /* one sentence, for explain */
+	const struct limit_row *limits;
+	const struct help_entry *entries; /* settings, and what else needs an explanation */
 	const struct condition_type *conditions;
 	const struct metric_row *metric_rows;
 	const struct capability_row *capabilities; /* with the purpose of each */

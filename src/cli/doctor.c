@@ -15,12 +15,12 @@ static void add_check(cJSON *document, const cJSON *ignore, const char *name,
 {
 	static const char *const statuses[] = {
 		[CHECK_FINE] = "ok", [CHECK_ABSENT] = "absent", [CHECK_UNKNOWN] = "unknown"};
-	const struct explanation *row = node_checks;
+	const struct check_row *row = node_checks;
 	struct doctor_finding finding = {.name = name};
 
 	while (!streq(row->name, name))
 		row++;
-	finding.kind = row->kind;
+	finding.kind = entry_kind_names[ENTRY_CHECK];
 	finding.status = result == CHECK_FAULT ? severity_names[row->severity] : statuses[result];
 	finding.breaks = row->breaks;
 	finding.now = now ? now : row->now;
@@ -179,7 +179,7 @@ int cli_doctor(const struct cli *cli)
 	json_text(document, "agent", alone[0] ? message : "answers");
 	add_check(document, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault,
 		NULL);
-	for (const struct explanation *row = node_checks; row->name; row++) {
+	for (const struct check_row *row = node_checks; row->name; row++) {
 		message[0] = '\0';
 		if (row->check)
 			add_check(document, ignore, row->name, row->check(&host, message), message,

@@ -102,16 +102,6 @@ static const cJSON *find_condition(const cJSON *status, const char *type)
 	return NULL;
 }
 
-static const struct condition_type *find_type(const char *name)
-{
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct condition_type *type = all_tables[i]->conditions;
-			type && type->name; type++)
-			if (streq(type->name, name))
-				return type;
-	return NULL;
-}
-
 static void describe_use(const cJSON *limit, char *text, size_t size)
 {
 	const cJSON *full = json_at(limit, "full_in_seconds");
@@ -169,7 +159,7 @@ static void add_limits(cJSON *document, const cJSON *status, const cJSON *ignore
 			cJSON_IsString(name) ? find_condition(status, name->valuestring) : NULL;
 		struct doctor_finding finding = {
 			.name = json_text_at(limit, "name"), .kind = "limit", .status = "ok"};
-		const struct explanation *row = limit_row(finding.name);
+		const struct limit_row *row = limit_row_find(finding.name);
 		const struct condition_type *type;
 
 		if (row) {
@@ -188,7 +178,7 @@ static void add_limits(cJSON *document, const cJSON *status, const cJSON *ignore
 			finding.since = since(status, condition);
 			finding.top = json_at(limit, "top");
 			finding.unit = json_text_at(limit, "unit");
-			type = find_type(finding.condition);
+			type = condition_type_find(finding.condition);
 			if (type && !finding.now)
 				finding.now = type->now;
 			if (type && !finding.breaks)
@@ -278,7 +268,7 @@ static void add_conditions(cJSON *document, const cJSON *status, const cJSON *ig
 			.kind = "condition",
 			.status = condition_status(condition),
 			.since = since(status, condition)};
-		const struct condition_type *type = find_type(finding.name);
+		const struct condition_type *type = condition_type_find(finding.name);
 
 		if (streq(json_text_at(condition, "status"), "True") &&
 			is_covered(status, finding.name))

@@ -6,14 +6,17 @@
 #include <fnmatch.h>
 
 struct search {
-	const char *name;
+	const struct help_entry *entries;
+	size_t n;
 	const cJSON *status; /* of the running agent, or NULL */
 	struct screen screen;
-	const char *kind; /* of the last entry found: only the first pattern of a kind counts */
+	const char *name;
+	enum entry_kind kind; /* of the last match: only the first pattern of a kind counts */
+	bool found;
 	struct suggestion nearest;
 };
 
-static void line(struct search *search, const char *what, const char *text)
+static void put_line(struct search *search, const char *what, const char *text)
 {
 	draw_field(&search->screen, COLOR_NONE, 2, 9, what, text);
 }
@@ -36,97 +39,130 @@ static void print_profiles(struct search *search, const char *only)
 	}
 }
 
-static void print_here(struct search *search, const struct explanation *entry)
+#define HERE_MAX (CONDITION_MESSAGE_MAX + 256)
+
+static void describe_setting(const cJSON *setting, char text[static HERE_MAX])
+{
+	const char *wanted = json_text_at(setting, "wanted"), *why = json_text_at(setting, "why");
+	enum reason reason = reason_parse(json_text_at(setting, "reason"));
+
+	snprintf(text, HERE_MAX, "%s: %s, wanted %s, mode %s, %s since %s: %s%s%s%s%s",
+		json_text_at(setting, "name"), json_text_at(setting, "actual"),
+		wanted[0] ? wanted : "nothing", json_text_at(setting, "mode"),
+		json_text_at(setting, "state"), json_text_at(setting, "since"),
+		json_text_at(setting, "reason"), why[0] ? ": " : "", why,
+		reason != REASON_NONE ? ": " : "", reason_rows[reason].help);
+}
+
+static void describe_limit(const cJSON *limit, char text[static HERE_MAX])
+{
+	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
+	const char *unit = json_text_at(limit, "unit");
+	char use[USE_MAX], share[SHARE_MAX], peak[AMOUNT_MAX];
+
+	snprintf(text, HERE_MAX, "%s: %s, %s, peak %s at %s, reached %.0f times",
+		json_text_at(limit, "name"), use_text(used, max, unit, use),
+		max > 0 ? share_text(used / max, share) : "share unknown",
+		amount_text(json_number_at(limit, "peak"), unit, peak),
+		json_text_at(limit, "peak_at"), json_number_at(limit, "hits"));
+}
+
+static void describe_condition(const cJSON *condition, char text[static HERE_MAX])
+{
+	const char *message = json_text_at(condition, "message");
+
+	snprintf(text, HERE_MAX, "%s since %s: %s%s%s", json_text_at(condition, "status"),
+		json_text_at(condition, "since"), json_text_at(condition, "reason"),
+		message[0] ? ": " : "", message);
+}
+
+/* Prints what the running agent knows of the entry. */
+static void print_here(struct search *search, const struct help_entry *entry)
 {
 	static const struct {
-		const char *kind, *list, *key;
-	} lists[] = {{"setting", "settings", "name"}, {"limit", "limits", "name"},
-		{"condition", "conditions", "type"}};
-	char text[CONDITION_MESSAGE_MAX + 256] = "", use[USE_MAX], share[SHARE_MAX],
-					  peak[AMOUNT_MAX];
+		const char *list, *key;
+		void (*describe)(const cJSON *item, char text[static HERE_MAX]);
+	} lists[ENTRY_KINDS] = {
+		[ENTRY_SETTING] = {"settings", "name", describe_setting},
+		[ENTRY_PROFILE_SETTING] = {"settings", "name", describe_setting},
+		[ENTRY_LIMIT] = {"limits", "name", describe_limit},
+		[ENTRY_CONDITION] = {"conditions", "type", describe_condition},
+	};
+	char text[HERE_MAX];
 	const cJSON *item;
-	size_t i = 0;
 
-	while (i < ARRAY_SIZE(lists) && !streq(lists[i].kind, entry->kind))
-		i++;
-	if (i == ARRAY_SIZE(lists))
+	if (!lists[entry->kind].list)
 		return;
-	cJSON_ArrayForEach (item, json_at(search->status, lists[i].list)) {
-		const char *name = json_text_at(item, lists[i].key);
+	cJSON_ArrayForEach (item, json_at(search->status, lists[entry->kind].list)) {
+		const char *name = json_text_at(item, lists[entry->kind].key);
 
 		if (!streq(name, entry->name) && fnmatch(entry->name, name, 0) != 0)
 			continue;
-		if (i == 0) {
-			enum reason reason = reason_parse(json_text_at(item, "reason"));
-			const char *help = reason_rows[reason].help;
-
-			snprintf(text, sizeof(text),
-				"%s: %s, wanted %s, mode %s, %s since %s: %s%s%s%s%s", name,
-				json_text_at(item, "actual"),
-				json_text_at(item, "wanted")[0] ? json_text_at(item, "wanted")
-								: "nothing",
-				json_text_at(item, "mode"), json_text_at(item, "state"),
-				json_text_at(item, "since"), json_text_at(item, "reason"),
-				json_text_at(item, "why")[0] ? ": " : "", json_text_at(item, "why"),
-				help[0] ? ": " : "", help);
-		} else if (i == 1) {
-			double used = json_number_at(item, "used"),
-			       max = json_number_at(item, "max");
-
-			snprintf(text, sizeof(text),
-				"%s: %s, %s, peak %s at %s, reached %.0f times", name,
-				use_text(used, max, json_text_at(item, "unit"), use),
-				max > 0 ? share_text(used / max, share) : "share unknown",
-				amount_text(json_number_at(item, "peak"),
-					json_text_at(item, "unit"), peak),
-				json_text_at(item, "peak_at"), json_number_at(item, "hits"));
-		} else {
-			snprintf(text, sizeof(text), "%s since %s: %s%s%s",
-				json_text_at(item, "status"), json_text_at(item, "since"),
-				json_text_at(item, "reason"),
-				json_text_at(item, "message")[0] ? ": " : "",
-				json_text_at(item, "message"));
-		}
-		line(search, "here", text);
+		lists[entry->kind].describe(item, text);
+		put_line(search, "here", text);
 	}
 }
 
-static void print_entry(struct search *search, const struct explanation *entry)
+static void print_option(struct search *search, const struct config_option *option)
 {
-	const enum reason *reason = entry->condition ? entry->condition->reasons : NULL;
-	const struct config_option *item = entry->row ? entry->row->items : NULL;
 	char takes[OPTION_TEXT_MAX] = "", text[OPTION_TEXT_MAX + OPTION_NAME_MAX];
 
-	draw(&search->screen, COLOR_NONE, "%s (%s%s%s)\n",
-		entry_is_literal(entry) ? entry->name : search->name, entry->kind,
-		entry->detail ? ", " : "", entry->detail ? entry->detail : "");
-	draw_paragraph(&search->screen, 2, entry->help);
-	if (entry->row)
-		value_describe(entry->row, takes, sizeof(takes));
-	line(search, "takes", takes);
-	for (; item && item->name; item++) {
+	value_describe(option, takes, sizeof(takes));
+	put_line(search, "takes", takes);
+	for (const struct config_option *item = option->items; item && item->name; item++) {
 		option_describe(item, takes);
 		snprintf(
 			text, sizeof(text), "%s%s%s", item->name, item->name[0] ? ": " : "", takes);
-		line(search, "item", text);
+		put_line(search, "item", text);
 	}
-	for (int i = 0; entry->labels && i < METRIC_LABELS_MAX && entry->labels[i]; i++)
-		line(search, "label", entry->labels[i]);
-	line(search, "unit", entry->unit);
-	line(search, "default", entry->def);
-	line(search, "option", entry->option);
-	line(search, "breaks", entry->breaks);
-	line(search, "now", entry->now);
-	line(search, "source", entry->source);
-	for (; reason && *reason; reason++) {
-		snprintf(text, sizeof(text), "%s: %s", reason_rows[*reason].slug,
-			reason_rows[*reason].help);
-		line(search, "reason", text);
+}
+
+static void print_reasons(struct search *search, const enum reason *reasons)
+{
+	char text[OPTION_TEXT_MAX];
+
+	for (; reasons && *reasons; reasons++) {
+		snprintf(text, sizeof(text), "%s: %s", reason_rows[*reasons].slug,
+			reason_rows[*reasons].help);
+		put_line(search, "reason", text);
 	}
+}
+
+static void print_entry(struct search *search, const struct help_entry *entry)
+{
+	const char *detail = entry_detail(entry), *breaks = NULL, *now = NULL;
+
+	search->found = true;
+	search->kind = entry->kind;
+	draw(&search->screen, COLOR_NONE, "%s (%s%s%s)\n",
+		entry_is_literal(entry) ? entry->name : search->name, entry_kind_names[entry->kind],
+		detail ? ", " : "", detail ? detail : "");
+	draw_paragraph(&search->screen, 2, entry->help);
+	if (entry->kind == ENTRY_OPTION)
+		print_option(search, entry->config_option);
+	for (int i = 0; entry->kind == ENTRY_METRIC && i < METRIC_LABELS_MAX; i++)
+		put_line(search, "label", entry->metric->labels[i]);
+	if (entry->kind == ENTRY_LIMIT) {
+		breaks = entry->limit->breaks;
+		now = entry->limit->now;
+	} else if (entry->kind == ENTRY_CHECK) {
+		breaks = entry->check->breaks;
+		now = entry->check->now;
+	} else if (entry->kind == ENTRY_CONDITION) {
+		now = entry->condition->now;
+	}
+	put_line(search, "unit", entry->unit);
+	put_line(search, "default", entry->def);
+	put_line(search, "option", entry->option);
+	put_line(search, "breaks", breaks);
+	put_line(search, "now", now);
+	put_line(search, "source", entry->source);
+	if (entry->kind == ENTRY_CONDITION)
+		print_reasons(search, entry->condition->reasons);
 	print_here(search, entry);
-	if (streq(entry->kind, "profile"))
+	if (entry->kind == ENTRY_PROFILE)
 		print_profiles(search, entry->name);
-	else if (entry->row && streq(entry->name, "profile"))
+	else if (entry->kind == ENTRY_OPTION && streq(entry->name, "profile"))
 		print_profiles(search, NULL);
 }
 
@@ -154,38 +190,38 @@ static bool ends_with_part(const char *entry, const char *name)
 	return len > end && entry[len - end - 1] == '.' && strcasecmp(entry + len - end, name) == 0;
 }
 
-static int explain(const struct cli *cli, const char *name, const cJSON *status)
+static bool is_named(const struct help_entry *entry, const char *name)
 {
-	struct search search = {.name = name, .status = status, .screen = screen_open()};
-	size_t n;
-	_cleanup_free_ struct explanation *entries = all_entries(&n);
-	bool by_part = false;
+	return fnmatch(entry->name, name, FNM_CASEFOLD) == 0 || strcasecmp(entry->name, name) == 0;
+}
 
-	for (size_t i = 0; i < n; i++) {
-		const struct explanation *entry = &entries[i];
+static int explain(struct search *search, const struct cli *cli, const char *name)
+{
+	const struct help_entry *end = search->entries + search->n;
 
-		if (fnmatch(entry->name, name, FNM_CASEFOLD) != 0 &&
-			strcasecmp(entry->name, name) != 0) {
-			if (entry_is_literal(entry))
-				suggest_offer(&search.nearest, name, entry->name);
-			if (streq(entry->kind, "setting") && strrchr(entry->name, '.'))
-				suggest_offer(&search.nearest, name, strrchr(entry->name, '.') + 1);
-		} else if (entry_is_literal(entry) || !search.kind ||
-			   !streq(search.kind, entry->kind)) {
-			search.kind = entry->kind;
-			print_entry(&search, entry);
+	search->name = name;
+	search->found = false;
+	search->nearest = (struct suggestion){0};
+	for (const struct help_entry *entry = search->entries; entry < end; entry++) {
+		if (is_named(entry, name)) {
+			if (entry_is_literal(entry) || !search->found ||
+				search->kind != entry->kind)
+				print_entry(search, entry);
+			continue;
 		}
+		if (entry_is_literal(entry))
+			suggest_offer(&search->nearest, name, entry->name);
+		if (entry_is_setting(entry) && strrchr(entry->name, '.'))
+			suggest_offer(&search->nearest, name, strrchr(entry->name, '.') + 1);
 	}
-	for (size_t i = 0; i < n && (!search.kind || by_part); i++)
-		if (streq(entries[i].kind, "setting") && ends_with_part(entries[i].name, name)) {
-			by_part = true;
-			search.kind = entries[i].kind;
-			print_entry(&search, &entries[i]);
-		}
-	if (search.kind || explain_configured(cli, name))
+	if (!search->found)
+		for (const struct help_entry *entry = search->entries; entry < end; entry++)
+			if (entry_is_setting(entry) && ends_with_part(entry->name, name))
+				print_entry(search, entry);
+	if (search->found || explain_configured(cli, name))
 		return EXIT_OK;
-	if (search.nearest.word[0])
-		return cli_fail(name, "unknown: did you mean %s?", search.nearest.word);
+	if (search->nearest.word[0])
+		return cli_fail(name, "unknown: did you mean %s?", search->nearest.word);
 	return cli_fail(name, "unknown name: headroom explain without a name lists all names");
 }
 
@@ -194,9 +230,9 @@ int cli_explain(const struct cli *cli)
 	_cleanup_(cleanup_config_free) struct config *config =
 		cli->n_names > 0 ? cli_load_config(cli, &(bool){false}) : NULL;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
+	struct search search = {.screen = screen_open()};
+	_cleanup_free_ struct help_entry *entries = all_entries(&search.n);
 	char socket_path[PATH_MAX];
-	size_t n;
-	_cleanup_free_ struct explanation *entries = all_entries(&n);
 	long code;
 	int r = EXIT_OK;
 
@@ -204,10 +240,11 @@ int cli_explain(const struct cli *cli)
 		core_socket_path(config, socket_path);
 		(void)client_call(socket_path, NULL, false, "/v1/status", &status, &code);
 	}
-
-	for (size_t i = 0; i < n && cli->n_names == 0; i++)
-		printf("%-34s %s\n", entries[i].name, entries[i].kind);
+	search.entries = entries;
+	search.status = status;
+	for (size_t i = 0; i < search.n && cli->n_names == 0; i++)
+		printf("%-34s %s\n", entries[i].name, entry_kind_names[entries[i].kind]);
 	for (int i = 0; i < cli->n_names; i++)
-		r |= explain(cli, cli->names[i], status);
+		r |= explain(&search, cli, cli->names[i]);
 	return r;
 }

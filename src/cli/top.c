@@ -205,7 +205,7 @@ static bool topic_has(const struct topic *topic, const char *limit)
 	size_t len = topic->name ? strlen(topic->name) : 0;
 
 	if (!topic->name || topic->tuner)
-		return !topic->name || tuner_explains(topic->tuner, "limit", limit);
+		return !topic->name || limit_row_of(topic->tuner->tables, limit);
 	return starts_with(limit, topic->name) && (!limit[len] || limit[len] == '/');
 }
 
@@ -220,7 +220,7 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 		const char *name = json_text_at(limit, "name"), *unit = json_text_at(limit, "unit");
 		char amount[AMOUNT_MAX], text[512] = "", brief[512];
 		int lines;
-		const struct explanation *row = limit_row(name);
+		const struct limit_row *row = limit_row_find(name);
 
 		if (!topic_has(topic, name))
 			continue;
@@ -302,17 +302,15 @@ static int show_top(const struct cli *cli)
 /* Whether a table has limits of the topic, although this node may lack them. */
 static bool topic_exists(const struct topic *topic)
 {
-	size_t n;
-	_cleanup_free_ struct explanation *entries = all_entries(&n);
-
 	if (!topic->name)
 		return true;
 	if (topic->tuner)
-		return has_table(topic->tuner) || tuner_explains(topic->tuner, "limit", NULL);
-	for (size_t i = 0; i < n; i++)
-		if (streq(entries[i].kind, "limit") && topic_has(topic, entries[i].name))
-			return true;
-	return limit_row(topic->name) != NULL;
+		return has_table(topic->tuner) || topic->tuner->tables->limits;
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++)
+			if (topic_has(topic, row->name))
+				return true;
+	return limit_row_find(topic->name) != NULL;
 }
 
 /* Live on a terminal, else once. */

@@ -119,12 +119,32 @@ static bool is_settled(const cJSON *setting)
 	return tone != TONE_WARNING && tone != TONE_BAD;
 }
 
+static const char *condition_help(const cJSON *row)
+{
+	const struct condition_type *type = condition_type_find(json_text_at(row, "type"));
+
+	return type ? type->help : NULL;
+}
+
+static const char *tuner_help(const cJSON *row)
+{
+	const struct tuner_ops *ops = tuner_find(json_text_at(row, "name"));
+
+	return ops ? ops->tables->summary : NULL;
+}
+
+static const char *reason_help(const cJSON *row)
+{
+	enum reason reason = reason_parse(json_text_at(row, "reason"));
+
+	return reason == REASON_NONE ? NULL : reason_rows[reason].help;
+}
+
 static const struct table_view conditions_view = {.title = "Conditions",
 	.folds = is_quiet,
 	.folded = "OK or not applicable",
 	.rows = "conditions",
-	.kind = "condition",
-	.help_key = "type",
+	.help = condition_help,
 	.columns = (const struct column[]){
 		{.title = "Condition", .key = "type"},
 		{.title = "Status", .key = "status", .format = COLUMN_STATE},
@@ -151,8 +171,7 @@ static const struct table_view incidents_view = {.title = "Incidents",
 	}};
 static const struct table_view tuners_view = {.title = "Tuners",
 	.rows = "tuners",
-	.kind = "tuner",
-	.help_key = "name",
+	.help = tuner_help,
 	.columns = (const struct column[]){
 		{.title = "Tuner", .key = "name"},
 		{.title = "State", .key = "state", .format = COLUMN_STATE},
@@ -165,8 +184,7 @@ static const struct table_view settings_view = {.title = "Settings",
 	.folds = is_settled,
 	.folded = "in sync, kept or unsupported",
 	.rows = "settings",
-	.kind = "reason",
-	.help_key = "reason",
+	.help = reason_help,
 	.columns = (const struct column[]){
 		{.title = "Setting", .key = "name"},
 		{.title = "State", .key = "state", .format = COLUMN_STATE},
@@ -232,12 +250,11 @@ static const char *const column_classes[] = {
 	[COLUMN_HISTORY] = "",
 };
 
-/* The first cell is the name of the row; a click on it shows the explanation of help_key. */
+/* The first cell is the name of the row; a click on it shows its help. */
 static void put_row(FILE *out, const struct table_view *view, uint32_t blank, const cJSON *row)
 {
 	const char *name = json_text_at(row, view->columns[0].key);
-	const char *help =
-		view->kind ? entry_help(view->kind, json_text_at(row, view->help_key)) : NULL;
+	const char *help = view->help ? view->help(row) : NULL;
 	char text[CELL_MAX];
 
 	fputs("<tr><th scope=\"row\">", out);

@@ -495,7 +495,7 @@ static const struct limit *limit_of(const struct recorder *recorder, const char 
 /* Adds "breaks" and "now" of the object, so that the file alone is enough. */
 static void add_cure(cJSON *line, const struct recorder *recorder, const struct open_incident *open)
 {
-	const struct explanation *row = limit_row(open->object);
+	const struct limit_row *row = limit_row_find(open->object);
 	const struct node *node = recorder->node;
 	const char *breaks = "", *now = "headroom doctor";
 	char explain[LIMIT_NAME_MAX + 32];

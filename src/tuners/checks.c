@@ -163,19 +163,18 @@ static enum check_result check_capabilities(
 
 #define W .severity = SEVERITY_WARNING
 
-const struct explanation node_checks[] = {
-	{"agent", "check", "Whether an agent runs, and answers.",
-		.source = "the agent's socket, its unit", W,
-		.breaks = "settings that others change stay changed, and nobody counts or warns",
+const struct check_row node_checks[] = {
+	{"agent", "Whether an agent runs, and answers.", .source = "the agent's socket, its unit",
+		W, .breaks = "settings that others change stay changed, and nobody counts or warns",
 		.now = "systemctl restart headroom; journalctl -u headroom -n 20"},
-	{"configuration", "check",
+	{"configuration",
 		"Whether the configuration on disk is valid. Without an agent, a fault makes the other "
 		"checks use the defaults.",
 		.source = "headroom.yaml(5)", W,
 		.breaks = "the configured values are not set: the agent uses the last good "
 			  "configuration, else the defaults",
 		.now = "headroom check-config"},
-	{"user-namespaces", "check",
+	{"user-namespaces",
 		"Whether programs other than root's may make user namespaces. A CIS profile or an old "
 		"distribution switches them off.",
 		.option = "sysctl: {user.max_user_namespaces: 63359}",
@@ -187,7 +186,7 @@ const struct explanation node_checks[] = {
 		.now = "sysctl -w user.max_user_namespaces=63359; on Debian also "
 		       "kernel.unprivileged_userns_clone=1",
 		.check = check_user_namespaces},
-	{"bpf-jit", "check",
+	{"bpf-jit",
 		"Memory for compiled BPF programs, seccomp filters included, against its limit. "
 		"Packs of programs count as a whole.",
 		.option = "sysctl: {net.core.bpf_jit_limit: 1056964608}",
@@ -196,14 +195,14 @@ const struct explanation node_checks[] = {
 			"containers do not start: \"error loading seccomp filter into kernel: errno "
 			"524\"",
 		.now = "sysctl -w net.core.bpf_jit_limit=1056964608", .check = check_bpf_jit},
-	{"ipv6-routes", "check",
+	{"ipv6-routes",
 		"Entries of IPv6 routes against their limit, which kernels before 6.3 enforce. "
 		"Later kernels ignore the limit.",
 		.option = "sysctl: {net.ipv6.route.max_size: 1048576}",
 		.source = "net/ipv6/route.c, ip6_dst_gc()", W,
 		.breaks = "IPv6 packets are dropped: \"Network is unreachable\" (ENETUNREACH)",
 		.now = "sysctl -w net.ipv6.route.max_size=1048576", .check = check_ipv6_routes},
-	{"capabilities", "check",
+	{"capabilities",
 		"Whether this container or unit may have the capabilities that the tuners need to read "
 		"the node.",
 		.source = "headroom(8), capabilities(7)", W,
@@ -214,21 +213,21 @@ const struct explanation node_checks[] = {
 	{0},
 };
 
-/* Whether an entry has this name, or its pattern fits, or the name is a pattern that fits it. */
-static bool entry_exists(
-	const struct explanation *entries, size_t n, const char *name, struct suggestion *nearest)
+/* Whether the name, or a pattern, is of something that doctor checks. */
+static bool is_checked(
+	const struct help_entry *entries, size_t n, const char *name, struct suggestion *nearest)
 {
-	static const char *const kinds[] = {"limit", "condition", "setting", "check"};
+	for (size_t i = 0; i < n; i++) {
+		enum entry_kind kind = entries[i].kind;
 
-	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
-			if (!streq(entries[i].kind, kinds[k]))
-				continue;
-			if (fnmatch(entries[i].name, name, 0) == 0 ||
-				fnmatch(name, entries[i].name, 0) == 0)
-				return true;
-			suggest_offer(nearest, name, entries[i].name);
-		}
+		if (kind != ENTRY_LIMIT && kind != ENTRY_CONDITION && kind != ENTRY_CHECK &&
+			!entry_is_setting(&entries[i]))
+			continue;
+		if (fnmatch(entries[i].name, name, 0) == 0 ||
+			fnmatch(name, entries[i].name, 0) == 0)
+			return true;
+		suggest_offer(nearest, name, entries[i].name);
+	}
 	return false;
 }
 
@@ -236,15 +235,14 @@ void checks_validate(const struct config *config, struct config_fault_list *faul
 {
 	size_t n, n_ignored = config_list(config, "doctor.ignore"), n_sysctls;
 	const struct config_sysctl *sysctls = config_sysctls(config, &n_sysctls);
-	_cleanup_free_ struct explanation *entries = n_ignored > 0 ? all_entries(&n) : NULL;
+	_cleanup_free_ struct help_entry *entries = n_ignored > 0 ? all_entries(&n) : NULL;
 
 	for (size_t i = 0; i < n_ignored; i++) {
 		const char *name = config_item(config, "doctor.ignore", i, "");
 		struct config_position where = config_item_where(config, "doctor.ignore", i, "");
 		struct suggestion nearest = {0};
 
-		if (find_named(sysctls, n_sysctls, name) ||
-			entry_exists(entries, n, name, &nearest))
+		if (find_named(sysctls, n_sysctls, name) || is_checked(entries, n, name, &nearest))
 			continue;
 		config_fault_add(faults, &where, "doctor.ignore: no check has this name: %s%s%s",
 			nearest.word[0] ? "did you mean " : "headroom doctor --json lists them",

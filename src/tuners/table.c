@@ -24,42 +24,46 @@ const struct tuner_ops *tuner_find(const char *name)
 	return NULL;
 }
 
-const char *entry_help(const char *kind, const char *name)
+const struct limit_row *limit_row_of(const struct tuner_tables *tables, const char *name)
 {
-	size_t n;
-	_cleanup_free_ struct explanation *entries = all_entries(&n);
-
-	for (size_t i = 0; i < n; i++)
-		if (streq(entries[i].kind, kind) && streq(entries[i].name, name))
-			return entries[i].help;
+	for (const struct limit_row *row = tables->limits; row && row->name; row++)
+		if (fnmatch(row->name, name, 0) == 0)
+			return row;
 	return NULL;
 }
 
-bool tuner_explains(const struct tuner_ops *ops, const char *kind, const char *name)
+const struct limit_row *limit_row_find(const char *name)
 {
-	for (const struct explanation *row = ops->tables->explanations; row && row->name; row++)
-		if (streq(row->kind, kind) && (!name || fnmatch(row->name, name, 0) == 0))
+	const struct limit_row *found = NULL;
+
+	for (size_t i = 0; all_tables[i] && !found; i++)
+		found = limit_row_of(all_tables[i], name);
+	return found;
+}
+
+const struct condition_type *condition_type_find(const char *name)
+{
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct condition_type *type = all_tables[i]->conditions;
+			type && type->name; type++)
+			if (streq(type->name, name))
+				return type;
+	return NULL;
+}
+
+static bool has_setting(const struct tuner_tables *tables, const char *name)
+{
+	for (const struct help_entry *row = tables->entries; row && row->name; row++)
+		if (row->kind == ENTRY_SETTING && fnmatch(row->name, name, 0) == 0)
 			return true;
 	return false;
-}
-
-const struct explanation *limit_row(const char *name)
-{
-	for (size_t i = 0; all_tables[i]; i++) {
-		const struct explanation *row = all_tables[i]->explanations;
-
-		for (; row && row->name; row++)
-			if (streq(row->kind, "limit") && fnmatch(row->name, name, 0) == 0)
-				return row;
-	}
-	return NULL;
 }
 
 /* A tuner owns the sysctls that its settings are. */
 static void check_owner(const struct config_sysctl *sysctl, struct config_fault_list *faults)
 {
 	for (size_t i = 0; tuner_table[i]; i++)
-		if (tuner_explains(tuner_table[i], "setting", sysctl->name))
+		if (has_setting(tuner_table[i]->tables, sysctl->name))
 			config_fault_add(faults, &sysctl->position,
 				"sysctl.%s: belongs to the %s tuner: set it in the "
 				"section %s",
@@ -96,85 +100,138 @@ enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config)
 
 /* ---- entries ---- */
 
-static const char *const option_details[] = {
-	[OPTION_BOOL] = "true or false",
-	[OPTION_COUNT] = "whole number",
-	[OPTION_DURATION] = "time",
-	[OPTION_CHOICE] = "choice",
-	[OPTION_TEXT] = "text",
-	[OPTION_LIST] = "list",
-	[OPTION_SYSCTLS] = "map of sysctls",
+const char *const entry_kind_names[ENTRY_KINDS] = {
+	[ENTRY_TUNER] = "tuner",
+	[ENTRY_OPTION] = "config key",
+	[ENTRY_LIMIT] = "limit",
+	[ENTRY_SETTING] = "setting",
+	[ENTRY_PROFILE_SETTING] = "setting",
+	[ENTRY_CONDITION] = "condition",
+	[ENTRY_REASON] = "reason",
+	[ENTRY_METRIC] = "metric",
+	[ENTRY_CHECK] = "check",
+	[ENTRY_PROFILE] = "profile",
+	[ENTRY_KUBELET_OPTION] = "kubelet option",
+	[ENTRY_BUDGET] = "budget",
+	[ENTRY_ADVICE] = "advice",
+	[ENTRY_MODE] = "mode",
+	[ENTRY_TUNER_STATE] = "state of a tuner",
+	[ENTRY_SETTING_STATE] = "state of a setting",
+	[ENTRY_RUNTIME_STATE] = "state of a runtime",
+	[ENTRY_IMAGE_STATE] = "state of an image",
+	[ENTRY_VERDICT] = "verdict",
+	[ENTRY_SEVERITY] = "severity",
+	[ENTRY_CONDITION_STATUS] = "status of a condition",
+	[ENTRY_COLUMN] = "column",
+	[ENTRY_WORKLOAD_KIND] = "kind of workload",
 };
 
-static const char *const severity_details[] = {
-	[SEVERITY_WARNING] = "warning when True",
-	[SEVERITY_CRITICAL] = "critical when True",
-	[SEVERITY_ADVICE] = "advice when True: the verdict stays ok",
-};
+const char *entry_detail(const struct help_entry *entry)
+{
+	static const char *const options[] = {
+		[OPTION_BOOL] = "true or false",
+		[OPTION_COUNT] = "whole number",
+		[OPTION_DURATION] = "time",
+		[OPTION_CHOICE] = "choice",
+		[OPTION_TEXT] = "text",
+		[OPTION_LIST] = "list",
+		[OPTION_SYSCTLS] = "map of sysctls",
+	};
+	static const char *const severities[] = {
+		[SEVERITY_WARNING] = "warning when True",
+		[SEVERITY_CRITICAL] = "critical when True",
+		[SEVERITY_ADVICE] = "advice when True: the verdict stays ok",
+	};
+	static const char *const metrics[] = {
+		[METRIC_GAUGE] = "gauge",
+		[METRIC_COUNTER] = "counter",
+		[METRIC_HISTOGRAM] = "histogram",
+	};
 
-static const char *const metric_details[] = {
-	[METRIC_GAUGE] = "gauge",
-	[METRIC_COUNTER] = "counter",
-	[METRIC_HISTOGRAM] = "histogram",
-};
+	switch (entry->kind) {
+	case ENTRY_OPTION:
+		return options[entry->config_option->type];
+	case ENTRY_CONDITION:
+		return severities[entry->condition->severity];
+	case ENTRY_METRIC:
+		return metrics[entry->metric->type];
+	case ENTRY_REASON:
+		return reason_act_text((enum reason)(entry->reason - reason_rows));
+	case ENTRY_PROFILE_SETTING:
+		return entry->profile_row->profile;
+	default:
+		return NULL;
+	}
+}
 
-struct list {
-	struct explanation *entries;
+struct entry_list {
+	struct help_entry *entries;
 	size_t n, allocated;
 };
 
-static void add(struct list *list, struct explanation entry)
+static void add_entry(struct entry_list *list, struct help_entry entry)
 {
 	*add_element(&list->entries, &list->n, &list->allocated) = entry;
 }
 
-struct explanation *all_entries(size_t *n)
+static void add_options(struct entry_list *list, const struct config_option *row)
 {
-	struct list list = {0};
+	for (; row->name; row++)
+		add_entry(list, (struct help_entry){row->name, ENTRY_OPTION, row->help, row->unit,
+					.def = row->def                   ? row->def
+					       : row->type == OPTION_LIST ? "[]"
+									  : "empty",
+					.source = "headroom.yaml(5)", .config_option = row});
+}
+
+static void add_tables(struct entry_list *list, const struct tuner_tables *tables)
+{
+	for (const struct limit_row *row = tables->limits; row && row->name; row++)
+		add_entry(list, (struct help_entry){row->name, ENTRY_LIMIT, row->help, row->unit,
+					row->def, row->option, row->source, .limit = row});
+	for (const struct help_entry *row = tables->entries; row && row->name; row++)
+		add_entry(list, *row);
+	for (const struct condition_type *row = tables->conditions; row && row->name; row++)
+		add_entry(list, (struct help_entry){
+					row->name, ENTRY_CONDITION, row->help, .condition = row});
+	for (const struct metric_row *row = tables->metric_rows; row && row->name; row++)
+		add_entry(list, (struct help_entry){row->name, ENTRY_METRIC, row->help, row->unit,
+					.metric = row});
+}
+
+struct help_entry *all_entries(size_t *n)
+{
+	struct entry_list list = {0};
 
 	for (size_t i = 0; all_tables[i]; i++) {
-		const struct tuner_tables *tables = all_tables[i];
-
-		if (tables->summary)
-			add(&list, (struct explanation){tuner_table[i - 1]->name, "tuner",
-					   .help = tables->summary});
-		for (const struct config_option *row = option_tables[i]; row->name; row++)
-			add(&list,
-				(struct explanation){row->name, "config key", row->help, row->unit,
-					row->def                   ? row->def
-					: row->type == OPTION_LIST ? "[]"
-								   : "empty",
-					.source = "headroom.yaml(5)",
-					.detail = option_details[row->type], .row = row});
-		for (const struct explanation *row = tables->explanations; row && row->name; row++)
-			add(&list, *row);
-		for (const struct condition_type *row = tables->conditions; row && row->name; row++)
-			add(&list, (struct explanation){row->name, "condition", row->help,
-					   .detail = severity_details[row->severity],
-					   .condition = row, .now = row->now});
-		for (const struct metric_row *row = tables->metric_rows; row && row->name; row++)
-			add(&list, (struct explanation){row->name, "metric", row->help, row->unit,
-					   .detail = metric_details[row->type],
-					   .labels = row->labels});
+		if (all_tables[i]->summary)
+			add_entry(&list, (struct help_entry){tuner_table[i - 1]->name, ENTRY_TUNER,
+						 all_tables[i]->summary});
+		add_options(&list, option_tables[i]);
+		add_tables(&list, all_tables[i]);
 	}
-	for (int i = REASON_NONE + 1; i < REASONS; i++)
-		add(&list, (struct explanation){reason_rows[i].slug, "reason", reason_rows[i].help,
-				   .detail = reason_act_text((enum reason)i)});
-	for (const struct explanation *row = node_checks; row->name; row++)
-		add(&list, *row);
+	for (const struct reason_row *row = &reason_rows[REASON_NONE + 1];
+		row < &reason_rows[REASONS]; row++)
+		add_entry(&list,
+			(struct help_entry){row->slug, ENTRY_REASON, row->help, .reason = row});
+	for (const struct check_row *row = node_checks; row->name; row++)
+		add_entry(
+			&list, (struct help_entry){row->name, ENTRY_CHECK, row->help,
+				       .option = row->option, .source = row->source, .check = row});
 	for (const struct profile *row = profile_table; row->name; row++)
-		add(&list, (struct explanation){
-				   row->name, "profile", row->help, .source = "headroom.yaml(5)"});
+		add_entry(&list, (struct help_entry){row->name, ENTRY_PROFILE, row->help,
+					 .source = "headroom.yaml(5)"});
 	for (const struct profile_row *row = profile_rows; row->name; row++)
 		if (starts_with(row->name, "sysctl."))
-			add(&list, (struct explanation){row->name + strlen("sysctl."), "setting",
-					   row->source, NULL, row->value, "sysctl, profile",
-					   .detail = row->profile});
+			add_entry(&list,
+				(struct help_entry){row->name + strlen("sysctl."),
+					ENTRY_PROFILE_SETTING, row->source, .def = row->value,
+					.option = "sysctl, profile", .profile_row = row});
 	*n = list.n;
 	return list.entries;
 }
 
-bool entry_is_literal(const struct explanation *entry)
+bool entry_is_literal(const struct help_entry *entry)
 {
-	return !strpbrk(entry->name, "*[?");
+	return !strpbrk(entry->name, "*[");
 }

@@ -37,13 +37,10 @@ enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGEN
  * `headroom doctor` checks these besides conditions, limits and settings. A row without a name ends
  * the table.
  */
-extern const struct explanation node_checks[];
+extern const struct check_row node_checks[];
 
 /* Checks that doctor.ignore has names of checks. */
 void checks_validate(const struct config *config, struct config_fault_list *faults);
-
-/* The help of an entry, by its kind ("reason", "condition", ...) and name; or NULL. */
-const char *entry_help(const char *kind, const char *name);
 
 /* The choices of the options NAME.mode, ended by NULL, and their row. */
 extern const char *const tuner_mode_choices[];
@@ -61,11 +58,12 @@ void tuner_free(void *self, void *memory);
 
 const struct tuner_ops *tuner_find(const char *name);
 
-/* Whether a tuner's explanations have the name, or NULL any name, with this kind. */
-bool tuner_explains(const struct tuner_ops *ops, const char *kind, const char *name);
+/* Find the row of a limit, such as "neighbor/ipv4", of all tables or of one; or NULL. */
+const struct limit_row *limit_row_find(const char *name);
+const struct limit_row *limit_row_of(const struct tuner_tables *tables, const char *name);
 
-/* The row of a limit, such as "neighbor/ipv4"; NULL if no table has one. */
-const struct explanation *limit_row(const char *name);
+/* Finds a row by its name, or NULL. */
+const struct condition_type *condition_type_find(const char *name);
 
 /* Calls validate of all tuners, and checks that no sysctl has two owners. */
 void tuners_validate(const struct config *config, struct config_fault_list *faults);
@@ -74,10 +72,18 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config);
 
 /*
- * All entries: of the agent, of each tuner, and the profiles. The caller frees the array, but not
- * the texts.
+ * Makes the entries of the agent, of each tuner, and of the profiles. The caller frees the array,
+ * but not the texts, and keeps it for all its questions.
  */
-struct explanation *all_entries(size_t *n);
+struct help_entry *all_entries(size_t *n);
+
+/* Returns what explain adds to the kind: "critical when True"; or NULL. */
+const char *entry_detail(const struct help_entry *entry);
 
 /* False for a pattern. */
-bool entry_is_literal(const struct explanation *entry);
+bool entry_is_literal(const struct help_entry *entry);
+
+static inline bool entry_is_setting(const struct help_entry *entry)
+{
+	return entry->kind == ENTRY_SETTING || entry->kind == ENTRY_PROFILE_SETTING;
+}

@@ -99,14 +99,15 @@ int main(int argc, char **argv)
 	log_init(LOG_ERR);
 	if (streq(what, "names") || streq(what, "limits")) {
 		size_t n;
-		_cleanup_free_ struct explanation *entries = all_entries(&n);
+		_cleanup_free_ struct help_entry *entries = all_entries(&n);
 
-		for (const struct explanation *one = entries; one < entries + n; one++)
-			if (streq(what, "limits") && one->used.path)
-				printf("%s\t%s\t%s\n", one->name, one->used.path, one->max.path);
-			else if (streq(what, "names") &&
-				 (!streq(one->kind, "setting") || !one->detail)) /* of a profile */
-				printf("%s\t%s\n", one->kind, one->name);
+		for (const struct help_entry *entry = entries; entry < entries + n; entry++)
+			if (streq(what, "names") && entry->kind != ENTRY_PROFILE_SETTING)
+				printf("%s\t%s\n", entry_kind_names[entry->kind], entry->name);
+			else if (streq(what, "limits") && entry->kind == ENTRY_LIMIT &&
+				 entry->limit->used.path)
+				printf("%s\t%s\t%s\n", entry->name, entry->limit->used.path,
+					entry->limit->max.path);
 		return 0;
 	}
 	if (streq(what, "metrics") && streq(which, "made-up"))

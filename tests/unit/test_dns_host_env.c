@@ -87,13 +87,13 @@ TEST(each_cloud_has_its_budget)
 TEST(every_budget_is_explained)
 {
 	for (const struct dns_budget_row *row = dns_budget_rows; row->cloud; row++) {
-		const struct explanation *found = NULL;
+		const struct help_entry *found = NULL;
 		struct dns_key key;
 
-		for (const struct explanation *one = dns_explanations; one->name; one++)
-			if (starts_with(one->name, "budget/") &&
-				streq(one->name + strlen("budget/"), row->cloud))
-				found = one;
+		for (const struct help_entry *entry = dns_entries; entry->name; entry++)
+			if (starts_with(entry->name, "budget/") &&
+				streq(entry->name + strlen("budget/"), row->cloud))
+				found = entry;
 		if (!found)
 			fail_msg("explain knows nothing of budget/%s", row->cloud);
 		assert_true(strlen(found->source) > 20);

@@ -16,38 +16,50 @@ static void expect_sentence(const char *name, const char *text)
 		fail_msg("%s: odd white space", name);
 }
 
-static void check_metric(const struct explanation *entry)
+static void check_metric(const struct metric_row *row)
 {
-	const char *total = strstr(entry->name, "_total");
+	const char *total = strstr(row->name, "_total");
 
-	if (!starts_with(entry->name, "headroom_") && !starts_with(entry->name, "process_"))
-		fail_msg("%s: the prefix is missing", entry->name);
-	if (streq(entry->detail, "counter") != (total && streq(total, "_total")))
-		fail_msg("%s: _total is for counters", entry->name);
+	if (!starts_with(row->name, "headroom_") && !starts_with(row->name, "process_"))
+		fail_msg("%s: the prefix is missing", row->name);
+	if ((row->type == METRIC_COUNTER) != (total && streq(total, "_total")))
+		fail_msg("%s: _total is for counters", row->name);
 }
 
 TEST(every_entry_has_help_and_a_source)
 {
 	size_t n;
-	_cleanup_free_ struct explanation *entries = all_entries(&n);
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
 
-	for (const struct explanation *entry = entries; entry < entries + n; entry++) {
+	for (const struct help_entry *entry = entries; entry < entries + n; entry++) {
 		/* The settings of a profile have sources instead of help. */
-		if (!entry->row && !(entry->detail && streq(entry->kind, "setting")))
+		if (entry->kind != ENTRY_OPTION && entry->kind != ENTRY_PROFILE_SETTING)
 			expect_sentence(entry->name, entry->help);
-		if (streq(entry->kind, "metric"))
-			check_metric(entry);
-		else if (entry->condition)
+		if (!entry_kind_names[entry->kind])
+			fail_msg("%s: its kind has no name", entry->name);
+		if (entry->kind == ENTRY_METRIC)
+			check_metric(entry->metric);
+		else if (entry->kind == ENTRY_CONDITION)
 			assert_true(isupper((unsigned char)entry->name[0]) &&
 				    entry->condition->reasons);
-		else if (streq(entry->kind, "limit") &&
-			 (!entry->unit || !entry->breaks || !entry->now || !entry->severity))
+		else if (entry->kind == ENTRY_LIMIT &&
+			 (!entry->unit || !entry->limit->breaks || !entry->limit->now ||
+				 !entry->limit->severity))
 			fail_msg("%s: no unit, no effect, no cure or no severity", entry->name);
-		else if (!streq(entry->kind, "tuner") && !streq(entry->kind, "reason") &&
-			 !entry->source && !entry->detail)
+		else if (entry->kind != ENTRY_TUNER && entry->kind != ENTRY_REASON &&
+			 !entry->source && !entry_detail(entry))
 			fail_msg("%s: no source", entry->name);
 	}
-	assert_null(entry_help("tuner", "no-such-tuner"));
+}
+
+TEST(rows_are_found_by_name)
+{
+	assert_string_equal(limit_row_find("neighbor/ipv4")->name, "neighbor/ipv4");
+	assert_string_equal(limit_row_find("dns/10.0.0.2/pending")->name, "dns/*/pending");
+	assert_null(limit_row_of(tuner_find("thp")->tables, "neighbor/ipv4"));
+	assert_null(limit_row_find("no-such-limit"));
+	assert_string_equal(condition_type_find("ConfigInvalid")->name, "ConfigInvalid");
+	assert_null(condition_type_find("NoSuchCondition"));
 }
 
 TEST(a_slug_finds_its_reason)

@@ -426,7 +426,8 @@ void dns_add_users(
 	struct limit_reading *limit, unsigned most, const struct dns_user *users, unsigned n);
 
 /* tables.c */
-extern const struct explanation dns_explanations[];
+extern const struct limit_row dns_limits[];
+extern const struct help_entry dns_entries[];
 extern const struct condition_type dns_conditions[];
 extern const struct metric_row dns_metric_rows[];
 extern const struct table_view dns_view;

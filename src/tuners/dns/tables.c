@@ -19,26 +19,31 @@
 		  "\"EAI_AGAIN\"",                                                            \
 	.now = "headroom top dns, then give the busiest client a cache or fewer search domains"
 
-#define WORD(name, what) {name, "column", what, .source = "headroom(8)"}
-
-const struct explanation dns_explanations[] = {
-	{"dns/*/pending", "limit",
+const struct limit_row dns_limits[] = {
+	{"dns/*/pending",
 		"Queries to this upstream that wait for an answer. The upstream silently drops the "
 		"excess.",
-		"queries", NULL, "dns.budgets", .source = "headroom explain budget/azure", DROPPED},
-	{"dns/*/packets", "limit",
+		.unit = "queries", .option = "dns.budgets",
+		.source = "headroom explain budget/azure", DROPPED},
+	{"dns/*/packets",
 		"Packets that this machine sends to this upstream in a second, for an upstream that "
 		"has a budget of queries too. " PER_SECOND,
-		"packets/s", NULL, "dns.budgets", .source = "headroom explain budget/aws", DROPPED},
-	{"dns/*", "limit",
+		.unit = "packets/s", .option = "dns.budgets",
+		.source = "headroom explain budget/aws", DROPPED},
+	{"dns/*",
 		"Queries that this machine sends to this upstream DNS server in a second, or packets "
 		"where the cloud counts packets. The upstream silently drops the excess. " PER_SECOND
 		" Not counted: virtual machines, Kata and gVisor, XDP and AF_PACKET senders, DNS over "
 		"HTTPS, and ports other than 53.",
-		"queries/s or packets/s",
-		"by cloud: headroom explain budget/aws, budget/azure, ...", "dns.budgets",
+		.unit = "queries/s or packets/s",
+		.def = "by cloud: headroom explain budget/aws, budget/azure, ...",
+		.option = "dns.budgets",
 		.source = "bpf/dns.bpf.c, cgroup_skb at the root of cgroup2", DROPPED},
-	{"budget/aws", "budget",
+	{0},
+};
+
+const struct help_entry dns_entries[] = {
+	{"budget/aws", ENTRY_BUDGET,
 		"1024 packets a second to the resolver, for each network interface: 169.254.169.253, "
 		"fd00:ec2::253 and the VPC's base address plus two. The instance metadata service "
 		"(169.254.169.254) and the time service (169.254.169.123) share the budget, so their "
@@ -46,67 +51,68 @@ const struct explanation dns_explanations[] = {
 		"an upper bound; hits and DNSBudgetExceeded count only the seconds in which a single "
 		"source address exceeded the budget. A resolver that the node no longer names keeps its "
 		"budget until the agent restarts.",
-		"packets/s", "1024 an interface", "dns.budgets",
+		.unit = "packets/s", .def = "1024 an interface", .option = "dns.budgets",
 		.source =
 			"https://docs.aws.amazon.com/vpc/latest/userguide/AmazonDNS-concepts.html, DNS quotas"},
-	{"budget/azure", "budget",
+	{"budget/azure", ENTRY_BUDGET,
 		"1000 queries a second and 200 pending queries to 168.63.129.16 for each virtual "
 		"machine. In 2020 it was 500 a second.",
-		"queries/s", "1000, and 200 pending", "dns.budgets",
+		.unit = "queries/s", .def = "1000, and 200 pending", .option = "dns.budgets",
 		.source =
 			"https://learn.microsoft.com/azure/azure-resource-manager/management/"
 			"azure-subscription-service-limits, Azure-provided DNS resolver VM limits"},
-	{"budget/alibaba", "budget",
+	{"budget/alibaba", ENTRY_BUDGET,
 		"5000 queries a second from one address to 100.100.2.136 and 100.100.2.138. The limit "
 		"of 600 for queries that the resolver must forward cannot be checked here.",
-		"queries/s", "5000", "dns.budgets",
+		.unit = "queries/s", .def = "5000", .option = "dns.budgets",
 		.source =
 			"https://www.alibabacloud.com/help/en/dns/notification-message-subscription-new, "
 			"Throttling alerts"},
-	{"budget/huawei", "budget",
+	{"budget/huawei", ENTRY_BUDGET,
 		"2000 queries a second from one address to the region's private DNS servers, "
 		"100.125.0.0/16. The limit of 600 for queries that the resolver must forward cannot be "
 		"checked here.",
-		"queries/s", "2000", "dns.budgets",
+		.unit = "queries/s", .def = "2000", .option = "dns.budgets",
 		.source =
 			"https://support.huaweicloud.com/intl/es-us/eu-west-0-usermanual-dns/dns_faq_033.html"},
-	{"budget/rackspace", "budget",
+	{"budget/rackspace", ENTRY_BUDGET,
 		"10 queries a second for each address to Rackspace's caching servers. Short bursts "
 		"pass, so the mean of a minute counts.",
-		"queries/s", "10, over a minute", "dns.budgets",
+		.unit = "queries/s", .def = "10, over a minute", .option = "dns.budgets",
 		.source = "https://docs.rackspace.com/docs/limits-on-dns-lookups"},
-	{"budget/gcp", "budget",
+	{"budget/gcp", ENTRY_BUDGET,
 		"Google publishes no limit for 169.254.169.254. Set one in dns.budgets to get "
 		"warnings.",
-		NULL, "none", "dns.budgets", .source = "https://cloud.google.com/dns/quotas"},
-	{"budget/digitalocean", "budget",
+		.def = "none", .option = "dns.budgets",
+		.source = "https://cloud.google.com/dns/quotas"},
+	{"budget/digitalocean", ENTRY_BUDGET,
 		"DigitalOcean publishes no limit for 67.207.67.2 and 67.207.67.3. Set one in "
 		"dns.budgets to get warnings.",
-		NULL, "none", "dns.budgets",
+		.def = "none", .option = "dns.budgets",
 		.source = "https://docs.digitalocean.com/products/networking/dns/details/limits"},
-	{"budget/config", "budget", "The configuration sets the budget of this upstream.", NULL,
-		"none", "dns.budgets", .source = "headroom.yaml(5)"},
-	{"dns-search-local", "advice",
+	{"budget/config", ENTRY_BUDGET, "The configuration sets the budget of this upstream.",
+		.def = "none", .option = "dns.budgets", .source = "headroom.yaml(5)"},
+	{"dns-search-local", ENTRY_ADVICE,
 		SEARCH "These queries went to a server on this node. ndots 1 or 2 in the pods' "
 		       "dnsConfig, or names with a final dot, save failed_per_second queries.",
-		"queries/s", "ndots:5 in pods", NULL,
+		.unit = "queries/s", .def = "ndots:5 in pods",
 		.source = "resolv.conf(5); Kubernetes, DNS for Services and Pods"},
-	{"dns-search-cluster", "advice",
+	{"dns-search-cluster", ENTRY_ADVICE,
 		SEARCH
 		"These queries went to the cluster's DNS. ndots 1 or 2 in the pods' dnsConfig, "
 		"names with a final dot, or CoreDNS's autopath, which answers the first "
 		"query with the answer of the last, save failed_per_second queries.",
-		"queries/s", "ndots:5 in pods", NULL,
+		.unit = "queries/s", .def = "ndots:5 in pods",
 		.source = "resolv.conf(5); CoreDNS, plugin autopath"},
-	{"dns-search-upstream", "advice",
+	{"dns-search-upstream", ENTRY_ADVICE,
 		SEARCH
 		"These queries went to an upstream and used its budget: pods inherit the node's "
 		"search domains, and the cluster's DNS forwards names in them, (the node's "
 		"domains + 1) x 2 queries for a name. Fewer search domains in the node's "
 		"resolv.conf, or ndots 1 in the pods, save failed_per_second queries.",
-		"queries/s", "the node's search list", NULL,
+		.unit = "queries/s", .def = "the node's search list",
 		.source = "resolv.conf(5); Kubernetes, kubelet --resolv-conf"},
-	{"coredns-sizing", "advice",
+	{"coredns-sizing", ENTRY_ADVICE,
 		"The CoreDNS replicas that a cluster needs. Queries: Q = "
 		"max_over_time(sum(rate(headroom_dns_queries_total{role=\"cluster\"}[1m]))[7d:1m]), "
 		"with all queries that search lists cause. Replicas: Q / (33667 x vCPUs / 2), rounded "
@@ -114,24 +120,28 @@ const struct explanation dns_explanations[] = {
 		"second. Memory of a replica in MB: (pods + services) / 1000 + 54; with autopath "
 		"(pods + services) / 250 + 56. Run at most one replica per node: replicas on one node "
 		"share its upstream budget.",
-		"replicas, MB", "2 replicas with 170 MiB", NULL,
+		.unit = "replicas, MB", .def = "2 replicas with 170 MiB",
 		.source =
 			"https://github.com/coredns/deployment/blob/master/kubernetes/Scaling_CoreDNS.md"},
-	WORD("budget", "Queries or packets a second that the resolver answers for this node."),
-	WORD("server", "The address of a resolver."),
-	WORD("pending", "Queries that wait for an answer."),
-	WORD("unanswered", "Queries of the last minute without an answer after five seconds."),
-	WORD("q/s", "Queries to the resolver in the last second."),
-	WORD("peak/s", "Queries of the busiest second within the last minute."),
-	WORD("s?over", "Seconds over the budget since the start of the agent."),
-	WORD("failed", "Answers of the last minute with an error: see DNSFailing."),
-	WORD("p50", "Half of the answers, or syncs of a disk, took this long or less."),
-	WORD("p99", "99 of 100 answers, or syncs of a disk, took this long or less."),
-	WORD("upstream", "A resolver outside of the cluster, such as the cloud's."),
-	WORD("cluster", "A resolver of the cluster: CoreDNS or kube-dns."),
-	WORD("local", "A resolver on this node, such as NodeLocal DNSCache."),
-	WORD("role", "What a resolver is for this node: upstream, cluster or local."),
-	WORD("verdict", "The worst condition that is True for the resolver, in one word."),
+	WORD("budget", ENTRY_COLUMN,
+		"Queries or packets a second that the resolver answers for this node."),
+	WORD("server", ENTRY_COLUMN, "The address of a resolver."),
+	WORD("pending", ENTRY_COLUMN, "Queries that wait for an answer."),
+	WORD("unanswered", ENTRY_COLUMN,
+		"Queries of the last minute without an answer after five seconds."),
+	WORD("q/s", ENTRY_COLUMN, "Queries to the resolver in the last second."),
+	WORD("peak/s", ENTRY_COLUMN, "Queries of the busiest second within the last minute."),
+	WORD("s over", ENTRY_COLUMN, "Seconds over the budget since the start of the agent."),
+	WORD("failed", ENTRY_COLUMN, "Answers of the last minute with an error: see DNSFailing."),
+	WORD("p50", ENTRY_COLUMN,
+		"Half of the answers, or syncs of a disk, took this long or less."),
+	WORD("p99", ENTRY_COLUMN, "99 of 100 answers, or syncs of a disk, took this long or less."),
+	WORD("upstream", ENTRY_COLUMN, "A resolver outside of the cluster, such as the cloud's."),
+	WORD("cluster", ENTRY_COLUMN, "A resolver of the cluster: CoreDNS or kube-dns."),
+	WORD("local", ENTRY_COLUMN, "A resolver on this node, such as NodeLocal DNSCache."),
+	WORD("role", ENTRY_COLUMN, "What a resolver is for this node: upstream, cluster or local."),
+	WORD("verdict", ENTRY_COLUMN,
+		"The worst condition that is True for the resolver, in one word."),
 	{0},
 };
 

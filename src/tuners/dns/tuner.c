@@ -152,7 +152,8 @@ static void dns_close(void *self, void *memory)
 const struct tuner_tables dns_tables = {
 	.summary = "Counts the DNS queries of this node by server and workload, and compares them "
 		   "with the limits of cloud resolvers for one machine.",
-	.explanations = dns_explanations,
+	.limits = dns_limits,
+	.entries = dns_entries,
 	.conditions = dns_conditions,
 	.metric_rows = dns_metric_rows,
 	.capabilities = dns_capabilities,

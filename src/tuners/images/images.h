@@ -303,7 +303,7 @@ struct cJSON *images_document(const void *self, const void *memory, bool trusted
 void images_metrics(const void *self, const void *memory, struct metric_sink *sink);
 
 /* report.c */
-extern const struct explanation images_explanations[];
+extern const struct help_entry images_entries[];
 extern const struct condition_type images_conditions[];
 extern const struct metric_row images_metric_rows[];
 extern const struct table_view images_view;

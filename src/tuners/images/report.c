@@ -7,19 +7,17 @@
 /* Further images are summed as "other". */
 #define METRIC_IMAGES_MAX 50
 
-const struct explanation images_explanations[] = {
-	{"pin.*", "setting",
+const struct help_entry images_entries[] = {
+	{"pin.*", ENTRY_SETTING,
 		"Protects an image from the kubelet's garbage collection. In containerd a pull "
 		"removes the pin, and it is set again. restore removes pins set by Headroom.",
-		NULL, "not pinned", "images.pin",
+		.def = "not pinned", .option = "images.pin",
 		.source =
 			"containerd, io.cri-containerd.pinned, from 1.6.25, 1.7.10 and 2.0; CRI-O, "
 			"pinned_images, from 1.31"},
-	{"ready", "state of an image", "The runtime has unpacked the image.", NULL, NULL, NULL,
-		.source = "headroom(8)"},
-	{"moved", "state of an image",
-		"Another image of others has the name of an archive's image, and stays.", NULL,
-		NULL, NULL, .source = "headroom(8)"},
+	WORD("ready", ENTRY_IMAGE_STATE, "The runtime has unpacked the image."),
+	WORD("moved", ENTRY_IMAGE_STATE,
+		"Another image of others has the name of an archive's image, and stays."),
 	{0},
 };
 

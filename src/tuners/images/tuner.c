@@ -411,7 +411,7 @@ static void images_transfer_adopt(void *self, void *request)
 const struct tuner_tables images_tables = {
 	.summary = "Loads images from archives and registries before a pod needs them, and "
 		   "protects them from the kubelet's garbage collection.",
-	.explanations = images_explanations,
+	.entries = images_entries,
 	.conditions = images_conditions,
 	.metric_rows = images_metric_rows,
 	.view = &images_view,

@@ -26,41 +26,41 @@ const struct config_option kubelet_options[] = {
 
 #define API "kubelet.config.k8s.io/v1beta1 KubeletConfiguration"
 
-static const struct explanation explanations[] = {
-	{SETTING, "setting",
+static const struct help_entry entries[] = {
+	{SETTING, ENTRY_SETTING,
 		"Whether the kubelet pulls one image after the other, so that one large image delays "
 		"all others. With kubelet.manage: true headroom writes false as a drop-in file. The "
 		"kubelet reads its files only when it starts.",
-		NULL, "true; from 1.32 false where maxParallelImagePulls is 2 or more",
-		"kubelet.manage", .source = API},
-	{"kubelet.maxParallelImagePulls", "kubelet option",
+		.def = "true; from 1.32 false where maxParallelImagePulls is 2 or more",
+		.option = "kubelet.manage", .source = API},
+	{"kubelet.maxParallelImagePulls", ENTRY_KUBELET_OPTION,
 		"How many images the kubelet pulls at once; from 1.27 on, and only with "
 		"serializeImagePulls: false. With fewer than 3, one slow registry delays the others. "
 		"headroom reads it and never sets it.",
-		"images", "no limit", NULL, .source = API},
-	{"kubelet.registryPullQPS", "kubelet option",
+		.unit = "images", .def = "no limit", .source = API},
+	{"kubelet.registryPullQPS", ENTRY_KUBELET_OPTION,
 		"How many pulls the kubelet starts per second, after a burst of registryBurst. "
 		"Further pulls fail and are retried with a growing delay. It limits the start of "
 		"pulls, not how many run, so it delays a node's start without much relief for the "
 		"registry. Raise both on nodes that start many pods at once. 0: no limit.",
-		"pulls/s", "5", NULL, .source = API},
-	{"kubelet.registryBurst", "kubelet option",
+		.unit = "pulls/s", .def = "5", .source = API},
+	{"kubelet.registryBurst", ENTRY_KUBELET_OPTION,
 		"How many pulls may start at once before registryPullQPS limits them. Raise it to "
 		"the number of images that a node needs at its start.",
-		"pulls", "10", NULL, .source = API},
-	{"kubelet.imageGCHighThresholdPercent", "kubelet option",
+		.unit = "pulls", .def = "10", .source = API},
+	{"kubelet.imageGCHighThresholdPercent", ENTRY_KUBELET_OPTION,
 		"When the image file system is used above this share, the kubelet deletes images "
 		"that no container uses, the longest unused first. It deletes preloaded images too, "
 		"unless they are pinned: keep them well below this share. 100: off.",
-		"percent", "85", NULL, .source = API},
-	{"kubelet.imageGCLowThresholdPercent", "kubelet option",
+		.unit = "percent", .def = "85", .source = API},
+	{"kubelet.imageGCLowThresholdPercent", ENTRY_KUBELET_OPTION,
 		"The kubelet deletes images until the use is below this share. Just below the high "
 		"threshold, it deletes fewer images at a time.",
-		"percent", "80", NULL, .source = API},
-	{"kubelet.imageMaximumGCAge", "kubelet option",
+		.unit = "percent", .def = "80", .source = API},
+	{"kubelet.imageMaximumGCAge", ENTRY_KUBELET_OPTION,
 		"The kubelet deletes images unused for this long even if there is room, preloaded "
 		"images too unless they are pinned; from 1.29 on. 0s: off.",
-		"time", "0s", NULL, .source = API},
+		.unit = "time", .def = "0s", .source = API},
 	{0},
 };
 
@@ -344,7 +344,7 @@ static cJSON *kubelet_document(const void *self, const void *, bool)
 
 const struct tuner_tables kubelet_tables = {
 	.summary = "Reports kubelet settings for pulling and deleting images that make pods wait.",
-	.explanations = explanations,
+	.entries = entries,
 	.conditions = conditions,
 	.capabilities = capabilities,
 };

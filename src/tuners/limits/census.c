@@ -368,7 +368,7 @@ void tally_finish(struct tally *tally, const struct host *host, uint64_t max, un
 int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
 	struct limit_reading *reading, struct limit_reading *users)
 {
-	static const struct explanation row = {
+	static const struct limit_row row = {
 		.max = {"/proc/sys/net/netfilter/nf_conntrack_max", 1}};
 	struct tally fullest = {0};
 	uint64_t max;

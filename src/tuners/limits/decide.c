@@ -29,12 +29,12 @@ const struct condition_type limits_conditions[] = {
 	{0},
 };
 
-static bool counts_hits(const struct explanation *row)
+static bool counts_hits(const struct limit_row *row)
 {
 	return row->hits.path || (row->reader && row->reader->counts_hits);
 }
 
-bool limits_needs_bpf(const struct explanation *row)
+bool limits_needs_bpf(const struct limit_row *row)
 {
 	const struct limit_reader *reader = row->reader;
 
@@ -43,7 +43,7 @@ bool limits_needs_bpf(const struct explanation *row)
 
 /* The row's part of the decision. */
 struct judged {
-	const struct explanation *row;
+	const struct limit_row *row;
 	struct limit_memory *memory;
 	struct limit_reading *limit;
 	const struct decide_input *input;

@@ -79,13 +79,13 @@ limit_read limits_sample_filesystem, limits_sample_databases, limits_sample_brid
 
 /* Reads the row if used.path is set. */
 int limits_read_numbers(
-	const struct host *host, const struct explanation *row, struct limit_reading *reading);
+	const struct host *host, const struct limit_row *row, struct limit_reading *reading);
 
 enum { OF_PROCESSES, OF_FILES, PASSES };
 
 /* A row as last read. */
 struct limit_seen {
-	const struct explanation *row;
+	const struct limit_row *row;
 	int error; /* 0 or -errno */
 	struct limit_reading reading;
 	struct limit_reading users[PASSES];  /* the users that each pass found */
@@ -129,16 +129,16 @@ struct limits_memory {
 	uint64_t polled_at_us;
 };
 
-extern const struct explanation limits_rows[];
+extern const struct limit_row limits_rows[];
 extern const struct condition_type limits_conditions[];
 
 enum { LIMITS_PRESSURE, LIMITS_REACHED };
 
 /* Whether its use comes from a pass over processes or files only. */
-bool limits_needs_bpf(const struct explanation *row);
+bool limits_needs_bpf(const struct limit_row *row);
 
 /* Reads the number of a row with only a maximum. */
-int limits_read_max(const struct host *host, const struct explanation *row, uint64_t *max);
+int limits_read_max(const struct host *host, const struct limit_row *row, uint64_t *max);
 
 /* Keeps the use with the largest share of its maximum. Returns whether it is this one. */
 bool limits_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max);

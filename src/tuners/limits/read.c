@@ -91,7 +91,7 @@ static int read_number(const struct host *host, const struct number_in_file *fro
 }
 
 int limits_read_numbers(
-	const struct host *host, const struct explanation *row, struct limit_reading *reading)
+	const struct host *host, const struct limit_row *row, struct limit_reading *reading)
 {
 	int r = read_number(host, &row->used, &reading->used);
 
@@ -103,7 +103,7 @@ int limits_read_numbers(
 	return r;
 }
 
-int limits_read_max(const struct host *host, const struct explanation *row, uint64_t *max)
+int limits_read_max(const struct host *host, const struct limit_row *row, uint64_t *max)
 {
 	return row->max.path ? read_number(host, &row->max, max) : 0;
 }

@@ -28,35 +28,36 @@
 
 #define TCP_EXT(name) {"/proc/net/netstat", 0, "TcpExt:", name}
 
-#define FILESYSTEM(name, role, what, path)                                                       \
-	{"filesystem/" name "/bytes", "limit",                                                   \
-		"Bytes of the file system of " what ", " path                                    \
-		". Blocks that are reserved for root do not count. Shown if no row above is "    \
-		"the same file system.",                                                         \
-		"bytes", "the file system's size", .source = "statvfs(3)", C,                    \
-		.breaks = "\"No space left on device\" (ENOSPC)",                                \
-		.now = "du -xh --max-depth=2 " path " | sort -h | tail",                         \
-		SAMPLE(limits_sample_filesystem, .filesystem = (role), .begins = 90)},           \
-	{                                                                                        \
-		"filesystem/" name "/inodes", "limit",                                           \
-			"Files of the file system of " what ", " path                            \
-			". Shown if no row above is the same file system, and if it has a "      \
-			"fixed number of inodes.",                                               \
-			"inodes", "set when the file system is made", .source = "statvfs(3)", C, \
-			.breaks = "\"No space left on device\" (ENOSPC) although df shows "      \
-				  "free space",                                                  \
-			.now = "du -x --inodes --max-depth=2 " path " | sort -n | tail",         \
-			SAMPLE(limits_sample_filesystem, .filesystem = (role), .inodes = true,   \
-				.begins = 90)                                                    \
+#define FILESYSTEM(name, role, what, path)                                                     \
+	{"filesystem/" name "/bytes",                                                          \
+		"Bytes of the file system of " what ", " path                                  \
+		". Blocks that are reserved for root do not count. Shown if no row above is "  \
+		"the same file system.",                                                       \
+		.unit = "bytes", .def = "the file system's size", .source = "statvfs(3)", C,   \
+		.breaks = "\"No space left on device\" (ENOSPC)",                              \
+		.now = "du -xh --max-depth=2 " path " | sort -h | tail",                       \
+		SAMPLE(limits_sample_filesystem, .filesystem = (role), .begins = 90)},         \
+	{                                                                                      \
+		"filesystem/" name "/inodes",                                                  \
+			"Files of the file system of " what ", " path                          \
+			". Shown if no row above is the same file system, and if it has a "    \
+			"fixed number of inodes.",                                             \
+			.unit = "inodes", .def = "set when the file system is made",           \
+			.source = "statvfs(3)", C,                                             \
+			.breaks = "\"No space left on device\" (ENOSPC) although df shows "    \
+				  "free space",                                                \
+			.now = "du -x --inodes --max-depth=2 " path " | sort -n | tail",       \
+			SAMPLE(limits_sample_filesystem, .filesystem = (role), .inodes = true, \
+				.begins = 90)                                                  \
 	}
 
 #define ALLOWANCE(name, statistic, what)                                                  \
-	{"nic/" name, "limit",                                                            \
+	{"nic/" name,                                                                     \
 		"Packets that the cloud delayed or dropped because " what                 \
 		" exceeded the allowance of the instance type: hits of all network "      \
 		"interfaces with the driver ena. The driver shows no use and no "         \
 		"maximum.",                                                               \
-		"packets", "by instance type",                                            \
+		.unit = "packets", .def = "by instance type",                             \
 		.source = "drivers/net/ethernet/amazon/ena/ena_ethtool.c, " statistic, W, \
 		.breaks = "packets are lost or late, without an error on the node",       \
 		.now = "ethtool -S DEVICE | grep allowance; a larger instance type",      \
@@ -66,59 +67,60 @@
  * A new limit needs only a row here. A node without its files does not have the limit. Critical
  * rows come first: a condition names the first of several.
  */
-const struct explanation limits_rows[] = {
-	{"conntrack", "limit",
+const struct limit_row limits_rows[] = {
+	{"conntrack",
 		"Connections that netfilter tracks in the network namespace of the agent. Every "
 		"namespace has its own count, and one maximum serves all. At the maximum, packets "
 		"of new connections are dropped. Hits are the columns drop and early_drop of "
 		"/proc/net/stat/nf_conntrack.",
-		"connections", "by memory, 262144 at most",
-		"limits.raise: conntrack; sysctl, net.netfilter.nf_conntrack_max",
+		.unit = "connections", .def = "by memory, 262144 at most",
+		.option = "limits.raise: conntrack; sysctl, net.netfilter.nf_conntrack_max",
 		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()", C,
 		.breaks = "new connections time out: \"nf_conntrack: table full, dropping packet\" "
 			  "in the kernel log",
 		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
 		READ(limits_read_conntrack, .add_users = limits_conntrack_users,
 			.counts_hits = true)},
-	{"pids", "limit",
+	{"pids",
 		"Processes and threads of the node, against the least of kernel.pid_max, "
 		"kernel.threads-max and the pids.max of kubepods: the one with the largest used "
 		"share is shown. The kubelet's PIDPressure looks at kernel.pid_max alone.",
-		"threads", "pid_max 32768 on small machines, threads-max by memory",
-		"limits.raise: pids; sysctl, kernel.pid_max",
+		.unit = "threads", .def = "pid_max 32768 on small machines, threads-max by memory",
+		.option = "limits.raise: pids; sysctl, kernel.pid_max",
 		.source = "kernel/pid.c, alloc_pid(); kernel/fork.c, copy_process()", C,
 		.breaks = "\"fork: Resource temporarily unavailable\" (EAGAIN), \"pthread_create "
 			  "failed\"",
 		.now = "sysctl -w kernel.pid_max=4194304, then headroom top pids",
 		READ(limits_read_pids, .count = COUNT_THREADS)},
-	{"tcp-memory", "limit",
+	{"tcp-memory",
 		"Pages that the buffers of all TCP sockets take, of all network namespaces. Above "
 		"the maximum the kernel drops received data and delays sending. Hits are "
 		"TCPMemoryPressures: how often the second number of tcp_mem was exceeded, in the "
 		"namespace of the agent.",
-		"pages", "net.ipv4.tcp_mem, by memory", "sysctl, net.ipv4.tcp_mem",
+		.unit = "pages", .def = "net.ipv4.tcp_mem, by memory",
+		.option = "sysctl, net.ipv4.tcp_mem",
 		.source = "net/ipv4/tcp.c, tcp_enter_memory_pressure()", C,
 		.breaks = "connections stall; \"TCP: out of memory -- consider tuning tcp_mem\" in "
 			  "the kernel log",
 		.now = "ss -tmnp | sort: find sockets with full queues, and restart their process",
 		.used = {"/proc/net/sockstat", 0, "TCP:", "mem"},
 		.max = {"/proc/sys/net/ipv4/tcp_mem", 3}, .hits = TCP_EXT("TCPMemoryPressures")},
-	{"file-handles", "limit",
+	{"file-handles",
 		"Open files of all processes. At the limit, open, socket and accept fail with "
 		"ENFILE for all users but root. Where systemd has raised the maximum to the "
 		"largest possible number, the limit is not shown. Users are counted by their "
 		"descriptors, of which several share a file after a fork.",
-		"files", "by memory, about 10 % at 1 kB a file", "sysctl, fs.file-max",
-		.source = "fs/file_table.c, alloc_empty_file()", C,
+		.unit = "files", .def = "by memory, about 10 % at 1 kB a file",
+		.option = "sysctl, fs.file-max", .source = "fs/file_table.c, alloc_empty_file()", C,
 		.breaks = "\"Too many open files in system\" (ENFILE); \"VFS: file-max limit N "
 			  "reached\" in the kernel log",
 		.now = "sysctl -w fs.file-max=9223372036854775807",
 		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3},
 		CENSUS(COUNT_OPEN_FILES)},
-	{"mounts", "limit",
+	{"mounts",
 		"Mounts of the fullest mount namespace. A program that repeats a mount without "
 		"unmounting it leaks them, and each copy of the namespace has them too.",
-		"mounts", "100000", "sysctl, fs.mount-max",
+		.unit = "mounts", .def = "100000", .option = "sysctl, fs.mount-max",
 		.source = "fs/namespace.c, COUNT_MOUNTS()", C,
 		.breaks = "containers do not start: \"no space left on device\" (ENOSPC) from "
 			  "mount, umount and unshare",
@@ -132,143 +134,150 @@ const struct explanation limits_rows[] = {
 	FILESYSTEM("run", LIMITS_RUN, "sockets and state of runtimes", "/run"),
 	FILESYSTEM(
 		"storage", LIMITS_STORAGE, "etcd and the other storage.processes", "/var/lib/etcd"),
-	{"etcd/db", "limit",
+	{"etcd/db",
 		"Bytes of the fullest database file of etcd, of the processes in "
 		"storage.processes that sync a file named db, against their quota. etcd counts "
 		"pages in use, which are up to 16 MiB less.",
-		"bytes",
-		"2 GiB, or --quota-backend-bytes, also in k3s' etcd-arg and etcd's --config-file",
+		.unit = "bytes",
+		.def = "2 GiB, or --quota-backend-bytes, also in k3s' etcd-arg and etcd's --config-file",
 		.source = "etcd, server/storage/quota.go", C,
 		.breaks = "etcd refuses all writes: \"etcdserver: mvcc: database space exceeded\"",
 		.now = "etcdctl compact REVISION, etcdctl defrag and etcdctl alarm disarm; or raise "
 		       "--quota-backend-bytes, to 8 GiB at most",
 		SAMPLE(limits_sample_databases)},
-	{"pids/cgroup", "limit",
+	{"pids/cgroup",
 		"Processes and threads of the fullest cgroup with a pids.max: a pod "
 		"(podPidsLimit), a container, a service (TasksMax). Hits are failed forks, added "
 		"up over the cgroups that have processes.",
-		"threads", "by the kubelet's podPidsLimit and systemd's DefaultTasksMax",
+		.unit = "threads",
+		.def = "by the kubelet's podPidsLimit and systemd's DefaultTasksMax",
 		.source = "kernel/cgroup/pids.c, pids_can_fork()", W,
 		.breaks = "\"fork: Resource temporarily unavailable\", \"can't start new thread\", "
 			  "\"pthread_create failed (EAGAIN)\" in one workload",
 		.now = "restart the workload, or raise podPidsLimit or TasksMax",
 		CENSUS(COUNT_PIDS, .counts_hits = true)},
-	{"files/process", "limit", "Open files of the fullest process, against its RLIMIT_NOFILE.",
-		"files", "1024, or LimitNOFILE of the unit", .source = "fs/file.c, alloc_fd()", W,
+	{"files/process", "Open files of the fullest process, against its RLIMIT_NOFILE.",
+		.unit = "files", .def = "1024, or LimitNOFILE of the unit",
+		.source = "fs/file.c, alloc_fd()", W,
 		.breaks = "\"Too many open files\" (EMFILE) in one process",
 		.now = "prlimit --pid PID --nofile=1048576; LimitNOFILE= of its unit keeps it",
 		CENSUS(COUNT_PROCESS_FILES)},
-	{"maps/process", "limit", "Memory maps of the fullest process.", "maps", "65530",
-		"limits.raise: maps; sysctl, vm.max_map_count", .source = "mm/mmap.c, do_mmap()", W,
+	{"maps/process", "Memory maps of the fullest process.", .unit = "maps", .def = "65530",
+		.option = "limits.raise: maps; sysctl, vm.max_map_count",
+		.source = "mm/mmap.c, do_mmap()", W,
 		.breaks = "\"Cannot allocate memory\" (ENOMEM) with free memory; Elasticsearch: "
 			  "\"max virtual memory areas vm.max_map_count [65530] is too low\"",
 		.now = "sysctl -w vm.max_map_count=1048576",
 		.max = {"/proc/sys/vm/max_map_count", 1}, CENSUS(COUNT_MAPS)},
-	{"inotify/instances", "limit",
+	{"inotify/instances",
 		"Inotify instances of the fullest user. All containers that run as root count for "
 		"one user. Needs Linux 5.14.",
-		"instances", "128", "limits.raise: inotify; sysctl, fs.inotify.max_user_instances",
+		.unit = "instances", .def = "128",
+		.option = "limits.raise: inotify; sysctl, fs.inotify.max_user_instances",
 		.source = "fs/notify/inotify/inotify_user.c, inotify_new_group()", W,
 		.breaks = "\"Too many open files\" (EMFILE) from inotify_init: kubectl logs -f "
 			  "ends, \"failed to create fsnotify watcher\"",
 		.now = "sysctl -w fs.inotify.max_user_instances=8192",
 		.max = {"/proc/sys/fs/inotify/max_user_instances", 1},
 		CENSUS(COUNT_INOTIFY_INSTANCES, .count_file = COUNT_FILE_INSTANCES)},
-	{"inotify/watches", "limit",
+	{"inotify/watches",
 		"Inotify watches of the fullest user. All containers that run as root count for "
 		"one user. Needs Linux 5.14.",
-		"watches", "by memory, 8192 before Linux 5.11",
-		"limits.raise: inotify; sysctl, fs.inotify.max_user_watches",
+		.unit = "watches", .def = "by memory, 8192 before Linux 5.11",
+		.option = "limits.raise: inotify; sysctl, fs.inotify.max_user_watches",
 		.source = "fs/notify/inotify/inotify_user.c, inotify_new_watch()", W,
 		.breaks = "\"No space left on device\" (ENOSPC) from inotify_add_watch: tail -f, "
 			  "kubelet and file watchers stop following files",
 		.now = "sysctl -w fs.inotify.max_user_watches=524288",
 		.max = {"/proc/sys/fs/inotify/max_user_watches", 1},
 		CENSUS(COUNT_INOTIFY_WATCHES, .count_file = COUNT_FILE_WATCHES)},
-	{"listen", "limit",
+	{"listen",
 		"Connections that wait for accept() of the fullest TCP listener, of all network "
 		"namespaces. Read at intervals: a short burst may pass unseen.",
-		"connections", "the listener's backlog, net.core.somaxconn at most",
-		"limits.raise: somaxconn; sysctl, net.core.somaxconn",
+		.unit = "connections", .def = "the listener's backlog, net.core.somaxconn at most",
+		.option = "limits.raise: somaxconn; sysctl, net.core.somaxconn",
 		.source = "include/net/sock.h, sk_acceptq_is_full()", W,
 		.breaks = "clients time out; \"connection refused\" with tcp_abort_on_overflow",
 		.now = "restart the process that does not accept; after a raise of somaxconn it "
 		       "must listen again",
 		FILES(COUNT_FILE_LISTENERS)},
-	{"ports", "limit",
+	{"ports",
 		"Local ports that TCP connections of one network namespace to one remote address "
 		"and port take, of the fullest pair. Connections in TIME_WAIT count, although "
 		"net.ipv4.tcp_tw_reuse may let a new connection take the port of one of them.",
-		"ports", "28232", "sysctl, net.ipv4.ip_local_port_range",
+		.unit = "ports", .def = "28232", .option = "sysctl, net.ipv4.ip_local_port_range",
 		.source = "net/ipv4/inet_hashtables.c, __inet_hash_connect()", W,
 		.breaks = "\"Cannot assign requested address\" (EADDRNOTAVAIL) from connect",
 		.now = "reuse connections (keep-alive), or use more destination addresses",
 		FILES(COUNT_FILE_PORTS)},
-	{"conntrack/namespace", "limit",
+	{"conntrack/namespace",
 		"Connections that netfilter tracks in the fullest network namespace.",
-		"connections", "by memory, 262144 at most",
-		"limits.raise: conntrack; sysctl, net.netfilter.nf_conntrack_max",
+		.unit = "connections", .def = "by memory, 262144 at most",
+		.option = "limits.raise: conntrack; sysctl, net.netfilter.nf_conntrack_max",
 		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()", W,
 		.breaks = "new connections of a pod time out: \"nf_conntrack: table full, dropping "
 			  "packet\" in the kernel log",
 		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
 		.reader = &(const struct limit_reader){.in_namespaces = true}},
-	{"memory-cgroups", "limit",
+	{"memory-cgroups",
 		"Memory cgroups, with removed cgroups whose cached memory is not freed yet. The "
 		"kernel has 65535 ids for them.",
-		"cgroups", "65535", .source = "mm/memcontrol.c, MEM_CGROUP_ID_MAX", W,
+		.unit = "cgroups", .def = "65535", .source = "mm/memcontrol.c, MEM_CGROUP_ID_MAX",
+		W,
 		.breaks = "containers do not start: \"mkdir /sys/fs/cgroup/memory/...: cannot "
 			  "allocate memory\" or \"no space left on device\"",
 		.now = "echo 2 > /proc/sys/vm/drop_caches frees removed cgroups; if not, reboot",
 		READ(limits_read_memory_cgroups)},
-	{"ptys", "limit",
+	{"ptys",
 		"Pseudoterminals. kernel.pty.reserve of them are kept for the first devpts mount, "
 		"so containers can use kernel.pty.max less that.",
-		"pseudoterminals", "4096 less 1024", "sysctl, kernel.pty.max",
+		.unit = "pseudoterminals", .def = "4096 less 1024",
+		.option = "sysctl, kernel.pty.max",
 		.source = "fs/devpts/inode.c, devpts_new_index()", W,
 		.breaks = "kubectl exec -t and ssh fail: \"open /dev/ptmx: no space left on "
 			  "device\", \"PTY allocation request failed\"",
 		.now = "sysctl -w kernel.pty.max=8192",
 		READ(limits_read_ptys, .count_file = COUNT_FILE_PTYS)},
-	{"keys", "limit",
+	{"keys",
 		"Keys of the kernel's key service that the fullest user has. A container takes one "
 		"for its session. Root has its own, larger maximum.",
-		"keys", "200 for each user, 1000000 for root",
-		"limits.raise: keys; sysctl, kernel.keys.maxkeys",
+		.unit = "keys", .def = "200 for each user, 1000000 for root",
+		.option = "limits.raise: keys; sysctl, kernel.keys.maxkeys",
 		.source = "security/keys/key.c, key_alloc()", W,
 		.breaks = "containers do not start: \"unable to join session keyring: disk quota "
 			  "exceeded\" (EDQUOT)",
 		.now = "sysctl -w kernel.keys.maxkeys=2000 (kernel.keys.root_maxkeys for root)",
 		READ(limits_read_keys)},
-	{"keys/bytes", "limit", "Bytes of the keys that the fullest user has.", "bytes",
-		"20000 for each user, 25000000 for root",
-		"limits.raise: keys; sysctl, kernel.keys.maxbytes",
+	{"keys/bytes", "Bytes of the keys that the fullest user has.", .unit = "bytes",
+		.def = "20000 for each user, 25000000 for root",
+		.option = "limits.raise: keys; sysctl, kernel.keys.maxbytes",
 		.source = "security/keys/key.c, key_alloc()", W,
 		.breaks = "containers do not start: \"unable to create session key: disk quota "
 			  "exceeded\" (EDQUOT)",
 		.now = "sysctl -w kernel.keys.maxbytes=200000 (kernel.keys.root_maxbytes for "
 		       "root)",
 		READ(limits_read_keys, .key_bytes = true)},
-	{"softnet", "limit",
+	{"softnet",
 		"Received packets that wait for the fullest CPU. A packet above the maximum is "
 		"dropped: hits are the column dropped of /proc/net/softnet_stat.",
-		"packets", "1000", "sysctl, net.core.netdev_max_backlog",
+		.unit = "packets", .def = "1000", .option = "sysctl, net.core.netdev_max_backlog",
 		.source = "net/core/dev.c, enqueue_to_backlog()", W,
 		.breaks = "packets between pods are lost, without an error",
 		.now = "sysctl -w net.core.netdev_max_backlog=5000",
 		READ(limits_read_softnet, .counts_hits = true)},
-	{"bridge-ports", "limit",
+	{"bridge-ports",
 		"Ports of the fullest Linux bridge in the agent's network namespace: each pod or "
 		"container takes one.",
-		"ports", "1023", .source = "net/bridge/br_private.h, BR_PORT_BITS", W,
+		.unit = "ports", .def = "1023", .source = "net/bridge/br_private.h, BR_PORT_BITS",
+		W,
 		.breaks = "containers do not start: \"failed to connect veth to bridge: exchange "
 			  "full\" (EXFULL)",
 		.now = "move pods to another node, or give the network a second bridge",
 		SAMPLE(limits_sample_bridges)},
-	{"pod-addresses", "limit",
+	{"pod-addresses",
 		"Addresses that the CNI plugin host-local has given out in the fullest network, "
 		"including leaked ones. The maximum is the network's ranges.",
-		"addresses", "the ranges in /etc/cni/net.d",
+		.unit = "addresses", .def = "the ranges in /etc/cni/net.d",
 		.source = "containernetworking/plugins, host-local: /var/lib/cni/networks", W,
 		.breaks = "pods stay in ContainerCreating: \"no IP addresses available in range "
 			  "set\"",

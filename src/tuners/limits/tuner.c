@@ -285,7 +285,7 @@ static void visit_connection(void *userdata, const void *data)
 static void finish_rows(struct limits_sample *sample, struct census_pass *pass, int kind, int error)
 {
 	for (size_t i = 0; i < sample->n; i++) {
-		const struct explanation *row = &limits_rows[i];
+		const struct limit_row *row = &limits_rows[i];
 		const struct limit_reader *reader = row->reader;
 		struct limit_seen *seen = &sample->rows[i];
 		struct limit_reading *reading = &seen->users[kind];
@@ -436,7 +436,7 @@ static void sample_adopt(void *self, void *request)
 
 const struct tuner_tables limits_tables = {
 	.summary = "Watches limits of the node that others do not show, and who uses them.",
-	.explanations = limits_rows,
+	.limits = limits_rows,
 	.conditions = limits_conditions,
 	.capabilities = capabilities,
 };

@@ -41,13 +41,12 @@ const struct config_option neighbor_options[] = {
 #define LIMIT(family, table)                                                               \
 	{                                                                                  \
 		"neighbor/" family,                                                        \
-		"limit",                                                                   \
 		"Collectable entries of the " table " table, which all network "           \
 		"namespaces share. When it is full, packets to new addresses are "         \
 		"dropped.",                                                                \
-		"entries",                                                                 \
-		"gc_thresh3 is 1024",                                                      \
-		"neighbor." family,                                                        \
+		.unit = "entries",                                                         \
+		.def = "gc_thresh3 is 1024",                                               \
+		.option = "neighbor." family,                                              \
 		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against "       \
 			  "gc_thresh3",                                                    \
 		.severity = SEVERITY_CRITICAL,                                             \
@@ -56,25 +55,32 @@ const struct config_option neighbor_options[] = {
 		.now = "headroom top neighbor, then raise neighbor." family ".gc_thresh3", \
 	}
 
-static const struct explanation explanations[] = {
+static const struct limit_row limits[] = {
 	LIMIT("ipv4", "IPv4 neighbour (ARP)"),
 	LIMIT("ipv6", "IPv6 neighbour (NDISC)"),
-	{"net.ipv[46].neigh.default.gc_thresh1", "setting",
-		"Below this number of entries the kernel does not collect garbage.", "entries",
-		"128", "neighbor.ipv4.gc_thresh1, neighbor.ipv6.gc_thresh1",
+	{0},
+};
+
+static const struct help_entry entries[] = {
+	{"net.ipv[46].neigh.default.gc_thresh1", ENTRY_SETTING,
+		"Below this number of entries the kernel does not collect garbage.",
+		.unit = "entries", .def = "128",
+		.option = "neighbor.ipv4.gc_thresh1, neighbor.ipv6.gc_thresh1",
 		.source = "Documentation/networking/ip-sysctl.rst"},
-	{"net.ipv[46].neigh.default.gc_thresh2", "setting",
+	{"net.ipv[46].neigh.default.gc_thresh2", ENTRY_SETTING,
 		"Above this number of collectable entries a new entry forces a garbage collection, "
 		"at most every five seconds.",
-		"entries", "512", "neighbor.ipv4.gc_thresh2, neighbor.ipv6.gc_thresh2",
+		.unit = "entries", .def = "512",
+		.option = "neighbor.ipv4.gc_thresh2, neighbor.ipv6.gc_thresh2",
 		.source = "net/core/neighbour.c, neigh_alloc()"},
-	{"net.ipv[46].neigh.default.gc_thresh3", "setting",
+	{"net.ipv[46].neigh.default.gc_thresh3", ENTRY_SETTING,
 		"At this number of collectable entries a new entry is refused, unless others can be "
 		"collected. "
 		"It keeps its old value in mode observe, after headroom restore until headroom apply "
 		"(released), with keep, if the administrator had more, and if it cannot be written: "
 		"the state and the reason of the setting say which.",
-		"entries", "1024", "neighbor.ipv4.gc_thresh3, neighbor.ipv6.gc_thresh3",
+		.unit = "entries", .def = "1024",
+		.option = "neighbor.ipv4.gc_thresh3, neighbor.ipv6.gc_thresh3",
 		.source = "net/core/neighbour.c, neigh_alloc()"},
 	{0},
 };
@@ -230,7 +236,8 @@ static void neighbor_metrics(const void *self, const void *, struct metric_sink 
 const struct tuner_tables neighbor_tables = {
 	.summary =
 		"Sets the thresholds of the IPv4 and IPv6 neighbour tables and watches their use.",
-	.explanations = explanations,
+	.limits = limits,
+	.entries = entries,
 	.conditions = neighbor_conditions,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,

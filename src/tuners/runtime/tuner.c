@@ -59,66 +59,69 @@ const struct config_option runtime_options[] = {
 	{0},
 };
 
-static const struct explanation explanations[] = {
-	{"images/store", "limit",
+static const struct limit_row limits[] = {
+	{"images/store",
 		"The file system of unpacked images. The kubelet deletes unused images above "
 		"85 % (imageGCHighThresholdPercent), preloaded images among the first.",
-		"bytes", "the file system's size",
+		.unit = "bytes", .def = "the file system's size",
 		.source = "CRI, ImageFsInfo; Docker, /info DockerRootDir; statvfs(3)",
 		.severity = SEVERITY_CRITICAL,
 		.breaks = "pulls and containers fail with \"no space left on device\", and the "
 			  "kubelet evicts pods (DiskPressure)",
 		.now = "crictl rmi --prune, or make the file system larger"},
-	{"crio.max_concurrent_downloads", "setting",
-		"CRI-O cannot be told how many layers to fetch at once: unsupported.", "layers",
-		"6 of each image", "runtime.max_concurrent_downloads", .source = "crio.conf(5)"},
-	{"*.max_concurrent_downloads", "setting",
+	{0},
+};
+
+static const struct help_entry entries[] = {
+	{"crio.max_concurrent_downloads", ENTRY_SETTING,
+		"CRI-O cannot be told how many layers to fetch at once: unsupported.",
+		.unit = "layers", .def = "6 of each image",
+		.option = "runtime.max_concurrent_downloads", .source = "crio.conf(5)"},
+	{"*.max_concurrent_downloads", ENTRY_SETTING,
 		"How many layers containerd fetches at once: of each image in the CRI's own "
 		"puller (1.6, 1.7, 2.0), of all images in the transfer service (2.1 and later). "
 		"With a low number, one large layer on a slow connection delays the others. "
 		"containerd reads the key when it starts: until then the setting is pending.",
-		"layers", "3", "runtime.max_concurrent_downloads",
+		.unit = "layers", .def = "3", .option = "runtime.max_concurrent_downloads",
 		.source = "containerd, docs/cri/config.md; plugins/transfer/plugin.go from 2.1"},
-	{"*.image_pull_progress_timeout", "setting",
+	{"*.image_pull_progress_timeout", ENTRY_SETTING,
 		"A pull that receives nothing for this time is cancelled, and the kubelet starts "
 		"it again. A short time increases the load of a slow registry.",
-		"Go duration", "5m0s", "runtime.pull_progress_timeout",
+		.unit = "Go duration", .def = "5m0s", .option = "runtime.pull_progress_timeout",
 		.source = "containerd, docs/cri/config.md, from 1.7"},
-	{"*.config_path", "setting",
+	{"*.config_path", ENTRY_SETTING,
 		"The directory of hosts.toml files, which name mirrors. Set only if mirrors are "
 		"configured and the directory is not. The default of 2.2 and later, two "
 		"directories, has no effect where the transfer service pulls.",
-		NULL, "empty; /etc/containerd/certs.d in the packages of clouds", "runtime.mirrors",
-		.source = "containerd, docs/hosts.md"},
-	{"*.max-concurrent-downloads", "setting",
+		.def = "empty; /etc/containerd/certs.d in the packages of clouds",
+		.option = "runtime.mirrors", .source = "containerd, docs/hosts.md"},
+	{"*.max-concurrent-downloads", ENTRY_SETTING,
 		"How many layers dockerd fetches at once, of all images together. dockerd reads "
 		"it after SIGHUP, without affecting containers.",
-		"layers", "3", "runtime.max_concurrent_downloads",
+		.unit = "layers", .def = "3", .option = "runtime.max_concurrent_downloads",
 		.source = "Docker, reference of dockerd: daemon configuration file"},
-	{"*.registry-mirrors", "setting",
+	{"*.registry-mirrors", ENTRY_SETTING,
 		"Mirrors of docker.io that dockerd asks first. Mirrors of others in daemon.json "
 		"stay, after the configured mirrors.",
-		NULL, "none", "runtime.mirrors",
+		.def = "none", .option = "runtime.mirrors",
 		.source = "Docker, reference of dockerd: daemon configuration file"},
-	{"mirrors.*", "setting",
+	{"mirrors.*", ENTRY_SETTING,
 		"The mirrors that containerd asks before a registry: a hosts.toml of our "
 		"own, which containerd reads at each pull. A mirror that does not answer is "
 		"removed from it, because it would delay every layer by half a minute. Without a "
 		"mirror the file is removed. A file made by others is left alone.",
-		NULL, "none", "runtime.mirrors",
+		.def = "none", .option = "runtime.mirrors",
 		.source = "containerd, docs/hosts.md; issues 10624 and 10660"},
-	{"crio.mirrors.*", "setting",
+	{"crio.mirrors.*", ENTRY_SETTING,
 		"The mirrors that CRI-O asks before a registry: a file of our own in "
 		"/etc/containers/registries.conf.d, which CRI-O reads again after SIGHUP. A mirror "
 		"that does not answer is removed from it. A registry that another file there "
 		"defines is left alone. CRI-O cannot have _default or a mirror with a path.",
-		NULL, "none", "runtime.mirrors",
+		.def = "none", .option = "runtime.mirrors",
 		.source = "containers-registries.conf(5); crio.conf(5)"},
-	{"answers", "state of a runtime", "Its socket answers.", .source = "headroom(8)"},
-	{"silent", "state of a runtime", "It runs, and its socket does not answer in time.",
-		.source = "headroom(8)"},
-	{"not-running", "state of a runtime", "It is installed, and has no socket.",
-		.source = "headroom(8)"},
+	WORD("answers", ENTRY_RUNTIME_STATE, "Its socket answers."),
+	WORD("silent", ENTRY_RUNTIME_STATE, "It runs, and its socket does not answer in time."),
+	WORD("not-running", ENTRY_RUNTIME_STATE, "It is installed, and has no socket."),
 	{0},
 };
 
@@ -394,7 +397,8 @@ const struct tuner_tables runtime_tables = {
 	.summary =
 		"Sets how many layers the container runtime fetches at once and from which mirrors, "
 		"and watches pulls and the image store.",
-	.explanations = explanations,
+	.limits = limits,
+	.entries = entries,
 	.conditions = runtime_conditions,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,

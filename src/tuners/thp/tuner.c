@@ -41,30 +41,30 @@ const struct config_option thp_options[] = {
 
 #define TRANSHUGE "Documentation/admin-guide/mm/transhuge.rst"
 
-static const struct explanation explanations[] = {
-	{"thp.enabled", "setting",
+static const struct help_entry entries[] = {
+	{"thp.enabled", ENTRY_SETTING,
 		"Whether anonymous memory gets huge pages: always, madvise (where a process asks "
 		"for them) or never. Databases such as etcd and Redis see latency spikes with "
 		"always.",
-		NULL, "by the kernel's build: always or madvise", "thp.enabled",
+		.def = "by the kernel's build: always or madvise", .option = "thp.enabled",
 		.source = TRANSHUGE},
-	{"thp.defrag", "setting",
-		"Whether a page fault waits until memory is compacted for a huge page.", NULL,
-		"madvise", "thp.defrag", .source = TRANSHUGE},
-	{"thp.shmem_enabled", "setting",
-		"Whether the kernel's internal shmem mount gets huge pages.", NULL, "never",
-		"thp.shmem", .source = TRANSHUGE},
-	{"thp.khugepaged.defrag", "setting",
+	{"thp.defrag", ENTRY_SETTING,
+		"Whether a page fault waits until memory is compacted for a huge page.",
+		.def = "madvise", .option = "thp.defrag", .source = TRANSHUGE},
+	{"thp.shmem_enabled", ENTRY_SETTING,
+		"Whether the kernel's internal shmem mount gets huge pages.", .def = "never",
+		.option = "thp.shmem", .source = TRANSHUGE},
+	{"thp.khugepaged.defrag", ENTRY_SETTING,
 		"Whether khugepaged may compact memory to collapse small pages into huge pages.",
-		NULL, "1", "thp.khugepaged_defrag", .source = TRANSHUGE},
-	{"thp.hugepages-*.enabled", "setting",
+		.def = "1", .option = "thp.khugepaged_defrag", .source = TRANSHUGE},
+	{"thp.hugepages-*.enabled", ENTRY_SETTING,
 		"The switch of one page size for anonymous memory. It can override thp.enabled, so "
 		"thp.enabled=never alone does not switch huge pages off.",
-		NULL, "never; inherit for the largest", "thp.sizes",
+		.def = "never; inherit for the largest", .option = "thp.sizes",
 		.source = TRANSHUGE " (from Linux 6.8)"},
-	{"thp.hugepages-*.shmem_enabled", "setting",
+	{"thp.hugepages-*.shmem_enabled", ENTRY_SETTING,
 		"The switch of one page size for shared memory; it can override thp.shmem_enabled.",
-		NULL, "never; inherit for the largest", "thp.sizes",
+		.def = "never; inherit for the largest", .option = "thp.sizes",
 		.source = TRANSHUGE " (from Linux 6.11)"},
 	{0},
 };
@@ -294,7 +294,7 @@ static void thp_decide(
 const struct tuner_tables thp_tables = {
 	.summary =
 		"Switches transparent huge pages of every size off and reports those still in use.",
-	.explanations = explanations,
+	.entries = entries,
 	.conditions = conditions,
 };
 
