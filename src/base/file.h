@@ -33,7 +33,7 @@ int replace_path(const char *path, const void *data, size_t len, bool sync);
 int path_in_root(const char *root, const char *path, char full[static PATH_MAX]);
 
 /*
- * The same with additional flags of open(2). If root is not this process's own: -ENOSYS before
+ * Does the same with additional flags of open(2). If root is not this process's own: -ENOSYS before
  * Linux 5.6, -ENOSYS or -EPERM if openat2(2) is denied.
  */
 int locate_in_root(const char *root, const char *path, int flags, char full[static PATH_MAX]);
@@ -44,8 +44,8 @@ bool path_clean(char *path);
 /* Writes all bytes, with several calls of write(2) if necessary. Returns 0 or -errno. */
 int write_all(int fd, const void *data, size_t len);
 
-/* Like mkdir -p. Returns 0 or -errno. */
+/* Makes directories like mkdir -p. Returns 0 or -errno. */
 int make_directories(const char *path, mode_t mode);
 
-/* Like rm -rf, but keeps path itself, empty, if it is a mount. Returns 0 or -errno. */
+/* Removes like rm -rf, but keeps path itself, empty, if it is a mount. Returns 0 or -errno. */
 int remove_tree(const char *path);

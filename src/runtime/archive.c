@@ -5,8 +5,8 @@
  * of an archive; blobs and JSON documents; images (of OCI layouts, of docker-save); opening.
  *
  * An archive may be hostile. So nothing here creates a file under a name, believes a size or a
- * digest that it can check, or needs more memory for a larger archive. image_server.c serves what
- * is found here.
+ * digest that it can check, or needs more memory for a larger archive. images.c serves what is
+ * found here.
  */
 
 #include "runtime/archive.h"
@@ -75,7 +75,7 @@ static int PRINTF_LIKE(3, 4)
 #define archive_bad(reader, ...)     archive_fail(reader, -EBADMSG, __VA_ARGS__)
 #define archive_error(reader, error) archive_fail(reader, error, "%s", strerror(-(error)))
 
-/* -ECANCELED or -ETIMEDOUT once the wait is over. */
+/* Returns -ECANCELED or -ETIMEDOUT once the wait is over. */
 static int check_wait(struct archive_reader *reader)
 {
 	const struct wait at_once = {0, reader->wait->cancel_fd};
@@ -129,7 +129,7 @@ struct spool {
 	unsigned char input[ZSTD_BLOCKSIZE_MAX];
 };
 
-/* 1: no more bytes need to be counted. */
+/* Returns 1 when no more bytes need to be counted. */
 static int spool_write(struct spool *spool, const void *data, size_t len)
 {
 	struct statvfs fs;
@@ -266,7 +266,7 @@ static int write_pieces(struct spool *spool, char *base, size_t ready)
 	return 0;
 }
 
-/* RFC 8878, 3.1: a frame, or a skippable frame, with which pzstd begins. */
+/* Knows frames, and skippable frames, with which pzstd begins (RFC 8878, 3.1). */
 static bool is_zstd(const char magic[static 4])
 {
 	return memcmp(magic, "\x28\xb5\x2f\xfd", 4) == 0 ||
@@ -337,7 +337,7 @@ static int unpack_zstd(struct spool *spool)
 
 /* ---- archives and layers ---- */
 
-/* OCI_LAYER, with the suffix "+gzip" or "+zstd" for such files. */
+/* Returns OCI_LAYER, with the suffix "+gzip" or "+zstd" for such files. */
 static const char *layer_type(const struct archive_entry *file)
 {
 	char magic[4] = {0};
@@ -439,7 +439,7 @@ struct extended {
 	uint64_t size;
 };
 
-/* Octal digits, or a big-endian binary number when the first bit is set. */
+/* Parses octal digits, or a big-endian binary number when the first bit is set. */
 static bool parse_number(const char *field, size_t size, uint64_t *ret)
 {
 	uint64_t n = (unsigned char)field[0] & 0x7f;
@@ -470,7 +470,7 @@ static void clean_path(const char *base, const char *path, char out[static PATH_
 		strcpy(out, all + 1);
 }
 
-/* Records have the form "LENGTH KEY=VALUE\n"; LENGTH counts the whole record. */
+/* Parses records of the form "LENGTH KEY=VALUE\n". LENGTH counts the whole record. */
 static bool parse_pax(char *text, size_t len, struct extended *extended)
 {
 	for (char *at = text, *end = text + len; at < end && *at;) {
@@ -652,7 +652,7 @@ static int open_below(int directory, const char *name, struct archive_entry *fil
 	return 0;
 }
 
-/* -ENOENT when the archive has no such file. The caller closes the descriptor. */
+/* Returns -ENOENT without such a file. The caller closes the descriptor. */
 static int open_file(struct archive_reader *reader, const char *name, struct archive_entry *file)
 {
 	uint64_t wanted = hash_text(HASH_START, name);
@@ -991,7 +991,7 @@ static int check_layers(
 	return 0;
 }
 
-/* Whether an error concerns one image only. */
+/* Returns whether an error concerns one image only. */
 static bool is_of_image(int r)
 {
 	return r == -EBADMSG || r == -ENOEXEC || r == -ENOENT || r == -ENOMSG;
@@ -1029,7 +1029,7 @@ static int add_image(struct archive_reader *reader, struct archive_image *image,
 	return 0;
 }
 
-/* An image that no pod can name. */
+/* Adds an image that no pod can name. */
 static int add_unnamed(struct archive_reader *reader, const char *name)
 {
 	struct archive_image image = {0};
@@ -1101,8 +1101,8 @@ static int read_children(struct archive_reader *reader, const struct archive_blo
 }
 
 /*
- * The first media type that no image has, or NULL. A signature of cosign has the configuration of
- * an image, and containerd 2.x pulls it without complaint.
+ * Returns the first media type that no image has, or NULL. A signature of cosign has the
+ * configuration of an image, and containerd 2.x pulls it without complaint.
  */
 static const char *foreign_type(const char *config, const cJSON *layers)
 {
@@ -1229,7 +1229,7 @@ static int read_layout(struct archive_reader *reader)
 
 /* ---- docker-save ---- */
 
-/* An uncompressed layer's digest is its diff_id; that of a compressed one is computed. */
+/* Takes the diff_id as the digest of an uncompressed layer, and computes that of another. */
 static int add_layer(struct archive_reader *reader, const char *name, const char *diff_id,
 	struct archive_blob *layer)
 {
@@ -1363,7 +1363,7 @@ static bool is_named(const struct archive *archive, const char *top)
 	return false;
 }
 
-/* An archive without any usable image has the error of the first one that has a name. */
+/* Gives an archive without usable images the error of its first image with a name. */
 static int check_images(struct archive_reader *reader)
 {
 	struct archive *archive = reader->archive;

@@ -73,25 +73,12 @@ DEFINE_CLEANUP(struct archive, archive_close)
 void archive_digest(const void *data, size_t len, char digest[static DIGEST_MAX]);
 bool archive_is_digest(const char *text);
 
-/* Whether a descriptor or configuration is for this machine: an absent field matches. */
+/* Returns whether a descriptor or configuration is for this machine: an absent field matches. */
 struct cJSON;
 bool archive_fits_machine(const struct cJSON *platform);
 
-/* The text of a made manifest. The caller frees it. */
+/* Returns the text of a made manifest, which the caller frees. */
 char *archive_manifest_text(const struct archive *archive, const struct archive_blob *manifest);
 
 /* Opens the file of another blob. Returns a descriptor or -errno. */
 int archive_blob_open(const struct archive *archive, const struct archive_blob *blob);
-
-/*
- * A read-only registry on 127.0.0.1 that serves one archive (OCI distribution specification: the
- * pull part): GET and HEAD of /v2/, /v2/NAME/manifests/DIGEST and /v2/NAME/blobs/DIGEST. It runs in
- * a thread of its own until it is closed. name is the only repository, and serves as the password;
- * sent counts bytes of blobs. 0 with the port, or -errno.
- */
-struct image_server;
-int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
-	struct image_server **ret, uint16_t *port);
-bool image_server_was_asked(const struct image_server *server); /* for the repository */
-void image_server_close(struct image_server *server);
-DEFINE_CLEANUP(struct image_server, image_server_close)

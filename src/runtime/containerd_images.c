@@ -44,8 +44,8 @@ static int get_image(struct image_session *session, const char *name, Containerd
 }
 
 /*
- * n_paths 0 creates a name; 1 changes one label of it, which the value "" removes; 2 changes its
- * target as well.
+ * Creates a name with n_paths 0. 1 changes one label of it, which the value "" removes, 2 changes
+ * its target as well.
  */
 static int write_image(struct image_session *session, const char *name,
 	Containerd__Descriptor *target, const char *key, const char *value, size_t n_paths)
@@ -157,8 +157,8 @@ int containerd_read_images_info(struct image_runtime *runtime, const struct host
 /* ---- pins ---- */
 
 /*
- * By a label that the CRI reads, at this name of the image: a pull replaces it by one without, and
- * the old image is not kept.
+ * Sets a label that the CRI reads, at this name of the image: a pull replaces it by one without,
+ * and the old image is not kept.
  */
 int containerd_pin(const struct image_runtime *runtime, const char *name, bool pinned,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX])
@@ -179,7 +179,7 @@ int containerd_pin(const struct image_runtime *runtime, const char *name, bool p
 
 /* ---- leftovers of transfers ---- */
 
-/* 0 also if it does not exist. */
+/* Returns 0 also if it does not exist. */
 static int delete(
 	struct image_session *session, enum cri_call which, const char *name, bool collect)
 {
@@ -193,7 +193,7 @@ static int delete(
 	return r == -ENOENT ? 0 : r;
 }
 
-/* The images or leases that match a filter. */
+/* Lists the images or leases that match a filter. */
 static int list(struct image_session *session, enum cri_call which, const char *filter, void *ret)
 {
 	Containerd__FilterRequest request = CONTAINERD__FILTER_REQUEST__INIT;
@@ -340,7 +340,7 @@ static int add_name(struct image_session *session, const char *name, Containerd_
 	return r;
 }
 
-/* Until the CRI, and so the kubelet, knows the image by its name. */
+/* Waits until the CRI, and so the kubelet, knows the image by its name. */
 static int wait_for_name(struct image_session *session, const struct archive_image *wanted)
 {
 	struct wait limit = wait_at_most(&session->wait, KNOWN_US);
@@ -363,7 +363,7 @@ static int wait_for_name(struct image_session *session, const struct archive_ima
 	}
 }
 
-/* An error of a registry's, and nobody asked our server. */
+/* Returns whether it is an error of a registry, and nobody asked our server. */
 static bool is_from_elsewhere(int r, const struct image_server *server)
 {
 	return !image_server_was_asked(server) && (r == -ENOENT || r == -EACCES || r == -EPROTO);

@@ -60,7 +60,7 @@ static int find_process(const struct host *, const char *socket, const struct wa
 
 /* ---- mirrors: containers-registries.conf(5) ---- */
 
-/* Whether a line of the file begins with the key and has the word. */
+/* Returns whether a line of the file begins with the key and has the word. */
 static bool has_line(const char *full, const char *key, const char *word)
 {
 	_cleanup_fclose_ FILE *file = fopen(full, "re");
@@ -73,7 +73,7 @@ static bool has_line(const char *full, const char *key, const char *word)
 	return found;
 }
 
-/* Whether the file defines this registry: CRI-O uses one definition only. */
+/* Returns whether the file defines this registry: CRI-O uses one definition only. */
 static bool has_registry(const char *full, const char *registry)
 {
 	char quoted[REGISTRY_NAME_MAX + 2];

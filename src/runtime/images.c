@@ -1,9 +1,218 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Loads images of archives: the registry on 127.0.0.1 from which the runtime pulls them, then the
+ * loads and what they may leave behind.
+ *
+ * Why a registry: a pull is the one call with which every runtime checks digests, skips layers that
+ * it has, unpacks, and stops when it is cancelled. containerd 1.6 has no service for imports (its
+ * clients write content and snapshots themselves), and docker load takes one format only and reads
+ * layers again that Docker has. The registry answers only requests with the secret name of the
+ * repository, and reads only the archive.
+ */
+
 #include "runtime/images.h"
 
 #include "runtime/driver.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+
+#include <microhttpd.h>
+
+/* ---- the registry ---- */
+
+#define CONNECTIONS_MAX   256
+#define IDLE_S            30
+#define CONNECTION_MEMORY ((size_t)4 * 1024)
+#define TLS_HANDSHAKE     0x16
+#define PIECE             ((size_t)32 * 1024) /* of a blob, for each connection */
+
+struct image_server {
+	struct MHD_Daemon *daemon;
+	const struct archive *archive;
+	_Atomic uint64_t *sent;
+	_Atomic bool asked;
+	char prefix[IMAGE_NAME_MAX]; /* "/v2/NAME/" */
+};
+
+/* A blob that is being sent. */
+struct sent_blob {
+	const struct archive_blob *blob;
+	_Atomic uint64_t *sent;
+	uint64_t from;
+	char *text; /* of a made manifest; NULL: fd */
+	int fd;
+};
+
+static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
+{
+	const struct sent_blob *sending = userdata;
+	const struct archive_blob *blob = sending->blob;
+	ssize_t n;
+
+	at += sending->from;
+	n = (ssize_t)MIN(blob->size - at, size);
+	if (sending->text)
+		memcpy(data, sending->text + at, (size_t)n);
+	else
+		n = pread(sending->fd, data, (size_t)n, (off_t)(blob->offset + at));
+	if (n <= 0)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	*sending->sent += (uint64_t)n;
+	return n;
+}
+
+static void free_sent_blob(void *userdata)
+{
+	struct sent_blob *sending = userdata;
+
+	cleanup_close(&sending->fd);
+	free(sending->text);
+	free(sending);
+}
+
+static enum MHD_Result answer(
+	struct MHD_Connection *mhd, unsigned int status, struct MHD_Response *response)
+{
+	enum MHD_Result r;
+
+	MHD_add_response_header(response, "Docker-Distribution-Api-Version", "registry/2.0");
+	MHD_add_response_header(response, "Allow", "GET, HEAD");
+	r = MHD_queue_response(mhd, status, response);
+	MHD_destroy_response(response);
+	return r;
+}
+
+static enum MHD_Result answer_empty(struct MHD_Connection *mhd, unsigned int status)
+{
+	return answer(mhd, status,
+		must(MHD_create_response_from_buffer(2, (char[]){"{}"}, MHD_RESPMEM_MUST_COPY)));
+}
+
+static enum MHD_Result answer_blob(
+	struct image_server *server, struct MHD_Connection *mhd, const struct archive_blob *blob)
+{
+	const char *wanted = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Range");
+	int end = 0, fd = blob->made ? -1 : archive_blob_open(server->archive, blob);
+	struct MHD_Response *response;
+	struct sent_blob *sending;
+	char range[80], number[24];
+	uint64_t from = 0;
+
+	if (!blob->made && fd < 0)
+		return MHD_NO;
+	/* containerd resumes an interrupted download with "bytes=N-". */
+	if (!wanted || sscanf(wanted, "bytes=%23[0-9]-%n", number, &end) != 1 || end == 0 ||
+		wanted[end] || parse_count(number, &from) < 0 || from >= blob->size)
+		from = 0;
+	sending = must(malloc(sizeof(*sending)));
+	*sending = (struct sent_blob){.blob = blob,
+		.sent = server->sent,
+		.from = from,
+		.text = blob->made ? archive_manifest_text(server->archive, blob) : NULL,
+		.fd = fd};
+	response = must(MHD_create_response_from_callback(
+		blob->size - from, PIECE, read_blob, sending, free_sent_blob));
+	MHD_add_response_header(response, "Content-Type", blob->media_type);
+	MHD_add_response_header(response, "Docker-Content-Digest", blob->digest);
+	MHD_add_response_header(response, "Accept-Ranges", "bytes");
+	if (from == 0)
+		return answer(mhd, MHD_HTTP_OK, response);
+	snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, from,
+		blob->size - 1, blob->size);
+	MHD_add_response_header(response, "Content-Range", range);
+	return answer(mhd, MHD_HTTP_PARTIAL_CONTENT, response);
+}
+
+static enum MHD_Result route(void *userdata, struct MHD_Connection *mhd, const char *url,
+	const char *method, const char *, const char *, size_t *size, void **)
+{
+	struct image_server *server = userdata;
+	const struct archive_blob *blob = NULL;
+
+	if (!streq(method, MHD_HTTP_METHOD_GET) && !streq(method, MHD_HTTP_METHOD_HEAD))
+		return answer_empty(mhd, MHD_HTTP_METHOD_NOT_ALLOWED);
+	*size = 0;
+	if (streq(url, "/v2/"))
+		return answer_empty(mhd, MHD_HTTP_OK);
+	if (starts_with(url, server->prefix)) {
+		const char *rest = url + strlen(server->prefix), *digest = strchr(rest, '/');
+
+		server->asked = true;
+		if (starts_with(rest, "manifests/") || starts_with(rest, "blobs/"))
+			blob = find_named(
+				server->archive->blobs, server->archive->n_blobs, digest + 1);
+	}
+	if (!blob)
+		return answer_empty(mhd, MHD_HTTP_NOT_FOUND);
+	return answer_blob(server, mhd, blob);
+}
+
+/*
+ * A runtime tries TLS first, and falls back only if the answer is HTTP. libmicrohttpd may close
+ * such a connection without an answer.
+ */
+static void answer_tls(
+	void *, struct MHD_Connection *mhd, void **, enum MHD_ConnectionNotificationCode what)
+{
+	static const char refusal[] = "HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+	int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+	char first;
+
+	if (what != MHD_CONNECTION_NOTIFY_STARTED ||
+		recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1 || first != TLS_HANDSHAKE)
+		return;
+	/* Data that nobody has read would reset the connection. */
+	(void)recv(fd, NULL, PIECE, MSG_TRUNC | MSG_DONTWAIT);
+	(void)send(fd, refusal, sizeof(refusal) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	(void)shutdown(fd, SHUT_RDWR);
+}
+
+int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
+	struct image_server **ret, uint16_t *port)
+{
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct image_server *server = must(calloc(1, sizeof(*server)));
+
+	server->archive = archive;
+	server->sent = sent;
+	snprintf(server->prefix, sizeof(server->prefix), "/v2/%s/", name);
+	errno = 0;
+	/* Clients above the limit wait in the listen backlog until idle connections time out. */
+	server->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, route,
+		server, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_LISTEN_BACKLOG_SIZE,
+		(unsigned int)INT_MAX, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION,
+		answer_tls, NULL, MHD_OPTION_END);
+	if (!server->daemon) {
+		free(server);
+		return errno > 0 ? -errno : -ENOMEM;
+	}
+	/* answer_tls() sees the first byte of a connection. */
+	(void)setsockopt(MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_LISTEN_FD)->listen_fd,
+		IPPROTO_TCP, TCP_DEFER_ACCEPT, &(int){IDLE_S}, sizeof(int));
+	*port = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+	*ret = server;
+	return 0;
+}
+
+bool image_server_was_asked(const struct image_server *server)
+{
+	return server->asked;
+}
+
+void image_server_close(struct image_server *server)
+{
+	MHD_stop_daemon(server->daemon);
+	free(server);
+}
+
+/* ---- loads ---- */
 
 void images_remove_file(const struct host *host)
 {

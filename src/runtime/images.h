@@ -44,6 +44,19 @@ struct image_info {
 };
 
 /*
+ * Opens a read-only registry on 127.0.0.1 that serves one archive (OCI distribution specification:
+ * the pull part): GET and HEAD of /v2/, /v2/NAME/manifests/DIGEST and /v2/NAME/blobs/DIGEST. It
+ * runs in a thread of its own until it is closed. name is the only repository, and serves as the
+ * password; sent counts bytes of blobs. 0 with the port, or -errno.
+ */
+struct image_server;
+int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
+	struct image_server **ret, uint16_t *port);
+bool image_server_was_asked(const struct image_server *server); /* for the repository */
+void image_server_close(struct image_server *server);
+DEFINE_CLEANUP(struct image_server, image_server_close)
+
+/*
  * Loads an image of an archive: serves it on 127.0.0.1 for the driver. done counts the bytes. 0, or
  * -errno with why; -EOPNOTSUPP: the runtime cannot load archives.
  */
@@ -58,9 +71,9 @@ int images_clean(const struct image_runtime *runtime, const struct host *host,
 /* Removes the file that a load needed, also one of a killed agent. */
 void images_remove_file(const struct host *host);
 
-/* Whether a load gave an image this temporary name. */
+/* Returns whether a load gave an image this temporary name. */
 bool images_is_ours(const char *name);
 
-/* Whether the runtime has names or leases of a transfer. images lists all its images. */
+/* Returns whether the runtime has names or leases of a transfer. images lists all its images. */
 bool images_has_leftovers(const struct image_runtime *runtime, const struct wait *wait,
 	const struct runtime_image *images, size_t n);

@@ -414,7 +414,7 @@ static bool is_last(const struct mirror_request *request)
 	return !strchr(request->question->image, '@') || starts_with(request->path, "blobs/");
 }
 
-/* Not a registry's answer, but a page of something else. */
+/* Returns whether it is a page of something else, and no answer of a registry. */
 static bool is_foreign(const struct mirror_request *request, const struct http_get *get)
 {
 	char digest[DIGEST_MAX];
@@ -424,7 +424,7 @@ static bool is_foreign(const struct mirror_request *request, const struct http_g
 	       (!is_last(request) && !streq(request->path + strlen("manifests/"), digest));
 }
 
-/* The next certificate of the client, as its first may be for another server. */
+/* Selects the next certificate of the client, as its first may be for another server. */
 static bool select_next_client(struct mirror_request *request)
 {
 	const char *clients = request->question->mirror.clients, *at = clients + request->client;
@@ -456,7 +456,7 @@ static void prepare_get(
 		.method = is_last(request) ? "HEAD" : NULL};
 }
 
-/* Whether the question is to be asked again. */
+/* Returns whether the question is to be asked again. */
 static bool take_answer(struct mirror_request *request, const struct http_get *get)
 {
 	struct mirror_question *question = request->question;

@@ -53,10 +53,10 @@ void registry_list_add(char *list, size_t size, const char *url, size_t len);
 /* Copies a list for display. A list that does not fit is cut and ends with its checksum. */
 void registry_shorten_list(const char *list, char *out, size_t size);
 
-/* True when a checked URL's host is "localhost" or a loopback address. */
+/* Returns whether a checked URL's host is "localhost" or a loopback address. */
 bool registry_is_loopback(const char *url);
 
-/* Whether an address is in a network (CIDR) of a list. */
+/* Returns whether an address is in a network (CIDR) of a list. */
 bool registry_list_covers(const char *list, const char *address);
 
 /*
@@ -160,12 +160,14 @@ void mirror_file_read(const struct mirror_format *format, const struct host *hos
 	const char *directory, struct mirror_file *file);
 
 /*
- * The text of a file, for the caller to free; its first line marks it as ours. urls are checked and
- * in the wanted order; those on this node go first. NULL: the runtime cannot have these mirrors.
+ * Makes the text of a file, which the caller frees; its first line marks it as ours. urls are
+ * checked and in the wanted order; those on this node go first. NULL: the runtime cannot have these
+ * mirrors.
  */
 char *mirror_file_make(const struct mirror_format *format, const char *version,
 	const char *registry, const char *const *urls, size_t n);
 
-/* The URLs in a text of ours, "none" without one; a long list is cut and ends in a checksum. */
+/* Lists the URLs in a text of ours, "none" without one; a long list is cut and ends in a checksum.
+ */
 void mirror_file_list(
 	const struct mirror_format *format, const char *text, char list[static SETTING_VALUE_MAX]);

@@ -5,6 +5,7 @@
 
 #include "../unit/tar.h"
 #include "base/file.h"
+#include "runtime/images.h"
 #include "runtime/registry.h"
 
 static char archive_path[64];

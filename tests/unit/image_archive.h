@@ -7,6 +7,7 @@
 #include "tar.h"
 
 #include "base/text.h"
+#include "runtime/images.h"
 #include "runtime/registry.h"
 
 #include <sys/mman.h>

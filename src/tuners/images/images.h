@@ -37,7 +37,7 @@ struct wave {
 	uint64_t start_us; /* begin of round 0, CLOCK_REALTIME; the same on all nodes */
 };
 
-/* When to begin, CLOCK_REALTIME. Each failed attempt delays it by one more round. */
+/* Returns when to begin, CLOCK_REALTIME. Each failed attempt delays it by one more round. */
 uint64_t wave_due_us(
 	const struct wave *wave, const char *node, const char *image, unsigned failures);
 
@@ -159,14 +159,14 @@ struct preload_list {
 	size_t n, allocated;
 };
 
-/* The index of the source's first entry or, without one, of its insertion. */
+/* Returns the index of the source's first entry or, without one, of its insertion. */
 size_t preload_first(const struct preload_list *list, const char *source);
 struct preload *preload_find(const struct preload_list *list, const char *source, const char *name);
 struct preload *preload_add(struct preload_list *list, const char *source, const char *name);
 
 void preload_remove(struct preload_list *list, const char *source); /* all of the source */
 
-/* directory is the state directory. A record that cannot be read counts as empty. */
+/* Reads the record in the state directory. One that cannot be read counts as empty. */
 void record_read(const char *directory, struct preload_list *list);
 char *record_text(const struct preload_list *list); /* the caller frees it */
 int record_write(const char *directory, const char *text);
@@ -246,7 +246,7 @@ void images_sample(void *request, const struct wait *wait);
 void sample_sort(struct images_sample *sample);
 struct runtime_image *sampled_image(const struct images_sample *sample, const char *name);
 
-/* Bytes of the store's file system. False: unknown. */
+/* Measures the bytes of the store's file system. False: unknown. */
 bool store_measure(const struct host *host, const char *store, uint64_t *size, uint64_t *used);
 
 void text_list_add(struct text_list *list, const char *text);
@@ -282,14 +282,7 @@ struct images_memory {
 	bool pull_waits;   /* for the end of another transfer, in the last decision */
 };
 
-/* wave.c: sets the row's wave and its begin by the clock. now_us: CLOCK_REALTIME. */
-void wave_plan(const struct images_tuner *tuner, struct image_row *row, uint64_t now_us);
-
-/* wave.c: whether a pull waits. Sets row->retry_us, and row->asks to have its mirrors asked. */
-bool wave_waits(const struct images_tuner *tuner, struct image_row *row, uint64_t monotonic_us,
-	uint64_t now_us);
-
-/* The transfer of this kind that is under way, or NULL. */
+/* Returns the transfer of this kind that is under way, or NULL. */
 const struct transfer *images_active(const struct images_tuner *tuner, enum transfer_kind kind,
 	const char *path, const char *name);
 

@@ -12,7 +12,7 @@
 #define RECORD_VERSION 1
 #define RECORD_MAX     ((size_t)4 * 1024 * 1024)
 
-/* The number of entries whose sources are before this one, or are the same with `same`. */
+/* Returns the number of entries whose sources are before this one, or are the same with `same`. */
 static size_t count_before(const struct preload_list *list, const char *source, bool same)
 {
 	size_t from = 0, to = list->n;

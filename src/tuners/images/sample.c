@@ -29,8 +29,8 @@ bool text_list_has(const struct text_list *list, const char *text)
 /* ---- archives ---- */
 
 /*
- * The key of a layout directory is that of its index. -EISDIR for any other directory, -EINVAL for
- * what is no file.
+ * Reads the key of an archive; that of a layout directory is the key of its index. -EISDIR for any
+ * other directory, -EINVAL for what is no file.
  */
 static int read_key(const char *full, struct archive_file *file)
 {
@@ -50,14 +50,14 @@ static int read_key(const char *full, struct archive_file *file)
 	return 0;
 }
 
-/* Also of archives that are compressed in another way: their error is shown. */
+/* Returns true also for archives that are compressed in another way: their error is shown. */
 static bool has_archive_name(const char *name)
 {
 	return fnmatch("?*.@(tar?(.@(gz|zst|zstd|bz2|lz4|xz))|tgz|tzst|tbz|txz)", name,
 		       FNM_EXTMATCH) == 0;
 }
 
-/* An archive by its name, or a possible layout. */
+/* Returns whether it is an archive by its name, or a possible layout. */
 static int is_archive(const struct dirent *entry)
 {
 	bool may_be_layout =

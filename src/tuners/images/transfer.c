@@ -53,7 +53,7 @@ static void note_end(struct preload *preload, uint64_t began_us, int r, enum rea
 	preload->loaded = true;
 }
 
-/* Whether this agent loaded or pulled the image that has the name now. */
+/* Returns whether this agent loaded or pulled the image that has the name now. */
 static bool is_ours(const struct transfer *transfer, const struct runtime_image *there)
 {
 	for (size_t i = 0; i < transfer->known.n; i++)
@@ -63,7 +63,7 @@ static bool is_ours(const struct transfer *transfer, const struct runtime_image 
 	return false;
 }
 
-/* An image of this name that was loaded from this archive, or from any. */
+/* Finds an image of this name that was loaded from this archive, or from any. */
 static const struct preload *find_known(const struct transfer *transfer, const char *name, bool own)
 {
 	for (size_t i = 0; i < transfer->known.n; i++) {
@@ -77,8 +77,8 @@ static const struct preload *find_known(const struct transfer *transfer, const c
 }
 
 /*
- * Whether nothing is to be loaded: the runtime has the archive's image, or others gave its name to
- * another one. Docker's image store of containerd calls an image by its index or manifest.
+ * Returns 1 if nothing is to be loaded: the runtime has the archive's image, or others gave its
+ * name to another one. Docker's image store of containerd calls an image by its index or manifest.
  */
 static int is_there(const struct transfer *transfer, const struct archive_image *image,
 	struct preload *preload, const struct wait *wait)
@@ -112,7 +112,7 @@ static int is_there(const struct transfer *transfer, const struct archive_image 
 	return 1;
 }
 
-/* Bytes by which the store may grow. */
+/* Returns the bytes by which the store may grow. */
 static uint64_t measure_room(const struct transfer *transfer)
 {
 	uint64_t size, used;
@@ -165,7 +165,7 @@ static void note_unusable(struct preload *preload, int error, const char *why)
 	set_text(preload->why, why);
 }
 
-/* To be loaded when the other archive no longer provides the name. */
+/* Leaves the image to be loaded when the other archive no longer provides the name. */
 static void pass_name(const struct transfer *transfer, struct preload *preload)
 {
 	const struct preload *known = find_known(transfer, preload->name, false);
