@@ -37,7 +37,7 @@ struct reason_row {
 	const char *absent; /* what the node lacks, so that a condition does not apply; or NULL */
 };
 
-/* By reason. The row of REASON_NONE has empty texts. */
+/* By reason. The row of REASON_NONE has empty texts and allows retries. */
 extern const struct reason_row reason_rows[REASONS];
 
 /* REASON_NONE for an unknown slug. */

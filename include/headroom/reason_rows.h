@@ -61,8 +61,7 @@ ROW(NOT_TAKEN, "not-taken", ADMIN,
 	.retry = true)
 ROW(RESTART_PENDING, "restart-pending", ADMIN,
 	"The file has the wanted value, which takes effect when the program restarts. "
-	"runtime.restart says whether the agent restarts it.",
-	.retry = true)
+	"runtime.restart says whether the agent restarts it.")
 ROW(RELOAD_PENDING, "reload-pending", AGENT,
 	"The file has the wanted value. The program was asked to reload it and has not confirmed "
 	"that it did.")

@@ -205,6 +205,14 @@ FIXTURE_TEST(a_failed_edit_leaves_the_file_and_has_a_reason)
 	change = change_downloads(fixture, "3", "10");
 	assert_true(run_job(fixture, FILE_APPLY) < 0);
 	assert_int_equal(change->reason, REASON_NOT_RECORDED);
+	assert_true(change->retry_us <= now_us() + FILE_RETRY_US);
+	/* The file is broken: a retry soon would not help. */
+	directory_put(&fixture->root, CONFIG_TOML, "[plugins");
+	change = change_downloads(fixture, "3", "10");
+	assert_true(run_job(fixture, FILE_APPLY) < 0);
+	assert_int_equal(change->reason, REASON_VERIFY_REFUSED);
+	assert_true(change->retry_us > now_us() + FILE_RETRY_US);
+	directory_put(&fixture->root, CONFIG_TOML, original);
 	/* The configuration changed while it was prepared. */
 	directory_delete(&fixture->state, "/files");
 	fixture->job.stale = true;
