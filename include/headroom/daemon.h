@@ -19,6 +19,7 @@ enum restart_policy {
 	RESTART_NEVER,
 	RESTART_WHEN_IDLE, /* while no pull is in flight, at most once an hour */
 	RESTART_NOW,
+	RESTART_TO_UNDO, /* not configured: a roll-back or restore */
 };
 
 /* Paths are below the host's root. Unknown members are empty. */
@@ -38,3 +39,57 @@ struct daemon {
 	uint64_t started_us;
 	bool busy; /* it pulls an image, or that is not known: a restart would interrupt it */
 };
+
+/* ---- restarts ---- */
+
+/*
+ * These bound restarts of one unit for any reason. One restart is kept for RESTART_TO_UNDO.
+ */
+#define RESTARTS_AN_HOUR 3
+#define RESTARTS_A_DAY   5
+
+#define RESTART_TRIED_MAX 8
+
+/* When to ask again after a refusal, and while the result of the last restart is not known. */
+#define RESTART_REFUSED_US (3600 * UINT64_C(1000000))
+#define RESTART_OPEN_US    (60 * UINT64_C(1000000))
+
+/* A setting and the value that a restart was to put in force. */
+struct restart_value {
+	char name[SETTING_NAME_MAX], value[SETTING_VALUE_MAX];
+	bool last; /* in the last restart: rolled back if that fails */
+};
+
+/* Durable, in the journal: our restarts of a unit. */
+struct restart_history {
+	char unit[64];
+	struct {
+		uint64_t at_s;   /* CLOCK_REALTIME */
+	} times[RESTARTS_A_DAY]; /* the newest last */
+	size_t n_times;
+	bool open;         /* the result of the last one is not known */
+	unsigned answered; /* enum cri_answers, from before the last one */
+	struct restart_value tried[RESTART_TRIED_MAX]; /* not tried again */
+	size_t n_tried;
+};
+
+/*
+ * Decides whether the agent may restart a daemon now, and returns REASON_NONE or why not. Everyone
+ * asks this function: a plan before it lists a restart, a transaction before it asks systemd,
+ * conditions and transfers. history may be NULL: no restart so far. now_s is CLOCK_REALTIME.
+ * *wait_us is the time after which the answer may change; 0: as soon as the daemon is idle;
+ * UINT64_MAX: the agent never restarts it.
+ */
+enum reason may_restart(const struct daemon *daemon, const struct restart_history *history,
+	enum restart_policy policy, uint64_t now_s, uint64_t *wait_us);
+
+/* Counts the restarts within the last day. */
+size_t restarts_today(const struct restart_history *history, uint64_t now_s);
+
+/* Writes the details of a reason of may_restart(), or nothing. */
+void restart_describe(const struct restart_history *history, uint64_t now_s, enum reason reason,
+	char why[static SETTING_WHY_MAX]);
+
+/* Adds a restart. After the clock was set back, earlier restarts count from now on. */
+void restart_add(struct restart_history *history, uint64_t now_s);
+void restart_set_clock(struct restart_history *history, uint64_t now_s);

@@ -17,6 +17,17 @@ enum edit_format {
 	EDIT_OWN,  /* the whole file is ours */
 };
 
+/* How far a change has come. advance() in file_transaction.c alone sets it from there on. */
+enum file_state {
+	FILE_WANTED,    /* the file has another value */
+	FILE_VERIFIED,  /* the daemon accepts the new text */
+	FILE_RECORDED,  /* the journal has what a restore needs */
+	FILE_WRITTEN,   /* the file has the value: the daemon has to read it */
+	FILE_ACTIVATED, /* the daemon was restarted */
+	FILE_CONFIRMED, /* in force */
+	FILE_RESTORING, /* the file has its original: the daemon has to read it */
+};
+
 /* In memory only: the part of a want or a change that only file settings have. */
 struct file_change {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
@@ -43,17 +54,14 @@ struct file_change {
 	enum activation activation;
 	enum restart_policy restart;
 	struct daemon daemon; /* which reads the file */
-	bool activate_only;   /* the file has the value; its daemon must restart or reload */
-	bool written;         /* after apply or restore */
+	enum file_state state;
 };
 
 /* Durable, in the journal: a file setting, recorded before its first write and before each. */
-struct file_record {
+struct key_record {
 	char name[SETTING_NAME_MAX];
 	char tuner[32];
-	char path[SETTING_PATH_MAX]; /* this, format, table and key as in struct file_change */
-	enum edit_format format;
-	char table[FILE_TABLE_MAX];
+	char table[FILE_TABLE_MAX]; /* this and key as in struct file_change */
 	char key[FILE_KEY_MAX];
 	char in_force_originally[SETTING_VALUE_MAX]; /* before our first write */
 	char on_disk_originally[SETTING_VALUE_MAX];  /* in the file then; empty: absent */

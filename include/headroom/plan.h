@@ -41,7 +41,6 @@ struct change {
 	int error;                      /* 0 or -errno */
 	char *why;                      /* details beyond strerror(-error), or NULL; owned */
 	char actual[SETTING_VALUE_MAX]; /* the value read back */
-	bool restarted;                 /* its program */
 	enum reason held;  /* why the written file is not in force yet, or REASON_NONE */
 	uint64_t retry_us; /* the earliest next attempt, CLOCK_MONOTONIC; 0: at any time */
 };

@@ -20,13 +20,8 @@
 #define SETTING_PATH_MAX  256
 #define SETTING_WHY_MAX   200
 
-/*
- * These bound a fight with another writer, and restarts for any reason. The agent yields a setting
- * that others changed more often, or whose unit may not be restarted again.
- */
-#define DRIFTS_A_DAY     5 /* of one setting */
-#define RESTARTS_AN_HOUR 3 /* of one unit, one of which is kept for a roll-back */
-#define RESTARTS_A_DAY   5
+/* Bounds a fight with another writer: a setting that others changed more often is yielded. */
+#define DRIFTS_A_DAY 5
 
 enum setting_kind {
 	SETTING_VALUE, /* of the running kernel */

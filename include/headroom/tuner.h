@@ -56,8 +56,10 @@ void proposal_clear(struct proposal *proposal);
 struct decide_input {
 	const struct value_record *values;
 	size_t n_values;
-	const struct file_record *files;
-	size_t n_files;
+	const struct key_record *keys; /* of files */
+	size_t n_keys;
+	const struct restart_history *restarts;
+	size_t n_restarts;
 	const struct pin_record *pins;
 	size_t n_pins;
 	const struct setting *settings; /* after the last poll, as are the limits */
@@ -65,8 +67,9 @@ struct decide_input {
 	const struct limit *limits;
 	size_t n_limits;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
-	enum mode mode;  /* of this tuner; only MODE_ENFORCE changes anything */
-	bool force;      /* `headroom apply`: retry failures now */
+	uint64_t realtime_us;
+	enum mode mode; /* of this tuner; only MODE_ENFORCE changes anything */
+	bool force;     /* `headroom apply`: retry failures now */
 };
 
 enum task_kind {

@@ -309,7 +309,7 @@ static bool is_needed(const struct core *core, size_t tuner, const struct capabi
 		[CAPABILITY_TO_RUN] = true, /* a reload may switch the tuner on */
 		/* It may change files, or restore one. */
 		[CAPABILITY_TO_ENFORCE] = mode == MODE_ENFORCE || mode == MODE_RELEASED ||
-					  core->n_files > 0 || core->n_pins > 0,
+					  core->n_keys > 0 || core->n_pins > 0,
 		[CAPABILITY_TO_CHROOT] = core->host->root[0], /* to observe too */
 		[CAPABILITY_TO_SET] = false,
 	};

@@ -470,8 +470,10 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 {
 	struct node *node = &core->node;
 	struct decide_input input = {
-		.files = core->files,
-		.n_files = core->n_files,
+		.keys = core->keys,
+		.n_keys = core->n_keys,
+		.restarts = core->restarts,
+		.n_restarts = core->n_restarts,
 		.pins = core->pins,
 		.n_pins = core->n_pins,
 		.settings = node->settings,
@@ -479,6 +481,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.limits = node->limits,
 		.n_limits = node->n_limits,
 		.now_us = now,
+		.realtime_us = realtime_us(),
 		.force = tuner->force,
 	};
 	struct proposal *proposal = &tuner->proposal;
@@ -497,6 +500,8 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.files_busy = core->job || tuner->files_stale,
 	};
 
+	for (size_t i = 0; i < core->n_restarts; i++)
+		restart_set_clock(&core->restarts[i], input.realtime_us / USEC_PER_SEC);
 	if (core->values) {
 		input.values = core->values->records;
 		input.n_values = core->values->n;
@@ -579,8 +584,11 @@ void core_poll(struct core *core)
 
 static void adopt_journal(struct core *core)
 {
-	free(core->files);
-	core->files = file_journal_snapshot(core->journal, &core->n_files);
+	free(core->keys);
+	core->keys = file_journal_snapshot(core->journal, &core->n_keys);
+	core->n_restarts = core->journal->n_restarts;
+	memcpy(core->restarts, core->journal->restarts,
+		core->n_restarts * sizeof(*core->restarts));
 	free(core->pins);
 	core->n_pins = core->journal->n_pins;
 	core->pins = must(calloc(core->n_pins + 1, sizeof(*core->pins)));
@@ -788,7 +796,7 @@ void core_close(struct core *core)
 	cleanup_file_journal_close(&core->journal);
 	cleanup_close(&core->lock);
 	plan_clear(&core->plan);
-	free(core->files);
+	free(core->keys);
 	free(core->pins);
 	free(core->peaks);
 	free(core->drifts);
@@ -814,9 +822,9 @@ void core_reset(struct core *core, const char *only)
 		tuner->force = true;
 		release_set(&core->released, tuner->ops->name, false);
 	}
-	for (size_t i = 0; i < core->n_files; i++)
-		if (!only || streq(only, core->files[i].tuner))
-			core->files[i].failed[0] = '\0';
+	for (size_t i = 0; i < core->n_keys; i++)
+		if (!only || streq(only, core->keys[i].tuner))
+			core->keys[i].failed[0] = '\0';
 }
 
 void core_plan_only(struct core *core, const char *only)

@@ -54,8 +54,10 @@ struct core {
 	int values_error;
 	struct file_journal *journal; /* NULL: see journal_error. A file job owns it */
 	int journal_error;
-	struct file_record *files; /* copies from the journal */
-	size_t n_files;
+	struct key_record *keys; /* copies from the journal */
+	size_t n_keys;
+	struct restart_history restarts[JOURNAL_UNITS_MAX];
+	size_t n_restarts;
 	struct pin_record *pins;
 	size_t n_pins;
 	struct release_list released;

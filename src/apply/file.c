@@ -9,14 +9,14 @@
 #define KEPT            "files"
 #define DIRECTORIES_MAX 16
 
-void file_bytes_clear(struct file_bytes *bytes)
+void file_bytes_clear(struct file_bytes *file)
 {
-	free(steal(bytes->bytes));
+	free(steal(file->bytes));
 }
 
-int file_locate(const struct host *host, const char *path, struct file_at *at)
+int file_locate(const struct host *host, const char *path, struct file_bytes *file)
 {
-	struct file_at found = {0};
+	struct file_bytes found = {0};
 	char above[PATH_MAX];
 	unsigned up = 0; /* levels above it, to the first that exists */
 	int r;
@@ -40,21 +40,25 @@ int file_locate(const struct host *host, const char *path, struct file_at *at)
 	if (up == 0)
 		*strrchr(found.directory, '/') = '\0';
 	found.missing = up > 0 ? up - 1 : 0;
-	*at = found;
+	*file = found;
 	return 0;
 }
 
-int file_read(const struct file_at *at, struct file_bytes *bytes)
+static int read_at(struct file_bytes *file)
 {
-	struct file_bytes read = {.hash = FILE_HASH_NONE};
-	int r = read_file(at->full, FILE_BYTES_MAX, &read.bytes, &read.len);
+	int r = read_file(file->full, FILE_BYTES_MAX, &file->bytes, &file->len);
 
-	if (r < 0 && r != -ENOENT)
-		return r;
+	set_text(file->hash, FILE_HASH_NONE);
 	if (r == 0)
-		hash_bytes(read.bytes, read.len, read.hash);
-	*bytes = read;
-	return 0;
+		hash_bytes(file->bytes, file->len, file->hash);
+	return r == -ENOENT ? 0 : r;
+}
+
+int file_read(const struct host *host, const char *path, struct file_bytes *file)
+{
+	int r = file_locate(host, path, file);
+
+	return r < 0 ? r : read_at(file);
 }
 
 /*
@@ -136,17 +140,17 @@ static int write_beside(const char *path, const struct file_bytes *new, const ch
 	return r == -1 ? -errno : r;
 }
 
-int file_put(const struct file_at *at, const char *expected, const struct file_bytes *new)
+int file_put(const struct file_bytes *old, const struct file_bytes *new)
 {
 	_cleanup_(file_bytes_clear) struct file_bytes now = {0};
 	_cleanup_close_ int directory = -1;
-	char path[PATH_MAX], *end = path + strlen(at->directory);
+	char path[PATH_MAX], *end = path + strlen(old->directory);
 	int r = 0;
 
-	if (snprintf(path, sizeof(path), "%s" FILE_NEW, at->full) >= PATH_MAX)
+	if (snprintf(path, sizeof(path), "%s" FILE_NEW, old->full) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	/* chmod() because of the umask: other users read files in these directories. */
-	for (unsigned i = 0; r == 0 && i < at->missing && new->bytes; i++) {
+	for (unsigned i = 0; r == 0 && i < old->missing && new->bytes; i++) {
 		end = strchr(end + 1, '/');
 		*end = '\0';
 		if (mkdir(path, 0755) == 0 ? chmod(path, 0755) < 0 : errno != EEXIST)
@@ -154,12 +158,13 @@ int file_put(const struct file_at *at, const char *expected, const struct file_b
 		*end = '/';
 	}
 	if (r == 0 && new->bytes)
-		r = write_beside(path, new, at->full);
+		r = write_beside(path, new, old->full);
+	set_text(now.full, old->full);
 	if (r == 0)
-		r = file_read(at, &now);
-	if (r == 0 && !streq(now.hash, expected))
+		r = read_at(&now);
+	if (r == 0 && !streq(now.hash, old->hash))
 		r = -ESTALE;
-	if (r == 0 && (new->bytes ? rename(path, at->full) : unlink(at->full)) < 0 &&
+	if (r == 0 && (new->bytes ? rename(path, old->full) : unlink(old->full)) < 0 &&
 		(new->bytes || errno != ENOENT))
 		r = -errno;
 	if (r < 0) {
@@ -173,16 +178,16 @@ int file_put(const struct file_at *at, const char *expected, const struct file_b
 	return 0;
 }
 
-int file_remove(const struct file_at *at, const char *expected, unsigned directories)
+int file_remove(const struct file_bytes *old, unsigned directories)
 {
 	const struct file_bytes none = {0};
 	char path[PATH_MAX];
 	int r;
 
-	if (snprintf(path, sizeof(path), "%s" FILE_NEW, at->full) < PATH_MAX)
+	if (snprintf(path, sizeof(path), "%s" FILE_NEW, old->full) < PATH_MAX)
 		unlink(path);
-	r = file_put(at, expected, &none);
-	copy_text(path, sizeof(path), at->full);
+	r = file_put(old, &none);
+	copy_text(path, sizeof(path), old->full);
 	for (; r == 0 && directories > 0; directories--) {
 		*strrchr(path, '/') = '\0';
 		if (path[0] == '\0' || (rmdir(path) < 0 && errno != ENOENT))
@@ -214,8 +219,8 @@ void file_drop_trial(int state, const char *name)
 	unlinkat(kept, name, 0);
 }
 
-int file_put_trial(int state, const char *name, const struct host *host, const struct file_at *at,
-	const struct file_bytes *new, char path[static PATH_MAX])
+int file_put_trial(int state, const char *name, const struct host *host,
+	const struct file_bytes *real, const struct file_bytes *new, char path[static PATH_MAX])
 {
 	_cleanup_close_ int kept = open_kept(state, true);
 	size_t root = strlen(host->root);
@@ -224,7 +229,7 @@ int file_put_trial(int state, const char *name, const struct host *host, const s
 
 	if (kept < 0)
 		return kept;
-	if (snprintf(full, PATH_MAX, "%s%s" FILE_NEW, at->directory, strrchr(at->full, '/')) >=
+	if (snprintf(full, PATH_MAX, "%s%s" FILE_NEW, real->directory, strrchr(real->full, '/')) >=
 		PATH_MAX)
 		return -ENAMETOOLONG;
 	if (symlinkat(full, kept, name) < 0)
@@ -307,7 +312,7 @@ void file_sweep(const struct file_journal *journal)
 
 		for (size_t i = 0; !needed && i < journal->n_files; i++)
 			needed = streq(journal->files[i].original, hash) ||
-				 note_is_ours(&journal->files[i], hash);
+				 file_is_ours(&journal->files[i], hash);
 		if (!needed)
 			unlinkat(kept, hash, 0);
 	}

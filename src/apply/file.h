@@ -13,39 +13,40 @@
 #define FILE_NEW       ".headroom-new" /* suffix: programs that read *.toml ignore the file */
 #define FILE_HASH_NONE "none"          /* the hash of a missing file */
 
-/* The location of a file after the host's symbolic links are followed. */
-struct file_at {
+/* In memory only: a file of the host or a new text for one. The content is terminated. */
+struct file_bytes {
+	/* The location, after the host's symbolic links are followed; empty for a new text. */
 	char full[PATH_MAX];      /* as this process sees it */
 	char directory[PATH_MAX]; /* its closest parent directory that exists */
 	unsigned missing;         /* number of directories below that which do not exist */
-};
-
-/* The content of a file, terminated. */
-struct file_bytes {
-	char *bytes; /* NULL for a missing file */
+	char *bytes;              /* NULL for a missing file */
 	size_t len;
 	char hash[HASH_TEXT_MAX];
 };
 
-void file_bytes_clear(struct file_bytes *bytes);
+void file_bytes_clear(struct file_bytes *file);
 
-/* 0; -ELOOP for a link to a missing file; or another -errno. */
-int file_locate(const struct host *host, const char *path, struct file_at *at);
-
-/* 0, also for a missing file; -EFBIG above FILE_BYTES_MAX; -EINVAL unless the file is regular. */
-int file_read(const struct file_at *at, struct file_bytes *bytes);
+/* Sets the location. 0; -ELOOP for a link to a missing file; or another -errno. */
+int file_locate(const struct host *host, const char *path, struct file_bytes *file);
 
 /*
- * Replaces a file, or (without new bytes) removes it, durably. Makes missing directories. Keeps the
- * owner, mode and extended attributes. -ESTALE when the hash of the file is not the expected one.
+ * Locates and reads a file. 0, also for a missing one; -EFBIG above FILE_BYTES_MAX; -EINVAL unless
+ * it is regular; or an error of file_locate(). The location is set unless that fails.
  */
-int file_put(const struct file_at *at, const char *expected, const struct file_bytes *new);
+int file_read(const struct host *host, const char *path, struct file_bytes *file);
+
+/*
+ * Replaces a file that was read or, without new bytes, removes it, durably. Makes missing
+ * directories. Keeps the owner, mode and extended attributes. -ESTALE when the file has another
+ * hash by now.
+ */
+int file_put(const struct file_bytes *old, const struct file_bytes *new);
 
 /*
  * Removes a file that was made for us, what a killed process left beside it, and (if they are
  * empty) the directories that were made for it. Errors as above.
  */
-int file_remove(const struct file_at *at, const char *expected, unsigned directories);
+int file_remove(const struct file_bytes *old, unsigned directories);
 
 /*
  * A trial file beside the real one, for the verifier. The state directory has a link to it, named
@@ -54,8 +55,8 @@ int file_remove(const struct file_at *at, const char *expected, unsigned directo
  */
 #define TRIAL      "trial"
 #define TRIAL_MAIN "trial.main"
-int file_put_trial(int state, const char *name, const struct host *host, const struct file_at *at,
-	const struct file_bytes *new, char path[static PATH_MAX]);
+int file_put_trial(int state, const char *name, const struct host *host,
+	const struct file_bytes *real, const struct file_bytes *new, char path[static PATH_MAX]);
 void file_drop_trial(int state, const char *name);
 
 /*

@@ -13,50 +13,47 @@
 
 #define SECONDS_MAX 1e12 /* fits into 64 bits as microseconds */
 
-bool note_is_ours(const struct file_note *note, const char *hash)
+bool file_is_ours(const struct file_record *record, const char *hash)
 {
-	return streq(note->ours[0], hash) || streq(note->ours[1], hash);
+	return streq(record->ours[0], hash) || streq(record->ours[1], hash);
 }
 
-void file_journal_put(struct file_journal *journal, const struct file_note *note)
+void file_journal_put(struct file_journal *journal, const struct file_record *record)
 {
-	struct file_note *slot = find_named(journal->files, journal->n_files, note->path);
+	struct file_record *slot = find_named(journal->files, journal->n_files, record->path);
 
 	if (!slot)
 		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated);
-	*slot = *note;
+	*slot = *record;
 	free(steal(journal->stored));
 }
 
 void file_journal_forget(struct file_journal *journal, const char *path)
 {
-	struct file_note *note = find_named(journal->files, journal->n_files, path);
+	struct file_record *record = find_named(journal->files, journal->n_files, path);
 
-	if (!note)
+	if (!record)
 		return;
 	journal->n_files--;
-	memmove(note, note + 1, (size_t)(&journal->files[journal->n_files] - note) * sizeof(*note));
+	memmove(record, record + 1,
+		(size_t)(&journal->files[journal->n_files] - record) * sizeof(*record));
 }
 
-/* A setting that moved to another file is recorded in both: the newer note has precedence. */
-struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n)
+/* A setting that moved to another file is recorded in both: the newer record has precedence. */
+struct key_record *file_journal_snapshot(const struct file_journal *journal, size_t *n)
 {
-	struct file_record *list =
+	struct key_record *list =
 		must(calloc(journal->n_files * JOURNAL_KEYS_MAX + 1, sizeof(*list)));
 
 	*n = 0;
 	for (size_t i = journal->n_files; i-- > 0;)
 		for (size_t k = 0; k < journal->files[i].n_keys; k++) {
-			const struct file_note *note = &journal->files[i];
-			struct file_record *record = &list[*n];
+			const struct file_record *record = &journal->files[i];
 
-			if (find_named(list, *n, note->keys[k].name))
+			if (find_named(list, *n, record->keys[k].name))
 				continue;
-			*record = note->keys[k];
-			set_text(record->tuner, note->tuner);
-			copy_text(record->path, SETTING_PATH_MAX, note->path);
-			record->format = note->format;
-			(*n)++;
+			list[*n] = record->keys[k];
+			set_text(list[(*n)++].tuner, record->tuner);
 		}
 	return list;
 }
@@ -77,18 +74,18 @@ void release_set(struct release_list *list, const char *tuner, bool released)
 void file_journal_try_again(struct file_journal *journal, const char *name)
 {
 	for (size_t i = 0; i < journal->n_files; i++) {
-		struct file_note *note = &journal->files[i];
-		struct file_record *key = find_named(note->keys, note->n_keys, name);
+		struct file_record *record = &journal->files[i];
+		struct key_record *key = find_named(record->keys, record->n_keys, name);
 
 		if (key)
 			key->failed[0] = '\0';
 	}
-	for (size_t i = 0; i < journal->n_units; i++) {
-		struct unit_mark *mark = &journal->units[i];
-		struct tried *tried = find_named(mark->tried, mark->n_tried, name);
+	for (size_t i = 0; i < journal->n_restarts; i++) {
+		struct restart_history *history = &journal->restarts[i];
+		struct restart_value *tried = find_named(history->tried, history->n_tried, name);
 
 		if (tried)
-			*tried = mark->tried[--mark->n_tried];
+			*tried = history->tried[--history->n_tried];
 	}
 }
 
@@ -114,36 +111,36 @@ struct field {
 		sizeof(((type *)0)->member[0]), offsetof(type, number)}
 
 static const struct field key_fields[] = {
-	FIELD(struct file_record, TEXT, "name", name),
-	FIELD(struct file_record, TEXT, "table", table),
-	FIELD(struct file_record, TEXT, "key", key),
-	FIELD(struct file_record, TEXT, "in_force_originally", in_force_originally),
-	FIELD(struct file_record, TEXT, "on_disk_originally", on_disk_originally),
-	FIELD(struct file_record, TEXT, "value_before", value_before),
-	FIELD(struct file_record, TEXT, "wanted", wanted),
-	FIELD(struct file_record, TEXT, "failed", failed),
+	FIELD(struct key_record, TEXT, "name", name),
+	FIELD(struct key_record, TEXT, "table", table),
+	FIELD(struct key_record, TEXT, "key", key),
+	FIELD(struct key_record, TEXT, "in_force_originally", in_force_originally),
+	FIELD(struct key_record, TEXT, "on_disk_originally", on_disk_originally),
+	FIELD(struct key_record, TEXT, "value_before", value_before),
+	FIELD(struct key_record, TEXT, "wanted", wanted),
+	FIELD(struct key_record, TEXT, "failed", failed),
 	{0},
 };
 
-static const struct field note_fields[] = {
-	FIELD(struct file_note, TEXT, "path", path),
-	FIELD(struct file_note, TEXT, "tuner", tuner),
-	FIELD(struct file_note, NUMBER, "format", format),
-	FIELD(struct file_note, FLAG, "restoring", restoring),
-	FIELD(struct file_note, NUMBER, "directories", directories),
-	FIELD(struct file_note, TEXT, "original", original),
-	FIELD(struct file_note, TEXT, "ours", ours[0]),
-	FIELD(struct file_note, TEXT, "ours_next", ours[1]),
-	FIELD(struct file_note, NUMBER, "activation", activation),
-	FIELD(struct file_note, NUMBER, "restart", restart),
-	FIELD(struct file_note, TEXT, "driver", daemon.driver),
-	FIELD(struct file_note, TEXT, "unit", daemon.unit),
-	FIELD(struct file_note, TEXT, "socket", daemon.socket),
-	FIELD(struct file_note, TEXT, "binary", daemon.program),
-	FIELD(struct file_note, TEXT, "version", daemon.version),
-	FIELD(struct file_note, TEXT, "config", daemon.config),
-	FIELD(struct file_note, TEXT, "directory", daemon.directory),
-	FIELD_LIST(struct file_note, "keys", keys, n_keys, key_fields),
+static const struct field file_fields[] = {
+	FIELD(struct file_record, TEXT, "path", path),
+	FIELD(struct file_record, TEXT, "tuner", tuner),
+	FIELD(struct file_record, NUMBER, "format", format),
+	FIELD(struct file_record, FLAG, "restoring", restoring),
+	FIELD(struct file_record, NUMBER, "directories", directories),
+	FIELD(struct file_record, TEXT, "original", original),
+	FIELD(struct file_record, TEXT, "ours", ours[0]),
+	FIELD(struct file_record, TEXT, "ours_next", ours[1]),
+	FIELD(struct file_record, NUMBER, "activation", activation),
+	FIELD(struct file_record, NUMBER, "restart", restart),
+	FIELD(struct file_record, TEXT, "driver", daemon.driver),
+	FIELD(struct file_record, TEXT, "unit", daemon.unit),
+	FIELD(struct file_record, TEXT, "socket", daemon.socket),
+	FIELD(struct file_record, TEXT, "binary", daemon.program),
+	FIELD(struct file_record, TEXT, "version", daemon.version),
+	FIELD(struct file_record, TEXT, "config", daemon.config),
+	FIELD(struct file_record, TEXT, "directory", daemon.directory),
+	FIELD_LIST(struct file_record, "keys", keys, n_keys, key_fields),
 	{0},
 };
 
@@ -163,9 +160,9 @@ static const struct field release_fields[] = {
 };
 
 static const struct field tried_fields[] = {
-	FIELD(struct tried, TEXT, "name", name),
-	FIELD(struct tried, TEXT, "value", value),
-	FIELD(struct tried, FLAG, "last", last),
+	FIELD(struct restart_value, TEXT, "name", name),
+	FIELD(struct restart_value, TEXT, "value", value),
+	FIELD(struct restart_value, FLAG, "last", last),
 	{0},
 };
 
@@ -174,21 +171,21 @@ static const struct field time_fields[] = {
 	{0},
 };
 
-static const struct field unit_fields[] = {
-	FIELD(struct unit_mark, TEXT, "unit", unit),
-	FIELD_LIST(struct unit_mark, "times", times, n_times, time_fields),
-	FIELD(struct unit_mark, FLAG, "open", open),
-	FIELD(struct unit_mark, NUMBER, "answered", answered),
-	FIELD_LIST(struct unit_mark, "tried", tried, n_tried, tried_fields),
+static const struct field history_fields[] = {
+	FIELD(struct restart_history, TEXT, "unit", unit),
+	FIELD_LIST(struct restart_history, "times", times, n_times, time_fields),
+	FIELD(struct restart_history, FLAG, "open", open),
+	FIELD(struct restart_history, NUMBER, "answered", answered),
+	FIELD_LIST(struct restart_history, "tried", tried, n_tried, tried_fields),
 	{0},
 };
 
 static const struct field journal_fields[] = {
 	FIELD(struct file_journal, TEXT, "owner", owner),
-	FIELD_LIST(struct file_journal, "files", files, n_files, note_fields),
+	FIELD_LIST(struct file_journal, "files", files, n_files, file_fields),
 	FIELD_LIST(struct file_journal, "pins", pins, n_pins, pin_fields),
 	FIELD_LIST(struct file_journal, "released", released.tuners, released.n, release_fields),
-	FIELD_LIST(struct file_journal, "restarts", units, n_units, unit_fields),
+	FIELD_LIST(struct file_journal, "restarts", restarts, n_restarts, history_fields),
 	{0},
 };
 

@@ -20,10 +20,9 @@
 #define JOURNAL_KEYS_MAX     8 /* of one file */
 #define JOURNAL_RELEASED_MAX 16
 #define JOURNAL_UNITS_MAX    16
-#define JOURNAL_TRIED_MAX    8
 
-/* Durable: a changed file, with the records of its settings. */
-struct file_note {
+/* Durable, in the journal: a changed file, with the records of its settings. */
+struct file_record {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
 	char tuner[32];
 	enum edit_format format;
@@ -33,9 +32,9 @@ struct file_note {
 	bool restoring;       /* the file is restored, its program has yet to restart or reload */
 	unsigned directories; /* number of parent directories that were made for it */
 	/* Hashes of copies in files/. */
-	char original[HASH_TEXT_MAX];              /* to restore */
-	char ours[2][HASH_TEXT_MAX];               /* of our last write, and of the next one */
-	struct file_record keys[JOURNAL_KEYS_MAX]; /* its settings */
+	char original[HASH_TEXT_MAX];             /* to restore */
+	char ours[2][HASH_TEXT_MAX];              /* of our last write, and of the next one */
+	struct key_record keys[JOURNAL_KEYS_MAX]; /* its settings */
 	size_t n_keys;
 };
 
@@ -50,35 +49,16 @@ struct release_list {
 	size_t n;
 };
 
-/* A setting and the value that a restart was to put in force. */
-struct tried {
-	char name[SETTING_NAME_MAX], value[SETTING_VALUE_MAX];
-	bool last; /* in the last restart: rolled back if that fails */
-};
-
-/* Our restarts of a unit. The last restart is open until its result is known. */
-struct unit_mark {
-	char unit[64];
-	struct {
-		uint64_t at_s;   /* CLOCK_REALTIME */
-	} times[RESTARTS_A_DAY]; /* the newest last */
-	size_t n_times;
-	bool open;
-	unsigned answered;                     /* enum cri_answers, from before the restart */
-	struct tried tried[JOURNAL_TRIED_MAX]; /* not tried again */
-	size_t n_tried;
-};
-
 struct file_journal {
-	int dir;                 /* the state directory; -1 if it does not exist */
-	char owner[OWNER_MAX];   /* the installation that wrote last; or empty */
-	struct file_note *files; /* the newest last */
+	int dir;                   /* the state directory; -1 if it does not exist */
+	char owner[OWNER_MAX];     /* the installation that wrote last; or empty */
+	struct file_record *files; /* the newest last */
 	size_t n_files, files_allocated;
 	struct pin_record *pins;
 	size_t n_pins, pins_allocated;
 	struct release_list released;
-	struct unit_mark units[JOURNAL_UNITS_MAX];
-	size_t n_units;
+	struct restart_history restarts[JOURNAL_UNITS_MAX];
+	size_t n_restarts;
 	char *stored; /* the text on disk; NULL: none, or unknown */
 };
 
@@ -98,13 +78,13 @@ const char *file_journal_describe(int error);
 int file_journal_store(struct file_journal *journal);
 
 /* The records of all file settings, for the caller to free. */
-struct file_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
+struct key_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
 /*
- * Adds a note or replaces that of its path, and moves notes in memory. The next store writes the
- * file even if nothing changed, because someone may have removed it.
+ * Adds a record or replaces that of its path, and moves records in memory. The next store writes
+ * the file even if nothing changed, because someone may have removed it.
  */
-void file_journal_put(struct file_journal *journal, const struct file_note *note);
+void file_journal_put(struct file_journal *journal, const struct file_record *record);
 void file_journal_forget(struct file_journal *journal, const char *path);
 
 void release_set(struct release_list *list, const char *tuner, bool released);
@@ -113,4 +93,4 @@ void release_set(struct release_list *list, const char *tuner, bool released);
 void file_journal_try_again(struct file_journal *journal, const char *name);
 
 /* True when a file of this hash was written by us. */
-bool note_is_ours(const struct file_note *note, const char *hash);
+bool file_is_ours(const struct file_record *record, const char *hash);

@@ -21,9 +21,8 @@
 #define FILE_RETRY_US   (60 * UINT64_C(1000000))
 #define FILE_REFUSED_US (600 * UINT64_C(1000000))
 
-/* After a refused restart, and between two of RESTART_WHEN_IDLE; after a reload without effect. */
-#define FILE_RESTART_AGAIN_US (3600 * UINT64_C(1000000))
-#define FILE_RELOAD_AGAIN_US  (600 * UINT64_C(1000000))
+/* After a reload without effect. */
+#define FILE_RELOAD_AGAIN_US (600 * UINT64_C(1000000))
 
 /* After a restart: by then the tuner has read the value in force. */
 #define FILE_SEEN_US (30 * UINT64_C(1000000))
@@ -58,3 +57,23 @@ struct file_job {
 
 /* job is a struct file_job. It is the run() of a task. */
 void file_transaction(void *job, const struct wait *wait);
+
+/* ---- for pin.c ---- */
+
+#define FILE_STALE "the configuration has changed meanwhile" /* why of -ESTALE */
+
+/* Sets a change's result. why may be NULL. */
+void file_result(
+	struct change *change, enum reason reason, int error, const char *why, uint64_t retry_us);
+
+/* Whether job->only is empty or this tuner. */
+bool file_is_chosen(const struct file_job *job, const char *tuner);
+
+/* Stores the journal; job->error gets the result. 0 or -errno. */
+int file_store(struct file_job *job);
+
+/* Pins or unpins an image. */
+void pin_apply(struct file_job *job, struct change *change);
+
+/* Unpins the images that were not pinned before, and adds the changes to the plan. */
+void pins_restore(struct file_job *job);

@@ -9,32 +9,29 @@
 
 static int remove_file(const struct host *host, struct file_journal *journal)
 {
-	const struct file_note *note = journal->files;
+	const struct file_record *record = journal->files;
 	_cleanup_(file_bytes_clear) struct file_bytes now = {0};
-	struct file_at at;
 	int r;
 
 	if (journal->n_files == 0)
 		return 0;
-	r = file_locate(host, note->path, &at);
-	if (r == 0)
-		r = file_read(&at, &now);
-	if (r == 0 && (!now.bytes || note_is_ours(note, now.hash)))
-		r = file_remove(&at, now.hash, note->directories);
+	r = file_read(host, record->path, &now);
+	if (r == 0 && (!now.bytes || file_is_ours(record, now.hash)))
+		r = file_remove(&now, record->directories);
 	if (r < 0)
 		return r;
-	file_journal_forget(journal, note->path);
+	file_journal_forget(journal, record->path);
 	return file_journal_store(journal);
 }
 
 int load_file_put(const struct host *host, const char *path, const char *text)
 {
 	_cleanup_(cleanup_file_journal_close) struct file_journal *journal = NULL;
-	struct file_note note = {
+	struct file_record record = {
 		.tuner = IMAGES_TUNER, .format = EDIT_OWN, .original = FILE_HASH_NONE};
-	struct file_bytes now = {0}, new = {.bytes = (char *)text};
+	_cleanup_(file_bytes_clear) struct file_bytes now = {0};
+	const struct file_bytes new = {.bytes = (char *)text, .len = text ? strlen(text) : 0};
 	char directory[PATH_MAX];
-	struct file_at at;
 	int r;
 
 	if (!host->state[0] ||
@@ -48,19 +45,15 @@ int load_file_put(const struct host *host, const char *path, const char *text)
 		r = remove_file(host, journal);
 	if (r < 0 || !text)
 		return r;
-	r = file_locate(host, path, &at);
-	if (r == 0)
-		r = file_read(&at, &now);
+	r = file_read(host, path, &now);
 	if (r == 0 && now.bytes)
 		r = -EEXIST;
-	file_bytes_clear(&now);
 	if (r < 0)
 		return r;
-	new.len = strlen(text);
-	hash_bytes(text, new.len, note.ours[1]);
-	set_text(note.path, path);
-	note.directories = at.missing;
-	file_journal_put(journal, &note);
+	hash_bytes(text, new.len, record.ours[1]);
+	set_text(record.path, path);
+	record.directories = now.missing;
+	file_journal_put(journal, &record);
 	r = file_journal_store(journal);
-	return r < 0 ? r : file_put(&at, FILE_HASH_NONE, &new);
+	return r < 0 ? r : file_put(&now, &new);
 }

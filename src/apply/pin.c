@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "apply/file_work.h"
+#include "apply/edit.h"
+#include "apply/file_transaction.h"
 
 #include "base/log.h"
 #include "runtime/driver.h"
@@ -40,7 +41,7 @@ static int store_record(const struct pin *pin)
 		*add_element(&journal->pins, &journal->n_pins, &journal->pins_allocated) =
 			pin->record;
 	free(steal(journal->stored)); /* someone may have removed the file */
-	return work_store(pin->job);
+	return file_store(pin->job);
 }
 
 /* Pins or unpins the image by the file of pins that the runtime reads. */
@@ -50,15 +51,12 @@ static int write_file(struct pin *pin, bool pinned)
 	_cleanup_(file_bytes_clear) struct file_bytes old = {0}, new = {0};
 	const struct runtime_driver *driver = pin->runtime.driver;
 	const struct pin_target *target = &pin->record.target;
-	struct file_at at;
-	int r = file_locate(&pin->job->host, driver->pins_path, &at);
+	int r = file_read(&pin->job->host, driver->pins_path, &old);
 
-	if (r == 0)
-		r = file_read(&at, &old);
 	if (r == 0)
 		r = driver->edit_pins(
 			&pin->job->host, old.bytes, target->image, pinned, &new.bytes, pin->why);
-	if (r == 0 && new.bytes && at.missing > 0) {
+	if (r == 0 && new.bytes && old.missing > 0) {
 		r = -ENOENT;
 		snprintf(pin->why, sizeof(pin->why), "%s: its directory is missing: create it",
 			driver->pins_path);
@@ -67,9 +65,9 @@ static int write_file(struct pin *pin, bool pinned)
 		return r;
 	new.len = new.bytes ? strlen(new.bytes) : 0;
 	if (!new.bytes)
-		r = file_remove(&at, old.hash, 0);
+		r = file_remove(&old, 0);
 	else if (!old.bytes || !streq(old.bytes, new.bytes))
-		r = file_put(&at, old.hash, &new);
+		r = file_put(&old, &new);
 	/* Also for an unchanged file: an earlier reload may have failed. */
 	return r < 0 ? r : runtime_reload(&pin->job->host, driver, target->socket, 0, &answer);
 }
@@ -94,7 +92,7 @@ static int set_pin(struct pin *pin, bool pinned)
 		return r;
 	pin->reason = REASON_NOT_RECORDED;
 	if (pin->job->task == FILE_APPLY && atomic_load(&pin->job->stale)) {
-		set_text(pin->why, WORK_STALE);
+		set_text(pin->why, FILE_STALE);
 		return -ESTALE;
 	}
 	r = pinned ? store_record(pin) : 0;
@@ -138,7 +136,7 @@ void pin_apply(struct file_job *job, struct change *change)
 	r = set_pin(&pin, pinned);
 	set_text(change->actual, pin.is ? PINNED : NOT_PINNED);
 	if (r < 0)
-		work_result(change, pin.reason, r, pin.why,
+		file_result(change, pin.reason, r, pin.why,
 			r == -ESTALE ? 0 : now_us() + FILE_RETRY_US);
 	else if (!pinned)
 		forget_record(&pin);
@@ -151,13 +149,13 @@ void pins_restore(struct file_job *job)
 		struct change *change;
 		int r;
 
-		if (!work_is_chosen(job, pin.record.tuner))
+		if (!file_is_chosen(job, pin.record.tuner))
 			continue;
 		r = set_pin(&pin, false);
 		change = plan_add(&job->plan, NULL, pin.record.name, pin.record.tuner,
 			pin.was ? PINNED : NOT_PINNED, NOT_PINNED);
 		change->kind = SETTING_PIN;
-		work_result(change, REASON_ORIGINAL, r, pin.why, 0);
+		file_result(change, REASON_ORIGINAL, r, pin.why, 0);
 		if (r == 0)
 			forget_record(&pin);
 		if (r < 0)

@@ -13,25 +13,48 @@ struct comparison {
 	const char *current;  /* the value that would be replaced: on disk, for a file */
 	const char *original; /* NULL without a record */
 	bool foreign;         /* current is neither the original nor ours */
-	bool failed;          /* the program did not come back with the wanted value */
+	bool failed;          /* the daemon did not come back with the wanted value */
+
+	/* For a file that a restart puts in force: */
+	bool restarts;
+	enum reason refusal; /* REASON_NONE: the agent may restart the daemon now */
+	uint64_t wait_us;    /* as of may_restart() */
+	char why[SETTING_WHY_MAX];
 };
 
-static struct comparison compare(const struct want *want, const struct decide_input *input)
+static void ask_restart(struct comparison *seen, const struct reconcile_input *input)
 {
+	const struct decide_input *decide = input->decide;
+	const struct restart_history *history =
+		find_named(decide->restarts, decide->n_restarts, seen->want->file->daemon.unit);
+	struct daemon daemon = seen->want->file->daemon;
+
+	daemon.busy |= input->transferring;
+	seen->restarts = true;
+	seen->refusal = may_restart(&daemon, history, seen->want->file->restart,
+		decide->realtime_us / USEC_PER_SEC, &seen->wait_us);
+	restart_describe(history, decide->realtime_us / USEC_PER_SEC, seen->refusal, seen->why);
+}
+
+static struct comparison compare(const struct want *want, const struct reconcile_input *reconcile)
+{
+	const struct decide_input *input = reconcile->decide;
 	struct comparison seen = {.want = want, .current = want->actual};
 	const struct value_record *value;
-	const struct file_record *file;
+	const struct key_record *key;
 
 	if (want->file) {
 		seen.current = want->file->on_disk;
-		file = find_named(input->files, input->n_files, want->name);
-		if (!file)
+		if (want->file->activation == ACTIVATE_RESTART)
+			ask_restart(&seen, reconcile);
+		key = find_named(input->keys, input->n_keys, want->name);
+		if (!key)
 			return seen;
-		seen.original = file->in_force_originally;
-		seen.foreign = !value_equal(seen.current, file->on_disk_originally) &&
-			       !value_equal(seen.current, file->value_before) &&
-			       !value_equal(seen.current, file->wanted);
-		seen.failed = file->failed[0] && streq(file->failed, want->wanted);
+		seen.original = key->in_force_originally;
+		seen.foreign = !value_equal(seen.current, key->on_disk_originally) &&
+			       !value_equal(seen.current, key->value_before) &&
+			       !value_equal(seen.current, key->wanted);
+		seen.failed = key->failed[0] && streq(key->failed, want->wanted);
 	} else if (want->kind == SETTING_PIN) {
 		if (find_named(input->pins, input->n_pins, want->name))
 			seen.original = NOT_PINNED;
@@ -101,8 +124,29 @@ static void judge_difference(
 	/* A pull drops the pin of its image. That is not a fight. */
 	else if (want->kind != SETTING_PIN && has_drifted(drift, DRIFTS_A_DAY + 1, now))
 		setting_become(setting, SETTING_YIELDED, REASON_REWRITTEN_TOO_OFTEN, 0, NULL);
+	else if (seen->refusal == REASON_RESTARTED_TOO_OFTEN)
+		setting_become(setting, SETTING_YIELDED, seen->refusal, 0, seen->why);
 	else
 		setting_become(setting, SETTING_PENDING, REASON_DRIFT, 0, NULL);
+}
+
+/* The file has the value, which is not in force. */
+static void judge_written(
+	struct setting *setting, const struct comparison *seen, const struct reconcile_input *input)
+{
+	uint64_t now = input->decide->now_us;
+	enum reason reason = seen->want->file->activation == ACTIVATE_RELOAD
+				     ? REASON_RELOAD_PENDING
+				     : REASON_RESTART_PENDING;
+	bool yields =
+		seen->refusal == REASON_RESTARTED_TOO_OFTEN && has_drifted(&setting->drift, 1, now);
+
+	/* A job may have found a more exact reason. */
+	if (setting->state == SETTING_YIELDED ||
+		(now < setting->retry_at_us && setting->state == SETTING_PENDING))
+		return;
+	setting_become(setting, yields ? SETTING_YIELDED : SETTING_PENDING,
+		seen->refusal ? seen->refusal : reason, 0, seen->why);
 }
 
 /* After a restart of the agent, only the record says that the value failed. */
@@ -118,7 +162,7 @@ static void judge_failed(struct setting *setting, const struct want *want)
 	setting_become(setting, SETTING_FAILED, REASON_DID_NOT_COME_BACK, -ETIMEDOUT, why);
 }
 
-static void judge(
+static void judge_setting(
 	struct setting *setting, const struct comparison *seen, const struct reconcile_input *input)
 {
 	const struct want *want = seen->want;
@@ -173,12 +217,8 @@ static void judge(
 		if (in_force) {
 			setting_become(setting, SETTING_IN_SYNC, REASON_IN_SYNC, 0, NULL);
 			setting->retry_at_us = 0;
-		} else if (setting->state != SETTING_YIELDED &&
-			   (now >= setting->retry_at_us || setting->state != SETTING_PENDING)) {
-			setting_become(setting, SETTING_PENDING,
-				want->file->activation == ACTIVATE_RELOAD ? REASON_RELOAD_PENDING
-									  : REASON_RESTART_PENDING,
-				0, NULL);
+		} else {
+			judge_written(setting, seen, input);
 		}
 	}
 }
@@ -187,28 +227,19 @@ static void plan_setting(const struct setting *setting, const struct comparison 
 	const struct reconcile_input *input, struct plan *plan)
 {
 	const struct want *want = seen->want;
-	bool activate_only = value_equal(seen->current, want->wanted);
+	bool written = value_equal(seen->current, want->wanted);
 	struct change *change;
 
-	if (setting->state != SETTING_PENDING)
+	if (setting->state != SETTING_PENDING ||
+		(written && (input->decide->now_us < setting->retry_at_us || seen->refusal ||
+				    want->file->activation == ACTIVATE_NOTHING)))
 		return;
-	if (activate_only) {
-		const struct file_change *file = want->file;
-		bool may_restart = file->restart == RESTART_NOW ||
-				   (file->restart == RESTART_WHEN_IDLE && !file->daemon.busy &&
-					   !input->transferring);
-
-		if (input->decide->now_us < setting->retry_at_us ||
-			file->activation == ACTIVATE_NOTHING ||
-			(file->activation == ACTIVATE_RESTART && !may_restart))
-			return;
-	}
 	change = plan_add(plan, want->file, want->name, setting->tuner, want->actual, want->wanted);
 	set_text(change->actual, want->actual);
 	change->reason = setting->reason;
 	change->kind = want->kind;
 	if (want->kind == SETTING_FILE) {
-		change->file->activate_only = activate_only;
+		change->file->state = written ? FILE_WRITTEN : FILE_WANTED;
 		change->file->daemon.busy |= input->transferring;
 	} else if (want->kind == SETTING_PIN) {
 		change->pin = want->pin;
@@ -232,7 +263,7 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 		const struct drift *kept;
 		struct drift before;
 		size_t j = i;
-		struct comparison seen = compare(want, input->decide);
+		struct comparison seen = compare(want, input);
 		/* Files are compared only after a sample that followed the last job. */
 		bool stale = want->kind != SETTING_VALUE && input->files_busy;
 
@@ -259,14 +290,12 @@ void reconcile(struct node *node, const struct reconcile_input *input, struct pl
 			copy_text(setting->drift.name, SETTING_NAME_MAX, want->name);
 		}
 		if (!stale || !setting->reason)
-			judge(setting, &seen, input);
+			judge_setting(setting, &seen, input);
 		node->drifts_changed |= memcmp(&before, &setting->drift, sizeof(before)) != 0;
 		if (!stale)
 			plan_setting(setting, &seen, input, plan);
-		setting->restart_due = setting->state == SETTING_PENDING &&
-				       want->kind == SETTING_FILE &&
-				       want->file->activation == ACTIVATE_RESTART &&
-				       want->file->restart != RESTART_NEVER &&
+		setting->restart_due = setting->state == SETTING_PENDING && seen.restarts &&
+				       seen.wait_us == 0 &&
 				       input->decide->now_us >= setting->retry_at_us;
 	}
 	/* Drop the tuner's other settings, which follow. */
@@ -294,10 +323,10 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 		/* Someone changed it again before the read: the next poll counts that. */
 		if (r == -ERANGE && !change->file && has_drifted(&setting->drift, 1, now))
 			continue;
-		if (change->restarted)
+		if (change->file && change->file->state == FILE_ACTIVATED)
 			setting->restarted_us = now;
 		/* The file has it, whether or not it is in force. */
-		if (change->file && change->file->written && r == 0)
+		if (change->file && change->file->state >= FILE_WRITTEN && r == 0)
 			copy_text(setting->drift.confirmed, SETTING_VALUE_MAX, change->new);
 		setting->retry_at_us =
 			change->retry_us || r == 0 ? change->retry_us : now + RETRY_US;
@@ -313,7 +342,8 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 			if (setting_become(setting, yields ? SETTING_YIELDED : SETTING_PENDING,
 				    change->held, 0, change->why) &&
 				!yields)
-				log_info(change->name, "%s is in the file: %s", change->new,
+				log_info(change->name, "%s is in %s and not in force yet: %s",
+					change->new, change->file->path,
 					reason_rows[change->held].help);
 		} else {
 			/* gc_thresh2 grows with gc_thresh3, whose line is enough. */

@@ -8,7 +8,10 @@
 
 #include <systemd/sd-bus.h>
 
+#include "base/wait.h"
 #include "kernel/host.h"
+
+#include <headroom/daemon.h>
 
 #define SYSTEMD "org.freedesktop.systemd1"
 #define MANAGER "/org/freedesktop/systemd1"
@@ -42,3 +45,37 @@ bool systemd_starts_with(
  * ExecSearchPath=, else PATH of Environment=. Returns false if the service sets neither.
  */
 bool systemd_search_path(const struct host *host, pid_t pid, char path[static PATH_MAX]);
+
+/* ---- restarts ---- */
+
+#define SYSTEMD_WHY_MAX 320
+
+/*
+ * Units are restarted through systemd, over D-Bus. Containers survive only if systemd kills the
+ * daemon alone, so KillMode must be `process`, and no active unit may depend on this one. Units of
+ * k3s, RKE2 and others that run the kubelet together with the runtime are never restarted. The
+ * wait bounds and cancels all calls. why describes any result but 0.
+ */
+
+/* 0 if the unit may be restarted; -EPERM if not; -ENOTCONN without systemd; or another -errno. */
+int systemd_may_restart(const struct host *host, const struct daemon *daemon,
+	const struct wait *wait, char why[static SYSTEMD_WHY_MAX]);
+
+/* Asks the program's socket: enum cri_answers. */
+unsigned systemd_probe(
+	const struct host *host, const struct daemon *daemon, const struct wait *wait);
+
+/*
+ * Requests a restart. force: also start the unit if it failed or was stopped. 0 also without a
+ * reply in time, because the restart may have begun.
+ */
+int systemd_restart(const struct host *host, const struct daemon *daemon, bool force,
+	const struct wait *wait, char why[static SYSTEMD_WHY_MAX]);
+
+/*
+ * Waits until the program answers as it did before, 30 s after systemd's job at most. 0;
+ * -ETIMEDOUT; -EPERM when someone else stopped the unit; -ECANCELED; or another -errno when systemd
+ * did not report the unit's state.
+ */
+int systemd_await(const struct host *host, const struct daemon *daemon, unsigned answered,
+	bool force, const struct wait *wait, char why[static SYSTEMD_WHY_MAX]);

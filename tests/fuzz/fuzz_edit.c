@@ -6,7 +6,7 @@
  * value, or removing the key, restores the old text.
  */
 
-#include "apply/editor.h"
+#include "apply/edit.h"
 #include "base/json.h"
 #include "base/toml.h"
 

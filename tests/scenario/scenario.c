@@ -134,8 +134,8 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 {
 	struct decide_input input = {.values = scenario->values,
 		.n_values = scenario->n_values,
-		.files = scenario->files,
-		.n_files = scenario->n_files,
+		.keys = scenario->keys,
+		.n_keys = scenario->n_keys,
 		.pins = scenario->pins,
 		.n_pins = scenario->n_pins,
 		.settings = &scenario->held,
@@ -274,8 +274,8 @@ static void add_value(struct scenario *scenario)
 
 static void add_file(struct scenario *scenario, const char *tuner)
 {
-	struct file_record *record = add_record(
-		scenario, scenario->files, &scenario->n_files, sizeof(scenario->files[0]));
+	struct key_record *record =
+		add_record(scenario, scenario->keys, &scenario->n_keys, sizeof(scenario->keys[0]));
 
 	set_text(record->tuner, tuner);
 	copy_text(record->in_force_originally, SETTING_VALUE_MAX, need(scenario, "original"));

@@ -15,8 +15,8 @@ struct scenario {
 	unsigned n_words, next;
 	struct value_record values[SCENARIO_RECORDS_MAX];
 	size_t n_values;
-	struct file_record files[SCENARIO_RECORDS_MAX];
-	size_t n_files;
+	struct key_record keys[SCENARIO_RECORDS_MAX];
+	size_t n_keys;
 	struct pin_record pins[SCENARIO_RECORDS_MAX];
 	size_t n_pins;
 	uint64_t now_us;

@@ -9,7 +9,7 @@
  * Exit status: 0; 1 for a refused edit (prints why); 2 for a failure (message on stderr).
  */
 
-#include "apply/editor.h"
+#include "apply/edit.h"
 #include "base/file.h"
 #include "base/toml.h"
 #include "runtime/containerd.h"
@@ -72,14 +72,14 @@ static int write_edit(
 		.base = key->base,
 		.daemon = *daemon};
 	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
-	char state[] = "/tmp/containerd-tool-XXXXXX", why[EDIT_WHY_MAX] = "", hash[HASH_TEXT_MAX];
-	struct file_at at;
+	char state[] = "/tmp/containerd-tool-XXXXXX", why[EDIT_WHY_MAX] = "";
+	_cleanup_(file_bytes_clear) struct file_bytes old = {0};
 	struct editor editor = {.host = &host,
 		.daemon = &change.daemon,
 		.path = key->path,
-		.at = &at,
+		.real = &old,
 		.wait = &wait};
-	int r = file_locate(&host, key->path, &at);
+	int r = file_read(&host, key->path, &old);
 
 	set_text(change.key, key->key);
 	set_text(change.dump_key, key->dump_key);
@@ -87,14 +87,13 @@ static int write_edit(
 	if (!mkdtemp(state))
 		return fail(state, -errno, "");
 	editor.state = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (r == 0)
-		r = file_read(&at, &text);
-	set_text(hash, text.hash);
+	if (old.bytes)
+		text_copy(&text, old.bytes, old.len);
 	if (r == 0)
 		r = edit_make(&editor, &(struct change *){&(struct change){.file = &change}}, 1,
 			&text, why);
 	if (r == 0)
-		r = file_put(&at, hash, &text);
+		r = file_put(&old, &text);
 	(void)unlinkat(editor.state, "files", AT_REMOVEDIR);
 	close(editor.state);
 	(void)rmdir(state);
@@ -103,7 +102,7 @@ static int write_edit(
 		return 1;
 	}
 	printf("path %s\ntable %s\nkey %s\nmade %d\n", key->path, change.table, key->key,
-		streq(hash, FILE_HASH_NONE));
+		!old.bytes);
 	return 0;
 }
 

@@ -18,7 +18,7 @@ struct file_fixture {
 	struct directory root, state;
 	struct file_job job;
 	struct wait wait;
-	struct file_record *records; /* after the job */
+	struct key_record *records; /* after the job */
 	size_t n_records;
 	bool done; /* the plan has the results of the last job */
 };

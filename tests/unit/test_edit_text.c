@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "apply/editor.h"
+#include "apply/edit.h"
 
 #define CRI "plugins.\"io.containerd.grpc.v1.cri\""
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "apply/editor.h"
+#include "apply/edit.h"
 
 #define DUMP_KEY "plugins.new.downloads"
 
@@ -46,7 +46,7 @@ static const struct trial trials[] = {
 struct bench {
 	struct directory root;
 	struct host host;
-	struct file_at at;
+	struct file_bytes real;
 	struct file_change change;
 	struct editor editor;
 	char path[PATH_MAX], why[EDIT_WHY_MAX];
@@ -77,7 +77,7 @@ static void bench_make(
 	bench->editor = (struct editor){.host = &bench->host,
 		.daemon = daemon,
 		.path = bench->path,
-		.at = &bench->at,
+		.real = &bench->real,
 		.wait = &no_limit,
 		.state = open(bench->root.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 }
@@ -96,7 +96,7 @@ static char *make(struct bench *bench, const char *text, int error)
 
 	if (text)
 		text_copy(&bytes, text, strlen(text));
-	assert_int_equal(file_locate(&bench->host, bench->path, &bench->at), 0);
+	assert_int_equal(file_locate(&bench->host, bench->path, &bench->real), 0);
 	r = edit_make(&bench->editor, &(struct change *){&(struct change){.file = &bench->change}},
 		1, &bytes, bench->why);
 	if (r != error)

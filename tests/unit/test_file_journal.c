@@ -18,9 +18,9 @@ static struct file_journal *open_journal(const struct directory *directory)
 }
 
 /* Adds a file with one setting and its wanted value. */
-static void put_note(struct file_journal *journal, const char *path, const char *wanted)
+static void put_file(struct file_journal *journal, const char *path, const char *wanted)
 {
-	struct file_note note = {.tuner = "runtime",
+	struct file_record file = {.tuner = "runtime",
 		.format = EDIT_JSON,
 		.original = HASH,
 		.directories = 1,
@@ -28,32 +28,32 @@ static void put_note(struct file_journal *journal, const char *path, const char 
 		.activation = ACTIVATE_RESTART,
 		.restart = RESTART_WHEN_IDLE,
 		.daemon = {.driver = "containerd", .unit = "containerd.service"}};
-	struct file_record *key = note.keys;
+	struct key_record *key = file.keys;
 
-	set_text(note.path, path);
+	set_text(file.path, path);
 	copy_text(key->name, SETTING_NAME_MAX, "docker.max-concurrent-downloads");
 	copy_text(key->key, FILE_KEY_MAX, "max-concurrent-downloads");
 	copy_text(key->wanted, SETTING_VALUE_MAX, wanted);
 	copy_text(key->value_before, SETTING_VALUE_MAX, "\"\xc3\xa9\\\" 10");
-	file_journal_put(journal, &note);
+	file_journal_put(journal, &file);
 }
 
 static void fill(struct file_journal *journal)
 {
-	struct unit_mark *mark = &journal->units[journal->n_units++];
+	struct restart_history *history = &journal->restarts[journal->n_restarts++];
 
-	set_text(mark->unit, "containerd.service");
-	put_note(journal, "/etc/docker/daemon.json", "10");
+	set_text(history->unit, "containerd.service");
+	put_file(journal, "/etc/docker/daemon.json", "10");
 	release_set(&journal->released, "thp", true);
 	assert_true(journal->released.tuners[0].since_s > 1700000000);
 	journal->released.tuners[0].since_s = 1700000001;
-	mark->times[0].at_s = 1700000000;
-	mark->n_times = 1;
-	mark->open = true;
-	mark->answered = 3;
-	mark->n_tried = 1;
-	copy_text(mark->tried[0].name, SETTING_NAME_MAX, "a");
-	copy_text(mark->tried[0].value, SETTING_VALUE_MAX, "10");
+	history->times[0].at_s = 1700000000;
+	history->n_times = 1;
+	history->open = true;
+	history->answered = 3;
+	history->n_tried = 1;
+	copy_text(history->tried[0].name, SETTING_NAME_MAX, "a");
+	copy_text(history->tried[0].value, SETTING_VALUE_MAX, "10");
 }
 
 static void store_sample(const struct directory *directory)
@@ -80,8 +80,8 @@ static void assert_sample(const struct file_journal *journal)
 	assert_int_equal(journal->n_files, 1);
 	assert_memory_equal(journal->files, expected->files, sizeof(*expected->files));
 	assert_memory_equal(&journal->released, &expected->released, sizeof(expected->released));
-	assert_int_equal(journal->n_units, 1);
-	assert_memory_equal(journal->units, expected->units, sizeof(expected->units));
+	assert_int_equal(journal->n_restarts, 1);
+	assert_memory_equal(journal->restarts, expected->restarts, sizeof(expected->restarts));
 }
 
 DIRECTORY_TEST(a_stored_journal_is_loaded)
@@ -171,7 +171,7 @@ TEST(a_full_disk_leaves_the_old_journal)
 	store_sample(&directory);
 	text = directory_get(&directory, "/journal.json");
 	journal = open_journal(&directory);
-	put_note(journal, "/etc/b", "10");
+	put_file(journal, "/etc/b", "10");
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	lowered = (struct rlimit){.rlim_cur = 64, .rlim_max = before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &lowered), 0);

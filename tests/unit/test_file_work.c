@@ -154,7 +154,7 @@ FIXTURE_TEST(a_setting_that_moved_is_restored_in_both_files)
 	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
 	assert_int_equal(fixture->n_records, 1);
 	assert_string_equal(fixture->records[0].in_force_originally, "3");
-	assert_string_equal(fixture->records[0].path, drop_in);
+	assert_string_equal(fixture->job.journal->files[1].path, drop_in);
 	directory_put(&fixture->root, CONFIG_TOML, "what is [ this");
 	change = (struct change *)restore_all(fixture);
 	assert_int_equal(fixture->job.plan.n, 2);

@@ -14,7 +14,7 @@ struct fixture {
 	struct want want;
 	struct value_record record;
 	struct file_change file;
-	struct file_record file_record;
+	struct key_record key_record;
 	struct proposal proposal;
 	struct decide_input decide;
 	struct reconcile_input input;
@@ -310,7 +310,7 @@ FIXTURE_TEST(a_difference_in_the_file_is_planned)
 	assert_string_equal(change->old, "3");
 	assert_string_equal(change->file->on_disk, "");
 	assert_string_equal(change->new, "10");
-	assert_false(change->file->activate_only);
+	assert_int_equal(change->file->state, FILE_WANTED);
 	/* The plan has a copy: the text of the tuner is valid until its next decision. */
 	assert_ptr_not_equal(change->file->text, fixture->file.text);
 	assert_string_equal(change->file->text, "10");
@@ -334,6 +334,63 @@ FIXTURE_TEST(only_the_file_drifts)
 	expect(fixture, SETTING_PENDING, REASON_DRIFT, 1);
 }
 
+/* test_restart.c has all inputs of the rule. */
+TEST(the_rule_of_restarts_plans_delays_or_yields)
+{
+	static const struct {
+		const char *on_disk;
+		enum restart_policy policy;
+		bool busy, transferring;
+		size_t restarts;
+		enum setting_state state;
+		enum reason reason;
+		bool planned, due;
+	} cases[] = {
+		{"10", RESTART_NEVER, false, false, 0, SETTING_PENDING, REASON_RESTART_PENDING,
+			false, false},
+		{"10", RESTART_NOW, false, false, 0, SETTING_PENDING, REASON_RESTART_PENDING, true,
+			true},
+		{"10", RESTART_NOW, true, true, 0, SETTING_PENDING, REASON_RESTART_PENDING, true,
+			true},
+		{"10", RESTART_WHEN_IDLE, false, false, 0, SETTING_PENDING, REASON_RESTART_PENDING,
+			true, true},
+		{"10", RESTART_WHEN_IDLE, true, false, 0, SETTING_PENDING, REASON_RESTART_PENDING,
+			false, true},
+		{"10", RESTART_WHEN_IDLE, false, true, 0, SETTING_PENDING, REASON_RESTART_PENDING,
+			false, true},
+		{"10", RESTART_WHEN_IDLE, false, false, 1, SETTING_PENDING, REASON_RESTART_PENDING,
+			false, false},
+		{"10", RESTART_NOW, false, false, 2, SETTING_PENDING, REASON_RESTARTED_TOO_OFTEN,
+			false, false},
+		/* A file of others is written once more, unless its daemon may not restart. */
+		{"4", RESTART_NOW, false, false, 1, SETTING_PENDING, REASON_DRIFT, true, true},
+		{"4", RESTART_NOW, false, false, 2, SETTING_YIELDED, REASON_RESTARTED_TOO_OFTEN,
+			false, false},
+		{"4", RESTART_NEVER, false, false, 2, SETTING_PENDING, REASON_DRIFT, true, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_fixture_ struct fixture fixture;
+		struct restart_history history = {.unit = "containerd.service"};
+
+		fixture_make(&fixture);
+		poll_file(&fixture, "10", "10");
+		fixture.file.activation = ACTIVATE_RESTART;
+		fixture.file.restart = cases[i].policy;
+		set_text(fixture.file.daemon.unit, history.unit);
+		fixture.file.daemon.busy = cases[i].busy;
+		fixture.input.transferring = cases[i].transferring;
+		fixture.decide.realtime_us = 86400 * USEC_PER_SEC;
+		for (size_t k = 0; k < cases[i].restarts; k++)
+			restart_add(&history, 86400 - 60);
+		fixture.decide.restarts = &history;
+		fixture.decide.n_restarts = 1;
+		assert_int_equal(
+			poll_file(&fixture, "3", cases[i].on_disk)->restart_due, cases[i].due);
+		expect(&fixture, cases[i].state, cases[i].reason, cases[i].planned);
+	}
+}
+
 TEST(a_recorded_value_in_the_file_is_not_drift)
 {
 	static const struct {
@@ -352,13 +409,13 @@ TEST(a_recorded_value_in_the_file_is_not_drift)
 		_cleanup_fixture_ struct fixture fixture;
 
 		fixture_make(&fixture);
-		fixture.file_record = (struct file_record){.name = "vm.a",
+		fixture.key_record = (struct key_record){.name = "vm.a",
 			.in_force_originally = "3",
 			.value_before = "8",
 			.wanted = "10"};
-		copy_text(fixture.file_record.failed, SETTING_VALUE_MAX, cases[i].failed);
-		fixture.decide.files = &fixture.file_record;
-		fixture.decide.n_files = 1;
+		copy_text(fixture.key_record.failed, SETTING_VALUE_MAX, cases[i].failed);
+		fixture.decide.keys = &fixture.key_record;
+		fixture.decide.n_keys = 1;
 		assert_string_equal(poll_file(&fixture, "3", cases[i].on_disk)->original, "3");
 		expect(&fixture, cases[i].state, cases[i].reason,
 			cases[i].state == SETTING_PENDING);

@@ -83,10 +83,9 @@ enum reason runtime_obstacle(const struct node_runtime *runtime)
 	return reason;
 }
 
-static const struct file_record *record_of(
-	const struct runtime_decision *decision, const char *name)
+static const struct key_record *record_of(const struct runtime_decision *decision, const char *name)
 {
-	return find_named(decision->input->files, decision->input->n_files, name);
+	return find_named(decision->input->keys, decision->input->n_keys, name);
 }
 
 static uint64_t number_of(
@@ -157,7 +156,7 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	const struct runtime_number *number = &decision->tuner->config.numbers[setting];
 	const char *in_file, *in_force;
 	enum reason reason = REASON_NONE;
-	const struct file_record *record;
+	const struct key_record *record;
 	struct want *want;
 	char text[32];
 	bool ours;
@@ -207,7 +206,7 @@ static void want_directory(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
 	const enum runtime_setting setting = RUNTIME_HOSTS_DIRECTORY;
-	const struct file_record *record;
+	const struct key_record *record;
 	char name[SETTING_NAME_MAX];
 
 	runtime_name(&decision->tuner->sample, runtime, setting, name);
@@ -263,8 +262,9 @@ static void judge_restart(const struct runtime_decision *decision)
 		const struct file_change *file = want->file;
 		const struct setting *setting =
 			find_named(input->settings, input->n_settings, want->name);
-		const struct file_record *record = record_of(decision, want->name);
+		const struct key_record *record = record_of(decision, want->name);
 		const char *cure = setting ? cures[setting->reason] : NULL;
+		uint64_t wait_us;
 
 		/* The file broke after our write. Its values are unknown. */
 		if (file->activation == ACTIVATE_RESTART && record &&
@@ -279,14 +279,18 @@ static void judge_restart(const struct runtime_decision *decision)
 			!value_equal(want->file->on_disk, want->wanted) ||
 			value_equal(want->actual, want->wanted))
 			continue;
+		(void)may_restart(&file->daemon,
+			find_named(input->restarts, input->n_restarts, file->daemon.unit),
+			file->restart, input->realtime_us / USEC_PER_SEC, &wait_us);
+		decision->memory->awaits_idle |= wait_us == 0;
 		condition_raise(reading, cure ? setting->reason : REASON_RESTART_PENDING,
 			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
 			want->file->path, want->actual[0] ? want->actual : "an unknown value");
 		/* Then the administrator restarts it: no fault. */
-		reading->milder = !cure && file->restart == RESTART_NEVER;
+		reading->milder = !cure && wait_us == UINT64_MAX;
 		if (cure)
 			condition_append(reading, "%s%s", setting->why, cure);
-		else if (file->restart == RESTART_NEVER)
+		else if (wait_us == UINT64_MAX)
 			condition_append(reading, "restart %s%s", file->daemon.unit,
 				decision->tuner->config.restart == RESTART_NEVER
 					? ", or set runtime.restart"
@@ -440,10 +444,11 @@ void runtime_decide(
 	add_lacks(decision.tuner, proposal->why);
 	/* A registry with a recorded file stays known until the file is removed. */
 	recorded->n = 0;
-	for (size_t i = 0; i < input->n_files; i++)
+	decision.memory->awaits_idle = false;
+	for (size_t i = 0; i < input->n_keys; i++)
 		for (size_t d = 0; runtime_drivers[d]; d++) {
 			const struct mirror_format *format = runtime_drivers[d]->mirrors;
-			const char *name = input->files[i].name;
+			const char *name = input->keys[i].name;
 
 			if (format && starts_with(name, format->setting) &&
 				recorded->n < RUNTIME_MIRROR_MAX)

@@ -94,11 +94,11 @@ static void want_mirror_list(
 	int n = find_up(decision->tuner, NULL, up);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
 	_cleanup_free_ char *literal = NULL;
-	const struct file_record *record;
+	const struct key_record *record;
 	struct want *want;
 
 	runtime_name(&decision->tuner->sample, runtime, RUNTIME_MIRRORS, name);
-	record = find_named(decision->input->files, decision->input->n_files, name);
+	record = find_named(decision->input->keys, decision->input->n_keys, name);
 	if (n < 0 || (n == 0 && !record))
 		return;
 	for (int i = 0; i < n; i++)

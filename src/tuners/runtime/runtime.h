@@ -80,7 +80,8 @@ void runtime_sample_files(struct runtime_tuner *request);
 /* ---- decisions: pure ---- */
 
 struct runtime_memory {
-	bool store_full; /* hysteresis */
+	bool store_full;  /* hysteresis */
+	bool awaits_idle; /* a restart may be due when the next sample shows no pull */
 	struct runtime_recorded recorded;
 };
 

@@ -172,9 +172,7 @@ void runtime_sample(void *data, const struct wait *wait)
 		next = MIN(next, runtime->due_us);
 		if (runtime->answer != RUNTIME_ANSWERS)
 			continue;
-		/* A restart needs a recent answer without pulls. */
-		if (runtime->pulls.n > 0 || runtime->pulls.n_images > 0 ||
-			request->config.restart == RESTART_WHEN_IDLE)
+		if (runtime->pulls.n > 0 || runtime->pulls.n_images > 0)
 			next = MIN(next, sample->now_us + PULLING_EVERY_US);
 		else
 			next = MIN(next, next_turn_us(sample->now_us, PULLS_EVERY_US));

@@ -14,6 +14,9 @@
 #define SOON_US     (1 * USEC_PER_SEC)
 #define SOON_FOR_US (20 * USEC_PER_SEC)
 
+/* A restart needs a recent answer without pulls. */
+#define IDLE_EVERY_US (2 * USEC_PER_SEC)
+
 static const char *const keep_choices[] = {"keep", NULL};
 static const char *const restart_choices[] = {
 	[RESTART_NEVER] = "never", [RESTART_WHEN_IDLE] = "when-idle", [RESTART_NOW] = "now", NULL};
@@ -315,6 +318,8 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 	}
 	if (now < tuner->soon_until_us)
 		next = MIN(next, sample->now_us + SOON_US);
+	if (((const struct runtime_memory *)memory)->awaits_idle)
+		next = MIN(next, sample->now_us + IDLE_EVERY_US);
 	if (!tuner->due && now < next)
 		return NULL;
 	request = must(malloc(sizeof(*request)));

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Makes the new text of a program's configuration file. The program must accept the text before it
+ * Makes the new text of a daemon's configuration file. Its program must accept the text before it
  * replaces the file.
  */
 
@@ -34,8 +34,8 @@ struct editor {
 	const struct host *host;
 	int state; /* the state directory, for trial files */
 	const struct daemon *daemon;
-	const char *path; /* below the host's root */
-	const struct file_at *at;
+	const char *path;              /* below the host's root */
+	const struct file_bytes *real; /* the file, located */
 	const struct wait *wait;
 };
 
