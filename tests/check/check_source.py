@@ -22,10 +22,9 @@ CALLERS = {
     NODE: {
         "src/apply/values.c": "write_text set_threshold",
         "src/apply/file.c": "match_attribute copy_metadata write_beside file_put file_remove file_put_trial file_drop_trial",
-        "src/apply/file_restore.c": "work_put restore_once",
         "src/apply/pin.c": "write_file",
         "src/apply/load_file.c": "remove_file load_file_put",
-        "src/apply/file_transaction.c": "file_transaction",
+        "src/apply/file_transaction.c": "replace_old restore_once file_transaction",
     },
     "hosts.toml of a load, through load_file_put() of src/apply": {
         "src/agent/core.c": "core_open",
@@ -35,7 +34,7 @@ CALLERS = {
     "records of originals, in the state directory": {
         "src/apply/file.c": "open_kept file_keep file_sweep",
         "src/apply/file_journal.c": "file_journal_open file_journal_store",
-        "src/apply/file_restore.c": "work_roll_back",
+        "src/apply/file_transaction.c": "roll_back_file",
     },
     "records of values, and the lock, in the runtime directory": {"src/apply/values.c": "open_file value_store_open lock_acquire"},
     "state that a later agent reads, in both directories": {
