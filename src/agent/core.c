@@ -587,8 +587,7 @@ static void adopt_journal(struct core *core)
 	free(core->keys);
 	core->keys = file_journal_snapshot(core->journal, &core->n_keys);
 	core->n_restarts = core->journal->n_restarts;
-	memcpy(core->restarts, core->journal->restarts,
-		core->n_restarts * sizeof(*core->restarts));
+	memcpy(core->restarts, core->journal->restarts, core->n_restarts * sizeof(*core->restarts));
 	free(core->pins);
 	core->n_pins = core->journal->n_pins;
 	core->pins = must(calloc(core->n_pins + 1, sizeof(*core->pins)));
