@@ -3,10 +3,10 @@
 
 #include <stdio.h>
 
-/* The keys of headroom.yaml with their defaults, as comments. */
+/* Writes the keys of headroom.yaml with their defaults, as comments. */
 void put_sample(FILE *out);
 
-/* gendoc_complete.c: for the completions of shells. */
+/* Write what gendoc_complete.c makes for the completions of shells. */
 void put_command_words(FILE *out);
 void put_option_words(FILE *out);
 void put_tuner_words(FILE *out);

@@ -55,7 +55,7 @@ struct condition {
 	uint64_t since_us; /* CLOCK_REALTIME of the last change of status */
 };
 
-/* The reason that users see: the name of its limit or a slug. */
+/* Returns the reason that users see: the name of its limit or a slug. */
 const char *condition_reason(const struct condition_reading *reading);
 
 enum severity condition_severity(const struct condition_reading *reading);

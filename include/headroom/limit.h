@@ -56,13 +56,13 @@ void limit_keep_user(struct limit_reading *reading, const struct limit_user *use
 #define HISTORY_MINUTES 60
 
 struct history {
-	uint64_t minute;                /* of the newest slot: CLOCK_MONOTONIC / 60 s; 0: empty */
+	uint64_t minute;                /* the newest slot's: CLOCK_MONOTONIC / 60 s; 0: empty */
 	uint64_t slot[HISTORY_MINUTES]; /* value + 1 at minute % HISTORY_MINUTES; 0: unknown */
 };
 
 /* The largest use since boot, as far as an agent was running. */
 struct limit_peak {
-	char name[LIMIT_NAME_MAX]; /* of the limit */
+	char name[LIMIT_NAME_MAX]; /* the limit's */
 	uint64_t used;
 	uint64_t at_us;                        /* CLOCK_MONOTONIC; 0: no reading yet */
 	uint64_t wall_us;                      /* CLOCK_REALTIME then: for people */
@@ -77,8 +77,8 @@ struct limit {
 	uint64_t hits_before; /* hits from boot to the first reading */
 	double rate;          /* smoothed growth of used, per second */
 	/* CLOCK_MONOTONIC; 0: never. */
-	uint64_t seen_at_us;   /* of the last reading */
-	uint64_t steady_at_us; /* of the last reading that did not grow */
+	uint64_t seen_at_us;   /* the last reading */
+	uint64_t steady_at_us; /* the last reading that did not grow */
 	struct history history;
 };
 
@@ -88,7 +88,7 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 /* Frees what a limit owns. */
 void limit_release(struct limit *limit);
 
-/* The unused share, 0..1; 0 when max is 0. */
+/* Returns the unused share, 0..1; 0 when max is 0. */
 double limit_headroom(const struct limit *limit);
 
 /*

@@ -102,14 +102,14 @@ struct limit_row {
 	enum severity severity;                                 /* when it is reached */
 	const char *breaks;                    /* what fails then, with the text of the error */
 	const char *now;                       /* the command or the change that helps at once */
-	struct number_in_file used, max, hits; /* of a limit that the kernel shows in files */
-	const struct limit_reader *reader;     /* of another limit of the tuner `limits` */
+	struct number_in_file used, max, hits; /* where the kernel shows them in files */
+	const struct limit_reader *reader;     /* how the tuner `limits` reads another limit */
 };
 
 /* A check of `headroom doctor` besides conditions, limits and settings. */
 struct check_row {
 	const char *name, *help, *option, *source; /* as in struct help_entry */
-	enum severity severity;                    /* of a fault */
+	enum severity severity;                    /* what a fault is */
 	const char *breaks, *now;                  /* as in struct limit_row */
 	check_fn *check;                           /* NULL: the command checks it itself */
 };

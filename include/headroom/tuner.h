@@ -68,7 +68,7 @@ struct decide_input {
 	size_t n_limits;
 	uint64_t now_us; /* CLOCK_MONOTONIC */
 	uint64_t realtime_us;
-	enum mode mode; /* of this tuner; only MODE_ENFORCE changes anything */
+	enum mode mode; /* this tuner's; only MODE_ENFORCE changes anything */
 	bool force;     /* `headroom apply`: retry failures now */
 };
 

@@ -35,9 +35,9 @@ void metric_histogram(struct metric_sink *sink, const double *bounds, const uint
 	size_t n, double sum, ...) __attribute__((sentinel));
 
 /*
- * The value, in seconds, below which this share of a histogram of nanoseconds lies; 0 for an empty
- * one. bounds and counts are as for metric_histogram(). Assumes that the values within a bucket are
- * spread evenly.
+ * Returns the value, in seconds, below which this share of a histogram of nanoseconds lies; 0 for
+ * an empty one. bounds and counts are as for metric_histogram(). Assumes that the values within a
+ * bucket are spread evenly.
  */
 double histogram_quantile(
 	const unsigned long long *bounds, const unsigned long long *counts, size_t n, double share);

@@ -68,7 +68,7 @@ void json_compact_add(struct json_compact *compact, const char *part, size_t n, 
  */
 int json_compact_next(struct json_compact *compact, cJSON **object);
 
-/* The bytes of memory of an item and of those behind it. */
+/* Returns the bytes of memory of an item and of those behind it. */
 size_t json_memory(const cJSON *item);
 
 /* Sorts an array by rank, the largest first. Equal items keep their order. */

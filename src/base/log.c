@@ -34,7 +34,7 @@ void log_init(int level)
 			log_state.level = i;
 }
 
-/* The number of lines that displace each other: warnings and worse, or the others. */
+/* Returns the number of lines that displace each other: warnings and worse, or the others. */
 static size_t count_kind(int level, size_t *oldest)
 {
 	size_t n = 0;

@@ -192,7 +192,7 @@ void utf8_copy(char *dst, size_t size, const char *src)
 	dst[used] = '\0';
 }
 
-/* False for C0, DEL, C1, line and paragraph separators, and bidirectional controls. */
+/* Returns false for C0, DEL, C1, line and paragraph separators, and bidirectional controls. */
 static bool is_printable(uint32_t c)
 {
 	return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && c != 0x61c && c != 0x200e && c != 0x200f &&

@@ -11,7 +11,7 @@ uint64_t hash_text(uint64_t hash, const char *text);
 
 #define TIME_TEXT_MAX 32
 
-/* RFC 3339 in UTC, whole seconds: "2024-05-01T12:00:00Z". */
+/* Writes RFC 3339 in UTC, whole seconds: "2024-05-01T12:00:00Z". */
 void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX]);
 
 /*
@@ -73,7 +73,7 @@ void utf8_copy(char *dst, size_t size, const char *src);
  */
 void text_make_printable(char *text);
 
-/* Whether text_make_printable() would replace nothing. */
+/* Returns whether text_make_printable() would replace nothing. */
 bool text_is_printable(const char *text);
 
 #define TEXT_QUOTE_MAX 64

@@ -80,7 +80,7 @@ struct element_index {
 	((__typeof__(&(array)[0]))find_by_index( \
 		index, array, n, sizeof((array)[0]), key, sizeof(*(key))))
 
-/* key_size 0: a text. */
+/* Takes key_size 0 for a text. */
 void *find_by_index(struct element_index *index, const void *array, size_t n, size_t size,
 	const void *key, size_t key_size);
 
@@ -100,7 +100,7 @@ struct smoothing {
 	double seconds; /* since the last reading; infinite at the first: rates begin at 0 */
 };
 
-/* before_us is the time of the last reading, or 0. */
+/* Takes the time of the last reading, or 0, and of this one. */
 struct smoothing smoothing_since(uint64_t before_us, uint64_t now_us, double half_life_s);
 
 /* Returns the new rate per second, from the rate before and the amount since the last reading. */
@@ -123,7 +123,7 @@ static inline struct timespec timespec_of(uint64_t us)
 		.tv_sec = (time_t)(us / USEC_PER_SEC), .tv_nsec = (long)(us % USEC_PER_SEC * 1000)};
 }
 
-/* The next multiple of a period: tasks with the same period are due together. */
+/* Returns the next multiple of a period: tasks with the same period are due together. */
 static inline uint64_t next_turn_us(uint64_t now_us, uint64_t every_us)
 {
 	return (now_us / every_us + 1) * every_us;

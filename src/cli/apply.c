@@ -188,7 +188,7 @@ int cli_apply(const struct cli *cli)
 	return change_node(cli, config, "apply", "Nothing to change.", apply_locally);
 }
 
-/* It works with a faulty configuration too. */
+/* Works with a faulty configuration too. */
 int cli_restore(const struct cli *cli)
 {
 	bool faulty;

@@ -5,7 +5,8 @@
 
 #include "config/web.h"
 
-/* Whether the node has the sysctl. If not, nearest is a similar name that exists, or empty. */
+/* Returns whether the node has the sysctl. If not, nearest is a similar name that exists, or empty.
+ */
 static bool sysctl_exists(
 	const struct host *host, const char *name, char nearest[static SETTING_NAME_MAX])
 {

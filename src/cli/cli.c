@@ -307,7 +307,7 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty)
 	return config;
 }
 
-/* client_call() for an answer of any kind, whose text the caller frees. */
+/* Does what client_call() does, for an answer of any kind, whose text the caller frees. */
 static int client_text(const char *socket_path, const char *address, bool post, const char *path,
 	char **text, long *status)
 {

@@ -33,7 +33,7 @@ struct cli_option {
 	const char *name;     /* NULL ends the table */
 	const char *argument; /* NULL for none */
 	const char *help;
-	size_t offset; /* of its member in struct cli: a bool or, with an argument, a string */
+	size_t offset; /* its member in struct cli: a bool or, with an argument, a string */
 };
 
 struct cli_command {
@@ -55,7 +55,8 @@ extern const struct cli_option cli_options[];
 extern const struct cli_command cli_commands[];
 extern const struct cli_exit cli_exits[];
 
-/* Whether the command has the option. common: the options that every command has count too. */
+/* Returns whether the command has the option. common: the options that every command has count too.
+ */
 bool cli_has_option(
 	const struct cli_command *command, const struct cli_option *option, bool common);
 
@@ -127,8 +128,8 @@ int status_document(
 	const struct cli *cli, bool watch, cJSON **status, char alone[static CLI_ALONE_MAX]);
 
 /*
- * The same with a configuration, which belongs to the call from now on. metrics gets the metrics as
- * text; NULL: none.
+ * Does the same with a configuration, which belongs to the call from now on. metrics gets the
+ * metrics as text; NULL: none.
  */
 int node_documents(const struct cli *cli, struct cli_config config, bool watch, cJSON **status,
 	FILE *metrics, char alone[static CLI_ALONE_MAX]);
@@ -153,10 +154,10 @@ struct screen {
 	int width;  /* in characters: COLUMNS, else the terminal's; INT_MAX: unlimited */
 	int height; /* in lines; INT_MAX: unlimited */
 	bool live;  /* a terminal that can be cleared: the output must fit it */
-	int keep;   /* of each list, rows without a problem and lines below a row; INT_MAX: all */
+	int keep;   /* rows without a problem in a list, and lines below a row; INT_MAX: all */
 	bool ascii; /* the locale is not UTF-8 */
 	FILE *out;
-	int column; /* of the next character, from 0 */
+	int column; /* where the next character goes, from 0 */
 };
 
 enum color {
@@ -180,7 +181,7 @@ void screen_fit(
 /* Writes a text with "…" instead of its middle, if it is wider than width columns. Returns out. */
 const char *shorten(const char *text, int width, char *out, size_t size);
 
-/* The columns that a text takes. */
+/* Returns the columns that a text takes. */
 int text_width(const char *text);
 
 void draw(struct screen *screen, enum color color, const char *format, ...) PRINTF_LIKE(3, 4);
@@ -199,7 +200,7 @@ void draw_field(struct screen *screen, enum color color, int indent, int width, 
 /* Draws an indented paragraph with draw_wrapped(). An empty text draws nothing. */
 void draw_paragraph(struct screen *screen, int indent, const char *text);
 
-/* The colour of a state, status or verdict of the document. */
+/* Returns the colour of a state, status or verdict of the document. */
 enum color color_of(const char *word);
 
 /* Draws the node's name, the verdict and the problems. alone: as from status_document(). */

@@ -29,7 +29,7 @@ static void add_check(cJSON *document, const cJSON *ignore, const char *name,
 	doctor_add(document, ignore, &finding);
 }
 
-/* Whether a process is stopped: SIGSTOP, a debugger, or the freezer of version 1. */
+/* Returns whether a process is stopped: SIGSTOP, a debugger, or the freezer of version 1. */
 static bool is_stopped(pid_t pid)
 {
 	_cleanup_free_ char *text = NULL;
@@ -43,7 +43,7 @@ static bool is_stopped(pid_t pid)
 	return end && (starts_with(end, ") T") || starts_with(end, ") t"));
 }
 
-/* alone: why the agent did not answer; empty if it did. */
+/* Checks that the agent answers. alone: why the agent did not answer; empty if it did. */
 static enum check_result check_agent(const struct host *host, const char *alone,
 	char message[static CHECK_MESSAGE_MAX], char now[static NOW_MAX])
 {
@@ -130,7 +130,7 @@ static cJSON *copy_ignored(const struct config *config)
 	return ignore;
 }
 
-/* The configuration on disk; with a fault its defaults, and the first fault in message. */
+/* Loads the configuration on disk; with a fault its defaults, and the first fault in message. */
 static struct cli_config load(const struct cli *cli, char message[static CHECK_MESSAGE_MAX])
 {
 	const struct config_source source = core_source(cli->core.config_file), none = {0};

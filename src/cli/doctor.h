@@ -24,9 +24,9 @@ struct doctor_finding {
 	const char *status; /* as above */
 	const char *since;  /* RFC 3339; or NULL */
 	const char *breaks, *now;
-	double max;            /* of a limit; 0: not known */
-	const char *option;    /* of its row, or NULL */
-	const char *unit;      /* of the users; or NULL */
+	double max;            /* the limit's maximum; 0: not known */
+	const char *option;    /* from its row, or NULL */
+	const char *unit;      /* in which users count; or NULL */
 	const cJSON *top;      /* users of a limit, or NULL */
 	const char *condition; /* that is True about it, or NULL: may be ignored instead */
 	char message[DOCTOR_MESSAGE_MAX];

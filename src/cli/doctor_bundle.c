@@ -26,7 +26,7 @@ struct bundle {
 
 /* ---- secrets ---- */
 
-/* Whether a word at text begins a secret after it: "password: hunter2". */
+/* Returns the length of a word at text that a secret follows: "password: hunter2". */
 static size_t secret_key(const char *text)
 {
 	static const char *const keys[] = {"password", "passwd", "passphrase", "token", "secret",
@@ -53,7 +53,7 @@ static size_t secret_key(const char *text)
 	return 0;
 }
 
-/* The length of a hash of crypt(3) or a JSON web token at text, or 0. */
+/* Returns the length of a hash of crypt(3) or a JSON web token at text, or 0. */
 static size_t secret_word(const char *text)
 {
 	size_t len = strcspn(text, " \t\n\"'\\,;)");
@@ -154,7 +154,7 @@ static void note(struct bundle *bundle, const char *what, const char *why)
 	fprintf(bundle->errors, "%s: %s\n", what, why);
 }
 
-/* Without the names of DNS queries, which a document for root has. */
+/* Leaves out the names of DNS queries, which a document for root has. */
 static void put_status(struct bundle *bundle)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status =
@@ -167,7 +167,7 @@ static void put_status(struct bundle *bundle)
 	put_json(bundle, "status.json", status);
 }
 
-/* The journal of the unit, if the node has one. The status has the agent's last messages. */
+/* Writes the journal of the unit, if the node has one. The status has the agent's last messages. */
 static void put_log(struct bundle *bundle)
 {
 	const char *const arguments[] = {"/usr/bin/journalctl", "--unit", "headroom.service",
@@ -205,7 +205,7 @@ struct part {
 	size_t len, errors_len;
 };
 
-/* The newest incidents: their names begin with the time. */
+/* Writes the newest incidents: their names begin with the time. */
 static void collect_incidents(struct bundle *bundle)
 {
 	char directory[PATH_MAX], path[PATH_MAX], name[96];

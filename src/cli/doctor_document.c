@@ -85,7 +85,7 @@ void doctor_add(cJSON *document, const cJSON *ignore, const struct doctor_findin
 	json_text(object, "keep", keep);
 }
 
-/* NULL in a single reading: it cannot tell since when. */
+/* Returns NULL in a single reading: it cannot tell since when. */
 static const char *since(const cJSON *status, const cJSON *condition)
 {
 	return cJSON_IsTrue(json_at(status, "node/applied")) ? json_text_at(condition, "since")
@@ -191,7 +191,7 @@ static void add_limits(cJSON *document, const cJSON *status, const cJSON *ignore
 	}
 }
 
-/* The condition that is True because of a setting in this state; NULL: none. */
+/* Returns the condition that is True because of a setting in this state; NULL: none. */
 static const struct condition_type *condition_of_state(const char *state)
 {
 	if (streq(state, setting_state_names[SETTING_FAILED]))
@@ -229,7 +229,7 @@ static void add_settings(cJSON *document, const cJSON *status, const cJSON *igno
 	}
 }
 
-/* Whether a check of a limit or setting covers the condition. */
+/* Returns whether a check of a limit or setting covers the condition. */
 static bool is_covered(const cJSON *status, const char *type)
 {
 	const cJSON *item;

@@ -8,10 +8,10 @@
 struct search {
 	const struct help_entry *entries;
 	size_t n;
-	const cJSON *status; /* of the running agent, or NULL */
+	const cJSON *status; /* from the running agent, or NULL */
 	struct screen screen;
 	const char *name;
-	enum entry_kind kind; /* of the last match: only the first pattern of a kind counts */
+	enum entry_kind kind; /* the last match had it: only the first pattern of a kind counts */
 	bool found;
 	struct suggestion nearest;
 };
@@ -182,7 +182,7 @@ static bool explain_configured(const struct cli *cli, const char *name)
 	return sysctl;
 }
 
-/* Whether the name is the end of a sysctl or key: gc_thresh3. */
+/* Returns whether the name is the end of a sysctl or key: gc_thresh3. */
 static bool ends_with_part(const char *entry, const char *name)
 {
 	size_t len = strlen(entry), end = strlen(name);

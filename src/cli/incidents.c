@@ -4,7 +4,7 @@
 #include "base/task.h"
 #include "report/incidents.h"
 
-#define COLUMNS   48 /* of a line of sparks */
+#define COLUMNS   48 /* the width of a line of sparks */
 #define ROWS_MAX  12
 #define USERS_MAX 8
 
@@ -79,7 +79,7 @@ struct spark {
 struct sparks {
 	struct spark *rows;
 	size_t n, allocated;
-	double first, seconds; /* of the incident */
+	double first, seconds; /* when the incident began and how long it took */
 };
 
 /* Stores a use, and the same use until the next one: the file has only changes. */

@@ -4,7 +4,7 @@
 #include "report/report.h"
 #include "tuners/table.h"
 
-/* An empty value is shown as "". */
+/* Shows an empty value as "". */
 static const char *shown(const char *value)
 {
 	return value[0] ? value : "\"\"";

@@ -59,7 +59,7 @@ static void set_color(const struct screen *screen, enum color color)
 		fputs(codes[color], screen->out);
 }
 
-/* The number of characters; each has one column. */
+/* Returns the number of characters; each has one column. */
 static int columns_of(const char *text, size_t len)
 {
 	int columns = 0;
@@ -91,7 +91,7 @@ const char *shorten(const char *text, int width, char *out, size_t size)
 	return out;
 }
 
-/* The length of the first lines, and the number of all. */
+/* Returns the length of the first lines, and the number of all. */
 static size_t lines_of(const char *text, int max, int *n)
 {
 	size_t len = 0;

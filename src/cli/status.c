@@ -89,7 +89,7 @@ void print_limit(struct screen *screen, const cJSON *limit)
 	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
 	double peak = json_number_at(limit, "peak"), hits = json_number_at(limit, "hits");
 	double before = json_number_at(limit, "hits_before"), share = used / MAX(max, 1.0);
-	const char *name = streq(unit, "bytes") ? unit : ""; /* of the unit of further amounts */
+	const char *name = streq(unit, "bytes") ? unit : ""; /* the unit of further amounts */
 	char use[USE_MAX], percent[SHARE_MAX], amount[AMOUNT_MAX], text[512];
 
 	draw(screen, COLOR_NONE, "  %-19s ",
@@ -210,7 +210,8 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 	}
 }
 
-/* "ready  12.3 MB  1.2 s  docker.io/library/busybox:1.36  from PATH  pinned"; then the error. */
+/* Prints "ready  12.3 MB  1.2 s  docker.io/library/busybox:1.36  from PATH  pinned"; then the
+ * error. */
 static void print_image(struct screen *screen, const cJSON *image)
 {
 	const char *state = json_text_at(image, "state"), *why = json_text_at(image, "why");
@@ -377,7 +378,7 @@ int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli 
 	return r;
 }
 
-/* For probes of a pod whose agent listens on no port. */
+/* Serves probes of a pod whose agent listens on no port. */
 static int probe(const struct cli *cli)
 {
 	bool faulty;

@@ -299,7 +299,7 @@ static int show_top(const struct cli *cli)
 	return EXIT_OK;
 }
 
-/* Whether a table has limits of the topic, although this node may lack them. */
+/* Returns whether a table has limits of the topic, although this node may lack them. */
 static bool topic_exists(const struct topic *topic)
 {
 	if (!topic->name)
@@ -313,7 +313,7 @@ static bool topic_exists(const struct topic *topic)
 	return limit_row_find(topic->name) != NULL;
 }
 
-/* Live on a terminal, else once. */
+/* Repeats on a terminal, and prints once elsewhere. */
 int cli_top(const struct cli *cli)
 {
 	const struct topic topic = topic_of(cli);

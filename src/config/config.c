@@ -233,7 +233,7 @@ static void parser_fault(const struct reader *reader)
 			reader->faults, &position, "invalid YAML: %s %s", problem, context);
 }
 
-/* The enum tree_kind of the value that begins with the event, or -1. */
+/* Returns the enum tree_kind of the value that begins with the event, or -1. */
 static int value_kind(const yaml_event_t *event)
 {
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
@@ -1147,7 +1147,7 @@ static uLong mix_row(uLong sum, const struct config *config, const struct row *r
 	return mix_text(sum, row->tree->text);
 }
 
-/* A plain value, or the fields of a map. */
+/* Adds a plain value, or the fields of a map. */
 static void add_item(cJSON *array, const struct config *config, const struct row *row, size_t i)
 {
 	const struct config_option *field = row->option->items;

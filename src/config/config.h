@@ -50,10 +50,10 @@ extern const struct config_option core_options[];
 const struct config_option *option_find(
 	const struct config_option *const *tables, const char *name);
 
-/* True if rows have names below name, such as neighbor.ipv4 below neighbor. */
+/* Returns whether rows have names below name, such as neighbor.ipv4 below neighbor. */
 bool option_is_section(const struct config_option *const *tables, const char *name);
 
-/* True for name itself and all names below it. */
+/* Returns whether option is name itself and all names below it. */
 bool option_is_below(const char *option, const char *name);
 
 /* Parses "ADDRESS:PORT", with an IPv6 address in brackets. Returns the length, 0 if invalid. */
@@ -126,7 +126,7 @@ struct config_source {
 	bool optional;         /* a missing file is accepted */
 	const char *directory; /* its *.yaml are merged in name order; may be NULL */
 	bool draft;            /* users other than root may be able to write the files */
-	const cJSON *texts;    /* of config_texts(), instead of files; or NULL */
+	const cJSON *texts;    /* what config_texts() gave, instead of files; or NULL */
 };
 
 /*
@@ -143,39 +143,40 @@ DEFINE_CLEANUP(struct config, config_free)
 
 bool config_bool(const struct config *config, const char *name);
 
-/* The value as text, "" if it is empty. */
+/* Returns the value as text, "" if it is empty. */
 const char *config_text(const struct config *config, const char *name);
 
-/* The index in choices, or -1 if the value is empty, a number or a list. */
+/* Returns the index in choices, or -1 if the value is empty, a number or a list. */
 int config_choice(const struct config *config, const char *name);
 
-/* The number, or fallback if the value is a choice. */
+/* Returns the number, or fallback if the value is a choice. */
 uint64_t config_count(const struct config *config, const char *name, uint64_t fallback);
 
-/* Microseconds, or 0 if the value is a choice or empty. */
+/* Returns microseconds, or 0 if the value is a choice or empty. */
 uint64_t config_duration(const struct config *config, const char *name);
 
-/* The number of items, or 0 if the value is a choice. */
+/* Returns the number of items, or 0 if the value is a choice. */
 size_t config_list(const struct config *config, const char *name);
 
 /*
- * A field of item i, or the default, or "". The item of a list of plain values has the field "".
+ * Returns a field of item i, or the default, or "". The item of a list of plain values has the
+ * field "".
  */
 const char *config_item(const struct config *config, const char *name, size_t i, const char *field);
 
-/* The position of the field, or of the item if the field is absent or NULL. */
+/* Returns the position of the field, or of the item if the field is absent or NULL. */
 struct config_position config_item_where(
 	const struct config *config, const char *name, size_t i, const char *field);
 
 struct config_position config_where(const struct config *config, const char *name);
 
-/* True if a file sets the option, even to its default. */
+/* Returns whether a file sets the option, even to its default. */
 bool config_is_given(const struct config *config, const char *name);
 
-/* Sorted by name. */
+/* Returns the sysctls, sorted by name. */
 const struct config_sysctl *config_sysctls(const struct config *config, size_t *n);
 
-/* A checksum of all effective values. */
+/* Returns a checksum of all effective values. */
 uint32_t config_checksum(const struct config *config);
 
 /* Lists the options and sysctls that differ: "thp.enabled, vm.max_map_count". */
@@ -183,21 +184,21 @@ void config_changes(
 	const struct config *before, const struct config *after, char *text, size_t size);
 
 /*
- * A checksum of name, inode, size and times of all source files. It changes when a file is written,
- * or replaced through a symlink, as those of a ConfigMap are.
+ * Returns a checksum of name, inode, size and times of all source files. It changes when a file is
+ * written, or replaced through a symlink, as those of a ConfigMap are.
  */
 uint64_t config_source_signature(const struct config_source *source);
 
-/* The loaded files that were not empty, for config_source.texts. */
+/* Returns the loaded files that were not empty, for config_source.texts. */
 const cJSON *config_texts(const struct config *config);
 
 /*
- * The effective values, for support: {NAME: {"value": VALUE, "from": "FILE:LINE"}}. A list is an
- * array, a map an object. The caller deletes it.
+ * Returns the effective values, for support: {NAME: {"value": VALUE, "from": "FILE:LINE"}}. A list
+ * is an array, a map an object. The caller deletes it.
  */
 cJSON *config_json(const struct config *config);
 
-/* The names of the loaded files that were not empty; NULL after the last. */
+/* Returns the name of a loaded file that was not empty; NULL after the last. */
 const char *config_file(const struct config *config, size_t i);
 
 /* A profile is a named set of defaults. Values of files override them. */

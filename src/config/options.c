@@ -127,7 +127,7 @@ bool option_is_section(const struct config_option *const *tables, const char *na
 	return false;
 }
 
-/* The Damerau-Levenshtein distance: letters inserted, deleted, replaced or transposed. */
+/* Returns the Damerau-Levenshtein distance: letters inserted, deleted, replaced or transposed. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned char cost[SUGGEST_WORD_MAX + 1][SUGGEST_WORD_MAX + 1];

@@ -43,7 +43,7 @@ static const struct {
 struct web_reading {
 	struct config_fault_list *faults;
 	struct web_config *web;
-	struct config_position top; /* of the file */
+	struct config_position top; /* the file as a whole */
 	const struct tree *tls[TLS_KEYS];
 };
 

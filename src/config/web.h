@@ -33,17 +33,17 @@ struct web_config {
 	char *cert, *key; /* PEM; NULL: no TLS */
 	char *client_ca;  /* PEM, or NULL */
 	enum web_client_auth client_auth;
-	char priorities[64]; /* of GnuTLS: the versions of TLS */
+	char priorities[64]; /* the versions of TLS, as GnuTLS takes them */
 	struct web_user users[WEB_USERS_MAX];
 	size_t n_users;          /* 0: everyone may read */
-	uint32_t checksum;       /* of all the above */
+	uint32_t checksum;       /* changes with any member above */
 	char files[4][PATH_MAX]; /* the file itself, certificate, key, CA; "": none */
 };
 
 /* Reads the file at path. Returns 0 with one reference in *ret, or -EINVAL with faults. */
 int web_config_load(const char *path, struct config_fault_list *faults, struct web_config **ret);
 
-/* A checksum of its files, as config_source_signature() makes it. web may be NULL. */
+/* Returns a checksum of its files, as config_source_signature() makes it. web may be NULL. */
 uint64_t web_config_signature(const struct web_config *web);
 
 struct web_config *web_config_ref(struct web_config *web);

@@ -82,7 +82,7 @@ FILE *mounts_open(const char *root)
 	return fopen(path, "re");
 }
 
-/* A blank in a path is "\040". */
+/* Replaces "\040", which is a blank, and the like. */
 static void unescape(char *text)
 {
 	char *to = text;

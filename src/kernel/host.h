@@ -11,8 +11,8 @@
 #include <headroom/setting.h>
 
 struct host {
-	char root[256];    /* of HEADROOM_HOST_ROOT or --host-root, without a last slash; "": / */
-	const char *state; /* path of the state directory for this process; "": none */
+	char root[256];        /* HEADROOM_HOST_ROOT or --host-root, without a last slash; "": / */
+	const char *state;     /* path of the state directory for this process; "": none */
 	const char *node_name; /* in reports */
 	/*
 	 * load_file_put() of src/apply, which alone writes files of the node: for drivers, which
@@ -21,13 +21,13 @@ struct host {
 	int (*put_load_file)(const struct host *host, const char *path, const char *text);
 };
 
-/* root is as the user gave it. Returns false if it is too long. */
+/* Takes root as the user gave it. Returns false if it is too long. */
 bool host_init(struct host *host, const char *root);
 
 /* Writes and returns the path below the host's root, or "" if it is too long. */
 const char *host_path(const struct host *host, const char *path, char full[static PATH_MAX]);
 
-/* read_file() below the host's root. */
+/* Calls read_file() below the host's root. */
 int host_read_file(const struct host *host, const char *path, size_t max, char **text);
 
 /*
@@ -41,7 +41,7 @@ int host_read_value(
 /* Returns 0 if this process may write the file, else -errno: -EROFS, -EACCES. */
 int host_may_write(const struct host *host, const char *path);
 
-/* Whether a path that cannot be opened is a symbolic link. */
+/* Returns whether a path that cannot be opened is a symbolic link. */
 bool host_is_dangling(const struct host *host, const char *path);
 
 /* A line of mountinfo, see proc_pid_mountinfo(5). */

@@ -7,7 +7,7 @@
 
 struct tuner_status {
 	const struct tuner_ops *ops;
-	void *self;                     /* of ops->open; NULL: off */
+	void *self;                     /* what ops->open returned; NULL: off */
 	void *memory;                   /* what its decide() keeps from call to call */
 	unsigned generation;            /* changes when self is closed */
 	bool bpf_requested;             /* its BPF programs are loaded or being loaded */
@@ -19,7 +19,7 @@ struct tuner_status {
 	bool force;   /* the next poll sets again what on_drift left to others: headroom apply */
 	bool sampled; /* a first sample was adopted, or none was due */
 	bool files_stale;         /* its files were changed, and not sampled since */
-	struct proposal proposal; /* of the last poll */
+	struct proposal proposal; /* from the last poll */
 	enum tuner_state state;
 	char why[TUNER_WHY_MAX]; /* empty when active */
 };
@@ -52,11 +52,12 @@ struct node {
 /* Returns NULL if the name is unknown. */
 struct setting *node_setting(const struct node *node, const char *name);
 
-/* Whether a transfer is under way; whether the program of a setting is about to be restarted. */
+/* Return whether a transfer is under way, and whether the program of a setting is about to be
+ * restarted. */
 bool node_transfers(const struct node *node);
 bool node_restart_due(const struct node *node);
 
-/* The answer of /readyz. A rollout of a faulty configuration must stop. */
+/* Returns the answer of /readyz: a rollout of a faulty configuration must stop. */
 static inline bool node_is_ready(const struct node *node)
 {
 	return node->applied && !node->is_last_good;
@@ -74,6 +75,6 @@ enum verdict {
 
 enum verdict node_verdict(const struct node *node);
 enum verdict condition_verdict(const struct condition *condition);
-/* The worse of its condition's severity and of its used share. It selects the colour. */
+/* Returns the worse of its condition's severity and of its used share. It selects the colour. */
 enum verdict limit_verdict(const struct limit *limit);
 extern const char *const verdict_names[];

@@ -61,7 +61,7 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 	}
 }
 
-/* The process_ metrics that every Prometheus client library exports. */
+/* Writes the process_ metrics that every Prometheus client library exports. */
 static void put_process(struct metric_sink *sink, uint64_t started_us)
 {
 	double page = (double)sysconf(_SC_PAGESIZE);

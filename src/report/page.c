@@ -20,7 +20,7 @@ static const char *const tone_classes[] = {
 	[TONE_FAINT] = "dim",
 };
 
-/* Like fprintf() with %s only; texts are escaped for elements and quoted attributes. */
+/* Prints like fprintf() with %s only; texts are escaped for elements and quoted attributes. */
 static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 {
 	static const char *const entities[256] = {['&'] = "&amp;",
@@ -64,13 +64,13 @@ static const char *count_text(double number, char text[static COUNT_MAX])
 	return text;
 }
 
-/* Like amount_text(), with the digits of counts in groups and without their unit. */
+/* Writes like amount_text(), with the digits of counts in groups and without their unit. */
 static const char *grouped_text(double number, const char *unit, char text[static AMOUNT_MAX])
 {
 	return streq(unit, "bytes") ? amount_text(number, unit, text) : count_text(number, text);
 }
 
-/* "2024-05-01T12:00:00Z 3 min ago"; another text as it is. */
+/* Prints "2024-05-01T12:00:00Z 3 min ago", and another text as it is. */
 static void put_time(FILE *out, const char *text)
 {
 	uint64_t then, now = realtime_us();

@@ -11,31 +11,31 @@
 #include "base/text.h"
 #include "model/node.h"
 
-/* /v1/status, schema 1. trusted: with the data that tuners show to root only. */
+/* Makes /v1/status, schema 1. trusted: with the data that tuners show to root only. */
 cJSON *report_status(const struct node *node, bool trusted);
 
-/* /health: {"status": "ok|warning|critical", "checks": [...]}. */
+/* Makes /health: {"status": "ok|warning|critical", "checks": [...]}. */
 cJSON *report_health(const struct node *node);
 
 /*
- * {"changes": [{"name", "tuner", "old", "new", "actual", "reason", "error"}], "failed": N}. done:
- * the plan was carried out; before, actual and error are null.
+ * Makes {"changes": [{"name", "tuner", "old", "new", "actual", "reason", "error"}], "failed": N}.
+ * done: the plan was carried out; before, actual and error are null.
  */
 cJSON *report_plan(const struct plan *plan, bool done);
 
-/* /metrics: Prometheus text 0.0.4, or OpenMetrics 1.0. */
+/* Writes /metrics: Prometheus text 0.0.4, or OpenMetrics 1.0. */
 void report_metrics(FILE *out, const struct node *node, bool openmetrics);
 
-/* /readyz?verbose: whether the first apply is done, and a line for each tuner. */
+/* Writes /readyz?verbose: whether the first apply is done, and a line for each tuner. */
 void report_ready(FILE *out, const struct node *node);
 
-/* /: the status page, a self-contained HTML document. paused: it does not reload itself. */
+/* Writes the status page, a self-contained HTML document. paused: it does not reload itself. */
 void report_page(FILE *out, const struct node *node, bool paused);
 extern const char page_style[]; /* page_style.c: its style sheet */
 
 #define STATUS_LINE_MAX 256
 
-/* The STATUS= line that systemctl status shows; truncated if it is too long. */
+/* Writes the STATUS= line that systemctl status shows; truncated if it is too long. */
 void report_line(const struct node *node, char line[static STATUS_LINE_MAX]);
 
 /* The tone of a verdict, state, status or severity of the status document. */
@@ -46,14 +46,14 @@ enum tone tone_of(const char *word);
 #define CELL_MAX 512
 const char *cell_text(const struct column *column, const cJSON *row, char *text, size_t size);
 
-/* Whether the row is a warning or critical. */
+/* Returns whether the row is a warning or critical. */
 bool has_problem(const cJSON *row);
 
-/* True if the condition does not apply to this node or its tuner is off. */
+/* Returns whether the condition does not apply to this node or its tuner is off. */
 bool condition_is_absent(const cJSON *row);
 
-/* False if the condition is OK or absent. */
+/* Returns false if the condition is OK or absent. */
 bool condition_is_listed(const cJSON *row);
 
-/* The word that is shown: the severity for "True", "OK" for "False", else word itself. */
+/* Returns the word that is shown: the severity for "True", "OK" for "False", else word itself. */
 const char *condition_word(const cJSON *row, const char *word);

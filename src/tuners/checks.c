@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 
 #define FILE_TEXT_MAX   (8 * 1024 * 1024)
-#define USED_SHARE      0.8 /* of a limit: more is a fault */
+#define USED_SHARE      0.8 /* using more of a limit is a fault */
 #define IPV6_ROUTES_BIG 1e6 /* a maximum from here on is not reached: INT_MAX since Linux 6.3 */
 
 static int read_number(const struct host *host, const char *path, double *number)
@@ -22,8 +22,8 @@ static int read_number(const struct host *host, const char *path, double *number
 }
 
 /*
- * The result of a file that cannot be read. The chart's pod never has CAP_SYS_ADMIN, so a check
- * that needs it does not apply there.
+ * Returns the result of a file that cannot be read. The chart's pod never has CAP_SYS_ADMIN, so a
+ * check that needs it does not apply there.
  */
 static enum check_result unread(const char *path, int error, char message[static CHECK_MESSAGE_MAX])
 {
@@ -213,7 +213,7 @@ const struct check_row node_checks[] = {
 	{0},
 };
 
-/* Whether the name, or a pattern, is of something that doctor checks. */
+/* Returns whether the name, or a pattern, is of something that doctor checks. */
 static bool is_checked(
 	const struct help_entry *entries, size_t n, const char *name, struct suggestion *nearest)
 {

@@ -53,7 +53,7 @@ extern const char *const tuner_mode_choices[];
 /* The options of each of all_tables, in its order; ended by NULL. */
 extern const struct config_option *const option_tables[];
 
-/* A close for tuners whose self and memory own nothing. */
+/* Closes tuners whose self and memory own nothing. */
 void tuner_free(void *self, void *memory);
 
 const struct tuner_ops *tuner_find(const char *name);
@@ -68,7 +68,7 @@ const struct condition_type *condition_type_find(const char *name);
 /* Calls validate of all tuners, and checks that no sysctl has two owners. */
 void tuners_validate(const struct config *config, struct config_fault_list *faults);
 
-/* The configured mode of a tuner, by default the agent's. */
+/* Returns the configured mode of a tuner, by default the agent's. */
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config);
 
 /*
@@ -80,7 +80,7 @@ struct help_entry *all_entries(size_t *n);
 /* Returns what explain adds to the kind: "critical when True"; or NULL. */
 const char *entry_detail(const struct help_entry *entry);
 
-/* False for a pattern. */
+/* Returns false for a pattern. */
 bool entry_is_literal(const struct help_entry *entry);
 
 static inline bool entry_is_setting(const struct help_entry *entry)

@@ -18,7 +18,7 @@ struct name_entry {
 };
 
 struct names {
-	struct name_entry *entries; /* of all sources, by id; owned */
+	struct name_entry *entries; /* from all sources, by id; owned */
 	size_t n, allocated;
 };
 
@@ -74,8 +74,9 @@ bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 /* Names an unknown cgroup by its path below the hierarchy's root. */
 void cgroups_name(struct cgroups *cgroups, uint64_t inode, const char *path);
 
-/* The workload. An unknown cgroup has kind unit and its inode as the name. */
+/* Returns the workload. An unknown cgroup has kind unit and its inode as the name. */
 struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode);
 
-/* The first process of the cgroup at the time of the walk, if it still runs; otherwise 0. */
+/* Returns the first process of the cgroup at the time of the walk, if it still runs; otherwise 0.
+ */
 pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode);

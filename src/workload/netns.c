@@ -26,8 +26,8 @@ struct owner {
 	uint32_t netns;
 	bool known;        /* the search is over */
 	unsigned attempts; /* searches that found a name or a unit at best */
-	pid_t pid;         /* of the process that identified the owner; 0: a name did */
-	uint64_t start_us; /* of that process */
+	pid_t pid;         /* the process that identified the owner; 0: a name did */
+	uint64_t start_us; /* when that process started */
 	struct workload workload;
 };
 
@@ -131,7 +131,7 @@ static bool has_name(const struct owner *owner)
 	return !streq(owner->workload.name, owner->workload.id);
 }
 
-/* Whether the identifying process or name is gone, so that the inode may be reused. */
+/* Returns whether the identifying process or name is gone, so that the inode may be reused. */
 static bool is_gone(const struct netns_owners *owners, const struct owner *owner)
 {
 	char path[PATH_MAX], full[PATH_MAX];

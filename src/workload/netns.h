@@ -27,7 +27,8 @@ struct netns_owners *netns_owners_open(
 void netns_owners_learn(
 	struct netns_owners *owners, const uint32_t *netns, size_t n, uint64_t now_us);
 
-/* The owner of a namespace; kind netns and the inode while it is unknown. owners may be NULL. */
+/* Returns the owner of a namespace; kind netns and the inode while it is unknown. owners may be
+ * NULL. */
 struct workload netns_owners_find(const struct netns_owners *owners, uint32_t netns);
 
 /* The last event in a namespace and the owner at that time, not a later one. */

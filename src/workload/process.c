@@ -158,7 +158,8 @@ int process_of_pid_file(const char *path, pid_t *pid)
 	return 0;
 }
 
-/* The rest of the word behind the option's name, "" or "=VALUE"; NULL for another option. */
+/* Returns the rest of the word behind the option's name, "" or "=VALUE"; NULL for another option.
+ */
 static const char *after_name(const char *word, const char *name)
 {
 	if (*word++ != '-')

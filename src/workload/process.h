@@ -13,12 +13,12 @@
 int process_read(const char *root, pid_t pid, const char *name, char **text, size_t *len);
 
 /*
- * CLOCK_BOOTTIME of the process's start in microseconds, rounded down to a clock tick. It
+ * Reads CLOCK_BOOTTIME of the process's start in microseconds, rounded down to a clock tick. It
  * identifies the process when its pid is reused. 0 or -errno.
  */
 int process_start(const char *root, pid_t pid, uint64_t *boottime_us);
 
-/* Whether the process with this start still runs. */
+/* Returns whether the process with this start still runs. */
 bool process_is(const char *root, pid_t pid, uint64_t start_us);
 
 /* Converts CLOCK_BOOTTIME to CLOCK_REALTIME; the result is never in the future. */
@@ -28,19 +28,20 @@ uint64_t realtime_of_boottime(uint64_t boottime_us);
 bool process_is_named(const char *root, pid_t pid, const char *name);
 
 /*
- * Whether root runs it, outside of any container's PID namespace and cgroup. Programs are executed
- * and files are written for such processes only: any other chooses its name and arguments freely.
+ * Returns whether root runs it, outside of any container's PID namespace and cgroup. Programs are
+ * executed and files are written for such processes only: any other chooses its name and arguments
+ * freely.
  */
 bool process_is_of_host(const char *root, pid_t pid);
 
 /* Resolves a file name of the process: a relative one is below its working directory. */
 int process_path(const char *root, pid_t pid, const char *name, char path[static PATH_MAX]);
 
-/* The first process that match() accepts; 0: none. */
+/* Returns the first process that match() accepts; 0: none. */
 typedef bool process_match(const char *root, pid_t pid, void *userdata);
 pid_t process_find(const char *root, process_match *match, void *userdata);
 
-/* The process that listens on a unix socket, which is 1 for a socket unit; 0: unknown. */
+/* Returns the process that listens on a unix socket, which is 1 for a socket unit; 0: unknown. */
 pid_t process_of_socket(const char *path);
 
 /* Reads a pid file. 0, -EINVAL or -errno. */

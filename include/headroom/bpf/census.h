@@ -13,7 +13,7 @@ struct census_record {
 	__u32 threads;
 	__u32 netns; /* inodes of its namespaces; 0: it is exiting */
 	__u32 mntns;
-	__u32 mounts; /* of its mount namespace */
+	__u32 mounts; /* in its mount namespace */
 	__u32 maps;   /* memory maps */
 	__u64 files;  /* open descriptors */
 	__u64 files_max;
@@ -52,8 +52,8 @@ struct census_file {
 	__u32 used, max; /* inotify: watches; listener: connections that wait, and their maximum;
 			    connected: the number of ephemeral ports is the maximum */
 	__u16 kind;
-	__u16 port;   /* of the listener, or of the remote end */
-	__u16 family; /* of address */
+	__u16 port;   /* the listener's, or the remote end's */
+	__u16 family; /* the address family */
 	__u16 unused;
-	__u8 address[16]; /* of the remote end */
+	__u8 address[16]; /* the remote end's */
 };

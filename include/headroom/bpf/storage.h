@@ -8,9 +8,9 @@
 
 #include <linux/types.h>
 
-#define STORAGE_ROWS_MAX      4096 /* of each map */
+#define STORAGE_ROWS_MAX      4096 /* in each map */
 #define STORAGE_PROCESSES_MAX 16   /* names of processes whose syncs have rows of their own */
-#define STORAGE_NAME_MAX      16   /* of a process: TASK_COMM_LEN */
+#define STORAGE_NAME_MAX      16   /* a process name: TASK_COMM_LEN */
 #define STORAGE_DISK_NAME_MAX 32   /* DISK_NAME_LEN */
 
 /* Bucket i counts the latencies up to bound i, the last one all others. A power of two. */
@@ -51,13 +51,13 @@ struct storage_io {
 	__u64 bytes[STORAGE_DIRECTIONS];
 	__u64 requests[STORAGE_DIRECTIONS];
 	__u64 queue_ns; /* sum of the times from the request's start to its completion */
-	char name[STORAGE_DISK_NAME_MAX]; /* of the disk: some have no number in sysfs */
+	char name[STORAGE_DISK_NAME_MAX]; /* the disk's: some have no number in sysfs */
 };
 
 /* Calls of fsync(2) and the like: the map syncs. */
 struct storage_sync_key {
 	__u64 cgroup; /* in cgroup2 */
-	__u32 device; /* of the file system */
+	__u32 device; /* the file system's */
 	__u32 unused;
 	char process[STORAGE_NAME_MAX]; /* a listed name, or empty for all others */
 };
@@ -71,7 +71,7 @@ struct storage_sync {
 	 * 1,024 ns in the lower. */
 	__u64 worst[STORAGE_SECONDS];
 	__u64 database;                /* size of its etcd database; 0: it synced none */
-	__u32 pid;                     /* of the last process, in the first pid namespace */
+	__u32 pid;                     /* the last process, in the first pid namespace */
 	__u32 counts[STORAGE_BUCKETS]; /* they wrap around */
 };
 

@@ -248,7 +248,7 @@ void tally_add(struct tally *tally, const struct limit_use *use)
 	keep_first(tally->uses, &tally->n, TALLY_CANDIDATES, sizeof(*use), use, by_share);
 }
 
-/* A process outside of all workloads and services: the unit of its session, or the host. */
+/* Names a process outside of all workloads and services: the unit of its session, or the host. */
 static void name_scope(const char *text, struct workload *workload)
 {
 	const char *end = strstr(text, ".scope"), *begin = end;
@@ -342,7 +342,7 @@ void tally_finish(struct tally *tally, const struct host *host, uint64_t max, un
 	size_t n = 0;
 
 	for (size_t i = 0; i < tally->n; i++)
-		if (tally->uses[i].pid > 0) /* of a process that was seen */
+		if (tally->uses[i].pid > 0) /* a process was seen */
 			tally->uses[n++] = tally->uses[i];
 	reading->max = max;
 	if (n > 0) {
@@ -449,7 +449,7 @@ static void read_sources(struct sampled *sampled)
 	nl_socket_free(socket);
 }
 
-/* An address of this node can be bound. */
+/* Returns whether an address is this node's: it can be bound. */
 static bool is_local(const struct limit_use *use)
 {
 	_cleanup_close_ int fd = socket(use->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -9,7 +9,7 @@
 
 /* A use of a limit that a record shows. */
 struct limit_use {
-	uint64_t key[2]; /* of the user or cgroup that the kernel counts for; zero: the process */
+	uint64_t key[2];    /* the user or cgroup that the kernel counts for; zero: the process */
 	uint64_t used, max; /* max 0: the row's own */
 	bool adds;          /* used adds up over the records with this key */
 	uint32_t pid, last_pid;
@@ -18,7 +18,7 @@ struct limit_use {
 	bool is_remote;        /* address and port are of the remote end */
 	uint16_t family, port; /* port 0: none */
 	uint8_t address[16];
-	char comm[CENSUS_COMM]; /* of a process */
+	char comm[CENSUS_COMM]; /* the name of a process */
 };
 
 /* The uses by their keys, or the fullest TALLY_CANDIDATES uses without a key. Zeroed: none. */
@@ -58,7 +58,7 @@ int census_each(int link, size_t size, census_visit *visit, void *userdata);
 int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
 	struct limit_reading *reading, struct limit_reading *users);
 
-/* The use that a process or an open file adds to a row. False: none. */
+/* Write the use that a process or an open file adds to a row. False: none. */
 bool census_count(
 	const struct census_record *record, enum census_count count, struct limit_use *use);
 bool census_count_file(

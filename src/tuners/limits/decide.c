@@ -41,8 +41,8 @@ bool limits_needs_bpf(const struct limit_row *row)
 	return !row->used.path && reader && !reader->read && !reader->sample;
 }
 
-/* The row's part of the decision. */
-struct judged {
+/* What decide() knows of a row. */
+struct row_input {
 	const struct limit_row *row;
 	struct limit_memory *memory;
 	struct limit_reading *limit;
@@ -50,24 +50,24 @@ struct judged {
 	double seconds; /* since the last poll */
 };
 
-static void judge_hits(const struct judged *one)
+static void judge_hits(const struct row_input *known)
 {
-	struct limit_memory *memory = one->memory;
-	struct limit_reading *limit = one->limit;
-	bool counted = counts_hits(one->row), full = limit->max && limit->used >= limit->max;
+	struct limit_memory *memory = known->memory;
+	struct limit_reading *limit = known->limit;
+	bool counted = counts_hits(known->row), full = limit->max && limit->used >= limit->max;
 	uint64_t new = 0;
 
 	if (counted && memory->seen && limit->hits > memory->hits)
 		new = limit->hits - memory->hits;
 	else if (!counted && full)
-		new = MAX((uint64_t)(one->seconds + 0.5), (uint64_t)1);
+		new = MAX((uint64_t)(known->seconds + 0.5), (uint64_t)1);
 	memory->hits = limit->hits;
 	if (!counted) {
-		memory->full_seconds += full ? one->seconds : 0;
+		memory->full_seconds += full ? known->seconds : 0;
 		limit->hits = (uint64_t)memory->full_seconds;
 	}
 	memory->seen = true;
-	if (one->input->now_us - memory->reached_at_us > REACHED_WINDOW_US)
+	if (known->input->now_us - memory->reached_at_us > REACHED_WINDOW_US)
 		memory->lately = 0;
 	if (new == 0 && !full)
 		return;
@@ -77,19 +77,19 @@ static void judge_hits(const struct judged *one)
 	else if (memory->lately == 0)
 		memory->user = (struct limit_user){0};
 	memory->lately += MAX(new, (uint64_t)1);
-	memory->reached_at_us = one->input->now_us;
+	memory->reached_at_us = known->input->now_us;
 }
 
-static void judge_pressure(const struct judged *one)
+static void judge_pressure(const struct row_input *known)
 {
-	const struct limit_reader *reader = one->row->reader;
+	const struct limit_reader *reader = known->row->reader;
 	unsigned begins = reader && reader->begins ? reader->begins : PRESSURE_BEGINS;
-	struct limit_memory *memory = one->memory;
+	struct limit_memory *memory = known->memory;
 
 	if (memory->pressure)
 		begins -= PRESSURE_LASTS;
-	memory->pressure = one->limit->max > 0 &&
-			   (double)one->limit->used * 100 > (double)one->limit->max * begins;
+	memory->pressure = known->limit->max > 0 &&
+			   (double)known->limit->used * 100 > (double)known->limit->max * begins;
 }
 
 static void append_use(struct condition_reading *reading, const struct limit_reading *limit)
@@ -116,80 +116,85 @@ static void append_user(struct condition_reading *reading, const struct limit_re
 }
 
 /* The first row appears with its details, further rows with their names. */
-static bool begin_message(struct condition_reading *reading, const struct judged *one)
+static bool begin_message(struct condition_reading *reading, const struct row_input *known)
 {
 	bool first = reading->status != CONDITION_TRUE;
 
 	if (first) {
-		reading->limit = one->row->name;
-		condition_raise(reading, REASON_NONE, "%s: ", one->row->name);
+		reading->limit = known->row->name;
+		condition_raise(reading, REASON_NONE, "%s: ", known->row->name);
 	} else {
-		condition_append(reading, "; %s", one->row->name);
+		condition_append(reading, "; %s", known->row->name);
 	}
 	return first;
 }
 
-static void report_reached(const struct judged *one, struct condition_reading *reading)
+static void report_reached(const struct row_input *known, struct condition_reading *reading)
 {
-	bool first = begin_message(reading, one);
+	bool first = begin_message(reading, known);
 
-	one->limit->condition = &limits_conditions[LIMITS_REACHED];
-	reading->last_us = MAX(reading->last_us, one->memory->reached_at_us);
-	reading->milder = (first || reading->milder) && one->row->severity < SEVERITY_CRITICAL;
+	known->limit->condition = &limits_conditions[LIMITS_REACHED];
+	reading->last_us = MAX(reading->last_us, known->memory->reached_at_us);
+	reading->milder = (first || reading->milder) && known->row->severity < SEVERITY_CRITICAL;
 	if (!first)
 		return;
-	append_use(reading, one->limit);
+	append_use(reading, known->limit);
 	condition_append(reading, "reached %s%" PRIu64 "%s in the last five minutes",
-		counts_hits(one->row) ? "" : "for ", one->memory->lately,
-		counts_hits(one->row) ? " times" : " s");
-	append_user(reading, one->limit, &one->memory->user, "was");
-	condition_append(reading, "; %s", one->row->breaks);
+		counts_hits(known->row) ? "" : "for ", known->memory->lately,
+		counts_hits(known->row) ? " times" : " s");
+	append_user(reading, known->limit, &known->memory->user, "was");
+	condition_append(reading, "; %s", known->row->breaks);
 }
 
-static void report_pressure(const struct judged *one, struct condition_reading *reading)
+static void report_pressure(const struct row_input *known, struct condition_reading *reading)
 {
-	const struct limit *known =
-		find_named(one->input->limits, one->input->n_limits, one->limit->name);
-	double full = known ? limit_full_in_seconds(known) : -1;
+	const struct limit *limit =
+		find_named(known->input->limits, known->input->n_limits, known->limit->name);
+	double full = limit ? limit_full_in_seconds(limit) : -1;
 	char text[TIME_TEXT_MAX], share[SHARE_MAX];
 
-	one->limit->condition = &limits_conditions[LIMITS_PRESSURE];
-	if (!begin_message(reading, one))
+	known->limit->condition = &limits_conditions[LIMITS_PRESSURE];
+	if (!begin_message(reading, known))
 		return;
-	append_use(reading, one->limit);
+	append_use(reading, known->limit);
 	condition_append(reading, "%s",
-		share_text((double)one->limit->used / (double)MAX(one->limit->max, (uint64_t)1),
+		share_text((double)known->limit->used / (double)MAX(known->limit->max, (uint64_t)1),
 			share));
 	if (full >= 0) {
 		duration_text(full, text);
 		condition_append(reading, ", full in %s", text);
 	}
-	if (one->limit->n_top > 0)
-		append_user(reading, one->limit, &one->limit->top[0], "is");
+	if (known->limit->n_top > 0)
+		append_user(reading, known->limit, &known->limit->top[0], "is");
 }
 
 static void add_lacks(const struct limits *limits, struct proposal *proposal)
 {
 	const char *separator = ": not watched: ";
-	char *why = proposal->why, one[TUNER_WHY_MAX];
+	char why[TUNER_WHY_MAX];
 
 	proposal_lacks(proposal, limits->census_why);
-	if (limits->pass_error < 0)
-		snprintf(why, TUNER_WHY_MAX, "BPF: an iterator: %s: the next sample tries again",
-			strerror(-limits->pass_error));
 	for (size_t i = 0; i < limits->n && limits->census_why[0]; i++)
 		if (limits_needs_bpf(&limits_rows[i])) {
-			text_append(why, TUNER_WHY_MAX, "%s%s", separator, limits_rows[i].name);
+			text_append(proposal->why, TUNER_WHY_MAX, "%s%s", separator,
+				limits_rows[i].name);
 			separator = ", ";
 		}
+	if (limits->pass_error < 0) {
+		snprintf(why, sizeof(why),
+			"what processes and open files use was not counted: %s: the agent tries "
+			"again by itself",
+			strerror(-limits->pass_error));
+		proposal_lacks(proposal, why);
+	}
 	for (size_t i = 0; i < limits->n; i++) {
 		int error = limits->rows[i].error;
 
 		if (error >= 0 || error == -ENOENT)
 			continue;
-		snprintf(one, sizeof(one), "%s: %s: let the agent read it", limits_rows[i].name,
+		snprintf(why, sizeof(why), "%s: %s: let the agent read it", limits_rows[i].name,
 			strerror(-error));
-		proposal_lacks(proposal, one);
+		proposal_lacks(proposal, why);
 	}
 }
 
@@ -217,34 +222,34 @@ void limits_decide(
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_seen *seen = &limits->rows[i];
 		const struct limit_reading *users;
-		struct judged one = {seen->row, &memory->rows[i], NULL, input, seconds};
+		struct row_input known = {seen->row, &memory->rows[i], NULL, input, seconds};
 
 		/* A row whose use is unknown has no hits: no cgroup of the node has a limit. */
 		if (seen->error < 0 && limits->counted && limits_needs_bpf(seen->row)) {
-			one.memory->seen = true;
-			one.memory->hits = seen->reading.hits;
+			known.memory->seen = true;
+			known.memory->hits = seen->reading.hits;
 		}
 		if (seen->error < 0 || seen->reading.max >= UNLIMITED)
 			continue;
 		readable++;
-		one.limit = proposal_limit(proposal);
-		*one.limit = seen->reading;
-		one.limit->top = NULL;
-		one.limit->n_top = 0;
+		known.limit = proposal_limit(proposal);
+		*known.limit = seen->reading;
+		known.limit->top = NULL;
+		known.limit->n_top = 0;
 		users = seen->users[OF_FILES].n_top > 0       ? &seen->users[OF_FILES]
 			: seen->users[OF_PROCESSES].n_top > 0 ? &seen->users[OF_PROCESSES]
 							      : &seen->reading;
 		for (unsigned k = 0; k < users->n_top; k++)
-			*limit_add_user(one.limit) = users->top[k];
-		copy_text(one.limit->name, LIMIT_NAME_MAX, seen->row->name);
-		one.limit->unit = seen->row->unit;
-		one.limit->idle = one.limit->used * 2 <= one.limit->max;
-		judge_hits(&one);
-		judge_pressure(&one);
-		if (one.memory->lately > 0)
-			report_reached(&one, conditions[LIMITS_REACHED]);
-		else if (one.memory->pressure)
-			report_pressure(&one, conditions[LIMITS_PRESSURE]);
+			*limit_add_user(known.limit) = users->top[k];
+		copy_text(known.limit->name, LIMIT_NAME_MAX, seen->row->name);
+		known.limit->unit = seen->row->unit;
+		known.limit->idle = known.limit->used * 2 <= known.limit->max;
+		judge_hits(&known);
+		judge_pressure(&known);
+		if (known.memory->lately > 0)
+			report_reached(&known, conditions[LIMITS_REACHED]);
+		else if (known.memory->pressure)
+			report_pressure(&known, conditions[LIMITS_PRESSURE]);
 	}
 	for (int i = 0; i < 2 && readable == 0; i++)
 		condition_unknown(conditions[i], REASON_LIMITS_UNREAD);

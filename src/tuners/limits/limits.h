@@ -13,11 +13,11 @@ struct limit_reader;
 struct limit_source {
 	const struct host *host;
 	const struct node_disks *disks;
-	const struct limit_reader *reader; /* of the row */
+	const struct limit_reader *reader; /* the row's */
 };
 
 /*
- * How a limit is read if numbers in files are not enough. A function sets used and max of a zeroed
+ * Reads a limit if numbers in files are not enough. A function sets used and max of a zeroed
  * reading, and may set hits and add users. It returns 0 or -errno: -ENOENT where this node lacks
  * the limit.
  */
@@ -30,7 +30,7 @@ enum census_count {
 	COUNT_INOTIFY_WATCHES,
 	COUNT_THREADS,
 	COUNT_OPEN_FILES,
-	COUNT_PIDS, /* of the fullest cgroup with a limit */
+	COUNT_PIDS, /* in the fullest cgroup with a limit */
 	COUNT_MOUNTS,
 	COUNT_MAPS,
 	COUNT_PROCESS_FILES,
@@ -111,7 +111,7 @@ struct limits {
 		uint64_t next_us, at_us; /* CLOCK_MONOTONIC: the next one and the last one */
 		uint64_t cost_us;        /* CPU time of the last one, at first a prediction */
 	} passes[PASSES];
-	int pass_error; /* of the last pass: 0 or -errno */
+	int pass_error; /* the last pass ended with it: 0 or -errno */
 	bool counted;   /* by a census */
 };
 
@@ -134,7 +134,7 @@ extern const struct condition_type limits_conditions[];
 
 enum { LIMITS_PRESSURE, LIMITS_REACHED };
 
-/* Whether its use comes from a pass over processes or files only. */
+/* Returns whether its use comes from a pass over processes or files only. */
 bool limits_needs_bpf(const struct limit_row *row);
 
 /* Reads the number of a row with only a maximum. */

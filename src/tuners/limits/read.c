@@ -22,7 +22,7 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 
-#define FILE_SIZE_MAX (256 * 1024) /* of a file with a line for each CPU or user */
+#define FILE_SIZE_MAX (256 * 1024) /* enough for a file with a line for each CPU or user */
 
 /* The kernel's largest number of memory cgroups. */
 #define MEMORY_CGROUPS_MAX 65535
@@ -50,8 +50,8 @@ static const char *next_line(const char *text)
 }
 
 /*
- * "TCP: inuse 4 mem 1": the word after the name. "TcpExt: A B" and below "TcpExt: 1 2": the word at
- * the same position of the next line.
+ * Finds in "TCP: inuse 4 mem 1" the word after the name. "TcpExt: A B" and below "TcpExt: 1 2": the
+ * word at the same position of the next line.
  */
 static int find_by_name(const char *text, const struct number_in_file *from, uint64_t *number)
 {
@@ -528,7 +528,7 @@ int limits_sample_bridges(const struct limit_source *source, struct limit_readin
 
 /* ---- addresses of host-local ---- */
 
-/* An IPv4 address as a number; false for IPv6, whose ranges never fill. */
+/* Parses an IPv4 address to a number; false for IPv6, whose ranges never fill. */
 static bool parse_address(const char *text, uint32_t *address)
 {
 	struct in_addr in;
@@ -539,7 +539,7 @@ static bool parse_address(const char *text, uint32_t *address)
 	return true;
 }
 
-/* The addresses of a range without the network, the broadcast address and the gateway. */
+/* Counts the addresses of a range without the network, the broadcast address and the gateway. */
 static uint64_t count_range(const char *subnet, const cJSON *range)
 {
 	char text[INET_ADDRSTRLEN];
@@ -570,7 +570,7 @@ static uint64_t count_ranges(const cJSON *ipam)
 	return n;
 }
 
-/* The size of a network in a configuration of CNI; 0 if it is not that network's. */
+/* Returns the size of a network in a configuration of CNI; 0 if it is not that network's. */
 static uint64_t size_in_file(const char *path, const char *network)
 {
 	_cleanup_free_ char *text = NULL;

@@ -226,7 +226,7 @@ static void *sample_request(void *self, const void *memory, bool now)
 /* The sums of a pass. */
 struct census_pass {
 	const struct limits_sample *sample;
-	struct tally *tallies;    /* of each row */
+	struct tally *tallies;    /* one for each row */
 	struct tally cgroups;     /* their failed forks */
 	struct tally *namespaces; /* a process of each */
 	struct tally files;       /* the files counted so far */
@@ -382,7 +382,7 @@ static void replace_reading(struct limit_reading *old, struct limit_reading *new
 	*new = (struct limit_reading){0};
 }
 
-/* The largest users of a row that no longer needs a pass over files are old: drop them. */
+/* Drops the old users of a row that no longer needs a pass over files. */
 static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy)
 {
 	const struct limit_reader *reader = seen->row->reader;

@@ -18,7 +18,7 @@ const char *const storage_kind_names[STORAGE_KINDS] = {
 	[STORAGE_OVERLAY] = "overlay",
 };
 
-#define DEPTH_MAX 8 /* of devices on devices */
+#define DEPTH_MAX 8 /* devices may be on devices this deep */
 
 /*
  * The first row with a pattern that matches counts. `fact` says what to compare: the name, the
@@ -136,7 +136,7 @@ static void read_line(const char *directory, const char *name, char *text, size_
 	text_make_printable(text);
 }
 
-/* "mq-deadline kyber [none]": the selected one. */
+/* Reads the selected one of "mq-deadline kyber [none]". */
 static void read_scheduler(const char *directory, char *scheduler, size_t size)
 {
 	char text[128], *open, *close;
@@ -191,7 +191,7 @@ static enum storage_kind kind_of_paths(const char *directory)
 
 static void read_disk(char *directory, unsigned depth, struct storage_disk *disk);
 
-/* The disks below a device of dm or md. False for a disk. */
+/* Reads the disks below a device of dm or md. False for a disk. */
 static bool read_slaves(const char *directory, unsigned depth, struct storage_disk *disk)
 {
 	_cleanup_(cleanup_closedir) DIR *slaves = NULL;
@@ -229,7 +229,7 @@ static bool read_slaves(const char *directory, unsigned depth, struct storage_di
 	return n > 0;
 }
 
-/* directory is the device's in sysfs; it is changed. */
+/* Reads the device of a directory in sysfs, whose path it changes. */
 static void read_disk(char *directory, unsigned depth, struct storage_disk *disk)
 {
 	char path[PATH_MAX + 32], sectors[8], number[32], *last;
@@ -261,7 +261,7 @@ static void read_disk(char *directory, unsigned depth, struct storage_disk *disk
 		disk->kind = MAX(disk->kind, kind_of_paths(directory));
 }
 
-/* A file system that is not on one block device: btrfs, overlay, NFS. */
+/* Reads a file system that is not on one block device: btrfs, overlay, NFS. */
 static void read_filesystem(const struct host *host, uint32_t number, struct storage_disk *disk)
 {
 	struct mount *mount = must(calloc(1, sizeof(*mount)));

@@ -80,7 +80,7 @@ static unsigned claim_label(struct storage *storage, const struct storage_disk *
 	return free_label;
 }
 
-/* The device with this number, which is added. NULL when there are too many. */
+/* Returns the device with this number, which it may add. NULL when there are too many. */
 static struct storage_device *device_of(
 	struct storage *storage, uint32_t number, const char *name, uint64_t now)
 {
@@ -349,7 +349,7 @@ static void prune_rows(struct storage *storage, uint64_t now)
 
 /* ---- facts ---- */
 
-/* Whether the io controller of cgroup2 tells the cgroups below the root apart. */
+/* Returns whether the io controller of cgroup2 tells the cgroups below the root apart. */
 static bool controls_io(int root)
 {
 	_cleanup_close_ int fd =
@@ -402,7 +402,7 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 	prune_rows(storage, now);
 }
 
-/* Where the runtimes' images are. */
+/* Reads the disks of the runtimes' images. */
 static void find_images(struct storage *storage, bool again)
 {
 	const struct node_disks *disks = &storage->facts->disks;

@@ -122,7 +122,7 @@ struct storage_window {
 		uint32_t syncs;
 		uint32_t worst_us;
 	} seconds[60];
-	struct history history; /* of the worst, in microseconds */
+	struct history history; /* the worst syncs, in microseconds */
 };
 
 struct storage_sync_row {
@@ -196,7 +196,7 @@ void storage_sense(void *self, uint64_t now_us);
 
 struct storage_device *storage_device_find(const struct storage *storage, uint32_t number);
 
-/* processes.c. Sums up the syncs and the holders of the listed processes. */
+/* Sums up the syncs and the holders of the listed processes. */
 void storage_processes_list(struct storage *storage, uint64_t now_us);
 
 void storage_summarize(
@@ -209,15 +209,15 @@ struct storage_user {
 	struct workload workload;
 	unsigned label;
 	double queue_rate, rate[STORAGE_DIRECTIONS], sync_rate;
-	double share; /* of the device's queue, 0..1 */
+	double share; /* its part of the device's queue, 0..1 */
 	uint64_t queue_ns, bytes[STORAGE_DIRECTIONS], requests[STORAGE_DIRECTIONS], syncs;
 	struct storage_summary summary;
-	struct history history; /* of the longest sync, in microseconds */
+	struct history history; /* the longest syncs, in microseconds */
 };
 
 #define STORAGE_USERS 64
 
-/* The workload of a cgroup; the root, and the kernel's own requests, are the host's. */
+/* Returns the workload of a cgroup; the root, and the kernel's own requests, are the host's. */
 struct workload storage_workload(const struct cgroups *groups, uint64_t cgroup);
 
 /* Lists the largest users, those with the largest share of a queue first. The caller frees it. */

@@ -216,14 +216,14 @@ static bool is_off(const char *value)
 	return streq(value, "never") || streq(value, "deny");
 }
 
-/* The huge pages that the configuration forbids. */
+/* Returns the huge pages that the configuration forbids. */
 static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage)
 {
 	return (is_off(thp->wanted[THP_ENABLED]) ? usage->anon : 0) +
 	       (is_off(thp->wanted[THP_SHMEM_ENABLED]) ? usage->shmem : 0);
 }
 
-/* Whether the kernel still provides huge pages that the configuration forbids. */
+/* Returns whether the kernel still provides huge pages that the configuration forbids. */
 static bool switched_on(const struct thp *thp)
 {
 	for (unsigned i = 0; i < thp->n_switches; i++) {
