@@ -823,7 +823,7 @@ static int on_listener(sd_event_source *source, int fd, uint32_t, void *userdata
 
 static int bind_tcp(struct http_server *server, const char *listen_on)
 {
-	static const int one = 1;
+	static const int on = 1;
 	struct sockaddr_storage address;
 	socklen_t length = listen_address(listen_on, &address);
 
@@ -832,7 +832,7 @@ static int bind_tcp(struct http_server *server, const char *listen_on)
 	server->fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	/* Connections of an earlier agent may still be in TIME_WAIT. */
 	if (server->fd < 0 ||
-		setsockopt(server->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+		setsockopt(server->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
 		bind(server->fd, (const struct sockaddr *)&address, length) < 0)
 		return -errno;
 	return 0;

@@ -272,17 +272,19 @@ struct recorder_step {
 	enum step_kind kind;
 	char id[INCIDENT_ID_MAX];
 	char object[LIMIT_NAME_MAX];
-	char *text;                     /* to write; or the document that was read; owned */
-	struct incident_reader *reader; /* STEP_READ */
+	char *text; /* to write; or the document that was read; owned */
 	int error;
 	char start[INCIDENTS_START_MAX]; /* STEP_START */
+	/* STEP_READ; not used by the task. */
+	struct http_connection *client; /* NULL: it has a reply */
+	uint64_t since_us;              /* CLOCK_MONOTONIC */
 };
 
-/* The task uses the recorder's directory and boot only, which never change. */
+/* Steps in order, for one task. It uses the recorder's directory and boot, which never change. */
 struct recorder_batch {
-	const struct recorder *recorder;
+	struct recorder *recorder;
 	struct recorder_step *steps;
-	size_t n;
+	size_t n, allocated;
 	cJSON *shown; /* NULL: not read again; owned */
 };
 
@@ -346,13 +348,9 @@ static void run_steps(void *data, const struct wait *)
 			incident_copy(json_append(batch->shown), row, keys);
 }
 
-static void answer_reader(const struct recorder_step *step)
+static void answer_client(struct http_connection *client, const struct recorder_step *step)
 {
-	struct http_connection *client = step->reader->client;
-
-	if (!client) /* it has a reply */
-		;
-	else if (step->error == 0)
+	if (step->error == 0)
 		http_reply(client, 200, step->text);
 	else if (step->error == -ENOENT || step->error == -EINVAL)
 		http_reply(client, 404, "{\"error\": \"no such incident\"}");
@@ -360,15 +358,12 @@ static void answer_reader(const struct recorder_step *step)
 		http_reply(client, 503, HANGS);
 	else
 		http_reply(client, 500, "{\"error\": \"the incident cannot be read\"}");
-	*step->reader = (struct incident_reader){0};
 }
 
 static void adopt_step(struct recorder *recorder, struct recorder_step *step)
 {
-	if (step->reader) {
-		answer_reader(step);
-		recorder->n_reads--;
-	}
+	if (step->client)
+		answer_client(step->client, step);
 	if (step->kind == STEP_START)
 		set_text(recorder->start, step->start);
 	if (step->error < 0 && (step->kind == STEP_BEGIN || step->kind == STEP_APPEND)) {
@@ -391,6 +386,7 @@ static void adopt_steps(void *data, void *userdata)
 	struct recorder *recorder = userdata;
 	struct recorder_batch *batch = data;
 
+	recorder->running = NULL;
 	for (size_t i = 0; i < batch->n; i++)
 		adopt_step(recorder, &batch->steps[i]);
 	if (batch->shown) {
@@ -401,59 +397,60 @@ static void adopt_steps(void *data, void *userdata)
 	}
 	free(batch->steps);
 	free(batch);
-	recorder->n_running = 0;
 	malloc_trim(0); /* an idle node has no memory for documents */
 	begin_task(recorder);
 }
 
-/* Begins the steps that wait, unless others are under way. */
+/* Begins the steps that wait, unless others are under way. The end wakes the loop for a client. */
 static void begin_task(struct recorder *recorder)
 {
-	struct recorder_batch *batch;
+	struct recorder_batch *batch = recorder->waiting;
+	bool has_client = false;
 	int r;
 
-	if (recorder->task || recorder->n_steps == 0)
-		return;
-	batch = must(calloc(1, sizeof(*batch)));
-	batch->recorder = recorder;
-	batch->steps = steal(recorder->steps);
-	batch->n = recorder->n_running = recorder->n_steps;
-	recorder->n_steps = recorder->steps_allocated = 0;
-	r = task_start(&recorder->task, recorder->event,
-		&(struct task){run_steps, adopt_steps, batch, recorder, UINT64_MAX});
-	if (r == 0) {
-		task_wakes_loop(recorder->task, recorder->n_reads > 0);
-		return;
+	if (batch && !recorder->running) {
+		recorder->running = steal(recorder->waiting);
+		r = task_start(&recorder->task, recorder->event,
+			&(struct task){run_steps, adopt_steps, batch, recorder, UINT64_MAX});
+		for (size_t i = 0; r < 0 && i < batch->n; i++)
+			batch->steps[i].error = r;
+		if (r < 0)
+			adopt_steps(batch, recorder);
 	}
-	for (size_t i = 0; i < batch->n; i++)
-		batch->steps[i].error = r;
-	adopt_steps(batch, recorder);
+	batch = recorder->running;
+	for (size_t i = 0; batch && i < batch->n; i++)
+		has_client |= batch->steps[i].client != NULL;
+	if (recorder->task)
+		task_wakes_loop(recorder->task, has_client);
 }
 
-/* text belongs to the step. reader is for STEP_READ. */
+/* text belongs to the step. client is for STEP_READ. */
 static void add_step(struct recorder *recorder, enum step_kind kind, const char *id,
-	const char *object, char *text, struct incident_reader *reader)
+	const char *object, char *text, struct http_connection *client)
 {
-	struct recorder_step step = {.kind = kind, .text = text, .reader = reader};
+	struct recorder_step step = {
+		.kind = kind, .text = text, .client = client, .since_us = now_us()};
+	struct recorder_batch *batch = recorder->waiting;
 
 	set_text(step.id, id);
 	set_text(step.object, object);
-	recorder->n_reads += reader != NULL;
-	if (recorder->n_steps + recorder->n_running >= STEPS_MAX) {
+	if (batch && batch->n >= STEPS_MAX) {
 		step.error = -EBUSY;
 		adopt_step(recorder, &step);
 		return;
 	}
-	*add_element(&recorder->steps, &recorder->n_steps, &recorder->steps_allocated) = step;
+	if (!batch)
+		batch = recorder->waiting = must(calloc(1, sizeof(*batch)));
+	batch->recorder = recorder;
+	*add_element(&batch->steps, &batch->n, &batch->allocated) = step;
 }
 
 /* Replies to the clients for which the disk hangs. */
-static void end_reads(struct recorder *recorder, uint64_t now)
+static void end_reads(struct recorder_batch *batch, uint64_t now)
 {
-	for (struct incident_reader *reader = recorder->readers;
-		reader < recorder->readers + READS_MAX; reader++)
-		if (reader->client && now > reader->since_us + INCIDENTS_READ_US)
-			http_reply(steal(reader->client), 503, HANGS);
+	for (size_t i = 0; batch && i < batch->n; i++)
+		if (batch->steps[i].client && now > batch->steps[i].since_us + INCIDENTS_READ_US)
+			http_reply(steal(batch->steps[i].client), 503, HANGS);
 }
 
 struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot)
@@ -470,19 +467,8 @@ struct recorder *recorder_open(sd_event *event, const char *directory, const cha
 
 void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client)
 {
-	struct incident_reader *reader = recorder->readers;
-
-	while (reader < recorder->readers + READS_MAX && reader->since_us > 0)
-		reader++;
-	if (reader == recorder->readers + READS_MAX) {
-		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
-		return;
-	}
-	*reader = (struct incident_reader){.client = client, .since_us = now_us()};
-	add_step(recorder, STEP_READ, id ? id : "", "", NULL, reader);
+	add_step(recorder, STEP_READ, id ? id : "", "", NULL, client);
 	begin_task(recorder);
-	if (recorder->task)
-		task_wakes_loop(recorder->task, recorder->n_reads > 0);
 }
 
 /* ---- incidents ---- */
@@ -813,7 +799,7 @@ static void put_second(struct recorder *recorder, struct open_incident *open,
 }
 
 /* Returns whether an incident is open. */
-static bool record(struct recorder *recorder, uint64_t now)
+static bool record_second(struct recorder *recorder, uint64_t now)
 {
 	bool any = false;
 
@@ -848,7 +834,8 @@ void recorder_tick(
 		recorder->problem_us =
 			must(calloc(node->n_conditions + 1, sizeof(*recorder->problem_us)));
 	(void)task_end(&recorder->task, 0);
-	end_reads(recorder, now);
+	end_reads(recorder->running, now);
+	end_reads(recorder->waiting, now);
 	/* The loop also ticks early: for results and requests. */
 	if (now - recorder->ring.at_us[recorder->ring.now] < USEC_PER_SEC / 2)
 		return;
@@ -862,7 +849,7 @@ void recorder_tick(
 	for (size_t i = 0; i < node->n_limits; i++)
 		check_limit(recorder, &node->limits[i].now, now);
 	check_conditions(recorder, now);
-	if (!record(recorder, now) && !recorder->task && recorder->n_steps == 0 &&
+	if (!record_second(recorder, now) && !recorder->task && !recorder->waiting &&
 		recorder->has_left) {
 		recorder->has_left = false;
 		add_step(recorder, STEP_CLOSE, "", "", NULL, NULL);

@@ -14,7 +14,6 @@ struct http_connection;
 #define ROWS_MAX     64
 #define NOTES_MAX    32
 #define OPEN_MAX     8 /* incidents at once */
-#define READS_MAX    8
 
 #define USERS_KEPT 5 /* of a row, in the last minute */
 
@@ -60,27 +59,18 @@ struct open_incident {
 	struct limit_user most_user;
 };
 
-/* A client that waits for a document. */
-struct incident_reader {
-	struct http_connection *client; /* NULL: it has a reply */
-	uint64_t since_us;              /* CLOCK_MONOTONIC; 0: the slot is free */
-};
-
 struct recorder {
 	sd_event *event;
-	struct task *task;           /* carries out steps; NULL: none is under way */
-	struct recorder_step *steps; /* for the next task, in order */
-	size_t n_steps, steps_allocated, n_running;
+	struct task *task;                        /* NULL: none is under way */
+	struct recorder_batch *running, *waiting; /* its steps, and those for the next one */
 	char directory[PATH_MAX], boot[64];
 	struct node *node;
 	struct ring ring;
 	struct open_incident open[OPEN_MAX];
 	uint64_t *problem_us; /* for each condition: CLOCK_MONOTONIC when it was last a problem */
-	struct incident_reader readers[READS_MAX];
-	unsigned n_reads;   /* steps with a reader */
-	bool has_left;      /* a file that could not be written is open still */
-	uint64_t offset_us; /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
-	uint64_t logged_us; /* CLOCK_REALTIME of the last line of the log that was recorded */
+	bool has_left;        /* a file that could not be written is open still */
+	uint64_t offset_us;   /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
+	uint64_t logged_us;   /* CLOCK_REALTIME of the last line of the log that was recorded */
 	char start[INCIDENTS_START_MAX]; /* of the agent, not recorded yet; or empty */
 	cJSON *shown;                    /* of struct node */
 };

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that lack something lose one feature only, and the agent names errno and cure."""
 
-import ctypes
 import re
 import shutil
 import socket
-import time
 from errno import EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM, EROFS, ESRCH, errorcode
 from os import strerror
 from pathlib import Path
@@ -16,7 +14,6 @@ from conftest import BIN, NO_BPF, THP, Node, selected, mounted, thresholds, unti
 
 
 READ_ONLY = "mount --bind {0} {0}; mount -o remount,bind,ro {0}"
-PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
@@ -172,24 +169,3 @@ def test_a_port_in_use_disables_only_tcp(agent, directory: Path) -> None:
     one.port = port
     until(lambda: one.condition("AgentDegraded")["status"] == "False", "the port is free again")
     assert one.get("/livez", unix=False)[0] == 200
-
-
-@pytest.mark.slow
-def test_a_sample_that_hangs_makes_its_conditions_unknown_until_it_ends(agent) -> None:
-    """A thread that is stopped by ptrace(2) is like one that hangs in the kernel."""
-    one = agent("mode: observe\n")
-    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
-    ptrace.argtypes = [ctypes.c_long] * 4
-    time.sleep(3)  # threads of the start end, and the first sample too
-    before = one.condition("KubeletSerialPulls")["reason"]
-    threads = [int(path.name) for path in Path(f"/proc/{one.pid}/task").iterdir() if int(path.name) != one.pid]
-    for thread in threads:
-        assert ptrace(PTRACE_SEIZE, thread, 0, 0) == 0 and ptrace(PTRACE_INTERRUPT, thread, 0, 0) == 0
-    until(lambda: one.condition("KubeletSerialPulls")["reason"] == "sample-overdue", "the sample is overdue", timeout=120)
-    assert one.condition("KubeletSerialPulls")["status"] == "Unknown"
-    assert one.tuner("kubelet")["state"] == "degraded"
-    assert one.tuner("neighbor")["state"] == "active", "it needs no sample"
-    for thread in threads:
-        assert ptrace(PTRACE_DETACH, thread, 0, 0) == 0
-    until(lambda: one.condition("KubeletSerialPulls")["reason"] == before, "the sample ends")
-    assert one.tuner("kubelet")["state"] == "active"

@@ -62,15 +62,20 @@ def test_a_hung_file_system_of_archives_delays_nothing_else(agent: Start, run: R
 
 @pytest.mark.slow  # waits until a sample is overdue, as the test above
 def test_a_hung_file_of_the_kubelet_delays_no_change_of_files(
-    agent: Start, run: Run, hung: Path, kubelet: Kubelet  # noqa: F811
+    agent: Start, run: Run, directory: Path, kubelet: Kubelet  # noqa: F811
 ) -> None:
-    kubelet.config = hung.with_name("config.yaml")
-    kubelet.start()
-    one = agent("")
-    until(lambda: one.condition("KubeletSerialPulls")["reason"] == "sample-overdue", "the sample is overdue", timeout=60)
-    for command in ("apply", "restore"):
-        assert run(command, timeout=15).returncode == 0
-    assert one.get("/readyz")[0] == 200 and one.stop() == 0, one.log
+    with hung_disk(directory / "hung"):
+        kubelet.config = directory / "hung/config.yaml"
+        kubelet.start()
+        one = agent("")
+        until(lambda: one.condition("KubeletSerialPulls")["reason"] == "sample-overdue", "the sample is overdue", timeout=60)
+        assert one.condition("KubeletSerialPulls")["status"] == "Unknown"
+        assert (one.tuner("kubelet")["state"], one.tuner("neighbor")["state"]) == ("degraded", "active")
+        for command in ("apply", "restore"):
+            assert run(command, timeout=15).returncode == 0
+        assert one.get("/readyz")[0] == 200
+    until(lambda: one.condition("KubeletSerialPulls")["reason"] != "sample-overdue", "the sample ends")
+    assert one.stop() == 0, one.log
 
 
 def test_a_command_without_an_agent_names_a_hung_file_system(run: Run, directory: Path, hung: Path) -> None:
