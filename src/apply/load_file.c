@@ -3,6 +3,8 @@
 
 #include "apply/file.h"
 #include "apply/file_journal.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "runtime/images.h"
 
 #include <sys/file.h>
@@ -18,8 +20,10 @@ static int remove_file(const struct host *host, struct file_journal *journal)
 	r = file_read(host, record->path, &now);
 	if (r == 0 && (!now.bytes || file_is_ours(record, now.hash)))
 		r = file_remove(&now, record->directories);
-	if (r < 0)
+	if (r < 0) {
+		log_error(record->path, "not removed: %s", strerror(-r));
 		return r;
+	}
 	file_journal_forget(journal, record->path);
 	return file_journal_store(journal);
 }
@@ -27,6 +31,7 @@ static int remove_file(const struct host *host, struct file_journal *journal)
 int load_file_put(const struct host *host, const char *path, const char *text)
 {
 	_cleanup_(cleanup_file_journal_close) struct file_journal *journal = NULL;
+	_cleanup_close_ int lock = -1;
 	struct file_record record = {
 		.tuner = IMAGES_TUNER, .format = EDIT_OWN, .original = FILE_HASH_NONE};
 	_cleanup_(file_bytes_clear) struct file_bytes now = {0};
@@ -37,11 +42,17 @@ int load_file_put(const struct host *host, const char *path, const char *text)
 	if (!host->state[0] ||
 		snprintf(directory, sizeof(directory), "%s/load", host->state) >= PATH_MAX)
 		return -ENODEV;
-	r = file_journal_open(directory, text != NULL, &journal);
+	r = text ? make_directories(directory, 0755) : 0;
+	if (r < 0)
+		return r;
 	/* A restore and the end of a load are on different threads. */
-	if (r == 0 && journal->dir >= 0 && flock(journal->dir, LOCK_EX) < 0)
-		r = -errno;
-	if (r == 0)
+	lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (lock < 0 || flock(lock, LOCK_EX) < 0)
+		return !text && errno == ENOENT ? 0 : -errno;
+	r = file_journal_open(directory, false, &journal);
+	if (r < 0)
+		log_error("load/journal.json", "%s: remove it", strerror(-r));
+	else
 		r = remove_file(host, journal);
 	if (r < 0 || !text)
 		return r;
