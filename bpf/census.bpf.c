@@ -25,9 +25,9 @@
 #define RLIMIT_NOFILE 7
 #define PIDS_MAX      4194305 /* PID_MAX_LIMIT + 1: no limit */
 
-#define DEPTH_MAX 16   /* of cgroups and user namespaces */
-#define WORDS     1024 /* of a bit map that one call of count_bits() reads */
-#define CALLS     64   /* of count_bits(): 4,194,304 descriptors */
+#define DEPTH_MAX 16   /* cgroups and user namespaces */
+#define WORDS     1024 /* in a bit map, read by one call of count_bits() */
+#define CALLS     64   /* calls of count_bits(): 4,194,304 descriptors */
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -244,7 +244,7 @@ static __noinline __u32 range_before_6_8(void *ports)
 	return high << 16 | low;
 }
 
-/* The number of ephemeral ports of a network namespace; false for another port. */
+/* Gets the number of ephemeral ports of a network namespace. Returns false for another port. */
 static __always_inline bool is_ephemeral(struct net *net, __u16 port, __u32 *width)
 {
 	void *ports = (void *)net + bpf_core_field_offset(net->ipv4) +
@@ -280,7 +280,7 @@ static __always_inline bool read_connection(struct sock *sk, struct census_file 
 	return true;
 }
 
-/* False for other sockets. */
+/* Returns false for other sockets. */
 static __always_inline bool read_socket(struct socket *socket, struct census_file *record)
 {
 	struct sock *sk = BPF_CORE_READ(socket, sk);

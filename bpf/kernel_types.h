@@ -328,7 +328,7 @@ struct files_struct {
 };
 
 struct task_struct {
-	int pid; /* of the thread, in the first pid namespace */
+	int pid; /* the thread's, in the first pid namespace */
 	int tgid;
 	struct task_struct *group_leader;
 	char comm[16];

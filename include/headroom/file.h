@@ -53,7 +53,7 @@ struct file_change {
 	char dump_key[200]; /* the key's full name in the driver's dump */
 	enum activation activation;
 	enum restart_policy restart;
-	struct daemon daemon; /* which reads the file */
+	struct daemon daemon; /* the daemon that reads the file */
 	enum file_state state;
 };
 

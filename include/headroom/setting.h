@@ -24,9 +24,9 @@
 #define DRIFTS_A_DAY 5
 
 enum setting_kind {
-	SETTING_VALUE, /* of the running kernel */
+	SETTING_VALUE, /* in the running kernel */
 	SETTING_FILE,  /* a key of a configuration file, or a whole file */
-	SETTING_PIN,   /* of an image in a runtime, whose driver sets it */
+	SETTING_PIN,   /* on an image in a runtime, whose driver sets it */
 };
 
 /* The mode of a tuner or of the whole agent. */
@@ -56,7 +56,7 @@ enum setting_state {
 
 /* Changes by others. The agent keeps this in the runtime directory, for its next start. */
 struct drift {
-	char name[SETTING_NAME_MAX];       /* of the setting */
+	char name[SETTING_NAME_MAX];       /* the setting's */
 	char wanted[SETTING_VALUE_MAX];    /* as last configured */
 	char confirmed[SETTING_VALUE_MAX]; /* when last in sync: any other value is drift */
 	uint64_t total;                    /* times drift was seen */
@@ -99,7 +99,7 @@ extern const char *const setting_state_names[];
 bool setting_become(struct setting *setting, enum setting_state state, enum reason reason,
 	int error, const char *why);
 
-/* True when the value read is the wanted one, in any mode. */
+/* Returns true when the value read is the wanted one, in any mode. */
 bool setting_in_sync(const struct setting *setting);
 
 /* Compares word by word, integers by their value. */
@@ -148,7 +148,7 @@ struct value_record {
 	bool grown;                       /* growth chose wanted, not the configuration */
 };
 
-/* True when actual is neither the original nor a value that we wrote. */
+/* Returns true when actual is neither the original nor a value that we wrote. */
 bool value_is_foreign(const struct value_record *record, const char *actual);
 
 /*
@@ -168,7 +168,7 @@ void value_floor(const struct value_record *record, const char *actual,
 struct pin_target {
 	char image[SETTING_PATH_MAX];
 	char driver[16];  /* name of a struct runtime_driver */
-	char socket[108]; /* of the runtime, below the host's root */
+	char socket[108]; /* the runtime's, below the host's root */
 };
 
 /* The durable record of an image that was not pinned before. */

@@ -27,7 +27,7 @@ struct workload {
 
 extern const char *const workload_kind_names[];
 
-/* The name, or the id of a workload without a name. */
+/* Returns the name, or the id of a workload without a name. */
 const char *workload_name(const struct workload *workload);
 
 bool workload_equal(const struct workload *a, const struct workload *b);

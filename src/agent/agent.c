@@ -52,7 +52,7 @@ struct change_request {
 struct endpoint {
 	struct http_server *server; /* NULL: none is configured, or see error */
 	char address[PATH_MAX];     /* configured */
-	uint32_t web_checksum;      /* of the web configuration in use */
+	uint32_t web_checksum;      /* identifies the web configuration in use */
 	int error;                  /* 0 or -errno */
 	uint64_t retry_us;
 };
@@ -61,8 +61,8 @@ struct endpoint {
 struct tuner_watch {
 	struct agent *agent;
 	struct tuner_status *tuner;
-	sd_event_source *wakeup; /* of its BPF programs, or NULL */
-	sd_event_source *timer;  /* of proposal.poll_us, or NULL */
+	sd_event_source *wakeup; /* for its BPF programs, or NULL */
+	sd_event_source *timer;  /* for proposal.poll_us, or NULL */
 };
 
 struct agent {
@@ -71,7 +71,7 @@ struct agent {
 	sd_event_source *tick;
 	struct tuner_watch *watches;  /* one for each tuner */
 	struct endpoint endpoints[2]; /* TCP, and the unix socket */
-	struct web_config *web;       /* of http.web_config, for TCP; NULL: none, or not valid */
+	struct web_config *web;       /* from http.web_config, for TCP; NULL: none, or not valid */
 	bool urgent;                  /* it has real-time priority */
 	bool never_urgent;            /* it may not have that priority */
 
@@ -81,7 +81,7 @@ struct agent {
 	size_t n_requests;
 	struct plan done; /* changes made for requests[0] */
 
-	uint64_t source_signature; /* of the configuration files as loaded */
+	uint64_t source_signature; /* identifies the configuration files as loaded */
 	uint64_t source_seen;      /* their signature at the last tick */
 	uint64_t source_seen_us;   /* CLOCK_MONOTONIC: when it changed */
 	bool unsaved;              /* last_good_save() is due */
@@ -491,7 +491,7 @@ static uint64_t signature(const struct agent *agent, const struct config_source 
 	return config_source_signature(source) ^ web_config_signature(agent->web) << 32;
 }
 
-/* On success it replaces agent->web, which is NULL without http.web_config. */
+/* Replaces agent->web on success, which is NULL without http.web_config. */
 static int load_web(
 	struct agent *agent, const struct config *config, struct config_fault_list *faults)
 {
@@ -697,7 +697,7 @@ static void set_urgent(struct agent *agent, bool urgent)
 	agent->never_urgent = true;
 }
 
-/* Whether a tuner has an urgent source; pending: with an event now. */
+/* Returns whether a tuner has an urgent source; pending: with an event now. */
 static bool has_urgent(const struct agent *agent, bool pending)
 {
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {

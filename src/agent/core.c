@@ -26,7 +26,7 @@
 /* ---- directories and options ---- */
 
 static const struct {
-	const char *variable; /* of the environment */
+	const char *variable; /* the environment variable */
 	const char *by_default;
 } directories[] = {
 	[CORE_STATE] = {"HEADROOM_STATE_DIR", "/var/lib/headroom"},
@@ -60,7 +60,7 @@ const char *core_other_owner(const struct core *core)
 	return owner[0] && !streq(owner, core_owner()) ? owner : NULL;
 }
 
-/* For a missing directory, stat its parent. */
+/* Reads the parent's status if the directory is missing. */
 static int stat_location(const char *path, struct stat *st)
 {
 	char parent[PATH_MAX];

@@ -34,7 +34,7 @@ struct tuner_task {
 	void *request;
 	struct tuner_status *tuner;
 	enum task_kind kind;
-	unsigned generation; /* of the tuner at the request */
+	unsigned generation; /* the tuner's at the request */
 	bool is_after_files; /* a sample: no files were being changed at the request */
 };
 
@@ -49,7 +49,7 @@ struct core {
 	struct node node;
 
 	int lock;                   /* -1: this process may not write */
-	char holder[64];            /* of the lock, if another process has it */
+	char holder[64];            /* holds the lock, if another process has it */
 	struct value_store *values; /* NULL: see values_error */
 	int values_error;
 	struct file_journal *journal; /* NULL: see journal_error. A file job owns it */
@@ -61,7 +61,7 @@ struct core {
 	struct pin_record *pins;
 	size_t n_pins;
 	struct release_list released;
-	struct drift *drifts; /* of an earlier process, for settings that are new */
+	struct drift *drifts; /* seen by an earlier process, for settings that are new */
 	size_t n_drifts;
 	uint64_t event_kept_us;   /* when the newest warning that was kept was logged */
 	struct peaks *peaks;      /* NULL: a command, which keeps none */
@@ -69,12 +69,12 @@ struct core {
 	uint64_t writer_retry_us; /* when to retry core_become_writer() */
 
 	struct tuner_task tasks[TASKS_MAX];
-	struct task *file_task, *save_task; /* of job; of last_good_save() */
+	struct task *file_task, *save_task; /* runs job; runs last_good_save() */
 	uint64_t task_us;                   /* timeout of samples and loads */
 	bool poll_due;                      /* an adopted result is to be shown now */
 	bool as_apply;                      /* decide as if all tuners enforced: headroom plan */
 	struct plan plan;                   /* changes to make, of the last poll */
-	char config_fault[CONDITION_MESSAGE_MAX]; /* of the last reload; or empty */
+	char config_fault[CONDITION_MESSAGE_MAX]; /* found by the last reload; or empty */
 	char agent_error[CONDITION_MESSAGE_MAX];  /* such as a port in use; or empty */
 };
 
@@ -87,15 +87,15 @@ enum core_directory {
 int core_directory(const struct host *host, enum core_directory which, char path[static PATH_MAX]);
 
 /*
- * The installation to which this process belongs: HEADROOM_OWNER or "unit". A node can have two,
- * such as a unit and a DaemonSet: the records belong to the last writer.
+ * Returns the installation to which this process belongs: HEADROOM_OWNER or "unit". A node can have
+ * two, such as a unit and a DaemonSet: the records belong to the last writer.
  */
 const char *core_owner(void);
 
-/* The owner of the records if it is another installation; else NULL. */
+/* Returns the owner of the records if it is another installation; else NULL. */
 const char *core_other_owner(const struct core *core);
 
-/* For messages: the name of the state directory, and the description of values_error. */
+/* Return for messages the name of the state directory, and the description of values_error. */
 const char *core_state_name(void);
 const char *core_describe_values_error(int error);
 
@@ -112,7 +112,7 @@ void core_keep_peaks(struct core *core);
 void core_load_drifts(struct core *core);
 void core_keep_drifts(struct core *core);
 
-/* The warnings of the log: recalled at the start, and written if there are new ones. */
+/* Recall the log's warnings at the start, and write new ones. */
 void core_load_events(struct core *core);
 void core_keep_events(struct core *core);
 
@@ -152,7 +152,7 @@ void core_reconfigure(struct core *core, struct config *config);
  */
 bool core_begin_task(struct core *core, struct tuner_status *tuner, enum task_kind kind);
 
-/* Whether a task of this kind hangs. */
+/* Returns whether a task of this kind hangs. */
 bool core_task_hangs(const struct tuner_status *tuner, enum task_kind kind, uint64_t now);
 
 /* Takes the samples of all tuners in a command, and waits; load: loads BPF programs before. */
@@ -164,7 +164,7 @@ void core_finish_tasks(struct core *core);
 /* Cancels all tasks and waits. Returns false if one hangs, so that no memory may be freed. */
 bool core_end_tasks(struct core *core, uint64_t deadline_us);
 
-/* Whether a tuner may enforce. */
+/* Returns whether a tuner may enforce. */
 bool core_wants_to_write(const struct core *core);
 
 /* Reads the records of originals and of released tuners without the lock. */
@@ -178,10 +178,10 @@ void core_read_records(struct core *core);
  */
 int core_become_writer(struct core *core, const char *who);
 
-/* Whether another process holds the lock: sets holder. */
+/* Returns whether another process holds the lock: sets holder. */
 bool core_other_writer(struct core *core);
 
-/* Sense, decide and reconcile all tuners or one: update node and plan. */
+/* Senses, decides and reconciles all tuners or one: updates node and plan. */
 void core_poll(struct core *core);
 void core_poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t now);
 
@@ -213,10 +213,10 @@ struct file_job *core_file_job(
 /* Updates the settings after the job and moves its changes to done. Returns its error, or 0. */
 int core_adopt_files(struct core *core, struct file_job *job, struct plan *done);
 
-/* Adds to done the settings without their wanted value whose failure done does not have yet. */
+/* Extends done by the settings that lack their wanted value and are not in done yet. */
 void core_add_unset(const struct core *core, const char *only, struct plan *done);
 
-/* Adds to done the tuners whose settings a True condition hides. */
+/* Extends done by the tuners whose settings are hidden by a True condition. */
 void core_add_hidden(const struct core *core, const char *only, struct plan *done);
 
 /*

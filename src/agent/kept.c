@@ -21,7 +21,7 @@
 /* A file of another boot or of a version with another layout is ignored. */
 struct kept_header {
 	char boot[SETTING_VALUE_MAX];
-	uint64_t size; /* of an element */
+	uint64_t size; /* an element's size */
 };
 
 struct peaks {

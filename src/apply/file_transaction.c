@@ -26,9 +26,9 @@
 struct work_file {
 	struct file_record record; /* as it is to be in the journal */
 	struct file_bytes old, new;
-	char why[EDIT_WHY_MAX]; /* of an error */
+	char why[EDIT_WHY_MAX]; /* explains an error */
 
-	struct change *changes[JOURNAL_KEYS_MAX]; /* of this file, in the job's plan */
+	struct change *changes[JOURNAL_KEYS_MAX]; /* to this file, in the job's plan */
 	size_t n_changes;
 
 	/* For a restore: */
@@ -47,7 +47,7 @@ static void work_file_clear(struct work_file *file)
 
 static const struct {
 	const char *name;
-	enum reason failed; /* of a change that does not get there */
+	enum reason failed; /* for a change that does not get there */
 } states[] = {
 	[FILE_WANTED] = {"wanted", REASON_UNREADABLE},
 	[FILE_VERIFIED] = {"verified", REASON_VERIFY_REFUSED},
@@ -558,14 +558,16 @@ static int roll_back_file(struct file_job *job, const struct file_record *record
 
 /* ---- restarts ---- */
 
-/* Whether one restart or reload puts both files in force. */
+/* Returns whether one restart or reload puts both files in force. */
 static bool is_with(const struct file_change *a, const struct file_change *b)
 {
 	return a->activation == b->activation && streq(a->daemon.driver, b->daemon.driver) &&
 	       streq(a->daemon.unit, b->daemon.unit) && a->daemon.pid == b->daemon.pid;
 }
 
-/* The next change without error, from *i on, that is put in force with this file; or NULL. */
+/*
+ * Returns the next change without error, from *i on, that is put in force with this file; or NULL.
+ */
 static struct change *next_change(
 	const struct file_job *job, const struct file_change *file, size_t *i)
 {
@@ -628,7 +630,7 @@ static bool all_tried(
 	return !any;
 }
 
-/* Whether policy and earlier restarts allow a restart; if not, the changes wait. */
+/* Returns whether policy and earlier restarts allow a restart; if not, the changes wait. */
 static bool policy_allows(const struct file_job *job, const struct file_change *file)
 {
 	struct restart_history *history = history_of(job, &file->daemon);
@@ -841,7 +843,9 @@ static int close_restart(struct file_job *job, const struct daemon *daemon,
 	return r;
 }
 
-/* Whether the daemon loads its files, and systemd may restart it; if not, the changes wait. */
+/*
+ * Returns whether the daemon loads its files, and systemd may restart it; if not, the changes wait.
+ */
 static bool daemon_allows(const struct file_job *job, const struct file_change *file)
 {
 	const struct daemon *daemon = &file->daemon;

@@ -66,7 +66,7 @@ static struct comparison compare(const struct want *want, const struct reconcile
 	return seen;
 }
 
-/* Whether drift was seen at least n times within the last day, unless forgotten. */
+/* Returns whether drift was seen at least n times within the last day, unless forgotten. */
 static bool has_drifted(const struct drift *drift, uint64_t n, uint64_t now)
 {
 	uint64_t at_us = drift->at_us[(drift->total - n) % ARRAY_SIZE(drift->at_us)];

@@ -14,13 +14,13 @@
 struct reconcile_input {
 	const char *tuner; /* ops->name */
 	const struct proposal *proposal;
-	const struct decide_input *decide; /* of the tuner's decide(): records, mode, time */
+	const struct decide_input *decide; /* input of the tuner's decide(): records, mode, time */
 	enum on_drift on_drift;
 	/* If false, the settings are only observed, and the condition AgentDegraded reports why. */
 	bool values_recordable, files_recordable;
-	const struct drift *drifts; /* of an earlier process */
+	const struct drift *drifts; /* seen by an earlier process */
 	size_t n_drifts;
-	bool transferring; /* of images, by this agent: RESTART_WHEN_IDLE waits for it */
+	bool transferring; /* this agent transfers images: RESTART_WHEN_IDLE waits for it */
 	bool files_busy;   /* a job is changing files, or they were not sampled after one */
 };
 

@@ -40,7 +40,7 @@ struct value_file {
 	struct slot slots[VALUE_STORE_MAX];
 };
 
-/* 0 with *ret; -ESTALE for a file from another boot; -EBADMSG; or another -errno. */
+/* Returns 0 with *ret; -ESTALE for a file from another boot; -EBADMSG; or another -errno. */
 static int open_file(int dir, const char *boot, bool write, struct value_file **ret)
 {
 	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE,
@@ -340,8 +340,8 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		}
 		change->error = write_and_read_back(host, change);
 		/*
-		 * From now on the value read back is ours, and the one from before the write is
-		 * not: a hand may choose it. The kernel may round or limit a value. During drift
+		 * From now on the value read back is ours. The value before the write is not: an
+		 * administrator may choose it. The kernel may round or limit a value. During drift
 		 * another value read back may be someone else's.
 		 */
 		if (change->error == 0 ||

@@ -47,7 +47,10 @@ DEFINE_CLEANUP(struct value_store, value_store_close)
  */
 int lock_acquire(const char *directory, const char *name, char *holder, size_t size);
 
-/* Whether the process runs that has got the lock last. It may have another name space of pids. */
+/*
+ * Returns whether the process runs that has got the lock last. It may have another name space of
+ * pids.
+ */
 bool lock_holder(const char *directory, char *holder, size_t size);
 
 /* Writes the values of a plan. The results are in error, reason and actual of each change. */

@@ -23,8 +23,8 @@
 #endif
 
 /*
- * A file in memory for output: no thread has to read while the program runs. It cannot grow far
- * beyond max bytes. Its shared offset is the number of bytes written.
+ * Returns a file in memory for output: no thread has to read while the program runs. It cannot grow
+ * far beyond max bytes. Its shared offset is the number of bytes written.
  */
 static int open_output(size_t max)
 {
@@ -39,7 +39,7 @@ static int open_output(size_t max)
 	return steal_fd(&fd);
 }
 
-/* -EFBIG for more than max bytes. */
+/* Returns -EFBIG for more than max bytes. */
 static int read_output(int fd, size_t max, char **text)
 {
 	off_t len = lseek(fd, 0, SEEK_CUR);
@@ -96,7 +96,10 @@ static void become(const struct child *child, int out, int err, pid_t parent)
 			(char *const *)environment);
 }
 
-/* 0 with the status of waitpid(2), standard output and standard error; the last may be NULL. */
+/*
+ * Returns 0 with the status of waitpid(2), standard output and standard error; the last may be
+ * NULL.
+ */
 static int run(const struct child *child, const struct wait *wait, int *status, char **output,
 	char **error)
 {
@@ -132,7 +135,7 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 	return read_output(out, child->output_max, output);
 }
 
-/* The first line that is not a logged warning; else the first line. */
+/* Returns the first line that is not a logged warning; else the first line. */
 static const char *error_line(char *text)
 {
 	const char *first = NULL;

@@ -20,12 +20,12 @@ struct task {
 	/* In the loop: adopts the results. May be NULL. */
 	void (*done)(void *data, void *userdata);
 	void *data, *userdata;
-	uint64_t timeout_us; /* of the wait; UINT64_MAX: none */
+	uint64_t timeout_us; /* bounds the wait; UINT64_MAX: not at all */
 
 	/* Set by task_start(). */
 	struct task **slot;
 	struct wait wait;
-	const char *_Atomic path; /* of wait_path(); NULL: none */
+	const char *_Atomic path; /* set by wait_path(); NULL: none */
 	pthread_t thread;
 	int ended_fd; /* readable when run() has returned; -1: nobody waits for it */
 	sd_event_source *source;

@@ -23,17 +23,17 @@ struct toml_item {
 	bool header;               /* [table]; else key = value */
 	char table[TOML_NAME_MAX]; /* the table's name; an element of an array of tables has [] */
 	char key[TOML_NAME_MAX];   /* the last part of the key's name; "" for a header */
-	size_t start;              /* of the header or of the key's whole name */
-	size_t last;               /* of the last part of the key's name */
+	size_t start;              /* where the header or the key's whole name begins */
+	size_t last;               /* where the last part of the key's name begins */
 	size_t value, value_end;
-	size_t end; /* of the line, comments included, without its line break */
+	size_t end; /* where the line ends, comments included, without its line break */
 };
 
 struct toml_scan {
 	const char *text;
 	size_t len, at;
-	char table[TOML_NAME_MAX]; /* of the last header */
-	char why[TOML_WHY_MAX];    /* of -EBADMSG: "LINE:COLUMN: what" */
+	char table[TOML_NAME_MAX]; /* named by the last header */
+	char why[TOML_WHY_MAX];    /* explains -EBADMSG: "LINE:COLUMN: what" */
 };
 
 /* Returns 1 with the next item, 0 at the end, or -EBADMSG if the text is not TOML. */

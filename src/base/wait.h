@@ -12,7 +12,7 @@
 struct wait {
 	uint64_t deadline_us;      /* CLOCK_MONOTONIC; UINT64_MAX: none */
 	int cancel_fd;             /* readable: cancelled. -1: none */
-	const char *_Atomic *path; /* of wait_path(); NULL: nobody reads it */
+	const char *_Atomic *path; /* set by wait_path(); NULL: nobody reads it */
 };
 
 /*

@@ -6,7 +6,7 @@
 #define HOUR_S UINT64_C(3600)
 #define DAY_S  (24 * HOUR_S)
 
-/* The time until a unit has been restarted less than n times within a period, or 0. */
+/* Returns the time until a unit has been restarted less than n times within a period, or 0. */
 static uint64_t rest_us(
 	const struct restart_history *history, size_t n, uint64_t period_s, uint64_t now_s)
 {

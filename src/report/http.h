@@ -56,7 +56,7 @@ struct http_connection {
 	uint64_t due_us;            /* by the budget */
 	uint64_t since_us;          /* when it began to receive or to send */
 	size_t body;                /* bytes of the request's body received so far */
-	unsigned status;            /* of http_reply(); 0: no reply yet */
+	unsigned status;            /* given to http_reply(); 0: no reply yet */
 	struct MHD_Response *response;
 };
 
@@ -90,13 +90,13 @@ struct http_server {
 	struct web_config *web; /* TLS and users, or NULL */
 	struct {
 		uint64_t next_check_us;
-		struct task *check; /* of a password; NULL: none is under way */
+		struct task *check; /* checks a password; NULL: none is under way */
 		struct http_digest known[HTTP_KNOWN_MAX];
 		unsigned next; /* in known */
 	} auth;
 	uint64_t paused_until_us; /* accepting is paused until then; 0: not paused */
-	struct sockaddr_un path;  /* of the unix socket */
-	struct stat path_stat;    /* of path when it was created */
+	struct sockaddr_un path;  /* where the unix socket is */
+	struct stat path_stat;    /* identifies path when it was created */
 	uint64_t rendered_at;     /* the node's revision of the rendered documents */
 	struct MHD_Response *rendered[HTTP_DOCUMENTS][2]; /* as text, and for clients with gzip */
 };

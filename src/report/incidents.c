@@ -16,9 +16,9 @@
 #define PART        ".part"
 #define COUNTS      "counts.json"
 #define MARK        "agent.json"
-#define SMALL_MAX   (64 * 1024) /* of MARK and COUNTS */
+#define SMALL_MAX   (64 * 1024) /* for MARK and COUNTS */
 #define DAYS_MAX    7           /* in COUNTS */
-#define OBJECTS_MAX 64          /* of a day */
+#define OBJECTS_MAX 64          /* in a day */
 
 /* More than any first or last line. */
 #define LINE_MAX_BYTES (32 * 1024)
@@ -121,7 +121,7 @@ void incident_skip(const char *directory, const char *object, const char *why)
 	(void)count(directory, object, why);
 }
 
-/* Whether a file name is that of an incident; id gets the name without suffixes. */
+/* Returns whether a file name is that of an incident; id gets the name without suffixes. */
 static bool parse_name(const char *name, char id[static INCIDENT_ID_MAX], bool *part)
 {
 	size_t len = strlen(name), suffix = strlen(SUFFIX);

@@ -21,7 +21,7 @@
 
 #define INCIDENTS_DIRECTORY "/incidents" /* below the state directory */
 #define INCIDENTS_BYTES_MAX (UINT64_C(16) << 20)
-#define INCIDENTS_A_DAY     20 /* of one object */
+#define INCIDENTS_A_DAY     20 /* for one object */
 #define INCIDENTS_FREE_MIN  5  /* % of the file system */
 #define INCIDENT_BYTES_MAX  (UINT64_C(1) << 20)
 #define INCIDENT_ID_MAX     96

@@ -102,7 +102,7 @@ static int pread_all(int fd, void *data, size_t size, uint64_t offset)
 	return 0;
 }
 
-#define PART ((size_t)4096) /* that is read at once */
+#define PART ((size_t)4096) /* read at once */
 
 /* Reads the next part of a file, which begins at *done. Returns its length, or 0 at the end. */
 static int read_part(struct archive_reader *reader, const struct archive_entry *file,
@@ -424,7 +424,7 @@ static int unpack_archive(struct archive_reader *reader)
 #define MEMBERS_MAX   4096
 #define BLOCK         512
 #define NO_TAR        "not a tar file, plain or compressed by gzip or zstd"
-#define EXTENSION_MAX 65536 /* of a pax header or a long name */
+#define EXTENSION_MAX 65536 /* a pax header or a long name */
 
 struct tar_header {
 	char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100];
@@ -971,7 +971,7 @@ static int wrong_machine(struct archive_reader *reader, const char *name)
 
 #define IMAGES_MAX 128
 #define LAYERS_MAX 512
-#define DEPTH_MAX  4  /* of indexes within indexes */
+#define DEPTH_MAX  4  /* indexes within indexes */
 #define HERE_MAX   64 /* manifests for this machine in one index */
 
 #define OCI_LAYERS    "application/vnd.oci.image.layer." /* the beginning */

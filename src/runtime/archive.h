@@ -20,7 +20,7 @@
 #define DIGEST_MAX       72  /* "sha256:", 64 hexadecimal digits and the end */
 #define IMAGE_NAME_MAX   256 /* "docker.io/library/busybox:1.36" */
 #define ARCHIVE_WHY_MAX  200
-#define ARCHIVE_TEXT_MAX ((size_t)1024 * 1024) /* of a manifest, an index, a configuration */
+#define ARCHIVE_TEXT_MAX ((size_t)1024 * 1024) /* for a manifest, an index, a configuration */
 
 /* A manifest, configuration or layer that a registry would serve under this digest. */
 struct archive_blob {
@@ -39,7 +39,7 @@ struct archive_image {
 	uint64_t size;             /* bytes of configuration and layers for this machine */
 	uint64_t unpacked;         /* bytes of the layers without their compression */
 	int error; /* -ENOEXEC: for another machine; -ENOMSG: unnamed; -EBADMSG: damaged */
-	char why[ARCHIVE_WHY_MAX]; /* of error */
+	char why[ARCHIVE_WHY_MAX]; /* explains error */
 	bool twice;                /* other images have the name, too */
 };
 
@@ -48,7 +48,7 @@ struct archive {
 	size_t n_images;
 	struct archive_blob *blobs; /* each digest once */
 	size_t n_blobs;
-	uint16_t *parts; /* of made manifests: the number of layers; blobs: configuration, layers */
+	uint16_t *parts; /* made manifests: the number of layers; blobs: configuration, layers */
 	size_t n_parts;
 	int fd; /* the tar, unpacked if it was compressed, or the directory */
 	bool directory;

@@ -15,16 +15,16 @@
 /* ---- containerd.c ---- */
 
 /*
- * The output of `containerd -c path config dump`, run in the daemon's working directory and the
- * host's root; path NULL: of `config default`. The caller frees it. -EINVAL when containerd refuses
- * the files, another -errno when it did not run; both with why.
+ * Gets the output of `containerd -c path config dump`, run in the daemon's working directory and
+ * the host's root; path NULL: of `config default`. The caller frees it. -EINVAL when containerd
+ * refuses the files, another -errno when it did not run; both with why.
  */
 int containerd_dump(const struct host *host, const struct daemon *daemon, const char *path,
 	const struct wait *wait, char **dump, char why[static RUNTIME_WHY_MAX]);
 
 /*
- * Whether the program has the daemon's version: a relative name or an upgrade can lead to another.
- * 0, -ESTALE if it differs, or the error of child_ask(); with why.
+ * Checks that the program has the daemon's version: a relative name or an upgrade can lead to
+ * another. Returns 0, -ESTALE if it differs, or the error of child_ask(); with why.
  */
 int containerd_check_program(const struct host *host, const struct daemon *daemon,
 	const struct wait *wait, char why[static RUNTIME_WHY_MAX]);

@@ -14,7 +14,7 @@
 
 #define SANDBOX_KEY "plugins.\"io.containerd.cri.v1.images\".pinned_images.sandbox"
 
-#define CLEAN_US (USEC_PER_SEC / 2)         /* of calls after a cancellation */
+#define CLEAN_US (USEC_PER_SEC / 2)         /* for calls after a cancellation */
 #define KNOWN_US (30 * USEC_PER_SEC)        /* until events tell the CRI a new name */
 #define POLL_US  (50 * USEC_PER_MSEC)       /* between checks of that */
 #define LEASE_US (24 * 3600 * USEC_PER_SEC) /* longer than any transfer */

@@ -304,7 +304,7 @@ void cri_read(struct runtime_reading *reading, const struct cri_question *questi
 
 /* ---- images ---- */
 
-#define CALL_US (10 * USEC_PER_SEC) /* of any call but a pull */
+#define CALL_US (10 * USEC_PER_SEC) /* for any call but a pull */
 
 struct image_session image_session_open(
 	const struct image_runtime *runtime, const struct wait *wait, char *why)

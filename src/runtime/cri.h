@@ -18,7 +18,7 @@
 #include "runtime/driver.h"
 #include "runtime/grpc_client.h"
 
-#define CRI_NAMESPACE "k8s.io" /* of the CRI in containerd */
+#define CRI_NAMESPACE "k8s.io" /* the CRI's in containerd */
 
 /* Open it with grpc_open(). */
 struct cri {
@@ -63,7 +63,7 @@ int cri_call(struct cri *cri, const struct wait *wait, struct arena *arena, enum
 	const char *namespace, const ProtobufCMessage *message, void *ret);
 
 /*
- * The configuration in force, info.config of Status(verbose), with names as in containerd's
+ * Gets the configuration in force, info.config of Status(verbose), with names as in containerd's
  * pkg/cri/config/config.go; NULL if the runtime does not show it. The caller deletes it. It may
  * contain registry credentials.
  */
@@ -83,10 +83,10 @@ enum cri_answers cri_probe(const char *path, const struct wait *wait);
 
 struct cri_reading {
 	struct runtime_reading *reading;
-	struct node_runtime *runtime; /* of reading */
+	struct node_runtime *runtime; /* reading->runtime */
 	struct cri cri;
-	struct wait wait;   /* of the current question */
-	struct arena arena; /* of the last answer */
+	struct wait wait;   /* bounds the current question */
+	struct arena arena; /* holds the last answer */
 };
 
 /* of_cri: skipped if the CRI is off; slow: asked in slow readings only. */
@@ -116,7 +116,7 @@ void cri_set_version(struct cri_reading *session, const char *version);
 
 void cri_ask_version(struct cri_reading *session);
 void cri_ask_store(struct cri_reading *session); /* the store's directory and size */
-void cri_ask_names(struct cri_reading *session); /* of pods and containers */
+void cri_ask_names(struct cri_reading *session); /* asks for those of pods and containers */
 
 /* ---- images ---- */
 
@@ -148,7 +148,7 @@ int cri_find_image(const struct image_runtime *runtime, const char *name, const 
 int cri_pull_image(const struct image_runtime *runtime, const char *name, const struct wait *wait,
 	_Atomic uint64_t *progress, char why[static IMAGES_WHY_MAX]);
 
-/* The image of a name within a session; NULL: there is none. */
+/* Returns the image of a name within a session; NULL: there is none. */
 int cri_image_status(struct image_session *session, const char *name, const Cri__Image **image);
 
 /* Pulls an image within a session, under the lease of the session. */

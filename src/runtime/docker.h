@@ -15,7 +15,7 @@
 
 #define DOCKER_PID_FILE "/run/docker.pid" /* below the host's root; /var/run is a link to /run */
 
-#define DOCKER_NAME_MAX  256 /* of image references */
+#define DOCKER_NAME_MAX  256 /* for image references */
 #define DOCKER_PATH_MAX  256
 #define DOCKER_VALUE_MAX 128
 #define DOCKER_ERROR_MAX 256
@@ -39,13 +39,13 @@ struct docker_info {
 int docker_read_info(const char *socket, struct docker_info *info, const struct wait *wait,
 	char why[static DOCKER_ERROR_MAX]);
 
-/* Names of images pulled since then (CLOCK_REALTIME), oldest first; at most max. */
+/* Reads the names of images pulled since then (CLOCK_REALTIME), oldest first; at most max. */
 int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCKER_NAME_MAX],
 	size_t max, size_t *n, const struct wait *wait);
 
 /*
- * All running containers; the caller frees them. With the labels of cri-dockerd, a container's name
- * is its pod, which is listed under its UID too.
+ * Reads all running containers; the caller frees them. With the labels of cri-dockerd, a
+ * container's name is its pod, which is listed under its UID too.
  */
 int docker_read_names(
 	const char *socket, struct name_entry **names, size_t *n, const struct wait *wait);

@@ -44,7 +44,7 @@ struct claims {
 	size_t n;
 };
 
-/* False if an earlier row has the socket. */
+/* Returns false if an earlier row has the socket. */
 static bool claim(struct claims *claims, const char *host_root, const char *path)
 {
 	char full[PATH_MAX];

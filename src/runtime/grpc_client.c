@@ -19,12 +19,12 @@
 #define STREAM_WINDOW     (1 << 20)
 #define CONNECTION_WINDOW (4 << 20)
 
-#define OVERHEAD_MAX     ((size_t)1024 * 1024) /* of headers, control frames and padding */
+#define OVERHEAD_MAX     ((size_t)1024 * 1024) /* headers, control frames and padding */
 #define HEADERS_MAX      (64 * 1024)
 #define CONNECT_AGAIN_US (20 * USEC_PER_MSEC) /* when the server's backlog is full */
 #define GRACE_S          2                    /* added to the server's own time limit */
 #define TIMEOUT_MAX_S    UINT64_C(99999999)
-#define ALIGNMENT        ((size_t)16) /* of an arena */
+#define ALIGNMENT        ((size_t)16) /* in an arena */
 
 struct grpc_call {
 	uint8_t *body; /* the message with its prefix */
@@ -32,7 +32,7 @@ struct grpc_call {
 	int32_t stream;
 	size_t received;      /* bytes, overhead included */
 	bool ended;           /* the answer is complete, or the stream was closed */
-	uint32_t http2_error; /* of a closed stream: RFC 9113, section 7 */
+	uint32_t http2_error; /* why the stream was closed: RFC 9113, section 7 */
 	unsigned http_status; /* 0: not received yet */
 	int status;           /* grpc-status; -1: not received yet */
 	int fault;            /* -errno of an invalid answer */
@@ -60,7 +60,7 @@ static int PRINTF_LIKE(3, 4) fail(struct grpc *grpc, int fault, const char *form
 	return fault;
 }
 
-/* The call in progress if the stream belongs to it, else NULL. */
+/* Returns the call in progress if the stream belongs to it, else NULL. */
 static struct grpc_call *call_of(const struct grpc *grpc, int32_t stream)
 {
 	return grpc->call && grpc->call->stream == stream ? grpc->call : NULL;
@@ -132,7 +132,7 @@ static int on_data(
 	return 0;
 }
 
-/* 0, the server's status, or the fault of a call that has ended. */
+/* Returns 0, the server's status, or the fault of a call that has ended. */
 static int result_of(struct grpc *grpc)
 {
 	const struct grpc_call *call = grpc->call;

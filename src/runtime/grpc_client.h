@@ -50,12 +50,12 @@ struct grpc_answer {
 
 /* A client. The first call connects it, and so does a call after a failed one. */
 struct grpc {
-	const char *path; /* of the socket, owned by the caller; may be longer than sun_path */
+	const char *path; /* the socket's path, owned by the caller; may be longer than sun_path */
 	int fd;           /* -1: not connected */
 	/* The listening process (SO_PEERCRED), or the init system with socket activation. 0 before
 	 * the first call, and for a process outside of this PID namespace. */
 	pid_t peer;
-	char error[GRPC_ERROR_MAX]; /* of the last call; "" after a success */
+	char error[GRPC_ERROR_MAX]; /* the last call's error; "" after a success */
 	struct nghttp2_session *session;
 	struct grpc_call *call; /* in progress */
 };

@@ -27,29 +27,29 @@ struct http_get {
 	const char *url;         /* http:// or https:// */
 	const char *unix_socket; /* NULL: TCP to the URL's host */
 	const char *ca_files;    /* trusted for https, a path a line; NULL: libcurl's default */
-	const char *cert_file;   /* of the client; NULL: none */
-	const char *key_file;    /* of the client's certificate */
+	const char *cert_file;   /* the client's; NULL: none */
+	const char *key_file;    /* belongs to the client's certificate */
 	bool insecure;           /* any certificate is good */
 	size_t limit;            /* maximum bytes of body, consumed ones included; 0: none */
-	const char *method;      /* of a request without body; NULL: GET */
+	const char *method;      /* for a request without body; NULL: GET */
 	const char *headers;     /* more of them, "Accept: text/plain", one a line; or NULL */
 	http_data_fn *data;      /* NULL: the body is collected */
 	void *userdata;
 
 	/* The answer. */
 	int error;     /* 0 for a whole answer of any status, else -errno: see below */
-	long status;   /* of HTTP; 0 without an answer */
+	long status;   /* HTTP's; 0 without an answer */
 	char *body;    /* terminated, or NULL. The caller frees it */
-	size_t len;    /* of body */
-	char type[64]; /* of its content; "": not named */
+	size_t len;    /* the body's length */
+	char type[64]; /* its content's type; "": not named */
 	char why[160]; /* describes error; never contains a part of the body */
 	uint64_t took_us;
-	char address[INET6_ADDRSTRLEN]; /* of the server; "": none */
+	char address[INET6_ADDRSTRLEN]; /* the server's; "": none */
 
 	/* Internal. */
 	CURL *easy;
 	struct curl_slist *headers_list;
-	int ca_fd; /* of several files of certificates; 0: none */
+	int ca_fd; /* several files of certificates as one; 0: none */
 	uint64_t started_us;
 	size_t received, received_headers, allocated;
 	int ended; /* the error of a callback that ended the request; 1: data() returned 1 */

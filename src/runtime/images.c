@@ -28,7 +28,7 @@
 #define IDLE_S            30
 #define CONNECTION_MEMORY ((size_t)4 * 1024)
 #define TLS_HANDSHAKE     0x16
-#define PIECE             ((size_t)32 * 1024) /* of a blob, for each connection */
+#define PIECE             ((size_t)32 * 1024) /* a part of a blob, for each connection */
 
 struct image_server {
 	struct MHD_Daemon *daemon;
@@ -43,7 +43,7 @@ struct sent_blob {
 	const struct archive_blob *blob;
 	_Atomic uint64_t *sent;
 	uint64_t from;
-	char *text; /* of a made manifest; NULL: fd */
+	char *text; /* a made manifest; NULL: fd */
 	int fd;
 };
 

@@ -36,11 +36,11 @@ struct runtime_image {
 
 struct image_info {
 	char store[256];              /* the directory of the images */
-	pid_t pid;                    /* of the daemon; 0: unknown */
+	pid_t pid;                    /* the daemon's; 0: unknown */
 	uint64_t fetching;            /* changes with downloads that a pull does not report */
 	bool wants_sandbox;           /* in: read sandbox, which may run a program */
 	bool wants_mirrors;           /* in: the same for the runtime's mirrors */
-	char sandbox[IMAGE_NAME_MAX]; /* of pods' sandboxes; "": unknown */
+	char sandbox[IMAGE_NAME_MAX]; /* the image of pods' sandboxes; "": unknown */
 };
 
 /*

@@ -38,7 +38,7 @@ enum kubelet_origin {
 struct kubelet_value {
 	enum kubelet_origin origin;
 	char text[KUBELET_VALUE_MAX]; /* "true", "5", "24h"; empty: no limit */
-	char file[SETTING_PATH_MAX];  /* of KUBELET_FILE, below the host's root */
+	char file[SETTING_PATH_MAX];  /* with KUBELET_FILE: its path below the host's root */
 	unsigned line;                /* from 1 */
 };
 
@@ -64,7 +64,7 @@ enum kubelet_own {
 struct kubelet_seen {
 	enum kubelet_presence presence;
 	pid_t pid;                         /* KUBELET_RUNNING */
-	uint64_t start_us;                 /* of that process, CLOCK_BOOTTIME */
+	uint64_t start_us;                 /* when that process started, CLOCK_BOOTTIME */
 	bool embedded;                     /* inside k3s, which hides its flags */
 	char config[SETTING_PATH_MAX];     /* empty: none */
 	char config_dir[SETTING_PATH_MAX]; /* empty: the kubelet reads no drop-ins */

@@ -14,10 +14,10 @@
 #define PULL_REGISTRIES_MAX 8  /* in metrics; the last one is "other" */
 #define PULL_IMAGES_MAX     16
 #define PULL_STUCK_US       (60 * UINT64_C(1000000))
-#define PULL_SLOW_SECONDS   600 /* that the rest of a layer takes */
+#define PULL_SLOW_SECONDS   600 /* for the rest of a layer */
 #define PULL_BOUNDS         9
 
-extern const double pull_bounds[PULL_BOUNDS]; /* of the buckets of durations, in seconds */
+extern const double pull_bounds[PULL_BOUNDS]; /* bounds of the buckets of durations, in seconds */
 
 /*
  * A reported piece of content. containerd counts whole MiB: a slower layer than 1 MiB a minute
@@ -25,7 +25,7 @@ extern const double pull_bounds[PULL_BOUNDS]; /* of the buckets of durations, in
  */
 struct pull_piece {
 	char ref[128];          /* "layer-sha256:..." */
-	char namespace[64];     /* of containerd */
+	char namespace[64];     /* containerd's */
 	uint64_t offset, total; /* bytes; total 0: unknown */
 	uint64_t age_us;        /* since it began; 0: unknown */
 	uint64_t still_us;      /* since the last byte; 0: unknown */
@@ -48,7 +48,7 @@ struct pull_layer {
 struct pull_image {
 	char name[160];     /* empty: the image of the layers is unknown */
 	uint64_t since_us;  /* CLOCK_MONOTONIC */
-	uint64_t latest_us; /* of the last report of a layer */
+	uint64_t latest_us; /* when a layer was last reported */
 	bool has_port;      /* the name has the port of the registry, if any */
 	uint64_t bytes;     /* to be counted when the registry is known */
 };
@@ -68,7 +68,7 @@ struct pull_counts {
 		char name[64]; /* "docker.io"; "unknown" if the runtime does not report it */
 		uint64_t bytes;
 		uint64_t buckets[PULL_BOUNDS + 1];
-		double seconds; /* of all durations */
+		double seconds; /* the sum of all durations */
 	} registries[PULL_REGISTRIES_MAX];
 	size_t n;
 };
@@ -100,10 +100,10 @@ static inline bool pulls_is_complete(const struct pull_piece *piece)
 	return piece->total > 0 && piece->offset == piece->total;
 }
 
-/* A layer without an image, another one with each turn; NULL: all have one. */
+/* Returns a layer without an image, another one with each turn; NULL: all have one. */
 const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn);
 
-/* The registry of an image's name: the part before the first slash. */
+/* Returns the registry of an image's name: the part before the first slash. */
 void pulls_registry_of(const char *image, char registry[static 64]);
 
 /*
@@ -112,7 +112,9 @@ void pulls_registry_of(const char *image, char registry[static 64]);
  */
 const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);
 
-/* The layer whose rest takes longest at its minute_rate, over PULL_SLOW_SECONDS; else NULL. */
+/*
+ * Returns the layer whose rest takes longest at its minute_rate, over PULL_SLOW_SECONDS; else NULL.
+ */
 const struct pull_layer *pulls_slow(const struct pulls *pulls);
 
 /* Seconds for the rest of a layer, at its minute_rate. */

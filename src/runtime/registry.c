@@ -18,7 +18,7 @@
 #include <arpa/inet.h>
 #include <regex.h>
 
-#define DEADLINE_US (2 * USEC_PER_SEC) /* of all requests to mirrors */
+#define DEADLINE_US (2 * USEC_PER_SEC) /* for all requests to mirrors */
 
 /* ---- names ---- */
 
@@ -333,7 +333,7 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 /* Bytes of all documents that are under way, and of each at least. */
 #define TEXTS_MAX    ((size_t)512 * 1024)
 #define DOCUMENT_MAX ((size_t)32 * 1024)
-#define MEMORY_MAX   ((size_t)1 << 20) /* of a parsed one */
+#define MEMORY_MAX   ((size_t)1 << 20) /* for a parsed one */
 
 #define ACCEPT                                                        \
 	"Accept: application/vnd.oci.image.index.v1+json, "           \

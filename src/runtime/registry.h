@@ -113,7 +113,7 @@ struct mirror_question {
 	struct mirror_access mirror;
 	bool names_registry; /* ?ns=REGISTRY, as the runtime adds it */
 	int answer; /* 1: it has the image; 0: not (yet); -errno: it refuses, or does not answer */
-	char why[MIRROR_WHY_MAX]; /* of an error: the mirror and its answer */
+	char why[MIRROR_WHY_MAX]; /* for an error: the mirror and its answer */
 };
 
 /*
@@ -147,13 +147,13 @@ struct mirror_format {
 /* The file of one registry, as it is on disk. */
 struct mirror_file {
 	char registry[REGISTRY_NAME_MAX];    /* or REGISTRY_DEFAULT */
-	const struct runtime_driver *driver; /* of the runtime that reads it */
+	const struct runtime_driver *driver; /* the runtime that reads the file */
 	char path[SETTING_PATH_MAX];
 	bool exists; /* or a file of others has the registry */
 	bool ours;
-	char sum[HASH_TEXT_MAX];         /* of the text of our file */
-	char mirrors[SETTING_VALUE_MAX]; /* of our file */
-	int error;                       /* of reading it */
+	char sum[HASH_TEXT_MAX];         /* the hash of our file's text */
+	char mirrors[SETTING_VALUE_MAX]; /* the mirrors in our file */
+	int error;                       /* the error of reading it */
 };
 
 void mirror_file_read(const struct mirror_format *format, const struct host *host,

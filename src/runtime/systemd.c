@@ -10,7 +10,7 @@
 
 #define BUS_SOCKET "/run/dbus/system_bus_socket"
 #define SERVICE    SYSTEMD ".Service"
-#define EXEC       "sasbttttuii" /* of ExecStart=: the path, the words, and states */
+#define EXEC       "sasbttttuii" /* ExecStart=: the path, the words, and states */
 
 int systemd_open(const struct host *host, sd_bus **ret)
 {
@@ -159,7 +159,7 @@ bool systemd_search_path(const struct host *host, pid_t pid, char path[static PA
 /* The longest D-Bus call. The wait can cancel only between calls. */
 #define RESTART_US (5 * USEC_PER_SEC)
 
-/* -EIO for a missing reply: -ETIMEDOUT would be a statement about the unit. */
+/* Returns -EIO for a missing reply: -ETIMEDOUT would be a statement about the unit. */
 static int explain(int error, const sd_bus_error *reply, char *why)
 {
 	bool missing = error == -ENOENT || error == -ECONNREFUSED || error == -EHOSTUNREACH;

@@ -22,7 +22,7 @@
  */
 int systemd_open(const struct host *host, sd_bus **ret);
 
-/* The main process of the service, 0 if it is not known or does not run. */
+/* Returns the main process of the service, 0 if it is not known or does not run. */
 pid_t systemd_main_pid(const struct host *host, const char *unit);
 
 struct systemd_state {
@@ -34,14 +34,14 @@ struct systemd_state {
 bool systemd_state(const struct host *host, const char *unit, struct systemd_state *state);
 
 /*
- * Whether a command of the service's next start has this option in a word. The rest of the last
- * such word is copied to value.
+ * Returns whether a command of the service's next start has this option in a word. The rest of the
+ * last such word is copied to value.
  */
 bool systemd_starts_with(
 	const struct host *host, const char *unit, const char *option, char *value, size_t size);
 
 /*
- * The directories in which the service of a process searches programs, separated by colons:
+ * Gets the directories in which the service of a process searches programs, separated by colons:
  * ExecSearchPath=, else PATH of Environment=. Returns false if the service sets neither.
  */
 bool systemd_search_path(const struct host *host, pid_t pid, char path[static PATH_MAX]);
@@ -57,7 +57,10 @@ bool systemd_search_path(const struct host *host, pid_t pid, char path[static PA
  * wait bounds and cancels all calls. why describes any result but 0.
  */
 
-/* 0 if the unit may be restarted; -EPERM if not; -ENOTCONN without systemd; or another -errno. */
+/*
+ * Returns 0 if the unit may be restarted; -EPERM if not; -ENOTCONN without systemd; or another
+ * -errno.
+ */
 int systemd_may_restart(const struct host *host, const struct daemon *daemon,
 	const struct wait *wait, char why[static SYSTEMD_WHY_MAX]);
 

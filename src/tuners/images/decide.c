@@ -23,11 +23,11 @@ struct decision {
 	const struct images_tuner *tuner;
 	const struct decide_input *input;
 	struct images_memory *memory;
-	struct element_index by_name; /* of the rows */
+	struct element_index by_name; /* finds rows */
 	enum reason obstacle;         /* why no transfer begins, or REASON_NONE */
 	bool overdue;                 /* the sample is too old */
 	uint64_t realtime_us;
-	uint64_t percent;   /* of the store that may be used */
+	uint64_t percent;   /* how much of the store may be used */
 	uint64_t store_max; /* the same in bytes; 0: unknown */
 	uint64_t budget;    /* bytes by which the store may grow */
 	uint64_t reserved;  /* part of the budget for transfers under way */

@@ -55,10 +55,10 @@ struct images_config {
 	struct text_list archives;           /* patterns of glob(7), files and directories */
 	struct text_list pulls;              /* normalized names */
 	struct text_list pins;               /* normalized names, and IMAGES_SANDBOX */
-	const struct runtime_driver *driver; /* of runtime.kind; NULL: any */
+	const struct runtime_driver *driver; /* named by runtime.kind; NULL: any */
 	unsigned generation;                 /* changes with each configuration */
 	uint64_t parallel;
-	uint64_t progress_timeout_us; /* of a load; 0: none */
+	uint64_t progress_timeout_us; /* for a load; 0: none */
 	struct wave wave;             /* start_us 0: from when the node first saw the image */
 	struct runtime_mirror mirrors[RUNTIME_MIRROR_MAX];
 	size_t n_mirrors;
@@ -87,7 +87,7 @@ struct images_sample {
 	uint64_t now_us;              /* CLOCK_MONOTONIC of its begin; 0: no sample yet */
 	uint64_t realtime_us;         /* CLOCK_REALTIME of its begin */
 	uint64_t next_us;             /* CLOCK_MONOTONIC of the next sample */
-	unsigned generation;          /* of the configuration at the request */
+	unsigned generation;          /* the configuration's at the request */
 	struct image_runtime runtime; /* socket "": no runtime found */
 	bool answers;
 	char why[IMAGES_WHY_MAX]; /* why it does not answer */
@@ -99,9 +99,9 @@ struct images_sample {
 	uint64_t sandbox_us;           /* CLOCK_MONOTONIC of the last request for it */
 	struct archive_file *archives; /* at most one more than ARCHIVES_MAX */
 	size_t n_archives, archives_allocated;
-	struct element_index by_path;    /* of the archives, during the sample */
+	struct element_index by_path;    /* finds archives during the sample */
 	char store[SETTING_PATH_MAX];    /* directory of the runtime's images */
-	uint64_t store_size, store_used; /* of its file system, in bytes; size 0: unknown */
+	uint64_t store_size, store_used; /* its file system's, in bytes; size 0: unknown */
 	uint64_t fetching;               /* changes with downloads; 0: not known */
 	struct kubelet_seen kubelet;
 	bool cancelled; /* incomplete: drop it */
@@ -149,8 +149,8 @@ struct preload {
 	bool of_others;           /* the last transfer found another image of others */
 	bool disk_full;           /* the transfer filled the store: not again soon */
 	uint64_t done_us;         /* end of the last transfer, CLOCK_MONOTONIC */
-	enum reason reason;       /* of a failure; REASON_NONE: success */
-	char why[IMAGES_WHY_MAX]; /* of a failure; before the first attempt: of PEERS_SILENT */
+	enum reason reason;       /* why it failed; REASON_NONE: it did not */
+	char why[IMAGES_WHY_MAX]; /* explains a failure; before the first attempt PEERS_SILENT */
 };
 
 /* Entries are sorted by source. Entries of one source keep the order in which they were added. */
@@ -189,7 +189,7 @@ struct transfer {
 	uint64_t need;             /* bytes in the store; 0: unknown */
 	uint64_t store_max;        /* bytes that may be used in the store; 0: unknown */
 	uint64_t reserved;         /* part of these for other transfers */
-	unsigned percent_free;     /* of the state directory's file system */
+	unsigned percent_free;     /* on the state directory's file system */
 	char store[SETTING_PATH_MAX];
 	const struct host *host;
 	struct image_runtime runtime;
@@ -230,7 +230,7 @@ struct images_tuner {
 	struct preload_list record;
 	bool dirty;               /* the record must be written */
 	bool due;                 /* a sample is due at once */
-	uint64_t transfer_end_us; /* of the last one, CLOCK_MONOTONIC */
+	uint64_t transfer_end_us; /* when the last one ended, CLOCK_MONOTONIC */
 	uint64_t recorded_us;     /* begin of the last TRANSFER_RECORD, the same */
 	struct transfer *active[IMAGES_ACTIVE_MAX]; /* owned by their tasks */
 	size_t n_active;
@@ -286,7 +286,7 @@ struct images_memory {
 const struct transfer *images_active(const struct images_tuner *tuner, enum transfer_kind kind,
 	const char *path, const char *name);
 
-/* Member of struct tuner_ops. */
+/* Is a member of struct tuner_ops. */
 void images_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 

@@ -251,8 +251,8 @@ static void learn_images(struct transfer *transfer, const struct wait *wait)
 
 /* ---- questions to the mirrors for the images of transfer->asked ---- */
 
-#define QUESTIONS_MAX ((size_t)128) /* of one task: the next one asks the rest */
-#define MIRRORS_MAX   8             /* of one registry */
+#define QUESTIONS_MAX ((size_t)128) /* in one task: the next one asks the rest */
+#define MIRRORS_MAX   8             /* for one registry */
 
 static size_t list_mirrors(const struct transfer *transfer, const char *image,
 	struct mirror_access mirrors[static MIRRORS_MAX])

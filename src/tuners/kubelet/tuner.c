@@ -10,7 +10,7 @@
 #define RUNNING_EVERY_US (5 * USEC_PER_SEC)
 #define ABSENT_EVERY_US  (60 * USEC_PER_SEC)
 
-#define START_IMAGES 60 /* that a starting node pulls: assumed in the advice */
+#define START_IMAGES 60 /* the advice assumes that a starting node pulls 60 images */
 #define FEW_PULLS    3  /* fewer at once let pulls wait for each other */
 
 const struct config_option kubelet_options[] = {
@@ -134,7 +134,7 @@ static bool is_serial(const struct kubelet_values *values)
 	return streq(values->field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
 }
 
-/* 0 also for a field without a value. */
+/* Returns 0 also for a field without a value. */
 static uint64_t number_of(const struct kubelet_values *values, enum kubelet_field field)
 {
 	uint64_t number = 0;
@@ -143,7 +143,7 @@ static uint64_t number_of(const struct kubelet_values *values, enum kubelet_fiel
 	return number;
 }
 
-/* Why the setting cannot be written, with the cure; NULL if it can. */
+/* Returns why the setting cannot be written, with the cure; NULL if it can. */
 static const char *obstacle_of(const struct kubelet_seen *seen)
 {
 	if (seen->presence != KUBELET_RUNNING)
@@ -160,7 +160,7 @@ static const char *obstacle_of(const struct kubelet_seen *seen)
 	return NULL;
 }
 
-/* The values that the running kubelet read at its start; NULL: unknown. */
+/* Returns the values that the running kubelet read at its start; NULL: unknown. */
 static const struct kubelet_values *running_values(const struct kubelet_seen *seen)
 {
 	if (seen->values_run)

@@ -109,7 +109,7 @@ static const struct value_record *record_of(const struct family *family, int i)
 	return find_named(family->input->values, family->input->n_values, name);
 }
 
-/* The administrator's value; 0 when it is unknown. */
+/* Returns the administrator's value; 0 when it is unknown. */
 static int64_t floor_of(const struct family *family, int i)
 {
 	char text[SETTING_VALUE_MAX];

@@ -80,11 +80,11 @@ struct neighbor {
 	const struct names *names;
 	struct neighbor_config config;
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES]; /* at the last poll */
-	uint64_t memory_bytes;                                /* of the node */
+	uint64_t memory_bytes;                                /* the node's memory */
 	size_t stats_max;                /* size bound of a statistics file, a line per CPU */
 	bool once;                       /* a command, which polls once */
 	struct neighbor_bpf_object *bpf; /* NULL: not loaded; then ring and users are unused */
-	struct ring_buffer *ring;        /* of wake-ups */
+	struct ring_buffer *ring;        /* brings wake-ups */
 	struct neighbor_users users;
 	uint64_t woken_us;             /* now of the last poll that a wake-up asked for */
 	char bpf_why[TUNER_WHY_MAX];   /* why BPF does not run; may be empty */
@@ -128,7 +128,7 @@ void neighbor_arm(void *self, const void *memory);
 void neighbor_close(void *self, void *memory);
 extern const struct bpf_ops neighbor_bpf;
 
-/* gc_thresh3 as a number; 0 when it could not be read. */
+/* Returns gc_thresh3 as a number; 0 when it could not be read. */
 uint64_t neighbor_table_max(const struct neighbor_table_seen *table);
 
 extern const struct condition_type neighbor_conditions[];

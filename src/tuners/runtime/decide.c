@@ -459,8 +459,8 @@ void runtime_decide(
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		const struct runtime_key_row *keys = runtime->found.driver->keys;
 
-		/* Settings are known after the files were read. A command reports a silent runtime
-		 * even without them. A nested runtime pulls nothing. */
+		/* The settings of a runtime are unknown until its files are read, except that a
+		 * command also reports a silent runtime. A nested runtime has no settings. */
 		if ((!runtime->files_known && !(decision.tuner->once && is_silent(runtime))) ||
 			runtime->found.managed_by == RUNTIME_NESTED)
 			continue;
