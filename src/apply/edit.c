@@ -470,12 +470,18 @@ int edit_check(const struct host *host, const struct daemon *daemon, const struc
 	char why[static EDIT_WHY_MAX])
 {
 	const struct runtime_driver *driver = runtime_driver_find(daemon->driver);
-	struct file_bytes main;
-	int r = daemon->config[0] ? file_locate(host, daemon->config, &main) : 0;
+	_cleanup_(file_bytes_clear) struct file_bytes main = {0};
+	_cleanup_free_ char *dump = NULL;
+	int r = daemon->config[0] ? file_read(host, daemon->config, &main) : 0;
 
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%.200s: %s", daemon->config, strerror(-r));
-	if (r < 0 || !daemon->config[0] || !driver || !driver->check)
+	/* Without a main file it runs with its defaults. */
+	if (r < 0 || !main.bytes || !driver)
 		return r;
-	return driver->check(host, daemon, wait, why);
+	if (driver->verify)
+		r = driver->verify(host, daemon, main.bytes, main.len, daemon->config, wait, why);
+	else if (driver->dump)
+		r = driver->dump(host, daemon, daemon->config, wait, &dump, why);
+	return r;
 }

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files of a transaction. In this order: files of the host; copies of them in the state
+ * directory; the journal, which says what the copies are for. The caller decides about the content.
+ */
 #include "apply/file.h"
 
-#include "apply/file_journal.h"
 #include "base/file.h"
+#include "base/json.h"
 
 #include <sys/xattr.h>
+
+/* ---- files of the host ---- */
 
 #define KEPT            "files"
 #define DIRECTORIES_MAX 16
@@ -196,6 +202,8 @@ int file_remove(const struct file_bytes *old, unsigned directories)
 	return r;
 }
 
+/* ---- copies, and trial files ---- */
+
 static int open_kept(int state, bool make)
 {
 	int fd;
@@ -275,7 +283,8 @@ int file_keep(int state, const struct file_bytes *bytes)
 	return replace_file(kept, bytes->hash, bytes->bytes, bytes->len, true);
 }
 
-bool file_any_kept(int state)
+/* True when files/ has a copy. */
+static bool has_copies(int state)
 {
 	int kept = open_kept(state, false);
 	struct dirent *entry = NULL;
@@ -317,4 +326,357 @@ void file_sweep(const struct file_journal *journal)
 			unlinkat(kept, hash, 0);
 	}
 	closedir(directory);
+}
+
+/* ---- the journal ---- */
+
+#define JOURNAL          "journal.json"
+#define JOURNAL_FILE_MAX (4 * 1024 * 1024)
+
+/* {"schema": 7, "body": {...}} */
+#define SCHEMA 7
+
+#define SECONDS_MAX 1e12 /* fits into 64 bits as microseconds */
+
+bool file_is_ours(const struct file_record *record, const char *hash)
+{
+	return streq(record->ours[0], hash) || streq(record->ours[1], hash);
+}
+
+void file_journal_put(struct file_journal *journal, const struct file_record *record)
+{
+	struct file_record *slot = find_named(journal->files, journal->n_files, record->path);
+
+	if (!slot)
+		slot = add_element(&journal->files, &journal->n_files, &journal->files_allocated);
+	*slot = *record;
+	free(steal(journal->stored));
+}
+
+void file_journal_forget(struct file_journal *journal, const char *path)
+{
+	struct file_record *record = find_named(journal->files, journal->n_files, path);
+
+	if (!record)
+		return;
+	journal->n_files--;
+	memmove(record, record + 1,
+		(size_t)(&journal->files[journal->n_files] - record) * sizeof(*record));
+}
+
+/* A setting that moved to another file is recorded in both: the newer record has precedence. */
+struct key_record *file_journal_snapshot(const struct file_journal *journal, size_t *n)
+{
+	struct key_record *list =
+		must(calloc(journal->n_files * JOURNAL_KEYS_MAX + 1, sizeof(*list)));
+
+	*n = 0;
+	for (size_t i = journal->n_files; i-- > 0;)
+		for (size_t k = 0; k < journal->files[i].n_keys; k++) {
+			const struct file_record *record = &journal->files[i];
+
+			if (find_named(list, *n, record->keys[k].name))
+				continue;
+			list[*n] = record->keys[k];
+			set_text(list[(*n)++].tuner, record->tuner);
+		}
+	return list;
+}
+
+void release_set(struct release_list *list, const char *tuner, bool released)
+{
+	struct release *there = find_named(list->tuners, list->n, tuner);
+
+	if (!released && there) {
+		*there = list->tuners[--list->n];
+	} else if (released && !there && list->n < JOURNAL_RELEASED_MAX) {
+		there = &list->tuners[list->n++];
+		set_text(there->tuner, tuner);
+		there->since_s = realtime_us() / USEC_PER_SEC;
+	}
+}
+
+void file_journal_try_again(struct file_journal *journal, const char *name)
+{
+	for (size_t i = 0; i < journal->n_files; i++) {
+		struct file_record *record = &journal->files[i];
+		struct key_record *key = find_named(record->keys, record->n_keys, name);
+
+		if (key)
+			key->failed[0] = '\0';
+	}
+	for (size_t i = 0; i < journal->n_restarts; i++) {
+		struct restart_history *history = &journal->restarts[i];
+		struct restart_value *tried = find_named(history->tried, history->n_tried, name);
+
+		if (tried)
+			*tried = history->tried[--history->n_tried];
+	}
+}
+
+/* A member of a struct and of its JSON object. */
+struct field {
+	const char *name;
+	enum {
+		TEXT,   /* char[] */
+		FLAG,   /* bool */
+		NUMBER, /* unsigned or an enum; a time is uint64_t */
+		LIST,   /* an array of structs, or a pointer to it: size is below stride */
+	} kind;
+	size_t offset, size;
+	/* LIST: fields and size of an element, offset of the number of elements. */
+	const struct field *fields;
+	size_t stride, count;
+};
+
+#define FIELD(type, kind, name, member) \
+	{name, kind, offsetof(type, member), sizeof(((type *)0)->member), NULL, 0, 0}
+#define FIELD_LIST(type, name, member, number, fields)                            \
+	{name, LIST, offsetof(type, member), sizeof(((type *)0)->member), fields, \
+		sizeof(((type *)0)->member[0]), offsetof(type, number)}
+
+static const struct field key_fields[] = {
+	FIELD(struct key_record, TEXT, "name", name),
+	FIELD(struct key_record, TEXT, "table", table),
+	FIELD(struct key_record, TEXT, "key", key),
+	FIELD(struct key_record, TEXT, "in_force_originally", in_force_originally),
+	FIELD(struct key_record, TEXT, "on_disk_originally", on_disk_originally),
+	FIELD(struct key_record, TEXT, "value_before", value_before),
+	FIELD(struct key_record, TEXT, "wanted", wanted),
+	FIELD(struct key_record, TEXT, "failed", failed),
+	{0},
+};
+
+static const struct field file_fields[] = {
+	FIELD(struct file_record, TEXT, "path", path),
+	FIELD(struct file_record, TEXT, "tuner", tuner),
+	FIELD(struct file_record, NUMBER, "format", format),
+	FIELD(struct file_record, FLAG, "restoring", restoring),
+	FIELD(struct file_record, NUMBER, "directories", directories),
+	FIELD(struct file_record, TEXT, "original", original),
+	FIELD(struct file_record, TEXT, "ours", ours[0]),
+	FIELD(struct file_record, TEXT, "ours_next", ours[1]),
+	FIELD(struct file_record, NUMBER, "activation", activation),
+	FIELD(struct file_record, NUMBER, "restart", restart),
+	FIELD(struct file_record, TEXT, "driver", daemon.driver),
+	FIELD(struct file_record, TEXT, "unit", daemon.unit),
+	FIELD(struct file_record, TEXT, "socket", daemon.socket),
+	FIELD(struct file_record, TEXT, "binary", daemon.program),
+	FIELD(struct file_record, TEXT, "version", daemon.version),
+	FIELD(struct file_record, TEXT, "config", daemon.config),
+	FIELD(struct file_record, TEXT, "directory", daemon.directory),
+	FIELD_LIST(struct file_record, "keys", keys, n_keys, key_fields),
+	{0},
+};
+
+static const struct field pin_fields[] = {
+	FIELD(struct pin_record, TEXT, "name", name),
+	FIELD(struct pin_record, TEXT, "tuner", tuner),
+	FIELD(struct pin_record, TEXT, "image", target.image),
+	FIELD(struct pin_record, TEXT, "driver", target.driver),
+	FIELD(struct pin_record, TEXT, "socket", target.socket),
+	{0},
+};
+
+static const struct field release_fields[] = {
+	FIELD(struct release, TEXT, "tuner", tuner),
+	FIELD(struct release, NUMBER, "since", since_s),
+	{0},
+};
+
+static const struct field tried_fields[] = {
+	FIELD(struct restart_value, TEXT, "name", name),
+	FIELD(struct restart_value, TEXT, "value", value),
+	FIELD(struct restart_value, FLAG, "last", last),
+	{0},
+};
+
+static const struct field time_fields[] = {
+	{"at", NUMBER, 0, sizeof(uint64_t), NULL, 0, 0},
+	{0},
+};
+
+static const struct field history_fields[] = {
+	FIELD(struct restart_history, TEXT, "unit", unit),
+	FIELD_LIST(struct restart_history, "times", times, n_times, time_fields),
+	FIELD(struct restart_history, FLAG, "open", open),
+	FIELD(struct restart_history, NUMBER, "answered", answered),
+	FIELD_LIST(struct restart_history, "tried", tried, n_tried, tried_fields),
+	{0},
+};
+
+static const struct field journal_fields[] = {
+	FIELD(struct file_journal, TEXT, "owner", owner),
+	FIELD_LIST(struct file_journal, "files", files, n_files, file_fields),
+	FIELD_LIST(struct file_journal, "pins", pins, n_pins, pin_fields),
+	FIELD_LIST(struct file_journal, "released", released.tuners, released.n, release_fields),
+	FIELD_LIST(struct file_journal, "restarts", restarts, n_restarts, history_fields),
+	{0},
+};
+
+static void print_fields(cJSON *object, const struct field *field, const void *from)
+{
+	for (; field->name; field++) {
+		const void *member = (const char *)from + field->offset;
+		const size_t *n = (const void *)((const char *)from + field->count);
+		const char *element = member;
+		cJSON *list;
+
+		switch (field->kind) {
+		case TEXT: /* json_text() would alter it */
+			json_adopt(object, field->name, cJSON_CreateString(member));
+			break;
+		case FLAG:
+			json_bool(object, field->name, *(const bool *)member);
+			break;
+		case NUMBER:
+			json_number(object, field->name,
+				field->size == sizeof(unsigned)
+					? *(const unsigned *)member
+					: (double)*(const uint64_t *)member);
+			break;
+		case LIST:
+			list = json_array(object, field->name);
+			if (field->size < field->stride)
+				element = *(char *const *)member;
+			for (size_t i = 0; i < *n; i++, element += field->stride)
+				print_fields(json_append(list), field->fields, element);
+		}
+	}
+}
+
+/* False for any form that this version does not write. */
+static bool read_fields(const cJSON *object, const struct field *field, void *to)
+{
+	bool good = true;
+
+	for (; good && field->name; field++) {
+		const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, field->name), *part;
+		char *member = (char *)to + field->offset;
+		bool is_time = field->size > sizeof(unsigned);
+		double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
+		size_t *n = (void *)((char *)to + field->count), there;
+
+		switch (field->kind) {
+		case TEXT:
+			good = cJSON_IsString(item) &&
+			       copy_text(member, field->size, item->valuestring);
+			break;
+		case FLAG:
+			good = cJSON_IsBool(item);
+			*(bool *)member = cJSON_IsTrue(item);
+			break;
+		case NUMBER:
+			good = number >= 0 && number <= (is_time ? SECONDS_MAX : UINT32_MAX);
+			if (good && is_time)
+				*(uint64_t *)member = (uint64_t)number;
+			else if (good)
+				*(unsigned *)member = (unsigned)number;
+			break;
+		case LIST:
+			*n = 0;
+			there = (size_t)cJSON_GetArraySize(item);
+			good = cJSON_IsArray(item) && (field->size < field->stride ||
+							      there <= field->size / field->stride);
+			if (good && field->size < field->stride)
+				member = *(char **)member = must(calloc(there + 1, field->stride));
+			cJSON_ArrayForEach (part, item)
+				good = good && read_fields(part, field->fields,
+						       member + (*n)++ * field->stride);
+		}
+	}
+	return good;
+}
+
+/* The caller frees the text. */
+static char *print(const struct file_journal *journal)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = must(cJSON_CreateObject());
+
+	json_number(root, "schema", SCHEMA);
+	print_fields(json_object(root, "body"), journal_fields, journal);
+	return must(cJSON_Print(root));
+}
+
+static int parse(struct file_journal *journal, const char *text)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
+	const cJSON *body = cJSON_GetObjectItemCaseSensitive(root, "body");
+	double schema = json_number_at(root, "schema");
+
+	if (schema > SCHEMA)
+		return -EPROTO;
+	if (!body || schema < SCHEMA || !read_fields(body, journal_fields, journal))
+		return -EBADMSG;
+	journal->files_allocated = journal->n_files;
+	journal->pins_allocated = journal->n_pins;
+	return 0;
+}
+
+const char *file_journal_describe(int error)
+{
+#define CURE                                                                                      \
+	": no configuration file is changed or restored, and the originals stay in files/: copy " \
+	"back the files you need, then remove journal.json and files/"
+	if (error == -EBADMSG)
+		return "journal.json is damaged" CURE;
+	if (error == -ENODATA)
+		return "journal.json is missing, and files/ holds originals" CURE;
+	if (error == -EPROTO)
+		return "a newer version wrote journal.json: install that version, or restore with it";
+	if (error == -ENODEV)
+		return "not the host's directory, so originals of files cannot be recorded "
+		       "and files are only observed: mount the host's directory there, writable";
+	return strerror(-error);
+}
+
+int file_journal_open(const char *directory, bool create, struct file_journal **ret)
+{
+	_cleanup_(cleanup_file_journal_close) struct file_journal *journal =
+		must(calloc(1, sizeof(*journal)));
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX];
+	int r;
+
+	journal->dir = -1;
+	r = create ? make_directories(directory, 0755) : 0;
+	if (r < 0)
+		return r;
+	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (journal->dir < 0 && (create || errno != ENOENT))
+		return -errno;
+	snprintf(path, sizeof(path), "%s/" JOURNAL, directory);
+	r = read_file(path, JOURNAL_FILE_MAX, &text, NULL);
+	if (r == 0) {
+		r = parse(journal, text);
+		journal->stored = r == 0 ? print(journal) : NULL;
+	} else if (r == -ENOENT) {
+		r = has_copies(journal->dir) ? -ENODATA : 0;
+	}
+	if (r == 0)
+		*ret = steal(journal);
+	return r;
+}
+
+void file_journal_close(struct file_journal *journal)
+{
+	cleanup_close(&journal->dir);
+	free(journal->files);
+	free(journal->pins);
+	free(journal->stored);
+	free(journal);
+}
+
+int file_journal_store(struct file_journal *journal)
+{
+	_cleanup_free_ char *text = print(journal);
+	int r;
+
+	if (journal->stored && streq(text, journal->stored))
+		return 0;
+	free(steal(journal->stored));
+	r = replace_file(journal->dir, JOURNAL, text, strlen(text), true);
+	if (r == 0)
+		journal->stored = steal(text);
+	return r;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The transaction of configuration files. In this order: the states of a change; writing a file;
- * restoring a file; the restart of a daemon, and the roll-back of one that does not come back;
- * reloads and activation; resuming the work of an earlier process; the job. Each step is durable
- * before the next. Nothing here decides which values are wanted, or whether a restart is allowed:
- * may_restart() does.
+ * restoring a file; restarts of a daemon, and the roll-back if it does not come back; reloads and
+ * activation; the job. Each step is durable before the next. The plan decides about the values,
+ * and may_restart() about restarts.
  */
 #include "apply/file_transaction.h"
 

@@ -11,7 +11,7 @@
  * commands call it directly.
  */
 
-#include "apply/file_journal.h"
+#include "apply/file.h"
 #include "base/wait.h"
 #include "kernel/host.h"
 

@@ -2,7 +2,6 @@
 #include "apply/load_file.h"
 
 #include "apply/file.h"
-#include "apply/file_journal.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "runtime/images.h"

@@ -1239,20 +1239,6 @@ static void read_files(
 	}
 }
 
-/* ---- verify ---- */
-
-static int check_files(const struct host *host, const struct daemon *daemon,
-	const struct wait *wait, char why[static RUNTIME_WHY_MAX])
-{
-	_cleanup_free_ char *dump = NULL;
-	char full[PATH_MAX];
-
-	/* Without a main file it runs with its defaults. */
-	if (path_in_root(host->root, daemon->config, full) == -ENOENT)
-		return 0;
-	return containerd_dump(host, daemon, daemon->config, wait, &dump, why);
-}
-
 /* ---- images ---- */
 
 /* The CRI honours the label from containerd 1.6.25, 1.7.10 and 2.0 on. */
@@ -1283,7 +1269,6 @@ const struct runtime_driver containerd_driver = {
 	.names_registry = true,
 	.find_mirrors = find_mirrors,
 	.needs_program = true,
-	.check = check_files,
 	.dump = containerd_dump,
 	.main_file = make_main_file,
 	.serves_kubelet = true,

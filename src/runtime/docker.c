@@ -884,18 +884,6 @@ static int find_process(
 	return r;
 }
 
-/* ---- verify ---- */
-
-static int check_files(const struct host *host, const struct daemon *daemon,
-	const struct wait *wait, char why[static RUNTIME_WHY_MAX])
-{
-	struct runtime_files files = {0};
-
-	read_config(host, daemon, wait, &files);
-	copy_text(why, RUNTIME_WHY_MAX, files.why);
-	return files.error;
-}
-
 /* ---- images ---- */
 
 static int read_images_info(struct image_runtime *runtime, const struct host *host,
@@ -1013,7 +1001,6 @@ const struct runtime_driver docker_driver = {
 			[RUNTIME_DOWNLOADS] = {"max-concurrent-downloads", ACTIVATE_RELOAD, 3},
 			[RUNTIME_MIRRORS] = {"registry-mirrors", ACTIVATE_RELOAD, 0},
 		},
-	.check = check_files,
 	.verify = docker_config_check,
 	.program = "dockerd",
 	.find_process = find_process,

@@ -242,14 +242,8 @@ struct runtime_driver {
 	bool has_constant_keys;  /* all versions have these keys, even if read() finds no process */
 	const struct mirror_format *mirrors; /* NULL: a key holds the mirrors of docker.io */
 
-	/*
-	 * Verify. Checks that the daemon accepts its configuration on disk, before every restart
-	 * and reload. -EINVAL or -EBADMSG: it refuses. NULL: no check.
-	 */
-	int (*check)(const struct host *host, const struct daemon *daemon, const struct wait *wait,
-		char why[static RUNTIME_WHY_MAX]);
-
-	/* Checks that it accepts this terminated text, which is also in the file path. Or NULL. */
+	/* Verify. Checks that the daemon accepts this terminated text, which is also in the file
+	 * path. -EINVAL or -EBADMSG: it refuses. NULL: dump() alone counts. */
 	int (*verify)(const struct host *host, const struct daemon *daemon, const char *text,
 		size_t len, const char *path, const struct wait *wait,
 		char why[static RUNTIME_WHY_MAX]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
-#include "apply/file_journal.h"
+#include "apply/file.h"
 
 #include <sys/resource.h>
 

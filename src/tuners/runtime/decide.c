@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The decisions of the runtime tuner, in this order: keys of the configuration; mirrors;
+ * conditions. Nothing here reads the node or its clock.
+ */
 #include "tuners/runtime/runtime.h"
 
 #include "base/toml.h"
+
+#define NONE "none" /* no mirrors */
 
 /* An older answer does not tell whether a restart would interrupt a pull. */
 #define PULLS_KNOWN_US (4 * USEC_PER_SEC)
@@ -13,7 +19,18 @@
 #define STORE_FULL_PERCENT  85
 #define STORE_ROOMY_PERCENT 80
 
-void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
+/* Inputs and outputs of one decide(). */
+struct runtime_decision {
+	const struct runtime_tuner *tuner;
+	const struct decide_input *input;
+	struct runtime_memory *memory;
+	struct proposal *proposal;
+};
+
+/*
+ * Writes "containerd.KEY": the first runtime of a driver has the driver's name, others their own.
+ */
+static void name_setting(const struct runtime_sample *sample, const struct node_runtime *runtime,
 	enum runtime_setting setting, char name[static SETTING_NAME_MAX])
 {
 	const struct runtime_driver *driver = runtime->found.driver;
@@ -25,7 +42,8 @@ void runtime_name(const struct runtime_sample *sample, const struct node_runtime
 		first == runtime ? driver->name : runtime->found.name, driver->keys[setting].name);
 }
 
-void runtime_set_daemon(const struct runtime_decision *decision, const struct node_runtime *runtime,
+/* Sets how a file takes effect: the runtime's daemon reads it. */
+static void set_daemon(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	enum activation activation, struct file_change *file)
 {
 	file->activation = activation;
@@ -38,7 +56,8 @@ void runtime_set_daemon(const struct runtime_decision *decision, const struct no
 		pulls_age(decision->input->now_us, runtime->pulls_at_us) > PULLS_KNOWN_US;
 }
 
-struct want *runtime_want(const struct runtime_decision *decision,
+/* Proposes a setting of this runtime, with its file and daemon. text is the value in the file. */
+static struct want *want_setting(const struct runtime_decision *decision,
 	const struct node_runtime *runtime, enum runtime_setting setting, const char *text)
 {
 	const struct runtime_driver *driver = runtime->found.driver;
@@ -46,7 +65,7 @@ struct want *runtime_want(const struct runtime_decision *decision,
 	struct want *want = proposal_file(decision->proposal, text);
 	struct file_change *file = want->file;
 
-	runtime_name(&decision->tuner->sample, runtime, setting, want->name);
+	name_setting(&decision->tuner->sample, runtime, setting, want->name);
 	file->format = driver->format;
 	set_text(file->path, key->path[0] ? key->path : runtime->daemon.config);
 	set_text(file->key, key->key ? key->key : driver->keys[setting].name);
@@ -55,18 +74,19 @@ struct want *runtime_want(const struct runtime_decision *decision,
 	file->tables = key->tables;
 	file->base = key->base;
 	set_text(file->dump_key, key->dump_key);
-	runtime_set_daemon(decision, runtime, driver->keys[setting].activation, file);
+	set_daemon(decision, runtime, driver->keys[setting].activation, file);
 	want->reason = REASON_CONFIGURED;
 	return want;
 }
 
-void runtime_leave(struct want *want, enum reason reason)
+static void leave(struct want *want, enum reason reason)
 {
 	want->wanted[0] = '\0';
 	want->reason = reason;
 }
 
-enum reason runtime_obstacle(const struct node_runtime *runtime)
+/* Returns why settings of this runtime cannot be written, or REASON_NONE. */
+static enum reason find_obstacle(const struct node_runtime *runtime)
 {
 	bool hidden = runtime->daemon.pid == 0 ||
 		      (runtime->found.driver->needs_program && !runtime->daemon.program[0]);
@@ -112,7 +132,7 @@ static bool is_silent(const struct node_runtime *runtime)
 static void check_want(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	struct want *want, enum reason reason)
 {
-	enum reason obstacle = runtime_obstacle(runtime);
+	enum reason obstacle = find_obstacle(runtime);
 	bool kept = reason == REASON_KEPT;
 
 	/* Known without the daemon, which may be down for it. */
@@ -123,7 +143,7 @@ static void check_want(const struct runtime_decision *decision, const struct nod
 		want->error = -ETIMEDOUT;
 		want->reason = REASON_RUNTIME_SILENT;
 	} else if (obstacle || reason) {
-		runtime_leave(want, obstacle ? obstacle : reason);
+		leave(want, obstacle ? obstacle : reason);
 	}
 }
 
@@ -138,7 +158,7 @@ static struct want *want_key(const struct runtime_decision *decision,
 		set_text(literal, value);
 	else if (!toml_quote(value, literal, sizeof(literal)))
 		literal[0] = '\0';
-	want = runtime_want(decision, runtime, setting, literal);
+	want = want_setting(decision, runtime, setting, literal);
 	copy_text(want->wanted, SETTING_VALUE_MAX, value);
 	copy_text(want->actual, SETTING_VALUE_MAX, runtime->in_force[setting]);
 	copy_text(want->file->on_disk, SETTING_VALUE_MAX, key->on_disk);
@@ -209,7 +229,7 @@ static void want_directory(
 	const struct key_record *record;
 	char name[SETTING_NAME_MAX];
 
-	runtime_name(&decision->tuner->sample, runtime, setting, name);
+	name_setting(&decision->tuner->sample, runtime, setting, name);
 	record = record_of(decision, name);
 	if (!record && (decision->tuner->config.n_mirrors == 0 || runtime->in_force[setting][0] ||
 			       runtime->files.keys[setting].on_disk[0]))
@@ -219,6 +239,151 @@ static void want_directory(
 			record ? record->wanted : runtime->found.driver->mirrors->directory),
 		REASON_NONE);
 }
+
+/* ---- mirrors ---- */
+
+/*
+ * Finds the working mirrors of a registry. NULL: those of a list, which serves docker.io only.
+ * Returns their number; -EAGAIN: a mirror was not checked yet.
+ */
+static int find_up(const struct runtime_tuner *tuner, const char *registry,
+	const char *up[static RUNTIME_MIRROR_MAX])
+{
+	int n = 0;
+
+	for (size_t i = 0; i < tuner->config.n_mirrors; i++) {
+		const struct runtime_mirror *configured = &tuner->config.mirrors[i];
+		const struct mirror *mirror =
+			find_named(tuner->sample.mirrors, tuner->sample.n_mirrors, configured->url);
+
+		if (registry ? !streq(configured->registry, registry)
+			     : !streq(configured->registry, REGISTRY_DEFAULT) &&
+					!streq(configured->registry, "docker.io"))
+			continue;
+		if (!mirror || mirror->state == MIRROR_UNKNOWN)
+			return -EAGAIN;
+		if (mirror->state == MIRROR_UP)
+			up[n++] = configured->url;
+	}
+	return n;
+}
+
+static void want_mirror_list(
+	const struct runtime_decision *decision, const struct node_runtime *runtime)
+{
+	const struct runtime_config *config = &decision->tuner->config;
+	const struct runtime_files *files = &runtime->files;
+	const char *up[RUNTIME_MIRROR_MAX];
+	enum reason obstacle = find_obstacle(runtime);
+	char name[SETTING_NAME_MAX], wanted[RUNTIME_MIRRORS_MAX] = "", words[RUNTIME_MIRRORS_MAX];
+	char *state = NULL;
+	int n = find_up(decision->tuner, NULL, up);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
+	_cleanup_free_ char *literal = NULL;
+	const struct key_record *record;
+	struct want *want;
+
+	name_setting(&decision->tuner->sample, runtime, RUNTIME_MIRRORS, name);
+	record = find_named(decision->input->keys, decision->input->n_keys, name);
+	if (n < 0 || (n == 0 && !record))
+		return;
+	for (int i = 0; i < n; i++)
+		registry_list_add(wanted, sizeof(wanted), up[i], strlen(up[i]));
+	/* Mirrors that are neither configured nor written by us stay. */
+	for (const char *at = files->mirrors; *at; at += strspn(at, " ")) {
+		size_t len = strcspn(at, " ");
+		bool ours = record && registry_list_has(record->wanted, at, len) &&
+			    !registry_list_has(record->on_disk_originally, at, len);
+
+		for (size_t i = 0; i < config->n_mirrors && !ours; i++)
+			ours = strlen(config->mirrors[i].url) == len &&
+			       strncmp(config->mirrors[i].url, at, len) == 0;
+		if (!ours)
+			registry_list_add(wanted, RUNTIME_MIRRORS_MAX, at, len);
+		at += len;
+	}
+	/* Without the key, a daemon keeps its mirrors. An empty list removes them. */
+	set_text(words, wanted);
+	for (char *word = strtok_r(words, " ", &state); word; word = strtok_r(NULL, " ", &state))
+		json_append_text(list, word);
+	literal = must(cJSON_PrintUnformatted(list));
+	want = want_setting(decision, runtime, RUNTIME_MIRRORS, literal);
+	registry_shorten_list(wanted[0] ? wanted : NONE, want->wanted, SETTING_VALUE_MAX);
+	copy_text(want->actual, SETTING_VALUE_MAX, runtime->in_force[RUNTIME_MIRRORS]);
+	if (files->has_mirrors || streq(runtime->in_force[RUNTIME_MIRRORS], NONE))
+		registry_shorten_list(files->mirrors[0] ? files->mirrors : NONE,
+			want->file->on_disk, SETTING_VALUE_MAX);
+	if (obstacle)
+		leave(want, obstacle);
+	else if (runtime->on_command[RUNTIME_MIRRORS])
+		leave(want, REASON_ON_COMMAND_LINE);
+}
+
+static void want_mirror_file(
+	const struct runtime_decision *decision, const struct mirror_file *on_disk)
+{
+	const struct mirror_format *format = on_disk->driver->mirrors;
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	const struct node_runtime *runtime = sample->runtimes;
+	const char *up[RUNTIME_MIRROR_MAX];
+	char sum[HASH_TEXT_MAX] = "";
+	_cleanup_free_ char *text = NULL;
+	struct want *want;
+	int n = find_up(decision->tuner, on_disk->registry, up);
+
+	/* Mirrors are not checked yet, or nothing has to change. */
+	if (n < 0 || (n == 0 && on_disk->error == 0 && !on_disk->exists))
+		return;
+	while (runtime->found.driver != on_disk->driver ||
+		runtime->found.managed_by != RUNTIME_OF_NODE)
+		runtime++;
+	if (n > 0)
+		text = mirror_file_make(
+			format, runtime->daemon.version, on_disk->registry, up, (size_t)n);
+	want = proposal_file(decision->proposal, text);
+	snprintf(want->name, sizeof(want->name), "%s%.100s", format->setting, on_disk->registry);
+	want->file->format = EDIT_OWN;
+	set_text(want->file->path, on_disk->path);
+	if (format->activation != ACTIVATE_NOTHING)
+		set_daemon(decision, runtime, format->activation, want->file);
+	if (text)
+		hash_bytes(text, strlen(text), sum);
+	mirror_file_list(format, text ? text : "", want->wanted);
+	copy_text(want->file->on_disk, SETTING_VALUE_MAX,
+		!on_disk->exists ? NONE
+		: !on_disk->ours ? "of someone else"
+				 : on_disk->mirrors);
+	/* The same mirrors in another text are replaced. */
+	if (on_disk->ours && streq(want->file->on_disk, want->wanted) && !streq(on_disk->sum, sum))
+		copy_text(want->file->on_disk, SETTING_VALUE_MAX, "other text");
+	copy_text(want->actual, SETTING_VALUE_MAX, want->file->on_disk);
+	want->error = on_disk->error;
+	want->reason = text ? REASON_CONFIGURED : REASON_NO_MIRROR_UP;
+	if (n > 0 && !text) {
+		want->error = -ENOENT;
+		want->reason = REASON_RUNTIME_UNSUPPORTED;
+	} else if (on_disk->exists && !on_disk->ours) {
+		leave(want, REASON_FILE_OF_OTHERS);
+	} else if (runtime->daemon.pid == 0) {
+		leave(want, REASON_PROCESS_NOT_SEEN);
+	} else if (runtime->files.keys[RUNTIME_HOSTS_DIRECTORY].refusal == KEY_EXCLUDED) {
+		leave(want, REASON_MIRRORS_WITHOUT_EFFECT);
+	}
+}
+
+static void want_mirrors(const struct runtime_decision *decision)
+{
+	const struct runtime_sample *sample = &decision->tuner->sample;
+
+	for (size_t i = 0; i < sample->n; i++)
+		if (sample->runtimes[i].found.driver->keys[RUNTIME_MIRRORS].name &&
+			sample->runtimes[i].files_known)
+			want_mirror_list(decision, &sample->runtimes[i]);
+	for (size_t i = 0; i < sample->n_files; i++)
+		want_mirror_file(decision, &sample->files[i]);
+}
+
+/* ---- conditions ---- */
 
 static void judge_reach(const struct runtime_decision *decision)
 {
@@ -470,7 +635,7 @@ void runtime_decide(
 		if (keys[RUNTIME_HOSTS_DIRECTORY].name)
 			want_directory(&decision, runtime);
 	}
-	runtime_decide_mirrors(&decision);
+	want_mirrors(&decision);
 	judge_reach(&decision);
 	judge_restart(&decision);
 	judge_store(&decision);

@@ -74,7 +74,6 @@ void runtime_sample(void *request, const struct wait *wait);
 void runtime_sample_clear(struct runtime_sample *sample);
 struct node_runtime *runtime_find(const struct runtime_sample *sample, const char *socket);
 
-/* mirrors.c */
 void runtime_sample_files(struct runtime_tuner *request);
 
 /* ---- decisions: pure ---- */
@@ -85,36 +84,9 @@ struct runtime_memory {
 	struct runtime_recorded recorded;
 };
 
-/* Inputs and outputs of one decide(). */
-struct runtime_decision {
-	const struct runtime_tuner *tuner;
-	const struct decide_input *input;
-	struct runtime_memory *memory;
-	struct proposal *proposal;
-};
-
 /* Member of struct tuner_ops. */
 void runtime_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
-void runtime_decide_mirrors(const struct runtime_decision *decision);
-
-/* Proposes a setting of this runtime, with its file and service. text is the value in the file. */
-struct want *runtime_want(const struct runtime_decision *decision,
-	const struct node_runtime *runtime, enum runtime_setting setting, const char *text);
-
-/* Sets how a file takes effect: the runtime's daemon reads it. */
-void runtime_set_daemon(const struct runtime_decision *decision, const struct node_runtime *runtime,
-	enum activation activation, struct file_change *file);
-
-/* "containerd.KEY": the first runtime of a driver has the driver's name, others their own. */
-void runtime_name(const struct runtime_sample *sample, const struct node_runtime *runtime,
-	enum runtime_setting setting, char name[static SETTING_NAME_MAX]);
-
-void runtime_leave(struct want *want, enum reason reason);
-
-/* Why settings of this runtime cannot be written, or REASON_NONE. */
-enum reason runtime_obstacle(const struct node_runtime *runtime);
-
 /* ---- reporting ---- */
 
 struct cJSON *runtime_document(const void *self, const void *memory, bool trusted);

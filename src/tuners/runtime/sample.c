@@ -121,6 +121,57 @@ static void sample_store(const struct host *host, struct runtime_store *store)
 		set_text(store->device, strrchr(real, '/') + 1);
 }
 
+/* ---- files of registries with mirrors or with a record ---- */
+
+static void sample_mirror_file(
+	struct runtime_tuner *request, const struct node_runtime *runtime, const char *registry)
+{
+	const struct mirror_format *format = runtime->found.driver->mirrors;
+	const char *directories = runtime->in_force[RUNTIME_HOSTS_DIRECTORY];
+	struct runtime_sample *sample = &request->sample;
+	char directory[SETTING_PATH_MAX];
+	struct mirror_file *file;
+
+	for (size_t i = 0; i < sample->n_files; i++)
+		if (sample->files[i].driver == runtime->found.driver &&
+			streq(sample->files[i].registry, registry))
+			return;
+	if (!directories[0])
+		directories = runtime->files.keys[RUNTIME_HOSTS_DIRECTORY].on_disk;
+	/* A new file is made in the first directory. */
+	set_text(directory, directories[0] ? directories : format->directory);
+	directory[strcspn(directory, ":")] = '\0';
+	file = &sample->files[sample->n_files++];
+	copy_text(file->registry, REGISTRY_NAME_MAX, registry);
+	file->driver = runtime->found.driver;
+	mirror_file_read(format, request->host, directory, file);
+}
+
+void runtime_sample_files(struct runtime_tuner *request)
+{
+	const struct runtime_config *config = &request->config;
+	const struct runtime_recorded *recorded = &request->recorded;
+	struct runtime_sample *sample = &request->sample;
+
+	free(sample->files);
+	sample->n_files = 0;
+	sample->files = must(
+		calloc(sample->n * (config->n_mirrors + recorded->n) + 1, sizeof(*sample->files)));
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+
+		/* The location of a file depends on the configuration. */
+		if (!runtime->found.driver->mirrors || !runtime->files_known ||
+			runtime->found.managed_by != RUNTIME_OF_NODE)
+			continue;
+		for (size_t k = 0; k < config->n_mirrors; k++)
+			sample_mirror_file(request, runtime, config->mirrors[k].registry);
+		/* A registry that left the configuration keeps its record. */
+		for (size_t k = 0; k < recorded->n; k++)
+			sample_mirror_file(request, runtime, recorded->registries[k]);
+	}
+}
+
 /* ---- the sample ---- */
 
 void runtime_sample(void *data, const struct wait *wait)
