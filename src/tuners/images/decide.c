@@ -366,8 +366,6 @@ static void begin(struct decision *decision, enum transfer_kind kind,
 		next->archive = *archive;
 	set_text(next->name, name);
 	occupy(decision, next);
-	if (kind == TRANSFER_ARCHIVE || kind == TRANSFER_PULL)
-		decision->memory->archive_last = kind == TRANSFER_ARCHIVE;
 }
 
 /* ---- archives ---- */
@@ -641,7 +639,7 @@ void images_decide(
 	}
 	memory->full = decision.budget == 0;
 	decision.pulls_turn =
-		tuner->config.parallel == 1 && memory->archive_last && memory->pull_waits;
+		tuner->config.parallel == 1 && tuner->archive_last && memory->pull_waits;
 	memory->pull_waits = false;
 	for (size_t i = 0; i < tuner->n_active; i++)
 		occupy(&decision, tuner->active[i]);

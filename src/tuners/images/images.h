@@ -232,6 +232,7 @@ struct images_tuner {
 	bool due;                 /* a sample is due at once */
 	uint64_t transfer_end_us; /* when the last one ended, CLOCK_MONOTONIC */
 	uint64_t recorded_us;     /* begin of the last TRANSFER_RECORD, the same */
+	bool archive_last;        /* an archive began after the last pull */
 	struct transfer *active[IMAGES_ACTIVE_MAX]; /* owned by their tasks */
 	size_t n_active;
 };
@@ -277,9 +278,8 @@ struct images_memory {
 	uint64_t forced_us; /* the last `headroom apply`, which retries failures; CLOCK_MONOTONIC */
 	struct transfer begin[IMAGES_ACTIVE_MAX]; /* transfers to begin now */
 	size_t n_begin;
-	bool full;         /* the store is full: cancel pulls */
-	bool archive_last; /* an archive began after the last pull */
-	bool pull_waits;   /* for the end of another transfer, in the last decision */
+	bool full;       /* the store is full: cancel pulls */
+	bool pull_waits; /* for the end of another transfer, in the last decision */
 };
 
 /* Returns the transfer of this kind that is under way, or NULL. */

@@ -295,6 +295,8 @@ static void *images_transfer_request(void *self, const void *data, bool)
 		tuner->dirty = false;
 		tuner->recorded_us = transfer->began_us;
 	}
+	if (transfer->kind == TRANSFER_ARCHIVE || transfer->kind == TRANSFER_PULL)
+		tuner->archive_last = transfer->kind == TRANSFER_ARCHIVE;
 	tuner->active[tuner->n_active++] = transfer;
 	return transfer;
 }
