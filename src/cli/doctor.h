@@ -12,28 +12,7 @@
  * are in this order.
  */
 
-#include <headroom/tables.h>
-
 #include "base/json.h"
-
-#define DOCTOR_MESSAGE_MAX 1024
-
-struct doctor_finding {
-	const char *name;
-	const char *kind;   /* "condition", "limit", "setting", "check" */
-	const char *status; /* as above */
-	const char *since;  /* RFC 3339; or NULL */
-	const char *breaks, *now;
-	double max;            /* the limit's maximum; 0: not known */
-	const char *option;    /* from its row, or NULL */
-	const char *unit;      /* in which users count; or NULL */
-	const cJSON *top;      /* users of a limit, or NULL */
-	const char *condition; /* that is True about it, or NULL: may be ignored instead */
-	char message[DOCTOR_MESSAGE_MAX];
-};
-
-/* Adds a check to the document, as ignored if ignore, a list of names and patterns, has it. */
-void doctor_add(cJSON *document, const cJSON *ignore, const struct doctor_finding *finding);
 
 /*
  * Makes the document from a status document; the caller adds the other checks, then ends it with

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The status page, one HTML document without a script. The parts, in order: texts and badges; the
+ * tables, of which the columns come from the tuners; the cards of limits; the style sheet; the
+ * page. It asks for nothing but the status document, and shows nothing that only root may see.
+ */
 #include "report/report.h"
 
 #include "base/build.h"
@@ -436,6 +441,76 @@ static void put_limit(FILE *out, const cJSON *limit)
 			grouped_text(json_number_at(user, "used"), unit, a));
 	fputs(cJSON_GetArraySize(top) > 0 ? "</ol>\n</section>\n" : "</section>\n", out);
 }
+
+/*
+ * Text has a contrast of at least 4.5:1 in both colour schemes, and bars and lines of 3:1 (WCAG
+ * 2.1, AA). The fragment of the address selects the part that is open.
+ */
+static const char page_style[] =
+	":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--line:#dfe3e8;--text:#1b2430;"
+	"--dim:#5a6675;--ok:#1a7f4b;--warning:#8f5a00;--critical:#c0262d;--track:#e6e9ee;"
+	"--ok-bar:#1f8f57;--warning-bar:#b06f00;--critical-bar:#d9383f}"
+	"@media(prefers-color-scheme:dark){:root{--bg:#12161c;--card:#1a2029;--line:#2c3542;"
+	"--text:#e4e9f0;--dim:#9aa7b6;--ok:#55c98d;--warning:#f0b44c;--critical:#ff7b80;"
+	"--track:#2c3542;--ok-bar:#2aa869;--warning-bar:#e09a1a;--critical-bar:#ef5a60}}"
+	"*{box-sizing:border-box}"
+	"body{margin:0;background:var(--bg);color:var(--text);"
+	"font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Noto Sans\",sans-serif}"
+	"header,main,footer{max-width:max(1320px,75vw);margin:0 auto;padding:0 20px}"
+	"header{display:flex;flex-wrap:wrap;align-items:center;gap:6px 14px;padding-top:28px}"
+	"h1{font-size:24px;margin:0;overflow-wrap:anywhere}"
+	"h2{font-size:13px;letter-spacing:.06em;text-transform:uppercase;color:var(--dim);"
+	"margin:30px 0 10px;font-weight:600}"
+	"h3{font-size:16px;margin:0}"
+	".sub{color:var(--dim);flex-basis:100%;margin:0;font-size:13px}"
+	".badge{display:inline-block;padding:1px 10px;border-radius:99px;border:1px solid;"
+	"font-size:13px;font-weight:600;white-space:nowrap}"
+	".ok{color:var(--ok)}.warning{color:var(--warning)}.critical{color:var(--critical)}"
+	".dim{color:var(--dim)}"
+	".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}"
+	".card,.wide{background:var(--card);border:1px solid var(--line);border-radius:10px}"
+	".card{padding:16px 18px}.wide{overflow-x:auto}"
+	".row{display:flex;justify-content:space-between;gap:12px;align-items:baseline}"
+	".num{font-variant-numeric:tabular-nums}"
+	".track{height:12px;border-radius:6px;background:var(--track);margin:10px 0 8px;"
+	"overflow:hidden;position:relative}"
+	".bar{height:100%;border-radius:6px;background:var(--ok-bar)}"
+	".bar.warning{background:var(--warning-bar)}.bar.critical{background:var(--critical-bar)}"
+	".peak{position:absolute;top:0;bottom:0;width:2px;background:var(--dim)}"
+	".facts{display:flex;flex-wrap:wrap;gap:2px 16px;margin:0;color:var(--dim);font-size:13px}"
+	"ol{margin:10px 0 0;padding:8px 0 0;border-top:1px solid var(--line);list-style:none;"
+	"font-size:13px}"
+	"table{border-collapse:collapse;width:100%;font-size:14px}"
+	"th,td{text-align:left;padding:8px 7px;border-bottom:1px solid var(--line);"
+	"vertical-align:top}"
+	"tbody tr:last-child>*{border-bottom:0}"
+	"thead th{color:var(--dim);font-weight:600;font-size:13px}"
+	"tbody th{font-weight:500;overflow-wrap:anywhere}"
+	"td{overflow-wrap:break-word}tbody th{white-space:nowrap}"
+	"td.num,th.num{text-align:right}td.num{white-space:nowrap}td.note{overflow-wrap:anywhere;min-width:12ch}"
+	".help,.fold{display:none;scroll-margin-top:50vh}.help:target,.fold:target{display:block}"
+	".fold:has(:target){display:block}"
+	"@supports not selector(:has(a)){.fold{display:block}}"
+	".help{margin:4px 0 0;white-space:normal;font-weight:400;font-size:13px;color:var(--dim);"
+	"max-width:60ch}.fold .wide{margin-top:8px}main>p{margin:8px 14px;font-size:14px}"
+	".fold>a{margin:8px 14px;font-size:14px}"
+	"th a,main>p a{text-decoration-style:dotted;text-underline-offset:3px}"
+	"time,.ago{white-space:nowrap}"
+	".wide{position:relative}caption{position:absolute;clip-path:inset(50%);height:1px;"
+	"width:1px;overflow:hidden;white-space:nowrap}"
+	"svg{display:block;width:100%;height:32px;margin:8px 0}td svg{width:90px;height:20px;"
+	"margin:0}polyline{fill:none;stroke:var(--ok-bar);stroke-width:1.500;"
+	"vector-effect:non-scaling-stroke}"
+	"@media(max-width:640px){thead{display:none}table,tbody,tr,td,tbody th{display:block}"
+	"tr{padding:10px 14px;border-bottom:1px solid var(--line)}tr:last-child{border:0}"
+	"td,tbody th{border:0;padding:2px 0;white-space:normal}td:empty{display:none}"
+	"td.num{text-align:left}td[data-title]::before{content:attr(data-title) \": \";"
+	"color:var(--dim);font-size:13px}td[data-title] svg{display:inline-block;"
+	"vertical-align:middle}header,main,footer{padding-left:12px;padding-right:12px}"
+	".cards{grid-template-columns:1fr}}"
+	"td.code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
+	"a{color:inherit}"
+	"footer{color:var(--dim);font-size:13px;padding-top:22px;padding-bottom:34px}";
 
 static void put_header(FILE *out, const struct node *node, bool paused)
 {

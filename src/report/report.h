@@ -31,7 +31,6 @@ void report_ready(FILE *out, const struct node *node);
 
 /* Writes the status page, a self-contained HTML document. paused: it does not reload itself. */
 void report_page(FILE *out, const struct node *node, bool paused);
-extern const char page_style[]; /* page_style.c: its style sheet */
 
 #define STATUS_LINE_MAX 256
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tree import given_tree, report
 
-ROW = """	{"check-row", "limit", "A row of a test.", "things", "none", .source = "check_row.py", W,
+ROW = """	{"check-row", "A row of a test.", .unit = "things", .def = "none", .source = "check_row.py", W,
 		.breaks = "\\"a test\\"", .now = "nothing", .used = {"/proc/sys/kernel/pid_max", 1},
 		.max = {"/proc/sys/kernel/pid_max", 1}},
 """

@@ -3,12 +3,14 @@
  * Counts what processes and open files use, and names the fullest. The parts, in order: the BPF
  * programs that list both; what a record adds to a row; the tally, which adds up by user, cgroup or
  * namespace and names the fullest; the connections of netfilter, by namespace and, from a sample,
- * by source. It runs in a task, and knows no names of pods.
+ * by source; the samples, which a task makes of the parts that are due. The task knows no names of
+ * pods.
  */
-#include "tuners/limits/census.h"
+#include "tuners/limits/limits.h"
 
 #include "base/file.h"
 #include "base/text.h"
+#include "base/wait.h"
 #include "kernel/bpf.h"
 #include "workload/process.h"
 
@@ -19,6 +21,7 @@
 #include <sys/socket.h>
 
 #include <bpf/bpf.h>
+#include <headroom/bpf/census.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 
@@ -56,7 +59,20 @@ static int keep_link(struct bpf_program *program, int map, int *fd)
 	return *fd < 0 ? -errno : 0;
 }
 
-int census_load(const struct host *, void **programs, char[static TUNER_WHY_MAX])
+void census_close(struct census *census)
+{
+	cleanup_close(&census->passes[OF_PROCESSES]);
+	cleanup_close(&census->passes[OF_FILES]);
+	cleanup_close(&census->connections);
+}
+
+static void census_unload(void *programs)
+{
+	census_close(programs);
+	free(programs);
+}
+
+static int census_load(const struct host *, void **programs, char[static TUNER_WHY_MAX])
 {
 	struct census_bpf_object *object = census_bpf_object__open_and_load();
 	struct census *census = must(malloc(sizeof(*census)));
@@ -79,20 +95,22 @@ int census_load(const struct host *, void **programs, char[static TUNER_WHY_MAX]
 	return r;
 }
 
-void census_close(struct census *census)
+static void adopt_census(void *self, void *programs, const char *why)
 {
-	cleanup_close(&census->passes[OF_PROCESSES]);
-	cleanup_close(&census->passes[OF_FILES]);
-	cleanup_close(&census->connections);
-}
+	struct limits *limits = self;
 
-void census_unload(void *programs)
-{
-	census_close(programs);
+	copy_text(limits->census_why, TUNER_WHY_MAX, why);
+	if (programs)
+		limits->census = *(struct census *)programs;
 	free(programs);
 }
 
-int census_each(int link, size_t size, census_visit *visit, void *userdata)
+const struct bpf_ops limits_census = {
+	.load = census_load, .adopt = adopt_census, .unload = census_unload};
+
+/* Reads all records of an iterator. Returns 0 or -errno. */
+typedef void census_visit(void *userdata, const void *record);
+static int census_each(int link, size_t size, census_visit *visit, void *userdata)
 {
 	_cleanup_close_ int fd = bpf_iter_create(link);
 	_Alignas(8) char buffer[8192];
@@ -113,7 +131,31 @@ int census_each(int link, size_t size, census_visit *visit, void *userdata)
 
 /* ---- what a process or an open file adds to a row ---- */
 
-bool census_count(
+/* A use of a limit that a record shows. */
+struct limit_use {
+	uint64_t key[2];    /* the user or cgroup that the kernel counts for; zero: the process */
+	uint64_t used, max; /* max 0: the row's own */
+	bool adds;          /* used adds up over the records with this key */
+	uint32_t pid, last_pid;
+	uint32_t uid;          /* if by_uid */
+	bool by_uid, by_netns; /* by_netns: pid is any process of the network namespace */
+	bool is_remote;        /* address and port are of the remote end */
+	uint16_t family, port; /* port 0: none */
+	uint8_t address[16];
+	char comm[CENSUS_COMM]; /* the name of a process */
+};
+
+/* The uses by their keys, or the fullest TALLY_CANDIDATES uses without a key. Zeroed: none. */
+struct tally {
+	struct limit_use *uses;
+	size_t n, allocated;
+	struct element_index index;
+};
+
+#define TALLY_CANDIDATES 32 /* uses that are named; several may belong to one workload */
+
+/* Writes the use that a process adds to a row. False: none. */
+static bool census_count(
 	const struct census_record *record, enum census_count count, struct limit_use *use)
 {
 	*use = (struct limit_use){.pid = record->pid};
@@ -158,7 +200,8 @@ bool census_count(
 	return count == COUNT_MOUNTS ? record->mntns > 0 : use->used > 0;
 }
 
-bool census_count_file(
+/* Writes the use that an open file adds to a row. False: none. */
+static bool census_count_file(
 	const struct census_file *file, enum census_count_file count, struct limit_use *use)
 {
 	*use = (struct limit_use){.used = file->used, .pid = file->pid};
@@ -198,7 +241,8 @@ bool census_count_file(
 
 /* ---- the tally ---- */
 
-struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low)
+/* Finds the use with this key, or adds one without users. */
+static struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low)
 {
 	const uint64_t key[2] = {high, low};
 	struct limit_use *use = find_keyed(&tally->index, tally->uses, tally->n, &key);
@@ -210,7 +254,7 @@ struct limit_use *tally_at(struct tally *tally, uint64_t high, uint64_t low)
 	return use;
 }
 
-void tally_free(struct tally *tally)
+static void tally_free(struct tally *tally)
 {
 	free(tally->uses);
 	free(tally->index.positions);
@@ -227,7 +271,7 @@ static int by_share(const void *a, const void *b)
 	return (left < right) - (left > right);
 }
 
-void tally_add(struct tally *tally, const struct limit_use *use)
+static void tally_add(struct tally *tally, const struct limit_use *use)
 {
 	struct limit_use *known;
 
@@ -335,7 +379,11 @@ static int by_used(const void *a, const void *b)
 	return (x->used < y->used) - (x->used > y->used);
 }
 
-void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
+/*
+ * Sets used and max to the numbers of the fullest use, and top to the workloads of the fullest
+ * uses. max is the row's. Frees the tally.
+ */
+static void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
 	struct limit_reading *reading)
 {
 	const struct limit_use *fullest = tally->uses;
@@ -365,7 +413,8 @@ void tally_finish(struct tally *tally, const struct host *host, uint64_t max, un
 
 #define DUMP_SIZE 32768
 
-int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
+/* Reads the tracked connections of these network namespaces. reading gets the fullest one. */
+static int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
 	struct limit_reading *reading, struct limit_reading *users)
 {
 	static const struct limit_row row = {
@@ -488,4 +537,317 @@ int limits_conntrack_users(const struct limit_source *source, struct limit_readi
 	}
 	tally_free(sources);
 	return 0;
+}
+
+/* ---- samples: they consist of the parts that are due ---- */
+
+#define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
+#define BUSY_EVERY_US   (5 * USEC_PER_SEC) /* passes for a row that is more than half used */
+
+/* A part uses at most 1/N of a CPU. */
+#define NAMESPACES_SHARE 5000
+static const struct {
+	unsigned idle, busy; /* busy: more than half of a row is used */
+} shares[PASSES] = {[OF_PROCESSES] = {2000, 400}, [OF_FILES] = {4000, 200}};
+
+#define FILE_NS 300 /* CPU time for a file, to predict a pass */
+
+#define NAMED_IDLE 3 /* users of a row that is at most half used */
+
+static uint64_t cpu_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return us_of(ts);
+}
+
+struct limits_sample {
+	struct host host;
+	struct node_disks disks; /* a copy */
+	bool due_rows, due_namespaces;
+	struct census census; /* a descriptor of its own for each part that is due */
+	size_t n;
+	bool *busy;              /* more than half of a row is used, or it was reached */
+	struct limit_seen *rows; /* results */
+	uint64_t cost_us[PASSES], namespaces_us, n_files;
+	int errors[PASSES];
+};
+
+static int duplicate(int fd, bool due)
+{
+	return fd < 0 || !due ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+static bool is_due(uint64_t *next, uint64_t now, uint64_t every_us, bool force)
+{
+	if (now < *next && !force)
+		return false;
+	*next = next_turn_us(now, every_us);
+	return true;
+}
+
+void *limits_sample_request(void *self, const void *memory, bool now)
+{
+	const struct limits_memory *known = memory;
+	struct limits *limits = self;
+	uint64_t at = now_us();
+	bool is_wanted[PASSES] = {0}, due[PASSES], due_rows;
+	_cleanup_free_ bool *busy = must(calloc(limits->n, sizeof(*busy)));
+	struct limits_sample *sample;
+
+	for (size_t i = 0; i < limits->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+		const struct limit_seen *seen = &limits->rows[i];
+
+		busy[i] = now ||
+			  (seen->error == 0 &&
+				  (seen->reading.used * 2 > seen->reading.max ||
+					  (known && known->rows && known->rows[i].lately > 0)));
+		is_wanted[OF_PROCESSES] |= busy[i] && reader && reader->count;
+		is_wanted[OF_FILES] |= busy[i] && reader && reader->count_file;
+	}
+	for (int i = 0; i < PASSES; i++) {
+		struct limits_pass *pass = &limits->passes[i];
+
+		if (is_wanted[i])
+			pass->next_us = MIN(pass->next_us,
+				pass->at_us + MAX(BUSY_EVERY_US, pass->cost_us * shares[i].busy));
+	}
+	due_rows = is_due(&limits->next_sample_us, at, SAMPLE_EVERY_US, now);
+	/* The census predicts its cost. */
+	due[OF_FILES] = limits->census.passes[OF_FILES] >= 0 && (limits->counted || now) &&
+			is_due(&limits->passes[OF_FILES].next_us, at, SAMPLE_EVERY_US, now);
+	/* A pass over files also needs one process of each network namespace. */
+	due[OF_PROCESSES] = limits->census.passes[OF_PROCESSES] >= 0 &&
+			    is_due(&limits->passes[OF_PROCESSES].next_us, at, SAMPLE_EVERY_US,
+				    now || due[OF_FILES]);
+	if (!due_rows && !due[OF_PROCESSES] && !due[OF_FILES])
+		return NULL;
+	sample = must(calloc(1, sizeof(*sample)));
+	*sample = (struct limits_sample){
+		.host = *limits->host,
+		.disks = limits->facts->disks,
+		.due_rows = due_rows,
+		.census = {{duplicate(limits->census.passes[OF_PROCESSES], due[OF_PROCESSES]),
+				   duplicate(limits->census.passes[OF_FILES], due[OF_FILES])},
+			duplicate(limits->census.connections, due[OF_FILES])},
+		.n = limits->n,
+		.busy = steal(busy),
+		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
+	};
+	sample->due_namespaces =
+		due[OF_PROCESSES] && is_due(&limits->next_namespaces_us, at, SAMPLE_EVERY_US, now);
+	return sample;
+}
+
+/* The sums of a pass. */
+struct census_pass {
+	const struct limits_sample *sample;
+	struct tally *tallies;    /* one for each row */
+	struct tally cgroups;     /* their failed forks */
+	struct tally *namespaces; /* a process of each */
+	struct tally files;       /* the files counted so far */
+	uint64_t n_files;
+};
+
+static void visit_process(void *userdata, const void *data)
+{
+	const struct census_record *record = data;
+	struct census_pass *pass = userdata;
+	struct limit_use use;
+
+	pass->n_files += record->files;
+	if (record->netns)
+		tally_at(pass->namespaces, 1, record->netns)->pid = record->pid;
+	if (record->pids_cgroup)
+		tally_at(&pass->cgroups, 1, record->pids_cgroup)->used = record->forks_failed;
+	for (size_t i = 0; i < pass->sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+
+		if (reader && census_count(record, reader->count, &use))
+			tally_add(&pass->tallies[i], &use);
+	}
+}
+
+static void visit_file(void *userdata, const void *data)
+{
+	const struct census_file *file = data;
+	struct census_pass *pass = userdata;
+	struct limit_use *seen = tally_at(&pass->files, 1, file->file), use;
+
+	/* Processes share it, or it is a connection of a process. */
+	if (seen->used > 0)
+		return;
+	seen->used = 1;
+	for (size_t i = 0; i < pass->sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+
+		if (reader && census_count_file(file, reader->count_file, &use))
+			tally_add(&pass->tallies[i], &use);
+	}
+}
+
+/* Nobody has a connection open in TIME_WAIT. */
+static void visit_connection(void *userdata, const void *data)
+{
+	const struct census_pass *pass = userdata;
+	struct census_file file;
+
+	memcpy(&file, data, sizeof(file));
+	file.pid = tally_at(pass->namespaces, 1, file.netns)->pid;
+	visit_file(userdata, &file);
+}
+
+/* Turns the tallies of a pass into readings. */
+static void finish_rows(struct limits_sample *sample, struct census_pass *pass, int kind, int error)
+{
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct limit_row *row = &limits_rows[i];
+		const struct limit_reader *reader = row->reader;
+		struct limit_seen *seen = &sample->rows[i];
+		struct limit_reading *reading = &seen->users[kind];
+		bool only = limits_needs_bpf(row) && !(kind == OF_FILES && reader->count);
+		uint64_t max = 0;
+		bool any;
+		int r = error;
+
+		if (!reader || !(kind == OF_FILES ? reader->count_file != 0 : reader->count != 0))
+			continue;
+		if (r == 0 && only)
+			r = limits_read_max(&sample->host, row, &max);
+		any = pass->tallies[i].n > 0;
+		tally_finish(&pass->tallies[i], &sample->host, max,
+			sample->busy[i] ? TALLY_CANDIDATES : NAMED_IDLE, reading);
+		seen->from_pass[kind] = true;
+		if (!only)
+			continue;
+		seen->from_sample = true;
+		seen->error = r < 0 ? r : !any || reading->max == 0 ? -ENOENT : 0;
+		seen->reading.used = reading->used;
+		seen->reading.max = reading->max;
+		for (size_t k = 0; reader->count == COUNT_PIDS && k < pass->cgroups.n; k++)
+			seen->reading.hits += pass->cgroups.uses[k].used;
+	}
+}
+
+static void run_pass(struct limits_sample *sample, struct tally *namespaces, int kind)
+{
+	static const size_t sizes[PASSES] = {
+		sizeof(struct census_record), sizeof(struct census_file)};
+	static census_visit *const visits[PASSES] = {visit_process, visit_file};
+	struct census_pass pass = {.sample = sample, .namespaces = namespaces};
+	uint64_t begun = cpu_us();
+	int r;
+
+	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
+	r = census_each(sample->census.passes[kind], sizes[kind], visits[kind], &pass);
+	if (r == 0 && kind == OF_FILES)
+		r = census_each(sample->census.connections, sizes[kind], visit_connection, &pass);
+	sample->errors[kind] = r;
+	sample->n_files += pass.n_files;
+	finish_rows(sample, &pass, kind, r);
+	sample->cost_us[kind] = cpu_us() - begun;
+	begun = cpu_us();
+	for (size_t i = 0; sample->due_namespaces && kind == OF_PROCESSES && i < sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+		struct limit_seen *seen = &sample->rows[i];
+
+		if (!reader || !reader->in_namespaces)
+			continue;
+		seen->from_sample = seen->from_pass[kind] = true;
+		seen->error = limits_sample_namespaces(
+			&sample->host, namespaces, &seen->reading, &seen->users[kind]);
+		sample->namespaces_us = cpu_us() - begun;
+	}
+	tally_free(&pass.cgroups);
+	tally_free(&pass.files);
+	free(pass.tallies);
+}
+
+void limits_sample_run(void *request, const struct wait *wait)
+{
+	struct limits_sample *sample = request;
+	struct tally namespaces = {0};
+
+	for (size_t i = 0; sample->due_rows && i < sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+		const struct limit_source source = {&sample->host, &sample->disks, reader};
+		struct limit_seen *seen = &sample->rows[i];
+
+		wait_path(wait, limits_rows[i].name);
+		if (reader && reader->sample) {
+			seen->from_sample = true;
+			seen->error = reader->sample(&source, &seen->reading);
+		}
+		if (reader && reader->add_users) {
+			seen->from_pass[OF_FILES] = true;
+			if (sample->busy[i])
+				(void)reader->add_users(&source, &seen->users[OF_FILES]);
+		}
+	}
+	wait_path(wait, NULL);
+	for (int kind = 0; kind < PASSES; kind++)
+		if (sample->census.passes[kind] >= 0)
+			run_pass(sample, &namespaces, kind);
+	tally_free(&namespaces);
+}
+
+static void replace_reading(struct limit_reading *old, struct limit_reading *new)
+{
+	free(old->top);
+	*old = *new;
+	*new = (struct limit_reading){0};
+}
+
+/* Drops the old users of a row that no longer needs a pass over files. */
+static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy)
+{
+	const struct limit_reader *reader = seen->row->reader;
+
+	if (new->from_sample) {
+		seen->error = new->error;
+		replace_reading(&seen->reading, &new->reading);
+	}
+	for (int kind = 0; kind < PASSES; kind++)
+		if (new->from_pass[kind])
+			replace_reading(&seen->users[kind], &new->users[kind]);
+	if (!busy && reader && reader->count && reader->count_file)
+		replace_reading(&seen->users[OF_FILES], &(struct limit_reading){0});
+}
+
+void limits_sample_adopt(void *self, void *request)
+{
+	struct limits_sample *sample = request;
+	struct limits *limits = self;
+	uint64_t at = now_us();
+
+	for (size_t i = 0; i < sample->n; i++) {
+		if (limits)
+			adopt_row(&limits->rows[i], &sample->rows[i], sample->busy[i]);
+		limits_seen_clear(&sample->rows[i]);
+	}
+	if (limits && sample->census.passes[OF_PROCESSES] >= 0) {
+		limits->counted = true;
+		limits->passes[OF_FILES].cost_us =
+			MAX(limits->passes[OF_FILES].cost_us, sample->n_files * FILE_NS / 1000);
+		limits->pass_error = 0;
+	}
+	for (int kind = 0; limits && kind < PASSES; kind++) {
+		struct limits_pass *pass = &limits->passes[kind];
+
+		if (sample->census.passes[kind] < 0)
+			continue;
+		pass->at_us = at;
+		pass->cost_us = sample->cost_us[kind];
+		pass->next_us = MAX(pass->next_us, at + pass->cost_us * shares[kind].idle);
+		limits->pass_error = MIN(limits->pass_error, sample->errors[kind]);
+	}
+	if (limits && sample->due_namespaces)
+		limits->next_namespaces_us = MAX(
+			limits->next_namespaces_us, at + sample->namespaces_us * NAMESPACES_SHARE);
+	census_close(&sample->census);
+	free(sample->busy);
+	free(sample->rows);
+	free(sample);
 }

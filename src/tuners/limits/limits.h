@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* rows.c has the table of limits, read.c and sample.c read them, decide.c decides. */
+/*
+ * rows.c has the table of limits, read.c reads them, census.c counts what processes and open files
+ * use, decide.c decides, tuner.c has the options and the ops.
+ */
 
 #include "workload/facts.h"
 
@@ -142,6 +145,16 @@ int limits_read_max(const struct host *host, const struct limit_row *row, uint64
 
 /* Keeps the use with the largest share of its maximum. Returns whether it is this one. */
 bool limits_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max);
+
+/* Frees the users of a row. */
+void limits_seen_clear(struct limit_seen *seen);
+
+/* census.c: the BPF programs and the sample. */
+extern const struct bpf_ops limits_census;
+void census_close(struct census *census);
+void *limits_sample_request(void *self, const void *memory, bool now);
+void limits_sample_run(void *request, const struct wait *wait);
+void limits_sample_adopt(void *self, void *request);
 
 void limits_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
