@@ -36,36 +36,38 @@ enum check_result {
 /* Reads the node for `headroom doctor`. message is empty at the call. */
 typedef enum check_result check_fn(const struct host *host, char message[static CHECK_MESSAGE_MAX]);
 
-/* What a name that `explain` knows is the name of. */
-enum entry_kind {
-	ENTRY_TUNER,
-	ENTRY_OPTION,
-	ENTRY_LIMIT,
-	ENTRY_SETTING,
-	ENTRY_PROFILE_SETTING, /* a sysctl of a profile; users see the kind "setting" */
-	ENTRY_CONDITION,
-	ENTRY_REASON,
-	ENTRY_METRIC,
-	ENTRY_CHECK,
-	ENTRY_PROFILE,
-	ENTRY_KUBELET_OPTION,
-	ENTRY_BUDGET,
-	ENTRY_ADVICE,
-	/* Words that status prints. */
-	ENTRY_MODE,
-	ENTRY_TUNER_STATE,
-	ENTRY_SETTING_STATE,
-	ENTRY_RUNTIME_STATE,
-	ENTRY_IMAGE_STATE,
-	ENTRY_VERDICT,
-	ENTRY_SEVERITY,
-	ENTRY_CONDITION_STATUS,
-	ENTRY_COLUMN,
-	ENTRY_WORKLOAD_KIND,
-	ENTRY_KINDS,
-};
+/* What a name that `explain` knows is the name of, and the text that users see. */
+#define ENTRY_KINDS_LIST(X)                                       \
+	X(TUNER, "tuner")                                         \
+	X(OPTION, "config key")                                   \
+	X(LIMIT, "limit")                                         \
+	X(SETTING, "setting")                                     \
+	X(PROFILE_SETTING, "setting") /* a sysctl of a profile */ \
+	X(CONDITION, "condition")                                 \
+	X(REASON, "reason")                                       \
+	X(METRIC, "metric")                                       \
+	X(CHECK, "check")                                         \
+	X(PROFILE, "profile")                                     \
+	X(KUBELET_OPTION, "kubelet option")                       \
+	X(BUDGET, "budget")                                       \
+	X(ADVICE, "advice")                                       \
+	/* Words that status prints. */                           \
+	X(MODE, "mode")                                           \
+	X(TUNER_STATE, "state of a tuner")                        \
+	X(SETTING_STATE, "state of a setting")                    \
+	X(RUNTIME_STATE, "state of a runtime")                    \
+	X(IMAGE_STATE, "state of an image")                       \
+	X(VERDICT, "verdict")                                     \
+	X(SEVERITY, "severity")                                   \
+	X(CONDITION_STATUS, "status of a condition")              \
+	X(COLUMN, "column")                                       \
+	X(WORKLOAD_KIND, "kind of workload")
 
-extern const char *const entry_kind_names[ENTRY_KINDS]; /* "config key" */
+#define ENTRY_KIND(name, text) ENTRY_##name,
+enum entry_kind { ENTRY_KINDS_LIST(ENTRY_KIND) ENTRY_KINDS };
+#undef ENTRY_KIND
+
+extern const char *const entry_kind_names[ENTRY_KINDS];
 
 /*
  * What explain, the shell completion and the documents show of anything with a name. all_entries()

@@ -100,31 +100,8 @@ enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config)
 
 /* ---- entries ---- */
 
-const char *const entry_kind_names[ENTRY_KINDS] = {
-	[ENTRY_TUNER] = "tuner",
-	[ENTRY_OPTION] = "config key",
-	[ENTRY_LIMIT] = "limit",
-	[ENTRY_SETTING] = "setting",
-	[ENTRY_PROFILE_SETTING] = "setting",
-	[ENTRY_CONDITION] = "condition",
-	[ENTRY_REASON] = "reason",
-	[ENTRY_METRIC] = "metric",
-	[ENTRY_CHECK] = "check",
-	[ENTRY_PROFILE] = "profile",
-	[ENTRY_KUBELET_OPTION] = "kubelet option",
-	[ENTRY_BUDGET] = "budget",
-	[ENTRY_ADVICE] = "advice",
-	[ENTRY_MODE] = "mode",
-	[ENTRY_TUNER_STATE] = "state of a tuner",
-	[ENTRY_SETTING_STATE] = "state of a setting",
-	[ENTRY_RUNTIME_STATE] = "state of a runtime",
-	[ENTRY_IMAGE_STATE] = "state of an image",
-	[ENTRY_VERDICT] = "verdict",
-	[ENTRY_SEVERITY] = "severity",
-	[ENTRY_CONDITION_STATUS] = "status of a condition",
-	[ENTRY_COLUMN] = "column",
-	[ENTRY_WORKLOAD_KIND] = "kind of workload",
-};
+#define KIND_NAME(name, text) [ENTRY_##name] = text,
+const char *const entry_kind_names[ENTRY_KINDS] = {ENTRY_KINDS_LIST(KIND_NAME)};
 
 const char *entry_detail(const struct help_entry *entry)
 {

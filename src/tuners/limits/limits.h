@@ -143,9 +143,6 @@ bool limits_needs_bpf(const struct limit_row *row);
 /* Reads the number of a row with only a maximum. */
 int limits_read_max(const struct host *host, const struct limit_row *row, uint64_t *max);
 
-/* Keeps the use with the largest share of its maximum. Returns whether it is this one. */
-bool limits_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max);
-
 /* Frees the users of a row. */
 void limits_seen_clear(struct limit_seen *seen);
 

@@ -148,7 +148,8 @@ int limits_read_conntrack(const struct limit_source *source, struct limit_readin
 	return r;
 }
 
-bool limits_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max)
+/* Keeps the use with the largest share of its maximum. Returns whether it is this one. */
+static bool keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max)
 {
 	if (max == 0 || (reading->max > 0 && (double)used / (double)max <=
 						     (double)reading->used / (double)reading->max))
@@ -175,16 +176,16 @@ int limits_read_pids(const struct limit_source *source, struct limit_reading *re
 	r = read_value(source->host, "/proc/sys/kernel/pid_max", &max);
 	if (r < 0)
 		return r;
-	limits_keep_fuller(reading, tasks, max);
+	keep_fuller(reading, tasks, max);
 	if (read_value(source->host, "/proc/sys/kernel/threads-max", &max) == 0)
-		limits_keep_fuller(reading, tasks, max);
+		keep_fuller(reading, tasks, max);
 	for (size_t i = 0; i < ARRAY_SIZE(kubepods); i++) {
 		snprintf(path, sizeof(path), "%scurrent", kubepods[i]);
 		if (read_value(source->host, path, &used) < 0)
 			continue;
 		snprintf(path, sizeof(path), "%smax", kubepods[i]);
 		if (read_value(source->host, path, &max) == 0) /* not "max" */
-			limits_keep_fuller(reading, used, max);
+			keep_fuller(reading, used, max);
 	}
 	return 0;
 }
@@ -252,7 +253,7 @@ int limits_read_keys(const struct limit_source *source, struct limit_reading *re
 			used = keys;
 			max = keys_max;
 		}
-		limits_keep_fuller(reading, used, max);
+		keep_fuller(reading, used, max);
 		user.used = used;
 		snprintf(user.workload.name, sizeof(user.workload.name), "%u", uid);
 		limit_keep_user(reading, &user);
@@ -373,7 +374,7 @@ int limits_sample_filesystem(const struct limit_source *source, struct limit_rea
 		used = inodes ? fs.f_files - fs.f_ffree : (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
 		max = inodes ? fs.f_files : used + fs.f_bavail * fs.f_frsize;
 		/* max is 0 on btrfs, which makes inodes as needed. */
-		if (!is_shown_above(source, st.st_dev) && limits_keep_fuller(reading, used, max))
+		if (!is_shown_above(source, st.st_dev) && keep_fuller(reading, used, max))
 			fullest = paths[i];
 	}
 	if (fullest && n > 1)
@@ -495,7 +496,7 @@ int limits_sample_databases(const struct limit_source *source, struct limit_read
 			database->process);
 		if (reading->n_top < LIMIT_TOP_MAX)
 			*limit_add_user(reading) = user;
-		if (!limits_keep_fuller(reading, database->bytes, max))
+		if (!keep_fuller(reading, database->bytes, max))
 			continue;
 		reading->top[reading->n_top - 1] = reading->top[0];
 		reading->top[0] = user;
@@ -654,7 +655,7 @@ int limits_sample_addresses(const struct limit_source *source, struct limit_read
 		if (max == 0)
 			continue;
 		add_user(reading, used, entry->d_name);
-		limits_keep_fuller(reading, used, max);
+		keep_fuller(reading, used, max);
 		r = 0;
 	}
 	return r;

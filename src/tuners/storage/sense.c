@@ -36,7 +36,7 @@
 
 /* ---- devices and labels ---- */
 
-struct storage_device *storage_device_find(const struct storage *storage, uint32_t number)
+static struct storage_device *find_device(const struct storage *storage, uint32_t number)
 {
 	for (size_t i = 0; i < storage->n_devices; i++)
 		if (storage->devices[i].number == number)
@@ -84,7 +84,7 @@ static unsigned claim_label(struct storage *storage, const struct storage_disk *
 static struct storage_device *device_of(
 	struct storage *storage, uint32_t number, const char *name, uint64_t now)
 {
-	struct storage_device *device = storage_device_find(storage, number);
+	struct storage_device *device = find_device(storage, number);
 
 	if (!device && storage->n_devices < DEVICES_MAX) {
 		device = add_element(
@@ -334,15 +334,14 @@ static void prune_rows(struct storage *storage, uint64_t now)
 		const struct storage_io_row *row = &storage->ios[i];
 		uint64_t idle = now - row->changed_us;
 
-		if (idle > IDLE_US && (many_ios || !storage_device_find(storage, row->key.disk)))
+		if (idle > IDLE_US && (many_ios || !find_device(storage, row->key.disk)))
 			(void)bpf_map_delete_elem(storage->bpf->ios, &row->key);
 	}
 	for (size_t i = 0; i < storage->n_syncs; i++) {
 		const struct storage_sync_row *row = &storage->syncs[i];
 		uint64_t idle = now - row->changed_us;
 
-		if (idle > IDLE_US &&
-			(many_syncs || !storage_device_find(storage, row->key.device)))
+		if (idle > IDLE_US && (many_syncs || !find_device(storage, row->key.device)))
 			(void)bpf_map_delete_elem(storage->bpf->syncs, &row->key);
 	}
 }
@@ -423,6 +422,14 @@ static void find_images(struct storage *storage, bool again)
 
 /* ---- the listed processes ---- */
 
+/* Returns the workload of a cgroup; the root, and the kernel's own requests, are the host's. */
+static struct workload workload_of(const struct cgroups *groups, uint64_t cgroup)
+{
+	if (cgroup > CGROUP_ROOT_INODE)
+		return cgroups_find(groups, cgroup);
+	return (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+}
+
 void storage_summarize(
 	const struct storage_window *window, uint64_t now, struct storage_summary *summary)
 {
@@ -475,7 +482,7 @@ static void find_holder(const struct storage *storage, struct storage_process *p
 		if (!is_below(&process->disk, row->key.disk) || row->queue_rate <= 0)
 			continue;
 		sum += row->queue_rate;
-		workload = storage_workload(storage->io_groups, row->key.cgroup);
+		workload = workload_of(storage->io_groups, row->key.cgroup);
 		for (at = 0; at < n && !workload_equal(&holders[at].workload, &workload); at++)
 			;
 		if (at == n && n == STORAGE_USERS)
@@ -546,11 +553,11 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 			continue;
 		*process = (struct storage_process){0};
 		storage_summarize(row->window, now, &process->summary);
-		device = storage_device_find(storage, row->key.device);
+		device = find_device(storage, row->key.device);
 		if (process->summary.syncs == 0 || !device)
 			continue;
 		set_text(process->name, row->key.process);
-		process->workload = storage_workload(storage->sync_groups, row->key.cgroup);
+		process->workload = workload_of(storage->sync_groups, row->key.cgroup);
 		process->disk = device->disk;
 		if (storage->attributed &&
 			process->summary.p99 * 1e6 > (double)storage->sync_p99_us)
@@ -565,13 +572,6 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 
 /* Rows that were idle for this time are not shown. */
 #define SHOWN_US (300 * USEC_PER_SEC)
-
-struct workload storage_workload(const struct cgroups *groups, uint64_t cgroup)
-{
-	if (cgroup > CGROUP_ROOT_INODE)
-		return cgroups_find(groups, cgroup);
-	return (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
-}
 
 static int by_queue(const void *a, const void *b)
 {
@@ -622,7 +622,8 @@ static struct largest_rows find_largest(const struct storage *storage)
 	return largest;
 }
 
-void storage_users_learn(struct storage *storage, uint64_t now)
+/* Looks up the names of the largest users' cgroups. */
+static void learn_users(struct storage *storage, uint64_t now)
 {
 	struct largest_rows largest = find_largest(storage);
 	uint64_t ios[STORAGE_USERS], both[2 * STORAGE_USERS];
@@ -659,7 +660,7 @@ static struct storage_user *user_of(
 
 static unsigned label_of(const struct storage *storage, uint32_t number)
 {
-	const struct storage_device *device = storage_device_find(storage, number);
+	const struct storage_device *device = find_device(storage, number);
 
 	return device ? device->label : STORAGE_LABELS;
 }
@@ -703,7 +704,7 @@ struct storage_user *storage_users(const struct storage *storage, unsigned *n)
 	/* Syncs of listed processes come first: they stay when there are too many users. */
 	for (size_t i = 0; i < largest.n_syncs; i++) {
 		const struct storage_sync_row *row = largest.syncs[i];
-		struct workload workload = storage_workload(storage->sync_groups, row->key.cgroup);
+		struct workload workload = workload_of(storage->sync_groups, row->key.cgroup);
 		struct storage_user *user =
 			user_of(users, n, label_of(storage, row->key.device), &workload);
 
@@ -712,7 +713,7 @@ struct storage_user *storage_users(const struct storage *storage, unsigned *n)
 	}
 	for (size_t i = 0; i < largest.n_ios; i++) {
 		const struct storage_io_row *row = largest.ios[i];
-		struct workload workload = storage_workload(storage->io_groups, row->key.cgroup);
+		struct workload workload = workload_of(storage->io_groups, row->key.cgroup);
 		struct storage_user *user =
 			user_of(users, n, label_of(storage, row->key.disk), &workload);
 
@@ -747,6 +748,6 @@ void storage_sense(void *self, uint64_t now)
 	storage->read_us = now;
 	read_ios(&reading);
 	read_syncs(&reading);
-	storage_users_learn(storage, now);
+	learn_users(storage, now);
 	storage_processes_list(storage, now);
 }

@@ -194,8 +194,6 @@ struct storage {
 
 void storage_sense(void *self, uint64_t now_us);
 
-struct storage_device *storage_device_find(const struct storage *storage, uint32_t number);
-
 /* Sums up the syncs and the holders of the listed processes. */
 void storage_processes_list(struct storage *storage, uint64_t now_us);
 
@@ -217,14 +215,8 @@ struct storage_user {
 
 #define STORAGE_USERS 64
 
-/* Returns the workload of a cgroup; the root, and the kernel's own requests, are the host's. */
-struct workload storage_workload(const struct cgroups *groups, uint64_t cgroup);
-
 /* Lists the largest users, those with the largest share of a queue first. The caller frees it. */
 struct storage_user *storage_users(const struct storage *storage, unsigned *n);
-
-/* Looks up the names of the largest users' cgroups. */
-void storage_users_learn(struct storage *storage, uint64_t now_us);
 
 /* ---- the ops ---- */
 

@@ -20,8 +20,12 @@ static const char *const shmem_choices[] = {
 static const char *const khugepaged_choices[] = {"false", "true", "keep", NULL};
 static const char *const sizes_choices[] = {"never", "inherit", "madvise", "always", "keep", NULL};
 
-#define CHOICE(title, of, preset, meaning) \
-	{.name = "thp." title, .type = OPTION_CHOICE, .choices = of, .def = preset, .help = meaning}
+#define CHOICE(title, words, preset, meaning) \
+	{.name = "thp." title,                \
+		.type = OPTION_CHOICE,        \
+		.choices = words,             \
+		.def = preset,                \
+		.help = meaning}
 
 const struct config_option thp_options[] = {
 	MODE_OPTION("thp"),
