@@ -89,10 +89,10 @@ def check_includes(tree):
             yield from (f"{path}: includes {name}" for name in INCLUDE.findall(text) if not may_include(tree, path, name))
 
 
-def changes(text):
-    """Function -> what it calls to create, replace or remove a file. "": outside of functions."""
+def changes(path, text):
+    """Function -> what it calls to create, replace or remove a file. "": outside of functions, where headers have declarations."""
     text = COMMENT_OR_TEXT.sub("", READING_FOPEN.sub("", text))
-    bodies = [*FUNCTION.findall(text), ("", FUNCTION.sub("", text))]
+    bodies = [*FUNCTION.findall(text), ("", FUNCTION.sub("", text) if path.suffix == ".c" else "")]
     found = {name: sorted({a or b for a, b in CHANGING.findall(body)}) for name, body in bodies}
     return {name: calls for name, calls in found.items() if calls}
 
@@ -101,7 +101,7 @@ def check_callers(tree):
     listed = {(file, name) for files in CALLERS.values() for file, names in files.items() for name in names.split()}
     yield from (f"{file}: only src/apply may write {NODE}" for file in CALLERS[NODE] if not file.startswith("src/apply/"))
     for path, text in tree.sources.items():
-        for name, calls in changes(text).items() if path.parts[0] == "src" and path.suffix == ".c" else ():
+        for name, calls in changes(path, text).items() if path.parts[0] in ("src", "include") else ():
             if (str(path), name) not in listed:
                 yield f"{path}: {name}() uses {', '.join(calls)}: let src/apply write, or give a reason in CALLERS"
             listed.discard((str(path), name))

@@ -45,6 +45,7 @@ DEFECTS = {
         ({"src/runtime/x.c": CALL % ("write_pins", "replace_path(path, text, 1, true)")}, ["src/runtime/x.c: write_pins() uses replace_path: let src/apply"]),
         ({"src/apply/x.c": CALL % ("f", "mkdir(path, 0755)")}, ["src/apply/x.c: f() uses mkdir: let src/apply write, or give a reason"]),
         ({"src/tuners/x.c": CALL % ("f", "open(path, O_WRONLY | O_CLOEXEC)")}, ["src/tuners/x.c: f() uses O_WRONLY"]),
+        ({"include/headroom/x.h": "int replace_path(void);\n" + CALL % ("f", "unlink(path)")}, ["include/headroom/x.h: f() uses unlink"]),
         ({"src/tuners/x.c": CALL % ("f", 'fopen(path, "we")')}, ["src/tuners/x.c: f() uses fopen"]),
         ({"src/tuners/x.c": "static const struct ops ops = {.run = remove_tree};\n"}, ["src/tuners/x.c: () uses remove_tree"]),
         ({"src/model/x.c": CALL % ("f", 'fopen(path, "re") /* unlink(path) */')}, []),

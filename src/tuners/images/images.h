@@ -2,8 +2,10 @@
 #pragma once
 
 /*
- * Preloads images from archives and registries. decide() chooses the transfers; each is a task
- * with copies of all its input.
+ * Preloads images from archives and registries. tuner.c has the options and makes requests of
+ * tasks; sample.c reads archives, runtime and store; decide.c chooses transfers and pins;
+ * transfer.c runs transfers, each a task with copies of all its input; record.c keeps images.json;
+ * report.c shows all of it.
  */
 
 #include "runtime/driver.h"
