@@ -65,7 +65,7 @@ static size_t line_start(const char *text, size_t at)
 	return at;
 }
 
-/* The offset of the line break before a line, or the offset itself. */
+/* Returns the offset of the line break before a line, or the offset itself. */
 static size_t before_break(const char *text, size_t at)
 {
 	if (at > 0 && text[at - 1] == '\n')
@@ -303,7 +303,7 @@ static int dump_trial(const struct editor *editor, const struct runtime_driver *
 	return r;
 }
 
-/* The next key or header of a dump, except for the changed key and the names of files. */
+/* Finds the next key or header of a dump, except for the changed key and the names of files. */
 static int next_item(struct toml_scan *scan, const char *allowed, struct toml_item *item)
 {
 	char name[TOML_FULL_MAX];
@@ -315,7 +315,8 @@ static int next_item(struct toml_scan *scan, const char *allowed, struct toml_it
 	return r;
 }
 
-/* 0 when the dumps differ in that key alone. why has only names: values may be passwords. */
+/* Returns 0 when the dumps differ in that key alone. why has only names: values may be passwords.
+ */
 static int compare_dumps(const char *old, const char *new, const char *allowed, char *why)
 {
 	struct toml_scan a = {.text = old, .len = strlen(old)};
@@ -362,7 +363,7 @@ static int check_value(const char *dump, const struct file_change *edit, char *w
 	return -EINVAL;
 }
 
-/* 0 when the text has the key in this table; 1 when it has the table; else 2. */
+/* Returns 0 when the text has the key in this table, 1 when it has the table, else 2. */
 static int likelihood(const struct file_bytes *text, const char *table, const char *key)
 {
 	struct toml_scan scan = {.text = text->bytes, .len = text->len};

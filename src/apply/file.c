@@ -283,7 +283,7 @@ int file_keep(int state, const struct file_bytes *bytes)
 	return replace_file(kept, bytes->hash, bytes->bytes, bytes->len, true);
 }
 
-/* True when files/ has a copy. */
+/* Returns whether files/ has a copy. */
 static bool has_copies(int state)
 {
 	int kept = open_kept(state, false);
@@ -545,7 +545,7 @@ static void print_fields(cJSON *object, const struct field *field, const void *f
 	}
 }
 
-/* False for any form that this version does not write. */
+/* Returns false for any form that this version does not write. */
 static bool read_fields(const cJSON *object, const struct field *field, void *to)
 {
 	bool good = true;
@@ -588,7 +588,7 @@ static bool read_fields(const cJSON *object, const struct field *field, void *to
 	return good;
 }
 
-/* The caller frees the text. */
+/* Returns the text of the journal; the caller frees it. */
 static char *print(const struct file_journal *journal)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = must(cJSON_CreateObject());

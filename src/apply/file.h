@@ -137,13 +137,13 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 void file_journal_close(struct file_journal *journal);
 DEFINE_CLEANUP(struct file_journal, file_journal_close)
 
-/* The cause and cure of an error of file_journal_open(), for messages. */
+/* Returns the cause and cure of an error of file_journal_open(), for messages. */
 const char *file_journal_describe(int error);
 
 /* Stores the journal durably, if it differs from the text on disk. 0 or -errno. */
 int file_journal_store(struct file_journal *journal);
 
-/* The records of all file settings, for the caller to free. */
+/* Copies the records of all file settings; the caller frees them. */
 struct key_record *file_journal_snapshot(const struct file_journal *journal, size_t *n);
 
 /*
@@ -158,7 +158,7 @@ void release_set(struct release_list *list, const char *tuner, bool released);
 /* Allows a value that failed, or was tried without effect, to be tried again. */
 void file_journal_try_again(struct file_journal *journal, const char *name);
 
-/* True when a file of this hash was written by us. */
+/* Returns whether we wrote a file of this hash. */
 bool file_is_ours(const struct file_record *record, const char *hash);
 
 /*

@@ -221,31 +221,6 @@ static int replace_old(struct work_file *file, const struct file_bytes *new, uns
 
 /* ---- writing a file ---- */
 
-/* Adds the changes that have the same file as the first one. */
-static void collect_changes(
-	struct file_job *job, const struct change *first, struct work_file *file)
-{
-	const struct file_change *wanted = first->file;
-	struct file_record *known =
-		find_named(job->journal->files, job->journal->n_files, wanted->path);
-
-	if (known)
-		file->record = *known;
-	set_text(file->record.path, wanted->path);
-	set_text(file->record.tuner, first->tuner);
-	file->record.format = wanted->format;
-	file->record.activation = wanted->activation;
-	file->record.restart = wanted->restart;
-	file->record.daemon = wanted->daemon;
-	for (size_t i = 0; i < job->plan.n && file->n_changes < JOURNAL_KEYS_MAX; i++) {
-		struct change *change = &job->plan.changes[i];
-
-		if (change->file && change->error == 0 && change->file->state == FILE_WANTED &&
-			streq(change->file->path, wanted->path))
-			file->changes[file->n_changes++] = change;
-	}
-}
-
 static int verify_new(struct file_job *job, struct work_file *file)
 {
 	const struct editor editor = {&job->host, job->journal->dir, &file->record.daemon,
@@ -351,6 +326,7 @@ static int write_new(struct file_job *, struct work_file *file)
 	return replace_old(file, &file->new, 0);
 }
 
+/* Changes the file of the first change, and all other changes that have this file. */
 static void apply_file(struct file_job *job, const struct change *first)
 {
 	static const struct {
@@ -367,9 +343,26 @@ static void apply_file(struct file_job *job, const struct change *first)
 		[ACTIVATE_RESTART] = REASON_RESTART_PENDING,
 	};
 	_cleanup_(work_file_clear) struct work_file file = {0};
+	const struct file_change *wanted = first->file;
+	const struct file_record *known =
+		find_named(job->journal->files, job->journal->n_files, wanted->path);
 	int r = 0;
 
-	collect_changes(job, first, &file);
+	if (known)
+		file.record = *known;
+	set_text(file.record.path, wanted->path);
+	set_text(file.record.tuner, first->tuner);
+	file.record.format = wanted->format;
+	file.record.activation = wanted->activation;
+	file.record.restart = wanted->restart;
+	file.record.daemon = wanted->daemon;
+	for (size_t i = 0; i < job->plan.n && file.n_changes < JOURNAL_KEYS_MAX; i++) {
+		struct change *change = &job->plan.changes[i];
+
+		if (change->file && change->error == 0 && change->file->state == FILE_WANTED &&
+			streq(change->file->path, wanted->path))
+			file.changes[file.n_changes++] = change;
+	}
 	for (size_t s = 0; r == 0 && s < ARRAY_SIZE(steps); s++) {
 		r = steps[s].run(job, &file);
 		for (size_t i = 0; i < file.n_changes; i++)
@@ -711,13 +704,13 @@ static struct restart_history *open_restart(
 	return NULL;
 }
 
-/* A text without the name of the unit at its begin, which the log has as the object. */
+/* Skips the name of the unit at the begin of a text: the log has it as the object. */
 static const char *without_unit(const char *why, const char *unit)
 {
 	return starts_with(why, unit) && why[strlen(unit)] == ' ' ? why + strlen(unit) + 1 : why;
 }
 
-/* The result is unknown, or the roll back failed: a later job resumes it. */
+/* Leaves a restart to a later job: its result is unknown, or the roll-back failed. */
 static void leave_open(struct file_job *job, const struct restart_history *history, const char *why)
 {
 	job->n_open++;
@@ -725,7 +718,7 @@ static void leave_open(struct file_job *job, const struct restart_history *histo
 		without_unit(why, history->unit));
 }
 
-/* Rolls back the files with settings of the last restart. The number of files, and of failures. */
+/* Rolls back the files with settings of the last restart. Returns their number. */
 static size_t roll_back_files(struct file_job *job, const struct restart_history *history,
 	const char *why, size_t *failed)
 {
@@ -1036,7 +1029,7 @@ static void apply_all(struct file_job *job, bool resumed)
 	}
 }
 
-/* Also what an earlier process began; resume: only that. */
+/* Restores files, also those that an earlier process began with; resume: only those. */
 static void restore_all(struct file_job *job, bool resume)
 {
 	const struct file_journal *journal = job->journal;

@@ -66,7 +66,7 @@ void file_transaction(void *job, const struct wait *wait);
 void file_result(
 	struct change *change, enum reason reason, int error, const char *why, uint64_t retry_us);
 
-/* Whether job->only is empty or this tuner. */
+/* Returns whether job->only is empty or this tuner. */
 bool file_is_chosen(const struct file_job *job, const char *tuner);
 
 /* Stores the journal; job->error gets the result. 0 or -errno. */

@@ -22,32 +22,28 @@ struct comparison {
 	char why[SETTING_WHY_MAX];
 };
 
-static void ask_restart(struct comparison *seen, const struct reconcile_input *input)
+static struct comparison compare(const struct want *want, const struct reconcile_input *input)
 {
 	const struct decide_input *decide = input->decide;
-	const struct restart_history *history =
-		find_named(decide->restarts, decide->n_restarts, seen->want->file->daemon.unit);
-	struct daemon daemon = seen->want->file->daemon;
-
-	daemon.busy |= input->transferring;
-	seen->restarts = true;
-	seen->refusal = may_restart(&daemon, history, seen->want->file->restart,
-		decide->realtime_us / USEC_PER_SEC, &seen->wait_us);
-	restart_describe(history, decide->realtime_us / USEC_PER_SEC, seen->refusal, seen->why);
-}
-
-static struct comparison compare(const struct want *want, const struct reconcile_input *reconcile)
-{
-	const struct decide_input *input = reconcile->decide;
 	struct comparison seen = {.want = want, .current = want->actual};
+	uint64_t now_s = decide->realtime_us / USEC_PER_SEC;
+	const struct restart_history *history;
 	const struct value_record *value;
 	const struct key_record *key;
+	struct daemon daemon;
 
 	if (want->file) {
 		seen.current = want->file->on_disk;
-		if (want->file->activation == ACTIVATE_RESTART)
-			ask_restart(&seen, reconcile);
-		key = find_named(input->keys, input->n_keys, want->name);
+		if (want->file->activation == ACTIVATE_RESTART) {
+			daemon = want->file->daemon;
+			daemon.busy |= input->transferring;
+			history = find_named(decide->restarts, decide->n_restarts, daemon.unit);
+			seen.restarts = true;
+			seen.refusal = may_restart(
+				&daemon, history, want->file->restart, now_s, &seen.wait_us);
+			restart_describe(history, now_s, seen.refusal, seen.why);
+		}
+		key = find_named(decide->keys, decide->n_keys, want->name);
 		if (!key)
 			return seen;
 		seen.original = key->in_force_originally;
@@ -56,10 +52,10 @@ static struct comparison compare(const struct want *want, const struct reconcile
 			       !value_equal(seen.current, key->wanted);
 		seen.failed = key->failed[0] && streq(key->failed, want->wanted);
 	} else if (want->kind == SETTING_PIN) {
-		if (find_named(input->pins, input->n_pins, want->name))
+		if (find_named(decide->pins, decide->n_pins, want->name))
 			seen.original = NOT_PINNED;
 	} else {
-		value = find_named(input->values, input->n_values, want->name);
+		value = find_named(decide->values, decide->n_values, want->name);
 		seen.original = value ? value->original : NULL;
 		seen.foreign = value && value_is_foreign(value, want->actual);
 	}

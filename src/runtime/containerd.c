@@ -405,7 +405,7 @@ static void clear_files(struct containerd_files *files)
 	files->n = 0;
 }
 
-/* The path of an import, as Go's filepath.Clean. False when it is too long. */
+/* Makes the path of an import, as Go's filepath.Clean. False when it is too long. */
 static bool import_path(
 	const char *directory, const char *import, char path[static SETTING_PATH_MAX])
 {
@@ -529,7 +529,7 @@ static int read_file_of(const struct host *host, const struct daemon *daemon,
 	return r;
 }
 
-/* 0, or -errno with why: "PATH:LINE:COLUMN: what". The caller clears files in both cases. */
+/* Reads all files. -errno with why: "PATH:LINE:COLUMN: what". The caller clears files. */
 static int read_files_of(const struct host *host, const struct daemon *daemon,
 	struct containerd_files *files, char why[static RUNTIME_WHY_MAX])
 {
@@ -726,7 +726,7 @@ static bool dump_is(const struct containerd_reading *reading, const char *key, c
 	return toml_lookup(reading->dump, name, value, sizeof(value)) && streq(value, wanted);
 }
 
-/* Whether the table cri + sub of the dump has an item with `part` in its name. */
+/* Returns whether the table cri + sub of the dump has an item with `part` in its name. */
 static bool has_below(const struct containerd_reading *reading, const char *sub, const char *part)
 {
 	struct toml_scan scan = {.text = reading->dump, .len = strlen(reading->dump)};
@@ -1004,7 +1004,8 @@ static int locate_in(const struct host *host, const char *certs, const char *nam
 	return r == -ENOTDIR ? -ENOENT : r;
 }
 
-/* Whether the file's directory has anything: a hosts.toml would switch off certificates there. */
+/* Returns whether the file's directory has anything: a hosts.toml would switch off certificates
+ * there. */
 static bool has_neighbors(const struct host *host, const char *path)
 {
 	char directory[SETTING_PATH_MAX], full[PATH_MAX];
@@ -1071,7 +1072,7 @@ struct mirror_reading {
 	size_t n, max;
 };
 
-/* The mirror of a table host."URL" or host."URL".header; NULL: another table. */
+/* Finds the mirror of a table host."URL" or host."URL".header; NULL: another table. */
 static struct mirror_access *find_mirror(
 	struct mirror_reading *reading, const char *table, bool *header)
 {
@@ -1112,7 +1113,7 @@ static bool copy_path(
 	return copy_text(out, MIRROR_PATH_MAX, full);
 }
 
-/* The strings of a value, also of an array within an array. Returns their number. */
+/* Copies the strings of a value, also of an array within an array. Returns their number. */
 static size_t read_strings(const struct mirror_reading *reading, const struct toml_item *item,
 	char (*strings)[MIRROR_PATH_MAX], size_t max)
 {

@@ -29,7 +29,7 @@ int containerd_dump(const struct host *host, const struct daemon *daemon, const 
 int containerd_check_program(const struct host *host, const struct daemon *daemon,
 	const struct wait *wait, char why[static RUNTIME_WHY_MAX]);
 
-/* config is zeroed or the result of the last call for this daemon. */
+/* Reads all files. config is zeroed or the result of the last call for this daemon. */
 void containerd_config_read(const struct host *host, const struct daemon *daemon,
 	const struct wait *wait, struct runtime_files *config);
 

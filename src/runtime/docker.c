@@ -130,7 +130,7 @@ static int on_data(const char *text, size_t len, size_t *used, void *userdata)
 	return r;
 }
 
-/* The text of {"message": "..."}, or of any other body. Hides secrets before cutting it. */
+/* Copies the text of {"message": "..."}, or of any other body. Hides secrets before cutting it. */
 static void describe_refusal(const char *body, char why[static DOCKER_ERROR_MAX])
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = cJSON_Parse(body);
@@ -188,7 +188,7 @@ static int ask(const char *socket, const char *method, const char *path, uint64_
 	return r;
 }
 
-/* GET /events with a filter, from since_us until now or for ever. */
+/* Sends GET /events with a filter, from since_us until now or for ever. */
 static int ask_events(const char *socket, const char *filter, uint64_t since_us, bool for_ever,
 	object_fn *read, void *userdata, const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
@@ -348,7 +348,7 @@ int docker_read_pulled(const char *socket, uint64_t since_us, char (*names)[DOCK
 	return r;
 }
 
-/* The caller frees the items. */
+/* Asks for a list of objects; the caller frees the items. */
 static int ask_list(const char *socket, const char *path, object_fn *read, void *items, size_t *n,
 	const struct wait *wait, char why[static DOCKER_ERROR_MAX])
 {
@@ -614,7 +614,7 @@ int docker_config_check(const struct host *host, const struct daemon *daemon, co
 	return r == -EINVAL ? -EBADMSG : r;
 }
 
-/* dockerd uses the last of duplicate keys. */
+/* Finds a key: dockerd uses the last of duplicates. */
 static const cJSON *last_of(const cJSON *object, const char *key)
 {
 	const cJSON *item, *last = NULL;
@@ -625,7 +625,7 @@ static const cJSON *last_of(const cJSON *object, const char *key)
 	return last;
 }
 
-/* config is zeroed or the result of the last call for this daemon. A missing file is valid. */
+/* Reads daemon.json, which may be missing. config is zeroed or the last result. */
 static void read_config(const struct host *host, const struct daemon *daemon,
 	const struct wait *wait, struct runtime_files *config)
 {
@@ -749,7 +749,8 @@ static void read_layers(struct runtime_reading *reading)
 	pulls_update(&runtime->pulls, reading->pulled, pieces, n, runtime->pulls_at_us);
 }
 
-/* Completed pulls, with the registry that Docker omits: splitDockerDomain() of distribution. */
+/* Reads completed pulls, and adds the registry that Docker omits: splitDockerDomain() of
+ * distribution. */
 static void read_ended(struct runtime_reading *reading)
 {
 	struct node_runtime *runtime = reading->runtime;
@@ -834,8 +835,8 @@ static void read_docker(struct runtime_reading *reading)
 }
 
 /*
- * The latest time at which a missing file was removed: the last change of its directory, unless
- * this was the key file of Docker 20.10's first start. CLOCK_REALTIME; 0: unknown.
+ * Returns the latest time at which a missing file was removed: the last change of its directory,
+ * unless this was the key file of Docker 20.10's first start. CLOCK_REALTIME; 0: unknown.
  */
 static uint64_t removed_us(const struct host *host, const struct daemon *daemon)
 {
@@ -903,7 +904,7 @@ static int read_images_info(struct image_runtime *runtime, const struct host *ho
 	return r;
 }
 
-/* As dockerd does (registry/registry.go): CAs, certificates of the client, and their keys. */
+/* Finds CAs, certificates of the client and their keys, as in registry/registry.go. */
 static void find_certificates(const struct host *host, struct mirror_access *mirror)
 {
 	const char *name = strstr(mirror->url, "//") + 2, *file, *end;

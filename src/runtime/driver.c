@@ -12,7 +12,7 @@
 static const char *const unit_directories[] = {"/etc/systemd/system", "/run/systemd/system",
 	"/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"};
 
-/* lstat() of a path below the host's root. False also for a path that is too long. */
+/* Calls lstat() for a path below the host's root. False also for a path that is too long. */
 static bool stat_in_root(
 	const char *host_root, const char *path, char full[static PATH_MAX], struct stat *st)
 {
@@ -45,7 +45,7 @@ struct claims {
 };
 
 /* Returns false if an earlier row has the socket. */
-static bool claim(struct claims *claims, const char *host_root, const char *path)
+static bool claim_socket(struct claims *claims, const char *host_root, const char *path)
 {
 	char full[PATH_MAX];
 	struct stat st;
@@ -71,7 +71,7 @@ static bool find_at(const struct runtime_location *location, const char *host_ro
 	*found = location->runtime;
 	if (location->needs && !stat_in_root(host_root, location->needs, full, &st))
 		return false;
-	found->has_socket = claim(claims, host_root, found->socket);
+	found->has_socket = claim_socket(claims, host_root, found->socket);
 	installed = unit_installed(host_root, found->unit);
 	if (!installed && unit_installed(host_root, location->other_unit)) {
 		installed = true;

@@ -391,7 +391,7 @@ bool runtime_set_process(struct node_runtime *runtime, const struct host *host, 
 /* Replaces the names of the runtime, which owns the entries from then on. */
 void runtime_set_names(struct node_runtime *runtime, struct runtime_names *names);
 
-/* Whether a file changed after the start of the process, which the kernel rounds. */
+/* Returns whether a file changed after the start of the process, which the kernel rounds. */
 bool runtime_changed_since(const struct daemon *daemon, uint64_t changed_us);
 
 /*

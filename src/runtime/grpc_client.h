@@ -26,7 +26,7 @@ struct arena {
 void arena_free(struct arena *arena); /* the arena can be used again */
 #define _cleanup_arena_ _cleanup_(arena_free)
 
-/* Zeroed and aligned for any type; NULL above ARENA_MAX. An allocator of protobuf-c. */
+/* Allocates zeroed memory, aligned for any type; NULL above ARENA_MAX. For protobuf-c. */
 void *arena_alloc(void *arena, size_t size);
 
 /* Status codes of a server that callers handle. */

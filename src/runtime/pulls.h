@@ -117,5 +117,5 @@ const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us)
  */
 const struct pull_layer *pulls_slow(const struct pulls *pulls);
 
-/* Seconds for the rest of a layer, at its minute_rate. */
+/* Returns the seconds for the rest of a layer, at its minute_rate. */
 double pulls_seconds_left(const struct pull_layer *layer);

@@ -105,5 +105,5 @@ enum {
 	STORAGE_DRIVER_SLOW
 };
 
-/* A warning about the store's driver, with the cure; or NULL. */
+/* Returns a warning about the store's driver, with the cure; or NULL. */
 const char *runtime_poor_driver(const struct runtime_store *store);

@@ -88,7 +88,7 @@ static void list_mirrors(struct runtime_tuner *request)
 
 /* ---- the file system of the images ---- */
 
-/* The file system below the store's directory. */
+/* Measures the file system below the store's directory. */
 static void sample_store(const struct host *host, struct runtime_store *store)
 {
 	_cleanup_fclose_ FILE *mounts = NULL;
