@@ -157,7 +157,7 @@ static void begin_tasks(struct core *core)
 
 /* ---- requests, and changes of files ---- */
 
-/* error: of recording the restore, or 0. */
+/* Replies to the client of the first request. error: of recording the restore, or 0. */
 static void answer_request(struct agent *agent, int error)
 {
 	const struct change_request *request = &agent->requests[0];
@@ -258,7 +258,7 @@ static void handle_requests(struct agent *agent)
 		(void)begin_files(agent, FILE_APPLY, NULL, false);
 }
 
-/* An http_change_fn. */
+/* Queues a change that a client asks for, or says why it cannot be made. */
 static void on_request(void *userdata, bool restore, const char *only, const char *owner,
 	struct http_connection *client)
 {
@@ -382,7 +382,7 @@ static void watch_tuner(struct tuner_watch *watch)
 			tuner->proposal.poll_us > 0 ? tuner->proposal.poll_us : UINT64_MAX);
 }
 
-/* Before a tuner may close the descriptor. */
+/* Drops the sources, before a tuner may close a descriptor. */
 static void unwatch_tuners(struct agent *agent)
 {
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {
@@ -491,7 +491,7 @@ static uint64_t signature(const struct agent *agent, const struct config_source 
 	return config_source_signature(source) ^ web_config_signature(agent->web) << 32;
 }
 
-/* Replaces agent->web on success, which is NULL without http.web_config. */
+/* Replaces agent->web on success; it is NULL without http.web_config. */
 static int load_web(
 	struct agent *agent, const struct config *config, struct config_fault_list *faults)
 {
@@ -506,7 +506,7 @@ static int load_web(
 	return 0;
 }
 
-/* old: the configuration in use; NULL at the start. */
+/* Loads and checks a configuration. old: the one in use; NULL at the start. */
 static int load_config(struct agent *agent, const struct config_source *source,
 	const struct config *old, struct config **config)
 {
@@ -697,7 +697,7 @@ static void set_urgent(struct agent *agent, bool urgent)
 	agent->never_urgent = true;
 }
 
-/* Returns whether a tuner has an urgent source; pending: with an event now. */
+/* Returns whether BPF programs can wake the agent; pending: whether some have. */
 static bool has_urgent(const struct agent *agent, bool pending)
 {
 	for (size_t i = 0; i < agent->core.node.n_tuners; i++) {

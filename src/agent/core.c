@@ -60,7 +60,7 @@ const char *core_other_owner(const struct core *core)
 	return owner[0] && !streq(owner, core_owner()) ? owner : NULL;
 }
 
-/* Reads the parent's status if the directory is missing. */
+/* Reads the status of a directory, or of its parent if it is missing. */
 static int stat_location(const char *path, struct stat *st)
 {
 	char parent[PATH_MAX];

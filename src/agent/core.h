@@ -95,7 +95,7 @@ const char *core_owner(void);
 /* Returns the owner of the records if it is another installation; else NULL. */
 const char *core_other_owner(const struct core *core);
 
-/* Return for messages the name of the state directory, and the description of values_error. */
+/* Return words for messages: the state directory, and the cause of values_error. */
 const char *core_state_name(void);
 const char *core_describe_values_error(int error);
 
@@ -112,7 +112,7 @@ void core_keep_peaks(struct core *core);
 void core_load_drifts(struct core *core);
 void core_keep_drifts(struct core *core);
 
-/* Recall the log's warnings at the start, and write new ones. */
+/* Recalls the warnings of the log at the start, and writes them if there are new ones. */
 void core_load_events(struct core *core);
 void core_keep_events(struct core *core);
 
@@ -178,7 +178,7 @@ void core_read_records(struct core *core);
  */
 int core_become_writer(struct core *core, const char *who);
 
-/* Returns whether another process holds the lock: sets holder. */
+/* Returns whether another process holds the lock, and sets holder. */
 bool core_other_writer(struct core *core);
 
 /* Senses, decides and reconciles all tuners or one: updates node and plan. */

@@ -6,7 +6,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-/* A message may be the whole log of the verifier: log each line. */
+/* Logs each line: a message may be the whole log of the verifier. */
 static int PRINTF_LIKE(2, 0) log_libbpf(enum libbpf_print_level, const char *format, va_list args)
 {
 	_cleanup_free_ char *text = NULL;

@@ -105,7 +105,7 @@ static const struct {
 
 /* ---- replies ---- */
 
-/* mode says whether text is copied, freed later, or static. */
+/* Makes a response. mode says whether text is copied, freed later, or static. */
 static struct MHD_Response *response_new(
 	const char *text, size_t len, enum MHD_ResponseMemoryMode mode, const char *type)
 {
@@ -126,7 +126,7 @@ static enum MHD_Result answer(
 	return MHD_queue_response(connection->mhd, status, response);
 }
 
-/* text is static. header: a name and value, or NULL. */
+/* Answers with a static text. header: a name and value, or NULL. */
 static enum MHD_Result answer_with(struct http_connection *connection, unsigned status,
 	const char *text, const char *header, const char *value)
 {
@@ -214,7 +214,7 @@ struct password_check {
 	uint64_t took_us;
 };
 
-/* Bcrypt needs 60 ms and more. */
+/* Runs in a task: bcrypt needs 60 ms and more. */
 static void check_password(void *data, const struct wait *)
 {
 	struct crypt_data *memory = must(calloc(1, sizeof(*memory)));
@@ -293,7 +293,7 @@ static bool begin_check(struct http_connection *connection, const struct http_di
 	return true;
 }
 
-/* The certificate must be for clients and from the configured authority. */
+/* Checks that the certificate is for clients and from the configured authority. */
 static bool certificate_fits(struct http_connection *connection)
 {
 	gnutls_typed_vdata_st purpose = {
@@ -416,8 +416,8 @@ static struct MHD_Response *rendered(
 }
 
 /*
- * The highest quality that the header of the request gives to a format, 0 without one. A version
- * excludes ranges with other versions.
+ * Returns the highest quality that a header of the request gives to a format, 0 without one. A
+ * version excludes ranges with other versions.
  */
 static double quality(const struct http_connection *connection, const char *header,
 	const char *format, const char *version)
@@ -449,7 +449,7 @@ static double quality(const struct http_connection *connection, const char *head
 
 /* ---- requests ---- */
 
-/* NULL if the parameter is absent, "" if it lacks a value. */
+/* Returns NULL if the parameter is absent, "" if it lacks a value. */
 static const char *parameter(const struct http_connection *connection, const char *name)
 {
 	const char *value = NULL;
@@ -502,7 +502,7 @@ static enum MHD_Result get_document(struct http_connection *connection, enum htt
 			quality(connection, "Accept-Encoding", "gzip", NULL) > 0));
 }
 
-/* After the request was handed on. */
+/* Waits for http_reply(), unless it was called already. */
 static enum MHD_Result wait_for_reply(struct http_connection *connection)
 {
 	if (!connection->held)
@@ -558,9 +558,9 @@ static bool is_loopback(const struct sockaddr_storage *address)
 }
 
 /*
- * False for a request to a loopback address under another name: a website whose name resolves to
- * this address (DNS rebinding) would read the documents. An address as the Host is safe: a proxy
- * such as kube-rbac-proxy keeps the Host header of its own client.
+ * Returns false for a request to a loopback address under another name: a website whose name
+ * resolves to this address (DNS rebinding) would read the documents. An address as the Host is
+ * safe: a proxy such as kube-rbac-proxy keeps the Host header of its own client.
  */
 static bool host_fits(const struct http_connection *connection, const char *host)
 {
@@ -679,14 +679,14 @@ static void request_completed(
 
 /* ---- connections ---- */
 
-/* libmicrohttpd then reads the end of the stream and closes the descriptor. */
+/* Lets libmicrohttpd read the end of the stream and close the descriptor. */
 static void connection_shut(struct http_connection *connection)
 {
 	shutdown(connection->fd, SHUT_RDWR);
 	connection->shut = true;
 }
 
-/* When the connection needs the timer. */
+/* Returns when the connection needs the timer. */
 static uint64_t deadline(const struct http_connection *connection)
 {
 	if (connection->waiting)

@@ -102,10 +102,10 @@ struct http_server {
 };
 
 /*
- * listen_on is "ADDRESS:PORT" (IPv6 in brackets) or the path of a unix socket, which is created
- * with mode 0600 and replaces a dead socket. web has TLS and users of a TCP address, or is NULL;
- * the server keeps a reference. node must outlive the server. Returns 0 with *ret; -EINVAL for an
- * invalid address; -EADDRINUSE if a process listens there; or another -errno.
+ * Opens a server. listen_on is "ADDRESS:PORT" (IPv6 in brackets) or the path of a unix socket,
+ * which is created with mode 0600 and replaces a dead socket. web has TLS and users of a TCP
+ * address, or is NULL; the server keeps a reference. node must outlive the server. Returns 0 with
+ * *ret; -EINVAL for an invalid address; -EADDRINUSE if a process listens there; or another -errno.
  */
 int http_server_open(sd_event *event, const char *listen_on, struct web_config *web,
 	const struct node *node, http_change_fn *change, void *userdata, struct http_server **ret);

@@ -121,7 +121,7 @@ void incident_skip(const char *directory, const char *object, const char *why)
 	(void)count(directory, object, why);
 }
 
-/* Returns whether a file name is that of an incident; id gets the name without suffixes. */
+/* Returns whether a file is an incident; id gets its name without suffixes. */
 static bool parse_name(const char *name, char id[static INCIDENT_ID_MAX], bool *part)
 {
 	size_t len = strlen(name), suffix = strlen(SUFFIX);

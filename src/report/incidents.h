@@ -59,9 +59,9 @@ int incidents_mark_start(const char *directory, const char *boot, char how[INCID
 #define INCIDENTS_READ_US (3 * USEC_PER_SEC)
 
 /*
- * {"incidents": [{"id", "at", "object", "trigger", "text", "state", "seconds", "bytes"}, ...],
- * newest first, "not_recorded": [{"day", "object", "count", "why"}], "bytes", "max_bytes"}. state
- * is complete, cut-short or open. The caller deletes it.
+ * Returns {"incidents": [{"id", "at", "object", "trigger", "text", "state", "seconds", "bytes"},
+ * ...], newest first, "not_recorded": [{"day", "object", "count", "why"}], "bytes", "max_bytes"}.
+ * state is complete, cut-short or open. The caller deletes it.
  */
 cJSON *incidents_list(const char *directory);
 
@@ -69,7 +69,7 @@ cJSON *incidents_list(const char *directory);
 void incident_copy(cJSON *to, const cJSON *from, const char *const *keys);
 
 /*
- * {"incident": the first line, "state", "lines": [the others]}, which the caller frees. A torn last
- * line is left out. Returns 0, -ENOENT, -EINVAL for an invalid id, -EBADMSG, or -errno.
+ * Makes {"incident": the first line, "state", "lines": [the others]}, which the caller frees. A
+ * torn last line is left out. Returns 0, -ENOENT, -EINVAL for an invalid id, -EBADMSG, or -errno.
  */
 int incident_read(const char *directory, const char *id, char **document);

@@ -90,7 +90,7 @@ static void free_users(struct ring_row *row)
 	free(steal(row->users[1]));
 }
 
-/* A new row, or that of a limit that was not seen for a minute. NULL: there are too many. */
+/* Finds or adds the row of a limit. It may replace one not seen for a minute. NULL: too many. */
 static struct ring_row *row_for(struct ring *ring, const struct limit *limit, uint64_t now)
 {
 	struct ring_row *row = ring_row_of(ring, limit->now.name);
@@ -424,7 +424,7 @@ static void begin_task(struct recorder *recorder)
 		task_wakes_loop(recorder->task, has_client);
 }
 
-/* text belongs to the step. client is for STEP_READ. */
+/* Adds a step for the next task. It owns text. client is for STEP_READ. */
 static void add_step(struct recorder *recorder, enum step_kind kind, const char *id,
 	const char *object, char *text, struct http_connection *client)
 {
@@ -538,7 +538,7 @@ static void put_header(FILE *out, const struct recorder *recorder, const struct 
 	incident_put(out, line);
 }
 
-/* The lines of the log after the time, oldest first. They never contain DNS names. */
+/* Adds the lines of the log after the time, oldest first. They never contain DNS names. */
 static void put_events(FILE *out, const struct recorder *recorder, uint64_t after, uint64_t began)
 {
 	struct log_event events[LOG_EVENTS];
@@ -619,7 +619,7 @@ static void submit_line(struct recorder *recorder, enum step_kind kind,
 	add_step(recorder, kind, open->id, open->object, text, NULL);
 }
 
-/* One line in each open incident, so that each shows what happened meanwhile. */
+/* Adds a line to each open incident, so that each shows what happened meanwhile. */
 static void put_triggers(struct recorder *recorder, const char *object, const char *trigger,
 	const char *text, uint64_t now)
 {
@@ -649,7 +649,7 @@ static void trigger(struct recorder *recorder, const char *object, const char *t
 	put_triggers(recorder, object, trigger_name, text, now);
 }
 
-/* Whether this is the first time after a quiet minute. */
+/* Returns whether this is the first time after a quiet minute. */
 static bool is_first(uint64_t *last, uint64_t now)
 {
 	bool first = *last == 0 || now - *last > QUIET_US;
@@ -689,7 +689,7 @@ static void check_limit(
 	row->hits_seen = reading->hits;
 }
 
-/* The limit that the condition is about, or the condition itself. */
+/* Returns the limit that the condition is about, or the condition itself. */
 static const char *object_of(const struct recorder *recorder, const struct condition *condition)
 {
 	const struct node *node = recorder->node;
@@ -736,7 +736,8 @@ static void keep_most(struct open_incident *open, const struct limit_reading *li
 		open->most_user = limit->top[0];
 }
 
-/* "conntrack reached its limit: at most 9 of 9 connections, 7 hits in 65 s; most by pod a/b." */
+/* Writes "conntrack reached its limit: at most 9 of 9 connections, 7 hits in 65 s; most by pod
+ * a/b." */
 static void sum_up(const struct open_incident *open, const struct limit_reading *limit,
 	uint64_t now, char *text, size_t size)
 {

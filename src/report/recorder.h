@@ -75,12 +75,12 @@ struct recorder {
 	cJSON *shown;                    /* of struct node */
 };
 
-/* directory is that of the incidents. boot is the boot id. */
+/* Opens a recorder for this directory of incidents and this boot id. */
 struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot);
 
 /*
- * Once a second, after the poll: keeps the last minute, and records. Sets node->incidents. now is
- * CLOCK_MONOTONIC.
+ * Keeps the last minute, and records. Call it once a second, after the poll. Sets node->incidents.
+ * now is CLOCK_MONOTONIC.
  */
 void recorder_tick(
 	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now);

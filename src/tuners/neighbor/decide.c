@@ -52,7 +52,8 @@ struct family {
 	bool grown;
 };
 
-uint64_t neighbor_table_max(const struct neighbor_table_seen *table)
+/* Returns gc_thresh3; 0 when it could not be read. */
+static uint64_t table_max(const struct neighbor_table_seen *table)
 {
 	return strtoull(table->threshold[LAST], NULL, 10);
 }
@@ -209,13 +210,13 @@ static void decide_limit(const struct family *family, struct proposal *proposal)
 		memory->holder = table->top[0];
 	memory->refused = refused;
 	memory->seen = true;
-	memory->pressure = (double)table->collectable >
-			   (double)neighbor_table_max(table) *
-				   (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
+	memory->pressure =
+		(double)table->collectable >
+		(double)table_max(table) * (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
 	snprintf(limit->name, sizeof(limit->name), "neighbor/%s", family->row->name);
 	limit->unit = "entries";
 	limit->used = table->collectable;
-	limit->max = neighbor_table_max(table);
+	limit->max = table_max(table);
 	limit->hits = refused;
 	limit->upper_bound = !table->exact;
 	if (memory->refused_lately > 0)
@@ -237,8 +238,7 @@ static void add_pressure(struct condition_reading *condition, const struct famil
 	condition_raise(condition,
 		family->memory->at_ceiling ? REASON_AT_CEILING : REASON_NEAR_FULL,
 		"%s: %" PRIu64 " of %" PRIu64 " %s%s", family->row->name, table->collectable,
-		neighbor_table_max(table),
-		table->exact ? "collectable entries" : "entries, an upper bound",
+		table_max(table), table->exact ? "collectable entries" : "entries, an upper bound",
 		family->memory->at_ceiling ? ", and growth has reached neighbor.ceiling" : "");
 	if (table->n_top == 0)
 		return;
@@ -285,7 +285,7 @@ static uint64_t next_poll_us(const struct neighbor *neighbor, uint64_t now)
 		return 0;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		uint64_t used = neighbor->tables[family].collectable;
-		uint64_t max = neighbor_table_max(&neighbor->tables[family]);
+		uint64_t max = table_max(&neighbor->tables[family]);
 
 		if (max > 0 && used * 4 >= max)
 			return now + 20 * USEC_PER_MSEC;

@@ -128,9 +128,6 @@ void neighbor_arm(void *self, const void *memory);
 void neighbor_close(void *self, void *memory);
 extern const struct bpf_ops neighbor_bpf;
 
-/* Returns gc_thresh3 as a number; 0 when it could not be read. */
-uint64_t neighbor_table_max(const struct neighbor_table_seen *table);
-
 extern const struct condition_type neighbor_conditions[];
 
 enum { NEIGHBOR_TABLE_PRESSURE, NEIGHBOR_TABLE_OVERFLOW };
