@@ -65,6 +65,21 @@ DEFECTS = {
         ({"tests/x.c": long_function(81)}, ["tests/x.c:5: a function of 81 lines, at most 80"]),
         ({"src/x.c": long_function(45) * 20}, ["p90 of the length of functions is 45, not under 45"]),
     ],
+    check_source.check_names: [
+        ({"src/a.c": "struct tag {\n};\n", "src/b.h": "static const struct tag {\n} one_tag;\n"}, ["src/a.c and src/b.h: both have a tag tag"]),
+        ({"src/a.c": "struct tag *a;\nstruct other {\n};\n", "src/b.h": "struct tag {\n};\n"}, []),
+        ({"src/a.c": "static bool load(void)\n{\n}\n"}, ["src/a.c: a function called only load"]),
+        ({"src/a.c": "static bool file_load(void)\n{\n\tops.load(1);\n}\n"}, []),
+        ({"src/a.c": "/* one */\nint sum(int one);\n"}, ["src/a.c: a variable called one"]),
+    ],
+    check_source.check_idioms: [
+        ({"src/a.c": "must(close(fd) == 0 ? text : NULL);"}, ["src/a.c: must(close(fd) == 0 ? text : NULL) is not"]),
+        ({"src/a.c": "must(n > 0);"}, ["src/a.c: must(n > 0) is not for a pointer"]),
+        ({"src/a.c": "must(fd < 0 ? strdup(a) : strdup(b)); must(a->b);"}, []),
+        ({"src/a.c": "int f(enum view view)\n{\n\tview += trusted;\n}\n"}, ["src/a.c: adds to the enum view"]),
+        ({"src/a.c": "int f(enum view view)\n{\n\tn += view == A;\n}\nint g(int view)\n{\n\tview += 1;\n}\n"}, []),
+        ({"src/a.c": '"full?in", "/a?b=c"'}, ['src/a.c: the pattern "full?in" has a ?']),
+    ],
     check_source.check_licences: [
         ({"src/x.c": "int a;\n"}, ["src/x.c: no SPDX-License-Identifier: Apache-2.0"]),
         ({"bpf/x.h": LICENCE}, ["bpf/x.h: no SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"]),
