@@ -6,6 +6,7 @@ check_source.py BUILD HEADROOM TABLES: the build directory, the program, and the
 """
 
 import re
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -243,7 +244,44 @@ def check_idioms(tree):
             yield f"{path}: the pattern {pattern} has a ? for a character"
 
 
-CHECKS = [check_includes, check_callers, check_reasons, check_lengths, check_names, check_idioms, check_licences, check_globals, check_format]
+AREAS = ["src", "include", "bpf", "tests", "packaging", "deploy", ".github"]
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+NAMED_FILE = re.compile(r"(?<![\w/.<>\"*-])([a-z][a-z0-9_]*\.(?:bpf\.c|c|py))\b(?![\w(.])")
+
+
+def check_named_files(tree):
+    """Comments and documents name files that exist. Files of other projects have a directory in their name."""
+    paths = [path for area in AREAS for path in sorted((tree.root / area).rglob("*"))]
+    existing = {path.name for path in paths}
+    for path in paths:
+        if path.suffix in (".c", ".h", ".md", ".in") and path.is_file():
+            text = path.read_text(errors="replace")
+            text = "\n".join(COMMENT.findall(text)) if path.suffix in (".c", ".h") else text
+            for name in sorted(set(NAMED_FILE.findall(text)) - existing):
+                yield f"{path.relative_to(tree.root)}: there is no file {name}"
+
+
+def check_mutants(tree):
+    """Each mutant of tests/chaos still has its text in the source."""
+    for name, (file, old, _) in runpy.run_path(str(tree.root / "tests/chaos/mutants_table.py"))["MUTANTS"].items():
+        text = tree.read(file) if (tree.root / file).exists() else ""
+        if text.count(old) != 1:
+            yield f"tests/chaos/mutants_table.py: {name}: its text is {text.count(old)} times in {file}"
+
+
+CHECKS = [
+    check_includes,
+    check_callers,
+    check_reasons,
+    check_lengths,
+    check_names,
+    check_idioms,
+    check_named_files,
+    check_mutants,
+    check_licences,
+    check_globals,
+    check_format,
+]
 
 if __name__ == "__main__":
     given = given_tree()

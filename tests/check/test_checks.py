@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each check reports exactly the defect that is planted in a copy of a few files.
+"""Each check reports exactly the defect that is planted in a copy of a few files, besides what it reports without it.
 
 test_checks.py BUILD HEADROOM TABLES: as for check_source.py.
 """
@@ -20,7 +20,8 @@ import check_source
 from tree import Tree, given_tree
 
 COPIED = [".clang-format", ".github/workflows", "CMakeLists.txt", "README.md", "deploy", "packaging",
-          "tests/chaos/promises.py", "tests/root", "tests/unit", "tests/vm/run"]  # fmt: skip
+          "tests/chaos/mutants_table.py", "tests/chaos/promises.py",
+          "tests/root", "tests/unit", "tests/vm/run"]  # fmt: skip
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 FUNCTION = "int sum(int a, int b);\n\nint sum(int a, int b)\n{\n%s\treturn a + b;\n}\n"
 CALL = "\nint %s(const char *path)\n{\n\treturn %s;\n}\n"
@@ -79,6 +80,14 @@ DEFECTS = {
         ({"src/a.c": "int f(enum view view)\n{\n\tview += trusted;\n}\n"}, ["src/a.c: adds to the enum view"]),
         ({"src/a.c": "int f(enum view view)\n{\n\tn += view == A;\n}\nint g(int view)\n{\n\tview += 1;\n}\n"}, []),
         ({"src/a.c": '"full?in", "/a?b=c"'}, ['src/a.c: the pattern "full?in" has a ?']),
+    ],
+    check_source.check_named_files: [
+        ({"src/a.c": "/* As in gone.c, not as in net/core/gone.c or test_http.py. */\n"}, ["src/a.c: there is no file gone.c"]),
+        ({"deploy/README.md": ("# ", "`gone.py`\n# ")}, ["deploy/README.md: there is no file gone.py"]),
+    ],
+    check_source.check_mutants: [
+        ({"tests/chaos/mutants_table.py": 'MUTANTS = {"a": ("src/a.c", "no text", ""), "b": ("src/a.c", "text", "")}', "src/a.c": "text\n"},
+         ["tests/chaos/mutants_table.py: a: its text is 0 times in src/a.c"]),
     ],
     check_source.check_licences: [
         ({"src/x.c": "int a;\n"}, ["src/x.c: no SPDX-License-Identifier: Apache-2.0"]),
@@ -203,9 +212,16 @@ def copy_files(given, top):
         write(top / name, LICENCE + "".join(CALL % (function, "unlink(path)") for function in functions))
     (top / "src/good.c").write_text(LICENCE + FUNCTION % "" * 8)
     (top / "build/src").mkdir()
+    (top / "library").touch()
+    make_library(top)
     for name, program in ("headroom", given.headroom), ("tables", given.tables):
         (top / name).write_text(EXEC % program)
         (top / name).chmod(0o755)
+
+
+def make_library(top):
+    subprocess.run(["cc", "-x", "c", "-c", "-o", "x.c.o", "library"], cwd=top, check=True)
+    subprocess.run(["ar", "rc", "build/src/libheadroom_core.a", "x.c.o"], cwd=top, check=True)
 
 
 def changed(path, change):
@@ -238,8 +254,7 @@ def write(path, text):
 def faults_of(check, top, files):
     undo = plant(top, files)
     if "library" in files:
-        subprocess.run(["cc", "-x", "c", "-c", "-o", "x.c.o", "library"], cwd=top, check=True)
-        subprocess.run(["ar", "rc", "build/src/libheadroom_core.a", "x.c.o"], cwd=top, check=True)
+        make_library(top)
     with contextlib.redirect_stdout(io.StringIO()):
         faults = list(check(Tree(top, top / "build", top / "headroom", top / "tables", top / "build/packaging/gendoc")))
     for path, text in undo.items():
@@ -253,8 +268,10 @@ def main():
         wrong += [f"{check.__name__}: no defect is planted for it" for check in module.CHECKS if check not in DEFECTS]
     with tempfile.TemporaryDirectory() as directory:
         copy_files(given, Path(directory))
+        without = {check: faults_of(check, Path(directory), {}) for check in DEFECTS}
         for check, files, expected in [(check, *case) for check, cases in DEFECTS.items() for case in cases]:
             faults, n = faults_of(check, Path(directory), files), n + 1
+            faults = [fault for fault in faults if not files or fault not in without[check]]
             if len(faults) != len(expected) or not all(fault.startswith(text) for fault, text in zip(faults, expected)):
                 wrong.append(f"{check.__name__} with {files}:\n    {faults}\n    and not {expected}")
     print(f"{n} defects planted", *wrong, sep="\n")
