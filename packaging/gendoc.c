@@ -117,7 +117,7 @@ static void put_profiles(FILE *out)
 	}
 }
 
-/* A cell in Markdown: an unescaped pipe would end it. */
+/* Writes a cell in Markdown: an unescaped pipe would end it. */
 static void put_cell(FILE *out, const char *text)
 {
 	for (; text && *text; text++)

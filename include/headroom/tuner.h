@@ -41,11 +41,11 @@ struct proposal {
 	uint64_t poll_us; /* when to poll this tuner again, if before the next tick; 0: then */
 };
 
-/* Each appends a zeroed element and returns it. */
+/* Append a zeroed element and return it. */
 struct want *proposal_value(struct proposal *proposal);
 struct want *proposal_file(struct proposal *proposal, const char *text); /* edit.text, or NULL */
 struct limit_reading *proposal_limit(struct proposal *proposal);
-/* Its status is False, its reason as given. */
+/* Appends a reading with status False and the given reason, and returns it. */
 struct condition_reading *proposal_condition(
 	struct proposal *proposal, const struct condition_type *type, enum reason reason);
 /* Adds why to proposal->why; an empty one adds nothing. */
@@ -56,7 +56,7 @@ void proposal_clear(struct proposal *proposal);
 struct decide_input {
 	const struct value_record *values;
 	size_t n_values;
-	const struct key_record *keys; /* of files */
+	const struct key_record *keys; /* the keys of files */
 	size_t n_keys;
 	const struct restart_history *restarts;
 	size_t n_restarts;

@@ -14,7 +14,7 @@ struct metric_sink {
 	FILE *out;
 	bool openmetrics;
 	const struct metric_row *rows; /* where metric_family() finds names */
-	const struct metric_row *row; /* of the current family; NULL: its samples are not written */
+	const struct metric_row *row;  /* the current family's; NULL: it is not written */
 };
 
 /* Writes HELP and TYPE of a family. A family without a row is not exported. */

@@ -18,7 +18,7 @@ const char *const log_level_names[] = {
 static struct {
 	int level;
 	bool journal;
-	pthread_mutex_t lock;                /* of events and n_events */
+	pthread_mutex_t lock;                /* guards events and n_events */
 	struct log_event events[LOG_EVENTS]; /* oldest first */
 	size_t n_events;
 } log_state = {.level = LOG_INFO, .lock = PTHREAD_MUTEX_INITIALIZER};

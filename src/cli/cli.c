@@ -347,7 +347,7 @@ int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX])
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	char since[TIME_TEXT_MAX];
 
-	/* Of listen(2). Accepting is not needed. */
+	/* The peer's pid is known after listen(2): it need not accept. */
 	if (set_text(address.sun_path, socket_path) &&
 		connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
 		(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);

@@ -267,7 +267,7 @@ static void put_incidents(struct bundle *bundle)
 	free(part);
 }
 
-/* Files of the kernel and of the distribution: versions, and what the limits depend on. */
+/* Collects files of the kernel and of the distribution: versions, and what the limits depend on. */
 static void put_facts(struct bundle *bundle)
 {
 	static const char *const paths[] = {"/etc/os-release", "/proc/version", "/proc/cmdline",

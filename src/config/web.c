@@ -17,7 +17,7 @@ static const char *const client_auths[] = {"NoClientCert", "RequestClientCert",
 	"RequireAnyClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert", NULL};
 static const char *const versions[] = {"TLS12", "TLS13", NULL};
 
-/* Of tls_server_config. */
+/* The keys of tls_server_config. */
 enum tls_key {
 	CERT_FILE,
 	KEY_FILE,

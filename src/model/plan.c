@@ -33,7 +33,7 @@ static int change_order(const struct change *change)
 	return 10 - change->target.level;
 }
 
-/* Insertion sort is stable, and a plan is short. */
+/* Sorts by insertion, which is stable; a plan is short. */
 void plan_sort(struct plan *plan)
 {
 	for (size_t i = 1; i < plan->n; i++) {

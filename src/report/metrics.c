@@ -79,7 +79,7 @@ static void put_process(struct metric_sink *sink, uint64_t started_us)
 		put_one(sink, "process_virtual_memory_bytes", (double)virtual * page);
 		put_one(sink, "process_resident_memory_bytes", (double)resident * page);
 	}
-	/* One descriptor is that with which glob() reads the directory. */
+	/* glob() itself has one descriptor open while it reads the directory. */
 	if (glob("/proc/self/fd/*", GLOB_NOSORT, NULL, &descriptors) == 0)
 		put_one(sink, "process_open_fds", (double)descriptors.gl_pathc - 1);
 	globfree(&descriptors);

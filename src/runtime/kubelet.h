@@ -70,7 +70,7 @@ struct kubelet_seen {
 	char config_dir[SETTING_PATH_MAX]; /* empty: the kubelet reads no drop-ins */
 	struct kubelet_values values;      /* in force after the next start */
 	struct kubelet_values others;      /* the same without our own file */
-	bool values_run, others_run;       /* which of both the running kubelet has, if known */
+	bool values_run, others_run;       /* the running kubelet has these, if known */
 	bool overridden;                   /* a file after our own sets the same key */
 	enum kubelet_own own;
 	char why[KUBELET_WHY_MAX]; /* "FILE:LINE:COLUMN: what"; empty: all files were read */

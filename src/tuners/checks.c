@@ -70,8 +70,9 @@ static enum check_result check_user_namespaces(
 }
 
 /*
- * Bytes of the kernel's memory for compiled BPF programs. From Linux 6.10 on the kernel gets this
- * memory from the same function as that of its modules, so there only packs of programs count.
+ * Returns the bytes of the kernel's memory for compiled BPF programs. From Linux 6.10 on the kernel
+ * gets this memory from the same function as that of its modules, so there only packs of programs
+ * count.
  */
 static double bpf_jit_bytes(const char *vmallocinfo)
 {

@@ -40,8 +40,8 @@ struct netns_event {
 };
 
 /*
- * Call it at every poll with the number of events so far: a new total means a new event. The search
- * for an unknown owner ends after one minute.
+ * Takes the number of events so far, at every poll: a new total means a new event. The search for
+ * an unknown owner ends after one minute.
  */
 void netns_event_update(struct netns_event *event, const struct netns_owners *owners,
 	uint32_t netns, uint64_t total, uint64_t now_us);

@@ -22,7 +22,7 @@ struct census_record {
 	/* The fullest pids cgroup above it with a limit; pids_max 0: none. */
 	__u64 pids_limited, pids_used, pids_max;
 	__u64 forks_failed; /* in pids_cgroup */
-	/* Of its user in the first user namespace; the kernel counts them from Linux 5.14. */
+	/* Its user's, in the first user namespace; the kernel counts them from Linux 5.14. */
 	__u32 uid;
 	__u32 uid_counts; /* 1: the kernel has the next two */
 	__u64 inotify_instances, inotify_watches;
