@@ -31,7 +31,7 @@ struct doctor_check {
 	const char *option;    /* from its row, or NULL */
 	const char *unit;      /* in which users count; or NULL */
 	const cJSON *top;      /* users of a limit, or NULL */
-	const char *condition; /* that is True about it, or NULL: may be ignored instead */
+	const char *condition; /* True about it, or NULL: may be ignored instead */
 	char message[MESSAGE_MAX];
 };
 

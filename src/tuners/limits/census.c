@@ -261,7 +261,7 @@ static void tally_free(struct tally *tally)
 	*tally = (struct tally){0};
 }
 
-/* All uses of a row have a maximum of their own, or none has. */
+/* Compares by share: either all uses of a row have a maximum of their own, or none has. */
 static int by_share(const void *a, const void *b)
 {
 	const struct limit_use *x = a, *y = b;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * tuner.c has rows and ops and loads the BPF programs, sense.c reads their counters, disk.c finds
- * out what a disk is, processes.c sums up, decide.c judges, users.c and report.c show.
+ * tuner.c has rows and ops and loads the BPF programs, sense.c reads their counters and sums up,
+ * disk.c finds out what a disk is, decide.c judges, report.c shows.
  */
 
 #include "workload/cgroup.h"
@@ -200,7 +200,7 @@ void storage_processes_list(struct storage *storage, uint64_t now_us);
 void storage_summarize(
 	const struct storage_window *window, uint64_t now_us, struct storage_summary *summary);
 
-/* ---- users.c ---- */
+/* ---- users ---- */
 
 /* A workload on a device. */
 struct storage_user {
