@@ -9,6 +9,8 @@
 #include "apply/edit.h"
 #include "base/json.h"
 #include "base/toml.h"
+#include "runtime/docker.h"
+#include "runtime/driver.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
