@@ -371,6 +371,7 @@ static int read_container(const cJSON *object, struct docker_request *request)
 	const char *name = json_text_at(object, "Names/0"); /* with a slash before it */
 	const char *const ids[] = {
 		json_text_at(object, "Id"), json_text_at(object, "Labels/io.kubernetes.pod.uid")};
+	const cJSON *network;
 
 	if (!ids[0][0])
 		return -EBADMSG;
@@ -387,6 +388,10 @@ static int read_container(const cJSON *object, struct docker_request *request)
 		utf8_copy(
 			workload->name, sizeof(workload->name), *pod ? pod : name + (*name == '/'));
 		set_text(workload->id, ids[i]);
+		/* In more than one network it has more addresses. */
+		cJSON_ArrayForEach (network, json_at(object, "NetworkSettings/Networks"))
+			if (entry->address[0] == '\0')
+				COPY(entry->address, network, "IPAddress");
 	}
 	return 0;
 }

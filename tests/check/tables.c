@@ -15,25 +15,25 @@
 #include "agent/core.h"
 #include "base/log.h"
 #include "report/report.h"
-#include "tuners/dns/sense.h"
+#include "tuners/dns/dns.h"
 #include "tuners/table.h"
 
 /* More servers than labels, so that some are summed as "other". One server has a budget. */
 static bool make_up_dns(struct dns_server_table *table)
 {
 	for (uint8_t i = 0; i < DNS_LABELS + 2; i++) {
-		struct dns_server counts = {.totals = {.queries = {100, i}, .latency = {[3] = 90}}};
+		const struct dns_counters more = {.queries = {100, i},
+			.latency = {[3] = 90},
+			.responses = {[DNS_NOERROR] = 80, [DNS_NXDOMAIN] = 10}};
 		struct dns_server_state *server =
-			dns_server_get(table, &(struct dns_key){AF_INET, {10, 0, 0, i}});
+			dns_server_get(table, &(struct dns_address){{0xfd, [15] = i}});
 
 		if (!server)
 			return false;
-		counts.totals.responses[DNS_NOERROR] = 80;
-		counts.totals.responses[DNS_NXDOMAIN] = 10;
 		server->role = i == 1 ? DNS_CLUSTER : DNS_UPSTREAM;
 		server->budget.max[DNS_QUERIES] = i == 0 ? 1024 : 0;
 		dns_label_claim(table, server, 0);
-		dns_server_update(table, server, &counts, 1);
+		dns_server_add(table, server, &more, 1);
 	}
 	return true;
 }

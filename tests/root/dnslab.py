@@ -422,7 +422,7 @@ def views_agree(agent: Agent, run: Run, truth: dict[str, dict[str, int]]) -> Non
         assert sum(user["queries"] for user in row["top"]) + row["other"]["queries"] == row["queries"], server
         assert top[server]["clients"] == row["queries"], server
         # The page lists the clients of servers with a problem.
-        assert page[server]["clients"] == (0 if row["verdict"] == "ok" else row["queries"]), server
+        assert page[server]["clients"] == (0 if row["severity"] == "ok" else row["queries"]), server
         for view in (top, page):
             assert {key: view[server][key] for key in CELLS.values()} == {key: f"{row[key]:.0f}" if key != "verdict" else row[key] for key in CELLS.values()}, server
         assert [cell.strip(" -") for cell in top[server]["latency"] if cell.strip(" -")] == [cell for cell in page[server]["latency"] if cell], server

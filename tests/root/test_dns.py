@@ -89,10 +89,11 @@ def test_retransmissions_and_duplicate_answers_are_distinguished(watch, lab) -> 
             client.ask(reused, number=99)
         client.send(reused, "late-300.example.test", number=98)
         client.send(reused, "late-301.example.test", number=98)
-        scrape = settle(one, lambda now: now.total("responses_total") >= 9, "nine answers")
+        scrape = settle(one, lambda now: now.total("responses_total") >= 6, "six answers")
     assert (scrape.total("queries_total", server=again), scrape.row(again)["retransmissions"]) == (3, 2)
-    assert (scrape.total("queries_total", server=twice), scrape.total("responses_total", server=twice)) == (1, 2)
-    assert (scrape.row(twice)["late"], scrape.row(twice)["retransmissions"]) == (1, 0)
+    # The second answer belongs to no query.
+    assert (scrape.total("queries_total", server=twice), scrape.total("responses_total", server=twice)) == (1, 1)
+    assert (scrape.row(twice)["late"], scrape.row(twice)["retransmissions"]) == (0, 0)
     assert (scrape.total("queries_total", server=reused), scrape.row(reused)["retransmissions"]) == (4, 0)
     assert scrape.total("unanswered_total", server=twice) == scrape.total("pending", server=twice) == 0
 

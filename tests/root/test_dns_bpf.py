@@ -12,12 +12,10 @@ import dns.flags
 import dns.message
 import dns.name
 import dns.rcode
-import dns.rdatatype
 import pytest
 from conftest import BIN
 from dnswire import EGRESS, INGRESS, TCP, UDP, Tool, framed, ipv4, ipv6, tcp, udp
 
-TYPES = {"A": 1, "AAAA": 2, "PTR": 3, "SRV": 4}
 CLUSTER, SEARCH = 1, 2
 SUFFIXES = {"cluster.local": CLUSTER, "svc.Example.TEST": SEARCH, "example.test": CLUSTER, "a.b.c.d.e.f": SEARCH}
 HERE, HERE6 = "198.18.0.1", "2001:db8::1"
@@ -59,45 +57,44 @@ class Expected:
 
     def __init__(self, message: bytes, direction: int, transport: int) -> None:
         self.server: Counter[str] = Counter()
-        self.row: tuple[int, int] | None = None
+        self.expanded = False
         if transport == UDP and direction == EGRESS:
             self.server["packets"] = 1
         if len(message) < 12:
-            self.server["malformed"] = 1
+            self.server["malformed"] = int(direction == EGRESS)
             return
         flags, questions, answers, authorities, additional = struct.unpack("!HHHHH", message[2:12])
         if (direction == EGRESS) == bool(flags & dns.flags.QR):
             return  # an answer to port 53 counts as a packet only, a query from port 53 does not count
-        kind, suffix, readable, edns = self.question(message, questions)
-        self.server["malformed"] = int(not readable)
-        if direction == INGRESS:
+        suffix, readable, edns = self.question(message, questions)
+        if direction == INGRESS:  # of an answer only id and flags are read
             self.server[f"rcode{min(flags & 15, 6)}"] = 1
             self.server["answered"] = 1
             self.server["cluster_answers"] = int(flags & 15 == 0 and suffix == CLUSTER)
             self.server["truncated"] = int(bool(flags & dns.flags.TC))
             return
+        self.server["malformed"] = int(not readable)
         self.server["udp" if transport == UDP else "tcp"] = 1
         self.server["edns"] = int(edns and answers == authorities == 0 and additional > 0)
-        self.row = (kind, suffix)
+        self.expanded = suffix > 0
 
     @staticmethod
-    def question(message: bytes, count: int) -> tuple[int, int, bool, bool]:
-        """Type class, suffix class, whether the question is readable, whether an OPT record follows."""
+    def question(message: bytes, count: int) -> tuple[int, bool, bool]:
+        """Suffix class, whether the question is readable, whether an OPT record follows."""
         if count == 0:
-            return 0, 0, True, False
+            return 0, True, False
         if count > 1:
-            return 0, 0, False, False
+            return 0, False, False
         try:
             # The first name cannot point to an earlier name.
             name, used = dns.name.from_wire(message, 12)
             end = 12 + used
             if any(byte >= 0xC0 for byte in Expected.lengths(message)) or end + 4 > len(message):
-                return 0, 0, False, False
+                return 0, False, False
         except dns.exception.DNSException:
-            return 0, 0, False, False
-        kind = dns.rdatatype.to_text(struct.unpack("!H", message[end : end + 2])[0])
+            return 0, False, False
         opt = message[end + 4 : end + 7] == b"\0\0\x29"
-        return TYPES.get(kind, 0), suffix_of(list(name.labels[:-1])), True, opt
+        return suffix_of(list(name.labels[:-1])), True, opt
 
     @staticmethod
     def lengths(message: bytes) -> Iterator[int]:
@@ -191,14 +188,14 @@ def check(dump: dict[str, list[dict[str, str]]], address: str, expected: list[Ex
     counts = of_server(dump, address)
     assert counts["packet_bins"] == counts["packets"], what
     assert counts["query_bins"] == counts["udp"] + counts["tcp"], what
-    got = {key: counts[key] for key in wanted} | {key: n for key, n in counts.items() if n and not key.endswith("bins")}
+    # Each query either waits or has an answer.
+    assert counts["waiting"] == counts["pending_bins"], what
+    passed = ("waiting", "query_bins", "packet_bins", "pending_bins")
+    got = {key: counts[key] for key in wanted} | {key: n for key, n in counts.items() if n and key not in passed}
     assert {k: n for k, n in got.items() if n} == {k: n for k, n in wanted.items() if n}, what
-    rows: Counter[tuple[int, int]] = Counter()
-    for row in dump.get("row", []):
-        if row["server"] == address:
-            rows[int(row["type"]), int(row["suffix"])] += int(row["queries"])
-    assert rows == Counter(one.row for one in expected if one.row), what
-    asked = {(row["server"], row["source"]) for row in dump.get("row", []) if row["server"] == address}
+    pairs = [line for line in dump.get("pair", []) if line["server"] == address]
+    assert sum(int(pair["expanded"]) for pair in pairs) == sum(one.expanded for one in expected), what
+    asked = {pair["source"] for pair in pairs}
     assert len(asked) <= 1, what
 
 
@@ -227,7 +224,7 @@ def test_datagrams_are_read_as_dnspython_reads_them(tool: Tool) -> None:
                 dump = tool.dump()
                 for there, (payload, expected) in cases.items():
                     check(dump, there, expected, f"{there} {payload.hex()}")
-                assert dump["control"][0]["lost_servers"] == "0"
+                assert dump["control"][0]["lost_pairs"] == "0"
 
 
 def packet_to(server: str, body: bytes, transport: int) -> bytes:
@@ -245,7 +242,7 @@ def test_answers_to_nothing_do_not_count(tool: Tool) -> None:
     tool.run(INGRESS, ipv4(udp(answered, 53, 40000), UDP, there, HERE))
     dump = tool.dump()
     counts = of_server(dump, there)
-    assert (counts["answered"], counts["late"], counts["rcode0"]) == (1, 1, 2), "the second answer to a query is late"
+    assert (counts["answered"], counts["late"], counts["rcode0"]) == (1, 0, 1), "the second answer belongs to no query"
     assert dump["control"][0]["unmatched"] == "2"
 
 
@@ -269,7 +266,7 @@ def test_every_message_of_a_segment_counts(tool: Tool) -> None:
             wanted[0].server += Counter(packets=segments)
             # Spoiled messages can be equal.
             wanted[0].server["retransmissions"] = of_server(dump, there)["retransmissions"]
-            wanted[0].server["unknown"] = of_server(dump, there)["unknown"]
+            wanted[0].server["not_followed"] = of_server(dump, there)["not_followed"]
             check(dump, there, wanted, f"{there}: {len(messages)} messages")
         assert dump["control"][0]["uninspected"] == dump["control"][0]["resyncs"] == "0"
 
@@ -285,8 +282,8 @@ def test_a_message_cut_by_the_end_of_a_segment_counts_once(tool: Tool) -> None:
     dump = tool.dump()
     for server, kept in enumerate(range(0, len(last) + 2), 1):
         counts = of_server(dump, f"198.19.0.{server}")
-        # Length, id, flags and the number of questions identify a query.
-        assert counts["tcp"] == 1 + (kept >= 8), kept
+        # Length, id and flags identify a query.
+        assert counts["tcp"] == 1 + (kept >= 6), kept
         assert counts["malformed"] == 0, kept
     assert of_server(dump, f"198.19.0.{len(last) + 2}")["tcp"] == 2
 
@@ -309,24 +306,49 @@ def test_fragments_and_encrypted_packets_are_counted_apart(tool: Tool) -> None:
     tool.run(EGRESS, ipv4(tcp(query * 30, 40000, 853), TCP, HERE, there), 100, 43)
     dump = tool.dump()
     counts = of_server(dump, there)
-    assert (counts["udp"], counts["packets"], counts["dot"]) == (1, 1, 44)
+    assert (counts["udp"], counts["packets"], counts["dot"]) == (1, 2, 44)
     assert of_server(dump, there6) == Counter()
     assert dump["control"][0]["fragments"] == "2"
 
 
 @pytest.mark.quick
-def test_servers_and_rows_without_room_are_counted_as_other(tool: Tool) -> None:
+def test_pairs_without_room_are_counted_as_other(tool: Tool) -> None:
     query = dns.message.make_query("example.com.", "A", id=1).to_wire()
-    for i in range(3000):
+    for i in range(9000):
         tool.run(EGRESS, ipv4(udp(query, 40000, 53), UDP, HERE, f"198.19.{i >> 8}.{i & 255}"))
     dump = tool.dump()
-    assert len(dump["server"]) == 1024
-    total = sum(int(line["udp"]) for line in dump["server"])
-    assert total == 3000
-    lost = 3000 - 1023
-    assert of_server(dump, "none")["udp"] == lost
-    assert int(dump["control"][0]["lost_servers"]) >= lost
-    assert sum(int(row["queries"]) for row in dump["row"]) == 3000
-    assert len(dump["row"]) == 1024, "servers without room share a row"
-    # The table of pending queries evicts old ones.
-    assert len(dump["pending"]) + int(sum(int(line["unknown"]) for line in dump["server"])) == 3000
+    assert len(dump["pair"]) == len(dump["server"]) == 8192
+    assert sum(int(line["udp"]) for line in dump["server"]) == sum(int(pair["queries"]) for pair in dump["pair"]) == 9000
+    assert of_server(dump, "none")["udp"] == int(dump["control"][0]["lost_pairs"]) == 9000 - 8191
+    # Only so many pending queries are followed.
+    waiting, lost = (sum(int(line[key]) for line in dump["server"]) for key in ("waiting", "not_followed"))
+    assert waiting == 9000 and lost >= 9000 - 4096
+
+
+def test_the_other_servers_of_a_question_are_superseded_by_the_first_answer(tool: Tool) -> None:
+    """Not by an error, and not if their own answer comes too."""
+    query = dns.message.make_query("www.example.net.", "AAAA", id=77).to_wire()
+    servers = [f"198.19.7.{i}" for i in (1, 2, 3)]
+    for rcode, superseded in ((2, [0, 0, 0]), (3, [0, 1, 1]), (0, [0, 1, 1])):
+        for there in servers:
+            tool.run(EGRESS, ipv4(udp(query, 40000, 53), UDP, HERE, there))
+        reply = query[:2] + bytes([0x81, 0x80 | rcode]) + query[4:]
+        tool.run(INGRESS, ipv4(udp(reply, 53, 40000), UDP, servers[0], HERE))
+        if rcode == 0:
+            tool.run(INGRESS, ipv4(udp(reply, 53, 40000), UDP, servers[2], HERE))
+            superseded = [0, 1, 0]
+        counts = [of_server(dump, there) for dump in [tool.dump()] for there in servers]
+        assert [one["superseded"] for one in counts] == superseded
+        answered = [one["answered"] for one in counts]
+        assert answered == [1, 0, int(rcode == 0)]
+        assert [one["waiting"] for one in counts] == [1 - a - s for a, s in zip(answered, superseded)]
+        assert [one["pending_bins"] % 2**32 for one in counts] == [one["waiting"] for one in counts]
+
+
+def test_twins_have_the_same_id_and_question(tool: Tool) -> None:
+    one, other = (dns.message.make_query(name, "A", id=5).to_wire() for name in ("a.example.", "b.example."))
+    tool.run(EGRESS, ipv4(udp(one, 40000, 53), UDP, HERE, "198.19.8.1"))
+    tool.run(EGRESS, ipv4(udp(other, 40000, 53), UDP, HERE, "198.19.8.2"))
+    tool.run(INGRESS, ipv4(udp(one[:2] + b"\x81\x80" + one[4:], 53, 40000), UDP, "198.19.8.1", HERE))
+    dump = tool.dump()
+    assert of_server(dump, "198.19.8.2")["superseded"] == 0 and of_server(dump, "198.19.8.2")["waiting"] == 1

@@ -19,7 +19,7 @@ from typing import Iterator
 
 import pytest
 from conftest import until
-from dnslab import CLIENT, QUIET, SERVER, V4, V6, Lab, Scrape, fixture_lab, fixture_network, fixture_watch, need, settle, views_agree  # noqa: F401
+from dnslab import CLIENT, QUIET, SERVER, V4, V6, Lab, Scrape, fixture_lab, fixture_network, fixture_watch, need, pod_path, settle, views_agree  # noqa: F401
 from dnswire import QR, answer, framed, query
 from storm import enter, ip
 
@@ -125,8 +125,8 @@ def test_answers_over_a_disturbed_stream_are_counted(watch, lab, run, lost: floa
         scrape = settle(one, lambda now: settled(now, server, truth), "nothing is pending", 10)
     row = scrape.row(server)
     assert sum(row["queries"].values()) == truth and row["unanswered"] == 0
-    assert row["answered"] + row["unknown"] == truth
-    assert row["answered"] >= 0.99 * truth, row
+    # After a gap it is not known whether the open queries of the connection get an answer.
+    assert row["answered"] + row["unknown"] == truth and row["answered"] >= 200
     views_agree(one, run, {server: {"queries": truth, "unanswered": 0, "pending": 0}})
 
 
@@ -149,7 +149,8 @@ def test_a_name_behind_a_gap_is_not_read_from_the_ip_header(watch, lab) -> None:
         for _ in range(2):
             stream.receive()
     scrape = settle(one, lambda now: now.row(server).get("names"), "the name")
-    assert scrape.row(server)["queries"]["tcp"] == scrape.row(server)["answered"] + scrape.row(server)["unknown"] == 2
+    # The message behind the gap may be lost.
+    assert scrape.row(server)["queries"]["tcp"] == scrape.row(server)["answered"] + scrape.row(server)["unknown"] in (1, 2)
     assert [entry["name"] for entry in scrape.row(server)["names"]] == [name]
 
 
@@ -171,7 +172,7 @@ def test_queries_without_room_are_unknown(watch, lab, run) -> None:
         scrape = settle(one, lambda now: settled(now, server, truth), "nothing is pending", 10)
     row = scrape.row(server)
     assert row["queries"]["udp"] == truth and row["unanswered"] == row["late"] == 0
-    assert row["answered"] + row["unknown"] == truth and row["answered"] > truth / 2
+    assert row["answered"] + row["unknown"] == truth and row["answered"] >= 4000  # of 4,096
     assert scrape.document["lost"]["pending"] == row["unknown"]
     sums_agree(scrape, truth)
     views_agree(one, run, {server: {"queries": truth, "unanswered": 0, "late": 0, "pending": 0}})
@@ -207,10 +208,11 @@ def test_a_share_above_the_limit_is_the_same_in_all_views(watch, lab, run) -> No
 
 
 def test_a_counter_never_goes_back_or_to_another_server(watch, lab, run) -> None:
-    """More servers than rows, and one of them becomes busy."""
+    """More servers than rows, and one of them becomes busy. The series that ends for it does not become a part of another."""
     truth: dict[str, int] = {}
     one = watch()
     seen: dict[str, float] = {}
+    others: list[float] = []
 
     def look() -> Scrape:
         scrape = Scrape(one)
@@ -220,6 +222,8 @@ def test_a_counter_never_goes_back_or_to_another_server(watch, lab, run) -> None
             assert value >= seen.get(name, 0), name
             seen[name] = value
             server = name.split('server="')[1].split('"')[0]
+            if server == "other":
+                others.append(value)
             assert server not in truth or value <= truth[server], name
         return scrape
 
@@ -231,6 +235,7 @@ def test_a_counter_never_goes_back_or_to_another_server(watch, lab, run) -> None
                 client.send(server, "drop.example.test")
         settle(one, lambda now: sum(sum(row["queries"].values()) for row in now.document["servers"]) >= sum(truth.values()), "all")
         look()
+        before = dict(seen)
         busy = V4.format(150)
         truth[busy] = 0
         for _ in range(10):
@@ -239,16 +244,15 @@ def test_a_counter_never_goes_back_or_to_another_server(watch, lab, run) -> None
                 client.send(busy, "drop.example.test")
             look()
             time.sleep(0.15)
-        scrape = settle(one, lambda now: now.row(busy), "the busy server has a row")
-        total = sum(truth.values())
-        scrape = settle(one, lambda now: sum(sum(row["queries"].values()) for row in now.document["servers"]) >= total, "all")
+        scrape = settle(one, lambda now: sum(now.row(busy).get("queries", {}).values()) + now.total("queries_total", server="other") >= truth[busy] + others[0], "all of the busy server")
     look()
-    sums_agree(scrape, total)
-    assert sum(scrape.row(busy)["queries"].values()) <= 500
-    # The rows with all their queries since the start; the others' queries are in the rest.
+    # Its first queries are in the rest, which rises by nothing else.
+    assert sum(scrape.row(busy)["queries"].values()) + others[-1] == truth[busy] + others[0]
+    ended = [name for name in before if name not in scrape.metrics]
+    assert len(ended) == 1
     sent = {row["server"]: sum(row["queries"].values()) for row in scrape.document["servers"]}
     views_agree(one, run, {server: {"queries": count} for server, count in truth.items() if sent.get(server) == count})
-    assert sum(sent.values()) == total and sent["other"] > 0
+    assert sum(sent.values()) == sum(truth.values()) - before[ended[0]]
 
 
 def test_messages_behind_one_without_a_question_count(watch, lab, run) -> None:
@@ -308,7 +312,7 @@ def test_pods_with_the_same_port_id_and_question_are_told_apart(watch, lab, run)
     with pods(lab, 4) as names, contextlib.ExitStack() as stack:
         sockets = []
         for name in names:
-            s = stack.enter_context(lab.raw(name, socket.AF_INET, socket.SOCK_DGRAM))
+            s = stack.enter_context(lab.raw(name, socket.AF_INET, socket.SOCK_DGRAM, group=lab.cgroup(pod_path()[0])))
             s.bind(("", 33333))
             sockets.append(s)
         for number in range(50):

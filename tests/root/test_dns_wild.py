@@ -112,10 +112,10 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
             head = struct.pack("!6H", 502, 0x100, 1, 0, 0, 1) + encode("ok.example.test") + struct.pack("!2H", 1, 1)
             client.socket.sendto(head + b"\0" + struct.pack("!HHIH", 41, 1232, 0, len(cookie)) + cookie, (server, 53))
             client.receive()
-            scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 4, "answers")
+            scrape = settle(one, lambda now: now.total("responses_total", server=server) >= 3, "answers")
         assert scrape.total("queries_total", server=server) == 4
         row = scrape.row(server)
-        assert (row["edns"], row["malformed"], row["retransmissions"], row["late"]) == (1, 0, 1, 1)
+        assert (row["edns"], row["malformed"], row["retransmissions"], row["late"]) == (1, 0, 1, 0)
         with lab.raw(CLIENT, socket.AF_INET6, socket.SOCK_DGRAM) as both:
             both.sendto(query("ok.example.test", 1), (f"::ffff:{mapped}", 53))
             both.recv(512)

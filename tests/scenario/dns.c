@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scenario.h"
 
-#include "tuners/dns/sense.h"
+#include "tuners/dns/dns.h"
 
 #define SENDS_MAX 64
 
@@ -17,31 +17,15 @@ struct replay {
 	struct dns_memory memory;
 	struct sending sendings[SENDS_MAX];
 	size_t n_sendings;
-	struct {
-		const struct dns_server_state *server;
-		uint32_t bins[DNS_BINS];
-	} kernel[8];
-	uint32_t link_local[DNS_BINS], by_sender[2][DNS_BINS];
 	uint64_t uplinks;
 	uint64_t ticked_us; /* the last poll */
 };
 
-static bool parse_address(struct scenario *scenario, struct dns_key *key)
+static bool parse_address(struct scenario *scenario, struct dns_address *address)
 {
 	const char *word = scenario_word(scenario);
 
-	return word && dns_address_parse(word, key);
-}
-
-static uint32_t *bins_of(struct replay *replay, const struct dns_server_state *server)
-{
-	size_t i = 0;
-
-	while (i < ARRAY_SIZE(replay->kernel) - 1 && replay->kernel[i].server &&
-		replay->kernel[i].server != server)
-		i++;
-	replay->kernel[i].server = server;
-	return replay->kernel[i].bins;
+	return word && dns_address_parse(word, address);
 }
 
 /* "1500 since 4300": 1500 queries, evenly from this millisecond until now. */
@@ -95,7 +79,7 @@ static bool parse_answers(
 {
 	static const char *const codes[DNS_RCODES] = {
 		"noerror", "formerr", "servfail", "nxdomain", "notimp", "refused", "other"};
-	struct dns_server counts = {.totals = server->totals};
+	struct dns_counters more = {0};
 	uint64_t number;
 	int code = 0;
 
@@ -103,8 +87,8 @@ static bool parse_answers(
 		code++;
 	if (code == DNS_RCODES || !scenario_number(scenario, &number))
 		return false;
-	counts.totals.responses[code] += number;
-	dns_server_update(&replay->sensor.seen.table, server, &counts, scenario->now_us);
+	more.responses[code] = number;
+	dns_server_add(&replay->sensor.seen.table, server, &more, scenario->now_us);
 	return true;
 }
 
@@ -121,12 +105,16 @@ static bool parse_part(
 		server->label->n_users = 0;
 		return true;
 	}
-	if (scenario_is(scenario, "pending"))
-		return scenario_number(scenario, &server->pending);
+	if (scenario_is(scenario, "pending")) {
+		if (!scenario_number(scenario, &server->pending))
+			return false;
+		server->pending_peak = server->pending;
+		return true;
+	}
 	if (scenario_is(scenario, "cluster-answers")) {
 		if (!scenario_number(scenario, &number))
 			return false;
-		server->totals.cluster_answers = number;
+		server->totals.counters.cluster_answers = number;
 		return true;
 	}
 	if (scenario_is(scenario, "answers"))
@@ -134,8 +122,8 @@ static bool parse_part(
 	if (!scenario_is(scenario, "unanswered") || !scenario_number(scenario, &number))
 		return false;
 	dns_minute_pass(server, scenario->now_us);
-	dns_server_add_unanswered(&replay->sensor.seen.table, server, number,
-		scenario->now_us - DNS_TIMEOUT_NS / 1000);
+	dns_server_add_ends(&replay->sensor.seen.table, server,
+		&(struct dns_ends){.unanswered = number}, scenario->now_us - DNS_TIMEOUT_NS / 1000);
 	return true;
 }
 
@@ -154,14 +142,14 @@ static bool parse_server(struct scenario *scenario, void *base)
 {
 	struct replay *replay = base;
 	struct dns_server_state *server;
-	struct dns_key key;
+	struct dns_address address;
 
-	if (!parse_address(scenario, &key))
+	if (!parse_address(scenario, &address))
 		return false;
-	server = dns_server_get(&replay->sensor.seen.table, &key);
+	server = dns_server_get(&replay->sensor.seen.table, &address);
 	if (!server)
 		return false;
-	dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
+	dns_set_role(&replay->sensor.config, &replay->sensor.facts, server);
 	dns_label_claim(&replay->sensor.seen.table, server, 0);
 	while (scenario->next < scenario->n_words)
 		if (!parse_part(scenario, replay, server))
@@ -180,10 +168,10 @@ static bool parse_budget(struct scenario *scenario, void *base)
 {
 	struct dns_config *config = &((struct replay *)base)->sensor.config;
 	struct dns_budget budget = {.source = "config"};
-	struct dns_key key = {0};
+	struct dns_address address = {0};
 	bool automatic = scenario_is(scenario, "auto");
 
-	if (!automatic && !parse_address(scenario, &key))
+	if (!automatic && !parse_address(scenario, &address))
 		return false;
 	while (scenario->next < scenario->n_words) {
 		int i = 0;
@@ -197,16 +185,16 @@ static bool parse_budget(struct scenario *scenario, void *base)
 		config->own = budget;
 		return config->budget_auto = true;
 	}
-	config->budgets[config->n_budgets].server = key;
+	config->budgets[config->n_budgets].server = address;
 	config->budgets[config->n_budgets++].budget = budget;
 	return true;
 }
 
 static bool parse_listed(struct scenario *scenario, void *base)
 {
-	struct dns_host_env *env = &((struct replay *)base)->sensor.env;
+	struct dns_facts *facts = &((struct replay *)base)->sensor.facts;
 
-	return parse_address(scenario, &env->servers[env->n_servers++]);
+	return parse_address(scenario, &facts->servers[facts->n_servers++]);
 }
 
 static bool parse_cluster(struct scenario *scenario, void *base)
@@ -218,7 +206,7 @@ static bool parse_cluster(struct scenario *scenario, void *base)
 
 static const struct scenario_word config[] = {
 	WORD_CONST("unwatched", struct replay, sensor.seen.watched, false),
-	WORD_TEXT("cloud", struct replay, sensor.env.cloud),
+	WORD_TEXT("cloud", struct replay, sensor.facts.cloud),
 	WORD_CALL("budget", parse_budget),
 	WORD_CONST("no-budgets", struct replay, sensor.config.budget_auto, false),
 	WORD_CALL("listed", parse_listed),
@@ -233,24 +221,21 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 	for (size_t i = 0; i < replay->n_sendings; i++) {
 		struct sending *sending = &replay->sendings[i];
 		uint64_t length = sending->end_ns - sending->begin_ns, at, n = 0;
-		uint32_t *bins =
-			sending->server ? bins_of(replay, sending->server) : replay->link_local;
+		struct dns_seen *seen = &replay->sensor.seen;
+		uint32_t *bins = sending->server ? sending->server->label->query_bins
+						 : seen->link_local_bins;
 
 		while (sending->sent < sending->n &&
 			(at = sending->begin_ns + length * sending->sent / sending->n) < now_ns) {
 			bins[at / DNS_BIN_NS % DNS_BINS]++;
 			if (!sending->server)
-				replay->by_sender[sending->sender][at / DNS_BIN_NS % DNS_BINS]++;
+				seen->senders[sending->sender].bins[at / DNS_BIN_NS % DNS_BINS]++;
 			sending->sent++;
 			n++;
 		}
-		if (sending->server) {
-			struct dns_server counts = {.totals = sending->server->totals};
-
-			counts.totals.queries[DNS_UDP] += n;
-			dns_server_update(&replay->sensor.seen.table, sending->server, &counts,
-				now_ns / 1000);
-		}
+		if (sending->server)
+			dns_server_add(&seen->table, sending->server,
+				&(struct dns_counters){.queries[DNS_UDP] = n}, now_ns / 1000);
 	}
 }
 
@@ -279,16 +264,17 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 		struct dns_server_state *server = table->servers[i];
 		uint64_t qps = server->budget.sustained ? 0 : server->budget.max[DNS_QUERIES];
 
-		dns_set_role(&replay->sensor.config, &replay->sensor.env, server);
+		dns_set_role(&replay->sensor.config, &replay->sensor.facts, server);
 		dns_minute_pass(server, input->now_us);
-		dns_seconds_update(&server->queries, bins_of(replay, server), now_ns, qps);
+		dns_seconds_update(&server->label->queries, server->label->query_bins, now_ns, qps);
 	}
-	dns_seconds_update(&replay->sensor.seen.link_local, replay->link_local, now_ns, 1024);
+	dns_seconds_update(
+		&replay->sensor.seen.link_local, replay->sensor.seen.link_local_bins, now_ns, 1024);
 	replay->sensor.seen.n_senders = 2;
-	replay->sensor.env.uplinks = (unsigned)replay->uplinks;
+	replay->sensor.facts.uplinks = (unsigned)replay->uplinks;
 	for (size_t i = 0; i < 2; i++)
-		dns_seconds_update(&replay->sensor.seen.senders[i].seconds, replay->by_sender[i],
-			now_ns, 1024);
+		dns_seconds_update(&replay->sensor.seen.senders[i].seconds,
+			replay->sensor.seen.senders[i].bins, now_ns, 1024);
 	for (size_t i = 0; i < table->n; i++) {
 		dns_second_observe(&replay->sensor.seen, table->servers[i], input->now_us);
 		name_seconds(table->servers[i]->label);

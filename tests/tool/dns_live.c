@@ -300,116 +300,95 @@ static uint64_t cost(int fd, int other, uint64_t n)
 }
 
 /* Attaches a program of another owner to the same hook, by a link. */
-static int attach_other(const struct node *node)
+static int attach_other(const struct node *node, enum bpf_attach_type type)
 {
 	const struct bpf_insn body[] = {
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 1},
 		{.code = BPF_JMP | BPF_EXIT},
 	};
-	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_CGROUP_INET_EGRESS);
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = type);
 	int program = bpf_prog_load(
 		BPF_PROG_TYPE_CGROUP_SKB, "other", "GPL", body, ARRAY_SIZE(body), &options);
 
-	if (program < 0 || bpf_link_create(program, node->root, BPF_CGROUP_INET_EGRESS, NULL) < 0)
+	if (program < 0 || bpf_link_create(program, node->root, type, NULL) < 0)
 		fail("another program");
 	return program;
 }
 
 struct sums {
 	const struct node *node;
-	struct dns_totals servers, in_vain; /* in_vain: the server that leaves queries unanswered */
-	struct dns_row rows;
-	uint64_t cluster_rows, unanswered, pending;
+	struct dns_counters servers,
+		in_vain; /* in_vain: the server that leaves queries unanswered */
+	uint64_t answered, answered_in_vain, waiting, waiting_in_vain;
+	uint64_t by_client, by_client_repeated, by_client_expanded;
 };
 
-static void sum_server(void *userdata, const void *server, const void *live)
+static uint64_t answered(const struct dns_counters *counters)
 {
-	const struct dns_key *key = server;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
+		sum += counters->latency[i];
+	return sum;
+}
+
+static void sum_pair(void *userdata, const void *key, const void *value)
+{
+	const struct dns_pair *pair = key;
+	const struct dns_counts *counts = value;
+	const uint8_t *server = pair->server.bytes;
 	struct sums *sums = userdata;
-	struct dns_server_table table = {0};
-	struct dns_server_state state = {0};
-	__u64 *into = (__u64 *)&sums->servers;
-	bool ours = key->family == AF_INET ? key->address[0] == 127 && key->address[1] == 53
-					   : key->address[15] == 1 && key->address[0] == 0;
+	bool four = dns_address_is_ipv4(&pair->server), in_vain = four && server[15] == IN_VAIN;
+	struct dns_counters *into = in_vain ? &sums->in_vain : &sums->servers;
+	uint64_t waiting = 0;
 
-	if (!ours)
+	if (four ? server[12] != 127 || server[13] != 53 : server[15] != 1 || server[0] != 0)
 		return;
-	dns_server_update(&table, &state, live, 0);
-	if (key->address[3] == IN_VAIN && key->family == AF_INET) {
-		sums->in_vain = state.totals;
+	for (size_t i = 0; i < sizeof(*into) / sizeof(__u64); i++)
+		((__u64 *)into)[i] += ((const __u64 *)&counts->counters)[i];
+	for (size_t i = 0; i < DNS_QUARTERS; i++)
+		waiting += counts->quarters[i].waiting;
+	*(in_vain ? &sums->waiting_in_vain : &sums->waiting) += waiting;
+	if (pair->cgroup != sums->node->inode)
 		return;
-	}
-	for (size_t i = 0; i < sizeof(state.totals) / sizeof(*into); i++)
-		into[i] += ((const __u64 *)&state.totals)[i];
+	sums->by_client += dns_queries(&counts->counters);
+	sums->by_client_repeated += counts->counters.repeated;
+	sums->by_client_expanded += counts->counters.expanded;
 }
 
-static void sum_row(void *userdata, const void *row, const void *live)
-{
-	const struct dns_row_key *key = row;
-	const struct dns_row *counts = live;
-	struct sums *sums = userdata;
-
-	if (key->cgroup != sums->node->inode)
-		return;
-	sums->rows.queries += counts->queries;
-	sums->rows.nxdomain += counts->nxdomain;
-	sums->rows.retransmissions += counts->retransmissions;
-	if (key->suffix == DNS_SUFFIX_CLUSTER && key->type == DNS_TYPE_A && !key->source_family)
-		sums->cluster_rows += counts->queries;
-}
-
-static void sum_pending(
-	void *userdata, const struct dns_key *server, const struct dns_pending *, enum dns_end end)
-{
-	struct sums *sums = userdata;
-
-	if (server && server->address[3] == IN_VAIN)
-		*(end == DNS_END_NONE ? &sums->pending : &sums->unanswered) += 1;
-}
-
-static void check_in_vain(struct dns_bpf *bpf, struct sums *sums)
-{
-	compare("with repeats", 13, sums->in_vain.queries[DNS_UDP]);
-	compare("repeats", 3, sums->in_vain.retransmissions);
-	compare("answered of those", 8, sums->in_vain.answered);
-	dns_bpf_sweep(bpf, now_us() * 1000, sum_pending, sums);
-	compare("pending", 2, sums->pending);
-	dns_bpf_sweep(bpf, now_us() * 1000 + DNS_TIMEOUT_NS + 1, sum_pending, sums);
-	compare("unanswered", 2, sums->unanswered);
-	dns_bpf_sweep(bpf, now_us() * 1000 + DNS_TIMEOUT_NS + 1, sum_pending, sums);
-	compare("unanswered only once", 2 + 2, sums->pending + sums->unanswered);
-}
-
-static void check_counts(
-	struct dns_bpf *bpf, const struct node *node, uint64_t udp, uint64_t tcp, uint64_t slack)
+static void check_counts(struct dns_kernel *kernel, const struct node *node, uint64_t udp,
+	uint64_t tcp, uint64_t slack)
 {
 	struct sums sums = {.node = node};
-	const struct dns_totals *servers = &sums.servers;
-	const struct dns_control *control = dns_bpf_control(bpf);
+	const struct dns_counters *servers = &sums.servers;
+	const struct dns_control *control = dns_kernel_control(kernel);
 	uint64_t all = udp + tcp;
 
-	if (dns_bpf_each(bpf, DNS_MAP_SERVERS, sum_server, &sums) < 0 ||
-		dns_bpf_each(bpf, DNS_MAP_ROWS, sum_row, &sums) < 0)
-		fail("reading the maps");
+	if (dns_kernel_each_pair(kernel, sum_pair, &sums) < 0)
+		fail("reading the pairs");
 	compare("datagrams", udp, servers->queries[DNS_UDP]);
 	compare("messages of streams", tcp, servers->queries[DNS_TCP]);
-	compare_range("answered", all - slack, all, servers->answered);
-	compare_range("answered or unmatched", all, all, servers->answered + control->unmatched);
-	compare_range("late", 0, 0, servers->late);
-	/* An answer whose query lost its place belongs to no server. */
+	compare_range("answered", all - slack, all, answered(servers));
+	compare("answered or unmatched", all, answered(servers) + control->unmatched);
+	compare("late", 0, servers->late);
+	/* An answer whose query lost its room belongs to no server. */
 	compare_range("NXDOMAIN", all / 2 - slack, all / 2, servers->responses[DNS_NXDOMAIN]);
 	/* A segment that ends within a message hides its name. */
 	compare_range("of cluster names", udp / 2 - slack, all / 2, servers->cluster_answers);
 	/* The next query with the id of such a query looks like its repeat. */
-	compare_range("repeats of those answered", 0, slack, servers->retransmissions);
+	compare_range("repeats of those answered", 0, slack, servers->repeated);
 	compare("malformed", 0, servers->malformed);
-	compare_range("unknown", 0, slack, servers->unknown);
-	compare("by who asks", all + 13, sums.rows.queries);
-	compare_range("by who asks, repeats", 3, 3 + slack, sums.rows.retransmissions);
-	compare_range("by who asks, of cluster names", udp + 13, udp + tcp + 13, sums.cluster_rows);
+	compare_range("not followed", 0, slack, servers->not_followed);
+	compare_range("waiting", 0, slack, sums.waiting);
+	compare("by client", all + 13, sums.by_client);
+	compare_range("by client, repeats", 3, 3 + slack, sums.by_client_repeated);
+	compare_range("by client, of cluster names", udp + 13, all + 13, sums.by_client_expanded);
 	compare("resynchronised", 0, control->resyncs);
 	compare("uninspected", 0, control->uninspected);
-	check_in_vain(bpf, &sums);
+	compare("with repeats", 13, sums.in_vain.queries[DNS_UDP]);
+	compare("repeats", 3, sums.in_vain.repeated);
+	compare("answered of those", 8, answered(&sums.in_vain));
+	compare("waiting of those", 2, sums.waiting_in_vain);
 }
 
 static uint64_t ask_all(uint64_t queries, unsigned threads, uint64_t *tcp)
@@ -439,9 +418,10 @@ static uint64_t ask_all(uint64_t queries, unsigned threads, uint64_t *tcp)
 	return (threads + 1) * queries;
 }
 
-static void test(const struct node *node, struct dns_bpf *bpf, const struct load *wanted)
+static void test(const struct node *node, struct dns_kernel *kernel, const struct load *wanted)
 {
-	int other = attach_other(node);
+	int other = attach_other(node, BPF_CGROUP_INET_EGRESS);
+	int other_in = attach_other(node, BPF_CGROUP_INET_INGRESS);
 	uint32_t others = program_info(other).id;
 	int egress = dns_program("dns_egress"), ingress = dns_program("dns_ingress");
 	uint32_t out = program_info(egress).id, in = program_info(ingress).id;
@@ -449,7 +429,8 @@ static void test(const struct node *node, struct dns_bpf *bpf, const struct load
 
 	(void)bpf_enable_stats(BPF_STATS_RUN_TIME); /* until the process ends */
 	compare("attached", 2, count_attached(node, out) + count_attached(node, in));
-	dns_suffix_add(&dns_bpf_control(bpf)->suffixes, "cluster.local", DNS_SUFFIX_CLUSTER);
+	(void)dns_suffix_add(
+		dns_kernel_control(kernel)->suffixes, "cluster.local", DNS_SUFFIX_CLUSTER);
 	if (unshare(CLONE_NEWNET) < 0 ||
 		system("PATH=$PATH:/sbin:/usr/sbin ip link set lo up") != 0)
 		fail("a network namespace");
@@ -458,9 +439,9 @@ static void test(const struct node *node, struct dns_bpf *bpf, const struct load
 	fprintf(stderr,
 		"dns_live: above a program that does nothing %" PRIu64 " ns a query, %" PRIu64
 		" ns an answer\n",
-		cost(egress, other, udp + tcp), cost(ingress, other, udp + tcp));
-	check_counts(bpf, node, udp, tcp, wanted->number > 1 ? udp / 10000 : 0);
-	dns_bpf_close(bpf);
+		cost(egress, other, udp + tcp), cost(ingress, other_in, udp + tcp));
+	check_counts(kernel, node, udp, tcp, wanted->number > 1 ? udp / 10000 : 0);
+	dns_kernel_close(kernel);
 	/* A link ends with its last descriptor, and detaches its program. */
 	compare("detached", 0, count_attached(node, out) + count_attached(node, in));
 	compare("another's program stays", 1, count_attached(node, others));
@@ -475,12 +456,12 @@ int main(int argc, char **argv)
 	char why[TUNER_WHY_MAX];
 	struct host host = {0};
 	struct node node = {0};
-	struct dns_bpf *bpf;
+	struct dns_kernel *kernel;
 
 	enter_cgroup(&node, &host);
-	bpf = dns_bpf_load(why);
-	if (bpf && dns_bpf_attach(bpf, &host, why) == 0)
-		test(&node, bpf, &wanted);
+	kernel = dns_kernel_load(why);
+	if (kernel && dns_kernel_attach(kernel, &host, why) == 0)
+		test(&node, kernel, &wanted);
 	else
 		wrong = printf("wrong %s\n", why) > 0;
 	move_to(&node, ".");

@@ -7,8 +7,11 @@
  *   p  direction (1: ingress), gso_size and gso_segs (32 bits each), length (32 bits), packet
  *   t  repeat (32 bits), then as p: prints the nanoseconds of a run with warm caches, and of a run
  *      of an empty program
+ *   a  repeat (32 bits), then two packets as p, the second without a letter: runs them and an empty
+ *      program in turn, each alone, so that each answer meets its query. Prints the least
+ *      nanoseconds, the tenth part and the median of the three
  *   s  class (32 bits), length (32 bits), name: adds a suffix
- *   d  prints all counts, and removes servers and rows
+ *   d  prints all counts, and removes all pairs
  */
 
 #include <arpa/inet.h>
@@ -22,19 +25,28 @@
 #define PACKET_MAX 65536
 #define ETHERNET   14 /* bytes of a header that bpf(2) needs before the packet */
 
+#define TURNS_MAX 20000
+
 struct tool {
-	struct dns_bpf *bpf;
+	struct dns_kernel *kernel;
 	int empty;
-	unsigned char packet[ETHERNET + PACKET_MAX];
-	struct dns_key *servers;
+	unsigned char packets[2][ETHERNET + PACKET_MAX];
+	struct dns_pair *pairs;
+	size_t n_pairs, pairs_allocated;
+	/* While a dump sums the pairs. */
+	struct server {
+		struct dns_address address;
+		struct dns_totals totals;
+		uint64_t query_bins, packet_bins, waiting, pending, superseded;
+	} *servers;
 	size_t n_servers, servers_allocated;
-	struct dns_row_key *rows;
-	size_t n_rows, rows_allocated;
+	struct element_index index;
 };
 
 struct packet {
+	const unsigned char *data;
 	uint32_t gso_size, gso_segs, size;
-	int repeat;
+	int program, repeat;
 };
 
 static void fail(const char *what)
@@ -70,10 +82,10 @@ static int make_empty(void)
 }
 
 /* Runs a program on the packet. Returns the nanoseconds of a run. */
-static uint32_t run(const struct tool *tool, const struct packet *packet, int program)
+static uint32_t run(const struct packet *packet, int program)
 {
 	struct __sk_buff context = {.gso_size = packet->gso_size, .gso_segs = packet->gso_segs};
-	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = tool->packet,
+	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = packet->data,
 		.data_size_in = ETHERNET + packet->size, .repeat = packet->repeat,
 		.ctx_in = &context, .ctx_size_in = sizeof(context));
 
@@ -84,12 +96,10 @@ static uint32_t run(const struct tool *tool, const struct packet *packet, int pr
 	return options.duration;
 }
 
-static void run_packet(struct tool *tool, bool measured)
+static struct packet read_packet(struct tool *tool, int repeat, int slot)
 {
-	struct packet packet = {.repeat = measured ? (int)read_number() : 1};
-	unsigned char direction;
-	bool four;
-	int program;
+	unsigned char *data = tool->packets[slot], direction;
+	struct packet packet = {.data = data, .repeat = repeat};
 
 	read_input(&direction, 1);
 	packet.gso_size = read_number();
@@ -97,121 +107,151 @@ static void run_packet(struct tool *tool, bool measured)
 	packet.size = read_number();
 	if (packet.size == 0 || packet.size > PACKET_MAX)
 		fail("a packet's length");
-	read_input(tool->packet + ETHERNET, packet.size);
-	four = tool->packet[ETHERNET] >> 4 == 4;
-	tool->packet[12] = four ? 0x08 : 0x86;
-	tool->packet[13] = four ? 0x00 : 0xdd;
-	program = dns_program(direction ? "dns_ingress" : "dns_egress");
-	if (measured)
-		printf("ns %u %u\n", run(tool, &packet, program), run(tool, &packet, tool->empty));
-	else
-		run(tool, &packet, program);
+	read_input(data + ETHERNET, packet.size);
+	data[12] = data[ETHERNET] >> 4 == 4 ? 0x08 : 0x86;
+	data[13] = data[ETHERNET] >> 4 == 4 ? 0x00 : 0xdd;
+	packet.program = dns_program(direction ? "dns_ingress" : "dns_egress");
+	return packet;
 }
 
-static void print_address(const char *what, uint32_t family, const uint8_t *address)
+static int by_number(const void *a, const void *b)
 {
-	char text[INET6_ADDRSTRLEN] = "none";
+	return (int)*(const uint32_t *)a - (int)*(const uint32_t *)b;
+}
 
-	if (family)
-		inet_ntop((int)family, address, text, sizeof(text));
+static void take_turns(struct tool *tool)
+{
+	static uint32_t spent[3][TURNS_MAX];
+	uint32_t n = read_number();
+	struct packet packets[2];
+
+	n = MIN(n, TURNS_MAX);
+	for (int i = 0; i < 2; i++)
+		packets[i] = read_packet(tool, 1, i);
+	for (uint32_t turn = 0; turn < n; turn++) {
+		for (int i = 0; i < 2; i++)
+			spent[i][turn] = run(&packets[i], packets[i].program);
+		spent[2][turn] = run(&packets[1], tool->empty);
+	}
+	printf("ns");
+	for (int i = 0; i < 3; i++) {
+		qsort(spent[i], n, sizeof(spent[i][0]), by_number);
+		printf(" %u %u %u", spent[i][0], spent[i][n / 10], spent[i][n / 2]);
+	}
+	printf("\n");
+}
+
+static void print_address(const char *what, const struct dns_address *address)
+{
+	char text[DNS_ADDRESS_TEXT] = "none";
+
+	if (dns_address_is_set(address))
+		dns_address_text(address, text);
 	printf(" %s=%s", what, text);
 }
 
-static void print_bins(const char *what, const uint32_t *bins)
+/* Adds the counts of a pair to its server, and prints the pair. */
+static void print_pair(void *userdata, const void *key, const void *value)
 {
-	uint64_t sum = 0;
+	const struct dns_pair *pair = key;
+	const struct dns_counts *counts = value;
+	const struct dns_counters *counters = &counts->counters;
+	const __u64 *from = (const __u64 *)counters;
+	struct tool *tool = userdata;
+	struct server *server =
+		find_keyed(&tool->index, tool->servers, tool->n_servers, &pair->server);
+	__u64 *to;
 
-	for (size_t i = 0; i < DNS_BINS; i++)
-		sum += bins[i];
-	printf(" %s=%" PRIu64, what, sum);
+	if (!server) {
+		server = add_element(&tool->servers, &tool->n_servers, &tool->servers_allocated);
+		server->address = pair->server;
+	}
+	to = (__u64 *)&server->totals.counters;
+	for (size_t i = 0; i < sizeof(*counters) / sizeof(*to); i++)
+		to[i] += from[i];
+	for (size_t i = 0; i < DNS_BINS; i++) {
+		server->query_bins += (uint32_t)counts->bins[i];
+		server->packet_bins += counts->bins[i] / DNS_BIN_PACKET;
+		server->pending += (uint64_t)(int32_t)counts->pending[i];
+	}
+	for (size_t i = 0; i < DNS_QUARTERS; i++) {
+		server->waiting += counts->quarters[i].waiting;
+		server->superseded += counts->quarters[i].superseded;
+	}
+	printf("pair");
+	print_address("server", &pair->server);
+	print_address("source", &pair->source);
+	printf(" cgroup=%llu queries=%" PRIu64
+	       " expanded=%llu nxdomain=%llu retransmissions=%llu\n",
+		pair->cgroup, dns_queries(counters), counters->expanded,
+		counters->expanded_nxdomain, counters->repeated);
+	*add_element(&tool->pairs, &tool->n_pairs, &tool->pairs_allocated) = *pair;
 }
 
-static void print_server(void *userdata, const void *key, const void *live)
+static void print_server(const struct server *server)
 {
-	const struct dns_key *server = key;
-	struct dns_server_table table = {0};
-	struct dns_server_state state = {0};
-	const struct dns_totals *totals = &state.totals;
-	struct tool *tool = userdata;
+	const struct dns_counters *counters = &server->totals.counters;
+	uint64_t answered = 0;
 
-	dns_server_update(&table, &state, live, 0);
+	for (size_t i = 0; i < DNS_LATENCY_BUCKETS; i++)
+		answered += counters->latency[i];
 	printf("server");
-	print_address("address", server->family, server->address);
+	print_address("address", &server->address);
 	printf(" udp=%llu tcp=%llu retransmissions=%llu edns=%llu malformed=%llu packets=%llu",
-		totals->queries[DNS_UDP], totals->queries[DNS_TCP], totals->retransmissions,
-		totals->edns, totals->malformed, totals->packets);
-	print_bins("query_bins", state.query_bins);
-	print_bins("packet_bins", state.packet_bins);
+		counters->queries[DNS_UDP], counters->queries[DNS_TCP], counters->repeated,
+		counters->edns, counters->malformed,
+		counters->queries[DNS_UDP] + counters->other_packets);
+	printf(" query_bins=%" PRIu64 " packet_bins=%" PRIu64, server->query_bins,
+		server->packet_bins);
 	for (size_t i = 0; i < DNS_RCODES; i++)
-		printf(" rcode%zu=%llu", i, totals->responses[i]);
-	printf(" answered=%llu late=%llu truncated=%llu cluster_answers=%llu dot=%llu unknown=%llu\n",
-		totals->answered, totals->late, totals->truncated, totals->cluster_answers,
-		totals->dot_packets, totals->unknown);
-	*add_element(&tool->servers, &tool->n_servers, &tool->servers_allocated) = *server;
-}
-
-static void print_row(void *userdata, const void *row, const void *live)
-{
-	const struct dns_row_key *key = row;
-	const struct dns_row *counts = live;
-	struct tool *tool = userdata;
-
-	printf("row");
-	print_address("server", key->server.family, key->server.address);
-	print_address("source", key->source_family, key->source);
-	printf(" cgroup=%llu type=%u suffix=%u queries=%llu nxdomain=%llu failures=%llu retransmissions=%llu\n",
-		key->cgroup, key->type, key->suffix, counts->queries, counts->nxdomain,
-		counts->failures, counts->retransmissions);
-	*add_element(&tool->rows, &tool->n_rows, &tool->rows_allocated) = *key;
-}
-
-static void print_pending(
-	void *, const struct dns_key *server, const struct dns_pending *query, enum dns_end end)
-{
-	static const struct dns_key none;
-
-	printf("pending");
-	print_address(
-		"server", server ? server->family : 0, server ? server->address : none.address);
-	printf(" id=%u question=%u unanswered=%d\n", query->id, query->question,
-		end == DNS_END_UNANSWERED);
-}
-
-static void ignore(void *, const void *, const void *)
-{
+		printf(" rcode%zu=%llu", i, counters->responses[i]);
+	printf(" answered=%" PRIu64
+	       " late=%llu truncated=%llu cluster_answers=%llu dot=%llu not_followed=%llu",
+		answered, counters->late, counters->truncated, counters->cluster_answers,
+		counters->dot_packets, counters->not_followed);
+	printf(" waiting=%" PRIu64 " pending_bins=%" PRIu64 " superseded=%" PRIu64 "\n",
+		server->waiting, server->pending, server->superseded);
 }
 
 static void dump(struct tool *tool)
 {
-	const struct dns_control *control = dns_bpf_control(tool->bpf);
+	static const struct dns_address none;
+	const struct dns_control *control = dns_kernel_control(tool->kernel);
 
-	tool->n_servers = tool->n_rows = 0;
-	if (dns_bpf_each(tool->bpf, DNS_MAP_SERVERS, print_server, tool) < 0 ||
-		dns_bpf_each(tool->bpf, DNS_MAP_ROWS, print_row, tool) < 0)
-		fail("reading the maps");
-	/* A sweep far in the future removes all pending queries as unanswered. */
-	dns_bpf_sweep(tool->bpf, now_us() * 1000 + 2 * DNS_TIMEOUT_NS, print_pending, tool);
-	printf("control lost_servers=%llu lost_rows=%llu fragments=%llu resyncs=%llu uninspected=%llu "
-	       "unmatched=%llu\nend\n",
-		control->lost_servers, control->lost_rows, control->fragments, control->resyncs,
-		control->uninspected, control->unmatched);
+	tool->n_pairs = tool->n_servers = 0;
+	index_reset(&tool->index);
+	if (dns_kernel_each_pair(tool->kernel, print_pair, tool) < 0)
+		fail("reading the pairs");
 	for (size_t i = 0; i < tool->n_servers; i++)
-		(void)dns_bpf_forget(tool->bpf, DNS_MAP_SERVERS, &tool->servers[i], 0, NULL);
-	for (size_t i = 0; i < tool->n_rows; i++)
-		(void)dns_bpf_forget(tool->bpf, DNS_MAP_ROWS, &tool->rows[i], 0, NULL);
-	dns_bpf_reuse(tool->bpf, UINT64_MAX, ignore, NULL);
+		print_server(&tool->servers[i]);
+	printf("control lost_pairs=%llu fragments=%llu resyncs=%llu uninspected=%llu "
+	       "unmatched=%llu\nend\n",
+		control->lost_pairs, control->fragments, control->resyncs, control->uninspected,
+		control->unmatched);
+	for (size_t i = 0; i < tool->n_pairs; i++)
+		(void)dns_kernel_remove_pair(tool->kernel, &tool->pairs[i]);
+	dns_kernel_add_server(tool->kernel, &none);
+	dns_kernel_detach(tool->kernel); /* forgets the pending queries */
 }
 
 static void obey(struct tool *tool, int command)
 {
-	struct dns_control *control = dns_bpf_control(tool->bpf);
+	struct packet packet;
 	char name[256] = "";
 	uint32_t number, size;
 
 	switch (command) {
 	case 'p':
+		packet = read_packet(tool, 1, 0);
+		run(&packet, packet.program);
+		break;
 	case 't':
-		run_packet(tool, command == 't');
+		number = read_number();
+		packet = read_packet(tool, (int)number, 0);
+		printf("ns %u %u\n", run(&packet, packet.program), run(&packet, tool->empty));
+		break;
+	case 'a':
+		take_turns(tool);
 		break;
 	case 's':
 		number = read_number();
@@ -219,7 +259,8 @@ static void obey(struct tool *tool, int command)
 		if (size >= sizeof(name))
 			fail("a suffix");
 		read_input(name, size);
-		if (!dns_suffix_add(&control->suffixes, name, (enum dns_suffix_class)number))
+		if (!dns_suffix_add(dns_kernel_control(tool->kernel)->suffixes, name,
+			    (enum dns_suffix_class)number))
 			fail(name);
 		break;
 	case 'd':
@@ -234,12 +275,12 @@ static void obey(struct tool *tool, int command)
 
 int main(void)
 {
-	struct tool tool = {0};
+	static struct tool tool;
 	char why[TUNER_WHY_MAX];
 	int command;
 
-	tool.bpf = dns_bpf_load(why);
-	if (!tool.bpf) {
+	tool.kernel = dns_kernel_load(why);
+	if (!tool.kernel) {
 		fprintf(stderr, "dns_packets: %s\n", why);
 		return 1;
 	}
@@ -248,8 +289,9 @@ int main(void)
 		fail("the empty program");
 	while ((command = getchar()) != EOF)
 		obey(&tool, command);
-	dns_bpf_close(tool.bpf);
+	dns_kernel_close(tool.kernel);
+	free(tool.pairs);
 	free(tool.servers);
-	free(tool.rows);
+	free(tool.index.positions);
 	return 0;
 }

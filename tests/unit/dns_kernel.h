@@ -3,122 +3,87 @@
 
 #include "directory.h"
 
-#include "tuners/dns/sense.h"
+#include "tuners/dns/dns.h"
 #include "tuners/table.h"
 
-/* Replaces src/tuners/dns/bpf.c: the test sets the counters of the kernel. */
-#define FAKE_SERVERS 1100
-#define FAKE_SOURCES 200
-#define FAKE_ROWS    8
-#define FAKE_REST    19 /* the sum of sources without room */
+/* Replaces src/tuners/dns/kernel.c: the test sets the counts of the pairs. */
+#define FAKE_PAIRS 5000
 
-struct dns_bpf {
+struct dns_kernel {
 	struct dns_control control;
-	struct dns_key server_keys[FAKE_SERVERS];
-	struct dns_server servers[FAKE_SERVERS];
-	size_t n_servers;
-	struct dns_source sources[FAKE_SOURCES];
-	size_t n_sources;
-	struct dns_row_key row_keys[FAKE_ROWS];
-	struct dns_row rows[FAKE_ROWS];
-	size_t n_rows;
-	size_t forgotten;
+	struct dns_pair pairs[FAKE_PAIRS];
+	struct dns_counts counts[FAKE_PAIRS];
+	size_t n, removed;
 	int error; /* the result of every reading */
 };
 
-struct dns_bpf *dns_bpf_load(char[static TUNER_WHY_MAX])
+struct dns_kernel *dns_kernel_load(char[static TUNER_WHY_MAX])
 {
-	struct dns_bpf *bpf = must(calloc(1, sizeof(*bpf)));
+	struct dns_kernel *kernel = must(calloc(1, sizeof(*kernel)));
 
-	bpf->control.root_cgroup = 1;
-	bpf->n_servers = 1; /* the zero key */
-	return bpf;
+	kernel->n = 1; /* the zero pair */
+	return kernel;
 }
 
-int dns_bpf_attach(struct dns_bpf *, const struct host *, char[static TUNER_WHY_MAX])
+int dns_kernel_attach(struct dns_kernel *, const struct host *, char[static TUNER_WHY_MAX])
 {
 	return 0;
 }
 
-void dns_bpf_detach(struct dns_bpf *)
+void dns_kernel_detach(struct dns_kernel *)
 {
 }
 
-void dns_bpf_close(struct dns_bpf *bpf)
+void dns_kernel_close(struct dns_kernel *kernel)
 {
-	free(bpf);
+	free(kernel);
 }
 
-struct dns_control *dns_bpf_control(struct dns_bpf *bpf)
+struct dns_control *dns_kernel_control(struct dns_kernel *kernel)
 {
-	return &bpf->control;
+	return &kernel->control;
 }
 
-int dns_bpf_each(struct dns_bpf *bpf, enum dns_map map, dns_visit *visit, void *userdata)
+int dns_kernel_each_pair(struct dns_kernel *kernel, dns_visit_pair *visit, void *userdata)
 {
-	if (bpf->error)
-		return bpf->error;
-	for (size_t i = 0; map == DNS_MAP_SERVERS && i < bpf->n_servers; i++)
-		visit(userdata, &bpf->server_keys[i], &bpf->servers[i]);
-	for (size_t i = 0; map == DNS_MAP_ROWS && i < bpf->n_rows; i++)
-		visit(userdata, &bpf->row_keys[i], &bpf->rows[i]);
-	for (size_t i = 0; map == DNS_MAP_SOURCES && i < bpf->n_sources; i++) {
-		struct dns_key source = {AF_INET, {10, 0, 0, (uint8_t)i}};
-
-		if (i == FAKE_REST)
-			source = (struct dns_key){0};
-		if (bpf->sources[i].packets > 0)
-			visit(userdata, &source, &bpf->sources[i]);
-	}
+	if (kernel->error)
+		return kernel->error;
+	for (size_t i = 0; i < kernel->n; i++)
+		visit(userdata, &kernel->pairs[i], &kernel->counts[i]);
 	return 0;
 }
 
-static size_t slot_of(struct dns_bpf *bpf, const struct dns_key *server)
+static struct dns_counts *counts_of(struct dns_kernel *kernel, const struct dns_pair *pair)
 {
 	size_t i = 0;
 
-	while (i < bpf->n_servers && !dns_address_equal(&bpf->server_keys[i], server))
+	while (i < kernel->n && memcmp(&kernel->pairs[i], pair, sizeof(*pair)) != 0)
 		i++;
-	assert_true(i < FAKE_SERVERS);
-	bpf->server_keys[i] = *server;
-	bpf->n_servers = MAX(bpf->n_servers, i + 1);
-	return i;
+	assert_true(i < FAKE_PAIRS);
+	kernel->pairs[i] = *pair;
+	kernel->n = MAX(kernel->n, i + 1);
+	return &kernel->counts[i];
 }
 
-void dns_bpf_expect_server(struct dns_bpf *bpf, const struct dns_key *server)
+void dns_kernel_add_server(struct dns_kernel *kernel, const struct dns_address *server)
 {
-	(void)slot_of(bpf, server);
+	(void)counts_of(kernel, &(struct dns_pair){.server = *server});
 }
 
-bool dns_bpf_forget(struct dns_bpf *bpf, enum dns_map map, const void *key, uint64_t, void *last)
+bool dns_kernel_remove_pair(struct dns_kernel *kernel, const struct dns_pair *pair)
 {
-	const struct dns_key *source = key;
+	struct dns_counts *counts = counts_of(kernel, pair);
+	size_t i = (size_t)(counts - kernel->counts);
 
-	bpf->forgotten++;
-	if (map == DNS_MAP_SOURCES)
-		bpf->sources[source->address[3]] = (struct dns_source){0};
-	for (size_t i = 0; map == DNS_MAP_SERVERS && i < bpf->n_servers; i++) {
-		if (!dns_address_equal(&bpf->server_keys[i], key))
-			continue;
-		memcpy(last, &bpf->servers[i], sizeof(bpf->servers[i]));
-		bpf->n_servers--;
-		bpf->server_keys[i] = bpf->server_keys[bpf->n_servers];
-		bpf->servers[i] = bpf->servers[bpf->n_servers];
-		bpf->servers[bpf->n_servers] = (struct dns_server){0};
-		break;
-	}
+	kernel->removed++;
+	kernel->n--;
+	kernel->pairs[i] = kernel->pairs[kernel->n];
+	*counts = kernel->counts[kernel->n];
+	kernel->counts[kernel->n] = (struct dns_counts){0};
 	return true;
 }
 
-void dns_bpf_reuse(struct dns_bpf *, uint64_t, dns_visit *, void *)
-{
-}
-
-void dns_bpf_sweep(struct dns_bpf *, uint64_t, dns_visit_pending *, void *)
-{
-}
-
-void dns_bpf_drain_samples(struct dns_bpf *, dns_visit_sample *, void *)
+void dns_kernel_each_sample(struct dns_kernel *, dns_visit_sample *, void *)
 {
 }
 
@@ -126,7 +91,7 @@ void dns_bpf_drain_samples(struct dns_bpf *, dns_visit_sample *, void *)
 struct fixture {
 	struct directory directory;
 	struct dns_sensor *sensor;
-	struct dns_bpf *kernel;
+	struct dns_kernel *kernel;
 	uint64_t now_us;
 };
 
@@ -144,7 +109,7 @@ static void begin(struct fixture *node)
 	directory_put(&node->directory, "/etc/resolv.conf",
 		"nameserver 168.63.129.16\nsearch cluster.LOCAL ec2.internal\n");
 	node->sensor = dns_tuner.open(&node->directory.host, &node->directory.facts, NULL);
-	node->kernel = node->sensor->bpf = dns_bpf_load(why);
+	node->kernel = node->sensor->kernel = dns_kernel_load(why);
 	node->sensor->config.budget_auto = true;
 	copy_text(node->sensor->config.domains[0], DNS_DOMAIN_MAX, "cluster.local");
 	node->sensor->config.n_domains = 1;
@@ -161,10 +126,44 @@ static void end(struct fixture *node)
 
 #define STATE_TEST(name) TEST_OF(fixture, node, begin, end, name)
 
-static inline struct dns_key key_of(const char *address)
+static inline struct dns_address address_of(const char *text)
 {
-	struct dns_key key;
+	struct dns_address address;
 
-	assert_true(dns_address_parse(address, &key));
-	return key;
+	assert_true(dns_address_parse(text, &address));
+	return address;
+}
+
+/* The counts of a client of the server. */
+static inline struct dns_counts *pair_of(
+	struct fixture *node, const char *server, uint64_t cgroup, const char *source)
+{
+	return counts_of(node->kernel, &(struct dns_pair){.server = address_of(server),
+					       .source = address_of(source),
+					       .cgroup = cgroup});
+}
+
+/* The client sends n queries now; answered or not. */
+static inline void send_now(
+	const struct fixture *node, struct dns_counts *counts, uint32_t n, bool answered)
+{
+	uint64_t now_ns = node->now_us * 1000;
+
+	counts->counters.queries[DNS_UDP] += n;
+	counts->bins[now_ns / DNS_BIN_NS % DNS_BINS] += n * (DNS_BIN_QUERY + DNS_BIN_PACKET);
+	if (answered) {
+		counts->counters.responses[DNS_NOERROR] += n;
+		counts->counters.latency[0] += n;
+	} else {
+		counts->quarters[now_ns / DNS_QUARTER_NS % DNS_QUARTERS].waiting += n;
+		counts->pending[now_ns / DNS_BIN_NS % DNS_BINS] += n;
+	}
+}
+
+static inline const struct dns_server_state *server_at(
+	const struct fixture *node, const char *server)
+{
+	struct dns_address address = address_of(server);
+
+	return dns_server_find(&node->sensor->seen.table, &address);
 }

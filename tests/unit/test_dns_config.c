@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
 
-#include "tuners/dns/sense.h"
+#include "tuners/dns/dns.h"
 
 #define LABEL_OF_64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
@@ -27,12 +27,12 @@ static void assert_fault(const char *text, unsigned line, const char *words)
 static struct dns_budget budget_of(
 	const struct dns_config *config, const char *cloud, const char *server)
 {
-	struct dns_host_env env = {0};
-	struct dns_key key;
+	struct dns_facts facts = {0};
+	struct dns_address key;
 
-	set_text(env.cloud, cloud);
+	set_text(facts.cloud, cloud);
 	assert_true(dns_address_parse(server, &key));
-	return dns_config_budget(config, &env, &key, false);
+	return dns_config_budget(config, &facts, &key, false);
 }
 
 TEST(defaults_are_automatic)
@@ -113,10 +113,14 @@ TEST(faults_have_their_line)
 	assert_fault("dns:\n  cluster_servers:\n  - 10.96.0\n", 3, "not an address");
 	assert_fault("dns:\n  names: yes\n", 2, "socket");
 	assert_fault("dns:\n  cluster_domains:\n  - a\n  - b..c\n", 4, "not a domain");
-	assert_fault("dns:\n  cluster_domains: [a.b.c.d.e.f.g]\n", 2, "at most 6 labels");
+	assert_fault("dns:\n  cluster_domains: [" LABEL_OF_64 "]\n", 2, "at most 62 characters");
 	assert_fault("dns:\n  cluster_domains: [.]\n", 2, "not a domain");
 	assert_fault("dns:\n  cluster_domains: [.a]\n", 2, "not a domain");
 	assert_fault("dns:\n  cluster_domains: [" LABEL_OF_64 ".b]\n", 2, "not a domain");
-	assert_fault("dns:\n  cluster_domains: [a, b, c, d, e, x.y]\n", 2, "e is one too many");
+	/* Packets never have these addresses. */
+	assert_fault(
+		"dns:\n  budgets:\n  - {server: \"::ffff:10.0.0.2\", qps: 5}\n", 3, "IPv4 address");
+	assert_fault("dns:\n  budgets:\n  - {server: 0.0.0.0, qps: 5}\n", 3, "no packet");
+	assert_fault("dns:\n  budgets:\n  - {server: \"::\", qps: 5}\n", 3, "no packet");
 	assert_fault("dns:\n  cluster_domains: cluster.local\n", 2, "cluster_domains");
 }

@@ -10,12 +10,12 @@ TEST(the_busiest_names_come_first)
 	for (int i = 0; i < 60; i++)
 		dns_names_add(&names, i < 50 ? "a.example" : "b.example", i < 20 ? 28 : 1);
 	dns_names_fade(&names, 1);
-	assert_int_equal(names.n, 3);
-	assert_string_equal(names.names[0].text, "a.example");
-	assert_int_equal(names.names[0].type, 1);
-	assert_int_equal(names.names[0].count, 30);
-	assert_int_equal(names.names[1].type, 28);
-	assert_string_equal(names.names[2].text, "b.example");
+	assert_int_equal(names.whole.n, 3);
+	assert_string_equal(names.whole.names[0].text, "a.example");
+	assert_int_equal(names.whole.names[0].type, 1);
+	assert_int_equal(names.whole.names[0].count, 30);
+	assert_int_equal(names.whole.names[1].type, 28);
+	assert_string_equal(names.whole.names[2].text, "b.example");
 }
 
 /* Two frequent names among many that occur once. */
@@ -32,13 +32,13 @@ TEST(frequent_names_are_found_among_random_ones)
 		if (i % 20 == 0)
 			dns_names_add(&names, "half.example", 1);
 	}
-	assert_int_equal(names.n, DNS_NAMES_KEPT);
+	assert_int_equal(names.whole.n, DNS_NAMES_KEPT);
 	dns_names_fade(&names, 1);
-	assert_string_equal(names.names[0].text, "heavy.example");
-	assert_string_equal(names.names[1].text, "half.example");
+	assert_string_equal(names.whole.names[0].text, "heavy.example");
+	assert_string_equal(names.whole.names[1].text, "half.example");
 	/* A count is never too low, and too high by excess at most. */
-	assert_true(names.names[0].count >= 2000);
-	assert_true(names.names[0].count - names.names[0].excess <= 2000);
+	assert_true(names.whole.names[0].count >= 2000);
+	assert_true(names.whole.names[0].count - names.whole.names[0].excess <= 2000);
 }
 
 TEST(counts_halve_every_thirty_seconds)
@@ -51,21 +51,21 @@ TEST(counts_halve_every_thirty_seconds)
 		dns_names_add(&names, "was.example", 1);
 	dns_names_add(&names, "once.example", 1);
 	dns_names_fade(&names, now + 29 * USEC_PER_SEC);
-	assert_int_equal(names.n, 2);
+	assert_int_equal(names.whole.n, 2);
 	dns_names_fade(&names, now + 31 * USEC_PER_SEC);
-	assert_int_equal(names.n, 1);
-	assert_int_equal(names.names[0].count, 4);
+	assert_int_equal(names.whole.n, 1);
+	assert_int_equal(names.whole.names[0].count, 4);
 	for (int i = 0; i < 5; i++)
 		dns_names_add(&names, "is.example", 1);
 	dns_names_fade(&names, now + 32 * USEC_PER_SEC);
-	assert_string_equal(names.names[0].text, "is.example");
+	assert_string_equal(names.whole.names[0].text, "is.example");
 	for (int i = 2; i < 8; i++)
 		dns_names_fade(&names, now + (uint64_t)i * 40 * USEC_PER_SEC);
-	assert_int_equal(names.n, 0);
+	assert_int_equal(names.whole.n, 0);
 	/* A reused element starts at 0. */
 	dns_names_add(&names, "new.example", 1);
-	assert_int_equal(names.names[0].count, 1);
-	assert_int_equal(names.names[0].excess, 0);
+	assert_int_equal(names.whole.names[0].count, 1);
+	assert_int_equal(names.whole.names[0].excess, 0);
 }
 
 TEST(a_long_name_keeps_its_end)
@@ -77,7 +77,37 @@ TEST(a_long_name_keeps_its_end)
 	strcpy(text + 280, ".example");
 	dns_names_add(&names, text, 1);
 	dns_names_add(&names, text, 1);
-	assert_int_equal(names.n, 1);
-	assert_int_equal(strlen(names.names[0].text), DNS_NAME_TEXT - 1);
-	assert_non_null(strstr(names.names[0].text, "x.example"));
+	assert_int_equal(names.whole.n, 1);
+	assert_int_equal(strlen(names.whole.names[0].text), DNS_NAME_TEXT - 1);
+	assert_non_null(strstr(names.whole.names[0].text, "x.example"));
+}
+
+TEST(unique_names_are_listed_by_their_suffix)
+{
+	struct dns_names names = {0};
+	struct dns_name_count top[DNS_NAMES_TOP];
+	uint64_t samples;
+	char text[64];
+	size_t n;
+
+	for (int i = 0; i < 1000; i++) {
+		snprintf(text, sizeof(text), "u%d.probe.example.net", i);
+		dns_names_add(&names, text, 1);
+		if (i % 25 == 0)
+			dns_names_add(&names, "mail.example.com", 15);
+	}
+	dns_names_fade(&names, 1);
+	n = dns_names_top(&names, top, &samples);
+	assert_int_equal(samples, 1040);
+	assert_string_equal(top[0].text, "*.probe.example.net");
+	assert_int_equal(top[0].type, 0);
+	assert_in_range(top[0].count, 1000, 1040);
+	assert_true(n >= 2);
+	assert_string_equal(top[1].text, "mail.example.com");
+	/* A name that most of the suffix's queries ask for is listed itself. */
+	for (int i = 0; i < 2000; i++)
+		dns_names_add(&names, "www.probe.example.net", 1);
+	dns_names_fade(&names, 2);
+	dns_names_top(&names, top, &samples);
+	assert_string_equal(top[0].text, "www.probe.example.net");
 }

@@ -143,42 +143,54 @@ TEST(a_minute_without_a_poll_has_no_peak)
 	assert_int_equal(dns_seconds_peak(&counted.seconds), 48);
 }
 
-/* The sum of all CPUs can miss one part for a moment. */
-TEST(counters_that_seem_to_fall_are_ignored)
+/* Each of the two bursts is below the budget. */
+TEST(two_bursts_within_a_second_count_together_in_every_phase)
 {
-	struct counted counted = {.budget = 1000};
-	static const uint32_t part[DNS_BINS];
+	for (uint64_t apart = 950; apart < 995; apart += 4)
+		for (uint64_t phase = 0; phase < 1000; phase += 13) {
+			struct counted counted = {.budget = 800};
+			uint64_t begin = 500 * NS + phase * 1000000;
 
-	poll_at(&counted, 100 * NS);
-	burst(&counted, 100 * NS, 4 * NS, 640);
-	poll_each_second(&counted, 101 * NS, 104 * NS);
-	dns_seconds_update(&counted.seconds, part, 105 * NS, counted.budget);
-	assert_int_equal(counted.seconds.poll_peak, 160);
-	assert_int_equal(counted.seconds.last, 0);
-	burst(&counted, 105 * NS, NS, 16);
-	poll_at(&counted, 106 * NS);
-	assert_int_equal(counted.seconds.last, 16);
-	assert_int_equal(counted.over, 0);
+			poll_at(&counted, 499 * NS);
+			burst(&counted, begin, NS / 1000, 450);
+			burst(&counted, begin + apart * 1000000, NS / 1000, 450);
+			poll_each_second(&counted, 500 * NS, 504 * NS);
+			if (counted.over != 1 || dns_seconds_peak(&counted.seconds) < 880)
+				fail_msg("%" PRIu64 " ms apart in phase %" PRIu64 ": %u", apart,
+					phase, dns_seconds_peak(&counted.seconds));
+		}
 }
 
-TEST(counters_may_wrap)
+TEST(a_short_burst_over_the_budget_is_one_second)
 {
-	struct counted counted = {0};
+	for (uint64_t phase = 0; phase < 1000; phase += 7) {
+		struct counted counted = {.budget = 500};
 
-	poll_at(&counted, 100 * NS);
-	memset(counted.bins, 0xff, sizeof(counted.bins));
-	memset(counted.seconds.seen, 0xff, sizeof(counted.seconds.seen));
-	burst(&counted, 100 * NS, NS, 320);
-	poll_at(&counted, 101 * NS);
-	assert_int_equal(counted.seconds.last, 320);
-}
-
-TEST(the_bound_of_a_latency_bucket_is_inclusive)
-{
-	assert_int_equal(dns_latency_bucket(0), 0);
-	assert_int_equal(dns_latency_bucket(UINT64_MAX), DNS_LATENCY_BUCKETS - 1);
-	for (uint32_t i = 0; i < DNS_LATENCY_BUCKETS - 1; i++) {
-		assert_int_equal(dns_latency_bucket(dns_latency_bounds[i]), i);
-		assert_int_equal(dns_latency_bucket(dns_latency_bounds[i] + 1), i + 1);
+		poll_at(&counted, 699 * NS);
+		for (uint64_t i = 0; i < 5; i++) {
+			/* And some queries all the time. */
+			burst(&counted, (700 + 2 * i) * NS + phase * 1000000, NS / 10, 900);
+			burst(&counted, (700 + 2 * i) * NS, 2 * NS, 60);
+			poll_each_second(&counted, (701 + 2 * i) * NS, (702 + 2 * i) * NS);
+		}
+		poll_each_second(&counted, 711 * NS, 713 * NS);
+		assert_int_equal(counted.over, 5);
 	}
+}
+
+/* Sixteen bins, not seventeen. */
+TEST(uneven_steady_loads_are_not_over_the_budget)
+{
+	struct counted counted = {.budget = 1024};
+	unsigned seed = 3;
+
+	poll_at(&counted, 2000 * NS);
+	for (uint64_t bin = 0; bin < 60 * DNS_BINS_PER_SECOND; bin++) {
+		burst(&counted, 2000 * NS + bin * DNS_BIN_NS, DNS_BIN_NS,
+			40 + (uint32_t)rand_r(&seed) % 31);
+		if (bin % 16 == 15)
+			poll_at(&counted, 2000 * NS + (bin + 1) * DNS_BIN_NS);
+	}
+	assert_int_equal(counted.over, 0);
+	assert_in_range(dns_seconds_peak(&counted.seconds), 850, 1023);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tuners/dns/sense.h"
+#include "tuners/dns/dns.h"
 #include "tuners/table.h"
-
-#include <headroom/bpf/dns_hash.h>
 
 static const char *const auto_choices[] = {"auto", NULL};
 static const char *const names_choices[] = {"off", "socket", NULL};
@@ -37,7 +35,7 @@ const struct config_option dns_options[] = {
 			"node, so enforce and observe are the same."},
 	{"dns.cluster_domains", OPTION_LIST, .max = DNS_DOMAINS_MAX, .items = domain_items,
 		.def = "[cluster.local]",
-		.help = "The cluster's domains, of at most six labels each. A server that answers "
+		.help = "The cluster's domains, of at most 62 characters each. A server that answers "
 			"names in them is the cluster's DNS, not an upstream."},
 	{"dns.cluster_servers", OPTION_LIST, .max = DNS_CLUSTER_SERVERS_MAX, .items = server_items,
 		.choices = auto_choices, .def = "auto",
@@ -58,7 +56,7 @@ const struct config_option dns_options[] = {
 };
 
 static bool parse_address(const struct config *config, const char *list, size_t i,
-	const char *field, const char *cure, struct dns_key *address,
+	const char *field, const char *cure, struct dns_address *address,
 	struct config_fault_list *faults)
 {
 	const char *text = config_item(config, list, i, field);
@@ -68,6 +66,15 @@ static bool parse_address(const struct config *config, const char *list, size_t 
 		return true;
 	config_fault_add(faults, &position, "%s: %s is not an address: %s", list, text, cure);
 	return false;
+}
+
+/* Packets never have a mapped or an unspecified address. */
+static bool is_of_network(const char *text, const struct dns_address *address)
+{
+	static const struct dns_address none;
+
+	return !dns_address_equal(address, &none) && !dns_address_within(address, "0.0.0.0", 32) &&
+	       !(dns_address_is_ipv4(address) && strchr(text, ':'));
 }
 
 static void parse_budget(struct dns_config *into, const struct config *config, size_t i,
@@ -92,6 +99,11 @@ static void parse_budget(struct dns_config *into, const struct config *config, s
 	} else if (parse_address(config, "dns.budgets", i, "server",
 			   "give an IPv4 or IPv6 address, or auto",
 			   &into->budgets[into->n_budgets].server, faults)) {
+		if (!is_of_network(server, &into->budgets[into->n_budgets].server))
+			config_fault_add(faults, &position,
+				"dns.budgets: no packet has the address %s: give the address of a "
+				"server, an IPv4 address as in 192.0.2.1",
+				server);
 		into->budgets[into->n_budgets++].budget = budget;
 		if (!dns_budget_is_set(&budget))
 			config_fault_add(faults, &position,
@@ -103,8 +115,6 @@ static void parse_budget(struct dns_config *into, const struct config *config, s
 void dns_config_read(
 	struct dns_config *into, const struct config *config, struct config_fault_list *faults)
 {
-	unsigned alike[DNS_SUFFIX_LABELS + 1] = {0};
-
 	*into = (struct dns_config){
 		.cluster_auto = config_choice(config, "dns.cluster_servers") >= 0,
 		.names = streq(config_text(config, "dns.names"), "socket"),
@@ -120,21 +130,20 @@ void dns_config_read(
 		struct config_position position =
 			config_item_where(config, "dns.cluster_domains", i, "");
 		const char *domain = config_item(config, "dns.cluster_domains", i, "");
-		uint32_t labels = 0;
+		struct dns_suffix table[DNS_SUFFIXES] = {0};
 
-		/* The BPF programs compare a few domains of each length. */
-		if (dns_suffix_hash(domain, &labels) == 0)
+		if (!dns_suffix_add(table, domain, DNS_SUFFIX_CLUSTER))
 			config_fault_add(faults, &position,
-				"dns.cluster_domains: %s is not a domain of at most %d labels: write labels "
-				"of 1 to 63 characters with a dot between them",
-				domain, DNS_SUFFIX_LABELS);
-		else if (++alike[labels] > DNS_SUFFIX_SLOTS)
-			config_fault_add(faults, &position,
-				"dns.cluster_domains: %s is one too many: at most %d domains may have the same "
-				"number of labels",
-				domain, DNS_SUFFIX_SLOTS);
+				"dns.cluster_domains: %s is not a domain of at most 62 characters: write "
+				"labels of 1 to 63 characters with a dot between them",
+				domain);
 		copy_text(into->domains[into->n_domains++], DNS_DOMAIN_MAX, domain);
 	}
+}
+
+bool dns_budget_is_set(const struct dns_budget *budget)
+{
+	return budget->max[DNS_QUERIES] || budget->max[DNS_PACKETS] || budget->max[DNS_PENDING];
 }
 
 void dns_config_validate(const struct config *config, struct config_fault_list *faults)
@@ -144,16 +153,17 @@ void dns_config_validate(const struct config *config, struct config_fault_list *
 	dns_config_read(&checked, config, faults);
 }
 
-struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_host_env *env,
-	const struct dns_key *server, bool listed)
+struct dns_budget dns_config_budget(const struct dns_config *config, const struct dns_facts *facts,
+	const struct dns_address *server, bool listed)
 {
 	const struct dns_budget_row *row = dns_budget_rows;
 	const struct dns_budget *numbers = NULL;
 	struct dns_budget budget = {0};
 
 	for (; row->cloud && !dns_budget_is_set(&budget); row++) {
-		if ((!streq(row->cloud, env->cloud) && !(row->anywhere && env->cloud[0] == '\0')) ||
-			(row->listed && ((server->address[3] & 0xf) != 2 || !listed)))
+		if ((!streq(row->cloud, facts->cloud) &&
+			    !(row->anywhere && facts->cloud[0] == '\0')) ||
+			(row->listed && ((server->bytes[15] & 0xf) != 2 || !listed)))
 			continue;
 		for (size_t i = 0; i < DNS_BUDGET_NETWORKS && row->networks[i]; i++)
 			if (dns_address_within(server, row->networks[i], row->bits)) {

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/dns/dns.h"
 
-#include <headroom/bpf/dns_hash.h>
+#include <ctype.h>
 
 #define FADE_EVERY_US (30 * USEC_PER_SEC)
 
-void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
-{
-	struct dns_name_count *least = &names->names[0];
-	size_t len = strlen(text);
+/* A suffix is listed if it has this share of the samples, and its most frequent name a tenth. */
+#define SUFFIX_SHARE 0.2
+#define SUFFIX_TENTH 10
 
-	if (len >= DNS_NAME_TEXT)
-		text += len - (DNS_NAME_TEXT - 1);
-	for (size_t i = 0; i < names->n; i++) {
-		struct dns_name_count *name = &names->names[i];
+static void add_to(struct dns_name_sketch *sketch, const char *text, uint32_t type)
+{
+	struct dns_name_count *least = &sketch->names[0];
+
+	for (size_t i = 0; i < sketch->n; i++) {
+		struct dns_name_count *name = &sketch->names[i];
 
 		if (name->type == type && streq(name->text, text)) {
 			name->count++;
@@ -22,13 +23,29 @@ void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
 		least = name->count < least->count ? name : least;
 	}
 	/* A new name replaces the rarest and takes over its count. */
-	if (names->n < DNS_NAMES_KEPT)
-		least = &names->names[names->n++];
+	if (sketch->n < DNS_NAMES_KEPT)
+		least = &sketch->names[sketch->n++];
 	else
 		least->excess = least->count;
 	set_text(least->text, text);
 	least->type = type;
 	least->count++;
+}
+
+void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
+{
+	size_t len = strlen(text);
+	const char *dot = strchr(text, '.');
+	char suffix[DNS_NAME_TEXT];
+
+	if (len >= DNS_NAME_TEXT)
+		text += len - (DNS_NAME_TEXT - 1);
+	add_to(&names->whole, text, type);
+	/* A top-level domain says nothing. */
+	if (!dot || !strchr(dot + 1, '.') || strlen(dot) + 1 >= sizeof(suffix))
+		return;
+	snprintf(suffix, sizeof(suffix), "*%s", dot);
+	add_to(&names->suffixes, suffix, 0);
 }
 
 static int by_certain_count(const void *a, const void *b)
@@ -43,19 +60,73 @@ static int by_certain_count(const void *a, const void *b)
 	return strcmp(x->text, y->text);
 }
 
+static void fade(struct dns_name_sketch *sketch, bool due)
+{
+	for (size_t i = 0; due && i < sketch->n; i++) {
+		sketch->names[i].count /= 2;
+		sketch->names[i].excess /= 2;
+	}
+	qsort(sketch->names, sketch->n, sizeof(sketch->names[0]), by_certain_count);
+	while (sketch->n > 0 && sketch->names[sketch->n - 1].count == 0)
+		sketch->names[--sketch->n] = (struct dns_name_count){0};
+}
+
 void dns_names_fade(struct dns_names *names, uint64_t now)
 {
 	bool due = names->faded_at_us > 0 && now - names->faded_at_us >= FADE_EVERY_US;
 
 	if (names->faded_at_us == 0 || due)
 		names->faded_at_us = now;
-	for (size_t i = 0; due && i < names->n; i++) {
-		names->names[i].count /= 2;
-		names->names[i].excess /= 2;
+	fade(&names->whole, due);
+	fade(&names->suffixes, due);
+}
+
+/* Whether the text ends in the suffix "*.example.org", with one more label. */
+static bool has_suffix(const char *text, const char *suffix)
+{
+	const char *dot = strchr(text, '.');
+
+	return dot && streq(dot, suffix + 1);
+}
+
+static bool is_listed(
+	const struct dns_names *names, const struct dns_name_count *suffix, uint64_t samples)
+{
+	uint32_t certain = suffix->count - suffix->excess;
+
+	if (certain < SUFFIX_TENTH || certain < SUFFIX_SHARE * (double)samples)
+		return false;
+	for (size_t i = 0; i < names->whole.n; i++) {
+		const struct dns_name_count *name = &names->whole.names[i];
+
+		if (has_suffix(name->text, suffix->text) &&
+			SUFFIX_TENTH * (name->count - name->excess) > certain)
+			return false;
 	}
-	qsort(names->names, names->n, sizeof(names->names[0]), by_certain_count);
-	while (names->n > 0 && names->names[names->n - 1].count == 0)
-		names->names[--names->n] = (struct dns_name_count){0};
+	return true;
+}
+
+size_t dns_names_top(const struct dns_names *names, struct dns_name_count top[static DNS_NAMES_TOP],
+	uint64_t *samples)
+{
+	size_t n = 0, suffixes;
+
+	*samples = 0;
+	for (size_t i = 0; i < names->whole.n; i++)
+		*samples += names->whole.names[i].count;
+	for (size_t i = 0; i < names->suffixes.n && n < DNS_NAMES_TOP; i++)
+		if (is_listed(names, &names->suffixes.names[i], *samples))
+			top[n++] = names->suffixes.names[i];
+	suffixes = n;
+	for (size_t i = 0; i < names->whole.n && n < DNS_NAMES_TOP; i++) {
+		bool below = false;
+
+		for (size_t k = 0; k < suffixes; k++)
+			below = below || has_suffix(names->whole.names[i].text, top[k].text);
+		if (!below)
+			top[n++] = names->whole.names[i];
+	}
+	return n;
 }
 
 bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, uint32_t *type)
@@ -65,24 +136,24 @@ bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, u
 
 	text[0] = '\0';
 	*type = 0;
-	while (at < sample->length && name[at] && name[at] <= DNS_LABEL_MAX) {
+	while (at < DNS_SAMPLE_NAME && name[at] && name[at] <= 63) {
 		size_t end = at + 1 + name[at];
 
-		for (at++; at < end && at < sample->length; at++) {
-			unsigned char c = (unsigned char)dns_lower(name[at]);
+		for (at++; at < end && at < DNS_SAMPLE_NAME; at++) {
+			unsigned char c = (unsigned char)tolower(name[at]);
 			bool plain = c > ' ' && c < 0x7f && c != '.' && c != '\\' && c != '"';
 
 			if (n + (plain ? 3 : 6) > size)
 				return false;
 			n += (size_t)snprintf(text + n, size - n, plain ? "%c" : "\\%03u", c);
 		}
-		if (end >= sample->length)
+		if (end >= DNS_SAMPLE_NAME)
 			return false;
 		if (name[at])
 			n += (size_t)snprintf(text + n, size - n, ".");
 	}
 	/* The sample may have the type behind the name. */
-	if (at + 3 <= sample->length)
+	if (at + 3 <= DNS_SAMPLE_NAME)
 		*type = (uint32_t)(name[at + 1] << 8 | name[at + 2]);
-	return at < sample->length && name[at] == 0;
+	return at < DNS_SAMPLE_NAME && name[at] == 0;
 }

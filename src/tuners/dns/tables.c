@@ -167,9 +167,9 @@ const struct dns_budget_row dns_budget_rows[] = {
 };
 
 const struct dns_number_row dns_numbers[DNS_NUMBERS] = {
-	[DNS_QUERIES] = {"qps", "queries/s", "queries/s"},
-	[DNS_PACKETS] = {"pps", "packets/s", "packets/s"},
-	[DNS_PENDING] = {"pending", "queries", "pending"},
+	[DNS_QUERIES] = {"qps", "queries/s", "queries/s", "queries"},
+	[DNS_PACKETS] = {"pps", "packets/s", "packets/s", "packets"},
+	[DNS_PENDING] = {"pending", "queries", "pending", "pending"},
 };
 
 static const enum reason budget_reasons[] = {REASON_WITHIN_BUDGET, REASON_NO_BUDGET,
@@ -234,6 +234,10 @@ const struct metric_row dns_metric_rows[] = {
 		"Queries without an answer after five seconds.", {"server"}},
 	{"headroom_dns_unknown_total", METRIC_COUNTER, "queries",
 		"Queries that the agent could not follow: they may have been answered.",
+		{"server"}},
+	{"headroom_dns_superseded_total", METRIC_COUNTER, "queries",
+		"Queries of a client that asked several servers at once and took the answer of another "
+		"one first. Whether this server answered is unknown.",
 		{"server"}},
 	{"headroom_dns_pending", METRIC_GAUGE, "queries", "Queries that wait for an answer.",
 		{"server"}},
