@@ -139,7 +139,7 @@ struct column {
 	int width;         /* in `headroom top`, in characters; negative: aligned left */
 	const char *limit; /* path of a number: values near or above it are coloured */
 	const char *tone;  /* COLUMN_STATE: path of the word that gives the colour; or NULL */
-	/* Of the columns in `headroom top` that do not fit, those with the largest go first. 0:
+	/* Says which columns `headroom top` leaves out if they do not fit: the largest first. 0:
 	 * never. */
 	unsigned rank;
 	/* Instead of key: combines several members. text is an empty string at the call. */

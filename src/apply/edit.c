@@ -436,7 +436,7 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	why[0] = '\0';
 	if (!own || begin)
 		text_copy(&new, begin, len);
-	if (dumps) /* of the old text, for a comparison */
+	if (dumps) /* dump the old text, too, for a comparison */
 		r = dump_trial(editor, driver, &new, &dump, refusal);
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",

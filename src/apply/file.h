@@ -83,7 +83,7 @@ int file_recall(int state, const char *hash, struct file_bytes *bytes);
  * administrator acts, no file is written and no original is removed.
  */
 
-#define JOURNAL_KEYS_MAX     8 /* of one file */
+#define JOURNAL_KEYS_MAX     8 /* in one file */
 #define JOURNAL_RELEASED_MAX 16
 #define JOURNAL_UNITS_MAX    16
 
@@ -99,7 +99,7 @@ struct file_record {
 	unsigned directories; /* number of parent directories that were made for it */
 	/* Hashes of copies in files/. */
 	char original[HASH_TEXT_MAX];             /* to restore */
-	char ours[2][HASH_TEXT_MAX];              /* of our last write, and of the next one */
+	char ours[2][HASH_TEXT_MAX];              /* hashes of our last write and of the next one */
 	struct key_record keys[JOURNAL_KEYS_MAX]; /* its settings */
 	size_t n_keys;
 };

@@ -48,10 +48,10 @@ struct file_job {
 	enum restart_policy restart; /* as configured: of a restore */
 	bool undo;         /* roll back a program that does not come back, also when resuming */
 	atomic_bool stale; /* set by the loop: the configuration has changed, begin nothing */
-	const struct wait *wait; /* of the call */
+	const struct wait *wait; /* bounds the call */
 
 	/* Results. */
-	int error;     /* of the last store of the journal */
+	int error;     /* the last store of the journal failed with it */
 	size_t n_open; /* restarts without a known result: FILE_RESUME again after FILE_RETRY_US */
 };
 

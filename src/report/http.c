@@ -206,7 +206,7 @@ enum http_access {
 
 struct password_check {
 	struct http_connection *connection;
-	struct http_digest digest; /* of the credentials */
+	struct http_digest digest; /* identifies the credentials */
 	char password[BASIC_MAX];
 	char hash[WEB_BCRYPT_LEN + 1];
 	bool known; /* the user exists */
@@ -268,7 +268,7 @@ static bool parse_basic(
 	return true;
 }
 
-/* A check of an unknown user takes as long as one of a known user. */
+/* The check of an unknown user takes as long as that of a known user. */
 static bool begin_check(struct http_connection *connection, const struct http_digest *digest,
 	const char *user, const char *password)
 {

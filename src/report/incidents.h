@@ -27,7 +27,7 @@
 #define INCIDENT_ID_MAX     96
 #define INCIDENTS_SHOWN_MAX 20 /* in the status, newest first */
 
-/* Every function blocks: for tasks and commands. directory is the one of the incidents. */
+/* Every function blocks: for tasks and commands. directory is that of the incidents. */
 
 /*
  * Begins a file with text: whole lines. Returns 0; -EDQUOT after INCIDENTS_A_DAY, and -ENOSPC below

@@ -22,7 +22,7 @@
 #define RING_USERS_EVERY_US (30 * USEC_PER_SEC)
 #define WORKLOADS_EVERY_US  (5 * USEC_PER_SEC)
 
-/* Of an incident. */
+/* In an incident. */
 #define QUIET_US       (60 * USEC_PER_SEC) /* without a trigger */
 #define LONGEST_US     (600 * USEC_PER_SEC)
 #define USERS_EVERY_US (5 * USEC_PER_SEC)
@@ -810,7 +810,7 @@ static bool record_second(struct recorder *recorder, uint64_t now)
 
 		if (limit)
 			keep_most(open, &limit->now);
-		/* Its first second is in the file already. */
+		/* The incident's first second is in the file already. */
 		if (open->id[0] && open->began_us != now)
 			put_second(recorder, open, limit, now);
 		if (open->id[0] && now - open->last_us >= QUIET_US)

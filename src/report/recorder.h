@@ -15,7 +15,7 @@ struct http_connection;
 #define NOTES_MAX    32
 #define OPEN_MAX     8 /* incidents at once */
 
-#define USERS_KEPT 5 /* of a row, in the last minute */
+#define USERS_KEPT 5 /* for each row, in the last minute */
 
 /* A limit in the last minute. */
 struct ring_row {
@@ -71,8 +71,8 @@ struct recorder {
 	bool has_left;        /* a file that could not be written is open still */
 	uint64_t offset_us;   /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
 	uint64_t logged_us;   /* CLOCK_REALTIME of the last line of the log that was recorded */
-	char start[INCIDENTS_START_MAX]; /* of the agent, not recorded yet; or empty */
-	cJSON *shown;                    /* of struct node */
+	char start[INCIDENTS_START_MAX]; /* the agent's start, not recorded yet; or empty */
+	cJSON *shown;                    /* kept in struct node */
 };
 
 /* Opens a recorder for this directory of incidents and this boot id. */

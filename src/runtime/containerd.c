@@ -379,7 +379,7 @@ static void read_containerd(struct runtime_reading *reading)
 /* ---- files and dumps ---- */
 
 #define DROP_IN   "99-headroom.toml"
-#define FILES_MAX 32 /* of one configuration */
+#define FILES_MAX 32 /* in one configuration */
 
 struct containerd_file {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
@@ -1066,7 +1066,7 @@ static const struct mirror_format hosts_files = {
 
 struct mirror_reading {
 	const struct host *host;
-	const char *directory; /* of the file, below the host's root */
+	const char *directory; /* where the file is, below the host's root */
 	const char *text;
 	struct mirror_access *mirrors;
 	size_t n, max;

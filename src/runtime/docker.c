@@ -55,7 +55,7 @@ struct docker_process {
 	pid_t pid; /* 0: it runs outside of our PID namespace, with an unknown command line */
 	/* dockerd refuses a key that is both on its command line and in daemon.json. */
 	bool downloads_on_command, mirrors_on_command;
-	char downloads[24]; /* of the command line; "" without the option */
+	char downloads[24]; /* on the command line; "" without the option */
 };
 
 /*
@@ -103,7 +103,7 @@ typedef int object_fn(const cJSON *object, struct docker_request *request);
 
 struct docker_request {
 	object_fn *read;
-	void *userdata; /* of read() */
+	void *userdata; /* for read() */
 	size_t n;       /* objects read */
 	struct json_compact rest;
 	char refusal[DOCKER_ERROR_MAX];

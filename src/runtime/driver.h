@@ -30,7 +30,7 @@
 #define RUNTIME_MAX            8 /* on one node */
 #define RUNTIME_WHY_MAX        CHILD_WHY_MAX
 #define RUNTIME_MIRRORS_MAX    2048
-#define RUNTIME_NAMESPACES_MAX 8 /* of containerd */
+#define RUNTIME_NAMESPACES_MAX 8 /* containerd's */
 
 /* ---- what a node has ---- */
 
@@ -55,7 +55,7 @@ struct runtime {
 
 struct runtime_location {
 	struct runtime runtime;
-	const char *other_unit; /* of agents, if servers have another; or NULL */
+	const char *other_unit; /* the agents' unit, if servers have another; or NULL */
 	const char *needs;      /* a path that must exist, for rows that share a socket; or NULL */
 };
 
@@ -63,8 +63,8 @@ struct runtime_location {
 
 enum runtime_setting {
 	RUNTIME_DOWNLOADS,        /* layers fetched at once: a count */
-	RUNTIME_PROGRESS_TIMEOUT, /* of a pull without progress: "30m0s" */
-	RUNTIME_HOSTS_DIRECTORY,  /* of mirror files: paths, separated by colons */
+	RUNTIME_PROGRESS_TIMEOUT, /* for a pull without progress: "30m0s" */
+	RUNTIME_HOSTS_DIRECTORY,  /* with the mirror files: paths, separated by colons */
 	RUNTIME_MIRRORS,          /* URLs, separated by spaces */
 	RUNTIME_SETTINGS,
 };
@@ -90,7 +90,7 @@ enum runtime_refusal {
 struct runtime_key {
 	char on_disk[SETTING_VALUE_MAX]; /* its value, also a default */
 	enum runtime_refusal refusal;
-	char why[RUNTIME_WHY_MAX]; /* of the refusal */
+	char why[RUNTIME_WHY_MAX]; /* why it is refused */
 
 	/* The edit, as in struct file_target and struct file_edit. The default of path is the main
 	 * file, the default of key is the name in the key's row. */
@@ -105,7 +105,7 @@ struct runtime_files {
 	int error;                 /* 0 or -errno, with why: no key is known */
 	char why[RUNTIME_WHY_MAX]; /* "PATH:LINE:COLUMN: what: cure" */
 	uint64_t changed_us;       /* CLOCK_REALTIME of the newest file; 0: without files */
-	char hash[HASH_TEXT_MAX];  /* of all files: an equal hash needs no new verification */
+	char hash[HASH_TEXT_MAX];  /* covers all files: an equal hash needs no new verification */
 	bool transfer;             /* containerd pulls by its transfer service */
 	char mirrors[RUNTIME_MIRRORS_MAX]; /* RUNTIME_MIRRORS in full */
 	bool has_mirrors;                  /* the key exists, possibly with an empty list */
@@ -125,11 +125,11 @@ struct runtime_store {
 	bool known;
 	char directory[SETTING_PATH_MAX];
 	char driver[64];      /* Docker's storage driver or containerd's snapshotter */
-	dev_t number;         /* of filesystem and device */
+	dev_t number;         /* identifies filesystem and device */
 	char filesystem[32];  /* "ext4" */
 	char device[64];      /* "sda1"; empty: without a device */
-	uint64_t size, used;  /* of the file system; used: including space reserved for root */
-	uint64_t image_bytes; /* of all images, as the runtime reports it */
+	uint64_t size, used;  /* the file system's; used includes space reserved for root */
+	uint64_t image_bytes; /* all images together, as the runtime reports it */
 };
 
 /* The network address of a pod, which does not change. */
@@ -145,7 +145,7 @@ struct node_runtime {
 	bool no_cri;        /* its CRI plugin is off */
 	bool cannot_start;  /* its configuration forbids it; why names the cure */
 	char why[RUNTIME_WHY_MAX];
-	uint64_t since_us;    /* of answer */
+	uint64_t since_us;    /* since when the answer is the same */
 	struct daemon daemon; /* config: the default, unless an option names another */
 
 	char reported[RUNTIME_SETTINGS][SETTING_VALUE_MAX]; /* in force, as the runtime reports */
@@ -157,12 +157,12 @@ struct node_runtime {
 
 	struct runtime_store store;
 	struct pulls pulls;
-	uint64_t pulls_at_us; /* of the last answer; 0: not known */
-	uint64_t due_us;      /* of the next slow reading */
+	uint64_t pulls_at_us; /* when the last answer came; 0: not known */
+	uint64_t due_us;      /* when the next slow reading is due */
 
 	/* The agent opens new files of this directory (a full path) for read(). */
 	char watch[SETTING_PATH_MAX];
-	const char *watch_prefix; /* of their names */
+	const char *watch_prefix; /* how their names begin */
 
 	/* State of the driver. */
 	union {
@@ -187,7 +187,7 @@ struct node_runtime {
 	struct runtime_names {
 		struct name_entry *entries;
 		size_t n, allocated;
-		bool fresh; /* of this sample; false: unchanged, entries is NULL */
+		bool fresh; /* this sample has read them; false: unchanged, entries is NULL */
 	} names;
 };
 
@@ -201,7 +201,7 @@ struct runtime_opened {
 struct runtime_reading {
 	const struct host *host;
 	struct node_runtime *runtime;
-	struct pull_counts *pulled;    /* of all runtimes */
+	struct pull_counts *pulled;    /* all runtimes together */
 	struct runtime_opened *opened; /* in the watched directory */
 	size_t n_opened;
 	const char *socket;
@@ -218,7 +218,7 @@ struct runtime_driver {
 	/* Find. */
 	const struct runtime_location
 		*locations;     /* ended by {0}; the first row with a socket counts */
-	const char *options[3]; /* of the command line, that name the main file; ended by NULL */
+	const char *options[3]; /* command-line options that name the main file; ended by NULL */
 
 	/*
 	 * Reads version, process, values in force, store, pulls and names into reading->runtime.
@@ -237,7 +237,7 @@ struct runtime_driver {
 
 	/* Keys of the configuration, by enum runtime_setting. */
 	struct runtime_key_row keys[RUNTIME_SETTINGS];
-	enum edit_format format; /* of the files with keys */
+	enum edit_format format; /* the files with keys have it */
 	bool needs_program;      /* an edit needs the daemon's program */
 	bool has_constant_keys;  /* all versions have these keys, even if read() finds no process */
 	const struct mirror_format *mirrors; /* NULL: a key holds the mirrors of docker.io */

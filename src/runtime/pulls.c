@@ -200,7 +200,8 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 			nameless->bytes -= moved;
 			image->bytes += moved;
 		}
-		/* Layers that came in without a name belong to the last one that gets a name. */
+		/* Layers that came in without a name belong to the layer that gets its name last.
+		 */
 		if (nameless && !pulls_nameless(pulls, 0))
 			rename_image(pulls, nameless, name);
 	}

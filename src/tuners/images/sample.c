@@ -30,7 +30,7 @@ bool text_list_has(const struct text_list *list, const char *text)
 
 /*
  * Reads the key of an archive; that of a layout directory is the key of its index. -EISDIR for any
- * other directory, -EINVAL for what is no file.
+ * other directory, -EINVAL for anything but a file.
  */
 static int read_key(const char *full, struct archive_file *file)
 {

@@ -109,7 +109,7 @@ const struct limit_row limits_rows[] = {
 		"Open files of all processes. At the limit, open, socket and accept fail with "
 		"ENFILE for all users but root. Where systemd has raised the maximum to the "
 		"largest possible number, the limit is not shown. Users are counted by their "
-		"descriptors, of which several share a file after a fork.",
+		"descriptors: several can share a file after a fork.",
 		.unit = "files", .def = "by memory, about 10 % at 1 kB a file",
 		.option = "sysctl, fs.file-max", .source = "fs/file_table.c, alloc_empty_file()", C,
 		.breaks = "\"Too many open files in system\" (ENFILE); \"VFS: file-max limit N "

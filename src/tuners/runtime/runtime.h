@@ -35,7 +35,7 @@ struct runtime_sample {
 	size_t n;
 	struct mirror mirrors[RUNTIME_MIRROR_MAX]; /* each URL once */
 	size_t n_mirrors;
-	struct mirror_file *files; /* of registries with mirrors or with a record */
+	struct mirror_file *files; /* for registries with mirrors or with a record */
 	size_t n_files;
 	struct pull_counts pulled;
 	uint64_t now_us;      /* CLOCK_MONOTONIC of its start */
@@ -53,12 +53,12 @@ struct runtime_recorded {
 /* A copy of it, with a copy of the sample, is the request of the task. */
 struct runtime_tuner {
 	const struct host *host; /* constant */
-	struct facts *facts;     /* of the loop: not for a task */
+	struct facts *facts;     /* belongs to the loop: not for a task */
 	bool once; /* a command without an agent: a silent runtime is not given time */
 	struct runtime_config config;
 	struct runtime_sample sample;
 	struct sd_event *event;        /* NULL: a command */
-	struct sd_event_source *watch; /* of a driver's directory, or NULL */
+	struct sd_event_source *watch; /* for a driver's directory, or NULL */
 	const char *watch_prefix;
 	char watched[SETTING_PATH_MAX];
 	struct runtime_opened opened[PULL_LAYERS_MAX]; /* there, since the last request */
@@ -66,7 +66,7 @@ struct runtime_tuner {
 	bool due;                         /* at once: the configuration or a file has changed */
 	uint64_t soon_until_us;           /* CLOCK_MONOTONIC */
 	struct runtime_recorded recorded; /* as decide() left it */
-	bool cancelled; /* of a request: the sample is incomplete, and to be dropped */
+	bool cancelled; /* in a request: the sample is incomplete, and to be dropped */
 };
 
 /* sample.c: member of struct tuner_ops. */
@@ -84,7 +84,7 @@ struct runtime_memory {
 	struct runtime_recorded recorded;
 };
 
-/* Member of struct tuner_ops. */
+/* Is a member of struct tuner_ops. */
 void runtime_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
 /* ---- reporting ---- */
