@@ -634,14 +634,13 @@ static int on_hangup(sd_event_source *, const struct signalfd_siginfo *, void *u
 static void record_incidents(struct agent *agent)
 {
 	struct core *core = &agent->core;
-	char directory[PATH_MAX + sizeof(INCIDENTS_DIRECTORY)], boot[SETTING_VALUE_MAX] = "";
+	char directory[PATH_MAX + sizeof(INCIDENTS_DIRECTORY)];
 
 	if (!agent->recorder) {
 		if (core->lock < 0 || !core->journal || !core->state[0])
 			return;
-		(void)host_read_value(core->host, "/proc/sys/kernel/random/boot_id", boot);
 		snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
-		agent->recorder = recorder_open(agent->event, directory, boot);
+		agent->recorder = recorder_open(agent->event, directory, core->boot);
 	}
 	recorder_tick(agent->recorder, &core->node, &core->facts.names, now_us());
 }

@@ -626,12 +626,9 @@ static void load_journal(struct core *core, bool create)
 
 static int load_values(struct core *core, const char *directory, bool write)
 {
-	char boot[SETTING_VALUE_MAX] = "";
-
 	if (core->values)
 		value_store_close(steal(core->values));
-	(void)host_read_value(core->host, "/proc/sys/kernel/random/boot_id", boot);
-	return value_store_open(directory, boot, write, &core->values);
+	return value_store_open(directory, core->boot, write, &core->values);
 }
 
 void core_read_records(struct core *core)
@@ -760,6 +757,7 @@ int core_open(struct core *core, const struct core_options *options, sd_event *e
 	if (core_directory(core->host, CORE_STATE, core->state) < 0)
 		core->state[0] = '\0';
 	core->host->state = core->state;
+	(void)host_read_value(core->host, "/proc/sys/kernel/random/boot_id", core->boot);
 	core->host->node_name = node->name;
 	core->host->put_load_file = load_file_put;
 	while (tuner_table[node->n_tuners])

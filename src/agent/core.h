@@ -43,7 +43,8 @@ struct core {
 	sd_event *event;   /* NULL: a command */
 	struct host *host; /* allocated, as is state: a task that hangs may use them to the end */
 	struct facts facts;
-	char *state; /* path of CORE_STATE, or "" */
+	char *state;                  /* path of CORE_STATE, or "" */
+	char boot[SETTING_VALUE_MAX]; /* the boot id, or "" */
 	struct config_source source;
 	struct config *config;
 	struct node node;

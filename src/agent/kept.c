@@ -32,7 +32,7 @@ struct peaks {
 static void make_header(const struct core *core, size_t size, struct kept_header *header)
 {
 	*header = (struct kept_header){.size = size};
-	(void)host_read_value(core->host, "/proc/sys/kernel/random/boot_id", header->boot);
+	set_text(header->boot, core->boot);
 }
 
 /* Returns an array of n elements of this size, for the caller to free. */
