@@ -315,17 +315,24 @@ static int next_item(struct toml_scan *scan, const char *allowed, struct toml_it
 	return r;
 }
 
-/* Returns 0 when the dumps differ in that key alone. why has only names: values may be passwords.
+/*
+ * Checks that the dumps differ in the key of the change alone, and that the new one has its value,
+ * as the same text or the same duration. why has only names: values may be passwords.
  */
-static int compare_dumps(const char *old, const char *new, const char *allowed, char *why)
+static int check_dumps(
+	const char *old, const char *new, const struct file_change *change, char *why)
 {
+	const struct toml_item whole = {.value_end = change->text ? strlen(change->text) : 0};
 	struct toml_scan a = {.text = old, .len = strlen(old)};
 	struct toml_scan b = {.text = new, .len = strlen(new)};
+	char wanted[SETTING_VALUE_MAX] = "", value[SETTING_VALUE_MAX] = "";
+	unsigned long long wanted_us, value_us;
 
 	for (;;) {
 		struct toml_item x = {0}, y = {0};
 		char name[TOML_FULL_MAX];
-		int r = next_item(&a, allowed, &x), s = next_item(&b, allowed, &y);
+		int r = next_item(&a, change->dump_key, &x);
+		int s = next_item(&b, change->dump_key, &y);
 		size_t n = x.value_end - x.value;
 
 		if (r < 0 || s < 0) {
@@ -334,7 +341,7 @@ static int compare_dumps(const char *old, const char *new, const char *allowed, 
 			return -EBADMSG;
 		}
 		if (r == 0 && s == 0)
-			return 0;
+			break;
 		if (r == s && x.header == y.header && streq(x.table, y.table) &&
 			streq(x.key, y.key) && n == y.value_end - y.value &&
 			memcmp(old + x.value, new + y.value, n) == 0)
@@ -343,22 +350,15 @@ static int compare_dumps(const char *old, const char *new, const char *allowed, 
 			toml_name(r > 0 ? &x : &y, name));
 		return -EINVAL;
 	}
-}
-
-/* Checks that the dump has the value, as the same text or the same duration. */
-static int check_value(const char *dump, const struct file_change *edit, char *why)
-{
-	const struct toml_item whole = {.value_end = strlen(edit->text)};
-	char wanted[SETTING_VALUE_MAX] = "", value[SETTING_VALUE_MAX] = "";
-	unsigned long long a, b;
-
-	(void)toml_value(edit->text, &whole, wanted, sizeof(wanted));
-	if (toml_lookup(dump, edit->dump_key, value, sizeof(value)) &&
-		(streq(value, wanted) ||
-			(runtime_duration_parse(value, &a) == 0 &&
-				runtime_duration_parse(wanted, &b) == 0 && a == b)))
+	if (!change->text)
 		return 0;
-	snprintf(why, EDIT_WHY_MAX, "it would have no effect: %.120s stays %s", edit->dump_key,
+	(void)toml_value(change->text, &whole, wanted, sizeof(wanted));
+	if (toml_lookup(new, change->dump_key, value, sizeof(value)) &&
+		(streq(value, wanted) || (runtime_duration_parse(value, &value_us) == 0 &&
+						 runtime_duration_parse(wanted, &wanted_us) == 0 &&
+						 value_us == wanted_us)))
+		return 0;
+	snprintf(why, EDIT_WHY_MAX, "it would have no effect: %.120s stays %s", change->dump_key,
 		value[0] ? value : "unset");
 	return -EINVAL;
 }
@@ -401,9 +401,7 @@ static int set_toml(const struct editor *editor, const struct runtime_driver *dr
 			if (r == 0)
 				r = dump_trial(editor, driver, &next, &next_dump, reason);
 			if (r == 0)
-				r = compare_dumps(*dump, next_dump, change->dump_key, reason);
-			if (r == 0 && change->text)
-				r = check_value(next_dump, change, reason);
+				r = check_dumps(*dump, next_dump, change, reason);
 			if (r == 0) {
 				copy_text(change->table, FILE_TABLE_MAX, tables[i]);
 				file_bytes_clear(text);

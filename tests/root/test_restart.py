@@ -83,6 +83,7 @@ def test_a_runtime_that_does_not_come_back_gets_its_old_file(
     systemd.manager.restart = fail_once
     answer = headroom("apply", section=NOW, code=1, timeout=90)
     assert "does not answer" in answer.stderr
+    assert "containerd.service: was restarted and does not answer: it is failed: its old file is restored" in answer.stderr
     assert lab.config.read_text() == old
     assert len(systemd.restarted) == 2
     assert daemon.alive() and daemon.answers()
