@@ -27,7 +27,7 @@ struct limit_reader;
 enum check_result {
 	CHECK_FINE,
 	CHECK_FAULT,
-	CHECK_ABSENT,  /* the node lacks what is checked */
+	CHECK_ABSENT,  /* the node lacks the thing to check */
 	CHECK_UNKNOWN, /* message says why */
 };
 
@@ -36,7 +36,7 @@ enum check_result {
 /* Reads the node for `headroom doctor`. message is empty at the call. */
 typedef enum check_result check_fn(const struct host *host, char message[static CHECK_MESSAGE_MAX]);
 
-/* What a name that `explain` knows is the name of, and the text that users see. */
+/* The kinds of names that `explain` knows, with the text that users see. */
 #define ENTRY_KINDS_LIST(X)                                       \
 	X(TUNER, "tuner")                                         \
 	X(OPTION, "config key")                                   \
@@ -70,15 +70,15 @@ enum entry_kind { ENTRY_KINDS_LIST(ENTRY_KIND) ENTRY_KINDS };
 extern const char *const entry_kind_names[ENTRY_KINDS];
 
 /*
- * What explain, the shell completion and the documents show of anything with a name. all_entries()
- * makes them from the tables of options, limits, conditions and so on; settings, words and others
- * that nothing but the explanation is known of are rows of this type.
+ * Anything with a name, as explain, the shell completion and the documents show it. all_entries()
+ * makes entries from the tables of options, limits, conditions and so on. Settings and words have
+ * nothing more than their explanation, so the tables have rows of this type for them.
  */
 struct help_entry {
 	const char *name; /* limits and settings: an fnmatch(3) pattern; NULL ends a table */
 	enum entry_kind kind;
 	const char *help; /* meaning and importance */
-	/* NULL: there is none. */
+	/* Each may be NULL. */
 	const char *unit;
 	const char *def;    /* the kernel's default */
 	const char *option; /* the option that controls it, or keeps the cure */

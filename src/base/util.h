@@ -88,7 +88,7 @@ void *find_by_index(struct element_index *index, const void *array, size_t n, si
 void index_reset(struct element_index *index);
 
 /*
- * Keeps the first max elements of all in the order of compare, which is one of qsort(3). The array
+ * Keeps the first max elements in the order of compare, a function for qsort(3). The array
  * has room for max elements.
  */
 void keep_first(void *array, size_t *n, size_t max, size_t size, const void *element,

@@ -65,8 +65,8 @@ static size_t secret_word(const char *text)
 }
 
 /*
- * Returns a copy without secrets. Of a URL it has scheme, host and port only: the path of a mirror
- * or a web hook may be a secret, too.
+ * Returns a copy without secrets. It keeps only scheme, host and port of a URL: the path of a
+ * mirror or a web hook may be a secret, too.
  */
 static char *redact(const char *text)
 {

@@ -177,7 +177,7 @@ static void print_pulls(struct screen *screen, const cJSON *runtimes)
 		}
 }
 
-/* Lists problems, and counts the conditions that are OK, without those of tuners that are off. */
+/* Lists problems, and counts the conditions that are OK, except for tuners that are off. */
 static void print_conditions(struct screen *screen, const cJSON *conditions)
 {
 	const cJSON *condition;

@@ -187,7 +187,7 @@ static bool has_table(const struct tuner_ops *ops)
 	return ops->tables->view && ops->tables->view->write_notes;
 }
 
-/* What `headroom top NAME` shows: a tuner, or the limits that have the name or begin with it. */
+/* `headroom top NAME` shows a tuner, or the limits that have the name or begin with it. */
 struct topic {
 	const char *name; /* NULL: everything */
 	const struct tuner_ops *tuner;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What config.c shares with web.c, which reads another file in the same way, and with tests. */
+/* config.c shares these with web.c, which reads another file in the same way, and with tests. */
 
 #include "config/config.h"
 

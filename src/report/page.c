@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The status page, one HTML document without a script. The parts, in order: texts and badges; the
- * tables, of which the columns come from the tuners; the cards of limits; the style sheet; the
+ * tables, whose columns come from the tuners; the cards of limits; the style sheet; the
  * page. It asks for nothing but the status document, and shows nothing that only root may see.
  */
 #include "report/report.h"

@@ -55,7 +55,7 @@ static void add_limit(cJSON *array, const struct limit *limit)
 		json_number(object, "full_in_seconds", full);
 	history_json(object, &limit->history);
 	add_users(object, "top", limit->now.top, limit->now.n_top);
-	/* That is True about this limit. */
+	/* The condition that is True about this limit. */
 	add_text_or_null(
 		object, "condition", limit->now.condition ? limit->now.condition->name : NULL);
 }

@@ -4,7 +4,7 @@
 /*
  * Facts about the node that one tuner finds and others use. The agent owns them and passes them to
  * open(). Beside each member stands who writes it and who reads it: no tuner writes a member of
- * another. A task gets a copy of what it reads.
+ * another. A task gets a copy.
  */
 
 #include "workload/cgroup.h"

@@ -41,7 +41,7 @@ bool limits_needs_bpf(const struct limit_row *row)
 	return !row->used.path && reader && !reader->read && !reader->sample;
 }
 
-/* What decide() knows of a row. */
+/* A row in decide(). */
 struct row_input {
 	const struct limit_row *row;
 	struct limit_memory *memory;

@@ -12,7 +12,7 @@
 
 struct limit_reader;
 
-/* What a limit is read from. */
+/* The sources that a limit is read from. */
 struct limit_source {
 	const struct host *host;
 	const struct node_disks *disks;
