@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
 /*
  * gendoc TEMPLATE FILE VERSION DATE fills a template: it replaces placeholders such as @TUNERS@
- * from the program's tables, so that manual, completion and sample always match the program.
+ * from the program's tables, so that manuals, completions and sample always match the program. The
+ * parts, in order: the manual pages; the command line; the sample configuration; completions;
+ * placeholders and templates. It runs at build time and reads no node.
  */
-
-#include "gendoc.h"
-
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "tuners/table.h"
 
@@ -15,7 +14,7 @@
 
 #define ROFF_LINE_MAX 80
 
-/* The manual pages. */
+/* ---- the manual pages ---- */
 
 static void put_text(FILE *out, const char *text)
 {
@@ -209,7 +208,7 @@ static void put_capabilities(FILE *out)
 		}
 }
 
-/* The command line, for headroom(8) and the completion. */
+/* ---- the command line, for headroom(8) ---- */
 
 static void put_synopsis(FILE *out)
 {
@@ -251,6 +250,274 @@ static void put_options(FILE *out)
 		put_tagged(out, tag, option->help);
 	}
 }
+
+/* ---- the sample configuration ---- */
+
+#define SAMPLE_WIDTH 96
+
+/* In the sample, prose begins with ## and keys with #. Without the first # the keys are all
+ * defaults. */
+
+static void print_prose(FILE *out, size_t depth, const char *text)
+{
+	size_t column = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (column == 0 || column + 1 + len > SAMPLE_WIDTH)
+			column = (size_t)fprintf(
+				out, "%s## %*s", column ? "\n" : "", (int)depth * 2, "");
+		else
+			column += (size_t)fprintf(out, " ");
+		column += (size_t)fprintf(out, "%.*s", (int)len, text);
+		text += len + (text[len] == ' ');
+	}
+	fputc('\n', out);
+}
+
+static size_t depth_of(const char *name)
+{
+	size_t depth = 0;
+
+	for (; *name; name++)
+		depth += *name == '.';
+	return depth;
+}
+
+static const char *last_part(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	return dot ? dot + 1 : name;
+}
+
+static void print_items(FILE *out, const struct config_option *option, size_t depth)
+{
+	char text[OPTION_TEXT_MAX], line[OPTION_TEXT_MAX + OPTION_NAME_MAX];
+
+	for (const struct config_option *row = option->items; row->name; row++) {
+		option_describe(row, text);
+		snprintf(line, sizeof(line), "%s%s%s", row->name, row->name[0] ? ": " : "", text);
+		print_prose(out, depth + (row->name[0] != '\0'), line);
+	}
+}
+
+static void print_default(FILE *out, const struct config_option *option)
+{
+	const char *quote = option->type == OPTION_TEXT && option->def ? "\"" : "";
+
+	fprintf(out, "#%*s%s:", (int)depth_of(option->name) * 2, "", last_part(option->name));
+	if (option_is_section(option_tables, option->name))
+		fputc('\n', out);
+	else if (option->type == OPTION_SYSCTLS)
+		fprintf(out, " {}\n");
+	else if (option->type == OPTION_LIST && !option->def)
+		fprintf(out, " []\n");
+	else if (option->def)
+		fprintf(out, " %s%s%s\n", quote, option->def, quote);
+	else
+		fputc('\n', out);
+}
+
+static void print_sample_row(FILE *out, const struct config_option *option, const char *previous)
+{
+	size_t depth = depth_of(option->name), first = strcspn(option->name, ".");
+	char text[OPTION_TEXT_MAX];
+
+	if (strcspn(previous, ".") != first || strncmp(option->name, previous, first) != 0)
+		fputc('\n', out);
+	for (const char *dot = strchr(option->name, '.'); dot; dot = strchr(dot + 1, '.')) {
+		char section[OPTION_NAME_MAX];
+
+		snprintf(section, sizeof(section), "%.*s", (int)(dot - option->name), option->name);
+		if (!option_is_below(previous, section))
+			fprintf(out, "#%*s%s:\n", (int)depth_of(section) * 2, "",
+				last_part(section));
+	}
+	option_describe(option, text);
+	print_prose(out, depth, text);
+	if (option->type == OPTION_SYSCTLS)
+		print_prose(out, depth, "For example:  vm.max_map_count: 1048576");
+	else if (option->type == OPTION_LIST)
+		print_items(out, option, depth);
+	else if (option_is_section(option_tables, option->name))
+		print_prose(out, depth, "This value replaces the keys below.");
+	print_default(out, option);
+}
+
+static void put_sample(FILE *out)
+{
+	const char *previous = "";
+
+	for (size_t i = 0; option_tables[i]; i++)
+		for (const struct config_option *row = option_tables[i]; row->name; row++) {
+			print_sample_row(out, row, previous);
+			previous = row->name;
+		}
+}
+
+/* ---- completions of bash, zsh and fish ---- */
+
+static void put_command_words(FILE *out)
+{
+	for (const struct cli_command *command = cli_commands; command->name; command++)
+		fprintf(out, "%s%s", command == cli_commands ? "" : " ", command->name);
+}
+
+static void put_option_words(FILE *out)
+{
+	for (const struct cli_command *command = cli_commands; command->name; command++) {
+		fprintf(out, "\t\t%s) words='", command->name);
+		for (const struct cli_option *option = cli_options; option->name; option++)
+			if (cli_has_option(command, option, true))
+				fprintf(out, "--%s ", option->name);
+		fputs("' ;;\n", out);
+	}
+}
+
+static void put_tuner_words(FILE *out)
+{
+	for (size_t i = 0; tuner_table[i]; i++)
+		fprintf(out, "%s%s", i > 0 ? " " : "", tuner_table[i]->name);
+}
+
+static void put_top_words(FILE *out)
+{
+	for (size_t i = 0; tuner_table[i]; i++)
+		if (tuner_table[i]->tables->view)
+			fprintf(out, "%s ", tuner_table[i]->name);
+}
+
+static void put_names(FILE *out)
+{
+	size_t n;
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (entry_is_literal(&entries[i]) && !strpbrk(entries[i].name, "' "))
+			fprintf(out, "%s ", entries[i].name);
+}
+
+/* Writes text between single quotes of a shell. escaped: what it writes for a single quote. */
+static void put_quoted(FILE *out, const char *text, const char *escaped)
+{
+	fputc('\'', out);
+	for (; *text; text++)
+		if (*text == '\'')
+			fputs(escaped, out);
+		else
+			fputc(*text, out);
+	fputc('\'', out);
+}
+
+/* All shells run it when they complete, also fish. Only root can read the directory. */
+static void put_incident_ids(FILE *out)
+{
+	fputs("$(find /var/lib/headroom/incidents -name \"2*.jsonl*\" -printf \"%f\\n\" 2>/dev/null | "
+	      "sed \"s/.jsonl.*//\")",
+		out);
+}
+
+/* The words that complete the other arguments of a command. NULL: files, or nothing. */
+static void (*argument_words(const char *command))(FILE *out)
+{
+	return streq(command, "top")         ? put_top_words
+	       : streq(command, "explain")   ? put_names
+	       : streq(command, "incidents") ? put_incident_ids
+					     : NULL;
+}
+
+static void put_zsh_commands(FILE *out)
+{
+	for (const struct cli_command *command = cli_commands; command->name; command++) {
+		fprintf(out, "\t\t%s:", command->name);
+		put_quoted(out, command->summary, "'\\''");
+		fputc('\n', out);
+	}
+}
+
+static void put_zsh_option(FILE *out, const struct cli_option *option)
+{
+	const char *argument = option->argument;
+
+	fprintf(out, " \\\n\t\t\t--%s", option->name);
+	fputc('\'', out);
+	fputc('[', out);
+	for (const char *text = option->help; *text; text++)
+		fprintf(out,
+			*text == '\''                  ? "'\\''"
+			: *text == '[' || *text == ']' ? "\\%c"
+						       : "%c",
+			*text);
+	fputc(']', out);
+	if (argument && streq(argument, "TUNER")) {
+		fputs(":tuner:(", out);
+		put_tuner_words(out);
+		fputc(')', out);
+	} else if (argument) {
+		fprintf(out, ":%s:%s", argument, streq(argument, "DIR") ? "_files -/" : "_files");
+	}
+	fputc('\'', out);
+}
+
+static void put_zsh_options(FILE *out)
+{
+	for (const struct cli_command *command = cli_commands; command->name; command++) {
+		void (*words)(FILE *) = argument_words(command->name);
+
+		fprintf(out, "\t%s)\n\t\t_arguments '1: :'", command->name);
+		for (const struct cli_option *option = cli_options; option->name; option++)
+			if (cli_has_option(command, option, true))
+				put_zsh_option(out, option);
+		if (words) {
+			fputs(" \\\n\t\t\t'*:name:(", out);
+			words(out);
+			fputs(")'", out);
+		} else if (streq(command->name, "check-config")) {
+			fputs(" \\\n\t\t\t'*:file:_files'", out);
+		}
+		fputs("\n\t\t;;\n", out);
+	}
+}
+
+static void put_fish_commands(FILE *out)
+{
+	for (const struct cli_command *command = cli_commands; command->name; command++) {
+		char condition[80];
+		void (*words)(FILE *) = argument_words(command->name);
+
+		snprintf(condition, sizeof(condition),
+			"complete -c headroom -n '__fish_seen_subcommand_from %s'", command->name);
+		fprintf(out, "complete -c headroom -n __fish_use_subcommand -a %s -d ",
+			command->name);
+		put_quoted(out, command->summary, "\\'");
+		fputc('\n', out);
+		for (const struct cli_option *option = cli_options; option->name; option++) {
+			if (!cli_has_option(command, option, true))
+				continue;
+			fprintf(out, "%s -l %s -d ", condition, option->name);
+			put_quoted(out, option->help, "\\'");
+			if (option->argument && streq(option->argument, "TUNER")) {
+				fputs(" -x -a '", out);
+				put_tuner_words(out);
+				fputc('\'', out);
+			} else if (option->argument) {
+				fputs(" -r -F", out);
+			}
+			fputc('\n', out);
+		}
+		if (words) {
+			fprintf(out, "%s -a '", condition);
+			words(out);
+			fputs("'\n", out);
+		} else if (streq(command->name, "check-config")) {
+			fprintf(out, "%s -F\n", condition);
+		}
+	}
+}
+
+/* ---- placeholders and templates ---- */
 
 static const struct {
 	const char *name;

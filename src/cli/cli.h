@@ -86,12 +86,6 @@ int cli_version(const struct cli *cli);
 struct config *cli_load_config(const struct cli *cli, bool *faulty);
 
 /*
- * Prints once or, with again, every two seconds until printing fails or the user presses q. The key
- * s increments cli->sort_column. Returns the exit code of the last print.
- */
-int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli *cli));
-
-/*
  * Sends a request to the running agent, over its unix socket or, if socket_path is NULL, over TCP
  * to address ("127.0.0.1:19810"). Returns 0 with the HTTP status and the JSON document, which the
  * caller deletes (NULL if the answer is not JSON). -ENOTCONN: no agent answers. -EACCES: the caller
@@ -133,12 +127,6 @@ int status_document(
  */
 int node_documents(const struct cli *cli, struct cli_config config, bool watch, cJSON **status,
 	FILE *metrics, char alone[static CLI_ALONE_MAX]);
-
-/*
- * Prints a document of report_plan(): a line for each change with its name, old and new value and
- * reason, then an explanation of each reason. Failures go to stderr. Returns an exit code.
- */
-int print_changes(cJSON *document, const char *nothing);
 
 /* Prints "headroom: OBJECT: what: cure" to stderr. Returns EXIT_FAILED. */
 int cli_fail(const char *object, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -202,15 +190,3 @@ void draw_paragraph(struct screen *screen, int indent, const char *text);
 
 /* Returns the colour of a state, status or verdict of the document. */
 enum color color_of(const char *word);
-
-/* Draws the node's name, the verdict and the problems. alone: as from status_document(). */
-void print_verdict(struct screen *screen, const cJSON *status, const char *alone);
-
-/* Moves rows of limits without a problem behind the others, on a live screen the busiest first. */
-void sort_limits(const struct screen *screen, cJSON *limits);
-
-/* Draws "and N what" for the rows that a list leaves out, if n is above 0. */
-void print_rest(struct screen *screen, int n, const char *what);
-
-/* Draws an element of the status document's limits. */
-void print_limit(struct screen *screen, const cJSON *limit);
