@@ -201,15 +201,10 @@ def check_format(tree):
         yield f"{path}: not as clang-format-19 formats it"
 
 
-def code_outside_dns(tree):
-    # Rewritten as a whole soon.
-    return {path: text for path, text in tree.code.items() if path.parts[:3] != ("src", "tuners", "dns")}
-
-
 def check_names(tree):
     """A name leads to one thing: tags are unique in src, and functions and variables say what they are."""
     places = {}
-    for path, text in code_outside_dns(tree).items():
+    for path, text in tree.code.items():
         for tag in re.findall(r"^(?:typedef |static |const )*(?:struct|union|enum) (\w+) \{", text, re.M):
             places.setdefault(tag, []).append(str(path))
         for name in re.findall(r"^\w[\w *]*?\b(load|finish|judge|rank|check)\(", text, re.M):
@@ -230,7 +225,7 @@ def argument_of(text, start):
 
 
 def check_idioms(tree):
-    for path, text in code_outside_dns(tree).items():
+    for path, text in tree.code.items():
         for call in re.finditer(r"\bmust\(", text):
             argument = argument_of(text, call.end())
             result = argument.rsplit("?", 1)[-1]

@@ -89,7 +89,7 @@ enum dns_number {
 extern const struct dns_number_row {
 	const char *key;  /* in the configuration and in documents */
 	const char *unit; /* of the limit */
-	const char *of;   /* the words after the number in a message */
+	const char *noun; /* the words after the number in a message */
 	const char *name; /* of the counted things, in documents */
 } dns_numbers[DNS_NUMBERS];
 

@@ -225,13 +225,13 @@ void dns_facts_read(struct dns_facts *facts, const struct host *host)
 	/* On failure the old addresses stay. */
 	if (getifaddrs(&all) == 0)
 		facts->n_node = 0;
-	for (struct ifaddrs *one = all; one && facts->n_node < DNS_NODE_ADDRESSES_MAX;
-		one = one->ifa_next) {
-		const struct sockaddr_in *ipv4 = (const void *)one->ifa_addr;
-		const struct sockaddr_in6 *ipv6 = (const void *)one->ifa_addr;
+	for (struct ifaddrs *entry = all; entry && facts->n_node < DNS_NODE_ADDRESSES_MAX;
+		entry = entry->ifa_next) {
+		const struct sockaddr_in *ipv4 = (const void *)entry->ifa_addr;
+		const struct sockaddr_in6 *ipv6 = (const void *)entry->ifa_addr;
 		struct dns_address address = mapped;
 
-		if (!ipv4 || streq(one->ifa_name, IPVS_DEVICE))
+		if (!ipv4 || streq(entry->ifa_name, IPVS_DEVICE))
 			continue;
 		if (ipv4->sin_family == AF_INET)
 			memcpy(address.bytes + 12, &ipv4->sin_addr, 4);

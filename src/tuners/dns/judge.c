@@ -115,10 +115,10 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 	remember_second(server, memory, now);
 }
 
-static bool remains(bool was, uint64_t lost, uint64_t of)
+static bool remains(bool was, uint64_t lost, uint64_t total)
 {
-	return was ? lost > 0 && (double)lost >= (double)of * LOST_ENDS
-		   : lost >= LOST_LEAST && (double)lost >= (double)of * LOST_BEGINS;
+	return was ? lost > 0 && (double)lost >= (double)total * LOST_ENDS
+		   : lost >= LOST_LEAST && (double)lost >= (double)total * LOST_BEGINS;
 }
 
 static void remember(const struct dns_sensor *sensor, const struct dns_server_state *server,
@@ -305,7 +305,7 @@ static void add_numbers(struct condition_reading *condition, const struct dns_bu
 		if (budget->max[i] == 0)
 			continue;
 		condition_append(condition, "%s%.0f of %" PRIu64 " %s%s", comma, used[i],
-			budget->max[i], dns_numbers[i].of, more[i]);
+			budget->max[i], dns_numbers[i].noun, more[i]);
 		comma = ", ";
 	}
 }
@@ -451,13 +451,13 @@ static unsigned judge_condition(const struct dns_seen *seen, const struct dns_me
 	unsigned count = 0;
 
 	for (size_t i = 0; i < seen->table.n; i++) {
-		const struct bad_server one = {
+		const struct bad_server candidate = {
 			i, badness(condition, seen->table.servers[i], &memory->servers[i])};
 
-		if (one.badness <= 0)
+		if (candidate.badness <= 0)
 			continue;
 		count++;
-		keep_first(worst, &n, NAMED, sizeof(one), &one, by_badness);
+		keep_first(worst, &n, NAMED, sizeof(candidate), &candidate, by_badness);
 	}
 	for (size_t i = 0; i < n; i++)
 		report_server(condition, seen->table.servers[worst[i].i],
@@ -467,8 +467,8 @@ static unsigned judge_condition(const struct dns_seen *seen, const struct dns_me
 	return count;
 }
 
-static void judge(const struct dns_seen *seen, const struct dns_memory *memory, uint64_t now,
-	struct condition_reading readings[static DNS_CONDITIONS])
+static void judge_servers(const struct dns_seen *seen, const struct dns_memory *memory,
+	uint64_t now, struct condition_reading readings[static DNS_CONDITIONS])
 {
 	bool any_budget = false;
 
@@ -510,11 +510,11 @@ void dns_decide(
 	proposal_lacks(proposal, sensor->why);
 	for (size_t i = 0; seen->watched && i < seen->table.n; i++) {
 		const struct dns_server_state *server = seen->table.servers[i];
-		struct dns_server_memory *its = memory_of(memory, i, &server->address);
+		struct dns_server_memory *known = memory_of(memory, i, &server->address);
 
-		remember(sensor, server, its, now);
+		remember(sensor, server, known, now);
 		if (dns_budget_is_set(&server->budget) && server->label)
-			add_limits(server, its, now, proposal);
+			add_limits(server, known, now, proposal);
 	}
 	if (seen->watched) {
 		/* The rest belongs to removed servers. */
@@ -522,7 +522,7 @@ void dns_decide(
 			free(memory->servers[--memory->n].over_second);
 		list_forwarders(seen, memory);
 		remember_crowd(memory, now);
-		judge(seen, memory, now, readings);
+		judge_servers(seen, memory, now, readings);
 	}
 	for (int i = 0; i < DNS_CONDITIONS; i++) {
 		readings[i].type = &dns_conditions[i];

@@ -51,10 +51,10 @@ void dns_names_add(struct dns_names *names, const char *text, uint32_t type)
 static int by_certain_count(const void *a, const void *b)
 {
 	const struct dns_name_count *x = a, *y = b;
-	uint32_t one = x->count - x->excess, other = y->count - y->excess;
+	uint32_t first = x->count - x->excess, second = y->count - y->excess;
 
-	if (one != other)
-		return one < other ? 1 : -1;
+	if (first != second)
+		return first < second ? 1 : -1;
 	if (x->count != y->count)
 		return x->count < y->count ? 1 : -1;
 	return strcmp(x->text, y->text);

@@ -261,15 +261,15 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
 	const int verdicts[] = {dns_verdict(x->memory), dns_verdict(y->memory)};
-	uint64_t one = dns_minute(x->server).queries, other = dns_minute(y->server).queries;
+	uint64_t first = dns_minute(x->server).queries, other = dns_minute(y->server).queries;
 
 	if (verdicts[0] != verdicts[1])
 		return verdicts[0] - verdicts[1];
-	if (one == other) {
-		one = dns_queries(&x->server->totals.counters);
+	if (first == other) {
+		first = dns_queries(&x->server->totals.counters);
 		other = dns_queries(&y->server->totals.counters);
 	}
-	return (one < other) - (one > other);
+	return (first < other) - (first > other);
 }
 
 static void add_servers(
@@ -430,58 +430,59 @@ static size_t list_series(const struct dns_sensor *sensor, const struct dns_memo
 static void put_counts(struct metric_sink *sink, const struct series *series, size_t n)
 {
 	static const char *const transports[] = {[DNS_UDP] = "udp", [DNS_TCP] = "tcp"};
-	const struct series *end = series + n, *one;
+	const struct series *end = series + n, *shown;
 
 	metric_family(sink, "headroom_dns_queries_total");
-	for (one = series; one < end; one++)
+	for (shown = series; shown < end; shown++)
 		for (int i = 0; i < DNS_TRANSPORTS; i++)
-			if (one->totals->counters.queries[i] > 0 || (one->server && i == DNS_UDP))
-				metric_sample(sink, (double)one->totals->counters.queries[i],
-					one->name,
-					dns_role_names[one->server ? one->server->role
-								   : DNS_NO_ROLE],
+			if (shown->totals->counters.queries[i] > 0 ||
+				(shown->server && i == DNS_UDP))
+				metric_sample(sink, (double)shown->totals->counters.queries[i],
+					shown->name,
+					dns_role_names[shown->server ? shown->server->role
+								     : DNS_NO_ROLE],
 					transports[i], NULL);
 	metric_family(sink, "headroom_dns_workload_queries_per_second");
-	for (one = series; one < end; one++) {
+	for (shown = series; shown < end; shown++) {
 		struct limit_reading reading = {0};
 
-		if (!one->second)
+		if (!shown->second)
 			continue;
-		reading.used = (uint64_t)one->second->used[one->second->number];
-		set_text(reading.name, one->name);
-		dns_add_users(
-			&reading, USERS_EXPORTED, one->second->users, one->second->n_users, false);
+		reading.used = (uint64_t)shown->second->used[shown->second->number];
+		set_text(reading.name, shown->name);
+		dns_add_users(&reading, USERS_EXPORTED, shown->second->users,
+			shown->second->n_users, false);
 		metric_users(sink, &reading);
 		free(reading.top);
 	}
 	metric_family(sink, "headroom_dns_responses_total");
-	for (one = series; one < end; one++)
+	for (shown = series; shown < end; shown++)
 		for (int code = 0; code < DNS_RCODES; code++)
-			if (one->totals->counters.responses[code] > 0)
-				metric_sample(sink, (double)one->totals->counters.responses[code],
-					one->name, rcode_names[code], NULL);
+			if (shown->totals->counters.responses[code] > 0)
+				metric_sample(sink, (double)shown->totals->counters.responses[code],
+					shown->name, rcode_names[code], NULL);
 	metric_family(sink, "headroom_dns_latency_seconds");
-	for (one = series; one < end; one++) {
+	for (shown = series; shown < end; shown++) {
 		double bounds[ARRAY_SIZE(latency_bounds)];
 		uint64_t counts[ARRAY_SIZE(bounds) + 1] = {0};
 		size_t bound = 0;
 
-		if (!one->server || one->totals->answered == 0)
+		if (!shown->server || shown->totals->answered == 0)
 			continue;
 		for (unsigned bucket = 0; bucket < DNS_LATENCY_BUCKETS; bucket++) {
-			counts[bound] += one->totals->counters.latency[bucket];
+			counts[bound] += shown->totals->counters.latency[bucket];
 			if (bound < ARRAY_SIZE(bounds) && bucket == latency_bounds[bound])
 				bounds[bound++] = (double)dns_latency_bounds[bucket] / 1e9;
 		}
 		metric_histogram(sink, bounds, counts, ARRAY_SIZE(bounds),
-			(double)one->totals->counters.latency_ns / 1e9, one->name, NULL);
+			(double)shown->totals->counters.latency_ns / 1e9, shown->name, NULL);
 	}
 	metric_family(sink, "headroom_dns_second_queries");
-	for (one = series; one < end; one++)
-		if (one->server && one->server->label->queries.sum > 0)
+	for (shown = series; shown < end; shown++)
+		if (shown->server && shown->server->label->queries.sum > 0)
 			metric_histogram(sink, dns_second_bounds,
-				one->server->label->queries.counts, DNS_SECOND_BOUNDS,
-				one->server->label->queries.sum, one->name, NULL);
+				shown->server->label->queries.counts, DNS_SECOND_BOUNDS,
+				shown->server->label->queries.sum, shown->name, NULL);
 }
 
 void dns_put_metrics(const void *self, const void *memory, struct metric_sink *sink)
@@ -554,7 +555,7 @@ static void write_budget(const cJSON *server, char *text, size_t size)
 
 		if (number > 0)
 			text_append(text, size, "%s%.0f %s", text[0] ? ", " : "", number,
-				dns_numbers[i].of);
+				dns_numbers[i].noun);
 	}
 }
 

@@ -139,10 +139,10 @@ static void update_link_local(struct dns_seen *seen, uint64_t now_ns)
 	uint64_t budget = 0;
 
 	for (size_t i = 0; i < seen->table.n; i++) {
-		const struct dns_budget *one = &seen->table.servers[i]->budget;
+		const struct dns_budget *limits = &seen->table.servers[i]->budget;
 
-		if (one->link_local)
-			budget = MAX(budget, one->max[DNS_PACKETS]);
+		if (limits->link_local)
+			budget = MAX(budget, limits->max[DNS_PACKETS]);
 	}
 	(void)dns_seconds_update(&seen->link_local, seen->link_local_bins, now_ns, budget);
 	for (unsigned i = 0; i < seen->n_senders; i++)

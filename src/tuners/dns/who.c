@@ -124,7 +124,7 @@ static bool process_serves(const struct host *host, pid_t pid, bool in_container
 		"unbound", "named", "pdns_recursor", "kresd"};
 	static const char *const sockets[] = {"net/udp", "net/udp6"};
 	char path[64], full[PATH_MAX];
-	struct stat its, ours;
+	struct stat theirs, ours;
 	unsigned port;
 
 	for (size_t i = 0; i < ARRAY_SIZE(servers); i++)
@@ -136,8 +136,8 @@ static bool process_serves(const struct host *host, pid_t pid, bool in_container
 	 */
 	snprintf(path, sizeof(path), "/proc/%d/net/udp", (int)pid);
 	if (!in_container ||
-		(stat(host_path(host, path, full), &its) == 0 &&
-			stat("/proc/self/net/udp", &ours) == 0 && its.st_ino == ours.st_ino))
+		(stat(host_path(host, path, full), &theirs) == 0 &&
+			stat("/proc/self/net/udp", &ours) == 0 && theirs.st_ino == ours.st_ino))
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(sockets); i++) {
 		_cleanup_free_ char *text = NULL;
@@ -196,11 +196,11 @@ struct candidate {
 static int by_rank(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
-	uint64_t one = x->pair->queries, other = y->pair->queries;
+	uint64_t first = x->pair->queries, other = y->pair->queries;
 
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? 1 : -1;
-	return (one < other) - (one > other);
+	return (first < other) - (first > other);
 }
 
 /* Finds the workloads of the first clients, adds up their numbers, and sorts them by the rate. */
