@@ -22,6 +22,16 @@ struct comparison {
 	char why[SETTING_WHY_MAX];
 };
 
+/* Returns whether the file has a value that an earlier restart was to put in force. */
+static bool was_tried(const struct restart_history *history, const struct want *want)
+{
+	const struct restart_value *tried =
+		history ? find_named(history->tried, history->n_tried, want->name) : NULL;
+
+	return tried && streq(tried->value, want->wanted) &&
+	       value_equal(want->file->on_disk, want->wanted);
+}
+
 static struct comparison compare(const struct want *want, const struct reconcile_input *input)
 {
 	const struct decide_input *decide = input->decide;
@@ -41,6 +51,10 @@ static struct comparison compare(const struct want *want, const struct reconcile
 			seen.restarts = true;
 			seen.refusal = may_restart(
 				&daemon, history, want->file->restart, now_s, &seen.wait_us);
+			/* No restart is needed to report that the last one had no effect. */
+			if (was_tried(history, want) && seen.wait_us > 0 &&
+				seen.wait_us < UINT64_MAX && seen.refusal != REASON_RESTART_REFUSED)
+				seen.refusal = REASON_NONE;
 			restart_describe(history, now_s, seen.refusal, seen.why);
 		}
 		key = find_named(decide->keys, decide->n_keys, want->name);

@@ -391,6 +391,35 @@ TEST(the_rule_of_restarts_plans_delays_or_yields)
 	}
 }
 
+/* The job that is planned reports it, and asks for no further restart. */
+TEST(a_restart_without_effect_is_reported_before_another_is_allowed)
+{
+	static const enum restart_policy policies[] = {RESTART_WHEN_IDLE, RESTART_NOW};
+
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		_cleanup_fixture_ struct fixture fixture;
+		struct restart_history history = {.unit = "containerd.service",
+			.tried = {{.name = "vm.a", .value = "10"}},
+			.n_tried = 1};
+
+		fixture_make(&fixture);
+		fixture.file.activation = ACTIVATE_RESTART;
+		fixture.file.restart = policies[i];
+		set_text(fixture.file.daemon.unit, history.unit);
+		fixture.decide.realtime_us = 86400 * USEC_PER_SEC;
+		for (size_t k = 0; k < 1 + i; k++)
+			restart_add(&history, 86400 - 60);
+		fixture.decide.restarts = &history;
+		fixture.decide.n_restarts = 1;
+		assert_false(poll_file(&fixture, "3", "10")->restart_due);
+		expect(&fixture, SETTING_PENDING, REASON_RESTART_PENDING, 1);
+		set_text(history.tried[0].value, "9");
+		poll_file(&fixture, "3", "10");
+		expect(&fixture, SETTING_PENDING,
+			i == 0 ? REASON_RESTART_PENDING : REASON_RESTARTED_TOO_OFTEN, 0);
+	}
+}
+
 TEST(a_recorded_value_in_the_file_is_not_drift)
 {
 	static const struct {
