@@ -318,3 +318,41 @@ FIXTURE_TEST(invalid_thresholds_are_refused)
 	for (target.level = 0; target.level <= 4; target.level += 4)
 		assert_int_equal(set_target(fixture, &host, &target, "1"), -EINVAL);
 }
+
+TEST(the_lock_of_a_running_process_is_refused)
+{
+	_cleanup_directory_ struct directory run;
+	char holder[64] = "";
+	int fd;
+
+	directory_make(&run);
+	fd = lock_acquire(run.path, "agent", holder, sizeof(holder));
+	assert_true(fd >= 0);
+	assert_int_equal(lock_acquire(run.path, "apply", holder, sizeof(holder)), -EBUSY);
+	assert_true(starts_with(holder, "agent, pid "));
+	close(fd);
+}
+
+/* A child that has not called execve(2) yet has the lock of a killed process. */
+TEST(the_lock_of_a_process_that_has_ended_is_awaited)
+{
+	_cleanup_directory_ struct directory run;
+	char holder[64] = "";
+	pid_t agent;
+	int fd;
+
+	directory_make(&run);
+	agent = fork();
+	assert_true(agent >= 0);
+	if (agent == 0) {
+		fd = lock_acquire(run.path, "agent", holder, sizeof(holder));
+		if (fd >= 0 && fork() == 0)
+			usleep(200 * 1000);
+		_exit(fd < 0);
+	}
+	assert_int_equal(waitpid(agent, &fd, 0), agent);
+	assert_int_equal(fd, 0);
+	fd = lock_acquire(run.path, "agent", holder, sizeof(holder));
+	assert_true(fd >= 0);
+	close(fd);
+}
