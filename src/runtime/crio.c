@@ -152,7 +152,8 @@ static bool is_defined_elsewhere(const struct host *host, char *why)
 	(void)glob(
 		host_path(host, CONFIG ".d/*", pattern), GLOB_NOSORT | GLOB_APPEND, NULL, &found);
 	for (size_t i = 0; i < found.gl_pathc && !taken; i++) {
-		taken = !streq(found.gl_pathv[i] + strlen(host->root), PINS) &&
+		/* The name may have a suffix: a process was killed while it wrote the file. */
+		taken = !starts_with(found.gl_pathv[i] + strlen(host->root), PINS) &&
 			has_line(found.gl_pathv[i], "pinned_images", "");
 		if (taken)
 			snprintf(why, IMAGES_WHY_MAX,
