@@ -35,7 +35,7 @@ enum file_task {
 
 struct file_job {
 	struct file_journal *journal; /* no one else uses it until the job is done */
-	struct host host;             /* only its root is used */
+	struct host host;             /* only its root and state are used */
 	enum file_task task;
 	/*
 	 * FILE_APPLY: the changes of files and pins. Their results are in error, reason, why, held,
