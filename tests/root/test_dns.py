@@ -193,11 +193,12 @@ def test_lost_segments_do_not_change_counts(watch, lab) -> None:
     finally:
         for where in (CLIENT, SERVER):
             lab.run(where, "iptables", "-F", "INPUT")
-    # The programs see segments in order of arrival, and also count segments that fill a hole.
-    scrape = settle(one, lambda now: now.total("responses_total", server=server) + now.document["lost"]["streams"] >= 60, "answers")
-    assert scrape.total("queries_total", server=server) == 60
-    assert scrape.total("responses_total", server=server) == 60 or scrape.document["lost"]["streams"] > 0
-    assert scrape.row(server)["retransmissions"] == 0
+    # Queries that were open when a segment was lost are unknown.
+    scrape = settle(one, lambda now: now.row(server) and now.row(server)["answered"] + now.row(server)["unknown"] >= 60, "60 queries with a known end")
+    row = scrape.row(server)
+    assert scrape.total("queries_total", server=server) == row["answered"] + row["unknown"] == 60
+    assert row["unknown"] == 0 or scrape.document["lost"]["streams"] > 0
+    assert row["retransmissions"] == 0
 
 
 def test_a_length_in_a_segment_of_its_own_is_counted_with_its_message(watch, lab) -> None:

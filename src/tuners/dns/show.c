@@ -229,9 +229,10 @@ static void add_server(cJSON *array, const struct dns_server_state *server,
 	for (size_t i = 0; i < n; i++) {
 		cJSON *name = json_append(list);
 		const double share = (double)top[i].count / (double)samples;
-		char type[16];
+		char type[16] = "";
 
-		snprintf(type, sizeof(type), top[i].type ? "TYPE%u" : "", top[i].type);
+		if (top[i].type)
+			snprintf(type, sizeof(type), "TYPE%u", top[i].type);
 		for (size_t k = 0; k < ARRAY_SIZE(types); k++)
 			if (types[k].type == top[i].type)
 				set_text(type, types[k].name);
