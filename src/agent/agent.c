@@ -38,6 +38,9 @@
 /* A port in use may become free. */
 #define HTTP_RETRY_US (10 * USEC_PER_SEC)
 
+/* A table that fills while it grows may have to grow again at once. */
+#define GROWTH_STEPS_MAX 4
+
 /* Threads that need longer to end hang in the kernel. */
 #define END_US (3 * USEC_PER_SEC)
 
@@ -398,9 +401,11 @@ static void poll_one(struct tuner_watch *watch)
 {
 	struct core *core = &watch->agent->core;
 	uint64_t now = now_us();
+	int steps = 0;
 
 	core_poll_tuner(core, watch->tuner, now);
-	if (core_apply_values(core, NULL) > 0) {
+	/* Each poll arms the BPF programs for the values that it plans: write them too. */
+	while (core_apply_values(core, NULL) > 0 && steps++ < GROWTH_STEPS_MAX) {
 		core_poll_tuner(core, watch->tuner, now);
 		core->node.revision++;
 	}
