@@ -779,16 +779,18 @@ int core_open(struct core *core, const struct core_options *options, sd_event *e
 
 void core_close(struct core *core)
 {
-	/* A thread that hangs uses it until the command ends. */
-	if (!core_end_tasks(core, 0))
-		return;
+	bool ended = core_end_tasks(core, 0);
+
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		close_tuner(&core->node.tuners[i]);
 		proposal_clear(&core->node.tuners[i].proposal);
 	}
 	free(core->facts.names.entries);
-	free(core->host);
-	free(core->state);
+	/* A task that hangs uses its request and these until the command ends. */
+	if (ended) {
+		free(core->host);
+		free(core->state);
+	}
 	cleanup_value_store_close(&core->values);
 	cleanup_file_journal_close(&core->journal);
 	cleanup_close(&core->lock);

@@ -162,7 +162,10 @@ void core_sample(struct core *core, bool load);
 /* Adopts the results of tasks that have ended. */
 void core_finish_tasks(struct core *core);
 
-/* Cancels all tasks and waits. Returns false if one hangs, so that no memory may be freed. */
+/*
+ * Cancels all tasks and waits. Returns false if one hangs: it uses its request, the host and the
+ * state to the end.
+ */
 bool core_end_tasks(struct core *core, uint64_t deadline_us);
 
 /* Returns whether a tuner may enforce. */
