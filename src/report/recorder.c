@@ -28,8 +28,11 @@
 #define USERS_EVERY_US (5 * USEC_PER_SEC)
 #define NEAR_PERCENT   99
 
-/* More steps are waiting or under way: the disk hangs. */
+/* More steps are waiting: the disk hangs. */
 #define STEPS_MAX 64
+
+/* Clients that wait at once: they must not take the place of what is recorded. */
+#define READS_MAX 8
 
 #define HANGS "{\"error\": \"the disk of the state directory does not answer\"}"
 
@@ -401,11 +404,22 @@ static void adopt_steps(void *data, void *userdata)
 	begin_task(recorder);
 }
 
-/* Begins the steps that wait, unless others are under way. The end wakes the loop for a client. */
+static size_t count_reads(const struct recorder_batch *batch)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; batch && i < batch->n; i++)
+		n += batch->steps[i].kind == STEP_READ;
+	return n;
+}
+
+/*
+ * Begins the steps that wait, unless others are under way. The end wakes the loop for a client,
+ * even for one that waits for the next task.
+ */
 static void begin_task(struct recorder *recorder)
 {
 	struct recorder_batch *batch = recorder->waiting;
-	bool has_client = false;
 	int r;
 
 	if (batch && !recorder->running) {
@@ -417,11 +431,9 @@ static void begin_task(struct recorder *recorder)
 		if (r < 0)
 			adopt_steps(batch, recorder);
 	}
-	batch = recorder->running;
-	for (size_t i = 0; batch && i < batch->n; i++)
-		has_client |= batch->steps[i].client != NULL;
 	if (recorder->task)
-		task_wakes_loop(recorder->task, has_client);
+		task_wakes_loop(recorder->task,
+			count_reads(recorder->running) + count_reads(recorder->waiting) > 0);
 }
 
 /* Adds a step for the next task. It owns text. client is for STEP_READ. */
@@ -467,6 +479,10 @@ struct recorder *recorder_open(sd_event *event, const char *directory, const cha
 
 void recorder_read(struct recorder *recorder, const char *id, struct http_connection *client)
 {
+	if (count_reads(recorder->running) + count_reads(recorder->waiting) >= READS_MAX) {
+		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
+		return;
+	}
 	add_step(recorder, STEP_READ, id ? id : "", "", NULL, client);
 	begin_task(recorder);
 }

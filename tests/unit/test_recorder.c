@@ -2,6 +2,8 @@
 
 #include "report/recorder.h"
 
+#include "report/http.h"
+
 #include "directory.h"
 
 /* A recorder of a node with one limit and one condition, on simulated time. */
@@ -233,4 +235,18 @@ RECORDER_TEST(an_idle_recorder_has_no_thread)
 	fixture->now += USEC_PER_SEC;
 	recorder_tick(fixture->recorder, &fixture->node, NULL, fixture->now);
 	assert_null(fixture->recorder->task);
+}
+
+RECORDER_TEST(a_client_does_not_wait_for_a_tick_while_an_incident_is_written)
+{
+	struct http_connection *gone = must(calloc(1, sizeof(*gone))); /* the reply frees it */
+
+	fixture->limits[0].now.hits = 1;
+	fixture->now += USEC_PER_SEC;
+	recorder_tick(fixture->recorder, &fixture->node, NULL, fixture->now);
+	assert_non_null(fixture->recorder->task);
+	recorder_read(fixture->recorder, NULL, gone);
+	while (fixture->recorder->task)
+		assert_true(sd_event_run(fixture->event, 10 * USEC_PER_SEC) > 0);
+	assert_null(fixture->recorder->waiting);
 }
