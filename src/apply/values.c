@@ -164,14 +164,10 @@ static void forget_record(struct value_store *store, const char *name)
 		&store->file->slots[there - store->records].current, 0, memory_order_release);
 }
 
-/* How long the lock of a process that has ended may stay with its children. */
-#define INHERITED_US USEC_PER_SEC
-
 int lock_acquire(const char *directory, const char *name, char *holder, size_t size)
 {
 	int r = make_directories(directory, 0755);
 	char path[PATH_MAX + sizeof("/lock")];
-	uint64_t last_us = now_us() + INHERITED_US;
 	_cleanup_close_ int fd = -1;
 	ssize_t n;
 
@@ -181,14 +177,9 @@ int lock_acquire(const char *directory, const char *name, char *holder, size_t s
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return -errno;
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		/* The child of a killed process has the lock until it calls execve(2). */
-		if (now_us() < last_us && !lock_holder(directory, holder, size)) {
-			usleep(10 * 1000);
-			continue;
-		}
 		n = pread(fd, holder, size - 1, 0);
 		holder[MAX(n, 0)] = '\0';
 		holder[strcspn(holder, "\n")] = '\0';
