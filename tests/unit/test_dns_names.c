@@ -111,3 +111,22 @@ TEST(unique_names_are_listed_by_their_suffix)
 	dns_names_top(&names, top, &samples);
 	assert_string_equal(top[0].text, "www.probe.example.net");
 }
+
+TEST(a_suffix_outlives_names_that_occur_once)
+{
+	struct dns_names names = {0};
+	struct dns_name_count top[DNS_NAMES_TOP];
+	uint64_t samples;
+	char text[64];
+
+	dns_names_fade(&names, 1);
+	for (int i = 0; i < 40; i++) {
+		snprintf(text, sizeof(text), "u%d.probe.example.net", i);
+		dns_names_add(&names, text, 1);
+	}
+	dns_names_fade(&names, 1 + 30 * USEC_PER_SEC);
+	assert_int_equal(dns_names_top(&names, top, &samples), 1);
+	assert_string_equal(top[0].text, "*.probe.example.net");
+	assert_int_equal(top[0].count, 20);
+	assert_int_equal(samples, 20);
+}

@@ -249,3 +249,76 @@ STATE_TEST(a_new_label_does_not_change_the_others)
 	assert_int_equal(dns_queries(&server_at(node, "10.9.9.9")->label->reported.counters), 500);
 	assert_int_equal(dns_queries(&table->others.counters), 6);
 }
+
+STATE_TEST(a_label_that_comes_back_has_no_queries_of_the_time_without_it)
+{
+	const struct dns_server_state *server;
+
+	send_to(node, "10.9.9.9", 10);
+	poll_after(node, USEC_PER_SEC);
+	server = server_at(node, "10.9.9.9");
+	assert_non_null(server->label);
+	for (int second = 0; second < 100; second++) {
+		for (int i = 0; i < 20; i++)
+			send_to_many(node, DNS_LABELS - 1);
+		send_to(node, "10.9.9.9", 5);
+		poll_after(node, USEC_PER_SEC);
+		if (second == 20)
+			assert_null(server->label);
+	}
+	assert_null(server->label);
+	send_to(node, "10.9.9.9", 5000);
+	poll_after(node, USEC_PER_SEC);
+	assert_non_null(server->label);
+	for (int second = 0; second < 4; second++) {
+		send_to(node, "10.9.9.9", 7);
+		poll_after(node, USEC_PER_SEC);
+		assert_int_equal(server->label->queries.last, 7);
+	}
+}
+
+STATE_TEST(a_reading_that_fails_removes_no_server)
+{
+	send_to_many(node, 600);
+	poll_after(node, USEC_PER_SEC);
+	node->kernel->error = -ENOMEM;
+	poll_after(node, 11 * USEC_PER_SEC);
+	node->kernel->error = 0;
+	send_to(node, "10.1.2.99", 1);
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(dns_queries(&server_at(node, "10.1.2.99")->totals.counters), 2);
+}
+
+/* The tuner was off. */
+STATE_TEST(decades_without_a_poll_take_no_time)
+{
+	const uint64_t begin_us = now_us();
+
+	send_now(node, pair_of(node, "10.9.9.9", 77, HERE), 10, false);
+	poll_after(node, USEC_PER_SEC);
+	poll_after(node, 50 * 365 * 86400 * USEC_PER_SEC);
+	assert_true(now_us() - begin_us < USEC_PER_SEC);
+	send_to(node, "10.9.9.9", 3);
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(server_at(node, "10.9.9.9")->label->queries.last, 3);
+}
+
+STATE_TEST(a_pause_is_not_over_the_budget)
+{
+	struct dns_counts *counts = pair_of(node, "168.63.129.16", 77, HERE);
+	struct dns_memory memory = {0};
+	struct proposal proposal = {0};
+	struct decide_input input = {0};
+
+	for (int i = 0; i < 2; i++) {
+		send_now(node, counts, 250, false);
+		poll_after(node, USEC_PER_SEC);
+		input.now_us = node->now_us;
+		proposal_clear(&proposal);
+		dns_decide(node->sensor, &input, &memory, &proposal);
+		assert_int_equal(memory.servers[0].over, i == 0 ? 1 : 61);
+		node->now_us += 3600 * USEC_PER_SEC;
+	}
+	proposal_clear(&proposal);
+	dns_memory_clear(&memory);
+}

@@ -122,6 +122,31 @@ STATE_TEST(packets_are_blamed_by_packets)
 	assert_true(second->users[0].per_second == 150);
 }
 
+/* A share of the budget before says nothing about the present one. */
+STATE_TEST(a_new_budget_has_seconds_of_its_own)
+{
+	struct dns_config *config = &node->sensor->config;
+	const struct dns_second *second;
+
+	config->budgets[0].server = address_of(SERVER);
+	config->budgets[0].budget = (struct dns_budget){.max = {100}, .source = "config"};
+	config->n_budgets = 1;
+	node->sensor->refreshed_at_us = 0;
+	poll_after(node, USEC_PER_SEC);
+	send_now(node, pair_of(node, SERVER, 500, HERE), 300, true);
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(
+		dns_busiest_second(label_of(node), node->now_us)->users[0].pair.cgroup, 500);
+	config->budgets[0].budget.max[DNS_QUERIES] = 200;
+	node->sensor->refreshed_at_us = 0;
+	poll_after(node, 2 * USEC_PER_SEC);
+	send_now(node, pair_of(node, SERVER, 501, HERE), 250, true);
+	poll_after(node, USEC_PER_SEC);
+	second = dns_busiest_second(label_of(node), node->now_us);
+	assert_int_equal(second->users[0].pair.cgroup, 501);
+	assert_true(second->share == 1.25);
+}
+
 /* One client has 250 pending queries for a third of a second, another fewer for longer. */
 STATE_TEST(pending_queries_are_blamed_at_their_peak)
 {
@@ -142,6 +167,15 @@ STATE_TEST(pending_queries_are_blamed_at_their_peak)
 	assert_int_equal(second->users[0].pair.cgroup, 501);
 	assert_true(second->users[0].per_second == 250);
 	assert_true(second->users[1].per_second == 30);
+}
+
+static const struct dns_user *user_named(const struct dns_label *label, const char *name)
+{
+	for (unsigned i = 0; i < label->n_users; i++)
+		if (streq(label->users[i].workload.name, name))
+			return &label->users[i];
+	fail_msg("%s", name);
+	return NULL;
 }
 
 /* dockerd forwards queries from sockets in the namespaces of its containers. */
@@ -167,6 +201,20 @@ STATE_TEST(a_forwarded_query_is_of_the_container_with_the_address)
 	assert_string_equal(label->users[0].workload.name, "shop");
 	assert_string_equal(label->users[1].workload.name, "172.18.0.9");
 	assert_string_equal(label->users[2].workload.name, "docker.service");
+	/* Another container gets the address. */
+	entry = calloc(1, sizeof(*entry));
+	entry->workload.kind = WORKLOAD_CONTAINER;
+	set_text(entry->address, "172.18.0.4");
+	set_text(entry->workload.name, "next");
+	set_text(entry->workload.id, "another");
+	names_replace(names, "runtime", entry, 1);
+	poll_after(node, 2 * USEC_PER_SEC);
+	has_sent(node, docker, "172.18.0.4", 43);
+	poll_after(node, USEC_PER_SEC);
+	assert_int_equal(user_named(label, "next")->queries, 3);
+	/* The second before was not its second. */
+	assert_string_equal(
+		dns_busiest_second(label, node->now_us)->users[0].workload.name, "shop");
 	free(names->entries);
 }
 

@@ -73,10 +73,14 @@ int dns_verdict(const struct dns_server_memory *memory)
 static void remember_over(const struct dns_seen *seen, const struct dns_server_state *server,
 	const struct dns_seconds *packets, struct dns_server_memory *memory, uint64_t now)
 {
-	/* Seconds that began since the last poll: polls may be more frequent. */
+	/*
+	 * Seconds that began since the last poll: polls may be more frequent. After a pause nobody
+	 * knows more than the last minute.
+	 */
 	uint64_t passed = memory->polled_at_us == 0
 				  ? 1
-				  : now / USEC_PER_SEC - memory->polled_at_us / USEC_PER_SEC;
+				  : MIN(now / USEC_PER_SEC - memory->polled_at_us / USEC_PER_SEC,
+					    UINT64_C(60));
 	uint64_t most = 0;
 	uint64_t over[DNS_NUMBERS] = {
 		server->label ? server->label->queries.over : 0, packets ? packets->over : 0};

@@ -110,10 +110,15 @@ size_t dns_names_top(const struct dns_names *names, struct dns_name_count top[st
 	uint64_t *samples)
 {
 	size_t n = 0, suffixes;
+	uint64_t of_suffixes = 0;
 
 	*samples = 0;
 	for (size_t i = 0; i < names->whole.n; i++)
 		*samples += names->whole.names[i].count;
+	/* Fading drops names that occur once, but not their suffix. */
+	for (size_t i = 0; i < names->suffixes.n; i++)
+		of_suffixes += names->suffixes.names[i].count;
+	*samples = MAX(*samples, of_suffixes);
 	for (size_t i = 0; i < names->suffixes.n && n < DNS_NAMES_TOP; i++)
 		if (is_listed(names, &names->suffixes.names[i], *samples))
 			top[n++] = names->suffixes.names[i];

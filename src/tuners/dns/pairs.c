@@ -155,9 +155,7 @@ static uint64_t settle(
 		uint32_t superseded = counts->quarters[i].superseded - state->superseded_seen[i];
 		struct dns_ends ends = {0};
 
-		/* After a late poll newer queries use the index: they settle it. */
-		if (q + DNS_QUARTERS <= poll->now_quarter || waiting > INT32_MAX ||
-			superseded > INT32_MAX || waiting + superseded == 0)
+		if (waiting > INT32_MAX || superseded > INT32_MAX || waiting + superseded == 0)
 			continue;
 		state->waiting_seen[i] += waiting;
 		state->superseded_seen[i] += superseded;
@@ -231,6 +229,8 @@ static void read_pair(void *userdata, const void *pair, const void *live)
 	add_search(&sensor->seen, server, &more);
 	if (server->label || server->watched)
 		read_bins(poll, state, counts, is_new);
+	else /* they would hold all queries until the server gets a label again */
+		free(steal(state->bins));
 	unanswered = settle(poll, state, counts);
 	/* The server's counters began with its label. */
 	if (server->label && server->label->since_us != state->label_since_us) {
@@ -272,8 +272,9 @@ void dns_pairs_read(struct dns_sensor *sensor)
 
 	memcpy(before, sensor->seen.search, sizeof(before));
 	poll.from = pairs->bin ? pairs->bin : poll.until - MIN(poll.until, (uint64_t)DNS_BINS - 1);
-	poll.quarter = pairs->quarter ? pairs->quarter
-				      : poll.now_quarter - MIN(poll.now_quarter, SETTLED_AFTER);
+	/* After a late poll newer queries use the index of earlier quarters, and settle it. */
+	poll.quarter = poll.now_quarter + 1 - MIN(poll.now_quarter + 1, (uint64_t)DNS_QUARTERS);
+	poll.quarter = MAX(poll.quarter, pairs->quarter);
 	for (size_t i = 0; i < table->n; i++) {
 		struct dns_server_state *server = table->servers[i];
 
@@ -321,6 +322,9 @@ void dns_pairs_prune(struct dns_sensor *sensor)
 	sensor->lost_pairs = lost_pairs;
 	sensor->lost_servers = table->lost;
 	prune_senders(&sensor->seen, now);
+	/* A reading that failed has not counted the pairs of each server. */
+	if (pairs->read_at_us != now)
+		return;
 	if (!full && ((pairs->n < DNS_PAIRS_MAX / 2 && table->n < DNS_SERVERS / 2) ||
 			     now - sensor->pruned_at_us < PRUNE_EVERY_US))
 		return;

@@ -83,7 +83,7 @@ static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 bool dns_seconds_update(struct dns_seconds *seconds, uint32_t fresh[static DNS_BINS],
 	uint64_t now_ns, uint64_t budget)
 {
-	uint64_t until = now_ns / DNS_BIN_NS;
+	uint64_t until = now_ns / DNS_BIN_NS, now, ended;
 	uint32_t any = 0;
 	bool in_time;
 
@@ -98,9 +98,12 @@ bool dns_seconds_update(struct dns_seconds *seconds, uint32_t fresh[static DNS_B
 	if (seconds->last == 0 && seconds->current == 0 && !any) {
 		/* Idle since the last poll: only count the seconds. */
 		memset(seconds->window, 0, sizeof(seconds->window));
-		while (seconds->next < until)
-			if (++seconds->next % DNS_BINS_PER_SECOND == 0)
-				end_second(seconds);
+		now = until / DNS_BINS_PER_SECOND;
+		ended = now - seconds->next / DNS_BINS_PER_SECOND;
+		seconds->counts[0] += ended;
+		for (uint64_t i = 0; i < MIN(ended, DNS_PEAKS); i++)
+			seconds->peaks[(now - i) % DNS_PEAKS] = 0;
+		seconds->next = until;
 		return true;
 	}
 	if (until > seconds->next + MINUTE_BINS) {

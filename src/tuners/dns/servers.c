@@ -249,6 +249,7 @@ void dns_set_role(const struct dns_config *config, const struct dns_facts *facts
 	struct dns_server_state *server)
 {
 	const struct dns_address *address = &server->address;
+	const struct dns_budget before = server->budget;
 
 	/* Pods keep their resolv.conf when the node's moves on. */
 	server->listed =
@@ -269,4 +270,7 @@ void dns_set_role(const struct dns_config *config, const struct dns_facts *facts
 		server->role = DNS_UPSTREAM;
 	if (server->role != DNS_UPSTREAM)
 		server->budget = (struct dns_budget){0};
+	/* Their shares are of the budget before. */
+	if (server->label && memcmp(before.max, server->budget.max, sizeof(before.max)) != 0)
+		memset(server->label->seconds, 0, sizeof(server->label->seconds));
 }

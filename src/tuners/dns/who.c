@@ -60,18 +60,16 @@ static bool has_cgroup(const struct dns_pair *pair)
  */
 static uint64_t queries_of_owner(struct dns_pair_state *pair, const struct workload *workload)
 {
-	const char *const parts[] = {workload->id, workload->namespace, workload->name};
-	uint64_t queries = pair->queries;
-	uint64_t owner = HASH_START + workload->kind;
+	uint64_t queries = pair->queries, owner;
 
-	if (has_cgroup(&pair->pair))
+	/* The cgroup's, or not known yet. */
+	if (workload->kind == WORKLOAD_UNIT)
 		return queries - pair->before_label;
 	/* The new owner is unknown: it has the queries since the last known one. */
 	if (workload->kind == WORKLOAD_NETNS)
 		return queries - MAX(pair->until_owner, pair->before_label);
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		owner = hash_text(owner, parts[i]);
-	owner |= 1; /* never 0 */
+	/* Never 0. A container may get a name, but it keeps its id. */
+	owner = hash_text(HASH_START, workload->id[0] ? workload->id : workload->name) | 1;
 	if (pair->owner && pair->owner != owner)
 		pair->before_owner = pair->until_owner;
 	pair->owner = owner;
@@ -265,8 +263,15 @@ static void name_second(struct dns_sensor *sensor, const struct dns_server_state
 	unsigned kept;
 	size_t n = 0;
 
-	for (unsigned i = 0; i < second->n_users; i++)
-		second->users[i].workload = who_of(sensor, &second->users[i].pair);
+	for (unsigned i = 0; i < second->n_users; i++) {
+		struct workload *known = &second->users[i].workload;
+		struct workload now = who_of(sensor, &second->users[i].pair);
+
+		/* A later owner of the address did not send these queries. */
+		if (known->kind == WORKLOAD_NETNS || known->kind == WORKLOAD_UNIT ||
+			streq(known->id, now.id))
+			*known = now;
+	}
 	if (second->known)
 		return;
 	for (size_t i = 0; i < pairs->n; i++) {
