@@ -92,7 +92,7 @@ static void remember_over(const struct dns_seen *seen, const struct dns_server_s
 	for (unsigned i = 0; memory->upper_bound && i < seen->n_senders; i++) {
 		const struct dns_seconds *seconds = &seen->senders[i].seconds;
 
-		over[DNS_PACKETS] += seconds->over;
+		over[DNS_PACKETS] = MAX(over[DNS_PACKETS], seconds->over);
 		uses.poll_peak[DNS_PACKETS] = MAX(uses.poll_peak[DNS_PACKETS], seconds->poll_peak);
 	}
 	for (int i = 0; i < DNS_NUMBERS; i++) {
