@@ -222,14 +222,15 @@ static void send_until(struct replay *replay, uint64_t now_ns)
 		struct sending *sending = &replay->sendings[i];
 		uint64_t length = sending->end_ns - sending->begin_ns, at, n = 0;
 		struct dns_seen *seen = &replay->sensor.seen;
-		uint32_t *bins = sending->server ? sending->server->label->query_bins
-						 : seen->link_local_bins;
+		uint32_t *bins = sending->server ? sending->server->label->queries.fresh
+						 : seen->link_local.fresh;
 
 		while (sending->sent < sending->n &&
 			(at = sending->begin_ns + length * sending->sent / sending->n) < now_ns) {
 			bins[at / DNS_BIN_NS % DNS_BINS]++;
 			if (!sending->server)
-				seen->senders[sending->sender].bins[at / DNS_BIN_NS % DNS_BINS]++;
+				seen->senders[sending->sender]
+					.seconds.fresh[at / DNS_BIN_NS % DNS_BINS]++;
 			sending->sent++;
 			n++;
 		}
@@ -266,15 +267,13 @@ static void tick(struct replay *replay, struct decide_input *input, struct propo
 
 		dns_set_role(&replay->sensor.config, &replay->sensor.facts, server);
 		dns_minute_pass(server, input->now_us);
-		dns_seconds_update(&server->label->queries, server->label->query_bins, now_ns, qps);
+		dns_seconds_update(&server->label->queries, now_ns, qps);
 	}
-	dns_seconds_update(
-		&replay->sensor.seen.link_local, replay->sensor.seen.link_local_bins, now_ns, 1024);
+	dns_seconds_update(&replay->sensor.seen.link_local, now_ns, 1024);
 	replay->sensor.seen.n_senders = 2;
 	replay->sensor.facts.uplinks = (unsigned)replay->uplinks;
 	for (size_t i = 0; i < 2; i++)
-		dns_seconds_update(&replay->sensor.seen.senders[i].seconds,
-			replay->sensor.seen.senders[i].bins, now_ns, 1024);
+		dns_seconds_update(&replay->sensor.seen.senders[i].seconds, now_ns, 1024);
 	for (size_t i = 0; i < table->n; i++) {
 		dns_second_observe(&replay->sensor.seen, table->servers[i], input->now_us);
 		name_seconds(table->servers[i]->label);

@@ -5,9 +5,8 @@
 
 #define NS UINT64_C(1000000000)
 
-/* The bins of the kernel, the seconds that result, and all seconds over the budget. */
+/* The seconds that result from the bins of the kernel, and all seconds over the budget. */
 struct counted {
-	uint32_t bins[DNS_BINS];
 	struct dns_seconds seconds;
 	uint64_t budget, over;
 };
@@ -16,14 +15,13 @@ struct counted {
 static void burst(struct counted *counted, uint64_t begin_ns, uint64_t length_ns, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		counted->bins[(begin_ns + length_ns / n * i) / DNS_BIN_NS % DNS_BINS]++;
+		counted->seconds.fresh[(begin_ns + length_ns / n * i) / DNS_BIN_NS % DNS_BINS]++;
 }
 
 /* Returns false when the poll is too late to separate the seconds. */
 static bool poll_at(struct counted *counted, uint64_t now_ns)
 {
-	bool in_time =
-		dns_seconds_update(&counted->seconds, counted->bins, now_ns, counted->budget);
+	bool in_time = dns_seconds_update(&counted->seconds, now_ns, counted->budget);
 
 	counted->over += counted->seconds.over;
 	return in_time;

@@ -220,6 +220,7 @@ bool dns_sample_name(const struct dns_sample *sample, char *text, size_t size, u
 #define DNS_SECOND_BOUNDS 6
 
 struct dns_seconds {
+	uint32_t fresh[DNS_BINS];    /* the increase of the bins since the last poll */
 	uint32_t window[DNS_WINDOW]; /* the last bins */
 	uint32_t peaks[DNS_PEAKS];   /* a ring: the busiest in each second of the clock */
 	uint64_t next;               /* the current bin; 0 before the first poll */
@@ -236,12 +237,11 @@ struct dns_seconds {
 extern const double dns_second_bounds[DNS_SECOND_BOUNDS]; /* upper bounds of the buckets */
 
 /*
- * Takes the increase of the bins that ended before now_ns out of fresh, and counts the seconds that
- * exceed the budget (0: none). False when a bin was used twice since the last poll: the increase is
- * then spread evenly, and ignored after more than a minute.
+ * Takes the increase of the bins that ended before now_ns, and counts the seconds that exceed the
+ * budget (0: none). False when a bin was used twice since the last poll: the increase is then
+ * spread evenly, and ignored after more than a minute.
  */
-bool dns_seconds_update(struct dns_seconds *seconds, uint32_t fresh[static DNS_BINS],
-	uint64_t now_ns, uint64_t budget);
+bool dns_seconds_update(struct dns_seconds *seconds, uint64_t now_ns, uint64_t budget);
 uint32_t dns_seconds_peak(const struct dns_seconds *seconds); /* of the last minute */
 
 /* A workload that queries one server. */
@@ -307,7 +307,7 @@ struct dns_slot {
 	uint64_t queries;
 	struct dns_ends ends; /* of the queries sent in these seconds */
 	uint64_t pending;     /* the largest */
-	uint32_t responses[DNS_RCODES];
+	__u64 responses[DNS_RCODES];
 };
 
 /* A server with series of its own, whose counters begin and end with the label. */
@@ -320,9 +320,8 @@ struct dns_label {
 	struct dns_second seconds[DNS_SECONDS]; /* the busiest of each slot of time */
 	struct dns_names names;
 	struct history history; /* of the busiest sliding seconds */
-	/* The sums of the pairs since the last poll. */
-	uint32_t query_bins[DNS_BINS], packet_bins[DNS_BINS], pending_bins[DNS_BINS];
 	struct dns_seconds queries, packets;
+	uint32_t pending_bins[DNS_BINS]; /* the sum of the pairs */
 	uint64_t pending_end; /* the bin before this one ended with most pending queries */
 };
 
@@ -379,18 +378,19 @@ void dns_minute_pass(struct dns_server_state *server, uint64_t now_us);
 struct dns_slot dns_minute(const struct dns_server_state *server); /* the sum of all slots */
 uint64_t dns_queries(const struct dns_counters *counters);
 /* Failed answers: SERVFAIL, REFUSED, FORMERR, NOTIMP. All answers. */
-uint64_t dns_failures(const struct dns_slot *minute);
-uint64_t dns_answers(const struct dns_slot *minute);
+uint64_t dns_failures(const __u64 responses[static DNS_RCODES]);
+uint64_t dns_answers(const __u64 responses[static DNS_RCODES]);
 /* Unanswered queries. Queries that were not followed count too if the server answered nothing. */
 uint64_t dns_lost(const struct dns_slot *minute);
 
 /* ---- pairs.c ---- */
 
-/* Modulo 2^16: struct dns_counts when each bin was last over, and the increase at that time. */
+/*
+ * Modulo 2^16: struct dns_counts when each bin was last over, and the increase at that time, which
+ * is signed for pending queries.
+ */
 struct dns_pair_bins {
-	uint16_t seen_queries[DNS_BINS], seen_packets[DNS_BINS], seen_pending[DNS_BINS];
-	uint16_t queries[DNS_BINS], packets[DNS_BINS];
-	int16_t pending[DNS_BINS];
+	uint16_t seen[DNS_BINS][DNS_NUMBERS], rose[DNS_BINS][DNS_NUMBERS];
 };
 
 struct dns_pair_state {
@@ -399,8 +399,8 @@ struct dns_pair_state {
 	struct dns_pair_bins *bins; /* owned, or NULL */
 	uint64_t latency_ns;        /* the counters at the last poll, modulo 2^32 except this one */
 	uint32_t counters[sizeof(struct dns_counters) / sizeof(__u64)];
-	uint32_t waiting_seen[DNS_QUARTERS], superseded_seen[DNS_QUARTERS]; /* are settled */
-	uint32_t waiting;                                                   /* pending queries */
+	struct dns_quarter settled[DNS_QUARTERS]; /* as the kernel had them when settled */
+	uint32_t waiting;                         /* pending queries */
 	uint32_t doubt; /* queries that were not followed, and have not timed out yet */
 	float per_second, packets, smooth, failures, unanswered; /* as in struct dns_user */
 	uint64_t queries;                                        /* since it was first seen */
@@ -427,21 +427,23 @@ struct dns_pairs {
 struct dns_sender {
 	struct dns_address source;
 	uint64_t packets, changed_at_us;
-	uint32_t bins[DNS_BINS];    /* since the last poll */
 	struct dns_seconds seconds; /* over: seconds in which it alone exceeded the budget */
 };
 
 /* ---- tuner.c: the sensor ---- */
 
+/* Queries for names that end in a search domain, NXDOMAIN to them, and NXDOMAIN to others. */
+enum { DNS_EXPANDED, DNS_EXPANDED_FAILED, DNS_OTHER_NXDOMAIN, DNS_EXPANSIONS };
+
+struct dns_rate {
+	uint64_t n, before; /* at the last poll */
+	double per_second;  /* smoothed */
+};
+
 struct dns_seen {
 	bool watched; /* the BPF programs count */
 	struct dns_server_table table;
-	/* Queries for names that end in a search domain; failed: the answer was NXDOMAIN. */
-	struct dns_search {
-		uint64_t queries, failed, other_nxdomain;
-		double queries_per_second, failed_per_second, other_nxdomain_per_second;
-	} search[DNS_ROLES];
-	uint32_t link_local_bins[DNS_BINS];
+	struct dns_rate search[DNS_ROLES][DNS_EXPANSIONS];
 	struct dns_seconds link_local;          /* packets that share the link-local budget */
 	struct dns_sender senders[DNS_SENDERS]; /* the busiest first */
 	unsigned n_senders;

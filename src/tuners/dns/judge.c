@@ -134,7 +134,8 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 	enum dns_number number;
 
 	memory->unanswered = remains(memory->unanswered, dns_lost(&minute), minute.queries);
-	memory->failing = remains(memory->failing, dns_failures(&minute), dns_answers(&minute));
+	memory->failing = remains(
+		memory->failing, dns_failures(minute.responses), dns_answers(minute.responses));
 	/* An excess over an earlier budget does not count for a new one. */
 	if (memcmp(memory->budget.max, budget->max, sizeof(budget->max)) != 0) {
 		memory->pressure = false;
@@ -348,8 +349,8 @@ static void add_failures(struct condition_reading *condition, const struct dns_s
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		if (minute->responses[rows[i].code] == 0)
 			continue;
-		condition_append(
-			condition, "%s%s %u", comma, rows[i].name, minute->responses[rows[i].code]);
+		condition_append(condition, "%s%s %llu", comma, rows[i].name,
+			minute->responses[rows[i].code]);
 		comma = ", ";
 	}
 }
@@ -381,8 +382,8 @@ static void report_server(int condition, const struct dns_server_state *server,
 {
 	static const struct dns_user nobody;
 	const struct dns_slot minute = dns_minute(server);
-	const double failures = (double)dns_failures(&minute),
-		     answers = (double)dns_answers(&minute);
+	const double failures = (double)dns_failures(minute.responses),
+		     answers = (double)dns_answers(minute.responses);
 	char share[SHARE_MAX], text[SERVER_TEXT];
 
 	switch (condition) {
@@ -426,7 +427,7 @@ static double badness(int condition, const struct dns_server_state *server,
 		[DNS_BUDGET_EXCEEDED] = memory->over_lately > 0
 						? dns_share(&server->budget, memory->worst, &number)
 						: 0,
-		[DNS_FAILING] = memory->failing ? (double)dns_failures(&minute) : 0,
+		[DNS_FAILING] = memory->failing ? (double)dns_failures(minute.responses) : 0,
 		[DNS_UNANSWERED] = memory->unanswered ? (double)dns_lost(&minute) : 0,
 		[DNS_BUDGET_PRESSURE] = memory->pressure ? memory->used : 0,
 	};
@@ -472,12 +473,8 @@ static unsigned judge_condition(const struct dns_seen *seen, const struct dns_me
 }
 
 static void judge_servers(const struct dns_seen *seen, const struct dns_memory *memory,
-	uint64_t now, struct condition_reading readings[static DNS_CONDITIONS])
+	bool any_budget, uint64_t now, struct condition_reading readings[static DNS_CONDITIONS])
 {
-	bool any_budget = false;
-
-	for (size_t i = 0; i < seen->table.n; i++)
-		any_budget = any_budget || dns_budget_is_set(&seen->table.servers[i]->budget);
 	for (int i = 0; i < DNS_CONDITIONS; i++)
 		if (judge_condition(seen, memory, i, now, &readings[i]) == 0 && !any_budget &&
 			(i == DNS_BUDGET_PRESSURE || i == DNS_BUDGET_EXCEEDED))
@@ -510,6 +507,7 @@ void dns_decide(
 		[DNS_FAILING] = {.reason = REASON_FEW_FAILURES},
 		[DNS_FORWARDER_CROWDING] = {.reason = REASON_FEW_FORWARDERS},
 	};
+	bool any_budget = false;
 
 	proposal_lacks(proposal, sensor->why);
 	for (size_t i = 0; seen->watched && i < seen->table.n; i++) {
@@ -517,6 +515,7 @@ void dns_decide(
 		struct dns_server_memory *known = memory_of(memory, i, &server->address);
 
 		remember(sensor, server, known, now);
+		any_budget = any_budget || dns_budget_is_set(&server->budget);
 		if (dns_budget_is_set(&server->budget) && server->label)
 			add_limits(server, known, now, proposal);
 	}
@@ -526,7 +525,7 @@ void dns_decide(
 			free(memory->servers[--memory->n].over_second);
 		list_forwarders(seen, memory);
 		remember_crowd(memory, now);
-		judge_servers(seen, memory, now, readings);
+		judge_servers(seen, memory, any_budget, now, readings);
 	}
 	for (int i = 0; i < DNS_CONDITIONS; i++) {
 		readings[i].type = &dns_conditions[i];

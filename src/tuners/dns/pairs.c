@@ -81,12 +81,20 @@ static void add_watched(struct dns_seen *seen, const struct dns_pair_state *stat
 {
 	struct dns_sender *sender = sender_of(seen, &state->pair.source);
 
-	seen->link_local_bins[bin % DNS_BINS] += packets;
+	seen->link_local.fresh[bin % DNS_BINS] += packets;
 	if (!sender)
 		return;
-	sender->bins[bin % DNS_BINS] += packets;
+	sender->seconds.fresh[bin % DNS_BINS] += packets;
 	sender->packets += packets;
 	sender->changed_at_us = now;
+}
+
+/* Reads the numbers of the kernel's bin, modulo 2^16. */
+static void read_bin(const struct dns_counts *counts, size_t i, uint16_t now[static DNS_NUMBERS])
+{
+	now[DNS_QUERIES] = (uint16_t)counts->bins[i];
+	now[DNS_PACKETS] = (uint16_t)(counts->bins[i] / DNS_BIN_PACKET);
+	now[DNS_PENDING] = (uint16_t)counts->pending[i];
 }
 
 /*
@@ -103,39 +111,34 @@ static void read_bins(const struct poll *poll, struct dns_pair_state *state,
 
 	if (!bins) {
 		bins = state->bins = must(calloc(1, sizeof(*bins)));
-		for (size_t i = 0; i < DNS_BINS && !is_new; i++) {
-			bins->seen_queries[i] = (uint16_t)counts->bins[i];
-			bins->seen_packets[i] = (uint16_t)(counts->bins[i] / DNS_BIN_PACKET);
-			bins->seen_pending[i] = (uint16_t)counts->pending[i];
-		}
+		for (size_t i = 0; i < DNS_BINS && !is_new; i++)
+			read_bin(counts, i, bins->seen[i]);
 	}
 	for (uint64_t bin = from; bin < poll->until; bin++) {
 		size_t i = bin % DNS_BINS;
-		int laps = (int)((bin - poll->from) / DNS_BINS + 1);
-		uint16_t seen[] = {(uint16_t)counts->bins[i],
-			(uint16_t)(counts->bins[i] / DNS_BIN_PACKET), (uint16_t)counts->pending[i]};
-		uint16_t queries = (uint16_t)(seen[0] - bins->seen_queries[i]);
-		uint16_t packets = (uint16_t)(seen[1] - bins->seen_packets[i]);
-		int16_t pending = (int16_t)(seen[2] - bins->seen_pending[i]);
+		uint64_t laps = (bin - poll->from) / DNS_BINS + 1;
+		uint16_t now[DNS_NUMBERS], *rose = bins->rose[i], packets;
 
+		read_bin(counts, i, now);
+		for (int k = 0; k < DNS_NUMBERS; k++)
+			rose[k] = (uint16_t)(now[k] - bins->seen[i][k]);
+		memcpy(bins->seen[i], now, sizeof(now));
+		packets = rose[DNS_PACKETS];
 		if (label) {
-			label->query_bins[i] += queries;
-			label->packet_bins[i] += packets;
-			label->pending_bins[i] += (uint32_t)pending;
+			label->queries.fresh[i] += rose[DNS_QUERIES];
+			label->packets.fresh[i] += packets;
+			label->pending_bins[i] += (uint32_t)(int16_t)rose[DNS_PENDING];
 		}
-		bins->pending[i] = pending;
-		bins->queries[i] = (uint16_t)(queries / laps);
-		bins->packets[i] = (uint16_t)(packets / laps);
-		bins->seen_queries[i] = seen[0];
-		bins->seen_packets[i] = seen[1];
-		bins->seen_pending[i] = seen[2];
+		rose[DNS_QUERIES] = (uint16_t)(rose[DNS_QUERIES] / laps);
+		rose[DNS_PACKETS] = (uint16_t)(packets / laps);
 		if (state->server->watched && packets > 0)
 			add_watched(&poll->sensor->seen, state, bin, packets, poll->sensor->now_us);
 	}
 	/* Only the pending queries of the current bin count already. */
-	bins->pending[current] = (int16_t)(counts->pending[current] - bins->seen_pending[current]);
+	bins->rose[current][DNS_PENDING] =
+		(uint16_t)(counts->pending[current] - bins->seen[current][DNS_PENDING]);
 	if (label)
-		label->pending_bins[current] += (uint32_t)bins->pending[current];
+		label->pending_bins[current] += (uint32_t)(int16_t)bins->rose[current][DNS_PENDING];
 }
 
 /* Counts the queries of the quarters whose timeout is over. Returns those without an answer. */
@@ -145,20 +148,19 @@ static uint64_t settle(
 	struct dns_server_table *table = &poll->sensor->seen.table;
 	uint64_t lost = 0;
 
-	for (size_t i = 0; poll->sensor->pairs.forget_pending && i < DNS_QUARTERS; i++) {
-		state->waiting_seen[i] = counts->quarters[i].waiting;
-		state->superseded_seen[i] = counts->quarters[i].superseded;
-	}
+	if (poll->sensor->pairs.forget_pending)
+		memcpy(state->settled, counts->quarters, sizeof(state->settled));
 	for (uint64_t q = poll->quarter; q + SETTLED_AFTER <= poll->now_quarter; q++) {
-		const size_t i = q % DNS_QUARTERS;
-		uint32_t waiting = counts->quarters[i].waiting - state->waiting_seen[i];
-		uint32_t superseded = counts->quarters[i].superseded - state->superseded_seen[i];
+		const struct dns_quarter *now = &counts->quarters[q % DNS_QUARTERS];
+		struct dns_quarter *settled = &state->settled[q % DNS_QUARTERS];
+		uint32_t waiting = now->waiting - settled->waiting;
+		uint32_t superseded = now->superseded - settled->superseded;
 		struct dns_ends ends = {0};
 
 		if (waiting > INT32_MAX || superseded > INT32_MAX || waiting + superseded == 0)
 			continue;
-		state->waiting_seen[i] += waiting;
-		state->superseded_seen[i] += superseded;
+		settled->waiting += waiting;
+		settled->superseded += superseded;
 		ends.not_followed = MIN(waiting, state->doubt);
 		ends.unanswered = waiting - ends.not_followed;
 		ends.superseded = superseded;
@@ -168,7 +170,7 @@ static uint64_t settle(
 	}
 	state->waiting = 0;
 	for (size_t i = 0; i < DNS_QUARTERS; i++)
-		state->waiting += counts->quarters[i].waiting - state->waiting_seen[i];
+		state->waiting += counts->quarters[i].waiting - state->settled[i].waiting;
 	if (state->waiting == 0 || state->waiting > INT32_MAX)
 		state->waiting = state->doubt = 0;
 	state->server->pending += state->waiting;
@@ -178,13 +180,12 @@ static uint64_t settle(
 static void add_search(struct dns_seen *seen, const struct dns_server_state *server,
 	const struct dns_counters *more)
 {
-	enum dns_role role = server->role < DNS_ROLES ? server->role : DNS_UPSTREAM;
+	struct dns_rate *search = seen->search[MIN(server->role, DNS_UPSTREAM)];
 
-	seen->search[role].queries += more->expanded;
-	seen->search[role].failed += more->expanded_nxdomain;
-	seen->search[role].other_nxdomain +=
-		more->responses[DNS_NXDOMAIN] -
-		MIN(more->expanded_nxdomain, more->responses[DNS_NXDOMAIN]);
+	search[DNS_EXPANDED].n += more->expanded;
+	search[DNS_EXPANDED_FAILED].n += more->expanded_nxdomain;
+	search[DNS_OTHER_NXDOMAIN].n += more->responses[DNS_NXDOMAIN] -
+					MIN(more->expanded_nxdomain, more->responses[DNS_NXDOMAIN]);
 }
 
 /* Computes the increase since the last poll, and remembers the new counters. */
@@ -215,7 +216,7 @@ static void read_pair(void *userdata, const void *pair, const void *live)
 	struct dns_pair_state *state = state_of(sensor, pair);
 	struct dns_server_state *server = state->server;
 	struct dns_counters more = increase_of(state, &counts->counters);
-	uint64_t sent = dns_queries(&more), failures = 0, unanswered;
+	uint64_t sent = dns_queries(&more), unanswered;
 	bool is_new = sensor->pairs.n > known;
 	bool is_clusters = server->totals.counters.cluster_answers > 0;
 
@@ -239,38 +240,24 @@ static void read_pair(void *userdata, const void *pair, const void *live)
 	}
 	if (sent > 0 || more.other_packets > 0 || is_new)
 		state->changed_at_us = sensor->now_us;
-	for (int i = DNS_FORMERR; i < DNS_RCODE_OTHER; i++)
-		failures += i == DNS_NXDOMAIN ? 0 : more.responses[i];
 	state->per_second = (float)((double)sent / poll->smoothing.seconds);
 	state->packets = (float)((double)(more.queries[DNS_UDP] + more.other_packets) /
 				 poll->smoothing.seconds);
 	state->smooth = (float)smooth(&poll->smoothing, state->smooth, (double)sent);
-	state->failures = (float)smooth(&poll->smoothing, state->failures, (double)failures);
+	state->failures = (float)smooth(
+		&poll->smoothing, state->failures, (double)dns_failures(more.responses));
 	state->unanswered = (float)smooth(&poll->smoothing, state->unanswered, (double)unanswered);
-}
-
-static void smooth_search(struct dns_search *search, const struct dns_search *before,
-	const struct smoothing *smoothing)
-{
-	search->queries_per_second = smooth(
-		smoothing, search->queries_per_second, (double)(search->queries - before->queries));
-	search->failed_per_second = smooth(
-		smoothing, search->failed_per_second, (double)(search->failed - before->failed));
-	search->other_nxdomain_per_second = smooth(smoothing, search->other_nxdomain_per_second,
-		(double)(search->other_nxdomain - before->other_nxdomain));
 }
 
 void dns_pairs_read(struct dns_sensor *sensor)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
 	struct dns_pairs *pairs = &sensor->pairs;
-	struct dns_search before[DNS_ROLES];
 	struct poll poll = {.sensor = sensor,
 		.smoothing = smoothing_since(pairs->read_at_us, sensor->now_us, HALF_LIFE),
 		.until = sensor->now_us * 1000 / DNS_BIN_NS,
 		.now_quarter = sensor->now_us * 1000 / DNS_QUARTER_NS};
 
-	memcpy(before, sensor->seen.search, sizeof(before));
 	poll.from = pairs->bin ? pairs->bin : poll.until - MIN(poll.until, (uint64_t)DNS_BINS - 1);
 	/* After a late poll newer queries use the index of earlier quarters, and settle it. */
 	poll.quarter = poll.now_quarter + 1 - MIN(poll.now_quarter + 1, (uint64_t)DNS_QUARTERS);
@@ -291,8 +278,13 @@ void dns_pairs_read(struct dns_sensor *sensor)
 	}
 	for (size_t i = 0; i < table->n; i++)
 		dns_server_find_pending_peak(table->servers[i], poll.from, poll.until);
-	for (int role = 0; role < DNS_ROLES; role++)
-		smooth_search(&sensor->seen.search[role], &before[role], &poll.smoothing);
+	for (int i = 0; i < DNS_ROLES * DNS_EXPANSIONS; i++) {
+		struct dns_rate *rate = &sensor->seen.search[0][0] + i;
+
+		rate->per_second =
+			smooth(&poll.smoothing, rate->per_second, (double)(rate->n - rate->before));
+		rate->before = rate->n;
+	}
 }
 
 static void prune_senders(struct dns_seen *seen, uint64_t now)

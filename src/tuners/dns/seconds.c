@@ -80,9 +80,9 @@ static void push(struct dns_seconds *seconds, uint32_t count, uint64_t budget)
 		end_second(seconds);
 }
 
-bool dns_seconds_update(struct dns_seconds *seconds, uint32_t fresh[static DNS_BINS],
-	uint64_t now_ns, uint64_t budget)
+bool dns_seconds_update(struct dns_seconds *seconds, uint64_t now_ns, uint64_t budget)
 {
+	uint32_t *fresh = seconds->fresh;
 	uint64_t until = now_ns / DNS_BIN_NS, now, ended;
 	uint32_t any = 0;
 	bool in_time;
@@ -108,7 +108,7 @@ bool dns_seconds_update(struct dns_seconds *seconds, uint32_t fresh[static DNS_B
 	}
 	if (until > seconds->next + MINUTE_BINS) {
 		/* After a minute without a poll all shown seconds are too old. */
-		memset(fresh, 0, DNS_BINS * sizeof(fresh[0]));
+		memset(fresh, 0, sizeof(seconds->fresh));
 		memset(seconds->window, 0, sizeof(seconds->window));
 		memset(seconds->peaks, 0, sizeof(seconds->peaks));
 		seconds->last = seconds->current = 0;

@@ -109,7 +109,7 @@ uint64_t dns_server_add(struct dns_server_table *table, struct dns_server_state 
 	slot = &server->slots[server->slot % DNS_SLOTS];
 	slot->queries += queries;
 	for (size_t i = 0; i < DNS_RCODES; i++)
-		slot->responses[i] += (uint32_t)more->responses[i];
+		slot->responses[i] += more->responses[i];
 	table->malformed += more->malformed;
 	if (server->role == DNS_NO_ROLE)
 		table->lost += queries;
@@ -184,24 +184,25 @@ struct dns_slot dns_minute(const struct dns_server_state *server)
 	return minute;
 }
 
-uint64_t dns_failures(const struct dns_slot *minute)
-{
-	return (uint64_t)minute->responses[DNS_FORMERR] + minute->responses[DNS_SERVFAIL] +
-	       minute->responses[DNS_NOTIMP] + minute->responses[DNS_REFUSED];
-}
-
-uint64_t dns_answers(const struct dns_slot *minute)
+uint64_t dns_answers(const __u64 responses[static DNS_RCODES])
 {
 	uint64_t sum = 0;
 
 	for (int i = 0; i < DNS_RCODES; i++)
-		sum += minute->responses[i];
+		sum += responses[i];
 	return sum;
+}
+
+uint64_t dns_failures(const __u64 responses[static DNS_RCODES])
+{
+	return dns_answers(responses) - responses[DNS_NOERROR] - responses[DNS_NXDOMAIN] -
+	       responses[DNS_RCODE_OTHER];
 }
 
 uint64_t dns_lost(const struct dns_slot *minute)
 {
-	return minute->ends.unanswered + (dns_answers(minute) == 0 ? minute->ends.not_followed : 0);
+	return minute->ends.unanswered +
+	       (dns_answers(minute->responses) == 0 ? minute->ends.not_followed : 0);
 }
 
 /* A server with a budget always has a label. */

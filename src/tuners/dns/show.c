@@ -143,7 +143,7 @@ static void add_verdict(
 	};
 	int verdict = dns_verdict(memory);
 	const struct condition_type *type = &dns_conditions[verdict];
-	const bool unknown = verdict == DNS_CONDITIONS && dns_answers(minute) == 0 &&
+	const bool unknown = verdict == DNS_CONDITIONS && dns_answers(minute->responses) == 0 &&
 			     minute->ends.superseded + dns_lost(minute) > 0;
 
 	json_text(object, "verdict", unknown ? "unknown" : words[verdict]);
@@ -171,8 +171,8 @@ static void add_state(cJSON *object, const struct dns_server_state *server,
 
 	JSON_NUMBERS(object, {"minute_queries", (double)minute.queries},
 		{"minute_unanswered", (double)dns_lost(&minute)},
-		{"minute_responses", (double)dns_answers(&minute)},
-		{"minute_failed", (double)dns_failures(&minute)},
+		{"minute_responses", (double)dns_answers(minute.responses)},
+		{"minute_failed", (double)dns_failures(minute.responses)},
 		{"over_budget_seconds", (double)memory->over},
 		{"over_lately_seconds", (double)memory->over_lately});
 	add_verdict(object, memory, &minute);
@@ -322,16 +322,16 @@ struct cJSON *dns_make_document(const void *self, const void *data, bool trusted
 	json_numbers(json_object(root, "lost"), losses.rows);
 	array = json_array(root, "expansions");
 	for (int role = 0; role < DNS_ROLES; role++) {
-		const struct dns_search *search = &seen->search[role];
+		const struct dns_rate *search = seen->search[role];
 		char advice[32];
 
 		object = json_append(array);
 		json_text(object, "role", dns_role_names[role]);
-		JSON_NUMBERS(object, {"queries", (double)search->queries},
-			{"failed", (double)search->failed},
-			{"queries_per_second", search->queries_per_second},
-			{"failed_per_second", search->failed_per_second},
-			{"other_nxdomain_per_second", search->other_nxdomain_per_second});
+		JSON_NUMBERS(object, {"queries", (double)search[DNS_EXPANDED].n},
+			{"failed", (double)search[DNS_EXPANDED_FAILED].n},
+			{"queries_per_second", search[DNS_EXPANDED].per_second},
+			{"failed_per_second", search[DNS_EXPANDED_FAILED].per_second},
+			{"other_nxdomain_per_second", search[DNS_OTHER_NXDOMAIN].per_second});
 		snprintf(advice, sizeof(advice), "dns-search-%s", dns_role_names[role]);
 		json_text(object, "explain", advice);
 	}
@@ -516,8 +516,9 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 		metric_sample(sink, (double)table->others.counters.dot_packets, "other", NULL);
 	metric_family(sink, "headroom_dns_search_expansions_total");
 	for (int role = 0; role < DNS_ROLES; role++)
-		if (sensor->seen.search[role].queries > 0)
-			metric_sample(sink, (double)sensor->seen.search[role].failed,
+		if (sensor->seen.search[role][DNS_EXPANDED].n > 0)
+			metric_sample(sink,
+				(double)sensor->seen.search[role][DNS_EXPANDED_FAILED].n,
 				dns_role_names[role], NULL);
 	metric_family(sink, "headroom_dns_lost_total");
 	losses = losses_of(sensor);

@@ -144,10 +144,9 @@ static void update_link_local(struct dns_seen *seen, uint64_t now_ns)
 		if (limits->link_local)
 			budget = MAX(budget, limits->max[DNS_PACKETS]);
 	}
-	(void)dns_seconds_update(&seen->link_local, seen->link_local_bins, now_ns, budget);
+	(void)dns_seconds_update(&seen->link_local, now_ns, budget);
 	for (unsigned i = 0; i < seen->n_senders; i++)
-		(void)dns_seconds_update(
-			&seen->senders[i].seconds, seen->senders[i].bins, now_ns, budget);
+		(void)dns_seconds_update(&seen->senders[i].seconds, now_ns, budget);
 	qsort(seen->senders, seen->n_senders, sizeof(seen->senders[0]), by_packets);
 }
 
@@ -211,9 +210,9 @@ void dns_sense(void *self, uint64_t now)
 		dns_minute_pass(server, now);
 		if (!label)
 			continue;
-		late |= !dns_seconds_update(&label->queries, label->query_bins, now * 1000, qps);
-		(void)dns_seconds_update(&label->packets, label->packet_bins, now * 1000,
-			server->budget.max[DNS_PACKETS]);
+		late |= !dns_seconds_update(&label->queries, now * 1000, qps);
+		(void)dns_seconds_update(
+			&label->packets, now * 1000, server->budget.max[DNS_PACKETS]);
 		history_observe(&label->history, now, label->queries.poll_peak);
 		dns_second_observe(&sensor->seen, server, now);
 	}

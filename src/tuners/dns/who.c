@@ -233,7 +233,6 @@ static unsigned find_users(struct dns_sensor *sensor, const struct dns_server_st
 static double count_in_second(const struct dns_server_state *server,
 	const struct dns_second *second, const struct dns_pair_state *pair, uint64_t now_ns)
 {
-	const uint16_t *bins;
 	uint64_t sum = 0;
 
 	/* The mean of a minute counts. */
@@ -245,12 +244,11 @@ static double count_in_second(const struct dns_server_state *server,
 		int64_t pending = pair->waiting;
 
 		for (uint64_t bin = second->end; bin <= now_ns / DNS_BIN_NS; bin++)
-			pending -= pair->bins->pending[bin % DNS_BINS];
+			pending -= (int16_t)pair->bins->rose[bin % DNS_BINS][DNS_PENDING];
 		return (double)pending;
 	}
-	bins = second->number == DNS_PACKETS ? pair->bins->packets : pair->bins->queries;
 	for (uint64_t bin = second->begin; bin < second->end; bin++)
-		sum += bins[bin % DNS_BINS];
+		sum += pair->bins->rose[bin % DNS_BINS][second->number];
 	return (double)sum;
 }
 
@@ -301,7 +299,6 @@ static void name_now(struct dns_sensor *sensor, struct dns_server_state *server,
 		offsetof(struct dns_pair_state, unanswered)};
 	struct dns_label *label = server->label;
 
-	label->failing = label->waiting = (struct dns_user){0};
 	for (size_t r = 0; r < ARRAY_SIZE(ranks); r++) {
 		unsigned n_users;
 		size_t n = 0;
@@ -317,8 +314,9 @@ static void name_now(struct dns_sensor *sensor, struct dns_server_state *server,
 		if (r == 0) {
 			label->n_users = MIN(n_users, (unsigned)DNS_TOP);
 			memcpy(label->users, users, label->n_users * sizeof(*users));
-		} else if (n_users > 0) {
-			*(r == 1 ? &label->failing : &label->waiting) = users[0];
+		} else {
+			*(r == 1 ? &label->failing : &label->waiting) =
+				n_users > 0 ? users[0] : (struct dns_user){0};
 		}
 	}
 }
