@@ -400,7 +400,7 @@ static void adopt_steps(void *data, void *userdata)
 	}
 	free(batch->steps);
 	free(batch);
-	malloc_trim(0); /* an idle node has no memory for documents */
+	malloc_trim(0); /* an idle node keeps no memory for documents */
 	begin_task(recorder);
 }
 
@@ -414,8 +414,8 @@ static size_t count_reads(const struct recorder_batch *batch)
 }
 
 /*
- * Begins the steps that wait, unless others are under way. The end wakes the loop for a client,
- * even for one that waits for the next task.
+ * Begins the steps that wait, unless others are under way. Their end wakes the loop if a client
+ * waits, for them or for the next task.
  */
 static void begin_task(struct recorder *recorder)
 {

@@ -31,14 +31,14 @@ static const struct {
 	{"idle", RESTART_WHEN_IDLE, "u", false, false, {0}, 0, REASON_NONE, 0},
 	{"not idle", RESTART_WHEN_IDLE, "u", true, false, {0}, 0, REASON_RESTART_PENDING, 0},
 	{"undo although busy", RESTART_TO_UNDO, "u", true, false, {0}, 0, REASON_NONE, 0},
-	/* What can be restarted. */
+	/* A restart needs a unit, and no other restart under way. */
 	{"no unit", RESTART_NOW, "", false, false, {0}, 0, REASON_RESTART_REFUSED, HOUR},
 	{"no unit to undo", RESTART_TO_UNDO, "", false, false, {0}, 0, REASON_RESTART_REFUSED,
 		HOUR},
 	{"an open restart", RESTART_NOW, "u", false, true, AGES(10), REASON_RESTART_REFUSED, 60},
 	{"an open restart while busy", RESTART_WHEN_IDLE, "u", true, true, AGES(10),
 		REASON_RESTART_REFUSED, 60},
-	/* The budget, of which one restart is kept for an undo. */
+	/* The budget keeps one restart for an undo. */
 	{"the second of an hour", RESTART_NOW, "u", false, false, AGES(10), REASON_NONE, 0},
 	{"the third of an hour", RESTART_NOW, "u", false, false, AGES(600, 10),
 		REASON_RESTARTED_TOO_OFTEN, HOUR - 600},
@@ -59,7 +59,7 @@ static const struct {
 		15 * HOUR},
 	{"a day later", RESTART_NOW, "u", false, false, AGES(DAY, 8 * HOUR, 6 * HOUR, 3 * HOUR),
 		REASON_NONE, 0},
-	/* The stronger reason is told. */
+	/* The budget comes before a busy daemon. */
 	{"too often while busy", RESTART_WHEN_IDLE, "u", true, false, AGES(600, 10),
 		REASON_RESTARTED_TOO_OFTEN, HOUR - 600},
 	/* At most once an hour when idle. */

@@ -136,7 +136,7 @@ static void read_line(const char *directory, const char *name, char *text, size_
 	text_make_printable(text);
 }
 
-/* Reads the selected one of "mq-deadline kyber [none]". */
+/* Reads the selected word of "mq-deadline kyber [none]". */
 static void read_scheduler(const char *directory, char *scheduler, size_t size)
 {
 	char text[128], *open, *close;
