@@ -50,9 +50,17 @@ struct condition_reading {
 	char message[CONDITION_MESSAGE_MAX];
 };
 
+#define CONDITION_REASON_MAX 128
+
+/* As users see it. */
 struct condition {
-	struct condition_reading now;
-	uint64_t since_us; /* CLOCK_REALTIME of the last change of status */
+	const struct condition_type *type;
+	enum condition_status status;
+	enum severity severity;          /* while it is True */
+	enum reason reason;              /* REASON_NONE: a limit is the reason */
+	char slug[CONDITION_REASON_MAX]; /* of the reason, or the limit's name */
+	char *message;                   /* owned; NULL: none */
+	uint64_t since_us;               /* CLOCK_REALTIME of the last change of status */
 };
 
 /* Returns the reason that users see: the name of its limit or a slug. */

@@ -99,6 +99,8 @@ ROW(SAMPLE_OVERDUE, "sample-overdue", ADMIN,
 	.retry = true, .unmet = true)
 ROW(WITHIN_LIMIT, "within-limit", NOBODY, "The use is below the limit.")
 ROW(TUNER_OFF, "tuner-off", NOBODY, "The tuner that checks this is off.")
+ROW(IGNORED, "ignored", NOBODY,
+	"The option doctor.ignore names all that was found. The findings are still listed, as ignored.")
 
 /* ---- neighbor ---- */
 

@@ -8,7 +8,7 @@
  * src/tuners and a line in src/tuners/table.h.
  */
 
-#include <headroom/limit.h>
+#include <headroom/finding.h>
 #include <headroom/plan.h>
 #include <headroom/tables.h>
 
@@ -37,6 +37,9 @@ struct proposal {
 	size_t n_limits, limits_allocated;
 	struct condition_reading *conditions;
 	size_t n_conditions, conditions_allocated;
+	struct finding *findings;
+	size_t n_findings, findings_allocated;
+	size_t n_left_out;       /* findings beyond FINDINGS_A_TUNER */
 	char why[TUNER_WHY_MAX]; /* what the node lacks and the cure; empty: the tuner is active */
 	uint64_t poll_us; /* when to poll this tuner again, if before the next tick; 0: then */
 };
@@ -66,7 +69,12 @@ struct decide_input {
 	size_t n_settings;
 	const struct limit *limits;
 	size_t n_limits;
-	uint64_t now_us; /* CLOCK_MONOTONIC */
+	const struct finding *findings; /* those that are open */
+	size_t n_findings;
+	/* For the cure of a finding: the values that are configured, and where to add some. */
+	const struct config *config;
+	const char *config_file; /* NULL: the values of the chart */
+	uint64_t now_us;         /* CLOCK_MONOTONIC */
 	uint64_t realtime_us;
 	enum mode mode; /* this tuner's; only MODE_ENFORCE changes anything */
 	bool force;     /* `headroom apply`: retry failures now */

@@ -2,9 +2,9 @@
 /*
  * The core: the node's state and all that changes it, without a loop. Its parts, in this order:
  * directories and options; tasks of tuners; polls, which sense, decide and reconcile; records and
- * the lock; the configuration; changes. The agent polls it every second, a command once. The core
- * writes values only in core_apply_values() and core_restore_values(), and waits for nothing but
- * in core_sample() and core_end_tasks().
+ * the lock; the configuration; changes. findings.c has what the polls find. The agent polls it
+ * every second, a command once. The core writes values only in core_apply_values() and
+ * core_restore_values(), and waits for nothing but in core_sample() and core_end_tasks().
  */
 #include "agent/core.h"
 
@@ -301,111 +301,6 @@ bool core_end_tasks(struct core *core, uint64_t deadline_us)
 
 /* ---- polls ---- */
 
-static void describe_agent(const struct core *core, struct condition_reading *degraded)
-{
-	bool writes = core_wants_to_write(core);
-	int error = core->values_error;
-
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		const struct tuner_status *tuner = &core->node.tuners[i];
-
-		if (tuner->state == TUNER_DEGRADED)
-			condition_raise(degraded, REASON_TUNER_DEGRADED, "%s: %s", tuner->ops->name,
-				tuner->why);
-	}
-	if (error < 0 && writes)
-		condition_raise(degraded, REASON_VALUES_UNRECORDED,
-			"/run/headroom: %s: originals of values cannot be recorded, so values are "
-			"only observed: %s",
-			core_describe_values_error(error),
-			error == -ENOSPC    ? "make room in it"
-			: error == -EBADMSG ? "remove it, or restart the node"
-			: core->host->root[0]
-				? "mount the host's /run/headroom there, writable, and its "
-				  "root at HEADROOM_HOST_ROOT"
-				: "give write access to it");
-	if (core->journal_error < 0 && writes)
-		condition_raise(degraded, REASON_JOURNAL_UNUSABLE, "%s: %s", core_state_name(),
-			file_journal_describe(core->journal_error));
-	if (core->agent_error[0])
-		condition_raise(degraded, REASON_TUNER_DEGRADED, "%s", core->agent_error);
-}
-
-static void observe_condition(struct core *core, const struct condition_reading *reading)
-{
-	static const int levels[] = {[SEVERITY_ADVICE] = LOG_NOTICE,
-		[SEVERITY_WARNING] = LOG_WARNING,
-		[SEVERITY_CRITICAL] = LOG_CRIT};
-	struct condition *condition = core->node.conditions;
-	enum condition_status before;
-	bool known;
-
-	while (condition->now.type != reading->type)
-		condition++;
-	known = condition->since_us > 0;
-	before = condition->now.status;
-	condition->now = *reading;
-	condition_add_end(&condition->now, now_us(), realtime_us());
-	if (known && before == reading->status)
-		return;
-	condition->since_us = realtime_us();
-	if (reading->status == CONDITION_TRUE)
-		log_line(levels[condition_severity(reading)], reading->type->name, "%s",
-			reading->message);
-	/* Do not log that a condition is False at first: each start would do so. */
-	else if (known && (before == CONDITION_TRUE || reading->status == CONDITION_UNKNOWN))
-		log_notice(reading->type->name, "%s: %s", condition_status_names[reading->status],
-			reading->message[0] ? reading->message : condition_reason(reading));
-}
-
-static void observe_own_conditions(struct core *core)
-{
-	struct condition_reading readings[] = {
-		[CORE_SETTING_DRIFTED] = {.reason = REASON_ALL_IN_SYNC},
-		[CORE_SETTING_FAILED] = {.reason = REASON_NONE_FAILED},
-		[CORE_AGENT_DEGRADED] = {.reason = REASON_ALL_ACTIVE},
-		[CORE_CONFIG_INVALID] = {.reason = REASON_CONFIG_VALID},
-	};
-	struct condition_reading *failed = &readings[CORE_SETTING_FAILED];
-	char actual[SETTING_VALUE_MAX];
-
-	for (size_t i = 0; i < core->node.n_settings; i++) {
-		const struct setting *setting = &core->node.settings[i];
-
-		if (setting->state == SETTING_YIELDED || setting->state == SETTING_DRIFTED)
-			condition_raise(&readings[CORE_SETTING_DRIFTED], setting->reason,
-				"%s: is %s, wanted %s: changed %llu times, the last time by %s",
-				setting->name, setting->actual, setting->wanted,
-				(unsigned long long)setting->drift.total,
-				setting->drift.at_start ? "its program when it started"
-							: "another writer");
-		if (setting->state == SETTING_FAILED)
-			condition_raise(failed, setting->reason, "%s: %s (%s)", setting->name,
-				setting->why[0] ? setting->why : strerror(-setting->error),
-				reason_rows[setting->reason].slug);
-	}
-	/* Values of released tuners that are no longer configured and could not be restored. */
-	for (size_t i = 0; core->values && i < core->values->n; i++) {
-		const struct value_record *record = &core->values->records[i];
-
-		if (record->name[0] &&
-			find_named(core->released.tuners, core->released.n, record->tuner) &&
-			!node_setting(&core->node, record->name) &&
-			host_read_value(core->host, record->target.path, actual) != -ENOENT)
-			condition_raise(failed, REASON_NOT_RESTORED,
-				"%s: the original could not be restored (not-restored)",
-				record->name);
-	}
-	describe_agent(core, &readings[CORE_AGENT_DEGRADED]);
-	if (core->config_fault[0])
-		condition_raise(&readings[CORE_CONFIG_INVALID], REASON_CONFIG_FAULT, "%s",
-			core->config_fault);
-	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
-		readings[i].type = &core_tables.conditions[i];
-		observe_condition(core, &readings[i]);
-	}
-}
-
 /* Updates the mode of a tuner and since_us. */
 static void settle_mode(const struct core *core, struct tuner_status *tuner)
 {
@@ -480,6 +375,10 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.n_settings = node->n_settings,
 		.limits = node->limits,
 		.n_limits = node->n_limits,
+		.findings = node->findings.findings,
+		.n_findings = node->findings.n,
+		.config = core->config,
+		.config_file = core->config_file,
 		.now_us = now,
 		.realtime_us = realtime_us(),
 		.force = tuner->force,
@@ -521,6 +420,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 	}
 	reconcile(node, &wanted, &core->plan);
 	tuner->force = false;
+	core_take_findings(core, tuner, &input);
 	for (size_t l = 0; l < proposal->n_limits; l++) {
 		struct limit *limit =
 			find_named(node->limits, node->n_limits, proposal->limits[l].name);
@@ -558,24 +458,7 @@ void core_poll(struct core *core)
 	core_keep_peaks(core);
 	core_keep_events(core);
 	core_keep_drifts(core);
-	/* Each type has one reading; without one, the tuner is off. */
-	for (size_t i = 0; i < core->node.n_tuners; i++) {
-		const struct proposal *proposal = &core->node.tuners[i].proposal;
-		const struct condition_type *type = core->node.tuners[i].ops->tables->conditions;
-
-		for (; type && type->name; type++) {
-			struct condition_reading none = {.type = type,
-				.status = CONDITION_UNKNOWN,
-				.reason = REASON_TUNER_OFF};
-			const struct condition_reading *reading = &none;
-
-			for (size_t c = 0; c < proposal->n_conditions; c++)
-				if (proposal->conditions[c].type == type)
-					reading = &proposal->conditions[c];
-			observe_condition(core, reading);
-		}
-	}
-	observe_own_conditions(core);
+	core_judge(core);
 	core->node.heartbeat_us = now;
 	core->node.revision++;
 }
@@ -749,6 +632,7 @@ int core_open(struct core *core, const struct core_options *options, sd_event *e
 	core->lock = -1;
 	if (core->task_us == 0)
 		core->task_us = event ? CORE_TASK_US : CORE_COMMAND_TASK_US;
+	core_place_cures(core);
 	node->started_us = node->reloaded_us = realtime_us();
 	core->host = must(malloc(sizeof(*core->host)));
 	core->state = must(malloc(PATH_MAX));
@@ -771,7 +655,7 @@ int core_open(struct core *core, const struct core_options *options, sd_event *e
 			struct condition *condition =
 				add_element(&node->conditions, &node->n_conditions, &allocated);
 
-			condition->now.type = type;
+			condition->type = type;
 		}
 	core_reconfigure(core, steal(core->config));
 	return 0;
@@ -804,6 +688,9 @@ void core_close(struct core *core)
 	for (size_t i = 0; i < core->node.n_limits; i++)
 		limit_release(&core->node.limits[i]);
 	free(core->node.limits);
+	findings_clear(&core->node.findings);
+	for (size_t i = 0; i < core->node.n_conditions; i++)
+		free(core->node.conditions[i].message);
 	free(core->node.conditions);
 	config_free(core->config);
 }
@@ -907,8 +794,8 @@ static const struct condition *find_hiding(const struct core *core, const struct
 	for (size_t i = 0; i < core->node.n_conditions; i++, condition++)
 		for (const struct condition_type *type = ops->tables->conditions;
 			type && type->name; type++)
-			if (type->hides_settings && condition->now.type == type &&
-				condition->now.status == CONDITION_TRUE)
+			if (type->hides_settings && condition->type == type &&
+				condition->status == CONDITION_TRUE)
 				return condition;
 	return NULL;
 }
@@ -955,9 +842,9 @@ void core_add_hidden(const struct core *core, const char *only, struct plan *don
 		if (!hiding || (only && !streq(only, name)))
 			continue;
 		change = plan_add(done, NULL, name, name, "", "configured");
-		change->reason = hiding->now.reason;
+		change->reason = hiding->reason;
 		change->error = -ETIMEDOUT;
-		change->why = strdup(hiding->now.message);
+		change->why = strdup(hiding->message);
 	}
 }
 

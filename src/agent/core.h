@@ -47,6 +47,8 @@ struct core {
 	char boot[SETTING_VALUE_MAX]; /* the boot id, or "" */
 	struct config_source source;
 	struct config *config;
+	char config_place[PATH_MAX]; /* where the cure of a finding is to be added */
+	const char *config_file;     /* the same; NULL: the values of the chart */
 	struct node node;
 
 	int lock;                   /* -1: this process may not write */
@@ -188,6 +190,16 @@ bool core_other_writer(struct core *core);
 /* Senses, decides and reconciles all tuners or one: updates node and plan. */
 void core_poll(struct core *core);
 void core_poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t now);
+
+/* findings.c: adds what a tuner has found to the list, and logs what is new. */
+void core_take_findings(
+	struct core *core, struct tuner_status *tuner, const struct decide_input *input);
+
+/* Adds what the agent itself has found, and sets the conditions. */
+void core_judge(struct core *core);
+
+/* Sets config_file. */
+void core_place_cures(struct core *core);
 
 /* Below, only is the name of a tuner, or NULL for all tuners; done may be NULL. */
 

@@ -43,9 +43,7 @@ size_t node_would_change(const struct node *node)
 
 enum verdict condition_verdict(const struct condition *condition)
 {
-	return condition->now.status == CONDITION_TRUE
-		       ? (enum verdict)condition_severity(&condition->now)
-		       : VERDICT_OK;
+	return condition->status == CONDITION_TRUE ? (enum verdict)condition->severity : VERDICT_OK;
 }
 
 enum verdict limit_verdict(const struct limit *limit)

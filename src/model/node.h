@@ -43,6 +43,7 @@ struct node {
 	bool drifts_changed; /* the drift of a setting, or the list of settings */
 	struct limit *limits;
 	size_t n_limits, limits_allocated;
+	struct finding_list findings; /* the worst first */
 	struct condition *conditions; /* one for each type, in the order of the tables */
 	size_t n_conditions;
 	struct recorder *recorder;     /* NULL: nothing is recorded */

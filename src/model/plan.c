@@ -126,6 +126,9 @@ void proposal_clear(struct proposal *proposal)
 	}
 	for (size_t i = 0; i < proposal->n_limits; i++)
 		free(proposal->limits[i].top);
+	for (size_t i = 0; i < proposal->n_findings; i++)
+		finding_release(&proposal->findings[i]);
+	free(proposal->findings);
 	free(proposal->wants);
 	free(proposal->limits);
 	free(proposal->conditions);

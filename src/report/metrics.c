@@ -117,15 +117,15 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 	metric_family(&sink, "headroom_condition");
 	for (size_t i = 0; i < node->n_conditions; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(statuses); k++)
-			metric_sample(&sink, node->conditions[i].now.status == k,
-				node->conditions[i].now.type->name, statuses[k], NULL);
+			metric_sample(&sink, node->conditions[i].status == k,
+				node->conditions[i].type->name, statuses[k], NULL);
 	metric_family(&sink, "headroom_condition_severity");
 	for (size_t i = 0; i < node->n_conditions; i++) {
-		const struct condition_reading *now = &node->conditions[i].now;
+		const struct condition *condition = &node->conditions[i];
 
 		metric_sample(&sink,
-			now->status == CONDITION_TRUE ? 1 + condition_severity(now) : 0,
-			now->type->name, NULL);
+			condition->status == CONDITION_TRUE ? 1 + condition->severity : 0,
+			condition->type->name, NULL);
 	}
 	put_tuners(&sink, node);
 	sink.rows = core_tables.metric_rows;

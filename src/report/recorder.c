@@ -504,7 +504,7 @@ static void add_cure(cJSON *line, const struct recorder *recorder, const struct 
 
 	snprintf(explain, sizeof(explain), "headroom explain %s", open->object);
 	for (size_t i = 0; i < node->n_conditions && !row; i++) {
-		const struct condition_type *type = node->conditions[i].now.type;
+		const struct condition_type *type = node->conditions[i].type;
 
 		if (!streq(type->name, open->object))
 			continue;
@@ -710,12 +710,12 @@ static const char *object_of(const struct recorder *recorder, const struct condi
 {
 	const struct node *node = recorder->node;
 
-	if (condition->now.limit)
-		return condition->now.limit;
 	for (size_t i = 0; i < node->n_limits; i++)
-		if (node->limits[i].now.condition == condition->now.type)
+		if (streq(node->limits[i].now.name, condition->slug) ||
+			(condition->reason != REASON_NONE &&
+				node->limits[i].now.condition == condition->type))
 			return node->limits[i].now.name;
-	return condition->now.type->name;
+	return condition->type->name;
 }
 
 static void check_conditions(struct recorder *recorder, uint64_t now)
@@ -724,14 +724,12 @@ static void check_conditions(struct recorder *recorder, uint64_t now)
 
 	for (size_t i = 0; i < node->n_conditions; i++) {
 		const struct condition *condition = &node->conditions[i];
-		char text[CONDITION_MESSAGE_MAX + 64];
+		char text[FINDING_TEXT_MAX];
 
-		if (condition->now.status != CONDITION_TRUE ||
-			!(condition->now.type->is_recorded ||
-				condition_severity(&condition->now) == SEVERITY_CRITICAL))
+		if (condition->status != CONDITION_TRUE ||
+			!(condition->type->is_recorded || condition->severity == SEVERITY_CRITICAL))
 			continue;
-		snprintf(text, sizeof(text), "%s: %s", condition->now.type->name,
-			condition->now.message);
+		snprintf(text, sizeof(text), "%s: %s", condition->type->name, condition->message);
 		if (is_first(&recorder->problem_us[i], now))
 			trigger(recorder, object_of(recorder, condition), "condition", text, now);
 	}

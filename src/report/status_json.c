@@ -79,7 +79,10 @@ static void add_lists(cJSON *root, const struct node *node)
 	cJSON *settings = json_array(root, "settings");
 	cJSON *conditions = json_array(root, "conditions");
 	cJSON *tuners = json_array(root, "tuners");
+	cJSON *findings = json_array(root, "findings");
 
+	for (size_t i = 0; i < node->findings.n; i++)
+		finding_json(findings, &node->findings.findings[i]);
 	for (size_t i = 0; i < node->n_limits; i++)
 		add_limit(limits, &node->limits[i]);
 	for (size_t i = 0; i < node->n_settings; i++) {
@@ -98,15 +101,17 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_time(object, "since", setting->since_us);
 	}
 	for (size_t i = 0; i < node->n_conditions; i++) {
-		const struct condition_reading *now = &node->conditions[i].now;
+		const struct condition *condition = &node->conditions[i];
+		bool is_true = condition->status == CONDITION_TRUE;
 		cJSON *object = json_append(conditions);
 
-		json_text(object, "type", now->type->name);
-		json_text(object, "status", condition_status_names[now->status]);
-		json_text(object, "severity", severity_names[condition_severity(now)]);
-		json_text(object, "reason", condition_reason(now));
-		json_text(object, "message", now->message);
-		json_time(object, "since", node->conditions[i].since_us);
+		json_text(object, "type", condition->type->name);
+		json_text(object, "status", condition_status_names[condition->status]);
+		json_text(object, "severity",
+			severity_names[is_true ? condition->severity : condition->type->severity]);
+		json_text(object, "reason", condition->slug);
+		json_text(object, "message", condition->message);
+		json_time(object, "since", condition->since_us);
 	}
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
@@ -187,10 +192,10 @@ cJSON *report_health(const struct node *node)
 		const struct condition *condition = &node->conditions[i];
 		cJSON *check = json_append(checks);
 
-		json_text(check, "type", condition->now.type->name);
+		json_text(check, "type", condition->type->name);
 		json_text(check, "status", verdict_names[condition_verdict(condition)]);
-		json_text(check, "reason", condition_reason(&condition->now));
-		json_text(check, "message", condition->now.message);
+		json_text(check, "reason", condition->slug);
+		json_text(check, "message", condition->message);
 	}
 	return root;
 }
@@ -227,9 +232,8 @@ void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 		synced += setting_in_sync(&node->settings[i]);
 	copy_text(line, STATUS_LINE_MAX, verdict_names[node_verdict(node)]);
 	for (size_t i = 0; i < node->n_conditions; i++)
-		if (node->conditions[i].now.status == CONDITION_TRUE)
-			text_append(
-				line, STATUS_LINE_MAX, ", %s", node->conditions[i].now.type->name);
+		if (node->conditions[i].status == CONDITION_TRUE)
+			text_append(line, STATUS_LINE_MAX, ", %s", node->conditions[i].type->name);
 	text_append(
 		line, STATUS_LINE_MAX, "; %zu of %zu settings in sync", synced, node->n_settings);
 	if (node_would_change(node) > 0)

@@ -79,7 +79,7 @@ def may_include(tree, path, include):
     if len(parts) == 1:  # main.c
         return other in ("cli", None)
     if parts[0] == "tuners" == other and len(parts) > 2:
-        return include.split("/")[1] == parts[1] or include == "tuners/table.h"
+        return include.split("/")[1] == parts[1] or include.count("/") == 1
     return other in (None, parts[0]) or LEVELS.index(other) < LEVELS.index(parts[0])
 
 

@@ -130,6 +130,10 @@ static void split(struct scenario *scenario, char *line)
 	}
 }
 
+static void no_news(void *, const struct finding *, enum finding_news)
+{
+}
+
 static void decide(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
 	struct decide_input input = {.values = scenario->values,
@@ -140,6 +144,9 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 		.n_pins = scenario->n_pins,
 		.settings = &scenario->held,
 		.n_settings = scenario->held.name[0] != '\0',
+		.findings = scenario->findings.findings,
+		.n_findings = scenario->findings.n,
+		.config_file = "/etc/headroom/headroom.yaml",
 		.now_us = scenario->now_us,
 		.mode = scenario->mode,
 		.force = scenario->force};
@@ -151,6 +158,10 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 		tuner->decide(self, &input, &scenario->proposal);
 	else
 		tuner->ops->decide(self, &input, scenario->memory, &scenario->proposal);
+	proposal_adapt(&scenario->proposal, &input);
+	findings_observe(&scenario->findings, tuner->ops->name, &scenario->proposal,
+		&(struct finding_clock){.mono_us = input.now_us}, no_news, NULL);
+	findings_sort(&scenario->findings);
 	scenario->force = false;
 	scenario->decided = true;
 }
@@ -193,24 +204,54 @@ static void expect_condition(struct scenario *scenario)
 	const char *words = scenario_word(scenario);
 
 	for (size_t i = 0; i < scenario->proposal.n_conditions; i++) {
-		const struct condition_reading *said = &scenario->proposal.conditions[i];
-		const char *is = !said->milder || said->status != CONDITION_TRUE
-					 ? condition_status_names[said->status]
-				 : condition_severity(said) == SEVERITY_WARNING ? "Warning"
-										: "Advice";
+		const struct condition_reading *judged = &scenario->proposal.conditions[i];
+		struct condition is = {.type = judged->type};
+		const char *word;
 
-		const char *reason = condition_reason(said);
-
-		if (!streq(said->type->name, name))
+		if (!streq(judged->type->name, name))
 			continue;
-		if (!streq(is, status) || !streq(reason, expected) ||
-			(words && !strstr(said->message, words)))
-			fail(scenario, "%s is %s, %s: '%s'", name, is, reason, said->message);
-		if (!said->limit && !has_reason(said->type, said->reason))
-			fail(scenario, "%s does not list %s", name, reason);
+		(void)findings_judge(&scenario->findings, judged, &is);
+		word = is.status != CONDITION_TRUE || is.severity == is.type->severity
+			       ? condition_status_names[is.status]
+		       : is.severity == SEVERITY_WARNING ? "Warning"
+							 : "Advice";
+		if (!streq(word, status) || !streq(is.slug, expected) ||
+			(words && !strstr(is.message, words)))
+			fail(scenario, "%s is %s, %s: '%s'", name, word, is.slug, is.message);
+		if (is.reason != REASON_NONE && !has_reason(is.type, is.reason))
+			fail(scenario, "%s does not list %s", name, is.slug);
+		free(is.message);
 		return;
 	}
 	fail(scenario, "%s: no such condition", name);
+}
+
+/* SLUG SEVERITY [TEXT] [now TEXT] [keep TEXT] [hint TEXT]: each has these words. */
+static void expect_finding(struct scenario *scenario, bool there)
+{
+	const char *slug = need(scenario, "slug");
+	const struct finding *finding = NULL;
+	char text[FINDING_TEXT_MAX];
+
+	for (size_t i = 0; i < scenario->findings.n && !finding; i++)
+		if (streq(scenario->findings.findings[i].slug, slug))
+			finding = &scenario->findings.findings[i];
+	if (!finding != !there)
+		fail(scenario, "%s: %s", slug, finding ? "there is such a finding" : "not found");
+	if (!finding)
+		return;
+	finding_text(finding, text, sizeof(text));
+	if (!streq(severity_names[finding->severity], need(scenario, "severity")))
+		fail(scenario, "%s is %s: %s", slug, severity_names[finding->severity], text);
+	while (scenario->next < scenario->n_words) {
+		const char *is = scenario_is(scenario, "now")    ? finding->now
+				 : scenario_is(scenario, "keep") ? finding->keep
+				 : scenario_is(scenario, "hint") ? finding->hint
+								 : text;
+
+		if (!is || !strstr(is, need(scenario, "text")))
+			fail(scenario, "%s: '%s'", slug, is ? is : "none");
+	}
 }
 
 static void expect_limit(struct scenario *scenario, bool there)
@@ -240,6 +281,8 @@ static void expect(struct scenario *scenario, const struct scenario_tuner *tuner
 		expect_setting(scenario, there);
 	else if (scenario_is(scenario, "condition"))
 		expect_condition(scenario);
+	else if (scenario_is(scenario, "finding"))
+		expect_finding(scenario, there);
 	else if (!tuner->expect && scenario_is(scenario, "limit"))
 		expect_limit(scenario, there);
 	else if (!tuner->expect || !scenario_parse(scenario, tuner->expect, self))

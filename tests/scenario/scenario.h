@@ -26,6 +26,7 @@ struct scenario {
 	void *memory;        /* of decide() */
 	bool decided;        /* proposal belongs to this moment */
 	struct proposal proposal;
+	struct finding_list findings; /* as the core keeps them */
 	unsigned expectations;
 };
 

@@ -44,6 +44,8 @@ static const struct tuner_ops fake_tuner = {
 	.name = "neighbor", .tables = &fake_tables, .metrics = fake_metrics};
 static const struct tuner_ops fake_mute = {.name = "thp", .tables = &(struct tuner_tables){0}};
 
+static char fake_message[320] = "81 % full";
+
 static const struct fake_node fake_template = {
 	.node = {.name = "node-1",
 		.applied = true,
@@ -77,13 +79,16 @@ static const struct fake_node fake_template = {
 		{{WORKLOAD_NETNS, "", "", "4026531840"}, 1000}},
 	.tuners = {{.ops = &fake_tuner, .state = TUNER_ACTIVE},
 		{.ops = &fake_mute, .state = TUNER_DEGRADED, .why = "no /sys/kernel/mm: mount it"}},
-	.conditions = {[FAKE_PRESSURE] = {.now = {.type = &fake_conditions[FAKE_PRESSURE],
-						  .status = CONDITION_TRUE,
-						  .reason = REASON_NEAR_FULL,
-						  .message = "81 % full"},
+	.conditions = {[FAKE_PRESSURE] = {.type = &fake_conditions[FAKE_PRESSURE],
+			       .status = CONDITION_TRUE,
+			       .severity = SEVERITY_WARNING,
+			       .reason = REASON_NEAR_FULL,
+			       .slug = "near-full",
+			       .message = fake_message,
 			       .since_us = UINT64_C(1714564800000000)},
-		[FAKE_OVERFLOW] = {.now.type = &fake_conditions[FAKE_OVERFLOW]},
-		[FAKE_ADVICE] = {.now.type = &fake_conditions[FAKE_ADVICE]}},
+		[FAKE_OVERFLOW] = {.type = &fake_conditions[FAKE_OVERFLOW],
+			.severity = SEVERITY_CRITICAL},
+		[FAKE_ADVICE] = {.type = &fake_conditions[FAKE_ADVICE]}},
 };
 
 /* fake must not move after this call. */

@@ -17,6 +17,7 @@ struct fixture {
 	struct recorder *recorder;
 	struct limit limits[2];
 	struct condition condition;
+	char message[64];
 	struct node node;
 	uint64_t now;
 };
@@ -48,7 +49,8 @@ static void fixture_make(struct fixture *fixture)
 		fixture->limits[i].now.unit = "entries";
 		fixture->limits[i].now.max = 100;
 	}
-	fixture->condition.now.type = &reached;
+	fixture->condition = (struct condition){
+		.type = &reached, .severity = SEVERITY_CRITICAL, .message = fixture->message};
 	fixture->node = (struct node){.name = "node",
 		.limits = fixture->limits,
 		.n_limits = 2,
@@ -169,8 +171,8 @@ RECORDER_TEST(a_condition_is_about_the_limit_that_it_names)
 
 	/* Both are at their limit, and the reason is the worse one. */
 	fixture->limits[0].now.condition = fixture->limits[1].now.condition = &reached;
-	fixture->condition.now.status = CONDITION_TRUE;
-	fixture->condition.now.limit = "pids";
+	fixture->condition.status = CONDITION_TRUE;
+	set_text(fixture->condition.slug, "pids");
 	seconds(fixture, 5);
 	assert_int_equal(count(fixture), 1);
 	assert_string_equal(listed(fixture, "0/object", value), "pids");
@@ -181,7 +183,7 @@ RECORDER_TEST(a_condition_without_a_limit_says_what_it_means_and_what_to_type)
 	_cleanup_free_ char *text = NULL;
 	char id[64];
 
-	fixture->condition.now.status = CONDITION_TRUE;
+	fixture->condition.status = CONDITION_TRUE;
 	seconds(fixture, 1);
 	assert_int_equal(
 		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
@@ -191,8 +193,8 @@ RECORDER_TEST(a_condition_without_a_limit_says_what_it_means_and_what_to_type)
 
 RECORDER_TEST(a_milder_condition_is_not_recorded)
 {
-	fixture->condition.now.status = CONDITION_TRUE;
-	fixture->condition.now.milder = 1;
+	fixture->condition.status = CONDITION_TRUE;
+	fixture->condition.severity = SEVERITY_WARNING;
 	seconds(fixture, 5);
 	assert_int_equal(count(fixture), 0);
 }

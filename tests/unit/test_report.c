@@ -68,8 +68,8 @@ NODE_TEST(the_status_document_names_users_and_bounds)
 
 NODE_TEST(problems_are_the_first_conditions)
 {
-	fake->conditions[FAKE_ADVICE].now.status = CONDITION_TRUE;
-	fake->conditions[FAKE_PRESSURE].now.status = CONDITION_UNKNOWN;
+	fake->conditions[FAKE_ADVICE].status = CONDITION_TRUE;
+	fake->conditions[FAKE_PRESSURE].status = CONDITION_UNKNOWN;
 	EXPECT(STATUS, &fake->node, "\"conditions\":[{\"type\":\"FakeAdvice\"");
 }
 
@@ -110,7 +110,7 @@ NODE_TEST(states_and_counters_of_the_node_are_metrics)
 
 NODE_TEST(a_warning_that_became_advice_has_the_severity_of_advice)
 {
-	fake->conditions[FAKE_PRESSURE].now.milder = true;
+	fake->conditions[FAKE_PRESSURE].severity = SEVERITY_ADVICE;
 	EXPECT(METRICS, &fake->node,
 		"\nheadroom_condition_severity{condition=\"FakePressure\"} 1\n",
 		"\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n");
@@ -147,10 +147,10 @@ NODE_TEST(the_verdict_is_the_worst_condition)
 	EXPECT(HEALTH, &fake->node, "{\"status\":\"warning\",\"checks\":[",
 		"{\"type\":\"FakePressure\",\"status\":\"warning\",\"reason\":"
 		"\"near-full\",\"message\":\"81 % full\"}");
-	fake->conditions[FAKE_OVERFLOW].now.status = CONDITION_TRUE;
+	fake->conditions[FAKE_OVERFLOW].status = CONDITION_TRUE;
 	EXPECT(HEALTH, &fake->node, "{\"status\":\"critical\"");
-	fake->conditions[FAKE_OVERFLOW].now.status = CONDITION_FALSE;
-	fake->conditions[FAKE_PRESSURE].now.status = CONDITION_UNKNOWN;
+	fake->conditions[FAKE_OVERFLOW].status = CONDITION_FALSE;
+	fake->conditions[FAKE_PRESSURE].status = CONDITION_UNKNOWN;
 	EXPECT(HEALTH, &fake->node, "{\"status\":\"ok\"",
 		"\"type\":\"FakePressure\",\"status\":\"ok\"");
 }
@@ -204,7 +204,7 @@ NODE_TEST(every_foreign_text_is_escaped)
 	copy_text(fake->settings[0].wanted, SETTING_VALUE_MAX, evil);
 	copy_text(fake->settings[0].actual, SETTING_VALUE_MAX, evil);
 	copy_text(fake->settings[0].original, SETTING_VALUE_MAX, evil);
-	copy_text(fake->node.conditions[0].now.message, CONDITION_MESSAGE_MAX, evil);
+	set_text(fake_message, evil);
 	copy_text(fake->tuners[1].why, TUNER_WHY_MAX, evil);
 	text = text_of(PAGE, &fake->node);
 	assert_null(strstr(text, "<script>"));

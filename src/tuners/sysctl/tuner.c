@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "tuners/raise.h"
 #include "tuners/sysctl/sysctl.h"
 #include "tuners/table.h"
 
@@ -56,52 +57,6 @@ static void init_key(struct sysctl_key *key, const char *name, const char *value
 	sysctl_path(key->want.name, key->want.target.path);
 }
 
-/* A tracked connection takes about 320 bytes; the table gets at most 1 % of the memory. */
-#define CONNECTION_BYTES    320
-#define CONNECTIONS_MEMORY  100
-#define CONNECTIONS_MAX     UINT64_C(1048576)
-#define CONNECTIONS_A_CHAIN 4
-
-/* The kernel rounds the number of chains up to whole pages. */
-#define CHAINS_A_PAGE 512
-
-/* The sysctls of limits.raise. The value NULL depends on the memory. */
-static const struct {
-	const char *choice, *name, *value;
-} raises[] = {
-	{"conntrack", "net.netfilter.nf_conntrack_buckets", NULL},
-	{"conntrack", "net.netfilter.nf_conntrack_max", NULL},
-	{"inotify", "fs.inotify.max_user_instances", "8192"},
-	{"inotify", "fs.inotify.max_user_watches", "524288"},
-	{"pids", "kernel.pid_max", "4194304"},
-	{"maps", "vm.max_map_count", "1048576"},
-	{"keys", "kernel.keys.maxkeys", "2000"},
-	{"keys", "kernel.keys.maxbytes", "200000"},
-	{"somaxconn", "net.core.somaxconn", "4096"},
-};
-
-static void write_value(size_t i, char value[static SETTING_VALUE_MAX])
-{
-	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t most = MIN(memory / CONNECTIONS_MEMORY / CONNECTION_BYTES, CONNECTIONS_MAX);
-	uint64_t pages = MAX(most / CONNECTIONS_A_CHAIN / CHAINS_A_PAGE, (uint64_t)1);
-	uint64_t chains = pages * CHAINS_A_PAGE;
-
-	if (raises[i].value)
-		copy_text(value, SETTING_VALUE_MAX, raises[i].value);
-	else
-		snprintf(value, SETTING_VALUE_MAX, "%" PRIu64,
-			strstr(raises[i].name, "buckets") ? chains : chains * CONNECTIONS_A_CHAIN);
-}
-
-static bool is_chosen(const struct config *config, const char *choice)
-{
-	for (size_t k = 0; k < config_list(config, "limits.raise"); k++)
-		if (streq(config_item(config, "limits.raise", k, ""), choice))
-			return true;
-	return false;
-}
-
 /* Adds a key with an exact value. NULL: it is configured. */
 static struct want *add_exact(struct sysctl *sysctl, const char *name, const char *value)
 {
@@ -144,16 +99,16 @@ static void add_writeback(struct sysctl *sysctl, const struct config *config)
 /* Adds the keys of limits.raise. Raises a key that the section sysctl has too. keys has room. */
 static void add_raises(struct sysctl *sysctl, const struct config *config)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(raises); i++) {
-		struct sysctl_key *key = find_named(sysctl->keys, sysctl->n, raises[i].name);
+	for (const struct raise *raise = raises; raise->name; raise++) {
+		struct sysctl_key *key = find_named(sysctl->keys, sysctl->n, raise->name);
 		char value[SETTING_VALUE_MAX], larger[SETTING_VALUE_MAX];
 
-		if (!is_chosen(config, raises[i].choice) || (key && key->exact))
+		if (!raise_is_chosen(config, raise->choice) || (key && key->exact))
 			continue;
-		write_value(i, value);
+		snprintf(value, sizeof(value), "%" PRIu64, raise_value(raise));
 		if (!key) {
 			key = &sysctl->keys[sysctl->n++];
-			init_key(key, raises[i].name, value);
+			init_key(key, raise->name, value);
 		} else if (value_max(key->want.wanted, value, larger) < 0 ||
 			   value_equal(larger, key->want.wanted)) {
 			continue;
@@ -161,7 +116,7 @@ static void add_raises(struct sysctl *sysctl, const struct config *config)
 		copy_text(key->want.wanted, SETTING_VALUE_MAX, value);
 		key->want.reason = REASON_RAISED_LIMIT;
 		/* Connections are tracked only once the module is loaded. */
-		key->want.requested = raises[i].value != NULL;
+		key->want.requested = raise->value > 0;
 	}
 }
 
@@ -174,8 +129,7 @@ static void sysctl_configure(void *self, const struct config *config)
 	const struct config_sysctl *wanted = config_sysctls(config, &n);
 
 	free(sysctl->keys);
-	sysctl->keys = must(
-		calloc(n + ARRAY_SIZE(raises) + 2 * ARRAY_SIZE(writeback), sizeof(*sysctl->keys)));
+	sysctl->keys = must(calloc(n + RAISES + 2 * ARRAY_SIZE(writeback), sizeof(*sysctl->keys)));
 	for (size_t i = 0; i < n; i++) {
 		struct sysctl_key *key = &sysctl->keys[i];
 

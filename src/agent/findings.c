@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the polls find. The parts, in this order: the findings of tuners; those of the agent itself:
+ * settings, its records, its configuration; the conditions, which follow from all of them.
+ */
+#include "agent/core.h"
+
+#include "base/log.h"
+#include "tuners/table.h"
+
+#include <fnmatch.h>
+
+#define OWN "agent" /* the tuner's name of what the agent itself finds */
+
+#define DEFAULT_CONFIG_D "/etc/headroom/conf.d"
+
+void core_place_cures(struct core *core)
+{
+	const char *owner = core_owner();
+
+	if (core->source.directory)
+		snprintf(core->config_place, PATH_MAX, "%s/50-doctor.yaml", core->source.directory);
+	else
+		set_text(core->config_place, core->source.file);
+	if (streq(owner, "daemonset"))
+		set_text(core->config_place, "the ConfigMap of the DaemonSet");
+	core->config_file = starts_with(owner, "helm-release/") ? NULL : core->config_place;
+}
+
+static bool is_ignored(const struct config *config, const struct finding *finding)
+{
+	char id[FINDING_ID_MAX];
+
+	finding_id(finding, id);
+	for (size_t i = 0; i < config_list(config, "doctor.ignore"); i++) {
+		const char *pattern = config_item(config, "doctor.ignore", i, "");
+		const char *const names[] = {
+			finding->slug, finding->condition->name, finding_reason(finding), id};
+
+		for (size_t k = 0; k < ARRAY_SIZE(names); k++)
+			if (fnmatch(pattern, names[k], 0) == 0)
+				return true;
+	}
+	return false;
+}
+
+static void log_news(void *userdata, const struct finding *finding, enum finding_news news)
+{
+	static const int levels[] = {[SEVERITY_ADVICE] = LOG_NOTICE,
+		[SEVERITY_WARNING] = LOG_WARNING,
+		[SEVERITY_CRITICAL] = LOG_CRIT};
+	const struct core *core = userdata;
+	char text[FINDING_TEXT_MAX];
+
+	if (is_ignored(core->config, finding))
+		return;
+	finding_text(finding, text, sizeof(text));
+	log_line(news == FINDING_ENDED ? LOG_NOTICE : levels[finding->severity],
+		finding->condition->name, "%s%s",
+		news == FINDING_ENDED   ? "over: "
+		: news == FINDING_NAMED ? "by name: "
+					: "",
+		text);
+}
+
+static void observe(struct core *core, const char *tuner, struct proposal *proposal, uint64_t now)
+{
+	const struct finding_clock clock = {now, realtime_us(), !core->event};
+
+	findings_observe(&core->node.findings, tuner, proposal, &clock, log_news, core);
+	for (size_t i = 0; i < core->node.findings.n; i++)
+		core->node.findings.findings[i].ignored =
+			is_ignored(core->config, &core->node.findings.findings[i]);
+}
+
+void core_take_findings(
+	struct core *core, struct tuner_status *tuner, const struct decide_input *input)
+{
+	struct finding_list *list = &core->node.findings;
+
+	/* Without a new sample nothing has ended. */
+	if (tuner->mode != MODE_OFF && !tuner->ops->sense &&
+		core_task_hangs(tuner, TASK_SAMPLE, input->now_us))
+		return;
+	for (size_t i = 0; tuner->mode == MODE_OFF && i < list->n; i++)
+		if (streq(list->findings[i].tuner, tuner->ops->name))
+			list->findings[i].hold_us = 0;
+	proposal_adapt(&tuner->proposal, input);
+	observe(core, tuner->ops->name, &tuner->proposal, input->now_us);
+}
+
+/* ---- of the agent ---- */
+
+static struct finding *find(struct proposal *proposal, const struct decide_input *input,
+	unsigned condition, enum reason reason, const char *slug, const struct instance *instance)
+{
+	return proposal_finding(proposal, input, &core_tables.conditions[condition], reason, slug,
+		instance, FINDING_HAPPENS);
+}
+
+static void find_changed(
+	const struct setting *setting, struct proposal *proposal, const struct decide_input *input)
+{
+	struct instance instance = {.kind = INSTANCE_SETTING};
+	struct finding *finding;
+
+	if (setting->state != SETTING_YIELDED && setting->state != SETTING_DRIFTED)
+		return;
+	set_text(instance.name, setting->name);
+	finding = find(
+		proposal, input, CORE_SETTING_DRIFTED, setting->reason, setting->name, &instance);
+	if (!finding)
+		return;
+	finding_message(finding, "is %s, wanted %s: changed %llu times, the last time by %s",
+		setting->actual, setting->wanted, (unsigned long long)setting->drift.total,
+		setting->drift.at_start ? "its program when it started" : "another writer");
+	finding->breaks = reason_rows[setting->reason].help;
+	finding_now(finding, "headroom apply --only %s", setting->tuner);
+	finding_hint(finding, "find the other writer first: it may change the value again");
+}
+
+static void find_failed(
+	const struct setting *setting, struct proposal *proposal, const struct decide_input *input)
+{
+	struct instance instance = {.kind = INSTANCE_SETTING};
+	struct finding *finding;
+
+	if (setting->state != SETTING_FAILED)
+		return;
+	set_text(instance.name, setting->name);
+	finding = find(
+		proposal, input, CORE_SETTING_FAILED, setting->reason, setting->name, &instance);
+	if (!finding)
+		return;
+	finding_message(finding, "%s (%s)",
+		setting->why[0] ? setting->why : strerror(-setting->error),
+		reason_rows[setting->reason].slug);
+	finding->breaks = reason_rows[setting->reason].help;
+	finding_hint(
+		finding, "remove the cause, then type: headroom apply --only %s", setting->tuner);
+}
+
+/* Values of released tuners that are no longer configured and could not be restored. */
+static void find_not_restored(
+	const struct core *core, struct proposal *proposal, const struct decide_input *input)
+{
+	char actual[SETTING_VALUE_MAX];
+
+	for (size_t i = 0; core->values && i < core->values->n; i++) {
+		const struct value_record *record = &core->values->records[i];
+		struct instance instance = {.kind = INSTANCE_SETTING};
+		struct finding *finding;
+
+		if (!record->name[0] ||
+			!find_named(core->released.tuners, core->released.n, record->tuner) ||
+			node_setting(&core->node, record->name) ||
+			host_read_value(core->host, record->target.path, actual) == -ENOENT)
+			continue;
+		set_text(instance.name, record->name);
+		finding = find(proposal, input, CORE_SETTING_FAILED, REASON_NOT_RESTORED,
+			record->name, &instance);
+		if (!finding)
+			continue;
+		finding_message(finding, "the original could not be restored (not-restored)");
+		finding_now(finding, "headroom restore --only %s", record->tuner);
+	}
+}
+
+static void find_lacks(
+	const struct core *core, struct proposal *proposal, const struct decide_input *input)
+{
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct tuner_status *tuner = &core->node.tuners[i];
+		struct instance instance = {.kind = INSTANCE_TUNER};
+		struct finding *finding;
+
+		if (tuner->state != TUNER_DEGRADED)
+			continue;
+		set_text(instance.name, tuner->ops->name);
+		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_TUNER_DEGRADED, NULL,
+			&instance);
+		if (finding)
+			finding_message(finding, "%s", tuner->why);
+	}
+}
+
+static void find_records(
+	const struct core *core, struct proposal *proposal, const struct decide_input *input)
+{
+	int error = core->values_error;
+	struct finding *finding;
+
+	if (error < 0) {
+		finding = find(
+			proposal, input, CORE_AGENT_DEGRADED, REASON_VALUES_UNRECORDED, NULL, NULL);
+		if (finding)
+			finding_message(finding,
+				"/run/headroom: %s: originals of values cannot be recorded, so values "
+				"are only observed: %s",
+				core_describe_values_error(error),
+				error == -ENOSPC    ? "make room in it"
+				: error == -EBADMSG ? "remove it, or restart the node"
+				: core->host->root[0]
+					? "mount the host's /run/headroom there, writable, and its "
+					  "root at HEADROOM_HOST_ROOT"
+					: "give write access to it");
+	}
+	if (core->journal_error < 0) {
+		finding = find(
+			proposal, input, CORE_AGENT_DEGRADED, REASON_JOURNAL_UNUSABLE, NULL, NULL);
+		if (finding)
+			finding_message(finding, "%s: %s", core_state_name(),
+				file_journal_describe(core->journal_error));
+	}
+}
+
+static void find_own(struct core *core, struct proposal *proposal, const struct decide_input *input)
+{
+	struct instance instance = {.kind = INSTANCE_TUNER, .name = OWN};
+	struct finding *finding;
+
+	for (size_t i = 0; i < core->node.n_settings; i++) {
+		find_changed(&core->node.settings[i], proposal, input);
+		find_failed(&core->node.settings[i], proposal, input);
+	}
+	find_not_restored(core, proposal, input);
+	find_lacks(core, proposal, input);
+	if (core_wants_to_write(core))
+		find_records(core, proposal, input);
+	if (core->agent_error[0]) {
+		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_TUNER_DEGRADED, NULL,
+			&instance);
+		if (finding)
+			finding_message(finding, "%s", core->agent_error);
+	}
+	if (!core->config_fault[0])
+		return;
+	finding = find(proposal, input, CORE_CONFIG_INVALID, REASON_CONFIG_FAULT, NULL, NULL);
+	if (!finding)
+		return;
+	finding_message(finding, "%s", core->config_fault);
+	finding_hint(finding, "headroom check-config lists all faults");
+}
+
+/* ---- conditions ---- */
+
+static void judge_condition(struct core *core, const struct condition_reading *judged)
+{
+	struct condition *condition = core->node.conditions;
+	bool is_changed, is_known;
+
+	while (condition->type != judged->type)
+		condition++;
+	is_changed = findings_judge(&core->node.findings, judged, condition);
+	is_known = condition->since_us > 0;
+	if (!is_changed && is_known)
+		return;
+	condition->since_us = realtime_us();
+	/* The log has each finding. At the start, a condition that is not known is no news. */
+	if (is_known && condition->status == CONDITION_UNKNOWN)
+		log_notice(condition->type->name, "Unknown: %s",
+			condition->message[0] ? condition->message : condition->slug);
+}
+
+/* Each type of a tuner has one reading; without one, the tuner is off. */
+static void judge_tuner(struct core *core, const struct tuner_status *tuner)
+{
+	const struct proposal *proposal = &tuner->proposal;
+	const struct condition_type *type = tuner->ops->tables->conditions;
+
+	for (; type && type->name; type++) {
+		struct condition_reading none = {
+			.type = type, .status = CONDITION_UNKNOWN, .reason = REASON_TUNER_OFF};
+		const struct condition_reading *judged = &none;
+
+		for (size_t c = 0; c < proposal->n_conditions; c++)
+			if (proposal->conditions[c].type == type)
+				judged = &proposal->conditions[c];
+		judge_condition(core, judged);
+	}
+}
+
+void core_judge(struct core *core)
+{
+	const struct condition_reading fine[] = {
+		{.type = &core_tables.conditions[CORE_SETTING_DRIFTED],
+			.reason = REASON_ALL_IN_SYNC},
+		{.type = &core_tables.conditions[CORE_SETTING_FAILED],
+			.reason = REASON_NONE_FAILED},
+		{.type = &core_tables.conditions[CORE_AGENT_DEGRADED], .reason = REASON_ALL_ACTIVE},
+		{.type = &core_tables.conditions[CORE_CONFIG_INVALID],
+			.reason = REASON_CONFIG_VALID},
+	};
+	struct decide_input input = {.findings = core->node.findings.findings,
+		.n_findings = core->node.findings.n,
+		.config = core->config,
+		.config_file = core->config_file,
+		.now_us = now_us(),
+		.realtime_us = realtime_us()};
+	struct proposal proposal = {0};
+
+	find_own(core, &proposal, &input);
+	observe(core, OWN, &proposal, input.now_us);
+	proposal_clear(&proposal);
+	findings_sort(&core->node.findings);
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		judge_tuner(core, &core->node.tuners[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(fine); i++)
+		judge_condition(core, &fine[i]);
+}

@@ -1,0 +1,746 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Findings. The parts, in this order: how decide() makes one; the list, which keeps since, until,
+ * the worst moment and who it was; the texts and the JSON of one for each medium. Nothing here
+ * reads the node.
+ */
+#include <headroom/finding.h>
+
+#include "base/json.h"
+#include "base/text.h"
+
+#include <headroom/tuner.h>
+
+/* The users of a worst moment are counted after it: at a later tick, or by the next sample. */
+#define USERS_FOLLOW_US (5 * USEC_PER_SEC)
+
+/* An end that is so short ago is not worth a word. */
+#define ENDED_US (10 * USEC_PER_SEC)
+
+#define KIND_TEXT(name, text) [INSTANCE_##name] = text,
+const char *const instance_kind_names[] = {INSTANCE_KINDS_LIST(KIND_TEXT)};
+
+/* ---- making one ---- */
+
+static bool is_same(
+	const struct finding *finding, const char *slug, const struct instance *instance)
+{
+	return streq(finding->slug, slug) && finding->instance.kind == instance->kind &&
+	       finding->instance.id == instance->id &&
+	       streq(finding->instance.name, instance->name);
+}
+
+static const struct instance the_node = {.kind = INSTANCE_NODE};
+
+bool finding_is_open(
+	const struct decide_input *input, const char *slug, const struct instance *instance)
+{
+	for (size_t i = 0; i < input->n_findings; i++)
+		if (is_same(&input->findings[i], slug, instance ? instance : &the_node))
+			return true;
+	return false;
+}
+
+struct finding *proposal_finding(struct proposal *proposal, const struct decide_input *input,
+	const struct condition_type *condition, enum reason reason, const char *slug,
+	const struct instance *instance, enum finding_phase phase)
+{
+	struct finding *finding;
+
+	if (!slug)
+		slug = reason_rows[reason].slug;
+	if (phase == FINDING_OVER && !finding_is_open(input, slug, instance))
+		return NULL;
+	if (proposal->n_findings >= FINDINGS_A_TUNER) {
+		proposal->n_left_out++;
+		return NULL;
+	}
+	finding = add_element(
+		&proposal->findings, &proposal->n_findings, &proposal->findings_allocated);
+	set_text(finding->slug, slug);
+	finding->condition = condition;
+	finding->reason = reason;
+	finding->severity = condition->severity;
+	finding->is_recorded = condition->is_recorded;
+	finding->phase = phase;
+	finding->instance = instance ? *instance : the_node;
+	return finding;
+}
+
+/* The share of a user of its own maximum, if it has one. */
+static double user_share(const struct finding *finding, const struct limit_user *user)
+{
+	uint64_t max = user->max ? user->max : finding->use.max;
+
+	return max > 0 ? (double)user->used / (double)max : 0;
+}
+
+void finding_user_add(struct finding *finding, const struct limit_user *user)
+{
+	unsigned at = 0;
+	double share = user_share(finding, user);
+
+	if (user->used == 0)
+		return;
+	finding->knows = WHO_KNOWN;
+	if (!finding->who)
+		finding->who = must(calloc(FINDING_USERS_MAX, sizeof(*finding->who)));
+	while (at < finding->n_who && (user_share(finding, &finding->who[at]) > share ||
+					      (user_share(finding, &finding->who[at]) == share &&
+						      finding->who[at].used >= user->used)))
+		at++;
+	if (at == FINDING_USERS_MAX)
+		return;
+	finding->n_who = MIN(finding->n_who + 1, (unsigned)FINDING_USERS_MAX);
+	memmove(&finding->who[at + 1], &finding->who[at],
+		(finding->n_who - at - 1) * sizeof(*finding->who));
+	finding->who[at] = *user;
+}
+
+void finding_users_of(struct finding *finding, const struct limit_reading *reading)
+{
+	finding->knows = WHO_UNKNOWN;
+	for (unsigned i = 0; i < reading->n_top; i++)
+		finding_user_add(finding, &reading->top[i]);
+}
+
+/* Foreign text enters a finding here only. */
+static void replace_text(char **text, const char *format, va_list args)
+{
+	free(steal(*text));
+	must_do(vasprintf(text, format, args) >= 0);
+	hide_secrets(*text);
+	text_make_printable(*text);
+}
+
+void finding_message(struct finding *finding, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	replace_text(&finding->message, format, args);
+	va_end(args);
+}
+
+void finding_now(struct finding *finding, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	replace_text(&finding->now, format, args);
+	va_end(args);
+	finding->now_is_edit = false;
+}
+
+void finding_edit(struct finding *finding, const char *path, unsigned line, const char *format, ...)
+{
+	_cleanup_free_ char *what = NULL;
+	va_list args;
+
+	va_start(args, format);
+	must_do(vasprintf(&what, format, args) >= 0);
+	va_end(args);
+	if (line > 0)
+		finding_now(finding, "%s:%u: %s", path, line, what);
+	else
+		finding_now(finding, "%s: %s", path, what);
+	finding->now_is_edit = true;
+}
+
+void finding_hint(struct finding *finding, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	replace_text(&finding->hint, format, args);
+	va_end(args);
+}
+
+void finding_keep(
+	struct finding *finding, const struct decide_input *input, const char *format, ...)
+{
+	const char *indent = input->config_file ? "" : "  ";
+	_cleanup_free_ char *line = NULL;
+	va_list args;
+
+	va_start(args, format);
+	must_do(vasprintf(&line, format, args) >= 0);
+	va_end(args);
+	free(steal(finding->keep));
+	free(steal(finding->keep_in));
+	must_do(asprintf(&finding->keep, "%s%s%s%s%s", input->config_file ? "" : "config:\n",
+			input->mode == MODE_OBSERVE ? indent : "",
+			input->mode == MODE_OBSERVE ? "mode: enforce\n" : "", indent, line) >= 0);
+	finding->keep_in =
+		must(strdup(input->config_file ? input->config_file : "the values of the chart"));
+}
+
+void finding_keep_in(struct finding *finding, const struct decide_input *input, const char *file)
+{
+	if (!input->config_file || input->config_file[0] != '/')
+		return;
+	free(steal(finding->keep_in));
+	finding->keep_in = must(strdup(file));
+}
+
+void finding_release(struct finding *finding)
+{
+	free(steal(finding->who));
+	free(steal(finding->message));
+	free(steal(finding->now));
+	free(steal(finding->keep));
+	free(steal(finding->keep_in));
+	free(steal(finding->hint));
+}
+
+/* ---- the list ---- */
+
+static double share_of(const struct finding_use *use)
+{
+	return use->max > 0 ? (double)use->used / (double)use->max : (double)use->used;
+}
+
+static void take_users(struct finding *known, struct finding *reading)
+{
+	free(known->who);
+	known->who = steal(reading->who);
+	known->n_who = reading->n_who;
+	known->knows = reading->knows;
+}
+
+/* Keeps the users of the worst moment. */
+static void take_worst(struct finding *known, struct finding *reading, uint64_t now)
+{
+	uint64_t at_us = reading->use.at_us ? reading->use.at_us : now;
+	double share = share_of(&reading->use), worst = share_of(&known->worst);
+	bool is_same_moment = at_us == known->worst.at_us;
+
+	if (share > worst) {
+		known->worst = reading->use;
+		known->worst.at_us = at_us;
+		take_users(known, reading);
+		return;
+	}
+	if (reading->n_who == 0 || share < worst)
+		return;
+	if (known->n_who == 0 || is_same_moment || now - known->worst.at_us <= USERS_FOLLOW_US)
+		take_users(known, reading);
+}
+
+/* What is true now replaces what was; since, times and the worst moment stay. */
+static void take_reading(struct finding *known, struct finding *reading)
+{
+	char **const texts[][2] = {{&known->message, &reading->message},
+		{&known->now, &reading->now}, {&known->keep, &reading->keep},
+		{&known->keep_in, &reading->keep_in}, {&known->hint, &reading->hint}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		free(*texts[i][0]);
+		*texts[i][0] = steal(*texts[i][1]);
+	}
+	known->now_is_edit = reading->now_is_edit;
+	known->use = reading->use;
+	known->phase = reading->phase;
+	known->severity = reading->severity;
+	known->reason = reading->reason;
+	known->breaks = reading->breaks;
+	known->is_told = reading->is_told;
+	known->hold_us = reading->hold_us;
+	if (reading->instance.owner.name[0] || reading->instance.owner.id[0])
+		known->instance.owner = reading->instance.owner;
+}
+
+static void lasts_until(struct finding *finding, const struct finding_clock *clock)
+{
+	uint64_t passed = clock->mono_us - finding->last_mono_us;
+	bool is_full = finding->use.max > 0 && finding->use.used >= finding->use.max;
+
+	if (!finding->counts_hits && is_full && finding->last_mono_us > 0)
+		finding->full_us += MIN(passed, 10 * USEC_PER_SEC);
+	finding->last_us = clock->wall_us;
+	finding->last_mono_us = clock->mono_us;
+	finding->is_over = false;
+}
+
+static struct finding *add_finding(struct finding_list *list, const char *tuner,
+	struct finding *reading, const struct finding_clock *clock)
+{
+	struct finding *finding;
+
+	if (list->n >= FINDINGS_MAX) {
+		list->n_left_out++;
+		return NULL;
+	}
+	finding = add_element(&list->findings, &list->n, &list->allocated);
+	*finding = *reading;
+	*reading = (struct finding){0};
+	finding->tuner = tuner;
+	finding->worst = finding->use;
+	if (finding->worst.at_us == 0)
+		finding->worst.at_us = clock->mono_us;
+	finding->since_us = clock->is_single ? 0 : clock->wall_us;
+	finding->times = finding->use.hits;
+	return finding;
+}
+
+/* Updates an open finding from its reading, or without one. Returns false when its hold ends. */
+static bool update(
+	struct finding *finding, struct finding *reading, const struct finding_clock *clock)
+{
+	if (reading) {
+		take_reading(finding, reading);
+		if (reading->phase != FINDING_OVER) {
+			take_worst(finding, reading, clock->mono_us);
+			finding->times += finding->use.hits;
+			lasts_until(finding, clock);
+			return true;
+		}
+	} else {
+		free(steal(finding->now));
+		free(steal(finding->keep));
+		free(steal(finding->keep_in));
+		finding->use = (struct finding_use){0};
+		finding->phase = FINDING_OVER;
+		finding_hint(finding, "it has ended");
+	}
+	finding->is_over = true;
+	return clock->mono_us - finding->last_mono_us < finding->hold_us;
+}
+
+static struct finding *reading_of(struct proposal *proposal, const struct finding *known)
+{
+	for (size_t i = 0; i < proposal->n_findings; i++)
+		if (is_same(&proposal->findings[i], known->slug, &known->instance))
+			return &proposal->findings[i];
+	return NULL;
+}
+
+static bool is_known(
+	const struct finding_list *list, const char *tuner, const struct finding *reading)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (streq(list->findings[i].tuner, tuner) &&
+			is_same(&list->findings[i], reading->slug, &reading->instance))
+			return true;
+	return false;
+}
+
+void findings_observe(struct finding_list *list, const char *tuner, struct proposal *proposal,
+	const struct finding_clock *clock, finding_news_fn *news, void *userdata)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < list->n; i++) {
+		struct finding *finding = &list->findings[i];
+
+		if (streq(finding->tuner, tuner) &&
+			!update(finding, reading_of(proposal, finding), clock)) {
+			news(userdata, finding, FINDING_ENDED);
+			finding_release(finding);
+			continue;
+		}
+		list->findings[kept++] = *finding;
+	}
+	list->n = kept;
+	for (size_t i = 0; i < proposal->n_findings; i++) {
+		struct finding *reading = &proposal->findings[i], *added;
+		bool begins = reading->phase == FINDING_HAPPENS ||
+			      (reading->phase == FINDING_LASTS && clock->is_single);
+
+		if (!begins || !reading->condition || is_known(list, tuner, reading))
+			continue;
+		added = add_finding(list, tuner, reading, clock);
+		if (!added)
+			continue;
+		lasts_until(added, clock);
+		news(userdata, added, FINDING_BEGAN);
+	}
+	list->n_left_out += proposal->n_left_out;
+}
+
+void findings_name(struct finding_list *list,
+	bool (*name)(void *userdata, uint64_t id, struct workload *workload), finding_news_fn *news,
+	void *userdata)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct finding *finding = &list->findings[i];
+		bool named = false;
+
+		for (unsigned k = 0; k < finding->n_who; k++) {
+			struct limit_user *user = &finding->who[k];
+			struct workload workload = user->workload;
+
+			if (user->id == 0 || !name(userdata, user->id, &workload) ||
+				workload_equal(&workload, &user->workload))
+				continue;
+			user->workload = workload;
+			named = true;
+		}
+		if (named)
+			news(userdata, finding, FINDING_NAMED);
+	}
+}
+
+static int by_weight(const void *a, const void *b)
+{
+	const struct finding *x = a, *y = b;
+	double left = finding_share(x), right = finding_share(y);
+	char left_id[FINDING_ID_MAX], right_id[FINDING_ID_MAX];
+
+	if (x->ignored != y->ignored)
+		return x->ignored - y->ignored;
+	if (x->severity != y->severity)
+		return (int)y->severity - (int)x->severity;
+	if (x->is_over != y->is_over)
+		return x->is_over - y->is_over;
+	if (left != right)
+		return left < right ? 1 : -1;
+	if (x->times != y->times)
+		return x->times < y->times ? 1 : -1;
+	if (x->since_us != y->since_us)
+		return x->since_us > y->since_us ? 1 : -1;
+	finding_id(x, left_id);
+	finding_id(y, right_id);
+	return strcmp(left_id, right_id);
+}
+
+void findings_sort(struct finding_list *list)
+{
+	if (list->n > 1)
+		qsort(list->findings, list->n, sizeof(*list->findings), by_weight);
+}
+
+void findings_clear(struct finding_list *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		finding_release(&list->findings[i]);
+	free(list->findings);
+	*list = (struct finding_list){0};
+}
+
+/* ---- conditions ---- */
+
+/* A condition lists its findings up to this length, and the number of the others. */
+#define MESSAGE_MAX 1000
+
+static void take_findings(const struct finding_list *list, struct condition *condition)
+{
+	char message[MESSAGE_MAX + 64] = "", text[FINDING_TEXT_MAX];
+	size_t others = 0;
+
+	for (size_t i = 0; i < list->n; i++) {
+		const struct finding *finding = &list->findings[i];
+
+		if (finding->condition != condition->type || finding->ignored)
+			continue;
+		finding_text(finding, text, sizeof(text));
+		if (message[0] && strlen(message) + strlen(text) + 2 > MESSAGE_MAX)
+			others++;
+		else
+			text_append(message, sizeof(message), "%s%s", message[0] ? "; " : "", text);
+	}
+	if (others > 0)
+		text_append(message, sizeof(message), "; and %zu others", others);
+	condition->message = must(strdup(message));
+}
+
+bool findings_judge(const struct finding_list *list, const struct condition_reading *judged,
+	struct condition *condition)
+{
+	enum condition_status before = condition->status;
+	const struct finding *first = NULL, *ignored = NULL;
+
+	for (size_t i = 0; i < list->n && !first; i++)
+		if (list->findings[i].condition == condition->type) {
+			if (list->findings[i].ignored)
+				ignored = &list->findings[i];
+			else
+				first = &list->findings[i];
+		}
+	free(steal(condition->message));
+	condition->severity = first ? first->severity : SEVERITY_ADVICE;
+	if (first) {
+		condition->status = CONDITION_TRUE;
+		condition->reason = first->reason;
+		set_text(condition->slug, finding_reason(first));
+		take_findings(list, condition);
+	} else {
+		condition->status = ignored ? CONDITION_FALSE : judged->status;
+		condition->reason = ignored ? REASON_IGNORED : judged->reason;
+		set_text(condition->slug, reason_rows[condition->reason].slug);
+		condition->message = must(strdup(ignored ? "" : judged->message));
+	}
+	return condition->status != before;
+}
+
+static void add_adapted(struct proposal *proposal, const struct decide_input *input,
+	struct condition_reading *reading)
+{
+	struct instance instance = {.kind = INSTANCE_NODE};
+	const struct limit_reading *limit =
+		reading->limit ? find_named(proposal->limits, proposal->n_limits, reading->limit)
+			       : NULL;
+	struct finding *finding = proposal_finding(proposal, input, reading->type, reading->reason,
+		reading->limit, &instance, FINDING_HAPPENS);
+
+	if (!finding)
+		return;
+	condition_add_end(reading, input->now_us, input->realtime_us);
+	finding->severity = condition_severity(reading);
+	finding_message(finding, "%s", reading->message);
+	finding->breaks = reading->type->help;
+	if (!limit)
+		return;
+	finding->is_told = true;
+	finding->unit = limit->unit;
+	finding->use.used = MAX(limit->used, limit->peak);
+	finding->use.max = limit->max;
+	finding->knows = WHO_UNKNOWN;
+	for (unsigned i = 0; i < (limit->n_busiest ? limit->n_busiest : limit->n_top); i++)
+		finding_user_add(finding, &limit->top[limit->n_busiest ? limit->n_top + i : i]);
+}
+
+void proposal_adapt(struct proposal *proposal, const struct decide_input *input)
+{
+	for (size_t i = 0; i < proposal->n_conditions; i++)
+		if (proposal->conditions[i].status == CONDITION_TRUE)
+			add_adapted(proposal, input, &proposal->conditions[i]);
+}
+
+/* ---- texts ---- */
+
+void finding_id(const struct finding *finding, char id[static FINDING_ID_MAX])
+{
+	const struct instance *instance = &finding->instance;
+
+	snprintf(id, FINDING_ID_MAX, "%s", finding->slug);
+	if (instance->kind == INSTANCE_NODE)
+		return;
+	text_append(id, FINDING_ID_MAX, "@%s:", instance_kind_names[instance->kind]);
+	if (instance->id)
+		text_append(id, FINDING_ID_MAX, "%" PRIu64, instance->id);
+	if (instance->kind == INSTANCE_PROCESS || !instance->id)
+		text_append(id, FINDING_ID_MAX, "%s%s", instance->id ? "/" : "", instance->name);
+}
+
+const char *finding_reason(const struct finding *finding)
+{
+	return finding->reason == REASON_NONE ? finding->slug : reason_rows[finding->reason].slug;
+}
+
+double finding_share(const struct finding *finding)
+{
+	return finding->unit && finding->worst.max > 0 ? share_of(&finding->worst) : 0;
+}
+
+void instance_describe(const struct instance *instance, char *text, size_t size)
+{
+	char owner[WORKLOAD_TEXT_MAX] = "";
+	const char *name = instance->name;
+	bool is_owned = instance->owner.kind != WORKLOAD_HOST;
+
+	text[0] = '\0';
+	if (is_owned)
+		workload_describe(&instance->owner, owner, sizeof(owner));
+	switch (instance->kind) {
+	case INSTANCE_NODE:
+	case INSTANCE_KINDS:
+		return;
+	case INSTANCE_UID:
+		snprintf(text, size, "uid %" PRIu64, instance->id);
+		return;
+	case INSTANCE_CGROUP:
+	case INSTANCE_NETNS:
+	case INSTANCE_MNTNS:
+		/* The name is a path or a number, so the owner says more. */
+		if (is_owned)
+			copy_text(text, size, owner);
+		else if (name[0])
+			copy_text(text, size, name);
+		else
+			snprintf(text, size, "%s %" PRIu64, instance_kind_names[instance->kind],
+				instance->id);
+		return;
+	case INSTANCE_PROCESS:
+		snprintf(text, size, "process %s%s%s", name, is_owned ? " of " : "", owner);
+		return;
+	default:
+		snprintf(text, size, "%s%s%s", name, is_owned ? " of " : "", owner);
+	}
+}
+
+static void append_times(const struct finding *finding, char *text, size_t size)
+{
+	const char *happens = finding->happens ? finding->happens : "reached";
+	char duration[TIME_TEXT_MAX];
+
+	if (finding->times > 0)
+		text_append(text, size, ", %s %" PRIu64 " time%s", happens, finding->times,
+			finding->times == 1 ? "" : "s");
+	if (finding->times == 0 && finding->full_us >= USEC_PER_SEC) {
+		duration_text((double)finding->full_us / USEC_PER_SEC, duration);
+		text_append(text, size, ", full for %s", duration);
+	}
+}
+
+void finding_describe(const struct finding *finding, char *text, size_t size)
+{
+	char use[USE_MAX], end[TIME_TEXT_MAX];
+
+	text[0] = '\0';
+	if (finding->unit && !finding->is_told && finding->worst.max + finding->worst.used > 0) {
+		copy_text(text, size,
+			use_text((double)finding->worst.used, (double)finding->worst.max,
+				finding->unit, use));
+		append_times(finding, text, size);
+	}
+	if (finding->message && finding->message[0])
+		text_append(text, size, "%s%s", text[0] ? ": " : "", finding->message);
+	if (!finding->is_over || finding->is_told)
+		return;
+	time_text(finding->last_us, end);
+	text_append(text, size, "%suntil %.5s UTC", text[0] ? ", " : "", strchr(end, 'T') + 1);
+	if (finding->unit && finding->use.max > 0)
+		text_append(text, size, "; now %s",
+			amount_text((double)finding->use.used,
+				streq(finding->unit, "bytes") ? finding->unit : "", use));
+}
+
+void finding_describe_user(const struct finding *finding, unsigned i, char *text, size_t size)
+{
+	const struct limit_user *user = &finding->who[i];
+	uint64_t max = user->max ? user->max : finding->worst.max;
+	bool is_bytes = finding->unit && streq(finding->unit, "bytes");
+	char amount[AMOUNT_MAX], share[SHARE_MAX];
+
+	workload_describe(&user->workload, text, size);
+	if (user->detail[0])
+		text_append(text, size, ", %s,", user->detail);
+	text_append(text, size, " %s",
+		amount_text((double)user->used, is_bytes ? "bytes" : "", amount));
+	if (max > 0)
+		text_append(
+			text, size, " (%s)", share_text((double)user->used / (double)max, share));
+}
+
+/* Two users with the same use are both named. */
+static unsigned n_first(const struct finding *finding)
+{
+	unsigned n = MIN(finding->n_who, 1U);
+
+	while (n > 0 && n < finding->n_who && finding->who[n].used == finding->who[0].used &&
+		finding->who[n].max == finding->who[0].max)
+		n++;
+	return n;
+}
+
+void finding_text(const struct finding *finding, char *text, size_t size)
+{
+	char part[FINDING_TEXT_MAX];
+
+	copy_text(text, size, finding->slug);
+	instance_describe(&finding->instance, part, sizeof(part));
+	if (part[0] && !strstr(finding->slug, part))
+		text_append(text, size, ": %s", part);
+	finding_describe(finding, part, sizeof(part));
+	if (part[0])
+		text_append(text, size, ": %s", part);
+	if (finding->is_told)
+		return;
+	for (unsigned i = 0; i < n_first(finding); i++) {
+		finding_describe_user(finding, i, part, sizeof(part));
+		text_append(text, size, "; %s", part);
+	}
+	if (finding->knows == WHO_UNKNOWN)
+		text_append(text, size, "; by whom is not known");
+}
+
+/* ---- JSON ---- */
+
+static void instance_json(cJSON *parent, const struct instance *instance)
+{
+	cJSON *object = json_object(parent, "instance");
+	char text[FINDING_TEXT_MAX], id[24] = "";
+
+	json_text(object, "kind", instance_kind_names[instance->kind]);
+	json_text(object, "name", instance->name);
+	if (instance->id)
+		snprintf(id, sizeof(id), "%" PRIu64, instance->id);
+	json_text(object, "id", id);
+	instance_describe(instance, text, sizeof(text));
+	json_text(object, "text", text);
+}
+
+static void who_json(cJSON *parent, const struct finding *finding)
+{
+	cJSON *array = json_array(parent, "who");
+
+	for (unsigned i = 0; i < finding->n_who; i++) {
+		const struct limit_user *user = &finding->who[i];
+		uint64_t max = user->max ? user->max : finding->worst.max;
+		cJSON *object = json_append(array);
+		char text[FINDING_TEXT_MAX];
+
+		workload_json(object, &user->workload);
+		json_text(object, "detail", user->detail);
+		json_number(object, "used", (double)user->used);
+		if (max > 0)
+			json_number(object, "share", (double)user->used / (double)max);
+		else
+			json_null(object, "share");
+		finding_describe_user(finding, i, text, sizeof(text));
+		json_text(object, "text", text);
+	}
+	if (finding->knows == WHO_NOBODY)
+		json_null(parent, "who_known");
+	else
+		json_bool(parent, "who_known", finding->knows == WHO_KNOWN);
+}
+
+static void use_json(cJSON *object, const struct finding *finding, const struct finding_use *use)
+{
+	if (finding->unit && (use->max > 0 || use->used > 0))
+		json_number(object, "used", (double)use->used);
+	else
+		json_null(object, "used");
+	if (finding->unit && use->max > 0)
+		json_number(object, "max", (double)use->max);
+	else
+		json_null(object, "max");
+}
+
+void finding_json(cJSON *array, const struct finding *finding)
+{
+	cJSON *object = json_append(array);
+	char text[FINDING_TEXT_MAX], id[FINDING_ID_MAX];
+
+	json_text(object, "slug", finding->slug);
+	finding_id(finding, id);
+	json_text(object, "id", id);
+	json_text(object, "severity", severity_names[finding->severity]);
+	json_text(object, "condition", finding->condition->name);
+	json_text(object, "reason", finding_reason(finding));
+	instance_json(object, &finding->instance);
+	use_json(object, finding, &finding->worst);
+	json_text(object, "unit", finding->unit);
+	json_time(object, "since", finding->since_us);
+	json_time(object, "until", finding->is_over ? finding->last_us : 0);
+	json_number(object, "times", (double)finding->times);
+	who_json(object, finding);
+	finding_describe(finding, text, sizeof(text));
+	json_text(object, "message", text);
+	finding_text(finding, text, sizeof(text));
+	json_text(object, "text", text);
+	json_text(object, "breaks", finding->breaks);
+	json_text(object, "now", finding->now);
+	json_text(object, "now_kind",
+		!finding->now          ? ""
+		: finding->now_is_edit ? "edit"
+				       : "command");
+	json_text(object, "keep", finding->keep);
+	json_text(object, "keep_in", finding->keep_in);
+	json_text(object, "hint", finding->hint);
+	use_json(json_object(object, "current"), finding, &finding->use);
+	json_bool(object, "ignored", finding->ignored);
+	json_text(object, "tuner", finding->tuner);
+}
