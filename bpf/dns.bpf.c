@@ -1070,18 +1070,3 @@ int dns_ingress(struct __sk_buff *skb)
 	inspect(skb, INGRESS);
 	return PASS;
 }
-
-/* A client can end before user space has found its name. The kernel's caller holds a mutex. */
-SEC("raw_tp/cgroup_rmdir")
-int dns_cgroup_rmdir(struct bpf_raw_tracepoint_args *context)
-{
-	const struct cgroup *cgroup = (void *)context->args[0];
-	struct dns_ended *ended;
-
-	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != 0)
-		return 0;
-	ended = &control.ended[control.n_ended++ % DNS_ENDED];
-	ended->cgroup = BPF_CORE_READ(cgroup, kn, id);
-	bpf_probe_read_kernel_str(ended->path, sizeof(ended->path), (const void *)context->args[1]);
-	return 0;
-}

@@ -16,7 +16,7 @@ struct limit_user {
 	struct workload workload;
 	uint64_t used;
 	uint64_t max; /* of its own; 0: the limit's */
-	uint64_t id;  /* inode of its cgroup, by which it may be named later; 0: none */
+	uint64_t id;  /* key of its cgroup, by which it may be named later; 0: none */
 	char detail[LIMIT_DETAIL_MAX]; /* what of the workload: "process 12 (java)"; or empty */
 };
 

@@ -32,6 +32,9 @@ const char *workload_name(const struct workload *workload);
 
 bool workload_equal(const struct workload *a, const struct workload *b);
 
+/* Returns false if its name is only its id or the beginning of it. */
+bool workload_is_named(const struct workload *workload);
+
 /* Its text for people: "pod kube-system/coredns-x", "host". */
 #define WORKLOAD_TEXT_MAX 224
 void workload_describe(const struct workload *workload, char *text, size_t size);

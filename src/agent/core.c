@@ -150,9 +150,11 @@ struct load_request {
 	struct host host;
 	void *programs;
 	char why[TUNER_WHY_MAX];
+	struct cgroups *cgroups; /* not NULL: it also loads the programs that all tuners share */
+	struct cgroup_watch *watch;
 };
 
-static void *request_load(const struct core *core, struct tuner_status *tuner)
+static void *request_load(struct core *core, struct tuner_status *tuner)
 {
 	struct load_request *request;
 	void *programs = NULL;
@@ -167,6 +169,9 @@ static void *request_load(const struct core *core, struct tuner_status *tuner)
 		.host = *core->host,
 		.programs = programs,
 		.why = "no thread to load BPF programs"};
+	if (core->event && !core->watch_requested)
+		request->cgroups = core->facts.cgroups;
+	core->watch_requested = true;
 	return request;
 }
 
@@ -180,6 +185,8 @@ static void run_load(void *data, const struct wait *)
 	r = request->ops->load(&request->host, &request->programs, request->why);
 	if (r < 0 && !request->why[0])
 		bpf_explain_failure(r, request->why, sizeof(request->why));
+	if (request->cgroups)
+		request->watch = cgroup_watch_load();
 }
 
 static void adopt_load(void *self, void *data)
@@ -190,6 +197,8 @@ static void adopt_load(void *self, void *data)
 		request->ops->adopt(self, request->programs, request->why);
 	else if (request->programs)
 		request->ops->unload(request->programs);
+	if (request->watch)
+		cgroups_adopt(request->cgroups, request->watch);
 	free(request);
 }
 
@@ -657,6 +666,7 @@ int core_open(struct core *core, const struct core_options *options, sd_event *e
 
 			condition->type = type;
 		}
+	core->facts.cgroups = cgroups_open(core->host, &core->facts.names);
 	core_reconfigure(core, steal(core->config));
 	return 0;
 }
@@ -669,6 +679,8 @@ void core_close(struct core *core)
 		close_tuner(&core->node.tuners[i]);
 		proposal_clear(&core->node.tuners[i].proposal);
 	}
+	if (core->facts.cgroups)
+		cgroups_close(core->facts.cgroups);
 	free(core->facts.names.entries);
 	/* A task that hangs uses its request and these until the command ends. */
 	if (ended) {

@@ -74,6 +74,7 @@ struct core {
 	struct tuner_task tasks[TASKS_MAX];
 	struct task *file_task, *save_task; /* runs job; runs last_good_save() */
 	uint64_t task_us;                   /* timeout of samples and loads */
+	bool watch_requested;               /* a load has the programs of facts.cgroups */
 	bool poll_due;                      /* an adopted result is to be shown now */
 	bool as_apply;                      /* decide as if all tuners enforced: headroom plan */
 	struct plan plan;                   /* changes to make, of the last poll */

@@ -169,3 +169,11 @@ uint64_t realtime_us(void)
 	clock_gettime(CLOCK_REALTIME, &ts);
 	return us_of(ts);
 }
+
+uint64_t cpu_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return us_of(ts);
+}

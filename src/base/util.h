@@ -131,6 +131,7 @@ static inline uint64_t next_turn_us(uint64_t now_us, uint64_t every_us)
 
 uint64_t now_us(void);      /* CLOCK_MONOTONIC, microseconds */
 uint64_t realtime_us(void); /* CLOCK_REALTIME, microseconds since the epoch */
+uint64_t cpu_us(void);      /* CPU time of this thread, microseconds */
 
 /* Release at the end of the scope, on every path. */
 #define _cleanup_(fn) __attribute__((cleanup(fn)))

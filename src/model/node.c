@@ -163,6 +163,11 @@ bool workload_equal(const struct workload *a, const struct workload *b)
 	       streq(a->id, b->id);
 }
 
+bool workload_is_named(const struct workload *workload)
+{
+	return !starts_with(workload->id, workload_name(workload));
+}
+
 void workload_describe(const struct workload *workload, char *text, size_t size)
 {
 	if (workload->kind == WORKLOAD_HOST)

@@ -132,6 +132,8 @@ static void add_workloads(struct ring *ring, const struct names *names, uint64_t
 		uint64_t hash;
 		bool noted = false;
 
+		if (names->entries[i].gone)
+			continue;
 		workload_describe(&names->entries[i].workload, text, sizeof(text));
 		hash = hash_text(HASH_START, text); /* a collision hides one start */
 		for (unsigned k = 0; k < MIN(ring->n_notes, (unsigned)NOTES_MAX); k++)

@@ -1,11 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names workloads. The parts, in order: what the path of a cgroup says; the programs that record
+ * new and removed cgroups; the workloads of cgroups by inode, from that record and from walks
+ * through all directories; the names that runtimes give to pods and containers. Only the loop uses
+ * them; cgroup_watch_load() alone runs on a thread.
+ */
 #include "workload/cgroup.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "workload/process.h"
 
 #include <ctype.h>
 #include <mntent.h>
+#include <sys/mman.h>
+
+#include <bpf/bpf.h>
+#include <headroom/bpf/cgroup.h>
+
+#include "cgroup.skel.h"
 
 #define HEX              "0123456789abcdefABCDEF"
 #define LXD              "lxc.payload."
@@ -17,9 +30,14 @@
 #define KNOWN_MAX       8192
 #define DEPTH_MAX       32
 #define WALK_EVERY_US   (2 * USEC_PER_SEC)
-#define WALK_SHARE      500 /* walks use at most 1/500 of the time */
+#define WALK_NOW_US     USEC_PER_SEC
+#define WALK_SHARE      500 /* walks use at most 1/500 of a CPU */
 #define ATTEMPTS        5   /* walks before an inode counts as removed */
+#define WANTED_US       (10 * USEC_PER_SEC)
+#define GONE_MAX        256 /* names kept after their runtimes have forgotten them */
 #define FORGET_AFTER_US (600 * USEC_PER_SEC)
+
+/* ---- paths ---- */
 
 /*
  * Parses "podUID" below kubepods, or "kubepods-burstable-podUID.slice" with '_' for '-'. The uid of
@@ -150,12 +168,58 @@ int cgroup_root_open(const struct host *host, const char *controller, char *why,
 	return root;
 }
 
+/* ---- the programs that record new and removed cgroups ---- */
+
+struct cgroup_watch {
+	int links[2];
+	struct cgroup_log *log; /* mapped */
+};
+
+static void cgroup_watch_close(struct cgroup_watch *watch)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(watch->links); i++)
+		cleanup_close(&watch->links[i]);
+	if (watch->log)
+		munmap(watch->log, sizeof(*watch->log));
+	free(watch);
+}
+
+DEFINE_CLEANUP(struct cgroup_bpf_object, cgroup_bpf_object__destroy)
+
+struct cgroup_watch *cgroup_watch_load(void)
+{
+	_cleanup_(cleanup_cgroup_bpf_object__destroy) struct cgroup_bpf_object *object =
+		cgroup_bpf_object__open_and_load();
+	struct cgroup_watch *watch = must(malloc(sizeof(*watch)));
+	void *log = MAP_FAILED;
+
+	*watch = (struct cgroup_watch){.links = {-1, -1}};
+	if (object) {
+		watch->links[0] = bpf_raw_tracepoint_open(
+			"cgroup_mkdir", bpf_program__fd(object->progs.cgroup_mkdir));
+		watch->links[1] = bpf_raw_tracepoint_open(
+			"cgroup_rmdir", bpf_program__fd(object->progs.cgroup_rmdir));
+		log = mmap(NULL, sizeof(*watch->log), PROT_READ | PROT_WRITE, MAP_SHARED,
+			bpf_map__fd(object->maps.bss), 0);
+	}
+	if (log != MAP_FAILED)
+		watch->log = log;
+	if (watch->links[0] >= 0 && watch->links[1] >= 0 && watch->log)
+		return watch;
+	/* Walks find the same names later. The tuners report what their own programs lack. */
+	log_debug("cgroups", "new cgroups are not recorded: %s", strerror(errno));
+	cgroup_watch_close(watch);
+	return NULL;
+}
+
+/* ---- names by inode ---- */
+
 struct known_cgroup {
-	uint64_t inode;
-	bool found;
-	unsigned attempts;
+	uint64_t key;
+	bool found, missing; /* missing: it is wanted, and the next walk may find it */
+	unsigned attempts;   /* walks for it */
 	uint64_t wanted_at_us;
-	pid_t pid; /* its first process at the time of the walk; 0: none, or not visible */
+	pid_t pid; /* its first process when it was found; 0: none, or not visible */
 	uint64_t start_us;
 	struct workload workload;
 };
@@ -163,72 +227,134 @@ struct known_cgroup {
 struct cgroups {
 	const struct host *host;
 	const struct names *names;
-	int root;                   /* -1: none */
-	struct known_cgroup *known; /* by inode */
+	struct {
+		int root;        /* -1: none */
+		unsigned number; /* the kernel's */
+		size_t missing;  /* cgroups */
+	} hierarchies[CGROUP_HIERARCHIES];
+	struct cgroup_watch *watch; /* NULL: not loaded */
+	struct known_cgroup *known; /* by key */
 	size_t n, allocated;
 	uint64_t walk_at_us; /* no walk before this time */
-	size_t missing;      /* wanted cgroups that the walk has not found yet */
+	uint64_t walked_at_us;
 };
 
-struct cgroups *cgroups_open(const struct host *host, const struct names *names, int root)
+static enum cgroup_hierarchy hierarchy_of(uint64_t key)
+{
+	return (enum cgroup_hierarchy)(key >> CGROUP_KEY_SHIFT);
+}
+
+static uint64_t inode_of(uint64_t key)
+{
+	return key & ((UINT64_C(1) << CGROUP_KEY_SHIFT) - 1);
+}
+
+/* Without a hierarchy of cgroup v1 for the controller, the cgroup is in cgroup2. */
+static uint64_t present_key(const struct cgroups *cgroups, uint64_t key)
+{
+	return cgroups->hierarchies[hierarchy_of(key)].root < 0 ? inode_of(key) : key;
+}
+
+static const char *const controllers[CGROUP_HIERARCHIES] = {
+	[CGROUP_BLKIO] = "blkio", [CGROUP_PIDS] = "pids"};
+
+/* Returns the kernel's number of a controller's hierarchy; 0: of cgroup2. */
+static unsigned hierarchy_number(const char *controller)
+{
+	_cleanup_free_ char *text = NULL;
+	char *state = NULL, names[128], *rest;
+	unsigned number;
+
+	if (!controller)
+		return 0;
+	if (process_read("", getpid(), "cgroup", &text, NULL) < 0)
+		return UINT_MAX;
+	/* "8:cpu,cpuacct:/" */
+	for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+		if (sscanf(line, "%u:%127[^:]", &number, names) != 2)
+			continue;
+		rest = names;
+		for (char *name = strsep(&rest, ","); name; name = strsep(&rest, ","))
+			if (streq(name, controller))
+				return number;
+	}
+	return UINT_MAX;
+}
+
+void cgroups_set_root(struct cgroups *cgroups, enum cgroup_hierarchy hierarchy, int root)
+{
+	cleanup_close(&cgroups->hierarchies[hierarchy].root);
+	cgroups->hierarchies[hierarchy].root = root;
+	cgroups->hierarchies[hierarchy].number = hierarchy_number(controllers[hierarchy]);
+}
+
+struct cgroups *cgroups_open(const struct host *host, const struct names *names)
 {
 	struct cgroups *cgroups = must(calloc(1, sizeof(*cgroups)));
+	char why[320];
 
-	*cgroups = (struct cgroups){.host = host, .names = names, .root = root};
+	*cgroups = (struct cgroups){.host = host, .names = names};
+	for (enum cgroup_hierarchy i = 0; i < CGROUP_HIERARCHIES; i++) {
+		cgroups->hierarchies[i].root = -1;
+		cgroups_set_root(
+			cgroups, i, cgroup_root_open(host, controllers[i], why, sizeof(why)));
+	}
 	return cgroups;
 }
 
 void cgroups_close(struct cgroups *cgroups)
 {
-	if (cgroups->root >= 0)
-		close(cgroups->root);
+	for (enum cgroup_hierarchy i = 0; i < CGROUP_HIERARCHIES; i++)
+		cleanup_close(&cgroups->hierarchies[i].root);
+	if (cgroups->watch)
+		cgroup_watch_close(cgroups->watch);
 	free(cgroups->known);
 	free(cgroups);
 }
 
-static int by_inode(const void *a, const void *b)
+void cgroups_adopt(struct cgroups *cgroups, struct cgroup_watch *watch)
+{
+	uint64_t mask = 0;
+
+	for (enum cgroup_hierarchy i = 0; i < CGROUP_HIERARCHIES; i++)
+		if (cgroups->hierarchies[i].root >= 0 && cgroups->hierarchies[i].number < 64)
+			mask |= UINT64_C(1) << cgroups->hierarchies[i].number;
+	watch->log->hierarchies = mask;
+	cgroups->watch = watch;
+}
+
+int cgroups_root(const struct cgroups *cgroups, enum cgroup_hierarchy hierarchy)
+{
+	return cgroups->hierarchies[hierarchy].root;
+}
+
+static int by_key(const void *a, const void *b)
 {
 	const struct known_cgroup *x = a, *y = b;
 
-	return (x->inode > y->inode) - (x->inode < y->inode);
+	return (x->key > y->key) - (x->key < y->key);
 }
 
-static struct known_cgroup *find_known(const struct cgroups *cgroups, uint64_t inode, size_t n)
+static struct known_cgroup *find_known(const struct cgroups *cgroups, uint64_t cgroup, size_t n)
 {
-	struct known_cgroup key = {.inode = inode};
+	struct known_cgroup key = {.key = present_key(cgroups, cgroup)};
 
-	return n ? bsearch(&key, cgroups->known, n, sizeof(key), by_inode) : NULL;
+	return n ? bsearch(&key, cgroups->known, n, sizeof(key), by_key) : NULL;
 }
 
-static struct workload unknown_cgroup(uint64_t inode)
+struct workload cgroup_unknown(uint64_t cgroup)
 {
 	struct workload workload = {.kind = WORKLOAD_UNIT};
 
-	snprintf(workload.name, sizeof(workload.name), "cgroup %llu", (unsigned long long)inode);
+	snprintf(workload.name, sizeof(workload.name), "cgroup %" PRIu64, inode_of(cgroup));
 	return workload;
 }
 
-void cgroups_name(struct cgroups *cgroups, uint64_t inode, const char *path)
-{
-	struct known_cgroup *known = find_known(cgroups, inode, cgroups->n);
-	size_t len = strlen(path);
-	bool unit = len > 6 && (streq(path + len - 6, ".scope") || streq(path + len - 6, ".slice"));
-
-	if (!known || known->found)
-		return;
-	known->found = true;
-	cgroups->missing--;
-	/* Scopes and slices are units too. The name of any other directory is its path. */
-	if (!path_workload(path, &known->workload)) {
-		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
-		set_text(known->workload.name, unit ? strrchr(path, '/') + 1 : path);
-	}
-}
-
-static void read_directory(
+/* Finds the first process of a cgroup, which may have ended. */
+static void find_process(
 	const struct cgroups *cgroups, struct known_cgroup *known, int parent, const char *name)
 {
-	char procs[NAME_MAX + 16], text[32] = "";
+	char procs[PATH_MAX], text[32] = "";
 	_cleanup_close_ int fd = -1;
 
 	snprintf(procs, sizeof(procs), "%s/cgroup.procs", name);
@@ -239,9 +365,53 @@ static void read_directory(
 		known->pid = 0;
 }
 
+/* The cgroup has this path below its hierarchy's root, and this name in the directory parent. */
+static void set_path(struct cgroups *cgroups, struct known_cgroup *known, const char *path,
+	int parent, const char *name)
+{
+	size_t len = strlen(path);
+	bool unit = len > 6 && (streq(path + len - 6, ".scope") || streq(path + len - 6, ".slice"));
+
+	known->found = true;
+	cgroups->hierarchies[hierarchy_of(known->key)].missing -= known->missing;
+	known->missing = false;
+	/* Scopes and slices are units too. The name of any other directory is its path. */
+	if (!path_workload(path, &known->workload)) {
+		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
+		set_text(known->workload.name, unit ? strrchr(path, '/') + 1 : path);
+	}
+	find_process(cgroups, known, parent, name);
+}
+
+/* Finds wanted cgroups in the record of new and removed ones. */
+static void read_log(struct cgroups *cgroups)
+{
+	for (size_t i = 0; cgroups->watch && i < CGROUP_EVENTS; i++) {
+		const struct cgroup_event *event = &cgroups->watch->log->events[i];
+		uint64_t inode = __atomic_load_n(&event->inode, __ATOMIC_ACQUIRE);
+		char path[sizeof(event->path)];
+
+		for (enum cgroup_hierarchy h = 0; inode && h < CGROUP_HIERARCHIES; h++) {
+			int root = cgroups->hierarchies[h].root;
+			struct known_cgroup *known =
+				root >= 0 && cgroups->hierarchies[h].number == event->hierarchy
+					? find_known(cgroups, cgroup_key(h, inode), cgroups->n)
+					: NULL;
+
+			if (!known || known->found)
+				continue;
+			memcpy(path, event->path, sizeof(path));
+			path[sizeof(path) - 1] = '\0';
+			/* The next event may have begun to replace it. */
+			if (__atomic_load_n(&event->inode, __ATOMIC_ACQUIRE) == inode)
+				set_path(cgroups, known, path, root, path + (path[0] == '/'));
+		}
+	}
+}
+
 /* Visits all directories below path, a buffer of PATH_MAX bytes. */
-static void walk_directory(
-	struct cgroups *cgroups, int parent, const char *name, char *path, unsigned depth)
+static void walk_directory(struct cgroups *cgroups, enum cgroup_hierarchy hierarchy, int parent,
+	const char *name, char *path, unsigned depth)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	_cleanup_(cleanup_closedir) DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -250,26 +420,50 @@ static void walk_directory(
 
 	if (!directory)
 		cleanup_close(&fd);
-	while (directory && cgroups->missing > 0 && (entry = readdir(directory))) {
+	while (directory && cgroups->hierarchies[hierarchy].missing > 0 &&
+		(entry = readdir(directory))) {
 		struct known_cgroup *known;
+		struct stat st;
 
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || depth == 0)
 			continue;
 		snprintf(path + len, PATH_MAX - len, "/%s", entry->d_name);
-		known = find_known(cgroups, entry->d_ino, cgroups->n);
-		if (known && !known->found) {
-			cgroups_name(cgroups, entry->d_ino, path);
-			read_directory(cgroups, known, dirfd(directory), entry->d_name);
-		}
-		walk_directory(cgroups, dirfd(directory), entry->d_name, path, depth - 1);
+		known = find_known(cgroups, cgroup_key(hierarchy, entry->d_ino), cgroups->n);
+		if (known && !known->found)
+			set_path(cgroups, known, path, dirfd(directory), entry->d_name);
+		/*
+		 * Two links are its name and its ".", so no directory is below. Reading its 70
+		 * files would cost several times as much.
+		 */
+		if (fstatat(dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			st.st_nlink != 2)
+			walk_directory(cgroups, hierarchy, dirfd(directory), entry->d_name, path,
+				depth - 1);
 		path[len] = '\0';
 	}
 }
 
-bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now)
+static void walk(struct cgroups *cgroups, uint64_t now)
 {
-	char path[PATH_MAX] = "";
-	uint64_t begun;
+	uint64_t begun = cpu_us();
+
+	for (enum cgroup_hierarchy i = 0; i < CGROUP_HIERARCHIES; i++) {
+		char path[PATH_MAX] = "";
+
+		if (cgroups->hierarchies[i].root >= 0 && cgroups->hierarchies[i].missing > 0)
+			walk_directory(
+				cgroups, i, cgroups->hierarchies[i].root, ".", path, DEPTH_MAX);
+	}
+	for (size_t i = 0; i < cgroups->n; i++)
+		cgroups->known[i].attempts += cgroups->known[i].missing;
+	cgroups->walked_at_us = now;
+	/* Not the time that passed: on a busy node most of it belongs to others. */
+	cgroups->walk_at_us = now + MAX(WALK_EVERY_US, (cpu_us() - begun) * WALK_SHARE);
+}
+
+/* Adds unknown cgroups to the table. A large table forgets unwanted ones. */
+static void want(struct cgroups *cgroups, const uint64_t *wanted, size_t n, uint64_t now)
+{
 	size_t kept = 0;
 
 	for (size_t i = 0; i < cgroups->n; i++)
@@ -277,54 +471,97 @@ bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, ui
 			now - cgroups->known[i].wanted_at_us < FORGET_AFTER_US)
 			cgroups->known[kept++] = cgroups->known[i];
 	cgroups->n = kept;
-	/* Append each new inode once. */
+	/* Append each new one once. */
 	for (size_t i = 0; i < n; i++) {
-		struct known_cgroup *known = find_known(cgroups, inodes[i], kept);
+		uint64_t key = present_key(cgroups, wanted[i]);
+		struct known_cgroup *known = find_known(cgroups, key, kept);
 
 		for (size_t k = kept; k < cgroups->n && !known; k++)
-			known = cgroups->known[k].inode == inodes[i] ? &cgroups->known[k] : NULL;
-		if (!known && cgroups->n < KNOWN_MAX) {
+			known = cgroups->known[k].key == key ? &cgroups->known[k] : NULL;
+		if (!known && cgroups->n < KNOWN_MAX && inode_of(key) > CGROUP_ROOT_INODE) {
 			known = add_element(&cgroups->known, &cgroups->n, &cgroups->allocated);
-			*known = (struct known_cgroup){
-				.inode = inodes[i], .workload = unknown_cgroup(inodes[i])};
+			*known = (struct known_cgroup){.key = key, .workload = cgroup_unknown(key)};
 		}
-		if (known)
-			known->wanted_at_us = now;
+		if (!known)
+			continue;
+		known->wanted_at_us = now;
+		/* The name stays when the runtime has forgotten it. */
+		if (!workload_is_named(&known->workload))
+			names_apply(cgroups->names, &known->workload);
 	}
 	if (cgroups->n > kept)
-		qsort(cgroups->known, cgroups->n, sizeof(*cgroups->known), by_inode);
-	cgroups->missing = 0;
-	for (size_t i = 0; i < cgroups->n; i++)
-		cgroups->missing += !cgroups->known[i].found &&
-				    cgroups->known[i].attempts < ATTEMPTS &&
-				    cgroups->known[i].wanted_at_us == now;
-	if (cgroups->missing == 0 || now < cgroups->walk_at_us || cgroups->root < 0)
-		return cgroups->missing > 0;
-	begun = now_us();
-	walk_directory(cgroups, cgroups->root, ".", path, DEPTH_MAX);
-	cgroups->walk_at_us = now + MAX(WALK_EVERY_US, (now_us() - begun) * WALK_SHARE);
-	for (size_t i = 0; i < cgroups->n; i++)
-		cgroups->known[i].attempts++;
-	return cgroups->missing > 0;
+		qsort(cgroups->known, cgroups->n, sizeof(*cgroups->known), by_key);
 }
 
-struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode)
+void cgroups_learn(struct cgroups *cgroups, const uint64_t *wanted, size_t n, uint64_t now)
 {
-	const struct known_cgroup *known = find_known(cgroups, inode, cgroups->n);
-	struct workload workload = known ? known->workload : unknown_cgroup(inode);
+	size_t missing = 0;
 
+	want(cgroups, wanted, n, now);
+	for (enum cgroup_hierarchy i = 0; i < CGROUP_HIERARCHIES; i++)
+		cgroups->hierarchies[i].missing = 0;
+	for (size_t i = 0; i < cgroups->n; i++) {
+		struct known_cgroup *known = &cgroups->known[i];
+
+		known->missing = !known->found && known->attempts < ATTEMPTS &&
+				 now - known->wanted_at_us < WANTED_US;
+		cgroups->hierarchies[hierarchy_of(known->key)].missing += known->missing;
+		missing += known->missing;
+	}
+	if (missing == 0)
+		return;
+	read_log(cgroups);
+	if (now >= cgroups->walk_at_us)
+		walk(cgroups, now);
+}
+
+/* Finds the cgroup of a finding. */
+static bool find_at_once(struct cgroups *cgroups, uint64_t cgroup, uint64_t now)
+{
+	const struct known_cgroup *known;
+
+	cgroups_learn(cgroups, &cgroup, 1, now);
+	known = find_known(cgroups, cgroup, cgroups->n);
+	if (known && !known->found && known->attempts == 0 &&
+		now - cgroups->walked_at_us >= WALK_NOW_US)
+		walk(cgroups, now);
+	return inode_of(cgroup) <= CGROUP_ROOT_INODE || (known && known->found);
+}
+
+bool names_of_cgroup(
+	struct cgroups *cgroups, uint64_t cgroup, uint64_t now, struct workload *workload)
+{
+	struct workload unknown = cgroup_unknown(cgroup);
+
+	if (!workload_equal(workload, &unknown))
+		return !workload_is_named(workload) && names_apply(cgroups->names, workload);
+	if (!find_at_once(cgroups, cgroup, now))
+		return false;
+	*workload = cgroups_find(cgroups, cgroup);
+	return true;
+}
+
+struct workload cgroups_find(const struct cgroups *cgroups, uint64_t cgroup)
+{
+	const struct known_cgroup *known = find_known(cgroups, cgroup, cgroups->n);
+	struct workload workload = known ? known->workload : cgroup_unknown(cgroup);
+
+	if (inode_of(cgroup) <= CGROUP_ROOT_INODE)
+		return (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
 	/* The runtime may name a pod after its cgroup was found. */
 	names_apply(cgroups->names, &workload);
 	return workload;
 }
 
-pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode)
+pid_t cgroups_process(const struct cgroups *cgroups, uint64_t cgroup)
 {
-	const struct known_cgroup *known = find_known(cgroups, inode, cgroups->n);
+	const struct known_cgroup *known = find_known(cgroups, cgroup, cgroups->n);
 
 	return known && process_is(cgroups->host->root, known->pid, known->start_us) ? known->pid
 										     : 0;
 }
+
+/* ---- names that runtimes give ---- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -333,14 +570,46 @@ static int by_id(const void *a, const void *b)
 	return strcmp(left->workload.id, right->workload.id);
 }
 
-void names_replace(struct names *names, const char *source, struct name_entry *entries, size_t n)
+static struct name_entry *find_entry(
+	const struct name_entry *entries, size_t n, const struct workload *workload)
+{
+	struct name_entry key = {.workload = *workload};
+
+	return n > 0 ? bsearch(&key, entries, n, sizeof(key), by_id) : NULL;
+}
+
+/* Drops the entries that are gone longest, above GONE_MAX. */
+static void drop_oldest(struct names *names)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < names->n; i++)
-		if (!streq(names->entries[i].source, source))
+		if (!names->entries[i].gone || names->gone - names->entries[i].gone < GONE_MAX)
 			names->entries[kept++] = names->entries[i];
 	names->n = kept;
+}
+
+void names_replace(struct names *names, const char *source, struct name_entry *entries, size_t n)
+{
+	size_t kept = 0;
+
+	if (n > 0)
+		qsort(entries, n, sizeof(*entries), by_id);
+	for (size_t i = 0; i < names->n; i++) {
+		struct name_entry *entry = &names->entries[i];
+
+		if ((streq(entry->source, source) || entry->gone) &&
+			find_entry(entries, n, &entry->workload))
+			continue;
+		/* Its address may be another's now. */
+		if (streq(entry->source, source) && !entry->gone) {
+			entry->gone = ++names->gone;
+			entry->address[0] = '\0';
+		}
+		names->entries[kept++] = *entry;
+	}
+	names->n = kept;
+	drop_oldest(names);
 	for (size_t i = 0; i < n; i++) {
 		entries[i].source = source;
 		*add_element(&names->entries, &names->n, &names->allocated) = entries[i];
@@ -352,11 +621,10 @@ void names_replace(struct names *names, const char *source, struct name_entry *e
 
 bool names_apply(const struct names *names, struct workload *workload)
 {
-	struct name_entry key = {.workload = *workload};
 	const struct name_entry *found = NULL;
 
-	if (names && names->n > 0 && workload->id[0])
-		found = bsearch(&key, names->entries, names->n, sizeof(key), by_id);
+	if (names && workload->id[0])
+		found = find_entry(names->entries, names->n, workload);
 	if (found)
 		*workload = found->workload;
 	return found != NULL;

@@ -15,16 +15,19 @@ struct name_entry {
 	struct workload workload;        /* its id, a pod uid or a container id, is the key */
 	char address[NAMES_ADDRESS_MAX]; /* as inet_ntop(3) prints it; empty if it shares one */
 	const char *source;              /* set by names_replace() */
+	uint64_t gone; /* the source lists it no longer: in which order they went; else 0 */
 };
 
 struct names {
 	struct name_entry *entries; /* from all sources, by id; owned */
 	size_t n, allocated;
+	uint64_t gone; /* entries gone so far */
 };
 
 /*
- * Replaces all entries of one source, a runtime's socket; source must stay valid. Frees entries,
- * which may be NULL when n is 0.
+ * Sets the entries of one source, a runtime's socket; source must stay valid. Frees entries, which
+ * may be NULL when n is 0. The last few hundred entries that the sources list no longer stay,
+ * without their addresses: rows of pods that have ended are still shown.
  */
 void names_replace(struct names *names, const char *source, struct name_entry *entries, size_t n);
 
@@ -52,31 +55,64 @@ bool cgroup_file_workload(const char *text, struct workload *workload);
 int cgroup_root_open(const struct host *host, const char *controller, char *why, size_t size);
 
 /*
- * Maps the inode of a cgroup's directory, which BPF knows, to the workload. Finding an inode needs
- * a walk through all directories; the longer a walk takes, the less often it runs.
+ * Maps the inode of a cgroup's directory, which BPF knows, to the workload. The kernel tells the
+ * path of each new and removed cgroup; other inodes need a walk through all directories, which uses
+ * at most a small share of a CPU. The kernel never reuses these inodes. One for the node, in facts:
+ * cgroups that several tuners want are found by the same walk.
  */
 struct cgroups;
 
+/* A controller of cgroup v1 has a hierarchy of its own, with inodes of its own. */
+enum cgroup_hierarchy { CGROUP_UNIFIED, CGROUP_BLKIO, CGROUP_PIDS, CGROUP_HIERARCHIES };
+
 /*
- * cgroups_close() closes root, a descriptor of the hierarchy's root. -1: no cgroup is known. names
- * may be NULL.
+ * The key of a cgroup, which the functions below take. In cgroup2 it is the inode. A node without a
+ * hierarchy for the controller has the cgroup in cgroup2.
  */
-struct cgroups *cgroups_open(const struct host *host, const struct names *names, int root);
+#define CGROUP_KEY_SHIFT 56
+static inline uint64_t cgroup_key(enum cgroup_hierarchy hierarchy, uint64_t inode)
+{
+	return (uint64_t)hierarchy << CGROUP_KEY_SHIFT | inode;
+}
+
+/* names may be NULL. */
+struct cgroups *cgroups_open(const struct host *host, const struct names *names);
 void cgroups_close(struct cgroups *cgroups);
 
+/* Replaces the root that cgroups_open() has found. Takes the descriptor. */
+void cgroups_set_root(struct cgroups *cgroups, enum cgroup_hierarchy hierarchy, int root);
+
+/* Returns the descriptor of a hierarchy's root, or -1. */
+int cgroups_root(const struct cgroups *cgroups, enum cgroup_hierarchy hierarchy);
+
 /*
- * Searches the unknown cgroups among these when a walk is due. A full table forgets cgroups that
- * nobody asked for within ten minutes: the kernel never reuses their inodes. True if some stay
- * unknown.
+ * The programs that record new and removed cgroups. Load them on a thread, with the privileges of
+ * the start: NULL if this node lacks something, and then only walks find names.
  */
-bool cgroups_learn(struct cgroups *cgroups, const uint64_t *inodes, size_t n, uint64_t now_us);
+struct cgroup_watch;
+struct cgroup_watch *cgroup_watch_load(void);
+void cgroups_adopt(struct cgroups *cgroups, struct cgroup_watch *watch);
 
-/* Names an unknown cgroup by its path below the hierarchy's root. */
-void cgroups_name(struct cgroups *cgroups, uint64_t inode, const char *path);
+/* Returns what an unknown cgroup is called: kind unit, and its inode as the name. */
+struct workload cgroup_unknown(uint64_t cgroup);
 
-/* Returns the workload. An unknown cgroup has kind unit and its inode as the name. */
-struct workload cgroups_find(const struct cgroups *cgroups, uint64_t inode);
-
-/* Returns the first process of the cgroup at the time of the walk, if it still runs; otherwise 0.
+/*
+ * Finds the unknown cgroups among these keys: at once if they are new or were just removed, else by
+ * a walk when one is due. Call it at each poll while they are shown. A full table forgets cgroups
+ * that nobody asked for within ten minutes.
  */
-pid_t cgroups_process(const struct cgroups *cgroups, uint64_t inode);
+void cgroups_learn(struct cgroups *cgroups, const uint64_t *wanted, size_t n, uint64_t now_us);
+
+/*
+ * Names the user of a finding if that is not known yet: the cgroup_unknown() of this key by its
+ * cgroup, which also walks at once, but only one time for each cgroup; an id by the names that
+ * runtimes give. True: it has a new name. A name that is known is never replaced.
+ */
+bool names_of_cgroup(
+	struct cgroups *cgroups, uint64_t cgroup, uint64_t now_us, struct workload *workload);
+
+/* Returns the workload; that of the root is the host. */
+struct workload cgroups_find(const struct cgroups *cgroups, uint64_t cgroup);
+
+/* Returns the first process of the cgroup when it was found, if it still runs; otherwise 0. */
+pid_t cgroups_process(const struct cgroups *cgroups, uint64_t cgroup);

@@ -4,7 +4,7 @@
 /*
  * Facts about the node that one tuner finds and others use. The agent owns them and passes them to
  * open(). Beside each member stands who writes it and who reads it: no tuner writes a member of
- * another. A task gets a copy.
+ * another. Cgroups are learned from all readers. A task gets a copy.
  */
 
 #include "workload/cgroup.h"
@@ -41,6 +41,7 @@ struct node_disks {
 };
 
 struct facts {
-	struct names names; /* runtime; dns, limits, neighbor, storage */
+	struct names names;      /* runtime; dns, limits, neighbor, storage */
+	struct cgroups *cgroups; /* the core; dns, limits, storage */
 	struct node_disks disks;
 };

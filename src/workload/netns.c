@@ -181,6 +181,9 @@ void netns_owners_learn(struct netns_owners *owners, const uint32_t *netns, size
 	owners->n = kept;
 	for (size_t i = 0; i < n; i++)
 		unknown = needs_search(owners, netns[i]) || unknown;
+	for (size_t i = 0; i < owners->n; i++)
+		if (!workload_is_named(&owners->owners[i].workload))
+			names_apply(owners->names, &owners->owners[i].workload);
 	if (!unknown || (owners->learned_at_us && now - owners->learned_at_us < LEARN_EVERY_US))
 		return;
 	owners->learned_at_us = now;

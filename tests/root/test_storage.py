@@ -63,8 +63,8 @@ def counting(agent: Callable[..., Agent]) -> Agent:
     return one
 
 
-@pytest.fixture
-def pod() -> Iterator[Path]:
+@pytest.fixture(name="pod")
+def fixture_pod() -> Iterator[Path]:
     """A pod's cgroup for requests to disks."""
     uid = "0f2d7ad8-91c1-4d49-a1c9-1f1d2f000026"
     base = BLKIO if BLKIO.exists() else Path("/sys/fs/cgroup")

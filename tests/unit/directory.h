@@ -19,10 +19,12 @@ static inline void directory_make(struct directory *directory)
 	strcpy(directory->path, "/tmp/headroom-test-XXXXXX");
 	assert_non_null(mkdtemp(directory->path));
 	assert_true(host_init(&directory->host, directory->path));
+	directory->facts.cgroups = cgroups_open(&directory->host, &directory->facts.names);
 }
 
 static inline void directory_remove(struct directory *directory)
 {
+	cgroups_close(directory->facts.cgroups);
 	assert_int_equal(remove_tree(directory->path), 0);
 }
 

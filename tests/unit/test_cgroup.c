@@ -167,13 +167,13 @@ struct node {
 static void begin(struct node *node)
 {
 	directory_make(&node->directory);
-	node->cgroups = cgroups_open(&node->directory.host, NULL,
+	node->cgroups = node->directory.facts.cgroups;
+	cgroups_set_root(node->cgroups, CGROUP_UNIFIED,
 		open(node->directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 static void end(struct node *node)
 {
-	cgroups_close(node->cgroups);
 	directory_remove(&node->directory);
 }
 
@@ -242,6 +242,51 @@ NODE_TEST(a_process_counts_until_its_pid_is_reused)
 	assert_int_equal(cgroups_process(node->cgroups, inode), 0);
 }
 
+/* A finding does not wait for the next walk, but a cgroup that no walk finds gets no second one. */
+NODE_TEST(the_cgroup_of_a_finding_is_walked_for_at_once)
+{
+	uint64_t gone = 123456789, later, now = 3000 * USEC_PER_SEC;
+	struct workload workload = cgroup_unknown(gone);
+
+	cgroups_learn(node->cgroups, &gone, 1, now);
+	later = make_cgroup(&node->directory, "/system.slice/later.service");
+	cgroups_learn(node->cgroups, &gone, 1, now + 1);
+	assert_false(names_of_cgroup(node->cgroups, gone, now + USEC_PER_SEC, &workload));
+	assert_string_equal(workload.name, "cgroup 123456789");
+	workload = cgroup_unknown(later);
+	assert_true(names_of_cgroup(node->cgroups, later, now + USEC_PER_SEC, &workload));
+	assert_string_equal(workload.name, "later.service");
+	/* A name that is known stays. */
+	assert_false(names_of_cgroup(node->cgroups, CGROUP_ROOT_INODE, now, &workload));
+	workload = cgroup_unknown(CGROUP_ROOT_INODE);
+	assert_true(names_of_cgroup(node->cgroups, CGROUP_ROOT_INODE, now, &workload));
+	assert_int_equal(workload.kind, WORKLOAD_HOST);
+}
+
+/* The same inode is another cgroup in another hierarchy. */
+NODE_TEST(hierarchies_have_cgroups_of_their_own)
+{
+	uint64_t unified = make_cgroup(&node->directory, "/unified/one.service"), wanted[2];
+	struct path both = directory_at(&node->directory, "/unified/one.service");
+	struct path pids = directory_at(&node->directory, "/pids");
+
+	/* Without one, the cgroup is in cgroup2. */
+	wanted[0] = unified;
+	wanted[1] = cgroup_key(CGROUP_PIDS, unified);
+	cgroups_learn(node->cgroups, wanted, 2, USEC_PER_SEC);
+	assert_string_equal(cgroups_find(node->cgroups, wanted[1]).name, "one.service");
+	/* A rename keeps the inode. */
+	make_cgroup(&node->directory, "/pids");
+	snprintf(pids.text, sizeof(pids.text), "%s/pids/two.service", node->directory.path);
+	assert_int_equal(rename(both.text, pids.text), 0);
+	pids = directory_at(&node->directory, "/pids");
+	cgroups_set_root(
+		node->cgroups, CGROUP_PIDS, open(pids.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	cgroups_learn(node->cgroups, wanted, 2, 100 * USEC_PER_SEC);
+	assert_string_equal(cgroups_find(node->cgroups, wanted[0]).name, "one.service");
+	assert_string_equal(cgroups_find(node->cgroups, wanted[1]).name, "two.service");
+}
+
 static struct name_entry entry(const char *id, const char *name, const char *address)
 {
 	struct name_entry made = {.workload = {.kind = WORKLOAD_POD, .namespace = "default"}};
@@ -286,11 +331,43 @@ TEST(a_source_replaces_only_its_own_names)
 	expect_name(names, "", NULL);
 	expect_name(NULL, "a", NULL);
 	report_names(names, "one", "e");
-	expect_name(names, "a", NULL);
 	expect_name(names, "e", "e-of-one");
 	expect_name(names, "z", "z-of-two");
+	free(made.entries);
+}
+
+/* Rows of pods that have ended are still shown. */
+TEST(a_name_stays_when_its_source_forgets_it)
+{
+	struct names made = {0}, *names = &made;
+	struct name_entry *one = calloc(1, sizeof(*one));
+	struct workload workload;
+
+	*one = entry("a", "a-of-one", "10.0.0.5");
+	names_replace(names, "one", one, 1);
+	report_names(names, "one", "b");
+	expect_name(names, "a", "a-of-one");
+	/* Another pod may have its address now. */
+	assert_false(names_at_address(names, "10.0.0.5", &workload));
 	names_replace(names, "one", NULL, 0);
-	expect_name(names, "e", NULL);
+	expect_name(names, "b", "b-of-one");
+	/* Another runtime lists it. */
+	report_names(names, "two", "ab");
+	expect_name(names, "a", "a-of-two");
+	assert_int_equal(names->n, 2);
+	/* Memory is bounded: the oldest are forgotten. */
+	for (unsigned i = 0; i < 1000; i++) {
+		char id[16];
+
+		one = calloc(1, sizeof(*one));
+		snprintf(id, sizeof(id), "pod-%u", i);
+		*one = entry(id, "web", "");
+		names_replace(names, "one", one, 1);
+	}
+	assert_in_range(names->n, 100, 300);
+	expect_name(names, "pod-998", "web");
+	expect_name(names, "pod-1", NULL);
+	expect_name(names, "a", "a-of-two");
 	free(made.entries);
 }
 

@@ -38,8 +38,7 @@ static void use_cgroups(struct fixture *node)
 {
 	struct path root = directory_at(&node->directory, "/cgroup");
 
-	cgroups_close(node->sensor->cgroups);
-	node->sensor->cgroups = cgroups_open(&node->directory.host, &node->directory.facts.names,
+	cgroups_set_root(node->sensor->cgroups, CGROUP_UNIFIED,
 		open(root.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 

@@ -70,7 +70,7 @@ TEST(the_workload_with_most_of_the_queue_is_named_over_all_disks_below)
 		{.key = {.cgroup = 8, .disk = 3}, .queue_rate = 9}, /* not below md0 */
 	};
 	static struct host host;
-	struct facts facts = {0};
+	struct facts facts = {.cgroups = cgroups_open(&host, NULL)};
 
 	window.slices[window.slice % STORAGE_SLICES][11] = 100;
 	snprintf(device.point, sizeof(device.point), "/var/lib/etcd");
@@ -85,7 +85,6 @@ TEST(the_workload_with_most_of_the_queue_is_named_over_all_disks_below)
 		.n_ios = ARRAY_SIZE(ios),
 		.syncs = &sync,
 		.n_syncs = 1};
-	storage.sync_groups = storage.io_groups = cgroups_open(&host, NULL, -1);
 	storage_processes_list(&storage, NOW_US);
 	assert_int_equal(storage.n_seen, 1);
 	assert_string_equal(storage.seen[0].holder.name, "host");
@@ -97,5 +96,5 @@ TEST(the_workload_with_most_of_the_queue_is_named_over_all_disks_below)
 	storage_processes_list(&storage, NOW_US);
 	assert_int_equal(facts.disks.n_synced, 1);
 	assert_int_equal(facts.disks.n_databases, 1);
-	cgroups_close(storage.sync_groups);
+	cgroups_close(facts.cgroups);
 }

@@ -124,14 +124,6 @@ struct dns_sample {
 	__u8 name[DNS_SAMPLE_NAME]; /* the question's first bytes in wire format, then zeros */
 };
 
-/* A removed cgroup. */
-#define DNS_ENDED 256 /* a power of two */
-
-struct dns_ended {
-	__u64 cgroup;
-	char path[248];
-};
-
 #define DNS_WATCHED 10
 
 /* The mapped global variable "control". */
@@ -148,6 +140,4 @@ struct dns_control {
 	__u64 fragments;   /* packets without ports: later fragments of a datagram */
 	__u64 resyncs;     /* TCP: flows whose next message is unknown, for a time */
 	__u64 uninspected; /* segments not read for that reason; packets with too many headers */
-	__u64 n_ended;
-	struct dns_ended ended[DNS_ENDED];
 };

@@ -18,10 +18,8 @@ enum kept {
 	CONTROL,
 	INGRESS,
 	EGRESS,
-	CGROUP_RMDIR,
 	INGRESS_LINK,
 	EGRESS_LINK,
-	CGROUP_RMDIR_LINK,
 	KEPT,
 };
 
@@ -68,7 +66,6 @@ static int load_programs(struct dns_kernel *kernel)
 		[CONTROL] = bpf_map__fd(object->maps.bss),
 		[INGRESS] = bpf_program__fd(object->progs.dns_ingress),
 		[EGRESS] = bpf_program__fd(object->progs.dns_egress),
-		[CGROUP_RMDIR] = bpf_program__fd(object->progs.dns_cgroup_rmdir),
 	};
 	for (int i = 0; i < INGRESS_LINK; i++) {
 		fds[i] = fcntl(known[i], F_DUPFD_CLOEXEC, 0);
@@ -101,9 +98,6 @@ int dns_kernel_attach(
 		if (links[i] < 0)
 			r = links[i] = bpf_link_create(kernel->fds[INGRESS + i], cgroup,
 				i == 0 ? BPF_CGROUP_INET_INGRESS : BPF_CGROUP_INET_EGRESS, NULL);
-	/* A failure leaves only the names of clients that end at once unknown. */
-	if (r >= 0 && links[2] < 0)
-		links[2] = bpf_raw_tracepoint_open("cgroup_rmdir", kernel->fds[CGROUP_RMDIR]);
 	r = MIN(r, 0);
 	why[0] = '\0';
 	if (r == -EPERM && capability_have(CAP_NET_ADMIN))

@@ -24,12 +24,10 @@ static void dns_pause(void *self)
 static void *dns_open(const struct host *host, struct facts *facts, struct sd_event *event)
 {
 	struct dns_sensor *sensor = must(calloc(1, sizeof(*sensor)));
-	char why[TUNER_WHY_MAX];
 
 	sensor->host = host;
 	sensor->names = &facts->names;
-	sensor->cgroups =
-		cgroups_open(host, sensor->names, cgroup_root_open(host, NULL, why, sizeof(why)));
+	sensor->cgroups = facts->cgroups;
 	sensor->watch = event;
 	return sensor;
 }
@@ -336,7 +334,6 @@ static void dns_close(void *self, void *memory)
 	dns_kernel_close(sensor->kernel);
 	dns_pairs_clear(&sensor->pairs);
 	dns_server_table_clear(&sensor->seen.table);
-	cgroups_close(sensor->cgroups);
 	free(sensor);
 }
 

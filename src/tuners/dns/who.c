@@ -171,7 +171,6 @@ static bool serves(const struct dns_sensor *sensor, struct dns_pair_state *pair,
 static void learn_cgroups(struct dns_sensor *sensor)
 {
 	const struct dns_pairs *pairs = &sensor->pairs;
-	const struct dns_control *control = dns_kernel_control(sensor->kernel);
 	_cleanup_free_ uint64_t *wanted = must(calloc(pairs->n + 1, sizeof(*wanted)));
 	size_t n = 0;
 
@@ -179,10 +178,7 @@ static void learn_cgroups(struct dns_sensor *sensor)
 		if (has_cgroup(&pairs->pairs[i].pair) &&
 			sensor->now_us - pairs->pairs[i].changed_at_us < RECENT_US)
 			wanted[n++] = pairs->pairs[i].pair.cgroup;
-	if (cgroups_learn(sensor->cgroups, wanted, n, sensor->now_us))
-		for (size_t i = 0; i < DNS_ENDED; i++)
-			cgroups_name(
-				sensor->cgroups, control->ended[i].cgroup, control->ended[i].path);
+	cgroups_learn(sensor->cgroups, wanted, n, sensor->now_us);
 }
 
 /* A client of the server, and its number in the order. */
@@ -265,9 +261,12 @@ static void name_second(struct dns_sensor *sensor, const struct dns_server_state
 		struct workload *known = &second->users[i].workload;
 		struct workload now = who_of(sensor, &second->users[i].pair);
 
-		/* A later owner of the address did not send these queries. */
+		/*
+		 * A later owner of the address did not send these queries. A name stays when the
+		 * runtime has forgotten it.
+		 */
 		if (known->kind == WORKLOAD_NETNS || known->kind == WORKLOAD_UNIT ||
-			streq(known->id, now.id))
+			(streq(known->id, now.id) && workload_is_named(&now)))
 			*known = now;
 	}
 	if (second->known)

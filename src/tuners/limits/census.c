@@ -135,6 +135,7 @@ static int census_each(int link, size_t size, census_visit *visit, void *userdat
 struct limit_use {
 	uint64_t key[2];    /* the user or cgroup that the kernel counts for; zero: the process */
 	uint64_t used, max; /* max 0: the row's own */
+	uint64_t cgroup;    /* the key of the user's */
 	bool adds;          /* used adds up over the records with this key */
 	uint32_t pid, last_pid;
 	uint32_t uid;          /* if by_uid */
@@ -180,6 +181,7 @@ static bool census_count(
 		use->key[1] = record->pids_limited;
 		use->used = record->pids_used;
 		use->max = record->pids_max;
+		use->cgroup = cgroup_key(CGROUP_PIDS, record->pids_limited);
 		return record->pids_max > 0;
 	case COUNT_MOUNTS:
 		use->key[0] = 3;
@@ -339,7 +341,8 @@ static void name_use(const struct host *host, const struct limit_use *use, struc
 {
 	struct workload *workload = &user->workload;
 
-	*user = (struct limit_user){.used = use->used};
+	*user = (struct limit_user){
+		.used = use->used, .id = use->by_uid || use->by_netns ? 0 : use->cgroup};
 	describe_use(use, user->detail);
 	if (use->by_uid) {
 		workload->kind = WORKLOAD_UID;
@@ -350,9 +353,8 @@ static void name_use(const struct host *host, const struct limit_use *use, struc
 			*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
 	} else if (!name_process(host, use->pid, workload) &&
 		   !name_process(host, use->last_pid, workload)) {
-		workload->kind = WORKLOAD_UNIT;
-		snprintf(workload->name, sizeof(workload->name), "cgroup %" PRIu64,
-			MAX(use->key[0], use->key[1]));
+		/* They have ended. The loop knows the names of cgroups. */
+		*workload = cgroup_unknown(use->cgroup);
 	}
 }
 
@@ -554,18 +556,11 @@ static const struct {
 
 #define NAMED_IDLE 3 /* users of a row that is at most half used */
 
-static uint64_t cpu_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return us_of(ts);
-}
-
 struct limits_sample {
 	struct host host;
 	struct node_disks disks; /* a copy */
 	bool due_rows, due_namespaces;
+	bool pids_apart;      /* the pids controller has a hierarchy of cgroup v1 */
 	struct census census; /* a descriptor of its own for each part that is due */
 	size_t n;
 	bool *busy;              /* more than half of a row is used, or it was reached */
@@ -629,6 +624,7 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 		.host = *limits->host,
 		.disks = limits->facts->disks,
 		.due_rows = due_rows,
+		.pids_apart = cgroups_root(limits->facts->cgroups, CGROUP_PIDS) >= 0,
 		.census = {{duplicate(limits->census.passes[OF_PROCESSES], due[OF_PROCESSES]),
 				   duplicate(limits->census.passes[OF_FILES], due[OF_FILES])},
 			duplicate(limits->census.connections, due[OF_FILES])},
@@ -651,6 +647,15 @@ struct census_pass {
 	uint64_t n_files;
 };
 
+/*
+ * The key of a cgroup by which the loop may name the user later. Where the pids controller is
+ * apart, a pod's cgroup in cgroup2 can be its runtime's.
+ */
+static uint64_t cgroup_of(const struct census_pass *pass, uint64_t inode, uint64_t pids_inode)
+{
+	return pass->sample->pids_apart ? cgroup_key(CGROUP_PIDS, pids_inode) : inode;
+}
+
 static void visit_process(void *userdata, const void *data)
 {
 	const struct census_record *record = data;
@@ -665,8 +670,11 @@ static void visit_process(void *userdata, const void *data)
 	for (size_t i = 0; i < pass->sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
-		if (reader && census_count(record, reader->count, &use))
-			tally_add(&pass->tallies[i], &use);
+		if (!reader || !census_count(record, reader->count, &use))
+			continue;
+		if (use.cgroup == 0)
+			use.cgroup = cgroup_of(pass, record->cgroup, record->pids_cgroup);
+		tally_add(&pass->tallies[i], &use);
 	}
 }
 
@@ -683,8 +691,10 @@ static void visit_file(void *userdata, const void *data)
 	for (size_t i = 0; i < pass->sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
-		if (reader && census_count_file(file, reader->count_file, &use))
-			tally_add(&pass->tallies[i], &use);
+		if (!reader || !census_count_file(file, reader->count_file, &use))
+			continue;
+		use.cgroup = cgroup_of(pass, file->cgroup, file->pids_cgroup);
+		tally_add(&pass->tallies[i], &use);
 	}
 }
 

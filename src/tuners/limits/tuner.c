@@ -49,12 +49,19 @@ static void *limits_open(const struct host *host, struct facts *facts, struct sd
 	return limits;
 }
 
-/* The runtime may name a pod after it was found. */
-static void name_users(const struct names *names, struct limit_reading *reading)
+/* The runtime may name a pod after it was found, and a process may have ended before. */
+static void name_users(const struct facts *facts, struct limit_reading *reading, uint64_t now)
 {
+	const struct names *names = &facts->names;
+
 	for (unsigned i = 0; i < reading->n_top; i++) {
 		struct workload *workload = &reading->top[i].workload;
+		struct workload unknown = cgroup_unknown(reading->top[i].id);
 
+		if (workload_equal(workload, &unknown)) {
+			cgroups_learn(facts->cgroups, &reading->top[i].id, 1, now);
+			*workload = cgroups_find(facts->cgroups, reading->top[i].id);
+		}
 		if (workload->kind == WORKLOAD_NETNS)
 			names_at_address(names, workload->name, workload);
 		names_apply(names, workload);
@@ -68,7 +75,7 @@ void limits_seen_clear(struct limit_seen *seen)
 		free(steal(seen->users[pass].top));
 }
 
-static void limits_sense(void *self, uint64_t)
+static void limits_sense(void *self, uint64_t now)
 {
 	struct limits *limits = self;
 
@@ -79,7 +86,7 @@ static void limits_sense(void *self, uint64_t)
 		bool has_file = seen->row->used.path;
 
 		for (int pass = 0; pass < PASSES; pass++)
-			name_users(&limits->facts->names, &seen->users[pass]);
+			name_users(limits->facts, &seen->users[pass], now);
 		if (!has_file && !(reader && reader->read))
 			continue;
 		free(seen->reading.top);

@@ -367,8 +367,8 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 {
 	size_t kept = 0;
 
-	storage->attributed =
-		storage->io_groups != storage->sync_groups || controls_io(storage->io_root);
+	storage->attributed = cgroups_root(storage->facts->cgroups, CGROUP_BLKIO) >= 0 ||
+			      controls_io(cgroups_root(storage->facts->cgroups, CGROUP_UNIFIED));
 	if (storage->bpf->calls_error < 0)
 		storage_mount_types(storage->host, storage->unseen, sizeof(storage->unseen));
 	for (size_t i = 0; i < storage->n_devices; i++) {
@@ -422,12 +422,11 @@ static void find_images(struct storage *storage, bool again)
 
 /* ---- the listed processes ---- */
 
-/* Returns the workload of a cgroup; the root, and the kernel's own requests, are the host's. */
-static struct workload workload_of(const struct cgroups *groups, uint64_t cgroup)
+/* The kernel's own requests have inode 0, and are the host's. */
+static struct workload workload_of(
+	const struct storage *storage, enum cgroup_hierarchy hierarchy, uint64_t inode)
 {
-	if (cgroup > CGROUP_ROOT_INODE)
-		return cgroups_find(groups, cgroup);
-	return (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+	return cgroups_find(storage->facts->cgroups, cgroup_key(hierarchy, inode));
 }
 
 void storage_summarize(
@@ -482,7 +481,7 @@ static void find_holder(const struct storage *storage, struct storage_process *p
 		if (!is_below(&process->disk, row->key.disk) || row->queue_rate <= 0)
 			continue;
 		sum += row->queue_rate;
-		workload = workload_of(storage->io_groups, row->key.cgroup);
+		workload = workload_of(storage, CGROUP_BLKIO, row->key.cgroup);
 		for (at = 0; at < n && !workload_equal(&holders[at].workload, &workload); at++)
 			;
 		if (at == n && n == STORAGE_USERS)
@@ -557,7 +556,7 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 		if (process->summary.syncs == 0 || !device)
 			continue;
 		set_text(process->name, row->key.process);
-		process->workload = workload_of(storage->sync_groups, row->key.cgroup);
+		process->workload = workload_of(storage, CGROUP_UNIFIED, row->key.cgroup);
 		process->disk = device->disk;
 		if (storage->attributed &&
 			process->summary.p99 * 1e6 > (double)storage->sync_p99_us)
@@ -626,22 +625,15 @@ static struct largest_rows find_largest(const struct storage *storage)
 static void learn_users(struct storage *storage, uint64_t now)
 {
 	struct largest_rows largest = find_largest(storage);
-	uint64_t ios[STORAGE_USERS], both[2 * STORAGE_USERS];
-	size_t n = 0, n_ios = 0;
+	struct cgroups *cgroups = storage->facts->cgroups;
+	uint64_t wanted[2 * STORAGE_USERS];
+	size_t n = 0;
 
 	for (size_t i = 0; i < largest.n_ios; i++)
-		if (largest.ios[i]->key.cgroup > CGROUP_ROOT_INODE)
-			ios[n_ios++] = largest.ios[i]->key.cgroup;
+		wanted[n++] = cgroup_key(CGROUP_BLKIO, largest.ios[i]->key.cgroup);
 	for (size_t i = 0; i < largest.n_syncs; i++)
-		if (largest.syncs[i]->key.cgroup > CGROUP_ROOT_INODE)
-			both[n++] = largest.syncs[i]->key.cgroup;
-	if (storage->io_groups != storage->sync_groups) {
-		cgroups_learn(storage->io_groups, ios, n_ios, now);
-	} else {
-		memcpy(both + n, ios, n_ios * sizeof(*ios));
-		n += n_ios;
-	}
-	cgroups_learn(storage->sync_groups, both, n, now);
+		wanted[n++] = cgroup_key(CGROUP_UNIFIED, largest.syncs[i]->key.cgroup);
+	cgroups_learn(cgroups, wanted, n, now);
 }
 
 static struct storage_user *user_of(
@@ -704,7 +696,7 @@ struct storage_user *storage_users(const struct storage *storage, unsigned *n)
 	/* Syncs of listed processes come first: they stay when there are too many users. */
 	for (size_t i = 0; i < largest.n_syncs; i++) {
 		const struct storage_sync_row *row = largest.syncs[i];
-		struct workload workload = workload_of(storage->sync_groups, row->key.cgroup);
+		struct workload workload = workload_of(storage, CGROUP_UNIFIED, row->key.cgroup);
 		struct storage_user *user =
 			user_of(users, n, label_of(storage, row->key.device), &workload);
 
@@ -713,7 +705,7 @@ struct storage_user *storage_users(const struct storage *storage, unsigned *n)
 	}
 	for (size_t i = 0; i < largest.n_ios; i++) {
 		const struct storage_io_row *row = largest.ios[i];
-		struct workload workload = workload_of(storage->io_groups, row->key.cgroup);
+		struct workload workload = workload_of(storage, CGROUP_BLKIO, row->key.cgroup);
 		struct storage_user *user =
 			user_of(users, n, label_of(storage, row->key.disk), &workload);
 

@@ -172,10 +172,7 @@ struct storage {
 	struct storage_bpf *bpf; /* NULL: not loaded, and why */
 	char why[TUNER_WHY_MAX];
 	char unseen[64]; /* types of file systems without counted syncs */
-	struct cgroups *sync_groups,
-		*io_groups; /* the same unless io has a hierarchy of cgroup v1 */
-	int io_root;        /* its root, owned by io_groups */
-	bool attributed;    /* the io controller tells cgroups apart */
+	bool attributed; /* the io controller tells cgroups apart */
 	struct storage_device *devices;
 	size_t n_devices, devices_allocated;
 	struct storage_label labels[STORAGE_LABELS + 1]; /* the last: other */

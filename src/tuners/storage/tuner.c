@@ -98,22 +98,11 @@ static const struct capability_row capabilities[] = {
 static void *storage_open(const struct host *host, struct facts *facts, struct sd_event *)
 {
 	struct storage *storage = must(calloc(1, sizeof(*storage)));
-	char why[TUNER_WHY_MAX];
-	int root;
 
 	storage->host = host;
 	storage->facts = facts;
 	for (size_t i = 0; i < STORAGE_LABELS + 1; i++)
 		storage->labels[i].disk.kind = STORAGE_UNKNOWN;
-	root = cgroup_root_open(host, NULL, why, sizeof(why));
-	storage->sync_groups = storage->io_groups = cgroups_open(host, &facts->names, root);
-	storage->io_root = root;
-	/* Without a hierarchy of cgroup v1, requests belong to cgroup2, too. */
-	root = cgroup_root_open(host, "blkio", why, sizeof(why));
-	if (root >= 0) {
-		storage->io_groups = cgroups_open(host, &facts->names, root);
-		storage->io_root = root;
-	}
 	return storage;
 }
 
@@ -271,9 +260,6 @@ static void storage_close(void *self, void *)
 
 	storage->facts->disks.n_synced = storage->facts->disks.n_databases = 0;
 	unload_programs(storage->bpf);
-	if (storage->io_groups != storage->sync_groups)
-		cgroups_close(storage->io_groups);
-	cgroups_close(storage->sync_groups);
 	for (size_t i = 0; i < storage->n_syncs; i++)
 		free(storage->syncs[i].window);
 	free(storage->devices);
