@@ -99,6 +99,11 @@ static double prefix_factor(const char *unit)
 	return streq(unit, "bytes") ? 1000 : streq(unit, "memory") ? 1024 : 0;
 }
 
+bool unit_is_scaled(const char *unit)
+{
+	return prefix_factor(unit) > 0;
+}
+
 const char *amount_text(double value, const char *unit, char out[static AMOUNT_MAX])
 {
 	static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
@@ -116,6 +121,11 @@ const char *amount_text(double value, const char *unit, char out[static AMOUNT_M
 		snprintf(out, AMOUNT_MAX, "%.0f%s%.48s", value, unit[0] ? " " : "",
 			factor > 0 ? "bytes" : unit);
 	return out;
+}
+
+const char *bare_amount_text(double value, const char *unit, char out[static AMOUNT_MAX])
+{
+	return amount_text(value, unit_is_scaled(unit) ? unit : "", out);
 }
 
 const char *use_text(double used, double max, const char *unit, char out[static USE_MAX])

@@ -32,6 +32,12 @@ void duration_text(double seconds, char out[static TIME_TEXT_MAX]);
  */
 const char *amount_text(double value, const char *unit, char out[static AMOUNT_MAX]);
 
+/* Returns whether the unit takes a prefix, so that an amount is not readable without its unit. */
+bool unit_is_scaled(const char *unit);
+
+/* Writes an amount beside others of the same unit: "205.1 GB", or "60" of entries. Returns out. */
+const char *bare_amount_text(double value, const char *unit, char out[static AMOUNT_MAX]);
+
 /* Writes "60 of 100 entries" or "205.1 GB of 270.6 GB"; max 0 is unknown. Returns out. */
 #define USE_MAX (2 * AMOUNT_MAX + 8)
 const char *use_text(double used, double max, const char *unit, char out[static USE_MAX]);

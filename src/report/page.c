@@ -72,7 +72,7 @@ static const char *count_text(double number, char text[static COUNT_MAX])
 /* Writes like amount_text(), with the digits of counts in groups and without their unit. */
 static const char *grouped_text(double number, const char *unit, char text[static AMOUNT_MAX])
 {
-	return streq(unit, "bytes") ? amount_text(number, unit, text) : count_text(number, text);
+	return unit_is_scaled(unit) ? amount_text(number, unit, text) : count_text(number, text);
 }
 
 /* Prints "2024-05-01T12:00:00Z 3 min ago", and another text as it is. */
@@ -393,7 +393,7 @@ static void put_limit(FILE *out, const cJSON *limit)
 	const char *class = json_text_at(limit, "severity"), *name = json_text_at(limit, "name");
 	const cJSON *top = json_at(limit, "top"), *user;
 	const char *unit = json_text_at(limit, "unit");
-	const bool bytes = streq(unit, "bytes");
+	const bool bytes = unit_is_scaled(unit);
 	char a[AMOUNT_MAX], b[AMOUNT_MAX], text[SHARE_MAX];
 
 	put(out, "<section class=\"card\"><div class=\"row\"><h3>%s</h3>", name);

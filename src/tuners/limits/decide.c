@@ -111,8 +111,7 @@ static void append_user(struct condition_reading *reading, const struct limit_re
 	workload_describe(&user->workload, text, sizeof(text));
 	condition_append(reading, "; the largest user %s %s%s%s with %s", verb, text,
 		user->detail[0] ? ", " : "", user->detail,
-		amount_text(
-			(double)user->used, streq(limit->unit, "bytes") ? "bytes" : "", amount));
+		bare_amount_text((double)user->used, limit->unit, amount));
 }
 
 /* The first row appears with its details, further rows with their names. */
