@@ -219,6 +219,9 @@ double finding_share(const struct finding *finding);
 /* Writes "pod shop/api", "uid 1000", "port 80 of pod a/b"; empty for the node. */
 void instance_describe(const struct instance *instance, char *text, size_t size);
 
+/* Writes the text of the finding's instance; empty if the slug has it already. */
+void finding_about(const struct finding *finding, char *text, size_t size);
+
 /*
  * Writes "262144 of 262144 connections, refused 9231 times, until 14:03 UTC; now 90112": without
  * slug, instance and users.

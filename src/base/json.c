@@ -222,13 +222,30 @@ void json_append_losses(const cJSON *losses, char *text, size_t size)
 	text_append(text, size, between[0] == ',' ? "\n" : "");
 }
 
-void json_make_printable(cJSON *item)
+static void make_lines_printable(char *text)
+{
+	for (char *end = strchr(text, '\n'); end; text = end + 1, end = strchr(text, '\n')) {
+		*end = '\0';
+		text_make_printable(text);
+		*end = '\n';
+	}
+	text_make_printable(text);
+}
+
+void json_make_lines_printable(cJSON *item, const char *key)
 {
 	for (; item; item = item->next) {
+		bool has_lines = key && item->string && streq(item->string, key);
+
 		if (item->valuestring)
-			text_make_printable(item->valuestring);
-		json_make_printable(item->child);
+			(has_lines ? make_lines_printable : text_make_printable)(item->valuestring);
+		json_make_lines_printable(item->child, key);
 	}
+}
+
+void json_make_printable(cJSON *item)
+{
+	json_make_lines_printable(item, NULL);
 }
 
 /* ---- members of the top-level object, for edits in place ---- */

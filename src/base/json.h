@@ -80,6 +80,9 @@ void json_append_losses(const cJSON *losses, char *text, size_t size);
 /* Calls text_make_printable() for each text of a document. */
 void json_make_printable(cJSON *item);
 
+/* The same, but the texts of members with this key keep their ends of lines. */
+void json_make_lines_printable(cJSON *item, const char *key);
+
 /* ---- members of the top-level object, for edits in place ---- */
 
 #define JSON_WHY_MAX 128

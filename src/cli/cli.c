@@ -418,7 +418,7 @@ int node_documents(const struct cli *cli, struct cli_config given, bool watch, c
 	}
 	if (!answer)
 		return cli_fail("agent", "the answer is not JSON");
-	json_make_printable(answer);
+	json_make_lines_printable(answer, "keep");
 	*status = steal(answer);
 	return EXIT_OK;
 }

@@ -188,5 +188,16 @@ void draw_field(struct screen *screen, enum color color, int indent, int width, 
 /* Draws an indented paragraph with draw_wrapped(). An empty text draws nothing. */
 void draw_paragraph(struct screen *screen, int indent, const char *text);
 
+/* finding.c: a finding of the status document, or a check of doctor in the same form. */
+
+/* Draws it with its users and cure. word: its severity or status. */
+void draw_finding(struct screen *screen, int indent, const char *word, const cJSON *finding);
+
+/* Draws the lines with its users and cure alone. */
+void draw_finding_cure(struct screen *screen, int indent, const cJSON *finding);
+
+/* Draws it on one line, with its users: for a list that is renewed. */
+void draw_finding_row(struct screen *screen, const cJSON *finding);
+
 /* Returns the colour of a state, status or verdict of the document. */
 enum color color_of(const char *word);

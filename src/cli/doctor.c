@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * headroom doctor: what needs action on this node. The parts, in order: a check in the document;
- * checks of the limits, conditions and settings of the status document; the order, the counts and
- * the verdict; the command, with the checks of the agent, of the configuration and of node_checks.
- * It judges nothing that a condition already judges, and changes nothing.
+ * headroom doctor: the problems of this node. The parts, in order: the document, with the findings
+ * of the status document and an entry for everything else in it; its counts and verdict; the
+ * command, with the checks of the agent, of the configuration and of node_checks. It judges nothing
+ * that a finding already judges, and changes nothing.
  */
 #include "cli/doctor.h"
 
@@ -16,369 +16,242 @@
 
 #include <fnmatch.h>
 
-#define WHO_MAX          3
 #define CONFIG_FILE_NAME "/etc/headroom/headroom.yaml"
 
 #define MESSAGE_MAX 1024
 
-struct doctor_check {
-	const char *name;
-	const char *kind;   /* "condition", "limit", "setting", "check" */
-	const char *status; /* as in doctor.h */
-	const char *since;  /* RFC 3339; or NULL */
-	const char *breaks, *now;
-	double max;            /* the limit's maximum; 0: not known */
-	const char *option;    /* from its row, or NULL */
-	const char *unit;      /* in which users count; or NULL */
-	const cJSON *top;      /* users of a limit, or NULL */
-	const char *condition; /* True about it, or NULL: may be ignored instead */
-	char message[MESSAGE_MAX];
+static const char *const status_names[DOCTOR_STATUSES] = {
+	[DOCTOR_CRITICAL] = "critical",
+	[DOCTOR_WARNING] = "warning",
+	[DOCTOR_UNKNOWN] = "unknown",
+	[DOCTOR_IGNORED] = "ignored",
+	[DOCTOR_ADVICE] = "advice",
+	[DOCTOR_OK] = "ok",
+	[DOCTOR_ABSENT] = "absent",
 };
 
-/* In the order of the document. */
-static const char *const statuses[] = {
-	"critical", "warning", "unknown", "ignored", "advice", "ok", "absent"};
+/* Takes a severity or "ignored". An unknown word, from another version, is a warning. */
+static enum doctor_status status_of(const char *word)
+{
+	for (enum doctor_status status = 0; status < DOCTOR_STATUSES; status++)
+		if (streq(status_names[status], word))
+			return status;
+	return DOCTOR_WARNING;
+}
 
-static bool is_ignored(const cJSON *ignore, const char *name)
+/* Appends an entry, which then belongs to the document, with these members before its others. */
+static void add_entry(struct doctor *doctor, cJSON *entry, const char *name, const char *kind,
+	enum doctor_status status)
+{
+	if (!doctor->lists[status])
+		doctor->lists[status] = cJSON_CreateArray();
+	json_text(entry, "name", name);
+	json_text(entry, "kind", kind);
+	json_text(entry, "status", status_names[status]);
+	cJSON_AddItemToArray(doctor->lists[status], entry);
+}
+
+/* ---- findings ---- */
+
+static bool has_name(const cJSON *list, const char *name)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach (item, ignore)
-		if (name && fnmatch(item->valuestring, name, 0) == 0)
+	cJSON_ArrayForEach (item, list)
+		if (streq(json_text_at(item, "name"), name))
 			return true;
 	return false;
 }
 
-/*
- * Writes the configuration that keeps the cure, from the option of a row: "limits.raise: pids;
- * sysctl, kernel.pid_max". The first way is the simplest one.
- */
-static void write_keep(const char *option, double max, char *text, size_t size)
+static void add_findings(struct doctor *doctor, const cJSON *status)
 {
-	int len = option ? (int)strcspn(option, ";") : 0;
+	const cJSON *finding;
 
-	text[0] = '\0';
-	if (len == 0)
-		return;
-	if (starts_with(option, "limits.raise: "))
-		snprintf(text, size, "limits: {raise: [%.*s]}", len - 14, option + 14);
-	else if (starts_with(option, "sysctl, ") && max > 0 && !strstr(option, "range") &&
-		 !strstr(option, "tcp_mem")) /* one number */
-		snprintf(text, size, "sysctl: {%.*s: %.0f}", len - 8, option + 8, 2 * max);
-	else
-		snprintf(text, size, "%.*s", len, option);
-	text_append(text, size, " in " CONFIG_FILE_NAME);
-}
+	cJSON_ArrayForEach (finding, json_at(status, "findings")) {
+		const char *slug = json_text_at(finding, "slug");
+		enum entry_kind kind = has_name(json_at(status, "limits"), slug) ? ENTRY_LIMIT
+				       : has_name(json_at(status, "settings"), slug)
+					       ? ENTRY_SETTING
+					       : ENTRY_CONDITION;
 
-static void add_who(cJSON *object, const cJSON *top, const char *unit)
-{
-	cJSON *list = json_array(object, "who");
-	const cJSON *user;
-
-	cJSON_ArrayForEach (user, top) {
-		const char *detail = json_text_at(user, "detail");
-		char text[512], amount[AMOUNT_MAX];
-
-		if (cJSON_GetArraySize(list) == WHO_MAX)
-			return;
-		snprintf(text, sizeof(text), "%s%s%s with %s", json_text_at(user, "workload/text"),
-			detail[0] ? ", " : "", detail,
-			amount_text(json_number_at(user, "used"), unit, amount));
-		json_append_text(list, text);
+		add_entry(doctor, must(cJSON_Duplicate(finding, true)), slug,
+			entry_kind_names[kind], status_of(finding_word(finding)));
 	}
 }
 
-static void add_to_document(cJSON *document, const cJSON *ignore, const struct doctor_check *check)
-{
-	cJSON *object = json_append(cJSON_GetObjectItem(document, "checks"));
-	bool ignored = (is_ignored(ignore, check->name) || is_ignored(ignore, check->condition)) &&
-		       !streq(check->status, "absent");
-	char keep[256], explain[256];
+/* ---- entries without a finding ---- */
 
-	write_keep(check->option, check->max, keep, sizeof(keep));
-	json_text(object, "name", check->name);
-	json_text(object, "kind", check->kind);
-	json_text(object, "status", ignored ? "ignored" : check->status);
-	json_text(object, "message", check->message);
-	json_text(object, "since", check->since);
-	add_who(object, check->top, check->unit ? check->unit : "");
-	json_text(object, "breaks", check->breaks);
-	if (!check->now)
-		snprintf(explain, sizeof(explain), "headroom explain %s", check->name);
-	json_text(object, "now", check->now ? check->now : explain);
-	json_text(object, "keep", keep);
+static void add_plain(struct doctor *doctor, const char *name, enum entry_kind kind,
+	enum doctor_status status, const char *message)
+{
+	cJSON *entry = cJSON_CreateObject();
+
+	json_text(entry, "slug", name);
+	json_text(entry, "message", message);
+	add_entry(doctor, entry, name, entry_kind_names[kind], status);
 }
 
-/* Returns NULL in a single reading: it cannot tell since when. */
-static const char *true_since(const cJSON *status, const cJSON *condition)
-{
-	return cJSON_IsTrue(json_at(status, "node/applied")) ? json_text_at(condition, "since")
-							     : NULL;
-}
-
-static const cJSON *find_condition(const cJSON *status, const char *type)
-{
-	const cJSON *condition;
-
-	cJSON_ArrayForEach (condition, json_at(status, "conditions"))
-		if (streq(json_text_at(condition, "type"), type))
-			return condition;
-	return NULL;
-}
-
-static void describe_use(const cJSON *limit, char *text, size_t size)
-{
-	const cJSON *full = json_at(limit, "full_in_seconds");
-	const char *unit = json_text_at(limit, "unit");
-	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
-	char use[USE_MAX], share[SHARE_MAX];
-
-	if (max > 0)
-		snprintf(text, size, "%s, %s", use_text(used, max, unit, use),
-			share_text(used / max, share));
-	else
-		snprintf(text, size, "reached; no maximum is known");
-	if (cJSON_IsNumber(full)) {
-		duration_text(full->valuedouble, use);
-		text_append(text, size, ", full in %s", use);
-	}
-}
-
-/*
- * Writes the condition's message if it is about this limit, without the limit's name and the text
- * of `breaks`; else the limit's use.
- */
-static void describe_limit(const cJSON *limit, const cJSON *condition, struct doctor_check *check)
-{
-	const char *message = json_text_at(condition, "message"), *other;
-	size_t len = strlen(check->name);
-	char *end;
-
-	if (!starts_with(message, check->name) || !starts_with(message + len, ": ")) {
-		describe_use(limit, check->message, sizeof(check->message));
-		return;
-	}
-	set_text(check->message, message + len + 2);
-	end = check->breaks ? strstr(check->message, check->breaks) : NULL;
-	/* "who" has the user of this moment. The names of further limits follow, and each has a
-	 * check. */
-	other = strstr(check->message, "; the largest user is ");
-	if (!other && !end)
-		other = strchr(check->message, ';');
-	if (other)
-		check->message[other - check->message] = '\0';
-	else if (end && end >= check->message + 2)
-		end[-2] = '\0';
-}
-
-/* A limit is a problem while a condition about it is True: status and health say the same. */
-static void add_limits(cJSON *document, const cJSON *status, const cJSON *ignore)
+static void add_limits(struct doctor *doctor, const cJSON *status)
 {
 	const cJSON *limit;
 
 	cJSON_ArrayForEach (limit, json_at(status, "limits")) {
-		const cJSON *name = json_at(limit, "condition");
-		const cJSON *condition =
-			cJSON_IsString(name) ? find_condition(status, name->valuestring) : NULL;
-		struct doctor_check check = {
-			.name = json_text_at(limit, "name"), .kind = "limit", .status = "ok"};
-		const struct limit_row *row = limit_row_find(check.name);
-		const struct condition_type *type;
+		const char *name = json_text_at(limit, "name");
+		double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
+		char message[USE_MAX + SHARE_MAX], use[USE_MAX], share[SHARE_MAX];
 
-		if (row) {
-			check.breaks = row->breaks;
-			check.now = row->now;
-			check.option = row->option;
-			check.max = json_number_at(limit, "max");
-		}
-		if (streq(json_text_at(condition, "status"), "True")) {
-			check.condition = name->valuestring;
-			check.status = json_text_at(condition, "severity");
-			/* A condition has the severity of the worst of its limits. */
-			if (row && row->severity == SEVERITY_WARNING &&
-				streq(check.status, "critical"))
-				check.status = "warning";
-			check.since = true_since(status, condition);
-			check.top = json_at(limit, "top");
-			check.unit = json_text_at(limit, "unit");
-			type = condition_type_find(check.condition);
-			if (type && !check.now)
-				check.now = type->now;
-			if (type && !check.breaks)
-				check.breaks = type->help;
-			describe_limit(limit, condition, &check);
-		} else {
-			describe_use(limit, check.message, sizeof(check.message));
-		}
-		add_to_document(document, ignore, &check);
+		if (finding_of(status, name))
+			continue;
+		use_text(used, max, json_text_at(limit, "unit"), use);
+		snprintf(message, sizeof(message), "%s%s%s", use, max > 0 ? ", " : "",
+			max > 0 ? share_text(used / max, share) : "");
+		add_plain(doctor, name, ENTRY_LIMIT, DOCTOR_OK, message);
 	}
 }
 
-/* Returns the condition that is True because of a setting in this state; NULL: none. */
-static const struct condition_type *condition_of_state(const char *state)
-{
-	if (streq(state, setting_state_names[SETTING_FAILED]))
-		return &core_tables.conditions[CORE_SETTING_FAILED];
-	if (streq(state, setting_state_names[SETTING_DRIFTED]) ||
-		streq(state, setting_state_names[SETTING_YIELDED]))
-		return &core_tables.conditions[CORE_SETTING_DRIFTED];
-	return NULL;
-}
-
-static void add_settings(cJSON *document, const cJSON *status, const cJSON *ignore)
+static void add_settings(struct doctor *doctor, const cJSON *status)
 {
 	const cJSON *setting;
 
 	cJSON_ArrayForEach (setting, json_at(status, "settings")) {
-		const struct condition_type *type =
-			condition_of_state(json_text_at(setting, "state"));
+		const char *name = json_text_at(setting, "name");
 		const char *why = json_text_at(setting, "why");
-		const char *reason = json_text_at(setting, "reason");
-		const cJSON *condition = type ? find_condition(status, type->name) : NULL;
-		struct doctor_check check = {
-			.name = json_text_at(setting, "name"), .kind = "setting", .status = "ok"};
+		char message[MESSAGE_MAX];
 
-		if (type) {
-			check.condition = type->name;
-			check.status = severity_names[type->severity];
-			check.since = true_since(status, condition);
-			check.breaks = reason_rows[reason_parse(reason)].help;
-			check.now = type->now;
-		}
-		snprintf(check.message, sizeof(check.message), "%s, wanted %s: %s (%s)%s%s",
+		if (finding_of(status, name))
+			continue;
+		snprintf(message, sizeof(message), "%s, wanted %s: %s (%s)%s%s",
 			json_text_at(setting, "actual"), json_text_at(setting, "wanted"),
-			json_text_at(setting, "state"), reason, why[0] ? ": " : "", why);
-		add_to_document(document, ignore, &check);
+			json_text_at(setting, "state"), json_text_at(setting, "reason"),
+			why[0] ? ": " : "", why);
+		add_plain(doctor, name, ENTRY_SETTING, DOCTOR_OK, message);
 	}
 }
 
-/* Returns whether a check of a limit or setting covers the condition. */
-static bool is_covered(const cJSON *status, const char *type)
+/* The findings of a condition stand for it. An agent of another version may have sent none. */
+static bool has_finding(const cJSON *status, const char *type)
 {
-	const cJSON *item;
+	const cJSON *finding;
 
-	cJSON_ArrayForEach (item, json_at(status, "limits"))
-		if (streq(json_text_at(item, "condition"), type))
+	cJSON_ArrayForEach (finding, json_at(status, "findings"))
+		if (streq(json_text_at(finding, "condition"), type))
 			return true;
-	cJSON_ArrayForEach (item, json_at(status, "settings")) {
-		const struct condition_type *caused =
-			condition_of_state(json_text_at(item, "state"));
-
-		if (caused && streq(caused->name, type))
-			return true;
-	}
 	return false;
 }
 
-static const char *condition_status(const cJSON *condition)
+static enum doctor_status status_of_condition(const cJSON *condition)
 {
 	const char *status = json_text_at(condition, "status");
 
-	if (streq(status, "True"))
-		return json_text_at(condition, "severity");
-	if (streq(status, "False"))
-		return "ok";
-	return condition_is_absent(condition) ? "absent" : "unknown";
+	if (streq(status, condition_status_names[CONDITION_TRUE]))
+		return status_of(json_text_at(condition, "severity"));
+	if (streq(status, condition_status_names[CONDITION_FALSE]))
+		return DOCTOR_OK;
+	return condition_is_absent(condition) ? DOCTOR_ABSENT : DOCTOR_UNKNOWN;
 }
 
-static void add_conditions(cJSON *document, const cJSON *status, const cJSON *ignore)
+static void add_conditions(struct doctor *doctor, const cJSON *status)
 {
 	const cJSON *condition;
 
 	cJSON_ArrayForEach (condition, json_at(status, "conditions")) {
-		const char *message = json_text_at(condition, "message");
+		const char *name = json_text_at(condition, "type");
 		const char *reason = json_text_at(condition, "reason");
-		struct doctor_check check = {.name = json_text_at(condition, "type"),
-			.kind = "condition",
-			.status = condition_status(condition),
-			.since = true_since(status, condition)};
-		const struct condition_type *type = condition_type_find(check.name);
+		const char *text = json_text_at(condition, "message");
+		char message[2 * MESSAGE_MAX];
 
-		if (streq(json_text_at(condition, "status"), "True") &&
-			is_covered(status, check.name))
+		if (has_finding(status, name))
 			continue;
-		if (!message[0])
-			message = reason_rows[reason_parse(reason)].help;
-		snprintf(check.message, sizeof(check.message), "%s: %s", reason, message);
-		if (type) {
-			check.breaks = type->help;
-			check.now = type->now;
-		}
-		add_to_document(document, ignore, &check);
+		snprintf(message, sizeof(message), "%s: %s", reason,
+			text[0] ? text : reason_rows[reason_parse(reason)].help);
+		add_plain(doctor, name, ENTRY_CONDITION, status_of_condition(condition), message);
 	}
 }
 
-cJSON *doctor_document(const cJSON *status, const cJSON *ignore)
+/* A restore, a trial or an installation may have left tuners that change nothing. */
+static void add_released(cJSON *document, const cJSON *status)
 {
-	cJSON *document = cJSON_CreateObject();
+	cJSON *released = json_array(document, "released");
+	const cJSON *tuner;
 
-	json_number(document, "schema", 1);
-	json_text(document, "node", json_text_at(status, "node/name"));
-	json_text(document, "version", json_text_at(status, "node/version"));
-	json_time(document, "time", realtime_us());
-	json_array(document, "checks");
-	add_limits(document, status, ignore);
-	add_conditions(document, status, ignore);
-	add_settings(document, status, ignore);
-	return document;
+	cJSON_ArrayForEach (tuner, json_at(status, "tuners"))
+		if (streq(json_text_at(tuner, "mode"), mode_names[MODE_RELEASED]))
+			json_append_text(released, json_text_at(tuner, "name"));
 }
 
-static double status_rank(const cJSON *check, const void *)
+void doctor_begin(struct doctor *doctor, const cJSON *status)
 {
-	size_t i = 0;
-
-	while (!streq(json_text_at(check, "status"), statuses[i]))
-		i++;
-	return -(double)i;
+	*doctor = (struct doctor){.document = cJSON_CreateObject()};
+	json_number(doctor->document, "schema", 1);
+	json_text(doctor->document, "node", json_text_at(status, "node/name"));
+	json_text(doctor->document, "version", json_text_at(status, "node/version"));
+	json_time(doctor->document, "time", realtime_us());
+	add_released(doctor->document, status);
+	add_findings(doctor, status);
+	add_limits(doctor, status);
+	add_conditions(doctor, status);
+	add_settings(doctor, status);
 }
 
-void doctor_finish(cJSON *document)
+cJSON *doctor_finish(struct doctor *doctor)
 {
-	cJSON *checks = cJSON_DetachItemFromObject(document, "checks");
-	cJSON *counts = json_object(document, "counts"), *check;
-	const char *verdict = "ok";
+	cJSON *document = steal(doctor->document), *checks = cJSON_CreateArray();
+	cJSON *counts = json_object(document, "counts");
+	enum doctor_status verdict = DOCTOR_OK;
 
-	json_sort(checks, status_rank, NULL);
-	for (size_t i = 0; i < ARRAY_SIZE(statuses); i++) {
-		int n = 0;
+	for (enum doctor_status status = 0; status < DOCTOR_STATUSES; status++) {
+		cJSON *list = steal(doctor->lists[status]);
 
-		cJSON_ArrayForEach (check, checks)
-			n += streq(json_text_at(check, "status"), statuses[i]);
-		json_number(counts, statuses[i], n);
-		if (i < 3 && n > 0 && streq(verdict, "ok"))
-			verdict = statuses[i];
+		json_number(counts, status_names[status], cJSON_GetArraySize(list));
+		if (list && status <= DOCTOR_UNKNOWN)
+			verdict = MIN(verdict, status);
+		while (cJSON_GetArraySize(list) > 0)
+			cJSON_AddItemToArray(checks, cJSON_DetachItemFromArray(list, 0));
+		cJSON_Delete(list);
 	}
-	json_text(document, "verdict", verdict);
+	json_text(document, "verdict", status_names[verdict]);
 	json_adopt(document, "checks", checks);
+	doctor->verdict = verdict;
+	return document;
 }
 
 void doctor_verdict(const cJSON *document, char *text, size_t size)
 {
 	static const struct {
-		const char *status, *singular, *plural;
-	} parts[] = {{"critical", "critical", "critical"}, {"warning", "warning", "warnings"},
-		{"unknown", "could not be checked", "could not be checked"},
-		{"ignored", "ignored", "ignored"}, {"ok", "check is fine", "checks are fine"},
-		{"advice", "has advice (headroom status)", "have advice (headroom status)"}};
+		enum doctor_status status;
+		const char *singular, *plural;
+	} parts[] = {{DOCTOR_CRITICAL, "critical", "critical"},
+		{DOCTOR_WARNING, "warning", "warnings"},
+		{DOCTOR_UNKNOWN, "could not be checked", "could not be checked"},
+		{DOCTOR_IGNORED, "ignored", "ignored"},
+		{DOCTOR_OK, "check is fine", "checks are fine"},
+		{DOCTOR_ADVICE, "has advice (headroom status)", "have advice (headroom status)"}};
+	const cJSON *tuner;
+	const char *between = "; released: ";
 
 	snprintf(text, size, "%s: ", json_text_at(document, "verdict"));
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-		double n = json_number_at(json_at(document, "counts"), parts[i].status);
+		double n =
+			json_number_at(json_at(document, "counts"), status_names[parts[i].status]);
 
-		if (n > 0 || streq(parts[i].status, "ok"))
+		if (n > 0 || parts[i].status == DOCTOR_OK)
 			text_append(text, size, "%s%.0f %s",
 				text[strlen(text) - 2] == ':' ? "" : ", ", n,
 				n == 1 ? parts[i].singular : parts[i].plural);
 	}
+	cJSON_ArrayForEach (tuner, json_at(document, "released")) {
+		text_append(text, size, "%s%s", between, tuner->valuestring);
+		between = ", ";
+	}
+	if (between[0] == ',')
+		text_append(text, size, " (headroom apply)");
 }
 
-int doctor_exit(const cJSON *document)
+int doctor_exit(const struct doctor *doctor)
 {
-	const char *verdict = json_text_at(document, "verdict");
-
-	return streq(verdict, "ok")        ? EXIT_OK
-	       : streq(verdict, "unknown") ? EXIT_FAILED
-					   : EXIT_ATTENTION;
+	return doctor->verdict == DOCTOR_OK        ? EXIT_OK
+	       : doctor->verdict == DOCTOR_UNKNOWN ? EXIT_FAILED
+						   : EXIT_ATTENTION;
 }
 
 /* ---- the command ---- */
@@ -386,23 +259,54 @@ int doctor_exit(const cJSON *document)
 #define UNIT    "headroom.service"
 #define NOW_MAX 128
 
-static void add_check(cJSON *document, const cJSON *ignore, const char *name,
+static bool is_ignored(const cJSON *ignore, const char *name)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, ignore)
+		if (fnmatch(item->valuestring, name, 0) == 0)
+			return true;
+	return false;
+}
+
+/* Adds a check in the form of a finding of the node. */
+static void add_check(struct doctor *doctor, const cJSON *ignore, const char *name,
 	enum check_result result, const char *message, const char *now)
 {
-	static const char *const results[] = {
-		[CHECK_FINE] = "ok", [CHECK_ABSENT] = "absent", [CHECK_UNKNOWN] = "unknown"};
+	static const enum doctor_status results[] = {[CHECK_FINE] = DOCTOR_OK,
+		[CHECK_ABSENT] = DOCTOR_ABSENT,
+		[CHECK_UNKNOWN] = DOCTOR_UNKNOWN};
 	const struct check_row *row = node_checks;
-	struct doctor_check check = {.name = name};
+	cJSON *entry = cJSON_CreateObject(), *instance;
+	bool is_fault = result == CHECK_FAULT, ignored;
 
 	while (!streq(row->name, name))
 		row++;
-	check.kind = entry_kind_names[ENTRY_CHECK];
-	check.status = result == CHECK_FAULT ? severity_names[row->severity] : results[result];
-	check.breaks = row->breaks;
-	check.now = now ? now : row->now;
-	check.option = row->option;
-	set_text(check.message, message);
-	add_to_document(document, ignore, &check);
+	ignored = result != CHECK_ABSENT && is_ignored(ignore, name);
+	if (is_fault && !now)
+		now = row->now;
+	json_text(entry, "slug", name);
+	json_text(entry, "id", name);
+	instance = json_object(entry, "instance");
+	json_text(instance, "kind", instance_kind_names[INSTANCE_NODE]);
+	json_text(instance, "name", "");
+	json_text(instance, "text", "");
+	json_text(entry, "message", message);
+	json_null(entry, "since");
+	json_null(entry, "until");
+	json_array(entry, "who");
+	json_null(entry, "who_known");
+	json_text(entry, "breaks", row->breaks);
+	json_text(entry, "now", now);
+	json_text(entry, "now_kind", now ? "command" : "");
+	json_text(entry, "keep", is_fault ? row->option : "");
+	json_text(entry, "keep_in", is_fault && row->option ? CONFIG_FILE_NAME : "");
+	json_text(entry, "hint", "");
+	json_bool(entry, "ignored", ignored);
+	add_entry(doctor, entry, name, entry_kind_names[ENTRY_CHECK],
+		ignored    ? DOCTOR_IGNORED
+		: is_fault ? status_of(severity_names[row->severity])
+			   : results[result]);
 }
 
 /* Returns whether a process is stopped: SIGSTOP, a debugger, or the freezer of version 1. */
@@ -455,40 +359,21 @@ static enum check_result check_agent(const struct host *host, const char *alone,
 	return CHECK_FAULT;
 }
 
-static void print_check(struct screen *screen, const cJSON *check)
-{
-	static const char *const fields[] = {"since", "who", "breaks", "now", "keep"};
-	const char *status = json_text_at(check, "status");
-	bool is_problem = !streq(status, "ignored") && !streq(status, "unknown");
-	char who[1024] = "";
-	const cJSON *user;
-
-	cJSON_ArrayForEach (user, json_at(check, "who"))
-		text_append(who, sizeof(who), "%s%s", who[0] ? "; " : "", user->valuestring);
-	draw(screen, color_of(status), "%-9s ", status);
-	draw(screen, COLOR_BOLD, "%s", json_text_at(check, "name"));
-	draw(screen, COLOR_NONE, "  ");
-	draw_wrapped(screen, 10, "%s", json_text_at(check, "message"));
-	if (!is_problem) /* the message has the cure */
-		return;
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		draw_field(screen, COLOR_FAINT, 2, 7, fields[i],
-			streq(fields[i], "who") ? who : json_text_at(check, fields[i]));
-}
-
 static void print_document(const cJSON *document, const char *alone, const char *bundle)
 {
-	static const char *const shown[] = {"critical", "warning", "unknown", "ignored"};
 	struct screen screen = screen_open();
-	const cJSON *check;
-	char verdict[256];
+	const cJSON *check, *counts = json_at(document, "counts");
+	int shown = 0;
+	char verdict[512];
 
 	if (alone[0])
 		draw(&screen, COLOR_WARNING, "%s: this is a single reading.\n", alone);
+	/* The entries that are not printed come last. */
+	for (enum doctor_status status = 0; status <= DOCTOR_IGNORED; status++)
+		shown += (int)json_number_at(counts, status_names[status]);
 	cJSON_ArrayForEach (check, json_at(document, "checks"))
-		for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
-			if (streq(json_text_at(check, "status"), shown[i]))
-				print_check(&screen, check);
+		if (shown-- > 0)
+			draw_finding(&screen, 0, json_text_at(check, "status"), check);
 	if (bundle)
 		draw(&screen, COLOR_NONE, "The bundle is in %s: read it before you send it.\n",
 			bundle);
@@ -539,6 +424,7 @@ int cli_doctor(const struct cli *cli)
 	size_t len;
 	FILE *out = must(open_memstream(&metrics, &len));
 	enum check_result result;
+	struct doctor doctor;
 	struct host host;
 	int r;
 
@@ -550,19 +436,19 @@ int cli_doctor(const struct cli *cli)
 	fclose(out);
 	if (r != EXIT_OK) /* after a message */
 		return r;
-	document = doctor_document(status, ignore);
+	doctor_begin(&doctor, status);
 	result = check_agent(&host, alone, message, now);
-	add_check(document, ignore, "agent", result, message, now[0] ? now : NULL);
-	json_text(document, "agent", alone[0] ? message : "answers");
-	add_check(document, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault,
-		NULL);
+	add_check(&doctor, ignore, "agent", result, message, now[0] ? now : NULL);
+	json_text(doctor.document, "agent", alone[0] ? message : "answers");
+	add_check(
+		&doctor, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault, NULL);
 	for (const struct check_row *row = node_checks; row->name; row++) {
 		message[0] = '\0';
 		if (row->check)
-			add_check(document, ignore, row->name, row->check(&host, message), message,
+			add_check(&doctor, ignore, row->name, row->check(&host, message), message,
 				NULL);
 	}
-	doctor_finish(document);
+	document = doctor_finish(&doctor);
 	if (cli->bundle) {
 		const struct bundle_input input = {&host, document, status, configuration, metrics};
 
@@ -571,11 +457,10 @@ int cli_doctor(const struct cli *cli)
 			(void)cli_fail(cli->bundle, "the bundle was not written: %s", strerror(-r));
 	}
 	if (cli->bundle && streq(cli->bundle, "-"))
-		return r < 0 ? EXIT_FAILED
-			     : doctor_exit(document); /* the bundle has the document */
+		return r < 0 ? EXIT_FAILED : doctor_exit(&doctor); /* the bundle has the document */
 	if (cli->json)
 		json_put(stdout, cJSON_Duplicate(document, true), true);
 	else
 		print_document(document, alone, r < 0 ? NULL : cli->bundle);
-	return r < 0 ? EXIT_FAILED : doctor_exit(document);
+	return r < 0 ? EXIT_FAILED : doctor_exit(&doctor);
 }

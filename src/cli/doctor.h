@@ -2,29 +2,48 @@
 #pragma once
 
 /*
- * headroom doctor: what needs action on this node. Its document has a check for each condition,
- * limit and setting of the status document, and for each row of node_checks.
+ * headroom doctor: what needs action on this node. Its document has the findings of the status
+ * document, an entry for each row of node_checks, and one for each limit, setting and condition
+ * without a finding.
  *
- * {"schema": 1, "node", "version", "time", "agent", "verdict", "counts": {STATUS: N}, "checks":
- * [{"name", "kind", "status", "message", "since", "who": [], "breaks", "now", "keep"}]}
+ * {"schema": 1, "node", "version", "time", "released": [], "agent", "verdict", "counts": {STATUS:
+ * N}, "checks": []}
  *
- * status: critical, warning, unknown, ignored, advice, ok, or absent: not on this node. The checks
- * are in this order.
+ * An entry has all members of a finding (finding_json()), and name: its slug; kind: "limit",
+ * "setting", "condition" for another finding, "check"; status. Without a problem it may lack all
+ * but name, kind, status, slug and message. The statuses are in the order of the enum, and the
+ * entries too, the worst findings first.
  */
 
 #include "base/json.h"
 
-/*
- * Makes the document from a status document; the caller adds the other checks, then ends it with
- * doctor_finish(). The caller deletes it.
- */
-cJSON *doctor_document(const cJSON *status, const cJSON *ignore);
-void doctor_finish(cJSON *document);
+enum doctor_status {
+	DOCTOR_CRITICAL,
+	DOCTOR_WARNING,
+	DOCTOR_UNKNOWN, /* could not be checked; the last one that counts for the verdict */
+	DOCTOR_IGNORED, /* by doctor.ignore */
+	DOCTOR_ADVICE,
+	DOCTOR_OK,
+	DOCTOR_ABSENT, /* does not apply to this node */
+	DOCTOR_STATUSES,
+};
 
-/* Writes "2 problems: 1 critical, 1 warning; 41 checks are fine, 1 is ignored". */
+struct doctor {
+	cJSON *document;
+	cJSON *lists[DOCTOR_STATUSES]; /* entries; NULL: none */
+	enum doctor_status verdict;    /* after doctor_finish() */
+};
+
+/* Begins a document with what a status document says; the caller adds the checks. */
+void doctor_begin(struct doctor *doctor, const cJSON *status);
+
+/* Returns the whole document, which the caller deletes. */
+cJSON *doctor_finish(struct doctor *doctor);
+
+/* Writes "critical: 1 critical, 2 warnings, 41 checks are fine; released: thp (headroom apply)". */
 void doctor_verdict(const cJSON *document, char *text, size_t size);
 
-int doctor_exit(const cJSON *document);
+int doctor_exit(const struct doctor *doctor);
 
 /* doctor_bundle.c */
 

@@ -53,6 +53,24 @@ static void sort_limits(const struct screen *screen, cJSON *limits)
 	json_sort(limits, limit_rank, screen);
 }
 
+/* Names what the verdict does not count: ignored findings, and tuners that change nothing. */
+static void add_quiet(const cJSON *status, char *text, size_t size)
+{
+	const char *between = "; released: ";
+	const cJSON *item;
+	int n = 0;
+
+	cJSON_ArrayForEach (item, json_at(status, "findings"))
+		n += cJSON_IsTrue(json_at(item, "ignored"));
+	if (n > 0)
+		text_append(text, size, "; %d ignored", n);
+	cJSON_ArrayForEach (item, json_at(status, "tuners"))
+		if (streq(json_text_at(item, "mode"), mode_names[MODE_RELEASED])) {
+			text_append(text, size, "%s%s", between, json_text_at(item, "name"));
+			between = ", ";
+		}
+}
+
 static void print_verdict(struct screen *screen, const cJSON *status, const char *alone)
 {
 	const char *verdict = json_text_at(status, "node/verdict"), *between = ": ";
@@ -71,6 +89,7 @@ static void print_verdict(struct screen *screen, const cJSON *status, const char
 		text_append(text, sizeof(text), "%s%s", between, json_text_at(condition, "type"));
 		between = ", ";
 	}
+	add_quiet(status, text, sizeof(text));
 	draw_wrapped(screen, 2, "%s", text);
 }
 
@@ -95,7 +114,6 @@ static void print_limit(struct screen *screen, const cJSON *limit)
 	double used = json_number_at(limit, "used"), max = json_number_at(limit, "max");
 	double peak = json_number_at(limit, "peak"), hits = json_number_at(limit, "hits");
 	double before = json_number_at(limit, "hits_before"), share = used / MAX(max, 1.0);
-	const char *name = streq(unit, "bytes") ? unit : ""; /* the unit of further amounts */
 	char use[USE_MAX], percent[SHARE_MAX], amount[AMOUNT_MAX], text[512];
 
 	draw(screen, COLOR_NONE, "  %-19s ",
@@ -114,13 +132,13 @@ static void print_limit(struct screen *screen, const cJSON *limit)
 		text_append(text, sizeof(text), "  full in %s", amount);
 	}
 	if (max > 0)
-		text_append(text, sizeof(text), "  peak %s", amount_text(peak, name, amount));
+		text_append(text, sizeof(text), "  peak %s", bare_amount_text(peak, unit, amount));
 	if (max > 0 && peak > max)
 		text_append(text, sizeof(text), " at %s", json_text_at(limit, "peak_at"));
 	if (peak > used && json_at(limit, "peak_top/0"))
 		text_append(text, sizeof(text), " (%s %s)",
 			json_text_at(limit, "peak_top/0/workload/text"),
-			amount_text(json_number_at(limit, "peak_top/0/used"), name, amount));
+			bare_amount_text(json_number_at(limit, "peak_top/0/used"), unit, amount));
 	if (hits > 0)
 		text_append(text, sizeof(text), "  hits %.0f", hits - before);
 	if (before > 0)
@@ -183,7 +201,10 @@ static void print_pulls(struct screen *screen, const cJSON *runtimes)
 		}
 }
 
-/* Lists problems, and counts the conditions that are OK, except for tuners that are off. */
+/*
+ * Lists the conditions that are True or Unknown, and counts those that are OK, except for tuners
+ * that are off. The findings say why one is True.
+ */
 static void print_conditions(struct screen *screen, const cJSON *conditions)
 {
 	const cJSON *condition;
@@ -205,7 +226,8 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 		draw(screen, COLOR_NONE, "  ");
 		draw(screen, color_of(word), "%-8s", word);
 		draw(screen, COLOR_NONE, " %-28s %s\n", json_text_at(condition, "type"), reason);
-		draw_paragraph(screen, 11, json_text_at(condition, "message"));
+		if (streq(status, condition_status_names[CONDITION_UNKNOWN]))
+			draw_paragraph(screen, 11, json_text_at(condition, "message"));
 	}
 	draw(screen, COLOR_NONE, "  ");
 	draw(screen, COLOR_GOOD, "%d OK", n);
@@ -256,6 +278,20 @@ static void print_image(struct screen *screen, const cJSON *image)
 		next > 0 ? "; again in " : "", next > 0 ? took : "");
 }
 
+/* On a small screen, the last ones are left out. */
+static void print_problems(struct screen *screen, const cJSON *findings)
+{
+	const cJSON *finding;
+	int n = 0;
+
+	if (cJSON_GetArraySize(findings) > 0)
+		draw_heading(screen, "Problems");
+	cJSON_ArrayForEach (finding, findings)
+		if (n++ == 0 || n <= screen->keep)
+			draw_finding(screen, 2, finding_word(finding), finding);
+	print_rest(screen, n - MAX(screen->keep, 1), "problems");
+}
+
 struct status_view {
 	cJSON *status;
 	const char *alone;
@@ -277,6 +313,7 @@ static void render_status(struct screen *screen, void *data)
 	if (would_change > 0)
 		draw(screen, COLOR_WARNING, "  %.0f would change: see headroom plan\n",
 			would_change);
+	print_problems(screen, json_at(status, "findings"));
 	draw_heading(screen, "Limits");
 	cJSON_ArrayForEach (item, json_at(status, "limits"))
 		if (has_problem(item) || n++ < screen->keep)
@@ -594,7 +631,7 @@ static bool topic_has(const struct topic *topic, const char *limit)
 /* Prints the limits of the topic with their users, and what to do if one limit was asked for. */
 static void print_limits(struct screen *screen, const struct topic *topic, const cJSON *status)
 {
-	const cJSON *limit, *user;
+	const cJSON *limit, *user, *finding;
 	bool any = false;
 	int idle = 0;
 
@@ -623,21 +660,40 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 				screen, COLOR_GOOD, used / MAX(json_number_at(limit, "used"), 1.0));
 			snprintf(text, sizeof(text), "%s%s%s", json_text_at(user, "workload/text"),
 				detail[0] ? ", " : "", detail);
-			draw(screen, COLOR_NONE, "%10s  ",
-				amount_text(used, streq(unit, "bytes") ? unit : "", amount));
+			draw(screen, COLOR_NONE, "%10s  ", bare_amount_text(used, unit, amount));
 			draw(screen, COLOR_NONE, "%s\n",
 				shorten(text,
 					screen->live ? screen->width - screen->column : INT_MAX,
 					brief, sizeof(brief)));
 		}
-		if (!topic->name || topic->tuner || !row)
+		if (!topic->name || topic->tuner)
 			continue;
-		draw_field(screen, COLOR_NONE, 4, 7, "breaks", row->breaks);
-		draw_field(screen, COLOR_NONE, 4, 7, "now", row->now);
+		finding = finding_of(status, name);
+		if (finding)
+			draw_finding_cure(screen, 4, finding);
+		else if (row)
+			draw_field(screen, COLOR_NONE, 4, 7, "breaks", row->breaks);
 	}
 	print_rest(screen, idle - screen->keep, "idle");
 	if (!any && topic->name)
 		draw(screen, COLOR_NONE, "  %s: not on this node, or not read yet\n", topic->name);
+}
+
+/* Prints a line for each problem of the topic, the worst first. */
+static void print_rows(struct screen *screen, const struct topic *topic, const cJSON *findings)
+{
+	const cJSON *finding;
+	int n = 0;
+
+	cJSON_ArrayForEach (finding, findings) {
+		bool is_shown = topic->tuner
+					? streq(json_text_at(finding, "tuner"), topic->tuner->name)
+					: topic_has(topic, json_text_at(finding, "slug"));
+
+		if (is_shown && (n++ == 0 || n <= screen->keep))
+			draw_finding_row(screen, finding);
+	}
+	print_rest(screen, n - MAX(screen->keep, 1), "problems");
 }
 
 struct top_view {
@@ -656,6 +712,7 @@ static void render_top(struct screen *screen, void *data)
 		draw(screen, COLOR_WARNING, "%s: this is a single reading.\n", view->alone);
 	if (json_text_at(view->status, "node/name")[0])
 		print_verdict(screen, view->status, view->alone);
+	print_rows(screen, topic, json_at(view->status, "findings"));
 	if (!topic->tuner || !has_table(topic->tuner))
 		print_limits(screen, topic, view->status);
 	if (!topic->name)

@@ -569,6 +569,13 @@ void instance_describe(const struct instance *instance, char *text, size_t size)
 	}
 }
 
+void finding_about(const struct finding *finding, char *text, size_t size)
+{
+	instance_describe(&finding->instance, text, size);
+	if (strstr(finding->slug, text))
+		text[0] = '\0';
+}
+
 static void append_times(const struct finding *finding, char *text, size_t size)
 {
 	const char *happens = finding->happens ? finding->happens : "reached";
@@ -602,22 +609,20 @@ void finding_describe(const struct finding *finding, char *text, size_t size)
 	text_append(text, size, "%suntil %.5s UTC", text[0] ? ", " : "", strchr(end, 'T') + 1);
 	if (finding->unit && finding->use.max > 0)
 		text_append(text, size, "; now %s",
-			amount_text((double)finding->use.used,
-				streq(finding->unit, "bytes") ? finding->unit : "", use));
+			bare_amount_text((double)finding->use.used, finding->unit, use));
 }
 
 void finding_describe_user(const struct finding *finding, unsigned i, char *text, size_t size)
 {
 	const struct limit_user *user = &finding->who[i];
 	uint64_t max = user->max ? user->max : finding->worst.max;
-	bool is_bytes = finding->unit && streq(finding->unit, "bytes");
 	char amount[AMOUNT_MAX], share[SHARE_MAX];
 
 	workload_describe(&user->workload, text, size);
 	if (user->detail[0])
 		text_append(text, size, ", %s,", user->detail);
 	text_append(text, size, " %s",
-		amount_text((double)user->used, is_bytes ? "bytes" : "", amount));
+		bare_amount_text((double)user->used, finding->unit ? finding->unit : "", amount));
 	if (max > 0)
 		text_append(
 			text, size, " (%s)", share_text((double)user->used / (double)max, share));
@@ -639,8 +644,8 @@ void finding_text(const struct finding *finding, char *text, size_t size)
 	char part[FINDING_TEXT_MAX];
 
 	copy_text(text, size, finding->slug);
-	instance_describe(&finding->instance, part, sizeof(part));
-	if (part[0] && !strstr(finding->slug, part))
+	finding_about(finding, part, sizeof(part));
+	if (part[0])
 		text_append(text, size, ": %s", part);
 	finding_describe(finding, part, sizeof(part));
 	if (part[0])
@@ -726,6 +731,7 @@ void finding_json(cJSON *array, const struct finding *finding)
 	json_time(object, "since", finding->since_us);
 	json_time(object, "until", finding->is_over ? finding->last_us : 0);
 	json_number(object, "times", (double)finding->times);
+	json_text(object, "happens", finding->happens ? finding->happens : "reached");
 	who_json(object, finding);
 	finding_describe(finding, text, sizeof(text));
 	json_text(object, "message", text);

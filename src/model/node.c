@@ -46,15 +46,18 @@ enum verdict condition_verdict(const struct condition *condition)
 	return condition->status == CONDITION_TRUE ? (enum verdict)condition->severity : VERDICT_OK;
 }
 
-enum verdict limit_verdict(const struct limit *limit)
+enum verdict limit_verdict(const struct node *node, const struct limit *limit)
 {
 	double used = limit->now.max > 0 ? 1 - limit_headroom(limit) : 0;
-	enum verdict verdict = used >= 0.95  ? VERDICT_CRITICAL
-			       : used >= 0.8 ? VERDICT_WARNING
-					     : VERDICT_OK;
 
-	return limit->now.condition ? MAX(verdict, (enum verdict)limit->now.condition->severity)
-				    : verdict;
+	/* The first one is the worst. */
+	for (size_t i = 0; i < node->findings.n; i++) {
+		const struct finding *finding = &node->findings.findings[i];
+
+		if (streq(finding->slug, limit->now.name))
+			return finding->ignored ? VERDICT_OK : (enum verdict)finding->severity;
+	}
+	return used >= 0.95 ? VERDICT_CRITICAL : used >= 0.8 ? VERDICT_WARNING : VERDICT_OK;
 }
 
 enum verdict node_verdict(const struct node *node)

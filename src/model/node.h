@@ -76,6 +76,6 @@ enum verdict {
 
 enum verdict node_verdict(const struct node *node);
 enum verdict condition_verdict(const struct condition *condition);
-/* Returns the worse of its condition's severity and of its used share. It selects the colour. */
-enum verdict limit_verdict(const struct limit *limit);
+/* Returns the severity of its worst finding, else how full it is. It selects the colour. */
+enum verdict limit_verdict(const struct node *node, const struct limit *limit);
 extern const char *const verdict_names[];

@@ -41,6 +41,25 @@ void report_line(const struct node *node, char line[static STATUS_LINE_MAX]);
 enum tone { TONE_GOOD, TONE_WARNING, TONE_BAD, TONE_FAINT };
 enum tone tone_of(const char *word);
 
+/* ---- a finding of the document: what the views have in common ---- */
+
+/* Returns its severity, or "ignored". */
+const char *finding_word(const cJSON *finding);
+
+/* Returns the text of its instance; empty if its slug has it already. */
+const char *finding_instance(const cJSON *finding);
+
+/*
+ * Returns how many users come first: several if they use as much. 0: nobody, or it is not known.
+ */
+int finding_first_users(const cJSON *finding);
+
+/* Returns whether it has users that the node does not show. */
+bool finding_lacks_user(const cJSON *finding);
+
+/* Returns the worst finding with this slug, or NULL. */
+const cJSON *finding_of(const cJSON *status, const char *slug);
+
 /* Writes the text of a cell: empty for numbers, histories and missing values. Returns text. */
 #define CELL_MAX 512
 const char *cell_text(const struct column *column, const cJSON *row, char *text, size_t size);

@@ -29,7 +29,7 @@ static void add_users(cJSON *limit, const char *key, const struct limit_user *us
 	}
 }
 
-static void add_limit(cJSON *array, const struct limit *limit)
+static void add_limit(cJSON *array, const struct node *node, const struct limit *limit)
 {
 	cJSON *object = json_append(array);
 	double full = limit_full_in_seconds(limit);
@@ -47,7 +47,7 @@ static void add_limit(cJSON *array, const struct limit *limit)
 	add_users(object, "peak_top", limit->peak.top, limit->peak.n_top);
 	JSON_NUMBERS(object, {"hits", (double)limit->now.hits},
 		{"hits_before", (double)limit->hits_before});
-	json_text(object, "severity", verdict_names[limit_verdict(limit)]);
+	json_text(object, "severity", verdict_names[limit_verdict(node, limit)]);
 	json_text(object, "bound", limit->now.upper_bound ? "upper" : "exact");
 	if (full < 0)
 		json_null(object, "full_in_seconds");
@@ -55,9 +55,6 @@ static void add_limit(cJSON *array, const struct limit *limit)
 		json_number(object, "full_in_seconds", full);
 	history_json(object, &limit->history);
 	add_users(object, "top", limit->now.top, limit->now.n_top);
-	/* The condition that is True about this limit. */
-	add_text_or_null(
-		object, "condition", limit->now.condition ? limit->now.condition->name : NULL);
 }
 
 /* Ranks critical and failed rows first, then warnings, then advice. */
@@ -73,18 +70,22 @@ static double tone_rank(const cJSON *row, const void *)
 						      : is_condition;
 }
 
+static void findings_json(cJSON *root, const struct node *node)
+{
+	cJSON *findings = json_array(root, "findings");
+
+	for (size_t i = 0; i < node->findings.n; i++)
+		finding_json(findings, &node->findings.findings[i]);
+}
+
 static void add_lists(cJSON *root, const struct node *node)
 {
 	cJSON *limits = json_array(root, "limits");
 	cJSON *settings = json_array(root, "settings");
 	cJSON *conditions = json_array(root, "conditions");
 	cJSON *tuners = json_array(root, "tuners");
-	cJSON *findings = json_array(root, "findings");
-
-	for (size_t i = 0; i < node->findings.n; i++)
-		finding_json(findings, &node->findings.findings[i]);
 	for (size_t i = 0; i < node->n_limits; i++)
-		add_limit(limits, &node->limits[i]);
+		add_limit(limits, node, &node->limits[i]);
 	for (size_t i = 0; i < node->n_settings; i++) {
 		const struct setting *setting = &node->settings[i];
 		cJSON *object = json_append(settings);
@@ -123,6 +124,7 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "state", tuner_state_names[tuner->state]);
 		json_text(object, "why", tuner->why);
 	}
+	findings_json(root, node);
 	json_sort(limits, tone_rank, NULL);
 	json_sort(settings, tone_rank, NULL);
 	json_sort(conditions, tone_rank, NULL);
@@ -197,6 +199,7 @@ cJSON *report_health(const struct node *node)
 		json_text(check, "reason", condition->slug);
 		json_text(check, "message", condition->message);
 	}
+	findings_json(root, node);
 	return root;
 }
 
@@ -223,6 +226,32 @@ void report_ready(FILE *out, const struct node *node)
 	fputs(node_is_ready(node) ? "ready\n" : "not ready\n", out);
 }
 
+/* Appends the worst problems by slug and instance: their numbers would change the line often. */
+static void append_problems(const struct node *node, char line[static STATUS_LINE_MAX])
+{
+	const char *between = ": ";
+	size_t n = 0, listed = 0;
+
+	for (size_t i = 0; i < node->findings.n; i++) {
+		const struct finding *finding = &node->findings.findings[i];
+		char instance[FINDING_TEXT_MAX];
+
+		if (finding->ignored || finding->severity == SEVERITY_ADVICE)
+			continue;
+		finding_about(finding, instance, sizeof(instance));
+		n++;
+		if (strlen(line) + strlen(finding->slug) + strlen(instance) > STATUS_LINE_MAX / 2)
+			continue;
+		text_append(line, STATUS_LINE_MAX, "%s%s%s%s", between, finding->slug,
+			instance[0] ? " " : "", instance);
+		between = ", ";
+		listed++;
+	}
+	if (n > listed)
+		text_append(line, STATUS_LINE_MAX, listed > 0 ? " and %zu more" : ": %zu problems",
+			n - listed);
+}
+
 void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 {
 	char share[SHARE_MAX];
@@ -231,9 +260,7 @@ void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 	for (size_t i = 0; i < node->n_settings; i++)
 		synced += setting_in_sync(&node->settings[i]);
 	copy_text(line, STATUS_LINE_MAX, verdict_names[node_verdict(node)]);
-	for (size_t i = 0; i < node->n_conditions; i++)
-		if (node->conditions[i].status == CONDITION_TRUE)
-			text_append(line, STATUS_LINE_MAX, ", %s", node->conditions[i].type->name);
+	append_problems(node, line);
 	text_append(
 		line, STATUS_LINE_MAX, "; %zu of %zu settings in sync", synced, node->n_settings);
 	if (node_would_change(node) > 0)
@@ -293,6 +320,48 @@ const char *condition_word(const cJSON *row, const char *word)
 	return streq(word, "True")    ? json_text_at(row, "severity")
 	       : streq(word, "False") ? "OK"
 				      : word;
+}
+
+const char *finding_word(const cJSON *finding)
+{
+	return cJSON_IsTrue(json_at(finding, "ignored")) ? "ignored"
+							 : json_text_at(finding, "severity");
+}
+
+const char *finding_instance(const cJSON *finding)
+{
+	const char *text = json_text_at(finding, "instance/text");
+
+	return strstr(json_text_at(finding, "slug"), text) ? "" : text;
+}
+
+int finding_first_users(const cJSON *finding)
+{
+	const cJSON *who = json_at(finding, "who"), *first = json_at(who, "0"), *user;
+	int n = 0;
+
+	cJSON_ArrayForEach (user, who) {
+		if (json_number_at(user, "used") != json_number_at(first, "used") ||
+			json_number_at(user, "share") != json_number_at(first, "share"))
+			break;
+		n++;
+	}
+	return n;
+}
+
+bool finding_lacks_user(const cJSON *finding)
+{
+	return cJSON_IsFalse(json_at(finding, "who_known"));
+}
+
+const cJSON *finding_of(const cJSON *status, const char *slug)
+{
+	const cJSON *finding;
+
+	cJSON_ArrayForEach (finding, json_at(status, "findings"))
+		if (streq(json_text_at(finding, "slug"), slug))
+			return finding;
+	return NULL;
 }
 
 cJSON *report_plan(const struct plan *plan, bool done)

@@ -18,6 +18,7 @@ struct fake_node {
 	struct limit_user users[4];
 	struct tuner_status tuners[2];
 	struct condition conditions[FAKE_CONDITIONS];
+	struct finding findings[1];
 };
 
 static void fake_metrics(const void *self, const void *, struct metric_sink *sink)
@@ -103,4 +104,19 @@ static inline void fake_node_make(struct fake_node *fake)
 	fake->node.settings = fake->settings;
 	fake->node.tuners = fake->tuners;
 	fake->node.conditions = fake->conditions;
+}
+
+/* Adds a finding of the node. */
+static inline struct finding *fake_node_find(
+	struct fake_node *fake, const struct condition_type *condition, const char *slug)
+{
+	struct finding *finding = &fake->findings[0];
+
+	*finding = (struct finding){.condition = condition,
+		.severity = condition->severity,
+		.tuner = "neighbor",
+		.phase = FINDING_HAPPENS};
+	set_text(finding->slug, slug);
+	fake->node.findings = (struct finding_list){.findings = finding, .n = 1};
+	return finding;
 }

@@ -183,11 +183,11 @@ NODE_TEST(the_page_shows_bounds_and_reasons_without_other_documents)
 }
 
 /* Hits from before the start of the agent need no action. */
-NODE_TEST(a_card_has_the_colour_of_its_condition_and_counts_old_hits_separately)
+NODE_TEST(a_limit_has_the_colour_of_its_finding_and_counts_old_hits_separately)
 {
 	fake->limits[0].now.used = 10;
 	EXPECT(PAGE, &fake->node, "reached 0 times, 7 since boot", "!<b class=\"num critical\">");
-	fake->limits[0].now.condition = &fake_conditions[FAKE_OVERFLOW];
+	fake_node_find(fake, &fake_conditions[FAKE_OVERFLOW], "neighbor/ipv4");
 	EXPECT(PAGE, &fake->node, "<b class=\"num critical\">&lt;1 %");
 }
 

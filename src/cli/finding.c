@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A finding in text: as a paragraph with its cure for doctor and status, and as a row for top. All
+ * its texts are the document's. A command or a line of configuration is never wrapped, so that it
+ * can be copied.
+ */
+#include "cli/cli.h"
+
+#include "report/report.h"
+
+#define FIELD_WIDTH 7
+
+/* Each line of the text begins in the same column. */
+static void draw_lines(struct screen *screen, int indent, const char *name, const char *text)
+{
+	for (const char *next; *text; text = next) {
+		size_t len = strcspn(text, "\n");
+
+		next = text + len + (text[len] == '\n');
+		draw(screen, COLOR_FAINT, "%*s%-*s ", indent, "", FIELD_WIDTH, name);
+		draw(screen, COLOR_NONE, "%.*s%s", (int)len, text, *next ? "\n" : "");
+		name = "";
+	}
+}
+
+static void draw_now(struct screen *screen, int indent, const char *now)
+{
+	if (!now[0])
+		return;
+	draw_lines(screen, indent, "now", now);
+	draw(screen, COLOR_NONE, "\n");
+}
+
+/* The file stands beside a single line, and below several. */
+static void draw_keep(struct screen *screen, int indent, const char *keep, const char *in)
+{
+	if (!keep[0])
+		return;
+	draw_lines(screen, indent, "keep", keep);
+	if (in[0] && strchr(keep, '\n'))
+		draw(screen, COLOR_NONE, "\n%*s", indent + FIELD_WIDTH + 1, "");
+	else if (in[0])
+		draw(screen, COLOR_NONE, "  ");
+	draw(screen, COLOR_NONE, in[0] ? "in %s\n" : "%s\n", in);
+}
+
+void draw_finding_cure(struct screen *screen, int indent, const cJSON *finding)
+{
+	char who[1024] = "";
+	const cJSON *user;
+
+	cJSON_ArrayForEach (user, json_at(finding, "who"))
+		text_append(
+			who, sizeof(who), "%s%s", who[0] ? "; " : "", json_text_at(user, "text"));
+	draw_field(screen, COLOR_FAINT, indent, FIELD_WIDTH, "who",
+		finding_lacks_user(finding) ? "not known" : who);
+	draw_field(
+		screen, COLOR_FAINT, indent, FIELD_WIDTH, "since", json_text_at(finding, "since"));
+	draw_field(screen, COLOR_FAINT, indent, FIELD_WIDTH, "breaks",
+		json_text_at(finding, "breaks"));
+	draw_now(screen, indent, json_text_at(finding, "now"));
+	draw_keep(screen, indent, json_text_at(finding, "keep"), json_text_at(finding, "keep_in"));
+	draw_field(screen, COLOR_FAINT, indent, FIELD_WIDTH, "hint", json_text_at(finding, "hint"));
+}
+
+void draw_finding(struct screen *screen, int indent, const char *word, const cJSON *finding)
+{
+	const char *instance = finding_instance(finding);
+
+	draw(screen, COLOR_NONE, "%*s", indent, "");
+	draw(screen, color_of(word), "%-9s ", word);
+	draw(screen, COLOR_BOLD, "%s", json_text_at(finding, "slug"));
+	draw(screen, COLOR_NONE, "  ");
+	draw_wrapped(screen, indent + 10, "%s%s%s", instance, instance[0] ? ": " : "",
+		json_text_at(finding, "message"));
+	/* What is ignored needs no action, and what is unknown says why. */
+	if (tone_of(word) != TONE_FAINT || streq(word, severity_names[SEVERITY_ADVICE]))
+		draw_finding_cure(screen, indent + 2, finding);
+}
+
+/* Writes "262144/262144", or the message of a finding without numbers. */
+static void write_use(const cJSON *finding, char *text, size_t size)
+{
+	const cJSON *used = json_at(finding, "used"), *max = json_at(finding, "max");
+	const char *unit = json_text_at(finding, "unit");
+	char amount[AMOUNT_MAX];
+
+	if (!cJSON_IsNumber(used)) {
+		copy_text(text, size, json_text_at(finding, "message"));
+		return;
+	}
+	copy_text(text, size, bare_amount_text(used->valuedouble, unit, amount));
+	if (cJSON_IsNumber(max))
+		text_append(text, size, "/%s", bare_amount_text(max->valuedouble, unit, amount));
+}
+
+/* Writes "pod shop/crawler-7 69 %", and the others that use as much. */
+static void write_users(const cJSON *finding, char *text, size_t size)
+{
+	int n = finding_first_users(finding);
+
+	copy_text(text, size, finding_lacks_user(finding) ? "who is not known" : "");
+	for (int i = 0; i < n; i++) {
+		const cJSON *user = cJSON_GetArrayItem(json_at(finding, "who"), i);
+		const cJSON *share = json_at(user, "share");
+		const char *detail = json_text_at(user, "detail");
+		char percent[SHARE_MAX] = "";
+
+		if (cJSON_IsNumber(share))
+			share_text(share->valuedouble, percent);
+		text_append(text, size, "%s%s%s%s%s%s", i > 0 ? "; " : "",
+			json_text_at(user, "workload/text"), detail[0] ? ", " : "", detail,
+			percent[0] ? " " : "", percent);
+	}
+}
+
+void draw_finding_row(struct screen *screen, const cJSON *finding)
+{
+	const char *word = finding_word(finding), *until = json_text_at(finding, "until");
+	const char *instance = finding_instance(finding);
+	double times = json_number_at(finding, "times");
+	char text[1024], brief[1024];
+
+	draw(screen, COLOR_NONE, "  ");
+	draw(screen, color_of(word), "%-9s", word);
+	draw(screen, COLOR_BOLD, "%s  ", json_text_at(finding, "slug"));
+	if (instance[0])
+		draw(screen, COLOR_NONE, "%s  ",
+			shorten(instance, screen->live ? 24 : INT_MAX, brief, sizeof(brief)));
+	write_use(finding, text, sizeof(text));
+	if (times > 0)
+		text_append(
+			text, sizeof(text), "  %.0f %s", times, json_text_at(finding, "happens"));
+	if (strlen(until) > 16)
+		text_append(text, sizeof(text), "  until %.5s", until + 11);
+	draw(screen, COLOR_NONE, "%s", text);
+	write_users(finding, text, sizeof(text));
+	if (text[0])
+		draw(screen, COLOR_NONE, "  %s",
+			shorten(text,
+				screen->live ? MAX(screen->width - screen->column - 2, 0) : INT_MAX,
+				brief, sizeof(brief)));
+	draw(screen, COLOR_NONE, "\n");
+}
