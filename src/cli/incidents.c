@@ -275,6 +275,17 @@ static void draw_timeline(struct screen *screen, const cJSON *lines)
 	free(events);
 }
 
+static void draw_cure(
+	struct screen *screen, const char *heading, const cJSON *incident, const char *path)
+{
+	const char *text = json_text_at(incident, path);
+
+	if (!text[0])
+		return;
+	draw(screen, COLOR_BOLD, "\n%s\n", heading);
+	draw_paragraph(screen, 2, text);
+}
+
 static int print_one(cJSON *document)
 {
 	const cJSON *incident = json_at(document, "incident"), *lines = json_at(document, "lines");
@@ -290,15 +301,16 @@ static int print_one(cJSON *document)
 	draw_wrapped(&screen, 22, "%s", text);
 	draw(&screen, COLOR_FAINT, "node %s, headroom %s, %s\n", json_text_at(incident, "node"),
 		json_text_at(incident, "version"), state);
-	draw_sparks(&screen, lines, json_text_at(incident, "object"));
+	draw_sparks(&screen, lines, json_text_at(incident, "limit/name"));
 	draw_users(&screen, incident, lines);
 	draw_timeline(&screen, lines);
 	if (json_text_at(incident, "breaks")[0]) {
 		draw(&screen, COLOR_BOLD, "\nWhat breaks\n");
 		draw_paragraph(&screen, 2, json_text_at(incident, "breaks"));
 	}
-	draw(&screen, COLOR_BOLD, "\nWhat to type\n");
-	draw_paragraph(&screen, 2, json_text_at(incident, "now"));
+	draw_cure(&screen, "What to type", incident, "now");
+	draw_cure(&screen, "To keep it", incident, "finding/keep");
+	draw_cure(&screen, "Hint", incident, "finding/hint");
 	return EXIT_OK;
 }
 

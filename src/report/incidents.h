@@ -7,9 +7,11 @@
  * recorder decides when one begins, and its tasks write it; commands and clients read it. A file
  * explains itself:
  *
- *   {"schema": 1, "id", "at", "object", "trigger", "text", "breaks", "now", "node", "version",
- *    "boot", "limit": {"name", "unit", "used", "max", "hits"}, "top": USERS, "before": USERS}
+ *   {"schema": 1, "id", "at", "object", "trigger", "text", "finding": as in the status, "breaks",
+ *    "now", "node", "version", "boot", "limit": {"name", "unit", "used", "max", "hits"},
+ *    "top": USERS, "before": USERS}
  *   {"t": SECONDS, "rows": {LIMIT: [USED, MAX, HITS] or [USED]}}   of the limits that changed
+ *   {"t", "finding"}   when its worst moment or its users have changed
  *   {"t", "top": USERS}, {"t", "event", "level"}, {"t", "started"}, {"t", "trigger", "object",
  *    "text"}
  *   {"t", "end": "quiet|longest|stopped|cut-short", "text", "at", "top": USERS}
@@ -25,6 +27,7 @@
 #define INCIDENTS_FREE_MIN  5  /* % of the file system */
 #define INCIDENT_BYTES_MAX  (UINT64_C(1) << 20)
 #define INCIDENT_ID_MAX     96
+#define INCIDENT_OBJECT_MAX 256
 #define INCIDENTS_SHOWN_MAX 20 /* in the status, newest first */
 
 /* Every function blocks: for tasks and commands. directory is that of the incidents. */

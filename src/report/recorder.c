@@ -108,7 +108,7 @@ static struct ring_row *row_for(struct ring *ring, const struct limit *limit, ui
 	if (!row)
 		return NULL;
 	free_users(row);
-	*row = (struct ring_row){.hits_seen = limit->hits_before};
+	*row = (struct ring_row){0};
 	memset(row->used, 0xff, sizeof(row->used));
 	set_text(row->name, limit->now.name);
 	return row;
@@ -276,7 +276,7 @@ enum step_kind {
 struct recorder_step {
 	enum step_kind kind;
 	char id[INCIDENT_ID_MAX];
-	char object[LIMIT_NAME_MAX];
+	char object[INCIDENT_OBJECT_MAX];
 	char *text; /* to write; or the document that was read; owned */
 	int error;
 	char start[INCIDENTS_START_MAX]; /* STEP_START */
@@ -491,34 +491,31 @@ void recorder_read(struct recorder *recorder, const char *id, struct http_connec
 
 /* ---- incidents ---- */
 
-static const struct limit *limit_of(const struct recorder *recorder, const char *object)
+static const struct limit *limit_of(const struct recorder *recorder, const char *name)
 {
-	return find_named(recorder->node->limits, recorder->node->n_limits, object);
+	return find_named(recorder->node->limits, recorder->node->n_limits, name);
 }
 
-/* Adds "breaks" and "now" of the object, so that the file alone is enough. */
-static void add_cure(cJSON *line, const struct recorder *recorder, const struct open_incident *open)
+static char *finding_document(const struct finding *finding)
 {
-	const struct limit_row *row = limit_row_find(open->object);
-	const struct node *node = recorder->node;
-	const char *breaks = "", *now = "headroom doctor";
-	char explain[LIMIT_NAME_MAX + 32];
+	_cleanup_(cleanup_cJSON_Delete) cJSON *array = cJSON_CreateArray();
 
-	snprintf(explain, sizeof(explain), "headroom explain %s", open->object);
-	for (size_t i = 0; i < node->n_conditions && !row; i++) {
-		const struct condition_type *type = node->conditions[i].type;
+	finding_json(array, finding);
+	json_make_printable(array);
+	return must(cJSON_PrintUnformatted(cJSON_GetArrayItem(array, 0)));
+}
 
-		if (!streq(type->name, open->object))
-			continue;
-		breaks = type->help;
-		now = type->now ? type->now : explain;
-	}
-	if (row) {
-		breaks = row->breaks ? row->breaks : row->help;
-		now = row->now ? row->now : row->option ? row->option : explain;
-	}
-	json_text(line, "breaks", breaks);
-	json_text(line, "now", now);
+/* Adds what the finding says, so that the file alone is enough. */
+static void add_cure(cJSON *line, const struct open_incident *open)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *finding =
+		open->finding ? cJSON_Parse(open->finding) : NULL;
+	const char *now = json_text_at(finding, "now");
+
+	if (open->finding)
+		json_adopt(line, "finding", cJSON_CreateRaw(open->finding));
+	json_text(line, "breaks", json_text_at(finding, "breaks"));
+	json_text(line, "now", now[0] ? now : json_text_at(finding, "hint"));
 }
 
 static void add_limit(cJSON *line, const struct limit_reading *limit, const struct ring_row *row)
@@ -538,7 +535,7 @@ static void add_limit(cJSON *line, const struct limit_reading *limit, const stru
 static void put_header(FILE *out, const struct recorder *recorder, const struct open_incident *open,
 	const char *trigger)
 {
-	const struct limit *limit = limit_of(recorder, open->object);
+	const struct limit *limit = limit_of(recorder, open->slug);
 	cJSON *line = cJSON_CreateObject();
 
 	json_number(line, "schema", 1);
@@ -547,12 +544,12 @@ static void put_header(FILE *out, const struct recorder *recorder, const struct 
 	json_text(line, "object", open->object);
 	json_text(line, "trigger", trigger);
 	json_text(line, "text", open->text);
-	add_cure(line, recorder, open);
+	add_cure(line, open);
 	json_text(line, "node", recorder->node->name);
 	json_text(line, "version", HEADROOM_VERSION);
 	json_text(line, "boot", recorder->boot);
 	if (limit)
-		add_limit(line, &limit->now, ring_row_of(&recorder->ring, open->object));
+		add_limit(line, &limit->now, ring_row_of(&recorder->ring, open->slug));
 	incident_put(out, line);
 }
 
@@ -584,23 +581,39 @@ static struct open_incident *find_open(struct recorder *recorder, const char *ob
 
 static void make_id(const struct recorder *recorder, struct open_incident *open)
 {
-	char time[TIME_TEXT_MAX], *to = open->id;
+	char time[TIME_TEXT_MAX], *to = open->id, *end = open->id + INCIDENT_ID_MAX - 1;
 
 	time_text(open->began_us + recorder->offset_us, time);
 	for (const char *from = time; *from; from++)
 		if (!strchr("-:", *from))
 			*to++ = *from;
 	*to++ = '-';
-	for (const char *from = open->object; *from; from++)
+	for (const char *from = open->object; *from && to < end; from++)
 		*to++ = isalnum((unsigned char)*from) || *from == '.' ? *from : '-';
 	*to = '\0';
 }
 
+/* Renders the finding again. Returns whether its worst moment or its users are others. */
+static bool update_finding(struct open_incident *open, const struct finding *finding)
+{
+	char *document = finding_document(finding);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *is = cJSON_Parse(document);
+	_cleanup_(cleanup_cJSON_Delete) cJSON *was =
+		open->finding ? cJSON_Parse(open->finding) : NULL;
+	bool is_changed = !cJSON_Compare(json_at(is, "used"), json_at(was, "used"), true) ||
+			  !cJSON_Compare(json_at(is, "who"), json_at(was, "who"), true);
+
+	free(open->finding);
+	open->finding = document;
+	finding_text(finding, open->text, sizeof(open->text));
+	return is_changed;
+}
+
+/* finding NULL: text is all. */
 static void begin_incident(struct recorder *recorder, const char *object, const char *trigger,
-	const char *text, uint64_t now)
+	const struct finding *finding, const char *text, uint64_t now)
 {
 	struct open_incident *open = recorder->open;
-	const struct ring_row *row = ring_row_of(&recorder->ring, object);
 	char *file = NULL;
 	size_t len;
 	FILE *out;
@@ -612,10 +625,14 @@ static void begin_incident(struct recorder *recorder, const char *object, const 
 			must(strdup("eight were recorded at once")), NULL);
 		return;
 	}
+	free(open->finding);
 	*open = (struct open_incident){.began_us = now, .last_us = now, .users_us = now};
 	set_text(open->object, object);
 	set_text(open->text, text);
-	open->hits = row ? row->hits_seen : 0;
+	if (finding) {
+		set_text(open->slug, finding->slug);
+		(void)update_finding(open, finding);
+	}
 	make_id(recorder, open);
 	out = must(open_memstream(&file, &len));
 	put_header(out, recorder, open, trigger);
@@ -656,152 +673,109 @@ static void put_triggers(struct recorder *recorder, const char *object, const ch
 }
 
 static void trigger(struct recorder *recorder, const char *object, const char *trigger_name,
-	const char *text, uint64_t now)
+	const struct finding *finding, const char *text, uint64_t now)
 {
 	struct open_incident *open = find_open(recorder, object);
 
 	if (open)
 		open->last_us = now;
 	else
-		begin_incident(recorder, object, trigger_name, text, now);
+		begin_incident(recorder, object, trigger_name, finding, text, now);
 	put_triggers(recorder, object, trigger_name, text, now);
 }
 
-/* Returns whether this is the first time after a quiet minute. */
-static bool is_first(uint64_t *last, uint64_t now)
+static struct recorded_finding *seen_before(struct recorder *recorder, uint64_t hash)
 {
-	bool first = *last == 0 || now - *last > QUIET_US;
+	struct recorded_finding *oldest = recorder->seen;
 
-	*last = now;
-	return first;
-}
-
-static void check_limit(
-	struct recorder *recorder, const struct limit_reading *reading, uint64_t now)
-{
-	struct ring_row *row = ring_row_of(&recorder->ring, reading->name);
-	uint64_t used = MAX(reading->used, reading->peak);
-	bool is_hit, is_full = (double)used * 100 >= (double)reading->max * NEAR_PERCENT;
-	char text[320];
-
-	if (!row)
-		return;
-	is_hit = reading->hits > row->hits_seen;
-	snprintf(text, sizeof(text), "%s %s: ", reading->name,
-		is_hit ? "reached its limit" : "is 99 % used");
-	if (reading->max == 0)
-		text_append(text, sizeof(text), "%" PRIu64 " hits", reading->hits);
-	else
-		text_append(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " %s", used, reading->max,
-			reading->unit);
-	if (is_hit && is_first(&row->hit_us, now)) {
-		trigger(recorder, reading->name, "hit", text, now);
-	} else if (is_hit) {
-		struct open_incident *open = find_open(recorder, reading->name);
-
-		if (open)
-			open->last_us = now;
+	for (size_t i = 0; i < recorder->n_seen; i++) {
+		if (recorder->seen[i].id_hash == hash)
+			return &recorder->seen[i];
+		if (recorder->seen[i].last_us < oldest->last_us)
+			oldest = &recorder->seen[i];
 	}
-	if (reading->max > 0 && is_full && is_first(&row->near_us, now) && !is_hit)
-		trigger(recorder, reading->name, "near-full", text, now);
-	row->hits_seen = reading->hits;
+	if (recorder->n_seen < FINDINGS_MAX)
+		oldest = &recorder->seen[recorder->n_seen++];
+	*oldest = (struct recorded_finding){.id_hash = hash};
+	return oldest;
 }
 
-/* Returns the limit that the condition is about, or the condition itself. */
-static const char *object_of(const struct recorder *recorder, const struct condition *condition)
+static void check_finding(struct recorder *recorder, const struct finding *finding, uint64_t now)
 {
-	const struct node *node = recorder->node;
+	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
+	struct recorded_finding *seen;
+	struct open_incident *open;
+	bool is_near = finding_share(finding) * 100 >= NEAR_PERCENT;
+	bool matters = finding->is_recorded || finding->severity == SEVERITY_CRITICAL || is_near;
+	bool is_first, goes_on, becomes_near;
 
-	for (size_t i = 0; i < node->n_limits; i++)
-		if (streq(node->limits[i].now.name, condition->slug) ||
-			(condition->reason != REASON_NONE &&
-				node->limits[i].now.condition == condition->type))
-			return node->limits[i].now.name;
-	return condition->type->name;
-}
-
-static void check_conditions(struct recorder *recorder, uint64_t now)
-{
-	const struct node *node = recorder->node;
-
-	for (size_t i = 0; i < node->n_conditions; i++) {
-		const struct condition *condition = &node->conditions[i];
-		char text[FINDING_TEXT_MAX];
-
-		if (condition->status != CONDITION_TRUE ||
-			!(condition->type->is_recorded || condition->severity == SEVERITY_CRITICAL))
-			continue;
-		snprintf(text, sizeof(text), "%s: %s", condition->type->name, condition->message);
-		if (is_first(&recorder->problem_us[i], now))
-			trigger(recorder, object_of(recorder, condition), "condition", text, now);
-	}
-}
-
-/* Notes the largest use and its user. */
-static void keep_most(struct open_incident *open, const struct limit_reading *limit)
-{
-	uint64_t used = MAX(limit->used, limit->peak);
-
-	if (used < open->most)
+	if (finding->ignored || finding->phase == FINDING_OVER || !matters)
 		return;
-	open->most = used;
-	open->most_max = limit->max;
-	if (limit->flow && limit->n_busiest > 0)
-		open->most_user = limit->top[limit->n_top];
-	else if (limit->n_top > 0)
-		open->most_user = limit->top[0];
-}
-
-/* Writes "conntrack reached its limit: at most 9 of 9 connections, 7 hits in 65 s; most by pod
- * a/b." */
-static void sum_up(const struct open_incident *open, const struct limit_reading *limit,
-	uint64_t now, char *text, size_t size)
-{
-	char user[WORKLOAD_TEXT_MAX];
-
-	if (!limit) {
-		copy_text(text, size, open->text);
+	finding_id(finding, id);
+	seen = seen_before(recorder, hash_text(HASH_START, id));
+	is_first = seen->last_us == 0 || now - seen->last_us > QUIET_US;
+	goes_on = finding->times > seen->times || finding->full_us > seen->full_us;
+	becomes_near = is_near && !seen->is_near;
+	*seen = (struct recorded_finding){
+		seen->id_hash, finding->times, finding->full_us, now, is_near};
+	open = find_open(recorder, id);
+	if (open && goes_on)
+		open->last_us = now;
+	if (!is_first && !becomes_near)
 		return;
-	}
-	snprintf(text, size, "%s: at most %" PRIu64, open->object, open->most);
-	if (open->most_max > 0)
-		text_append(text, size, " of %" PRIu64, open->most_max);
-	text_append(text, size, " %s", limit->unit);
-	if (limit->hits > open->hits)
-		text_append(text, size, ", %" PRIu64 " hit%s in %" PRIu64 " s",
-			limit->hits - open->hits, limit->hits - open->hits > 1 ? "s" : "",
-			(now - open->began_us) / USEC_PER_SEC);
-	if (open->most_user.used == 0)
-		return;
-	workload_describe(&open->most_user.workload, user, sizeof(user));
-	text_append(
-		text, size, "; the largest user was %s with %" PRIu64, user, open->most_user.used);
+	finding_text(finding, text, sizeof(text));
+	trigger(recorder, id,
+		finding->times > 0 || finding->full_us > 0 ? "hit"
+		: is_near                                  ? "near-full"
+							   : "condition",
+		finding, text, now);
 }
 
 static void end_incident(
 	struct recorder *recorder, struct open_incident *open, const char *why, uint64_t now)
 {
-	const struct limit *limit = limit_of(recorder, open->object);
+	const struct limit *limit = limit_of(recorder, open->slug);
 	cJSON *line = incident_line(now, open->began_us);
-	char text[512];
 
-	sum_up(open, limit ? &limit->now : NULL, now, text, sizeof(text));
 	json_text(line, "end", why);
-	json_text(line, "text", text);
+	json_text(line, "text", open->text);
 	json_time(line, "at", now + recorder->offset_us);
+	if (open->finding)
+		json_adopt(line, "finding", cJSON_CreateRaw(open->finding));
 	if (limit)
 		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
 	submit_line(recorder, STEP_END, open, line);
 	open->id[0] = '\0';
+	free(steal(open->finding));
+}
+
+static const struct finding *finding_of(
+	const struct recorder *recorder, const struct open_incident *open)
+{
+	const struct finding_list *list = &recorder->node->findings;
+	char id[FINDING_ID_MAX];
+
+	for (size_t i = 0; open->id[0] && i < list->n; i++) {
+		finding_id(&list->findings[i], id);
+		if (streq(id, open->object))
+			return &list->findings[i];
+	}
+	return NULL;
 }
 
 static void put_second(struct recorder *recorder, struct open_incident *open,
-	const struct limit *limit, uint64_t now)
+	const struct limit *limit, const struct finding *finding, uint64_t now)
 {
 	char *text = NULL;
 	size_t len;
 	FILE *out = must(open_memstream(&text, &len));
 
+	if (finding && update_finding(open, finding)) {
+		cJSON *line = incident_line(now, open->began_us);
+
+		json_adopt(line, "finding", cJSON_CreateRaw(open->finding));
+		incident_put(out, line);
+	}
 	ring_put_second(out, &recorder->ring, open->began_us);
 	put_events(out, recorder, recorder->logged_us, open->began_us);
 	if (limit && limit->now.n_top > 0 && now - open->users_us >= USERS_EVERY_US) {
@@ -822,13 +796,11 @@ static bool record_second(struct recorder *recorder, uint64_t now)
 
 	for (size_t i = 0; i < OPEN_MAX; i++) {
 		struct open_incident *open = &recorder->open[i];
-		const struct limit *limit = open->id[0] ? limit_of(recorder, open->object) : NULL;
+		const struct limit *limit = open->id[0] ? limit_of(recorder, open->slug) : NULL;
 
-		if (limit)
-			keep_most(open, &limit->now);
 		/* The incident's first second is in the file already. */
 		if (open->id[0] && open->began_us != now)
-			put_second(recorder, open, limit, now);
+			put_second(recorder, open, limit, finding_of(recorder, open), now);
 		if (open->id[0] && now - open->last_us >= QUIET_US)
 			end_incident(recorder, open, "quiet", now);
 		else if (open->id[0] && now - open->began_us >= LONGEST_US)
@@ -847,9 +819,6 @@ void recorder_tick(
 	recorder->node = node;
 	node->recorder = recorder;
 	node->incidents = recorder->shown;
-	if (!recorder->problem_us)
-		recorder->problem_us =
-			must(calloc(node->n_conditions + 1, sizeof(*recorder->problem_us)));
 	(void)task_end(&recorder->task, 0);
 	end_reads(recorder->running, now);
 	end_reads(recorder->waiting, now);
@@ -860,12 +829,11 @@ void recorder_tick(
 	ring_add(&recorder->ring, node, names, now);
 	if (recorder->start[0]) {
 		snprintf(text, sizeof(text), "the agent started %s", recorder->start);
-		trigger(recorder, "agent", "start", text, now);
+		trigger(recorder, "agent", "start", NULL, text, now);
 		recorder->start[0] = '\0';
 	}
-	for (size_t i = 0; i < node->n_limits; i++)
-		check_limit(recorder, &node->limits[i].now, now);
-	check_conditions(recorder, now);
+	for (size_t i = 0; i < node->findings.n; i++)
+		check_finding(recorder, &node->findings.findings[i], now);
 	if (!record_second(recorder, now) && !recorder->task && !recorder->waiting &&
 		recorder->has_left) {
 		recorder->has_left = false;
@@ -897,7 +865,8 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 			return;
 		}
 	ring_clear(&recorder->ring);
+	for (size_t i = 0; i < OPEN_MAX; i++)
+		free(recorder->open[i].finding);
 	cJSON_Delete(recorder->shown);
-	free(recorder->problem_us);
 	free(recorder);
 }

@@ -26,8 +26,7 @@ struct ring_row {
 	uint64_t hits[RING_SECONDS];
 	char *users[2]; /* as JSON, of 0 to 30 and of 30 to 60 seconds ago; or NULL */
 	/* CLOCK_MONOTONIC; 0: never. */
-	uint64_t seen_us, hit_us, near_us;
-	uint64_t hits_seen;
+	uint64_t seen_us;
 };
 
 /* A workload that started. */
@@ -48,15 +47,22 @@ struct ring {
 	uint64_t workloads_us, users_us; /* when they were read */
 };
 
+/* A finding at the last tick. */
+struct recorded_finding {
+	uint64_t id_hash;
+	uint64_t times, full_us; /* its numbers then */
+	uint64_t last_us;        /* CLOCK_MONOTONIC: when it was last seen to happen */
+	bool is_near;            /* nearly everything was used */
+};
+
 /* An incident that is being recorded. */
 struct open_incident {
-	char id[INCIDENT_ID_MAX]; /* empty: the slot is free */
-	char object[LIMIT_NAME_MAX];
-	char text[256];
+	char id[INCIDENT_ID_MAX];             /* empty: the slot is free */
+	char object[INCIDENT_OBJECT_MAX];     /* the finding's id, or "agent" */
+	char slug[FINDING_SLUG_MAX];          /* the name of its limit, if it has one */
+	char text[FINDING_TEXT_MAX];          /* as last rendered */
+	char *finding;                        /* the same as JSON; NULL: none; owned */
 	uint64_t began_us, last_us, users_us; /* CLOCK_MONOTONIC */
-	uint64_t hits;                        /* before it */
-	uint64_t most, most_max;              /* the largest use, and the limit then */
-	struct limit_user most_user;
 };
 
 struct recorder {
@@ -67,10 +73,11 @@ struct recorder {
 	struct node *node;
 	struct ring ring;
 	struct open_incident open[OPEN_MAX];
-	uint64_t *problem_us; /* for each condition: CLOCK_MONOTONIC when it was last a problem */
-	bool has_left;        /* a file that could not be written is open still */
-	uint64_t offset_us;   /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
-	uint64_t logged_us;   /* CLOCK_REALTIME of the last line of the log that was recorded */
+	struct recorded_finding seen[FINDINGS_MAX];
+	size_t n_seen;
+	bool has_left;      /* a file that could not be written is open still */
+	uint64_t offset_us; /* CLOCK_REALTIME less CLOCK_MONOTONIC, at the last tick */
+	uint64_t logged_us; /* CLOCK_REALTIME of the last line of the log that was recorded */
 	char start[INCIDENTS_START_MAX]; /* the agent's start, not recorded yet; or empty */
 	cJSON *shown;                    /* kept in struct node */
 };
@@ -79,8 +86,9 @@ struct recorder {
 struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot);
 
 /*
- * Keeps the last minute, and records. Call it once a second, after the poll. Sets node->incidents.
- * now is CLOCK_MONOTONIC.
+ * Keeps the last minute, and records an incident when a finding begins that is critical or is to be
+ * recorded, when one happens again after a quiet minute, and when a limit is nearly full. Call it
+ * once a second, after the poll. Sets node->incidents. now is CLOCK_MONOTONIC.
  */
 void recorder_tick(
 	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now);

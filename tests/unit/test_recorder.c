@@ -6,7 +6,7 @@
 
 #include "directory.h"
 
-/* A recorder of a node with one limit and one condition, on simulated time. */
+/* A recorder of a node with two limits and their findings, on simulated time. */
 
 static const struct condition_type reached = {
 	"LimitReached", SEVERITY_CRITICAL, "It is full.", NULL, .now = "headroom top"};
@@ -16,8 +16,7 @@ struct fixture {
 	sd_event *event;
 	struct recorder *recorder;
 	struct limit limits[2];
-	struct condition condition;
-	char message[64];
+	struct finding findings[2];
 	struct node node;
 	uint64_t now;
 };
@@ -49,13 +48,10 @@ static void fixture_make(struct fixture *fixture)
 		fixture->limits[i].now.unit = "entries";
 		fixture->limits[i].now.max = 100;
 	}
-	fixture->condition = (struct condition){
-		.type = &reached, .severity = SEVERITY_CRITICAL, .message = fixture->message};
 	fixture->node = (struct node){.name = "node",
 		.limits = fixture->limits,
 		.n_limits = 2,
-		.conditions = &fixture->condition,
-		.n_conditions = 1};
+		.findings = {.findings = fixture->findings}};
 	assert_true(sd_event_new(&fixture->event) >= 0);
 	fixture->recorder = recorder_open(fixture->event, fixture->directory.path, "boot");
 	settle(fixture);
@@ -67,6 +63,31 @@ static void fixture_remove(struct fixture *fixture)
 	recorder_close(fixture->recorder, UINT64_MAX);
 	sd_event_unref(fixture->event);
 	directory_remove(&fixture->directory);
+}
+
+/* A finding about a limit, which happens from now on, as often as times says. */
+static struct finding *happens(struct fixture *fixture, const char *limit, uint64_t times)
+{
+	struct finding *finding = fixture->findings;
+
+	while (finding < fixture->findings + fixture->node.findings.n &&
+		!streq(finding->slug, limit))
+		finding++;
+	if (finding == fixture->findings + fixture->node.findings.n) {
+		fixture->node.findings.n++;
+		*finding = (struct finding){.condition = &reached,
+			.severity = SEVERITY_CRITICAL,
+			.unit = "entries",
+			.happens = "refused",
+			.breaks = "It is full.",
+			.now = (char *)"headroom top",
+			.worst = {.used = 89, .max = 100},
+			.tuner = "limits"};
+		set_text(finding->slug, limit);
+	}
+	finding->phase = FINDING_HAPPENS;
+	finding->times = times;
+	return finding;
 }
 
 #define RECORDER_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_remove, name)
@@ -92,6 +113,7 @@ RECORDER_TEST(an_incident_has_the_minute_before_and_ends_a_minute_after_the_last
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
 	_cleanup_free_ char *text = NULL;
 	char id[64], state[64];
+	struct finding *finding;
 	const cJSON *lines;
 
 	for (unsigned i = 0; i < 90; i++) {
@@ -99,10 +121,14 @@ RECORDER_TEST(an_incident_has_the_minute_before_and_ends_a_minute_after_the_last
 		seconds(fixture, 1);
 	}
 	assert_int_equal(count(fixture), 0);
-	fixture->limits[0].now.hits = 3;
-	seconds(fixture, 30);
-	fixture->limits[0].now.hits = 5;
-	seconds(fixture, 60);
+	finding = happens(fixture, "conntrack", 3);
+	seconds(fixture, 1);
+	finding->phase = FINDING_OVER;
+	seconds(fixture, 29);
+	(void)happens(fixture, "conntrack", 5);
+	seconds(fixture, 1);
+	finding->phase = FINDING_OVER;
+	seconds(fixture, 59);
 	assert_string_equal(listed(fixture, "0/state", state), "open");
 	seconds(fixture, 1);
 	assert_string_equal(listed(fixture, "0/state", state), "complete");
@@ -113,24 +139,25 @@ RECORDER_TEST(an_incident_has_the_minute_before_and_ends_a_minute_after_the_last
 	assert_int_equal((int)json_number_at(lines, "0/t"), -59);
 	assert_int_equal((int)json_number_at(lines, "0/rows/conntrack/0"), 31);
 	assert_non_null(strstr(text, "\"end\":\"quiet\""));
-	assert_non_null(strstr(text, "5 hits in 90 s"));
-	assert_non_null(strstr(text, "conntrack reached its limit: 89 of 100 entries"));
+	assert_non_null(strstr(text, "conntrack: 89 of 100 entries, refused 3 times"));
+	assert_non_null(strstr(text, "conntrack: 89 of 100 entries, refused 5 times"));
+	assert_non_null(strstr(text, "\"breaks\":\"It is full.\",\"now\":\"headroom top\""));
 }
 
 RECORDER_TEST(hits_within_a_minute_are_one_incident_and_later_ones_another)
 {
-	fixture->limits[0].now.hits = 7;
-	fixture->limits[0].hits_before = 7;
-	seconds(fixture, 2);
-	assert_int_equal(count(fixture), 0);
-	for (unsigned i = 0; i < 8; i++) {
-		fixture->limits[0].now.hits++;
-		seconds(fixture, 10);
+	struct finding *finding;
+
+	for (unsigned i = 1; i <= 8; i++) {
+		finding = happens(fixture, "conntrack", i);
+		seconds(fixture, 1);
+		finding->phase = FINDING_OVER;
+		seconds(fixture, 9);
 	}
 	assert_int_equal(count(fixture), 1);
 	seconds(fixture, 70);
 	usleep(1100 * 1000); /* ids have whole seconds of the real clock */
-	fixture->limits[0].now.hits++;
+	(void)happens(fixture, "conntrack", 9);
 	seconds(fixture, 1);
 	assert_int_equal(count(fixture), 2);
 }
@@ -139,12 +166,12 @@ RECORDER_TEST(an_incident_takes_ten_minutes_at_most)
 {
 	char state[64];
 
-	for (unsigned i = 0; i < 600; i++) {
-		fixture->limits[0].now.hits++;
+	for (unsigned i = 1; i <= 600; i++) {
+		(void)happens(fixture, "conntrack", i);
 		seconds(fixture, 1);
 	}
 	assert_string_equal(listed(fixture, "0/state", state), "open");
-	fixture->limits[0].now.hits++;
+	(void)happens(fixture, "conntrack", 601);
 	seconds(fixture, 1);
 	assert_string_equal(listed(fixture, "0/state", state), "complete");
 	seconds(fixture, 30);
@@ -155,55 +182,70 @@ RECORDER_TEST(ninety_nine_percent_begins_an_incident_once)
 {
 	char value[64];
 
-	fixture->limits[1].now.used = 98;
+	struct finding *finding = happens(fixture, "pids", 0);
+
+	finding->severity = SEVERITY_WARNING;
+	finding->worst.used = 98;
 	seconds(fixture, 2);
 	assert_int_equal(count(fixture), 0);
-	fixture->limits[1].now.used = 99;
+	finding->worst.used = 99;
 	seconds(fixture, 200);
 	assert_int_equal(count(fixture), 1);
 	assert_string_equal(listed(fixture, "0/object", value), "pids");
 	assert_string_equal(listed(fixture, "0/trigger", value), "near-full");
 }
 
-RECORDER_TEST(a_condition_is_about_the_limit_that_it_names)
+RECORDER_TEST(each_instance_has_an_incident_of_its_own)
 {
+	struct finding *finding = happens(fixture, "inotify/instances", 0);
 	char value[64];
 
-	/* Both are at their limit, and the reason is the worse one. */
-	fixture->limits[0].now.condition = fixture->limits[1].now.condition = &reached;
-	fixture->condition.status = CONDITION_TRUE;
-	set_text(fixture->condition.slug, "pids");
+	finding->instance = (struct instance){.kind = INSTANCE_UID, .id = 1000};
 	seconds(fixture, 5);
 	assert_int_equal(count(fixture), 1);
-	assert_string_equal(listed(fixture, "0/object", value), "pids");
+	assert_string_equal(listed(fixture, "0/object", value), "inotify/instances@uid:1000");
+	assert_non_null(strstr(listed(fixture, "0/id", value), "Z-inotify-instances-uid-1000"));
+	finding->instance.id = 1001;
+	seconds(fixture, 5);
+	assert_int_equal(count(fixture), 2);
 }
 
-RECORDER_TEST(a_condition_without_a_limit_says_what_it_means_and_what_to_type)
+RECORDER_TEST(a_name_that_is_found_later_is_in_the_file)
 {
+	struct limit_user user = {
+		.workload = {.kind = WORKLOAD_UNIT, .name = "cgroup 77"}, .used = 80, .id = 77};
+	struct finding *finding = happens(fixture, "conntrack", 1);
 	_cleanup_free_ char *text = NULL;
 	char id[64];
 
-	fixture->condition.status = CONDITION_TRUE;
-	seconds(fixture, 1);
+	finding->who = &user;
+	finding->n_who = 1;
+	finding->knows = WHO_KNOWN;
+	seconds(fixture, 2);
+	user.workload = (struct workload){.kind = WORKLOAD_POD, .namespace = "shop", .name = "api"};
+	seconds(fixture, 70);
 	assert_int_equal(
 		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
-	assert_non_null(strstr(text, "\"object\":\"LimitReached\""));
-	assert_non_null(strstr(text, "\"breaks\":\"It is full.\",\"now\":\"headroom top\""));
+	assert_non_null(strstr(text, "cgroup 77"));
+	assert_non_null(strstr(text, "entries, refused 1 time; pod shop/api 80 (80 %)"));
 }
 
-RECORDER_TEST(a_milder_condition_is_not_recorded)
+RECORDER_TEST(a_finding_that_is_milder_or_ignored_is_not_recorded)
 {
-	fixture->condition.status = CONDITION_TRUE;
-	fixture->condition.severity = SEVERITY_WARNING;
+	happens(fixture, "pids", 0)->severity = SEVERITY_WARNING;
+	happens(fixture, "conntrack", 1)->ignored = true;
 	seconds(fixture, 5);
 	assert_int_equal(count(fixture), 0);
+	happens(fixture, "pids", 0)->is_recorded = true;
+	seconds(fixture, 1);
+	assert_int_equal(count(fixture), 1);
 }
 
 RECORDER_TEST(a_file_that_cannot_be_written_is_closed_when_it_can)
 {
 	char part[PATH_MAX], state[64], name[80];
 
-	fixture->limits[0].now.hits = 1;
+	(void)happens(fixture, "conntrack", 1);
 	seconds(fixture, 5);
 	snprintf(name, sizeof(name), "/%s.jsonl.part", listed(fixture, "0/id", state));
 	directory_path(&fixture->directory, name, part);
@@ -228,7 +270,7 @@ RECORDER_TEST(a_stop_long_after_the_last_incident_is_marked)
 
 RECORDER_TEST(an_idle_recorder_has_no_thread)
 {
-	fixture->limits[0].now.hits = 1;
+	(void)happens(fixture, "conntrack", 1);
 	fixture->now += USEC_PER_SEC;
 	recorder_tick(fixture->recorder, &fixture->node, NULL, fixture->now);
 	assert_non_null(fixture->recorder->task);
@@ -243,7 +285,7 @@ RECORDER_TEST(a_client_does_not_wait_for_a_tick_while_an_incident_is_written)
 {
 	struct http_connection *gone = must(calloc(1, sizeof(*gone))); /* the reply frees it */
 
-	fixture->limits[0].now.hits = 1;
+	(void)happens(fixture, "conntrack", 1);
 	fixture->now += USEC_PER_SEC;
 	recorder_tick(fixture->recorder, &fixture->node, NULL, fixture->now);
 	assert_non_null(fixture->recorder->task);
