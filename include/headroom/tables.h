@@ -172,7 +172,7 @@ struct table_view {
 	bool (*write_detail)(const struct cJSON *row, int i, char *text, size_t size);
 };
 
-#define METRIC_LABELS_MAX 4
+#define METRIC_LABELS_MAX 6
 
 enum metric_type {
 	METRIC_GAUGE,

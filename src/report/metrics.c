@@ -9,6 +9,9 @@
 #include <glob.h>
 #include <sys/resource.h>
 
+/* Findings beyond these are in the status only. */
+#define FINDINGS_EXPORTED 20
+
 static void put_one(struct metric_sink *sink, const char *name, double value)
 {
 	metric_family(sink, name);
@@ -40,6 +43,59 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 			metric_users(sink, &node->limits[i].now);
 }
 
+/* Findings with the same labels are one series: Prometheus rejects duplicates. */
+static bool is_exported(const struct node *node, size_t i, const struct workload *workload)
+{
+	const struct finding *finding = &node->findings.findings[i];
+
+	for (size_t k = 0; k < i; k++) {
+		const struct finding *other = &node->findings.findings[k];
+		const struct workload *who =
+			other->n_who > 0 ? &other->who[0].workload : &other->instance.owner;
+
+		if (!other->ignored && other->condition == finding->condition &&
+			other->severity == finding->severity && streq(other->slug, finding->slug) &&
+			who->kind == workload->kind && streq(who->namespace, workload->namespace) &&
+			streq(workload_name(who), workload_name(workload)))
+			return false;
+	}
+	return !finding->ignored;
+}
+
+/* Writes the worst findings, each with its largest user or else the owner of its instance. */
+static void put_findings(struct metric_sink *sink, const struct node *node)
+{
+	unsigned n = 0;
+
+	metric_family(sink, "headroom_finding");
+	for (size_t i = 0; i < node->findings.n && n < FINDINGS_EXPORTED; i++) {
+		const struct finding *finding = &node->findings.findings[i];
+		const struct workload *who =
+			finding->n_who > 0 ? &finding->who[0].workload : &finding->instance.owner;
+		bool is_known = finding->n_who > 0 || who->kind != WORKLOAD_HOST;
+
+		if (!is_exported(node, i, who))
+			continue;
+		metric_sample(sink, 1, finding->condition->name, finding->slug,
+			severity_names[finding->severity],
+			is_known ? workload_kind_names[who->kind] : "", who->namespace,
+			is_known ? workload_name(who) : "", NULL);
+		n++;
+	}
+}
+
+static void put_conditions(struct metric_sink *sink, const struct node *node)
+{
+	static const double values[] = {
+		[CONDITION_FALSE] = 0, [CONDITION_TRUE] = 1, [CONDITION_UNKNOWN] = -1};
+
+	metric_family(sink, "headroom_condition");
+	for (size_t i = 0; i < node->n_conditions; i++)
+		metric_sample(sink, values[node->conditions[i].status],
+			node->conditions[i].type->name, NULL);
+	put_findings(sink, node);
+}
+
 static void put_tuners(struct metric_sink *sink, const struct node *node)
 {
 	metric_family(sink, "headroom_tuner_active");
@@ -48,9 +104,8 @@ static void put_tuners(struct metric_sink *sink, const struct node *node)
 			node->tuners[i].ops->name, NULL);
 	metric_family(sink, "headroom_tuner_mode");
 	for (size_t i = 0; i < node->n_tuners; i++)
-		for (enum mode mode = MODE_ENFORCE; mode <= MODE_RELEASED; mode++)
-			metric_sample(sink, node->tuners[i].mode == mode, node->tuners[i].ops->name,
-				mode_names[mode], NULL);
+		metric_sample(
+			sink, 1, node->tuners[i].ops->name, mode_names[node->tuners[i].mode], NULL);
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 
@@ -90,9 +145,6 @@ static void put_process(struct metric_sink *sink, uint64_t started_us)
 
 void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 {
-	static const char *const statuses[] = {[CONDITION_FALSE] = "false",
-		[CONDITION_TRUE] = "true",
-		[CONDITION_UNKNOWN] = "unknown"};
 	struct metric_sink sink = {
 		.out = out, .openmetrics = openmetrics, .rows = core_tables.metric_rows};
 	char hash[16];
@@ -112,21 +164,10 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 			&sink, setting_in_sync(&node->settings[i]), node->settings[i].name, NULL);
 	metric_family(&sink, "headroom_setting_drift_total");
 	for (size_t i = 0; i < node->n_settings; i++)
-		metric_sample(
-			&sink, (double)node->settings[i].drift.total, node->settings[i].name, NULL);
-	metric_family(&sink, "headroom_condition");
-	for (size_t i = 0; i < node->n_conditions; i++)
-		for (size_t k = 0; k < ARRAY_SIZE(statuses); k++)
-			metric_sample(&sink, node->conditions[i].status == k,
-				node->conditions[i].type->name, statuses[k], NULL);
-	metric_family(&sink, "headroom_condition_severity");
-	for (size_t i = 0; i < node->n_conditions; i++) {
-		const struct condition *condition = &node->conditions[i];
-
-		metric_sample(&sink,
-			condition->status == CONDITION_TRUE ? 1 + condition->severity : 0,
-			condition->type->name, NULL);
-	}
+		if (node->settings[i].drift.total > 0)
+			metric_sample(&sink, (double)node->settings[i].drift.total,
+				node->settings[i].name, NULL);
+	put_conditions(&sink, node);
 	put_tuners(&sink, node);
 	sink.rows = core_tables.metric_rows;
 	put_process(&sink, node->started_us);

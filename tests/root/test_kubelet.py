@@ -65,7 +65,7 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Start, run: Run) -> 
     assert document["advice"]
     problems = [c for c in running.status()["conditions"] if c["status"] == "True" and c["severity"] != "advice"]
     assert run("status").returncode == (2 if problems else 0), "advice alone is no problem"
-    assert running.metrics()['headroom_condition_severity{condition="KubeletSerialPulls"}'] == 1
+    assert running.metrics()['headroom_condition{condition="KubeletSerialPulls"}'] == 1
 
     # The next tick reads the change. An error degrades the tuner and has its position.
     kubelet.config.write_text("serializeImagePulls: maybe\n")

@@ -94,12 +94,10 @@ NODE_TEST(states_and_counters_of_the_node_are_metrics)
 		"\nheadroom_setting_in_sync{setting=\"vm.max_map_count\"} 0\n",
 		"\nheadroom_setting_in_sync{setting=\"thp.enabled\"} 0\n",
 		"\nheadroom_setting_drift_total{setting=\"vm.max_map_count\"} 3\n",
-		"\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n",
-		"\nheadroom_condition{condition=\"FakePressure\",status=\"false\"} 0\n",
-		"\nheadroom_condition_severity{condition=\"FakePressure\"} 2\n",
-		"\nheadroom_condition_severity{condition=\"FakeOverflow\"} 0\n",
-		"\nheadroom_tuner_active{tuner=\"thp\"} 0\n",
-		"\nheadroom_tuner_mode{tuner=\"neighbor\",mode=\"enforce\"} 0\n",
+		"!drift_total{setting=\"thp.enabled\"}",
+		"\nheadroom_condition{condition=\"FakePressure\"} 1\n",
+		"\nheadroom_condition{condition=\"FakeOverflow\"} 0\n",
+		"\nheadroom_tuner_active{tuner=\"thp\"} 0\n", "!mode=\"enforce\"}",
 		"\nheadroom_tuner_mode{tuner=\"neighbor\",mode=\"released\"} 1\n",
 		"\nheadroom_config_info{hash=\"000000ab\"} 1\n",
 		"\nheadroom_config_last_reload_successful 0\n",
@@ -108,12 +106,30 @@ NODE_TEST(states_and_counters_of_the_node_are_metrics)
 		"!headroom_fake_unlisted");
 }
 
-NODE_TEST(a_warning_that_became_advice_has_the_severity_of_advice)
+NODE_TEST(a_finding_is_a_series_with_its_largest_user)
 {
-	fake->conditions[FAKE_PRESSURE].severity = SEVERITY_ADVICE;
+	struct limit_user users[] = {
+		{.workload = {WORKLOAD_POD, "shop", "crawler-7", "uid"}, .used = 9},
+		{.workload = {WORKLOAD_POD, "shop", "api", "uid2"}, .used = 5}};
+	struct finding findings[5] = {
+		{.slug = "conntrack", .who = users, .n_who = 2, .severity = SEVERITY_CRITICAL},
+		{.slug = "conntrack", .who = users, .n_who = 1, .severity = SEVERITY_CRITICAL},
+		{.slug = "pids", .severity = SEVERITY_WARNING},
+		{.slug = "ptys", .ignored = true},
+		{.slug = "pids/cgroup", .instance.owner = {WORKLOAD_POD, "shop", "fork", "uid3"}},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(findings); i++)
+		findings[i].condition = &fake_conditions[FAKE_PRESSURE];
+	fake->node.findings = (struct finding_list){.findings = findings, .n = 5};
 	EXPECT(METRICS, &fake->node,
-		"\nheadroom_condition_severity{condition=\"FakePressure\"} 1\n",
-		"\nheadroom_condition{condition=\"FakePressure\",status=\"true\"} 1\n");
+		"headroom_finding{condition=\"FakePressure\",object=\"conntrack\",severity="
+		"\"critical\",kind=\"pod\",namespace=\"shop\",name=\"crawler-7\"} 1\n"
+		"headroom_finding{condition=\"FakePressure\",object=\"pids\",severity=\"warning\","
+		"kind=\"\",namespace=\"\",name=\"\"} 1\n"
+		"headroom_finding{condition=\"FakePressure\",object=\"pids/cgroup\",severity=\"advice\","
+		"kind=\"pod\",namespace=\"shop\",name=\"fork\"} 1\n",
+		"!ptys");
 }
 
 NODE_TEST(workloads_beyond_the_top_are_summed)
