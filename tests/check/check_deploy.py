@@ -81,7 +81,7 @@ def check_names(tree):
     """The expressions use only metrics and conditions that exist."""
     known = set(reference_rows(tree, 5)) | {rule["record"] for rule in rules(tree) if "record" in rule}
     for where, expression in expressions(tree):
-        used = set("|".join(re.findall(r'condition!?=~?"([^"]+)"', expression)).split("|")) - {""}
+        used = set("|".join(re.findall(r'headroom_\w+\{[^}]*?condition!?=~?"([^"]+)"', expression)).split("|")) - {""}
         yield from (f"{where}: no condition is called {name}" for name in used - set(conditions(tree)))
         plain = re.sub(r'"[^"]*"', "", expression)
         for name in re.findall(r"(?<![\w:])((?:headroom|process)_\w+)", plain):
