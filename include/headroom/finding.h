@@ -126,7 +126,11 @@ struct finding *proposal_finding(struct proposal *proposal, const struct decide_
 	const struct condition_type *condition, enum reason reason, const char *slug,
 	const struct instance *instance, enum finding_phase phase);
 
-/* Returns whether such a finding is open: it happened, and its hold has not ended. */
+/* Returns such a finding if it is open: it happened, and its hold has not ended. Otherwise NULL. */
+const struct finding *finding_find(
+	const struct decide_input *input, const char *slug, const struct instance *instance);
+
+/* Returns whether there is one. */
 bool finding_is_open(
 	const struct decide_input *input, const char *slug, const struct instance *instance);
 

@@ -32,13 +32,19 @@ static bool is_same(
 
 static const struct instance the_node = {.kind = INSTANCE_NODE};
 
-bool finding_is_open(
+const struct finding *finding_find(
 	const struct decide_input *input, const char *slug, const struct instance *instance)
 {
 	for (size_t i = 0; i < input->n_findings; i++)
 		if (is_same(&input->findings[i], slug, instance ? instance : &the_node))
-			return true;
-	return false;
+			return &input->findings[i];
+	return NULL;
+}
+
+bool finding_is_open(
+	const struct decide_input *input, const char *slug, const struct instance *instance)
+{
+	return finding_find(input, slug, instance);
 }
 
 struct finding *proposal_finding(struct proposal *proposal, const struct decide_input *input,
@@ -315,6 +321,12 @@ static struct finding *reading_of(struct proposal *proposal, const struct findin
 	return NULL;
 }
 
+static bool is_other(const struct finding *known, const struct finding *reading)
+{
+	return reading && reading->phase == FINDING_HAPPENS && reading->condition &&
+	       reading->condition != known->condition;
+}
+
 static bool is_known(
 	const struct finding_list *list, const char *tuner, const struct finding *reading)
 {
@@ -332,9 +344,14 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 
 	for (size_t i = 0; i < list->n; i++) {
 		struct finding *finding = &list->findings[i];
+		struct finding *reading = reading_of(proposal, finding);
 
-		if (streq(finding->tuner, tuner) &&
-			!update(finding, reading_of(proposal, finding), clock)) {
+		/* It has become another problem, such as a limit that was nearly reached before. */
+		if (streq(finding->tuner, tuner) && is_other(finding, reading)) {
+			finding_release(finding);
+			continue;
+		}
+		if (streq(finding->tuner, tuner) && !update(finding, reading, clock)) {
 			news(userdata, finding, FINDING_ENDED);
 			finding_release(finding);
 			continue;

@@ -10,6 +10,7 @@ struct lab {
 	void *self, *memory;
 	struct decide_input input;
 	struct proposal proposal;
+	struct finding_list findings;
 };
 
 static void lab_make(struct lab *lab)
@@ -23,6 +24,7 @@ static void lab_make(struct lab *lab)
 static void lab_remove(struct lab *lab)
 {
 	proposal_clear(&lab->proposal);
+	findings_clear(&lab->findings);
 	limits_tuner.close(lab->self, lab->memory);
 	free(lab->memory);
 	directory_remove(&lab->directory);
@@ -30,8 +32,13 @@ static void lab_remove(struct lab *lab)
 
 #define LAB_TEST(name) TEST_OF(lab, lab, lab_make, lab_remove, name)
 
+static void ignore_news(void *, const struct finding *, enum finding_news)
+{
+}
+
 static void poll_node(struct lab *lab)
 {
+	const struct finding_clock clock = {lab->input.now_us, lab->input.now_us, false};
 	const struct task_ops *job = &limits_tuner.tasks[TASK_SAMPLE];
 	struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
 	void *request = job->request(lab->self, lab->memory, true);
@@ -40,7 +47,11 @@ static void poll_node(struct lab *lab)
 	job->adopt(lab->self, request);
 	proposal_clear(&lab->proposal);
 	limits_tuner.sense(lab->self, now_us());
+	lab->input.findings = lab->findings.findings;
+	lab->input.n_findings = lab->findings.n;
 	limits_tuner.decide(lab->self, &lab->input, lab->memory, &lab->proposal);
+	findings_observe(&lab->findings, "limits", &lab->proposal, &clock, ignore_news, NULL);
+	findings_sort(&lab->findings);
 	lab->input.now_us += USEC_PER_SEC;
 }
 
@@ -210,75 +221,96 @@ LAB_TEST(the_fullest_bridge_is_shown_by_name)
 	assert_int_equal(limit_of(lab, "bridge-ports")->n_top, 2);
 }
 
-static const struct condition_reading *condition_of(struct lab *lab, int which)
+static const struct finding *finding_of(struct lab *lab, const char *slug)
 {
-	return &lab->proposal.conditions[which];
+	for (size_t i = 0; i < lab->findings.n; i++)
+		if (streq(lab->findings.findings[i].slug, slug))
+			return &lab->findings.findings[i];
+	return NULL;
+}
+
+/* Compares the condition and the text of a finding. */
+static void expect_finding(struct lab *lab, const char *slug, int condition, const char *text)
+{
+	const struct finding *finding = finding_of(lab, slug);
+	char found[FINDING_TEXT_MAX];
+
+	if (!finding)
+		fail_msg("no finding %s", slug);
+	else if (finding->condition != &limits_conditions[condition])
+		fail_msg("%s: %s", slug, finding->condition->name);
+	finding_text(finding, found, sizeof(found));
+	if (!strstr(found, text))
+		fail_msg("%s", found);
 }
 
 LAB_TEST(pressure_begins_above_80_percent_and_ends_below_70)
 {
 	static const struct {
 		const char *text;
-		enum condition_status status;
+		bool found;
 	} steps[] = {
-		{"80 0 100\n", CONDITION_FALSE},
-		{"81 0 100\n", CONDITION_TRUE},
-		{"71 0 100\n", CONDITION_TRUE},
-		{"70 0 100\n", CONDITION_FALSE},
-		{"80 0 100\n", CONDITION_FALSE},
+		{"80 0 100\n", false},
+		{"81 0 100\n", true},
+		{"71 0 100\n", true},
+		{"70 0 100\n", false},
+		{"80 0 100\n", false},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		put(lab, "/proc/sys/fs/file-nr", steps[i].text);
 		poll_node(lab);
-		assert_int_equal(condition_of(lab, LIMITS_PRESSURE)->status, steps[i].status);
-		assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_FALSE);
+		if (steps[i].found)
+			expect_finding(lab, "file-handles", LIMITS_PRESSURE, "of 100 files");
+		else
+			assert_int_equal(lab->findings.n, 0);
 	}
 }
 
-LAB_TEST(a_limit_without_a_count_of_hits_counts_the_seconds_at_its_maximum)
+LAB_TEST(a_limit_without_a_count_of_hits_counts_the_time_at_its_maximum)
 {
-	const struct condition_reading *reached;
-
 	put(lab, "/proc/sys/fs/file-nr", "99 0 100\n");
 	poll_node(lab);
+	expect_finding(lab, "file-handles", LIMITS_PRESSURE, "99 of 100 files");
 	put(lab, "/proc/sys/fs/file-nr", "100 0 100\n");
-	poll_node(lab);
-	poll_node(lab);
-	reached = condition_of(lab, LIMITS_REACHED);
-	assert_int_equal(limit_of(lab, "file-handles")->hits, 2);
-	assert_int_equal(reached->status, CONDITION_TRUE);
-	assert_string_equal(reached->limit, "file-handles");
-	assert_non_null(strstr(reached->message, "100 of 100 files, reached for 2 s"));
-	assert_non_null(strstr(reached->message, "Too many open files in system"));
-	assert_int_equal(condition_severity(reached), SEVERITY_CRITICAL);
-	put(lab, "/proc/sys/fs/file-nr", "10 0 100\n");
+	for (int i = 0; i < 3; i++)
+		poll_node(lab);
+	assert_int_equal(limit_of(lab, "file-handles")->hits, 3);
+	expect_finding(lab, "file-handles", LIMITS_REACHED, "100 of 100 files, full for 2 s");
+	assert_int_equal(finding_of(lab, "file-handles")->severity, SEVERITY_CRITICAL);
+	put(lab, "/proc/sys/fs/file-nr", "85 0 100\n");
 	lab->input.now_us += 298 * USEC_PER_SEC;
 	poll_node(lab);
-	assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_TRUE);
-	lab->input.now_us += 10 * USEC_PER_SEC;
+	expect_finding(lab, "file-handles", LIMITS_REACHED, "full for 2 s, until");
+	expect_finding(lab, "file-handles", LIMITS_REACHED, "; now 85");
+	lab->input.now_us += 2 * USEC_PER_SEC;
 	poll_node(lab);
-	assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_FALSE);
+	poll_node(lab);
+	expect_finding(lab, "file-handles", LIMITS_PRESSURE, "85 of 100 files");
+	put(lab, "/proc/sys/fs/file-nr", "10 0 100\n");
+	poll_node(lab);
+	assert_int_equal(lab->findings.n, 0);
 }
 
 /* A burst between two polls leaves only its hits. */
-LAB_TEST(new_hits_reach_a_limit_of_which_little_is_used)
+LAB_TEST(hits_are_counted_once_and_from_the_first_poll_on)
 {
-	put(lab, "/proc/sys/net/core/netdev_max_backlog", "1000\n");
-	put(lab, "/proc/net/softnet_stat", "0d 00000002 00 0 0 0 0 0 0 0 0 00000000 0 0 0\n");
-	poll_node(lab); /* hits from before the agent do not count */
-	assert_int_equal(condition_of(lab, LIMITS_REACHED)->status, CONDITION_FALSE);
-	put(lab, "/proc/net/softnet_stat", "0d 00000007 00 0 0 0 0 0 0 0 0 00000000 0 0 0\n");
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_max", "1000\n");
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_count", "999\n");
+	put(lab, "/proc/net/stat/nf_conntrack", "entries drop early_drop\n0 2 1\n");
 	poll_node(lab);
-	assert_string_equal(condition_of(lab, LIMITS_REACHED)->limit, "softnet");
-	assert_non_null(strstr(condition_of(lab, LIMITS_REACHED)->message, "reached 5 times"));
-	assert_int_equal(condition_severity(condition_of(lab, LIMITS_REACHED)), SEVERITY_WARNING);
-	/* A critical limit comes first and decides on the severity. */
-	put(lab, "/proc/sys/fs/file-nr", "100 0 100\n");
+	expect_finding(lab, "conntrack", LIMITS_PRESSURE, "999 of 1000 connections");
+	put(lab, "/proc/net/stat/nf_conntrack", "entries drop early_drop\n0 6 2\n");
 	poll_node(lab);
-	assert_string_equal(condition_of(lab, LIMITS_REACHED)->limit, "file-handles");
-	assert_non_null(strstr(condition_of(lab, LIMITS_REACHED)->message, "; softnet"));
-	assert_int_equal(condition_severity(condition_of(lab, LIMITS_REACHED)), SEVERITY_CRITICAL);
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_count", "1000\n");
+	for (int i = 0; i < 3; i++)
+		poll_node(lab);
+	expect_finding(lab, "conntrack", LIMITS_REACHED, "1000 of 1000 connections");
+	assert_int_equal(finding_of(lab, "conntrack")->times, 5);
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_count", "10\n");
+	poll_node(lab);
+	expect_finding(lab, "conntrack", LIMITS_REACHED, "; now 10");
+	assert_int_equal(finding_of(lab, "conntrack")->times, 5);
 }
 
 /* etcd looks for its quota in this order: option, environment, default. Later processes of the pid
@@ -382,5 +414,5 @@ LAB_TEST(the_database_with_the_least_room_is_shown_and_named_first)
 	poll_to(lab, "etcd/db", 1900000000, 2147483648);
 	assert_string_equal(limit_of(lab, "etcd/db")->top[0].detail, "process 11 (etcd)");
 	assert_int_equal(limit_of(lab, "etcd/db")->n_top, 3);
-	assert_non_null(strstr(condition_of(lab, LIMITS_PRESSURE)->message, "process 11 (etcd)"));
+	expect_finding(lab, "etcd/db", LIMITS_PRESSURE, "process 11 (etcd)");
 }

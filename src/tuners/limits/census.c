@@ -563,7 +563,7 @@ struct limits_sample {
 	bool pids_apart;      /* the pids controller has a hierarchy of cgroup v1 */
 	struct census census; /* a descriptor of its own for each part that is due */
 	size_t n;
-	bool *busy;              /* more than half of a row is used, or it was reached */
+	bool *busy;              /* more than half of a row is used, or a finding is open */
 	struct limit_seen *rows; /* results */
 	uint64_t cost_us[PASSES], namespaces_us, n_files;
 	int errors[PASSES];
@@ -582,6 +582,15 @@ static bool is_due(uint64_t *next, uint64_t now, uint64_t every_us, bool force)
 	return true;
 }
 
+/* The instances with an open finding stay in the next reading. */
+static void take_open(const struct limit_memory *memory, struct limit_seen *seen)
+{
+	seen->n_open = 0;
+	for (size_t i = 0; i < memory->n && seen->n_open < LIMIT_INSTANCES_MAX; i++)
+		if (memory->known[i].open)
+			seen->open[seen->n_open++] = memory->known[i].hash;
+}
+
 void *limits_sample_request(void *self, const void *memory, bool now)
 {
 	const struct limits_memory *known = memory;
@@ -593,12 +602,12 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
-		const struct limit_seen *seen = &limits->rows[i];
+		struct limit_seen *seen = &limits->rows[i];
 
-		busy[i] = now ||
-			  (seen->error == 0 &&
-				  (seen->reading.used * 2 > seen->reading.max ||
-					  (known && known->rows && known->rows[i].lately > 0)));
+		if (known && known->rows)
+			take_open(&known->rows[i], seen);
+		busy[i] = now || seen->n_open > 0 ||
+			  (seen->error == 0 && seen->reading.used * 2 > seen->reading.max);
 		is_wanted[OF_PROCESSES] |= busy[i] && reader && reader->count;
 		is_wanted[OF_FILES] |= busy[i] && reader && reader->count_file;
 	}
@@ -632,6 +641,17 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
 	};
+	for (size_t i = 0; i < limits->n; i++) {
+		const struct limit_seen *seen = &limits->rows[i];
+		struct limit_seen *copy = &sample->rows[i];
+
+		memcpy(copy->open, seen->open, sizeof(copy->open));
+		copy->n_open = seen->n_open;
+		for (int k = 0; k < SOURCES; k++) {
+			copy->instances[k].open = copy->open;
+			copy->instances[k].n_open = copy->n_open;
+		}
+	}
 	sample->due_namespaces =
 		due[OF_PROCESSES] && is_due(&limits->next_namespaces_us, at, SAMPLE_EVERY_US, now);
 	return sample;
@@ -782,8 +802,9 @@ void limits_sample_run(void *request, const struct wait *wait)
 
 	for (size_t i = 0; sample->due_rows && i < sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
-		const struct limit_source source = {&sample->host, &sample->disks, reader};
 		struct limit_seen *seen = &sample->rows[i];
+		const struct limit_source source = {
+			&sample->host, &sample->disks, reader, &seen->instances[OF_READER]};
 
 		wait_path(wait, limits_rows[i].name);
 		if (reader && reader->sample) {
@@ -810,6 +831,15 @@ static void replace_reading(struct limit_reading *old, struct limit_reading *new
 	*new = (struct limit_reading){0};
 }
 
+static void replace_instances(struct limit_instances *old, struct limit_instances *new)
+{
+	limit_instances_clear(old);
+	*old = *new;
+	old->open = NULL;
+	old->n_open = 0;
+	*new = (struct limit_instances){0};
+}
+
 /* Drops the old users of a row that no longer needs a pass over files. */
 static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy)
 {
@@ -819,9 +849,13 @@ static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy
 		seen->error = new->error;
 		replace_reading(&seen->reading, &new->reading);
 	}
+	if (new->from_sample && reader && reader->sample)
+		replace_instances(&seen->instances[OF_READER], &new->instances[OF_READER]);
 	for (int kind = 0; kind < PASSES; kind++)
-		if (new->from_pass[kind])
+		if (new->from_pass[kind]) {
 			replace_reading(&seen->users[kind], &new->users[kind]);
+			replace_instances(&seen->instances[kind], &new->instances[kind]);
+		}
 	if (!busy && reader && reader->count && reader->count_file)
 		replace_reading(&seen->users[OF_FILES], &(struct limit_reading){0});
 }

@@ -41,130 +41,381 @@ bool limits_needs_bpf(const struct limit_row *row)
 	return !row->used.path && reader && !reader->read && !reader->sample;
 }
 
+/* ---- instances ---- */
+
+uint64_t limit_instance_hash(const struct instance *instance)
+{
+	uint64_t hash = hash_text(HASH_START ^ instance->kind, instance->name) ^
+			instance->id * UINT64_C(0x9e3779b97f4a7c15);
+
+	return hash ? hash : 1;
+}
+
+static double share_of(const struct limit_instance *instance)
+{
+	return instance->max > 0 ? (double)instance->used / (double)instance->max : 0;
+}
+
+static bool is_open(const struct limit_instances *instances, const struct instance *instance)
+{
+	uint64_t hash = limit_instance_hash(instance);
+
+	for (size_t i = 0; i < instances->n_open; i++)
+		if (instances->open[i] == hash)
+			return true;
+	return false;
+}
+
+/* Instances with a finding come first. */
+static bool is_before(const struct limit_instances *instances, const struct limit_instance *a,
+	const struct limit_instance *b)
+{
+	bool first = a->is_fresh || is_open(instances, &a->instance);
+	bool second = b->is_fresh || is_open(instances, &b->instance);
+
+	return first != second ? first : share_of(a) > share_of(b);
+}
+
+static void remove_instance(struct limit_instances *instances, unsigned at)
+{
+	free(instances->list[at].top);
+	instances->n--;
+	memmove(&instances->list[at], &instances->list[at + 1],
+		(instances->n - at) * sizeof(*instances->list));
+}
+
+/* Returns whether to keep it; removes the emptier one with the same key. */
+static bool is_kept(struct limit_instances *instances, const struct limit_instance *instance)
+{
+	uint64_t hash = limit_instance_hash(&instance->instance);
+
+	for (unsigned i = 0; i < instances->n; i++) {
+		if (limit_instance_hash(&instances->list[i].instance) != hash)
+			continue;
+		if (!is_before(instances, instance, &instances->list[i]))
+			return false;
+		remove_instance(instances, i);
+		break;
+	}
+	return instance->used * 2 > instance->max || instance->hits > 0 ||
+	       is_open(instances, &instance->instance);
+}
+
+void limit_instance_add(struct limit_instances *instances, struct limit_instance *instance)
+{
+	unsigned at = 0;
+
+	if (!is_kept(instances, instance)) {
+		free(steal(instance->top));
+		return;
+	}
+	while (at < instances->n && !is_before(instances, instance, &instances->list[at]))
+		at++;
+	if (at == LIMIT_INSTANCES_MAX) {
+		free(steal(instance->top));
+		return;
+	}
+	if (!instances->list)
+		instances->list = must(calloc(LIMIT_INSTANCES_MAX, sizeof(*instances->list)));
+	if (instances->n == LIMIT_INSTANCES_MAX)
+		remove_instance(instances, LIMIT_INSTANCES_MAX - 1);
+	memmove(&instances->list[at + 1], &instances->list[at],
+		(instances->n - at) * sizeof(*instances->list));
+	instances->list[at] = *instance;
+	instances->n++;
+	instance->top = NULL;
+}
+
+struct limit_user *limit_instance_user(struct limit_instance *instance)
+{
+	if (instance->n_top == LIMIT_TOP_MAX)
+		return NULL;
+	if (!instance->top)
+		instance->top = must(calloc(LIMIT_TOP_MAX, sizeof(*instance->top)));
+	return &instance->top[instance->n_top++];
+}
+
+void limit_instances_clear(struct limit_instances *instances)
+{
+	while (instances->n > 0)
+		remove_instance(instances, instances->n - 1);
+	free(steal(instances->list));
+}
+
+/* ---- what decide() remembers ---- */
+
+#define KNOWN_MAX 64
+
+static struct limit_known *find_known(struct limit_memory *memory, uint64_t hash)
+{
+	for (size_t i = 0; i < memory->n; i++)
+		if (memory->known[i].hash == hash)
+			return &memory->known[i];
+	return NULL;
+}
+
+/* Forgets the instance with the oldest poll. */
+static struct limit_known *add_known(struct limit_memory *memory, uint64_t hash)
+{
+	struct limit_known *known;
+
+	if (memory->n < KNOWN_MAX) {
+		known = add_element(&memory->known, &memory->n, &memory->allocated);
+	} else {
+		known = &memory->known[0];
+		for (size_t i = 1; i < memory->n; i++)
+			if (memory->known[i].seen_us < known->seen_us)
+				known = &memory->known[i];
+	}
+	*known = (struct limit_known){.hash = hash};
+	return known;
+}
+
+/* ---- findings ---- */
+
 /* A row in decide(). */
 struct row_input {
+	const struct limits *limits;
 	const struct limit_row *row;
+	const struct limit_seen *seen;
 	struct limit_memory *memory;
 	struct limit_reading *limit;
 	const struct decide_input *input;
+	struct proposal *proposal;
 	double seconds; /* since the last poll */
 };
 
-static void judge_hits(const struct row_input *known)
+/* Returns what the kernel has refused since the last poll. */
+static uint64_t count_hits(const struct row_input *in, const struct limit_instance *instance,
+	struct limit_known *known)
 {
-	struct limit_memory *memory = known->memory;
-	struct limit_reading *limit = known->limit;
-	bool counted = counts_hits(known->row), full = limit->max && limit->used >= limit->max;
+	const struct limit_reader *reader = in->row->reader;
 	uint64_t new = 0;
 
-	if (counted && memory->seen && limit->hits > memory->hits)
-		new = limit->hits - memory->hits;
-	else if (!counted && full)
-		new = MAX((uint64_t)(known->seconds + 0.5), (uint64_t)1);
-	memory->hits = limit->hits;
-	if (!counted) {
-		memory->full_seconds += full ? known->seconds : 0;
-		limit->hits = (uint64_t)memory->full_seconds;
-	}
-	memory->seen = true;
-	if (known->input->now_us - memory->reached_at_us > REACHED_WINDOW_US)
-		memory->lately = 0;
-	if (new == 0 && !full)
-		return;
-	/* The user at the worst moment: later it may have ended. */
-	if (limit->n_top > 0 && (memory->lately == 0 || limit->top[0].used >= memory->user.used))
-		memory->user = limit->top[0];
-	else if (memory->lately == 0)
-		memory->user = (struct limit_user){0};
-	memory->lately += MAX(new, (uint64_t)1);
-	memory->reached_at_us = known->input->now_us;
+	if (!counts_hits(in->row))
+		return 0;
+	if (in->memory->seen && instance->hits > known->hits)
+		new = instance->hits - known->hits;
+	known->hits = instance->hits;
+	if (reader && instance->used * 100 < instance->max * reader->hits_above)
+		new = 0;
+	if (in->input->now_us - known->begun_us > REACHED_WINDOW_US)
+		known->lately = known->begun_us = 0;
+	if (new > 0 && known->begun_us == 0)
+		known->begun_us = in->input->now_us;
+	known->lately += new;
+	return new;
 }
 
-static void judge_pressure(const struct row_input *known)
+static bool matters(const struct limit_row *row, const struct limit_instance *instance)
 {
-	const struct limit_reader *reader = known->row->reader;
+	const struct limit_reader *reader = row->reader;
+
+	return instance->max > 0 &&
+	       (!reader || (instance->max >= reader->matters_from &&
+				   !(reader->never_above && instance->used > instance->max)));
+}
+
+static bool is_full(const struct limit_row *row, const struct limit_instance *instance)
+{
+	return matters(row, instance) &&
+	       instance->used >= instance->max + (row->reader && row->reader->full_above);
+}
+
+/* Returns whether the use is above the given share of the maximum, in percent. */
+static bool is_near(
+	const struct limit_row *row, const struct limit_instance *instance, unsigned percent)
+{
+	return matters(row, instance) &&
+	       instance->used >= (row->reader ? row->reader->near_from : 0) &&
+	       (double)instance->used * 100 > (double)instance->max * percent;
+}
+
+struct verdict_of {
+	unsigned condition;
+	enum finding_phase phase;
+	uint64_t hits;
+};
+
+/* A pass is not enough for a row with twice: such a finding does not begin yet. */
+static bool is_first_pass(const struct row_input *in, const struct limit_instance *instance,
+	struct limit_known *known)
+{
+	uint64_t at_us = instance->at_us ? instance->at_us : in->input->now_us;
+
+	if (known->full_at_us == 0)
+		known->full_at_us = at_us;
+	return in->row->reader && in->row->reader->twice && known->full_at_us == at_us;
+}
+
+static struct verdict_of judge_use(const struct row_input *in,
+	const struct limit_instance *instance, const struct finding *open,
+	struct limit_known *known)
+{
+	const struct limit_reader *reader = in->row->reader;
 	unsigned begins = reader && reader->begins ? reader->begins : PRESSURE_BEGINS;
-	struct limit_memory *memory = known->memory;
+	struct verdict_of verdict = {.hits = count_hits(in, instance, known)};
+	bool was_reached = open && open->condition == &limits_conditions[LIMITS_REACHED];
 
-	if (memory->pressure)
-		begins -= PRESSURE_LASTS;
-	memory->pressure = known->limit->max > 0 &&
-			   (double)known->limit->used * 100 > (double)known->limit->max * begins;
-}
-
-static void append_use(struct condition_reading *reading, const struct limit_reading *limit)
-{
-	char text[USE_MAX];
-
-	if (limit->max > 0)
-		condition_append(reading, "%s, ",
-			use_text((double)limit->used, (double)limit->max, limit->unit, text));
-}
-
-static void append_user(struct condition_reading *reading, const struct limit_reading *limit,
-	const struct limit_user *user, const char *verb)
-{
-	char text[WORKLOAD_TEXT_MAX], amount[AMOUNT_MAX];
-
-	if (user->used == 0)
-		return;
-	workload_describe(&user->workload, text, sizeof(text));
-	condition_append(reading, "; the largest user %s %s%s%s with %s", verb, text,
-		user->detail[0] ? ", " : "", user->detail,
-		bare_amount_text((double)user->used, limit->unit, amount));
-}
-
-/* The first row appears with its details, further rows with their names. */
-static bool begin_message(struct condition_reading *reading, const struct row_input *known)
-{
-	bool first = reading->status != CONDITION_TRUE;
-
-	if (first) {
-		reading->limit = known->row->name;
-		condition_raise(reading, REASON_NONE, "%s: ", known->row->name);
-	} else {
-		condition_append(reading, "; %s", known->row->name);
+	if (!is_near(in->row, instance, begins) && !is_full(in->row, instance))
+		known->full_at_us = 0;
+	if (verdict.hits > 0 && known->lately >= (reader ? reader->hits_from : 0)) {
+		verdict.condition = LIMITS_REACHED;
+		verdict.phase = FINDING_HAPPENS;
+		/* The first hits were too few for a finding. */
+		if (!was_reached)
+			verdict.hits = known->lately;
+	} else if (is_full(in->row, instance)) {
+		verdict.condition = LIMITS_REACHED;
+		verdict.phase =
+			is_first_pass(in, instance, known) ? FINDING_LASTS : FINDING_HAPPENS;
+	} else if (was_reached) {
+		verdict.condition = LIMITS_REACHED;
+		verdict.phase = FINDING_OVER;
+	} else if (is_near(in->row, instance, begins)) {
+		verdict.phase =
+			is_first_pass(in, instance, known) ? FINDING_LASTS : FINDING_HAPPENS;
+	} else if (open && is_near(in->row, instance, begins - PRESSURE_LASTS)) {
+		verdict.phase = FINDING_LASTS;
 	}
-	return first;
+	return verdict;
 }
 
-static void report_reached(const struct row_input *known, struct condition_reading *reading)
-{
-	bool first = begin_message(reading, known);
-
-	known->limit->condition = &limits_conditions[LIMITS_REACHED];
-	reading->last_us = MAX(reading->last_us, known->memory->reached_at_us);
-	reading->milder = (first || reading->milder) && known->row->severity < SEVERITY_CRITICAL;
-	if (!first)
-		return;
-	append_use(reading, known->limit);
-	condition_append(reading, "reached %s%" PRIu64 "%s in the last five minutes",
-		counts_hits(known->row) ? "" : "for ", known->memory->lately,
-		counts_hits(known->row) ? " times" : " s");
-	append_user(reading, known->limit, &known->memory->user, "was");
-	condition_append(reading, "; %s", known->row->breaks);
-}
-
-static void report_pressure(const struct row_input *known, struct condition_reading *reading)
+static void add_message(
+	const struct row_input *in, struct finding *finding, const struct limit_instance *instance)
 {
 	const struct limit *limit =
-		find_named(known->input->limits, known->input->n_limits, known->limit->name);
-	double full = limit ? limit_full_in_seconds(limit) : -1;
-	char text[TIME_TEXT_MAX], share[SHARE_MAX];
+		find_named(in->input->limits, in->input->n_limits, in->row->name);
+	double full = limit && instance->instance.kind == INSTANCE_NODE
+			      ? limit_full_in_seconds(limit)
+			      : -1;
+	char text[TIME_TEXT_MAX];
 
-	known->limit->condition = &limits_conditions[LIMITS_PRESSURE];
-	if (!begin_message(reading, known))
-		return;
-	append_use(reading, known->limit);
-	condition_append(reading, "%s",
-		share_text((double)known->limit->used / (double)MAX(known->limit->max, (uint64_t)1),
-			share));
-	if (full >= 0) {
+	if (instance->what[0]) {
+		finding_message(finding, "%s", instance->what);
+	} else if (full >= 0 && finding->condition == &limits_conditions[LIMITS_PRESSURE]) {
 		duration_text(full, text);
-		condition_append(reading, ", full in %s", text);
+		finding_message(finding, "full in %s", text);
 	}
-	if (known->limit->n_top > 0)
-		append_user(reading, known->limit, &known->limit->top[0], "is");
+}
+
+/* The users of an instance may come from the other pass, or from the row. */
+static void add_users(
+	const struct row_input *in, struct finding *finding, const struct limit_instance *instance)
+{
+	uint64_t hash = limit_instance_hash(&instance->instance);
+	const struct limit_user *top = instance->top;
+	unsigned n = instance->n_top;
+
+	for (int i = 0; i < SOURCES && n == 0; i++) {
+		const struct limit_instances *others = &in->seen->instances[i];
+
+		for (unsigned k = 0; k < others->n && n == 0; k++)
+			if (limit_instance_hash(&others->list[k].instance) == hash) {
+				top = others->list[k].top;
+				n = others->list[k].n_top;
+			}
+	}
+	if (n == 0 && instance->instance.kind == INSTANCE_NODE) {
+		top = in->limit->top;
+		n = in->limit->n_top;
+	}
+	finding->knows = WHO_UNKNOWN;
+	for (unsigned i = 0; i < n; i++)
+		finding_user_add(finding, &top[i]);
+}
+
+static void find(const struct row_input *in, const struct limit_instance *instance,
+	const struct verdict_of *verdict)
+{
+	const struct limit_row *row = in->row;
+	const struct condition_type *condition = &limits_conditions[verdict->condition];
+	struct finding *finding = proposal_finding(in->proposal, in->input, condition, REASON_NONE,
+		row->name, &instance->instance, verdict->phase);
+
+	if (!finding)
+		return;
+	finding->unit = row->unit;
+	finding->happens = row->reader ? row->reader->happens : NULL;
+	finding->breaks = row->breaks;
+	finding->counts_hits = counts_hits(row);
+	finding->use =
+		(struct finding_use){instance->used, instance->max, verdict->hits, instance->at_us};
+	if (verdict->condition == LIMITS_REACHED) {
+		finding->severity = row->severity;
+		finding->hold_us = REACHED_WINDOW_US;
+	}
+	if (verdict->phase != FINDING_OVER)
+		in->limit->condition = condition;
+	if (!row->reader || !row->reader->nobody)
+		add_users(in, finding, instance);
+	add_message(in, finding, instance);
+	if (row->reader && row->reader->cure)
+		row->reader->cure(finding, row, instance, in->input, in->limits);
+}
+
+static void judge_instance(const struct row_input *in, const struct limit_instance *instance)
+{
+	uint64_t hash = limit_instance_hash(&instance->instance);
+	struct limit_known *known = find_known(in->memory, hash);
+	const struct finding *open = finding_find(in->input, in->row->name, &instance->instance);
+	struct verdict_of verdict;
+
+	if (!known)
+		known = add_known(in->memory, hash);
+	known->seen_us = in->input->now_us;
+	verdict = judge_use(in, instance, open, known);
+	known->open = open || verdict.phase == FINDING_HAPPENS;
+	find(in, instance, &verdict);
+}
+
+/* A row without instances is about the node. */
+static void judge_node(const struct row_input *in)
+{
+	const struct limit_instance node = {
+		.instance.kind = INSTANCE_NODE,
+		.used = MAX(in->limit->used, in->limit->peak),
+		.max = in->limit->max,
+		.hits = in->limit->hits,
+	};
+
+	judge_instance(in, &node);
+}
+
+/* The node's own instances come from a reader, from the pass over processes or over files. */
+static void judge_instances(const struct row_input *in)
+{
+	for (int i = SOURCES - 1; i >= 0; i--) {
+		const struct limit_instances *instances = &in->seen->instances[i];
+		bool of_other = i == OF_FILES && in->row->reader->count;
+
+		for (unsigned k = 0; k < instances->n && !of_other; k++)
+			judge_instance(in, &instances->list[k]);
+		if (in->row->reader->read || in->row->reader->sample)
+			break;
+	}
+}
+
+static void judge_row(const struct row_input *in)
+{
+	struct limit_memory *memory = in->memory;
+	struct limit_reading *limit = in->limit;
+
+	if (in->row->reader && in->row->reader->has_instances)
+		judge_instances(in);
+	else
+		judge_node(in);
+	for (size_t i = 0; i < memory->n; i++)
+		if (memory->known[i].seen_us != in->input->now_us) {
+			memory->known[i].open = false;
+			memory->known[i].full_at_us = 0;
+		}
+	memory->seen = true;
+	if (counts_hits(in->row))
+		return;
+	if (limit->max > 0 && limit->used >= limit->max)
+		memory->full_seconds += in->seconds;
+	limit->hits = (uint64_t)memory->full_seconds;
 }
 
 static void add_lacks(const struct limits *limits, struct proposal *proposal)
@@ -197,13 +448,28 @@ static void add_lacks(const struct limits *limits, struct proposal *proposal)
 	}
 }
 
-/* Critical rows come first in the table, so a condition describes the worst. */
+static void take_limit(const struct limit_seen *seen, struct limit_reading *limit)
+{
+	const struct limit_reading *users = seen->users[OF_FILES].n_top > 0 ? &seen->users[OF_FILES]
+					    : seen->users[OF_PROCESSES].n_top > 0
+						    ? &seen->users[OF_PROCESSES]
+						    : &seen->reading;
+
+	*limit = seen->reading;
+	limit->top = NULL;
+	limit->n_top = 0;
+	for (unsigned k = 0; k < users->n_top; k++)
+		*limit_add_user(limit) = users->top[k];
+	copy_text(limit->name, LIMIT_NAME_MAX, seen->row->name);
+	limit->unit = seen->row->unit;
+	limit->idle = limit->used * 2 <= limit->max;
+}
+
 void limits_decide(
 	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
 	const struct limits *limits = self;
 	struct limits_memory *memory = data;
-	struct condition_reading *conditions[2];
 	double seconds = memory->polled_at_us == 0
 				 ? 0
 				 : (double)(input->now_us - memory->polled_at_us) / USEC_PER_SEC;
@@ -213,43 +479,26 @@ void limits_decide(
 		memory->rows = must(calloc(limits->n + 1, sizeof(*memory->rows)));
 	memory->polled_at_us = input->now_us;
 	add_lacks(limits, proposal);
-	(void)proposal_condition(
-		proposal, &limits_conditions[LIMITS_PRESSURE], REASON_WITHIN_LIMIT);
-	(void)proposal_condition(proposal, &limits_conditions[LIMITS_REACHED], REASON_WITHIN_LIMIT);
-	for (int i = 0; i < 2; i++)
-		conditions[i] = &proposal->conditions[i];
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_seen *seen = &limits->rows[i];
-		const struct limit_reading *users;
-		struct row_input known = {seen->row, &memory->rows[i], NULL, input, seconds};
+		struct row_input in = {
+			limits, seen->row, seen, &memory->rows[i], NULL, input, proposal, seconds};
 
 		/* A row whose use is unknown has no hits: no cgroup of the node has a limit. */
-		if (seen->error < 0 && limits->counted && limits_needs_bpf(seen->row)) {
-			known.memory->seen = true;
-			known.memory->hits = seen->reading.hits;
-		}
+		if (seen->error < 0 && limits->counted && limits_needs_bpf(seen->row))
+			in.memory->seen = true;
 		if (seen->error < 0 || seen->reading.max >= UNLIMITED)
 			continue;
 		readable++;
-		known.limit = proposal_limit(proposal);
-		*known.limit = seen->reading;
-		known.limit->top = NULL;
-		known.limit->n_top = 0;
-		users = seen->users[OF_FILES].n_top > 0       ? &seen->users[OF_FILES]
-			: seen->users[OF_PROCESSES].n_top > 0 ? &seen->users[OF_PROCESSES]
-							      : &seen->reading;
-		for (unsigned k = 0; k < users->n_top; k++)
-			*limit_add_user(known.limit) = users->top[k];
-		copy_text(known.limit->name, LIMIT_NAME_MAX, seen->row->name);
-		known.limit->unit = seen->row->unit;
-		known.limit->idle = known.limit->used * 2 <= known.limit->max;
-		judge_hits(&known);
-		judge_pressure(&known);
-		if (known.memory->lately > 0)
-			report_reached(&known, conditions[LIMITS_REACHED]);
-		else if (known.memory->pressure)
-			report_pressure(&known, conditions[LIMITS_PRESSURE]);
+		in.limit = proposal_limit(proposal);
+		take_limit(seen, in.limit);
+		judge_row(&in);
 	}
-	for (int i = 0; i < 2 && readable == 0; i++)
-		condition_unknown(conditions[i], REASON_LIMITS_UNREAD);
+	for (int i = 0; i < 2; i++) {
+		struct condition_reading *reading =
+			proposal_condition(proposal, &limits_conditions[i], REASON_WITHIN_LIMIT);
+
+		if (readable == 0)
+			condition_unknown(reading, REASON_LIMITS_UNREAD);
+	}
 }

@@ -3,7 +3,7 @@
 
 /*
  * rows.c has the table of limits, read.c reads them, census.c counts what processes and open files
- * use, decide.c decides, tuner.c has the options and the ops.
+ * use, decide.c decides, cure.c has what helps, tuner.c has the options and the ops.
  */
 
 #include "workload/facts.h"
@@ -11,20 +11,66 @@
 #include <headroom/tuner.h>
 
 struct limit_reader;
+struct limits;
+
+/* The owner of a limit, such as a cgroup or a user, and how full it is. */
+struct limit_instance {
+	struct instance instance;
+	uint64_t used, max;     /* in the row's unit; max 0: not known */
+	uint64_t hits;          /* what the kernel refused; a total from any time */
+	bool is_fresh;          /* some of them since the last pass */
+	uint64_t at_us;         /* CLOCK_MONOTONIC when it was counted; 0: at this poll */
+	pid_t pid;              /* a process in it; 0: none */
+	const char *sysctl;     /* its maximum, if not the row's; static */
+	uint64_t sysctl_value;  /* of it, if max is less; 0: max */
+	uint64_t hard;          /* a process: what its limit can be raised to */
+	char what[128];         /* for the message: "/tmp is mounted 900 times"; or empty */
+	struct limit_user *top; /* its users, at most LIMIT_TOP_MAX; owned */
+	unsigned n_top;
+};
+
+/* The fullest instances of a row. Zeroed: none. */
+#define LIMIT_INSTANCES_MAX 8
+struct limit_instances {
+	struct limit_instance *list; /* owned */
+	unsigned n;
+	const uint64_t *open; /* hashes of instances whose finding is open: they stay */
+	size_t n_open;
+};
+
+/* Identifies an instance, and is never 0. */
+uint64_t limit_instance_hash(const struct instance *instance);
+
+/*
+ * Takes an instance and its users. It is kept if more than half of it is used, if it has hits, or
+ * if it has an open finding. It replaces an emptier one with the same key.
+ */
+void limit_instance_add(struct limit_instances *instances, struct limit_instance *instance);
+
+/* Appends a zeroed user and returns it; NULL: it has LIMIT_TOP_MAX of them. */
+struct limit_user *limit_instance_user(struct limit_instance *instance);
+
+void limit_instances_clear(struct limit_instances *instances);
 
 /* The sources that a limit is read from. */
 struct limit_source {
 	const struct host *host;
 	const struct node_disks *disks;
 	const struct limit_reader *reader; /* the row's */
+	struct limit_instances *instances; /* a function may add some */
 };
 
 /*
  * Reads a limit if numbers in files are not enough. A function sets used and max of a zeroed
- * reading, and may set hits and add users. It returns 0 or -errno: -ENOENT where this node lacks
- * the limit.
+ * reading, and may set hits and add users. With has_instances it adds them to source->instances. It
+ * returns 0 or -errno: -ENOENT where this node lacks the limit.
  */
 typedef int limit_read(const struct limit_source *source, struct limit_reading *reading);
+
+/* Sets now, keep or hint of a finding, from the instance and the values in force. */
+typedef void limit_cure(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *input,
+	const struct limits *limits);
 
 /* A row counts this of each process. */
 enum census_count {
@@ -68,12 +114,38 @@ struct limit_reader {
 	limit_read *add_users; /* in a task, when more than half is used: adds users */
 	bool in_namespaces;    /* see limits_sample_namespaces() */
 	bool counts_hits;      /* it sets hits; otherwise they are the seconds at the maximum */
-	unsigned begins;       /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
+	bool has_instances;  /* findings are about them only; otherwise about the node's reading */
+	const char *happens; /* what a hit is: "refused"; NULL: "reached" */
+	bool nobody;         /* it has no users */
+	unsigned begins;     /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
 	enum limits_filesystem filesystem; /* limits_sample_filesystem(): which */
 	bool inodes;                       /* limits_sample_filesystem(): not bytes */
 	bool key_bytes;                    /* limits_read_keys(): not keys */
 	const char *counter;               /* limits_sample_allowance(): of ethtool -S */
+
+	/* When a use is worth a finding. Hits always are, from hits_from on. */
+	uint64_t matters_from; /* this maximum, at least */
+	uint64_t near_from;    /* LimitPressure: this use, at least */
+	uint64_t hits_from;    /* hits within five minutes; 0: 1 */
+	unsigned hits_above;   /* hits count above this share only, in percent */
+	bool full_above;       /* full above the maximum, not at it */
+	bool never_above;      /* a use above the maximum is no problem */
+	bool twice;            /* two passes in a row find it nearly full */
+
+	/* What helps. limits_cure_sysctl() uses the rest. */
+	limit_cure *cure;
+	const char *sysctl, *choice; /* the maximum; the choice of limits.raise for it, or NULL */
+	uint64_t at_least, at_most;  /* of the value to set; 0: none */
 };
+
+/*
+ * Proposes twice the value of the row's or the instance's sysctl, within at_least and at_most. A
+ * hint says that it has the largest value.
+ */
+limit_cure limits_cure_sysctl;
+
+/* Returns that value; 0: it has the largest one. */
+uint64_t limits_raised(const struct limit_row *row, uint64_t value);
 
 limit_read limits_read_conntrack, limits_read_pids, limits_read_memory_cgroups, limits_read_ptys,
 	limits_read_keys, limits_read_softnet;
@@ -84,15 +156,18 @@ limit_read limits_sample_filesystem, limits_sample_databases, limits_sample_brid
 int limits_read_numbers(
 	const struct host *host, const struct limit_row *row, struct limit_reading *reading);
 
-enum { OF_PROCESSES, OF_FILES, PASSES };
+enum { OF_PROCESSES, OF_FILES, PASSES, OF_READER = PASSES, SOURCES };
 
 /* A row as last read. */
 struct limit_seen {
 	const struct limit_row *row;
 	int error; /* 0 or -errno */
 	struct limit_reading reading;
-	struct limit_reading users[PASSES];  /* the users that each pass found */
+	struct limit_reading users[PASSES]; /* the users that each pass found */
+	struct limit_instances instances[SOURCES];
 	bool from_sample, from_pass[PASSES]; /* in a sample: which of them it has */
+	uint64_t open[LIMIT_INSTANCES_MAX];  /* hashes of instances whose finding is open */
+	size_t n_open;
 };
 
 #define NO_CENSUS (struct census){{-1, -1}, -1}
@@ -118,16 +193,24 @@ struct limits {
 	bool counted;   /* by a census */
 };
 
+/* An instance as decide() remembers it. */
+struct limit_known {
+	uint64_t hash;       /* limit_instance_hash() */
+	uint64_t hits;       /* as last seen */
+	uint64_t lately;     /* hits since begun_us, within the window */
+	uint64_t begun_us;   /* 0: none */
+	uint64_t full_at_us; /* the pass that was the first of a row to find it nearly full */
+	uint64_t seen_us;    /* the last poll with it */
+	bool open;           /* its finding */
+};
+
 /* The memory of decide(). */
 struct limits_memory {
 	struct limit_memory {
 		bool seen;
-		bool pressure;          /* hysteresis of LimitPressure */
-		uint64_t hits;          /* counted by the kernel, at the last poll */
-		double full_seconds;    /* at the maximum, if the kernel does not count hits */
-		uint64_t reached_at_us; /* the last time; 0: never */
-		uint64_t lately;        /* hits since the first of them within the window */
-		struct limit_user user; /* the largest one when the limit was reached */
+		double full_seconds; /* at the maximum, if the kernel does not count hits */
+		struct limit_known *known;
+		size_t n, allocated;
 	} *rows;
 	uint64_t polled_at_us;
 };

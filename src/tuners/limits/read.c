@@ -487,7 +487,8 @@ int limits_sample_databases(const struct limit_source *source, struct limit_read
 	for (unsigned i = 0; i < source->disks->n_databases; i++) {
 		const struct node_database *database = &source->disks->databases[i];
 		uint64_t max = read_quota(source->host, database);
-		struct limit_user user = {.workload = database->workload, .used = database->bytes};
+		struct limit_user user = {
+			.workload = database->workload, .used = database->bytes, .max = max};
 
 		if (max == INT64_MAX ||
 			!process_is_named(source->host->root, database->pid, database->process))

@@ -50,17 +50,17 @@ static void *limits_open(const struct host *host, struct facts *facts, struct sd
 }
 
 /* The runtime may name a pod after it was found, and a process may have ended before. */
-static void name_users(const struct facts *facts, struct limit_reading *reading, uint64_t now)
+static void name_users(const struct facts *facts, struct limit_user *top, unsigned n, uint64_t now)
 {
 	const struct names *names = &facts->names;
 
-	for (unsigned i = 0; i < reading->n_top; i++) {
-		struct workload *workload = &reading->top[i].workload;
-		struct workload unknown = cgroup_unknown(reading->top[i].id);
+	for (unsigned i = 0; i < n; i++) {
+		struct workload *workload = &top[i].workload;
+		struct workload unknown = cgroup_unknown(top[i].id);
 
 		if (workload_equal(workload, &unknown)) {
-			cgroups_learn(facts->cgroups, &reading->top[i].id, 1, now);
-			*workload = cgroups_find(facts->cgroups, reading->top[i].id);
+			cgroups_learn(facts->cgroups, &top[i].id, 1, now);
+			*workload = cgroups_find(facts->cgroups, top[i].id);
 		}
 		if (workload->kind == WORKLOAD_NETNS)
 			names_at_address(names, workload->name, workload);
@@ -68,11 +68,26 @@ static void name_users(const struct facts *facts, struct limit_reading *reading,
 	}
 }
 
+static void name_row(const struct facts *facts, struct limit_seen *seen, uint64_t now)
+{
+	for (int pass = 0; pass < PASSES; pass++)
+		name_users(facts, seen->users[pass].top, seen->users[pass].n_top, now);
+	for (int i = 0; i < SOURCES; i++)
+		for (unsigned k = 0; k < seen->instances[i].n; k++) {
+			struct limit_instance *instance = &seen->instances[i].list[k];
+
+			names_apply(&facts->names, &instance->instance.owner);
+			name_users(facts, instance->top, instance->n_top, now);
+		}
+}
+
 void limits_seen_clear(struct limit_seen *seen)
 {
 	free(steal(seen->reading.top));
 	for (int pass = 0; pass < PASSES; pass++)
 		free(steal(seen->users[pass].top));
+	for (int i = 0; i < SOURCES; i++)
+		limit_instances_clear(&seen->instances[i]);
 }
 
 static void limits_sense(void *self, uint64_t now)
@@ -82,15 +97,19 @@ static void limits_sense(void *self, uint64_t now)
 	for (size_t i = 0; i < limits->n; i++) {
 		struct limit_seen *seen = &limits->rows[i];
 		const struct limit_reader *reader = seen->row->reader;
-		const struct limit_source source = {limits->host, &limits->facts->disks, reader};
+		struct limit_instances *instances = &seen->instances[OF_READER];
+		const struct limit_source source = {
+			limits->host, &limits->facts->disks, reader, instances};
 		bool has_file = seen->row->used.path;
 
-		for (int pass = 0; pass < PASSES; pass++)
-			name_users(limits->facts, &seen->users[pass], now);
+		name_row(limits->facts, seen, now);
 		if (!has_file && !(reader && reader->read))
 			continue;
 		free(seen->reading.top);
 		seen->reading = (struct limit_reading){0};
+		limit_instances_clear(instances);
+		instances->open = seen->open;
+		instances->n_open = seen->n_open;
 		seen->error = has_file
 				      ? limits_read_numbers(limits->host, seen->row, &seen->reading)
 				      : reader->read(&source, &seen->reading);
@@ -101,12 +120,15 @@ static void limits_close(void *self, void *data)
 {
 	struct limits_memory *memory = data;
 	struct limits *limits = self;
+	size_t n = limits->n;
 
-	for (size_t i = 0; i < limits->n; i++)
+	for (size_t i = 0; i < n; i++)
 		limits_seen_clear(&limits->rows[i]);
 	free(limits->rows);
 	census_close(&limits->census);
 	free(limits);
+	for (size_t i = 0; memory && memory->rows && i < n; i++)
+		free(memory->rows[i].known);
 	if (memory)
 		free(memory->rows);
 }
