@@ -68,4 +68,5 @@ struct key_record {
 	char value_before[SETTING_VALUE_MAX];        /* in the file when wanted was recorded */
 	char wanted[SETTING_VALUE_MAX];
 	char failed[SETTING_VALUE_MAX]; /* a value with which the daemon did not start again */
+	char path[SETTING_PATH_MAX];    /* of its file; only in copies */
 };

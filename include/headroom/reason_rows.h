@@ -88,6 +88,9 @@ ROW(ORIGINAL, "original", NOBODY, "The value found before the first write is res
 ROW(ORIGINAL_AT_NEXT_START, "original-at-next-start", ADMIN,
 	"The original is in the file again and takes effect at the program's next start. Until "
 	"then the program keeps the value it has: runtime.restart says whether it is restarted.")
+ROW(NO_LONGER_CONFIGURED, "no-longer-configured", ADMIN,
+	"An older configuration set the value, and nothing asks for it any more. It stays in force "
+	"until it is restored: on_removed decides whether the agent does that.")
 ROW(CHANGED_SINCE, "changed-since", NOBODY,
 	"Someone else changed the value since it was last written, so it is left alone.")
 ROW(FILE_CHANGED_SINCE, "file-changed-since", NOBODY,
@@ -249,7 +252,7 @@ ROW(PINS_IGNORED, "pins-ignored", ADMIN,
 	"CRI-O 1.31.")
 ROW(NO_PINS, "no-pins", NOBODY, "Docker does not support pins.")
 ROW(IMAGE_MISSING, "image-missing", AGENT, "The image will be pinned once the runtime has it.")
-ROW(NO_LONGER_CONFIGURED, "no-longer-configured", AGENT, "An older configuration pinned the image.")
+
 ROW(NOT_ASKED_YET, "not-asked-yet", AGENT, "The runtime has not been asked yet.")
 
 /* ---- sysctl ---- */

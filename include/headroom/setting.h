@@ -65,6 +65,12 @@ struct drift {
 	bool at_start;                     /* the last time, by its program */
 };
 
+/* The option on_removed: what happens to a value that is set and no longer configured. */
+enum on_removed {
+	ON_REMOVED_KEEP,    /* it stays */
+	ON_REMOVED_RESTORE, /* it gets its original, if a configuration file had asked for it */
+};
+
 /* The state of a setting, kept from poll to poll. */
 struct setting {
 	char name[SETTING_NAME_MAX];
@@ -146,6 +152,9 @@ struct value_record {
 	char wanted[SETTING_VALUE_MAX];   /* the value of the last write, done or intended */
 	char chosen[SETTING_VALUE_MAX];   /* the last value of others that we replaced; or empty */
 	bool grown;                       /* growth chose wanted, not the configuration */
+	/* A configuration file asked for it at the last poll that wanted it; not a default or a
+	 * profile. */
+	bool configured;
 };
 
 /* Returns true when actual is neither the original nor a value that we wrote. */

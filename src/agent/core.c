@@ -427,7 +427,9 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		report_hanging(core, tuner, now);
 		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}
+	core_add_removed(core, tuner);
 	reconcile(node, &wanted, &core->plan);
+	core_mark_configured(core, tuner);
 	tuner->force = false;
 	core_take_findings(core, tuner, &input);
 	for (size_t l = 0; l < proposal->n_limits; l++) {
@@ -464,6 +466,8 @@ void core_poll(struct core *core)
 		else
 			limit_release(&core->node.limits[i]);
 	core->node.n_limits = kept;
+	/* The records say it from now on. */
+	core->files_lost = core->files_lost && core->lock < 0;
 	core_keep_peaks(core);
 	core_keep_events(core);
 	core_keep_drifts(core);
@@ -564,8 +568,10 @@ int core_become_writer(struct core *core, const char *who)
 		load_journal(core, true);
 	if (r >= 0 && (first || core->values_error < 0))
 		r = load_values(core, directory, true);
-	if (first && core->lock >= 0)
+	if (first && core->lock >= 0) {
 		core_load_drifts(core);
+		core->files_lost = last_good_lost_files(core);
+	}
 	if (core->lock >= 0)
 		adopt_records(core);
 	core->values_error = MIN(r, 0);

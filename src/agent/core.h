@@ -76,8 +76,10 @@ struct core {
 	uint64_t task_us;                   /* timeout of samples and loads */
 	bool watch_requested;               /* a load has the programs of facts.cgroups */
 	bool poll_due;                      /* an adopted result is to be shown now */
-	bool as_apply;                      /* decide as if all tuners enforced: headroom plan */
-	struct plan plan;                   /* changes to make, of the last poll */
+	bool config_is_faulty;              /* a command uses the defaults instead */
+	bool files_lost;  /* of the last good configuration: what they set is not restored */
+	bool as_apply;    /* decide as if all tuners enforced: headroom plan */
+	struct plan plan; /* changes to make, of the last poll */
 	char config_fault[CONDITION_MESSAGE_MAX]; /* found by the last reload; or empty */
 	char agent_error[CONDITION_MESSAGE_MAX];  /* such as a port in use; or empty */
 };
@@ -128,6 +130,9 @@ int last_good_save(struct core *core);
 
 /* Returns 0, or -errno: -ENOENT if this installation and source have kept none. */
 int last_good_load(const struct core_options *options, struct config **ret);
+
+/* Returns whether a file of the kept configuration is gone or empty in the one in use. */
+bool last_good_lost_files(const struct core *core);
 
 /* Writes the path of the unix socket. HEADROOM_RUNTIME_DIR changes its default. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);
@@ -198,6 +203,16 @@ void core_take_findings(
 
 /* Adds what the agent itself has found, and sets the conditions. */
 void core_judge(struct core *core);
+
+/* removed.c: adds what the tuner has set and is no longer configured to its proposal. */
+void core_add_removed(struct core *core, struct tuner_status *tuner);
+
+/* Records which values a configuration file asks for. */
+void core_mark_configured(struct core *core, const struct tuner_status *tuner);
+
+/* Returns whether on_removed: restore applies to a value; else writes why it does not. */
+bool core_may_restore(const struct core *core, const struct value_record *record,
+	const char *actual, char why[static SETTING_WHY_MAX]);
 
 /* Sets config_file. */
 void core_place_cures(struct core *core);

@@ -140,6 +140,73 @@ static void find_failed(
 		finding, "remove the cause, then type: headroom apply --only %s", setting->tuner);
 }
 
+/* Writes the command that sets a value; empty for one that no shell takes as it is. */
+static void cure_value(struct finding *finding, const struct value_target *target, const char *name,
+	const char *value)
+{
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:+-@%";
+	const char *quote = value[strspn(value, plain)] ? "'" : "";
+
+	if (strchr(value, '\''))
+		return;
+	if (starts_with(target->path, "/proc/sys/"))
+		finding_now(finding, "sysctl -w %s%s=%s%s", quote, name, value, quote);
+	else
+		finding_now(finding, "echo %s%s%s > %s", quote, value, quote, target->path);
+}
+
+static void cure_key(
+	struct finding *finding, const struct setting *setting, const struct key_record *key)
+{
+	bool is_absent = !key->on_disk_originally[0] || streq(key->on_disk_originally, "none");
+
+	if (setting->mode == MODE_OFF)
+		finding_now(finding, "headroom restore --only %s", setting->tuner);
+	else if (!key->key[0])
+		finding_edit(finding, key->path, 0, "remove the file");
+	else if (is_absent)
+		finding_edit(finding, key->path, 0, "remove %s", key->key);
+	else
+		finding_edit(
+			finding, key->path, 0, "write %s = %s", key->key, key->on_disk_originally);
+	finding_hint(finding, "then restart its program, or configure it again");
+}
+
+static void find_removed(const struct core *core, const struct setting *setting,
+	struct proposal *proposal, const struct decide_input *input)
+{
+	const struct value_record *value =
+		core->values ? find_named(core->values->records, core->values->n, setting->name)
+			     : NULL;
+	const struct key_record *key = find_named(core->keys, core->n_keys, setting->name);
+	struct instance instance = {.kind = INSTANCE_SETTING};
+	char why[SETTING_WHY_MAX];
+	struct finding *finding;
+
+	if (setting->reason != REASON_NO_LONGER_CONFIGURED || setting->state != SETTING_OBSERVED)
+		return;
+	set_text(instance.name, setting->name);
+	finding = find(
+		proposal, input, CORE_SETTING_DRIFTED, setting->reason, setting->name, &instance);
+	if (!finding)
+		return;
+	finding->severity = SEVERITY_ADVICE;
+	finding->is_recorded = false;
+	finding->breaks = reason_rows[setting->reason].help;
+	finding_message(finding, "%s is recorded, and no longer configured; the original is %s",
+		setting->actual[0] ? setting->actual : "a value",
+		setting->original[0] ? setting->original : "\"\"");
+	if (value) {
+		cure_value(finding, &value->target, setting->name, value->original);
+		(void)core_may_restore(core, value, setting->actual, why);
+		if (why[0])
+			finding_hint(finding, "%s", why);
+	} else if (key) {
+		cure_key(finding, setting, key);
+	}
+}
+
 /* Values of released tuners that are no longer configured and could not be restored. */
 static void find_not_restored(
 	const struct core *core, struct proposal *proposal, const struct decide_input *input)
@@ -222,6 +289,7 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 	for (size_t i = 0; i < core->node.n_settings; i++) {
 		find_changed(&core->node.settings[i], proposal, input);
 		find_failed(&core->node.settings[i], proposal, input);
+		find_removed(core, &core->node.settings[i], proposal, input);
 	}
 	find_not_restored(core, proposal, input);
 	find_lacks(core, proposal, input);

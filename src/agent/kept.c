@@ -237,18 +237,15 @@ int last_good_save(struct core *core)
 	return r;
 }
 
-int last_good_load(const struct core_options *options, struct config **ret)
+/* Reads the document of last_good_save(). Returns 0, or -errno. */
+static int read_last_good(const struct host *host, const struct core_options *options, cJSON **ret)
 {
-	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
 	_cleanup_free_ char *text = NULL;
 	const char *config = options->config_file ? options->config_file : "";
 	char path[PATH_MAX + sizeof(LAST_GOOD)] = "";
-	struct host host;
-	int r = host_init(&host, options->host_root) ? 0 : -ENAMETOOLONG;
+	int r = core_directory(host, CORE_STATE, path);
 
-	if (r == 0)
-		r = core_directory(&host, CORE_STATE, path);
 	text_append(path, sizeof(path), "/" LAST_GOOD);
 	if (r == 0)
 		r = read_file(path, LAST_GOOD_MAX, &text, NULL);
@@ -258,6 +255,41 @@ int last_good_load(const struct core_options *options, struct config **ret)
 	if (!streq(json_text_at(document, "owner"), core_owner()) ||
 		!streq(json_text_at(document, "config"), config))
 		return -ENOENT;
+	*ret = steal(document);
+	return 0;
+}
+
+bool last_good_lost_files(const struct core *core)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	const cJSON *old, *new;
+
+	/* Without it nobody knows which files there were. */
+	if (read_last_good(core->host, &core->options, &document) < 0)
+		return true;
+	cJSON_ArrayForEach (old, json_at(document, "files")) {
+		bool found = false;
+
+		cJSON_ArrayForEach (new, config_texts(core->config))
+			found |= streq(json_text_at(new, "name"), json_text_at(old, "name")) &&
+				 (json_text_at(new, "text")[0] || !json_text_at(old, "text")[0]);
+		if (!found)
+			return true;
+	}
+	return false;
+}
+
+int last_good_load(const struct core_options *options, struct config **ret)
+{
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	struct host host;
+	int r = host_init(&host, options->host_root) ? 0 : -ENAMETOOLONG;
+
+	if (r == 0)
+		r = read_last_good(&host, options, &document);
+	if (r < 0)
+		return r;
 	return core_load_config(
 		&(struct config_source){.texts = json_at(document, "files")}, ret, &faults);
 }

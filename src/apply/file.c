@@ -378,6 +378,7 @@ struct key_record *file_journal_snapshot(const struct file_journal *journal, siz
 			if (find_named(list, *n, record->keys[k].name))
 				continue;
 			list[*n] = record->keys[k];
+			set_text(list[*n].path, record->path);
 			set_text(list[(*n)++].tuner, record->tuner);
 		}
 	return list;

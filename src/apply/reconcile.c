@@ -181,7 +181,10 @@ static void judge_setting(
 	uint64_t now = input->decide->now_us;
 	enum mode mode = input->decide->mode;
 	/* For files and pins the tuner has a more exact reason. */
-	enum reason own_reason = want->kind != SETTING_VALUE ? want->reason : REASON_NONE;
+	enum reason own_reason =
+		want->kind != SETTING_VALUE || want->reason == REASON_NO_LONGER_CONFIGURED
+			? want->reason
+			: REASON_NONE;
 	const char *configured = want->configured[0] ? want->configured : want->wanted;
 
 	/* A changed configuration is a new attempt. */

@@ -153,7 +153,19 @@ static int put_record(struct value_store *store, const struct value_record *reco
 	return 0;
 }
 
-static void forget_record(struct value_store *store, const char *name)
+void value_store_mark(struct value_store *store, const char *name, bool configured)
+{
+	const struct value_record *there = find_named(store->records, store->n, name);
+	struct value_record record;
+
+	if (!there || there->configured == configured)
+		return;
+	record = *there;
+	record.configured = configured;
+	(void)put_record(store, &record);
+}
+
+void value_store_forget(struct value_store *store, const char *name)
 {
 	struct value_record *there = find_named(store->records, store->n, name);
 
@@ -299,9 +311,31 @@ static int write_and_read_back(const struct host *host, struct change *change)
 	return value_equal(change->actual, change->new) ? 0 : -ERANGE;
 }
 
+static bool restores(const struct change *change)
+{
+	return change->reason == REASON_NO_LONGER_CONFIGURED;
+}
+
+/* After all were written. The record stays until the value is the original. */
+static void finish_restore(
+	const struct host *host, struct value_store *store, struct change *change)
+{
+	/* Another value may have restored this one: vm.dirty_ratio sets vm.dirty_bytes. */
+	if (change->error < 0 && host_read_value(host, change->target.path, change->actual) == 0 &&
+		value_equal(change->actual, change->new))
+		change->error = 0;
+	if (change->error == 0)
+		value_store_forget(store, change->name);
+	else if (restores(change))
+		change->reason = REASON_NOT_RESTORED;
+}
+
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan)
 {
 	plan_sort(plan);
+	for (size_t i = 0; i < plan->n; i++)
+		if (restores(&plan->changes[i]))
+			plan->changes[i].error = write_and_read_back(host, &plan->changes[i]);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 		const struct value_record *known =
@@ -313,6 +347,10 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		bool undone =
 			known && known->chosen[0] && value_equal(change->old, known->original);
 
+		if (restores(change)) {
+			finish_restore(host, store, change);
+			continue;
+		}
 		set_text(change->actual, change->old);
 		change->error = 0;
 		if (!known) {
@@ -360,7 +398,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		if (last.name[0])
 			(void)put_record(store, &last);
 		else
-			forget_record(store, change->name);
+			value_store_forget(store, change->name);
 	}
 }
 
@@ -387,7 +425,7 @@ void values_restore(
 			change->reason = REASON_CHANGED_SINCE;
 			log_notice(change->name, "left at %s: someone else changed it since",
 				change->old);
-			forget_record(store, change->name);
+			value_store_forget(store, change->name);
 		} else {
 			change->error = r;
 			change->reason = REASON_ORIGINAL;
@@ -408,13 +446,7 @@ void values_restore(
 
 		if (change->left)
 			continue;
-		/* Another value may have restored this one: vm.dirty_ratio sets vm.dirty_bytes. */
-		if (change->error < 0 &&
-			host_read_value(host, change->target.path, change->actual) == 0 &&
-			value_equal(change->actual, change->new))
-			change->error = 0;
-		if (change->error == 0)
-			forget_record(store, change->name);
+		finish_restore(host, store, change);
 		if (change->error < 0)
 			log_error(change->name, "not restored to %s: %s", change->new,
 				strerror(-change->error));

@@ -53,7 +53,16 @@ int lock_acquire(const char *directory, const char *name, char *holder, size_t s
  */
 bool lock_holder(const char *directory, char *holder, size_t size);
 
-/* Writes the values of a plan. The results are in error, reason and actual of each change. */
+/* Records whether a configuration file asks for a value. */
+void value_store_mark(struct value_store *store, const char *name, bool configured);
+
+/* Removes a record: its value is the original. */
+void value_store_forget(struct value_store *store, const char *name);
+
+/*
+ * Writes the values of a plan. The results are in error, reason and actual of each change. A
+ * change because of REASON_NO_LONGER_CONFIGURED restores the original, and its record ends.
+ */
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan);
 
 /*

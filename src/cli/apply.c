@@ -66,9 +66,27 @@ static int print_changes(cJSON *document, const char *nothing)
 
 /* ---- plan ---- */
 
+/* Adds a setting that stays as it is, because nothing asks for it any more. */
+static void add_removed(const struct cli *cli, struct plan *plan, const char *name,
+	const char *tuner, const char *actual)
+{
+	struct change *change;
+
+	if (cli->only && !streq(cli->only, tuner))
+		return;
+	change = plan_add(plan, NULL, name, tuner, actual, "");
+	change->reason = REASON_NO_LONGER_CONFIGURED;
+	change->left = true;
+}
+
 static int print_plan(const struct cli *cli, const struct plan *plan, const char *nothing)
 {
 	cJSON *document = report_plan(plan, false);
+	int r = EXIT_OK;
+
+	for (size_t i = 0; i < plan->n; i++)
+		if (!plan->changes[i].left)
+			r = EXIT_ATTENTION;
 
 	if (cli->json) {
 		json_put(stdout, document, true);
@@ -76,7 +94,7 @@ static int print_plan(const struct cli *cli, const struct plan *plan, const char
 		print_changes(document, nothing);
 		cJSON_Delete(document);
 	}
-	return plan->n > 0 ? EXIT_ATTENTION : EXIT_OK;
+	return r;
 }
 
 /*
@@ -96,15 +114,19 @@ static int plan_of_agent(const struct cli *cli)
 	cJSON_ArrayForEach (setting, json_at(status, "settings")) {
 		const char *wanted = json_text_at(setting, "wanted");
 		const char *actual = json_text_at(setting, "actual");
+		enum reason reason = reason_parse(json_text_at(setting, "reason"));
 		struct change *change;
 
+		if (reason == REASON_NO_LONGER_CONFIGURED && !wanted[0])
+			add_removed(cli, &plan, json_text_at(setting, "name"),
+				json_text_at(setting, "tuner"), actual);
 		if (!wanted[0] || value_equal(wanted, actual) ||
 			streq(json_text_at(setting, "state"), "unsupported") ||
 			(cli->only && !streq(cli->only, json_text_at(setting, "tuner"))))
 			continue;
 		change = plan_add(&plan, NULL, json_text_at(setting, "name"),
 			json_text_at(setting, "tuner"), actual, wanted);
-		change->reason = reason_parse(json_text_at(setting, "reason"));
+		change->reason = reason;
 	}
 	r = print_plan(cli, &plan, "Nothing to change.");
 	plan_clear(&plan);
@@ -125,6 +147,13 @@ int cli_plan(const struct cli *cli)
 	if (r != EXIT_OK)
 		return r;
 	core_plan_only(&core, cli->only);
+	for (size_t i = 0; i < core.node.n_settings; i++) {
+		const struct setting *setting = &core.node.settings[i];
+
+		if (setting->reason == REASON_NO_LONGER_CONFIGURED && !setting->wanted[0])
+			add_removed(
+				cli, &core.plan, setting->name, setting->tuner, setting->actual);
+	}
 	core_add_hidden(&core, cli->only, &hidden);
 	r = print_plan(cli, &core.plan,
 		hidden.n > 0 ? "Nothing can be changed now." : "Nothing to change.");

@@ -372,6 +372,7 @@ int local_poll(
 	}
 	core->as_apply = as_apply;
 	core_read_records(core);
+	core->files_lost = last_good_lost_files(core);
 	if (as_apply)
 		core_reset(core, cli->only);
 	core_sample(core, watch);
@@ -403,6 +404,7 @@ int node_documents(const struct cli *cli, struct cli_config given, bool watch, c
 		copy_text(alone, CLI_ALONE_MAX, "No agent is running");
 	if (alone[0]) {
 		/* In all it takes at most four seconds. */
+		core.config_is_faulty = given.faulty;
 		core.task_us = (r == -ETIMEDOUT ? 900 : 1800) * USEC_PER_MSEC;
 		if ((given.faulty && !given.may_be_faulty) ||
 			local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)

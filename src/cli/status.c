@@ -332,14 +332,21 @@ static void render_status(struct screen *screen, void *data)
 	/* Settings that need attention; print_tuner() has counted the others. */
 	cJSON_ArrayForEach (item, settings) {
 		const char *state = json_text_at(item, "state");
+		const char *reason = json_text_at(item, "reason");
+		bool is_removed = reason_parse(reason) == REASON_NO_LONGER_CONFIGURED;
 
-		if (streq(state, "in-sync") || streq(state, "observed") ||
-			streq(state, "unsupported"))
+		if (streq(state, "in-sync") || streq(state, "unsupported") ||
+			(streq(state, "observed") && !is_removed))
 			continue;
 		draw(screen, COLOR_NONE, "    %-*s ", width, json_text_at(item, "name"));
 		draw(screen, color_of(state), "%-8s ", state);
-		draw_wrapped(screen, 6, "%s, wanted %s (%s)", json_text_at(item, "actual"),
-			json_text_at(item, "wanted"), json_text_at(item, "reason"));
+		if (is_removed)
+			draw_wrapped(screen, 6, "%s, original %s (%s)",
+				json_text_at(item, "actual"), json_text_at(item, "original"),
+				reason);
+		else
+			draw_wrapped(screen, 6, "%s, wanted %s (%s)", json_text_at(item, "actual"),
+				json_text_at(item, "wanted"), reason);
 	}
 	print_pulls(screen, json_at(status, "runtime/found"));
 	cJSON_ArrayForEach (item, json_at(status, "images")) {

@@ -6,13 +6,15 @@
 #include <limits.h>
 #include <sys/un.h>
 
-/* config_choice() returns values of enum mode and enum on_drift. */
+/* config_choice() returns values of enum mode, enum on_drift and enum on_removed. */
 static const char *const mode_choices[] = {
 	[MODE_ENFORCE] = "enforce", [MODE_OBSERVE] = "observe", NULL};
 static const char *const drift_choices[] = {[ON_DRIFT_ENFORCE] = "enforce",
 	[ON_DRIFT_YIELD] = "yield",
 	[ON_DRIFT_REPORT] = "report",
 	NULL};
+static const char *const removed_choices[] = {
+	[ON_REMOVED_KEEP] = "keep", [ON_REMOVED_RESTORE] = "restore", NULL};
 
 socklen_t listen_address(const char *text, struct sockaddr_storage *address)
 {
@@ -59,7 +61,7 @@ static const char *check_web_config(const char *text)
 }
 
 static const struct config_option ignore_items[] = {
-	{"", OPTION_TEXT, .min = 1, .max = SETTING_NAME_MAX - 1, .help = "A check."}, {0}};
+	{"", OPTION_TEXT, .min = 1, .max = SETTING_NAME_MAX - 1, .help = "A finding."}, {0}};
 
 const struct config_option core_options[] = {
 	{"mode", OPTION_CHOICE, .choices = mode_choices, .def = "enforce",
@@ -94,11 +96,20 @@ const struct config_option core_options[] = {
 			"has set. enforce: sets it again, and yields after repeated changes. "
 			"yield: leaves the new value at once. report: leaves it and reports "
 			"drift. Each change is counted and shown."},
+	{"on_removed", OPTION_CHOICE, .choices = removed_choices, .def = "keep",
+		.help = "What happens to a value that headroom has set when the configuration no "
+			"longer asks for it. keep: it stays in force, and status, plan and doctor "
+			"show it with the command that restores it. restore: it gets its original. "
+			"Values that a default or a profile had asked for, values of a file that "
+			"was lost, and files of programs always stay, and so does a limit of whose "
+			"original more than 80 % is in use."},
 	{"doctor.ignore", OPTION_LIST, .items = ignore_items, .def = "[]",
-		.help = "Checks of `headroom doctor` that need no action on this node: names of "
-			"limits, conditions, settings and of its own checks, as it prints them; also "
-			"patterns such as filesystem/*. It shows them as ignored. Status, health, "
-			"metrics and alerts do not change."},
+		.help = "Findings that need no action on this node: names of limits, conditions, "
+			"reasons, settings and of the checks of `headroom doctor`, or the id of one "
+			"finding, such as pids/cgroup@cgroup:4711; also patterns such as "
+			"filesystem/*. Status, health, metrics, alerts and the log are silent about "
+			"them. Status and doctor list them as ignored, and a condition that has no "
+			"other finding is False (ignored)."},
 	{0},
 };
 

@@ -160,13 +160,18 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 	put_limits(&sink, node);
 	metric_family(&sink, "headroom_setting_in_sync");
 	for (size_t i = 0; i < node->n_settings; i++)
-		metric_sample(
-			&sink, setting_in_sync(&node->settings[i]), node->settings[i].name, NULL);
+		if (node->settings[i].reason != REASON_NO_LONGER_CONFIGURED)
+			metric_sample(&sink, setting_in_sync(&node->settings[i]),
+				node->settings[i].name, NULL);
 	metric_family(&sink, "headroom_setting_drift_total");
 	for (size_t i = 0; i < node->n_settings; i++)
 		if (node->settings[i].drift.total > 0)
 			metric_sample(&sink, (double)node->settings[i].drift.total,
 				node->settings[i].name, NULL);
+	metric_family(&sink, "headroom_setting_no_longer_configured");
+	for (size_t i = 0; i < node->n_settings; i++)
+		if (node->settings[i].reason == REASON_NO_LONGER_CONFIGURED)
+			metric_sample(&sink, 1, node->settings[i].name, NULL);
 	put_conditions(&sink, node);
 	put_tuners(&sink, node);
 	sink.rows = core_tables.metric_rows;

@@ -14,8 +14,9 @@
 static const struct condition_type conditions[] = {
 	[CORE_SETTING_DRIFTED] = {"SettingDrifted", SEVERITY_WARNING,
 		"Someone else changed a managed setting, and it was not set again: on_drift says "
-		"so, or they kept changing it. Find the other writer, then run headroom apply.",
-		REASON_LIST(REASON_ALL_IN_SYNC),
+		"so, or they kept changing it. Find the other writer, then run headroom apply. A "
+		"setting that is recorded and no longer configured is advice.",
+		REASON_LIST(REASON_ALL_IN_SYNC, REASON_NO_LONGER_CONFIGURED),
 		.now = "find the other writer, then headroom apply", .is_recorded = true},
 	[CORE_SETTING_FAILED] = {"SettingFailed", SEVERITY_WARNING,
 		"A setting could not be read, recorded or written. The message names the error "
@@ -120,6 +121,10 @@ static const struct metric_row metric_rows[] = {
 		"1 while the setting has the wanted value.", {"setting"}},
 	{"headroom_setting_drift_total", METRIC_COUNTER, NULL,
 		"How often someone else changed the setting; absent before the first time.",
+		{"setting"}},
+	{"headroom_setting_no_longer_configured", METRIC_GAUGE, NULL,
+		"1 for a setting that headroom has set, that is in force, and that the "
+		"configuration no longer asks for.",
 		{"setting"}},
 	{"headroom_condition", METRIC_GAUGE, NULL,
 		"A condition of the node: 1 is a problem, 0 none, -1 unknown.", {"condition"}},
@@ -369,22 +374,30 @@ const struct check_row node_checks[] = {
 	{0},
 };
 
-/* Returns whether the name, or a pattern, is of something that doctor checks. */
-static bool is_checked(
-	const struct help_entry *entries, size_t n, const char *name, struct suggestion *nearest)
+/*
+ * Returns whether the name, or a pattern, can be of a finding: a limit, a condition, a reason, a
+ * setting or a check. Behind an @ an instance may follow, whose name nobody knows before.
+ */
+static bool can_be_found(
+	const struct help_entry *entries, size_t n, const char *item, struct suggestion *nearest)
 {
+	char name[SETTING_NAME_MAX], path[SETTING_PATH_MAX];
+
+	set_text(name, item);
+	name[strcspn(name, "@")] = '\0';
 	for (size_t i = 0; i < n; i++) {
 		enum entry_kind kind = entries[i].kind;
 
 		if (kind != ENTRY_LIMIT && kind != ENTRY_CONDITION && kind != ENTRY_CHECK &&
-			!entry_is_setting(&entries[i]))
+			kind != ENTRY_REASON && !entry_is_setting(&entries[i]))
 			continue;
 		if (fnmatch(entries[i].name, name, 0) == 0 ||
 			fnmatch(name, entries[i].name, 0) == 0)
 			return true;
 		suggest_offer(nearest, name, entries[i].name);
 	}
-	return false;
+	/* A sysctl that was configured once. */
+	return !nearest->word[0] && strchr(name, '.') && sysctl_path(name, path);
 }
 
 void checks_validate(const struct config *config, struct config_fault_list *faults)
@@ -398,7 +411,8 @@ void checks_validate(const struct config *config, struct config_fault_list *faul
 		struct config_position where = config_item_where(config, "doctor.ignore", i, "");
 		struct suggestion nearest = {0};
 
-		if (find_named(sysctls, n_sysctls, name) || is_checked(entries, n, name, &nearest))
+		if (find_named(sysctls, n_sysctls, name) ||
+			can_be_found(entries, n, name, &nearest))
 			continue;
 		config_fault_add(faults, &where, "doctor.ignore: no check has this name: %s%s%s",
 			nearest.word[0] ? "did you mean " : "headroom doctor --json lists them",

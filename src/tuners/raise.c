@@ -38,6 +38,37 @@ uint64_t raise_value(const struct raise *raise)
 		       : chains * CONNECTIONS_A_CHAIN;
 }
 
+const char *sysctl_bounds(const char *name, size_t i)
+{
+	static const struct {
+		const char *sysctl, *limit;
+	} rows[] = {
+		{"net.netfilter.nf_conntrack_max", "conntrack"},
+		{"net.netfilter.nf_conntrack_max", "conntrack/namespace"},
+		{"net.ipv4.tcp_mem", "tcp-memory"},
+		{"net.ipv4.udp_mem", "udp-memory"},
+		{"fs.file-max", "file-handles"},
+		{"fs.nr_open", "files/process"},
+		{"fs.mount-max", "mounts"},
+		{"fs.aio-max-nr", "aio"},
+		{"fs.inotify.max_user_instances", "inotify/instances"},
+		{"fs.inotify.max_user_watches", "inotify/watches"},
+		{"kernel.pid_max", "pids"},
+		{"kernel.threads-max", "pids"},
+		{"kernel.pty.max", "ptys"},
+		{"kernel.keys.maxkeys", "keys"},
+		{"kernel.keys.root_maxkeys", "keys"},
+		{"kernel.keys.maxbytes", "keys/bytes"},
+		{"kernel.keys.root_maxbytes", "keys/bytes"},
+		{"vm.max_map_count", "maps/process"},
+	};
+
+	for (size_t row = 0; row < ARRAY_SIZE(rows); row++)
+		if (streq(rows[row].sysctl, name) && i-- == 0)
+			return rows[row].limit;
+	return NULL;
+}
+
 bool raise_is_chosen(const struct config *config, const char *choice)
 {
 	for (size_t k = 0; k < config_list(config, "limits.raise"); k++)

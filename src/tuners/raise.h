@@ -19,6 +19,9 @@ extern const struct raise raises[RAISES + 1];
 /* Returns the value that a choice sets. */
 uint64_t raise_value(const struct raise *raise);
 
+/* Returns the name of limit i that a sysctl bounds; NULL: there is none. */
+const char *sysctl_bounds(const char *name, size_t i);
+
 bool raise_is_chosen(const struct config *config, const char *choice);
 
 /* The value of a sysctl. */
