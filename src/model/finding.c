@@ -637,9 +637,10 @@ void finding_describe_user(const struct finding *finding, unsigned i, char *text
 
 	workload_describe(&user->workload, text, size);
 	if (user->detail[0])
-		text_append(text, size, ", %s,", user->detail);
-	text_append(text, size, " %s",
-		bare_amount_text((double)user->used, finding->unit ? finding->unit : "", amount));
+		text_append(text, size, ", %s%s", user->detail, finding->unit ? "," : "");
+	if (!finding->unit) /* the detail has the numbers */
+		return;
+	text_append(text, size, " %s", bare_amount_text((double)user->used, finding->unit, amount));
 	if (max > 0)
 		text_append(
 			text, size, " (%s)", share_text((double)user->used / (double)max, share));

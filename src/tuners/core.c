@@ -78,7 +78,7 @@ static const struct help_entry words[] = {
 		"The largest use of a limit since boot, as far as an agent was running."),
 	WORD("queue", ENTRY_COLUMN, "The workload's share of the time in the disk's queue."),
 	WORD("syncs/s", ENTRY_COLUMN, "Calls of fsync and similar in a second."),
-	WORD("worst", ENTRY_COLUMN, "The longest sync of the last minute."),
+	WORD("worst", ENTRY_COLUMN, "The longest sync of the last five minutes."),
 	WORD("written", ENTRY_COLUMN, "Bytes written to the disk in a second."),
 	WORD("full in", ENTRY_COLUMN, "The time until a limit is full at its recent growth."),
 	WORD("not applicable", ENTRY_CONDITION_STATUS,

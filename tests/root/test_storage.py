@@ -117,7 +117,7 @@ def test_each_sync_counts_once_for_its_device_and_process(counting: Agent, disk:
     until(lambda: latency(counting, device, "synctest")[0] >= calls + 51, "syncs by kernel workers are reported")
     assert (latency(counting, device, "synctest")[0], latency(counting, device, "other")[0]) == (calls + 51, 50)
     unsuited = counting.wait_condition("StorageUnsuited")
-    assert unsuited["severity"] == "advice" and f"syncs to {device}, kind loop" in unsuited["message"]
+    assert unsuited["severity"] == "advice" and f"syncs go to {device}, kind loop" in unsuited["message"]
 
 
 def test_bytes_are_those_of_the_disk_and_the_writer_is_named(counting: Agent, disk: Path, pod: Path) -> None:
@@ -254,7 +254,7 @@ def test_images_on_a_loop_device_are_unsuited_and_their_file_system_is_a_limit(d
     subprocess.run(["fallocate", "-l", "440M", disk / "fill"], check=True)
     one = agent(CONFIG, wrap=lab.wrap)
     message = until(lambda: (text := one.condition("StorageUnsuited")["message"]) and "images" in text and text, "the disk of the images is judged")
-    assert f"images in {disk}/docker are on {loop_of(disk)}, kind loop" in message
+    assert f"{disk}/docker: images are on {loop_of(disk)}, kind loop" in message
     limits = lambda: (each for each in one.status()["limits"] if each["name"] == "filesystem/images/bytes" and f"{disk}/docker" in str(each["top"]))  # noqa: E731
     shown = until(lambda: next(limits(), None), "Docker's own root is a limit")
     assert shown["used"] > 440 * MIB

@@ -71,13 +71,15 @@ static bool set_holder(struct scenario *scenario, void *base)
 	struct storage_process *process = &storage->seen[storage->n_seen - 1];
 	uint64_t percent, rate;
 
-	process->holder.kind = WORKLOAD_UNIT;
+	process->holders[0].workload.kind = WORKLOAD_UNIT;
+	process->n_holders = 1;
 	if (storage->n_seen == 0 ||
-		!scenario_value(scenario, process->holder.name, sizeof(process->holder.name)) ||
+		!scenario_value(scenario, process->holders[0].workload.name,
+			sizeof(process->holders[0].workload.name)) ||
 		!scenario_number(scenario, &percent) || !scenario_number(scenario, &rate))
 		return false;
-	process->holder_share = (double)percent / 100;
-	process->holder_rate = (double)rate * 1e6;
+	process->holders[0].share = (double)percent / 100;
+	process->holders[0].rate = (double)rate * 1e6;
 	return true;
 }
 
@@ -100,6 +102,7 @@ static bool set_counted(struct scenario *, void *base)
 static const struct scenario_word at[] = {
 	WORD_CALL("counted", set_counted),
 	WORD_CONST("uncounted", struct storage, bpf, 0),
+	WORD_TEXT("runs", struct storage, uncounted),
 	WORD_CONST("attributed", struct storage, attributed, true),
 	WORD_CONST("unattributed", struct storage, attributed, false),
 	WORD_CALL("process", add_process),

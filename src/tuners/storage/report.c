@@ -137,7 +137,7 @@ static const struct column columns[] = {
 	{"Syncs a second", "syncs/s", "syncs_per_second", COLUMN_NUMBER, 8},
 	{"Sync p50", "p50", "p50", .format = COLUMN_SECONDS, .width = 8, .rank = 3},
 	{"p99", "p99", "p99", .format = COLUMN_SECONDS, .width = 8},
-	{"Worst of the minute", "worst", "worst", .format = COLUMN_SECONDS, .width = 8, .rank = 2},
+	{"Longest", "worst", "worst", .format = COLUMN_SECONDS, .width = 8, .rank = 2},
 	{"Written", "written", "write_bytes_per_second", COLUMN_NUMBER, 11, .write = write_rate},
 	{.title = "Worst of the last hour", .key = "history", .format = COLUMN_HISTORY},
 	{0},

@@ -8,6 +8,8 @@
  */
 #include "tuners/storage/storage.h"
 
+#include "workload/process.h"
+
 #include "base/exposition.h"
 #include "kernel/bpf.h"
 
@@ -238,7 +240,7 @@ static void fill_window(struct storage_window *window, const struct storage_sync
 	for (uint64_t i = MAX(window->slice + 1, slice - MIN(slice, STORAGE_SLICES - 1));
 		i <= slice; i++) {
 		memset(window->slices[i % STORAGE_SLICES], 0, sizeof(window->slices[0]));
-		window->took_us[i % STORAGE_SLICES] = 0;
+		window->took_us[i % STORAGE_SLICES] = window->worst_us[i % STORAGE_SLICES] = 0;
 	}
 	window->slice = slice;
 	for (int i = 0; i < STORAGE_BUCKETS; i++)
@@ -254,6 +256,8 @@ static void fill_window(struct storage_window *window, const struct storage_sync
 			continue;
 		second = second_of(window, sync->worst[i] >> 32);
 		second->worst_us = MAX(second->worst_us, (uint32_t)MIN(longest_us, UINT32_MAX));
+		window->worst_us[slice % STORAGE_SLICES] =
+			MAX(window->worst_us[slice % STORAGE_SLICES], second->worst_us);
 		worst = MAX(worst, longest_us);
 	}
 	history_observe(&window->history, now, worst);
@@ -363,6 +367,29 @@ static bool controls_io(int root)
 	return strstr(text, " io ") != NULL;
 }
 
+static bool is_listed(const char *root, pid_t pid, void *userdata)
+{
+	const struct storage *storage = userdata;
+
+	for (size_t i = 0; i < STORAGE_PROCESSES_MAX && storage->processes[i][0]; i++)
+		if (process_is_named(root, pid, storage->processes[i]))
+			return true;
+	return false;
+}
+
+/* Finds a listed process where its syncs may not be counted. */
+static void find_uncounted(struct storage *storage)
+{
+	pid_t pid = storage->unseen[0] && storage->n_seen == 0
+			    ? process_find(storage->host->root, is_listed, storage)
+			    : 0;
+
+	storage->uncounted[0] = '\0';
+	for (size_t i = 0; pid > 0 && i < STORAGE_PROCESSES_MAX && storage->processes[i][0]; i++)
+		if (process_is_named(storage->host->root, pid, storage->processes[i]))
+			set_text(storage->uncounted, storage->processes[i]);
+}
+
 static void refresh_facts(struct storage *storage, uint64_t now)
 {
 	size_t kept = 0;
@@ -371,6 +398,7 @@ static void refresh_facts(struct storage *storage, uint64_t now)
 			      controls_io(cgroups_root(storage->facts->cgroups, CGROUP_UNIFIED));
 	if (storage->bpf->calls_error < 0)
 		storage_mount_types(storage->host, storage->unseen, sizeof(storage->unseen));
+	find_uncounted(storage);
 	for (size_t i = 0; i < storage->n_devices; i++) {
 		struct storage_device *device = &storage->devices[i];
 		char name[STORAGE_DISK_NAME_MAX];
@@ -429,6 +457,9 @@ static struct workload workload_of(
 	return cgroups_find(storage->facts->cgroups, cgroup_key(hierarchy, inode));
 }
 
+/* Who holds the queue is of this time, so the longest sync is of the same. */
+#define RECENT_S 10
+
 void storage_summarize(
 	const struct storage_window *window, uint64_t now, struct storage_summary *summary)
 {
@@ -441,19 +472,27 @@ void storage_summarize(
 			summary->syncs += window->slices[s % STORAGE_SLICES][i];
 		}
 		summary->took_us += window->took_us[s % STORAGE_SLICES];
+		summary->worst_us =
+			MAX(summary->worst_us, (uint64_t)window->worst_us[s % STORAGE_SLICES]);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(window->seconds); i++) {
 		const struct storage_second *past = &window->seconds[i];
 
 		if (past->number == 0 || second - past->number >= ARRAY_SIZE(window->seconds))
 			continue;
-		summary->worst_us = MAX(summary->worst_us, (uint64_t)past->worst_us);
+		if (second - past->number < RECENT_S)
+			summary->recent_us = MAX(summary->recent_us, (uint64_t)past->worst_us);
 		summary->busiest = MAX(summary->busiest, (uint64_t)past->syncs);
 	}
 	summary->p50 =
 		histogram_quantile(storage_bounds, summary->counts, STORAGE_BUCKETS - 1, 0.50);
 	summary->p99 =
 		histogram_quantile(storage_bounds, summary->counts, STORAGE_BUCKETS - 1, 0.99);
+	/* A quantile lies within its bucket, whose longest sync may be shorter. */
+	if (summary->worst_us > 0) {
+		summary->p50 = MIN(summary->p50, (double)summary->worst_us / 1e6);
+		summary->p99 = MIN(summary->p99, (double)summary->worst_us / 1e6);
+	}
 }
 
 static bool is_below(const struct storage_disk *disk, uint32_t number)
@@ -464,14 +503,18 @@ static bool is_below(const struct storage_disk *disk, uint32_t number)
 	return false;
 }
 
-/* Finds the workload that waits most for the disks of the process. */
-static void find_holder(const struct storage *storage, struct storage_process *process)
+static int by_holding(const void *a, const void *b)
 {
-	struct holder {
-		struct workload workload;
-		double queue, rate;
-	} *holders = must(calloc(STORAGE_USERS, sizeof(*holders))), *top = NULL;
-	size_t n = 0, at;
+	const struct storage_holder *x = a, *y = b;
+
+	return (x->share < y->share) - (x->share > y->share);
+}
+
+/* Finds the workloads that wait most for the disks of the process. */
+static void find_holders(const struct storage *storage, struct storage_process *process)
+{
+	struct storage_holder *holders = must(calloc(STORAGE_USERS, sizeof(*holders)));
+	size_t n = 0, at, kept = 0;
 	double sum = 0;
 
 	for (size_t i = 0; i < storage->n_ios; i++) {
@@ -488,17 +531,16 @@ static void find_holder(const struct storage *storage, struct storage_process *p
 			continue;
 		n = MAX(n, at + 1);
 		holders[at].workload = workload;
-		holders[at].queue += row->queue_rate;
+		holders[at].cgroup = cgroup_key(CGROUP_BLKIO, row->key.cgroup);
+		holders[at].share += row->queue_rate;
 		holders[at].rate += row->rate[STORAGE_WRITE];
 	}
-	for (at = 0; at < n; at++)
-		if (!top || holders[at].queue > top->queue)
-			top = &holders[at];
-	process->holder_share = top ? top->queue / sum : 0;
-	if (top) {
-		process->holder = top->workload;
-		process->holder_rate = top->rate;
+	for (at = 0; at < n; at++) {
+		holders[at].share /= sum;
+		keep_first(process->holders, &kept, STORAGE_HOLDERS, sizeof(*holders), &holders[at],
+			by_holding);
 	}
+	process->n_holders = (unsigned)kept;
 	free(holders);
 }
 
@@ -560,7 +602,7 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 		process->disk = device->disk;
 		if (storage->attributed &&
 			process->summary.p99 * 1e6 > (double)storage->sync_p99_us)
-			find_holder(storage, process);
+			find_holders(storage, process);
 		pass_filesystem(storage, device);
 		pass_database(&storage->facts->disks, row, &process->workload);
 		storage->n_seen++;

@@ -122,6 +122,7 @@ struct storage_window {
 		uint32_t syncs;
 		uint32_t worst_us;
 	} seconds[60];
+	uint32_t worst_us[STORAGE_SLICES];
 	struct history history; /* the worst syncs, in microseconds */
 };
 
@@ -138,10 +139,13 @@ struct storage_sync_row {
 /* The syncs of the last five minutes. */
 struct storage_summary {
 	__u64 counts[STORAGE_BUCKETS];
-	uint64_t syncs, took_us, worst_us; /* worst: of the last minute */
-	uint64_t busiest;                  /* syncs in the busiest second of the last minute */
-	double p50, p99;                   /* seconds; 0 without syncs */
+	uint64_t syncs, took_us, worst_us;
+	uint64_t recent_us; /* the longest sync of the last ten seconds */
+	uint64_t busiest;   /* syncs in the busiest second of the last minute */
+	double p50, p99;    /* seconds; 0 without syncs */
 };
+
+#define STORAGE_HOLDERS 3
 
 /* A listed process and its device: the input of decide(). */
 struct storage_process {
@@ -149,9 +153,13 @@ struct storage_process {
 	struct workload workload;
 	struct storage_disk disk;
 	struct storage_summary summary;
-	/* The workload that holds the queue of the device; share 0: unknown. */
-	struct workload holder;
-	double holder_share, holder_rate; /* 0..1; bytes written a second */
+	/* Those that hold the queue of the device, the largest first. */
+	struct storage_holder {
+		struct workload workload;
+		uint64_t cgroup;    /* one of its cgroups */
+		double share, rate; /* 0..1; bytes written a second */
+	} holders[STORAGE_HOLDERS];
+	unsigned n_holders;
 };
 
 /* A directory of images, as its runtime's tuner found it. */
@@ -171,8 +179,9 @@ struct storage {
 	uint64_t sync_p99_us;
 	struct storage_bpf *bpf; /* NULL: not loaded, and why */
 	char why[TUNER_WHY_MAX];
-	char unseen[64]; /* types of file systems without counted syncs */
-	bool attributed; /* the io controller tells cgroups apart */
+	char unseen[64];                  /* types of file systems without counted syncs */
+	char uncounted[STORAGE_NAME_MAX]; /* a listed process that runs on this node; if unseen */
+	bool attributed;                  /* the io controller tells cgroups apart */
 	struct storage_device *devices;
 	size_t n_devices, devices_allocated;
 	struct storage_label labels[STORAGE_LABELS + 1]; /* the last: other */

@@ -54,15 +54,13 @@ const struct condition_type storage_conditions[] = {
 		"(critical). The message names who holds the disk's queue. Limit that workload, or "
 		"give the process a disk of its own.",
 		REASON_LIST(REASON_SYNCS_FAST, REASON_SYNCS_SLOW, REASON_SYNCS_OVER_ELECTION,
-			REASON_SYNCS_UNKNOWN),
-		.now = "headroom top storage: then limit the workload that holds the queue"},
+			REASON_SYNCS_UNKNOWN)},
 	[STORAGE_UNSUITED] = {"StorageUnsuited", SEVERITY_ADVICE,
 		"A process that waits for its syncs, such as etcd, or the images of a container "
 		"runtime are on a network disk, a network file system, a loop device, an overlay "
 		"or a rotating disk. A local SSD is many times faster.",
 		REASON_LIST(REASON_DISKS_SUITED, REASON_DISK_UNSUITED, REASON_IMAGES_UNSUITED,
-			REASON_SYNCS_UNKNOWN),
-		.now = "headroom top storage"},
+			REASON_SYNCS_UNKNOWN)},
 	{0},
 };
 
