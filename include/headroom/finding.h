@@ -184,7 +184,10 @@ struct finding_clock {
 void findings_observe(struct finding_list *list, const char *tuner, struct proposal *proposal,
 	const struct finding_clock *clock, finding_news_fn *news, void *userdata);
 
-/* Renames users and owners by the id of their cgroup: name() returns false for an unknown one. */
+/*
+ * Renames users by the key of their cgroup, and owners, whose key is 0: name() returns false if it
+ * knows no better name.
+ */
 void findings_name(struct finding_list *list,
 	bool (*name)(void *userdata, uint64_t id, struct workload *workload), finding_news_fn *news,
 	void *userdata);

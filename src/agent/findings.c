@@ -310,6 +310,14 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 	finding_hint(finding, "headroom check-config lists all faults");
 }
 
+/* A pod can get its name after the event, when the runtime answers. */
+static bool name_user(void *userdata, uint64_t cgroup, struct workload *workload)
+{
+	const struct core *core = userdata;
+
+	return names_of_cgroup(core->facts.cgroups, cgroup, now_us(), workload);
+}
+
 /* ---- conditions ---- */
 
 static void judge_condition(struct core *core, const struct condition_reading *judged)
@@ -370,6 +378,7 @@ void core_judge(struct core *core)
 	find_own(core, &proposal, &input);
 	observe(core, OWN, &proposal, input.now_us);
 	proposal_clear(&proposal);
+	findings_name(&core->node.findings, name_user, log_news, core);
 	findings_sort(&core->node.findings);
 	for (size_t i = 0; i < core->node.n_tuners; i++)
 		judge_tuner(core, &core->node.tuners[i]);

@@ -381,13 +381,13 @@ void findings_name(struct finding_list *list,
 {
 	for (size_t i = 0; i < list->n; i++) {
 		struct finding *finding = &list->findings[i];
-		bool named = false;
+		bool named = name(userdata, 0, &finding->instance.owner);
 
 		for (unsigned k = 0; k < finding->n_who; k++) {
 			struct limit_user *user = &finding->who[k];
 			struct workload workload = user->workload;
 
-			if (user->id == 0 || !name(userdata, user->id, &workload) ||
+			if (!name(userdata, user->id, &workload) ||
 				workload_equal(&workload, &user->workload))
 				continue;
 			user->workload = workload;

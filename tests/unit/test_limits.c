@@ -55,6 +55,27 @@ static void poll_node(struct lab *lab)
 	lab->input.now_us += USEC_PER_SEC;
 }
 
+/* The pass found the cgroup, and then its processes ended. */
+LAB_TEST(a_user_whose_processes_have_ended_is_named_by_its_cgroup)
+{
+	struct path root = directory_at(&lab->directory, "/cgroup");
+	struct path pod = directory_at(
+		&lab->directory, "/cgroup/kubepods/pod0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4d5e6f");
+	struct limits *limits = lab->self;
+	struct limit_user *user = limit_add_user(&limits->rows[0].users[OF_PROCESSES]);
+	struct stat st;
+
+	assert_int_equal(make_directories(pod.text, 0755), 0);
+	assert_int_equal(stat(pod.text, &st), 0);
+	user->id = cgroup_key(CGROUP_PIDS, st.st_ino);
+	user->workload = cgroup_unknown(user->id);
+	cgroups_set_root(lab->directory.facts.cgroups, CGROUP_PIDS,
+		open(root.text, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	limits_tuner.sense(lab->self, lab->input.now_us);
+	assert_int_equal(user->workload.kind, WORKLOAD_POD);
+	assert_string_equal(user->workload.id, "0f5c9a1e-7b3d-4c8a-9e2f-1a2b3c4d5e6f");
+}
+
 static const struct limit_reading *limit_of(struct lab *lab, const char *name)
 {
 	return find_named(lab->proposal.limits, lab->proposal.n_limits, name);
