@@ -12,6 +12,7 @@
 #define FILE_MAX    (256 * 1024) /* bytes; a full configuration has 2 to 3 KB */
 #define FILES_MAX   64           /* and directories */
 #define KIND        "KubeletConfiguration"
+#define RESOLV_CONF "/etc/resolv.conf"
 #define K3S_DROP_IN "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
 
 const char kubelet_own_text[] =
@@ -47,6 +48,7 @@ const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
 	[KUBELET_IMAGE_GC_LOW] = {"imageGCLowThresholdPercent", "image-gc-low-threshold", "80",
 		KUBELET_NUMBER},
 	[KUBELET_IMAGE_MAXIMUM_GC_AGE] = {"imageMaximumGCAge", NULL, "0s", KUBELET_AGE},
+	[KUBELET_FAIL_SWAP_ON] = {"failSwapOn", "fail-swap-on", "true", KUBELET_BOOL},
 };
 
 /* ---- values ---- */
@@ -91,6 +93,8 @@ static void merge_values(struct kubelet_values *values, const struct kubelet_val
 	for (int i = 0; i < KUBELET_FIELDS; i++)
 		if (over->field[i].origin != KUBELET_UNSET)
 			values->field[i] = over->field[i];
+	if (over->resolv_conf.origin != KUBELET_UNSET)
+		values->resolv_conf = over->resolv_conf;
 	if (over->n_cluster_dns > 0) {
 		memcpy(values->cluster_dns, over->cluster_dns, sizeof(values->cluster_dns));
 		values->n_cluster_dns = over->n_cluster_dns;
@@ -99,7 +103,7 @@ static void merge_values(struct kubelet_values *values, const struct kubelet_val
 
 /*
  * From 1.32 on, a limit above 1 makes pulls parallel by default; older kubelets refuse it. k3s
- * starts its kubelet with --serialize-image-pulls=false.
+ * starts its kubelet with --serialize-image-pulls=false and --fail-swap-on=false.
  */
 static void fill_defaults(struct kubelet_values *values, bool embedded)
 {
@@ -114,10 +118,13 @@ static void fill_defaults(struct kubelet_values *values, bool embedded)
 		if (value->origin >= KUBELET_FILE)
 			continue;
 		*value = (struct kubelet_value){.origin = KUBELET_UNSET};
-		set_text(value->text, i == KUBELET_SERIALIZE_IMAGE_PULLS && parallel
+		set_text(value->text, (i == KUBELET_SERIALIZE_IMAGE_PULLS && parallel) ||
+						      (i == KUBELET_FAIL_SWAP_ON && embedded)
 					      ? "false"
 					      : kubelet_fields[i].def);
 	}
+	if (values->resolv_conf.origin < KUBELET_FILE)
+		set_text(values->resolv_conf.path, RESOLV_CONF);
 }
 
 /* ---- parser ---- */
@@ -190,6 +197,24 @@ static void parse_cluster_dns(struct parser *parser, const yaml_node_t *node)
 	}
 }
 
+static int parse_resolv_conf(struct parser *parser, const yaml_node_t *node)
+{
+	struct kubelet_path *value = &parser->values.resolv_conf;
+	const char *text = scalar_of(node);
+
+	if (!text)
+		return refuse(parser, node->start_mark, "expected one plain value", NULL);
+	*value = (struct kubelet_path){.origin = KUBELET_CLEARED};
+	if (is_null(node))
+		return 0;
+	if (!text_is_printable(text) || !set_text(value->path, text))
+		return refuse(parser, node->start_mark, "resolvConf cannot be", text);
+	value->origin = KUBELET_FILE;
+	value->line = (unsigned)node->start_mark.line + 1;
+	set_text(value->file, parser->path);
+	return 0;
+}
+
 static int parse_document(struct parser *parser)
 {
 	const yaml_node_t *root = yaml_document_get_root_node(&parser->document);
@@ -209,6 +234,8 @@ static int parse_document(struct parser *parser)
 			continue;
 		if (streq(key, "clusterDNS"))
 			parse_cluster_dns(parser, node);
+		if (streq(key, "resolvConf"))
+			r = parse_resolv_conf(parser, node);
 		if (streq(key, "kind") && !(text && streq(text, KIND)))
 			r = refuse(parser, node->start_mark, "not of kind " KIND " but",
 				text ? text : "something else");
@@ -337,6 +364,9 @@ static int read_command_line(struct kubelet_reading *reading)
 			parse_value(&value_of_flag, (enum kubelet_field)i, value))
 			reading->flags.field[i] = value_of_flag;
 	}
+	if (process_option(root, seen->pid, "resolv-conf", false, value, sizeof(value)) > 0 &&
+		text_is_printable(value) && set_text(reading->flags.resolv_conf.path, value))
+		reading->flags.resolv_conf.origin = KUBELET_FLAG;
 	if (process_option(root, seen->pid, "cluster-dns", false, value, sizeof(value)) > 0)
 		for (char *word = strtok_r(value, ",", &state); word;
 			word = strtok_r(NULL, ",", &state))

@@ -25,6 +25,7 @@ enum kubelet_field {
 	KUBELET_IMAGE_GC_HIGH,
 	KUBELET_IMAGE_GC_LOW,
 	KUBELET_IMAGE_MAXIMUM_GC_AGE,
+	KUBELET_FAIL_SWAP_ON,
 	KUBELET_FIELDS,
 };
 
@@ -42,10 +43,19 @@ struct kubelet_value {
 	unsigned line;                /* from 1 */
 };
 
+/* A path, which may be empty, of resolvConf. */
+struct kubelet_path {
+	enum kubelet_origin origin;
+	char path[SETTING_PATH_MAX];
+	char file[SETTING_PATH_MAX]; /* with KUBELET_FILE, as in struct kubelet_value */
+	unsigned line;
+};
+
 struct kubelet_values {
 	struct kubelet_value field[KUBELET_FIELDS];
 	char cluster_dns[KUBELET_SERVERS_MAX][KUBELET_ADDRESS_MAX]; /* clusterDNS */
 	size_t n_cluster_dns;
+	struct kubelet_path resolv_conf; /* of pods that use the node's resolvers */
 };
 
 enum kubelet_presence {

@@ -78,9 +78,14 @@ bool systemd_state(const struct host *host, const char *unit, struct systemd_sta
 			    texts[i].property, NULL, &text) >= 0)
 			copy_text(texts[i].text, sizeof(state->load), text);
 	}
-	if (path)
+	if (path) {
 		(void)sd_bus_get_property_trivial(
 			bus, SYSTEMD, path, SERVICE, "NRestarts", NULL, 'u', &state->restarts);
+		(void)sd_bus_get_property_trivial(bus, SYSTEMD, path, SYSTEMD ".Unit",
+			"ActiveEnterTimestamp", NULL, 't', &state->active_us);
+		(void)sd_bus_get_property_trivial(bus, SYSTEMD, path, SYSTEMD ".Unit",
+			"StateChangeTimestamp", NULL, 't', &state->change_us);
+	}
 	return state->active[0];
 }
 

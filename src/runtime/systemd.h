@@ -27,7 +27,9 @@ pid_t systemd_main_pid(const struct host *host, const char *unit);
 
 struct systemd_state {
 	char load[32], active[32], sub[32], file[32], result[32]; /* "loaded", "active", ... */
-	unsigned restarts; /* since it was started by hand, or the boot */
+	unsigned restarts;  /* since it was started by hand, or the boot */
+	uint64_t active_us; /* CLOCK_REALTIME of its last start; 0: not known */
+	uint64_t change_us; /* CLOCK_REALTIME of the last change of `sub`; 0: not known */
 };
 
 /* Returns false if systemd cannot be asked. */
