@@ -8,6 +8,7 @@
  */
 
 #include <headroom/condition.h>
+#include <headroom/finding.h>
 
 /*
  * A number in a file below the host's root: field NUMBER of its only line, or the number that
@@ -33,8 +34,29 @@ enum check_result {
 
 #define CHECK_MESSAGE_MAX 512
 
-/* Reads the node for `headroom doctor`. message is empty at the call. */
-typedef enum check_result check_fn(const struct host *host, char message[static CHECK_MESSAGE_MAX]);
+/* What a check found about one instance. Texts may be empty, and have no control characters. */
+struct check_finding {
+	const struct check_row *row;
+	enum check_result result;
+	enum severity severity; /* of CHECK_FAULT: the row's unless the check knows better */
+	uint64_t since_us;      /* CLOCK_REALTIME; 0: not known */
+	struct instance instance;
+	char message[CHECK_MESSAGE_MAX];
+	char now[CHECK_MESSAGE_MAX]; /* a command or an edit; empty: the row's */
+	bool now_is_edit;
+	char keep[CHECK_MESSAGE_MAX]; /* lines of configuration; empty: from the row's option */
+	char hint[CHECK_MESSAGE_MAX]; /* why nothing can be typed, or where to look */
+};
+
+struct check_report {
+	const struct host *host;
+	const struct check_row *row; /* of this call */
+	struct check_finding *findings;
+	size_t n, allocated;
+};
+
+/* Reads the node for `headroom doctor`, and adds at least one finding to the report. */
+typedef void check_fn(struct check_report *report);
 
 /* The kinds of names that `explain` knows, with the text that users see. */
 #define ENTRY_KINDS_LIST(X)                                       \
@@ -113,7 +135,7 @@ struct check_row {
 	const char *name, *help, *option, *source; /* as in struct help_entry */
 	enum severity severity;                    /* what a fault is */
 	const char *breaks, *now;                  /* as in struct limit_row */
-	check_fn *check;                           /* NULL: the command checks it itself */
+	check_fn *check; /* NULL: another row's function checks it, or the command */
 };
 
 struct cJSON;

@@ -225,7 +225,8 @@ void doctor_verdict(const cJSON *document, char *text, size_t size)
 		{DOCTOR_UNKNOWN, "could not be checked", "could not be checked"},
 		{DOCTOR_IGNORED, "ignored", "ignored"},
 		{DOCTOR_OK, "check is fine", "checks are fine"},
-		{DOCTOR_ADVICE, "has advice (headroom status)", "have advice (headroom status)"}};
+		{DOCTOR_ADVICE, "has advice (headroom doctor --json)",
+			"have advice (headroom doctor --json)"}};
 	const cJSON *tuner;
 	const char *between = "; released: ";
 
@@ -269,44 +270,85 @@ static bool is_ignored(const cJSON *ignore, const char *name)
 	return false;
 }
 
-/* Adds a check in the form of a finding of the node. */
-static void add_check(struct doctor *doctor, const cJSON *ignore, const char *name,
-	enum check_result result, const char *message, const char *now)
+/* A pattern may name the slug, the id or the kind of instance. */
+static bool is_ignored_finding(
+	const cJSON *ignore, const struct check_finding *found, const char *id)
+{
+	return found->result != CHECK_ABSENT &&
+	       (is_ignored(ignore, found->row->name) || is_ignored(ignore, id));
+}
+
+/* Adds what a check found, in the form of a finding. */
+static void add_check_finding(
+	struct doctor *doctor, const cJSON *ignore, const struct check_finding *found)
 {
 	static const enum doctor_status results[] = {[CHECK_FINE] = DOCTOR_OK,
 		[CHECK_ABSENT] = DOCTOR_ABSENT,
 		[CHECK_UNKNOWN] = DOCTOR_UNKNOWN};
-	const struct check_row *row = node_checks;
+	const struct check_row *row = found->row;
+	struct finding finding = {.instance = found->instance};
 	cJSON *entry = cJSON_CreateObject(), *instance;
-	bool is_fault = result == CHECK_FAULT, ignored;
+	bool is_fault = found->result == CHECK_FAULT, ignored;
+	const char *now = found->now[0] || !is_fault ? found->now : row->now;
+	const char *keep = found->keep[0] || !is_fault ? found->keep : row->option;
+	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
 
-	while (!streq(row->name, name))
-		row++;
-	ignored = result != CHECK_ABSENT && is_ignored(ignore, name);
-	if (is_fault && !now)
-		now = row->now;
-	json_text(entry, "slug", name);
-	json_text(entry, "id", name);
+	set_text(finding.slug, row->name);
+	finding_id(&finding, id);
+	ignored = is_ignored_finding(ignore, found, id);
+	json_text(entry, "slug", row->name);
+	json_text(entry, "id", id);
 	instance = json_object(entry, "instance");
-	json_text(instance, "kind", instance_kind_names[INSTANCE_NODE]);
-	json_text(instance, "name", "");
-	json_text(instance, "text", "");
-	json_text(entry, "message", message);
-	json_null(entry, "since");
+	json_text(instance, "kind", instance_kind_names[found->instance.kind]);
+	json_text(instance, "name", found->instance.name);
+	json_text(instance, "id", "");
+	instance_describe(&found->instance, text, sizeof(text));
+	json_text(instance, "text", text);
+	json_text(entry, "message", found->message);
+	json_time(entry, "since", found->since_us);
 	json_null(entry, "until");
 	json_array(entry, "who");
 	json_null(entry, "who_known");
 	json_text(entry, "breaks", row->breaks);
 	json_text(entry, "now", now);
-	json_text(entry, "now_kind", now ? "command" : "");
-	json_text(entry, "keep", is_fault ? row->option : "");
-	json_text(entry, "keep_in", is_fault && row->option ? CONFIG_FILE_NAME : "");
-	json_text(entry, "hint", "");
+	json_text(entry, "now_kind",
+		!now || !now[0]      ? ""
+		: found->now_is_edit ? "edit"
+				     : "command");
+	json_text(entry, "keep", keep);
+	json_text(entry, "keep_in", keep && keep[0] ? CONFIG_FILE_NAME : "");
+	json_text(entry, "hint", found->hint);
 	json_bool(entry, "ignored", ignored);
-	add_entry(doctor, entry, name, entry_kind_names[ENTRY_CHECK],
+	add_entry(doctor, entry, row->name, entry_kind_names[ENTRY_CHECK],
 		ignored    ? DOCTOR_IGNORED
-		: is_fault ? status_of(severity_names[row->severity])
-			   : results[result]);
+		: is_fault ? status_of(severity_names[found->severity])
+			   : results[found->result]);
+}
+
+/* Adds a check of this command. */
+static void add_check(struct doctor *doctor, const cJSON *ignore, const char *name,
+	enum check_result result, const char *message, const char *now)
+{
+	struct check_finding found = {.row = node_checks, .result = result};
+
+	while (!streq(found.row->name, name))
+		found.row++;
+	found.severity = found.row->severity;
+	set_text(found.message, message);
+	set_text(found.now, now ? now : "");
+	add_check_finding(doctor, ignore, &found);
+}
+
+static void add_node_checks(struct doctor *doctor, const cJSON *ignore, const struct host *host)
+{
+	struct check_report report = {.host = host};
+
+	for (const struct check_row *row = node_checks; row->name; row++)
+		if (row->check)
+			check_run(&report, row);
+	for (size_t i = 0; i < report.n; i++)
+		add_check_finding(doctor, ignore, &report.findings[i]);
+	free(report.findings);
 }
 
 /* Returns whether a process is stopped: SIGSTOP, a debugger, or the freezer of version 1. */
@@ -351,7 +393,7 @@ static enum check_result check_agent(const struct host *host, const char *alone,
 	if (streq(unit.active, "inactive"))
 		snprintf(now, NOW_MAX, "systemctl enable --now headroom");
 	else
-		snprintf(now, NOW_MAX, "journalctl -u headroom -n 20: it says why the agent ends");
+		snprintf(now, NOW_MAX, "journalctl -u headroom -n 20");
 	if (unit.restarts > 0)
 		text_append(message, CHECK_MESSAGE_MAX, ", restarted %u times", unit.restarts);
 	if (unit.result[0] && !streq(unit.result, "success"))
@@ -442,12 +484,7 @@ int cli_doctor(const struct cli *cli)
 	json_text(doctor.document, "agent", alone[0] ? message : "answers");
 	add_check(
 		&doctor, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault, NULL);
-	for (const struct check_row *row = node_checks; row->name; row++) {
-		message[0] = '\0';
-		if (row->check)
-			add_check(&doctor, ignore, row->name, row->check(&host, message), message,
-				NULL);
-	}
+	add_node_checks(&doctor, ignore, &host);
 	document = doctor_finish(&doctor);
 	if (cli->bundle) {
 		const struct bundle_input input = {&host, document, status, configuration, metrics};

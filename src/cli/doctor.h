@@ -3,7 +3,7 @@
 
 /*
  * headroom doctor: what needs action on this node. Its document has the findings of the status
- * document, an entry for each row of node_checks, and one for each limit, setting and condition
+ * document, the entries of each row of node_checks, and one for each limit, setting and condition
  * without a finding.
  *
  * {"schema": 1, "node", "version", "time", "released": [], "agent", "verdict", "counts": {STATUS:

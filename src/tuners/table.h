@@ -39,6 +39,12 @@ enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGEN
  */
 extern const struct check_row node_checks[];
 
+/* The units of kubelet and container runtimes, ended by NULL. */
+extern const char *const node_units[];
+
+/* Adds what the row's function finds to the report; the caller frees report->findings. */
+void check_run(struct check_report *report, const struct check_row *row);
+
 /* Checks that doctor.ignore has names of checks. */
 void checks_validate(const struct config *config, struct config_fault_list *faults);
 

@@ -133,7 +133,7 @@ TEST(what_is_unknown_is_not_fine_and_what_is_absent_does_not_count)
 			&made);
 
 	assert_verdict(document,
-		"unknown: 1 could not be checked, 0 checks are fine, 1 has advice (headroom status)");
+		"unknown: 1 could not be checked, 0 checks are fine, 1 has advice (headroom doctor --json)");
 	assert_int_equal(doctor_exit(&made), EXIT_FAILED);
 }
 
