@@ -128,6 +128,9 @@ int status_document(
 int node_documents(const struct cli *cli, struct cli_config config, bool watch, cJSON **status,
 	FILE *metrics, char alone[static CLI_ALONE_MAX]);
 
+/* Makes the document of `headroom version --json`, which the caller deletes. */
+cJSON *version_document(const cJSON *status);
+
 /* Prints "headroom: OBJECT: what: cure" to stderr. Returns EXIT_FAILED. */
 int cli_fail(const char *object, const char *format, ...) PRINTF_LIKE(2, 3);
 

@@ -4,8 +4,12 @@
 #include "base/child.h"
 #include "base/file.h"
 #include "base/task.h"
+#include "base/text.h"
 #include "cli/cli.h"
+#include "kernel/kmsg.h"
 #include "report/incidents.h"
+#include "runtime/systemd.h"
+#include "tuners/table.h"
 
 #include <ctype.h>
 #include <sys/utsname.h>
@@ -15,6 +19,7 @@
 #define INCIDENTS_MAX    200
 #define LOG_MAX          (4 * 1024 * 1024)
 #define LOG_LINES        "2000"
+#define KERNEL_LINES     500 /* of each part of dmesg.txt */
 #define HIDDEN           "[hidden]"
 
 struct bundle {
@@ -198,6 +203,97 @@ static void put_log(struct bundle *bundle)
 	put_text(bundle, "log.txt", output);
 }
 
+/* The last lines of a text that is written line by line. */
+struct last_lines {
+	char *lines[KERNEL_LINES];
+	size_t n; /* all that were added */
+};
+
+static void PRINTF_LIKE(2, 3) last_lines_add(struct last_lines *last, const char *format, ...)
+{
+	char **line = &last->lines[last->n++ % KERNEL_LINES];
+	va_list args;
+
+	free(*line);
+	va_start(args, format);
+	must_do(vasprintf(line, format, args) >= 0);
+	va_end(args);
+}
+
+static void last_lines_put(struct last_lines *last, FILE *out)
+{
+	for (size_t i = last->n > KERNEL_LINES ? last->n - KERNEL_LINES : 0; i < last->n; i++)
+		fputs(last->lines[i % KERNEL_LINES], out);
+	for (size_t i = 0; i < KERNEL_LINES; i++)
+		free(last->lines[i]);
+}
+
+/* Writes the faults in the kernel's log with their classes, then the end of the log. */
+static void put_kernel_log(struct bundle *bundle)
+{
+	_cleanup_(cleanup_kmsg_close) struct kmsg *kmsg = NULL;
+	struct last_lines faults = {0}, all = {0};
+	_cleanup_free_ char *text = NULL;
+	struct kmsg_record record;
+	struct kmsg_fault fault;
+	size_t len;
+	FILE *out;
+	int r = kmsg_open(bundle->input->host, KMSG_ALL, 0, &kmsg);
+
+	while (r == 0 && (r = kmsg_next(kmsg, now_us(), &record)) > 0) {
+		double seconds = (double)record.time_us / USEC_PER_SEC;
+
+		if (kmsg_classify(kmsg, &record, &fault))
+			last_lines_add(&faults, "%s [%12.6f] %s\n", kmsg_classes[fault.class].slug,
+				seconds, record.text);
+		last_lines_add(&all, "<%u> [%12.6f] %s%s\n", record.level, seconds,
+			record.of_kernel ? "" : "(program) ", record.text);
+		r = 0;
+	}
+	if (r < 0)
+		note(bundle, "dmesg.txt", strerror(-r));
+	out = must(open_memstream(&text, &len));
+	fprintf(out, "==> faults: %zu\n", faults.n);
+	last_lines_put(&faults, out);
+	fprintf(out, "==> last lines of %zu\n", all.n);
+	last_lines_put(&all, out);
+	fclose(out);
+	put_text(bundle, "dmesg.txt", text);
+}
+
+static void put_unit(FILE *out, const struct host *host, const char *name)
+{
+	char since[TIME_TEXT_MAX] = "not known";
+	struct systemd_state state;
+
+	if (!systemd_state(host, name, &state) || streq(state.load, "not-found"))
+		return;
+	if (state.change_us > 0)
+		time_text(state.change_us, since);
+	fprintf(out, "%s: %s, %s (%s), %s, result %s, %u restarts, since %s\n", name, state.load,
+		state.active, state.sub, state.file, state.result, state.restarts, since);
+}
+
+/* Writes the states of the units of agent, kubelet and runtimes. */
+static void put_units(struct bundle *bundle)
+{
+	const struct host *host = bundle->input->host;
+	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+	FILE *out;
+	int r = systemd_open(host, &bus);
+
+	if (r < 0)
+		return note(bundle, "units.txt: systemd", strerror(-r));
+	out = must(open_memstream(&text, &len));
+	put_unit(out, host, "headroom.service");
+	for (const char *const *name = node_units; *name; name++)
+		put_unit(out, host, *name);
+	fclose(out);
+	put_text(bundle, "units.txt", text);
+}
+
 /* The incidents, which a thread collects: their disk may hang. */
 struct part {
 	struct bundle bundle;
@@ -272,6 +368,11 @@ static void put_facts(struct bundle *bundle)
 {
 	static const char *const paths[] = {"/etc/os-release", "/proc/version", "/proc/cmdline",
 		"/proc/uptime", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/vmstat",
+		"/proc/cpuinfo", "/sys/devices/system/cpu/possible",
+		"/sys/devices/system/cpu/online", "/sys/devices/system/cpu/isolated",
+		"/proc/diskstats", "/proc/swaps", "/proc/sys/net/ipv4/ip_local_port_range",
+		"/proc/sys/net/ipv4/ip_local_reserved_ports", "/proc/sys/net/ipv4/ip_forward",
+		"/proc/sys/net/bridge/bridge-nf-call-iptables", "/etc/resolv.conf",
 		"/proc/buddyinfo", "/proc/filesystems", "/proc/cgroups", "/proc/mounts",
 		"/proc/net/sockstat", "/proc/net/sockstat6", "/proc/net/softnet_stat",
 		"/proc/net/netstat", "/proc/net/snmp", "/proc/net/stat/nf_conntrack",
@@ -315,6 +416,7 @@ static void put_facts(struct bundle *bundle)
 int doctor_bundle(const char *path, const struct bundle_input *input)
 {
 	static const char end[1024];
+	_cleanup_(cleanup_cJSON_Delete) cJSON *version = NULL;
 	_cleanup_free_ char *errors = NULL, *tar = NULL;
 	size_t errors_len, len;
 	struct bundle bundle = {.input = input,
@@ -329,7 +431,11 @@ int doctor_bundle(const char *path, const struct bundle_input *input)
 	else
 		note(&bundle, "metrics.txt", "the agent sent none");
 	put_json(&bundle, "configuration.json", input->configuration);
+	version = version_document(input->status);
+	put_json(&bundle, "version.json", version);
 	put_log(&bundle);
+	put_kernel_log(&bundle);
+	put_units(&bundle);
 	put_incidents(&bundle);
 	put_facts(&bundle);
 	fclose(bundle.errors);

@@ -822,6 +822,16 @@ int cli_images(const struct cli *cli)
 	return EXIT_OK;
 }
 
+cJSON *version_document(const cJSON *status)
+{
+	cJSON *root = cJSON_CreateObject();
+
+	json_text(root, "version", HEADROOM_VERSION);
+	json_text(root, "commit", HEADROOM_COMMIT);
+	json_adopt(root, "tuners", must(cJSON_Duplicate(json_at(status, "tuners"), true)));
+	return root;
+}
+
 /* Probes like the agent and loads BPF programs too: the kernel frees them with the process. */
 int cli_version(const struct cli *cli)
 {
@@ -840,14 +850,8 @@ int cli_version(const struct cli *cli)
 		return r;
 	status = report_status(&core.node, false);
 	core_close(&core);
-	if (cli->json) {
-		cJSON *root = cJSON_CreateObject();
-
-		json_text(root, "version", HEADROOM_VERSION);
-		json_text(root, "commit", HEADROOM_COMMIT);
-		json_adopt(root, "tuners", cJSON_DetachItemFromObject(status, "tuners"));
-		return json_put(stdout, root, true) ? EXIT_OK : EXIT_FAILED;
-	}
+	if (cli->json)
+		return json_put(stdout, version_document(status), true) ? EXIT_OK : EXIT_FAILED;
 	cJSON_ArrayForEach (tuner, json_at(status, "tuners")) {
 		const char *why = json_text_at(tuner, "why");
 

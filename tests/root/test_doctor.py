@@ -184,20 +184,28 @@ def test_missing_capabilities_are_named(run: Run) -> None:
     assert check(document, "bpf-jit")["status"] == "absent"
 
 
-def test_it_works_in_the_pod_of_the_chart(agent: Start, directory: Path) -> None:
-    """Read-only, without CAP_SYS_ADMIN, and with the host's files below a mount point."""
+@pytest.mark.parametrize("syslog", [False, True], ids=["as the chart is", "with SYSLOG"])
+def test_it_works_in_the_pod_of_the_chart(agent: Start, directory: Path, syslog: bool) -> None:
+    """Read-only, without CAP_SYS_ADMIN, and with the host's files below a mount point. A pod cannot open /dev/kmsg."""
     host = directory / "host"
     for name in ("proc", "sys"):
         (host / name).mkdir(parents=True)
     pod = mounted(f"mount --rbind /proc {host}/proc; mount --rbind /sys {host}/sys")
-    capabilities = "-all,+bpf,+perfmon,+net_admin,+sys_nice,+sys_chroot"
+    capabilities = "-all,+bpf,+perfmon,+net_admin,+sys_nice,+sys_chroot" + ",+syslog" * syslog
     pod += ("setpriv", f"--bounding-set={capabilities}", f"--inh-caps={capabilities}")
     env = {**environment(directory), "HEADROOM_HOST_ROOT": str(host), "HEADROOM_OWNER": "chart/headroom"}
     agent("mode: observe\n", env=env, wrap=pod)
     answer = subprocess.run([*pod, BIN, "doctor", "--bundle", "-"], capture_output=True, env=env, timeout=30)
     files = contents(answer.stdout)
     document = json.loads(files["doctor.json"])
-    assert document["agent"] == "answers" and document["counts"]["unknown"] == 0, [c for c in document["checks"] if c["status"] == "unknown"]
+    unknown = [c for c in document["checks"] if c["status"] == "unknown"]
+    restricted = Path("/proc/sys/kernel/dmesg_restrict").read_text() == "1\n"
+    assert [c["name"] for c in unknown] == ["kernel-log"] * (restricted and not syslog), unknown
+    assert document["agent"] == "answers" and ("dmesg.txt" in files["errors.txt"]) == bool(unknown)
+    if unknown:
+        assert "add SYSLOG to the Helm value capabilities" in unknown[0]["message"]
+    else:
+        assert check(document, "kernel-log")["status"] == "ok" and "Linux version" in files["kernel.txt"]
     assert check(document, "capabilities")["status"] == "ok"
     assert check(document, "bpf-jit")["status"] == "absent"
     assert "headroom_limit_used{" in files["metrics.txt"] and "/etc/os-release" in files["errors.txt"]
@@ -231,7 +239,17 @@ def test_the_bundle_has_everything_but_secrets(agent: Start, run: Run, directory
     if runs:
         config = agent(text).config_path
     tar = directory / "bundle.tar"
-    answer = run("doctor", "--config", str(config), "--bundle", str(tar))
+    Path("/dev/kmsg").write_text("a line of test_doctor, password: hunter2 at https://alice:hunter2@host/SECRETPATH")
+    path = directory / "bus"
+    fake = Systemd(path, directory / "bus.conf", "containerd.service", lambda unit: None)
+    fake.unit.state = "failed"
+    properties = {"LoadState": "loaded", "SubState": "failed", "UnitFileState": "enabled", "Result": "signal"}
+    fake.unit.more = {**properties, "NRestarts": __import__("dbus").UInt32(3)}
+    try:
+        env = {"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={path}"}
+        answer = run("doctor", "--config", str(config), "--bundle", str(tar), env=env)
+    finally:
+        fake.close()
     assert answer.returncode in (0, 2) and f"The bundle is in {tar}" in answer.stdout, answer
     assert tar.stat().st_mode & 0o777 == 0o600
     files = contents(tar)
@@ -242,6 +260,15 @@ def test_the_bundle_has_everything_but_secrets(agent: Start, run: Run, directory
     assert configuration["runtime.mirrors"]["value"][0]["url"] == "http://127.0.0.1:9/[hidden]"
     assert configuration["mode"]["from"] == f"{config}:1" or runs
     assert "headroom_limit_used{" in files["metrics.txt"]
+    version = run("version", "--json")
+    assert json.loads(files["version.json"])["commit"] == json.loads(version.stdout)["commit"]
+    assert {t["name"] for t in json.loads(files["version.json"])["tuners"]} >= {"neighbor", "limits"}
+    assert "containerd.service: loaded, failed (failed), enabled, result signal, 3 restarts" in files["units.txt"]
+    for fact in ("diskstats", "cpuinfo", "sys/net/ipv4/ip_local_port_range"):
+        assert f"==> /proc/{fact}\n" in files["kernel.txt"]
+    faults, lines = files["dmesg.txt"].split("==> last lines of ")
+    assert faults.startswith("==> faults: ") and len(lines.splitlines()) <= 501
+    assert "(program) a line of test_doctor, password: [hidden]" in lines
     assert "==> /proc/version\nLinux version" in files["kernel.txt"]
     assert files[f"incidents/{name}"].splitlines() == list(LINES.values())
     assert "log.txt" in files and "errors.txt" in files
