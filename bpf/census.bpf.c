@@ -16,11 +16,14 @@
 
 #include <headroom/bpf/census.h>
 
-#define AF_INET     2
-#define AF_INET6    10
-#define SOCK_STREAM 1
-#define TCP_CLOSE   7 /* include/net/tcp_states.h */
-#define TCP_LISTEN  10
+#define AF_INET       2
+#define AF_INET6      10
+#define SOCK_STREAM   1
+#define TCP_TIME_WAIT 6 /* include/net/tcp_states.h */
+#define TCP_CLOSE     7
+#define TCP_LISTEN    10
+
+#define LOOPBACK 127 /* first byte of 127.0.0.0/8 */
 
 #define RLIMIT_NOFILE 7
 #define PIDS_MAX      4194305 /* PID_MAX_LIMIT + 1: no limit */
@@ -57,6 +60,7 @@ static __always_inline void read_files(struct task_struct *task, struct census_r
 		left = left > WORDS ? left - WORDS : 0;
 	}
 	record->files_max = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_cur);
+	record->files_hard = BPF_CORE_READ(task, signal, rlim[RLIMIT_NOFILE].rlim_max);
 }
 
 /*
@@ -65,11 +69,8 @@ static __always_inline void read_files(struct task_struct *task, struct census_r
  */
 
 /* A process in a user namespace counts for the user who made it, up to the first namespace. */
-static __noinline void read_user(struct task_struct *task, struct census_record *record)
+static __always_inline struct ucounts *first_counts(struct ucounts *counts)
 {
-	struct ucounts *counts = BPF_CORE_READ(task, cred, ucounts);
-	void *numbers;
-
 	for (int i = 0; i < DEPTH_MAX; i++) {
 		struct ucounts *above = BPF_CORE_READ(counts, ns, ucounts);
 
@@ -77,6 +78,14 @@ static __noinline void read_user(struct task_struct *task, struct census_record 
 			break;
 		counts = above;
 	}
+	return counts;
+}
+
+static __noinline void read_user(struct task_struct *task, struct census_record *record)
+{
+	struct ucounts *counts = first_counts(BPF_CORE_READ(task, cred, ucounts));
+	void *numbers;
+
 	record->uid = BPF_CORE_READ(counts, uid.val);
 	record->uid_counts = bpf_core_enum_value_exists(enum ucount_type, UCOUNT_INOTIFY_INSTANCES);
 	if (!record->uid_counts)
@@ -122,17 +131,24 @@ static __always_inline void read_pids(struct css_set *set, struct census_record 
 				       ? forks_failed(pids)
 				       : forks_failed_before_6_11(pids);
 	for (int i = 0; i < DEPTH_MAX && css; i++) {
+		struct cgroup_subsys_state *parent = BPF_CORE_READ(css, parent);
 		__u64 used, max;
+		bool is_inner;
 
+		if (parent)
+			record->pids_first = BPF_CORE_READ(css, cgroup, kn, id);
 		pids = (struct pids_cgroup *)css;
 		used = BPF_CORE_READ(pids, counter.counter);
 		max = BPF_CORE_READ(pids, limit.counter);
-		if (max < PIDS_MAX && used * record->pids_max >= record->pids_used * max) {
+		/* A limit of all pods hides none of a pod. */
+		is_inner = parent && BPF_CORE_READ(parent, parent);
+		if (max < PIDS_MAX && (is_inner || record->pids_max == 0) &&
+			used * record->pids_max >= record->pids_used * max) {
 			record->pids_limited = BPF_CORE_READ(css, cgroup, kn, id);
 			record->pids_used = used;
 			record->pids_max = max;
 		}
-		css = BPF_CORE_READ(css, parent);
+		css = parent;
 	}
 }
 
@@ -256,7 +272,40 @@ static __always_inline bool is_ephemeral(struct net *net, __u16 port, __u32 *wid
 	return port >= (range & 0xffff) && port <= range >> 16;
 }
 
-/* A connection in TIME_WAIT is a struct sock_common only. False for a port that is not ephemeral.
+/* Reads both ends. */
+static __always_inline void read_ends(struct sock *sk, struct census_file *record)
+{
+	void *common = (void *)sk + bpf_core_field_offset(sk->__sk_common);
+
+	record->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	record->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	if (record->family == AF_INET6) {
+		bpf_probe_read_kernel(record->address, 16,
+			common + bpf_core_field_offset(struct sock_common, skc_v6_daddr));
+		bpf_probe_read_kernel(record->source, 16,
+			common + bpf_core_field_offset(struct sock_common, skc_v6_rcv_saddr));
+		return;
+	}
+	bpf_probe_read_kernel(
+		record->address, 4, common + bpf_core_field_offset(struct sock_common, skc_daddr));
+	bpf_probe_read_kernel(record->source, 4,
+		common + bpf_core_field_offset(struct sock_common, skc_rcv_saddr));
+}
+
+/* A new connection may take the port: tcp_twsk_unique(), with tcp_tw_reuse 2 on loopback only. */
+static __always_inline bool is_reusable(
+	struct sock *sk, struct net *net, const struct census_file *record)
+{
+	__u8 reuse = BPF_CORE_READ(net, ipv4.sysctl_tcp_tw_reuse);
+	bool local = record->family == AF_INET && record->address[0] == LOOPBACK;
+
+	return BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_TIME_WAIT &&
+	       (reuse == 1 || (reuse == 2 && local));
+}
+
+/*
+ * A connection in TIME_WAIT is a struct sock_common only. Returns false for a connection that takes
+ * no ephemeral port.
  */
 static __always_inline bool read_connection(struct sock *sk, struct census_file *record)
 {
@@ -264,25 +313,33 @@ static __always_inline bool read_connection(struct sock *sk, struct census_file 
 
 	record->file = (__u64)sk;
 	record->kind = CENSUS_CONNECTED;
-	record->family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	record->netns = BPF_CORE_READ(net, ns.inum);
 	if (!is_ephemeral(net, BPF_CORE_READ(sk, __sk_common.skc_num), &record->max))
 		return false;
-	record->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
-	if (record->family == AF_INET)
-		bpf_probe_read_kernel(record->address, 4,
-			(void *)sk + bpf_core_field_offset(sk->__sk_common) +
-				bpf_core_field_offset(struct sock_common, skc_daddr));
-	else
-		bpf_probe_read_kernel(record->address, 16,
-			(void *)sk + bpf_core_field_offset(sk->__sk_common) +
-				bpf_core_field_offset(struct sock_common, skc_v6_daddr));
-	return true;
+	read_ends(sk, record);
+	return !is_reusable(sk, net, record);
+}
+
+static __always_inline void read_listener(
+	struct sock *sk, struct file *file, struct census_file *record)
+{
+	struct net *net = BPF_CORE_READ(sk, __sk_common.skc_net.net);
+
+	record->file = (__u64)sk;
+	record->kind = CENSUS_LISTENER;
+	record->netns = BPF_CORE_READ(net, ns.inum);
+	record->somaxconn = BPF_CORE_READ(net, core.sysctl_somaxconn);
+	record->inode = BPF_CORE_READ(file, f_inode, i_ino);
+	record->port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	record->used = BPF_CORE_READ(sk, sk_ack_backlog);
+	record->max = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	record->drops = BPF_CORE_READ(sk, sk_drops.counter);
 }
 
 /* Returns false for other sockets. */
-static __always_inline bool read_socket(struct socket *socket, struct census_file *record)
+static __always_inline bool read_socket(struct file *file, struct census_file *record)
 {
+	struct socket *socket = file->private_data;
 	struct sock *sk = BPF_CORE_READ(socket, sk);
 	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
@@ -292,12 +349,15 @@ static __always_inline bool read_socket(struct socket *socket, struct census_fil
 		return false;
 	if (state != TCP_LISTEN)
 		return read_connection(sk, record);
-	record->file = (__u64)sk;
-	record->kind = CENSUS_LISTENER;
-	record->port = BPF_CORE_READ(sk, __sk_common.skc_num);
-	record->used = BPF_CORE_READ(sk, sk_ack_backlog);
-	record->max = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	read_listener(sk, file, record);
 	return true;
+}
+
+static __noinline void read_group_user(struct fsnotify_group *group, struct census_file *record)
+{
+	struct ucounts *counts = first_counts(BPF_CORE_READ(group, inotify_data.ucounts));
+
+	record->uid = BPF_CORE_READ(counts, uid.val);
 }
 
 SEC("iter/task_file")
@@ -317,10 +377,11 @@ int list_files(struct bpf_iter__task_file *ctx)
 	if (found == operations[CENSUS_INOTIFY]) {
 		record.kind = CENSUS_INOTIFY;
 		record.used = count_watches(file->private_data);
+		if (bpf_core_field_exists(struct fsnotify_group, inotify_data.ucounts))
+			read_group_user(file->private_data, &record);
 	} else if (found == operations[CENSUS_PTY]) {
 		record.kind = CENSUS_PTY;
-	} else if (found != operations[CENSUS_LISTENER] ||
-		   !read_socket(file->private_data, &record)) {
+	} else if (found != operations[CENSUS_LISTENER] || !read_socket(file, &record)) {
 		return 0;
 	}
 	if (!record.file)

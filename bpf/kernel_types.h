@@ -109,6 +109,7 @@ struct inet_timewait_death_row { /* include/net/netns/ipv4.h */
 };
 
 struct netns_ipv4 {
+	__u8 sysctl_tcp_tw_reuse; /* int before 5.13: its first byte */
 	struct local_ports ip_local_ports;
 	struct inet_timewait_death_row tcp_death_row;
 };
@@ -117,14 +118,19 @@ struct netns_ipv4___before_6_1 { /* from 5.18 */
 	struct inet_timewait_death_row *tcp_death_row;
 };
 
+struct netns_core { /* include/net/netns/core.h */
+	int sysctl_somaxconn;
+};
+
 struct net {
 	struct ns_common ns;
+	struct netns_core core;
 	struct net_device *loopback_dev;
 	struct netns_ipv4 ipv4;
 };
 
 struct sock_common { /* include/net/sock.h */
-	__u32 skc_daddr;
+	__u32 skc_daddr, skc_rcv_saddr;
 	__u16 skc_dport; /* network order */
 	__u16 skc_num;
 	unsigned short skc_family;
@@ -133,13 +139,14 @@ struct sock_common { /* include/net/sock.h */
 	struct hlist_nulls_node skc_nulls_node;
 	struct {
 		__u8 bytes[16];
-	} skc_v6_daddr;
+	} skc_v6_daddr, skc_v6_rcv_saddr;
 };
 
 struct sock {
 	struct sock_common __sk_common;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
+	atomic_t sk_drops;
 };
 
 struct socket {
@@ -147,8 +154,15 @@ struct socket {
 	struct sock *sk;
 };
 
-struct fsnotify_group { /* include/linux/fsnotify_backend.h */
+struct ucounts;
+
+struct inotify_group_private_data { /* include/linux/fsnotify_backend.h */
+	struct ucounts *ucounts;
+};
+
+struct fsnotify_group {
 	struct list_head marks_list;
+	struct inotify_group_private_data inotify_data;
 };
 
 struct super_block { /* include/linux/fs.h */
@@ -305,7 +319,7 @@ struct pids_cgroup { /* kernel/cgroup/pids.c */
 };
 
 struct rlimit {
-	unsigned long rlim_cur;
+	unsigned long rlim_cur, rlim_max;
 };
 
 struct signal_struct {

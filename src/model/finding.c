@@ -529,6 +529,9 @@ void proposal_adapt(struct proposal *proposal, const struct decide_input *input)
 void finding_id(const struct finding *finding, char id[static FINDING_ID_MAX])
 {
 	const struct instance *instance = &finding->instance;
+	/* A cgroup has several programs, a network namespace several pairs of addresses. */
+	bool has_parts = instance->kind == INSTANCE_PROCESS ||
+			 (instance->kind == INSTANCE_NETNS && strchr(instance->name, ' '));
 
 	snprintf(id, FINDING_ID_MAX, "%s", finding->slug);
 	if (instance->kind == INSTANCE_NODE)
@@ -536,7 +539,7 @@ void finding_id(const struct finding *finding, char id[static FINDING_ID_MAX])
 	text_append(id, FINDING_ID_MAX, "@%s:", instance_kind_names[instance->kind]);
 	if (instance->id)
 		text_append(id, FINDING_ID_MAX, "%" PRIu64, instance->id);
-	if (instance->kind == INSTANCE_PROCESS || !instance->id)
+	if (has_parts || !instance->id)
 		text_append(id, FINDING_ID_MAX, "%s%s", instance->id ? "/" : "", instance->name);
 }
 

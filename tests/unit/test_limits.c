@@ -334,6 +334,66 @@ LAB_TEST(hits_are_counted_once_and_from_the_first_poll_on)
 	assert_int_equal(finding_of(lab, "conntrack")->times, 5);
 }
 
+static const struct finding *now_of(struct lab *lab, const char *slug, const char *now)
+{
+	const struct finding *finding = finding_of(lab, slug);
+
+	if (!finding)
+		fail_msg("no finding %s", slug);
+	assert_string_equal(finding->now ? finding->now : "", now);
+	return finding;
+}
+
+LAB_TEST(the_cure_of_pids_raises_what_is_full_and_what_would_be_full_then)
+{
+	put(lab, "/proc/loadavg", "0.20 0.18 0.12 1/900 11206\n");
+	put(lab, "/proc/sys/kernel/pid_max", "1000\n");
+	put(lab, "/proc/sys/kernel/threads-max", "5000\n");
+	poll_node(lab);
+	(void)now_of(lab, "pids", "sysctl -w kernel.pid_max=2000");
+	put(lab, "/proc/sys/kernel/threads-max", "1100\n");
+	poll_node(lab);
+	(void)now_of(lab, "pids", "sysctl -w kernel.pid_max=2000 kernel.threads-max=2000");
+	put(lab, "/proc/sys/kernel/threads-max", "990\n");
+	poll_node(lab);
+	(void)now_of(lab, "pids", "sysctl -w kernel.threads-max=1980 kernel.pid_max=1980");
+	put(lab, "/proc/sys/kernel/pid_max", "4194304\n");
+	poll_node(lab);
+	(void)now_of(lab, "pids", "sysctl -w kernel.threads-max=1980");
+}
+
+LAB_TEST(the_limit_of_all_pods_is_an_instance_of_pids)
+{
+	const struct finding *finding;
+
+	put(lab, "/proc/loadavg", "0.20 0.18 0.12 1/900 11206\n");
+	put(lab, "/proc/sys/kernel/pid_max", "32768\n");
+	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.current", "290\n");
+	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.max", "300\n");
+	poll_node(lab);
+	finding = now_of(lab, "pids", "echo 600 > /sys/fs/cgroup/kubepods.slice/pids.max");
+	assert_int_equal(finding->instance.kind, INSTANCE_CGROUP);
+	assert_int_equal(lab->findings.n, 1);
+	put(lab, "/sys/fs/cgroup/kubepods.slice/pids.max", "600\n");
+	poll_node(lab);
+	assert_int_equal(lab->findings.n, 0);
+}
+
+LAB_TEST(the_cure_of_conntrack_never_lowers_a_value_and_costs_little_memory)
+{
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_count", "900\n");
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_max", "1000\n");
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_buckets", "262144\n");
+	poll_node(lab);
+	(void)now_of(lab, "conntrack",
+		"sysctl -w net.netfilter.nf_conntrack_max=262144 "
+		"net.netfilter.nf_conntrack_buckets=262144");
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_count", "4000000000\n");
+	put(lab, "/proc/sys/net/netfilter/nf_conntrack_max", "4100000000\n");
+	poll_node(lab);
+	assert_non_null(strstr(now_of(lab, "conntrack", "")->hint, "of memory"));
+}
+
 /* etcd looks for its quota in this order: option, environment, default. Later processes of the pid
  * do not count. */
 LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)

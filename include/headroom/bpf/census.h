@@ -13,14 +13,15 @@ struct census_record {
 	__u32 threads;
 	__u32 netns; /* inodes of its namespaces; 0: it is exiting */
 	__u32 mntns;
-	__u32 mounts; /* in its mount namespace */
-	__u32 maps;   /* memory maps */
-	__u64 files;  /* open descriptors */
-	__u64 files_max;
+	__u32 mounts;                /* in its mount namespace */
+	__u32 maps;                  /* memory maps */
+	__u64 files;                 /* open descriptors */
+	__u64 files_max, files_hard; /* soft and hard RLIMIT_NOFILE */
 	/* Inodes of its cgroup in the hierarchy of cgroup2 and in that of the pids controller. */
 	__u64 cgroup, pids_cgroup;
 	/* The fullest pids cgroup above it with a limit; pids_max 0: none. */
 	__u64 pids_limited, pids_used, pids_max;
+	__u64 pids_first;   /* the pids cgroup above it that is a child of the root; 0: none */
 	__u64 forks_failed; /* in pids_cgroup */
 	/* Its user's, in the first user namespace; the kernel counts them from Linux 5.14. */
 	__u32 uid;
@@ -42,18 +43,23 @@ enum census_kind {
 /*
  * list_files() writes one for each open file of these kinds, once for each process that has it.
  * list_connections() writes one for each TCP connection from an ephemeral port. A connection that
- * no process has open has neither a pid nor cgroups.
+ * no process has open has neither a pid nor cgroups. A connection in TIME_WAIT is left out if a new
+ * one may take its port.
  */
 struct census_file {
 	__u64 file; /* the same for all processes that share it; of a socket its struct sock */
 	__u64 cgroup, pids_cgroup;
+	__u64 inode; /* a listener's */
 	__u32 pid;
 	__u32 netns;
 	__u32 used, max; /* inotify: watches; listener: connections that wait, and their maximum;
 			    connected: the number of ephemeral ports is the maximum */
+	__u32 uid;       /* inotify: of the user for whom the kernel counts it */
+	__u32 drops;     /* listener: connections that it refused */
+	__u32 somaxconn; /* listener: of its namespace */
 	__u16 kind;
 	__u16 port;   /* the listener's, or the remote end's */
 	__u16 family; /* the address family */
-	__u16 unused;
-	__u8 address[16]; /* the remote end's */
+	__u16 unused[3];
+	__u8 source[16], address[16]; /* the local and the remote end's */
 };

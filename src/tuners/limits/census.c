@@ -131,18 +131,24 @@ static int census_each(int link, size_t size, census_visit *visit, void *userdat
 
 /* ---- what a process or an open file adds to a row ---- */
 
-/* A use of a limit that a record shows. */
+/* The use of an instance by one user, as records show it. */
 struct limit_use {
-	uint64_t key[2];    /* the user or cgroup that the kernel counts for; zero: the process */
-	uint64_t used, max; /* max 0: the row's own */
-	uint64_t cgroup;    /* the key of the user's */
-	bool adds;          /* used adds up over the records with this key */
+	uint64_t key[2];    /* of the instance, and of the user in it; zero: the process is both */
+	uint64_t used, max; /* max 0: the instance's */
+	uint64_t hits;
+	bool adds;     /* used adds up over the records with this key */
+	bool is_minor; /* its maximum is too small to matter */
+	/* The instance, if findings are about it. of_max 0: it has what its users have. */
+	enum instance_kind kind;
+	uint64_t id, of_used, of_max, beside;
+	uint64_t cgroup; /* the key of the user's */
 	uint32_t pid, last_pid;
-	uint32_t uid;          /* if by_uid */
-	bool by_uid, by_netns; /* by_netns: pid is any process of the network namespace */
-	bool is_remote;        /* address and port are of the remote end */
-	uint16_t family, port; /* port 0: none */
-	uint8_t address[16];
+	uint32_t uid;              /* if by_uid */
+	bool by_uid, by_netns;     /* by_netns: pid is any process of the network namespace */
+	bool is_remote;            /* address and port are of the remote end */
+	uint16_t family, port;     /* port 0: none */
+	uint32_t netns, somaxconn; /* of a listener or a connection */
+	uint8_t source[16], address[16];
 	char comm[CENSUS_COMM]; /* the name of a process */
 };
 
@@ -155,6 +161,12 @@ struct tally {
 
 #define TALLY_CANDIDATES 32 /* uses that are named; several may belong to one workload */
 
+/* Kubernetes on cgroup v1 leaves pods in the root of cgroup2. */
+static uint64_t user_cgroup(uint64_t cgroup, uint64_t pids_cgroup)
+{
+	return cgroup > CGROUP_ROOT_INODE ? cgroup : pids_cgroup;
+}
+
 /* Writes the use that a process adds to a row. False: none. */
 static bool census_count(
 	const struct census_record *record, enum census_count count, struct limit_use *use)
@@ -163,37 +175,49 @@ static bool census_count(
 	switch (count) {
 	case COUNT_INOTIFY_INSTANCES:
 	case COUNT_INOTIFY_WATCHES:
+		use->kind = INSTANCE_UID;
 		use->key[0] = 1;
-		use->key[1] = use->uid = record->uid;
+		use->key[1] = use->id = use->uid = record->uid;
 		use->by_uid = true;
 		use->used = count == COUNT_INOTIFY_WATCHES ? record->inotify_watches
 							   : record->inotify_instances;
 		return record->uid_counts;
 	case COUNT_THREADS:
 	case COUNT_OPEN_FILES:
-		use->key[0] = record->cgroup;
-		use->key[1] = record->pids_cgroup;
+		use->kind = INSTANCE_CGROUP;
+		use->id = record->pids_first;
+		use->key[0] = 1;
+		use->key[1] = record->cgroup * UINT64_C(0x9e3779b97f4a7c15) ^ record->pids_cgroup;
 		use->adds = true;
 		use->used = count == COUNT_THREADS ? record->threads : record->files;
 		return record->cgroup || record->pids_cgroup;
 	case COUNT_PIDS:
-		use->key[0] = 2;
-		use->key[1] = record->pids_limited;
-		use->used = record->pids_used;
-		use->max = record->pids_max;
-		use->cgroup = cgroup_key(CGROUP_PIDS, record->pids_limited);
+		use->kind = INSTANCE_CGROUP;
+		use->key[0] = use->id = record->pids_limited;
+		use->key[1] = record->pids_cgroup;
+		use->adds = true;
+		use->used = record->threads;
+		use->hits = record->forks_failed;
+		use->of_used = record->pids_used;
+		use->of_max = record->pids_max;
 		return record->pids_max > 0;
 	case COUNT_MOUNTS:
+		use->kind = INSTANCE_MNTNS;
 		use->key[0] = 3;
-		use->key[1] = record->mntns;
+		use->key[1] = use->id = record->mntns;
 		use->used = record->mounts;
 		break;
 	case COUNT_MAPS:
+		use->kind = INSTANCE_PROCESS;
+		use->id = user_cgroup(record->cgroup, record->pids_cgroup);
 		use->used = record->maps;
 		break;
 	case COUNT_PROCESS_FILES:
+		use->kind = INSTANCE_PROCESS;
+		use->id = user_cgroup(record->cgroup, record->pids_cgroup);
 		use->used = record->files;
 		use->max = MAX(record->files_max, (__u64)1);
+		use->beside = record->files_hard;
 		break;
 	case COUNT_NOTHING:
 		return false;
@@ -202,38 +226,77 @@ static bool census_count(
 	return count == COUNT_MOUNTS ? record->mntns > 0 : use->used > 0;
 }
 
+/* A socket of IPv6 may have a connection of IPv4: it takes the same ports. */
+static void take_ends(const struct census_file *file, struct limit_use *use)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	bool is_mapped = file->family == AF_INET6 && memcmp(file->address, mapped, 12) == 0;
+	size_t skip = is_mapped ? sizeof(mapped) : 0;
+
+	use->family = is_mapped ? AF_INET : file->family;
+	memcpy(use->source, file->source + skip, sizeof(file->source) - skip);
+	memcpy(use->address, file->address + skip, sizeof(file->address) - skip);
+}
+
+static uint64_t hash_data(uint64_t hash, const void *data, size_t len)
+{
+	const uint8_t *bytes = data;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+/* The kernel looks for a port that is free for the namespace, both addresses and the remote port.
+ */
+static void count_connection(const struct census_file *file, struct limit_use *use)
+{
+	uint64_t hash = HASH_START ^ file->netns ^ (uint64_t)file->port << 32;
+
+	take_ends(file, use);
+	hash = hash_data(hash, use->source, sizeof(use->source));
+	use->key[0] = hash_data(hash, use->address, sizeof(use->address));
+	use->key[1] = user_cgroup(file->cgroup, file->pids_cgroup);
+	use->kind = INSTANCE_NETNS;
+	use->id = file->netns;
+	use->used = 1;
+	use->of_max = file->max;
+	use->adds = use->is_remote = true;
+	use->by_netns = !file->cgroup;
+	use->port = file->port;
+}
+
 /* Writes the use that an open file adds to a row. False: none. */
 static bool census_count_file(
 	const struct census_file *file, enum census_count_file count, struct limit_use *use)
 {
-	*use = (struct limit_use){.used = file->used, .pid = file->pid};
+	*use = (struct limit_use){.used = file->used, .pid = file->pid, .netns = file->netns};
 	switch (count) {
 	case COUNT_FILE_INSTANCES:
 	case COUNT_FILE_WATCHES:
 	case COUNT_FILE_PTYS:
-		use->key[0] = file->cgroup;
-		use->key[1] = file->pids_cgroup;
 		use->adds = true;
+		use->key[0] = 1;
+		use->key[1] = user_cgroup(file->cgroup, file->pids_cgroup);
 		use->used = count == COUNT_FILE_WATCHES ? file->used : 1;
-		return file->kind == (count == COUNT_FILE_PTYS ? CENSUS_PTY : CENSUS_INOTIFY) &&
-		       use->used > 0;
+		if (count == COUNT_FILE_PTYS)
+			return file->kind == CENSUS_PTY;
+		use->kind = INSTANCE_UID;
+		use->id = file->uid;
+		use->key[0] += file->uid;
+		return file->kind == CENSUS_INOTIFY && use->used > 0;
 	case COUNT_FILE_LISTENERS:
+		use->kind = INSTANCE_SOCKET;
+		use->id = file->inode;
 		use->key[0] = 4;
 		use->key[1] = file->file;
 		use->max = MAX(file->max, 1U);
+		use->hits = file->drops;
 		use->port = file->port;
+		use->somaxconn = file->somaxconn;
 		return file->kind == CENSUS_LISTENER;
 	case COUNT_FILE_PORTS:
-		memcpy(use->key, file->address, sizeof(use->key));
-		use->key[0] ^= file->netns;
-		use->key[1] ^= (uint64_t)file->port << 32 | 5;
-		use->used = 1;
-		use->max = file->max;
-		use->adds = use->is_remote = true;
-		use->by_netns = !file->cgroup;
-		use->family = file->family;
-		use->port = file->port;
-		memcpy(use->address, file->address, sizeof(use->address));
+		count_connection(file, use);
 		return file->kind == CENSUS_CONNECTED;
 	case COUNT_NO_FILES:
 		break;
@@ -267,25 +330,30 @@ static void tally_free(struct tally *tally)
 static int by_share(const void *a, const void *b)
 {
 	const struct limit_use *x = a, *y = b;
-	double left = (double)x->used / (double)MAX(x->max, (uint64_t)1);
-	double right = (double)y->used / (double)MAX(y->max, (uint64_t)1);
+	double left = (double)x->used / (double)MAX(MAX(x->max, x->of_max), (uint64_t)1);
+	double right = (double)y->used / (double)MAX(MAX(y->max, y->of_max), (uint64_t)1);
 
+	if (x->is_minor != y->is_minor)
+		return x->is_minor - y->is_minor;
 	return (left < right) - (left > right);
 }
 
-static void tally_add(struct tally *tally, const struct limit_use *use)
+static void tally_add(struct tally *tally, const struct limit_reader *reader, struct limit_use *use)
 {
+	uint64_t max = MAX(use->max, use->of_max);
 	struct limit_use *known;
 
+	use->is_minor =
+		max > 0 && (max < reader->matters_from || (reader->never_above && use->used > max));
 	if (use->key[0] || use->key[1]) {
 		known = tally_at(tally, use->key[0], use->key[1]);
-		if (known->pid == 0) {
-			*known = *use;
-		} else {
-			known->used = use->used + (use->adds ? known->used : 0);
-			known->max = use->max;
+		use->used += use->adds ? known->used : 0;
+		use->last_pid = use->pid;
+		if (known->pid > 0) {
+			use->pid = known->pid;
+			memcpy(use->comm, known->comm, sizeof(use->comm));
 		}
-		known->last_pid = use->pid;
+		*known = *use;
 		return;
 	}
 	/* Each process is a use: keep the fullest. */
@@ -320,6 +388,17 @@ static bool name_process(const struct host *host, uint32_t pid, struct workload 
 	return true;
 }
 
+#define ENDS_MAX (2 * INET6_ADDRSTRLEN + 24)
+
+static void describe_ends(const struct limit_use *use, char text[static ENDS_MAX])
+{
+	char source[INET6_ADDRSTRLEN] = "", address[INET6_ADDRSTRLEN] = "";
+
+	inet_ntop(use->family, use->source, source, sizeof(source));
+	inet_ntop(use->family, use->address, address, sizeof(address));
+	snprintf(text, ENDS_MAX, "%s to %s port %u", source, address, use->port);
+}
+
 static void describe_use(const struct limit_use *use, char detail[static LIMIT_DETAIL_MAX])
 {
 	char address[INET6_ADDRSTRLEN] = "";
@@ -337,77 +416,401 @@ static void describe_use(const struct limit_use *use, char detail[static LIMIT_D
 	}
 }
 
+/* The processes of others than pods share the namespace of the host. */
+static void name_netns(const struct host *host, uint32_t pid, struct workload *workload)
+{
+	if (!name_process(host, pid, workload) || workload->kind == WORKLOAD_UNIT)
+		*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+}
+
 static void name_use(const struct host *host, const struct limit_use *use, struct limit_user *user)
 {
 	struct workload *workload = &user->workload;
 
-	*user = (struct limit_user){
-		.used = use->used, .id = use->by_uid || use->by_netns ? 0 : use->cgroup};
+	*user = (struct limit_user){.used = use->used, .max = MAX(use->max, use->of_max)};
 	describe_use(use, user->detail);
 	if (use->by_uid) {
 		workload->kind = WORKLOAD_UID;
 		snprintf(workload->name, sizeof(workload->name), "%u", use->uid);
-	} else if (use->by_netns) {
-		/* The processes of others than pods share the namespace of the host. */
-		if (!name_process(host, use->pid, workload) || workload->kind == WORKLOAD_UNIT)
-			*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
-	} else if (!name_process(host, use->pid, workload) &&
-		   !name_process(host, use->last_pid, workload)) {
-		/* They have ended. The loop knows the names of cgroups. */
-		*workload = cgroup_unknown(use->cgroup);
+		return;
 	}
+	if (use->by_netns) {
+		name_netns(host, use->pid, workload);
+		return;
+	}
+	user->id = use->cgroup;
+	/* The loop knows the names of cgroups whose processes have ended. */
+	if (!name_process(host, use->pid, workload) && !name_process(host, use->last_pid, workload))
+		*workload = cgroup_unknown(use->cgroup);
 }
 
-/* Uses of several cgroups may belong to one workload. */
-static void add_user(struct limit_reading *reading, const struct limit_user *user, bool adds)
+/* Uses of several cgroups may belong to one workload. Returns whether user was added to one. */
+static bool merge_user(struct limit_user *top, unsigned n, const struct limit_user *user)
 {
-	for (unsigned i = 0; adds && i < reading->n_top; i++) {
-		struct limit_user *known = &reading->top[i];
+	for (unsigned i = 0; i < n; i++)
+		if (workload_equal(&top[i].workload, &user->workload) &&
+			streq(top[i].detail, user->detail)) {
+			top[i].used += user->used;
+			return true;
+		}
+	return false;
+}
 
-		if (workload_equal(&known->workload, &user->workload) &&
-			streq(known->detail, user->detail)) {
-			known->used += user->used;
+static double user_share(const struct limit_user *user)
+{
+	return (double)user->used / (double)MAX(user->max, (uint64_t)1);
+}
+
+static int by_user_share(const void *a, const void *b)
+{
+	double left = user_share(a), right = user_share(b);
+
+	return (left < right) - (left > right);
+}
+
+/* Sets top to the workloads of the fullest uses, which come first. */
+static void name_top(const struct tally *tally, const struct host *host, unsigned named,
+	struct limit_reading *reading)
+{
+	for (size_t i = 0; i < MIN(tally->n, (size_t)named) && tally->uses[i].used > 0; i++) {
+		const struct limit_use *use = &tally->uses[i];
+		struct limit_user user;
+
+		name_use(host, use, &user);
+		if ((use->adds && merge_user(reading->top, reading->n_top, &user)) ||
+			reading->n_top == LIMIT_TOP_MAX)
+			continue;
+		*limit_add_user(reading) = user;
+	}
+	if (reading->n_top > 0)
+		qsort(reading->top, reading->n_top, sizeof(*reading->top), by_user_share);
+}
+
+/* ---- instances ---- */
+
+/* A row that a pass finishes. */
+struct finish {
+	const struct host *host;
+	const struct limit_reader *reader;
+	uint64_t max;   /* the row's */
+	unsigned named; /* users */
+	uint64_t at_us; /* CLOCK_MONOTONIC of the pass */
+	struct limits_hits *hits;
+	size_t row;
+	bool is_first;    /* hits of before do not count */
+	uint64_t without; /* the id of an instance that another row has */
+	uint64_t own_netns;
+	struct limit_reading *reading;
+	struct limit_instances *instances;
+};
+
+static int by_instance(const void *a, const void *b)
+{
+	const struct limit_use *x = a, *y = b;
+	int order = (x->kind > y->kind) - (x->kind < y->kind);
+
+	order = order ? order : (x->id > y->id) - (x->id < y->id);
+	return order ? order : (x->key[0] > y->key[0]) - (x->key[0] < y->key[0]);
+}
+
+/* Two listeners, or two processes, are two instances although their first key is the same. */
+static bool is_of_same(const struct limit_use *x, const struct limit_use *y)
+{
+	return x->adds && by_instance(x, y) == 0;
+}
+
+/* Counts from the first pass on, or from the begin of the instance. */
+static void count_hits(const struct finish *finish, struct limit_instance *instance)
+{
+	const uint64_t key[2] = {finish->row + 1, limit_instance_hash(&instance->instance)};
+	struct limits_hits *hits = finish->hits;
+	struct limits_hit *known;
+
+	if (instance->hits == 0)
+		return;
+	known = find_keyed(&hits->index, hits->list, hits->n, &key);
+	if (!known) {
+		known = add_element(&hits->list, &hits->n, &hits->allocated);
+		memcpy(known->key, key, sizeof(key));
+		known->first = known->last = finish->is_first ? instance->hits : 0;
+	}
+	known->at_us = finish->at_us;
+	known->first = MIN(known->first, instance->hits);
+	instance->is_fresh = instance->hits > known->last;
+	if (instance->is_fresh)
+		hits->totals[finish->row] += instance->hits - known->last;
+	known->last = instance->hits;
+	instance->hits -= known->first;
+}
+
+/* Adds up n uses to their instance, still without names. */
+static void add_instance(const struct finish *finish, const struct limit_use *uses, size_t n,
+	size_t at, double *fullest)
+{
+	const struct limit_use *first = &uses[at];
+	struct limit_instance instance = {
+		.instance = {.kind = first->kind, .id = first->id},
+		.max = first->of_max ? first->of_max
+		       : first->max  ? first->max
+				     : finish->max,
+		.at_us = finish->at_us,
+		.pid = (pid_t)first->pid,
+		.beside = first->beside,
+		.of_agent = first->netns == finish->own_netns,
+		.first_use = at,
+		.n_uses = n,
+	};
+	char ends[ENDS_MAX];
+	double share;
+
+	for (size_t i = 0; i < n; i++) {
+		instance.used += uses[at + i].used;
+		instance.hits += uses[at + i].hits;
+	}
+	if (first->of_used)
+		instance.used = first->of_used;
+	if (first->kind == INSTANCE_PROCESS)
+		snprintf(
+			instance.instance.name, SETTING_PATH_MAX, "%.*s", CENSUS_COMM, first->comm);
+	if (first->kind == INSTANCE_UID)
+		snprintf(instance.instance.name, SETTING_PATH_MAX, "%u", (unsigned)first->id);
+	if (first->kind == INSTANCE_SOCKET)
+		snprintf(instance.instance.name, SETTING_PATH_MAX, "port %u", first->port);
+	if (first->is_remote) {
+		describe_ends(first, ends);
+		set_text(instance.instance.name, ends);
+	}
+	text_make_printable(instance.instance.name);
+	count_hits(finish, &instance);
+	share = (double)instance.used / (double)MAX(instance.max, (uint64_t)1);
+	if (!first->is_minor && share > *fullest) {
+		*fullest = share;
+		finish->reading->used = instance.used;
+		finish->reading->max = instance.max;
+	}
+	if (first->id == finish->without && finish->without)
+		return;
+	if (!first->is_minor || instance.hits > 0)
+		limit_instance_add(finish->instances, &instance);
+}
+
+/* Finds the line of a controller, or of cgroup2, in the text of /proc/PID/cgroup. */
+static char *cgroup_path(char *text, const char *controller)
+{
+	for (char *next = text, *line; (line = strsep(&next, "\n"));) {
+		char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+
+		if (!path)
+			continue;
+		*path = '\0';
+		for (char *rest = names + 1, *name; (name = strsep(&rest, ","));)
+			if (streq(name, controller))
+				return path + 1;
+	}
+	return NULL;
+}
+
+/*
+ * Finds the path of a cgroup from a process in it or below it, and its workload. The path that the
+ * host has for it is where the command of a cure writes.
+ */
+static bool find_cgroup(const struct host *host, uint32_t pid, struct instance *instance)
+{
+	_cleanup_free_ char *text = NULL;
+	char why[TUNER_WHY_MAX], mount[PATH_MAX], link[32], line[PATH_MAX], *path = NULL, *end;
+	_cleanup_close_ int root = cgroup_root_open(host, "pids", why, sizeof(why));
+	bool is_v1 = root >= 0;
+	struct stat st;
+	ssize_t len;
+
+	if (root < 0)
+		root = cgroup_root_open(host, NULL, why, sizeof(why));
+	if (root < 0 || process_read(host->root, (pid_t)pid, "cgroup", &text, NULL) < 0)
+		return false;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
+	len = readlink(link, mount, sizeof(mount) - 1);
+	path = cgroup_path(text, is_v1 ? "pids" : "");
+	if (len < 0 || !path)
+		return false;
+	mount[len] = '\0';
+	while (path[1] && (fstatat(root, path + 1, &st, 0) < 0 || st.st_ino != instance->id)) {
+		end = strrchr(path, '/');
+		end[end == path] = '\0';
+	}
+	if (!path[1])
+		return false;
+	snprintf(instance->name, SETTING_PATH_MAX, "%s%s",
+		mount + (starts_with(mount, host->root) ? strlen(host->root) : 0), path);
+	snprintf(line, sizeof(line), "0::%s\n", path);
+	if (!cgroup_file_workload(line, &instance->owner))
+		name_scope(line, &instance->owner);
+	return true;
+}
+
+#define PATHS 64 /* that find_repeated() compares */
+
+struct mounted {
+	char path[SETTING_PATH_MAX];
+	size_t n;
+};
+
+/* Calls visit with the path of each mount that a process sees. */
+static size_t each_mount(const struct host *host, pid_t pid,
+	void (*visit)(struct mounted *, const char *), struct mounted *paths)
+{
+	char full[PATH_MAX], name[64], path[SETTING_PATH_MAX];
+	_cleanup_fclose_ FILE *file = NULL;
+	_cleanup_free_ char *line = NULL;
+	size_t size = 0, n = 0;
+
+	snprintf(name, sizeof(name), "/proc/%d/mountinfo", pid);
+	file = fopen(host_path(host, name, full), "re");
+	while (file && getline(&line, &size, file) > 0)
+		if (sscanf(line, "%*d %*d %*s %*s %255s", path) == 1) {
+			visit(paths, path);
+			n++;
+		}
+	return n;
+}
+
+/* Keeps the paths that are a large part of all: Misra and Gries, Finding repeated elements, 1982.
+ */
+static void keep_repeated(struct mounted *paths, const char *path)
+{
+	struct mounted *free_one = NULL;
+
+	for (struct mounted *known = paths; known < paths + PATHS; known++) {
+		if (known->n > 0 && streq(known->path, path)) {
+			known->n++;
 			return;
 		}
+		if (known->n == 0)
+			free_one = known;
 	}
-	if (reading->n_top < LIMIT_TOP_MAX)
-		*limit_add_user(reading) = *user;
+	if (free_one) {
+		set_text(free_one->path, path);
+		free_one->n = 1;
+		return;
+	}
+	for (struct mounted *known = paths; known < paths + PATHS; known++)
+		known->n--;
+}
+
+static void count_again(struct mounted *most, const char *path)
+{
+	most->n += streq(most->path, path);
+}
+
+/* Says which path is mounted again and again. */
+static void find_repeated(const struct host *host, struct limit_instance *instance)
+{
+	struct mounted paths[PATHS] = {0}, most = {0};
+	size_t n = each_mount(host, instance->pid, keep_repeated, paths);
+
+	for (int i = 0; i < PATHS; i++)
+		if (paths[i].n > most.n)
+			most = paths[i];
+	most.n = 0;
+	(void)each_mount(host, instance->pid, count_again, &most);
+	if (most.n * 10 < n || most.n < 2)
+		return;
+	text_make_printable(most.path);
+	snprintf(instance->what, sizeof(instance->what), "%.90s is mounted %zu times", most.path,
+		most.n);
+}
+
+/* Names an instance and its users. */
+static void name_instance(
+	const struct finish *finish, const struct limit_use *uses, struct limit_instance *instance)
+{
+	const struct limit_use *first = &uses[instance->first_use];
+	const struct host *host = finish->host;
+	struct workload *owner = &instance->instance.owner;
+
+	for (size_t i = 0; i < instance->n_uses && first->kind == INSTANCE_CGROUP &&
+			   !instance->instance.name[0];
+		i++)
+		if (find_cgroup(host, first[i].pid, &instance->instance))
+			instance->pid = (pid_t)first[i].pid;
+	/* Its processes have ended. */
+	if (first->kind == INSTANCE_CGROUP && !instance->instance.name[0])
+		instance->max = instance->hits = 0;
+	if (first->kind == INSTANCE_NETNS)
+		name_netns(host, first->pid, owner);
+	else if (first->kind == INSTANCE_PROCESS || first->kind == INSTANCE_SOCKET ||
+		 first->kind == INSTANCE_MNTNS)
+		(void)name_process(host, first->pid, owner);
+	if (first->port > 0 && first->somaxconn == instance->max) {
+		instance->sysctl = "net.core.somaxconn";
+		instance->sysctl_value = first->somaxconn;
+	}
+	if (first->kind == INSTANCE_MNTNS && instance->used * 10 > instance->max * 7)
+		find_repeated(host, instance);
+	if (first->is_remote && owner->kind != WORKLOAD_HOST)
+		set_text(instance->what, instance->instance.name);
+	/* The other pass has the users of a uid. */
+	for (size_t i = 0; i < instance->n_uses && !first->by_uid && i < TALLY_CANDIDATES; i++) {
+		struct limit_user user, *added;
+
+		name_use(host, &first[i], &user);
+		user.max = 0;
+		if (first->port > 0) /* the instance has it */
+			user.detail[0] = '\0';
+		if (merge_user(instance->top, instance->n_top, &user))
+			continue;
+		added = limit_instance_user(instance);
+		if (added)
+			*added = user;
+	}
 }
 
 static int by_used(const void *a, const void *b)
 {
-	const struct limit_user *x = a, *y = b;
+	const struct limit_use *x = a, *y = b;
 
 	return (x->used < y->used) - (x->used > y->used);
 }
 
+static void find_instances(const struct finish *finish, struct tally *tally)
+{
+	struct limit_instances *instances = finish->instances;
+	double fullest = -1;
+	size_t n;
+
+	qsort(tally->uses, tally->n, sizeof(*tally->uses), by_instance);
+	for (size_t i = 0; i < tally->n; i += n) {
+		for (n = 1; i + n < tally->n && is_of_same(&tally->uses[i], &tally->uses[i + n]);)
+			n++;
+		qsort(&tally->uses[i], n, sizeof(*tally->uses), by_used);
+		add_instance(finish, tally->uses, n, i, &fullest);
+	}
+	for (unsigned i = 0; i < instances->n; i++)
+		name_instance(finish, tally->uses, &instances->list[i]);
+}
+
 /*
- * Sets used and max to the numbers of the fullest use, and top to the workloads of the fullest
- * uses. max is the row's. Frees the tally.
+ * Sets used and max to the numbers of the fullest instance, and top to the workloads of the fullest
+ * uses. Frees the tally.
  */
-static void tally_finish(struct tally *tally, const struct host *host, uint64_t max, unsigned named,
-	struct limit_reading *reading)
+static void tally_finish(struct tally *tally, const struct finish *finish)
 {
 	const struct limit_use *fullest = tally->uses;
+	struct limit_reading *reading = finish->reading;
 	size_t n = 0;
 
 	for (size_t i = 0; i < tally->n; i++)
 		if (tally->uses[i].pid > 0) /* a process was seen */
 			tally->uses[n++] = tally->uses[i];
-	reading->max = max;
+	tally->n = n;
+	reading->max = finish->max;
 	if (n > 0) {
 		qsort(tally->uses, n, sizeof(*tally->uses), by_share);
 		reading->used = fullest->used;
-		reading->max = fullest->max ? fullest->max : max;
+		reading->max = fullest->max ? fullest->max : finish->max;
+		name_top(tally, finish->host, finish->named, reading);
 	}
-	for (size_t i = 0; i < MIN(n, (size_t)named) && tally->uses[i].used > 0; i++) {
-		struct limit_user user;
-
-		name_use(host, &tally->uses[i], &user);
-		add_user(reading, &user, tally->uses[i].adds);
-	}
-	if (reading->n_top > 0 && fullest->max == 0)
-		qsort(reading->top, reading->n_top, sizeof(*reading->top), by_used);
+	if (n > 0 && finish->reader->has_instances)
+		find_instances(finish, tally);
 	tally_free(tally);
 }
 
@@ -415,34 +818,30 @@ static void tally_finish(struct tally *tally, const struct host *host, uint64_t 
 
 #define DUMP_SIZE 32768
 
-/* Reads the tracked connections of these network namespaces. reading gets the fullest one. */
-static int limits_sample_namespaces(const struct host *host, struct tally *namespaces,
-	struct limit_reading *reading, struct limit_reading *users)
+/* Reads the tracked connections of these network namespaces. */
+static int limits_sample_namespaces(struct tally *namespaces, const struct finish *finish)
 {
-	static const struct limit_row row = {
-		.max = {"/proc/sys/net/netfilter/nf_conntrack_max", 1}};
 	struct tally fullest = {0};
-	uint64_t max;
-	int r = limits_read_max(host, &row, &max);
 
-	for (size_t i = 0; r == 0 && i < namespaces->n; i++) {
+	for (size_t i = 0; i < namespaces->n; i++) {
 		struct limit_use *use = &namespaces->uses[i];
 		_cleanup_free_ char *text = NULL;
 		const char *line;
 
-		if (use->pid == 0 || process_read(host->root, (pid_t)use->pid,
+		if (use->pid == 0 || process_read(finish->host->root, (pid_t)use->pid,
 					     "net/stat/nf_conntrack", &text, NULL) < 0)
 			continue;
 		/* Each line of a CPU begins with the count of the namespace. */
 		line = strchr(text, '\n');
+		use->kind = INSTANCE_NETNS;
+		use->id = use->key[1];
+		use->by_netns = true;
 		use->used = line ? strtoull(line + 1, NULL, 16) : 0;
-		use->last_pid = use->pid;
-		tally_add(&fullest, use);
+		use->hits = limits_sum_column(text, "drop") + limits_sum_column(text, "early_drop");
+		tally_add(&fullest, finish->reader, use);
 	}
-	tally_finish(&fullest, host, max, TALLY_CANDIDATES, users);
-	reading->used = users->used;
-	reading->max = max;
-	return r;
+	tally_finish(&fullest, finish);
+	return 0;
 }
 
 /* ---- who: a sample of the table ---- */
@@ -541,6 +940,14 @@ int limits_conntrack_users(const struct limit_source *source, struct limit_readi
 	return 0;
 }
 
+void limits_hits_free(struct limits_hits *hits)
+{
+	free(hits->list);
+	free(hits->index.positions);
+	free(hits->totals);
+	*hits = (struct limits_hits){0};
+}
+
 /* ---- samples: they consist of the parts that are due ---- */
 
 #define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
@@ -565,6 +972,8 @@ struct limits_sample {
 	size_t n;
 	bool *busy;              /* more than half of a row is used, or a finding is open */
 	struct limit_seen *rows; /* results */
+	struct limits_hits hits; /* the tuner's; it comes back with the results */
+	bool is_first[PASSES], is_first_of_namespaces;
 	uint64_t cost_us[PASSES], namespaces_us, n_files;
 	int errors[PASSES];
 };
@@ -596,7 +1005,7 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 	const struct limits_memory *known = memory;
 	struct limits *limits = self;
 	uint64_t at = now_us();
-	bool is_wanted[PASSES] = {0}, due[PASSES], due_rows;
+	bool is_wanted[PASSES] = {0}, due[PASSES], due_rows, is_first;
 	_cleanup_free_ bool *busy = must(calloc(limits->n, sizeof(*busy)));
 	struct limits_sample *sample;
 
@@ -618,6 +1027,7 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 			pass->next_us = MIN(pass->next_us,
 				pass->at_us + MAX(BUSY_EVERY_US, pass->cost_us * shares[i].busy));
 	}
+	is_first = limits->next_namespaces_us == 0;
 	due_rows = is_due(&limits->next_sample_us, at, SAMPLE_EVERY_US, now);
 	/* The census predicts its cost. */
 	due[OF_FILES] = limits->census.passes[OF_FILES] >= 0 && (limits->counted || now) &&
@@ -628,6 +1038,8 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 				    now || due[OF_FILES]);
 	if (!due_rows && !due[OF_PROCESSES] && !due[OF_FILES])
 		return NULL;
+	if (!limits->hits.totals)
+		limits->hits.totals = must(calloc(limits->n, sizeof(*limits->hits.totals)));
 	sample = must(calloc(1, sizeof(*sample)));
 	*sample = (struct limits_sample){
 		.host = *limits->host,
@@ -640,7 +1052,12 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 		.n = limits->n,
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
+		.hits = limits->hits,
+		.is_first = {limits->passes[OF_PROCESSES].at_us == 0,
+			limits->passes[OF_FILES].at_us == 0},
+		.is_first_of_namespaces = is_first,
 	};
+	limits->hits = (struct limits_hits){0};
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_seen *seen = &limits->rows[i];
 		struct limit_seen *copy = &sample->rows[i];
@@ -661,9 +1078,12 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 struct census_pass {
 	const struct limits_sample *sample;
 	struct tally *tallies;    /* one for each row */
-	struct tally cgroups;     /* their failed forks */
 	struct tally *namespaces; /* a process of each */
-	struct tally files;       /* the files counted so far */
+	struct seen_files {
+		__u64 *files;
+		size_t n, allocated;
+		struct element_index index;
+	} files; /* counted so far */
 	uint64_t n_files;
 };
 
@@ -685,16 +1105,13 @@ static void visit_process(void *userdata, const void *data)
 	pass->n_files += record->files;
 	if (record->netns)
 		tally_at(pass->namespaces, 1, record->netns)->pid = record->pid;
-	if (record->pids_cgroup)
-		tally_at(&pass->cgroups, 1, record->pids_cgroup)->used = record->forks_failed;
 	for (size_t i = 0; i < pass->sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
 		if (!reader || !census_count(record, reader->count, &use))
 			continue;
-		if (use.cgroup == 0)
-			use.cgroup = cgroup_of(pass, record->cgroup, record->pids_cgroup);
-		tally_add(&pass->tallies[i], &use);
+		use.cgroup = cgroup_of(pass, record->cgroup, record->pids_cgroup);
+		tally_add(&pass->tallies[i], reader, &use);
 	}
 }
 
@@ -702,19 +1119,20 @@ static void visit_file(void *userdata, const void *data)
 {
 	const struct census_file *file = data;
 	struct census_pass *pass = userdata;
-	struct limit_use *seen = tally_at(&pass->files, 1, file->file), use;
+	struct seen_files *files = &pass->files;
+	struct limit_use use;
 
 	/* Processes share it, or it is a connection of a process. */
-	if (seen->used > 0)
+	if (find_keyed(&files->index, files->files, files->n, &file->file))
 		return;
-	seen->used = 1;
+	*add_element(&files->files, &files->n, &files->allocated) = file->file;
 	for (size_t i = 0; i < pass->sample->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
 
 		if (!reader || !census_count_file(file, reader->count_file, &use))
 			continue;
 		use.cgroup = cgroup_of(pass, file->cgroup, file->pids_cgroup);
-		tally_add(&pass->tallies[i], &use);
+		tally_add(&pass->tallies[i], reader, &use);
 	}
 }
 
@@ -729,6 +1147,27 @@ static void visit_connection(void *userdata, const void *data)
 	visit_file(userdata, &file);
 }
 
+/* Returns what a row needs to finish a pass. */
+static struct finish finish_of(struct limits_sample *sample, size_t row, int kind)
+{
+	const struct limit_reader *reader = limits_rows[row].reader;
+	struct limit_seen *seen = &sample->rows[row];
+
+	return (struct finish){
+		.host = &sample->host,
+		.reader = reader,
+		.named = sample->busy[row] ? TALLY_CANDIDATES : NAMED_IDLE,
+		.at_us = now_us(),
+		.hits = &sample->hits,
+		.row = row,
+		.is_first = sample->is_first[kind],
+		.without = reader->count == COUNT_PIDS ? limits_kubepods(&sample->host, NULL) : 0,
+		.own_netns = limits_own_netns(),
+		.reading = &seen->users[kind],
+		.instances = &seen->instances[kind],
+	};
+}
+
 /* Turns the tallies of a pass into readings. */
 static void finish_rows(struct limits_sample *sample, struct census_pass *pass, int kind, int error)
 {
@@ -736,29 +1175,59 @@ static void finish_rows(struct limits_sample *sample, struct census_pass *pass, 
 		const struct limit_row *row = &limits_rows[i];
 		const struct limit_reader *reader = row->reader;
 		struct limit_seen *seen = &sample->rows[i];
-		struct limit_reading *reading = &seen->users[kind];
 		bool only = limits_needs_bpf(row) && !(kind == OF_FILES && reader->count);
-		uint64_t max = 0;
+		struct finish finish;
 		bool any;
 		int r = error;
 
 		if (!reader || !(kind == OF_FILES ? reader->count_file != 0 : reader->count != 0))
 			continue;
-		if (r == 0 && only)
-			r = limits_read_max(&sample->host, row, &max);
+		finish = finish_of(sample, i, kind);
+		if (r == 0 && limits_needs_bpf(row))
+			r = limits_read_max(&sample->host, row, &finish.max);
 		any = pass->tallies[i].n > 0;
-		tally_finish(&pass->tallies[i], &sample->host, max,
-			sample->busy[i] ? TALLY_CANDIDATES : NAMED_IDLE, reading);
+		tally_finish(&pass->tallies[i], &finish);
 		seen->from_pass[kind] = true;
 		if (!only)
 			continue;
 		seen->from_sample = true;
-		seen->error = r < 0 ? r : !any || reading->max == 0 ? -ENOENT : 0;
-		seen->reading.used = reading->used;
-		seen->reading.max = reading->max;
-		for (size_t k = 0; reader->count == COUNT_PIDS && k < pass->cgroups.n; k++)
-			seen->reading.hits += pass->cgroups.uses[k].used;
+		seen->error = r < 0 ? r : !any || finish.reading->max == 0 ? -ENOENT : 0;
+		seen->reading.used = finish.reading->used;
+		seen->reading.max = finish.reading->max;
+		seen->reading.hits = sample->hits.totals[i];
 	}
+}
+
+static void finish_namespaces(struct limits_sample *sample, size_t row, struct tally *namespaces)
+{
+	static const struct limit_row nf_conntrack_max = {
+		.max = {"/proc/sys/net/netfilter/nf_conntrack_max", 1}};
+	struct finish finish = finish_of(sample, row, OF_PROCESSES);
+	struct limit_seen *seen = &sample->rows[row];
+
+	finish.is_first = sample->is_first_of_namespaces;
+	finish.without = finish.own_netns;
+	seen->error = limits_read_max(&sample->host, &nf_conntrack_max, &finish.max);
+	if (seen->error == 0)
+		seen->error = limits_sample_namespaces(namespaces, &finish);
+	seen->from_sample = seen->from_pass[OF_PROCESSES] = true;
+	seen->reading.used = finish.reading->used;
+	seen->reading.max = finish.max;
+	seen->reading.hits = sample->hits.totals[row];
+}
+
+/* Forgets the instances that a row had at an earlier pass only. */
+static void forget_hits(struct limits_hits *hits, size_t row, uint64_t begun_us)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < hits->n; i++)
+		if (hits->list[i].key[0] != row + 1 || hits->list[i].at_us >= begun_us)
+			hits->list[kept++] = hits->list[i];
+	if (kept == hits->n)
+		return;
+	hits->n = kept;
+	index_reset(&hits->index);
 }
 
 static void run_pass(struct limits_sample *sample, struct tally *namespaces, int kind)
@@ -767,7 +1236,7 @@ static void run_pass(struct limits_sample *sample, struct tally *namespaces, int
 		sizeof(struct census_record), sizeof(struct census_file)};
 	static census_visit *const visits[PASSES] = {visit_process, visit_file};
 	struct census_pass pass = {.sample = sample, .namespaces = namespaces};
-	uint64_t begun = cpu_us();
+	uint64_t begun = cpu_us(), begun_us = now_us();
 	int r;
 
 	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
@@ -779,19 +1248,16 @@ static void run_pass(struct limits_sample *sample, struct tally *namespaces, int
 	finish_rows(sample, &pass, kind, r);
 	sample->cost_us[kind] = cpu_us() - begun;
 	begun = cpu_us();
-	for (size_t i = 0; sample->due_namespaces && kind == OF_PROCESSES && i < sample->n; i++) {
-		const struct limit_reader *reader = limits_rows[i].reader;
-		struct limit_seen *seen = &sample->rows[i];
-
-		if (!reader || !reader->in_namespaces)
-			continue;
-		seen->from_sample = seen->from_pass[kind] = true;
-		seen->error = limits_sample_namespaces(
-			&sample->host, namespaces, &seen->reading, &seen->users[kind]);
-		sample->namespaces_us = cpu_us() - begun;
-	}
-	tally_free(&pass.cgroups);
-	tally_free(&pass.files);
+	for (size_t i = 0; sample->due_namespaces && kind == OF_PROCESSES && i < sample->n; i++)
+		if (limits_rows[i].reader && limits_rows[i].reader->in_namespaces) {
+			finish_namespaces(sample, i, namespaces);
+			sample->namespaces_us = cpu_us() - begun;
+		}
+	for (size_t i = 0; r == 0 && i < sample->n; i++)
+		if (sample->rows[i].from_pass[kind])
+			forget_hits(&sample->hits, i, begun_us);
+	free(pass.files.files);
+	free(pass.files.index.positions);
 	free(pass.tallies);
 }
 
@@ -890,6 +1356,11 @@ void limits_sample_adopt(void *self, void *request)
 	if (limits && sample->due_namespaces)
 		limits->next_namespaces_us = MAX(
 			limits->next_namespaces_us, at + sample->namespaces_us * NAMESPACES_SHARE);
+	if (limits) {
+		limits->hits = sample->hits;
+		sample->hits = (struct limits_hits){0};
+	}
+	limits_hits_free(&sample->hits);
 	census_close(&sample->census);
 	free(sample->busy);
 	free(sample->rows);

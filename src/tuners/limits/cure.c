@@ -5,6 +5,7 @@
  */
 #include "tuners/limits/limits.h"
 
+#include "base/text.h"
 #include "tuners/raise.h"
 
 uint64_t limits_raised(const struct limit_row *row, uint64_t value)
@@ -29,4 +30,211 @@ void limits_cure_sysctl(struct finding *finding, const struct limit_row *row,
 		CURE_WITH_SYSCTLS(finding, input, row->reader->choice, {sysctl, raised});
 	else
 		finding_hint(finding, "%s has its largest value", sysctl);
+}
+
+/* ---- connections ---- */
+
+#define CONNECTION_BYTES UINT64_C(320)
+#define MEMORY_SHARE     20 /* a table takes at most 1/N of the memory */
+
+void limits_cure_conntrack(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *input,
+	const struct limits *limits)
+{
+	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t raised = limits_raised(row, instance->max), bytes = raised * CONNECTION_BYTES;
+	char cost[AMOUNT_MAX];
+
+	amount_text((double)bytes, "memory", cost);
+	if (bytes > memory / MEMORY_SHARE) {
+		finding_hint(finding,
+			"twice as many connections would take %s of memory: find out why they stay",
+			cost);
+		return;
+	}
+	CURE_WITH_SYSCTLS(finding, input, row->reader->choice,
+		{"net.netfilter.nf_conntrack_max", raised},
+		{"net.netfilter.nf_conntrack_buckets", MAX(limits->conntrack_buckets, raised / 4)});
+	finding_hint(finding, "the table takes %s when it is full", cost);
+}
+
+/* ---- threads ---- */
+
+/* The kernel's largest values: PID_MAX_LIMIT, FUTEX_TID_MASK. */
+#define PID_MAX_MOST     UINT64_C(4194304)
+#define THREADS_MAX_MOST UINT64_C(1073741823)
+
+/* Writes a word so that a shell reads it unchanged. */
+static void quote_word(const char *word, char *quoted, size_t size)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789_./:@%+=,-";
+
+	if (word[strspn(word, plain)] == '\0') {
+		copy_text(quoted, size, word);
+		return;
+	}
+	copy_text(quoted, size, "'");
+	for (; *word; word++)
+		text_append(quoted, size, *word == '\'' ? "'\\''" : "%c", *word);
+	text_append(quoted, size, "'");
+}
+
+/* Returns whether systemd manages the cgroup, as that of a unit. */
+static bool is_unit(const struct instance *instance, char unit[static 256])
+{
+	static const char *const types[] = {".service", ".scope", ".slice"};
+	const char *name = strrchr(instance->name, '/');
+
+	if (!name || instance->owner.kind != WORKLOAD_UNIT)
+		return false;
+	quote_word(name + 1, unit, 256);
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (strstr(name, types[i]))
+			return true;
+	return false;
+}
+
+void limits_cure_cgroup(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *, const struct limits *)
+{
+	char word[2 * SETTING_PATH_MAX], unit[256];
+	uint64_t raised = limits_raised(row, instance->max);
+
+	if (raised == 0)
+		return;
+	if (is_unit(&instance->instance, unit)) {
+		finding_now(finding, "systemctl set-property --runtime %s TasksMax=%" PRIu64, unit,
+			raised);
+		finding_hint(finding, "systemctl set-property %s TasksMax=%" PRIu64 " keeps it",
+			unit, raised);
+		return;
+	}
+	quote_word(instance->instance.name, word, sizeof(word));
+	finding_now(finding, "echo %" PRIu64 " > %s/pids.max", raised, word);
+	if (instance->instance.owner.kind == WORKLOAD_POD)
+		finding_hint(finding, "podPidsLimit of the kubelet keeps it, for new pods");
+}
+
+void limits_cure_pids(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *input,
+	const struct limits *limits)
+{
+	static const char pid_max[] = "kernel.pid_max", threads_max[] = "kernel.threads-max";
+	bool by_pid = instance->sysctl && streq(instance->sysctl, pid_max);
+	uint64_t raised = MIN(2 * instance->max, by_pid ? PID_MAX_MOST : THREADS_MAX_MOST);
+	struct sysctl_value values[3] = {{instance->sysctl, raised}};
+
+	if (instance->instance.kind == INSTANCE_CGROUP) {
+		limits_cure_cgroup(finding, row, instance, input, limits);
+		finding_hint(finding, "the kubelet computes it from kernel.pid_max and its "
+				      "reserved pids, when it starts");
+		return;
+	}
+	if (raised <= instance->max) {
+		finding_hint(finding, "%s has its largest value", instance->sysctl);
+		return;
+	}
+	/* The other one would be full then. */
+	if (instance->beside > 0 && instance->beside < raised)
+		values[1] = (struct sysctl_value){by_pid ? threads_max : pid_max,
+			by_pid ? raised : MIN(raised, PID_MAX_MOST)};
+	cure_with_sysctls(finding, input, "pids", values);
+}
+
+/* ---- open files ---- */
+
+/* The hard limit stays if it is enough: a container's root may not raise it. */
+void limits_cure_files(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *,
+	const struct limits *limits)
+{
+	const struct workload *owner = &instance->instance.owner;
+	uint64_t raised = limits_raised(row, instance->max), hard = instance->beside;
+
+	if (hard >= 2 * instance->max)
+		raised = MIN(raised, hard);
+	else if (limits->nr_open > 0)
+		raised = MIN(raised, limits->nr_open);
+	if (raised <= instance->max) {
+		finding_hint(finding, "it has the most that fs.nr_open allows: find out why its "
+				      "files stay open");
+		return;
+	}
+	finding_now(finding, "prlimit --pid %d --nofile=%" PRIu64 ":%" PRIu64, instance->pid,
+		raised, MAX(raised, hard));
+	if (owner->kind == WORKLOAD_UNIT)
+		finding_hint(
+			finding, "LimitNOFILE=%" PRIu64 " in %s keeps it", raised, owner->name);
+	else
+		finding_hint(finding, "LimitNOFILE of the runtime's unit keeps it, for new "
+				      "containers");
+}
+
+void limits_cure_watches(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *input,
+	const struct limits *limits)
+{
+	limits_cure_sysctl(finding, row, instance, input, limits);
+	if (finding->now)
+		finding_hint(finding, "each watch takes about 1 KiB when it is used");
+}
+
+/* ---- sockets ---- */
+
+/* A process has its backlog from the start on: it must listen again. */
+void limits_cure_listener(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *input,
+	const struct limits *limits)
+{
+	const struct workload *owner = &instance->instance.owner;
+	uint64_t raised = limits_raised(row, instance->max);
+	char unit[256];
+
+	if (!instance->sysctl) {
+		finding_hint(finding,
+			"the program asked for a backlog of %" PRIu64
+			": raise it there, or find out why it does not accept",
+			instance->max);
+		return;
+	}
+	if (!instance->of_agent) {
+		finding_now(finding, "nsenter -t %d -n sysctl -w net.core.somaxconn=%" PRIu64,
+			instance->pid, raised);
+		finding_hint(finding, "restart the container after it: it must listen again; "
+				      "net.core.somaxconn in the pod's securityContext.sysctls "
+				      "keeps it");
+		return;
+	}
+	limits_cure_sysctl(finding, row, instance, input, limits);
+	if (owner->kind == WORKLOAD_UNIT) {
+		quote_word(owner->name, unit, sizeof(unit));
+		finding_now(finding,
+			"sysctl -w net.core.somaxconn=%" PRIu64 " && systemctl restart %s", raised,
+			unit);
+	} else {
+		finding_hint(finding, "restart the program after it: it must listen again");
+	}
+}
+
+#define PORTS_MOST UINT64_C(64512) /* 1024 to 65535 */
+
+/* On the node, more ports would collide with NodePorts. */
+void limits_cure_ports(struct finding *finding, const struct limit_row *,
+	const struct limit_instance *instance, const struct decide_input *, const struct limits *)
+{
+	bool helps = instance->used * 10 < PORTS_MOST * 7;
+
+	if (instance->of_agent || !helps) {
+		finding_hint(finding, "reuse connections (keep-alive), or use more addresses%s",
+			instance->of_agent ? "; a wider net.ipv4.ip_local_port_range must leave "
+					     "out NodePorts"
+					   : "");
+		return;
+	}
+	finding_now(finding,
+		"nsenter -t %d -n sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"",
+		instance->pid);
+	finding_hint(finding, "net.ipv4.ip_local_port_range in the pod's securityContext.sysctls "
+			      "keeps it");
 }

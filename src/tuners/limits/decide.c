@@ -43,9 +43,12 @@ bool limits_needs_bpf(const struct limit_row *row)
 
 /* ---- instances ---- */
 
+/* The path of a cgroup is not known at once. */
 uint64_t limit_instance_hash(const struct instance *instance)
 {
-	uint64_t hash = hash_text(HASH_START ^ instance->kind, instance->name) ^
+	bool is_named = instance->id == 0 || instance->kind == INSTANCE_PROCESS ||
+			instance->kind == INSTANCE_NETNS;
+	uint64_t hash = hash_text(HASH_START ^ instance->kind, is_named ? instance->name : "") ^
 			instance->id * UINT64_C(0x9e3779b97f4a7c15);
 
 	return hash ? hash : 1;
@@ -307,7 +310,7 @@ static void add_users(
 	const struct limit_user *top = instance->top;
 	unsigned n = instance->n_top;
 
-	for (int i = 0; i < SOURCES && n == 0; i++) {
+	for (int i = 0; i < SOURCES && n == 0 && in->row->reader; i++) {
 		const struct limit_instances *others = &in->seen->instances[i];
 
 		for (unsigned k = 0; k < others->n && n == 0; k++)
@@ -316,7 +319,7 @@ static void add_users(
 				n = others->list[k].n_top;
 			}
 	}
-	if (n == 0 && instance->instance.kind == INSTANCE_NODE) {
+	if (n == 0 && (instance->instance.kind == INSTANCE_NODE || in->row->reader->add_users)) {
 		top = in->limit->top;
 		n = in->limit->n_top;
 	}
@@ -325,8 +328,26 @@ static void add_users(
 		finding_user_add(finding, &top[i]);
 }
 
+/* A maximum that was raised since needs only the configuration that keeps it. */
+static void add_cure(const struct row_input *in, struct finding *finding,
+	const struct limit_instance *instance, const struct finding *open)
+{
+	struct limit_instance before = *instance;
+	bool is_raised = finding->phase == FINDING_OVER && instance->max > open->worst.max;
+
+	if (is_raised) {
+		before.max = open->worst.max;
+		before.sysctl_value = 0;
+	}
+	in->row->reader->cure(finding, in->row, &before, in->input, in->limits);
+	if (!is_raised)
+		return;
+	free(steal(finding->now));
+	finding_hint(finding, "its maximum is larger now");
+}
+
 static void find(const struct row_input *in, const struct limit_instance *instance,
-	const struct verdict_of *verdict)
+	const struct verdict_of *verdict, const struct finding *open)
 {
 	const struct limit_row *row = in->row;
 	const struct condition_type *condition = &limits_conditions[verdict->condition];
@@ -351,7 +372,7 @@ static void find(const struct row_input *in, const struct limit_instance *instan
 		add_users(in, finding, instance);
 	add_message(in, finding, instance);
 	if (row->reader && row->reader->cure)
-		row->reader->cure(finding, row, instance, in->input, in->limits);
+		add_cure(in, finding, instance, open);
 }
 
 static void judge_instance(const struct row_input *in, const struct limit_instance *instance)
@@ -366,7 +387,7 @@ static void judge_instance(const struct row_input *in, const struct limit_instan
 	known->seen_us = in->input->now_us;
 	verdict = judge_use(in, instance, open, known);
 	known->open = open || verdict.phase == FINDING_HAPPENS;
-	find(in, instance, &verdict);
+	find(in, instance, &verdict, open);
 }
 
 /* A row without instances is about the node. */
@@ -484,7 +505,7 @@ void limits_decide(
 		struct row_input in = {
 			limits, seen->row, seen, &memory->rows[i], NULL, input, proposal, seconds};
 
-		/* A row whose use is unknown has no hits: no cgroup of the node has a limit. */
+		/* A row with an unknown use has no hits: no cgroup of the node has a limit. */
 		if (seen->error < 0 && limits->counted && limits_needs_bpf(seen->row))
 			in.memory->seen = true;
 		if (seen->error < 0 || seen->reading.max >= UNLIMITED)

@@ -23,10 +23,12 @@ struct limit_instance {
 	pid_t pid;              /* a process in it; 0: none */
 	const char *sysctl;     /* its maximum, if not the row's; static */
 	uint64_t sysctl_value;  /* of it, if max is less; 0: max */
-	uint64_t hard;          /* a process: what its limit can be raised to */
+	uint64_t beside;        /* another value for the cure: the hard limit, kernel.threads-max */
+	bool of_agent;          /* in the network namespace of the agent */
 	char what[128];         /* for the message: "/tmp is mounted 900 times"; or empty */
 	struct limit_user *top; /* its users, at most LIMIT_TOP_MAX; owned */
 	unsigned n_top;
+	size_t first_use, n_uses; /* census.c, during a pass */
 };
 
 /* The fullest instances of a row. Zeroed: none. */
@@ -116,7 +118,7 @@ struct limit_reader {
 	bool counts_hits;      /* it sets hits; otherwise they are the seconds at the maximum */
 	bool has_instances;  /* findings are about them only; otherwise about the node's reading */
 	const char *happens; /* what a hit is: "refused"; NULL: "reached" */
-	bool nobody;         /* it has no users */
+	bool nobody;         /* it lacks users */
 	unsigned begins;     /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
 	enum limits_filesystem filesystem; /* limits_sample_filesystem(): which */
 	bool inodes;                       /* limits_sample_filesystem(): not bytes */
@@ -129,7 +131,7 @@ struct limit_reader {
 	uint64_t hits_from;    /* hits within five minutes; 0: 1 */
 	unsigned hits_above;   /* hits count above this share only, in percent */
 	bool full_above;       /* full above the maximum, not at it */
-	bool never_above;      /* a use above the maximum is no problem */
+	bool never_above;      /* a use above the maximum is harmless */
 	bool twice;            /* two passes in a row find it nearly full */
 
 	/* What helps. limits_cure_sysctl() uses the rest. */
@@ -143,6 +145,8 @@ struct limit_reader {
  * hint says that it has the largest value.
  */
 limit_cure limits_cure_sysctl;
+limit_cure limits_cure_conntrack, limits_cure_pids, limits_cure_cgroup, limits_cure_files,
+	limits_cure_watches, limits_cure_listener, limits_cure_ports;
 
 /* Returns that value; 0: it has the largest one. */
 uint64_t limits_raised(const struct limit_row *row, uint64_t value);
@@ -177,6 +181,20 @@ struct census {
 	int passes[PASSES], connections; /* links of iterators, or -1 */
 };
 
+/* The kernel's counts of refusals by instance, where its numbers cover the time before the agent.
+ */
+struct limits_hits {
+	struct limits_hit {
+		uint64_t key[2];      /* the row's number from 1, and limit_instance_hash() */
+		uint64_t first, last; /* counts of the first and the last pass */
+		uint64_t at_us;       /* CLOCK_MONOTONIC of the last pass with it */
+	} *list;
+	size_t n, allocated;
+	struct element_index index;
+	uint64_t *totals; /* of each row, since the first pass */
+};
+void limits_hits_free(struct limits_hits *hits);
+
 struct limits {
 	const struct host *host;
 	const struct facts *facts;
@@ -189,8 +207,10 @@ struct limits {
 		uint64_t next_us, at_us; /* CLOCK_MONOTONIC: the next one and the last one */
 		uint64_t cost_us;        /* CPU time of the last one, at first a prediction */
 	} passes[PASSES];
-	int pass_error; /* the last pass ended with it: 0 or -errno */
-	bool counted;   /* by a census */
+	struct limits_hits hits;             /* a running sample has it */
+	uint64_t nr_open, conntrack_buckets; /* sysctls in force; 0: not known */
+	int pass_error;                      /* the last pass ended with it: 0 or -errno */
+	bool counted;                        /* by a census */
 };
 
 /* An instance as decide() remembers it. */
@@ -222,6 +242,15 @@ enum { LIMITS_PRESSURE, LIMITS_REACHED };
 
 /* Returns whether its use comes from a pass over processes or files only. */
 bool limits_needs_bpf(const struct limit_row *row);
+
+/* Adds up a column of hexadecimal numbers. Each CPU has a line. */
+uint64_t limits_sum_column(const char *text, const char *name);
+
+/* Returns the inode of the cgroup of all pods, or 0. path, if not NULL, gets its directory. */
+uint64_t limits_kubepods(const struct host *host, char path[SETTING_PATH_MAX]);
+
+/* Returns the inode of the agent's network namespace. */
+uint64_t limits_own_netns(void);
 
 /* Reads the number of a row with only a maximum. */
 int limits_read_max(const struct host *host, const struct limit_row *row, uint64_t *max);

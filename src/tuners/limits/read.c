@@ -115,8 +115,7 @@ static int read_value(const struct host *host, const char *path, uint64_t *numbe
 
 /* ---- other limits ---- */
 
-/* Adds up a column of numbers in hexadecimal digits, a line for each CPU. */
-static uint64_t sum_column(const char *text, const char *name)
+uint64_t limits_sum_column(const char *text, const char *name)
 {
 	char word[64];
 	unsigned index = 0;
@@ -132,8 +131,17 @@ static uint64_t sum_column(const char *text, const char *name)
 	return sum;
 }
 
+uint64_t limits_own_netns(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
+}
+
 int limits_read_conntrack(const struct limit_source *source, struct limit_reading *reading)
 {
+	struct limit_instance own = {
+		.instance = {.kind = INSTANCE_NETNS, .id = limits_own_netns(), .name = "host"}};
 	_cleanup_free_ char *text = NULL;
 	int r = read_value(
 		source->host, "/proc/sys/net/netfilter/nf_conntrack_count", &reading->used);
@@ -144,7 +152,13 @@ int limits_read_conntrack(const struct limit_source *source, struct limit_readin
 	/* Kernels without CONFIG_NF_CONNTRACK_PROCFS lack the file. */
 	if (r == 0 && host_read_file(source->host, "/proc/net/stat/nf_conntrack", FILE_SIZE_MAX,
 			      &text) == 0)
-		reading->hits = sum_column(text, "drop") + sum_column(text, "early_drop");
+		reading->hits =
+			limits_sum_column(text, "drop") + limits_sum_column(text, "early_drop");
+	own.used = reading->used;
+	own.max = reading->max;
+	own.hits = reading->hits;
+	if (r == 0)
+		limit_instance_add(source->instances, &own);
 	return r;
 }
 
@@ -159,34 +173,70 @@ static bool keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t m
 	return true;
 }
 
+uint64_t limits_kubepods(const struct host *host, char path[SETTING_PATH_MAX])
+{
+	static const char *const names[] = {"/sys/fs/cgroup/kubepods.slice",
+		"/sys/fs/cgroup/kubepods", "/sys/fs/cgroup/pids/kubepods.slice",
+		"/sys/fs/cgroup/pids/kubepods"};
+	char full[PATH_MAX], file[SETTING_PATH_MAX];
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(file, sizeof(file), "%s/pids.max", names[i]);
+		if (access(host_path(host, file, full), F_OK) < 0 ||
+			stat(host_path(host, names[i], full), &st) < 0)
+			continue;
+		if (path)
+			snprintf(path, SETTING_PATH_MAX, "%s", names[i]);
+		return st.st_ino;
+	}
+	return 0;
+}
+
+/* Adds the cgroup of all pods if it has a limit. */
+static void add_kubepods(const struct limit_source *source, struct limit_reading *reading)
+{
+	struct limit_instance pods = {.instance.kind = INSTANCE_CGROUP};
+	char file[SETTING_PATH_MAX + 16], *path = pods.instance.name;
+
+	pods.instance.id = limits_kubepods(source->host, path);
+	if (pods.instance.id == 0)
+		return;
+	snprintf(file, sizeof(file), "%s/pids.current", path);
+	if (read_value(source->host, file, &pods.used) < 0)
+		return;
+	snprintf(file, sizeof(file), "%s/pids.max", path);
+	if (read_value(source->host, file, &pods.max) < 0) /* "max" */
+		return;
+	keep_fuller(reading, pods.used, pods.max);
+	limit_instance_add(source->instances, &pods);
+}
+
 int limits_read_pids(const struct limit_source *source, struct limit_reading *reading)
 {
-	static const char *const kubepods[] = {"/sys/fs/cgroup/kubepods.slice/pids.",
-		"/sys/fs/cgroup/kubepods/pids.", "/sys/fs/cgroup/pids/kubepods.slice/pids.",
-		"/sys/fs/cgroup/pids/kubepods/pids."};
-	char value[SETTING_VALUE_MAX], path[64];
-	uint64_t tasks, used, max;
+	struct limit_instance node = {.instance.kind = INSTANCE_NODE, .sysctl = "kernel.pid_max"};
+	char value[SETTING_VALUE_MAX];
+	uint64_t max;
 	/* "0.20 0.18 0.12 1/80 11206": runnable and all tasks, proc_loadavg(5). */
 	int r = host_read_value(source->host, "/proc/loadavg", value);
 
 	if (r < 0)
 		return r;
-	if (sscanf(value, "%*s %*s %*s %*[0-9]/%" SCNu64, &tasks) != 1)
+	if (sscanf(value, "%*s %*s %*s %*[0-9]/%" SCNu64, &node.used) != 1)
 		return -EBADMSG;
-	r = read_value(source->host, "/proc/sys/kernel/pid_max", &max);
+	r = read_value(source->host, "/proc/sys/kernel/pid_max", &node.max);
 	if (r < 0)
 		return r;
-	keep_fuller(reading, tasks, max);
-	if (read_value(source->host, "/proc/sys/kernel/threads-max", &max) == 0)
-		keep_fuller(reading, tasks, max);
-	for (size_t i = 0; i < ARRAY_SIZE(kubepods); i++) {
-		snprintf(path, sizeof(path), "%scurrent", kubepods[i]);
-		if (read_value(source->host, path, &used) < 0)
-			continue;
-		snprintf(path, sizeof(path), "%smax", kubepods[i]);
-		if (read_value(source->host, path, &max) == 0) /* not "max" */
-			keep_fuller(reading, used, max);
+	if (read_value(source->host, "/proc/sys/kernel/threads-max", &node.beside) == 0 &&
+		node.beside < node.max) {
+		max = node.max;
+		node.max = node.beside;
+		node.beside = max;
+		node.sysctl = "kernel.threads-max";
 	}
+	keep_fuller(reading, node.used, node.max);
+	limit_instance_add(source->instances, &node);
+	add_kubepods(source, reading);
 	return 0;
 }
 

@@ -63,6 +63,9 @@
 		.now = "ethtool -S DEVICE | grep allowance; a larger instance type",      \
 		SAMPLE(limits_sample_allowance, .counter = (statistic), .counts_hits = true)}
 
+/* Numbers in JSON are exact up to here, and Helm writes larger ones in another form. */
+#define LARGEST_IN_JSON (UINT64_C(1) << 53)
+
 /*
  * A new limit needs only a row here. A node without its files does not have the limit. Critical
  * rows come first: a condition names the first of several.
@@ -79,8 +82,11 @@ const struct limit_row limits_rows[] = {
 		.breaks = "new connections time out: \"nf_conntrack: table full, dropping packet\" "
 			  "in the kernel log",
 		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
+		/* early_drop also counts connections that were removed below 95 %. */
 		READ(limits_read_conntrack, .add_users = limits_conntrack_users,
-			.counts_hits = true)},
+			.counts_hits = true, .has_instances = true, .happens = "refused",
+			.hits_above = 95, .cure = limits_cure_conntrack, .choice = "conntrack",
+			.at_least = 262144)},
 	{"pids",
 		"Processes and threads of the node, against the least of kernel.pid_max, "
 		"kernel.threads-max and the pids.max of kubepods: the one with the largest used "
@@ -91,7 +97,8 @@ const struct limit_row limits_rows[] = {
 		.breaks = "\"fork: Resource temporarily unavailable\" (EAGAIN), \"pthread_create "
 			  "failed\"",
 		.now = "sysctl -w kernel.pid_max=4194304, then headroom top pids",
-		READ(limits_read_pids, .count = COUNT_THREADS)},
+		READ(limits_read_pids, .count = COUNT_THREADS, .has_instances = true,
+			.cure = limits_cure_pids)},
 	{"tcp-memory",
 		"Pages that the buffers of all TCP sockets take, of all network namespaces. Above "
 		"the maximum the kernel drops received data and delays sending. Hits are "
@@ -116,7 +123,8 @@ const struct limit_row limits_rows[] = {
 			  "reached\" in the kernel log",
 		.now = "sysctl -w fs.file-max=9223372036854775807",
 		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3},
-		CENSUS(COUNT_OPEN_FILES)},
+		CENSUS(COUNT_OPEN_FILES, .cure = limits_cure_sysctl, .sysctl = "fs.file-max",
+			.at_most = LARGEST_IN_JSON)},
 	{"mounts",
 		"Mounts of the fullest mount namespace. A program that repeats a mount without "
 		"unmounting it leaks them, and each copy of the namespace has them too.",
@@ -125,7 +133,9 @@ const struct limit_row limits_rows[] = {
 		.breaks = "containers do not start: \"no space left on device\" (ENOSPC) from "
 			  "mount, umount and unshare",
 		.now = "find the repeated path in /proc/PID/mountinfo, and restart what mounts it",
-		.max = {"/proc/sys/fs/mount-max", 1}, CENSUS(COUNT_MOUNTS)},
+		.max = {"/proc/sys/fs/mount-max", 1},
+		CENSUS(COUNT_MOUNTS, .has_instances = true, .cure = limits_cure_sysctl,
+			.sysctl = "fs.mount-max", .at_least = 200000)},
 	FILESYSTEM("root", LIMITS_ROOT, "the root directory", "/"),
 	FILESYSTEM("images", LIMITS_IMAGES, "images and containers",
 		"/var/lib/containerd, /var/lib/docker or /var/lib/containers"),
@@ -155,20 +165,31 @@ const struct limit_row limits_rows[] = {
 		.breaks = "\"fork: Resource temporarily unavailable\", \"can't start new thread\", "
 			  "\"pthread_create failed (EAGAIN)\" in one workload",
 		.now = "restart the workload, or raise podPidsLimit or TasksMax",
-		CENSUS(COUNT_PIDS, .counts_hits = true)},
+		/* A service with TasksMax=1 is as wanted: below 32, only failed forks matter. */
+		CENSUS(COUNT_PIDS, .counts_hits = true, .has_instances = true, .happens = "refused",
+			.matters_from = 32, .cure = limits_cure_cgroup, .at_most = 4194304)},
 	{"files/process", "Open files of the fullest process, against its RLIMIT_NOFILE.",
 		.unit = "files", .def = "1024, or LimitNOFILE of the unit",
 		.source = "fs/file.c, alloc_fd()", W,
 		.breaks = "\"Too many open files\" (EMFILE) in one process",
 		.now = "prlimit --pid PID --nofile=1048576; LimitNOFILE= of its unit keeps it",
-		CENSUS(COUNT_PROCESS_FILES)},
+		/*
+		 * Programs that shut themselves in, such as sshd before the login, lower their
+		 * limit to less than 256 or to less than they have open. Many programs have a lot
+		 * of files for a moment.
+		 */
+		CENSUS(COUNT_PROCESS_FILES, .has_instances = true, .matters_from = 256,
+			.never_above = true, .twice = true, .cure = limits_cure_files,
+			.at_least = 65536)},
 	{"maps/process", "Memory maps of the fullest process.", .unit = "maps", .def = "65530",
 		.option = "limits.raise: maps; sysctl, vm.max_map_count",
 		.source = "mm/mmap.c, do_mmap()", W,
 		.breaks = "\"Cannot allocate memory\" (ENOMEM) with free memory; Elasticsearch: "
 			  "\"max virtual memory areas vm.max_map_count [65530] is too low\"",
 		.now = "sysctl -w vm.max_map_count=1048576",
-		.max = {"/proc/sys/vm/max_map_count", 1}, CENSUS(COUNT_MAPS)},
+		.max = {"/proc/sys/vm/max_map_count", 1},
+		CENSUS(COUNT_MAPS, .has_instances = true, .twice = true, .cure = limits_cure_sysctl,
+			.sysctl = "vm.max_map_count", .choice = "maps", .at_least = 1048576)},
 	{"inotify/instances",
 		"Inotify instances of the fullest user. All containers that run as root count for "
 		"one user. Needs Linux 5.14.",
@@ -179,7 +200,10 @@ const struct limit_row limits_rows[] = {
 			  "ends, \"failed to create fsnotify watcher\"",
 		.now = "sysctl -w fs.inotify.max_user_instances=8192",
 		.max = {"/proc/sys/fs/inotify/max_user_instances", 1},
-		CENSUS(COUNT_INOTIFY_INSTANCES, .count_file = COUNT_FILE_INSTANCES)},
+		CENSUS(COUNT_INOTIFY_INSTANCES, .count_file = COUNT_FILE_INSTANCES,
+			.has_instances = true, .cure = limits_cure_sysctl,
+			.sysctl = "fs.inotify.max_user_instances", .choice = "inotify",
+			.at_least = 8192)},
 	{"inotify/watches",
 		"Inotify watches of the fullest user. All containers that run as root count for "
 		"one user. Needs Linux 5.14.",
@@ -190,26 +214,34 @@ const struct limit_row limits_rows[] = {
 			  "kubelet and file watchers stop following files",
 		.now = "sysctl -w fs.inotify.max_user_watches=524288",
 		.max = {"/proc/sys/fs/inotify/max_user_watches", 1},
-		CENSUS(COUNT_INOTIFY_WATCHES, .count_file = COUNT_FILE_WATCHES)},
+		CENSUS(COUNT_INOTIFY_WATCHES, .count_file = COUNT_FILE_WATCHES,
+			.has_instances = true, .cure = limits_cure_watches,
+			.sysctl = "fs.inotify.max_user_watches", .choice = "inotify",
+			.at_least = 524288)},
 	{"listen",
 		"Connections that wait for accept() of the fullest TCP listener, of all network "
-		"namespaces. Read at intervals: a short burst may pass unseen.",
+		"namespaces. The kernel takes one more than the maximum. Read at intervals: a "
+		"short burst leaves its hits, which are the connections that listeners refused.",
 		.unit = "connections", .def = "the listener's backlog, net.core.somaxconn at most",
 		.option = "limits.raise: somaxconn; sysctl, net.core.somaxconn",
 		.source = "include/net/sock.h, sk_acceptq_is_full()", W,
 		.breaks = "clients time out; \"connection refused\" with tcp_abort_on_overflow",
 		.now = "restart the process that does not accept; after a raise of somaxconn it "
 		       "must listen again",
-		FILES(COUNT_FILE_LISTENERS)},
+		/* A backlog below 16 is for programs that talk to few others. */
+		FILES(COUNT_FILE_LISTENERS, .has_instances = true, .counts_hits = true,
+			.happens = "refused", .matters_from = 16, .near_from = 16,
+			.full_above = true, .cure = limits_cure_listener,
+			.sysctl = "net.core.somaxconn", .choice = "somaxconn", .at_least = 4096)},
 	{"ports",
-		"Local ports that TCP connections of one network namespace to one remote address "
-		"and port take, of the fullest pair. Connections in TIME_WAIT count, although "
-		"net.ipv4.tcp_tw_reuse may let a new connection take the port of one of them.",
+		"Local ports that TCP connections from one address of one network namespace to one "
+		"remote address and port take, of the fullest pair. Connections in TIME_WAIT count "
+		"unless net.ipv4.tcp_tw_reuse lets a new connection take their port.",
 		.unit = "ports", .def = "28232", .option = "sysctl, net.ipv4.ip_local_port_range",
 		.source = "net/ipv4/inet_hashtables.c, __inet_hash_connect()", W,
 		.breaks = "\"Cannot assign requested address\" (EADDRNOTAVAIL) from connect",
 		.now = "reuse connections (keep-alive), or use more destination addresses",
-		FILES(COUNT_FILE_PORTS)},
+		FILES(COUNT_FILE_PORTS, .has_instances = true, .cure = limits_cure_ports)},
 	{"conntrack/namespace",
 		"Connections that netfilter tracks in the fullest network namespace.",
 		.unit = "connections", .def = "by memory, 262144 at most",
@@ -218,7 +250,14 @@ const struct limit_row limits_rows[] = {
 		.breaks = "new connections of a pod time out: \"nf_conntrack: table full, dropping "
 			  "packet\" in the kernel log",
 		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
-		.reader = &(const struct limit_reader){.in_namespaces = true}},
+		.reader = &(const struct limit_reader){.in_namespaces = true,
+			.has_instances = true,
+			.counts_hits = true,
+			.happens = "refused",
+			.hits_above = 95,
+			.cure = limits_cure_conntrack,
+			.choice = "conntrack",
+			.at_least = 262144}},
 	{"memory-cgroups",
 		"Memory cgroups, with removed cgroups whose cached memory is not freed yet. The "
 		"kernel has 65535 ids for them.",

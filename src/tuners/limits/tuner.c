@@ -92,8 +92,14 @@ void limits_seen_clear(struct limit_seen *seen)
 
 static void limits_sense(void *self, uint64_t now)
 {
+	static const struct limit_row nr_open = {.max = {"/proc/sys/fs/nr_open", 1}},
+				      buckets = {.max = {"/proc/sys/net/netfilter/"
+							 "nf_conntrack_buckets",
+							 1}};
 	struct limits *limits = self;
 
+	(void)limits_read_max(limits->host, &nr_open, &limits->nr_open);
+	(void)limits_read_max(limits->host, &buckets, &limits->conntrack_buckets);
 	for (size_t i = 0; i < limits->n; i++) {
 		struct limit_seen *seen = &limits->rows[i];
 		const struct limit_reader *reader = seen->row->reader;
@@ -125,6 +131,7 @@ static void limits_close(void *self, void *data)
 	for (size_t i = 0; i < n; i++)
 		limits_seen_clear(&limits->rows[i]);
 	free(limits->rows);
+	limits_hits_free(&limits->hits);
 	census_close(&limits->census);
 	free(limits);
 	for (size_t i = 0; memory && memory->rows && i < n; i++)
