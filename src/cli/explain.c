@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "report/report.h"
 #include "tuners/table.h"
 
 #include <fnmatch.h>
@@ -39,7 +40,7 @@ static void print_profiles(struct search *search, const char *only)
 	}
 }
 
-#define HERE_MAX (CONDITION_MESSAGE_MAX + 256)
+#define HERE_MAX 1536 /* a condition has the texts of its findings */
 
 static void describe_setting(const cJSON *setting, char text[static HERE_MAX])
 {
@@ -69,11 +70,37 @@ static void describe_limit(const cJSON *limit, char text[static HERE_MAX])
 
 static void describe_condition(const cJSON *condition, char text[static HERE_MAX])
 {
-	const char *message = json_text_at(condition, "message");
+	const char *status = json_text_at(condition, "status");
+	/* The findings follow. */
+	const char *message = streq(status, condition_status_names[CONDITION_TRUE])
+				      ? ""
+				      : json_text_at(condition, "message");
 
-	snprintf(text, HERE_MAX, "%s since %s: %s%s%s", json_text_at(condition, "status"),
-		json_text_at(condition, "since"), json_text_at(condition, "reason"),
-		message[0] ? ": " : "", message);
+	snprintf(text, HERE_MAX, "%s since %s: %s%s%s", status, json_text_at(condition, "since"),
+		json_text_at(condition, "reason"), message[0] ? ": " : "", message);
+}
+
+/*
+ * Draws the findings of the running agent that have the name as slug, id, reason or condition.
+ * Returns whether there are any.
+ */
+static bool print_findings(struct search *search, const char *name)
+{
+	const cJSON *finding;
+	bool any = false;
+
+	cJSON_ArrayForEach (finding, json_at(search->status, "findings")) {
+		static const char *const keys[] = {"slug", "id", "reason", "condition"};
+
+		for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+			if (strcasecmp(json_text_at(finding, keys[i]), name) != 0)
+				continue;
+			draw_finding(&search->screen, 2, finding_word(finding), finding);
+			any = true;
+			break;
+		}
+	}
+	return any;
 }
 
 /* Prints what the running agent knows of the entry. */
@@ -195,7 +222,8 @@ static bool is_named(const struct help_entry *entry, const char *name)
 	return fnmatch(entry->name, name, FNM_CASEFOLD) == 0 || strcasecmp(entry->name, name) == 0;
 }
 
-static int explain(struct search *search, const struct cli *cli, const char *name)
+/* Prints the entries that have the name. */
+static void search_entries(struct search *search, const char *name)
 {
 	const struct help_entry *end = search->entries + search->n;
 
@@ -218,7 +246,16 @@ static int explain(struct search *search, const struct cli *cli, const char *nam
 		for (const struct help_entry *entry = search->entries; entry < end; entry++)
 			if (entry_is_setting(entry) && ends_with_part(entry->name, name))
 				print_entry(search, entry);
-	if (search->found || explain_configured(cli, name))
+}
+
+static int explain(struct search *search, const struct cli *cli, const char *name)
+{
+	_cleanup_free_ char *slug = must(strndup(name, strcspn(name, "@")));
+
+	search_entries(search, name);
+	if (!search->found && !streq(slug, name)) /* the id of a finding: SLUG@KIND:INSTANCE */
+		search_entries(search, slug);
+	if (print_findings(search, name) || search->found || explain_configured(cli, name))
 		return EXIT_OK;
 	if (search->nearest.word[0])
 		return cli_fail(name, "unknown: did you mean %s?", search->nearest.word);
@@ -239,6 +276,7 @@ int cli_explain(const struct cli *cli)
 	if (config) {
 		core_socket_path(config, socket_path);
 		(void)client_call(socket_path, NULL, false, "/v1/status", &status, &code);
+		json_make_lines_printable(status, "keep");
 	}
 	search.entries = entries;
 	search.status = status;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A finding in text: as a paragraph with its cure for doctor and status, and as a row for top. All
- * its texts are the document's. A command or a line of configuration is never wrapped, so that it
- * can be copied.
+ * its texts are the document's.
  */
 #include "cli/cli.h"
 
@@ -10,38 +9,38 @@
 
 #define FIELD_WIDTH 7
 
-/* Each line of the text begins in the same column. */
-static void draw_lines(struct screen *screen, int indent, const char *name, const char *text)
+/*
+ * Draws text to type. Its lines are whole, so that they can be copied; a live screen, which cuts
+ * its lines, wraps them.
+ */
+static void draw_typed(struct screen *screen, int indent, const char *name, const char *text)
 {
 	for (const char *next; *text; text = next) {
-		size_t len = strcspn(text, "\n");
+		size_t blanks = strspn(text, " "), len = strcspn(text, "\n");
 
 		next = text + len + (text[len] == '\n');
 		draw(screen, COLOR_FAINT, "%*s%-*s ", indent, "", FIELD_WIDTH, name);
-		draw(screen, COLOR_NONE, "%.*s%s", (int)len, text, *next ? "\n" : "");
+		draw(screen, COLOR_NONE, "%*s", (int)blanks, "");
+		if (screen->live)
+			draw_wrapped(screen, indent + FIELD_WIDTH + 1, "%.*s", (int)(len - blanks),
+				text + blanks);
+		else
+			draw(screen, COLOR_NONE, "%.*s\n", (int)(len - blanks), text + blanks);
 		name = "";
 	}
-}
-
-static void draw_now(struct screen *screen, int indent, const char *now)
-{
-	if (!now[0])
-		return;
-	draw_lines(screen, indent, "now", now);
-	draw(screen, COLOR_NONE, "\n");
 }
 
 /* The file stands beside a single line, and below several. */
 static void draw_keep(struct screen *screen, int indent, const char *keep, const char *in)
 {
-	if (!keep[0])
-		return;
-	draw_lines(screen, indent, "keep", keep);
-	if (in[0] && strchr(keep, '\n'))
-		draw(screen, COLOR_NONE, "\n%*s", indent + FIELD_WIDTH + 1, "");
-	else if (in[0])
-		draw(screen, COLOR_NONE, "  ");
-	draw(screen, COLOR_NONE, in[0] ? "in %s\n" : "%s\n", in);
+	_cleanup_free_ char *text = NULL;
+
+	must_do(asprintf(&text, "%s%s%s", keep,
+			!keep[0] || !in[0]   ? ""
+			: strchr(keep, '\n') ? "\nin "
+					     : "  in ",
+			keep[0] ? in : "") >= 0);
+	draw_typed(screen, indent, "keep", text);
 }
 
 void draw_finding_cure(struct screen *screen, int indent, const cJSON *finding)
@@ -58,7 +57,7 @@ void draw_finding_cure(struct screen *screen, int indent, const cJSON *finding)
 		screen, COLOR_FAINT, indent, FIELD_WIDTH, "since", json_text_at(finding, "since"));
 	draw_field(screen, COLOR_FAINT, indent, FIELD_WIDTH, "breaks",
 		json_text_at(finding, "breaks"));
-	draw_now(screen, indent, json_text_at(finding, "now"));
+	draw_typed(screen, indent, "now", json_text_at(finding, "now"));
 	draw_keep(screen, indent, json_text_at(finding, "keep"), json_text_at(finding, "keep_in"));
 	draw_field(screen, COLOR_FAINT, indent, FIELD_WIDTH, "hint", json_text_at(finding, "hint"));
 }
@@ -73,7 +72,7 @@ void draw_finding(struct screen *screen, int indent, const char *word, const cJS
 	draw(screen, COLOR_NONE, "  ");
 	draw_wrapped(screen, indent + 10, "%s%s%s", instance, instance[0] ? ": " : "",
 		json_text_at(finding, "message"));
-	/* What is ignored needs no action, and what is unknown says why. */
+	/* Ignored findings need no action; the message of an unknown check says why. */
 	if (tone_of(word) != TONE_FAINT || streq(word, severity_names[SEVERITY_ADVICE]))
 		draw_finding_cure(screen, indent + 2, finding);
 }

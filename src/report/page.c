@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The status page, one HTML document without a script. The parts, in order: texts and badges; the
- * tables, whose columns come from the tuners; the cards of limits; the style sheet; the
- * page. It asks for nothing but the status document, and shows nothing that only root may see.
+ * tables, whose columns come from the tuners; the cards of findings and limits; the style sheet;
+ * the page. It asks for nothing but the status document, and shows nothing that only root may see.
  */
 #include "report/report.h"
 
@@ -11,7 +11,7 @@
 
 /*
  * Rows beyond this size are left out, so that the page stays below 200 kB: the largest row, whose
- * values all have to be escaped, has 5 kB.
+ * values all have to be escaped, has 5 kB, and the largest finding 18 kB.
  */
 #define PAGE_ROWS_MAX (180 * 1000)
 
@@ -101,11 +101,14 @@ static void put_badge(FILE *out, const char *class, const char *text)
 	put(out, "<span class=\"badge %s\">%s</span>", class, text);
 }
 
+/* The cards of its findings have the message of a condition that is True. */
 static void write_message(const cJSON *condition, char *text, size_t size)
 {
 	const char *message = json_text_at(condition, "message");
+	bool is_true =
+		streq(json_text_at(condition, "status"), condition_status_names[CONDITION_TRUE]);
 
-	copy_text(text, size, message[0] ? message : json_text_at(condition, "reason"));
+	copy_text(text, size, message[0] && !is_true ? message : json_text_at(condition, "reason"));
 }
 
 static bool is_quiet(const cJSON *condition)
@@ -382,11 +385,67 @@ static void put_view(FILE *out, const struct table_view *view, const cJSON *docu
 	}
 }
 
+/* Draws a bar of the used share, and a mark at the peak. Both are of 0..1 or above. */
+static void put_track(FILE *out, const char *name, const char *class, double share, double peak)
+{
+	double percent = MIN(100 * share, 100.0);
+	char text[SHARE_MAX];
+
+	put(out, "<div class=\"track\" role=\"meter\" aria-label=\"%s used\"", name);
+	fprintf(out,
+		" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"%.0f\""
+		" aria-valuetext=\"%s\">"
+		"<div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
+		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
+		percent, share_text(share, text), class, percent, MIN(100 * peak, 99.5));
+}
+
+/* Writes a row of the list in a card. code: text to type, with its place; else a text. */
+static void put_fact(FILE *out, const char *name, bool code, const char *text, const char *place)
+{
+	if (!text[0])
+		return;
+	put(out, code ? "<dt>%s</dt><dd><code>%s</code>" : "<dt>%s</dt><dd>%s", name, text);
+	put(out, place[0] ? " in %s</dd>\n" : "%s</dd>\n", place);
+}
+
+static void put_finding(FILE *out, const cJSON *finding)
+{
+	const char *word = finding_word(finding), *instance = finding_instance(finding);
+	const char *since = json_text_at(finding, "since"), *slug = json_text_at(finding, "slug");
+	double now = json_number_at(finding, "current/used"),
+	       max = json_number_at(finding, "current/max");
+	double worst = json_number_at(finding, "used") / MAX(json_number_at(finding, "max"), 1.0);
+	char who[FINDING_TEXT_MAX] = "";
+	const cJSON *user;
+
+	put(out, "<section class=\"card finding is-%s\"><h3>%s <span>", word, slug);
+	put(out, instance[0] ? "%s, " : "%s", instance);
+	put_badge(out, tone_classes[tone_of(word)], word);
+	if (since[0]) {
+		fputs(" since ", out);
+		put_time(out, since);
+	}
+	put(out, "</span></h3>\n<p>%s</p>\n", json_text_at(finding, "message"));
+	if (max > 0)
+		put_track(out, slug, tone_classes[tone_of(word)], now / max, worst);
+	cJSON_ArrayForEach (user, json_at(finding, "who"))
+		text_append(
+			who, sizeof(who), "%s%s", who[0] ? "; " : "", json_text_at(user, "text"));
+	fputs("<dl>\n", out);
+	put_fact(out, "who", false, finding_lacks_user(finding) ? "not known" : who, "");
+	put_fact(out, "breaks", false, json_text_at(finding, "breaks"), "");
+	put_fact(out, "now", true, json_text_at(finding, "now"), "");
+	put_fact(
+		out, "keep", true, json_text_at(finding, "keep"), json_text_at(finding, "keep_in"));
+	put_fact(out, "hint", false, json_text_at(finding, "hint"), "");
+	fputs("</dl>\n</section>\n", out);
+}
+
 static void put_limit(FILE *out, const cJSON *limit)
 {
 	double max = json_number_at(limit, "max"), peak = json_number_at(limit, "peak");
 	double share = max > 0 ? json_number_at(limit, "used") / max : 0;
-	double percent = MIN(100 * share, 100.0);
 	double hits = json_number_at(limit, "hits"), before = json_number_at(limit, "hits_before");
 	bool upper = streq(json_text_at(limit, "bound"), "upper");
 	const cJSON *full = json_at(limit, "full_in_seconds");
@@ -398,13 +457,7 @@ static void put_limit(FILE *out, const cJSON *limit)
 
 	put(out, "<section class=\"card\"><div class=\"row\"><h3>%s</h3>", name);
 	put(out, "<b class=\"num %s\">%s</b></div>\n", class, share_text(share, text));
-	put(out, "<div class=\"track\" role=\"meter\" aria-label=\"%s used\"", name);
-	fprintf(out,
-		" aria-valuemin=\"0\" aria-valuemax=\"100\" aria-valuenow=\"%.0f\""
-		" aria-valuetext=\"%s\">"
-		"<div class=\"bar %s\" style=\"width:%.1f%%\"></div>"
-		"<div class=\"peak\" style=\"left:%.1f%%\" title=\"peak\"></div></div>\n",
-		percent, text, class, percent, MIN(max > 0 ? peak / max * 100 : 100, 99.5));
+	put_track(out, name, class, share, max > 0 ? peak / max : 1);
 	put_history(out, json_at(limit, "history"), max, unit);
 	put(out, "<p class=\"facts num\"><span>%s%s of %s%s%s</span></p>\n",
 		upper ? "at most " : "", grouped_text(json_number_at(limit, "used"), unit, a),
@@ -469,7 +522,17 @@ static const char page_style[] =
 	".dim{color:var(--dim)}"
 	".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}"
 	".card,.wide{background:var(--card);border:1px solid var(--line);border-radius:10px}"
-	".card{padding:16px 18px}.wide{overflow-x:auto}"
+	".card{padding:16px 18px}.finding{border-left-width:4px;padding:12px 16px;margin:8px 0}"
+	".finding h3{font-size:15px}.finding h3 span{font-weight:400}.finding p{margin:2px 0;"
+	"overflow-wrap:anywhere}.finding .badge{font-size:12px}"
+	".is-critical{border-left-color:var(--critical-bar)}"
+	".is-warning{border-left-color:var(--warning-bar)}"
+	"dl{display:grid;grid-template-columns:56px 1fr;gap:2px 12px;margin:8px 0 0}"
+	"dt{color:var(--dim)}dd{margin:0;min-width:0;overflow-wrap:anywhere}"
+	"code{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
+	"background:var(--bg);border:1px solid var(--line);border-radius:6px;padding:1px 6px;"
+	"white-space:pre-wrap}"
+	".wide{overflow-x:auto}"
 	".row{display:flex;justify-content:space-between;gap:12px;align-items:baseline}"
 	".num{font-variant-numeric:tabular-nums}"
 	".track{height:12px;border-radius:6px;background:var(--track);margin:10px 0 8px;"
@@ -552,10 +615,17 @@ void report_page(FILE *out, const struct node *node, bool paused)
 {
 	/* Anyone who reaches the port may read the page. */
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = report_status(node, false);
-	const cJSON *limits = json_at(status, "limits"), *limit;
+	const cJSON *limits = json_at(status, "limits"), *limit, *finding;
 	size_t left_out = 0;
 
 	put_header(out, node, paused);
+	cJSON_ArrayForEach (finding, json_at(status, "findings"))
+		if (ftello(out) > PAGE_ROWS_MAX)
+			left_out++;
+		else
+			put_finding(out, finding);
+	end_list(out, "", left_out);
+	left_out = 0;
 	put_view(out, &conditions_view, status);
 	if (node->n_limits > 0)
 		fputs("<h2>Limits</h2>\n<div class=\"cards\">\n", out);

@@ -276,6 +276,7 @@ void report_line(const struct node *node, char line[static STATUS_LINE_MAX])
 				share_text((double)node->limits[i].now.used /
 						   (double)node->limits[i].now.max,
 					share));
+	text_make_printable(line);
 }
 
 enum tone tone_of(const char *word)

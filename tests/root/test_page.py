@@ -32,7 +32,7 @@ FAULTS = """
 const faults = [], width = window.innerWidth;
 const shown = e => e.getClientRects().length > 0;
 if (document.documentElement.scrollWidth > width) faults.push(["wider than the screen", "page"]);
-for (const cell of document.querySelectorAll("td, th, li, p, h1")) {
+for (const cell of document.querySelectorAll("td, th, li, p, h1, h3, dd")) {
     const box = cell.getBoundingClientRect();
     if (shown(cell) && box.right > width + 1) faults.push(["beyond the screen", cell.textContent]);
     if (shown(cell) && cell.innerText.length > 60 && box.width < 200) faults.push(["narrow", cell.textContent]);
@@ -55,7 +55,7 @@ const behind = e => {
     const color = getComputedStyle(e).backgroundColor;
     return color == "rgba(0, 0, 0, 0)" && e.parentElement ? behind(e.parentElement) : color;
 };
-for (const e of document.querySelectorAll("td, th, .badge, span, summary, time")) {
+for (const e of document.querySelectorAll("td, th, dt, dd, code, .badge, span, summary, time")) {
     const a = light(getComputedStyle(e).color), b = light(behind(e));
     if (shown(e) && e.textContent && (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5)
         faults.push(["low contrast", e.textContent]);
@@ -65,7 +65,7 @@ return faults;
 
 
 # The end of the first problem's message.
-FIRST_PROBLEM = "return document.querySelector('main tbody tr').children[2].getBoundingClientRect().bottom"
+FIRST_PROBLEM = "return document.querySelector('main .finding p').getBoundingClientRect().bottom"
 
 # Times and arrows on more than one line.
 BROKEN = """

@@ -195,6 +195,8 @@ TEST(an_empty_node_has_every_document)
 /* test_page.py of the root tests shows the page in a browser. */
 NODE_TEST(the_page_shows_bounds_and_reasons_without_other_documents)
 {
+	fake_node_find(fake, &fake_conditions[FAKE_PRESSURE], "neighbor/ipv4")->message =
+		fake_message;
 	EXPECT(PAGE, &fake->node, "<h1>node-1</h1>", "width:81.2%", "at most 5 of", "81 % full",
 		"no /sys/kernel/mm: mount it", "role=\"meter\"", "!src=", "!@import", "!<script");
 }
@@ -222,6 +224,8 @@ NODE_TEST(every_foreign_text_is_escaped)
 	copy_text(fake->settings[0].actual, SETTING_VALUE_MAX, evil);
 	copy_text(fake->settings[0].original, SETTING_VALUE_MAX, evil);
 	set_text(fake_message, evil);
+	fake_node_find(fake, &fake_conditions[FAKE_PRESSURE], "neighbor/ipv4")->message =
+		fake_message;
 	copy_text(fake->tuners[1].why, TUNER_WHY_MAX, evil);
 	text = text_of(PAGE, &fake->node);
 	assert_null(strstr(text, "<script>"));
