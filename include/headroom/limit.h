@@ -50,7 +50,10 @@ struct limit_reading {
 struct limit_user *limit_add_user(struct limit_reading *reading);
 struct limit_user *limit_add_busiest(struct limit_reading *reading);
 
-/* Adds a user to a top of the LIMIT_TOP_MAX largest ones, the largest first. */
+/*
+ * Adds a user to a top of the LIMIT_TOP_MAX largest ones, the largest first, by the share of their
+ * own maximum if they have such.
+ */
 void limit_keep_user(struct limit_reading *reading, const struct limit_user *user);
 
 /* The largest value of each of the last 60 minutes, in a ring buffer. */

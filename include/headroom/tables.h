@@ -124,8 +124,8 @@ struct help_entry {
 struct limit_row {
 	const char *name, *help, *unit, *def, *option, *source; /* as in struct help_entry */
 	enum severity severity;                                 /* when it is reached */
-	const char *breaks;                    /* what fails then, with the text of the error */
-	const char *now;                       /* the command or the change that helps at once */
+	const char *breaks;    /* what fails then, with the text of the error */
+	const char *cure_help; /* what helps in general: a finding has the command */
 	struct number_in_file used, max, hits; /* where the kernel shows them in files */
 	const struct limit_reader *reader;     /* how the tuner `limits` reads another limit */
 };

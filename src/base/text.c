@@ -240,6 +240,22 @@ const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text)
 	return quoted;
 }
 
+const char *shell_word(char word[static SHELL_WORD_MAX], const char *text)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789_@%+=:,./-";
+	size_t len = strlen(text);
+
+	if (len > 0 && len < 256 && strspn(text, plain) == len)
+		return strcpy(word, text);
+	strcpy(word, "'");
+	for (; len < 256 && *text; text++)
+		text_append(word, SHELL_WORD_MAX, "%.*s", *text == '\'' ? 4 : 1,
+			*text == '\'' ? "'\\''" : text);
+	text_append(word, SHELL_WORD_MAX, "'");
+	return word;
+}
+
 void text_append(char *buffer, size_t size, const char *format, ...)
 {
 	size_t used = strlen(buffer);

@@ -87,6 +87,13 @@ bool text_is_printable(const char *text);
 /* Writes the text in quotes for a message, truncated and printable. Returns quoted. */
 const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text);
 
+/*
+ * Writes a word that a shell reads as this text of at most 255 bytes; '' for a longer one. Returns
+ * word.
+ */
+#define SHELL_WORD_MAX 1024
+const char *shell_word(char word[static SHELL_WORD_MAX], const char *text);
+
 /* Appends to a terminated buffer, truncated. */
 void text_append(char *buffer, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);
 

@@ -157,7 +157,7 @@ static void print_reasons(struct search *search, const enum reason *reasons)
 
 static void print_entry(struct search *search, const struct help_entry *entry)
 {
-	const char *detail = entry_detail(entry), *breaks = NULL, *now = NULL;
+	const char *detail = entry_detail(entry), *breaks = NULL, *now = NULL, *helps = NULL;
 
 	search->found = true;
 	search->kind = entry->kind;
@@ -171,7 +171,7 @@ static void print_entry(struct search *search, const struct help_entry *entry)
 		put_line(search, "label", entry->metric->labels[i]);
 	if (entry->kind == ENTRY_LIMIT) {
 		breaks = entry->limit->breaks;
-		now = entry->limit->now;
+		helps = entry->limit->cure_help;
 	} else if (entry->kind == ENTRY_CHECK) {
 		breaks = entry->check->breaks;
 		now = entry->check->now;
@@ -183,6 +183,7 @@ static void print_entry(struct search *search, const struct help_entry *entry)
 	put_line(search, "option", entry->option);
 	put_line(search, "breaks", breaks);
 	put_line(search, "now", now);
+	put_line(search, "helps", helps);
 	put_line(search, "source", entry->source);
 	if (entry->kind == ENTRY_CONDITION)
 		print_reasons(search, entry->condition->reasons);

@@ -106,7 +106,7 @@ bool mounts_next(FILE *mounts, struct mount *mount)
 	size_t size = 0;
 
 	while (mounts && getline(&line, &size, mounts) > 0) {
-		const char *separator = strstr(line, " - ");
+		const char *separator = strstr(line, " - "), *options = strrchr(line, ' ');
 		unsigned major_number, minor_number;
 
 		mount->source[0] = '\0';
@@ -116,6 +116,7 @@ bool mounts_next(FILE *mounts, struct mount *mount)
 			sscanf(separator + 3, "%31s %255s", mount->type, mount->source) < 1)
 			continue;
 		mount->device = makedev(major_number, minor_number);
+		mount->is_read_only = starts_with(options, " ro,") || streq(options, " ro\n");
 		unescape(mount->point);
 		unescape(mount->source);
 		return true;

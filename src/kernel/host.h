@@ -51,6 +51,7 @@ struct mount {
 	char point[PATH_MAX]; /* below the root of the process */
 	char type[32];        /* "ext4" */
 	char source[256];     /* "/dev/sda1" */
+	bool is_read_only;    /* the file system, not only this mount of it */
 };
 
 /* Opens the mounts of the host's first process, or with an empty root this process's. */

@@ -602,11 +602,11 @@ static void append_times(const struct finding *finding, char *text, size_t size)
 	char duration[TIME_TEXT_MAX];
 
 	if (finding->times > 0)
-		text_append(text, size, ", %s %" PRIu64 " time%s", happens, finding->times,
-			finding->times == 1 ? "" : "s");
+		text_append(text, size, "%s%s %" PRIu64 " time%s", text[0] ? ", " : "", happens,
+			finding->times, finding->times == 1 ? "" : "s");
 	if (finding->times == 0 && finding->full_us >= USEC_PER_SEC) {
 		duration_text((double)finding->full_us / USEC_PER_SEC, duration);
-		text_append(text, size, ", full for %s", duration);
+		text_append(text, size, "%sfull for %s", text[0] ? ", " : "", duration);
 	}
 }
 
@@ -615,10 +615,11 @@ void finding_describe(const struct finding *finding, char *text, size_t size)
 	char use[USE_MAX], end[TIME_TEXT_MAX];
 
 	text[0] = '\0';
-	if (finding->unit && !finding->is_told && finding->worst.max + finding->worst.used > 0) {
-		copy_text(text, size,
-			use_text((double)finding->worst.used, (double)finding->worst.max,
-				finding->unit, use));
+	if (finding->unit && !finding->is_told) {
+		if (finding->worst.max + finding->worst.used > 0)
+			copy_text(text, size,
+				use_text((double)finding->worst.used, (double)finding->worst.max,
+					finding->unit, use));
 		append_times(finding, text, size);
 	}
 	if (finding->message && finding->message[0])

@@ -62,11 +62,15 @@ struct limit_user *limit_add_busiest(struct limit_reading *reading)
 	return memset(&reading->top[n], 0, sizeof(*reading->top));
 }
 
-static int by_used(const void *a, const void *b)
+/* By the share of the own maximum, if the users have such. */
+static int by_share(const void *a, const void *b)
 {
 	const struct limit_user *x = a, *y = b;
+	bool has_max = x->max > 0 && y->max > 0;
+	double left = (double)x->used / (has_max ? (double)x->max : 1);
+	double right = (double)y->used / (has_max ? (double)y->max : 1);
 
-	return (x->used < y->used) - (x->used > y->used);
+	return (left < right) - (left > right);
 }
 
 void limit_keep_user(struct limit_reading *reading, const struct limit_user *user)
@@ -75,7 +79,7 @@ void limit_keep_user(struct limit_reading *reading, const struct limit_user *use
 
 	if (n < LIMIT_TOP_MAX)
 		(void)limit_add_user(reading);
-	keep_first(reading->top, &n, LIMIT_TOP_MAX, sizeof(*user), user, by_used);
+	keep_first(reading->top, &n, LIMIT_TOP_MAX, sizeof(*user), user, by_share);
 }
 
 void limit_release(struct limit *limit)

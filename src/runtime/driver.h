@@ -188,6 +188,7 @@ struct node_runtime {
 		struct name_entry *entries;
 		size_t n, allocated;
 		bool fresh; /* this sample has read them; false: unchanged, entries is NULL */
+		bool known; /* some sample has */
 	} names;
 };
 

@@ -26,8 +26,13 @@ struct node_disks {
 	struct node_images {
 		char path[SETTING_PATH_MAX]; /* below the host's root */
 		dev_t device;
+		const char *runtime; /* static: "containerd"; NULL: it serves no pods */
+		char socket[SETTING_PATH_MAX];
 	} images[NODE_IMAGES_MAX];
 	unsigned n_images;
+
+	/* Above this share, in percent, the kubelet deletes images: kubelet; limits. 0: unknown */
+	unsigned images_gc_high;
 
 	/* The file systems that processes of storage.processes sync: storage; limits. */
 	struct node_synced {
@@ -42,6 +47,7 @@ struct node_disks {
 
 struct facts {
 	struct names names;      /* runtime; dns, limits, neighbor, storage */
+	bool names_complete;     /* all runtimes of the node answer: runtime; limits */
 	struct cgroups *cgroups; /* the core; dns, limits, storage */
 	struct node_disks disks;
 };

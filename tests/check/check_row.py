@@ -16,7 +16,7 @@ from pathlib import Path
 from tree import given_tree, report
 
 ROW = """	{"check-row", "A row of a test.", .unit = "things", .def = "none", .source = "check_row.py", W,
-		.breaks = "\\"a test\\"", .now = "nothing", .used = {"/proc/sys/kernel/pid_max", 1},
+		.breaks = "\\"a test\\"", .cure_help = "nothing", .used = {"/proc/sys/kernel/pid_max", 1},
 		.max = {"/proc/sys/kernel/pid_max", 1}},
 """
 

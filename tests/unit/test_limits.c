@@ -50,6 +50,7 @@ static void poll_node(struct lab *lab)
 	lab->input.findings = lab->findings.findings;
 	lab->input.n_findings = lab->findings.n;
 	limits_tuner.decide(lab->self, &lab->input, lab->memory, &lab->proposal);
+	limits_tuner.arm(lab->self, lab->memory);
 	findings_observe(&lab->findings, "limits", &lab->proposal, &clock, ignore_news, NULL);
 	findings_sort(&lab->findings);
 	lab->input.now_us += USEC_PER_SEC;
@@ -105,7 +106,7 @@ static void put(struct lab *lab, const char *path, const char *text)
 /* '!' ends a word. */
 static void put_words(struct lab *lab, const char *path, const char *words)
 {
-	char text[128];
+	char text[256];
 	size_t len = strlen(words);
 
 	set_text(text, words);
@@ -174,19 +175,24 @@ LAB_TEST(pids_shows_the_fullest_of_three_limits)
 	poll_to(lab, "pids", 90, 100);
 }
 
-LAB_TEST(memory_cgroups_counts_removed_ones_in_each_version)
+/* A removed cgroup has no id. /proc/cgroups counts removed ones, and so does not tell. */
+LAB_TEST(memory_cgroups_counts_those_that_have_an_id)
 {
-	put(lab, "/proc/cgroups",
-		"#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t4\t24\t1\n");
-	poll_to(lab, "memory-cgroups", 24, 65535);
-	put(lab, "/proc/cgroups",
-		"#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t24\t1\n");
 	put(lab, "/sys/fs/cgroup/cgroup.stat", "nr_descendants 50\nnr_dying_descendants 1000\n");
-	poll_to(lab, "memory-cgroups", 1050, 65535);
+	put(lab, "/proc/cgroups",
+		"#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t4\t67164\t1\n");
+	poll_node(lab);
+	assert_null(limit_of(lab, "memory-cgroups"));
+	assert_false(is_degraded(lab));
+	put(lab, "/proc/cgroups",
+		"#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t1050\t1\n");
+	poll_to(lab, "memory-cgroups", 50, 65535);
+	assert_true(limit_of(lab, "memory-cgroups")->upper_bound);
 	put(lab, "/sys/fs/cgroup/cgroup.stat",
-		"nr_descendants 50\nnr_subsys_cpu 9\nnr_subsys_memory 40\nnr_dying_descendants 1000\n"
-		"nr_dying_subsys_memory 900\n");
-	poll_to(lab, "memory-cgroups", 940, 65535);
+		"nr_descendants 65000\nnr_subsys_cpu 9\nnr_subsys_memory 64000\nnr_dying_descendants "
+		"1000\nnr_dying_subsys_memory 900\n");
+	poll_to(lab, "memory-cgroups", 64000, 65535);
+	assert_false(limit_of(lab, "memory-cgroups")->upper_bound);
 }
 
 LAB_TEST(the_fullest_cpu_and_the_fullest_user_are_shown)
@@ -204,7 +210,7 @@ LAB_TEST(the_fullest_cpu_and_the_fullest_user_are_shown)
 	assert_int_equal(limit_of(lab, "softnet")->hits, 3);
 	expect(lab, "keys", 150, 200);
 	expect(lab, "keys/bytes", 19000, 20000);
-	assert_string_equal(limit_of(lab, "keys")->top[1].workload.name, "1000");
+	assert_string_equal(limit_of(lab, "keys")->top[0].workload.name, "1000");
 	expect(lab, "ptys", 3000, 3072);
 }
 
@@ -263,6 +269,174 @@ static void expect_finding(struct lab *lab, const char *slug, int condition, con
 	finding_text(finding, found, sizeof(found));
 	if (!strstr(found, text))
 		fail_msg("%s", found);
+}
+
+/* Compares what the finding says to type; NULL: nothing. */
+static void expect_cure(struct lab *lab, const char *slug, const char *now, const char *keep)
+{
+	const struct finding *finding = finding_of(lab, slug);
+
+	if (!finding)
+		fail_msg("no finding %s", slug);
+	else if (!now)
+		assert_true(!finding->now && finding->hint);
+	else
+		assert_string_equal(finding->now ? finding->now : "", now);
+	if (finding && keep && (!finding->keep || !strstr(finding->keep, keep)))
+		fail_msg("%s: keep %s", slug, finding->keep ? finding->keep : "nothing");
+}
+
+/* Root has more keys, of a larger maximum. */
+LAB_TEST(the_user_with_the_largest_share_of_its_keys_is_the_instance)
+{
+	put(lab, "/proc/key-users",
+		"    0:     9 8/8 304/1000000 40/25000000\n 1007:     9 8/8 3/200 19/20000\n");
+	poll_node(lab);
+	assert_int_equal(lab->findings.n, 0);
+	put(lab, "/proc/key-users",
+		"    0:     9 8/8 304/1000000 40/25000000\n 1007:     9 8/8 200/200 19/20000\n");
+	poll_node(lab);
+	assert_int_equal(lab->findings.n, 1);
+	expect_finding(lab, "keys", LIMITS_REACHED, "keys: uid 1007: 200 of 200 keys");
+	expect_cure(lab, "keys", "sysctl -w kernel.keys.maxkeys=2000", "kernel.keys.maxkeys: 2000");
+	put(lab, "/proc/key-users",
+		"    0:     9 8/8 999999/1000000 40/25000000\n 1007:     9 8/8 1800/2000 39/20000\n");
+	poll_node(lab);
+	expect_cure(lab, "keys", "sysctl -w kernel.keys.root_maxkeys=2000000",
+		"sysctl: {kernel.keys.root_maxkeys: 2000000}");
+}
+
+LAB_TEST(the_buffers_of_sockets_get_three_larger_numbers)
+{
+	static const char *const netstat[] = {
+		"TcpExt: SyncookiesSent TCPMemoryPressures\nTcpExt: 1 42\n",
+		"TcpExt: SyncookiesSent TCPMemoryPressures\nTcpExt: 1 43\n"};
+
+	put(lab, "/proc/net/sockstat",
+		"sockets: used 19\nTCP: inuse 4 orphan 0 tw 2 alloc 4 mem 700\nUDP: inuse 2 mem 90\n");
+	put(lab, "/proc/sys/net/ipv4/tcp_mem", "600\t650\t1000\n");
+	put(lab, "/proc/sys/net/ipv4/udp_mem", "60\t80\t91\n");
+	for (int i = 0; i < 2; i++) {
+		put(lab, "/proc/net/netstat", netstat[i]);
+		poll_node(lab);
+		assert_int_equal(finding_of(lab, "tcp-memory") != NULL, i);
+	}
+	expect_finding(
+		lab, "tcp-memory", LIMITS_PRESSURE, "700 of 1000 pages, under pressure 1 time");
+	expect_cure(lab, "tcp-memory", "sysctl -w net.ipv4.tcp_mem='1200 1300 2000'",
+		"sysctl: {net.ipv4.tcp_mem: \"1200 1300 2000\"}");
+	expect_finding(lab, "udp-memory", LIMITS_PRESSURE, "90 of 91 pages");
+	expect_cure(lab, "udp-memory", "sysctl -w net.ipv4.udp_mem='120 160 182'", "udp_mem");
+	put(lab, "/proc/sys/net/ipv4/udp_mem", "60 80 1000000000\n");
+	put(lab, "/proc/net/sockstat", "TCP: inuse 4 mem 1\nUDP: inuse 2 mem 900000000\n");
+	poll_node(lab);
+	expect_cure(lab, "udp-memory", NULL, NULL); /* more than the memory */
+}
+
+/* A burst between two polls leaves only its drops; some are ordinary. */
+LAB_TEST(a_hundred_dropped_packets_in_five_minutes_are_a_finding)
+{
+	static const struct {
+		const char *file, *before, *after, *slug;
+	} rows[] = {
+		{"/proc/net/softnet_stat", "0d ", " 00 0 0 0 0 0 0 0 0 000003e8 0 0 0\n",
+			"softnet"},
+		{"/proc/net/stat/nf_conntrack", "entries insert_failed drop\n0 ", " 0\n",
+			"conntrack/races"},
+	};
+	static const int drops[] = {5000, 5099, 5100};
+
+	put(lab, "/proc/sys/net/core/netdev_max_backlog", "1000\n");
+	for (size_t i = 0; i < ARRAY_SIZE(drops); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(rows); k++) {
+			char text[128];
+
+			snprintf(text, sizeof(text), "%s%08x%s", rows[k].before, (unsigned)drops[i],
+				rows[k].after);
+			put(lab, rows[k].file, text);
+			poll_node(lab);
+			if (i < 2)
+				assert_null(finding_of(lab, rows[k].slug));
+			else
+				expect_finding(
+					lab, rows[k].slug, LIMITS_REACHED, "dropped 100 times");
+		}
+	expect_cure(
+		lab, "softnet", "sysctl -w net.core.netdev_max_backlog=5000", "netdev_max_backlog");
+	expect_cure(lab, "conntrack/races", NULL, NULL);
+}
+
+LAB_TEST(cures_raise_what_is_in_force)
+{
+	put(lab, "/proc/sys/fs/aio-nr", "65000\n");
+	put(lab, "/proc/sys/fs/aio-max-nr", "65536\n");
+	put(lab, "/proc/sys/kernel/pty/nr", "6990\n");
+	put(lab, "/proc/sys/kernel/pty/max", "8192\n");
+	put(lab, "/proc/sys/kernel/pty/reserve", "1024\n");
+	put(lab, "/proc/sys/fs/file-nr", "5000000000000000 0 5000000000000000\n");
+	poll_node(lab);
+	expect_cure(lab, "aio", "sysctl -w fs.aio-max-nr=1048576", "fs.aio-max-nr: 1048576");
+	expect_finding(lab, "ptys", LIMITS_PRESSURE, "6990 of 7168");
+	expect_cure(lab, "ptys", "sysctl -w kernel.pty.max=16384", "kernel.pty.max: 16384");
+	expect_cure(lab, "file-handles", "sysctl -w fs.file-max=9007199254740992", "fs.file-max");
+	put(lab, "/proc/sys/fs/aio-nr", "9000000\n");
+	put(lab, "/proc/sys/fs/aio-max-nr", "9000000\n");
+	poll_node(lab);
+	expect_cure(lab, "aio", "sysctl -w fs.aio-max-nr=18000000", NULL);
+}
+
+/* Makes an address, given out that many seconds ago. */
+static void put_address(struct lab *lab, const char *file, const char *id, time_t age)
+{
+	const struct timespec at[2] = {{.tv_sec = time(NULL) - age}, {.tv_sec = time(NULL) - age}};
+	char text[128];
+
+	snprintf(text, sizeof(text), "%.64s\r\neth0", id);
+	put(lab, file, text);
+	assert_int_equal(utimensat(AT_FDCWD, directory_at(&lab->directory, file).text, at, 0), 0);
+}
+
+#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
+
+/* The wide network has more addresses, but also more room. */
+LAB_TEST(addresses_of_containers_that_do_not_exist_are_deleted)
+{
+	struct facts *facts = &lab->directory.facts;
+	struct name_entry *live = must(calloc(1, sizeof(*live)));
+	char path[96];
+
+	put(lab, "/etc/cni/net.d/10-near.conflist",
+		"{\"name\": \"near\", \"ipam\": {\"type\": \"host-local\", \"subnet\": "
+		"\"10.7.0.0/29\"}}");
+	put(lab, "/etc/cni/net.d/20-wide.conflist",
+		"{\"name\": \"wide\", \"ipam\": {\"type\": \"host-local\", \"subnet\": "
+		"\"10.8.0.0/16\"}}");
+	for (int i = 2; i < 40; i++) {
+		snprintf(path, sizeof(path), "/var/lib/cni/networks/wide/10.8.0.%d", i);
+		put_address(lab, path, ID "f", 5000);
+	}
+	put_address(lab, "/var/lib/cni/networks/near/10.7.0.2", ID "1", 700);
+	put_address(lab, "/var/lib/cni/networks/near/10.7.0.3", ID "2", 700);
+	put_address(lab, "/var/lib/cni/networks/near/10.7.0.4", ID "3", 500);        /* too young */
+	put_address(lab, "/var/lib/cni/networks/near/10.7.0.5", "default-" ID, 700); /* nerdctl's */
+	put_address(lab, "/var/lib/cni/networks/near/10.7.0.6", ID "4", 700);
+	put(lab, "/var/lib/containers/storage/overlay-containers/" ID "4/userdata/config.json",
+		"{}");
+	poll_to(lab, "pod-addresses", 5, 5);
+	assert_int_equal(lab->findings.n, 1);
+	expect_finding(lab, "pod-addresses", LIMITS_REACHED, "/var/lib/cni/networks/near: 5 of 5");
+	expect_cure(lab, "pod-addresses", NULL, NULL); /* no runtime tells what exists */
+	set_text(live->workload.id, ID "1");
+	names_replace(&facts->names, "runtime", live, 1);
+	facts->names_complete = true;
+	poll_node(lab);
+	expect_cure(lab, "pod-addresses", "(cd /var/lib/cni/networks/near && rm 10.7.0.3)", NULL);
+	directory_delete(&lab->directory, "/var/lib/cni/networks/near/10.7.0.3");
+	directory_delete(&lab->directory, "/var/lib/cni/networks/near/10.7.0.4");
+	poll_node(lab);
+	expect_cure(lab, "pod-addresses", NULL, NULL);
+	names_replace(&facts->names, "runtime", NULL, 0);
+	free(facts->names.entries);
 }
 
 LAB_TEST(pressure_begins_above_80_percent_and_ends_below_70)
@@ -412,6 +586,10 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 		{"etcd\n", "etcd!--config-file!/etc/etcd/conf.yml!--quota-backend-bytes=9!",
 			"ETCD_QUOTA_BACKEND_BYTES=9!", 7000000000},
 		{"etcd\n", "etcd!--config-file=/etc/etcd/missing.yml!", NULL, 0},
+		{"etcd\n", "etcd!", "ETCD_CONFIG_FILE=/etc/etcd/conf.json!", 6000000000},
+		{"etcd\n", "etcd!--config-file=/etc/etcd/comment.yml!", NULL, 2147483648},
+		{"etcd\n", "etcd!--config-file=/etc/etcd/broken.yml!", NULL, 0},
+		{"etcd\n", "etcd!--quota-backend-bytes=much!", NULL, 0},
 		{"etcd\n", "etcd!--config-file=/etc/../tmp/conf.yml!", NULL, 0},
 		{"bash\n", "bash!", NULL, 0},
 	};
@@ -421,6 +599,10 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 	*database = (struct node_database){7, "etcd", {.kind = WORKLOAD_UNIT}, 1000000000};
 	disks->n_databases = 1;
 	put(lab, "/etc/etcd/conf.yml", "name: a\nquota-backend-bytes: 7000000000\n");
+	put(lab, "/etc/etcd/conf.json",
+		"{\"name\": \"quota-backend-bytes: 9\",\n \"quota-backend-bytes\": 6000000000}\n");
+	put(lab, "/etc/etcd/comment.yml", "name: a # quota-backend-bytes: 9\n");
+	put(lab, "/etc/etcd/broken.yml", "name: [a\nquota-backend-bytes: 9\n");
 	put(lab, "/tmp/conf.yml", "quota-backend-bytes: 7000000000\n");
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		put(lab, "/proc/7/comm", cases[i].comm);
@@ -496,4 +678,58 @@ LAB_TEST(the_database_with_the_least_room_is_shown_and_named_first)
 	assert_string_equal(limit_of(lab, "etcd/db")->top[0].detail, "process 11 (etcd)");
 	assert_int_equal(limit_of(lab, "etcd/db")->n_top, 3);
 	expect_finding(lab, "etcd/db", LIMITS_PRESSURE, "process 11 (etcd)");
+}
+
+LAB_TEST(the_command_for_a_full_database_has_its_address_and_certificates)
+{
+	static const struct {
+		enum workload_kind kind;
+		const char *process, *cmdline, *environ, *program; /* NULL: a hint */
+	} cases[] = {
+		{WORKLOAD_UNIT, "etcd", "etcd!", "",
+			"ETCDCTL_API=3 etcdctl --endpoints=http://127.0.0.1:2379"},
+		{WORKLOAD_UNIT, "etcd", "etcd!",
+			"ETCD_LISTEN_CLIENT_URLS=https://10.0.0.4:2379,https://127.0.0.1:2379!"
+			"ETCD_CERT_FILE=/etc/ssl/my etcd.crt!ETCD_KEY_FILE=/k!ETCD_TRUSTED_CA_FILE=/ca!",
+			"ETCDCTL_API=3 etcdctl --endpoints=https://127.0.0.1:2379 "
+			"--cert='/etc/ssl/my etcd.crt' --key=/k --cacert=/ca"},
+		{WORKLOAD_POD, "etcd",
+			"etcd!--listen-client-urls=https://10.0.0.4:2379!--cert-file=/c!--key-file=/k!",
+			"",
+			"crictl exec \"$(crictl ps -q --label io.kubernetes.pod.uid=u-1)\" etcdctl "
+			"--endpoints=https://10.0.0.4:2379 --cert=/c --key=/k "
+			"--insecure-skip-tls-verify"},
+		{WORKLOAD_UNIT, "etcd", "etcd!--listen-client-urls=http://a;reboot;'b!", "",
+			"ETCDCTL_API=3 etcdctl --endpoints='http://a;reboot;'\\''b'"},
+		{WORKLOAD_UNIT, "etcd", "etcd!--config-file=/etc/etcd/tls.yaml!", "",
+			"ETCDCTL_API=3 etcdctl --endpoints=https://localhost:4001 --cert=/c --key=/k "
+			"--cacert=/ca"},
+		{WORKLOAD_LXD, "etcd", "etcd!", "", NULL},
+		{WORKLOAD_UNIT, "k3s-server", "k3s server!", "", NULL},
+	};
+	struct node_disks *disks = &lab->directory.facts.disks;
+	struct node_database *database = &disks->databases[0];
+
+	disks->n_databases = 1;
+	put(lab, "/etc/etcd/tls.yaml",
+		"listen-client-urls: https://localhost:4001\n\"client-transport-security\": "
+		"{\"cert-file\": /c, key-file: /k, trusted-ca-file: /ca}\n");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char comm[32], command[1024];
+
+		*database = (struct node_database){
+			7, "", {.kind = cases[i].kind, .id = "u-1"}, 2147483648};
+		set_text(database->process, cases[i].process);
+		snprintf(comm, sizeof(comm), "%s\n", cases[i].process);
+		put(lab, "/proc/7/comm", comm);
+		put_words(lab, "/proc/7/cmdline", cases[i].cmdline);
+		put_words(lab, "/proc/7/environ", cases[i].environ);
+		poll_node(lab);
+		snprintf(command, sizeof(command),
+			"(e() { %s \"$@\"; }; e compact \"$(e endpoint status -w json | grep -o "
+			"'\"revision\":[0-9]*' | tr -dc 0-9)\"; e defrag && e alarm disarm)",
+			cases[i].program ? cases[i].program : "");
+		expect_finding(lab, "etcd/db", LIMITS_REACHED, "etcd/db: ");
+		expect_cure(lab, "etcd/db", cases[i].program ? command : NULL, NULL);
+	}
 }

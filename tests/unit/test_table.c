@@ -43,7 +43,7 @@ TEST(every_entry_has_help_and_a_source)
 			assert_true(isupper((unsigned char)entry->name[0]) &&
 				    entry->condition->reasons);
 		else if (entry->kind == ENTRY_LIMIT &&
-			 (!entry->unit || !entry->limit->breaks || !entry->limit->now ||
+			 (!entry->unit || !entry->limit->breaks || !entry->limit->cure_help ||
 				 !entry->limit->severity))
 			fail_msg("%s: no unit, no effect, no cure or no severity", entry->name);
 		else if (entry->kind != ENTRY_TUNER && entry->kind != ENTRY_REASON &&

@@ -17,7 +17,8 @@
 	.severity = SEVERITY_CRITICAL,                                                        \
 	.breaks = "lookups fail after a time-out: \"Temporary failure in name resolution\", " \
 		  "\"EAI_AGAIN\"",                                                            \
-	.now = "headroom top dns, then give the busiest client a cache or fewer search domains"
+	.cure_help =                                                                          \
+		"headroom top dns, then give the busiest client a cache or fewer search domains"
 
 const struct limit_row dns_limits[] = {
 	{"dns/*/pending",

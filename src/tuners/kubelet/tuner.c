@@ -90,11 +90,12 @@ static void kubelet_sample(void *data, const struct wait *)
 		kubelet->seen.presence == KUBELET_RUNNING ? RUNNING_EVERY_US : ABSENT_EVERY_US);
 }
 
-static void *kubelet_open(const struct host *host, struct facts *, struct sd_event *)
+static void *kubelet_open(const struct host *host, struct facts *facts, struct sd_event *)
 {
 	struct kubelet *kubelet = must(calloc(1, sizeof(*kubelet)));
 
 	kubelet->host = host;
+	kubelet->facts = facts;
 	return kubelet;
 }
 
@@ -116,6 +117,15 @@ static void *kubelet_sample_request(void *self, const void *, bool now)
 	return request;
 }
 
+/* Returns 0 also for a field without a value. */
+static uint64_t number_of(const struct kubelet_values *values, enum kubelet_field field)
+{
+	uint64_t number = 0;
+
+	(void)parse_count(values->field[field].text, &number);
+	return number;
+}
+
 static void kubelet_sample_adopt(void *self, void *data)
 {
 	struct kubelet *kubelet = self, *request = data;
@@ -123,6 +133,10 @@ static void kubelet_sample_adopt(void *self, void *data)
 	if (kubelet) {
 		kubelet->seen = request->seen;
 		kubelet->next_sample_us = request->next_sample_us;
+		kubelet->facts->disks.images_gc_high =
+			kubelet->seen.presence == KUBELET_RUNNING && !kubelet->seen.why[0]
+				? (unsigned)number_of(&kubelet->seen.values, KUBELET_IMAGE_GC_HIGH)
+				: 0;
 	}
 	free(request);
 }
@@ -132,15 +146,6 @@ static void kubelet_sample_adopt(void *self, void *data)
 static bool is_serial(const struct kubelet_values *values)
 {
 	return streq(values->field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
-}
-
-/* Returns 0 also for a field without a value. */
-static uint64_t number_of(const struct kubelet_values *values, enum kubelet_field field)
-{
-	uint64_t number = 0;
-
-	(void)parse_count(values->field[field].text, &number);
-	return number;
 }
 
 /* Returns why the setting cannot be written, with the cure; NULL if it can. */

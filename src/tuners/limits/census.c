@@ -991,18 +991,8 @@ static bool is_due(uint64_t *next, uint64_t now, uint64_t every_us, bool force)
 	return true;
 }
 
-/* The instances with an open finding stay in the next reading. */
-static void take_open(const struct limit_memory *memory, struct limit_seen *seen)
+void *limits_sample_request(void *self, const void *, bool now)
 {
-	seen->n_open = 0;
-	for (size_t i = 0; i < memory->n && seen->n_open < LIMIT_INSTANCES_MAX; i++)
-		if (memory->known[i].open)
-			seen->open[seen->n_open++] = memory->known[i].hash;
-}
-
-void *limits_sample_request(void *self, const void *memory, bool now)
-{
-	const struct limits_memory *known = memory;
 	struct limits *limits = self;
 	uint64_t at = now_us();
 	bool is_wanted[PASSES] = {0}, due[PASSES], due_rows, is_first;
@@ -1011,10 +1001,8 @@ void *limits_sample_request(void *self, const void *memory, bool now)
 
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_reader *reader = limits_rows[i].reader;
-		struct limit_seen *seen = &limits->rows[i];
+		const struct limit_seen *seen = &limits->rows[i];
 
-		if (known && known->rows)
-			take_open(&known->rows[i], seen);
 		busy[i] = now || seen->n_open > 0 ||
 			  (seen->error == 0 && seen->reading.used * 2 > seen->reading.max);
 		is_wanted[OF_PROCESSES] |= busy[i] && reader && reader->count;

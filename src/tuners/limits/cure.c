@@ -64,31 +64,15 @@ void limits_cure_conntrack(struct finding *finding, const struct limit_row *row,
 #define PID_MAX_MOST     UINT64_C(4194304)
 #define THREADS_MAX_MOST UINT64_C(1073741823)
 
-/* Writes a word so that a shell reads it unchanged. */
-static void quote_word(const char *word, char *quoted, size_t size)
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "0123456789_./:@%+=,-";
-
-	if (word[strspn(word, plain)] == '\0') {
-		copy_text(quoted, size, word);
-		return;
-	}
-	copy_text(quoted, size, "'");
-	for (; *word; word++)
-		text_append(quoted, size, *word == '\'' ? "'\\''" : "%c", *word);
-	text_append(quoted, size, "'");
-}
-
 /* Returns whether systemd manages the cgroup, as that of a unit. */
-static bool is_unit(const struct instance *instance, char unit[static 256])
+static bool is_unit(const struct instance *instance, char unit[static SHELL_WORD_MAX])
 {
 	static const char *const types[] = {".service", ".scope", ".slice"};
 	const char *name = strrchr(instance->name, '/');
 
 	if (!name || instance->owner.kind != WORKLOAD_UNIT)
 		return false;
-	quote_word(name + 1, unit, 256);
+	shell_word(unit, name + 1);
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
 		if (strstr(name, types[i]))
 			return true;
@@ -98,7 +82,7 @@ static bool is_unit(const struct instance *instance, char unit[static 256])
 void limits_cure_cgroup(struct finding *finding, const struct limit_row *row,
 	const struct limit_instance *instance, const struct decide_input *, const struct limits *)
 {
-	char word[2 * SETTING_PATH_MAX], unit[256];
+	char word[SHELL_WORD_MAX], unit[SHELL_WORD_MAX];
 	uint64_t raised = limits_raised(row, instance->max);
 
 	if (raised == 0)
@@ -110,8 +94,8 @@ void limits_cure_cgroup(struct finding *finding, const struct limit_row *row,
 			unit, raised);
 		return;
 	}
-	quote_word(instance->instance.name, word, sizeof(word));
-	finding_now(finding, "echo %" PRIu64 " > %s/pids.max", raised, word);
+	finding_now(finding, "echo %" PRIu64 " > %s/pids.max", raised,
+		shell_word(word, instance->instance.name));
 	if (instance->instance.owner.kind == WORKLOAD_POD)
 		finding_hint(finding, "podPidsLimit of the kubelet keeps it, for new pods");
 }
@@ -189,7 +173,7 @@ void limits_cure_listener(struct finding *finding, const struct limit_row *row,
 {
 	const struct workload *owner = &instance->instance.owner;
 	uint64_t raised = limits_raised(row, instance->max);
-	char unit[256];
+	char unit[SHELL_WORD_MAX];
 
 	if (!instance->sysctl) {
 		finding_hint(finding,
@@ -208,7 +192,7 @@ void limits_cure_listener(struct finding *finding, const struct limit_row *row,
 	}
 	limits_cure_sysctl(finding, row, instance, input, limits);
 	if (owner->kind == WORKLOAD_UNIT) {
-		quote_word(owner->name, unit, sizeof(unit));
+		shell_word(unit, owner->name);
 		finding_now(finding,
 			"sysctl -w net.core.somaxconn=%" PRIu64 " && systemctl restart %s", raised,
 			unit);
@@ -237,4 +221,57 @@ void limits_cure_ports(struct finding *finding, const struct limit_row *,
 		instance->pid);
 	finding_hint(finding, "net.ipv4.ip_local_port_range in the pod's securityContext.sysctls "
 			      "keeps it");
+}
+
+/* ---- the rest ---- */
+
+/* The sockets may take a quarter of the memory. */
+#define SOCKETS_MEMORY 4
+
+void limits_cure_socket_memory(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *input,
+	const struct limits *)
+{
+	const char *sysctl = row->reader->sysctl;
+	uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) / SOCKETS_MEMORY, pages[3];
+	char value[SETTING_VALUE_MAX];
+
+	if (!instance->cure || sscanf(instance->cure, "%" SCNu64 " %" SCNu64 " %" SCNu64, &pages[0],
+				       &pages[1], &pages[2]) != 3)
+		return;
+	if (pages[2] >= most) {
+		limits_cure_hint(finding, row, instance, input, NULL);
+		return;
+	}
+	for (int i = 0; i < 3; i++)
+		pages[i] = MIN(2 * pages[i], most);
+	snprintf(value, sizeof(value), "%" PRIu64 " %" PRIu64 " %" PRIu64, pages[0], pages[1],
+		pages[2]);
+	finding_now(finding, "sysctl -w %s='%s'", sysctl, value);
+	finding_keep(finding, input, "sysctl: {%s: \"%s\"}", sysctl, value);
+}
+
+void limits_cure_filesystem(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *, const struct limits *)
+{
+	char word[SHELL_WORD_MAX];
+
+	if (instance->cure)
+		finding_now(finding, "%s", instance->cure);
+	if (instance->cure && !strstr(instance->cure, "docker"))
+		finding_hint(finding, "this also deletes preloaded images that are not pinned");
+	if (!instance->cure)
+		finding_hint(finding,
+			row->reader->inodes
+				? "du -x --inodes --max-depth=2 %s | sort -n | tail "
+				  "shows where the files are"
+				: "du -xh --max-depth=2 %s | sort -h | tail shows where "
+				  "the bytes are",
+			shell_word(word, instance->instance.name));
+}
+
+void limits_cure_hint(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *, const struct decide_input *, const struct limits *)
+{
+	finding_hint(finding, "%s", row->cure_help);
 }

@@ -82,6 +82,7 @@ static bool is_before(const struct limit_instances *instances, const struct limi
 static void remove_instance(struct limit_instances *instances, unsigned at)
 {
 	free(instances->list[at].top);
+	free(instances->list[at].cure);
 	instances->n--;
 	memmove(&instances->list[at], &instances->list[at + 1],
 		(instances->n - at) * sizeof(*instances->list));
@@ -104,18 +105,24 @@ static bool is_kept(struct limit_instances *instances, const struct limit_instan
 	       is_open(instances, &instance->instance);
 }
 
+static void drop_instance(struct limit_instance *instance)
+{
+	free(steal(instance->top));
+	free(steal(instance->cure));
+}
+
 void limit_instance_add(struct limit_instances *instances, struct limit_instance *instance)
 {
 	unsigned at = 0;
 
 	if (!is_kept(instances, instance)) {
-		free(steal(instance->top));
+		drop_instance(instance);
 		return;
 	}
 	while (at < instances->n && !is_before(instances, instance, &instances->list[at]))
 		at++;
 	if (at == LIMIT_INSTANCES_MAX) {
-		free(steal(instance->top));
+		drop_instance(instance);
 		return;
 	}
 	if (!instances->list)
@@ -127,6 +134,7 @@ void limit_instance_add(struct limit_instances *instances, struct limit_instance
 	instances->list[at] = *instance;
 	instances->n++;
 	instance->top = NULL;
+	instance->cure = NULL;
 }
 
 struct limit_user *limit_instance_user(struct limit_instance *instance)
@@ -215,7 +223,7 @@ static bool matters(const struct limit_row *row, const struct limit_instance *in
 	const struct limit_reader *reader = row->reader;
 
 	return instance->max > 0 &&
-	       (!reader || (instance->max >= reader->matters_from &&
+	       (!reader || (instance->max >= reader->matters_from && !reader->only_hits &&
 				   !(reader->never_above && instance->used > instance->max)));
 }
 
@@ -263,7 +271,9 @@ static struct verdict_of judge_use(const struct row_input *in,
 	if (!is_near(in->row, instance, begins) && !is_full(in->row, instance))
 		known->full_at_us = 0;
 	if (verdict.hits > 0 && known->lately >= (reader ? reader->hits_from : 0)) {
-		verdict.condition = LIMITS_REACHED;
+		verdict.condition = reader && reader->hits_near && !is_full(in->row, instance)
+					    ? LIMITS_PRESSURE
+					    : LIMITS_REACHED;
 		verdict.phase = FINDING_HAPPENS;
 		/* The first hits were too few for a finding. */
 		if (!was_reached)
@@ -362,10 +372,10 @@ static void find(const struct row_input *in, const struct limit_instance *instan
 	finding->counts_hits = counts_hits(row);
 	finding->use =
 		(struct finding_use){instance->used, instance->max, verdict->hits, instance->at_us};
-	if (verdict->condition == LIMITS_REACHED) {
+	if (verdict->condition == LIMITS_REACHED)
 		finding->severity = row->severity;
+	if (verdict->condition == LIMITS_REACHED || verdict->hits > 0)
 		finding->hold_us = REACHED_WINDOW_US;
-	}
 	if (verdict->phase != FINDING_OVER)
 		in->limit->condition = condition;
 	if (!row->reader || !row->reader->nobody)

@@ -25,6 +25,7 @@ struct limit_instance {
 	uint64_t sysctl_value;  /* of it, if max is less; 0: max */
 	uint64_t beside;        /* another value for the cure: the hard limit, kernel.threads-max */
 	bool of_agent;          /* in the network namespace of the agent */
+	char *cure;             /* what the row's cure uses, such as a command; owned, or NULL */
 	char what[128];         /* for the message: "/tmp is mounted 900 times"; or empty */
 	struct limit_user *top; /* its users, at most LIMIT_TOP_MAX; owned */
 	unsigned n_top;
@@ -123,6 +124,7 @@ struct limit_reader {
 	enum limits_filesystem filesystem; /* limits_sample_filesystem(): which */
 	bool inodes;                       /* limits_sample_filesystem(): not bytes */
 	bool key_bytes;                    /* limits_read_keys(): not keys */
+	bool is_udp;                       /* limits_read_socket_memory(): not TCP */
 	const char *counter;               /* limits_sample_allowance(): of ethtool -S */
 
 	/* When a use is worth a finding. Hits always are, from hits_from on. */
@@ -130,6 +132,8 @@ struct limit_reader {
 	uint64_t near_from;    /* LimitPressure: this use, at least */
 	uint64_t hits_from;    /* hits within five minutes; 0: 1 */
 	unsigned hits_above;   /* hits count above this share only, in percent */
+	bool only_hits;        /* its use does not count */
+	bool hits_near;        /* hits are LimitPressure, not LimitReached */
 	bool full_above;       /* full above the maximum, not at it */
 	bool never_above;      /* a use above the maximum is harmless */
 	bool twice;            /* two passes in a row find it nearly full */
@@ -148,17 +152,32 @@ limit_cure limits_cure_sysctl;
 limit_cure limits_cure_conntrack, limits_cure_pids, limits_cure_cgroup, limits_cure_files,
 	limits_cure_watches, limits_cure_listener, limits_cure_ports;
 
+/* Proposes twice the three numbers of tcp_mem or udp_mem, as long as there is memory. */
+limit_cure limits_cure_socket_memory;
+
+/* Deletes images; of other file systems a hint shows where to look. */
+limit_cure limits_cure_filesystem;
+
+/* The row's cure_help is the hint: no command helps. */
+limit_cure limits_cure_hint;
+
+limit_cure limits_cure_database, limits_cure_addresses;
+
 /* Returns that value; 0: it has the largest one. */
 uint64_t limits_raised(const struct limit_row *row, uint64_t value);
 
 limit_read limits_read_conntrack, limits_read_pids, limits_read_memory_cgroups, limits_read_ptys,
 	limits_read_keys, limits_read_softnet;
+limit_read limits_read_socket_memory, limits_read_races;
 limit_read limits_sample_filesystem, limits_sample_databases, limits_sample_bridges,
 	limits_sample_addresses, limits_sample_allowance, limits_conntrack_users;
 
 /* Reads the row if used.path is set. */
 int limits_read_numbers(
 	const struct host *host, const struct limit_row *row, struct limit_reading *reading);
+
+/* Keeps the use with the largest share of its maximum. Returns whether it is this one. */
+bool limit_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max);
 
 enum { OF_PROCESSES, OF_FILES, PASSES, OF_READER = PASSES, SOURCES };
 

@@ -2,18 +2,16 @@
 /*
  * Reads the limits whose numbers the kernel or a file shows. The parts, in order: numbers in files,
  * by a row's used, max and hits; the other limits that never block; the limits that a task
- * samples, because reading them may block: file systems, databases of etcd, bridges, addresses of
- * pods, allowances of network interfaces. Nothing here counts processes or open files: census.c
- * does.
+ * samples, because reading them may block: file systems, bridges, allowances of network
+ * interfaces. Nothing here counts processes or open files: census.c does. etcd.c reads databases,
+ * addresses.c addresses of pods.
  */
 #include "tuners/limits/limits.h"
 
 #include "base/file.h"
-#include "base/json.h"
-#include "runtime/systemd.h"
+#include "base/text.h"
 #include "workload/process.h"
 
-#include <arpa/inet.h>
 #include <glob.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -162,8 +160,45 @@ int limits_read_conntrack(const struct limit_source *source, struct limit_readin
 	return r;
 }
 
+/* Packets of new connections that the kernel dropped because another had the same addresses. */
+int limits_read_races(const struct limit_source *source, struct limit_reading *reading)
+{
+	_cleanup_free_ char *text = NULL;
+	int r = host_read_file(source->host, "/proc/net/stat/nf_conntrack", FILE_SIZE_MAX, &text);
+
+	if (r == 0)
+		reading->hits = limits_sum_column(text, "insert_failed");
+	return r;
+}
+
+/* The cure needs the three numbers of the maximum, which are pages. */
+int limits_read_socket_memory(const struct limit_source *source, struct limit_reading *reading)
+{
+	static const struct limit_row tcp = {.used = {"/proc/net/sockstat", 0, "TCP:", "mem"},
+		.max = {"/proc/sys/net/ipv4/tcp_mem", 3},
+		.hits = {"/proc/net/netstat", 0, "TcpExt:", "TCPMemoryPressures"}};
+	static const struct limit_row udp = {.used = {"/proc/net/sockstat", 0, "UDP:", "mem"},
+		.max = {"/proc/sys/net/ipv4/udp_mem", 3},
+		.hits = {"/proc/net/snmp", 0, "Udp:", "MemErrors"}};
+	const struct limit_row *row = source->reader->is_udp ? &udp : &tcp;
+	struct limit_instance instance = {.instance.kind = INSTANCE_NODE};
+	char value[SETTING_VALUE_MAX];
+	int r = limits_read_numbers(source->host, row, reading);
+
+	if (r == 0)
+		r = host_read_value(source->host, row->max.path, value);
+	if (r < 0)
+		return r;
+	instance.used = reading->used;
+	instance.max = reading->max;
+	instance.hits = reading->hits;
+	instance.cure = must(strdup(value));
+	limit_instance_add(source->instances, &instance);
+	return 0;
+}
+
 /* Keeps the use with the largest share of its maximum. Returns whether it is this one. */
-static bool keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max)
+bool limit_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max)
 {
 	if (max == 0 || (reading->max > 0 && (double)used / (double)max <=
 						     (double)reading->used / (double)reading->max))
@@ -208,7 +243,7 @@ static void add_kubepods(const struct limit_source *source, struct limit_reading
 	snprintf(file, sizeof(file), "%s/pids.max", path);
 	if (read_value(source->host, file, &pods.max) < 0) /* "max" */
 		return;
-	keep_fuller(reading, pods.used, pods.max);
+	limit_keep_fuller(reading, pods.used, pods.max);
 	limit_instance_add(source->instances, &pods);
 }
 
@@ -234,44 +269,43 @@ int limits_read_pids(const struct limit_source *source, struct limit_reading *re
 		node.beside = max;
 		node.sysctl = "kernel.threads-max";
 	}
-	keep_fuller(reading, node.used, node.max);
+	limit_keep_fuller(reading, node.used, node.max);
 	limit_instance_add(source->instances, &node);
 	add_kubepods(source, reading);
 	return 0;
 }
 
-/* A hierarchy of cgroup v1 counts its removed cgroups too, in /proc/cgroups. */
+/*
+ * A removed cgroup has given its id back, although the kernel may keep it for its cached memory.
+ * /proc/cgroups, the only count of cgroup v1, does not tell such ones apart: no row there.
+ */
 int limits_read_memory_cgroups(const struct limit_source *source, struct limit_reading *reading)
 {
 	/* Before Linux 6.12 only the cgroups of all controllers are counted. */
-	static const char *const names[][2] = {{"nr_subsys_memory", "nr_dying_subsys_memory"},
-		{"nr_descendants", "nr_dying_descendants"}};
+	static const char *const names[] = {"nr_subsys_memory", "nr_descendants"};
 	_cleanup_free_ char *text = NULL;
-	uint64_t hierarchy = 0, removed;
-	char *line;
+	unsigned hierarchy = 0;
+	const char *line;
 	int r = host_read_file(source->host, "/proc/cgroups", FILE_SIZE_MAX, &text);
 
-	reading->max = MEMORY_CGROUPS_MAX;
 	line = r == 0 ? strstr(text, "\nmemory\t") : NULL;
-	if (line && sscanf(line, " memory %" SCNu64 " %" SCNu64, &hierarchy, &reading->used) == 2 &&
-		hierarchy > 0)
-		return 0;
+	if (line && sscanf(line, " memory %u", &hierarchy) == 1 && hierarchy > 0)
+		return -ENOENT;
+	reading->max = MEMORY_CGROUPS_MAX;
 	r = -EBADMSG;
 	for (size_t i = 0; i < ARRAY_SIZE(names) && r == -EBADMSG; i++) {
-		struct number_in_file from = {
-			"/sys/fs/cgroup/cgroup.stat", 0, names[i][0], names[i][0]};
-
-		r = read_number(source->host, &from, &reading->used);
-		from.line = from.name = names[i][1];
-		if (r == 0)
-			r = read_number(source->host, &from, &removed);
+		r = read_number(source->host,
+			&(struct number_in_file){
+				"/sys/fs/cgroup/cgroup.stat", 0, names[i], names[i]},
+			&reading->used);
+		reading->upper_bound = i > 0;
 	}
-	reading->used += r == 0 ? removed : 0;
 	return r;
 }
 
 int limits_read_ptys(const struct limit_source *source, struct limit_reading *reading)
 {
+	struct limit_instance instance = {.instance.kind = INSTANCE_NODE};
 	uint64_t reserve = 0;
 	int r = read_value(source->host, "/proc/sys/kernel/pty/nr", &reading->used);
 
@@ -279,8 +313,29 @@ int limits_read_ptys(const struct limit_source *source, struct limit_reading *re
 		r = read_value(source->host, "/proc/sys/kernel/pty/max", &reading->max);
 	if (r == 0)
 		r = read_value(source->host, "/proc/sys/kernel/pty/reserve", &reserve);
+	if (r < 0)
+		return r;
+	instance.sysctl_value = reading->max;
 	reading->max -= MIN(reserve, reading->max);
-	return r;
+	instance.used = reading->used;
+	instance.max = reading->max;
+	limit_instance_add(source->instances, &instance);
+	return 0;
+}
+
+/* A user's keys count for itself. Users without processes may have some. */
+static void add_keys(const struct limit_source *source, unsigned uid, const struct limit_user *user)
+{
+	struct limit_instance instance = {.instance = {.kind = INSTANCE_UID, .id = uid},
+		.used = user->used,
+		.max = user->max};
+
+	if (uid == 0)
+		instance.sysctl = source->reader->key_bytes ? "kernel.keys.root_maxbytes"
+							    : "kernel.keys.root_maxkeys";
+	set_text(instance.instance.name, user->workload.name);
+	*limit_instance_user(&instance) = *user;
+	limit_instance_add(source->instances, &instance);
 }
 
 /* "    0:     9 8/8 3/1000000 40/25000000": user, references, keys, quotas of keys and bytes. */
@@ -299,14 +354,12 @@ int limits_read_keys(const struct limit_source *source, struct limit_reading *re
 		if (sscanf(line, " %u: %*u %*u/%*u %" SCNu64 "/%" SCNu64 " %" SCNu64 "/%" SCNu64,
 			    &uid, &keys, &keys_max, &used, &max) != 5)
 			return -EBADMSG;
-		if (!source->reader->key_bytes) {
-			used = keys;
-			max = keys_max;
-		}
-		keep_fuller(reading, used, max);
-		user.used = used;
+		user.used = source->reader->key_bytes ? used : keys;
+		user.max = source->reader->key_bytes ? max : keys_max;
+		limit_keep_fuller(reading, user.used, user.max);
 		snprintf(user.workload.name, sizeof(user.workload.name), "%u", uid);
 		limit_keep_user(reading, &user);
+		add_keys(source, uid, &user);
 	}
 	return 0;
 }
@@ -335,9 +388,6 @@ int limits_read_softnet(const struct limit_source *source, struct limit_reading 
 
 #define BRIDGE_PORTS_MAX 1023 /* port 0 is reserved: net/bridge/br_private.h */
 
-#define NETWORKS  "/var/lib/cni/networks"
-#define CNI_FILES "/etc/cni/net.d"
-
 /* Counts the files of a directory except hidden files. -1: not readable. */
 static int count_files(const char *path)
 {
@@ -358,6 +408,16 @@ static void add_user(struct limit_reading *reading, uint64_t used, const char *d
 
 	set_text(user.detail, detail);
 	limit_keep_user(reading, &user);
+}
+
+static void add_device(const struct limit_source *source, const char *name, uint64_t used,
+	uint64_t max, uint64_t hits)
+{
+	struct limit_instance instance = {
+		.instance.kind = INSTANCE_DEVICE, .used = used, .max = max, .hits = hits};
+
+	set_text(instance.instance.name, name);
+	limit_instance_add(source->instances, &instance);
 }
 
 /* ---- file systems ---- */
@@ -388,6 +448,13 @@ static unsigned list_paths(const struct node_disks *disks, enum limits_filesyste
 	return n;
 }
 
+static bool has_device(const dev_t *devices, unsigned n, dev_t device)
+{
+	while (n > 0 && devices[n - 1] != device)
+		n--;
+	return n > 0;
+}
+
 static bool is_shown_above(const struct limit_source *source, dev_t device)
 {
 	const char *paths[PATHS_MAX];
@@ -402,17 +469,94 @@ static bool is_shown_above(const struct limit_source *source, dev_t device)
 	return false;
 }
 
+/*
+ * Returns whether nobody can write to the file system, such as squashfs or an image. Writes to a
+ * mount may be forbidden where the file system is not read-only: the host's in a pod.
+ */
+static bool is_read_only(const struct host *host, const struct statvfs *fs, dev_t device)
+{
+	_cleanup_(cleanup_fclose) FILE *mounts = NULL;
+	_cleanup_free_ struct mount *mount = NULL;
+
+	if (!(fs->f_flag & ST_RDONLY))
+		return false;
+	mounts = mounts_open(host->root);
+	mount = must(malloc(sizeof(*mount)));
+	while (mounts_next(mounts, mount))
+		if (mount->device == device)
+			return mount->is_read_only;
+	return false;
+}
+
+/* Returns whether the kubelet will delete images before the file system is full. */
+static bool is_collected(const struct limit_source *source, const struct statvfs *fs)
+{
+	unsigned high = source->disks->images_gc_high;
+
+	return source->reader->filesystem == LIMITS_IMAGES && !source->reader->inodes &&
+	       high < 100 && fs->f_blocks > 0 && 100 - fs->f_bavail * 100 / fs->f_blocks < high;
+}
+
+/* Returns the command that deletes unused images from the file system; NULL: none is known. */
+static char *prune_command(const struct limit_source *source, const char *path, dev_t device)
+{
+	/* The path tells where no runtime does. Other runtimes have crictl. */
+	static const struct {
+		const char *runtime, *path, *command;
+	} rows[] = {
+		{"docker", "/var/lib/docker", "docker image prune -af"},
+		{"docker-containerd", NULL, "docker image prune -af"},
+		{"podman", "/var/lib/containers/storage", "podman image prune -af"},
+		{"k3s", "/var/lib/rancher", "k3s crictl rmi --prune"},
+		{"k0s", NULL, NULL},
+		{"microk8s", NULL, NULL},
+	};
+	const struct node_images *images = NULL;
+	const char *runtime, *program = "crictl";
+	char *command, word[SHELL_WORD_MAX];
+
+	if (source->reader->filesystem != LIMITS_IMAGES)
+		return NULL;
+	for (unsigned i = 0; i < source->disks->n_images; i++)
+		if (source->disks->images[i].device == device && source->disks->images[i].runtime)
+			images = &source->disks->images[i];
+	runtime = images ? images->runtime : "";
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (images ? streq(runtime, rows[i].runtime)
+			   : rows[i].path && streq(path, rows[i].path))
+			return rows[i].command ? must(strdup(rows[i].command)) : NULL;
+	if (images && streq(runtime, "rke2"))
+		program = "/var/lib/rancher/rke2/bin/crictl";
+	must_do(asprintf(&command, "%s%s%s rmi --prune", program, images ? " -r unix://" : "",
+			images ? shell_word(word, images->socket) : "") >= 0);
+	return command;
+}
+
+static void add_filesystem(const struct limit_source *source, const struct limit_reading *reading,
+	const char *path, const struct statvfs *fs, dev_t device)
+{
+	struct limit_instance instance = {.instance = {.kind = INSTANCE_FILESYSTEM, .id = device},
+		.used = reading->used,
+		.max = reading->max};
+
+	if (is_collected(source, fs))
+		return;
+	set_text(instance.instance.name, path);
+	instance.cure = prune_command(source, path, device);
+	limit_instance_add(source->instances, &instance);
+}
+
 /* Reads the fullest file system of the row. */
 int limits_sample_filesystem(const struct limit_source *source, struct limit_reading *reading)
 {
 	const char *paths[PATHS_MAX], *fullest = NULL;
-	unsigned n = list_paths(source->disks, source->reader->filesystem, paths);
-	bool inodes = source->reader->inodes;
+	unsigned n = list_paths(source->disks, source->reader->filesystem, paths), n_devices = 0;
+	dev_t devices[PATHS_MAX];
 	int error = -ENOENT;
 
 	for (unsigned i = 0; i < n; i++) {
+		struct limit_reading use = {0};
 		char full[PATH_MAX];
-		uint64_t used, max;
 		struct statvfs fs;
 		struct stat st;
 
@@ -421,138 +565,26 @@ int limits_sample_filesystem(const struct limit_source *source, struct limit_rea
 			error = -errno;
 			continue;
 		}
-		used = inodes ? fs.f_files - fs.f_ffree : (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
-		max = inodes ? fs.f_files : used + fs.f_bavail * fs.f_frsize;
-		/* max is 0 on btrfs, which makes inodes as needed. */
-		if (!is_shown_above(source, st.st_dev) && keep_fuller(reading, used, max))
+		if (has_device(devices, n_devices, st.st_dev) ||
+			is_shown_above(source, st.st_dev) ||
+			is_read_only(source->host, &fs, st.st_dev))
+			continue;
+		devices[n_devices++] = st.st_dev;
+		use.used = (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
+		use.max = use.used + fs.f_bavail * fs.f_frsize;
+		if (source->reader->inodes) {
+			use.used = fs.f_files - fs.f_ffree;
+			use.max = fs.f_files; /* 0 on btrfs, which makes them as needed */
+		}
+		if (use.max == 0)
+			continue;
+		add_filesystem(source, &use, paths[i], &fs, st.st_dev);
+		if (limit_keep_fuller(reading, use.used, use.max))
 			fullest = paths[i];
 	}
 	if (fullest && n > 1)
 		add_user(reading, reading->used, fullest);
 	return fullest ? 0 : error;
-}
-
-/* ---- etcd's databases ---- */
-
-#define DATABASE_QUOTA INT64_C(2147483648) /* etcd: server/storage, DefaultQuotaBytes */
-
-#define QUOTA       "quota-backend-bytes"
-#define K3S_WRITTEN "/var/lib/rancher/k3s/server/db/etcd/config"
-
-/* Copies the value of the last "quota-backend-bytes=VALUE" or ": VALUE" outside of comments. */
-static void find_quota(char *text, char value[static 32])
-{
-	for (char *next = text, *line; (line = strsep(&next, "\n"));) {
-		const char *found;
-
-		line[strcspn(line, "#")] = '\0';
-		found = strstr(line, QUOTA);
-		if (found && (found[strlen(QUOTA)] == '=' || found[strlen(QUOTA)] == ':'))
-			snprintf(value, 32, "%.31s", found + strlen(QUOTA "="));
-	}
-}
-
-static bool find_quota_in(const char *path, char value[static 32])
-{
-	_cleanup_free_ char *text = NULL;
-
-	if (read_file(path, 256 * 1024, &text, NULL) < 0)
-		return false;
-	find_quota(text, value);
-	return true;
-}
-
-static bool is_of_host(const struct node_database *database)
-{
-	return database->workload.kind == WORKLOAD_UNIT || database->workload.kind == WORKLOAD_HOST;
-}
-
-/*
- * The server of k3s gives etcd the values of etcd-arg, of its files in this order and of its
- * command line. It hides the latter, but writes all of them to a file below its usual data-dir.
- * A server in a container has other files.
- */
-static void read_k3s_quota(
-	const struct host *host, const struct node_database *database, char value[static 32])
-{
-	static const char *const patterns[] = {
-		"/etc/rancher/k3s/config.yaml", "/etc/rancher/k3s/config.yaml.d/*.yaml"};
-	_cleanup_free_ char *words = NULL;
-	char full[PATH_MAX];
-	size_t len = 0;
-
-	if (is_of_host(database) && find_quota_in(host_path(host, K3S_WRITTEN, full), value))
-		return;
-	for (size_t i = 0; is_of_host(database) && i < ARRAY_SIZE(patterns); i++) {
-		glob_t files = {0};
-
-		(void)glob(host_path(host, patterns[i], full), 0, NULL, &files);
-		for (size_t k = 0; k < files.gl_pathc; k++)
-			(void)find_quota_in(files.gl_pathv[k], value);
-		globfree(&files);
-	}
-	if (database->workload.kind == WORKLOAD_UNIT)
-		(void)systemd_starts_with(host, database->workload.name, QUOTA "=", value, 32);
-	if (process_read(host->root, database->pid, "cmdline", &words, &len) == 0) {
-		for (size_t i = 0; i < len; i++)
-			words[i] = words[i] == '\0' ? '\n' : words[i];
-		find_quota(words, value);
-	}
-}
-
-/* A process can misreport its own database only. INT64_MAX: no quota, or an unknown one. */
-static uint64_t read_quota(const struct host *host, const struct node_database *database)
-{
-	static const char variable[] = "ETCD_QUOTA_BACKEND_BYTES=";
-	_cleanup_free_ char *text = NULL;
-	char value[32] = "", file[PATH_MAX], full[PATH_MAX];
-	pid_t pid = database->pid;
-	long long quota;
-	size_t len = 0;
-
-	if (streq(database->process, "k3s-server")) {
-		read_k3s_quota(host, database, value);
-	} else if (process_option(host->root, pid, "config-file", false, file, sizeof(file)) == 1) {
-		/* etcd then has no other options. The directories are root's: their files are safe
-		 * to read. The etcd of RKE2 is a pod, and its directory the host's. */
-		if (strstr(file, "/../") ||
-			!starts_with(file, is_of_host(database) ? "/etc/" : "/var/lib/rancher/") ||
-			!find_quota_in(host_path(host, file, full), value))
-			return INT64_MAX;
-	} else if (process_option(host->root, pid, QUOTA, false, value, sizeof(value)) != 1 &&
-		   process_read(host->root, pid, "environ", &text, &len) == 0) {
-		/* The environment of another user's process needs privileges that a pod lacks. */
-		for (const char *word = text; word < text + len; word += strlen(word) + 1)
-			if (starts_with(word, variable))
-				(void)set_text(value, word + strlen(variable));
-	}
-	quota = strtoll(value, NULL, 10);
-	return quota < 0 ? INT64_MAX : quota == 0 ? DATABASE_QUOTA : (uint64_t)quota;
-}
-
-/* etcd counts the pages in use: up to 16 MiB less than the file. */
-int limits_sample_databases(const struct limit_source *source, struct limit_reading *reading)
-{
-	reading->upper_bound = true;
-	for (unsigned i = 0; i < source->disks->n_databases; i++) {
-		const struct node_database *database = &source->disks->databases[i];
-		uint64_t max = read_quota(source->host, database);
-		struct limit_user user = {
-			.workload = database->workload, .used = database->bytes, .max = max};
-
-		if (max == INT64_MAX ||
-			!process_is_named(source->host->root, database->pid, database->process))
-			continue;
-		snprintf(user.detail, sizeof(user.detail), "process %d (%s)", database->pid,
-			database->process);
-		if (reading->n_top < LIMIT_TOP_MAX)
-			*limit_add_user(reading) = user;
-		if (!keep_fuller(reading, database->bytes, max))
-			continue;
-		reading->top[reading->n_top - 1] = reading->top[0];
-		reading->top[0] = user;
-	}
-	return reading->n_top > 0 ? 0 : -ENOENT;
 }
 
 /* ---- bridges ---- */
@@ -574,142 +606,9 @@ int limits_sample_bridges(const struct limit_source *source, struct limit_readin
 			continue;
 		reading->used = MAX(reading->used, (uint64_t)n);
 		add_user(reading, (uint64_t)n, entry->d_name);
+		add_device(source, entry->d_name, (uint64_t)n, BRIDGE_PORTS_MAX, 0);
 	}
 	return reading->n_top > 0 ? 0 : -ENOENT;
-}
-
-/* ---- addresses of host-local ---- */
-
-/* Parses an IPv4 address to a number; false for IPv6, whose ranges never fill. */
-static bool parse_address(const char *text, uint32_t *address)
-{
-	struct in_addr in;
-
-	if (inet_pton(AF_INET, text, &in) != 1)
-		return false;
-	*address = ntohl(in.s_addr);
-	return true;
-}
-
-/* Counts the addresses of a range without the network, the broadcast address and the gateway. */
-static uint64_t count_range(const char *subnet, const cJSON *range)
-{
-	char text[INET_ADDRSTRLEN];
-	const char *slash = strchr(subnet, '/');
-	uint32_t base, first, last, gateway;
-	int bits = slash ? atoi(slash + 1) : 0;
-
-	snprintf(text, sizeof(text), "%.*s", (int)(slash ? slash - subnet : 0), subnet);
-	if (!parse_address(text, &base) || bits < 8 || bits > 30)
-		return 0;
-	base &= ~UINT32_C(0) << (32 - bits);
-	first = gateway = base + 1;
-	last = base + (UINT32_C(1) << (32 - bits)) - 2;
-	(void)parse_address(json_text_at(range, "rangeStart"), &first);
-	(void)parse_address(json_text_at(range, "rangeEnd"), &last);
-	(void)parse_address(json_text_at(range, "gateway"), &gateway);
-	return last < first ? 0 : last - first + 1 - (gateway >= first && gateway <= last);
-}
-
-static uint64_t count_ranges(const cJSON *ipam)
-{
-	const cJSON *set, *range;
-	uint64_t n = count_range(json_text_at(ipam, "subnet"), ipam);
-
-	cJSON_ArrayForEach (set, json_at(ipam, "ranges"))
-		cJSON_ArrayForEach (range, set)
-			n += count_range(json_text_at(range, "subnet"), range);
-	return n;
-}
-
-/* Returns the size of a network in a configuration of CNI; 0 if it is not that network's. */
-static uint64_t size_in_file(const char *path, const char *network)
-{
-	_cleanup_free_ char *text = NULL;
-	_cleanup_(cleanup_cJSON_Delete) cJSON *root = NULL;
-	const cJSON *plugin;
-	uint64_t n = 0;
-
-	if (read_file(path, 256 * 1024, &text, NULL) == 0)
-		root = cJSON_Parse(text);
-	if (!root || !streq(json_text_at(root, "name"), network))
-		return 0;
-	if (streq(json_text_at(root, "ipam/type"), "host-local"))
-		n = count_ranges(json_at(root, "ipam"));
-	cJSON_ArrayForEach (plugin, json_at(root, "plugins"))
-		if (streq(json_text_at(plugin, "ipam/type"), "host-local"))
-			n += count_ranges(json_at(plugin, "ipam"));
-	return n;
-}
-
-/* Flannel's range is not in the configuration: it hands it over with each container. */
-static uint64_t size_of_flannel(const struct host *host)
-{
-	_cleanup_free_ char *text = NULL;
-	char subnet[64];
-	const char *line = NULL;
-
-	if (host_read_file(host, "/run/flannel/subnet.env", 4096, &text) == 0)
-		line = strstr(text, "FLANNEL_SUBNET=");
-	return line && sscanf(line, "FLANNEL_SUBNET=%63s", subnet) == 1 ? count_range(subnet, NULL)
-									: 0;
-}
-
-static uint64_t size_of_network(const struct host *host, const char *network)
-{
-	static const char *const directories[] = {
-		CNI_FILES, ("/var/lib/rancher/k3s/agent" CNI_FILES), "/etc/cni/multus/net.d"};
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(directories) && n == 0; i++) {
-		char full[PATH_MAX], path[PATH_MAX + NAME_MAX + 2];
-		_cleanup_(cleanup_closedir) DIR *directory =
-			opendir(host_path(host, directories[i], full));
-		const struct dirent *entry;
-
-		while (n == 0 && directory && (entry = readdir(directory))) {
-			snprintf(path, sizeof(path), "%s/%s", full, entry->d_name);
-			n = size_in_file(path, network);
-		}
-	}
-	return n > 0 ? n : size_of_flannel(host);
-}
-
-static uint64_t count_addresses(const char *path)
-{
-	_cleanup_(cleanup_closedir) DIR *directory = opendir(path);
-	const struct dirent *entry;
-	uint32_t address;
-	uint64_t n = 0;
-
-	while (directory && (entry = readdir(directory)))
-		n += parse_address(entry->d_name, &address);
-	return n;
-}
-
-int limits_sample_addresses(const struct limit_source *source, struct limit_reading *reading)
-{
-	char full[PATH_MAX], path[PATH_MAX + NAME_MAX + 2];
-	_cleanup_(cleanup_closedir) DIR *networks =
-		opendir(host_path(source->host, NETWORKS, full));
-	const struct dirent *entry;
-	int r = networks ? -ENOENT : -errno;
-
-	while (networks && (entry = readdir(networks))) {
-		uint64_t used, max;
-
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", full, entry->d_name);
-		used = count_addresses(path);
-		max = used > 0 ? size_of_network(source->host, entry->d_name) : 0;
-		if (max == 0)
-			continue;
-		add_user(reading, used, entry->d_name);
-		keep_fuller(reading, used, max);
-		r = 0;
-	}
-	return r;
 }
 
 /* ---- allowances of network interfaces ---- */
@@ -768,6 +667,7 @@ int limits_sample_allowance(const struct limit_source *source, struct limit_read
 			continue;
 		reading->hits += hits;
 		add_user(reading, hits, device);
+		add_device(source, device, 0, 0, hits);
 		r = 0;
 	}
 	globfree(&devices);

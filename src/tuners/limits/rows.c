@@ -26,42 +26,55 @@
 		.count_file = (what), __VA_ARGS__ \
 	}
 
+/* Fewer packets within five minutes are ordinary. */
+#define FEW_PACKETS 100
+
+#define SYSCTL_INT_MAX INT32_MAX
+#define PTYS_MAX       1048576 /* fs/devpts/inode.c, NR_UNIX98_PTY_MAX */
+
 #define TCP_EXT(name) {"/proc/net/netstat", 0, "TcpExt:", name}
 
-#define FILESYSTEM(name, role, what, path)                                                     \
-	{"filesystem/" name "/bytes",                                                          \
-		"Bytes of the file system of " what ", " path                                  \
-		". Blocks that are reserved for root do not count. Shown if no row above is "  \
-		"the same file system.",                                                       \
-		.unit = "bytes", .def = "the file system's size", .source = "statvfs(3)", C,   \
-		.breaks = "\"No space left on device\" (ENOSPC)",                              \
-		.now = "du -xh --max-depth=2 " path " | sort -h | tail",                       \
-		SAMPLE(limits_sample_filesystem, .filesystem = (role), .begins = 90)},         \
-	{                                                                                      \
-		"filesystem/" name "/inodes",                                                  \
-			"Files of the file system of " what ", " path                          \
-			". Shown if no row above is the same file system, and if it has a "    \
-			"fixed number of inodes.",                                             \
-			.unit = "inodes", .def = "set when the file system is made",           \
-			.source = "statvfs(3)", C,                                             \
-			.breaks = "\"No space left on device\" (ENOSPC) although df shows "    \
-				  "free space",                                                \
-			.now = "du -x --inodes --max-depth=2 " path " | sort -n | tail",       \
-			SAMPLE(limits_sample_filesystem, .filesystem = (role), .inodes = true, \
-				.begins = 90)                                                  \
+#define FILESYSTEM(name, role, what, path)                                                       \
+	{"filesystem/" name "/bytes",                                                            \
+		"Bytes of the file system of " what ", " path                                    \
+		". Blocks that are reserved for root do not count. Shown if no row above is "    \
+		"the same file system.",                                                         \
+		.unit = "bytes", .def = "the file system's size", .source = "statvfs(3)", C,     \
+		.breaks = "\"No space left on device\" (ENOSPC)",                                \
+		.cure_help = "delete files or make it larger: du -xh --max-depth=2 " path        \
+			     " | sort -h | tail",                                                \
+		SAMPLE(limits_sample_filesystem, .filesystem = (role), .begins = 90,             \
+			.has_instances = true, .nobody = true, .cure = limits_cure_filesystem)}, \
+	{                                                                                        \
+		"filesystem/" name "/inodes",                                                    \
+			"Files of the file system of " what ", " path                            \
+			". Shown if no row above is the same file system, and if it has a "      \
+			"fixed number of inodes.",                                               \
+			.unit = "inodes", .def = "set when the file system is made",             \
+			.source = "statvfs(3)", C,                                               \
+			.breaks = "\"No space left on device\" (ENOSPC) although df shows "      \
+				  "free space",                                                  \
+			.cure_help = "delete files: du -x --inodes --max-depth=2 " path          \
+				     " | sort -n | tail",                                        \
+			SAMPLE(limits_sample_filesystem, .filesystem = (role), .inodes = true,   \
+				.begins = 90, .has_instances = true, .nobody = true,             \
+				.cure = limits_cure_filesystem)                                  \
 	}
 
-#define ALLOWANCE(name, statistic, what)                                                  \
-	{"nic/" name,                                                                     \
-		"Packets that the cloud delayed or dropped because " what                 \
-		" exceeded the allowance of the instance type: hits of all network "      \
-		"interfaces with the driver ena. The driver shows no use and no "         \
-		"maximum.",                                                               \
-		.unit = "packets", .def = "by instance type",                             \
-		.source = "drivers/net/ethernet/amazon/ena/ena_ethtool.c, " statistic, W, \
-		.breaks = "packets are lost or late, without an error on the node",       \
-		.now = "ethtool -S DEVICE | grep allowance; a larger instance type",      \
-		SAMPLE(limits_sample_allowance, .counter = (statistic), .counts_hits = true)}
+#define ALLOWANCE(name, statistic, what)                                                     \
+	{"nic/" name,                                                                        \
+		"Packets that the cloud delayed or dropped because " what                    \
+		" exceeded the allowance of the instance type: hits of all network "         \
+		"interfaces with the driver ena. The driver shows no use and no "            \
+		"maximum.",                                                                  \
+		.unit = "packets", .def = "by instance type",                                \
+		.source = "drivers/net/ethernet/amazon/ena/ena_ethtool.c, " statistic, W,    \
+		.breaks = "packets are lost or late, without an error on the node",          \
+		.cure_help = "a larger instance type; ethtool -S DEVICE | grep "             \
+			     "allowance shows the counters",                                 \
+		SAMPLE(limits_sample_allowance, .counter = (statistic), .counts_hits = true, \
+			.hits_from = FEW_PACKETS, .has_instances = true, .nobody = true,     \
+			.happens = "exceeded", .cure = limits_cure_hint)}
 
 /* Numbers in JSON are exact up to here, and Helm writes larger ones in another form. */
 #define LARGEST_IN_JSON (UINT64_C(1) << 53)
@@ -81,7 +94,7 @@ const struct limit_row limits_rows[] = {
 		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()", C,
 		.breaks = "new connections time out: \"nf_conntrack: table full, dropping packet\" "
 			  "in the kernel log",
-		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
+		.cure_help = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
 		/* early_drop also counts connections that were removed below 95 %. */
 		READ(limits_read_conntrack, .add_users = limits_conntrack_users,
 			.counts_hits = true, .has_instances = true, .happens = "refused",
@@ -96,22 +109,40 @@ const struct limit_row limits_rows[] = {
 		.source = "kernel/pid.c, alloc_pid(); kernel/fork.c, copy_process()", C,
 		.breaks = "\"fork: Resource temporarily unavailable\" (EAGAIN), \"pthread_create "
 			  "failed\"",
-		.now = "sysctl -w kernel.pid_max=4194304, then headroom top pids",
+		.cure_help = "sysctl -w kernel.pid_max=4194304, then headroom top pids",
 		READ(limits_read_pids, .count = COUNT_THREADS, .has_instances = true,
 			.cure = limits_cure_pids)},
 	{"tcp-memory",
 		"Pages that the buffers of all TCP sockets take, of all network namespaces. Above "
 		"the maximum the kernel drops received data and delays sending. Hits are "
-		"TCPMemoryPressures: how often the second number of tcp_mem was exceeded, in the "
-		"namespace of the agent.",
+		"TCPMemoryPressures: how often the second number of tcp_mem was exceeded. "
+		"Then the kernel saves memory, without a failure yet. They count in the namespace of "
+		"the agent.",
 		.unit = "pages", .def = "net.ipv4.tcp_mem, by memory",
 		.option = "sysctl, net.ipv4.tcp_mem",
 		.source = "net/ipv4/tcp.c, tcp_enter_memory_pressure()", C,
 		.breaks = "connections stall; \"TCP: out of memory -- consider tuning tcp_mem\" in "
 			  "the kernel log",
-		.now = "ss -tmnp | sort: find sockets with full queues, and restart their process",
-		.used = {"/proc/net/sockstat", 0, "TCP:", "mem"},
-		.max = {"/proc/sys/net/ipv4/tcp_mem", 3}, .hits = TCP_EXT("TCPMemoryPressures")},
+		.cure_help = "raise net.ipv4.tcp_mem, as long as a quarter of the memory is more; "
+			     "else ss -tmn shows the sockets with full queues: restart their "
+			     "program",
+		READ(limits_read_socket_memory, .counts_hits = true, .hits_near = true,
+			.has_instances = true, .happens = "under pressure",
+			.cure = limits_cure_socket_memory, .sysctl = "net.ipv4.tcp_mem")},
+	{"udp-memory",
+		"Pages that the buffers of all UDP sockets take, of all network namespaces. Above "
+		"the maximum the kernel drops received packets. Hits are MemErrors in the "
+		"namespace of the agent.",
+		.unit = "pages", .def = "net.ipv4.udp_mem, by memory",
+		.option = "sysctl, net.ipv4.udp_mem",
+		.source = "net/ipv4/udp.c, udp_rmem_schedule()", W,
+		.breaks = "DNS, QUIC and other UDP packets are lost, without an error",
+		.cure_help = "raise net.ipv4.udp_mem, as long as a quarter of the memory is more; "
+			     "else ss -umn shows the sockets with full queues: restart their "
+			     "program",
+		READ(limits_read_socket_memory, .is_udp = true, .counts_hits = true,
+			.has_instances = true, .happens = "dropped",
+			.cure = limits_cure_socket_memory, .sysctl = "net.ipv4.udp_mem")},
 	{"file-handles",
 		"Open files of all processes. At the limit, open, socket and accept fail with "
 		"ENFILE for all users but root. Where systemd has raised the maximum to the "
@@ -121,7 +152,7 @@ const struct limit_row limits_rows[] = {
 		.option = "sysctl, fs.file-max", .source = "fs/file_table.c, alloc_empty_file()", C,
 		.breaks = "\"Too many open files in system\" (ENFILE); \"VFS: file-max limit N "
 			  "reached\" in the kernel log",
-		.now = "sysctl -w fs.file-max=9223372036854775807",
+		.cure_help = "raise fs.file-max; headroom top file-handles shows who has most",
 		.used = {"/proc/sys/fs/file-nr", 1}, .max = {"/proc/sys/fs/file-nr", 3},
 		CENSUS(COUNT_OPEN_FILES, .cure = limits_cure_sysctl, .sysctl = "fs.file-max",
 			.at_most = LARGEST_IN_JSON)},
@@ -132,7 +163,8 @@ const struct limit_row limits_rows[] = {
 		.source = "fs/namespace.c, COUNT_MOUNTS()", C,
 		.breaks = "containers do not start: \"no space left on device\" (ENOSPC) from "
 			  "mount, umount and unshare",
-		.now = "find the repeated path in /proc/PID/mountinfo, and restart what mounts it",
+		.cure_help =
+			"find the repeated path in /proc/PID/mountinfo, and restart what mounts it",
 		.max = {"/proc/sys/fs/mount-max", 1},
 		CENSUS(COUNT_MOUNTS, .has_instances = true, .cure = limits_cure_sysctl,
 			.sysctl = "fs.mount-max", .at_least = 200000)},
@@ -152,9 +184,11 @@ const struct limit_row limits_rows[] = {
 		.def = "2 GiB, or --quota-backend-bytes, also in k3s' etcd-arg and etcd's --config-file",
 		.source = "etcd, server/storage/quota.go", C,
 		.breaks = "etcd refuses all writes: \"etcdserver: mvcc: database space exceeded\"",
-		.now = "etcdctl compact REVISION, etcdctl defrag and etcdctl alarm disarm; or raise "
-		       "--quota-backend-bytes, to 8 GiB at most",
-		SAMPLE(limits_sample_databases)},
+		.cure_help =
+			"etcdctl compact REVISION, etcdctl defrag and etcdctl alarm disarm; or "
+			"raise --quota-backend-bytes, to 8 GiB at most",
+		SAMPLE(limits_sample_databases, .has_instances = true,
+			.cure = limits_cure_database)},
 	{"pids/cgroup",
 		"Processes and threads of the fullest cgroup with a pids.max: a pod "
 		"(podPidsLimit), a container, a service (TasksMax). Hits are failed forks, added "
@@ -164,7 +198,7 @@ const struct limit_row limits_rows[] = {
 		.source = "kernel/cgroup/pids.c, pids_can_fork()", W,
 		.breaks = "\"fork: Resource temporarily unavailable\", \"can't start new thread\", "
 			  "\"pthread_create failed (EAGAIN)\" in one workload",
-		.now = "restart the workload, or raise podPidsLimit or TasksMax",
+		.cure_help = "restart the workload, or raise podPidsLimit or TasksMax",
 		/* A service with TasksMax=1 is as wanted: below 32, only failed forks matter. */
 		CENSUS(COUNT_PIDS, .counts_hits = true, .has_instances = true, .happens = "refused",
 			.matters_from = 32, .cure = limits_cure_cgroup, .at_most = 4194304)},
@@ -172,7 +206,8 @@ const struct limit_row limits_rows[] = {
 		.unit = "files", .def = "1024, or LimitNOFILE of the unit",
 		.source = "fs/file.c, alloc_fd()", W,
 		.breaks = "\"Too many open files\" (EMFILE) in one process",
-		.now = "prlimit --pid PID --nofile=1048576; LimitNOFILE= of its unit keeps it",
+		.cure_help =
+			"prlimit --pid PID --nofile=1048576; LimitNOFILE= of its unit keeps it",
 		/*
 		 * Programs that shut themselves in, such as sshd before the login, lower their
 		 * limit to less than 256 or to less than they have open. Many programs have a lot
@@ -186,7 +221,7 @@ const struct limit_row limits_rows[] = {
 		.source = "mm/mmap.c, do_mmap()", W,
 		.breaks = "\"Cannot allocate memory\" (ENOMEM) with free memory; Elasticsearch: "
 			  "\"max virtual memory areas vm.max_map_count [65530] is too low\"",
-		.now = "sysctl -w vm.max_map_count=1048576",
+		.cure_help = "sysctl -w vm.max_map_count=1048576",
 		.max = {"/proc/sys/vm/max_map_count", 1},
 		CENSUS(COUNT_MAPS, .has_instances = true, .twice = true, .cure = limits_cure_sysctl,
 			.sysctl = "vm.max_map_count", .choice = "maps", .at_least = 1048576)},
@@ -198,7 +233,7 @@ const struct limit_row limits_rows[] = {
 		.source = "fs/notify/inotify/inotify_user.c, inotify_new_group()", W,
 		.breaks = "\"Too many open files\" (EMFILE) from inotify_init: kubectl logs -f "
 			  "ends, \"failed to create fsnotify watcher\"",
-		.now = "sysctl -w fs.inotify.max_user_instances=8192",
+		.cure_help = "sysctl -w fs.inotify.max_user_instances=8192",
 		.max = {"/proc/sys/fs/inotify/max_user_instances", 1},
 		CENSUS(COUNT_INOTIFY_INSTANCES, .count_file = COUNT_FILE_INSTANCES,
 			.has_instances = true, .cure = limits_cure_sysctl,
@@ -212,7 +247,7 @@ const struct limit_row limits_rows[] = {
 		.source = "fs/notify/inotify/inotify_user.c, inotify_new_watch()", W,
 		.breaks = "\"No space left on device\" (ENOSPC) from inotify_add_watch: tail -f, "
 			  "kubelet and file watchers stop following files",
-		.now = "sysctl -w fs.inotify.max_user_watches=524288",
+		.cure_help = "sysctl -w fs.inotify.max_user_watches=524288",
 		.max = {"/proc/sys/fs/inotify/max_user_watches", 1},
 		CENSUS(COUNT_INOTIFY_WATCHES, .count_file = COUNT_FILE_WATCHES,
 			.has_instances = true, .cure = limits_cure_watches,
@@ -226,8 +261,9 @@ const struct limit_row limits_rows[] = {
 		.option = "limits.raise: somaxconn; sysctl, net.core.somaxconn",
 		.source = "include/net/sock.h, sk_acceptq_is_full()", W,
 		.breaks = "clients time out; \"connection refused\" with tcp_abort_on_overflow",
-		.now = "restart the process that does not accept; after a raise of somaxconn it "
-		       "must listen again",
+		.cure_help =
+			"restart the process that does not accept; after a raise of somaxconn it "
+			"must listen again",
 		/* A backlog below 16 is for programs that talk to few others. */
 		FILES(COUNT_FILE_LISTENERS, .has_instances = true, .counts_hits = true,
 			.happens = "refused", .matters_from = 16, .near_from = 16,
@@ -240,7 +276,7 @@ const struct limit_row limits_rows[] = {
 		.unit = "ports", .def = "28232", .option = "sysctl, net.ipv4.ip_local_port_range",
 		.source = "net/ipv4/inet_hashtables.c, __inet_hash_connect()", W,
 		.breaks = "\"Cannot assign requested address\" (EADDRNOTAVAIL) from connect",
-		.now = "reuse connections (keep-alive), or use more destination addresses",
+		.cure_help = "reuse connections (keep-alive), or use more destination addresses",
 		FILES(COUNT_FILE_PORTS, .has_instances = true, .cure = limits_cure_ports)},
 	{"conntrack/namespace",
 		"Connections that netfilter tracks in the fullest network namespace.",
@@ -249,7 +285,7 @@ const struct limit_row limits_rows[] = {
 		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc()", W,
 		.breaks = "new connections of a pod time out: \"nf_conntrack: table full, dropping "
 			  "packet\" in the kernel log",
-		.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
+		.cure_help = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
 		.reader = &(const struct limit_reader){.in_namespaces = true,
 			.has_instances = true,
 			.counts_hits = true,
@@ -258,15 +294,30 @@ const struct limit_row limits_rows[] = {
 			.cure = limits_cure_conntrack,
 			.choice = "conntrack",
 			.at_least = 262144}},
+	{"conntrack/races",
+		"Packets that netfilter dropped because two new connections had the same "
+		"translated addresses: insert_failed of /proc/net/stat/nf_conntrack, in the "
+		"network namespace of the agent.",
+		.unit = "packets", .def = "no maximum",
+		.source = "net/netfilter/nf_conntrack_core.c, __nf_conntrack_confirm()", W,
+		.breaks = "a DNS query takes 5 s more, a connection 1 s: its first packet is lost",
+		.cure_help =
+			"NodeLocal DNSCache, or single-request-reopen in the pods' resolv.conf; "
+			"--random-fully in the rules of MASQUERADE and SNAT",
+		READ(limits_read_races, .counts_hits = true, .hits_from = FEW_PACKETS,
+			.happens = "dropped", .cure = limits_cure_hint)},
 	{"memory-cgroups",
-		"Memory cgroups, with removed cgroups whose cached memory is not freed yet. The "
-		"kernel has 65535 ids for them.",
+		"Memory cgroups. The kernel has 65535 ids for them, and a removed one gives its id "
+		"back. Not shown with cgroup v1, whose count includes removed ones.",
 		.unit = "cgroups", .def = "65535", .source = "mm/memcontrol.c, MEM_CGROUP_ID_MAX",
 		W,
 		.breaks = "containers do not start: \"mkdir /sys/fs/cgroup/memory/...: cannot "
 			  "allocate memory\" or \"no space left on device\"",
-		.now = "echo 2 > /proc/sys/vm/drop_caches frees removed cgroups; if not, reboot",
-		READ(limits_read_memory_cgroups)},
+		.cure_help =
+			"find what makes cgroups and does not remove them: systemd-cgls, or "
+			"find /sys/fs/cgroup -type d | cut -d/ -f5-6 | sort | uniq -c | sort -n "
+			"| tail",
+		READ(limits_read_memory_cgroups, .nobody = true, .cure = limits_cure_hint)},
 	{"ptys",
 		"Pseudoterminals. kernel.pty.reserve of them are kept for the first devpts mount, "
 		"so containers can use kernel.pty.max less that.",
@@ -275,8 +326,23 @@ const struct limit_row limits_rows[] = {
 		.source = "fs/devpts/inode.c, devpts_new_index()", W,
 		.breaks = "kubectl exec -t and ssh fail: \"open /dev/ptmx: no space left on "
 			  "device\", \"PTY allocation request failed\"",
-		.now = "sysctl -w kernel.pty.max=8192",
-		READ(limits_read_ptys, .count_file = COUNT_FILE_PTYS)},
+		.cure_help = "raise kernel.pty.max",
+		READ(limits_read_ptys, .count_file = COUNT_FILE_PTYS, .has_instances = true,
+			.cure = limits_cure_sysctl, .sysctl = "kernel.pty.max", .at_least = 8192,
+			.at_most = PTYS_MAX)},
+	{"aio",
+		"Requests for which programs have set up asynchronous I/O of the kernel "
+		"(io_setup), such as databases and virtual machines.",
+		.unit = "requests", .def = "65536", .option = "sysctl, fs.aio-max-nr",
+		.source = "fs/aio.c, ioctx_alloc()", W,
+		.breaks = "databases do not start: \"io_setup: Resource temporarily unavailable\" "
+			  "(EAGAIN), \"Could not setup Async I/O\"",
+		.cure_help = "raise fs.aio-max-nr", .used = {"/proc/sys/fs/aio-nr", 1},
+		.max = {"/proc/sys/fs/aio-max-nr", 1},
+		.reader = &(const struct limit_reader){.cure = limits_cure_sysctl,
+			.sysctl = "fs.aio-max-nr",
+			.at_least = 1048576,
+			.at_most = LARGEST_IN_JSON}},
 	{"keys",
 		"Keys of the kernel's key service that the fullest user has. A container takes one "
 		"for its session. Root has its own, larger maximum.",
@@ -285,25 +351,32 @@ const struct limit_row limits_rows[] = {
 		.source = "security/keys/key.c, key_alloc()", W,
 		.breaks = "containers do not start: \"unable to join session keyring: disk quota "
 			  "exceeded\" (EDQUOT)",
-		.now = "sysctl -w kernel.keys.maxkeys=2000 (kernel.keys.root_maxkeys for root)",
-		READ(limits_read_keys)},
+		.cure_help = "raise kernel.keys.maxkeys, for root kernel.keys.root_maxkeys",
+		READ(limits_read_keys, .has_instances = true, .cure = limits_cure_sysctl,
+			.sysctl = "kernel.keys.maxkeys", .choice = "keys", .at_least = 2000,
+			.at_most = SYSCTL_INT_MAX)},
 	{"keys/bytes", "Bytes of the keys that the fullest user has.", .unit = "bytes",
 		.def = "20000 for each user, 25000000 for root",
 		.option = "limits.raise: keys; sysctl, kernel.keys.maxbytes",
 		.source = "security/keys/key.c, key_alloc()", W,
 		.breaks = "containers do not start: \"unable to create session key: disk quota "
 			  "exceeded\" (EDQUOT)",
-		.now = "sysctl -w kernel.keys.maxbytes=200000 (kernel.keys.root_maxbytes for "
-		       "root)",
-		READ(limits_read_keys, .key_bytes = true)},
+		.cure_help = "raise kernel.keys.maxbytes, for root kernel.keys.root_maxbytes",
+		READ(limits_read_keys, .key_bytes = true, .has_instances = true,
+			.cure = limits_cure_sysctl, .sysctl = "kernel.keys.maxbytes",
+			.choice = "keys", .at_least = 200000, .at_most = SYSCTL_INT_MAX)},
 	{"softnet",
 		"Received packets that wait for the fullest CPU. A packet above the maximum is "
 		"dropped: hits are the column dropped of /proc/net/softnet_stat.",
 		.unit = "packets", .def = "1000", .option = "sysctl, net.core.netdev_max_backlog",
 		.source = "net/core/dev.c, enqueue_to_backlog()", W,
 		.breaks = "packets between pods are lost, without an error",
-		.now = "sysctl -w net.core.netdev_max_backlog=5000",
-		READ(limits_read_softnet, .counts_hits = true)},
+		.cure_help = "raise net.core.netdev_max_backlog; if one CPU receives all, spread "
+			     "the load: rps_cpus of the device",
+		READ(limits_read_softnet, .counts_hits = true, .only_hits = true,
+			.hits_from = FEW_PACKETS, .happens = "dropped", .nobody = true,
+			.cure = limits_cure_sysctl, .sysctl = "net.core.netdev_max_backlog",
+			.at_least = 5000, .at_most = SYSCTL_INT_MAX)},
 	{"bridge-ports",
 		"Ports of the fullest Linux bridge in the agent's network namespace: each pod or "
 		"container takes one.",
@@ -311,8 +384,9 @@ const struct limit_row limits_rows[] = {
 		W,
 		.breaks = "containers do not start: \"failed to connect veth to bridge: exchange "
 			  "full\" (EXFULL)",
-		.now = "move pods to another node, or give the network a second bridge",
-		SAMPLE(limits_sample_bridges)},
+		.cure_help = "move pods to another node, or give the network a second bridge",
+		SAMPLE(limits_sample_bridges, .has_instances = true, .nobody = true,
+			.cure = limits_cure_hint)},
 	{"pod-addresses",
 		"Addresses that the CNI plugin host-local has given out in the fullest network, "
 		"including leaked ones. The maximum is the network's ranges.",
@@ -320,8 +394,10 @@ const struct limit_row limits_rows[] = {
 		.source = "containernetworking/plugins, host-local: /var/lib/cni/networks", W,
 		.breaks = "pods stay in ContainerCreating: \"no IP addresses available in range "
 			  "set\"",
-		.now = "delete files in /var/lib/cni/networks/NAME whose container does not exist",
-		SAMPLE(limits_sample_addresses)},
+		.cure_help = "delete files in /var/lib/cni/networks/NAME whose container does not "
+			     "exist, or give the network a larger range",
+		SAMPLE(limits_sample_addresses, .has_instances = true, .nobody = true,
+			.cure = limits_cure_addresses)},
 	ALLOWANCE("bandwidth-in", "bw_in_allowance_exceeded", "the bandwidth of received packets"),
 	ALLOWANCE("bandwidth-out", "bw_out_allowance_exceeded", "the bandwidth of sent packets"),
 	ALLOWANCE("packets", "pps_allowance_exceeded", "the number of packets per second"),

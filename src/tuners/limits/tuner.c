@@ -122,6 +122,23 @@ static void limits_sense(void *self, uint64_t now)
 	}
 }
 
+/* The instances with an open finding stay in the next reading. */
+static void limits_arm(void *self, const void *data)
+{
+	const struct limits_memory *memory = data;
+	struct limits *limits = self;
+
+	for (size_t i = 0; memory->rows && i < limits->n; i++) {
+		const struct limit_memory *row = &memory->rows[i];
+		struct limit_seen *seen = &limits->rows[i];
+
+		seen->n_open = 0;
+		for (size_t k = 0; k < row->n && seen->n_open < LIMIT_INSTANCES_MAX; k++)
+			if (row->known[k].open)
+				seen->open[seen->n_open++] = row->known[k].hash;
+	}
+}
+
 static void limits_close(void *self, void *data)
 {
 	struct limits_memory *memory = data;
@@ -156,5 +173,6 @@ const struct tuner_ops limits_tuner = {
 	.tasks[TASK_SAMPLE] = {limits_sample_request, limits_sample_run, limits_sample_adopt, NULL},
 	.memory_size = sizeof(struct limits_memory),
 	.decide = limits_decide,
+	.arm = limits_arm,
 	.close = limits_close,
 };

@@ -38,21 +38,21 @@ const struct config_option neighbor_options[] = {
 	{0},
 };
 
-#define LIMIT(family, table)                                                               \
-	{                                                                                  \
-		"neighbor/" family,                                                        \
-		"Collectable entries of the " table " table, which all network "           \
-		"namespaces share. When it is full, packets to new addresses are "         \
-		"dropped.",                                                                \
-		.unit = "entries",                                                         \
-		.def = "gc_thresh3 is 1024",                                               \
-		.option = "neighbor." family,                                              \
-		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against "       \
-			  "gc_thresh3",                                                    \
-		.severity = SEVERITY_CRITICAL,                                             \
-		.breaks = "connections to new addresses fail: \"neighbour: "               \
-			  "arp_cache: neighbor table overflow!\" in the kernel log",       \
-		.now = "headroom top neighbor, then raise neighbor." family ".gc_thresh3", \
+#define LIMIT(family, table)                                                                     \
+	{                                                                                        \
+		"neighbor/" family,                                                              \
+		"Collectable entries of the " table " table, which all network "                 \
+		"namespaces share. When it is full, packets to new addresses are "               \
+		"dropped.",                                                                      \
+		.unit = "entries",                                                               \
+		.def = "gc_thresh3 is 1024",                                                     \
+		.option = "neighbor." family,                                                    \
+		.source = "net/core/neighbour.c, neigh_alloc(): gc_entries against "             \
+			  "gc_thresh3",                                                          \
+		.severity = SEVERITY_CRITICAL,                                                   \
+		.breaks = "connections to new addresses fail: \"neighbour: "                     \
+			  "arp_cache: neighbor table overflow!\" in the kernel log",             \
+		.cure_help = "headroom top neighbor, then raise neighbor." family ".gc_thresh3", \
 	}
 
 static const struct limit_row limits[] = {

@@ -71,7 +71,7 @@ static const struct limit_row limits[] = {
 		.severity = SEVERITY_CRITICAL,
 		.breaks = "pulls and containers fail with \"no space left on device\", and the "
 			  "kubelet evicts pods (DiskPressure)",
-		.now = "crictl rmi --prune, or make the file system larger"},
+		.cure_help = "crictl rmi --prune, or make the file system larger"},
 	{0},
 };
 
@@ -345,18 +345,25 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 static void pass_stores(const struct runtime_tuner *tuner)
 {
 	struct node_disks *disks = &tuner->facts->disks;
+	bool all_answer = tuner->sample.n > 0;
 
 	disks->n_images = 0;
 	for (size_t i = 0; i < tuner->sample.n && disks->n_images < NODE_IMAGES_MAX; i++) {
-		const struct runtime_store *store = &tuner->sample.runtimes[i].store;
+		const struct node_runtime *runtime = &tuner->sample.runtimes[i];
+		const struct runtime_store *store = &runtime->store;
 		struct node_images *images = &disks->images[disks->n_images];
 
+		all_answer &= runtime->answer == RUNTIME_ANSWERS &&
+			      (runtime->no_cri || runtime->names.known);
 		if (!store->known)
 			continue;
+		images->runtime = runtime->no_cri ? NULL : runtime->found.name;
+		set_text(images->socket, runtime->found.socket);
 		set_text(images->path, store->directory);
 		images->device = store->number;
 		disks->n_images++;
 	}
+	tuner->facts->names_complete = all_answer;
 }
 
 static void runtime_sample_adopt(void *self, void *data)
@@ -377,6 +384,7 @@ static void runtime_sample_adopt(void *self, void *data)
 			if (runtime->names.fresh)
 				names_replace(names, runtime->found.socket,
 					steal(runtime->names.entries), runtime->names.n);
+			runtime->names.known |= runtime->names.fresh;
 			runtime->names.fresh = false;
 		}
 		tuner->sample = *sample;
