@@ -16,8 +16,6 @@
 
 #include <fnmatch.h>
 
-#define CONFIG_FILE_NAME "/etc/headroom/headroom.yaml"
-
 #define MESSAGE_MAX 1024
 
 static const char *const status_names[DOCTOR_STATUSES] = {
@@ -168,6 +166,17 @@ static void add_conditions(struct doctor *doctor, const cJSON *status)
 	}
 }
 
+/* The configuration that keeps the cure of a check is a sysctl. */
+static bool only_observes(const cJSON *status)
+{
+	const cJSON *tuner;
+
+	cJSON_ArrayForEach (tuner, json_at(status, "tuners"))
+		if (streq(json_text_at(tuner, "name"), sysctl_tuner.name))
+			return streq(json_text_at(tuner, "mode"), mode_names[MODE_OBSERVE]);
+	return false;
+}
+
 /* A restore, a trial or an installation may have left tuners that change nothing. */
 static void add_released(cJSON *document, const cJSON *status)
 {
@@ -187,6 +196,7 @@ void doctor_begin(struct doctor *doctor, const cJSON *status)
 	json_text(doctor->document, "version", json_text_at(status, "node/version"));
 	json_time(doctor->document, "time", realtime_us());
 	add_released(doctor->document, status);
+	doctor->sysctl_mode = only_observes(status) ? MODE_OBSERVE : MODE_ENFORCE;
 	add_findings(doctor, status);
 	add_limits(doctor, status);
 	add_conditions(doctor, status);
@@ -282,6 +292,8 @@ static bool is_ignored_finding(
 static void add_check_finding(
 	struct doctor *doctor, const cJSON *ignore, const struct check_finding *found)
 {
+	const struct decide_input input = {
+		.config_file = doctor->config_file, .mode = doctor->sysctl_mode};
 	static const enum doctor_status results[] = {[CHECK_FINE] = DOCTOR_OK,
 		[CHECK_ABSENT] = DOCTOR_ABSENT,
 		[CHECK_UNKNOWN] = DOCTOR_UNKNOWN};
@@ -293,6 +305,8 @@ static void add_check_finding(
 	const char *keep = found->keep[0] || !is_fault ? found->keep : row->option;
 	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
 
+	if (keep && keep[0])
+		finding_keep(&finding, &input, "%s", keep);
 	set_text(finding.slug, row->name);
 	finding_id(&finding, id);
 	ignored = is_ignored_finding(ignore, found, id);
@@ -315,10 +329,11 @@ static void add_check_finding(
 		!now || !now[0]      ? ""
 		: found->now_is_edit ? "edit"
 				     : "command");
-	json_text(entry, "keep", keep);
-	json_text(entry, "keep_in", keep && keep[0] ? CONFIG_FILE_NAME : "");
+	json_text(entry, "keep", finding.keep);
+	json_text(entry, "keep_in", finding.keep_in);
 	json_text(entry, "hint", found->hint);
 	json_bool(entry, "ignored", ignored);
+	finding_release(&finding);
 	add_entry(doctor, entry, row->name, entry_kind_names[ENTRY_CHECK],
 		ignored    ? DOCTOR_IGNORED
 		: is_fault ? status_of(severity_names[found->severity])
@@ -461,6 +476,7 @@ int cli_doctor(const struct cli *cli)
 	struct cli_config loaded = load_or_default(cli, fault);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *ignore = copy_ignored(loaded.config);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *configuration = config_json(loaded.config);
+	struct core place = {.source = core_source(cli->core.config_file)};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL, *document = NULL;
 	_cleanup_free_ char *metrics = NULL;
 	size_t len;
@@ -479,6 +495,8 @@ int cli_doctor(const struct cli *cli)
 	if (r != EXIT_OK) /* after a message */
 		return r;
 	doctor_begin(&doctor, status);
+	core_place_cures(&place);
+	doctor.config_file = place.config_file;
 	result = check_agent(&host, alone, message, now);
 	add_check(&doctor, ignore, "agent", result, message, now[0] ? now : NULL);
 	json_text(doctor.document, "agent", alone[0] ? message : "answers");

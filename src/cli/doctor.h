@@ -17,6 +17,8 @@
 
 #include "base/json.h"
 
+#include <headroom/setting.h>
+
 enum doctor_status {
 	DOCTOR_CRITICAL,
 	DOCTOR_WARNING,
@@ -32,6 +34,8 @@ struct doctor {
 	cJSON *document;
 	cJSON *lists[DOCTOR_STATUSES]; /* entries; NULL: none */
 	enum doctor_status verdict;    /* after doctor_finish() */
+	enum mode sysctl_mode;         /* observe, or enforce: for the cure of a check */
+	const char *config_file;       /* for the same, from the caller; NULL: the chart's values */
 };
 
 /* Begins a document with what a status document says; the caller adds the checks. */

@@ -419,8 +419,8 @@ static void put_finding(FILE *out, const cJSON *finding)
 	char who[FINDING_TEXT_MAX] = "";
 	const cJSON *user;
 
-	put(out, "<section class=\"card finding is-%s\"><h3>%s <span>", word, slug);
-	put(out, instance[0] ? "%s, " : "%s", instance);
+	put(out, "<section class=\"card finding is-%s\"><h3>%s<span>", word, slug);
+	put(out, instance[0] ? ", %s " : "%s ", instance);
 	put_badge(out, tone_classes[tone_of(word)], word);
 	if (since[0]) {
 		fputs(" since ", out);
@@ -531,7 +531,7 @@ static const char page_style[] =
 	"dt{color:var(--dim)}dd{margin:0;min-width:0;overflow-wrap:anywhere}"
 	"code{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
 	"background:var(--bg);border:1px solid var(--line);border-radius:6px;padding:1px 6px;"
-	"white-space:pre-wrap}"
+	"white-space:pre-wrap;display:inline-block}"
 	".wide{overflow-x:auto}"
 	".row{display:flex;justify-content:space-between;gap:12px;align-items:baseline}"
 	".num{font-variant-numeric:tabular-nums}"

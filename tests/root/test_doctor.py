@@ -67,7 +67,9 @@ def test_only_what_needs_action_is_printed(agent: Start, run: Run, no_namespaces
     assert answer.returncode == 2 and answer.stderr == "", answer
     assert "warning   user-namespaces  user.max_user_namespaces is 0" in lines
     assert any(line.startswith("  now     sysctl -w user.max_user_namespaces=") for line in lines)
-    assert any(line.startswith("  keep    sysctl: {user.max_user_namespaces: ") for line in lines)
+    keep = lines.index("  keep    mode: enforce")  # the agent only observes
+    assert lines[keep + 1].startswith("          sysctl: {user.max_user_namespaces: ")
+    assert lines[keep + 2] == "          in /etc/headroom/conf.d/50-doctor.yaml"
     assert lines[-1].startswith("warning: ") and "checks are fine" in lines[-1]
     assert "agent" not in answer.stdout and "gc_thresh" not in answer.stdout
     document = doctor(run, wrap=no_namespaces)

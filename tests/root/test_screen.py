@@ -128,6 +128,50 @@ def limits(n: int) -> list[dict[str, Any]]:
     return [*idle, {**LIMIT, "name": "reached", "top": users}]
 
 
+def finding(slug: str, severity: str, instance: str, **more: Any) -> dict[str, Any]:
+    user = {**workload("pod shop/crawler-7"), "used": 180000, "share": 0.69, "text": "pod shop/crawler-7 180000 (69 %)"}
+    numbers = {"used": 262144, "max": 262144, "unit": "connections", "times": 9231, "happens": "refused", "who": [user], "who_known": True}
+    cure = {"now": "sysctl -w net.netfilter.nf_conntrack_max=524288", "keep": "limits: {raise: [conntrack]}", "keep_in": "/etc/x.yaml"}
+    message = "262144 of 262144 connections, refused 9231 times"
+    return {"slug": slug, "severity": severity, "instance": {"kind": "netns", "text": instance}, "message": message, **numbers, **cure, **more}
+
+
+CURE = [
+    "  who     pod shop/crawler-7 180000 (69 %)",
+    "  now     sysctl -w net.netfilter.nf_conntrack_max=524288",
+    "  keep    limits: {raise: [conntrack]}  in /etc/x.yaml",
+]
+
+
+def test_findings_are_paragraphs_with_their_cure_and_rows_with_their_user(serve: Serve, run: Run) -> None:
+    ignored = finding("mounts", "warning", "unit x.service", ignored=True)
+    released = {"name": "thp", "mode": "released", "state": "active"}
+    serve({**STATUS, "findings": [finding("conntrack", "critical", "host"), ignored], "tuners": [released]})
+    message = "262144 of 262144 connections, refused 9231 times"
+    for command, indent in (("doctor", ""), ("status", "  ")):
+        lines = run(command).stdout.splitlines()
+        at = lines.index(f"{indent}critical  conntrack  host: {message}")
+        assert lines[at + 1 : at + 4] == [indent + line for line in CURE]
+        assert f"{indent}ignored   mounts  unit x.service: {message}" in lines
+        assert "1 ignored" in " ".join(lines) and "released: thp" in " ".join(lines)
+    text = run("top").stdout
+    assert "  critical conntrack  host  262144/262144  9231 refused  pod shop/crawler-7 69 %\n" in text
+    assert "  ignored  mounts  unit x.service  262144/262144" in text
+    assert text.index(" conntrack ") < text.index(" mounts ") < text.index("neighbor/ipv4")
+
+
+@pytest.mark.parametrize("command", [("status", "--watch"), ("top",)])
+def test_a_live_view_with_many_findings_shows_the_first_ones_and_counts_the_others(serve: Serve, directory: Path, command: tuple[str, ...]) -> None:
+    many = [finding(f"slug-{i}", "warning", "pod a-namespace-of-some-length/a-workload-with-a-long-name") for i in range(30)]
+    serve({**STATUS, "limits": limits(40), "findings": many})
+    with contextlib.closing(Terminal(directory, *command, columns=80, rows=24)) as terminal:
+        lines = plain(terminal.wait_screens(1)).splitlines()
+    assert len(lines) < 24 and max(map(len, lines)) <= 80, lines
+    shown = [line.split()[1] for line in lines if line.startswith("  warning  ") and "slug-" in line]
+    assert shown == [f"slug-{i}" for i in range(len(shown))] and shown, lines
+    assert f"  and {30 - len(shown)} problems" in lines and any("reached" in line for line in lines), lines
+
+
 @pytest.mark.parametrize("command", [("status", "--watch"), ("top",)])
 def test_a_live_view_fits_the_screen_with_the_verdict_and_the_busiest_limits(serve: Serve, directory: Path, command: tuple[str, ...]) -> None:
     serve({**STATUS, "limits": limits(40), **dns(SERVER, SILENT, SILENT)})
