@@ -280,7 +280,7 @@ static bool is_ignored(const cJSON *ignore, const char *name)
 	return false;
 }
 
-/* A pattern may name the slug, the id or the kind of instance. */
+/* A pattern may name the slug or the id. */
 static bool is_ignored_finding(
 	const cJSON *ignore, const struct check_finding *found, const char *id)
 {

@@ -380,6 +380,9 @@ void check_resolver(struct check_report *report)
 		if (kubelet.presence != KUBELET_ABSENT && !kubelet.embedded && !kubelet.why[0] &&
 			(n > 1 || streq(kubelet.values.resolv_conf.path, NODE_FILE)))
 			judge_loops(report, &files[n - 1], &kubelet);
+		if (kubelet.presence != KUBELET_ABSENT && kubelet.why[0])
+			(void)check_add(
+				report, CHECK_UNKNOWN, "resolvConf is not known: %s", kubelet.why);
 		if (report->n == before)
 			check_add_fine(report);
 	}

@@ -409,7 +409,7 @@ def test_a_network_without_the_need_is_ordinary(run: Run, directory: Path, files
 
 @pytest.fixture
 def systemd(directory: Path) -> Iterator[Callable[..., dict[str, str]]]:
-    """systemd("kubelet.service", state, ...) starts a bus with this unit, and gives the environment for doctor."""
+    """systemd("kubelet.service", state, ...) starts a bus with this unit, and gives the environment for doctor. Times are seconds ago."""
     with contextlib.ExitStack() as started:
 
         def start(name: str, state: str, **properties: Any) -> dict[str, str]:
@@ -417,7 +417,7 @@ def systemd(directory: Path) -> Iterator[Callable[..., dict[str, str]]]:
             fake = Systemd(path, path.with_suffix(".conf"), name, lambda unit: None)
             started.callback(fake.close)
             dbus = __import__("dbus")
-            typed = {k: dbus.UInt32(v) if k == "NRestarts" else dbus.UInt64(v) if k.endswith("Timestamp") else v for k, v in properties.items()}
+            typed = {k: dbus.UInt32(v) if k == "NRestarts" else dbus.UInt64((time.time() - v) * 1e6) if k.endswith("Timestamp") else v for k, v in properties.items()}
             fake.unit.state = state
             fake.unit.more = {"LoadState": "loaded", "UnitFileState": "enabled", "Result": "success", "SubState": "running", **typed}
             return {"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={path}"}
@@ -425,14 +425,12 @@ def systemd(directory: Path) -> Iterator[Callable[..., dict[str, str]]]:
         yield start
 
 
-NOW = int(time.time() * 1e6)
-HOUR = 3600 * 10**6
 UNITS = [
-    (("containerd.service", "failed"), {"Result": "oom-kill", "StateChangeTimestamp": NOW}, "critical", "systemctl start containerd.service"),
+    (("containerd.service", "failed"), {"Result": "oom-kill", "StateChangeTimestamp": 5}, "critical", "systemctl start containerd.service"),
     (("kubelet.service", "failed"), {"Result": "start-limit-hit"}, "critical", "systemctl reset-failed kubelet.service && systemctl start kubelet.service"),
     (("crio.service", "failed"), {"Result": "exit-code"}, "critical", "systemctl start crio.service"),
     (("kubelet.service", "activating"), {"SubState": "auto-restart", "NRestarts": 7, "Result": "exit-code"}, "warning", ""),
-    (("k3s.service", "active"), {"NRestarts": 4, "ActiveEnterTimestamp": NOW}, "warning", ""),
+    (("k3s.service", "active"), {"NRestarts": 4, "ActiveEnterTimestamp": 5}, "warning", ""),
     (("cri-docker.service", "failed"), {"Result": "exit-code", "UnitFileState": "disabled"}, "advice", "systemctl reset-failed cri-docker.service"),
 ]  # fmt: skip
 
@@ -456,7 +454,7 @@ def test_a_unit_that_fails_or_flaps_is_named(
     [
         (("cri-docker.service", "inactive"), {"SubState": "dead", "UnitFileState": "disabled"}),
         (("kubelet.service", "inactive"), {"SubState": "dead"}),
-        (("containerd.service", "active"), {"NRestarts": 9, "ActiveEnterTimestamp": NOW - HOUR}),
+        (("containerd.service", "active"), {"NRestarts": 9, "ActiveEnterTimestamp": 3600}),
         (("kubelet.service", "activating"), {"SubState": "auto-restart", "NRestarts": 1}),
         (("cron.service", "failed"), {"Result": "exit-code"}),
     ],
@@ -511,7 +509,8 @@ def program(pid: int, comm: str, ticks: int) -> dict[str, str]:
     return {f"/proc/{pid}/comm": comm + "\n", f"/proc/{pid}/stat": f"{pid} ({comm}) S 1 2 3 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 {ticks} 9 9\n"}
 
 
-UPTIME = int(float(Path("/proc/uptime").read_text().split()[0]))
+def uptime() -> int:
+    return int(float(Path("/proc/uptime").read_text().split()[0]))
 
 
 def test_a_clock_that_nothing_sets_names_the_program(
@@ -525,7 +524,7 @@ def test_a_clock_that_nothing_sets_names_the_program(
     assert found["status"] == "warning" and "install chrony" in found["hint"] and found["now"] == ""
     (found,) = findings(run, "clock", root, env=systemd("chrony.service", "inactive"))
     assert found["status"] == "warning" and found["now"] == "systemctl restart chrony.service", found
-    if UPTIME > 400:
+    if uptime() > 400:
         root = put(directory / "source", program(77, "chronyd", 100))
         (found,) = findings(run, "clock", root)
         assert found["status"] == "warning" and "although chronyd runs" in found["message"] and "chronyc sources" in found["hint"]
@@ -533,7 +532,7 @@ def test_a_clock_that_nothing_sets_names_the_program(
 
 def test_a_clock_that_others_set_is_ordinary(run: Run, directory: Path, clock: Callable[[int, int], None]) -> None:
     root = put(directory / "root", KUBELET_FILES)
-    for files in ({"/run/systemd/container": "lxc\n"}, {"/sys/bus/vmbus/drivers/hv_utils/bind": ""}, program(9, "VBoxService", 100), program(9, "chronyd", UPTIME * 100)):
+    for files in ({"/run/systemd/container": "lxc\n"}, {"/sys/bus/vmbus/drivers/hv_utils/bind": ""}, program(9, "VBoxService", 100), program(9, "chronyd", uptime() * 100)):
         assert statuses(run, "clock", put(directory / f"other{len(files)}{hash(str(files))}", {**KUBELET_FILES, **files})) == ["absent"], files
     clock(UNSYNC, 90000)
     assert statuses(run, "clock", root) == ["warning"]
@@ -644,6 +643,12 @@ def test_a_loop_through_the_kubelet_is_named(
 )  # fmt: skip
 def test_other_resolvers_are_ordinary(run: Run, directory: Path, resolving: tuple[str, ...], files: dict[str, str]) -> None:
     assert findings(run, "resolver", put(directory / "root", files), wrap=resolving) == []
+
+
+def test_a_kubelet_that_cannot_be_read_leaves_loops_unknown(run: Run, directory: Path, resolving: tuple[str, ...]) -> None:
+    root = put(directory / "root", {"/etc/resolv.conf": STUB, KUBELET: "resolvConf: [a]\n"})
+    (found,) = findings(run, "resolver", root, wrap=resolving)
+    assert found["status"] == "unknown" and f"{KUBELET}:1:" in found["message"]
 
 
 def test_a_file_that_the_kubelet_lacks_is_a_fault(run: Run, directory: Path, resolving: tuple[str, ...]) -> None:
