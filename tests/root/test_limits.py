@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from conftest import NO_BPF, Run, Start, sysctl, until
+from conftest import BIN, NO_BPF, Agent, Run, Start, sysctl, until
 from dnslab import Cgroup, pod_path
 
 Limits = Callable[..., dict[str, dict[str, Any]]]
@@ -117,19 +117,105 @@ def test_inotify_of_the_fullest_user_and_the_pod_that_has_most_of_it(node: Any, 
         assert users(now[name])[0] == f"pod {pod.uid}" and now[name]["top"][0][0] == most
 
 
-def test_a_fork_bomb_reaches_the_maximum_of_its_cgroup(node: Any, agent: Start, pod: Pod) -> None:
-    one = agent("mode: observe")
-    until(lambda: any(limit["name"] == "mounts" for limit in one.status()["limits"]), "the first census", 0.2)
+def counted(one: Agent) -> Agent:
+    """Waits for the first pass of an agent: what the kernel refused before does not count."""
+    until(lambda: any(limit["name"] == "mounts" for limit in one.status()["limits"]), "the first pass", 0.2)
+    return one
+
+
+def found(one: Agent, slug: str, who: str = "") -> dict[str, Any]:
+    """The finding about a limit that lasts, with its users."""
+
+    def look() -> dict[str, Any] | None:
+        for finding in one.status()["findings"]:
+            if finding["slug"] == slug and not finding["until"] and finding["who_known"] and who in finding["who"][0]["text"]:
+                return finding
+        return None
+
+    return until(look, lambda: str([finding["text"] for finding in one.status()["findings"]]), 0.5)
+
+
+def cure(one: Agent, finding: dict[str, Any]) -> None:
+    """Types what the finding says, and waits until it is over."""
+    done = subprocess.run(["bash", "-c", finding["now"]], capture_output=True, text=True)
+    assert done.returncode == 0, (finding["now"], done.stderr)
+    if finding["keep"]:
+        file = one.directory / "keep.yaml"
+        file.write_text(finding["keep"])
+        checked = subprocess.run([BIN, "check-config", str(file)], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr
+
+    def ended() -> bool:
+        return all(other["until"] for other in one.status()["findings"] if other["id"] == finding["id"])
+
+    until(ended, f"{finding['now']} helps", 0.5)
+
+
+@pytest.fixture(name="pods")
+def fixture_pods() -> Iterator[Callable[[], Pod]]:
+    with contextlib.ExitStack() as stack:
+
+        def make() -> Pod:
+            pod = Pod()
+            stack.callback(pod.end)
+            return pod
+
+        yield make
+
+
+def test_a_fork_bomb_reaches_the_maximum_of_its_cgroup(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod]) -> None:
+    pods().run("import threading\nfor _ in range(40): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()")
+    one = counted(agent("mode: observe"))
     (pod.pids / "pids.max").write_text("60")
     pod.run(
         "for _ in range(100):\n try:\n  if os.fork() == 0:\n   time.sleep(1000)\n except OSError:\n  failed = True\nassert failed"
     )
-    condition = one.wait_condition("LimitReached")
-    assert condition["reason"] == "pids/cgroup" and condition["severity"] == "warning"
-    assert f"60 of 60 threads, reached 41 times in the last five minutes; the largest user was pod {pod.uid} with 60" in condition["message"]
-    limit = one.limit("pids/cgroup")
-    assert (limit["used"], limit["max"]) == (60, 60) == tuple(int((pod.pids / f"pids.{n}").read_text()) for n in ("current", "max"))
+    finding = found(one, "pids/cgroup")
+    assert (finding["condition"], finding["severity"], finding["used"], finding["max"], finding["times"]) == ("LimitReached", "warning", 60, 60, 41)
+    assert finding["instance"]["name"] == str(pod.pids) and int(finding["instance"]["id"]) == pod.pids.stat().st_ino
+    assert [user["text"] for user in finding["who"]] == [f"pod {pod.uid} 60 (100 %)"] and "60 of 60 threads, refused 41 times" in finding["text"]
     assert one.metrics()['headroom_limit_used{limit="pids/cgroup"}'] == 60
+    cure(one, finding)
+    assert int((pod.pids / "pids.max").read_text()) == 120
+
+
+def test_all_pods_together_reach_their_limit_and_the_one_with_most_threads_is_named(node: Any, agent: Start, pods: Callable[[], Pod]) -> None:
+    start = "import threading\nfor _ in range({}): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
+    large, small = pods(), pods()
+    small.run(start.format(30))
+    large.run(start.format(150))
+    one = counted(agent("mode: observe"))
+    kubepods = next(path for path in small.pids.parents if path.name == "kubepods") if "kubepods" in str(small.pids) else None
+    if not kubepods:
+        pytest.skip("the pods of the test are not below kubepods")
+    before = (kubepods / "pids.max").read_text()
+    try:
+        (kubepods / "pids.max").write_text((kubepods / "pids.current").read_text())
+        finding = found(one, "pids")
+        assert finding["instance"]["name"] == str(kubepods) and finding["who"][0]["text"].startswith(f"pod {large.uid} 151 ")
+        cure(one, finding)
+    finally:
+        (kubepods / "pids.max").write_text(before)
+
+
+def test_maxima_that_programs_lower_on_purpose_are_no_finding_and_hide_none(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod], space: str) -> None:
+    """OpenSSH's child before the login, sandboxes, TasksMax=1, small backlogs."""
+    calm = [pods() for _ in range(12)]
+    for one_calm, (opened, soft) in zip(calm, ((7, 1), (90, 64), (400, 300), (250, 255), *((7, 1) for _ in range(8)))):
+        one_calm.run(f"import resource\nfiles = [os.open('/', 0) for _ in range({opened})]\nresource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {soft}))")
+        (one_calm.pids / "pids.max").write_text("1")
+    pods().run(
+        "c = []\nfor port, backlog, n in ((80, 1, 1), (81, 1, 2), (82, 8, 9), (83, 100, 70)):\n"
+        " s = socket.socket()\n s.bind(('127.0.0.1', port))\n s.listen(backlog)\n c.append(s)\n"
+        " c += [socket.create_connection(('127.0.0.1', port)) for _ in range(n)]",
+        *inside(space))
+    one = counted(agent("mode: observe"))
+    pod.run("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (300, 4096))\nfiles = []\ntry:\n while True: files.append(os.open('/', 0))\nexcept OSError: pass")
+    finding = found(one, "files/process")
+    assert (finding["used"], finding["max"], finding["instance"]["kind"]) == (300, 300, "process")
+    assert finding["who"][0]["text"].startswith(f"pod {pod.uid}, process {pod.programs[0].pid} (python3)")
+    cure(one, finding)
+    assert {other["slug"] for other in one.status()["findings"]} <= {"files/process"}
 
 
 def test_files_and_maps_of_the_fullest_process(pod: Pod, limits: Limits) -> None:
@@ -172,7 +258,7 @@ def inside(space: str) -> tuple[str, ...]:
 
 
 def test_a_listener_that_does_not_accept_and_ports_to_one_destination(pod: Pod, space: str, limits: Limits) -> None:
-    subprocess.run([*inside(space), "sysctl", "-qw", "net.ipv4.ip_local_port_range=20000 20999"], check=True)
+    subprocess.run([*inside(space), "sysctl", "-qw", "net.ipv4.ip_local_port_range=20000 20999", "net.ipv4.tcp_tw_reuse=0"], check=True)
     pod.run(
         "s = socket.socket()\ns.bind(('127.0.0.1', 80))\ns.listen(950)\n"
         "c = []\nfor _ in range(900):\n c.append(socket.socket())\n c[-1].connect(('127.0.0.1', 80))\n"
@@ -189,6 +275,75 @@ def test_a_listener_that_does_not_accept_and_ports_to_one_destination(pod: Pod, 
     # A connection takes its port for a minute after its process has closed it.
     waiting = subprocess.run([*inside(space), "ss", "-tanH", "state", "time-wait"], check=True, capture_output=True, text=True).stdout
     assert waiting.count("127.0.0.1:81") == 60 and (60, f"pod {pod.uid}", "to 127.0.0.1 port 81") in ports["top"]
+    subprocess.run([*inside(space), "sysctl", "-qw", "net.ipv4.tcp_tw_reuse=2"], check=True)
+    assert "to 127.0.0.1 port 81" not in [detail for _, _, detail in limits()["ports"]["top"]], "a new connection may take these ports"
+
+
+def test_a_full_listener_and_ports_are_found_with_their_addresses_and_cured(node: Any, agent: Start, pod: Pod, space: str) -> None:
+    """Two source addresses have ports of their own. The listener asked for all that the namespace allows."""
+    subprocess.run([*inside(space), "sysctl", "-qw", "net.ipv4.ip_local_port_range=20000 20399", "net.core.somaxconn=500"], check=True)
+    one = counted(agent("mode: observe"))
+    program = pod.run(
+        "import signal\ns = socket.socket()\ns.bind(('127.0.0.1', 80))\ns.listen(9000)\n"
+        "c = []\nfor source, n in (('127.0.0.2', 300), ('127.0.0.3', 400)):\n for _ in range(n):\n"
+        "  t = socket.socket()\n  t.setsockopt(0, 24, 1)\n  t.bind((source, 0))\n  t.setblocking(False)\n  c.append(t)\n"
+        "  try: t.connect(('127.0.0.1', 80))\n  except OSError: pass\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: s.listen(9000))",
+        *inside(space))
+    ports = found(one, "ports")
+    assert ports["instance"]["name"] == "127.0.0.3 to 127.0.0.1 port 80" and (ports["used"], ports["max"]) == (400, 400)
+    assert [user["text"] for user in ports["who"]] == [f"pod {pod.uid} 400 (100 %)"]
+    listen = found(one, "listen")
+    assert listen["instance"]["name"] == "port 80" and (listen["used"], listen["max"]) == (501, 500) and listen["times"] > 0
+    cure(one, ports)
+    assert subprocess.run(["bash", "-c", listen["now"]]).returncode == 0 and "listen again" in listen["hint"]
+    program.send_signal(10)
+    until(lambda: all(other["until"] for other in one.status()["findings"] if other["slug"] == "listen"), "it is cured", 0.5)
+
+
+def test_the_user_of_inotify_is_found_and_its_cgroups_beside_a_larger_one_of_another_user(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod]) -> None:
+    sysctl("fs.inotify.max_user_instances", 300)
+    one = counted(agent("mode: observe"))
+    fill = "import ctypes\nlibc = ctypes.CDLL(None)\nos.setuid({})\nn = 0\nwhile n < {} and libc.inotify_init() >= 0: n += 1"
+    pods().run(fill.format(61999, 230))
+    pods().run(fill.format(62000, 110))
+    pod.run(fill.format(62000, 1000))
+    finding = found(one, "inotify/instances")
+    assert (finding["instance"]["kind"], finding["instance"]["id"], finding["used"], finding["max"]) == ("uid", "62000", 300, 300)
+    assert finding["who"][0]["text"] == f"pod {pod.uid} 190 (63 %)" and len(finding["who"]) == 2
+    assert "raise: [inotify]" in finding["keep"] and "mode: enforce" in finding["keep"]
+    cure(one, finding)
+
+
+def test_mounts_of_one_path_are_found_in_their_namespace_and_cured(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod]) -> None:
+    sysctl("fs.mount-max", 700)
+    one = counted(agent("mode: observe"))
+    mount = "import ctypes\nlibc = ctypes.CDLL(None)\nn = 0\nwhile n < {} and libc.mount(b'none', b'/mnt', b'tmpfs', 0, b'size=4k') == 0: n += 1"
+    private = ("unshare", "--mount", "--propagation", "private")
+    pods().run(mount.format(200), *private)
+    pod.run(mount.format(900), *private)
+    finding = found(one, "mounts")
+    assert finding["instance"]["kind"] == "mntns" and finding["used"] == finding["max"] == 700 and finding["severity"] == "critical"
+    assert re.search(r"/mnt is mounted 6\d\d times", finding["message"]) and finding["who"][0]["text"].startswith(f"pod {pod.uid}, process ")
+    cure(one, finding)
+
+
+def test_connections_of_a_namespace_are_found_and_cured(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod], space: str) -> None:
+    sysctl("net.netfilter.nf_conntrack_max", 3000)
+    one = counted(agent("mode: observe"))
+    pods().run("")
+    pod.run("", *inside(space))
+    in_space(space, track, 2900, 0x0A010203)
+    finding = found(one, "conntrack/namespace")
+    assert finding["condition"] == "LimitPressure" and (finding["used"], finding["max"]) == (2900, 3000)
+    assert finding["instance"]["text"] == f"pod {pod.uid}" and finding["instance"]["kind"] == "netns"
+    buckets = sysctl("net.netfilter.nf_conntrack_buckets")
+    try:
+        cure(one, finding)
+        assert int(sysctl("net.netfilter.nf_conntrack_max")) >= 6000
+        assert int(sysctl("net.netfilter.nf_conntrack_buckets")) >= int(buckets)
+    finally:
+        sysctl("net.netfilter.nf_conntrack_buckets", buckets)
 
 
 def attribute(kind: int, data: bytes) -> bytes:

@@ -376,8 +376,6 @@ static void find(const struct row_input *in, const struct limit_instance *instan
 		finding->severity = row->severity;
 	if (verdict->condition == LIMITS_REACHED || verdict->hits > 0)
 		finding->hold_us = REACHED_WINDOW_US;
-	if (verdict->phase != FINDING_OVER)
-		in->limit->condition = condition;
 	if (!row->reader || !row->reader->nobody)
 		add_users(in, finding, instance);
 	add_message(in, finding, instance);

@@ -82,6 +82,9 @@
 /*
  * A new limit needs only a row here. A node without its files does not have the limit. Critical
  * rows come first: a condition names the first of several.
+ *
+ * A finding needs refused requests or a maximum that matters. Each maximum matters unless the row's
+ * comment has another rule.
  */
 const struct limit_row limits_rows[] = {
 	{"conntrack",
@@ -264,10 +267,13 @@ const struct limit_row limits_rows[] = {
 		.cure_help =
 			"restart the process that does not accept; after a raise of somaxconn it "
 			"must listen again",
-		/* A backlog below 16 is for programs that talk to few others. */
+		/*
+		 * A backlog below 16 is for programs that talk to few others. A full queue matters
+		 * if it lasts, or if connections are refused.
+		 */
 		FILES(COUNT_FILE_LISTENERS, .has_instances = true, .counts_hits = true,
 			.happens = "refused", .matters_from = 16, .near_from = 16,
-			.full_above = true, .cure = limits_cure_listener,
+			.full_above = true, .twice = true, .cure = limits_cure_listener,
 			.sysctl = "net.core.somaxconn", .choice = "somaxconn", .at_least = 4096)},
 	{"ports",
 		"Local ports that TCP connections from one address of one network namespace to one "
