@@ -80,11 +80,12 @@ struct finding {
 	/* decide() sets what it knows of these; the strings are static. */
 	const char *unit;    /* NULL: the finding has no numbers */
 	const char *happens; /* what a hit is: "refused"; NULL: "reached" */
-	const char *breaks;  /* what fails; NULL: nothing known */
-	uint64_t hold_us;    /* it stays for so long after it is over */
-	bool counts_hits;    /* the kernel counts hits; otherwise the time at the maximum counts */
-	bool is_told;        /* message has the numbers and the users already */
-	bool is_recorded;    /* an incident begins with it; also if it is critical */
+	bool hits_are_seconds;
+	const char *breaks; /* what fails; NULL: nothing known */
+	uint64_t hold_us;   /* it stays for so long after it is over */
+	bool counts_hits;   /* the kernel counts hits; otherwise the time at the maximum counts */
+	bool is_told;       /* message has the numbers and the users already */
+	bool is_recorded;   /* an incident begins with it; also if it is critical */
 	struct finding_use use; /* of this poll */
 	enum finding_who knows;
 	struct limit_user *who; /* by share, the largest first, at most FINDING_USERS_MAX; owned */
@@ -220,7 +221,7 @@ void finding_id(const struct finding *finding, char id[static FINDING_ID_MAX]);
 /* Returns the reason that users see: a slug of a reason, or of the limit. */
 const char *finding_reason(const struct finding *finding);
 
-/* The used share at the worst moment; 0 without numbers. */
+/* The used share at the worst moment, by which findings are sorted; 0 without numbers. */
 double finding_share(const struct finding *finding);
 
 /* Writes "pod shop/api", "uid 1000", "port 80 of pod a/b"; empty for the node. */

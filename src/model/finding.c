@@ -224,6 +224,7 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	if (share > worst) {
 		known->worst = reading->use;
 		known->worst.at_us = at_us;
+		known->unit = reading->unit;
 		take_users(known, reading);
 		return;
 	}
@@ -295,8 +296,12 @@ static bool update(
 {
 	if (reading) {
 		take_reading(finding, reading);
-		if (reading->phase != FINDING_OVER) {
+		if (reading->phase != FINDING_OVER)
 			take_worst(finding, reading, clock->mono_us);
+		/* The numbers of one text have one unit. */
+		if (finding->unit && reading->unit && !streq(finding->unit, reading->unit))
+			finding->use.used = finding->use.max = 0;
+		if (reading->phase != FINDING_OVER) {
 			finding->times += finding->use.hits;
 			lasts_until(finding, clock);
 			return true;
@@ -550,7 +555,7 @@ const char *finding_reason(const struct finding *finding)
 
 double finding_share(const struct finding *finding)
 {
-	return finding->unit && finding->worst.max > 0 ? share_of(&finding->worst) : 0;
+	return finding->worst.max > 0 ? share_of(&finding->worst) : 0;
 }
 
 void instance_describe(const struct instance *instance, char *text, size_t size)
@@ -602,8 +607,11 @@ static void append_times(const struct finding *finding, char *text, size_t size)
 	char duration[TIME_TEXT_MAX];
 
 	if (finding->times > 0)
-		text_append(text, size, "%s%s %" PRIu64 " time%s", text[0] ? ", " : "", happens,
-			finding->times, finding->times == 1 ? "" : "s");
+		text_append(text, size, "%s%s %" PRIu64 " %s", text[0] ? ", " : "", happens,
+			finding->times,
+			finding->hits_are_seconds ? "s"
+			: finding->times == 1     ? "time"
+						  : "times");
 	if (finding->times == 0 && finding->full_us >= USEC_PER_SEC) {
 		duration_text((double)finding->full_us / USEC_PER_SEC, duration);
 		text_append(text, size, "%sfull for %s", text[0] ? ", " : "", duration);
@@ -624,11 +632,14 @@ void finding_describe(const struct finding *finding, char *text, size_t size)
 	}
 	if (finding->message && finding->message[0])
 		text_append(text, size, "%s%s", text[0] ? ": " : "", finding->message);
-	if (!finding->is_over || finding->is_told)
+	if (finding->is_told)
 		return;
-	time_text(finding->last_us, end);
-	text_append(text, size, "%suntil %.5s UTC", text[0] ? ", " : "", strchr(end, 'T') + 1);
-	if (finding->unit && finding->use.max > 0)
+	if (finding->is_over) {
+		time_text(finding->last_us, end);
+		text_append(
+			text, size, "%suntil %.5s UTC", text[0] ? ", " : "", strchr(end, 'T') + 1);
+	}
+	if (finding->unit && finding->use.max > 0 && finding->use.used != finding->worst.used)
 		text_append(text, size, "; now %s",
 			bare_amount_text((double)finding->use.used, finding->unit, use));
 }

@@ -705,7 +705,7 @@ static void check_finding(struct recorder *recorder, const struct finding *findi
 	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
 	struct recorded_finding *seen;
 	struct open_incident *open;
-	bool is_near = finding_share(finding) * 100 >= NEAR_PERCENT;
+	bool is_near = finding->unit && finding_share(finding) * 100 >= NEAR_PERCENT;
 	bool matters = finding->is_recorded || finding->severity == SEVERITY_CRITICAL || is_near;
 	bool is_first, goes_on, becomes_near;
 

@@ -193,4 +193,4 @@ def test_a_burst_is_counted_for_its_sender_whenever_the_agent_polls(watch, lab) 
         assert [user["in_second"] for user in scrape.row(server)["top"]] == [pytest.approx(1100, abs=1)], server
     for event in one.status()["events"]:
         if "DNSBudgetExceeded" in event["text"]:
-            assert re.search(r"most from .+ \(1\d\d\d\)", event["text"]), event
+            assert re.search(r"; .+ 1\d\d\d \(", event["text"]), event

@@ -529,8 +529,10 @@ struct dns_memory {
 	struct dns_user forwarders[DNS_FORWARDERS]; /* the busiest first */
 	unsigned n_forwarders;
 	bool crowded;
-	uint64_t crowded_at_us;            /* when it was last crowded */
-	char crowd[CONDITION_MESSAGE_MAX]; /* the message of that time */
+	/* When it was last crowded, by how many, and their queries a second. */
+	uint64_t crowded_at_us;
+	unsigned n_crowding;
+	double crowd_rate;
 };
 
 /* Members of struct tuner_ops; sensor is a struct dns_sensor. */

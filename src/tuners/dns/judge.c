@@ -29,9 +29,8 @@
 #define CROWD          2
 #define CROWDED_FOR_US (60 * USEC_PER_SEC)
 
-#define NAMED 3 /* servers or forwarders in one message */
-
-#define SERVER_TEXT 64
+/* The users of a second are counted after it. */
+#define USERS_FOLLOW_US (5 * USEC_PER_SEC)
 
 /* Keeps the worst second over the budget within the window. Its users may be known later. */
 static void remember_second(
@@ -195,12 +194,11 @@ static void list_forwarders(const struct dns_seen *seen, struct dns_memory *memo
 	qsort(memory->forwarders, memory->n_forwarders, sizeof(memory->forwarders[0]), by_smooth);
 }
 
-/* The message names all forwarders above the lower rate, so that it rarely changes. */
+/* Counts the forwarders above the lower rate, so that the number rarely changes. */
 static void remember_crowd(struct dns_memory *memory, uint64_t now)
 {
 	double least = memory->crowded ? FORWARDER_ENDS : FORWARDER_BEGINS, sum = 0;
-	char named[3 * 224] = "", workload[WORKLOAD_TEXT_MAX];
-	unsigned n = 0, listed = 0;
+	unsigned n = 0, counted = 0;
 
 	for (unsigned i = 0; i < memory->n_forwarders; i++) {
 		const struct dns_user *forwarder = &memory->forwarders[i];
@@ -209,18 +207,13 @@ static void remember_crowd(struct dns_memory *memory, uint64_t now)
 			continue;
 		n += forwarder->smooth >= least;
 		sum += forwarder->smooth;
-		if (listed++ >= NAMED)
-			continue;
-		workload_describe(&forwarder->workload, workload, sizeof(workload));
-		text_append(named, sizeof(named), "%s%s %.3g/s", listed == 1 ? ": " : ", ",
-			workload, forwarder->smooth);
+		counted++;
 	}
 	if (n >= CROWD && sum >= (memory->crowded ? CROWD_ENDS : CROWD_BEGINS)) {
 		memory->crowded = true;
 		memory->crowded_at_us = now;
-		snprintf(memory->crowd, sizeof(memory->crowd),
-			"%u forwarders on this node send upstream %.3g queries/s in all%s", listed,
-			sum, named);
+		memory->n_crowding = counted;
+		memory->crowd_rate = sum;
 	} else if (now - memory->crowded_at_us > CROWDED_FOR_US) {
 		memory->crowded = false;
 	}
@@ -263,11 +256,6 @@ static void add_limits(const struct dns_server_state *server,
 		limit->peak = (uint64_t)ceil(uses->poll_peak[i]);
 		limit->hits = memory->hits[i];
 		limit->upper_bound = i == DNS_PACKETS && memory->upper_bound;
-		if (memory->over_lately > 0 && memory->worst[i] > (double)limit->max)
-			limit->condition = &dns_conditions[DNS_BUDGET_EXCEEDED];
-		else if (memory->pressure &&
-			 uses->minute_peak[i] > PRESSURE_ENDS * (double)limit->max)
-			limit->condition = &dns_conditions[DNS_BUDGET_PRESSURE];
 		if (parts[i][0] == '\0')
 			dns_add_users(limit, LIMIT_TOP_MAX, server->label->users,
 				server->label->n_users, i == DNS_PACKETS);
@@ -299,189 +287,242 @@ static struct dns_server_memory *memory_of(
 	return &memory->servers[i];
 }
 
-/* "1500 of 1024 queries/s, 201 of 200 pending"; scope follows the packets. */
-static void add_numbers(struct condition_reading *condition, const struct dns_budget *budget,
-	const double used[static DNS_NUMBERS], const char *scope)
+/* "upstream ", or "" for the sum of servers of any role. */
+static const char *role_of(const struct dns_server_state *server)
 {
-	const char *more[DNS_NUMBERS] = {budget->sustained ? " over a minute" : "", scope, ""};
-	const char *comma = "";
+	static const char *const words[] = {[DNS_UPSTREAM] = "upstream ",
+		[DNS_CLUSTER] = "cluster ",
+		[DNS_LOCAL] = "local ",
+		[DNS_NO_ROLE] = ""};
 
-	for (int i = 0; i < DNS_NUMBERS; i++) {
-		if (budget->max[i] == 0)
-			continue;
-		condition_append(condition, "%s%.0f of %" PRIu64 " %s%s", comma, used[i],
-			budget->max[i], dns_numbers[i].noun, more[i]);
-		comma = ", ";
-	}
+	return words[server->role];
 }
 
-/* The number has its unit if the sentence has more than one. */
-static void add_busiest(struct condition_reading *condition, const struct dns_budget *budget,
-	const struct dns_second *second)
-{
-	char text[WORKLOAD_TEXT_MAX];
-	int units = 0;
-
-	for (int i = 0; i < DNS_NUMBERS; i++)
-		units += budget->max[i] > 0;
-	if (!second)
-		return;
-	if (second->not_dns >= 0.5)
-		condition_append(condition, ", %.0f of %.0f packets not DNS", second->not_dns,
-			second->used[DNS_PACKETS]);
-	if (second->n_users == 0)
-		return;
-	workload_describe(&second->users[0].workload, text, sizeof(text));
-	condition_append(condition, ", most from %s (%.0f%s%s)", text, second->users[0].per_second,
-		units > 1 ? " " : "", units > 1 ? dns_numbers[second->number].name : "");
-}
-
-/* "SERVFAIL 20, REFUSED 3". */
-static void add_failures(struct condition_reading *condition, const struct dns_slot *minute)
+/* Writes "SERVFAIL 20, REFUSED 3". Returns text. */
+static const char *list_failures(const struct dns_slot *minute, char *text, size_t size)
 {
 	static const struct {
 		enum dns_rcode_class code;
 		const char *name;
 	} rows[] = {{DNS_SERVFAIL, "SERVFAIL"}, {DNS_REFUSED, "REFUSED"}, {DNS_FORMERR, "FORMERR"},
 		{DNS_NOTIMP, "NOTIMP"}};
-	const char *comma = " failed: ";
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		if (minute->responses[rows[i].code] == 0)
-			continue;
-		condition_append(condition, "%s%s %llu", comma, rows[i].name,
-			minute->responses[rows[i].code]);
-		comma = ", ";
-	}
-}
-
-/* "10.0.0.2 (upstream)", or what the sum of the servers without a slot is called. */
-static const char *describe(const struct dns_server_state *server, char text[static SERVER_TEXT])
-{
-	if (server->role == DNS_NO_ROLE)
-		return "servers beyond the first 1023";
-	snprintf(text, SERVER_TEXT, "%s (%s)", server->name, dns_role_names[server->role]);
+	text[0] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (minute->responses[rows[i].code] > 0)
+			text_append(text, size, "%s%s %llu", text[0] ? ", " : "", rows[i].name,
+				minute->responses[rows[i].code]);
 	return text;
 }
 
-/* ", most from pod shop/web": nothing for a user without queries. */
-static void add_client(
-	struct condition_reading *reading, const char *words, const struct dns_user *user)
-{
-	char text[WORKLOAD_TEXT_MAX];
-
-	if (user->per_second <= 0)
-		return;
-	workload_describe(&user->workload, text, sizeof(text));
-	condition_append(reading, ", most %s %s", words, text);
-}
-
-/* Adds the problem of a server to the message of the condition. */
-static void report_server(int condition, const struct dns_server_state *server,
-	const struct dns_server_memory *memory, uint64_t now, struct condition_reading *reading)
-{
-	static const struct dns_user nobody;
-	const struct dns_slot minute = dns_minute(server);
-	const double failures = (double)dns_failures(minute.responses),
-		     answers = (double)dns_answers(minute.responses);
-	char share[SHARE_MAX], text[SERVER_TEXT];
-
-	switch (condition) {
-	case DNS_BUDGET_EXCEEDED:
-		reading->last_us = MAX(reading->last_us, memory->over_at_us);
-		condition_raise(reading, REASON_OVER_BUDGET, "%s: %" PRIu64 " s over, up to ",
-			server->name, memory->over_lately);
-		add_numbers(reading, &server->budget, memory->worst,
-			memory->upper_bound ? " of one address" : "");
-		add_busiest(reading, &server->budget, dns_second_that_matters(server, memory, now));
-		break;
-	case DNS_BUDGET_PRESSURE:
-		condition_raise(reading, REASON_NEAR_BUDGET, "%s: ", server->name);
-		add_numbers(reading, &server->budget, memory->uses.minute_peak,
-			memory->upper_bound ? " of all network interfaces together" : "");
-		add_busiest(reading, &server->budget, dns_busiest_second(server->label, now));
-		break;
-	case DNS_UNANSWERED:
-		condition_raise(reading, REASON_UNANSWERED,
-			"%s: %" PRIu64 " of %" PRIu64
-			" queries of the last minute without an answer",
-			describe(server, text), dns_lost(&minute), minute.queries);
-		add_client(reading, "from", server->label ? &server->label->waiting : &nobody);
-		break;
-	default:
-		condition_raise(reading, REASON_FAILING,
-			"%s: %.0f of %.0f answers of the last minute (%s)", describe(server, text),
-			failures, answers, share_text(failures / answers, share));
-		add_failures(reading, &minute);
-		add_client(reading, "to", server->label ? &server->label->failing : &nobody);
-	}
-}
-
-/* How bad the condition is for the server; 0: not True. */
-static double badness(int condition, const struct dns_server_state *server,
-	const struct dns_server_memory *memory)
-{
-	const struct dns_slot minute = dns_minute(server);
-	enum dns_number number;
-	const double bad[DNS_CONDITIONS] = {
-		[DNS_BUDGET_EXCEEDED] = memory->over_lately > 0
-						? dns_share(&server->budget, memory->worst, &number)
-						: 0,
-		[DNS_FAILING] = memory->failing ? (double)dns_failures(minute.responses) : 0,
-		[DNS_UNANSWERED] = memory->unanswered ? (double)dns_lost(&minute) : 0,
-		[DNS_BUDGET_PRESSURE] = memory->pressure ? memory->used : 0,
-	};
-
-	return bad[condition];
-}
-
-/* The worst servers of a condition, the worst first. */
-struct bad_server {
-	size_t i;
-	double badness;
+/* A finding about a server is made from these. */
+struct server_input {
+	const struct dns_seen *seen;
+	const struct dns_server_state *server;
+	const struct dns_server_memory *memory;
+	const struct decide_input *input;
+	struct proposal *proposal;
 };
 
-static int by_badness(const void *a, const void *b)
+static struct finding *find_of_server(const struct server_input *known, int condition,
+	enum reason reason, const char *slug, enum finding_phase phase)
 {
-	const struct bad_server *x = a, *y = b;
+	struct instance instance = {.kind = INSTANCE_SERVER};
 
-	return (x->badness < y->badness) - (x->badness > y->badness);
+	/* The sum of the servers without a slot has no role. */
+	set_text(instance.name, known->server->role == DNS_NO_ROLE ? "servers beyond the first 1023"
+								   : known->server->name);
+	return proposal_finding(known->proposal, known->input, &dns_conditions[condition], reason,
+		slug, &instance, phase);
 }
 
-static unsigned judge_condition(const struct dns_seen *seen, const struct dns_memory *memory,
-	int condition, uint64_t now, struct condition_reading *reading)
+/* "201 of 200 pending, 740 of 764 packets are not DNS": what the worst number does not say. */
+static void add_budget_message(struct finding *finding, const struct server_input *known,
+	enum dns_number worst, const double used[static DNS_NUMBERS], const char *scope,
+	const struct dns_second *second)
 {
-	struct bad_server worst[NAMED];
-	size_t n = 0;
-	unsigned count = 0;
+	const struct dns_budget *budget = &known->server->budget;
+	char text[256] = "";
 
-	for (size_t i = 0; i < seen->table.n; i++) {
-		const struct bad_server candidate = {
-			i, badness(condition, seen->table.servers[i], &memory->servers[i])};
+	if (worst == DNS_PACKETS && scope[0])
+		text_append(text, sizeof(text), "%s", scope);
+	if (worst == DNS_QUERIES && budget->sustained)
+		text_append(text, sizeof(text), "over a minute");
+	for (int i = 0; i < DNS_NUMBERS; i++)
+		if (i != (int)worst && budget->max[i] > 0)
+			text_append(text, sizeof(text), "%s%.0f of %" PRIu64 " %s",
+				text[0] ? ", " : "", used[i], budget->max[i], dns_numbers[i].noun);
+	if (second && second->not_dns >= 0.5)
+		text_append(text, sizeof(text), "%s%.0f of %.0f packets are not DNS",
+			text[0] ? ", " : "", second->not_dns, second->used[DNS_PACKETS]);
+	finding_message(finding, "%s", text);
+}
 
-		if (candidate.badness <= 0)
+/* The users of the second that matters, in its unit. */
+static void add_second_users(
+	struct finding *finding, const struct dns_second *second, enum dns_number worst)
+{
+	finding->knows = WHO_UNKNOWN;
+	for (unsigned i = 0; second && second->number == worst && i < second->n_users; i++)
+		finding_user_add(
+			finding, &(struct limit_user){.workload = second->users[i].workload,
+					 .used = (uint64_t)llround(second->users[i].per_second)});
+	if (second)
+		finding->use.at_us = second->found_us;
+}
+
+static void add_budget_hint(struct finding *finding, const struct server_input *known)
+{
+	const struct dns_rate *search = known->seen->search[MIN(known->server->role, DNS_UPSTREAM)];
+	double queries = known->memory->uses.last[DNS_QUERIES];
+
+	if (search[DNS_EXPANDED].per_second > queries / 5 && queries > 1)
+		finding_hint(finding,
+			"%.0f queries/s are search-domain expansions: ndots: 1 in the pod's "
+			"dnsConfig, or names that end in a dot",
+			search[DNS_EXPANDED].per_second);
+	else
+		finding_hint(finding,
+			"a cache on the node, or fewer forwarders on this node, sends fewer queries");
+}
+
+/* A server has one finding about its budget: it is exceeded, or it nearly is. */
+static void find_budget(const struct server_input *known)
+{
+	const struct dns_server_memory *memory = known->memory;
+	uint64_t now = known->input->now_us, since_over = now - memory->over_at_us;
+	bool is_over = memory->over_lately > 0;
+	const double *used = is_over ? memory->worst : memory->uses.minute_peak;
+	const struct dns_second *second = dns_second_that_matters(known->server, memory, now);
+	char slug[LIMIT_NAME_MAX];
+	enum finding_phase phase = !is_over || since_over == 0     ? FINDING_HAPPENS
+				   : since_over <= USERS_FOLLOW_US ? FINDING_LASTS
+								   : FINDING_OVER;
+	const struct finding *open;
+	struct finding *finding;
+	enum dns_number worst;
+
+	if (!is_over && !memory->pressure)
+		return;
+	snprintf(slug, sizeof(slug), "dns/%s", known->server->name);
+	finding = find_of_server(known, is_over ? DNS_BUDGET_EXCEEDED : DNS_BUDGET_PRESSURE,
+		is_over ? REASON_OVER_BUDGET : REASON_NEAR_BUDGET, slug, phase);
+	if (!finding)
+		return;
+	(void)dns_share(&known->server->budget, used, &worst);
+	finding->unit = dns_numbers[worst].noun;
+	finding->happens = "over for";
+	finding->counts_hits = finding->hits_are_seconds = true;
+	finding->hold_us = is_over ? EXCEEDED_WINDOW_US : 0;
+	finding->breaks = "the resolver drops the excess: lookups time out";
+	finding->use.max = known->server->budget.max[worst];
+	finding->use.used =
+		(uint64_t)llround(phase == FINDING_OVER ? memory->uses.last[worst] : used[worst]);
+	/* Seconds over the budget since it began, as the sensor counts them. */
+	open = finding_find(known->input, finding->slug, &finding->instance);
+	if (is_over)
+		finding->use.hits = memory->over_lately -
+				    (open && open->condition == finding->condition
+						    ? MIN(open->times, memory->over_lately)
+						    : 0);
+	add_budget_message(finding, known, worst, used,
+		!memory->upper_bound ? ""
+		: is_over            ? "of one address"
+				     : "of all network interfaces together",
+		second);
+	add_second_users(finding, second, worst);
+	add_budget_hint(finding, known);
+}
+
+/* Adds the client that is hit most; per_second is what it loses. */
+static void add_client(struct finding *finding, const struct dns_user *user)
+{
+	struct limit_user client = {.workload = user->workload,
+		.used = MAX((uint64_t)llround(user->per_second), UINT64_C(1))};
+
+	finding->knows = WHO_UNKNOWN;
+	if (user->per_second <= 0)
+		return;
+	snprintf(client.detail, sizeof(client.detail), "%.3g/s", user->per_second);
+	finding_user_add(finding, &client);
+}
+
+static void find_unanswered(const struct server_input *known)
+{
+	const struct dns_server_state *server = known->server;
+	const struct dns_slot minute = dns_minute(server);
+	static const struct dns_user nobody;
+	struct finding *finding;
+
+	if (!known->memory->unanswered)
+		return;
+	finding = find_of_server(known, DNS_UNANSWERED, REASON_UNANSWERED, NULL, FINDING_HAPPENS);
+	if (!finding)
+		return;
+	finding->use.used = dns_lost(&minute);
+	finding->use.max = minute.queries;
+	finding->breaks = "lookups take seconds, or fail";
+	finding_message(finding,
+		"%" PRIu64 " of %" PRIu64 " %squeries of the last minute without an answer",
+		dns_lost(&minute), minute.queries, role_of(server));
+	add_client(finding, server->label ? &server->label->waiting : &nobody);
+	finding_hint(finding, "ask it from the node: dig @%s . NS", server->name);
+}
+
+static void find_failing(const struct server_input *known)
+{
+	const struct dns_server_state *server = known->server;
+	const struct dns_slot minute = dns_minute(server);
+	static const struct dns_user nobody;
+	uint64_t failures = dns_failures(minute.responses);
+	uint64_t answers = dns_answers(minute.responses);
+	char share[SHARE_MAX], codes[128];
+	struct finding *finding;
+
+	if (!known->memory->failing)
+		return;
+	finding = find_of_server(known, DNS_FAILING, REASON_FAILING, NULL, FINDING_HAPPENS);
+	if (!finding)
+		return;
+	finding->use.used = failures;
+	finding->use.max = answers;
+	finding->breaks = "lookups fail, or are repeated";
+	finding_message(finding,
+		"%" PRIu64 " of %" PRIu64 " %sanswers of the last minute (%s) failed: %s", failures,
+		answers, role_of(server),
+		share_text((double)failures / (double)MAX(answers, UINT64_C(1)), share),
+		list_failures(&minute, codes, sizeof(codes)));
+	add_client(finding, server->label ? &server->label->failing : &nobody);
+	finding_hint(
+		finding, "ask it from the node: dig @%s . NS; then read its log", server->name);
+}
+
+static void find_crowd(const struct dns_memory *memory, const struct decide_input *input,
+	struct proposal *proposal)
+{
+	struct finding *finding =
+		memory->crowded
+			? proposal_finding(proposal, input, &dns_conditions[DNS_FORWARDER_CROWDING],
+				  REASON_SEVERAL_FORWARDERS, NULL, NULL, FINDING_HAPPENS)
+			: NULL;
+
+	if (!finding)
+		return;
+	finding->use.used = (uint64_t)llround(memory->crowd_rate);
+	finding_message(finding, "%u forwarders on this node send upstream %.3g queries/s in all",
+		memory->n_crowding, memory->crowd_rate);
+	for (unsigned i = 0; i < memory->n_forwarders; i++) {
+		const struct dns_user *forwarder = &memory->forwarders[i];
+		struct limit_user user = {.workload = forwarder->workload,
+			.used = MAX((uint64_t)llround(forwarder->smooth), UINT64_C(1))};
+
+		if (dns_is_node_cache(&forwarder->workload) || forwarder->smooth < FORWARDER_ENDS)
 			continue;
-		count++;
-		keep_first(worst, &n, NAMED, sizeof(candidate), &candidate, by_badness);
+		snprintf(user.detail, sizeof(user.detail), "%.3g/s", forwarder->smooth);
+		finding_user_add(finding, &user);
 	}
-	for (size_t i = 0; i < n; i++)
-		report_server(condition, seen->table.servers[worst[i].i],
-			&memory->servers[worst[i].i], now, reading);
-	if (count > NAMED)
-		condition_append(reading, "; and %u other servers", count - NAMED);
-	return count;
-}
-
-static void judge_servers(const struct dns_seen *seen, const struct dns_memory *memory,
-	bool any_budget, uint64_t now, struct condition_reading readings[static DNS_CONDITIONS])
-{
-	for (int i = 0; i < DNS_CONDITIONS; i++)
-		if (judge_condition(seen, memory, i, now, &readings[i]) == 0 && !any_budget &&
-			(i == DNS_BUDGET_PRESSURE || i == DNS_BUDGET_EXCEEDED))
-			readings[i].reason = REASON_NO_BUDGET;
-	if (memory->crowded)
-		condition_raise(&readings[DNS_FORWARDER_CROWDING], REASON_SEVERAL_FORWARDERS, "%s",
-			memory->crowd);
+	finding_hint(finding,
+		"a topology spread constraint or anti-affinity puts them on several nodes");
 }
 
 void dns_memory_clear(void *data)
@@ -493,6 +534,26 @@ void dns_memory_clear(void *data)
 	free(memory->servers);
 }
 
+static void judge_conditions(bool watched, bool any_budget, struct proposal *proposal)
+{
+	const enum reason budget = any_budget ? REASON_WITHIN_BUDGET : REASON_NO_BUDGET;
+	const struct condition_reading judged[DNS_CONDITIONS] = {
+		[DNS_BUDGET_PRESSURE] = {.reason = budget},
+		[DNS_BUDGET_EXCEEDED] = {.reason = budget},
+		[DNS_UNANSWERED] = {.reason = REASON_ALL_ANSWERED},
+		[DNS_FAILING] = {.reason = REASON_FEW_FAILURES},
+		[DNS_FORWARDER_CROWDING] = {.reason = REASON_FEW_FORWARDERS},
+	};
+
+	for (int i = 0; i < DNS_CONDITIONS; i++) {
+		struct condition_reading *reading =
+			proposal_condition(proposal, &dns_conditions[i], judged[i].reason);
+
+		if (!watched)
+			condition_unknown(reading, REASON_NOT_WATCHED);
+	}
+}
+
 void dns_decide(
 	const void *self, const struct decide_input *input, void *data, struct proposal *proposal)
 {
@@ -500,24 +561,21 @@ void dns_decide(
 	const struct dns_seen *seen = &sensor->seen;
 	struct dns_memory *memory = data;
 	const uint64_t now = input->now_us;
-	struct condition_reading readings[DNS_CONDITIONS] = {
-		[DNS_BUDGET_PRESSURE] = {.reason = REASON_WITHIN_BUDGET},
-		[DNS_BUDGET_EXCEEDED] = {.reason = REASON_WITHIN_BUDGET},
-		[DNS_UNANSWERED] = {.reason = REASON_ALL_ANSWERED},
-		[DNS_FAILING] = {.reason = REASON_FEW_FAILURES},
-		[DNS_FORWARDER_CROWDING] = {.reason = REASON_FEW_FORWARDERS},
-	};
 	bool any_budget = false;
 
 	proposal_lacks(proposal, sensor->why);
 	for (size_t i = 0; seen->watched && i < seen->table.n; i++) {
 		const struct dns_server_state *server = seen->table.servers[i];
 		struct dns_server_memory *known = memory_of(memory, i, &server->address);
+		const struct server_input all = {seen, server, known, input, proposal};
 
 		remember(sensor, server, known, now);
 		any_budget = any_budget || dns_budget_is_set(&server->budget);
 		if (dns_budget_is_set(&server->budget) && server->label)
 			add_limits(server, known, now, proposal);
+		find_budget(&all);
+		find_unanswered(&all);
+		find_failing(&all);
 	}
 	if (seen->watched) {
 		/* The rest belongs to removed servers. */
@@ -525,12 +583,7 @@ void dns_decide(
 			free(memory->servers[--memory->n].over_second);
 		list_forwarders(seen, memory);
 		remember_crowd(memory, now);
-		judge_servers(seen, memory, any_budget, now, readings);
+		find_crowd(memory, input, proposal);
 	}
-	for (int i = 0; i < DNS_CONDITIONS; i++) {
-		readings[i].type = &dns_conditions[i];
-		if (!seen->watched)
-			condition_unknown(&readings[i], REASON_NOT_WATCHED);
-		*proposal_condition(proposal, NULL, REASON_NONE) = readings[i];
-	}
+	judge_conditions(seen->watched, any_budget, proposal);
 }

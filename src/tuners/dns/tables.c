@@ -189,29 +189,26 @@ const struct condition_type dns_conditions[] = {
 	[DNS_BUDGET_EXCEEDED] = {"DNSBudgetExceeded", SEVERITY_CRITICAL,
 		"This machine exceeded a resolver's budget within one second. The resolver silently "
 		"drops the excess. Spread the forwarders over more nodes, or use a cache.",
-		budget_reasons,
-		.now = "headroom top dns: then fewer queries from the first clients, or a node-local cache"},
+		budget_reasons},
 	[DNS_FAILING] = {"DNSFailing", SEVERITY_WARNING,
 		"A resolver answers queries with an error: SERVFAIL, REFUSED, FORMERR or NOTIMP. It "
 		"cannot reach its own upstreams, does not serve this client, or is broken. Query it "
 		"from the node (dig @SERVER NAME) and read its log. If only one pod sees the errors, "
 		"look at the names that it queries.",
-		failing_reasons, .now = "headroom top dns; dig @SERVER NAME"},
+		failing_reasons},
 	[DNS_UNANSWERED] = {"DNSUnanswered", SEVERITY_WARNING,
 		"Some queries to a resolver got no answer in time. The resolver is down, unreachable, "
 		"or drops queries over its budget.",
-		answer_reasons, .now = "headroom top dns; dig @SERVER NAME"},
+		answer_reasons},
 	[DNS_BUDGET_PRESSURE] = {"DNSBudgetPressure", SEVERITY_WARNING,
 		"The busiest second of the last minute used more than 80 % of a resolver's budget for "
 		"this machine. headroom top dns names the clients. A node-local cache, fewer search "
 		"domains (ndots) or fewer forwarders on this node reduce the queries.",
-		budget_reasons,
-		.now = "headroom top dns: then fewer queries from the first clients, or a node-local cache"},
+		budget_reasons},
 	[DNS_FORWARDER_CROWDING] = {"DNSForwarderCrowding", SEVERITY_WARNING,
 		"Several DNS servers on this node forward queries and share the upstream's budget for "
 		"one machine. Spread them with a topology spread constraint or anti-affinity.",
-		forwarder_reasons,
-		.now = "headroom top dns; kubectl -n kube-system get pods -o wide"},
+		forwarder_reasons},
 	{0},
 };
 
