@@ -12,9 +12,11 @@ struct want {
 	char actual[SETTING_VALUE_MAX];     /* in force now; empty: unknown */
 	char wanted[SETTING_VALUE_MAX];     /* empty: leave the setting alone */
 	char configured[SETTING_VALUE_MAX]; /* below the administrator's value; empty: as wanted */
-	int error; /* 0, or -errno of reading it: -ENOENT means unsupported */
+	/* 0, or -errno of reading it. -ENOENT: unsupported. -EOPNOTSUPP: possible, if not here. */
+	int error;
 	enum reason reason;
-	bool requested; /* a configuration file asks for it: unsupported is then a failure */
+	bool requested; /* a configuration file asks for it: impossible is then a failure */
+	char why[SETTING_WHY_MAX]; /* why it is impossible; empty: the reason says it */
 	union {
 		struct value_target target; /* SETTING_VALUE */
 		struct pin_target pin;      /* SETTING_PIN */

@@ -171,6 +171,10 @@ ROW(SEVERAL_FORWARDERS, "several-forwarders", ADMIN,
 ROW(RUNTIME_ANSWERS, "runtime-answers", NOBODY, "Every installed runtime answers.")
 ROW(NO_RUNTIME, "no-runtime", NOBODY, "No container runtime was found on this node.",
 	.absent = "container runtime (none)")
+ROW(RUNTIME_STOPPED, "runtime-stopped", NOBODY,
+	"Someone has stopped the unit of the runtime, which had not failed.")
+ROW(FILES_LOAD, "files-load", NOBODY,
+	"No program was found that refuses the files from which it starts.")
 ROW(NONE_PENDING, "none-pending", NOBODY, "All written settings are in force.")
 ROW(STORE_UNKNOWN, "store-unknown", NOBODY, "No runtime has reported where it keeps its images.",
 	.absent = "image store (none)")
@@ -187,7 +191,8 @@ ROW(RUNTIME_UNSUPPORTED, "runtime-unsupported", ADMIN,
 	"This runtime or its version does not have the key, or another program writes its "
 	"configuration: see refusals in /v1/status.")
 ROW(FILE_UNUSABLE, "file-unusable", ADMIN,
-	"The runtime's configuration file cannot be read or is broken: it is not changed.",
+	"The runtime's configuration file cannot be read, or the runtime refuses it and would not "
+	"start again: it is not changed.",
 	.unmet = true)
 ROW(ON_COMMAND_LINE, "on-command-line", ADMIN,
 	"The daemon has a command-line option for it. It would not start with the same key in its "
@@ -204,7 +209,9 @@ ROW(PROGRAM_DIFFERS, "program-differs", ADMIN,
 ROW(FILE_OF_OTHERS, "file-of-others", NOBODY,
 	"A file of others has this setting: it is not changed.")
 ROW(NO_MIRROR_UP, "no-mirror-up", SERVER,
-	"All mirrors of the registry fail: pulls go to the registry itself.", .retry = true)
+	"All mirrors of the registry fail: pulls go to the registry itself. After a minute the "
+	"setting counts as failed.",
+	.retry = true)
 ROW(MIRRORS_WITHOUT_EFFECT, "mirrors-without-effect", ADMIN,
 	"The configuration of containerd disables hosts.toml, by the key registry.mirrors (move "
 	"its mirrors to runtime.mirrors) or by several directories in config_path (name one), or "
@@ -269,6 +276,14 @@ ROW(BYTES_INSTEAD, "bytes-instead", NOBODY,
 ROW(NO_KUBELET, "no-kubelet", NOBODY,
 	"This node has neither a kubelet nor a configuration file of one.",
 	.absent = "kubelet (none)")
+ROW(KUBELET_STOPPED, "kubelet-stopped", ADMIN,
+	"The kubelet does not run, so its drop-in directory is unknown.", .retry = true,
+	.unmet = true)
+ROW(NO_DROP_INS, "no-drop-ins", ADMIN,
+	"The kubelet reads no drop-in directory. Start it with --config-dir (from Kubernetes "
+	"1.28), or write the value into its own file.")
+ROW(OVERRIDDEN, "overridden", ADMIN,
+	"A flag of the kubelet's command line or a file that it reads later has another value.")
 ROW(KUBELET_CONFIG_UNREADABLE, "kubelet-config-unreadable", ADMIN,
 	"The kubelet's configuration could not be read: the message says where and why.")
 ROW(SERIAL_PULLS, "serial-pulls", ADMIN, "The kubelet pulls one image after the other.")

@@ -366,6 +366,8 @@ void core_judge(struct core *core)
 		{.type = &core_tables.conditions[CORE_AGENT_DEGRADED], .reason = REASON_ALL_ACTIVE},
 		{.type = &core_tables.conditions[CORE_CONFIG_INVALID],
 			.reason = REASON_CONFIG_VALID},
+		{.type = &core_tables.conditions[CORE_WOULD_NOT_START],
+			.reason = REASON_FILES_LOAD},
 	};
 	struct decide_input input = {.findings = core->node.findings.findings,
 		.n_findings = core->node.findings.n,

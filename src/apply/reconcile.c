@@ -186,6 +186,7 @@ static void judge_setting(
 			? want->reason
 			: REASON_NONE;
 	const char *configured = want->configured[0] ? want->configured : want->wanted;
+	bool is_impossible = want->error == -ENOENT || want->error == -EOPNOTSUPP;
 
 	/* A changed configuration is a new attempt. */
 	if (setting->configured_anew && want->wanted[0]) {
@@ -201,15 +202,19 @@ static void judge_setting(
 	set_text(setting->actual, want->actual);
 	set_text(setting->original, seen->original ? seen->original : want->actual);
 	setting->mode = mode;
-	if (want->error == -ENOENT) {
+	if (is_impossible && want->requested && own_reason && mode == MODE_ENFORCE) {
+		setting_become(setting, SETTING_FAILED, own_reason, want->error, want->why);
+	} else if (want->error == -ENOENT) {
 		setting_become(setting, SETTING_UNSUPPORTED,
 			own_reason ? own_reason : REASON_NOT_IN_THIS_KERNEL,
-			want->requested ? want->error : 0, NULL);
+			want->requested ? want->error : 0, want->why);
+	} else if (want->error == -EOPNOTSUPP) {
+		setting_become(setting, SETTING_OBSERVED, own_reason, 0, want->why);
 	} else if (want->error < 0) {
 		setting_become(setting, SETTING_FAILED, REASON_UNREADABLE, want->error, NULL);
 	} else if (want->wanted[0] == '\0') {
-		setting_become(
-			setting, SETTING_OBSERVED, own_reason ? own_reason : REASON_KEPT, 0, NULL);
+		setting_become(setting, SETTING_OBSERVED, own_reason ? own_reason : REASON_KEPT, 0,
+			want->why);
 	} else if (mode == MODE_RELEASED && seen->original) {
 		setting_become(setting, SETTING_FAILED, REASON_NOT_RESTORED,
 			setting->error ? setting->error : -EIO,

@@ -297,6 +297,15 @@ void hide_secrets(char *text)
 	}
 }
 
+const char *text_after_path(const char *text, const char *path)
+{
+	size_t len = strlen(path);
+
+	if (len == 0 || strncmp(text, path, len) != 0 || text[len] != ':')
+		return text;
+	return text + len + 1 + strspn(text + len + 1, " ");
+}
+
 void hash_finish(struct sha256_ctx *hash, char out[static HASH_TEXT_MAX])
 {
 	uint8_t digest[SHA256_DIGEST_SIZE];

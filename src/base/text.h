@@ -106,6 +106,9 @@ void text_fold_blanks(char *text);
  */
 void hide_secrets(char *text);
 
+/* Returns what follows "PATH:", without white space; the whole text if it begins otherwise. */
+const char *text_after_path(const char *text, const char *path);
+
 #define HASH_TEXT_MAX 65 /* SHA-256 (FIPS 180-4) in lower-case hexadecimal digits, terminated */
 
 void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX]);

@@ -392,6 +392,7 @@ struct containerd_files {
 	struct containerd_file files[FILES_MAX];
 	size_t n;
 	size_t own;          /* index of our own file; 0: no import includes it */
+	size_t last;         /* index of the file that was read last */
 	uint64_t changed_us; /* CLOCK_REALTIME of the newest file */
 };
 
@@ -538,7 +539,7 @@ static int read_files_of(const struct host *host, const struct daemon *daemon,
 	*files = (struct containerd_files){0};
 	r = add_file(files, daemon->config);
 	for (size_t i = 0; r == 0 && i < files->n; i++)
-		r = read_file_of(host, daemon, files, i, why);
+		r = read_file_of(host, daemon, files, files->last = i, why);
 	return r;
 }
 
@@ -907,6 +908,7 @@ static int read_dump(struct containerd_reading *reading, const struct wait *wait
 		snprintf(config->why, sizeof(config->why),
 			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.260s", daemon->config,
 			why);
+		set_text(config->bad_file, daemon->config);
 		return r == -EINVAL ? -EBADMSG : r;
 	}
 	filter_files(&reading->files, daemon, reading->dump);
@@ -923,7 +925,8 @@ static int read_dump(struct containerd_reading *reading, const struct wait *wait
 		snprintf(config->why, sizeof(config->why),
 			"%.160s: version %.16s is newer than containerd %.32s reads: left alone",
 			file->path, version, daemon->version);
-		return -EBADMSG;
+		set_text(config->bad_file, file->path);
+		return -EEXIST;
 	}
 	return 0;
 }
@@ -942,6 +945,12 @@ void containerd_config_read(const struct host *host, const struct daemon *daemon
 	config->changed_us = reading.files.changed_us;
 	if (r < 0) {
 		snprintf(config->why, sizeof(config->why), "%.300s: left alone", why);
+		set_text(config->bad_file, reading.files.files[reading.files.last].path);
+		/* containerd itself may understand it. */
+		if (r == -EBADMSG && daemon->program[0] &&
+			containerd_dump(host, daemon, daemon->config, wait, &reading.dump, why) ==
+				0)
+			r = -EEXIST;
 		config->error = r;
 		config->hash[0] = '\0';
 		return;
@@ -961,7 +970,7 @@ void containerd_config_read(const struct host *host, const struct daemon *daemon
 	*config = (struct runtime_files){.changed_us = reading.files.changed_us};
 	config->error = read_dump(&reading, wait);
 	/* Keep the result, even a refusal, until a file changes, unless containerd did not run. */
-	if (config->error == 0 || config->error == -EBADMSG)
+	if (config->error == 0 || config->error == -EBADMSG || config->error == -EEXIST)
 		memcpy(config->hash, hash, sizeof(hash));
 	if (config->error < 0)
 		return;

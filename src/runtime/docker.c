@@ -651,6 +651,7 @@ static void read_config(const struct host *host, const struct daemon *daemon,
 		if (config->error < 0)
 			snprintf(config->why, sizeof(config->why), "%s: %s", daemon->config,
 				r == -ELOOP ? "a dangling link" : strerror(-r));
+		set_text(config->bad_file, daemon->config);
 		return;
 	}
 	if (stat(full, &st) == 0)
@@ -661,6 +662,7 @@ static void read_config(const struct host *host, const struct daemon *daemon,
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct runtime_files){.changed_us = config->changed_us};
+	set_text(config->bad_file, daemon->config);
 	config->error =
 		docker_config_check(host, daemon, text, len, daemon->config, wait, config->why);
 	if (config->error == 0)

@@ -102,11 +102,13 @@ struct runtime_key {
 };
 
 struct runtime_files {
-	int error;                 /* 0 or -errno, with why: no key is known */
-	char why[RUNTIME_WHY_MAX]; /* "PATH:LINE:COLUMN: what: cure" */
-	uint64_t changed_us;       /* CLOCK_REALTIME of the newest file; 0: without files */
-	char hash[HASH_TEXT_MAX];  /* covers all files: an equal hash needs no new verification */
-	bool transfer;             /* containerd pulls by its transfer service */
+	/* 0 or -errno, with why: no key is known. -EBADMSG: the daemon would not start with it. */
+	int error;
+	char why[RUNTIME_WHY_MAX];       /* "PATH:LINE:COLUMN: what: cure" */
+	char bad_file[SETTING_PATH_MAX]; /* with an error: the file, as far as it is known */
+	uint64_t changed_us;             /* CLOCK_REALTIME of the newest file; 0: without files */
+	char hash[HASH_TEXT_MAX]; /* covers all files: an equal hash needs no new verification */
+	bool transfer;            /* containerd pulls by its transfer service */
 	char mirrors[RUNTIME_MIRRORS_MAX]; /* RUNTIME_MIRRORS in full */
 	bool has_mirrors;                  /* the key exists, possibly with an empty list */
 	struct runtime_key keys[RUNTIME_SETTINGS];
@@ -145,6 +147,7 @@ struct node_runtime {
 	bool no_cri;        /* its CRI plugin is off */
 	bool cannot_start;  /* its configuration forbids it; why names the cure */
 	char why[RUNTIME_WHY_MAX];
+	bool is_stopped;      /* silent, because someone has stopped its unit */
 	uint64_t since_us;    /* since when the answer is the same */
 	struct daemon daemon; /* config: the default, unless an option names another */
 

@@ -408,9 +408,11 @@ static void complain(struct kubelet_reading *reading, const char *path, int erro
 		cure = "it is too large for a kubelet configuration";
 	else if (error == -E2BIG)
 		cure = "merge the files, 64 files and directories are the limit";
-	if (reading->seen->why[0] == '\0')
-		snprintf(reading->seen->why, KUBELET_WHY_MAX, "%s: %s: %s", path, strerror(-error),
-			cure);
+	if (reading->seen->why[0])
+		return;
+	snprintf(reading->seen->why, KUBELET_WHY_MAX, "%s: %s: %s", path, strerror(-error), cure);
+	copy_text(reading->seen->bad_file, SETTING_PATH_MAX, path);
+	reading->seen->error = error;
 }
 
 static bool is_changed(const struct kubelet_reading *reading, const char *full)
@@ -440,8 +442,13 @@ static void add_file(struct kubelet_reading *reading, const char *path, const ch
 	/* Check the time after reading, to notice a file replaced in between. */
 	if (is_changed(reading, full))
 		*(own ? &reading->own_changed : &reading->changed) = true;
-	if (seen->why[0] || kubelet_parse(path, text, len, &given, seen->why) < 0)
+	if (seen->why[0])
 		return;
+	seen->error = kubelet_parse(path, text, len, &given, seen->why);
+	if (seen->error < 0) {
+		copy_text(seen->bad_file, SETTING_PATH_MAX, path);
+		return;
+	}
 	if (own)
 		seen->own = streq(text, kubelet_own_text) ? KUBELET_OWN_WRITTEN : KUBELET_OWN_OTHER;
 	else

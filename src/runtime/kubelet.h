@@ -84,6 +84,9 @@ struct kubelet_seen {
 	bool overridden;                   /* a file after our own sets the same key */
 	enum kubelet_own own;
 	char why[KUBELET_WHY_MAX]; /* "FILE:LINE:COLUMN: what"; empty: all files were read */
+	/* With why: the file, and -errno; -EBADMSG: the kubelet would not start with it. */
+	char bad_file[SETTING_PATH_MAX];
+	int error;
 };
 
 /* The text of our own drop-in file. */

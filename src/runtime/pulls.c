@@ -243,19 +243,10 @@ const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn)
 	return NULL;
 }
 
-const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now)
+bool pulls_is_stuck(const struct pull_layer *layer, uint64_t now)
 {
-	const struct pull_layer *worst = NULL;
-
-	for (size_t i = 0; i < pulls->n; i++) {
-		const struct pull_layer *layer = &pulls->layers[i];
-
-		if (pulls_age(now, layer->moved_us) >= PULL_STUCK_US &&
-			(layer->piece.awaited || layer->piece.total > layer->piece.offset) &&
-			(!worst || layer->moved_us < worst->moved_us))
-			worst = layer;
-	}
-	return worst;
+	return pulls_age(now, layer->moved_us) >= PULL_STUCK_US &&
+	       (layer->piece.awaited || layer->piece.total > layer->piece.offset);
 }
 
 double pulls_seconds_left(const struct pull_layer *layer)
@@ -265,15 +256,7 @@ double pulls_seconds_left(const struct pull_layer *layer)
 				      : 0;
 }
 
-const struct pull_layer *pulls_slow(const struct pulls *pulls)
+bool pulls_is_slow(const struct pull_layer *layer)
 {
-	const struct pull_layer *worst = NULL;
-	double most = PULL_SLOW_SECONDS;
-
-	for (size_t i = 0; i < pulls->n; i++)
-		if (pulls_seconds_left(&pulls->layers[i]) > most) {
-			worst = &pulls->layers[i];
-			most = pulls_seconds_left(worst);
-		}
-	return worst;
+	return pulls_seconds_left(layer) > PULL_SLOW_SECONDS;
 }

@@ -107,15 +107,13 @@ const struct pull_layer *pulls_nameless(const struct pulls *pulls, size_t turn);
 void pulls_registry_of(const char *image, char registry[static 64]);
 
 /*
- * Returns the layer that has waited longest without progress, for at least PULL_STUCK_US; or NULL.
- * Complete layers may wait for others, and so may layers of unknown size that nobody awaits.
+ * Returns whether a layer has made no progress for PULL_STUCK_US. Complete layers may wait for
+ * others, and so may layers of unknown size that nobody awaits.
  */
-const struct pull_layer *pulls_stuck(const struct pulls *pulls, uint64_t now_us);
+bool pulls_is_stuck(const struct pull_layer *layer, uint64_t now_us);
 
-/*
- * Returns the layer whose rest takes longest at its minute_rate, over PULL_SLOW_SECONDS; else NULL.
- */
-const struct pull_layer *pulls_slow(const struct pulls *pulls);
+/* Returns whether the rest of a layer takes more than PULL_SLOW_SECONDS at its minute_rate. */
+bool pulls_is_slow(const struct pull_layer *layer);
 
 /* Returns the seconds for the rest of a layer, at its minute_rate. */
 double pulls_seconds_left(const struct pull_layer *layer);

@@ -260,6 +260,7 @@ static void update_state(struct mirror *mirror, bool healthy, uint64_t checked_u
 	mirror->against = seen == mirror->state ? 0 : mirror->against + 1;
 	if (mirror->against >= (mirror->state == MIRROR_UNKNOWN ? 1 : AGREE)) {
 		mirror->state = seen;
+		mirror->since_us = checked_us;
 		mirror->against = 0;
 	}
 	mirror->due_us = checked_us + (mirror->against > 0 ? DOUBT_US : CHECK_US);

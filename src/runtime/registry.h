@@ -80,6 +80,7 @@ struct mirror {
 	char url[REGISTRY_URL_MAX]; /* without trailing slashes */
 	enum mirror_state state;
 	char why[MIRROR_WHY_MAX]; /* why the last check failed; "" after a success */
+	uint64_t since_us;        /* CLOCK_MONOTONIC: in this state */
 	uint64_t due_us;          /* CLOCK_MONOTONIC of the next check */
 	uint64_t took_us;         /* duration of the last check */
 	unsigned int against;     /* answers in a row that contradict the state */

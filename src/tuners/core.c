@@ -28,6 +28,14 @@ static const struct condition_type conditions[] = {
 		REASON_LIST(REASON_ALL_ACTIVE, REASON_TUNER_DEGRADED, REASON_VALUES_UNRECORDED,
 			REASON_JOURNAL_UNUSABLE),
 		.now = "headroom version: it lists what each tuner lacks"},
+	/* Several tuners find it. */
+	[CORE_WOULD_NOT_START] = {"RuntimeWouldNotStart", SEVERITY_CRITICAL,
+		"A container runtime or the kubelet refuses a file from which it starts: it runs "
+		"on, and will not start again. The message names the file, the position and the "
+		"fault.",
+		REASON_LIST(
+			REASON_FILES_LOAD, REASON_FILE_UNUSABLE, REASON_KUBELET_CONFIG_UNREADABLE),
+		.is_recorded = true},
 	{0},
 };
 

@@ -31,7 +31,13 @@ extern const struct tuner_tables core_tables;
 extern const struct tuner_tables *const all_tables[];
 
 /* The rows of core_tables.conditions. */
-enum { CORE_SETTING_DRIFTED, CORE_SETTING_FAILED, CORE_CONFIG_INVALID, CORE_AGENT_DEGRADED };
+enum {
+	CORE_SETTING_DRIFTED,
+	CORE_SETTING_FAILED,
+	CORE_CONFIG_INVALID,
+	CORE_AGENT_DEGRADED,
+	CORE_WOULD_NOT_START
+};
 
 /*
  * `headroom doctor` checks these besides conditions, limits and settings. A row without a name ends

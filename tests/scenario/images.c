@@ -304,6 +304,7 @@ static bool parse_wave(struct scenario *scenario, void *base)
 static const struct scenario_word config[] = {
 	WORD_CALL("pull", parse_pull),
 	WORD_CALL("pin", parse_pin),
+	WORD_CONST("pins-given", struct images_tuner, config.pins_given, true),
 	WORD_CALL("wave", parse_wave),
 	WORD_CALL("count-from-seen", parse_count_from_seen),
 	WORD_CONST("ask-auto", struct images_tuner, config.wave.gate, WAVE_AUTO),

@@ -64,6 +64,18 @@ static bool read_running(struct scenario *scenario, void *base)
 	return seen->values_run || seen->others_run || scenario_is(scenario, "unknown");
 }
 
+/* `broken WHY`: the kubelet would not start with its main file. */
+static bool read_broken(struct scenario *scenario, void *base)
+{
+	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
+
+	set_text(seen->bad_file, MAIN_FILE);
+	if (!scenario_value(scenario, seen->why, sizeof(seen->why)))
+		return false;
+	seen->error = seen->why[0] ? -EBADMSG : 0;
+	return true;
+}
+
 static const struct scenario_word at[] = {
 	WORD_CONST("kubelet absent", struct kubelet, seen.presence, KUBELET_ABSENT),
 	WORD_CONST("kubelet stopped", struct kubelet, seen.presence, KUBELET_STOPPED),
@@ -71,7 +83,8 @@ static const struct scenario_word at[] = {
 	WORD_TEXT("dir", struct kubelet, seen.config_dir),
 	WORD_CALL("own", read_own),
 	WORD_CALL("runs", read_running),
-	WORD_TEXT("broken", struct kubelet, seen.why),
+	WORD_CALL("broken", read_broken),
+	WORD_TEXT("unreadable", struct kubelet, seen.why),
 	WORD_CONST("overridden", struct kubelet, seen.overridden, true),
 	WORD_CALL(NULL, read_value),
 };

@@ -86,7 +86,17 @@ static bool parse_broken(struct scenario *scenario, void *base)
 	for (int i = 0; i < RUNTIME_SETTINGS && runtime->found.driver == &containerd_driver; i++)
 		runtime->files.keys[i].tables = why[0] ? NULL : cri_tables;
 	set_text(runtime->files.why, why);
+	set_text(runtime->files.bad_file, runtime->daemon.config);
 	return true;
+}
+
+/* `replaced WHY`: the program on disk is not the running one. */
+static bool parse_replaced(struct scenario *scenario, void *base)
+{
+	struct node_runtime *runtime = base;
+
+	runtime->files.error = -ESTALE;
+	return scenario_value(scenario, runtime->files.why, sizeof(runtime->files.why));
 }
 
 static bool parse_refused(struct scenario *scenario, void *base)
@@ -98,8 +108,10 @@ static bool parse_refused(struct scenario *scenario, void *base)
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		if (!scenario_is(scenario, words[i]))
 			continue;
-		for (int key = 0; key < RUNTIME_SETTINGS; key++)
+		for (int key = 0; key < RUNTIME_SETTINGS; key++) {
 			runtime->files.keys[key].refusal = (enum runtime_refusal)i;
+			set_text(runtime->files.keys[key].why, words[i]);
+		}
 		return true;
 	}
 	return false;
@@ -151,11 +163,15 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CONST("seen", ONE, daemon.pid, 100),
 	WORD_CONST("no-socket", ONE, found.has_socket, false),
 	WORD_CONST("never-answered", ONE, answered_once, false),
+	WORD_CONST("stopped", ONE, is_stopped, true),
+	WORD_CONST("running", ONE, is_stopped, false),
+	WORD_CONST("cannot-start", ONE, cannot_start, true),
 	WORD_TEXT("driver", ONE, store.driver),
 	WORD_CONST("of-k3s", ONE, found.managed_by, RUNTIME_OF_K8S),
 	WORD_CALL("silent", parse_silent),
 	WORD_CALL("answers", parse_answers),
 	WORD_CALL("broken", parse_broken),
+	WORD_CALL("replaced", parse_replaced),
 	WORD_CALL("refused", parse_refused),
 	WORD_CALL("layer", parse_layer),
 	WORD_CALL("store", parse_store),
@@ -198,6 +214,7 @@ static bool parse_docker(struct scenario *scenario, void *base)
 static bool parse_mirror(struct scenario *scenario, void *base)
 {
 	static const char *const states[] = {"unknown", "up", "down"};
+	static const char *const words_of[] = {"", "", "no answer within 2 s"};
 	struct runtime_sample *sample = &((struct runtime_tuner *)base)->sample;
 	char url[REGISTRY_URL_MAX];
 	struct mirror *mirror;
@@ -210,7 +227,10 @@ static bool parse_mirror(struct scenario *scenario, void *base)
 	copy_text(mirror->url, REGISTRY_URL_MAX, url);
 	for (size_t state = 0; state < ARRAY_SIZE(states); state++)
 		if (scenario_is(scenario, states[state])) {
+			if (mirror->state != (enum mirror_state)state)
+				mirror->since_us = scenario->now_us;
 			mirror->state = (enum mirror_state)state;
+			set_text(mirror->why, words_of[state]);
 			return true;
 		}
 	return false;
@@ -271,7 +291,10 @@ static bool parse_configured_mirror(struct scenario *scenario, void *base)
 
 static const struct scenario_word config[] = {
 	WORD_NUMBER("downloads", struct runtime_tuner, config.numbers[RUNTIME_DOWNLOADS].value),
+	WORD_CONST("given", struct runtime_tuner, config.numbers[RUNTIME_DOWNLOADS].given, true),
 	WORD_CONST("exact", struct runtime_tuner, config.numbers[RUNTIME_DOWNLOADS].exact, true),
+	WORD_CONST("timeout-given", struct runtime_tuner,
+		config.numbers[RUNTIME_PROGRESS_TIMEOUT].given, true),
 	WORD_NUMBER(
 		"timeout-us", struct runtime_tuner, config.numbers[RUNTIME_PROGRESS_TIMEOUT].value),
 	WORD_CONST("restart-now", struct runtime_tuner, config.restart, RESTART_NOW),

@@ -171,6 +171,7 @@ static void expect_setting(struct scenario *scenario, bool there)
 	const struct proposal *proposal = &scenario->proposal;
 	const char *name = need(scenario, "name");
 	const struct want *want = find_named(proposal->wants, proposal->n_wants, name);
+	bool is_failed;
 
 	if (!want != !there)
 		fail(scenario, "%s: %s", name,
@@ -181,6 +182,13 @@ static void expect_setting(struct scenario *scenario, bool there)
 		!streq(reason_rows[want->reason].slug, need(scenario, "reason")))
 		fail(scenario, "%s: wants '%s', %s", name, want->wanted,
 			reason_rows[want->reason].slug);
+	is_failed = want->requested && (want->error == -ENOENT || want->error == -EOPNOTSUPP);
+	if (scenario_is(scenario, "failed")) {
+		if (!is_failed || !strstr(want->why, need(scenario, "text")))
+			fail(scenario, "%s: '%s'", name, want->why);
+	} else if (is_failed && want->kind != SETTING_VALUE) {
+		fail(scenario, "%s fails: '%s'", name, want->why);
+	}
 	if (scenario_is(scenario, "on-disk") &&
 		!streq(want->file ? want->file->on_disk : want->actual, need(scenario, "text")))
 		fail(scenario, "%s: on disk is '%s'", name,
@@ -226,7 +234,7 @@ static void expect_condition(struct scenario *scenario)
 	fail(scenario, "%s: no such condition", name);
 }
 
-/* SLUG SEVERITY [TEXT] [now TEXT] [keep TEXT] [hint TEXT]: each has these words. */
+/* SLUG SEVERITY [TEXT] [now TEXT|no-now] [keep TEXT|no-keep] [hint TEXT]: each has these words. */
 static void expect_finding(struct scenario *scenario, bool there)
 {
 	const char *slug = need(scenario, "slug");
@@ -244,11 +252,19 @@ static void expect_finding(struct scenario *scenario, bool there)
 	if (!streq(severity_names[finding->severity], need(scenario, "severity")))
 		fail(scenario, "%s is %s: %s", slug, severity_names[finding->severity], text);
 	while (scenario->next < scenario->n_words) {
-		const char *is = scenario_is(scenario, "now")    ? finding->now
-				 : scenario_is(scenario, "keep") ? finding->keep
-				 : scenario_is(scenario, "hint") ? finding->hint
-								 : text;
+		bool has_none = true;
+		const char *is = scenario_is(scenario, "no-now")    ? finding->now
+				 : scenario_is(scenario, "no-keep") ? finding->keep
+								    : (has_none = false, NULL);
 
+		if (has_none && is)
+			fail(scenario, "%s: '%s'", slug, is);
+		if (has_none)
+			continue;
+		is = scenario_is(scenario, "now")    ? finding->now
+		     : scenario_is(scenario, "keep") ? finding->keep
+		     : scenario_is(scenario, "hint") ? finding->hint
+						     : text;
 		if (!is || !strstr(is, need(scenario, "text")))
 			fail(scenario, "%s: '%s'", slug, is ? is : "none");
 	}

@@ -197,8 +197,10 @@ TEST(unreadable_files_are_reported_and_left_alone)
 		int status, error;
 		const char *why;
 	} cases[] = {
-		{"broken TOML", DUMP_16, "version = 2\n[plugins\n", 0, -EBADMSG, MAIN ":2:9: "},
-		{"too new a version", "version = 3\n", "version = 3\n", 0, -EBADMSG, "newer than"},
+		{"broken TOML", "", "version = 2\n[plugins\n", 1, -EBADMSG, MAIN ":2:9: "},
+		{"only the agent does not understand it", DUMP_16, "version = 2\n[plugins\n", 0,
+			-EEXIST, MAIN ":2:9: "},
+		{"too new a version", "version = 3\n", "version = 3\n", 0, -EEXIST, "newer than"},
 		{"the program refuses it", "", "root = 1\n", 1, -EBADMSG,
 			"refuses it: level=error no"},
 	};
@@ -215,6 +217,7 @@ TEST(unreadable_files_are_reported_and_left_alone)
 		assert_int_equal(config.error, cases[i].error);
 		if (!strstr(config.why, cases[i].why) || !strstr(config.why, "left alone"))
 			fail_msg("%s", config.why);
+		assert_non_null(strstr(config.bad_file, MAIN));
 	}
 }
 

@@ -2,10 +2,12 @@
 
 /*
  * Decides which transfers begin, what is pinned, and what is reported. In order: waves; rows, one
- * for each image; archives; pulls; pins; conditions. Pure: it reads the tuner and its memory only.
+ * for each image; archives; pulls; pins; findings. Pure: it reads the tuner and its memory only.
  */
 
 #include "tuners/images/images.h"
+
+#include "config/config.h"
 
 #include <math.h>
 #include <zlib.h>
@@ -514,6 +516,13 @@ static void want_pin(
 	} else if (!driver->honours_pins || !driver->honours_pins(sample->runtime.daemon.version)) {
 		want->error = -ENOENT;
 		want->reason = driver->honours_pins ? REASON_PINS_IGNORED : REASON_NO_PINS;
+		want->requested = pinned && tuner->config.pins_given;
+		if (want->requested)
+			set_text(want->wanted, PINNED);
+		snprintf(want->why, sizeof(want->why),
+			driver->honours_pins ? "%s %s ignores pins: update it, or remove images.pin"
+					     : "%s %s has no pins: remove images.pin",
+			driver->name, sample->runtime.daemon.version);
 	} else if (!image) {
 		want->reason = REASON_IMAGE_MISSING;
 	} else {
@@ -560,44 +569,155 @@ static void decide_pins(const struct images_tuner *tuner, const struct decide_in
 	}
 }
 
-/* ---- conditions ---- */
+/* ---- findings ---- */
 
-static void decide_conditions(const struct decision *decision, struct proposal *proposal)
+/* The first pod pulls the sandbox image. */
+#define SANDBOX_AFTER_US (60 * USEC_PER_SEC)
+
+static struct finding *find_image(const struct decision *decision, struct proposal *proposal,
+	unsigned condition, enum reason reason, const char *name, enum finding_phase phase)
+{
+	const struct condition_type *type = &images_conditions[condition];
+	struct instance instance = {.kind = INSTANCE_IMAGE};
+	struct finding *finding;
+
+	set_text(instance.name, name);
+	finding = proposal_finding(proposal, decision->input, type, reason, NULL, &instance, phase);
+	if (finding)
+		finding->breaks = type->help;
+	return finding;
+}
+
+/* The command that pulls an image by hand. */
+static void cure_with_pull(
+	struct finding *finding, const struct images_sample *sample, const char *name)
+{
+	if (sample->runtime.driver->mirrors)
+		finding_now(finding, "crictl -r unix://%s pull %s", sample->runtime.daemon.socket,
+			name);
+	else
+		finding_now(finding, "docker pull %s", name);
+}
+
+/* A failed pull can be tried by hand; the other reasons need a decision. */
+static void find_failed(
+	const struct decision *decision, const struct image_row *row, struct proposal *proposal)
+{
+	static const char *const hints[REASONS] = {
+		[REASON_ARCHIVE_BROKEN] = "copy the archive again: it is loaded when it changes",
+		[REASON_ARCHIVE_UNREADABLE] = "make it readable for root, or remove it from "
+					      "images.archives",
+		[REASON_WRONG_PLATFORM] = "save the image for the platform of this node",
+		[REASON_UNNAMED] = "save the image by a complete name: docker save REPOSITORY:TAG",
+		[REASON_DOES_NOT_FIT] = "remove images that are not in use, give the store more "
+					"room, or preload less",
+		[REASON_LOAD_FAILED] = "headroom apply tries again at once; the log of the runtime "
+				       "may say more",
+		[REASON_TOO_MANY_ARCHIVES] = "put several images into one archive",
+		[REASON_PULL_FAILED] = "the command shows the answer of the registry; headroom "
+				       "apply tries again at once",
+	};
+	bool is_retried = row->state == IMAGE_ACTIVE;
+	enum reason reason = is_retried ? row->preload.reason : row->reason;
+	struct finding *finding = find_image(decision, proposal, IMAGE_PRELOAD_FAILED, reason,
+		row->preload.name, is_retried ? FINDING_LASTS : FINDING_HAPPENS);
+
+	if (!finding)
+		return;
+	finding_message(finding, "%s", is_retried ? row->preload.why : row->why);
+	if (hints[reason])
+		finding_hint(finding, "%s", hints[reason]);
+	if (reason == REASON_PULL_FAILED)
+		cure_with_pull(finding, &decision->tuner->sample, row->preload.name);
+}
+
+static void judge_preloads(const struct decision *decision, struct proposal *proposal)
 {
 	const struct images_sample *sample = &decision->tuner->sample;
 	const struct images_memory *memory = decision->memory;
 	struct condition_reading *condition = proposal_condition(
 		proposal, &images_conditions[IMAGE_PRELOAD_FAILED], REASON_NONE_WANTED);
-	const char *sandbox = sample->sandbox;
+	struct image_row beyond = {.state = IMAGE_FAILED, .reason = REASON_TOO_MANY_ARCHIVES};
 
 	for (size_t i = 0; i < memory->n; i++) {
 		const struct image_row *row = &memory->rows[i];
 
-		if (row->state == IMAGE_FAILED)
-			condition_raise(
-				condition, row->reason, "%s: %s", row->preload.name, row->why);
-		else if (condition->status == CONDITION_FALSE && row->state != IMAGE_READY)
+		if (row->state == IMAGE_FAILED ||
+			(row->state == IMAGE_ACTIVE && row->preload.reason))
+			find_failed(decision, row, proposal);
+		if (row->state != IMAGE_READY)
 			condition->reason =
 				row->state == IMAGE_MOVED ? row->reason : REASON_UNDER_WAY;
 		else if (condition->reason == REASON_NONE_WANTED)
 			condition->reason = REASON_ALL_PRESENT;
 	}
-	if (sample->n_archives > ARCHIVES_MAX)
-		condition_raise(condition, REASON_TOO_MANY_ARCHIVES,
-			"%s and more are beyond %zu archives and not loaded: put several images "
-			"into one archive",
-			sample->archives[ARCHIVES_MAX].path, ARCHIVES_MAX);
-	condition = proposal_condition(
+	if (sample->n_archives <= ARCHIVES_MAX)
+		return;
+	set_text(beyond.preload.name, sample->archives[ARCHIVES_MAX].path);
+	snprintf(beyond.why, sizeof(beyond.why),
+		"it and more are beyond %zu archives and not loaded", ARCHIVES_MAX);
+	find_failed(decision, &beyond, proposal);
+}
+
+/* The sandbox image joins the configured pulls: a list replaces those of earlier files. */
+static void keep_pulling(
+	struct finding *finding, const struct decision *decision, const char *sandbox)
+{
+	const struct text_list *pulls = &decision->tuner->config.pulls;
+	const struct config *config = decision->input->config;
+	_cleanup_free_ char *list = NULL;
+	size_t len = 0;
+	FILE *out = must(open_memstream(&list, &len));
+
+	for (size_t i = 0; i < pulls->n; i++)
+		fprintf(out, "%s, ", pulls->items[i]);
+	fprintf(out, "%s", sandbox);
+	fclose(out);
+	finding_keep(finding, decision->input, "images: {pull: [%s]}", list);
+	if (config && config_is_given(config, "images.pull"))
+		finding_keep_in(finding, decision->input, config_where(config, "images.pull").file);
+}
+
+static void find_no_sandbox(struct decision *decision, struct proposal *proposal)
+{
+	const struct images_sample *sample = &decision->tuner->sample;
+	struct images_memory *memory = decision->memory;
+	const char *sandbox = sample->sandbox;
+	const struct image_row *row = find_row(decision, sandbox);
+	uint64_t now = decision->input->now_us;
+	struct finding *finding;
+	bool is_new;
+
+	if (memory->missing_us == 0)
+		memory->missing_us = now;
+	is_new = now - memory->missing_us < SANDBOX_AFTER_US ||
+		 (row && row->state != IMAGE_FAILED && !decision->obstacle);
+	finding = find_image(decision, proposal, SANDBOX_IMAGE_MISSING, REASON_SANDBOX_MISSING,
+		sandbox, is_new ? FINDING_LASTS : FINDING_HAPPENS);
+	if (!finding)
+		return;
+	finding_message(finding, "no pod can start without it");
+	cure_with_pull(finding, sample, sandbox);
+	if (!row)
+		keep_pulling(finding, decision, sandbox);
+}
+
+static void judge_sandbox(struct decision *decision, struct proposal *proposal)
+{
+	const struct images_sample *sample = &decision->tuner->sample;
+	struct condition_reading *condition = proposal_condition(
 		proposal, &images_conditions[SANDBOX_IMAGE_MISSING], REASON_SANDBOX_PRESENT);
+	bool is_known = sample->answers && sample->sandbox[0];
+
 	if (sample->kubelet.presence != KUBELET_RUNNING)
 		condition_unknown(condition, REASON_NO_KUBELET);
-	else if (!sample->answers || !sandbox[0])
+	else if (!is_known)
 		condition_unknown(condition, REASON_SANDBOX_UNKNOWN);
-	else if (!sampled_image(sample, sandbox))
-		condition_raise(condition, REASON_SANDBOX_MISSING,
-			"%s is missing, and no pod can start without it: pull it, or preload it "
-			"from an archive (images.archives)",
-			sandbox);
+	else if (!sampled_image(sample, sample->sandbox)) {
+		find_no_sandbox(decision, proposal);
+		return;
+	}
+	decision->memory->missing_us = 0;
 }
 
 void images_decide(
@@ -657,7 +777,8 @@ void images_decide(
 		begin(&decision, TRANSFER_RECORD, NULL, "", 0);
 	if (decision.asks && !images_active(tuner, TRANSFER_ASK, "", ""))
 		begin(&decision, TRANSFER_ASK, NULL, "", 0);
+	judge_preloads(&decision, proposal);
+	judge_sandbox(&decision, proposal);
 	free(decision.by_name.positions);
-	decide_conditions(&decision, proposal);
 	decide_pins(tuner, input, proposal);
 }

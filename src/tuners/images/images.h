@@ -57,6 +57,7 @@ struct images_config {
 	struct text_list archives;           /* patterns of glob(7), files and directories */
 	struct text_list pulls;              /* normalized names */
 	struct text_list pins;               /* normalized names, and IMAGES_SANDBOX */
+	bool pins_given;                     /* in a configuration file */
 	const struct runtime_driver *driver; /* named by runtime.kind; NULL: any */
 	unsigned generation;                 /* changes with each configuration */
 	uint64_t parallel;
@@ -280,8 +281,9 @@ struct images_memory {
 	uint64_t forced_us; /* the last `headroom apply`, which retries failures; CLOCK_MONOTONIC */
 	struct transfer begin[IMAGES_ACTIVE_MAX]; /* transfers to begin now */
 	size_t n_begin;
-	bool full;       /* the store is full: cancel pulls */
-	bool pull_waits; /* for the end of another transfer, in the last decision */
+	uint64_t missing_us; /* since when the sandbox image is missing, CLOCK_MONOTONIC */
+	bool full;           /* the store is full: cancel pulls */
+	bool pull_waits;     /* for the end of another transfer, in the last decision */
 };
 
 /* Returns the transfer of this kind that is under way, or NULL. */

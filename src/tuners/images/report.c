@@ -28,14 +28,12 @@ const struct condition_type images_conditions[] = {
 		REASON_LIST(REASON_NONE_WANTED, REASON_ALL_PRESENT, REASON_MOVED_BY_OTHERS,
 			REASON_UNDER_WAY, REASON_ARCHIVE_BROKEN, REASON_ARCHIVE_UNREADABLE,
 			REASON_WRONG_PLATFORM, REASON_UNNAMED, REASON_DOES_NOT_FIT,
-			REASON_LOAD_FAILED, REASON_TOO_MANY_ARCHIVES, REASON_PULL_FAILED),
-		.now = "headroom images: then correct the source that it names"},
+			REASON_LOAD_FAILED, REASON_TOO_MANY_ARCHIVES, REASON_PULL_FAILED)},
 	[SANDBOX_IMAGE_MISSING] = {"SandboxImageMissing", SEVERITY_WARNING,
 		"The runtime lacks the sandbox image (the pause image), which every pod needs: the "
 		"next pod has to wait until it is pulled.",
 		REASON_LIST(REASON_SANDBOX_PRESENT, REASON_SANDBOX_MISSING, REASON_SANDBOX_UNKNOWN,
-			REASON_NO_KUBELET),
-		.now = "crictl pull IMAGE"},
+			REASON_NO_KUBELET)},
 	{0},
 };
 

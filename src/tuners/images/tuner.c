@@ -124,6 +124,7 @@ static void images_configure(void *self, const struct config *config)
 	read_names(config, "images.archives", false, &ret->archives);
 	read_names(config, "images.pull", true, &ret->pulls);
 	read_names(config, "images.pin", true, &ret->pins);
+	ret->pins_given = config_is_given(config, "images.pin");
 	ret->driver = runtime_driver_find(config_text(config, "runtime.kind"));
 	ret->parallel = config_count(config, "images.parallel", 0);
 	ret->progress_timeout_us = config_duration(config, "runtime.pull_progress_timeout");

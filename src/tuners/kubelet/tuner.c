@@ -2,6 +2,8 @@
 #include "tuners/kubelet/kubelet.h"
 #include "tuners/table.h"
 
+#include "base/text.h"
+
 #include <linux/capability.h>
 
 #define SETTING "kubelet.serializeImagePulls"
@@ -12,6 +14,8 @@
 
 #define START_IMAGES 60 /* the advice assumes that a starting node pulls 60 images */
 #define FEW_PULLS    3  /* fewer at once let pulls wait for each other */
+
+#define PENDING " for the running kubelet, and its files have changed since"
 
 const struct config_option kubelet_options[] = {
 	MODE_OPTION("kubelet"),
@@ -70,8 +74,7 @@ static const struct condition_type conditions[] = {
 		"others. Set serializeImagePulls: false and maxParallelImagePulls in its "
 		"configuration.",
 		REASON_LIST(REASON_NO_KUBELET, REASON_KUBELET_CONFIG_UNREADABLE,
-			REASON_SERIAL_PULLS, REASON_FEW_PARALLEL_PULLS, REASON_PARALLEL_PULLS),
-		.now = "headroom explain kubelet.manage"},
+			REASON_SERIAL_PULLS, REASON_FEW_PARALLEL_PULLS, REASON_PARALLEL_PULLS)},
 	{0},
 };
 
@@ -148,21 +151,28 @@ static bool is_serial(const struct kubelet_values *values)
 	return streq(values->field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
 }
 
-/* Returns why the setting cannot be written, with the cure; NULL if it can. */
-static const char *obstacle_of(const struct kubelet_seen *seen)
+/* Why the setting cannot be written. */
+struct obstacle {
+	enum reason reason; /* REASON_NONE: it can */
+	const char *cure;
+};
+
+static struct obstacle obstacle_of(const struct kubelet_seen *seen)
 {
 	if (seen->presence != KUBELET_RUNNING)
-		return "the kubelet does not run, so its drop-in directory is unknown: start it";
+		return (struct obstacle){REASON_KUBELET_STOPPED, "start it"};
 	if (seen->config_dir[0] == '\0')
-		return "the kubelet reads no drop-in directory: start it with --config-dir (from "
-		       "Kubernetes 1.28), or write serializeImagePulls: false into its file";
+		return (struct obstacle){REASON_NO_DROP_INS,
+			"start the kubelet with --config-dir (from Kubernetes 1.28), or write "
+			"serializeImagePulls: false into its file"};
 	if (seen->values.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin == KUBELET_FLAG)
-		return "the kubelet's command line has --serialize-image-pulls, which overrides "
-		       "its files: remove the flag";
+		return (struct obstacle){REASON_OVERRIDDEN,
+			"the kubelet's command line has --serialize-image-pulls: remove the flag"};
 	if (seen->overridden)
-		return "a file that comes after " KUBELET_OWN_FILE
-		       " sets serializeImagePulls: change it there";
-	return NULL;
+		return (struct obstacle){REASON_OVERRIDDEN,
+			"a file that comes after " KUBELET_OWN_FILE
+			" sets serializeImagePulls: change it there"};
+	return (struct obstacle){0};
 }
 
 /* Returns the values that the running kubelet read at its start; NULL: unknown. */
@@ -177,6 +187,7 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 {
 	const struct kubelet_seen *seen = &kubelet->seen;
 	const struct kubelet_values *running = running_values(seen);
+	const struct obstacle obstacle = obstacle_of(seen);
 	struct want *want = proposal_file(proposal, kubelet_own_text);
 	struct file_change *file = want->file;
 
@@ -187,9 +198,19 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 		set_text(want->actual, running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
 	want->reason = REASON_KEPT;
 	/* Write nothing when files of others set the same value. */
-	if (!kubelet->manage || obstacle_of(seen) ||
-		(!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
+	if (!kubelet->manage || (!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
 		return;
+	want->requested = true;
+	if (obstacle.reason) {
+		want->reason = obstacle.reason;
+		set_text(want->why, obstacle.cure);
+		/* At boot the kubelet starts later. */
+		if (obstacle.reason == REASON_KUBELET_STOPPED)
+			return;
+		set_text(want->wanted, "false");
+		want->error = -EOPNOTSUPP;
+		return;
+	}
 	if (snprintf(file->path, sizeof(file->path), "%s/%s", seen->config_dir, KUBELET_OWN_FILE) >=
 		(int)sizeof(file->path)) {
 		want->error = -ENAMETOOLONG;
@@ -211,19 +232,91 @@ static bool is_problem(const struct kubelet_values *values)
 	return is_serial(values) || (most > 0 && most < FEW_PULLS);
 }
 
-static void add_lacks(const struct kubelet *kubelet, struct proposal *proposal)
+static void find_bad_file(const struct kubelet_seen *seen, const struct decide_input *input,
+	struct proposal *proposal)
 {
-	const char *obstacle = kubelet->manage && kubelet->seen.presence != KUBELET_ABSENT
-				       ? obstacle_of(&kubelet->seen)
-				       : NULL;
+	const struct condition_type *type = &core_tables.conditions[CORE_WOULD_NOT_START];
+	struct instance instance = {.kind = INSTANCE_FILE};
+	struct finding *finding;
 
-	proposal_lacks(proposal, kubelet->seen.why);
-	if (!kubelet->seen.why[0] && obstacle)
-		snprintf(proposal->why, TUNER_WHY_MAX, "kubelet.manage: %s", obstacle);
+	set_text(instance.name, seen->bad_file);
+	finding = proposal_finding(proposal, input, type, REASON_KUBELET_CONFIG_UNREADABLE, NULL,
+		&instance, FINDING_HAPPENS);
+	if (!finding)
+		return;
+	finding->breaks = type->help;
+	finding_message(finding, "%s", text_after_path(seen->why, seen->bad_file));
+	finding_hint(finding, "correct the file, and do not restart the kubelet before");
+}
+
+/* The cure: an edit of the file that has the value, or a restart if that was done. */
+static void add_cure(struct finding *finding, const struct kubelet *kubelet,
+	const struct decide_input *input, enum kubelet_field field)
+{
+	const struct kubelet_seen *seen = &kubelet->seen;
+	const struct kubelet_value *value = &seen->values.field[field];
+	bool is_serialize = field == KUBELET_SERIALIZE_IMAGE_PULLS;
+	bool is_file = value->origin == KUBELET_FILE;
+	const char *file = is_file ? value->file : seen->config;
+
+	if (!is_problem(&seen->values)) {
+		if (seen->embedded)
+			finding_hint(finding, "restart the unit that runs the kubelet");
+		else
+			finding_now(finding, "systemctl restart kubelet");
+		return;
+	}
+	if (value->origin == KUBELET_FLAG)
+		finding_hint(finding,
+			"remove --%s from the command line of the kubelet, and restart it",
+			kubelet_fields[field].flag);
+	else if (!file[0] || strstr(file, ".json"))
+		finding_hint(finding, "set %s in the configuration of the kubelet, and restart it",
+			is_serialize ? "serializeImagePulls: false" : "maxParallelImagePulls: 5");
+	else {
+		finding_edit(finding, file, is_file ? value->line : 0, "write %s",
+			is_serialize ? "serializeImagePulls: false" : "maxParallelImagePulls: 5");
+		finding_hint(finding, "then restart the kubelet, which reads it at its start only");
+	}
+	if (is_serialize && !kubelet->manage && !obstacle_of(seen).reason)
+		finding_keep(finding, input, "kubelet: {manage: true}");
+}
+
+static void find_few_pulls(const struct kubelet *kubelet, const struct decide_input *input,
+	const struct kubelet_values *values, struct proposal *proposal)
+{
+	const struct kubelet_seen *seen = &kubelet->seen;
+	bool serial = is_serial(values);
+	enum kubelet_field field =
+		serial ? KUBELET_SERIALIZE_IMAGE_PULLS : KUBELET_MAX_PARALLEL_IMAGE_PULLS;
+	const struct kubelet_value *value = &values->field[field];
+	struct instance instance = {.kind = INSTANCE_FILE};
+	struct finding *finding;
+
+	set_text(instance.name, value->origin == KUBELET_FILE ? value->file : seen->config);
+	if (!instance.name[0])
+		instance.kind = INSTANCE_NODE;
+	finding = proposal_finding(proposal, input, conditions,
+		serial ? REASON_SERIAL_PULLS : REASON_FEW_PARALLEL_PULLS, NULL, &instance,
+		FINDING_HAPPENS);
+	if (!finding)
+		return;
+	finding->breaks = conditions[0].help;
+	/* "serializeImagePulls is true by default" */
+	if (value->origin == KUBELET_FILE)
+		finding_message(finding, "line %u: %s is %s%s", value->line,
+			kubelet_fields[field].name, value->text,
+			is_problem(&seen->values) ? "" : PENDING);
+	else
+		finding_message(finding, "%s is %s %s%s%s", kubelet_fields[field].name, value->text,
+			value->origin == KUBELET_FLAG ? "by the flag --" : "by default",
+			value->origin == KUBELET_FLAG ? kubelet_fields[field].flag : "",
+			is_problem(&seen->values) ? "" : PENDING);
+	add_cure(finding, kubelet, input, field);
 }
 
 static void kubelet_decide(
-	const void *self, const struct decide_input *, void *, struct proposal *proposal)
+	const void *self, const struct decide_input *input, void *, struct proposal *proposal)
 {
 	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
 	const struct kubelet_values *running = running_values(seen);
@@ -231,7 +324,11 @@ static void kubelet_decide(
 	struct condition_reading *condition =
 		proposal_condition(proposal, conditions, REASON_PARALLEL_PULLS);
 
-	add_lacks(self, proposal);
+	/* The node's fault is not the agent's. */
+	if (seen->error == -EBADMSG && seen->presence != KUBELET_ABSENT)
+		find_bad_file(seen, input, proposal);
+	else
+		proposal_lacks(proposal, seen->why);
 	/* The effect of a broken file is unknown: write nothing beside it. */
 	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
 		decide_setting(self, proposal);
@@ -242,33 +339,7 @@ static void kubelet_decide(
 		condition_unknown(condition, REASON_KUBELET_CONFIG_UNREADABLE);
 		condition_append(condition, "%s", seen->why);
 	} else if (is_problem(values)) {
-		bool serial = is_serial(values);
-		enum kubelet_field field =
-			serial ? KUBELET_SERIALIZE_IMAGE_PULLS : KUBELET_MAX_PARALLEL_IMAGE_PULLS;
-		const struct kubelet_value *value = &values->field[field];
-
-		/* "serializeImagePulls is true (by default)" */
-		condition_raise(condition, serial ? REASON_SERIAL_PULLS : REASON_FEW_PARALLEL_PULLS,
-			"%s is %s (", kubelet_fields[field].name, value->text);
-		if (value->origin == KUBELET_FILE)
-			condition_append(condition, "%.120s:%u)", value->file, value->line);
-		else if (value->origin == KUBELET_FLAG)
-			condition_append(
-				condition, "by the flag --%s)", kubelet_fields[field].flag);
-		else
-			condition_append(condition, "by default)");
-		if (is_problem(&seen->values))
-			condition_append(condition,
-				": %sset serializeImagePulls: false and maxParallelImagePulls: 5 or "
-				"more in %.80s, and restart the kubelet",
-				value->origin == KUBELET_FLAG ? "remove the flag, " : "",
-				value->origin == KUBELET_FILE ? value->file
-				: seen->config[0]             ? seen->config
-							      : "its configuration");
-		else
-			condition_append(condition,
-				" for the running kubelet, and its files have changed since: "
-				"restart the kubelet");
+		find_few_pulls(self, input, values, proposal);
 	} else if (number_of(values, KUBELET_MAX_PARALLEL_IMAGE_PULLS) > 0) {
 		condition_append(condition, "the kubelet pulls up to %s images at once",
 			values->field[KUBELET_MAX_PARALLEL_IMAGE_PULLS].text);

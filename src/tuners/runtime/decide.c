@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The decisions of the runtime tuner, in this order: keys of the configuration; mirrors;
- * conditions. Nothing here reads the node or its clock.
+ * findings. Nothing here reads the node or its clock.
  */
 #include "tuners/runtime/runtime.h"
+#include "tuners/table.h"
 
 #include "base/toml.h"
+
+#include <math.h>
 
 #define NONE "none" /* no mirrors */
 
@@ -18,6 +21,10 @@
 /* The kubelet begins to delete images at 85 %: imageGCHighThresholdPercent. */
 #define STORE_FULL_PERCENT  85
 #define STORE_ROOMY_PERCENT 80
+#define STORE               "images/store"
+
+/* The layers of an image are slow one after the other. */
+#define SLOW_HOLD_US (600 * USEC_PER_SEC)
 
 /* Inputs and outputs of one decide(). */
 struct runtime_decision {
@@ -83,6 +90,19 @@ static void leave(struct want *want, enum reason reason)
 {
 	want->wanted[0] = '\0';
 	want->reason = reason;
+}
+
+/* The setting is impossible. reconcile() reports it if the configuration asks for it. */
+static void __attribute__((format(printf, 3, 4))) refuse(
+	struct want *want, enum reason reason, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(want->why, sizeof(want->why), format, args);
+	va_end(args);
+	want->reason = reason;
+	want->error = -EOPNOTSUPP;
 }
 
 /* Returns why settings of this runtime cannot be written, or REASON_NONE. */
@@ -163,10 +183,26 @@ static struct want *want_key(const struct runtime_decision *decision,
 	copy_text(want->actual, SETTING_VALUE_MAX, runtime->in_force[setting]);
 	copy_text(want->file->on_disk, SETTING_VALUE_MAX, key->on_disk);
 	if (key->refusal != KEY_EDITABLE) {
+		refuse(want, REASON_RUNTIME_UNSUPPORTED, "%s", key->why);
 		want->error = -ENOENT;
-		want->reason = REASON_RUNTIME_UNSUPPORTED;
 	}
 	return want;
+}
+
+/* Returns whether a runtime other than one without its CRI can have the setting. */
+static bool is_possible(const struct runtime_decision *decision, enum runtime_setting setting)
+{
+	const struct runtime_sample *sample = &decision->tuner->sample;
+
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+
+		if (runtime->found.managed_by != RUNTIME_NESTED &&
+			runtime->found.driver->keys[setting].name &&
+			runtime->files.keys[setting].refusal != KEY_CRI_OFF)
+			return true;
+	}
+	return false;
 }
 
 /* Proposes a number of the configuration; 0: keep. Unless exact, it only raises. */
@@ -176,6 +212,7 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	const struct runtime_number *number = &decision->tuner->config.numbers[setting];
 	const char *in_file, *in_force;
 	enum reason reason = REASON_NONE;
+	uint64_t has;
 	const struct key_record *record;
 	struct want *want;
 	char text[32];
@@ -186,7 +223,9 @@ static void want_number(const struct runtime_decision *decision, const struct no
 	else
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)number->value);
 	want = want_key(decision, runtime, setting, text);
-	want->requested = number->given && number->value > 0;
+	want->requested = number->given && number->value > 0 &&
+			  (runtime->files.keys[setting].refusal != KEY_CRI_OFF ||
+				  !is_possible(decision, setting));
 	/* The administrator's value: in the file, else in force. */
 	record = record_of(decision, want->name);
 	ours = record && (value_equal(want->file->on_disk, record->wanted) ||
@@ -211,14 +250,54 @@ static void want_number(const struct runtime_decision *decision, const struct no
 		want->reason = REASON_ON_COMMAND_LINE;
 		return;
 	}
+	has = number_of(runtime, setting, in_file[0] ? in_file : in_force);
 	if (number->value == 0)
 		reason = REASON_KEPT;
 	else if (runtime->on_command[setting])
 		reason = REASON_ON_COMMAND_LINE;
-	else if (!number->exact && number_of(runtime, setting, in_file[0] ? in_file : in_force) >
-					   number_of(runtime, setting, want->wanted))
+	else if (!number->exact && has > number_of(runtime, setting, want->wanted))
 		reason = REASON_ADMINISTRATOR_HIGHER;
-	check_want(decision, runtime, want, reason);
+	has = number_of(runtime, setting, want->actual);
+	if (reason == REASON_ON_COMMAND_LINE && want->requested && want->actual[0] &&
+		(number->exact ? has != number_of(runtime, setting, want->wanted)
+			       : has < number_of(runtime, setting, want->wanted)))
+		refuse(want, reason,
+			"the command line of %s has --%s=%s: change or remove the option there",
+			runtime->found.unit, runtime->found.driver->keys[setting].name,
+			want->actual);
+	else
+		check_want(decision, runtime, want, reason);
+}
+
+/* No runtime of the node can end pulls without progress: the option has no effect. */
+static void want_missing_timeout(const struct runtime_decision *decision)
+{
+	const struct runtime_number *number =
+		&decision->tuner->config.numbers[RUNTIME_PROGRESS_TIMEOUT];
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	const struct node_runtime *lacks = NULL;
+	struct want *want;
+
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+
+		if (runtime->found.managed_by == RUNTIME_NESTED)
+			continue;
+		if (runtime->found.driver->keys[RUNTIME_PROGRESS_TIMEOUT].name)
+			return;
+		if (runtime->files_known)
+			lacks = runtime;
+	}
+	if (!lacks || !number->given || number->value == 0)
+		return;
+	want = proposal_file(decision->proposal, NULL);
+	snprintf(want->name, sizeof(want->name), "%s.image_pull_progress_timeout",
+		lacks->found.name);
+	runtime_duration_text(number->value, want->wanted);
+	want->requested = true;
+	refuse(want, REASON_RUNTIME_UNSUPPORTED,
+		"%s has no such option: remove runtime.pull_progress_timeout", lacks->found.name);
+	want->error = -ENOENT;
 }
 
 /* The directory of mirror files is set only if mirrors are configured and no directory is. */
@@ -242,72 +321,119 @@ static void want_directory(
 
 /* ---- mirrors ---- */
 
-/*
- * Finds the working mirrors of a registry. NULL: those of a list, which serves docker.io only.
- * Returns their number; -EAGAIN: a mirror was not checked yet.
- */
-static int find_up(const struct runtime_tuner *tuner, const char *registry,
-	const char *up[static RUNTIME_MIRROR_MAX])
-{
-	int n = 0;
+/* Mirrors are pods too, and a new version of one takes a moment. */
+#define MIRROR_PATIENCE_US (60 * USEC_PER_SEC)
 
+/* The configured mirrors of a registry. */
+struct mirror_set {
+	const char *up[RUNTIME_MIRROR_MAX]; /* answer */
+	size_t n_up, n;
+	bool is_known;                 /* all were checked */
+	bool is_down;                  /* all fail, and have failed for long */
+	char all[RUNTIME_MIRRORS_MAX]; /* their URLs */
+	char why[2 * MIRROR_WHY_MAX];  /* why the first one fails */
+};
+
+static bool is_docker_hub(const char *registry)
+{
+	return streq(registry, REGISTRY_DEFAULT) || streq(registry, "docker.io");
+}
+
+/* registry NULL: the mirrors of Docker, which has some for docker.io only. */
+static void find_mirrors(
+	const struct runtime_decision *decision, const char *registry, struct mirror_set *set)
+{
+	const struct runtime_tuner *tuner = decision->tuner;
+
+	*set = (struct mirror_set){.is_known = true, .is_down = true};
 	for (size_t i = 0; i < tuner->config.n_mirrors; i++) {
 		const struct runtime_mirror *configured = &tuner->config.mirrors[i];
 		const struct mirror *mirror =
 			find_named(tuner->sample.mirrors, tuner->sample.n_mirrors, configured->url);
 
 		if (registry ? !streq(configured->registry, registry)
-			     : !streq(configured->registry, REGISTRY_DEFAULT) &&
-					!streq(configured->registry, "docker.io"))
+			     : !is_docker_hub(configured->registry))
 			continue;
-		if (!mirror || mirror->state == MIRROR_UNKNOWN)
-			return -EAGAIN;
-		if (mirror->state == MIRROR_UP)
-			up[n++] = configured->url;
+		set->n++;
+		registry_list_add(
+			set->all, sizeof(set->all), configured->url, strlen(configured->url));
+		if (!mirror || mirror->state == MIRROR_UNKNOWN) {
+			set->is_known = set->is_down = false;
+			continue;
+		}
+		if (mirror->state == MIRROR_UP) {
+			set->up[set->n_up++] = configured->url;
+			continue;
+		}
+		set->is_down &= tuner->once || pulls_age(decision->input->now_us,
+						       mirror->since_us) >= MIRROR_PATIENCE_US;
+		if (!set->why[0])
+			snprintf(set->why, sizeof(set->why), "%s: %s", mirror->url, mirror->why);
 	}
-	return n;
+}
+
+/* Without a working mirror there is nothing to write. After a while this is a failure. */
+static void miss_mirrors(struct want *want, const struct mirror_set *set)
+{
+	want->requested = true;
+	leave(want, REASON_NO_MIRROR_UP);
+	set_text(want->why, set->why);
+	if (!set->is_down)
+		return;
+	registry_shorten_list(set->all, want->wanted, SETTING_VALUE_MAX);
+	want->error = -EOPNOTSUPP;
+}
+
+/* Adds the mirrors on disk that are neither configured nor written by us: they stay. */
+static void add_others(const struct mirror_set *set, const char *on_disk,
+	const struct key_record *record, char *wanted)
+{
+	for (const char *at = on_disk; *at; at += strspn(at, " ")) {
+		size_t len = strcspn(at, " ");
+		bool ours = record && registry_list_has(record->wanted, at, len) &&
+			    !registry_list_has(record->on_disk_originally, at, len);
+
+		if (!ours && !registry_list_has(set->all, at, len))
+			registry_list_add(wanted, RUNTIME_MIRRORS_MAX, at, len);
+		at += len;
+	}
+}
+
+/* Writes the list in the syntax of JSON, which the caller frees. */
+static char *list_literal(const char *wanted)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
+	char words[RUNTIME_MIRRORS_MAX], *state = NULL;
+
+	set_text(words, wanted);
+	for (char *word = strtok_r(words, " ", &state); word; word = strtok_r(NULL, " ", &state))
+		json_append_text(list, word);
+	return must(cJSON_PrintUnformatted(list));
 }
 
 static void want_mirror_list(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
-	const struct runtime_config *config = &decision->tuner->config;
 	const struct runtime_files *files = &runtime->files;
-	const char *up[RUNTIME_MIRROR_MAX];
 	enum reason obstacle = find_obstacle(runtime);
-	char name[SETTING_NAME_MAX], wanted[RUNTIME_MIRRORS_MAX] = "", words[RUNTIME_MIRRORS_MAX];
-	char *state = NULL;
-	int n = find_up(decision->tuner, NULL, up);
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = must(cJSON_CreateArray());
+	char name[SETTING_NAME_MAX], wanted[RUNTIME_MIRRORS_MAX] = "";
 	_cleanup_free_ char *literal = NULL;
 	const struct key_record *record;
+	struct mirror_set set;
 	struct want *want;
 
 	name_setting(&decision->tuner->sample, runtime, RUNTIME_MIRRORS, name);
 	record = find_named(decision->input->keys, decision->input->n_keys, name);
-	if (n < 0 || (n == 0 && !record))
+	find_mirrors(decision, NULL, &set);
+	if (!set.is_known || (set.n == 0 && !record))
 		return;
-	for (int i = 0; i < n; i++)
-		registry_list_add(wanted, sizeof(wanted), up[i], strlen(up[i]));
-	/* Mirrors that are neither configured nor written by us stay. */
-	for (const char *at = files->mirrors; *at; at += strspn(at, " ")) {
-		size_t len = strcspn(at, " ");
-		bool ours = record && registry_list_has(record->wanted, at, len) &&
-			    !registry_list_has(record->on_disk_originally, at, len);
-
-		for (size_t i = 0; i < config->n_mirrors && !ours; i++)
-			ours = strlen(config->mirrors[i].url) == len &&
-			       strncmp(config->mirrors[i].url, at, len) == 0;
-		if (!ours)
-			registry_list_add(wanted, RUNTIME_MIRRORS_MAX, at, len);
-		at += len;
-	}
+	for (size_t i = 0; i < set.n_up; i++)
+		registry_list_add(wanted, sizeof(wanted), set.up[i], strlen(set.up[i]));
+	add_others(&set, files->mirrors, record, wanted);
 	/* Without the key, a daemon keeps its mirrors. An empty list removes them. */
-	set_text(words, wanted);
-	for (char *word = strtok_r(words, " ", &state); word; word = strtok_r(NULL, " ", &state))
-		json_append_text(list, word);
-	literal = must(cJSON_PrintUnformatted(list));
+	literal = list_literal(wanted);
 	want = want_setting(decision, runtime, RUNTIME_MIRRORS, literal);
+	want->requested = set.n > 0;
 	registry_shorten_list(wanted[0] ? wanted : NONE, want->wanted, SETTING_VALUE_MAX);
 	copy_text(want->actual, SETTING_VALUE_MAX, runtime->in_force[RUNTIME_MIRRORS]);
 	if (files->has_mirrors || streq(runtime->in_force[RUNTIME_MIRRORS], NONE))
@@ -316,32 +442,60 @@ static void want_mirror_list(
 	if (obstacle)
 		leave(want, obstacle);
 	else if (runtime->on_command[RUNTIME_MIRRORS])
-		leave(want, REASON_ON_COMMAND_LINE);
+		refuse(want, REASON_ON_COMMAND_LINE,
+			"the command line of %s has --registry-mirror: remove the option, or name "
+			"the mirrors there",
+			runtime->found.unit);
+	else if (set.n > 0 && set.n_up == 0 && (!record || value_equal(want->actual, want->wanted)))
+		miss_mirrors(want, &set);
+}
+
+/* Says why a mirror file has no effect or cannot be. */
+static void check_mirror_file(const struct runtime_decision *decision,
+	const struct mirror_file *on_disk, const struct node_runtime *runtime, struct want *want)
+{
+	const struct runtime_key *directory = &runtime->files.keys[RUNTIME_HOSTS_DIRECTORY];
+	bool has_docker = false;
+
+	for (size_t i = 0; i < decision->tuner->sample.n; i++)
+		has_docker |= !decision->tuner->sample.runtimes[i].found.driver->mirrors;
+	if (on_disk->exists && !on_disk->ours)
+		refuse(want, REASON_FILE_OF_OTHERS,
+			"%s is not ours: add the mirrors there, or move it away", on_disk->path);
+	else if (runtime->daemon.pid == 0)
+		leave(want, REASON_PROCESS_NOT_SEEN);
+	else if (directory->refusal == KEY_EXCLUDED)
+		refuse(want, REASON_MIRRORS_WITHOUT_EFFECT, "%s", directory->why);
+	else if (directory->refusal == KEY_CRI_OFF && has_docker &&
+		 !is_docker_hub(on_disk->registry))
+		refuse(want, REASON_RUNTIME_UNSUPPORTED,
+			"Docker asks mirrors for docker.io only, and the CRI of containerd is off: "
+			"remove it from runtime.mirrors");
 }
 
 static void want_mirror_file(
 	const struct runtime_decision *decision, const struct mirror_file *on_disk)
 {
 	const struct mirror_format *format = on_disk->driver->mirrors;
-	const struct runtime_sample *sample = &decision->tuner->sample;
-	const struct node_runtime *runtime = sample->runtimes;
-	const char *up[RUNTIME_MIRROR_MAX];
+	const struct node_runtime *runtime = decision->tuner->sample.runtimes;
 	char sum[HASH_TEXT_MAX] = "";
 	_cleanup_free_ char *text = NULL;
+	struct mirror_set set;
 	struct want *want;
-	int n = find_up(decision->tuner, on_disk->registry, up);
 
+	find_mirrors(decision, on_disk->registry, &set);
 	/* Mirrors are not checked yet, or nothing has to change. */
-	if (n < 0 || (n == 0 && on_disk->error == 0 && !on_disk->exists))
+	if (!set.is_known || (set.n == 0 && on_disk->error == 0 && !on_disk->exists))
 		return;
 	while (runtime->found.driver != on_disk->driver ||
 		runtime->found.managed_by != RUNTIME_OF_NODE)
 		runtime++;
-	if (n > 0)
+	if (set.n_up > 0)
 		text = mirror_file_make(
-			format, runtime->daemon.version, on_disk->registry, up, (size_t)n);
+			format, runtime->daemon.version, on_disk->registry, set.up, set.n_up);
 	want = proposal_file(decision->proposal, text);
 	snprintf(want->name, sizeof(want->name), "%s%.100s", format->setting, on_disk->registry);
+	want->requested = set.n > 0;
 	want->file->format = EDIT_OWN;
 	set_text(want->file->path, on_disk->path);
 	if (format->activation != ACTIVATE_NOTHING)
@@ -359,15 +513,54 @@ static void want_mirror_file(
 	copy_text(want->actual, SETTING_VALUE_MAX, want->file->on_disk);
 	want->error = on_disk->error;
 	want->reason = text ? REASON_CONFIGURED : REASON_NO_MIRROR_UP;
-	if (n > 0 && !text) {
+	if (set.n_up > 0 && !text) {
+		refuse(want, REASON_RUNTIME_UNSUPPORTED, "%s cannot have %s as mirrors of %s",
+			runtime->found.name, set.all, on_disk->registry);
 		want->error = -ENOENT;
-		want->reason = REASON_RUNTIME_UNSUPPORTED;
-	} else if (on_disk->exists && !on_disk->ours) {
-		leave(want, REASON_FILE_OF_OTHERS);
-	} else if (runtime->daemon.pid == 0) {
-		leave(want, REASON_PROCESS_NOT_SEEN);
-	} else if (runtime->files.keys[RUNTIME_HOSTS_DIRECTORY].refusal == KEY_EXCLUDED) {
-		leave(want, REASON_MIRRORS_WITHOUT_EFFECT);
+		return;
+	}
+	check_mirror_file(decision, on_disk, runtime, want);
+	if (set.n_up == 0 && !on_disk->exists && on_disk->error == 0 && !want->error)
+		miss_mirrors(want, &set);
+}
+
+/* Returns whether a runtime's file or list has the mirrors of the registry. */
+static bool has_target(const struct runtime_sample *sample, const char *registry)
+{
+	for (size_t i = 0; i < sample->n; i++)
+		if (!sample->runtimes[i].files_known ||
+			(sample->runtimes[i].found.driver->keys[RUNTIME_MIRRORS].name &&
+				is_docker_hub(registry)))
+			return true;
+	return find_named(sample->files, sample->n_files, registry);
+}
+
+/* The mirrors of a registry that no runtime of this node can have. */
+static void want_missing_mirrors(const struct runtime_decision *decision)
+{
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	const struct runtime_config *config = &decision->tuner->config;
+
+	for (size_t i = 0; i < config->n_mirrors && sample->n > 0; i++) {
+		const char *registry = config->mirrors[i].registry;
+		const struct node_runtime *runtime = sample->runtimes;
+		struct want *want;
+
+		if (has_target(sample, registry) || find_named(config->mirrors, i, registry))
+			continue;
+		want = proposal_file(decision->proposal, NULL);
+		snprintf(want->name, sizeof(want->name), "mirrors.%.100s", registry);
+		set_text(want->wanted, config->mirrors[i].url);
+		want->requested = true;
+		if (runtime->found.managed_by == RUNTIME_OF_K8S)
+			refuse(want, REASON_RUNTIME_UNSUPPORTED,
+				"%s writes the files of its containerd: name the mirrors in its own "
+				"files (k3s and RKE2: registries.yaml)",
+				runtime->found.name);
+		else
+			refuse(want, REASON_RUNTIME_UNSUPPORTED,
+				"%s asks mirrors for docker.io only: remove it from runtime.mirrors",
+				runtime->found.name);
 	}
 }
 
@@ -381,9 +574,48 @@ static void want_mirrors(const struct runtime_decision *decision)
 			want_mirror_list(decision, &sample->runtimes[i]);
 	for (size_t i = 0; i < sample->n_files; i++)
 		want_mirror_file(decision, &sample->files[i]);
+	want_missing_mirrors(decision);
 }
 
-/* ---- conditions ---- */
+/* ---- findings ---- */
+
+static struct finding *find(const struct runtime_decision *decision, unsigned condition,
+	enum reason reason, const char *slug, enum instance_kind kind, const char *name)
+{
+	const struct condition_type *type = &runtime_conditions[condition];
+	struct instance instance = {.kind = kind};
+	struct finding *finding;
+
+	set_text(instance.name, name);
+	finding = proposal_finding(decision->proposal, decision->input, type, reason, slug,
+		&instance, FINDING_HAPPENS);
+	if (finding)
+		finding->breaks = type->help;
+	return finding;
+}
+
+/* Whether the program has accepted its files: otherwise a restart may be the end of it. */
+static bool would_start(const struct node_runtime *runtime)
+{
+	return runtime->files_known && runtime->files.error == 0 && !runtime->cannot_start;
+}
+
+static void find_silent(const struct runtime_decision *decision, const struct node_runtime *runtime)
+{
+	struct finding *finding = find(decision, RUNTIME_UNREACHABLE, REASON_RUNTIME_SILENT, NULL,
+		INSTANCE_RUNTIME, runtime->found.name);
+
+	if (!finding)
+		return;
+	finding_message(finding, "%s: %s", runtime->found.socket, runtime->why);
+	/* Without its process, its files may be unknown. */
+	if (would_start(runtime) || (!runtime->files_known && !runtime->cannot_start))
+		finding_now(finding, "systemctl restart %s", runtime->found.unit);
+	if (runtime->files.error < 0)
+		finding_hint(finding, "it would not start: %s", runtime->files.why);
+	else
+		finding_hint(finding, "journalctl -u %s has its last words", runtime->found.unit);
+}
 
 static void judge_reach(const struct runtime_decision *decision)
 {
@@ -395,76 +627,134 @@ static void judge_reach(const struct runtime_decision *decision)
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 		uint64_t silent_us = pulls_age(decision->input->now_us, runtime->since_us);
+		bool was_started = runtime->found.has_socket || runtime->answered_once ||
+				   runtime->cannot_start;
 
-		if (runtime->answer != RUNTIME_SILENT ||
-			(silent_us < SILENT_AFTER_US && !decision->tuner->once) ||
-			(!runtime->found.has_socket && !runtime->answered_once &&
-				!runtime->cannot_start))
+		if (runtime->answer != RUNTIME_SILENT || !was_started)
 			continue;
-		condition_raise(reading, REASON_RUNTIME_SILENT,
-			"%s: %s: %.150s: see systemctl status %s", runtime->found.name,
-			runtime->found.socket, runtime->why, runtime->found.unit);
+		if (runtime->is_stopped && !runtime->cannot_start) {
+			reading->reason = REASON_RUNTIME_STOPPED;
+			condition_append(reading, "%s is stopped", runtime->found.unit);
+		} else if (silent_us >= SILENT_AFTER_US || decision->tuner->once) {
+			find_silent(decision, runtime);
+		}
 	}
+}
+
+/* A file that the running program refuses. */
+static void find_refused_files(const struct runtime_decision *decision)
+{
+	const struct condition_type *type = &core_tables.conditions[CORE_WOULD_NOT_START];
+	const struct runtime_sample *sample = &decision->tuner->sample;
+
+	for (size_t i = 0; i < sample->n; i++) {
+		const struct node_runtime *runtime = &sample->runtimes[i];
+		struct instance instance = {.kind = INSTANCE_FILE};
+		struct finding *finding;
+
+		if (runtime->files.error != -EBADMSG)
+			continue;
+		set_text(instance.name, runtime->files.bad_file);
+		finding = proposal_finding(decision->proposal, decision->input, type,
+			REASON_FILE_UNUSABLE, NULL, &instance, FINDING_HAPPENS);
+		if (!finding)
+			continue;
+		finding_message(finding, "%s",
+			text_after_path(runtime->files.why, runtime->files.bad_file));
+		finding->breaks = type->help;
+		finding_hint(finding, "correct the file, and do not restart %s before",
+			runtime->found.unit);
+	}
+}
+
+/* The program on disk is not the running one, so nobody knows what a restart would do. */
+static void find_replaced_program(
+	const struct runtime_decision *decision, const struct node_runtime *runtime)
+{
+	struct finding *finding;
+
+	if (runtime->files.error != -ESTALE)
+		return;
+	finding = find(decision, RUNTIME_RESTART_PENDING, REASON_PROGRAM_DIFFERS, NULL,
+		INSTANCE_RUNTIME, runtime->found.name);
+	if (!finding)
+		return;
+	finding->severity = SEVERITY_ADVICE;
+	finding_message(finding, "%s", runtime->files.why);
+	finding_hint(finding, "check its files with the new program before %s restarts",
+		runtime->found.unit);
+}
+
+/* The value is in the file and not in force. */
+static void find_pending(const struct runtime_decision *decision, const struct want *want)
+{
+	const struct decide_input *input = decision->input;
+	const struct file_change *file = want->file;
+	const struct setting *setting = find_named(input->settings, input->n_settings, want->name);
+	/* Obstacles to a restart that an attempt has found. */
+	bool is_obstacle = setting && (setting->reason == REASON_NO_SYSTEMD ||
+					      setting->reason == REASON_RESTART_REFUSED ||
+					      setting->reason == REASON_RESTARTED_TOO_OFTEN ||
+					      setting->reason == REASON_DOES_NOT_LOAD ||
+					      setting->reason == REASON_NO_EFFECT);
+	enum reason reason = is_obstacle ? setting->reason : REASON_RESTART_PENDING;
+	const char *unit = file->daemon.unit;
+	struct finding *finding;
+	uint64_t wait_us;
+
+	(void)may_restart(&file->daemon, find_named(input->restarts, input->n_restarts, unit),
+		file->restart, input->realtime_us / USEC_PER_SEC, &wait_us);
+	decision->memory->awaits_idle |= wait_us == 0;
+	finding = find(decision, RUNTIME_RESTART_PENDING, reason,
+		reason_rows[REASON_RESTART_PENDING].slug, INSTANCE_SETTING, want->name);
+	if (!finding)
+		return;
+	/* If only the administrator may restart it, nothing is wrong. */
+	if (!is_obstacle && wait_us == UINT64_MAX)
+		finding->severity = SEVERITY_ADVICE;
+	finding_message(finding, "%s is in %s, and %s is in force%s%s", want->wanted, file->path,
+		want->actual[0] ? want->actual : "an unknown value", is_obstacle ? ": " : "",
+		is_obstacle ? setting->why : "");
+	if (reason == REASON_DOES_NOT_LOAD || reason == REASON_NO_EFFECT ||
+		reason == REASON_RESTART_REFUSED) {
+		finding_hint(finding,
+			reason == REASON_DOES_NOT_LOAD ? "correct the file first: %s would not "
+							 "start with it"
+			: reason == REASON_NO_EFFECT   ? "find out which file %s reads, then type: "
+							 "headroom apply --only runtime"
+						       : "restart %s when that does no harm",
+			unit);
+		return;
+	}
+	if (would_start(runtime_find(&decision->tuner->sample, file->daemon.socket)))
+		finding_now(finding, "systemctl restart %s", unit);
+	if (file->restart == RESTART_NEVER && wait_us == UINT64_MAX &&
+		runtime_find(&decision->tuner->sample, file->daemon.socket)->found.managed_by ==
+			RUNTIME_OF_NODE)
+		finding_keep(finding, input, "runtime: {restart: when-idle}");
+	else if (!is_obstacle && wait_us < UINT64_MAX)
+		finding_hint(finding, "%s is restarted %s", unit,
+			file->restart == RESTART_NOW
+				? "now"
+				: "when nothing is being pulled, at most once an hour");
 }
 
 static void judge_restart(const struct runtime_decision *decision)
 {
-	/* Cures for known obstacles to the restart. */
-	static const char *const cures[REASONS] = {
-		[REASON_NO_SYSTEMD] = ": restart it by hand",
-		[REASON_RESTART_REFUSED] = ": restart it by hand",
-		[REASON_RESTARTED_TOO_OFTEN] = ": restart it by hand",
-		[REASON_DOES_NOT_LOAD] = ": mend the file",
-		[REASON_NO_EFFECT] = "",
-	};
-	const struct decide_input *input = decision->input;
+	const struct runtime_sample *sample = &decision->tuner->sample;
 	const struct proposal *proposal = decision->proposal;
-	struct condition_reading *reading = proposal_condition(decision->proposal,
-		&runtime_conditions[RUNTIME_RESTART_PENDING], REASON_NONE_PENDING);
 
-	for (size_t i = 0; i < proposal->n_wants && reading->status != CONDITION_TRUE; i++) {
+	(void)proposal_condition(decision->proposal, &runtime_conditions[RUNTIME_RESTART_PENDING],
+		REASON_NONE_PENDING);
+	for (size_t i = 0; i < sample->n; i++)
+		find_replaced_program(decision, &sample->runtimes[i]);
+	for (size_t i = 0; i < proposal->n_wants; i++) {
 		const struct want *want = &proposal->wants[i];
-		const struct file_change *file = want->file;
-		const struct setting *setting =
-			find_named(input->settings, input->n_settings, want->name);
-		const struct key_record *record = record_of(decision, want->name);
-		const char *cure = setting ? cures[setting->reason] : NULL;
-		uint64_t wait_us;
 
-		/* The file broke after our write. Its values are unknown. */
-		if (file->activation == ACTIVATE_RESTART && record &&
-			want->reason == REASON_FILE_UNUSABLE &&
-			!value_equal(want->actual, record->wanted))
-			condition_raise(reading, REASON_FILE_UNUSABLE,
-				"%s was set to %s, and %s cannot be restarted with a broken file: %s",
-				want->name, record->wanted, file->daemon.unit,
-				runtime_find(&decision->tuner->sample, file->daemon.socket)
-					->files.why);
-		if (file->activation != ACTIVATE_RESTART || !want->wanted[0] || want->error < 0 ||
-			!value_equal(want->file->on_disk, want->wanted) ||
-			value_equal(want->actual, want->wanted))
-			continue;
-		(void)may_restart(&file->daemon,
-			find_named(input->restarts, input->n_restarts, file->daemon.unit),
-			file->restart, input->realtime_us / USEC_PER_SEC, &wait_us);
-		decision->memory->awaits_idle |= wait_us == 0;
-		condition_raise(reading, cure ? setting->reason : REASON_RESTART_PENDING,
-			"%s is %s in %.80s, and %s is in force: ", want->name, want->wanted,
-			want->file->path, want->actual[0] ? want->actual : "an unknown value");
-		/* Then the administrator restarts it: no fault. */
-		reading->milder = !cure && wait_us == UINT64_MAX;
-		if (cure)
-			condition_append(reading, "%s%s", setting->why, cure);
-		else if (wait_us == UINT64_MAX)
-			condition_append(reading, "restart %s%s", file->daemon.unit,
-				decision->tuner->config.restart == RESTART_NEVER
-					? ", or set runtime.restart"
-					: "");
-		else
-			condition_append(reading, "%s is restarted %s", file->daemon.unit,
-				file->restart == RESTART_NOW
-					? "now"
-					: "when nothing is being pulled, at most once an hour");
+		if (want->file->activation == ACTIVATE_RESTART && want->wanted[0] &&
+			want->error == 0 && value_equal(want->file->on_disk, want->wanted) &&
+			!value_equal(want->actual, want->wanted))
+			find_pending(decision, want);
 	}
 }
 
@@ -476,16 +766,59 @@ static double percent_used(const struct runtime_store *store)
 static void judge_drivers(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
-	struct condition_reading *reading = proposal_condition(
+
+	(void)proposal_condition(
 		decision->proposal, &runtime_conditions[STORAGE_DRIVER_SLOW], REASON_DRIVER_FAST);
-
 	for (size_t i = 0; i < sample->n; i++) {
-		const char *why = runtime_poor_driver(&sample->runtimes[i].store);
+		const struct runtime_store *store = &sample->runtimes[i].store;
+		const struct poor_driver *poor = runtime_poor_driver(store);
+		struct finding *finding = NULL;
 
-		if (why)
-			condition_raise(reading, REASON_DRIVER_SLOW, "%s: %s",
-				sample->runtimes[i].found.name, why);
+		if (poor)
+			finding = find(decision, STORAGE_DRIVER_SLOW, REASON_DRIVER_SLOW, NULL,
+				INSTANCE_RUNTIME, sample->runtimes[i].found.name);
+		if (!finding)
+			continue;
+		finding_message(finding, "%s", poor->why);
+		finding_hint(finding,
+			"use %s: the images and containers of the old driver are not visible then",
+			poor->instead);
 	}
+}
+
+/* Stores may share a file system: the first runtime counts. */
+static void find_full_store(
+	const struct runtime_decision *decision, const struct node_runtime *runtime)
+{
+	const struct condition_type *type = &runtime_conditions[IMAGE_STORE_FULL];
+	const struct runtime_store *store = &runtime->store;
+	struct instance instance = {.kind = INSTANCE_FILESYSTEM, .id = store->number};
+	double percent = percent_used(store);
+	struct finding *finding;
+
+	for (const struct node_runtime *other = decision->tuner->sample.runtimes; other < runtime;
+		other++)
+		if (other->store.known && other->store.number == store->number)
+			return;
+	set_text(instance.name, store->directory);
+	finding = proposal_finding(decision->proposal, decision->input, type,
+		REASON_STORE_NEARLY_FULL, STORE, &instance,
+		percent >= STORE_FULL_PERCENT    ? FINDING_HAPPENS
+		: percent >= STORE_ROOMY_PERCENT ? FINDING_LASTS
+						 : FINDING_OVER);
+	if (!finding)
+		return;
+	finding->unit = "bytes";
+	finding->use = (struct finding_use){.used = store->used, .max = store->size};
+	finding->breaks = type->help;
+	finding_message(finding, "the images of %s, %s%s%s", runtime->found.name, store->filesystem,
+		store->device[0] ? " on " : "", store->device);
+	if (!runtime->found.driver->mirrors) /* Docker */
+		finding_now(finding, "docker image prune -af");
+	else
+		finding_now(finding, "crictl -r unix://%s rmi --prune", runtime->found.socket);
+	finding_hint(finding,
+		"this removes all images without a container, also preloaded images without a pin");
 }
 
 static void judge_store(const struct runtime_decision *decision)
@@ -494,108 +827,144 @@ static void judge_store(const struct runtime_decision *decision)
 	const struct runtime_store *store = NULL;
 	struct condition_reading *reading = proposal_condition(
 		decision->proposal, &runtime_conditions[IMAGE_STORE_FULL], REASON_WITHIN_LIMIT);
-	bool *full = &decision->memory->store_full;
 	struct limit_reading *limit;
-	double percent;
 
-	/* The fullest one: stores may share a file system. */
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct runtime_store *other = &sample->runtimes[i].store;
 
-		if (other->known && (!store || percent_used(other) > percent_used(store)))
+		if (!other->known)
+			continue;
+		find_full_store(decision, &sample->runtimes[i]);
+		if (!store || percent_used(other) > percent_used(store))
 			store = other;
 	}
 	if (!store) {
 		condition_unknown(reading, REASON_STORE_UNKNOWN);
 		return;
 	}
-	percent = percent_used(store);
-	*full = percent >= (*full ? STORE_ROOMY_PERCENT : STORE_FULL_PERCENT);
-	condition_append(reading, "%.100s (%s%s%s) is %.0f %% full%s", store->directory,
-		store->filesystem, store->device[0] ? " on " : "", store->device, percent,
-		*full ? ": remove images that are not in use, or give it more room" : "");
-	if (*full) {
-		reading->status = CONDITION_TRUE;
-		reading->reason = REASON_STORE_NEARLY_FULL;
-	}
+	condition_append(reading, "%.100s (%s%s%s) is %.0f %% full", store->directory,
+		store->filesystem, store->device[0] ? " on " : "", store->device,
+		percent_used(store));
 	limit = proposal_limit(decision->proposal);
-	set_text(limit->name, "images/store");
+	set_text(limit->name, STORE);
 	limit->unit = "bytes";
 	limit->used = store->used;
 	limit->max = store->size;
 }
 
-/* The first layer that is raised counts. */
-static void raise_layer(struct condition_reading *reading, enum reason reason,
-	const struct node_runtime *runtime, const struct pull_layer *layer, const char *how)
+/* A finding of a layer, and who may know more. */
+static void describe_layer(struct finding *finding, const struct node_runtime *runtime,
+	const struct pull_layer *layer, const char *how)
 {
-	char registry[64], total[32] = "an unknown number of";
+	char total[32] = "an unknown number of";
+	const char *registry = finding->instance.name;
 
-	if (reading->status == CONDITION_TRUE)
-		return;
-	pulls_registry_of(layer->image, registry);
 	if (layer->piece.total > 0)
 		snprintf(total, sizeof(total), "%llu", (unsigned long long)layer->piece.total);
-	condition_raise(reading, reason,
-		"%s: %.90s of %.100s from %s: %llu of %s bytes, %s; %zu other layers are being "
-		"fetched: check the registry or mirror, then pull again",
+	finding_message(finding,
+		"%s: %.90s of %.100s: %llu of %s bytes, %s; %zu other layers are being fetched",
 		runtime->found.name, layer->piece.ref,
-		layer->image[0] ? layer->image : "an unknown image", registry,
+		layer->image[0] ? layer->image : "an unknown image",
 		(unsigned long long)layer->piece.offset, total, how, runtime->pulls.n - 1);
+	if (streq(registry, "unknown"))
+		finding_hint(finding, "check the registry or mirror, then pull again");
+	else
+		finding_hint(finding,
+			"check the registry or mirror, then pull again: curl -v https://%s/v2/",
+			streq(registry, "docker.io") ? "registry-1.docker.io" : registry);
 }
 
-static void judge_pulls(const struct runtime_decision *decision)
+/* Returns whether a layer of the same registry is worse. */
+static bool is_outdone(const struct runtime_decision *decision, const struct pull_layer *layer,
+	double (*badness)(const struct pull_layer *layer, uint64_t now_us))
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
 	uint64_t now = decision->input->now_us;
-	struct condition_reading *reading = proposal_condition(
-		decision->proposal, &runtime_conditions[PULL_STUCK], REASON_PULLS_MOVE);
-	char how[128], left[TIME_TEXT_MAX], rate[AMOUNT_MAX];
+	char registry[64], other[64];
+	double worst = badness(layer, now);
 
-	for (size_t i = 0; i < sample->n; i++) {
-		const struct node_runtime *runtime = &sample->runtimes[i];
-		const struct pull_layer *stuck = pulls_stuck(&runtime->pulls, now);
+	pulls_registry_of(layer->image, registry);
+	for (size_t i = 0; i < sample->n; i++)
+		for (size_t k = 0; k < sample->runtimes[i].pulls.n; k++) {
+			const struct pull_layer *rival = &sample->runtimes[i].pulls.layers[k];
+			double bad = badness(rival, now);
 
-		if (!stuck)
-			continue;
-		snprintf(how, sizeof(how), "no progress for %llu s",
-			(unsigned long long)(pulls_age(now, stuck->moved_us) / USEC_PER_SEC));
-		raise_layer(reading, REASON_NO_PROGRESS, runtime, stuck, how);
-	}
-	reading = proposal_condition(
-		decision->proposal, &runtime_conditions[PULL_SLOW], REASON_PULLS_MOVE);
-	for (size_t i = 0; i < sample->n; i++) {
-		const struct node_runtime *runtime = &sample->runtimes[i];
-		const struct pull_layer *slow = pulls_slow(&runtime->pulls);
-
-		if (!slow)
-			continue;
-		duration_text(pulls_seconds_left(slow), left);
-		snprintf(how, sizeof(how), "%s/s in the last minute, so %s more",
-			amount_text(slow->minute_rate, "bytes", rate), left);
-		raise_layer(reading, REASON_PULL_SLOW, runtime, slow, how);
-	}
+			pulls_registry_of(rival->image, other);
+			if (streq(registry, other) &&
+				(bad > worst || (bad == worst && rival < layer)))
+				return true;
+		}
+	return false;
 }
 
-/*
- * Explains why downloads are not set: a broken file, or a key that cannot be edited. A silent
- * runtime has a condition.
- */
-static void add_lacks(const struct runtime_tuner *tuner, char why[static TUNER_WHY_MAX])
+/* Reports the worst layer of each registry. */
+static void find_layers(const struct runtime_decision *decision, unsigned condition,
+	enum reason reason, double (*badness)(const struct pull_layer *layer, uint64_t now_us),
+	void (*describe)(const struct pull_layer *layer, uint64_t now_us, char *how, size_t size))
 {
-	uint64_t wanted = tuner->config.numbers[RUNTIME_DOWNLOADS].value;
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	uint64_t now = decision->input->now_us;
+	char how[128], registry[64];
 
-	for (size_t i = 0; i < tuner->sample.n && !why[0]; i++) {
-		const struct node_runtime *runtime = &tuner->sample.runtimes[i];
-		const struct runtime_key *key = &runtime->files.keys[RUNTIME_DOWNLOADS];
-		const char *downloads = runtime->in_force[RUNTIME_DOWNLOADS];
+	(void)proposal_condition(
+		decision->proposal, &runtime_conditions[condition], REASON_PULLS_MOVE);
+	for (size_t i = 0; i < sample->n; i++)
+		for (size_t k = 0; k < sample->runtimes[i].pulls.n; k++) {
+			const struct node_runtime *runtime = &sample->runtimes[i];
+			const struct pull_layer *layer = &runtime->pulls.layers[k];
+			struct finding *finding;
 
-		copy_text(why, TUNER_WHY_MAX, runtime->files.why);
-		if (!why[0] && runtime->files_known &&
-			runtime->found.managed_by != RUNTIME_NESTED && wanted > 0 && downloads[0] &&
-			!streq(downloads, "0") && strtoull(downloads, NULL, 10) < wanted &&
-			key->refusal != KEY_EDITABLE && key->refusal != KEY_CRI_OFF)
-			copy_text(why, TUNER_WHY_MAX, key->why);
+			if (badness(layer, now) <= 0 || is_outdone(decision, layer, badness))
+				continue;
+			pulls_registry_of(layer->image, registry);
+			finding = find(
+				decision, condition, reason, NULL, INSTANCE_REGISTRY, registry);
+			if (!finding)
+				return;
+			if (condition == PULL_SLOW)
+				finding->hold_us = SLOW_HOLD_US;
+			describe(layer, now, how, sizeof(how));
+			describe_layer(finding, runtime, layer, how);
+		}
+}
+
+static double seconds_stuck(const struct pull_layer *layer, uint64_t now_us)
+{
+	return pulls_is_stuck(layer, now_us)
+		       ? (double)pulls_age(now_us, layer->moved_us) / USEC_PER_SEC
+		       : 0;
+}
+
+static void describe_stuck(const struct pull_layer *layer, uint64_t now_us, char *how, size_t size)
+{
+	snprintf(how, size, "no progress for %.0f s", floor(seconds_stuck(layer, now_us)));
+}
+
+static double seconds_slow(const struct pull_layer *layer, uint64_t)
+{
+	return pulls_is_slow(layer) ? pulls_seconds_left(layer) : 0;
+}
+
+static void describe_slow(const struct pull_layer *layer, uint64_t, char *how, size_t size)
+{
+	char left[TIME_TEXT_MAX], rate[AMOUNT_MAX];
+
+	duration_text(pulls_seconds_left(layer), left);
+	snprintf(how, size, "%s/s in the last minute, so %s more",
+		amount_text(layer->minute_rate, "bytes", rate), left);
+}
+
+/* Reports why the agent cannot read the files. */
+static void add_lacks(const struct runtime_decision *decision)
+{
+	const struct runtime_sample *sample = &decision->tuner->sample;
+
+	for (size_t i = 0; i < sample->n && !decision->proposal->why[0]; i++) {
+		const struct runtime_files *files = &sample->runtimes[i].files;
+
+		/* Those have findings of their own. */
+		if (files->error != -EBADMSG && files->error != -ESTALE)
+			proposal_lacks(decision->proposal, files->why);
 	}
 }
 
@@ -606,7 +975,7 @@ void runtime_decide(
 	const struct runtime_sample *sample = &decision.tuner->sample;
 	struct runtime_recorded *recorded = &decision.memory->recorded;
 
-	add_lacks(decision.tuner, proposal->why);
+	add_lacks(&decision);
 	/* A registry with a recorded file stays known until the file is removed. */
 	recorded->n = 0;
 	decision.memory->awaits_idle = false;
@@ -635,10 +1004,13 @@ void runtime_decide(
 		if (keys[RUNTIME_HOSTS_DIRECTORY].name)
 			want_directory(&decision, runtime);
 	}
+	want_missing_timeout(&decision);
 	want_mirrors(&decision);
 	judge_reach(&decision);
+	find_refused_files(&decision);
 	judge_restart(&decision);
 	judge_store(&decision);
 	judge_drivers(&decision);
-	judge_pulls(&decision);
+	find_layers(&decision, PULL_STUCK, REASON_NO_PROGRESS, seconds_stuck, describe_stuck);
+	find_layers(&decision, PULL_SLOW, REASON_PULL_SLOW, seconds_slow, describe_slow);
 }

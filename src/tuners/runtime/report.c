@@ -56,28 +56,27 @@ const struct table_view runtime_view = {.title = "Container runtimes",
 
 /* ---- the document ---- */
 
-/* Slow or obsolete storage drivers, with the cure. */
-static const struct {
-	const char *driver, *why;
-} poor_drivers[] = {
-	{"aufs", "the kernel does not include aufs, and Docker 24 dropped it: use overlay2"},
-	{"devicemapper",
-		"devicemapper is slow on loop devices, and Docker 25 dropped it: use overlay2"},
-	{"vfs", "vfs copies every layer whole: use overlay2"},
-	{"native", "the native snapshotter copies every layer whole: use overlayfs"},
+static const struct poor_driver poor_drivers[] = {
+	{"aufs", "the kernel does not include aufs, and Docker 24 dropped it", "overlay2"},
+	{"devicemapper", "devicemapper is slow on loop devices, and Docker 25 dropped it",
+		"overlay2"},
+	{"vfs", "vfs copies every layer whole", "overlay2"},
+	{"native", "the native snapshotter copies every layer whole", "overlayfs"},
 };
 
-const char *runtime_poor_driver(const struct runtime_store *store)
+const struct poor_driver *runtime_poor_driver(const struct runtime_store *store)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(poor_drivers); i++)
-		if (streq(store->driver, poor_drivers[i].driver))
-			return poor_drivers[i].why;
+		if (streq(store->driver, poor_drivers[i].name))
+			return &poor_drivers[i];
 	return NULL;
 }
 
 static void add_store(cJSON *parent, const struct runtime_store *store)
 {
+	const struct poor_driver *poor = runtime_poor_driver(store);
 	cJSON *object = json_object(parent, "store"), *warnings;
+	char text[256];
 
 	json_text(object, "directory", store->directory);
 	json_text(object, "driver", store->driver);
@@ -86,8 +85,10 @@ static void add_store(cJSON *parent, const struct runtime_store *store)
 	JSON_NUMBERS(object, {"size", (double)store->size}, {"used", (double)store->used},
 		{"images", (double)store->image_bytes});
 	warnings = json_array(object, "warnings");
-	if (runtime_poor_driver(store))
-		json_append_text(warnings, runtime_poor_driver(store));
+	if (poor) {
+		snprintf(text, sizeof(text), "%s: use %s", poor->why, poor->instead);
+		json_append_text(warnings, text);
+	}
 }
 
 static void add_runtime(

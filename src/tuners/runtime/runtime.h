@@ -79,7 +79,6 @@ void runtime_sample_files(struct runtime_tuner *request);
 /* ---- decisions: pure ---- */
 
 struct runtime_memory {
-	bool store_full;  /* hysteresis */
 	bool awaits_idle; /* a restart may be due when the next sample shows no pull */
 	struct runtime_recorded recorded;
 };
@@ -105,5 +104,10 @@ enum {
 	STORAGE_DRIVER_SLOW
 };
 
-/* Returns a warning about the store's driver, with the cure; or NULL. */
-const char *runtime_poor_driver(const struct runtime_store *store);
+/* A slow or obsolete storage driver. */
+struct poor_driver {
+	const char *name, *why, *instead;
+};
+
+/* NULL: the store's driver is good, or not known. */
+const struct poor_driver *runtime_poor_driver(const struct runtime_store *store);

@@ -2,6 +2,7 @@
 #include "tuners/runtime/runtime.h"
 
 #include "base/file.h"
+#include "runtime/systemd.h"
 
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
@@ -174,6 +175,20 @@ void runtime_sample_files(struct runtime_tuner *request)
 
 /* ---- the sample ---- */
 
+/* A runtime that someone has stopped is no fault. */
+static void note_stopped(struct runtime_tuner *request)
+{
+	for (size_t i = 0; i < request->sample.n; i++) {
+		struct node_runtime *runtime = &request->sample.runtimes[i];
+		struct systemd_state unit;
+
+		runtime->is_stopped = runtime->answer == RUNTIME_SILENT &&
+				      systemd_state(request->host, runtime->found.unit, &unit) &&
+				      streq(unit.active, "inactive") &&
+				      streq(unit.result, "success");
+	}
+}
+
 void runtime_sample(void *data, const struct wait *wait)
 {
 	struct runtime_tuner *request = data;
@@ -211,6 +226,7 @@ void runtime_sample(void *data, const struct wait *wait)
 		}
 		sample_store(request->host, &runtime->store);
 	}
+	note_stopped(request);
 	runtime_sample_files(request);
 	next = sample->discover_due_us;
 	for (size_t i = 0; i < sample->n_mirrors; i++)

@@ -132,8 +132,8 @@ const struct condition_type runtime_conditions[] = {
 	[RUNTIME_UNREACHABLE] = {"RuntimeUnreachable", SEVERITY_WARNING,
 		"A container runtime is installed and does not answer. Its settings are not checked, "
 		"and pods and containers appear under their ids.",
-		REASON_LIST(REASON_RUNTIME_ANSWERS, REASON_RUNTIME_SILENT, REASON_NO_RUNTIME),
-		.now = "systemctl status containerd docker crio; journalctl -u RUNTIME -n 20",
+		REASON_LIST(REASON_RUNTIME_ANSWERS, REASON_RUNTIME_SILENT, REASON_RUNTIME_STOPPED,
+			REASON_NO_RUNTIME),
 		.hides_settings = true},
 	[RUNTIME_RESTART_PENDING] = {"RuntimeRestartPending", SEVERITY_WARNING,
 		"A setting is in the runtime's configuration and takes effect at its next start. "
@@ -141,29 +141,24 @@ const struct condition_type runtime_conditions[] = {
 		"or a runtime that another program manages, this is advice.",
 		REASON_LIST(REASON_NONE_PENDING, REASON_RESTART_PENDING, REASON_RESTART_REFUSED,
 			REASON_NO_SYSTEMD, REASON_RESTARTED_TOO_OFTEN, REASON_DOES_NOT_LOAD,
-			REASON_NO_EFFECT, REASON_FILE_UNUSABLE),
-		.now = "systemctl restart RUNTIME"},
+			REASON_NO_EFFECT, REASON_PROGRAM_DIFFERS)},
 	[IMAGE_STORE_FULL] = {"ImageStoreFull", SEVERITY_WARNING,
 		"The file system that holds the images is nearly full: pulls will fail, and the "
 		"kubelet deletes images, preloaded ones too.",
-		REASON_LIST(REASON_WITHIN_LIMIT, REASON_STORE_UNKNOWN, REASON_STORE_NEARLY_FULL),
-		.now = "crictl rmi --prune, or docker image prune"},
+		REASON_LIST(REASON_WITHIN_LIMIT, REASON_STORE_UNKNOWN, REASON_STORE_NEARLY_FULL)},
 	[PULL_STUCK] = {"PullStuck", SEVERITY_WARNING,
 		"A layer made no progress for one minute. The message names the layer, its "
 		"registry and the number of other layers.",
-		REASON_LIST(REASON_PULLS_MOVE, REASON_NO_PROGRESS),
-		.now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
+		REASON_LIST(REASON_PULLS_MOVE, REASON_NO_PROGRESS), .is_recorded = true},
 	[PULL_SLOW] = {"PullSlow", SEVERITY_ADVICE,
 		"The rest of a layer takes more than ten minutes at its rate of the last minute. "
 		"The message names the layer, its registry, the rate and the number of other "
 		"layers. Docker does not report the size of a layer.",
-		REASON_LIST(REASON_PULLS_MOVE, REASON_PULL_SLOW),
-		.now = "curl -v https://REGISTRY/v2/", .is_recorded = true},
+		REASON_LIST(REASON_PULLS_MOVE, REASON_PULL_SLOW), .is_recorded = true},
 	[STORAGE_DRIVER_SLOW] = {"StorageDriverSlow", SEVERITY_ADVICE,
 		"The storage driver of a container runtime is slow. It delays pulls and starts of "
 		"containers. The message names a better driver.",
-		REASON_LIST(REASON_DRIVER_FAST, REASON_DRIVER_SLOW),
-		.now = "headroom explain StorageDriverSlow"},
+		REASON_LIST(REASON_DRIVER_FAST, REASON_DRIVER_SLOW)},
 	{0},
 };
 
