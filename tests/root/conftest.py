@@ -330,6 +330,17 @@ class Agent:
             lambda: (s := self.setting(name))["state"] == state and s, f"{name} {state}: {self.setting(name)}"
         )
 
+    def finding(self, slug: str, about: str = "") -> dict[str, Any] | None:
+        """The finding, if it is open. about: words in its text."""
+        found = self.status()["findings"]
+        return next((f for f in found if f["slug"] == slug and not f["until"] and about in f["text"]), None)
+
+    def wait_finding(self, slug: str, about: str = "", timeout: float = 60) -> dict[str, Any]:
+        return until(lambda: self.finding(slug, about), f"{slug}: {about}", timeout=timeout)
+
+    def wait_no_finding(self, slug: str, about: str = "") -> None:
+        until(lambda: not self.finding(slug, about), f"{slug} ends")
+
     def wait_condition(self, name: str, status: str = "True", timeout: float = 60) -> dict[str, Any]:
         what = f"{name} is {status}"
         return until(lambda: (c := self.condition(name))["status"] == status and c, what, timeout=timeout)

@@ -195,7 +195,7 @@ def test_a_mirror_serves_pulls_and_is_restored(lab: Lab, crio: Daemon, watcher: 
     pull(lab, "docker.io/team/one:latest")
 
     wait_reason(running, "crio.mirrors.quay.io", "file-of-others")
-    wait_setting(running, "crio.mirrors._default", "unsupported")
+    wait_setting(running, "crio.mirrors._default", "failed")
 
     registry.stop()
     until(lambda: not file.exists(), f"a dead mirror is removed\n{running.log}")

@@ -397,6 +397,8 @@ def test_apply_retries_a_failed_pull_at_once(lab: Lab, preload: Start, run: Run)
     row = wait_image(running, name, "failed")
     assert row["reason"] == "pull-failed" and row["source"] == "registry" and row["bytes_done"] is None
     assert running.wait_condition("ImagePreloadFailed")["reason"] == "pull-failed"
+    now = running.wait_finding("pull-failed", name)["now"]
+    assert now == f"crictl -r unix:///run/containerd/containerd.sock pull {name}"
     registry.start()
     assert run("apply", "--only", "images", wrap=lab.wrap).returncode == 0
     wait_image(running, name)
@@ -514,6 +516,23 @@ def test_a_tuner_switched_off_and_on_pulls_an_image_once(pulling: tuple[Agent, P
     assert running.log.count(f"{name}: pulled") == 1
 
 
+def test_a_command_reports_a_missing_sandbox_image_at_once(kubelet: Kubelet, lab: Lab, directory: Path, run: Run) -> None:
+    """Nobody knows for how long it is missing."""
+    lab.containerd()
+    kubelet.start()
+    config = directory / "headroom.yaml"
+    config.write_text('mode: observe\nhttp: {listen: ""}\nimages: {pull: [r.example/app:1]}\n')
+    answer = run("status", "--json", "--config", str(config), wrap=lab.wrap)
+    found = next(f for f in json.loads(answer.stdout)["findings"] if f["slug"] == "sandbox-missing")
+    assert found["instance"]["name"] == "registry.example/pause:3.6"
+    assert found["now"] == "crictl -r unix:///run/containerd/containerd.sock pull registry.example/pause:3.6"
+    keep = directory / "keep.yaml"
+    keep.write_text(found["keep"])
+    assert "registry.example/pause:3.6" in found["keep"] and "r.example/app:1" in found["keep"], "a list replaces"
+    assert run("check-config", str(keep)).returncode == 0
+
+
+@pytest.mark.slow
 def test_a_missing_sandbox_image_is_reported_until_it_is_loaded(kubelet: Kubelet, lab: Lab, preload: Start, store: Path) -> None:
     lab.containerd()
     running = preload("archives: [/run/images]")
@@ -522,7 +541,7 @@ def test_a_missing_sandbox_image_is_reported_until_it_is_loaded(kubelet: Kubelet
     kubelet.start()
     running.reload()
     name = "registry.example/pause:3.6"  # in the lab's configuration
-    assert name in running.wait_condition("SandboxImageMissing")["message"]
+    assert name in running.wait_condition("SandboxImageMissing", timeout=120)["message"]
     docker_save(store / "pause.tar", [Built(name, layers=1)])
     running.reload()
     wait_image(running, name)

@@ -125,7 +125,7 @@ def test_plan_and_observe_pin_nothing(lab: Lab, pinner: Start, directory: Path, 
 
 
 @pytest.mark.parametrize("kind,reason", [("containerd", "pins-ignored"), ("docker", "no-pins")])
-def test_a_runtime_without_pins_is_unsupported(lab: Lab, pinner: Start, kind: str, reason: str) -> None:
+def test_a_configured_pin_fails_on_a_runtime_without_pins(lab: Lab, pinner: Start, kind: str, reason: str) -> None:
     app = "docker.io/library/busybox:1"
     if kind == "docker":
         lab.dockerd()
@@ -136,7 +136,8 @@ def test_a_runtime_without_pins_is_unsupported(lab: Lab, pinner: Start, kind: st
     if kind == "containerd" and not until(lambda: found(running, kind), "containerd is found")["version"].startswith("1.6.20"):
         wait_setting(running, f"pin.{app}", "in-sync")  # Debian 13's has pins
         return
-    assert wait_for(running, f"pin.{app}", "reason", reason)["state"] == "unsupported"
+    assert wait_for(running, f"pin.{app}", "reason", reason)["state"] == "failed"
+    assert "remove images.pin" in running.wait_finding(f"pin.{app}")["message"]
     assert kind == "docker" or LABEL not in labels(lab)
 
 

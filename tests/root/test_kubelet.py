@@ -67,14 +67,47 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Start, run: Run) -> 
     assert run("status").returncode == (2 if problems else 0), "advice alone is no problem"
     assert running.metrics()['headroom_condition{condition="KubeletSerialPulls"}'] == 1
 
-    # The next tick reads the change. An error degrades the tuner and has its position.
+    # The next tick reads the change. An error is the node's, and has its position.
     kubelet.config.write_text("serializeImagePulls: maybe\n")
-    until(lambda: running.tuner("kubelet")["state"] == "degraded", "degraded")
-    assert f"{kubelet.config}:1:22" in running.tuner("kubelet")["why"]
+    finding = running.wait_finding("kubelet-config-unreadable")
+    assert (finding["severity"], finding["instance"]["name"]) == ("critical", str(kubelet.config))
+    assert finding["message"].startswith("1:22")
     running.wait_condition(CONDITION, "Unknown")
+    assert running.tuner("kubelet")["state"] == "active"
     kubelet.config.write_text("maxParallelImagePulls: 5\n")
     running.wait_condition(CONDITION, "False")
-    assert running.tuner("kubelet")["state"] == "active"
+    running.wait_condition("RuntimeWouldNotStart", "False")
+
+
+def edit(printed: str) -> None:
+    """Does what "FILE[:LINE]: write TEXT" says."""
+    where, text = printed.split(": write ")
+    path, _, line = where.partition(":")
+    lines = Path(path).read_text().splitlines()
+    lines[int(line) - 1 : int(line)] = [text] if line else lines[-1:] + [text]
+    Path(path).write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("text", ["registryBurst: 20\n", "registryBurst: 20\nserializeImagePulls: true\n"], ids=["default", "true"])
+def test_the_printed_edit_cures_serial_pulls(kubelet: Kubelet, agent: Start, text: str) -> None:
+    kubelet.config.write_text(text)
+    kubelet.start()
+    running = agent("mode: observe\n")
+    edit(running.wait_finding("serial-pulls")["now"])
+    until(lambda: running.wait_finding("serial-pulls")["now"] == "systemctl restart kubelet", lambda: running.log)
+    kubelet.start()
+    running.wait_no_finding("serial-pulls")
+    running.wait_condition(CONDITION, "False")
+
+
+def test_the_printed_edit_cures_few_parallel_pulls(kubelet: Kubelet, agent: Start) -> None:
+    kubelet.config.write_text("serializeImagePulls: false\nmaxParallelImagePulls: 1\n")
+    kubelet.start()
+    running = agent("mode: observe\n")
+    edit(running.wait_finding("few-parallel-pulls")["now"])
+    kubelet.start()
+    running.wait_no_finding("few-parallel-pulls")
+    running.wait_condition(CONDITION, "False")
 
 
 def test_the_drop_in_is_written_and_restore_removes_it(kubelet: Kubelet, agent: Start, run: Run) -> None:
@@ -87,7 +120,7 @@ def test_the_drop_in_is_written_and_restore_removes_it(kubelet: Kubelet, agent: 
         lambda: (s := running.setting(SETTING))["reason"] == "restart-pending" and s, "waits for a restart"
     )
     assert setting["state"] == "pending"
-    assert "restart the kubelet" in running.condition(CONDITION)["message"]
+    assert running.wait_finding("serial-pulls")["now"] == "systemctl restart kubelet"
     running.stop()
 
     # A restarted kubelet pulls in parallel.
@@ -105,10 +138,9 @@ def test_nothing_is_written_without_a_drop_in_directory(kubelet: Kubelet, agent:
     kubelet.start()
     running = agent(MANAGE)
     running.wait_condition(CONDITION)
-    tuner = running.tuner("kubelet")
-    assert tuner["state"] == "degraded"
-    assert "--config-dir" in tuner["why"]
-    assert running.setting(SETTING)["state"] == "observed"
+    running.wait_state(SETTING, "failed")
+    assert "--config-dir" in running.wait_finding(SETTING)["message"], "kubelet.manage asks for it"
+    assert running.tuner("kubelet")["state"] == "active"
     assert list(kubelet.drop_ins.iterdir()) == []
 
 

@@ -160,7 +160,7 @@ def test_a_restart_without_effect_is_not_repeated(lab: Lab, systemd: Any, headro
 
 CAUSES = {
     "no-systemd": "systemd cannot be reached",
-    "file-unusable": "cannot be restarted with a broken file: /etc/containerd/config.toml:2:",
+    "file-unusable": "file-unusable: /etc/containerd/config.toml: 2:",
     "restart-refused": "its KillMode is control-group",
 }
 
@@ -172,9 +172,12 @@ def test_the_condition_names_the_reason_of_a_pending_restart(lab: Lab, written: 
     if what == "file-unusable":
         lab.config.write_text(lab.config.read_text().replace("version = 2", "version = = 2"))
     running = agent(CONFIG, wrap=lab.wrap, env=NO_BUS if what == "no-systemd" else {})
-    until(lambda: running.condition("RuntimeRestartPending")["reason"] == what, running.log)
-    message = running.condition("RuntimeRestartPending")["message"]
-    assert CAUSES[what] in message and "set runtime.restart" not in message
+    name = "RuntimeWouldNotStart" if what == "file-unusable" else "RuntimeRestartPending"
+    until(lambda: running.condition(name)["reason"] == what, running.log)
+    assert CAUSES[what] in running.condition(name)["message"]
+    found = running.wait_finding("file-unusable" if what == "file-unusable" else "restart-pending")
+    assert found["keep"] == ""
+    assert found["now"] == ("systemctl restart containerd.service" if what == "no-systemd" else "")
     assert written.restarted == []
 
 

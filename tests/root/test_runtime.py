@@ -63,8 +63,10 @@ def test_containerd_is_edited_and_its_restart_is_pending(lab: Lab, watcher: Watc
     assert (pending["wanted"], pending["actual"], pending["original"]) == ("10", "3", "3")
     assert pending["state"] == "pending"
     condition = running.wait_condition("RuntimeRestartPending")
-    assert "restart containerd.service" in condition["message"]
     assert "/etc/containerd/config.toml" in condition["message"]
+    finding = running.wait_finding("restart-pending", DOWNLOADS)
+    assert finding["now"] == "systemctl restart containerd.service"
+    assert finding["keep"] == "runtime: {restart: when-idle}"
     text = lab.config.read_text()
     assert LINE in text and text.replace(LINE, "").replace(TIMEOUT_LINE, "") == CONTAINERD_CONFIG
 
@@ -137,9 +139,16 @@ def test_a_runtime_of_another_program_is_never_restarted(lab: Lab, watcher: Watc
     daemon = lab.containerd(options=("--config", f"/{where}"))
     systemd = lab.with_systemd("k3s.service")
     running = watcher("restart: now")
-    wait_setting(running, "k3s.max_concurrent_downloads", "unsupported")
+    setting = wait_setting(running, "k3s.max_concurrent_downloads", "unsupported")
     assert any("config.toml.tmpl" in refusal for refusal in found(running, "k3s")["refusals"])
-    assert "config.toml.tmpl" in running.wait_condition("AgentDegraded")["message"]
+    assert "config.toml.tmpl" in setting["why"]
+    # Nobody asked for it, and nobody can change it.
+    loud = [c["type"] for c in running.status()["conditions"] if c["status"] == "True" and c["severity"] != "advice"]
+    assert "AgentDegraded" not in loud and "SettingFailed" not in loud
+    running.stop()
+    running = watcher("restart: now, max_concurrent_downloads: 20")
+    assert "config.toml.tmpl" in running.wait_finding("k3s.max_concurrent_downloads")["message"]
+    assert running.condition("SettingFailed")["status"] == "True"
     assert (lab.root / where).read_text() == text
     assert systemd.restarted == [] and daemon.alive()
 

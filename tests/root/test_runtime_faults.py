@@ -28,24 +28,27 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
     broken = CONTAINERD_CONFIG + "[plugins\n"
     lab.config.write_text(broken)
     running = watcher()
-    message = running.wait_condition("AgentDegraded")["message"]
+    finding = running.wait_finding("file-unusable")
     line = len(CONTAINERD_CONFIG.splitlines()) + 1
-    assert f"/etc/containerd/config.toml:{line}:" in message
-    assert "left alone" in message
+    assert finding["instance"] == {"kind": "file", "name": "/etc/containerd/config.toml", "id": "", "text": "/etc/containerd/config.toml"}
+    assert (finding["severity"], finding["condition"], finding["now"]) == ("critical", "RuntimeWouldNotStart", "")
+    assert finding["message"].startswith(f"{line}:") and "left alone" in finding["message"]
+    assert running.condition("RuntimeWouldNotStart")["status"] == "True"
+    assert running.condition("AgentDegraded")["status"] == "False", "it is the node's fault"
     wait_reason(running, DOWNLOADS, "file-unusable")
     assert lab.config.read_text() == broken
     assert running.log.count("config.toml") == 1, running.log
 
     lab.config.write_text(CONTAINERD_CONFIG)
     wait_reason(running, DOWNLOADS, "restart-pending")
-    running.wait_condition("AgentDegraded", "False")
+    running.wait_condition("RuntimeWouldNotStart", "False")
     assert LINE in lab.config.read_text()
 
 
 @pytest.mark.parametrize(
     "text, expected",
     [
-        ('{\n  "log-level": "warn",,\n}\n', "/etc/docker/daemon.json:2:23:"),
+        ('{\n  "log-level": "warn",,\n}\n', "2:23:"),
         ('{\n  "log-level": "warn",\n  "max-concurent-downloads": 6\n}\n', "max-concurent-downloads"),
     ],
     ids=["syntax", "unknown-key"],
@@ -54,8 +57,9 @@ def test_broken_daemon_json_is_named_and_left_alone(lab: Lab, watcher: Watcher, 
     lab.dockerd()
     lab.write("etc/docker/daemon.json", text)
     running = watcher()
-    message = running.wait_condition("AgentDegraded")["message"]
-    assert "/etc/docker/daemon.json" in message and expected in message
+    finding = running.wait_finding("file-unusable")
+    assert finding["instance"]["name"] == "/etc/docker/daemon.json" and expected in finding["message"]
+    assert running.condition("AgentDegraded")["status"] == "False"
     wait_reason(running, DOCKER, "file-unusable")
     assert lab.daemon_json.read_text() == text
     lab.daemon_json.write_text("{}\n")
@@ -77,7 +81,7 @@ def test_an_option_of_dockerd_prevents_the_edit(lab: Lab, watcher: Watcher) -> N
     lab.dockerd("--max-concurrent-downloads=5")
     running = watcher()
     setting = wait_reason(running, DOCKER, "on-command-line")
-    assert setting["actual"] == "5"
+    assert setting["actual"] == "5" and setting["state"] == "observed", "a default is no failure"
     assert not lab.daemon_json.exists()
 
 
@@ -179,7 +183,8 @@ def test_another_program_than_the_running_one_is_not_asked(lab: Lab, watcher: Wa
     daemon.start()
     running = watcher(wrap=("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs"))
     assert wait_reason(running, DOWNLOADS, "program-differs")["actual"] == ""
-    assert "/usr/bin/containerd is 1." in running.wait_condition("AgentDegraded")["message"]
+    finding = running.wait_finding("program-differs", "/usr/bin/containerd is 1.")
+    assert (finding["severity"], finding["now"]) == ("advice", ""), "nobody knows what a restart would do"
     assert lab.config.read_text() == text and not (lab.root / "etc/containerd/conf.d").exists()
 
 
@@ -218,8 +223,13 @@ def test_a_read_only_etc_is_named(lab: Lab, watcher: Watcher) -> None:
     lab.containerd()
     lab.run("mount", "-o", "remount,bind,ro", "/etc")
     running = watcher()
-    message = running.wait_condition("AgentDegraded")["message"]
-    assert "/etc/containerd/config.toml" in message and "read-only" in message
+    setting = wait_setting(running, DOWNLOADS, "unsupported")
+    assert "/etc/containerd/config.toml is on a read-only" in setting["why"]
+    assert running.condition("SettingFailed")["status"] == "False", "a default is no failure"
+    running.stop()
+    running = watcher("max_concurrent_downloads: 12")
+    setting = wait_setting(running, DOWNLOADS, "failed")
+    assert "/etc/containerd/config.toml is on a read-only" in running.wait_finding(DOWNLOADS)["message"]
     assert lab.config.read_text() == CONTAINERD_CONFIG
     lab.run("mount", "-o", "remount,bind,rw", "/etc")
 
@@ -322,8 +332,9 @@ def resident(agent: Agent) -> int:
 
 
 def check_silent(agent: Agent, name: str) -> None:
-    message = agent.wait_condition("RuntimeUnreachable")["message"]
-    assert name in message and "systemctl status" in message
+    finding = agent.wait_finding("runtime-silent", name)
+    assert finding["instance"]["name"] == name and finding["now"] == f"systemctl restart {name}.service"
+    assert agent.condition("RuntimeUnreachable")["status"] == "True"
     assert agent.get("/livez")[0] == 200 and agent.get("/readyz")[0] == 200
 
 
@@ -340,7 +351,37 @@ def test_a_containerd_that_hangs_or_died_is_unreachable_until_it_answers(lab: La
     check_silent(running, "containerd")
     daemon.start()
     running.wait_condition("RuntimeUnreachable", "False")
-    assert running.log.count("RuntimeUnreachable: containerd") == 2, running.log
+    assert running.log.count("RuntimeUnreachable: runtime-silent: containerd") == 2, running.log
+
+
+def test_a_runtime_that_someone_has_stopped_is_no_alarm(lab: Lab, watcher: Watcher) -> None:
+    daemon = lab.containerd()
+    unit = lab.with_systemd().unit
+    running = keeping(watcher, "containerd")
+    unit.more["Result"] = "success"
+    unit.state = "inactive"
+    daemon.stop()
+    until(lambda: running.condition("RuntimeUnreachable")["reason"] == "runtime-stopped", lambda: running.log)
+    assert running.condition("RuntimeUnreachable")["status"] == "False"
+    # It has failed.
+    unit.more["Result"], unit.state = "exit-code", "failed"
+    assert running.wait_finding("runtime-silent")["now"] == "systemctl restart containerd.service"
+    daemon.start()
+    running.wait_condition("RuntimeUnreachable", "False")
+
+
+def test_no_restart_is_advised_for_a_silent_runtime_with_a_broken_file(lab: Lab, watcher: Watcher) -> None:
+    daemon = lab.containerd()
+    running = keeping(watcher, "containerd")
+    daemon.stop()
+    lab.config.write_text(CONTAINERD_CONFIG + "[grpc\n")
+    until(lambda: (f := running.finding("runtime-silent")) and "it would not start" in f["hint"], lambda: running.log)
+    found = running.wait_finding("runtime-silent")
+    assert found["now"] == "" and "config.toml" in found["hint"]
+    lab.config.write_text(CONTAINERD_CONFIG)
+    until(lambda: (f := running.finding("runtime-silent")) and f["now"], lambda: running.log)
+    daemon.start()
+    running.wait_no_finding("runtime-silent")
 
 
 @pytest.mark.slow

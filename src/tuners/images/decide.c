@@ -592,7 +592,7 @@ static struct finding *find_image(const struct decision *decision, struct propos
 static void cure_with_pull(
 	struct finding *finding, const struct images_sample *sample, const char *name)
 {
-	if (sample->runtime.driver->mirrors)
+	if (sample->runtime.driver->serves_kubelet)
 		finding_now(finding, "crictl -r unix://%s pull %s", sample->runtime.daemon.socket,
 			name);
 	else
@@ -639,6 +639,12 @@ static void judge_preloads(const struct decision *decision, struct proposal *pro
 		proposal, &images_conditions[IMAGE_PRELOAD_FAILED], REASON_NONE_WANTED);
 	struct image_row beyond = {.state = IMAGE_FAILED, .reason = REASON_TOO_MANY_ARCHIVES};
 
+	if (sample->n_archives > ARCHIVES_MAX) {
+		set_text(beyond.preload.name, sample->archives[ARCHIVES_MAX].path);
+		snprintf(beyond.why, sizeof(beyond.why),
+			"it and more are beyond %zu archives and not loaded", ARCHIVES_MAX);
+		find_failed(decision, &beyond, proposal);
+	}
 	for (size_t i = 0; i < memory->n; i++) {
 		const struct image_row *row = &memory->rows[i];
 
@@ -651,12 +657,6 @@ static void judge_preloads(const struct decision *decision, struct proposal *pro
 		else if (condition->reason == REASON_NONE_WANTED)
 			condition->reason = REASON_ALL_PRESENT;
 	}
-	if (sample->n_archives <= ARCHIVES_MAX)
-		return;
-	set_text(beyond.preload.name, sample->archives[ARCHIVES_MAX].path);
-	snprintf(beyond.why, sizeof(beyond.why),
-		"it and more are beyond %zu archives and not loaded", ARCHIVES_MAX);
-	find_failed(decision, &beyond, proposal);
 }
 
 /* The sandbox image joins the configured pulls: a list replaces those of earlier files. */

@@ -813,9 +813,9 @@ static void find_full_store(
 	finding->breaks = type->help;
 	finding_message(finding, "the images of %s, %s%s%s", runtime->found.name, store->filesystem,
 		store->device[0] ? " on " : "", store->device);
-	if (!runtime->found.driver->mirrors) /* Docker */
+	if (!runtime->found.driver->serves_kubelet)
 		finding_now(finding, "docker image prune -af");
-	else
+	else if (!runtime->no_cri)
 		finding_now(finding, "crictl -r unix://%s rmi --prune", runtime->found.socket);
 	finding_hint(finding,
 		"this removes all images without a container, also preloaded images without a pin");
