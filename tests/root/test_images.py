@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import criwire
 import pytest
 from conftest import Agent, Node, Run, Start, until
 from imagelab import Built, Image, Proxy, compress, docker_save, say_program, sleeper
-from runtimelab import Lab, lab  # noqa: F401
+from runtimelab import Lab, lab, typed  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
 from test_kubelet import Kubelet, kubelet  # noqa: F401
 
@@ -403,6 +404,21 @@ def test_apply_retries_a_failed_pull_at_once(lab: Lab, preload: Start, run: Run)
     assert run("apply", "--only", "images", wrap=lab.wrap).returncode == 0
     wait_image(running, name)
     assert name in names(lab)
+    running.wait_no_finding("pull-failed")
+
+
+def test_the_printed_pull_cures_a_failed_one(lab: Lab, preload: Start) -> None:
+    lab.containerd()
+    registry = lab.registry()
+    registry.push("team/late", Image(1, 1000))
+    name = f"{registry.name}/team/late:latest"
+    registry.stop()
+    running = preload(f"pull: ['{name}']")
+    now = running.wait_finding("pull-failed", name)["now"]
+    registry.start()
+    typed(now, lab.directory, crictl=lambda *words: criwire.pull(lab.directory / words[1].removeprefix("unix:///"), words[3]))
+    running.wait_no_finding("pull-failed")
+    wait_image(running, name)
 
 
 def slow_image(lab: Lab, rate: int, size: int) -> tuple[Proxy, str]:
@@ -542,6 +558,7 @@ def test_a_missing_sandbox_image_is_reported_until_it_is_loaded(kubelet: Kubelet
     running.reload()
     name = "registry.example/pause:3.6"  # in the lab's configuration
     assert name in running.wait_condition("SandboxImageMissing", timeout=120)["message"]
+    assert running.wait_finding("sandbox-missing")["keep"].startswith("images: {pull: [")
     docker_save(store / "pause.tar", [Built(name, layers=1)])
     running.reload()
     wait_image(running, name)

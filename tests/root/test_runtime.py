@@ -10,7 +10,7 @@ import criwire
 import pytest
 from conftest import Agent, Run, until
 from imagelab import Image
-from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, containerd2, headroom, lab, systemd, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, containerd2, headroom, lab, systemd, typed, watcher  # noqa: F401
 
 DOWNLOADS = "containerd.max_concurrent_downloads"
 DOCKER = "docker.max-concurrent-downloads"
@@ -70,8 +70,11 @@ def test_containerd_is_edited_and_its_restart_is_pending(lab: Lab, watcher: Watc
     text = lab.config.read_text()
     assert LINE in text and text.replace(LINE, "").replace(TIMEOUT_LINE, "") == CONTAINERD_CONFIG
 
-    lab.daemons["containerd"].restart()
+    asked = []
+    typed(finding["now"], lab.directory, systemctl=lambda *words: (asked.append(words), lab.daemons["containerd"].restart()))
+    assert asked == [("restart", "containerd.service")]
     wait_setting(running, DOWNLOADS, "in-sync")
+    running.wait_no_finding("restart-pending")
     running.wait_condition("RuntimeRestartPending", "False")
     assert found(running, "containerd")["max_concurrent_downloads"] == "10"
 

@@ -17,7 +17,7 @@ from typing import Any, Iterator
 import pytest
 from conftest import Agent, Run, read, until
 from dnslab import Cgroup, pod_path
-from runtimelab import CONTAINERD_CONFIG, DOCKER_OPTIONS, Daemon, Lab, containerd2, headroom, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, DOCKER_OPTIONS, Daemon, Lab, containerd2, headroom, lab, typed, watcher  # noqa: F401
 from test_runtime import DOCKER, DOWNLOADS, LINE, Watcher, found, keeping, wait_reason, wait_setting
 
 SECRET = "hunter2-not-to-be-seen"
@@ -82,7 +82,34 @@ def test_an_option_of_dockerd_prevents_the_edit(lab: Lab, watcher: Watcher) -> N
     running = watcher()
     setting = wait_reason(running, DOCKER, "on-command-line")
     assert setting["actual"] == "5" and setting["state"] == "observed", "a default is no failure"
+    running.stop()
+    running = watcher("max_concurrent_downloads: 7")
+    wait_setting(running, DOCKER, "failed")
+    assert "docker.service has --max-concurrent-downloads=5" in running.wait_finding(DOCKER)["message"]
     assert not lab.daemon_json.exists()
+
+
+def test_a_timeout_that_no_runtime_has_fails(lab: Lab, watcher: Watcher) -> None:
+    lab.dockerd()
+    running = watcher("pull_progress_timeout: 20m")
+    wait_setting(running, "docker.image_pull_progress_timeout", "failed")
+    assert "docker has no such option" in running.wait_finding("docker.image_pull_progress_timeout")["message"]
+
+
+def test_a_timeout_fails_on_a_containerd_that_lacks_it(lab: Lab, watcher: Watcher) -> None:
+    lab.containerd()
+    name = "containerd.image_pull_progress_timeout"
+    running = watcher()
+    version = until(lambda: found(running, "containerd").get("version"), "its version")
+    if not version.startswith("1.6."):
+        wait_reason(running, name, "restart-pending")  # Debian 13's has it
+        return
+    wait_setting(running, name, "unsupported")
+    assert running.condition("SettingFailed")["status"] == "False", "a default is no failure"
+    running.stop()
+    running = watcher("pull_progress_timeout: 20m")
+    wait_setting(running, name, "failed")
+    assert f"containerd {version} has no image_pull_progress_timeout" in running.wait_finding(name)["message"]
 
 
 def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watcher: Watcher) -> None:
@@ -380,7 +407,7 @@ def test_no_restart_is_advised_for_a_silent_runtime_with_a_broken_file(lab: Lab,
     assert found["now"] == "" and "config.toml" in found["hint"]
     lab.config.write_text(CONTAINERD_CONFIG)
     until(lambda: (f := running.finding("runtime-silent")) and f["now"], lambda: running.log)
-    daemon.start()
+    typed(running.wait_finding("runtime-silent")["now"], lab.directory, systemctl=lambda *_: daemon.start())
     running.wait_no_finding("runtime-silent")
 
 

@@ -2,6 +2,7 @@
 #include "scenario.h"
 
 #include "tuners/runtime/runtime.h"
+#include "workload/facts.h"
 
 #define ITEMS_MAX 8
 #define MAIN_FILE "/etc/containerd/config.toml"
@@ -40,10 +41,13 @@ static const struct node_runtime fresh_docker = {.found = {.name = "docker",
 		.config = "/etc/docker/daemon.json"},
 	.in_force[RUNTIME_MIRRORS] = "none"};
 
+static struct facts facts;
+
 static void open_node(void *self)
 {
 	struct runtime_tuner *tuner = self;
 
+	tuner->facts = &facts;
 	tuner->sample.runtimes = calloc(RUNTIME_MAX, sizeof(*tuner->sample.runtimes));
 	tuner->sample.files = calloc(ITEMS_MAX, sizeof(*tuner->sample.files));
 	tuner->config.numbers[RUNTIME_DOWNLOADS].value = 10;
@@ -270,7 +274,19 @@ static bool parse_hosts(struct scenario *scenario, void *base)
 	return true;
 }
 
+/* `gc-high N`: the kubelet's imageGCHighThresholdPercent. */
+static bool parse_gc_high(struct scenario *scenario, void *)
+{
+	uint64_t percent;
+
+	if (!scenario_number(scenario, &percent))
+		return false;
+	facts.disks.images_gc_high = (unsigned)percent;
+	return true;
+}
+
 static const struct scenario_word at[] = {
+	WORD_CALL("gc-high", parse_gc_high),
 	WORD_CALL("containerd", parse_containerd),
 	WORD_CALL("docker", parse_docker),
 	WORD_CALL("mirror", parse_mirror),

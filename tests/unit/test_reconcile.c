@@ -169,6 +169,43 @@ TEST(the_state_depends_on_the_value_and_its_record)
 	}
 }
 
+TEST(an_impossible_setting_fails_only_if_the_configuration_asks_for_it)
+{
+	static const struct {
+		int error;
+		bool requested;
+		enum mode mode;
+		enum setting_state state;
+	} cases[] = {
+		{-EOPNOTSUPP, true, MODE_ENFORCE, SETTING_FAILED},
+		{-EOPNOTSUPP, false, MODE_ENFORCE, SETTING_OBSERVED},
+		{-EOPNOTSUPP, true, MODE_OBSERVE, SETTING_OBSERVED},
+		{-ENOENT, true, MODE_ENFORCE, SETTING_FAILED},
+		{-ENOENT, false, MODE_ENFORCE, SETTING_UNSUPPORTED},
+		{-ENOENT, true, MODE_RELEASED, SETTING_UNSUPPORTED},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_fixture_ struct fixture fixture;
+
+		fixture_make(&fixture);
+		fixture.want.error = cases[i].error;
+		fixture.want.requested = cases[i].requested;
+		fixture.want.reason = REASON_FILE_OF_OTHERS;
+		set_text(fixture.want.why, "hosts.toml is not ours");
+		fixture.decide.mode = cases[i].mode;
+		poll_file_to(&fixture, "3", "3", cases[i].state, REASON_FILE_OF_OTHERS, 0);
+		assert_string_equal(
+			node_setting(&fixture.node, "vm.a")->why, "hosts.toml is not ours");
+		/* It becomes possible. */
+		fixture.want.error = 0;
+		fixture.want.reason = REASON_CONFIGURED;
+		fixture.want.why[0] = '\0';
+		fixture.decide.mode = MODE_ENFORCE;
+		poll_file_to(&fixture, "3", "3", SETTING_PENDING, REASON_CONFIGURED, 1);
+	}
+}
+
 TEST(drift_is_handled_as_configured)
 {
 	static const struct {

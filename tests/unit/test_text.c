@@ -148,3 +148,13 @@ TEST(a_time_that_went_through_json_has_the_same_text)
 		assert_string_equal(text, other);
 	}
 }
+
+TEST(a_path_before_a_text_is_cut)
+{
+	assert_string_equal(
+		text_after_path("/a/b.toml:3:1: no value", "/a/b.toml"), "3:1: no value");
+	assert_string_equal(
+		text_after_path("/a/b.toml: Is a directory", "/a/b.toml"), "Is a directory");
+	assert_string_equal(text_after_path("/a/b.toml2:3", "/a/b.toml"), "/a/b.toml2:3");
+	assert_string_equal(text_after_path("a text", ""), "a text");
+}

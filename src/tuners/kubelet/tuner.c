@@ -3,6 +3,7 @@
 #include "tuners/table.h"
 
 #include "base/text.h"
+#include "workload/facts.h"
 
 #include <linux/capability.h>
 
@@ -83,6 +84,15 @@ static const struct capability_row capabilities[] = {
 		"keeps the owner of a configuration file that does not belong to root"},
 	{0},
 };
+
+/* Returns 0 also for a field without a value. */
+static uint64_t number_of(const struct kubelet_values *values, enum kubelet_field field)
+{
+	uint64_t number = 0;
+
+	(void)parse_count(values->field[field].text, &number);
+	return number;
+}
 
 static void kubelet_sample(void *data, const struct wait *)
 {

@@ -7,6 +7,7 @@
 #include "tuners/table.h"
 
 #include "base/toml.h"
+#include "workload/facts.h"
 
 #include <math.h>
 
@@ -18,10 +19,11 @@
 /* Longer than a restart takes. */
 #define SILENT_AFTER_US (3 * USEC_PER_SEC)
 
-/* The kubelet begins to delete images at 85 %: imageGCHighThresholdPercent. */
-#define STORE_FULL_PERCENT  85
-#define STORE_ROOMY_PERCENT 80
-#define STORE               "images/store"
+/* The kubelet begins to delete images at 85 %, unless its imageGCHighThresholdPercent differs. */
+#define STORE_FULL_PERCENT 85
+#define STORE_MOST_PERCENT 95 /* 100 switches it off */
+#define STORE_ROOM_PERCENT 5
+#define STORE              "images/store"
 
 /* The layers of an image are slow one after the other. */
 #define SLOW_HOLD_US (600 * USEC_PER_SEC)
@@ -793,9 +795,12 @@ static void find_full_store(
 	const struct condition_type *type = &runtime_conditions[IMAGE_STORE_FULL];
 	const struct runtime_store *store = &runtime->store;
 	struct instance instance = {.kind = INSTANCE_FILESYSTEM, .id = store->number};
-	double percent = percent_used(store);
+	const struct facts *facts = decision->tuner->facts;
+	double percent = percent_used(store), full = STORE_FULL_PERCENT;
 	struct finding *finding;
 
+	if (facts && facts->disks.images_gc_high > 0)
+		full = MIN(facts->disks.images_gc_high, (unsigned)STORE_MOST_PERCENT);
 	for (const struct node_runtime *other = decision->tuner->sample.runtimes; other < runtime;
 		other++)
 		if (other->store.known && other->store.number == store->number)
@@ -803,9 +808,9 @@ static void find_full_store(
 	set_text(instance.name, store->directory);
 	finding = proposal_finding(decision->proposal, decision->input, type,
 		REASON_STORE_NEARLY_FULL, STORE, &instance,
-		percent >= STORE_FULL_PERCENT    ? FINDING_HAPPENS
-		: percent >= STORE_ROOMY_PERCENT ? FINDING_LASTS
-						 : FINDING_OVER);
+		percent >= full                        ? FINDING_HAPPENS
+		: percent >= full - STORE_ROOM_PERCENT ? FINDING_LASTS
+						       : FINDING_OVER);
 	if (!finding)
 		return;
 	finding->unit = "bytes";
@@ -866,7 +871,7 @@ static void describe_layer(struct finding *finding, const struct node_runtime *r
 		runtime->found.name, layer->piece.ref,
 		layer->image[0] ? layer->image : "an unknown image",
 		(unsigned long long)layer->piece.offset, total, how, runtime->pulls.n - 1);
-	if (streq(registry, "unknown"))
+	if (!layer->image[0])
 		finding_hint(finding, "check the registry or mirror, then pull again");
 	else
 		finding_hint(finding,
