@@ -3,6 +3,7 @@
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Iterator
 
@@ -31,6 +32,7 @@ class Kubelet:
 
     def start(self, drop_ins: bool = False) -> None:
         self.stop()
+        time.sleep(0.05)  # the start of a process is known to 10 ms: it must come after the last change of a file
         command = [str(self.program), f"--config={self.config}", *([f"--config-dir={self.drop_ins}"] if drop_ins else [])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         comm = Path(f"/proc/{self.process.pid}/comm")
@@ -74,9 +76,11 @@ def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Start, run: Run) -> 
     assert finding["message"].startswith("1:22")
     running.wait_condition(CONDITION, "Unknown")
     assert running.tuner("kubelet")["state"] == "active"
-    kubelet.config.write_text("maxParallelImagePulls: 5\n")
-    running.wait_condition(CONDITION, "False")
+    kubelet.config.write_text("serializeImagePulls: false\n")
     running.wait_condition("RuntimeWouldNotStart", "False")
+    assert running.wait_finding("serial-pulls")["now"] == "systemctl restart kubelet", "the running one has not read it"
+    kubelet.start()
+    running.wait_condition(CONDITION, "False")
 
 
 def edit(printed: str) -> None:
@@ -84,7 +88,8 @@ def edit(printed: str) -> None:
     where, text = printed.split(": write ")
     path, _, line = where.partition(":")
     lines = Path(path).read_text().splitlines()
-    lines[int(line) - 1 : int(line)] = [text] if line else lines[-1:] + [text]
+    number = int(line or len(lines) + 1)
+    lines[number - 1 : number] = [text]
     Path(path).write_text("\n".join(lines) + "\n")
 
 

@@ -12,6 +12,9 @@ struct kubelet {
 	const struct host *host;
 	struct facts *facts; /* belongs to the loop: not for a task */
 	struct kubelet_seen seen;
-	bool manage;             /* configured */
-	uint64_t next_sample_us; /* CLOCK_MONOTONIC */
+	/* What the kubelet that started then has read, although its files changed since. */
+	struct kubelet_values running;
+	uint64_t running_start_us; /* CLOCK_BOOTTIME; 0: not known */
+	bool manage;               /* configured */
+	uint64_t next_sample_us;   /* CLOCK_MONOTONIC */
 };

@@ -3,7 +3,6 @@
 #include "tuners/table.h"
 
 #include "base/text.h"
-#include "workload/facts.h"
 
 #include <linux/capability.h>
 
@@ -94,6 +93,20 @@ static uint64_t number_of(const struct kubelet_values *values, enum kubelet_fiel
 	return number;
 }
 
+/* Returns the values that the running kubelet read at its start; NULL: unknown. */
+static const struct kubelet_values *running_values(const struct kubelet *kubelet)
+{
+	const struct kubelet_seen *seen = &kubelet->seen;
+
+	if (seen->values_run)
+		return &seen->values;
+	if (seen->others_run)
+		return &seen->others;
+	return kubelet->running_start_us > 0 && kubelet->running_start_us == seen->start_us
+		       ? &kubelet->running
+		       : NULL;
+}
+
 static void kubelet_sample(void *data, const struct wait *)
 {
 	struct kubelet *kubelet = data;
@@ -130,18 +143,10 @@ static void *kubelet_sample_request(void *self, const void *, bool now)
 	return request;
 }
 
-/* Returns 0 also for a field without a value. */
-static uint64_t number_of(const struct kubelet_values *values, enum kubelet_field field)
-{
-	uint64_t number = 0;
-
-	(void)parse_count(values->field[field].text, &number);
-	return number;
-}
-
 static void kubelet_sample_adopt(void *self, void *data)
 {
 	struct kubelet *kubelet = self, *request = data;
+	const struct kubelet_values *running;
 
 	if (kubelet) {
 		kubelet->seen = request->seen;
@@ -150,6 +155,11 @@ static void kubelet_sample_adopt(void *self, void *data)
 			kubelet->seen.presence == KUBELET_RUNNING && !kubelet->seen.why[0]
 				? (unsigned)number_of(&kubelet->seen.values, KUBELET_IMAGE_GC_HIGH)
 				: 0;
+		running = running_values(kubelet);
+		if (running && running != &kubelet->running) {
+			kubelet->running = *running;
+			kubelet->running_start_us = kubelet->seen.start_us;
+		}
 	}
 	free(request);
 }
@@ -185,18 +195,10 @@ static struct obstacle obstacle_of(const struct kubelet_seen *seen)
 	return (struct obstacle){0};
 }
 
-/* Returns the values that the running kubelet read at its start; NULL: unknown. */
-static const struct kubelet_values *running_values(const struct kubelet_seen *seen)
-{
-	if (seen->values_run)
-		return &seen->values;
-	return seen->others_run ? &seen->others : NULL;
-}
-
 static void decide_setting(const struct kubelet *kubelet, struct proposal *proposal)
 {
 	const struct kubelet_seen *seen = &kubelet->seen;
-	const struct kubelet_values *running = running_values(seen);
+	const struct kubelet_values *running = running_values(kubelet);
 	const struct obstacle obstacle = obstacle_of(seen);
 	struct want *want = proposal_file(proposal, kubelet_own_text);
 	struct file_change *file = want->file;
@@ -328,8 +330,9 @@ static void find_few_pulls(const struct kubelet *kubelet, const struct decide_in
 static void kubelet_decide(
 	const void *self, const struct decide_input *input, void *, struct proposal *proposal)
 {
-	const struct kubelet_seen *seen = &((const struct kubelet *)self)->seen;
-	const struct kubelet_values *running = running_values(seen);
+	const struct kubelet *kubelet = self;
+	const struct kubelet_seen *seen = &kubelet->seen;
+	const struct kubelet_values *running = running_values(kubelet);
 	const struct kubelet_values *values = running ? running : &seen->values;
 	struct condition_reading *condition =
 		proposal_condition(proposal, conditions, REASON_PARALLEL_PULLS);
