@@ -140,13 +140,13 @@ class Daemon:
 
 def typed(command: str, directory: Path, **programs: Callable[..., Any]) -> None:
     """Runs a command as it was printed. programs: what systemctl, crictl and others of this node would do."""
-    assert subprocess.run(["bash", "-n", "-c", command]).returncode == 0, command
+    assert subprocess.run(["/bin/bash", "-n", "-c", command]).returncode == 0, command
     bin_ = directory / "typed"
     bin_.mkdir(exist_ok=True)
     for name in programs:
         (bin_ / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{bin_}/{name}.args\n')
         (bin_ / name).chmod(0o755)
-    done = subprocess.run(["bash", "-c", command], env={"PATH": str(bin_)}, capture_output=True, text=True)
+    done = subprocess.run(["/bin/bash", "-c", command], env={"PATH": str(bin_)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for name, program in programs.items():
         program(*(bin_ / f"{name}.args").read_text().splitlines())

@@ -166,6 +166,7 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CONST("not-seen", ONE, daemon.pid, 0),
 	WORD_CONST("seen", ONE, daemon.pid, 100),
 	WORD_CONST("no-socket", ONE, found.has_socket, false),
+	WORD_CONST("with-socket", ONE, found.has_socket, true),
 	WORD_CONST("never-answered", ONE, answered_once, false),
 	WORD_CONST("stopped", ONE, is_stopped, true),
 	WORD_CONST("running", ONE, is_stopped, false),

@@ -670,8 +670,8 @@ static void keep_pulling(
 	FILE *out = must(open_memstream(&list, &len));
 
 	for (size_t i = 0; i < pulls->n; i++)
-		fprintf(out, "%s, ", pulls->items[i]);
-	fprintf(out, "%s", sandbox);
+		fprintf(out, "\"%s\", ", pulls->items[i]);
+	fprintf(out, "\"%s\"", sandbox);
 	fclose(out);
 	finding_keep(finding, decision->input, "images: {pull: [%s]}", list);
 	if (config && config_is_given(config, "images.pull"))

@@ -191,6 +191,13 @@ static struct want *want_key(const struct runtime_decision *decision,
 	return want;
 }
 
+/* A unit that was never started is no runtime yet, and a nested one has no settings. */
+static bool is_in_use(const struct node_runtime *runtime)
+{
+	return runtime->found.managed_by != RUNTIME_NESTED &&
+	       (runtime->found.has_socket || runtime->answered_once);
+}
+
 /* Returns whether a runtime other than one without its CRI can have the setting. */
 static bool is_possible(const struct runtime_decision *decision, enum runtime_setting setting)
 {
@@ -199,8 +206,7 @@ static bool is_possible(const struct runtime_decision *decision, enum runtime_se
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (runtime->found.managed_by != RUNTIME_NESTED &&
-			runtime->found.driver->keys[setting].name &&
+		if (is_in_use(runtime) && runtime->found.driver->keys[setting].name &&
 			runtime->files.keys[setting].refusal != KEY_CRI_OFF)
 			return true;
 	}
@@ -283,7 +289,7 @@ static void want_missing_timeout(const struct runtime_decision *decision)
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (runtime->found.managed_by == RUNTIME_NESTED)
+		if (!is_in_use(runtime))
 			continue;
 		if (runtime->found.driver->keys[RUNTIME_PROGRESS_TIMEOUT].name)
 			return;
@@ -526,48 +532,43 @@ static void want_mirror_file(
 		miss_mirrors(want, &set);
 }
 
-/* Returns whether a runtime's file or list has the mirrors of the registry. */
-static bool has_target(const struct runtime_sample *sample, const char *registry)
-{
-	for (size_t i = 0; i < sample->n; i++)
-		if (!sample->runtimes[i].files_known ||
-			(sample->runtimes[i].found.driver->keys[RUNTIME_MIRRORS].name &&
-				is_docker_hub(registry)))
-			return true;
-	return find_named(sample->files, sample->n_files, registry);
-}
-
 /* The mirrors of a registry that no runtime of this node can have. */
-static void want_missing_mirrors(const struct runtime_decision *decision)
+static void want_missing_mirrors(const struct runtime_decision *decision, const char *registry)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
-	const struct runtime_config *config = &decision->tuner->config;
+	const struct node_runtime *runtime = NULL;
+	struct want *want;
 
-	for (size_t i = 0; i < config->n_mirrors && sample->n > 0; i++) {
-		const char *registry = config->mirrors[i].registry;
-		const struct node_runtime *runtime = sample->runtimes;
-		struct want *want;
+	for (size_t i = sample->n; i > 0; i--) {
+		const struct node_runtime *other = &sample->runtimes[i - 1];
+		bool has_list = other->found.driver->keys[RUNTIME_MIRRORS].name;
 
-		if (has_target(sample, registry) || find_named(config->mirrors, i, registry))
+		if (!is_in_use(other))
 			continue;
-		want = proposal_file(decision->proposal, NULL);
-		snprintf(want->name, sizeof(want->name), "mirrors.%.100s", registry);
-		set_text(want->wanted, config->mirrors[i].url);
-		want->requested = true;
-		if (runtime->found.managed_by == RUNTIME_OF_K8S)
-			refuse(want, REASON_RUNTIME_UNSUPPORTED,
-				"%s writes the files of its containerd: name the mirrors in its own "
-				"files (k3s and RKE2: registries.yaml)",
-				runtime->found.name);
-		else
-			refuse(want, REASON_RUNTIME_UNSUPPORTED,
-				"%s asks mirrors for docker.io only: remove it from runtime.mirrors",
-				runtime->found.name);
+		if (!other->files_known || (has_list && is_docker_hub(registry)))
+			return;
+		runtime = other;
 	}
+	if (!runtime || find_named(sample->files, sample->n_files, registry))
+		return;
+	want = proposal_file(decision->proposal, NULL);
+	snprintf(want->name, sizeof(want->name), "mirrors.%.100s", registry);
+	set_text(want->wanted, "configured");
+	want->requested = true;
+	if (runtime->found.managed_by == RUNTIME_OF_K8S)
+		refuse(want, REASON_RUNTIME_UNSUPPORTED,
+			"%s writes the files of its containerd: name the mirrors in its own files "
+			"(k3s and RKE2: registries.yaml)",
+			runtime->found.name);
+	else
+		refuse(want, REASON_RUNTIME_UNSUPPORTED,
+			"%s asks mirrors for docker.io only: remove it from runtime.mirrors",
+			runtime->found.name);
 }
 
 static void want_mirrors(const struct runtime_decision *decision)
 {
+	const struct runtime_config *config = &decision->tuner->config;
 	const struct runtime_sample *sample = &decision->tuner->sample;
 
 	for (size_t i = 0; i < sample->n; i++)
@@ -576,7 +577,9 @@ static void want_mirrors(const struct runtime_decision *decision)
 			want_mirror_list(decision, &sample->runtimes[i]);
 	for (size_t i = 0; i < sample->n_files; i++)
 		want_mirror_file(decision, &sample->files[i]);
-	want_missing_mirrors(decision);
+	for (size_t i = 0; i < config->n_mirrors; i++)
+		if (!find_named(config->mirrors, i, config->mirrors[i].registry))
+			want_missing_mirrors(decision, config->mirrors[i].registry);
 }
 
 /* ---- findings ---- */

@@ -205,17 +205,20 @@ void runtime_sample(void *data, const struct wait *wait)
 	for (size_t i = 0; i < sample->n && !request->cancelled; i++) {
 		struct node_runtime *runtime = &sample->runtimes[i];
 		bool slow = sample->now_us >= runtime->due_us;
+		bool asks = runtime->found.has_socket ||
+			    (slow && runtime->found.driver->has_constant_keys);
 		struct runtime_reading reading;
 
-		if (!runtime->found.has_socket &&
-			!(slow && runtime->found.driver->has_constant_keys))
+		/* Without its socket, only the files can change. */
+		if (!asks && !(slow && runtime->answered_once))
 			continue;
 		if (slow)
 			runtime->due_us = next_turn_us(sample->now_us, RUNTIME_SLOW_EVERY_US);
 		host_path(request->host, runtime->found.socket, socket);
 		reading = (struct runtime_reading){request->host, runtime, &sample->pulled,
 			request->opened, request->n_opened, socket, wait, slow, false};
-		runtime->found.driver->read(&reading);
+		if (asks)
+			runtime->found.driver->read(&reading);
 		request->cancelled |= reading.cancelled;
 		/* Without the daemon's version, some drivers cannot know its keys. */
 		if ((runtime->daemon.version[0] || (runtime->found.driver->has_constant_keys &&
@@ -234,7 +237,8 @@ void runtime_sample(void *data, const struct wait *wait)
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
 
-		if (!runtime->found.has_socket && !runtime->found.driver->has_constant_keys)
+		if (!runtime->found.has_socket && !runtime->found.driver->has_constant_keys &&
+			!runtime->answered_once)
 			continue;
 		next = MIN(next, runtime->due_us);
 		if (runtime->answer != RUNTIME_ANSWERS)
