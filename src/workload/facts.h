@@ -31,7 +31,8 @@ struct node_disks {
 	} images[NODE_IMAGES_MAX];
 	unsigned n_images;
 
-	/* Above this share, in percent, the kubelet deletes images: kubelet; limits, runtime. 0: unknown */
+	/* Above this share, in percent, the kubelet deletes images: kubelet; limits, runtime. 0:
+	 * unknown */
 	unsigned images_gc_high;
 
 	/* The file systems that processes of storage.processes sync: storage; limits. */
