@@ -172,6 +172,12 @@ static void judge_failed(struct setting *setting, const struct want *want)
 	setting_become(setting, SETTING_FAILED, REASON_DID_NOT_COME_BACK, -ETIMEDOUT, why);
 }
 
+/* The node lacks descriptors or memory: that is no failure of the setting, and soon over. */
+static bool is_shortage(int error)
+{
+	return error == -ENFILE || error == -EMFILE || error == -ENOMEM;
+}
+
 static void judge_setting(
 	struct setting *setting, const struct comparison *seen, const struct reconcile_input *input)
 {
@@ -188,6 +194,8 @@ static void judge_setting(
 	const char *configured = want->configured[0] ? want->configured : want->wanted;
 	bool is_impossible = want->error == -ENOENT || want->error == -EOPNOTSUPP;
 
+	if (is_shortage(want->error) && setting->actual[0])
+		return;
 	/* A changed configuration is a new attempt. */
 	if (setting->configured_anew && want->wanted[0]) {
 		if (!value_equal(setting->drift.wanted, configured))

@@ -206,6 +206,16 @@ TEST(an_impossible_setting_fails_only_if_the_configuration_asks_for_it)
 	}
 }
 
+FIXTURE_TEST(a_node_without_descriptors_fails_no_setting)
+{
+	poll_to(fixture, "100", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
+	fixture->want.error = -ENFILE;
+	poll_to(fixture, "", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
+	assert_string_equal(node_setting(&fixture->node, "vm.a")->actual, "100");
+	fixture->want.error = -EACCES;
+	poll_to(fixture, "", SETTING_FAILED, REASON_UNREADABLE, 0);
+}
+
 TEST(drift_is_handled_as_configured)
 {
 	static const struct {

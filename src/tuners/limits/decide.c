@@ -459,7 +459,8 @@ static void add_lacks(const struct limits *limits, struct proposal *proposal)
 				limits_rows[i].name);
 			separator = ", ";
 		}
-	if (limits->pass_error < 0) {
+	/* Without free files nothing can be counted: file-handles says so. */
+	if (limits->pass_error < 0 && limits->pass_error != -ENFILE) {
 		snprintf(why, sizeof(why),
 			"what processes and open files use was not counted: %s: the agent tries "
 			"again by itself",

@@ -90,6 +90,27 @@ void limits_seen_clear(struct limit_seen *seen)
 		limit_instances_clear(&seen->instances[i]);
 }
 
+#define FILE_NR "/proc/sys/fs/file-nr"
+
+/* Returns whether the node can open no more files. */
+static bool files_are_full(const struct host *host)
+{
+	char value[SETTING_VALUE_MAX];
+
+	return host_read_value(host, FILE_NR, value) == -ENFILE;
+}
+
+/* The agent can open none either: the readings stay, and that of the open files is known. */
+static void keep_readings(struct limits *limits)
+{
+	for (size_t i = 0; i < limits->n; i++) {
+		const char *path = limits->rows[i].row->used.path;
+
+		if (path && streq(path, FILE_NR) && limits->rows[i].error == 0)
+			limits->rows[i].reading.used = limits->rows[i].reading.max;
+	}
+}
+
 static void limits_sense(void *self, uint64_t now)
 {
 	static const struct limit_row nr_open = {.max = {"/proc/sys/fs/nr_open", 1}},
@@ -98,6 +119,10 @@ static void limits_sense(void *self, uint64_t now)
 							 1}};
 	struct limits *limits = self;
 
+	if (files_are_full(limits->host)) {
+		keep_readings(limits);
+		return;
+	}
 	(void)limits_read_max(limits->host, &nr_open, &limits->nr_open);
 	(void)limits_read_max(limits->host, &buckets, &limits->conntrack_buckets);
 	for (size_t i = 0; i < limits->n; i++) {
