@@ -52,7 +52,8 @@ static void log_news(void *userdata, const struct finding *finding, enum finding
 	const struct core *core = userdata;
 	char text[FINDING_TEXT_MAX];
 
-	if (is_ignored(core->config, finding))
+	/* A command prints findings itself. */
+	if (!core->event || is_ignored(core->config, finding))
 		return;
 	finding_text(finding, text, sizeof(text));
 	log_line(news == FINDING_ENDED ? LOG_NOTICE : levels[finding->severity],

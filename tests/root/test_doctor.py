@@ -4,6 +4,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import tarfile
@@ -121,6 +122,17 @@ def test_a_use_near_its_limit_is_named_with_the_sysctl(run: Run, directory: Path
     assert found["now"].startswith("sysctl -w net.") and found["keep"].startswith("sysctl: {net.") and found["breaks"]
     (directory / "0").write_text("1000000000\n")
     assert check(doctor(run, wrap=mounted(script)), name)["status"] == "ok"
+
+
+def test_a_command_without_an_agent_prints_a_critical_finding_once(run: Run, directory: Path) -> None:
+    """The log of an agent would have it, but standard error is for errors of the command."""
+    (directory / "full").write_text("4100\t0\t4096\n")
+    wrap = mounted(f"mount --bind {directory}/full /proc/sys/fs/file-nr")
+    for command in ("doctor", "status", "top"):
+        answer = run(command, wrap=wrap)
+        assert answer.stderr == "", answer
+        assert len(re.findall(r"^ *critical +file-handles  ", answer.stdout, re.M)) == 1, answer
+    assert check(doctor(run, wrap=wrap), "file-handles")["since"] is None, "a single reading cannot tell"
 
 
 def test_an_unknown_check_cannot_be_ignored(run: Run, directory: Path) -> None:
