@@ -379,7 +379,7 @@ def spoiled(w: World, file: str) -> Iterator[Fields]:
     second = w.directory / "second"
     (second / file).parent.mkdir(parents=True)
     (second / file).write_bytes(b"\0\xff" * 40)
-    one = Agent(second, "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\nlimits: {mode: off}\n")
+    one = Agent(second, "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: off}\ndns: {mode: off}\nlimits: {mode: off}\n")
     w.stack.callback(one.close)
     one.wait_ready()
     w.watched = one
@@ -608,7 +608,7 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
     disk = {"place": "disks", "config": node}
     doctor = {"config": RUNTIME + "runtime: {mode: off}\n"}
     check = lambda slug, name="", **more: e(slug, ".*", name, who="any", from_doctor=True, **more)  # noqa: E731
-    queued = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\nlimits: {mode: off}\n"
+    queued = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: off}\ndns: {mode: off}\nlimits: {mode: off}\n"
     events = "fs.inotify.max_queued_events"
     return [
         r("runtime/containerd-hangs", stopped_runtime, e("runtime-silent", "runtime", "containerd", who=""), args=("containerd",), config=runtime(KEEP)),
@@ -640,7 +640,7 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
           config=QUIET.replace("mode: observe\n", "mode: enforce\nprofile: minimal\n", 1) + "runtime: {mode: off}\nimages: {mode: off}\nsysctl: {net.fault.absent: 5}\n"),
         r("asked/no-module", absent, asked(r"net\.netfilter\.nf_conntrack_max"), args=(QUIET,), prepare=no_module, stays_cured=False,
           config=QUIET.replace("mode: observe\nlimits: {mode: off}\n", "mode: enforce\nprofile: minimal\nlimits: {mode: off, raise: [conntrack]}\n", 1) + "runtime: {mode: off}\nimages: {mode: off}\n"),
-        r("asked/read-only", refused_sysctl, e(r"vm\.max_map_count", "setting", who="any", now="any"), args=("vm.max_map_count", "/proc/sys"), prepare=read_only,
+        r("asked/read-only", refused_sysctl, e(r"vm\.max_map_count", "setting", who="any", now="any"), args=("vm.max_map_count", "/proc/sys"), prepare=read_only, also="tuner-degraded",
           config=QUIET.replace("mode: observe\n", "mode: enforce\nprofile: minimal\n", 1) + "runtime: {mode: off}\nimages: {mode: off}\nsysctl: {vm.max_map_count: 262144}\n"),
         r("runtime/driver-slow", slow_driver, e("driver-slow", "runtime", "docker", who="", now="none"), config=runtime(KEEP), stays_cured=False),
         r("pull/no-progress", stuck_pull, e("no-progress", "registry", "127.0.0.1", who="any", now="none"), config=runtime(KEEP), within=100, stays_cured=False),

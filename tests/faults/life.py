@@ -345,7 +345,7 @@ def rows(node: str) -> list[Row]:
         row("time-wait", time_wait),
         row("many-sources", many_sources),
         row("clock-step", clock_step),
-        row("huge-pages", huge_pages, "mode: observe\n", lasts=40),
+        row("huge-pages", huge_pages, "mode: observe\ndns: {mode: off}\n", lasts=40),
         row("dns-musl", musl, **dns),
         row("dns-search-domains", search_domains, **dns),
         row("dns-late-answers", late_answers, **dns),

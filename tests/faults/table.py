@@ -7,8 +7,8 @@ import life
 from harness import Expect, Row
 
 # Enforces, because cures differ in observe mode, and changes no value of this machine.
-NODE = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\nruntime: {mode: observe}\nkubelet: {mode: observe}\n"
-OBSERVE = "mode: observe\n"
+NODE = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: off}\ndns: {mode: off}\n"
+OBSERVE = "mode: observe\ndns: {mode: off}\nthp: {mode: off}\n"
 
 
 def fault(id: str, what, *expects: Expect, args: tuple = (), config: str = NODE, **more) -> Row:
@@ -35,7 +35,7 @@ LIMITS = [
     fault("files/unit", inject.files, e("files/process", "process", "{comm}"), args=(5000, 1500, "unit")),
     fault("files/lxd", inject.files, e("files/process", "process", "{comm}"), args=(5000, 2048, "lxd")),
     fault("files/then-killed", inject.files_then_killed, e("files/process", "process", now="none"), stays_cured=False),
-    fault("maps/pod", inject.maps, e("maps/process", "process", "{comm}", keep=r"raise: \[[^]]*maps")),
+    fault("maps/pod", inject.maps, e("maps/process", "process", "{comm}", keep=r"raise: \[[^]]*maps"), uses=("pids",)),
     fault("keys/number", inject.keys, e("keys", "uid", "{uid}", who="uid {uid}|{who}", keep=r"raise: \[[^]]*keys"), args=(64321,)),
     fault("keys/bytes", inject.keys, e("keys/bytes", "uid", "{uid}", who="uid {uid}|{who}", keep="keys"), args=(64322, 6000), also="keys"),
     fault("pids/pod", inject.pids_of_pod, e("pids/cgroup", "cgroup", "{path}")),
