@@ -23,8 +23,8 @@ from inject import RUN, Fields, World, systemctl
 from inject import full_disk, addresses, etcd_database
 
 # Agents of a lab look at no limit of the node, which has faults of other rows.
-QUIET = "mode: observe\nlimits: {mode: off}\nneighbor: {mode: off}\nthp: {mode: off}\nstorage: {mode: off}\n"
-RUNTIME = QUIET + "dns: {mode: off}\nsysctl: {}\nkubelet: {mode: off}\nimages: {mode: off}\n"
+QUIET = "mode: observe\nlimits: {mode: off}\nneighbor: {mode: off}\nthp: {mode: off}\nstorage: {mode: off}\ndns: {mode: off}\n"
+RUNTIME = QUIET + "sysctl: {}\nkubelet: {mode: off}\nimages: {mode: off}\n"
 KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
 
 
@@ -407,7 +407,7 @@ def without_bpf(w: World) -> Iterator[Fields]:
 def stopped_agent(w: World) -> Iterator[Fields]:
     second = w.directory / "second"
     second.mkdir()
-    one = Agent(second, QUIET + "dns: {mode: off}\nruntime: {mode: off}\nimages: {mode: off}\n", wrap=w.wrap)
+    one = Agent(second, QUIET + "runtime: {mode: off}\nimages: {mode: off}\n", wrap=w.wrap)
     one.wait_ready()
     w.stack.callback(one.close)
     w.doctored = one
@@ -496,7 +496,7 @@ def oom_kill(w: World) -> Iterator[Fields]:
 
 QPS = 400
 DNS = "mode: observe\nneighbor: {mode: off}\nthp: {mode: off}\nsysctl: {}\nruntime: {mode: off}\nlimits: {mode: off}\nstorage: {mode: off}\nimages: {mode: off}\nkubelet: {mode: off}\n"
-BUDGETS = {n: f"qps: {QPS}" for n in (101, 102, 103, 104)} | {105: "pps: 120"}
+BUDGETS = {n: f"qps: {QPS}" for n in (101, 102, 103, 104, 107)} | {105: "pps: 120"}
 DNS += "dns: {budgets: [" + ", ".join(f'{{server: "10.54.0.{n}", {what}}}' for n, what in BUDGETS.items()) + f', {{server: "fd00:54::66", qps: {QPS}}}]}}\n'
 
 
@@ -604,7 +604,7 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
     broken = lambda kind, name="{file}": e("would-not-start|file-unusable|kubelet-config-unreadable", "runtime|file", name, who="", now="any")  # noqa: E731
     mirror = lambda port, name="docker.io": runtime(f'{KEEP}, restart: now, mirrors: [{{registry: "{name}", url: "http://127.0.0.1:{port}"}}]')  # noqa: E731
     server = lambda slug, **more: e(slug, "server", "{server}", now="none", **more)  # noqa: E731
-    dns = {"place": "dns", "config": DNS, "alone": False, "stays_cured": False, "within": 25}
+    dns = {"place": "dns", "config": DNS, "alone": False, "stays_cured": False, "within": 25, "pending": "findings of name servers are still those of conditions"}
     disk = {"place": "disks", "config": node}
     doctor = {"config": RUNTIME + "runtime: {mode: off}\n"}
     check = lambda slug, name="", **more: e(slug, ".*", name, who="any", from_doctor=True, **more)  # noqa: E731

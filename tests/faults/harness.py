@@ -51,6 +51,7 @@ class Row:
     lasts: float = 14  # of ordinary life
     stays_cured: bool = True  # the finding ends although the load goes on
     lingers: bool = False  # it is seen although the fault is over: the kernel's log keeps it
+    pending: str = ""  # why the agent does not do it yet: the row runs, and does not count until it is good
     prepare: Callable[[Any], Any] | None = None  # before the agent starts
     alone: bool = False  # has its own agent and place
 
@@ -83,7 +84,7 @@ class Outcome:
         if self.row.expects and not self.good:
             parts = {"instance": self.found, "who": self.who, "cure": self.cure in ("none", "good"), "silent": self.silent}
             said.insert(0, "wrong: " + ", ".join(name for name, good in parts.items() if not good))
-        return f"{'good    ' if self.good else 'FAILED  '} {self.row.id} ({self.seconds:.0f} s){': ' if said else ''}{'; '.join(said)}"
+        return f"{'good    ' if self.good else 'pending ' if self.row.pending else 'FAILED  '} {self.row.id} ({self.seconds:.0f} s){': ' if said else ''}{'; '.join(said)}"
 
 
 # ---- places: where the agent runs ----

@@ -290,9 +290,9 @@ def late_answers(w: World) -> Life:
 
 def below_the_budget(w: World) -> Life:
     """Steadily at 60 percent of a server's budget."""
-    w.lab.server("10.54.0.104")
+    w.lab.server("10.54.0.107")
     one, _ = faultlab.client(w)
-    faultlab.rate(w, one, "10.54.0.104", 240)
+    faultlab.rate(w, one, "10.54.0.107", 240)
     yield {}
 
 
