@@ -384,8 +384,6 @@ def spoiled(w: World, file: str) -> Iterator[Fields]:
     one.wait_ready()
     w.watched = one
     yield {"file": path.name}
-    (second / file).unlink()
-    one.close()
 
 
 def without_bpf(w: World) -> Iterator[Fields]:
@@ -397,8 +395,6 @@ def without_bpf(w: World) -> Iterator[Fields]:
     one.wait_ready()
     w.watched = one
     yield {}
-    one.close()
-    w.watched = None
 
 
 # ---- checks of doctor ----
@@ -620,12 +616,12 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
         r("broken/containerd-drop-in", broken_drop_in, broken("containerd"), config=runtime("")),
         r("broken/daemon.json", broken_dockerd, broken("docker"), args=('{\n  "log-level": "warn",,\n}\n',), config=runtime(""), stays_cured=False),
         r("broken/daemon.json-key", broken_dockerd, broken("docker"), args=('{\n  "max-concurent-downloads": 6\n}\n',), config=runtime(""), stays_cured=False),
-        r("broken/kubelet", broken_kubelet, broken("kubelet"), config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", stays_cured=False),
+        r("broken/kubelet", broken_kubelet, broken("kubelet"), config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", stays_cured=False, uses=("kubelet",)),
         r("kubelet/serial-pulls", kubelet_file, e("serial-pulls", "file", "{file}", who="", now="edit"), args=("kind: KubeletConfiguration\nserializeImagePulls: true\n",),
-          config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", stays_cured=False),
+          config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", stays_cured=False, uses=("kubelet",)),
         r("kubelet/few-parallel", kubelet_file, e("few-parallel-pulls", "file", "{file}", who="", now="edit"),
           args=("kind: KubeletConfiguration\nserializeImagePulls: false\nmaxParallelImagePulls: 2\n",),
-          config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", stays_cured=False),
+          config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", stays_cured=False, uses=("kubelet",)),
         r("mirror/refuses", dead_mirror, asked(r"mirrors\.docker\.io"), args=(5941, "refused"), config=mirror(5941), stays_cured=False),
         r("mirror/never-answers", dead_mirror, asked(r"mirrors\.docker\.io"), args=(5942, "silent"), config=mirror(5942), stays_cured=False),
         r("mirror/404", dead_mirror, asked(r"mirrors\.ghcr\.io"), args=(5943, "404 Not Found"), config=mirror(5943, "ghcr.io"), stays_cured=False),
@@ -655,7 +651,7 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
         r("disk/log-inodes", full_disk, e("filesystem/log/inodes", "filesystem", "/var/log", who="", now="none"), args=("/var/log", True), stays_cured=False, **disk),
         r("disk/etcd-database", etcd_database, e("etcd/db", "file", "{path}", who="any", now="any"), place="node", config=node + "storage: {processes: [etcd]}\n",
           stays_cured=False, also=".*unsuited|syncs.*", within=45),
-        r("disk/hogged", slow_disk, e("syncs-slow|syncs-over-election", "device", "{device}", now="none"), place="node", stays_cured=False, within=90,
+        r("disk/hogged", slow_disk, e("syncs-slow|syncs-over-election", "device", "{device}", now="none"), place="node", stays_cured=False, lingers=True, within=90,
           config=node + "storage: {processes: [faultsync], sync_p99: 2ms}\n", also=".*unsuited|syncs.*"),
         r("addresses", addresses, e("pod-addresses", "node|file|netns|.*", "near", who="any", now="any"), stays_cured=False, **disk),
         r("value/drift", drift, e(r"fs\.inotify\.max_queued_events|drift", "setting", who="any"), args=(events, 17000), place="node",
@@ -664,7 +660,7 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
           config=queued + f"on_drift: yield\nsysctl: {{{events}: 21000}}\n"),
         r("value/contested", contested, e(r"fs\.inotify\.max_queued_events|rewritten-too-often", "setting", who="any", now="none"), args=(events, 16888), place="node",
           config=queued + f"sysctl: {{{events}: 22000}}\n", within=60, stays_cured=False),
-        r("value/no-longer-configured", not_configured_any_more, e("no-longer-configured", "setting", "{name}", who="any"),
+        r("value/no-longer-configured", not_configured_any_more, e("{name}|no-longer-configured", "setting", "{name}", who="any"),
           args=(events, queued, f"sysctl: {{{events}: 23000}}\n"), place="node", config=queued),
         r("config/unknown-key", broken_configuration, e("config-fault", "file|setting", "{file}", who="", now="any"), args=("neighbour: {mode: off}\n",), place="node", config=queued + "# 1\n", stays_cured=False),
         r("config/not-a-number", broken_configuration, e("config-fault", "file|setting", "{file}", who="", now="any"), args=("storage: {sync_p99: soon}\n",), place="node", config=queued + "# 2\n", stays_cured=False),
@@ -685,13 +681,13 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
         r("doctor/agent-stopped", stopped_agent, check("agent"), **doctor),
         r("doctor/user-namespaces", shown_file, check("user-namespaces", keep="max_user_namespaces"), args=("/proc/sys/user/max_user_namespaces", "0\n", "63359\n"), **doctor),
         r("doctor/bpf-jit", bpf_jit, check("bpf-jit", keep="bpf_jit_limit"), **doctor),
-        r("doctor/swap", swapping, check("swap"), **doctor),
-        r("doctor/ip-forward", no_forwarding, check("ip-forward", keep="ip_forward"), **doctor),
+        r("doctor/swap", swapping, check("swap"), **doctor, uses=("kubelet",)),
+        r("doctor/ip-forward", no_forwarding, check("ip-forward", keep="ip_forward"), **doctor, uses=("kubelet",)),
         r("doctor/dead-name-server", resolver, check("resolver", "127.0.0.9", now="any"), args=("nameserver 127.0.0.9\nnameserver 127.0.0.8\n",), stays_cured=False, **doctor),
         r("doctor/fourth-name-server", resolver, check("resolver", "127.0.0.14|fourth|4", now="any"), stays_cured=False, **doctor,
           args=("nameserver 127.0.0.11\nnameserver 127.0.0.12\nnameserver 127.0.0.13\nnameserver 127.0.0.14\n",)),
         r("doctor/search-domains", resolver, check("resolver", "search|domain", now="any"), args=("search a.b c.d e.f g.h i.j k.l m.n o.p\n",), stays_cured=False, **doctor),
         r("doctor/failed-unit", failed_unit, check("units", "containerd.service"), **doctor),
-        r("doctor/clock", unsynchronised_clock, check("clock", now="any"), stays_cured=False, **doctor),
+        r("doctor/clock", unsynchronised_clock, check("clock", now="any"), stays_cured=False, **doctor, uses=("kubelet",)),
         r("doctor/oom-kill", oom_kill, check("kernel-log/oom", now="any"), stays_cured=False, lingers=True, **doctor),
     ]  # fmt: skip

@@ -18,9 +18,6 @@ from typing import Any, Callable, Iterator
 from conftest import BIN, SLACK, Agent, Node, environment, temporary, until
 from inject import Fields, World
 
-# An agent of a test holds a finding for so many seconds after it has ended.
-HOLD = {"HEADROOM_TEST_HOLD": "2"}
-
 Finding = dict[str, Any]
 
 
@@ -262,6 +259,7 @@ class Running:
                 next(self.generator, None)
         finally:
             self.world.stack.close()
+            self.world.watched = self.world.doctored = None
 
 
 def run_as_printed(world: World, command: str) -> str:
@@ -369,7 +367,7 @@ class Group:
 
     def run_with_agent(self, directory: Path, where: Where) -> None:
         config = self.rows[0].config
-        self.agent = Agent(directory, config, wrap=where.wrap, env={**HOLD, **where.env})
+        self.agent = Agent(directory, config, wrap=where.wrap, env=where.env)
         try:
             self.agent.wait_ready()
             until(lambda: any(limit["name"] == "mounts" for limit in self.agent.status()["limits"]) or "limits: {mode: off" in config, "the first census", 0.2)

@@ -7,7 +7,7 @@ import life
 from harness import Expect, Row
 
 # Enforces, because cures differ in observe mode, and changes no value of this machine.
-NODE = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: off}\ndns: {mode: off}\n"
+NODE = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: off}\ndns: {mode: off}\nkubelet: {mode: off}\n"
 OBSERVE = "mode: observe\ndns: {mode: off}\nthp: {mode: off}\n"
 
 
