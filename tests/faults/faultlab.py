@@ -600,7 +600,7 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
     broken = lambda kind, name="{file}": e("would-not-start|file-unusable|kubelet-config-unreadable", "runtime|file", name, who="", now="any")  # noqa: E731
     mirror = lambda port, name="docker.io": runtime(f'{KEEP}, restart: now, mirrors: [{{registry: "{name}", url: "http://127.0.0.1:{port}"}}]')  # noqa: E731
     server = lambda slug, **more: e(slug, "server", "{server}", now="none", **more)  # noqa: E731
-    dns = {"place": "dns", "config": DNS, "alone": False, "stays_cured": False, "within": 25}
+    dns = {"place": "dns", "config": DNS, "alone": False, "stays_cured": False, "within": 25, "fades": 90}
     disk = {"place": "disks", "config": node}
     doctor = {"config": RUNTIME + "runtime: {mode: off}\n"}
     check = lambda slug, name="", **more: e(slug, ".*", name, who="any", from_doctor=True, **more)  # noqa: E731

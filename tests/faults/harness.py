@@ -47,6 +47,7 @@ class Row:
     within: float = 30
     lasts: float = 14  # of ordinary life
     stays_cured: bool = True  # the finding ends although the load goes on
+    fades: float = 30  # the seconds within which it is over after its cause
     lingers: bool = False  # it is seen although the fault is over: the kernel's log keeps it
     pending: str = ""  # why the agent does not do it yet: the row runs, and does not count until it is good
     prepare: Callable[[Any], Any] | None = None  # before the agent starts
@@ -402,7 +403,7 @@ class Group:
                 self.attempt(running, running.end)
         faults = [one for one in alive if one.row.expects]
         with contextlib.suppress(BaseException):
-            until(lambda: self.all_silent([one for one in faults if one.outcome.found and not one.row.lingers]), "silence", 0.5, 30)
+            until(lambda: self.all_silent([one for one in faults if one.outcome.found and not one.row.lingers]), "silence", 0.5, max(one.row.fades for one in faults))
         for one in faults:
             one.outcome.silent = one.outcome.found and (one.row.lingers or self.is_silent(one, self.look()))
             one.world.after.close()
@@ -498,9 +499,9 @@ def batches(rows: list[Row]) -> list[list[Row]]:
     """Rows that touch nothing in common. Ordinary life has batches of its own, so that an alarm has few possible causes."""
     found: list[tuple[set[str], bool, list[Row]]] = []
     for row in rows:
-        uses = set(row.uses) | {e.slug for e in row.expects}
+        uses = set(row.uses) | {e.slug for e in row.expects if e.now != "none"}
         for taken, life, batch in found:
-            if life == (not row.expects) and not taken & uses and len(batch) < 8:
+            if life == (not row.expects) and not taken & uses and len(batch) < 12:
                 taken |= uses
                 batch.append(row)
                 break
