@@ -78,8 +78,10 @@ struct agent {
 	bool urgent;                  /* it has real-time priority */
 	bool never_urgent;            /* it may not have that priority */
 
-	struct recorder *recorder; /* NULL: this process may not write */
-	uint64_t resume_us;        /* when to resume restarts whose end is not known */
+	struct recorder *recorder; /* NULL: see record_incidents() */
+	int record_lock;           /* the directory of its incidents; -1: none */
+	uint64_t record_retry_us;
+	uint64_t resume_us; /* when to resume restarts whose end is not known */
 	struct change_request requests[REQUESTS_MAX];
 	size_t n_requests;
 	struct plan done; /* changes made for requests[0] */
@@ -635,19 +637,33 @@ static int on_hangup(sd_event_source *, const struct signalfd_siginfo *, void *u
 
 /* ---- the loop ---- */
 
-/* Only the process with the lock writes files. */
-static void record_incidents(struct agent *agent)
+/*
+ * An agent that observes records incidents too: they change nothing on the node. One agent at a
+ * time records, because a new one closes what a killed one has left open.
+ */
+static void open_recorder(struct agent *agent)
 {
 	struct core *core = &agent->core;
 	char directory[PATH_MAX + sizeof(INCIDENTS_DIRECTORY)];
 
-	if (!agent->recorder) {
-		if (core->lock < 0 || !core->journal || !core->state[0])
-			return;
-		snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
+	if (now_us() < agent->record_retry_us || !core->state[0] ||
+		(core->lock < 0 && core_wants_to_write(core)))
+		return;
+	agent->record_retry_us = now_us() + RETRY_US;
+	snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
+	agent->record_lock = incidents_lock(core->state, directory);
+	if (agent->record_lock >= 0)
 		agent->recorder = recorder_open(agent->event, directory, core->boot);
-	}
-	recorder_tick(agent->recorder, &core->node, &core->facts.names, now_us());
+}
+
+static void record_incidents(struct agent *agent)
+{
+	struct core *core = &agent->core;
+
+	if (!agent->recorder)
+		open_recorder(agent);
+	if (agent->recorder)
+		recorder_tick(agent->recorder, &core->node, &core->facts.names, now_us());
 }
 
 static int on_tick(sd_event_source *source, uint64_t, void *userdata)
@@ -787,7 +803,7 @@ static int start(struct agent *agent)
 
 int agent_run(const struct core_options *options)
 {
-	struct agent agent = {0};
+	struct agent agent = {.record_lock = -1};
 	const struct config_source source = core_source(options->config_file);
 	struct rlimit files;
 	struct config *config;
@@ -838,6 +854,7 @@ int agent_run(const struct core_options *options)
 	deadline_us = now_us() + END_US;
 	(void)core_end_tasks(&agent.core, 0); /* cancels them */
 	recorder_close(agent.recorder, deadline_us);
+	cleanup_close(&agent.record_lock);
 	if (!core_end_tasks(&agent.core, deadline_us)) {
 		log_notice("agent", "a thread has not ended: it ends with the process");
 		_exit(r < 0);

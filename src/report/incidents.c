@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <sys/file.h>
 #include <sys/statvfs.h>
 
 #define SUFFIX      ".jsonl"
@@ -225,6 +226,21 @@ static int append(int fd, const char *directory, const char *text, uint64_t max)
 		(uint64_t)st.st_size / PRUNE_EVERY != ((uint64_t)st.st_size + len) / PRUNE_EVERY)
 		prune(directory, INCIDENTS_BYTES_MAX - INCIDENT_BYTES_MAX);
 	return r;
+}
+
+int incidents_lock(const char *state, const char *directory)
+{
+	_cleanup_close_ int fd = -1;
+	int r = make_directories(state, 0755);
+
+	if (r == 0)
+		r = make_directories(directory, 0700);
+	if (r < 0)
+		return r;
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return -errno;
+	return steal_fd(&fd);
 }
 
 int incident_begin(const char *directory, const char *id, const char *object, const char *text)

@@ -39,7 +39,7 @@ CALLERS = {
     "records of values, and the lock, in the runtime directory": {"src/apply/values.c": "open_file value_store_open lock_acquire"},
     "state that a later agent reads, in both directories": {
         "src/agent/kept.c": "write_kept run_save",
-        "src/report/incidents.c": "write_small prune append incident_begin append_to finish_file close_left incidents_mark_start",
+        "src/report/incidents.c": "write_small prune append incidents_lock incident_begin append_to finish_file close_left incidents_mark_start",
         "src/tuners/images/record.c": "record_write",
     },
     "both directories, when the package is removed": {"src/cli/apply.c": "remove_runtime restore_locally"},

@@ -90,10 +90,31 @@ def test_a_start_tells_a_stop_from_a_kill_and_a_reboot(agent, directory: Path) -
         one.stop() if how in ("for the first time", "without a shutdown") else one.kill()
 
 
-def test_an_observing_agent_records_nothing(agent, directory: Path) -> None:
-    one = agent("mode: observe")
-    time.sleep(2)
-    assert one.get("/v1/incidents")[0] == 404 and not (directory / "state").exists()
+def test_an_observing_agent_records_and_a_reload_to_enforce_adds_nothing(agent, directory: Path, run: Run) -> None:
+    """Beside incidents it writes nothing: test_observe.py."""
+    with full_inotify():
+        one = agent("mode: observe\n" + CONFIG)
+        record = one.wait_incident(f"inotify/instances@uid:{USER}")
+        assert f"inotify/instances: uid {USER}" in record["text"], record
+        before = files(directory)
+        time.sleep(1.1)  # ids have whole seconds
+        one.write_config(CONFIG)
+        one.reload()
+        time.sleep(3)
+        assert files(directory) == before
+        assert json.loads(run("incidents", "--json").stdout)["incidents"]
+
+
+def test_one_of_two_agents_records(agent, directory: Path) -> None:
+    """A second one would close what the first has open."""
+    one = agent(CONFIG)
+    path = until(lambda: (written(directory) or {None}).pop(), "the start of the first")
+    two = agent("mode: observe\nhttp: {listen: \"\", socket: \"\"}\n" + CONFIG, name="second")
+    time.sleep(3)
+    assert written(directory) == {path}
+    one.stop()
+    until(lambda: written(directory) != {path}, "the second records now", timeout=30)
+    assert two.process.poll() is None
 
 
 def test_nothing_is_recorded_below_5_percent_of_free_disk(agent, directory: Path, run: Run) -> None:
