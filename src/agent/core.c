@@ -423,7 +423,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		tuner->ops->decide(tuner->self, &input, tuner->memory, proposal);
 		if (tuner->ops->arm)
 			tuner->ops->arm(tuner->self, tuner->memory);
-		set_text(tuner->why, proposal->why);
+		copy_public(tuner->why, TUNER_WHY_MAX, proposal->why);
 		report_hanging(core, tuner, now);
 		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}

@@ -124,6 +124,14 @@ void json_text(cJSON *parent, const char *key, const char *text)
 	json_adopt(parent, key, cJSON_CreateString(clean));
 }
 
+void json_public(cJSON *parent, const char *key, const char *text)
+{
+	_cleanup_free_ char *whole = must(strdup(text ? text : ""));
+
+	hide_secrets(whole);
+	json_text(parent, key, whole);
+}
+
 void json_number(cJSON *parent, const char *key, double number)
 {
 	json_adopt(parent, key, cJSON_CreateNumber(number));

@@ -12,6 +12,9 @@
 
 DEFINE_CLEANUP(cJSON, cJSON_Delete)
 
+/* Adds a text without the secrets of URLs. */
+void json_public(cJSON *parent, const char *key, const char *text);
+
 /* Adds an item, which then belongs to parent. Returns it. */
 cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item);
 

@@ -88,16 +88,18 @@ size_t log_recent(struct log_event events[static LOG_EVENTS])
 
 void log_line(int level, const char *object, const char *format, ...)
 {
+	_cleanup_free_ char *message = NULL;
 	char text[1152];
 	size_t used;
 	va_list args;
 
 	if (level > MAX(log_state.level, LOG_INFO))
 		return;
-	used = (size_t)snprintf(text, sizeof(text), "%.140s: ", object);
 	va_start(args, format);
-	vsnprintf(text + used, sizeof(text) - used, format, args);
+	must_do(vasprintf(&message, format, args) >= 0);
 	va_end(args);
+	used = (size_t)snprintf(text, sizeof(text), "%.140s: ", object);
+	copy_public(text + used, sizeof(text) - used, message);
 	text_make_printable(text);
 	if (level <= LOG_INFO)
 		remember(level, text);

@@ -231,12 +231,15 @@ bool text_is_printable(const char *text)
 
 const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text)
 {
+	_cleanup_free_ char *whole = must(strdup(text));
 	char shown[TEXT_QUOTE_MAX - sizeof("\"...\"")];
 
-	utf8_copy(shown, sizeof(shown), text);
+	/* Before it is cut: half a URL does not show where a password ends. */
+	hide_secrets(whole);
+	utf8_copy(shown, sizeof(shown), whole);
 	text_make_printable(shown);
 	snprintf(quoted, TEXT_QUOTE_MAX, "\"%s%s\"", shown,
-		strlen(text) >= sizeof(shown) ? "..." : "");
+		strlen(whole) >= sizeof(shown) ? "..." : "");
 	return quoted;
 }
 
@@ -279,6 +282,14 @@ void text_fold_blanks(char *text)
 	if (out > text && out[-1] == ' ')
 		out--;
 	*out = '\0';
+}
+
+void copy_public(char *out, size_t size, const char *text)
+{
+	_cleanup_free_ char *whole = must(strdup(text));
+
+	hide_secrets(whole);
+	copy_text(out, size, whole);
 }
 
 void hide_secrets(char *text)

@@ -109,6 +109,9 @@ void hide_secrets(char *text);
 /* Returns what follows "PATH:", without white space; the whole text if it begins otherwise. */
 const char *text_after_path(const char *text, const char *path);
 
+/* Copies a text without its secrets, truncated: half a URL would not show what is secret. */
+void copy_public(char *out, size_t size, const char *text);
+
 #define HASH_TEXT_MAX 65 /* SHA-256 (FIPS 180-4) in lower-case hexadecimal digits, terminated */
 
 void hash_bytes(const void *data, size_t len, char out[static HASH_TEXT_MAX]);

@@ -104,7 +104,8 @@ const struct cli_command cli_commands[] = {
 		"conditions and workloads that changed, what breaks, and the command that helps. "
 		"The agent records an incident when a limit is reached or 99 % used, a critical "
 		"condition or one about drift or stuck pulls becomes True, and when it starts. The "
-		"command reads the files and needs no agent.",
+		"command reads the files and needs no agent. Without root it asks the agent, at "
+		"http.listen.",
 		"headroom incidents"},
 	{"explain", cli_explain, "", "[NAME...]",
 		"a limit, setting, condition, reason, metric or key",

@@ -327,6 +327,30 @@ static int show_one(const struct cli *cli, const char *text)
 			: cli_fail(cli->names[0], "a line of the file is damaged: see --json");
 }
 
+/* Who may not read the state directory asks the agent, as any reader of its page does. */
+static int ask_agent(const struct cli *cli, const char *id, cJSON **list, char **text)
+{
+	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &(bool){false});
+	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
+	const char *address = config_text(config, "http.listen");
+	char path[PATH_MAX];
+	long status = 0;
+	int r = -EACCES;
+
+	snprintf(path, sizeof(path), "/v1/incidents%s%s", id ? "/" : "", id ? id : "");
+	if (address[0])
+		r = client_call(NULL, address, false, path, &answer, &status);
+	if (r < 0 || !answer)
+		return -EACCES;
+	if (status != 200)
+		return status == 404 ? -ENOENT : -EACCES;
+	if (id)
+		*text = must(cJSON_Print(answer));
+	else
+		*list = steal(answer);
+	return 0;
+}
+
 /* Reads the list or one incident. Returns an exit status, after a message. */
 static int ask(const struct cli *cli, cJSON **list, char **text)
 {
@@ -347,11 +371,14 @@ static int ask(const struct cli *cli, cJSON **list, char **text)
 	*list = question->list;
 	*text = question->text;
 	free(question);
+	if (r == -EACCES)
+		r = ask_agent(cli, id, list, text);
 	if (id && (r == -ENOENT || r == -EINVAL))
 		return cli_fail(id, "no such incident: headroom incidents lists them");
 	if (r < 0)
 		return cli_fail(id ? id : "incidents", "%s: %s", strerror(-r),
-			r == -EACCES   ? "only root may read the state directory"
+			r == -EACCES   ? "only root may read the state directory, and no agent "
+					 "answers at http.listen"
 			: r == -ENODEV ? "the state directory of the host is not mounted here"
 				       : "the state directory cannot be read");
 	return EXIT_OK;

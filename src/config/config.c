@@ -1006,6 +1006,7 @@ uint64_t config_source_signature(const struct config_source *source)
 void config_fault_add(struct config_fault_list *list, const struct config_position *position,
 	const char *format, ...)
 {
+	_cleanup_free_ char *message = NULL;
 	struct config_fault *fault;
 	va_list args;
 
@@ -1014,8 +1015,9 @@ void config_fault_add(struct config_fault_list *list, const struct config_positi
 	fault->line = position->line;
 	fault->column = position->column;
 	va_start(args, format);
-	vsnprintf(fault->message, sizeof(fault->message), format, args);
+	must_do(vasprintf(&message, format, args) >= 0);
 	va_end(args);
+	copy_public(fault->message, sizeof(fault->message), message);
 }
 
 void config_faults_clear(struct config_fault_list *list)

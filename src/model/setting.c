@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <headroom/setting.h>
 
-#include "base/util.h"
+#include "base/text.h"
 
 /* Holds 64-bit integers of either sign: kernel.shmmax is unsigned. */
 typedef __int128 wide;
@@ -39,7 +39,7 @@ bool setting_become(struct setting *setting, enum setting_state state, enum reas
 	setting->state = state;
 	setting->reason = reason;
 	setting->error = error;
-	set_text(setting->why, why ? why : "");
+	copy_public(setting->why, SETTING_WHY_MAX, why ? why : "");
 	return news;
 }
 

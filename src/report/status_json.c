@@ -10,7 +10,7 @@
 static void add_text_or_null(cJSON *object, const char *key, const char *text)
 {
 	if (text && text[0])
-		json_text(object, key, text);
+		json_public(object, key, text);
 	else
 		json_null(object, key);
 }
@@ -93,9 +93,9 @@ static void add_lists(cJSON *root, const struct node *node)
 		json_text(object, "name", setting->name);
 		json_text(object, "tuner", setting->tuner);
 		json_text(object, "mode", mode_names[setting->mode]);
-		json_text(object, "wanted", setting->wanted);
-		json_text(object, "actual", setting->actual);
-		json_text(object, "original", setting->original);
+		json_public(object, "wanted", setting->wanted);
+		json_public(object, "actual", setting->actual);
+		json_public(object, "original", setting->original);
 		json_text(object, "state", setting_state_names[setting->state]);
 		json_text(object, "reason", reason_rows[setting->reason].slug);
 		json_text(object, "why", setting->why);
@@ -378,11 +378,11 @@ cJSON *report_plan(const struct plan *plan, bool done)
 
 		json_text(object, "name", change->name);
 		json_text(object, "tuner", change->tuner);
-		json_text(object, "old", change->old);
+		json_public(object, "old", change->old);
 		if (change->left)
 			json_null(object, "new");
 		else
-			json_text(object, "new", change->new);
+			json_public(object, "new", change->new);
 		add_text_or_null(object, "actual", done ? change->actual : NULL);
 		json_text(object, "reason", reason_rows[change->reason].slug);
 		add_text_or_null(object, "error",

@@ -130,7 +130,7 @@ struct cJSON *images_document(const void *self, const void *data, bool)
 		json_text(image, "source", source[0] ? source : "registry");
 		json_text(image, "state", image_state_names[row->state]);
 		json_text(image, "reason", reason_rows[row->reason].slug);
-		json_text(image, "why", row->why);
+		json_public(image, "why", row->why);
 		json_number(image, "size_bytes", (double)size);
 		if (transfer && loads) {
 			done = atomic_load(&transfer->done);

@@ -106,7 +106,7 @@ static void add_runtime(
 	json_text(object, "unit", runtime->found.unit);
 	json_text(object, "config", runtime->daemon.config);
 	json_text(object, "state", down ? "not-running" : answers[runtime->answer]);
-	json_text(object, "why", runtime->why[0] ? runtime->why : runtime->files.why);
+	json_public(object, "why", runtime->why[0] ? runtime->why : runtime->files.why);
 	json_text(object, "max_concurrent_downloads", runtime->in_force[RUNTIME_DOWNLOADS]);
 	list = json_array(object, "refusals");
 	for (int i = 0; i < RUNTIME_SETTINGS && runtime->files_known; i++)
@@ -151,7 +151,7 @@ struct cJSON *runtime_document(const void *self, const void *, bool)
 
 		json_text(object, "url", mirror->url);
 		json_text(object, "state", states[mirror->state]);
-		json_text(object, "why", mirror->why);
+		json_public(object, "why", mirror->why);
 		json_number(object, "seconds", (double)mirror->took_us / (double)USEC_PER_SEC);
 	}
 	return root;
