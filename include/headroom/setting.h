@@ -88,6 +88,7 @@ struct setting {
 	enum reason since_of; /* the reason then */
 	char why[SETTING_WHY_MAX]; /* details beyond strerror(-error), or empty */
 	struct drift drift;
+	bool requested;        /* a configuration file asks for it, not a default or a profile */
 	bool configured_anew;  /* not compared since the start, or since a reload */
 	uint64_t restarted_us; /* CLOCK_MONOTONIC: its program, by this agent */
 	bool restart_due;      /* its program restarts as soon as possible: no transfer begins */

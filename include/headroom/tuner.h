@@ -29,6 +29,20 @@ enum tuner_state {
 	TUNER_OFF,
 };
 
+/* Something that a tuner lacks. The kind decides who can cure it, and how loud it is. */
+enum lack_kind {
+	LACK_OTHER,  /* why says it */
+	LACK_BPF,    /* its BPF programs do not run: capabilities, or the kernel */
+	LACK_WRITE,  /* it may not write below /proc/sys or /sys */
+	LACK_KERNEL, /* this kernel does not have it: advice, because nobody can change that */
+	LACK_KINDS,
+};
+
+struct lack {
+	enum lack_kind kind;
+	char why[TUNER_WHY_MAX]; /* what, the errno and the cure */
+};
+
 /* The output of a tuner's decide(). It is cleared before each call. */
 struct proposal {
 	struct want *wants;
@@ -39,8 +53,10 @@ struct proposal {
 	size_t n_conditions, conditions_allocated;
 	struct finding *findings;
 	size_t n_findings, findings_allocated;
-	size_t n_left_out;       /* findings beyond FINDINGS_A_TUNER */
-	char why[TUNER_WHY_MAX]; /* what the node lacks and the cure; empty: the tuner is active */
+	size_t n_left_out; /* findings beyond FINDINGS_A_TUNER */
+	struct lack *lacks;
+	size_t n_lacks, lacks_allocated;
+	char why[TUNER_WHY_MAX]; /* all lacks; empty: the tuner is active */
 	uint64_t poll_us; /* when to poll this tuner again, if before the next tick; 0: then */
 };
 
@@ -51,8 +67,9 @@ struct limit_reading *proposal_limit(struct proposal *proposal);
 /* Appends a reading with status False and the given reason, and returns it. */
 struct condition_reading *proposal_condition(
 	struct proposal *proposal, const struct condition_type *type, enum reason reason);
-/* Adds why to proposal->why; an empty one adds nothing. */
-void proposal_lacks(struct proposal *proposal, const char *why);
+/* Adds a lack, also to proposal->why; an empty why adds nothing. Each becomes a finding. */
+void proposal_lack(struct proposal *proposal, enum lack_kind kind, const char *why);
+void proposal_lacks(struct proposal *proposal, const char *why); /* LACK_OTHER */
 void proposal_clear(struct proposal *proposal);
 
 /* The input of decide() besides the sensed data. The arrays cover all tuners. */

@@ -9,6 +9,7 @@
 #include "tuners/table.h"
 
 #include <fnmatch.h>
+#include <sys/prctl.h>
 
 #define OWN "agent" /* the tuner's name of what the agent itself finds */
 
@@ -120,13 +121,72 @@ static void find_changed(
 	finding_hint(finding, "find the other writer first: it may change the value again");
 }
 
-static void find_failed(
-	const struct setting *setting, struct proposal *proposal, const struct decide_input *input)
+/* Errors that say that the node does not take this value, whoever asks for it. */
+static bool is_impossible(const struct setting *setting)
+{
+	static const int errors[] = {
+		EACCES, EINVAL, ENODEV, ENOENT, ENOSYS, EOPNOTSUPP, EPERM, ERANGE, EROFS};
+
+	if (setting->reason != REASON_WRITE_REFUSED && setting->reason != REASON_NOT_TAKEN &&
+		setting->reason != REASON_UNREADABLE)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		if (setting->error == -errors[i])
+			return true;
+	return false;
+}
+
+/* The module of a sysctl that appears with it; NULL: none is known. */
+static const char *module_of(const char *name)
+{
+	static const struct {
+		const char *prefix, *module;
+	} rows[] = {
+		{"net.netfilter.nf_conntrack_", "nf_conntrack"},
+		{"net.bridge.", "br_netfilter"},
+		{"net.ipv4.vs.", "ip_vs"},
+		{"sunrpc.", "sunrpc"},
+		{"fs.nfs.", "lockd"},
+		{"net.mpls.", "mpls_router"},
+		{"net.sctp.", "sctp"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (starts_with(name, rows[i].prefix))
+			return rows[i].module;
+	return NULL;
+}
+
+/* A setting that a configuration file asks for and this node does not have. */
+static void cure_absent(
+	struct finding *finding, const struct setting *setting, const struct config *config)
+{
+	const char *module = module_of(setting->name);
+	size_t n = 0;
+	const struct config_sysctl *sysctls = config_sysctls(config, &n);
+	const struct config_sysctl *own = n > 0 ? find_named(sysctls, n, setting->name) : NULL;
+
+	if (module)
+		finding_now(finding, "modprobe %s", module);
+	if (module)
+		finding_hint(finding, "echo %s > /etc/modules-load.d/%s.conf loads it at boot",
+			module, module);
+	else if (own && own->position.line > 0)
+		finding_edit(finding, own->position.file, own->position.line,
+			"remove %s, or correct its name", setting->name);
+	else
+		finding_hint(finding, "remove it from the configuration");
+}
+
+static void find_failed(const struct core *core, const struct setting *setting,
+	struct proposal *proposal, const struct decide_input *input)
 {
 	struct instance instance = {.kind = INSTANCE_SETTING};
+	bool is_absent = setting->state == SETTING_UNSUPPORTED && setting->error < 0 &&
+			 setting->mode == MODE_ENFORCE;
 	struct finding *finding;
 
-	if (setting->state != SETTING_FAILED)
+	if (setting->state != SETTING_FAILED && !is_absent)
 		return;
 	set_text(instance.name, setting->name);
 	finding = find(
@@ -134,11 +194,18 @@ static void find_failed(
 	if (!finding)
 		return;
 	finding_message(finding, "%s (%s)",
-		setting->why[0] ? setting->why : strerror(-setting->error),
+		setting->why[0] ? setting->why
+		: is_absent     ? "the configuration asks for it, and this node does not have it"
+				: strerror(-setting->error),
 		reason_rows[setting->reason].slug);
 	finding->breaks = reason_rows[setting->reason].help;
 	finding_hint(
 		finding, "remove the cause, then type: headroom apply --only %s", setting->tuner);
+	if (is_absent)
+		cure_absent(finding, setting, core->config);
+	/* Nobody has asked for a default. */
+	else if (!setting->requested && is_impossible(setting))
+		finding->severity = SEVERITY_ADVICE;
 }
 
 /* Writes the command that sets a value; empty for one that no shell takes as it is. */
@@ -234,21 +301,112 @@ static void find_not_restored(
 	}
 }
 
+/* Adds the capabilities that the tuner needs, and that this unit or container cannot have. */
+static void add_missing(const struct tuner_ops *ops, const char *prefix, const char *separator,
+	char *text, size_t size)
+{
+	const struct capability_row *row = ops->tables->capabilities;
+
+	for (; row && row->name; row++) {
+		const char *name = row->name + strlen("CAP_");
+
+		if ((row->use == CAPABILITY_TO_OPEN || row->use == CAPABILITY_TO_RUN) &&
+			prctl(PR_CAPBSET_READ, row->capability, 0, 0, 0) == 0 &&
+			!strstr(text, name))
+			text_append(text, size, "%s%s%s", text[0] ? separator : "", prefix, name);
+	}
+}
+
+/* A line of the unit, for which the cure is a command; or of the values of the chart. */
+static void cure_installation(struct finding *finding, const struct core *core,
+	const char *unit_line, const char *chart_line)
+{
+	static const char dropins[] = "/etc/systemd/system/headroom.service.d";
+
+	if (!core->config_file) {
+		free(steal(finding->keep));
+		free(steal(finding->keep_in));
+		finding->keep = must(strdup(chart_line));
+		finding->keep_in = must(strdup("the values of the chart"));
+	} else if (streq(core_owner(), "unit")) {
+		finding_now(finding,
+			"mkdir -p %s && printf '[Service]\\n%%s\\n' '%s' >> %s/50-doctor.conf && "
+			"systemctl daemon-reload && systemctl restart headroom",
+			dropins, unit_line, dropins);
+	} else {
+		finding_hint(finding, "its securityContext and its mounts in the DaemonSet");
+	}
+}
+
+static void cure_lack(struct finding *finding, const struct core *core, const struct tuner_ops *ops,
+	enum lack_kind kind)
+{
+	char unit[256] = "", chart[256] = "NET_ADMIN, BPF, PERFMON, SYS_NICE, SYS_CHROOT";
+	char line[300], value[300];
+
+	add_missing(ops, "CAP_", " ", unit, sizeof(unit));
+	if (kind == LACK_BPF && unit[0]) {
+		add_missing(ops, "", ", ", chart, sizeof(chart));
+		snprintf(line, sizeof(line), "CapabilityBoundingSet=%s", unit);
+		snprintf(value, sizeof(value), "capabilities: [%s]", chart);
+		cure_installation(finding, core, line, value);
+	} else if (kind == LACK_BPF && access("/sys/kernel/btf/vmlinux", F_OK) < 0) {
+		kind = LACK_KERNEL;
+	} else if (kind == LACK_WRITE && geteuid() != 0) {
+		finding_hint(finding, "it runs as user %u: run it as root", geteuid());
+	} else if (kind == LACK_WRITE) {
+		cure_installation(finding, core, "ProtectKernelTunables=no",
+			"securityContext: {privileged: true, allowPrivilegeEscalation: true}");
+	} else if (kind == LACK_OTHER) {
+		finding_hint(finding, "headroom version lists what each tuner lacks");
+	}
+	if (kind != LACK_KERNEL)
+		return;
+	finding->severity = SEVERITY_ADVICE;
+	finding_hint(finding, "this kernel does not have it: a newer one, or another build, does");
+}
+
+static void find_lack(const struct core *core, const struct tuner_status *tuner,
+	const struct lack *lack, size_t number, struct proposal *proposal,
+	const struct decide_input *input)
+{
+	static const char *const kinds[LACK_KINDS] = {
+		[LACK_BPF] = "/bpf", [LACK_WRITE] = "/write", [LACK_KERNEL] = "/kernel"};
+	struct instance instance = {.kind = INSTANCE_TUNER};
+	struct finding *finding;
+
+	snprintf(instance.name, sizeof(instance.name), "%s%s", tuner->ops->name,
+		kinds[lack->kind] ? kinds[lack->kind] : "");
+	/* Two of a kind are two findings. */
+	if (number > 0)
+		text_append(instance.name, sizeof(instance.name), "/%zu", number + 1);
+	finding =
+		find(proposal, input, CORE_AGENT_DEGRADED, REASON_TUNER_DEGRADED, NULL, &instance);
+	if (!finding)
+		return;
+	finding_message(finding, "%s", lack->why);
+	cure_lack(finding, core, tuner->ops, lack->kind);
+}
+
 static void find_lacks(
 	const struct core *core, struct proposal *proposal, const struct decide_input *input)
 {
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
 		const struct tuner_status *tuner = &core->node.tuners[i];
-		struct instance instance = {.kind = INSTANCE_TUNER};
-		struct finding *finding;
+		const struct proposal *decided = &tuner->proposal;
+		size_t numbers[LACK_KINDS] = {0};
+		struct lack whole = {.kind = LACK_OTHER};
 
 		if (tuner->state != TUNER_DEGRADED)
 			continue;
-		set_text(instance.name, tuner->ops->name);
-		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_TUNER_DEGRADED, NULL,
-			&instance);
-		if (finding)
-			finding_message(finding, "%s", tuner->why);
+		for (size_t k = 0; k < decided->n_lacks; k++)
+			find_lack(core, tuner, &decided->lacks[k],
+				numbers[decided->lacks[k].kind]++, proposal, input);
+		/* It hangs, which the core found. */
+		if (decided->n_lacks > 0 && streq(tuner->why, decided->why))
+			continue;
+		set_text(whole.why, tuner->why);
+		find_lack(core, tuner, &whole, numbers[LACK_OTHER], proposal, input);
 	}
 }
 
@@ -289,7 +447,7 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 
 	for (size_t i = 0; i < core->node.n_settings; i++) {
 		find_changed(&core->node.settings[i], proposal, input);
-		find_failed(&core->node.settings[i], proposal, input);
+		find_failed(core, &core->node.settings[i], proposal, input);
 		find_removed(core, &core->node.settings[i], proposal, input);
 	}
 	find_not_restored(core, proposal, input);

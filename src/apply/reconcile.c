@@ -210,6 +210,7 @@ static void judge_setting(
 	set_text(setting->actual, want->actual);
 	set_text(setting->original, seen->original ? seen->original : want->actual);
 	setting->mode = mode;
+	setting->requested = want->requested;
 	if (is_impossible && want->requested && own_reason && mode == MODE_ENFORCE) {
 		setting_become(setting, SETTING_FAILED, own_reason, want->error, want->why);
 	} else if (want->error == -ENOENT) {

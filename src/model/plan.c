@@ -110,11 +110,22 @@ struct condition_reading *proposal_condition(
 	return reading;
 }
 
+void proposal_lack(struct proposal *proposal, enum lack_kind kind, const char *why)
+{
+	struct lack *lack;
+
+	if (!why[0])
+		return;
+	lack = add_element(&proposal->lacks, &proposal->n_lacks, &proposal->lacks_allocated);
+	lack->kind = kind;
+	copy_public(lack->why, TUNER_WHY_MAX, why);
+	text_append(proposal->why, sizeof(proposal->why), "%s%s", proposal->why[0] ? "; " : "",
+		lack->why);
+}
+
 void proposal_lacks(struct proposal *proposal, const char *why)
 {
-	if (why[0])
-		text_append(proposal->why, sizeof(proposal->why), "%s%s",
-			proposal->why[0] ? "; " : "", why);
+	proposal_lack(proposal, LACK_OTHER, why);
 }
 
 void proposal_clear(struct proposal *proposal)
@@ -129,6 +140,7 @@ void proposal_clear(struct proposal *proposal)
 	for (size_t i = 0; i < proposal->n_findings; i++)
 		finding_release(&proposal->findings[i]);
 	free(proposal->findings);
+	free(proposal->lacks);
 	free(proposal->wants);
 	free(proposal->limits);
 	free(proposal->conditions);

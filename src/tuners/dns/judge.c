@@ -563,7 +563,7 @@ void dns_decide(
 	const uint64_t now = input->now_us;
 	bool any_budget = false;
 
-	proposal_lacks(proposal, sensor->why);
+	proposal_lack(proposal, LACK_BPF, sensor->why);
 	for (size_t i = 0; seen->watched && i < seen->table.n; i++) {
 		const struct dns_server_state *server = seen->table.servers[i];
 		struct dns_server_memory *known = memory_of(memory, i, &server->address);

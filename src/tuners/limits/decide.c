@@ -452,7 +452,7 @@ static void add_lacks(const struct limits *limits, struct proposal *proposal)
 	const char *separator = ": not watched: ";
 	char why[TUNER_WHY_MAX];
 
-	proposal_lacks(proposal, limits->census_why);
+	proposal_lack(proposal, LACK_BPF, limits->census_why);
 	for (size_t i = 0; i < limits->n && limits->census_why[0]; i++)
 		if (limits_needs_bpf(&limits_rows[i])) {
 			text_append(proposal->why, TUNER_WHY_MAX, "%s%s", separator,

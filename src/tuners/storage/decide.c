@@ -171,7 +171,7 @@ static void add_lacks(const struct storage *storage, struct proposal *proposal)
 {
 	char why[TUNER_WHY_MAX];
 
-	proposal_lacks(proposal, storage->why);
+	proposal_lack(proposal, LACK_BPF, storage->why);
 	if (!storage->bpf || storage->bpf->calls_error >= 0)
 		return;
 	if (storage->bpf->ext4_error < 0) {
@@ -186,7 +186,7 @@ static void add_lacks(const struct storage *storage, struct proposal *proposal)
 			"BPF: fentry: %s: syncs of %s are not counted: use a kernel with BPF "
 			"trampolines (CONFIG_FUNCTION_TRACER)",
 			strerror(-storage->bpf->calls_error), storage->unseen);
-		proposal_lacks(proposal, why);
+		proposal_lack(proposal, LACK_KERNEL, why);
 	}
 }
 

@@ -115,8 +115,7 @@ static void add_raises(struct sysctl *sysctl, const struct config *config)
 		}
 		copy_text(key->want.wanted, SETTING_VALUE_MAX, value);
 		key->want.reason = REASON_RAISED_LIMIT;
-		/* Connections are tracked only once the module is loaded. */
-		key->want.requested = raise->value > 0;
+		key->want.requested = true;
 	}
 }
 
@@ -162,7 +161,7 @@ static void sysctl_decide(
 	char floor[SETTING_VALUE_MAX];
 
 	if (sysctl->n > 0 && input->mode == MODE_ENFORCE)
-		proposal_lacks(proposal, sysctl->write_why);
+		proposal_lack(proposal, LACK_WRITE, sysctl->write_why);
 	for (size_t i = 0; i < sysctl->n; i++) {
 		const struct want *configured = &sysctl->keys[i].want;
 		struct want *want = proposal_value(proposal);
