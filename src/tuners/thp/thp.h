@@ -54,4 +54,6 @@ struct thp_memory {
 	bool off;               /* at the last poll the kernel gave out no unwanted huge pages */
 	struct thp_usage usage; /* at the last poll */
 	uint64_t grown_at_us;   /* when unwanted huge pages last grew, CLOCK_MONOTONIC; 0: never */
+	/* Since when the advice lasts, CLOCK_MONOTONIC; 0: it does not. */
+	uint64_t on_since_us, mapped_since_us;
 };

@@ -9,6 +9,11 @@
 /* Growth is reported long enough for a dashboard and an alert to see it. */
 #define GROWTH_WINDOW_US (300 * USEC_PER_SEC)
 
+/* Advice begins after the first and ends after the second: a process may use huge pages on and off.
+ */
+#define ADVICE_BEGINS_US (60 * USEC_PER_SEC)
+#define ADVICE_ENDS_US   (600 * USEC_PER_SEC)
+
 /* /proc/meminfo is 60 lines of 28 bytes. */
 #define MEMINFO_MAX 16384
 
@@ -76,12 +81,13 @@ static const struct help_entry entries[] = {
 static const struct condition_type conditions[] = {
 	{"TransparentHugePagesActive", SEVERITY_WARNING,
 		"Memory uses transparent huge pages although they should be off. Memory mapped "
-		"before the switch keeps them until its process ends or restarts: this is advice. "
-		"While the amount grows although they are off, it is a warning.",
+		"before the switch keeps them until its process ends or restarts: this is advice, "
+		"after a minute. While the amount grows although they are off, it is a warning. A "
+		"tuner that observes reports neither: status says what it would change.",
 		REASON_LIST(REASON_NONE_IN_USE, REASON_STILL_MAPPED, REASON_STILL_SWITCHED_ON,
-			REASON_GROWING_THOUGH_OFF, REASON_WANTED_IN_USE,
+			REASON_GROWING_THOUGH_OFF, REASON_WANTED_IN_USE, REASON_OBSERVE_MODE,
 			REASON_MEMINFO_UNAVAILABLE),
-		.now = "restart the process that the message names"},
+		.now = "headroom apply --only thp"},
 	{0},
 };
 
@@ -227,18 +233,102 @@ static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage
 	       (is_off(thp->wanted[THP_SHMEM_ENABLED]) ? usage->shmem : 0);
 }
 
-/* Returns whether the kernel still provides huge pages that the configuration forbids. */
-static bool switched_on(const struct thp *thp)
+/* Returns a switch with which the kernel provides huge pages that the configuration forbids. */
+static const struct want *find_switched_on(const struct thp *thp)
 {
 	for (unsigned i = 0; i < thp->n_switches; i++) {
+		const struct want *want = &thp->switches[i].want;
 		int forbids = kinds[thp->switches[i].kind].forbids;
-		const char *actual = thp->switches[i].want.actual;
 
-		if (forbids >= 0 && is_off(thp->wanted[forbids]) && actual[0] && !is_off(actual) &&
-			!streq(actual, "inherit"))
-			return true;
+		if (forbids >= 0 && is_off(thp->wanted[forbids]) && want->actual[0] &&
+			!is_off(want->actual) && !streq(want->actual, "inherit"))
+			return want;
 	}
-	return false;
+	return NULL;
+}
+
+static void describe(const struct thp *thp, char text[static CONDITION_MESSAGE_MAX])
+{
+	const struct thp_usage *usage = &thp->usage;
+	char amounts[2][AMOUNT_MAX];
+
+	snprintf(text, CONDITION_MESSAGE_MAX, "AnonHugePages %s, ShmemHugePages %s",
+		amount_text(1024 * (double)usage->anon, "memory", amounts[0]),
+		amount_text(1024 * (double)usage->shmem, "memory", amounts[1]));
+	if (usage->file > 0)
+		text_append(text, CONDITION_MESSAGE_MAX,
+			", FileHugePages %s (large folios of file systems)",
+			amount_text(1024 * (double)usage->file, "memory", amounts[0]));
+	if (thp->boot_line[0])
+		text_append(
+			text, CONDITION_MESSAGE_MAX, "; kernel command line: %s", thp->boot_line);
+}
+
+/* Returns how a state of advice is at this poll, and keeps since when it lasts. */
+static enum finding_phase judge_advice(bool is, uint64_t now, uint64_t *since_us)
+{
+	if (!is) {
+		*since_us = 0;
+		return FINDING_OVER;
+	}
+	if (*since_us == 0)
+		*since_us = now;
+	return now - *since_us >= ADVICE_BEGINS_US ? FINDING_HAPPENS : FINDING_LASTS;
+}
+
+static struct finding *find(struct proposal *proposal, const struct decide_input *input,
+	enum reason reason, const char *setting, enum finding_phase phase, const char *text)
+{
+	struct instance instance = {.kind = INSTANCE_SETTING};
+	struct finding *finding;
+
+	set_text(instance.name, setting);
+	finding = proposal_finding(proposal, input, conditions, reason, NULL, &instance, phase);
+	if (!finding)
+		return NULL;
+	finding->severity = SEVERITY_ADVICE;
+	finding->hold_us = ADVICE_ENDS_US;
+	finding->breaks = "databases such as etcd and Redis see latency spikes";
+	finding_message(finding, "%s", text);
+	finding_hint(finding,
+		"grep AnonHugePages /proc/*/smaps_rollup shows the processes that use them");
+	return finding;
+}
+
+/* A tuner that observes leaves the switches as they are, which status says. */
+static void find_unwanted(const struct thp *thp, const struct decide_input *input,
+	struct thp_memory *memory, const char *text, struct proposal *proposal)
+{
+	const struct want *on = find_switched_on(thp);
+	uint64_t unwanted = unwanted_kb(thp, &thp->usage), now = input->now_us;
+	bool enforces = input->mode == MODE_ENFORCE;
+	bool grows = memory->off && !on && unwanted > unwanted_kb(thp, &memory->usage);
+	const char *mapped = is_off(thp->wanted[THP_ENABLED]) && thp->usage.anon > 0
+				     ? "thp.enabled"
+				     : "thp.shmem_enabled";
+	enum finding_phase phase;
+	struct finding *finding;
+
+	if (grows && enforces)
+		memory->grown_at_us = now;
+	memory->off = !on;
+	memory->usage = thp->usage;
+	phase = judge_advice(enforces && unwanted > 0 && on, now, &memory->on_since_us);
+	finding = find(proposal, input, REASON_STILL_SWITCHED_ON, on ? on->name : "thp.enabled",
+		phase, text);
+	if (finding)
+		finding_now(finding, "headroom apply --only thp");
+	phase = judge_advice(enforces && unwanted > 0 && !on, now, &memory->mapped_since_us);
+	/* Growth is the more exact word. */
+	if (memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US)
+		phase = MIN(phase, FINDING_LASTS);
+	find(proposal, input, REASON_STILL_MAPPED, mapped, phase, text);
+	finding = find(proposal, input, REASON_GROWING_THOUGH_OFF, mapped,
+		grows && enforces ? FINDING_HAPPENS : FINDING_OVER, text);
+	if (!finding)
+		return;
+	finding->severity = SEVERITY_WARNING;
+	finding->hold_us = GROWTH_WINDOW_US;
 }
 
 static void thp_decide(
@@ -246,22 +336,21 @@ static void thp_decide(
 {
 	const struct thp *thp = self;
 	const struct thp_usage *usage = &thp->usage;
-	char amounts[2][AMOUNT_MAX];
-	struct thp_memory *memory = data;
 	struct condition_reading *condition = proposal_condition(proposal, conditions,
 		usage->anon + usage->shmem > 0 ? REASON_WANTED_IN_USE : REASON_NONE_IN_USE);
-	uint64_t unwanted = unwanted_kb(thp, usage), now = input->now_us;
-	bool on = switched_on(thp);
+	char text[CONDITION_MESSAGE_MAX];
 
 	if (input->mode == MODE_ENFORCE)
-		proposal_lacks(proposal, thp->write_why);
+		proposal_lack(proposal, LACK_WRITE, thp->write_why);
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		enum thp_switch_kind kind = thp->switches[i].kind;
 		struct want *want = proposal_value(proposal);
 
 		*want = thp->switches[i].want;
 		copy_text(want->wanted, SETTING_VALUE_MAX, thp->wanted[kind]);
-		want->requested = thp->requested[kind];
+		/* A switch that is missing is off. */
+		want->requested =
+			thp->requested[kind] && !(want->error == -ENOENT && is_off(want->wanted));
 		want->reason = want->wanted[0] == '\0' ? REASON_KEPT
 			       : thp->at_boot[kind]    ? REASON_CONFIGURED_OVER_BOOT_LINE
 						       : REASON_CONFIGURED;
@@ -271,28 +360,13 @@ static void thp_decide(
 		condition_append(condition, "/proc/meminfo: %s", strerror(-thp->usage_error));
 		return;
 	}
-	if (memory->off && !on && unwanted > unwanted_kb(thp, &memory->usage))
-		memory->grown_at_us = now;
-	memory->off = !on;
-	memory->usage = *usage;
-	condition_append(condition, "AnonHugePages %s, ShmemHugePages %s",
-		amount_text(1024 * (double)usage->anon, "memory", amounts[0]),
-		amount_text(1024 * (double)usage->shmem, "memory", amounts[1]));
-	if (usage->file > 0)
-		condition_append(condition, ", FileHugePages %s (large folios of file systems)",
-			amount_text(1024 * (double)usage->file, "memory", amounts[0]));
-	if (thp->boot_line[0])
-		condition_append(condition, "; kernel command line: %s", thp->boot_line);
-	if (unwanted > 0) {
-		bool growing =
-			memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US;
-
-		condition->status = CONDITION_TRUE;
-		condition->milder = on || !growing || input->mode != MODE_ENFORCE;
-		condition->reason = on        ? REASON_STILL_SWITCHED_ON
-				    : growing ? REASON_GROWING_THOUGH_OFF
-					      : REASON_STILL_MAPPED;
-	}
+	describe(thp, text);
+	condition_append(condition, "%s", text);
+	if (unwanted_kb(thp, usage) > 0)
+		condition->reason = input->mode != MODE_ENFORCE ? REASON_OBSERVE_MODE
+				    : find_switched_on(thp)     ? REASON_STILL_SWITCHED_ON
+								: REASON_STILL_MAPPED;
+	find_unwanted(thp, input, data, text, proposal);
 }
 
 const struct tuner_tables thp_tables = {
