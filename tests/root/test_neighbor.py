@@ -377,7 +377,7 @@ def test_the_ceiling_condition_names_the_largest_user(agent, space) -> None:
     fill(place, 1500, rate=20000)
     condition = one.wait_condition("NeighborTablePressure")
     assert condition["reason"] == "at-ceiling"
-    counted = rf"ipv4: 1[45]\d\d of 2048 .*; the largest user is pod {place.uid}.* with 1500"
+    counted = rf"neighbor/ipv4: 1[45]\d\d of 2048 .*; pod {place.uid}.* 1500"
     until(lambda: re.search(counted, one.condition("NeighborTablePressure")["message"]), "all entries of the pod are counted")
     assert thresholds() == (128, 1844, 2048)
     assert one.condition("NeighborTableOverflow")["status"] == "False"

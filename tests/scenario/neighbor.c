@@ -71,7 +71,10 @@ static bool parse_table(struct scenario *scenario, void *base)
 	return family >= 0 && scenario_parse(scenario, table_words, &neighbor->tables[family]);
 }
 
-static const struct scenario_word at[] = {WORD_CALL(NULL, parse_table)};
+static const struct scenario_word at[] = {
+	WORD_CALL("mode", scenario_mode),
+	WORD_CALL(NULL, parse_table),
+};
 
 static bool parse_family_config(struct scenario *scenario, void *base)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/neighbor/neighbor.h"
 
+#include "base/text.h"
+#include "config/config.h"
+
 #include <arpa/inet.h>
 
 #define LAST (NEIGHBOR_LEVELS - 1) /* the index of gc_thresh3 */
@@ -196,79 +199,158 @@ static void decide_limit(const struct family *family, struct proposal *proposal)
 	struct limit_reading *limit = proposal_limit(proposal);
 	uint64_t refused = table->stats.table_fulls, now = family->input->now_us;
 
-	memory->refusing = memory->seen && refused > memory->refused;
-	if (memory->refusing) {
-		memory->refused_lately += refused - memory->refused;
+	memory->refused_now =
+		memory->seen && refused > memory->refused ? refused - memory->refused : 0;
+	if (memory->refused_now > 0) {
 		memory->refused_at_us = now;
+		memory->used_then = table->collectable;
 	}
-	if (now - memory->refused_at_us > OVERFLOW_WINDOW_US) {
-		memory->refused_lately = 0;
-		memory->holder.used = 0;
-	}
-	if (memory->refused_lately > 0 && now - memory->refused_at_us <= USERS_KNOWN_US &&
-		table->n_top > 0 && table->top[0].used >= memory->holder.used)
-		memory->holder = table->top[0];
 	memory->refused = refused;
 	memory->seen = true;
-	memory->pressure =
-		(double)table->collectable >
-		(double)table_max(table) * (memory->pressure ? PRESSURE_ENDS : PRESSURE_BEGINS);
 	snprintf(limit->name, sizeof(limit->name), "neighbor/%s", family->row->name);
 	limit->unit = "entries";
 	limit->used = table->collectable;
 	limit->max = table_max(table);
 	limit->hits = refused;
 	limit->upper_bound = !table->exact;
-	if (memory->refused_lately > 0)
-		limit->condition = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW];
-	else if (memory->pressure || memory->at_ceiling)
-		limit->condition = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE];
 	for (unsigned i = 0; i < table->n_top; i++)
 		*limit_add_user(limit) = table->top[i];
 }
 
-/* Both families share a condition: each appends its part of the message. */
-static void add_pressure(struct condition_reading *condition, const struct family *family)
+static bool is_above(const struct neighbor_table_seen *table, double share)
 {
-	const struct neighbor_table_seen *table = family->table;
-	char user[WORKLOAD_TEXT_MAX];
-
-	if (!family->memory->pressure && !family->memory->at_ceiling)
-		return;
-	condition_raise(condition,
-		family->memory->at_ceiling ? REASON_AT_CEILING : REASON_NEAR_FULL,
-		"%s: %" PRIu64 " of %" PRIu64 " %s%s", family->row->name, table->collectable,
-		table_max(table), table->exact ? "collectable entries" : "entries, an upper bound",
-		family->memory->at_ceiling ? ", and growth has reached neighbor.ceiling" : "");
-	if (table->n_top == 0)
-		return;
-	workload_describe(&table->top[0].workload, user, sizeof(user));
-	condition_append(
-		condition, "; the largest user is %s with %" PRIu64, user, table->top[0].used);
+	return (double)table->collectable > (double)table_max(table) * share;
 }
 
-static void add_overflow(struct condition_reading *condition, const struct family *family)
+/* Returns whether the agent is about to raise the maximum. */
+static bool is_growing(const struct family *family)
+{
+	return family->input->mode == MODE_ENFORCE &&
+	       family->wanted[LAST] > (int64_t)table_max(family->table);
+}
+
+/*
+ * A table with refusals is the graver problem, and stays one for as long as it is held. Otherwise
+ * growth that is under way needs no words.
+ */
+static enum finding_phase judge_table(const struct family *family, enum reason *reason)
+{
+	const struct neighbor_family_memory *memory = family->memory;
+	const struct decide_input *input = family->input;
+	bool was_refused = memory->refused_at_us > 0 &&
+			   input->now_us - memory->refused_at_us <= OVERFLOW_WINDOW_US;
+
+	*reason = was_refused          ? REASON_ENTRIES_REFUSED
+		  : memory->at_ceiling ? REASON_AT_CEILING
+				       : REASON_NEAR_FULL;
+	if (was_refused)
+		return memory->refused_now > 0                                   ? FINDING_HAPPENS
+		       : input->now_us - memory->refused_at_us <= USERS_KNOWN_US ? FINDING_LASTS
+										 : FINDING_OVER;
+	if (is_growing(family))
+		return FINDING_OVER;
+	return memory->at_ceiling || is_above(family->table, PRESSURE_BEGINS) ? FINDING_HAPPENS
+	       : is_above(family->table, PRESSURE_ENDS)                       ? FINDING_LASTS
+									      : FINDING_OVER;
+}
+
+static void describe_table(const struct family *family, struct finding *finding)
 {
 	const struct neighbor_refusal *last = &family->table->last;
 	char address[INET6_ADDRSTRLEN] = "?", owner[WORKLOAD_TEXT_MAX];
+	const char *bound = family->table->exact ? "" : "an upper bound";
 
-	if (family->memory->refused_lately == 0)
-		return;
-	condition_raise(condition, REASON_ENTRIES_REFUSED,
-		"%s: %" PRIu64 " refused in the last five minutes", family->row->name,
-		family->memory->refused_lately);
-	condition->last_us = MAX(condition->last_us, family->memory->refused_at_us);
-	if (family->memory->holder.used > 0) {
-		workload_describe(&family->memory->holder.workload, owner, sizeof(owner));
-		condition_append(condition, "; the largest user was %s with %" PRIu64, owner,
-			family->memory->holder.used);
+	if (finding->reason == REASON_AT_CEILING) {
+		finding_message(finding, "%s%sgrowth has reached neighbor.ceiling", bound,
+			bound[0] ? "; " : "");
+	} else if (finding->reason == REASON_ENTRIES_REFUSED && last->netns) {
+		inet_ntop(family->row->af, last->address, address, sizeof(address));
+		workload_describe(&family->table->last_owner, owner, sizeof(owner));
+		finding_message(finding, "the last was %s on %.16s in network namespace %u of %s",
+			address, last->device, last->netns, owner);
+	} else if (bound[0]) {
+		finding_message(finding, "%s", bound);
 	}
-	if (!last->netns)
+}
+
+/* Twice the maximum in force, or twice the use; what stays must also pass the checks of options. */
+static void cure_table(const struct family *family, struct finding *finding)
+{
+	const struct neighbor *neighbor = family->neighbor;
+	const struct config *config = family->input->config;
+	const char *name = family->row->name;
+	uint64_t size = 2 * MAX(table_max(family->table), family->table->collectable);
+	uint64_t kept = MAX(size, family->config->threshold[LAST]);
+	char option[64], ceiling[64] = "", amount[AMOUNT_MAX];
+	struct config_position where = {0};
+
+	size = MIN(size, (uint64_t)INT32_MAX);
+	kept = MIN(kept, (uint64_t)INT32_MAX);
+	finding_hint(finding, "an entry takes %d bytes: %s when it is full", ENTRY_BYTES,
+		amount_text((double)size * ENTRY_BYTES, "memory", amount));
+	/* The agent would set its own again. */
+	if (!neighbor->config.lower || family->config->keep)
+		finding_now(finding,
+			"sysctl -w net.%s.neigh.default.gc_thresh3=%" PRIu64
+			" net.%s.neigh.default.gc_thresh2=%" PRIu64,
+			name, size, name, size - size / 10);
+	if (finding->reason == REASON_AT_CEILING) {
+		finding_keep(finding, family->input, "neighbor: {ceiling: %" PRIu64 "}", kept);
+		snprintf(option, sizeof(option), "neighbor.ceiling");
+	} else {
+		if (neighbor->config.grow && neighbor->config.ceiling > 0 &&
+			neighbor->config.ceiling < kept)
+			snprintf(ceiling, sizeof(ceiling), ", ceiling: %" PRIu64, kept);
+		finding_keep(finding, family->input, "neighbor: {%s: {gc_thresh3: %" PRIu64 "}%s}",
+			name, kept, ceiling);
+		snprintf(option, sizeof(option), "neighbor.%s", name);
+	}
+	/* What a file says already is to be changed there. */
+	if (config && config_is_given(config, option))
+		where = config_where(config, option);
+	if (where.line > 0)
+		finding_keep_in(finding, family->input, where.file);
+}
+
+static void find_full(const struct family *family, struct proposal *proposal)
+{
+	struct neighbor_family_memory *memory = family->memory;
+	const struct neighbor_table_seen *table = family->table;
+	enum reason reason;
+	enum finding_phase phase = judge_table(family, &reason);
+	bool is_refused = reason == REASON_ENTRIES_REFUSED;
+	struct finding *finding;
+	char slug[FINDING_SLUG_MAX];
+
+	snprintf(slug, sizeof(slug), "neighbor/%s", family->row->name);
+	finding = proposal_finding(proposal, family->input,
+		&neighbor_conditions[is_refused ? NEIGHBOR_TABLE_OVERFLOW
+						: NEIGHBOR_TABLE_PRESSURE],
+		reason, slug, NULL, phase);
+	if (!finding)
 		return;
-	inet_ntop(family->row->af, last->address, address, sizeof(address));
-	workload_describe(&family->table->last_owner, owner, sizeof(owner));
-	condition_append(condition, "; the last was %s on %.16s in network namespace %u of %s",
-		address, last->device, last->netns, owner);
+	finding->unit = "entries";
+	finding->happens = "refused";
+	finding->counts_hits = true;
+	finding->breaks = neighbor_tables.limits[0].breaks;
+	finding->hold_us = is_refused ? OVERFLOW_WINDOW_US : 0;
+	finding->use =
+		(struct finding_use){table->collectable, table_max(table), memory->refused_now, 0};
+	/* The users of the moment are counted up to some seconds later. */
+	if (is_refused && phase != FINDING_OVER) {
+		finding->use.used = memory->used_then;
+		finding->use.at_us = memory->refused_at_us;
+	}
+	if (memory->refused_now > 0)
+		memory->holder_used = 0;
+	finding->knows = WHO_UNKNOWN;
+	if (!is_refused || (table->n_top > 0 && table->top[0].used >= memory->holder_used)) {
+		for (unsigned i = 0; i < table->n_top; i++)
+			finding_user_add(finding, &table->top[i]);
+		memory->holder_used = table->n_top > 0 ? table->top[0].used : 0;
+	}
+	describe_table(family, finding);
+	cure_table(family, finding);
 }
 
 /*
@@ -309,9 +391,9 @@ void neighbor_decide(
 	bool unknown = false;
 
 	proposal->poll_us = next_poll_us(neighbor, input->now_us);
-	proposal_lacks(proposal, neighbor->bpf_why);
+	proposal_lack(proposal, LACK_BPF, neighbor->bpf_why);
 	if (input->mode == MODE_ENFORCE)
-		proposal_lacks(proposal, neighbor->write_why);
+		proposal_lack(proposal, LACK_WRITE, neighbor->write_why);
 	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
 		const struct neighbor_table_seen *table = &neighbor->tables[i];
 		bool readable = table->stats_error == 0 && table->threshold_error[LAST] == 0;
@@ -326,13 +408,13 @@ void neighbor_decide(
 		};
 
 		decide_values(&family, neighbor->config.grow && readable, proposal);
-		if (readable)
+		if (readable) {
 			decide_limit(&family, proposal);
-		if (table->stats_error == 0) {
-			add_pressure(&readings[0], &family);
-			add_overflow(&readings[1], &family);
-		} else if (i == NEIGHBOR_IPV4 || table->stats_error != -ENOENT ||
-			   table->threshold_error[LAST] != -ENOENT) {
+			find_full(&family, proposal);
+		}
+		if (table->stats_error != 0 &&
+			(i == NEIGHBOR_IPV4 || table->stats_error != -ENOENT ||
+				table->threshold_error[LAST] != -ENOENT)) {
 			/* A kernel without IPv6, or booted with ipv6.disable=1, is not a fault. */
 			unknown = true;
 		}

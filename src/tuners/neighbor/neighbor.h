@@ -95,17 +95,16 @@ struct neighbor {
 struct neighbor_memory {
 	struct neighbor_family_memory {
 		bool seen;
-		bool pressure;           /* hysteresis of NeighborTablePressure */
-		uint64_t refused;        /* table_fulls at the last poll */
-		uint64_t refused_at_us;  /* when it last rose; 0: never */
-		uint64_t refused_lately; /* entries refused within the window */
-		uint64_t used;           /* collectable at the last poll */
+		uint64_t refused;       /* table_fulls at the last poll */
+		uint64_t refused_at_us; /* when it last rose; 0: never */
+		uint64_t refused_now;   /* entries refused since the last poll */
+		uint64_t used_then;     /* collectable then */
+		uint64_t holder_used;   /* what the largest user had then */
+		uint64_t used;          /* collectable at the last poll */
 		uint64_t used_at_us;
 		double rate;      /* entries per second between the last two polls */
 		bool at_ceiling;  /* the table should grow but has reached the ceiling */
 		uint64_t wake_at; /* collectable entries at which BPF requests a poll; 0: never */
-		bool refusing;    /* entries were refused since the poll before */
-		struct limit_user holder; /* the largest user when entries were refused */
 	} families[NEIGHBOR_FAMILIES];
 };
 
@@ -128,6 +127,7 @@ void neighbor_arm(void *self, const void *memory);
 void neighbor_close(void *self, void *memory);
 extern const struct bpf_ops neighbor_bpf;
 
+extern const struct tuner_tables neighbor_tables;
 extern const struct condition_type neighbor_conditions[];
 
 enum { NEIGHBOR_TABLE_PRESSURE, NEIGHBOR_TABLE_OVERFLOW };

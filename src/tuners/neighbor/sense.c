@@ -129,7 +129,7 @@ void neighbor_arm(void *self, const void *data)
 		record->wake_at = memory->families[family].wake_at;
 		/* One wake-up per refused entry would be too many. While the kernel refuses
 		 * entries, the tick is enough. */
-		record->wake_refused = !memory->families[family].refusing;
+		record->wake_refused = memory->families[family].refused_now == 0;
 	}
 }
 
