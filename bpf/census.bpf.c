@@ -147,6 +147,8 @@ static __always_inline void read_pids(struct css_set *set, struct census_record 
 			record->pids_limited = BPF_CORE_READ(css, cgroup, kn, id);
 			record->pids_used = used;
 			record->pids_max = max;
+		} else if (max < PIDS_MAX && !is_inner && used * 10 >= max * 9) {
+			record->pids_first_refuses = 1;
 		}
 		css = parent;
 	}

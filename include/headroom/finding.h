@@ -178,7 +178,8 @@ typedef void finding_news_fn(void *userdata, const struct finding *finding, enum
 /* When a proposal was made. */
 struct finding_clock {
 	uint64_t mono_us, wall_us;
-	bool is_single; /* a command polls once: no hysteresis, no times */
+	bool is_single;   /* a command polls once: no hysteresis, no times */
+	uint64_t hold_us; /* tests only: the longest hold; 0: that of each finding */
 };
 
 /* Takes over what a tuner has found. Its findings without a reading are over. */

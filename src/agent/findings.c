@@ -67,7 +67,9 @@ static void log_news(void *userdata, const struct finding *finding, enum finding
 
 static void observe(struct core *core, const char *tuner, struct proposal *proposal, uint64_t now)
 {
-	const struct finding_clock clock = {now, realtime_us(), !core->event};
+	const char *hold = getenv("HEADROOM_TEST_HOLD"); /* seconds; for tests */
+	const struct finding_clock clock = {now, realtime_us(), !core->event,
+		hold ? strtoull(hold, NULL, 10) * USEC_PER_SEC : 0};
 
 	findings_observe(&core->node.findings, tuner, proposal, &clock, log_news, core);
 	for (size_t i = 0; i < core->node.findings.n; i++)

@@ -315,7 +315,8 @@ static bool update(
 		finding_hint(finding, "it has ended");
 	}
 	finding->is_over = true;
-	return clock->mono_us - finding->last_mono_us < finding->hold_us;
+	return clock->mono_us - finding->last_mono_us <
+	       (clock->hold_us ? MIN(clock->hold_us, finding->hold_us) : finding->hold_us);
 }
 
 static struct finding *reading_of(struct proposal *proposal, const struct finding *known)

@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -37,8 +38,8 @@ class Pod:
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             words = line.split()
             if words[words.index("-") + 1] == "cgroup" and "pids" in words[-1].split(","):
-                self.pids = Path(words[4]) / f"pod{self.uid}"
-                self.pids.mkdir()
+                self.pids = Path(words[4]) / f"kubepods/pod{self.uid}"
+                self.pids.mkdir(parents=True)
                 break
         if not (self.pids / "pids.max").exists():
             pytest.skip("no pids controller for a cgroup of the test")
@@ -67,6 +68,8 @@ class Pod:
         if self.pids != self.group.path:
             until(lambda: not (self.pids / "cgroup.procs").read_text(), "the pod has ended")
             self.pids.rmdir()
+            with contextlib.suppress(OSError):  # another pod is there
+                self.pids.parent.rmdir()
 
 
 @pytest.fixture(name="pod")
@@ -185,13 +188,16 @@ def test_all_pods_together_reach_their_limit_and_the_one_with_most_threads_is_na
     small.run(start.format(30))
     large.run(start.format(150))
     one = counted(agent("mode: observe"))
-    kubepods = next(path for path in small.pids.parents if path.name == "kubepods") if "kubepods" in str(small.pids) else None
-    if not kubepods:
-        pytest.skip("the pods of the test are not below kubepods")
+    kubepods = next(path for path in small.pids.parents if path.name == "kubepods")
     before = (kubepods / "pids.max").read_text()
+    (small.pids / "pids.max").write_text("500")
     try:
         (kubepods / "pids.max").write_text((kubepods / "pids.current").read_text())
+        # The kernel counts this in the cgroup of the small pod, before Linux 6.11 and with cgroup v1.
+        small.run("try:\n os.fork()\nexcept OSError: pass\nelse: assert False")
         finding = found(one, "pids")
+        time.sleep(12)  # a pass
+        assert [other["id"] for other in one.status()["findings"] if other["slug"].startswith("pids")] == [finding["id"]]
         assert finding["instance"]["name"] == str(kubepods) and finding["who"][0]["text"].startswith(f"pod {large.uid} 151 ")
         cure(one, finding)
     finally:
@@ -299,6 +305,19 @@ def test_a_full_listener_and_ports_are_found_with_their_addresses_and_cured(node
     assert subprocess.run(["bash", "-c", listen["now"]]).returncode == 0 and "listen again" in listen["hint"]
     program.send_signal(10)
     until(lambda: all(other["until"] for other in one.status()["findings"] if other["slug"] == "listen"), "it is cured", 0.5)
+
+
+def test_the_agent_reports_that_no_file_can_be_opened_although_it_cannot_read_the_node(node: Any, agent: Start) -> None:
+    """The agent gives up CAP_SYS_ADMIN, with which the kernel allows more files."""
+    one = counted(agent("mode: observe"))
+    files, most = int(Path("/proc/sys/fs/file-nr").read_text().split()[0]), sysctl("fs.file-max")
+    sysctl("fs.file-max", files - 300)
+    try:
+        until(lambda: "LimitReached: file-handles: " in one.log, lambda: one.log[-500:], 0.2, 30)
+    finally:
+        sysctl("fs.file-max", most)
+    finding = next(finding for finding in one.status()["findings"] if finding["slug"] == "file-handles")
+    assert finding["severity"] == "critical" and "let the agent read it" not in one.log and "was not counted" not in one.log
 
 
 def test_the_user_of_inotify_is_found_and_its_cgroups_beside_a_larger_one_of_another_user(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod]) -> None:

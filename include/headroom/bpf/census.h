@@ -27,6 +27,8 @@ struct census_record {
 	__u32 uid;
 	__u32 uid_counts; /* 1: the kernel has the next two */
 	__u64 inotify_instances, inotify_watches;
+	/* 1: pids_limited is below pids_first, which is nearly full and so may refuse forks. */
+	__u32 pids_first_refuses, unused;
 	char comm[CENSUS_COMM];
 };
 

@@ -136,8 +136,9 @@ struct limit_use {
 	uint64_t key[2];    /* of the instance, and of the user in it; zero: the process is both */
 	uint64_t used, max; /* max 0: the instance's */
 	uint64_t hits;
-	bool adds;     /* used adds up over the records with this key */
-	bool is_minor; /* its maximum is too small to matter */
+	bool adds;             /* used adds up over the records with this key */
+	bool is_minor;         /* its maximum is too small to matter */
+	bool has_foreign_hits; /* new hits are another limit's */
 	/* The instance, if findings are about it. of_max 0: it has what its users have. */
 	enum instance_kind kind;
 	uint64_t id, of_used, of_max, beside;
@@ -198,6 +199,7 @@ static bool census_count(
 		use->adds = true;
 		use->used = record->threads;
 		use->hits = record->forks_failed;
+		use->has_foreign_hits = record->pids_first_refuses;
 		use->of_used = record->pids_used;
 		use->of_max = record->pids_max;
 		return record->pids_max > 0;
@@ -520,7 +522,8 @@ static bool is_of_same(const struct limit_use *x, const struct limit_use *y)
 }
 
 /* Counts from the first pass on, or from the begin of the instance. */
-static void count_hits(const struct finish *finish, struct limit_instance *instance)
+static void count_hits(
+	const struct finish *finish, bool is_foreign, struct limit_instance *instance)
 {
 	const uint64_t key[2] = {finish->row + 1, limit_instance_hash(&instance->instance)};
 	struct limits_hits *hits = finish->hits;
@@ -536,7 +539,9 @@ static void count_hits(const struct finish *finish, struct limit_instance *insta
 	}
 	known->at_us = finish->at_us;
 	known->first = MIN(known->first, instance->hits);
-	instance->is_fresh = instance->hits > known->last;
+	if (is_foreign)
+		known->first += MAX(instance->hits, known->last) - known->last;
+	instance->is_fresh = !is_foreign && instance->hits > known->last;
 	if (instance->is_fresh)
 		hits->totals[finish->row] += instance->hits - known->last;
 	known->last = instance->hits;
@@ -581,7 +586,7 @@ static void add_instance(const struct finish *finish, const struct limit_use *us
 		set_text(instance.instance.name, ends);
 	}
 	text_make_printable(instance.instance.name);
-	count_hits(finish, &instance);
+	count_hits(finish, first->has_foreign_hits, &instance);
 	share = (double)instance.used / (double)MAX(instance.max, (uint64_t)1);
 	if (!first->is_minor && share > *fullest) {
 		*fullest = share;
@@ -1314,18 +1319,29 @@ static void adopt_row(struct limit_seen *seen, struct limit_seen *new, bool busy
 		replace_reading(&seen->users[OF_FILES], &(struct limit_reading){0});
 }
 
+/* The node had no file left to open: nothing is known but that. */
+static bool is_lost(const struct limits_sample *sample)
+{
+	bool lost = sample->errors[OF_PROCESSES] == -ENFILE || sample->errors[OF_FILES] == -ENFILE;
+
+	for (size_t i = 0; i < sample->n; i++)
+		lost |= sample->rows[i].error == -ENFILE;
+	return lost;
+}
+
 void limits_sample_adopt(void *self, void *request)
 {
 	struct limits_sample *sample = request;
 	struct limits *limits = self;
 	uint64_t at = now_us();
+	bool lost = is_lost(sample);
 
 	for (size_t i = 0; i < sample->n; i++) {
-		if (limits)
+		if (limits && !lost)
 			adopt_row(&limits->rows[i], &sample->rows[i], sample->busy[i]);
 		limits_seen_clear(&sample->rows[i]);
 	}
-	if (limits && sample->census.passes[OF_PROCESSES] >= 0) {
+	if (limits && !lost && sample->census.passes[OF_PROCESSES] >= 0) {
 		limits->counted = true;
 		limits->passes[OF_FILES].cost_us =
 			MAX(limits->passes[OF_FILES].cost_us, sample->n_files * FILE_NS / 1000);
@@ -1336,9 +1352,11 @@ void limits_sample_adopt(void *self, void *request)
 
 		if (sample->census.passes[kind] < 0)
 			continue;
+		pass->next_us = MAX(pass->next_us, at + sample->cost_us[kind] * shares[kind].idle);
+		if (lost)
+			continue;
 		pass->at_us = at;
 		pass->cost_us = sample->cost_us[kind];
-		pass->next_us = MAX(pass->next_us, at + pass->cost_us * shares[kind].idle);
 		limits->pass_error = MIN(limits->pass_error, sample->errors[kind]);
 	}
 	if (limits && sample->due_namespaces)
