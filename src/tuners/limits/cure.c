@@ -177,8 +177,9 @@ void limits_cure_listener(struct finding *finding, const struct limit_row *row,
 
 	if (!instance->sysctl) {
 		finding_hint(finding,
-			"the program asked for a backlog of %" PRIu64
-			": raise it there, or find out why it does not accept",
+			"its backlog is %" PRIu64
+			": raise it in the program, or restart the program if net.core.somaxconn "
+			"was raised since; or find out why it does not accept",
 			instance->max);
 		return;
 	}
