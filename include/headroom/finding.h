@@ -84,7 +84,6 @@ struct finding {
 	const char *breaks; /* what fails; NULL: nothing known */
 	uint64_t hold_us;   /* it stays for so long after it is over */
 	bool counts_hits;   /* the kernel counts hits; otherwise the time at the maximum counts */
-	bool is_told;       /* message has the numbers and the users already */
 	bool is_recorded;   /* an incident begins with it; also if it is critical */
 	struct finding_use use; /* of this poll */
 	enum finding_who knows;
@@ -169,7 +168,7 @@ void finding_release(struct finding *finding);
 struct finding_list {
 	struct finding *findings;
 	size_t n, allocated;
-	size_t n_left_out; /* findings beyond FINDINGS_MAX, of the last polls */
+	size_t n_left_out; /* findings beyond the bounds, of the last poll */
 };
 
 enum finding_news { FINDING_BEGAN, FINDING_NAMED, FINDING_ENDED };
@@ -205,12 +204,6 @@ void findings_clear(struct finding_list *list);
  */
 bool findings_judge(const struct finding_list *list, const struct condition_reading *judged,
 	struct condition *condition);
-
-/*
- * Turns the True readings of a proposal into findings, for tuners that do not make their findings
- * themselves. A limit's reading gives the numbers and the users.
- */
-void proposal_adapt(struct proposal *proposal, const struct decide_input *input);
 
 /* ---- for each medium ---- */
 

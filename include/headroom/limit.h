@@ -31,7 +31,6 @@ struct limit_reading {
 	bool flow;        /* used is a rate, such as queries per second: it does not fill up */
 	bool idle;        /* little is used, so its users are not exported as metrics */
 	bool upper_bound; /* used may be too large: this node lacks a way to count exactly */
-	const struct condition_type *condition; /* a True condition about this limit, or NULL */
 	/* The largest users first, at most LIMIT_TOP_MAX, and then n_busiest others; owned */
 	struct limit_user *top;
 	unsigned n_top;

@@ -458,6 +458,7 @@ void core_poll(struct core *core)
 	size_t kept = 0;
 
 	plan_clear(&core->plan);
+	core->node.findings.n_left_out = 0;
 	for (size_t i = 0; i < core->node.n_tuners; i++)
 		poll_tuner(core, &core->node.tuners[i], now);
 	for (size_t i = 0; i < core->node.n_limits; i++)

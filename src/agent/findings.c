@@ -89,7 +89,6 @@ void core_take_findings(
 	for (size_t i = 0; tuner->mode == MODE_OFF && i < list->n; i++)
 		if (streq(list->findings[i].tuner, tuner->ops->name))
 			list->findings[i].hold_us = 0;
-	proposal_adapt(&tuner->proposal, input);
 	observe(core, tuner->ops->name, &tuner->proposal, input->now_us);
 }
 

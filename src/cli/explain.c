@@ -175,8 +175,6 @@ static void print_entry(struct search *search, const struct help_entry *entry)
 	} else if (entry->kind == ENTRY_CHECK) {
 		breaks = entry->check->breaks;
 		now = entry->check->now;
-	} else if (entry->kind == ENTRY_CONDITION) {
-		now = entry->condition->now;
 	}
 	put_line(search, "unit", entry->unit);
 	put_line(search, "default", entry->def);

@@ -14,7 +14,7 @@
 /* The users of a worst moment are counted after it: at a later tick, or by the next sample. */
 #define USERS_FOLLOW_US (5 * USEC_PER_SEC)
 
-/* An end that is so short ago is not worth a word. */
+/* Until then it may go on: what comes and goes every second does not end each time. */
 #define ENDED_US (10 * USEC_PER_SEC)
 
 #define KIND_TEXT(name, text) [INSTANCE_##name] = text,
@@ -251,19 +251,19 @@ static void take_reading(struct finding *known, struct finding *reading)
 	known->severity = reading->severity;
 	known->reason = reading->reason;
 	known->breaks = reading->breaks;
-	known->is_told = reading->is_told;
 	known->hold_us = reading->hold_us;
 	if (reading->instance.owner.name[0] || reading->instance.owner.id[0])
 		known->instance.owner = reading->instance.owner;
 }
 
+static bool is_full(const struct finding *finding)
+{
+	return finding->phase != FINDING_OVER && finding->use.max > 0 &&
+	       finding->use.used >= finding->use.max;
+}
+
 static void lasts_until(struct finding *finding, const struct finding_clock *clock)
 {
-	uint64_t passed = clock->mono_us - finding->last_mono_us;
-	bool is_full = finding->use.max > 0 && finding->use.used >= finding->use.max;
-
-	if (!finding->counts_hits && is_full && finding->last_mono_us > 0)
-		finding->full_us += MIN(passed, 10 * USEC_PER_SEC);
 	finding->last_us = clock->wall_us;
 	finding->last_mono_us = clock->mono_us;
 	finding->is_over = false;
@@ -294,6 +294,8 @@ static struct finding *add_finding(struct finding_list *list, const char *tuner,
 static bool update(
 	struct finding *finding, struct finding *reading, const struct finding_clock *clock)
 {
+	bool was_full = is_full(finding);
+
 	if (reading) {
 		take_reading(finding, reading);
 		if (reading->phase != FINDING_OVER)
@@ -303,6 +305,8 @@ static bool update(
 			finding->use.used = finding->use.max = 0;
 		if (reading->phase != FINDING_OVER) {
 			finding->times += finding->use.hits;
+			if (!finding->counts_hits && was_full && is_full(finding))
+				finding->full_us += clock->mono_us - finding->last_mono_us;
 			lasts_until(finding, clock);
 			return true;
 		}
@@ -314,7 +318,7 @@ static bool update(
 		finding->phase = FINDING_OVER;
 		finding_hint(finding, "it has ended");
 	}
-	finding->is_over = true;
+	finding->is_over = clock->mono_us - finding->last_mono_us > ENDED_US;
 	return clock->mono_us - finding->last_mono_us <
 	       (clock->hold_us ? MIN(clock->hold_us, finding->hold_us) : finding->hold_us);
 }
@@ -414,8 +418,8 @@ static int by_weight(const void *a, const void *b)
 		return x->ignored - y->ignored;
 	if (x->severity != y->severity)
 		return (int)y->severity - (int)x->severity;
-	if (x->is_over != y->is_over)
-		return x->is_over - y->is_over;
+	if ((x->phase == FINDING_OVER) != (y->phase == FINDING_OVER))
+		return x->phase == FINDING_OVER ? 1 : -1;
 	if (left != right)
 		return left < right ? 1 : -1;
 	if (x->times != y->times)
@@ -494,40 +498,6 @@ bool findings_judge(const struct finding_list *list, const struct condition_read
 		condition->message = must(strdup(ignored ? "" : judged->message));
 	}
 	return condition->status != before;
-}
-
-static void add_adapted(struct proposal *proposal, const struct decide_input *input,
-	struct condition_reading *reading)
-{
-	struct instance instance = {.kind = INSTANCE_NODE};
-	const struct limit_reading *limit =
-		reading->limit ? find_named(proposal->limits, proposal->n_limits, reading->limit)
-			       : NULL;
-	struct finding *finding = proposal_finding(proposal, input, reading->type, reading->reason,
-		reading->limit, &instance, FINDING_HAPPENS);
-
-	if (!finding)
-		return;
-	condition_add_end(reading, input->now_us, input->realtime_us);
-	finding->severity = condition_severity(reading);
-	finding_message(finding, "%s", reading->message);
-	finding->breaks = reading->type->help;
-	if (!limit)
-		return;
-	finding->is_told = true;
-	finding->unit = limit->unit;
-	finding->use.used = MAX(limit->used, limit->peak);
-	finding->use.max = limit->max;
-	finding->knows = WHO_UNKNOWN;
-	for (unsigned i = 0; i < (limit->n_busiest ? limit->n_busiest : limit->n_top); i++)
-		finding_user_add(finding, &limit->top[limit->n_busiest ? limit->n_top + i : i]);
-}
-
-void proposal_adapt(struct proposal *proposal, const struct decide_input *input)
-{
-	for (size_t i = 0; i < proposal->n_conditions; i++)
-		if (proposal->conditions[i].status == CONDITION_TRUE)
-			add_adapted(proposal, input, &proposal->conditions[i]);
 }
 
 /* ---- texts ---- */
@@ -624,7 +594,7 @@ void finding_describe(const struct finding *finding, char *text, size_t size)
 	char use[USE_MAX], end[TIME_TEXT_MAX];
 
 	text[0] = '\0';
-	if (finding->unit && !finding->is_told) {
+	if (finding->unit) {
 		if (finding->worst.max + finding->worst.used > 0)
 			copy_text(text, size,
 				use_text((double)finding->worst.used, (double)finding->worst.max,
@@ -633,8 +603,6 @@ void finding_describe(const struct finding *finding, char *text, size_t size)
 	}
 	if (finding->message && finding->message[0])
 		text_append(text, size, "%s%s", text[0] ? ": " : "", finding->message);
-	if (finding->is_told)
-		return;
 	if (finding->is_over) {
 		time_text(finding->last_us, end);
 		text_append(
@@ -684,8 +652,6 @@ void finding_text(const struct finding *finding, char *text, size_t size)
 	finding_describe(finding, part, sizeof(part));
 	if (part[0])
 		text_append(text, size, ": %s", part);
-	if (finding->is_told)
-		return;
 	for (unsigned i = 0; i < n_first(finding); i++) {
 		finding_describe_user(finding, i, part, sizeof(part));
 		text_append(text, size, "; %s", part);

@@ -4,9 +4,6 @@
 #include "base/json.h"
 #include "base/text.h"
 
-/* An event without a repetition for this time has ended. */
-#define ENDED_US (10 * USEC_PER_SEC)
-
 struct setting *node_setting(const struct node *node, const char *name)
 {
 	return find_named(node->settings, node->n_settings, name);
@@ -81,36 +78,10 @@ const char *const verdict_names[] = {
 	[VERDICT_CRITICAL] = "critical",
 };
 
-void condition_raise(struct condition_reading *reading, enum reason reason, const char *format, ...)
-{
-	char text[CONDITION_MESSAGE_MAX];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	condition_append(reading, "%s%s", reading->message[0] ? "; " : "", text);
-	reading->status = CONDITION_TRUE;
-	reading->reason = reason;
-}
-
 void condition_unknown(struct condition_reading *reading, enum reason reason)
 {
 	reading->status = CONDITION_UNKNOWN;
-	reading->limit = NULL;
 	reading->reason = reason;
-}
-
-const char *condition_reason(const struct condition_reading *reading)
-{
-	return reading->limit ? reading->limit : reason_rows[reading->reason].slug;
-}
-
-enum severity condition_severity(const struct condition_reading *reading)
-{
-	enum severity severity = reading->type->severity;
-
-	return severity - MIN(reading->milder, severity);
 }
 
 void condition_append(struct condition_reading *reading, const char *format, ...)
@@ -121,16 +92,6 @@ void condition_append(struct condition_reading *reading, const char *format, ...
 	va_start(args, format);
 	vsnprintf(reading->message + used, sizeof(reading->message) - used, format, args);
 	va_end(args);
-}
-
-void condition_add_end(struct condition_reading *reading, uint64_t monotonic_us, uint64_t wall_us)
-{
-	char last[TIME_TEXT_MAX];
-
-	if (reading->last_us == 0 || monotonic_us - reading->last_us <= ENDED_US)
-		return;
-	time_text(wall_us - (monotonic_us - reading->last_us), last);
-	condition_append(reading, "; until %.5s UTC", strchr(last, 'T') + 1);
 }
 
 const char *const condition_status_names[] = {

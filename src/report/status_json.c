@@ -146,6 +146,7 @@ cJSON *report_status(const struct node *node, bool trusted)
 	json_text(about, "verdict", verdict_names[node_verdict(node)]);
 	json_bool(about, "applied", node->applied);
 	json_number(about, "would_change", (double)node_would_change(node));
+	json_number(about, "findings_left_out", (double)node->findings.n_left_out);
 	add_lists(root, node);
 	list = json_array(root, "events");
 	for (size_t i = 0; i < n_events; i++) {

@@ -10,24 +10,20 @@ static const struct condition_type conditions[] = {
 		"Someone else changed a managed setting, and it was not set again: on_drift says "
 		"so, or they kept changing it. Find the other writer, then run headroom apply. A "
 		"setting that is recorded and no longer configured is advice.",
-		REASON_LIST(REASON_ALL_IN_SYNC, REASON_NO_LONGER_CONFIGURED),
-		.now = "find the other writer, then headroom apply", .is_recorded = true},
+		REASON_LIST(REASON_ALL_IN_SYNC, REASON_NO_LONGER_CONFIGURED), .is_recorded = true},
 	[CORE_SETTING_FAILED] = {"SettingFailed", SEVERITY_WARNING,
 		"A setting could not be read, recorded or written. The message names the error "
 		"and the cure. The agent tries again every 15 seconds.",
-		REASON_LIST(REASON_NONE_FAILED),
-		.now = "remove the cause that the message names, then headroom apply"},
+		REASON_LIST(REASON_NONE_FAILED)},
 	[CORE_CONFIG_INVALID] = {"ConfigInvalid", SEVERITY_WARNING,
 		"The configuration on disk has a fault, so the last good one stays in use. The "
 		"message names the position; headroom check-config lists all faults.",
-		REASON_LIST(REASON_CONFIG_VALID, REASON_CONFIG_FAULT),
-		.now = "headroom check-config"},
+		REASON_LIST(REASON_CONFIG_VALID, REASON_CONFIG_FAULT)},
 	[CORE_AGENT_DEGRADED] = {"AgentDegraded", SEVERITY_WARNING,
 		"A feature is off because the node or the agent's privileges lack something. The "
 		"message names it, the error and the cure.",
 		REASON_LIST(REASON_ALL_ACTIVE, REASON_TUNER_DEGRADED, REASON_VALUES_UNRECORDED,
-			REASON_JOURNAL_UNUSABLE),
-		.now = "headroom version: it lists what each tuner lacks"},
+			REASON_JOURNAL_UNUSABLE)},
 	/* Several tuners find it. */
 	[CORE_WOULD_NOT_START] = {"RuntimeWouldNotStart", SEVERITY_CRITICAL,
 		"A container runtime or the kubelet refuses a file from which it starts: it runs "

@@ -158,7 +158,6 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 		tuner->decide(self, &input, &scenario->proposal);
 	else
 		tuner->ops->decide(self, &input, scenario->memory, &scenario->proposal);
-	proposal_adapt(&scenario->proposal, &input);
 	findings_observe(&scenario->findings, tuner->ops->name, &scenario->proposal,
 		&(struct finding_clock){.mono_us = input.now_us}, no_news, NULL);
 	findings_sort(&scenario->findings);

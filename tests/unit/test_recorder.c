@@ -9,7 +9,7 @@
 /* A recorder of a node with two limits and their findings, on simulated time. */
 
 static const struct condition_type reached = {
-	"LimitReached", SEVERITY_CRITICAL, "It is full.", NULL, .now = "headroom top"};
+	"LimitReached", SEVERITY_CRITICAL, "It is full.", NULL};
 
 struct fixture {
 	struct directory directory;

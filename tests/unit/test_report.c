@@ -144,21 +144,6 @@ NODE_TEST(workloads_beyond_the_top_are_summed)
 		"!workload{limit=\"neighbor/ipv6\"");
 }
 
-TEST(a_message_says_until_when_only_after_the_end)
-{
-	const uint64_t noon = UINT64_C(1714564800000000), second = USEC_PER_SEC;
-	struct condition_reading reading = {.type = &fake_conditions[FAKE_OVERFLOW]};
-
-	condition_raise(&reading, REASON_ENTRIES_REFUSED, "7 refused");
-	condition_add_end(&reading, 1000 * second, noon);
-	assert_string_equal(reading.message, "7 refused"); /* a state without a time does not end */
-	reading.last_us = 1000 * second;
-	condition_add_end(&reading, 1010 * second, noon);
-	assert_string_equal(reading.message, "7 refused"); /* perhaps it goes on */
-	condition_add_end(&reading, 1011 * second, noon);
-	assert_string_equal(reading.message, "7 refused; until 11:59 UTC");
-}
-
 NODE_TEST(the_verdict_is_the_worst_condition)
 {
 	EXPECT(HEALTH, &fake->node, "{\"status\":\"warning\",\"checks\":[",

@@ -18,14 +18,12 @@ const struct condition_type limits_conditions[] = {
 		"A limit is more than 80 % used, a file system more than 90 %. It clears 10 % "
 		"below. The reason is the name of the limit: headroom explain NAME says what "
 		"breaks and what to do, headroom top NAME who uses it.",
-		REASON_LIST(REASON_WITHIN_LIMIT, REASON_LIMITS_UNREAD),
-		.now = "headroom top limits"},
+		REASON_LIST(REASON_WITHIN_LIMIT, REASON_LIMITS_UNREAD)},
 	[LIMITS_REACHED] = {"LimitReached", SEVERITY_CRITICAL,
 		"A limit was reached within the last five minutes. The reason is the name of the "
 		"limit: headroom explain NAME says what breaks and what to do, headroom top NAME "
 		"who uses it. A limit of less importance makes it a warning.",
-		REASON_LIST(REASON_WITHIN_LIMIT, REASON_LIMITS_UNREAD),
-		.now = "headroom top limits"},
+		REASON_LIST(REASON_WITHIN_LIMIT, REASON_LIMITS_UNREAD)},
 	{0},
 };
 

@@ -90,14 +90,12 @@ const struct condition_type neighbor_conditions[] = {
 		"A neighbour table is more than 80 % full. The condition clears below 70 %. Raise "
 		"gc_thresh3 of neighbor.ipv4 or neighbor.ipv6, or find the largest user.",
 		REASON_LIST(REASON_WITHIN_LIMIT, REASON_NEAR_FULL, REASON_AT_CEILING,
-			REASON_COUNTERS_UNAVAILABLE),
-		.now = "headroom top neighbor: then a larger gc_thresh3 or neighbor.ceiling"},
+			REASON_COUNTERS_UNAVAILABLE)},
 	[NEIGHBOR_TABLE_OVERFLOW] = {"NeighborTableOverflow", SEVERITY_CRITICAL,
 		"The kernel refused neighbour entries within the last five minutes, so packets to "
 		"new addresses were dropped in all network namespaces. Raise gc_thresh3.",
 		REASON_LIST(
-			REASON_WITHIN_LIMIT, REASON_ENTRIES_REFUSED, REASON_COUNTERS_UNAVAILABLE),
-		.now = "headroom top neighbor: then a larger gc_thresh3 or neighbor.ceiling"},
+			REASON_WITHIN_LIMIT, REASON_ENTRIES_REFUSED, REASON_COUNTERS_UNAVAILABLE)},
 	{0},
 };
 

@@ -86,8 +86,7 @@ static const struct condition_type conditions[] = {
 		"tuner that observes reports neither: status says what it would change.",
 		REASON_LIST(REASON_NONE_IN_USE, REASON_STILL_MAPPED, REASON_STILL_SWITCHED_ON,
 			REASON_GROWING_THOUGH_OFF, REASON_WANTED_IN_USE, REASON_OBSERVE_MODE,
-			REASON_MEMINFO_UNAVAILABLE),
-		.now = "headroom apply --only thp"},
+			REASON_MEMINFO_UNAVAILABLE)},
 	{0},
 };
 

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
+#include "base/text.h"
+#include "model/node.h"
+
+#define NOON (UINT64_C(1714564800) * USEC_PER_SEC)
+
+static const struct condition_type reached = {
+	"LimitReached", SEVERITY_CRITICAL, "It is full.", NULL, .is_recorded = true};
+static const struct condition_type near = {"LimitPressure", SEVERITY_WARNING, "Nearly.", NULL};
+
+/* A list of findings on simulated time; news are counted. */
+struct fixture {
+	struct finding_list list;
+	struct proposal proposal;
+	struct decide_input input;
+	struct finding_clock clock;
+	unsigned news[3];
+};
+
+static void fixture_make(struct fixture *fixture)
+{
+	*fixture = (struct fixture){.clock = {1000 * USEC_PER_SEC, NOON, false},
+		.input = {.mode = MODE_ENFORCE, .config_file = "/etc/headroom/headroom.yaml"}};
+}
+
+static void fixture_clear(struct fixture *fixture)
+{
+	findings_clear(&fixture->list);
+	proposal_clear(&fixture->proposal);
+}
+
+#define LIST_TEST(name) TEST_OF(fixture, fixture, fixture_make, fixture_clear, name)
+
+static void count_news(void *userdata, const struct finding *, enum finding_news news)
+{
+	((struct fixture *)userdata)->news[news]++;
+}
+
+/* Ends a poll, and passes so many seconds. */
+static void poll_ends(struct fixture *fixture, unsigned seconds)
+{
+	findings_observe(
+		&fixture->list, "limits", &fixture->proposal, &fixture->clock, count_news, fixture);
+	proposal_clear(&fixture->proposal);
+	findings_sort(&fixture->list);
+	fixture->input.findings = fixture->list.findings;
+	fixture->input.n_findings = fixture->list.n;
+	fixture->clock.mono_us += seconds * USEC_PER_SEC;
+	fixture->clock.wall_us += seconds * USEC_PER_SEC;
+}
+
+static struct finding *find(
+	struct fixture *fixture, const char *slug, uint64_t used, enum finding_phase phase)
+{
+	struct finding *finding = proposal_finding(
+		&fixture->proposal, &fixture->input, &reached, REASON_NONE, slug, NULL, phase);
+
+	if (!finding)
+		return NULL;
+	finding->unit = "entries";
+	finding->use = (struct finding_use){.used = used, .max = 100};
+	finding->hold_us = 300 * USEC_PER_SEC;
+	finding->knows = WHO_UNKNOWN;
+	return finding;
+}
+
+static void add_user(struct finding *finding, const char *name, uint64_t used, uint64_t max)
+{
+	struct limit_user user = {
+		.workload = {.kind = WORKLOAD_UNIT}, .used = used, .max = max, .id = used};
+
+	set_text(user.workload.name, name);
+	finding_user_add(finding, &user);
+}
+
+static const char *text_of(const struct fixture *fixture, char text[static FINDING_TEXT_MAX])
+{
+	assert_true(fixture->list.n > 0);
+	finding_text(&fixture->list.findings[0], text, FINDING_TEXT_MAX);
+	return text;
+}
+
+LIST_TEST(users_are_ranked_by_the_share_of_their_own_maximum)
+{
+	char text[FINDING_TEXT_MAX];
+	struct finding *finding = find(fixture, "keys", 100, FINDING_HAPPENS);
+
+	add_user(finding, "root", 304, 1000000);
+	add_user(finding, "small", 200, 200);
+	add_user(finding, "half", 50, 0);
+	add_user(finding, "fourth", 1, 0);
+	add_user(finding, "none", 0, 0);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.findings[0].n_who, 3);
+	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "small");
+	assert_string_equal(fixture->list.findings[0].who[1].workload.name, "half");
+	assert_string_equal(
+		text_of(fixture, text), "keys: 100 of 100 entries; unit small 200 (100 %)");
+}
+
+LIST_TEST(the_users_of_the_worst_moment_stay)
+{
+	char text[FINDING_TEXT_MAX];
+
+	/* Users are known a little later. */
+	(void)find(fixture, "ptys", 99, FINDING_HAPPENS);
+	poll_ends(fixture, 2);
+	assert_non_null(strstr(text_of(fixture, text), "by whom is not known"));
+	add_user(find(fixture, "ptys", 99, FINDING_HAPPENS), "culprit", 90, 0);
+	poll_ends(fixture, 60);
+	/* As much, and less, of others. */
+	add_user(find(fixture, "ptys", 99, FINDING_HAPPENS), "innocent", 99, 0);
+	poll_ends(fixture, 1);
+	add_user(find(fixture, "ptys", 40, FINDING_OVER), "innocent", 40, 0);
+	poll_ends(fixture, 20);
+	add_user(find(fixture, "ptys", 40, FINDING_OVER), "innocent", 40, 0);
+	poll_ends(fixture, 1);
+	assert_string_equal(text_of(fixture, text),
+		"ptys: 99 of 100 entries, until 12:01 UTC; now 40; unit culprit 90 (90 %)");
+	/* More is another moment. */
+	add_user(find(fixture, "ptys", 100, FINDING_HAPPENS), "second", 60, 0);
+	poll_ends(fixture, 1);
+	assert_string_equal(
+		text_of(fixture, text), "ptys: 100 of 100 entries; unit second 60 (60 %)");
+	assert_int_equal(fixture->news[FINDING_BEGAN], 1);
+}
+
+LIST_TEST(ties_are_named_together)
+{
+	char text[FINDING_TEXT_MAX];
+	struct finding *finding = find(fixture, "pids", 100, FINDING_HAPPENS);
+
+	add_user(finding, "a", 50, 0);
+	add_user(finding, "b", 50, 0);
+	poll_ends(fixture, 1);
+	assert_string_equal(text_of(fixture, text),
+		"pids: 100 of 100 entries; unit a 50 (50 %); unit b 50 (50 %)");
+}
+
+LIST_TEST(a_finding_without_a_reading_keeps_its_worst_moment_and_loses_its_cure)
+{
+	struct finding *finding = find(fixture, "pids/cgroup", 100, FINDING_HAPPENS);
+
+	add_user(finding, "gone", 100, 0);
+	finding_now(finding, "echo 200 > pids.max");
+	finding_keep(finding, &fixture->input, "limits: {raise: [pids]}");
+	poll_ends(fixture, 200);
+	poll_ends(fixture, 50);
+	assert_int_equal(fixture->list.n, 1);
+	finding = &fixture->list.findings[0];
+	assert_true(finding->is_over);
+	assert_null(finding->now);
+	assert_null(finding->keep);
+	assert_string_equal(finding->hint, "it has ended");
+	assert_string_equal(finding->who[0].workload.name, "gone");
+	poll_ends(fixture, 100);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.n, 0);
+	assert_int_equal(fixture->news[FINDING_ENDED], 1);
+}
+
+LIST_TEST(what_comes_and_goes_every_second_does_not_end_each_time)
+{
+	for (int i = 0; i < 10; i++) {
+		find(fixture, "softnet", 10, FINDING_HAPPENS)->use.hits = 7;
+		poll_ends(fixture, 1);
+		(void)find(fixture, "softnet", 0, FINDING_OVER);
+		poll_ends(fixture, 1);
+		assert_false(fixture->list.findings[0].is_over);
+	}
+	assert_int_equal(fixture->list.findings[0].times, 70);
+	assert_int_equal(fixture->news[FINDING_BEGAN], 1);
+}
+
+LIST_TEST(hysteresis_neither_begins_nor_ends_a_finding)
+{
+	assert_null(find(fixture, "mounts", 75, FINDING_OVER)); /* it is not open */
+	(void)find(fixture, "mounts", 75, FINDING_LASTS);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.n, 0);
+	(void)find(fixture, "mounts", 85, FINDING_HAPPENS);
+	poll_ends(fixture, 400);
+	(void)find(fixture, "mounts", 75, FINDING_LASTS);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.n, 1);
+	assert_false(fixture->list.findings[0].is_over);
+	/* A single poll has no history. */
+	findings_clear(&fixture->list);
+	fixture->input.n_findings = 0;
+	fixture->clock.is_single = true;
+	(void)find(fixture, "mounts", 75, FINDING_LASTS);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.n, 1);
+	assert_int_equal(fixture->list.findings[0].since_us, 0);
+}
+
+LIST_TEST(what_is_worse_than_before_begins_anew)
+{
+	find(fixture, "ptys", 85, FINDING_HAPPENS)->condition = &near;
+	poll_ends(fixture, 1);
+	(void)find(fixture, "ptys", 100, FINDING_HAPPENS);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.n, 1);
+	assert_ptr_equal(fixture->list.findings[0].condition, &reached);
+	assert_int_equal(fixture->news[FINDING_BEGAN], 2);
+}
+
+static bool name_all(void *, uint64_t id, struct workload *workload)
+{
+	if (id != 7)
+		return false;
+	*workload = (struct workload){.kind = WORKLOAD_POD, .namespace = "shop", .name = "api"};
+	return true;
+}
+
+LIST_TEST(a_name_that_is_found_later_is_news_once)
+{
+	char text[FINDING_TEXT_MAX];
+
+	add_user(find(fixture, "pids", 100, FINDING_HAPPENS), "cgroup 7", 7, 0);
+	poll_ends(fixture, 1);
+	findings_name(&fixture->list, name_all, count_news, fixture);
+	findings_name(&fixture->list, name_all, count_news, fixture);
+	assert_int_equal(fixture->news[FINDING_NAMED], 1);
+	assert_non_null(strstr(text_of(fixture, text), "; pod shop/api 7 (7 %)"));
+}
+
+LIST_TEST(a_condition_is_true_if_a_finding_is_not_ignored)
+{
+	const struct condition_reading fine = {.type = &reached, .reason = REASON_WITHIN_LIMIT};
+	struct condition condition = {.type = &reached};
+
+	assert_false(findings_judge(&fixture->list, &fine, &condition));
+	assert_string_equal(condition.slug, "within-limit");
+	(void)find(fixture, "conntrack", 100, FINDING_HAPPENS);
+	find(fixture, "ptys", 90, FINDING_HAPPENS)->severity = SEVERITY_WARNING;
+	poll_ends(fixture, 1);
+	assert_true(findings_judge(&fixture->list, &fine, &condition));
+	assert_int_equal(condition.status, CONDITION_TRUE);
+	assert_string_equal(condition.slug, "conntrack");
+	assert_true(starts_with(condition.message, "conntrack: 100 of 100 entries"));
+	fixture->list.findings[0].ignored = true;
+	findings_sort(&fixture->list);
+	assert_false(findings_judge(&fixture->list, &fine, &condition));
+	assert_int_equal(condition.severity, SEVERITY_WARNING);
+	assert_true(starts_with(condition.message, "ptys: "));
+	fixture->list.findings[0].ignored = fixture->list.findings[1].ignored = true;
+	assert_true(findings_judge(&fixture->list, &fine, &condition));
+	assert_string_equal(condition.slug, "ignored");
+	free(condition.message);
+}
+
+LIST_TEST(a_message_is_cut_between_findings)
+{
+	const struct condition_reading fine = {.type = &reached, .reason = REASON_WITHIN_LIMIT};
+	struct condition condition = {.type = &reached};
+
+	for (int i = 0; i < 10; i++) {
+		char slug[FINDING_SLUG_MAX];
+
+		snprintf(slug, sizeof(slug), "row-%d-%0100d", i, i);
+		finding_message(find(fixture, slug, 100, FINDING_HAPPENS), "%0100d", i);
+	}
+	poll_ends(fixture, 1);
+	(void)findings_judge(&fixture->list, &fine, &condition);
+	assert_true(strlen(condition.message) < 1064);
+	assert_non_null(strstr(condition.message, "by whom is not known; and 7 others"));
+	free(condition.message);
+}
+
+LIST_TEST(more_findings_than_fit_are_counted)
+{
+	for (int i = 0; i < FINDINGS_A_TUNER + 5; i++) {
+		char slug[FINDING_SLUG_MAX];
+
+		snprintf(slug, sizeof(slug), "row-%d", i);
+		(void)find(fixture, slug, 100, FINDING_HAPPENS);
+	}
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.n, FINDINGS_A_TUNER);
+	assert_int_equal(fixture->list.n_left_out, 5);
+}
+
+LIST_TEST(texts_have_no_secrets_and_no_controls)
+{
+	struct finding *finding = find(fixture, "pull-failed", 1, FINDING_HAPPENS);
+
+	finding_message(finding, "GET https://bob:s3cret@registry.example/v2/?sig=abc\x1b[2J");
+	finding_hint(finding, "curl https://bob:s3cret@registry.example/");
+	assert_null(strstr(finding->message, "s3cret"));
+	assert_null(strstr(finding->message, "sig=abc"));
+	assert_null(strchr(finding->message, '\x1b'));
+	assert_null(strstr(finding->hint, "s3cret"));
+}
+
+LIST_TEST(configuration_is_for_where_the_agent_has_its_own)
+{
+	struct finding *finding = find(fixture, "keys", 1, FINDING_HAPPENS);
+
+	finding_keep(finding, &fixture->input, "limits: {raise: [%s]}", "keys");
+	assert_string_equal(finding->keep, "limits: {raise: [keys]}");
+	assert_string_equal(finding->keep_in, "/etc/headroom/headroom.yaml");
+	fixture->input.mode = MODE_OBSERVE;
+	fixture->input.config_file = NULL;
+	finding_keep(finding, &fixture->input, "limits: {raise: [%s]}", "keys");
+	assert_string_equal(finding->keep, "config:\n  mode: enforce\n  limits: {raise: [keys]}");
+	assert_string_equal(finding->keep_in, "the values of the chart");
+}
