@@ -266,7 +266,7 @@ static void add_class(
 		check_add_fine(report);
 	else if (left_out > 0)
 		text_append(report->findings[report->n - 1].message, CHECK_MESSAGE_MAX,
-			"; and %u lines about others", left_out);
+			"; and %u more of others", left_out);
 }
 
 static void add_unreadable(struct check_report *report, int error)

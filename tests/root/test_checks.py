@@ -128,7 +128,8 @@ def test_the_cure_of_a_unit_and_of_a_pod_is_their_own(run: Run) -> None:
             (found,) = kills(run, f"inpod in pod {uid}")
             assert found["now"] == "" and "memory limit of the pod" in found["hint"]
     finally:
-        (MEMORY_ROOT / "kubepods").rmdir()
+        with contextlib.suppress(OSError):  # others may have pods there
+            (MEMORY_ROOT / "kubepods").rmdir()
 
 
 def test_lines_that_programs_write_do_not_count(run: Run) -> None:

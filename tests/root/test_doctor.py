@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import tarfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +254,14 @@ def test_the_bundle_has_everything_but_secrets(agent: Start, run: Run, directory
     if runs:
         config = agent(text).config_path
     tar = directory / "bundle.tar"
-    Path("/dev/kmsg").write_text("a line of test_doctor, password: hunter2 at https://alice:hunter2@host/SECRETPATH")
+    stop = threading.Event()
+
+    def write() -> None:  # again and again, because other lines may push it out of the last 500
+        while not stop.wait(0.2):
+            Path("/dev/kmsg").write_text("a line of test_doctor, password: hunter2 at https://alice:hunter2@host/SECRETPATH")
+
+    writer = threading.Thread(target=write)
+    writer.start()
     path = directory / "bus"
     fake = Systemd(path, directory / "bus.conf", "containerd.service", lambda unit: None)
     fake.unit.state = "failed"
@@ -263,6 +271,8 @@ def test_the_bundle_has_everything_but_secrets(agent: Start, run: Run, directory
         env = {"DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={path}"}
         answer = run("doctor", "--config", str(config), "--bundle", str(tar), env=env)
     finally:
+        stop.set()
+        writer.join()
         fake.close()
     assert answer.returncode in (0, 2) and f"The bundle is in {tar}" in answer.stdout, answer
     assert tar.stat().st_mode & 0o777 == 0o600
