@@ -158,3 +158,16 @@ TEST(a_path_before_a_text_is_cut)
 	assert_string_equal(text_after_path("/a/b.toml2:3", "/a/b.toml"), "/a/b.toml2:3");
 	assert_string_equal(text_after_path("a text", ""), "a text");
 }
+
+TEST(a_secret_is_gone_before_a_text_is_cut)
+{
+	char text[40], quoted[TEXT_QUOTE_MAX];
+
+	copy_public(text, sizeof(text),
+		"get https://a-rather-long-user-name:a-password@example.org/x?key=1 failed");
+	assert_string_equal(text, "get https://example.org/x failed");
+	assert_string_equal(
+		text_quote(quoted,
+			"https://a-user-name-that-is-longer-than-the-quoted-text-may-be:pw@h/"),
+		"\"https://h/\"");
+}

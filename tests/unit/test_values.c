@@ -156,6 +156,34 @@ FIXTURE_TEST(a_refused_write_does_not_stop_the_others)
 	assert_int_equal(fixture->plan.changes[1].error, 0);
 }
 
+/* Its record ends with the write, not before: a killed process leaves the one or the other. */
+FIXTURE_TEST(a_value_that_is_no_longer_configured_gets_its_original)
+{
+	struct change *change;
+
+	directory_put(&fixture->root, PATH_A, "1\n");
+	assert_int_equal(set(fixture, "1", "2"), 0);
+	value_store_mark(fixture->store, "vm.a", true);
+	reopen(fixture, BOOT, true);
+	assert_true(fixture->store->records[0].configured);
+	for (int gone = 1; gone >= 0; gone--) {
+		if (gone)
+			directory_delete(&fixture->root, PATH_A);
+		else
+			directory_put(&fixture->root, PATH_A, "2\n");
+		plan_clear(&fixture->plan);
+		plan_value(fixture, "vm.a", "2", "1");
+		change = &fixture->plan.changes[0];
+		change->reason = REASON_NO_LONGER_CONFIGURED;
+		values_apply(&fixture->root.host, fixture->store, &fixture->plan);
+		assert_int_equal(change->error, gone ? -ENOENT : 0);
+		assert_int_equal(
+			change->reason, gone ? REASON_NOT_RESTORED : REASON_NO_LONGER_CONFIGURED);
+		assert_records(fixture, BOOT, gone ? "vm.a=2 " : "");
+	}
+	assert_file(&fixture->root, PATH_A, "1\n");
+}
+
 FIXTURE_TEST(a_value_that_cannot_be_recorded_is_not_written)
 {
 	char name[16];
