@@ -623,6 +623,7 @@ void core_reconfigure(struct core *core, struct config *config)
 			else
 				close_tuner(tuner);
 			tuner->state = TUNER_OFF;
+			tuner->files_stale = false; /* no sample follows */
 			set_text(tuner->why, "switched off by the configuration");
 			continue;
 		}

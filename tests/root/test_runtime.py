@@ -246,3 +246,26 @@ def test_containerd_2_gets_a_drop_in_file(lab: Lab, watcher: Watcher, run: Run) 
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert not own.exists()
     assert lab.config.read_text() == main
+
+
+def test_a_key_of_a_file_that_is_no_longer_configured_is_shown(lab: Lab, watcher: Watcher, agent: Watcher, run: Run) -> None:
+    off = "mode: observe\nruntime: {mode: off}\non_removed: restore\n"
+    lab.containerd()
+    running = watcher()
+    wait_reason(running, DOWNLOADS, "restart-pending")
+    running.write_config(off)
+    running.reload()
+    for again in (False, True):
+        if again:  # the journal says it
+            running.kill()
+            running = agent(off, wrap=lab.wrap)
+        finding = running.wait_finding(DOWNLOADS)
+        assert finding["reason"] == "no-longer-configured"
+        assert (finding["severity"], finding["now"]) == ("advice", "headroom restore --only runtime")
+        assert running.setting(DOWNLOADS)["reason"] == "no-longer-configured"
+        assert LINE in lab.config.read_text(), "on_removed changes no files"
+    running.stop()
+    assert run("restore", "--only", "runtime", wrap=lab.wrap).returncode == 0
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+    running = agent(off, wrap=lab.wrap)
+    assert not [s for s in running.status()["settings"] if s["name"] == DOWNLOADS], "nothing is shown"
