@@ -25,7 +25,7 @@ def writes(trace: str, directory: Path) -> list[str]:
     guarded = ("/proc/sys", "/sys/", str(directory / "state"), 'values', 'lock"')
     found = []
     for line in trace.splitlines():
-        if f'"{directory}/state/incidents' in line:
+        if f'"{directory}/state/incidents' in line or f'mkdir("{directory}/state"' in line:
             continue  # what happened: it changes nothing on the node
         if "RTM_SETNEIGHTBL" in line:
             found.append(line)
