@@ -23,8 +23,8 @@ from inject import RUN, Fields, World, systemctl
 from inject import full_disk, addresses, etcd_database
 
 # Agents of a lab look at no limit of the node, which has faults of other rows.
-QUIET = "mode: observe\nlimits: {mode: off}\nneighbor: {mode: off}\nthp: {mode: off}\nstorage: {mode: off}\ndns: {mode: off}\n"
-RUNTIME = QUIET + "sysctl: {}\nkubelet: {mode: off}\nimages: {mode: off}\n"
+QUIET = "mode: observe\nlimits: {mode: off}\nneighbor: {mode: off}\nthp: {mode: off}\nstorage: {mode: off}\ndns: {mode: off}\nkubelet: {mode: off}\n"
+RUNTIME = QUIET + "sysctl: {}\nimages: {mode: off}\n"
 KEEP = "max_concurrent_downloads: keep, pull_progress_timeout: keep"
 
 
@@ -126,13 +126,13 @@ def broken_containerd(w: World, text: str, line: int = 0) -> Iterator[Fields]:
 
 
 def broken_drop_in(w: World) -> Iterator[Fields]:
-    """A drop-in of another version than the main file."""
+    """A drop-in of a version that this containerd does not know."""
     from runtimelab import containerd2
 
     w.lab.config.write_text("version = 2\nimports = ['/etc/containerd/conf.d/*.toml']\n")
     w.lab.containerd(containerd2())
     w.lab.with_systemd("containerd.service")
-    drop_in = w.lab.write("etc/containerd/conf.d/99-gpu.toml", "version = 4\n")
+    drop_in = w.lab.write("etc/containerd/conf.d/99-gpu.toml", "version = 9\n")
     yield {"file": "/etc/containerd/conf.d/99-gpu.toml"}
     drop_in.unlink()
 
@@ -255,10 +255,20 @@ def images(section: str) -> str:
 
 
 def failed_image(w: World, archive: bytes = b"", name: str = "") -> Iterator[Fields]:
+    from imagelab import Built, docker_save
+
     w.lab.containerd()
     if archive:
         (w.lab.directory / "run/images").mkdir()
         (w.lab.directory / "run/images/a.tar").write_bytes(archive)
+    else:  # there is no crictl here: it pulls, and the image is there
+
+        def pull(_: list[str]) -> None:
+            (w.lab.directory / "run/pulled").mkdir(exist_ok=True)
+            docker_save(w.lab.directory / "run/pulled/a.tar", [Built(name)])
+            w.lab.run("ctr", "-n", "k8s.io", "images", "import", "/run/pulled/a.tar")
+
+        w.tool("crictl", pull)
     yield {"image": name}
     w.agent.write_config(images("archives: []"))
     w.agent.reload()
@@ -598,6 +608,7 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
         return e(name, kind, "", who="", now="any", **more)
 
     broken = lambda kind, name="{file}": e("would-not-start|file-unusable|kubelet-config-unreadable", "runtime|file", name, who="", now="any")  # noqa: E731
+    patient = {"within": 100}
     mirror = lambda port, name="docker.io": runtime(f'{KEEP}, restart: now, mirrors: [{{registry: "{name}", url: "http://127.0.0.1:{port}"}}]')  # noqa: E731
     server = lambda slug, **more: e(slug, "server", "{server}", now="none", **more)  # noqa: E731
     dns = {"place": "dns", "config": DNS, "alone": False, "stays_cured": False, "within": 25, "fades": 90}
@@ -622,9 +633,9 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
         r("kubelet/few-parallel", kubelet_file, e("few-parallel-pulls", "file", "{file}", who="", now="edit"),
           args=("kind: KubeletConfiguration\nserializeImagePulls: false\nmaxParallelImagePulls: 2\n",),
           config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", stays_cured=False, uses=("kubelet",)),
-        r("mirror/refuses", dead_mirror, asked(r"mirrors\.docker\.io"), args=(5941, "refused"), config=mirror(5941), stays_cured=False),
-        r("mirror/never-answers", dead_mirror, asked(r"mirrors\.docker\.io"), args=(5942, "silent"), config=mirror(5942), stays_cured=False),
-        r("mirror/404", dead_mirror, asked(r"mirrors\.ghcr\.io"), args=(5943, "404 Not Found"), config=mirror(5943, "ghcr.io"), stays_cured=False),
+        r("mirror/refuses", dead_mirror, asked(r"mirrors\.docker\.io"), args=(5941, "refused"), config=mirror(5941), stays_cured=False, **patient),
+        r("mirror/never-answers", dead_mirror, asked(r"mirrors\.docker\.io"), args=(5942, "silent"), config=mirror(5942), stays_cured=False, **patient),
+        r("mirror/404", dead_mirror, asked(r"mirrors\.ghcr\.io"), args=(5943, "404 Not Found"), config=mirror(5943, "ghcr.io"), stays_cured=False, **patient),
         r("mirror/hosts-of-others", hosts_of_others, asked(r"mirrors\.quay\.io"), args=(5944,), config=mirror(5944, "quay.io"), stays_cured=False),
         r("mirror/beside-old-ones", mirrors_beside, asked(r"mirrors\.docker\.io|containerd\.config_path"), args=(5945,), config=mirror(5945), stays_cured=False),
         r("asked/mirror-on-docker", docker_cannot, asked(r"mirrors\.quay\.io"), config=mirror(5946, "quay.io"), stays_cured=False),
@@ -638,10 +649,10 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
           config=QUIET.replace("mode: observe\nlimits: {mode: off}\n", "mode: enforce\nprofile: minimal\nlimits: {mode: off, raise: [conntrack]}\n", 1) + "runtime: {mode: off}\nimages: {mode: off}\n"),
         r("asked/read-only", refused_sysctl, e(r"vm\.max_map_count", "setting", who="any", now="any"), args=("vm.max_map_count", "/proc/sys"), prepare=read_only, also="tuner-degraded",
           config=QUIET.replace("mode: observe\n", "mode: enforce\nprofile: minimal\n", 1) + "runtime: {mode: off}\nimages: {mode: off}\nsysctl: {vm.max_map_count: 262144}\n"),
-        r("runtime/driver-slow", slow_driver, e("driver-slow", "runtime", "docker", who="", now="none"), config=runtime(KEEP), stays_cured=False),
+        r("runtime/driver-slow", slow_driver, e("driver-slow", "runtime", "docker", who="", now="none"), config=runtime(KEEP), stays_cured=False, also="runtime-silent"),
         r("pull/no-progress", stuck_pull, e("no-progress", "registry", "127.0.0.1", who="any", now="none"), config=runtime(KEEP), within=100, stays_cured=False),
         r("image/pull-failed", failed_image, e("pull-failed|127.0.0.1:9/team/gone:1", "image", "team/gone", who="", now="any"), args=(b"", "127.0.0.1:9/team/gone:1"),
-          config=images("pull: ['127.0.0.1:9/team/gone:1']"), within=90, stays_cured=False),
+          config=images("pull: ['127.0.0.1:9/team/gone:1']"), within=90),
         r("image/archive-torn", failed_image, e("archive-broken|.*a.tar", "image|file", "a.tar", who="", now="any"), args=(b"no archive" * 500, "a.tar"),
           config=images("archives: [/run/images]"), within=90, stays_cured=False),
         r("disk/images", full_disk, e("filesystem/images/bytes", "filesystem", "/var/lib/containerd", who=""), args=("/var/lib/containerd",), also="store-nearly-full|images/store", **disk),

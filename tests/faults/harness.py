@@ -92,8 +92,6 @@ class Outcome:
 class Where:
     wrap: tuple[str, ...] = ()
     lab: Any = None
-    enter: Callable[[Agent], tuple[str, ...]] = lambda agent: ()  # of commands and workloads, if not wrap
-    env: dict[str, str] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -115,14 +113,6 @@ def in_a_network_namespace(directory: Path) -> Iterator[Where]:
 
 
 @contextlib.contextmanager
-def in_a_pid_namespace(_: Path) -> Iterator[Where]:
-    yield Where(
-        ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc"),
-        enter=lambda agent: ("nsenter", "-t", str(agent.pid), "-p", "-m"),
-    )
-
-
-@contextlib.contextmanager
 def in_a_lab(directory: Path) -> Iterator[Where]:
     """/etc, /run and directories of runtimes are those of the lab."""
     from runtimelab import Lab
@@ -140,7 +130,7 @@ def beside_name_servers(_: Path) -> Iterator[Where]:
 
 
 PLACES: dict[str, Callable[[Path], contextlib.AbstractContextManager[Where]]] = {
-    "node": on_the_node, "disks": in_a_lab, "netns": in_a_network_namespace, "pidns": in_a_pid_namespace, "lab": in_a_lab, "dns": beside_name_servers,
+    "node": on_the_node, "disks": in_a_lab, "netns": in_a_network_namespace, "lab": in_a_lab, "dns": beside_name_servers,
 }  # fmt: skip
 
 
@@ -270,7 +260,7 @@ def run_as_printed(world: World, command: str) -> str:
         return f"bash -n: {syntax.stderr.strip()}"
     env = {**environment(world.agent.directory), "PATH": f"{world.tools}:{os.environ['PATH']}:/usr/sbin:/sbin"}
     env["PATH"] = f"{env['PATH']}:{BIN.parent}"
-    done = subprocess.run([*world.enter, *world.wrap, "bash", "-c", command], capture_output=True, text=True, timeout=60, env=env)
+    done = subprocess.run([*world.wrap, "bash", "-c", command], capture_output=True, text=True, timeout=60, env=env)
     world.answer_calls()
     return f"exit status {done.returncode}: {done.stderr.strip()}" if done.returncode else ""
 
@@ -368,7 +358,7 @@ class Group:
 
     def run_with_agent(self, directory: Path, where: Where) -> None:
         config = self.rows[0].config
-        self.agent = Agent(directory, config, wrap=where.wrap, env=where.env)
+        self.agent = Agent(directory, config, wrap=where.wrap)
         try:
             self.agent.wait_ready()
             until(lambda: any(limit["name"] == "mounts" for limit in self.agent.status()["limits"]) or "limits: {mode: off" in config, "the first census", 0.2)
@@ -382,9 +372,8 @@ class Group:
         began = time.monotonic()
         self.batch = []
         self.before = {key(finding) for finding in findings(self.agent)}
-        enter = where.enter(self.agent)
         for row in rows:
-            world = World(directory / f"row-{row.id.replace('/', '-')}", () if enter else where.wrap, enter)
+            world = World(directory / f"row-{row.id.replace('/', '-')}", where.wrap)
             world.directory.mkdir(exist_ok=True)
             world.lab, world.agent = where.lab, self.agent
             self.batch.append(Running(row, world))
@@ -479,7 +468,7 @@ class Group:
         for one in waiting:
             if not self.is_silent(one, now, True):
                 one.outcome.cure = "did not help"
-                one.outcome.notes.append(f"the cure did not help: {[described(f) for f in now if one.expected(f)][:1]}")
+                one.outcome.notes.append(f"the cure {[f.get('now') for f in one.matched.values()]} did not help: {[described(f) for f in now if one.expected(f)][:1]}")
 
     def is_silent(self, running: Running, now: list[Finding], curable: bool = False) -> bool:
         expects = [e for e in running.row.expects if not curable or e.now != "none" and running.matched.get(e, {}).get("now")]

@@ -75,7 +75,7 @@ class Group:
         """Runs a Python program in the workload until the workload ends, and waits for its line "ready"."""
         text = f"{RUN}{script}\nprint('ready', flush=True)\ntime.sleep(1000)\n"
         program = subprocess.Popen(
-            [*self.world.enter, *wrap, sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, preexec_fn=self.enter, **more
+            [*wrap, sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, preexec_fn=self.enter, **more
         )
         self.programs.append(program)
         line = program.stdout.readline()  # type: ignore[union-attr]
@@ -118,10 +118,9 @@ class Group:
 class World:
     """One row while it runs. Everything that it makes is undone at its end, the last first."""
 
-    def __init__(self, directory: Path, wrap: tuple[str, ...] = (), enter: tuple[str, ...] = ()) -> None:
+    def __init__(self, directory: Path, wrap: tuple[str, ...] = ()) -> None:
         self.directory = directory
         self.wrap = wrap  # of commands that run beside the agent
-        self.enter = enter  # of programs of workloads
         self.lab: Any = None  # of the place
         self.agent: Agent = None  # type: ignore[assignment]
         self.stack = contextlib.ExitStack()
@@ -343,22 +342,12 @@ def pids_of_kubepods(w: World, maximum: int = 300) -> Iterator[Fields]:
     yield {"who": big.text}
 
 
-def pid_max(w: World) -> Iterator[Fields]:
-    """In a PID namespace of its own, which has its own pid_max from Linux 6.14 on."""
-    done = subprocess.run([*w.enter, "sh", "-c", "echo 400 >/proc/sys/kernel/pid_max; cat /proc/sys/kernel/pid_max"], capture_output=True, text=True)
-    if done.stdout.strip() != "400" or int(read("/proc/sys/kernel/pid_max")) == 400:
-        pytest.skip("pid_max is not of the PID namespace")
-    group = w.pod()
-    group.run("for _ in range(400):\n try: threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n except RuntimeError: pass")
-    yield {"who": group.text}
-
-
-def threads_max(w: World) -> Iterator[Fields]:
-    """Near, not full: others on this machine fork too."""
+def threads(w: World, name: str) -> Iterator[Fields]:
+    """Near kernel.pid_max or kernel.threads-max, not full: others on this machine fork too."""
     group = w.pod()
     group.run("threading.stack_size(65536)\nfor _ in range(2500): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()")
     now = int(read("/proc/loadavg").split()[3].split("/")[1])
-    w.sysctl("kernel.threads-max", int(now / 0.87))
+    w.sysctl(name, int(now / 0.87))
     yield {"who": group.text}
 
 
@@ -401,9 +390,9 @@ def aio(w: World) -> Iterator[Fields]:
 # ---- the network ----
 
 
-def listener(w: World, backlog: int, somaxconn: int, extra: int = 5) -> Iterator[Fields]:
+def listener(w: World, backlog: int, somaxconn: int, extra: int = 5, kind: str = "pod") -> Iterator[Fields]:
     """A listener that does not accept. It listens again when the unit restarts."""
-    inside, group, port = w.netns(), w.pod(), 8000 + secrets.randbelow(900)
+    inside, group, port = w.netns(), getattr(w, kind)(), 8000 + secrets.randbelow(900)
     w.sh(*inside, "sysctl", "-qw", f"net.core.somaxconn={somaxconn}", "net.ipv4.tcp_syn_retries=1")
     program = group.run(
         f"s = socket.socket()\ns.bind(('127.0.0.1', {port}))\ns.listen({backlog})\nc = []\n"
