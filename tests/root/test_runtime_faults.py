@@ -231,7 +231,7 @@ def test_a_relative_program_is_searched_in_the_path_of_its_unit(lab: Lab, watche
         unit.command, unit.environment = ["/bin/sh", "-c", "exec containerd"], ["A=b", f"PATH={path}"]
     running = watcher(wrap=("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon,+sys_chroot", "--no-new-privs"))
     wait_reason(running, DOWNLOADS, "restart-pending")
-    assert running.condition("AgentDegraded")["status"] == "False"
+    assert running.tuner("runtime")["state"] == "active", running.tuner("runtime")
 
 
 def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom: Run) -> None:
