@@ -140,7 +140,10 @@ def test_a_pull_without_progress_for_a_minute_is_named(lab: Lab, watcher: Watche
         assert condition["reason"] == "no-progress"
         message = condition["message"]
         if runtime == "containerd":
-            assert "layer-sha256:" in message and "of 127.0.0.1/team/stuck from 127.0.0.1:" in message
+            assert "layer-sha256:" in message and "of 127.0.0.1/team/stuck: " in message
+            found = running.wait_finding("no-progress")
+            assert (found["instance"]["kind"], found["instance"]["name"]) == ("registry", "127.0.0.1")
+            assert "curl -v https://127.0.0.1/v2/ (with its port" in found["hint"]
             assert any(f"of {len(layer)} bytes" in message for layer in layers)
         assert "2 other layers" in message, message
         assert "2 other layers" in running.wait_incident("PullStuck")["text"]

@@ -136,6 +136,19 @@ static bool parse_layer(struct scenario *scenario, void *base)
 	return true;
 }
 
+/* `named DIGEST IMAGE`: the image of a layer. */
+static bool parse_name(struct scenario *scenario, void *base)
+{
+	struct node_runtime *runtime = base;
+	char digest[128], image[160];
+
+	if (!scenario_value(scenario, digest, sizeof(digest)) ||
+		!scenario_value(scenario, image, sizeof(image)))
+		return false;
+	pulls_name(&runtime->pulls, digest, image);
+	return true;
+}
+
 static bool parse_store(struct scenario *scenario, void *base)
 {
 	struct runtime_store *store = &((struct node_runtime *)base)->store;
@@ -179,6 +192,7 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CALL("replaced", parse_replaced),
 	WORD_CALL("refused", parse_refused),
 	WORD_CALL("layer", parse_layer),
+	WORD_CALL("named", parse_name),
 	WORD_CALL("store", parse_store),
 	{0},
 };

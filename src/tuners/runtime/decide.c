@@ -865,6 +865,8 @@ static void describe_layer(struct finding *finding, const struct node_runtime *r
 	const struct pull_layer *layer, const char *how)
 {
 	char total[32] = "an unknown number of";
+	const struct pull_image *image =
+		find_named(runtime->pulls.images, runtime->pulls.n_images, layer->image);
 	const char *registry = finding->instance.name;
 
 	if (layer->piece.total > 0)
@@ -878,8 +880,9 @@ static void describe_layer(struct finding *finding, const struct node_runtime *r
 		finding_hint(finding, "check the registry or mirror, then pull again");
 	else
 		finding_hint(finding,
-			"check the registry or mirror, then pull again: curl -v https://%s/v2/",
-			streq(registry, "docker.io") ? "registry-1.docker.io" : registry);
+			"check the registry or mirror, then pull again: curl -v https://%s/v2/%s",
+			streq(registry, "docker.io") ? "registry-1.docker.io" : registry,
+			image && image->has_port ? "" : " (with its port, if it has one)");
 }
 
 /* Returns whether a layer of the same registry is worse. */
