@@ -209,8 +209,8 @@ ROW(PROGRAM_DIFFERS, "program-differs", ADMIN,
 ROW(FILE_OF_OTHERS, "file-of-others", NOBODY,
 	"A file of others has this setting: it is not changed.")
 ROW(NO_MIRROR_UP, "no-mirror-up", SERVER,
-	"All mirrors of the registry fail: pulls go to the registry itself. After a minute the "
-	"setting counts as failed.",
+	"All mirrors of the registry fail: pulls go to the registry itself. After half a "
+	"minute the setting counts as failed.",
 	.retry = true)
 ROW(MIRRORS_WITHOUT_EFFECT, "mirrors-without-effect", ADMIN,
 	"The configuration of containerd disables hosts.toml, by the key registry.mirrors (move "

@@ -134,7 +134,7 @@ class Nothing(http.server.BaseHTTPRequestHandler):
 @pytest.mark.parametrize("how", ["refused", "404"])
 @pytest.mark.parametrize("kind", ["containerd", "docker"])
 def test_a_mirror_that_never_answers_fails(lab: Lab, headroom: Run, kind: str, how: str) -> None:
-    """A command has no minute to wait for it."""
+    """A command does not wait for it."""
     lab.start(kind)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Nothing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -146,7 +146,7 @@ def test_a_mirror_that_never_answers_fails(lab: Lab, headroom: Run, kind: str, h
 
 
 @pytest.mark.slow
-def test_a_mirror_fails_after_a_minute_without_answers(lab: Lab, watcher: Watcher) -> None:
+def test_a_mirror_fails_after_half_a_minute_without_answers(lab: Lab, watcher: Watcher) -> None:
     lab.containerd()
     running = watcher(mirrors(("docker.io", "http://127.0.0.1:9")))
     assert wait_reason(running, NAME, "no-mirror-up")["state"] == "observed"

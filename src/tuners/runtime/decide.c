@@ -330,7 +330,7 @@ static void want_directory(
 /* ---- mirrors ---- */
 
 /* Mirrors are pods too, and a new version of one takes a moment. */
-#define MIRROR_PATIENCE_US (60 * USEC_PER_SEC)
+#define MIRROR_PATIENCE_US (30 * USEC_PER_SEC)
 
 /* The configured mirrors of a registry. */
 struct mirror_set {
