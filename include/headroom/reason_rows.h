@@ -172,7 +172,7 @@ ROW(RUNTIME_ANSWERS, "runtime-answers", NOBODY, "Every installed runtime answers
 ROW(NO_RUNTIME, "no-runtime", NOBODY, "No container runtime was found on this node.",
 	.absent = "container runtime (none)")
 ROW(RUNTIME_STOPPED, "runtime-stopped", NOBODY,
-	"Someone has stopped the unit of the runtime, which had not failed.")
+	"Someone has stopped or restarts the unit of the runtime, which has not failed.")
 ROW(FILES_LOAD, "files-load", NOBODY,
 	"No program was found that refuses the files from which it starts.")
 ROW(NONE_PENDING, "none-pending", NOBODY, "All written settings are in force.")

@@ -390,8 +390,8 @@ def test_a_runtime_that_someone_has_stopped_is_no_alarm(lab: Lab, watcher: Watch
     daemon.stop()
     until(lambda: running.condition("RuntimeUnreachable")["reason"] == "runtime-stopped", lambda: running.log)
     assert running.condition("RuntimeUnreachable")["status"] == "False"
-    # It has failed.
-    unit.more["Result"], unit.state = "exit-code", "failed"
+    # It fails again and again.
+    unit.more["SubState"], unit.more["Result"], unit.state = "auto-restart", "exit-code", "activating"
     assert running.wait_finding("runtime-silent")["now"] == "systemctl restart containerd.service"
     daemon.start()
     running.wait_condition("RuntimeUnreachable", "False")

@@ -175,7 +175,15 @@ void runtime_sample_files(struct runtime_tuner *request)
 
 /* ---- the sample ---- */
 
-/* A runtime that someone has stopped is no fault. */
+/* Someone has stopped the unit, or it is being restarted. After a failure, systemd restarts it. */
+static bool is_stopped(const struct systemd_state *unit)
+{
+	bool changes = streq(unit->active, "activating") || streq(unit->active, "deactivating");
+
+	return (streq(unit->active, "inactive") && streq(unit->result, "success")) ||
+	       (changes && unit->restarts == 0 && !streq(unit->sub, "auto-restart"));
+}
+
 static void note_stopped(struct runtime_tuner *request)
 {
 	for (size_t i = 0; i < request->sample.n; i++) {
@@ -184,8 +192,7 @@ static void note_stopped(struct runtime_tuner *request)
 
 		runtime->is_stopped = runtime->answer == RUNTIME_SILENT &&
 				      systemd_state(request->host, runtime->found.unit, &unit) &&
-				      streq(unit.active, "inactive") &&
-				      streq(unit.result, "success");
+				      is_stopped(&unit);
 	}
 }
 
