@@ -517,7 +517,7 @@ static int load_web(
 static int load_config(struct agent *agent, const struct config_source *source,
 	const struct config *old, struct config **config)
 {
-	char *fault = agent->core.config_fault;
+	struct config_fault *fault = &agent->core.config_fault;
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
 	struct config_position position = {.line = 1, .column = 1};
 	struct stat st;
@@ -544,11 +544,8 @@ static int load_config(struct agent *agent, const struct config_source *source,
 			faults.faults[i].column, faults.faults[i].message);
 	if (!old) /* like a compiler: the agent does not start */
 		config_faults_print(stderr, &faults, "");
-	fault[0] = '\0';
-	if (faults.n > 0)
-		snprintf(fault, CONDITION_MESSAGE_MAX, "%.80s:%u:%u: %s", faults.faults->file,
-			faults.faults->line, faults.faults->column, faults.faults->message);
-	else if (r < 0)
+	*fault = faults.n > 0 ? faults.faults[0] : (struct config_fault){0};
+	if (faults.n == 0 && r < 0)
 		log_error("config", "not loaded: %s", strerror(-r));
 	return r;
 }

@@ -80,8 +80,8 @@ struct core {
 	bool files_lost;  /* of the last good configuration: what they set is not restored */
 	bool as_apply;    /* decide as if all tuners enforced: headroom plan */
 	struct plan plan; /* changes to make, of the last poll */
-	char config_fault[CONDITION_MESSAGE_MAX]; /* found by the last reload; or empty */
-	char agent_error[CONDITION_MESSAGE_MAX];  /* such as a port in use; or empty */
+	struct config_fault config_fault;        /* of the last reload; message empty: none */
+	char agent_error[CONDITION_MESSAGE_MAX]; /* such as a port in use; or empty */
 };
 
 enum core_directory {

@@ -118,8 +118,14 @@ static void find_changed(
 		setting->actual, setting->wanted, (unsigned long long)setting->drift.total,
 		setting->drift.at_start ? "its program when it started" : "another writer");
 	finding->breaks = reason_rows[setting->reason].help;
+	/* Against a writer that goes on, nothing that is typed here helps. */
+	if (setting->reason != REASON_LEFT_BY_ON_DRIFT) {
+		finding_hint(finding, "find the other writer, then type: headroom apply --only %s",
+			setting->tuner);
+		return;
+	}
 	finding_now(finding, "headroom apply --only %s", setting->tuner);
-	finding_hint(finding, "find the other writer first: it may change the value again");
+	finding_keep(finding, input, "on_drift: enforce");
 }
 
 /* Errors that say that the node does not take this value, whoever asks for it. */
@@ -414,16 +420,19 @@ static void find_lacks(
 static void find_records(
 	const struct core *core, struct proposal *proposal, const struct decide_input *input)
 {
+	struct instance values = {.kind = INSTANCE_FILE, .name = "/run/headroom"};
+	struct instance journal = {.kind = INSTANCE_FILE};
 	int error = core->values_error;
 	struct finding *finding;
 
+	set_text(journal.name, core_state_name());
 	if (error < 0) {
-		finding = find(
-			proposal, input, CORE_AGENT_DEGRADED, REASON_VALUES_UNRECORDED, NULL, NULL);
+		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_VALUES_UNRECORDED, NULL,
+			&values);
 		if (finding)
 			finding_message(finding,
-				"/run/headroom: %s: originals of values cannot be recorded, so values "
-				"are only observed: %s",
+				"%s: originals of values cannot be recorded, so values are only "
+				"observed: %s",
 				core_describe_values_error(error),
 				error == -ENOSPC    ? "make room in it"
 				: error == -EBADMSG ? "remove it, or restart the node"
@@ -433,12 +442,31 @@ static void find_records(
 					: "give write access to it");
 	}
 	if (core->journal_error < 0) {
-		finding = find(
-			proposal, input, CORE_AGENT_DEGRADED, REASON_JOURNAL_UNUSABLE, NULL, NULL);
+		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_JOURNAL_UNUSABLE, NULL,
+			&journal);
 		if (finding)
-			finding_message(finding, "%s: %s", core_state_name(),
-				file_journal_describe(core->journal_error));
+			finding_message(finding, "%s", file_journal_describe(core->journal_error));
 	}
+}
+
+/* The message has the fault and its cure. */
+static void find_config_fault(const struct config_fault *fault, struct proposal *proposal,
+	const struct decide_input *input)
+{
+	struct instance instance = {.kind = INSTANCE_FILE};
+	struct finding *finding;
+
+	if (!fault->message[0])
+		return;
+	set_text(instance.name, fault->file);
+	finding = find(proposal, input, CORE_CONFIG_INVALID, REASON_CONFIG_FAULT, NULL, &instance);
+	if (!finding)
+		return;
+	finding->breaks = reason_rows[REASON_CONFIG_FAULT].help;
+	finding_message(
+		finding, "line %u, column %u: %s", fault->line, fault->column, fault->message);
+	finding_edit(finding, fault->file, fault->line, "%s", fault->message);
+	finding_hint(finding, "headroom check-config lists all faults");
 }
 
 static void find_own(struct core *core, struct proposal *proposal, const struct decide_input *input)
@@ -461,13 +489,7 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 		if (finding)
 			finding_message(finding, "%s", core->agent_error);
 	}
-	if (!core->config_fault[0])
-		return;
-	finding = find(proposal, input, CORE_CONFIG_INVALID, REASON_CONFIG_FAULT, NULL, NULL);
-	if (!finding)
-		return;
-	finding_message(finding, "%s", core->config_fault);
-	finding_hint(finding, "headroom check-config lists all faults");
+	find_config_fault(&core->config_fault, proposal, input);
 }
 
 /* A pod can get its name after the event, when the runtime answers. */

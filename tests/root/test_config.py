@@ -116,7 +116,7 @@ def test_a_bad_file_on_reload_keeps_the_old_config(agent) -> None:
     one.write_config("neighbor: {ipv4: {gc_thresh1: 1, gc_thresh2: 2, gc_thresh3: 3k}}")
     one.signal(signal.SIGHUP)
     condition = one.wait_condition("ConfigInvalid")
-    assert f"{one.config_path}:2:" in condition["message"] and "3k" in condition["message"]
+    assert f"{one.config_path}: line 2," in condition["message"] and "3k" in condition["message"]
     assert thresholds() == (80000, 90000, 101000)
     assert one.setting(THRESHOLDS[2])["wanted"] == "101000"
     sysctl(THRESHOLDS[2], 100500)
