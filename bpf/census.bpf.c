@@ -19,6 +19,7 @@
 #define AF_INET       2
 #define AF_INET6      10
 #define SOCK_STREAM   1
+#define SOCK_DGRAM    2
 #define TCP_TIME_WAIT 6 /* include/net/tcp_states.h */
 #define TCP_CLOSE     7
 #define TCP_LISTEN    10
@@ -154,6 +155,24 @@ static __always_inline void read_pids(struct css_set *set, struct census_record 
 	}
 }
 
+#define AIO_CONTEXTS 256
+
+/* Contexts beyond the first ones do not count: a program has one for each disk or thread. */
+static __noinline void read_aio(struct mm_struct *mm, struct census_record *record)
+{
+	struct kioctx_table *table = BPF_CORE_READ(mm, ioctx_table);
+	__u64 at = (__u64)table + bpf_core_field_offset(table->table);
+	__u32 n = BPF_CORE_READ(table, nr);
+
+	for (__u32 i = 0; i < AIO_CONTEXTS && i < n; i++) {
+		struct kioctx *context = NULL;
+
+		bpf_probe_read_kernel(&context, sizeof(context), (void *)(at + i * sizeof(void *)));
+		if (context)
+			record->aio += BPF_CORE_READ(context, max_reqs);
+	}
+}
+
 static __noinline __u32 mounts_of(struct mnt_namespace *mounts)
 {
 	return BPF_CORE_READ(mounts, nr_mounts);
@@ -182,6 +201,8 @@ int census(struct bpf_iter__task *ctx)
 	record.mounts = bpf_core_field_exists(mounts->nr_mounts) ? mounts_of(mounts)
 								 : mounts_before_6_8(mounts);
 	record.maps = BPF_CORE_READ(task, mm, map_count);
+	if (bpf_core_field_exists(task->mm->ioctx_table))
+		read_aio(task->mm, &record);
 	read_files(task, &record);
 	set = task->cgroups;
 	record.cgroup = BPF_CORE_READ(set, dfl_cgrp, kn, id);
@@ -338,6 +359,18 @@ static __always_inline void read_listener(
 	record->drops = BPF_CORE_READ(sk, sk_drops.counter);
 }
 
+#define PAGE_SIZE 4096
+
+/* Pages that the kernel counts in sockstat: also those that the socket keeps in reserve. */
+static __always_inline __u32 pages_of(struct sock *sk)
+{
+	__s64 bytes = BPF_CORE_READ(sk, sk_wmem_queued);
+
+	bytes += BPF_CORE_READ(sk, sk_forward_alloc);
+	bytes += BPF_CORE_READ(sk, sk_backlog.rmem_alloc.counter);
+	return bytes > 0 ? (bytes + PAGE_SIZE - 1) / PAGE_SIZE : 0;
+}
+
 /* Returns false for other sockets. */
 static __always_inline bool read_socket(struct file *file, struct census_file *record)
 {
@@ -345,14 +378,22 @@ static __always_inline bool read_socket(struct file *file, struct census_file *r
 	struct sock *sk = BPF_CORE_READ(socket, sk);
 	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	short type = BPF_CORE_READ(socket, type);
 
-	if (BPF_CORE_READ(socket, type) != SOCK_STREAM || !sk || state == TCP_CLOSE ||
-		(family != AF_INET && family != AF_INET6))
+	if (!sk || (family != AF_INET && family != AF_INET6) ||
+		(type != SOCK_STREAM && type != SOCK_DGRAM))
 		return false;
-	if (state != TCP_LISTEN)
-		return read_connection(sk, record);
-	read_listener(sk, file, record);
-	return true;
+	record->pages = pages_of(sk);
+	record->is_udp = type == SOCK_DGRAM;
+	if (type == SOCK_STREAM && state == TCP_LISTEN) {
+		read_listener(sk, file, record);
+		return true;
+	}
+	if (type == SOCK_STREAM && state != TCP_CLOSE && read_connection(sk, record))
+		return true;
+	record->file = (__u64)sk;
+	record->kind = CENSUS_SOCKET;
+	return record->pages > 0;
 }
 
 static __noinline void read_group_user(struct fsnotify_group *group, struct census_file *record)

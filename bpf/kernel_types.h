@@ -144,6 +144,11 @@ struct sock_common { /* include/net/sock.h */
 
 struct sock {
 	struct sock_common __sk_common;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
+	int sk_forward_alloc;
+	int sk_wmem_queued;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
 	atomic_t sk_drops;
@@ -327,8 +332,18 @@ struct signal_struct {
 	struct rlimit rlim[16];
 };
 
+struct kioctx { /* fs/aio.c */
+	unsigned int max_reqs;
+};
+
+struct kioctx_table {
+	unsigned int nr;
+	struct kioctx *table[];
+};
+
 struct mm_struct {
 	int map_count;
+	struct kioctx_table *ioctx_table;
 };
 
 struct fdtable { /* include/linux/fdtable.h */

@@ -25,7 +25,9 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 
 	metric_family(sink, "headroom_limit_info");
 	for (size_t i = 0; i < node->n_limits; i++)
-		metric_sample(sink, 1, node->limits[i].now.name, node->limits[i].now.unit, NULL);
+		if (!node->limits[i].now.is_quiet)
+			metric_sample(
+				sink, 1, node->limits[i].now.name, node->limits[i].now.unit, NULL);
 	for (size_t f = 0; f < ARRAY_SIZE(names); f++) {
 		metric_family(sink, names[f]);
 		for (size_t i = 0; i < node->n_limits; i++) {
@@ -33,7 +35,7 @@ static void put_limits(struct metric_sink *sink, const struct node *node)
 			const uint64_t values[] = {
 				limit->now.used, limit->now.max, limit->peak.used, limit->now.hits};
 
-			if (f != 1 || limit->now.max > 0)
+			if (!limit->now.is_quiet && (f != 1 || limit->now.max > 0))
 				metric_sample(sink, (double)values[f], limit->now.name, NULL);
 		}
 	}

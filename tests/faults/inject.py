@@ -620,7 +620,7 @@ def etcd_database(w: World) -> Iterator[Fields]:
     group = w.unit()
     script = f"{RUN}fd = os.open('{file}', os.O_WRONLY)\nprint('ready', flush=True)\nwhile True:\n os.pwrite(fd, b'x', 0)\n os.fdatasync(fd)\n time.sleep(0.05)\n"
     started = subprocess.Popen(
-        [program, "-c", script, "--quota-backend-bytes=10000000"], stdout=subprocess.PIPE, text=True, preexec_fn=group.enter
+        [program, "-c", script, "--quota-backend-bytes=10000000", f"--data-dir={w.directory}"], stdout=subprocess.PIPE, text=True, preexec_fn=group.enter
     )
     group.programs.append(started)
     assert started.stdout and started.stdout.readline() == "ready\n"

@@ -66,7 +66,7 @@ LIMITS = [
         "conntrack/near", inject.tracked_here, e("conntrack", "netns", who="{address}", severity="warning"),
         args=(5000, ((0x0A010209, 20), (0x0A010207, 70))), place="netns", also="conntrack/namespace",
     ),
-    fault("conntrack/races", inject.insert_failed, e("conntrack/races", "netns|node", who="unknown|", now="none"), place="netns", within=45, stays_cured=False),
+    fault("conntrack/races", inject.insert_failed, e("conntrack/races", "netns|node", who="unknown", now="none"), place="netns", within=45, stays_cured=False),
     fault("bridge-ports", inject.bridge, e("bridge-ports", "device", "br7", who="", now="none"), place="netns", within=45, stays_cured=False),
     fault("tcp-memory", inject.socket_memory, e("tcp-memory", "node", keep="tcp_mem"), args=("tcp",)),
     fault("udp-memory", inject.socket_memory, e("udp-memory", "node", keep="udp_mem"), args=("udp",)),

@@ -15,6 +15,7 @@ struct census_record {
 	__u32 mntns;
 	__u32 mounts;                /* in its mount namespace */
 	__u32 maps;                  /* memory maps */
+	__u64 aio;                   /* requests of its contexts for asynchronous I/O */
 	__u64 files;                 /* open descriptors */
 	__u64 files_max, files_hard; /* soft and hard RLIMIT_NOFILE */
 	/* Inodes of its cgroup in the hierarchy of cgroup2 and in that of the pids controller. */
@@ -37,6 +38,7 @@ enum census_kind {
 	CENSUS_PTY,       /* the side of the terminal emulator */
 	CENSUS_LISTENER,  /* TCP */
 	CENSUS_CONNECTED, /* TCP, from an ephemeral port */
+	CENSUS_SOCKET,    /* another one of TCP or UDP whose buffers are not empty */
 	CENSUS_KINDS,
 };
 
@@ -60,8 +62,9 @@ struct census_file {
 	__u32 drops;     /* listener: connections that it refused */
 	__u32 somaxconn; /* listener: of its namespace */
 	__u16 kind;
-	__u16 port;   /* the listener's, or the remote end's */
-	__u16 family; /* the address family */
-	__u16 unused[3];
+	__u16 port;                   /* the listener's, or the remote end's */
+	__u16 family;                 /* the address family */
+	__u16 is_udp;                 /* or TCP */
+	__u32 pages;                  /* of a socket's buffers */
 	__u8 source[16], address[16]; /* the local and the remote end's */
 };

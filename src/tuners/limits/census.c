@@ -41,6 +41,7 @@ static int learn_operations(struct census_bpf_object *object)
 	object->bss->examples[CENSUS_PTY] = terminal;
 	object->bss->examples[CENSUS_LISTENER] = any;
 	object->bss->examples[CENSUS_CONNECTED] = any;
+	object->bss->examples[CENSUS_SOCKET] = any;
 	return bpf_prog_test_run_opts(bpf_program__fd(object->progs.learn), &options);
 }
 
@@ -185,13 +186,16 @@ static bool census_count(
 		return record->uid_counts;
 	case COUNT_THREADS:
 	case COUNT_OPEN_FILES:
+	case COUNT_AIO:
 		use->kind = INSTANCE_CGROUP;
 		use->id = record->pids_first;
 		use->key[0] = 1;
 		use->key[1] = record->cgroup * UINT64_C(0x9e3779b97f4a7c15) ^ record->pids_cgroup;
 		use->adds = true;
-		use->used = count == COUNT_THREADS ? record->threads : record->files;
-		return record->cgroup || record->pids_cgroup;
+		use->used = count == COUNT_THREADS ? record->threads
+			    : count == COUNT_AIO   ? record->aio
+						   : record->files;
+		return use->used > 0 && (record->cgroup || record->pids_cgroup);
 	case COUNT_PIDS:
 		use->kind = INSTANCE_CGROUP;
 		use->key[0] = use->id = record->pids_limited;
@@ -287,6 +291,13 @@ static bool census_count_file(
 		use->id = file->uid;
 		use->key[0] += file->uid;
 		return file->kind == CENSUS_INOTIFY && use->used > 0;
+	case COUNT_FILE_TCP_PAGES:
+	case COUNT_FILE_UDP_PAGES:
+		use->adds = true;
+		use->key[0] = 6;
+		use->key[1] = user_cgroup(file->cgroup, file->pids_cgroup);
+		use->used = file->pages;
+		return file->pages > 0 && file->is_udp == (count == COUNT_FILE_UDP_PAGES);
 	case COUNT_FILE_LISTENERS:
 		use->kind = INSTANCE_SOCKET;
 		use->id = file->inode;

@@ -427,6 +427,7 @@ static void judge_row(const struct row_input *in)
 {
 	struct limit_memory *memory = in->memory;
 	struct limit_reading *limit = in->limit;
+	bool has_open = false;
 
 	if (in->row->reader && in->row->reader->has_instances)
 		judge_instances(in);
@@ -436,7 +437,11 @@ static void judge_row(const struct row_input *in)
 		if (memory->known[i].seen_us != in->input->now_us) {
 			memory->known[i].open = false;
 			memory->known[i].full_at_us = 0;
+		} else {
+			has_open |= memory->known[i].open;
 		}
+	limit->is_quiet =
+		in->row->reader && in->row->reader->quiet && limit->used == 0 && !has_open;
 	memory->seen = true;
 	if (counts_hits(in->row))
 		return;

@@ -86,6 +86,7 @@ enum census_count {
 	COUNT_MOUNTS,
 	COUNT_MAPS,
 	COUNT_PROCESS_FILES,
+	COUNT_AIO,
 };
 
 /* A row counts this of each open file. */
@@ -96,6 +97,8 @@ enum census_count_file {
 	COUNT_FILE_PTYS,
 	COUNT_FILE_LISTENERS,
 	COUNT_FILE_PORTS,
+	COUNT_FILE_TCP_PAGES,
+	COUNT_FILE_UDP_PAGES,
 };
 
 /* File systems in the order of their rows. */
@@ -120,6 +123,7 @@ struct limit_reader {
 	bool has_instances;  /* findings are about them only; otherwise about the node's reading */
 	const char *happens; /* what a hit is: "refused"; NULL: "reached" */
 	bool nobody;         /* it lacks users */
+	bool quiet;          /* metrics only while something is used, or with a finding */
 	unsigned begins;     /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
 	enum limits_filesystem filesystem; /* limits_sample_filesystem(): which */
 	bool inodes;                       /* limits_sample_filesystem(): not bytes */

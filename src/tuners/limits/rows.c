@@ -129,9 +129,10 @@ const struct limit_row limits_rows[] = {
 		.cure_help = "raise net.ipv4.tcp_mem, as long as a quarter of the memory is more; "
 			     "else ss -tmn shows the sockets with full queues: restart their "
 			     "program",
-		READ(limits_read_socket_memory, .counts_hits = true, .hits_near = true,
-			.has_instances = true, .happens = "under pressure",
-			.cure = limits_cure_socket_memory, .sysctl = "net.ipv4.tcp_mem")},
+		READ(limits_read_socket_memory, .count_file = COUNT_FILE_TCP_PAGES,
+			.counts_hits = true, .hits_near = true, .has_instances = true,
+			.happens = "under pressure", .cure = limits_cure_socket_memory,
+			.sysctl = "net.ipv4.tcp_mem")},
 	{"udp-memory",
 		"Pages that the buffers of all UDP sockets take, of all network namespaces. Above "
 		"the maximum the kernel drops received packets. Hits are MemErrors in the "
@@ -143,7 +144,8 @@ const struct limit_row limits_rows[] = {
 		.cure_help = "raise net.ipv4.udp_mem, as long as a quarter of the memory is more; "
 			     "else ss -umn shows the sockets with full queues: restart their "
 			     "program",
-		READ(limits_read_socket_memory, .is_udp = true, .counts_hits = true,
+		READ(limits_read_socket_memory, .quiet = true, .is_udp = true,
+			.count_file = COUNT_FILE_UDP_PAGES, .counts_hits = true,
 			.has_instances = true, .happens = "dropped",
 			.cure = limits_cure_socket_memory, .sysctl = "net.ipv4.udp_mem")},
 	{"file-handles",
@@ -310,8 +312,8 @@ const struct limit_row limits_rows[] = {
 		.cure_help =
 			"NodeLocal DNSCache, or single-request-reopen in the pods' resolv.conf; "
 			"--random-fully in the rules of MASQUERADE and SNAT",
-		READ(limits_read_races, .counts_hits = true, .hits_from = FEW_PACKETS,
-			.happens = "dropped", .cure = limits_cure_hint)},
+		READ(limits_read_races, .quiet = true, .counts_hits = true,
+			.hits_from = FEW_PACKETS, .happens = "dropped", .cure = limits_cure_hint)},
 	{"memory-cgroups",
 		"Memory cgroups. The kernel has 65535 ids for them, and a removed one gives its id "
 		"back. Not shown with cgroup v1, whose count includes removed ones.",
@@ -345,10 +347,9 @@ const struct limit_row limits_rows[] = {
 			  "(EAGAIN), \"Could not setup Async I/O\"",
 		.cure_help = "raise fs.aio-max-nr", .used = {"/proc/sys/fs/aio-nr", 1},
 		.max = {"/proc/sys/fs/aio-max-nr", 1},
-		.reader = &(const struct limit_reader){.cure = limits_cure_sysctl,
-			.sysctl = "fs.aio-max-nr",
-			.at_least = 1048576,
-			.at_most = LARGEST_IN_JSON}},
+		CENSUS(COUNT_AIO, .quiet = true, .cure = limits_cure_sysctl,
+			.sysctl = "fs.aio-max-nr", .at_least = 1048576,
+			.at_most = LARGEST_IN_JSON)},
 	{"keys",
 		"Keys of the kernel's key service that the fullest user has. A container takes one "
 		"for its session. Root has its own, larger maximum.",

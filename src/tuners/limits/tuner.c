@@ -132,10 +132,12 @@ static void limits_sense(void *self, uint64_t now)
 		const struct limit_source source = {
 			limits->host, &limits->facts->disks, reader, instances};
 		bool has_file = seen->row->used.path;
+		uint64_t max;
 
 		name_row(limits->facts, seen, now);
 		if (!has_file && !(reader && reader->read))
 			continue;
+		max = seen->reading.max;
 		free(seen->reading.top);
 		seen->reading = (struct limit_reading){0};
 		limit_instances_clear(instances);
@@ -144,6 +146,12 @@ static void limits_sense(void *self, uint64_t now)
 		seen->error = has_file
 				      ? limits_read_numbers(limits->host, seen->row, &seen->reading)
 				      : reader->read(&source, &seen->reading);
+		/* The agent itself gets no file any more. */
+		if (seen->error == -ENFILE && has_file && max > 0 &&
+			streq(seen->row->used.path, "/proc/sys/fs/file-nr")) {
+			seen->error = 0;
+			seen->reading.used = seen->reading.max = max;
+		}
 	}
 }
 
