@@ -28,7 +28,7 @@ class Expect:
     slug: str
     kind: str  # of the instance
     name: str = ""  # of the instance; empty: any
-    who: str = ""  # a pattern; unknown: said to be unknown; any; empty: nobody
+    who: str = ""  # a pattern; unknown: said to be unknown; ?PATTERN: that or unknown; any; empty: nobody
     now: str = "run"  # run: a command; edit: FILE:LINE: write X; none: it has a hint; any: one of these
     keep: str = ""  # a pattern
     severity: str = ""
@@ -198,12 +198,12 @@ def has_instance(expect: Expect, fields: Fields, finding: Finding) -> bool:
 
 def has_who(expect: Expect, fields: Fields, finding: Finding) -> bool:
     users = finding.get("who") or []
-    if expect.who == "any":
+    if expect.who == "any" or expect.who[:1] == "?" and not users and finding.get("who_known") is False:
         return True
     if expect.who in ("", "unknown"):
         return not users and (not expect.who or finding.get("who_known") is False)
     first = users and (text_of(users[0]["workload"]) if isinstance(users[0], dict) else users[0])
-    return bool(first and re.search(pattern(expect.who, fields), first))
+    return bool(first and re.search(pattern(expect.who.lstrip("?"), fields), first))
 
 
 # ---- one row ----

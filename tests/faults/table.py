@@ -68,8 +68,9 @@ LIMITS = [
     ),
     fault("conntrack/races", inject.insert_failed, e("conntrack/races", "netns|node", who="unknown", now="none"), place="netns", within=45, stays_cured=False),
     fault("bridge-ports", inject.bridge, e("bridge-ports", "device", "br7", who="", now="none"), place="netns", within=45, stays_cured=False),
-    fault("tcp-memory", inject.socket_memory, e("tcp-memory", "node", keep="tcp_mem"), args=("tcp",)),
-    fault("udp-memory", inject.socket_memory, e("udp-memory", "node", keep="udp_mem"), args=("udp",)),
+    # Only cgroup2 counts a workload's socket memory.
+    fault("tcp-memory", inject.socket_memory, e("tcp-memory", "node", who="?{who}", keep="tcp_mem"), args=("tcp",)),
+    fault("udp-memory", inject.socket_memory, e("udp-memory", "node", who="?{who}", keep="udp_mem"), args=("udp",)),
     fault("softnet", inject.softnet, e("softnet", "node|device", who="", keep="netdev_max_backlog"), within=60),
     fault("neighbor/near-ipv4", inject.neighbors, e("neighbor/ipv4", "node|netns", keep="gc_thresh3"), args=(4, 1900, 2048), uses=("neighbor",)),
     fault("neighbor/near-ipv6", inject.neighbors, e("neighbor/ipv6", "node|netns", keep="gc_thresh3"), args=(6, 1400, 1536), uses=("neighbor",)),
