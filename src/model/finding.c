@@ -13,6 +13,7 @@
 
 /* The users of a worst moment are counted after it: at a later tick, or by the next sample. */
 #define USERS_FOLLOW_US (5 * USEC_PER_SEC)
+#define NEARLY          0.9 /* of the worst: its users are named if those of the worst are not known */
 
 /* Until then it may go on: what comes and goes every second does not end each time. */
 #define ENDED_US (10 * USEC_PER_SEC)
@@ -220,6 +221,7 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	uint64_t at_us = reading->use.at_us ? reading->use.at_us : now;
 	double share = share_of(&reading->use), worst = share_of(&known->worst);
 	bool is_same_moment = at_us == known->worst.at_us;
+	bool follows = now - known->worst.at_us <= USERS_FOLLOW_US;
 
 	if (share > worst) {
 		known->worst = reading->use;
@@ -228,9 +230,11 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 		take_users(known, reading);
 		return;
 	}
-	if (reading->n_who == 0 || share < worst)
+	if (reading->n_who == 0)
 		return;
-	if (known->n_who == 0 || is_same_moment || now - known->worst.at_us <= USERS_FOLLOW_US)
+	/* A pass may count the users when a little less is used again. */
+	if (known->n_who == 0 ? follows || share >= NEARLY * worst
+			      : share >= worst && (is_same_moment || follows))
 		take_users(known, reading);
 }
 

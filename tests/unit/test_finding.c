@@ -127,6 +127,19 @@ LIST_TEST(the_users_of_the_worst_moment_stay)
 	assert_int_equal(fixture->news[FINDING_BEGAN], 1);
 }
 
+LIST_TEST(an_unknown_user_is_named_while_nearly_as_much_is_used)
+{
+	(void)find(fixture, "aio", 100, FINDING_HAPPENS);
+	poll_ends(fixture, 30);
+	add_user(find(fixture, "aio", 40, FINDING_LASTS), "innocent", 40, 0);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.findings[0].n_who, 0);
+	add_user(find(fixture, "aio", 97, FINDING_HAPPENS), "culprit", 90, 0);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.findings[0].worst.used, 100);
+	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
+}
+
 LIST_TEST(ties_are_named_together)
 {
 	char text[FINDING_TEXT_MAX];
