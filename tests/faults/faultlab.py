@@ -359,6 +359,7 @@ def no_module(lab: Any) -> None:
 
 def absent(w: World, without: str) -> Iterator[Fields]:
     """Asked for, and not on this node."""
+    w.tool("modprobe", lambda _: w.lab.run("umount", "-l", "/proc/sys/net/netfilter"))
     yield {}
     w.agent.write_config(without)
     w.agent.reload()

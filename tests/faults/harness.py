@@ -266,14 +266,14 @@ def run_as_printed(world: World, command: str) -> str:
 
 
 def edit_as_printed(world: World, text: str) -> str:
-    match = re.match(r"(/\S+?):(\d+)(?::\d+)?: write (.*)$", text, re.S)
+    match = re.match(r"(/\S+?):(\d+)(?::\d+)?: (?:write (.*)|remove .*)$", text, re.S)
     if not match:
-        return f"no FILE:LINE: write X: {text!r}"
+        return f"neither FILE:LINE: write X nor remove X: {text!r}"
     path = world.path(match[1])
     lines = path.read_text().split("\n")
     line = int(match[2]) - 1
     indent = re.match(r"\s*", lines[line])
-    lines[line] = (indent[0] if indent else "") + match[3].strip()
+    lines[line : line + 1] = [(indent[0] if indent else "") + match[3].strip()] if match[3] else []
     path.write_text("\n".join(lines))
     return ""
 
