@@ -480,7 +480,7 @@ def in_namespace(w: World, function: Callable[[], None]) -> None:
 
 
 def neighbors(w: World, family: int, count: int, top: int, device: str = "storm0") -> Iterator[Fields]:
-    """Entries of a pod's namespace, which nobody may collect."""
+    """Entries of a pod's namespace: near the maximum, or more than it."""
     import storm
     from conftest import set_thresholds, thresholds
 
@@ -499,7 +499,7 @@ def neighbors(w: World, family: int, count: int, top: int, device: str = "storm0
 
     def work() -> None:
         storm.enter(f"/run/netns/{space}")
-        for _ in storm.send_messages(count, family, device, "permanent" if count <= top else ""):
+        for _ in storm.send_messages(count, family, device):
             pass
 
     thread = threading.Thread(target=work)
