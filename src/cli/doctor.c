@@ -301,8 +301,10 @@ static void add_check_finding(
 	struct finding finding = {.instance = found->instance};
 	cJSON *entry = cJSON_CreateObject(), *instance;
 	bool is_fault = found->result == CHECK_FAULT, ignored;
-	const char *now = found->now[0] || !is_fault ? found->now : row->now;
-	const char *keep = found->keep[0] || !is_fault ? found->keep : row->option;
+	/* A hint says why the command of the row does not help. */
+	const char *now = found->now[0] || found->hint[0] || !is_fault ? found->now : row->now;
+	bool no_option = found->keep[0] || !is_fault || !now || !now[0];
+	const char *keep = no_option ? found->keep : row->option;
 	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
 
 	if (keep && keep[0])

@@ -135,11 +135,12 @@ static void decode(char *name)
 {
 	char *to = name;
 	unsigned code;
+	int len;
 
 	for (const char *from = name; *from; to++)
-		if (*from == '\\' && sscanf(from + 1, "%3o", &code) == 1 && code > 0) {
+		if (*from == '\\' && sscanf(from + 1, "%3o%n", &code, &len) == 1 && code > 0) {
 			*to = (char)code;
-			from += 4;
+			from += 1 + len;
 		} else {
 			*to = *from++;
 		}

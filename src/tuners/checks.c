@@ -90,7 +90,8 @@ const char *check_time(uint64_t realtime, char text[static CHECK_TIME_MAX])
 /* ---- uses and limits, capabilities ---- */
 
 #define FILE_TEXT_MAX   (8 * 1024 * 1024)
-#define USED_SHARE      0.8 /* using more of a limit is a fault */
+#define USED_SHARE      0.8        /* using more of a limit is a fault */
+#define BPF_JIT_MOST    1056964608 /* the kernel's own maximum on x86_64 */
 #define IPV6_ROUTES_BIG 1e6 /* a maximum from here on is not reached: INT_MAX since Linux 6.3 */
 
 static int read_number(const struct host *host, const char *path, double *number)
@@ -113,14 +114,20 @@ static void add_unread(struct check_report *report, const char *path, int error)
 		check_add_unread(report, path, error);
 }
 
-static void judge_use(struct check_report *report, double used, double limit, const char *counted,
-	const char *sysctl)
+static void judge_use(struct check_report *report, double used, double limit, double raised,
+	const char *counted, const char *sysctl)
 {
+	struct check_finding *finding;
+
 	if (used <= USED_SHARE * limit)
-		check_add_fine(report);
-	else
-		(void)check_add(report, CHECK_FAULT, "%.0f of %.0f %s, %.0f %%: %s", used, limit,
-			counted, 100 * used / MAX(limit, 1.0), sysctl);
+		return check_add_fine(report);
+	finding = check_add(report, CHECK_FAULT, "%.0f of %.0f %s, %.0f %%: %s", used, limit,
+		counted, 100 * used / MAX(limit, 1.0), sysctl);
+	/* The command of the row would lower it. */
+	if (limit >= raised)
+		check_set(finding->hint,
+			"x86_64 has no larger value: bpftool prog and the containers "
+			"with seccomp filters show who uses it");
 }
 
 static void check_user_namespaces(struct check_report *report)
@@ -198,8 +205,8 @@ static void check_bpf_jit(struct check_report *report)
 	r = host_read_file(report->host, used_path, FILE_TEXT_MAX, &text);
 	if (r < 0)
 		return add_unread(report, used_path, r);
-	judge_use(report, bpf_jit_bytes(text), limit, "bytes for compiled BPF programs",
-		"net.core.bpf_jit_limit");
+	judge_use(report, bpf_jit_bytes(text), limit, BPF_JIT_MOST,
+		"bytes for compiled BPF programs", "net.core.bpf_jit_limit");
 }
 
 static void check_ipv6_routes(struct check_report *report)
@@ -221,7 +228,7 @@ static void check_ipv6_routes(struct check_report *report)
 	/* The sixth number counts the entries that the limit is about. */
 	if (sscanf(text, "%*x %*x %*x %*x %*x %x", &used) != 1)
 		return add_unread(report, used_path, -EINVAL);
-	judge_use(report, used, limit, "IPv6 routes",
+	judge_use(report, used, limit, IPV6_ROUTES_BIG, "IPv6 routes",
 		"net.ipv6.route.max_size, which kernels before 6.3 enforce");
 }
 

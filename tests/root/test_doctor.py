@@ -125,6 +125,14 @@ def test_a_use_near_its_limit_is_named_with_the_sysctl(run: Run, directory: Path
     assert check(doctor(run, wrap=mounted(script)), name)["status"] == "ok"
 
 
+def test_the_command_for_bpf_programs_never_lowers_their_limit(run: Run, directory: Path) -> None:
+    (directory / "limit").write_text("2000000000\n")
+    (directory / "used").write_text(OTHER + PACK.replace(" 2097152 ", " 1900000000 "))
+    script = f"mount --bind {directory}/limit /proc/sys/net/core/bpf_jit_limit; mount --bind {directory}/used /proc/vmallocinfo\n"
+    found = check(doctor(run, wrap=mounted(script)), "bpf-jit")
+    assert (found["status"], found["now"], found["keep"]) == ("warning", "", "") and "no larger value" in found["hint"], found
+
+
 def test_a_command_without_an_agent_prints_a_critical_finding_once(run: Run, directory: Path) -> None:
     """The log of an agent would have it, but standard error is for errors of the command."""
     (directory / "full").write_text("4100\t0\t4096\n")
