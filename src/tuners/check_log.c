@@ -120,7 +120,8 @@ static void cure_oom(
 	else if (maximum == 0)
 		check_set(finding->hint, "its cgroup has ended: raise the memory limit for its "
 					 "next start");
-	else if (workload.kind == WORKLOAD_UNIT && name && strstr(name, ".service"))
+	else if (workload.kind == WORKLOAD_UNIT && name && strstr(name, ".service") &&
+		 !strstr(fault->full, ".service/") && !strstr(fault->full, ".scope/"))
 		check_set(finding->now, "systemctl set-property --runtime %s MemoryMax=%" PRIu64,
 			check_quote(quoted, name + 1), 2 * maximum);
 	else

@@ -119,6 +119,18 @@ def test_the_cure_of_a_unit_and_of_a_pod_is_their_own(run: Run) -> None:
         eat(cgroup, "inunit")
         (found,) = kills(run, f"inunit in unit {unit}")
         assert found["now"] == f"systemctl set-property --runtime {unit} MemoryMax={32 << 20}"
+    # A user's systemd has its own units: the node may have another one of that name.
+    manager = MEMORY_ROOT / f"user@{os.getpid()}.service"
+    manager.mkdir()
+    if not V1:
+        (manager / "cgroup.subtree_control").write_text("+memory")
+    try:
+        with memory_cgroup(f"{manager.name}/cron.service") as cgroup:
+            eat(cgroup, "ofuser")
+            (found,) = kills(run, "ofuser")
+            assert found["now"] == f"echo {32 << 20} > {cgroup / LIMIT}", found
+    finally:
+        manager.rmdir()
     uid = f"0123456{os.getpid() % 10}-89ab-cdef-0123-456789abcdef"
     pod = MEMORY_ROOT / f"pod{uid}"
     (MEMORY_ROOT / "kubepods").mkdir(exist_ok=True)

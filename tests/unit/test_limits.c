@@ -733,3 +733,64 @@ LAB_TEST(the_command_for_a_full_database_has_its_address_and_certificates)
 		expect_cure(lab, "etcd/db", cases[i].program ? command : NULL, NULL);
 	}
 }
+
+LAB_TEST(cures_are_of_the_nodes_services_and_leave_sessions_and_units_of_others)
+{
+	static const struct {
+		limit_cure *cure;
+		const char *row, *path, *owner, *now, *hint;
+	} cases[] = {
+		{limits_cure_cgroup, "pids/cgroup", "/sys/fs/cgroup/system.slice/a.service",
+			"a.service", "systemctl set-property --runtime a.service TasksMax=80",
+			"keeps it"},
+		{limits_cure_cgroup, "pids/cgroup",
+			"/sys/fs/cgroup/user.slice/user-7.slice/user@7.service/app.slice/a.service",
+			"user@7.service",
+			"echo 80 > /sys/fs/cgroup/user.slice/user-7.slice/user@7.service/app.slice/"
+			"a.service/pids.max",
+			NULL},
+		{limits_cure_cgroup, "pids/cgroup",
+			"/sys/fs/cgroup/machine.slice/machine-m.scope/payload/system.slice/ssh.service",
+			"ssh.service",
+			"echo 80 > "
+			"/sys/fs/cgroup/machine.slice/machine-m.scope/payload/system.slice/"
+			"ssh.service/pids.max",
+			NULL},
+		{limits_cure_listener, "listen", "", "a.service",
+			"sysctl -w net.core.somaxconn=4096 && systemctl restart a.service", NULL},
+		{limits_cure_listener, "listen", "", "session-3.scope",
+			"sysctl -w net.core.somaxconn=4096", "restart the program"},
+		{limits_cure_listener, "listen", "", "user@7.service",
+			"sysctl -w net.core.somaxconn=4096", "restart the program"},
+		{limits_cure_listener, "listen", "", "docker.service",
+			"sysctl -w net.core.somaxconn=4096", "restart the program"},
+		{limits_cure_files, "files/process", "", "a.service",
+			"prlimit --pid 7 --nofile=65536:65536", "LimitNOFILE=65536 in a.service"},
+		{limits_cure_files, "files/process", "", "session-3.scope",
+			"prlimit --pid 7 --nofile=65536:65536", "limits.conf"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct limit_row *row = limits_rows;
+		struct limit_instance instance = {
+			.instance = {.kind = INSTANCE_CGROUP, .owner.kind = WORKLOAD_UNIT},
+			.used = 40,
+			.max = 40,
+			.pid = 7,
+			.of_agent = true,
+			.sysctl =
+				cases[i].cure == limits_cure_listener ? "net.core.somaxconn" : NULL,
+		};
+		struct finding finding = {0};
+
+		while (!streq(row->name, cases[i].row))
+			row++;
+		set_text(instance.instance.name, cases[i].path);
+		set_text(instance.instance.owner.name, cases[i].owner);
+		cases[i].cure(&finding, row, &instance, &lab->input, lab->self);
+		assert_string_equal(finding.now, cases[i].now);
+		if (cases[i].hint && (!finding.hint || !strstr(finding.hint, cases[i].hint)))
+			fail_msg("%s: %s", cases[i].now, finding.hint);
+		finding_release(&finding);
+	}
+}

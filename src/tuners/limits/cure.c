@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "tuners/raise.h"
+#include "tuners/table.h"
 
 uint64_t limits_raised(const struct limit_row *row, uint64_t value)
 {
@@ -64,13 +65,18 @@ void limits_cure_conntrack(struct finding *finding, const struct limit_row *row,
 #define PID_MAX_MOST     UINT64_C(4194304)
 #define THREADS_MAX_MOST UINT64_C(1073741823)
 
-/* Returns whether systemd manages the cgroup, as that of a unit. */
+/*
+ * Returns whether the node's systemd manages the cgroup, as that of a unit. Below another service
+ * or scope it is of a user's systemd, or of a container's, and the node may have a unit of that
+ * name.
+ */
 static bool is_unit(const struct instance *instance, char unit[static SHELL_WORD_MAX])
 {
 	static const char *const types[] = {".service", ".scope", ".slice"};
 	const char *name = strrchr(instance->name, '/');
 
-	if (!name || instance->owner.kind != WORKLOAD_UNIT)
+	if (!name || instance->owner.kind != WORKLOAD_UNIT || strstr(instance->name, ".service/") ||
+		strstr(instance->name, ".scope/"))
 		return false;
 	shell_word(unit, name + 1);
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
@@ -128,6 +134,15 @@ void limits_cure_pids(struct finding *finding, const struct limit_row *row,
 
 /* ---- open files ---- */
 
+/* Returns whether it is a service that may be restarted: not a session, nor all of a user's. */
+static bool is_service(const struct workload *owner)
+{
+	const char *type = strrchr(owner->name, '.');
+
+	return owner->kind == WORKLOAD_UNIT && type && streq(type, ".service") &&
+	       !starts_with(owner->name, "user@");
+}
+
 /* The hard limit stays if it is enough: a container's root may not raise it. */
 void limits_cure_files(struct finding *finding, const struct limit_row *row,
 	const struct limit_instance *instance, const struct decide_input *,
@@ -147,9 +162,12 @@ void limits_cure_files(struct finding *finding, const struct limit_row *row,
 	}
 	finding_now(finding, "prlimit --pid %d --nofile=%" PRIu64 ":%" PRIu64, instance->pid,
 		raised, MAX(raised, hard));
-	if (owner->kind == WORKLOAD_UNIT)
+	if (is_service(owner))
 		finding_hint(
 			finding, "LimitNOFILE=%" PRIu64 " in %s keeps it", raised, owner->name);
+	else if (owner->kind == WORKLOAD_UNIT || owner->kind == WORKLOAD_HOST)
+		finding_hint(finding, "nofile in /etc/security/limits.conf keeps it, for new "
+				      "sessions");
 	else
 		finding_hint(finding, "LimitNOFILE of the runtime's unit keeps it, for new "
 				      "containers");
@@ -165,6 +183,16 @@ void limits_cure_watches(struct finding *finding, const struct limit_row *row,
 }
 
 /* ---- sockets ---- */
+
+/* A restart of dockerd ends containers, and docker-proxy listens for them in its unit. */
+static bool is_of_runtimes(const struct workload *owner)
+{
+	const char *const *unit = node_units;
+
+	while (*unit && !streq(*unit, owner->name))
+		unit++;
+	return *unit != NULL;
+}
 
 /* A process has its backlog from the start on: it must listen again. */
 void limits_cure_listener(struct finding *finding, const struct limit_row *row,
@@ -192,7 +220,7 @@ void limits_cure_listener(struct finding *finding, const struct limit_row *row,
 		return;
 	}
 	limits_cure_sysctl(finding, row, instance, input, limits);
-	if (owner->kind == WORKLOAD_UNIT) {
+	if (is_service(owner) && !is_of_runtimes(owner)) {
 		shell_word(unit, owner->name);
 		finding_now(finding,
 			"sysctl -w net.core.somaxconn=%" PRIu64 " && systemctl restart %s", raised,
