@@ -307,6 +307,24 @@ def test_a_full_listener_and_ports_are_found_with_their_addresses_and_cured(node
     until(lambda: all(other["until"] for other in one.status()["findings"] if other["slug"] == "listen"), "it is cured", 0.5)
 
 
+def test_packets_that_a_listener_drops_of_accepted_connections_are_not_refused_ones(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod], space: str) -> None:
+    """With TCP_DEFER_ACCEPT the kernel drops the last packet of each handshake. Another namespace shows that the pass has been."""
+    one = counted(agent("mode: observe"))
+    pods().run(
+        "s = socket.socket()\ns.setsockopt(6, socket.TCP_DEFER_ACCEPT, 5)\ns.bind(('127.0.0.1', 86))\ns.listen(200)\n"
+        "for _ in range(9):\n c = socket.create_connection(('127.0.0.1', 86))\n time.sleep(0.05)\n c.send(b'x')\n s.accept()",
+        *inside(space))
+    dropped = subprocess.run([*inside(space), "ss", "-lntmH", "sport = :86"], check=True, capture_output=True, text=True).stdout
+    assert ",d9)" in dropped, dropped
+    pod.run(
+        "s = socket.socket()\ns.bind(('127.0.0.1', 87))\ns.listen(30)\nc = []\nfor _ in range(40):\n c.append(socket.socket())\n"
+        " c[-1].setblocking(False)\n try: c[-1].connect(('127.0.0.1', 87))\n except OSError: pass",
+        "unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh")
+    finding = found(one, "listen")
+    assert finding["instance"]["name"] == "port 87" and finding["times"] > 0
+    assert {other["instance"]["name"] for other in one.status()["findings"] if other["slug"] == "listen"} == {"port 87"}
+
+
 def test_the_agent_reports_that_no_file_can_be_opened_although_it_cannot_read_the_node(node: Any, agent: Start) -> None:
     """The agent gives up CAP_SYS_ADMIN, with which the kernel allows more files."""
     one = counted(agent("mode: observe"))

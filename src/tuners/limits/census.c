@@ -532,29 +532,69 @@ static bool is_of_same(const struct limit_use *x, const struct limit_use *y)
 	return x->adds && by_instance(x, y) == 0;
 }
 
-/* Counts from the first pass on, or from the begin of the instance. */
-static void count_hits(
-	const struct finish *finish, bool is_foreign, struct limit_instance *instance)
+static struct limits_hit *find_hit(const struct finish *finish, const struct instance *instance)
 {
-	const uint64_t key[2] = {finish->row + 1, limit_instance_hash(&instance->instance)};
+	const uint64_t key[2] = {finish->row + 1, limit_instance_hash(instance)};
 	struct limits_hits *hits = finish->hits;
-	struct limits_hit *known;
+	struct limits_hit *known = find_keyed(&hits->index, hits->list, hits->n, &key);
 
-	if (instance->hits == 0)
-		return;
-	known = find_keyed(&hits->index, hits->list, hits->n, &key);
 	if (!known) {
 		known = add_element(&hits->list, &hits->n, &hits->allocated);
-		memcpy(known->key, key, sizeof(key));
-		known->first = known->last = finish->is_first ? instance->hits : 0;
+		*known = (struct limits_hit){.key = {key[0], key[1]}};
 	}
+	return known;
+}
+
+/*
+ * A listener also drops packets of connections that it accepts, such as the last one of each
+ * handshake with TCP_DEFER_ACCEPT. Returns how many of the drops its namespace counts as refused
+ * since the last pass.
+ */
+static uint64_t count_refused(
+	const struct finish *finish, const struct limit_use *listener, uint64_t drops)
+{
+	const struct instance netns = {.kind = INSTANCE_NETNS, .id = listener->netns};
+	struct limits_hit *known = find_hit(finish, &netns);
+	_cleanup_free_ char *text = NULL;
+	uint64_t before = known->last, refused;
+
+	if (known->at_us != finish->at_us) {
+		if (process_read(finish->host->root, (pid_t)listener->pid, "net/netstat", &text,
+			    NULL) == 0)
+			(void)limits_find_number(text, "TcpExt:", "ListenOverflows", &known->last);
+		known->first = known->at_us == 0 && finish->is_first ? known->last : before;
+		known->at_us = finish->at_us;
+	}
+	refused = MIN(drops, known->last - MIN(known->first, known->last));
+	known->first += refused;
+	return refused;
+}
+
+/* Counts from the first pass on, or from the begin of the instance. */
+static void count_hits(
+	const struct finish *finish, const struct limit_use *use, struct limit_instance *instance)
+{
+	bool is_listener = use->kind == INSTANCE_SOCKET;
+	struct limits_hit *known;
+	uint64_t new, refused;
+
+	if (instance->hits == 0) {
+		/* What the node's namespace counted before is no news. */
+		if (is_listener && instance->of_agent)
+			(void)count_refused(finish, use, 0);
+		return;
+	}
+	known = find_hit(finish, &instance->instance);
+	if (known->at_us == 0)
+		known->first = known->last = finish->is_first ? instance->hits : 0;
 	known->at_us = finish->at_us;
 	known->first = MIN(known->first, instance->hits);
-	if (is_foreign)
-		known->first += MAX(instance->hits, known->last) - known->last;
-	instance->is_fresh = !is_foreign && instance->hits > known->last;
-	if (instance->is_fresh)
-		hits->totals[finish->row] += instance->hits - known->last;
+	new = MAX(instance->hits, known->last) - known->last;
+	refused = is_listener ? count_refused(finish, use, new) : use->has_foreign_hits ? 0 : new;
+	known = find_hit(finish, &instance->instance);
+	known->first += new - refused;
+	instance->is_fresh = refused > 0;
+	finish->hits->totals[finish->row] += refused;
 	known->last = instance->hits;
 	instance->hits -= known->first;
 }
@@ -597,7 +637,7 @@ static void add_instance(const struct finish *finish, const struct limit_use *us
 		set_text(instance.instance.name, ends);
 	}
 	text_make_printable(instance.instance.name);
-	count_hits(finish, first->has_foreign_hits, &instance);
+	count_hits(finish, first, &instance);
 	share = (double)instance.used / (double)MAX(instance.max, (uint64_t)1);
 	if (!first->is_minor && share > *fullest) {
 		*fullest = share;

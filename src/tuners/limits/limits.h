@@ -275,6 +275,9 @@ uint64_t limits_kubepods(const struct host *host, char path[SETTING_PATH_MAX]);
 /* Returns the inode of the agent's network namespace. */
 uint64_t limits_own_netns(void);
 
+/* Finds a number in the text of a file such as /proc/net/netstat. Returns 0 or -errno. */
+int limits_find_number(const char *text, const char *line, const char *name, uint64_t *number);
+
 /* Reads the number of a row with only a maximum. */
 int limits_read_max(const struct host *host, const struct limit_row *row, uint64_t *max);
 

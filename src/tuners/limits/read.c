@@ -70,6 +70,12 @@ static int find_by_name(const char *text, const struct number_in_file *from, uin
 	return parse_count(word, number);
 }
 
+int limits_find_number(const char *text, const char *line, const char *name, uint64_t *number)
+{
+	return find_by_name(
+		text, &(const struct number_in_file){.line = line, .name = name}, number);
+}
+
 static int read_number(const struct host *host, const struct number_in_file *from, uint64_t *number)
 {
 	_cleanup_free_ char *text = NULL;
