@@ -273,20 +273,58 @@ static void lasts_until(struct finding *finding, const struct finding_clock *clo
 	finding->is_over = false;
 }
 
+static int by_weight(const void *a, const void *b)
+{
+	const struct finding *x = a, *y = b;
+	double left = finding_share(x), right = finding_share(y);
+	char left_id[FINDING_ID_MAX], right_id[FINDING_ID_MAX];
+
+	if (x->ignored != y->ignored)
+		return x->ignored - y->ignored;
+	if (x->severity != y->severity)
+		return (int)y->severity - (int)x->severity;
+	if ((x->phase == FINDING_OVER) != (y->phase == FINDING_OVER))
+		return x->phase == FINDING_OVER ? 1 : -1;
+	if (left != right)
+		return left < right ? 1 : -1;
+	if (x->times != y->times)
+		return x->times < y->times ? 1 : -1;
+	if (x->since_us != y->since_us)
+		return x->since_us > y->since_us ? 1 : -1;
+	finding_id(x, left_id);
+	finding_id(y, right_id);
+	return strcmp(left_id, right_id);
+}
+
+/* A full list gives the place of its least finding to a worse one. Returns NULL if it has none. */
+static struct finding *place_for(struct finding_list *list, const struct finding *reading)
+{
+	struct finding *least = list->findings;
+
+	if (list->n < FINDINGS_MAX)
+		return add_element(&list->findings, &list->n, &list->allocated);
+	list->n_left_out++;
+	for (size_t i = 1; i < list->n; i++)
+		if (by_weight(&list->findings[i], least) > 0)
+			least = &list->findings[i];
+	if (by_weight(reading, least) >= 0)
+		return NULL;
+	finding_release(least);
+	return least;
+}
+
 static struct finding *add_finding(struct finding_list *list, const char *tuner,
 	struct finding *reading, const struct finding_clock *clock)
 {
 	struct finding *finding;
 
-	if (list->n >= FINDINGS_MAX) {
-		list->n_left_out++;
+	reading->worst = reading->use;
+	finding = place_for(list, reading);
+	if (!finding)
 		return NULL;
-	}
-	finding = add_element(&list->findings, &list->n, &list->allocated);
 	*finding = *reading;
 	*reading = (struct finding){0};
 	finding->tuner = tuner;
-	finding->worst = finding->use;
 	if (finding->worst.at_us == 0)
 		finding->worst.at_us = clock->mono_us;
 	finding->since_us = clock->is_single ? 0 : clock->wall_us;
@@ -412,29 +450,6 @@ void findings_name(struct finding_list *list,
 	}
 }
 
-static int by_weight(const void *a, const void *b)
-{
-	const struct finding *x = a, *y = b;
-	double left = finding_share(x), right = finding_share(y);
-	char left_id[FINDING_ID_MAX], right_id[FINDING_ID_MAX];
-
-	if (x->ignored != y->ignored)
-		return x->ignored - y->ignored;
-	if (x->severity != y->severity)
-		return (int)y->severity - (int)x->severity;
-	if ((x->phase == FINDING_OVER) != (y->phase == FINDING_OVER))
-		return x->phase == FINDING_OVER ? 1 : -1;
-	if (left != right)
-		return left < right ? 1 : -1;
-	if (x->times != y->times)
-		return x->times < y->times ? 1 : -1;
-	if (x->since_us != y->since_us)
-		return x->since_us > y->since_us ? 1 : -1;
-	finding_id(x, left_id);
-	finding_id(y, right_id);
-	return strcmp(left_id, right_id);
-}
-
 void findings_sort(struct finding_list *list)
 {
 	if (list->n > 1)
@@ -471,7 +486,8 @@ static void take_findings(const struct finding_list *list, struct condition *con
 			text_append(message, sizeof(message), "%s%s", message[0] ? "; " : "", text);
 	}
 	if (others > 0)
-		text_append(message, sizeof(message), "; and %zu others", others);
+		text_append(message, sizeof(message), "; and %zu other%s", others,
+			others == 1 ? "" : "s");
 	condition->message = must(strdup(message));
 }
 

@@ -296,6 +296,28 @@ LIST_TEST(more_findings_than_fit_are_counted)
 	assert_int_equal(fixture->list.n_left_out, 5);
 }
 
+LIST_TEST(a_full_list_gives_a_place_to_what_is_worse)
+{
+	char slug[FINDING_SLUG_MAX];
+
+	/* They are over, and held. */
+	for (int poll = 0; poll < 2; poll++) {
+		for (int i = 0; i < FINDINGS_A_TUNER; i++) {
+			snprintf(slug, sizeof(slug), "row-%d-%d", poll, i);
+			find(fixture, slug, 90, FINDING_HAPPENS)->severity = SEVERITY_WARNING;
+		}
+		poll_ends(fixture, 1);
+	}
+	assert_int_equal(fixture->list.n, FINDINGS_MAX);
+	(void)find(fixture, "conntrack", 100, FINDING_HAPPENS);
+	find(fixture, "aio", 1, FINDING_HAPPENS)->severity = SEVERITY_ADVICE;
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->list.n, FINDINGS_MAX);
+	assert_string_equal(fixture->list.findings[0].slug, "conntrack");
+	assert_false(finding_is_open(&fixture->input, "aio", NULL));
+	assert_int_equal(fixture->list.n_left_out, 2);
+}
+
 LIST_TEST(texts_have_no_secrets_and_no_controls)
 {
 	struct finding *finding = find(fixture, "pull-failed", 1, FINDING_HAPPENS);
