@@ -214,6 +214,10 @@ void core_mark_configured(struct core *core, const struct tuner_status *tuner);
 bool core_may_restore(const struct core *core, const struct value_record *record,
 	const char *actual, char why[static SETTING_WHY_MAX]);
 
+/* Returns whether the original is well above what is in use; else writes why. */
+bool core_leaves_room(const struct core *core, const struct value_record *record,
+	const char *actual, char why[static SETTING_WHY_MAX]);
+
 /* Sets config_file. */
 void core_place_cures(struct core *core);
 

@@ -272,7 +272,10 @@ static void find_removed(const struct core *core, const struct setting *setting,
 	finding_message(finding, "%s is recorded, and no longer configured; the original is %s",
 		setting->actual[0] ? setting->actual : "a value",
 		setting->original[0] ? setting->original : "\"\"");
-	if (value) {
+	/* A command to type must not take what is in use either. */
+	if (value && !core_leaves_room(core, value, setting->actual, why)) {
+		finding_hint(finding, "%s", why);
+	} else if (value) {
 		cure_value(finding, &value->target, setting->name, value->original);
 		(void)core_may_restore(core, value, setting->actual, why);
 		if (why[0])

@@ -11,8 +11,7 @@
 /* A restore leaves this much room: LimitPressure begins above it. */
 #define USED_SHARE 0.8
 
-/* Returns whether less than USED_SHARE of the original is in use; else writes why. */
-static bool leaves_room(const struct core *core, const struct value_record *record,
+bool core_leaves_room(const struct core *core, const struct value_record *record,
 	const char *actual, char why[static SETTING_WHY_MAX])
 {
 	const char *name, *last = strrchr(record->original, ' ');
@@ -32,7 +31,7 @@ static bool leaves_room(const struct core *core, const struct value_record *reco
 		if (!limit && i > 0)
 			continue;
 		if (!limit)
-			snprintf(why, SETTING_WHY_MAX, "the use of %s is not known yet", name);
+			snprintf(why, SETTING_WHY_MAX, "the use of %s is not known", name);
 		else
 			snprintf(why, SETTING_WHY_MAX,
 				"%" PRIu64 " of the original %s are in use: see headroom top %s",
@@ -57,7 +56,7 @@ bool core_may_restore(const struct core *core, const struct value_record *record
 			"not restored: a default, a profile or a file that was lost had asked for "
 			"it");
 	} else {
-		return leaves_room(core, record, actual, why);
+		return core_leaves_room(core, record, actual, why);
 	}
 	return false;
 }

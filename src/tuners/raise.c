@@ -45,6 +45,8 @@ const char *sysctl_bounds(const char *name, size_t i)
 	} rows[] = {
 		{"net.netfilter.nf_conntrack_max", "conntrack"},
 		{"net.netfilter.nf_conntrack_max", "conntrack/namespace"},
+		{"net.ipv4.neigh.default.gc_thresh3", "neighbor/ipv4"},
+		{"net.ipv6.neigh.default.gc_thresh3", "neighbor/ipv6"},
 		{"net.ipv4.tcp_mem", "tcp-memory"},
 		{"net.ipv4.udp_mem", "udp-memory"},
 		{"fs.file-max", "file-handles"},
