@@ -477,13 +477,8 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 	struct instance instance = {.kind = INSTANCE_TUNER, .name = OWN};
 	struct finding *finding;
 
-	for (size_t i = 0; i < core->node.n_settings; i++) {
-		find_changed(&core->node.settings[i], proposal, input);
-		find_failed(core, &core->node.settings[i], proposal, input);
-		find_removed(core, &core->node.settings[i], proposal, input);
-	}
-	find_not_restored(core, proposal, input);
-	find_lacks(core, proposal, input);
+	/* A proposal takes so many findings: those that are few come before those of settings. */
+	find_config_fault(&core->config_fault, proposal, input);
 	if (core_wants_to_write(core))
 		find_records(core, proposal, input);
 	if (core->agent_error[0]) {
@@ -492,7 +487,14 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 		if (finding)
 			finding_message(finding, "%s", core->agent_error);
 	}
-	find_config_fault(&core->config_fault, proposal, input);
+	find_lacks(core, proposal, input);
+	find_not_restored(core, proposal, input);
+	for (size_t i = 0; i < core->node.n_settings; i++)
+		find_failed(core, &core->node.settings[i], proposal, input);
+	for (size_t i = 0; i < core->node.n_settings; i++)
+		find_changed(&core->node.settings[i], proposal, input);
+	for (size_t i = 0; i < core->node.n_settings; i++)
+		find_removed(core, &core->node.settings[i], proposal, input);
 }
 
 /* A pod can get its name after the event, when the runtime answers. */

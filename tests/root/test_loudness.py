@@ -3,6 +3,7 @@
 
 import json
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,16 @@ def test_what_the_configuration_asks_for_and_the_node_lacks_is_a_warning(node: N
     one.write_config(QUIET + "mode: observe\n" + config)
     one.reload()
     one.wait_condition("SettingFailed", "False")
+
+
+def test_many_failed_settings_hide_no_other_fault(node: Node, agent) -> None:
+    """An agent has a bounded number of findings of its own."""
+    one = agent(QUIET + "sysctl: {" + ", ".join(f"vm.absent_{i}: 1" for i in range(40)) + "}")
+    one.wait_condition("SettingFailed")
+    one.write_config("mode: 3k")
+    one.signal(signal.SIGHUP)
+    assert "3k" in one.wait_condition("ConfigInvalid")["message"]
+    assert one.status()["node"]["findings_left_out"] > 0
 
 
 def test_a_profile_value_that_the_node_lacks_is_silent(node: Node, agent) -> None:
