@@ -275,15 +275,30 @@ static void draw_timeline(struct screen *screen, const cJSON *lines)
 	free(events);
 }
 
-static void draw_cure(
-	struct screen *screen, const char *heading, const cJSON *incident, const char *path)
+/* Draws text to type. Its lines are whole, so that they can be copied. */
+static void draw_typed_lines(struct screen *screen, const char *heading, const char *text)
 {
-	const char *text = json_text_at(incident, path);
-
 	if (!text[0])
 		return;
 	draw(screen, COLOR_BOLD, "\n%s\n", heading);
-	draw_paragraph(screen, 2, text);
+	for (size_t len; *text; text += len + (text[len] == '\n')) {
+		len = strcspn(text, "\n");
+		draw(screen, COLOR_NONE, "  %.*s\n", (int)len, text);
+	}
+}
+
+static void draw_cure(struct screen *screen, const cJSON *incident)
+{
+	/* Files of older versions have no finding. */
+	bool has_finding = json_at(incident, "finding") != NULL;
+	const char *hint = json_text_at(incident, "finding/hint");
+
+	draw_typed_lines(screen, "What to type",
+		json_text_at(incident, has_finding ? "finding/now" : "now"));
+	draw_typed_lines(screen, "To keep it", json_text_at(incident, "finding/keep"));
+	if (hint[0])
+		draw(screen, COLOR_BOLD, "\nHint\n");
+	draw_paragraph(screen, 2, hint);
 }
 
 static int print_one(cJSON *document)
@@ -294,7 +309,7 @@ static int print_one(cJSON *document)
 	struct screen screen = screen_open();
 	const char *text = json_text_at(last, "text");
 
-	json_make_printable(document);
+	json_make_lines_printable(document, "keep");
 	if (!json_at(last, "end") || !streq(state, "complete"))
 		text = json_text_at(incident, "text");
 	draw(&screen, COLOR_BOLD, "%s  ", json_text_at(incident, "at"));
@@ -308,9 +323,7 @@ static int print_one(cJSON *document)
 		draw(&screen, COLOR_BOLD, "\nWhat breaks\n");
 		draw_paragraph(&screen, 2, json_text_at(incident, "breaks"));
 	}
-	draw_cure(&screen, "What to type", incident, "now");
-	draw_cure(&screen, "To keep it", incident, "finding/keep");
-	draw_cure(&screen, "Hint", incident, "finding/hint");
+	draw_cure(&screen, incident);
 	return EXIT_OK;
 }
 

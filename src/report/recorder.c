@@ -501,7 +501,7 @@ static char *finding_document(const struct finding *finding)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *array = cJSON_CreateArray();
 
 	finding_json(array, finding);
-	json_make_printable(array);
+	json_make_lines_printable(array, "keep");
 	return must(cJSON_PrintUnformatted(cJSON_GetArrayItem(array, 0)));
 }
 

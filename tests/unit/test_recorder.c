@@ -230,6 +230,18 @@ RECORDER_TEST(a_name_that_is_found_later_is_in_the_file)
 	assert_non_null(strstr(text, "entries, refused 1 time; pod shop/api 80 (80 %)"));
 }
 
+RECORDER_TEST(lines_of_configuration_stay_lines)
+{
+	_cleanup_free_ char *text = NULL;
+	char id[64];
+
+	happens(fixture, "conntrack", 1)->keep = (char *)"mode: enforce\nthp: {defrag: \x1b}";
+	seconds(fixture, 1);
+	assert_int_equal(
+		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
+	assert_non_null(strstr(text, "mode: enforce\\nthp: {defrag: ?}"));
+}
+
 RECORDER_TEST(a_finding_that_is_milder_or_ignored_is_not_recorded)
 {
 	happens(fixture, "pids", 0)->severity = SEVERITY_WARNING;
