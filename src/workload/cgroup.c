@@ -518,9 +518,11 @@ void cgroups_learn(struct cgroups *cgroups, const uint64_t *wanted, size_t n, ui
 /* Finds the cgroup of a finding. */
 static bool find_at_once(struct cgroups *cgroups, uint64_t cgroup, uint64_t now)
 {
-	const struct known_cgroup *known;
+	const struct known_cgroup *known = find_known(cgroups, cgroup, cgroups->n);
 
-	cgroups_learn(cgroups, &cgroup, 1, now);
+	/* Learning costs a pass over all that are known: not for one that was removed. */
+	if (!known || (!known->found && known->attempts < ATTEMPTS))
+		cgroups_learn(cgroups, &cgroup, 1, now);
 	known = find_known(cgroups, cgroup, cgroups->n);
 	if (known && !known->found && known->attempts == 0 &&
 		now - cgroups->walked_at_us >= WALK_NOW_US)
