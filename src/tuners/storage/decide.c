@@ -2,6 +2,7 @@
 #include "tuners/storage/storage.h"
 
 #include "base/text.h"
+#include "config/config.h"
 
 /* StorageSlow needs this many syncs, or syncs that took this share of the five minutes. */
 #define SYNCS_MIN  100
@@ -100,7 +101,8 @@ static void find_slow(const struct storage *storage, const struct storage_proces
 		"p99 of %" PRIu64 " syncs in five minutes is %s, the longest %s%s (%s disk)",
 		summary->syncs, p99, worst, over, storage_kind_names[process->disk.kind]);
 	add_holders(finding, storage, process);
-	finding_keep(finding, input, "storage: {bound_writeback: true}");
+	if (!input->config || !config_bool(input->config, "storage.bound_writeback"))
+		finding_keep(finding, input, "storage: {bound_writeback: true}");
 }
 
 static void judge_slow(
