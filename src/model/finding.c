@@ -232,9 +232,15 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	}
 	if (reading->n_who == 0)
 		return;
-	/* A pass may count the users when a little less is used again. */
-	if (known->n_who == 0 ? follows || share >= NEARLY * worst
-			      : share >= worst && (is_same_moment || follows))
+	/*
+	 * A pass may count the users when a little less is used again, and those of an earlier pass
+	 * may be others: while as much is used, the larger ones count.
+	 */
+	if (known->n_who == 0
+			? follows || share >= NEARLY * worst
+			: share >= worst && (is_same_moment || follows ||
+						    user_share(known, &known->who[0]) <
+							    user_share(reading, &reading->who[0])))
 		take_users(known, reading);
 }
 

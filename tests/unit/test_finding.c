@@ -111,7 +111,7 @@ LIST_TEST(the_users_of_the_worst_moment_stay)
 	add_user(find(fixture, "ptys", 99, FINDING_HAPPENS), "culprit", 90, 0);
 	poll_ends(fixture, 60);
 	/* As much, and less, of others. */
-	add_user(find(fixture, "ptys", 99, FINDING_HAPPENS), "innocent", 99, 0);
+	add_user(find(fixture, "ptys", 99, FINDING_HAPPENS), "innocent", 90, 0);
 	poll_ends(fixture, 1);
 	add_user(find(fixture, "ptys", 40, FINDING_OVER), "innocent", 40, 0);
 	poll_ends(fixture, 20);
@@ -137,6 +137,15 @@ LIST_TEST(an_unknown_user_is_named_while_nearly_as_much_is_used)
 	add_user(find(fixture, "aio", 97, FINDING_HAPPENS), "culprit", 90, 0);
 	poll_ends(fixture, 1);
 	assert_int_equal(fixture->list.findings[0].worst.used, 100);
+	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
+}
+
+LIST_TEST(users_of_an_earlier_pass_give_way_to_larger_ones_while_it_lasts)
+{
+	add_user(find(fixture, "pids", 100, FINDING_HAPPENS), "bystander", 6, 0);
+	poll_ends(fixture, 15);
+	add_user(find(fixture, "pids", 100, FINDING_HAPPENS), "culprit", 90, 0);
+	poll_ends(fixture, 1);
 	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
 }
 
