@@ -794,3 +794,60 @@ LAB_TEST(cures_are_of_the_nodes_services_and_leave_sessions_and_units_of_others)
 		finding_release(&finding);
 	}
 }
+
+/* setrlimit(2) fails with EPERM above fs.nr_open. */
+LAB_TEST(the_cure_of_open_files_stays_below_what_the_kernel_takes)
+{
+	static const struct {
+		uint64_t max, hard, nr_open;
+		const char *now;
+	} cases[] = {
+		{1000, 4096, 1048576, "prlimit --pid 7 --nofile=4096:4096"},
+		{1000, 1073741816, 1048576, "prlimit --pid 7 --nofile=65536:1048576"},
+		{1000, 1073741816, 20000, "prlimit --pid 7 --nofile=20000:20000"},
+		{20000, 1073741816, 20000, NULL},
+	};
+	struct limits *limits = lab->self;
+	const struct limit_row *row = limits_rows;
+
+	while (!streq(row->name, "files/process"))
+		row++;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct limit_instance instance = {.instance.kind = INSTANCE_PROCESS,
+			.used = cases[i].max,
+			.max = cases[i].max,
+			.beside = cases[i].hard,
+			.pid = 7};
+		struct finding finding = {0};
+
+		limits->nr_open = cases[i].nr_open;
+		limits_cure_files(&finding, row, &instance, &lab->input, limits);
+		if (cases[i].now)
+			assert_string_equal(finding.now, cases[i].now);
+		else
+			assert_true(!finding.now && finding.hint);
+		finding_release(&finding);
+	}
+}
+
+LAB_TEST(the_cure_of_a_cgroup_whose_path_is_too_long_finds_it_by_its_inode)
+{
+	const struct limit_row *row = limits_rows;
+	struct limit_instance instance = {
+		.instance = {.kind = INSTANCE_CGROUP, .id = 4711}, .used = 70, .max = 70};
+	struct finding finding = {0};
+
+	while (!streq(row->name, "pids/cgroup"))
+		row++;
+	memset(instance.instance.name, 'a', sizeof(instance.instance.name) - 1);
+	memcpy(instance.instance.name, "/sys/fs/cgroup/", 15);
+	limits_cure_cgroup(&finding, row, &instance, &lab->input, lab->self);
+	assert_string_equal(finding.now,
+		"echo 140 > \"$(find /sys/fs/cgroup -xdev -type d -inum 4711)/pids.max\"");
+	finding_release(&finding);
+	memcpy(instance.instance.name, "/sys/fs/cgroup/pids/", 20);
+	limits_cure_cgroup(&finding, row, &instance, &lab->input, lab->self);
+	assert_string_equal(finding.now,
+		"echo 140 > \"$(find /sys/fs/cgroup/pids -xdev -type d -inum 4711)/pids.max\"");
+	finding_release(&finding);
+}

@@ -85,6 +85,9 @@ static bool is_unit(const struct instance *instance, char unit[static SHELL_WORD
 	return false;
 }
 
+#define CGROUPS "/sys/fs/cgroup"
+#define PIDS_V1 CGROUPS "/pids"
+
 void limits_cure_cgroup(struct finding *finding, const struct limit_row *row,
 	const struct limit_instance *instance, const struct decide_input *, const struct limits *)
 {
@@ -93,6 +96,16 @@ void limits_cure_cgroup(struct finding *finding, const struct limit_row *row,
 
 	if (raised == 0)
 		return;
+	/* The path is cut: a cgroup in a cluster in a container. */
+	if (strlen(instance->instance.name) == SETTING_PATH_MAX - 1) {
+		finding_now(finding,
+			"echo %" PRIu64 " > \"$(find %s -xdev -type d -inum %" PRIu64
+			")/pids.max\"",
+			raised,
+			starts_with(instance->instance.name, PIDS_V1 "/") ? PIDS_V1 : CGROUPS,
+			instance->instance.id);
+		return;
+	}
 	if (is_unit(&instance->instance, unit)) {
 		finding_now(finding, "systemctl set-property --runtime %s TasksMax=%" PRIu64, unit,
 			raised);
@@ -153,8 +166,11 @@ void limits_cure_files(struct finding *finding, const struct limit_row *row,
 
 	if (hard >= 2 * instance->max)
 		raised = MIN(raised, hard);
-	else if (limits->nr_open > 0)
+	/* The kernel refuses both above it, also a hard limit from before it was lowered. */
+	if (limits->nr_open > 0) {
 		raised = MIN(raised, limits->nr_open);
+		hard = MIN(hard, limits->nr_open);
+	}
 	if (raised <= instance->max) {
 		finding_hint(finding, "it has the most that fs.nr_open allows: find out why its "
 				      "files stay open");
