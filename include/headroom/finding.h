@@ -130,15 +130,8 @@ struct finding *proposal_finding(struct proposal *proposal, const struct decide_
 const struct finding *finding_find(
 	const struct decide_input *input, const char *slug, const struct instance *instance);
 
-/* Returns whether there is one. */
-bool finding_is_open(
-	const struct decide_input *input, const char *slug, const struct instance *instance);
-
 /* Keeps the users with the largest shares of their own maximum, or of the finding's. */
 void finding_user_add(struct finding *finding, const struct limit_user *user);
-
-/* The same with all users of a limit; WHO_UNKNOWN without one. */
-void finding_users_of(struct finding *finding, const struct limit_reading *reading);
 
 /* Set a text; the last call counts. Secrets and control characters are removed. */
 void finding_message(struct finding *finding, const char *format, ...)

@@ -42,12 +42,6 @@ const struct finding *finding_find(
 	return NULL;
 }
 
-bool finding_is_open(
-	const struct decide_input *input, const char *slug, const struct instance *instance)
-{
-	return finding_find(input, slug, instance);
-}
-
 struct finding *proposal_finding(struct proposal *proposal, const struct decide_input *input,
 	const struct condition_type *condition, enum reason reason, const char *slug,
 	const struct instance *instance, enum finding_phase phase)
@@ -56,7 +50,7 @@ struct finding *proposal_finding(struct proposal *proposal, const struct decide_
 
 	if (!slug)
 		slug = reason_rows[reason].slug;
-	if (phase == FINDING_OVER && !finding_is_open(input, slug, instance))
+	if (phase == FINDING_OVER && !finding_find(input, slug, instance))
 		return NULL;
 	if (proposal->n_findings >= FINDINGS_A_TUNER) {
 		proposal->n_left_out++;
@@ -102,13 +96,6 @@ void finding_user_add(struct finding *finding, const struct limit_user *user)
 	memmove(&finding->who[at + 1], &finding->who[at],
 		(finding->n_who - at - 1) * sizeof(*finding->who));
 	finding->who[at] = *user;
-}
-
-void finding_users_of(struct finding *finding, const struct limit_reading *reading)
-{
-	finding->knows = WHO_UNKNOWN;
-	for (unsigned i = 0; i < reading->n_top; i++)
-		finding_user_add(finding, &reading->top[i]);
 }
 
 /* Foreign text enters a finding here only. */

@@ -323,7 +323,7 @@ LIST_TEST(a_full_list_gives_a_place_to_what_is_worse)
 	poll_ends(fixture, 1);
 	assert_int_equal(fixture->list.n, FINDINGS_MAX);
 	assert_string_equal(fixture->list.findings[0].slug, "conntrack");
-	assert_false(finding_is_open(&fixture->input, "aio", NULL));
+	assert_null(finding_find(&fixture->input, "aio", NULL));
 	assert_int_equal(fixture->list.n_left_out, 2);
 }
 

@@ -382,12 +382,6 @@ void neighbor_decide(
 {
 	const struct neighbor *neighbor = self;
 	struct neighbor_memory *memory = data;
-	struct condition_reading readings[] = {
-		{.type = &neighbor_conditions[NEIGHBOR_TABLE_PRESSURE],
-			.reason = REASON_WITHIN_LIMIT},
-		{.type = &neighbor_conditions[NEIGHBOR_TABLE_OVERFLOW],
-			.reason = REASON_WITHIN_LIMIT},
-	};
 	bool unknown = false;
 
 	proposal->poll_us = next_poll_us(neighbor, input->now_us);
@@ -419,9 +413,11 @@ void neighbor_decide(
 			unknown = true;
 		}
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(readings); i++) {
-		if (unknown && readings[i].status == CONDITION_FALSE)
-			condition_unknown(&readings[i], REASON_COUNTERS_UNAVAILABLE);
-		*proposal_condition(proposal, NULL, REASON_NONE) = readings[i];
+	for (int i = NEIGHBOR_TABLE_PRESSURE; i <= NEIGHBOR_TABLE_OVERFLOW; i++) {
+		struct condition_reading *reading =
+			proposal_condition(proposal, &neighbor_conditions[i], REASON_WITHIN_LIMIT);
+
+		if (unknown)
+			condition_unknown(reading, REASON_COUNTERS_UNAVAILABLE);
 	}
 }
