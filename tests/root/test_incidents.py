@@ -35,13 +35,14 @@ def test_one_file_alone_says_when_which_limit_who_and_what_to_type(agent, direct
     one = agent(CONFIG)
     until(lambda: files(directory, "*-agent"), "the record of the start")
     with full_inotify():
-        path = until(lambda: (found := files(directory, "*inotify-instances")) and found[0], "an incident")
+        path = until(lambda: (found := files(directory, "*inotify-instances-uid-*")) and found[0], "an incident")
         until(lambda: len(lines_of(path)) > 8, "it is appended to")
         assert one.stop() == 0
     path = path.with_suffix("")
     first, *lines = lines_of(path)
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", first["at"])
-    assert first["limit"]["name"] == first["object"] == OBJECT and first["limit"]["used"] >= first["limit"]["max"] - 1
+    assert first["object"].startswith(f"{OBJECT}@uid:")
+    assert first["limit"]["name"] == OBJECT and first["limit"]["used"] >= first["limit"]["max"] - 1
     assert "sysctl" in first["now"] and "EMFILE" in first["breaks"] and OBJECT in first["text"] and first["node"] and first["boot"]
     assert [f"uid {USER}", first["limit"]["used"]] in first["top"]
     assert [line for line in lines if OBJECT in line.get("rows", {})], "its readings are there"
