@@ -120,7 +120,7 @@ def test_pending_queries_over_the_budget_are_reported(watch, lab) -> None:
             client.send(server, f"late-{3000 + i}.example.test")
         assert server in one.wait_condition("DNSBudgetExceeded")["message"]
         assert one.condition("DNSUnanswered")["status"] == "False"
-        assert server in one.wait_incident(f"dns/{server}/pending")["text"]
+        assert server in one.wait_incident(f"dns/{server}@server:{server}")["text"]
         scrape = settle(one, lambda now: now.total("pending") == 0, "nothing is pending")
     assert scrape.total("unanswered_total") == 0
 

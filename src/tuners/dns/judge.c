@@ -402,9 +402,13 @@ static void find_budget(const struct server_input *known)
 	struct finding *finding;
 	enum dns_number worst;
 
-	if (!is_over && !memory->pressure)
-		return;
 	snprintf(slug, sizeof(slug), "dns/%s", known->server->name);
+	/* A new budget, too, ends what was found: without a hold. */
+	if (!is_over && !memory->pressure) {
+		(void)find_of_server(
+			known, DNS_BUDGET_PRESSURE, REASON_NEAR_BUDGET, slug, FINDING_OVER);
+		return;
+	}
 	finding = find_of_server(known, is_over ? DNS_BUDGET_EXCEEDED : DNS_BUDGET_PRESSURE,
 		is_over ? REASON_OVER_BUDGET : REASON_NEAR_BUDGET, slug, phase);
 	if (!finding)
