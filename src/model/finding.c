@@ -99,7 +99,8 @@ void finding_user_add(struct finding *finding, const struct limit_user *user)
 }
 
 /* Foreign text enters a finding here only. */
-static void replace_text(char **text, const char *format, va_list args)
+static void __attribute__((format(printf, 2, 0))) replace_text(
+	char **text, const char *format, va_list args)
 {
 	free(steal(*text));
 	must_do(vasprintf(text, format, args) >= 0);
