@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tarfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -265,11 +266,13 @@ def test_the_bundle_has_everything_but_secrets(agent: Start, run: Run, directory
     stop = threading.Event()
 
     def write() -> None:  # again and again, because other lines may push it out of the last 500
+        Path("/dev/kmsg").write_text("a line of test_doctor, password: hunter2 at https://alice:hunter2@host/SECRETPATH")
         while not stop.wait(0.2):
             Path("/dev/kmsg").write_text("a line of test_doctor, password: hunter2 at https://alice:hunter2@host/SECRETPATH")
 
     writer = threading.Thread(target=write)
     writer.start()
+    time.sleep(0.1)
     path = directory / "bus"
     fake = Systemd(path, directory / "bus.conf", "containerd.service", lambda unit: None)
     fake.unit.state = "failed"
