@@ -79,9 +79,7 @@ struct agent {
 	bool never_urgent;            /* it may not have that priority */
 
 	struct recorder *recorder; /* NULL: see record_incidents() */
-	int record_lock;           /* the directory of its incidents; -1: none */
-	uint64_t record_retry_us;
-	uint64_t resume_us; /* when to resume restarts whose end is not known */
+	uint64_t resume_us;        /* when to resume restarts whose end is not known */
 	struct change_request requests[REQUESTS_MAX];
 	size_t n_requests;
 	struct plan done; /* changes made for requests[0] */
@@ -634,33 +632,19 @@ static int on_hangup(sd_event_source *, const struct signalfd_siginfo *, void *u
 
 /* ---- the loop ---- */
 
-/*
- * An agent that observes records incidents too: they change nothing on the node. One agent at a
- * time records, because a new one closes what a killed one has left open.
- */
-static void open_recorder(struct agent *agent)
+/* An agent that observes records incidents too: they change nothing on the node. */
+static void record_incidents(struct agent *agent)
 {
 	struct core *core = &agent->core;
 	char directory[PATH_MAX + sizeof(INCIDENTS_DIRECTORY)];
 
-	if (now_us() < agent->record_retry_us || !core->state[0] ||
-		(core->lock < 0 && core_wants_to_write(core)))
-		return;
-	agent->record_retry_us = now_us() + RETRY_US;
-	snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
-	agent->record_lock = incidents_lock(core->state, directory);
-	if (agent->record_lock >= 0)
+	if (!agent->recorder) {
+		if (!core->state[0] || (core->lock < 0 && core_wants_to_write(core)))
+			return;
+		snprintf(directory, sizeof(directory), "%s" INCIDENTS_DIRECTORY, core->state);
 		agent->recorder = recorder_open(agent->event, directory, core->boot);
-}
-
-static void record_incidents(struct agent *agent)
-{
-	struct core *core = &agent->core;
-
-	if (!agent->recorder)
-		open_recorder(agent);
-	if (agent->recorder)
-		recorder_tick(agent->recorder, &core->node, &core->facts.names, now_us());
+	}
+	recorder_tick(agent->recorder, &core->node, &core->facts.names, now_us());
 }
 
 static int on_tick(sd_event_source *source, uint64_t, void *userdata)
@@ -800,7 +784,7 @@ static int start(struct agent *agent)
 
 int agent_run(const struct core_options *options)
 {
-	struct agent agent = {.record_lock = -1};
+	struct agent agent = {0};
 	const struct config_source source = core_source(options->config_file);
 	struct rlimit files;
 	struct config *config;
@@ -851,7 +835,6 @@ int agent_run(const struct core_options *options)
 	deadline_us = now_us() + END_US;
 	(void)core_end_tasks(&agent.core, 0); /* cancels them */
 	recorder_close(agent.recorder, deadline_us);
-	cleanup_close(&agent.record_lock);
 	if (!core_end_tasks(&agent.core, deadline_us)) {
 		log_notice("agent", "a thread has not ended: it ends with the process");
 		_exit(r < 0);

@@ -228,11 +228,15 @@ static int append(int fd, const char *directory, const char *text, uint64_t max)
 	return r;
 }
 
-int incidents_lock(const char *state, const char *directory)
+int incidents_lock(const char *directory)
 {
 	_cleanup_close_ int fd = -1;
-	int r = make_directories(state, 0755);
+	char state[PATH_MAX];
+	int r;
 
+	set_text(state, directory);
+	*strrchr(state, '/') = '\0';
+	r = make_directories(state, 0755);
 	if (r == 0)
 		r = make_directories(directory, 0700);
 	if (r < 0)

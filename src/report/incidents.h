@@ -33,10 +33,11 @@
 /* Every function blocks: for tasks and commands. directory is that of the incidents. */
 
 /*
- * Makes the directory and locks it: one agent at a time records. Returns a descriptor, to be kept
- * open; -EWOULDBLOCK if another one does; or another -errno.
+ * Makes the directory, below one that others may list, and locks it: one agent at a time records,
+ * because a new one closes what a killed one has left open. Returns a descriptor, to be kept open;
+ * -EWOULDBLOCK if another one does; or another -errno.
  */
-int incidents_lock(const char *state, const char *directory);
+int incidents_lock(const char *directory);
 
 /*
  * Begins a file with text: whole lines. Returns 0; -EDQUOT after INCIDENTS_A_DAY, and -ENOSPC below

@@ -31,6 +31,9 @@
 /* More steps are waiting: the disk hangs. */
 #define STEPS_MAX 64
 
+/* Attempts to lock the directory: another agent records until it ends. */
+#define LOCK_EVERY_US (15 * USEC_PER_SEC)
+
 /* Clients that wait at once: they must not take the place of what is recorded. */
 #define READS_MAX 8
 
@@ -290,17 +293,24 @@ struct recorder_batch {
 	struct recorder *recorder;
 	struct recorder_step *steps;
 	size_t n, allocated;
+	int lock;     /* as of the recorder; STEP_START may take it */
 	cJSON *shown; /* NULL: not read again; owned */
 };
 
 /* Returns whether the list of incidents has changed. */
-static bool run_step(const struct recorder *recorder, struct recorder_step *step)
+static bool run_step(
+	const struct recorder *recorder, struct recorder_batch *batch, struct recorder_step *step)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const char *directory = recorder->directory;
 
 	switch (step->kind) {
 	case STEP_START:
+		batch->lock = incidents_lock(directory);
+		if (batch->lock < 0) {
+			step->error = batch->lock;
+			return false;
+		}
 		incidents_close_left(directory);
 		step->error = incidents_mark_start(directory, recorder->boot, step->start);
 		return true;
@@ -328,7 +338,8 @@ static bool run_step(const struct recorder *recorder, struct recorder_step *step
 		incidents_close_left(directory);
 		return true;
 	case STEP_STOP:
-		(void)incidents_mark(directory, recorder->boot, true);
+		if (batch->lock >= 0) /* otherwise the mark is of the agent that records */
+			(void)incidents_mark(directory, recorder->boot, true);
 		return false;
 	}
 	return false;
@@ -343,7 +354,7 @@ static void run_steps(void *data, const struct wait *)
 	bool changed = false;
 
 	for (size_t i = 0; i < batch->n; i++)
-		changed |= run_step(batch->recorder, &batch->steps[i]);
+		changed |= run_step(batch->recorder, batch, &batch->steps[i]);
 	if (!changed)
 		return;
 	list = incidents_list(batch->recorder->directory);
@@ -367,10 +378,15 @@ static void answer_client(struct http_connection *client, const struct recorder_
 
 static void adopt_step(struct recorder *recorder, struct recorder_step *step)
 {
+	bool was_refused = false;
+
 	if (step->client)
 		answer_client(step->client, step);
-	if (step->kind == STEP_START)
+	if (step->kind == STEP_START) {
+		was_refused = recorder->is_refused;
+		recorder->is_refused = step->error < 0;
 		set_text(recorder->start, step->start);
+	}
 	if (step->error < 0 && (step->kind == STEP_BEGIN || step->kind == STEP_APPEND)) {
 		recorder->has_left = true;
 		for (size_t i = 0; i < OPEN_MAX; i++)
@@ -378,6 +394,7 @@ static void adopt_step(struct recorder *recorder, struct recorder_step *step)
 				recorder->open[i].id[0] = '\0';
 	}
 	if (step->error < 0 && step->error != -EDQUOT && step->error != -ENOENT &&
+		step->error != -EWOULDBLOCK && !was_refused &&
 		(step->kind == STEP_BEGIN || step->kind == STEP_START))
 		log_notice("incidents", "%s not recorded: %s: %s", step->object,
 			strerror(-step->error), recorder->directory);
@@ -392,6 +409,7 @@ static void adopt_steps(void *data, void *userdata)
 	struct recorder_batch *batch = data;
 
 	recorder->running = NULL;
+	recorder->lock = batch->lock;
 	for (size_t i = 0; i < batch->n; i++)
 		adopt_step(recorder, &batch->steps[i]);
 	if (batch->shown) {
@@ -426,6 +444,7 @@ static void begin_task(struct recorder *recorder)
 
 	if (batch && !recorder->running) {
 		recorder->running = steal(recorder->waiting);
+		batch->lock = recorder->lock;
 		r = task_start(&recorder->task, recorder->event,
 			&(struct task){run_steps, adopt_steps, batch, recorder, UINT64_MAX});
 		for (size_t i = 0; r < 0 && i < batch->n; i++)
@@ -467,6 +486,12 @@ static void end_reads(struct recorder_batch *batch, uint64_t now)
 			http_reply(steal(batch->steps[i].client), 503, HANGS);
 }
 
+static void add_start(struct recorder *recorder)
+{
+	recorder->lock_due_us = now_us() + LOCK_EVERY_US;
+	add_step(recorder, STEP_START, "", "the start of the agent", NULL, NULL);
+}
+
 struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot)
 {
 	struct recorder *recorder = must(calloc(1, sizeof(*recorder)));
@@ -474,7 +499,8 @@ struct recorder *recorder_open(sd_event *event, const char *directory, const cha
 	recorder->event = event;
 	set_text(recorder->directory, directory);
 	set_text(recorder->boot, boot);
-	add_step(recorder, STEP_START, "", "the start of the agent", NULL, NULL);
+	recorder->lock = -1;
+	add_start(recorder);
 	begin_task(recorder);
 	return recorder;
 }
@@ -817,9 +843,9 @@ void recorder_tick(
 	char text[INCIDENTS_START_MAX + 32];
 
 	recorder->node = node;
-	node->recorder = recorder;
-	node->incidents = recorder->shown;
 	(void)task_end(&recorder->task, 0);
+	node->recorder = recorder->is_refused ? NULL : recorder;
+	node->incidents = recorder->shown;
 	end_reads(recorder->running, now);
 	end_reads(recorder->waiting, now);
 	/* The loop also ticks early: for results and requests. */
@@ -827,6 +853,12 @@ void recorder_tick(
 		return;
 	recorder->offset_us = realtime_us() - now;
 	ring_add(&recorder->ring, node, names, now);
+	if (recorder->lock < 0) {
+		if (recorder->is_refused && now_us() >= recorder->lock_due_us && !recorder->task)
+			add_start(recorder);
+		begin_task(recorder);
+		return;
+	}
 	if (recorder->start[0]) {
 		snprintf(text, sizeof(text), "the agent started %s", recorder->start);
 		trigger(recorder, "agent", "start", NULL, text, now);
@@ -868,5 +900,6 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 	for (size_t i = 0; i < OPEN_MAX; i++)
 		free(recorder->open[i].finding);
 	cJSON_Delete(recorder->shown);
+	cleanup_close(&recorder->lock);
 	free(recorder);
 }

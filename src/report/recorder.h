@@ -70,6 +70,9 @@ struct recorder {
 	struct task *task;                        /* NULL: none is under way */
 	struct recorder_batch *running, *waiting; /* its steps, and those for the next one */
 	char directory[PATH_MAX], boot[64];
+	int lock;             /* of the directory; -1: nothing is recorded yet */
+	bool is_refused;      /* the last attempt to lock it has failed */
+	uint64_t lock_due_us; /* CLOCK_MONOTONIC of the next attempt */
 	struct node *node;
 	struct ring ring;
 	struct open_incident open[OPEN_MAX];
