@@ -101,17 +101,25 @@ static struct finding *find(struct proposal *proposal, const struct decide_input
 		instance, FINDING_HAPPENS);
 }
 
+/* A finding about a setting has its name as slug and instance. */
+static struct finding *find_setting(struct proposal *proposal, const struct decide_input *input,
+	unsigned condition, enum reason reason, const char *name)
+{
+	struct instance instance = {.kind = INSTANCE_SETTING};
+
+	set_text(instance.name, name);
+	return find(proposal, input, condition, reason, name, &instance);
+}
+
 static void find_changed(
 	const struct setting *setting, struct proposal *proposal, const struct decide_input *input)
 {
-	struct instance instance = {.kind = INSTANCE_SETTING};
 	struct finding *finding;
 
 	if (setting->state != SETTING_YIELDED && setting->state != SETTING_DRIFTED)
 		return;
-	set_text(instance.name, setting->name);
-	finding = find(
-		proposal, input, CORE_SETTING_DRIFTED, setting->reason, setting->name, &instance);
+	finding =
+		find_setting(proposal, input, CORE_SETTING_DRIFTED, setting->reason, setting->name);
 	if (!finding)
 		return;
 	finding_message(finding, "is %s, wanted %s: changed %llu times, the last time by %s",
@@ -188,16 +196,14 @@ static void cure_absent(
 static void find_failed(const struct core *core, const struct setting *setting,
 	struct proposal *proposal, const struct decide_input *input)
 {
-	struct instance instance = {.kind = INSTANCE_SETTING};
 	bool is_absent = setting->state == SETTING_UNSUPPORTED && setting->error < 0 &&
 			 setting->mode == MODE_ENFORCE;
 	struct finding *finding;
 
 	if (setting->state != SETTING_FAILED && !is_absent)
 		return;
-	set_text(instance.name, setting->name);
-	finding = find(
-		proposal, input, CORE_SETTING_FAILED, setting->reason, setting->name, &instance);
+	finding =
+		find_setting(proposal, input, CORE_SETTING_FAILED, setting->reason, setting->name);
 	if (!finding)
 		return;
 	finding_message(finding, "%s (%s)",
@@ -215,20 +221,18 @@ static void find_failed(const struct core *core, const struct setting *setting,
 		finding->severity = SEVERITY_ADVICE;
 }
 
-/* Writes the command that sets a value; empty for one that no shell takes as it is. */
+/* Writes the command that sets a value. */
 static void cure_value(struct finding *finding, const struct value_target *target, const char *name,
 	const char *value)
 {
-	static const char plain[] =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:+-@%";
-	const char *quote = value[strspn(value, plain)] ? "'" : "";
+	char setting[SETTING_NAME_MAX + SETTING_VALUE_MAX], word[SHELL_WORD_MAX];
 
-	if (strchr(value, '\''))
-		return;
-	if (starts_with(target->path, "/proc/sys/"))
-		finding_now(finding, "sysctl -w %s%s=%s%s", quote, name, value, quote);
-	else
-		finding_now(finding, "echo %s%s%s > %s", quote, value, quote, target->path);
+	if (starts_with(target->path, "/proc/sys/")) {
+		snprintf(setting, sizeof(setting), "%s=%s", name, value);
+		finding_now(finding, "sysctl -w %s", shell_word(word, setting));
+	} else {
+		finding_now(finding, "echo %s > %s", shell_word(word, value), target->path);
+	}
 }
 
 static void cure_key(
@@ -255,15 +259,13 @@ static void find_removed(const struct core *core, const struct setting *setting,
 		core->values ? find_named(core->values->records, core->values->n, setting->name)
 			     : NULL;
 	const struct key_record *key = find_named(core->keys, core->n_keys, setting->name);
-	struct instance instance = {.kind = INSTANCE_SETTING};
 	char why[SETTING_WHY_MAX];
 	struct finding *finding;
 
 	if (setting->reason != REASON_NO_LONGER_CONFIGURED || setting->state != SETTING_OBSERVED)
 		return;
-	set_text(instance.name, setting->name);
-	finding = find(
-		proposal, input, CORE_SETTING_DRIFTED, setting->reason, setting->name, &instance);
+	finding =
+		find_setting(proposal, input, CORE_SETTING_DRIFTED, setting->reason, setting->name);
 	if (!finding)
 		return;
 	finding->severity = SEVERITY_ADVICE;
@@ -293,7 +295,6 @@ static void find_not_restored(
 
 	for (size_t i = 0; core->values && i < core->values->n; i++) {
 		const struct value_record *record = &core->values->records[i];
-		struct instance instance = {.kind = INSTANCE_SETTING};
 		struct finding *finding;
 
 		if (!record->name[0] ||
@@ -301,9 +302,8 @@ static void find_not_restored(
 			node_setting(&core->node, record->name) ||
 			host_read_value(core->host, record->target.path, actual) == -ENOENT)
 			continue;
-		set_text(instance.name, record->name);
-		finding = find(proposal, input, CORE_SETTING_FAILED, REASON_NOT_RESTORED,
-			record->name, &instance);
+		finding = find_setting(
+			proposal, input, CORE_SETTING_FAILED, REASON_NOT_RESTORED, record->name);
 		if (!finding)
 			continue;
 		finding_message(finding, "the original could not be restored (not-restored)");

@@ -243,16 +243,18 @@ const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text)
 	return quoted;
 }
 
+#define SHELL_WORD_BYTES 512 /* four for each, two quotes */
+
 const char *shell_word(char word[static SHELL_WORD_MAX], const char *text)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				    "0123456789_@%+=:,./-";
 	size_t len = strlen(text);
 
-	if (len > 0 && len < 256 && strspn(text, plain) == len)
+	if (len > 0 && len < SHELL_WORD_BYTES && strspn(text, plain) == len)
 		return strcpy(word, text);
 	strcpy(word, "'");
-	for (; len < 256 && *text; text++)
+	for (; len < SHELL_WORD_BYTES && *text; text++)
 		text_append(word, SHELL_WORD_MAX, "%.*s", *text == '\'' ? 4 : 1,
 			*text == '\'' ? "'\\''" : text);
 	text_append(word, SHELL_WORD_MAX, "'");

@@ -88,10 +88,10 @@ bool text_is_printable(const char *text);
 const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text);
 
 /*
- * Writes a word that a shell reads as this text of at most 255 bytes; '' for a longer one. Returns
+ * Writes a word that a shell reads as this text of at most 511 bytes; '' for a longer one. Returns
  * word.
  */
-#define SHELL_WORD_MAX 1024
+#define SHELL_WORD_MAX 2048
 const char *shell_word(char word[static SHELL_WORD_MAX], const char *text);
 
 /* Appends to a terminated buffer, truncated. */

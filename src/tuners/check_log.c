@@ -91,7 +91,7 @@ static uint64_t read_maximum(
 static void cure_oom(
 	const struct host *host, const struct kmsg_fault *fault, struct check_finding *finding)
 {
-	char path[PATH_MAX], quoted[CHECK_QUOTED_MAX], line[KMSG_CGROUP_MAX + 8];
+	char path[PATH_MAX], quoted[SHELL_WORD_MAX], line[KMSG_CGROUP_MAX + 8];
 	char amount[AMOUNT_MAX];
 	uint64_t maximum = read_maximum(host, fault->full, path);
 	struct workload workload = {WORKLOAD_HOST};
@@ -123,10 +123,10 @@ static void cure_oom(
 	else if (workload.kind == WORKLOAD_UNIT && name && strstr(name, ".service") &&
 		 !strstr(fault->full, ".service/") && !strstr(fault->full, ".scope/"))
 		check_set(finding->now, "systemctl set-property --runtime %s MemoryMax=%" PRIu64,
-			check_quote(quoted, name + 1), 2 * maximum);
+			shell_word(quoted, name + 1), 2 * maximum);
 	else
 		check_set(finding->now, "echo %" PRIu64 " > %s", 2 * maximum,
-			check_quote(quoted, path));
+			shell_word(quoted, path));
 }
 
 /* Finds where a device is mounted. The host's root is not part of the path. */
@@ -157,7 +157,7 @@ static bool find_mount(const struct host *host, const char *device, char point[s
 static void cure_read_only(
 	const struct host *host, const struct kmsg_fault *fault, struct check_finding *finding)
 {
-	char point[PATH_MAX], quoted[CHECK_QUOTED_MAX];
+	char point[PATH_MAX], quoted[SHELL_WORD_MAX];
 
 	if (!find_mount(host, fault->subject, point)) {
 		text_append(finding->message, sizeof(finding->message), "; not mounted now");
@@ -168,7 +168,7 @@ static void cure_read_only(
 	check_set(finding->hint,
 		"drain the node, umount %s, check the file system with fsck (XFS: xfs_repair), and "
 		"mount it again; kernel-log/io-error says whether the disk is the cause",
-		check_quote(quoted, point));
+		shell_word(quoted, point));
 }
 
 /* ---- findings ---- */

@@ -175,7 +175,7 @@ static void add_swap(struct check_report *report, const struct kubelet_seen *kub
 			? "the kubelet runs only because it looks at its start"
 			: "the kubelet does not start");
 	_cleanup_free_ char *fstab = NULL;
-	char quoted[CHECK_QUOTED_MAX];
+	char quoted[SHELL_WORD_MAX];
 	unsigned line;
 
 	decode(name);
@@ -187,7 +187,7 @@ static void add_swap(struct check_report *report, const struct kubelet_seen *kub
 		text_append(finding->message, sizeof(finding->message), " (%s)",
 			value->origin == KUBELET_FLAG ? "by a flag" : "by default");
 	check_about(finding, INSTANCE_DEVICE, "%s", name);
-	check_set(finding->now, "swapoff %s", check_quote(quoted, name));
+	check_set(finding->now, "swapoff %s", shell_word(quoted, name));
 	line = host_read_file(report->host, "/etc/fstab", FILE_TEXT_MAX, &fstab) == 0
 		       ? find_in_fstab(fstab, name)
 		       : 0;

@@ -218,14 +218,14 @@ static void ask_servers(struct resolv_conf *files, size_t n_files)
 static void PRINTF_LIKE(3, 4) add_edit(
 	const struct resolv_conf *conf, struct check_finding *finding, const char *expression, ...)
 {
-	char command[64], quoted[CHECK_QUOTED_MAX];
+	char command[64], quoted[SHELL_WORD_MAX];
 	va_list args;
 
 	va_start(args, expression);
 	vsnprintf(command, sizeof(command), expression, args);
 	va_end(args);
 	if (conf->is_edited_by_hand)
-		check_set(finding->now, "sed -i %s %s", command, check_quote(quoted, conf->path));
+		check_set(finding->now, "sed -i %s %s", command, shell_word(quoted, conf->path));
 	else if (strstr(conf->target, "systemd/resolve") || streq(conf->path, RESOLVED_FILE))
 		check_set(finding->hint,
 			"systemd-resolved writes it: resolvectl status shows from which link the "

@@ -51,29 +51,6 @@ void check_add_unread(struct check_report *report, const char *path, int error)
 			error == -EACCES || error == -EPERM ? ": run the command as root" : "");
 }
 
-const char *check_quote(char quoted[static CHECK_QUOTED_MAX], const char *name)
-{
-	size_t n = 0;
-	bool plain = name[0] != '\0';
-
-	for (const char *c = name; *c; c++)
-		plain &= isalnum((unsigned char)*c) || strchr("_-+=:,./@%", *c);
-	if (!plain)
-		quoted[n++] = '\'';
-	for (const char *c = name; *c && n + 6 < CHECK_QUOTED_MAX; c++) {
-		if (*c == '\'') {
-			memcpy(quoted + n, "'\\''", 4);
-			n += 4;
-		} else {
-			quoted[n++] = *c;
-		}
-	}
-	if (!plain)
-		quoted[n++] = '\'';
-	quoted[n] = '\0';
-	return quoted;
-}
-
 #define OLD_US (12 * 3600 * USEC_PER_SEC)
 
 const char *check_time(uint64_t realtime, char text[static CHECK_TIME_MAX])

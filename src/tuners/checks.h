@@ -26,10 +26,6 @@ void check_about(struct check_finding *finding, enum instance_kind kind, const c
 
 #define check_set(array, ...) snprintf((array), sizeof(array), __VA_ARGS__)
 
-/* Writes a name for a command line, in single quotes if the shell would change it. */
-#define CHECK_QUOTED_MAX 512
-const char *check_quote(char quoted[static CHECK_QUOTED_MAX], const char *name);
-
 /* Writes "13:05 UTC", with the date if it is older than a day. */
 #define CHECK_TIME_MAX 32
 const char *check_time(uint64_t realtime_us, char text[static CHECK_TIME_MAX]);
