@@ -78,7 +78,7 @@ struct finding {
 	struct instance instance;
 
 	/* decide() sets what it knows of these; the strings are static. */
-	const char *unit;    /* NULL: the finding has no numbers */
+	const char *unit;    /* of the numbers; NULL: the finding lacks them */
 	const char *happens; /* what a hit is: "refused"; NULL: "reached" */
 	bool hits_are_seconds;
 	const char *breaks; /* what fails; NULL: nothing known */

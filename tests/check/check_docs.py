@@ -121,7 +121,7 @@ def check_limits(tree):
             print(f"{name} is not checked: this node lacks {' or '.join(files)}")
             continue
         for document, text in shown.items():
-            # A limit of which nothing is used may have no series.
+            # An unused limit may lack a series.
             unused = document == "metrics" and re.search(rf" {re.escape(name)} +0 of ", shown["status"])
             if not unused and not re.search(rf"(?<![\w/-]){name}(?![\w/-])", text):
                 yield f"headroom {document}: nothing about the limit {name}"

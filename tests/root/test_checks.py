@@ -119,7 +119,7 @@ def test_the_cure_of_a_unit_and_of_a_pod_is_their_own(run: Run) -> None:
         eat(cgroup, "inunit")
         (found,) = kills(run, f"inunit in unit {unit}")
         assert found["now"] == f"systemctl set-property --runtime {unit} MemoryMax={32 << 20}"
-    # A user's systemd has its own units: the node may have another one of that name.
+    # A user's systemd has its own units: the node may have another unit with that name.
     manager = MEMORY_ROOT / f"user@{os.getpid()}.service"
     manager.mkdir()
     if not V1:

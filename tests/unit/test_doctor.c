@@ -84,7 +84,7 @@ TEST(a_finding_is_a_check_with_all_that_the_status_has_of_it)
 	ASSERT_CHECK(document, "ptys", "instance/kind", "node");
 	ASSERT_CHECK(document, "vm.a", "kind", "setting");
 	ASSERT_CHECK(document, "full", "kind", "condition");
-	/* What is fine has its use. */
+	/* A limit without a problem has its use. */
 	ASSERT_CHECK(document, "keys", "message", "128 of 128 instances, 100 %");
 	ASSERT_CHECK(document, "vm.b", "message", "1, wanted 1: in-sync (configured)");
 	assert_verdict(document, "critical: 1 critical, 2 warnings, 2 checks are fine");

@@ -546,7 +546,7 @@ static struct limits_hit *find_hit(const struct finish *finish, const struct ins
 }
 
 /*
- * A listener also drops packets of connections that it accepts, such as the last one of each
+ * A listener also drops packets of connections that it accepts, for example at the end of each
  * handshake with TCP_DEFER_ACCEPT. Returns how many of the drops its namespace counts as refused
  * since the last pass.
  */
