@@ -72,9 +72,12 @@ static void observe(struct core *core, const char *tuner, struct proposal *propo
 		hold ? strtoull(hold, NULL, 10) * USEC_PER_SEC : 0};
 
 	findings_observe(&core->node.findings, tuner, proposal, &clock, log_news, core);
-	for (size_t i = 0; i < core->node.findings.n; i++)
-		core->node.findings.findings[i].ignored =
-			is_ignored(core->config, &core->node.findings.findings[i]);
+	for (size_t i = 0; i < core->node.findings.n; i++) {
+		struct finding *finding = &core->node.findings.findings[i];
+
+		if (streq(finding->tuner, tuner))
+			finding->ignored = is_ignored(core->config, finding);
+	}
 }
 
 void core_take_findings(
@@ -412,8 +415,8 @@ static void find_lacks(
 		for (size_t k = 0; k < decided->n_lacks; k++)
 			find_lack(core, tuner, &decided->lacks[k],
 				numbers[decided->lacks[k].kind]++, proposal, input);
-		/* It hangs, which the core found. */
-		if (decided->n_lacks > 0 && streq(tuner->why, decided->why))
+		if (decided->n_lacks > 0 && !core_task_hangs(tuner, TASK_LOAD, input->now_us) &&
+			!core_task_hangs(tuner, TASK_SAMPLE, input->now_us))
 			continue;
 		set_text(whole.why, tuner->why);
 		find_lack(core, tuner, &whole, numbers[LACK_OTHER], proposal, input);

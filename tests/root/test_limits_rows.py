@@ -88,6 +88,8 @@ ADD_KEYS = "libc.syscall(250, 1, None)\nadd = lambda name, size: libc.syscall(24
 
 def test_keys_of_the_user_whose_maximum_is_reached(node: Any, agent: Start, program: Callable[..., Any], directory: Path) -> None:
     """Root has more keys, and far more bytes, of larger maxima."""
+    sysctl("kernel.keys.maxkeys", 200)
+    sysctl("kernel.keys.maxbytes", 20000)
     program(ADD_KEYS + "assert all(add(b'r%d' % i, 30) > 0 for i in range(250))")
     program("os.setuid(64551)\n" + ADD_KEYS + "n = 0\nwhile add(b'%d' % n, 1) > 0: n += 1\nassert n > 100")
     program("os.setuid(64552)\n" + ADD_KEYS + "n = 0\nwhile add(b'%d' % n, 900) > 0: n += 1\nassert n > 10")

@@ -429,6 +429,7 @@ static int replay(struct scenario *scenario, const struct scenario_tuner *tuner,
 	if (tuner->close)
 		tuner->close(self, memory);
 	proposal_clear(&scenario->proposal);
+	findings_clear(&scenario->findings);
 	return 0;
 }
 

@@ -199,9 +199,9 @@ static const char *find_variable(const char *environment, size_t len, const char
 	for (char *c = name; *c; c++)
 		*c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
 	strcat(name, "=");
-	for (const char *word = environment; word < environment + len; word += strlen(word) + 1)
-		if (starts_with(word, name))
-			return word + strlen(name);
+	for (size_t at = 0; at < len; at += strlen(environment + at) + 1)
+		if (starts_with(environment + at, name))
+			return environment + at + strlen(name);
 	return NULL;
 }
 
