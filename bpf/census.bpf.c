@@ -440,15 +440,15 @@ int list_files(struct bpf_iter__task_file *ctx)
 
 /* ---- all TCP connections ---- */
 
-#define STEPS 256  /* buckets and connections that one call of next_connection() visits */
-#define MORE  1024 /* calls for a slice */
+#define BUCKETS    1024 /* that one run of list_connections() visits */
+#define BUCKET_MAX 64   /* connections of a bucket; a longer one is cut */
 
-/* The rest of a slice, and the connection that next_connection() found. */
 struct {
-	__u64 buckets, at; /* at: odd at the end of a bucket */
-	__u32 left;
-} slice;
-struct census_file connection;
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct census_connections);
+} connections SEC(".maps");
 
 static __noinline struct inet_hashinfo *table_of(void *ipv4)
 {
@@ -460,68 +460,68 @@ static __noinline struct inet_hashinfo *table_before_6_1(void *ipv4)
 	return BPF_CORE_READ((struct netns_ipv4___before_6_1 *)ipv4, tcp_death_row, hashinfo);
 }
 
-/* Returns 0 at the end of the slice, 1 for a connection, and 2 if there is more. */
-__noinline int next_connection(void)
+static __always_inline struct census_connections *find_list(void)
 {
-	for (int i = 0; i < STEPS; i++) {
-		struct sock *sk = (void *)slice.at -
-				  bpf_core_field_offset(struct sock_common, skc_nulls_node);
+	__u32 zero = 0;
 
-		if (!(slice.at & 1) && slice.at) {
-			if (bpf_probe_read_kernel(&slice.at, sizeof(slice.at), (void *)slice.at) <
-				0)
-				slice.at = 0;
-			__builtin_memset(&connection, 0, sizeof(connection));
-			if (read_connection(sk, &connection))
-				return 1;
-		} else if (slice.left == 0) {
-			return 0;
-		} else {
-			bpf_probe_read_kernel(&slice.at, sizeof(slice.at), (void *)slice.buckets);
-			slice.buckets += sizeof(struct inet_ehash_bucket);
-			slice.left--;
-		}
-	}
-	return 2;
+	return bpf_map_lookup_elem(&connections, &zero);
 }
 
-/* Each element is a slice of the table: an iterator can write 32 kB for each. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, CENSUS_SLICES);
-	__type(key, __u32);
-	__type(value, __u32);
-} slices SEC(".maps");
+/* Lists the connections of a bucket. Not static: the verifier checks it once. */
+__noinline int list_bucket(__u64 bucket)
+{
+	struct census_connections *list = find_list();
+	__u64 at = 0; /* odd at the end of the bucket */
 
-/* A network namespace with a table of its own (net.ipv4.tcp_child_ehash_entries) is left out. */
-SEC("iter/bpf_map_elem")
-int list_connections(struct bpf_iter__bpf_map_elem *ctx)
+	bpf_probe_read_kernel(&at, sizeof(at), (void *)bucket);
+	for (int i = 0; list && i < BUCKET_MAX && at && !(at & 1); i++) {
+		struct sock *sk =
+			(void *)at - bpf_core_field_offset(struct sock_common, skc_nulls_node);
+		__u32 n = list->n;
+
+		if (bpf_probe_read_kernel(&at, sizeof(at), (void *)at) < 0 ||
+			n >= CENSUS_CONNECTIONS)
+			break;
+		__builtin_memset(&list->connections[n], 0, sizeof(list->connections[n]));
+		if (read_connection(sk, &list->connections[n]))
+			list->n = n + 1;
+	}
+	return 0;
+}
+
+/*
+ * Lists the connections of the buckets from list->next on, and sets it to the next one, or to 0 at
+ * the end of the table. A network namespace with a table of its own
+ * (net.ipv4.tcp_child_ehash_entries) is left out.
+ */
+SEC("raw_tp")
+int list_connections(void *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	void *ipv4 = (void *)BPF_CORE_READ(task, nsproxy, net_ns) +
 		     bpf_core_field_offset(struct net, ipv4);
+	struct census_connections *list = find_list();
 	struct inet_hashinfo *table;
-	__u32 *number = ctx->key, each, first, mask;
+	__u64 buckets;
+	__u32 mask;
 
-	if (!number)
+	if (!list)
 		return 0;
 	table = bpf_core_field_exists(struct netns_ipv4___before_6_1, tcp_death_row)
 			? table_before_6_1(ipv4)
 			: table_of(ipv4);
 	mask = BPF_CORE_READ(table, ehash_mask);
-	each = mask / CENSUS_SLICES + 1;
-	first = *number * each;
-	slice.buckets = (__u64)BPF_CORE_READ(table, ehash) +
-			(__u64)first * sizeof(struct inet_ehash_bucket);
-	slice.left = first > mask ? 0 : each;
-	slice.at = 0;
-	for (int i = 0; i < MORE; i++) {
-		int found = next_connection();
-
-		if (found == 0)
+	buckets = (__u64)BPF_CORE_READ(table, ehash);
+	list->n = 0;
+	for (int i = 0; i < BUCKETS; i++) {
+		if (list->next > mask) {
+			list->next = 0;
 			break;
-		if (found == 1)
-			bpf_seq_write(ctx->meta->seq, &connection, sizeof(connection));
+		}
+		if (list->n > CENSUS_CONNECTIONS - BUCKET_MAX)
+			break;
+		list_bucket(buckets + (__u64)list->next * sizeof(struct inet_ehash_bucket));
+		list->next++;
 	}
 	return 0;
 }

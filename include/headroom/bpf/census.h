@@ -42,8 +42,6 @@ enum census_kind {
 	CENSUS_KINDS,
 };
 
-#define CENSUS_SLICES 1024 /* parts of the kernel's table of TCP connections */
-
 /*
  * list_files() writes one for each open file of these kinds, once for each process that has it.
  * list_connections() writes one for each TCP connection from an ephemeral port. A connection that
@@ -67,4 +65,12 @@ struct census_file {
 	__u16 is_udp;                 /* or TCP */
 	__u32 pages;                  /* of a socket's buffers */
 	__u8 source[16], address[16]; /* the local and the remote end's */
+};
+
+#define CENSUS_CONNECTIONS 256 /* that one run of list_connections() lists */
+
+struct census_connections {
+	__u32 next; /* the first bucket of the kernel's table for the next run; 0: all are listed */
+	__u32 n;
+	struct census_file connections[CENSUS_CONNECTIONS];
 };

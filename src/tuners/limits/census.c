@@ -45,25 +45,27 @@ static int learn_operations(struct census_bpf_object *object)
 	return bpf_prog_test_run_opts(bpf_program__fd(object->progs.learn), &options);
 }
 
-/* The iterators stay after the object is closed, which saves its memory. */
-static int keep_link(struct bpf_program *program, int map, int *fd)
+/* What stays after the object is closed, which saves its memory. */
+static int keep(int descriptor, int *fd)
 {
-	union bpf_iter_link_info over = {.map.map_fd = (__u32)map};
-	LIBBPF_OPTS(
-		bpf_iter_attach_opts, options, .link_info = &over, .link_info_len = sizeof(over));
-	struct bpf_link *link = bpf_program__attach_iter(program, map < 0 ? NULL : &options);
-
-	if (!link)
-		return -errno;
-	*fd = fcntl(bpf_link__fd(link), F_DUPFD_CLOEXEC, 3);
-	bpf_link__destroy(link);
+	*fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
 	return *fd < 0 ? -errno : 0;
+}
+
+static int keep_link(struct bpf_program *program, int *fd)
+{
+	struct bpf_link *link = bpf_program__attach_iter(program, NULL);
+	int r = link ? keep(bpf_link__fd(link), fd) : -errno;
+
+	bpf_link__destroy(link);
+	return r;
 }
 
 void census_close(struct census *census)
 {
 	cleanup_close(&census->passes[OF_PROCESSES]);
 	cleanup_close(&census->passes[OF_FILES]);
+	cleanup_close(&census->lister);
 	cleanup_close(&census->connections);
 }
 
@@ -81,14 +83,15 @@ static int census_load(const struct host *, void **programs, char[static TUNER_W
 
 	*census = NO_CENSUS;
 	if (r == 0)
-		r = keep_link(object->progs.census, -1, &census->passes[OF_PROCESSES]);
+		r = keep_link(object->progs.census, &census->passes[OF_PROCESSES]);
 	if (r == 0)
 		r = learn_operations(object);
 	if (r == 0)
-		r = keep_link(object->progs.list_files, -1, &census->passes[OF_FILES]);
+		r = keep_link(object->progs.list_files, &census->passes[OF_FILES]);
 	if (r == 0)
-		r = keep_link(object->progs.list_connections, bpf_map__fd(object->maps.slices),
-			&census->connections);
+		r = keep(bpf_program__fd(object->progs.list_connections), &census->lister);
+	if (r == 0)
+		r = keep(bpf_map__fd(object->maps.connections), &census->connections);
 	census_bpf_object__destroy(object);
 	*programs = census;
 	if (r < 0)
@@ -128,6 +131,26 @@ static int census_each(int link, size_t size, census_visit *visit, void *userdat
 			visit(userdata, buffer + at);
 	}
 	return 0;
+}
+
+/* The same for the kernel's table of TCP connections. */
+static int each_connection(const struct census *census, census_visit *visit, void *userdata)
+{
+	_cleanup_free_ struct census_connections *list = must(calloc(1, sizeof(*list)));
+	LIBBPF_OPTS(bpf_test_run_opts, options);
+	const uint32_t only = 0;
+	/* A pass that was cancelled can have left its place. */
+	int r = bpf_map_update_elem(census->connections, &only, list, BPF_ANY);
+
+	do {
+		if (r == 0)
+			r = bpf_prog_test_run_opts(census->lister, &options);
+		if (r == 0)
+			r = bpf_map_lookup_elem(census->connections, &only, list);
+		for (uint32_t i = 0; r == 0 && i < list->n; i++)
+			visit(userdata, &list->connections[i]);
+	} while (r == 0 && list->next > 0);
+	return r;
 }
 
 /* ---- what a process or an open file adds to a row ---- */
@@ -1092,6 +1115,7 @@ void *limits_sample_request(void *self, const void *, bool now)
 		.pids_apart = cgroups_root(limits->facts->cgroups, CGROUP_PIDS) >= 0,
 		.census = {{duplicate(limits->census.passes[OF_PROCESSES], due[OF_PROCESSES]),
 				   duplicate(limits->census.passes[OF_FILES], due[OF_FILES])},
+			duplicate(limits->census.lister, due[OF_FILES]),
 			duplicate(limits->census.connections, due[OF_FILES])},
 		.n = limits->n,
 		.busy = steal(busy),
@@ -1286,7 +1310,7 @@ static void run_pass(struct limits_sample *sample, struct tally *namespaces, int
 	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
 	r = census_each(sample->census.passes[kind], sizes[kind], visits[kind], &pass);
 	if (r == 0 && kind == OF_FILES)
-		r = census_each(sample->census.connections, sizes[kind], visit_connection, &pass);
+		r = each_connection(&sample->census, visit_connection, &pass);
 	sample->errors[kind] = r;
 	sample->n_files += pass.n_files;
 	finish_rows(sample, &pass, kind, r);

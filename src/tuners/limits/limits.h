@@ -197,11 +197,12 @@ struct limit_seen {
 	size_t n_open;
 };
 
-#define NO_CENSUS (struct census){{-1, -1}, -1}
+#define NO_CENSUS (struct census){{-1, -1}, -1, -1}
 
-/* The programs of the passes. */
+/* The programs of the passes, or -1. */
 struct census {
-	int passes[PASSES], connections; /* links of iterators, or -1 */
+	int passes[PASSES];      /* links of iterators */
+	int lister, connections; /* a program, and the map that it fills */
 };
 
 /* The kernel's counts of refusals by instance, where its numbers cover the time before the agent.
