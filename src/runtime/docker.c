@@ -364,36 +364,52 @@ static int ask_list(const char *socket, const char *path, object_fn *read, void 
 	return 0;
 }
 
-static int read_container(const cJSON *object, struct docker_request *request)
+static int add_entry(struct docker_list *list, const struct workload *workload, const char *address)
 {
-	struct docker_list *list = request->userdata;
-	const char *pod = json_text_at(object, "Labels/io.kubernetes.pod.name");
-	const char *name = json_text_at(object, "Names/0"); /* with a slash before it */
-	const char *const ids[] = {
-		json_text_at(object, "Id"), json_text_at(object, "Labels/io.kubernetes.pod.uid")};
+	struct name_entry *entry;
+
+	if (list->n == NAMES_MAX)
+		return -E2BIG;
+	entry = add_bytes(&list->items, &list->n, &list->allocated, sizeof(*entry));
+	entry->workload = *workload;
+	set_text(entry->address, address);
+	return 0;
+}
+
+/* Adds an entry without an address, and one for each address that it has in a network. */
+static int add_entries(
+	struct docker_list *list, const cJSON *object, const struct workload *workload)
+{
+	static const char *const members[] = {"IPAddress", "GlobalIPv6Address"};
+	int r = add_entry(list, workload, "");
 	const cJSON *network;
 
-	if (!ids[0][0])
-		return -EBADMSG;
-	for (size_t i = 0; i < ARRAY_SIZE(ids) && ids[i][0]; i++) {
-		struct workload *workload;
-		struct name_entry *entry;
+	cJSON_ArrayForEach (network, json_at(object, "NetworkSettings/Networks"))
+		for (size_t i = 0; r == 0 && i < ARRAY_SIZE(members); i++)
+			if (json_text_at(network, members[i])[0])
+				r = add_entry(list, workload, json_text_at(network, members[i]));
+	return r;
+}
 
-		if (list->n == NAMES_MAX)
-			return -E2BIG;
-		entry = add_bytes(&list->items, &list->n, &list->allocated, sizeof(*entry));
-		workload = &entry->workload;
-		workload->kind = *pod ? WORKLOAD_POD : WORKLOAD_CONTAINER;
-		COPY(workload->namespace, object, "Labels/io.kubernetes.pod.namespace");
-		utf8_copy(
-			workload->name, sizeof(workload->name), *pod ? pod : name + (*name == '/'));
-		set_text(workload->id, ids[i]);
-		/* In more than one network it has more addresses. */
-		cJSON_ArrayForEach (network, json_at(object, "NetworkSettings/Networks"))
-			if (entry->address[0] == '\0')
-				COPY(entry->address, network, "IPAddress");
+static int read_container(const cJSON *object, struct docker_request *request)
+{
+	const char *pod = json_text_at(object, "Labels/io.kubernetes.pod.name");
+	const char *name = json_text_at(object, "Names/0"); /* with a slash before it */
+	const char *uid = json_text_at(object, "Labels/io.kubernetes.pod.uid");
+	struct workload workload = {.kind = *pod ? WORKLOAD_POD : WORKLOAD_CONTAINER};
+	int r;
+
+	COPY(workload.namespace, object, "Labels/io.kubernetes.pod.namespace");
+	utf8_copy(workload.name, sizeof(workload.name), *pod ? pod : name + (*name == '/'));
+	COPY(workload.id, object, "Id");
+	if (!workload.id[0])
+		return -EBADMSG;
+	r = add_entries(request->userdata, object, &workload);
+	if (r == 0 && uid[0]) {
+		set_text(workload.id, uid);
+		r = add_entry(request->userdata, &workload, "");
 	}
-	return 0;
+	return r;
 }
 
 int docker_read_names(

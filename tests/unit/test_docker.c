@@ -105,6 +105,33 @@ FAKE_TEST(long_lists_are_read_object_by_object)
 	assert_int_equal(n, 1);
 }
 
+FAKE_TEST(a_container_has_the_addresses_of_all_its_networks)
+{
+	static const char *const addresses[] = {"172.18.0.7", "172.19.0.2", "fd00:19::2"};
+	struct name_entry *entries = NULL;
+	struct workload workload;
+	struct names names = {0};
+	size_t n = 0;
+
+	fake->containers =
+		"[{\"Id\":\"abc\",\"Names\":[\"/web\"],\"NetworkSettings\":{\"Networks\":{"
+		"\"front\":{\"IPAddress\":\"172.18.0.7\",\"GlobalIPv6Address\":\"\"},"
+		"\"back\":{\"IPAddress\":\"172.19.0.2\",\"GlobalIPv6Address\":\"fd00:19::2\"}}}},"
+		"{\"Id\":\"def\",\"Names\":[\"/host\"],\"NetworkSettings\":{\"Networks\":{"
+		"\"host\":{\"IPAddress\":\"\"}}}}]";
+	assert_int_equal(docker_read_names(fake->socket, &entries, &n, &fake->wait), 0);
+	names_replace(&names, "docker", entries, n);
+	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+		assert_true(names_at_address(&names, addresses[i], &workload));
+		assert_string_equal(workload.name, "web");
+	}
+	assert_false(names_at_address(&names, "", &workload));
+	workload = (struct workload){.id = "def"};
+	assert_true(names_apply(&names, &workload));
+	assert_string_equal(workload.name, "host");
+	free(names.entries);
+}
+
 FAKE_TEST(wrong_answers_are_described)
 {
 	static const struct {
