@@ -12,7 +12,6 @@
 #include <sys/wait.h>
 
 #include <linux/capability.h>
-#include <linux/close_range.h>
 
 #define ERROR_MAX   4096
 #define ASK_US      (10 * USEC_PER_SEC)
@@ -63,11 +62,26 @@ static int drop_capabilities(void)
 	return (int)syscall(SYS_capset, &header, none);
 }
 
+#define REPORT (STDERR_FILENO + 1)
+
+/*
+ * Closes what else the agent has open before anything else: after its SIGKILL its lock must be
+ * free. Linux 5.9.
+ */
+static bool keep_only(int out, int err, int report)
+{
+	if (dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0 ||
+		(report != REPORT && dup3(report, REPORT, O_CLOEXEC) < 0))
+		return false;
+	syscall(SYS_close_range, REPORT + 1, ~0U, 0);
+	return true;
+}
+
 /*
  * Returns only after an error, with errno. After a fork() of a process with threads, it may call
  * only functions that are safe in a signal handler.
  */
-static void become(const struct child *child, int out, int err, pid_t parent)
+static void become(const struct child *child, pid_t parent)
 {
 	static const char *const environment[] = {
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -85,11 +99,8 @@ static void become(const struct child *child, int out, int err, pid_t parent)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setpgid(0, 0);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	/* Close descriptors without O_CLOEXEC too; from Linux 5.11. */
-	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
 	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (getppid() == parent && null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
-		dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0 &&
 		(!child->root || !child->root[0] || chroot(child->root) == 0) && chdir("/") == 0 &&
 		chdir(directory) == 0 && drop_capabilities() == 0)
 		execve(child->arguments[0], (char *const *)child->arguments,
@@ -115,7 +126,10 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 	if (pid < 0)
 		return -errno;
 	if (pid == 0) {
-		become(child, out, err, parent);
+		if (keep_only(out, err, report)) {
+			report = REPORT;
+			become(child, parent);
+		}
 		(void)!write(report, &errno, sizeof(errno));
 		_exit(127);
 	}
