@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * Finds tables and keys in a terminated TOML text (toml.io/en/v1.0.0). It finds the begin and end
- * of names and values and skips comments, strings and arrays of several lines. It does not check
- * values. It does not find names with escapes or keys of inline tables: an editor must have the
- * result checked by the program that reads the file.
+ * A terminated TOML text (toml.io/en/v1.0.0) has two readers. toml_parse() reads all of it: facts
+ * come from its document. For editors, the scan finds where tables, keys and values begin and end
+ * and skips comments, strings and arrays of several lines. It does not check values. It does not
+ * find names with escapes or keys of inline tables: an editor must have the result checked by the
+ * program that reads the file.
  *
  * Names have one spelling here, bare if possible, else "quoted":
  * plugins."io.containerd.grpc.v1.cri".registry. The top of the text is the table "".
@@ -14,9 +15,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/json.h"
+
 #define TOML_TEXT_MAX ((size_t)1 << 20) /* bytes; a configuration has some thousand */
 #define TOML_NAME_MAX 256
 #define TOML_WHY_MAX  128
+
+/*
+ * Parses a whole text. A table is an object; a time or a number that JSON lacks is a string with
+ * its spelling. 0 with the document, which the caller deletes, or -EBADMSG with why:
+ * "LINE:COLUMN: what".
+ */
+int toml_parse(const char *text, size_t len, cJSON **document, char why[static TOML_WHY_MAX]);
 
 /* A header, or a key with its value. Positions are offsets into the text. */
 struct toml_item {

@@ -1031,12 +1031,14 @@ static bool has_neighbors(const struct host *host, const char *path)
 }
 
 static int locate_hosts(const struct host *host, const char *certs, const char *registry,
-	char path[static SETTING_PATH_MAX], char full[static PATH_MAX])
+	char path[static SETTING_PATH_MAX], char full[static PATH_MAX],
+	char why[static MIRROR_WHY_MAX])
 {
 	const char *colon = strrchr(registry, ':');
 	char name[REGISTRY_NAME_MAX + 1];
 	int r = -ENOENT;
 
+	why[0] = '\0';
 	/* hostDirectory() (remotes/docker/config/hosts.go): also of an IPv6 address alone. */
 	if (colon) {
 		snprintf(name, sizeof(name), "%.*s_%s_", (int)(colon - registry), registry,
@@ -1203,6 +1205,7 @@ static size_t find_mirrors(const struct image_runtime *runtime, const struct hos
 {
 	const char *directories = runtime->knows_mirrors ? runtime->mirrors : CONTAINERD_CERTS;
 	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX], full[PATH_MAX];
+	char why[MIRROR_WHY_MAX];
 	struct mirror_reading reading = {.host = host, .mirrors = mirrors, .max = max};
 	_cleanup_free_ char *text = NULL;
 	size_t len = 0;
@@ -1211,9 +1214,9 @@ static size_t find_mirrors(const struct image_runtime *runtime, const struct hos
 	for (const char *at = directories; *at && r == -ENOENT; at += strspn(at, ":")) {
 		snprintf(directory, sizeof(directory), "%.*s", (int)strcspn(at, ":"), at);
 		at += strcspn(at, ":");
-		r = locate_hosts(host, directory, registry, path, full);
+		r = locate_hosts(host, directory, registry, path, full, why);
 		if (r == -ENOENT)
-			r = locate_hosts(host, directory, REGISTRY_DEFAULT, path, full);
+			r = locate_hosts(host, directory, REGISTRY_DEFAULT, path, full, why);
 	}
 	if (r < 0 || read_file(full, FILE_MAX, &text, &len) < 0)
 		return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
+#include "base/toml.h"
 #include "runtime/cri.h"
 #include "workload/process.h"
 
@@ -58,52 +59,100 @@ static int find_process(const struct host *, const char *socket, const struct wa
 	return 0;
 }
 
-/* ---- mirrors: containers-registries.conf(5) ---- */
+/* ---- files of others ---- */
 
-/* Returns whether a line of the file begins with the key and has the word. */
-static bool has_line(const char *full, const char *key, const char *word)
+/* Parses a file of the host. -ENOENT, -EBADMSG or another -errno with why. */
+static int parse_file(const struct host *host, const char *full, cJSON **document, char *why)
 {
-	_cleanup_fclose_ FILE *file = fopen(full, "re");
-	_cleanup_free_ char *line = NULL;
-	size_t size = 0;
-	bool found = false;
+	const char *path = full + strlen(host->root);
+	_cleanup_free_ char *text = NULL;
+	char fault[TOML_WHY_MAX];
+	size_t len = 0;
+	int r = read_file(full, TOML_TEXT_MAX, &text, &len);
 
-	while (file && !found && getline(&line, &size, file) > 0)
-		found = starts_with(line + strspn(line, " \t"), key) && strstr(line, word);
-	return found;
+	if (r == 0 && toml_parse(text, len, document, fault) < 0) {
+		snprintf(why, MIRROR_WHY_MAX, "%.120s:%s: correct it", path, fault);
+		return -EBADMSG;
+	}
+	if (r < 0 && r != -ENOENT)
+		snprintf(why, MIRROR_WHY_MAX, "%.120s: %s", path, strerror(-r));
+	return r;
 }
 
-/* Returns whether the file defines this registry: CRI-O uses one definition only. */
-static bool has_registry(const char *full, const char *registry)
-{
-	char quoted[REGISTRY_NAME_MAX + 2];
+/* ---- mirrors: containers-registries.conf(5) ---- */
 
-	snprintf(quoted, sizeof(quoted), "\"%s\"", registry);
-	return has_line(full, "location", quoted) || has_line(full, "prefix", quoted);
+/*
+ * Returns whether images of the registry have this prefix: CRI-O uses the longest prefix alone, so
+ * ours would hide it. "*.example" is any name below example.
+ */
+static bool covers(const char *prefix, const char *registry)
+{
+	size_t n = strlen(prefix);
+	const char *end;
+
+	while (n > 0 && prefix[n - 1] == '/')
+		n--;
+	if (n > 2 && prefix[0] == '*' && prefix[1] == '.') {
+		end = registry + strcspn(registry, ":");
+		return !memchr(prefix, '/', n) && (size_t)(end - registry) > n - 1 &&
+		       strncasecmp(end - (n - 1), prefix + 1, n - 1) == 0;
+	}
+	return strncmp(prefix, registry, n) == 0 && (!registry[n] || registry[n] == ':');
+}
+
+/* Returns whether a document defines this registry, in version 2 or 1 of the format. */
+static bool defines(const cJSON *document, const char *registry)
+{
+	static const char *const lists[] = {
+		"registries/block/registries", "registries/insecure/registries"};
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, json_at(document, "registry")) {
+		const char *prefix = json_text_at(item, "prefix");
+
+		if (covers(*prefix ? prefix : json_text_at(item, "location"), registry))
+			return true;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		cJSON_ArrayForEach (item, json_at(document, lists[i]))
+			if (covers(json_text_at(item, ""), registry))
+				return true;
+	return false;
+}
+
+/* Returns -EEXIST if the file defines the registry, else 0 or an error of parse_file(). */
+static int check_file(const struct host *host, const char *full, const char *registry, char *why)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	int r = parse_file(host, full, &document, why);
+
+	return r == 0 && defines(document, registry) ? -EEXIST : r == -ENOENT ? 0 : r;
 }
 
 static int locate(const struct host *host, const char *directory, const char *registry,
-	char path[static SETTING_PATH_MAX], char full[static PATH_MAX])
+	char path[static SETTING_PATH_MAX], char full[static PATH_MAX],
+	char why[static MIRROR_WHY_MAX])
 {
 	char other[PATH_MAX], pattern[PATH_MAX + 8];
-	bool taken =
-		path_in_root(host->root, REGISTRIES, other) == 0 && has_registry(other, registry);
 	glob_t found = {0};
-	int r;
+	int r, others = 0;
 
+	why[0] = '\0';
 	if (snprintf(path, SETTING_PATH_MAX, "%s/headroom-%s.conf", directory, registry) >=
 		SETTING_PATH_MAX)
 		return -ENAMETOOLONG;
 	r = path_in_root(host->root, path, full);
+	if (path_in_root(host->root, REGISTRIES, other) == 0)
+		others = check_file(host, other, registry, why);
 	if (path_in_root(host->root, directory, other) == 0) {
 		snprintf(pattern, sizeof(pattern), "%s/*.conf", other);
 		(void)glob(pattern, GLOB_NOSORT, NULL, &found);
 	}
-	for (size_t i = 0; i < found.gl_pathc && !taken; i++)
-		taken = (r < 0 || !streq(found.gl_pathv[i], full)) &&
-			has_registry(found.gl_pathv[i], registry);
+	for (size_t i = 0; i < found.gl_pathc && others == 0; i++)
+		if (r < 0 || !streq(found.gl_pathv[i], full))
+			others = check_file(host, found.gl_pathv[i], registry, why);
 	globfree(&found);
-	return taken ? -EEXIST : r;
+	return others < 0 ? others : r;
 }
 
 /* Unsupported: a mirror with an API path, and mirrors of all registries. */
@@ -152,13 +201,18 @@ static bool is_defined_elsewhere(const struct host *host, char *why)
 	(void)glob(
 		host_path(host, CONFIG ".d/*", pattern), GLOB_NOSORT | GLOB_APPEND, NULL, &found);
 	for (size_t i = 0; i < found.gl_pathc && !taken; i++) {
+		_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+		const char *full = found.gl_pathv[i], *path = full + strlen(host->root);
+
 		/* The name may have a suffix: a process was killed while it wrote the file. */
-		taken = !starts_with(found.gl_pathv[i] + strlen(host->root), PINS) &&
-			has_line(found.gl_pathv[i], "pinned_images", "");
-		if (taken)
-			snprintf(why, IMAGES_WHY_MAX,
-				"%s has a list pinned_images of its own: add the image there",
-				found.gl_pathv[i] + strlen(host->root));
+		if (starts_with(path, PINS))
+			continue;
+		taken = parse_file(host, full, &document, why) < 0;
+		if (taken || !json_at(document, "crio/image/pinned_images"))
+			continue;
+		taken = true;
+		snprintf(why, IMAGES_WHY_MAX,
+			"%s has a list pinned_images of its own: add the image there", path);
 	}
 	globfree(&found);
 	return taken;

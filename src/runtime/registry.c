@@ -590,7 +590,10 @@ void mirror_file_read(const struct mirror_format *format, const struct host *hos
 	int r = streq(file->registry, REGISTRY_DEFAULT) ? 0 : registry_check_name(file->registry);
 
 	if (r == 0)
-		r = format->locate(host, directory, file->registry, file->path, full);
+		r = format->locate(host, directory, file->registry, file->path, full, file->why);
+	file->is_taken = r == -EEXIST;
+	if (file->is_taken && path_in_root(host->root, file->path, full) == 0)
+		r = 0;
 	if (r == 0)
 		r = read_file(full, MIRROR_FILE_MAX, &text, &len);
 	file->exists = r != -ENOENT && r != -ENAMETOOLONG && r != -EINVAL;

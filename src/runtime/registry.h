@@ -135,10 +135,12 @@ struct mirror_format {
 
 	/*
 	 * Finds the path of a registry's file, and the full path if it exists. -ENOENT: it does not
-	 * exist; -EEXIST: a file of others has the registry.
+	 * exist; -EEXIST: a file of others has the registry; -EBADMSG, with why: a file of others
+	 * is not understood. why[0] is 0 for all other results.
 	 */
 	int (*locate)(const struct host *host, const char *directory, const char *registry,
-		char path[static SETTING_PATH_MAX], char full[static PATH_MAX]);
+		char path[static SETTING_PATH_MAX], char full[static PATH_MAX],
+		char why[static MIRROR_WHY_MAX]);
 
 	/* Writes the tables for mirrors of a registry. False: the runtime cannot have them. */
 	bool (*write)(FILE *out, const char *version, const char *registry, const char *const *urls,
@@ -152,9 +154,11 @@ struct mirror_file {
 	char path[SETTING_PATH_MAX];
 	bool exists; /* or a file of others has the registry */
 	bool ours;
+	bool is_taken;                   /* a file of others has the registry, also beside ours */
 	char sum[HASH_TEXT_MAX];         /* the hash of our file's text */
 	char mirrors[SETTING_VALUE_MAX]; /* the mirrors in our file */
 	int error;                       /* the error of reading it */
+	char why[MIRROR_WHY_MAX];        /* with -EBADMSG: "PATH:LINE:COLUMN: what" */
 };
 
 void mirror_file_read(const struct mirror_format *format, const struct host *host,

@@ -56,6 +56,83 @@ CHANGING = re.compile(
 READING_FOPEN = re.compile(r'fopen\([^;]*?,\s*"re"\)')
 FUNCTION = re.compile(r"^\w(?:(?!\n\n)[^;{}#])*?\b(\w+)\((?:(?!\n\n)[^;{}])*\)\n\{\n(.*?)^\}", re.M | re.S)
 
+# These functions find words in a text. Facts of a configuration of others come from a parser: toml_parse(), libyaml, cJSON, environment_get().
+MATCHES = {
+    "text of the kernel, which has one spelling": {
+        "src/kernel/host.c": "unescape mounts_next",
+        "src/kernel/kmsg.c": "kmsg_parse_record kmsg_parse_line",
+        "src/report/metrics.c": "put_process",
+        "src/tuners/check_log.c": "read_maximum",
+        "src/tuners/check_node.c": "has_word find_controller_v1 check_swap",
+        "src/tuners/checks.c": "bpf_jit_bytes check_ipv6_routes",
+        "src/tuners/dns/who.c": "process_serves",
+        "src/tuners/limits/census.c": "each_mount",
+        "src/tuners/limits/read.c": "limits_read_pids limits_read_memory_cgroups limits_read_keys add_counter",
+        "src/tuners/storage/disk.c": "read_disk",
+        "src/tuners/storage/sense.c": "controls_io",
+        "src/tuners/thp/tuner.c": "parse_boot_line meminfo_kb thp_sense",
+        "src/workload/cgroup.c": "hierarchy_number",
+        "src/workload/process.c": "process_start process_is_of_host",
+    },
+    "paths and names: of cgroups, programs, files, units": {
+        "src/apply/file.c": "file_put_trial",
+        "src/runtime/driver.c": "read_program",
+        "src/runtime/kubelet.c": "find_files",
+        "src/tuners/check_log.c": "cure_oom",
+        "src/tuners/check_resolver.c": "PRINTF_LIKE",
+        "src/tuners/dns/judge.c": "dns_is_node_cache list_forwarders",
+        "src/tuners/kubelet/tuner.c": "add_cure",
+        "src/tuners/limits/census.c": "name_scope",
+        "src/tuners/limits/cure.c": "is_unit",
+        "src/tuners/limits/etcd.c": "read_etcd",
+        "src/workload/cgroup.c": "parse_pod path_workload",
+        "src/workload/process.c": "is_of_container",
+    },
+    "names of images, layers, registries and tables, and URLs, after a parser": {
+        "src/runtime/containerd.c": "find_source add_new_blobs ask_content find_full_name has_below",
+        "src/runtime/crio.c": "covers write_registry",
+        "src/runtime/docker.c": "read_image find_image find_certificates find_mirrors",
+        "src/runtime/images.c": "images_is_ours",
+        "src/runtime/pulls.c": "pulls_name",
+        "src/runtime/registry.c": "registry_list_covers",
+        "src/tuners/limits/etcd.c": "choose_url",
+    },
+    "the comment of a generator at the start of its file: no parser keeps comments": {"src/runtime/containerd.c": "read_key"},
+    "fstab(5) and files of host-local, which know no quotes": {
+        "src/tuners/check_node.c": "decode find_in_fstab",
+        "src/tuners/limits/addresses.c": "list_leaked",
+    },
+    "options of a command line": {"src/runtime/systemd.c": "systemd_starts_with", "src/tuners/limits/etcd.c": "read_k3s"},
+    "versions, messages of programs, headers of HTTP": {
+        "src/base/child.c": "error_line",
+        "src/config/config.c": "encoding_fault parser_fault",
+        "src/report/http.c": "quality",
+        "src/runtime/containerd.c": "containerd_check_program containerd_is_at_least",
+        "src/runtime/cri.c": "image_call",
+        "src/runtime/images.c": "answer_blob",
+        "src/tuners/images/transfer.c": "note_end",
+    },
+    "our own files, lists and texts": {
+        "src/agent/findings.c": "add_missing",
+        "src/apply/values.c": "open_file lock_holder",
+        "src/base/text.c": "time_parse hide_secrets text_after_path",
+        "src/base/util.h": "starts_with",
+        "src/cli/cli.c": "cli_has_option",
+        "src/cli/doctor.c": "check_agent",
+        "src/cli/doctor_bundle.c": "secret_word redact",
+        "src/cli/screen.c": "locale_is_ascii put",
+        "src/cli/status.c": "fit_parts print_conditions",
+        "src/config/web.c": "hash_fault",
+        "src/model/finding.c": "finding_about",
+        "src/report/page.c": "PRINTF_LIKE",
+        "src/report/status_json.c": "finding_instance",
+        "src/runtime/crio.c": "edit_pins",
+        "src/runtime/registry.c": "prepare_get mirror_file_list",
+        "src/tuners/limits/cure.c": "limits_cure_socket_memory limits_cure_filesystem",
+    },
+}
+MATCHING = re.compile(r"\b(strstr|strcasestr|sscanf|strncmp|memmem|getline|fgets)\(")
+
 REASON_ROWS = Path("include/headroom/reason_rows.h")
 ROW = re.compile(r'^ROW\((\w+), "([^"]+)"', re.M)
 # Lists, comparisons and tables by reason do not give a reason.
@@ -95,6 +172,17 @@ def changes(path, text):
     bodies = [*FUNCTION.findall(text), ("", FUNCTION.sub("", text) if path.suffix == ".c" else "")]
     found = {name: sorted({a or b for a, b in CHANGING.findall(body)}) for name, body in bodies}
     return {name: calls for name, calls in found.items() if calls}
+
+
+def check_matches(tree):
+    listed = {(file, name) for files in MATCHES.values() for file, names in files.items() for name in names.split()}
+    for path, text in tree.code.items():
+        bodies = [*FUNCTION.findall(text), ("", FUNCTION.sub("", text))] if path.parts[0] == "src" else ()
+        for name, calls in ((name, set(MATCHING.findall(body))) for name, body in bodies):
+            if calls and (str(path), name) not in listed:
+                yield f"{path}: {name}() uses {', '.join(sorted(calls))}: take a parser, or give a reason in MATCHES"
+            listed -= {(str(path), name)} if calls else set()
+    yield from (f"{file}: {name}() matches no text: take it from MATCHES" for file, name in sorted(listed))
 
 
 def check_callers(tree):
@@ -267,6 +355,7 @@ def check_mutants(tree):
 CHECKS = [
     check_includes,
     check_callers,
+    check_matches,
     check_reasons,
     check_lengths,
     check_names,

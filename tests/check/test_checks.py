@@ -52,6 +52,10 @@ DEFECTS = {
         ({"src/model/x.c": CALL % ("f", 'fopen(path, "re") /* unlink(path) */')}, []),
         ({"src/apply/pin.c": CALL % ("write_file", "0")}, ["src/apply/pin.c: write_file() changes no file: take it"]),
     ],
+    check_source.check_matches: [
+        ({"src/runtime/x.c": CALL % ("has_mirror", 'strstr(path, "location =") != NULL')}, ["src/runtime/x.c: has_mirror() uses strstr: take a parser"]),
+        ({"src/tuners/x.c": CALL % ("f", 'sscanf(path, "%d") /* strncmp(a) */')}, ["src/tuners/x.c: f() uses sscanf: take"]),
+    ],
     check_source.check_reasons: [
         ({}, [f"{check_source.REASON_ROWS}: no rows"]),
         ({REASONS: 'ROW(A_B, "a-b",\n', "src/x.c": "x = REASON_A_B; if (streq(a, b) || reason == REASON_A_B)"}, []),

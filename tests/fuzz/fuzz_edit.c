@@ -7,6 +7,7 @@
  */
 
 #include "apply/edit.h"
+#include "base/environment.h"
 #include "base/json.h"
 #include "base/toml.h"
 #include "runtime/docker.h"
@@ -93,9 +94,12 @@ static void read_values(const struct file_bytes *text)
 	const struct daemon daemon = {.version = "20.10.24", .config = "/x"};
 	const struct wait wait = {.deadline_us = 0, .cancel_fd = -1};
 	struct toml_scan scan = {.text = text->bytes, .len = text->len};
-	char why[RUNTIME_WHY_MAX] = "", string[64];
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	char why[RUNTIME_WHY_MAX] = "", string[64], fault[TOML_WHY_MAX] = "";
 	struct toml_item item;
 
+	require((toml_parse(text->bytes, text->len, &document, fault) == 0) == (fault[0] == '\0'));
+	(void)environment_get(text->bytes, "A", string, sizeof(string));
 	while (toml_next(&scan, &item) > 0) {
 		size_t at = 0;
 

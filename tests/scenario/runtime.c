@@ -279,6 +279,7 @@ static bool parse_hosts(struct scenario *scenario, void *base)
 	if (scenario_is(scenario, "others"))
 		return true;
 	hosts->ours = true;
+	hosts->is_taken = scenario_is(scenario, "taken");
 	while (n < ITEMS_MAX && (urls[n] = scenario_word(scenario)))
 		n++;
 	text = mirror_file_make(

@@ -590,6 +590,9 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 		{"etcd\n", "etcd!--config-file=/etc/etcd/comment.yml!", NULL, 2147483648},
 		{"etcd\n", "etcd!--config-file=/etc/etcd/broken.yml!", NULL, 0},
 		{"etcd\n", "etcd!--quota-backend-bytes=much!", NULL, 0},
+		{"etcd\n", "etcd!--quota-backend-bytes=0x180000000!", NULL, 6442450944},
+		{"etcd\n", "etcd!--config-file=/etc/etcd/quoted.yml!", NULL, 6500000000},
+		{"etcd\n", "etcd!--config-file=/etc/etcd/tabs.json!", NULL, 6600000000},
 		{"etcd\n", "etcd!--config-file=/etc/../tmp/conf.yml!", NULL, 0},
 		{"bash\n", "bash!", NULL, 0},
 	};
@@ -601,6 +604,10 @@ LAB_TEST(the_database_of_a_listed_process_is_compared_with_its_quota)
 	put(lab, "/etc/etcd/conf.yml", "name: a\nquota-backend-bytes: 7000000000\n");
 	put(lab, "/etc/etcd/conf.json",
 		"{\"name\": \"quota-backend-bytes: 9\",\n \"quota-backend-bytes\": 6000000000}\n");
+	put(lab, "/etc/etcd/quoted.yml",
+		"? 'quota-backend-bytes'\n: 6500000000 # 9\ntext: |\n  quota-backend-bytes: 9\n");
+	put(lab, "/etc/etcd/tabs.json",
+		"{\n\t\"name\":\t\"a\",\n\t\"quota-backend-bytes\":6600000000\n}\n");
 	put(lab, "/etc/etcd/comment.yml", "name: a # quota-backend-bytes: 9\n");
 	put(lab, "/etc/etcd/broken.yml", "name: [a\nquota-backend-bytes: 9\n");
 	put(lab, "/tmp/conf.yml", "quota-backend-bytes: 7000000000\n");

@@ -69,6 +69,104 @@ TEST(crio_leaves_registries_that_other_files_define)
 	directory_remove(&directory);
 }
 
+/* Writes a file of others and reads ours for the registry. */
+static struct mirror_file read_beside(
+	const struct directory *directory, const char *name, const char *text, const char *registry)
+{
+	const struct mirror_format *format = crio_driver.mirrors;
+	struct mirror_file file = {0};
+
+	set_text(file.registry, registry);
+	directory_put(directory, name, text);
+	mirror_file_read(format, &directory->host, format->directory, &file);
+	return file;
+}
+
+DIRECTORY_TEST(each_spelling_of_a_registry_of_others_is_seen)
+{
+	static const struct {
+		const char *text, *registry;
+		bool is_taken;
+	} rows[] = {
+		{"[[registry]]\nlocation = 'quay.io'\nblocked = true\n", "quay.io", true},
+		{"registry = [{location = \"quay.io\", blocked = true}]\n", "quay.io", true},
+		{"[[\"registry\"]]\n\"prefix\" = 'quay.io/'\n'location' = 'm.example'\n", "quay.io",
+			true},
+		{"[[registry]]\nlocation = 'quay\\u002eio'\n", "quay.io", false},
+		{"[[registry]]\nlocation = \"quay\\u002eio\"\n", "quay.io", true},
+		{"[[registry]]\nprefix = '*.io'\nlocation = 'm.example'\nblocked = true\n",
+			"quay.io", true},
+		{"[[registry]]\nprefix = '*.QUAY.io'\n", "cdn.quay.io:443", true},
+		{"[[registry]]\nprefix = '*.quay.io'\n", "quay.io", false},
+		{"[[registry]]\nprefix = 'r.example'\n", "r.example:5000", true},
+		{"[[registry]]\nprefix = 'r.example:5000'\n", "r.example", false},
+		{"[[registry]]\nprefix = 'quay.io/team'\nblocked = true\n", "quay.io", false},
+		{"[[registry]]\nprefix = 'x.example'\nlocation = 'quay.io'\n", "quay.io", false},
+		{"[registries.block]\nregistries = [ # none of these\n 'a.example', 'quay.io' ]\n",
+			"quay.io", true},
+		{"registries.insecure.registries = ['quay.io']\n", "quay.io", true},
+		{"[registries.search]\nregistries = ['quay.io']\n", "quay.io", false},
+		{"# location = 'quay.io'\n[[registry]]\nlocation = 'gcr.io' # 'quay.io'\n",
+			"quay.io", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct mirror_file file = read_beside(directory, "/etc/containers/registries.conf",
+			rows[i].text, rows[i].registry);
+
+		assert_int_equal(file.error, 0);
+		assert_true(file.exists == rows[i].is_taken && file.is_taken == rows[i].is_taken);
+	}
+}
+
+DIRECTORY_TEST(a_file_of_others_that_is_not_understood_is_refused_with_the_position)
+{
+	static const char name[] = "/etc/containers/registries.conf.d/50.conf";
+	struct mirror_file file =
+		read_beside(directory, name, "[[registry]]\nlocation = quay.io\n", "quay.io");
+
+	assert_int_equal(file.error, -EBADMSG);
+	assert_string_equal(file.why, "/etc/containers/registries.conf.d/50.conf:2:12: a value is "
+				      "expected here: correct it");
+	file = read_beside(directory, name, "[[registry]]\nlocation = 'gcr.io'\n", "quay.io");
+	assert_int_equal(file.error, 0);
+	assert_string_equal(file.why, "");
+}
+
+/* It must go: it would hide what they say of the registry. */
+DIRECTORY_TEST(our_file_is_known_beside_a_later_one_of_others)
+{
+	struct mirror_file file;
+
+	directory_put(
+		directory, "/etc/containers/registries.conf.d/headroom-quay.io.conf", FIRST_LINE);
+	file = read_beside(directory, "/etc/containers/registries.conf.d/a.conf",
+		"registry = [{prefix = 'quay.io', blocked = true}]\n", "quay.io");
+	assert_true(file.exists && file.ours && file.is_taken && file.error == 0);
+}
+
+DIRECTORY_TEST(a_list_of_pins_in_any_spelling_is_that_of_others)
+{
+	static const char *const taken[] = {"[crio.image]\npinned_images = []\n",
+		"[crio]\nimage.pinned_images = ['x']\n", "crio = {image = {pinned_images = []}}\n",
+		"[ crio . \"image\" ]\n'pinned_images' = [\n]\n", "[crio.image\n"};
+	static const char *const not_taken[] = {"# pinned_images = []\n", "[crio.image]\n",
+		"[crio.other]\npinned_images = []\n",
+		"[crio.image]\nx = '''\npinned_images = []\n'''\n"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(taken) + ARRAY_SIZE(not_taken); i++) {
+		bool is_taken = i < ARRAY_SIZE(taken);
+		_cleanup_free_ char *text = NULL;
+		char why[IMAGES_WHY_MAX];
+
+		directory_put(directory, "/etc/crio/crio.conf",
+			is_taken ? taken[i] : not_taken[i - ARRAY_SIZE(taken)]);
+		assert_int_equal(crio_driver.edit_pins(
+					 &directory->host, NULL, "r.example/a:1", true, &text, why),
+			is_taken ? -EEXIST : 0);
+	}
+}
+
 TEST(only_files_with_the_mark_are_ours)
 {
 	static const char *const ours[] = {"# Written by headroom.", "# Written by headroom.\n",

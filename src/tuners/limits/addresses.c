@@ -5,6 +5,7 @@
  */
 #include "tuners/limits/limits.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -85,12 +86,11 @@ static uint64_t size_of_flannel(const struct host *host)
 {
 	_cleanup_free_ char *text = NULL;
 	char subnet[64];
-	const char *line = NULL;
 
-	if (host_read_file(host, "/run/flannel/subnet.env", 4096, &text) == 0)
-		line = strstr(text, "FLANNEL_SUBNET=");
-	return line && sscanf(line, "FLANNEL_SUBNET=%63s", subnet) == 1 ? count_range(subnet, NULL)
-									: 0;
+	return host_read_file(host, "/run/flannel/subnet.env", 4096, &text) == 0 &&
+			       environment_get(text, "FLANNEL_SUBNET", subnet, sizeof(subnet))
+		       ? count_range(subnet, NULL)
+		       : 0;
 }
 
 static uint64_t size_of_network(const struct host *host, const char *network)

@@ -242,12 +242,12 @@ static bool read_etcd(
 	return true;
 }
 
-/* A process can misreport its own database only. */
+/* As Go reads numbers: also 0x... A process can misreport its own database only. */
 static uint64_t quota_of(const struct etcd_options *options)
 {
 	const char *text = options->value[ETCD_QUOTA];
 	char *end;
-	long long quota = strtoll(text, &end, 10);
+	long long quota = strtoll(text, &end, 0);
 
 	return quota < 0 || *end ? UNKNOWN_QUOTA : quota == 0 ? DEFAULT_QUOTA : (uint64_t)quota;
 }

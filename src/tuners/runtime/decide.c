@@ -469,7 +469,9 @@ static void check_mirror_file(const struct runtime_decision *decision,
 
 	for (size_t i = 0; i < decision->tuner->sample.n; i++)
 		has_docker |= !decision->tuner->sample.runtimes[i].found.driver->mirrors;
-	if (on_disk->exists && !on_disk->ours)
+	if (on_disk->why[0])
+		refuse(want, REASON_FILE_UNUSABLE, "%s", on_disk->why);
+	else if (on_disk->exists && !on_disk->ours)
 		refuse(want, REASON_FILE_OF_OTHERS,
 			"%s is not ours: add the mirrors there, or move it away", on_disk->path);
 	else if (runtime->daemon.pid == 0)
@@ -488,6 +490,7 @@ static void want_mirror_file(
 {
 	const struct mirror_format *format = on_disk->driver->mirrors;
 	const struct node_runtime *runtime = decision->tuner->sample.runtimes;
+	bool yields = on_disk->is_taken && on_disk->ours;
 	char sum[HASH_TEXT_MAX] = "";
 	_cleanup_free_ char *text = NULL;
 	struct mirror_set set;
@@ -500,7 +503,8 @@ static void want_mirror_file(
 	while (runtime->found.driver != on_disk->driver ||
 		runtime->found.managed_by != RUNTIME_OF_NODE)
 		runtime++;
-	if (set.n_up > 0)
+	/* Ours would hide the registry's definition by others, which may block it. */
+	if (set.n_up > 0 && !yields)
 		text = mirror_file_make(
 			format, runtime->daemon.version, on_disk->registry, set.up, set.n_up);
 	want = proposal_file(decision->proposal, text);
@@ -522,8 +526,10 @@ static void want_mirror_file(
 		copy_text(want->file->on_disk, SETTING_VALUE_MAX, "other text");
 	copy_text(want->actual, SETTING_VALUE_MAX, want->file->on_disk);
 	want->error = on_disk->error;
-	want->reason = text ? REASON_CONFIGURED : REASON_NO_MIRROR_UP;
-	if (set.n_up > 0 && !text) {
+	want->reason = text     ? REASON_CONFIGURED
+		       : yields ? REASON_FILE_OF_OTHERS
+				: REASON_NO_MIRROR_UP;
+	if (set.n_up > 0 && !text && !yields) {
 		refuse(want, REASON_RUNTIME_UNSUPPORTED, "%s cannot have %s as mirrors of %s",
 			runtime->found.name, set.all, on_disk->registry);
 		want->error = -ENOENT;
