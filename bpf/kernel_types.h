@@ -48,6 +48,7 @@ struct neighbour {
 	struct hlist_node hash; /* from 6.13 */
 	struct neighbour *next; /* before */
 	struct neigh_table *tbl;
+	unsigned long confirmed, used; /* jiffies */
 	__u8 nud_state;
 	__u32 flags;              /* __u8 before 5.16: the load is adapted */
 	struct list_head gc_list; /* linked while the entry is collectable */

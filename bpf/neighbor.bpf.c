@@ -38,6 +38,10 @@ __u32 walk_family;
 __u32 walk_bucket;
 __u32 walk_buckets; /* counts of the whole table, by walk() */
 
+/* walk() fills it if census_hz, the kernel's ticks per second, is not 0. */
+__u32 census_hz;
+struct neighbor_census census[NEIGHBOR_FAMILIES];
+
 struct count_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, NEIGHBOR_COUNTS_MAX);
@@ -210,6 +214,26 @@ static __noinline void *chain_next(const struct neighbour *neighbour)
 	return BPF_CORE_READ(neighbour, next);
 }
 
+/* The kernel collects a stale entry by the same time: neigh_periodic_work(). */
+__noinline int take_census(__u64 address, __u32 family)
+{
+	static const __u32 bounds[NEIGHBOR_AGES - 1] = NEIGHBOR_AGE_SECONDS;
+	const struct neighbour *neighbour = (const struct neighbour *)address;
+	__u64 used = BPF_CORE_READ(neighbour, used), now = bpf_jiffies64(), seconds;
+	__u64 confirmed = BPF_CORE_READ(neighbour, confirmed);
+	__u32 states = BPF_CORE_READ(neighbour, nud_state), state = 0, age = 0;
+
+	if (used < confirmed)
+		used = confirmed;
+	seconds = now > used && census_hz ? (now - used) / census_hz : 0;
+	for (__u32 i = 0; i < NEIGHBOR_AGES - 1; i++)
+		age += seconds >= bounds[i];
+	for (__u32 i = 1; i < NEIGHBOR_STATES; i++)
+		state += states >> i != 0;
+	census[family & 1].entries[state & (NEIGHBOR_STATES - 1)][age & (NEIGHBOR_AGES - 1)]++;
+	return 0;
+}
+
 /* Not static: the verifier checks it once, not once per bucket, which took 250 ms. */
 __noinline int walk_chain(__u64 first, __u32 family)
 {
@@ -222,6 +246,8 @@ __noinline int walk_chain(__u64 first, __u32 family)
 		/* An empty list points to itself. */
 		if (linked != (void *)neighbour + bpf_core_field_offset(neighbour->gc_list))
 			count(&walked, BPF_CORE_READ(device, nd_net.net, ns.inum), family, 1);
+		if (census_hz)
+			take_census((__u64)neighbour, family);
 		/* struct neighbour begins with its link in both layouts. */
 		neighbour = bpf_core_field_exists(neighbour->hash) ? hlist_next(neighbour)
 								   : chain_next(neighbour);

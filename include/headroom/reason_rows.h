@@ -23,8 +23,15 @@ ROW(VALUES_UNRECORDED, "values-unrecorded", ADMIN,
 ROW(JOURNAL_UNUSABLE, "journal-unusable", ADMIN,
 	"The journal of original files cannot be read or written.", .retry = true)
 ROW(IN_SYNC, "in-sync", NOBODY, "The value read from the node is the wanted one.")
-ROW(CONFIGURED, "configured", NOBODY, "The configuration or its defaults ask for this value.")
-ROW(PROFILE, "profile", NOBODY, "The chosen profile asks for this value.")
+ROW(CONFIGURED, "configured", NOBODY,
+	"A configuration file asks for this value, which beats a choice on the node and the default.")
+ROW(DEFAULT, "default", NOBODY,
+	"This is the agent's default: no configuration file asks for a value, and no explicit choice "
+	"on the node would be undone.")
+ROW(PROFILE, "profile", NOBODY, "The profile asks for this value.")
+ROW(CHOSEN_ON_NODE, "chosen-on-node", NOBODY,
+	"Somebody gave the node a value below the kernel's default, which the agent's default would "
+	"undo. It stays until a configuration file asks for another value.")
 ROW(ADMINISTRATOR_HIGHER, "administrator-higher", NOBODY,
 	"The administrator's value is higher than the configured one and is kept: values are only "
 	"raised, unless the configuration says lower: true or exact: true.")

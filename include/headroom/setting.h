@@ -162,11 +162,30 @@ struct value_record {
 bool value_is_foreign(const struct value_record *record, const char *actual);
 
 /*
- * Writes the administrator's value to floor: the original, or a higher value that others chose
- * last. record may be NULL.
+ * Returns the administrator's value: the one that others chose last, else the original. record may
+ * be NULL.
  */
+const char *value_of_node(const struct value_record *record, const char *actual);
+
+/* Writes the larger of the administrator's value and the original to floor. */
 void value_floor(const struct value_record *record, const char *actual,
 	char floor[static SETTING_VALUE_MAX]);
+
+/* What asks for a value of a setting. */
+struct choice {
+	const char *ours;   /* the value of the configuration, or our default */
+	enum reason reason; /* why ours */
+	bool configured;    /* ours is in a configuration file, or in a profile that one names */
+	bool exact;         /* ours holds although the node has more */
+	const char *node;   /* the administrator's value; NULL: none */
+	enum reason chosen; /* why node is an explicit choice that ours would undo; or none */
+};
+
+/*
+ * Writes the value to set, and returns the reason. The configuration beats an explicit choice on
+ * the node, which beats our default. Of numbers that are only raised the larger is set.
+ */
+enum reason value_choose(const struct choice *choice, char wanted[static SETTING_VALUE_MAX]);
 
 /*
  * A pin keeps an image from the kubelet's garbage collection. The runtime's driver sets it.

@@ -218,6 +218,12 @@ struct tuner_ops {
 	void (*metrics)(const void *self, const void *memory, struct metric_sink *sink);
 
 	/*
+	 * Appends what only `headroom top NAME` shows, because counting it costs too much for
+	 * every poll. The command calls it in its own process. May be NULL.
+	 */
+	void (*count_when_asked)(char *text, size_t size);
+
+	/*
 	 * The configuration has switched the tuner off: ends its effects on the node, and keeps
 	 * what needs the privileges of the start, for a configuration that switches it on again.
 	 * NULL: close() is called instead.

@@ -708,6 +708,7 @@ struct top_view {
 	const char *alone;
 	const struct topic *topic;
 	unsigned sort_column;
+	char counted[2048]; /* only when asked */
 };
 
 static void render_top(struct screen *screen, void *data)
@@ -722,6 +723,7 @@ static void render_top(struct screen *screen, void *data)
 	print_rows(screen, topic, json_at(view->status, "findings"));
 	if (!topic->tuner || !has_table(topic->tuner))
 		print_limits(screen, topic, view->status);
+	draw(screen, COLOR_NONE, "%s", view->counted);
 	if (!topic->name)
 		draw(screen, COLOR_NONE, "\n");
 	for (size_t i = 0; tuner_table[i]; i++)
@@ -734,14 +736,17 @@ static int show_top(const struct cli *cli)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	const struct topic topic = topic_of(cli);
 	struct screen screen = screen_open();
+	struct top_view view;
 	char alone[CLI_ALONE_MAX];
 	int r = status_document(cli, true, &status, alone);
 
 	if (r != EXIT_OK)
 		return r;
+	view = (struct top_view){status, alone, &topic, cli->sort_column, ""};
+	if (topic.tuner && topic.tuner->count_when_asked)
+		topic.tuner->count_when_asked(view.counted, sizeof(view.counted));
 	sort_limits(&screen, cJSON_GetObjectItem(status, "limits"));
-	screen_fit(
-		&screen, render_top, &(struct top_view){status, alone, &topic, cli->sort_column});
+	screen_fit(&screen, render_top, &view);
 	return EXIT_OK;
 }
 

@@ -133,14 +133,30 @@ bool value_is_foreign(const struct value_record *record, const char *actual)
 	       !value_equal(actual, record->wanted);
 }
 
+const char *value_of_node(const struct value_record *record, const char *actual)
+{
+	return !record || value_is_foreign(record, actual)                   ? actual
+	       : !record->chosen[0] || value_equal(actual, record->original) ? record->original
+									     : record->chosen;
+}
+
 void value_floor(
 	const struct value_record *record, const char *actual, char floor[static SETTING_VALUE_MAX])
 {
-	const char *chosen = !record                                 ? actual
-			     : value_is_foreign(record, actual)      ? actual
-			     : value_equal(actual, record->original) ? ""
-								     : record->chosen;
-
 	copy_text(floor, SETTING_VALUE_MAX, record ? record->original : actual);
-	value_max(floor, chosen, floor); /* leaves floor unchanged if a value is not a number */
+	/* Leaves floor unchanged if a value is not a number. */
+	value_max(floor, value_of_node(record, actual), floor);
+}
+
+enum reason value_choose(const struct choice *choice, char wanted[static SETTING_VALUE_MAX])
+{
+	bool undone = choice->chosen && !choice->configured;
+
+	copy_text(wanted, SETTING_VALUE_MAX, undone ? choice->node : choice->ours);
+	if (undone)
+		return choice->chosen;
+	if (choice->exact || !choice->node || value_max(choice->ours, choice->node, wanted) < 0 ||
+		value_equal(wanted, choice->ours))
+		return choice->reason;
+	return REASON_ADMINISTRATOR_HIGHER;
 }

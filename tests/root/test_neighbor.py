@@ -288,6 +288,39 @@ def test_entries_from_before_the_start_are_counted_with_their_owners(agent, run:
     until(lambda: used_by(one, "hr-many-0") == 3000, f"new entries are counted: {top(one)}")
 
 
+def counted(out: str, family: str, state: str) -> list[int]:
+    found = re.search(rf"^  {family} +{state} +(\d+) +(\d+) +(\d+) +(\d+)$", out, re.M)
+    return [int(n) for n in found.groups()] if found else [0] * 4
+
+
+def test_top_neighbor_counts_entries_of_pods_by_state_and_age(run: Run, space: Callable[..., Space]) -> None:
+    place = space()
+    before = run("top", "neighbor").stdout
+    lines = [f"neigh add 198.18.9.{i} dev {place.device} lladdr 02:00:00:00:00:01 nud {'stale' if i <= 30 else 'permanent'}" for i in range(1, 38)]
+    for line in lines:
+        ip("-n", str(place.name), *line.split())
+    now = run("top", "neighbor").stdout
+    for state, count in (("stale", 30), ("permanent", 7)):
+        young = counted(now, "ipv4", state)[0] - counted(before, "ipv4", state)[0]
+        assert count <= young < count + 5, f"{before}\n{now}"
+    assert "by state" not in run("top", "limits").stdout, "nobody asked"
+
+
+@pytest.mark.quick
+def test_a_first_level_below_the_kernels_default_stays(agent: Callable[..., Agent], run: Run) -> None:
+    set_thresholds("ipv4", (0, 512, 1024))
+    set_thresholds("ipv6", (16, 512, 1024))
+    one = agent("")
+    until(lambda: thresholds("ipv6")[2] == 100000, "the other levels are set")
+    assert thresholds("ipv4") == (0, 90000, 100000) and thresholds("ipv6")[0] == 16
+    assert one.setting("net.ipv4.neigh.default.gc_thresh1")["state"] == "in-sync"
+    assert "8.6 s" in run("explain", "gc_thresh1").stdout and "twice a minute" in run("explain", "gc_thresh1").stdout
+    one.write_config("neighbor: {ipv4: {gc_thresh1: 2000}}")
+    one.reload()
+    until(lambda: thresholds("ipv4")[0] == 2000, "the configuration beats the choice")
+    assert thresholds("ipv6")[0] == 16
+
+
 def grow(one: Agent, place: Space, count: int = 4000, family: int = 4) -> tuple[int, int, int]:
     """Fills until the table has grown, and returns its thresholds."""
     refused = table(family)["table_fulls"]

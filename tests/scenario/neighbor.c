@@ -86,6 +86,7 @@ static bool parse_family_config(struct scenario *scenario, void *base)
 		return false;
 	if (scenario_is(scenario, "keep"))
 		return neighbor->config.families[family].keep = true;
+	memset(neighbor->config.families[family].requested, true, NEIGHBOR_LEVELS);
 	return scenario_number(scenario, &threshold[0]) &&
 	       scenario_number(scenario, &threshold[1]) && scenario_number(scenario, &threshold[2]);
 }

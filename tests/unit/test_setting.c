@@ -131,3 +131,36 @@ TEST(a_floor_is_the_original_or_a_higher_value_of_the_administrator)
 		assert_string_equal(floor, cases[i].floor);
 	}
 }
+
+TEST(the_configuration_beats_a_choice_which_beats_the_default)
+{
+	static const struct {
+		struct choice choice;
+		const char *wanted;
+		enum reason reason;
+	} cases[] = {
+		{{"80000", REASON_DEFAULT, .node = "128"}, "80000", REASON_DEFAULT},
+		{{"80000", REASON_DEFAULT, .node = "90000"}, "90000", REASON_ADMINISTRATOR_HIGHER},
+		{{"80000", REASON_DEFAULT, .node = "0", .chosen = REASON_CHOSEN_ON_NODE}, "0",
+			REASON_CHOSEN_ON_NODE},
+		{{"80000", REASON_CONFIGURED, .configured = true, .node = "0",
+			 .chosen = REASON_CHOSEN_ON_NODE},
+			"80000", REASON_CONFIGURED},
+		{{"70", REASON_CONFIGURED, .configured = true, .node = "90"}, "90",
+			REASON_ADMINISTRATOR_HIGHER},
+		{{"70", REASON_CONFIGURED, .configured = true, .exact = true, .node = "90"}, "70",
+			REASON_CONFIGURED},
+		{{"never", REASON_DEFAULT, .node = "always"}, "never", REASON_DEFAULT},
+		{{"never", REASON_DEFAULT, .node = "madvise", .chosen = REASON_CHOSEN_ON_NODE},
+			"madvise", REASON_CHOSEN_ON_NODE},
+		{{"5 5", REASON_PROFILE, .node = "1 9"}, "5 9", REASON_ADMINISTRATOR_HIGHER},
+		{{"5", REASON_PROFILE}, "5", REASON_PROFILE},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char wanted[SETTING_VALUE_MAX];
+
+		assert_int_equal(value_choose(&cases[i].choice, wanted), cases[i].reason);
+		assert_string_equal(wanted, cases[i].wanted);
+	}
+}

@@ -44,6 +44,16 @@ struct neighbor_key {
 	__u32 family; /* enum neighbor_family */
 };
 
+/* The bits of nud_state, and the bounds of the ages, in seconds: the last age has none. */
+#define NEIGHBOR_STATES      8
+#define NEIGHBOR_AGES        4
+#define NEIGHBOR_AGE_SECONDS {60, 600, 3600}
+
+/* Entries of a table by state and by the time since their last use or confirmation. */
+struct neighbor_census {
+	__u64 entries[NEIGHBOR_STATES][NEIGHBOR_AGES];
+};
+
 /* list_owners() writes one for each process. */
 struct owner_record {
 	__u32 pid;   /* in the first pid namespace */

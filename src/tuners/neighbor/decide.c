@@ -159,17 +159,45 @@ static void want_growth(struct family *family)
 	want_at_least(family, LAST, family->wanted[LAST - 1], REASON_ADMINISTRATOR_HIGHER);
 }
 
+/*
+ * Below gc_thresh1 stale entries stay for ever. A value below the kernel's asks for collections, so
+ * our default, which would end them, leaves it.
+ */
+static enum reason find_choice(int i, const char *node)
+{
+	int order;
+
+	return i == 0 && value_compare(node, NEIGHBOR_KERNEL_THRESH1, &order) == 0 && order < 0
+		       ? REASON_CHOSEN_ON_NODE
+		       : REASON_NONE;
+}
+
+static void choose_threshold(struct family *family, int i)
+{
+	const char *actual = family->table->threshold[i];
+	const char *node = value_of_node(record_of(family, i), actual);
+	char ours[SETTING_VALUE_MAX], wanted[SETTING_VALUE_MAX], floor[SETTING_VALUE_MAX];
+	struct choice choice = {.ours = ours,
+		.configured = family->config->requested[i],
+		.reason = family->config->requested[i] ? REASON_CONFIGURED : REASON_DEFAULT,
+		.exact = family->neighbor->config.lower,
+		.chosen = find_choice(i, node)};
+
+	value_floor(record_of(family, i), actual, floor);
+	choice.node = choice.chosen ? node : floor;
+	snprintf(ours, sizeof(ours), "%" PRIu64, family->config->threshold[i]);
+	family->reason[i] = value_choose(&choice, wanted);
+	family->wanted[i] = strtoll(wanted, NULL, 10);
+}
+
 static void decide_values(struct family *family, bool growing, struct proposal *proposal)
 {
 	const struct neighbor_family_config *config = family->config;
 
 	/* The largest of the configured value, the administrator's and the lower threshold. */
 	for (int i = 0; i < NEIGHBOR_LEVELS && !config->keep; i++) {
-		want_at_least(family, i, (int64_t)config->threshold[i], REASON_CONFIGURED);
-		if (family->neighbor->config.lower)
-			continue;
-		want_at_least(family, i, floor_of(family, i), REASON_ADMINISTRATOR_HIGHER);
-		if (i > 0)
+		choose_threshold(family, i);
+		if (i > 0 && !family->neighbor->config.lower)
 			want_at_least(
 				family, i, family->wanted[i - 1], REASON_ADMINISTRATOR_HIGHER);
 	}

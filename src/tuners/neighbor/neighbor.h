@@ -11,6 +11,9 @@
 
 #define NEIGHBOR_LEVELS 3
 
+/* The kernel's default: net/ipv4/arp.c and net/ipv6/ndisc.c. */
+#define NEIGHBOR_KERNEL_THRESH1 "128"
+
 /*
  * Statistics of a neighbour table, from procfs: the kernel's struct neigh_statistics, summed over
  * all CPUs since boot. RTM_GETNEIGHTBL would have them too, but it sends a message for each device
@@ -123,6 +126,7 @@ void *neighbor_open(const struct host *host, struct facts *facts, struct sd_even
 void neighbor_sense(void *self, uint64_t now_us);
 void neighbor_decide(const void *self, const struct decide_input *input, void *memory,
 	struct proposal *proposal);
+void neighbor_count_states(char *text, size_t size);
 void neighbor_arm(void *self, const void *memory);
 void neighbor_close(void *self, void *memory);
 extern const struct bpf_ops neighbor_bpf;

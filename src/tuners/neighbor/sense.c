@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/neighbor/neighbor.h"
 
+#include "base/text.h"
 #include "kernel/bpf.h"
 
 #include <sys/socket.h>
@@ -184,19 +185,13 @@ static void clear_map(const struct bpf_map *map)
 		bpf_map_delete_elem(bpf_map__fd(map), &key);
 }
 
-/*
- * Counts the entries of the table anew. Entries that are created or removed meanwhile make the
- * result wrong; the next walk is then soon.
- */
-static void walk(struct neighbor_users *users)
+/* Runs the program over all buckets of both tables. */
+static void walk_tables(struct neighbor_bpf_object *object)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, options);
-	const struct bpf_map *walked = users->object->maps.walked;
-	const struct bpf_map *counts = users->object->maps.counts;
-	struct neighbor_bpf_object__bss *shared = users->object->bss;
-	int program = bpf_program__fd(users->object->progs.walk);
+	struct neighbor_bpf_object__bss *shared = object->bss;
+	int program = bpf_program__fd(object->progs.walk);
 
-	clear_map(walked);
 	for (uint32_t family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		shared->walk_family = family;
 		shared->walk_bucket = 0;
@@ -206,6 +201,19 @@ static void walk(struct neighbor_users *users)
 			shared->walk_bucket += NEIGHBOR_WALK_BUCKETS;
 		} while (shared->walk_bucket < shared->walk_buckets);
 	}
+}
+
+/*
+ * Counts the entries of the table anew. Entries that are created or removed meanwhile make the
+ * result wrong; the next walk is then soon.
+ */
+static void walk(struct neighbor_users *users)
+{
+	const struct bpf_map *walked = users->object->maps.walked;
+	const struct bpf_map *counts = users->object->maps.counts;
+
+	clear_map(walked);
+	walk_tables(users->object);
 	read_map(users, walked);
 	clear_map(walked);
 	clear_map(counts);
@@ -393,4 +401,52 @@ void neighbor_sense(void *self, uint64_t now)
 	}
 	if (neighbor->bpf)
 		sense_bpf(neighbor, now);
+}
+
+/* ---- states and ages, when `headroom top neighbor` asks ---- */
+
+static void write_census(
+	const char *family, const struct neighbor_census *census, char *text, size_t size)
+{
+	static const char *const states[NEIGHBOR_STATES] = {"incomplete", "reachable", "stale",
+		"delay", "probe", "failed", "noarp", "permanent"};
+
+	for (int state = 0; state < NEIGHBOR_STATES; state++) {
+		const __u64 *entries = census->entries[state];
+		uint64_t sum = 0;
+
+		for (int age = 0; age < NEIGHBOR_AGES; age++)
+			sum += entries[age];
+		if (sum == 0)
+			continue;
+		text_append(text, size, "  %-6s %-12s", family, states[state]);
+		for (int age = 0; age < NEIGHBOR_AGES; age++)
+			text_append(text, size, "%10" PRIu64, (uint64_t)entries[age]);
+		text_append(text, size, "\n");
+	}
+}
+
+void neighbor_count_states(char *text, size_t size)
+{
+	struct neighbor_bpf_object *object = neighbor_bpf_object__open_and_load();
+	char why[TUNER_WHY_MAX];
+	struct timespec tick = {0};
+
+	if (!object) {
+		bpf_explain_failure(-errno, why, sizeof(why));
+		text_append(text, size, "States and ages: %s\n", why);
+		return;
+	}
+	/* The coarse clock moves with the kernel's tick. */
+	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+	object->bss->census_hz = (uint32_t)(1000000000 / MAX(tick.tv_nsec, 1L));
+	walk_tables(object);
+	text_append(text, size,
+		"Entries of all namespaces, by state and time since the last use\n"
+		"  %-6s %-12s%10s%10s%10s%10s\n",
+		"", "", "< 1 min", "< 10 min", "< 1 h", "longer");
+	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
+		write_census(
+			neighbor_families[family].name, &object->bss->census[family], text, size);
+	neighbor_bpf_object__destroy(object);
 }

@@ -158,24 +158,26 @@ static void sysctl_decide(
 	const void *self, const struct decide_input *input, void *, struct proposal *proposal)
 {
 	const struct sysctl *sysctl = self;
-	char floor[SETTING_VALUE_MAX];
 
 	if (sysctl->n > 0 && input->mode == MODE_ENFORCE)
 		proposal_lack(proposal, LACK_WRITE, sysctl->write_why);
 	for (size_t i = 0; i < sysctl->n; i++) {
 		const struct want *configured = &sysctl->keys[i].want;
 		struct want *want = proposal_value(proposal);
+		char floor[SETTING_VALUE_MAX];
+		struct choice choice = {.ours = configured->wanted,
+			.reason = configured->reason,
+			.exact = sysctl->keys[i].exact,
+			.node = floor};
 
 		*want = *configured;
-		if (sysctl->keys[i].exact || want->error < 0)
+		if (want->error < 0)
 			continue;
 		value_floor(find_named(input->values, input->n_values, want->name), want->actual,
 			floor);
-		if (value_max(configured->wanted, floor, want->wanted) == 0 &&
-			!value_equal(want->wanted, configured->wanted)) {
+		want->reason = value_choose(&choice, want->wanted);
+		if (!value_equal(want->wanted, configured->wanted))
 			copy_text(want->configured, SETTING_VALUE_MAX, configured->wanted);
-			want->reason = REASON_ADMINISTRATOR_HIGHER;
-		}
 	}
 }
 
