@@ -96,6 +96,8 @@ struct finding {
 	char *keep;    /* lines of configuration */
 	char *keep_in; /* the file of these lines, or the chart's values */
 	char *hint;    /* why nothing can be typed, or where to look */
+	const char
+		*needs; /* of keep, besides configuration: the hint ends with it; NULL: nothing */
 	bool now_is_edit;
 
 	/* The list sets these. */
@@ -145,11 +147,11 @@ void finding_hint(struct finding *finding, const char *format, ...)
 
 /*
  * Sets the configuration that keeps the cure, one line of YAML such as "thp: {enabled: never}",
- * for where this agent has its configuration: a file, or the values of the chart. If this tuner
- * only observes, "mode: enforce" comes first.
+ * for where this agent has its configuration: a file, or the values of the chart. writer is the
+ * tuner that applies it: where it does not write, the lines make it write, or the hint tells how.
  */
-void finding_keep(struct finding *finding, const struct decide_input *input, const char *format,
-	...) __attribute__((format(printf, 3, 4)));
+void finding_keep(struct finding *finding, const struct decide_input *input, const char *writer,
+	const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* The lines must stand in this file, which has the key already. Has no effect with a chart. */
 void finding_keep_in(struct finding *finding, const struct decide_input *input, const char *file);

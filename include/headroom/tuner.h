@@ -21,6 +21,7 @@ struct host;
 struct cJSON;
 struct metric_sink;
 struct sd_event;
+struct tuner_status;
 struct wait;
 
 enum tuner_state {
@@ -90,8 +91,10 @@ struct decide_input {
 	size_t n_findings;
 	/* For the cure of a finding: the values that are configured, and where to add some. */
 	const struct config *config;
-	const char *config_file; /* NULL: the values of the chart */
-	uint64_t now_us;         /* CLOCK_MONOTONIC */
+	const char *config_file;           /* NULL: the values of the chart */
+	const struct tuner_status *tuners; /* whether they write; none: they do */
+	size_t n_tuners;
+	uint64_t now_us; /* CLOCK_MONOTONIC */
 	uint64_t realtime_us;
 	enum mode mode; /* this tuner's; only MODE_ENFORCE changes anything */
 	bool force;     /* `headroom apply`: retry failures now */

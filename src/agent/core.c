@@ -310,7 +310,7 @@ bool core_end_tasks(struct core *core, uint64_t deadline_us)
 
 /* ---- polls ---- */
 
-/* Updates the mode of a tuner and since_us. */
+/* Updates the mode of a tuner, since_us, and what keeps it from writing. */
 static void settle_mode(const struct core *core, struct tuner_status *tuner)
 {
 	const struct release *release =
@@ -333,6 +333,9 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 		log_notice(tuner->ops->name,
 			"released by headroom restore: nothing is written until headroom apply");
 	tuner->mode = mode;
+	tuner->held_by = tuner_held_by(tuner->ops, core->config) |
+			 (core->options.observe ? HELD_BY_OPTION : 0U) |
+			 (mode == MODE_RELEASED ? HELD_BY_RELEASE : 0U);
 }
 
 /*
@@ -388,6 +391,8 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.n_findings = node->findings.n,
 		.config = core->config,
 		.config_file = core->config_file,
+		.tuners = node->tuners,
+		.n_tuners = node->n_tuners,
 		.now_us = now,
 		.realtime_us = realtime_us(),
 		.force = tuner->force,

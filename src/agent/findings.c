@@ -136,7 +136,7 @@ static void find_changed(
 		return;
 	}
 	finding_now(finding, "headroom apply --only %s", setting->tuner);
-	finding_keep(finding, input, "on_drift: enforce");
+	finding_keep(finding, input, setting->tuner, "on_drift: enforce");
 }
 
 /* Errors that say that the node does not take this value, whoever asks for it. */
@@ -563,6 +563,8 @@ void core_judge(struct core *core)
 		.n_findings = core->node.findings.n,
 		.config = core->config,
 		.config_file = core->config_file,
+		.tuners = core->node.tuners,
+		.n_tuners = core->node.n_tuners,
 		.now_us = now_us(),
 		.realtime_us = realtime_us()};
 	struct proposal proposal = {0};

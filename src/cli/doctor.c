@@ -167,14 +167,18 @@ static void add_conditions(struct doctor *doctor, const cJSON *status)
 }
 
 /* The configuration that keeps the cure of a check is a sysctl. */
-static bool only_observes(const cJSON *status)
+static unsigned held_by_of_sysctl(const cJSON *status)
 {
-	const cJSON *tuner;
+	const cJSON *tuner, *name;
+	unsigned held_by = 0;
 
 	cJSON_ArrayForEach (tuner, json_at(status, "tuners"))
 		if (streq(json_text_at(tuner, "name"), sysctl_tuner.name))
-			return streq(json_text_at(tuner, "mode"), mode_names[MODE_OBSERVE]);
-	return false;
+			cJSON_ArrayForEach (name, json_at(tuner, "held_by"))
+				for (unsigned held = 1; held < HELD_BY_END; held <<= 1)
+					if (streq(name->valuestring, held_by_name(held)))
+						held_by |= held;
+	return held_by;
 }
 
 /* A restore, a trial or an installation may have left tuners that change nothing. */
@@ -196,7 +200,7 @@ void doctor_begin(struct doctor *doctor, const cJSON *status)
 	json_text(doctor->document, "version", json_text_at(status, "node/version"));
 	json_time(doctor->document, "time", realtime_us());
 	add_released(doctor->document, status);
-	doctor->sysctl_mode = only_observes(status) ? MODE_OBSERVE : MODE_ENFORCE;
+	doctor->sysctl_held_by = held_by_of_sysctl(status);
 	add_findings(doctor, status);
 	add_limits(doctor, status);
 	add_conditions(doctor, status);
@@ -292,8 +296,10 @@ static bool is_ignored_finding(
 static void add_check_finding(
 	struct doctor *doctor, const cJSON *ignore, const struct check_finding *found)
 {
+	const struct tuner_status sysctl = {
+		.ops = &sysctl_tuner, .held_by = doctor->sysctl_held_by};
 	const struct decide_input input = {
-		.config_file = doctor->config_file, .mode = doctor->sysctl_mode};
+		.config_file = doctor->config_file, .tuners = &sysctl, .n_tuners = 1};
 	static const enum doctor_status results[] = {[CHECK_FINE] = DOCTOR_OK,
 		[CHECK_ABSENT] = DOCTOR_ABSENT,
 		[CHECK_UNKNOWN] = DOCTOR_UNKNOWN};
@@ -307,8 +313,9 @@ static void add_check_finding(
 	const char *keep = no_option ? found->keep : row->option;
 	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
 
+	finding_hint(&finding, "%s", found->hint);
 	if (keep && keep[0])
-		finding_keep(&finding, &input, "%s", keep);
+		finding_keep(&finding, &input, sysctl_tuner.name, "%s", keep);
 	set_text(finding.slug, row->name);
 	finding_id(&finding, id);
 	ignored = is_ignored_finding(ignore, found, id);
@@ -333,7 +340,7 @@ static void add_check_finding(
 				     : "command");
 	json_text(entry, "keep", finding.keep);
 	json_text(entry, "keep_in", finding.keep_in);
-	json_text(entry, "hint", found->hint);
+	json_text(entry, "hint", finding.hint);
 	json_bool(entry, "ignored", ignored);
 	finding_release(&finding);
 	add_entry(doctor, entry, row->name, entry_kind_names[ENTRY_CHECK],

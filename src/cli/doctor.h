@@ -34,7 +34,7 @@ struct doctor {
 	cJSON *document;
 	cJSON *lists[DOCTOR_STATUSES]; /* entries; NULL: none */
 	enum doctor_status verdict;    /* after doctor_finish() */
-	enum mode sysctl_mode;         /* observe, or enforce: for the cure of a check */
+	unsigned sysctl_held_by;       /* of enum held_by: for the cure of a check */
 	const char *config_file;       /* for the same, from the caller; NULL: the chart's values */
 };
 

@@ -8,8 +8,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-
-#include <headroom/tuner.h>
+#include "model/node.h"
 
 /* The users of a worst moment are counted after it: at a later tick, or by the next sample. */
 #define USERS_FOLLOW_US (5 * USEC_PER_SEC)
@@ -142,6 +141,17 @@ void finding_edit(struct finding *finding, const char *path, unsigned line, cons
 	finding->now_is_edit = true;
 }
 
+static void add_needs(struct finding *finding)
+{
+	_cleanup_free_ char *hint = steal(finding->hint);
+
+	if (finding->needs)
+		must_do(asprintf(&finding->hint, "%s%s%s", hint && hint[0] ? hint : "",
+				hint && hint[0] ? "; " : "", finding->needs) >= 0);
+	else
+		finding->hint = steal(hint);
+}
+
 void finding_hint(struct finding *finding, const char *format, ...)
 {
 	va_list args;
@@ -149,25 +159,50 @@ void finding_hint(struct finding *finding, const char *format, ...)
 	va_start(args, format);
 	replace_text(&finding->hint, format, args);
 	va_end(args);
+	add_needs(finding);
 }
 
-void finding_keep(
-	struct finding *finding, const struct decide_input *input, const char *format, ...)
+/* Returns what keeps a tuner from writing. */
+static unsigned held_by(const struct decide_input *input, const char *writer)
 {
+	for (size_t i = 0; i < input->n_tuners; i++)
+		if (streq(input->tuners[i].ops->name, writer))
+			return input->tuners[i].held_by;
+	return 0;
+}
+
+void finding_keep(struct finding *finding, const struct decide_input *input, const char *writer,
+	const char *format, ...)
+{
+	unsigned held = held_by(input, writer);
 	const char *indent = input->config_file ? "" : "  ";
 	_cleanup_free_ char *line = NULL;
+	char section[FINDING_SLUG_MAX], mode[FINDING_SLUG_MAX + 32] = "";
+	size_t joins = 0;
 	va_list args;
 
 	va_start(args, format);
 	must_do(vasprintf(&line, format, args) >= 0);
 	va_end(args);
+	snprintf(section, sizeof(section), "%s: {", writer);
+	/* A map has a key once: in the section of the writer, its mode is one more key. */
+	if (held & HELD_BY_OWN_MODE && starts_with(line, section))
+		joins = strlen(section);
+	else if (held & HELD_BY_OWN_MODE)
+		snprintf(mode, sizeof(mode), "%smode: enforce}\n", section);
+	else if (held & HELD_BY_MODE)
+		set_text(mode, "mode: enforce\n");
 	free(steal(finding->keep));
 	free(steal(finding->keep_in));
-	must_do(asprintf(&finding->keep, "%s%s%s%s%s", input->config_file ? "" : "config:\n",
-			input->mode == MODE_OBSERVE ? indent : "",
-			input->mode == MODE_OBSERVE ? "mode: enforce\n" : "", indent, line) >= 0);
+	must_do(asprintf(&finding->keep, "%s%s%s%s%.*s%s%s", input->config_file ? "" : "config:\n",
+			mode[0] ? indent : "", mode, indent, (int)joins, line,
+			joins ? "mode: enforce, " : "", line + joins) >= 0);
 	finding->keep_in =
 		must(strdup(input->config_file ? input->config_file : "the values of the chart"));
+	finding->needs = held & HELD_BY_OPTION    ? "start the agent without --observe"
+			 : held & HELD_BY_RELEASE ? "headroom apply ends the release"
+						  : NULL;
+	add_needs(finding);
 }
 
 void finding_keep_in(struct finding *finding, const struct decide_input *input, const char *file)
@@ -244,6 +279,7 @@ static void take_reading(struct finding *known, struct finding *reading)
 		*texts[i][0] = steal(*texts[i][1]);
 	}
 	known->now_is_edit = reading->now_is_edit;
+	known->needs = reading->needs;
 	known->use = reading->use;
 	known->phase = reading->phase;
 	known->severity = reading->severity;
@@ -350,6 +386,7 @@ static bool update(
 		free(steal(finding->now));
 		free(steal(finding->keep));
 		free(steal(finding->keep_in));
+		finding->needs = NULL;
 		finding->use = (struct finding_use){0};
 		finding->phase = FINDING_OVER;
 		finding_hint(finding, "it has ended");

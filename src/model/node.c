@@ -9,6 +9,14 @@ struct setting *node_setting(const struct node *node, const char *name)
 	return find_named(node->settings, node->n_settings, name);
 }
 
+const char *held_by_name(enum held_by held)
+{
+	return held == HELD_BY_MODE       ? "mode"
+	       : held == HELD_BY_OWN_MODE ? "own-mode"
+	       : held == HELD_BY_OPTION   ? "option"
+					  : "restore";
+}
+
 bool node_transfers(const struct node *node)
 {
 	for (size_t i = 0; i < node->n_tuners; i++)

@@ -5,6 +5,18 @@
 
 #include <headroom/tuner.h>
 
+/* What keeps a tuner from writing: all of it must go before a cure in the configuration works. */
+enum held_by {
+	HELD_BY_MODE = 1 << 0,     /* mode: observe */
+	HELD_BY_OWN_MODE = 1 << 1, /* TUNER.mode: observe, or off */
+	HELD_BY_OPTION = 1 << 2,   /* --observe */
+	HELD_BY_RELEASE = 1 << 3,  /* headroom restore */
+	HELD_BY_END = 1 << 4,
+};
+
+/* Returns "mode", "own-mode", "option" or "restore". */
+const char *held_by_name(enum held_by held);
+
 struct tuner_status {
 	const struct tuner_ops *ops;
 	void *self;                     /* what ops->open returned; NULL: off */
@@ -15,6 +27,7 @@ struct tuner_status {
 	uint64_t
 		requested_us[TASK_KINDS]; /* CLOCK_MONOTONIC: when the last of them was requested */
 	enum mode mode;                   /* as configured, or MODE_RELEASED */
+	unsigned held_by;                 /* of enum held_by */
 	uint64_t since_us;                /* CLOCK_REALTIME: when it came to be in that mode */
 	bool force;   /* the next poll sets again what on_drift left to others: headroom apply */
 	bool sampled; /* a first sample was adopted, or none was due */

@@ -116,10 +116,14 @@ static void add_lists(cJSON *root, const struct node *node)
 	}
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
-		cJSON *object = json_append(tuners);
+		cJSON *object = json_append(tuners), *held_by;
 
 		json_text(object, "name", tuner->ops->name);
 		json_text(object, "mode", mode_names[tuner->mode]);
+		held_by = json_array(object, "held_by");
+		for (unsigned held = 1; held < HELD_BY_END; held <<= 1)
+			if (tuner->held_by & held)
+				json_append_text(held_by, held_by_name(held));
 		json_time(object, "since", tuner->since_us);
 		json_text(object, "state", tuner_state_names[tuner->state]);
 		json_text(object, "why", tuner->why);

@@ -106,7 +106,7 @@ static void keep_choice(
 	for (size_t i = 0; i < config_list(input->config, "limits.raise"); i++)
 		text_append(list, sizeof(list), "%s, ",
 			config_item(input->config, "limits.raise", i, ""));
-	finding_keep(finding, input, "limits: {raise: [%s%s]}", list, choice);
+	finding_keep(finding, input, "sysctl", "limits: {raise: [%s%s]}", list, choice);
 	if (config_is_given(input->config, "limits.raise") && where.line > 0)
 		finding_keep_in(finding, input, where.file);
 }
@@ -130,7 +130,7 @@ static void keep_values(struct finding *finding, const struct decide_input *inpu
 		if (own && own->position.line > 0)
 			found = own;
 	}
-	finding_keep(finding, input, "sysctl: {%s}", list);
+	finding_keep(finding, input, "sysctl", "sysctl: {%s}", list);
 	if (found)
 		finding_keep_in(finding, input, found->position.file);
 }

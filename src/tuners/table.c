@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuners/table.h"
 
+#include "model/node.h"
+
 #include <fnmatch.h>
 
 #define TUNER_ROW(name)   &name##_tuner,
@@ -88,14 +90,27 @@ void tuner_free(void *self, void *)
 	free(self);
 }
 
-enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config)
+/* -1: the agent's. */
+static int own_mode(const struct tuner_ops *ops, const struct config *config)
 {
 	char name[64];
-	int own;
 
 	snprintf(name, sizeof(name), "%s.mode", ops->name);
-	own = config_choice(config, name);
+	return config_choice(config, name);
+}
+
+enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config)
+{
+	int own = own_mode(ops, config);
+
 	return (enum mode)(own >= 0 ? own : config_choice(config, "mode"));
+}
+
+unsigned tuner_held_by(const struct tuner_ops *ops, const struct config *config)
+{
+	if (tuner_mode(ops, config) == MODE_ENFORCE)
+		return 0;
+	return own_mode(ops, config) >= 0 ? HELD_BY_OWN_MODE : HELD_BY_MODE;
 }
 
 /* ---- entries ---- */

@@ -83,6 +83,9 @@ void tuners_validate(const struct config *config, struct config_fault_list *faul
 /* Returns the configured mode of a tuner, by default the agent's. */
 enum mode tuner_mode(const struct tuner_ops *ops, const struct config *config);
 
+/* Returns what in the configuration keeps a tuner from writing, of enum held_by. */
+unsigned tuner_held_by(const struct tuner_ops *ops, const struct config *config);
+
 /*
  * Makes the entries of the agent, of each tuner, and of the profiles. The caller frees the array,
  * but not the texts, and keeps it for all its questions.

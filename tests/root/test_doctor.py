@@ -63,6 +63,22 @@ def no_namespaces(directory: Path) -> tuple[str, ...]:
     return mounted(f"mount --bind {directory}/zero /proc/sys/user/max_user_namespaces")
 
 
+@pytest.mark.parametrize(("config", "options", "keep", "hint"), [
+    ("sysctl: {mode: observe}", (), "sysctl: {mode: enforce, user.max_user_namespaces: ", ""),
+    ("sysctl: {mode: off}\nmode: observe", (), "sysctl: {mode: enforce, user.max_user_namespaces: ", ""),
+    ("", ("--observe",), "sysctl: {user.max_user_namespaces: ", "start the agent without --observe"),
+    ("mode: observe", ("--observe",), "mode: enforce\nsysctl: {user.max_user_namespaces: ", "start the agent without --observe"),
+    ("mode: observe\nsysctl: {mode: enforce}", (), "sysctl: {user.max_user_namespaces: ", ""),
+])  # fmt: skip
+def test_the_configuration_that_keeps_a_cure_makes_its_tuner_write(agent: Start, run: Run, no_namespaces: tuple[str, ...], directory: Path, config: str, options: tuple[str, ...], keep: str, hint: str) -> None:
+    agent(f"profile: minimal\nthp: {{mode: observe}}\nneighbor: {{mode: observe}}\n{config}\n", args=options)
+    found = check(doctor(run, wrap=no_namespaces), "user-namespaces")
+    assert found["keep"].startswith(keep) and found["hint"].endswith(hint), found
+    (directory / "keep.yaml").write_text(found["keep"] + "\n")
+    answer = run("check-config", str(directory / "keep.yaml"))
+    assert answer.returncode == 0, answer
+
+
 def test_only_what_needs_action_is_printed(agent: Start, run: Run, no_namespaces: tuple[str, ...]) -> None:
     one = agent("mode: observe\n")
     answer = run("doctor", wrap=no_namespaces)

@@ -136,6 +136,10 @@ static void no_news(void *, const struct finding *, enum finding_news)
 
 static void decide(struct scenario *scenario, const struct scenario_tuner *tuner, void *self)
 {
+	const struct tuner_status itself = {.ops = tuner->ops,
+		.held_by = scenario->mode == MODE_OBSERVE    ? HELD_BY_MODE
+			   : scenario->mode == MODE_RELEASED ? HELD_BY_RELEASE
+							     : 0U};
 	struct decide_input input = {.values = scenario->values,
 		.n_values = scenario->n_values,
 		.keys = scenario->keys,
@@ -147,6 +151,8 @@ static void decide(struct scenario *scenario, const struct scenario_tuner *tuner
 		.findings = scenario->findings.findings,
 		.n_findings = scenario->findings.n,
 		.config_file = "/etc/headroom/headroom.yaml",
+		.tuners = &itself,
+		.n_tuners = 1,
 		.now_us = scenario->now_us,
 		.mode = scenario->mode,
 		.force = scenario->force};

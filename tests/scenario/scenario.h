@@ -3,6 +3,7 @@
 
 /* Replays a scenario for any tuner: see README.md for the form of the files. */
 
+#include "model/node.h"
 #include "tuners/table.h"
 
 #define SCENARIO_WORDS_MAX   24

@@ -167,7 +167,7 @@ LIST_TEST(a_finding_without_a_reading_keeps_its_worst_moment_and_loses_its_cure)
 
 	add_user(finding, "gone", 100, 0);
 	finding_now(finding, "echo 200 > pids.max");
-	finding_keep(finding, &fixture->input, "limits: {raise: [pids]}");
+	finding_keep(finding, &fixture->input, "sysctl", "limits: {raise: [pids]}");
 	poll_ends(fixture, 200);
 	poll_ends(fixture, 50);
 	assert_int_equal(fixture->list.n, 1);
@@ -343,12 +343,60 @@ LIST_TEST(configuration_is_for_where_the_agent_has_its_own)
 {
 	struct finding *finding = find(fixture, "keys", 1, FINDING_HAPPENS);
 
-	finding_keep(finding, &fixture->input, "limits: {raise: [%s]}", "keys");
+	finding_keep(finding, &fixture->input, "sysctl", "limits: {raise: [%s]}", "keys");
 	assert_string_equal(finding->keep, "limits: {raise: [keys]}");
 	assert_string_equal(finding->keep_in, "/etc/headroom/headroom.yaml");
-	fixture->input.mode = MODE_OBSERVE;
 	fixture->input.config_file = NULL;
-	finding_keep(finding, &fixture->input, "limits: {raise: [%s]}", "keys");
-	assert_string_equal(finding->keep, "config:\n  mode: enforce\n  limits: {raise: [keys]}");
+	finding_keep(finding, &fixture->input, "sysctl", "limits: {raise: [%s]}", "keys");
+	assert_string_equal(finding->keep, "config:\n  limits: {raise: [keys]}");
 	assert_string_equal(finding->keep_in, "the values of the chart");
+}
+
+/* What the advice needs to take effect, in a file and in the values of a chart. */
+LIST_TEST(configuration_makes_a_tuner_write_that_only_observes)
+{
+	static const struct {
+		unsigned held_by; /* the tuner sysctl */
+		const char *line, *file, *chart, *hint;
+	} cases[] = {
+		{HELD_BY_MODE, "limits: {raise: [keys]}", "mode: enforce\nlimits: {raise: [keys]}",
+			"config:\n  mode: enforce\n  limits: {raise: [keys]}", "look"},
+		{HELD_BY_OWN_MODE, "limits: {raise: [keys]}",
+			"sysctl: {mode: enforce}\nlimits: {raise: [keys]}",
+			"config:\n  sysctl: {mode: enforce}\n  limits: {raise: [keys]}", "look"},
+		{HELD_BY_OWN_MODE, "sysctl: {vm.max_map_count: 9}",
+			"sysctl: {mode: enforce, vm.max_map_count: 9}",
+			"config:\n  sysctl: {mode: enforce, vm.max_map_count: 9}", "look"},
+		{HELD_BY_OPTION, "sysctl: {vm.max_map_count: 9}", "sysctl: {vm.max_map_count: 9}",
+			"config:\n  sysctl: {vm.max_map_count: 9}",
+			"look; start the agent without --observe"},
+		{HELD_BY_OPTION | HELD_BY_MODE, "sysctl: {vm.max_map_count: 9}",
+			"mode: enforce\nsysctl: {vm.max_map_count: 9}",
+			"config:\n  mode: enforce\n  sysctl: {vm.max_map_count: 9}",
+			"look; start the agent without --observe"},
+		{HELD_BY_RELEASE, "sysctl: {vm.max_map_count: 9}", "sysctl: {vm.max_map_count: 9}",
+			"config:\n  sysctl: {vm.max_map_count: 9}",
+			"look; headroom apply ends the release"},
+	};
+	const struct tuner_ops others = {.name = "thp"}, sysctl = {.name = "sysctl"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		for (unsigned later = 0; later < 2; later++) {
+			const struct tuner_status tuners[] = {
+				{.ops = &others, .held_by = HELD_BY_OWN_MODE | HELD_BY_OPTION},
+				{.ops = &sysctl, .held_by = cases[i].held_by}};
+			struct finding finding = {0};
+
+			fixture->input.tuners = tuners;
+			fixture->input.n_tuners = ARRAY_SIZE(tuners);
+			fixture->input.config_file = later ? NULL : "/etc/headroom/headroom.yaml";
+			if (!later)
+				finding_hint(&finding, "look");
+			finding_keep(&finding, &fixture->input, "sysctl", "%s", cases[i].line);
+			if (later)
+				finding_hint(&finding, "look");
+			assert_string_equal(finding.keep, later ? cases[i].chart : cases[i].file);
+			assert_string_equal(finding.hint, cases[i].hint);
+			finding_release(&finding);
+		}
 }

@@ -127,7 +127,7 @@ static void find_row(struct proposal *proposal, const struct decide_input *input
 	if (row->edit)
 		finding_edit(finding, row->name, 7, "%s", row->edit);
 	if (row->keep)
-		finding_keep(finding, input, "%s", row->keep);
+		finding_keep(finding, input, "sysctl", "%s", row->keep);
 	if (row->hint)
 		finding_hint(finding, "%s", row->hint);
 }
@@ -144,7 +144,10 @@ struct views {
 static void views_make(struct views *views)
 {
 	struct finding_list *list = &views->fake.node.findings;
-	struct decide_input input = {.mode = MODE_OBSERVE}; /* in a pod, keep has three lines */
+	const struct tuner_ops sysctl = {.name = "sysctl"};
+	const struct tuner_status observes = {.ops = &sysctl, .held_by = HELD_BY_MODE};
+	/* In a pod, keep has three lines. */
+	struct decide_input input = {.tuners = &observes, .n_tuners = 1};
 	struct finding_clock clock = {
 		1000 * USEC_PER_SEC, UINT64_C(1714564800) * USEC_PER_SEC, false};
 

@@ -673,7 +673,7 @@ static void keep_pulling(
 		fprintf(out, "\"%s\", ", pulls->items[i]);
 	fprintf(out, "\"%s\"", sandbox);
 	fclose(out);
-	finding_keep(finding, decision->input, "images: {pull: [%s]}", list);
+	finding_keep(finding, decision->input, "images", "images: {pull: [%s]}", list);
 	if (config && config_is_given(config, "images.pull"))
 		finding_keep_in(finding, decision->input, config_where(config, "images.pull").file);
 }

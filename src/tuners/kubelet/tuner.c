@@ -291,7 +291,7 @@ static void add_cure(struct finding *finding, const struct kubelet *kubelet,
 		finding_hint(finding, "then restart the kubelet, which reads it at its start only");
 	}
 	if (is_serialize && !kubelet->manage && !obstacle_of(seen).reason)
-		finding_keep(finding, input, "kubelet: {manage: true}");
+		finding_keep(finding, input, "kubelet", "kubelet: {manage: true}");
 }
 
 static void find_few_pulls(const struct kubelet *kubelet, const struct decide_input *input,

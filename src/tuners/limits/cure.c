@@ -293,7 +293,7 @@ void limits_cure_socket_memory(struct finding *finding, const struct limit_row *
 	snprintf(value, sizeof(value), "%" PRIu64 " %" PRIu64 " %" PRIu64, pages[0], pages[1],
 		pages[2]);
 	finding_now(finding, "sysctl -w %s='%s'", sysctl, value);
-	finding_keep(finding, input, "sysctl: {%s: \"%s\"}", sysctl, value);
+	finding_keep(finding, input, "sysctl", "sysctl: {%s: \"%s\"}", sysctl, value);
 }
 
 void limits_cure_filesystem(struct finding *finding, const struct limit_row *row,

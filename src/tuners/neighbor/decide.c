@@ -323,14 +323,15 @@ static void cure_table(const struct family *family, struct finding *finding)
 			" net.%s.neigh.default.gc_thresh2=%" PRIu64,
 			name, size, name, size - size / 10);
 	if (finding->reason == REASON_AT_CEILING) {
-		finding_keep(finding, family->input, "neighbor: {ceiling: %" PRIu64 "}", kept);
+		finding_keep(finding, family->input, "neighbor", "neighbor: {ceiling: %" PRIu64 "}",
+			kept);
 		snprintf(option, sizeof(option), "neighbor.ceiling");
 	} else {
 		if (neighbor->config.grow && neighbor->config.ceiling > 0 &&
 			neighbor->config.ceiling < kept)
 			snprintf(ceiling, sizeof(ceiling), ", ceiling: %" PRIu64, kept);
-		finding_keep(finding, family->input, "neighbor: {%s: {gc_thresh3: %" PRIu64 "}%s}",
-			name, kept, ceiling);
+		finding_keep(finding, family->input, "neighbor",
+			"neighbor: {%s: {gc_thresh3: %" PRIu64 "}%s}", name, kept, ceiling);
 		snprintf(option, sizeof(option), "neighbor.%s", name);
 	}
 	/* What a file says already is to be changed there. */

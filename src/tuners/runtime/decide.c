@@ -744,7 +744,7 @@ static void find_pending(const struct runtime_decision *decision, const struct w
 	if (file->restart == RESTART_NEVER && wait_us == UINT64_MAX &&
 		runtime_find(&decision->tuner->sample, file->daemon.socket)->found.managed_by ==
 			RUNTIME_OF_NODE)
-		finding_keep(finding, input, "runtime: {restart: when-idle}");
+		finding_keep(finding, input, "runtime", "runtime: {restart: when-idle}");
 	else if (!is_obstacle && wait_us < UINT64_MAX)
 		finding_hint(finding, "%s is restarted %s", unit,
 			file->restart == RESTART_NOW

@@ -102,7 +102,7 @@ static void find_slow(const struct storage *storage, const struct storage_proces
 		summary->syncs, p99, worst, over, storage_kind_names[process->disk.kind]);
 	add_holders(finding, storage, process);
 	if (!input->config || !config_bool(input->config, "storage.bound_writeback"))
-		finding_keep(finding, input, "storage: {bound_writeback: true}");
+		finding_keep(finding, input, "sysctl", "storage: {bound_writeback: true}");
 }
 
 static void judge_slow(
