@@ -56,6 +56,37 @@ int host_read_value(const struct host *host, const char *path, char value[static
 	return 0;
 }
 
+/* A link may have an absolute target: it is resolved below the host's root. */
+static bool has_program(const struct host *host, const char *directory, const char *name)
+{
+	char path[PATH_MAX], full[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return path_in_root(host->root, path, full) == 0 && stat(full, &st) == 0 &&
+	       S_ISREG(st.st_mode) && (st.st_mode & S_IXUSR);
+}
+
+bool host_find_program(
+	const struct host *host, const char *name, char word[static SETTING_PATH_MAX])
+{
+	/* The $PATH of root on all distributions; then where Flatcar and RKE2 have programs. */
+	static const char *const on_path[] = {
+		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
+	static const char *const others[] = {"/opt/bin", "/var/lib/rancher/rke2/bin"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(on_path); i++)
+		if (has_program(host, on_path[i], name))
+			return copy_text(word, SETTING_PATH_MAX, name);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (has_program(host, others[i], name)) {
+			snprintf(word, SETTING_PATH_MAX, "%s/%s", others[i], name);
+			return true;
+		}
+	word[0] = '\0';
+	return false;
+}
+
 int host_may_write(const struct host *host, const char *path)
 {
 	char full[PATH_MAX];

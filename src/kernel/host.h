@@ -38,6 +38,13 @@ int host_read_file(const struct host *host, const char *path, size_t max, char *
 int host_read_value(
 	const struct host *host, const char *path, char value[static SETTING_VALUE_MAX]);
 
+/*
+ * Looks for a program on the node. word gets what starts it there: its name, or a path outside of
+ * $PATH. False, with an empty word: the node lacks it.
+ */
+bool host_find_program(
+	const struct host *host, const char *name, char word[static SETTING_PATH_MAX]);
+
 /* Returns 0 if this process may write the file, else -errno: -EROFS, -EACCES. */
 int host_may_write(const struct host *host, const char *path);
 

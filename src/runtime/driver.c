@@ -2,6 +2,7 @@
 #include "runtime/driver.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "runtime/systemd.h"
 #include "workload/process.h"
 
@@ -97,6 +98,29 @@ size_t runtime_discover(const char *host_root, struct runtime found[static RUNTI
 					found[n++].driver = runtime_drivers[d];
 		}
 	return n;
+}
+
+bool runtime_client(const struct host *host, const char *program, const char *socket,
+	char client[static RUNTIME_CLIENT_MAX])
+{
+	static const struct {
+		const char *program, *before, *after; /* around the socket */
+	} rows[] = {{"crictl", " -r unix://", ""}, {"ctr", " -a ", " -n k8s.io"}};
+	char found[SETTING_PATH_MAX], word[SHELL_WORD_MAX];
+	bool is_there = host_find_program(host, program, found);
+
+	client[0] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		if (!streq(rows[i].program, program))
+			continue;
+		if (!is_there && !host_find_program(host, "k3s", found))
+			return false;
+		snprintf(client, RUNTIME_CLIENT_MAX, "%s%s%s%s%s%s", found, is_there ? "" : " ",
+			is_there ? "" : program, socket[0] ? rows[i].before : "",
+			socket[0] ? shell_word(word, socket) : "", rows[i].after);
+		return true;
+	}
+	return is_there && copy_text(client, RUNTIME_CLIENT_MAX, found);
 }
 
 /*

@@ -30,7 +30,8 @@
 #define RUNTIME_MAX            8 /* on one node */
 #define RUNTIME_WHY_MAX        CHILD_WHY_MAX
 #define RUNTIME_MIRRORS_MAX    2048
-#define RUNTIME_NAMESPACES_MAX 8 /* containerd's */
+#define RUNTIME_CLIENT_MAX     512 /* the beginning of a command: runtime_client() */
+#define RUNTIME_NAMESPACES_MAX 8   /* containerd's */
 
 /* ---- what a node has ---- */
 
@@ -159,6 +160,7 @@ struct node_runtime {
 	struct runtime_files files;
 
 	struct runtime_store store;
+	char client[RUNTIME_CLIENT_MAX]; /* of runtime_client(): crictl or docker */
 	struct pulls pulls;
 	uint64_t pulls_at_us; /* when the last answer came; 0: not known */
 	uint64_t due_us;      /* when the next slow reading is due */
@@ -368,6 +370,14 @@ const struct runtime_driver *runtime_driver_find(const char *name);
  * of one socket count once. host_root is "" for /. Returns the number.
  */
 size_t runtime_discover(const char *host_root, struct runtime found[static RUNTIME_MAX]);
+
+/*
+ * Writes the beginning of a command to type that asks a runtime: program is "crictl", "ctr" or
+ * "docker". socket "": that of the program's configuration. False, with an empty text: the node
+ * lacks the program, and k3s, which has the first two inside.
+ */
+bool runtime_client(const struct host *host, const char *program, const char *socket,
+	char client[static RUNTIME_CLIENT_MAX]);
 
 /*
  * Reads what the process of a daemon tells: all members of daemon from program on, empty on an

@@ -261,14 +261,14 @@ def failed_image(w: World, archive: bytes = b"", name: str = "") -> Iterator[Fie
     if archive:
         (w.lab.directory / "run/images").mkdir()
         (w.lab.directory / "run/images/a.tar").write_bytes(archive)
-    else:  # there is no crictl here: it pulls, and the image is there
+    else:  # what crictl pulls, which this node lacks
 
         def pull(_: list[str]) -> None:
             (w.lab.directory / "run/pulled").mkdir(exist_ok=True)
             docker_save(w.lab.directory / "run/pulled/a.tar", [Built(name)])
             w.lab.run("ctr", "-n", "k8s.io", "images", "import", "/run/pulled/a.tar")
 
-        w.tool("crictl", pull)
+        w.tool("crictl", pull, installed=True)
     yield {"image": name}
     w.agent.write_config(images("archives: []"))
     w.agent.reload()

@@ -165,12 +165,20 @@ class World:
         self.sh("ip", "-n", name, "link", "set", "lo", "up")
         return ("nsenter", f"--net=/run/netns/{name}")
 
-    def tool(self, name: str, call: Callable[[list[str]], Any]) -> None:
-        """A program that this node lacks, such as systemctl: `now` calls it, and then the harness calls `call`."""
+    def tool(self, name: str, call: Callable[[list[str]], Any], installed: bool = False) -> None:
+        """
+        A program that this node lacks, such as systemctl: `now` calls it, and then the harness calls `call`. installed: the agent looks for it, and
+        finds it where RKE2 has its programs.
+        """
         path = self.tools / name
         path.write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >>{self.tools}/{name}.calls; echo >>{self.tools}/{name}.calls\n')
         path.chmod(0o755)
         self.called[name] = call
+        if installed:
+            link = self.path(f"/var/lib/rancher/rke2/bin/{name}")
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path)
+            self.stack.callback(link.unlink)
 
     @property
     def tools(self) -> Path:
@@ -605,7 +613,7 @@ def full_disk(w: World, path: str, inodes: bool = False) -> Iterator[Fields]:
         filler.write_bytes(bytes(62 << 20))
     remove = lambda _: w.lab.run("rm", "-rf", f"{path}/filler")  # noqa: E731
     for program in ("crictl", "docker"):
-        w.tool(program, remove)
+        w.tool(program, remove, installed=True)
     yield {"path": path}
 
 

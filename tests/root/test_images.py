@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import criwire
 import pytest
 from conftest import Agent, Node, Run, Start, until
 from imagelab import Built, Image, Proxy, compress, docker_save, say_program, sleeper
-from runtimelab import Lab, lab, typed  # noqa: F401
+from runtimelab import Lab, lab  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
 from test_kubelet import Kubelet, kubelet  # noqa: F401
 
@@ -399,7 +398,7 @@ def test_apply_retries_a_failed_pull_at_once(lab: Lab, preload: Start, run: Run)
     assert row["reason"] == "pull-failed" and row["source"] == "registry" and row["bytes_done"] is None
     assert running.wait_condition("ImagePreloadFailed")["reason"] == "pull-failed"
     now = running.wait_finding("pull-failed", name)["now"]
-    assert now == f"crictl -r unix:///run/containerd/containerd.sock pull {name}"
+    assert now == f"ctr -a /run/containerd/containerd.sock -n k8s.io images pull {name}", "this node has no crictl"
     registry.start()
     assert run("apply", "--only", "images", wrap=lab.wrap).returncode == 0
     wait_image(running, name)
@@ -416,7 +415,7 @@ def test_the_printed_pull_cures_a_failed_one(lab: Lab, preload: Start) -> None:
     running = preload(f"pull: ['{name}']")
     now = running.wait_finding("pull-failed", name)["now"]
     registry.start()
-    typed(now, lab.directory, crictl=lambda *words: criwire.pull(lab.directory / words[1].removeprefix("unix:///"), words[3]))
+    lab.run("bash", "-c", now)
     running.wait_no_finding("pull-failed")
     wait_image(running, name)
 
@@ -541,7 +540,7 @@ def test_a_command_reports_a_missing_sandbox_image_at_once(kubelet: Kubelet, lab
     answer = run("status", "--json", "--config", str(config), wrap=lab.wrap)
     found = next(f for f in json.loads(answer.stdout)["findings"] if f["slug"] == "sandbox-missing")
     assert found["instance"]["name"] == "registry.example/pause:3.6"
-    assert found["now"] == "crictl -r unix:///run/containerd/containerd.sock pull registry.example/pause:3.6"
+    assert found["now"] == "ctr -a /run/containerd/containerd.sock -n k8s.io images pull registry.example/pause:3.6"
     keep = directory / "keep.yaml"
     keep.write_text(found["keep"])
     assert "registry.example/pause:3.6" in found["keep"] and "r.example/app:1" in found["keep"], "a list replaces"

@@ -158,8 +158,13 @@ INODES = "i=0; while [ $i -lt 970 ]; do i=$((i + 1)); : > $i; done"
 
 def test_a_full_file_system_is_named_by_its_one_path(agent: Start, directory: Path) -> None:
     """A read-only one stays silent, although it always is full. One that only this mount of cannot be written is no such."""
+    tools = directory / "tools"
+    tools.mkdir()
+    for name, path in (("docker", "/var/lib/docker"), ("podman", "/var/lib/containers/storage")):
+        (tools / name).write_text(f'#!/bin/sh\n[ "$*" = "image prune -af" ] && rm -r {path}/fill\n')
+        (tools / name).chmod(0o755)
     script = (
-        "mount -t tmpfs none /var/lib\n"
+        f"mount --bind {tools} /usr/local/sbin\nmount -t tmpfs none /var/lib\n"
         + full_disk("/var/lib/docker", "size=64m", BYTES)
         + full_disk("/var/lib/containers/storage", "nr_inodes=1000,size=64m", INODES)
         + full_disk("/var/lib/containerd", "size=64m", "true")
@@ -167,11 +172,7 @@ def test_a_full_file_system_is_named_by_its_one_path(agent: Start, directory: Pa
         + full_disk("/var/log", "size=64m", BYTES) + "mount -o remount,bind,ro /var/log\n"
     )
     one = agent(CONFIG, wrap=mounted(script)).wait_ready()
-    tools, inside = directory / "tools", ("nsenter", "-t", str(one.pid), "-m")
-    tools.mkdir()
-    for name, path in (("docker", "/var/lib/docker"), ("podman", "/var/lib/containers/storage")):
-        (tools / name).write_text(f'#!/bin/sh\n[ "$*" = "image prune -af" ] && rm -r {path}/fill\n')
-        (tools / name).chmod(0o755)
+    inside = ("nsenter", "-t", str(one.pid), "-m")
     for what, path in (("bytes", "/var/lib/docker"), ("inodes", "/var/lib/containers/storage")):
         finding = find(one, f"filesystem/images/{what}", path)
         assert finding["instance"]["kind"] == "filesystem" and finding["who"] == [] and finding["who_known"] is None

@@ -65,6 +65,7 @@ def test_docker_containers_are_named(lab: Lab, watcher: Watcher) -> None:
 @pytest.mark.slow
 def test_a_full_image_store_is_reported(lab: Lab, watcher: Watcher) -> None:
     lab.run("mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", "/var/lib/containerd")
+    lab.write("var/lib/rancher/rke2/bin/crictl", "#!/bin/sh\n").chmod(0o755)
     lab.containerd()
     running = watcher(KEEP)
     store = until(lambda: found(running, "containerd").get("store"), "the store is known")
@@ -76,7 +77,7 @@ def test_a_full_image_store_is_reported(lab: Lab, watcher: Watcher) -> None:
     big.write_bytes(b"x" * (36 << 20))
     finding = running.wait_finding("images/store")
     assert finding["instance"]["name"].startswith("/var/lib/containerd/") and finding["max"] == 40 << 20
-    assert finding["now"] == "crictl -r unix:///run/containerd/containerd.sock rmi --prune"
+    assert finding["now"] == "/var/lib/rancher/rke2/bin/crictl -r unix:///run/containerd/containerd.sock rmi --prune"
     big.unlink()
     running.wait_condition("ImageStoreFull", "False")
 

@@ -21,6 +21,7 @@ static void open_node(void *self)
 	set_text(tuner->sample.runtime.socket, "/run/x");
 	set_text(tuner->sample.runtime.daemon.socket, "/run/x");
 	tuner->sample.runtime.driver = &containerd_driver;
+	set_text(tuner->sample.puller, "crictl -r unix:///run/x pull");
 	tuner->sample.answers = true;
 	strcpy(tuner->sample.kubelet.values.field[KUBELET_IMAGE_GC_HIGH].text, "85");
 }
@@ -119,6 +120,7 @@ static bool parse_pinned_here(struct scenario *scenario, void *)
 static bool parse_docker(struct scenario *, void *base)
 {
 	((struct images_tuner *)base)->sample.runtime.driver = &docker_driver;
+	set_text(((struct images_tuner *)base)->sample.puller, "docker pull");
 	return true;
 }
 
@@ -263,6 +265,7 @@ static const struct scenario_word at[] = {
 	WORD_CALL("docker", parse_docker),
 	WORD_TEXT("version", struct images_tuner, sample.runtime.daemon.version),
 	WORD_TEXT("socket", struct images_tuner, sample.runtime.socket),
+	WORD_TEXT("puller", struct images_tuner, sample.puller),
 	WORD_TEXT("sandbox", struct images_tuner, sample.sandbox),
 	WORD_NUMBER("store-size", struct images_tuner, sample.store_size),
 	WORD_NUMBER("store-used", struct images_tuner, sample.store_used),

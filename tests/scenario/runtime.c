@@ -23,6 +23,7 @@ static const struct node_runtime fresh_containerd = {
 		.version = "1.6.20",
 		.program = "/usr/bin/containerd",
 		.config = MAIN_FILE},
+	.client = "crictl -r unix:///run/containerd/containerd.sock",
 	.in_force[RUNTIME_PROGRESS_TIMEOUT] = "5m0s",
 	.files.keys = {{.path = MAIN_FILE, .tables = cri_tables, .key = "max_concurrent_downloads"},
 		{.path = MAIN_FILE, .tables = cri_tables, .key = "image_pull_progress_timeout"},
@@ -39,6 +40,7 @@ static const struct node_runtime fresh_docker = {.found = {.name = "docker",
 		.socket = "/run/docker.sock",
 		.version = "20.10.24",
 		.config = "/etc/docker/daemon.json"},
+	.client = "docker",
 	.in_force[RUNTIME_MIRRORS] = "none"};
 
 static struct facts facts;
@@ -185,6 +187,8 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CONST("running", ONE, is_stopped, false),
 	WORD_CONST("cannot-start", ONE, cannot_start, true),
 	WORD_TEXT("driver", ONE, store.driver),
+	WORD_TEXT("client", ONE, client),
+	WORD_CONST("no-cri", ONE, no_cri, true),
 	WORD_CONST("of-k3s", ONE, found.managed_by, RUNTIME_OF_K8S),
 	WORD_CALL("silent", parse_silent),
 	WORD_CALL("answers", parse_answers),

@@ -42,6 +42,62 @@ DIRECTORY_TEST(a_runtime_has_a_socket_or_a_unit)
 	expect(directory, "");
 }
 
+/* Programs of the node, and what a finding prints; without a text the node lacks a client. */
+DIRECTORY_TEST(the_client_of_a_runtime_is_a_program_of_the_node)
+{
+	static const struct {
+		const char *file, *program, *socket, *client;
+	} cases[] = {
+		{"/etc/none", "crictl", "/run/x.sock", ""},
+		{"/usr/bin/crictl", "crictl", "/run/x.sock", "crictl -r unix:///run/x.sock"},
+		{"/usr/local/bin/crictl", "crictl", "", "crictl"},
+		{"/opt/bin/crictl", "crictl", "/run/x.sock",
+			"/opt/bin/crictl -r unix:///run/x.sock"},
+		{"/var/lib/rancher/rke2/bin/crictl", "crictl", "/run/k3s/my c.sock",
+			"/var/lib/rancher/rke2/bin/crictl -r unix://'/run/k3s/my c.sock'"},
+		{"/usr/local/bin/k3s", "crictl", "/run/k3s.sock",
+			"k3s crictl -r unix:///run/k3s.sock"},
+		{"/usr/local/bin/k3s", "ctr", "/run/k3s.sock",
+			"k3s ctr -a /run/k3s.sock -n k8s.io"},
+		{"/usr/local/bin/k3s", "docker", "", ""},
+		{"/usr/bin/ctr", "ctr", "/run/x.sock", "ctr -a /run/x.sock -n k8s.io"},
+		{"/bin/docker", "docker", "/run/docker.sock", "docker"},
+	};
+	char client[RUNTIME_CLIENT_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		bool expected = cases[i].client[0];
+
+		directory_put(directory, cases[i].file, "");
+		assert_false(runtime_client(
+			&directory->host, cases[i].program, cases[i].socket, client));
+		assert_int_equal(chmod(directory_at(directory, cases[i].file).text, 0755), 0);
+		assert_int_equal(
+			runtime_client(&directory->host, cases[i].program, cases[i].socket, client),
+			expected);
+		assert_string_equal(client, cases[i].client);
+		directory_delete(directory, cases[i].file);
+	}
+}
+
+/* k3s makes links to itself, and packages have alternatives: their targets are on the node. */
+DIRECTORY_TEST(a_link_to_a_program_is_followed_on_the_node)
+{
+	char client[RUNTIME_CLIENT_MAX];
+
+	directory_put(directory, "/usr/bin/none", "");
+	directory_delete(directory, "/usr/bin/none");
+	assert_int_equal(
+		symlink("/opt/cni/crictl", directory_at(directory, "/usr/bin/crictl").text), 0);
+	assert_false(runtime_client(&directory->host, "crictl", "", client));
+	directory_put(directory, "/opt/cni/crictl", "");
+	assert_int_equal(chmod(directory_at(directory, "/opt/cni/crictl").text, 0755), 0);
+	assert_true(runtime_client(&directory->host, "crictl", "", client));
+	/* The agent's own programs do not count. */
+	assert_int_equal(symlink("/bin/sh", directory_at(directory, "/usr/bin/ctr").text), 0);
+	assert_false(runtime_client(&directory->host, "ctr", "", client));
+}
+
 DIRECTORY_TEST(several_runtimes_are_found)
 {
 	static const struct runtime_driver *const drivers[] = {

@@ -692,6 +692,7 @@ LAB_TEST(the_command_for_a_full_database_has_its_address_and_certificates)
 	static const struct {
 		enum workload_kind kind;
 		const char *process, *cmdline, *environ, *program; /* NULL: a hint */
+		const char *file; /* a program of the node; NULL: crictl */
 	} cases[] = {
 		{WORKLOAD_UNIT, "etcd", "etcd!", "",
 			"ETCDCTL_API=3 etcdctl --endpoints=http://127.0.0.1:2379"},
@@ -703,9 +704,18 @@ LAB_TEST(the_command_for_a_full_database_has_its_address_and_certificates)
 		{WORKLOAD_POD, "etcd",
 			"etcd!--listen-client-urls=https://10.0.0.4:2379!--cert-file=/c!--key-file=/k!",
 			"",
-			"crictl exec \"$(crictl ps -q --label io.kubernetes.pod.uid=u-1)\" etcdctl "
+			"crictl -r unix:///run/c.sock exec \"$(crictl -r unix:///run/c.sock ps -q "
+			"--label io.kubernetes.pod.uid=u-1)\" etcdctl "
 			"--endpoints=https://10.0.0.4:2379 --cert=/c --key=/k "
 			"--insecure-skip-tls-verify"},
+		{WORKLOAD_POD, "etcd", "etcd!", "",
+			"nsenter -t 7 -m -n etcdctl --endpoints=http://127.0.0.1:2379",
+			"/usr/bin/nsenter"},
+		{WORKLOAD_POD, "etcd", "etcd!", "", NULL, "/usr/bin/podman"},
+		{WORKLOAD_CONTAINER, "etcd", "etcd!", "",
+			"docker exec u-1 etcdctl --endpoints=http://127.0.0.1:2379",
+			"/usr/bin/docker"},
+		{WORKLOAD_CONTAINER, "etcd", "etcd!", "", NULL},
 		{WORKLOAD_UNIT, "etcd", "etcd!--listen-client-urls=http://a;reboot;'b!", "",
 			"ETCDCTL_API=3 etcdctl --endpoints='http://a;reboot;'\\''b'"},
 		{WORKLOAD_UNIT, "etcd", "etcd!--config-file=/etc/etcd/tls.yaml!", "",
@@ -717,13 +727,18 @@ LAB_TEST(the_command_for_a_full_database_has_its_address_and_certificates)
 	struct node_disks *disks = &lab->directory.facts.disks;
 	struct node_database *database = &disks->databases[0];
 
-	disks->n_databases = 1;
+	disks->n_databases = disks->n_images = 1;
+	disks->images[0] = (struct node_images){
+		.path = "/none", .runtime = "containerd", .socket = "/run/c.sock"};
 	put(lab, "/etc/etcd/tls.yaml",
 		"listen-client-urls: https://localhost:4001\n\"client-transport-security\": "
 		"{\"cert-file\": /c, key-file: /k, trusted-ca-file: /ca}\n");
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *file = cases[i].file ? cases[i].file : "/usr/bin/crictl";
 		char comm[32], command[1024];
 
+		put(lab, file, "");
+		assert_int_equal(chmod(directory_at(&lab->directory, file).text, 0755), 0);
 		*database = (struct node_database){
 			7, "", {.kind = cases[i].kind, .id = "u-1"}, 2147483648};
 		set_text(database->process, cases[i].process);
@@ -738,6 +753,7 @@ LAB_TEST(the_command_for_a_full_database_has_its_address_and_certificates)
 			cases[i].program ? cases[i].program : "");
 		expect_finding(lab, "etcd/db", LIMITS_REACHED, "etcd/db: ");
 		expect_cure(lab, "etcd/db", cases[i].program ? command : NULL, NULL);
+		directory_delete(&lab->directory, file);
 	}
 }
 

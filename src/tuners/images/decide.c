@@ -592,11 +592,14 @@ static struct finding *find_image(const struct decision *decision, struct propos
 static void cure_with_pull(
 	struct finding *finding, const struct images_sample *sample, const char *name)
 {
-	if (sample->runtime.driver->serves_kubelet)
-		finding_now(finding, "crictl -r unix://%s pull %s", sample->runtime.daemon.socket,
-			name);
+	char word[SHELL_WORD_MAX];
+
+	if (sample->puller[0])
+		finding_now(finding, "%s %s", sample->puller, shell_word(word, name));
 	else
-		finding_now(finding, "docker pull %s", name);
+		finding_hint(finding, "install %s, and pull it by hand",
+			sample->runtime.driver->serves_kubelet ? "crictl (cri-tools)"
+							       : "the docker CLI");
 }
 
 /* A failed pull can be tried by hand; the other reasons need a decision. */

@@ -92,6 +92,9 @@ struct images_sample {
 	uint64_t next_us;             /* CLOCK_MONOTONIC of the next sample */
 	unsigned generation;          /* the configuration's at the request */
 	struct image_runtime runtime; /* socket "": no runtime found */
+	/* What pulls an image by hand, up to its name, such as "docker pull"; "": nothing is there.
+	 */
+	char puller[RUNTIME_CLIENT_MAX + 16];
 	bool answers;
 	char why[IMAGES_WHY_MAX]; /* why it does not answer */
 	/* Wanted and pinned images and the sandbox image, sorted by name. */

@@ -199,6 +199,26 @@ static int ask(struct images_tuner *request, const struct wait *wait)
 	return r;
 }
 
+/* The programs that pull an image by hand, the best first. */
+static void find_puller(struct images_tuner *request, const struct runtime *runtime)
+{
+	static const struct {
+		const struct runtime_driver *driver;
+		const char *program, *command;
+	} rows[] = {{&containerd_driver, "crictl", "pull"},
+		{&containerd_driver, "ctr", "images pull"}, {&crio_driver, "crictl", "pull"},
+		{&docker_driver, "docker", "pull"}};
+	struct images_sample *sample = &request->sample;
+	char client[RUNTIME_CLIENT_MAX];
+
+	sample->puller[0] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(rows) && !sample->puller[0]; i++)
+		if (rows[i].driver == runtime->driver &&
+			runtime_client(request->host, rows[i].program, runtime->socket, client))
+			snprintf(sample->puller, sizeof(sample->puller), "%s %s", client,
+				rows[i].command);
+}
+
 static void sample_runtime(struct images_tuner *request, const struct wait *wait)
 {
 	struct images_sample *sample = &request->sample;
@@ -221,6 +241,7 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 			runtime->driver = found[i].driver;
 			set_text(runtime->socket, socket);
 			set_text(runtime->daemon.socket, found[i].socket);
+			find_puller(request, &found[i]);
 			r = ask(request, &bounded);
 			if (r == 0)
 				r = runtime->driver->list(runtime, &bounded, &sample->images,

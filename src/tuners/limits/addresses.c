@@ -268,7 +268,8 @@ void limits_cure_addresses(struct finding *finding, const struct limit_row *,
 	if (!limits->facts->names_complete) {
 		finding_hint(finding,
 			"no runtime lists its containers to the agent, so leaked files in %s are not "
-			"known: compare the ids in them with crictl pods -q",
+			"known: compare the ids in them with those of the "
+			"runtime's sandboxes",
 			directory);
 		return;
 	}

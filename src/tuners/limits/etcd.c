@@ -7,6 +7,8 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "kernel/host.h"
+#include "runtime/driver.h"
 #include "runtime/systemd.h"
 #include "workload/process.h"
 
@@ -310,26 +312,38 @@ static void choose_url(const char *urls, char url[static SETTING_PATH_MAX])
 }
 
 /* Starts etcdctl where the database is: in a container, with its files. False: not known how. */
-static bool name_program(const struct node_database *database, char *text, size_t size)
+static bool name_program(const struct limit_source *source, const struct node_database *database,
+	char *text, size_t size)
 {
 	const struct workload *workload = &database->workload;
-	char word[SHELL_WORD_MAX];
+	const char *socket = "";
+	char word[SHELL_WORD_MAX], client[RUNTIME_CLIENT_MAX];
+
+	for (unsigned i = source->disks->n_images; i-- > 0;)
+		if (source->disks->images[i].runtime)
+			socket = source->disks->images[i].socket;
 
 	if (is_of_host(database))
 		copy_text(text, size, "ETCDCTL_API=3 etcdctl");
-	else if (workload->kind == WORKLOAD_POD && workload->id[0])
+	else if (workload->kind == WORKLOAD_POD && workload->id[0] &&
+		 runtime_client(source->host, "crictl", socket, client))
 		snprintf(text, size,
-			"crictl exec \"$(crictl ps -q --label io.kubernetes.pod.uid=%s)\" etcdctl",
-			shell_word(word, workload->id));
-	else if (workload->kind == WORKLOAD_CONTAINER && workload->id[0])
-		snprintf(text, size, "docker exec %s etcdctl", shell_word(word, workload->id));
+			"%s exec \"$(%s ps -q --label io.kubernetes.pod.uid=%s)\" etcdctl", client,
+			client, shell_word(word, workload->id));
+	else if (workload->kind == WORKLOAD_CONTAINER && workload->id[0] &&
+		 runtime_client(source->host, "docker", "", client))
+		snprintf(text, size, "%s exec %s etcdctl", client, shell_word(word, workload->id));
+	else if ((workload->kind == WORKLOAD_POD || workload->kind == WORKLOAD_CONTAINER) &&
+		 host_find_program(source->host, "nsenter", client))
+		snprintf(text, size, "%s -t %d -m -n etcdctl", client, database->pid);
 	else
 		return false;
 	return true;
 }
 
 /* Frees the revisions that nobody reads, then the pages of the file. NULL: it is not known how. */
-static char *make_command(const struct node_database *database, const struct etcd_options *options)
+static char *make_command(const struct limit_source *source, const struct node_database *database,
+	const struct etcd_options *options)
 {
 	static const char *const flags[] = {
 		[ETCD_CERTIFICATE] = "cert", [ETCD_KEY] = "key", [ETCD_AUTHORITIES] = "cacert"};
@@ -337,7 +351,7 @@ static char *make_command(const struct node_database *database, const struct etc
 
 	/* k3s lacks etcdctl. */
 	if (streq(database->process, "k3s-server") ||
-		!name_program(database, program, sizeof(program)))
+		!name_program(source, database, program, sizeof(program)))
 		return NULL;
 	choose_url(options->value[ETCD_URLS], url);
 	text_append(program, sizeof(program), " --endpoints=%s", shell_word(word, url));
@@ -390,7 +404,7 @@ int limits_sample_databases(const struct limit_source *source, struct limit_read
 			reading->top[0] = user;
 		}
 		find_database(source->host, database, &options, instance.instance.name);
-		instance.cure = make_command(database, &options);
+		instance.cure = make_command(source, database, &options);
 		*limit_instance_user(&instance) = user;
 		limit_instance_add(source->instances, &instance);
 	}

@@ -10,6 +10,8 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "kernel/host.h"
+#include "runtime/driver.h"
 #include "workload/process.h"
 
 #include <glob.h>
@@ -508,33 +510,29 @@ static char *prune_command(const struct limit_source *source, const char *path, 
 {
 	/* The path tells where no runtime does. Other runtimes have crictl. */
 	static const struct {
-		const char *runtime, *path, *command;
+		const char *runtime, *path, *program;
 	} rows[] = {
-		{"docker", "/var/lib/docker", "docker image prune -af"},
-		{"docker-containerd", NULL, "docker image prune -af"},
-		{"podman", "/var/lib/containers/storage", "podman image prune -af"},
-		{"k3s", "/var/lib/rancher", "k3s crictl rmi --prune"},
-		{"k0s", NULL, NULL},
-		{"microk8s", NULL, NULL},
+		{"docker", "/var/lib/docker", "docker"},
+		{"docker-containerd", NULL, "docker"},
+		{"podman", "/var/lib/containers/storage", "podman"},
 	};
 	const struct node_images *images = NULL;
-	const char *runtime, *program = "crictl";
-	char *command, word[SHELL_WORD_MAX];
+	const char *program = "crictl";
+	char *command, client[RUNTIME_CLIENT_MAX];
 
 	if (source->reader->filesystem != LIMITS_IMAGES)
 		return NULL;
 	for (unsigned i = 0; i < source->disks->n_images; i++)
 		if (source->disks->images[i].device == device && source->disks->images[i].runtime)
 			images = &source->disks->images[i];
-	runtime = images ? images->runtime : "";
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		if (images ? streq(runtime, rows[i].runtime)
+		if (images ? streq(images->runtime, rows[i].runtime)
 			   : rows[i].path && streq(path, rows[i].path))
-			return rows[i].command ? must(strdup(rows[i].command)) : NULL;
-	if (images && streq(runtime, "rke2"))
-		program = "/var/lib/rancher/rke2/bin/crictl";
-	must_do(asprintf(&command, "%s%s%s rmi --prune", program, images ? " -r unix://" : "",
-			images ? shell_word(word, images->socket) : "") >= 0);
+			program = rows[i].program;
+	if (!runtime_client(source->host, program, images ? images->socket : "", client))
+		return NULL;
+	must_do(asprintf(&command, "%s %s", client,
+			streq(program, "crictl") ? "rmi --prune" : "image prune -af") >= 0);
 	return command;
 }
 

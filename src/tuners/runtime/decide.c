@@ -800,6 +800,24 @@ static void judge_drivers(const struct runtime_decision *decision)
 }
 
 /* Stores may share a file system: the first runtime counts. */
+static void cure_full_store(struct finding *finding, const struct node_runtime *runtime)
+{
+	bool serves = runtime->found.driver->serves_kubelet;
+
+	if (!runtime->client[0] || runtime->no_cri) {
+		finding_hint(finding, "%s, or make the file system larger",
+			runtime->no_cri ? "remove images without a container"
+			: serves        ? "install crictl (cri-tools): crictl rmi --prune removes "
+					  "all images without a container"
+					: "install the docker CLI: docker image prune -af removes "
+					  "all images without a container");
+		return;
+	}
+	finding_now(finding, "%s %s", runtime->client, serves ? "rmi --prune" : "image prune -af");
+	finding_hint(finding,
+		"this removes all images without a container, also preloaded images without a pin");
+}
+
 static void find_full_store(
 	const struct runtime_decision *decision, const struct node_runtime *runtime)
 {
@@ -829,12 +847,7 @@ static void find_full_store(
 	finding->breaks = type->help;
 	finding_message(finding, "the images of %s, %s%s%s", runtime->found.name, store->filesystem,
 		store->device[0] ? " on " : "", store->device);
-	if (!runtime->found.driver->serves_kubelet)
-		finding_now(finding, "docker image prune -af");
-	else if (!runtime->no_cri)
-		finding_now(finding, "crictl -r unix://%s rmi --prune", runtime->found.socket);
-	finding_hint(finding,
-		"this removes all images without a container, also preloaded images without a pin");
+	cure_full_store(finding, runtime);
 }
 
 static void judge_store(const struct runtime_decision *decision)

@@ -59,6 +59,9 @@ static void discover(struct runtime_tuner *request)
 		set_text(runtime->daemon.driver, found[i].driver->name);
 		set_text(runtime->daemon.socket, found[i].socket);
 		set_text(runtime->daemon.unit, found[i].unit);
+		(void)runtime_client(request->host,
+			found[i].driver->serves_kubelet ? "crictl" : "docker", found[i].socket,
+			runtime->client);
 		if (!runtime->found.has_socket && runtime->answer == RUNTIME_ANSWERS)
 			runtime_note(runtime, "its socket is gone");
 	}
