@@ -201,6 +201,9 @@ ROW(FILE_UNUSABLE, "file-unusable", ADMIN,
 	"The runtime's configuration file cannot be read, or the runtime refuses it and would not "
 	"start again: it is not changed.",
 	.unmet = true)
+ROW(KEY_MISPLACED, "key-misplaced", ADMIN,
+	"A configuration file has the key in a table where the runtime does not read it, and says "
+	"nothing. Move it to the table that the hint names.")
 ROW(ON_COMMAND_LINE, "on-command-line", ADMIN,
 	"The daemon has a command-line option for it. It would not start with the same key in its "
 	"file, from which our value is removed. Remove the option.")

@@ -385,6 +385,8 @@ struct containerd_file {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
 	char *text;                  /* NULL for a main file or own file that does not exist */
 	size_t len;
+	bool own;    /* a file of ours would be read here */
+	bool nested; /* an imported file imports it */
 };
 
 /* In the order in which containerd reads them; the main file is the first. */
@@ -433,39 +435,63 @@ static int add_file(struct containerd_files *files, const char *path)
 	return (int)files->n++;
 }
 
+/* Of several places, an existing file is ours, else the last one counts. */
+static int add_own(const struct host *host, struct containerd_files *files, const char *path)
+{
+	char full[PATH_MAX];
+	int r = add_file(files, path);
+
+	if (r < 0)
+		return r;
+	files->files[r].own = true;
+	if (files->own == 0 || path_in_root(host->root, files->files[files->own].path, full) < 0)
+		files->own = (size_t)r;
+	return 0;
+}
+
 /*
  * Adds matches of a pattern as Go's filepath.Glob: "*" matches a leading dot, unreadable
- * directories are skipped. ours: adds our own file in its order, even if it does not exist.
+ * directories are skipped. Only rest has a pattern, which may be that of a directory. ours: adds
+ * our own file in its order, even if it does not exist.
  */
-static int add_matches(
-	const struct host *host, struct containerd_files *files, char *path, bool ours)
+static int add_matches(const struct host *host, struct containerd_files *files, const char *path,
+	const char *rest, bool ours)
 {
 	char directory[PATH_MAX], pattern[PATH_MAX + SETTING_PATH_MAX];
-	char found[PATH_MAX], own[PATH_MAX];
-	char *name = strrchr(path, '/') + 1;
+	char found[SETTING_PATH_MAX], own[SETTING_PATH_MAX];
+	size_t n = strcspn(rest, "/");
+	bool deeper = rest[n] == '/';
 	glob_t matches = {0};
 	int r = 0;
 
-	name[-1] = '\0';
-	ours = ours && !strpbrk(path, "*?[\\") && fnmatch(name, DROP_IN, 0) == 0;
+	if (deeper && strcspn(rest, "*?[\\") >= n) {
+		if (snprintf(found, sizeof(found), "%s/%.*s", path, (int)n, rest) >=
+			(int)sizeof(found))
+			return -ENAMETOOLONG;
+		return add_matches(host, files, found, rest + n + 1, ours);
+	}
 	snprintf(own, sizeof(own), "%s/" DROP_IN, path);
 	if (path_in_root(host->root, path[0] ? path : "/", directory) == 0) {
-		snprintf(pattern, sizeof(pattern), "%s/%s", directory, name);
+		snprintf(pattern, sizeof(pattern), "%s/%.*s", directory, (int)n, rest);
 		glob(pattern, GLOB_PERIOD, NULL, &matches);
 	}
+	/* A pattern of directories may match one that is not for us. */
+	ours = ours && !deeper && fnmatch(rest, DROP_IN, 0) == 0;
 	for (size_t i = 0; i <= matches.gl_pathc && r >= 0; i++) {
 		bool end = i == matches.gl_pathc;
+		const char *match = end ? "" : strrchr(matches.gl_pathv[i], '/');
 
-		if (!end)
-			snprintf(found, sizeof(found), "%s%s", path,
-				strrchr(matches.gl_pathv[i], '/'));
+		if (streq(match, "/.") || streq(match, "/.."))
+			continue;
+		if (snprintf(found, sizeof(found), "%s%s", path, match) >= (int)sizeof(found))
+			r = -ENAMETOOLONG;
 		if (ours && (end || strcmp(found, own) >= 0)) {
-			r = add_file(files, own);
-			files->own = (size_t)MAX(r, 0);
+			r = add_own(host, files, own);
 			ours = false;
 		}
 		if (!end && r >= 0)
-			r = add_file(files, found);
+			r = deeper ? add_matches(host, files, found, rest + n + 1, false)
+				   : add_file(files, found);
 	}
 	globfree(&matches);
 	return r;
@@ -473,8 +499,7 @@ static int add_matches(
 
 /*
  * A relative import starts at the directory of its file; 1.x may resolve a pattern from its working
- * directory: add both and let filter_files() decide. Only the file name may be a
- * pattern.
+ * directory: add both and let filter_files() decide.
  */
 static int add_import(const struct host *host, const struct daemon *daemon,
 	struct containerd_files *files, size_t parent, const char *import)
@@ -482,6 +507,7 @@ static int add_import(const struct host *host, const struct daemon *daemon,
 	bool pattern = strchr(import, '*') != NULL, is_1 = starts_with(daemon->version, "1.");
 	bool both = pattern && import[0] != '/' && is_1;
 	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX];
+	size_t before = files->n;
 	int r = 0;
 
 	set_text(directory, files->files[parent].path);
@@ -489,9 +515,10 @@ static int add_import(const struct host *host, const struct daemon *daemon,
 	for (int i = 0; i < (both ? 2 : 1) && r >= 0; i++) {
 		if (!import_path(i == 0 ? directory : daemon->directory, import, path))
 			return -ENAMETOOLONG;
-		r = pattern ? add_matches(host, files, path, parent == 0 && !is_1)
-			    : add_file(files, path);
+		r = pattern ? add_matches(host, files, "", path + 1, !is_1) : add_file(files, path);
 	}
+	for (; parent > 0 && before < files->n; before++)
+		files->files[before].nested = true;
 	return MIN(r, 0);
 }
 
@@ -511,7 +538,7 @@ static int read_file_of(const struct host *host, const struct daemon *daemon,
 		snprintf(why, RUNTIME_WHY_MAX, "%s is a dangling link", file->path);
 		return -ELOOP;
 	}
-	if (r == -ENOENT && (i == 0 || i == files->own))
+	if (r == -ENOENT && (i == 0 || file->own))
 		return 0; /* containerd starts without a main file */
 	if (r == 0 && stat(full, &st) == 0)
 		files->changed_us = MAX(files->changed_us, us_of(st.st_ctim));
@@ -624,13 +651,22 @@ static int make_main_file(const struct host *host, const struct daemon *daemon, 
 		return r;
 	filter_files(&files, daemon, dump);
 	for (size_t i = 1; i < files.n; i++) {
-		bool tried = streq(files.files[i].path, path);
+		const struct containerd_file *file = &files.files[i];
+		bool tried = streq(file->path, path);
+		/* The file that imports a nested one does so in the trial too: let the trial win.
+		 */
+		const char *const paths[] = {
+			file->text && (!tried || file->nested) ? file->path : "",
+			tried ? trial : "",
+		};
 
-		if (!tried && !files.files[i].text)
-			continue;
-		if (!toml_quote(tried ? trial : files.files[i].path, quoted, sizeof(quoted)))
-			return -EINVAL;
-		text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "", quoted);
+		for (size_t k = 0; k < ARRAY_SIZE(paths); k++) {
+			if (!paths[k][0])
+				continue;
+			if (!toml_quote(paths[k], quoted, sizeof(quoted)))
+				return -EINVAL;
+			text_append(list, sizeof(list), "%s%s", list[0] ? ", " : "", quoted);
+		}
 	}
 	if (strlen(list) == sizeof(list) - 1)
 		return -E2BIG;
@@ -658,6 +694,7 @@ static int make_main_file(const struct host *host, const struct daemon *daemon, 
 
 #define OURS "# Added by headroom; \"headroom restore\" removes it.\n"
 
+#define CRI_V1   "plugins.\"io.containerd.cri.v1."
 #define CRI_1    "plugins.cri"
 #define CRI_2    "plugins.\"io.containerd.grpc.v1.cri\""
 #define IMAGES   "plugins.\"io.containerd.cri.v1.images\""
@@ -809,6 +846,33 @@ static bool sets_key(const struct containerd_reading *reading, const struct cont
 	return false;
 }
 
+/* Names a key in a table of the CRI plugin that does not have it: containerd only warns. */
+static void find_misplaced(const struct containerd_reading *reading, enum runtime_setting setting,
+	struct runtime_key *key)
+{
+	const char *const *const rows = settings[setting].tables;
+
+	for (size_t i = 0; i < reading->files.n && !key->misplaced[0]; i++) {
+		const struct containerd_file *file = &reading->files.files[i];
+		struct toml_scan scan = {.text = file->text, .len = file->len};
+		struct toml_item item;
+
+		while (file->text && !key->misplaced[0] && toml_next(&scan, &item) > 0) {
+			bool is_cri =
+				starts_with(item.table, CRI_V1) || starts_with(item.table, CRI_2) ||
+				starts_with(item.table, CRI_1 ".") || streq(item.table, CRI_1);
+
+			if (item.header || !is_cri || !streq(item.key, key->key) ||
+				streq(item.table, rows[0]) || streq(item.table, rows[1]) ||
+				streq(item.table, rows[2]))
+				continue;
+			snprintf(key->misplaced, sizeof(key->misplaced),
+				"%.120s:%zu: %s has no effect in [%.120s]", file->path,
+				text_position(file->text, item.start).line, key->key, item.table);
+		}
+	}
+}
+
 /* The first refusal counts. */
 static void PRINTF_LIKE(3, 4)
 	refuse(struct runtime_key *key, enum runtime_refusal refusal, const char *format, ...)
@@ -838,6 +902,7 @@ static void read_key(const struct containerd_reading *reading, enum runtime_sett
 				   : settings[setting].tables + (reading->merges ? 0 : 1)};
 	snprintf(key->dump_key, sizeof(key->dump_key), "%s%s.%s",
 		transfer ? TRANSFER : reading->cri, settings[setting].sub, key->key);
+	find_misplaced(reading, setting, key);
 	if (cri_is_off(reading))
 		refuse(key, KEY_CRI_OFF, "%s: disabled_plugins has the CRI plugin", daemon->config);
 	else if (!toml_lookup(reading->dump, key->dump_key, key->on_disk, sizeof(key->on_disk)))

@@ -91,7 +91,8 @@ enum runtime_refusal {
 struct runtime_key {
 	char on_disk[SETTING_VALUE_MAX]; /* its value, also a default */
 	enum runtime_refusal refusal;
-	char why[RUNTIME_WHY_MAX]; /* why it is refused */
+	char why[RUNTIME_WHY_MAX];       /* why it is refused */
+	char misplaced[RUNTIME_WHY_MAX]; /* "PATH:LINE: what": it is where nothing reads it */
 
 	/* The edit, as in struct file_target and struct file_edit. The default of path is the main
 	 * file, the default of key is the name in the key's row. */

@@ -18,6 +18,7 @@ from runtimelab import containerd2
 TOOL = BIN.parents[1] / "tests/tool/containerd_tool"
 SHAPES = sorted(path.name for path in (ROOT / "tests/unit/corpus/config.toml").iterdir())
 IMAGES = "plugins.'io.containerd.cri.v1.images'"
+TRANSFER = "plugins.'io.containerd.transfer.v1.local'"
 SETTINGS = {
     "containerd.max_concurrent_downloads": "10",
     "containerd.image_pull_progress_timeout": "30m0s",
@@ -194,6 +195,36 @@ def test_a_drop_in_file_merges_with_any_version(containerd: Containerd, tmp_path
         assert edit["path"] == f"{tmp_path}/conf.d/99-headroom.toml"
     dump = containerd.dump(main)
     assert dump and "SystemdCgroup = true" in dump
+
+
+IMPORTS = {  # name: (the main file's imports, files beside it, the edited file)
+    "two patterns": ("'{}/config.d/*.toml', '{}/conf.d/*.toml'", {}, "conf.d/99-headroom.toml"),
+    "a directory that is not there": ("'{}/none.d/*.toml', '{}/conf.d/*'", {"conf.d/10-a.toml": ""}, "conf.d/99-headroom.toml"),
+    "nested": ("'base.toml'", {"base.toml": "imports = ['conf.d/*.toml']\n", "conf.d/10-a.toml": "oom_score = 0\n"}, "conf.d/99-headroom.toml"),
+    "a nested file with the key": (
+        "'base.toml'", {"base.toml": "imports = ['conf.d/*.toml']\n", "conf.d/99-z.toml": f"[{TRANSFER}]\nmax_concurrent_downloads = 4\n"}, "conf.d/99-z.toml",
+    ),
+    "directories": ("'{}/*.d/*/*.toml'", {"x.d/y/1.toml": f"[{TRANSFER}]\nmax_concurrent_downloads = 4\n"}, "x.d/y/1.toml"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", IMPORTS)
+def test_imports_of_any_shape_are_followed(containerd: Containerd, tmp_path: Path, shape: str) -> None:
+    if containerd.is_1:
+        return
+    imports, files, edited = IMPORTS[shape]
+    main = tmp_path / "config.toml"
+    main.write_text(f"version = 2\nimports = [{imports.replace('{}', str(tmp_path))}]\n")
+    for directory in ("config.d", "conf.d"):
+        (tmp_path / directory).mkdir()
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    before = files_of(tmp_path)
+    edit = apply(containerd, main, "containerd.max_concurrent_downloads")
+    changed = apply(containerd, main, "containerd.max_concurrent_downloads", "12")
+    assert edit["path"] == changed["path"] == str(tmp_path / edited)
+    put_back(edit, before, tmp_path)
 
 
 def edits(containerd: Containerd, main: Path, file: Path, text: str) -> None:

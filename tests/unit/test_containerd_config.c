@@ -123,6 +123,26 @@ TEST(each_key_has_its_file_and_table)
 			{{MAIN, import}, {CONF_D "10-a.toml",
 						 "[" TRANSFER "]\nmax_concurrent_downloads = 3\n"}},
 			RUNTIME_DOWNLOADS, KEY_EDITABLE, DROP_IN, TRANSFER, "3"},
+		{"2.1: two patterns, the last one counts", "v2.1.4", DUMP_21,
+			{{MAIN, "imports = ['@/etc/containerd/config.d/*.toml',\n"
+				"  '@" CONF_D "*.toml']\n"}},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, DROP_IN, TRANSFER, "3"},
+		{"2.1: our file of the first pattern stays ours", "v2.1.4", DUMP_21,
+			{{MAIN, "imports = ['@/etc/containerd/a.d/*', '@" CONF_D "*.toml']\n"},
+				{"/etc/containerd/a.d/99-headroom.toml", "# ours\n"}},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, "/etc/containerd/a.d/99-headroom.toml",
+			TRANSFER, "3"},
+		{"2.1: an imported file imports the directory", "v2.1.4", DUMP_21,
+			{{MAIN, "imports = ['base.toml']\n"},
+				{"/etc/containerd/base.toml", "imports = ['conf.d/*.toml']\n"}},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, DROP_IN, TRANSFER, "3"},
+		{"2.1: a pattern of directories", "v2.1.4", DUMP_21,
+			{{MAIN, "imports = ['*.d/*/[0-9]*.toml']\n"},
+				{"/etc/containerd/x.d/y/10-a.toml",
+					"[" TRANSFER "]\nmax_concurrent_downloads = 3\n"},
+				{"/etc/containerd/x.d/y/z.toml", "no TOML"}},
+			RUNTIME_DOWNLOADS, KEY_EDITABLE, "/etc/containerd/x.d/y/10-a.toml",
+			TRANSFER, "3"},
 		{"2.1: an import of one file leaves no place for a drop-in", "v2.1.4", DUMP_21,
 			{{MAIN, "imports = ['extra.toml']\n"},
 				{"/etc/containerd/extra.toml",
@@ -218,6 +238,38 @@ TEST(unreadable_files_are_reported_and_left_alone)
 		if (!strstr(config.why, cases[i].why) || !strstr(config.why, "left alone"))
 			fail_msg("%s", config.why);
 		assert_non_null(strstr(config.bad_file, MAIN));
+	}
+}
+
+DIRECTORY_TEST(a_key_in_a_wrong_table_is_named_with_its_line)
+{
+	static const struct {
+		const char *text, *why;
+	} rows[] = {
+		{"version = 3\n[plugins.'io.containerd.cri.v1.runtime']\n"
+		 "  max_concurrent_downloads = 20\n",
+			MAIN ":3: max_concurrent_downloads has no effect in "
+			     "[plugins.\"io.containerd.cri.v1.runtime\"]"},
+		{"version = 3\nplugins.'io.containerd.grpc.v1.cri'.containerd.max_concurrent_downloads "
+		 "= 20\n",
+			MAIN ":2: max_concurrent_downloads has no effect in "
+			     "[plugins.\"io.containerd.grpc.v1.cri\".containerd]"},
+		{"version = 3\n[" IMAGES "]\nmax_concurrent_downloads = 20\n", NULL},
+		{"version = 3\n[" TRANSFER "]\nmax_concurrent_downloads = 20\n", NULL},
+		{"version = 3\n[plugins.'io.containerd.x.v1.y']\nmax_concurrent_downloads = 20\n",
+			NULL},
+	};
+
+	make_program(directory, DUMP_21, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct file file = {MAIN, rows[i].text};
+		struct runtime_files config = {0};
+		const char *why = config.keys[RUNTIME_DOWNLOADS].misplaced;
+
+		read_config(directory, "2.1.4", &file, 1, &config);
+		assert_int_equal(config.error, 0);
+		assert_string_equal(rows[i].why ? why + strlen(directory->path) : why,
+			rows[i].why ? rows[i].why : "");
 	}
 }
 

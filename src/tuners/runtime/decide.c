@@ -654,6 +654,32 @@ static void judge_reach(const struct runtime_decision *decision)
 	}
 }
 
+/* What the administrator meant to set has no effect. */
+static void find_misplaced_keys(const struct runtime_decision *decision)
+{
+	const struct condition_type *type = &core_tables.conditions[CORE_SETTING_FAILED];
+	const struct runtime_sample *sample = &decision->tuner->sample;
+
+	for (size_t i = 0; i < sample->n; i++)
+		for (int k = 0; k < RUNTIME_SETTINGS; k++) {
+			const struct runtime_key *key = &sample->runtimes[i].files.keys[k];
+			struct instance instance = {.kind = INSTANCE_SETTING};
+			struct finding *finding = NULL;
+
+			name_setting(sample, &sample->runtimes[i], (enum runtime_setting)k,
+				instance.name);
+			if (key->misplaced[0])
+				finding = proposal_finding(decision->proposal, decision->input,
+					type, REASON_KEY_MISPLACED, NULL, &instance,
+					FINDING_HAPPENS);
+			if (!finding)
+				continue;
+			finding->severity = SEVERITY_ADVICE;
+			finding_message(finding, "%s", key->misplaced);
+			finding_hint(finding, "move it to [%s], or remove it", key->tables[0]);
+		}
+}
+
 /* A file that the running program refuses. */
 static void find_refused_files(const struct runtime_decision *decision)
 {
@@ -1040,6 +1066,7 @@ void runtime_decide(
 	want_mirrors(&decision);
 	judge_reach(&decision);
 	find_refused_files(&decision);
+	find_misplaced_keys(&decision);
 	judge_restart(&decision);
 	judge_store(&decision);
 	judge_drivers(&decision);
