@@ -109,6 +109,8 @@ static void update_layer(struct pulls *pulls, struct pull_counts *counts,
 			layer->rate = (2 * layer->rate + (double)grown / seconds) / 3;
 		if (piece->offset != layer->piece.offset || (piece->total == 0 && !piece->awaited))
 			layer->moved_us = now;
+		if (grown > 0)
+			pulls->moved_us = now;
 		count_bytes(pulls, counts, layer->image, grown);
 		layer->piece = *piece;
 		layer->at_us = now;
@@ -133,6 +135,19 @@ static void update_layer(struct pulls *pulls, struct pull_counts *counts,
 	}
 }
 
+static void find_queued(struct pulls *pulls, uint64_t now)
+{
+	bool others_move = pulls->moved_us > 0 && pulls_age(now, pulls->moved_us) < PULL_STUCK_US;
+
+	for (size_t i = 0; i < pulls->n; i++) {
+		struct pull_layer *layer = &pulls->layers[i];
+
+		layer->queued = others_move && layer->piece.offset == 0 && layer->piece.total > 0;
+		if (layer->queued)
+			layer->moved_us = MAX(layer->moved_us, pulls->moved_us);
+	}
+}
+
 void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now)
 {
@@ -152,6 +167,7 @@ void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct 
 	}
 	pulls->n = kept;
 	kept = 0;
+	find_queued(pulls, now);
 	for (size_t i = 0; i < pulls->n; i++)
 		note_image(pulls, &pulls->layers[i]);
 	for (size_t i = 0; i < pulls->n_images; i++) {

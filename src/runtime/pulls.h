@@ -34,8 +34,11 @@ struct pull_piece {
 
 struct pull_layer {
 	struct pull_piece piece;
-	char image[160];   /* "docker.io/library/nginx"; empty until known */
-	uint64_t moved_us; /* CLOCK_MONOTONIC of the last change of offset */
+	char image[160]; /* "docker.io/library/nginx"; empty until known */
+	/* CLOCK_MONOTONIC of the last change of offset; if it is queued, of the last of any layer.
+	 */
+	uint64_t moved_us;
+	bool queued; /* it has no byte yet, and others move: the runtime limits their number */
 	uint64_t noted_us; /* CLOCK_MONOTONIC of its first report */
 	uint64_t at_us;    /* CLOCK_MONOTONIC of the last update */
 	double rate;       /* bytes a second, smoothed */
@@ -55,7 +58,8 @@ struct pull_image {
 
 /* The pulls of one runtime. */
 struct pulls {
-	bool begun; /* after the first update: new layers count from their first byte */
+	bool begun;        /* after the first update: new layers count from their first byte */
+	uint64_t moved_us; /* CLOCK_MONOTONIC of the last byte of any layer; 0: none */
 	struct pull_layer layers[PULL_LAYERS_MAX];
 	size_t n;
 	struct pull_image images[PULL_IMAGES_MAX];

@@ -131,6 +131,7 @@ static void add_runtime(
 		JSON_NUMBERS(object, {"offset", (double)layer->piece.offset},
 			{"total", (double)layer->piece.total}, {"bytes_per_second", layer->rate},
 			{"still_seconds", (double)still_us / (double)USEC_PER_SEC});
+		json_bool(object, "queued", layer->queued);
 	}
 }
 
