@@ -46,8 +46,9 @@ ROW(DRIFT, "drift", AGENT, "Someone else changed the value. on_drift: enforce se
 ROW(LEFT_BY_ON_DRIFT, "left-by-on-drift", WRITER,
 	"Someone else changed the value, and on_drift leaves it changed.")
 ROW(REWRITTEN_TOO_OFTEN, "rewritten-too-often", WRITER,
-	"Someone else changed the value more than 5 times within a day, so it is no longer set. "
-	"headroom apply, a reload or a restart tries again.")
+	"Someone else changed the value more than 5 times within ten minutes, so it is left to "
+	"them, also after a reload or a restart of the agent. headroom apply or another "
+	"configured value tries again.")
 ROW(RESTARTED_TOO_OFTEN, "restarted-too-often", ADMIN,
 	"The agent restarts a program at most 3 times within an hour and 5 times within a day, "
 	"for whatever reason, and keeps the last of them for a roll-back or restore. A value that "

@@ -20,8 +20,12 @@
 #define SETTING_PATH_MAX  256
 #define SETTING_WHY_MAX   200
 
-/* Bounds a fight with another writer: a setting that others changed more often is yielded. */
-#define DRIFTS_A_DAY 5
+/*
+ * Five changes by others within ten minutes are a fight: the next one is left to them. A writer
+ * that comes back in hours, such as a program at its start, is corrected each time.
+ */
+#define FIGHT_ROUNDS  5
+#define FIGHT_SECONDS 600
 
 enum setting_kind {
 	SETTING_VALUE, /* in the running kernel */
@@ -60,8 +64,9 @@ struct drift {
 	char wanted[SETTING_VALUE_MAX];    /* as last configured */
 	char confirmed[SETTING_VALUE_MAX]; /* when last in sync: any other value is drift */
 	uint64_t total;                    /* times drift was seen */
-	uint64_t at_us[DRIFTS_A_DAY + 1];  /* CLOCK_MONOTONIC, at total % (DRIFTS_A_DAY + 1) */
+	uint64_t at_us[FIGHT_ROUNDS + 1];  /* CLOCK_MONOTONIC, at total % (FIGHT_ROUNDS + 1) */
 	bool seen;                         /* drift was seen and has not ended */
+	bool left;                         /* it was a fight, and the value is left to the others */
 	bool at_start;                     /* the last time, by its program */
 };
 

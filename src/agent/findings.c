@@ -131,7 +131,9 @@ static void find_changed(
 	finding->breaks = reason_rows[setting->reason].help;
 	/* Against a writer that goes on, nothing that is typed here helps. */
 	if (setting->reason != REASON_LEFT_BY_ON_DRIFT) {
-		finding_hint(finding, "find the other writer, then type: headroom apply --only %s",
+		finding_hint(finding,
+			"find the other writer, then type: headroom apply --only %s; a restart of "
+			"the agent does not set it again",
 			setting->tuner);
 		return;
 	}

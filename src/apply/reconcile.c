@@ -5,7 +5,8 @@
 #include "base/log.h"
 #include "tuners/table.h"
 
-#define DAY_US (86400 * USEC_PER_SEC)
+#define DAY_US   (86400 * USEC_PER_SEC)
+#define FIGHT_US (FIGHT_SECONDS * USEC_PER_SEC)
 
 /* A want, compared with the node and the record. */
 struct comparison {
@@ -76,17 +77,17 @@ static struct comparison compare(const struct want *want, const struct reconcile
 	return seen;
 }
 
-/* Returns whether drift was seen at least n times within the last day, unless forgotten. */
-static bool has_drifted(const struct drift *drift, uint64_t n, uint64_t now)
+/* Returns whether drift was seen at least n times within this time, unless forgotten. */
+static bool has_drifted(const struct drift *drift, uint64_t n, uint64_t within_us, uint64_t now)
 {
 	uint64_t at_us = drift->at_us[(drift->total - n) % ARRAY_SIZE(drift->at_us)];
 
-	return drift->total >= n && at_us > 0 && now - at_us < DAY_US;
+	return drift->total >= n && at_us > 0 && now - at_us < within_us;
 }
 
 static void forget_times(struct drift *drift)
 {
-	drift->seen = false;
+	drift->seen = drift->left = false;
 	memset(drift->at_us, 0, sizeof(drift->at_us));
 }
 
@@ -127,12 +128,14 @@ static void judge_difference(
 			drift->at_start ? "its program, when it started," : "someone else",
 			seen->current[0] ? seen->current : "nothing", want->wanted);
 	}
+	/* A pull drops the pin of its image. That is not a fight. */
+	drift->left |= on_drift == ON_DRIFT_ENFORCE && want->kind != SETTING_PIN &&
+		       has_drifted(drift, FIGHT_ROUNDS + 1, FIGHT_US, now);
 	if (on_drift != ON_DRIFT_ENFORCE)
 		setting_become(setting,
 			on_drift == ON_DRIFT_REPORT ? SETTING_DRIFTED : SETTING_YIELDED,
 			REASON_LEFT_BY_ON_DRIFT, 0, NULL);
-	/* A pull drops the pin of its image. That is not a fight. */
-	else if (want->kind != SETTING_PIN && has_drifted(drift, DRIFTS_A_DAY + 1, now))
+	else if (drift->left)
 		setting_become(setting, SETTING_YIELDED, REASON_REWRITTEN_TOO_OFTEN, 0, NULL);
 	else if (seen->refusal == REASON_RESTARTED_TOO_OFTEN)
 		setting_become(setting, SETTING_YIELDED, seen->refusal, 0, seen->why);
@@ -148,8 +151,8 @@ static void judge_written(
 	enum reason reason = seen->want->file->activation == ACTIVATE_RELOAD
 				     ? REASON_RELOAD_PENDING
 				     : REASON_RESTART_PENDING;
-	bool yields =
-		seen->refusal == REASON_RESTARTED_TOO_OFTEN && has_drifted(&setting->drift, 1, now);
+	bool yields = seen->refusal == REASON_RESTARTED_TOO_OFTEN &&
+		      has_drifted(&setting->drift, 1, DAY_US, now);
 
 	/* A job may have found a more exact reason. */
 	if (setting->state == SETTING_YIELDED ||
@@ -239,7 +242,7 @@ static void judge_setting(
 	} else if (!written) {
 		judge_difference(setting, seen, input);
 	} else if (in_force || setting->state != SETTING_FAILED || now >= setting->retry_at_us) {
-		setting->drift.seen = false;
+		setting->drift.seen = setting->drift.left = false;
 		copy_text(setting->drift.confirmed, SETTING_VALUE_MAX, seen->current);
 		if (in_force) {
 			setting_become(setting, SETTING_IN_SYNC, REASON_IN_SYNC, 0, NULL);
@@ -348,7 +351,7 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 		set_text(setting->actual, change->actual);
 		setting->drift.seen &= r < 0 && r != -ERANGE;
 		/* Someone changed it again before the read: the next poll counts that. */
-		if (r == -ERANGE && !change->file && has_drifted(&setting->drift, 1, now))
+		if (r == -ERANGE && !change->file && has_drifted(&setting->drift, 1, DAY_US, now))
 			continue;
 		if (change->file && change->file->state == FILE_ACTIVATED)
 			setting->restarted_us = now;
@@ -364,7 +367,7 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 					reason_rows[change->reason].help);
 		} else if (change->held) {
 			bool yields = change->held == REASON_RESTARTED_TOO_OFTEN &&
-				      has_drifted(&setting->drift, 1, now);
+				      has_drifted(&setting->drift, 1, DAY_US, now);
 
 			if (setting_become(setting, yields ? SETTING_YIELDED : SETTING_PENDING,
 				    change->held, 0, change->why) &&

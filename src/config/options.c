@@ -93,9 +93,9 @@ const struct config_option core_options[] = {
 			"neither. \"\": plain HTTP for everyone."},
 	{"on_drift", OPTION_CHOICE, .choices = drift_choices, .def = "enforce",
 		.help = "How the agent reacts when someone else changes a setting that headroom "
-			"has set. enforce: sets it again, and yields after repeated changes. "
-			"yield: leaves the new value at once. report: leaves it and reports "
-			"drift. Each change is counted and shown."},
+			"has set. enforce: sets it again, and yields at the sixth change within ten "
+			"minutes. yield: leaves the new value at once. report: leaves it and "
+			"reports drift. Each change is counted and shown."},
 	{"on_removed", OPTION_CHOICE, .choices = removed_choices, .def = "keep",
 		.help = "What happens to a value that headroom has set when the configuration no "
 			"longer asks for it. keep: it stays in force, and status, plan and doctor "

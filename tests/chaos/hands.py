@@ -14,7 +14,7 @@ from node import FIELDS, OWNERS, WRITES, Node
 from world import SECOND, Actor, Violation, clear
 
 TIMES = [0.2, 1, 2.5, 11, 61, 1800, 90000]
-PERIODS = [0.3, 2, 1800, 86400]
+PERIODS = [0.3, 2, 60, 1800, 86400]
 VERBS = ["apply", "restore", "plan", "status", "doctor", "explain"]
 FILES = ["containerd.max_concurrent_downloads", "docker.max-concurrent-downloads"]
 STEPS: dict[str, dict[str, list[Any]]] = {}
@@ -88,7 +88,7 @@ class Hands:
             self.start_agent("unit", 0)
             self.node.write(name, WRITES[name][0])
             self.world.forward(2 * SECOND)
-            self.world.forward(1800 * SECOND)
+            self.world.forward(60 * SECOND)
             if restarts and "unit" in self.node.agents:
                 self.node.end("unit")
             else:

@@ -15,7 +15,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "budget_us = MAX(rest_us(history, RESTARTS_AN_HOUR - kept, HOUR_S, now_s),",
         "budget_us = !kept ? 0 : MAX(rest_us(history, RESTARTS_AN_HOUR - kept, HOUR_S, now_s),",
     ),
-    "slow-drift": ("src/apply/reconcile.c", "now - at_us < DAY_US;", "now - at_us < 60 * USEC_PER_SEC;"),
+    "slow-drift": ("src/apply/reconcile.c", "FIGHT_ROUNDS + 1, FIGHT_US, now", "FIGHT_ROUNDS + 1, 60 * USEC_PER_SEC, now"),
+    "fight-of-a-day": ("src/apply/reconcile.c", "FIGHT_ROUNDS + 1, FIGHT_US, now", "FIGHT_ROUNDS + 1, DAY_US, now"),
     "drift-forgotten-at-restart": ("src/agent/kept.c", "core->n_drifts = kept;", "core->n_drifts = 0 * kept;"),
     "drift-forgotten-at-reload": ("src/agent/core.c", "reconcile_reset(&core->node, NULL, false);", "reconcile_reset(&core->node, NULL, true);"),
     "package-against-daemonset": (

@@ -86,24 +86,32 @@ NAMED: dict[str, Steps] = {
         ("start_agent", {"owner": "unit", "crash": 0}),
         ("edit_config", {"owner": "unit", "field": "vm.max_map_count", "pick": 3, "in_place": True}),
         ("manage_value", {"name": "thp.enabled", "pick": 0, "period": 0.3}),
-        ("wait", {"seconds": 90000}),
+        ("wait", {"seconds": 61}),
+        ("hang_up", {}),
+        ("wait", {"seconds": 61}),
     ],
     "a_reload_after_others_have_written_less_does_not_begin_a_fight_anew": [
         ("start_agent", {"owner": "unit", "crash": 0}),
         ("manage_value", {"name": "net.ipv4.tcp_rmem", "pick": 1, "period": 0.3}),
-        ("wait", {"seconds": 1800}),
+        ("wait", {"seconds": 61}),
         ("set_value", {"name": "net.ipv4.tcp_rmem", "pick": 0}),
         ("hang_up", {}),
         ("wait", {"seconds": 2.5}),
     ],
     "a_restart_of_the_agent_during_a_fight_does_not_begin_it_anew": [
         ("start_agent", {"owner": "unit", "crash": 0}),
-        ("manage_value", {"name": "thp.enabled", "pick": 0, "period": 1800}),
+        ("manage_value", {"name": "thp.enabled", "pick": 0, "period": 60}),
         *[
             step
             for _ in range(8)
-            for step in [("wait", {"seconds": 1800}), ("end_agent", {"number": 9}), ("start_agent", {"owner": "unit", "crash": 0}), ("wait", {"seconds": 61})]
+            for step in [("wait", {"seconds": 61}), ("end_agent", {"number": 9}), ("start_agent", {"owner": "unit", "crash": 0}), ("wait", {"seconds": 2.5})]
         ],
+    ],
+    "a_writer_that_comes_back_each_half_hour_is_corrected_each_time": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("manage_value", {"name": "vm.swappiness", "pick": 0, "period": 1800}),
+        *[("wait", {"seconds": 1800}) for _ in range(9)],
+        ("wait", {"seconds": 61}),
     ],
     "a_restore_ends_although_the_runtime_is_silent": [
         run("apply"),

@@ -14,7 +14,7 @@ from kubelet import Kubelet, Mirror, OwnFile
 from program import Program
 from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear, set_immutable
 
-DRIFTS_A_DAY = 5  # until a value is left to others
+FIGHT_ROUNDS, FIGHT_SECONDS = 5, 600  # until a value is left to others
 SETTLED = 3.0  # seconds until status must show a change
 TUNERS = ("sysctl", "thp", "runtime", "images", "kubelet")
 OWNERS = ("unit", *RELEASES)  # the package's unit, and two releases of the chart
@@ -36,6 +36,7 @@ class Value:
     firsts: set[str] = field(default_factory=set)  # before the program's first write; empty: it has not written
     loose: bool = False  # a restore was cut short: the record may be gone
     fights: list[float] = field(default_factory=list)  # when the agent wrote over a hand
+    writes: list[float] = field(default_factory=list)  # when a hand wrote it
     recorded: str = ""  # when a process was killed, perhaps between record and write
     ours: set[str] = field(default_factory=set)  # a hand that writes one of these gives the value back to the program
     floor: str = ""  # chosen before the program's last write
@@ -57,7 +58,7 @@ class Value:
         self.put(self.default)
         self.text = self.chosen = self.floor = self.default
         self.by_hand, self.firsts, self.loose, self.changed, self.recorded = True, set(), False, 0, ""
-        self.fights, self.ours = [], set()
+        self.fights, self.writes, self.ours = [], [], set()
 
 
 def values() -> dict[str, Value]:
@@ -250,6 +251,7 @@ class Node:
         value.put(text)
         value.text, value.chosen = text, value.floor if text in value.ours else text
         value.by_hand, value.changed = True, self.world.now
+        value.writes.append(self.world.now)
 
     # ---- what the program does ----
 
@@ -517,10 +519,15 @@ class Node:
             value.loose = value.loose and restoring
 
     def fight(self, value: Value) -> None:
-        since = max(self.world.now - 86400, self.calm_until)
+        since = max(self.world.now - FIGHT_SECONDS, self.calm_until)
         value.fights = [at for at in (*value.fights, self.world.now) if at > since]
-        if len(value.fights) > DRIFTS_A_DAY + 1:
+        if len(value.fights) > FIGHT_ROUNDS + 1:
             raise Violation("consent", f"{value.name} was fought over at {value.fights}: {self.explain()}")
+
+    @staticmethod
+    def was_fight(writes: list[float]) -> bool:
+        """The agent may see a write later, so one round less is enough."""
+        return any(later - at < FIGHT_SECONDS for at, later in zip(writes, writes[FIGHT_ROUNDS - 1 :]))
 
     def calm(self) -> None:
         """apply, or another wanted value, forgets earlier fights. A restart or a reload does not."""
@@ -579,6 +586,8 @@ class Node:
                 raise Violation("truth", f"{value.name} is {actual}, but status says {setting}")
             if setting["actual"] != actual:
                 raise Violation("truth", f"{value.name} is {actual}, but status says {setting}")
+            if setting["reason"] == "rewritten-too-often" and not self.was_fight(value.writes):
+                raise Violation("consent", f"{value.name} is left to others after {value.writes}: {self.explain()}")
             if quiet and (setting["state"] in ("pending", "drifted") and setting["reason"] != "left-by-on-drift"):
                 raise Violation("progress", f"after ten quiet seconds: {setting}")
 

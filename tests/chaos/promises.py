@@ -12,7 +12,8 @@ PROMISES = {
     "With never a unit is restarted only to undo what the last restart broke. A unit whose program refuses the file is not restarted.",
     "consent": "Nothing is written in observe mode, by a tuner that is off, or after a release. A release ends with apply, "
     "or when another installation takes over. Only the owner's commands touch its records. "
-    "A value that others rewrite more than five times within a day is left to them, and a name that they gave to another image stays.",
+    "A value that others rewrite more than five times within ten minutes is left to them, and one that they rewrite less often is set "
+    "again each time. A name that they gave to another image stays.",
     "progress": "Ten seconds after the last disturbance every setting is in-sync, yielded, failed, or pending with a true "
     "reason. status answers within four seconds, and SIGTERM ends the agent within five.",
     "room": "The image store never passes the kubelet's threshold because of Headroom. /run/headroom and /var/lib/headroom "

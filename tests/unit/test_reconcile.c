@@ -254,7 +254,7 @@ FIXTURE_TEST(drift_that_waits_to_be_set_again_is_counted_once)
 {
 	struct setting *setting = poll(fixture, "100");
 
-	for (int i = 0; i < 3 * DRIFTS_A_DAY; i++) {
+	for (int i = 0; i < 3 * FIGHT_ROUNDS; i++) {
 		poll_to(fixture, "7", SETTING_PENDING, REASON_DRIFT, 1);
 		if (i % 2)
 			setting_become(setting, SETTING_FAILED, REASON_NOT_RECORDED, -ENOSPC, NULL);
@@ -273,16 +273,34 @@ static void fight(struct fixture *fixture, unsigned rounds)
 	}
 }
 
-FIXTURE_TEST(the_sixth_drift_within_a_day_yields)
+FIXTURE_TEST(the_sixth_drift_within_ten_minutes_yields)
 {
 	poll(fixture, "100");
-	fight(fixture, DRIFTS_A_DAY);
-	fixture->decide.now_us += 86400 * USEC_PER_SEC;
-	fight(fixture, DRIFTS_A_DAY);
-	fixture->decide.now_us += 86000 * USEC_PER_SEC;
-	assert_int_equal(poll(fixture, "7")->drift.total, 2 * DRIFTS_A_DAY + 1);
+	fight(fixture, FIGHT_ROUNDS);
+	fixture->decide.now_us += FIGHT_SECONDS * USEC_PER_SEC;
+	fight(fixture, FIGHT_ROUNDS);
+	fixture->decide.now_us += (FIGHT_SECONDS - 60) * USEC_PER_SEC;
+	assert_int_equal(poll(fixture, "7")->drift.total, 2 * FIGHT_ROUNDS + 1);
 	expect(fixture, SETTING_YIELDED, REASON_REWRITTEN_TOO_OFTEN, 0);
 	poll_to(fixture, "8", SETTING_YIELDED, REASON_REWRITTEN_TOO_OFTEN, 0);
+	/* A reload does not begin the fight again, however late. */
+	fixture->decide.now_us += 86400 * USEC_PER_SEC;
+	reconcile_reset(&fixture->node, NULL, false);
+	poll_to(fixture, "7", SETTING_YIELDED, REASON_REWRITTEN_TOO_OFTEN, 0);
+	/* Once the value is as wanted, the fight is over. */
+	poll_to(fixture, "100", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
+	fixture->decide.now_us += 3600 * USEC_PER_SEC;
+	fight(fixture, 1);
+}
+
+/* kube-proxy sets nf_conntrack_max each time it starts. */
+FIXTURE_TEST(a_writer_that_comes_back_in_hours_is_corrected_each_time)
+{
+	poll(fixture, "100");
+	for (int i = 0; i < 24; i++) {
+		fight(fixture, 1 + i % 3);
+		fixture->decide.now_us += 1800 * USEC_PER_SEC;
+	}
 }
 
 FIXTURE_TEST(a_failed_change_is_retried_after_a_delay)
