@@ -56,9 +56,10 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
 def test_broken_daemon_json_is_named_and_left_alone(lab: Lab, watcher: Watcher, text: str, expected: str) -> None:
     lab.dockerd()
     lab.write("etc/docker/daemon.json", text)
-    running = watcher()
+    running = watcher("max_concurrent_downloads: 7")
     finding = running.wait_finding("file-unusable")
     assert finding["instance"]["name"] == "/etc/docker/daemon.json" and expected in finding["message"]
+    assert running.condition("SettingFailed")["status"] == "False", "one fault is one warning"
     assert running.condition("AgentDegraded")["status"] == "False"
     wait_reason(running, DOCKER, "file-unusable")
     assert lab.daemon_json.read_text() == text

@@ -166,6 +166,9 @@ static void check_want(const struct runtime_decision *decision, const struct nod
 		want->reason = REASON_RUNTIME_SILENT;
 	} else if (obstacle || reason) {
 		leave(want, obstacle ? obstacle : reason);
+		/* A file that cannot be used is one fault, and has its own finding. */
+		if (obstacle)
+			want->error = 0;
 		if (runtime->files.error < 0)
 			set_text(want->why, runtime->files.why);
 	}
