@@ -109,6 +109,7 @@ struct finding {
 	uint64_t times;           /* hits since the begin */
 	uint64_t full_us;         /* time at the maximum since the begin */
 	bool is_over;             /* last_us is the end; otherwise it lasts */
+	enum severity highest;    /* its severity since the begin */
 	bool ignored;             /* by doctor.ignore */
 };
 
@@ -166,7 +167,8 @@ struct finding_list {
 	size_t n_left_out; /* findings beyond the bounds, of the last poll */
 };
 
-enum finding_news { FINDING_BEGAN, FINDING_NAMED, FINDING_ENDED };
+/* FINDING_ROSE: it is more severe than ever since its begin. */
+enum finding_news { FINDING_BEGAN, FINDING_ROSE, FINDING_NAMED, FINDING_ENDED };
 typedef void finding_news_fn(void *userdata, const struct finding *finding, enum finding_news news);
 
 /* When a proposal was made. */

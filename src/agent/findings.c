@@ -58,9 +58,11 @@ static void log_news(void *userdata, const struct finding *finding, enum finding
 		return;
 	finding_text(finding, text, sizeof(text));
 	log_line(news == FINDING_ENDED ? LOG_NOTICE : levels[finding->severity],
-		finding->condition->name, "%s%s",
+		finding->condition->name, "%s%s%s%s", news == FINDING_ROSE ? "now " : "",
+		news == FINDING_ROSE ? severity_names[finding->severity] : "",
 		news == FINDING_ENDED   ? "over: "
 		: news == FINDING_NAMED ? "by name: "
+		: news == FINDING_ROSE  ? ": "
 					: "",
 		text);
 }
@@ -104,31 +106,96 @@ static struct finding *find(struct proposal *proposal, const struct decide_input
 		instance, FINDING_HAPPENS);
 }
 
-/* A finding about a setting has its name as slug and instance. */
-static struct finding *find_setting(struct proposal *proposal, const struct decide_input *input,
-	unsigned condition, enum reason reason, const char *name)
-{
-	struct instance instance = {.kind = INSTANCE_SETTING};
+/*
+ * A proposal takes so many findings. Of settings with one kind of fault, those beyond them are one
+ * finding.
+ */
+struct rest {
+	const char *slug;
+	unsigned condition;
+	enum reason reason; /* the first one's */
+	enum severity severity;
+	size_t n, n_named;
+	char names[FINDING_TEXT_MAX / 2];
+};
 
-	set_text(instance.name, name);
-	return find(proposal, input, condition, reason, name, &instance);
+enum { REST_FAILED, REST_CHANGED, REST_REMOVED, RESTS };
+
+/* What find_own() collects. */
+struct own {
+	struct core *core;
+	struct proposal *proposal;
+	const struct decide_input *input;
+	struct rest rests[RESTS];
+};
+
+static void add_rest(
+	struct rest *rest, enum reason reason, const char *name, enum severity severity)
+{
+	if (rest->n++ == 0)
+		rest->reason = reason;
+	rest->severity = MAX(rest->severity, severity);
+	if (rest->n_named + 1 < rest->n ||
+		strlen(rest->names) + strlen(name) + 3 > sizeof(rest->names))
+		return;
+	rest->n_named++;
+	text_append(rest->names, sizeof(rest->names), "%s%s", rest->names[0] ? ", " : "", name);
 }
 
-static void find_changed(
-	const struct setting *setting, struct proposal *proposal, const struct decide_input *input)
+/* A finding about a setting has its name as slug and instance. NULL: it is one of the rest. */
+static struct finding *find_setting(struct own *own, struct rest *rest, enum reason reason,
+	const char *name, enum severity severity)
+{
+	struct instance instance = {.kind = INSTANCE_SETTING};
+	struct finding *finding;
+
+	if (own->proposal->n_findings >= FINDINGS_A_TUNER - RESTS) {
+		add_rest(rest, reason, name, severity);
+		return NULL;
+	}
+	set_text(instance.name, name);
+	finding = find(own->proposal, own->input, rest->condition, reason, name, &instance);
+	finding->severity = severity;
+	finding->breaks = reason_rows[reason].help;
+	return finding;
+}
+
+static void find_rests(struct own *own)
+{
+	for (size_t i = 0; i < RESTS; i++) {
+		const struct rest *rest = &own->rests[i];
+		size_t others = rest->n - rest->n_named;
+		struct finding *finding;
+
+		if (rest->n == 0)
+			continue;
+		finding = find(
+			own->proposal, own->input, rest->condition, rest->reason, rest->slug, NULL);
+		if (!finding)
+			return;
+		finding->severity = rest->severity;
+		finding->is_recorded &= rest->severity > SEVERITY_ADVICE;
+		finding_message(finding, "%zu more: %s", rest->n, rest->names);
+		if (others > 0)
+			finding_message(finding, "%zu more: %s, and %zu others", rest->n,
+				rest->names, others);
+		finding_hint(finding, "headroom status --json lists all settings");
+	}
+}
+
+static void find_changed(const struct setting *setting, struct own *own)
 {
 	struct finding *finding;
 
 	if (setting->state != SETTING_YIELDED && setting->state != SETTING_DRIFTED)
 		return;
-	finding =
-		find_setting(proposal, input, CORE_SETTING_DRIFTED, setting->reason, setting->name);
+	finding = find_setting(
+		own, &own->rests[REST_CHANGED], setting->reason, setting->name, SEVERITY_WARNING);
 	if (!finding)
 		return;
 	finding_message(finding, "is %s, wanted %s: changed %llu times, the last time by %s",
 		setting->actual, setting->wanted, (unsigned long long)setting->drift.total,
 		setting->drift.at_start ? "its program when it started" : "another writer");
-	finding->breaks = reason_rows[setting->reason].help;
 	/* Against a writer that goes on, nothing that is typed here helps. */
 	if (setting->reason != REASON_LEFT_BY_ON_DRIFT) {
 		finding_hint(finding,
@@ -138,7 +205,7 @@ static void find_changed(
 		return;
 	}
 	finding_now(finding, "headroom apply --only %s", setting->tuner);
-	finding_keep(finding, input, setting->tuner, "on_drift: enforce");
+	finding_keep(finding, own->input, setting->tuner, "on_drift: enforce");
 }
 
 /* Errors that say that the node does not take this value, whoever asks for it. */
@@ -198,17 +265,18 @@ static void cure_absent(
 		finding_hint(finding, "remove it from the configuration");
 }
 
-static void find_failed(const struct core *core, const struct setting *setting,
-	struct proposal *proposal, const struct decide_input *input)
+static void find_failed(const struct setting *setting, struct own *own)
 {
 	bool is_absent = setting->state == SETTING_UNSUPPORTED && setting->error < 0 &&
 			 setting->mode == MODE_ENFORCE;
+	/* Nobody has asked for a default. */
+	bool is_advice = !is_absent && !setting->requested && is_impossible(setting);
 	struct finding *finding;
 
 	if (setting->state != SETTING_FAILED && !is_absent)
 		return;
-	finding =
-		find_setting(proposal, input, CORE_SETTING_FAILED, setting->reason, setting->name);
+	finding = find_setting(own, &own->rests[REST_FAILED], setting->reason, setting->name,
+		is_advice ? SEVERITY_ADVICE : SEVERITY_WARNING);
 	if (!finding)
 		return;
 	finding_message(finding, "%s (%s)",
@@ -216,14 +284,10 @@ static void find_failed(const struct core *core, const struct setting *setting,
 		: is_absent     ? "the configuration asks for it, and this node does not have it"
 				: strerror(-setting->error),
 		reason_rows[setting->reason].slug);
-	finding->breaks = reason_rows[setting->reason].help;
 	finding_hint(
 		finding, "remove the cause, then type: headroom apply --only %s", setting->tuner);
 	if (is_absent)
-		cure_absent(finding, setting, core->config);
-	/* Nobody has asked for a default. */
-	else if (!setting->requested && is_impossible(setting))
-		finding->severity = SEVERITY_ADVICE;
+		cure_absent(finding, setting, own->core->config);
 }
 
 /* Writes the command that sets a value. */
@@ -257,9 +321,9 @@ static void cure_key(
 	finding_hint(finding, "then restart its program, or configure it again");
 }
 
-static void find_removed(const struct core *core, const struct setting *setting,
-	struct proposal *proposal, const struct decide_input *input)
+static void find_removed(const struct setting *setting, struct own *own)
 {
+	const struct core *core = own->core;
 	const struct value_record *value =
 		core->values ? find_named(core->values->records, core->values->n, setting->name)
 			     : NULL;
@@ -269,13 +333,11 @@ static void find_removed(const struct core *core, const struct setting *setting,
 
 	if (setting->reason != REASON_NO_LONGER_CONFIGURED || setting->state != SETTING_OBSERVED)
 		return;
-	finding =
-		find_setting(proposal, input, CORE_SETTING_DRIFTED, setting->reason, setting->name);
+	finding = find_setting(
+		own, &own->rests[REST_REMOVED], setting->reason, setting->name, SEVERITY_ADVICE);
 	if (!finding)
 		return;
-	finding->severity = SEVERITY_ADVICE;
 	finding->is_recorded = false;
-	finding->breaks = reason_rows[setting->reason].help;
 	finding_message(finding, "%s is recorded, and no longer configured; the original is %s",
 		setting->actual[0] ? setting->actual : "a value",
 		setting->original[0] ? setting->original : "\"\"");
@@ -293,9 +355,9 @@ static void find_removed(const struct core *core, const struct setting *setting,
 }
 
 /* Values of released tuners that are no longer configured and could not be restored. */
-static void find_not_restored(
-	const struct core *core, struct proposal *proposal, const struct decide_input *input)
+static void find_not_restored(struct own *own)
 {
+	const struct core *core = own->core;
 	char actual[SETTING_VALUE_MAX];
 
 	for (size_t i = 0; core->values && i < core->values->n; i++) {
@@ -307,8 +369,8 @@ static void find_not_restored(
 			node_setting(&core->node, record->name) ||
 			host_read_value(core->host, record->target.path, actual) == -ENOENT)
 			continue;
-		finding = find_setting(
-			proposal, input, CORE_SETTING_FAILED, REASON_NOT_RESTORED, record->name);
+		finding = find_setting(own, &own->rests[REST_FAILED], REASON_NOT_RESTORED,
+			record->name, SEVERITY_WARNING);
 		if (!finding)
 			continue;
 		finding_message(finding, "the original could not be restored (not-restored)");
@@ -480,9 +542,15 @@ static void find_config_fault(const struct config_fault *fault, struct proposal 
 static void find_own(struct core *core, struct proposal *proposal, const struct decide_input *input)
 {
 	struct instance instance = {.kind = INSTANCE_TUNER, .name = OWN};
+	struct own own = {core, proposal, input,
+		{[REST_FAILED] = {.slug = "settings-failed", .condition = CORE_SETTING_FAILED},
+			[REST_CHANGED] = {.slug = "settings-changed",
+				.condition = CORE_SETTING_DRIFTED},
+			[REST_REMOVED] = {
+				.slug = "settings-removed", .condition = CORE_SETTING_DRIFTED}}};
 	struct finding *finding;
 
-	/* A proposal takes so many findings: those that are few come before those of settings. */
+	/* Those that are few come before those of settings. */
 	find_config_fault(&core->config_fault, proposal, input);
 	if (core_wants_to_write(core))
 		find_records(core, proposal, input);
@@ -493,13 +561,14 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 			finding_message(finding, "%s", core->agent_error);
 	}
 	find_lacks(core, proposal, input);
-	find_not_restored(core, proposal, input);
+	find_not_restored(&own);
 	for (size_t i = 0; i < core->node.n_settings; i++)
-		find_failed(core, &core->node.settings[i], proposal, input);
+		find_failed(&core->node.settings[i], &own);
 	for (size_t i = 0; i < core->node.n_settings; i++)
-		find_changed(&core->node.settings[i], proposal, input);
+		find_changed(&core->node.settings[i], &own);
 	for (size_t i = 0; i < core->node.n_settings; i++)
-		find_removed(core, &core->node.settings[i], proposal, input);
+		find_removed(&core->node.settings[i], &own);
+	find_rests(&own);
 }
 
 /* A pod can get its name after the event, when the runtime answers. */

@@ -358,6 +358,7 @@ static struct finding *add_finding(struct finding_list *list, const char *tuner,
 	if (finding->worst.at_us == 0)
 		finding->worst.at_us = clock->mono_us;
 	finding->since_us = clock->is_single ? 0 : clock->wall_us;
+	finding->highest = finding->severity;
 	finding->times = finding->use.hits;
 	return finding;
 }
@@ -438,6 +439,10 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 			news(userdata, finding, FINDING_ENDED);
 			finding_release(finding);
 			continue;
+		}
+		if (finding->phase != FINDING_OVER && finding->severity > finding->highest) {
+			finding->highest = finding->severity;
+			news(userdata, finding, FINDING_ROSE);
 		}
 		list->findings[kept++] = *finding;
 	}

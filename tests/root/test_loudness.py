@@ -54,7 +54,20 @@ def test_many_failed_settings_hide_no_other_fault(node: Node, agent) -> None:
     one.write_config("mode: 3k")
     one.signal(signal.SIGHUP)
     assert "3k" in one.wait_condition("ConfigInvalid")["message"]
-    assert one.status()["node"]["findings_left_out"] > 0
+    findings = one.status()["findings"]
+    rest = finding(one, "settings-failed")
+    named = [f["slug"] for f in findings if f["slug"].startswith("vm.absent_")]
+    more = int(rest["message"].split()[0])
+    assert len(named) + more == 40 and one.status()["node"]["findings_left_out"] == 0
+    assert set(re.findall(r"vm\.absent_\d+", rest["message"])).isdisjoint(named) and rest["severity"] == "warning"
+
+
+def test_many_failed_settings_hide_no_changed_one(node: Node, agent) -> None:
+    one = agent(QUIET + "on_drift: report\nsysctl: {vm.max_map_count: 300001, " + ", ".join(f"vm.absent_{i}: 1" for i in range(60)) + "}")
+    until(lambda: one.setting("vm.max_map_count")["state"] == "in-sync", "it is set")
+    sysctl("vm.max_map_count", 300000)
+    assert "vm.max_map_count" in one.wait_condition("SettingDrifted")["message"]
+    assert re.search(r"settings-failed: \d+ more: vm\.absent_", one.wait_condition("SettingFailed")["message"] + finding(one, "settings-failed")["text"])
 
 
 def test_a_profile_value_that_the_node_lacks_is_silent(node: Node, agent) -> None:

@@ -16,7 +16,7 @@ struct fixture {
 	struct proposal proposal;
 	struct decide_input input;
 	struct finding_clock clock;
-	unsigned news[3];
+	unsigned news[4];
 };
 
 static void fixture_make(struct fixture *fixture)
@@ -290,6 +290,31 @@ LIST_TEST(a_message_is_cut_between_findings)
 	assert_true(strlen(condition.message) < 1064);
 	assert_non_null(strstr(condition.message, "by whom is not known; and 7 others"));
 	free(condition.message);
+}
+
+/* Each rise once: what comes and goes between two severities would fill the log. */
+LIST_TEST(a_rise_of_the_severity_is_news_once)
+{
+	static const enum severity polls[] = {SEVERITY_ADVICE, SEVERITY_WARNING, SEVERITY_ADVICE,
+		SEVERITY_WARNING, SEVERITY_CRITICAL, SEVERITY_WARNING, SEVERITY_CRITICAL};
+	static const unsigned rises[] = {0, 1, 1, 1, 2, 2, 2};
+
+	for (size_t i = 0; i < ARRAY_SIZE(polls); i++) {
+		find(fixture, "syncs-slow", 100, FINDING_HAPPENS)->severity = polls[i];
+		poll_ends(fixture, 1);
+		assert_int_equal(fixture->news[FINDING_ROSE], rises[i]);
+		assert_int_equal(fixture->list.findings[0].severity, polls[i]);
+	}
+	assert_int_equal(fixture->news[FINDING_BEGAN], 1);
+	/* After its end it begins anew. */
+	poll_ends(fixture, 1000);
+	poll_ends(fixture, 1);
+	find(fixture, "syncs-slow", 100, FINDING_HAPPENS)->severity = SEVERITY_WARNING;
+	poll_ends(fixture, 1);
+	find(fixture, "syncs-slow", 100, FINDING_HAPPENS)->severity = SEVERITY_CRITICAL;
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->news[FINDING_BEGAN], 2);
+	assert_int_equal(fixture->news[FINDING_ROSE], 3);
 }
 
 LIST_TEST(more_findings_than_fit_are_counted)
