@@ -441,6 +441,7 @@ int list_files(struct bpf_iter__task_file *ctx)
 /* ---- all TCP connections ---- */
 
 #define BUCKETS    1024 /* that one run of list_connections() visits */
+#define AT_ONCE    32   /* buckets of one call of list_buckets() */
 #define BUCKET_MAX 64   /* connections of a bucket; a longer one is cut */
 
 struct {
@@ -467,26 +468,49 @@ static __always_inline struct census_connections *find_list(void)
 	return bpf_map_lookup_elem(&connections, &zero);
 }
 
-/* Lists the connections of a bucket. Not static: the verifier checks it once. */
-__noinline int list_bucket(__u64 bucket)
+/* These are not static: the verifier checks each of them once. */
+__noinline int list_connection(__u64 sk)
 {
 	struct census_connections *list = find_list();
+	__u32 n = list ? list->n : CENSUS_CONNECTIONS;
+
+	if (!list || n >= CENSUS_CONNECTIONS)
+		return 0;
+	__builtin_memset(&list->connections[n], 0, sizeof(list->connections[n]));
+	if (read_connection((struct sock *)sk, &list->connections[n]))
+		list->n = n + 1;
+	return 0;
+}
+
+__noinline int list_bucket(__u64 bucket)
+{
 	__u64 at = 0; /* odd at the end of the bucket */
 
 	bpf_probe_read_kernel(&at, sizeof(at), (void *)bucket);
-	for (int i = 0; list && i < BUCKET_MAX && at && !(at & 1); i++) {
-		struct sock *sk =
-			(void *)at - bpf_core_field_offset(struct sock_common, skc_nulls_node);
-		__u32 n = list->n;
-
-		if (bpf_probe_read_kernel(&at, sizeof(at), (void *)at) < 0 ||
-			n >= CENSUS_CONNECTIONS)
+	for (int i = 0; i < BUCKET_MAX && at && !(at & 1); i++) {
+		list_connection(at - bpf_core_field_offset(struct sock_common, skc_nulls_node));
+		if (bpf_probe_read_kernel(&at, sizeof(at), (void *)at) < 0)
 			break;
-		__builtin_memset(&list->connections[n], 0, sizeof(list->connections[n]));
-		if (read_connection(sk, &list->connections[n]))
-			list->n = n + 1;
 	}
 	return 0;
+}
+
+/* Returns 1 at the end of the table, or if the list is nearly full. */
+__noinline int list_buckets(__u64 buckets, __u32 mask)
+{
+	struct census_connections *list = find_list();
+
+	for (int i = 0; list && i < AT_ONCE; i++) {
+		if (list->n > CENSUS_CONNECTIONS - BUCKET_MAX)
+			return 1;
+		list_bucket(buckets + (__u64)list->next * sizeof(struct inet_ehash_bucket));
+		if (list->next == mask) {
+			list->next = 0;
+			return 1;
+		}
+		list->next++;
+	}
+	return !list;
 }
 
 /*
@@ -502,26 +526,16 @@ int list_connections(void *ctx)
 		     bpf_core_field_offset(struct net, ipv4);
 	struct census_connections *list = find_list();
 	struct inet_hashinfo *table;
-	__u64 buckets;
-	__u32 mask;
 
 	if (!list)
 		return 0;
 	table = bpf_core_field_exists(struct netns_ipv4___before_6_1, tcp_death_row)
 			? table_before_6_1(ipv4)
 			: table_of(ipv4);
-	mask = BPF_CORE_READ(table, ehash_mask);
-	buckets = (__u64)BPF_CORE_READ(table, ehash);
 	list->n = 0;
-	for (int i = 0; i < BUCKETS; i++) {
-		if (list->next > mask) {
-			list->next = 0;
+	for (int i = 0; i < BUCKETS / AT_ONCE; i++)
+		if (list_buckets(
+			    (__u64)BPF_CORE_READ(table, ehash), BPF_CORE_READ(table, ehash_mask)))
 			break;
-		}
-		if (list->n > CENSUS_CONNECTIONS - BUCKET_MAX)
-			break;
-		list_bucket(buckets + (__u64)list->next * sizeof(struct inet_ehash_bucket));
-		list->next++;
-	}
 	return 0;
 }

@@ -35,6 +35,18 @@ metrics() {
 	exec 3>&-
 }
 
+# lacks TUNER: what the agent says that the tuner lacks
+lacks() { headroom status --json | tr -d '\n' | grep -o "\"name\":[[:space:]]*\"$1\"[^{}]*\"degraded\"[^{}]*"; }
+lacks_nothing() { ! lacks "$1" >/dev/null; }
+
+# loaded TUNER: the same, when its programs are loaded. The command loads them, too, which takes as long: on a busy host
+# more than 30 s, which is a reason to be degraded until they are.
+loaded() {
+	headroom version >/dev/null
+	until_true 120 lacks_nothing "$1"
+	lacks "$1"
+}
+
 milliseconds() {
 	local now=${EPOCHREALTIME//[.,]/}
 	echo $((now / 1000))
