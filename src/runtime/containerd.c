@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver of containerd; its images are in containerd_images.c. In this order: its reports
- * over the CRI and its own services; its configuration files and dumps; where each of our keys
- * belongs; hosts.toml files, which name mirrors; the members of struct runtime_driver. Nothing here
- * writes a file.
+ * The driver of containerd; its images are in containerd_images.c, its mirrors in
+ * containerd_mirrors.c. In this order: its reports over the CRI and its own services; its
+ * configuration files and dumps; where each of our keys belongs; the file that it refuses; the
+ * members of struct runtime_driver. Nothing here writes a file.
  */
 #include "runtime/containerd.h"
 
@@ -15,7 +15,6 @@
 #include <ctype.h>
 #include <fnmatch.h>
 #include <glob.h>
-#include <libgen.h>
 
 /* Labels of a manifest: its layers, and the repositories of its pulls. */
 #define LAYER_LABEL  "containerd.io/gc.ref.content.l."
@@ -385,8 +384,9 @@ struct containerd_file {
 	char path[SETTING_PATH_MAX]; /* below the host's root */
 	char *text;                  /* NULL for a main file or own file that does not exist */
 	size_t len;
-	bool own;    /* a file of ours would be read here */
-	bool nested; /* an imported file imports it */
+	size_t parent; /* index of the file that imports it */
+	bool own;      /* a file of ours would be read here */
+	bool nested;   /* an imported file imports it */
 };
 
 /* In the order in which containerd reads them; the main file is the first. */
@@ -517,8 +517,10 @@ static int add_import(const struct host *host, const struct daemon *daemon,
 			return -ENAMETOOLONG;
 		r = pattern ? add_matches(host, files, "", path + 1, !is_1) : add_file(files, path);
 	}
-	for (; parent > 0 && before < files->n; before++)
-		files->files[before].nested = true;
+	for (; before < files->n; before++) {
+		files->files[before].parent = parent;
+		files->files[before].nested = parent > 0;
+	}
 	return MIN(r, 0);
 }
 
@@ -538,8 +540,10 @@ static int read_file_of(const struct host *host, const struct daemon *daemon,
 		snprintf(why, RUNTIME_WHY_MAX, "%s is a dangling link", file->path);
 		return -ELOOP;
 	}
-	if (r == -ENOENT && (i == 0 || file->own))
-		return 0; /* containerd starts without a main file */
+	/* containerd starts without a main file, and newer ones without an import: the dump tells.
+	 */
+	if (r == -ENOENT)
+		return 0;
 	if (r == 0 && stat(full, &st) == 0)
 		files->changed_us = MAX(files->changed_us, us_of(st.st_ctim));
 	if (r == 0) {
@@ -952,6 +956,143 @@ static void read_key(const struct containerd_reading *reading, enum runtime_sett
 		refuse(key, KEY_READ_ONLY, "%s is on a read-only file system", key->path);
 }
 
+/* ---- the file that containerd refuses ---- */
+
+/* Returns the version of a file's format, and its line; 0: it has none. */
+static int version_of(const struct containerd_file *file, unsigned *line)
+{
+	struct toml_item item;
+	char version[16];
+
+	if (!file->text || toml_find(file->text, file->len, "", "version", &item, NULL) < 0 ||
+		!toml_value(file->text, &item, version, sizeof(version)))
+		return 0;
+	*line = (unsigned)text_position(file->text, item.start).line;
+	return atoi(version);
+}
+
+/* An imported file may have the version of the main file, whose version may be newest. */
+static bool blame_version(
+	const struct containerd_reading *reading, const char *message, struct bad_file *bad)
+{
+	const struct containerd_files *files = &reading->files;
+	unsigned line, main_line;
+	int main = version_of(&files->files[0], &main_line);
+
+	for (size_t i = 1; i < files->n && strstr(message, "version"); i++) {
+		if (version_of(&files->files[i], &line) <= main)
+			continue;
+		set_text(bad->path, files->files[i].path);
+		bad->line = line;
+		snprintf(bad->repair, sizeof(bad->repair), "version = %d", main > 0 ? main : 1);
+		return true;
+	}
+	return false;
+}
+
+/* The line of the imports without the file that is not there, if it is one line. */
+static bool blame_import(
+	const struct containerd_reading *reading, const char *message, struct bad_file *bad)
+{
+	const struct containerd_files *files = &reading->files;
+	char list[BAD_REPAIR_MAX] = "", import[SETTING_PATH_MAX], path[SETTING_PATH_MAX], *slash;
+	const struct containerd_file *parent, *missing = NULL;
+	struct toml_item item;
+	size_t at = 0;
+
+	for (size_t i = 1; i < files->n && !missing; i++)
+		if (!files->files[i].text && !files->files[i].own &&
+			strstr(message, files->files[i].path))
+			missing = &files->files[i];
+	parent = missing ? &files->files[missing->parent] : NULL;
+	if (!parent || toml_find(parent->text, parent->len, "", "imports", &item, NULL) < 0)
+		return false;
+	set_text(bad->path, parent->path);
+	bad->line = (unsigned)text_position(parent->text, item.start).line;
+	while (toml_next_string(parent->text, &item, &at, import, sizeof(import))) {
+		set_text(path, parent->path);
+		if ((slash = strrchr(path, '/')))
+			*slash = '\0';
+		if (import_path(path, import, path) && streq(path, missing->path))
+			continue;
+		text_append(list, sizeof(list), "%s\"%s\"", list[0] ? ", " : "", import);
+	}
+	if (!memchr(parent->text + item.value, '\n', item.value_end - item.value))
+		snprintf(bad->repair, sizeof(bad->repair), "imports = [%.300s]", list);
+	return true;
+}
+
+/* Finds a file that is no TOML: it has a position of its own. */
+static bool blame_syntax(const struct containerd_reading *reading, struct bad_file *bad)
+{
+	char fault[TOML_WHY_MAX];
+
+	for (size_t i = 0; i < reading->files.n; i++) {
+		const struct containerd_file *file = &reading->files.files[i];
+		cJSON *document = NULL;
+
+		if (file->text && toml_parse(file->text, file->len, &document, fault) < 0) {
+			set_text(bad->path, file->path);
+			bad->line = bad_file_line(fault);
+			return true;
+		}
+		cJSON_Delete(document);
+	}
+	return false;
+}
+
+/* Finds an imported file that containerd refuses alone. */
+static bool blame_alone(
+	const struct containerd_reading *reading, const struct wait *wait, struct bad_file *bad)
+{
+	char why[RUNTIME_WHY_MAX];
+
+	for (size_t i = 1; i < reading->files.n; i++) {
+		const struct containerd_file *file = &reading->files.files[i];
+		_cleanup_free_ char *dump = NULL;
+
+		if (!file->text || containerd_dump(reading->host, reading->daemon, file->path, wait,
+					   &dump, why) != -EINVAL)
+			continue;
+		set_text(bad->path, file->path);
+		return true;
+	}
+	return false;
+}
+
+/* Finds the line in containerd's words: "(3, 1)" or "row 3 column 1". */
+static unsigned line_in(const char *message)
+{
+	const char *row = strstr(message, "row "), *pair = strchr(message, '(');
+	unsigned line = 0, column;
+
+	if (row)
+		(void)sscanf(row, "row %9u column", &line);
+	else if (pair && sscanf(pair, "(%9u, %9u)", &line, &column) != 2)
+		line = 0;
+	return line;
+}
+
+/* Finds the file that containerd refuses, and the line that repairs it. The main file is named. */
+static void find_culprit(
+	const struct containerd_reading *reading, const struct wait *wait, const char *message)
+{
+	struct runtime_files *config = reading->config;
+	struct bad_file *bad = &config->bad;
+	char position[16] = "";
+
+	if (!blame_syntax(reading, bad) && !blame_version(reading, message, bad) &&
+		!blame_import(reading, message, bad)) {
+		(void)blame_alone(reading, wait, bad);
+		bad->line = line_in(message);
+	}
+	bad_file_find_writer(reading->host, bad);
+	if (bad->line > 0)
+		snprintf(position, sizeof(position), "%u: ", bad->line);
+	snprintf(config->why, sizeof(config->why), "%.160s:%s%s%.200s: left alone", bad->path,
+		position[0] ? "" : " ", position, message);
+}
+
 /* Without a main file containerd uses its defaults. */
 static int read_dump(struct containerd_reading *reading, const struct wait *wait)
 {
@@ -973,7 +1114,9 @@ static int read_dump(struct containerd_reading *reading, const struct wait *wait
 		snprintf(config->why, sizeof(config->why),
 			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.260s", daemon->config,
 			why);
-		set_text(config->bad_file, daemon->config);
+		set_text(config->bad.path, daemon->config);
+		if (r == -EINVAL)
+			find_culprit(reading, wait, why);
 		return r == -EINVAL ? -EBADMSG : r;
 	}
 	filter_files(&reading->files, daemon, reading->dump);
@@ -990,7 +1133,7 @@ static int read_dump(struct containerd_reading *reading, const struct wait *wait
 		snprintf(config->why, sizeof(config->why),
 			"%.160s: version %.16s is newer than containerd %.32s reads: left alone",
 			file->path, version, daemon->version);
-		set_text(config->bad_file, file->path);
+		set_text(config->bad.path, file->path);
 		return -EEXIST;
 	}
 	return 0;
@@ -1003,14 +1146,21 @@ void containerd_config_read(const struct host *host, const struct daemon *daemon
 		.host = host, .daemon = daemon, .config = config};
 	char hash[HASH_TEXT_MAX] = "", why[RUNTIME_WHY_MAX] = "";
 	_cleanup_free_ char *all = NULL;
+	const char *path;
 	size_t len = 0;
 	FILE *out;
 	int r = read_files_of(host, daemon, &reading.files, why);
 
 	config->changed_us = reading.files.changed_us;
 	if (r < 0) {
+		path = reading.files.files[reading.files.last].path;
 		snprintf(config->why, sizeof(config->why), "%.300s: left alone", why);
-		set_text(config->bad_file, reading.files.files[reading.files.last].path);
+		if (!streq(config->bad.path, path)) {
+			config->bad = (struct bad_file){0};
+			set_text(config->bad.path, path);
+			bad_file_find_writer(host, &config->bad);
+		}
+		config->bad.line = bad_file_line(text_after_path(why, path));
 		/* containerd itself may understand it. */
 		if (r == -EBADMSG && daemon->program[0] &&
 			containerd_dump(host, daemon, daemon->config, wait, &reading.dump, why) ==
@@ -1055,240 +1205,6 @@ void containerd_config_read(const struct host *host, const struct daemon *daemon
 		if (config->keys[i].refusal == KEY_READ_ONLY)
 			config->hash[0] = '\0';
 	}
-}
-
-/* ---- mirrors ---- */
-
-/* Until connected to a mirror, before the next one is tried: from containerd 2.1. */
-#define DIAL_TIMEOUT "  dial_timeout = \"3000ms\"\n"
-
-/*
- * containerd reads certs.d/REGISTRY/hosts.toml at each pull (containerd docs/hosts.md), from the
- * first directory that exists: HOST_PORT_, then HOST:PORT, then _default. A new directory hides
- * those after it.
- */
-static int locate_in(const struct host *host, const char *certs, const char *name,
-	char path[static SETTING_PATH_MAX], char full[static PATH_MAX])
-{
-	int r;
-
-	if (snprintf(path, SETTING_PATH_MAX, "%s/%s/hosts.toml", certs, name) >= SETTING_PATH_MAX)
-		return -ENAMETOOLONG;
-	r = path_in_root(host->root, path, full);
-	return r == -ENOTDIR ? -ENOENT : r;
-}
-
-/* Returns whether the file's directory has anything: a hosts.toml would switch off certificates
- * there. */
-static bool has_neighbors(const struct host *host, const char *path)
-{
-	char directory[SETTING_PATH_MAX], full[PATH_MAX];
-	const struct dirent *entry;
-	_cleanup_(cleanup_closedir) DIR *entries = NULL;
-	bool found = false;
-
-	set_text(directory, path);
-	if (path_in_root(host->root, dirname(directory), full) == 0)
-		entries = opendir(full);
-	while (entries && !found && (entry = readdir(entries)))
-		found = entry->d_name[0] != '.';
-	return found;
-}
-
-static int locate_hosts(const struct host *host, const char *certs, const char *registry,
-	char path[static SETTING_PATH_MAX], char full[static PATH_MAX],
-	char why[static MIRROR_WHY_MAX])
-{
-	const char *colon = strrchr(registry, ':');
-	char name[REGISTRY_NAME_MAX + 1];
-	int r = -ENOENT;
-
-	why[0] = '\0';
-	/* hostDirectory() (remotes/docker/config/hosts.go): also of an IPv6 address alone. */
-	if (colon) {
-		snprintf(name, sizeof(name), "%.*s_%s_", (int)(colon - registry), registry,
-			colon + 1);
-		r = locate_in(host, certs, name, path, full);
-	}
-	if (r == -ENOENT)
-		r = locate_in(host, certs, registry, path, full);
-	/* A new file goes to the first directory. */
-	if (r == -ENOENT && colon)
-		r = locate_in(host, certs, name, path, full);
-	return r == -ENOENT && has_neighbors(host, path) ? -EEXIST : r;
-}
-
-static bool write_hosts(
-	FILE *out, const char *version, const char *, const char *const *urls, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		fprintf(out, "\n[host.\"%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n%s",
-			urls[i], containerd_is_at_least(version, 2, 1) ? DIAL_TIMEOUT : "");
-	return true;
-}
-
-/* The registry itself is asked last, without being named. */
-static const struct mirror_format hosts_files = {
-	.setting = "mirrors.",
-	.directory = CONTAINERD_CERTS,
-	.url_mark = "\n[host.\"",
-	.locate = locate_hosts,
-	.write = write_hosts,
-};
-
-/* ---- hosts.toml files of any author ---- */
-
-#define FILE_MAX 65536
-
-struct mirror_reading {
-	const struct host *host;
-	const char *directory; /* where the file is, below the host's root */
-	const char *text;
-	struct mirror_access *mirrors;
-	size_t n, max;
-};
-
-/* Finds the mirror of a table host."URL" or host."URL".header; NULL: another table. */
-static struct mirror_access *find_mirror(
-	struct mirror_reading *reading, const char *table, bool *header)
-{
-	char name[REGISTRY_URL_MAX], url[REGISTRY_URL_MAX];
-	struct mirror_access *mirror;
-	const char *end;
-	bool whole;
-
-	if (!starts_with(table, "host.\""))
-		return NULL;
-	table += strlen("host.\"");
-	end = table + strcspn(table, "\"");
-	whole = starts_with(table, "http://") || starts_with(table, "https://");
-	snprintf(name, sizeof(name), "%s%.*s", whole ? "" : "https://", (int)(end - table), table);
-	*header = streq(end, "\".header");
-	if ((!streq(end, "\"") && !*header) || registry_check_url(name) < 0 ||
-		!registry_copy_url(url, sizeof(url), name))
-		return NULL;
-	mirror = find_named(reading->mirrors, reading->n, url);
-	if (mirror || reading->n == reading->max)
-		return mirror;
-	mirror = &reading->mirrors[reading->n++];
-	*mirror = (struct mirror_access){0};
-	copy_text(mirror->url, REGISTRY_URL_MAX, url);
-	return mirror;
-}
-
-/* Relative paths begin at the file. */
-static bool copy_path(
-	const struct mirror_reading *reading, const char *path, char out[MIRROR_PATH_MAX])
-{
-	char whole[PATH_MAX], full[PATH_MAX];
-
-	snprintf(whole, sizeof(whole), "%s%s%s", path[0] == '/' ? "" : reading->directory,
-		path[0] == '/' ? "" : "/", path);
-	/* A missing file is an error of the question. */
-	(void)path_in_root(reading->host->root, whole, full);
-	return copy_text(out, MIRROR_PATH_MAX, full);
-}
-
-/* Copies the strings of a value, also of an array within an array. Returns their number. */
-static size_t read_strings(const struct mirror_reading *reading, const struct toml_item *item,
-	char (*strings)[MIRROR_PATH_MAX], size_t max)
-{
-	char more[MIRROR_PATH_MAX];
-	size_t n = 0, at = 0;
-
-	while (toml_next_string(
-		reading->text, item, &at, n < max ? strings[n] : more, MIRROR_PATH_MAX))
-		n++;
-	return n;
-}
-
-static void read_mirror_key(const struct mirror_reading *reading, const struct toml_item *item,
-	struct mirror_access *mirror)
-{
-	char strings[8][MIRROR_PATH_MAX], path[MIRROR_PATH_MAX] = "", value[8] = "";
-	size_t n = read_strings(reading, item, strings, ARRAY_SIZE(strings));
-	bool pair = reading->text[item->value + 1 + strspn(reading->text + item->value + 1, " ")] ==
-		    '[',
-	     ca = streq(item->key, "ca");
-
-	(void)toml_value(reading->text, item, value, sizeof(value));
-	if (streq(item->key, "skip_verify")) {
-		mirror->insecure = streq(value, "true");
-	} else if (streq(item->key, "override_path")) {
-		mirror->is_root = streq(value, "true");
-	} else if ((ca || streq(item->key, "client")) && n > 0) {
-		for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++) {
-			mirror->unsupported |= !copy_path(reading, strings[i], path);
-			text_append(ca ? mirror->cas : mirror->clients, sizeof(mirror->cas), "%s\n",
-				path);
-			/* One file has both, unless it is of a pair. */
-			if (!ca && !pair)
-				text_append(mirror->clients, sizeof(mirror->clients), "%s\n", path);
-		}
-		mirror->unsupported |= n > ARRAY_SIZE(strings);
-	} else if (streq(item->key, "capabilities")) {
-		mirror->useless = true;
-		for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++)
-			mirror->useless &= !streq(strings[i], "pull");
-	}
-}
-
-static void read_header(const struct mirror_reading *reading, const struct toml_item *item,
-	struct mirror_access *mirror)
-{
-	char strings[8][MIRROR_PATH_MAX];
-	size_t n = read_strings(reading, item, strings, ARRAY_SIZE(strings));
-
-	mirror->unsupported |= n > ARRAY_SIZE(strings);
-	for (size_t i = 0; i < MIN(n, ARRAY_SIZE(strings)); i++) {
-		size_t used = strlen(mirror->headers), room = sizeof(mirror->headers) - used;
-
-		if ((size_t)snprintf(mirror->headers + used, room, "%s: %s\n", item->key,
-			    strings[i]) >= room)
-			mirror->unsupported = true;
-	}
-}
-
-static void read_file_text(struct mirror_reading *reading, size_t len)
-{
-	struct toml_scan scan = {.text = reading->text, .len = len};
-	struct toml_item item;
-	bool header = false;
-
-	while (toml_next(&scan, &item) > 0) {
-		struct mirror_access *mirror = find_mirror(reading, item.table, &header);
-
-		if (mirror && !item.header && header)
-			read_header(reading, &item, mirror);
-		else if (mirror && !item.header)
-			read_mirror_key(reading, &item, mirror);
-	}
-}
-
-static size_t find_mirrors(const struct image_runtime *runtime, const struct host *host,
-	const char *registry, struct mirror_access *mirrors, size_t max)
-{
-	const char *directories = runtime->knows_mirrors ? runtime->mirrors : CONTAINERD_CERTS;
-	char directory[SETTING_PATH_MAX], path[SETTING_PATH_MAX], full[PATH_MAX];
-	char why[MIRROR_WHY_MAX];
-	struct mirror_reading reading = {.host = host, .mirrors = mirrors, .max = max};
-	_cleanup_free_ char *text = NULL;
-	size_t len = 0;
-	int r = -ENOENT;
-
-	for (const char *at = directories; *at && r == -ENOENT; at += strspn(at, ":")) {
-		snprintf(directory, sizeof(directory), "%.*s", (int)strcspn(at, ":"), at);
-		at += strcspn(at, ":");
-		r = locate_hosts(host, directory, registry, path, full, why);
-		if (r == -ENOENT)
-			r = locate_hosts(host, directory, REGISTRY_DEFAULT, path, full, why);
-	}
-	if (r < 0 || read_file(full, FILE_MAX, &text, &len) < 0)
-		return 0;
-	reading.text = text;
-	reading.directory = dirname(path);
-	read_file_text(&reading, len);
-	return reading.n;
 }
 
 /* ---- the driver ---- */
@@ -1343,9 +1259,9 @@ const struct runtime_driver containerd_driver = {
 				ACTIVATE_RESTART, UINT64_MAX},
 			[RUNTIME_HOSTS_DIRECTORY] = {"config_path", ACTIVATE_RESTART, 0},
 		},
-	.mirrors = &hosts_files,
+	.mirrors = &containerd_hosts_files,
 	.names_registry = true,
-	.find_mirrors = find_mirrors,
+	.find_mirrors = containerd_find_mirrors,
 	.needs_program = true,
 	.dump = containerd_dump,
 	.main_file = make_main_file,

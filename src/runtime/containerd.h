@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Functions that containerd.c and containerd_images.c, two parts of one driver, share. The
- * functions block.
+ * Functions that containerd.c, containerd_images.c and containerd_mirrors.c, parts of one driver,
+ * share. The functions block.
  */
 
 #include "runtime/driver.h"
@@ -35,6 +35,13 @@ void containerd_config_read(const struct host *host, const struct daemon *daemon
 
 /* version is "1.6.20~ds1", "v2.1.4" or alike. */
 bool containerd_is_at_least(const char *version, unsigned major, unsigned minor);
+
+/* ---- containerd_mirrors.c ---- */
+
+extern const struct mirror_format containerd_hosts_files;
+
+size_t containerd_find_mirrors(const struct image_runtime *runtime, const struct host *host,
+	const char *registry, struct mirror_access *mirrors, size_t max);
 
 /* ---- containerd_images.c ---- */
 

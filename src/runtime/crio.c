@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
+#include "base/text.h"
 #include "base/toml.h"
 #include "runtime/cri.h"
 #include "workload/process.h"
@@ -38,16 +39,6 @@ static void read_crio(struct runtime_reading *reading)
 	cri_read(reading, questions);
 }
 
-/* No key of CRI-O's files is edited. */
-static void read_files(struct node_runtime *runtime, const struct host *, const struct wait *)
-{
-	struct runtime_key *downloads = &runtime->files.keys[RUNTIME_DOWNLOADS];
-
-	downloads->refusal = KEY_UNKNOWN;
-	copy_text(downloads->why, RUNTIME_WHY_MAX,
-		"CRI-O cannot be told how many layers to fetch at once");
-}
-
 /* CRI-O writes no pid file: the process that listens on the socket is CRI-O. */
 static int find_process(const struct host *, const char *socket, const struct wait *, pid_t *pid)
 {
@@ -77,6 +68,44 @@ static int parse_file(const struct host *host, const char *full, cJSON **documen
 	if (r < 0 && r != -ENOENT)
 		snprintf(why, MIRROR_WHY_MAX, "%.120s: %s", path, strerror(-r));
 	return r;
+}
+
+/* CRI-O does not start with a file that is no TOML. */
+static void check_files(const struct host *host, const char *config, struct runtime_files *files)
+{
+	struct bad_file *bad = &files->bad;
+	char pattern[PATH_MAX], path[SETTING_PATH_MAX + 8], why[MIRROR_WHY_MAX] = "";
+	glob_t found = {0};
+	int r = 0;
+
+	snprintf(path, sizeof(path), "%s.d/*", config);
+	(void)glob(host_path(host, config, pattern), GLOB_NOSORT, NULL, &found);
+	(void)glob(host_path(host, path, pattern), GLOB_APPEND, NULL, &found);
+	for (size_t i = 0; i < found.gl_pathc && r != -EBADMSG; i++) {
+		_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+
+		r = parse_file(host, found.gl_pathv[i], &document, why);
+		if (r == -EBADMSG)
+			set_text(bad->path, found.gl_pathv[i] + strlen(host->root));
+	}
+	globfree(&found);
+	files->error = r == -EBADMSG ? r : 0;
+	set_text(files->why, files->error < 0 ? why : "");
+	if (files->error < 0) {
+		bad->line = bad_file_line(text_after_path(why, bad->path));
+		bad_file_find_writer(host, bad);
+	}
+}
+
+/* No key of CRI-O's files is edited. */
+static void read_files(struct node_runtime *runtime, const struct host *host, const struct wait *)
+{
+	struct runtime_key *downloads = &runtime->files.keys[RUNTIME_DOWNLOADS];
+
+	check_files(host, runtime->daemon.config, &runtime->files);
+	downloads->refusal = KEY_UNKNOWN;
+	copy_text(downloads->why, RUNTIME_WHY_MAX,
+		"CRI-O cannot be told how many layers to fetch at once");
 }
 
 /* ---- mirrors: containers-registries.conf(5) ---- */

@@ -613,6 +613,55 @@ static int check_keys(const struct daemon *daemon, const char *text, const cJSON
 	return 0;
 }
 
+/* Keys of every version, and the types that they must have. */
+static const struct {
+	int type;
+	const char *what, *keys;
+} typed_keys[] = {
+	{cJSON_True | cJSON_False, "true or false",
+		" debug live-restore ipv6 iptables ip6tables ip-forward ip-masq icc userland-proxy "
+		"selinux-enabled experimental init no-new-privileges raw-logs tls tlsverify "},
+	{cJSON_Number, "a number",
+		" max-concurrent-downloads max-concurrent-uploads max-download-attempts mtu "
+		"shutdown-timeout oom-score-adjust network-control-plane-mtu "
+		"network-diagnostic-port "},
+	{cJSON_String, "a string",
+		" log-level log-driver storage-driver data-root exec-root bridge bip fixed-cidr "
+		"pidfile group cgroup-parent default-runtime seccomp-profile userns-remap "
+		"metrics-addr containerd default-gateway "},
+	{cJSON_Array, "a list",
+		" hosts registry-mirrors insecure-registries dns dns-search dns-opts exec-opts "
+		"storage-opts labels authorization-plugins "},
+	{cJSON_Object, "an object", " log-opts default-ulimits runtimes features builder "},
+};
+
+/* For a dockerd that cannot say it: a value of another type keeps it from starting. */
+static int check_types(const struct daemon *daemon, const char *text, const cJSON *object,
+	char why[static RUNTIME_WHY_MAX])
+{
+	struct json_member member = {0};
+	char word[80];
+
+	for (const cJSON *item = object->child; item && json_next(text, &member);
+		item = item->next) {
+		struct text_position position = text_position(text, member.value);
+		size_t i = 0;
+
+		snprintf(word, sizeof(word), " %.70s ", item->string);
+		while (i < ARRAY_SIZE(typed_keys) && !strstr(typed_keys[i].keys, word))
+			i++;
+		if (i == ARRAY_SIZE(typed_keys) || cJSON_IsNull(item) ||
+			(item->type & typed_keys[i].type))
+			continue;
+		snprintf(why, RUNTIME_WHY_MAX,
+			"%s:%zu:%zu: %.64s must be %s: dockerd %.32s refuses the whole file",
+			daemon->config, position.line, position.column, item->string,
+			typed_keys[i].what, daemon->version);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
 int docker_config_check(const struct host *host, const struct daemon *daemon, const char *text,
 	size_t len, const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX])
 {
@@ -627,8 +676,10 @@ int docker_config_check(const struct host *host, const struct daemon *daemon, co
 		snprintf(why, RUNTIME_WHY_MAX, "%.160s:%s: correct it", daemon->config, fault);
 		return -EBADMSG;
 	}
-	if (!object || major < VALIDATES_SINCE || !daemon->program[0])
-		return object && major == 20 ? check_keys(daemon, text, object, why) : 0;
+	if (!object || major < VALIDATES_SINCE || !daemon->program[0]) {
+		r = object ? check_types(daemon, text, object, why) : 0;
+		return r == 0 && object && major == 20 ? check_keys(daemon, text, object, why) : r;
+	}
 	r = child_ask(&child, wait, NULL, fault_text);
 	if (r < 0)
 		snprintf(why, RUNTIME_WHY_MAX, "%.100s: %.210s", daemon->config, fault_text);
@@ -646,8 +697,80 @@ static const cJSON *last_of(const cJSON *object, const char *key)
 	return last;
 }
 
+/* A key whose option has another name: NamedOption in dockerd's opts. */
+static const struct {
+	const char *key, *flag;
+} plurals[] = {
+	{"hosts", "host"},
+	{"registry-mirrors", "registry-mirror"},
+	{"insecure-registries", "insecure-registry"},
+	{"labels", "label"},
+	{"exec-opts", "exec-opt"},
+	{"storage-opts", "storage-opt"},
+	{"log-opts", "log-opt"},
+	{"dns-opts", "dns-opt"},
+	{"default-ulimits", "default-ulimit"},
+	{"authorization-plugins", "authorization-plugin"},
+	{"runtimes", "add-runtime"},
+	{"node-generic-resources", "node-generic-resource"},
+	{"default-address-pools", "default-address-pool"},
+};
+
+/* dockerd does not start with a key that an option sets too: findConfigurationConflicts(). */
+static int check_flags(const struct daemon *daemon, const char *text, const char *flags,
+	char why[static RUNTIME_WHY_MAX])
+{
+	struct json_member member = {0};
+
+	while (json_next(text, &member)) {
+		size_t n = member.key_end - member.key - 2, i = 0;
+		struct text_position position = text_position(text, member.key);
+		char key[64], word[80];
+
+		snprintf(key, sizeof(key), "%.*s", (int)n, text + member.key + 1);
+		while (i < ARRAY_SIZE(plurals) && !streq(key, plurals[i].key))
+			i++;
+		snprintf(word, sizeof(word), " %s ",
+			i < ARRAY_SIZE(plurals) ? plurals[i].flag : key);
+		if (!strstr(flags, word))
+			continue;
+		word[strlen(word) - 1] = '\0';
+		snprintf(why, RUNTIME_WHY_MAX,
+			"%.100s:%zu:%zu: \"%s\" is also an option of docker.service, --%s: dockerd "
+			"does not start with both: remove one of them",
+			daemon->config, position.line, position.column, key, word + 1);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+/*
+ * Finds the line of a fault and its writer. A member that has to go is a whole line, and not the
+ * last one, if its line alone may be removed.
+ */
+static void describe_bad(
+	const struct host *host, const char *text, const char *why, struct bad_file *bad)
+{
+	const char *line = text, *fault = text_after_path(why, bad->path);
+	size_t n;
+
+	bad->line = bad_file_line(fault);
+	bad_file_find_writer(host, bad);
+	for (unsigned i = 1; i < bad->line && line; i++)
+		line = (line = strchr(line, '\n')) ? line + 1 : NULL;
+	if (bad->line == 0 || !line || !strstr(fault, "remove"))
+		return;
+	line += strspn(line, " \t");
+	n = strcspn(line, "\r\n");
+	if (n < 3 || n >= BAD_REPAIR_MAX || line[0] != '"' || line[n - 1] != ',' ||
+		strpbrk(line, "{[") < line + n)
+		return;
+	bad->removes = true;
+	snprintf(bad->repair, BAD_REPAIR_MAX, "%.*s", (int)n, line);
+}
+
 /* Reads daemon.json, which may be missing. config is zeroed or the last result. */
-static void read_config(const struct host *host, const struct daemon *daemon,
+static void read_config(const struct host *host, const struct daemon *daemon, const char *flags,
 	const struct wait *wait, struct runtime_files *config)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
@@ -667,22 +790,27 @@ static void read_config(const struct host *host, const struct daemon *daemon,
 		if (config->error < 0)
 			snprintf(config->why, sizeof(config->why), "%s: %s", daemon->config,
 				r == -ELOOP ? "a dangling link" : strerror(-r));
-		set_text(config->bad_file, daemon->config);
+		set_text(config->bad.path, daemon->config);
 		return;
 	}
 	if (stat(full, &st) == 0)
 		config->changed_us = us_of(st.st_ctim);
-	n = asprintf(&all, "%s %s %s\n%s", daemon->program, daemon->version, daemon->config, text);
+	n = asprintf(&all, "%s %s %s%s\n%s", daemon->program, daemon->version, daemon->config,
+		flags, text);
 	must_do(n >= 0);
 	hash_bytes(all, (size_t)n, hash);
 	if (streq(hash, config->hash))
 		return;
 	*config = (struct runtime_files){.changed_us = config->changed_us};
-	set_text(config->bad_file, daemon->config);
+	set_text(config->bad.path, daemon->config);
 	config->error =
 		docker_config_check(host, daemon, text, len, daemon->config, wait, config->why);
 	if (config->error == 0)
 		config->error = json_parse(text, len, &object, fault);
+	if (config->error == 0 && object)
+		config->error = check_flags(daemon, text, flags, config->why);
+	if (config->error == -EBADMSG)
+		describe_bad(host, text, config->why, &config->bad);
 	downloads = last_of(object, "max-concurrent-downloads");
 	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0 &&
 		downloads->valuedouble <= INT_MAX)
@@ -797,6 +925,27 @@ static void read_ended(struct runtime_reading *reading)
 	}
 }
 
+/* Reads the names of the options with which dockerd will start. */
+static void read_flags(const struct host *host, struct node_runtime *runtime)
+{
+	static const char letters[] = "HDlpGbg";
+	static const char *const names[] = {
+		"host", "debug", "log-level", "pidfile", "group", "bridge", "data-root"};
+	char *flags = runtime->docker.flags;
+	size_t len = 0, size = sizeof(runtime->docker.flags);
+	_cleanup_free_ char *words = systemd_words(host, "docker.service", &len);
+
+	strcpy(flags, " ");
+	for (const char *word = words; word && word < words + len; word += strlen(word) + 1) {
+		const char *letter = word[0] == '-' && word[1] ? strchr(letters, word[1]) : NULL;
+
+		if (starts_with(word, "--") && word[2])
+			text_append(flags, size, "%.*s ", (int)strcspn(word + 2, "="), word + 2);
+		else if (letter)
+			text_append(flags, size, "%s ", names[letter - letters]);
+	}
+}
+
 static void read_docker(struct runtime_reading *reading)
 {
 	struct node_runtime *runtime = reading->runtime;
@@ -804,24 +953,23 @@ static void read_docker(struct runtime_reading *reading)
 	struct docker_info *info = &runtime->docker.info;
 	struct runtime_store *store = &runtime->store;
 	struct runtime_names names = {0};
-	bool known = process_is("", runtime->daemon.pid, runtime->daemon.start_us);
+	bool known = process_is("", runtime->daemon.pid, runtime->daemon.start_us), is_in_unit;
 	char why[DOCKER_ERROR_MAX];
 	int r;
 
 	runtime->watch[0] = '\0';
 	if (reading->slow)
-		runtime->docker.unit_sets_downloads = systemd_starts_with(reading->host,
-			"docker.service", "--max-concurrent-downloads", why, sizeof(why));
-	runtime->on_command[RUNTIME_DOWNLOADS] = runtime->docker.unit_sets_downloads;
+		read_flags(reading->host, runtime);
+	is_in_unit = strstr(runtime->docker.flags, " " DOWNLOADS " ");
+	runtime->on_command[RUNTIME_DOWNLOADS] = is_in_unit;
 	/* With a socket unit, a connection would start a stopped dockerd. */
 	if (read_process(reading->host, reading->socket, known ? runtime->daemon.pid : 0,
 		    &process) < 0) {
 		/* A dockerd that was never started is no concern, unless it could not start. */
-		if (!runtime->found.has_socket && !runtime->answered_once &&
-			!runtime->docker.unit_sets_downloads)
+		if (!runtime->found.has_socket && !runtime->answered_once && !is_in_unit)
 			return;
-		runtime->cannot_start = runtime->docker.unit_sets_downloads &&
-					runtime->files.keys[RUNTIME_DOWNLOADS].on_disk[0];
+		runtime->cannot_start =
+			is_in_unit && runtime->files.keys[RUNTIME_DOWNLOADS].on_disk[0];
 		runtime_note(runtime,
 			runtime->cannot_start
 				? "dockerd does not start with --max-concurrent-downloads and "
@@ -885,7 +1033,7 @@ static void read_files(
 	const char *reported = runtime->reported[RUNTIME_DOWNLOADS];
 	char *downloads = runtime->in_force[RUNTIME_DOWNLOADS];
 
-	read_config(host, daemon, wait, files);
+	read_config(host, daemon, runtime->docker.flags, wait, files);
 	if (files->error < 0 && !reported[0])
 		return;
 	runtime_infer(runtime, RUNTIME_DOWNLOADS,

@@ -22,6 +22,7 @@
 #include <headroom/file.h>
 
 #include "base/child.h"
+#include "runtime/bad_file.h"
 #include "runtime/docker.h"
 #include "runtime/images.h"
 #include "runtime/pulls.h"
@@ -106,11 +107,11 @@ struct runtime_key {
 struct runtime_files {
 	/* 0 or -errno, with why: no key is known. -EBADMSG: the daemon would not start with it. */
 	int error;
-	char why[RUNTIME_WHY_MAX];       /* "PATH:LINE:COLUMN: what: cure" */
-	char bad_file[SETTING_PATH_MAX]; /* with an error: the file, as far as it is known */
-	uint64_t changed_us;             /* CLOCK_REALTIME of the newest file; 0: without files */
-	char hash[HASH_TEXT_MAX]; /* covers all files: an equal hash needs no new verification */
-	bool transfer;            /* containerd pulls by its transfer service */
+	char why[RUNTIME_WHY_MAX]; /* "PATH:LINE:COLUMN: what: cure" */
+	struct bad_file bad;       /* with an error: the file, as far as it is known */
+	uint64_t changed_us;       /* CLOCK_REALTIME of the newest file; 0: without files */
+	char hash[HASH_TEXT_MAX];  /* covers all files: an equal hash needs no new verification */
+	bool transfer;             /* containerd pulls by its transfer service */
 	char mirrors[RUNTIME_MIRRORS_MAX]; /* RUNTIME_MIRRORS in full */
 	bool has_mirrors;                  /* the key exists, possibly with an empty list */
 	struct runtime_key keys[RUNTIME_SETTINGS];
@@ -174,7 +175,7 @@ struct node_runtime {
 	union {
 		struct {
 			struct docker_info info;
-			bool unit_sets_downloads; /* by an option, at the next start */
+			char flags[1024];   /* of the unit's next start: " host log-level " */
 			uint64_t events_us; /* CLOCK_REALTIME: earlier ends of pulls are counted */
 		} docker;
 		struct {

@@ -129,6 +129,45 @@ static void fill_defaults(struct kubelet_values *values, bool embedded)
 
 /* ---- parser ---- */
 
+/* Other keys of KubeletConfiguration v1beta1, whose values must have these types. */
+static const struct {
+	enum { TYPE_BOOL, TYPE_INTEGER, TYPE_TEXT, TYPE_TIME, TYPE_MAP, TYPE_LIST } type;
+	const char *what, *keys;
+} types[] = {
+	{TYPE_BOOL, "true or false",
+		" enableServer enableDebuggingHandlers enableContentionProfiling "
+		"rotateCertificates serverTLSBootstrap enableSystemLogHandler enableSystemLogQuery "
+		"enableProfilingHandler enableDebugFlagsHandler cgroupsPerQOS cpuCFSQuota "
+		"makeIPTablesUtilChains protectKernelDefaults localStorageCapacityIsolation "
+		"registerNode seccompDefault failCgroupV1 enableControllerAttachDetach "
+		"kernelMemcgNotification mergeDefaultEvictionSettings "},
+	{TYPE_INTEGER, "a number",
+		" port readOnlyPort healthzPort eventRecordQPS eventBurst oomScoreAdj "
+		"nodeStatusMaxImages maxPods podPidsLimit maxOpenFiles kubeAPIQPS kubeAPIBurst "
+		"evictionMaxPodGracePeriod podsPerCore containerLogMaxFiles containerLogMaxWorkers "
+		"iptablesMasqueradeBit iptablesDropBit nodeLeaseDurationSeconds "},
+	{TYPE_TEXT, "a text",
+		" staticPodPath staticPodURL address healthzBindAddress tlsCertFile "
+		"tlsPrivateKeyFile tlsMinVersion clusterDomain kubeletCgroups systemCgroups "
+		"cgroupRoot cgroupDriver cpuManagerPolicy memoryManagerPolicy topologyManagerPolicy "
+		"topologyManagerScope hairpinMode containerLogMaxSize volumePluginDir providerID "
+		"systemReservedCgroup kubeReservedCgroup podCIDR podLogsDir containerRuntimeEndpoint "
+		"imageServiceEndpoint configMapAndSecretChangeDetectionStrategy "},
+	{TYPE_TIME, "a time such as 10s",
+		" syncFrequency fileCheckFrequency httpCheckFrequency "
+		"streamingConnectionIdleTimeout nodeStatusUpdateFrequency nodeStatusReportFrequency "
+		"imageMinimumGCAge imageMaximumGCAge volumeStatsAggPeriod cpuManagerReconcilePeriod "
+		"runtimeRequestTimeout evictionPressureTransitionPeriod shutdownGracePeriod "
+		"shutdownGracePeriodCriticalPods containerLogMonitorInterval cpuCFSQuotaPeriod "},
+	{TYPE_MAP, "a map",
+		" authentication authorization evictionHard evictionSoft evictionSoftGracePeriod "
+		"evictionMinimumReclaim featureGates systemReserved kubeReserved qosReserved "
+		"logging memorySwap cpuManagerPolicyOptions topologyManagerPolicyOptions tracing "},
+	{TYPE_LIST, "a list",
+		" clusterDNS tlsCipherSuites allowedUnsafeSysctls enforceNodeAllocatable "
+		"reservedMemory registerWithTaints shutdownGracePeriodByPodPriority "},
+};
+
 struct parser {
 	const char *path;
 	yaml_document_t document;
@@ -215,6 +254,82 @@ static int parse_resolv_conf(struct parser *parser, const yaml_node_t *node)
 	return 0;
 }
 
+/* A duration of Go; "0" alone needs no unit. */
+static bool is_time(const char *text)
+{
+	static const char *const units[] = {"ns", "us", "\xc2\xb5s", "ms", "s", "m", "h"};
+	size_t n, unit;
+
+	text += *text == '-' || *text == '+';
+	if (streq(text, "0"))
+		return true;
+	do {
+		n = strspn(text, "0123456789.");
+		for (unit = 0; unit < ARRAY_SIZE(units); unit++)
+			if (starts_with(text + n, units[unit]))
+				break;
+		if (n == 0 || unit == ARRAY_SIZE(units))
+			return false;
+		text += n + strlen(units[unit]);
+	} while (*text);
+	return true;
+}
+
+/* Whether a plain scalar is a number or a bool, which the kubelet does not take for a text. */
+static bool is_other(const char *text)
+{
+	static const char *const bools[] = {"true", "false", "yes", "no", "on", "off"};
+	char *end;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bools); i++)
+		if (strcasecmp(text, bools[i]) == 0)
+			return true;
+	(void)strtod(text, &end);
+	return *text && !*end && strspn(text, "+-.0123456789eE") == strlen(text);
+}
+
+static bool has_type(const yaml_node_t *node, size_t row)
+{
+	const char *text = scalar_of(node);
+	bool plain = text && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+	struct kubelet_value value;
+	char *end;
+
+	switch (types[row].type) {
+	case TYPE_MAP:
+		return node->type == YAML_MAPPING_NODE;
+	case TYPE_LIST:
+		return node->type == YAML_SEQUENCE_NODE;
+	case TYPE_BOOL:
+		return plain && parse_value(&value, KUBELET_SERIALIZE_IMAGE_PULLS, text);
+	case TYPE_INTEGER:
+		(void)(plain ? strtoll(text, &end, 0) : 0);
+		return plain && *text && !*end;
+	case TYPE_TEXT:
+		return text && !(plain && is_other(text));
+	default:
+		return text && !(plain && is_other(text)) && is_time(text);
+	}
+}
+
+/* Checks the type of a key that is known and not of kubelet_fields. */
+static int check_type(struct parser *parser, const char *key, const yaml_node_t *node)
+{
+	char word[64], what[128];
+
+	if (snprintf(word, sizeof(word), " %s ", key) >= (int)sizeof(word) || strchr(key, ' ') ||
+		(node->type == YAML_SCALAR_NODE && is_null(node)))
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		if (!strstr(types[i].keys, word) || has_type(node, i))
+			continue;
+		snprintf(what, sizeof(what), "%s must be %s%s", key, types[i].what,
+			scalar_of(node) ? " and is" : "");
+		return refuse(parser, node->start_mark, what, scalar_of(node));
+	}
+	return 0;
+}
+
 static int parse_document(struct parser *parser)
 {
 	const yaml_node_t *root = yaml_document_get_root_node(&parser->document);
@@ -242,6 +357,8 @@ static int parse_document(struct parser *parser)
 		for (int i = 0; i < KUBELET_FIELDS; i++)
 			if (streq(key, kubelet_fields[i].name))
 				r = parse_field(parser, (enum kubelet_field)i, node);
+		if (r == 0)
+			r = check_type(parser, key, node);
 	}
 	return r;
 }
@@ -411,7 +528,7 @@ static void complain(struct kubelet_reading *reading, const char *path, int erro
 	if (reading->seen->why[0])
 		return;
 	snprintf(reading->seen->why, KUBELET_WHY_MAX, "%s: %s: %s", path, strerror(-error), cure);
-	copy_text(reading->seen->bad_file, SETTING_PATH_MAX, path);
+	copy_text(reading->seen->bad.path, SETTING_PATH_MAX, path);
 	reading->seen->error = error;
 }
 
@@ -420,6 +537,38 @@ static bool is_changed(const struct kubelet_reading *reading, const char *full)
 	struct stat st;
 
 	return stat(full, &st) == 0 && us_of(st.st_ctim) >= reading->start_us;
+}
+
+/*
+ * Finds the writer of a file, and the line that repairs it if a value is only in quotes that it
+ * must not have.
+ */
+static void describe_bad(const struct host *host, const char *text, size_t len, const char *why,
+	struct bad_file *bad)
+{
+	_cleanup_free_ char *line = NULL, *repaired = NULL;
+	struct kubelet_values values;
+	char ignored[KUBELET_WHY_MAX], *to;
+	const char *start = text, *value;
+	size_t n;
+
+	bad_file_find_writer(host, bad);
+	bad->line = bad_file_line(text_after_path(why, bad->path));
+	for (unsigned i = 1; i < bad->line && start; i++)
+		start = (start = strchr(start, '\n')) ? start + 1 : NULL;
+	if (bad->line == 0 || !start)
+		return;
+	n = strcspn(start, "\r\n");
+	line = to = must(strndup(start, n));
+	value = strchr(line, ':');
+	for (const char *from = line; *from; from++)
+		if (!value || from < value || !strchr("\"'", *from))
+			*to++ = *from;
+	*to = '\0';
+	must_do(asprintf(&repaired, "%.*s%s%s", (int)(start - text), text, line, start + n) >= 0);
+	if (strlen(line) < n && len == strlen(text) &&
+		kubelet_parse(bad->path, repaired, strlen(repaired), &values, ignored) == 0)
+		set_text(bad->repair, line + strspn(line, " \t"));
 }
 
 /* Reads and merges a file. name is below the drop-in directory; NULL: the main file. */
@@ -446,7 +595,8 @@ static void add_file(struct kubelet_reading *reading, const char *path, const ch
 		return;
 	seen->error = kubelet_parse(path, text, len, &given, seen->why);
 	if (seen->error < 0) {
-		copy_text(seen->bad_file, SETTING_PATH_MAX, path);
+		copy_text(seen->bad.path, SETTING_PATH_MAX, path);
+		describe_bad(reading->host, text, len, seen->why, &seen->bad);
 		return;
 	}
 	if (own)

@@ -9,7 +9,7 @@
 
 #include <sys/types.h>
 
-#include "kernel/host.h"
+#include "runtime/bad_file.h"
 
 #define KUBELET_VALUE_MAX   32
 #define KUBELET_ADDRESS_MAX 46 /* INET6_ADDRSTRLEN */
@@ -85,7 +85,7 @@ struct kubelet_seen {
 	enum kubelet_own own;
 	char why[KUBELET_WHY_MAX]; /* "FILE:LINE:COLUMN: what"; empty: all files were read */
 	/* With why: the file, and -errno; -EBADMSG: the kubelet would not start with it. */
-	char bad_file[SETTING_PATH_MAX];
+	struct bad_file bad;
 	int error;
 };
 

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * systemd over D-Bus, in this order: properties of services; restarts.
+ * systemd over D-Bus, in this order: properties of services; the command of a service's next
+ * start; restarts.
  */
 #include "runtime/systemd.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "runtime/cri.h"
+
+#include <glob.h>
 
 #define BUS_SOCKET "/run/dbus/system_bus_socket"
 #define SERVICE    SYSTEMD ".Service"
@@ -89,33 +93,157 @@ bool systemd_state(const struct host *host, const char *unit, struct systemd_sta
 	return state->active[0];
 }
 
-bool systemd_starts_with(
-	const struct host *host, const char *unit, const char *option, char *value, size_t size)
+/* ---- the command of the next start ---- */
+
+#define ENVIRONMENT_MAX 65536 /* bytes of a file */
+#define VALUE_MAX       4096
+
+struct environment {
+	const struct host *host;
+	char **variables, **files; /* "NAME=VALUE"; paths and patterns */
+};
+
+/* Reads EnvironmentFiles=: paths, and whether each may be missing. */
+static void read_environment_files(sd_bus *bus, const char *unit_path, char ***files)
+{
+	_cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
+	size_t n = 0, allocated = 0;
+	const char *path;
+	char **list = NULL;
+	int optional;
+
+	if (sd_bus_get_property(bus, SYSTEMD, unit_path, SERVICE, "EnvironmentFiles", NULL, &reply,
+		    "a(sb)") < 0 ||
+		sd_bus_message_enter_container(reply, 'a', "(sb)") < 0)
+		return;
+	while (sd_bus_message_read(reply, "(sb)", &path, &optional) > 0)
+		*add_element(&list, &n, &allocated) = must(strdup(path));
+	if (list)
+		*add_element(&list, &n, &allocated) = NULL;
+	*files = list;
+}
+
+static void free_texts(char **texts)
+{
+	for (char **text = texts; text && *text; text++)
+		free(*text);
+	free(texts);
+}
+
+/* Gets the value of a variable; later definitions and files count. "": not set. */
+static void get_variable(
+	const struct environment *environment, const char *name, char value[static VALUE_MAX])
+{
+	char full[PATH_MAX];
+	size_t n = strlen(name);
+
+	value[0] = '\0';
+	for (char **variable = environment->variables; variable && *variable; variable++)
+		if (starts_with(*variable, name) && (*variable)[n] == '=')
+			copy_text(value, VALUE_MAX, *variable + n + 1);
+	for (char **file = environment->files; file && *file; file++) {
+		glob_t found = {0};
+
+		(void)glob(host_path(environment->host, *file, full), 0, NULL, &found);
+		for (size_t i = 0; i < found.gl_pathc; i++) {
+			_cleanup_free_ char *text = NULL;
+
+			if (read_file(found.gl_pathv[i], ENVIRONMENT_MAX, &text, NULL) == 0)
+				(void)environment_get(text, name, value, VALUE_MAX);
+		}
+		globfree(&found);
+	}
+}
+
+/* Writes the words of a value, which may be in quotes. */
+static void put_words(FILE *out, const char *value)
+{
+	while (*(value += strspn(value, " \t\n"))) {
+		for (char quote = '\0'; *value && (quote || !strchr(" \t\n", *value)); value++)
+			if (!quote && strchr("\"'", *value))
+				quote = *value;
+			else if (quote && *value == quote)
+				quote = '\0';
+			else
+				fputc(*value, out);
+		fputc('\0', out);
+	}
+}
+
+/* Writes a word as systemd.service(5) expands it: $NAME is any number of words. */
+static void put_word(FILE *out, const struct environment *environment, const char *word)
+{
+	char name[128], value[VALUE_MAX];
+	size_t n;
+
+	if (word[0] == '$' && word[1] && !strchr("${", word[1])) {
+		get_variable(environment, word + 1, value);
+		put_words(out, value);
+		return;
+	}
+	for (; *word; word++) {
+		n = starts_with(word, "${") ? strcspn(word, "}") : 0;
+		if (n > 0 && word[n] == '}') {
+			snprintf(name, sizeof(name), "%.*s", (int)(n - 2), word + 2);
+			get_variable(environment, name, value);
+			fputs(value, out);
+			word += n;
+			continue;
+		}
+		word += starts_with(word, "$$");
+		fputc(*word, out);
+	}
+	fputc('\0', out);
+}
+
+char *systemd_words(const struct host *host, const char *unit, size_t *len)
 {
 	_cleanup_(sd_bus_close_unrefp) sd_bus *bus = NULL;
 	_cleanup_free_ char *path = open_unit(host, unit, &bus);
 	_cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
-	bool found = false;
+	struct environment environment = {.host = host};
+	char *text = NULL;
+	FILE *out;
 
 	if (!path ||
 		sd_bus_get_property(bus, SYSTEMD, path, SERVICE, "ExecStart", NULL, &reply,
 			"a(" EXEC ")") < 0 ||
 		sd_bus_message_enter_container(reply, 'a', "(" EXEC ")") < 0)
-		return false;
+		return NULL;
+	(void)sd_bus_get_property_strv(
+		bus, SYSTEMD, path, SERVICE, "Environment", NULL, &environment.variables);
+	read_environment_files(bus, path, &environment.files);
+	out = must(open_memstream(&text, len));
 	while (sd_bus_message_enter_container(reply, 'r', EXEC) > 0) {
 		char **words = NULL;
 
 		if (sd_bus_message_skip(reply, "s") >= 0)
 			(void)sd_bus_message_read_strv(reply, &words);
-		for (char **word = words; word && *word; free(*word++)) {
-			const char *at = strstr(*word, option);
-
-			found |= at && (copy_text(value, size, at + strlen(option)), true);
-		}
-		free(words);
+		for (char **word = words; word && *word; word++)
+			if (word > words)
+				put_word(out, &environment, *word);
+		free_texts(words);
 		if (sd_bus_message_skip(reply, "bttttuii") < 0 ||
 			sd_bus_message_exit_container(reply) < 0)
 			break;
+	}
+	must_do(fclose(out) == 0);
+	free_texts(environment.variables);
+	free_texts(environment.files);
+	return must(text);
+}
+
+bool systemd_starts_with(
+	const struct host *host, const char *unit, const char *option, char *value, size_t size)
+{
+	size_t len = 0;
+	_cleanup_free_ char *words = systemd_words(host, unit, &len);
+	bool found = false;
+
+	for (const char *word = words; word && word < words + len; word += strlen(word) + 1) {
+		const char *at = strstr(word, option);
+
+		found |= at && (copy_text(value, size, at + strlen(option)), true);
 	}
 	return found;
 }

@@ -36,6 +36,13 @@ struct systemd_state {
 bool systemd_state(const struct host *host, const char *unit, struct systemd_state *state);
 
 /*
+ * Reads the words of the commands of the service's next start, each terminated, without the
+ * programs. $NAME and ${NAME} have the values of Environment= and EnvironmentFile=. The caller
+ * frees them; NULL: not known.
+ */
+char *systemd_words(const struct host *host, const char *unit, size_t *len);
+
+/*
  * Returns whether a command of the service's next start has this option in a word. The rest of the
  * last such word is copied to value.
  */

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tables of the agent itself: its conditions, the words common to all tuners, and the metrics
- * of every limit, setting and condition.
+ * of every limit, setting and condition; and the finding that several tuners have.
  */
 #include "tuners/table.h"
+
+#include "base/text.h"
+#include "runtime/bad_file.h"
 
 static const struct condition_type conditions[] = {
 	[CORE_SETTING_DRIFTED] = {"SettingDrifted", SEVERITY_WARNING,
@@ -27,8 +30,8 @@ static const struct condition_type conditions[] = {
 	/* Several tuners find it. */
 	[CORE_WOULD_NOT_START] = {"RuntimeWouldNotStart", SEVERITY_CRITICAL,
 		"A container runtime or the kubelet refuses a file from which it starts: it runs "
-		"on, and will not start again. The message names the file, the position and the "
-		"fault.",
+		"on, and will not start again. The message names the file, the position, the fault "
+		"and who has probably written it.",
 		REASON_LIST(
 			REASON_FILES_LOAD, REASON_FILE_UNUSABLE, REASON_KUBELET_CONFIG_UNREADABLE),
 		.is_recorded = true},
@@ -162,3 +165,23 @@ const struct tuner_tables core_tables = {
 	.conditions = conditions,
 	.metric_rows = metric_rows,
 };
+
+void find_bad_file(struct proposal *proposal, const struct decide_input *input, enum reason reason,
+	const struct bad_file *bad, const char *fault, const char *unit)
+{
+	const struct condition_type *type = &conditions[CORE_WOULD_NOT_START];
+	struct instance instance = {.kind = INSTANCE_FILE};
+	struct finding *finding;
+
+	set_text(instance.name, bad->path);
+	finding = proposal_finding(proposal, input, type, reason, NULL, &instance, FINDING_HAPPENS);
+	if (!finding)
+		return;
+	finding->breaks = type->help;
+	finding_message(finding, "%s%s%s", text_after_path(fault, bad->path),
+		bad->writer[0] ? "; " : "", bad->writer);
+	if (bad->repair[0])
+		finding_edit(finding, bad->path, bad->line, "%s %s",
+			bad->removes ? "remove" : "write", bad->repair);
+	finding_hint(finding, "correct the file, and do not restart %s before", unit);
+}

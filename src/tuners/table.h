@@ -40,6 +40,14 @@ enum {
 };
 
 /*
+ * Adds a finding about a file with which a program, whose unit is named, would not start; fault is
+ * "PATH:LINE:COLUMN: what".
+ */
+struct bad_file;
+void find_bad_file(struct proposal *proposal, const struct decide_input *input, enum reason reason,
+	const struct bad_file *bad, const char *fault, const char *unit);
+
+/*
  * `headroom doctor` checks these besides conditions, limits and settings. A row without a name ends
  * the table.
  */

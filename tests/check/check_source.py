@@ -76,6 +76,7 @@ MATCHES = {
     },
     "paths and names: of cgroups, programs, files, units": {
         "src/apply/file.c": "file_put_trial",
+        "src/runtime/bad_file.c": "bad_file_find_writer",
         "src/runtime/driver.c": "read_program",
         "src/runtime/kubelet.c": "find_files",
         "src/tuners/check_log.c": "cure_oom",
@@ -97,7 +98,10 @@ MATCHES = {
         "src/runtime/registry.c": "registry_list_covers",
         "src/tuners/limits/etcd.c": "choose_url",
     },
-    "the comment of a generator at the start of its file: no parser keeps comments": {"src/runtime/containerd.c": "read_key"},
+    "the comment of a generator at the start of its file: no parser keeps comments": {
+        "src/runtime/bad_file.c": "find_header",
+        "src/runtime/containerd.c": "read_key",
+    },
     "fstab(5) and files of host-local, which know no quotes": {
         "src/tuners/check_node.c": "decode find_in_fstab",
         "src/tuners/limits/addresses.c": "list_leaked",
@@ -107,7 +111,7 @@ MATCHES = {
         "src/base/child.c": "error_line",
         "src/config/config.c": "encoding_fault parser_fault",
         "src/report/http.c": "quality",
-        "src/runtime/containerd.c": "containerd_check_program containerd_is_at_least",
+        "src/runtime/containerd.c": "containerd_check_program containerd_is_at_least blame_version blame_import line_in",
         "src/runtime/cri.c": "image_call",
         "src/runtime/images.c": "answer_blob",
         "src/tuners/images/transfer.c": "note_end",
@@ -127,6 +131,8 @@ MATCHES = {
         "src/report/page.c": "PRINTF_LIKE",
         "src/report/status_json.c": "finding_instance",
         "src/runtime/crio.c": "edit_pins",
+        "src/runtime/docker.c": "check_flags check_types describe_bad read_docker",
+        "src/runtime/kubelet.c": "check_type",
         "src/runtime/registry.c": "prepare_get mirror_file_list",
         "src/tuners/limits/cure.c": "limits_cure_socket_memory limits_cure_filesystem",
     },

@@ -165,10 +165,11 @@ def kubelet_file(w: World, text: str, drop_ins: bool = False) -> Iterator[Fields
     made.start(drop_ins)
 
 
-def broken_kubelet(w: World) -> Iterator[Fields]:
+def broken_kubelet(w: World, line: str = "serializeImagePulls: maybe\n") -> Iterator[Fields]:
     made = kubelet(w, "kind: KubeletConfiguration\nserializeImagePulls: false\n")
-    until(lambda: w.agent.status().get("kubelet"), "the kubelet is seen", 0.2)
-    made.config.write_text("kind: KubeletConfiguration\nserializeImagePulls: maybe\n")
+    # An agent that has not seen a kubelet looks for one each minute.
+    until(lambda: w.agent.status().get("kubelet", {}).get("kubelet") == "running", "the kubelet is seen", 0.2, 75)
+    made.config.write_text("kind: KubeletConfiguration\n" + ("" if "serialize" in line else "serializeImagePulls: false\n") + line)
     yield {"file": str(made.config)}
     made.config.write_text("kind: KubeletConfiguration\nserializeImagePulls: false\n")
 
@@ -608,7 +609,7 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
     def asked(name: str, kind: str = "setting", **more: Any) -> Expect:
         return e(name, kind, "", who="", now="any", **more)
 
-    broken = lambda kind, name="{file}": e("would-not-start|file-unusable|kubelet-config-unreadable", "runtime|file", name, who="", now="any")  # noqa: E731
+    broken = lambda kind, name="{file}", now="any": e("would-not-start|file-unusable|kubelet-config-unreadable", "runtime|file", name, who="", now=now)  # noqa: E731
     patient = {"within": 100}
     mirror = lambda port, name="docker.io": runtime(f'{KEEP}, restart: now, mirrors: [{{registry: "{name}", url: "http://127.0.0.1:{port}"}}]')  # noqa: E731
     server = lambda slug, **more: e(slug, "server", "{server}", now="none", **more)  # noqa: E731
@@ -626,6 +627,9 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
         r("broken/containerd-table", broken_containerd, broken("containerd"), args=("{before}[plugins\n",), config=runtime(""), stays_cured=False),
         r("broken/containerd-value", broken_containerd, broken("containerd"), args=("{before}oom_score = many\n",), config=runtime(""), stays_cured=False),
         r("broken/containerd-drop-in", broken_drop_in, broken("containerd"), config=runtime("")),
+        r("broken/containerd-import", broken_containerd, broken("containerd", now="edit"), args=("imports = ['/etc/containerd/gone.toml']\n{before}",), config=runtime("")),
+        r("broken/daemon.json-type", broken_dockerd, broken("docker"), args=('{\n  "live-restore": "true"\n}\n',), config=runtime(""), stays_cured=False),
+        r("broken/kubelet-quoted", broken_kubelet, broken("kubelet", now="edit"), args=('maxPods: "110"\n',), config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", uses=("kubelet",)),
         r("broken/daemon.json", broken_dockerd, broken("docker"), args=('{\n  "log-level": "warn",,\n}\n',), config=runtime(""), stays_cured=False),
         r("broken/daemon.json-key", broken_dockerd, broken("docker"), args=('{\n  "max-concurent-downloads": 6\n}\n',), config=runtime(""), stays_cured=False),
         r("broken/kubelet", broken_kubelet, broken("kubelet"), config=RUNTIME.replace("kubelet: {mode: off}\n", "") + "runtime: {mode: off}\n", stays_cured=False, uses=("kubelet",)),

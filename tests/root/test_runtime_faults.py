@@ -128,6 +128,33 @@ def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watch
     assert running.setting(DOCKER)["reason"] == "on-command-line" and lab.daemon_json.read_text() == "{}\n"
 
 
+@pytest.mark.parametrize("spelling", ["literal", "variable", "file"])
+def test_a_running_dockerd_whose_unit_and_file_have_the_same_option_would_not_start(lab: Lab, watcher: Watcher, spelling: str) -> None:
+    """The option of the unit is also found where systemd has it from a variable, or from a file."""
+    import dbus
+
+    systemd = lab.with_systemd()
+    lab.write("etc/docker/daemon.json", '{\n  "log-level": "warn",\n  "hosts": ["unix:///run/docker.sock"]\n}\n')
+    lab.dockerd()
+    running = watcher("max_concurrent_downloads: keep")
+    until(lambda: found(running, "docker").get("state") == "answers", lambda: running.log)
+    assert running.condition("RuntimeWouldNotStart")["status"] == "False"
+    options = "-D --log-level=info"
+    if spelling == "file":
+        lab.write("etc/default/docker", f"# options\nDOCKER_OPTS=\"{options}\"\n")
+        systemd.docker.more["EnvironmentFiles"] = dbus.Array([dbus.Struct(("/etc/default/docker", True), signature="sb")], signature="(sb)")
+    elif spelling == "variable":
+        systemd.docker.environment = ["OTHER=--bridge=none", f"DOCKER_OPTS={options}"]
+    systemd.docker.command = ["/usr/bin/dockerd", *(options.split() if spelling == "literal" else ["$DOCKER_OPTS"])]
+    finding = running.wait_finding("file-unusable")
+    assert (finding["severity"], finding["condition"]) == ("critical", "RuntimeWouldNotStart")
+    assert '2:3: "log-level" is also an option of docker.service, --log-level' in finding["message"]
+    assert finding["now"] == '/etc/docker/daemon.json:2: remove "log-level": "warn",'
+    assert "do not restart docker.service" in finding["hint"]
+    lab.write("etc/docker/daemon.json", '{\n  "hosts": ["unix:///run/docker.sock"]\n}\n')
+    running.wait_condition("RuntimeWouldNotStart", "False")
+
+
 @pytest.mark.parametrize("written_by", ["us", pytest.param("administrator", marks=pytest.mark.slow)])
 def test_an_agent_that_starts_while_dockerd_is_down_for_option_and_key_names_the_cure(
     lab: Lab, watcher: Watcher, written_by: str

@@ -69,7 +69,7 @@ static bool read_broken(struct scenario *scenario, void *base)
 {
 	struct kubelet_seen *seen = &((struct kubelet *)base)->seen;
 
-	set_text(seen->bad_file, MAIN_FILE);
+	set_text(seen->bad.path, MAIN_FILE);
 	if (!scenario_value(scenario, seen->why, sizeof(seen->why)))
 		return false;
 	seen->error = seen->why[0] ? -EBADMSG : 0;

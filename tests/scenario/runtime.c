@@ -92,7 +92,7 @@ static bool parse_broken(struct scenario *scenario, void *base)
 	for (int i = 0; i < RUNTIME_SETTINGS && runtime->found.driver == &containerd_driver; i++)
 		runtime->files.keys[i].tables = why[0] ? NULL : cri_tables;
 	set_text(runtime->files.why, why);
-	set_text(runtime->files.bad_file, runtime->daemon.config);
+	set_text(runtime->files.bad.path, runtime->daemon.config);
 	return true;
 }
 

@@ -237,7 +237,70 @@ TEST(unreadable_files_are_reported_and_left_alone)
 		assert_int_equal(config.error, cases[i].error);
 		if (!strstr(config.why, cases[i].why) || !strstr(config.why, "left alone"))
 			fail_msg("%s", config.why);
-		assert_non_null(strstr(config.bad_file, MAIN));
+		assert_non_null(strstr(config.bad.path, MAIN));
+	}
+}
+
+/* The program refuses the files with these words, and each file of its own that has REFUSE. */
+static void make_refusing_program(const struct directory *root, const char *words)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text),
+		"#!/bin/sh\n[ $1 = --version ] && exec cat @/version\n"
+		"case $2 in *config.toml) ;; *) grep -q REFUSE $2 || exit 0;; esac\n"
+		"echo \"containerd: %s\" >&2\nexit 1\n",
+		words);
+	put(root, "/containerd", text);
+	assert_int_equal(chmod(directory_at(root, "/containerd").text, 0700), 0);
+}
+
+DIRECTORY_TEST(the_file_that_containerd_refuses_is_named_with_line_writer_and_repair)
+{
+	static const char import[] = "version = 2\nimports = ['@" CONF_D "*.toml']\n";
+	static const struct {
+		const char *words;
+		struct file files[2];
+		const char *path, *repair, *writer;
+		unsigned line;
+	} rows[] = {
+		{"drop-in config version 4 higher than root config version 2",
+			{{MAIN, import}, {CONF_D "a.toml", "# x\nversion = 4\n"}}, CONF_D "a.toml",
+			"version = 2", "it belongs to uid", 2},
+		{"expected containerd config version equal to or less than 2, got 4",
+			{{MAIN, import}, {CONF_D "99-nvidia.toml", "\nversion = 4\n"}},
+			CONF_D "99-nvidia.toml", "version = 2", "the NVIDIA container toolkit", 2},
+		{"open @/etc/containerd/gone.toml: no such file",
+			{{MAIN, "imports = ['a.toml', 'gone.toml']\n"},
+				{"/etc/containerd/a.toml", ""}},
+			MAIN, "imports = [\"a.toml\"]", "", 1},
+		{"open @/etc/containerd/gone.toml: no such file",
+			{{MAIN, "imports = [\n'gone.toml']\n"}}, MAIN, "", "", 1},
+		{"toml: cannot decode a string",
+			{{MAIN, import}, {CONF_D "b.toml", "x = 'REFUSE'\n"}}, CONF_D "b.toml", "",
+			"", 0},
+		{"(3, 1): Can't convert many(string) to int",
+			{{MAIN, "# Managed by puppet\nversion = 2\noom_score = 'many'\n"}}, MAIN,
+			"", "# Managed by puppet", 3},
+		{"failed at row 2 column 13: toml: what", {{MAIN, "version = 2\nx = 'y'\n"}}, MAIN,
+			"", "", 2},
+		{"failed", {{MAIN, import}, {CONF_D "c.toml", "a = 1\na = 2\n"}}, CONF_D "c.toml",
+			"", "", 2},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct runtime_files config = {0};
+		const struct bad_file *bad = &config.bad;
+
+		make_refusing_program(directory, rows[i].words);
+		read_config(directory, "2.3.4", rows[i].files, 2, &config);
+		assert_int_equal(config.error, -EBADMSG);
+		assert_string_equal(bad->path, directory_at(directory, rows[i].path).text);
+		assert_int_equal(bad->line, rows[i].line);
+		assert_string_equal(bad->repair, rows[i].repair);
+		if (!strstr(bad->writer, rows[i].writer))
+			fail_msg("%s", bad->writer);
+		assert_int_equal(remove_tree(directory_at(directory, "/etc/containerd").text), 0);
 	}
 }
 

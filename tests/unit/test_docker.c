@@ -167,3 +167,33 @@ FAKE_TEST(wrong_answers_are_described)
 	assert_non_null(strstr(why, "GET /images/json: page not found"));
 	assert_int_equal(docker_read_pulled("/nowhere", 1, NULL, 0, NULL, &fake->wait), -ENOENT);
 }
+
+TEST(a_dockerd_that_cannot_validate_has_the_types_of_its_keys)
+{
+	static const struct {
+		const char *text, *why;
+	} rows[] = {
+		{"{\"log-level\": \"warn\", \"mtu\": 1400, \"hosts\": [], \"debug\": false}", ""},
+		{"{\"log-opts\": {\"max-size\": \"1m\"}, \"bip\": null}", ""},
+		{"{\n  \"max-concurrent-downloads\": \"6\"\n}",
+			"/d.json:2:31: max-concurrent-downloads must be a number"},
+		{"{\"live-restore\": \"true\"}", "1:18: live-restore must be true or false"},
+		{"{\"registry-mirrors\": \"https://m.example\"}",
+			"registry-mirrors must be a list"},
+		{"{\"log-opts\": []}", "log-opts must be an object"},
+		{"{\"data-root\": 1}", "data-root must be a string"},
+	};
+	const struct daemon daemon = {.version = "20.10.24", .config = "/d.json"};
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	const struct host host = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char why[CHILD_WHY_MAX] = "";
+		int r = docker_config_check(
+			&host, &daemon, rows[i].text, strlen(rows[i].text), "/d.json", &wait, why);
+
+		assert_int_equal(r, rows[i].why[0] ? -EBADMSG : 0);
+		if (!strstr(why, rows[i].why))
+			fail_msg("%s", why);
+	}
+}

@@ -360,6 +360,14 @@ PARSE_TEST(a_fault_has_its_position)
 		{"imageMaximumGCAge: 1234567890123456789012345678901234567890h\n", "cannot be"},
 		{"imageMaximumGCAge: \"a\\nb\"\n", "cannot be \"a?b\""},
 		{"registryPullQPS: [5]\n", "/k.yaml:1:18: expected one plain value"},
+		{"maxPods: \"110\"\n", "/k.yaml:1:10: maxPods must be a number and is \"110\""},
+		{"rotateCertificates: maybe\n", "1:21: rotateCertificates must be true or false"},
+		{"clusterDomain: 12\n", "clusterDomain must be a text and is \"12\""},
+		{"runtimeRequestTimeout: 10\n", "runtimeRequestTimeout must be a time such as 10s"},
+		{"syncFrequency: 10 s\n", "syncFrequency must be a time such as 10s"},
+		{"evictionHard: 10%\n", "evictionHard must be a map and is \"10%\""},
+		{"clusterDNS: 10.0.0.10\n", "clusterDNS must be a list and is \"10.0.0.10\""},
+		{"{\"kubeReserved\": [1]}\n", "1:18: kubeReserved must be a map"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -368,6 +376,44 @@ PARSE_TEST(a_fault_has_its_position)
 		assert_non_null(strstr(parsed->why, cases[i].why));
 		for (int field = 0; field < KUBELET_FIELDS; field++)
 			assert_int_equal(parsed->values.field[field].origin, KUBELET_UNSET);
+	}
+}
+
+PARSE_TEST(values_that_the_kubelet_takes_have_no_fault)
+{
+	static const char text[] =
+		"maxPods: 110\noomScoreAdj: -999\nregisterNode: yes\n"
+		"clusterDomain: \"12\"\nclusterDNS: []\nevictionHard: {}\n"
+		"syncFrequency: 1h0m0.5s\nvolumeStatsAggPeriod: \"0\"\n"
+		"cpuCFSQuotaPeriod: 100ms\nmaxOpenFiles: null\nproviderID: 1.2.3\n"
+		"cgroupRoot: /\nunknownKey: 5\nstaticPodPath: ''\n";
+
+	assert_int_equal(parse(parsed, text), 0);
+}
+
+FIXTURE_TEST(a_value_in_quotes_has_the_line_that_repairs_it)
+{
+	static const struct {
+		const char *text, *repair;
+		unsigned line;
+	} rows[] = {
+		{"a: b\n  maxPods: 1\n", "", 2},
+		{"kind: KubeletConfiguration\nmaxPods: \"110\" # as text\n",
+			"maxPods: 110 # as text", 2},
+		{"{\n \"serializeImagePulls\": \"true\",\n \"a\": 1\n}\n",
+			"\"serializeImagePulls\": true,", 2},
+		{"rotateCertificates: 'maybe'\n", "", 1},
+	};
+
+	put_kubelet(fixture, LATE, "kubelet --config=/etc/k");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		directory_put(&fixture->directory, "/etc/k", rows[i].text);
+		read_node(fixture);
+		assert_int_equal(fixture->seen.error, -EBADMSG);
+		assert_string_equal(fixture->seen.bad.path, "/etc/k");
+		assert_int_equal(fixture->seen.bad.line, rows[i].line);
+		assert_string_equal(fixture->seen.bad.repair, rows[i].repair);
+		assert_non_null(strstr(fixture->seen.bad.writer, "it belongs to uid"));
 	}
 }
 

@@ -244,23 +244,6 @@ static bool is_problem(const struct kubelet_values *values)
 	return is_serial(values) || (most > 0 && most < FEW_PULLS);
 }
 
-static void find_bad_file(const struct kubelet_seen *seen, const struct decide_input *input,
-	struct proposal *proposal)
-{
-	const struct condition_type *type = &core_tables.conditions[CORE_WOULD_NOT_START];
-	struct instance instance = {.kind = INSTANCE_FILE};
-	struct finding *finding;
-
-	set_text(instance.name, seen->bad_file);
-	finding = proposal_finding(proposal, input, type, REASON_KUBELET_CONFIG_UNREADABLE, NULL,
-		&instance, FINDING_HAPPENS);
-	if (!finding)
-		return;
-	finding->breaks = type->help;
-	finding_message(finding, "%s", text_after_path(seen->why, seen->bad_file));
-	finding_hint(finding, "correct the file, and do not restart the kubelet before");
-}
-
 /* The cure: an edit of the file that has the value, or a restart if that was done. */
 static void add_cure(struct finding *finding, const struct kubelet *kubelet,
 	const struct decide_input *input, enum kubelet_field field)
@@ -339,7 +322,8 @@ static void kubelet_decide(
 
 	/* The node's fault is not the agent's. */
 	if (seen->error == -EBADMSG && seen->presence != KUBELET_ABSENT)
-		find_bad_file(seen, input, proposal);
+		find_bad_file(proposal, input, REASON_KUBELET_CONFIG_UNREADABLE, &seen->bad,
+			seen->why, "the kubelet");
 	else
 		proposal_lacks(proposal, seen->why);
 	/* The effect of a broken file is unknown: write nothing beside it. */

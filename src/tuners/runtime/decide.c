@@ -686,26 +686,14 @@ static void find_misplaced_keys(const struct runtime_decision *decision)
 /* A file that the running program refuses. */
 static void find_refused_files(const struct runtime_decision *decision)
 {
-	const struct condition_type *type = &core_tables.conditions[CORE_WOULD_NOT_START];
 	const struct runtime_sample *sample = &decision->tuner->sample;
 
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
-		struct instance instance = {.kind = INSTANCE_FILE};
-		struct finding *finding;
 
-		if (runtime->files.error != -EBADMSG)
-			continue;
-		set_text(instance.name, runtime->files.bad_file);
-		finding = proposal_finding(decision->proposal, decision->input, type,
-			REASON_FILE_UNUSABLE, NULL, &instance, FINDING_HAPPENS);
-		if (!finding)
-			continue;
-		finding_message(finding, "%s",
-			text_after_path(runtime->files.why, runtime->files.bad_file));
-		finding->breaks = type->help;
-		finding_hint(finding, "correct the file, and do not restart %s before",
-			runtime->found.unit);
+		if (runtime->files.error == -EBADMSG)
+			find_bad_file(decision->proposal, decision->input, REASON_FILE_UNUSABLE,
+				&runtime->files.bad, runtime->files.why, runtime->found.unit);
 	}
 }
 
