@@ -17,6 +17,7 @@ struct want {
 	enum reason reason;
 	bool requested; /* a configuration file asks for it: impossible is then a failure */
 	char why[SETTING_WHY_MAX]; /* why it is impossible; empty: the reason says it */
+	const char *cost; /* what the change takes away, for plan and apply; NULL: nothing known */
 	union {
 		struct value_target target; /* SETTING_VALUE */
 		struct pin_target pin;      /* SETTING_PIN */
@@ -38,6 +39,7 @@ struct change {
 	};
 	bool grown;               /* SETTING_VALUE: see struct want */
 	struct file_change *file; /* SETTING_FILE, owned; else NULL */
+	char *cost;               /* of struct want, or NULL; owned */
 	bool left;                /* restore: the setting is left alone, for reason; new is empty */
 	/* After apply: */
 	int error;                      /* 0 or -errno */

@@ -137,6 +137,16 @@ ROW(GROWING_THOUGH_OFF, "growing-though-off", WORKLOAD,
 	"Memory that uses transparent huge pages grew within the last five minutes, although they "
 	"should be off.")
 ROW(WANTED_IN_USE, "wanted-in-use", NOBODY, "Huge pages are in use, as the configuration allows.")
+ROW(CHOSEN_AT_BOOT, "chosen-at-boot", NOBODY,
+	"The kernel command line sets the switch, which beats the agent's default. A configuration "
+	"file can ask for another value.")
+ROW(HUGE_PAGES_KEPT, "huge-pages-kept", NOBODY,
+	"Huge pages stay on by thp.enabled or thp.shmem, so this switch beside it stays as the node "
+	"has it, unless a configuration file asks for another value.")
+ROW(TAKES_HUGE_PAGES, "takes-huge-pages", ADMIN,
+	"Programs had asked for huge pages with madvise, and the agent's default switches them off. "
+	"Ask for either value in a configuration file, and this is no problem any more.",
+	.told = true)
 ROW(MEMINFO_UNAVAILABLE, "meminfo-unavailable", ADMIN, "/proc/meminfo could not be read.")
 ROW(CONFIGURED_OVER_BOOT_LINE, "configured-over-boot-line", ADMIN,
 	"The configuration asks for this value, but the kernel command line sets another at boot. "

@@ -200,6 +200,8 @@ struct tuner_ops {
 	 * opens the tuner.
 	 */
 	size_t memory_size;
+	size_t kept_size; /* so much of its begin also survives restarts of the agent, until the
+			   * next boot */
 
 	/*
 	 * Pure: its input is self, input and memory, its output proposal and memory. It uses no

@@ -426,6 +426,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		if (tuner->ops->sense)
 			tuner->ops->sense(tuner->self, now);
 		tuner->ops->decide(tuner->self, &input, tuner->memory, proposal);
+		core_keep_memory(core, tuner);
 		if (tuner->ops->arm)
 			tuner->ops->arm(tuner->self, tuner->memory);
 		copy_public(tuner->why, TUNER_WHY_MAX, proposal->why);
@@ -599,7 +600,8 @@ static void close_tuner(struct tuner_status *tuner)
 	if (tuner->self)
 		tuner->ops->close(tuner->self, tuner->memory);
 	free(tuner->memory);
-	tuner->self = tuner->memory = NULL;
+	free(tuner->kept);
+	tuner->self = tuner->memory = tuner->kept = NULL;
 	tuner->generation++;
 	tuner->sampled = tuner->bpf_requested = false;
 }
@@ -634,6 +636,7 @@ void core_reconfigure(struct core *core, struct config *config)
 		}
 		if (!tuner->self) {
 			tuner->memory = must(calloc(1, MAX(tuner->ops->memory_size, 1)));
+			core_load_memory(core, tuner);
 			tuner->self = tuner->ops->open(core->host, &core->facts, core->event);
 		}
 		if (tuner->ops->configure)

@@ -117,6 +117,8 @@ void core_keep_peaks(struct core *core);
 #define DRIFTS_FILE "drifts"
 void core_load_drifts(struct core *core);
 void core_keep_drifts(struct core *core);
+void core_load_memory(const struct core *core, struct tuner_status *tuner);
+void core_keep_memory(const struct core *core, struct tuner_status *tuner);
 
 /* Recalls the warnings of the log at the start, and writes them if there are new ones. */
 void core_load_events(struct core *core);

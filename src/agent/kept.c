@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keeps data across restarts of the agent, besides the records of originals: arrays in the runtime
- * directory (peaks of limits, warnings of the log, changes by others), and the last configuration
- * without a fault in the state directory. Losing it costs no value of the node, so errors are
- * ignored or only logged.
+ * directory (peaks of limits, warnings of the log, changes by others, memory of tuners), and the
+ * last configuration without a fault in the state directory. Losing it costs no value of the node,
+ * so errors are ignored or only logged.
  */
 #include "agent/core.h"
 
@@ -184,6 +184,30 @@ void core_keep_drifts(struct core *core)
 		if (!node_setting(node, core->drifts[i].name))
 			drifts[n++] = core->drifts[i];
 	write_kept(core, DRIFTS_FILE, drifts, sizeof(*drifts), n);
+}
+
+/* ---- memory of tuners ---- */
+
+void core_load_memory(const struct core *core, struct tuner_status *tuner)
+{
+	size_t size = tuner->ops->kept_size, n;
+	_cleanup_free_ void *old = size ? read_kept(core, tuner->ops->name, size, &n) : NULL;
+
+	tuner->kept = size ? must(calloc(1, size)) : NULL;
+	if (!old || n != 1)
+		return;
+	memcpy(tuner->memory, old, size);
+	memcpy(tuner->kept, old, size);
+}
+
+void core_keep_memory(const struct core *core, struct tuner_status *tuner)
+{
+	size_t size = tuner->ops->kept_size;
+
+	if (!size || core->lock < 0 || memcmp(tuner->kept, tuner->memory, size) == 0)
+		return;
+	memcpy(tuner->kept, tuner->memory, size);
+	write_kept(core, tuner->ops->name, tuner->kept, size, 1);
 }
 
 /* ---- the last configuration without a fault ---- */

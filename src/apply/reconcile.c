@@ -268,6 +268,7 @@ static void plan_setting(const struct setting *setting, const struct comparison 
 	set_text(change->actual, want->actual);
 	change->reason = setting->reason;
 	change->kind = want->kind;
+	change->cost = want->cost ? must(strdup(want->cost)) : NULL;
 	if (want->kind == SETTING_FILE) {
 		change->file->state = written ? FILE_WRITTEN : FILE_WANTED;
 		change->file->daemon.busy |= input->transferring;

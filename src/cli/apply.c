@@ -51,6 +51,14 @@ static int print_changes(cJSON *document, const char *nothing)
 		/* Else restore found the original in place. */
 	}
 	cJSON_ArrayForEach (change, changes) {
+		const char *cost = json_text_at(change, "cost");
+
+		if (!cost[0])
+			continue;
+		draw(&screen, COLOR_WARNING, "  %s: ", json_text_at(change, "name"));
+		draw_wrapped(&screen, 4, "%s", cost);
+	}
+	cJSON_ArrayForEach (change, changes) {
 		enum reason reason = reason_parse(json_text_at(change, "reason"));
 
 		if (reason == REASON_NONE || explained[reason])

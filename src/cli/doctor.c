@@ -438,7 +438,7 @@ static void print_document(const cJSON *document, const char *alone, const char 
 	for (enum doctor_status status = 0; status <= DOCTOR_IGNORED; status++)
 		shown += (int)json_number_at(counts, status_names[status]);
 	cJSON_ArrayForEach (check, json_at(document, "checks"))
-		if (shown-- > 0)
+		if (shown-- > 0 || reason_rows[reason_parse(json_text_at(check, "reason"))].told)
 			draw_finding(&screen, 0, json_text_at(check, "status"), check);
 	if (bundle)
 		draw(&screen, COLOR_NONE, "The bundle is in %s: read it before you send it.\n",

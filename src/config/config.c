@@ -1126,6 +1126,21 @@ bool config_is_given(const struct config *config, const char *name)
 	return config_where(config, name).line > 0;
 }
 
+enum reason config_reason(const struct config *config, const char *name)
+{
+	struct config_position where = config_where(config, name);
+
+	return where.line > 0                                ? REASON_CONFIGURED
+	       : where.file && where.file == config->profile ? REASON_PROFILE
+							     : REASON_DEFAULT;
+}
+
+bool config_is_chosen(const struct config *config, const char *name)
+{
+	return config_is_given(config, name) || (config_reason(config, name) == REASON_PROFILE &&
+							config_is_given(config, "profile"));
+}
+
 const struct config_sysctl *config_sysctls(const struct config *config, size_t *n)
 {
 	*n = config->n_sysctls;

@@ -173,6 +173,15 @@ struct config_position config_where(const struct config *config, const char *nam
 /* Returns whether a file sets the option, even to its default. */
 bool config_is_given(const struct config *config, const char *name);
 
+/* Returns why an option has its value: REASON_CONFIGURED, _PROFILE or _DEFAULT. */
+enum reason config_reason(const struct config *config, const char *name);
+
+/*
+ * Returns whether a file has the option, or names the profile that has it: both beat an explicit
+ * choice on the node. The default profile does not.
+ */
+bool config_is_chosen(const struct config *config, const char *name);
+
 /* Returns the sysctls, sorted by name. */
 const struct config_sysctl *config_sysctls(const struct config *config, size_t *n);
 

@@ -21,6 +21,7 @@ struct tuner_status {
 	const struct tuner_ops *ops;
 	void *self;                     /* what ops->open returned; NULL: off */
 	void *memory;                   /* what its decide() keeps from call to call */
+	void *kept;                     /* its begin as last written: kept_size of ops */
 	unsigned generation;            /* changes when self is closed */
 	bool bpf_requested;             /* its BPF programs are loaded or being loaded */
 	unsigned under_way[TASK_KINDS]; /* tasks */

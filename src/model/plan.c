@@ -52,6 +52,7 @@ void change_release(struct change *change)
 		free(change->file->text);
 	free(steal(change->file));
 	free(steal(change->why));
+	free(steal(change->cost));
 }
 
 void plan_move(struct plan *plan, struct plan *from, enum plan_part part)

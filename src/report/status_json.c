@@ -394,6 +394,7 @@ cJSON *report_plan(const struct plan *plan, bool done)
 			!bad          ? NULL
 			: change->why ? change->why
 				      : strerror(-change->error));
+		add_text_or_null(object, "cost", change->cost);
 		failed += bad;
 	}
 	json_number(root, "failed", (double)failed);

@@ -71,6 +71,7 @@ MATCHES = {
         "src/tuners/storage/disk.c": "read_disk",
         "src/tuners/storage/sense.c": "controls_io",
         "src/tuners/thp/tuner.c": "parse_boot_line meminfo_kb thp_sense",
+        "src/tuners/thp/users.c": "huge_bytes",
         "src/workload/cgroup.c": "hierarchy_number",
         "src/workload/process.c": "process_start process_is_of_host",
     },

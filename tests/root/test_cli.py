@@ -96,7 +96,7 @@ def test_explain_says_unit_default_and_source(run) -> None:
     text = run("explain", "neighbor.ipv4.gc_thresh3").stdout
     assert "100000" in text and "entries" in text
     profile = run("explain", "profile").stdout
-    for name in ("kubernetes-node", "etcd", "lxd-host", "minimal"):
+    for name in ("kubernetes-node", "etcd", "lxd-host", "microvm-host", "minimal"):
         assert name in profile
 
 

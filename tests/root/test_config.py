@@ -184,7 +184,7 @@ def test_repeated_reloads_end_with_the_last_configuration(agent) -> None:
 
 
 def test_all_settings_of_each_profile_are_in_sync(agent, run) -> None:
-    for profile in ("kubernetes-node", "etcd", "lxd-host", "minimal"):
+    for profile in ("kubernetes-node", "etcd", "lxd-host", "microvm-host", "minimal"):
         one = agent(f"profile: {profile}", name=profile)
         assert run("apply").returncode == 0, "apply ends the release of the last restore"
         states = {s["name"]: s["state"] for s in one.status()["settings"]}

@@ -86,7 +86,11 @@ static bool parse_family_config(struct scenario *scenario, void *base)
 		return false;
 	if (scenario_is(scenario, "keep"))
 		return neighbor->config.families[family].keep = true;
-	memset(neighbor->config.families[family].requested, true, NEIGHBOR_LEVELS);
+	for (int i = 0; i < NEIGHBOR_LEVELS; i++) {
+		neighbor->config.families[family].requested[i] = true;
+		neighbor->config.families[family].chosen[i] = true;
+		neighbor->config.families[family].reason[i] = REASON_CONFIGURED;
+	}
 	return scenario_number(scenario, &threshold[0]) &&
 	       scenario_number(scenario, &threshold[1]) && scenario_number(scenario, &threshold[2]);
 }
@@ -109,6 +113,8 @@ static void begin(void *self)
 			.threshold = {"128", "512", "1024"}, .exact = true};
 		memcpy(neighbor->config.families[family].threshold,
 			(uint64_t[]){80000, 90000, 100000}, 3 * sizeof(uint64_t));
+		for (int i = 0; i < NEIGHBOR_LEVELS; i++)
+			neighbor->config.families[family].reason[i] = REASON_DEFAULT;
 	}
 }
 

@@ -81,8 +81,11 @@ static bool parse_config(struct scenario *scenario, void *base)
 	struct thp *thp = base;
 	enum thp_switch_kind kind = parse_kind(scenario);
 
-	return kind < THP_SWITCH_KINDS &&
-	       scenario_value(scenario, thp->wanted[kind], sizeof(thp->wanted[kind]));
+	if (kind == THP_SWITCH_KINDS)
+		return false;
+	thp->requested[kind] = thp->chosen[kind] = true;
+	thp->reason[kind] = REASON_CONFIGURED;
+	return scenario_value(scenario, thp->wanted[kind], sizeof(thp->wanted[kind]));
 }
 
 static const struct scenario_word config[] = {WORD_CALL(NULL, parse_config)};
@@ -97,7 +100,13 @@ static void begin(void *self)
 	static const char wanted[THP_SWITCH_KINDS][16] = {
 		"never", "never", "never", "0", "never", "never"};
 
-	memcpy(((struct thp *)self)->wanted, wanted, sizeof(wanted));
+	static struct names names;
+	struct thp *thp = self;
+
+	memcpy(thp->wanted, wanted, sizeof(wanted));
+	thp->names = &names;
+	for (int kind = 0; kind < THP_SWITCH_KINDS; kind++)
+		thp->reason[kind] = REASON_DEFAULT;
 }
 
 const struct scenario_tuner thp_scenario = {

@@ -178,8 +178,8 @@ static void choose_threshold(struct family *family, int i)
 	const char *node = value_of_node(record_of(family, i), actual);
 	char ours[SETTING_VALUE_MAX], wanted[SETTING_VALUE_MAX], floor[SETTING_VALUE_MAX];
 	struct choice choice = {.ours = ours,
-		.configured = family->config->requested[i],
-		.reason = family->config->requested[i] ? REASON_CONFIGURED : REASON_DEFAULT,
+		.configured = family->config->chosen[i],
+		.reason = family->config->reason[i],
 		.exact = family->neighbor->config.lower,
 		.chosen = find_choice(i, node)};
 

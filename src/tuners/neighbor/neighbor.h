@@ -45,6 +45,8 @@ struct neighbor_config {
 		bool keep;
 		uint64_t threshold[NEIGHBOR_LEVELS];
 		bool requested[NEIGHBOR_LEVELS]; /* a configuration file sets it */
+		bool chosen[NEIGHBOR_LEVELS];    /* or names the profile that sets it */
+		enum reason reason[NEIGHBOR_LEVELS];
 	} families[NEIGHBOR_FAMILIES];
 	bool lower;
 	bool grow;

@@ -152,6 +152,8 @@ static struct neighbor_config read_config(const struct config *config)
 			snprintf(name, sizeof(name), "neighbor.%s.gc_thresh%d", version, i + 1);
 			read.families[family].threshold[i] = config_count(config, name, 0);
 			read.families[family].requested[i] = config_is_given(config, name);
+			read.families[family].chosen[i] = config_is_chosen(config, name);
+			read.families[family].reason[i] = config_reason(config, name);
 		}
 	}
 	return read;

@@ -14,6 +14,8 @@
 #define ADVICE_BEGINS_US (60 * USEC_PER_SEC)
 #define ADVICE_ENDS_US   (600 * USEC_PER_SEC)
 
+#define USERS_EVERY_US (60 * USEC_PER_SEC)
+
 /* /proc/meminfo is 60 lines of 28 bytes. */
 #define MEMINFO_MAX 16384
 
@@ -54,7 +56,10 @@ static const struct help_entry entries[] = {
 	{"thp.enabled", ENTRY_SETTING,
 		"Whether anonymous memory gets huge pages: always, madvise (where a process asks "
 		"for them) or never. Databases such as etcd and Redis see latency spikes with "
-		"always.",
+		"always; virtual machines, JVMs and MongoDB 8 ask for huge pages, and read memory "
+		"more slowly with never. A write also makes the kernel compute vm.min_free_kbytes "
+		"anew: it is higher while huge pages are on. So a value is written only if it "
+		"differs.",
 		.def = "by the kernel's build: always or madvise", .option = "thp.enabled",
 		.source = TRANSHUGE},
 	{"thp.defrag", ENTRY_SETTING,
@@ -83,25 +88,29 @@ static const struct condition_type conditions[] = {
 		"Memory uses transparent huge pages although they should be off. Memory mapped "
 		"before the switch keeps them until its process ends or restarts: this is advice, "
 		"after a minute. While the amount grows although they are off, it is a warning. A "
-		"tuner that observes reports neither: status says what it would change.",
+		"tuner that observes reports neither: status says what it would change. Memory that "
+		"had asked for huge pages with madvise and gets none by the default is advice.",
 		REASON_LIST(REASON_NONE_IN_USE, REASON_STILL_MAPPED, REASON_STILL_SWITCHED_ON,
-			REASON_GROWING_THOUGH_OFF, REASON_WANTED_IN_USE, REASON_OBSERVE_MODE,
-			REASON_MEMINFO_UNAVAILABLE)},
+			REASON_GROWING_THOUGH_OFF, REASON_TAKES_HUGE_PAGES, REASON_WANTED_IN_USE,
+			REASON_OBSERVE_MODE, REASON_MEMINFO_UNAVAILABLE)},
 	{0},
 };
 
 static const struct {
 	const char *file, *option;
-	const char *boot; /* the kernel parameter; NULL for none */
-	int forbids;      /* the switch that says whether its huge pages are unwanted; -1: none */
+	const char *boot;            /* the kernel parameter; NULL for none */
+	enum thp_switch_kind leader; /* the switch that says whether huge pages are wanted at all */
+	bool provides;               /* it alone can give out huge pages */
 } kinds[THP_SWITCH_KINDS] = {
-	[THP_ENABLED] = {"enabled", "thp.enabled", "transparent_hugepage=", THP_ENABLED},
-	[THP_DEFRAG] = {"defrag", "thp.defrag", NULL, -1},
+	[THP_ENABLED] = {"enabled", "thp.enabled", "transparent_hugepage=", THP_ENABLED, true},
+	[THP_DEFRAG] = {"defrag", "thp.defrag", NULL, THP_ENABLED, false},
 	[THP_SHMEM_ENABLED] = {"shmem_enabled", "thp.shmem",
-		"transparent_hugepage_shmem=", THP_SHMEM_ENABLED},
-	[THP_KHUGEPAGED_DEFRAG] = {"khugepaged/defrag", "thp.khugepaged_defrag", NULL, -1},
-	[THP_SIZE_ENABLED] = {"enabled", "thp.sizes", "thp_anon=", THP_ENABLED},
-	[THP_SIZE_SHMEM_ENABLED] = {"shmem_enabled", "thp.sizes", "thp_shmem=", THP_SHMEM_ENABLED},
+		"transparent_hugepage_shmem=", THP_SHMEM_ENABLED, true},
+	[THP_KHUGEPAGED_DEFRAG] = {"khugepaged/defrag", "thp.khugepaged_defrag", NULL, THP_ENABLED,
+		false},
+	[THP_SIZE_ENABLED] = {"enabled", "thp.sizes", "thp_anon=", THP_ENABLED, true},
+	[THP_SIZE_SHMEM_ENABLED] = {"shmem_enabled", "thp.sizes", "thp_shmem=", THP_SHMEM_ENABLED,
+		true},
 };
 
 /* hugepages-64kB/enabled becomes the setting thp.hugepages-64kB.enabled. */
@@ -139,7 +148,7 @@ static void parse_boot_line(const char *line, struct thp *thp)
 		}
 }
 
-static void *thp_open(const struct host *host, struct facts *, struct sd_event *)
+static void *thp_open(const struct host *host, struct facts *facts, struct sd_event *)
 {
 	_cleanup_free_ char *line = NULL;
 	struct thp *thp = must(calloc(1, sizeof(*thp)));
@@ -148,6 +157,7 @@ static void *thp_open(const struct host *host, struct facts *, struct sd_event *
 	int r, n = scandir(host_path(host, THP_DIRECTORY, full), &sizes, NULL, versionsort);
 
 	thp->host = host;
+	thp->names = &facts->names;
 	for (int kind = 0; kind < THP_SIZE_ENABLED; kind++)
 		add_switch(thp, kind, "");
 	for (int i = 0; i < n; i++) {
@@ -187,6 +197,8 @@ static void thp_configure(void *self, const struct config *config)
 			word = "advise"; /* shmem_enabled calls it so */
 		set_text(thp->wanted[kind], word);
 		thp->requested[kind] = config_is_given(config, kinds[kind].option);
+		thp->chosen[kind] = config_is_chosen(config, kinds[kind].option);
+		thp->reason[kind] = config_reason(config, kinds[kind].option);
 	}
 }
 
@@ -201,7 +213,26 @@ static uint64_t meminfo_kb(const char *text, const char *name)
 	return kb;
 }
 
-static void thp_sense(void *self, uint64_t)
+static bool is_off(const char *value)
+{
+	return streq(value, "never") || streq(value, "deny");
+}
+
+static uint64_t huge_kb(const struct thp_usage *usage)
+{
+	return usage->anon + usage->shmem;
+}
+
+/* Returns whether the default is about to take huge pages from programs that asked for them. */
+static bool takes_pages(const struct thp *thp)
+{
+	const struct want *enabled = thp->n_switches > 0 ? &thp->switches[0].want : NULL;
+
+	return enabled && streq(enabled->actual, "madvise") && !thp->chosen[THP_ENABLED] &&
+	       !thp->at_boot[THP_ENABLED] && huge_kb(&thp->usage) > 0;
+}
+
+static void thp_sense(void *self, uint64_t now)
 {
 	_cleanup_free_ char *text = NULL;
 	struct thp *thp = self;
@@ -218,33 +249,79 @@ static void thp_sense(void *self, uint64_t)
 		thp->usage = (struct thp_usage){.anon = meminfo_kb(text, "\nAnonHugePages:"),
 			.shmem = meminfo_kb(text, "\nShmemHugePages:"),
 			.file = meminfo_kb(text, "\nFileHugePages:")};
+	if (thp->usage_error == 0 && takes_pages(thp) &&
+		(thp->users_at_us == 0 || now - thp->users_at_us >= USERS_EVERY_US)) {
+		thp_find_users(thp->host, &thp->users);
+		thp->users_at_us = now;
+	}
 }
 
-static bool is_off(const char *value)
+/* ---- the choice of values ---- */
+
+/* Returns what the administrator has set. */
+static const char *node_value(const struct decide_input *input, const struct want *want)
 {
-	return streq(value, "never") || streq(value, "deny");
+	return value_of_node(find_named(input->values, input->n_values, want->name), want->actual);
 }
 
-/* Returns the huge pages that the configuration forbids. */
-static uint64_t unwanted_kb(const struct thp *thp, const struct thp_usage *usage)
+/* Returns whether huge pages of this kind are to be off. */
+static bool is_unwanted(
+	const struct thp *thp, const struct decide_input *input, enum thp_switch_kind leader)
 {
-	return (is_off(thp->wanted[THP_ENABLED]) ? usage->anon : 0) +
-	       (is_off(thp->wanted[THP_SHMEM_ENABLED]) ? usage->shmem : 0);
+	if (!thp->chosen[leader] && thp->at_boot[leader])
+		for (unsigned i = 0; i < thp->n_switches; i++)
+			if (thp->switches[i].kind == leader)
+				return is_off(node_value(input, &thp->switches[i].want));
+	return is_off(thp->wanted[leader]);
 }
 
-/* Returns a switch with which the kernel provides huge pages that the configuration forbids. */
-static const struct want *find_switched_on(const struct thp *thp)
+/* Sets the value and the reason of a want that has the name and the present value. */
+static void choose_value(const struct thp *thp, const struct decide_input *input,
+	enum thp_switch_kind kind, struct want *want)
+{
+	enum thp_switch_kind leader = kinds[kind].leader;
+	char node[SETTING_VALUE_MAX];
+	struct choice choice = {.ours = thp->wanted[kind],
+		.reason = thp->reason[kind],
+		.configured = thp->chosen[kind],
+		.exact = true,
+		.node = node,
+		.chosen = thp->at_boot[kind] ? REASON_CHOSEN_AT_BOOT
+			  : kind != leader && !is_unwanted(thp, input, leader)
+				  ? REASON_HUGE_PAGES_KEPT
+				  : REASON_NONE};
+
+	copy_text(node, SETTING_VALUE_MAX, node_value(input, want));
+	want->reason = value_choose(&choice, want->wanted);
+	if (!want->wanted[0])
+		want->reason = REASON_KEPT;
+	else if (thp->at_boot[kind] && thp->chosen[kind] && !value_equal(want->wanted, node))
+		want->reason = REASON_CONFIGURED_OVER_BOOT_LINE;
+}
+
+/* Returns the huge pages that are to be off. */
+static uint64_t unwanted_kb(
+	const struct thp *thp, const struct decide_input *input, const struct thp_usage *usage)
+{
+	return (is_unwanted(thp, input, THP_ENABLED) ? usage->anon : 0) +
+	       (is_unwanted(thp, input, THP_SHMEM_ENABLED) ? usage->shmem : 0);
+}
+
+/* Returns a switch with which the kernel provides huge pages that are to be off. */
+static const struct want *find_switched_on(const struct thp *thp, const struct decide_input *input)
 {
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		const struct want *want = &thp->switches[i].want;
-		int forbids = kinds[thp->switches[i].kind].forbids;
+		enum thp_switch_kind kind = thp->switches[i].kind;
 
-		if (forbids >= 0 && is_off(thp->wanted[forbids]) && want->actual[0] &&
-			!is_off(want->actual) && !streq(want->actual, "inherit"))
+		if (kinds[kind].provides && is_unwanted(thp, input, kinds[kind].leader) &&
+			want->actual[0] && !is_off(want->actual) && !streq(want->actual, "inherit"))
 			return want;
 	}
 	return NULL;
 }
+
+/* ---- findings ---- */
 
 static void describe(const struct thp *thp, char text[static CONDITION_MESSAGE_MAX])
 {
@@ -294,15 +371,96 @@ static struct finding *find(struct proposal *proposal, const struct decide_input
 	return finding;
 }
 
+/* Writes the configuration that keeps the huge pages. */
+static void keep_line(const struct thp_loss *loss, char line[static 64])
+{
+	bool both = loss->usage.anon > 0 && loss->usage.shmem > 0;
+
+	snprintf(line, 64, "thp: {%s%s%s}", loss->usage.anon > 0 ? "enabled: madvise" : "",
+		both ? ", " : "", loss->usage.shmem > 0 ? "shmem: advise" : "");
+}
+
+/* Writes what the change takes from whom, for plan and apply. */
+static void describe_cost(const struct thp *thp, const struct thp_loss *loss, const char *line,
+	struct thp_memory *memory)
+{
+	const size_t size = sizeof(memory->cost);
+	char amount[AMOUNT_MAX], who[WORKLOAD_TEXT_MAX];
+
+	snprintf(memory->cost, size,
+		"%s of memory that asked for huge pages (madvise) gets no more of them",
+		amount_text(1024 * (double)huge_kb(&loss->usage), "memory", amount));
+	for (size_t i = 0; i < loss->users.n; i++) {
+		struct workload workload = loss->users.users[i].workload;
+
+		names_apply(thp->names, &workload);
+		workload_describe(&workload, who, sizeof(who));
+		text_append(memory->cost, size, "%s%s %s", i == 0 ? ": " : ", ", who,
+			amount_text((double)loss->users.users[i].used, "memory", amount));
+	}
+	text_append(memory->cost, size, "; %s keeps them", line);
+}
+
+/*
+ * With madvise somebody has asked for the huge pages in use. The default takes them, but not
+ * without a word: the amount is remembered until the next boot, because it cannot be seen once the
+ * switch is off. A configured value, or huge pages that are on again, end that.
+ */
+static void find_taken(const struct thp *thp, const struct decide_input *input,
+	struct thp_memory *memory, struct proposal *proposal)
+{
+	bool takes = takes_pages(thp) && input->mode != MODE_RELEASED;
+	bool enforces = input->mode == MODE_ENFORCE;
+	bool is_taken = is_off(thp->switches[0].want.actual) && !thp->chosen[THP_ENABLED];
+	const struct thp_loss now = {thp->usage, thp->users};
+	const struct thp_loss *loss = takes && !enforces ? &now : &memory->loss;
+	struct instance instance = {.kind = INSTANCE_SETTING, .name = "thp.enabled"};
+	char amount[AMOUNT_MAX], line[64];
+	struct finding *finding;
+	enum finding_phase phase;
+
+	if (takes && enforces && huge_kb(&now.usage) > huge_kb(&memory->loss.usage))
+		memory->loss = now;
+	else if (!takes && !is_taken)
+		memory->loss = (struct thp_loss){0};
+	keep_line(loss, line);
+	memory->cost[0] = '\0';
+	if (takes)
+		describe_cost(thp, loss, line, memory);
+	phase = judge_advice(takes && !enforces, input->now_us, &memory->asked_since_us);
+	if (huge_kb(&memory->loss.usage) > 0)
+		phase = FINDING_HAPPENS;
+	finding = proposal_finding(
+		proposal, input, conditions, REASON_TAKES_HUGE_PAGES, NULL, &instance, phase);
+	if (!finding)
+		return;
+	finding->severity = SEVERITY_ADVICE;
+	finding->hold_us = enforces ? 0 : ADVICE_ENDS_US;
+	finding->breaks = "programs that asked for huge pages, such as virtual machines, JVMs and "
+			  "databases, read memory more slowly";
+	for (size_t i = 0; i < loss->users.n; i++) {
+		struct limit_user user = loss->users.users[i];
+
+		names_apply(thp->names, &user.workload);
+		finding_user_add(finding, &user);
+	}
+	finding_message(finding, "%s of memory asked for huge pages with madvise, and %s",
+		amount_text(1024 * (double)huge_kb(&loss->usage), "memory", amount),
+		is_taken ? "gets none: thp.enabled is never since then"
+			 : "will get no more of them: the default of thp.enabled is never");
+	/* It keeps what the node has: no tuner has to write for that. */
+	finding_keep(finding, input, "", "%s", line);
+}
+
 /* A tuner that observes leaves the switches as they are, which status says. */
 static void find_unwanted(const struct thp *thp, const struct decide_input *input,
 	struct thp_memory *memory, const char *text, struct proposal *proposal)
 {
-	const struct want *on = find_switched_on(thp);
-	uint64_t unwanted = unwanted_kb(thp, &thp->usage), now = input->now_us;
+	const struct want *on = find_switched_on(thp, input);
+	uint64_t unwanted = unwanted_kb(thp, input, &thp->usage), now = input->now_us;
 	bool enforces = input->mode == MODE_ENFORCE;
-	bool grows = memory->off && !on && unwanted > unwanted_kb(thp, &memory->usage);
-	const char *mapped = is_off(thp->wanted[THP_ENABLED]) && thp->usage.anon > 0
+	bool grows = memory->off && !on && unwanted > unwanted_kb(thp, input, &memory->usage);
+	const char *mapped = is_unwanted(thp, input, THP_ENABLED) && thp->usage.anon > 0
 				     ? "thp.enabled"
 				     : "thp.shmem_enabled";
 	enum finding_phase phase;
@@ -321,6 +479,9 @@ static void find_unwanted(const struct thp *thp, const struct decide_input *inpu
 	/* Growth is the more exact word. */
 	if (memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US)
 		phase = MIN(phase, FINDING_LASTS);
+	/* What was taken from programs that asked for it has a finding. */
+	if (huge_kb(&memory->loss.usage) > 0)
+		phase = FINDING_OVER;
 	find(proposal, input, REASON_STILL_MAPPED, mapped, phase, text);
 	finding = find(proposal, input, REASON_GROWING_THOUGH_OFF, mapped,
 		grows && enforces ? FINDING_HAPPENS : FINDING_OVER, text);
@@ -335,24 +496,26 @@ static void thp_decide(
 {
 	const struct thp *thp = self;
 	const struct thp_usage *usage = &thp->usage;
+	struct thp_memory *memory = data;
 	struct condition_reading *condition = proposal_condition(proposal, conditions,
-		usage->anon + usage->shmem > 0 ? REASON_WANTED_IN_USE : REASON_NONE_IN_USE);
+		huge_kb(usage) > 0 ? REASON_WANTED_IN_USE : REASON_NONE_IN_USE);
 	char text[CONDITION_MESSAGE_MAX];
 
 	if (input->mode == MODE_ENFORCE)
 		proposal_lack(proposal, LACK_WRITE, thp->write_why);
+	if (thp->usage_error == 0 && thp->n_switches > 0)
+		find_taken(thp, input, memory, proposal);
 	for (unsigned i = 0; i < thp->n_switches; i++) {
 		enum thp_switch_kind kind = thp->switches[i].kind;
 		struct want *want = proposal_value(proposal);
 
 		*want = thp->switches[i].want;
-		copy_text(want->wanted, SETTING_VALUE_MAX, thp->wanted[kind]);
+		choose_value(thp, input, kind, want);
 		/* A switch that is missing is off. */
 		want->requested =
 			thp->requested[kind] && !(want->error == -ENOENT && is_off(want->wanted));
-		want->reason = want->wanted[0] == '\0' ? REASON_KEPT
-			       : thp->at_boot[kind]    ? REASON_CONFIGURED_OVER_BOOT_LINE
-						       : REASON_CONFIGURED;
+		if (kind == THP_ENABLED && memory->cost[0])
+			want->cost = memory->cost;
 	}
 	if (thp->usage_error < 0) {
 		condition_unknown(condition, REASON_MEMINFO_UNAVAILABLE);
@@ -361,11 +524,11 @@ static void thp_decide(
 	}
 	describe(thp, text);
 	condition_append(condition, "%s", text);
-	if (unwanted_kb(thp, usage) > 0)
-		condition->reason = input->mode != MODE_ENFORCE ? REASON_OBSERVE_MODE
-				    : find_switched_on(thp)     ? REASON_STILL_SWITCHED_ON
-								: REASON_STILL_MAPPED;
-	find_unwanted(thp, input, data, text, proposal);
+	if (unwanted_kb(thp, input, usage) > 0)
+		condition->reason = input->mode != MODE_ENFORCE    ? REASON_OBSERVE_MODE
+				    : find_switched_on(thp, input) ? REASON_STILL_SWITCHED_ON
+								   : REASON_STILL_MAPPED;
+	find_unwanted(thp, input, memory, text, proposal);
 }
 
 const struct tuner_tables thp_tables = {
@@ -382,6 +545,7 @@ const struct tuner_ops thp_tuner = {
 	.configure = thp_configure,
 	.sense = thp_sense,
 	.memory_size = sizeof(struct thp_memory),
+	.kept_size = sizeof(struct thp_loss),
 	.decide = thp_decide,
 	.close = tuner_free,
 };
