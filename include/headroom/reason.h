@@ -34,6 +34,7 @@ struct reason_row {
 	enum reason_act act;
 	bool retry;         /* a later attempt can succeed although nobody has acted */
 	bool unmet;         /* `apply` reports a setting with it, although no write failed */
+	bool chosen;        /* of a value that the node has: shown instead of in-sync */
 	bool told;          /* doctor prints it although it is only advice */
 	const char *absent; /* what the node lacks, so that a condition does not apply; or NULL */
 };

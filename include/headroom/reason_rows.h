@@ -31,10 +31,12 @@ ROW(DEFAULT, "default", NOBODY,
 ROW(PROFILE, "profile", NOBODY, "The profile asks for this value.")
 ROW(CHOSEN_ON_NODE, "chosen-on-node", NOBODY,
 	"Somebody gave the node a value below the kernel's default, which the agent's default would "
-	"undo. It stays until a configuration file asks for another value.")
+	"undo. It stays until a configuration file asks for another value.",
+	.chosen = true)
 ROW(ADMINISTRATOR_HIGHER, "administrator-higher", NOBODY,
 	"The administrator's value is higher than the configured one and is kept: values are only "
-	"raised, unless the configuration says lower: true or exact: true.")
+	"raised, unless the configuration says lower: true or exact: true.",
+	.chosen = true)
 ROW(KEPT, "kept", NOBODY, "The configuration says keep: the value is read and never written.")
 ROW(OBSERVE_MODE, "observe-mode", NOBODY, "The mode is observe: nothing is written.")
 ROW(RESTORED, "restored", NOBODY,
@@ -139,10 +141,12 @@ ROW(GROWING_THOUGH_OFF, "growing-though-off", WORKLOAD,
 ROW(WANTED_IN_USE, "wanted-in-use", NOBODY, "Huge pages are in use, as the configuration allows.")
 ROW(CHOSEN_AT_BOOT, "chosen-at-boot", NOBODY,
 	"The kernel command line sets the switch, which beats the agent's default. A configuration "
-	"file can ask for another value.")
+	"file can ask for another value.",
+	.chosen = true)
 ROW(HUGE_PAGES_KEPT, "huge-pages-kept", NOBODY,
 	"Huge pages stay on by thp.enabled or thp.shmem, so this switch beside it stays as the node "
-	"has it, unless a configuration file asks for another value.")
+	"has it, unless a configuration file asks for another value.",
+	.chosen = true)
 ROW(TAKES_HUGE_PAGES, "takes-huge-pages", ADMIN,
 	"Programs had asked for huge pages with madvise, and the agent's default switches them off. "
 	"Ask for either value in a configuration file, and this is no problem any more.",

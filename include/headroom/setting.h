@@ -118,14 +118,34 @@ bool setting_in_sync(const struct setting *setting);
 bool value_equal(const char *a, const char *b);
 
 /*
- * Compares two lists of integers field by field. Returns 0 and sets *order to 0 when all fields are
- * equal, -1 when some fields of a are smaller and none is larger, 1 in the opposite case, and 2
- * when some are smaller and some larger. -EINVAL for other text and for lists of different length.
+ * A word that does not mean its number, such as 0, -1 or "unlimited" for no bound. The first row
+ * with the word counts; a row without a word ends the table.
  */
-int value_compare(const char *a, const char *b, int *order);
+struct meaning {
+	const char *word;
+	uint64_t number;
+	unsigned since; /* major version of the program; 0: every version */
+};
+
+#define NO_BOUND UINT64_MAX
+
+/* Returns the rows for this version of the program. NULL: none. */
+const struct meaning *meanings_since(const struct meaning *meanings, unsigned version);
+
+/* Reads a number with its meaning. Returns 0, or -EINVAL for a negative one or other text. */
+int number_meant(const struct meaning *meanings, const char *word, uint64_t *number);
+
+/*
+ * Compares two lists of integers, with their meanings, field by field. Returns 0 and sets *order to
+ * 0 when all fields are equal, -1 when some fields of a are smaller and none is larger, 1 in the
+ * opposite case, and 2 when some are smaller and some larger. -EINVAL for other text and for lists
+ * of different length.
+ */
+int value_compare(const struct meaning *meanings, const char *a, const char *b, int *order);
 
 /* Writes the larger of each field to out, which may be a or b. Returns 0, or -EINVAL as above. */
-int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX]);
+int value_max(const struct meaning *meanings, const char *a, const char *b,
+	char out[static SETTING_VALUE_MAX]);
 
 /*
  * A value is a setting of the running kernel: a sysctl, a switch in sysfs or a threshold of a
@@ -173,8 +193,8 @@ bool value_is_foreign(const struct value_record *record, const char *actual);
 const char *value_of_node(const struct value_record *record, const char *actual);
 
 /* Writes the larger of the administrator's value and the original to floor. */
-void value_floor(const struct value_record *record, const char *actual,
-	char floor[static SETTING_VALUE_MAX]);
+void value_floor(const struct meaning *meanings, const struct value_record *record,
+	const char *actual, char floor[static SETTING_VALUE_MAX]);
 
 /* What asks for a value of a setting. */
 struct choice {
@@ -184,6 +204,7 @@ struct choice {
 	bool exact;         /* ours holds although the node has more */
 	const char *node;   /* the administrator's value; NULL: none */
 	enum reason chosen; /* why node is an explicit choice that ours would undo; or none */
+	const struct meaning *meanings; /* of the setting; NULL: numbers mean themselves */
 };
 
 /*

@@ -19,7 +19,7 @@ bool core_leaves_room(const struct core *core, const struct value_record *record
 	int order;
 
 	/* Only a limit that becomes smaller matters. */
-	if (value_compare(record->original, actual, &order) < 0 || order == 1)
+	if (value_compare(NULL, record->original, actual, &order) < 0 || order == 1)
 		return true;
 	for (size_t i = 0; (name = sysctl_bounds(record->name, i)); i++) {
 		const struct limit *limit =

@@ -245,7 +245,9 @@ static void judge_setting(
 		setting->drift.seen = setting->drift.left = false;
 		copy_text(setting->drift.confirmed, SETTING_VALUE_MAX, seen->current);
 		if (in_force) {
-			setting_become(setting, SETTING_IN_SYNC, REASON_IN_SYNC, 0, NULL);
+			setting_become(setting, SETTING_IN_SYNC,
+				reason_rows[want->reason].chosen ? want->reason : REASON_IN_SYNC, 0,
+				NULL);
 			setting->retry_at_us = 0;
 		} else {
 			judge_written(setting, seen, input);

@@ -665,7 +665,7 @@ static void merge_sysctl(struct config *config, const struct tree *tree)
 			name);
 	else if (fault)
 		config_fault_add(config->faults, &tree->position, "sysctl.%s: %s", name, fault);
-	else if (!sysctl->exact && value_compare(sysctl->value, sysctl->value, &order) < 0)
+	else if (!sysctl->exact && value_compare(NULL, sysctl->value, sysctl->value, &order) < 0)
 		config_fault_add(config->faults, &tree->position,
 			"sysctl.%s: %s is not a whole number, and headroom raises only numbers; write "
 			"{value: ..., exact: true} to set this text",

@@ -28,7 +28,7 @@ static int change_order(const struct change *change)
 
 	if (change->kind != SETTING_VALUE || change->target.kind != VALUE_NEIGHTBL)
 		return 0;
-	if (value_compare(change->new, change->old, &order) == 0 && order < 0)
+	if (value_compare(NULL, change->new, change->old, &order) == 0 && order < 0)
 		return 10 + change->target.level;
 	return 10 - change->target.level;
 }

@@ -61,17 +61,40 @@ static const char *next_word(const char *text, char word[static SETTING_VALUE_MA
 	return n > 0 ? text + n : NULL;
 }
 
-static int parse_number(const char *word, wide *number)
+const struct meaning *meanings_since(const struct meaning *meanings, unsigned version)
+{
+	while (meanings && meanings->word && meanings->since > version)
+		meanings++;
+	return meanings;
+}
+
+static int parse_number(const struct meaning *meanings, const char *word, wide *number)
 {
 	bool negative = word[0] == '-';
 	uint64_t magnitude = 0;
-	int r = parse_count(word + negative, &magnitude);
+	int r;
 
+	for (; meanings && meanings->word; meanings++)
+		if (streq(meanings->word, word)) {
+			*number = (wide)meanings->number;
+			return 0;
+		}
+	r = parse_count(word + negative, &magnitude);
 	*number = negative ? -(wide)magnitude : (wide)magnitude;
 	return r;
 }
 
-int value_compare(const char *a, const char *b, int *order)
+int number_meant(const struct meaning *meanings, const char *word, uint64_t *number)
+{
+	wide parsed;
+
+	if (parse_number(meanings, word, &parsed) < 0 || parsed < 0)
+		return -EINVAL;
+	*number = (uint64_t)parsed;
+	return 0;
+}
+
+int value_compare(const struct meaning *meanings, const char *a, const char *b, int *order)
 {
 	char word_a[SETTING_VALUE_MAX], word_b[SETTING_VALUE_MAX];
 	bool below = false, above = false;
@@ -83,7 +106,8 @@ int value_compare(const char *a, const char *b, int *order)
 		b = next_word(b, word_b);
 		if (!a && !b && fields > 0)
 			break;
-		if (!a || !b || parse_number(word_a, &x) < 0 || parse_number(word_b, &y) < 0)
+		if (!a || !b || parse_number(meanings, word_a, &x) < 0 ||
+			parse_number(meanings, word_b, &y) < 0)
 			return -EINVAL;
 		below = below || x < y;
 		above = above || x > y;
@@ -97,7 +121,7 @@ bool value_equal(const char *a, const char *b)
 	char word_a[SETTING_VALUE_MAX], word_b[SETTING_VALUE_MAX];
 	int order;
 
-	if (value_compare(a, b, &order) == 0)
+	if (value_compare(NULL, a, b, &order) == 0)
 		return order == 0;
 	for (;;) {
 		a = next_word(a, word_a);
@@ -109,15 +133,16 @@ bool value_equal(const char *a, const char *b)
 	}
 }
 
-int value_max(const char *a, const char *b, char out[static SETTING_VALUE_MAX])
+int value_max(const struct meaning *meanings, const char *a, const char *b,
+	char out[static SETTING_VALUE_MAX])
 {
 	char word_a[SETTING_VALUE_MAX], word_b[SETTING_VALUE_MAX], larger[SETTING_VALUE_MAX] = "";
 	int order, n = 0;
 
-	if (value_compare(a, b, &order) < 0)
+	if (value_compare(meanings, a, b, &order) < 0)
 		return -EINVAL;
 	while ((a = next_word(a, word_a)) && (b = next_word(b, word_b))) {
-		(void)value_compare(word_a, word_b, &order);
+		(void)value_compare(meanings, word_a, word_b, &order);
 		n += snprintf(larger + n, sizeof(larger) - (size_t)n, "%s%s", n > 0 ? " " : "",
 			order < 0 ? word_b : word_a);
 		if ((size_t)n >= sizeof(larger))
@@ -140,12 +165,12 @@ const char *value_of_node(const struct value_record *record, const char *actual)
 									     : record->chosen;
 }
 
-void value_floor(
-	const struct value_record *record, const char *actual, char floor[static SETTING_VALUE_MAX])
+void value_floor(const struct meaning *meanings, const struct value_record *record,
+	const char *actual, char floor[static SETTING_VALUE_MAX])
 {
 	copy_text(floor, SETTING_VALUE_MAX, record ? record->original : actual);
 	/* Leaves floor unchanged if a value is not a number. */
-	value_max(floor, value_of_node(record, actual), floor);
+	value_max(meanings, floor, value_of_node(record, actual), floor);
 }
 
 enum reason value_choose(const struct choice *choice, char wanted[static SETTING_VALUE_MAX])
@@ -155,7 +180,8 @@ enum reason value_choose(const struct choice *choice, char wanted[static SETTING
 	copy_text(wanted, SETTING_VALUE_MAX, undone ? choice->node : choice->ours);
 	if (undone)
 		return choice->chosen;
-	if (choice->exact || !choice->node || value_max(choice->ours, choice->node, wanted) < 0 ||
+	if (choice->exact || !choice->node ||
+		value_max(choice->meanings, choice->ours, choice->node, wanted) < 0 ||
 		value_equal(wanted, choice->ours))
 		return choice->reason;
 	return REASON_ADMINISTRATOR_HIGHER;

@@ -1244,6 +1244,9 @@ static bool honours_pins(const char *version)
 		       (strverscmp(version, "1.6.25") >= 0 && strverscmp(version, "1.7") < 0));
 }
 
+/* containerd makes no limiter for them. */
+static const struct meaning unbounded[] = {{"0", NO_BOUND}, {"-1", NO_BOUND}, {0}};
+
 const struct runtime_driver containerd_driver = {
 	.name = "containerd",
 	.locations = locations,
@@ -1254,10 +1257,10 @@ const struct runtime_driver containerd_driver = {
 	.keys =
 		{
 			[RUNTIME_DOWNLOADS] = {"max_concurrent_downloads", ACTIVATE_RESTART,
-				UINT64_MAX},
+				unbounded, 3},
 			[RUNTIME_PROGRESS_TIMEOUT] = {"image_pull_progress_timeout",
-				ACTIVATE_RESTART, UINT64_MAX},
-			[RUNTIME_HOSTS_DIRECTORY] = {"config_path", ACTIVATE_RESTART, 0},
+				ACTIVATE_RESTART, unbounded},
+			[RUNTIME_HOSTS_DIRECTORY] = {"config_path", ACTIVATE_RESTART},
 		},
 	.mirrors = &containerd_hosts_files,
 	.names_registry = true,

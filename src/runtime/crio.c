@@ -282,13 +282,15 @@ static int edit_pins(const struct host *host, const char *old, const char *name,
 	return -EEXIST;
 }
 
+static const struct meaning unbounded[] = {{"0", NO_BOUND}, {"-1", NO_BOUND}, {0}};
+
 const struct runtime_driver crio_driver = {
 	.name = "crio",
 	.locations = locations,
 	.options = {"config", "c"},
 	.read = read_crio,
 	.read_files = read_files,
-	.keys = {[RUNTIME_DOWNLOADS] = {"max_concurrent_downloads", ACTIVATE_NOTHING, UINT64_MAX}},
+	.keys = {[RUNTIME_DOWNLOADS] = {"max_concurrent_downloads", ACTIVATE_NOTHING, unbounded}},
 	.mirrors = &mirrors,
 	.program = "crio",
 	.find_process = find_process,

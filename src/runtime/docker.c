@@ -1160,6 +1160,12 @@ static int load_image(const struct image_runtime *runtime, const struct host *,
 	return r;
 }
 
+/*
+ * Up to 28, 0 was the default. From 29 on, with the image store of containerd, it means no bound:
+ * pulls ignored the key at first (moby issue 46610), and honour it since moby pull request 53081.
+ */
+static const struct meaning downloads_meant[] = {{"0", NO_BOUND, 29}, {"0", 3}, {0}};
+
 const struct runtime_driver docker_driver = {
 	.name = "docker",
 	.locations = locations,
@@ -1170,8 +1176,9 @@ const struct runtime_driver docker_driver = {
 	.has_constant_keys = true,
 	.keys =
 		{
-			[RUNTIME_DOWNLOADS] = {"max-concurrent-downloads", ACTIVATE_RELOAD, 3},
-			[RUNTIME_MIRRORS] = {"registry-mirrors", ACTIVATE_RELOAD, 0},
+			[RUNTIME_DOWNLOADS] = {"max-concurrent-downloads", ACTIVATE_RELOAD,
+				downloads_meant, 3},
+			[RUNTIME_MIRRORS] = {"registry-mirrors", ACTIVATE_RELOAD},
 		},
 	.verify = docker_config_check,
 	.program = "dockerd",

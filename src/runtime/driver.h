@@ -75,7 +75,8 @@ enum runtime_setting {
 struct runtime_key_row {
 	const char *name; /* "max_concurrent_downloads"; NULL: not supported */
 	enum activation activation;
-	uint64_t zero; /* the meaning of the value 0 */
+	const struct meaning *meanings; /* numbers that do not mean themselves; NULL: none */
+	uint64_t usual;                 /* the program's default: less was chosen. 0: not known */
 };
 
 /* The reason why a key cannot be edited. */

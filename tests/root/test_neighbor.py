@@ -313,7 +313,8 @@ def test_a_first_level_below_the_kernels_default_stays(agent: Callable[..., Agen
     one = agent("")
     until(lambda: thresholds("ipv6")[2] == 100000, "the other levels are set")
     assert thresholds("ipv4") == (0, 90000, 100000) and thresholds("ipv6")[0] == 16
-    assert one.setting("net.ipv4.neigh.default.gc_thresh1")["state"] == "in-sync"
+    seen = one.setting("net.ipv4.neigh.default.gc_thresh1")
+    assert (seen["state"], seen["reason"]) == ("in-sync", "chosen-on-node"), seen
     assert "8.6 s" in run("explain", "gc_thresh1").stdout and "twice a minute" in run("explain", "gc_thresh1").stdout
     one.write_config("neighbor: {ipv4: {gc_thresh1: 2000}}")
     one.reload()

@@ -40,6 +40,7 @@ static bool parse_key(struct scenario *scenario, void *base)
 	key->exact = scenario_is(scenario, "exact");
 	key->want.requested = !scenario_is(scenario, "profile");
 	key->want.reason = key->want.requested ? REASON_CONFIGURED : REASON_PROFILE;
+	key->configured = key->want.requested;
 	return true;
 }
 

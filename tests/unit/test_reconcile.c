@@ -515,3 +515,11 @@ TEST(a_recorded_value_in_the_file_is_not_drift)
 			cases[i].state == SETTING_PENDING);
 	}
 }
+
+FIXTURE_TEST(the_reason_of_a_choice_is_shown_while_the_node_has_it)
+{
+	fixture->want.reason = REASON_CHOSEN_ON_NODE;
+	poll_to(fixture, "100", SETTING_IN_SYNC, REASON_CHOSEN_ON_NODE, 0);
+	fixture->want.reason = REASON_DEFAULT;
+	poll_to(fixture, "100", SETTING_IN_SYNC, REASON_IN_SYNC, 0);
+}

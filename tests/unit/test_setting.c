@@ -46,7 +46,7 @@ static const struct {
 static void compare_pair(const char *a, const char *b, int order)
 {
 	int got = 7;
-	int r = value_compare(a, b, &got);
+	int r = value_compare(NULL, a, b, &got);
 
 	if (r != (order == TEXT ? -EINVAL : 0) || got != (order == TEXT ? 7 : order))
 		fail_msg("'%s' to '%s': %d, order %d", a, b, r, got);
@@ -70,13 +70,14 @@ TEST(the_maximum_is_taken_field_by_field)
 {
 	char out[SETTING_VALUE_MAX] = "1 9";
 
-	assert_int_equal(value_max(out, "2 3", out), 0);
+	assert_int_equal(value_max(NULL, out, "2 3", out), 0);
 	assert_string_equal(out, "2 9");
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(pairs); i++) {
 		const char *a = pairs[i / 2].a, *b = pairs[i / 2].b, *max = pairs[i / 2].max;
 
 		strcpy(out, "untouched");
-		assert_int_equal(value_max(i % 2 ? a : b, i % 2 ? b : a, out), max ? 0 : -EINVAL);
+		assert_int_equal(
+			value_max(NULL, i % 2 ? a : b, i % 2 ? b : a, out), max ? 0 : -EINVAL);
 		assert_true(value_equal(out, max ? max : "untouched"));
 	}
 }
@@ -127,7 +128,7 @@ TEST(a_floor_is_the_original_or_a_higher_value_of_the_administrator)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char floor[SETTING_VALUE_MAX] = "#";
 
-		value_floor(cases[i].record, cases[i].actual, floor);
+		value_floor(NULL, cases[i].record, cases[i].actual, floor);
 		assert_string_equal(floor, cases[i].floor);
 	}
 }
@@ -163,4 +164,35 @@ TEST(the_configuration_beats_a_choice_which_beats_the_default)
 		assert_int_equal(value_choose(&cases[i].choice, wanted), cases[i].reason);
 		assert_string_equal(wanted, cases[i].wanted);
 	}
+}
+
+TEST(a_number_with_a_meaning_is_compared_by_it)
+{
+	static const struct meaning meanings[] = {
+		{"0", NO_BOUND, 29}, {"0", 3}, {"-1", NO_BOUND}, {"max", NO_BOUND}, {0}};
+	static const struct {
+		unsigned version;
+		const char *a, *b;
+		int order;
+	} cases[] = {
+		{28, "0", "10", -1},
+		{28, "0", "3", 0},
+		{29, "0", "10", 1},
+		{29, "-1", "10", 1},
+		{29, "0", "max", 0},
+		{28, "4 max", "4 7", 1},
+		{28, "0", "max", -1},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct meaning *rows = meanings_since(meanings, cases[i].version);
+		char max[SETTING_VALUE_MAX];
+		int order = TEXT;
+
+		assert_int_equal(value_compare(rows, cases[i].a, cases[i].b, &order), 0);
+		assert_int_equal(order, cases[i].order);
+		assert_int_equal(value_max(rows, cases[i].b, cases[i].a, max), 0);
+		assert_string_equal(max, cases[i].order > 0 ? cases[i].a : cases[i].b);
+	}
+	assert_int_equal(value_compare(NULL, "max", "7", &(int){0}), -EINVAL);
 }

@@ -118,7 +118,7 @@ static int64_t floor_of(const struct family *family, int i)
 {
 	char text[SETTING_VALUE_MAX];
 
-	value_floor(record_of(family, i), family->table->threshold[i], text);
+	value_floor(NULL, record_of(family, i), family->table->threshold[i], text);
 	return strtoll(text, NULL, 10);
 }
 
@@ -167,7 +167,8 @@ static enum reason find_choice(int i, const char *node)
 {
 	int order;
 
-	return i == 0 && value_compare(node, NEIGHBOR_KERNEL_THRESH1, &order) == 0 && order < 0
+	return i == 0 && value_compare(NULL, node, NEIGHBOR_KERNEL_THRESH1, &order) == 0 &&
+			       order < 0
 		       ? REASON_CHOSEN_ON_NODE
 		       : REASON_NONE;
 }
@@ -183,7 +184,7 @@ static void choose_threshold(struct family *family, int i)
 		.exact = family->neighbor->config.lower,
 		.chosen = find_choice(i, node)};
 
-	value_floor(record_of(family, i), actual, floor);
+	value_floor(NULL, record_of(family, i), actual, floor);
 	choice.node = choice.chosen ? node : floor;
 	snprintf(ours, sizeof(ours), "%" PRIu64, family->config->threshold[i]);
 	family->reason[i] = value_choose(&choice, wanted);

@@ -130,18 +130,31 @@ static const struct key_record *record_of(const struct runtime_decision *decisio
 	return find_named(decision->input->keys, decision->input->n_keys, name);
 }
 
+static const struct meaning *meanings_of(
+	const struct node_runtime *runtime, enum runtime_setting setting)
+{
+	const char *version = runtime->daemon.version;
+
+	return meanings_since(runtime->found.driver->keys[setting].meanings,
+		(unsigned)strtoul(version + (version[0] == 'v'), NULL, 10));
+}
+
+/* Returns what a value means; 0: nothing is known. */
 static uint64_t number_of(
 	const struct node_runtime *runtime, enum runtime_setting setting, const char *value)
 {
-	unsigned long long number = 0;
+	unsigned long long us = 0;
+	uint64_t number = 0;
+	char digits[32];
 
-	if (!value[0])
-		return 0;
-	if (setting != RUNTIME_PROGRESS_TIMEOUT)
-		number = strtoull(value, NULL, 10);
-	else if (runtime_duration_parse(value, &number) < 0)
-		return 0;
-	return number > 0 ? number : runtime->found.driver->keys[setting].zero;
+	if (setting == RUNTIME_PROGRESS_TIMEOUT && value[0]) {
+		if (runtime_duration_parse(value, &us) < 0)
+			return 0;
+		snprintf(digits, sizeof(digits), "%llu", us);
+		value = digits;
+	}
+	(void)number_meant(meanings_of(runtime, setting), value, &number);
+	return number;
 }
 
 /* A stopped runtime is a choice of the administrator; a socket without a listener is not. */
@@ -218,6 +231,26 @@ static bool is_possible(const struct runtime_decision *decision, enum runtime_se
 	return false;
 }
 
+/* Less than the program's default in a file was chosen. */
+static enum reason choose_number(const struct node_runtime *runtime, enum runtime_setting setting,
+	const struct runtime_number *number, const char *in_file, const char *in_force)
+{
+	uint64_t has = number_of(runtime, setting, in_file[0] ? in_file : in_force);
+	char ours[32], node[32], wanted[SETTING_VALUE_MAX];
+	struct choice choice = {.ours = ours,
+		.reason = number->given ? REASON_CONFIGURED : REASON_DEFAULT,
+		.configured = number->given,
+		.exact = number->exact,
+		.node = node,
+		.chosen = in_file[0] && has > 0 && has < runtime->found.driver->keys[setting].usual
+				  ? REASON_CHOSEN_ON_NODE
+				  : REASON_NONE};
+
+	snprintf(ours, sizeof(ours), "%" PRIu64, number->value);
+	snprintf(node, sizeof(node), "%" PRIu64, has);
+	return value_choose(&choice, wanted);
+}
+
 /* Proposes a number of the configuration; 0: keep. Unless exact, it only raises. */
 static void want_number(const struct runtime_decision *decision, const struct node_runtime *runtime,
 	enum runtime_setting setting)
@@ -259,17 +292,21 @@ static void want_number(const struct runtime_decision *decision, const struct no
 		/* The value before ours was unknown: without the key, it is the default. */
 		if (!want->wanted[0])
 			snprintf(want->wanted, sizeof(want->wanted), "%" PRIu64,
-				runtime->found.driver->keys[setting].zero);
+				runtime->found.driver->keys[setting].usual);
 		want->reason = REASON_ON_COMMAND_LINE;
 		return;
 	}
-	has = number_of(runtime, setting, in_file[0] ? in_file : in_force);
 	if (number->value == 0)
 		reason = REASON_KEPT;
 	else if (runtime->on_command[setting])
 		reason = REASON_ON_COMMAND_LINE;
-	else if (!number->exact && has > number_of(runtime, setting, want->wanted))
-		reason = REASON_ADMINISTRATOR_HIGHER;
+	else
+		reason = choose_number(runtime, setting, number, in_file, in_force);
+	if (reason == REASON_CONFIGURED || reason == REASON_DEFAULT) {
+		if (want->reason == REASON_CONFIGURED) /* no obstacle */
+			want->reason = reason;
+		reason = REASON_NONE;
+	}
 	has = number_of(runtime, setting, want->actual);
 	if (reason == REASON_ON_COMMAND_LINE && want->requested && want->actual[0] &&
 		(number->exact ? has != number_of(runtime, setting, want->wanted)

@@ -9,6 +9,7 @@
 struct sysctl_key {
 	struct want want; /* wanted as configured, actual as read; its name comes first */
 	bool exact;
+	bool configured; /* in a configuration file, or in a profile that one names */
 };
 
 struct sysctl {

@@ -47,6 +47,34 @@ static void *sysctl_open(const struct host *host, struct facts *, struct sd_even
 	return sysctl;
 }
 
+/* What is to be known of a sysctl besides its number. */
+static const struct sysctl_row {
+	const char *name;
+	const char *kernel; /* its default: less was chosen, and a default of ours leaves it */
+	const struct meaning *meanings;
+} *find_row(const char *name)
+{
+	static const struct meaning zero[] = {{"0", NO_BOUND}, {0}};
+	static const struct meaning minus[] = {{"-1", NO_BOUND}, {0}};
+	static const struct sysctl_row rows[] = {
+		{"fs.inotify.max_user_instances", "128", NULL},
+		{"fs.inotify.max_user_watches", "8192", NULL}, /* the least; from 5.11 by memory */
+		{"kernel.keys.maxbytes", "20000", NULL}, {"kernel.keys.maxkeys", "200", NULL},
+		{"kernel.pid_max", "32768", NULL}, /* the least; by the number of CPUs */
+		{"vm.max_map_count", "65530", NULL},
+		{"fs.pipe-user-pages-soft", NULL, zero}, /* admin-guide/sysctl/fs.rst */
+		{"fs.pipe-user-pages-hard", NULL, zero},
+		{"kernel.sched_rt_runtime_us", NULL, minus},      /* scheduler/sched-rt-group.rst */
+		{"kernel.perf_cpu_time_max_percent", NULL, zero}, /* kernel.rst: no check */
+	};
+	static const struct sysctl_row others;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (streq(rows[i].name, name))
+			return &rows[i];
+	return &others;
+}
+
 /* ---- limits.raise and storage.bound_writeback ---- */
 
 static void init_key(struct sysctl_key *key, const char *name, const char *value)
@@ -66,7 +94,7 @@ static struct want *add_exact(struct sysctl *sysctl, const char *name, const cha
 		return NULL;
 	sysctl->n++;
 	init_key(key, name, value);
-	key->want.requested = key->exact = true;
+	key->want.requested = key->configured = key->exact = true;
 	return &key->want;
 }
 
@@ -109,13 +137,14 @@ static void add_raises(struct sysctl *sysctl, const struct config *config)
 		if (!key) {
 			key = &sysctl->keys[sysctl->n++];
 			init_key(key, raise->name, value);
-		} else if (value_max(key->want.wanted, value, larger) < 0 ||
+		} else if (value_max(find_row(raise->name)->meanings, key->want.wanted, value,
+				   larger) < 0 ||
 			   value_equal(larger, key->want.wanted)) {
 			continue;
 		}
 		copy_text(key->want.wanted, SETTING_VALUE_MAX, value);
 		key->want.reason = REASON_RAISED_LIMIT;
-		key->want.requested = true;
+		key->want.requested = key->configured = true;
 	}
 }
 
@@ -135,6 +164,7 @@ static void sysctl_configure(void *self, const struct config *config)
 		init_key(key, wanted[i].name, wanted[i].value);
 		key->want.requested = wanted[i].position.line > 0;
 		key->want.reason = key->want.requested ? REASON_CONFIGURED : REASON_PROFILE;
+		key->configured = key->want.requested || config_is_given(config, "profile");
 		key->exact = wanted[i].exact;
 	}
 	sysctl->n = n;
@@ -164,17 +194,26 @@ static void sysctl_decide(
 	for (size_t i = 0; i < sysctl->n; i++) {
 		const struct want *configured = &sysctl->keys[i].want;
 		struct want *want = proposal_value(proposal);
+		const struct sysctl_row *row = find_row(configured->name);
+		const struct value_record *record =
+			find_named(input->values, input->n_values, configured->name);
+		const char *node = value_of_node(record, configured->actual);
 		char floor[SETTING_VALUE_MAX];
 		struct choice choice = {.ours = configured->wanted,
 			.reason = configured->reason,
+			.configured = sysctl->keys[i].configured,
 			.exact = sysctl->keys[i].exact,
-			.node = floor};
+			.meanings = row->meanings};
+		int order;
 
 		*want = *configured;
 		if (want->error < 0)
 			continue;
-		value_floor(find_named(input->values, input->n_values, want->name), want->actual,
-			floor);
+		if (row->kernel && value_compare(row->meanings, node, row->kernel, &order) == 0 &&
+			order < 0)
+			choice.chosen = REASON_CHOSEN_ON_NODE;
+		value_floor(row->meanings, record, want->actual, floor);
+		choice.node = choice.chosen && !choice.configured ? node : floor;
 		want->reason = value_choose(&choice, want->wanted);
 		if (!value_equal(want->wanted, configured->wanted))
 			copy_text(want->configured, SETTING_VALUE_MAX, configured->wanted);
