@@ -71,8 +71,9 @@ static bool write_hosts(
 	FILE *out, const char *version, const char *, const char *const *urls, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		fprintf(out, "\n[host.\"%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n%s",
-			urls[i], containerd_is_at_least(version, 2, 1) ? DIAL_TIMEOUT : "");
+		fprintf(out, "\n[host.\"%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n%s%s",
+			urls[i], registry_api_length(urls[i]) > 0 ? "  override_path = true\n" : "",
+			containerd_is_at_least(version, 2, 1) ? DIAL_TIMEOUT : "");
 	return true;
 }
 

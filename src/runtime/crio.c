@@ -193,9 +193,13 @@ static bool write_registry(
 	fprintf(out, "[[registry]]\nlocation = \"%s\"\n", registry);
 	for (size_t i = 0; i < n; i++) {
 		const char *name = strstr(urls[i], "://") + strlen("://");
+		size_t host = strcspn(name, "/"), api = registry_api_length(urls[i]);
+		const char *space = api > 0 ? urls[i] + api : name + host;
 
-		possible = possible && !strchr(name, '/');
-		fprintf(out, "\n# \"%s\"\n[[registry.mirror]]\nlocation = \"%s\"\n", urls[i], name);
+		/* CRI-O adds /v2 between host and namespace. */
+		possible = possible && (!name[host] || name + host + strlen("/v2") == space);
+		fprintf(out, "\n# \"%s\"\n[[registry.mirror]]\nlocation = \"%.*s%s\"\n", urls[i],
+			(int)host, name, space);
 		if (starts_with(urls[i], "http:"))
 			fputs("insecure = true\n", out);
 	}

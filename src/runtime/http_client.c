@@ -183,6 +183,9 @@ static bool set_up(struct http_get *get)
 		curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
 	}
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, get->headers_list);
+	curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, get->follows ? 1L : 0L);
+	curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 10L);
+	curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
 	if (get->ca_files)
 		set_ca(get);
 	return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&

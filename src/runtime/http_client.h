@@ -3,7 +3,7 @@
 
 /*
  * Blocking HTTP requests with libcurl, over TCP or a unix socket, several at the same time. They
- * use no proxy, redirect, cookie, credential or kept connection, whatever the environment says.
+ * use no proxy, cookie, credential or kept connection, whatever the environment says.
  */
 
 #include <stdbool.h>
@@ -30,10 +30,11 @@ struct http_get {
 	const char *cert_file;   /* the client's; NULL: none */
 	const char *key_file;    /* belongs to the client's certificate */
 	bool insecure;           /* any certificate is good */
-	size_t limit;            /* maximum bytes of body, consumed ones included; 0: none */
-	const char *method;      /* for a request without body; NULL: GET */
-	const char *headers;     /* more of them, "Accept: text/plain", one a line; or NULL */
-	http_data_fn *data;      /* NULL: the body is collected */
+	bool follows;        /* redirects, at most ten, as Go's clients; else they are answers */
+	size_t limit;        /* maximum bytes of body, consumed ones included; 0: none */
+	const char *method;  /* for a request without body; NULL: GET */
+	const char *headers; /* more of them, "Accept: text/plain", one a line; or NULL */
+	http_data_fn *data;  /* NULL: the body is collected */
 	void *userdata;
 
 	/* The answer. */

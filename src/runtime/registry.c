@@ -16,6 +16,7 @@
 #include "runtime/http_client.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <regex.h>
 
 #define DEADLINE_US (2 * USEC_PER_SEC) /* for all requests to mirrors */
@@ -78,6 +79,27 @@ int registry_check_name(const char *name)
 int registry_check_url(const char *url)
 {
 	return check_text(url, REGISTRY_URL_MAX, "^https?://" HOST PORT PATH "$");
+}
+
+const char *registry_canonical(const char *name, char canonical[static REGISTRY_NAME_MAX])
+{
+	static const char *const others[] = {"index.docker.io", "registry-1.docker.io"};
+
+	(void)copy_text(canonical, REGISTRY_NAME_MAX, name);
+	for (char *c = canonical; *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (streq(canonical, others[i]))
+			strcpy(canonical, "docker.io");
+	return streq(canonical, name) ? NULL : canonical;
+}
+
+size_t registry_api_length(const char *url)
+{
+	const char *host = strstr(url, "://"), *path = host ? strchr(host + 3, '/') : NULL;
+	const char *api = path ? strstr(path, "/v2/") : NULL;
+
+	return api && api[strspn(api, "/v2")] ? (size_t)(api - url) + strlen("/v2") : 0;
 }
 
 bool registry_copy_url(char *dst, size_t size, const char *url)
@@ -279,7 +301,7 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 	struct wait bounded = wait_at_most(wait, DEADLINE_US);
 	uint64_t now = now_us();
 	char ca_file[PATH_MAX];
-	size_t due = 0;
+	size_t due = 0, length;
 
 	find_ca(host_root, ca_file);
 	for (size_t i = 0; i < n; i++) {
@@ -293,9 +315,13 @@ void mirrors_check(struct mirror *mirrors, size_t n, const char *host_root, cons
 			update_state(mirror, false, now);
 			continue;
 		}
-		snprintf(urls[due], sizeof(urls[due]), "%s%s/", mirror->url, api_path(mirror->url));
+		length = registry_api_length(mirror->url);
+		snprintf(urls[due], sizeof(urls[due]), "%.*s%s/",
+			length > 0 ? (int)length : REGISTRY_URL_MAX, mirror->url,
+			length > 0 ? "" : api_path(mirror->url));
 		gets[due] = (struct http_get){.url = urls[due],
 			.ca_files = ca_file,
+			.follows = true,
 			.limit = ANSWER_MAX,
 			.userdata = mirror};
 		due++;

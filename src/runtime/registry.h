@@ -19,10 +19,23 @@
 int registry_check_name(const char *name);
 
 /*
+ * Returns the name under which runtimes look for the mirrors of a registry that has several names,
+ * or is written in capitals: "docker.io" for "index.docker.io" and "Docker.IO". NULL: this is it.
+ */
+const char *registry_canonical(const char *name, char canonical[static REGISTRY_NAME_MAX]);
+
+/*
  * Accepts http[s]://host[:port][/path] without user, password, query, fragment, "..", quotes, white
  * space or any other character that needs an escape in TOML or JSON. Returns 0 or -EINVAL.
  */
 int registry_check_url(const char *url);
+
+/*
+ * Returns the length of the address of the API in a checked URL with a namespace behind it: of
+ * "https://harbor.example/v2" in "https://harbor.example/v2/proxy". 0: without a namespace, the
+ * runtime adds /v2.
+ */
+size_t registry_api_length(const char *url);
 
 /* Copies a checked URL without trailing slashes. False when it does not fit. */
 bool registry_copy_url(char *dst, size_t size, const char *url);
@@ -61,8 +74,8 @@ bool registry_list_covers(const char *list, const char *address);
 
 /*
  * Mirror health: GET URL/v2/ (OCI distribution specification, "determining support") every 10 s,
- * within 2 s, without redirects or credentials. 200 and 401 mean healthy: a mirror that requires a
- * login works. A web page does not.
+ * within 2 s, without credentials; redirects are followed. 200 and 401 mean healthy: a mirror that
+ * requires a login works. A web page does not.
  *
  * The first answer sets the state. Later the state changes after two contradicting answers, 1 s
  * apart: one lost packet does not disable a mirror.

@@ -96,7 +96,7 @@ MATCHES = {
         "src/runtime/docker.c": "read_image find_image find_certificates find_mirrors",
         "src/runtime/images.c": "images_is_ours",
         "src/runtime/pulls.c": "pulls_name",
-        "src/runtime/registry.c": "registry_list_covers",
+        "src/runtime/registry.c": "registry_list_covers registry_api_length",
         "src/tuners/limits/etcd.c": "choose_url",
     },
     "the comment of a generator at the start of its file: no parser keeps comments": {
@@ -131,6 +131,7 @@ MATCHES = {
         "src/model/finding.c": "finding_about",
         "src/report/page.c": "PRINTF_LIKE",
         "src/report/status_json.c": "finding_instance",
+        "src/tuners/runtime/decide.c": "find_mirrors",
         "src/runtime/crio.c": "edit_pins",
         "src/runtime/docker.c": "check_flags check_types describe_bad read_docker",
         "src/runtime/kubelet.c": "check_type",

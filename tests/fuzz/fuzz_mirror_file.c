@@ -25,7 +25,8 @@ static void check_line(const char *line)
 	if (starts_with(line, "[host.\"http") || streq(line, "  dial_timeout = \"3000ms\"")) {
 		if (quotes != 2)
 			abort();
-	} else if (!streq(line, "  capabilities = [\"pull\", \"resolve\"]")) {
+	} else if (!streq(line, "  capabilities = [\"pull\", \"resolve\"]") &&
+		   !streq(line, "  override_path = true")) {
 		abort();
 	}
 }

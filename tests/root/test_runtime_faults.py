@@ -113,13 +113,18 @@ def test_a_timeout_fails_on_a_containerd_that_lacks_it(lab: Lab, watcher: Watche
     assert f"containerd {version} has no image_pull_progress_timeout" in running.wait_finding(name)["message"]
 
 
-def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watcher: Watcher) -> None:
-    """Otherwise dockerd would not start again."""
+@pytest.mark.parametrize("word", ["--max-concurrent-downloads=5", "$OPTIONS"])
+def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watcher: Watcher, word: str) -> None:
+    """Otherwise dockerd would not start again. RHEL's unit has its options in a file."""
+    import dbus
+
     lab.write("etc/docker/daemon.json", "{}\n")
     daemon, systemd = lab.dockerd(), lab.with_systemd()
     running = watcher()
     wait_setting(running, DOCKER, "in-sync")
-    systemd.docker.command = ["/usr/bin/dockerd", "--max-concurrent-downloads=5"]
+    lab.write("etc/sysconfig/docker", "OPTIONS='--selinux-enabled=false \\\n  --max-concurrent-downloads 5'\n")
+    systemd.docker.more["EnvironmentFiles"] = dbus.Array([dbus.Struct(("/etc/sysconfig/docker", True), signature="sb")], signature="(sb)")
+    systemd.docker.command = ["/usr/bin/dockerd", word]
     wait_reason(running, DOCKER, "on-command-line")
     until(lambda: lab.daemon_json.read_text() == "{}\n", lambda: running.log)
     daemon.command.append("--max-concurrent-downloads=5")

@@ -47,7 +47,7 @@ TEST(only_200_and_401_are_healthy)
 		enum mirror_state state;
 		const char *why;
 	} cases[] = {{200, MIRROR_UP, ""}, {401, MIRROR_UP, ""},
-		{302, MIRROR_DOWN, "GET /v2/ answers 302"},
+		{302, MIRROR_DOWN, "Maximum (10) redirects followed"},
 		{403, MIRROR_DOWN, "GET /v2/ answers 403"},
 		{404, MIRROR_DOWN, "GET /v2/ answers 404"},
 		{500, MIRROR_DOWN, "GET /v2/ answers 500"}};
@@ -144,7 +144,9 @@ static void serve_path(int fd, const char *head, void *userdata)
 TEST(the_checked_url_is_the_url_of_containerd)
 {
 	static const char *const cases[][2] = {{"", "GET /v2/ "}, {"/proxy", "GET /proxy/v2/ "},
-		{"/v2", "GET /v2/ "}, {"/x/v2", "GET /x/v2/ "}};
+		{"/v2", "GET /v2/ "}, {"/x/v2", "GET /x/v2/ "},
+		/* With override_path the API is above the namespace. */
+		{"/v2/hub", "GET /v2/ "}, {"/x/v2/hub/y", "GET /x/v2/ "}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct fake_http http;
@@ -153,6 +155,44 @@ TEST(the_checked_url_is_the_url_of_containerd)
 		assert_int_equal(checked(http.port, cases[i][0]).state, MIRROR_UP);
 		fake_http_stop(&http);
 	}
+}
+
+static atomic_int redirect_status;
+
+/* Sends all requests to /moved, with the same status again to /there. */
+static void serve_redirect(int fd, const char *head, void *userdata)
+{
+	char answer[256];
+
+	if (starts_with(head, "GET /there "))
+		return fake_reply(fd, userdata ? 200 : 404, "{}");
+	snprintf(answer, sizeof(answer),
+		"HTTP/1.1 %d X\r\nLocation: %s\r\nContent-Length: 2\r\n\r\nxx",
+		atomic_load(&redirect_status),
+		starts_with(head, "GET /moved ") ? "/there" : "/moved");
+	send_text(fd, answer);
+}
+
+static void serve_circle(int fd, const char *, void *)
+{
+	send_text(fd, "HTTP/1.1 302 X\r\nLocation: /v2/\r\nContent-Length: 0\r\n\r\n");
+}
+
+TEST(a_mirror_behind_redirects_is_asked_there_as_containerd_does)
+{
+	static const int statuses[] = {301, 302, 303, 307, 308};
+	struct fake_http http;
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(statuses); i++) {
+		atomic_store(&redirect_status, statuses[i / 2]);
+		fake_http_start_tcp(&http, serve_redirect, i % 2 ? "good" : NULL);
+		assert_int_equal(checked(http.port, "").state, i % 2 ? MIRROR_UP : MIRROR_DOWN);
+		fake_http_stop(&http);
+	}
+	fake_http_start_tcp(&http, serve_circle, NULL);
+	assert_int_equal(checked(http.port, "").state, MIRROR_DOWN);
+	assert_int_equal(atomic_load(&http.requests), 11);
+	fake_http_stop(&http);
 }
 
 static void shell(const char *format, const char *directory)

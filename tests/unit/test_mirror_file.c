@@ -29,6 +29,21 @@ TEST(a_file_of_containerd_lists_each_mirror_once_and_loopback_first)
 	assert_string_equal(list, "none");
 }
 
+TEST(a_namespace_behind_the_api_is_written_as_the_runtime_needs_it)
+{
+	static const char *const url[] = {"https://harbor.example/v2/hub"};
+	static const char *const deeper[] = {"https://harbor.example/x/v2/hub"};
+	_cleanup_free_ char *text =
+		mirror_file_make(containerd_driver.mirrors, "1.7.2", "docker.io", url, 1);
+
+	assert_string_equal(
+		text, FIRST_LINE TABLE("https://harbor.example/v2/hub") "  override_path = true\n");
+	free(text);
+	text = mirror_file_make(crio_driver.mirrors, "1.34.0", "docker.io", url, 1);
+	assert_non_null(strstr(text, "\n[[registry.mirror]]\nlocation = \"harbor.example/hub\"\n"));
+	assert_null(mirror_file_make(crio_driver.mirrors, "1.34.0", "docker.io", deeper, 1));
+}
+
 TEST(a_file_of_crio_is_a_registry_with_its_mirrors)
 {
 	static const char *const with_path[] = {"http://m.example/proxy"};

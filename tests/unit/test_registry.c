@@ -92,3 +92,39 @@ TEST(loopback_addresses_are_on_this_node)
 	ALL(is_on_this_node, false, "http://10.0.0.1", "http://128.0.0.1",
 		"http://localhost.example", "http://[::2]", "http://127.0.0.1.example");
 }
+
+TEST(the_api_ends_before_its_namespace)
+{
+	static const struct {
+		const char *url;
+		size_t length;
+	} rows[] = {
+		{"https://m.example/v2/hub", 20},
+		{"http://m.example:5000/x/v2/hub/y", 26},
+		{"https://m.example/v2", 0},
+		{"https://m.example/v2/", 0},
+		{"https://m.example/hub", 0},
+		{"https://m.example", 0},
+		{"http://v2/hub", 0},
+		{"http://v2/v2/hub", 12},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(registry_api_length(rows[i].url), rows[i].length);
+}
+
+TEST(a_registry_has_one_name_for_its_mirrors)
+{
+	static const char *const rows[][2] = {{"docker.io", NULL}, {"quay.io:443", NULL},
+		{"index.docker.io", "docker.io"}, {"Docker.IO", "docker.io"},
+		{"registry-1.docker.io", "docker.io"}, {"GHCR.io", "ghcr.io"}};
+	char canonical[REGISTRY_NAME_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *found = registry_canonical(rows[i][0], canonical);
+
+		assert_int_equal(found != NULL, rows[i][1] != NULL);
+		if (found)
+			assert_string_equal(found, rows[i][1]);
+	}
+}

@@ -278,7 +278,8 @@ static size_t list_mirrors(const struct transfer *transfer, const char *image,
 			known |= streq(mirrors[k].url, mirror->url);
 		if (known)
 			continue;
-		mirrors[n] = (struct mirror_access){0};
+		mirrors[n] =
+			(struct mirror_access){.is_root = registry_api_length(mirror->url) > 0};
 		memcpy(mirrors[n++].url, mirror->url, REGISTRY_URL_MAX);
 	}
 	return n;

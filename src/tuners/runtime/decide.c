@@ -378,6 +378,7 @@ static void want_directory(
 struct mirror_set {
 	const char *up[RUNTIME_MIRROR_MAX]; /* answer */
 	size_t n_up, n;
+	const char *with_path;         /* one whose URL has a path, or NULL */
 	bool is_known;                 /* all were checked */
 	bool is_down;                  /* all fail, and have failed for long */
 	char all[RUNTIME_MIRRORS_MAX]; /* their URLs */
@@ -405,6 +406,8 @@ static void find_mirrors(
 			     : !is_docker_hub(configured->registry))
 			continue;
 		set->n++;
+		if (strchr(strstr(configured->url, "//") + 2, '/'))
+			set->with_path = configured->url;
 		registry_list_add(
 			set->all, sizeof(set->all), configured->url, strlen(configured->url));
 		if (!mirror || mirror->state == MIRROR_UNKNOWN) {
@@ -491,6 +494,10 @@ static void want_mirror_list(
 			want->file->on_disk, SETTING_VALUE_MAX);
 	if (obstacle)
 		leave(want, obstacle);
+	else if (set.with_path)
+		refuse(want, REASON_RUNTIME_UNSUPPORTED,
+			"dockerd takes no mirror with a path and would not start with it: remove %s",
+			set.with_path);
 	else if (runtime->on_command[RUNTIME_MIRRORS])
 		refuse(want, REASON_ON_COMMAND_LINE,
 			"the command line of %s has --registry-mirror: remove the option, or name "

@@ -27,6 +27,9 @@ static const struct config_option mirror_items[] = {
 			"_default: all registries without their own mirrors."},
 	{"url", OPTION_TEXT, .max = REGISTRY_URL_MAX - 1,
 		.help = "The address of the mirror, such as http://127.0.0.1:30020."},
+	{"override_path", OPTION_BOOL, .def = "false",
+		.help = "true: the address has a namespace behind /v2, and the runtime adds nothing to "
+			"it, as Harbor needs it: https://harbor.example/v2/proxy. containerd and CRI-O."},
 	{0},
 };
 
@@ -191,18 +194,32 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 		const char *url = config_item(config, "runtime.mirrors", i, "url");
 		struct config_position position =
 			config_item_where(config, "runtime.mirrors", i, "url");
+		char canonical[REGISTRY_NAME_MAX];
 
 		if (registry_check_url(url) < 0)
 			config_fault_add(faults, &position,
 				"runtime.mirrors.url: \"%s\" is not the address of a mirror: use "
 				"http[s]://HOST[:PORT][/PATH]",
 				url);
+		else if ((registry_api_length(url) > 0) !=
+			 streq(config_item(config, "runtime.mirrors", i, "override_path"), "true"))
+			config_fault_add(faults, &position, "runtime.mirrors.url: \"%s\" %s", url,
+				registry_api_length(url) > 0
+					? "has a namespace behind /v2: add override_path: true, "
+					  "or the runtime adds another /v2"
+					: "has no namespace behind /v2: remove override_path");
 		position = config_item_where(config, "runtime.mirrors", i, "registry");
-		if (!streq(registry, REGISTRY_DEFAULT) && registry_check_name(registry) < 0)
+		if (streq(registry, REGISTRY_DEFAULT))
+			continue;
+		if (registry_check_name(registry) < 0)
 			config_fault_add(faults, &position,
 				"runtime.mirrors.registry: \"%s\" is not a registry: use "
 				"HOST[:PORT] or _default",
 				registry);
+		else if (registry_canonical(registry, canonical))
+			config_fault_add(faults, &position,
+				"runtime.mirrors.registry: no runtime asks mirrors of \"%s\": write %s",
+				registry, canonical);
 	}
 }
 
