@@ -20,7 +20,7 @@
 	X(MNTNS, "mntns")           /* id: inode */                                                \
 	X(PROCESS, "process")       /* id: inode of its cgroup; name: comm: a crash loop is one */ \
 	X(SOCKET, "socket")         /* name: "port 80" */                                          \
-	X(DEVICE, "device")         /* id: st_rdev; name: "nvme0n1" */                             \
+	X(DEVICE, "device")         /* name: "nvme0n1"; id: of one among its workloads */          \
 	X(FILE, "file")             /* name: its path on the host */                               \
 	X(FILESYSTEM, "filesystem") /* id: st_dev; name: the path that is on it */                 \
 	X(SERVER, "server")         /* name: an address */                                         \
@@ -102,15 +102,16 @@ struct finding {
 
 	/* The list sets these. */
 	const char *tuner;
-	struct finding_use worst; /* the use, and who is of that moment */
-	uint64_t since_us;        /* CLOCK_REALTIME of the begin; 0: a single poll cannot tell */
-	uint64_t last_us;         /* CLOCK_REALTIME of the last time it happened or lasted */
-	uint64_t last_mono_us;    /* CLOCK_MONOTONIC of the same */
-	uint64_t times;           /* hits since the begin */
-	uint64_t full_us;         /* time at the maximum since the begin */
-	bool is_over;             /* last_us is the end; otherwise it lasts */
-	enum severity highest;    /* its severity since the begin */
-	bool ignored;             /* by doctor.ignore */
+	/* The use, and who is of that moment. decide() sets it if that moment is not this poll. */
+	struct finding_use worst;
+	uint64_t since_us;     /* CLOCK_REALTIME of the begin; 0: a single poll cannot tell */
+	uint64_t last_us;      /* CLOCK_REALTIME of the last time it happened or lasted */
+	uint64_t last_mono_us; /* CLOCK_MONOTONIC of the same */
+	uint64_t times;        /* hits since the begin */
+	uint64_t full_us;      /* time at the maximum since the begin */
+	bool is_over;          /* last_us is the end; otherwise it lasts */
+	enum severity highest; /* its severity since the begin */
+	bool ignored;          /* by doctor.ignore */
 };
 
 struct proposal;

@@ -238,16 +238,22 @@ static void take_users(struct finding *known, struct finding *reading)
 	known->knows = reading->knows;
 }
 
+static const struct finding_use *worst_of(const struct finding *reading)
+{
+	return reading->worst.max > 0 ? &reading->worst : &reading->use;
+}
+
 /* Keeps the users of the worst moment. */
 static void take_worst(struct finding *known, struct finding *reading, uint64_t now)
 {
-	uint64_t at_us = reading->use.at_us ? reading->use.at_us : now;
-	double share = share_of(&reading->use), worst = share_of(&known->worst);
+	const struct finding_use *use = worst_of(reading);
+	uint64_t at_us = use->at_us ? use->at_us : now;
+	double share = share_of(use), worst = share_of(&known->worst);
 	bool is_same_moment = at_us == known->worst.at_us;
 	bool follows = now - known->worst.at_us <= USERS_FOLLOW_US;
 
 	if (share > worst) {
-		known->worst = reading->use;
+		known->worst = *use;
 		known->worst.at_us = at_us;
 		known->unit = reading->unit;
 		take_users(known, reading);
@@ -348,7 +354,7 @@ static struct finding *add_finding(struct finding_list *list, const char *tuner,
 {
 	struct finding *finding;
 
-	reading->worst = reading->use;
+	reading->worst = *worst_of(reading);
 	finding = place_for(list, reading);
 	if (!finding)
 		return NULL;
@@ -561,8 +567,9 @@ bool findings_judge(const struct finding_list *list, const struct condition_read
 void finding_id(const struct finding *finding, char id[static FINDING_ID_MAX])
 {
 	const struct instance *instance = &finding->instance;
-	/* A cgroup has several programs, a network namespace several pairs of addresses. */
-	bool has_parts = instance->kind == INSTANCE_PROCESS ||
+	/* A cgroup has several programs, a namespace several pairs of addresses, a disk workloads.
+	 */
+	bool has_parts = instance->kind == INSTANCE_PROCESS || instance->kind == INSTANCE_DEVICE ||
 			 (instance->kind == INSTANCE_NETNS && strchr(instance->name, ' '));
 
 	snprintf(id, FINDING_ID_MAX, "%s", finding->slug);

@@ -25,6 +25,17 @@ static bool add_process(struct scenario *scenario, void *base)
 	       parse_disk(scenario, &process->disk);
 }
 
+/* The last process is in a pod. */
+static bool set_pod(struct scenario *scenario, void *base)
+{
+	struct storage *storage = base;
+	struct workload *workload = &storage->seen[storage->n_seen - 1].workload;
+
+	*workload = (struct workload){WORKLOAD_POD, .namespace = "kube-system"};
+	return scenario_value(scenario, workload->name, sizeof(workload->name)) &&
+	       scenario_value(scenario, workload->id, sizeof(workload->id));
+}
+
 static bool add_images(struct scenario *scenario, void *base)
 {
 	struct storage *storage = base;
@@ -106,6 +117,7 @@ static const struct scenario_word at[] = {
 	WORD_CONST("attributed", struct storage, attributed, true),
 	WORD_CONST("unattributed", struct storage, attributed, false),
 	WORD_CALL("process", add_process),
+	WORD_CALL("pod", set_pod),
 	WORD_CALL("syncs", set_syncs),
 	WORD_CALL("took-us", set_took),
 	WORD_CALL("p99-us", set_p99),

@@ -231,6 +231,16 @@ LAB_TEST(addresses_of_host_local_count_against_the_ranges)
 	put(lab, "/var/lib/cni/networks/cbr0/10.42.0.5", "c3");
 	put(lab, "/run/flannel/subnet.env",
 		"FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.0.1/29\n");
+	put(lab, "/etc/cni/net.d/10-flannel.conflist",
+		"{\"name\": \"cbr0\", \"plugins\": [{\"type\": \"flannel\", \"delegate\": {}}, "
+		"{\"type\": \"portmap\"}]}");
+	/* An earlier network has no configuration any more. */
+	for (int i = 2; i < 7; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/var/lib/cni/networks/old/10.42.0.%d", i);
+		put(lab, path, "c4");
+	}
 	directory_delete(&lab->directory, "/var/lib/cni/networks/pods/10.88.0.2");
 	directory_delete(&lab->directory, "/var/lib/cni/networks/pods/10.88.0.3");
 	poll_to(lab, "pod-addresses", 1, 5);

@@ -368,7 +368,7 @@ static void add_second_users(
 			finding, &(struct limit_user){.workload = second->users[i].workload,
 					 .used = (uint64_t)llround(second->users[i].per_second)});
 	if (second)
-		finding->use.at_us = second->found_us;
+		finding->use.at_us = finding->worst.at_us = second->found_us;
 }
 
 static void add_budget_hint(struct finding *finding, const struct server_input *known)
@@ -422,6 +422,11 @@ static void find_budget(const struct server_input *known)
 	finding->use.max = known->server->budget.max[worst];
 	finding->use.used =
 		(uint64_t)llround(phase == FINDING_OVER ? memory->uses.last[worst] : used[worst]);
+	/* The busiest second of the last minute is near the budget, not this one. */
+	if (!is_over) {
+		finding->worst = finding->use;
+		finding->use.used = (uint64_t)llround(memory->uses.last[worst]);
+	}
 	/* Seconds over the budget since it began, as the sensor counts them. */
 	open = finding_find(known->input, finding->slug, &finding->instance);
 	if (is_over)

@@ -61,26 +61,6 @@ static uint64_t count_ranges(const cJSON *ipam)
 	return n;
 }
 
-/* Returns the size of a network in a configuration of CNI; 0 if it is not that network's. */
-static uint64_t size_in_file(const char *path, const char *network)
-{
-	_cleanup_free_ char *text = NULL;
-	_cleanup_(cleanup_cJSON_Delete) cJSON *root = NULL;
-	const cJSON *plugin;
-	uint64_t n = 0;
-
-	if (read_file(path, 256 * 1024, &text, NULL) == 0)
-		root = cJSON_Parse(text);
-	if (!root || !streq(json_text_at(root, "name"), network))
-		return 0;
-	if (streq(json_text_at(root, "ipam/type"), "host-local"))
-		n = count_ranges(json_at(root, "ipam"));
-	cJSON_ArrayForEach (plugin, json_at(root, "plugins"))
-		if (streq(json_text_at(plugin, "ipam/type"), "host-local"))
-			n += count_ranges(json_at(plugin, "ipam"));
-	return n;
-}
-
 /* Flannel's range is not in the configuration: it hands it over with each container. */
 static uint64_t size_of_flannel(const struct host *host)
 {
@@ -93,6 +73,34 @@ static uint64_t size_of_flannel(const struct host *host)
 		       : 0;
 }
 
+static uint64_t size_of_plugin(const struct host *host, const cJSON *plugin)
+{
+	if (streq(json_text_at(plugin, "type"), "flannel"))
+		return size_of_flannel(host);
+	return streq(json_text_at(plugin, "ipam/type"), "host-local")
+		       ? count_ranges(json_at(plugin, "ipam"))
+		       : 0;
+}
+
+/* Returns the size of a network in a configuration of CNI; 0 if it is not that network's. */
+static uint64_t size_in_file(const struct host *host, const char *path, const char *network)
+{
+	_cleanup_free_ char *text = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = NULL;
+	const cJSON *plugin;
+	uint64_t n;
+
+	if (read_file(path, 256 * 1024, &text, NULL) == 0)
+		root = cJSON_Parse(text);
+	if (!root || !streq(json_text_at(root, "name"), network))
+		return 0;
+	n = size_of_plugin(host, root);
+	cJSON_ArrayForEach (plugin, json_at(root, "plugins"))
+		n += size_of_plugin(host, plugin);
+	return n;
+}
+
+/* 0: unknown, as with the files that an earlier network has left. */
 static uint64_t size_of_network(const struct host *host, const char *network)
 {
 	static const char *const directories[] = {
@@ -107,10 +115,10 @@ static uint64_t size_of_network(const struct host *host, const char *network)
 
 		while (n == 0 && directory && (entry = readdir(directory))) {
 			snprintf(path, sizeof(path), "%s/%s", full, entry->d_name);
-			n = size_in_file(path, network);
+			n = size_in_file(host, path, network);
 		}
 	}
-	return n > 0 ? n : size_of_flannel(host);
+	return n;
 }
 
 /* ---- the files ---- */

@@ -52,10 +52,18 @@ static void add_holders(struct finding *finding, const struct storage *storage,
 			process->disk.name, process->name);
 }
 
-/* The instance of a process that syncs, by its name and its disk. */
+/*
+ * The instance of a process that syncs: its name, its disk and its workload, by what is known of it
+ * from the begin and stays with a restart.
+ */
 static struct instance instance_of(const struct storage_process *process)
 {
-	struct instance instance = {.kind = INSTANCE_DEVICE, .owner = process->workload};
+	const struct workload *workload = &process->workload;
+	struct instance instance = {.kind = INSTANCE_DEVICE, .owner = *workload};
+
+	if (workload->kind != WORKLOAD_HOST)
+		instance.id =
+			hash_text(HASH_START, workload->id[0] ? workload->id : workload->name);
 
 	snprintf(instance.name, sizeof(instance.name), "%s, process %s", process->disk.name,
 		process->name);
