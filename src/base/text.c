@@ -202,6 +202,19 @@ void utf8_copy(char *dst, size_t size, const char *src)
 	dst[used] = '\0';
 }
 
+void text_cut(char *text, size_t max)
+{
+	char *end = text + max - strlen("..."), *word;
+
+	if (strlen(text) <= max)
+		return;
+	while (end > text && ((unsigned char)*end & 0xc0) == 0x80)
+		end--;
+	*end = '\0';
+	word = strrchr(text, ' ');
+	strcpy(word ? word : end, "...");
+}
+
 /* Returns false for C0, DEL, C1, line and paragraph separators, and bidirectional controls. */
 static bool is_printable(uint32_t c)
 {

@@ -11,6 +11,9 @@ uint64_t hash_text(uint64_t hash, const char *text);
 
 #define TIME_TEXT_MAX 32
 
+/* Shortens a text to max bytes, between two words if it has any, and ends it with "...". */
+void text_cut(char *text, size_t max);
+
 /* Writes RFC 3339 in UTC, whole seconds: "2024-05-01T12:00:00Z". */
 void time_text(uint64_t realtime_us, char out[static TIME_TEXT_MAX]);
 

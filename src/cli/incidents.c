@@ -264,8 +264,10 @@ static void draw_timeline(struct screen *screen, const cJSON *lines)
 			draw_wrapped(screen, 11, "%s started", started);
 		else if (json_at(events[i], "end") &&
 			 !streq(json_text_at(events[i], "end"), "cut-short"))
-			draw_wrapped(
-				screen, 11, "the record ends: %s", json_text_at(events[i], "end"));
+			draw_wrapped(screen, 11, "the record ends: %s%s",
+				json_text_at(events[i], "end"),
+				cJSON_IsTrue(json_at(events[i], "lasts")) ? "; the problem lasts"
+									  : "");
 		else if (text[0])
 			draw_wrapped(screen, 11, "%s%s%s", streq(level, "info") ? "" : level,
 				streq(level, "info") ? "" : ": ", text);

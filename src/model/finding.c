@@ -652,6 +652,17 @@ static void append_times(const struct finding *finding, char *text, size_t size)
 	}
 }
 
+/* The numbers after a message have room. */
+#define MESSAGE_SHOWN_MAX (FINDING_TEXT_MAX * 3 / 4)
+
+static void append_message(const char *message, char *text, size_t size)
+{
+	_cleanup_free_ char *shown = must(strdup(message));
+
+	text_cut(shown, MESSAGE_SHOWN_MAX);
+	text_append(text, size, "%s%s", text[0] ? ": " : "", shown);
+}
+
 void finding_describe(const struct finding *finding, char *text, size_t size)
 {
 	char use[USE_MAX], end[TIME_TEXT_MAX];
@@ -665,7 +676,7 @@ void finding_describe(const struct finding *finding, char *text, size_t size)
 		append_times(finding, text, size);
 	}
 	if (finding->message && finding->message[0])
-		text_append(text, size, "%s%s", text[0] ? ": " : "", finding->message);
+		append_message(finding->message, text, size);
 	if (finding->is_over) {
 		time_text(finding->last_us, end);
 		text_append(
@@ -706,21 +717,23 @@ static unsigned n_first(const struct finding *finding)
 
 void finding_text(const struct finding *finding, char *text, size_t size)
 {
-	char part[FINDING_TEXT_MAX];
+	char part[FINDING_TEXT_MAX], whole[4 * FINDING_TEXT_MAX];
 
-	copy_text(text, size, finding->slug);
+	set_text(whole, finding->slug);
 	finding_about(finding, part, sizeof(part));
 	if (part[0])
-		text_append(text, size, ": %s", part);
+		text_append(whole, sizeof(whole), ": %s", part);
 	finding_describe(finding, part, sizeof(part));
 	if (part[0])
-		text_append(text, size, ": %s", part);
+		text_append(whole, sizeof(whole), ": %s", part);
 	for (unsigned i = 0; i < n_first(finding); i++) {
 		finding_describe_user(finding, i, part, sizeof(part));
-		text_append(text, size, "; %s", part);
+		text_append(whole, sizeof(whole), "; %s", part);
 	}
 	if (finding->knows == WHO_UNKNOWN)
-		text_append(text, size, "; by whom is not known");
+		text_append(whole, sizeof(whole), "; by whom is not known");
+	text_cut(whole, size - 1);
+	copy_text(text, size, whole);
 }
 
 /* ---- JSON ---- */

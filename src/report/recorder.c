@@ -25,6 +25,7 @@
 /* In an incident. */
 #define QUIET_US       (60 * USEC_PER_SEC) /* without a trigger */
 #define LONGEST_US     (600 * USEC_PER_SEC)
+#define AGAIN_US       (3600 * USEC_PER_SEC) /* while hits go on */
 #define USERS_EVERY_US (5 * USEC_PER_SEC)
 #define NEAR_PERCENT   99
 
@@ -733,7 +734,7 @@ static void check_finding(struct recorder *recorder, const struct finding *findi
 	struct open_incident *open;
 	bool is_near = finding->unit && finding_share(finding) * 100 >= NEAR_PERCENT;
 	bool matters = finding->is_recorded || finding->severity == SEVERITY_CRITICAL || is_near;
-	bool is_first, goes_on, becomes_near;
+	bool is_first, goes_on, becomes_near, is_again;
 
 	if (finding->ignored || finding->phase == FINDING_OVER || !matters)
 		return;
@@ -742,37 +743,21 @@ static void check_finding(struct recorder *recorder, const struct finding *findi
 	is_first = seen->last_us == 0 || now - seen->last_us > QUIET_US;
 	goes_on = finding->times > seen->times || finding->full_us > seen->full_us;
 	becomes_near = is_near && !seen->is_near;
-	*seen = (struct recorded_finding){
-		seen->id_hash, finding->times, finding->full_us, now, is_near};
 	open = find_open(recorder, id);
+	is_again = goes_on && !open && now - seen->begun_us >= AGAIN_US;
+	*seen = (struct recorded_finding){
+		seen->id_hash, finding->times, finding->full_us, now, seen->begun_us, is_near};
 	if (open && goes_on)
 		open->last_us = now;
-	if (!is_first && !becomes_near)
+	if (!is_first && !becomes_near && !is_again)
 		return;
+	seen->begun_us = now;
 	finding_text(finding, text, sizeof(text));
 	trigger(recorder, id,
 		finding->times > 0 || finding->full_us > 0 ? "hit"
 		: is_near                                  ? "near-full"
 							   : "condition",
 		finding, text, now);
-}
-
-static void end_incident(
-	struct recorder *recorder, struct open_incident *open, const char *why, uint64_t now)
-{
-	const struct limit *limit = limit_of(recorder, open->slug);
-	cJSON *line = incident_line(now, open->began_us);
-
-	json_text(line, "end", why);
-	json_text(line, "text", open->text);
-	json_time(line, "at", now + recorder->offset_us);
-	if (open->finding)
-		json_adopt(line, "finding", cJSON_CreateRaw(open->finding));
-	if (limit)
-		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
-	submit_line(recorder, STEP_END, open, line);
-	open->id[0] = '\0';
-	free(steal(open->finding));
 }
 
 static const struct finding *finding_of(
@@ -787,6 +772,27 @@ static const struct finding *finding_of(
 			return &list->findings[i];
 	}
 	return NULL;
+}
+
+static void end_incident(
+	struct recorder *recorder, struct open_incident *open, const char *why, uint64_t now)
+{
+	const struct limit *limit = limit_of(recorder, open->slug);
+	const struct finding *finding = finding_of(recorder, open);
+	cJSON *line = incident_line(now, open->began_us);
+
+	json_text(line, "end", why);
+	/* The record ends, and what it is about does not. */
+	json_bool(line, "lasts", finding && finding->phase != FINDING_OVER);
+	json_text(line, "text", open->text);
+	json_time(line, "at", now + recorder->offset_us);
+	if (open->finding)
+		json_adopt(line, "finding", cJSON_CreateRaw(open->finding));
+	if (limit)
+		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
+	submit_line(recorder, STEP_END, open, line);
+	open->id[0] = '\0';
+	free(steal(open->finding));
 }
 
 static void put_second(struct recorder *recorder, struct open_incident *open,

@@ -52,6 +52,7 @@ struct recorded_finding {
 	uint64_t id_hash;
 	uint64_t times, full_us; /* its numbers then */
 	uint64_t last_us;        /* CLOCK_MONOTONIC: when it was last seen to happen */
+	uint64_t begun_us;       /* the same: when its last incident began */
 	bool is_near;            /* nearly everything was used */
 };
 
@@ -90,8 +91,9 @@ struct recorder *recorder_open(sd_event *event, const char *directory, const cha
 
 /*
  * Keeps the last minute, and records an incident when a finding begins that is critical or is to be
- * recorded, when one happens again after a quiet minute, and when a limit is nearly full. Call it
- * once a second, after the poll. Sets node->incidents. now is CLOCK_MONOTONIC.
+ * recorded, when one happens again after a quiet minute or goes on after an hour, and when a limit
+ * is nearly full. Call it once a second, after the poll. Sets node->incidents. now is
+ * CLOCK_MONOTONIC.
  */
 void recorder_tick(
 	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now);

@@ -317,6 +317,37 @@ LIST_TEST(a_rise_of_the_severity_is_news_once)
 	assert_int_equal(fixture->news[FINDING_ROSE], 3);
 }
 
+LIST_TEST(a_long_text_is_cut_between_words_and_keeps_its_numbers)
+{
+	static const char words[] = "größer als die Datei ";
+	struct finding *finding = find(fixture, "aio", 90, FINDING_HAPPENS);
+	char message[3000] = "", text[FINDING_TEXT_MAX], *cut;
+
+	while (strlen(message) + sizeof(words) < sizeof(message))
+		strcat(message, words);
+	finding->unit = "requests";
+	finding_message(finding, "%s", message);
+	poll_ends(fixture, 1);
+	find(fixture, "aio", 40, FINDING_HAPPENS)->unit = "requests";
+	finding_message(&fixture->proposal.findings[0], "%s", message);
+	poll_ends(fixture, 1);
+	finding_text(&fixture->list.findings[0], text, sizeof(text));
+	cut = strstr(text, "...; now 40");
+	assert_non_null(cut);
+	*cut = '\0';
+	cut = strrchr(text, ' ') + 1;
+	assert_true(strstr(words, cut) && strchr(" ", strstr(words, cut)[strlen(cut)]));
+	/* Whatever the size, the text is whole words. */
+	for (size_t size = 40; size < 600; size++) {
+		finding_text(&fixture->list.findings[0], text, size);
+		assert_true(strlen(text) < size);
+		assert_string_equal(text + strlen(text) - 3, "...");
+		text[strlen(text) - 3] = '\0';
+		cut = strrchr(text, ' ') + 1;
+		assert_true(strstr("aio: 90 of 100 requests: größer als die Datei ; now 40", cut));
+	}
+}
+
 LIST_TEST(more_findings_than_fit_are_counted)
 {
 	for (int i = 0; i < FINDINGS_A_TUNER + 5; i++) {

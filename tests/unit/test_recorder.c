@@ -178,6 +178,47 @@ RECORDER_TEST(an_incident_takes_ten_minutes_at_most)
 	assert_int_equal(count(fixture), 1);
 }
 
+/* Reads the last line of the newest incident. */
+static bool newest_lasts(const struct fixture *fixture)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	_cleanup_free_ char *text = NULL;
+	const cJSON *lines, *last;
+	char id[64];
+
+	assert_int_equal(
+		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
+	document = cJSON_Parse(text);
+	lines = json_at(document, "lines");
+	last = cJSON_GetArrayItem(lines, cJSON_GetArraySize(lines) - 1);
+	assert_non_null(json_at(last, "end"));
+	return cJSON_IsTrue(json_at(last, "lasts"));
+}
+
+RECORDER_TEST(another_incident_begins_an_hour_later_while_hits_go_on)
+{
+	struct finding *finding = NULL;
+
+	for (unsigned i = 1; i <= 3600; i++) {
+		finding = happens(fixture, "conntrack", i);
+		seconds(fixture, 1);
+	}
+	assert_int_equal(count(fixture), 1);
+	assert_true(newest_lasts(fixture));
+	usleep(1100 * 1000); /* ids have whole seconds of the real clock */
+	finding->times++;
+	seconds(fixture, 1);
+	assert_int_equal(count(fixture), 2);
+	finding->phase = FINDING_OVER;
+	seconds(fixture, 61);
+	assert_false(newest_lasts(fixture));
+	usleep(1100 * 1000);
+	/* What lasts without hits is in the status: it is recorded once. */
+	finding->phase = FINDING_HAPPENS;
+	seconds(fixture, 7300);
+	assert_int_equal(count(fixture), 3);
+}
+
 RECORDER_TEST(ninety_nine_percent_begins_an_incident_once)
 {
 	char value[64];
