@@ -67,7 +67,9 @@ static void count_fault(
 
 /* ---- the cure of each class ---- */
 
-/* Reads the present maximum of a cgroup's memory and where it is. 0: gone, or without one. */
+#define NO_MAXIMUM (UINT64_C(1) << 62) /* from here on: "max", and what cgroup v1 writes for it */
+
+/* Reads the present maximum of a cgroup's memory and where it is. 0: the cgroup is gone. */
 static uint64_t read_maximum(
 	const struct host *host, const char *cgroup, char path[static PATH_MAX])
 {
@@ -82,8 +84,10 @@ static uint64_t read_maximum(
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
 		snprintf(path, PATH_MAX, "%s%s/%s", formats[i][0], cgroup, formats[i][1]);
-		if (host_read_value(host, path, value) == 0 && parse_count(value, &bytes) == 0)
-			return bytes;
+		if (host_read_value(host, path, value) < 0)
+			continue;
+		if (streq(value, "max") || parse_count(value, &bytes) == 0)
+			return streq(value, "max") ? NO_MAXIMUM : bytes;
 	}
 	return 0;
 }
@@ -103,9 +107,16 @@ static void cure_oom(
 			"it; set memory limits for pods");
 		return;
 	}
-	if (fault->limit > 0)
-		text_append(finding->message, sizeof(finding->message), "; its cgroup may use %s",
+	if (fault->limit > 0 && fault->limit < NO_MAXIMUM)
+		text_append(finding->message, sizeof(finding->message), "; its cgroup %s use %s",
+			maximum > fault->limit ? "could" : "may",
 			amount_text((double)fault->limit, "memory", amount));
+	if (maximum >= NO_MAXIMUM) {
+		text_append(finding->message, sizeof(finding->message),
+			"; now its cgroup has no maximum");
+		finding->severity = SEVERITY_ADVICE;
+		return;
+	}
 	if (maximum > fault->limit && fault->limit > 0) {
 		text_append(finding->message, sizeof(finding->message), ", raised to %s since",
 			amount_text((double)maximum, "memory", amount));

@@ -107,6 +107,10 @@ def test_a_kill_names_process_and_cgroup_and_its_cure_raises_that_limit(run: Run
         assert int((cgroup / LIMIT).read_text()) == 32 << 20
         (found,) = kills(run, comm)
         assert found["status"] == "advice" and "raised to 32.0 MiB since" in found["message"] and found["now"] == ""
+        (cgroup / LIMIT).write_text("-1" if V1 else "max")
+        (found,) = kills(run, comm)
+        assert found["status"] == "advice" and found["now"] == found["hint"] == "", found
+        assert "its cgroup could use 16.0 MiB; now its cgroup has no maximum" in found["message"]
     with memory_cgroup(name) as cgroup:  # a limit that is gone cannot be raised
         eat(cgroup, comm[:8])
     (found,) = kills(run, comm[:8] + " in")

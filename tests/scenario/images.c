@@ -265,6 +265,8 @@ static const struct scenario_word at[] = {
 	WORD_CALL("docker", parse_docker),
 	WORD_TEXT("version", struct images_tuner, sample.runtime.daemon.version),
 	WORD_TEXT("socket", struct images_tuner, sample.runtime.socket),
+	WORD_CONST("pods", struct images_tuner, sample.has_pods, true),
+	WORD_CONST("no-pods", struct images_tuner, sample.has_pods, false),
 	WORD_TEXT("puller", struct images_tuner, sample.puller),
 	WORD_TEXT("sandbox", struct images_tuner, sample.sandbox),
 	WORD_NUMBER("store-size", struct images_tuner, sample.store_size),

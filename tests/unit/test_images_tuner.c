@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config_fixture.h"
+#include "directory.h"
 
 #include "tuners/images/images.h"
 
@@ -264,5 +265,33 @@ TEST(the_reason_names_what_an_image_needs_and_what_is_left)
 			"%s before the kubelet deletes images: free some space, or preload less",
 			cases[i].text);
 		assert_string_equal(why, expected);
+	}
+}
+
+/* The layouts of cgroupfs, systemd, cgroup v1 and kind. */
+DIRECTORY_TEST(a_kubelet_without_pods_has_no_cgroup_of_one)
+{
+	static const char *const pods[] = {
+		"/sys/fs/cgroup/kubepods/pod6f1a",
+		"/sys/fs/cgroup/kubepods/burstable/podf2c0",
+		"/sys/fs/cgroup/kubepods.slice/kubepods-pod0a1b.slice",
+		"/sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pode1.slice",
+		"/sys/fs/cgroup/pids/kubepods.slice/kubepods-pod9.slice",
+		"/sys/fs/cgroup/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-podab.slice",
+	};
+	char file[128];
+
+	directory_put(directory, "/sys/fs/cgroup/kubepods/burstable/cgroup.procs", "");
+	directory_put(directory,
+		"/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/cgroup.procs", "");
+	directory_put(directory, "/sys/fs/cgroup/system.slice/podman.service/cgroup.procs", "");
+	assert_false(images_has_pods(&directory->host));
+	for (size_t i = 0; i < ARRAY_SIZE(pods); i++) {
+		snprintf(file, sizeof(file), "%s/cgroup.procs", pods[i]);
+		directory_put(directory, file, "");
+		assert_true(images_has_pods(&directory->host));
+		directory_delete(directory, file);
+		assert_int_equal(rmdir(directory_at(directory, pods[i]).text), 0);
+		assert_false(images_has_pods(&directory->host));
 	}
 }

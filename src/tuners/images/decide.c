@@ -689,17 +689,26 @@ static void find_no_sandbox(struct decision *decision, struct proposal *proposal
 	const struct image_row *row = find_row(decision, sandbox);
 	uint64_t now = decision->input->now_us;
 	struct finding *finding;
-	bool is_new;
+	bool is_new, is_wanted = sample->has_pods;
 
 	if (memory->missing_us == 0)
 		memory->missing_us = now;
+	if (!sample->has_pods || memory->wanted_us == 0)
+		memory->wanted_us = sample->has_pods ? now : 0;
 	is_new = now - memory->missing_us < SANDBOX_AFTER_US ||
 		 (row && row->state != IMAGE_FAILED && !decision->obstacle);
 	finding = find_image(decision, proposal, SANDBOX_IMAGE_MISSING, REASON_SANDBOX_MISSING,
 		sandbox, is_new ? FINDING_LASTS : FINDING_HAPPENS);
 	if (!finding)
 		return;
-	finding_message(finding, "no pod can start without it");
+	/* The first pod pulls it, also long after the kubelet has started. */
+	if (now - memory->wanted_us < SANDBOX_AFTER_US &&
+		finding_find(decision->input, finding->slug, &finding->instance))
+		is_wanted = false;
+	if (!is_wanted)
+		finding->severity = SEVERITY_ADVICE;
+	finding_message(finding, "no pod can start without it%s",
+		sample->has_pods ? "" : "; the kubelet has started none yet");
 	cure_with_pull(finding, sample, sandbox);
 	if (!row)
 		keep_pulling(finding, decision, sandbox);
@@ -720,7 +729,7 @@ static void judge_sandbox(struct decision *decision, struct proposal *proposal)
 		find_no_sandbox(decision, proposal);
 		return;
 	}
-	decision->memory->missing_us = 0;
+	decision->memory->missing_us = decision->memory->wanted_us = 0;
 }
 
 void images_decide(

@@ -103,6 +103,7 @@ struct images_sample {
 	bool leftovers;                /* a killed agent left names behind */
 	char sandbox[IMAGE_NAME_MAX];  /* "": unknown */
 	uint64_t sandbox_us;           /* CLOCK_MONOTONIC of the last request for it */
+	bool has_pods;                 /* if it is missing: the kubelet has made a pod's cgroup */
 	struct archive_file *archives; /* at most one more than ARCHIVES_MAX */
 	size_t n_archives, archives_allocated;
 	struct element_index by_path;    /* finds archives during the sample */
@@ -253,6 +254,9 @@ void images_sample(void *request, const struct wait *wait);
 void sample_sort(struct images_sample *sample);
 struct runtime_image *sampled_image(const struct images_sample *sample, const char *name);
 
+/* Returns whether the kubelet has made the cgroup of a pod. */
+bool images_has_pods(const struct host *host);
+
 /* Measures the bytes of the store's file system. False: unknown. */
 bool store_measure(const struct host *host, const char *store, uint64_t *size, uint64_t *used);
 
@@ -285,6 +289,7 @@ struct images_memory {
 	struct transfer begin[IMAGES_ACTIVE_MAX]; /* transfers to begin now */
 	size_t n_begin;
 	uint64_t missing_us; /* since when the sandbox image is missing, CLOCK_MONOTONIC */
+	uint64_t wanted_us;  /* the same, with pods; 0: there are none */
 	bool full;           /* the store is full: cancel pulls */
 	bool pull_waits;     /* for the end of another transfer, in the last decision */
 };

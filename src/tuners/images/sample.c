@@ -257,6 +257,20 @@ static void sample_runtime(struct images_tuner *request, const struct wait *wait
 	sample->answers = r == 0;
 }
 
+/* The kubelet makes the cgroup of a pod before it asks for its sandbox. */
+bool images_has_pods(const struct host *host)
+{
+	char full[PATH_MAX];
+	glob_t found = {0};
+	/* cgroup2 and v1; kind has kubepods in a cgroup of its own. */
+	bool has = glob(host_path(host, "/sys/fs/cgroup/{,pids/}{,*/}*kubepods*/{,*/}*pod[0-9a-f]*",
+				full),
+			   GLOB_BRACE | GLOB_NOSORT, NULL, &found) == 0;
+
+	globfree(&found);
+	return has;
+}
+
 bool store_measure(const struct host *host, const char *store, uint64_t *size, uint64_t *used)
 {
 	char full[PATH_MAX];
@@ -286,6 +300,10 @@ void images_sample(void *data, const struct wait *wait)
 	free(sample->by_path.positions);
 	sample->by_path = (struct element_index){0};
 	sample_runtime(request, wait);
+	sample->has_pods = sample->answers && sample->sandbox[0] &&
+			   sample->kubelet.presence == KUBELET_RUNNING &&
+			   !sampled_image(sample, sample->sandbox) &&
+			   images_has_pods(request->host);
 	if (!store_measure(request->host, sample->store, &sample->store_size, &sample->store_used))
 		sample->store_size = 0;
 	for (size_t i = 0; i < sample->n_archives; i++)
