@@ -415,10 +415,13 @@ static void cure_installation(struct finding *finding, const struct core *core,
 	}
 }
 
+/* capabilities of the chart's values, which a check compares with this. */
+#define CHART_CAPABILITIES "NET_ADMIN, BPF, PERFMON, SYS_NICE, SYS_CHROOT"
+
 static void cure_lack(struct finding *finding, const struct core *core, const struct tuner_ops *ops,
 	enum lack_kind kind)
 {
-	char unit[256] = "", chart[256] = "NET_ADMIN, BPF, PERFMON, SYS_NICE, SYS_CHROOT";
+	char unit[256] = "", chart[256] = CHART_CAPABILITIES;
 	char line[300], value[300];
 
 	add_missing(ops, "CAP_", " ", unit, sizeof(unit));

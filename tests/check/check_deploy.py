@@ -134,6 +134,7 @@ def check_manifests(tree):
     )
     pod, after = agent["spec"]["template"]["spec"], restore["spec"]["template"]["spec"]
     container, restoring = pod["containers"][0], after["initContainers"][0]
+    advised = re.search(r'^#define CHART_CAPABILITIES "(.+)"', tree.read("src/agent/findings.c"), re.M).group(1).split(", ")
     owners = [e["value"] for c in (container, restoring) for e in c["env"] if e["name"] == "HEADROOM_OWNER"]
     image = f"{values['image']['repository']}:{version}"
 
@@ -144,6 +145,7 @@ def check_manifests(tree):
     pairs += [
         ("HEADROOM_OWNER of agent and restore", owners, ["daemonset"] * 2),
         ("capabilities", container["securityContext"]["capabilities"]["add"], values["capabilities"]),
+        ("CHART_CAPABILITIES of src/agent/findings.c", advised, values["capabilities"]),
         ("resources", container["resources"], values["resources"]),
         ("nodeSelector", pod["nodeSelector"], values["nodeSelector"]),
         ("priorityClassName", pod["priorityClassName"], values["priorityClassName"]),

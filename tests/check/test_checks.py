@@ -20,7 +20,7 @@ import check_source
 from tree import Tree, given_tree
 
 COPIED = [".clang-format", ".github/workflows", "CMakeLists.txt", "README.md", "deploy", "packaging",
-          "tests/chaos/mutants_table.py", "tests/chaos/promises.py",
+          "src/agent/findings.c", "tests/chaos/mutants_table.py", "tests/chaos/promises.py",
           "tests/root", "tests/unit", "tests/vm/run"]  # fmt: skip
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 FUNCTION = "int sum(int a, int b);\n\nint sum(int a, int b)\n{\n%s\treturn a + b;\n}\n"
@@ -184,6 +184,7 @@ DEFECTS = {
     check_deploy.check_manifests: [
         ({"deploy/helm/headroom/Chart.yaml": ("\nversion: ", "\nversion: 9.")}, ["Chart.yaml and CMakeLists.txt"]),
         ({DAEMONSET: ("hostPID: true", "hostPID: false")}, ["hostPID of agent and restore"]),
+        ({"src/agent/findings.c": ("SYS_NICE, SYS_CHROOT", "SYS_NICE")}, ["CHART_CAPABILITIES"]),
     ],
     check_deploy.check_readme: [({"deploy/README.md": ("| PERFMON |", "| PERF |")}, ["deploy/README.md: no row for PERFMON"])],
     check_deploy.check_schema: [
