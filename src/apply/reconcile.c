@@ -247,7 +247,7 @@ static void judge_setting(
 		if (in_force) {
 			setting_become(setting, SETTING_IN_SYNC,
 				reason_rows[want->reason].chosen ? want->reason : REASON_IN_SYNC, 0,
-				NULL);
+				reason_rows[want->reason].chosen ? want->why : NULL);
 			setting->retry_at_us = 0;
 		} else {
 			judge_written(setting, seen, input);

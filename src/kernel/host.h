@@ -51,6 +51,13 @@ int host_may_write(const struct host *host, const char *path);
 /* Returns whether a path that cannot be opened is a symbolic link. */
 bool host_is_dangling(const struct host *host, const char *path);
 
+/*
+ * Finds the file of sysctl.d(5) that gives a sysctl this value, and writes "set by FILE:LINE" or an
+ * empty text.
+ */
+bool host_find_sysctl(const struct host *host, const char *name, const char *value,
+	char where[static SETTING_WHY_MAX]);
+
 /* A line of mountinfo, see proc_pid_mountinfo(5). */
 struct mount {
 	dev_t device;

@@ -78,3 +78,33 @@ TEST(names_of_sysctls_become_paths)
 	assert_int_equal(strlen(path), SETTING_PATH_MAX - 1);
 	assert_false(sysctl_path(name, path));
 }
+
+DIRECTORY_TEST(the_file_that_sets_a_sysctl_is_found)
+{
+	static const struct {
+		const char *name, *value, *where;
+	} writers[] = {
+		{"net.ipv4.neigh.default.gc_thresh1", "0", "set by /etc/sysctl.d/90-cloud.conf:3"},
+		{"net.ipv4.neigh.default.gc_thresh1", "1", ""}, /* a comment */
+		{"net.ipv4.neigh.default.gc_thresh1", "7", ""},
+		{"vm.max_map_count", "1000", "set by /etc/sysctl.conf:1"},
+		{"kernel.pid_max", "4096", "set by /usr/lib/sysctl.d/50-pids.conf:1"},
+		{"net.ipv4.tcp_rmem", "1 2 3", "set by /etc/sysctl.d/90-cloud.conf:5"},
+		{"kernel.keys.maxkeys", "10", ""}, /* no .conf */
+	};
+	char where[SETTING_WHY_MAX];
+
+	directory_put(directory, "/etc/sysctl.conf", "vm.max_map_count=1000");
+	directory_put(directory, "/etc/sysctl.d/90-cloud.conf",
+		"# cloud\n; net.ipv4.neigh.default.gc_thresh1 = 1\n"
+		"-net/ipv4/neigh/default/gc_thresh1 = 0\nnonsense\n"
+		"  net.ipv4.tcp_rmem\t= 1\t2 3 \n");
+	directory_put(directory, "/etc/sysctl.d/keys.conf.bak", "kernel.keys.maxkeys = 10\n");
+	directory_put(directory, "/usr/lib/sysctl.d/50-pids.conf", "kernel.pid_max = 4096\n");
+	for (size_t i = 0; i < ARRAY_SIZE(writers); i++) {
+		assert_int_equal(host_find_sysctl(&directory->host, writers[i].name,
+					 writers[i].value, where),
+			writers[i].where[0] != '\0');
+		assert_string_equal(where, writers[i].where);
+	}
+}

@@ -216,6 +216,9 @@ static void decide_values(struct family *family, bool growing, struct proposal *
 			snprintf(want->wanted, SETTING_VALUE_MAX, "%" PRId64, family->wanted[i]);
 		want->error = family->table->threshold_error[i];
 		want->reason = family->reason[i] ? family->reason[i] : REASON_KEPT;
+		if (want->reason == REASON_CHOSEN_ON_NODE)
+			set_text(want->why,
+				family->neighbor->choices[family->row - neighbor_families].why);
 		want->grown = family->grown && i > 0;
 		want->requested = config->requested[i];
 	}

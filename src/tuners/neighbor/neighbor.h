@@ -85,7 +85,12 @@ struct neighbor {
 	const struct names *names;
 	struct neighbor_config config;
 	struct neighbor_table_seen tables[NEIGHBOR_FAMILIES]; /* at the last poll */
-	uint64_t memory_bytes;                                /* the node's memory */
+	/* A gc_thresh1 below the kernel's, and the file that sets it. */
+	struct neighbor_choice {
+		char value[SETTING_VALUE_MAX];
+		char why[SETTING_WHY_MAX];
+	} choices[NEIGHBOR_FAMILIES];
+	uint64_t memory_bytes;           /* the node's memory */
 	size_t stats_max;                /* size bound of a statistics file, a line per CPU */
 	bool once;                       /* a command, which polls once */
 	struct neighbor_bpf_object *bpf; /* NULL: not loaded; then ring and users are unused */

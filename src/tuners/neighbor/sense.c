@@ -375,6 +375,23 @@ static int parse_stats(char *text, struct neighbor_stats *ret)
 	return 0;
 }
 
+/* Finds who chose a gc_thresh1 below the kernel's, once for each value. */
+static void sense_choice(struct neighbor *neighbor, int family)
+{
+	struct neighbor_choice *choice = &neighbor->choices[family];
+	const char *value = neighbor->tables[family].threshold[0];
+	char name[SETTING_NAME_MAX];
+	int order;
+
+	if (streq(choice->value, value))
+		return;
+	set_text(choice->value, value);
+	choice->why[0] = '\0';
+	neighbor_threshold_name(&neighbor_families[family], 0, name);
+	if (value_compare(NULL, value, NEIGHBOR_KERNEL_THRESH1, &order) == 0 && order < 0)
+		(void)host_find_sysctl(neighbor->host, name, value, choice->why);
+}
+
 void neighbor_sense(void *self, uint64_t now)
 {
 	struct neighbor *neighbor = self;
@@ -393,6 +410,7 @@ void neighbor_sense(void *self, uint64_t now)
 			table->threshold_error[i] =
 				host_read_value(host, path, table->threshold[i]);
 		}
+		sense_choice(neighbor, family);
 		table->stats_error =
 			host_read_file(host, row->statistics, neighbor->stats_max, &text);
 		if (table->stats_error == 0)

@@ -9,6 +9,7 @@
 struct sysctl_key {
 	struct want want; /* wanted as configured, actual as read; its name comes first */
 	bool exact;
+	char looked_up[SETTING_VALUE_MAX]; /* whose writer is in want.why */
 	bool configured; /* in a configuration file, or in a profile that one names */
 };
 

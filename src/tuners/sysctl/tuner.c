@@ -75,6 +75,14 @@ static const struct sysctl_row {
 	return &others;
 }
 
+static bool is_below_kernel(const struct sysctl_row *row, const char *value)
+{
+	int order;
+
+	return row->kernel && value_compare(row->meanings, value, row->kernel, &order) == 0 &&
+	       order < 0;
+}
+
 /* ---- limits.raise and storage.bound_writeback ---- */
 
 static void init_key(struct sysctl_key *key, const char *name, const char *value)
@@ -180,6 +188,12 @@ static void sysctl_sense(void *self, uint64_t)
 		struct want *want = &sysctl->keys[i].want;
 
 		want->error = host_read_value(sysctl->host, want->target.path, want->actual);
+		if (want->error < 0 || streq(sysctl->keys[i].looked_up, want->actual))
+			continue;
+		set_text(sysctl->keys[i].looked_up, want->actual);
+		want->why[0] = '\0';
+		if (is_below_kernel(find_row(want->name), want->actual))
+			(void)host_find_sysctl(sysctl->host, want->name, want->actual, want->why);
 	}
 }
 
@@ -204,13 +218,11 @@ static void sysctl_decide(
 			.configured = sysctl->keys[i].configured,
 			.exact = sysctl->keys[i].exact,
 			.meanings = row->meanings};
-		int order;
 
 		*want = *configured;
 		if (want->error < 0)
 			continue;
-		if (row->kernel && value_compare(row->meanings, node, row->kernel, &order) == 0 &&
-			order < 0)
+		if (is_below_kernel(row, node))
 			choice.chosen = REASON_CHOSEN_ON_NODE;
 		value_floor(row->meanings, record, want->actual, floor);
 		choice.node = choice.chosen && !choice.configured ? node : floor;

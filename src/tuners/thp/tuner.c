@@ -293,6 +293,8 @@ static void choose_value(const struct thp *thp, const struct decide_input *input
 
 	copy_text(node, SETTING_VALUE_MAX, node_value(input, want));
 	want->reason = value_choose(&choice, want->wanted);
+	if (want->reason == REASON_CHOSEN_AT_BOOT)
+		set_text(want->why, thp->boot_line);
 	if (!want->wanted[0])
 		want->reason = REASON_KEPT;
 	else if (thp->at_boot[kind] && thp->chosen[kind] && !value_equal(want->wanted, node))
