@@ -89,6 +89,7 @@ struct finding {
 	enum finding_who knows;
 	struct limit_user *who; /* by share, the largest first, at most FINDING_USERS_MAX; owned */
 	unsigned n_who;
+	uint64_t who_us; /* CLOCK_MONOTONIC when they were counted; 0: at the moment of the use */
 
 	/* Owned. Set by the functions below; NULL: none. */
 	char *message; /* what the numbers do not say */

@@ -490,6 +490,15 @@ static void find_lacks(
 	}
 }
 
+/* Splits "fault: cure". */
+static void describe_fault(struct finding *finding, const char *text)
+{
+	const char *cure = strchr(text, ':');
+
+	finding_message(finding, "%.*s", (int)(cure ? (size_t)(cure - text) : strlen(text)), text);
+	finding_hint(finding, "%s", cure ? cure + 2 : "give write access to it");
+}
+
 static void find_records(
 	const struct core *core, struct proposal *proposal, const struct decide_input *input)
 {
@@ -502,23 +511,25 @@ static void find_records(
 	if (error < 0) {
 		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_VALUES_UNRECORDED, NULL,
 			&values);
-		if (finding)
+		if (finding) {
 			finding_message(finding,
 				"%s: originals of values cannot be recorded, so values are only "
-				"observed: %s",
-				core_describe_values_error(error),
+				"observed",
+				core_describe_values_error(error));
+			finding_hint(finding, "%s",
 				error == -ENOSPC    ? "make room in it"
 				: error == -EBADMSG ? "remove it, or restart the node"
 				: core->host->root[0]
 					? "mount the host's /run/headroom there, writable, and its "
 					  "root at HEADROOM_HOST_ROOT"
 					: "give write access to it");
+		}
 	}
 	if (core->journal_error < 0) {
 		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_JOURNAL_UNUSABLE, NULL,
 			&journal);
 		if (finding)
-			finding_message(finding, "%s", file_journal_describe(core->journal_error));
+			describe_fault(finding, file_journal_describe(core->journal_error));
 	}
 }
 
@@ -538,8 +549,7 @@ static void find_config_fault(const struct config_fault *fault, struct proposal 
 	finding->breaks = reason_rows[REASON_CONFIG_FAULT].help;
 	finding_message(
 		finding, "line %u, column %u: %s", fault->line, fault->column, fault->message);
-	finding_edit(finding, fault->file, fault->line, "%s", fault->message);
-	finding_hint(finding, "headroom check-config lists all faults");
+	finding_hint(finding, "correct it; headroom check-config lists all faults");
 }
 
 static void find_own(struct core *core, struct proposal *proposal, const struct decide_input *input)

@@ -235,6 +235,7 @@ static void take_users(struct finding *known, struct finding *reading)
 	free(known->who);
 	known->who = steal(reading->who);
 	known->n_who = reading->n_who;
+	known->who_us = reading->who_us;
 	known->knows = reading->knows;
 }
 
@@ -251,6 +252,9 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	double share = share_of(use), worst = share_of(&known->worst);
 	bool is_same_moment = at_us == known->worst.at_us;
 	bool follows = now - known->worst.at_us <= USERS_FOLLOW_US;
+	/* The users were counted before the worst moment, and now again. */
+	bool precede = known->who_us && known->who_us < known->worst.at_us &&
+		       known->who_us < reading->who_us;
 
 	if (share > worst) {
 		known->worst = *use;
@@ -265,7 +269,7 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	 * A pass may count the users when a little less is used again, and those of an earlier pass
 	 * may be others: while as much is used, the larger ones count.
 	 */
-	if (known->n_who == 0
+	if (known->n_who == 0 || precede
 			? follows || share >= NEARLY * worst
 			: share >= worst && (is_same_moment || follows ||
 						    user_share(known, &known->who[0]) <

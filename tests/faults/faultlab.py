@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import struct
@@ -399,7 +400,11 @@ def spoiled(w: World, file: str) -> Iterator[Fields]:
 
 
 def without_bpf(w: World) -> Iterator[Fields]:
-    """A second agent, which may not load programs."""
+    """A second agent, which may not load programs. Its cure is a drop-in of its unit."""
+    dropins = Path("/etc/systemd/system/headroom.service.d")
+    assert not dropins.exists()
+    w.stack.callback(shutil.rmtree, dropins, ignore_errors=True)
+    systemctl(w)
     second = w.directory / "second"
     second.mkdir()
     one = Agent(second, "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\n", wrap=NO_BPF)
@@ -678,10 +683,10 @@ def rows(fault: Callable[..., Row], e: Callable[..., Expect], node: str) -> list
           config=queued + f"sysctl: {{{events}: 22000}}\n", within=60, stays_cured=False),
         r("value/no-longer-configured", not_configured_any_more, e("{name}|no-longer-configured", "setting", "{name}", who="any"),
           args=(events, queued, f"sysctl: {{{events}: 23000}}\n"), place="node", config=queued),
-        r("config/unknown-key", broken_configuration, e("config-fault", "file|setting", "{file}", who="", now="any"), args=("neighbour: {mode: off}\n",), place="node", config=queued + "# 1\n", stays_cured=False),
-        r("config/not-a-number", broken_configuration, e("config-fault", "file|setting", "{file}", who="", now="any"), args=("storage: {sync_p99: soon}\n",), place="node", config=queued + "# 2\n", stays_cured=False),
-        r("agent/values-unrecorded", spoiled, e("values-unrecorded", "file", "values", who="", now="any"), args=("run/values",), place="node", config=queued + "# 3\n", stays_cured=False),
-        r("agent/journal-unusable", spoiled, e("journal-unusable", "file", "journal", who="", now="any"), args=("state/journal.json",), place="node", config=queued + "# 4\n", stays_cured=False),
+        r("config/unknown-key", broken_configuration, e("config-fault", "file|setting", "{file}", who="", now="none"), args=("neighbour: {mode: off}\n",), place="node", config=queued + "# 1\n", stays_cured=False),
+        r("config/not-a-number", broken_configuration, e("config-fault", "file|setting", "{file}", who="", now="none"), args=("storage: {sync_p99: soon}\n",), place="node", config=queued + "# 2\n", stays_cured=False),
+        r("agent/values-unrecorded", spoiled, e("values-unrecorded", "file", "/run/headroom", who="", now="none"), args=("run/values",), place="node", config=queued + "# 3\n", stays_cured=False),
+        r("agent/journal-unusable", spoiled, e("journal-unusable", "file", ".*", who="", now="none"), args=("state/journal.json",), place="node", config=queued + "# 4\n", stays_cured=False),
         r("agent/no-bpf", without_bpf, e("tuner-degraded", "tuner", "limits", who="", now="any"), place="node", config=queued + "# 5\n", also="tuner-degraded", stays_cured=False),
         r("dns/flood", dns_flood, server("dns/{server}", severity="critical"), args=(101, 900), **dns),
         r("dns/flood-of-lxd", dns_flood, server("dns/{server}", severity="critical"), args=(102, 700, "lxd"), **dns),

@@ -314,6 +314,8 @@ def maps(w: World, maximum: int = 12000) -> Iterator[Fields]:
 
 def keys(w: World, uid: int, size: int = 0) -> Iterator[Fields]:
     """A user's keys, beside root with more of a larger maximum. size: of one key's payload, instead of many keys."""
+    w.sysctl("kernel.keys.maxkeys", 200)
+    w.sysctl("kernel.keys.maxbytes", 20000)
     add = 'add = lambda name, data, n: libc.syscall(248, b"user", name, data, n, {ring})\n'
     w.pod().run(add.format(ring="-3") + "libc.syscall(250, 1, None)\nfor i in range(300): add(b'r%d' % i, b'x', 1)")
     group = w.pod()

@@ -59,12 +59,12 @@ LIMITS = [
     ),
     fault("conntrack/namespace-near", inject.tracked, e("conntrack/namespace", "netns"), args=(4000, ((0x0A010203, 60), (0x0A010204, 34)), True), uses=("conntrack",)),
     fault(
-        "conntrack/sources", inject.tracked_here, e("conntrack", "netns", who="{address}", keep="conntrack"),
-        args=(3000, ((0x0A010204, 70), (0x0A010203, 50))), place="netns", also="conntrack/namespace",
-    ),
-    fault(
         "conntrack/near", inject.tracked_here, e("conntrack", "netns", who="{address}", severity="warning"),
         args=(5000, ((0x0A010209, 20), (0x0A010207, 70))), place="netns", also="conntrack/namespace",
+    ),
+    fault(
+        "conntrack/sources", inject.tracked_here, e("conntrack", "netns", who="{address}", keep="conntrack"),
+        args=(3000, ((0x0A010204, 70), (0x0A010203, 50))), place="netns", also="conntrack/namespace",
     ),
     fault("conntrack/races", inject.insert_failed, e("conntrack/races", "netns|node", who="unknown", now="none"), place="netns", within=45, stays_cured=False),
     fault("bridge-ports", inject.bridge, e("bridge-ports", "device", "br7", who="", now="none"), place="netns", within=45, stays_cured=False),

@@ -149,6 +149,25 @@ LIST_TEST(users_of_an_earlier_pass_give_way_to_larger_ones_while_it_lasts)
 	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
 }
 
+LIST_TEST(users_counted_before_the_worst_moment_give_way_to_those_of_the_next_pass)
+{
+	static const struct {
+		const char *name;
+		unsigned used, pass_s; /* the pass began so many seconds after the first poll */
+	} polls[] = {{"gone", 95, 0}, {"culprit", 94, 10}, {"later", 94, 20}};
+	uint64_t begin = fixture->clock.mono_us;
+
+	fixture->clock.mono_us += 5 * USEC_PER_SEC;
+	for (size_t i = 0; i < ARRAY_SIZE(polls); i++) {
+		struct finding *finding = find(fixture, "pids", polls[i].used, FINDING_HAPPENS);
+
+		add_user(finding, polls[i].name, 80, 0);
+		finding->who_us = begin + polls[i].pass_s * USEC_PER_SEC;
+		poll_ends(fixture, 10);
+	}
+	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
+}
+
 LIST_TEST(ties_are_named_together)
 {
 	char text[FINDING_TEXT_MAX];

@@ -217,7 +217,7 @@ void limits_cure_listener(struct finding *finding, const struct limit_row *row,
 {
 	const struct workload *owner = &instance->instance.owner;
 	uint64_t raised = limits_raised(row, instance->max);
-	char unit[SHELL_WORD_MAX];
+	char unit[SHELL_WORD_MAX], inside[32] = "";
 
 	if (!instance->sysctl) {
 		finding_hint(finding,
@@ -227,22 +227,22 @@ void limits_cure_listener(struct finding *finding, const struct limit_row *row,
 			instance->max);
 		return;
 	}
-	if (!instance->of_agent) {
-		finding_now(finding, "nsenter -t %d -n sysctl -w net.core.somaxconn=%" PRIu64,
-			instance->pid, raised);
-		finding_hint(finding, "restart the container after it: it must listen again; "
-				      "net.core.somaxconn in the pod's securityContext.sysctls "
-				      "keeps it");
-		return;
-	}
-	limits_cure_sysctl(finding, row, instance, input, limits);
+	if (instance->of_agent)
+		limits_cure_sysctl(finding, row, instance, input, limits);
+	else
+		snprintf(inside, sizeof(inside), "nsenter -t %d -n ", instance->pid);
 	if (is_service(owner) && !is_of_runtimes(owner)) {
 		shell_word(unit, owner->name);
 		finding_now(finding,
-			"sysctl -w net.core.somaxconn=%" PRIu64 " && systemctl restart %s", raised,
-			unit);
-	} else {
+			"%ssysctl -w net.core.somaxconn=%" PRIu64 " && systemctl restart %s",
+			inside, raised, unit);
+	} else if (instance->of_agent) {
 		finding_hint(finding, "restart the program after it: it must listen again");
+	} else {
+		finding_now(finding, "%ssysctl -w net.core.somaxconn=%" PRIu64, inside, raised);
+		finding_hint(finding, "restart the container after it: it must listen again; "
+				      "net.core.somaxconn in the pod's securityContext.sysctls "
+				      "keeps it");
 	}
 }
 

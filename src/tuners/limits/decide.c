@@ -310,6 +310,15 @@ static void add_message(
 	}
 }
 
+/* The pass that has counted the users of the node; PASSES: none. */
+static int pass_of_users(const struct limit_seen *seen)
+{
+	for (int kind = OF_FILES; kind >= OF_PROCESSES; kind--)
+		if (seen->users[kind].n_top > 0)
+			return kind;
+	return PASSES;
+}
+
 /* The users of an instance may come from the other pass, or from the row. */
 static void add_users(
 	const struct row_input *in, struct finding *finding, const struct limit_instance *instance)
@@ -330,6 +339,8 @@ static void add_users(
 	if (n == 0 && (instance->instance.kind == INSTANCE_NODE || in->row->reader->add_users)) {
 		top = in->limit->top;
 		n = in->limit->n_top;
+		if (pass_of_users(in->seen) < PASSES)
+			finding->who_us = in->limits->passes[pass_of_users(in->seen)].at_us;
 	}
 	finding->knows = WHO_UNKNOWN;
 	for (unsigned i = 0; i < n; i++)
@@ -483,10 +494,8 @@ static void add_lacks(const struct limits *limits, struct proposal *proposal)
 
 static void take_limit(const struct limit_seen *seen, struct limit_reading *limit)
 {
-	const struct limit_reading *users = seen->users[OF_FILES].n_top > 0 ? &seen->users[OF_FILES]
-					    : seen->users[OF_PROCESSES].n_top > 0
-						    ? &seen->users[OF_PROCESSES]
-						    : &seen->reading;
+	int pass = pass_of_users(seen);
+	const struct limit_reading *users = pass < PASSES ? &seen->users[pass] : &seen->reading;
 
 	*limit = seen->reading;
 	limit->top = NULL;
