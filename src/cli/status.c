@@ -278,10 +278,10 @@ static void print_image(struct screen *screen, const cJSON *image)
 		next > 0 ? "; again in " : "", next > 0 ? took : "");
 }
 
-/* On a small screen, the last ones are left out. */
-static void print_problems(struct screen *screen, const cJSON *findings)
+/* On a small screen, the last ones are left out; the agent leaves out what its list cannot hold. */
+static void print_problems(struct screen *screen, const cJSON *status)
 {
-	const cJSON *finding;
+	const cJSON *findings = json_at(status, "findings"), *finding;
 	int n = 0;
 
 	if (cJSON_GetArraySize(findings) > 0)
@@ -289,7 +289,10 @@ static void print_problems(struct screen *screen, const cJSON *findings)
 	cJSON_ArrayForEach (finding, findings)
 		if (n++ == 0 || n <= screen->keep)
 			draw_finding(screen, 2, finding_word(finding), finding);
-	print_rest(screen, n - MAX(screen->keep, 1), "problems");
+	print_rest(screen,
+		MAX(n - MAX(screen->keep, 1), 0) +
+			(int)json_number_at(status, "node/findings_left_out"),
+		"problems");
 }
 
 struct status_view {
@@ -313,7 +316,7 @@ static void render_status(struct screen *screen, void *data)
 	if (would_change > 0)
 		draw(screen, COLOR_WARNING, "  %.0f would change: see headroom plan\n",
 			would_change);
-	print_problems(screen, json_at(status, "findings"));
+	print_problems(screen, status);
 	draw_heading(screen, "Limits");
 	cJSON_ArrayForEach (item, json_at(status, "limits"))
 		if (has_problem(item) || n++ < screen->keep)

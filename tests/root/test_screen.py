@@ -160,6 +160,11 @@ def test_findings_are_paragraphs_with_their_cure_and_rows_with_their_user(serve:
     assert text.index(" conntrack ") < text.index(" mounts ") < text.index("neighbor/ipv4")
 
 
+def test_status_counts_the_findings_that_the_agent_has_left_out(serve: Serve, run: Run) -> None:
+    serve({**STATUS, "node": {**STATUS["node"], "findings_left_out": 7}, "findings": [finding("conntrack", "critical", "host")]})
+    assert "  and 7 problems" in run("status").stdout.splitlines()
+
+
 @pytest.mark.parametrize("command", [("status", "--watch"), ("top",)])
 def test_a_live_view_with_many_findings_shows_the_first_ones_and_counts_the_others(serve: Serve, directory: Path, command: tuple[str, ...]) -> None:
     many = [finding(f"slug-{i}", "warning", "pod a-namespace-of-some-length/a-workload-with-a-long-name") for i in range(30)]
