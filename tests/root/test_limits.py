@@ -166,6 +166,7 @@ def fixture_pods() -> Iterator[Callable[[], Pod]]:
         yield make
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_reaches_the_maximum_of_its_cgroup(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod]) -> None:
     pods().run("import threading\nfor _ in range(40): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()")
     one = counted(agent("mode: observe"))
@@ -182,6 +183,7 @@ def test_a_fork_bomb_reaches_the_maximum_of_its_cgroup(node: Any, agent: Start, 
     assert int((pod.pids / "pids.max").read_text()) == 120
 
 
+@pytest.mark.slow
 def test_all_pods_together_reach_their_limit_and_the_one_with_most_threads_is_named(node: Any, agent: Start, pods: Callable[[], Pod]) -> None:
     start = "import threading\nfor _ in range({}): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
     large, small = pods(), pods()
@@ -204,6 +206,7 @@ def test_all_pods_together_reach_their_limit_and_the_one_with_most_threads_is_na
         (kubepods / "pids.max").write_text(before)
 
 
+@pytest.mark.slow
 def test_maxima_that_programs_lower_on_purpose_are_no_finding_and_hide_none(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod], space: str) -> None:
     """OpenSSH's child before the login, sandboxes, TasksMax=1, small backlogs."""
     calm = [pods() for _ in range(12)]
@@ -285,6 +288,7 @@ def test_a_listener_that_does_not_accept_and_ports_to_one_destination(pod: Pod, 
     assert "to 127.0.0.1 port 81" not in [detail for _, _, detail in limits()["ports"]["top"]], "a new connection may take these ports"
 
 
+@pytest.mark.slow
 def test_a_full_listener_and_ports_are_found_with_their_addresses_and_cured(node: Any, agent: Start, pod: Pod, space: str) -> None:
     """Two source addresses have ports of their own. The listener asked for all that the namespace allows."""
     subprocess.run([*inside(space), "sysctl", "-qw", "net.ipv4.ip_local_port_range=20000 20399", "net.core.somaxconn=500"], check=True)
@@ -338,6 +342,7 @@ def test_the_agent_reports_that_no_file_can_be_opened_although_it_cannot_read_th
     assert finding["severity"] == "critical" and "let the agent read it" not in one.log and "was not counted" not in one.log
 
 
+@pytest.mark.slow
 def test_the_user_of_inotify_is_found_and_its_cgroups_beside_a_larger_one_of_another_user(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod]) -> None:
     sysctl("fs.inotify.max_user_instances", 300)
     one = counted(agent("mode: observe"))
@@ -352,6 +357,7 @@ def test_the_user_of_inotify_is_found_and_its_cgroups_beside_a_larger_one_of_ano
     cure(one, finding)
 
 
+@pytest.mark.slow
 def test_mounts_of_one_path_are_found_in_their_namespace_and_cured(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod]) -> None:
     sysctl("fs.mount-max", 700)
     one = counted(agent("mode: observe"))
@@ -365,6 +371,7 @@ def test_mounts_of_one_path_are_found_in_their_namespace_and_cured(node: Any, ag
     cure(one, finding)
 
 
+@pytest.mark.slow
 def test_connections_of_a_namespace_are_found_and_cured(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod], space: str) -> None:
     sysctl("net.netfilter.nf_conntrack_max", 3000)
     one = counted(agent("mode: observe"))

@@ -86,6 +86,7 @@ def fixture_program() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 ADD_KEYS = "libc.syscall(250, 1, None)\nadd = lambda name, size: libc.syscall(248, b'user', name, b'x' * size, size, -3)\n"
 
 
+@pytest.mark.slow
 def test_keys_of_the_user_whose_maximum_is_reached(node: Any, agent: Start, program: Callable[..., Any], directory: Path) -> None:
     """Root has more keys, and far more bytes, of larger maxima."""
     sysctl("kernel.keys.maxkeys", 200)
@@ -105,6 +106,7 @@ def test_keys_of_the_user_whose_maximum_is_reached(node: Any, agent: Start, prog
         cured(one, finding)
 
 
+@pytest.mark.slow
 def test_maxima_of_the_kernel_that_are_raised(node: Any, agent: Start, program: Callable[..., Any], directory: Path) -> None:
     used = int(sysctl("fs.aio-nr"))
     sysctl("fs.aio-max-nr", used + 5000)
@@ -156,6 +158,7 @@ BYTES = "head -c 63M /dev/zero > big"
 INODES = "i=0; while [ $i -lt 970 ]; do i=$((i + 1)); : > $i; done"
 
 
+@pytest.mark.slow
 def test_a_full_file_system_is_named_by_its_one_path(agent: Start, directory: Path) -> None:
     """A read-only one stays silent, although it always is full. One that only this mount of cannot be written is no such."""
     tools = directory / "tools"
@@ -184,6 +187,7 @@ def test_a_full_file_system_is_named_by_its_one_path(agent: Start, directory: Pa
     assert findings(one, "filesystem/kubelet/bytes") == [] and not [f for f in one.status()["findings"] if "kubelet" in f["slug"]]
 
 
+@pytest.mark.slow
 def test_a_database_of_etcd_is_compacted(node: Any, agent: Start, directory: Path) -> None:
     """etcd itself refuses the writes, and accepts them after the command."""
     if not shutil.which("etcdctl"):
