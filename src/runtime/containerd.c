@@ -731,13 +731,15 @@ static const struct {
 	const char *text; /* in a comment at the file's start */
 	const char *cure;
 } generated[] = {
-	{"/rancher/", NULL, "k3s and RKE2 write it: use config.toml.tmpl beside it"},
 	{"/snap.docker/", NULL, "dockerd writes it: use Docker's daemon.json"},
 	{"/docker/containerd/", NULL, "dockerd writes it: use Docker's daemon.json"},
 	{"/microk8s/", NULL, "MicroK8s writes it: use containerd-template.toml beside it"},
 	{"/run/k0s/", NULL, "k0s writes it: use /etc/k0s/containerd.d"},
 	{NULL, "k0s_managed=true", "k0s writes it: use /etc/k0s/containerd.d"},
 	{NULL, "DO NOT EDIT", "it is generated: change its source"},
+	{NULL, "do not edit", "it is generated: change its source"},
+	{NULL, "enerated by", "it is generated: change its source"},
+	{NULL, "anaged by", "another program manages it: change its source"},
 };
 
 #define COMMENT_MAX 512 /* bytes */
@@ -891,6 +893,52 @@ static void PRINTF_LIKE(3, 4)
 	va_end(args);
 }
 
+/*
+ * k3s and RKE2 write the main file. Newer ones import a directory for files of others; in older
+ * ones a template replaces it.
+ */
+static void refuse_k3s(const struct containerd_reading *reading, struct runtime_key *key)
+{
+	const struct containerd_files *files = &reading->files;
+	const char *own = files->files[files->own].path;
+
+	set_text(key->path, reading->daemon->config);
+	if (reading->merges && files->own > 0)
+		refuse(key, KEY_GENERATED,
+			"%s: k3s and RKE2 write it: write the key into a file of your own in %.*s, "
+			"which it imports",
+			key->path, (int)(strrchr(own, '/') - own), own);
+	else
+		refuse(key, KEY_GENERATED, "%s: k3s and RKE2 write it: use %s beside it", key->path,
+			reading->merges ? "config-v3.toml.tmpl" : "config.toml.tmpl");
+}
+
+/* Refuses a key of a file that another program writes. */
+static void refuse_generated(const struct containerd_reading *reading,
+	const struct containerd_file *file, struct runtime_key *key)
+{
+	const char *cure = NULL;
+	bool k0s;
+
+	if (strstr(reading->daemon->version, "-k3s") || strstr(file->path, "/rancher/") ||
+		strstr(reading->daemon->config, "/rancher/")) {
+		refuse_k3s(reading, key);
+		return;
+	}
+	for (size_t i = 0; !cure && i < ARRAY_SIZE(generated); i++)
+		if ((generated[i].path && strstr(file->path, generated[i].path)) ||
+			(generated[i].text && file->text && file->text[0] == '#' &&
+				memmem(file->text, MIN(file->len, (size_t)COMMENT_MAX),
+					generated[i].text, strlen(generated[i].text))))
+			cure = generated[i].cure;
+	k0s = cure && starts_with(cure, "k0s");
+	if (cure)
+		refuse(key, KEY_GENERATED, "%s: %s%s", key->path, cure,
+			!k0s              ? ""
+			: reading->merges ? ", in a file with version = 3"
+					  : ", in a file with version = 2");
+}
+
 static void read_key(const struct containerd_reading *reading, enum runtime_setting setting)
 {
 	const struct daemon *daemon = reading->daemon;
@@ -899,7 +947,7 @@ static void read_key(const struct containerd_reading *reading, enum runtime_sett
 	const struct containerd_file *own = &reading->files.files[0];
 	bool transfer = setting == RUNTIME_DOWNLOADS && reading->config->transfer;
 	bool directory = setting == RUNTIME_HOSTS_DIRECTORY;
-	const char *cure, *excluding = NULL;
+	const char *excluding = NULL;
 
 	*key = (struct runtime_key){.key = settings[setting].key,
 		.tables = transfer ? transfer_tables
@@ -941,18 +989,8 @@ static void read_key(const struct containerd_reading *reading, enum runtime_sett
 		    : reading->merges          ? OURS "version = 3\n"
 					       : OURS "version = 2\n";
 	set_text(key->path, file->path);
-	cure = strstr(daemon->version, "-k3s") ? generated[0].cure : NULL;
-	if (reading->merges && (cure || strstr(file->path, generated[0].path)))
-		cure = "k3s and RKE2 write it: add a file to config-v3.toml.d beside it";
-	for (size_t i = 0; !cure && i < ARRAY_SIZE(generated); i++)
-		if ((generated[i].path && strstr(file->path, generated[i].path)) ||
-			(generated[i].text && file->text && file->text[0] == '#' &&
-				memmem(file->text, MIN(file->len, (size_t)COMMENT_MAX),
-					generated[i].text, strlen(generated[i].text))))
-			cure = generated[i].cure;
-	if (cure)
-		refuse(key, KEY_GENERATED, "%s: %s", key->path, cure);
-	else if (host_may_write(reading->host, key->path) == -EROFS)
+	refuse_generated(reading, file, key);
+	if (host_may_write(reading->host, key->path) == -EROFS)
 		refuse(key, KEY_READ_ONLY, "%s is on a read-only file system", key->path);
 }
 
