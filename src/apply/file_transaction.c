@@ -468,6 +468,27 @@ static struct change *add_change(struct file_job *job, const struct file_record 
 	return plan_add(&job->plan, &file, key->name, record->tuner, old, new);
 }
 
+/* The restored file is not all: another program may have copied our values to its own. */
+static int find_copies(struct file_job *job, struct work_file *file)
+{
+	const struct file_record *record = &file->record;
+	const struct runtime_driver *driver = runtime_driver_find(record->daemon.driver);
+	int r = 0;
+
+	for (size_t i = 0; driver && driver->find_copy && i < record->n_keys && r == 0; i++) {
+		const struct key_record *key = &record->keys[i];
+
+		if (record->format != EDIT_TOML || file->left[i] || !key->wanted[0] ||
+			streq(key->on_disk_originally, key->wanted))
+			continue;
+		r = driver->find_copy(&job->host, &record->daemon, record->path, key->key,
+			key->wanted, job->wait, file->why);
+	}
+	if (r < 0)
+		log_error(record->path, "restored, but %s", file->why);
+	return r;
+}
+
 /*
  * Restores the original bytes, or only our keys if someone else changed the file, and adds the
  * changes to the plan. On success the record is removed, or is restoring until the daemon was
@@ -487,6 +508,8 @@ static void restore_file(struct file_job *job, const struct file_record *record)
 		(void)file_store(job);
 	}
 	r = restore_bytes(job, &file);
+	if (r == 0 && file.lost == 0)
+		r = find_copies(job, &file);
 	error = r < 0 ? r : file.lost;
 	activate = file.written || resumed;
 	others = is_changed_by_others(&file);

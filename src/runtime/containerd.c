@@ -994,6 +994,47 @@ static void read_key(const struct containerd_reading *reading, enum runtime_sett
 		refuse(key, KEY_READ_ONLY, "%s is on a read-only file system", key->path);
 }
 
+/* Finds a key of the text with this value. Returns its line; 0: it has none. */
+static unsigned line_of(const char *text, size_t len, const char *key, const char *value)
+{
+	struct toml_scan scan = {.text = text, .len = len};
+	struct toml_item item;
+	char found[SETTING_VALUE_MAX];
+
+	while (toml_next(&scan, &item) > 0)
+		if (!item.header && streq(item.key, key) &&
+			toml_value(text, &item, found, sizeof(found)) && streq(found, value))
+			return (unsigned)text_position(text, item.start).line;
+	return 0;
+}
+
+/* The NVIDIA toolkit copies the plugin's section of the dump into a drop-in of its own. */
+static int find_copy(const struct host *host, const struct daemon *daemon, const char *path,
+	const char *key, const char *value, const struct wait *wait,
+	char why[static RUNTIME_WHY_MAX])
+{
+	_cleanup_(clear_files) struct containerd_files files = {0};
+	_cleanup_free_ char *dump = NULL;
+	char ignored[RUNTIME_WHY_MAX];
+	unsigned line = 0;
+	size_t i;
+
+	/* Without a dump nobody knows what the next start brings. */
+	if (!daemon->program[0] || read_files_of(host, daemon, &files, ignored) < 0 ||
+		containerd_dump(host, daemon, daemon->config, wait, &dump, ignored) < 0 ||
+		line_of(dump, strlen(dump), key, value) == 0)
+		return 0;
+	for (i = files.n; i > 0 && line == 0; i--)
+		if (files.files[i - 1].text && !streq(files.files[i - 1].path, path))
+			line = line_of(files.files[i - 1].text, files.files[i - 1].len, key, value);
+	if (line == 0)
+		return 0;
+	snprintf(why, RUNTIME_WHY_MAX,
+		"%.160s:%u has a copy of %s = %s, which stays in force: remove the line",
+		files.files[i].path, line, key, value);
+	return -EEXIST;
+}
+
 /* ---- the file that containerd refuses ---- */
 
 /* Returns the version of a file's format, and its line; 0: it has none. */
@@ -1306,6 +1347,7 @@ const struct runtime_driver containerd_driver = {
 	.needs_program = true,
 	.dump = containerd_dump,
 	.main_file = make_main_file,
+	.find_copy = find_copy,
 	.serves_kubelet = true,
 	.copies_per_image = 2,
 	.honours_pins = honours_pins,

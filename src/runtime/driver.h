@@ -274,6 +274,15 @@ struct runtime_driver {
 		char why[static RUNTIME_WHY_MAX]);
 
 	/*
+	 * Finds a value of ours that another program has copied to a file of its own, so that it
+	 * stays in force when our file is restored. -EEXIST with why: the file and its line; else
+	 * 0. Or NULL.
+	 */
+	int (*find_copy)(const struct host *host, const struct daemon *daemon, const char *path,
+		const char *key, const char *value, const struct wait *wait,
+		char why[static RUNTIME_WHY_MAX]);
+
+	/*
 	 * Activate. ACTIVATE_RELOAD sends SIGHUP to the daemon's process, if its name is program.
 	 * find_process finds the process when no sample has it. await_reload (or NULL) waits until
 	 * the daemon has read its files and returns the value of a key that is then in force;

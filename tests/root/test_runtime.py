@@ -248,6 +248,26 @@ def test_containerd_2_gets_a_drop_in_file(lab: Lab, watcher: Watcher, run: Run) 
     assert lab.config.read_text() == main
 
 
+@pytest.mark.containerd2
+def test_a_copy_of_our_value_in_a_file_of_others_is_named_by_restore(lab: Lab, watcher: Watcher, run: Run) -> None:
+    """As the NVIDIA toolkit makes one. The value in force is not the original before it is gone."""
+    lab.config.write_text("version = 3\nimports = ['/etc/containerd/conf.d/*.toml']\n")
+    lab.containerd(containerd2())
+    lab.with_systemd()
+    running = watcher()
+    wait_reason(running, DOWNLOADS, "restart-pending")
+    own = lab.root / "etc/containerd/conf.d/99-headroom.toml"
+    section = next(line for line in own.read_text().splitlines() if "transfer" in line)
+    copy = lab.write("etc/containerd/conf.d/99-nvidia.toml", f"version = 3\n{section}\n  max_concurrent_downloads = 10\n")
+    running.stop()
+    for _ in range(2):
+        done = run("restore", wrap=lab.wrap)
+        assert done.returncode == 1 and not own.exists()
+        assert "conf.d/99-nvidia.toml:3 has a copy of max_concurrent_downloads = 10" in done.stdout + done.stderr
+    copy.unlink()
+    assert run("restore", wrap=lab.wrap).returncode == 0
+
+
 def test_a_key_of_a_file_that_is_no_longer_configured_is_shown(lab: Lab, watcher: Watcher, agent: Watcher, run: Run) -> None:
     off = "mode: observe\nruntime: {mode: off}\non_removed: restore\n"
     lab.containerd()
