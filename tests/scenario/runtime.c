@@ -96,6 +96,16 @@ static bool parse_broken(struct scenario *scenario, void *base)
 	return true;
 }
 
+/* `misplaced WHY`: a file has the number of downloads in a wrong table. */
+static bool parse_misplaced(struct scenario *scenario, void *base)
+{
+	struct node_runtime *runtime = base;
+	struct runtime_key *key = &runtime->files.keys[RUNTIME_DOWNLOADS];
+
+	key->tables = cri_tables;
+	return scenario_value(scenario, key->misplaced, sizeof(key->misplaced));
+}
+
 /* `replaced WHY`: the program on disk is not the running one. */
 static bool parse_replaced(struct scenario *scenario, void *base)
 {
@@ -194,6 +204,7 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CALL("answers", parse_answers),
 	WORD_CALL("broken", parse_broken),
 	WORD_CALL("replaced", parse_replaced),
+	WORD_CALL("misplaced", parse_misplaced),
 	WORD_CALL("refused", parse_refused),
 	WORD_CALL("layer", parse_layer),
 	WORD_CALL("named", parse_name),

@@ -711,14 +711,14 @@ static void find_misplaced_keys(const struct runtime_decision *decision)
 		for (int k = 0; k < RUNTIME_SETTINGS; k++) {
 			const struct runtime_key *key = &sample->runtimes[i].files.keys[k];
 			struct instance instance = {.kind = INSTANCE_SETTING};
-			struct finding *finding = NULL;
+			struct finding *finding;
 
+			if (!key->misplaced[0])
+				continue;
 			name_setting(sample, &sample->runtimes[i], (enum runtime_setting)k,
 				instance.name);
-			if (key->misplaced[0])
-				finding = proposal_finding(decision->proposal, decision->input,
-					type, REASON_KEY_MISPLACED, NULL, &instance,
-					FINDING_HAPPENS);
+			finding = proposal_finding(decision->proposal, decision->input, type,
+				REASON_KEY_MISPLACED, NULL, &instance, FINDING_HAPPENS);
 			if (!finding)
 				continue;
 			finding->severity = SEVERITY_ADVICE;
