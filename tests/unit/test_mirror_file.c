@@ -182,6 +182,37 @@ DIRECTORY_TEST(a_list_of_pins_in_any_spelling_is_that_of_others)
 	}
 }
 
+DIRECTORY_TEST(a_file_with_which_crio_would_not_start_is_named)
+{
+	static const struct {
+		const char *name, *text, *path;
+		unsigned line;
+	} rows[] = {
+		{"/etc/crio/crio.conf", "[crio]\n", "", 0},
+		{"/etc/crio/crio.conf.d/10-a.conf", "[crio.runtime]\nx = yes\n",
+			"/etc/crio/crio.conf.d/10-a.conf", 2},
+		{"/etc/crio/crio.conf.d/10-a.conf", "[crio.runtime]\nx = true\n", "", 0},
+		{"/etc/crio/crio.conf", "[crio]\n[crio]\n", "/etc/crio/crio.conf", 2},
+	};
+	struct node_runtime runtime = {0};
+
+	set_text(runtime.daemon.config, "/etc/crio/crio.conf");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct runtime_files *files = &runtime.files;
+
+		directory_put(directory, rows[i].name, rows[i].text);
+		crio_driver.read_files(&runtime, &directory->host, NULL);
+		assert_int_equal(files->error, rows[i].line > 0 ? -EBADMSG : 0);
+		if (rows[i].line > 0) {
+			assert_string_equal(files->bad.path, rows[i].path);
+			assert_int_equal(files->bad.line, rows[i].line);
+			assert_non_null(strstr(files->bad.writer, "it belongs to uid"));
+		} else {
+			assert_string_equal(files->why, "");
+		}
+	}
+}
+
 TEST(only_files_with_the_mark_are_ours)
 {
 	static const char *const ours[] = {"# Written by headroom.", "# Written by headroom.\n",
