@@ -87,6 +87,7 @@ struct agent {
 	uint64_t source_signature; /* identifies the configuration files as loaded */
 	uint64_t source_seen;      /* their signature at the last tick */
 	uint64_t source_seen_us;   /* CLOCK_MONOTONIC: when it changed */
+	uint64_t records_seen;     /* core_records_signature() of an agent that observes */
 	bool unsaved;              /* last_good_save() is due */
 	bool ready;                /* READY=1 was sent */
 	bool reloaded; /* send READY=1 again at the next tick, in case systemd missed it */
@@ -278,8 +279,10 @@ static void on_request(void *userdata, bool restore, const char *only, const cha
 	if (core->lock < 0 && wants)
 		why = "{\"error\": \"the running agent cannot record originals and writes nothing: "
 		      "headroom status says why\"}";
+	else if (core->lock < 0 && restore) /* the command restores */
+		why = "{\"error\": \"the running agent only observes\", \"observes\": true}";
 	else if (core->lock < 0)
-		why = "{\"error\": \"the running agent only observes and writes nothing: stop it, or "
+		why = "{\"error\": \"the running agent only observes and writes nothing: "
 		      "start it without --observe and with mode: enforce\"}";
 	else if (restore && owner && !streq(owner, core_owner()))
 		why = foreign;
@@ -647,6 +650,20 @@ static void record_incidents(struct agent *agent)
 	recorder_tick(agent->recorder, &core->node, &core->facts.names, now_us());
 }
 
+/* Beside an agent that observes, a command may restore. */
+static void watch_records(struct agent *agent)
+{
+	struct core *core = &agent->core;
+	uint64_t seen;
+
+	if (core->lock >= 0 || core_wants_to_write(core))
+		return;
+	seen = core_records_signature(core);
+	if (seen != agent->records_seen)
+		core_read_records(core);
+	agent->records_seen = seen;
+}
+
 static int on_tick(sd_event_source *source, uint64_t, void *userdata)
 {
 	struct agent *agent = userdata;
@@ -662,6 +679,7 @@ static int on_tick(sd_event_source *source, uint64_t, void *userdata)
 				"originals can be recorded: values are set from now on");
 	}
 	watch_config(agent);
+	watch_records(agent);
 	poll_all(agent);
 	record_incidents(agent);
 	serve(agent);

@@ -534,6 +534,26 @@ static int load_values(struct core *core, const char *directory, bool write)
 	return value_store_open(directory, core->boot, write, &core->values);
 }
 
+uint64_t core_records_signature(const struct core *core)
+{
+	static const struct {
+		enum core_directory directory;
+		const char *name;
+	} records[] = {{CORE_RUNTIME, VALUE_STORE_FILE}, {CORE_STATE, FILE_JOURNAL_FILE}};
+	char directory[PATH_MAX], path[PATH_MAX + 32];
+	uint64_t signature = 0;
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(records); i++) {
+		if (core_directory(core->host, records[i].directory, directory) < 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", directory, records[i].name);
+		if (stat(path, &st) == 0)
+			signature = signature * 31 + us_of(st.st_mtim) + st.st_ino;
+	}
+	return signature;
+}
+
 void core_read_records(struct core *core)
 {
 	char directory[PATH_MAX];

@@ -181,6 +181,9 @@ bool core_end_tasks(struct core *core, uint64_t deadline_us);
 /* Returns whether a tuner may enforce. */
 bool core_wants_to_write(const struct core *core);
 
+/* Returns what changes with the files of the records. */
+uint64_t core_records_signature(const struct core *core);
+
 /* Reads the records of originals and of released tuners without the lock. */
 void core_read_records(struct core *core);
 

@@ -330,7 +330,6 @@ void file_sweep(const struct file_journal *journal)
 
 /* ---- the journal ---- */
 
-#define JOURNAL          "journal.json"
 #define JOURNAL_FILE_MAX (4 * 1024 * 1024)
 
 /* {"schema": 7, "body": {...}} */
@@ -646,7 +645,7 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (journal->dir < 0 && (create || errno != ENOENT))
 		return -errno;
-	snprintf(path, sizeof(path), "%s/" JOURNAL, directory);
+	snprintf(path, sizeof(path), "%s/" FILE_JOURNAL_FILE, directory);
 	r = read_file(path, JOURNAL_FILE_MAX, &text, NULL);
 	if (r == 0) {
 		r = parse(journal, text);
@@ -676,7 +675,7 @@ int file_journal_store(struct file_journal *journal)
 	if (journal->stored && streq(text, journal->stored))
 		return 0;
 	free(steal(journal->stored));
-	r = replace_file(journal->dir, JOURNAL, text, strlen(text), true);
+	r = replace_file(journal->dir, FILE_JOURNAL_FILE, text, strlen(text), true);
 	if (r == 0)
 		journal->stored = steal(text);
 	return r;

@@ -128,6 +128,8 @@ struct file_journal {
 	char *stored; /* the text on disk; NULL: none, or unknown */
 };
 
+#define FILE_JOURNAL_FILE "journal.json"
+
 /*
  * Loads the journal of a state directory, empty without a file. The one writer sets create, which
  * makes the directory. 0 with *ret; -EBADMSG for a damaged journal; -ENODATA for a missing one

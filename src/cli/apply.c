@@ -332,6 +332,9 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 		r = client_call(socket_path, NULL, false, "/livez", &answer, &status);
 	if (r == 0)
 		r = client_call(socket_path, NULL, true, path, &answer, &status);
+	/* It does not hold the lock, and sees the records change. */
+	if (r == 0 && cJSON_IsTrue(json_at(answer, "observes")))
+		r = -ENOTCONN;
 	if (r == -ENOTCONN) {
 		r = core_open(&core, &cli->core, NULL, config);
 		r = r < 0 ? cli_fail("node", "%s", strerror(-r)) : locally(cli, &core);

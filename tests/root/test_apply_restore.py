@@ -45,6 +45,23 @@ def test_apply_and_restore_go_through_the_running_agent(node: Node, agent, run) 
     node.assert_unchanged()
 
 
+@pytest.mark.parametrize("config, args", [("mode: observe\n", ()), ("", ("--observe",))])
+def test_restore_works_beside_an_agent_that_observes(node: Node, agent, run, config: str, args: tuple[str, ...]) -> None:
+    """It sees that the records have changed, and writes nothing itself."""
+    assert run("apply").returncode == 0
+    one = agent(config, args=args)
+    assert one.setting(THRESHOLDS[2])["original"] == "1024"
+    answer = run("restore", "--only", "thp")
+    assert answer.returncode == 0, answer.stderr
+    assert selected(THP / "enabled") == "madvise" and sysctl(THRESHOLDS[2]) == DEFAULTS[THRESHOLDS[2]]
+    answer = run("restore")
+    assert answer.returncode == 0, answer.stderr
+    node.assert_unchanged()
+    sysctl(THRESHOLDS[2], 2048)
+    until(lambda: one.setting(THRESHOLDS[2])["original"] == "2048", "there is no record", timeout=8)
+    sysctl(THRESHOLDS[2], 1024)
+
+
 @pytest.mark.quick
 def test_every_size_of_huge_pages_is_a_setting(agent) -> None:
     names = {s["name"] for s in agent().status()["settings"]}
