@@ -9,6 +9,10 @@
 
 #define DISCOVER_EVERY_US (30 * USEC_PER_SEC)
 
+/* A socket that has just gone may be back at once. */
+#define RETURNS_EVERY_US (USEC_PER_SEC / 2)
+#define RETURNS_FOR_US   (15 * USEC_PER_SEC)
+
 #define PULLS_EVERY_US   (5 * USEC_PER_SEC)
 #define PULLING_EVERY_US (2 * USEC_PER_SEC)
 
@@ -38,6 +42,7 @@ static void discover(struct runtime_tuner *request)
 	struct runtime_sample before = {.runtimes = sample->runtimes, .n = sample->n};
 	struct runtime found[RUNTIME_MAX];
 	size_t n = runtime_discover(request->host->root, found);
+	bool returns = false;
 	struct node_runtime *runtimes = must(calloc(MAX(n, (size_t)1), sizeof(*runtimes)));
 
 	sample->runtimes = runtimes;
@@ -64,9 +69,13 @@ static void discover(struct runtime_tuner *request)
 			runtime->client);
 		if (!runtime->found.has_socket && runtime->answer == RUNTIME_ANSWERS)
 			runtime_note(runtime, "its socket is gone");
+		returns |= !runtime->found.has_socket && runtime->answered_once &&
+			   pulls_age(sample->now_us, runtime->since_us) < RETURNS_FOR_US;
 	}
 	runtime_sample_clear(&before);
-	sample->discover_due_us = next_turn_us(sample->now_us, DISCOVER_EVERY_US);
+	/* A restart replaces the socket. */
+	sample->discover_due_us = returns ? sample->now_us + RETURNS_EVERY_US
+					  : next_turn_us(sample->now_us, DISCOVER_EVERY_US);
 }
 
 /* Lists each configured URL once; known mirrors keep their state. */
