@@ -183,6 +183,8 @@ int child_ask(const struct child *child, const struct wait *wait, char **output,
 			*output = steal(text);
 		return 0;
 	}
+	if (error)
+		hide_secrets(error); /* before a line is cut */
 	snprintf(why, CHILD_WHY_MAX, "%.100s refuses it: %.200s", child->arguments[0],
 		error_line(error ? error : (char[]){""}));
 	return -EINVAL;

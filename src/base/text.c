@@ -242,12 +242,36 @@ bool text_is_printable(const char *text)
 	return streq(printable, text);
 }
 
+/* Returns the last @ of a text, unless a digest of an image follows it; NULL: there is none. */
+static char *last_at(const char *text, size_t len)
+{
+	char *at = memrchr(text, '@', len);
+
+	return at && !starts_with(at, "@sha") ? at : NULL;
+}
+
+/*
+ * Removes "USER:PASSWORD@" from a text that is one address. Without a scheme, or with blanks and
+ * quotes in the password, hide_secrets() would not find it.
+ */
+static void hide_login(char *text)
+{
+	char *scheme = strstr(text, ":/"), *begin = text, *at;
+
+	if (scheme)
+		begin = scheme + 1 + strspn(scheme + 1, "/");
+	at = last_at(begin, strlen(begin));
+	if (at && memchr(begin, ':', (size_t)(at - begin)))
+		memmove(begin, at + 1, strlen(at + 1) + 1);
+}
+
 const char *text_quote(char quoted[static TEXT_QUOTE_MAX], const char *text)
 {
 	_cleanup_free_ char *whole = must(strdup(text));
 	char shown[TEXT_QUOTE_MAX - sizeof("\"...\"")];
 
 	/* Before it is cut: half a URL does not show where a password ends. */
+	hide_login(whole);
 	hide_secrets(whole);
 	utf8_copy(shown, sizeof(shown), whole);
 	text_make_printable(shown);
@@ -307,18 +331,35 @@ void copy_public(char *out, size_t size, const char *text)
 	copy_text(out, size, whole);
 }
 
+/* Returns whether what follows the first colon is not a port: "bob:p" of "bob:p/ss@host". */
+static bool has_password(const char *authority, size_t len)
+{
+	const char *colon = memchr(authority, ':', len);
+
+	if (!colon || authority[0] == '[')
+		return false;
+	len -= (size_t)(colon + 1 - authority);
+	return strspn(colon + 1, "0123456789") < len || len > strlen("65535");
+}
+
 void hide_secrets(char *text)
 {
 	for (char *url = strstr(text, "://"); url; url = strstr(url, "://")) {
+		size_t authority;
 		char *end, *at, *query;
 
 		url += strlen("://");
-		at = memrchr(url, '@', strcspn(url, "/? \"'\\"));
+		end = url + strcspn(url, " \"'\\");
+		authority = strcspn(url, "/?# \"'\\");
+		at = memrchr(url, '@', authority);
+		/* RFC 3986 forbids these characters in a password, and people type them. */
+		if (!at && has_password(url, authority))
+			at = last_at(url, (size_t)(end - url));
 		if (at)
 			memmove(url, at + 1, strlen(at + 1) + 1);
 		end = url + strcspn(url, " \"'\\");
-		query = memchr(url, '?', (size_t)(end - url));
-		if (query)
+		query = url + strcspn(url, "?#");
+		if (query < end)
 			memmove(query, end, strlen(end) + 1);
 	}
 }

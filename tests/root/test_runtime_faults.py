@@ -330,6 +330,17 @@ def test_credentials_stay_in_files_for_root(lab: Lab, directory: Path, watcher: 
         assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
 
 
+@pytest.mark.parametrize("password", [f"a/{SECRET}", f"{SECRET * 12}"], ids=["slash", "long"])
+def test_a_fault_of_containerd_that_quotes_a_url_does_not_show_its_password(lab: Lab, watcher: Watcher, run: Run, password: str) -> None:
+    lab.containerd()
+    mirrors = '[plugins."io.containerd.grpc.v1.cri".registry.mirrors."quay.io"]\n'
+    lab.config.write_text(f'{CONTAINERD_CONFIG}{mirrors}  endpoint = "https://bob:{password}@mirror.example"\n')
+    running = watcher()
+    assert "mirror.example" in running.wait_finding("file-unusable")["message"]
+    shown = [running.get(path, unix=False)[1] for path in ("/health", "/v1/status", "/v1/incidents", "/")] + [running.log]
+    assert not [text for text in [*shown, run("doctor", wrap=lab.wrap).stdout] if SECRET in text]
+
+
 class Impostor(socketserver.ThreadingUnixStreamServer):
     """A hostile server at the socket of a runtime."""
 

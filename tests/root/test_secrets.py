@@ -22,6 +22,9 @@ QUIET = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\n"
         f'http: {{listen: "https://bob:{SECRET}@127.0.0.1:1"}}',
         f'profile: "https://mirror.example/x?signature={SECRET}"',
         f'images: {{pull: ["https://{LONG}:{SECRET}@registry.example/a b"]}}',
+        f'runtime: {{mirrors: [{{registry: ghcr.io, url: "bob:{SECRET}@mirror.example"}}]}}',
+        f'runtime: {{mirrors: [{{registry: ghcr.io, url: "https://bob:p/{SECRET}@mirror.example"}}]}}',
+        f'runtime: {{mirrors: [{{registry: ghcr.io, url: "https://mirror.example/#token={SECRET}"}}]}}',
     ],
 )
 def test_a_fault_that_quotes_a_url_does_not_show_its_password(agent, run, directory: Path, fault: str) -> None:

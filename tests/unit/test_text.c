@@ -171,3 +171,39 @@ TEST(a_secret_is_gone_before_a_text_is_cut)
 			"https://a-user-name-that-is-longer-than-the-quoted-text-may-be:pw@h/"),
 		"\"https://h/\"");
 }
+
+TEST(a_password_with_characters_that_urls_forbid_is_hidden)
+{
+	static const struct {
+		const char *text, *shown;
+	} urls[] = {{"get https://bob:p/ss@host/v2: refused", "get https://host/v2: refused"},
+		{"Can't convert http://bob:p?w#x@host:5000/a(string)",
+			"Can't convert http://host:5000/a(string)"},
+		{"https://bob:123456/7@a:5000/b", "https://a:5000/b"},
+		{"https://host/cb#access_token=abc d", "https://host/cb d"},
+		{"https://host:5000/v2/a@b ftp://u:p/@c", "https://host:5000/v2/a@b ftp://c"},
+		{"http://[fd00::1]:5000/a@b", "http://[fd00::1]:5000/a@b"},
+		{"https://a:b/c@sha256:d", "https://a:b/c@sha256:d"},
+		{"see https://host:port/path", "see https://host:port/path"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(urls); i++) {
+		char text[80];
+
+		copy_public(text, sizeof(text), urls[i].text);
+		assert_string_equal(text, urls[i].shown);
+	}
+}
+
+TEST(a_quoted_address_has_no_password)
+{
+	static const struct {
+		const char *text, *shown;
+	} values[] = {{"bob:pass@host", "\"host\""}, {"https:/bob:pass@host", "\"https:/host\""},
+		{"https://bob:a b\"c@host/x", "\"https://host/x\""},
+		{"host:5000/a:1@sha256:01", "\"host:5000/a:1@sha256:01\""},
+		{"inotify/instances@uid:1", "\"inotify/instances@uid:1\""}, {"3k", "\"3k\""}};
+	char quoted[TEXT_QUOTE_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		assert_string_equal(text_quote(quoted, values[i].text), values[i].shown);
+}
