@@ -359,9 +359,21 @@ struct query {
 
 /* Queries by their key. It is small: a table that fits the cache costs half as much. */
 struct bucket {
-	__u64 keys[ROOM]; /* see key_of(); 0: free */
+	__u64 keys[ROOM]; /* see key_of(); free if the lower half is 0 */
 	struct query queries[ROOM];
 };
+
+/*
+ * The key of free room whose query had a good answer. A fast server can answer before the client
+ * has sent the question to its other servers.
+ */
+#define ANSWERED(key) ((key) & ~0ULL << 32)
+#define TWINS_NS      DNS_BIN_NS /* a client asks all its servers within this time */
+
+static __always_inline bool is_free(__u64 key)
+{
+	return (__u32)key == 0;
+}
 
 MAP(buckets, ARRAY, 0, DNS_BUCKETS, __u32, struct bucket);
 
@@ -424,7 +436,7 @@ static __always_inline __u64 key_of(
 	asked = mix(asked, (__u64)transport << 32 | socket->src_port << 16 | id);
 	key = ((__u64)peer[0] << 32 | peer[1]) * FACTOR;
 	key = mix(asked, key + ((__u64)peer[2] << 32 | peer[3]));
-	return (asked & ~0ULL << 32) | (__u32)key | 1;
+	return ANSWERED(asked) | (__u32)key | 1;
 }
 
 static __always_inline bool is_old(const struct query *query, __u64 now)
@@ -455,42 +467,54 @@ __noinline __u32 make_room(__u64 key, __u64 now)
 	return victim;
 }
 
+static __always_inline bool is_same_server(const struct dns_pair *a, const struct dns_pair *b)
+{
+	const __u64 *one = (const void *)&a->server, *other = (const void *)&b->server;
+
+	return one[0] == other[0] && one[1] == other[1];
+}
+
 /*
- * Makes a query pending. False if it repeats a pending one. Two CPUs may take the same room at
- * once: then one of the answers is unmatched.
+ * Makes a query pending, or superseded if another server has just answered it. NULL if it repeats a
+ * pending one. Two CPUs may take the same room at once: then one of the answers is unmatched.
  */
-static __always_inline bool expect_answer(
+static __always_inline struct query *expect_answer(
 	__u64 key, __u64 now, const struct dns_pair *pair, const struct question *question)
 {
 	struct bucket *bucket = bucket_of(key);
+	__u64 superseded = 0;
 	struct query *query;
 	__u32 room = ROOM;
 
 	for (__u32 i = 0; bucket && i < ROOM; i++) {
 		query = &bucket->queries[i];
-		if (bucket->keys[i] == 0 || (bucket->keys[i] == key && is_old(query, now)))
+		if (bucket->keys[i] == ANSWERED(key) && question->hash &&
+			query->question == question->hash && now - query->sent_ns < TWINS_NS &&
+			!is_same_server(&query->pair, pair))
+			superseded = 1;
+		if (is_free(bucket->keys[i]) || (bucket->keys[i] == key && is_old(query, now)))
 			room = room == ROOM ? i : room;
 		else if (bucket->keys[i] == key && query->question == question->hash)
-			return false;
+			return NULL;
 	}
 	if (room == ROOM)
 		room = make_room(key, now);
 	barrier_var(room);
 	if (!bucket || room >= ROOM)
-		return false;
+		return NULL;
 	query = &bucket->queries[room];
 	query->sent_ns = now;
 	query->pair = *pair;
 	query->question = question->hash;
 	query->suffix = question->suffix;
-	query->superseded = 0;
+	query->superseded = superseded;
 	barrier();
 	bucket->keys[room] = key;
-	return true;
+	return query;
 }
 
-/* Takes the query with this key out of the table. */
-static __always_inline bool take_query(__u64 key, struct query *query)
+/* Takes the query with this key out of the table. rest: its key after that. */
+static __always_inline bool take_query(__u64 key, __u64 rest, struct query *query)
 {
 	struct bucket *bucket = bucket_of(key);
 
@@ -498,7 +522,7 @@ static __always_inline bool take_query(__u64 key, struct query *query)
 		if (bucket->keys[i] != key)
 			continue;
 		*query = bucket->queries[i];
-		bucket->keys[i] = 0;
+		bucket->keys[i] = rest;
 		return true;
 	}
 	return false;
@@ -533,8 +557,8 @@ __noinline int supersede_twins(__u64 key, __u32 question, __u64 now)
 		struct query *query = &bucket->queries[i];
 		struct dns_counts *counts;
 
-		if (bucket->keys[i] >> 32 != key >> 32 || query->question != question ||
-			query->superseded || is_old(query, now))
+		if (ANSWERED(bucket->keys[i]) != ANSWERED(key) || is_free(bucket->keys[i]) ||
+			query->question != question || query->superseded || is_old(query, now))
 			continue;
 		counts = bpf_map_lookup_elem(&pairs, &query->pair);
 		if (!counts)
@@ -613,6 +637,7 @@ __noinline int count_query(struct __sk_buff *skb, __u32 offset, __u32 n, __u32 h
 	__u32 transport = how & 1;
 	struct dns_counts *counts;
 	struct dns_pair pair = {};
+	struct query *query;
 
 	if (n >= HEADER)
 		read_question(skb, offset, n, &question);
@@ -643,12 +668,14 @@ __noinline int count_query(struct __sk_buff *skb, __u32 offset, __u32 n, __u32 h
 	key = key_of(skb, EGRESS, transport, question.head >> 16);
 	if (!key)
 		return 0;
-	if (!expect_answer(key, now, &pair, &question)) {
+	query = expect_answer(key, now, &pair, &question);
+	if (!query)
 		add(&counts->counters.repeated, 1);
-		return 0;
-	}
-	count_waiting(counts, now, now, 1);
-	return 1;
+	else if (query->superseded)
+		__sync_fetch_and_add(&quarter_of(counts, now)->superseded, 1);
+	else
+		count_waiting(counts, now, now, 1);
+	return query != NULL;
 }
 
 static __always_inline __u32 latency_bucket(__u64 ns)
@@ -667,9 +694,11 @@ __noinline int count_answer(struct __sk_buff *skb, __u32 head, __u32 transport)
 	struct dns_counters *counters;
 	struct dns_counts *counts;
 	__u32 rcode = head & 15;
+	/* With any other code, a resolver waits for the other servers. */
+	bool good = !transport && (rcode == DNS_NOERROR || rcode == DNS_NXDOMAIN);
 	struct query query;
 
-	if (!key || !take_query(key, &query)) {
+	if (!key || !take_query(key, good ? ANSWERED(key) : 0, &query)) {
 		add(&control.unmatched, 1);
 		return 0;
 	}
@@ -697,8 +726,7 @@ __noinline int count_answer(struct __sk_buff *skb, __u32 head, __u32 transport)
 		add(&counters->expanded_nxdomain, 1);
 	if (query.suffix == DNS_SUFFIX_CLUSTER && rcode == DNS_NOERROR)
 		add(&counters->cluster_answers, 1);
-	/* With any other code, a resolver waits for the other servers. */
-	if (!transport && query.question && (rcode == DNS_NOERROR || rcode == DNS_NXDOMAIN))
+	if (good && query.question)
 		supersede_twins(key, query.question, now);
 	return 1;
 }

@@ -345,6 +345,26 @@ def test_the_other_servers_of_a_question_are_superseded_by_the_first_answer(tool
         assert [one["pending_bins"] % 2**32 for one in counts] == [one["waiting"] for one in counts]
 
 
+def test_a_server_asked_after_the_answer_of_another_is_superseded(tool: Tool) -> None:
+    """A cache on the node answers before the client has sent the question to its other servers."""
+    good, bad = (dns.message.make_query("api.example.org.", "A", id=number).to_wire() for number in (6, 7))
+    first, second = "198.19.9.1", "198.19.9.2"
+    for query, rcode in ((good, 0), (bad, 2)):
+        tool.run(EGRESS, ipv4(udp(query, 40000, 53), UDP, HERE, first))
+        tool.run(INGRESS, ipv4(udp(query[:2] + bytes([0x81, 0x80 | rcode]) + query[4:], 53, 40000), UDP, first, HERE))
+        tool.run(EGRESS, ipv4(udp(query, 40000, 53), UDP, HERE, second))
+        dump = tool.dump()
+        counts = of_server(dump, second)
+        assert (counts["superseded"], counts["waiting"], counts["pending_bins"]) == ((1, 0, 0) if rcode == 0 else (0, 1, 1))
+    # The same question to the same server is a new query.
+    for _ in range(2):
+        tool.run(EGRESS, ipv4(udp(good, 40000, 53), UDP, HERE, first))
+        tool.run(INGRESS, ipv4(udp(good[:2] + b"\x81\x80" + good[4:], 53, 40000), UDP, first, HERE))
+    tool.run(EGRESS, ipv4(udp(good, 40000, 53), UDP, HERE, first))
+    counts = of_server(tool.dump(), first)
+    assert (counts["udp"], counts["answered"], counts["superseded"], counts["waiting"]) == (3, 2, 0, 1)
+
+
 def test_twins_have_the_same_id_and_question(tool: Tool) -> None:
     one, other = (dns.message.make_query(name, "A", id=5).to_wire() for name in ("a.example.", "b.example."))
     tool.run(EGRESS, ipv4(udp(one, 40000, 53), UDP, HERE, "198.19.8.1"))
