@@ -28,6 +28,7 @@ struct limit_reading {
 	uint64_t max;     /* 0: not known */
 	uint64_t peak;    /* largest use since the last reading, if above used; else 0 */
 	uint64_t hits;    /* times the limit was reached since boot */
+	bool own_hits;    /* the agent counts them: none are from before */
 	bool flow;        /* used is a rate, such as queries per second: it does not fill up */
 	bool idle;        /* little is used, so its users are not exported as metrics */
 	bool is_quiet;    /* nothing is used, and there is no finding: it is not exported */

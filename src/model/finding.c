@@ -383,6 +383,10 @@ static bool update(
 		take_reading(finding, reading);
 		if (reading->phase != FINDING_OVER)
 			take_worst(finding, reading, clock->mono_us);
+		/* The maximum was raised before a pass has counted the users. */
+		else if (finding->n_who == 0 && reading->n_who > 0 &&
+			 (double)reading->use.used >= NEARLY * (double)finding->worst.used)
+			take_users(finding, reading);
 		/* The numbers of one text have one unit. */
 		if (finding->unit && reading->unit && !streq(finding->unit, reading->unit))
 			finding->use.used = finding->use.max = 0;
@@ -439,6 +443,7 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 	for (size_t i = 0; i < list->n; i++) {
 		struct finding *finding = &list->findings[i];
 		struct finding *reading = reading_of(proposal, finding);
+		bool was_unknown = finding->knows == WHO_UNKNOWN;
 
 		/* It has become another problem, such as a limit that was nearly reached before. */
 		if (streq(finding->tuner, tuner) && is_other(finding, reading)) {
@@ -453,6 +458,8 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 		if (finding->phase != FINDING_OVER && finding->severity > finding->highest) {
 			finding->highest = finding->severity;
 			news(userdata, finding, FINDING_ROSE);
+		} else if (was_unknown && finding->knows == WHO_KNOWN) {
+			news(userdata, finding, FINDING_NAMED);
 		}
 		list->findings[kept++] = *finding;
 	}

@@ -94,7 +94,7 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 
 	limit->rate =
 		smooth(&smoothing, limit->rate, (double)reading->used - (double)limit->now.used);
-	if (limit->seen_at_us == 0)
+	if (limit->seen_at_us == 0 && !reading->own_hits)
 		limit->hits_before = reading->hits;
 	if (limit->rate < RATE_MIN)
 		limit->steady_at_us = now;

@@ -290,6 +290,14 @@ def files(w: World, count: int, maximum: int, kind: str = "pod") -> Iterator[Fie
     yield {"who": group.text, "pid": program.pid, "comm": read(f"/proc/{program.pid}/comm")}
 
 
+def files_of_workers(w: World, count: int, maximum: int) -> Iterator[Fields]:
+    """All workers of a service are full, as they serve the same load."""
+    group = w.unit()
+    fill = f"resource.setrlimit(resource.RLIMIT_NOFILE, ({maximum}, {8 * maximum}))\nfiles = []\ntry:\n while True: files.append(os.open('/', 0))\nexcept OSError: pass"
+    programs = [group.run(fill) for _ in range(count)]
+    yield {"who": group.text, "comm": read(f"/proc/{programs[0].pid}/comm")}
+
+
 def files_then_killed(w: World) -> Iterator[Fields]:
     """The workload of the finding is gone a moment later."""
     group = w.pod()

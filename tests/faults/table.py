@@ -34,6 +34,7 @@ LIMITS = [
     fault("files/near", inject.files, e("files/process", "process", "{comm}", severity="warning"), args=(930, 1024)),
     fault("files/unit", inject.files, e("files/process", "process", "{comm}"), args=(5000, 1500, "unit")),
     fault("files/lxd", inject.files, e("files/process", "process", "{comm}"), args=(5000, 2048, "lxd")),
+    fault("files/workers", inject.files_of_workers, e("files/process", "process", "{comm}"), args=(5, 480)),
     fault("files/then-killed", inject.files_then_killed, e("files/process", "process", now="none"), stays_cured=False),
     fault("maps/pod", inject.maps, e("maps/process", "process", "{comm}", keep=r"raise: \[[^]]*maps"), uses=("pids",)),
     fault("keys/number", inject.keys, e("keys", "uid", "{uid}", who="uid {uid}|{who}", keep=r"raise: \[[^]]*keys"), args=(64321,)),

@@ -140,6 +140,40 @@ LIST_TEST(an_unknown_user_is_named_while_nearly_as_much_is_used)
 	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
 }
 
+/* The log has said that they are not known. */
+LIST_TEST(users_that_are_counted_later_are_news_once)
+{
+	(void)find(fixture, "inotify/watches", 100, FINDING_HAPPENS);
+	poll_ends(fixture, 2);
+	assert_int_equal(fixture->news[FINDING_NAMED], 0);
+	for (int i = 0; i < 3; i++) {
+		add_user(find(fixture, "inotify/watches", 100, FINDING_HAPPENS), "late", 80 + i, 0);
+		poll_ends(fixture, 1);
+	}
+	assert_int_equal(fixture->news[FINDING_BEGAN], 1);
+	assert_int_equal(fixture->news[FINDING_NAMED], 1);
+	add_user(find(fixture, "known", 100, FINDING_HAPPENS), "at once", 80, 0);
+	poll_ends(fixture, 1);
+	assert_int_equal(fixture->news[FINDING_NAMED], 1);
+}
+
+LIST_TEST(unknown_users_are_named_after_the_maximum_was_raised)
+{
+	struct finding *finding;
+
+	(void)find(fixture, "keys", 100, FINDING_HAPPENS);
+	poll_ends(fixture, 3);
+	for (unsigned used = 40; used <= 100; used += 60) {
+		finding = find(fixture, "keys", used, FINDING_OVER);
+		finding->use.max = 8192;
+		add_user(finding, used < 100 ? "innocent" : "culprit", used, 0);
+		poll_ends(fixture, 1);
+	}
+	assert_int_equal(fixture->list.findings[0].worst.max, 100);
+	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
+	assert_int_equal(fixture->news[FINDING_NAMED], 1);
+}
+
 LIST_TEST(users_of_an_earlier_pass_give_way_to_larger_ones_while_it_lasts)
 {
 	add_user(find(fixture, "pids", 100, FINDING_HAPPENS), "bystander", 6, 0);

@@ -137,6 +137,16 @@ LIMIT_TEST(hits_before_the_agent_are_separate_and_a_peak_has_its_time)
 	assert_int_equal(limit->peak.at_us, 2 * SECOND);
 }
 
+LIMIT_TEST(no_hits_that_the_agent_counts_are_from_before_it)
+{
+	struct limit_reading reading = {
+		.name = "x", .used = 9, .max = 10, .hits = 21, .own_hits = true};
+
+	limit_observe(limit, &reading, 1 * SECOND);
+	assert_int_equal(limit->hits_before, 0);
+	assert_int_equal(limit->now.hits, 21);
+}
+
 LIMIT_TEST(a_peak_keeps_the_users_that_were_counted_right_after_it)
 {
 	struct limit_user user = {0};

@@ -36,17 +36,11 @@ static void ignore_news(void *, const struct finding *, enum finding_news)
 {
 }
 
-static void poll_node(struct lab *lab)
+static void decide_again(struct lab *lab)
 {
 	const struct finding_clock clock = {lab->input.now_us, lab->input.now_us, false};
-	const struct task_ops *job = &limits_tuner.tasks[TASK_SAMPLE];
-	struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
-	void *request = job->request(lab->self, lab->memory, true);
 
-	job->run(request, &wait);
-	job->adopt(lab->self, request);
 	proposal_clear(&lab->proposal);
-	limits_tuner.sense(lab->self, now_us());
 	lab->input.findings = lab->findings.findings;
 	lab->input.n_findings = lab->findings.n;
 	limits_tuner.decide(lab->self, &lab->input, lab->memory, &lab->proposal);
@@ -54,6 +48,18 @@ static void poll_node(struct lab *lab)
 	findings_observe(&lab->findings, "limits", &lab->proposal, &clock, ignore_news, NULL);
 	findings_sort(&lab->findings);
 	lab->input.now_us += USEC_PER_SEC;
+}
+
+static void poll_node(struct lab *lab)
+{
+	const struct task_ops *job = &limits_tuner.tasks[TASK_SAMPLE];
+	struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	void *request = job->request(lab->self, lab->memory, true);
+
+	job->run(request, &wait);
+	job->adopt(lab->self, request);
+	limits_tuner.sense(lab->self, now_us());
+	decide_again(lab);
 }
 
 /* The pass found the cgroup, and then its processes ended. */
@@ -828,6 +834,37 @@ LAB_TEST(cures_are_of_the_nodes_services_and_leave_sessions_and_units_of_others)
 	}
 }
 
+/* Who has typed the command needs to know what keeps its effect. */
+LAB_TEST(after_a_raise_the_finding_says_what_keeps_it)
+{
+	struct limits *limits = lab->self;
+	struct limit_seen *seen = limits->rows;
+	const struct finding *finding;
+
+	while (!streq(seen->row->name, "pids/cgroup"))
+		seen++;
+	poll_node(lab);
+	for (uint64_t max = 40; max <= 80; max += 40) {
+		struct limit_instance instance = {
+			.instance = {.kind = INSTANCE_CGROUP, .id = 9, .owner.kind = WORKLOAD_UNIT},
+			.used = max / 2 + 20,
+			.max = max};
+
+		set_text(instance.instance.name, "/sys/fs/cgroup/system.slice/a.service");
+		set_text(instance.instance.owner.name, "a.service");
+		seen->error = 0;
+		seen->reading.used = instance.used;
+		seen->reading.max = max;
+		limit_instances_clear(&seen->instances[OF_PROCESSES]);
+		limit_instance_add(&seen->instances[OF_PROCESSES], &instance);
+		decide_again(lab);
+	}
+	finding = now_of(lab, "pids/cgroup", "");
+	assert_string_equal(finding->hint, "its maximum is larger now; systemctl set-property "
+					   "a.service TasksMax=80 keeps it");
+	limit_instances_clear(&seen->instances[OF_PROCESSES]);
+}
+
 /* setrlimit(2) fails with EPERM above fs.nr_open. */
 LAB_TEST(the_cure_of_open_files_stays_below_what_the_kernel_takes)
 {
@@ -861,6 +898,38 @@ LAB_TEST(the_cure_of_open_files_stays_below_what_the_kernel_takes)
 			assert_true(!finding.now && finding.hint);
 		finding_release(&finding);
 	}
+}
+
+/* Workers of one program have one key. */
+LAB_TEST(the_cure_of_open_files_is_for_all_full_processes_of_a_program)
+{
+	static const struct {
+		uint64_t used, max, hard;
+	} workers[] = {{401, 500, 800}, {500, 500, 800}, {300, 500, 800}, {480, 500, 800},
+		{700, 700, 800}, {499, 500, 500}, {500, 500, 800}};
+	struct limit_instances instances = {0};
+	struct limits *limits = lab->self;
+	const struct limit_row *row = limits_rows;
+	struct finding finding = {0};
+
+	while (!streq(row->name, "files/process"))
+		row++;
+	for (size_t i = 0; i < ARRAY_SIZE(workers); i++) {
+		struct limit_instance instance = {
+			.instance = {.kind = INSTANCE_PROCESS, .id = 5, .name = "worker"},
+			.used = workers[i].used,
+			.max = workers[i].max,
+			.beside = workers[i].hard,
+			.pid = 10 + (pid_t)i};
+
+		limit_instance_add(&instances, &instance);
+	}
+	assert_int_equal(instances.n, 1);
+	limits_cure_files(&finding, row, &instances.list[0], &lab->input, limits);
+	assert_string_equal(finding.now,
+		"for pid in 11 10 13 16; do prlimit --pid $pid --nofile=65536:65536; done");
+	finding_release(&finding);
+	limit_instances_clear(&instances);
 }
 
 LAB_TEST(the_cure_of_a_cgroup_whose_path_is_too_long_finds_it_by_its_inode)

@@ -726,7 +726,8 @@ static bool find_cgroup(const struct host *host, uint32_t pid, struct instance *
 	return true;
 }
 
-#define PATHS 64 /* that find_repeated() compares */
+#define PATHS       64 /* that find_repeated() compares */
+#define MOUNTED_MAX 87 /* of a longer path the end is shown */
 
 struct mounted {
 	char path[SETTING_PATH_MAX];
@@ -784,7 +785,7 @@ static void count_again(struct mounted *most, const char *path)
 static void find_repeated(const struct host *host, struct limit_instance *instance)
 {
 	struct mounted paths[PATHS] = {0}, most = {0};
-	size_t n = each_mount(host, instance->pid, keep_repeated, paths);
+	size_t len, n = each_mount(host, instance->pid, keep_repeated, paths);
 
 	for (int i = 0; i < PATHS; i++)
 		if (paths[i].n > most.n)
@@ -794,8 +795,10 @@ static void find_repeated(const struct host *host, struct limit_instance *instan
 	if (most.n * 10 < n || most.n < 2)
 		return;
 	text_make_printable(most.path);
-	snprintf(instance->what, sizeof(instance->what), "%.90s is mounted %zu times", most.path,
-		most.n);
+	len = strlen(most.path);
+	snprintf(instance->what, sizeof(instance->what), "%s%s is mounted %zu times",
+		len > MOUNTED_MAX ? "..." : "",
+		most.path + (len > MOUNTED_MAX ? len - MOUNTED_MAX : 0), most.n);
 }
 
 /* Names an instance and its users. */

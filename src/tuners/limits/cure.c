@@ -163,6 +163,7 @@ void limits_cure_files(struct finding *finding, const struct limit_row *row,
 {
 	const struct workload *owner = &instance->instance.owner;
 	uint64_t raised = limits_raised(row, instance->max), hard = instance->beside;
+	char pids[LIMIT_OTHERS_MAX * 9 + 1] = "";
 
 	if (hard >= 2 * instance->max)
 		raised = MIN(raised, hard);
@@ -176,8 +177,16 @@ void limits_cure_files(struct finding *finding, const struct limit_row *row,
 				      "files stay open");
 		return;
 	}
-	finding_now(finding, "prlimit --pid %d --nofile=%" PRIu64 ":%" PRIu64, instance->pid,
-		raised, MAX(raised, hard));
+	for (unsigned i = 0; i < instance->n_others; i++)
+		text_append(pids, sizeof(pids), " %d", instance->others[i]);
+	if (instance->n_others > 0)
+		finding_now(finding,
+			"for pid in %d%s; do prlimit --pid $pid --nofile=%" PRIu64 ":%" PRIu64
+			"; done",
+			instance->pid, pids, raised, MAX(raised, hard));
+	else
+		finding_now(finding, "prlimit --pid %d --nofile=%" PRIu64 ":%" PRIu64,
+			instance->pid, raised, MAX(raised, hard));
 	if (is_service(owner))
 		finding_hint(
 			finding, "LimitNOFILE=%" PRIu64 " in %s keeps it", raised, owner->name);
@@ -237,12 +246,15 @@ void limits_cure_listener(struct finding *finding, const struct limit_row *row,
 			"%ssysctl -w net.core.somaxconn=%" PRIu64 " && systemctl restart %s",
 			inside, raised, unit);
 	} else if (instance->of_agent) {
-		finding_hint(finding, "restart the program after it: it must listen again");
+		if (!instance->is_raised)
+			finding_hint(finding, "restart the program after it: it must listen again");
 	} else {
 		finding_now(finding, "%ssysctl -w net.core.somaxconn=%" PRIu64, inside, raised);
-		finding_hint(finding, "restart the container after it: it must listen again; "
-				      "net.core.somaxconn in the pod's securityContext.sysctls "
-				      "keeps it");
+		finding_hint(finding,
+			"%snet.core.somaxconn in the pod's securityContext.sysctls keeps it",
+			instance->is_raised
+				? ""
+				: "restart the container after it: it must listen again; ");
 	}
 }
 

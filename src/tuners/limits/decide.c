@@ -86,16 +86,31 @@ static void remove_instance(struct limit_instances *instances, unsigned at)
 		(instances->n - at) * sizeof(*instances->list));
 }
 
+/* A program has several processes, which fill together: the cure is for all of them. */
+static void add_other(struct limit_instance *instance, const struct limit_instance *other)
+{
+	if (other->pid == 0 || other->max != instance->max || other->beside != instance->beside ||
+		share_of(other) * 100 < PRESSURE_BEGINS)
+		return;
+	if (instance->n_others < LIMIT_OTHERS_MAX)
+		instance->others[instance->n_others++] = other->pid;
+	for (unsigned i = 0; i < other->n_others && instance->n_others < LIMIT_OTHERS_MAX; i++)
+		instance->others[instance->n_others++] = other->others[i];
+}
+
 /* Returns whether to keep it; removes the emptier one with the same key. */
-static bool is_kept(struct limit_instances *instances, const struct limit_instance *instance)
+static bool is_kept(struct limit_instances *instances, struct limit_instance *instance)
 {
 	uint64_t hash = limit_instance_hash(&instance->instance);
 
 	for (unsigned i = 0; i < instances->n; i++) {
 		if (limit_instance_hash(&instances->list[i].instance) != hash)
 			continue;
-		if (!is_before(instances, instance, &instances->list[i]))
+		if (!is_before(instances, instance, &instances->list[i])) {
+			add_other(&instances->list[i], instance);
 			return false;
+		}
+		add_other(instance, &instances->list[i]);
 		remove_instance(instances, i);
 		break;
 	}
@@ -347,22 +362,29 @@ static void add_users(
 		finding_user_add(finding, &top[i]);
 }
 
-/* A maximum that was raised since needs only the configuration that keeps it. */
+/* A maximum that was raised since needs only what keeps it. */
 static void add_cure(const struct row_input *in, struct finding *finding,
 	const struct limit_instance *instance, const struct finding *open)
 {
+	static const char raised[] = "its maximum is larger now";
 	struct limit_instance before = *instance;
-	bool is_raised = finding->phase == FINDING_OVER && instance->max > open->worst.max;
+	_cleanup_free_ char *now = NULL, *hint = NULL;
 
-	if (is_raised) {
+	before.is_raised = finding->phase == FINDING_OVER && instance->max > open->worst.max;
+	if (before.is_raised) {
 		before.max = open->worst.max;
 		before.sysctl_value = 0;
 	}
 	in->row->reader->cure(finding, in->row, &before, in->input, in->limits);
-	if (!is_raised)
+	if (!before.is_raised)
 		return;
-	free(steal(finding->now));
-	finding_hint(finding, "its maximum is larger now");
+	now = steal(finding->now);
+	hint = steal(finding->hint);
+	/* Beside a command, the hint is what keeps its effect. */
+	if (now && hint && hint[0])
+		must_do(asprintf(&finding->hint, "%s; %s", raised, hint) >= 0);
+	else
+		finding_hint(finding, "%s", raised);
 }
 
 static void find(const struct row_input *in, const struct limit_instance *instance,
@@ -504,6 +526,7 @@ static void take_limit(const struct limit_seen *seen, struct limit_reading *limi
 		*limit_add_user(limit) = users->top[k];
 	copy_text(limit->name, LIMIT_NAME_MAX, seen->row->name);
 	limit->unit = seen->row->unit;
+	limit->own_hits = !counts_hits(seen->row) || limits_needs_bpf(seen->row);
 	limit->idle = limit->used * 2 <= limit->max;
 }
 

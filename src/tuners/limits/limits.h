@@ -13,18 +13,23 @@
 struct limit_reader;
 struct limits;
 
+#define LIMIT_OTHERS_MAX 15
+
 /* The owner of a limit, such as a cgroup or a user, and how full it is. */
 struct limit_instance {
 	struct instance instance;
-	uint64_t used, max;     /* in the row's unit; max 0: not known */
-	uint64_t hits;          /* what the kernel refused; a total from any time */
-	bool is_fresh;          /* some of them since the last pass */
-	uint64_t at_us;         /* CLOCK_MONOTONIC when it was counted; 0: at this poll */
-	pid_t pid;              /* a process in it; 0: none */
+	uint64_t used, max;             /* in the row's unit; max 0: not known */
+	uint64_t hits;                  /* what the kernel refused; a total from any time */
+	bool is_fresh;                  /* some of them since the last pass */
+	uint64_t at_us;                 /* CLOCK_MONOTONIC when it was counted; 0: at this poll */
+	pid_t pid;                      /* a process in it; 0: none */
+	pid_t others[LIMIT_OTHERS_MAX]; /* of the same key, nearly as full, and with equal maxima */
+	unsigned n_others;
 	const char *sysctl;     /* its maximum, if not the row's; static */
 	uint64_t sysctl_value;  /* of it, if max is less; 0: max */
 	uint64_t beside;        /* another value for the cure: the hard limit, kernel.threads-max */
 	bool of_agent;          /* in the network namespace of the agent */
+	bool is_raised;         /* its maximum was, after the event */
 	char *cure;             /* what the row's cure uses, such as a command; owned, or NULL */
 	char what[128];         /* for the message: "/tmp is mounted 900 times"; or empty */
 	struct limit_user *top; /* its users, at most LIMIT_TOP_MAX; owned */
