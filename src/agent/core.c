@@ -632,6 +632,7 @@ void core_reconfigure(struct core *core, struct config *config)
 
 	cleanup_config_free(&core->config);
 	core->config = config;
+	core->node.config = config;
 	core->node.config_hash = config_checksum(config);
 	/* As configured, or of Kubernetes' downward API, or the host name. */
 	if (gethostname(core->node.name, sizeof(core->node.name) - 1) < 0)

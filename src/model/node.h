@@ -46,10 +46,11 @@ struct node {
 	uint64_t started_us;   /* CLOCK_REALTIME */
 	uint64_t heartbeat_us; /* CLOCK_MONOTONIC of the last tick */
 	uint64_t revision;     /* changes when the reported data changes; 0 before the first tick */
-	uint32_t config_hash;  /* checksum of the configuration in use */
-	bool reload_failed;    /* the configuration on disk is faulty and not in use */
-	bool is_last_good;     /* the configuration in use is of an earlier start */
-	uint64_t reloaded_us;  /* CLOCK_REALTIME of the last successful load */
+	const struct config *config; /* in use; NULL: none */
+	uint32_t config_hash;        /* its checksum */
+	bool reload_failed;          /* the configuration on disk is faulty and not in use */
+	bool is_last_good;           /* the configuration in use is of an earlier start */
+	uint64_t reloaded_us;        /* CLOCK_REALTIME of the last successful load */
 	struct tuner_status *tuners;
 	size_t n_tuners;
 	struct setting *settings;

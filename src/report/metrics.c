@@ -4,8 +4,10 @@
 #include "base/build.h"
 #include "base/exposition.h"
 #include "base/file.h"
+#include "config/config.h"
 #include "tuners/table.h"
 
+#include <fnmatch.h>
 #include <glob.h>
 #include <sys/resource.h>
 
@@ -86,6 +88,27 @@ static void put_findings(struct metric_sink *sink, const struct node *node)
 	}
 }
 
+static void put_ignored(struct metric_sink *sink, const struct config *config, const char *name)
+{
+	for (size_t i = 0; config && i < config_list(config, "doctor.ignore"); i++)
+		if (fnmatch(config_item(config, "doctor.ignore", i, ""), name, 0) == 0) {
+			metric_sample(sink, 1, name, NULL);
+			return;
+		}
+}
+
+/* Writes what doctor.ignore names, for alerts about other metrics than headroom_finding. */
+static void put_all_ignored(struct metric_sink *sink, const struct node *node)
+{
+	metric_family(sink, "headroom_ignored");
+	for (size_t i = 0; i < node->n_limits; i++)
+		put_ignored(sink, node->config, node->limits[i].now.name);
+	for (size_t i = 0; i < node->n_settings; i++)
+		put_ignored(sink, node->config, node->settings[i].name);
+	for (size_t i = 0; i < node->n_conditions; i++)
+		put_ignored(sink, node->config, node->conditions[i].type->name);
+}
+
 static void put_conditions(struct metric_sink *sink, const struct node *node)
 {
 	static const double values[] = {
@@ -96,6 +119,7 @@ static void put_conditions(struct metric_sink *sink, const struct node *node)
 		metric_sample(sink, values[node->conditions[i].status],
 			node->conditions[i].type->name, NULL);
 	put_findings(sink, node);
+	put_all_ignored(sink, node);
 }
 
 static void put_tuners(struct metric_sink *sink, const struct node *node)

@@ -134,6 +134,10 @@ static const struct metric_row metric_rows[] = {
 		"kind, namespace and name are its largest user at the worst moment. The worst 20 are "
 		"exported.",
 		{"condition", "object", "severity", "kind", "namespace", "name"}},
+	{"headroom_ignored", METRIC_GAUGE, NULL,
+		"A limit, setting or condition that doctor.ignore names without an instance: always 1. "
+		"Alerts leave it out.",
+		{"object"}},
 	{"headroom_tuner_active", METRIC_GAUGE, NULL,
 		"1 while the tuner is fully active, 0 while it is degraded or off.", {"tuner"}},
 	{"headroom_tuner_mode", METRIC_GAUGE, NULL,

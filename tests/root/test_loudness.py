@@ -120,6 +120,8 @@ def test_an_ignored_finding_is_silent_and_visible(node: Node, agent, run, ignore
         assert one.status()["node"]["verdict"] == "ok"
         assert '"status":"ok"' in one.get("/health")[1].replace(" ", "") and one.get("/health?strict=1")[0] == 200
         assert "inotify" not in one.log
+        ignored = {"inotify/instances", "LimitReached"} & {ignore}  # of alerts about other metrics
+        assert {m for m in metrics if m.startswith("headroom_ignored{")} == {f'headroom_ignored{{object="{name}"}}' for name in ignored}
         assert not [f for f in (one.directory / "state/incidents").glob("2*") if "inotify" in f.name]
         checks = json.loads(run("doctor", "--json").stdout)["checks"]
         assert {c["status"] for c in checks if c["name"] == "inotify/instances"} == {"ignored"}
