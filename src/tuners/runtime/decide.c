@@ -17,7 +17,7 @@
 #define PULLS_KNOWN_US (4 * USEC_PER_SEC)
 
 /* Longer than a restart takes. */
-#define SILENT_AFTER_US (3 * USEC_PER_SEC)
+#define SILENT_AFTER_US (15 * USEC_PER_SEC)
 
 /* The kubelet begins to delete images at 85 %, unless its imageGCHighThresholdPercent differs. */
 #define STORE_FULL_PERCENT 85
