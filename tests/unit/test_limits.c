@@ -900,6 +900,51 @@ LAB_TEST(the_cure_of_open_files_stays_below_what_the_kernel_takes)
 	}
 }
 
+static void add_filled(struct limit_instances *instances, uint64_t id, uint64_t used)
+{
+	struct limit_instance instance = {
+		.instance = {.kind = INSTANCE_CGROUP, .id = id}, .used = used, .max = 100};
+
+	limit_instance_add(instances, &instance);
+}
+
+TEST(instances_whose_findings_are_over_hide_none_that_is_full)
+{
+	uint64_t open[LIMIT_INSTANCES_MAX];
+	struct limit_instances instances = {.open = open, .n_open = LIMIT_INSTANCES_MAX};
+
+	for (uint64_t id = 0; id < LIMIT_INSTANCES_MAX; id++)
+		open[id] = limit_instance_hash(
+			&(const struct instance){.kind = INSTANCE_CGROUP, .id = id + 1});
+	for (uint64_t id = 1; id <= LIMIT_INSTANCES_MAX; id++)
+		add_filled(&instances, id, id == 3 ? 82 : 10);
+	add_filled(&instances, 50, 100);
+	add_filled(&instances, 51, 60);
+	assert_int_equal(instances.n, LIMIT_INSTANCES_MAX);
+	assert_int_equal(instances.list[0].instance.id, 3);
+	assert_int_equal(instances.list[1].instance.id, 50);
+	assert_int_equal(instances.n_left_out, 0);
+	limit_instances_clear(&instances);
+}
+
+LAB_TEST(full_instances_without_a_place_are_counted)
+{
+	struct limits *limits = lab->self;
+	struct limit_seen *seen = limits->rows;
+
+	poll_node(lab);
+	while (!streq(seen->row->name, "pids/cgroup"))
+		seen++;
+	seen->error = 0;
+	seen->reading.used = seen->reading.max = 100;
+	for (uint64_t id = 1; id <= LIMIT_INSTANCES_MAX + 5; id++)
+		add_filled(&seen->instances[OF_PROCESSES], id, 100);
+	decide_again(lab);
+	assert_int_equal(lab->findings.n, LIMIT_INSTANCES_MAX);
+	assert_int_equal(lab->findings.n_left_out, 5);
+	limit_instances_clear(&seen->instances[OF_PROCESSES]);
+}
+
 /* Workers of one program have one key. */
 LAB_TEST(the_cure_of_open_files_is_for_all_full_processes_of_a_program)
 {

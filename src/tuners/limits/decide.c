@@ -67,14 +67,28 @@ static bool is_open(const struct limit_instances *instances, const struct instan
 	return false;
 }
 
+static bool is_nearly_full(const struct limit_instance *instance)
+{
+	return share_of(instance) * 100 > PRESSURE_BEGINS;
+}
+
+/* A finding that is over takes no place of an instance that is full now. */
+static int rank_of(const struct limit_instances *instances, const struct limit_instance *instance)
+{
+	bool open = is_open(instances, &instance->instance);
+
+	if (instance->is_fresh || (open && is_nearly_full(instance)))
+		return 3;
+	return is_nearly_full(instance) ? 2 : open;
+}
+
 /* Instances with a finding come first. */
 static bool is_before(const struct limit_instances *instances, const struct limit_instance *a,
 	const struct limit_instance *b)
 {
-	bool first = a->is_fresh || is_open(instances, &a->instance);
-	bool second = b->is_fresh || is_open(instances, &b->instance);
+	int first = rank_of(instances, a), second = rank_of(instances, b);
 
-	return first != second ? first : share_of(a) > share_of(b);
+	return first != second ? first > second : share_of(a) > share_of(b);
 }
 
 static void remove_instance(struct limit_instances *instances, unsigned at)
@@ -90,7 +104,7 @@ static void remove_instance(struct limit_instances *instances, unsigned at)
 static void add_other(struct limit_instance *instance, const struct limit_instance *other)
 {
 	if (other->pid == 0 || other->max != instance->max || other->beside != instance->beside ||
-		share_of(other) * 100 < PRESSURE_BEGINS)
+		!is_nearly_full(other))
 		return;
 	if (instance->n_others < LIMIT_OTHERS_MAX)
 		instance->others[instance->n_others++] = other->pid;
@@ -118,6 +132,12 @@ static bool is_kept(struct limit_instances *instances, struct limit_instance *in
 	       is_open(instances, &instance->instance);
 }
 
+/* Forgets an instance that has no place. */
+static void leave_out(struct limit_instances *instances, const struct limit_instance *instance)
+{
+	instances->n_left_out += rank_of(instances, instance) > 1;
+}
+
 static void drop_instance(struct limit_instance *instance)
 {
 	free(steal(instance->top));
@@ -135,13 +155,16 @@ void limit_instance_add(struct limit_instances *instances, struct limit_instance
 	while (at < instances->n && !is_before(instances, instance, &instances->list[at]))
 		at++;
 	if (at == LIMIT_INSTANCES_MAX) {
+		leave_out(instances, instance);
 		drop_instance(instance);
 		return;
 	}
 	if (!instances->list)
 		instances->list = must(calloc(LIMIT_INSTANCES_MAX, sizeof(*instances->list)));
-	if (instances->n == LIMIT_INSTANCES_MAX)
+	if (instances->n == LIMIT_INSTANCES_MAX) {
+		leave_out(instances, &instances->list[LIMIT_INSTANCES_MAX - 1]);
 		remove_instance(instances, LIMIT_INSTANCES_MAX - 1);
+	}
 	memmove(&instances->list[at + 1], &instances->list[at],
 		(instances->n - at) * sizeof(*instances->list));
 	instances->list[at] = *instance;
@@ -163,6 +186,7 @@ void limit_instances_clear(struct limit_instances *instances)
 {
 	while (instances->n > 0)
 		remove_instance(instances, instances->n - 1);
+	instances->n_left_out = 0;
 	free(steal(instances->list));
 }
 
@@ -451,6 +475,7 @@ static void judge_instances(const struct row_input *in)
 
 		for (unsigned k = 0; k < instances->n && !of_other; k++)
 			judge_instance(in, &instances->list[k]);
+		in->proposal->n_left_out += of_other ? 0 : instances->n_left_out;
 		if (in->row->reader->read || in->row->reader->sample)
 			break;
 	}

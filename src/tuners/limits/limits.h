@@ -42,6 +42,7 @@ struct limit_instance {
 struct limit_instances {
 	struct limit_instance *list; /* owned */
 	unsigned n;
+	unsigned n_left_out;  /* that are nearly full, beyond LIMIT_INSTANCES_MAX */
 	const uint64_t *open; /* hashes of instances whose finding is open: they stay */
 	size_t n_open;
 };
