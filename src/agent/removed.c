@@ -44,14 +44,16 @@ bool core_leaves_room(const struct core *core, const struct value_record *record
 bool core_may_restore(const struct core *core, const struct value_record *record,
 	const char *actual, char why[static SETTING_WHY_MAX])
 {
+	bool is_threshold = record->target.kind == VALUE_NEIGHTBL;
+	bool was_configured = record->configured && !core->files_lost;
+
 	why[0] = '\0';
 	if (config_choice(core->config, "on_removed") != ON_REMOVED_RESTORE) {
-		copy_text(why, SETTING_WHY_MAX,
-			"or configure it again; on_removed: restore does it for keys that are "
-			"removed from now on");
-	} else if (record->target.kind == VALUE_NEIGHTBL) {
+		snprintf(why, SETTING_WHY_MAX, "or configure it again%s",
+			was_configured && !is_threshold ? ", or write on_removed: restore" : "");
+	} else if (is_threshold) {
 		copy_text(why, SETTING_WHY_MAX, "thresholds of neighbour tables are not restored");
-	} else if (!record->configured || core->files_lost) {
+	} else if (!was_configured) {
 		copy_text(why, SETTING_WHY_MAX,
 			"not restored: a default, a profile or a file that was lost had asked for "
 			"it");

@@ -171,7 +171,7 @@ void value_store_forget(struct value_store *store, const char *name)
 
 	if (!there)
 		return;
-	there->name[0] = '\0';
+	*there = (struct value_record){0}; /* the name may be its own */
 	atomic_store_explicit(
 		&store->file->slots[there - store->records].current, 0, memory_order_release);
 }

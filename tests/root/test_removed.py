@@ -50,6 +50,7 @@ def test_a_removed_key_is_shown_until_its_command_is_typed(node: Node, agent, ru
     for again in (False, True):
         found = finding(one, BACKLOG)
         assert (found["severity"], found["now"]) == ("advice", f"sysctl -w {BACKLOG}={original}")
+        assert again or found["hint"].endswith("or write on_removed: restore")
         assert str(values[BACKLOG]) in found["message"] and original in found["message"]
         setting = one.setting(BACKLOG)
         assert (setting["state"], setting["reason"]) == ("observed", "no-longer-configured")
@@ -70,6 +71,18 @@ def test_a_removed_key_is_shown_until_its_command_is_typed(node: Node, agent, ru
     assert one.setting(QUEUE)["state"] == "in-sync"
     assert run("restore").returncode == 0
     node.assert_unchanged()
+
+
+@pytest.mark.parametrize("name", [BACKLOG, QUEUE])
+def test_a_value_that_is_set_again_after_a_restore_has_one_record(node: Node, agent, run, name: str) -> None:
+    values = raised(BACKLOG, QUEUE)
+    one = agent(config(values))
+    assert run("restore").returncode == 0
+    reconfigure(one, config({name: values[name]}))
+    assert run("apply", "--config", str(one.config_path)).returncode == 0
+    until(lambda: one.setting(name)["state"] == "in-sync", "it is set again")
+    assert [s["name"] for s in one.status()["settings"] if not s["name"] or s["reason"] == "no-longer-configured"] == []
+    assert not [f for f in one.status()["findings"] if f["reason"] == "no-longer-configured"]
 
 
 def test_a_key_that_is_configured_again_is_as_before(node: Node, agent, run) -> None:
@@ -93,6 +106,8 @@ def test_a_switch_that_is_kept_or_whose_tuner_is_off_is_shown(node: Node, agent,
     reconfigure(one, f"profile: minimal\nneighbor: {{mode: off}}\non_removed: restore\n{section}")
     found = finding(one, "thp.defrag")
     # Nobody has asked for it: it was the default.
+    reconfigure(one, f"profile: minimal\nneighbor: {{mode: off}}\n{section}")
+    until(lambda: finding(one, "thp.defrag")["hint"] == "or configure it again", "no advice that would do nothing")
     assert selected(THP / "defrag") == "never"
     subprocess.run(found["now"], shell=True, check=True)
     assert selected(THP / "defrag") == before
