@@ -475,8 +475,9 @@ static __always_inline bool is_same_server(const struct dns_pair *a, const struc
 }
 
 /*
- * Makes a query pending, or superseded if another server has just answered it. NULL if it repeats a
- * pending one. Two CPUs may take the same room at once: then one of the answers is unmatched.
+ * Makes a query pending, or superseded if another server has just answered it or a twin, which can
+ * have taken the room of the answered one, is superseded. NULL if it repeats a pending one. Two
+ * CPUs may take the same room at once: then one of the answers is unmatched.
  */
 static __always_inline struct query *expect_answer(
 	__u64 key, __u64 now, const struct dns_pair *pair, const struct question *question)
@@ -488,7 +489,8 @@ static __always_inline struct query *expect_answer(
 
 	for (__u32 i = 0; bucket && i < ROOM; i++) {
 		query = &bucket->queries[i];
-		if (bucket->keys[i] == ANSWERED(key) && question->hash &&
+		if (ANSWERED(bucket->keys[i]) == ANSWERED(key) &&
+			(is_free(bucket->keys[i]) || query->superseded) && question->hash &&
 			query->question == question->hash && now - query->sent_ns < TWINS_NS &&
 			!is_same_server(&query->pair, pair))
 			superseded = 1;
