@@ -758,7 +758,7 @@ struct stream {
 	/* Queries without an answer. A server may send as many messages and some more. */
 	__u32 open;
 	__u32 allowed;
-	struct dns_pair pair; /* of the last query */
+	struct dns_pair pair;
 };
 
 MAP(streams, SK_STORAGE, BPF_F_NO_PREALLOC, 0, int, struct stream);
@@ -905,6 +905,8 @@ __noinline int count_segment(struct __sk_buff *skb, __u32 at, __u32 direction)
 			return 0;
 		}
 		flow->state = STREAM_FOLLOWED;
+		if (direction == EGRESS) /* the programs may not have seen the first segment */
+			pair_of(skb, &stream->pair);
 	}
 	flow->next = sequence + (end - at - tcp.doff * 4);
 	offset += flow->skip;

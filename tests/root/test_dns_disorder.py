@@ -130,6 +130,27 @@ def test_answers_over_a_disturbed_stream_are_counted(watch, lab, run, lost: floa
     views_agree(one, run, {server: {"queries": truth, "unanswered": 0, "pending": 0}})
 
 
+def test_a_disturbed_stream_that_is_older_than_the_agent_has_no_unanswered_queries(watch, lab) -> None:
+    """The agent has not seen the connection's begin, and the firewall drops some of the answers once."""
+    need("iptables")
+    server, rule = lab.serve(91), "INPUT -p tcp --sport 53 -m statistic --mode nth --every 4 -j DROP".split()
+    with lab.tcp(server) as stream:
+        stream.ask(server)
+        one = watch()
+        stream.ask(server)
+        lab.run(CLIENT, "iptables", "-A", *rule)
+        try:
+            for i in range(50):
+                stream.send(server, f"late-{100 + 10 * i}.example.test")
+            for _ in range(50):
+                stream.receive()
+        finally:
+            lab.run(CLIENT, "iptables", "-D", *rule)
+    scrape = settle(one, lambda now: settled(now, server, 51), "nothing is pending", 10)
+    row = scrape.row(server)
+    assert row["unanswered"] == 0 < row["unknown"] and row["answered"] + row["unknown"] == 51, row
+
+
 def test_a_name_behind_a_gap_is_not_read_from_the_ip_header(watch, lab) -> None:
     """The frame's length comes in a segment that the firewall holds back. With the addresses and ports in front of it, the
     first name looks like the end of another one."""
