@@ -95,6 +95,30 @@ STATE_TEST(the_client_of_the_busiest_second_is_exact)
 	assert_in_range((uint64_t)second->users[1].per_second, 135, 165);
 }
 
+/* As the proxy of a network plugin, which keeps the addresses of pods. */
+STATE_TEST(a_cgroup_with_many_addresses_is_one_client)
+{
+	const uint64_t proxy = 700, pod = 800;
+	const struct dns_label *label;
+	const struct dns_second *second;
+	char source[DNS_ADDRESS_TEXT];
+
+	poll_after(node, 3 * USEC_PER_SEC / 2);
+	for (int i = 0; i < 200; i++) {
+		snprintf(source, sizeof(source), "10.9.0.%d", i + 1);
+		send_now(node, pair_of(node, SERVER, proxy, source), 2, true);
+	}
+	send_now(node, pair_of(node, SERVER, pod, HERE), 150, true);
+	poll_after(node, USEC_PER_SEC);
+	label = label_of(node);
+	assert_int_equal(label->n_users, 2);
+	assert_int_equal(label->users[0].pair.cgroup, proxy);
+	assert_int_equal(label->users[0].queries, 400);
+	second = dns_busiest_second(label, node->now_us);
+	assert_int_equal(second->users[0].pair.cgroup, proxy);
+	assert_true(second->users[0].per_second == 400 && second->users[1].per_second == 150);
+}
+
 STATE_TEST(packets_are_blamed_by_packets)
 {
 	struct dns_budget budget = {.max[DNS_PACKETS] = 100, .source = "config"};

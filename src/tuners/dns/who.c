@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-/* The busiest clients of a server, whose workloads are looked up. */
+/* The busiest cgroups, or addresses without one, whose workloads are looked up. */
 #define CANDIDATES 64
 
 #define SERVES_EVERY_US (60 * USEC_PER_SEC)
@@ -181,30 +181,71 @@ static void learn_cgroups(struct dns_sensor *sensor)
 	cgroups_learn(sensor->cgroups, wanted, n, sensor->now_us);
 }
 
-/* A client of the server, and its number in the order. */
+/* A client of the server, its number in the order, and the sums of its cgroup. */
 struct candidate {
 	struct dns_pair_state *pair;
-	double rank;
+	double rank, sum;
+	uint64_t cgroup, queries;
 };
 
-static int by_rank(const void *a, const void *b)
+static int by_cgroup(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
-	uint64_t first = x->pair->queries, other = y->pair->queries;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? 1 : -1;
-	return (first < other) - (first > other);
+	return (x->cgroup > y->cgroup) - (x->cgroup < y->cgroup);
+}
+
+/* The clients of a cgroup are together. */
+static int by_sum(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	if (x->sum != y->sum)
+		return x->sum < y->sum ? 1 : -1;
+	if (x->queries != y->queries)
+		return x->queries < y->queries ? 1 : -1;
+	if (x->cgroup != y->cgroup)
+		return by_cgroup(a, b);
+	return (x->rank < y->rank) - (x->rank > y->rank);
+}
+
+static bool is_of(const struct candidate *a, const struct candidate *b)
+{
+	return a == b || (a->cgroup == b->cgroup && has_cgroup(&a->pair->pair));
+}
+
+/* Sorts the clients by the sums of their cgroups: a proxy sends from the addresses of many pods. */
+static void sort_clients(struct candidate *clients, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		clients[i].cgroup = clients[i].pair->pair.cgroup;
+	qsort(clients, n, sizeof(*clients), by_cgroup);
+	for (size_t i = 0, end = 0; i < n; i = end) {
+		uint64_t queries = 0;
+		double sum = 0;
+
+		for (; end < n && is_of(&clients[i], &clients[end]); end++) {
+			sum += clients[end].rank;
+			queries += clients[end].pair->queries;
+		}
+		for (size_t k = i; k < end; k++) {
+			clients[k].sum = sum;
+			clients[k].queries = queries;
+		}
+	}
+	qsort(clients, n, sizeof(*clients), by_sum);
 }
 
 /* Finds the workloads of the first clients, adds up their numbers, and sorts them by the rate. */
 static unsigned find_users(struct dns_sensor *sensor, const struct dns_server_state *server,
 	struct candidate *clients, size_t n, bool in_second, struct dns_user *users)
 {
-	unsigned kept = 0;
+	const struct candidate *first = clients;
+	unsigned kept = 0, found = 0;
+	bool does_serve = false;
 
-	qsort(clients, n, sizeof(*clients), by_rank);
-	for (size_t i = 0; i < MIN(n, CANDIDATES); i++) {
+	sort_clients(clients, n);
+	for (size_t i = 0; i < n; i++) {
 		struct dns_pair_state *pair = clients[i].pair;
 		struct dns_user user = {
 			.per_second = in_second ? clients[i].rank : pair->per_second,
@@ -213,12 +254,19 @@ static unsigned find_users(struct dns_sensor *sensor, const struct dns_server_st
 			.failures = pair->failures,
 			.unanswered = pair->unanswered,
 			.pair = pair->pair,
-			.workload = who_of(sensor, &pair->pair),
 		};
 
+		if (i == 0 || !is_of(first, &clients[i])) {
+			first = &clients[i];
+			if (found++ == CANDIDATES)
+				break;
+		}
+		user.workload = who_of(sensor, &pair->pair);
 		user.queries = queries_of_owner(pair, &user.workload);
-		user.serves = has_cgroup(&pair->pair) && server->role == DNS_UPSTREAM &&
-			      serves(sensor, pair, &user.workload);
+		if (first == &clients[i])
+			does_serve = has_cgroup(&pair->pair) && server->role == DNS_UPSTREAM &&
+				     serves(sensor, pair, &user.workload);
+		user.serves = does_serve;
 		dns_user_add(users, &kept, CANDIDATES, &user);
 	}
 	qsort(users, kept, sizeof(*users), dns_user_by_rate);
@@ -279,7 +327,7 @@ static void name_second(struct dns_sensor *sensor, const struct dns_server_state
 			continue;
 		count = count_in_second(server, second, pair, sensor->now_us * 1000);
 		if (count >= 0.5)
-			clients[n++] = (struct candidate){pair, count};
+			clients[n++] = (struct candidate){.pair = pair, .rank = count};
 		if (pair->queries == 0)
 			second->not_dns += link_local ? count : 0;
 	}
@@ -307,7 +355,7 @@ static void name_now(struct dns_sensor *sensor, struct dns_server_state *server,
 			double rank = *(float *)((char *)pair + ranks[r]);
 
 			if (pair->server == server && pair->queries > 0 && (r == 0 || rank > 0))
-				clients[n++] = (struct candidate){pair, rank};
+				clients[n++] = (struct candidate){.pair = pair, .rank = rank};
 		}
 		n_users = find_users(sensor, server, clients, n, r > 0, users);
 		if (r == 0) {
