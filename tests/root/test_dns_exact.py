@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import socket
+import struct
 import threading
 import time
 from typing import Any, Iterator
@@ -14,6 +15,8 @@ from conftest import Agent, Run, until
 from dnslab import CLIENT, QUIET, SERVER, V4, Client, Lab, fixture_lab, fixture_network, fixture_watch, need, pod_path, settle  # noqa: F401
 from dnswire import Server, answer, query
 from test_dns_budget import budgets
+
+IP_PKTINFO = 8  # linux/in.h
 
 
 def exceeded(one: Agent) -> str:
@@ -50,6 +53,27 @@ def test_the_burst_of_a_pod_that_has_ended_is_named_among_thousands_of_pairs(wat
     message = exceeded(one)
     found = re.search(rf"dns/{server}: (\d+) of 260 queries/s, over for 1 s[^;]*(?:; now \d+)?; pod {last[1]} (\d+)", message)
     assert found and 300 <= int(found[1]) <= 345 and int(found[2]) == 240, message
+
+
+def test_a_proxy_that_keeps_the_addresses_of_pods_is_one_client(watch, lab) -> None:
+    """One socket sends three queries from each of 180 addresses, and another client sends 130 from one."""
+    server, one = lab.serve(116), watch(budgets(**{V4.format(116): {"qps": 330}}))
+    lab.run(CLIENT, "ip", "route", "add", "local", "10.77.0.0/24", "dev", "lo")
+    try:
+        with lab.udp(lab.cgroup("lxc.payload.proxy")) as proxy, lab.udp(lab.cgroup("lxc.payload.few")) as few:
+            for i in range(540):
+                source = socket.inet_aton(f"10.77.0.{1 + i % 180}")
+                how = (socket.IPPROTO_IP, IP_PKTINFO, struct.pack("=I4s4s", 0, source, bytes(4)))
+                proxy.socket.sendmsg([query("drop.example.test", i)], [how], 0, (server, 53))
+            at_once(few, server, 130)
+            until(lambda: "; lxd " in exceeded(one), lambda: exceeded(one))
+    finally:
+        lab.run(CLIENT, "ip", "route", "del", "local", "10.77.0.0/24", "dev", "lo")
+    found = re.search(r": (\d+) of 330 queries/s, over for [^;]*(?:; now \d+)?; lxd proxy 540 ", exceeded(one))
+    assert found and found[1] == "670", exceeded(one)
+    row = settle(one, lambda now: now.row(server).get("top"), "the clients").row(server)
+    assert {user["workload"]["text"]: user["queries"] for user in row["top"]} == {"lxd proxy": 540, "lxd few": 130}
+    assert row["other"]["queries"] == 0
 
 
 def test_a_budget_of_packets_blames_packets(watch, lab) -> None:
@@ -269,6 +293,24 @@ def test_a_larger_budget_is_not_exceeded_by_the_past(watch, lab) -> None:
     one.write_config(QUIET + f"dns: {budgets(**{first: {'qps': 500}, second: {'qps': 500}})}\n")
     one.reload()
     until(lambda: one.condition("DNSBudgetExceeded")["status"] == "False", lambda: exceeded(one), 5)
+
+
+def test_a_smaller_budget_is_not_compared_with_the_past(watch, lab) -> None:
+    server = lab.serve(115)
+    one = watch(budgets(**{server: {"qps": 900}}))
+    with lab.udp() as client:
+        at_once(client, server, 170)
+        settle(one, lambda now: now.row(server).get("peak") == 170, "the peak")
+        time.sleep(2.2)  # a second that the reload is in counts for the new budget
+        one.write_config(QUIET + f"dns: {budgets(**{server: {'qps': 90}})}\n")
+        one.reload()
+        row = settle(one, lambda now: now.row(server)["budget"]["qps"] == 90, "the new budget").row(server)
+        assert (row["verdict"], row["over_budget_seconds"], row["peak"]) == ("ok", 0, 170)
+        time.sleep(2)
+        assert one.condition("DNSBudgetPressure")["status"] == "False", one.condition("DNSBudgetPressure")
+        at_once(client, server, 80)
+        settle(one, lambda now: now.row(server)["verdict"] == "near-budget", "80 of 90")
+    assert f"dns/{server}: 80 of 90 queries/s" in one.condition("DNSBudgetPressure")["message"]
 
 
 def test_unique_names_are_shown_by_their_suffix(watch, lab, run: Run) -> None:

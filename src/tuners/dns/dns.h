@@ -521,6 +521,8 @@ struct dns_server_memory {
 	double worst[DNS_NUMBERS];          /* the largest use over the budget within the window */
 	struct dns_second *over_second;     /* the worst second over the budget within the window */
 	uint64_t polled_at_us;              /* 0: never */
+	uint64_t changed_at_us;             /* when the budget became this one */
+	double changed_peak[DNS_NUMBERS];   /* the largest use since then */
 };
 
 struct dns_memory {

@@ -135,17 +135,24 @@ static void remember(const struct dns_sensor *sensor, const struct dns_server_st
 	memory->unanswered = remains(memory->unanswered, dns_lost(&minute), minute.queries);
 	memory->failing = remains(
 		memory->failing, dns_failures(minute.responses), dns_answers(minute.responses));
-	/* An excess over an earlier budget does not count for a new one. */
+	/* Seconds before a new budget do not count for it. */
 	if (memcmp(memory->budget.max, budget->max, sizeof(budget->max)) != 0) {
 		memory->pressure = false;
 		memory->over_lately = 0;
 		memset(memory->worst, 0, sizeof(memory->worst));
+		memset(memory->changed_peak, 0, sizeof(memory->changed_peak));
+		memory->changed_at_us = now;
 		free(steal(memory->over_second));
 	}
 	memory->budget = *budget;
 	if (!dns_budget_is_set(budget))
 		return;
 	memory->uses = dns_uses_of(seen, server);
+	for (int i = 0; i < DNS_NUMBERS; i++)
+		memory->changed_peak[i] = MAX(memory->changed_peak[i], memory->uses.poll_peak[i]);
+	if (now - memory->changed_at_us < DNS_SECOND_AGE_US)
+		memcpy(memory->uses.minute_peak, memory->changed_peak,
+			sizeof(memory->changed_peak));
 	memory->used = dns_share(budget, memory->uses.minute_peak, &number);
 	memory->upper_bound =
 		budget->link_local && budget->max[DNS_PACKETS] > 0 && sensor->facts.uplinks > 1;
