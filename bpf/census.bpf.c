@@ -157,20 +157,31 @@ static __always_inline void read_pids(struct css_set *set, struct census_record 
 
 #define AIO_CONTEXTS 256
 
-/* Contexts beyond the first ones do not count: a program has one for each disk or thread. */
-static __noinline void read_aio(struct mm_struct *mm, struct census_record *record)
+/*
+ * Contexts beyond the first ones do not count: a program has one for each disk or thread. There is
+ * no branch for a free place of the table, whose read fails and gives 0: Linux 6.1 would verify
+ * each combination. Not static: the verifier checks it once.
+ */
+__noinline int count_requests(__u64 contexts, __u32 n)
 {
-	struct kioctx_table *table = BPF_CORE_READ(mm, ioctx_table);
-	__u64 at = (__u64)table + bpf_core_field_offset(table->table);
-	__u32 n = BPF_CORE_READ(table, nr);
+	int requests = 0;
 
 	for (__u32 i = 0; i < AIO_CONTEXTS && i < n; i++) {
 		struct kioctx *context = NULL;
 
-		bpf_probe_read_kernel(&context, sizeof(context), (void *)(at + i * sizeof(void *)));
-		if (context)
-			record->aio += BPF_CORE_READ(context, max_reqs);
+		bpf_probe_read_kernel(
+			&context, sizeof(context), (void *)(contexts + i * sizeof(context)));
+		requests += BPF_CORE_READ(context, max_reqs);
 	}
+	return requests;
+}
+
+static __noinline void read_aio(struct mm_struct *mm, struct census_record *record)
+{
+	struct kioctx_table *table = BPF_CORE_READ(mm, ioctx_table);
+
+	record->aio = count_requests(
+		(__u64)table + bpf_core_field_offset(table->table), BPF_CORE_READ(table, nr));
 }
 
 static __noinline __u32 mounts_of(struct mnt_namespace *mounts)
