@@ -651,12 +651,12 @@ static void append_times(const struct finding *finding, char *text, size_t size)
 	const char *happens = finding->happens ? finding->happens : "reached";
 	char duration[TIME_TEXT_MAX];
 
-	if (finding->times > 0)
+	if (finding->times > 0 && finding->hits_are_seconds)
+		text_append(text, size, "%s%s for %" PRIu64 " s", text[0] ? ", " : "", happens,
+			finding->times);
+	else if (finding->times > 0)
 		text_append(text, size, "%s%s %" PRIu64 " %s", text[0] ? ", " : "", happens,
-			finding->times,
-			finding->hits_are_seconds ? "s"
-			: finding->times == 1     ? "time"
-						  : "times");
+			finding->times, finding->times == 1 ? "time" : "times");
 	if (finding->times == 0 && finding->full_us >= USEC_PER_SEC) {
 		duration_text((double)finding->full_us / USEC_PER_SEC, duration);
 		text_append(text, size, "%sfull for %s", text[0] ? ", " : "", duration);
@@ -818,7 +818,10 @@ void finding_json(cJSON *array, const struct finding *finding)
 	json_time(object, "since", finding->since_us);
 	json_time(object, "until", finding->is_over ? finding->last_us : 0);
 	json_number(object, "times", (double)finding->times);
-	json_text(object, "happens", finding->happens ? finding->happens : "reached");
+	/* What follows the number of times: "3 refused", "3 s over". */
+	snprintf(text, sizeof(text), "%s%s", finding->hits_are_seconds ? "s " : "",
+		finding->happens ? finding->happens : "reached");
+	json_text(object, "happens", text);
 	who_json(object, finding);
 	finding_describe(finding, text, sizeof(text));
 	json_text(object, "message", text);

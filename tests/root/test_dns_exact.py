@@ -244,7 +244,7 @@ def test_the_slower_of_two_servers_is_superseded(watch, lab) -> None:
         assert one.condition(name)["status"] == "False"
 
 
-def test_a_short_burst_of_pending_queries_exceeds_its_budget(watch, lab) -> None:
+def test_a_short_burst_of_pending_queries_exceeds_its_budget(watch, lab, run: Run) -> None:
     server = lab.serve(108)
     one = watch(budgets(**{server: {"pending": 150}}))
     with lab.udp() as client:
@@ -253,6 +253,9 @@ def test_a_short_burst_of_pending_queries_exceeds_its_budget(watch, lab) -> None
             at_once(client, server, 210, "late-250.example.test")
             time.sleep(2)
         scrape = settle(one, lambda now: now.row(server).get("answered") == 630, "all answers")
+    top = run("top", "dns", env={"HEADROOM_RUNTIME_DIR": str(one.directory / "run")}).stdout
+    # Pending queries have no rate.
+    assert re.search(r"\n +(19|20|21)\d +100 % +630 in all", top) and re.search(r" \d+/150  \d s over  ", top), top
     # A poll within a burst sees it in two seconds.
     assert 3 <= scrape.row(server)["over_budget_seconds"] <= 6 and scrape.row(server)["pending"] == 0
     assert re.search(r": (19|20|21)\d of 150 pending, over for \d s", exceeded(one)), exceeded(one)

@@ -422,7 +422,7 @@ static void find_budget(const struct server_input *known)
 		return;
 	(void)dns_share(&known->server->budget, used, &worst);
 	finding->unit = dns_numbers[worst].noun;
-	finding->happens = "over for";
+	finding->happens = "over";
 	finding->counts_hits = finding->hits_are_seconds = true;
 	finding->hold_us = is_over ? EXCEEDED_WINDOW_US : 0;
 	finding->breaks = "the resolver drops the excess: lookups time out";

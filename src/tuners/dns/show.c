@@ -654,11 +654,13 @@ static void write_losses(const cJSON *server, char *text, size_t size)
 static void write_user(const cJSON *server, const cJSON *user, char *text, size_t size)
 {
 	const cJSON *second = json_at(server, "second");
-	double all = json_number_at(second, json_text_at(second, "counts"));
-	const char *name = json_text_at(user, "workload/text");
+	const char *counts = json_text_at(second, "counts"), *name;
+	double all = json_number_at(second, counts);
 	char share[SHARE_MAX];
 
-	snprintf(text, size, "%8.0f/s %5s %10.0f in all  %s", json_number_at(user, "in_second"),
+	name = json_text_at(user, "workload/text");
+	snprintf(text, size, "%8.0f%s %5s %10.0f in all  %s", json_number_at(user, "in_second"),
+		streq(counts, dns_numbers[DNS_PENDING].name) ? "  " : "/s",
 		share_text(json_number_at(user, "in_second") / MAX(all, 1.0), share),
 		json_number_at(user, "queries"), name[0] ? name : "other");
 }

@@ -220,8 +220,8 @@ const struct metric_row dns_metric_rows[] = {
 	{"headroom_dns_workload_queries_per_second", METRIC_GAUGE, "queries/s",
 		"Queries of the five busiest workloads in the second that matters: the worst second "
 		"over the budget of the last five minutes, else the busiest second of the last "
-		"minute. kind other is the sum of the rest. Packets, if other packets than queries "
-		"used up a budget of packets.",
+		"minute. kind other is the sum of the rest. Packets or pending queries, if this number "
+		"is the nearest to its budget.",
 		{"server", "kind", "namespace", "name"}},
 	{"headroom_dns_retransmissions_total", METRIC_COUNTER, "queries",
 		"Queries sent again before their answer came; they count as queries too.",
