@@ -294,17 +294,6 @@ static struct dns_server_memory *memory_of(
 	return &memory->servers[i];
 }
 
-/* "upstream ", or "" for the sum of servers of any role. */
-static const char *role_of(const struct dns_server_state *server)
-{
-	static const char *const words[] = {[DNS_UPSTREAM] = "upstream ",
-		[DNS_CLUSTER] = "cluster ",
-		[DNS_LOCAL] = "local ",
-		[DNS_NO_ROLE] = ""};
-
-	return words[server->role];
-}
-
 /* Writes "SERVFAIL 20, REFUSED 3". Returns text. */
 static const char *list_failures(const struct dns_slot *minute, char *text, size_t size)
 {
@@ -479,8 +468,9 @@ static void find_unanswered(const struct server_input *known)
 	finding->use.max = minute.queries;
 	finding->breaks = "lookups take seconds, or fail";
 	finding_message(finding,
-		"%" PRIu64 " of %" PRIu64 " %squeries of the last minute without an answer",
-		dns_lost(&minute), minute.queries, role_of(server));
+		"%" PRIu64 " of %" PRIu64 " %s%squeries of the last minute without an answer",
+		dns_lost(&minute), minute.queries, dns_role_names[server->role],
+		server->role == DNS_NO_ROLE ? "" : " ");
 	add_client(finding, server->label ? &server->label->waiting : &nobody);
 	finding_hint(finding, "ask it from the node: dig @%s . NS", server->name);
 }
@@ -504,8 +494,9 @@ static void find_failing(const struct server_input *known)
 	finding->use.max = answers;
 	finding->breaks = "lookups fail, or are repeated";
 	finding_message(finding,
-		"%" PRIu64 " of %" PRIu64 " %sanswers of the last minute (%s) failed: %s", failures,
-		answers, role_of(server),
+		"%" PRIu64 " of %" PRIu64 " %s%sanswers of the last minute (%s) failed: %s",
+		failures, answers, dns_role_names[server->role],
+		server->role == DNS_NO_ROLE ? "" : " ",
 		share_text((double)failures / (double)MAX(answers, UINT64_C(1)), share),
 		list_failures(&minute, codes, sizeof(codes)));
 	add_client(finding, server->label ? &server->label->failing : &nobody);

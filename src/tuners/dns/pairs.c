@@ -287,13 +287,6 @@ void dns_pairs_read(struct dns_sensor *sensor)
 	}
 }
 
-static void prune_senders(struct dns_seen *seen, uint64_t now)
-{
-	for (unsigned i = seen->n_senders; i-- > 0 && seen->n_senders >= DNS_SENDERS / 2;)
-		if (now - seen->senders[i].changed_at_us > SENDER_IDLE_US)
-			seen->senders[i] = seen->senders[--seen->n_senders];
-}
-
 void dns_pairs_clear(struct dns_pairs *pairs)
 {
 	for (size_t i = 0; i < pairs->n; i++)
@@ -304,7 +297,8 @@ void dns_pairs_clear(struct dns_pairs *pairs)
 
 void dns_pairs_prune(struct dns_sensor *sensor)
 {
-	struct dns_server_table *table = &sensor->seen.table;
+	struct dns_seen *seen = &sensor->seen;
+	struct dns_server_table *table = &seen->table;
 	struct dns_pairs *pairs = &sensor->pairs;
 	uint64_t lost_pairs = dns_kernel_control(sensor->kernel)->lost_pairs, now = sensor->now_us;
 	bool full = lost_pairs > sensor->lost_pairs || table->lost > sensor->lost_servers;
@@ -313,7 +307,9 @@ void dns_pairs_prune(struct dns_sensor *sensor)
 
 	sensor->lost_pairs = lost_pairs;
 	sensor->lost_servers = table->lost;
-	prune_senders(&sensor->seen, now);
+	for (unsigned i = seen->n_senders; i-- > 0 && seen->n_senders >= DNS_SENDERS / 2;)
+		if (now - seen->senders[i].changed_at_us > SENDER_IDLE_US)
+			seen->senders[i] = seen->senders[--seen->n_senders];
 	/* A reading that failed has not counted the pairs of each server. */
 	if (pairs->read_at_us != now)
 		return;
