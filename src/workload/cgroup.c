@@ -81,7 +81,7 @@ static bool parse_container(const char *component, struct workload *workload)
 
 static bool path_workload(const char *path, struct workload *workload)
 {
-	bool in_kubepods = strstr(path, "kubepods") != NULL, found = false;
+	bool in_kubepods = strstr(path, "kubepods") != NULL, found = false, of_user = false;
 	char copy[PATH_MAX], *state = NULL;
 
 	set_text(copy, path);
@@ -92,13 +92,15 @@ static bool path_workload(const char *path, struct workload *workload)
 		bool lxd = starts_with(part, LXD) && part[strlen(LXD)];
 
 		found = in_kubepods ? parse_pod(part, workload) : parse_container(part, workload);
-		if (!found && (lxd || (len > 8 && streq(part + len - 8, ".service")))) {
+		if (!found && (lxd || (len > 8 && streq(part + len - 8, ".service") && !of_user))) {
 			*workload = (struct workload){.kind = lxd ? WORKLOAD_LXD : WORKLOAD_UNIT};
 			set_text(workload->name, lxd ? part + strlen(LXD) : part);
-			found = true;
+			/* Below a user's systemd are rootless containers. */
+			of_user = starts_with(part, "user@");
+			found = !of_user;
 		}
 	}
-	return found;
+	return found || of_user;
 }
 
 bool cgroup_file_workload(const char *text, struct workload *workload)

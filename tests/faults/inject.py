@@ -346,6 +346,16 @@ def pids_of_pod(w: World, maximum: int = 60, kind: str = "pod") -> Iterator[Fiel
     yield {"who": group.text, "path": str(group.paths["pids"].relative_to(mount_of("pids")))}  # type: ignore[arg-type]
 
 
+def pids_of_rootless(w: World, maximum: int = 64) -> Iterator[Fields]:
+    """A rootless container, beside another one of the user."""
+    manager, ids = "user.slice/user-64440.slice/user@64440.service/user.slice", [secrets.token_hex(32) for _ in range(2)]
+    other, group = (w.group(f"{manager}/libpod-{x}.scope/container", f"container {x[:12]}", "pids") for x in ids)
+    (group.paths["pids"].parent / "pids.max").write_text(str(maximum))
+    other.run("")
+    group.run(f"for _ in range({maximum} + 20):\n try:\n  if os.fork() == 0:\n   time.sleep(1000)\n   os._exit(0)\n except OSError: pass")
+    yield {"who": group.text, "path": f"libpod-{ids[1]}.scope"}
+
+
 def pids_of_kubepods(w: World, maximum: int = 300) -> Iterator[Fields]:
     """The limit of all pods together: most threads are of one of them."""
     big, small = w.pod(), w.pod()

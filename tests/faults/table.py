@@ -42,6 +42,7 @@ LIMITS = [
     fault("pids/pod", inject.pids_of_pod, e("pids/cgroup", "cgroup", "{path}")),
     fault("pids/unit", inject.pids_of_pod, e("pids/cgroup", "cgroup", "{path}", now="run"), args=(90, "unit")),
     fault("pids/lxd", inject.pids_of_pod, e("pids/cgroup", "cgroup", "{path}"), args=(200, "lxd")),
+    fault("pids/rootless", inject.pids_of_rootless, e("pids/cgroup", "cgroup", "{path}")),
     fault("pids/kubepods", inject.pids_of_kubepods, e("pids(/cgroup)?", "cgroup", "kubepods"), uses=("pids/cgroup", "pids"), also="pids(/cgroup)?"),
     fault("pids/pid-max", inject.threads, e("pids", "node", keep="pid_max|raise"), args=("kernel.pid_max",), uses=("pids/cgroup", "pids")),
     fault("pids/threads-max", inject.threads, e("pids", "node", keep="threads-max"), args=("kernel.threads-max",), uses=("pids/cgroup", "pids")),

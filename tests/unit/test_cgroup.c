@@ -58,6 +58,11 @@ static const struct example examples[] = {
 		{"/system.slice/system-getty.slice/getty@tty1.service"}},
 	{WORKLOAD_UNIT, "user@1000.service", "",
 		{"/user.slice/user-1000.slice/user@1000.service/app.slice/x.service"}},
+	{WORKLOAD_CONTAINER, ID12, ID,
+		{"/user.slice/user-7.slice/user@7.service/user.slice/libpod-" ID ".scope/container",
+			"/user.slice/user-7.slice/user@7.service/app.slice/docker.service/" ID}},
+	{WORKLOAD_LXD, "web-1", "",
+		{"/user.slice/user-7.slice/user@7.service/lxc.payload.web-1/init.scope"}},
 	/* Similar paths; the monitor of a container is not part of it. */
 	{0, NULL, NULL,
 		{"/kubepods", "/kubepods.slice/kubepods-burstable.slice", "/kubepods/pod",

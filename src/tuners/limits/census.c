@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/wait.h"
 #include "kernel/bpf.h"
+#include "kernel/host.h"
 #include "workload/process.h"
 
 #include <arpa/inet.h>
@@ -740,16 +741,15 @@ static size_t each_mount(const struct host *host, pid_t pid,
 {
 	char full[PATH_MAX], name[64], path[SETTING_PATH_MAX];
 	_cleanup_fclose_ FILE *file = NULL;
-	_cleanup_free_ char *line = NULL;
-	size_t size = 0, n = 0;
+	struct mount mount;
+	size_t n = 0;
 
 	snprintf(name, sizeof(name), "/proc/%d/mountinfo", pid);
 	file = fopen(host_path(host, name, full), "re");
-	while (file && getline(&line, &size, file) > 0)
-		if (sscanf(line, "%*d %*d %*s %*s %255s", path) == 1) {
-			visit(paths, path);
-			n++;
-		}
+	for (; mounts_next(file, &mount); n++) {
+		set_text(path, mount.point);
+		visit(paths, path);
+	}
 	return n;
 }
 
@@ -1090,6 +1090,8 @@ void *limits_sample_request(void *self, const void *, bool now)
 		is_wanted[OF_PROCESSES] |= busy[i] && reader && reader->count;
 		is_wanted[OF_FILES] |= busy[i] && reader && reader->count_file;
 	}
+	/* A listener of the node refuses connections: a pass on a large node is rare. */
+	is_wanted[OF_FILES] |= limits->has_overflows;
 	for (int i = 0; i < PASSES; i++) {
 		struct limits_pass *pass = &limits->passes[i];
 
@@ -1102,6 +1104,7 @@ void *limits_sample_request(void *self, const void *, bool now)
 	/* The census predicts its cost. */
 	due[OF_FILES] = limits->census.passes[OF_FILES] >= 0 && (limits->counted || now) &&
 			is_due(&limits->passes[OF_FILES].next_us, at, SAMPLE_EVERY_US, now);
+	limits->has_overflows &= !due[OF_FILES];
 	/* A pass over files also needs one process of each network namespace. */
 	due[OF_PROCESSES] = limits->census.passes[OF_PROCESSES] >= 0 &&
 			    is_due(&limits->passes[OF_PROCESSES].next_us, at, SAMPLE_EVERY_US,

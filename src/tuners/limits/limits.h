@@ -241,6 +241,8 @@ struct limits {
 	uint64_t nr_open, conntrack_buckets; /* sysctls in force; 0: not known */
 	int pass_error;                      /* the last pass ended with it: 0 or -errno */
 	bool counted;                        /* by a census */
+	uint64_t overflows;                  /* of listeners, in the agent's network namespace */
+	bool has_overflows;                  /* some since the last pass over files */
 };
 
 /* An instance as decide() remembers it. */

@@ -117,7 +117,10 @@ static void limits_sense(void *self, uint64_t now)
 				      buckets = {.max = {"/proc/sys/net/netfilter/"
 							 "nf_conntrack_buckets",
 							 1}};
+	static const struct limit_row overflows = {
+		.max = {"/proc/net/netstat", 0, "TcpExt:", "ListenOverflows"}};
 	struct limits *limits = self;
+	uint64_t before = limits->overflows;
 
 	if (files_are_full(limits->host)) {
 		keep_readings(limits);
@@ -125,6 +128,8 @@ static void limits_sense(void *self, uint64_t now)
 	}
 	(void)limits_read_max(limits->host, &nr_open, &limits->nr_open);
 	(void)limits_read_max(limits->host, &buckets, &limits->conntrack_buckets);
+	(void)limits_read_max(limits->host, &overflows, &limits->overflows);
+	limits->has_overflows |= limits->counted && limits->overflows > before;
 	for (size_t i = 0; i < limits->n; i++) {
 		struct limit_seen *seen = &limits->rows[i];
 		const struct limit_reader *reader = seen->row->reader;
