@@ -66,7 +66,6 @@ MATCHES = {
         "src/tuners/check_node.c": "has_word find_controller_v1 check_swap",
         "src/tuners/checks.c": "bpf_jit_bytes check_ipv6_routes",
         "src/tuners/dns/who.c": "process_serves",
-        "src/tuners/limits/census.c": "each_mount",
         "src/tuners/limits/read.c": "limits_read_pids limits_read_memory_cgroups limits_read_keys add_counter",
         "src/tuners/storage/disk.c": "read_disk",
         "src/tuners/storage/sense.c": "controls_io",

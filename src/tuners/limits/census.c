@@ -1039,7 +1039,7 @@ void limits_hits_free(struct limits_hits *hits)
 #define NAMESPACES_SHARE 5000
 static const struct {
 	unsigned idle, busy; /* busy: more than half of a row is used */
-} shares[PASSES] = {[OF_PROCESSES] = {2000, 400}, [OF_FILES] = {4000, 200}};
+} shares[PASSES] = {[OF_PROCESSES] = {2000, 400}, [OF_FILES] = {2000, 200}};
 
 #define FILE_NS 300 /* CPU time for a file, to predict a pass */
 
