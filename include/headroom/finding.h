@@ -156,6 +156,9 @@ void finding_hint(struct finding *finding, const char *format, ...)
 void finding_keep(struct finding *finding, const struct decide_input *input, const char *writer,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* Returns what keeps a tuner from writing: 0, or of enum held_by. */
+unsigned finding_held_by(const struct decide_input *input, const char *writer);
+
 /* The lines must stand in this file, which has the key already. Has no effect with a chart. */
 void finding_keep_in(struct finding *finding, const struct decide_input *input, const char *file);
 

@@ -162,8 +162,7 @@ void finding_hint(struct finding *finding, const char *format, ...)
 	add_needs(finding);
 }
 
-/* Returns what keeps a tuner from writing. */
-static unsigned held_by(const struct decide_input *input, const char *writer)
+unsigned finding_held_by(const struct decide_input *input, const char *writer)
 {
 	for (size_t i = 0; i < input->n_tuners; i++)
 		if (streq(input->tuners[i].ops->name, writer))
@@ -174,7 +173,7 @@ static unsigned held_by(const struct decide_input *input, const char *writer)
 void finding_keep(struct finding *finding, const struct decide_input *input, const char *writer,
 	const char *format, ...)
 {
-	unsigned held = held_by(input, writer);
+	unsigned held = finding_held_by(input, writer);
 	const char *indent = input->config_file ? "" : "  ";
 	_cleanup_free_ char *line = NULL;
 	char section[FINDING_SLUG_MAX], mode[FINDING_SLUG_MAX + 32] = "";

@@ -135,15 +135,39 @@ static void keep_values(struct finding *finding, const struct decide_input *inpu
 		finding_keep_in(finding, input, found->position.file);
 }
 
+/* Returns the first of these keys that the configuration sets exactly, or NULL. */
+static const char *find_exact(const struct decide_input *input, const struct sysctl_value *values)
+{
+	size_t n = 0;
+	const struct config_sysctl *configured =
+		input->config ? config_sysctls(input->config, &n) : NULL;
+
+	for (; values->name; values++) {
+		const struct config_sysctl *own =
+			n > 0 ? find_named(configured, n, values->name) : NULL;
+
+		if (own && own->exact)
+			return values->name;
+	}
+	return NULL;
+}
+
 void cure_with_sysctls(struct finding *finding, const struct decide_input *input,
 	const char *choice, const struct sysctl_value *values)
 {
+	const char *exact = find_exact(input, values);
 	char list[512] = "";
 
 	for (const struct sysctl_value *value = values; value->name; value++)
 		text_append(list, sizeof(list), " %s=%" PRIu64, value->name, value->value);
-	finding_now(finding, "sysctl -w%s", list);
-	if (input->config && choice && !raise_is_chosen(input->config, choice) &&
+	if (exact && finding_held_by(input, "sysctl") == 0)
+		finding_hint(finding,
+			"the configuration sets %s exactly: a value that is typed does not stay",
+			exact);
+	else
+		finding_now(finding, "sysctl -w%s", list);
+	/* limits.raise leaves an exact value alone. */
+	if (input->config && choice && !exact && !raise_is_chosen(input->config, choice) &&
 		gives_enough(choice, values))
 		keep_choice(finding, input, choice);
 	else

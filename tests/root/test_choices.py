@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 from conftest import THP, Agent, Node, Run, selected, sysctl, until
+from incidentlab import full_inotify
 
 MIB = 96
 ASKS = f"import mmap, sys; m = mmap.mmap(-1, {MIB} << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); m.madvise(14)\nfor i in range(0, len(m), 4096): m[i] = 1\nprint(flush=True); sys.stdin.read()"
@@ -79,3 +80,19 @@ def test_the_profile_of_microvms_leaves_huge_pages_to_those_that_ask(node: Node,
     assert "vm.min_free_kbytes" in run("explain", "thp.enabled").stdout
     assert "no-longer" not in run("plan").stdout and run("restore").returncode == 0
     node.assert_unchanged()
+
+
+@pytest.mark.parametrize("mode, now", [("enforce", ""), ("observe", "sysctl -w fs.inotify.max_user_instances=")])
+def test_a_limit_that_the_configuration_sets_exactly_is_cured_there(node: Node, agent, mode: str, now: str) -> None:
+    """limits.raise leaves such a value alone, and the agent sets back what is typed."""
+    name = "fs.inotify.max_user_instances"
+    before = f"mode: {mode}\nprofile: minimal\nneighbor: {{mode: off}}\nthp: {{mode: off}}\n"
+    with full_inotify():
+        one = agent(f"{before}sysctl: {{{name}: {{value: {sysctl(name)}, exact: true}}}}\n")
+        found = one.wait_finding("inotify/instances")
+        assert found["now"].startswith(now) and bool(found["now"]) == bool(now), found
+        assert "exact: true}" in found["keep"] and "raise" not in found["keep"], found
+        one.write_config(before.replace("mode: observe", "") + found["keep"])
+        one.reload()
+        until(lambda: int(sysctl(name)) > 128, "what was kept is in force")
+        one.wait_no_finding("inotify/instances")

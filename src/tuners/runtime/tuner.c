@@ -194,13 +194,16 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 		const char *url = config_item(config, "runtime.mirrors", i, "url");
 		struct config_position position =
 			config_item_where(config, "runtime.mirrors", i, "url");
-		char canonical[REGISTRY_NAME_MAX];
+		char canonical[REGISTRY_NAME_MAX], quoted[TEXT_QUOTE_MAX];
 
 		if (registry_check_url(url) < 0)
 			config_fault_add(faults, &position,
-				"runtime.mirrors.url: \"%s\" is not the address of a mirror: use "
-				"http[s]://HOST[:PORT][/PATH]",
-				url);
+				"runtime.mirrors.url: %s %s: use http[s]://HOST[:PORT][/PATH]",
+				text_quote(quoted, url),
+				/* The quoted text lacks them. */
+				strpbrk(url, "@?#") ? "must come without user, password, query "
+						      "and fragment"
+						    : "is not the address of a mirror");
 		else if ((registry_api_length(url) > 0) !=
 			 streq(config_item(config, "runtime.mirrors", i, "override_path"), "true"))
 			config_fault_add(faults, &position, "runtime.mirrors.url: \"%s\" %s", url,
@@ -213,9 +216,9 @@ static void runtime_validate(const struct config *config, struct config_fault_li
 			continue;
 		if (registry_check_name(registry) < 0)
 			config_fault_add(faults, &position,
-				"runtime.mirrors.registry: \"%s\" is not a registry: use "
+				"runtime.mirrors.registry: %s is not a registry: use "
 				"HOST[:PORT] or _default",
-				registry);
+				text_quote(quoted, registry));
 		else if (registry_canonical(registry, canonical))
 			config_fault_add(faults, &position,
 				"runtime.mirrors.registry: no runtime asks mirrors of \"%s\": write %s",
