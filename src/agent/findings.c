@@ -468,6 +468,12 @@ static void find_lack(const struct core *core, const struct tuner_status *tuner,
 	cure_lack(finding, core, tuner->ops, lack->kind);
 }
 
+/* Returns whether a command reads the node once without root: its lacks are not the agent's. */
+static bool is_user(const struct core *core)
+{
+	return !core->event && geteuid() != 0;
+}
+
 static void find_lacks(
 	const struct core *core, struct proposal *proposal, const struct decide_input *input)
 {
@@ -573,7 +579,8 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 		if (finding)
 			finding_message(finding, "%s", core->agent_error);
 	}
-	find_lacks(core, proposal, input);
+	if (!is_user(core))
+		find_lacks(core, proposal, input);
 	find_not_restored(&own);
 	for (size_t i = 0; i < core->node.n_settings; i++)
 		find_failed(&core->node.settings[i], &own);
@@ -632,16 +639,12 @@ static void judge_tuner(struct core *core, const struct tuner_status *tuner)
 
 void core_judge(struct core *core)
 {
-	const struct condition_reading fine[] = {
-		{.type = &core_tables.conditions[CORE_SETTING_DRIFTED],
-			.reason = REASON_ALL_IN_SYNC},
-		{.type = &core_tables.conditions[CORE_SETTING_FAILED],
-			.reason = REASON_NONE_FAILED},
-		{.type = &core_tables.conditions[CORE_AGENT_DEGRADED], .reason = REASON_ALL_ACTIVE},
-		{.type = &core_tables.conditions[CORE_CONFIG_INVALID],
-			.reason = REASON_CONFIG_VALID},
-		{.type = &core_tables.conditions[CORE_WOULD_NOT_START],
-			.reason = REASON_FILES_LOAD},
+	struct condition_reading fine[] = {
+		[CORE_SETTING_DRIFTED] = {.reason = REASON_ALL_IN_SYNC},
+		[CORE_SETTING_FAILED] = {.reason = REASON_NONE_FAILED},
+		[CORE_AGENT_DEGRADED] = {.reason = REASON_ALL_ACTIVE},
+		[CORE_CONFIG_INVALID] = {.reason = REASON_CONFIG_VALID},
+		[CORE_WOULD_NOT_START] = {.reason = REASON_FILES_LOAD},
 	};
 	struct decide_input input = {.findings = core->node.findings.findings,
 		.n_findings = core->node.findings.n,
@@ -653,6 +656,12 @@ void core_judge(struct core *core)
 		.realtime_us = realtime_us()};
 	struct proposal proposal = {0};
 
+	if (is_user(core)) {
+		fine[CORE_AGENT_DEGRADED].status = CONDITION_UNKNOWN;
+		fine[CORE_AGENT_DEGRADED].reason = REASON_TUNER_DEGRADED;
+		set_text(fine[CORE_AGENT_DEGRADED].message,
+			"run the command as root: its own lacks are not those of an agent");
+	}
 	find_own(core, &proposal, &input);
 	observe(core, OWN, &proposal, input.now_us);
 	proposal_clear(&proposal);
@@ -660,6 +669,8 @@ void core_judge(struct core *core)
 	findings_sort(&core->node.findings);
 	for (size_t i = 0; i < core->node.n_tuners; i++)
 		judge_tuner(core, &core->node.tuners[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(fine); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(fine); i++) {
+		fine[i].type = &core_tables.conditions[i];
 		judge_condition(core, &fine[i]);
+	}
 }

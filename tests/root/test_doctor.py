@@ -251,6 +251,13 @@ def test_it_works_in_the_pod_of_the_chart(agent: Start, directory: Path, syslog:
     assert "headroom_limit_used{" in files["metrics.txt"] and "/etc/os-release" in files["errors.txt"]
 
 
+def test_what_a_user_lacks_is_not_the_agents_fault(run: Run) -> None:
+    document = doctor(run, wrap=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
+    assert [c for c in document["checks"] if c["name"] == "tuner-degraded"] == []
+    found = check(document, "AgentDegraded")
+    assert found["status"] == "unknown" and "run the command as root" in found["message"], found
+
+
 def secret_config(directory: Path) -> str:
     web = directory / "web-config.yml"
     web.write_text(f"basic_auth_users: {{alice: {HASH}}}\n")
