@@ -323,12 +323,15 @@ static void judge_loops(struct check_report *report, const struct resolv_conf *c
 		const struct resolver *server = &conf->servers[i];
 		struct check_finding *finding;
 		bool is_cluster = false;
+		char content[sizeof(server->content) + 16];
 
 		for (size_t k = 0; k < kubelet->values.n_cluster_dns; k++)
 			is_cluster |= streq(kubelet->values.cluster_dns[k], address_of(server));
 		if (!is_cluster && !is_loopback(server))
 			continue;
-		finding = add_line(report, conf, server->line, server->content,
+		/* It may be dead as well: each problem can be ignored by its id. */
+		snprintf(content, sizeof(content), "%s for pods", server->content);
+		finding = add_line(report, conf, server->line, content,
 			"the kubelet gives %s to pods, which is %s: CoreDNS asks itself",
 			address_of(server),
 			is_cluster ? "the cluster's own server" : "there the pod itself");

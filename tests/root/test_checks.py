@@ -648,6 +648,17 @@ def test_a_loop_through_the_kubelet_is_named(
     assert found["now"] == now and found["now_kind"] == ("edit" if now else "") and found["hint"], found
 
 
+def test_a_loop_to_a_dead_server_is_ignored_apart_from_the_server(run: Run, directory: Path, resolving: tuple[str, ...]) -> None:
+    root = put(directory / "root", {"/etc/resolv.conf": "nameserver 127.9.9.9\n", KUBELET: "a: 1\n"})
+    dead, loop = findings(run, "resolver", root, wrap=resolving)
+    assert "does not answer" in dead["message"] and "the kubelet gives" in loop["message"]
+    config = directory / "headroom.yaml"
+    config.write_text(f"doctor: {{ignore: ['{dead['id']}']}}\n")
+    answer = run("doctor", "--json", "--config", str(config), "--host-root", str(root), wrap=resolving)
+    shown = {c["message"]: c["status"] for c in json.loads(answer.stdout)["checks"] if c["name"] == "resolver"}
+    assert shown == {dead["message"]: "ignored", loop["message"]: "warning"}
+
+
 @pytest.mark.parametrize(
     "files",
     [
