@@ -365,7 +365,7 @@ CELLS = {
     "Failed, last minute": "minute_failed", "Unanswered, last minute": "minute_unanswered", "Pending": "pending",
 }  # fmt: skip
 TOP_ROW = re.compile(r"  (\S+) +(\S+) +(?:upstream|cluster|local) +(\d+) +(\d+) +(?:-|\d+(?: pps| pend)?) +(\d+) +(\d+) +(\d+) +(\d+) +(.*)")
-CLIENT_ROW = re.compile(r"/s +<?\d+ % +(\d+) in all")
+CLIENT_ROW = re.compile(r"\d(?:/s)? +<?\d+ % +(\d+) in all")
 
 
 def top_rows(text: str) -> dict[str, dict[str, Any]]:
