@@ -467,33 +467,44 @@ __noinline __u32 make_room(__u64 key, __u64 now)
 	return victim;
 }
 
-static __always_inline bool is_same_server(const struct dns_pair *a, const struct dns_pair *b)
+/*
+ * Returns whether another server has just answered the question, or a twin, which can have taken
+ * the room of the answered one, is superseded. server: both halves of its address. Not static: the
+ * verifier checks it once.
+ */
+__noinline int was_answered(__u64 key, __u32 question, __u64 now, __u64 server, __u64 server_end)
 {
-	const __u64 *one = (const void *)&a->server, *other = (const void *)&b->server;
+	struct bucket *bucket = bucket_of(key);
 
-	return one[0] == other[0] && one[1] == other[1];
+	for (__u32 i = 0; bucket && i < ROOM; i++) {
+		struct query *query = &bucket->queries[i];
+		const __u64 *other = (const void *)&query->pair.server;
+
+		if (ANSWERED(bucket->keys[i]) == ANSWERED(key) &&
+			(is_free(bucket->keys[i]) || query->superseded) &&
+			query->question == question && now - query->sent_ns < TWINS_NS &&
+			(other[0] != server || other[1] != server_end))
+			return 1;
+	}
+	return 0;
 }
 
 /*
- * Makes a query pending, or superseded if another server has just answered it or a twin, which can
- * have taken the room of the answered one, is superseded. NULL if it repeats a pending one. Two
- * CPUs may take the same room at once: then one of the answers is unmatched.
+ * Makes a query pending, or superseded if another server was first. NULL if it repeats a pending
+ * one. Two CPUs may take the same room at once: then one of the answers is unmatched.
  */
 static __always_inline struct query *expect_answer(
 	__u64 key, __u64 now, const struct dns_pair *pair, const struct question *question)
 {
+	const __u64 *server = (const void *)&pair->server;
 	struct bucket *bucket = bucket_of(key);
-	__u64 superseded = 0;
 	struct query *query;
 	__u32 room = ROOM;
+	bool superseded =
+		question->hash && was_answered(key, question->hash, now, server[0], server[1]);
 
 	for (__u32 i = 0; bucket && i < ROOM; i++) {
 		query = &bucket->queries[i];
-		if (ANSWERED(bucket->keys[i]) == ANSWERED(key) &&
-			(is_free(bucket->keys[i]) || query->superseded) && question->hash &&
-			query->question == question->hash && now - query->sent_ns < TWINS_NS &&
-			!is_same_server(&query->pair, pair))
-			superseded = 1;
 		if (is_free(bucket->keys[i]) || (bucket->keys[i] == key && is_old(query, now)))
 			room = room == ROOM ? i : room;
 		else if (bucket->keys[i] == key && query->question == question->hash)
