@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the polls find. The parts, in this order: the findings of tuners; those of the agent itself:
- * settings, its records, its configuration; the conditions, which follow from all of them.
+ * This file collects the findings of each poll. Its parts, in this order: the findings of tuners;
+ * the agent's own, about settings, records and configuration; the conditions, which follow from
+ * both.
  */
 #include "agent/core.h"
 
@@ -107,8 +108,8 @@ static struct finding *find(struct proposal *proposal, const struct decide_input
 }
 
 /*
- * A proposal takes so many findings. Of settings with one kind of fault, those beyond them are one
- * finding.
+ * A proposal has room for a few findings of settings with one kind of fault. All further ones are
+ * one finding.
  */
 struct rest {
 	const char *slug;
@@ -121,7 +122,7 @@ struct rest {
 
 enum { REST_FAILED, REST_CHANGED, REST_REMOVED, RESTS };
 
-/* What find_own() collects. */
+/* The agent's own findings while find_own() collects them. */
 struct own {
 	struct core *core;
 	struct proposal *proposal;
@@ -142,7 +143,7 @@ static void add_rest(
 	text_append(rest->names, sizeof(rest->names), "%s%s", rest->names[0] ? ", " : "", name);
 }
 
-/* A finding about a setting has its name as slug and instance. NULL: it is one of the rest. */
+/* A finding about a setting has its name as slug and instance. NULL: the rest counts it. */
 static struct finding *find_setting(struct own *own, struct rest *rest, enum reason reason,
 	const char *name, enum severity severity)
 {
@@ -341,7 +342,7 @@ static void find_removed(const struct setting *setting, struct own *own)
 	finding_message(finding, "%s is recorded, and no longer configured; the original is %s",
 		setting->actual[0] ? setting->actual : "a value",
 		setting->original[0] ? setting->original : "\"\"");
-	/* A command to type must not take what is in use either. */
+	/* The command that is advised must leave what is in use, too. */
 	if (value && !core_leaves_room(core, value, setting->actual, why)) {
 		finding_hint(finding, "%s", why);
 	} else if (value) {
@@ -569,7 +570,7 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 				.slug = "settings-removed", .condition = CORE_SETTING_DRIFTED}}};
 	struct finding *finding;
 
-	/* Those that are few come before those of settings. */
+	/* Settings are many: their findings come last. */
 	find_config_fault(&core->config_fault, proposal, input);
 	if (core_wants_to_write(core))
 		find_records(core, proposal, input);
@@ -613,7 +614,7 @@ static void judge_condition(struct core *core, const struct condition_reading *j
 	if (!is_changed && is_known)
 		return;
 	condition->since_us = realtime_us();
-	/* The log has each finding. At the start, a condition that is not known is no news. */
+	/* The log has each finding. At the start, an unknown condition is not worth a line. */
 	if (is_known && condition->status == CONDITION_UNKNOWN)
 		log_notice(condition->type->name, "Unknown: %s",
 			condition->message[0] ? condition->message : condition->slug);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was set and is no longer configured. The records of originals say what was set. A setting
- * without a wanted value shows each of them, and on_removed: restore gives it its original as the
- * wanted value. Nothing here writes a value.
+ * This file shows settings that were set and are no longer configured, from the records of
+ * originals. A setting without a wanted value shows each of them, and on_removed: restore gives it
+ * its original as the wanted value. Nothing here writes a value.
  */
 #include "agent/core.h"
 

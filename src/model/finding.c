@@ -265,8 +265,8 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	if (reading->n_who == 0)
 		return;
 	/*
-	 * A pass may count the users when a little less is used again, and those of an earlier pass
-	 * may be others: while as much is used, the larger ones count.
+	 * A pass may count the users when a little less is used again, and an earlier pass may have
+	 * counted other users: while as much is used, the larger ones count.
 	 */
 	if (known->n_who == 0 || precede
 			? follows || share >= NEARLY * worst
@@ -817,7 +817,7 @@ void finding_json(cJSON *array, const struct finding *finding)
 	json_time(object, "since", finding->since_us);
 	json_time(object, "until", finding->is_over ? finding->last_us : 0);
 	json_number(object, "times", (double)finding->times);
-	/* What follows the number of times: "3 refused", "3 s over". */
+	/* These words follow the number of times: "3 refused", "3 s over". */
 	snprintf(text, sizeof(text), "%s%s", finding->hits_are_seconds ? "s " : "",
 		finding->happens ? finding->happens : "reached");
 	json_text(object, "happens", text);
