@@ -497,15 +497,6 @@ static void find_lacks(
 	}
 }
 
-/* Splits "fault: cure". */
-static void describe_fault(struct finding *finding, const char *text)
-{
-	const char *cure = strchr(text, ':');
-
-	finding_message(finding, "%.*s", (int)(cure ? (size_t)(cure - text) : strlen(text)), text);
-	finding_hint(finding, "%s", cure ? cure + 2 : "give write access to it");
-}
-
 static void find_records(
 	const struct core *core, struct proposal *proposal, const struct decide_input *input)
 {
@@ -521,22 +512,24 @@ static void find_records(
 		if (finding) {
 			finding_message(finding,
 				"%s: originals of values cannot be recorded, so values are only "
-				"observed",
-				core_describe_values_error(error));
-			finding_hint(finding, "%s",
+				"observed: %s",
+				core_describe_values_error(error),
 				error == -ENOSPC    ? "make room in it"
 				: error == -EBADMSG ? "remove it, or restart the node"
 				: core->host->root[0]
 					? "mount the host's /run/headroom there, writable, and its "
 					  "root at HEADROOM_HOST_ROOT"
 					: "give write access to it");
+			finding_hint(finding, "values are set as soon as they can be recorded");
 		}
 	}
 	if (core->journal_error < 0) {
 		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_JOURNAL_UNUSABLE, NULL,
 			&journal);
-		if (finding)
-			describe_fault(finding, file_journal_describe(core->journal_error));
+		if (finding) {
+			finding_message(finding, "%s", file_journal_describe(core->journal_error));
+			finding_hint(finding, "headroom(8), FILES, says what they hold");
+		}
 	}
 }
 
