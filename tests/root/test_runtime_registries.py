@@ -35,8 +35,8 @@ ANSWERS: dict[str, tuple[bytes, bytes, float, str | None]] = {
     "status-line": (b"HTTP/1.1 200 ", 1000 * b"a", 0, "large|header"),
     "continue": (b"", answer(b"", status="100 Continue"), 0, "the answer is too large"),
     "trailers": (answer(b"0\r\n", "Transfer-Encoding: chunked"), b"A: " + 1000 * b"a" + b"\r\n", 0, "large"),
-    "redirect-loop": (redirect("/loop"), b"", 0, "GET /v2/ answers 307"),
-    "redirect-file": (redirect("file:///etc/passwd"), b"", 0, "GET /v2/ answers 307"),
+    "redirect-loop": (redirect("/loop"), b"", 0, "redirects followed"),
+    "redirect-file": (redirect("file:///etc/passwd"), b"", 0, '"file" not supported'),
     "challenge-endless": (f"HTTP/1.1 {CHALLENGE}\r\nWWW-Authenticate: Bearer realm=".encode(), 1000 * b"a", 0, "large|header"),
     "challenge-many": (f"HTTP/1.1 {CHALLENGE}\r\n".encode(), b"WWW-Authenticate: Basic\r\n", 0, "the answer is too large"),
     "challenge-odd": (answer(b"", 'WWW-Authenticate: Bearer realm="\x01,,=', "Content-Length: 0", status=CHALLENGE), b"", 0, None),
@@ -82,7 +82,7 @@ def test_hostile_mirrors_have_one_reason_each_and_the_others_stay(lab: Lab, watc
             return server
 
         lost = stack.enter_context(contextlib.closing(Hanging("lost")))
-        serve("redirect", redirect(f"{lost.registry['url']}/v2/lost"), b"", 0, "GET /v2/ answers 307")
+        serve("redirect", redirect(f"{lost.registry['url']}/v2/lost"), b"", 0, "Empty reply")
         for way, form in ANSWERS.items():
             serve(way, *form)
         for authority_name in ("ca", "other"):
@@ -117,5 +117,5 @@ def test_hostile_mirrors_have_one_reason_each_and_the_others_stay(lab: Lab, watc
         while any(server.connections == count for server, count in zip(servers.values(), rounds)):
             peak = max(peak, private_kib(running.pid))
         assert peak < before + 4 * SLACK * 1024, (before, peak)
-        assert lost.connections == servers["redirect-loop"].asked == 0, "it follows a redirect"
+        assert lost.connections > 0, "it follows a redirect, as containerd does"
         assert running.stop() == 0
