@@ -46,7 +46,11 @@ LIMITS = [
     fault("pids/kubepods", inject.pids_of_kubepods, e("pids(/cgroup)?", "cgroup", "kubepods"), uses=("pids/cgroup", "pids"), also="pids(/cgroup)?"),
     fault("pids/pid-max", inject.threads, e("pids", "node", keep="pid_max|raise"), args=("kernel.pid_max",), uses=("pids/cgroup", "pids")),
     fault("pids/threads-max", inject.threads, e("pids", "node", keep="threads-max"), args=("kernel.threads-max",), uses=("pids/cgroup", "pids")),
-    fault("file-handles", inject.file_handles, e("file-handles", "node", keep="file-max")),
+    # The others open thousands of files.
+    fault(
+        "file-handles", inject.file_handles, e("file-handles", "node", keep="file-max"),
+        uses=("file-handles", "files/process", "inotify/instances", "listen", "ports", "tcp-memory", "udp-memory"),
+    ),
     fault("mounts", inject.mounts, e("mounts", "mntns|process", keep="mount-max")),
     fault("ptys", inject.ptys, e("ptys", "node", keep="pty.max")),
     fault("aio", inject.aio, e("aio", "node", keep="aio-max-nr")),
