@@ -382,8 +382,8 @@ def threads(w: World, name: str) -> Iterator[Fields]:
 def file_handles(w: World) -> Iterator[Fields]:
     """Near, not full: others on this machine open files too."""
     group = w.pod()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (60000, max(60000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
-    group.run("files = [os.open('/', 0) for _ in range(30000)]")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    group.run("files = [os.open('/', 0) for _ in range(15000)]")
     w.sysctl("fs.file-max", int(int(read("/proc/sys/fs/file-nr").split()[0]) / 0.85))
     yield {"who": group.text}
 
