@@ -11,7 +11,7 @@
 #include <headroom/limit.h>
 #include <headroom/setting.h>
 
-/* What a finding is about. The text is in JSON. */
+/* The kinds of instances that findings are about. The text is in JSON. */
 #define INSTANCE_KINDS_LIST(X)                                                                     \
 	X(NODE, "node")                                                                            \
 	X(CGROUP, "cgroup")         /* id: inode; name: its path */                                \
@@ -52,10 +52,10 @@ enum finding_phase {
 	FINDING_HAPPENS, /* now */
 };
 
-/* Whether somebody is the cause. */
+/* How much is known about the cause. */
 enum finding_who {
 	WHO_NOBODY,  /* a user makes no sense */
-	WHO_UNKNOWN, /* somebody is, but the node does not show who */
+	WHO_UNKNOWN, /* the node does not show which workload it is */
 	WHO_KNOWN,   /* set by finding_user_add() */
 };
 
@@ -211,7 +211,7 @@ bool findings_judge(const struct finding_list *list, const struct condition_read
 
 #define FINDING_ID_MAX (FINDING_SLUG_MAX + SETTING_PATH_MAX + 32)
 
-/* Writes "conntrack@netns:4026531840": unique among the findings. Of the node: the slug. */
+/* Writes "conntrack@netns:4026531840": unique among the findings. The node has the slug alone. */
 void finding_id(const struct finding *finding, char id[static FINDING_ID_MAX]);
 
 /* Returns the reason that users see: a slug of a reason, or of the limit. */

@@ -31,7 +31,7 @@ struct limit_reading {
 	bool own_hits;    /* the agent counts them: none are from before */
 	bool flow;        /* used is a rate, such as queries per second: it does not fill up */
 	bool idle;        /* little is used, so its users are not exported as metrics */
-	bool is_quiet;    /* nothing is used, and there is no finding: it is not exported */
+	bool is_quiet;    /* it is unused and without a finding: it is not exported */
 	bool upper_bound; /* used may be too large: this node lacks a way to count exactly */
 	/* The largest users first, at most LIMIT_TOP_MAX, and then n_busiest others; owned */
 	struct limit_user *top;

@@ -196,7 +196,7 @@ const char *value_of_node(const struct value_record *record, const char *actual)
 void value_floor(const struct meaning *meanings, const struct value_record *record,
 	const char *actual, char floor[static SETTING_VALUE_MAX]);
 
-/* What asks for a value of a setting. */
+/* The sources of a value of a setting. */
 struct choice {
 	const char *ours;   /* the value of the configuration, or our default */
 	enum reason reason; /* why ours */
@@ -209,7 +209,7 @@ struct choice {
 
 /*
  * Writes the value to set, and returns the reason. The configuration beats an explicit choice on
- * the node, which beats our default. Of numbers that are only raised the larger is set.
+ * the node, which beats our default. The larger of two numbers wins if a setting is only raised.
  */
 enum reason value_choose(const struct choice *choice, char wanted[static SETTING_VALUE_MAX]);
 

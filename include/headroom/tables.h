@@ -34,7 +34,8 @@ enum check_result {
 
 #define CHECK_MESSAGE_MAX 512
 
-/* A result of a check about one instance. Texts may be empty, and have no control characters. */
+/* A result of a check about one instance. Texts may be empty, and are free of control characters.
+ */
 struct check_finding {
 	const struct check_row *row;
 	enum check_result result;

@@ -290,7 +290,8 @@ static bool add_escaped(FILE *out, const char *digits, size_t n)
 	return true;
 }
 
-/* Writes the character of an escape, after its backslash. Returns its length; 0: there is none. */
+/* Writes the character of an escape, after its backslash. Returns its length, or 0 for an unknown
+ * one. */
 static size_t read_escape(const char *text, bool many, FILE *out)
 {
 	static const char from[] = "btnfr\"\\", to[] = "\b\t\n\f\r\"\\";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A file with which a program would not start, and what is known about it. */
+/* This module finds out about a file that would keep a program from starting. */
 
 #include "kernel/host.h"
 

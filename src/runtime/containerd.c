@@ -435,7 +435,7 @@ static int add_file(struct containerd_files *files, const char *path)
 	return (int)files->n++;
 }
 
-/* Of several places, an existing file is ours, else the last one counts. */
+/* An existing file in any of the places is ours, else the last place counts. */
 static int add_own(const struct host *host, struct containerd_files *files, const char *path)
 {
 	char full[PATH_MAX];

@@ -834,7 +834,7 @@ LAB_TEST(cures_are_of_the_nodes_services_and_leave_sessions_and_units_of_others)
 	}
 }
 
-/* Who has typed the command needs to know what keeps its effect. */
+/* The one who has typed the command needs to know what keeps its effect. */
 LAB_TEST(after_a_raise_the_finding_says_what_keeps_it)
 {
 	struct limits *limits = lab->self;

@@ -148,7 +148,7 @@ DIRECTORY_TEST(a_file_of_others_that_is_not_understood_is_refused_with_the_posit
 	assert_string_equal(file.why, "");
 }
 
-/* It must go: it would hide what they say of the registry. */
+/* It must go: it would hide their file about the registry. */
 DIRECTORY_TEST(our_file_is_known_beside_a_later_one_of_others)
 {
 	struct mirror_file file;

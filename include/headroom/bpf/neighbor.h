@@ -44,7 +44,7 @@ struct neighbor_key {
 	__u32 family; /* enum neighbor_family */
 };
 
-/* The bits of nud_state, and the bounds of the ages, in seconds: the last age has none. */
+/* The bits of nud_state, and the bounds of the ages, in seconds: the last age is open. */
 #define NEIGHBOR_STATES      8
 #define NEIGHBOR_AGES        4
 #define NEIGHBOR_AGE_SECONDS {60, 600, 3600}

@@ -701,7 +701,7 @@ static void judge_reach(const struct runtime_decision *decision)
 	}
 }
 
-/* What the administrator meant to set has no effect. */
+/* The administrator meant to set them, and they have no effect. */
 static void find_misplaced_keys(const struct runtime_decision *decision)
 {
 	const struct condition_type *type = &core_tables.conditions[CORE_SETTING_FAILED];

@@ -404,7 +404,7 @@ static void describe_cost(const struct thp *thp, const struct thp_loss *loss, co
 }
 
 /*
- * With madvise somebody has asked for the huge pages in use. The default takes them, but not
+ * Under madvise, programs have asked for the huge pages in use. The default takes them, but not
  * without a word: the amount is remembered until the next boot, because it cannot be seen once the
  * switch is off. A configured value, or huge pages that are on again, end that.
  */
@@ -481,7 +481,7 @@ static void find_unwanted(const struct thp *thp, const struct decide_input *inpu
 	/* Growth is the more exact word. */
 	if (memory->grown_at_us > 0 && now - memory->grown_at_us < GROWTH_WINDOW_US)
 		phase = MIN(phase, FINDING_LASTS);
-	/* What was taken from programs that asked for it has a finding. */
+	/* Another finding is about huge pages that programs asked for and lost. */
 	if (huge_kb(&memory->loss.usage) > 0)
 		phase = FINDING_OVER;
 	find(proposal, input, REASON_STILL_MAPPED, mapped, phase, text);
