@@ -243,7 +243,7 @@ static void put_kernel_log(struct bundle *bundle)
 	while (r == 0 && (r = kmsg_next(kmsg, now_us(), &record)) > 0) {
 		double seconds = (double)record.time_us / USEC_PER_SEC;
 
-		if (kmsg_classify(kmsg, &record, &fault))
+		if (kmsg_classify(kmsg, &record, &fault) && !fault.is_over)
 			last_lines_add(&faults, "%s [%12.6f] %s\n", kmsg_classes[fault.class].slug,
 				seconds, record.text);
 		last_lines_add(&all, "<%u> [%12.6f] %s%s\n", record.level, seconds,

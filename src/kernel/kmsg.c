@@ -16,7 +16,7 @@
 
 enum { SYSLOG_READ_ALL = 3, SYSLOG_SIZE_BUFFER = 10 }; /* syslog(2) */
 
-enum kmsg_note { KMSG_NOTE_NONE, KMSG_NOTE_LIMIT, KMSG_NOTE_VICTIM };
+enum kmsg_note { KMSG_NOTE_NONE, KMSG_NOTE_LIMIT, KMSG_NOTE_VICTIM, KMSG_NOTE_OVER };
 
 struct kmsg {
 	int fd;             /* -1: syslog(2) */
@@ -256,6 +256,16 @@ static const struct {
 		0, 0, 0},
 	{KMSG_READ_ONLY, 0, "^BTRFS[a-z ]* \\(device ([^ ):]+)[^)]*\\).*forced readonly", 1, 0, 0,
 		0},
+	/* Mounted again, which needs a working file system. */
+	{KMSG_READ_ONLY, KMSG_NOTE_OVER,
+		"^EXT[234]-fs \\(([^)]+)\\): (mounted filesystem|re-mounted [^ ]+ r/w)", 1, 0, 0,
+		0},
+	{KMSG_READ_ONLY, KMSG_NOTE_OVER, "^XFS \\(([^)]+)\\): Ending (clean mount|recovery)", 1, 0,
+		0, 0},
+	{KMSG_READ_ONLY, KMSG_NOTE_OVER,
+		"^BTRFS[a-z ]* \\(device ([^ ):]+)[^)]*\\).*first mount of filesystem", 1, 0, 0, 0},
+	{KMSG_READ_ONLY, KMSG_NOTE_OVER, "^F2FS-fs \\(([^)]+)\\): Mounted with checkpoint", 1, 0, 0,
+		0},
 	{KMSG_IO_ERROR, 0, "^EXT[234]-fs error \\(device ([^)]+)\\)", 1, 0, 0, 0},
 	{KMSG_IO_ERROR, 0, "^XFS \\(([^)]+)\\): .*(I/O error|[Cc]orruption)", 1, 0, 0, 0},
 	{KMSG_IO_ERROR, 0, "^BTRFS (error|critical) \\(device ([^ ):]+)[^)]*\\).*(errs:|corrupt)",
@@ -314,7 +324,8 @@ bool kmsg_classify(struct kmsg *kmsg, const struct kmsg_record *record, struct k
 		i++;
 	if (i == ARRAY_SIZE(patterns))
 		return false;
-	*fault = (struct kmsg_fault){.class = patterns[i].class};
+	*fault = (struct kmsg_fault){
+		.class = patterns[i].class, .is_over = patterns[i].note == KMSG_NOTE_OVER};
 	copy_group(
 		record->text, groups, patterns[i].subject, fault->subject, sizeof(fault->subject));
 	copy_group(record->text, groups, patterns[i].cgroup, fault->cgroup, sizeof(fault->cgroup));

@@ -47,6 +47,7 @@ struct kmsg_fault {
 	enum kmsg_class class;
 	char subject[KMSG_NAME_MAX]; /* the comm of a process, or a device */
 	pid_t pid;                   /* 0: not a process */
+	bool is_over;                /* no new fault: the subject's faults of this class are over */
 
 	/* KMSG_OOM: lines before have these, unless the kernel suppressed some. */
 	bool in_cgroup;               /* the memory of a cgroup was used up, not the node's */
@@ -80,8 +81,9 @@ int kmsg_next(struct kmsg *kmsg, uint64_t now_us, struct kmsg_record *record);
 uint64_t kmsg_lost(const struct kmsg *kmsg);
 
 /*
- * Returns whether the record reports a fault. Takes all records in their order, because the details
- * of a killed process are in lines before. Lines that programs have written never count.
+ * Returns whether the record reports a fault or the end of one. Takes all records in their order,
+ * because the details of a killed process are in lines before. Lines that programs have written
+ * never count.
  */
 bool kmsg_classify(struct kmsg *kmsg, const struct kmsg_record *record, struct kmsg_fault *fault);
 

@@ -19,6 +19,7 @@
 struct fault_group {
 	struct kmsg_fault last;
 	unsigned times;
+	bool is_over;               /* the file system was mounted after the last one */
 	uint64_t first_us, last_us; /* CLOCK_REALTIME; 0: not known */
 };
 
@@ -56,11 +57,16 @@ static void count_fault(
 		(group->last.class != fault->class || !streq(group->last.subject, fault->subject) ||
 			!streq(group->last.cgroup, fault->cgroup)))
 		group++;
+	if (fault->is_over && group < all->groups + all->n)
+		group->is_over = true;
+	if (fault->is_over)
+		return;
 	if (group == all->groups + all->n) {
 		group = all->n < GROUPS_MAX ? &all->groups[all->n++] : oldest_group(all);
 		*group = (struct fault_group){.first_us = realtime_of(monotonic_us)};
 	}
 	group->last = *fault;
+	group->is_over = false;
 	group->last_us = realtime_of(monotonic_us);
 	group->times++;
 }
@@ -232,7 +238,10 @@ static void add_group(struct check_report *report, const struct fault_group *gro
 			group->times > 1 ? "last " : "", (int)fault->pid);
 	finding->since_us = group->first_us;
 	set_instance(fault, finding);
-	if (fault->class == KMSG_OOM)
+	if (group->is_over) {
+		text_append(finding->message, sizeof(finding->message), "; mounted again since");
+		finding->severity = SEVERITY_ADVICE;
+	} else if (fault->class == KMSG_OOM)
 		cure_oom(report->host, fault, finding);
 	else if (fault->class == KMSG_READ_ONLY)
 		cure_read_only(report->host, fault, finding);

@@ -3,8 +3,10 @@
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -27,6 +29,7 @@ BRIDGE = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 SWAPS = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 CGROUPS = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n"
 V2 = "/sys/fs/cgroup/cgroup.controllers"
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81  # linux/loop.h
 ALL_V2 = "cpuset cpu io memory hugetlb pids rdma misc\n"
 
 
@@ -155,24 +158,35 @@ def test_lines_that_programs_write_do_not_count(run: Run) -> None:
         "<2>I/O error, dev faked, sector 1 op 0x0:(READ)",
         "INFO: task faked:9 blocked for more than 120 seconds.",
     ):
-        Path("/dev/kmsg").write_text(line)
+        Path("/dev/kmsg").write_text(line + "\n")  # the end makes it visible
     assert not [c for c in findings(run, "kernel-log/.*") if "faked" in c["instance"]]
 
 
 @contextlib.contextmanager
 def loop_device(directory: Path, size: int = 16 << 20) -> Iterator[tuple[Path, str]]:
+    """A device whose name no line in the kernel's log has yet."""
     image = directory / "image"
     with image.open("wb") as file:
         file.truncate(size)
-    device = subprocess.run(["losetup", "--find", "--show", image], check=True, capture_output=True, text=True).stdout.strip()
-    try:
-        yield image, device
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)
+    number = random.randrange(1000, 1 << 20)
+    with open("/dev/loop-control") as control:
+        fcntl.ioctl(control, LOOP_CTL_ADD, number)
+        device = f"/dev/loop{number}"
+        try:
+            subprocess.run(["losetup", device, image], check=True)
+            yield image, device
+        finally:
+            subprocess.run(["losetup", "--detach", device], check=True)
+            until(lambda: not Path(f"/sys/block/loop{number}/loop").exists(), "the device is free")
+            fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+
+
+def findings_of(run: Run, slug: str, device: str) -> list[dict[str, Any]]:
+    return [c for c in findings(run, slug) if c["instance"] == Path(device).name]
 
 
 def of_device(run: Run, slug: str, device: str) -> list[dict[str, Any]]:
-    return [c for c in findings(run, slug) if c["instance"] == Path(device).name and c["status"] != "advice"]
+    return [c for c in findings_of(run, slug, device) if c["status"] != "advice"]
 
 
 def test_failed_reads_name_the_device(run: Run, directory: Path) -> None:
@@ -201,6 +215,13 @@ def test_a_file_system_that_stopped_writing_is_critical_while_it_is_mounted(run:
         finally:
             subprocess.run(["umount", point], check=True)
         assert of_device(run, "kernel-log/read-only", device) == []
+        subprocess.run(["fsck", "-fy", device], capture_output=True)  # as the hint says
+        subprocess.run(["mount", device, point], check=True)
+        try:
+            (found,) = findings_of(run, "kernel-log/read-only", device)
+            assert found["status"] == "advice" and "mounted again since" in found["message"] and not found["hint"]
+        finally:
+            subprocess.run(["umount", point], check=True)
 
 
 def test_a_hung_task_is_named(run: Run, directory: Path) -> None:

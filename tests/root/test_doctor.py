@@ -289,9 +289,10 @@ def test_the_bundle_has_everything_but_secrets(agent: Start, run: Run, directory
     stop = threading.Event()
 
     def write() -> None:  # again and again, because other lines may push it out of the last 500
-        Path("/dev/kmsg").write_text("a line of test_doctor, password: hunter2 at https://alice:hunter2@host/SECRETPATH")
+        line = "a line of test_doctor, password: hunter2 at https://alice:hunter2@host/SECRETPATH\n"
+        Path("/dev/kmsg").write_text(line)  # without its end it would stay hidden until the next line
         while not stop.wait(0.2):
-            Path("/dev/kmsg").write_text("a line of test_doctor, password: hunter2 at https://alice:hunter2@host/SECRETPATH")
+            Path("/dev/kmsg").write_text(line)
 
     writer = threading.Thread(target=write)
     writer.start()

@@ -101,6 +101,7 @@ DIRECTORY_TEST(faults_have_a_class_and_a_subject)
 		{"I/O error, dev sda, sector 8 op 0x9:(WRITE_ZEROES) flags 0x0", KMSG_CLASSES, "",
 			0},
 		{"EXT4-fs (sda1): re-mounted 1234 ro. Quota mode: none.", KMSG_CLASSES, "", 0},
+		{"EXT4-fs (loop0): unmounting filesystem 1234.", KMSG_CLASSES, "", 0},
 		{"XFS (sda1): User initiated shutdown received.", KMSG_CLASSES, "", 0},
 		{"INFO: task tar:9 is fine", KMSG_CLASSES, "", 0},
 		{"process_api (1): drop_caches: 10", KMSG_CLASSES, "", 0},
@@ -122,6 +123,32 @@ DIRECTORY_TEST(faults_have_a_class_and_a_subject)
 		assert_int_equal(fault.pid, cases[i].pid);
 		record.of_kernel = false; /* anyone may write that */
 		assert_false(kmsg_classify(kmsg, &record, &fault));
+	}
+}
+
+DIRECTORY_TEST(a_new_mount_ends_the_faults_of_a_file_system)
+{
+	static const char *const lines[] = {
+		"EXT4-fs (dm-0): mounted filesystem 12-34 r/w with ordered data mode.",
+		"EXT4-fs (dm-0): mounted filesystem with ordered data mode. Opts: (null)",
+		"EXT4-fs (dm-0): re-mounted 12-34 r/w. Quota mode: none.",
+		"XFS (dm-0): Ending clean mount",
+		"XFS (dm-0): Ending recovery (logdev: internal)",
+		"BTRFS info (device dm-0): first mount of filesystem 12-34",
+		"F2FS-fs (dm-0): Mounted with checkpoint version = 5",
+	};
+	_cleanup_(cleanup_kmsg_close) struct kmsg *kmsg = open_reader(directory);
+
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		struct kmsg_record record = {.of_kernel = true};
+		struct kmsg_fault fault;
+
+		set_text(record.text, lines[i]);
+		print_message("%s\n", record.text);
+		assert_true(kmsg_classify(kmsg, &record, &fault));
+		assert_true(fault.is_over);
+		assert_int_equal(fault.class, KMSG_READ_ONLY);
+		assert_string_equal(fault.subject, "dm-0");
 	}
 }
 
