@@ -813,6 +813,36 @@ void core_restore_values(struct core *core, const char *only, struct plan *done)
 	plan_clear(&plan);
 }
 
+void core_plan_restore(struct core *core, const char *only, struct plan *plan)
+{
+	const struct wait wait = {.deadline_us = UINT64_MAX, .cancel_fd = -1};
+	_cleanup_free_ struct file_job *job = must(calloc(1, sizeof(*job)));
+	size_t kept = 0;
+
+	if (core->values)
+		values_plan_restore(core->host, core->values, only, plan);
+	job->journal = core->journal;
+	job->host = *core->host;
+	job->task = FILE_PLAN_RESTORE;
+	job->restart = (enum restart_policy)config_choice(core->config, "runtime.restart");
+	set_text(job->only, only ? only : "");
+	if (job->journal)
+		file_transaction(job, &wait);
+	plan_move(plan, &job->plan, PLAN_ALL);
+	plan_clear(&job->plan);
+	/* Originals that are in place are no change. */
+	for (size_t i = 0; i < plan->n; i++) {
+		struct change *change = &plan->changes[i];
+
+		if (change->error == 0 && change->reason == REASON_ORIGINAL &&
+			value_equal(change->old, change->new))
+			change_release(change);
+		else
+			plan->changes[kept++] = *change;
+	}
+	plan->n = kept;
+}
+
 struct file_job *core_file_job(
 	struct core *core, enum file_task task, const char *only, bool forced)
 {

@@ -240,6 +240,9 @@ void core_plan_only(struct core *core, const char *only);
  */
 size_t core_apply_values(struct core *core, struct plan *done);
 
+/* Makes the plan of a restore from the records, and changes nothing. */
+void core_plan_restore(struct core *core, const char *only, struct plan *plan);
+
 /* Restores values now, and releases the tuners until apply. */
 void core_restore_values(struct core *core, const char *only, struct plan *done);
 

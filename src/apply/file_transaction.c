@@ -32,6 +32,7 @@ struct work_file {
 
 	/* For a restore: */
 	bool left[JOURNAL_KEYS_MAX]; /* the key was changed by someone else */
+	bool plan_only;              /* nothing is written */
 	bool written;
 	int lost; /* 0, or -errno of reading the original bytes */
 };
@@ -208,7 +209,9 @@ static int read_old(struct file_job *job, struct work_file *file)
  */
 static int replace_old(struct work_file *file, const struct file_bytes *new, unsigned directories)
 {
-	int r = new->bytes ? file_put(&file->old, new) : file_remove(&file->old, directories);
+	int r = file->plan_only ? 0
+		: new->bytes    ? file_put(&file->old, new)
+				: file_remove(&file->old, directories);
 
 	if (r == -EPERM)
 		snprintf(file->why, sizeof(file->why),
@@ -402,10 +405,11 @@ static int restore_once(struct file_job *job, struct work_file *file)
 	if (r < 0)
 		return r;
 	/* A crash during an earlier write may have left this. */
-	if (snprintf(left, sizeof(left), "%s" FILE_NEW, old->full) < PATH_MAX)
+	if (!file->plan_only && snprintf(left, sizeof(left), "%s" FILE_NEW, old->full) < PATH_MAX)
 		unlink(left);
 	if (streq(old->hash, original))
-		return old->bytes ? 0 : file_remove(old, file->record.directories);
+		return old->bytes || file->plan_only ? 0
+						     : file_remove(old, file->record.directories);
 	file_bytes_clear(&file->new);
 	memset(file->left, false, sizeof(file->left));
 	if (!streq(original, FILE_HASH_NONE))
@@ -428,29 +432,48 @@ static int restore_once(struct file_job *job, struct work_file *file)
 	return replace_old(file, &text, 0);
 }
 
+/* Returns what a restore does, or would do, with the bytes of a file. */
+static const char *describe_bytes(const struct work_file *file)
+{
+	if (is_changed_by_others(file))
+		return !file->written    ? "changed by someone else since: the file is unchanged"
+		       : file->plan_only ? "changed by someone else since: only our own keys go"
+					 : "changed by someone else since: only our own keys were "
+					   "removed";
+	if (!file->written)
+		return "it has its original bytes";
+	if (file->plan_only)
+		return file->new.bytes ? "it gets its original bytes"
+				       : "it goes, because it was made for us";
+	return file->new.bytes ? "the original bytes are restored"
+			       : "removed, because it was made for us";
+}
+
 static int restore_bytes(struct file_job *job, struct work_file *file)
 {
 	const char *path = file->record.path;
-	int r = -ESTALE;
+	int r = -ESTALE, level = LOG_DEBUG;
 
 	for (int i = 0; r == -ESTALE && i < TRIES; i++)
 		r = restore_once(job, file);
-	if (r < 0) {
-		log_error(path, "not restored: %s", file->why[0] ? file->why : strerror(-r));
-	} else if (file->lost < 0) {
+	if (r == 0 && file->lost < 0)
 		snprintf(file->why, sizeof(file->why),
 			"the original bytes of %.120s are lost from the state directory (%s): %s",
 			path, strerror(-file->lost),
-			file->written ? "only our own keys were removed" : "the file is unchanged");
+			file->plan_only ? "a restore removes only our own keys"
+			: file->written ? "only our own keys were removed"
+					: "the file is unchanged");
+	if (file->plan_only)
+		return r;
+	if (r < 0)
+		log_error(path, "not restored: %s", file->why[0] ? file->why : strerror(-r));
+	else if (file->lost < 0)
 		log_error(path, "%s", file->why);
-	} else if (is_changed_by_others(file)) {
-		log_notice(path, "changed by someone else since: %s",
-			file->written ? "only our own keys were removed" : "the file is unchanged");
-	} else if (file->written) {
-		log_info(path, "%s",
-			file->new.bytes ? "the original bytes are restored"
-					: "removed, because it was made for us");
-	}
+	else if (is_changed_by_others(file))
+		level = LOG_NOTICE;
+	else if (file->written)
+		level = LOG_INFO;
+	log_line(level, path, "%s", describe_bytes(file));
 	return r;
 }
 
@@ -462,6 +485,7 @@ static struct change *add_change(struct file_job *job, const struct file_record 
 		.restart = job->restart,
 		.daemon = record->daemon};
 
+	file.daemon.pid = 0; /* it may have restarted since the write */
 	set_text(file.path, record->path);
 	set_text(file.table, key->table);
 	set_text(file.key, key->key);
@@ -489,6 +513,52 @@ static int find_copies(struct file_job *job, struct work_file *file)
 	return r;
 }
 
+/* What a restore would do with a file, and with its program. */
+static void note_plan(const struct work_file *file, struct change *change)
+{
+	const struct file_record *record = &file->record;
+	const char *unit = record->daemon.unit[0] ? record->daemon.unit : record->daemon.driver;
+	char note[EDIT_WHY_MAX];
+
+	snprintf(note, sizeof(note), "%s: %s", record->path, describe_bytes(file));
+	if (file->written && record->activation != ACTIVATE_NOTHING)
+		text_append(note, sizeof(note), ", and %s %s", unit,
+			record->activation == ACTIVATE_RELOAD ? "is told to reload it"
+			: change->reason == REASON_ORIGINAL_AT_NEXT_START
+				? "reads it when it starts"
+				: "is restarted");
+	change->why = must(strdup(note));
+}
+
+/* Restores the bytes, and adds the changes to the plan. 0 or -errno, with why in file. */
+static int restore_keys(struct file_job *job, struct work_file *file, bool resumed)
+{
+	int r = restore_bytes(job, file), error;
+	bool activate, others;
+
+	if (r == 0 && file->lost == 0 && !file->plan_only)
+		r = find_copies(job, file);
+	error = r < 0 ? r : file->lost;
+	activate = file->written || resumed;
+	others = is_changed_by_others(file);
+	for (size_t i = 0; i < file->record.n_keys; i++) {
+		const struct key_record *key = &file->record.keys[i];
+		bool left = file->left[i] && error == 0;
+		struct change *change = add_change(job, &file->record, key,
+			file->written || left ? key->wanted : key->in_force_originally,
+			left ? "" : key->in_force_originally);
+
+		change->left = left;
+		advance(change, activate ? FILE_RESTORING : FILE_CONFIRMED, 0, NULL);
+		file_result(change,
+			left                      ? REASON_CHANGED_SINCE
+			: file->written && others ? REASON_FILE_CHANGED_SINCE
+						  : REASON_ORIGINAL,
+			error, error < 0 ? file->why : NULL, 0);
+	}
+	return error;
+}
+
 /*
  * Restores the original bytes, or only our keys if someone else changed the file, and adds the
  * changes to the plan. On success the record is removed, or is restoring until the daemon was
@@ -497,8 +567,8 @@ static int find_copies(struct file_job *job, struct work_file *file)
 static void restore_file(struct file_job *job, const struct file_record *record)
 {
 	_cleanup_(work_file_clear) struct work_file file = {.record = *record};
-	bool resumed = record->restoring, activate, others;
-	int r, error;
+	bool resumed = record->restoring;
+	int error;
 
 	/* Kept before the write: if the process is killed after it, the next one restarts the
 	 * program. */
@@ -507,29 +577,10 @@ static void restore_file(struct file_job *job, const struct file_record *record)
 		file_journal_put(job->journal, &file.record);
 		(void)file_store(job);
 	}
-	r = restore_bytes(job, &file);
-	if (r == 0 && file.lost == 0)
-		r = find_copies(job, &file);
-	error = r < 0 ? r : file.lost;
-	activate = file.written || resumed;
-	others = is_changed_by_others(&file);
-	for (size_t i = 0; i < file.record.n_keys; i++) {
-		const struct key_record *key = &file.record.keys[i];
-		bool left = file.left[i] && error == 0;
-		struct change *change = add_change(job, &file.record, key,
-			file.written || left ? key->wanted : key->in_force_originally,
-			left ? "" : key->in_force_originally);
-
-		change->left = left;
-		advance(change, activate ? FILE_RESTORING : FILE_CONFIRMED, 0, NULL);
-		file_result(change,
-			left                     ? REASON_CHANGED_SINCE
-			: file.written && others ? REASON_FILE_CHANGED_SINCE
-						 : REASON_ORIGINAL,
-			error, error < 0 ? file.why : NULL, 0);
-	}
+	error = restore_keys(job, &file, resumed);
 	/* The record of a lost original stays: every restore reports it. */
-	file.record.restoring = error < 0 ? resumed : activate && file.record.restoring;
+	file.record.restoring =
+		error < 0 ? resumed : (file.written || resumed) && file.record.restoring;
 	if (error < 0 || file.record.restoring)
 		file_journal_put(job->journal, &file.record);
 	else
@@ -1067,6 +1118,31 @@ static void restore_all(struct file_job *job, bool resume)
 	}
 }
 
+/* Adds what a restore would do to the plan. */
+static void plan_restore(struct file_job *job)
+{
+	const struct file_journal *journal = job->journal;
+
+	for (size_t i = 0; i < journal->n_files; i++) {
+		_cleanup_(work_file_clear) struct work_file file = {
+			.record = journal->files[i], .plan_only = true};
+		size_t first = job->plan.n;
+
+		if (!file_is_chosen(job, file.record.tuner))
+			continue;
+		(void)restore_keys(job, &file, file.record.restoring);
+		for (size_t k = first; k < job->plan.n; k++) {
+			struct change *change = &job->plan.changes[k];
+
+			if (change->error == 0 && file.record.activation == ACTIVATE_RESTART)
+				(void)policy_allows(job, change->file);
+			if (change->error == 0 && !change->why)
+				note_plan(&file, change);
+		}
+	}
+	pins_restore(job);
+}
+
 /*
  * Forgets the restored files, unless the process ends before their daemons were activated. No
  * daemon restarts without a record, so in a full state directory a later job resumes the restore.
@@ -1092,6 +1168,10 @@ void file_transaction(void *userdata, const struct wait *wait)
 	int r;
 
 	job->wait = wait;
+	if (job->task == FILE_PLAN_RESTORE) {
+		plan_restore(job);
+		return;
+	}
 	/* The next plan retries failed values. Failures of the resume itself stay recorded. */
 	for (size_t i = 0; job->forced && job->task == FILE_RESUME && i < journal->n_files; i++)
 		for (size_t k = 0; k < journal->files[i].n_keys; k++)

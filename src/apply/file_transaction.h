@@ -31,6 +31,7 @@ enum file_task {
 	FILE_RESUME, /* complete the work of an earlier process, as every task does first */
 	FILE_APPLY,
 	FILE_RESTORE,
+	FILE_PLAN_RESTORE, /* what FILE_RESTORE would do: nothing is written */
 };
 
 struct file_job {
@@ -39,8 +40,8 @@ struct file_job {
 	enum file_task task;
 	/*
 	 * FILE_APPLY: the changes of files and pins. Their results are in error, reason, why, held,
-	 * and retry_us, which is UINT64_MAX if only another value may be tried. FILE_RESTORE: gets
-	 * the changes.
+	 * and retry_us, which is UINT64_MAX if only another value may be tried. FILE_RESTORE and
+	 * FILE_PLAN_RESTORE: gets the changes.
 	 */
 	struct plan plan;
 	char only[32]; /* FILE_RESTORE, forced: a tuner; empty: all */

@@ -88,7 +88,7 @@ static int set_pin(struct pin *pin, bool pinned)
 	r = read_pin(pin);
 	pin->was = pin->is;
 	/* An image that is gone may still be in a file of pins. */
-	if (r < 0 || (pinned && pin->is))
+	if (r < 0 || (pinned && pin->is) || pin->job->task == FILE_PLAN_RESTORE)
 		return r;
 	pin->reason = REASON_NOT_RECORDED;
 	if (pin->job->task == FILE_APPLY && atomic_load(&pin->job->stale)) {
@@ -156,6 +156,8 @@ void pins_restore(struct file_job *job)
 			pin.was ? PINNED : NOT_PINNED, NOT_PINNED);
 		change->kind = SETTING_PIN;
 		file_result(change, REASON_ORIGINAL, r, pin.why, 0);
+		if (job->task == FILE_PLAN_RESTORE)
+			continue;
 		if (r == 0)
 			forget_record(&pin);
 		if (r < 0)

@@ -402,8 +402,8 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 	}
 }
 
-void values_restore(
-	const struct host *host, struct value_store *store, const char *tuner, struct plan *plan)
+void values_plan_restore(const struct host *host, const struct value_store *store,
+	const char *tuner, struct plan *plan)
 {
 	for (size_t i = 0; i < store->n; i++) {
 		const struct value_record *record = &store->records[i];
@@ -423,9 +423,6 @@ void values_restore(
 		} else if (r == 0 && value_is_foreign(record, change->old)) {
 			change->left = true;
 			change->reason = REASON_CHANGED_SINCE;
-			log_notice(change->name, "left at %s: someone else changed it since",
-				change->old);
-			value_store_forget(store, change->name);
 		} else {
 			change->error = r;
 			change->reason = REASON_ORIGINAL;
@@ -433,9 +430,20 @@ void values_restore(
 		}
 	}
 	plan_sort(plan);
+}
+
+void values_restore(
+	const struct host *host, struct value_store *store, const char *tuner, struct plan *plan)
+{
+	values_plan_restore(host, store, tuner, plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 
+		if (change->reason == REASON_CHANGED_SINCE) {
+			log_notice(change->name, "left at %s: someone else changed it since",
+				change->old);
+			value_store_forget(store, change->name);
+		}
 		if (change->left)
 			continue;
 		if (change->error == 0 && !value_equal(change->old, change->new))

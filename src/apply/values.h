@@ -65,6 +65,10 @@ void value_store_forget(struct value_store *store, const char *name);
  */
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan);
 
+/* Adds what values_restore() would do to plan, and changes nothing. */
+void values_plan_restore(const struct host *host, const struct value_store *store,
+	const char *tuner, struct plan *plan);
+
 /*
  * Restores the original values of a tuner, or (NULL) of all tuners, and adds the changes to plan.
  * It does not touch values that someone else changed. It then removes the records, except those of

@@ -52,11 +52,13 @@ static int print_changes(cJSON *document, const char *nothing)
 	}
 	cJSON_ArrayForEach (change, changes) {
 		const char *cost = json_text_at(change, "cost");
+		const char *note = json_text_at(change, "note");
 
-		if (!cost[0])
+		if (!cost[0] && !note[0])
 			continue;
-		draw(&screen, COLOR_WARNING, "  %s: ", json_text_at(change, "name"));
-		draw_wrapped(&screen, 4, "%s", cost);
+		draw(&screen, cost[0] ? COLOR_WARNING : COLOR_NONE,
+			"  %s: ", json_text_at(change, "name"));
+		draw_wrapped(&screen, 4, "%s%s%s", cost, cost[0] && note[0] ? "; " : "", note);
 	}
 	cJSON_ArrayForEach (change, changes) {
 		enum reason reason = reason_parse(json_text_at(change, "reason"));
@@ -269,6 +271,52 @@ static int remove_runtime(const struct core *core, char path[static PATH_MAX])
 	return r;
 }
 
+static int fail_foreign(const char *owner)
+{
+	return cli_fail("restore",
+		"the values of this node belong to %s: restore there, or use --force", owner);
+}
+
+static int plan_from_records(const struct cli *cli, struct core *core)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	struct plan plan = {0};
+	const char *owner;
+	int r = EXIT_OK;
+
+	core_read_records(core);
+	owner = core_other_owner(core);
+	if (owner && !cli->force)
+		return fail_foreign(owner);
+	if (!core->journal)
+		return cli_fail(core_state_name(), "%s",
+			core->journal_error < 0 ? file_journal_describe(core->journal_error)
+						: "its records cannot be read: run as root");
+	core_plan_restore(core, cli->only, &plan);
+	for (size_t i = 0; i < plan.n; i++)
+		r = r == EXIT_FAILED || plan.changes[i].error < 0  ? EXIT_FAILED
+		    : r == EXIT_ATTENTION || !plan.changes[i].left ? EXIT_ATTENTION
+								   : EXIT_OK;
+	document = report_plan(&plan, true);
+	plan_clear(&plan);
+	if (cli->json)
+		json_put(stdout, steal(document), true);
+	else
+		print_changes(document, "Nothing to restore.");
+	return r;
+}
+
+/* Needs no lock, so it works beside a running agent. Frees config. */
+static int plan_restore(const struct cli *cli, struct config *config)
+{
+	struct core core = {0};
+	int r = core_open(&core, &cli->core, NULL, config);
+
+	r = r < 0 ? cli_fail("node", "%s", strerror(-r)) : plan_from_records(cli, &core);
+	core_close(&core);
+	return r;
+}
+
 static int restore_locally(const struct cli *cli, struct core *core)
 {
 	struct plan done = {0};
@@ -281,9 +329,7 @@ static int restore_locally(const struct cli *cli, struct core *core)
 	if (owner && cli->purge)
 		printf("Nothing to restore: the values of this node belong to %s.\n", owner);
 	else if (owner)
-		cli_fail("restore",
-			"the values of this node belong to %s: restore there, or use --force",
-			owner);
+		fail_foreign(owner);
 	if (owner)
 		return cli->purge ? EXIT_OK : EXIT_FAILED;
 	r = become_writer(core, "restore", cli->purge ? PURGE_TIMEOUT_S : 0);
@@ -372,6 +418,14 @@ int cli_restore(const struct cli *cli)
 		cli_fail("--purge", "it removes the records of all tuners: leave out --only");
 		return EXIT_USAGE;
 	}
+	if (cli->plan ? cli->purge : cli->json) {
+		cli_fail(cli->plan ? "--purge" : "--json", "%s",
+			cli->plan ? "--plan removes nothing: leave out one of them"
+				  : "it needs --plan");
+		return EXIT_USAGE;
+	}
+	if (cli->plan)
+		return plan_restore(cli, cli_load_config(cli, &faulty));
 	return change_node(cli, cli_load_config(cli, &faulty), "restore", "Nothing to restore.",
 		restore_locally);
 }

@@ -29,6 +29,8 @@ const struct cli_option cli_options[] = {
 	{"observe", NULL, "Writes nothing, whatever the configuration says.",
 		offsetof(struct cli, core.observe)},
 	{"only", "TUNER", "Limits the command to one tuner.", offsetof(struct cli, only)},
+	{"plan", NULL, "Shows what the command would do, and changes nothing.",
+		offsetof(struct cli, plan)},
 	{"purge", NULL,
 		"Also removes all records and their directories, before Headroom is removed. Waits "
 		"up to 20 s for the agent to end. A new agent then enforces.",
@@ -69,9 +71,10 @@ const struct cli_command cli_commands[] = {
 		"command sets them itself under the same lock. Released tuners enforce again, and "
 		"settings that were left to someone else are tried again.",
 		"headroom apply --only thp"},
-	{"restore", cli_restore, "only purge force", NULL, "restore every original value",
+	{"restore", cli_restore, "only plan json purge force", NULL, "restore every original value",
 		"Restores every original value and file. Values that others changed since are left "
-		"alone and reported. The tuners are then released: they only observe until apply, "
+		"alone and reported, and images stay. With --plan it only shows what it would do, "
+		"what it would leave, and why; --json prints that as JSON. The tuners are then released: they only observe until apply, "
 		"whatever the configuration says.",
 		"headroom restore --only sysctl"},
 	{"top", cli_top, "", "[TUNER|LIMIT]", "live: who uses what",
@@ -127,14 +130,14 @@ const struct cli_command cli_commands[] = {
 
 const struct cli_exit cli_exits[] = {
 	{EXIT_OK,
-		"Success. For status and doctor: the verdict is ok. For plan: nothing to change."},
+		"Success. For status and doctor: the verdict is ok. For plan and restore --plan: nothing to change."},
 	{EXIT_FAILED,
 		"Failure; stderr names the object, the error and the cure. For check-config: the "
 		"configuration has a fault. For explain: the name is unknown. For doctor: something "
 		"could not be checked."},
 	{EXIT_ATTENTION,
-		"For status and doctor: there is a warning or a critical condition. For plan: changes are "
-		"pending."},
+		"For status and doctor: there is a warning or a critical condition. For plan and restore --plan: "
+		"changes are pending."},
 	{EXIT_USAGE, "Wrong usage."},
 	{EX_TEMPFAIL,
 		"For agent: another agent, which stderr names, sets the values of this node. The "

@@ -20,6 +20,7 @@ struct cli {
 	bool watch;
 	const char *probe;  /* --probe PATH; NULL: the overview */
 	const char *bundle; /* --bundle FILE; NULL: none */
+	bool plan;          /* restore: only show it */
 	bool purge;
 	bool force;
 	bool help;

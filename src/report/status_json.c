@@ -394,6 +394,7 @@ cJSON *report_plan(const struct plan *plan, bool done)
 			!bad          ? NULL
 			: change->why ? change->why
 				      : strerror(-change->error));
+		add_text_or_null(object, "note", bad ? NULL : change->why);
 		add_text_or_null(object, "cost", change->cost);
 		failed += bad;
 	}

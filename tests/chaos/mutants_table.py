@@ -36,7 +36,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         'if (client_call(socket_path, NULL, false, "/livez", &answer, &status) == -ENOTCONN)',
         "status = 0;\n	if (status == 0 && !answer)",
     ),
-    "restore-cut-short": ("src/apply/file_transaction.c", "file.written || resumed;", "file.written;"),
+    "restore-cut-short": ("src/apply/file_transaction.c", "file->written || resumed;", "file->written;"),
     "second-agent": ("src/apply/values.c", "if (flock(fd, LOCK_EX | LOCK_NB) < 0) {", "if (flock(fd, LOCK_UN) < 0) {"),
     "floor-of-the-administrator": ("src/model/setting.c", ": record->chosen;", ': "";'),
     "status-waits-for-each-program": ("src/cli/cli.c", "? 900 : 1800) * USEC_PER_MSEC;", "? 0 : 0) * USEC_PER_MSEC;"),
