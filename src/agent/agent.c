@@ -8,6 +8,7 @@
 #include "agent/core.h"
 #include "apply/reconcile.h"
 #include "base/build.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "config/web.h"
 #include "kernel/bpf.h"
@@ -177,9 +178,11 @@ static void answer_request(struct agent *agent, int error)
 				file_journal_describe(agent->core.journal_error)) >= 0);
 		http_reply(request->client, 500, json);
 	} else if (request->restore && error < 0) {
-		http_reply(request->client, 507,
-			"{\"error\": \"values were restored, but that could not be recorded: make room in, "
-			"and give write access to, the state directory; headroom's log says more\"}");
+		must_do(asprintf(&json,
+				"{\"error\": \"values were restored, but that could not be recorded: "
+				"%s: %s %s; headroom's log says more\"}",
+				strerror(-error), write_cure(error), core_state_name()) >= 0);
+		http_reply(request->client, 507, json);
 	} else {
 		http_reply(request->client, 200, json = must(cJSON_Print(plan)));
 	}
@@ -203,7 +206,7 @@ static void adopt_files(void *job, void *userdata)
 									 : UINT64_MAX;
 	r = core_adopt_files(core, job, requested ? &agent->done : NULL);
 	if (r < 0)
-		log_error("journal.json", "not stored: %s: make room in %s", strerror(-r),
+		log_error("journal.json", "not stored: %s: %s %s", strerror(-r), write_cure(r),
 			core_state_name());
 	if (!requested)
 		return;

@@ -515,6 +515,7 @@ static void find_records(
 				"observed: %s",
 				core_describe_values_error(error),
 				error == -ENOSPC    ? "make room in it"
+				: error == -EROFS   ? "remount its file system read-write"
 				: error == -EBADMSG ? "remove it, or restart the node"
 				: core->host->root[0]
 					? "mount the host's /run/headroom there, writable, and its "

@@ -236,9 +236,8 @@ static void adopt_save(void *data, void *)
 	struct config_save *save = data;
 
 	if (save->error < 0)
-		log_warning(LAST_GOOD,
-			"not written: %s: make room in, and give write access to, %s",
-			strerror(-save->error), save->directory);
+		log_warning(LAST_GOOD, "not written: %s: %s %s", strerror(-save->error),
+			write_cure(save->error), save->directory);
 	free(save->text);
 	free(save);
 }

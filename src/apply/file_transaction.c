@@ -21,6 +21,11 @@
 #define RELOAD_US (3 * USEC_PER_SEC)
 #define ANSWER_US (5 * USEC_PER_SEC)
 
+#define MOUNTED                                                                              \
+	"%.200s is a mount point, such as a bind mount, so no new file can take its place: " \
+	"change the file that is mounted there"
+#define READ_ONLY "%.200s is on a read-only file system: remount that read-write"
+
 /* In memory only: a file that the job works on. */
 struct work_file {
 	struct file_record record; /* as it is to be in the journal */
@@ -216,6 +221,10 @@ static int replace_old(struct work_file *file, const struct file_bytes *new, uns
 	if (r == -EPERM)
 		snprintf(file->why, sizeof(file->why),
 			"%.200s may be immutable: see lsattr, and chattr -i", file->record.path);
+	else if (r == -EBUSY)
+		snprintf(file->why, sizeof(file->why), MOUNTED, file->record.path);
+	else if (r == -EROFS)
+		snprintf(file->why, sizeof(file->why), READ_ONLY, file->record.path);
 	else if (r == -ESTALE)
 		set_text(file->why, "someone else is changing the file now: try again");
 	file->written = r == 0;
@@ -224,12 +233,42 @@ static int replace_old(struct work_file *file, const struct file_bytes *new, uns
 
 /* ---- writing a file ---- */
 
+/*
+ * A new file takes the place of the old one, which is not possible for a mount point, and would
+ * leave the old content to the other names of a file with hard links. 0 or -errno with why.
+ */
+static int check_replaceable(struct work_file *file)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, file->old.full, AT_SYMLINK_NOFOLLOW, STATX_NLINK, &st) < 0)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	if (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
+		snprintf(file->why, sizeof(file->why), MOUNTED, file->record.path);
+		return -EBUSY;
+	}
+	if (st.stx_nlink > 1) {
+		snprintf(file->why, sizeof(file->why),
+			"%.200s has %u hard links, and the others would keep the old content: make "
+			"it a file of its own (cp -p, then mv), or change it yourself",
+			file->record.path, (unsigned)st.stx_nlink);
+		return -EMLINK;
+	}
+	if (faccessat(AT_FDCWD, file->old.directory, W_OK, AT_EACCESS) < 0 && errno == EROFS) {
+		snprintf(file->why, sizeof(file->why), READ_ONLY, file->record.path);
+		return -EROFS;
+	}
+	return 0;
+}
+
 static int verify_new(struct file_job *job, struct work_file *file)
 {
 	const struct editor editor = {&job->host, job->journal->dir, &file->record.daemon,
 		file->record.path, &file->old, job->wait};
-	int r;
+	int r = check_replaceable(file);
 
+	if (r < 0)
+		return r;
 	if (file->old.bytes)
 		text_copy(&file->new, file->old.bytes, file->old.len);
 	r = edit_make(&editor, file->changes, file->n_changes, &file->new, file->why);
@@ -262,7 +301,12 @@ static int record_key(
 		}
 	} else if (!value_equal(on_disk, key->on_disk_originally) &&
 		   !value_equal(on_disk, key->value_before)) {
-		before = key->wanted; /* on_disk is that, or someone else's */
+		/* Someone else's value is in the bytes that a restore writes from now on. */
+		if (!value_equal(on_disk, key->wanted) && record->format != EDIT_OWN) {
+			copy_text(key->in_force_originally, SETTING_VALUE_MAX, on_disk);
+			copy_text(key->on_disk_originally, SETTING_VALUE_MAX, on_disk);
+		}
+		before = key->wanted;
 	}
 	copy_text(key->value_before, SETTING_VALUE_MAX, before);
 	/* An upgraded program may have the key in another table. */
@@ -284,7 +328,6 @@ static int record_new(struct file_job *job, struct work_file *file)
 	const struct file_bytes *old = &file->old, *original = NULL;
 	bool own = record->format == EDIT_OWN, ours = file_is_ours(record, old->hash);
 	int dir = job->journal->dir, r = 0;
-	struct stat st;
 
 	if (!ours && record->original[0] && old->bytes && !streq(old->hash, record->original)) {
 		if (!own) {
@@ -306,9 +349,6 @@ static int record_new(struct file_job *job, struct work_file *file)
 		r = record_key(job, record, file->changes[i]);
 	if (r < 0)
 		return r;
-	if (lstat(old->full, &st) == 0 && st.st_nlink > 1)
-		log_notice(record->path, "its %lu other hard links keep the old content",
-			(unsigned long)st.st_nlink - 1);
 	record->restoring = false;
 	copy_text(record->ours[0], HASH_TEXT_MAX, ours ? old->hash : "");
 	copy_text(record->ours[1], HASH_TEXT_MAX, file->new.hash);
@@ -513,7 +553,7 @@ static int find_copies(struct file_job *job, struct work_file *file)
 	return r;
 }
 
-/* What a restore would do with a file, and with its program. */
+/* Says what a restore would do with a file and with its program. */
 static void note_plan(const struct work_file *file, struct change *change)
 {
 	const struct file_record *record = &file->record;
@@ -523,7 +563,7 @@ static void note_plan(const struct work_file *file, struct change *change)
 	snprintf(note, sizeof(note), "%s: %s", record->path, describe_bytes(file));
 	if (file->written && record->activation != ACTIVATE_NOTHING)
 		text_append(note, sizeof(note), ", and %s %s", unit,
-			record->activation == ACTIVATE_RELOAD ? "is told to reload it"
+			record->activation == ACTIVATE_RELOAD ? "reloads it"
 			: change->reason == REASON_ORIGINAL_AT_NEXT_START
 				? "reads it when it starts"
 				: "is restarted");

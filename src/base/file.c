@@ -154,6 +154,13 @@ int replace_path(const char *path, const void *data, size_t len, bool sync)
 	return dir < 0 ? -errno : replace_file(dir, name ? name + 1 : path, data, len, sync);
 }
 
+const char *write_cure(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT ? "make room in"
+	       : error == -EROFS                    ? "remount read-write the file system of"
+						    : "give write access to";
+}
+
 int make_directories(const char *path, mode_t mode)
 {
 	char partial[PATH_MAX], *end = partial, cut;

@@ -44,6 +44,9 @@ bool path_clean(char *path);
 /* Writes all bytes, with several calls of write(2) if necessary. Returns 0 or -errno. */
 int write_all(int fd, const void *data, size_t len);
 
+/* Returns what lets a write succeed that failed with this error, followed by a path. */
+const char *write_cure(int error);
+
 /* Makes directories like mkdir -p. Returns 0 or -errno. */
 int make_directories(const char *path, mode_t mode);
 

@@ -344,9 +344,8 @@ static int restore_locally(const struct cli *cli, struct core *core)
 			file_journal_describe(core->journal_error));
 	if (stored < 0)
 		return cli_fail("journal.json",
-			"originals are restored but the journal could not be updated: free some "
-			"space in %s",
-			core_state_name());
+			"originals are restored but the journal could not be updated: %s: %s %s",
+			strerror(-stored), write_cure(stored), core_state_name());
 	if (r != EXIT_OK || !cli->purge)
 		return r;
 	r = core_directory(core->host, CORE_STATE, path);

@@ -15,12 +15,13 @@
 #define RESOLV_CONF "/etc/resolv.conf"
 #define K3S_DROP_IN "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
 
-const char kubelet_own_text[] =
-	"# Written by headroom, because its configuration says kubelet.manage: true.\n"
-	"# headroom restore removes this file.\n"
-	"apiVersion: kubelet.config.k8s.io/v1beta1\n"
-	"kind: KubeletConfiguration\n"
-	"serializeImagePulls: false\n";
+#define MARK "# Written by headroom,"
+
+const char kubelet_own_text[] = MARK " because its configuration says kubelet.manage: true.\n"
+				     "# headroom restore removes this file.\n"
+				     "apiVersion: kubelet.config.k8s.io/v1beta1\n"
+				     "kind: KubeletConfiguration\n"
+				     "serializeImagePulls: false\n";
 
 /*
  * Files, and directories of drop-ins, of kubeadm, k3s, RKE2, EKS, GKE and AKS: for a kubelet
@@ -600,8 +601,10 @@ static void add_file(struct kubelet_reading *reading, const char *path, const ch
 		return;
 	}
 	if (own)
-		seen->own = streq(text, kubelet_own_text) ? KUBELET_OWN_WRITTEN : KUBELET_OWN_OTHER;
-	else
+		seen->own = streq(text, kubelet_own_text) ? KUBELET_OWN_WRITTEN
+			    : starts_with(text, MARK)     ? KUBELET_OWN_OTHER
+							  : KUBELET_OWN_FOREIGN;
+	if (seen->own == KUBELET_OWN_FOREIGN || !own)
 		merge_values(&seen->others, &given);
 	merge_values(&seen->values, &given);
 	/* The kubelet orders files by the first part of the name. */

@@ -68,7 +68,8 @@ enum kubelet_presence {
 enum kubelet_own {
 	KUBELET_OWN_MISSING,
 	KUBELET_OWN_WRITTEN, /* has our text */
-	KUBELET_OWN_OTHER,   /* has another text */
+	KUBELET_OWN_OTHER,   /* has another text of ours */
+	KUBELET_OWN_FOREIGN, /* someone else has written it */
 };
 
 struct kubelet_seen {

@@ -55,7 +55,7 @@ VOLATILE = re.compile(
 APART = {
     f"test_{name}"
     for name in (
-        "containerd_config", "crio", "dns_bpf", "images", "images_archives", "images_kills", "images_pin", "images_runtime", "images_waves", "kill_files",
+        "containerd_config", "crio", "dns_bpf", "field", "images", "images_archives", "images_kills", "images_pin", "images_runtime", "images_waves", "kill_files", "odd_files",
         "package", "restart", "restore_plan", "resume", "runtime", "runtime_faults", "runtime_mirrors", "runtime_pulls", "runtime_registries", "screen",
     )
 }  # fmt: skip

@@ -139,6 +139,17 @@ def test_the_drop_in_is_written_and_restore_removes_it(kubelet: Kubelet, agent: 
     assert kubelet.config.read_bytes() == before
 
 
+def test_a_drop_in_of_others_with_our_name_stays(kubelet: Kubelet, agent: Start, run: Run) -> None:
+    text = "kind: KubeletConfiguration\nserializeImagePulls: true\nmaxPods: 40\n"
+    kubelet.own.write_text(text)
+    kubelet.start(drop_ins=True)
+    running = agent(MANAGE)
+    running.wait_state(SETTING, "failed")
+    assert "99-headroom.conf is not ours" in running.wait_finding(SETTING)["message"]
+    assert run("restore").returncode == 0
+    assert kubelet.own.read_text() == text
+
+
 def test_nothing_is_written_without_a_drop_in_directory(kubelet: Kubelet, agent: Start) -> None:
     kubelet.start()
     running = agent(MANAGE)

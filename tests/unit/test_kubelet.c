@@ -204,8 +204,12 @@ FIXTURE_TEST(our_own_file_is_distinguished_from_others)
 	directory_put(directory, "/k.d/a.conf", "");
 	read_node(fixture);
 	assert_false(fixture->seen.others_run);
-	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, "serializeImagePulls: true\n");
+	directory_put(directory, "/k.d/" KUBELET_OWN_FILE,
+		"# Written by headroom, in an earlier version\nserializeImagePulls: true\n");
 	assert_int_equal(read_node(fixture)->own, KUBELET_OWN_OTHER);
+	directory_put(directory, "/k.d/" KUBELET_OWN_FILE, "serializeImagePulls: true\n");
+	assert_int_equal(read_node(fixture)->own, KUBELET_OWN_FOREIGN);
+	assert_string_equal(fixture->seen.others.field[KUBELET_SERIALIZE_IMAGE_PULLS].text, "true");
 }
 
 FIXTURE_TEST(unreadable_files_are_reported)

@@ -2,6 +2,7 @@
 #include "tuners/images/images.h"
 #include "tuners/table.h"
 
+#include "base/file.h"
 #include "base/log.h"
 
 static const char *check_path(const char *text)
@@ -401,9 +402,8 @@ static void images_transfer_adopt(void *self, void *request)
 		if (transfer->kind != TRANSFER_RECORD)
 			tuner->transfer_end_us = now_us();
 		if (transfer->kind == TRANSFER_RECORD && transfer->error < 0)
-			log_warning("images.json",
-				"not written: %s: free some space in the state directory",
-				strerror(-transfer->error));
+			log_warning("images.json", "not written: %s: %s the state directory",
+				strerror(-transfer->error), write_cure(transfer->error));
 		if (transfer->kind == TRANSFER_CLEAN && transfer->error < 0)
 			log_warning("images", "names left by a killed agent cannot be removed: %s",
 				transfer->why);

@@ -188,6 +188,10 @@ static struct obstacle obstacle_of(const struct kubelet_seen *seen)
 	if (seen->values.field[KUBELET_SERIALIZE_IMAGE_PULLS].origin == KUBELET_FLAG)
 		return (struct obstacle){REASON_OVERRIDDEN,
 			"the kubelet's command line has --serialize-image-pulls: remove the flag"};
+	if (seen->own == KUBELET_OWN_FOREIGN)
+		return (struct obstacle){REASON_FILE_OF_OTHERS,
+			KUBELET_OWN_FILE " is not ours: write serializeImagePulls: false there, or "
+					 "move it away"};
 	if (seen->overridden)
 		return (struct obstacle){REASON_OVERRIDDEN,
 			"a file that comes after " KUBELET_OWN_FILE
@@ -210,7 +214,9 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 		set_text(want->actual, running->field[KUBELET_SERIALIZE_IMAGE_PULLS].text);
 	want->reason = REASON_KEPT;
 	/* Write nothing when files of others set the same value. */
-	if (!kubelet->manage || (!is_serial(&seen->others) && seen->own == KUBELET_OWN_MISSING))
+	if (!kubelet->manage ||
+		(!is_serial(&seen->others) &&
+			(seen->own == KUBELET_OWN_MISSING || seen->own == KUBELET_OWN_FOREIGN)))
 		return;
 	want->requested = true;
 	if (obstacle.reason) {
