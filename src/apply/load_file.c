@@ -41,12 +41,15 @@ int load_file_put(const struct host *host, const char *path, const char *text)
 	if (!host->state[0] ||
 		snprintf(directory, sizeof(directory), "%s/load", host->state) >= PATH_MAX)
 		return -ENODEV;
-	r = text ? make_directories(directory, 0755) : 0;
+	r = text ? make_directories(directory, 0700) : 0;
 	if (r < 0)
 		return r;
-	/* A restore and the end of a load are on different threads. */
+	/*
+	 * A restore and the end of a load are on different threads. Who can open the directory can
+	 * lock it, and earlier versions let everybody open it.
+	 */
 	lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (lock < 0 || flock(lock, LOCK_EX) < 0)
+	if (lock < 0 || fchmod(lock, 0700) < 0 || flock(lock, LOCK_EX) < 0)
 		return !text && errno == ENOENT ? 0 : -errno;
 	r = file_journal_open(directory, false, &journal);
 	if (r < 0)

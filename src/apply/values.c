@@ -3,12 +3,14 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
 #include <linux/magic.h>
@@ -53,6 +55,8 @@ static int open_file(int dir, const char *boot, bool write, struct value_file **
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_size != (off_t)sizeof(*file))
 		return -EBADMSG;
+	if (write && fchmod(fd, 0600) < 0)
+		return -errno;
 	file = mmap(NULL, sizeof(*file), PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
 	if (file == MAP_FAILED)
 		return -errno;
@@ -85,7 +89,7 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 	if (write && (r == -ENOENT || r == -ESTALE)) {
 		/* All pages are allocated now: a full tmpfs cannot refuse a record later. */
 		fd = openat(dir, VALUE_STORE_FILE ".new",
-			O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+			O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)
 			return -errno;
 		set_text(header.boot, boot);
@@ -176,27 +180,76 @@ void value_store_forget(struct value_store *store, const char *name)
 		&store->file->slots[there - store->records].current, 0, memory_order_release);
 }
 
+/*
+ * Returns the process that holds the lock of an open file, by the kernel's list; 0 if the kernel
+ * does not tell, as in another namespace of processes.
+ */
+static int lock_owner(int fd)
+{
+	_cleanup_fclose_ FILE *locks = fopen("/proc/locks", "re");
+	char line[256];
+	unsigned major, minor;
+	unsigned long inode;
+	struct stat st;
+	int pid;
+
+	if (!locks || fstat(fd, &st) < 0)
+		return 0;
+	/* 3: FLOCK  ADVISORY  WRITE 4711 00:19:1234 0 EOF */
+	while (fgets(line, sizeof(line), locks))
+		if (sscanf(line, "%*u: FLOCK %*s %*s %d %x:%x:%lu", &pid, &major, &minor, &inode) ==
+				4 &&
+			inode == st.st_ino && makedev(major, minor) == st.st_dev)
+			return MAX(pid, 0);
+	return 0;
+}
+
+/*
+ * Names the holder. The text in the file is of the last headroom that got the lock; another process
+ * may hold it by now.
+ */
+static void name_holder(int fd, char *holder, size_t size)
+{
+	ssize_t n = pread(fd, holder, size - 1, 0);
+	_cleanup_free_ char *name = NULL, *ours = NULL;
+	int pid = lock_owner(fd);
+	char path[32], *end;
+
+	holder[MAX(n, 0)] = '\0';
+	holder[strcspn(holder, "\n")] = '\0';
+	if (holder[0] == '\0')
+		copy_text(holder, size, "another headroom");
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	if (pid == 0 || read_file(path, 64, &name, NULL) < 0 ||
+		read_file("/proc/self/comm", 64, &ours, NULL) < 0)
+		return;
+	name[strcspn(name, "\n")] = ours[strcspn(ours, "\n")] = '\0';
+	/* A headroom in a container wrote the pid that it has there. */
+	end = strstr(holder, ", pid ");
+	if (streq(name, ours))
+		*(end ? end : strchr(holder, '\0')) = '\0';
+	else
+		holder[0] = '\0';
+	text_append(holder, size, "%s, pid %d", holder[0] ? "" : name, pid);
+}
+
 int lock_acquire(const char *directory, const char *name, char *holder, size_t size)
 {
 	int r = make_directories(directory, 0755);
 	char path[PATH_MAX + sizeof("/lock")];
 	_cleanup_close_ int fd = -1;
-	ssize_t n;
 
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/lock", directory);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (fd < 0)
+	/* Who can open the file can lock it. Earlier versions let everybody open it. */
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || fchmod(fd, 0600) < 0)
 		return -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		n = pread(fd, holder, size - 1, 0);
-		holder[MAX(n, 0)] = '\0';
-		holder[strcspn(holder, "\n")] = '\0';
-		if (holder[0] == '\0')
-			copy_text(holder, size, "another headroom");
+		name_holder(fd, holder, size);
 		return -EBUSY;
 	}
 	/* The holder's name is only for messages: an error, such as a full disk, is ignored. */

@@ -7,6 +7,7 @@
 #include "tuners/table.h"
 
 #include <getopt.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sysexits.h>
 
@@ -273,6 +274,7 @@ int cli_main(int argc, char **argv)
 	}
 	if (streq(name, "--version"))
 		name = "version";
+	umask(022); /* whatever it was: the code states the mode of all that it makes */
 	log_init(streq(name, "agent") ? LOG_INFO : LOG_WARNING);
 	for (const struct cli_command *command = cli_commands; command->name; command++)
 		if (streq(name, command->name))

@@ -6,11 +6,13 @@ import fcntl
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Iterator
 
 import pytest
 from conftest import BIN, DEFAULTS, ROOT, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
@@ -147,17 +149,75 @@ def test_a_second_agent_names_the_holder_of_the_lock(agent) -> None:
     assert one.get("/livez")[0] == 200
 
 
+def fake_host(directory: Path, value: int = 65530) -> dict[str, str]:
+    """A host with one value and no kernel: its tests run beside those of the machine."""
+    count = directory / "host/proc/sys/vm/max_map_count"
+    count.parent.mkdir(parents=True)
+    count.write_text(f"{value}\n")
+    return {"HEADROOM_HOST_ROOT": str(directory / "host")}
+
+
+FAKE = "sysctl: {vm.max_map_count: 262144}\nneighbor: {mode: off}\nthp: {mode: off}"
+LOCK_IT = "import fcntl, sys, time; lock = open(sys.argv[1]); fcntl.flock(lock, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+
+
+@contextlib.contextmanager
+def lock_of_a_stranger(path: Path) -> Iterator[subprocess.Popen[str]]:
+    command = ["/usr/bin/python3", "-c", LOCK_IT, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stranger:
+        assert stranger.stdout and stranger.stdout.readline()
+        try:
+            yield stranger
+        finally:
+            stranger.kill()
+
+
 @pytest.mark.apart
-@pytest.mark.parametrize("holder, status", [("agent", 75), ("apply", 1)])
-def test_the_unit_tries_again_beside_a_command_but_not_beside_an_agent(directory: Path, holder: str, status: int) -> None:
+@pytest.mark.parametrize("left", ["agent, pid 1", "apply, pid 1", ""])
+def test_the_unit_tries_again_beside_any_process_but_an_agent(directory: Path, run, left: str) -> None:
+    """The text in the lock may be that of a process that has ended: the kernel knows who holds it."""
     assert "RestartPreventExitStatus=75\n" in (ROOT / "packaging/headroom.service").read_text()
+    env = fake_host(directory)
     (directory / "run").mkdir()
-    with (directory / "run/lock").open("w") as lock:
-        print(f"{holder}, pid 1", file=lock, flush=True)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with contextlib.closing(Agent(directory)) as one:
-            assert one.process.wait(10) == status
-            assert f"the lock is held by {holder}, pid 1: " in one.log
+    (directory / "run/lock").write_text(f"{left}\n" * bool(left))
+    with lock_of_a_stranger(directory / "run/lock") as stranger:
+        holder = f"the lock is held by python3, pid {stranger.pid}"
+        with contextlib.closing(Agent(directory, FAKE, env=env)) as one:
+            assert one.process.wait(10) == 1
+            assert f"{holder}: " in one.log
+        answer = run("restore", env=env)
+        assert answer.returncode == 1 and f"{holder}: " in answer.stderr
+    with contextlib.closing(Agent(directory, FAKE, env=env, name="second")) as one:
+        one.wait_ready()
+
+
+MODES = {"run": 0o755, "state": 0o755}  # of directories; all others are root's alone
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("umask", ["000", "022", "077"])
+@pytest.mark.parametrize("old", [False, True])
+def test_nobody_but_root_opens_what_the_agent_makes(directory: Path, run, umask: str, old: bool) -> None:
+    """Also what an earlier version made for all to read: flock(2) needs no more than that."""
+    env, wrap = fake_host(directory), ("sh", "-c", f'umask {umask}; exec "$@"', "-")
+    if old:
+        (directory / "run").mkdir(mode=0o755)
+        (directory / "run/lock").touch(0o644)
+    assert run("apply", env=env, wrap=wrap).returncode == 0
+    if old:
+        (directory / "run/values").chmod(0o644)
+    with contextlib.closing(Agent(directory, FAKE, env=env, wrap=wrap)) as one:
+        one.wait_ready()
+        until(lambda: list(directory.glob("state/incidents/*")), "the start is recorded")
+        made = {path for top in MODES for path in (directory / top, *(directory / top).rglob("*"))}
+        found = {str(path.relative_to(directory)): path.lstat() for path in made}
+    assert {"run/lock", "run/values", "run/headroom.sock", "state/journal.json", "state/incidents"} <= found.keys()
+    wrong = {
+        name: f"{info.st_uid}:{info.st_gid} {info.st_mode & 0o7777:o}"
+        for name, info in found.items()
+        if info.st_uid or info.st_gid or info.st_mode & 0o7777 != MODES.get(name, 0o700 if stat.S_ISDIR(info.st_mode) else 0o600)
+    }
+    assert not wrong
 
 
 @pytest.mark.apart
