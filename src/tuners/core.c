@@ -17,7 +17,7 @@ static const struct condition_type conditions[] = {
 	[CORE_SETTING_FAILED] = {"SettingFailed", SEVERITY_WARNING,
 		"A setting could not be read, recorded or written. The message names the error "
 		"and the cure. The agent tries again every 15 seconds.",
-		REASON_LIST(REASON_NONE_FAILED, REASON_KEY_MISPLACED)},
+		REASON_LIST(REASON_NONE_FAILED, REASON_KEY_MISPLACED, REASON_NO_RUNTIME)},
 	[CORE_CONFIG_INVALID] = {"ConfigInvalid", SEVERITY_WARNING,
 		"The configuration on disk has a fault, so the last good one stays in use. The "
 		"message names the position; headroom check-config lists all faults.",

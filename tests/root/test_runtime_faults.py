@@ -45,6 +45,15 @@ def test_broken_toml_is_named_and_left_alone(lab: Lab, watcher: Watcher) -> None
     assert LINE in lab.config.read_text()
 
 
+def test_a_runtime_that_was_asked_for_and_is_missing_is_named(lab: Lab, watcher: Watcher) -> None:
+    lab.dockerd()
+    running = watcher("kind: crio")
+    finding = running.wait_finding("no-runtime")
+    assert (finding["condition"], finding["severity"]) == ("SettingFailed", "warning")
+    assert finding["instance"]["name"] == "runtime.kind" and "crio" in finding["message"]
+    assert "remove runtime.kind" in finding["hint"]
+
+
 @pytest.mark.parametrize(
     "text, expected",
     [

@@ -727,6 +727,25 @@ static void find_misplaced_keys(const struct runtime_decision *decision)
 		}
 }
 
+/* The configuration names a runtime that is not installed. */
+static void find_missing_runtime(const struct runtime_decision *decision)
+{
+	const struct runtime_driver *driver = decision->tuner->config.driver;
+	const struct runtime_sample *sample = &decision->tuner->sample;
+	struct finding *finding;
+
+	if (!driver || sample->now_us == 0 || sample->n > 0)
+		return;
+	finding = proposal_finding(decision->proposal, decision->input,
+		&core_tables.conditions[CORE_SETTING_FAILED], REASON_NO_RUNTIME, NULL,
+		&(struct instance){.kind = INSTANCE_SETTING, .name = "runtime.kind"},
+		FINDING_HAPPENS);
+	if (!finding)
+		return;
+	finding_message(finding, "%s was not found on this node", driver->name);
+	finding_hint(finding, "install it, or remove runtime.kind from the configuration");
+}
+
 /* A file that the running program refuses. */
 static void find_refused_files(const struct runtime_decision *decision)
 {
@@ -1100,6 +1119,7 @@ void runtime_decide(
 	want_missing_timeout(&decision);
 	want_mirrors(&decision);
 	judge_reach(&decision);
+	find_missing_runtime(&decision);
 	find_refused_files(&decision);
 	find_misplaced_keys(&decision);
 	judge_restart(&decision);
