@@ -155,6 +155,8 @@ def kubelet(w: World, config: str, drop_ins: bool = False) -> Any:
     made.config.write_text(config)
     made.start(drop_ins)
     w.stack.callback(made.stop)
+    # An agent that has not seen a kubelet looks for one each minute.
+    until(lambda: w.agent.status().get("kubelet", {}).get("kubelet") == "running", "the kubelet is seen", 0.2, 75)
     return made
 
 
@@ -168,8 +170,6 @@ def kubelet_file(w: World, text: str, drop_ins: bool = False) -> Iterator[Fields
 
 def broken_kubelet(w: World, line: str = "serializeImagePulls: maybe\n") -> Iterator[Fields]:
     made = kubelet(w, "kind: KubeletConfiguration\nserializeImagePulls: false\n")
-    # An agent that has not seen a kubelet looks for one each minute.
-    until(lambda: w.agent.status().get("kubelet", {}).get("kubelet") == "running", "the kubelet is seen", 0.2, 75)
     made.config.write_text("kind: KubeletConfiguration\n" + ("" if "serialize" in line else "serializeImagePulls: false\n") + line)
     yield {"file": str(made.config)}
     made.config.write_text("kind: KubeletConfiguration\nserializeImagePulls: false\n")

@@ -40,8 +40,9 @@ def cgroup_root() -> Path:
 
 
 class Cgroup:
-    """A cgroup of the test, with its parents. `with` moves this process into it."""
+    """A cgroup of the test, with its parents. `with` moves this process into it, one thread after the other."""
 
+    moving = threading.RLock()
     made: set[Path] = set()  # all directories that the tests have made: cgroups share parents
 
     def __init__(self, path: str) -> None:
@@ -53,11 +54,13 @@ class Cgroup:
                 self.made.add(directory)
 
     def __enter__(self) -> "Cgroup":
+        self.moving.acquire()
         (self.path / "cgroup.procs").write_text("0")
         return self
 
     def __exit__(self, *_: object) -> None:
         (self.root / "cgroup.procs").write_text("0")
+        self.moving.release()
 
     def remove(self) -> None:
         """Removes the directories that no other cgroup needs. EBUSY: the last process has not been reaped yet."""
