@@ -621,7 +621,7 @@ static const struct {
 	{cJSON_True | cJSON_False, "true or false",
 		" debug live-restore ipv6 iptables ip6tables ip-forward ip-masq icc userland-proxy "
 		"selinux-enabled experimental init no-new-privileges raw-logs tls tlsverify "},
-	{cJSON_Number, "a number",
+	{cJSON_Number, "a whole number",
 		" max-concurrent-downloads max-concurrent-uploads max-download-attempts mtu "
 		"shutdown-timeout oom-score-adjust network-control-plane-mtu "
 		"network-diagnostic-port "},
@@ -645,13 +645,15 @@ static int check_types(const struct daemon *daemon, const char *text, const cJSO
 	for (const cJSON *item = object->child; item && json_next(text, &member);
 		item = item->next) {
 		struct text_position position = text_position(text, member.value);
+		bool whole = strspn(text + member.value, "-0123456789") >=
+			     member.value_end - member.value;
 		size_t i = 0;
 
 		snprintf(word, sizeof(word), " %.70s ", item->string);
 		while (i < ARRAY_SIZE(typed_keys) && !strstr(typed_keys[i].keys, word))
 			i++;
 		if (i == ARRAY_SIZE(typed_keys) || cJSON_IsNull(item) ||
-			(item->type & typed_keys[i].type))
+			((item->type & typed_keys[i].type) && (whole || !cJSON_IsNumber(item))))
 			continue;
 		snprintf(why, RUNTIME_WHY_MAX,
 			"%s:%zu:%zu: %.64s must be %s: dockerd %.32s refuses the whole file",

@@ -100,7 +100,7 @@ MATCHES = {
     },
     "the comment of a generator at the start of its file: no parser keeps comments": {
         "src/runtime/bad_file.c": "find_header",
-        "src/runtime/containerd.c": "refuse_generated",
+        "src/runtime/containerd.c": "refuse_generated has_header",
     },
     "fstab(5) and files of host-local, which know no quotes": {
         "src/tuners/check_node.c": "decode find_in_fstab",

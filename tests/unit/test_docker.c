@@ -176,7 +176,7 @@ TEST(a_dockerd_that_cannot_validate_has_the_types_of_its_keys)
 		{"{\"log-level\": \"warn\", \"mtu\": 1400, \"hosts\": [], \"debug\": false}", ""},
 		{"{\"log-opts\": {\"max-size\": \"1m\"}, \"bip\": null}", ""},
 		{"{\n  \"max-concurrent-downloads\": \"6\"\n}",
-			"/d.json:2:31: max-concurrent-downloads must be a number"},
+			"/d.json:2:31: max-concurrent-downloads must be a whole number"},
 		{"{\"live-restore\": \"true\"}", "1:18: live-restore must be true or false"},
 		{"{\"registry-mirrors\": \"https://m.example\"}",
 			"registry-mirrors must be a list"},
