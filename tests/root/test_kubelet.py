@@ -9,6 +9,7 @@ from typing import Iterator
 
 import pytest
 from conftest import Run, Start, until
+from test_field import FIELD, ROWS
 
 LIBRARY = Path("/var/lib/kubelet")  # the agent looks for a kubelet if this exists
 SETTING = "kubelet.serializeImagePulls"
@@ -169,3 +170,16 @@ def test_plan_shows_the_drop_in_without_writing_it(kubelet: Kubelet, directory: 
     changes = {change["name"]: change for change in json.loads(planned.stdout)["changes"]}
     assert changes[SETTING]["new"] == "false"
     assert list(kubelet.drop_ins.iterdir()) == []
+
+
+@pytest.mark.parametrize("name, verdict", [(row[0], row[2]) for row in ROWS if row[1] == "kubelet"])
+def test_a_file_of_another_tool_gets_its_verdict(kubelet: Kubelet, run: Run, name: str, verdict: str) -> None:
+    kubelet.config.write_bytes((FIELD / "inputs" / name).read_bytes())
+    kubelet.start()
+    status = json.loads(run("status", "--json").stdout)
+    serial = next(c for c in status["conditions"] if c["type"] == CONDITION)
+    bad = [f["message"] for f in status["findings"] if f["condition"] == "RuntimeWouldNotStart"]
+    if verdict.startswith("broken "):
+        assert len(bad) == 1 and verdict.removeprefix("broken ") in bad[0], (bad, serial)
+    else:
+        assert (serial["reason"], bad) == (verdict, []), serial
