@@ -384,9 +384,14 @@ static void put_tuner_words(FILE *out)
 
 static void put_top_words(FILE *out)
 {
-	for (size_t i = 0; tuner_table[i]; i++)
-		if (tuner_table[i]->tables->view)
+	for (size_t i = 0; tuner_table[i]; i++) {
+		const struct table_view *view = tuner_table[i]->tables->view;
+
+		if (tuner_table[i]->tables->limits || (view && view->write_notes))
 			fprintf(out, "%s ", tuner_table[i]->name);
+		while (view && (view = view->next))
+			fprintf(out, "%s ", view->rows);
+	}
 }
 
 static void put_names(FILE *out)

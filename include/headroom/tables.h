@@ -171,8 +171,9 @@ struct column {
 
 struct table_view {
 	const char *title;
-	const char *rows;             /* name of the array in the document */
-	const struct column *columns; /* at most 32; the last has neither key nor write */
+	const struct table_view *next; /* another table of the same document; NULL: none */
+	const char *rows;              /* name of the array in the document */
+	const struct column *columns;  /* at most 32; the last has neither key nor write */
 	const char *(*help)(const struct cJSON *row); /* explains a row; NULL: rows have no help */
 	/* False for a row that the page leaves out. May be NULL. */
 	bool (*shows)(const struct cJSON *row);
@@ -186,7 +187,8 @@ struct table_view {
 	/* The order of the rows: "problems first". NULL: by the first column of numbers. */
 	const char *order;
 
-	/* For `headroom top`, which shows no table without them. */
+	/* For `headroom top`, which shows no table without them. `headroom top` and the name of
+	 * the rows, or of the tuner, shows the table alone. */
 	const char *empty; /* printed if the table has no rows */
 	/* Appends the lines below the table. */
 	void (*write_notes)(const struct cJSON *document, char *text, size_t size);

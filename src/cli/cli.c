@@ -87,7 +87,9 @@ const struct cli_command cli_commands[] = {
 		"second, the busiest second of the last minute, the budget, pending and unanswered "
 		"queries, and the median and 99th percentile of the latency. It also shows the "
 		"clients of each server and a sample of the most frequent names; names need access "
-		"to the agent's socket. On a terminal the view is live: s sorts by the next "
+		"to the agent's socket. "
+		"pulls shows each image that is being pulled: what has come in, the rate and the "
+		"time left; and the pods that run no container yet. On a terminal the view is live: s sorts by the next "
 		"column, q quits.",
 		"headroom top dns"},
 	{"images", cli_images, "json", NULL, "images that are preloaded",

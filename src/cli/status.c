@@ -175,30 +175,21 @@ static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *
 	draw_paragraph(screen, 13, json_text_at(tuner, "why"));
 }
 
-static void print_pulls(struct screen *screen, const cJSON *runtimes)
+static void print_pulls(struct screen *screen, const cJSON *pulls)
 {
-	const cJSON *runtime, *pull;
-	const char *heading = "Pulls";
+	const cJSON *pull;
 
-	cJSON_ArrayForEach (runtime, runtimes)
-		cJSON_ArrayForEach (pull, json_at(runtime, "pulls")) {
-			const char *image = json_text_at(pull, "image");
-			double total = json_number_at(pull, "total");
-			double offset = json_number_at(pull, "offset");
-			char done[USE_MAX], rate[AMOUNT_MAX];
+	if (cJSON_GetArraySize(pulls) > 0)
+		draw_heading(screen, "Pulls");
+	cJSON_ArrayForEach (pull, pulls) {
+		double total = json_number_at(pull, "total");
 
-			if (heading)
-				draw_heading(screen, steal(heading));
-			draw(screen, COLOR_NONE, "  %-12s ", json_text_at(runtime, "name"));
-			if (total > 0)
-				draw_bar(screen, COLOR_GOOD, offset / total);
-			draw_wrapped(screen, 15, "%s  %s/s  %s",
-				total > 0 ? use_text(offset, total, "bytes", done)
-					  : amount_text(offset, "bytes", done),
-				amount_text(
-					json_number_at(pull, "bytes_per_second"), "bytes", rate),
-				image[0] ? image : json_text_at(pull, "ref"));
-		}
+		draw(screen, COLOR_NONE, "  %-12s ", json_text_at(pull, "runtime"));
+		if (total > 0)
+			draw_bar(screen, COLOR_GOOD, json_number_at(pull, "done") / total);
+		draw_wrapped(screen, 15, "%s  %s", json_text_at(pull, "progress"),
+			json_text_at(pull, "image"));
+	}
 }
 
 /*
@@ -351,7 +342,7 @@ static void render_status(struct screen *screen, void *data)
 			draw_wrapped(screen, 6, "%s, wanted %s (%s)", json_text_at(item, "actual"),
 				json_text_at(item, "wanted"), reason);
 	}
-	print_pulls(screen, json_at(status, "runtime/found"));
+	print_pulls(screen, json_at(status, "runtime/pulls"));
 	cJSON_ArrayForEach (item, json_at(status, "images")) {
 		if (!streq(json_text_at(item, "state"), "active"))
 			continue; /* `headroom images` lists all */
@@ -556,10 +547,9 @@ static const struct column *sort_rows(const struct table_view *view, cJSON *rows
 }
 
 /* Prints the table of a tuner with the lines below each row, as far as the screen has room. */
-static void print_table(
-	struct screen *screen, const struct tuner_ops *ops, cJSON *status, unsigned sort_column)
+static void print_table(struct screen *screen, const struct tuner_ops *ops,
+	const struct table_view *view, cJSON *status, unsigned sort_column)
 {
-	const struct table_view *view = ops->tables->view;
 	cJSON *document = cJSON_GetObjectItem(status, ops->name),
 	      *rows = cJSON_GetObjectItem(document, view->rows);
 	const struct column *sorted = sort_rows(view, rows, sort_column);
@@ -613,10 +603,16 @@ static void print_table(
 
 static bool has_table(const struct tuner_ops *ops)
 {
-	return ops->tables->view && ops->tables->view->write_notes;
+	for (const struct table_view *view = ops->tables->view; view; view = view->next)
+		if (view->write_notes)
+			return true;
+	return false;
 }
 
-/* `headroom top NAME` shows a tuner, or the limits that have the name or begin with it. */
+/*
+ * `headroom top NAME` shows a tuner, a table by the name of its rows, or the limits that have the
+ * name or begin with it.
+ */
 struct topic {
 	const char *name; /* NULL: everything */
 	const struct tuner_ops *tuner;
@@ -625,8 +621,16 @@ struct topic {
 static struct topic topic_of(const struct cli *cli)
 {
 	const char *name = cli->n_names > 0 ? cli->names[0] : NULL;
+	struct topic topic = {name, name ? tuner_find(name) : NULL};
 
-	return (struct topic){name, name ? tuner_find(name) : NULL};
+	for (size_t i = 0; name && tuner_table[i] && !topic.tuner; i++) {
+		const struct table_view *view = tuner_table[i]->tables->view;
+
+		while (view && !(view->write_notes && streq(view->rows, name)))
+			view = view->next;
+		topic.tuner = view ? tuner_table[i] : NULL;
+	}
+	return topic;
 }
 
 static bool topic_has(const struct topic *topic, const char *limit)
@@ -689,6 +693,24 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 		draw(screen, COLOR_NONE, "  %s: not on this node, or not read yet\n", topic->name);
 }
 
+/* Prints the tables of the topic. The second one of a tuner is left out while it is empty. */
+static void print_tables(
+	struct screen *screen, const struct topic *topic, cJSON *status, unsigned sort_column)
+{
+	for (size_t i = 0; tuner_table[i]; i++) {
+		const struct tuner_ops *ops = tuner_table[i];
+		const struct table_view *view = ops->tables->view;
+
+		for (; view && (!topic->name || topic->tuner == ops); view = view->next) {
+			const cJSON *rows = json_at(json_at(status, ops->name), view->rows);
+
+			if (view->write_notes && (topic->name || view == ops->tables->view ||
+							 cJSON_GetArraySize(rows) > 0))
+				print_table(screen, ops, view, status, sort_column);
+		}
+	}
+}
+
 /* Prints a line for each problem of the topic, the worst first. */
 static void print_rows(struct screen *screen, const struct topic *topic, const cJSON *findings)
 {
@@ -729,9 +751,7 @@ static void render_top(struct screen *screen, void *data)
 	draw(screen, COLOR_NONE, "%s", view->counted);
 	if (!topic->name)
 		draw(screen, COLOR_NONE, "\n");
-	for (size_t i = 0; tuner_table[i]; i++)
-		if (has_table(tuner_table[i]) && (!topic->name || topic->tuner == tuner_table[i]))
-			print_table(screen, tuner_table[i], view->status, view->sort_column);
+	print_tables(screen, topic, view->status, view->sort_column);
 }
 
 static int show_top(const struct cli *cli)

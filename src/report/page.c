@@ -639,8 +639,8 @@ void report_page(FILE *out, const struct node *node, bool paused)
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_ops *ops = node->tuners[i].ops;
 
-		if (ops->tables->view)
-			put_view(out, ops->tables->view, json_at(status, ops->name));
+		for (const struct table_view *view = ops->tables->view; view; view = view->next)
+			put_view(out, view, json_at(status, ops->name));
 	}
 	put_view(out, &incidents_view, status);
 	put_view(out, &events_view, status);

@@ -238,6 +238,9 @@ static void ask_pulls(struct cri_reading *session)
 			set_text(piece->namespace, runtime->containerd.namespaces[at]);
 		}
 	}
+	/* The pods that wait for it. */
+	if (n > 0 && runtime->pulls.n == 0)
+		runtime->due_us = 0;
 	n = add_new_blobs(session, pieces, n);
 	runtime->pulls_at_us = now_us();
 	pulls_update(&runtime->pulls, session->reading->pulled, pieces, n, runtime->pulls_at_us);
@@ -262,10 +265,11 @@ static void name_layers(struct cri_reading *session, const char *namespace, char
 		if (!find_source(info, image))
 			continue;
 		if (!by_labels)
-			pulls_name(pulls, info->digest, image);
+			(void)pulls_name(pulls, info->digest, image);
 		for (size_t i = 0; by_labels && i < info->n_labels; i++)
-			if (starts_with(info->labels[i]->key, LAYER_LABEL))
-				pulls_name(pulls, info->labels[i]->value, image);
+			if (starts_with(info->labels[i]->key, LAYER_LABEL) &&
+				pulls_name(pulls, info->labels[i]->value, image))
+				pulls_add_manifest(pulls, info->digest, namespace, image, now_us());
 	}
 }
 
@@ -302,6 +306,79 @@ static void ask_content(struct cri_reading *session)
 		snprintf(texts[i], sizeof(texts[i]), "labels.\"" LAYER_LABEL "%zu\"==\"%s\"", i,
 			digest);
 	name_layers(session, layer->piece.namespace, filters, ARRAY_SIZE(filters), true);
+}
+
+/* Reads the layers of a manifest. Returns their number; 0: it is not known. */
+static size_t read_parts(struct cri_reading *session, const struct pull_progress *progress,
+	struct pull_part parts[static PULL_PARTS_MAX])
+{
+	Containerd__ReadContentRequest request = CONTAINERD__READ_CONTENT_REQUEST__INIT;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *manifest = NULL;
+	const Containerd__ReadContentResponse *answer;
+	const cJSON *layer;
+	size_t n = 0;
+
+	request.digest = (char *)progress->manifest;
+	if (cri_ask(session, CONTAINERD_READ, progress->namespace, &request.base, &answer) != 0)
+		return 0;
+	manifest = cJSON_ParseWithLength((const char *)answer->data.data, answer->data.len);
+	cJSON_ArrayForEach (layer, json_at(manifest, "layers")) {
+		const char *digest = json_text_at(layer, "digest");
+		double size = json_number_at(layer, "size");
+
+		/* A filter has the digest in quotes. */
+		if (n == PULL_PARTS_MAX || !starts_with(digest, "sha256:") ||
+			strspn(digest + 7, "0123456789abcdef") != 64 || digest[7 + 64] ||
+			size < 0 || size > 1e15)
+			return 0;
+		parts[n] = (struct pull_part){.size = (uint64_t)size};
+		set_text(parts[n++].digest, digest);
+	}
+	return n;
+}
+
+/* Marks the layers that have come in. */
+static bool find_existing(struct cri_reading *session, const struct pull_progress *progress,
+	struct pull_part *parts, size_t n)
+{
+	char texts[PULL_LAYERS_MAX][96], *filters[PULL_LAYERS_MAX];
+	Containerd__FilterRequest message = CONTAINERD__FILTER_REQUEST__INIT;
+	const Containerd__ListContentResponse *found;
+
+	message.filters = filters;
+	/* containerd answers nothing at all without a match: ask for the manifest, too. */
+	for (size_t at = 0; at < n; at += PULL_LAYERS_MAX - 1) {
+		size_t end = MIN(n, at + PULL_LAYERS_MAX - 1);
+
+		message.n_filters = end - at + 1;
+		for (size_t i = 0; i < message.n_filters; i++) {
+			snprintf(texts[i], sizeof(texts[i]), "digest==\"%s\"",
+				at + i < end ? parts[at + i].digest : progress->manifest);
+			filters[i] = texts[i];
+		}
+		if (cri_ask(session, CONTAINERD_CONTENT, progress->namespace, &message.base,
+			    &found) != 0)
+			return false;
+		for (size_t i = at; i < end; i++)
+			for (size_t k = 0; k < found->n_info && !parts[i].exists; k++)
+				parts[i].exists = streq(found->info[k]->digest, parts[i].digest);
+	}
+	return n > 0;
+}
+
+/* Measures the pulls with a known manifest. */
+static void ask_progress(struct cri_reading *session)
+{
+	struct pulls *pulls = &session->runtime->pulls;
+	struct pull_part parts[PULL_PARTS_MAX];
+
+	for (size_t i = 0; i < pulls->n_progress; i++) {
+		struct pull_progress *progress = &pulls->progress[i];
+		size_t n = read_parts(session, progress, parts);
+
+		if (find_existing(session, progress, parts, n))
+			pulls_measure(pulls, progress, parts, n, now_us());
+	}
 }
 
 /*
@@ -368,6 +445,7 @@ static void read_containerd(struct runtime_reading *reading)
 		{ask_namespaces, false, true},
 		{ask_pulls, false, false},
 		{ask_content, false, false},
+		{ask_progress, false, false},
 		{ask_registries, false, false},
 		{0},
 	};

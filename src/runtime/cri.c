@@ -32,6 +32,7 @@ static const struct {
 	[CONTAINERD_INGESTS] =
 		CONTAINERD("content.v1.Content/ListStatuses", list_statuses_response),
 	[CONTAINERD_CONTENT] = CONTAINERD("content.v1.Content/List", list_content_response),
+	[CONTAINERD_READ] = CONTAINERD("content.v1.Content/Read", read_content_response),
 	[CONTAINERD_IMAGES] = CONTAINERD("images.v1.Images/List", list_images_response),
 	[CONTAINERD_GET_IMAGE] = CONTAINERD("images.v1.Images/Get", image_response),
 	[CONTAINERD_CREATE_IMAGE] = CONTAINERD("images.v1.Images/Create", image_response),
@@ -230,6 +231,34 @@ static void add_name(struct runtime_names *names, const struct workload *workloa
 	set_text(entry->address, address);
 }
 
+/* Finds the pods that run no container; CRI_CONTAINER_RUNNING and less are created or run. */
+static void find_waiting(struct node_runtime *runtime, const Cri__ListPodSandboxResponse *sandboxes,
+	const Cri__ListContainersResponse *containers)
+{
+	size_t n_pods = MIN(sandboxes->n_items, (size_t)PODS_MAX);
+	size_t n_containers = MIN(containers->n_containers, (size_t)CONTAINERS_MAX);
+
+	runtime->n_waiting = 0;
+	for (size_t i = 0; i < n_pods; i++) {
+		const Cri__PodSandbox *sandbox = sandboxes->items[i];
+		struct workload workload = {.kind = WORKLOAD_POD};
+		size_t k = 0;
+
+		if (sandbox->state != CRI_SANDBOX_READY || !sandbox->metadata)
+			continue;
+		while (k < n_containers &&
+			(containers->containers[k]->state > CRI_CONTAINER_RUNNING ||
+				!streq(containers->containers[k]->pod_sandbox_id, sandbox->id)))
+			k++;
+		if (k < n_containers)
+			continue;
+		set_text(workload.name, sandbox->metadata->name);
+		set_text(workload.namespace, sandbox->metadata->namespace_);
+		if (runtime->n_waiting++ < RUNTIME_WAITING_MAX)
+			runtime->waiting[runtime->n_waiting - 1] = workload;
+	}
+}
+
 void cri_ask_names(struct cri_reading *session)
 {
 	struct node_runtime *runtime = session->runtime;
@@ -265,6 +294,7 @@ void cri_ask_names(struct cri_reading *session)
 		free(names.entries);
 		return;
 	}
+	find_waiting(runtime, sandboxes, containers);
 	/* A container whose cgroup is outside its pod's is found by its own id. */
 	n_pods = names.n;
 	for (size_t i = 0; i < MIN(containers->n_containers, (size_t)CONTAINERS_MAX); i++) {

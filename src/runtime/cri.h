@@ -42,6 +42,7 @@ enum cri_call {
 	CONTAINERD_NAMESPACES, /* Containerd__ListNamedResponse */
 	CONTAINERD_INGESTS,    /* Containerd__ListStatusesResponse: downloads of a namespace */
 	CONTAINERD_CONTENT,    /* Containerd__ListContentResponse: the first of a stream */
+	CONTAINERD_READ,       /* Containerd__ReadContentResponse: the first MiB */
 	CONTAINERD_IMAGES,     /* Containerd__ListImagesResponse */
 	CONTAINERD_GET_IMAGE,  /* Containerd__ImageResponse, as of the next two */
 	CONTAINERD_CREATE_IMAGE,

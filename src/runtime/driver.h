@@ -33,6 +33,7 @@
 #define RUNTIME_MIRRORS_MAX    2048
 #define RUNTIME_CLIENT_MAX     512 /* the beginning of a command: runtime_client() */
 #define RUNTIME_NAMESPACES_MAX 8   /* containerd's */
+#define RUNTIME_WAITING_MAX    8
 
 /* ---- what a node has ---- */
 
@@ -167,6 +168,9 @@ struct node_runtime {
 	struct pulls pulls;
 	uint64_t pulls_at_us; /* when the last answer came; 0: not known */
 	uint64_t due_us;      /* when the next slow reading is due */
+	/* Pods that run no container: the CRI does not tell which image a pod waits for. */
+	struct workload waiting[RUNTIME_WAITING_MAX];
+	size_t n_waiting; /* also those that are too many for it */
 
 	/* The agent opens new files of this directory (a full path) for read(). */
 	char watch[SETTING_PATH_MAX];

@@ -6,6 +6,9 @@
 /* Layers of an image can have gaps between them. */
 #define BETWEEN_LAYERS_US (5 * USEC_PER_SEC)
 
+/* Layers come in whole MiB: a rate needs several of them. */
+#define RATE_US (10 * USEC_PER_SEC)
+
 const double pull_bounds[PULL_BOUNDS] = {1, 3, 10, 30, 60, 120, 300, 600, 1800};
 
 void pulls_registry_of(const char *image, char registry[static 64])
@@ -44,10 +47,12 @@ static void count_bytes(
 {
 	struct pull_image *image = find_named(pulls->images, pulls->n_images, name);
 
-	if (image)
+	if (image) {
 		image->bytes += bytes;
-	else
+		image->done += bytes;
+	} else {
 		registry_of(counts, name)->bytes += bytes;
+	}
 }
 
 /* Adds the image of a layer, or extends its times. */
@@ -78,6 +83,7 @@ static void rename_image(struct pulls *pulls, struct pull_image *image, const ch
 	same->since_us = MIN(same->since_us, image->since_us);
 	same->latest_us = MAX(same->latest_us, image->latest_us);
 	same->bytes += image->bytes;
+	same->done += image->done;
 	*image = pulls->images[--pulls->n_images];
 }
 
@@ -87,9 +93,9 @@ static void update_minute(struct pull_layer *layer)
 
 	if (layer->piece.offset < layer->minute_offset) /* it began again */
 		layer->minute_rate = 0;
-	else if (seconds < 60)
+	else if (seconds < 60 && layer->piece.offset > 0)
 		return;
-	else
+	else if (seconds > 0)
 		layer->minute_rate = (double)(layer->piece.offset - layer->minute_offset) / seconds;
 	layer->minute_offset = layer->piece.offset;
 	layer->minute_us = layer->at_us;
@@ -195,11 +201,18 @@ void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct 
 		registry->seconds += seconds;
 	}
 	pulls->n_images = kept;
+	kept = 0;
+	for (size_t i = 0; i < pulls->n_progress; i++)
+		if (now - pulls->progress[i].latest_us < BETWEEN_LAYERS_US)
+			pulls->progress[kept++] = pulls->progress[i];
+	pulls->n_progress = kept;
 	pulls->begun = true;
 }
 
-void pulls_name(struct pulls *pulls, const char *digest, const char *name)
+bool pulls_name(struct pulls *pulls, const char *digest, const char *name)
 {
+	bool named = false;
+
 	for (size_t i = 0; digest[0] && i < pulls->n; i++) {
 		struct pull_layer *layer = &pulls->layers[i];
 		struct pull_image *nameless = find_named(pulls->images, pulls->n_images, ""),
@@ -208,6 +221,7 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 
 		if (layer->image[0] || !strstr(layer->piece.ref, digest))
 			continue;
+		named = true;
 		set_text(layer->image, name);
 		note_image(pulls, layer);
 		image = find_named(pulls->images, pulls->n_images, name);
@@ -215,12 +229,119 @@ void pulls_name(struct pulls *pulls, const char *digest, const char *name)
 			moved = MIN(nameless->bytes, layer->piece.offset);
 			nameless->bytes -= moved;
 			image->bytes += moved;
+			nameless->done -= MIN(nameless->done, moved);
+			image->done += moved;
 		}
 		/* Layers that came in without a name belong to the layer that gets its name last.
 		 */
 		if (nameless && !pulls_nameless(pulls, 0))
 			rename_image(pulls, nameless, name);
 	}
+	return named;
+}
+
+void pulls_add_manifest(struct pulls *pulls, const char *manifest, const char *namespace,
+	const char *image, uint64_t now)
+{
+	struct pull_progress *progress;
+
+	if (pulls->n_progress == PULL_IMAGES_MAX ||
+		find_named(pulls->progress, pulls->n_progress, manifest))
+		return;
+	progress = &pulls->progress[pulls->n_progress++];
+	*progress = (struct pull_progress){.latest_us = now};
+	set_text(progress->manifest, manifest);
+	set_text(progress->namespace, namespace);
+	set_text(progress->image, image);
+}
+
+/* At the rate of its last minute, or since it was first seen. */
+static double layer_seconds_left(const struct pull_layer *layer)
+{
+	uint64_t left = pulls_age(layer->piece.total, layer->piece.offset);
+	uint64_t grown = layer->piece.offset - layer->minute_offset;
+	double seconds = (double)(layer->at_us - layer->minute_us) / (double)USEC_PER_SEC;
+
+	if (layer->minute_rate > 0)
+		return pulls_seconds_left(layer);
+	return grown > 0 ? (double)left * seconds / (double)grown : 0;
+}
+
+/* first: the sum of the rates of the layers, for the first time. */
+static void update_rate(struct pull_progress *progress, uint64_t done, double first, uint64_t now)
+{
+	double since_begun = (double)(now - progress->begun_us);
+	double since_last = (double)(now - progress->at_us);
+	double share = MIN(since_last / (double)RATE_US, 1.0);
+	double rate = (double)pulls_age(done, progress->done) * (double)USEC_PER_SEC /
+		      MAX(since_last, 1.0);
+
+	if (progress->begun_us == 0) {
+		progress->begun_us = now;
+		progress->begun_done = done;
+		progress->rate = first;
+	} else if (since_begun < (double)RATE_US) {
+		progress->rate = (double)pulls_age(done, progress->begun_done) *
+				 (double)USEC_PER_SEC / MAX(since_begun, 1.0);
+	} else {
+		progress->rate += (rate - progress->rate) * share;
+	}
+	progress->done = done;
+	progress->at_us = now;
+}
+
+static struct pull_layer *layer_of(struct pulls *pulls, const char *digest)
+{
+	for (size_t i = 0; i < pulls->n; i++) {
+		const char *ref = pulls->layers[i].piece.ref;
+		const char *dash = strchr(ref, '-');
+
+		/* "layer-sha256:..." */
+		if (streq(dash ? dash + 1 : ref, digest))
+			return &pulls->layers[i];
+	}
+	return NULL;
+}
+
+void pulls_measure(struct pulls *pulls, struct pull_progress *progress,
+	const struct pull_part *parts, size_t n, uint64_t now)
+{
+	uint64_t done = 0, skipped = 0;
+	double slowest = 0, rates = 0;
+	bool begun = false;
+
+	progress->total = 0;
+	progress->layers = progress->queued = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct pull_layer *layer = layer_of(pulls, parts[i].digest);
+
+		/* Layers begin in their order: a missing one below another one is already unpacked,
+		 * and is not fetched. */
+		begun |= layer || parts[i].exists;
+		if (!begun)
+			skipped += parts[i].size;
+		progress->total += parts[i].size;
+		if (parts[i].exists)
+			done += parts[i].size;
+		else if (layer)
+			done += MIN(layer->piece.offset, parts[i].size);
+		if (!layer)
+			continue;
+		(void)pulls_name(pulls, parts[i].digest, progress->image);
+		layer->measured = true;
+		progress->latest_us = now;
+		progress->layers += !layer->queued && !parts[i].exists;
+		progress->queued += layer->queued;
+		rates += layer->rate;
+		slowest = MAX(slowest, layer_seconds_left(layer));
+	}
+	if (begun)
+		progress->total -= skipped;
+	update_rate(progress, done, rates, now);
+	progress->seconds_left = slowest;
+	if (progress->rate >= 1)
+		progress->seconds_left =
+			MAX(slowest, (double)pulls_age(progress->total, done) / progress->rate);
 }
 
 void pulls_set_full_name(struct pulls *pulls, const char *name, const char *full)
@@ -230,6 +351,9 @@ void pulls_set_full_name(struct pulls *pulls, const char *name, const char *full
 	for (size_t i = 0; i < pulls->n; i++)
 		if (streq(pulls->layers[i].image, name))
 			set_text(pulls->layers[i].image, full);
+	for (size_t i = 0; i < pulls->n_progress; i++)
+		if (streq(pulls->progress[i].image, name))
+			set_text(pulls->progress[i].image, full);
 	image->has_port = true;
 	rename_image(pulls, image, full);
 }

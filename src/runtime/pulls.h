@@ -16,6 +16,7 @@
 #define PULL_STUCK_US       (60 * UINT64_C(1000000))
 #define PULL_SLOW_SECONDS   600 /* for the rest of a layer */
 #define PULL_BOUNDS         9
+#define PULL_PARTS_MAX      256 /* layers of an image; more than an overlay can have */
 
 extern const double pull_bounds[PULL_BOUNDS]; /* bounds of the buckets of durations, in seconds */
 
@@ -38,7 +39,8 @@ struct pull_layer {
 	/* CLOCK_MONOTONIC of the last change of offset; if it is queued, of the last of any layer.
 	 */
 	uint64_t moved_us;
-	bool queued; /* it has no byte yet, and others move: the runtime limits their number */
+	bool queued;   /* it has no byte yet, and others move: the runtime limits their number */
+	bool measured; /* it is a part of a struct pull_progress */
 	uint64_t noted_us; /* CLOCK_MONOTONIC of its first report */
 	uint64_t at_us;    /* CLOCK_MONOTONIC of the last update */
 	double rate;       /* bytes a second, smoothed */
@@ -54,6 +56,28 @@ struct pull_image {
 	uint64_t latest_us; /* when a layer was last reported */
 	bool has_port;      /* the name has the port of the registry, if any */
 	uint64_t bytes;     /* to be counted when the registry is known */
+	uint64_t done;      /* all bytes that the agent has seen */
+};
+
+/* A layer in a manifest. */
+struct pull_part {
+	char digest[72]; /* "sha256:..." */
+	uint64_t size;
+	bool exists; /* it has come in */
+};
+
+/* An image that is being pulled, and whose manifest is known. */
+struct pull_progress {
+	char manifest[72]; /* its digest */
+	char namespace[64];
+	char image[160];
+	uint64_t done, total;          /* bytes of its layers; total 0: not measured yet */
+	double rate;                   /* bytes a second, smoothed */
+	double seconds_left;           /* 0: unknown */
+	unsigned layers, queued;       /* being fetched, and waiting */
+	uint64_t begun_us, begun_done; /* at the first measurement */
+	uint64_t at_us;                /* CLOCK_MONOTONIC of the last measurement */
+	uint64_t latest_us;            /* when one of its layers was last reported */
 };
 
 /* The pulls of one runtime. */
@@ -64,6 +88,8 @@ struct pulls {
 	size_t n;
 	struct pull_image images[PULL_IMAGES_MAX];
 	size_t n_images;
+	struct pull_progress progress[PULL_IMAGES_MAX];
+	size_t n_progress;
 };
 
 /* Bytes and durations by registry, for all runtimes, since the agent started. */
@@ -85,7 +111,16 @@ struct pull_counts {
 void pulls_update(struct pulls *pulls, struct pull_counts *counts, const struct pull_piece *pieces,
 	size_t n, uint64_t now_us);
 
-void pulls_name(struct pulls *pulls, const char *digest, const char *image);
+/* Names the layers without an image that have this digest. Returns whether there was one. */
+bool pulls_name(struct pulls *pulls, const char *digest, const char *image);
+
+/* Adds a manifest, which is to be measured. */
+void pulls_add_manifest(struct pulls *pulls, const char *manifest, const char *namespace,
+	const char *image, uint64_t now_us);
+
+/* Measures the progress of an image by its layers, in the order of its manifest. */
+void pulls_measure(struct pulls *pulls, struct pull_progress *progress,
+	const struct pull_part *parts, size_t n, uint64_t now_us);
 
 /* Replaces the name of an image by its full name, which has the registry's port. */
 void pulls_set_full_name(struct pulls *pulls, const char *name, const char *full);

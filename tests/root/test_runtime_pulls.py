@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pulls: the number of parallel layers, and the view of running pulls."""
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import criwire
 import pytest
-from conftest import Run, until
+from conftest import Agent, Run, until
 from imagelab import Image
-from runtimelab import Lab, headroom, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, Lab, headroom, lab, watcher  # noqa: F401
 from test_runtime import Watcher, found, keeping
 
 LAYERS, SIZE, RATE = 12, 64 * 1024, 128 * 1024
@@ -150,3 +152,41 @@ def test_a_pull_without_progress_for_a_minute_is_named(lab: Lab, watcher: Watche
         proxy.stop_after = 0
         running.wait_condition("PullStuck", "False")
         pull.result()
+
+
+def pulls(agent: Agent) -> list[dict[str, Any]]:
+    return list(agent.status()["runtime"]["pulls"])
+
+
+def test_the_progress_of_a_pull_is_that_of_its_image(lab: Lab, watcher: Watcher, run: Run) -> None:
+    """Two tags of one repository, with pods that wait: each has a row with the size of its own layers."""
+    lab.config.write_text(CONTAINERD_CONFIG.replace("registry.example/pause:3.6", lab.pause()))
+    lab.containerd()
+    registry = lab.registry()
+    sizes = {tag: sum(map(len, registry.push("team/app", Image(n, 6 << 20), tag))) for tag, n in (("one", 2), ("two", 4))}
+    proxy = lab.proxy(registry, 600 * 1024)
+    running = keeping(watcher, "containerd")
+    sandbox = criwire.run_pod(lab.containerd_socket, "web-1", "shop", "0b1c2d3e-0000-4000-8000-000000000001")
+    until(lambda: not pulls(running), "the image of the sandbox is there")
+    assert "no image is being pulled" in run("top", "pulls", wrap=lab.wrap).stdout
+    under_way = [criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/app:{tag}") for tag in sizes]
+
+    rows = until(lambda: len(now := [p for p in pulls(running) if p["total"] and p["seconds_left"]]) == 2 and now, "two pulls", 0.1)
+    assert {p["total"] for p in rows} == set(sizes.values())
+    for pull in rows:
+        assert pull["image"].endswith("/team/app") and 0 < pull["done"] < pull["total"]
+        assert pull["bytes_per_second"] > 0 and pull["layers"] <= 3
+    assert until(lambda: next(iter(pulls(running)), {}).get("waiting"), "the pod", 0.1) == "shop/web-1"
+    shown = run("top", "pulls", wrap=lab.wrap).stdout
+    assert len(re.findall(r"/team/app +[\d.]+( [kM]B)? of [\d.]+ MB, [\d.]+ [kM]?B/s, \d+ s left", shown)) == 2, shown
+    assert "pods that run no container: shop/web-1" in shown
+    assert re.search(r" of [\d.]+ MB, [\d.]+ [kM]?B/s, .*/team/app", run("status", wrap=lab.wrap).stdout)
+    page = running.get("/")[1]
+    assert "<h2>Pulls</h2>" in page and " MB/s, " in page or " kB/s, " in page
+
+    proxy.rate = 0
+    for pull in under_way:
+        criwire.finish(pull)
+    until(lambda: not pulls(running), "the ends")
+    assert "<h2>Pulls</h2>" not in running.get("/")[1]
+    criwire.remove_pod(lab.containerd_socket, sandbox)

@@ -173,6 +173,72 @@ PULLS_TEST(a_pull_may_get_its_name_at_its_end)
 	assert_true(registry(fixture, "docker.io").seconds == 2);
 }
 
+/* Layers of 100 bytes each: 0 is unpacked already, 1 and 2 come in, 3 waits. */
+PULLS_TEST(progress_is_that_of_the_manifest)
+{
+	struct pull_part parts[] = {{"sha256:aa", 100, false}, {"sha256:bb", 100, false},
+		{"sha256:cc", 100, false}, {"sha256:dd", 100, false}};
+	const struct pull_progress *progress = fixture->pulls.progress;
+
+	for (uint64_t t = 0; t <= 50; t += 2) {
+		if (t < 50)
+			POLL(t, {"layer-sha256:bb", 2 * t, 100}, {"layer-sha256:cc", 2 * t, 100});
+		else
+			POLL(t, {"layer-sha256:dd", 1, 100});
+		if (t == 0)
+			assert_true(pulls_name(&fixture->pulls, "sha256:cc", "quay.io/a/b"));
+		parts[1].exists = parts[2].exists = t == 50;
+		pulls_add_manifest(
+			&fixture->pulls, "sha256:ee", "k8s.io", "quay.io/a/b", START + t * SECOND);
+		pulls_measure(&fixture->pulls, &fixture->pulls.progress[0], parts,
+			ARRAY_SIZE(parts), START + t * SECOND);
+		assert_int_equal(fixture->pulls.n_progress, 1);
+		assert_int_equal(progress->total, 300);
+		assert_int_equal(progress->done, t == 50 ? 201 : 4 * t);
+		assert_string_equal(fixture->pulls.layers[0].image, "quay.io/a/b");
+		if (t >= 4 && t < 50)
+			assert_float_equal(progress->seconds_left, (300.0 - 4.0 * (double)t) / 4,
+				0.2 * (300.0 - 4.0 * (double)t) / 4);
+	}
+	POLL(54);
+	assert_int_equal(fixture->pulls.n_progress, 1);
+	POLL(56);
+	assert_int_equal(fixture->pulls.n_progress, 0);
+}
+
+/* A registry that limits each connection: the large layer is the last one. */
+PULLS_TEST(the_time_left_is_that_of_the_slowest_layer)
+{
+	const struct pull_part parts[] = {{"sha256:aa", 100, false}, {"sha256:bb", 1000, false}};
+
+	pulls_add_manifest(&fixture->pulls, "sha256:ee", "k8s.io", "quay.io/a/b", START);
+	for (uint64_t t = 0; t <= 20; t += 2) {
+		POLL(t, {"layer-sha256:aa", 5 * t, 100}, {"layer-sha256:bb", 5 * t, 1000});
+		pulls_measure(&fixture->pulls, &fixture->pulls.progress[0], parts,
+			ARRAY_SIZE(parts), START + t * SECOND);
+	}
+	assert_float_equal(fixture->pulls.progress[0].seconds_left, 180, 1);
+	assert_float_equal(fixture->pulls.progress[0].rate, 10, 0.5);
+}
+
+/* The rate follows a registry that becomes slower, and the time left is not known without one. */
+PULLS_TEST(the_rate_of_a_pull_follows_the_registry)
+{
+	const struct pull_part parts[] = {{"sha256:aa", 100000, false}};
+	uint64_t offset = 0;
+
+	pulls_add_manifest(&fixture->pulls, "sha256:ee", "k8s.io", "quay.io/a/b", START);
+	for (uint64_t t = 0; t <= 160; t += 2) {
+		POLL(t, {"layer-sha256:aa", offset, 100000});
+		pulls_measure(
+			&fixture->pulls, &fixture->pulls.progress[0], parts, 1, START + t * SECOND);
+		if (t == 0)
+			assert_true(fixture->pulls.progress[0].seconds_left == 0);
+		offset += t < 60 ? 2000 : 200;
+	}
+	assert_float_equal(fixture->pulls.progress[0].rate, 100, 5);
+}
+
 PULLS_TEST(layers_without_a_name_take_turns)
 {
 	assert_null(pulls_nameless(&fixture->pulls, 3));

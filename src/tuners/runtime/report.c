@@ -49,7 +49,138 @@ static const struct column runtime_columns[] = {
 	{0},
 };
 
+/* ---- pulls ---- */
+
+/* "2.1 of 6.4 GB, 48 MB/s, 1 min 30 s left"; total 0 and left 0 are unknown. */
+static void write_progress(const struct pull_progress *progress, char *text, size_t size)
+{
+	double done = (double)progress->done, total = (double)progress->total;
+	double left = progress->seconds_left;
+	char amount[AMOUNT_MAX], whole[AMOUNT_MAX], rate[AMOUNT_MAX], time[TIME_TEXT_MAX];
+	char *unit;
+
+	amount_text(done, "bytes", amount);
+	amount_text(total, "bytes", whole);
+	amount_text(progress->rate, "bytes", rate);
+	unit = strchr(amount, ' ');
+	if (total > 0 && unit && streq(unit, strchr(whole, ' ')))
+		*unit = '\0';
+	snprintf(text, size, "%s%s%s, %s/s", amount, total > 0 ? " of " : "",
+		total > 0 ? whole : "", rate);
+	if (left >= 60 && left < 3600)
+		text_append(text, size, ", %d min %d s left", (int)left / 60, (int)left % 60);
+	else if (left > 0)
+		duration_text(left, time), text_append(text, size, ", %s left", time);
+	if (progress->queued > 0)
+		text_append(text, size, ", %u layer%s queued", progress->queued,
+			progress->queued == 1 ? "" : "s");
+}
+
+/* Names the pods that run no container: "shop/web-1, shop/web-2 and 3 more". */
+static void write_waiting(const struct node_runtime *runtime, char *text, size_t size)
+{
+	size_t n = MIN(runtime->n_waiting, ARRAY_SIZE(runtime->waiting));
+
+	for (size_t i = 0; i < n; i++)
+		text_append(text, size, "%s%s/%s", i > 0 ? ", " : "", runtime->waiting[i].namespace,
+			runtime->waiting[i].name);
+	if (runtime->n_waiting > n)
+		text_append(text, size, " and %zu more", runtime->n_waiting - n);
+}
+
+static void add_known(cJSON *object, const char *key, double number)
+{
+	if (number > 0)
+		json_number(object, key, number);
+	else
+		json_null(object, key);
+}
+
+static void add_pull(cJSON *array, const struct node_runtime *runtime,
+	const struct runtime_sample *sample, const struct pull_progress *progress)
+{
+	cJSON *object = json_append(array);
+	char registry[64], text[256], waiting[RUNTIME_WAITING_MAX * 128] = "";
+
+	pulls_registry_of(progress->image, registry);
+	write_progress(progress, text, sizeof(text));
+	write_waiting(runtime, waiting, sizeof(waiting));
+	json_text(object, "image", progress->image[0] ? progress->image : "not known yet");
+	json_text(object, "registry", registry);
+	json_text(object, "runtime", runtime->found.name);
+	json_text(object, "manifest", progress->manifest);
+	json_time(object, "since",
+		sample->realtime_us - pulls_age(sample->now_us, progress->begun_us));
+	JSON_NUMBERS(object, {"done", (double)progress->done}, {"bytes_per_second", progress->rate},
+		{"layers", progress->layers}, {"queued", progress->queued});
+	add_known(object, "total", (double)progress->total);
+	add_known(object, "seconds_left", progress->seconds_left);
+	json_text(object, "progress", text);
+	json_text(object, "waiting", waiting);
+}
+
+/* Adds each image that is being pulled; one without a manifest by what its layers tell. */
+static void add_pulls(
+	cJSON *array, const struct node_runtime *runtime, const struct runtime_sample *sample)
+{
+	const struct pulls *pulls = &runtime->pulls;
+
+	for (size_t i = 0; i < pulls->n_progress; i++)
+		if (pulls->progress[i].total > 0)
+			add_pull(array, runtime, sample, &pulls->progress[i]);
+	for (size_t i = 0; i < pulls->n_images; i++) {
+		const struct pull_image *image = &pulls->images[i];
+		struct pull_progress progress = {.done = image->done, .begun_us = image->since_us};
+
+		set_text(progress.image, image->name);
+		for (size_t k = 0; k < pulls->n; k++) {
+			const struct pull_layer *layer = &pulls->layers[k];
+
+			if (layer->measured || pulls_is_complete(&layer->piece) ||
+				!streq(layer->image, image->name))
+				continue;
+			progress.layers += !layer->queued;
+			progress.queued += layer->queued;
+			progress.rate += layer->rate;
+		}
+		if (progress.layers + progress.queued > 0)
+			add_pull(array, runtime, sample, &progress);
+	}
+}
+
+static void write_pull_notes(const cJSON *document, char *text, size_t size)
+{
+	const char *waiting = json_text_at(document, "pulls/0/waiting");
+
+	if (waiting[0])
+		text_append(text, size, "  pods that run no container: %s\n", waiting);
+}
+
+static const struct column pull_columns[] = {
+	{.title = "Image", .heading = "image", .key = "image", .width = -60},
+	{.title = "Progress", .heading = "progress", .key = "progress", .width = -46},
+	{.title = "Layers at once",
+		.heading = "layers",
+		.key = "layers",
+		.format = COLUMN_NUMBER,
+		.width = 7,
+		.rank = 1},
+	{.title = "Queued", .key = "queued", .format = COLUMN_NUMBER},
+	{.title = "Runtime", .heading = "  runtime", .key = "runtime", .width = 12, .rank = 2},
+	{.title = "Since", .key = "since", .format = COLUMN_TIME},
+	{.title = "Pods that run no container", .key = "waiting", .format = COLUMN_NOTE},
+	{0},
+};
+
+static const struct table_view pulls_view = {.title = "Pulls",
+	.rows = "pulls",
+	.columns = pull_columns,
+	.empty = "no image is being pulled",
+	.order = "the order of their begin",
+	.write_notes = write_pull_notes};
+
 const struct table_view runtime_view = {.title = "Container runtimes",
+	.next = &pulls_view,
 	.rows = "found",
 	.columns = runtime_columns,
 	.shows = shows_runtime};
@@ -145,6 +276,9 @@ struct cJSON *runtime_document(const void *self, const void *, bool)
 	array = json_array(root, "found");
 	for (size_t i = 0; i < sample->n; i++)
 		add_runtime(array, &sample->runtimes[i], sample);
+	array = json_array(root, "pulls");
+	for (size_t i = 0; i < sample->n; i++)
+		add_pulls(array, &sample->runtimes[i], sample);
 	array = json_array(root, "mirrors");
 	for (size_t i = 0; i < sample->n_mirrors; i++) {
 		const struct mirror *mirror = &sample->mirrors[i];
