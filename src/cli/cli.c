@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/build.h"
 #include "base/log.h"
 #include "report/report.h"
 #include "runtime/http_client.h"
@@ -274,8 +275,10 @@ int cli_main(int argc, char **argv)
 		print_usage(stdout);
 		return flush_output(EXIT_OK);
 	}
-	if (streq(name, "--version"))
-		name = "version";
+	if (streq(name, "--version")) {
+		printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
+		return flush_output(EXIT_OK);
+	}
 	umask(022); /* whatever it was: the code states the mode of all that it makes */
 	log_init(streq(name, "agent") ? LOG_INFO : LOG_WARNING);
 	for (const struct cli_command *command = cli_commands; command->name; command++)
