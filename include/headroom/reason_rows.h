@@ -30,8 +30,9 @@ ROW(DEFAULT, "default", NOBODY,
 	"on the node would be undone.")
 ROW(PROFILE, "profile", NOBODY, "The profile asks for this value.")
 ROW(CHOSEN_ON_NODE, "chosen-on-node", NOBODY,
-	"Somebody gave the node a value below the kernel's default, which the agent's default would "
-	"undo. It stays until a configuration file asks for another value.",
+	"Somebody gave the node a value below the kernel's default, or one of a TuneD profile chosen "
+	"by hand, which the agent's default would undo. It stays until a configuration file asks for "
+	"another value.",
 	.chosen = true)
 ROW(ADMINISTRATOR_HIGHER, "administrator-higher", NOBODY,
 	"The administrator's value is higher than the configured one and is kept: values are only "

@@ -52,11 +52,21 @@ int host_may_write(const struct host *host, const char *path);
 bool host_is_dangling(const struct host *host, const char *path);
 
 /*
- * Finds the file of sysctl.d(5) that gives a sysctl this value, and writes "set by FILE:LINE" or an
- * empty text.
+ * Finds the file of sysctl.d(5), or the profile of TuneD, that gives a sysctl this value, and
+ * writes "set by FILE:LINE" or an empty text.
  */
 bool host_find_sysctl(const struct host *host, const char *name, const char *value,
 	char where[static SETTING_WHY_MAX]);
+
+/*
+ * Finds the value that the active profile of TuneD gives a key of a section, and writes where: "set
+ * by the profile NAME of TuneD (FILE:LINE)". False without one.
+ */
+bool host_find_tuned(const struct host *host, const char *section, const char *key,
+	char value[static SETTING_VALUE_MAX], char where[static SETTING_WHY_MAX]);
+
+/* Returns whether somebody has chosen the profile: TuneD can choose one by itself. */
+bool host_tuned_is_chosen(const struct host *host);
 
 /* A line of mountinfo, see proc_pid_mountinfo(5). */
 struct mount {

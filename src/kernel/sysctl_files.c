@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds who sets a sysctl at boot, in the files of sysctl.d(5). */
+/* Finds who sets a sysctl at boot, in the files of sysctl.d(5) and in a profile of TuneD. */
 #include "base/text.h"
 #include "kernel/host.h"
 
@@ -51,6 +51,7 @@ bool host_find_sysctl(const struct host *host, const char *name, const char *val
 	static const char *const directories[] = {
 		"/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d"};
 	unsigned line = find_line(host, "/etc/sysctl.conf", name, value);
+	char given[SETTING_VALUE_MAX];
 
 	where[0] = '\0';
 	if (line > 0)
@@ -71,5 +72,8 @@ bool host_find_sysctl(const struct host *host, const char *name, const char *val
 		}
 		free(files);
 	}
+	if (!where[0] && (!host_find_tuned(host, "sysctl", name, given, where) ||
+				 !value_equal(given, value)))
+		where[0] = '\0';
 	return where[0];
 }

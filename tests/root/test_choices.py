@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator
 import pytest
 from conftest import THP, Agent, Node, Run, selected, sysctl, until
 from incidentlab import full_inotify
+from runtimelab import Lab, lab  # noqa: F401
 
 MIB = 96
 ASKS = f"import mmap, sys; m = mmap.mmap(-1, {MIB} << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); m.madvise(14)\nfor i in range(0, len(m), 4096): m[i] = 1\nprint(flush=True); sys.stdin.read()"
@@ -80,6 +81,30 @@ def test_the_profile_of_microvms_leaves_huge_pages_to_those_that_ask(node: Node,
     assert "vm.min_free_kbytes" in run("explain", "thp.enabled").stdout
     assert "no-longer" not in run("plan").stdout and run("restore").returncode == 0
     node.assert_unchanged()
+
+
+@pytest.mark.parametrize("mode, kept", [("manual", True), ("auto", False)])
+def test_a_profile_of_tuned_that_somebody_chose_is_a_choice(node: Node, lab: Lab, agent: Callable[..., Agent], run: Run, mode: str, kept: bool) -> None:
+    lab.write("etc/tuned/active_profile", "node\n")
+    lab.write("etc/tuned/profile_mode", f"{mode}\n")
+    lab.write("etc/tuned/node/tuned.conf", "[vm]\ntransparent_hugepages=madvise\n[sysctl]\nfs.inotify.max_user_instances=64\n")
+    before = sysctl("fs.inotify.max_user_instances")
+    sysctl("fs.inotify.max_user_instances", 64)
+    try:
+        one = agent("", wrap=lab.wrap)
+        until(lambda: one.setting("thp.enabled")["state"] == "in-sync", "applied")
+        assert selected(THP / "enabled") == ("madvise" if kept else "never")
+        setting = one.setting("thp.enabled")
+        assert (setting["reason"] == "chosen-on-node") == kept, setting
+        explained = run("explain", "fs.inotify.max_user_instances", wrap=lab.wrap).stdout
+        assert "the profile node of TuneD (/etc/tuned/node/tuned.conf:4)" in " ".join(explained.split()), explained
+        assert one.setting("fs.inotify.max_user_instances")["reason"] == "chosen-on-node"
+        one.write_config("thp: {enabled: never}\n")
+        one.reload()
+        until(lambda: selected(THP / "enabled") == "never", "the configuration beats it")
+        assert run("restore", wrap=lab.wrap).returncode == 0
+    finally:
+        sysctl("fs.inotify.max_user_instances", before)
 
 
 @pytest.mark.parametrize("mode, now", [("enforce", ""), ("observe", "sysctl -w fs.inotify.max_user_instances=")])

@@ -91,6 +91,11 @@ DIRECTORY_TEST(the_file_that_sets_a_sysctl_is_found)
 		{"kernel.pid_max", "4096", "set by /usr/lib/sysctl.d/50-pids.conf:1"},
 		{"net.ipv4.tcp_rmem", "1 2 3", "set by /etc/sysctl.d/90-cloud.conf:5"},
 		{"kernel.keys.maxkeys", "10", ""}, /* no .conf */
+		{"kernel.threads-max", "900",
+			"set by the profile node of TuneD (/etc/tuned/node/tuned.conf:5)"},
+		{"fs.inotify.max_user_instances", "64",
+			"set by the profile base of TuneD (/usr/lib/tuned/base/tuned.conf:2)"},
+		{"kernel.threads-max", "800", ""}, /* the profile above it has another value */
 	};
 	char where[SETTING_WHY_MAX];
 
@@ -101,6 +106,13 @@ DIRECTORY_TEST(the_file_that_sets_a_sysctl_is_found)
 		"  net.ipv4.tcp_rmem\t= 1\t2 3 \n");
 	directory_put(directory, "/etc/sysctl.d/keys.conf.bak", "kernel.keys.maxkeys = 10\n");
 	directory_put(directory, "/usr/lib/sysctl.d/50-pids.conf", "kernel.pid_max = 4096\n");
+	directory_put(directory, "/etc/tuned/active_profile", "other node\n");
+	directory_put(directory, "/etc/tuned/node/tuned.conf",
+		"[main]\ninclude = missing, base\n# kernel.threads-max = 1\n[sysctl]\n"
+		"kernel.threads-max = >900\n[vm]\ntransparent_hugepages=madvise\n");
+	directory_put(directory, "/usr/lib/tuned/base/tuned.conf",
+		"[sysctl]\nfs.inotify/max_user_instances=64\nkernel.threads-max=800\n"
+		"[main]\ninclude=node\n");
 	for (size_t i = 0; i < ARRAY_SIZE(writers); i++) {
 		assert_int_equal(host_find_sysctl(&directory->host, writers[i].name,
 					 writers[i].value, where),

@@ -181,9 +181,24 @@ static void *thp_open(const struct host *host, struct facts *facts, struct sd_ev
 	return thp;
 }
 
+/* Reads whether a profile of TuneD sets thp.enabled. One that TuneD chose is no choice. */
+static void find_profile(struct thp *thp)
+{
+	static const char *const keys[] = {"transparent_hugepages", "transparent_hugepage"};
+	char value[SETTING_VALUE_MAX];
+	bool found = false;
+
+	for (size_t i = 0; !found && i < ARRAY_SIZE(keys); i++)
+		found = host_find_tuned(thp->host, "vm", keys[i], value, thp->tuned);
+	if (!found || !host_tuned_is_chosen(thp->host))
+		thp->tuned[0] = '\0';
+}
+
 static void thp_configure(void *self, const struct config *config)
 {
 	struct thp *thp = self;
+
+	find_profile(thp);
 
 	for (int kind = 0; kind < THP_SWITCH_KINDS; kind++) {
 		const struct config_option *option = option_find(option_tables, kinds[kind].option);
@@ -223,13 +238,19 @@ static uint64_t huge_kb(const struct thp_usage *usage)
 	return usage->anon + usage->shmem;
 }
 
+/* Returns whether the kernel command line or TuneD sets a switch. */
+static bool is_set_elsewhere(const struct thp *thp, enum thp_switch_kind kind)
+{
+	return thp->at_boot[kind] || (kind == THP_ENABLED && thp->tuned[0]);
+}
+
 /* Returns whether the default is about to take huge pages from programs that asked for them. */
 static bool takes_pages(const struct thp *thp)
 {
 	const struct want *enabled = thp->n_switches > 0 ? &thp->switches[0].want : NULL;
 
 	return enabled && streq(enabled->actual, "madvise") && !thp->chosen[THP_ENABLED] &&
-	       !thp->at_boot[THP_ENABLED] && huge_kb(&thp->usage) > 0;
+	       !is_set_elsewhere(thp, THP_ENABLED) && huge_kb(&thp->usage) > 0;
 }
 
 static void thp_sense(void *self, uint64_t now)
@@ -268,7 +289,7 @@ static const char *node_value(const struct decide_input *input, const struct wan
 static bool is_unwanted(
 	const struct thp *thp, const struct decide_input *input, enum thp_switch_kind leader)
 {
-	if (!thp->chosen[leader] && thp->at_boot[leader])
+	if (!thp->chosen[leader] && is_set_elsewhere(thp, leader))
 		for (unsigned i = 0; i < thp->n_switches; i++)
 			if (thp->switches[i].kind == leader)
 				return is_off(node_value(input, &thp->switches[i].want));
@@ -286,7 +307,8 @@ static void choose_value(const struct thp *thp, const struct decide_input *input
 		.configured = thp->chosen[kind],
 		.exact = true,
 		.node = node,
-		.chosen = thp->at_boot[kind] ? REASON_CHOSEN_AT_BOOT
+		.chosen = thp->at_boot[kind]            ? REASON_CHOSEN_AT_BOOT
+			  : is_set_elsewhere(thp, kind) ? REASON_CHOSEN_ON_NODE
 			  : kind != leader && !is_unwanted(thp, input, leader)
 				  ? REASON_HUGE_PAGES_KEPT
 				  : REASON_NONE};
@@ -295,6 +317,8 @@ static void choose_value(const struct thp *thp, const struct decide_input *input
 	want->reason = value_choose(&choice, want->wanted);
 	if (want->reason == REASON_CHOSEN_AT_BOOT)
 		set_text(want->why, thp->boot_line);
+	else if (want->reason == REASON_CHOSEN_ON_NODE)
+		set_text(want->why, thp->tuned);
 	if (!want->wanted[0])
 		want->reason = REASON_KEPT;
 	else if (thp->at_boot[kind] && thp->chosen[kind] && !value_equal(want->wanted, node))
