@@ -217,6 +217,10 @@ ROW(FILE_UNUSABLE, "file-unusable", ADMIN,
 	"The runtime's configuration file cannot be read, or the runtime refuses it and would not "
 	"start again: it is not changed.",
 	.unmet = true)
+ROW(FILE_SLOW, "file-slow", ADMIN,
+	"The runtime's program is too slow to print or check its configuration, as on a busy node. "
+	"It is asked again after a minute, then after at most ten minutes.",
+	.retry = true, .unmet = true)
 ROW(KEY_MISPLACED, "key-misplaced", ADMIN,
 	"A configuration file has the key in a table where the runtime does not read it, and says "
 	"nothing. Move it to the table that the hint names.")

@@ -14,7 +14,7 @@
 #include <linux/capability.h>
 
 #define ERROR_MAX   4096
-#define ASK_US      (10 * USEC_PER_SEC)
+#define ASK_US      (20 * USEC_PER_SEC)
 #define OUTPUT_ROOM ((size_t)1 << 20) /* the kernel refuses whole pages, or more */
 
 #ifndef MFD_NOEXEC_SEAL

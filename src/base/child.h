@@ -21,7 +21,7 @@ struct child {
 #define CHILD_WHY_MAX 320
 
 /*
- * Runs a program for at most 10 s. Returns 0 with its standard output, which the caller frees
+ * Runs a program for at most 20 s. Returns 0 with its standard output, which the caller frees
  * (output may be NULL). Otherwise why names the program, and the return value is -EINVAL if its
  * exit status is not 0, -ETIMEDOUT or -ECANCELED if it was killed, -EFBIG for too much output, or
  * -errno if it cannot be started, such as -EPERM if chroot(2) is not allowed.

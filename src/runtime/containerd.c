@@ -1285,6 +1285,9 @@ static int read_dump(struct containerd_reading *reading, const struct wait *wait
 			reading->files.files[0].text ? daemon->config : NULL, wait, &reading->dump,
 			why);
 	if (r < 0) {
+		if (r == -ETIMEDOUT)
+			set_text(why,
+				"containerd is slow to print its configuration: asked again later");
 		snprintf(config->why, sizeof(config->why),
 			r == -EINVAL ? "%s: %.200s: left alone" : "%s: %.260s", daemon->config,
 			why);

@@ -374,22 +374,27 @@ static int load_image(struct image_session *session, const struct host *host,
 {
 	char other[REFERENCE_MAX], digest[REFERENCE_MAX];
 	Containerd__Image *pulled;
-	int r = pull(session, reference);
-	bool retry = is_from_elsewhere(r, server) && put_hosts(host, reference);
+	const char *name = reference;
+	/* By a name for which there is a directory: a mirror of _default may never answer. */
+	bool own = put_hosts(host, reference);
+	int r;
 
-	if (retry) {
-		/* By the name for which there is a directory. */
+	if (own) {
 		snprintf(other, sizeof(other), IMAGES_REGISTRY "%s", strchr(reference, '/'));
-		reference = other;
-		r = pull(session, reference);
+		name = other;
 	}
-	if (is_from_elsewhere(r, server) && (r == -ENOENT || retry))
+	r = pull(session, name);
+	if (own && is_from_elsewhere(r, server)) { /* config_path names another directory */
+		name = reference;
+		r = pull(session, name);
+	}
+	if (is_from_elsewhere(r, server) && (r == -ENOENT || own))
 		copy_text(session->why, IMAGES_WHY_MAX,
 			"containerd asks another server for images of 127.0.0.1: take `server` out "
 			"of _default/hosts.toml, or let config_path begin with " CONTAINERD_CERTS);
 	/* The names that a pull would have given it: also NAME@DIGEST. */
 	if (r == 0)
-		r = get_image(session, reference, &pulled);
+		r = get_image(session, name, &pulled);
 	if (r == 0)
 		r = add_name(session, image->name, pulled->target);
 	if (r == 0 && !strchr(image->name, '@')) {

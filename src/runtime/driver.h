@@ -161,6 +161,9 @@ struct node_runtime {
 	bool on_command[RUNTIME_SETTINGS]; /* an option of the command line sets it */
 
 	bool files_known; /* files were read at least once */
+	/* CLOCK_MONOTONIC: not read before, because they were read too slowly so many times. */
+	uint64_t files_due_us;
+	unsigned files_slow;
 	struct runtime_files files;
 
 	struct runtime_store store;

@@ -258,11 +258,13 @@ def test_a_load_works_with_a_default_mirror_or_server(runtime: Runtime) -> None:
     config = f"version = {3 if runtime.programs else 2}\n[plugins.{table}.registry]\nconfig_path = '/etc/containerd/%s'\n"
     mirror = f'[host."http://127.0.0.1:{free_port()}"]\n'
     server = f'server = "http://{runtime.registry.name}"\n[host."http://{runtime.registry.name}"]\n'
+    hole = socket.create_server(("127.0.0.1", 0))  # accepts, and never answers
+    silent = f'[host."http://127.0.0.1:{hole.getsockname()[1]}"]\n'
     image = Built(name("mirrored"), "mirrored", runtime.say)
     load = runtime.load(docker_save(runtime.lab.directory / "mirrored.tar", [image]))
     try:
         runtime.restart(config % "certs.d")
-        for hosts in (mirror, server):
+        for hosts in (mirror, server, silent):
             runtime.lab.write("etc/containerd/certs.d/_default/hosts.toml", hosts)
             runtime.good(*load)
             runtime.assert_says(image.name, "mirrored")
@@ -272,6 +274,7 @@ def test_a_load_works_with_a_default_mirror_or_server(runtime: Runtime) -> None:
         runtime.restart(config % "elsewhere")
         assert "_default/hosts.toml" in runtime.bad(*load)
     finally:
+        hole.close()
         shutil.rmtree(runtime.lab.certs)
         runtime.restart(before)
 

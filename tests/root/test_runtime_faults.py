@@ -489,3 +489,24 @@ def test_hostile_servers_cost_neither_memory_nor_time(lab: Lab, watcher: Watcher
     running.wait_condition("RuntimeUnreachable", "False")
     assert resident(running) < before + 4_000
     assert daemon.alive() and docker.alive()
+
+
+@pytest.mark.slow  # it waits for the limit of a sample, and for that of a program
+@pytest.mark.parametrize("seconds", [11, 25])
+def test_a_slow_dump_is_not_a_broken_file(lab: Lab, watcher: Watcher, seconds: int) -> None:
+    """On a busy node. After 20 s it is asked again a minute later."""
+    lab.containerd()
+    lab.wait_for_cri()
+    slow = 'case " $* " in *" dump "*) echo >>/run/dumps; sleep ' + str(seconds) + ' ;; esac\nexec /run/fast "$@"\n'
+    lab.write("run/slow", "#!/bin/sh\n" + slow).chmod(0o755)
+    lab.run("sh", "-c", "touch /run/fast; mount --bind /usr/bin/containerd /run/fast; mount --bind /run/slow /usr/bin/containerd")
+    running = watcher("restart: never")
+    name = "containerd.max_concurrent_downloads"
+    setting = running.setting(name)
+    assert (setting["reason"], setting["wanted"]) == (("file-slow", "") if seconds > 20 else ("default", "10")), setting
+    assert running.condition("AgentDegraded")["status"] == "False"
+    assert not [one for one in running.status()["findings"] if one["slug"] == "file-unusable"]
+    if seconds > 20:
+        dumps = (lab.root / "run/dumps").read_text()
+        time.sleep(7)  # a sample comes every five seconds
+        assert (lab.root / "run/dumps").read_text() == dumps == "\n"

@@ -115,6 +115,15 @@ static bool parse_replaced(struct scenario *scenario, void *base)
 	return scenario_value(scenario, runtime->files.why, sizeof(runtime->files.why));
 }
 
+/* `slow WHY`: its program does not print the configuration in time. */
+static bool parse_slow(struct scenario *scenario, void *base)
+{
+	struct node_runtime *runtime = base;
+
+	runtime->files.error = -ETIMEDOUT;
+	return scenario_value(scenario, runtime->files.why, sizeof(runtime->files.why));
+}
+
 static bool parse_refused(struct scenario *scenario, void *base)
 {
 	static const char *const words[] = {
@@ -204,6 +213,7 @@ static const struct scenario_word runtime_words[] = {
 	WORD_CALL("answers", parse_answers),
 	WORD_CALL("broken", parse_broken),
 	WORD_CALL("replaced", parse_replaced),
+	WORD_CALL("slow", parse_slow),
 	WORD_CALL("misplaced", parse_misplaced),
 	WORD_CALL("refused", parse_refused),
 	WORD_CALL("layer", parse_layer),

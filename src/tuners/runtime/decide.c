@@ -116,6 +116,8 @@ static enum reason find_obstacle(const struct node_runtime *runtime)
 
 	if (runtime->files.error == -ESTALE)
 		reason = REASON_PROGRAM_DIFFERS;
+	else if (runtime->files.error == -ETIMEDOUT)
+		reason = REASON_FILE_SLOW;
 	else if (runtime->files.error < 0 && runtime->files.error != -ESRCH)
 		reason = REASON_FILE_UNUSABLE;
 	else if (runtime->answer == RUNTIME_SILENT)
@@ -671,7 +673,7 @@ static void find_silent(const struct runtime_decision *decision, const struct no
 	/* Without its process, its files may be unknown. */
 	if (would_start(runtime) || (!runtime->files_known && !runtime->cannot_start))
 		finding_now(finding, "systemctl restart %s", runtime->found.unit);
-	if (runtime->files.error < 0)
+	if (runtime->files.error < 0 && runtime->files.error != -ETIMEDOUT)
 		finding_hint(finding, "it would not start: %s", runtime->files.why);
 	else
 		finding_hint(finding, "journalctl -u %s has its last words", runtime->found.unit);
@@ -1074,8 +1076,9 @@ static void add_lacks(const struct runtime_decision *decision)
 	for (size_t i = 0; i < sample->n && !decision->proposal->why[0]; i++) {
 		const struct runtime_files *files = &sample->runtimes[i].files;
 
-		/* Those have findings of their own. */
-		if (files->error != -EBADMSG && files->error != -ESTALE)
+		/* Those have findings of their own; a slow one is read again. */
+		if (files->error != -EBADMSG && files->error != -ESTALE &&
+			files->error != -ETIMEDOUT)
 			proposal_lacks(decision->proposal, files->why);
 	}
 }

@@ -185,6 +185,35 @@ void runtime_sample_files(struct runtime_tuner *request)
 	}
 }
 
+/* A busy node takes longer than a sample may for a dump of the configuration. */
+#define FILES_US           (20 * USEC_PER_SEC)
+#define FILES_AGAIN_US     (60 * USEC_PER_SEC)
+#define FILES_AGAIN_MAX_US (600 * USEC_PER_SEC)
+
+static void sample_runtime_files(
+	const struct runtime_tuner *request, struct node_runtime *runtime, const struct wait *wait)
+{
+	const struct runtime_driver *driver = runtime->found.driver;
+	struct wait longer = {now_us() + FILES_US, wait->cancel_fd};
+
+	/* Without the daemon's version, some drivers cannot know its keys. A nested one has none.
+	 */
+	if (runtime->found.managed_by == RUNTIME_NESTED || !driver->read_files ||
+		!runtime->daemon.config[0] || now_us() < runtime->files_due_us ||
+		(!runtime->daemon.version[0] &&
+			(!driver->has_constant_keys || runtime->answer == RUNTIME_ASKED)))
+		return;
+	runtime->files_known = true;
+	driver->read_files(runtime, request->host, request->once ? wait : &longer);
+	if (runtime->files.error != -ETIMEDOUT) {
+		runtime->files_slow = 0;
+		return;
+	}
+	runtime->files_due_us =
+		now_us() + MIN(FILES_AGAIN_US << runtime->files_slow, FILES_AGAIN_MAX_US);
+	runtime->files_slow = MIN(runtime->files_slow + 1, 4U);
+}
+
 /* ---- the sample ---- */
 
 /* Someone has stopped the unit, or it is being restarted. After a failure, systemd restarts it. */
@@ -239,13 +268,7 @@ void runtime_sample(void *data, const struct wait *wait)
 		if (asks)
 			runtime->found.driver->read(&reading);
 		request->cancelled |= reading.cancelled;
-		/* Without the daemon's version, some drivers cannot know its keys. */
-		if ((runtime->daemon.version[0] || (runtime->found.driver->has_constant_keys &&
-							   runtime->answer != RUNTIME_ASKED)) &&
-			runtime->daemon.config[0] && runtime->found.driver->read_files) {
-			runtime->files_known = true;
-			runtime->found.driver->read_files(runtime, request->host, wait);
-		}
+		sample_runtime_files(request, runtime, wait);
 		sample_store(request->host, &runtime->store);
 	}
 	note_stopped(request);
