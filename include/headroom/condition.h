@@ -45,6 +45,8 @@ struct condition_reading {
 	const struct condition_type *type;
 	enum condition_status status;
 	enum reason reason;
+	/* How many instances failed, also those without a finding: the message begins with it. */
+	unsigned n_failed;
 	char message[CONDITION_MESSAGE_MAX];
 };
 

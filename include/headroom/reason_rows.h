@@ -270,6 +270,12 @@ ROW(LOAD_FAILED, "load-failed", ADMIN, "The runtime could not load the image fro
 	.retry = true)
 ROW(TOO_MANY_ARCHIVES, "too-many-archives", ADMIN, "Only the first 1024 archives are loaded.")
 ROW(PULL_FAILED, "pull-failed", ADMIN, "The runtime could not pull the image.", .retry = true)
+ROW(DELETED_BY_OTHERS, "deleted-by-others", ADMIN,
+	"Others deleted the image five times within ten minutes: it is not loaded again before "
+	"headroom apply.")
+ROW(KUBELET_VERIFIES, "kubelet-verifies", ADMIN,
+	"The kubelet verifies the credentials of pods for images that it did not pull itself: "
+	"imagePullCredentialsVerificationPolicy.")
 ROW(SANDBOX_PRESENT, "sandbox-present", NOBODY, "The runtime has the sandbox (pause) image.")
 ROW(SANDBOX_MISSING, "sandbox-missing", ADMIN, "The runtime lacks the sandbox (pause) image.")
 ROW(SANDBOX_UNKNOWN, "sandbox-unknown", NOBODY,
@@ -287,7 +293,8 @@ ROW(PEERS_HAVE_IT, "peers-have-it", AGENT,
 ROW(PINS_IGNORED, "pins-ignored", ADMIN,
 	"This version of the runtime ignores pins. It needs containerd 1.6.25, 1.7.10 or 2.0, or "
 	"CRI-O 1.31.")
-ROW(NO_PINS, "no-pins", NOBODY, "Docker does not support pins.")
+ROW(NO_PINS, "no-pins", NOBODY,
+	"Docker does not support pins. With cri-dockerd, its option --pinned-images does.")
 ROW(IMAGE_MISSING, "image-missing", AGENT, "The image will be pinned once the runtime has it.")
 
 ROW(NOT_ASKED_YET, "not-asked-yet", AGENT, "The runtime has not been asked yet.")

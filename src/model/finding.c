@@ -521,21 +521,26 @@ void findings_clear(struct finding_list *list)
 /* A condition lists its findings up to this length, and the number of the others. */
 #define MESSAGE_MAX 1000
 
-static void take_findings(const struct finding_list *list, struct condition *condition)
+static void take_findings(const struct finding_list *list, const struct condition_reading *judged,
+	struct condition *condition)
 {
 	char message[MESSAGE_MAX + 64] = "", text[FINDING_TEXT_MAX];
-	size_t others = 0;
+	size_t others = 0, before = 0;
 
+	if (judged->n_failed > 1)
+		text_append(message, sizeof(message), "%u failed: ", judged->n_failed);
+	before = strlen(message);
 	for (size_t i = 0; i < list->n; i++) {
 		const struct finding *finding = &list->findings[i];
 
 		if (finding->condition != condition->type || finding->ignored)
 			continue;
 		finding_text(finding, text, sizeof(text));
-		if (message[0] && strlen(message) + strlen(text) + 2 > MESSAGE_MAX)
+		if (message[before] && strlen(message) + strlen(text) + 2 > MESSAGE_MAX)
 			others++;
 		else
-			text_append(message, sizeof(message), "%s%s", message[0] ? "; " : "", text);
+			text_append(message, sizeof(message), "%s%s", message[before] ? "; " : "",
+				text);
 	}
 	if (others > 0)
 		text_append(message, sizeof(message), "; and %zu other%s", others,
@@ -562,7 +567,7 @@ bool findings_judge(const struct finding_list *list, const struct condition_read
 		condition->status = CONDITION_TRUE;
 		condition->reason = first->reason;
 		set_text(condition->slug, finding_reason(first));
-		take_findings(list, condition);
+		take_findings(list, judged, condition);
 	} else {
 		condition->status = ignored ? CONDITION_FALSE : judged->status;
 		condition->reason = ignored ? REASON_IGNORED : judged->reason;

@@ -1005,7 +1005,13 @@ static int add_image(struct archive_reader *reader, struct archive_image *image,
 {
 	struct archive *archive = reader->archive;
 	struct archive_image *same = find_named(archive->images, archive->n_images, image->name);
+	const char *digest = strchr(image->name, '@');
 
+	/* A pod that names a digest gets this content and no other. */
+	if (r == 0 && digest && !streq(digest + 1, image->top) &&
+		!streq(digest + 1, image->manifest))
+		r = archive_bad(
+			reader, "its content is not that of its name, but %.71s", image->top);
 	if (r < 0 && !is_of_image(r))
 		return r;
 	image->error = r == -ENOENT ? -EBADMSG : r;

@@ -50,6 +50,8 @@ const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
 		KUBELET_NUMBER},
 	[KUBELET_IMAGE_MAXIMUM_GC_AGE] = {"imageMaximumGCAge", NULL, "0s", KUBELET_AGE},
 	[KUBELET_FAIL_SWAP_ON] = {"failSwapOn", "fail-swap-on", "true", KUBELET_BOOL},
+	[KUBELET_PULL_VERIFICATION] = {"imagePullCredentialsVerificationPolicy", NULL,
+		"NeverVerifyPreloadedImages", KUBELET_WORD},
 };
 
 /* ---- values ---- */
@@ -211,7 +213,7 @@ static int parse_field(struct parser *parser, enum kubelet_field field, const ya
 	if (is_null(node))
 		return 0;
 	/* The kubelet refuses a quoted number or bool. */
-	if ((kubelet_fields[field].kind != KUBELET_AGE &&
+	if ((kubelet_fields[field].kind < KUBELET_AGE &&
 		    node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) ||
 		!parse_value(value, field, text)) {
 		snprintf(what, sizeof(what), "%s cannot be", kubelet_fields[field].name);

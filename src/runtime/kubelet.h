@@ -26,6 +26,7 @@ enum kubelet_field {
 	KUBELET_IMAGE_GC_LOW,
 	KUBELET_IMAGE_MAXIMUM_GC_AGE,
 	KUBELET_FAIL_SWAP_ON,
+	KUBELET_PULL_VERIFICATION,
 	KUBELET_FIELDS,
 };
 
@@ -102,7 +103,7 @@ void kubelet_read(const struct host *host, struct kubelet_seen *seen);
 
 struct kubelet_row {
 	const char *name, *flag, *def; /* flag NULL: none */
-	enum { KUBELET_BOOL, KUBELET_NUMBER, KUBELET_AGE } kind;
+	enum { KUBELET_BOOL, KUBELET_NUMBER, KUBELET_AGE, KUBELET_WORD } kind;
 };
 
 extern const struct kubelet_row kubelet_fields[KUBELET_FIELDS];

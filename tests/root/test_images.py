@@ -224,6 +224,20 @@ def test_a_torn_archive_fails_alone(lab: Lab, preload: Start, store: Path, run: 
     running.wait_condition("ImagePreloadFailed", "False")
 
 
+def test_an_image_that_others_delete_again_and_again_is_left_to_them(loaded: Agent, lab: Lab, run: Run) -> None:
+    for again in range(5):
+        ctr(lab, "images", "rm", A)
+        loaded.reload()
+        until(lambda: A in names(lab), f"round {again}", 0.1)
+    ctr(lab, "images", "rm", A)
+    loaded.reload()
+    assert wait_image(loaded, A, "failed")["reason"] == "deleted-by-others" and A not in names(lab)
+    assert "headroom apply" in loaded.wait_finding("deleted-by-others", A)["hint"]
+    assert run("apply", "--only", "images", wrap=lab.wrap).returncode == 0
+    wait_image(loaded, A)
+    assert A in names(lab)
+
+
 @pytest.mark.parametrize("how", ["observe", "off", "released"])
 def test_nothing_is_loaded_unless_the_tuner_enforces(lab: Lab, preload: Start, store: Path, run: Run, how: str) -> None:
     lab.containerd()

@@ -208,6 +208,15 @@ def test_a_damaged_archive_fails_and_leaves_nothing(runtime: Runtime) -> None:
     runtime.assert_says(image.name, "bad")
 
 
+@ALL
+def test_content_that_is_not_that_of_its_digest_is_refused(runtime: Runtime) -> None:
+    there, wrong = runtime.lab.directory, f"registry.example/team/app@{digest(b'another')}"
+    image = Built(wrong)
+    for archive in (Layout().add(image).write_tar(there / "oci.tar"), docker_save(there / "saved.tar", [image])):
+        assert "its content is not that of its name" in runtime.bad(*runtime.load(archive))
+    assert not [one for one in runtime.images() if "team/app" in one]
+
+
 def port_of(pid: int) -> int:
     """The TCP port on which the process listens, or 0."""
     with contextlib.suppress(FileNotFoundError):  # a descriptor that was closed meanwhile

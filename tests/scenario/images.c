@@ -237,6 +237,14 @@ static bool parse_kubelet(struct scenario *scenario, void *base)
 	struct kubelet_seen *kubelet = &((struct images_tuner *)base)->sample.kubelet;
 
 	kubelet->presence = KUBELET_RUNNING;
+	if (scenario_is(scenario, "verifies")) {
+		struct kubelet_value *policy = &kubelet->values.field[KUBELET_PULL_VERIFICATION];
+
+		policy->origin = KUBELET_FILE;
+		policy->line = 7;
+		set_text(policy->file, "/k.yaml");
+		return scenario_value(scenario, policy->text, KUBELET_VALUE_MAX);
+	}
 	return scenario_is(scenario, "runs") ||
 	       (scenario_is(scenario, "gc-high") &&
 		       scenario_value(scenario, kubelet->values.field[KUBELET_IMAGE_GC_HIGH].text,

@@ -290,6 +290,19 @@ static bool judge_failure(struct decision *decision, struct image_row *row)
 	return decision->input->now_us >= row->retry_us;
 }
 
+/* Leaves an image to others that delete it again and again, until `headroom apply`. */
+static bool is_left(struct decision *decision, struct image_row *row)
+{
+	if (row->preload.rounds < PRELOAD_ROUNDS_MAX ||
+		decision->memory->forced_us > row->preload.done_us)
+		return false;
+	become(row, IMAGE_FAILED, REASON_DELETED_BY_OTHERS);
+	snprintf(row->why, sizeof(row->why),
+		"others deleted it %d times within ten minutes: it is left to them",
+		PRELOAD_ROUNDS_MAX);
+	return true;
+}
+
 /* Returns whether a transfer since the last sample knows what the runtime has. */
 static bool is_newer(const struct decision *decision, const struct preload *preload)
 {
@@ -410,7 +423,8 @@ static bool judge_archive(
 			}
 			if (row->state != IMAGE_PENDING || decision->obstacle)
 				continue;
-			if (preload->reason && !judge_failure(decision, row))
+			if ((preload->reason && !judge_failure(decision, row)) ||
+				is_left(decision, row))
 				continue;
 			if (fits(decision, row)) {
 				wanted = true;
@@ -481,7 +495,8 @@ static void decide_pull(struct decision *decision, const char *name)
 		become(row, IMAGE_ACTIVE, REASON_PULLING);
 	} else if (decision->obstacle) {
 		row->reason = decision->obstacle;
-	} else if (row->preload.reason && !judge_failure(decision, row)) {
+	} else if ((row->preload.reason && !judge_failure(decision, row)) ||
+		   is_left(decision, row)) {
 		return;
 	} else if (decision->cleaning ||
 		   (!is_forced(decision, &row->preload) &&
@@ -521,7 +536,8 @@ static void want_pin(
 			set_text(want->wanted, PINNED);
 		snprintf(want->why, sizeof(want->why),
 			driver->honours_pins ? "%s %s ignores pins: update it, or remove images.pin"
-					     : "%s %s has no pins: remove images.pin",
+					     : "%s %s has no pins: remove images.pin; with "
+					       "cri-dockerd use its option --pinned-images",
 			driver->name, sample->runtime.daemon.version);
 	} else if (!image) {
 		want->reason = REASON_IMAGE_MISSING;
@@ -616,6 +632,8 @@ static void find_failed(
 					"room, or preload less",
 		[REASON_LOAD_FAILED] = "headroom apply tries again at once; the log of the runtime "
 				       "may say more",
+		[REASON_DELETED_BY_OTHERS] = "find out who deletes it; images.pin protects it from "
+					     "the kubelet; headroom apply tries again at once",
 		[REASON_TOO_MANY_ARCHIVES] = "put several images into one archive",
 		[REASON_PULL_FAILED] = "the command shows the answer of the registry; headroom "
 				       "apply tries again at once",
@@ -647,19 +665,49 @@ static void judge_preloads(const struct decision *decision, struct proposal *pro
 		snprintf(beyond.why, sizeof(beyond.why),
 			"it and more are beyond %zu archives and not loaded", ARCHIVES_MAX);
 		find_failed(decision, &beyond, proposal);
+		condition->n_failed++;
 	}
 	for (size_t i = 0; i < memory->n; i++) {
 		const struct image_row *row = &memory->rows[i];
 
 		if (row->state == IMAGE_FAILED ||
-			(row->state == IMAGE_ACTIVE && row->preload.reason))
+			(row->state == IMAGE_ACTIVE && row->preload.reason)) {
 			find_failed(decision, row, proposal);
+			condition->n_failed++;
+		}
 		if (row->state != IMAGE_READY)
 			condition->reason =
 				row->state == IMAGE_MOVED ? row->reason : REASON_UNDER_WAY;
 		else if (condition->reason == REASON_NONE_WANTED)
 			condition->reason = REASON_ALL_PRESENT;
 	}
+}
+
+/* The kubelet may ask the registry for images that it did not pull itself. */
+static void find_verification(const struct decision *decision, struct proposal *proposal)
+{
+	const struct kubelet_seen *kubelet = &decision->tuner->sample.kubelet;
+	const struct kubelet_value *policy = &kubelet->values.field[KUBELET_PULL_VERIFICATION];
+	bool listed = streq(policy->text, "NeverVerifyAllowlistedImages");
+	struct finding *finding;
+
+	if (kubelet->presence != KUBELET_RUNNING || decision->memory->n == 0 ||
+		policy->origin != KUBELET_FILE || (!listed && !streq(policy->text, "AlwaysVerify")))
+		return;
+	finding = find_image(decision, proposal, IMAGE_PRELOAD_FAILED, REASON_KUBELET_VERIFIES,
+		kubelet_fields[KUBELET_PULL_VERIFICATION].name, FINDING_HAPPENS);
+	if (!finding)
+		return;
+	finding->severity = SEVERITY_ADVICE;
+	finding_message(finding,
+		"%s:%u: %s: the kubelet asks the registry before a pod may use a preloaded image%s, "
+		"and refuses it if the registry does, or with imagePullPolicy: Never",
+		policy->file, policy->line, policy->text,
+		listed ? " that preloadedImagesVerificationAllowlist does not name" : "");
+	finding_hint(finding, "%s",
+		listed ? "name the images in preloadedImagesVerificationAllowlist"
+		       : "set NeverVerifyPreloadedImages, the default, or "
+			 "NeverVerifyAllowlistedImages with a list");
 }
 
 /* The sandbox image joins the configured pulls: a list replaces those of earlier files. */
@@ -790,6 +838,7 @@ void images_decide(
 	if (decision.asks && !images_active(tuner, TRANSFER_ASK, "", ""))
 		begin(&decision, TRANSFER_ASK, NULL, "", 0);
 	judge_preloads(&decision, proposal);
+	find_verification(&decision, proposal);
 	judge_sandbox(&decision, proposal);
 	free(decision.by_name.positions);
 	decide_pins(tuner, input, proposal);

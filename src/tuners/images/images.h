@@ -134,6 +134,10 @@ struct peers {
 
 /* ---- the record: images.json in the state directory ---- */
 
+/* An image that others delete so often is left to them. */
+#define PRELOAD_ROUNDS_MAX 5
+#define PRELOAD_ROUNDS_US  (600 * USEC_PER_SEC)
+
 /* The record of an archive (name "") or of an image. */
 struct preload {
 	char name[IMAGE_NAME_MAX];    /* must be the first member: find_named() */
@@ -152,10 +156,13 @@ struct preload {
 	struct peers peers;     /* have_us is stored */
 
 	/* Not stored: */
-	bool loaded;              /* by the last transfer */
-	bool of_others;           /* the last transfer found another image of others */
-	bool disk_full;           /* the transfer filled the store: not again soon */
-	uint64_t done_us;         /* end of the last transfer, CLOCK_MONOTONIC */
+	bool loaded;      /* by the last transfer */
+	bool of_others;   /* the last transfer found another image of others */
+	bool disk_full;   /* the transfer filled the store: not again soon */
+	uint64_t done_us; /* end of the last transfer, CLOCK_MONOTONIC */
+	/* Transfers of an image that others had deleted, in PRELOAD_ROUNDS_US since rounds_us. */
+	unsigned rounds;
+	uint64_t rounds_us;
 	enum reason reason;       /* why it failed; REASON_NONE: it did not */
 	char why[IMAGES_WHY_MAX]; /* explains a failure; before the first attempt PEERS_SILENT */
 };

@@ -212,6 +212,14 @@ void record_adopt(struct preload_list *record, const struct preload *found)
 	known->peers = old.peers;
 	if (!found->loaded)
 		known->took_us = old.took_us;
+	known->rounds = old.rounds;
+	known->rounds_us = old.rounds_us;
+	if (found->loaded && old.done_us > 0 && !old.reason && !old.passed && found->name[0]) {
+		bool again = known->done_us - old.rounds_us < PRELOAD_ROUNDS_US;
+
+		known->rounds = again ? old.rounds + 1 : 1;
+		known->rounds_us = again ? old.rounds_us : known->done_us;
+	}
 	if (found->reason) {
 		known->failures = old.failures + 1;
 		if (!old.reason || !streq(old.why, found->why))

@@ -65,6 +65,12 @@ static const struct help_entry entries[] = {
 		"The kubelet deletes images unused for this long even if there is room, preloaded "
 		"images too unless they are pinned; from 1.29 on. 0s: off.",
 		.unit = "time", .def = "0s", .source = API},
+	{"kubelet.imagePullCredentialsVerificationPolicy", ENTRY_KUBELET_OPTION,
+		"Whether a pod may use an image that is already on the node without credentials for "
+		"it; from 1.33 on, by default from 1.35. With AlwaysVerify the kubelet asks the "
+		"registry also for preloaded images, with NeverVerifyAllowlistedImages for those "
+		"that preloadedImagesVerificationAllowlist does not name.",
+		.def = "NeverVerifyPreloadedImages", .source = API},
 	{0},
 };
 
