@@ -46,6 +46,7 @@ struct change {
 	char *why;                      /* details beyond strerror(-error), or NULL; owned */
 	char actual[SETTING_VALUE_MAX]; /* the value read back */
 	enum reason held;  /* why the written file is not in force yet, or REASON_NONE */
+	bool lost;         /* the program was restarted and reads another value, see why */
 	uint64_t retry_us; /* the earliest next attempt, CLOCK_MONOTONIC; 0: at any time */
 };
 

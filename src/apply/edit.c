@@ -315,6 +315,24 @@ static int next_item(struct toml_scan *scan, const char *allowed, struct toml_it
 	return r;
 }
 
+bool edit_dump_has(
+	const char *dump, const struct file_change *change, char value[static SETTING_VALUE_MAX])
+{
+	const struct toml_item whole = {.value_end = change->text ? strlen(change->text) : 0};
+	char wanted[SETTING_VALUE_MAX] = "";
+	unsigned long long wanted_us, value_us;
+
+	value[0] = '\0';
+	if (change->text)
+		(void)toml_value(change->text, &whole, wanted, sizeof(wanted));
+	return !change->text ||
+	       (toml_lookup(dump, change->dump_key, value, SETTING_VALUE_MAX) &&
+		       (streq(value, wanted) ||
+			       (runtime_duration_parse(value, &value_us) == 0 &&
+				       runtime_duration_parse(wanted, &wanted_us) == 0 &&
+				       value_us == wanted_us)));
+}
+
 /*
  * Checks that the dumps differ in the key of the change alone, and that the new one has its value,
  * as the same text or the same duration. why has only names: values may be passwords.
@@ -322,11 +340,9 @@ static int next_item(struct toml_scan *scan, const char *allowed, struct toml_it
 static int check_dumps(
 	const char *old, const char *new, const struct file_change *change, char *why)
 {
-	const struct toml_item whole = {.value_end = change->text ? strlen(change->text) : 0};
 	struct toml_scan a = {.text = old, .len = strlen(old)};
 	struct toml_scan b = {.text = new, .len = strlen(new)};
-	char wanted[SETTING_VALUE_MAX] = "", value[SETTING_VALUE_MAX] = "";
-	unsigned long long wanted_us, value_us;
+	char value[SETTING_VALUE_MAX];
 
 	for (;;) {
 		struct toml_item x = {0}, y = {0};
@@ -350,13 +366,7 @@ static int check_dumps(
 			toml_name(r > 0 ? &x : &y, name));
 		return -EINVAL;
 	}
-	if (!change->text)
-		return 0;
-	(void)toml_value(change->text, &whole, wanted, sizeof(wanted));
-	if (toml_lookup(new, change->dump_key, value, sizeof(value)) &&
-		(streq(value, wanted) || (runtime_duration_parse(value, &value_us) == 0 &&
-						 runtime_duration_parse(wanted, &wanted_us) == 0 &&
-						 value_us == wanted_us)))
+	if (edit_dump_has(new, change, value))
 		return 0;
 	snprintf(why, EDIT_WHY_MAX, "it would have no effect: %.120s stays %s", change->dump_key,
 		value[0] ? value : "unset");

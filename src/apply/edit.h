@@ -49,6 +49,12 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	struct file_bytes *text, char why[static EDIT_WHY_MAX]);
 
 /*
+ * Returns whether a dump of the program has the value of a change. value gets what it has.
+ */
+bool edit_dump_has(
+	const char *dump, const struct file_change *change, char value[static SETTING_VALUE_MAX]);
+
+/*
  * Checks before a restart or reload that the program accepts its configuration on disk. 0, also for
  * a daemon without a main file; -EINVAL with its message; another -errno, with why.
  */

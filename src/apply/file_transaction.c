@@ -975,6 +975,34 @@ static bool daemon_allows(const struct file_job *job, const struct file_change *
 	return r == 0;
 }
 
+/*
+ * Marks the values that a restart has lost: something writes the files when the program starts. The
+ * agent finds that in its next sample, and an apply would end without a word.
+ */
+static void find_lost(struct file_job *job, const struct file_change *file)
+{
+	const struct daemon *daemon = &file->daemon;
+	const struct runtime_driver *driver = runtime_driver_find(daemon->driver);
+	_cleanup_free_ char *dump = NULL;
+	char why[EDIT_WHY_MAX], value[SETTING_VALUE_MAX];
+	struct change *change;
+
+	if (!driver || !driver->dump ||
+		driver->dump(&job->host, daemon, daemon->config, job->wait, &dump, why) < 0)
+		return;
+	for (size_t i = 0; (change = next_change(job, file, &i));) {
+		if (edit_dump_has(dump, change->file, value))
+			continue;
+		snprintf(why, sizeof(why),
+			"%.60s was restarted, and its files have %.60s now: something writes %.160s "
+			"when it starts, such as ExecStartPre of the unit",
+			daemon->unit, value[0] ? value : "no value", change->file->path);
+		free(change->why);
+		change->why = must(strdup(why));
+		change->lost = true;
+	}
+}
+
 static void restart(struct file_job *job, const struct file_change *file)
 {
 	const struct daemon *daemon = &file->daemon;
@@ -1023,6 +1051,8 @@ static void restart(struct file_job *job, const struct file_change *file)
 			change->retry_us = now_us() + FILE_SEEN_US;
 		}
 	}
+	if (r == 0 && job->task == FILE_APPLY)
+		find_lost(job, file);
 }
 
 /* ---- reloads, activation ---- */

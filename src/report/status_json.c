@@ -378,7 +378,7 @@ cJSON *report_plan(const struct plan *plan, bool done)
 
 	for (size_t i = 0; i < plan->n; i++) {
 		const struct change *change = &plan->changes[i];
-		bool bad = done && change->error < 0;
+		bool bad = done && (change->error < 0 || change->lost);
 		cJSON *object = json_append(changes);
 
 		json_text(object, "name", change->name);

@@ -107,6 +107,24 @@ def test_apply_restarts_containerd_and_pods_keep_running(lab: Lab, headroom: Run
     criwire.remove_pod(lab.containerd_socket, sandbox)
 
 
+def test_an_apply_says_that_a_restart_has_lost_its_value(lab: Lab, headroom: Run) -> None:
+    """As with an ExecStartPre that writes the file."""
+    lab.containerd()
+    systemd = lab.with_systemd()
+
+    def start(_: str) -> None:
+        lab.config.write_text(CONTAINERD_CONFIG)
+        lab.daemons["containerd"].restart()
+
+    systemd.manager.restart = start
+    said = headroom("apply", section="restart: now", code=1)
+    assert systemd.restarted == ["containerd.service"]
+    assert "containerd.max_concurrent_downloads: not set to 10" in said.stderr and "have 3 now" in said.stderr, said
+    assert "/etc/containerd/config.toml" in said.stderr and "ExecStartPre" in said.stderr, said
+    headroom("restore", section="restart: never")
+    assert lab.config.read_text() == CONTAINERD_CONFIG
+
+
 def test_the_capabilities_of_the_service_suffice(systemd: Any, watcher: Watcher) -> None:
     """They do not allow to read /proc/PID/exe of a process with more capabilities."""
     few = ("setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--no-new-privs")
