@@ -248,7 +248,7 @@ static void handle_requests(struct agent *agent)
 			core_reset(core, only);
 			core_poll(core);
 			core_plan_only(core, only);
-			core_apply_values(core, &agent->done);
+			core_apply_values(core, only, &agent->done);
 		}
 		r = begin_files(agent, request->restore ? FILE_RESTORE : FILE_APPLY, only,
 			!request->restore);
@@ -411,7 +411,7 @@ static void poll_one(struct tuner_watch *watch)
 
 	core_poll_tuner(core, watch->tuner, now);
 	/* Each poll arms the BPF programs for the values that it plans: write them too. */
-	while (core_apply_values(core, NULL) > 0 && steps++ < GROWTH_STEPS_MAX) {
+	while (core_apply_values(core, NULL, NULL) > 0 && steps++ < GROWTH_STEPS_MAX) {
 		core_poll_tuner(core, watch->tuner, now);
 		core->node.revision++;
 	}
@@ -428,7 +428,7 @@ static void poll_all(struct agent *agent)
 	core->poll_due = false;
 	core_poll(core);
 	/* Update limits and metrics now, not at the next tick. */
-	if (core_apply_values(core, NULL) > 0)
+	if (core_apply_values(core, NULL, NULL) > 0)
 		core_poll(core);
 	core->node.applied = true;
 	/* Before tasks begin, whose threads inherit the remaining capabilities. */

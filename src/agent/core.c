@@ -21,6 +21,7 @@
 #define DEFAULT_CONFIG_D "/etc/headroom/conf.d"
 
 /* A task that has not ended by then hangs. */
+#define PLANS_MAX       3 /* in a row, when others write the same values */
 #define TASK_OVERDUE_US (3 * CORE_TASK_US)
 
 /* ---- directories and options ---- */
@@ -774,21 +775,44 @@ void core_plan_only(struct core *core, const char *only)
 	core->plan.n = kept;
 }
 
-size_t core_apply_values(struct core *core, struct plan *done)
+/* Removes the changes that gave way to another writer. Returns their number. */
+static size_t drop_overtaken(struct plan *plan)
 {
-	struct plan values = {0};
-	size_t n;
+	size_t kept = 0, n = plan->n;
 
-	plan_move(&values, &core->plan, PLAN_VALUES);
-	n = values.n;
-	if (n > 0 && core->values && core->lock >= 0) {
-		values_apply(core->host, core->values, &values);
-		reconcile_results(&core->node, &values, now_us());
-		core_keep_drifts(core);
+	for (size_t i = 0; i < n; i++)
+		if (plan->changes[i].error == -ESTALE)
+			change_release(&plan->changes[i]);
+		else
+			plan->changes[kept++] = plan->changes[i];
+	plan->n = kept;
+	return n - kept;
+}
+
+size_t core_apply_values(struct core *core, const char *only, struct plan *done)
+{
+	size_t n = 0, overtaken = 1;
+
+	for (int plans = 1; overtaken > 0; plans++) {
+		struct plan values = {0};
+
+		overtaken = 0;
+		plan_move(&values, &core->plan, PLAN_VALUES);
+		n += values.n;
+		if (values.n > 0 && core->values && core->lock >= 0) {
+			values_apply(core->host, core->values, &values);
+			overtaken = plans < PLANS_MAX ? drop_overtaken(&values) : 0;
+			reconcile_results(&core->node, &values, now_us());
+			core_keep_drifts(core);
+		}
+		if (done)
+			plan_move(done, &values, PLAN_ALL);
+		plan_clear(&values);
+		if (overtaken > 0) {
+			core_poll(core);
+			core_plan_only(core, only);
+		}
 	}
-	if (done)
-		plan_move(done, &values, PLAN_ALL);
-	plan_clear(&values);
 	return n;
 }
 

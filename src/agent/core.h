@@ -236,9 +236,10 @@ void core_plan_only(struct core *core, const char *only);
 
 /*
  * Writes the values of the plan now, updates the settings and moves the changes to done. Changes of
- * files stay in the plan. Returns the number of values.
+ * files stay in the plan. If someone else has written a value since it was judged, polls and plans
+ * again. Returns the number of values.
  */
-size_t core_apply_values(struct core *core, struct plan *done);
+size_t core_apply_values(struct core *core, const char *only, struct plan *done);
 
 /* Makes the plan of a restore from the records, and changes nothing. */
 void core_plan_restore(struct core *core, const char *only, struct plan *plan);

@@ -329,6 +329,39 @@ static int set_threshold(const struct value_target *target, const char *value)
 
 /* ---- plans ---- */
 
+/* The kernel sets these itself when it gets another value. */
+static const char *const followers[] = {
+	"vm.dirty_background_bytes",
+	"vm.dirty_background_ratio",
+	"vm.dirty_bytes",
+	"vm.dirty_ratio",
+	"vm.min_free_kbytes",
+	"vm.overcommit_kbytes",
+	"vm.overcommit_ratio",
+};
+
+/*
+ * Returns whether someone else has written the value since it was judged. wrote: this process has
+ * written another value since.
+ */
+static bool is_overtaken(const struct host *host, const struct change *change, bool wrote)
+{
+	char now[SETTING_VALUE_MAX];
+
+	for (size_t i = 0; wrote && i < ARRAY_SIZE(followers); i++)
+		if (streq(change->name, followers[i]))
+			return false;
+	return host_read_value(host, change->target.path, now) == 0 &&
+	       !value_equal(now, change->old) && !value_equal(now, change->new);
+}
+
+static void give_way(struct change *change)
+{
+	change->error = -ESTALE;
+	change->reason = REASON_WRITE_REFUSED;
+	change->why = must(strdup("someone else is changing it now: try again"));
+}
+
 /*
  * A threshold is set by RTM_SETNEIGHTBL, or by its file in /proc/sys if that fails. A growing
  * threshold is urgent: its file is tried first, because rtnetlink may wait for a lock. -ERANGE: the
@@ -385,10 +418,21 @@ static void finish_restore(
 
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan)
 {
+	bool wrote = false;
+
 	plan_sort(plan);
-	for (size_t i = 0; i < plan->n; i++)
-		if (restores(&plan->changes[i]))
-			plan->changes[i].error = write_and_read_back(host, &plan->changes[i]);
+	for (size_t i = 0; i < plan->n; i++) {
+		struct change *change = &plan->changes[i];
+
+		if (!restores(change))
+			continue;
+		if (is_overtaken(host, change, wrote)) {
+			give_way(change);
+			continue;
+		}
+		change->error = write_and_read_back(host, change);
+		wrote = true;
+	}
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 		const struct value_record *known =
@@ -404,7 +448,13 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 			finish_restore(host, store, change);
 			continue;
 		}
+		if (change->error == -ESTALE)
+			continue;
 		set_text(change->actual, change->old);
+		if (is_overtaken(host, change, wrote)) {
+			give_way(change);
+			continue;
+		}
 		change->error = 0;
 		if (!known) {
 			set_text(record.name, change->name);
@@ -430,6 +480,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 			continue;
 		}
 		change->error = write_and_read_back(host, change);
+		wrote = true;
 		/*
 		 * From now on the value read back is ours. The value before the write is not: an
 		 * administrator may choose it. The kernel may round or limit a value. During drift
@@ -455,32 +506,41 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 	}
 }
 
+/* Reads the value, and decides whether it is to be restored. */
+static void judge_restore(
+	const struct host *host, const struct value_store *store, struct change *change)
+{
+	const struct value_record *record = find_named(store->records, store->n, change->name);
+	int r = host_read_value(host, change->target.path, change->old);
+
+	set_text(change->actual, change->old);
+	set_text(change->new, "");
+	if (r == -ENOENT) {
+		/* The device or module was removed, or this process cannot see it. */
+		change->left = true;
+		change->reason = REASON_NOT_IN_THIS_KERNEL;
+	} else if (r == 0 && value_is_foreign(record, change->old)) {
+		change->left = true;
+		change->reason = REASON_CHANGED_SINCE;
+	} else {
+		change->error = r;
+		change->reason = REASON_ORIGINAL;
+		set_text(change->new, record->original);
+	}
+}
+
 void values_plan_restore(const struct host *host, const struct value_store *store,
 	const char *tuner, struct plan *plan)
 {
 	for (size_t i = 0; i < store->n; i++) {
 		const struct value_record *record = &store->records[i];
 		struct change *change;
-		int r;
 
 		if (!record->name[0] || (tuner && !streq(tuner, record->tuner)))
 			continue;
 		change = plan_add(plan, NULL, record->name, record->tuner, "", "");
-		r = host_read_value(host, record->target.path, change->old);
-		set_text(change->actual, change->old);
 		change->target = record->target;
-		if (r == -ENOENT) {
-			/* The device or module was removed, or this process cannot see it. */
-			change->left = true;
-			change->reason = REASON_NOT_IN_THIS_KERNEL;
-		} else if (r == 0 && value_is_foreign(record, change->old)) {
-			change->left = true;
-			change->reason = REASON_CHANGED_SINCE;
-		} else {
-			change->error = r;
-			change->reason = REASON_ORIGINAL;
-			set_text(change->new, record->original);
-		}
+		judge_restore(host, store, change);
 	}
 	plan_sort(plan);
 }
@@ -488,19 +548,23 @@ void values_plan_restore(const struct host *host, const struct value_store *stor
 void values_restore(
 	const struct host *host, struct value_store *store, const char *tuner, struct plan *plan)
 {
+	bool wrote = false;
+
 	values_plan_restore(host, store, tuner, plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 
+		if (!change->left && change->error == 0 && is_overtaken(host, change, wrote))
+			judge_restore(host, store, change);
 		if (change->reason == REASON_CHANGED_SINCE) {
 			log_notice(change->name, "left at %s: someone else changed it since",
 				change->old);
 			value_store_forget(store, change->name);
 		}
-		if (change->left)
+		if (change->left || change->error < 0 || value_equal(change->old, change->new))
 			continue;
-		if (change->error == 0 && !value_equal(change->old, change->new))
-			change->error = write_and_read_back(host, change);
+		change->error = write_and_read_back(host, change);
+		wrote = true;
 	}
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];

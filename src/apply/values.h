@@ -60,8 +60,9 @@ void value_store_mark(struct value_store *store, const char *name, bool configur
 void value_store_forget(struct value_store *store, const char *name);
 
 /*
- * Writes the values of a plan. The results are in error, reason and actual of each change. A
- * change because of REASON_NO_LONGER_CONFIGURED restores the original, and its record ends.
+ * Writes the values of a plan. The results are in error, reason and actual of each change. -ESTALE:
+ * someone else has written the value since it was judged, and it stays. A change because of
+ * REASON_NO_LONGER_CONFIGURED restores the original, and its record ends.
  */
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan);
 

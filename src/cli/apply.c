@@ -239,7 +239,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	core_poll(core);
 	core_plan_only(core, cli->only);
 	if (r == 0) {
-		core_apply_values(core, &done);
+		core_apply_values(core, cli->only, &done);
 		r = change_files(core, FILE_APPLY, cli->only, &done);
 	}
 	core_keep_drifts(core);

@@ -12,7 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 import pytest
 from conftest import BIN, DEFAULTS, ROOT, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
@@ -189,6 +189,50 @@ def test_the_unit_tries_again_beside_any_process_but_an_agent(directory: Path, r
         assert answer.returncode == 1 and f"{holder}: " in answer.stderr
     with contextlib.closing(Agent(directory, FAKE, env=env, name="second")) as one:
         one.wait_ready()
+
+
+def at_the_write(first: Path, act: Callable[[], object]) -> threading.Thread:
+    """Acts when a process is about to write the first file, which has to wait: its lease is broken then."""
+    file = first.open()
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+
+    def wait() -> None:
+        until(lambda: fcntl.fcntl(file, fcntl.F_GETLEASE) != fcntl.F_RDLCK, "a write", every=0.001)
+        act()
+        file.close()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("command", [False, True])
+@pytest.mark.parametrize("chosen, then", [(900000, 900000), (100000, 262144)])
+def test_a_value_set_while_others_are_written_is_judged_again(directory: Path, run, command: bool, chosen: int, then: int) -> None:
+    """A larger one stays, and a smaller one is what restore puts back."""
+    env = fake_host(directory)
+    count, first = (directory / "host/proc/sys" / name for name in ("vm/max_map_count", "fs/file-max"))
+    first.parent.mkdir()
+    first.write_text("1000\n")
+    config = f"{FAKE}\n".replace("{vm", "{fs.file-max: 2000, vm")
+    (directory / "one.yaml").write_text(config)
+    thread = at_the_write(first, lambda: count.write_text(f"{chosen}\n"))
+    if command:
+        applied = run("apply", "--config", str(directory / "one.yaml"), env=env)
+        assert applied.returncode == 0, applied.stderr
+    else:
+        with contextlib.closing(Agent(directory, config, env=env)) as one:
+            one.wait_ready()
+    thread.join()
+    assert (read(first), read(count)) == ("2000", str(then))
+    second = at_the_write(first, lambda: count.write_text("500000\n")) if then != chosen else None
+    restored = run("restore", env=env)
+    if second:
+        second.join()
+    assert restored.returncode == 0, restored.stderr
+    assert (read(first), read(count)) == ("1000", "500000" if second else str(chosen))
 
 
 MODES = {"run": 0o755, "state": 0o755}  # of directories; all others are root's alone

@@ -129,6 +129,15 @@ FIXTURE_TEST(a_value_is_recorded_written_and_read_back)
 	assert_string_equal(record->before, "30000"); /* 20000 is not ours any more */
 }
 
+FIXTURE_TEST(a_value_that_others_wrote_since_it_was_judged_is_left)
+{
+	directory_put(&fixture->root, PATH_A, "30000\n");
+	assert_int_equal(set(fixture, "10000", "20000"), -ESTALE);
+	assert_file(&fixture->root, PATH_A, "30000\n");
+	assert_records(fixture, BOOT, "");
+	assert_int_equal(set(fixture, "10000", "30000"), 0); /* they wrote ours */
+}
+
 /* The kernel may store another value than the written one. Here the file keeps its tail. */
 FIXTURE_TEST(another_value_read_back_is_a_failure)
 {
@@ -294,6 +303,7 @@ static int set_target(struct fixture *fixture, const struct host *host,
 	plan_clear(&fixture->plan);
 	plan_value(fixture, "vm.a", "", value);
 	fixture->plan.changes[0].target = *target;
+	(void)host_read_value(host, target->path, fixture->plan.changes[0].old);
 	values_apply(host, fixture->store, &fixture->plan);
 	return fixture->plan.changes[0].error;
 }
