@@ -146,9 +146,19 @@ static int write_beside(const char *path, const struct file_bytes *new, const ch
 	return r == -1 ? -errno : r;
 }
 
+/* The time changes with the content, the mode, the owner and each extended attribute. */
+static struct timespec changed_at(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 ? st.st_ctim : (struct timespec){0};
+}
+
 int file_put(const struct file_bytes *old, const struct file_bytes *new)
 {
 	_cleanup_(file_bytes_clear) struct file_bytes now = {0};
+	const struct timespec before = changed_at(old->full);
+	struct timespec after;
 	_cleanup_close_ int directory = -1;
 	char path[PATH_MAX], *end = path + strlen(old->directory);
 	int r = 0;
@@ -168,7 +178,9 @@ int file_put(const struct file_bytes *old, const struct file_bytes *new)
 	set_text(now.full, old->full);
 	if (r == 0)
 		r = read_at(&now);
-	if (r == 0 && !streq(now.hash, old->hash))
+	after = changed_at(old->full);
+	if (r == 0 && (!streq(now.hash, old->hash) || before.tv_sec != after.tv_sec ||
+			      before.tv_nsec != after.tv_nsec))
 		r = -ESTALE;
 	if (r == 0 && (new->bytes ? rename(path, old->full) : unlink(old->full)) < 0 &&
 		(new->bytes || errno != ENOENT))

@@ -41,7 +41,7 @@ int file_read(const struct host *host, const char *path, struct file_bytes *file
 /*
  * Replaces a file that was read or, without new bytes, removes it, durably. Makes missing
  * directories. Keeps the owner, mode and extended attributes. -ESTALE when the file has another
- * hash by now.
+ * hash by now, or others change its metadata meanwhile.
  */
 int file_put(const struct file_bytes *old, const struct file_bytes *new);
 

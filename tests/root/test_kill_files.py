@@ -2,12 +2,14 @@
 """After SIGKILL at any moment, each runtime accepts its file, and restore writes the original bytes."""
 
 import json
+import os
 import random
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from conftest import SLACK, Node, Run, killed
+from conftest import ASAN, SLACK, Node, Run, killed, until
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 
 DAEMON_JSON = '{\n    "live-restore": true,\n    "log-opts": {"max-size": "10m"}\n}'
@@ -85,3 +87,35 @@ def test_kills_leave_valid_files_and_restorable_originals(node: Node, lab: Lab, 
     for daemon in lab.daemons.values():
         daemon.stop()
         daemon.start()
+
+
+@pytest.mark.skipif(ASAN, reason="the leak sanitizer does not work under strace")
+@pytest.mark.parametrize("attribute", ["mode", "label"])
+def test_metadata_that_others_set_while_a_file_is_replaced_stays(lab: Lab, directory: Path, run: Run, attribute: str) -> None:
+    """The new file has its metadata before it is synced, and replaces the old one after that."""
+    lab.containerd()
+    lab.config.chmod(0o644)
+    new = lab.config.with_name("config.toml.headroom-new")
+    applied = ("apply", "--config", str(configuration(directory, 0)))
+
+    def act() -> None:
+        until(lambda: new.exists() and new.stat().st_mode & 0o777 == 0o644, "the new file is complete", every=0.001)
+        if attribute == "mode":
+            lab.config.chmod(0o600)
+        else:
+            os.setxattr(lab.config, "user.label", b"theirs")
+
+    other = threading.Thread(target=act)
+    other.start()
+    slow = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=150000")
+    overtaken = run(*applied, wrap=(*lab.wrap, *slow))
+    other.join()
+    assert overtaken.returncode == 1 and "someone else is changing the file now: try again" in overtaken.stderr
+    assert run(*applied, wrap=lab.wrap).returncode == 0
+    assert "max_concurrent_downloads = 10" in lab.config.read_text()
+    if attribute == "mode":
+        assert lab.config.stat().st_mode & 0o777 == 0o600
+    else:
+        assert os.getxattr(lab.config, "user.label") == b"theirs"
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
