@@ -5,6 +5,7 @@
  */
 #include "apply/file.h"
 
+#include "base/build.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -344,8 +345,15 @@ void file_sweep(const struct file_journal *journal)
 
 #define JOURNAL_FILE_MAX (4 * 1024 * 1024)
 
-/* {"schema": 7, "body": {...}} */
-#define SCHEMA 7
+/*
+ * {"schema": 8, "version": "0.1.0", "checksum": "...", "body": {...}}. The version is that of the
+ * program that wrote it, and stays in each later schema. Up to schema 7 there was neither it nor a
+ * checksum, up to schema 6 no owner.
+ */
+#define SCHEMA            8
+#define SCHEMA_OLDEST     6
+#define SCHEMA_CHECKSUM   8
+#define SCHEMA_ALL_FIELDS 7
 
 #define SECONDS_MAX 1e12 /* fits into 64 bits as microseconds */
 
@@ -557,8 +565,8 @@ static void print_fields(cJSON *object, const struct field *field, const void *f
 	}
 }
 
-/* Returns false for any form that this version does not write. */
-static bool read_fields(const cJSON *object, const struct field *field, void *to)
+/* Returns false for any form that no version wrote. lenient: a field may be missing. */
+static bool read_fields(const cJSON *object, const struct field *field, bool lenient, void *to)
 {
 	bool good = true;
 
@@ -569,6 +577,8 @@ static bool read_fields(const cJSON *object, const struct field *field, void *to
 		double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
 		size_t *n = (void *)((char *)to + field->count), there;
 
+		if (!item && lenient)
+			continue;
 		switch (field->kind) {
 		case TEXT:
 			good = cJSON_IsString(item) &&
@@ -593,21 +603,57 @@ static bool read_fields(const cJSON *object, const struct field *field, void *to
 			if (good && field->size < field->stride)
 				member = *(char **)member = must(calloc(there + 1, field->stride));
 			cJSON_ArrayForEach (part, item)
-				good = good && read_fields(part, field->fields,
+				good = good && read_fields(part, field->fields, lenient,
 						       member + (*n)++ * field->stride);
 		}
 	}
 	return good;
 }
 
+static void sum_body(const cJSON *body, char sum[static HASH_TEXT_MAX])
+{
+	_cleanup_free_ char *text = must(cJSON_PrintUnformatted(body));
+
+	hash_bytes(text, strlen(text), sum);
+}
+
 /* Returns the text of the journal; the caller frees it. */
 static char *print(const struct file_journal *journal)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = must(cJSON_CreateObject());
+	cJSON *body = must(cJSON_CreateObject());
+	char sum[HASH_TEXT_MAX];
 
+	print_fields(body, journal_fields, journal);
+	sum_body(body, sum);
 	json_number(root, "schema", SCHEMA);
-	print_fields(json_object(root, "body"), journal_fields, journal);
+	json_text(root, "version", HEADROOM_VERSION);
+	json_text(root, "checksum", sum);
+	json_adopt(root, "body", body);
 	return must(cJSON_Print(root));
+}
+
+static bool is_hash(const char *text)
+{
+	return strlen(text) == HASH_TEXT_MAX - 1 &&
+	       strspn(text, "0123456789abcdef") == strlen(text);
+}
+
+/* Nothing else would be found in the state directory, or on the host. */
+static bool is_usable(const struct file_journal *journal)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < journal->n_files; i++) {
+		const struct file_record *record = &journal->files[i];
+
+		good = good && record->path[0] == '/' &&
+		       (is_hash(record->original) || streq(record->original, FILE_HASH_NONE));
+		for (size_t k = 0; k < ARRAY_SIZE(record->ours); k++)
+			good = good && (!record->ours[k][0] || is_hash(record->ours[k]) ||
+					       streq(record->ours[k], FILE_HASH_NONE));
+	}
+	return good;
 }
 
 static int parse(struct file_journal *journal, const char *text)
@@ -615,10 +661,16 @@ static int parse(struct file_journal *journal, const char *text)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
 	const cJSON *body = cJSON_GetObjectItemCaseSensitive(root, "body");
 	double schema = json_number_at(root, "schema");
+	char sum[HASH_TEXT_MAX];
 
 	if (schema > SCHEMA)
 		return -EPROTO;
-	if (!body || schema < SCHEMA || !read_fields(body, journal_fields, journal))
+	if (!body || schema < SCHEMA_OLDEST)
+		return -EBADMSG;
+	sum_body(body, sum);
+	if ((schema >= SCHEMA_CHECKSUM && !streq(json_text_at(root, "checksum"), sum)) ||
+		!read_fields(body, journal_fields, schema < SCHEMA_ALL_FIELDS, journal) ||
+		!is_usable(journal))
 		return -EBADMSG;
 	journal->files_allocated = journal->n_files;
 	journal->pins_allocated = journal->n_pins;

@@ -3,6 +3,8 @@
 
 import contextlib
 import fcntl
+import hashlib
+import json
 import os
 import signal
 import socket
@@ -233,6 +235,71 @@ def test_a_value_set_while_others_are_written_is_judged_again(directory: Path, r
         second.join()
     assert restored.returncode == 0, restored.stderr
     assert (read(first), read(count)) == ("1000", "500000" if second else str(chosen))
+
+
+ORIGINAL, OURS = '{"debug": true}\n', '{"debug": true, "max-concurrent-downloads": 10}\n'
+
+
+class Recorded:
+    """A host with a changed file, and the journal of it that a version wrote."""
+
+    def __init__(self, directory: Path, schema: int, path: str = "/etc/docker/daemon.json") -> None:
+        self.env = {**fake_host(directory), "HEADROOM_OWNER": "unit"}
+        self.file, self.journal = directory / "host/etc/docker/daemon.json", directory / "state/journal.json"
+        self.original = directory / "state/files" / hashlib.sha256(ORIGINAL.encode()).hexdigest()
+        key = dict.fromkeys(("name", "key"), "docker.max-concurrent-downloads") | dict.fromkeys(
+            ("table", "on_disk_originally", "value_before", "failed"), ""
+        )
+        key |= {"key": "max-concurrent-downloads", "in_force_originally": "3", "wanted": "10"}
+        record = dict.fromkeys(("driver", "unit", "socket", "binary", "version", "config", "directory", "ours_next"), "") | {
+            "path": path, "tuner": "runtime", "format": 1, "restoring": False, "directories": 0, "activation": 0, "restart": 0,
+            "original": self.original.name, "ours": hashlib.sha256(OURS.encode()).hexdigest(), "keys": [key],
+        }  # fmt: skip
+        body = {"files": [record], "pins": [], "released": [], "restarts": []} | ({"owner": "unit"} if schema > 6 else {})
+        for file, text in ((self.file, OURS), (self.original, ORIGINAL), (self.journal, json.dumps({"schema": schema, "body": body}))):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("schema", [6, 7])
+def test_the_journal_of_an_earlier_version_is_restored(directory: Path, run, schema: int) -> None:
+    recorded = Recorded(directory, schema)
+    restored = run("restore", env=recorded.env)
+    assert restored.returncode == 0, restored.stderr
+    assert recorded.file.read_text() == ORIGINAL
+    assert json.loads(recorded.journal.read_text())["schema"] == 8
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("path", ["", "daemon.json", "etc/docker/daemon.json"])
+def test_a_record_without_an_absolute_path_is_damaged(directory: Path, run, path: str) -> None:
+    recorded = Recorded(directory, 7, path)
+    restored = run("restore", env=recorded.env)
+    assert restored.returncode == 1 and "journal.json is damaged" in restored.stderr
+    assert (recorded.file.read_text(), recorded.original.read_text()) == (OURS, ORIGINAL)
+
+
+@pytest.mark.apart
+def test_a_flipped_bit_in_the_journal_deletes_no_original(directory: Path, run) -> None:
+    recorded = Recorded(directory, 7)
+    assert run("restore", "--only", "thp", env=recorded.env).returncode == 0, "the journal is stored again"
+    whole = recorded.journal.read_bytes()
+    refused = 0
+    for at in range(0, len(whole), 11):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << at % 7
+        recorded.journal.write_bytes(damaged)
+        answer = run("restore", env=recorded.env)
+        assert answer.returncode in (0, 1), (at, answer.stderr)
+        if answer.returncode == 1:
+            refused += 1
+            assert "journal.json" in answer.stderr and recorded.file.read_text() == OURS and recorded.original.read_text() == ORIGINAL, at
+        else:
+            assert recorded.file.read_text() == ORIGINAL, at
+            recorded.file.write_text(OURS)
+            recorded.original.write_text(ORIGINAL)
+    assert refused > 30
 
 
 MODES = {"run": 0o755, "state": 0o755}  # of directories; all others are root's alone
