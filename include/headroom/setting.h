@@ -14,11 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OWNER_MAX         64 /* name of an installation: core_owner() */
-#define SETTING_NAME_MAX  128
-#define SETTING_VALUE_MAX 128 /* kernel.core_pattern is the longest sysctl worth managing */
-#define SETTING_PATH_MAX  256
-#define SETTING_WHY_MAX   200
+#define OWNER_MAX          64 /* name of an installation: core_owner() */
+#define RECORD_PROGRAM_MAX 32 /* version of a program that wrote records */
+#define SETTING_NAME_MAX   128
+#define SETTING_VALUE_MAX  128 /* kernel.core_pattern is the longest sysctl worth managing */
+#define SETTING_PATH_MAX   256
+#define SETTING_WHY_MAX    200
 
 /*
  * Five changes by others within ten minutes are a fight: the next one is left to them. A writer

@@ -166,6 +166,7 @@ static void begin_tasks(struct core *core)
 static void answer_request(struct agent *agent, int error)
 {
 	const struct change_request *request = &agent->requests[0];
+	const struct core *core = &agent->core;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *plan = NULL;
 	_cleanup_free_ char *json = NULL;
 
@@ -173,9 +174,12 @@ static void answer_request(struct agent *agent, int error)
 	if (!request->restore)
 		core_add_unset(&agent->core, request->only[0] ? request->only : NULL, &agent->done);
 	plan = report_plan(&agent->done, true);
-	if (request->restore && agent->core.journal_error < 0) {
-		must_do(asprintf(&json, "{\"error\": \"values were restored, files were not: %s\"}",
-				file_journal_describe(agent->core.journal_error)) >= 0);
+	if (request->restore && (core->journal_error < 0 || core->values_error < 0)) {
+		must_do(asprintf(&json, "{\"error\": \"%s: %s\"}",
+				core->values_error < 0 ? "files were restored, values were not"
+						       : "values were restored, files were not",
+				core->values_error < 0 ? core_describe_values_error(core)
+						       : core_describe_journal_error(core)) >= 0);
 		http_reply(request->client, 500, json);
 	} else if (request->restore && error < 0) {
 		must_do(asprintf(&json,
@@ -257,7 +261,7 @@ static void handle_requests(struct agent *agent)
 		if (r < 0)
 			answer_request(agent, r);
 	}
-	if (core->job || core->lock < 0 || !core->journal)
+	if (core->job || !core_may_write(core) || !core->journal)
 		return;
 	if (now_us() >= agent->resume_us)
 		(void)begin_files(agent, FILE_RESUME, NULL, false);
@@ -289,8 +293,8 @@ static void on_request(void *userdata, bool restore, const char *only, const cha
 		      "start it without --observe and with mode: enforce\"}";
 	else if (restore && owner && !streq(owner, core_owner()))
 		why = foreign;
-	else if (restore && core->values_error < 0)
-		why = "{\"error\": \"the originals of values cannot be read, so nothing is restored: "
+	else if (restore && core->values_error < 0 && core->journal_error < 0)
+		why = "{\"error\": \"the records cannot be read, so nothing is restored: "
 		      "headroom status says why\"}";
 	else if (!restore && !wants)
 		why = "{\"error\": \"the configuration says mode: observe: nothing is written\"}";
@@ -575,7 +579,7 @@ static int become_writer(struct agent *agent)
 	else if (r < 0)
 		log_warning("/run/headroom",
 			"%s: originals of values cannot be recorded, so values are only observed",
-			core_describe_values_error(r));
+			core_describe_values_error(&agent->core));
 	return r;
 }
 

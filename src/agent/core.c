@@ -10,6 +10,7 @@
 
 #include "apply/load_file.h"
 #include "apply/reconcile.h"
+#include "base/build.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "kernel/bpf.h"
@@ -95,11 +96,20 @@ int core_directory(const struct host *host, enum core_directory which, char path
 	return 0;
 }
 
-const char *core_describe_values_error(int error)
+const char *core_describe_values_error(const struct core *core)
 {
-	return error == -EBADMSG  ? "values has an unknown format version"
-	       : error == -ENODEV ? "not the host's directory but the container's"
-				  : strerror(-error);
+	int error = core->values_error;
+
+	return error == -EPROTO    ? core->node.newer
+	       : error == -EBADMSG ? "values has an unknown format version"
+	       : error == -ENODEV  ? "not the host's directory but the container's"
+				   : strerror(-error);
+}
+
+const char *core_describe_journal_error(const struct core *core)
+{
+	return core->journal_error == -EPROTO ? core->node.newer
+					      : file_journal_describe(core->journal_error);
 }
 
 void core_socket_path(const struct config *config, char path[static PATH_MAX])
@@ -398,6 +408,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.realtime_us = realtime_us(),
 		.force = tuner->force,
 	};
+	bool may_write = core_may_write(core);
 	struct proposal *proposal = &tuner->proposal;
 	struct reconcile_input wanted = {
 		.tuner = tuner->ops->name,
@@ -406,8 +417,8 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		.on_drift = tuner->force ? ON_DRIFT_ENFORCE
 					 : (enum on_drift)config_choice(core->config, "on_drift"),
 		/* A command without the lock shows the changes of an agent. */
-		.values_recordable = !core->event || (core->lock >= 0 && core->values),
-		.files_recordable = !core->event || (core->lock >= 0 && core->journal),
+		.values_recordable = !core->event || (may_write && core->values),
+		.files_recordable = !core->event || (may_write && core->journal),
 		.drifts = core->drifts,
 		.n_drifts = core->n_drifts,
 		.transferring = node_transfers(node),
@@ -528,6 +539,25 @@ static void load_journal(struct core *core, bool create)
 		read_host_releases(core);
 }
 
+/* A canary can be taken back: an older version leaves the records of a newer one as they are. */
+static void note_newer(struct core *core)
+{
+	char program[RECORD_PROGRAM_MAX] = "", directory[PATH_MAX];
+
+	core->node.newer[0] = '\0';
+	if (core->values_error != -EPROTO && core->journal_error != -EPROTO)
+		return;
+	if (core->values_error == -EPROTO &&
+		core_directory(core->host, CORE_RUNTIME, directory) == 0)
+		value_store_program(directory, program);
+	if (!program[0] && core->journal_error == -EPROTO &&
+		core_directory(core->host, CORE_STATE, directory) == 0)
+		file_journal_program(directory, program);
+	snprintf(core->node.newer, sizeof(core->node.newer),
+		"%s %s wrote the records, which %s cannot read, so nothing is written: install that version, or restore with it",
+		program[0] ? "version" : "a newer version", program, HEADROOM_VERSION);
+}
+
 static int load_values(struct core *core, const char *directory, bool write)
 {
 	if (core->values)
@@ -568,6 +598,7 @@ void core_read_records(struct core *core)
 	load_journal(core, false);
 	if (core->journal_error == -EACCES || core->journal_error == -ENODEV)
 		core->journal_error = 0;
+	note_newer(core);
 }
 
 static void adopt_records(struct core *core)
@@ -600,9 +631,10 @@ int core_become_writer(struct core *core, const char *who)
 		core_load_drifts(core);
 		core->files_lost = last_good_lost_files(core);
 	}
-	if (core->lock >= 0)
-		adopt_records(core);
 	core->values_error = MIN(r, 0);
+	note_newer(core);
+	if (core_may_write(core))
+		adopt_records(core);
 	return core->values_error;
 }
 
@@ -799,7 +831,7 @@ size_t core_apply_values(struct core *core, const char *only, struct plan *done)
 		overtaken = 0;
 		plan_move(&values, &core->plan, PLAN_VALUES);
 		n += values.n;
-		if (values.n > 0 && core->values && core->lock >= 0) {
+		if (values.n > 0 && core->values && core_may_write(core)) {
 			values_apply(core->host, core->values, &values);
 			overtaken = plans < PLANS_MAX ? drop_overtaken(&values) : 0;
 			reconcile_results(&core->node, &values, now_us());

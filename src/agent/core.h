@@ -101,9 +101,10 @@ const char *core_owner(void);
 /* Returns the owner of the records if it is another installation; else NULL. */
 const char *core_other_owner(const struct core *core);
 
-/* Return words for messages: the state directory, and the cause of values_error. */
+/* Return words for messages: the state directory, and causes of values_error, journal_error. */
 const char *core_state_name(void);
-const char *core_describe_values_error(int error);
+const char *core_describe_values_error(const struct core *core);
+const char *core_describe_journal_error(const struct core *core);
 
 /* Reads the peaks of limits since boot, so that they survive a restart of the agent. */
 void core_load_peaks(struct core *core);
@@ -227,6 +228,12 @@ bool core_leaves_room(const struct core *core, const struct value_record *record
 void core_place_cures(struct core *core);
 
 /* Below, only is the name of a tuner, or NULL for all tuners; done may be NULL. */
+
+/* Returns whether this process has the lock, and can read the records. */
+static inline bool core_may_write(const struct core *core)
+{
+	return core->lock >= 0 && !core->node.newer[0];
+}
 
 /* Forgets drift, failures and releases, for `headroom apply`. */
 void core_reset(struct core *core, const char *only);

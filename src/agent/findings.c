@@ -510,17 +510,20 @@ static void find_records(
 		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_VALUES_UNRECORDED, NULL,
 			&values);
 		if (finding) {
-			finding_message(finding,
-				"%s: originals of values cannot be recorded, so values are only "
-				"observed: %s",
-				core_describe_values_error(error),
-				error == -ENOSPC    ? "make room in it"
-				: error == -EROFS   ? "remount its file system read-write"
-				: error == -EBADMSG ? "remove it, or restart the node"
-				: core->host->root[0]
-					? "mount the host's /run/headroom there, writable, and its "
-					  "root at HEADROOM_HOST_ROOT"
-					: "give write access to it");
+			if (error == -EPROTO)
+				finding_message(finding, "%s", core->node.newer);
+			else
+				finding_message(finding,
+					"%s: originals of values cannot be recorded, so values are only "
+					"observed: %s",
+					core_describe_values_error(core),
+					error == -ENOSPC    ? "make room in it"
+					: error == -EROFS   ? "remount its file system read-write"
+					: error == -EBADMSG ? "remove it, or restart the node"
+					: core->host->root[0]
+						? "mount the host's /run/headroom there, writable, and its "
+						  "root at HEADROOM_HOST_ROOT"
+						: "give write access to it");
 			finding_hint(finding, "values are set as soon as they can be recorded");
 		}
 	}
@@ -528,7 +531,7 @@ static void find_records(
 		finding = find(proposal, input, CORE_AGENT_DEGRADED, REASON_JOURNAL_UNUSABLE, NULL,
 			&journal);
 		if (finding) {
-			finding_message(finding, "%s", file_journal_describe(core->journal_error));
+			finding_message(finding, "%s", core_describe_journal_error(core));
 			finding_hint(finding, "headroom(8), FILES, says what they hold");
 		}
 	}

@@ -76,7 +76,7 @@ static void add_value(
 	struct proposal *proposal = &tuner->proposal;
 	struct want *want = find_named(proposal->wants, proposal->n_wants, record->name);
 	char actual[SETTING_VALUE_MAX], why[SETTING_WHY_MAX];
-	bool writes = core->lock >= 0 && core->values;
+	bool writes = core_may_write(core) && core->values;
 
 	if ((want && !is_kept(want)) ||
 		host_read_value(core->host, record->target.path, actual) < 0)
@@ -135,7 +135,7 @@ void core_add_removed(struct core *core, struct tuner_status *tuner)
 
 void core_mark_configured(struct core *core, const struct tuner_status *tuner)
 {
-	if (core->lock < 0 || !core->values || tuner->mode != MODE_ENFORCE)
+	if (!core_may_write(core) || !core->values || tuner->mode != MODE_ENFORCE)
 		return;
 	for (size_t i = 0; i < tuner->proposal.n_wants; i++) {
 		const struct want *want = &tuner->proposal.wants[i];

@@ -722,6 +722,19 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 	return r;
 }
 
+void file_journal_program(const char *directory, char program[static RECORD_PROGRAM_MAX])
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *root = NULL;
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/" FILE_JOURNAL_FILE, directory);
+	if (read_file(path, JOURNAL_FILE_MAX, &text, NULL) < 0)
+		return;
+	root = cJSON_Parse(text);
+	copy_text(program, RECORD_PROGRAM_MAX, json_text_at(root, "version"));
+}
+
 void file_journal_close(struct file_journal *journal)
 {
 	cleanup_close(&journal->dir);

@@ -139,6 +139,9 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 void file_journal_close(struct file_journal *journal);
 DEFINE_CLEANUP(struct file_journal, file_journal_close)
 
+/* Writes the version of the program that wrote the journal, if it is known. */
+void file_journal_program(const char *directory, char program[static RECORD_PROGRAM_MAX]);
+
 /* Returns the cause and cure of an error of file_journal_open(), for messages. */
 const char *file_journal_describe(int error);
 

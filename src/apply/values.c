@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/values.h"
 
+#include "base/build.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -20,8 +21,9 @@
 
 /* ---- records ---- */
 
-#define MAGIC   "headroom values"
-#define VERSION 3
+#define MAGIC          "headroom values"
+#define VERSION        4
+#define VERSION_OLDEST 3
 
 /* A write goes to the copy that is not current and then makes it current. */
 struct slot {
@@ -29,48 +31,70 @@ struct slot {
 	struct value_record copies[2];
 };
 
+/* Each later version begins with these members. The slots follow. */
 struct header {
 	char magic[16];
 	uint32_t version;
 	uint32_t record_size;
 	char boot[40];
 	char owner[OWNER_MAX];
+	char program[RECORD_PROGRAM_MAX]; /* version of the program; since version 4 */
 };
 
-struct value_file {
-	struct header header;
-	struct slot slots[VALUE_STORE_MAX];
-};
+#define SLOTS_SIZE (VALUE_STORE_MAX * sizeof(struct slot))
 
-/* Returns 0 with *ret; -ESTALE for a file from another boot; -EBADMSG; or another -errno. */
-static int open_file(int dir, const char *boot, bool write, struct value_file **ret)
+static size_t header_size(uint32_t version)
+{
+	return version < 4 ? offsetof(struct header, program) : sizeof(struct header);
+}
+
+/* Returns 0; -EBADMSG; -ESTALE for a file from another boot; or -EPROTO for a newer version. */
+static int check_header(const struct header *header, const char *boot)
+{
+	if (strncmp(header->magic, MAGIC, sizeof(header->magic)) != 0)
+		return -EBADMSG;
+	if (boot[0] && strncmp(header->boot, boot, sizeof(header->boot)) != 0)
+		return -ESTALE;
+	if (header->version > VERSION)
+		return -EPROTO;
+	return header->version < VERSION_OLDEST ||
+			       header->record_size != sizeof(struct value_record)
+		       ? -EBADMSG
+		       : 0;
+}
+
+/*
+ * Maps the file: it keeps the version that it has. Returns 0; an error of check_header(); or
+ * another -errno.
+ */
+static int open_file(int dir, const char *boot, bool write, struct value_store *store)
 {
 	_cleanup_close_ int fd = openat(dir, VALUE_STORE_FILE,
 		(write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	struct value_file *file;
+	struct header header = {0};
 	struct stat st;
-	int r = 0;
+	size_t size;
+	void *file;
+	int r;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_size != (off_t)sizeof(*file))
+	if (!S_ISREG(st.st_mode) || pread(fd, &header, sizeof(header), 0) < 0)
+		return -EBADMSG;
+	r = check_header(&header, boot);
+	if (r < 0)
+		return r;
+	size = header_size(header.version) + SLOTS_SIZE;
+	if (st.st_size != (off_t)size)
 		return -EBADMSG;
 	if (write && fchmod(fd, 0600) < 0)
 		return -errno;
-	file = mmap(NULL, sizeof(*file), PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+	file = mmap(NULL, size, PROT_READ | (write ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
 	if (file == MAP_FAILED)
 		return -errno;
-	if (strncmp(file->header.magic, MAGIC, sizeof(file->header.magic)) != 0 ||
-		file->header.version != VERSION ||
-		file->header.record_size != sizeof(struct value_record))
-		r = -EBADMSG;
-	else if (boot[0] && strncmp(file->header.boot, boot, sizeof(file->header.boot)) != 0)
-		r = -ESTALE;
-	if (r < 0)
-		(void)munmap(file, sizeof(*file));
-	else
-		*ret = file;
-	return r;
+	store->header = file;
+	store->slots = (struct slot *)((char *)file + header_size(header.version));
+	return 0;
 }
 
 int value_store_open(const char *directory, const char *boot, bool write, struct value_store **ret)
@@ -85,7 +109,7 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 	if (dir < 0)
 		return -errno;
 	store = must(calloc(1, sizeof(*store)));
-	r = open_file(dir, boot, write, &store->file);
+	r = open_file(dir, boot, write, store);
 	if (write && (r == -ENOENT || r == -ESTALE)) {
 		/* All pages are allocated now: a full tmpfs cannot refuse a record later. */
 		fd = openat(dir, VALUE_STORE_FILE ".new",
@@ -93,7 +117,8 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 		if (fd < 0)
 			return -errno;
 		set_text(header.boot, boot);
-		r = -posix_fallocate(fd, 0, sizeof(struct value_file));
+		set_text(header.program, HEADROOM_VERSION);
+		r = -posix_fallocate(fd, 0, sizeof(header) + SLOTS_SIZE);
 		if (r == 0)
 			r = write_all(fd, &header, sizeof(header));
 		if (r == 0 && renameat(dir, VALUE_STORE_FILE ".new", dir, VALUE_STORE_FILE) < 0)
@@ -101,13 +126,13 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 		if (r < 0)
 			(void)unlinkat(dir, VALUE_STORE_FILE ".new", 0);
 		else
-			r = open_file(dir, boot, write, &store->file);
+			r = open_file(dir, boot, write, store);
 	}
 	/* To a reader a missing or stale file is empty. */
 	if (r < 0 && (write || (r != -ENOENT && r != -ESTALE)))
 		return r;
-	for (size_t i = 0; store->file && i < VALUE_STORE_MAX; i++) {
-		const struct slot *slot = &store->file->slots[i];
+	for (size_t i = 0; store->header && i < VALUE_STORE_MAX; i++) {
+		const struct slot *slot = &store->slots[i];
 		uint32_t current = atomic_load_explicit(&slot->current, memory_order_acquire);
 
 		if (current == 0)
@@ -115,22 +140,37 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 		store->records[i] = slot->copies[current == 2];
 		store->n = i + 1;
 	}
-	if (store->file)
-		copy_text(store->owner, OWNER_MAX, store->file->header.owner);
+	if (store->header)
+		copy_text(store->owner, OWNER_MAX, store->header->owner);
 	*ret = steal(store);
 	return 0;
+}
+
+void value_store_program(const char *directory, char program[static RECORD_PROGRAM_MAX])
+{
+	_cleanup_close_ int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd =
+		openat(dir, VALUE_STORE_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct header header = {0};
+
+	if (pread(fd, &header, sizeof(header), 0) == sizeof(header)) {
+		header.program[RECORD_PROGRAM_MAX - 1] = '\0';
+		copy_text(program, RECORD_PROGRAM_MAX, header.program);
+	}
 }
 
 void value_store_adopt(struct value_store *store, const char *owner)
 {
 	copy_text(store->owner, OWNER_MAX, owner);
-	copy_text(store->file->header.owner, OWNER_MAX, owner);
+	copy_text(store->header->owner, OWNER_MAX, owner);
+	if (store->header->version == VERSION)
+		set_text(store->header->program, HEADROOM_VERSION);
 }
 
 void value_store_close(struct value_store *store)
 {
-	if (store->file)
-		(void)munmap(store->file, sizeof(*store->file));
+	if (store->header)
+		(void)munmap(store->header, header_size(store->header->version) + SLOTS_SIZE);
 	free(store);
 }
 
@@ -150,7 +190,7 @@ static int put_record(struct value_store *store, const struct value_record *reco
 		return -ENOSPC;
 	*there = *record;
 	store->n = MAX(store->n, (size_t)(there - store->records) + 1);
-	slot = &store->file->slots[there - store->records];
+	slot = &store->slots[there - store->records];
 	next = atomic_load_explicit(&slot->current, memory_order_relaxed) == 1 ? 2 : 1;
 	slot->copies[next - 1] = *record;
 	atomic_store_explicit(&slot->current, next, memory_order_release);
@@ -177,7 +217,7 @@ void value_store_forget(struct value_store *store, const char *name)
 		return;
 	*there = (struct value_record){0}; /* the name may be its own */
 	atomic_store_explicit(
-		&store->file->slots[there - store->records].current, 0, memory_order_release);
+		&store->slots[there - store->records].current, 0, memory_order_release);
 }
 
 /*
@@ -416,11 +456,11 @@ static void finish_restore(
 		change->reason = REASON_NOT_RESTORED;
 }
 
-void values_apply(const struct host *host, struct value_store *store, struct plan *plan)
+/* Writes the originals of values that are no longer configured. Returns whether it wrote any. */
+static bool write_originals(const struct host *host, struct plan *plan)
 {
 	bool wrote = false;
 
-	plan_sort(plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 
@@ -433,6 +473,15 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		change->error = write_and_read_back(host, change);
 		wrote = true;
 	}
+	return wrote;
+}
+
+void values_apply(const struct host *host, struct value_store *store, struct plan *plan)
+{
+	bool wrote;
+
+	plan_sort(plan);
+	wrote = write_originals(host, plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 		const struct value_record *known =

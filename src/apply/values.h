@@ -17,10 +17,12 @@
 #define VALUE_STORE_MAX  256
 #define VALUE_STORE_FILE "values"
 
-struct value_file;
+struct header;
+struct slot;
 
 struct value_store {
-	struct value_file *file; /* NULL: the file does not exist, and this process may not write */
+	struct header *header; /* NULL: the file does not exist, and this process may not write */
+	struct slot *slots;
 	struct value_record
 		records[VALUE_STORE_MAX]; /* by slot; the name of a free slot is empty */
 	char owner[OWNER_MAX];            /* the installation that wrote last; or empty */
@@ -30,9 +32,12 @@ struct value_store {
 /*
  * Opens the records of a runtime directory. boot is the boot id, or empty when it is unknown. A
  * file from another boot counts as empty. The one writer sets write: a missing or stale file is
- * replaced. 0; -EBADMSG for an unknown format or version; or another -errno.
+ * replaced. 0; -EBADMSG for an unknown format; -EPROTO for a newer version; or another -errno.
  */
 int value_store_open(const char *directory, const char *boot, bool write, struct value_store **ret);
+
+/* Writes the version of the program that wrote the records, if it is known. */
+void value_store_program(const char *directory, char program[static RECORD_PROGRAM_MAX]);
 
 /* Makes owner the owner of all records. The store is open for writing. */
 void value_store_adopt(struct value_store *store, const char *owner);

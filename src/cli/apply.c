@@ -191,10 +191,16 @@ static int become_writer(struct core *core, const char *name, int timeout_s)
 	if (r == -EBUSY)
 		return cli_fail("/run/headroom",
 			"the lock is held by %s: try again later, or stop it", core->holder);
+	if (r < 0 && core->lock >= 0 && streq(name, "restore"))
+		return cli_fail("/run/headroom", "values are not restored: %s%s",
+			core_describe_values_error(core),
+			r == -EBADMSG ? ": remove values, or restart the node" : "");
+	if (r == -EPROTO)
+		return cli_fail("/run/headroom", "%s", core_describe_values_error(core));
 	if (r < 0)
 		return cli_fail("/run/headroom",
 			"%s: nothing is written because originals cannot be recorded: %s",
-			core_describe_values_error(r),
+			core_describe_values_error(core),
 			r == -ENOSPC ? "free some space" : "make it writable");
 	return EXIT_OK;
 }
@@ -227,8 +233,7 @@ static int apply_locally(const struct cli *cli, struct core *core)
 	if (r != EXIT_OK)
 		return r;
 	if (core->journal_error < 0)
-		return cli_fail(
-			core_state_name(), "%s", file_journal_describe(core->journal_error));
+		return cli_fail(core_state_name(), "%s", core_describe_journal_error(core));
 	if (!core_wants_to_write(core))
 		return cli_fail(
 			"apply", "the configuration says mode: observe, so nothing is written");
@@ -290,7 +295,7 @@ static int plan_from_records(const struct cli *cli, struct core *core)
 		return fail_foreign(owner);
 	if (!core->journal)
 		return cli_fail(core_state_name(), "%s",
-			core->journal_error < 0 ? file_journal_describe(core->journal_error)
+			core->journal_error < 0 ? core_describe_journal_error(core)
 						: "its records cannot be read: run as root");
 	core_plan_restore(core, cli->only, &plan);
 	for (size_t i = 0; i < plan.n; i++)
@@ -322,7 +327,7 @@ static int restore_locally(const struct cli *cli, struct core *core)
 	struct plan done = {0};
 	char path[PATH_MAX];
 	const char *owner;
-	int r, stored = 0;
+	int r, stored = 0, unrecorded;
 
 	core_read_records(core);
 	owner = cli->force ? NULL : core_other_owner(core);
@@ -332,20 +337,23 @@ static int restore_locally(const struct cli *cli, struct core *core)
 		fail_foreign(owner);
 	if (owner)
 		return cli->purge ? EXIT_OK : EXIT_FAILED;
-	r = become_writer(core, "restore", cli->purge ? PURGE_TIMEOUT_S : 0);
-	if (r != EXIT_OK)
-		return r;
+	/* Without the records of values, files are restored nevertheless. */
+	unrecorded = become_writer(core, "restore", cli->purge ? PURGE_TIMEOUT_S : 0);
+	if (core->lock < 0)
+		return unrecorded;
 	core_restore_values(core, cli->only, &done);
 	if (core->journal)
 		stored = change_files(core, FILE_RESTORE, cli->only, &done);
 	r = print_done(&done, "Nothing to restore.");
 	if (!core->journal)
-		return cli_fail(core_state_name(), "values were restored, files were not: %s",
-			file_journal_describe(core->journal_error));
+		return cli_fail(core_state_name(), "%sfiles were not: %s",
+			unrecorded ? "" : "values were restored, ",
+			core_describe_journal_error(core));
 	if (stored < 0)
 		return cli_fail("journal.json",
 			"originals are restored but the journal could not be updated: %s: %s %s",
 			strerror(-stored), write_cure(stored), core_state_name());
+	r = unrecorded ? unrecorded : r;
 	if (r != EXIT_OK || !cli->purge)
 		return r;
 	r = core_directory(core->host, CORE_STATE, path);

@@ -43,6 +43,7 @@ struct recorder;
 struct node {
 	char name[256];
 	bool applied;          /* the first reconcile is done */
+	char newer[200];       /* a newer version wrote the records: which; or empty */
 	uint64_t started_us;   /* CLOCK_REALTIME */
 	uint64_t heartbeat_us; /* CLOCK_MONOTONIC of the last tick */
 	uint64_t revision;     /* changes when the reported data changes; 0 before the first tick */
@@ -76,7 +77,7 @@ bool node_restart_due(const struct node *node);
 /* Returns the answer of /readyz: a rollout of a faulty configuration must stop. */
 static inline bool node_is_ready(const struct node *node)
 {
-	return node->applied && !node->is_last_good;
+	return node->applied && !node->is_last_good && !node->newer[0];
 }
 
 /* Counts the settings that observing and released tuners would change in enforce mode. */

@@ -214,6 +214,8 @@ void report_ready(FILE *out, const struct node *node)
 
 	fputs(node->applied ? "[+] applied\n" : "[-] applied: the first apply is not done yet\n",
 		out);
+	if (node->newer[0])
+		fprintf(out, "[-] records: %s\n", node->newer);
 	if (node->is_last_good)
 		fputs("[-] configuration: it has a fault, so the last good one is in use\n", out);
 	for (size_t i = 0; i < node->n_tuners; i++) {

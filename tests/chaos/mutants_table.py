@@ -56,7 +56,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     "clock-ahead": ("src/tuners/images/tuner.c", "MIN(preload->first_seen_us, now);", "preload->first_seen_us;"),
     "release-is-forgotten": ("src/agent/core.c", "core->journal->released = core->released;", "(void)0;"),
     "faulty-file-means-defaults": ("src/agent/agent.c", "if (faults.n == 0)\n		r = core_load_config(", "faults.n = 0;\n	if (faults.n == 0)\n		r = core_load_config("),
-    "records-of-another-boot": ("src/apply/values.c", "else if (boot[0] && strncmp(", "else if (!boot[0] && strncmp("),
+    "records-of-another-boot": ("src/apply/values.c", "	if (boot[0] && strncmp(", "	if (!boot[0] && strncmp("),
     "write-before-record": ("src/apply/values.c", "change->error = put_record(store, &record);", "change->error = known ? put_record(store, &record) : 0;"),
     "tag-moved-back": ("src/tuners/images/transfer.c", "		(changed || (", "		(known || changed || ("),
     "archive-of-others": ("src/tuners/images/transfer.c", "		(changed || (", "		(!known || changed || ("),

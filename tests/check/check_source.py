@@ -118,7 +118,7 @@ MATCHES = {
     },
     "our own files, lists and texts": {
         "src/agent/findings.c": "add_missing",
-        "src/apply/values.c": "open_file lock_owner name_holder lock_holder",
+        "src/apply/values.c": "check_header lock_owner name_holder lock_holder",
         "src/base/text.c": "time_parse hide_login hide_secrets text_after_path",
         "src/base/util.h": "starts_with",
         "src/cli/cli.c": "cli_has_option",

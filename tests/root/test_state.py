@@ -151,7 +151,7 @@ def test_a_second_agent_names_the_holder_of_the_lock(agent) -> None:
     assert one.get("/livez")[0] == 200
 
 
-def fake_host(directory: Path, value: int = 65530) -> dict[str, str]:
+def fake_host(directory: Path, value: int = 100000) -> dict[str, str]:
     """A host with one value and no kernel: its tests run beside those of the machine."""
     count = directory / "host/proc/sys/vm/max_map_count"
     count.parent.mkdir(parents=True)
@@ -211,7 +211,7 @@ def at_the_write(first: Path, act: Callable[[], object]) -> threading.Thread:
 
 @pytest.mark.apart
 @pytest.mark.parametrize("command", [False, True])
-@pytest.mark.parametrize("chosen, then", [(900000, 900000), (100000, 262144)])
+@pytest.mark.parametrize("chosen, then", [(900000, 900000), (150000, 262144)])
 def test_a_value_set_while_others_are_written_is_judged_again(directory: Path, run, command: bool, chosen: int, then: int) -> None:
     """A larger one stays, and a smaller one is what restore puts back."""
     env = fake_host(directory)
@@ -300,6 +300,77 @@ def test_a_flipped_bit_in_the_journal_deletes_no_original(directory: Path, run) 
             recorded.file.write_text(OURS)
             recorded.original.write_text(ORIGINAL)
     assert refused > 30
+
+
+def number(values: Path, version: int, program: bytes = b"") -> None:
+    """Gives the records of values the version of another release; its first members stay where they are."""
+    content = bytearray(values.read_bytes())
+    content[16:20] = version.to_bytes(4, "little")
+    if program:
+        content[128:160] = program.ljust(32, b"\0")
+    else:
+        del content[128:160]  # version 3 had no program
+    values.write_bytes(content)
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("damaged, message", [("values", "values are not restored: "), ("journal.json", "files were not: journal.json is damaged")])
+def test_values_and_files_are_restored_each_alone(directory: Path, run, damaged: str, message: str) -> None:
+    recorded = Recorded(directory, 7)
+    (directory / "one.yaml").write_text(FAKE)
+    count = directory / "host/proc/sys/vm/max_map_count"
+    assert run("apply", "--only", "sysctl", "--config", str(directory / "one.yaml"), env=recorded.env).returncode == 0
+    assert read(count) == "262144" and recorded.file.read_text() == OURS
+    (directory / ("run" if damaged == "values" else "state") / damaged).write_text("damaged")
+    restored = run("restore", env=recorded.env)
+    assert restored.returncode == 1 and message in restored.stderr, restored.stderr
+    values_too, files_too = damaged != "values", damaged == "values"
+    assert (read(count), recorded.file.read_text()) == ("100000" if values_too else "262144", ORIGINAL if files_too else OURS)
+    assert files_too or recorded.original.read_text() == ORIGINAL
+
+
+@pytest.mark.apart
+def test_the_values_of_an_earlier_version_are_used_as_they_are(directory: Path, run) -> None:
+    env, values = fake_host(directory), directory / "run/values"
+    (directory / "one.yaml").write_text(FAKE)
+    count = directory / "host/proc/sys/vm/max_map_count"
+    for expected in ("262144", "300000"):
+        assert run("apply", "--config", str(directory / "one.yaml"), env=env).returncode == 0
+        assert read(count) == expected
+        (directory / "one.yaml").write_text(FAKE.replace("262144", "300000"))
+        if expected == "262144":
+            number(values, 3)
+    assert values.read_bytes()[16] == 3, "the earlier version can be taken back"
+    assert run("restore", env=env).returncode == 0
+    assert read(count) == "100000"
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("newer", ["values", "journal.json"])
+def test_beside_records_of_a_newer_version_the_agent_observes_and_is_not_ready(directory: Path, run, newer: str) -> None:
+    """A canary of a release can be taken back: the older version names it, and changes nothing."""
+    recorded = Recorded(directory, 7)
+    (directory / "one.yaml").write_text(FAKE)
+    assert run("apply", "--only", "sysctl", "--config", str(directory / "one.yaml"), env=recorded.env).returncode == 0
+    if newer == "values":
+        number(directory / "run/values", 9, b"7.1.2")
+    else:
+        recorded.journal.write_text(json.dumps({"schema": 99, "version": "7.1.2", "body": {"something": "else"}}))
+    before = {path: path.read_bytes() for path in (directory / "run/values", recorded.journal, recorded.original)}
+    count = directory / "host/proc/sys/vm/max_map_count"
+    count.write_text("200000\n")
+    with contextlib.closing(Agent(directory, FAKE, env=recorded.env)) as one:
+        one.wait_ready()
+        assert "version 7.1.2 wrote the records" in one.condition("AgentDegraded")["message"]
+        code, body = one.get("/readyz")
+        assert code == 503 and "version 7.1.2 wrote the records" in body
+        assert one.get("/livez")[0] == 200
+        assert one.setting("vm.max_map_count")["state"] == "observed"
+        assert run("apply", env=recorded.env).returncode == 1
+    applied = run("apply", "--config", str(directory / "one.yaml"), env=recorded.env)
+    assert applied.returncode == 1 and "version 7.1.2 wrote the records" in applied.stderr
+    assert read(count) == "200000"
+    assert {path: path.read_bytes() for path in before} == before
 
 
 MODES = {"run": 0o755, "state": 0o755}  # of directories; all others are root's alone
