@@ -8,6 +8,7 @@
 #include "tuners/table.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sysexits.h>
@@ -279,6 +280,7 @@ int cli_main(int argc, char **argv)
 		printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
 		return flush_output(EXIT_OK);
 	}
+	signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error of write(2) */
 	umask(022); /* whatever it was: the code states the mode of all that it makes */
 	log_init(streq(name, "agent") ? LOG_INFO : LOG_WARNING);
 	for (const struct cli_command *command = cli_commands; command->name; command++)

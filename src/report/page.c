@@ -9,6 +9,8 @@
 #include "base/build.h"
 #include "tuners/table.h"
 
+#include <ctype.h>
+
 /*
  * Rows beyond this size are left out, so that the page stays below 200 kB: the largest row, whose
  * values all have to be escaped, has 5 kB, and the largest finding 18 kB.
@@ -43,8 +45,12 @@ static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 		while (*text) {
 			size_t n;
 			const char *from = utf8_next(&text, &n);
-			const char *entity = entities[(unsigned char)*from];
+			unsigned char c = (unsigned char)*from;
+			const char *entity = entities[c];
 
+			/* HTML forbids them, and a terminal would obey them. */
+			if ((c < 0x20 && !isspace(c)) || c == 0x7f)
+				entity = UTF8_REPLACEMENT;
 			fwrite(entity ? entity : from, 1, entity ? strlen(entity) : n, out);
 			if (*from == '-' && *text == '>') /* a word joiner keeps the arrow whole */
 				fputs("&#8288;", out);

@@ -373,6 +373,14 @@ def test_beside_records_of_a_newer_version_the_agent_observes_and_is_not_ready(d
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.apart
+def test_a_limit_of_file_sizes_is_an_error_and_no_signal(directory: Path, run) -> None:
+    """SIGXFSZ would kill the program between a record and a write."""
+    answer = run("apply", env=fake_host(directory), wrap=("sh", "-c", 'ulimit -f 0; exec "$@"', "-"))
+    assert answer.returncode == 1, answer
+    assert "File too large" in answer.stderr
+
+
 MODES = {"run": 0o755, "state": 0o755}  # of directories; all others are root's alone
 
 

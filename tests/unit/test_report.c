@@ -224,7 +224,7 @@ static const char dns[] =
 	" \"minute_queries\": 9, \"history\": [0, null, 5, 10], \"peak\": 1500, \"pending\": 3, \"unanswered\": 2,"
 	" \"budget\": {\"qps\": 0, \"pps\": 1024, \"pending\": 0}, \"latency\": {\"p50\": 0.0004, \"p99\": 0.021},"
 	" \"top\": [{\"workload\": {\"kind\": \"pod\", \"namespace\": \"shop\","
-	" \"text\": \"pod shop/<b>cart\"}, \"in_second\": 700}],"
+	" \"text\": \"pod shop/<b>cart\\u001b\"}, \"in_second\": 700}],"
 	" \"second\": {\"counts\": \"queries\", \"queries\": 1500, \"end\": \"14:03:07\"}, \"names\": [{\"name\": \"secret.example\"}]},"
 	" {\"server\": \"10.0.0.3\", \"role\": \"upstream\", \"minute_queries\": 0},"
 	" {\"server\": \"other\", \"budget\": null, \"latency\": null, \"top\": []}]}";
@@ -267,8 +267,9 @@ static void expect_views(const char *dns_text, const char *runtime_text, const c
 TEST(resolvers_and_runtimes_have_tables_without_query_names)
 {
 	EXPECT_VIEWS(dns, runtime, "10.0.0.2", "upstream", "1024 packets/s", "400 µs", "21 ms",
-		"pod shop/&lt;b&gt;cart 700 of 1500", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
-		"90 % full", "copies &lt;every&gt; layer", "!>docker<", "!secret.example",
+		"pod shop/&lt;b&gt;cart\xef\xbf\xbd 700 of 1500", "containerd", "1.6.20",
+		"1 layer, 2.5 MB/s", "90 % full", "copies &lt;every&gt; layer", "!>docker<",
+		"!secret.example",
 		/* Resolvers without queries are in a closed section. */
 		"<a href=\"/?paused#servers\">1 idle</a>",
 		"<polyline points=\"0,19.0 2,10.0 3,1.0 \"/>");

@@ -211,7 +211,8 @@ static void make_html(const char *text, char *out, size_t size)
 		['<'] = "&lt;",
 		['>'] = "&gt;",
 		['"'] = "&quot;",
-		['\''] = "&#39;"};
+		['\''] = "&#39;",
+		['\33'] = UTF8_REPLACEMENT};
 
 	out[0] = '\0';
 	for (; *text; text++)
