@@ -310,7 +310,7 @@ def test_a_read_only_directory_is_named(lab: Lab, watcher: Watcher) -> None:
     running = watcher()
     setting = wait_setting(running, DOCKER, "failed")
     message = running.wait_condition("SettingFailed")["message"]
-    assert DOCKER in message and "Read-only file system" in message
+    assert DOCKER in message and "read-only file system" in message
     assert setting["actual"] == "3"
 
 
