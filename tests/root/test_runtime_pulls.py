@@ -141,14 +141,14 @@ def test_a_pull_without_progress_for_a_minute_is_named(lab: Lab, watcher: Watche
         condition = running.wait_condition("PullStuck", timeout=90)
         assert condition["reason"] == "no-progress"
         message = condition["message"]
+        found = running.wait_finding("no-progress")
         if runtime == "containerd":
             assert "layer-sha256:" in message and "of 127.0.0.1/team/stuck: " in message
-            found = running.wait_finding("no-progress")
             assert (found["instance"]["kind"], found["instance"]["name"]) == ("registry", "127.0.0.1")
             assert "curl -v https://127.0.0.1/v2/ (with its port" in found["hint"]
             assert any(f"of {len(layer)} bytes" in message for layer in layers)
         assert "2 other layers" in message, message
-        assert "2 other layers" in running.wait_incident("PullStuck")["text"]
+        assert "2 other layers" in running.wait_incident(found["id"])["text"]
         proxy.stop_after = 0
         running.wait_condition("PullStuck", "False")
         pull.result()
