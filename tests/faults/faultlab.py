@@ -155,13 +155,18 @@ def kubelet(w: World, config: str, drop_ins: bool = False) -> Any:
     made.config.write_text(config)
     made.start(drop_ins)
     w.stack.callback(made.stop)
+    return made
+
+
+def seen_kubelet(w: World, config: str, drop_ins: bool = False) -> Any:
+    made = kubelet(w, config, drop_ins)
     # An agent that has not seen a kubelet looks for one each minute.
     until(lambda: w.agent.status().get("kubelet", {}).get("kubelet") == "running", "the kubelet is seen", 0.2, 75)
     return made
 
 
 def kubelet_file(w: World, text: str, drop_ins: bool = False) -> Iterator[Fields]:
-    made = kubelet(w, text, drop_ins)
+    made = seen_kubelet(w, text, drop_ins)
     systemctl(w, lambda: made.start(drop_ins))
     yield {"file": str(made.config)}
     made.config.write_text("kind: KubeletConfiguration\nserializeImagePulls: false\nmaxParallelImagePulls: 5\n")
@@ -169,7 +174,7 @@ def kubelet_file(w: World, text: str, drop_ins: bool = False) -> Iterator[Fields
 
 
 def broken_kubelet(w: World, line: str = "serializeImagePulls: maybe\n") -> Iterator[Fields]:
-    made = kubelet(w, "kind: KubeletConfiguration\nserializeImagePulls: false\n")
+    made = seen_kubelet(w, "kind: KubeletConfiguration\nserializeImagePulls: false\n")
     made.config.write_text("kind: KubeletConfiguration\n" + ("" if "serialize" in line else "serializeImagePulls: false\n") + line)
     yield {"file": str(made.config)}
     made.config.write_text("kind: KubeletConfiguration\nserializeImagePulls: false\n")

@@ -38,6 +38,7 @@ def fixture_one(network) -> Iterator[Agent]:  # noqa: ARG001
         yield start(budgets(**limits))
 
 
+@pytest.mark.slow
 def test_a_burst_is_seen_wherever_its_second_begins(one, lab) -> None:
     for name in ("DNSBudgetPressure", "DNSBudgetExceeded", "DNSUnanswered"):
         assert one.condition(name)["status"] == "False"

@@ -107,6 +107,7 @@ def test_other_packets_of_a_link_local_budget_have_a_client(watch, lab) -> None:
     assert re.search(rf"dns/{aws}: 650 of 400 packets/s, over for 1 s: .*600 of 650 packets are not DNS[^;]*(; now \d+)?; lxd reads 600", exceeded(one)), exceeded(one)
 
 
+@pytest.mark.slow
 def test_a_server_that_answers_nothing_at_a_high_rate_is_dead(watch, lab) -> None:
     """More queries are pending than can be followed."""
     server = V4.format(104)
@@ -261,6 +262,7 @@ def test_a_short_burst_of_pending_queries_exceeds_its_budget(watch, lab, run: Ru
     assert re.search(r": (19|20|21)\d of 150 pending, over for \d s", exceeded(one)), exceeded(one)
 
 
+@pytest.mark.slow
 def test_bursts_count_as_seconds_over_the_budget(watch, lab) -> None:
     """Pairs of bursts 0.96 s apart exceed it together, single ones do not, and a burst alone is one second."""
     pairs, singles, alone = lab.serve(109, 110, 111)

@@ -22,6 +22,7 @@ def memory(pid: int) -> int:
         return sum(int(line.split()[1]) for line in file if line.startswith("Private_Dirty")) * 1024
 
 
+@pytest.mark.slow
 def test_ten_thousand_servers_are_summed_in_bounded_memory(watch, lab) -> None:
     one = watch()
     good = lab.serve(41)

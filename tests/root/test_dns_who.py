@@ -163,6 +163,7 @@ def test_names_can_be_switched_off(watch, lab, run: Run) -> None:
     assert "secret" not in run("top", "dns").stdout
 
 
+@pytest.mark.slow
 def test_several_forwarders_on_one_node_are_reported(watch, lab) -> None:
     """Each forwarder is below the limit, but their sum is above it."""
     upstream = lab.serve(40)

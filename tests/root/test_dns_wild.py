@@ -8,6 +8,7 @@ import struct
 import time
 from pathlib import Path
 
+import pytest
 from conftest import mounted, until
 from dnslab import CLIENT, SERVER, V4, cgroup_root, fixture_lab, fixture_network, fixture_watch, pod_path, settle  # noqa: F401
 from dnswire import encode, query
@@ -62,6 +63,7 @@ def test_cluster_dns_comes_from_the_kubelet_configuration(watch, lab) -> None:
     assert scrape.total("queries_total", server=other, role="upstream") == 3
 
 
+@pytest.mark.slow
 def test_host_network_pods_are_not_forwarders(watch, lab) -> None:
     """They share a namespace with a stub on port 53, and send queries to the upstream server."""
     upstream = lab.serve(63)

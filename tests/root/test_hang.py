@@ -78,6 +78,7 @@ def test_a_hung_file_of_the_kubelet_delays_no_change_of_files(
     assert one.stop() == 0, one.log
 
 
+@pytest.mark.slow
 def test_a_command_without_an_agent_names_a_hung_file_system(run: Run, directory: Path, hung: Path) -> None:
     config = directory / "headroom.yaml"
     config.write_text("mode: observe\n" + archives(hung))
@@ -86,6 +87,7 @@ def test_a_command_without_an_agent_names_a_hung_file_system(run: Run, directory
         assert command == "plan" or (str(hung) in answer.stdout and "sample-overdue" in answer.stdout), answer
 
 
+@pytest.mark.slow
 def test_a_hung_disk_of_incidents_delays_nothing_else(agent: Start, run: Run, directory: Path) -> None:
     incidents, tar, ident = directory / "state/incidents", directory / "bundle.tar", "20261126T062306Z-conntrack"
     with hung_disk(incidents), ThreadPoolExecutor() as pool:

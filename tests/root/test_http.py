@@ -226,6 +226,7 @@ def closed_loop(port, seconds):
         threading.Thread(target=client).start()
 
 
+@pytest.mark.slow
 def test_sixty_kept_connections_cost_little(one):
     crowd = multiprocessing.Process(target=closed_loop, args=(one.port, 8))
     crowd.start()

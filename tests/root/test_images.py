@@ -124,6 +124,7 @@ def test_an_archive_that_changes_is_loaded_again(lab: Lab, loaded: Agent, store:
     assert [line for line in ctr(lab, "images", "ls").splitlines() if line.startswith(A)] != before
 
 
+@pytest.mark.slow
 def test_a_name_that_others_moved_is_left_until_the_archive_changes(lab: Lab, loaded: Agent, store: Path, preload: Start) -> None:
     ours = ctr(lab, "images", "ls", f"name=={A}")
     docker_save(lab.directory / "other.tar", [Built(A)])
@@ -146,7 +147,7 @@ def test_a_name_that_others_moved_is_left_until_the_archive_changes(lab: Lab, lo
     assert ctr(lab, "images", "ls", f"name=={A}") not in (ours, theirs)
 
 
-@pytest.mark.parametrize("how", ["imported", "tagged", "docker"])
+@pytest.mark.parametrize("how", ["imported", pytest.param("tagged", marks=pytest.mark.slow), pytest.param("docker", marks=pytest.mark.slow)])
 def test_an_image_of_others_is_left_by_an_archive_that_was_never_loaded(lab: Lab, preload: Start, store: Path, how: str) -> None:
     theirs, ours = Built(A if how == "imported" else "other:1"), Built(A)
     docker_save(lab.directory / "other.tar", [theirs])

@@ -227,7 +227,8 @@ def left_over(lab: Lab) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["containerd", pytest.param("docker", marks=pytest.mark.slow), pytest.param("containerd2", marks=[pytest.mark.containerd2, pytest.mark.slow])])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["containerd", "docker", pytest.param("containerd2", marks=pytest.mark.containerd2)])
 def test_hostile_archives_are_loaded_or_have_one_error(lab: Lab, preload: Start, store: Path, kind: str) -> None:
     lab.start(kind)
     for form, (make, _) in FORMS.items():

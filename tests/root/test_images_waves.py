@@ -243,6 +243,7 @@ def test_a_mirror_that_hangs_keeps_only_its_own_images(lab: Lab, name: str, mirr
         assert late.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_file_of_a_mirror_that_hangs_does_not_keep_other_images(lab: Lab, name: str, mirror: Mirror, agent: Start) -> None:
     soon = next(n for i in range(1000) if 0.5 <= place(n := f"node-{i}", name) < 0.52)  # upstream, after two rounds
     lab.config.write_text("version = 2\n[plugins.'io.containerd.grpc.v1.cri'.registry]\nconfig_path = '/etc/containerd/certs.d'\n")
@@ -308,7 +309,7 @@ def test_no_answer_of_a_hostile_mirror_counts_as_a_peer(lab: Lab, name: str, mir
         wait_image(late, name)
 
 
-@pytest.mark.parametrize("n, values", [(60, 450_000), (1, 200_000)])
+@pytest.mark.parametrize("n, values", [pytest.param(60, 450_000, marks=pytest.mark.slow), (1, 200_000)])
 def test_large_answers_of_a_mirror_take_little_memory(lab: Lab, name: str, agent: Start, n: int, values: int) -> None:
     """One of 60 has no room for such an answer. That to a single question is read, and not parsed. The agent's start needs more memory than the answers."""
     body = b"[" + b"0," * values + b"0]"
@@ -330,7 +331,7 @@ def test_large_answers_of_a_mirror_take_little_memory(lab: Lab, name: str, agent
 K3S = "var/lib/rancher/k3s/agent/etc/containerd/certs.d"
 
 
-@pytest.mark.parametrize("kind", ["containerd", pytest.param("containerd2", marks=pytest.mark.containerd2)])
+@pytest.mark.parametrize("kind", ["containerd", pytest.param("containerd2", marks=[pytest.mark.containerd2, pytest.mark.slow])])
 def test_a_mirror_of_others_is_found_where_the_runtime_looks(lab: Lab, mirror: Mirror, agent: Start, directory: Path, kind: str) -> None:
     """It wants a header and a certificate, which is not the first one of the file."""
     lab.containerd(containerd2() if kind == "containerd2" else None)

@@ -77,6 +77,7 @@ def test_the_page_and_http_list_incidents(agent, directory: Path) -> None:
     assert one.get("/v1/incidents", unix=False, method="POST")[0] == 405
 
 
+@pytest.mark.slow
 def test_a_start_tells_a_stop_from_a_kill_and_a_reboot(agent, directory: Path) -> None:
     """The mark has the boot id: another one there is a reboot."""
     for how in ("for the first time", "after a stop", "killed or crashed", "without a shutdown", "after a reboot"):
@@ -128,7 +129,8 @@ def test_nothing_is_recorded_below_5_percent_of_free_disk(agent, directory: Path
         assert "5 % of the disk" in run("incidents").stdout and files(directory) == []
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [3, 100])
 def test_kills_while_an_incident_is_written_lose_at_most_the_last_second(agent, directory: Path, rounds: int) -> None:
     for _ in range(rounds):
         (directory / "state/incidents/counts.json").unlink(missing_ok=True)  # more than twenty a day

@@ -215,6 +215,7 @@ def test_a_database_of_etcd_is_compacted(node: Any, agent: Start, directory: Pat
         shutil.rmtree(data, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_what_is_far_from_a_limit_stays_silent(agent: Start, program: Callable[..., Any]) -> None:
     """Some keys, a listener, a pseudoterminal, asynchronous requests."""
     program("os.setuid(64553)\n" + ADD_KEYS + "assert all(add(b'%d' % i, 10) > 0 for i in range(3))")
@@ -222,6 +223,6 @@ def test_what_is_far_from_a_limit_stays_silent(agent: Start, program: Callable[.
     one = agent(CONFIG).wait_ready()
     until(lambda: {"aio", "keys", "udp-memory"} <= {limit["name"] for limit in one.status()["limits"]}, "the rows")
     time.sleep(12)  # a sample
-    assert not {'headroom_limit_used{limit="udp-memory"}', 'headroom_limit_hits_total{limit="conntrack/races"}'} & set(one.metrics())
+    assert 'headroom_limit_hits_total{limit="conntrack/races"}' not in one.metrics()
     own = ("aio", "keys", "keys/bytes", "ptys", "tcp-memory", "udp-memory", "softnet", "conntrack/races", "memory-cgroups")
     assert [f for f in one.status()["findings"] if f["slug"] in own] == []

@@ -71,6 +71,7 @@ def test_a_pod_that_ended_before_the_agent_saw_it_is_the_user_of_a_disk(agent: S
     until(lambda: f"pod {group.name[3:]}" in users(), lambda: f"the pod is named: {users()}", 0.2, 20)
 
 
+@pytest.mark.slow
 def test_pods_on_a_busy_node_with_many_cgroups_are_named(watch: Start, lab: Lab, many: list[Cgroup]) -> None:
     """The first ones are older than the agent: each needs a walk through all cgroups."""
     server = lab.serve(61)

@@ -104,6 +104,7 @@ def test_a_runtime_that_does_not_come_back_gets_its_old_file(
     assert lab.config.read_text() == old
 
 
+@pytest.mark.slow
 def test_a_restart_without_a_working_cri_is_rolled_back(lab: Lab, systemd: Any, headroom: Run) -> None:
     """containerd listens, but the kubelet could not start pods, as after a plugin that failed to load."""
     daemon = lab.daemons["containerd"]
@@ -304,6 +305,7 @@ def slow(lab: Lab) -> Proxy:
     return lab.proxy(registry, 96 << 10)
 
 
+@pytest.mark.slow
 def test_a_pull_that_begins_just_before_the_restart_postpones_it(lab: Lab, systemd: Any, slow: Proxy, agent: Start) -> None:
     pulls: list[subprocess.Popen[bytes]] = []
 

@@ -142,7 +142,7 @@ def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watch
     assert running.setting(DOCKER)["reason"] == "on-command-line" and lab.daemon_json.read_text() == "{}\n"
 
 
-@pytest.mark.parametrize("spelling", ["literal", "variable", "file"])
+@pytest.mark.parametrize("spelling", ["literal", pytest.param("variable", marks=pytest.mark.slow), pytest.param("file", marks=pytest.mark.slow)])
 def test_a_running_dockerd_whose_unit_and_file_have_the_same_option_would_not_start(lab: Lab, watcher: Watcher, spelling: str) -> None:
     """The option of the unit is also found where systemd has it from a variable, or from a file."""
     import dbus
@@ -276,6 +276,7 @@ def test_a_relative_program_is_searched_in_the_path_of_its_unit(lab: Lab, watche
     assert running.tuner("runtime")["state"] == "active", running.tuner("runtime")
 
 
+@pytest.mark.slow
 def test_commands_without_an_agent_name_a_runtime_that_hangs(lab: Lab, headroom: Run) -> None:
     daemon = lab.containerd()
     daemon.signal(signal.SIGSTOP)
@@ -434,6 +435,7 @@ def test_a_containerd_that_hangs_or_died_is_unreachable_until_it_answers(lab: La
     assert running.log.count("RuntimeUnreachable: runtime-silent: containerd") == 2, running.log
 
 
+@pytest.mark.slow
 def test_a_runtime_that_someone_has_stopped_is_no_alarm(lab: Lab, watcher: Watcher) -> None:
     daemon = lab.containerd()
     unit = lab.with_systemd().unit
@@ -450,6 +452,7 @@ def test_a_runtime_that_someone_has_stopped_is_no_alarm(lab: Lab, watcher: Watch
     running.wait_condition("RuntimeUnreachable", "False")
 
 
+@pytest.mark.slow
 def test_no_restart_is_advised_for_a_silent_runtime_with_a_broken_file(lab: Lab, watcher: Watcher) -> None:
     daemon = lab.containerd()
     running = keeping(watcher, "containerd")

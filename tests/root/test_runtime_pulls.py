@@ -102,7 +102,8 @@ def test_pulls_of_docker_are_shown_while_they_run(lab: Lab, watcher: Watcher) ->
     assert 0 < until(lambda: running.metrics().get(label), "bytes of its registry") < 2 * sum(map(len, layers))
 
 
-@pytest.mark.parametrize("runtime", ["containerd", pytest.param("docker", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["containerd", "docker"])
 def test_bytes_of_pulls_that_are_shorter_than_a_sample_are_counted(lab: Lab, watcher: Watcher, runtime: str) -> None:
     registry = lab.registry()
     layers = registry.push("team/short", Image(8, 2 << 20))

@@ -270,6 +270,7 @@ def test_top_on_a_small_terminal_keeps_all_servers_and_colours_exceeded_budgets(
         assert f"{RED}    1500{END}" in text and f"{RED}over-budget " in text, text
 
 
+@pytest.mark.slow
 def test_top_keeps_the_order_of_the_problems_until_s_sorts_by_the_next_column(serve: Serve, directory: Path) -> None:
     serve(dns({"server": "idle", "queries_per_second": 0, "peak": 9}, {"server": "busy", "queries_per_second": 5, "peak": 7}))
     with contextlib.closing(Terminal(directory, "top", "dns")) as terminal:

@@ -162,7 +162,7 @@ def start_etcd(disk: Path, directory: Path) -> Iterator[Callable[..., str]]:
             end(etcd)
 
 
-@pytest.mark.parametrize("puts, beside", [(2000, False), (400, True)], ids=["quiet", "beside_a_buffered_writer"])
+@pytest.mark.parametrize("puts, beside", [pytest.param(2000, False, marks=pytest.mark.slow), (400, True)], ids=["quiet", "beside_a_buffered_writer"])
 def test_the_latency_of_etcd_is_etcds_own_and_a_writer_is_named(
     counting: Agent, disk: Path, pod: Path, start_etcd: Callable[..., str], puts: int, beside: bool
 ) -> None:
@@ -224,6 +224,7 @@ def test_the_database_of_etcd_and_its_file_system_are_limits(counting: Agent, di
     assert limit("filesystem/storage/inodes")["max"] == stat.f_files
 
 
+@pytest.mark.slow
 def test_the_quota_of_k3s_is_that_of_its_units_command(disk: Path, directory: Path, agent: Callable[..., Agent]) -> None:
     """The server hides its own command line."""
     bus, listed, group = directory / "bus", directory / "k3s-server", CGROUP2 / "system.slice/k3s.service"
@@ -249,6 +250,7 @@ def test_the_quota_of_k3s_is_that_of_its_units_command(disk: Path, directory: Pa
             group.parent.rmdir()  # others may use it
 
 
+@pytest.mark.slow
 def test_images_on_a_loop_device_are_unsuited_and_their_file_system_is_a_limit(disk: Path, lab: Lab, agent: Callable[..., Agent]) -> None:
     lab.dockerd(f"--data-root={disk}/docker")
     subprocess.run(["fallocate", "-l", "440M", disk / "fill"], check=True)

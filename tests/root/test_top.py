@@ -64,6 +64,7 @@ def fixture_loaded(lab: Lab, agent: Start, space: Callable[..., storm.Space]) ->
         yield one
 
 
+@pytest.mark.slow
 def test_top_is_live_and_names_workloads_like_all_other_views(loaded: Agent, directory: Path) -> None:
     with contextlib.closing(Terminal(directory, "top", rows=60)) as terminal:
         screen = terminal.wait_screens(4)

@@ -165,6 +165,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_fault_keeps_the_working_file_in_use(agent, web, run):
     path = web(TLS + USERS)
     one = started(agent, path)
