@@ -23,6 +23,7 @@ from conftest import SLACK, Agent, Run, Start, end, until, wait_for_other_agents
 from dnswire import A, Server, framed, query
 from storm import enter, ip
 
+SO_RCVBUFFORCE = 33  # linux/socket.h
 # Concurrent runs have different namespaces.
 CLIENT, SERVER = f"hr-dns-client-{os.getpid()}", f"hr-dns-server-{os.getpid()}"
 V4, V6 = "10.54.0.{}", "fd00:54::{}"  # addresses of servers
@@ -160,6 +161,8 @@ class Lab:
                 s.bind((address, 53))
                 if kind == socket.SOCK_STREAM:
                     s.listen(64)
+                else:
+                    s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 22)  # a busy machine may answer late
                 into.append(s)
         self.servers.append(Server(udp, tcp))
         return self.servers[-1]
@@ -172,7 +175,7 @@ class Lab:
 
     def udp(self, group: Cgroup | None = None, family: int = socket.AF_INET, source: str = "") -> "Client":
         s = self.raw(CLIENT, family, socket.SOCK_DGRAM, group=group)
-        s.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
+        s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
         s.bind((source, 0))
         return Client(s)
 
