@@ -224,6 +224,7 @@ def test_a_file_system_that_stopped_writing_is_critical_while_it_is_mounted(run:
             subprocess.run(["umount", point], check=True)
 
 
+@pytest.mark.slow
 def test_a_hung_task_is_named(run: Run, directory: Path) -> None:
     names = [Path("/proc/sys/kernel") / name for name in ("hung_task_timeout_secs", "hung_task_warnings")]
     before = [file.read_text() for file in names]

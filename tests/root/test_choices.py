@@ -107,7 +107,8 @@ def test_a_profile_of_tuned_that_somebody_chose_is_a_choice(node: Node, lab: Lab
         sysctl("fs.inotify.max_user_instances", before)
 
 
-@pytest.mark.parametrize("mode, now", [("enforce", ""), pytest.param("observe", "sysctl -w fs.inotify.max_user_instances=", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode, now", [("enforce", ""), ("observe", "sysctl -w fs.inotify.max_user_instances=")])
 def test_a_limit_that_the_configuration_sets_exactly_is_cured_there(node: Node, agent, mode: str, now: str) -> None:
     """limits.raise leaves such a value alone, and the agent sets back what is typed."""
     name = "fs.inotify.max_user_instances"

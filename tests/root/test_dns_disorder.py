@@ -199,6 +199,7 @@ def test_queries_without_room_are_unknown(watch, lab, run) -> None:
     views_agree(one, run, {server: {"queries": truth, "unanswered": 0, "late": 0, "pending": 0}})
 
 
+@pytest.mark.slow
 def test_the_limit_of_an_answer_is_five_seconds(watch, lab, run) -> None:
     early, late = lab.serve(81, 82)
     one = watch()

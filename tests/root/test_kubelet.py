@@ -56,6 +56,7 @@ def kubelet(directory: Path) -> Iterator[Kubelet]:
         LIBRARY.rmdir()
 
 
+@pytest.mark.slow
 def test_serial_pulls_are_reported(kubelet: Kubelet, agent: Start, run: Run) -> None:
     kubelet.start()
     running = agent("mode: observe\n")

@@ -311,6 +311,7 @@ def test_a_full_listener_and_ports_are_found_with_their_addresses_and_cured(node
     until(lambda: all(other["until"] for other in one.status()["findings"] if other["slug"] == "listen"), "it is cured", 0.5)
 
 
+@pytest.mark.slow
 def test_packets_that_a_listener_drops_of_accepted_connections_are_not_refused_ones(node: Any, agent: Start, pod: Pod, pods: Callable[[], Pod], space: str) -> None:
     """With TCP_DEFER_ACCEPT the kernel drops the last packet of each handshake. Another namespace shows that the pass has been."""
     one = counted(agent("mode: observe"))

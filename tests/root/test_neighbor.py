@@ -468,6 +468,7 @@ def test_without_bpf_tables_grow_by_polling(agent, space, family: int) -> None:
     assert len(watch.log) <= 10
 
 
+@pytest.mark.slow
 def test_a_tool_that_lowers_thresholds_in_a_storm_is_reported_once(agent, space) -> None:
     one = agent(KEEP)
     place = space()

@@ -208,6 +208,7 @@ def test_the_latency_of_etcd_is_etcds_own_and_a_writer_is_named(
         assert hog["write_bytes"] == pytest.approx(writer.result() * MIB, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_database_of_etcd_and_its_file_system_are_limits(counting: Agent, disk: Path, start_etcd: Callable[..., str]) -> None:
     url, file = start_etcd("--quota-backend-bytes=18500000"), disk / "etcd/member/snap/db"
     put(url, 150, 100_000)  # the file has 15.8 MB with etcd 3.4, and 16.8 MB with 3.5, which grows it in steps
