@@ -243,6 +243,14 @@ static const struct finding_use *worst_of(const struct finding *reading)
 	return reading->worst.max > 0 ? &reading->worst : &reading->use;
 }
 
+/* A namespace whose owner was not known yet. */
+static bool is_first_unnamed(const struct finding *finding)
+{
+	const struct workload *first = finding->n_who > 0 ? &finding->who[0].workload : NULL;
+
+	return first && first->kind == WORKLOAD_NETNS && streq(first->name, first->id);
+}
+
 /* Keeps the users of the worst moment. */
 static void take_worst(struct finding *known, struct finding *reading, uint64_t now)
 {
@@ -264,6 +272,12 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	}
 	if (reading->n_who == 0)
 		return;
+	if (is_first_unnamed(known) && !is_first_unnamed(reading) &&
+		user_share(reading, &reading->who[0]) >=
+			NEARLY * user_share(known, &known->who[0])) {
+		take_users(known, reading);
+		return;
+	}
 	/*
 	 * A pass may count the users when a little less is used again, and an earlier pass may have
 	 * counted other users: while as much is used, the larger ones count.
@@ -443,6 +457,7 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 		struct finding *finding = &list->findings[i];
 		struct finding *reading = reading_of(proposal, finding);
 		bool was_unknown = finding->knows == WHO_UNKNOWN;
+		bool was_unnamed = is_first_unnamed(finding);
 
 		/* It has become another problem, such as a limit that was nearly reached before. */
 		if (streq(finding->tuner, tuner) && is_other(finding, reading)) {
@@ -457,7 +472,8 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 		if (finding->phase != FINDING_OVER && finding->severity > finding->highest) {
 			finding->highest = finding->severity;
 			news(userdata, finding, FINDING_ROSE);
-		} else if (was_unknown && finding->knows == WHO_KNOWN) {
+		} else if ((was_unknown && finding->knows == WHO_KNOWN) ||
+			   (was_unnamed && !is_first_unnamed(finding))) {
 			news(userdata, finding, FINDING_NAMED);
 		}
 		list->findings[kept++] = *finding;

@@ -202,6 +202,29 @@ LIST_TEST(users_counted_before_the_worst_moment_give_way_to_those_of_the_next_pa
 	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
 }
 
+LIST_TEST(the_owner_of_a_namespace_is_named_as_soon_as_it_is_known)
+{
+	static const struct {
+		const char *name;
+		unsigned used;
+	} polls[] = {{"4026533241", 95}, {"another", 40}, {"owner", 93}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(polls); i++) {
+		struct finding *finding = find(fixture, "neighbor/ipv4", 100, FINDING_HAPPENS);
+
+		finding->use.used -= i;
+		add_user(finding, polls[i].name, polls[i].used, 0);
+		if (i == 0) {
+			finding->who[0].workload.kind = WORKLOAD_NETNS;
+			set_text(finding->who[0].workload.id, polls[i].name);
+		}
+		poll_ends(fixture, 5);
+		assert_string_equal(
+			fixture->list.findings[0].who[0].workload.name, polls[i == 1 ? 0 : i].name);
+	}
+	assert_int_equal(fixture->news[FINDING_NAMED], 1);
+}
+
 LIST_TEST(ties_are_named_together)
 {
 	char text[FINDING_TEXT_MAX];
