@@ -262,6 +262,7 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	/* The users were counted before the worst moment, and now again. */
 	bool precede = known->who_us && known->who_us < known->worst.at_us &&
 		       known->who_us < reading->who_us;
+	bool is_larger;
 
 	if (share > worst) {
 		known->worst = *use;
@@ -278,15 +279,16 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 		take_users(known, reading);
 		return;
 	}
+	is_larger = known->n_who > 0 &&
+		    user_share(known, &known->who[0]) < user_share(reading, &reading->who[0]);
 	/*
 	 * A pass may count the users when a little less is used again, and an earlier pass may have
 	 * counted other users: while as much is used, the larger ones count.
 	 */
 	if (known->n_who == 0 || precede
 			? follows || share >= NEARLY * worst
-			: share >= worst && (is_same_moment || follows ||
-						    user_share(known, &known->who[0]) <
-							    user_share(reading, &reading->who[0])))
+			: (share >= worst && (is_same_moment || follows || is_larger)) ||
+				  (share >= NEARLY * worst && follows && is_larger))
 		take_users(known, reading);
 }
 

@@ -183,6 +183,18 @@ LIST_TEST(users_of_an_earlier_pass_give_way_to_larger_ones_while_it_lasts)
 	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
 }
 
+LIST_TEST(users_of_the_first_moment_give_way_to_larger_ones_of_the_next_seconds)
+{
+	add_user(find(fixture, "neighbor/ipv4", 100, FINDING_HAPPENS), "bystander", 1, 0);
+	poll_ends(fixture, 1);
+	add_user(find(fixture, "neighbor/ipv4", 99, FINDING_HAPPENS), "culprit", 90, 0);
+	poll_ends(fixture, 10);
+	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
+	add_user(find(fixture, "neighbor/ipv4", 99, FINDING_HAPPENS), "later", 95, 0);
+	poll_ends(fixture, 1);
+	assert_string_equal(fixture->list.findings[0].who[0].workload.name, "culprit");
+}
+
 LIST_TEST(users_counted_before_the_worst_moment_give_way_to_those_of_the_next_pass)
 {
 	static const struct {
