@@ -21,8 +21,9 @@
 #define DEFAULT_CONFIG   "/etc/headroom/headroom.yaml"
 #define DEFAULT_CONFIG_D "/etc/headroom/conf.d"
 
+#define PLANS_MAX 3 /* in a row, when others write the same values */
+
 /* A task that has not ended by then hangs. */
-#define PLANS_MAX       3 /* in a row, when others write the same values */
 #define TASK_OVERDUE_US (3 * CORE_TASK_US)
 
 /* ---- directories and options ---- */

@@ -48,9 +48,7 @@ struct editor {
 int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX]);
 
-/*
- * Returns whether a dump of the program has the value of a change. value gets what it has.
- */
+/* Returns whether a dump of the program has the value of a change. value: gets the dump's. */
 bool edit_dump_has(
 	const char *dump, const struct file_change *change, char value[static SETTING_VALUE_MAX]);
 

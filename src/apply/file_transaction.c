@@ -492,7 +492,7 @@ static const char *describe_bytes(const struct work_file *file)
 static int restore_bytes(struct file_job *job, struct work_file *file)
 {
 	const char *path = file->record.path;
-	int r = -ESTALE, level = LOG_DEBUG;
+	int r = -ESTALE;
 
 	for (int i = 0; r == -ESTALE && i < TRIES; i++)
 		r = restore_once(job, file);
@@ -509,11 +509,11 @@ static int restore_bytes(struct file_job *job, struct work_file *file)
 		log_error(path, "not restored: %s", file->why[0] ? file->why : strerror(-r));
 	else if (file->lost < 0)
 		log_error(path, "%s", file->why);
-	else if (is_changed_by_others(file))
-		level = LOG_NOTICE;
-	else if (file->written)
-		level = LOG_INFO;
-	log_line(level, path, "%s", describe_bytes(file));
+	else
+		log_line(is_changed_by_others(file) ? LOG_NOTICE
+			 : file->written            ? LOG_INFO
+						    : LOG_DEBUG,
+			path, "%s", describe_bytes(file));
 	return r;
 }
 

@@ -45,8 +45,8 @@ int load_file_put(const struct host *host, const char *path, const char *text)
 	if (r < 0)
 		return r;
 	/*
-	 * A restore and the end of a load are on different threads. Who can open the directory can
-	 * lock it, and earlier versions let everybody open it.
+	 * A restore and the end of a load are on different threads. A process that can open the
+	 * directory can lock it, and earlier versions let everybody open it.
 	 */
 	lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (lock < 0 || fchmod(lock, 0700) < 0 || flock(lock, LOCK_EX) < 0)

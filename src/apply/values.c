@@ -282,7 +282,7 @@ int lock_acquire(const char *directory, const char *name, char *holder, size_t s
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/lock", directory);
-	/* Who can open the file can lock it. Earlier versions let everybody open it. */
+	/* A process that can open the file can lock it. Earlier versions let everybody open it. */
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || fchmod(fd, 0600) < 0)
 		return -errno;

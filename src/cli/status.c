@@ -693,7 +693,7 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 		draw(screen, COLOR_NONE, "  %s: not on this node, or not read yet\n", topic->name);
 }
 
-/* Prints the tables of the topic. The second one of a tuner is left out while it is empty. */
+/* Prints the tables of the topic. It leaves out an empty second table of a tuner. */
 static void print_tables(
 	struct screen *screen, const struct topic *topic, cJSON *status, unsigned sort_column)
 {

@@ -65,7 +65,7 @@ bool host_find_sysctl(const struct host *host, const char *name, const char *val
 bool host_find_tuned(const struct host *host, const char *section, const char *key,
 	char value[static SETTING_VALUE_MAX], char where[static SETTING_WHY_MAX]);
 
-/* Returns whether somebody has chosen the profile: TuneD can choose one by itself. */
+/* Returns whether an administrator chose the profile: TuneD can choose one by itself. */
 bool host_tuned_is_chosen(const struct host *host);
 
 /* A line of mountinfo, see proc_pid_mountinfo(5). */

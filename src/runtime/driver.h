@@ -173,7 +173,7 @@ struct node_runtime {
 	uint64_t due_us;      /* when the next slow reading is due */
 	/* Pods that run no container: the CRI does not tell which image a pod waits for. */
 	struct workload waiting[RUNTIME_WAITING_MAX];
-	size_t n_waiting; /* also those that are too many for it */
+	size_t n_waiting; /* may be more than the array holds */
 
 	/* The agent opens new files of this directory (a full path) for read(). */
 	char watch[SETTING_PATH_MAX];

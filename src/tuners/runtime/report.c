@@ -67,10 +67,12 @@ static void write_progress(const struct pull_progress *progress, char *text, siz
 		*unit = '\0';
 	snprintf(text, size, "%s%s%s, %s/s", amount, total > 0 ? " of " : "",
 		total > 0 ? whole : "", rate);
-	if (left >= 60 && left < 3600)
+	if (left >= 60 && left < 3600) {
 		text_append(text, size, ", %d min %d s left", (int)left / 60, (int)left % 60);
-	else if (left > 0)
-		duration_text(left, time), text_append(text, size, ", %s left", time);
+	} else if (left > 0) {
+		duration_text(left, time);
+		text_append(text, size, ", %s left", time);
+	}
 	if (progress->queued > 0)
 		text_append(text, size, ", %u layer%s queued", progress->queued,
 			progress->queued == 1 ? "" : "s");

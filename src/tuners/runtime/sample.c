@@ -196,8 +196,7 @@ static void sample_runtime_files(
 	const struct runtime_driver *driver = runtime->found.driver;
 	struct wait longer = {now_us() + FILES_US, wait->cancel_fd};
 
-	/* Without the daemon's version, some drivers cannot know its keys. A nested one has none.
-	 */
+	/* Some drivers know the keys only by the daemon's version. A nested one has no keys. */
 	if (runtime->found.managed_by == RUNTIME_NESTED || !driver->read_files ||
 		!runtime->daemon.config[0] || now_us() < runtime->files_due_us ||
 		(!runtime->daemon.version[0] &&

@@ -57,7 +57,7 @@ struct thp {
 	uint64_t users_at_us;           /* when they were found; 0: never */
 	char boot_line[128];            /* the kernel parameters that set switches; may be empty */
 	bool at_boot[THP_SWITCH_KINDS]; /* the switches that they set */
-	char tuned[SETTING_WHY_MAX];    /* the profile of TuneD that somebody chose and that sets
+	char tuned[SETTING_WHY_MAX];    /* the administrator's profile of TuneD that sets
 					   thp.enabled; or empty */
 	char write_why[TUNER_WHY_MAX];  /* empty when the switches can be written */
 };

@@ -199,7 +199,6 @@ static void thp_configure(void *self, const struct config *config)
 	struct thp *thp = self;
 
 	find_profile(thp);
-
 	for (int kind = 0; kind < THP_SWITCH_KINDS; kind++) {
 		const struct config_option *option = option_find(option_tables, kinds[kind].option);
 		const char *word = option->choices[config_choice(config, kinds[kind].option)];
