@@ -141,27 +141,6 @@ static int toml_key_set(struct file_bytes *text, const char *table, const char *
 
 /* ---- JSON: keys of the root object ---- */
 
-/* A key, whose value_end is 0 if it is missing, and the last of n members. */
-struct json_place {
-	struct json_member key, last;
-	size_t n;
-};
-
-static struct json_place find_member(const char *text, const char *key)
-{
-	struct json_member member = {0};
-	struct json_place found = {0};
-	size_t n = strlen(key);
-
-	for (; json_next(text, &member); found.n++) {
-		if (member.key_end - member.key == n + 2 &&
-			memcmp(text + member.key + 1, key, n) == 0)
-			found.key = member;
-		found.last = member;
-	}
-	return found;
-}
-
 /* Inserts the last member, in the style of the one before it. */
 static int insert_member(struct file_bytes *text, const struct json_place *found, const char *key,
 	const char *literal)
@@ -196,6 +175,7 @@ static int json_key_set(struct file_bytes *text, const char *key, const char *li
 	_cleanup_(file_bytes_clear) struct file_bytes new = {0};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL, *edited = NULL, *has = NULL;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *value = literal ? cJSON_Parse(literal) : NULL;
+	struct text_position at;
 	size_t start, end, comma;
 	struct json_place found;
 
@@ -204,9 +184,15 @@ static int json_key_set(struct file_bytes *text, const char *key, const char *li
 	text_copy(&new, object ? text->bytes : EMPTY, object ? text->len : strlen(EMPTY));
 	if (!object)
 		object = must(cJSON_CreateObject());
-	found = find_member(new.bytes, key);
+	found = json_find(new.bytes, object, key);
 	start = found.key.key;
 	end = found.key.value_end;
+	if (found.n_keys > 1) {
+		at = text_position(new.bytes, start);
+		snprintf(why, EDIT_WHY_MAX, "%zu:%zu: %s is there twice: remove one", at.line,
+			at.column, key);
+		return -EBADMSG;
+	}
 	if (end > 0 && literal) {
 		splice(&new, found.key.value, end, "%s", literal);
 	} else if (end > 0) {
@@ -224,14 +210,12 @@ static int json_key_set(struct file_bytes *text, const char *key, const char *li
 	} else if (literal) {
 		insert_member(&new, &found, key, literal);
 	}
-	/* Only this key may differ, and it must occur at most once. */
+	/* Only this key may differ. */
 	(void)json_parse(new.bytes, new.len, &edited, why);
 	has = cJSON_DetachItemFromObjectCaseSensitive(edited, key);
-	while (cJSON_GetObjectItemCaseSensitive(object, key))
-		cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+	cJSON_DeleteItemFromObjectCaseSensitive(object, key);
 	if (!is_same(edited, object) || !is_same(has, value)) {
-		snprintf(why, EDIT_WHY_MAX,
-			"%s is not changed: the file is not plain JSON, or has the key twice", key);
+		snprintf(why, EDIT_WHY_MAX, "%s is not changed: the file is not plain JSON", key);
 		return -EBADMSG;
 	}
 	free(text->bytes);
@@ -253,7 +237,7 @@ int edit_get(enum edit_format format, const struct file_bytes *text, const char 
 	*literal = NULL;
 	if (format == EDIT_JSON) {
 		r = json_parse(text->bytes, text->len, &object, why);
-		member = object ? find_member(text->bytes, key).key : (struct json_member){0};
+		member = json_find(text->bytes, object, key).key;
 		if (member.value_end > 0)
 			*literal = must(strndup(
 				text->bytes + member.value, member.value_end - member.value));

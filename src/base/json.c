@@ -258,6 +258,45 @@ void json_make_printable(cJSON *item)
 
 /* ---- members of the top-level object, for edits in place ---- */
 
+#define DIGITS "0123456789"
+
+/* Returns the length of a number; 0: cJSON accepts it, and JSON does not, such as 007 and 1. */
+static size_t number_length(const char *text)
+{
+	size_t n = text[0] == '-', digits = strspn(text + n, DIGITS);
+
+	if (digits == 0 || (text[n] == '0' && digits > 1))
+		return 0;
+	n += digits;
+	if (text[n] == '.') {
+		digits = strspn(text + ++n, DIGITS);
+		n += digits;
+	}
+	if (digits > 0 && (text[n] == 'e' || text[n] == 'E')) {
+		n += 1 + (text[n + 1] == '-' || text[n + 1] == '+');
+		digits = strspn(text + n, DIGITS);
+		n += digits;
+	}
+	return digits > 0 ? n : 0;
+}
+
+/* Finds what cJSON accepts and other parsers refuse. Returns its offset, or the end. */
+static size_t find_lenient(const char *text, size_t at, size_t end, const char **what)
+{
+	for (bool quoted = false; at < end; at++) {
+		unsigned char c = (unsigned char)text[at];
+		bool number = !quoted && strchr("-" DIGITS, c);
+		size_t n = number ? number_length(text + at) : 1;
+
+		*what = number ? "a number that JSON does not have" : "a control character";
+		if (n == 0 || (c < ' ' && (quoted || !strchr("\t\r\n", c))))
+			break;
+		quoted ^= c == '"';
+		at += n - 1 + (quoted && c == '\\');
+	}
+	return at;
+}
+
 int json_parse(const char *text, size_t len, cJSON **object, char why[static JSON_WHY_MAX])
 {
 	size_t start = text_mark(text, len);
@@ -277,11 +316,14 @@ int json_parse(const char *text, size_t len, cJSON **object, char why[static JSO
 		what = "expected { in UTF-8";
 	} else {
 		*object = cJSON_ParseWithLengthOpts(text, len + 1, &end, 1);
-		if (*object)
-			return 0;
 		what = "invalid JSON";
+		if (*object)
+			end = text + find_lenient(text, start, len, &what);
+		if (*object && end == text + len)
+			return 0;
 		/* cJSON stops after the first byte of a key without quotes: point at it. */
-		key = before = end - 1;
+		key = before = end - !*object;
+		cJSON_Delete(steal(*object));
 		while (before > text && strchr(" \t\r\n", before[-1]))
 			before--;
 		if (before > text && strchr("{,", before[-1]) && !strchr("\" \t\r\n", *key))
@@ -323,4 +365,21 @@ bool json_next(const char *text, struct json_member *member)
 	member->value = skip_blanks(text, at + (text[at] == ':'));
 	member->value_end = skip_value(text, member->value);
 	return true;
+}
+
+struct json_place json_find(const char *text, const cJSON *object, const char *key)
+{
+	struct json_member member = {0};
+	struct json_place found = {0};
+
+	for (const cJSON *item = object ? object->child : NULL; item && json_next(text, &member);
+		item = item->next, found.n++) {
+		if (streq(item->string, key)) {
+			found.key = member;
+			found.item = item;
+			found.n_keys++;
+		}
+		found.last = member;
+	}
+	return found;
 }

@@ -104,3 +104,13 @@ struct json_member {
 
 /* Moves to the next member; {0} precedes the first one. text is valid for json_parse(). */
 bool json_next(const char *text, struct json_member *member);
+
+/* A key, and the last of n members. Of several members with the key the last one counts. */
+struct json_place {
+	const cJSON *item; /* NULL: the key is missing */
+	struct json_member key, last;
+	size_t n, n_keys;
+};
+
+/* object is the parsed text, or NULL for a blank one. */
+struct json_place json_find(const char *text, const cJSON *object, const char *key);

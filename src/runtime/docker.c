@@ -613,29 +613,61 @@ static int check_keys(const struct daemon *daemon, const char *text, const cJSON
 	return 0;
 }
 
-/* Keys of every version, and the types that they must have. */
+#define TYPE_BOOL (cJSON_True | cJSON_False)
+
+/* Keys of every version, and the types that they and their items must have. */
 static const struct {
-	int type;
+	int type, items; /* items 0: any */
+	bool only_20;
+	long long least; /* of a number */
 	const char *what, *keys;
 } typed_keys[] = {
-	{cJSON_True | cJSON_False, "true or false",
+	{TYPE_BOOL, 0, false, 0, "true or false",
 		" debug live-restore ipv6 iptables ip6tables ip-forward ip-masq icc userland-proxy "
 		"selinux-enabled experimental init no-new-privileges raw-logs tls tlsverify "},
-	{cJSON_Number, "a whole number",
-		" max-concurrent-downloads max-concurrent-uploads max-download-attempts mtu "
-		"shutdown-timeout oom-score-adjust network-control-plane-mtu "
-		"network-diagnostic-port "},
-	{cJSON_String, "a string",
+	{cJSON_Number, 0, false, 0, "a whole number from 0 on",
+		" max-concurrent-downloads max-concurrent-uploads "},
+	{cJSON_Number, 0, true, 1, "a whole number from 1 on", " max-download-attempts "},
+	{cJSON_Number, 0, false, LLONG_MIN, "a whole number",
+		" max-download-attempts mtu shutdown-timeout oom-score-adjust "
+		"network-control-plane-mtu network-diagnostic-port "},
+	{cJSON_String, 0, false, 0, "a string",
 		" log-level log-driver storage-driver data-root exec-root bridge bip fixed-cidr "
 		"pidfile group cgroup-parent default-runtime seccomp-profile userns-remap "
-		"metrics-addr containerd default-gateway "},
-	{cJSON_Array, "a list",
+		"metrics-addr containerd default-gateway default-shm-size "},
+	{cJSON_Array, cJSON_String, false, 0, "a list of strings",
 		" hosts registry-mirrors insecure-registries dns dns-search dns-opts exec-opts "
 		"storage-opts labels authorization-plugins "},
-	{cJSON_Object, "an object", " log-opts default-ulimits runtimes features builder "},
+	{cJSON_Object, cJSON_String, false, 0, "an object of strings", " log-opts "},
+	{cJSON_Object, TYPE_BOOL, false, 0, "an object with true and false", " features "},
+	{cJSON_Object, cJSON_Object, false, 0, "an object of objects",
+		" default-ulimits runtimes "},
+	{cJSON_Object, 0, false, 0, "an object", " builder "},
 };
 
-/* For a dockerd that cannot say it: a value of another type keeps it from starting. */
+/* Whether a number is one of Go's: an int, without a fraction or an exponent. */
+static bool is_int(const char *literal, size_t n, long long least)
+{
+	char text[32], *end;
+	long long number;
+
+	snprintf(text, sizeof(text), "%.*s", (int)MIN(n, sizeof(text) - 1), literal);
+	errno = 0;
+	number = strtoll(text, &end, 10);
+	return n < sizeof(text) && !*end && errno == 0 && number >= least;
+}
+
+static bool has_type(const cJSON *item, const char *literal, size_t n, size_t row)
+{
+	const cJSON *part = typed_keys[row].items ? item->child : NULL;
+
+	while (part && (part->type & (typed_keys[row].items | cJSON_NULL)))
+		part = part->next;
+	return (item->type & typed_keys[row].type) && !part &&
+	       (!cJSON_IsNumber(item) || is_int(literal, n, typed_keys[row].least));
+}
+
+/* For a dockerd that cannot say it, or not where: other values keep it from starting. */
 static int check_types(const struct daemon *daemon, const char *text, const cJSON *object,
 	char why[static RUNTIME_WHY_MAX])
 {
@@ -645,15 +677,15 @@ static int check_types(const struct daemon *daemon, const char *text, const cJSO
 	for (const cJSON *item = object->child; item && json_next(text, &member);
 		item = item->next) {
 		struct text_position position = text_position(text, member.value);
-		bool whole = strspn(text + member.value, "-0123456789") >=
-			     member.value_end - member.value;
 		size_t i = 0;
 
 		snprintf(word, sizeof(word), " %.70s ", item->string);
-		while (i < ARRAY_SIZE(typed_keys) && !strstr(typed_keys[i].keys, word))
+		while (i < ARRAY_SIZE(typed_keys) &&
+			(!strstr(typed_keys[i].keys, word) ||
+				(typed_keys[i].only_20 && atoi(daemon->version) != 20)))
 			i++;
 		if (i == ARRAY_SIZE(typed_keys) || cJSON_IsNull(item) ||
-			((item->type & typed_keys[i].type) && (whole || !cJSON_IsNumber(item))))
+			has_type(item, text + member.value, member.value_end - member.value, i))
 			continue;
 		snprintf(why, RUNTIME_WHY_MAX,
 			"%s:%zu:%zu: %.64s must be %s: dockerd %.32s refuses the whole file",
@@ -664,6 +696,31 @@ static int check_types(const struct daemon *daemon, const char *text, const cJSO
 	return 0;
 }
 
+/* 20.10 ignores what follows the object, and refuses what later versions take. */
+static int check_syntax(const struct daemon *daemon, const char *text, size_t len, cJSON **object,
+	char why[static RUNTIME_WHY_MAX])
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *begin = NULL;
+	_cleanup_free_ char *alone = NULL;
+	bool is_20 = atoi(daemon->version) == 20;
+	const char *end = text, *what = NULL;
+	char fault[JSON_WHY_MAX];
+
+	if (json_parse(text, len, object, fault) < 0) {
+		snprintf(why, RUNTIME_WHY_MAX, "%.160s:%s: correct it", daemon->config, fault);
+		cJSON_Delete(is_20 ? cJSON_ParseWithOpts(text, &end, 0) : NULL);
+		alone = must(strndup(text, (size_t)(end - text)));
+		return json_parse(alone, strlen(alone), &begin, fault) == 0 && begin ? -EEXIST
+										     : -EBADMSG;
+	}
+	if (is_20 && (!*object || text_mark(text, len) > 0))
+		what = *object ? "a byte order mark: remove it" : "an empty file: write {}";
+	if (what)
+		snprintf(why, RUNTIME_WHY_MAX, "%.160s:1:1: dockerd %.32s does not start with %s",
+			daemon->config, daemon->version, what);
+	return what ? -EBADMSG : 0;
+}
+
 int docker_config_check(const struct host *host, const struct daemon *daemon, const char *text,
 	size_t len, const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX])
 {
@@ -671,32 +728,20 @@ int docker_config_check(const struct host *host, const struct daemon *daemon, co
 		daemon->program, "--validate", "--config-file", path, NULL};
 	struct child child = {.arguments = arguments, .root = host->root, .output_max = OUTPUT_MAX};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-	char fault[JSON_WHY_MAX], fault_text[CHILD_WHY_MAX];
-	int r, major = atoi(daemon->version);
+	char fault[CHILD_WHY_MAX];
+	int r = check_syntax(daemon, text, len, &object, why), major = atoi(daemon->version);
+	bool validates = major >= VALIDATES_SINCE && daemon->program[0];
 
-	if (json_parse(text, len, &object, fault) < 0) {
-		snprintf(why, RUNTIME_WHY_MAX, "%.160s:%s: correct it", daemon->config, fault);
+	if (r < 0 || !object)
+		return r;
+	r = validates ? child_ask(&child, wait, NULL, fault) : -EINVAL;
+	if (r == -EINVAL && check_types(daemon, text, object, why) < 0)
 		return -EBADMSG;
-	}
-	if (!object || major < VALIDATES_SINCE || !daemon->program[0]) {
-		r = object ? check_types(daemon, text, object, why) : 0;
-		return r == 0 && object && major == 20 ? check_keys(daemon, text, object, why) : r;
-	}
-	r = child_ask(&child, wait, NULL, fault_text);
+	if (!validates)
+		return major == 20 ? check_keys(daemon, text, object, why) : 0;
 	if (r < 0)
-		snprintf(why, RUNTIME_WHY_MAX, "%.100s: %.210s", daemon->config, fault_text);
+		snprintf(why, RUNTIME_WHY_MAX, "%.100s: %.210s", daemon->config, fault);
 	return r == -EINVAL ? -EBADMSG : r;
-}
-
-/* Finds a key: dockerd uses the last of duplicates. */
-static const cJSON *last_of(const cJSON *object, const char *key)
-{
-	const cJSON *item, *last = NULL;
-
-	cJSON_ArrayForEach (item, object)
-		if (streq(item->string, key))
-			last = item;
-	return last;
 }
 
 /* A key whose option has another name: NamedOption in dockerd's opts. */
@@ -776,7 +821,8 @@ static void read_config(const struct host *host, const struct daemon *daemon, co
 	const struct wait *wait, struct runtime_files *config)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-	const cJSON *downloads, *mirrors, *item;
+	const cJSON *mirrors, *item;
+	struct json_place downloads;
 	_cleanup_free_ char *text = NULL, *all = NULL;
 	char full[PATH_MAX], hash[HASH_TEXT_MAX], fault[JSON_WHY_MAX];
 	struct stat st = {0};
@@ -813,12 +859,13 @@ static void read_config(const struct host *host, const struct daemon *daemon, co
 		config->error = check_flags(daemon, text, flags, config->why);
 	if (config->error == -EBADMSG)
 		describe_bad(host, text, config->why, &config->bad);
-	downloads = last_of(object, "max-concurrent-downloads");
-	if (cJSON_IsNumber(downloads) && downloads->valuedouble >= 0 &&
-		downloads->valuedouble <= INT_MAX)
-		snprintf(config->keys[RUNTIME_DOWNLOADS].on_disk, SETTING_VALUE_MAX, "%d",
-			downloads->valueint);
-	mirrors = last_of(object, "registry-mirrors");
+	downloads = json_find(text, object, DOWNLOADS);
+	/* As it is written: a double does not have all numbers of 64 bits. */
+	n = (int)(downloads.key.value_end - downloads.key.value);
+	if (cJSON_IsNumber(downloads.item) && is_int(text + downloads.key.value, (size_t)n, 0))
+		snprintf(config->keys[RUNTIME_DOWNLOADS].on_disk, SETTING_VALUE_MAX, "%.*s", n,
+			text + downloads.key.value);
+	mirrors = json_find(text, object, MIRRORS).item;
 	config->has_mirrors = mirrors != NULL;
 	cJSON_ArrayForEach (item, mirrors) {
 		const char *url = cJSON_IsString(item) ? item->valuestring : "";
