@@ -149,20 +149,35 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 	return read_output(out, child->output_max, output);
 }
 
+/* Returns the text of a line of logrus, 'time="..." level=fatal msg="..."', else the line. */
+static char *logged_message(char *line)
+{
+	char *begin = strstr(line, "level=") ? strstr(line, "msg=\"") : NULL, *to;
+
+	if (!begin)
+		return line;
+	begin = to = begin + strlen("msg=\"");
+	for (const char *from = begin; *from && *from != '"'; from++) {
+		from += *from == '\\' && from[1];
+		*to++ = *from;
+	}
+	*to = '\0';
+	return begin;
+}
+
 /* Returns the first line that is not a logged warning; else the first line. */
 static const char *error_line(char *text)
 {
-	const char *first = NULL;
-	char *state = NULL;
+	char *first = NULL, *state = NULL;
 
 	for (char *line = strtok_r(text, "\r\n", &state); line;
 		line = strtok_r(NULL, "\r\n", &state)) {
 		text_make_printable(line);
 		if (!strstr(line, "level=warning") && !strstr(line, "level=info"))
-			return line;
+			return logged_message(line);
 		first = first ? first : line;
 	}
-	return first ? first : "without a message";
+	return first ? logged_message(first) : "without a message";
 }
 
 int child_ask(const struct child *child, const struct wait *wait, char **output,
@@ -170,6 +185,7 @@ int child_ask(const struct child *child, const struct wait *wait, char **output,
 {
 	_cleanup_free_ char *text = NULL, *error = NULL;
 	struct wait limited = wait_at_most(wait, ASK_US);
+	const char *message, *begin;
 	int status, r = run(child, &limited, &status, &text, &error);
 
 	if (r < 0) {
@@ -185,7 +201,9 @@ int child_ask(const struct child *child, const struct wait *wait, char **output,
 	}
 	if (error)
 		hide_secrets(error); /* before a line is cut */
+	message = error_line(error ? error : (char[]){""});
+	begin = child->skip ? strstr(message, child->skip) : NULL;
 	snprintf(why, CHILD_WHY_MAX, "%.100s refuses it: %.200s", child->arguments[0],
-		error_line(error ? error : (char[]){""}));
+		begin ? begin + strlen(child->skip) : message);
 	return -EINVAL;
 }

@@ -15,6 +15,7 @@ struct child {
 	const char *const *arguments; /* the program's path first, ended by NULL */
 	const char *root;             /* chroot(2) into it; NULL or "": none */
 	const char *directory;        /* its working directory, below root; NULL or "": / */
+	const char *skip;             /* its message begins after these words; NULL: at its begin */
 	size_t output_max;            /* bytes of standard output; more is an error */
 };
 

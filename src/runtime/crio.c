@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The driver of CRI-O. In this order: its reports over the CRI; its files, and the files of
+ * registries; the fault that keeps it from starting; mirrors; pins. Nothing here writes a file.
+ */
+#include "base/child.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/toml.h"
 #include "runtime/cri.h"
 #include "workload/process.h"
 
+#include <fts.h>
 #include <glob.h>
 
 #define REGISTRIES "/etc/containers/registries.conf"
 
 #define CONFIG "/etc/crio/crio.conf"
 #define PINS   CONFIG ".d/headroom-pins.conf"
+
+#define OUTPUT_MAX ((size_t)1 << 20) /* bytes of `crio config` */
 
 /* ---- find ---- */
 
@@ -57,10 +65,12 @@ static int parse_file(const struct host *host, const char *full, cJSON **documen
 {
 	const char *path = full + strlen(host->root);
 	_cleanup_free_ char *text = NULL;
-	char fault[TOML_WHY_MAX];
+	char fault[TOML_WHY_MAX], real[PATH_MAX];
 	size_t len = 0;
-	int r = read_file(full, TOML_TEXT_MAX, &text, &len);
+	int r = path_in_root(host->root, path, real); /* a link may lead out of it */
 
+	if (r == 0)
+		r = read_file(real, TOML_TEXT_MAX, &text, &len);
 	if (r == 0 && toml_parse(text, len, document, fault) < 0) {
 		snprintf(why, MIRROR_WHY_MAX, "%.120s:%s: correct it", path, fault);
 		return -EBADMSG;
@@ -70,39 +80,227 @@ static int parse_file(const struct host *host, const char *full, cJSON **documen
 	return r;
 }
 
-/* CRI-O does not start with a file that is no TOML. */
-static void check_files(const struct host *host, const char *config, struct runtime_files *files)
+#define FILES_MAX 64
+
+/* Full paths. */
+struct crio_files {
+	char path[FILES_MAX][PATH_MAX];
+	size_t n;
+};
+
+static void add_path(struct crio_files *files, const char *path)
 {
-	struct bad_file *bad = &files->bad;
-	char pattern[PATH_MAX], path[SETTING_PATH_MAX + 8], why[MIRROR_WHY_MAX] = "";
+	if (files->n < FILES_MAX)
+		copy_text(files->path[files->n++], PATH_MAX, path);
+}
+
+/* CRI-O reads all files below the directory, whatever their names are. */
+static void find_files(
+	const struct host *host, const char *main, const char *directory, struct crio_files *files)
+{
+	char full[PATH_MAX];
+	char *const roots[] = {full, NULL};
+	FTS *tree;
+
+	if (access(host_path(host, main, full), F_OK) == 0)
+		add_path(files, full);
+	host_path(host, directory, full);
+	tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	for (const FTSENT *entry; tree && (entry = fts_read(tree));)
+		if (entry->fts_info == FTS_F || entry->fts_info == FTS_SL)
+			add_path(files, entry->fts_path);
+	if (tree)
+		fts_close(tree);
+}
+
+static void find_registries(const struct host *host, struct crio_files *files)
+{
+	char pattern[PATH_MAX];
 	glob_t found = {0};
-	int r = 0;
 
-	snprintf(path, sizeof(path), "%s.d/*", config);
-	(void)glob(host_path(host, config, pattern), GLOB_NOSORT, NULL, &found);
-	(void)glob(host_path(host, path, pattern), GLOB_APPEND, NULL, &found);
-	for (size_t i = 0; i < found.gl_pathc && r != -EBADMSG; i++) {
-		_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
-
-		r = parse_file(host, found.gl_pathv[i], &document, why);
-		if (r == -EBADMSG)
-			set_text(bad->path, found.gl_pathv[i] + strlen(host->root));
-	}
+	(void)glob(host_path(host, REGISTRIES, pattern), GLOB_NOSORT, NULL, &found);
+	(void)glob(host_path(host, REGISTRIES ".d/*.conf", pattern), GLOB_NOSORT | GLOB_APPEND,
+		NULL, &found);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		add_path(files, found.gl_pathv[i]);
 	globfree(&found);
-	files->error = r == -EBADMSG ? r : 0;
-	set_text(files->why, files->error < 0 ? why : "");
-	if (files->error < 0) {
-		bad->line = bad_file_line(text_after_path(why, bad->path));
-		bad_file_find_writer(host, bad);
+}
+
+/* ---- the file that CRI-O refuses ---- */
+
+/* Returns what keeps CRI-O from starting with a [[registry]], or NULL. */
+static const char *check_registry(const cJSON *registry)
+{
+	static const char *const texts[] = {"prefix", "location", "mirror/0/location"};
+	static const char *const bools[] = {"blocked", "insecure", "mirror-by-digest-only"};
+	const cJSON *item;
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if ((item = json_at(registry, texts[i])) && !cJSON_IsString(item))
+			return "a location or prefix of a registry must be a text";
+	for (size_t i = 0; i < ARRAY_SIZE(bools); i++)
+		if ((item = json_at(registry, bools[i])) && !cJSON_IsBool(item))
+			return "blocked, insecure and mirror-by-digest-only must be true or false";
+	if (!json_text_at(registry, "location")[0] && !json_text_at(registry, "prefix")[0])
+		return "a registry has neither location nor prefix";
+	return NULL;
+}
+
+/* The library that reads these files: pkg/sysregistriesv2 of containers/image. */
+static const char *check_registries(const cJSON *document, bool is_drop_in)
+{
+	const cJSON *list = json_at(document, "registry"), *item;
+	const char *what = NULL;
+
+	if (is_drop_in && json_at(document, "registries"))
+		return "a file of registries.conf.d cannot have version 1 of the format";
+	if (list && json_at(document, "registries"))
+		return "versions 1 and 2 of the format are mixed";
+	if (list && !cJSON_IsArray(list))
+		return "registry must be [[registry]]";
+	cJSON_ArrayForEach (item, list)
+		what = what ? what : check_registry(item);
+	return what;
+}
+
+/* Finds the first of these files with a fault of its own. -EBADMSG with why, or 0. */
+static int find_fault(const struct host *host, const struct crio_files *files, bool registries,
+	struct bad_file *bad, char why[static RUNTIME_WHY_MAX])
+{
+	for (size_t i = 0; i < files->n; i++) {
+		_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+		const char *path = files->path[i] + strlen(host->root), *what = NULL;
+		int r = parse_file(host, files->path[i], &document, why);
+
+		if (r == 0 && registries)
+			what = check_registries(document, !streq(path, REGISTRIES));
+		if (what)
+			snprintf(why, RUNTIME_WHY_MAX, "%.120s: %s", path, what);
+		if (r != -EBADMSG && !what)
+			continue;
+		set_text(bad->path, path);
+		bad->line = bad_file_line(text_after_path(why, path));
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+/* "PATH: toml: line 2 (last key ...): what", or what with a value in quotes. */
+static void blame(const struct host *host, const struct crio_files *files, const char *message,
+	struct bad_file *bad)
+{
+	const char *line = strstr(message, "line "), *quote = strchr(message, '"');
+	char value[128] = "", found[128];
+
+	if (quote)
+		snprintf(value, sizeof(value), "%.*s", (int)strcspn(quote + 1, "\""), quote + 1);
+	for (size_t i = 0; i < files->n; i++) {
+		const char *path = files->path[i] + strlen(host->root);
+		_cleanup_free_ char *text = NULL;
+		struct toml_scan scan = {0};
+		struct toml_item item;
+
+		if (starts_with(message, path) && message[strlen(path)] == ':') {
+			set_text(bad->path, path);
+			bad->line = line ? (unsigned)strtoul(line + 5, NULL, 10) : 0;
+			return;
+		}
+		if (message[0] == '/' || !value[0] ||
+			read_file(files->path[i], TOML_TEXT_MAX, &text, &scan.len) < 0)
+			continue;
+		scan.text = text;
+		while (toml_next(&scan, &item) > 0) {
+			if (item.header || !toml_value(text, &item, found, sizeof(found)) ||
+				!streq(found, value))
+				continue;
+			set_text(bad->path, path);
+			bad->line = (unsigned)text_position(text, item.start).line;
+		}
 	}
 }
 
-/* No key of CRI-O's files is edited. */
-static void read_files(struct node_runtime *runtime, const struct host *host, const struct wait *)
+/* `crio config` reads its files as a start does, and no files of registries. */
+static int check_files(const struct host *host, const struct daemon *daemon, const char *directory,
+	const struct crio_files *files, const struct wait *wait, struct runtime_files *result)
 {
-	struct runtime_key *downloads = &runtime->files.keys[RUNTIME_DOWNLOADS];
+	static const char refuses[] = " refuses it: ";
+	const char *const arguments[] = {
+		daemon->program, "-c", daemon->config, "-d", directory, "config", NULL};
+	const struct child child = {.arguments = arguments,
+		.root = host->root,
+		.skip = "unable to decode configuration ",
+		.output_max = OUTPUT_MAX};
+	struct bad_file *bad = &result->bad;
+	char why[RUNTIME_WHY_MAX], position[16] = "";
+	const char *message;
+	int r = daemon->program[0] ? child_ask(&child, wait, NULL, why) : -ESRCH;
 
-	check_files(host, runtime->daemon.config, &runtime->files);
+	result->is_unverified = r == -ESRCH;
+	if ((r == -EINVAL || r == -ESRCH) &&
+		find_fault(host, files, false, bad, result->why) == -EBADMSG)
+		return -EBADMSG;
+	if (r == 0 || r == -ESRCH)
+		return 0;
+	set_text(bad->path, daemon->config);
+	message = strstr(why, refuses);
+	message = message ? message + strlen(refuses) : why;
+	if (r == -EINVAL)
+		blame(host, files, message, bad);
+	if (bad->line > 0)
+		snprintf(position, sizeof(position), ":%u", bad->line);
+	snprintf(result->why, RUNTIME_WHY_MAX, "%.120s%s: %.180s", bad->path, position,
+		text_after_path(message, bad->path));
+	return r == -EINVAL ? -EBADMSG : r;
+}
+
+static void hash_files(const struct daemon *daemon, const char *directory,
+	const struct crio_files lists[2], char hash[static HASH_TEXT_MAX])
+{
+	_cleanup_free_ char *all = NULL;
+	size_t len = 0;
+	FILE *out = must(open_memstream(&all, &len));
+
+	fprintf(out, "%s %s %s %s", daemon->program, daemon->version, daemon->config, directory);
+	for (int k = 0; k < 2; k++)
+		for (size_t i = 0; i < lists[k].n; i++) {
+			_cleanup_free_ char *text = NULL;
+			size_t n = 0;
+
+			(void)read_file(lists[k].path[i], TOML_TEXT_MAX, &text, &n);
+			fprintf(out, "\n%s %zu\n", lists[k].path[i], n);
+			fwrite(text ? text : "", 1, n, out);
+		}
+	must_do(fclose(out) == 0);
+	hash_bytes(all, len, hash);
+}
+
+/* No key of CRI-O's files is edited. */
+static void read_files(
+	struct node_runtime *runtime, const struct host *host, const struct wait *wait)
+{
+	_cleanup_free_ struct crio_files *lists = must(calloc(2, sizeof(*lists)));
+	struct runtime_files *files = &runtime->files;
+	const struct daemon *daemon = &runtime->daemon;
+	struct runtime_key *downloads = &files->keys[RUNTIME_DOWNLOADS];
+	char value[PATH_MAX], directory[PATH_MAX], hash[HASH_TEXT_MAX];
+
+	if ((process_option("", daemon->pid, "config-dir", false, value, PATH_MAX) != 1 &&
+		    process_option("", daemon->pid, "d", false, value, PATH_MAX) != 1) ||
+		process_path("", daemon->pid, value, directory) < 0)
+		set_text(directory, CONFIG ".d");
+	find_files(host, daemon->config, directory, &lists[0]);
+	find_registries(host, &lists[1]);
+	hash_files(daemon, directory, lists, hash);
+	if (streq(hash, files->hash))
+		return;
+	*files = (struct runtime_files){0};
+	files->error = check_files(host, daemon, directory, &lists[0], wait, files);
+	if (files->error == 0)
+		files->error = find_fault(host, &lists[1], true, &files->bad, files->why);
+	if (files->error == -EBADMSG)
+		bad_file_find_writer(host, &files->bad);
+	if (files->error == 0 || files->error == -EBADMSG)
+		memcpy(files->hash, hash, sizeof(hash));
 	downloads->refusal = KEY_UNKNOWN;
 	copy_text(downloads->why, RUNTIME_WHY_MAX,
 		"CRI-O cannot be told how many layers to fetch at once");
@@ -149,13 +347,18 @@ static bool defines(const cJSON *document, const char *registry)
 	return false;
 }
 
-/* Returns -EEXIST if the file defines the registry, else 0 or an error of parse_file(). */
+/* Returns -EEXIST with the path if the file defines the registry, else 0 or an error of
+ * parse_file(). */
 static int check_file(const struct host *host, const char *full, const char *registry, char *why)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
 	int r = parse_file(host, full, &document, why);
 
-	return r == 0 && defines(document, registry) ? -EEXIST : r == -ENOENT ? 0 : r;
+	if (r == 0 && defines(document, registry)) {
+		snprintf(why, MIRROR_WHY_MAX, "%s", full + strlen(host->root));
+		r = -EEXIST;
+	}
+	return r == -ENOENT ? 0 : r;
 }
 
 static int locate(const struct host *host, const char *directory, const char *registry,
@@ -226,16 +429,13 @@ static bool honours_pins(const char *version)
 /* Our list would replace another one, or be replaced by it. */
 static bool is_defined_elsewhere(const struct host *host, char *why)
 {
-	char pattern[PATH_MAX];
-	glob_t found = {0};
+	_cleanup_free_ struct crio_files *files = must(calloc(1, sizeof(*files)));
 	bool taken = false;
 
-	(void)glob(host_path(host, CONFIG, pattern), GLOB_NOSORT, NULL, &found);
-	(void)glob(
-		host_path(host, CONFIG ".d/*", pattern), GLOB_NOSORT | GLOB_APPEND, NULL, &found);
-	for (size_t i = 0; i < found.gl_pathc && !taken; i++) {
+	find_files(host, CONFIG, CONFIG ".d", files);
+	for (size_t i = 0; i < files->n && !taken; i++) {
 		_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
-		const char *full = found.gl_pathv[i], *path = full + strlen(host->root);
+		const char *full = files->path[i], *path = full + strlen(host->root);
 
 		/* The name may have a suffix: a process was killed while it wrote the file. */
 		if (starts_with(path, PINS))
@@ -247,7 +447,6 @@ static bool is_defined_elsewhere(const struct host *host, char *why)
 		snprintf(why, IMAGES_WHY_MAX,
 			"%s has a list pinned_images of its own: add the image there", path);
 	}
-	globfree(&found);
 	return taken;
 }
 

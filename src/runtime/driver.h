@@ -113,6 +113,7 @@ struct runtime_files {
 	struct bad_file bad;       /* with an error: the file, as far as it is known */
 	uint64_t changed_us;       /* CLOCK_REALTIME of the newest file; 0: without files */
 	char hash[HASH_TEXT_MAX];  /* covers all files: an equal hash needs no new verification */
+	bool is_unverified;        /* no fault was found, and no program has accepted them all */
 	bool transfer;             /* containerd pulls by its transfer service */
 	char mirrors[RUNTIME_MIRRORS_MAX]; /* RUNTIME_MIRRORS in full */
 	bool has_mirrors;                  /* the key exists, possibly with an empty list */

@@ -618,6 +618,10 @@ void mirror_file_read(const struct mirror_format *format, const struct host *hos
 	if (r == 0)
 		r = format->locate(host, directory, file->registry, file->path, full, file->why);
 	file->is_taken = r == -EEXIST;
+	if (file->is_taken) {
+		set_text(file->taken_by, file->why[0] ? file->why : file->path);
+		file->why[0] = '\0';
+	}
 	if (file->is_taken && path_in_root(host->root, file->path, full) == 0)
 		r = 0;
 	if (r == 0)

@@ -168,6 +168,7 @@ struct mirror_file {
 	bool exists; /* or a file of others has the registry */
 	bool ours;
 	bool is_taken;                   /* a file of others has the registry, also beside ours */
+	char taken_by[SETTING_PATH_MAX]; /* that file */
 	char sum[HASH_TEXT_MAX];         /* the hash of our file's text */
 	char mirrors[SETTING_VALUE_MAX]; /* the mirrors in our file */
 	int error;                       /* the error of reading it */

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """CRI-O: what the agent finds, pulls and writes there. tests/tool/crio builds it, by hand."""
 
+import json
+import signal
 import subprocess
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 import criwire
 import pytest
 from conftest import ASAN, BIN, Agent, Run, environment, killed_at_each_change, until
 from imagelab import Image
-from runtimelab import Daemon, Lab, lab, tool, watcher  # noqa: F401
+from runtimelab import Daemon, Lab, lab, own_lab, tool, watcher  # noqa: F401
+from test_field import FIELD, ROWS
 from test_runtime import Watcher, found, wait_reason, wait_setting
 from test_runtime_mirrors import mirrors
 
@@ -37,13 +40,17 @@ runtime_path = "/usr/sbin/runc"
 INSECURE = '[[registry]]\nlocation = "{}"\ninsecure = true\n'
 
 
-@pytest.fixture
-def crio(lab: Lab) -> Daemon:
+def start_crio(lab: Lab) -> Daemon:
     lab.write("etc/crio/crio.conf", CONFIG)
     lab.write("etc/crio/policy.json", '{"default": [{"type": "insecureAcceptAnything"}]}\n')
     path = lab.directory / SOCKET
     lab.daemons["crio"] = Daemon(lab, "crio", [str(tool("crio", "--built") / "crio")], lambda: lab.connects(path))
     return lab.daemons["crio"].start()
+
+
+@pytest.fixture
+def crio(lab: Lab) -> Daemon:
+    return start_crio(lab)
 
 
 def pull(lab: Lab, name: str) -> None:
@@ -207,3 +214,102 @@ def test_a_mirror_serves_pulls_and_is_restored(lab: Lab, crio: Daemon, watcher: 
     assert run("restore", wrap=lab.wrap).returncode == 0
     until(lambda: crio.log.count(RELOADED) > reloads, "CRI-O has read its files again")
     assert sorted(path.name for path in foreign.parent.iterdir()) == ["other.conf"]
+
+
+DROP_INS = {"crio": "/etc/crio/crio.conf.d/10-field.conf", "registries": "/etc/containers/registries.conf.d/field.conf"}
+OF_CRIO = [row for row in ROWS if row[1] in DROP_INS]
+
+
+@pytest.fixture(scope="module")
+def running_crio() -> Iterator[Lab]:
+    with own_lab() as lab:
+        start_crio(lab)
+        yield lab
+
+
+def takes(lab: Lab) -> bool:
+    """Whether another CRI-O starts with these files."""
+    socket = lab.directory / "run/tried/crio.sock"
+    socket.unlink(missing_ok=True)
+    tried = Daemon(lab, "tried", [str(tool("crio", "--built") / "crio"), "--listen", "/run/tried/crio.sock"], lambda: True)
+    tried.launch()
+    until(lambda: tried.process.poll() is not None or lab.connects(socket), "CRI-O ends or listens", 0.05)
+    started = tried.process.poll() is None
+    tried.stop()
+    return started
+
+
+@pytest.mark.parametrize("name, kind, verdict", OF_CRIO, ids=[row[0] for row in OF_CRIO])
+def test_a_file_of_another_tool_gets_its_verdict(running_crio: Lab, directory: Path, run: Run, name: str, kind: str, verdict: str) -> None:
+    lab, path = running_crio, DROP_INS[kind]
+    text = (FIELD / "inputs" / name).read_bytes()
+    file = lab.write(path[1:], "")
+    file.write_bytes(text)
+    ours = lab.root / "etc/containers/registries.conf.d/headroom-docker.io.conf"
+    word, _, rest = verdict.partition(" ")
+    registry = lab.registry()
+    try:
+        assert takes(lab) == (word != "broken"), "CRI-O itself"
+        config = directory / "field.yaml"
+        config.write_text(f"mode: observe\nhttp: {{listen: ''}}\nruntime: {{mode: enforce, {mirrors(('docker.io', f'http://{registry.name}'))}}}\n")
+        status = json.loads(run("status", "--json", "--config", str(config), wrap=lab.wrap).stdout)
+        bad = [f for f in status["findings"] if f["condition"] == "RuntimeWouldNotStart"]
+        assert [f["instance"]["name"] for f in bad] == [path] * (word == "broken"), bad
+        assert word != "broken" or rest in bad[0]["message"], bad
+        done = run("apply", "--config", str(config), wrap=lab.wrap)
+        assert ours.exists() == (kind == "crio" or word == "written" or (word == "broken" and b"docker.io" not in text)), done
+        assert word != "left" or rest in done.stdout + done.stderr, done
+        assert run("restore", wrap=lab.wrap).returncode == 0
+        assert file.read_bytes() == text and not ours.exists()
+    finally:
+        file.unlink()
+
+
+BLOCKS = ["[[registry]]\nlocation = 'docker.io'\nblocked = true\n", 'registry = [{{prefix = "docker.io/team", blocked = true, location = "docker.io/team"}}]\n']
+ASKS = "[['registry']]\n'location' = \"docker.io\"\nmirror = [{{insecure = true, location = '{}'}}]\n"
+
+
+@pytest.mark.parametrize("text", [*BLOCKS, ASKS], ids=["single-quotes", "inline-array", "mirror"])
+def test_what_the_administrator_says_of_a_registry_stays(running_crio: Lab, directory: Path, run: Run, text: str) -> None:
+    lab, theirs, ours = running_crio, running_crio.registry(), running_crio.registry()
+    theirs.push("team/app", Image(1, 1000))
+    file = lab.write("etc/containers/registries.conf.d/theirs.conf", text.format(theirs.name))
+    crio = lab.daemons["crio"]
+    reloads = crio.log.count(RELOADED)
+    crio.signal(signal.SIGHUP)
+    until(lambda: crio.log.count(RELOADED) > reloads, "CRI-O has read its files again")
+    config = directory / "theirs.yaml"
+    config.write_text(f"mode: observe\nhttp: {{listen: ''}}\nruntime: {{mode: enforce, {mirrors(('docker.io', f'http://{ours.name}'))}}}\n")
+    try:
+        run("apply", "--config", str(config), wrap=lab.wrap)
+        if text == ASKS:
+            pull(lab, "docker.io/team/app:latest")
+        else:
+            with pytest.raises(AssertionError, match="blocked"):
+                pull(lab, "docker.io/team/app:latest")
+    finally:
+        file.unlink()
+        assert run("restore", wrap=lab.wrap).returncode == 0
+
+
+@pytest.mark.parametrize("name", [".pins", "more/10-pins.toml"])
+def test_pins_in_a_file_of_any_name_stay(lab: Lab, pins: tuple[Path, list[str]], directory: Path, run: Run, name: str) -> None:
+    """CRI-O reads all files below the directory, and the last list counts alone."""
+    file, names = pins
+    theirs = lab.write(f"etc/crio/crio.conf.d/{name}", "crio.image.pinned_images = ['registry.example/theirs:1']\n")
+    refused = run("apply", "--config", write_pins(directory, names), wrap=lab.wrap)
+    assert refused.returncode == 1 and name in refused.stdout + refused.stderr, refused
+    assert not file.exists() and "theirs" in theirs.read_text()
+
+
+def test_a_restore_through_the_agent_reloads_a_restarted_crio(lab: Lab, crio: Daemon, watcher: Watcher, run: Run) -> None:
+    registry = lab.registry()
+    running = watcher(mirrors(("docker.io", f"http://{registry.name}")))
+    wait_setting(running, MIRROR, "in-sync")
+    crio.restart()
+    until(lambda: lab.connects(lab.directory / SOCKET), "CRI-O has restarted")
+    until(lambda: found(running, "crio").get("state") == "answers", "the agent sees it")
+    reloads = crio.log.count(RELOADED)
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    until(lambda: crio.log.count(RELOADED) > reloads, "CRI-O has read its files again")
+    assert running.setting(MIRROR)["wanted"] != "in-sync" and not (lab.root / "etc/containers/registries.conf.d/headroom-docker.io.conf").exists()

@@ -522,7 +522,8 @@ static void check_mirror_file(const struct runtime_decision *decision,
 		refuse(want, REASON_FILE_UNUSABLE, "%s", on_disk->why);
 	else if (on_disk->exists && !on_disk->ours)
 		refuse(want, REASON_FILE_OF_OTHERS,
-			"%s is not ours: add the mirrors there, or move it away", on_disk->path);
+			"%s is not ours: add the mirrors there, or move it away",
+			on_disk->is_taken ? on_disk->taken_by : on_disk->path);
 	else if (runtime->daemon.pid == 0)
 		leave(want, REASON_PROCESS_NOT_SEEN);
 	else if (directory->refusal == KEY_EXCLUDED)
