@@ -149,10 +149,10 @@ static int run(const struct child *child, const struct wait *wait, int *status, 
 	return read_output(out, child->output_max, output);
 }
 
-/* Returns the text of a line of logrus, 'time="..." level=fatal msg="..."', else the line. */
+/* Returns the text of 'time="..." level=fatal msg="..."', else the line. */
 static char *logged_message(char *line)
 {
-	char *begin = strstr(line, "level=") ? strstr(line, "msg=\"") : NULL, *to;
+	char *begin = strstr(line, "level=fatal") ? strstr(line, "msg=\"") : NULL, *to;
 
 	if (!begin)
 		return line;

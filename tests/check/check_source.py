@@ -108,11 +108,12 @@ MATCHES = {
     },
     "options of a command line": {"src/runtime/systemd.c": "systemd_starts_with", "src/tuners/limits/etcd.c": "read_k3s"},
     "versions, messages of programs, headers of HTTP": {
-        "src/base/child.c": "error_line",
+        "src/base/child.c": "logged_message error_line child_ask",
         "src/config/config.c": "encoding_fault parser_fault",
         "src/report/http.c": "quality",
         "src/runtime/containerd.c": "containerd_check_program containerd_is_at_least blame_version blame_import line_in",
         "src/runtime/cri.c": "image_call",
+        "src/runtime/crio.c": "blame check_files",
         "src/runtime/images.c": "answer_blob",
         "src/tuners/images/transfer.c": "note_end",
     },

@@ -7,6 +7,7 @@ keeps REASON   the number in the file is a choice, which stays for this reason
 left WORDS     the file stays as it is, and the setting says why
 broken WORDS   the program would not start with it: RuntimeWouldNotStart names the file, which stays as it is
 REASON         of KubeletSerialPulls: how the kubelet pulls (test_kubelet.py)
+NAME LINE      of a sysctl of which 64 is in force: the line that sets it, or none
 fine           CRI-O starts with it (test_crio.py)
 written        a mirror of docker.io is written beside it (test_crio.py)
 """
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from conftest import BIN, environment, temporary
-from runtimelab import CONTAINERD_CONFIG, DOCKER_OPTIONS, Lab
+from conftest import BIN, Run, environment, sysctl, temporary
+from runtimelab import CONTAINERD_CONFIG, DOCKER_OPTIONS, Lab, lab  # noqa: F401
 
 FIELD = Path(__file__).with_name("field")
 ROWS = [tuple(line.split(None, 2)) for line in (FIELD / "rows.txt").read_text().splitlines() if line and line[0] != "#"]
@@ -112,3 +113,21 @@ def test_a_file_of_another_tool_gets_its_verdict(field: Field, name: str, kind: 
     assert file.read_bytes() == text
     field.put("containerd", CONTAINERD_CONFIG.encode())
     field.put("docker", b"{}")
+
+
+SYSCTLS = [(row[0], *row[2].split()) for row in ROWS if row[1] == "sysctl"]
+
+
+@pytest.mark.parametrize("name, key, line", SYSCTLS, ids=[row[0] for row in SYSCTLS])
+def test_the_line_that_sets_a_value_at_boot_is_named(lab: Lab, run: Run, name: str, key: str, line: str) -> None:
+    path = f"etc/sysctl.d/{name}"
+    lab.write(path, "").write_bytes((FIELD / "inputs" / name).read_bytes())
+    before = sysctl(key)
+    sysctl(key, 64)
+    try:
+        status = json.loads(run("status", "--json", wrap=lab.wrap).stdout)
+    finally:
+        sysctl(key, before)
+    setting = next(s for s in status["settings"] if s["name"] == key)
+    assert setting["reason"] == "chosen-on-node", setting
+    assert setting["why"] == ("" if line == "none" else f"set by /{path}:{line}"), setting

@@ -91,6 +91,8 @@ DIRECTORY_TEST(the_file_that_sets_a_sysctl_is_found)
 		{"kernel.pid_max", "4096", "set by /usr/lib/sysctl.d/50-pids.conf:1"},
 		{"net.ipv4.tcp_rmem", "1 2 3", "set by /etc/sysctl.d/90-cloud.conf:5"},
 		{"kernel.keys.maxkeys", "10", ""}, /* no .conf */
+		{"kernel.shmmni", "10", ""},       /* a file hides another one with its name */
+		{"kernel.msgmni", "7", "set by /usr/lib/sysctl.d/60-z.conf:1"},
 		{"kernel.threads-max", "900",
 			"set by the profile node of TuneD (/etc/tuned/node/tuned.conf:5)"},
 		{"fs.inotify.max_user_instances", "64",
@@ -106,6 +108,10 @@ DIRECTORY_TEST(the_file_that_sets_a_sysctl_is_found)
 		"  net.ipv4.tcp_rmem\t= 1\t2 3 \n");
 	directory_put(directory, "/etc/sysctl.d/keys.conf.bak", "kernel.keys.maxkeys = 10\n");
 	directory_put(directory, "/usr/lib/sysctl.d/50-pids.conf", "kernel.pid_max = 4096\n");
+	directory_put(directory, "/usr/lib/sysctl.d/60-z.conf", "kernel.msgmni = 7\n");
+	directory_put(directory, "/etc/sysctl.d/50-a.conf", "kernel.msgmni = 9\n");
+	directory_put(directory, "/usr/lib/sysctl.d/70-hidden.conf", "kernel.shmmni = 10\n");
+	directory_put(directory, "/run/sysctl.d/70-hidden.conf", "");
 	directory_put(directory, "/etc/tuned/active_profile", "other node\n");
 	directory_put(directory, "/etc/tuned/node/tuned.conf",
 		"[main]\ninclude = missing, base\n# kernel.threads-max = 1\n[sysctl]\n"
