@@ -6,6 +6,7 @@
  * Nothing in the loop waits for a disk, another program or a child: tasks do.
  */
 #include "agent/core.h"
+#include "agent/syscalls.h"
 #include "apply/reconcile.h"
 #include "base/build.h"
 #include "base/file.h"
@@ -438,6 +439,7 @@ static void poll_all(struct agent *agent)
 	/* Before tasks begin, whose threads inherit the remaining capabilities. */
 	if (!agent->ready) {
 		drop_privileges(core);
+		syscalls_restrict();
 		sd_notify(0, "READY=1");
 	}
 	agent->ready = true;

@@ -199,6 +199,11 @@ int child_ask(const struct child *child, const struct wait *wait, char **output,
 			*output = steal(text);
 		return 0;
 	}
+	if (WIFSIGNALED(status)) {
+		snprintf(why, CHILD_WHY_MAX, "%.200s was ended by a signal: %s",
+			child->arguments[0], strsignal(WTERMSIG(status)));
+		return -EINVAL;
+	}
 	if (error)
 		hide_secrets(error); /* before a line is cut */
 	message = error_line(error ? error : (char[]){""});

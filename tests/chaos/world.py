@@ -329,6 +329,7 @@ class World:
             "PATH": f"{LAB}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LC_ALL": "C.UTF-8",
             "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={LAB}/bus",
+            "HEADROOM_TEST_SYSCALLS": "kill",
             **({"HEADROOM_OWNER": owner} if owner else {}),
             **({"SHIFT_CRASH": str(crash)} if crash else {}),
             **({"HEADROOM_HOST_ROOT": str(LAB / "host")} if pod else {}),

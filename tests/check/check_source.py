@@ -119,7 +119,7 @@ MATCHES = {
     },
     "our own files, lists and texts": {
         "src/agent/findings.c": "add_missing",
-        "src/apply/values.c": "check_header lock_owner name_holder lock_holder",
+        "src/apply/values.c": "check_header lock_owner is_settled name_holder lock_holder",
         "src/base/text.c": "time_parse hide_login hide_secrets text_after_path",
         "src/base/util.h": "starts_with",
         "src/cli/cli.c": "cli_has_option",
@@ -360,8 +360,42 @@ def check_mutants(tree):
             yield f"tests/chaos/mutants_table.py: {name}: its text is {text.count(old)} times in {file}"
 
 
+SYSCALL_TABLE = Path("src/agent/syscalls.c")
+WRAPPERS = {"klogctl": "syslog"}  # functions of the C library with another name than their call
+NEVER_WHEN_READY = {"getpgrp": "commands on a terminal", "setrlimit": "the start of the agent"}
+
+
+def known_syscalls():
+    macros = subprocess.run(["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^#define __NR_(\w+)", macros, re.M))
+
+
+def called_syscalls(tree):
+    """The system calls that the program imports from the C library, or makes with syscall(2)."""
+    symbols = subprocess.run(["nm", "-D", "--undefined-only", tree.headroom], capture_output=True, text=True, check=True).stdout
+    imported = {WRAPPERS.get(name, re.sub(r"^__|64$|_chk$", "", name)) for name in re.findall(r" U (\w+)", symbols)}
+    return (imported | {name for text in tree.code.values() for name in re.findall(r"\bSYS_(\w+)", text)}) & known_syscalls()
+
+
+def check_syscalls(tree):
+    """The agent's filter has all calls that the tests have used or that the program can make, and no others."""
+    table = re.search(r"allowed\[\] = \{(.*?)\};", tree.sources[SYSCALL_TABLE], re.S)
+    rows = [row.split() for row in re.findall(r'"([^"]*)"', table[1])]
+    allowed = {name for row in rows for name in row}
+    recorded = set(tree.read("tests/check/syscalls.txt").split())
+    for name in sorted(recorded - allowed):
+        yield f"{SYSCALL_TABLE}: {name} is missing: the tests use it"
+    called = called_syscalls(tree) - recorded
+    for name in sorted(called - allowed - NEVER_WHEN_READY.keys()):
+        yield f"{SYSCALL_TABLE}: {name} is missing: the program can call it"
+    for row in rows:
+        if not recorded.union(called).intersection(row):
+            yield f"{SYSCALL_TABLE}: no test uses a call of the row {' '.join(row)}: take it out, or run tests/tool/syscalls"
+
+
 CHECKS = [
     check_includes,
+    check_syscalls,
     check_callers,
     check_matches,
     check_reasons,

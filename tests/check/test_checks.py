@@ -20,7 +20,7 @@ import check_source
 from tree import Tree, given_tree
 
 COPIED = [".clang-format", ".github/workflows", "CMakeLists.txt", "README.md", "deploy", "packaging",
-          "src/agent/findings.c", "tests/chaos/mutants_table.py", "tests/chaos/promises.py",
+          "src/agent/findings.c", "src/agent/syscalls.c", "tests/check/syscalls.txt", "tests/chaos/mutants_table.py", "tests/chaos/promises.py",
           "tests/root", "tests/unit", "tests/vm/run"]  # fmt: skip
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 FUNCTION = "int sum(int a, int b);\n\nint sum(int a, int b)\n{\n%s\treturn a + b;\n}\n"
@@ -41,6 +41,13 @@ DEFECTS = {
         ({"src/tuners/dns/x.h": '#include "tuners/thp/thp.h"\n'}, ["src/tuners/dns/x.h: includes tuners/thp/thp.h"]),
         ({"include/headroom/x.h": '#include "base/log.h"\n'}, ["include/headroom/x.h: includes base/log.h"]),
         ({"bpf/x.h": "#include <stdio.h>\n"}, ["bpf/x.h: includes stdio.h"]),
+    ],
+    check_source.check_syscalls: [
+        ({"src/agent/syscalls.c": ('"bpf",', "")}, ["src/agent/syscalls.c: bpf is missing: the tests use it"]),
+        ({"src/agent/syscalls.c": ('"bpf",', '"bpf",\n\t"reboot",')}, ["src/agent/syscalls.c: no test uses a call of the row reboot: "]),
+        ({"src/agent/syscalls.c": (" fremovexattr", "")}, ["src/agent/syscalls.c: fremovexattr is missing: the program can call it"]),
+        ({"src/x.c": CALL % ("f", "syscall(SYS_pivot_root, path, path) == 0")}, ["src/agent/syscalls.c: pivot_root is missing: the program can call it"]),
+        ({"tests/check/syscalls.txt": ("accept4\n", "accept4\nacct\n")}, ["src/agent/syscalls.c: acct is missing: the tests use it"]),
     ],
     check_source.check_callers: [
         ({"src/runtime/x.c": CALL % ("write_pins", "replace_path(path, text, 1, true)")}, ["src/runtime/x.c: write_pins() uses replace_path: let src/apply"]),

@@ -33,6 +33,8 @@ PROGRAMS = {b"headroom", BIN.name.encode()}  # a copy may have another name
 ASAN = bool({"asan", "fuzz"} & set(BIN.parts))
 LOCK = Path("/run/lock/headroom-tests.lock")  # flock(1) locks it too
 THP = Path("/sys/kernel/mm/transparent_hugepage")
+# A call that the agent's filter does not allow ends its process. Sanitizers need some that no agent does.
+SYSCALLS = os.environ.get("HEADROOM_TEST_SYSCALLS", "log" if ASAN else "kill")
 SLACK = 4.0 if ASAN else 1.0  # sanitizers slow everything down
 # All processes that these tests start inherit this mark.
 os.environ["ROOT_TESTS_SESSION"] = SESSION = str(os.getpid())
@@ -400,7 +402,7 @@ class UnixConnection(http.client.HTTPConnection):
 def environment(directory: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HEADROOM_", "NOTIFY_", "WATCHDOG_", "NO_COLOR"))}
     own = {"HEADROOM_STATE_DIR": str(directory / "state"), "HEADROOM_RUNTIME_DIR": str(directory / "run")}
-    return {**kept, **own, "LC_ALL": "C.UTF-8"}
+    return {**kept, **own, "LC_ALL": "C.UTF-8", "HEADROOM_TEST_SYSCALLS": SYSCALLS}
 
 
 def killed(directory: Path, seconds: float, *args: str | Path, wrap: tuple[str, ...] = ()) -> bool:
@@ -520,6 +522,40 @@ def kernel_lock(request: pytest.FixtureRequest) -> Iterator[None]:
             print(f"waiting for {LOCK}: other tests use this kernel's tables", file=sys.__stderr__, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def new_messages(log: int) -> str:
+    """The lines of the kernel's log since the last call, from a descriptor of /dev/kmsg."""
+    text = ""
+    while True:
+        try:
+            text += os.read(log, 8192).decode(errors="replace")
+        except BlockingIOError:
+            return text
+        except BrokenPipeError:
+            pass  # older lines were overwritten
+
+
+@contextlib.contextmanager
+def kernel_log() -> Iterator[Callable[[], str]]:
+    log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    os.lseek(log, 0, os.SEEK_END)
+    try:
+        yield lambda: new_messages(log)
+    finally:
+        os.close(log)
+
+
+FORBIDDEN = 111  # getpgrp(2) on x86-64, which a test makes on purpose
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_system_call_hits_the_filter() -> Iterator[None]:
+    """A hit ends an agent or a child of it, and the kernel logs that."""
+    with kernel_log() as messages:
+        yield
+        hits = [line for line in messages().splitlines() if re.search(r"type=1326 .*sig=31 .*code=0x80000000", line)]
+    assert [line for line in hits if f"syscall={FORBIDDEN} " not in line] == []
 
 
 @contextlib.contextmanager
