@@ -846,7 +846,7 @@ int agent_run(const struct core_options *options)
 	if (r == 0 && become_writer(&agent) == -EBUSY) {
 		core_close(&agent.core);
 		sd_event_unref(agent.event);
-		/* A command ends by itself. */
+		/* A command, and a child of an agent that was killed, end by themselves. */
 		return starts_with(agent.core.holder, "agent") ? EX_TEMPFAIL : 1;
 	}
 	if (r == 0)

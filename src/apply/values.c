@@ -19,6 +19,10 @@
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
 
+/* For a lock whose holder changes now. */
+#define LOCK_RETRIES  40
+#define LOCK_RETRY_US (25 * USEC_PER_MSEC)
+
 /* ---- records ---- */
 
 #define MAGIC          "headroom values"
@@ -245,6 +249,38 @@ static int lock_owner(int fd)
 }
 
 /*
+ * Returns whether the process that got the lock runs, and its name is in the file. Otherwise this
+ * soon changes: a process writes its name after it has got the lock, and after the end of a process
+ * a child that it had just forked holds the lock until it closes its copy of the descriptor.
+ */
+static bool is_settled(int fd)
+{
+	int pid = lock_owner(fd);
+	char text[64] = "", *named;
+
+	(void)!pread(fd, text, sizeof(text) - 1, 0);
+	named = strstr(text, ", pid ");
+	/* 0: it has been released meanwhile, or the kernel does not tell. */
+	return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH) && named &&
+	       atoi(named + strlen(", pid ")) == pid;
+}
+
+/* Gets the lock. Returns 0 or -errno. */
+static int lock_file(int fd)
+{
+	const struct timespec pause = timespec_of(LOCK_RETRY_US);
+
+	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (i == LOCK_RETRIES || is_settled(fd))
+			return -EBUSY;
+		(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+	}
+	return 0;
+}
+
+/*
  * Names the holder. The text in the file is of the last headroom that got the lock; another process
  * may hold it by now.
  */
@@ -260,9 +296,12 @@ static void name_holder(int fd, char *holder, size_t size)
 	if (holder[0] == '\0')
 		copy_text(holder, size, "another headroom");
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	if (pid == 0 || read_file(path, 64, &name, NULL) < 0 ||
-		read_file("/proc/self/comm", 64, &ours, NULL) < 0)
+	if (pid == 0 || read_file("/proc/self/comm", 64, &ours, NULL) < 0)
 		return;
+	if (read_file(path, 64, &name, NULL) < 0) {
+		snprintf(holder, size, "a child of pid %d, which has ended", pid);
+		return;
+	}
 	name[strcspn(name, "\n")] = ours[strcspn(ours, "\n")] = '\0';
 	/* A headroom in a container wrote the pid that it has there. */
 	end = strstr(holder, ", pid ");
@@ -286,12 +325,11 @@ int lock_acquire(const char *directory, const char *name, char *holder, size_t s
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || fchmod(fd, 0600) < 0)
 		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno != EWOULDBLOCK)
-			return -errno;
+	r = lock_file(fd);
+	if (r == -EBUSY)
 		name_holder(fd, holder, size);
-		return -EBUSY;
-	}
+	if (r < 0)
+		return r;
 	/* The holder's name is only for messages: an error, such as a full disk, is ignored. */
 	if (ftruncate(fd, 0) == 0)
 		(void)dprintf(fd, "%s, pid %d\n", name, (int)getpid());

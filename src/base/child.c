@@ -199,16 +199,13 @@ int child_ask(const struct child *child, const struct wait *wait, char **output,
 			*output = steal(text);
 		return 0;
 	}
-	if (WIFSIGNALED(status)) {
-		snprintf(why, CHILD_WHY_MAX, "%.200s was ended by a signal: %s",
-			child->arguments[0], strsignal(WTERMSIG(status)));
-		return -EINVAL;
-	}
 	if (error)
 		hide_secrets(error); /* before a line is cut */
 	message = error_line(error ? error : (char[]){""});
 	begin = child->skip ? strstr(message, child->skip) : NULL;
-	snprintf(why, CHILD_WHY_MAX, "%.100s refuses it: %.200s", child->arguments[0],
+	snprintf(why, CHILD_WHY_MAX, "%.100s %s%s: %.180s", child->arguments[0],
+		WIFSIGNALED(status) ? "was ended by a signal, " : "refuses it",
+		WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "",
 		begin ? begin + strlen(child->skip) : message);
 	return -EINVAL;
 }

@@ -37,7 +37,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "status = 0;\n	if (status == 0 && !answer)",
     ),
     "restore-cut-short": ("src/apply/file_transaction.c", "file->written || resumed;", "file->written;"),
-    "second-agent": ("src/apply/values.c", "if (flock(fd, LOCK_EX | LOCK_NB) < 0) {", "if (flock(fd, LOCK_UN) < 0) {"),
+    "second-agent": ("src/apply/values.c", "flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {", "flock(fd, LOCK_UN) < 0; i++) {"),
     "floor-of-the-administrator": ("src/model/setting.c", ": record->chosen;", ': "";'),
     "status-waits-for-each-program": ("src/cli/cli.c", "? 900 : 1800) * USEC_PER_MSEC;", "? 0 : 0) * USEC_PER_MSEC;"),
     "restart-with-never": ("src/model/restart.c", "{policy == RESTART_NEVER, REASON", "{policy == RESTART_NEVER && !daemon, REASON"),

@@ -362,7 +362,7 @@ def check_mutants(tree):
 
 SYSCALL_TABLE = Path("src/agent/syscalls.c")
 WRAPPERS = {"klogctl": "syslog"}  # functions of the C library with another name than their call
-NEVER_WHEN_READY = {"getpgrp": "commands on a terminal", "setrlimit": "the start of the agent"}
+NEVER_WHEN_READY = {"getpgrp": "commands on a terminal", "setrlimit": "the start of the agent", "splice": "a function of src/apply/edit.c"}
 
 
 def known_syscalls():
@@ -371,10 +371,11 @@ def known_syscalls():
 
 
 def called_syscalls(tree):
-    """The system calls that the program imports from the C library, or makes with syscall(2)."""
-    symbols = subprocess.run(["nm", "-D", "--undefined-only", tree.headroom], capture_output=True, text=True, check=True).stdout
-    imported = {WRAPPERS.get(name, re.sub(r"^__|64$|_chk$", "", name)) for name in re.findall(r" U (\w+)", symbols)}
-    return (imported | {name for text in tree.code.values() for name in re.findall(r"\bSYS_(\w+)", text)}) & known_syscalls()
+    """The system calls that the program makes by functions of the C library, or with syscall(2)."""
+    functions = {name for text in tree.code.values() for name in re.findall(r"(?<![\w>.])(\w+)\(", text)}
+    functions -= {match[1] for text in tree.code.values() for match in FUNCTION.finditer(text)}
+    direct = {name for text in tree.code.values() for name in re.findall(r"\bSYS_(\w+)", text)}
+    return ({WRAPPERS.get(name, name) for name in functions} | direct) & known_syscalls()
 
 
 def check_syscalls(tree):

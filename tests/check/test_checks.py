@@ -45,7 +45,7 @@ DEFECTS = {
     check_source.check_syscalls: [
         ({"src/agent/syscalls.c": ('"bpf",', "")}, ["src/agent/syscalls.c: bpf is missing: the tests use it"]),
         ({"src/agent/syscalls.c": ('"bpf",', '"bpf",\n\t"reboot",')}, ["src/agent/syscalls.c: no test uses a call of the row reboot: "]),
-        ({"src/agent/syscalls.c": (" fremovexattr", "")}, ["src/agent/syscalls.c: fremovexattr is missing: the program can call it"]),
+        ({"src/agent/syscalls.c": (" fremovexattr", ""), "src/x.c": CALL % ("f", "fremovexattr(1, path)")}, ["src/agent/syscalls.c: fremovexattr is missing: the program can call it"]),
         ({"src/x.c": CALL % ("f", "syscall(SYS_pivot_root, path, path) == 0")}, ["src/agent/syscalls.c: pivot_root is missing: the program can call it"]),
         ({"tests/check/syscalls.txt": ("accept4\n", "accept4\nacct\n")}, ["src/agent/syscalls.c: acct is missing: the tests use it"]),
     ],

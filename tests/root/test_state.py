@@ -193,6 +193,62 @@ def test_the_unit_tries_again_beside_any_process_but_an_agent(directory: Path, r
         one.wait_ready()
 
 
+# A process that gets the lock, forks as for another program, and is killed before the child closes its copy.
+ORPHAN = """
+import fcntl, os, sys, time
+lock = open(sys.argv[1], "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print(f"agent, pid {os.getpid()}", file=lock, flush=True)
+if os.fork():
+    os._exit(0)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@contextlib.contextmanager
+def lock_of_an_orphan(path: Path, seconds: float) -> Iterator[None]:
+    path.parent.mkdir()
+    command = ["/usr/bin/python3", "-c", ORPHAN, str(path), str(seconds)]
+    with subprocess.Popen(command, process_group=0) as parent:
+        parent.wait()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGKILL)
+
+
+@pytest.mark.apart
+def test_a_child_of_a_killed_agent_delays_the_next_one(directory: Path, run) -> None:
+    with lock_of_an_orphan(directory / "run/lock", 0.4), contextlib.closing(Agent(directory, FAKE, env=fake_host(directory))) as one:
+        one.wait_ready()
+
+
+@pytest.mark.apart
+def test_the_unit_tries_again_while_a_child_of_a_killed_agent_has_the_lock(directory: Path, run) -> None:
+    env = fake_host(directory)
+    with lock_of_an_orphan(directory / "run/lock", 60), contextlib.closing(Agent(directory, FAKE, env=env)) as one:
+        assert one.process.wait(10) == 1, one.log
+        assert "the lock is held by a child of pid " in one.log
+
+
+@pytest.mark.apart
+def test_the_unit_tries_again_beside_a_command_that_has_just_begun(directory: Path, run) -> None:
+    """The command has the lock, and the name in the file is still that of an agent that has ended."""
+    env = fake_host(directory)
+    (directory / "run").mkdir()
+    (directory / "run/lock").write_text("agent, pid 1\n")
+    delayed = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=ftruncate", "-e", "inject=ftruncate:delay_enter=300000")
+    config = directory / "apply.yaml"
+    config.write_text(FAKE)
+    command = [*delayed, str(BIN), "apply", "--config", str(config)]
+    with subprocess.Popen(command, env={**environment(directory), **env}, stdout=subprocess.DEVNULL):
+        until(lambda: f":{os.stat(directory / 'run/lock').st_ino} " in read("/proc/locks"), "the lock of the command", every=0.005)
+        with contextlib.closing(Agent(directory, FAKE, env=env)) as one:
+            until(lambda: one.process.poll() is not None or one.notified("READY=1"), "an end or a start")
+            assert one.process.poll() in (1, None), one.log
+
+
 def at_the_write(first: Path, act: Callable[[], object]) -> threading.Thread:
     """Acts when a process is about to write the first file, which has to wait: its lease is broken then."""
     file = first.open()

@@ -37,7 +37,8 @@ TEST(output_or_the_first_line_of_an_error_is_returned)
 	expect("printf 'bad thing\nmore' >&2; exit 3", -EINVAL, "/bin/sh refuses it: bad thing");
 	expect("echo level=warning x >&2; echo bad >&2; exit 1", -EINVAL,
 		"/bin/sh refuses it: bad");
-	expect("printf 'a\33b' >&2; kill -9 $$", -EINVAL, "/bin/sh refuses it: a?b");
+	expect("printf 'a\33b' >&2; kill -9 $$", -EINVAL,
+		"/bin/sh was ended by a signal, Killed: a?b");
 	expect("exit 1", -EINVAL, "/bin/sh refuses it: without a message");
 	expect("yes", -EFBIG, "/bin/sh could not be run: File too large");
 }
