@@ -107,8 +107,8 @@ ROW(CHANGED_SINCE, "changed-since", NOBODY,
 ROW(FILE_CHANGED_SINCE, "file-changed-since", NOBODY,
 	"Someone else changed the file since, so only this value is restored in it.")
 ROW(SAMPLE_OVERDUE, "sample-overdue", ADMIN,
-	"A sample has not ended for 30 seconds, so its settings and conditions are unknown: a "
-	"file system or a program that it reads hangs. Other tuners, apply and restore do not "
+	"A sample has not ended for 30 seconds or cannot begin, so its settings and conditions are "
+	"unknown: a file system or a program that it reads hangs. Other tuners, apply and restore do not "
 	"wait for archives of images that hang.",
 	.retry = true, .unmet = true)
 ROW(WITHIN_LIMIT, "within-limit", NOBODY, "The use is below the limit.")

@@ -97,14 +97,39 @@ int core_directory(const struct host *host, enum core_directory which, char path
 	return 0;
 }
 
+/* Why originals of values cannot be recorded, and the cure. */
+static const struct {
+	int error;
+	const char *what, *cure;
+} values_errors[] = {
+	{-EBADMSG, "values has an unknown format version", "remove it, or restart the node"},
+	{-ENODEV, "not the host's directory but the container's", NULL},
+	{-ENOMSG,
+		"/proc/sys/kernel/random/boot_id cannot be read, so records of this boot cannot be "
+		"told from older ones",
+		"make it readable"},
+	{-ENOSPC, NULL, "make room in it"},
+	{-EROFS, NULL, "remount its file system read-write"},
+};
+
 const char *core_describe_values_error(const struct core *core)
 {
-	int error = core->values_error;
+	if (core->values_error == -EPROTO)
+		return core->node.newer;
+	for (size_t i = 0; i < ARRAY_SIZE(values_errors); i++)
+		if (values_errors[i].error == core->values_error && values_errors[i].what)
+			return values_errors[i].what;
+	return strerror(-core->values_error);
+}
 
-	return error == -EPROTO    ? core->node.newer
-	       : error == -EBADMSG ? "values has an unknown format version"
-	       : error == -ENODEV  ? "not the host's directory but the container's"
-				   : strerror(-error);
+const char *core_values_cure(const struct core *core)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(values_errors); i++)
+		if (values_errors[i].error == core->values_error && values_errors[i].cure)
+			return values_errors[i].cure;
+	return core->host->root[0] ? "mount the host's /run/headroom there, writable, and its root "
+				     "at HEADROOM_HOST_ROOT"
+				   : "give write access to it";
 }
 
 const char *core_describe_journal_error(const struct core *core)
@@ -248,6 +273,7 @@ bool core_begin_task(struct core *core, struct tuner_status *tuner, enum task_ki
 	struct tuner_task *task = core->tasks;
 	uint64_t timeout_us = kind == TASK_TRANSFER ? UINT64_MAX : core->task_us;
 	void *request = NULL;
+	int r;
 
 	while (task < core->tasks + TASKS_MAX && task->task)
 		task++;
@@ -266,8 +292,11 @@ bool core_begin_task(struct core *core, struct tuner_status *tuner, enum task_ki
 		.kind = kind,
 		.generation = tuner->generation,
 		.is_after_files = !core->job};
-	if (task_start(&task->task, core->event,
-		    &(struct task){run_task, adopt_task, task, core, timeout_us}) < 0) {
+	r = task_start(&task->task, core->event,
+		&(struct task){run_task, adopt_task, task, core, timeout_us});
+	if (kind == TASK_SAMPLE)
+		tuner->sample_error = r;
+	if (r < 0) {
 		ops->adopt(kind == TASK_SAMPLE ? NULL : tuner->self, request);
 		return false;
 	}
@@ -350,20 +379,20 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 			 (mode == MODE_RELEASED ? HELD_BY_RELEASE : 0U);
 }
 
-/*
- * Neither a deadline nor cancelling ends a task that hangs in the kernel, such as a read of a hung
- * file system. Then the last sample of the tuner is too old.
- */
-static void report_hanging(struct core *core, struct tuner_status *tuner, uint64_t now)
+bool core_lacks_sample(const struct tuner_status *tuner, uint64_t now)
 {
-	struct proposal *proposal = &tuner->proposal;
+	return tuner->sample_error < 0 || core_task_hangs(tuner, TASK_SAMPLE, now);
+}
+
+static void describe_lack(const struct core *core, struct tuner_status *tuner)
+{
 	const char *path = NULL;
 
-	if (core_task_hangs(tuner, TASK_LOAD, now))
-		set_text(tuner->why,
-			"BPF: loading has not ended for 30 s: restart the node if it stays so");
-	if (!core_task_hangs(tuner, TASK_SAMPLE, now))
+	if (tuner->sample_error < 0) {
+		snprintf(tuner->why, sizeof(tuner->why), "a sample cannot begin: %s",
+			strerror(-tuner->sample_error));
 		return;
+	}
 	for (size_t i = 0; i < TASKS_MAX; i++)
 		if (core->tasks[i].task && core->tasks[i].tuner == tuner &&
 			core->tasks[i].kind == TASK_SAMPLE)
@@ -372,6 +401,23 @@ static void report_hanging(struct core *core, struct tuner_status *tuner, uint64
 		"%s hangs: a sample has not ended: repair or unmount the file system, or "
 		"see the kernel stack of the agent's threads",
 		path ? path : "a file system or a program");
+}
+
+/*
+ * Neither a deadline nor cancelling ends a task that hangs in the kernel, such as a read of a hung
+ * file system, and without descriptors or threads none begins. Then the last sample of the tuner is
+ * too old.
+ */
+static void report_lack(struct core *core, struct tuner_status *tuner, uint64_t now)
+{
+	struct proposal *proposal = &tuner->proposal;
+
+	if (core_task_hangs(tuner, TASK_LOAD, now))
+		set_text(tuner->why,
+			"BPF: loading has not ended for 30 s: restart the node if it stays so");
+	if (!core_lacks_sample(tuner, now))
+		return;
+	describe_lack(core, tuner);
 	if (tuner->ops->sense)
 		return;
 	for (size_t i = 0; i < proposal->n_wants; i++) {
@@ -443,7 +489,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 		if (tuner->ops->arm)
 			tuner->ops->arm(tuner->self, tuner->memory);
 		copy_public(tuner->why, TUNER_WHY_MAX, proposal->why);
-		report_hanging(core, tuner, now);
+		report_lack(core, tuner, now);
 		tuner->state = tuner->why[0] ? TUNER_DEGRADED : TUNER_ACTIVE;
 	}
 	core_add_removed(core, tuner);
@@ -559,10 +605,18 @@ static void note_newer(struct core *core)
 		program[0] ? "version" : "a newer version", program, HEADROOM_VERSION);
 }
 
+static int read_boot(struct core *core)
+{
+	return host_read_value(core->host, "/proc/sys/kernel/random/boot_id", core->boot);
+}
+
 static int load_values(struct core *core, const char *directory, bool write)
 {
 	if (core->values)
 		value_store_close(steal(core->values));
+	/* The next process would take records without it for those of another boot. */
+	if (write && !core->boot[0] && read_boot(core) < 0)
+		return -ENOMSG;
 	return value_store_open(directory, core->boot, write, &core->values);
 }
 
@@ -721,7 +775,7 @@ int core_open(struct core *core, const struct core_options *options, sd_event *e
 	if (core_directory(core->host, CORE_STATE, core->state) < 0)
 		core->state[0] = '\0';
 	core->host->state = core->state;
-	(void)host_read_value(core->host, "/proc/sys/kernel/random/boot_id", core->boot);
+	(void)read_boot(core);
 	core->host->node_name = node->name;
 	core->host->put_load_file = load_file_put;
 	while (tuner_table[node->n_tuners])
@@ -970,17 +1024,21 @@ void core_add_unset(const struct core *core, const char *only, struct plan *done
 
 void core_add_hidden(const struct core *core, const char *only, struct plan *done)
 {
-	for (size_t i = 0; tuner_table[i]; i++) {
-		const struct condition *hiding = find_hiding(core, tuner_table[i]);
-		const char *name = tuner_table[i]->name;
+	uint64_t now = now_us();
+
+	for (size_t i = 0; i < core->node.n_tuners; i++) {
+		const struct tuner_status *tuner = &core->node.tuners[i];
+		const struct condition *hiding = find_hiding(core, tuner->ops);
+		const char *name = tuner->ops->name;
+		bool lacks = tuner->mode == MODE_ENFORCE && core_lacks_sample(tuner, now);
 		struct change *change;
 
-		if (!hiding || (only && !streq(only, name)))
+		if ((!hiding && !lacks) || (only && !streq(only, name)))
 			continue;
 		change = plan_add(done, NULL, name, name, "", "configured");
-		change->reason = hiding->reason;
-		change->error = -ETIMEDOUT;
-		change->why = strdup(hiding->message);
+		change->reason = hiding ? hiding->reason : REASON_SAMPLE_OVERDUE;
+		change->error = lacks && tuner->sample_error < 0 ? tuner->sample_error : -ETIMEDOUT;
+		change->why = must(strdup(hiding ? hiding->message : tuner->why));
 	}
 }
 

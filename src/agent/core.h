@@ -104,6 +104,7 @@ const char *core_other_owner(const struct core *core);
 /* Return words for messages: the state directory, and causes of values_error, journal_error. */
 const char *core_state_name(void);
 const char *core_describe_values_error(const struct core *core);
+const char *core_values_cure(const struct core *core);
 const char *core_describe_journal_error(const struct core *core);
 
 /* Reads the peaks of limits since boot, so that they survive a restart of the agent. */
@@ -166,6 +167,9 @@ bool core_begin_task(struct core *core, struct tuner_status *tuner, enum task_ki
 
 /* Returns whether a task of this kind hangs. */
 bool core_task_hangs(const struct tuner_status *tuner, enum task_kind kind, uint64_t now);
+
+/* Returns whether there is no new sample: it hangs, or could not begin. */
+bool core_lacks_sample(const struct tuner_status *tuner, uint64_t now);
 
 /* Takes the samples of all tuners in a command, and waits; load: loads BPF programs before. */
 void core_sample(struct core *core, bool load);

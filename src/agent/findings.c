@@ -90,7 +90,7 @@ void core_take_findings(
 
 	/* Without a new sample nothing has ended. */
 	if (tuner->mode != MODE_OFF && !tuner->ops->sense &&
-		core_task_hangs(tuner, TASK_SAMPLE, input->now_us))
+		core_lacks_sample(tuner, input->now_us))
 		return;
 	for (size_t i = 0; tuner->mode == MODE_OFF && i < list->n; i++)
 		if (streq(list->findings[i].tuner, tuner->ops->name))
@@ -490,7 +490,7 @@ static void find_lacks(
 			find_lack(core, tuner, &decided->lacks[k],
 				numbers[decided->lacks[k].kind]++, proposal, input);
 		if (decided->n_lacks > 0 && !core_task_hangs(tuner, TASK_LOAD, input->now_us) &&
-			!core_task_hangs(tuner, TASK_SAMPLE, input->now_us))
+			!core_lacks_sample(tuner, input->now_us))
 			continue;
 		set_text(whole.why, tuner->why);
 		find_lack(core, tuner, &whole, numbers[LACK_OTHER], proposal, input);
@@ -516,14 +516,7 @@ static void find_records(
 				finding_message(finding,
 					"%s: originals of values cannot be recorded, so values are only "
 					"observed: %s",
-					core_describe_values_error(core),
-					error == -ENOSPC    ? "make room in it"
-					: error == -EROFS   ? "remount its file system read-write"
-					: error == -EBADMSG ? "remove it, or restart the node"
-					: core->host->root[0]
-						? "mount the host's /run/headroom there, writable, and its "
-						  "root at HEADROOM_HOST_ROOT"
-						: "give write access to it");
+					core_describe_values_error(core), core_values_cure(core));
 			finding_hint(finding, "values are set as soon as they can be recorded");
 		}
 	}

@@ -305,7 +305,11 @@ static bool has_copies(int state)
 
 	if (kept < 0)
 		return false;
-	directory = must(fdopendir(kept));
+	directory = fdopendir(kept);
+	if (!directory) {
+		close(kept);
+		return true; /* perhaps */
+	}
 	while ((entry = readdir(directory)) && strlen(entry->d_name) != HASH_TEXT_MAX - 1)
 		;
 	closedir(directory);
@@ -327,7 +331,11 @@ void file_sweep(const struct file_journal *journal)
 		agrees = agrees &&
 			 (streq(journal->files[i].original, FILE_HASH_NONE) ||
 				 faccessat(kept, journal->files[i].original, F_OK, 0) == 0);
-	directory = must(fdopendir(kept));
+	directory = fdopendir(kept);
+	if (!directory) {
+		close(kept);
+		return;
+	}
 	while (agrees && (entry = readdir(directory))) {
 		const char *hash = entry->d_name;
 		bool needed = hash[0] == '.';

@@ -4,6 +4,8 @@
 #include "base/text.h"
 
 #include <math.h>
+#include <sysexits.h>
+#include <unistd.h>
 
 bool copy_text(char *dst, size_t size, const char *src)
 {
@@ -15,17 +17,25 @@ bool copy_text(char *dst, size_t size, const char *src)
 	return kept == len;
 }
 
+void out_of_memory(void)
+{
+	static const char text[] = "headroom: out of memory\n";
+
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(EX_OSERR);
+}
+
 void *must(void *memory)
 {
 	if (!memory)
-		abort();
+		out_of_memory();
 	return memory;
 }
 
 void must_do(int ok)
 {
 	if (!ok)
-		abort();
+		out_of_memory();
 }
 
 void *add_bytes(void *array, size_t *n, size_t *allocated, size_t size)

@@ -43,12 +43,15 @@ bool copy_text(char *dst, size_t size, const char *src);
 	copy_text(*_Generic(&(array), char(*)[sizeof(array)]: &(array)), sizeof(array), src)
 
 /*
- * Returns allocated memory. Without memory the process aborts, and systemd restarts it: half a list
- * would look like a whole one.
+ * Says so and ends the process, and systemd restarts the agent: half a list would look like a whole
+ * one.
  */
+_Noreturn void out_of_memory(void);
+
+/* Returns allocated memory, or does not return. */
 void *must(void *memory);
 
-/* Aborts unless ok: for a call without a pointer that fails only without memory or threads. */
+/* Returns if ok: for a call without a pointer that fails only without memory or threads. */
 void must_do(int ok);
 
 /* Appends a zeroed element to *array, which may move, and returns the element. */

@@ -192,16 +192,14 @@ static int become_writer(struct core *core, const char *name, int timeout_s)
 		return cli_fail("/run/headroom",
 			"the lock is held by %s: try again later, or stop it", core->holder);
 	if (r < 0 && core->lock >= 0 && streq(name, "restore"))
-		return cli_fail("/run/headroom", "values are not restored: %s%s",
-			core_describe_values_error(core),
-			r == -EBADMSG ? ": remove values, or restart the node" : "");
+		return cli_fail("/run/headroom", "values are not restored: %s: %s",
+			core_describe_values_error(core), core_values_cure(core));
 	if (r == -EPROTO)
 		return cli_fail("/run/headroom", "%s", core_describe_values_error(core));
 	if (r < 0)
 		return cli_fail("/run/headroom",
 			"%s: nothing is written because originals cannot be recorded: %s",
-			core_describe_values_error(core),
-			r == -ENOSPC ? "free some space" : "make it writable");
+			core_describe_values_error(core), core_values_cure(core));
 	return EXIT_OK;
 }
 

@@ -206,7 +206,7 @@ static void parser_fault(const struct reader *reader)
 	struct config_position position;
 
 	if (parser->error == YAML_MEMORY_ERROR)
-		abort();
+		out_of_memory();
 	if (parser->error == YAML_READER_ERROR) {
 		encoding_fault(reader);
 		return;
@@ -306,7 +306,7 @@ struct tree *document_load(struct config *config, const char *file, const char *
 	} levels[DOCUMENT_DEPTH_MAX + 1] = {{outer, NULL, &outer->first}}, *level;
 
 	if (!yaml_parser_initialize(&parser))
-		abort();
+		out_of_memory();
 	yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&parser, (const unsigned char *)reader.text, len - mark);
 	for (bool ended = false; !ended;) {

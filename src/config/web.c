@@ -108,7 +108,7 @@ static void check_certificate(struct web_reading *reading)
 	int r;
 
 	if (gnutls_certificate_allocate_credentials(&credentials) < 0)
-		abort(); /* out of memory */
+		out_of_memory();
 	if (web->cert && web->key) {
 		gnutls_datum_t cert = {(unsigned char *)web->cert, (unsigned)strlen(web->cert)};
 		gnutls_datum_t key = {(unsigned char *)web->key, (unsigned)strlen(web->key)};

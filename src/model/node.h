@@ -32,6 +32,7 @@ struct tuner_status {
 	uint64_t since_us;                /* CLOCK_REALTIME: when it came to be in that mode */
 	bool force;   /* the next poll sets again what on_drift left to others: headroom apply */
 	bool sampled; /* a first sample was adopted, or none was due */
+	int sample_error;         /* of the start of its last sample; 0: none */
 	bool files_stale;         /* its files were changed, and not sampled since */
 	struct proposal proposal; /* from the last poll */
 	enum tuner_state state;

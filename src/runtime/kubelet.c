@@ -374,7 +374,7 @@ int kubelet_parse(const char *path, const char *text, size_t len, struct kubelet
 	int r;
 
 	if (!yaml_parser_initialize(&yaml))
-		abort();
+		out_of_memory();
 	yaml_parser_set_input_string(&yaml, (const unsigned char *)text, len);
 	if (yaml_parser_load(&yaml, &parser.document)) {
 		r = parse_document(&parser);

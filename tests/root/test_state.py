@@ -87,6 +87,15 @@ def test_apply_fails_if_a_value_cannot_be_set(node: Node, run) -> None:
     node.assert_unchanged()
 
 
+def test_nothing_is_written_without_the_boot_id(node: Node, directory: Path, run) -> None:
+    """A record without it would count as one of an earlier boot."""
+    other = directory / "long"
+    other.write_text("x" * 5000)
+    answer = run("apply", wrap=mounted(f"mount --bind {other} /proc/sys/kernel/random/boot_id"))
+    assert answer.returncode == 1 and "boot_id" in answer.stderr, answer
+    node.assert_unchanged()
+
+
 VOLUME = "mount -t tmpfs none /{parent}; mkdir /{parent}/headroom"
 
 
