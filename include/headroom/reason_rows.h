@@ -198,6 +198,9 @@ ROW(RUNTIME_STOPPED, "runtime-stopped", NOBODY,
 	"Someone has stopped or restarts the unit of the runtime, which has not failed.")
 ROW(FILES_LOAD, "files-load", NOBODY,
 	"No program was found that refuses the files from which it starts.")
+ROW(FILES_UNVERIFIED, "files-unverified", ADMIN,
+	"Nothing on this node can verify some of the files from which a runtime or the kubelet "
+	"starts: the message names them.")
 ROW(NONE_PENDING, "none-pending", NOBODY, "All written settings are in force.")
 ROW(STORE_UNKNOWN, "store-unknown", NOBODY, "No runtime has reported where it keeps its images.",
 	.absent = "image store (none)")

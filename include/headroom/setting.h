@@ -120,7 +120,7 @@ bool value_equal(const char *a, const char *b);
 
 /*
  * A word that does not mean its number, such as 0, -1 or "unlimited" for no bound. The first row
- * with the word counts; a row without a word ends the table.
+ * with the word counts; a row without a word ends the table. "-" stands for all negative numbers.
  */
 struct meaning {
 	const char *word;

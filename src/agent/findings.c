@@ -628,6 +628,19 @@ static void judge_tuner(struct core *core, const struct tuner_status *tuner)
 	}
 }
 
+/* Several tuners may have files that nothing verifies. */
+static void take_unverified(const struct proposal *proposal, struct condition_reading *fine)
+{
+	for (size_t i = 0; i < proposal->n_conditions; i++) {
+		const struct condition_reading *reading = &proposal->conditions[i];
+
+		if (reading->type != &core_tables.conditions[CORE_WOULD_NOT_START])
+			continue;
+		condition_unknown(fine, reading->reason);
+		condition_append(fine, "%s", reading->message);
+	}
+}
+
 void core_judge(struct core *core)
 {
 	struct condition_reading fine[] = {
@@ -660,6 +673,8 @@ void core_judge(struct core *core)
 	findings_sort(&core->node.findings);
 	for (size_t i = 0; i < core->node.n_tuners; i++)
 		judge_tuner(core, &core->node.tuners[i]);
+	for (size_t i = 0; i < core->node.n_tuners; i++)
+		take_unverified(&core->node.tuners[i].proposal, &fine[CORE_WOULD_NOT_START]);
 	for (size_t i = 0; i < ARRAY_SIZE(fine); i++) {
 		fine[i].type = &core_tables.conditions[i];
 		judge_condition(core, &fine[i]);

@@ -165,7 +165,7 @@ static char *logged_message(char *line)
 	return begin;
 }
 
-/* Returns the first line that is not a logged warning; else the first line. */
+/* Returns the first line that is not logged, or is fatal; else the first error; else the first. */
 static const char *error_line(char *text)
 {
 	char *first = NULL, *state = NULL;
@@ -173,9 +173,10 @@ static const char *error_line(char *text)
 	for (char *line = strtok_r(text, "\r\n", &state); line;
 		line = strtok_r(NULL, "\r\n", &state)) {
 		text_make_printable(line);
-		if (!strstr(line, "level=warning") && !strstr(line, "level=info"))
+		if (!strstr(line, "level=") || strstr(line, "level=fatal"))
 			return logged_message(line);
-		first = first ? first : line;
+		if (!first || (strstr(line, "level=error") && !strstr(first, "level=error")))
+			first = line;
 	}
 	return first ? logged_message(first) : "without a message";
 }

@@ -72,14 +72,14 @@ static int parse_number(const struct meaning *meanings, const char *word, wide *
 {
 	bool negative = word[0] == '-';
 	uint64_t magnitude = 0;
-	int r;
+	int r = parse_count(word + negative, &magnitude);
 
 	for (; meanings && meanings->word; meanings++)
-		if (streq(meanings->word, word)) {
+		if (streq(meanings->word, word) ||
+			(r == 0 && negative && streq(meanings->word, "-"))) {
 			*number = (wide)meanings->number;
 			return 0;
 		}
-	r = parse_count(word + negative, &magnitude);
 	*number = negative ? -(wide)magnitude : (wide)magnitude;
 	return r;
 }

@@ -1215,6 +1215,33 @@ static bool blame_syntax(const struct containerd_reading *reading, struct bad_fi
 	return false;
 }
 
+/* Finds one of our keys with a value of a type that it cannot have. */
+static bool blame_value(const struct containerd_reading *reading, struct bad_file *bad)
+{
+	for (size_t i = 0; i < reading->files.n; i++) {
+		const struct containerd_file *file = &reading->files.files[i];
+		struct toml_scan scan = {.text = file->text, .len = file->len};
+		struct toml_item item;
+
+		while (file->text && toml_next(&scan, &item) > 0)
+			for (size_t k = 0; k < ARRAY_SIZE(settings); k++) {
+				const char *value = file->text + item.value;
+				bool is_text = !item.header && strchr("\"'", *value);
+				bool is_whole = !item.header && strspn(value, "+-_0123456789xob") >=
+									item.value_end - item.value;
+
+				if (item.header || !settings[k].key ||
+					!streq(item.key, settings[k].key) ||
+					(k == RUNTIME_DOWNLOADS ? is_whole : is_text))
+					continue;
+				set_text(bad->path, file->path);
+				bad->line = (unsigned)text_position(file->text, item.start).line;
+				return true;
+			}
+	}
+	return false;
+}
+
 /* Finds an imported file that containerd refuses alone. */
 static bool blame_alone(
 	const struct containerd_reading *reading, const struct wait *wait, struct bad_file *bad)
@@ -1256,7 +1283,7 @@ static void find_culprit(
 	char position[16] = "";
 
 	if (!blame_syntax(reading, bad) && !blame_version(reading, message, bad) &&
-		!blame_import(reading, message, bad)) {
+		!blame_import(reading, message, bad) && !blame_value(reading, bad)) {
 		(void)blame_alone(reading, wait, bad);
 		bad->line = line_in(message);
 	}
@@ -1422,7 +1449,7 @@ static bool honours_pins(const char *version)
 }
 
 /* containerd makes no limiter for them. */
-static const struct meaning unbounded[] = {{"0", NO_BOUND}, {"-1", NO_BOUND}, {0}};
+static const struct meaning unbounded[] = {{"0", NO_BOUND}, {"-", NO_BOUND}, {0}};
 
 const struct runtime_driver containerd_driver = {
 	.name = "containerd",

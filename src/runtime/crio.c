@@ -485,7 +485,7 @@ static int edit_pins(const struct host *host, const char *old, const char *name,
 	return -EEXIST;
 }
 
-static const struct meaning unbounded[] = {{"0", NO_BOUND}, {"-1", NO_BOUND}, {0}};
+static const struct meaning unbounded[] = {{"0", NO_BOUND}, {"-", NO_BOUND}, {0}};
 
 const struct runtime_driver crio_driver = {
 	.name = "crio",

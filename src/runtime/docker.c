@@ -726,12 +726,20 @@ int docker_config_check(const struct host *host, const struct daemon *daemon, co
 {
 	const char *const arguments[] = {
 		daemon->program, "--validate", "--config-file", path, NULL};
-	struct child child = {.arguments = arguments, .root = host->root, .output_max = OUTPUT_MAX};
+	char skip[PATH_MAX + 16];
+	struct child child = {
+		.arguments = arguments, .root = host->root, .skip = skip, .output_max = OUTPUT_MAX};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-	char fault[CHILD_WHY_MAX];
+	char fault[CHILD_WHY_MAX], where[48] = "";
 	int r = check_syntax(daemon, text, len, &object, why), major = atoi(daemon->version);
 	bool validates = major >= VALIDATES_SINCE && daemon->program[0];
+	struct text_position position;
+	struct json_place named;
 
+	snprintf(skip, sizeof(skip), "with file %s: ", path);
+	/* Such as UTF-16: it is not edited. */
+	if (r == -EBADMSG && validates && child_ask(&child, wait, NULL, fault) == 0)
+		return -EEXIST;
 	if (r < 0 || !object)
 		return r;
 	r = validates ? child_ask(&child, wait, NULL, fault) : -EINVAL;
@@ -739,8 +747,15 @@ int docker_config_check(const struct host *host, const struct daemon *daemon, co
 		return -EBADMSG;
 	if (!validates)
 		return major == 20 ? check_keys(daemon, text, object, why) : 0;
-	if (r < 0)
-		snprintf(why, RUNTIME_WHY_MAX, "%.100s: %.210s", daemon->config, fault);
+	if (r == 0)
+		return 0;
+	/* "... don't match any configuration option: KEY" */
+	named = json_find(
+		text, object, fault + (strrchr(fault, ' ') ? strrchr(fault, ' ') - fault + 1 : 0));
+	position = text_position(text, named.key.key);
+	if (named.item)
+		snprintf(where, sizeof(where), ":%zu:%zu", position.line, position.column);
+	snprintf(why, RUNTIME_WHY_MAX, "%.100s%s: %.210s", daemon->config, where, fault);
 	return r == -EINVAL ? -EBADMSG : r;
 }
 
@@ -857,6 +872,8 @@ static void read_config(const struct host *host, const struct daemon *daemon, co
 		config->error = json_parse(text, len, &object, fault);
 	if (config->error == 0 && object)
 		config->error = check_flags(daemon, text, flags, config->why);
+	config->is_unverified = config->error == 0 && atoi(daemon->version) >= VALIDATES_SINCE &&
+				!daemon->program[0];
 	if (config->error == -EBADMSG)
 		describe_bad(host, text, config->why, &config->bad);
 	downloads = json_find(text, object, DOWNLOADS);

@@ -56,6 +56,40 @@ const struct kubelet_row kubelet_fields[KUBELET_FIELDS] = {
 
 /* ---- values ---- */
 
+/*
+ * Parses a number of YAML 1.1 as the kubelet's decoder: 1_000, 0x10, 0o17, 0b1, 1e3 and 3.0 are
+ * whole numbers. JSON has digits only.
+ */
+static bool parse_whole(const char *text, bool is_json, long long *number)
+{
+	char plain[64], *end;
+	size_t n = 0, sign;
+	double real;
+
+	for (const char *c = text; *c && n < sizeof(plain) - 1; c++)
+		if (*c != '_' || is_json)
+			plain[n++] = *c;
+	plain[n] = '\0';
+	sign = plain[0] == '-' || plain[0] == '+';
+	if (n == sign || !strchr("0123456789.", plain[sign]))
+		return false;
+	errno = 0;
+	if (starts_with(plain + sign, "0b") || starts_with(plain + sign, "0o")) {
+		*number = strtoll(plain + sign + 2, &end, plain[sign + 1] == 'b' ? 2 : 8);
+		*number = plain[0] == '-' ? -*number : *number;
+	} else {
+		*number = strtoll(plain, &end, is_json ? 10 : 0);
+	}
+	if (!*end && end > plain)
+		return errno == 0 && n < sizeof(plain) - 1;
+	real = strtod(plain, &end);
+	if (is_json || *end || strspn(plain, "+-.0123456789eE") != n ||
+		real != (double)(long long)real || real > 1e15 || real < -1e15)
+		return false;
+	*number = (long long)real;
+	return true;
+}
+
 /* Parses a value of a file or flag. False when it is invalid for the field. */
 static bool parse_value(struct kubelet_value *value, enum kubelet_field field, const char *text)
 {
@@ -93,6 +127,8 @@ static void add_cluster_dns(struct kubelet_values *values, const char *address)
 /* A drop-in file, or flags, override values. */
 static void merge_values(struct kubelet_values *values, const struct kubelet_values *over)
 {
+	if (over->unknown[0])
+		set_text(values->unknown, over->unknown);
 	for (int i = 0; i < KUBELET_FIELDS; i++)
 		if (over->field[i].origin != KUBELET_UNSET)
 			values->field[i] = over->field[i];
@@ -134,7 +170,18 @@ static void fill_defaults(struct kubelet_values *values, bool embedded)
 
 /* Other keys of KubeletConfiguration v1beta1, whose values must have these types. */
 static const struct {
-	enum { TYPE_BOOL, TYPE_INTEGER, TYPE_TEXT, TYPE_TIME, TYPE_MAP, TYPE_LIST } type;
+	enum {
+		TYPE_BOOL,
+		TYPE_INTEGER,
+		TYPE_LONG,
+		TYPE_TEXT,
+		TYPE_TIME,
+		TYPE_MAP,
+		TYPE_TEXTS, /* a map of them */
+		TYPE_BOOLS,
+		TYPE_LIST,
+		TYPE_WORDS, /* a list of texts */
+	} type;
 	const char *what, *keys;
 } types[] = {
 	{TYPE_BOOL, "true or false",
@@ -143,10 +190,11 @@ static const struct {
 		"enableProfilingHandler enableDebugFlagsHandler cgroupsPerQOS cpuCFSQuota "
 		"makeIPTablesUtilChains protectKernelDefaults localStorageCapacityIsolation "
 		"registerNode seccompDefault failCgroupV1 enableControllerAttachDetach "
-		"kernelMemcgNotification mergeDefaultEvictionSettings "},
-	{TYPE_INTEGER, "a number",
+		"kernelMemcgNotification mergeDefaultEvictionSettings singleProcessOOMKill "},
+	{TYPE_LONG, "a whole number", " podPidsLimit maxOpenFiles "},
+	{TYPE_INTEGER, "a whole number below 2^31",
 		" port readOnlyPort healthzPort eventRecordQPS eventBurst oomScoreAdj "
-		"nodeStatusMaxImages maxPods podPidsLimit maxOpenFiles kubeAPIQPS kubeAPIBurst "
+		"nodeStatusMaxImages maxPods kubeAPIQPS kubeAPIBurst "
 		"evictionMaxPodGracePeriod podsPerCore containerLogMaxFiles containerLogMaxWorkers "
 		"iptablesMasqueradeBit iptablesDropBit nodeLeaseDurationSeconds "},
 	{TYPE_TEXT, "a text",
@@ -163,17 +211,24 @@ static const struct {
 		"runtimeRequestTimeout evictionPressureTransitionPeriod shutdownGracePeriod "
 		"shutdownGracePeriodCriticalPods containerLogMonitorInterval cpuCFSQuotaPeriod "},
 	{TYPE_MAP, "a map",
-		" authentication authorization evictionHard evictionSoft evictionSoftGracePeriod "
-		"evictionMinimumReclaim featureGates systemReserved kubeReserved qosReserved "
-		"logging memorySwap cpuManagerPolicyOptions topologyManagerPolicyOptions tracing "},
-	{TYPE_LIST, "a list",
+		" authentication authorization logging memorySwap tracing crashLoopBackOff "
+		"userNamespaces staticPodURLHeader "},
+	{TYPE_TEXTS, "a map of texts (numbers in quotes)",
+		" evictionHard evictionSoft evictionSoftGracePeriod evictionMinimumReclaim "
+		"systemReserved kubeReserved qosReserved cpuManagerPolicyOptions "
+		"topologyManagerPolicyOptions "},
+	{TYPE_BOOLS, "a map with true and false", " featureGates "},
+	{TYPE_WORDS, "a list of texts",
 		" clusterDNS tlsCipherSuites allowedUnsafeSysctls enforceNodeAllocatable "
-		"reservedMemory registerWithTaints shutdownGracePeriodByPodPriority "},
+		"preloadedImagesVerificationAllowlist "},
+	{TYPE_LIST, "a list",
+		" reservedMemory registerWithTaints shutdownGracePeriodByPodPriority "},
 };
 
 struct parser {
 	const char *path;
 	yaml_document_t document;
+	bool is_json; /* the kubelet reads it as such */
 	struct kubelet_values values;
 	char *why;
 };
@@ -204,18 +259,24 @@ static bool is_null(const yaml_node_t *node)
 static int parse_field(struct parser *parser, enum kubelet_field field, const yaml_node_t *node)
 {
 	struct kubelet_value *value = &parser->values.field[field];
-	const char *text = scalar_of(node);
-	char what[64];
+	const char *text = scalar_of(node), *given = text;
+	char what[64], digits[24];
+	long long number;
 
 	if (!text)
 		return refuse(parser, node->start_mark, "expected one plain value", NULL);
+	if (kubelet_fields[field].kind == KUBELET_NUMBER &&
+		parse_whole(text, parser->is_json, &number)) {
+		snprintf(digits, sizeof(digits), "%lld", number);
+		given = digits;
+	}
 	*value = (struct kubelet_value){.origin = KUBELET_CLEARED};
 	if (is_null(node))
 		return 0;
 	/* The kubelet refuses a quoted number or bool. */
 	if ((kubelet_fields[field].kind < KUBELET_AGE &&
 		    node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) ||
-		!parse_value(value, field, text)) {
+		!parse_value(value, field, given)) {
 		snprintf(what, sizeof(what), "%s cannot be", kubelet_fields[field].name);
 		return refuse(parser, node->start_mark, what, text);
 	}
@@ -291,28 +352,74 @@ static bool is_other(const char *text)
 	return *text && !*end && strspn(text, "+-.0123456789eE") == strlen(text);
 }
 
-static bool has_type(const yaml_node_t *node, size_t row)
+static bool has_type(struct parser *parser, const yaml_node_t *node, int type);
+
+/* All items of a list, or values of a map. Null is the zero value of each type. */
+static bool have_type(struct parser *parser, const yaml_node_t *node, int type)
+{
+	bool is_map = node->type == YAML_MAPPING_NODE;
+	size_t n =
+		is_map ? (size_t)(node->data.mapping.pairs.top - node->data.mapping.pairs.start)
+		       : (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
+	bool good = true;
+
+	for (size_t i = 0; i < n && good; i++) {
+		const yaml_node_t *item = yaml_document_get_node(
+			&parser->document, is_map ? node->data.mapping.pairs.start[i].value
+						  : node->data.sequence.items.start[i]);
+
+		good = (item->type == YAML_SCALAR_NODE && is_null(item)) ||
+		       has_type(parser, item, type);
+	}
+	return good;
+}
+
+static bool has_type(struct parser *parser, const yaml_node_t *node, int type)
 {
 	const char *text = scalar_of(node);
 	bool plain = text && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 	struct kubelet_value value;
-	char *end;
+	long long number;
 
-	switch (types[row].type) {
+	switch (type) {
 	case TYPE_MAP:
 		return node->type == YAML_MAPPING_NODE;
+	case TYPE_TEXTS:
+		return node->type == YAML_MAPPING_NODE && have_type(parser, node, TYPE_TEXT);
+	case TYPE_BOOLS:
+		return node->type == YAML_MAPPING_NODE && have_type(parser, node, TYPE_BOOL);
 	case TYPE_LIST:
 		return node->type == YAML_SEQUENCE_NODE;
+	case TYPE_WORDS:
+		return node->type == YAML_SEQUENCE_NODE && have_type(parser, node, TYPE_TEXT);
 	case TYPE_BOOL:
 		return plain && parse_value(&value, KUBELET_SERIALIZE_IMAGE_PULLS, text);
+	case TYPE_LONG:
+		return plain && parse_whole(text, parser->is_json, &number);
 	case TYPE_INTEGER:
-		(void)(plain ? strtoll(text, &end, 0) : 0);
-		return plain && *text && !*end;
+		return plain && parse_whole(text, parser->is_json, &number) &&
+		       number >= INT32_MIN && number <= INT32_MAX;
 	case TYPE_TEXT:
 		return text && !(plain && is_other(text));
 	default:
 		return text && !(plain && is_other(text)) && is_time(text);
 	}
+}
+
+static bool is_known_key(const char *key)
+{
+	static const char *const others[] = {"apiVersion", "kind", "resolvConf"};
+	char word[64];
+	bool known = false;
+
+	snprintf(word, sizeof(word), " %.60s ", key);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		known |= streq(key, others[i]);
+	for (int i = 0; i < KUBELET_FIELDS; i++)
+		known |= streq(key, kubelet_fields[i].name);
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		known |= strstr(types[i].keys, word) != NULL;
+	return known;
 }
 
 /* Checks the type of a key that is known and not of kubelet_fields. */
@@ -324,7 +431,7 @@ static int check_type(struct parser *parser, const char *key, const yaml_node_t 
 		(node->type == YAML_SCALAR_NODE && is_null(node)))
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-		if (!strstr(types[i].keys, word) || has_type(node, i))
+		if (!strstr(types[i].keys, word) || has_type(parser, node, types[i].type))
 			continue;
 		snprintf(what, sizeof(what), "%s must be %s%s", key, types[i].what,
 			scalar_of(node) ? " and is" : "");
@@ -362,6 +469,10 @@ static int parse_document(struct parser *parser)
 				r = parse_field(parser, (enum kubelet_field)i, node);
 		if (r == 0)
 			r = check_type(parser, key, node);
+		if (!is_known_key(key) && !parser->values.unknown[0])
+			snprintf(parser->values.unknown, sizeof(parser->values.unknown),
+				"%.180s:%zu: %.64s is not verified", parser->path,
+				node->start_mark.line + 1, key);
 	}
 	return r;
 }
@@ -369,7 +480,8 @@ static int parse_document(struct parser *parser)
 int kubelet_parse(const char *path, const char *text, size_t len, struct kubelet_values *values,
 	char why[static KUBELET_WHY_MAX])
 {
-	struct parser parser = {.path = path, .why = why};
+	struct parser parser = {
+		.path = path, .is_json = text[strspn(text, " \t\r\n")] == '{', .why = why};
 	yaml_parser_t yaml;
 	int r;
 

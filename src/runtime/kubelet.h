@@ -57,6 +57,8 @@ struct kubelet_values {
 	char cluster_dns[KUBELET_SERVERS_MAX][KUBELET_ADDRESS_MAX]; /* clusterDNS */
 	size_t n_cluster_dns;
 	struct kubelet_path resolv_conf; /* of pods that use the node's resolvers */
+	char unknown[SETTING_PATH_MAX +
+		     96]; /* the last file with a key of unknown type; "": none */
 };
 
 enum kubelet_presence {

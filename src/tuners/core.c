@@ -32,8 +32,8 @@ static const struct condition_type conditions[] = {
 		"A container runtime or the kubelet refuses a file from which it starts: it runs "
 		"on, and will not start again. The message names the file, the position, the fault "
 		"and who has probably written it.",
-		REASON_LIST(
-			REASON_FILES_LOAD, REASON_FILE_UNUSABLE, REASON_KUBELET_CONFIG_UNREADABLE),
+		REASON_LIST(REASON_FILES_LOAD, REASON_FILES_UNVERIFIED, REASON_FILE_UNUSABLE,
+			REASON_KUBELET_CONFIG_UNREADABLE),
 		.is_recorded = true},
 	{0},
 };
@@ -188,4 +188,13 @@ void find_bad_file(struct proposal *proposal, const struct decide_input *input, 
 		finding_edit(finding, bad->path, bad->line, "%s %s",
 			bad->removes ? "remove" : "write", bad->repair);
 	finding_hint(finding, "correct the file, and do not restart %s before", unit);
+}
+
+void note_unverified(struct proposal *proposal, const char *what)
+{
+	struct condition_reading *reading = proposal_condition(
+		proposal, &conditions[CORE_WOULD_NOT_START], REASON_FILES_UNVERIFIED);
+
+	condition_unknown(reading, REASON_FILES_UNVERIFIED);
+	condition_append(reading, "%s", what);
 }

@@ -47,6 +47,9 @@ struct bad_file;
 void find_bad_file(struct proposal *proposal, const struct decide_input *input, enum reason reason,
 	const struct bad_file *bad, const char *fault, const char *unit);
 
+/* Says that nothing could verify these files. A bad file beats it. */
+void note_unverified(struct proposal *proposal, const char *what);
+
 /*
  * `headroom doctor` checks these besides conditions, limits and settings. A row without a name ends
  * the table.

@@ -134,7 +134,7 @@ MATCHES = {
         "src/tuners/runtime/decide.c": "find_mirrors",
         "src/runtime/crio.c": "edit_pins",
         "src/runtime/docker.c": "check_flags check_types describe_bad read_docker",
-        "src/runtime/kubelet.c": "check_type",
+        "src/runtime/kubelet.c": "is_known_key check_type",
         "src/runtime/registry.c": "prepare_get mirror_file_list",
         "src/tuners/limits/cure.c": "limits_cure_socket_memory limits_cure_filesystem",
     },

@@ -180,7 +180,11 @@ def test_a_file_of_another_tool_gets_its_verdict(kubelet: Kubelet, run: Run, nam
     status = json.loads(run("status", "--json").stdout)
     serial = next(c for c in status["conditions"] if c["type"] == CONDITION)
     bad = [f["message"] for f in status["findings"] if f["condition"] == "RuntimeWouldNotStart"]
-    if verdict.startswith("broken "):
+    start = next(c for c in status["conditions"] if c["type"] == "RuntimeWouldNotStart")
+    assert start["status"] == {"broken": "True", "unverified": "Unknown"}.get(verdict.split()[0], "False"), start
+    if verdict.startswith("unverified "):
+        assert verdict.removeprefix("unverified ") in start["message"] and not bad, start
+    elif verdict.startswith("broken "):
         assert len(bad) == 1 and verdict.removeprefix("broken ") in bad[0], (bad, serial)
     else:
         assert (serial["reason"], bad) == (verdict, []), serial

@@ -169,7 +169,7 @@ TEST(the_configuration_beats_a_choice_which_beats_the_default)
 TEST(a_number_with_a_meaning_is_compared_by_it)
 {
 	static const struct meaning meanings[] = {
-		{"0", NO_BOUND, 29}, {"0", 3}, {"-1", NO_BOUND}, {"max", NO_BOUND}, {0}};
+		{"0", NO_BOUND, 29}, {"0", 3}, {"-", NO_BOUND}, {"max", NO_BOUND}, {0}};
 	static const struct {
 		unsigned version;
 		const char *a, *b;
@@ -179,6 +179,7 @@ TEST(a_number_with_a_meaning_is_compared_by_it)
 		{28, "0", "3", 0},
 		{29, "0", "10", 1},
 		{29, "-1", "10", 1},
+		{29, "-7", "10", 1},
 		{29, "0", "max", 0},
 		{28, "4 max", "4 7", 1},
 		{28, "0", "max", -1},

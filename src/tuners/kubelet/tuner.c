@@ -338,6 +338,10 @@ static void kubelet_decide(
 			seen->why, "the kubelet");
 	else
 		proposal_lacks(proposal, seen->why);
+	if (seen->presence != KUBELET_ABSENT && seen->why[0] && seen->error != -EBADMSG)
+		note_unverified(proposal, seen->why);
+	else if (seen->presence != KUBELET_ABSENT && seen->values.unknown[0])
+		note_unverified(proposal, seen->values.unknown);
 	/* The effect of a broken file is unknown: write nothing beside it. */
 	if (seen->presence != KUBELET_ABSENT && seen->why[0] == '\0')
 		decide_setting(self, proposal);

@@ -749,13 +749,24 @@ static void find_missing_runtime(const struct runtime_decision *decision)
 	finding_hint(finding, "install it, or remove runtime.kind from the configuration");
 }
 
-/* A file that the running program refuses. */
+/* A file that the running program refuses, or files that nothing verifies. */
 static void find_refused_files(const struct runtime_decision *decision)
 {
 	const struct runtime_sample *sample = &decision->tuner->sample;
 
 	for (size_t i = 0; i < sample->n; i++) {
 		const struct node_runtime *runtime = &sample->runtimes[i];
+		const struct runtime_files *files = &runtime->files;
+		bool is_known =
+			files->error == 0 || files->error == -EBADMSG || files->error == -EEXIST;
+		char what[CONDITION_MESSAGE_MAX];
+
+		if (runtime->files_known && (!is_known || files->is_unverified)) {
+			snprintf(what, sizeof(what), "%s: %.300s", runtime->found.name,
+				files->why[0] ? files->why
+					      : "the program that reads its files is not visible");
+			note_unverified(decision->proposal, what);
+		}
 
 		if (runtime->files.error == -EBADMSG)
 			find_bad_file(decision->proposal, decision->input, REASON_FILE_UNUSABLE,
