@@ -28,6 +28,8 @@
 
 #define REQUESTS_MAX 8
 
+#define KEPT_MAX 64 /* rows of capabilities of all tuners */
+
 /* The interval of polls: drift is found within it. */
 #define TICK_US USEC_PER_SEC
 
@@ -342,19 +344,18 @@ static bool is_needed(const struct core *core, size_t tuner, const struct capabi
 static void drop_privileges(const struct core *core)
 {
 	const struct node *node = &core->node;
-	cap_t caps = cap_init();
+	cap_value_t kept[KEPT_MAX];
+	size_t n = 0;
+	int r;
 
-	for (size_t i = 0; caps && i < node->n_tuners; i++)
+	for (size_t i = 0; i < node->n_tuners; i++)
 		for (const struct capability_row *row = node->tuners[i].ops->tables->capabilities;
-			row && row->name; row++) {
-			if (!capability_have(row->capability) || !is_needed(core, i, row))
-				continue;
-			cap_set_flag(caps, CAP_PERMITTED, 1, &row->capability, CAP_SET);
-			cap_set_flag(caps, CAP_EFFECTIVE, 1, &row->capability, CAP_SET);
-		}
-	if (!caps || cap_set_proc(caps) < 0)
-		log_warning("privileges", "not dropped: %s", strerror(errno));
-	cap_free(caps);
+			row && row->name && n < ARRAY_SIZE(kept); row++)
+			if (is_needed(core, i, row))
+				kept[n++] = row->capability;
+	r = capability_keep(kept, n);
+	if (r < 0)
+		log_warning("privileges", "not dropped: %s", strerror(-r));
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		log_warning("privileges", "no_new_privs not set");
 }
@@ -824,6 +825,8 @@ int agent_run(const struct core_options *options)
 	 * holes. */
 	mallopt(M_MMAP_THRESHOLD, 16 * 1024);
 	signal(SIGPIPE, SIG_IGN);
+	/* Kernels before 5.11 charge BPF maps to it. A thread that loads them may not raise it. */
+	(void)setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
 	/* Many slow clients need many descriptors. */
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
 		files.rlim_cur = MIN(files.rlim_max, 4096);

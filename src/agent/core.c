@@ -17,11 +17,14 @@
 #include "tuners/table.h"
 
 #include <malloc.h>
+#include <sys/prctl.h>
 
 #define DEFAULT_CONFIG   "/etc/headroom/headroom.yaml"
 #define DEFAULT_CONFIG_D "/etc/headroom/conf.d"
 
 #define PLANS_MAX 3 /* in a row, when others write the same values */
+
+#define LOAD_CAPABILITIES_MAX 16
 
 /* A task that has not ended by then hangs. */
 #define TASK_OVERDUE_US (3 * CORE_TASK_US)
@@ -184,6 +187,7 @@ bool core_wants_to_write(const struct core *core)
 /* The request of TASK_LOAD. */
 struct load_request {
 	const struct bpf_ops *ops;
+	const struct capability_row *capabilities; /* of the tuner */
 	struct host host;
 	void *programs;
 	char why[TUNER_WHY_MAX];
@@ -203,6 +207,7 @@ static void *request_load(struct core *core, struct tuner_status *tuner)
 	tuner->bpf_requested = true;
 	request = must(malloc(sizeof(*request)));
 	*request = (struct load_request){.ops = tuner->ops->bpf,
+		.capabilities = tuner->ops->tables->capabilities,
 		.host = *core->host,
 		.programs = programs,
 		.why = "no thread to load BPF programs"};
@@ -212,11 +217,29 @@ static void *request_load(struct core *core, struct tuner_status *tuner)
 	return request;
 }
 
+/* A load may begin while the agent still has all privileges of its start, and last for seconds. */
+static void keep_for_load(const struct load_request *request)
+{
+	cap_value_t kept[LOAD_CAPABILITIES_MAX];
+	size_t n = 0;
+
+	for (const struct capability_row *row = request->capabilities;
+		row && row->name && n < ARRAY_SIZE(kept) - 1; row++)
+		if (row->use == CAPABILITY_TO_OPEN || row->use == CAPABILITY_TO_RUN)
+			kept[n++] = row->capability;
+	/* It stands for these two. */
+	if (!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON))
+		kept[n++] = CAP_SYS_ADMIN;
+	(void)capability_keep(kept, n);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
 static void run_load(void *data, const struct wait *)
 {
 	struct load_request *request = data;
 	int r;
 
+	keep_for_load(request);
 	bpf_quiet_libbpf();
 	request->why[0] = '\0';
 	r = request->ops->load(&request->host, &request->programs, request->why);

@@ -50,6 +50,23 @@ void bpf_explain_failure(int error, char *why, size_t size)
 	snprintf(why, size, "BPF: %s: %s", strerror(-error), cure);
 }
 
+int capability_keep(const cap_value_t *kept, size_t n)
+{
+	cap_t caps = cap_init();
+	int r = caps ? 0 : -errno;
+
+	for (size_t i = 0; caps && i < n; i++) {
+		if (!capability_have(kept[i]))
+			continue;
+		cap_set_flag(caps, CAP_PERMITTED, 1, &kept[i], CAP_SET);
+		cap_set_flag(caps, CAP_EFFECTIVE, 1, &kept[i], CAP_SET);
+	}
+	if (caps && cap_set_proc(caps) < 0)
+		r = -errno;
+	cap_free(caps);
+	return r;
+}
+
 /* Elements per system call; more than a bucket of a hash table has. */
 #define AT_ONCE 256
 

@@ -19,7 +19,13 @@ void bpf_explain_failure(int error, char *why, size_t size);
 typedef void bpf_visit(void *userdata, const void *key, const void *value);
 int bpf_each(int map, size_t key_size, size_t value_size, bpf_visit *visit, void *userdata);
 
-/* Returns whether this process has the capability in its effective set. */
+/*
+ * Drops all other capabilities of the calling thread, as far as it has these. Threads that it
+ * starts later inherit the rest. Returns 0 or -errno.
+ */
+int capability_keep(const cap_value_t *kept, size_t n);
+
+/* Returns whether the calling thread has the capability in its effective set. */
 static inline bool capability_have(cap_value_t capability)
 {
 	cap_t caps = cap_get_proc();
