@@ -17,9 +17,10 @@
 #define PART        ".part"
 #define COUNTS      "counts.json"
 #define MARK        "agent.json"
-#define SMALL_MAX   (64 * 1024) /* for MARK and COUNTS */
-#define DAYS_MAX    7           /* in COUNTS */
-#define OBJECTS_MAX 64          /* in a day */
+#define SMALL_MAX   (256 * 1024) /* for MARK and COUNTS */
+#define DAYS_MAX    7            /* in COUNTS */
+#define OBJECTS_MAX 64           /* in a day */
+#define CAUSES_MAX  16           /* of an object; the others are one */
 
 /* More than any first or last line. */
 #define LINE_MAX_BYTES (32 * 1024)
@@ -81,16 +82,40 @@ static cJSON *member(cJSON *parent, const char *key)
 	return found;
 }
 
+/* Adds 1 to a number of an object. */
+static void add_one(cJSON *row, const char *name)
+{
+	double n = json_number_at(row, name) + 1;
+
+	cJSON_DeleteItemFromObjectCaseSensitive(row, name);
+	json_number(row, name, n);
+}
+
+/* Counts an incident of a cause in the row of its object. Returns false if the day has enough. */
+static bool count_cause(cJSON *row, uint32_t cause)
+{
+	cJSON *causes = member(row, "causes");
+	double all = json_number_at(row, "recorded"), same;
+	char name[16];
+
+	snprintf(name, sizeof(name), "%08" PRIx32, cause);
+	if (!json_at(causes, name) && cJSON_GetArraySize(causes) >= CAUSES_MAX)
+		strcpy(name, "other");
+	same = json_number_at(causes, name);
+	if (same >= INCIDENTS_A_DAY || (all >= INCIDENTS_OBJECT && same >= INCIDENTS_RARE))
+		return false;
+	add_one(causes, name);
+	return true;
+}
+
 /*
  * Counts an incident of today. why: it was not recorded for this reason. NULL: it is recorded, or
  * the day has enough: -EDQUOT.
  */
-static int count(const char *directory, const char *object, const char *why)
+static int count(const char *directory, const char *object, uint32_t cause, const char *why)
 {
 	cJSON *counts = read_small(directory, COUNTS), *day, *row;
 	char today[TIME_TEXT_MAX];
-	const char *counted;
-	double n;
 	int r = 0;
 
 	time_text(realtime_us(), today);
@@ -101,14 +126,11 @@ static int count(const char *directory, const char *object, const char *why)
 	while (cJSON_GetArraySize(counts) > DAYS_MAX)
 		cJSON_Delete(cJSON_DetachItemFromArray(counts, 0));
 	row = member(day, object);
-	if (!why && json_number_at(row, "recorded") >= INCIDENTS_A_DAY) {
-		why = "20 a day are recorded";
+	if (!why && !count_cause(row, cause)) {
+		why = "20 a day of a user are recorded, and 60 in all";
 		r = -EDQUOT;
 	}
-	counted = why ? "skipped" : "recorded";
-	n = json_number_at(row, counted) + 1;
-	cJSON_DeleteItemFromObjectCaseSensitive(row, counted);
-	json_number(row, counted, n);
+	add_one(row, why ? "skipped" : "recorded");
 	if (why) {
 		cJSON_DeleteItemFromObjectCaseSensitive(row, "why");
 		json_text(row, "why", why);
@@ -119,7 +141,7 @@ static int count(const char *directory, const char *object, const char *why)
 
 void incident_skip(const char *directory, const char *object, const char *why)
 {
-	(void)count(directory, object, why);
+	(void)count(directory, object, 0, why);
 }
 
 /* Returns whether a file is an incident; id gets its name without suffixes. */
@@ -247,7 +269,8 @@ int incidents_lock(const char *directory)
 	return steal_fd(&fd);
 }
 
-int incident_begin(const char *directory, const char *id, const char *object, const char *text)
+int incident_begin(
+	const char *directory, const char *id, const char *object, uint32_t cause, const char *text)
 {
 	_cleanup_close_ int fd = -1;
 	char part[PATH_MAX], whole[PATH_MAX];
@@ -265,7 +288,7 @@ int incident_begin(const char *directory, const char *id, const char *object, co
 	}
 	if (access(whole, F_OK) == 0)
 		return -EEXIST;
-	r = count(directory, object, NULL);
+	r = count(directory, object, cause, NULL);
 	if (r < 0)
 		return r;
 	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -24,8 +24,10 @@
 
 #define INCIDENTS_DIRECTORY "/incidents" /* below the state directory */
 #define INCIDENTS_BYTES_MAX (UINT64_C(16) << 20)
-#define INCIDENTS_A_DAY     20 /* for one object */
-#define INCIDENTS_FREE_MIN  5  /* % of the file system */
+#define INCIDENTS_A_DAY     20 /* for one object and cause */
+#define INCIDENTS_OBJECT    60 /* a day for one object; then INCIDENTS_RARE for each cause */
+#define INCIDENTS_RARE      2
+#define INCIDENTS_FREE_MIN  5 /* % of the file system */
 #define INCIDENT_BYTES_MAX  (UINT64_C(1) << 20)
 #define INCIDENT_ID_MAX     96
 #define INCIDENT_OBJECT_MAX 256
@@ -41,10 +43,12 @@
 int incidents_lock(const char *directory);
 
 /*
- * Begins a file with text: whole lines. Returns 0; -EDQUOT after INCIDENTS_A_DAY, and -ENOSPC below
- * INCIDENTS_FREE_MIN, both counted; or -errno.
+ * Begins a file with text: whole lines. cause identifies the largest user, so that one who provokes
+ * incidents does not mute those of others; 0: unknown. Returns 0; -EDQUOT after the incidents of a
+ * day, and -ENOSPC below INCIDENTS_FREE_MIN, both counted; or -errno.
  */
-int incident_begin(const char *directory, const char *id, const char *object, const char *text);
+int incident_begin(const char *directory, const char *id, const char *object, uint32_t cause,
+	const char *text);
 
 /* Appends whole lines, or nothing after an error. */
 int incident_append(const char *directory, const char *id, const char *text);

@@ -281,7 +281,8 @@ struct recorder_step {
 	enum step_kind kind;
 	char id[INCIDENT_ID_MAX];
 	char object[INCIDENT_OBJECT_MAX];
-	char *text; /* to write; or the document that was read; owned */
+	uint32_t cause; /* STEP_BEGIN */
+	char *text;     /* to write; or the document that was read; owned */
 	int error;
 	char start[INCIDENTS_START_MAX]; /* STEP_START */
 	/* STEP_READ; not used by the task. */
@@ -316,7 +317,8 @@ static bool run_step(
 		step->error = incidents_mark_start(directory, recorder->boot, step->start);
 		return true;
 	case STEP_BEGIN:
-		step->error = incident_begin(directory, step->id, step->object, step->text);
+		step->error =
+			incident_begin(directory, step->id, step->object, step->cause, step->text);
 		return true;
 	case STEP_APPEND:
 		step->error = incident_append(directory, step->id, step->text);
@@ -460,10 +462,10 @@ static void begin_task(struct recorder *recorder)
 
 /* Adds a step for the next task. It owns text. client is for STEP_READ. */
 static void add_step(struct recorder *recorder, enum step_kind kind, const char *id,
-	const char *object, char *text, struct http_connection *client)
+	const char *object, uint32_t cause, char *text, struct http_connection *client)
 {
 	struct recorder_step step = {
-		.kind = kind, .text = text, .client = client, .since_us = now_us()};
+		.kind = kind, .cause = cause, .text = text, .client = client, .since_us = now_us()};
 	struct recorder_batch *batch = recorder->waiting;
 
 	set_text(step.id, id);
@@ -490,7 +492,7 @@ static void end_reads(struct recorder_batch *batch, uint64_t now)
 static void add_start(struct recorder *recorder)
 {
 	recorder->lock_due_us = now_us() + LOCK_EVERY_US;
-	add_step(recorder, STEP_START, "", "the start of the agent", NULL, NULL);
+	add_step(recorder, STEP_START, "", "the start of the agent", 0, NULL, NULL);
 }
 
 struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot)
@@ -512,7 +514,7 @@ void recorder_read(struct recorder *recorder, const char *id, struct http_connec
 		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
 		return;
 	}
-	add_step(recorder, STEP_READ, id ? id : "", "", NULL, client);
+	add_step(recorder, STEP_READ, id ? id : "", "", 0, NULL, client);
 	begin_task(recorder);
 }
 
@@ -636,6 +638,17 @@ static bool update_finding(struct open_incident *open, const struct finding *fin
 	return is_changed;
 }
 
+/* Returns what identifies the largest user; 0: unknown. */
+static uint32_t cause_of(const struct finding *finding)
+{
+	char text[WORKLOAD_TEXT_MAX];
+
+	if (!finding || finding->n_who == 0)
+		return 0;
+	workload_describe(&finding->who[0].workload, text, sizeof(text));
+	return (uint32_t)hash_text(HASH_START, text);
+}
+
 /* finding NULL: text is all. */
 static void begin_incident(struct recorder *recorder, const char *object, const char *trigger,
 	const struct finding *finding, const char *text, uint64_t now)
@@ -648,7 +661,7 @@ static void begin_incident(struct recorder *recorder, const char *object, const 
 	while (open < recorder->open + OPEN_MAX && open->id[0])
 		open++;
 	if (open == recorder->open + OPEN_MAX) {
-		add_step(recorder, STEP_SKIP, "", object,
+		add_step(recorder, STEP_SKIP, "", object, 0,
 			must(strdup("eight were recorded at once")), NULL);
 		return;
 	}
@@ -666,7 +679,7 @@ static void begin_incident(struct recorder *recorder, const char *object, const 
 	ring_put_minute(out, &recorder->ring, now);
 	put_events(out, recorder, now + recorder->offset_us - RING_SECONDS * USEC_PER_SEC, now);
 	must_do(fclose(out) == 0);
-	add_step(recorder, STEP_BEGIN, open->id, object, file, NULL);
+	add_step(recorder, STEP_BEGIN, open->id, object, cause_of(finding), file, NULL);
 }
 
 static void submit_line(struct recorder *recorder, enum step_kind kind,
@@ -678,7 +691,7 @@ static void submit_line(struct recorder *recorder, enum step_kind kind,
 
 	incident_put(out, line);
 	must_do(fclose(out) == 0);
-	add_step(recorder, kind, open->id, open->object, text, NULL);
+	add_step(recorder, kind, open->id, open->object, 0, text, NULL);
 }
 
 /* Adds a line to each open incident, so that each shows what happened meanwhile. */
@@ -818,7 +831,7 @@ static void put_second(struct recorder *recorder, struct open_incident *open,
 		open->users_us = now;
 	}
 	must_do(fclose(out) == 0);
-	add_step(recorder, STEP_APPEND, open->id, open->object, text, NULL);
+	add_step(recorder, STEP_APPEND, open->id, open->object, 0, text, NULL);
 }
 
 /* Returns whether an incident is open. */
@@ -875,7 +888,7 @@ void recorder_tick(
 	if (!record_second(recorder, now) && !recorder->task && !recorder->waiting &&
 		recorder->has_left) {
 		recorder->has_left = false;
-		add_step(recorder, STEP_CLOSE, "", "", NULL, NULL);
+		add_step(recorder, STEP_CLOSE, "", "", 0, NULL, NULL);
 	}
 	begin_task(recorder);
 }
@@ -894,7 +907,7 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 		recorder->node = NULL;
 	}
 	recorder->event = NULL; /* it has ended, and takes no source any more */
-	add_step(recorder, STEP_STOP, "", "", NULL, NULL);
+	add_step(recorder, STEP_STOP, "", "", 0, NULL, NULL);
 	begin_task(recorder);
 	while (recorder->task) /* each begins the next */
 		if (!task_end(&recorder->task, deadline_us)) {

@@ -107,6 +107,15 @@ def test_an_observing_agent_records_and_a_reload_to_enforce_adds_nothing(agent, 
         assert json.loads(run("incidents", "--json").stdout)["incidents"]
 
 
+def test_one_who_provokes_twenty_does_not_mute_the_incident_of_another(agent, directory: Path) -> None:
+    (directory / "state/incidents").mkdir(parents=True)
+    provoked = {f"{OBJECT}@uid:{USER}": {"recorded": 20, "causes": {"0badcafe": 20}}}
+    days = (time.strftime("%Y-%m-%d", time.gmtime(time.time() + seconds)) for seconds in (0, 600))
+    (directory / "state/incidents/counts.json").write_text(json.dumps({day: provoked for day in days}))
+    with full_inotify():
+        agent("mode: observe\n" + CONFIG).wait_incident(f"{OBJECT}@uid:{USER}")
+
+
 def test_one_of_two_agents_records(agent, directory: Path) -> None:
     """A second one would close what the first has open."""
     one = agent(CONFIG)

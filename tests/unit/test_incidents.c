@@ -44,7 +44,7 @@ DIRECTORY_TEST(an_incident_is_listed_while_it_is_written_and_after)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL, *later = NULL;
 
 	assert_int_equal(
-		incident_begin(directory->path, ID, "conntrack", HEADER(ID, "conntrack")), 0);
+		incident_begin(directory->path, ID, "conntrack", 0, HEADER(ID, "conntrack")), 0);
 	assert_int_equal(incident_append(directory->path, ID, "{\"t\":1,\"rows\":{}}\n"), 0);
 	list = incidents_list(directory->path);
 	assert_string_equal(json_text_at(list, "incidents/0/state"), "open");
@@ -97,17 +97,39 @@ DIRECTORY_TEST(twenty_a_day_of_each_are_recorded_and_the_rest_counted)
 	char id[INCIDENT_ID_MAX];
 
 	for (unsigned i = 0; i < INCIDENTS_A_DAY + 5; i++) {
-		int r = incident_begin(directory->path, id_of(id, i, "pids"), "pids", "{}\n");
+		int r = incident_begin(directory->path, id_of(id, i, "pids"), "pids", 0, "{}\n");
 
 		assert_int_equal(r, i < INCIDENTS_A_DAY ? 0 : -EDQUOT);
 		if (r == 0)
 			assert_int_equal(incident_end(directory->path, id, "{}\n"), 0);
 	}
-	assert_int_equal(incident_begin(directory->path, ID, "conntrack", "{}\n"), 0);
+	assert_int_equal(incident_begin(directory->path, ID, "conntrack", 0, "{}\n"), 0);
 	list = incidents_list(directory->path);
 	assert_int_equal(cJSON_GetArraySize(json_at(list, "not_recorded")), 1);
 	assert_string_equal(json_text_at(list, "not_recorded/0/object"), "pids");
 	assert_int_equal((int)json_number_at(list, "not_recorded/0/count"), 5);
+}
+
+DIRECTORY_TEST(one_who_provokes_incidents_does_not_mute_those_of_others)
+{
+	char id[INCIDENT_ID_MAX];
+	unsigned n = 0, recorded = 0;
+
+	/* Ten users provoke as many as they can: the total is bounded. */
+	for (uint32_t cause = 1; cause <= 10; cause++)
+		for (unsigned i = 0; i < INCIDENTS_A_DAY + 5; i++)
+			recorded += incident_begin(directory->path, id_of(id, n++, "pids"), "pids",
+					    cause, "{}\n") == 0;
+	assert_int_equal(recorded, INCIDENTS_OBJECT + 7 * INCIDENTS_RARE);
+	assert_int_equal(
+		incident_begin(directory->path, id_of(id, n++, "pids"), "pids", 11, "{}\n"), 0);
+	assert_int_equal(
+		incident_begin(directory->path, id_of(id, n++, "pids"), "pids", 0, "{}\n"), 0);
+	/* Names cost nothing: the users beyond the first are one. */
+	for (uint32_t cause = 12; cause <= 200; cause++)
+		recorded += incident_begin(directory->path, id_of(id, n++, "pids"), "pids", cause,
+				    "{}\n") == 0;
+	assert_in_range(recorded, INCIDENTS_OBJECT, INCIDENTS_OBJECT + 16 * INCIDENTS_RARE);
 }
 
 DIRECTORY_TEST(three_hundred_incidents_keep_16_mib_and_the_rare_one)
@@ -119,15 +141,15 @@ DIRECTORY_TEST(three_hundred_incidents_keep_16_mib_and_the_rare_one)
 	assert_non_null(text);
 	memset(text, 'x', 100 * 1024);
 	strcpy(text + 100 * 1024 - 1, "\n");
-	assert_int_equal(
-		incident_begin(directory->path, id_of(id, 0, "rare"), "rare", HEADER(ID, "rare")),
+	assert_int_equal(incident_begin(directory->path, id_of(id, 0, "rare"), "rare", 0,
+				 HEADER(ID, "rare")),
 		0);
 	assert_int_equal(incident_end(directory->path, id, "{\"end\":\"quiet\"}\n"), 0);
 	for (unsigned i = 1; i <= 300; i++) {
 		snprintf(object, sizeof(object), "often-%u", i % 17);
 		id_of(newest, i * 12, object);
 		assert_int_equal(
-			incident_begin(directory->path, newest, object, HEADER(ID, "often")), 0);
+			incident_begin(directory->path, newest, object, 0, HEADER(ID, "often")), 0);
 		assert_int_equal(incident_append(directory->path, newest, text), 0);
 		assert_int_equal(incident_end(directory->path, newest, "{\"end\":\"quiet\"}\n"), 0);
 	}
@@ -150,7 +172,7 @@ DIRECTORY_TEST(a_file_ends_at_one_mebibyte)
 	memset(text, ' ', INCIDENT_BYTES_MAX);
 	strcpy(text + INCIDENT_BYTES_MAX - 2, "\n");
 	assert_int_equal(
-		incident_begin(directory->path, ID, "conntrack", HEADER(ID, "conntrack")), 0);
+		incident_begin(directory->path, ID, "conntrack", 0, HEADER(ID, "conntrack")), 0);
 	assert_int_equal(incident_append(directory->path, ID, text), -EFBIG);
 	assert_int_equal(incident_end(directory->path, ID, "{\"t\":1,\"end\":\"longest\"}\n"), 0);
 }
