@@ -236,7 +236,7 @@ static bool parse_kubelet(struct scenario *scenario, void *base)
 {
 	struct kubelet_seen *kubelet = &((struct images_tuner *)base)->sample.kubelet;
 
-	kubelet->presence = KUBELET_RUNNING;
+	kubelet->presence = scenario_is(scenario, "stopped") ? KUBELET_STOPPED : KUBELET_RUNNING;
 	if (scenario_is(scenario, "verifies")) {
 		struct kubelet_value *policy = &kubelet->values.field[KUBELET_PULL_VERIFICATION];
 

@@ -813,6 +813,10 @@ void images_decide(
 		if (sample->kubelet.presence != KUBELET_ABSENT && !sample->kubelet.why[0])
 			(void)parse_count(sample->kubelet.values.field[KUBELET_IMAGE_GC_HIGH].text,
 				&decision.percent);
+		/* Only the command line of a running kubelet names its drop-ins: one may lower it.
+		 */
+		if (sample->kubelet.presence == KUBELET_STOPPED)
+			decision.percent = MIN(decision.percent, (uint64_t)STORE_PERCENT);
 		decision.store_max =
 			sample->store_size / 100 * MIN(decision.percent, (uint64_t)100);
 		decision.budget = decision.store_max - MIN(decision.store_max, sample->store_used);
