@@ -49,11 +49,11 @@ class Session:
     """One node for many histories."""
 
     def __init__(self) -> None:
+        self.log = open(os.environ["CHAOS_LOG"], "w") if "CHAOS_LOG" in os.environ else None
         self.node = Node(World())
         self.counts = Counts()
         self.trace: list[tuple[str, dict[str, Any]]] = []
         self.digest = hashlib.sha256()
-        self.log = open(os.environ["CHAOS_LOG"], "w") if "CHAOS_LOG" in os.environ else None
         self.failure: tuple[list[tuple[str, dict[str, Any]]], str] | None = None  # the last one
 
     @contextlib.contextmanager
@@ -123,17 +123,29 @@ def script(heading: str, steps: list[tuple[str, dict[str, Any]]]) -> str:
     return "\n".join([*lines, "]"]) + "\n"
 
 
-def tell(session: Session, out: Path, what: str, why: Exception) -> int:
+class Out:
+    """The directory of scripts, opened before private mounts may hide it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+    def write(self, name: str, text: str) -> Path:
+        Path(f"/proc/self/fd/{self.fd}", name).write_text(text)
+        return self.path / name
+
+
+def tell(session: Session, out: Out, what: str, why: Exception) -> int:
     """Prints a failure, keeps its script in a file whose first line names it, and prints that last."""
     if not isinstance(why, (Violation, hypothesis.errors.Flaky)):
         traceback.print_exc()
     steps, text = session.failure or (session.trace, f"{type(why).__name__}: {why}")
     heading = f"{what}: {text.splitlines()[0][:300]}"
-    path = out / f"history-{what.split()[-1]}.py"
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(script(heading, steps))
+    text_of_script = script(heading, steps)
+    path = out.write(f"history-{what.split()[-1]}.py", text_of_script)
     again = "" if isinstance(why, Violation) else f" ({type(why).__name__})"
-    print(f"{session.counts.report()}\n{what} breaks a promise{again}: {text[:3000]}\nreplay: tests/chaos/run --replay {path}\n{path.read_text()}", flush=True)
+    print(f"{session.counts.report()}\n{what} breaks a promise{again}: {text[:3000]}\nreplay: tests/chaos/run --replay {path}\n{text_of_script}", flush=True)
     return 1
 
 
@@ -169,7 +181,7 @@ def load_steps(path: Path) -> list[tuple[str, dict[str, Any]]]:
     return names["STEPS"]
 
 
-def explore(session: Session, options: argparse.Namespace) -> int:
+def explore(session: Session, out: Out, options: argparse.Namespace) -> int:
     """Fixed seeds first, then fresh ones, until the time or the steps are over."""
     began, round_ = time.monotonic(), 0
     fixed = [options.seed] if options.seed is not None else options.fixed
@@ -179,7 +191,7 @@ def explore(session: Session, options: argparse.Namespace) -> int:
         try:
             draw(session, seed, options.histories, not options.no_shrink)
         except Exception as why:
-            return tell(session, Path(options.out), f"seed {seed}", why)
+            return tell(session, out, f"seed {seed}", why)
         round_ += 1
         print(f"seed {seed}: {session.digest.hexdigest()[:16]}; {session.counts.report()}", flush=True)
         over = options.seconds and time.monotonic() - began > options.seconds
@@ -205,9 +217,10 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     if options.combined:
         STEPS.update(COMBINED)
+    out, given = Out(options.out), load_steps(Path(options.replay)) if options.replay else None
     session = Session()
-    if options.replay:
-        replay(session, load_steps(Path(options.replay)))
+    if given is not None:
+        replay(session, given)
         print("the history keeps all promises")
         return 0
     if options.seed is None and not options.no_named:
@@ -215,12 +228,12 @@ def main(arguments: list[str]) -> int:
             try:
                 replay(session, steps)
             except Exception as why:
-                return tell(session, Path(options.out), f"history {name}", why)
+                return tell(session, out, f"history {name}", why)
         print(f"{len(NAMED)} named histories keep all promises")
     if options.named:
         return 0
     try:
-        return explore(session, options)
+        return explore(session, out, options)
     except KeyboardInterrupt:
         print(session.counts.report())
         return 0

@@ -10,7 +10,7 @@ from containerd import FILE, ORIGINAL, STATE, migrated, with_key
 from docker import ORIGINAL as DOCKER_ORIGINAL
 from images import APP, CONTENTS, FOREIGN, TOOL
 from kubelet import TEXTS, Mirror
-from node import FIELDS, OWNERS, WRITES, Node
+from node import FIELDS, NEW, OWNERS, WRITES, Node
 from world import SECOND, Actor, Violation, clear
 
 TIMES = [0.2, 1, 2.5, 11, 61, 1800, 90000]
@@ -209,6 +209,24 @@ class Hands:
             return
         crash = crash if second in VERBS[:2] else 0
         self.node.run_all([("unit", first, (), None, 0), ("unit", second, (), None, crash)], stop_at)
+
+    @step(name=[*WRITES, *FILES], pick=list(range(6)), at=[*WRITES, *FILES], verb=VERBS[:2])
+    def write_meanwhile(self, name: str, pick: int, at: str, verb: str) -> None:
+        """Someone writes a value or file while a command is stopped before it writes another one, or prepares the file's new bytes."""
+        if self.world.fuse >= 0 or (name == at and name in WRITES):
+            return  # nothing can tell who wrote a value first
+        node = self.node
+        before = f"{node.programs[at].FILE}{NEW}" if at in FILES else str(node.values[at].path)
+
+        def write() -> None:
+            if name in WRITES:
+                self.set_value(name, pick)
+            elif name == FILES[0]:
+                self.edit_containerd(["comment", "6", "20"][pick % 3])
+            else:
+                self.edit_docker(["other key", "6", "20"][pick % 3])
+
+        node.run_all([("unit", verb, (), None, 0)], before, meanwhile=write)
 
     def apply_alone(self, *fields: tuple[str, int]) -> None:
         """The unit's agent has ended, and apply sets what these fields of its configuration want."""

@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tester knows about the node: values and their writers, configurations, installations, and the promises about them."""
 
+import dataclasses
 import json
+import os
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from containerd import Containerd
 from docker import Docker
 from images import APP, PATTERN, Images
 from kubelet import Kubelet, Mirror, OwnFile
 from program import Program
-from world import BOOT_ID, ETC, LAB, RELEASES, ROOT, RUN, STATE, THP, Done, Task, Violation, World, clear, set_immutable
+from world import BIN, BOOT_ID, ETC, LAB, RELEASES, RUN, SCRIPTS, STATE, THP, Done, Task, Violation, World, clear, is_stopped, set_immutable
 
 FIGHT_ROUNDS, FIGHT_SECONDS = 5, 600  # until a value is left to others
+UNKNOWN = 3 * 30 + 5.0  # seconds until a value that cannot be read is unknown
 SETTLED = 3.0  # seconds until status must show a change
+NEW = ".headroom-new"  # what is to replace a file
 TUNERS = ("sysctl", "thp", "runtime", "images", "kubelet")
 OWNERS = ("unit", *RELEASES)  # the package's unit, and two releases of the chart
 
@@ -52,6 +56,10 @@ class Value:
     def make_immutable(self, on: bool) -> None:
         set_immutable(self.path, on)
         self.immutable = on
+
+    def is_of_others(self) -> bool:
+        """Whether a hand wrote it last, and neither gave it back to the program nor took its original."""
+        return self.by_hand and self.text not in (*self.ours, *self.firsts, self.recorded)
 
     def boot(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +206,8 @@ class Node:
     def reset(self) -> None:
         self.world.reset()
         self.silent: dict[Path, float] = {}  # sockets without an answer, since when
-        self.calm_until = 0.0
+        self.calm_until = self.readable = 0.0
+        self.cut_off = False  # a process may have ended within a change
         self.enabled = True
         self.disturbed = False  # a full disk keeps sockets from being made
         self.wants: dict[str, Any] = {}
@@ -321,7 +330,10 @@ class Node:
         self.check_log(done)
 
     def note_kill(self) -> None:
+        self.cut_off = True
         self.images.forget()
+        for program in self.programs.values():
+            program.note_kill({c.fields["downloads"] for c in (*self.configs.values(), *(c for good in self.good.values() for c in good))})
         for value in self.values.values():
             value.recorded = value.recorded or value.text
             value.ours |= {c.fields[value.name] for c in (*self.configs.values(), *(c for good in self.good.values() for c in good))}
@@ -336,11 +348,14 @@ class Node:
         done = self.run_all([(owner, verb, options, only, crash)], env=env)
         return done[0] if done else Done((verb,), 0, "", 0)
 
-    def run_all(self, wanted: list[tuple[str, str, tuple[str, ...], str | None, int]], stop_at: int = 0, env: dict[str, str] | None = None) -> list[Done]:
-        """Runs commands, and judges what they did. With stop_at the first one stops at a change while the others run."""
+    def run_all(self, wanted: list[tuple[str, str, tuple[str, ...], str | None, int]], stop_at: int | str = 0, env: dict[str, str] | None = None, meanwhile: Callable[[], None] | None = None) -> list[Done]:
+        """
+        Runs commands, and judges what they did. With stop_at the first one stops at a change, or before it writes this file, while
+        the others run and meanwhile is called.
+        """
         self.observe()
         owner_before, began = self.records_owner(), self.world.now
-        before = {name: (value.text, value.by_hand, set(value.firsts)) for name, value in self.values.items()}
+        before = self.remember()
         tasks = []
         for owner, verb, options, only, crash in wanted:
             if self.hangs_twice() and verb not in ("apply", "restore"):
@@ -351,10 +366,14 @@ class Node:
                 value.loose |= verb == "restore" and only in (None, value.tuner)
             args = [verb, *options, *(["--only", only] if only else []), "--config", str(self.configs[owner].path)]
             stop = {"SHIFT_CRASH": str(stop_at), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))} if stop_at and not tasks else env
+            if isinstance(stop_at, str):
+                stop = {"SHIFT_STOP": stop_at}
             pod = "" if owner == "unit" else "host"
             tasks.append(self.world.spawn(*args, owner=owner, crash=crash, env=stop, pod=pod))
             if stop_at and len(tasks) == 1:
                 self.world.settle()
+        if meanwhile and tasks and tasks[0].process.poll() is None and is_stopped(str(tasks[0].process.pid)):
+            meanwhile()
         dones = self.world.finish(*tasks[1:]) if stop_at else []
         left = tasks[: len(tasks) - len(dones)]
 
@@ -385,17 +404,21 @@ class Node:
                 self.judge_restore(done, owner, options, tuners, owner_before, before, began, alone)
         return dones
 
+    def remember(self) -> dict[str, Value]:
+        """The values before a command."""
+        return {name: dataclasses.replace(value, firsts=set(value.firsts), ours=set(value.ours)) for name, value in self.values.items()}
+
     def run_script(self, name: str, action: str, crash: int = 0) -> None:
         """Runs a script of the package. The unit is stopped or started by the caller, as systemd does."""
         if not self.configs["unit"].path.exists() or not self.configs["unit"].path.stat().st_size:
             self.write_config("unit")  # dpkg installs it again
         restores = name == "prerm" and action == "remove"
         owner_before, began = self.records_owner(), self.world.now
-        before = {n: (value.text, value.by_hand, set(value.firsts)) for n, value in self.values.items()}
+        before = self.remember()
         self.commands.append(("unit", "restore" if restores else "apply", None))
         for value in self.values.values():
             value.loose |= restores
-        done = self.world.command(str(ROOT / "packaging/debian" / name), action, program="/bin/sh", crash=crash)
+        done = self.world.command(str(SCRIPTS / name), action, program="/bin/sh", crash=crash)
         self.observe()
         self.commands.clear()
         if restores:
@@ -412,7 +435,7 @@ class Node:
         options: tuple[str, ...],
         tuners: list[str],
         owner_before: str,
-        before: dict[str, tuple[str, bool, set[str]]],
+        before: dict[str, Value],
         began: float,
         alone: bool,
     ) -> None:
@@ -422,7 +445,8 @@ class Node:
         for value in self.values.values():
             # Another command may have written the value before this one restored it.
             value.loose |= not alone and value.tuner in tuners and bool(value.firsts)
-            text, by_hand, firsts = before[value.name]
+            was = before[value.name]
+            text, by_hand, firsts = was.text, was.by_hand, was.firsts
             if value.tuner not in tuners or not firsts:
                 continue
             quiet = alone and (not value.by_hand or value.changed < began)
@@ -433,6 +457,9 @@ class Node:
                 allowed = firsts | ({text} if by_hand else set())
                 if quiet and value.text not in allowed:
                     raise Violation("originals", f"restore left {value.name} at {value.text}, not {sorted(allowed)}: {done.out}")
+                complete = all(agent.alive for agent in self.agents.values())  # else one may have named it before it was killed
+                if quiet and complete and was.is_of_others() and not was.loose and value.name not in done.out:
+                    raise Violation("consent", f"restore does not name {value.name}, which it left at {value.text} of others: {done.out}")
                 value.recorded = ""
                 value.ours = set() if alone else value.ours
                 value.firsts, value.loose = (set(), False) if alone else (value.firsts, True)
@@ -466,7 +493,11 @@ class Node:
         found = [c for a in self.agents.values() for c in a.possible]
         return found + [c for owner, _, _ in self.commands for c in (self.configs[owner], *self.good[owner])]
 
-    def may_write(self, value: Value, text: str) -> bool:
+    def enforces(self, tuner: str) -> bool:
+        """Whether an agent may have set a value just before it was restored."""
+        return self.released.get(tuner) != "yes" and any(c.mode(tuner) == "enforce" for a in self.agents.values() for c in a.possible)
+
+    def may_write(self, value: Value, text: str, restores: bool = True) -> bool:
         """Whether an enforcing agent or a command that runs now has consent to write this."""
         for agent in self.agents.values():
             if agent.pod == "empty-run":
@@ -478,7 +509,7 @@ class Node:
         for owner, verb, only in self.commands:
             if only not in (None, value.tuner):
                 continue
-            if verb == "restore" and text in value.firsts:
+            if restores and verb == "restore" and text in value.firsts:
                 return True
             agents = [c for a in self.agents.values() for c in a.possible]
             for config in [self.configs[owner], *self.good[owner], *agents]:
@@ -505,6 +536,8 @@ class Node:
             if not self.may_write(value, text):
                 raise Violation("consent", f"{value.name} was changed from {value.text} to {text}: {self.explain()}")
             restoring = any(verb == "restore" for _, verb, _ in self.commands) and text in value.firsts
+            if restoring and value.is_of_others() and not self.enforces(value.tuner) and not self.may_write(value, text, restores=False):
+                raise Violation("consent", f"restore set {value.name} to {text}, others had set it to {value.text}: {self.explain()}")
             if value.by_hand and value.firsts and not self.commands:
                 self.fight(value)
             if restoring:
@@ -561,6 +594,9 @@ class Node:
             size = sum(p.lstat().st_blocks * 512 for p in directory.rglob("*")) if directory.exists() else 0
             if size > 20 << 20:
                 raise Violation("room", f"{directory} takes {size} bytes")
+        stopped_now = any(a.stopped for a in self.agents.values())
+        if not self.cut_off and not stopped_now and not self.disturbed:
+            self.check_left()
         # Two agents have one path. If that of one is stopped, the other does not answer there.
         stopped = {a.socket for a in self.agents.values() if a.stopped}
         paths = {a.socket for a in self.agents.values()} - stopped
@@ -575,7 +611,14 @@ class Node:
             self.images.check(document or {})
 
     def check_settings(self, document: dict[str, Any], quiet: bool) -> None:
+        if self.world.fuse < 0 or not self.kubelet.FILE.is_symlink():
+            self.readable = self.world.now
+        for tuner in document.get("tuners", []):
+            if tuner["mode"] == "released" and tuner["name"] in TUNERS and tuner["name"] not in self.released:
+                raise Violation("consent", f"{tuner['name']} is still released: {self.explain()}")
         for setting in document["settings"]:
+            if setting["tuner"] == "kubelet" and setting["state"] == "in-sync" and self.world.now - self.readable > UNKNOWN:
+                raise Violation("truth", f"the file of the kubelet hangs since {self.readable}, but status says {setting}")
             value = self.values.get(setting["name"])
             if program := self.programs.get(setting["name"]):
                 program.check(setting)
@@ -590,6 +633,17 @@ class Node:
                 raise Violation("consent", f"{value.name} is left to others after {value.writes}: {self.explain()}")
             if quiet and (setting["state"] in ("pending", "drifted") and setting["reason"] != "left-by-on-drift"):
                 raise Violation("progress", f"after ten quiet seconds: {setting}")
+
+    def check_left(self, everywhere: bool = False) -> None:
+        """Nothing temporary is left behind."""
+        files = [Path(f"{file}{NEW}") for file in (*(p.FILE for p in self.programs.values()), *(p for own in self.own_files.values() for p in own.paths))]
+        left = {str(file) for file in files if file.exists()} | (self.world.private_files() - self.world.private)
+        if everywhere:
+            left |= {str(path) for directory in ("/etc", "/run", "/var/lib") for path in Path(directory).rglob(f"*{NEW}")}
+            left |= self.world.mounts() ^ self.world.mounted
+            left |= {f"process {pid}" for pid in self.world.pids() if os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(BIN)}
+        if left:
+            raise Violation("room", f"{sorted(left)} are left behind: {self.explain()}")
 
     def end_history(self) -> None:
         """At the end everyone stops, and the owner restores: every original is back."""
@@ -614,3 +668,4 @@ class Node:
         done = self.run(owner, "restore")
         if done.code != 0:
             raise Violation("originals", f"the last restore failed: {done.out}")
+        self.check_left(everywhere=True)

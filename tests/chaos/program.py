@@ -43,6 +43,7 @@ class Program:
         self.text = self.by_hand = text  # as last seen; as the last hand left it
         self.last_by_hand = True
         self.firsts: list[str] = []  # before the program's first write, each that may be recorded
+        self.ours: set[str] = set()  # keys that a hand may write to give the file back to the program
         self.restored = False  # by us, and nobody has written since
         self.FILE.parent.mkdir(exist_ok=True)
         self.put(text)
@@ -85,6 +86,10 @@ class Program:
 
     # ---- the file ----
 
+    def note_kill(self, wanted: set[str]) -> None:
+        """A process was killed, perhaps between its record and the write."""
+        self.ours |= {self.key_of(self.text), *wanted}
+
     def migrate(self, change: Any) -> None:
         """The file gets another form. The value stays, so that it is not the hand's choice."""
         self.observe()
@@ -105,7 +110,7 @@ class Program:
         if text == self.text:
             return
         key, restoring = self.key_of(text), any(verb == "restore" for _, verb, _ in self.node.commands)
-        if self.rest_of(text) != self.rest_of(self.by_hand) and self.rest_of(text) not in map(self.rest_of, self.firsts):
+        if self.rest_of(text) != self.rest_of(self.by_hand):
             raise Violation("originals", f"{self.FILE} lost lines: {text!r}, was {self.by_hand!r}")
         wanted = {c.fields["downloads"] for c in self.node.possible_configs() if c.mode("runtime") == "enforce"}
         undone = {self.key_of(first) for first in (*self.firsts, self.by_hand)}
@@ -114,6 +119,10 @@ class Program:
         if self.node.released.get("runtime") == "yes" and key in wanted and key not in undone and not self.node.commands:
             raise Violation("consent", f"{self.FILE} was changed after a release: {self.node.explain()}")
         restoring = restoring and key in map(self.key_of, self.firsts)
+        theirs, firsts = self.key_of(self.text), map(self.key_of, self.firsts)
+        if restoring and key not in wanted and not self.node.enforces("runtime") and self.last_by_hand and theirs not in (*self.ours, *firsts):
+            raise Violation("consent", f"restore set {self.KEY} to {key}, others had set it to {theirs}: {self.node.explain()}")
+        self.ours = set() if restoring else {key}
         if not restoring and (not self.firsts or self.last_by_hand):  # drift makes a new original
             self.firsts.append(self.text)
         self.text, self.last_by_hand, self.changed = text, restoring, self.world.now

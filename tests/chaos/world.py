@@ -26,6 +26,7 @@ from typing import Any, Callable, Iterator
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("CHAOS_BUILD") or ROOT / "build/dev")
 BIN = str(BUILD / "src/headroom")
+SCRIPTS = Path(os.environ.get("CHAOS_SCRIPTS") or ROOT / "packaging/debian")
 LIBRARY = str(BUILD / "tests/tool/timeshift.so")
 LAB = Path("/mnt")  # of the tester itself; no process of the node writes here
 RUN, STATE, ETC = Path("/run/headroom"), Path("/var/lib/headroom"), Path("/etc/headroom")
@@ -59,8 +60,19 @@ mount -t tmpfs -o size=32m run /run
 mount -t tmpfs -o size=32m state /var/lib
 mount -t tmpfs kernel /proc/sys
 mount -t tmpfs kernel /sys/kernel/mm
+n=0
+for tree; do n=$((n + 1)); mkdir -p /mnt/trees/$n; mount --bind "$tree" /mnt/trees/$n; done
+for directory in /home /root /tmp /var/tmp; do mount -t tmpfs -o size=1m,mode=1777 private $directory; done
+n=0
+for tree; do
+	n=$((n + 1))
+	[ -e "$tree" ] || { mkdir -p "$tree"; mount --bind /mnt/trees/$n "$tree"; }
+	umount /mnt/trees/$n
+done
+rm -r /mnt/trees
 ip link set lo up
 """
+PRIVATE = ("/home", "/root", "/tmp", "/var/tmp")  # empty but for the trees of the tester
 
 
 class Violation(AssertionError):
@@ -123,7 +135,9 @@ class World:
         # A short slice lets each of many short runs begin soon beside other programs.
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.libc.syscall(SCHED_SETATTR, 0, struct.pack("<IIQiIQQQ", 48, os.SCHED_OTHER, 0, os.nice(0), 0, SECOND // 10000, 0, 0), 0)
-        subprocess.run(["sh", "-c", MOUNTS], check=True)
+        subprocess.run(["sh", "-c", MOUNTS, "sh", *map(str, (ROOT, BUILD, SCRIPTS))], check=True)
+        os.chdir("/")
+        self.private, self.mounted = self.private_files(), self.mounts()
         (LAB / "control").write_bytes(bytes(CONTROL.size))
         os.mkfifo(LAB / "bell")
         for name in ("control", "bell"):
@@ -149,6 +163,15 @@ class World:
             (LAB / "bin" / name).symlink_to("/bin/true")
         (LAB / "bin/headroom").symlink_to(BIN)
         self.reset()
+
+    @staticmethod
+    def private_files() -> set[str]:
+        return {f"{directory}/{name}" for directory in PRIVATE for name in os.listdir(directory)}
+
+    @staticmethod
+    def mounts() -> set[str]:
+        """Without their options: a test makes a disk read-only."""
+        return {" ".join(line.split()[:3]) for line in Path("/proc/self/mounts").read_text().splitlines()}
 
     def namespace(self, script: str) -> int:
         """A descriptor of a new mount namespace in which the script has run."""

@@ -17,6 +17,7 @@
 
 static int64_t crash_left;         /* of SHIFT_CRASH; 0: no crash */
 static const char *crash_after;    /* of SHIFT_AFTER: the change after a file got this name */
+static const char *stop_at;        /* of SHIFT_STOP: stops before it opens this file for a write */
 static _Thread_local int64_t left; /* until this thread's crash */
 static int crash_signal = SIGKILL; /* of SHIFT_SIGNAL */
 static _Atomic bool is_kernel_file[FILES_MAX];
@@ -27,6 +28,7 @@ void files_init(void)
 
 	crash_left = crash ? atoll(crash) : 0;
 	crash_after = getenv("SHIFT_AFTER");
+	stop_at = getenv("SHIFT_STOP");
 	if (getenv("SHIFT_SIGNAL"))
 		crash_signal = atoi(getenv("SHIFT_SIGNAL"));
 }
@@ -83,6 +85,8 @@ int openat(int dir, const char *path, int flags, ...)
 	va_end(arguments);
 	if (flags & (O_CREAT | O_TRUNC))
 		before_change();
+	if (stop_at && strcmp(path, stop_at) == 0 && (flags & O_ACCMODE) != O_RDONLY)
+		kill(getpid(), SIGSTOP);
 	return opened(REAL(openat)(dir, path, flags, mode), path, flags);
 }
 
