@@ -110,7 +110,9 @@ class Program:
         if text == self.text:
             return
         key, restoring = self.key_of(text), any(verb == "restore" for _, verb, _ in self.node.commands)
-        if self.rest_of(text) != self.rest_of(self.by_hand):
+        # A roll-back replaces a file of others that the program refuses, and keeps a copy.
+        rests = [self.rest_of(first) for first in (self.by_hand, *(self.firsts if "refused" in self.by_hand else []))]
+        if self.rest_of(text) not in rests:
             raise Violation("originals", f"{self.FILE} lost lines: {text!r}, was {self.by_hand!r}")
         wanted = {c.fields["downloads"] for c in self.node.possible_configs() if c.mode("runtime") == "enforce"}
         undone = {self.key_of(first) for first in (*self.firsts, self.by_hand)}

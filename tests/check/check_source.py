@@ -353,11 +353,17 @@ def check_named_files(tree):
 
 
 def check_mutants(tree):
-    """Each mutant of tests/chaos still has its text in the source."""
-    for name, (file, old, _) in runpy.run_path(str(tree.root / "tests/chaos/mutants_table.py"))["MUTANTS"].items():
+    """Each chosen mutant still has its text in the source, and breaks one of the promises, of which each is broken."""
+    table = "tests/mutants/chosen.py"
+    mutants = runpy.run_path(str(tree.root / table))["MUTANTS"]
+    promises = runpy.run_path(str(tree.root / "tests/chaos/promises.py"))["PROMISES"]
+    yield from (f"{table}: no mutant breaks {promise}" for promise in set(promises) - {m[0] for m in mutants.values()})
+    for name, (promise, file, old, _) in mutants.items():
+        if promise not in promises:
+            yield f"{table}: {name}: there is no promise {promise}"
         text = tree.read(file) if (tree.root / file).exists() else ""
         if text.count(old) != 1:
-            yield f"tests/chaos/mutants_table.py: {name}: its text is {text.count(old)} times in {file}"
+            yield f"{table}: {name}: its text is {text.count(old)} times in {file}"
 
 
 SYSCALL_TABLE = Path("src/agent/syscalls.c")

@@ -20,7 +20,7 @@ import check_source
 from tree import Tree, given_tree
 
 COPIED = [".clang-format", ".github/workflows", "CMakeLists.txt", "README.md", "deploy", "packaging",
-          "src/agent/findings.c", "src/agent/syscalls.c", "tests/check/syscalls.txt", "tests/chaos/mutants_table.py", "tests/chaos/promises.py",
+          "src/agent/findings.c", "src/agent/syscalls.c", "tests/check/syscalls.txt", "tests/chaos/promises.py", "tests/mutants/chosen.py",
           "tests/root", "tests/unit", "tests/vm/run"]  # fmt: skip
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 FUNCTION = "int sum(int a, int b);\n\nint sum(int a, int b)\n{\n%s\treturn a + b;\n}\n"
@@ -97,8 +97,11 @@ DEFECTS = {
         ({"deploy/README.md": ("# ", "`gone.py`\n# ")}, ["deploy/README.md: there is no file gone.py"]),
     ],
     check_source.check_mutants: [
-        ({"tests/chaos/mutants_table.py": 'MUTANTS = {"a": ("src/a.c", "no text", ""), "b": ("src/a.c", "text", "")}', "src/a.c": "text\n"},
-         ["tests/chaos/mutants_table.py: a: its text is 0 times in src/a.c"]),
+        ({"tests/mutants/chosen.py": 'MUTANTS = {"a": ("room", "src/a.c", "no text", ""), "b": ("room", "src/a.c", "text", "")}',
+          "tests/chaos/promises.py": 'PROMISES = {"room": ""}', "src/a.c": "text\n"},
+         ["tests/mutants/chosen.py: a: its text is 0 times in src/a.c"]),
+        ({"tests/mutants/chosen.py": 'MUTANTS = {"a": ("luck", "src/a.c", "text", "")}', "tests/chaos/promises.py": 'PROMISES = {"room": ""}', "src/a.c": "text\n"},
+         ["tests/mutants/chosen.py: no mutant breaks room", "tests/mutants/chosen.py: a: there is no promise luck"]),
     ],
     check_source.check_licences: [
         ({"src/x.c": "int a;\n"}, ["src/x.c: no SPDX-License-Identifier: Apache-2.0"]),
