@@ -639,8 +639,9 @@ class Node:
         files = [Path(f"{file}{NEW}") for file in (*(p.FILE for p in self.programs.values()), *(p for own in self.own_files.values() for p in own.paths))]
         left = {str(file) for file in files if file.exists()} | (self.world.private_files() - self.world.private)
         if everywhere:
+            self.world.settle()
             left |= {str(path) for directory in ("/etc", "/run", "/var/lib") for path in Path(directory).rglob(f"*{NEW}")}
-            left |= self.world.mounts() ^ self.world.mounted
+            left |= self.world.mounts() - self.world.mounted
             left |= {f"process {pid}" for pid in self.world.pids() if os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(BIN)}
         if left:
             raise Violation("room", f"{sorted(left)} are left behind: {self.explain()}")

@@ -12,6 +12,7 @@ PROMISES = {
     "With never a unit is restarted only to undo what the last restart broke. A unit whose program refuses the file is not restarted.",
     "consent": "Nothing is written in observe mode, by a tuner that is off, or after a release. A release ends with apply, "
     "or when another installation takes over. Only the owner's commands touch its records. "
+    "A restore leaves a value or key that others changed since, and names it. "
     "A value that others rewrite more than five times within ten minutes is left to them, and one that they rewrite less often is set "
     "again each time. A name that they gave to another image stays.",
     "progress": "Ten seconds after the last disturbance every setting is in-sync, yielded, failed, or pending with a true "

@@ -167,3 +167,44 @@ LIMIT_TEST(a_peak_keeps_the_users_that_were_counted_right_after_it)
 	assert_int_equal(limit->peak.n_top, 1);
 	limit_release(limit);
 }
+
+LIMIT_TEST(the_peak_of_a_flow_has_its_name_and_the_users_of_the_busiest_second)
+{
+	struct limit_user top[] = {{.used = 3}, {.used = 8}, {.used = 1}};
+	struct limit_reading reading = {.name = "queries",
+		.flow = true,
+		.used = 4,
+		.peak = 9,
+		.busiest = 9,
+		.top = top,
+		.n_top = 1,
+		.n_busiest = 2};
+
+	limit_observe(limit, &reading, 5 * SECOND);
+	assert_string_equal(limit->peak.name, "queries");
+	assert_int_equal(limit->peak.used, 9);
+	assert_int_equal(limit->peak.n_top, 2);
+	assert_int_equal(limit->peak.top[0].used, 8);
+	assert_int_equal(limit->peak.top[1].used, 1);
+	limit_release(limit);
+}
+
+/* A slot is used again after an hour: what it had before is not of the new minute. */
+TEST(histories_are_merged_by_minute)
+{
+	const uint64_t minute = 60 * SECOND, first = 600, last = first + HISTORY_MINUTES;
+	struct history history = {0}, other = {0};
+
+	history_observe(&history, first * minute, 5);
+	history_observe(&history, (last - 1) * minute, 6);
+	history_observe(&other, (last - 2) * minute, 8);
+	history_observe(&other, (last + 1) * minute, 7);
+	history_merge(&history, &other);
+	assert_int_equal(history.minute, last + 1);
+	assert_int_equal(history.slot[first % HISTORY_MINUTES], 0);
+	assert_int_equal(history.slot[(last - 2) % HISTORY_MINUTES], 9);
+	assert_int_equal(history.slot[(last - 1) % HISTORY_MINUTES], 7);
+	assert_int_equal(history.slot[(last + 1) % HISTORY_MINUTES], 8);
+	history_merge(&history, &(struct history){0});
+	assert_int_equal(history.minute, last + 1);
+}
