@@ -96,6 +96,7 @@ struct file_record {
 	enum restart_policy restart;
 	struct daemon daemon;
 	bool restoring;       /* the file is restored, its program has yet to restart or reload */
+	bool refused;         /* not stored: the last attempt to restore it failed */
 	unsigned directories; /* number of parent directories that were made for it */
 	/* Hashes of copies in files/. */
 	char original[HASH_TEXT_MAX];             /* to restore */

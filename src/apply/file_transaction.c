@@ -619,6 +619,7 @@ static void restore_file(struct file_job *job, const struct file_record *record)
 	}
 	error = restore_keys(job, &file, resumed);
 	/* The record of a lost original stays: every restore reports it. */
+	file.record.refused = error < 0;
 	file.record.restoring =
 		error < 0 ? resumed : (file.written || resumed) && file.record.restoring;
 	if (error < 0 || file.record.restoring)
@@ -1225,7 +1226,7 @@ static void end_restore(struct file_job *job)
 	if (file_store(job) < 0)
 		return;
 	for (size_t i = journal->n_files; wait_for(&now, -1, 0) != -ECANCELED && i-- > 0;)
-		if (journal->files[i].restoring)
+		if (journal->files[i].restoring && !journal->files[i].refused)
 			file_journal_forget(journal, journal->files[i].path);
 	if (file_store(job) == 0)
 		file_sweep(journal);

@@ -285,4 +285,10 @@ NAMED: dict[str, Steps] = {
         ("make_immutable", {"name": "containerd.max_concurrent_downloads", "on": True}),
         run("apply"),
     ],
+    "a_restore_that_is_killed_and_then_refused_keeps_the_original": [
+        run("apply"),
+        ("make_immutable", {"name": "containerd.max_concurrent_downloads", "on": True}),
+        ("command", {"owner": "unit", "verb": "restore", "only": None, "crash": 26}),
+        run("restore"),
+    ],
 }

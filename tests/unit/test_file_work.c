@@ -60,6 +60,24 @@ FIXTURE_TEST(a_removed_journal_is_written_again_before_the_next_edit)
 	assert_file(&fixture->root, CONFIG_TOML, original);
 }
 
+/* A process that was killed during a restore has left this record. */
+FIXTURE_TEST(a_restore_that_goes_on_and_is_refused_keeps_the_original)
+{
+	const char *obstacle = CONFIG_TOML FILE_NEW "/file";
+
+	directory_put(&fixture->root, CONFIG_TOML, original);
+	apply_downloads(fixture, "3", "10");
+	fixture->job.journal->files[0].restoring = true;
+	directory_put(&fixture->root, obstacle, "");
+	plan_clear(&fixture->job.plan);
+	assert_int_equal(run_job(fixture, FILE_RESTORE), -EEXIST);
+	directory_delete(&fixture->root, obstacle);
+	assert_int_equal(rmdir(directory_at(&fixture->root, CONFIG_TOML FILE_NEW).text), 0);
+	fixture_reopen(fixture);
+	restore_all(fixture);
+	assert_file(&fixture->root, CONFIG_TOML, original);
+}
+
 FIXTURE_TEST(a_file_of_our_own_is_written_and_removed)
 {
 	static const char *const texts[] = {"# ours: a b\n", "# ours: b\n", NULL, "# ours: b\n"};
