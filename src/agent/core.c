@@ -630,7 +630,12 @@ static void note_newer(struct core *core)
 
 static int read_boot(struct core *core)
 {
-	return host_read_value(core->host, "/proc/sys/kernel/random/boot_id", core->boot);
+	static const char path[] = "/proc/sys/kernel/random/boot_id";
+	static const struct host here = {0}; /* the kernel is the host's */
+
+	return host_read_value(core->host, path, core->boot) == 0
+		       ? 0
+		       : host_read_value(&here, path, core->boot);
 }
 
 static int load_values(struct core *core, const char *directory, bool write)
