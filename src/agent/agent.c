@@ -519,6 +519,10 @@ static int load_web(
 
 	if (r < 0)
 		return r;
+	for (size_t i = 0; web && i < web->warnings.n; i++)
+		log_warning("config", "%s:%u:%u: %s", web->warnings.faults[i].file,
+			web->warnings.faults[i].line, web->warnings.faults[i].column,
+			web->warnings.faults[i].message);
 	web_config_unref(agent->web);
 	agent->web = web;
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/task.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 
@@ -8,6 +9,8 @@ static void *run_task(void *userdata)
 {
 	struct task *task = userdata;
 
+	if (task->idle) /* 0: this thread */
+		(void)sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
 	task->run(task->data, &task->wait);
 	if (task->ended_fd >= 0)
 		(void)eventfd_write(task->ended_fd, 1);

@@ -21,6 +21,7 @@ struct task {
 	void (*done)(void *data, void *userdata);
 	void *data, *userdata;
 	uint64_t timeout_us; /* bounds the wait; UINT64_MAX: not at all */
+	bool idle;           /* work for strangers: it runs only when nothing else wants the CPU */
 
 	/* Set by task_start(). */
 	struct task **slot;

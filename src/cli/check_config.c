@@ -82,6 +82,8 @@ static int check_file(const struct host *host, const char *file, bool draft)
 			"agent that starts uses the defaults");
 	config_faults_print(stderr, &faults, "");
 	config_faults_print(stdout, &missing, "warning: ");
+	if (web)
+		config_faults_print(stdout, &web->warnings, "warning: ");
 	return r == 0 ? EXIT_OK : EXIT_FAILED;
 }
 

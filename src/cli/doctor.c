@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "config/web.h"
 #include "report/report.h"
 #include "runtime/systemd.h"
 #include "tuners/table.h"
@@ -478,11 +479,27 @@ static struct cli_config load_or_default(
 	return loaded;
 }
 
+static void add_tls_key(struct doctor *doctor, const cJSON *ignore, const char *path)
+{
+	const char *warning = "";
+	_cleanup_(cleanup_web_config_unref) struct web_config *web = NULL;
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
+
+	if (path[0] && web_config_load(path, &faults, &web) == 0 && web->warnings.n > 0)
+		warning = web->warnings.faults[0].message;
+	add_check(doctor, ignore, "tls-key",
+		warning[0]         ? CHECK_FAULT
+		: web && web->cert ? CHECK_FINE
+				   : CHECK_ABSENT,
+		warning, NULL);
+}
+
 int cli_doctor(const struct cli *cli)
 {
 	char fault[CHECK_MESSAGE_MAX] = "", message[CHECK_MESSAGE_MAX] = "", alone[CLI_ALONE_MAX];
 	char now[NOW_MAX] = "";
 	struct cli_config loaded = load_or_default(cli, fault);
+	_cleanup_free_ char *web_path = must(strdup(config_text(loaded.config, "http.web_config")));
 	_cleanup_(cleanup_cJSON_Delete) cJSON *ignore = copy_ignored(loaded.config);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *configuration = config_json(loaded.config);
 	struct core place = {.source = core_source(cli->core.config_file)};
@@ -511,6 +528,7 @@ int cli_doctor(const struct cli *cli)
 	json_text(doctor.document, "agent", alone[0] ? message : "answers");
 	add_check(
 		&doctor, ignore, "configuration", fault[0] ? CHECK_FAULT : CHECK_FINE, fault, NULL);
+	add_tls_key(&doctor, ignore, web_path);
 	add_node_checks(&doctor, ignore, &host);
 	document = doctor_finish(&doctor);
 	if (cli->bundle) {

@@ -89,8 +89,10 @@ const struct config_option core_options[] = {
 	{"http.web_config", OPTION_TEXT, .max = PATH_MAX - 1, .check = check_web_config,
 		.help = "Path of a file with TLS and users for http.listen, in the format of "
 			"Prometheus' exporter-toolkit: tls_server_config and basic_auth_users. It "
-			"and its certificates are reloaded when they change. The unix socket needs "
-			"neither. \"\": plain HTTP for everyone."},
+			"and its certificates are reloaded when they change. Use a key for ECDSA, or "
+			"RSA with 2048 bits: a longer one makes handshakes slow, and is warned "
+			"about. TLS 1.2 has suites with ECDHE and without CBC only. The unix socket "
+			"needs neither. \"\": plain HTTP for everyone."},
 	{"on_drift", OPTION_CHOICE, .choices = drift_choices, .def = "enforce",
 		.help = "How the agent reacts when someone else changes a setting that headroom "
 			"has set. enforce: sets it again, and yields at the sixth change within ten "

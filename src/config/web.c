@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "config/internal.h"
 
-#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
 #include <libgen.h>
 #include <zlib.h>
 
@@ -12,6 +12,16 @@
 
 /* A check of a password takes 60 ms at cost 10, and twice as long with each step. */
 #define BCRYPT_COST_MAX 14
+
+/* A handshake with a longer key costs the node more than five milliseconds. */
+#define RSA_BITS_MAX 2048
+
+/*
+ * Without key exchange by RSA, which has no forward secrecy; without finite fields, in which a
+ * client can ask for 8192 bits; and without CBC.
+ */
+#define PRIORITIES \
+	"NORMAL:-RSA:-DHE-RSA:-GROUP-DH-ALL:-AES-256-CBC:-AES-128-CBC:-3DES-CBC:-VERS-ALL"
 
 static const char *const client_auths[] = {"NoClientCert", "RequestClientCert",
 	"RequireAnyClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert", NULL};
@@ -100,15 +110,33 @@ static char *read_pem(struct web_reading *reading, enum tls_key key, char path[s
 	return text;
 }
 
-/* Checks what libmicrohttpd would reject without a reason. */
-static void check_certificate(struct web_reading *reading)
+/* An attacker's handshake costs the node four times as much with each doubling of an RSA key. */
+static void check_key(struct web_reading *reading)
 {
-	const struct web_config *web = reading->web;
+	gnutls_x509_privkey_t key;
+	unsigned bits = 0;
+	int algorithm;
+
+	if (gnutls_certificate_get_x509_key(reading->web->credentials, 0, &key) < 0)
+		return;
+	algorithm = gnutls_x509_privkey_get_pk_algorithm2(key, &bits);
+	gnutls_x509_privkey_deinit(key);
+	if ((algorithm == GNUTLS_PK_RSA || algorithm == GNUTLS_PK_RSA_PSS) && bits > RSA_BITS_MAX)
+		config_fault_add(&reading->web->warnings, &reading->tls[KEY_FILE]->position,
+			"tls_server_config.key_file: an RSA key of %u bits makes handshakes slow: "
+			"use a key for ECDSA, or RSA with 2048 bits",
+			bits);
+}
+
+static void load_credentials(struct web_reading *reading)
+{
+	struct web_config *web = reading->web;
 	gnutls_certificate_credentials_t credentials;
 	int r;
 
 	if (gnutls_certificate_allocate_credentials(&credentials) < 0)
 		out_of_memory();
+	web->credentials = credentials;
 	if (web->cert && web->key) {
 		gnutls_datum_t cert = {(unsigned char *)web->cert, (unsigned)strlen(web->cert)};
 		gnutls_datum_t key = {(unsigned char *)web->key, (unsigned)strlen(web->key)};
@@ -129,7 +157,7 @@ static void check_certificate(struct web_reading *reading)
 				"tls_server_config.client_ca_file: %s",
 				r < 0 ? gnutls_strerror(r) : "it has no certificate");
 	}
-	gnutls_certificate_free_credentials(credentials);
+	check_key(reading);
 }
 
 static void read_tls(struct web_reading *reading, const struct tree *map)
@@ -164,10 +192,10 @@ static void read_tls(struct web_reading *reading, const struct tree *map)
 		config_fault_add(reading->faults, &reading->tls[CLIENT_CA_FILE]->position,
 			"tls_server_config.client_ca_file has no effect without client_auth_type: "
 			"write RequireAndVerifyClientCert");
-	snprintf(web->priorities, sizeof(web->priorities), "NORMAL:-VERS-ALL%s%s",
+	snprintf(web->priorities, sizeof(web->priorities), PRIORITIES "%s%s",
 		max == 1 ? ":+VERS-TLS1.3" : "", min == 0 ? ":+VERS-TLS1.2" : "");
 	if (reading->faults->n == 0)
-		check_certificate(reading);
+		load_credentials(reading);
 }
 
 static const char *hash_fault(const char *hash)
@@ -299,6 +327,9 @@ void web_config_unref(struct web_config *web)
 		return;
 	if (web->key)
 		explicit_bzero(web->key, strlen(web->key));
+	if (web->credentials)
+		gnutls_certificate_free_credentials(web->credentials);
+	config_faults_clear(&web->warnings);
 	free(web->cert);
 	free(web->key);
 	free(web->client_ca);

@@ -7,6 +7,7 @@
  * security setting must not be ignored.
  */
 
+#include <gnutls/gnutls.h>
 #include <limits.h>
 
 #include "config/config.h"
@@ -33,11 +34,13 @@ struct web_config {
 	char *cert, *key; /* PEM; NULL: no TLS */
 	char *client_ca;  /* PEM, or NULL */
 	enum web_client_auth client_auth;
-	char priorities[64]; /* the versions of TLS, as GnuTLS takes them */
+	char priorities[160]; /* versions and suites of TLS, as GnuTLS takes them */
 	struct web_user users[WEB_USERS_MAX];
 	size_t n_users;          /* 0: everyone may read */
 	uint32_t checksum;       /* changes with any member above */
 	char files[4][PATH_MAX]; /* the file itself, certificate, key, CA; "": none */
+	gnutls_certificate_credentials_t credentials; /* of cert, key and client_ca; or NULL */
+	struct config_fault_list warnings;            /* what works, and should not be so */
 };
 
 /* Reads the file at path. Returns 0 with one reference in *ret, or -EINVAL with faults. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The HTTP server. Its parts, in this order: replies, and connections that wait for one; who may
- * read over TCP; documents, rendered at most once per tick; requests; connections and their
- * deadlines; sockets and the server. It reads the node and changes nothing: requests that do go to
- * the caller's function. Nothing blocks the loop but rendering, and a password is checked by a
- * task.
+ * read over TCP; documents, rendered at most once per tick; requests, and whose is next;
+ * connections and their deadlines; sockets and the server. It reads the node and changes nothing:
+ * requests that do go to the caller's function. Nothing blocks the loop but rendering: tasks check
+ * passwords and make handshakes.
  */
 #include "report/http.h"
 
@@ -16,10 +16,9 @@
 #include <ctype.h>
 #include <libgen.h>
 #include <netinet/in.h>
+#include <time.h>
 #include <zlib.h>
 
-#include <gnutls/gnutls.h>
-#include <gnutls/x509.h>
 #include <nettle/base64.h>
 
 #define REQUEST_US      (10 * USEC_PER_SEC)
@@ -49,10 +48,11 @@
 #define ONLY_MAX 31
 
 /*
- * The budget of a TCP connection: one request per interval, and a burst of the requests of one
- * second. A request over the budget waits, so a client in a loop costs little.
+ * The budget of all TCP clients together: one request per interval, and a burst of the requests of
+ * one second. A request over the budget waits, so clients in a loop cost little. The next one is of
+ * the address that has used least.
  */
-#define REQUEST_EVERY_US (100 * USEC_PER_MSEC)
+#define REQUEST_EVERY_US (10 * USEC_PER_MSEC)
 #define BURST_US         USEC_PER_SEC
 
 /* Longer documents are compressed for clients that accept it. */
@@ -82,11 +82,8 @@
 #define BASIC     "Basic "
 #define BASIC_MAX 256 /* bytes of "USER:PASSWORD" in base64 */
 
-/* A request with other credentials waits for this time while one is checked. */
-#define RETRY_US (100 * USEC_PER_MSEC)
-
-/* After a wrong password the next check waits for this many times the duration of the last one. */
-#define PAUSE_FACTOR 4
+/* Passwords are checked for half of the time, so that guesses leave the other half of a CPU. */
+#define PAUSE_FACTOR 1
 
 static const struct {
 	const char *path; /* NULL: a variant of another document */
@@ -175,11 +172,18 @@ static void resume_connection(struct http_connection *connection)
 	sd_event_source_set_enabled(connection->server->timer, SD_EVENT_ONESHOT);
 }
 
-static void wait_until(struct http_connection *connection, uint64_t due_us)
+/* Waits for end_waiting(); then libmicrohttpd calls answer_request() again. */
+static void wait_for_turn(struct http_connection *connection, enum http_wait wait)
 {
-	connection->due_us = due_us;
-	connection->waiting = true;
+	connection->wait = wait;
 	MHD_suspend_connection(connection->mhd);
+}
+
+static void end_waiting(struct http_connection *connection)
+{
+	connection->wait = WAITS_NOT;
+	connection->since_us = now_us();
+	MHD_resume_connection(connection->mhd);
 }
 
 void http_reply(struct http_connection *client, unsigned status, const char *json)
@@ -197,6 +201,21 @@ void http_reply(struct http_connection *client, unsigned status, const char *jso
 
 /* ---- who may read over TCP ---- */
 
+/* Returns what is known of an address. It may replace the one that has used nothing for longest. */
+static struct http_client *client_of(struct http_server *server, const struct peer *peer)
+{
+	struct http_client *oldest = &server->clients[0];
+
+	for (struct http_client *c = server->clients; c < server->clients + HTTP_CLIENTS_MAX; c++) {
+		if (peer_is(&c->peer, peer))
+			return c;
+		if (MAX(c->due_us, c->wrong_us) < MAX(oldest->due_us, oldest->wrong_us))
+			oldest = c;
+	}
+	*oldest = (struct http_client){.peer = *peer};
+	return oldest;
+}
+
 enum http_access {
 	ACCESS_GRANTED,
 	ACCESS_DENIED,         /* no password, or a wrong one */
@@ -211,7 +230,7 @@ struct password_check {
 	char hash[WEB_BCRYPT_LEN + 1];
 	bool known; /* the user exists */
 	bool right;
-	uint64_t took_us;
+	uint64_t took_us; /* on a CPU: an idle thread may wait long for one */
 };
 
 /* Runs in a task: bcrypt needs 60 ms and more. */
@@ -219,11 +238,12 @@ static void check_password(void *data, const struct wait *)
 {
 	struct crypt_data *memory = must(calloc(1, sizeof(*memory)));
 	struct password_check *check = data;
-	uint64_t began = now_us();
 	const char *hash = crypt_r(check->password, check->hash, memory);
+	struct timespec cpu = {0};
 
 	check->right = hash && streq(hash, check->hash) && check->known;
-	check->took_us = now_us() - began;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+	check->took_us = (uint64_t)cpu.tv_sec * USEC_PER_SEC + (uint64_t)cpu.tv_nsec / 1000;
 	explicit_bzero(memory, sizeof(*memory));
 	free(memory);
 }
@@ -233,10 +253,14 @@ static void adopt_check(void *data, void *userdata)
 	struct http_server *server = userdata;
 	struct password_check *check = data;
 
+	server->auth.next_check_us = now_us() + PAUSE_FACTOR * check->took_us;
 	if (check->right) {
 		server->auth.known[server->auth.next++ % HTTP_KNOWN_MAX] = check->digest;
+		for (struct http_connection *c = server->connections; c; c = c->next)
+			if (c->wait == WAITS_FOR_CHECK) /* it may have the same password */
+				end_waiting(c);
 	} else {
-		server->auth.next_check_us = now_us() + PAUSE_FACTOR * check->took_us;
+		client_of(server, &check->connection->peer)->wrong_us = now_us();
 		check->connection->denied = true;
 	}
 	resume_connection(check->connection);
@@ -284,32 +308,14 @@ static bool begin_check(struct http_connection *connection, const struct http_di
 	set_text(check->password, password);
 	set_text(check->hash, (found ? found : web->users)->hash);
 	if (task_start(&server->auth.check, server->event,
-		    &(struct task){check_password, adopt_check, check, server, UINT64_MAX}) < 0) {
+		    &(struct task){check_password, adopt_check, check, server, UINT64_MAX, true}) <
+		0) {
 		explicit_bzero(check, sizeof(*check));
 		free(check);
 		return false;
 	}
 	hold_connection(connection);
 	return true;
-}
-
-/* Checks that the certificate is for clients and from the configured authority. */
-static bool certificate_fits(struct http_connection *connection)
-{
-	gnutls_typed_vdata_st purpose = {
-		GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT, 0};
-	enum web_client_auth auth = connection->server->web->client_auth;
-	gnutls_session_t session;
-	unsigned n = 0, status = 0;
-
-	if (auth <= WEB_REQUEST_CLIENT_CERT)
-		return true;
-	session = MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)
-			  ->tls_session;
-	if (!gnutls_certificate_get_peers(session, &n) || n == 0)
-		return auth == WEB_VERIFY_CLIENT_CERT_IF_GIVEN;
-	return auth == WEB_REQUIRE_ANY_CLIENT_CERT ||
-	       (gnutls_certificate_verify_peers(session, &purpose, 1, &status) == 0 && status == 0);
 }
 
 static enum http_access authenticate(struct http_connection *connection)
@@ -322,7 +328,7 @@ static enum http_access authenticate(struct http_connection *connection)
 
 	if (!server->web)
 		return ACCESS_GRANTED;
-	if (server->web->cert && !certificate_fits(connection))
+	if (server->web->cert && !connection->certificate_fits)
 		return ACCESS_NO_CERTIFICATE;
 	if (server->web->n_users == 0)
 		return ACCESS_GRANTED;
@@ -338,10 +344,11 @@ static enum http_access authenticate(struct http_connection *connection)
 	for (size_t i = 0; i < HTTP_KNOWN_MAX; i++)
 		if (memcmp(&server->auth.known[i], &digest, sizeof(digest)) == 0)
 			return ACCESS_GRANTED;
-	if (server->auth.check || now_us() < server->auth.next_check_us)
-		wait_until(connection, now_us() + RETRY_US);
+	if (!connection->is_next)
+		wait_for_turn(connection, WAITS_FOR_CHECK);
 	else if (!begin_check(connection, &digest, user, password))
 		return ACCESS_DENIED;
+	connection->is_next = false;
 	explicit_bzero(text, sizeof(text));
 	return ACCESS_WAITS;
 }
@@ -566,11 +573,9 @@ static bool host_fits(const struct http_connection *connection, const char *host
 {
 	const char *const names[] = {"localhost", connection->server->node->name};
 	struct sockaddr_storage address = {0};
-	socklen_t size = sizeof(address);
 	char with_port[80];
 
-	if (getsockname(connection->fd, (struct sockaddr *)&address, &size) < 0 ||
-		!is_loopback(&address))
+	if (!connection->is_loopback)
 		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strcspn(host, ":") == strlen(names[i]) &&
@@ -580,10 +585,18 @@ static bool host_fits(const struct http_connection *connection, const char *host
 	return listen_address(host, &address) > 0 || listen_address(with_port, &address) > 0;
 }
 
-/*
- * Suspends a TCP connection that is over its budget; libmicrohttpd calls answer_request() again.
- * Probes never wait.
- */
+/* Adds a request to the budget, and to what its address has used. */
+static void use_budget(struct http_connection *connection, uint64_t now)
+{
+	struct http_server *server = connection->server;
+	uint64_t *used = &client_of(server, &connection->peer)->due_us;
+
+	*used = MAX(*used + REQUEST_EVERY_US, now - BURST_US);
+	server->due_us = MAX(server->due_us + REQUEST_EVERY_US, now - BURST_US);
+	connection->budgeted = true;
+}
+
+/* Suspends a TCP connection until the budget has room for its request. Probes never wait. */
 static bool wait_for_budget(struct http_connection *connection, const char *url)
 {
 	uint64_t now = now_us();
@@ -591,13 +604,69 @@ static bool wait_for_budget(struct http_connection *connection, const char *url)
 	for (size_t i = 0; i <= HTTP_READY; i++)
 		if (streq(url, documents[i].path))
 			return false;
-	if (!connection->budgeted)
-		connection->due_us = MAX(connection->due_us + REQUEST_EVERY_US, now - BURST_US);
-	connection->budgeted = true;
-	if (connection->server->local || connection->shut || connection->due_us <= now)
+	if (connection->server->local || connection->budgeted)
 		return false;
-	wait_until(connection, connection->due_us);
+	if (connection->server->due_us <= now) {
+		use_budget(connection, now);
+		return false;
+	}
+	wait_for_turn(connection, WAITS_FOR_BUDGET);
 	return true;
+}
+
+/*
+ * Returns the connection whose turn it is. For the budget, addresses that have used less go first;
+ * for a check, those whose last wrong password is older. The others are in order. NULL: none waits.
+ */
+static struct http_connection *next_waiting(struct http_server *server, enum http_wait wait)
+{
+	struct http_connection *next = NULL;
+	uint64_t used, least = 0, now = now_us();
+
+	for (struct http_connection *c = server->connections; c; c = c->next) {
+		const struct http_client *client;
+
+		if (c->wait != wait)
+			continue;
+		client = client_of(server, &c->peer);
+		used = wait == WAITS_FOR_CHECK ? client->wrong_us
+					       : MAX(client->due_us, now - BURST_US);
+		if (!next || used < least || (used == least && c->asked_us < next->asked_us)) {
+			next = c;
+			least = used;
+		}
+	}
+	return next;
+}
+
+/*
+ * Lets go on whose turn it is. Returns when the server must run again for it or for the next turn;
+ * UINT64_MAX: nobody waits for one.
+ */
+static uint64_t give_turns(struct http_server *server)
+{
+	struct http_connection *next;
+	uint64_t now = now_us(), due_us = UINT64_MAX;
+
+	for (struct http_connection *c = server->connections; c; c = c->next)
+		if (c->wait && c->shut)
+			end_waiting(c);
+	while ((next = next_waiting(server, WAITS_FOR_BUDGET)) && server->due_us <= now) {
+		use_budget(next, now);
+		end_waiting(next);
+		due_us = now;
+	}
+	if (next)
+		due_us = MIN(due_us, server->due_us);
+	next = server->auth.check ? NULL : next_waiting(server, WAITS_FOR_CHECK);
+	if (next && server->auth.next_check_us > now) {
+		due_us = MIN(due_us, server->auth.next_check_us);
+	} else if (next) {
+		next->is_next = true;
+		end_waiting(next);
+		due_us = now;
+	}
+	return due_us;
 }
 
 static enum MHD_Result answer_request(void *userdata, struct MHD_Connection *mhd, const char *url,
@@ -618,6 +687,7 @@ static enum MHD_Result answer_request(void *userdata, struct MHD_Connection *mhd
 				 ->socket_context;
 		if (!*state)
 			return MHD_NO; /* it is being closed */
+		((struct http_connection *)*state)->asked_us = now_us();
 		if (!server->local && host && !host_fits(*state, host))
 			return answer_text(*state, MHD_HTTP_MISDIRECTED_REQUEST,
 				"the Host header must be localhost, an address or the name of this node\n");
@@ -633,6 +703,8 @@ static enum MHD_Result answer_request(void *userdata, struct MHD_Connection *mhd
 	}
 	if (connection->status)
 		return answer(connection, connection->status, connection->response);
+	if (connection->shut) /* while it waited */
+		return MHD_NO;
 	if (wait_for_budget(connection, url))
 		return MHD_YES;
 	access = authenticate(connection);
@@ -667,7 +739,7 @@ static void request_completed(
 		return;
 	/* The deadline of the connection's next request begins now. */
 	connection->sending = false;
-	connection->budgeted = false;
+	connection->budgeted = connection->is_next = false;
 	connection->since_us = now_us();
 	if (connection->response)
 		MHD_destroy_response(connection->response);
@@ -689,19 +761,70 @@ static void connection_shut(struct http_connection *connection)
 /* Returns when the connection needs the timer. */
 static uint64_t deadline(const struct http_connection *connection)
 {
-	if (connection->waiting)
-		return connection->due_us;
-	return connection->shut || connection->held
+	return connection->shut || connection->held || connection->wait
 		       ? UINT64_MAX
 		       : connection->since_us + connection->server->request_us;
+}
+
+/* Returns how many connections of the same address are open. */
+static unsigned count_of_peer(const struct http_server *server, const struct peer *peer)
+{
+	unsigned n = 0;
+
+	for (const struct http_connection *c = server->connections; c; c = c->next)
+		n += !c->shut && peer_is(&c->peer, peer);
+	return n;
+}
+
+/*
+ * Evicts a connection of the address that has most: its oldest incomplete request, else its oldest
+ * reply in transmission, else its newest request that waits for a turn. Held connections stay.
+ * Returns false if there are no others.
+ */
+static bool evict_one(struct http_server *server)
+{
+	struct http_connection *worst = NULL;
+	unsigned most = 0;
+	int lowest = 0;
+
+	for (struct http_connection *c = server->connections; c; c = c->next) { /* newest first */
+		int rank = c->wait ? 2 : c->sending ? 1 : 0;
+		unsigned n;
+
+		if (c->shut || c->held)
+			continue;
+		n = count_of_peer(server, &c->peer);
+		if (n > most || (n == most && rank < lowest) ||
+			(n == most && rank == lowest && rank < 2 &&
+				c->since_us < worst->since_us)) {
+			worst = c;
+			most = n;
+			lowest = rank;
+		}
+	}
+	if (worst)
+		connection_shut(worst);
+	return worst;
+}
+
+/* Describes a client of a socket that the loop itself has accepted. */
+static struct tls_arrival arrival_of(int fd)
+{
+	struct tls_arrival arrival = {.fd = fd};
+	socklen_t peer = sizeof(arrival.peer), local = sizeof(arrival.local);
+
+	(void)getpeername(fd, (struct sockaddr *)&arrival.peer, &peer);
+	(void)getsockname(fd, (struct sockaddr *)&arrival.local, &local);
+	return arrival;
 }
 
 static void on_connection(void *userdata, struct MHD_Connection *mhd, void **state,
 	enum MHD_ConnectionNotificationCode code)
 {
 	struct http_server *server = userdata;
-	struct http_connection **at = &server->connections, *connection = *state, *oldest = NULL;
+	struct http_connection **at = &server->connections, *connection = *state;
 	unsigned n_open = 0;
+	struct tls_arrival arrival;
 	struct ucred peer;
 	socklen_t length = sizeof(peer);
 	int fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
@@ -718,28 +841,20 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 			free(connection);
 		return;
 	}
-	/*
-	 * Evict a connection if there are too many: the oldest incomplete request, else the oldest
-	 * reply in transmission. Held connections stay.
-	 */
-	for (struct http_connection *c = server->connections; c; c = c->next) {
+	for (const struct http_connection *c = server->connections; c; c = c->next)
 		n_open += !c->shut;
-		if (c->shut || c->held)
-			continue;
-		if (!oldest || (c->sending == oldest->sending ? c->since_us < oldest->since_us
-							      : oldest->sending))
-			oldest = c;
-	}
-	if (n_open >= server->max_open && !oldest) {
+	if (n_open >= server->max_open && !evict_one(server)) {
 		shutdown(fd, SHUT_RDWR);
 		return;
 	}
-	if (n_open >= server->max_open)
-		connection_shut(oldest);
+	arrival = server->arriving ? *server->arriving : arrival_of(fd);
 	connection = must(calloc(1, sizeof(*connection)));
 	connection->server = server;
 	connection->mhd = mhd;
 	connection->fd = fd;
+	connection->peer = peer_of(&arrival.peer);
+	connection->is_loopback = is_loopback(&arrival.local);
+	connection->certificate_fits = arrival.certificate_fits;
 	/* A TCP address does not authenticate its user. */
 	connection->authorized = server->local &&
 				 getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
@@ -753,15 +868,12 @@ static void on_connection(void *userdata, struct MHD_Connection *mhd, void **sta
 static void run_daemon(struct http_server *server)
 {
 	MHD_UNSIGNED_LONG_LONG milliseconds;
-	uint64_t next = server->paused_until_us ? server->paused_until_us : UINT64_MAX;
+	uint64_t turn, next = server->paused_until_us ? server->paused_until_us : UINT64_MAX;
 
-	for (struct http_connection *c = server->connections; c; c = c->next)
-		if (c->waiting && (c->shut || c->due_us <= now_us())) {
-			c->waiting = false;
-			MHD_resume_connection(c->mhd); /* it calls answer_request() again */
-		}
 	MHD_run(server->daemon);
-	/* A timeout of 0 means that libmicrohttpd has input to parse. */
+	turn = give_turns(server);
+	next = MIN(next, turn);
+	/* A timeout of 0 means that libmicrohttpd has input to parse, or a connection goes on. */
 	if (MHD_get_timeout(server->daemon, &milliseconds) == MHD_YES)
 		next = MIN(next, now_us() + (uint64_t)milliseconds * USEC_PER_MSEC);
 	for (const struct http_connection *c = server->connections; c; c = c->next)
@@ -788,7 +900,7 @@ static int on_timer(sd_event_source *, uint64_t, void *userdata)
 		sd_event_source_set_enabled(server->listener, SD_EVENT_ON);
 	}
 	for (struct http_connection *c = server->connections; c; c = c->next)
-		if (!c->waiting && deadline(c) <= now)
+		if (deadline(c) <= now)
 			connection_shut(c);
 	run_daemon(server);
 	return 0;
@@ -819,6 +931,18 @@ static int on_listener(sd_event_source *source, int fd, uint32_t, void *userdata
 	}
 	run_daemon(server);
 	return 0;
+}
+
+static void on_tls_client(void *userdata, const struct tls_arrival *arrival)
+{
+	struct http_server *server = userdata;
+	const struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	server->arriving = arrival;
+	MHD_add_connection(server->daemon, arrival->fd, (const struct sockaddr *)&address,
+		sizeof(address.sun_family));
+	server->arriving = NULL;
+	run_daemon(server);
 }
 
 static int bind_tcp(struct http_server *server, const char *listen_on)
@@ -882,32 +1006,15 @@ static int bind_unix(struct http_server *server, const char *path)
  */
 static int start_daemon(struct http_server *server)
 {
-	const struct web_config *web = server->web;
-	/* Up to the first row with NULL. */
-	struct MHD_OptionItem tls[] = {
-		{MHD_OPTION_HTTPS_MEM_KEY, 0, web ? web->key : NULL},
-		{MHD_OPTION_HTTPS_MEM_CERT, 0, web ? web->cert : NULL},
-		{MHD_OPTION_HTTPS_PRIORITIES, 0, web ? (void *)web->priorities : NULL},
-		{MHD_OPTION_HTTPS_MEM_TRUST, 0, web ? web->client_ca : NULL},
-		{MHD_OPTION_END, 0, NULL},
-	};
 	const union MHD_DaemonInfo *info;
 	unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
 	int r;
 
-	for (size_t i = 0; i < ARRAY_SIZE(tls); i++)
-		if (!tls[i].ptr_value) {
-			tls[i].option = MHD_OPTION_END;
-			break;
-		}
-	if (web && web->cert)
-		flags |= MHD_USE_TLS;
 	server->daemon = MHD_start_daemon(flags, 0, NULL, NULL, answer_request, server,
 		MHD_OPTION_CONNECTION_LIMIT, 4 * server->max_open, MHD_OPTION_CONNECTION_TIMEOUT,
 		0U, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_NOTIFY_COMPLETED,
-		request_completed, server, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls,
-		MHD_OPTION_END);
+		request_completed, server, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 	if (!server->daemon)
 		return errno > 0 ? -errno : -ENOMEM;
 	info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
@@ -944,7 +1051,9 @@ int http_server_open(sd_event *event, const char *listen_on, struct web_config *
 	/* A long backlog (net.core.somaxconn) spares clients a retry of their SYN. */
 	if (r == 0 && listen(server->fd, INT_MAX) < 0)
 		r = -errno;
-	if (r == 0)
+	if (r == 0 && web && web->cert)
+		r = tls_open(event, server->web, server->fd, on_tls_client, server, &server->tls);
+	else if (r == 0)
 		r = sd_event_add_io(
 			event, &server->listener, server->fd, EPOLLIN, on_listener, server);
 	if (r < 0)
@@ -962,12 +1071,14 @@ void http_server_close(struct http_server *server)
 		st.st_dev == server->path_stat.st_dev && st.st_ino == server->path_stat.st_ino)
 		unlink(server->path.sun_path);
 	sd_event_source_disable_unref(server->listener);
+	if (server->tls)
+		tls_close(server->tls);
 	cleanup_close(&server->fd);
 	(void)task_end(&server->auth.check, UINT64_MAX); /* it cannot hang */
 	if (server->daemon) {
 		/* MHD_stop_daemon() aborts the program if a connection is suspended. */
 		for (struct http_connection *c = server->connections; c; c = c->next)
-			if (c->suspended || c->waiting)
+			if (c->suspended || c->wait)
 				MHD_resume_connection(c->mhd);
 		sd_event_source_disable_unref(server->daemon_source);
 		drop_rendered(server);

@@ -4,8 +4,9 @@
 /*
  * An HTTP server in the caller's event loop. Over TCP it is read-only; over a unix socket root can
  * also change the node. A request has a deadline of 10 s. Beyond 64 connections the one with the
- * oldest request is closed, so that slow clients harm only each other. Documents are rendered at
- * most once per tick. Without clients the server never wakes up.
+ * oldest request is closed, of the address that has most, so that slow clients harm only each
+ * other. All TCP clients share a budget of requests. Documents are rendered at most once per tick.
+ * Without clients the server never wakes up.
  */
 
 #include <sys/stat.h>
@@ -17,6 +18,8 @@
 #include "base/task.h"
 #include "config/web.h"
 #include "model/node.h"
+#include "report/peer.h"
+#include "report/tls.h"
 
 struct http_connection;
 
@@ -39,6 +42,21 @@ struct http_digest {
 	uint8_t bytes[SHA256_DIGEST_SIZE];
 };
 
+enum http_wait {
+	WAITS_NOT,
+	WAITS_FOR_BUDGET,
+	WAITS_FOR_CHECK, /* of its password */
+};
+
+/* Addresses whose use is known. */
+#define HTTP_CLIENTS_MAX 64
+
+struct http_client {
+	struct peer peer;
+	uint64_t due_us;   /* as that of the server, for its own requests */
+	uint64_t wrong_us; /* when its last password was wrong; 0: it was not */
+};
+
 /* A connection and its current request. */
 struct http_connection {
 	struct http_connection *next;
@@ -51,10 +69,14 @@ struct http_connection {
 	bool suspended;             /* held in libmicrohttpd too */
 	bool denied;                /* its password was wrong */
 	bool sending;               /* the request is complete */
-	bool budgeted;              /* due_us is that of the current request */
-	bool waiting;               /* suspended until due_us */
-	uint64_t due_us;            /* by the budget */
+	bool is_loopback;           /* the address that the client has used */
+	bool certificate_fits;      /* the client's, over TLS */
+	bool budgeted;              /* the budget has the current request */
+	bool is_next;               /* its password is checked now */
+	enum http_wait wait;        /* suspended until it is its turn */
+	struct peer peer;           /* zero over a unix socket */
 	uint64_t since_us;          /* when it began to receive or to send */
+	uint64_t asked_us;          /* when the headers of the current request were complete */
 	size_t body;                /* bytes of the request's body received so far */
 	unsigned status;            /* given to http_reply(); 0: no reply yet */
 	struct MHD_Response *response;
@@ -88,6 +110,10 @@ struct http_server {
 	uint64_t request_us; /* deadline of a whole request, and of its reply */
 	struct http_connection *connections;
 	struct web_config *web; /* TLS and users, or NULL */
+	struct tls *tls;        /* accepts the clients instead of listener; or NULL */
+	const struct tls_arrival *arriving;
+	uint64_t due_us; /* in the future: the budget is used up until then */
+	struct http_client clients[HTTP_CLIENTS_MAX];
 	struct {
 		uint64_t next_check_us;
 		struct task *check; /* checks a password; NULL: none is under way */

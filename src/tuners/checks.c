@@ -254,6 +254,11 @@ const struct check_row node_checks[] = {
 		.breaks = "the configured values are not set: the agent uses the last good "
 			  "configuration, else the defaults",
 		.now = "headroom check-config"},
+	{"tls-key", "Whether the key of http.web_config makes handshakes slow.",
+		.source = "headroom.yaml(5)", .severity = SEVERITY_ADVICE,
+		.breaks =
+			"each new connection to the TCP endpoint costs the node milliseconds of a "
+			"CPU"},
 	{"user-namespaces",
 		"Whether programs other than root's may make user namespaces. A CIS profile or an old "
 		"distribution switches them off.",

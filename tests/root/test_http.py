@@ -197,11 +197,11 @@ def test_a_request_has_ten_seconds(one):
 
 
 def scrape(one, n, kept):
-    """Scrapes over one connection to the socket, which has no budget of requests, or over n TCP connections."""
+    """Scrapes over one connection to the socket, or probes over n TCP connections: neither has a budget."""
     connection = UnixConnection(str(one.socket_path)) if kept else None
     for _ in range(n):
         connection = connection or http.client.HTTPConnection("127.0.0.1", one.port, timeout=5)
-        connection.request("GET", "/metrics", headers={"Accept": OPENMETRICS})
+        connection.request("GET", "/metrics" if kept else "/livez", headers={"Accept": OPENMETRICS})
         response = connection.getresponse()
         assert response.status == 200
         response.read()

@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator
 import pytest
 import storm
 from conftest import NO_BPF, SLACK, Agent, Run, fill_disk, set_thresholds, small_disk, temporary, thresholds, until
+from hellos import Hellos, rsa_web_config
 from storm import NAMES, BusyCpus, Space, fill, ip, prepare, space, table, wakeups  # noqa: F401
 
 KERNEL = (128, 512, 1024)  # the kernel's defaults, from which growth is hardest
@@ -148,6 +149,25 @@ def test_no_entry_is_refused_in_a_storm(agent, space, base, how: str, count: int
     else:
         name_of(one, "host", count * 0.9, family)
         assert top(one, family)[0]["workload"]["kind"] == "host"
+
+
+@pytest.mark.parametrize("busy", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_no_entry_is_refused_in_a_storm_beside_a_flood_of_handshakes(agent, space, directory: Path, busy: bool) -> None:
+    """The handshakes are the most expensive ones that a configuration can ask for."""
+    port, web = rsa_web_config(directory, 4096)
+    for name in NAMES.values():
+        set_thresholds(name, KERNEL)
+    one = agent(f"{KEEP}\n{web}")
+    run_storm = prepare(space(first=True), "packets", 4000, 4)
+    with Hellos(port) as hellos:
+        time.sleep(1.1)
+        with BusyCpus() if busy else contextlib.nullcontext():
+            before, first = table(4), hellos.count.value
+            run_storm()
+            after = table(4)
+        until(lambda: hellos.count.value > first, "the flood goes on")
+    assert after["table_fulls"] == before["table_fulls"]
+    assert after["allocs"] - before["allocs"] >= 4000
 
 
 @pytest.mark.parametrize("family", [4, 6])

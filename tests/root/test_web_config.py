@@ -3,12 +3,20 @@
 
 import base64
 import http.client
+import os
+import re
 import select
+import socket
 import ssl
 import subprocess
+import threading
+import time
+import uuid
+from pathlib import Path
 
 import pytest
 from conftest import free_port, until
+from hellos import Hellos, rsa_web_config
 from prometheus import Prometheus
 
 # bcrypt of "secret" at the lowest costs: $2y$ is what htpasswd writes.
@@ -123,6 +131,192 @@ def test_guesses_do_not_stop_the_loop_or_those_who_know_the_password(agent, web)
     assert one.status()["schema"] == 1
     for guess in guesses:
         guess.close()
+
+
+SLOW = HASH.replace("$05$", "$08$")  # nobody knows its password; a check takes 15 ms
+
+
+def ask(one, credentials, source="127.0.0.1"):
+    """A connection that has sent a request, and waits for the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=60, source_address=(source, 0))
+    headers = {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
+    connection.request("GET", "/v1/status", headers=headers)
+    return connection
+
+
+def guess_on(one, source, count, stop):
+    while not stop.is_set():
+        try:
+            guess = ask(one, f"slow:{uuid.uuid4()}", source)
+            assert guess.getresponse().status == 401
+            count.append(1)
+            guess.close()
+        except (OSError, http.client.HTTPException):
+            return  # the agent has ended
+
+
+@pytest.mark.parametrize("source,most", [("127.0.0.1", 80), ("127.0.0.2", 5)])
+def test_a_right_password_is_checked_beside_sixty_guessers(agent, web, source, most):
+    """A guesser guesses again at once. Those of another address are behind the login."""
+    one = started(agent, web(f"basic_auth_users: {{prometheus: '{HASH}', slow: '{SLOW}'}}\n"))
+    count: list[int] = []
+    stop = threading.Event()
+    guessers = [threading.Thread(target=guess_on, args=(one, source, count, stop)) for _ in range(60)]
+    for thread in guessers:
+        thread.start()
+    try:
+        until(lambda: len(count) > 3, "guesses are answered")
+        time.sleep(0.5)
+        before = len(count)
+        assert ask(one, "prometheus:secret").getresponse().status == 200
+        assert len(count) - before <= most
+    finally:
+        stop.set()
+        one.stop()
+        for thread in guessers:
+            thread.join()
+
+
+def of_task(one, task):
+    """The seconds on a CPU of a thread, or of the process with the threads that have ended."""
+    text = Path(f"/proc/{one.pid}{task}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(text[11]) + int(text[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def policies(one):
+    """The scheduling policies of the threads but the loop's."""
+    found = []
+    for task in os.listdir(f"/proc/{one.pid}/task"):
+        if int(task) != one.pid:
+            try:
+                found.append(os.sched_getscheduler(int(task)))
+            except ProcessLookupError:
+                pass
+    return found
+
+
+def test_handshakes_run_on_an_idle_thread_that_ends_with_them(agent, directory):
+    port, web_config = rsa_web_config(directory, 4096)
+    one = agent(f"{web_config}mode: observe\n")
+    until(lambda: not policies(one), "the agent has begun")
+    loop, process = of_task(one, f"/task/{one.pid}"), of_task(one, "")
+    with Hellos(port) as hellos:
+        assert policies(one) == [os.SCHED_IDLE]
+        until(lambda: hellos.count.value >= 60, "60 handshakes")
+        assert one.get("/livez")[0] == 200
+    loop, process = of_task(one, f"/task/{one.pid}") - loop, of_task(one, "") - process
+    assert process > 0.2 and loop < 0.2 * process, f"the loop: {loop} of {process} s"
+    until(lambda: not policies(one), "the thread ends")
+
+
+def test_passwords_are_checked_on_an_idle_thread(agent, web):
+    one = started(agent, web(f"basic_auth_users: {{slow: '{HASH.replace('$05$', '$13$')}'}}\n"))
+    until(lambda: not policies(one), "the agent has begun")
+    guess = ask(one, "slow:guess")
+    until(lambda: policies(one) == [os.SCHED_IDLE], "the check runs")
+    assert guess.getresponse().status == 401
+
+
+def test_a_client_gets_a_handshake_beside_a_flood_of_another_address(agent, directory):
+    port, web_config = rsa_web_config(directory, 4096)
+    one = agent(f"{web_config}mode: observe\n")
+    one.port = port
+    tls = ssl.create_default_context(cafile=directory / "rsa.pem")
+    tls.check_hostname = False
+    with Hellos(port, clients=200, source="127.0.0.2") as hellos:
+        for _ in range(10):
+            before = hellos.count.value
+            assert get(one, "/livez", tls=tls)[0] == 200
+            assert hellos.count.value - before < 20
+
+
+def handshake(port, *args):
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", *args]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    return done.returncode == 0 and re.search(r"Cipher is (?!\(NONE)\S+", done.stdout)
+
+
+def test_weak_suites_are_refused(agent, directory):
+    port, web_config = rsa_web_config(directory, 2048)
+    agent(f"{web_config}mode: observe\n")
+    for suite in ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-CHACHA20-POLY1305"):
+        assert handshake(port, "-tls1_2", "-cipher", suite), suite
+    weak = ("kRSA@SECLEVEL=0", "DHE@SECLEVEL=0", "ECDHE-RSA-AES128-SHA", "ECDHE-RSA-AES256-SHA", "ECDHE-RSA-AES128-SHA256",
+            "ECDHE-RSA-AES256-SHA384")  # fmt: skip
+    for suite in weak:
+        assert not handshake(port, "-tls1_2", "-cipher", suite), suite
+    for suite in ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"):
+        assert handshake(port, "-tls1_3", "-ciphersuites", suite), suite
+
+
+@pytest.mark.parametrize("bits", [2048, 3072])
+def test_an_rsa_key_above_2048_bits_is_warned_about(agent, run, directory, bits):
+    _, web_config = rsa_web_config(directory, bits)
+    one = agent(f"{web_config}mode: observe\n")
+    checked = run("check-config", str(one.config_path))
+    doctor = run("doctor", "--json", "--config", str(one.config_path))
+    assert checked.returncode == 0
+    for text in (checked.stdout, one.log, doctor.stdout):
+        assert ("an RSA key of 3072 bits" in text) == (bits > 2048), text
+    assert one.condition("ConfigInvalid")["status"] == "False"
+
+
+def test_a_request_larger_than_a_record_and_a_long_reply_pass_tls(agent, web):
+    path = web(TLS)
+    one = started(agent, path)
+    connection = http.client.HTTPSConnection("127.0.0.1", one.port, timeout=10, context=context(path))
+    for _ in range(3):
+        connection.request("GET", "/", headers={"X-Long": "a" * 8000})
+        page = connection.getresponse()
+        assert page.status == 200 and page.read().endswith(b"</html>\n")
+    connection.request("GET", "/livez", headers={"X-Long": "a" * 40000})
+    assert connection.getresponse().status == 431
+
+
+def test_open_connections_keep_no_other_client_of_their_address_out(agent, web):
+    path = web(TLS)
+    one = started(agent, path)
+    crowd = []
+    for _ in range(70):
+        crowd.append(context(path).wrap_socket(socket.create_connection(("127.0.0.1", one.port)), server_hostname="localhost"))
+    for _ in range(3):
+        assert get(one, "/livez", tls=context(path))[0] == 200
+    for client in crowd:
+        client.close()
+
+
+def reconnect(one, source, count, stop):
+    while not stop.is_set():
+        connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=60, source_address=(source, 0))
+        try:
+            connection.request("GET", "/metrics")
+            connection.getresponse().read()
+            count.append(1)
+        except OSError:
+            pass
+        connection.close()
+
+
+def test_a_new_connection_is_no_new_budget_and_another_address_goes_first(agent):
+    one = agent("mode: observe")
+    count: list[int] = []
+    stop = threading.Event()
+    crowd = [threading.Thread(target=reconnect, args=(one, "127.0.0.2", count, stop)) for _ in range(60)]
+    began = time.monotonic()
+    for thread in crowd:
+        thread.start()
+    try:
+        until(lambda: len(count) > 150, "the burst is used up")
+        before = len(count)
+        for _ in range(10):
+            assert get(one)[0] == 200
+        assert len(count) - before < 10 * 30, "the requests of the flood go first"
+        time.sleep(1)
+        assert len(count) < 150 + 100 * (time.monotonic() - began)
+    finally:
+        stop.set()
+        for thread in crowd:
+            thread.join()
 
 
 def test_a_client_certificate_must_be_for_clients_and_of_the_authority(agent, web):
