@@ -515,6 +515,42 @@ cJSON *incidents_list(const char *directory)
 	return root;
 }
 
+/* Changes with the directory and all of its files, whoever writes them. */
+static uint64_t signature(const char *directory)
+{
+	_cleanup_(cleanup_closedir) DIR *open_directory = opendir(directory);
+	const struct dirent *entry;
+	uint64_t sum = 1;
+
+	while (open_directory && (entry = readdir(open_directory))) {
+		char text[NAME_MAX + 64];
+		struct stat st;
+
+		if (fstatat(dirfd(open_directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		snprintf(text, sizeof(text), "%s %ju %jd %jd.%09ld", entry->d_name,
+			(uintmax_t)st.st_ino, (intmax_t)st.st_size, (intmax_t)st.st_ctim.tv_sec,
+			st.st_ctim.tv_nsec);
+		sum += hash_text(HASH_START, text); /* in any order */
+	}
+	return sum;
+}
+
+const char *incidents_text(const char *directory, struct incidents_cache *cache)
+{
+	uint64_t now = signature(directory);
+	cJSON *list;
+
+	if (cache->text && cache->signature == now)
+		return cache->text;
+	list = incidents_list(directory);
+	free(cache->text);
+	cache->text = must(cJSON_PrintUnformatted(list));
+	cache->signature = now; /* of before: a later change is seen the next time */
+	cJSON_Delete(list);
+	return cache->text;
+}
+
 int incident_read(const char *directory, const char *id, char **document)
 {
 	static const char *const suffixes[] = {"", PART};

@@ -80,6 +80,15 @@ int incidents_mark_start(const char *directory, const char *boot, char how[INCID
  */
 cJSON *incidents_list(const char *directory);
 
+/* The list as text, as it was when the directory had this signature. Begins with zeros. */
+struct incidents_cache {
+	uint64_t signature;
+	char *text; /* owned */
+};
+
+/* Returns the list as text. Reads the incidents only if their files have changed. */
+const char *incidents_text(const char *directory, struct incidents_cache *cache);
+
 /* Copies texts. keys is ended by NULL. */
 void incident_copy(cJSON *to, const cJSON *from, const char *const *keys);
 

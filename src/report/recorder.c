@@ -35,6 +35,9 @@
 /* Attempts to lock the directory: another agent records until it ends. */
 #define LOCK_EVERY_US (15 * USEC_PER_SEC)
 
+/* The list is kept in memory for this time after a client has read it. */
+#define CACHE_KEPT_US (60 * USEC_PER_SEC)
+
 /* Clients that wait at once: they must not take the place of what is recorded. */
 #define READS_MAX 8
 
@@ -295,15 +298,15 @@ struct recorder_batch {
 	struct recorder *recorder;
 	struct recorder_step *steps;
 	size_t n, allocated;
-	int lock;     /* as of the recorder; STEP_START may take it */
-	cJSON *shown; /* NULL: not read again; owned */
+	int lock;                     /* as of the recorder; STEP_START may take it */
+	struct incidents_cache cache; /* the same */
+	cJSON *shown;                 /* NULL: not read again; owned */
 };
 
 /* Returns whether the list of incidents has changed. */
 static bool run_step(
 	const struct recorder *recorder, struct recorder_batch *batch, struct recorder_step *step)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
 	const char *directory = recorder->directory;
 
 	switch (step->kind) {
@@ -330,12 +333,10 @@ static bool run_step(
 		incident_skip(directory, step->object, step->text);
 		return false;
 	case STEP_READ:
-		if (step->id[0]) {
+		if (step->id[0])
 			step->error = incident_read(directory, step->id, &step->text);
-		} else {
-			list = incidents_list(directory);
-			step->text = must(cJSON_PrintUnformatted(list));
-		}
+		else
+			step->text = must(strdup(incidents_text(directory, &batch->cache)));
 		return false;
 	case STEP_CLOSE:
 		incidents_close_left(directory);
@@ -413,6 +414,7 @@ static void adopt_steps(void *data, void *userdata)
 
 	recorder->running = NULL;
 	recorder->lock = batch->lock;
+	recorder->cache = batch->cache;
 	for (size_t i = 0; i < batch->n; i++)
 		adopt_step(recorder, &batch->steps[i]);
 	if (batch->shown) {
@@ -448,6 +450,8 @@ static void begin_task(struct recorder *recorder)
 	if (batch && !recorder->running) {
 		recorder->running = steal(recorder->waiting);
 		batch->lock = recorder->lock;
+		batch->cache = recorder->cache;
+		recorder->cache = (struct incidents_cache){0};
 		r = task_start(&recorder->task, recorder->event,
 			&(struct task){run_steps, adopt_steps, batch, recorder, UINT64_MAX});
 		for (size_t i = 0; r < 0 && i < batch->n; i++)
@@ -514,6 +518,7 @@ void recorder_read(struct recorder *recorder, const char *id, struct http_connec
 		http_reply(client, 503, "{\"error\": \"too many requests are waiting\"}");
 		return;
 	}
+	recorder->read_us = now_us();
 	add_step(recorder, STEP_READ, id ? id : "", "", 0, NULL, client);
 	begin_task(recorder);
 }
@@ -867,6 +872,10 @@ void recorder_tick(
 	node->incidents = recorder->shown;
 	end_reads(recorder->running, now);
 	end_reads(recorder->waiting, now);
+	if (recorder->cache.text && now > recorder->read_us + CACHE_KEPT_US) {
+		free(steal(recorder->cache.text));
+		malloc_trim(0);
+	}
 	/* The loop also ticks early: for results and requests. */
 	if (now - recorder->ring.at_us[recorder->ring.now] < USEC_PER_SEC / 2)
 		return;
@@ -919,6 +928,7 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 	for (size_t i = 0; i < OPEN_MAX; i++)
 		free(recorder->open[i].finding);
 	cJSON_Delete(recorder->shown);
+	free(recorder->cache.text);
 	cleanup_close(&recorder->lock);
 	free(recorder);
 }

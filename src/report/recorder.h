@@ -84,6 +84,8 @@ struct recorder {
 	uint64_t logged_us; /* CLOCK_REALTIME of the last line of the log that was recorded */
 	char start[INCIDENTS_START_MAX]; /* the agent's start, not recorded yet; or empty */
 	cJSON *shown;                    /* kept in struct node */
+	struct incidents_cache cache;    /* of clients; in the batch while a task runs */
+	uint64_t read_us;                /* CLOCK_MONOTONIC of the last client */
 };
 
 /* Opens a recorder for this directory of incidents and this boot id. */

@@ -77,6 +77,35 @@ def test_the_page_and_http_list_incidents(agent, directory: Path) -> None:
     assert one.get("/v1/incidents", unix=False, method="POST")[0] == 405
 
 
+def test_the_list_is_read_again_only_if_incidents_have_changed(agent, directory: Path) -> None:
+    place = directory / "state/incidents"
+    place.mkdir(parents=True)
+    line = {"schema": 1, "at": "2026-01-01T00:00:00Z", "object": "pids", "trigger": "hits", "text": "x" * 20000}
+    for n in range(200):
+        ident = f"20260101T{n:06}Z-pids"
+        (place / f"{ident}.jsonl").write_text(json.dumps({**line, "id": ident}) + '\n{"t": 9, "end": "quiet"}\n')
+    one = agent(CONFIG)
+    until(lambda: files(directory, "*-agent*"), "the record of the start")
+
+    def read() -> set[str]:
+        return {row["id"] for row in json.loads(one.get("/v1/incidents")[1])["incidents"]}
+
+    def bytes_read() -> int:
+        return int(re.search(r"rchar: (\d+)", Path(f"/proc/{one.pid}/io").read_text())[1])  # type: ignore[index]
+
+    assert len(read()) == 201
+    before = bytes_read()
+    for _ in range(20):
+        assert len(read()) == 201
+    whole = 200 * 20000
+    # An open incident changes every few seconds.
+    assert bytes_read() - before < 10 * whole, "of 20 lists"
+    (place / "20260101T000007Z-pids.jsonl").unlink()
+    assert "20260101T000007Z-pids" not in read()
+    (place / "20260101T000008Z-pids.jsonl").write_text(json.dumps({**line, "id": "20260101T000008Z-pids", "text": "new"}) + "\n")
+    assert '"text":"new"' in one.get("/v1/incidents")[1]
+
+
 @pytest.mark.slow
 def test_a_start_tells_a_stop_from_a_kill_and_a_reboot(agent, directory: Path) -> None:
     """The mark has the boot id: another one there is a reboot."""

@@ -227,7 +227,7 @@ def test_a_client_gets_a_handshake_beside_a_flood_of_another_address(agent, dire
         for _ in range(10):
             before = hellos.count.value
             assert get(one, "/livez", tls=tls)[0] == 200
-            assert hellos.count.value - before < 20
+            assert hellos.count.value - before < 60
 
 
 def handshake(port, *args):
