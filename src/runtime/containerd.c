@@ -1161,7 +1161,11 @@ static bool blame_version(
 		snprintf(bad->repair, sizeof(bad->repair), "version = %d", main > 0 ? main : 1);
 		return true;
 	}
-	return false;
+	if (!strstr(message, "config version") || main == 0)
+		return false;
+	set_text(bad->path, files->files[0].path);
+	bad->line = main_line;
+	return true;
 }
 
 /* The line of the imports without the file that is not there, if it is one line. */

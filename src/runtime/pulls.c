@@ -87,6 +87,45 @@ static void rename_image(struct pulls *pulls, struct pull_image *image, const ch
 	*image = pulls->images[--pulls->n_images];
 }
 
+/* Adds a moment. For a fast pull they reach back for RATE_US, for a slow one further. */
+static void speed_note(struct pull_speed *speed, uint64_t bytes, uint64_t now)
+{
+	unsigned n = speed->n;
+
+	if (n > 0 && bytes < speed->points[n - 1].bytes) /* it began again */
+		n = 0;
+	if (n > 1 && now - speed->points[n - 2].at_us < RATE_US / PULL_POINTS)
+		n--;
+	if (n == PULL_POINTS)
+		memmove(&speed->points[0], &speed->points[1], --n * sizeof(speed->points[0]));
+	speed->points[n].at_us = now;
+	speed->points[n].bytes = bytes;
+	speed->n = n + 1;
+}
+
+/*
+ * Returns bytes a second, 0: unknown. ahead: bytes that have probably come since the last moment,
+ * and are not reported yet.
+ */
+static double speed_rate(const struct pull_speed *speed, uint64_t now, double *ahead)
+{
+	unsigned last = speed->n - 1;
+	double span, idle, each, rate;
+
+	*ahead = 0;
+	if (speed->n < 2)
+		return 0;
+	span = (double)(speed->points[last].at_us - speed->points[0].at_us);
+	idle = (double)pulls_age(now, speed->points[last].at_us);
+	each = span / last;
+	/* A pull that pauses becomes slower. */
+	if (idle > 2 * each)
+		span += idle;
+	rate = (double)(speed->points[last].bytes - speed->points[0].bytes) / MAX(span, 1.0);
+	*ahead = rate * MIN(idle, each);
+	return rate * (double)USEC_PER_SEC;
+}
+
 static void update_minute(struct pull_layer *layer)
 {
 	double seconds = (double)(layer->at_us - layer->minute_us) / (double)USEC_PER_SEC;
@@ -118,6 +157,8 @@ static void update_layer(struct pulls *pulls, struct pull_counts *counts,
 		if (grown > 0)
 			pulls->moved_us = now;
 		count_bytes(pulls, counts, layer->image, grown);
+		if (grown > 0)
+			speed_note(&layer->speed, piece->offset, now);
 		layer->piece = *piece;
 		layer->at_us = now;
 		update_minute(layer);
@@ -255,39 +296,39 @@ void pulls_add_manifest(struct pulls *pulls, const char *manifest, const char *n
 	set_text(progress->image, image);
 }
 
-/* At the rate of its last minute, or since it was first seen. */
+/* Returns the seconds that a layer needs by its own speed; 0: unknown. */
 static double layer_seconds_left(const struct pull_layer *layer)
 {
+	double ahead, rate = speed_rate(&layer->speed, layer->at_us, &ahead);
 	uint64_t left = pulls_age(layer->piece.total, layer->piece.offset);
-	uint64_t grown = layer->piece.offset - layer->minute_offset;
-	double seconds = (double)(layer->at_us - layer->minute_us) / (double)USEC_PER_SEC;
 
-	if (layer->minute_rate > 0)
-		return pulls_seconds_left(layer);
-	return grown > 0 ? (double)left * seconds / (double)grown : 0;
+	return rate >= 1 ? MAX((double)left - ahead, 1.0) / rate : 0;
 }
 
-/* first: the sum of the rates of the layers, for the first time. */
-static void update_rate(struct pull_progress *progress, uint64_t done, double first, uint64_t now)
+/* Returns bytes a second of a layer from its begin to its last byte. ahead: as speed_rate(). */
+static double first_rate(const struct pull_layer *layer, double *ahead)
 {
-	double since_begun = (double)(now - progress->begun_us);
-	double since_last = (double)(now - progress->at_us);
-	double share = MIN(since_last / (double)RATE_US, 1.0);
-	double rate = (double)pulls_age(done, progress->done) * (double)USEC_PER_SEC /
-		      MAX(since_last, 1.0);
+	double took = (double)pulls_age(layer->moved_us, layer->noted_us);
+	double rate = took > 0 ? (double)layer->piece.offset / took : 0;
 
-	if (progress->begun_us == 0) {
+	*ahead = rate * MIN((double)pulls_age(layer->at_us, layer->moved_us), took);
+	return rate * (double)USEC_PER_SEC;
+}
+
+/* rate and ahead are those of the layers together, until the speed of the pull is known. */
+static void update_rate(
+	struct pull_progress *progress, uint64_t done, double rate, double *ahead, uint64_t now)
+{
+	double measured_ahead, measured;
+
+	if (progress->begun_us == 0)
 		progress->begun_us = now;
-		progress->begun_done = done;
-		progress->rate = first;
-	} else if (since_begun < (double)RATE_US) {
-		progress->rate = (double)pulls_age(done, progress->begun_done) *
-				 (double)USEC_PER_SEC / MAX(since_begun, 1.0);
-	} else {
-		progress->rate += (rate - progress->rate) * share;
-	}
+	else if (done > progress->done)
+		speed_note(&progress->speed, done, now);
 	progress->done = done;
-	progress->at_us = now;
+	measured = speed_rate(&progress->speed, now, &measured_ahead);
+	progress->rate = measured > 0 ? measured : rate;
+	*ahead = measured > 0 ? measured_ahead : *ahead;
 }
 
 static struct pull_layer *layer_of(struct pulls *pulls, const char *digest)
@@ -307,7 +348,7 @@ void pulls_measure(struct pulls *pulls, struct pull_progress *progress,
 	const struct pull_part *parts, size_t n, uint64_t now)
 {
 	uint64_t done = 0, skipped = 0;
-	double slowest = 0, rates = 0;
+	double slowest = 0, rates = 0, ahead = 0, layer_ahead;
 	bool begun = false;
 
 	progress->total = 0;
@@ -332,16 +373,18 @@ void pulls_measure(struct pulls *pulls, struct pull_progress *progress,
 		progress->latest_us = now;
 		progress->layers += !layer->queued && !parts[i].exists;
 		progress->queued += layer->queued;
-		rates += layer->rate;
+		rates += first_rate(layer, &layer_ahead);
+		ahead += layer_ahead;
 		slowest = MAX(slowest, layer_seconds_left(layer));
 	}
 	if (begun)
 		progress->total -= skipped;
-	update_rate(progress, done, rates, now);
+	update_rate(progress, done, rates, &ahead, now);
 	progress->seconds_left = slowest;
 	if (progress->rate >= 1)
 		progress->seconds_left =
-			MAX(slowest, (double)pulls_age(progress->total, done) / progress->rate);
+			MAX(slowest, MAX((double)pulls_age(progress->total, done) - ahead, 1.0) /
+					     progress->rate);
 }
 
 void pulls_set_full_name(struct pulls *pulls, const char *name, const char *full)

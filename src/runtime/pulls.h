@@ -33,6 +33,15 @@ struct pull_piece {
 	bool awaited;           /* total is unknown, and the layer does not wait for others */
 };
 
+/* Moments at which bytes had come, the oldest first: layers come in whole MiB. */
+#define PULL_POINTS 8
+struct pull_speed {
+	struct {
+		uint64_t at_us, bytes; /* CLOCK_MONOTONIC */
+	} points[PULL_POINTS];
+	unsigned n;
+};
+
 struct pull_layer {
 	struct pull_piece piece;
 	char image[160]; /* "docker.io/library/nginx"; empty until known */
@@ -44,6 +53,7 @@ struct pull_layer {
 	uint64_t noted_us; /* CLOCK_MONOTONIC of its first report */
 	uint64_t at_us;    /* CLOCK_MONOTONIC of the last update */
 	double rate;       /* bytes a second, smoothed */
+	struct pull_speed speed;
 	/* Bytes a second in the last whole minute, 0: unknown; and where the next one began. */
 	double minute_rate;
 	uint64_t minute_offset, minute_us;
@@ -71,13 +81,13 @@ struct pull_progress {
 	char manifest[72]; /* its digest */
 	char namespace[64];
 	char image[160];
-	uint64_t done, total;          /* bytes of its layers; total 0: not measured yet */
-	double rate;                   /* bytes a second, smoothed */
-	double seconds_left;           /* 0: unknown */
-	unsigned layers, queued;       /* being fetched, and waiting */
-	uint64_t begun_us, begun_done; /* at the first measurement */
-	uint64_t at_us;                /* CLOCK_MONOTONIC of the last measurement */
-	uint64_t latest_us;            /* when one of its layers was last reported */
+	uint64_t done, total;    /* bytes of its layers; total 0: not measured yet */
+	double rate;             /* bytes a second, smoothed */
+	double seconds_left;     /* 0: unknown */
+	unsigned layers, queued; /* being fetched, and waiting */
+	uint64_t begun_us;       /* at the first measurement */
+	struct pull_speed speed;
+	uint64_t latest_us; /* when one of its layers was last reported */
 };
 
 /* The pulls of one runtime. */

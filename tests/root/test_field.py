@@ -8,24 +8,37 @@ left WORDS     the file stays as it is, and the setting says why
 broken WORDS   the program would not start with it: RuntimeWouldNotStart names the file, which stays as it is
 REASON         of KubeletSerialPulls: how the kubelet pulls (test_kubelet.py)
 unverified WORDS  nothing knows whether the kubelet starts with it: RuntimeWouldNotStart is Unknown
+NUMBER         the quota of etcd, or unknown
 NAME LINE      of a sysctl of which 64 is in force: the line that sets it, or none
 fine           CRI-O starts with it (test_crio.py)
 written        a mirror of docker.io is written beside it (test_crio.py)
 """
 
 import json
+import re
+import secrets
+import shutil
 import subprocess
 import tomllib
+import urllib.request
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from conftest import BIN, Run, environment, sysctl, temporary
+from conftest import BIN, Run, Start, end, environment, free_port, spawn, sysctl, temporary, until
 from runtimelab import CONTAINERD_CONFIG, DOCKER_OPTIONS, Lab, lab  # noqa: F401
 
 FIELD = Path(__file__).with_name("field")
 ROWS = [tuple(line.split(None, 2)) for line in (FIELD / "rows.txt").read_text().splitlines() if line and line[0] != "#"]
 SECTION = "mode: observe\nhttp: {listen: ''}\nruntime: {mode: enforce, pull_progress_timeout: keep}\n"
+
+
+def text_of(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.read().decode()
+    except OSError:
+        return ""
 
 
 class Field:
@@ -133,3 +146,24 @@ def test_the_line_that_sets_a_value_at_boot_is_named(lab: Lab, run: Run, name: s
     setting = next(s for s in status["settings"] if s["name"] == key)
     assert setting["reason"] == "chosen-on-node", setting
     assert setting["why"] == ("" if line == "none" else f"set by /{path}:{line}"), setting
+
+
+ETCD = [(row[0], row[2]) for row in ROWS if row[1] == "etcd"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, quota", ETCD, ids=[row[0] for row in ETCD])
+def test_the_quota_of_etcd_is_that_of_its_file(lab: Lab, directory: Path, agent: Start, name: str, quota: str) -> None:
+    """etcd's own metric is the judge. URL and DATA of a file are replaced."""
+    url, data = f"http://127.0.0.1:{free_port()}", lab.root / "var/tmp" / f"hr-{secrets.token_hex(3)}"
+    text = (FIELD / "inputs" / name).read_text().replace("URL", url).replace("DATA", f"/var/tmp/{data.name}")
+    lab.write("etc/etcd/etcd.conf", text)
+    one = agent("mode: observe\nstorage: {processes: [etcd]}\n", wrap=lab.wrap).wait_ready()
+    etcd = spawn([*lab.wrap, "etcd", "--config-file", "/etc/etcd/etcd.conf"], directory / "etcd.log")
+    try:
+        own = until(lambda: re.search(r"^etcd_server_quota_backend_bytes (\S+)$", text_of(f"{url}/metrics"), re.M), "etcd serves")
+        database = until(lambda: next((row for row in one.status()["limits"] if row["name"] == "etcd/db"), None), "its database is a limit")
+        assert (str(database["max"]), float(own[1])) == (quota, float(quota)), database
+    finally:
+        end(etcd)
+        shutil.rmtree(data, ignore_errors=True)

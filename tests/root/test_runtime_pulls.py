@@ -3,6 +3,7 @@
 
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -191,3 +192,26 @@ def test_the_progress_of_a_pull_is_that_of_its_image(lab: Lab, watcher: Watcher,
     until(lambda: not pulls(running), "the ends")
     assert "<h2>Pulls</h2>" not in running.get("/")[1]
     criwire.remove_pod(lab.containerd_socket, sandbox)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["containerd", *[pytest.param(f"containerd{v}", marks=pytest.mark.containerd2) for v in ("2", "2.0", "2.2", "2.3")]])
+def test_a_queue_is_no_stuck_pull_and_the_time_left_is_right(lab: Lab, watcher: Watcher, kind: str) -> None:
+    """Nine layers, three at a time: the last ones wait for more than a minute, on a registry of constant speed."""
+    lab.start(kind)
+    registry = lab.registry()
+    layers = registry.push("team/queue", Image(9, 2_400_000))
+    proxy = lab.proxy(registry, 60_000)
+    running = keeping(watcher, "containerd")
+    under_way = criwire.start_pull(lab.containerd_socket, f"{proxy.name}/team/queue:latest", 300)
+    begin, seen = time.monotonic(), []
+    while under_way.poll() is None:
+        seen += [(time.monotonic(), pull) for pull in pulls(running) if pull["seconds_left"]]
+        assert running.condition("PullStuck")["status"] != "True", running.condition("PullStuck")
+        time.sleep(2)
+    end = time.monotonic()
+    assert end - begin > 100, "the last layers have waited for more than a minute"
+    middle = [(end - at, pull["seconds_left"]) for at, pull in seen if 0.25 < (at - begin) / (end - begin) < 0.75]
+    assert len(middle) > 10 and {pull["total"] for _, pull in seen} == {sum(map(len, layers))}, seen
+    wrong = [f"{left} s of {real:.0f} s" for real, left in middle if abs(left - real) > 0.2 * real]
+    assert not wrong, wrong
