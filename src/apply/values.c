@@ -253,15 +253,17 @@ static int lock_owner(int fd)
  * soon changes: a process writes its name after it has got the lock, and after the end of a process
  * a child that it had just forked holds the lock until it closes its copy of the descriptor.
  */
-static bool is_settled(int fd)
+static bool is_settled(int fd, bool again)
 {
 	int pid = lock_owner(fd);
 	char text[64] = "", *named;
 
 	(void)!pread(fd, text, sizeof(text) - 1, 0);
 	named = strstr(text, ", pid ");
-	/* 0: it has been released meanwhile, or the kernel does not tell. */
-	return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH) && named &&
+	/* It has been released meanwhile, or the holder is in another namespace of processes. */
+	if (pid == 0)
+		return again;
+	return (kill(pid, 0) == 0 || errno != ESRCH) && named &&
 	       atoi(named + strlen(", pid ")) == pid;
 }
 
@@ -273,9 +275,12 @@ static int lock_file(int fd)
 	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		if (i == LOCK_RETRIES || is_settled(fd))
+		if (i == LOCK_RETRIES || is_settled(fd, i > 0))
 			return -EBUSY;
-		(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+		/* No wait beside a holder in another namespace: PID 1 ignores SIGTERM until later.
+		 */
+		if (i > 0)
+			(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 	}
 	return 0;
 }

@@ -291,4 +291,8 @@ NAMED: dict[str, Steps] = {
         ("command", {"owner": "unit", "verb": "restore", "only": None, "crash": 26}),
         run("restore"),
     ],
+    "a_pod_with_its_own_pids_ends_in_time_beside_an_agent": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("start_pod", {"owner": "blue", "pod": "own-pids", "crash": 0}),
+    ],
 }
