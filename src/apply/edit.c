@@ -411,6 +411,29 @@ static int set_toml(const struct editor *editor, const struct runtime_driver *dr
 	return first < 0 ? first : -EINVAL;
 }
 
+/*
+ * Others may have written the file since it was judged: their value must not be lost. An empty
+ * value in a dump is that of the program, and a list is not judged as a whole.
+ */
+static int check_judged(const struct file_bytes *text, const char *dump,
+	const struct file_change *change, char *why)
+{
+	_cleanup_free_ char *literal = NULL;
+	char value[SETTING_VALUE_MAX] = "";
+
+	if (dump)
+		(void)toml_lookup(dump, change->dump_key, value, sizeof(value));
+	else if (text->bytes &&
+		 edit_get(change->format, text, change->table, change->key, &literal, why) == 0)
+		copy_text(value, sizeof(value), literal && literal[0] != '[' ? literal : "");
+	if (!value[0] || value_equal(value, change->on_disk))
+		return 0;
+	snprintf(why, EDIT_WHY_MAX,
+		"someone else has set %.60s to %.60s meanwhile, so it is judged again", change->key,
+		value);
+	return -ESTALE;
+}
+
 int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX])
 {
@@ -433,6 +456,8 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
 			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
+	for (size_t i = 0; r == 0 && !own && editor->judged && i < n; i++)
+		r = check_judged(text, dump, changes[i]->file, why);
 	for (size_t i = 0; r == 0 && !own && i < n; i++) {
 		struct file_change *change = changes[i]->file;
 

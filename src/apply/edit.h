@@ -37,13 +37,15 @@ struct editor {
 	const char *path;              /* below the host's root */
 	const struct file_bytes *real; /* the file, located */
 	const struct wait *wait;
+	bool judged; /* the text must still have the values by which the changes were judged */
 };
 
 /*
  * Replaces the text of a file, NULL for a new file, by one with all changes, and sets its hash. The
  * first table of edit.tables that the program accepts becomes the target's. -EINVAL when the
- * program refuses the text or other keys would change; -EBADMSG or -EEXIST as above; another -errno
- * when the program could not be asked; all with why.
+ * program refuses the text or other keys would change; -EBADMSG or -EEXIST as above; -ESTALE if
+ * others have set another value since the changes were judged; another -errno when the program
+ * could not be asked; all with why.
  */
 int edit_make(const struct editor *editor, struct change *const *changes, size_t n,
 	struct file_bytes *text, char why[static EDIT_WHY_MAX]);

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ASAN, SLACK, Node, Run, killed, until
-from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
+from conftest import ASAN, SLACK, Node, Run, Start, killed, until
+from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
 
 DAEMON_JSON = '{\n    "live-restore": true,\n    "log-opts": {"max-size": "10m"}\n}'
 
@@ -119,3 +119,23 @@ def test_metadata_that_others_set_while_a_file_is_replaced_stays(lab: Lab, direc
         assert os.getxattr(lab.config, "user.label") == b"theirs"
     assert run("restore", wrap=lab.wrap).returncode == 0
     assert lab.config.read_bytes() == CONTAINERD_CONFIG.encode()
+
+
+@pytest.mark.parametrize("kind", ["containerd", "docker"])
+def test_a_value_that_others_set_before_the_write_is_judged_again(lab: Lab, watcher: Start, kind: str) -> None:
+    """A reload plans with the last sample, which is older than their value."""
+    if kind == "containerd":
+        name, file, theirs = "containerd.max_concurrent_downloads", lab.config, CONTAINERD_CONFIG
+        theirs = theirs.replace("    restrict_oom", "    max_concurrent_downloads = 20\n    restrict_oom")
+        lab.containerd()
+    else:
+        name, file, theirs = "docker.max-concurrent-downloads", lab.daemon_json, DAEMON_JSON.replace("{\n", '{\n    "max-concurrent-downloads": 20,\n', 1)
+        lab.write("etc/docker/daemon.json", DAEMON_JSON)
+        lab.dockerd()
+    one = watcher("max_concurrent_downloads: keep")
+    until(lambda: one.setting(name)["actual"] == "3", "the sample")
+    one.write_config("mode: observe\nruntime: {mode: enforce, max_concurrent_downloads: 10}\n")
+    file.write_text(theirs)
+    one.reload()
+    until(lambda: one.setting(name)["reason"] == "administrator-higher", lambda: str(one.setting(name)))
+    assert file.read_text() == theirs
