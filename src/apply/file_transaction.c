@@ -16,10 +16,15 @@
 #include "runtime/driver.h"
 #include "runtime/systemd.h"
 
+#include <dirent.h>
+
 #define NEVER     UINT64_MAX
 #define TRIES     3 /* when someone writes the file during the restore */
 #define RELOAD_US (3 * USEC_PER_SEC)
 #define ANSWER_US (5 * USEC_PER_SEC)
+
+#define ORIGINAL      "original-"         /* begins the names of keep_original() */
+#define ORIGINALS_MAX (UINT64_C(2) << 20) /* bytes */
 
 #define MOUNTED                                                                              \
 	"%.200s is a mount point, such as a bind mount, so no new file can take its place: " \
@@ -570,6 +575,50 @@ static void note_plan(const struct work_file *file, struct change *change)
 	change->why = must(strdup(note));
 }
 
+/* Returns the bytes of all originals that were kept by keep_original(). */
+static uint64_t size_of_originals(int dir)
+{
+	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+	uint64_t size = 0;
+	struct stat st;
+
+	while (directory && (entry = readdir(directory)))
+		if (starts_with(entry->d_name, ORIGINAL) &&
+			fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			size += (uint64_t)st.st_size;
+	if (directory)
+		closedir(directory);
+	else if (copy >= 0)
+		close(copy);
+	return size;
+}
+
+/*
+ * Keeps the original of a file that others have changed, until the purge: the record ends, and
+ * nobody else may have these bytes.
+ */
+static void keep_original(struct file_job *job, struct work_file *file)
+{
+	_cleanup_(file_bytes_clear) struct file_bytes original = {0};
+	const char *path = file->record.path, *hash = file->record.original;
+	char name[NAME_MAX];
+
+	if (streq(hash, FILE_HASH_NONE) || file_recall(job->journal->dir, hash, &original) < 0)
+		return;
+	snprintf(name, sizeof(name), ORIGINAL "%.8s-%.200s", hash, strrchr(path, '/') + 1);
+	if (size_of_originals(job->journal->dir) + original.len > ORIGINALS_MAX ||
+		replace_file(job->journal->dir, name, original.bytes, original.len, true) < 0)
+		snprintf(file->why, sizeof(file->why),
+			"the state directory has no room for the original of %.200s", path);
+	else
+		snprintf(file->why, sizeof(file->why),
+			"the original of %.120s is kept as %.120s in the state directory", path,
+			name);
+	log_notice(path, "%s", file->why);
+}
+
 /* Restores the bytes, and adds the changes to the plan. 0 or -errno, with why in file. */
 static int restore_keys(struct file_job *job, struct work_file *file, bool resumed)
 {
@@ -581,6 +630,8 @@ static int restore_keys(struct file_job *job, struct work_file *file, bool resum
 	error = r < 0 ? r : file->lost;
 	activate = file->written || resumed;
 	others = is_changed_by_others(file);
+	if (others && error == 0 && !file->plan_only)
+		keep_original(job, file);
 	for (size_t i = 0; i < file->record.n_keys; i++) {
 		const struct key_record *key = &file->record.keys[i];
 		bool left = file->left[i] && error == 0;
@@ -594,7 +645,7 @@ static int restore_keys(struct file_job *job, struct work_file *file, bool resum
 			left                      ? REASON_CHANGED_SINCE
 			: file->written && others ? REASON_FILE_CHANGED_SINCE
 						  : REASON_ORIGINAL,
-			error, error < 0 ? file->why : NULL, 0);
+			error, error < 0 || left ? file->why : NULL, 0);
 	}
 	return error;
 }

@@ -34,7 +34,7 @@ CALLERS = {
     },
     "records of originals, in the state directory": {
         "src/apply/file.c": "open_kept file_keep file_sweep file_journal_open file_journal_store",
-        "src/apply/file_transaction.c": "roll_back_file",
+        "src/apply/file_transaction.c": "roll_back_file keep_original",
     },
     "records of values, and the lock, in the runtime directory": {"src/apply/values.c": "open_file value_store_open lock_acquire"},
     "state that a later agent reads, in both directories": {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ASAN, SLACK, Node, Run, Start, killed, until
-from runtimelab import CONTAINERD_CONFIG, Lab, lab, watcher  # noqa: F401
+from runtimelab import CONTAINERD_CONFIG, Lab, headroom, lab, watcher  # noqa: F401
 
 DAEMON_JSON = '{\n    "live-restore": true,\n    "log-opts": {"max-size": "10m"}\n}'
 
@@ -139,3 +139,17 @@ def test_a_value_that_others_set_before_the_write_is_judged_again(lab: Lab, watc
     one.reload()
     until(lambda: one.setting(name)["reason"] == "administrator-higher", lambda: str(one.setting(name)))
     assert file.read_text() == theirs
+
+
+def test_the_original_of_a_file_that_others_changed_stays_until_the_purge(lab: Lab, headroom: Run, directory: Path, run: Run) -> None:
+    lab.containerd()
+    headroom("apply", section="max_concurrent_downloads: 10")
+    theirs = lab.config.read_text().replace("max_concurrent_downloads = 10", "max_concurrent_downloads = 20")
+    lab.config.write_text(theirs)
+    left = headroom("restore")
+    assert lab.config.read_text() == theirs
+    kept = [path for path in (directory / "state").iterdir() if path.name.startswith("original-")]
+    assert [path.read_text() for path in kept] == [CONTAINERD_CONFIG] and kept[0].stat().st_mode & 0o77 == 0
+    assert kept[0].name.endswith("-config.toml") and kept[0].name in left.stdout, left.stdout
+    assert run("restore", "--purge", wrap=lab.wrap).returncode == 0
+    assert not (directory / "state").exists()
