@@ -415,9 +415,10 @@ static int set_toml(const struct editor *editor, const struct runtime_driver *dr
  * Others may have written the file since it was judged: their value must not be lost. An empty
  * value in a dump is that of the program, and a list is not judged as a whole.
  */
-static int check_judged(const struct file_bytes *text, const char *dump,
-	const struct file_change *change, char *why)
+static int check_judged(
+	const struct file_bytes *text, const char *dump, const struct change *judged, char *why)
 {
+	const struct file_change *change = judged->file;
 	_cleanup_free_ char *literal = NULL;
 	char value[SETTING_VALUE_MAX] = "";
 
@@ -426,7 +427,7 @@ static int check_judged(const struct file_bytes *text, const char *dump,
 	else if (text->bytes &&
 		 edit_get(change->format, text, change->table, change->key, &literal, why) == 0)
 		copy_text(value, sizeof(value), literal && literal[0] != '[' ? literal : "");
-	if (!value[0] || value_equal(value, change->on_disk))
+	if (!value[0] || value_equal(value, change->on_disk) || value_equal(value, judged->new))
 		return 0;
 	snprintf(why, EDIT_WHY_MAX,
 		"someone else has set %.60s to %.60s meanwhile, so it is judged again", change->key,
@@ -457,7 +458,7 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
 			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
 	for (size_t i = 0; r == 0 && !own && editor->judged && i < n; i++)
-		r = check_judged(text, dump, changes[i]->file, why);
+		r = check_judged(text, dump, changes[i], why);
 	for (size_t i = 0; r == 0 && !own && i < n; i++) {
 		struct file_change *change = changes[i]->file;
 
