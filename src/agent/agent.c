@@ -850,14 +850,17 @@ int agent_run(const struct core_options *options)
 	r = sd_event_new(&agent.event);
 	if (r >= 0)
 		r = core_open(&agent.core, options, agent.event, config);
-	if (r == 0 && become_writer(&agent) == -EBUSY) {
+	if (r < 0) {
+		log_error("agent", "%s", strerror(-r));
+		return 1; /* nothing has begun that must end */
+	}
+	if (become_writer(&agent) == -EBUSY) {
 		core_close(&agent.core);
 		sd_event_unref(agent.event);
 		/* A command, and a child of an agent that was killed, end by themselves. */
 		return starts_with(agent.core.holder, "agent") ? EX_TEMPFAIL : 1;
 	}
-	if (r == 0)
-		r = start(&agent);
+	r = start(&agent);
 	if (r >= 0)
 		r = run_loop(&agent);
 	if (r < 0)

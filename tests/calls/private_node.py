@@ -17,9 +17,10 @@ sys.path[1:1] = [str(ROOT / "tests/root"), str(ROOT / "tests/chaos")]
 
 from images import APP, CONTENTS  # noqa: E402
 
-BIN = Path(os.environ.get("HEADROOM_BIN") or ROOT / "build/dev/src/headroom").resolve()
+BUILT = Path(os.environ.get("HEADROOM_BIN") or ROOT / "build/dev/src/headroom").resolve()
 TOOLS = ROOT / "build/dev/tests/tool"
 LAB = Path("/mnt")
+BIN = LAB / "bin/headroom"
 RUN, STATE = Path("/run/headroom"), Path("/var/lib/headroom")
 DAEMON_JSON = Path("/etc/docker/daemon.json")
 ORIGINAL_JSON = '{\n  "log-level": "warn"\n}\n'
@@ -71,6 +72,7 @@ class Node:
         subprocess.run(["sh", "-c", MOUNTS], check=True)
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         (LAB / "bin/dockerd").symlink_to(TOOLS / "fake_dockerd")
+        shutil.copy(BUILT, BIN)  # so that a build does not disturb a long run
         self.config = LAB / "headroom.yaml"
 
     def reset(self) -> None:
