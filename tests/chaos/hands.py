@@ -220,7 +220,9 @@ class Hands:
 
         def write() -> None:
             if name in WRITES:
-                self.set_value(name, pick)
+                text = WRITES[name][pick % len(WRITES[name])]
+                if text not in FIELDS[name]:  # else nothing can tell whose it is
+                    self.set_value(name, pick)
             elif name == FILES[0]:
                 self.edit_containerd(["comment", "6", "20"][pick % 3])
             else:
