@@ -442,6 +442,11 @@ static void put_zsh_commands(FILE *out)
 	}
 }
 
+static bool names_a_file(const char *argument)
+{
+	return streq(argument, "FILE") || streq(argument, "DIR");
+}
+
 static void put_zsh_option(FILE *out, const struct cli_option *option)
 {
 	const char *argument = option->argument;
@@ -460,9 +465,13 @@ static void put_zsh_option(FILE *out, const struct cli_option *option)
 		fputs(":tuner:(", out);
 		put_tuner_words(out);
 		fputc(')', out);
-	} else if (argument) {
-		fprintf(out, ":%s:%s", argument, streq(argument, "DIR") ? "_files -/" : "_files");
 	}
+	for (const char *word = argument; word && !streq(argument, "TUNER");
+		word = strchr(word, ' ') ? strchr(word, ' ') + 1 : NULL)
+		fprintf(out, ":%.*s:%s", (int)strcspn(word, " "), word,
+			streq(word, "DIR")       ? "_files -/"
+			: names_a_file(argument) ? "_files"
+						 : " ");
 	fputc('\'', out);
 }
 
@@ -508,7 +517,7 @@ static void put_fish_commands(FILE *out)
 				put_tuner_words(out);
 				fputc('\'', out);
 			} else if (option->argument) {
-				fputs(" -r -F", out);
+				fputs(names_a_file(option->argument) ? " -r -F" : " -x", out);
 			}
 			fputc('\n', out);
 		}

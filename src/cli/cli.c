@@ -51,6 +51,27 @@ const struct cli_option cli_options[] = {
 		"then goes nowhere): status, metrics, log, configuration without secrets, incidents and facts "
 		"of the kernel.",
 		offsetof(struct cli, bundle)},
+	{"prometheus", "URL",
+		"Asks this server: Prometheus, Thanos, Mimir or VictoriaMetrics, with its path "
+		"prefix, such as https://mimir.example.com/prometheus.",
+		offsetof(struct cli, prometheus)},
+	{"finding", "NAME",
+		"Lists the nodes that have this condition, or a finding about this object.",
+		offsetof(struct cli, finding)},
+	{"by", "LABEL",
+		"Groups the nodes by a label: version, commit, hash, profile, or any label that "
+		"Prometheus gives its targets, such as cluster or zone.",
+		offsetof(struct cli, by)},
+	{"diff", "A B",
+		"Compares the nodes with two values of the label of --by. Without --by the label is "
+		"version.",
+		offsetof(struct cli, diff)},
+	{"token-file", "FILE", "Sends the bearer token in this file.",
+		offsetof(struct cli, token_file)},
+	{"header", "LINE",
+		"Sends this header, such as 'X-Scope-OrgID: TENANT'. May be given several times.",
+		offsetof(struct cli, headers), .repeats = true},
+	{"ca", "FILE", "Trusts only the certificates in this file.", offsetof(struct cli, ca)},
 	{"help", NULL, "Prints the usage.", offsetof(struct cli, help)},
 	{0},
 };
@@ -115,6 +136,16 @@ const struct cli_command cli_commands[] = {
 		"command reads the files and needs no agent. Without root it asks the agent, at "
 		"http.listen.",
 		"headroom incidents"},
+	{"fleet", cli_fleet, "prometheus finding by diff token-file header ca json", NULL,
+		"all nodes of a Prometheus: verdicts, findings, versions",
+		"Shows all nodes whose agents this Prometheus scrapes: how many have which verdict, "
+		"version, configuration and profile; the findings by number of nodes, with the first "
+		"nodes and the user that most of them name; the nodes that stopped reporting; and the "
+		"images that are preloaded. It asks Prometheus alone, never the API server or a node, "
+		"with at most ten queries. Nodes differ in the labels cluster and instance. A "
+		"node stopped reporting if its target fails, or if the target disappeared within the "
+		"last hour.",
+		"headroom fleet --prometheus http://prometheus:9090 --by profile"},
 	{"explain", cli_explain, "", "[NAME...]",
 		"a limit, setting, condition, reason, metric or key",
 		"Explains a limit, setting, condition, reason, metric, profile, configuration key "
@@ -135,14 +166,15 @@ const struct cli_command cli_commands[] = {
 
 const struct cli_exit cli_exits[] = {
 	{EXIT_OK,
-		"Success. For status and doctor: the verdict is ok. For plan and restore --plan: nothing to change."},
+		"Success. For status, doctor and fleet: the verdict is ok. For plan and restore --plan: nothing to change."},
 	{EXIT_FAILED,
 		"Failure; stderr names the object, the error and the cure. For check-config: the "
 		"configuration has a fault. For explain: the name is unknown. For doctor: something "
 		"could not be checked."},
 	{EXIT_ATTENTION,
 		"For status and doctor: there is a warning or a critical condition. For plan and restore --plan: "
-		"changes are pending."},
+		"changes are pending. For fleet: this holds for a node, one does not report or its verdict is "
+		"unknown, or the answer is incomplete; with --finding: a node has it."},
 	{EXIT_USAGE, "Wrong usage."},
 	{EX_TEMPFAIL,
 		"For agent: another agent, which stderr names, sets the values of this node. The "
@@ -164,10 +196,22 @@ int cli_fail(const char *object, const char *format, ...)
 	return EXIT_FAILED;
 }
 
+static bool has_word(const char *words, const char *word)
+{
+	const size_t len = strlen(word);
+
+	for (; *words; words += strspn(words, " ")) {
+		if (strcspn(words, " ") == len && starts_with(words, word))
+			return true;
+		words += strcspn(words, " ");
+	}
+	return false;
+}
+
 bool cli_has_option(const struct cli_command *command, const struct cli_option *option, bool common)
 {
-	return strstr(common ? "config host-root help" : "", option->name) ||
-	       strstr(command->options, option->name);
+	return (common && has_word("config host-root help", option->name)) ||
+	       has_word(command->options, option->name);
 }
 
 void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MAX])
@@ -206,9 +250,9 @@ static void print_help(const struct cli_command *command)
 	draw(&screen, COLOR_NONE, "\nOptions:\n");
 	for (const struct cli_option *option = cli_options; option->name; option++)
 		if (cli_has_option(command, option, true)) {
-			draw(&screen, COLOR_NONE, "  --%-9s %-5s ", option->name,
+			draw(&screen, COLOR_NONE, "  --%-10s %-5s ", option->name,
 				option->argument ? option->argument : "");
-			draw_wrapped(&screen, 20, "%s", option->help);
+			draw_wrapped(&screen, 21, "%s", option->help);
 		}
 	draw(&screen, COLOR_NONE, "\nExample:\n  %s\n\nExit codes:\n", command->example);
 	for (const struct cli_exit *row = cli_exits; row->help; row++) {
@@ -234,10 +278,37 @@ static int flush_output(int r)
 	return r;
 }
 
+static void clear(struct cli *cli)
+{
+	free(cli->headers);
+}
+
+/* Stores the argument of an option. Returns whether all that it needs are there. */
+static bool store(const struct cli_option *option, struct cli *cli, int argc, char **argv)
+{
+	const char **member = (const char **)((char *)cli + option->offset);
+	char *lines = NULL;
+
+	if (option->repeats) {
+		must_do(asprintf(&lines, "%s%s%s", *member ? *member : "", *member ? "\n" : "",
+				optarg) >= 0);
+		free((char *)*member);
+		*member = lines;
+		return true;
+	}
+	*member = optarg;
+	if (!strchr(option->argument, ' '))
+		return true;
+	if (optind >= argc)
+		return false;
+	member[1] = argv[optind++];
+	return true;
+}
+
 static int run(const struct cli_command *command, int argc, char **argv)
 {
 	const char *host_root = getenv("HEADROOM_HOST_ROOT");
-	struct cli cli = {.core.host_root = host_root ? host_root : ""};
+	_cleanup_(clear) struct cli cli = {.core.host_root = host_root ? host_root : ""};
 	struct option options[ARRAY_SIZE(cli_options)] = {0};
 	int r = EXIT_OK, found, index;
 
@@ -249,10 +320,10 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		if (found == '?' || !cli_has_option(command, &cli_options[index], true))
 			return usage_error(command, "unknown option, or its value is missing",
 				argv[optind - 1]);
-		if (optarg)
-			*(const char **)((char *)&cli + cli_options[index].offset) = optarg;
-		else
+		if (!optarg)
 			*(bool *)((char *)&cli + cli_options[index].offset) = true;
+		else if (!store(&cli_options[index], &cli, argc, argv))
+			return usage_error(command, "a value is missing", argv[optind - 1]);
 	}
 	if (cli.only && !tuner_find(cli.only))
 		return usage_error(command, "unknown tuner", cli.only);

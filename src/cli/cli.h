@@ -23,6 +23,13 @@ struct cli {
 	bool plan;          /* restore: only show it */
 	bool purge;
 	bool force;
+	const char *prometheus; /* --prometheus URL */
+	const char *finding;    /* --finding NAME; NULL: none */
+	const char *by;         /* --by LABEL; NULL: none */
+	const char *diff[2];    /* --diff A B; NULL: none */
+	const char *token_file; /* --token-file FILE; NULL: no token */
+	char *headers;          /* each --header, one a line; NULL: none */
+	const char *ca;         /* --ca FILE; NULL: the system's */
 	bool help;
 	char **names; /* arguments other than options */
 	int n_names;
@@ -32,9 +39,10 @@ struct cli {
 /* The usage, the man page and the completion are generated from the tables below. */
 struct cli_option {
 	const char *name;     /* NULL ends the table */
-	const char *argument; /* NULL for none */
+	const char *argument; /* NULL for none; two words are two arguments */
 	const char *help;
-	size_t offset; /* its member in struct cli: a bool or, with an argument, a string */
+	size_t offset; /* its member in struct cli: a bool, or a string for each argument */
+	bool repeats;  /* the member has all its arguments, one a line */
 };
 
 struct cli_command {
@@ -72,6 +80,7 @@ int cli_apply(const struct cli *cli);
 int cli_check_config(const struct cli *cli);
 int cli_doctor(const struct cli *cli);
 int cli_explain(const struct cli *cli);
+int cli_fleet(const struct cli *cli);
 int cli_images(const struct cli *cli);
 int cli_incidents(const struct cli *cli);
 int cli_plan(const struct cli *cli);

@@ -179,7 +179,8 @@ void report_metrics(FILE *out, const struct node *node, bool openmetrics)
 	metric_sample(&sink, 1, HEADROOM_VERSION, HEADROOM_COMMIT, NULL);
 	snprintf(hash, sizeof(hash), "%08x", node->config_hash);
 	metric_family(&sink, "headroom_config_info");
-	metric_sample(&sink, 1, hash, NULL);
+	metric_sample(
+		&sink, 1, hash, node->config ? config_text(node->config, "profile") : "", NULL);
 	put_one(&sink, "headroom_config_last_reload_successful", !node->reload_failed);
 	put_one(&sink, "headroom_config_last_reload_success_timestamp_seconds",
 		(double)node->reloaded_us / (double)USEC_PER_SEC);

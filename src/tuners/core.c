@@ -144,8 +144,9 @@ static const struct metric_row metric_rows[] = {
 		"The mode of the tuner: enforce, observe, off or released. Always 1.",
 		{"tuner", "mode"}},
 	{"headroom_config_info", METRIC_GAUGE, NULL,
-		"The configuration in use: always 1, with a checksum of all effective values.",
-		{"hash"}},
+		"The configuration in use: always 1, with a checksum of all effective values and the "
+		"name of its profile.",
+		{"hash", "profile"}},
 	{"headroom_config_last_reload_successful", METRIC_GAUGE, NULL,
 		"1 while the configuration on disk is the one in use, 0 while it has a fault.",
 		{0}},

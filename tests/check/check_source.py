@@ -122,7 +122,6 @@ MATCHES = {
         "src/apply/values.c": "check_header lock_owner is_settled name_holder lock_holder",
         "src/base/text.c": "time_parse hide_login hide_secrets text_after_path",
         "src/base/util.h": "starts_with",
-        "src/cli/cli.c": "cli_has_option",
         "src/cli/doctor.c": "check_agent",
         "src/cli/doctor_bundle.c": "secret_word redact",
         "src/cli/screen.c": "locale_is_ascii put",

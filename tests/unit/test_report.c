@@ -100,7 +100,7 @@ NODE_TEST(states_and_counters_of_the_node_are_metrics)
 		"\nheadroom_tuner_active{tuner=\"thp\"} 0\n",
 		"!{tuner=\"neighbor\",mode=\"enforce\"}",
 		"\nheadroom_tuner_mode{tuner=\"neighbor\",mode=\"released\"} 1\n",
-		"\nheadroom_config_info{hash=\"000000ab\"} 1\n",
+		"\nheadroom_config_info{hash=\"000000ab\",profile=\"\"} 1\n",
 		"\nheadroom_config_last_reload_successful 0\n",
 		"\nheadroom_config_last_reload_success_timestamp_seconds 1714564800\n",
 		"\nheadroom_fake_entries{family=\"ipv4\"} 42\n", "!# EOF",
