@@ -721,9 +721,26 @@ static int check_syntax(const struct daemon *daemon, const char *text, size_t le
 	return what ? -EBADMSG : 0;
 }
 
-int docker_config_check(const struct host *host, const struct daemon *daemon, const char *text,
+/* The next start may run another version than this one: an upgrade replaces the file. */
+static void read_next_version(
+	const struct host *host, const struct wait *wait, struct daemon *daemon)
+{
+	const char *const arguments[] = {daemon->program, "--version", NULL};
+	const struct child child = {
+		.arguments = arguments, .root = host->root, .output_max = OUTPUT_MAX};
+	_cleanup_free_ char *output = NULL;
+	char version[64], why[CHILD_WHY_MAX];
+
+	/* Docker version 20.10.24+dfsg1, build 5d6db84 */
+	if (daemon->program[0] && child_ask(&child, wait, &output, why) == 0 &&
+		sscanf(output, "Docker version %63[^,\n]", version) == 1)
+		set_text(daemon->version, version);
+}
+
+int docker_config_check(const struct host *host, const struct daemon *running, const char *text,
 	size_t len, const char *path, const struct wait *wait, char why[static RUNTIME_WHY_MAX])
 {
+	struct daemon next = *running, *daemon = &next;
 	const char *const arguments[] = {
 		daemon->program, "--validate", "--config-file", path, NULL};
 	char skip[PATH_MAX + 16];
@@ -731,11 +748,15 @@ int docker_config_check(const struct host *host, const struct daemon *daemon, co
 		.arguments = arguments, .root = host->root, .skip = skip, .output_max = OUTPUT_MAX};
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
 	char fault[CHILD_WHY_MAX], where[48] = "";
-	int r = check_syntax(daemon, text, len, &object, why), major = atoi(daemon->version);
-	bool validates = major >= VALIDATES_SINCE && daemon->program[0];
 	struct text_position position;
 	struct json_place named;
+	bool validates;
+	int r, major;
 
+	read_next_version(host, wait, &next);
+	r = check_syntax(daemon, text, len, &object, why);
+	major = atoi(daemon->version);
+	validates = major >= VALIDATES_SINCE && daemon->program[0];
 	snprintf(skip, sizeof(skip), "with file %s: ", path);
 	/* Such as UTF-16: it is not edited. */
 	if (r == -EBADMSG && validates && child_ask(&child, wait, NULL, fault) == 0)
@@ -840,6 +861,7 @@ static void read_config(const struct host *host, const struct daemon *daemon, co
 	struct json_place downloads;
 	_cleanup_free_ char *text = NULL, *all = NULL;
 	char full[PATH_MAX], hash[HASH_TEXT_MAX], fault[JSON_WHY_MAX];
+	uint64_t replaced_us = 0;
 	struct stat st = {0};
 	size_t len = 0;
 	int n, r = path_in_root(host->root, daemon->config, full);
@@ -858,8 +880,10 @@ static void read_config(const struct host *host, const struct daemon *daemon, co
 	}
 	if (stat(full, &st) == 0)
 		config->changed_us = us_of(st.st_ctim);
-	n = asprintf(&all, "%s %s %s%s\n%s", daemon->program, daemon->version, daemon->config,
-		flags, text);
+	if (path_in_root(host->root, daemon->program, full) == 0 && stat(full, &st) == 0)
+		replaced_us = us_of(st.st_ctim);
+	n = asprintf(&all, "%s %" PRIu64 " %s %s%s\n%s", daemon->program, replaced_us,
+		daemon->version, daemon->config, flags, text);
 	must_do(n >= 0);
 	hash_bytes(all, (size_t)n, hash);
 	if (streq(hash, config->hash))

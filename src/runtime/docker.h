@@ -58,8 +58,9 @@ int docker_list_images(const struct image_runtime *runtime, const struct wait *w
 
 /*
  * Whether dockerd accepts a terminated text, which is also in the file path, inside the host's
- * root. Asks `dockerd --validate`, which 23.0 brought; for 20.10, compares with the keys that it
- * knows. 0; -EBADMSG with why: "PATH:LINE:COLUMN: what"; another -errno if dockerd did not run.
+ * root. Asks `dockerd --validate` of the program that the next start runs, which 23.0 brought; for
+ * 20.10, compares with the keys that it knows. 0; -EBADMSG with why: "PATH:LINE:COLUMN: what";
+ * another -errno if dockerd did not run.
  */
 struct host;
 int docker_config_check(const struct host *host, const struct daemon *daemon, const char *text,

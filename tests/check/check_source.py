@@ -112,6 +112,7 @@ MATCHES = {
         "src/config/config.c": "encoding_fault parser_fault",
         "src/report/http.c": "quality",
         "src/runtime/containerd.c": "containerd_check_program containerd_is_at_least blame_version blame_import line_in",
+        "src/runtime/docker.c": "read_next_version",
         "src/runtime/cri.c": "image_call",
         "src/runtime/crio.c": "blame check_files",
         "src/runtime/images.c": "answer_blob",

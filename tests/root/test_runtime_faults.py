@@ -5,6 +5,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import socketserver
 import stat
@@ -140,6 +141,31 @@ def test_an_option_that_the_unit_of_dockerd_gets_removes_our_key(lab: Lab, watch
     daemon.restart()
     until(lambda: running.setting(DOCKER)["actual"] == "5", lambda: running.log)
     assert running.setting(DOCKER)["reason"] == "on-command-line" and lab.daemon_json.read_text() == "{}\n"
+
+
+NEXT = """#!/bin/sh
+[ "$1" != --version ] || exec echo "Docker version 29.1.0, build 1234567"
+[ ! -e {refuses} ] || echo "unable to configure the Docker daemon with file $3: a reason of 29" >&2
+[ ! -e {refuses} ]
+"""
+
+
+def test_the_dockerd_that_an_upgrade_installed_judges_the_file(lab: Lab, watcher: Watcher, directory: Path) -> None:
+    """The next start runs it, so the version that still runs says nothing about the file."""
+    program, refuses = directory / "bin/dockerd", directory / "refuses"
+    program.parent.mkdir()
+    shutil.copy("/usr/sbin/dockerd", program)
+    lab.daemons["docker"] = Daemon(lab, "dockerd", [str(program), *DOCKER_OPTIONS], lab.docker_answers).start()
+    running = watcher("max_concurrent_downloads: keep")
+    lab.write("etc/docker/daemon.json", '{"of-a-later-version": true}\n')
+    assert "of-a-later-version" in running.wait_finding("file-unusable")["message"]
+    program.unlink()  # as dpkg replaces it
+    program.write_text(NEXT.format(refuses=refuses))
+    program.chmod(0o755)
+    running.wait_condition("RuntimeWouldNotStart", "False")
+    refuses.touch()
+    lab.write("etc/docker/daemon.json", '{"of-a-later-version": false}\n')
+    assert "a reason of 29" in running.wait_finding("file-unusable")["message"]
 
 
 @pytest.mark.parametrize("spelling", ["literal", pytest.param("variable", marks=pytest.mark.slow), pytest.param("file", marks=pytest.mark.slow)])
