@@ -200,7 +200,7 @@ class AgentScenario(Scenario):
     arguments = ("agent", "--config", "/mnt/headroom.yaml")
 
     def is_told(self, done: Done) -> bool:
-        return bool(re.search(r"(cannot|failed|not recorded|not set|not loaded|out of memory|Too many|No space|Input/output|Read-only|not permitted)", done.output, re.I))
+        return bool(re.search(r"(Degraded|cannot|failed|not recorded|not set|not loaded|out of memory|Too many|No space|Input/output|Read-only|not permitted)", done.output, re.I))
 
     @staticmethod
     def until(check: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 4) -> None:
