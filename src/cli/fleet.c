@@ -5,7 +5,6 @@
  * and neither the API server nor a node. A node counts as ok only if its conditions are there: an
  * empty answer does not mean zero.
  */
-#include "cli/fleet.h"
 #include "cli/cli.h"
 
 #include "base/file.h"
@@ -69,8 +68,9 @@ static const struct {
 		"unless on (cluster, instance) headroom_build_info"},
 	[IMAGES] = {"images", "sum by (image, state) (max by (cluster, instance, image, state) "
 			      "(headroom_image_preload{state=~\"ready|failed\"}))"},
-	[IMAGE_NODES] = {"image_nodes", "count by (image) (max by (cluster, instance, image) "
-					"(headroom_image_preload{state=\"ready\"}))"},
+	[IMAGE_NODES] = {"image_nodes",
+		"count by (image) (max by (cluster, instance, image) "
+		"(headroom_image_preload{state=\"ready\",image!=\"other\"}))"},
 };
 
 struct fleet {
@@ -121,7 +121,11 @@ static void clear_fleet(struct fleet *fleet)
 
 /* ---- the parser of an answer ---- */
 
-const char *fleet_parse(const char *text, cJSON **answer)
+/*
+ * Returns NULL with *answer, in which all texts are printable and each of data/result has metric
+ * and value; or the error.
+ */
+static const char *parse_answer(const char *text, cJSON **answer)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *parsed = cJSON_Parse(text);
 	const cJSON *series;
@@ -177,8 +181,9 @@ static bool read_token(struct fleet *fleet)
 	size_t len = 0;
 	int r = path ? read_file(path, TOKEN_MAX, &token, &len) : 0;
 
-	if (r < 0) {
-		cli_fail(path, "%s: give a readable file with a token", strerror(-r));
+	if (r < 0 || (fleet->cli->ca && access(fleet->cli->ca, R_OK) < 0)) {
+		cli_fail(r < 0 ? path : fleet->cli->ca, "%s: give a file that you can read",
+			strerror(r < 0 ? -r : errno));
 		return false;
 	}
 	while (len > 0 && isspace((unsigned char)token[len - 1]))
@@ -201,35 +206,34 @@ static bool read_token(struct fleet *fleet)
 	return true;
 }
 
-/* Replaces $label and $findings, and escapes it for a URL. The caller frees it. */
+/* Returns what replaces $label or $findings. The label of headroom_config_info is there already. */
+static const char *variable_of(const struct fleet *fleet, const char *promql, char text[static 128])
+{
+	const char *label = fleet->label;
+
+	if (!strstr(promql, "$label"))
+		return fleet->severities;
+	text[0] = '\0';
+	if (label && !streq(label, "hash") && !streq(label, "profile"))
+		snprintf(text, 128, ", %s", label);
+	return text;
+}
+
+/* Returns the URL of a query, which the caller frees. */
 static char *query_url(const struct fleet *fleet, enum query query)
 {
-	const char *promql = queries[query].promql, *variable = strchr(promql, '$');
-	const char *word = variable ? variable + 1 + strcspn(variable + 1, " {()") : "";
-	bool is_label = variable && starts_with(variable, "$label");
-	bool in_build = fleet->label && !streq(fleet->label, "hash") &&
-			!streq(fleet->label, "profile") && !streq(fleet->label, "version");
-	char text[1024], *url;
-	char *escaped;
+	const char *promql = queries[query].promql;
+	size_t before = strcspn(promql, "$");
+	const char *after = promql + before + strcspn(promql + before, ")");
+	char text[1024], variable[128], time[40] = "", *escaped, *url;
 
-	snprintf(text, sizeof(text), "%.*s%s%s%s",
-		variable ? (int)(variable - promql) : (int)strlen(promql), promql,
-		is_label && in_build ? ", " : "",
-		!variable   ? ""
-		: !is_label ? fleet->severities
-		: in_build  ? fleet->label
-			    : "",
-		word);
+	snprintf(text, sizeof(text), "%.*s%s%s", (int)before, promql,
+		promql[before] ? variable_of(fleet, promql, variable) : "", after);
+	if (fleet->time > 0)
+		snprintf(time, sizeof(time), "&time=%.3f", fleet->time);
 	escaped = must(curl_easy_escape(NULL, text, 0));
-	must_do(asprintf(&url, "%s/api/v1/query?query=%s", fleet->url, escaped) >= 0);
+	must_do(asprintf(&url, "%s/api/v1/query?query=%s%s", fleet->url, escaped, time) >= 0);
 	curl_free(escaped);
-	if (fleet->time > 0) {
-		char *timed;
-
-		must_do(asprintf(&timed, "%s&time=%.3f", url, fleet->time) >= 0);
-		free(url);
-		url = timed;
-	}
 	return url;
 }
 
@@ -274,7 +278,7 @@ static bool take_answer(struct fleet *fleet, enum query query, const struct http
 			status_cure(get->status));
 		return false;
 	}
-	wrong = fleet_parse(text, &fleet->answers[query]);
+	wrong = parse_answer(text, &fleet->answers[query]);
 	if (!wrong && cJSON_GetArraySize(series_of(fleet, query)) > SERIES_MAX)
 		wrong = "the answer has more than 50,000 series";
 	if (wrong) {
@@ -400,7 +404,6 @@ static void read_versions(struct fleet *fleet)
 
 	cJSON_ArrayForEach (series, series_of(fleet, VERSIONS)) {
 		node = node_of(fleet, series);
-		node->reports = true;
 		if (value_of(series) < node->version_time)
 			continue;
 		node->version_time = value_of(series);
@@ -449,8 +452,6 @@ static void read_findings(struct fleet *fleet)
 		if (value_of(series) <= 0)
 			node_of(fleet, series)->verdict = "ok";
 	fleet->findings = must(calloc(n + 1, sizeof(*fleet->findings)));
-	cJSON_ArrayForEach (series, list)
-		(void)node_of(fleet, series); /* the array may move */
 	cJSON_ArrayForEach (series, list) {
 		struct fleet_node *node = node_of(fleet, series);
 		const char *severity = label_of(series, "severity");
@@ -458,7 +459,7 @@ static void read_findings(struct fleet *fleet)
 		if (streq(severity, "critical") ||
 			(streq(severity, "warning") && !streq(node->verdict, "critical")))
 			node->verdict = severity;
-		else if (streq(node->verdict, "unknown"))
+		else if (streq(severity, "advice") && streq(node->verdict, "unknown"))
 			node->verdict = "ok";
 		fleet->findings[fleet->n_findings++] =
 			(struct fleet_finding){node, label_of(series, "condition"),
@@ -486,11 +487,11 @@ static void read_nodes(struct fleet *fleet)
 {
 	read_versions(fleet);
 	read_lost(fleet);
-	for (enum query i = CONDITIONS; i <= FINDINGS; i++) {
+	for (enum query i = VERSIONS; i <= FINDINGS; i++) {
 		const cJSON *series;
 
 		cJSON_ArrayForEach (series, series_of(fleet, i))
-			(void)node_of(fleet, series);
+			node_of(fleet, series)->reports = true;
 	}
 	/* From here on no node is added, so that the sorted array stays. */
 	qsort(fleet->nodes, fleet->n_nodes, sizeof(*fleet->nodes), compare_nodes);
@@ -759,79 +760,74 @@ static double by_difference(const cJSON *row, const void *)
 }
 
 /* Adds a row of the comparison: how many nodes of each value have it. */
-static void add_difference(cJSON *array, const char *name, const char *severity,
+static void add_difference(cJSON *rows, const char *name, const char *severity,
 	const double nodes[2], const double all[2])
 {
-	cJSON *row = json_append(array), *counts, *shares;
+	const double shares[] = {nodes[0] / all[0], nodes[1] / all[1]};
+	cJSON *row = json_append(rows);
 
 	json_text(row, "name", name);
 	json_text(row, "severity", severity);
-	counts = json_array(row, "nodes");
-	shares = json_array(row, "shares");
-	for (size_t i = 0; i < 2; i++) {
-		cJSON_AddItemToArray(counts, must(cJSON_CreateNumber(nodes[i])));
-		cJSON_AddItemToArray(shares, must(cJSON_CreateNumber(nodes[i] / all[i])));
-	}
+	json_adopt(row, "nodes", must(cJSON_CreateDoubleArray(nodes, 2)));
+	json_adopt(row, "shares", must(cJSON_CreateDoubleArray(shares, 2)));
 }
 
-/* Returns the nodes of a list of findings that have this condition and object. */
-static double nodes_with(const cJSON *findings, const cJSON *wanted)
+/* Returns how many nodes with this value have a finding like that of the row. */
+static double count_like(const struct fleet *fleet, const cJSON *row, const char *value)
 {
-	const cJSON *row;
+	const char *condition = json_text_at(row, "condition"),
+		   *object = json_text_at(row, "object");
+	const struct fleet_node *last = NULL;
+	unsigned n = 0;
 
-	cJSON_ArrayForEach (row, findings)
-		if (streq(json_text_at(row, "condition"), json_text_at(wanted, "condition")) &&
-			streq(json_text_at(row, "object"), json_text_at(wanted, "object")))
-			return json_number_at(row, "nodes");
-	return 0;
+	for (size_t i = 0; i < fleet->n_findings; i++) {
+		const struct fleet_finding *finding = &fleet->findings[i];
+
+		if (!streq(finding->condition, condition) || !streq(finding->object, object) ||
+			!streq(finding->node->value, value) || finding->node == last)
+			continue;
+		last = finding->node;
+		n++;
+	}
+	return n;
 }
 
 /* Adds the comparison. Returns the value that no node has, or NULL. */
 static const char *add_diff(const struct fleet *fleet, cJSON *document)
 {
-	cJSON *diff = json_object(document, "diff"), *array, *values;
-	cJSON *findings[2] = {0};
-	const char *missing = NULL;
-	double all[2] = {0};
+	cJSON *diff = json_object(document, "diff"), *values, *rows;
+	const char *const *wanted = fleet->cli->diff;
+	double nodes[2], all[2] = {0};
+	const cJSON *finding;
 
 	json_text(diff, "by", fleet->label);
 	values = json_array(diff, "values");
-	array = json_array(diff, "rows");
 	for (size_t i = 0; i < 2; i++) {
 		for (size_t k = 0; k < ARRAY_SIZE(verdicts); k++)
-			all[i] += count_verdict(fleet, verdicts[k], fleet->cli->diff[i]);
+			all[i] += count_verdict(fleet, verdicts[k], wanted[i]);
 		if (all[i] <= 0)
-			missing = fleet->cli->diff[i];
-		json_append_text(values, fleet->cli->diff[i]);
+			return wanted[i];
+		json_append_text(values, wanted[i]);
 	}
 	json_adopt(diff, "nodes", must(cJSON_CreateDoubleArray(all, 2)));
-	for (size_t k = 0; k < ARRAY_SIZE(verdicts) && !missing; k++) {
-		const double nodes[2] = {count_verdict(fleet, verdicts[k], fleet->cli->diff[0]),
-			count_verdict(fleet, verdicts[k], fleet->cli->diff[1])};
-
-		add_difference(array, verdicts[k], verdicts[k], nodes, all);
+	rows = json_array(diff, "rows");
+	for (size_t k = 0; k < ARRAY_SIZE(verdicts); k++) {
+		for (size_t i = 0; i < 2; i++)
+			nodes[i] = count_verdict(fleet, verdicts[k], wanted[i]);
+		add_difference(rows, verdicts[k], verdicts[k], nodes, all);
 	}
-	for (size_t i = 0; i < 2 && !missing; i++)
-		findings[i] = count_findings(fleet, fleet->cli->diff[i]);
-	for (size_t i = 0; i < 2; i++) {
-		const cJSON *row;
+	cJSON_ArrayForEach (finding, json_at(document, "findings")) {
+		char name[512];
 
-		cJSON_ArrayForEach (row, findings[i]) {
-			const double nodes[2] = {
-				nodes_with(findings[0], row), nodes_with(findings[1], row)};
-			char name[512];
-
-			if (i == 1 && nodes[0] > 0)
-				continue; /* it is a row already */
-			snprintf(name, sizeof(name), "%s %s", json_text_at(row, "condition"),
-				json_text_at(row, "object"));
-			add_difference(array, name, json_text_at(row, "severity"), nodes, all);
-		}
+		for (size_t i = 0; i < 2; i++)
+			nodes[i] = count_like(fleet, finding, wanted[i]);
+		snprintf(name, sizeof(name), "%s %s", json_text_at(finding, "condition"),
+			json_text_at(finding, "object"));
+		if (nodes[0] + nodes[1] > 0)
+			add_difference(rows, name, json_text_at(finding, "severity"), nodes, all);
 	}
-	json_sort(array, by_difference, NULL);
-	cJSON_Delete(findings[0]);
-	cJSON_Delete(findings[1]);
-	return missing;
+	json_sort(rows, by_difference, NULL);
+	return NULL;
 }
 
 /* Adds the nodes that have it. Returns their number. */
@@ -953,14 +949,15 @@ static void draw_images(struct screen *screen, const cJSON *images)
 	}
 }
 
-static void draw_findings(struct screen *screen, const cJSON *findings, double all)
+static void draw_findings(struct screen *screen, const cJSON *findings, double all, bool known)
 {
 	const cJSON *row;
 	int n = 0;
 
 	draw_title(screen, "Findings");
 	if (!cJSON_GetArraySize(findings))
-		draw(screen, COLOR_NONE, "  none\n");
+		draw(screen, COLOR_NONE,
+			known ? "  none\n" : "  unknown: no conditions are stored\n");
 	cJSON_ArrayForEach (row, findings) {
 		const char *severity = json_text_at(row, "severity");
 		const cJSON *name;
@@ -1079,9 +1076,14 @@ static void draw_diff(struct screen *screen, const cJSON *diff)
 
 static void draw_found(struct screen *screen, const cJSON *document)
 {
+	double unknown = json_number_at(document, "verdicts/unknown");
 	const cJSON *row;
 	char name[256];
 
+	if (!cJSON_GetArraySize(json_at(document, "found")))
+		draw(screen, COLOR_NONE, "No node has it\n");
+	if (unknown > 0)
+		draw(screen, COLOR_WARNING, "Of %.0f nodes it is unknown\n", unknown);
 	cJSON_ArrayForEach (row, json_at(document, "found")) {
 		draw(screen, COLOR_NONE, "%-28s ",
 			shorten(json_text_at(row, "node"), 60, name, sizeof(name)));
@@ -1104,7 +1106,8 @@ static void draw_overview(struct screen *screen, const cJSON *document)
 		if (nodes > 0 || i == 0)
 			draw_share(screen, color_of(verdicts[i]), verdicts[i], nodes, all, "");
 	}
-	draw_findings(screen, json_at(document, "findings"), all);
+	draw_findings(screen, json_at(document, "findings"), all,
+		json_number_at(document, "verdicts/unknown") < all);
 	draw_stopped(screen, json_at(document, "stopped"));
 	draw_shares(screen, "Versions", json_at(document, "versions"), all);
 	draw_shares(screen, "Configurations", json_at(document, "configurations"), all);
@@ -1163,7 +1166,7 @@ static int check_usage(struct fleet *fleet, const struct cli *cli)
 		cli_fail("--prometheus", "give a URL without user, query or blanks");
 		return EXIT_USAGE;
 	}
-	if (label && (isdigit((unsigned char)label[0]) || !label[0] ||
+	if (label && (isdigit((unsigned char)label[0]) || !label[0] || strlen(label) > 100 ||
 			     label[strspn(label, "abcdefghijklmnopqrstuvwxyz"
 						 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])) {
 		cli_fail(label, "no label has this name: it has letters, digits and _");
@@ -1189,8 +1192,10 @@ static int add_view(const struct fleet *fleet, cJSON *document)
 		  json_number_at(document, "nodes/stopped") <= 0;
 
 	if (cli->finding) {
-		ok = add_nodes_with(fleet, document) == 0;
-		if (ok && !name_is_known(cli->finding))
+		bool none = add_nodes_with(fleet, document) == 0;
+
+		ok = none && count_verdict(fleet, "unknown", NULL) == 0;
+		if (none && !name_is_known(cli->finding))
 			return cli_fail(cli->finding,
 				"no node has such a finding: headroom explain lists the names");
 	} else if (cli->diff[0]) {
