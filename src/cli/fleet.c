@@ -25,6 +25,7 @@
 #define ADDRESS_MAX   2048
 #define NODE_KEY_MAX  512
 #define USER_NAME_MAX 256
+#define VALUE_MAX     1e11 /* as a time it is far away, as a count it is large */
 
 /* ---- the queries ---- */
 
@@ -88,6 +89,7 @@ struct fleet {
 	struct fleet_finding *findings;
 	size_t n_findings;
 	bool several_clusters;
+	bool only_critical; /* warnings are not known */
 	cJSON *warnings;
 };
 
@@ -158,11 +160,17 @@ static const char *label_of(const cJSON *series, const char *label)
 	return text ? text : "";
 }
 
+/* Returns 0 for NaN, and bounds the others so that each fits an integer. */
+static double bounded(double value)
+{
+	return isnan(value) ? 0 : fmin(fmax(value, -VALUE_MAX), VALUE_MAX);
+}
+
 static double value_of(const cJSON *series)
 {
-	return strtod(
+	return bounded(strtod(
 		cJSON_GetStringValue(cJSON_GetArrayItem(cJSON_GetObjectItem(series, "value"), 1)),
-		NULL);
+		NULL));
 }
 
 static const cJSON *series_of(const struct fleet *fleet, enum query query)
@@ -206,12 +214,15 @@ static bool read_token(struct fleet *fleet)
 	return true;
 }
 
-/* Returns what replaces $label or $findings. The label of headroom_config_info is there already. */
-static const char *variable_of(const struct fleet *fleet, const char *promql, char text[static 128])
+/*
+ * Returns what replaces $label or $findings, which begins the rest. The label of
+ * headroom_config_info is there already.
+ */
+static const char *variable_of(const struct fleet *fleet, const char *rest, char text[static 128])
 {
 	const char *label = fleet->label;
 
-	if (!strstr(promql, "$label"))
+	if (!starts_with(rest, "$label"))
 		return fleet->severities;
 	text[0] = '\0';
 	if (label && !streq(label, "hash") && !streq(label, "profile"))
@@ -228,7 +239,7 @@ static char *query_url(const struct fleet *fleet, enum query query)
 	char text[1024], variable[128], time[40] = "", *escaped, *url;
 
 	snprintf(text, sizeof(text), "%.*s%s%s", (int)before, promql,
-		promql[before] ? variable_of(fleet, promql, variable) : "", after);
+		promql[before] ? variable_of(fleet, promql + before, variable) : "", after);
 	if (fleet->time > 0)
 		snprintf(time, sizeof(time), "&time=%.3f", fleet->time);
 	escaped = must(curl_easy_escape(NULL, text, 0));
@@ -260,6 +271,17 @@ static const char *status_cure(long status)
 		       : "check the URL, --by and the version of the server";
 }
 
+/* The answers to most queries have the same warning. */
+static void warn(struct fleet *fleet, const char *text)
+{
+	const cJSON *warning;
+
+	cJSON_ArrayForEach (warning, fleet->warnings)
+		if (streq(warning->valuestring, text))
+			return;
+	json_append_text(fleet->warnings, text);
+}
+
 /* Takes one answer. Returns false after a message. */
 static bool take_answer(struct fleet *fleet, enum query query, const struct http_get *get)
 {
@@ -279,20 +301,23 @@ static bool take_answer(struct fleet *fleet, enum query query, const struct http
 		return false;
 	}
 	wrong = parse_answer(text, &fleet->answers[query]);
-	if (!wrong && cJSON_GetArraySize(series_of(fleet, query)) > SERIES_MAX)
-		wrong = "the answer has more than 50,000 series";
 	if (wrong) {
 		cli_fail(fleet->url,
-			"%s: %s: give the URL of its API, and the Prometheus of one cluster",
+			"%s: %s: give the URL of its API, without a page such as /graph",
 			queries[query].name, wrong);
+		return false;
+	}
+	if (cJSON_GetArraySize(series_of(fleet, query)) > SERIES_MAX) {
+		cli_fail(fleet->url,
+			"%s: more than 50,000 series: ask the Prometheus of one cluster",
+			queries[query].name);
 		return false;
 	}
 	cJSON_ArrayForEach (warning, json_at(fleet->answers[query], "warnings"))
 		if (cJSON_IsString(warning))
-			json_append_text(fleet->warnings, warning->valuestring);
+			warn(fleet, warning->valuestring);
 	if (cJSON_IsTrue(json_at(fleet->answers[query], "isPartial")))
-		json_append_text(
-			fleet->warnings, "the answer is partial: some storage nodes are down");
+		warn(fleet, "the answer is partial: some storage nodes are down");
 	return true;
 }
 
@@ -332,12 +357,13 @@ static const char *choose_severities(struct fleet *fleet)
 	}
 	if (all <= SERIES_MAX)
 		return "";
-	json_append_text(fleet->warnings,
-		without_advice <= SERIES_MAX
-			? "more than 50,000 findings: advice is left out"
-			: "more than 50,000 findings: only critical ones are counted, and other "
-			  "nodes may have a warning");
-	return without_advice <= SERIES_MAX ? "{severity!=\"advice\"}" : "{severity=\"critical\"}";
+	if (without_advice <= SERIES_MAX) {
+		warn(fleet, "more than 50,000 findings: advice is left out");
+		return "{severity!=\"advice\"}";
+	}
+	warn(fleet, "more than 50,000 findings: only critical ones are counted");
+	fleet->only_critical = true;
+	return "{severity=\"critical\"}";
 }
 
 static bool ask_all(struct fleet *fleet)
@@ -360,7 +386,9 @@ static bool ask_all(struct fleet *fleet)
 			n);
 		return false;
 	}
-	fleet->time = cJSON_GetArrayItem(cJSON_GetObjectItem(nodes, "value"), 0)->valuedouble;
+	fleet->time = fmax(
+		bounded(cJSON_GetArrayItem(cJSON_GetObjectItem(nodes, "value"), 0)->valuedouble),
+		0);
 	fleet->severities = choose_severities(fleet);
 	if (!ask(fleet, VERSIONS, QUERIES))
 		return false;
@@ -382,6 +410,7 @@ static struct fleet_node *node_of(struct fleet *fleet, const cJSON *series)
 	char key[NODE_KEY_MAX];
 
 	snprintf(key, sizeof(key), "%.254s/%.254s", cluster, instance);
+	text_make_printable(key); /* a character may be cut */
 	node = find_indexed(&fleet->index, fleet->nodes, fleet->n_nodes, key);
 	if (node)
 		return node;
@@ -435,7 +464,7 @@ static void read_lost(struct fleet *fleet)
 		struct fleet_node *node = node_of(fleet, series);
 
 		node->lost = true;
-		node->last_seen = value_of(series);
+		node->last_seen = fmax(value_of(series), 0);
 	}
 }
 
@@ -449,7 +478,7 @@ static void read_findings(struct fleet *fleet)
 	size_t n = (size_t)cJSON_GetArraySize(list);
 
 	cJSON_ArrayForEach (series, series_of(fleet, CONDITIONS))
-		if (value_of(series) <= 0)
+		if (value_of(series) <= 0 && !fleet->only_critical)
 			node_of(fleet, series)->verdict = "ok";
 	fleet->findings = must(calloc(n + 1, sizeof(*fleet->findings)));
 	cJSON_ArrayForEach (series, list) {
@@ -594,6 +623,7 @@ static void user_name(const struct fleet_finding *finding, char name[static USER
 	snprintf(name, USER_NAME_MAX, "%.20s %.63s%s%.*s%s", finding->kind, finding->namespace,
 		finding->namespace[0] ? "/" : "", (int)MIN(stem, (size_t)160), finding->name,
 		stem < len ? "-*" : "");
+	text_make_printable(name); /* a character may be cut */
 }
 
 /* Adds the user that most of n findings name, or null. */
@@ -823,6 +853,7 @@ static const char *add_diff(const struct fleet *fleet, cJSON *document)
 			nodes[i] = count_like(fleet, finding, wanted[i]);
 		snprintf(name, sizeof(name), "%s %s", json_text_at(finding, "condition"),
 			json_text_at(finding, "object"));
+		text_make_printable(name); /* a character may be cut */
 		if (nodes[0] + nodes[1] > 0)
 			add_difference(rows, name, json_text_at(finding, "severity"), nodes, all);
 	}
