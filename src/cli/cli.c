@@ -142,7 +142,7 @@ const struct cli_command cli_commands[] = {
 		"version, configuration and profile; the findings by number of nodes, with the first "
 		"nodes and the user that most of them name; the nodes that stopped reporting; and the "
 		"images that are preloaded. It asks Prometheus alone, never the API server or a node, "
-		"with at most ten queries. Nodes differ in the labels cluster and instance. A "
+		"with eleven queries. Nodes differ in the labels cluster and instance. A "
 		"node stopped reporting if its target fails, or if the target disappeared within the "
 		"last hour.",
 		"headroom fleet --prometheus http://prometheus:9090 --by profile"},

@@ -23,6 +23,7 @@
 #define ROWS_SHOWN    20    /* of a list on a screen */
 #define GROUPS_MAX    100   /* of --by with their findings */
 #define ADDRESS_MAX   2048
+#define JOBS_MAX      640
 #define NODE_KEY_MAX  512
 #define USER_NAME_MAX 256
 #define VALUE_MAX     1e11 /* as a time it is far away, as a count it is large */
@@ -30,8 +31,9 @@
 /* ---- the queries ---- */
 
 enum query {
-	NODES, /* these two are first: they say how large the others are */
+	NODES, /* these are first: the others depend on them */
 	SEVERITIES,
+	JOBS,
 	VERSIONS,
 	CONFIGS,
 	CONDITIONS,
@@ -45,13 +47,14 @@ enum query {
 
 /*
  * max by (cluster, instance) joins the series of several jobs and replicas. After a restart with
- * another version, the newest sample counts. $label and $findings are replaced.
+ * another version, the newest sample counts. $label, $findings and $jobs are replaced.
  */
 static const struct {
 	const char *name, *promql;
 } queries[QUERIES] = {
 	[NODES] = {"nodes", "count(max by (cluster, instance) (headroom_build_info)) or vector(0)"},
 	[SEVERITIES] = {"severities", "count by (severity) (headroom_finding)"},
+	[JOBS] = {"jobs", "count by (job) (last_over_time(headroom_build_info[1h]))"},
 	[VERSIONS] = {"versions",
 		"max by (cluster, instance, version$label) (timestamp(headroom_build_info))"},
 	[CONFIGS] = {"configurations",
@@ -62,7 +65,7 @@ static const struct {
 	[FINDINGS] = {"findings",
 		"max by (cluster, instance, condition, object, severity, kind, namespace, name) "
 		"(headroom_finding$findings)"},
-	[DOWN] = {"down", "max by (cluster, instance) (up{job=~\".*headroom.*\"} == 0) "
+	[DOWN] = {"down", "max by (cluster, instance) (up$jobs == 0) "
 			  "unless on (cluster, instance) headroom_build_info"},
 	[LOST] = {"lost",
 		"max by (cluster, instance) (max_over_time(timestamp(headroom_build_info)[1h:1m])) "
@@ -80,6 +83,7 @@ struct fleet {
 	const char *label;     /* of --by or --diff; NULL: none */
 	char *headers;
 	double time;            /* of the server, at the first answer */
+	char jobs[JOBS_MAX];    /* a selector */
 	const char *severities; /* a selector that leaves some findings out; "": none */
 	cJSON *answers[QUERIES];
 	size_t n_queries;
@@ -215,13 +219,15 @@ static bool read_token(struct fleet *fleet)
 }
 
 /*
- * Returns what replaces $label or $findings, which begins the rest. The label of
- * headroom_config_info is there already.
+ * Returns what replaces the variable that begins the rest. The label of headroom_config_info is
+ * there already.
  */
 static const char *variable_of(const struct fleet *fleet, const char *rest, char text[static 128])
 {
 	const char *label = fleet->label;
 
+	if (starts_with(rest, "$jobs"))
+		return fleet->jobs;
 	if (!starts_with(rest, "$label"))
 		return fleet->severities;
 	text[0] = '\0';
@@ -235,8 +241,8 @@ static char *query_url(const struct fleet *fleet, enum query query)
 {
 	const char *promql = queries[query].promql;
 	size_t before = strcspn(promql, "$");
-	const char *after = promql + before + strcspn(promql + before, ")");
-	char text[1024], variable[128], time[40] = "", *escaped, *url;
+	const char *after = promql + before + strcspn(promql + before, " )");
+	char text[2048], variable[128], time[40] = "", *escaped, *url;
 
 	snprintf(text, sizeof(text), "%.*s%s%s", (int)before, promql,
 		promql[before] ? variable_of(fleet, promql + before, variable) : "", after);
@@ -366,6 +372,27 @@ static const char *choose_severities(struct fleet *fleet)
 	return "{severity=\"critical\"}";
 }
 
+/* Selects the jobs of the agents. In a name, a dot stands for each character that is special. */
+static void choose_jobs(struct fleet *fleet)
+{
+	const cJSON *series;
+
+	set_text(fleet->jobs, "{job=~\".*headroom.*");
+	cJSON_ArrayForEach (series, series_of(fleet, JOBS)) {
+		const char *job = label_of(series, "job");
+		size_t used = strlen(fleet->jobs);
+
+		if (used + strlen(job) + 8 > sizeof(fleet->jobs))
+			continue;
+		fleet->jobs[used++] = '|';
+		for (; *job; job++)
+			fleet->jobs[used++] =
+				strchr("_-/:", *job) || isalnum((unsigned char)*job) ? *job : '.';
+		fleet->jobs[used] = '\0';
+	}
+	text_append(fleet->jobs, sizeof(fleet->jobs), "\"}");
+}
+
 static bool ask_all(struct fleet *fleet)
 {
 	const cJSON *nodes;
@@ -390,6 +417,7 @@ static bool ask_all(struct fleet *fleet)
 		bounded(cJSON_GetArrayItem(cJSON_GetObjectItem(nodes, "value"), 0)->valuedouble),
 		0);
 	fleet->severities = choose_severities(fleet);
+	choose_jobs(fleet);
 	if (!ask(fleet, VERSIONS, QUERIES))
 		return false;
 	if (n > 0 || cJSON_GetArraySize(series_of(fleet, DOWN)) > 0 ||
@@ -1114,7 +1142,7 @@ static void draw_found(struct screen *screen, const cJSON *document)
 	if (!cJSON_GetArraySize(json_at(document, "found")))
 		draw(screen, COLOR_NONE, "No node has it\n");
 	if (unknown > 0)
-		draw(screen, COLOR_WARNING, "Of %.0f nodes it is unknown\n", unknown);
+		draw(screen, COLOR_WARNING, "It is unknown on %.0f nodes\n", unknown);
 	cJSON_ArrayForEach (row, json_at(document, "found")) {
 		draw(screen, COLOR_NONE, "%-28s ",
 			shorten(json_text_at(row, "node"), 60, name, sizeof(name)));

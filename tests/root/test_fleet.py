@@ -41,6 +41,9 @@ def test_a_fleet_is_counted_grouped_and_compared(directory: Path, run: Run) -> N
     gone = {"job": "headroom", "instance": "gone"}
     fleet.add("headroom_build_info", 1, age=1800, version="1.0.0", commit="c", **gone)
     fleet.add("up", 0, job="headroom", instance="down")
+    crashed = {"job": "a\\\\.(b)", "instance": "crashed"}
+    fleet.add("headroom_build_info", 1, age=1800, version="1.0.0", commit="c", **crashed)
+    fleet.add("up", 0, **crashed)
     fleet.add("up", 0, job="other", instance="another-program")
     fleet.add("headroom_build_info", 1, version="e\x1b[2Jvil\u202e" + "x" * 200, commit="c", job="headroom", instance="bare")
     # A second replica, the version before a restart, and a node of another cluster with a name that is used.
@@ -53,7 +56,7 @@ def test_a_fleet_is_counted_grouped_and_compared(directory: Path, run: Run) -> N
         done = run(*server.arguments, "--json")
         document = json.loads(done.stdout)
         assert done.returncode == 2 and done.stderr == ""
-        assert document["nodes"] == {"reporting": 32, "stopped": 2}
+        assert document["nodes"] == {"reporting": 32, "stopped": 3}
         assert document["verdicts"] == {"ok": 18, "warning": 3, "critical": 10, "unknown": 1}
         versions = rows(document, "versions")
         assert versions.pop("1.0.0") == 28 and versions.pop("1.1.0") == 3 and list(versions.values()) == [1]
@@ -69,7 +72,7 @@ def test_a_fleet_is_counted_grouped_and_compared(directory: Path, run: Run) -> N
         users = [row["user"] for row in document["findings"]]
         assert users == [None, {"name": "pod shop/api-*", "nodes": 10}, {"name": "unit job.service", "nodes": 3}, None]
         stopped = {row["name"]: (row["why"], bool(row["last_seen"])) for row in document["stopped"]}
-        assert stopped == {"down": ("down", False), "gone": ("no target", True)}
+        assert stopped == {"down": ("down", False), "gone": ("no target", True), "crashed": ("down", True)}
         first = document["images"][0]
         assert first == {"value": "registry/app:0", "nodes": 30, "ready": 3, "failed": 1}
         assert len(server.queries) == document["queries"] <= 12
@@ -127,12 +130,13 @@ def test_two_thousand_nodes_need_few_small_queries(directory: Path, run: Run) ->
 
 class Fake(http.server.BaseHTTPRequestHandler):
     answer = (200, "")
+    counted = ""
 
     def log_message(self, *_: Any) -> None:
         pass
 
     def do_GET(self) -> None:
-        status, body = self.answer
+        status, body = (200, self.counted) if self.counted and "vector" in self.path else self.answer
         self.send_response(status)
         self.send_header("Location", "http://127.0.0.1:1/")
         self.send_header("Content-Length", str(len(body.encode())))
@@ -170,6 +174,10 @@ def test_errors_name_their_cure_and_never_the_token(directory: Path, run: Run) -
             done = run("fleet", "--prometheus", url, "--token-file", str(token))
             assert done.returncode == 1 and part in done.stderr, f"{answer}: {done.stderr}"
             assert TOKEN not in done.stderr and "\x1b" not in done.stderr and done.stdout == ""
+        Fake.answer, Fake.counted = (200, vector("[]")), vector('[{"metric":{},"value":[1,"0"]}]')
+        done = run("fleet", "--prometheus", url)
+        assert done.returncode == 1 and "no series of Headroom" in done.stderr
+        Fake.counted = ""
         Fake.answer = (200, vector('[{"metric":{"severity":"\\u001b[0m","cluster":"' + "é" * 300 + '"},"value":[1e300,"NaN"]}]'))
         done = run("fleet", "--prometheus", url)
         assert done.returncode == 0 and "\x1b" not in done.stdout and "5138-11-16" in done.stdout
