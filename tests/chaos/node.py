@@ -205,6 +205,8 @@ class Node:
 
     def reset(self) -> None:
         self.world.reset()
+        for left in Path("/etc").rglob(f"*{NEW}"):  # of a process that was killed at the end of a history
+            left.unlink()
         self.silent: dict[Path, float] = {}  # sockets without an answer, since when
         self.calm_until = self.readable = 0.0
         self.cut_off = False  # a process may have ended within a change
