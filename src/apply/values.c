@@ -253,33 +253,36 @@ static int lock_owner(int fd)
  * soon changes: a process writes its name after it has got the lock, and after the end of a process
  * a child that it had just forked holds the lock until it closes its copy of the descriptor.
  */
-static bool is_settled(int fd, bool again)
+static bool is_settled(int fd, int owner)
 {
-	int pid = lock_owner(fd);
 	char text[64] = "", *named;
 
 	(void)!pread(fd, text, sizeof(text) - 1, 0);
 	named = strstr(text, ", pid ");
-	/* It has been released meanwhile, or the holder is in another namespace of processes. */
-	if (pid == 0)
-		return again;
-	return (kill(pid, 0) == 0 || errno != ESRCH) && named &&
-	       atoi(named + strlen(", pid ")) == pid;
+	return (kill(owner, 0) == 0 || errno != ESRCH) && named &&
+	       atoi(named + strlen(", pid ")) == owner;
 }
 
 /* Gets the lock. Returns 0 or -errno. */
 static int lock_file(int fd)
 {
 	const struct timespec pause = timespec_of(LOCK_RETRY_US);
+	bool was_unseen = false;
 
 	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+		int owner;
+
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		if (i == LOCK_RETRIES || is_settled(fd, i > 0))
+		owner = lock_owner(fd);
+		if (i == LOCK_RETRIES || (owner > 0 ? is_settled(fd, owner) : was_unseen))
 			return -EBUSY;
-		/* No wait beside a holder in another namespace: PID 1 ignores SIGTERM until later.
+		/*
+		 * An owner that is not seen has released it, or is in another namespace of
+		 * processes. Beside that one there is no wait: PID 1 ignores SIGTERM until later.
 		 */
-		if (i > 0)
+		was_unseen = owner == 0;
+		if (owner > 0)
 			(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 	}
 	return 0;

@@ -341,7 +341,8 @@ static struct lost *add_lost(int kind, const char *path, const char *owner)
 
 	if (!is_on_disk(path) || stat(owner, &st) < 0)
 		return NULL;
-	if (n_lost == LOST_MAX || !(lost = calloc(1, sizeof(*lost))))
+	lost = n_lost < LOST_MAX ? calloc(1, sizeof(*lost)) : NULL;
+	if (!lost)
 		die("a list of changes");
 	lost->kind = kind;
 	lost->dev = st.st_dev;

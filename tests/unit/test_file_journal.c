@@ -135,6 +135,15 @@ DIRECTORY_TEST(damaged_missing_and_newer_journals_are_refused_and_stay)
 	file_journal_close(open_journal(directory));
 }
 
+DIRECTORY_TEST(a_newer_journal_names_the_version_that_wrote_it)
+{
+	char program[RECORD_PROGRAM_MAX] = "";
+
+	directory_put(directory, "/journal.json", "{\"schema\": 99, \"version\": \"9.1\"}");
+	file_journal_program(directory->path, program);
+	assert_string_equal(program, "9.1");
+}
+
 DIRECTORY_TEST(journals_with_wrong_types_are_refused)
 {
 	static const char *const cases[][2] = {

@@ -421,6 +421,16 @@ VIEWS_TEST(a_row_of_top_has_instance_and_first_users)
 	assert_non_null(strstr(bytes, "  95.0 GB/100.0 GB  unit containerd.service 5 %\n"));
 }
 
+VIEWS_TEST(a_user_in_json_has_kind_namespace_and_name)
+{
+	const cJSON *who = json_at(finding_of(views->status, "conntrack"), "who");
+	const cJSON *first = json_at(cJSON_GetArrayItem(who, 0), "workload");
+
+	assert_string_equal(json_text_at(first, "kind"), "pod");
+	assert_string_equal(json_text_at(first, "namespace"), "shop");
+	assert_string_equal(json_text_at(first, "name"), "crawler-7");
+}
+
 VIEWS_TEST(a_card_of_the_page_has_instance_users_and_cure)
 {
 	_cleanup_free_ char *page = NULL;
