@@ -336,8 +336,10 @@ static bool defines(const cJSON *document, const char *registry)
 
 	cJSON_ArrayForEach (item, json_at(document, "registry")) {
 		const char *prefix = json_text_at(item, "prefix");
+		const char *given = *prefix ? prefix : json_text_at(item, "location");
 
-		if (covers(*prefix ? prefix : json_text_at(item, "location"), registry))
+		/* [registry."docker.io"] is BuildKit's: CRI-O refuses it, but it says a choice. */
+		if (covers(item->string ? item->string : given, registry))
 			return true;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
