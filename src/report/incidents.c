@@ -88,7 +88,7 @@ static void add_one(cJSON *row, const char *name)
 	double n = json_number_at(row, name) + 1;
 
 	cJSON_DeleteItemFromObjectCaseSensitive(row, name);
-	json_number(row, name, n);
+	must(cJSON_AddNumberToObject(row, name, n)); /* copies the name */
 }
 
 /* Counts an incident of a cause in the row of its object. Returns false if the day has enough. */

@@ -477,11 +477,19 @@ static int parse_document(struct parser *parser)
 	return r;
 }
 
+static bool is_json(const char *text, size_t len)
+{
+	size_t i = 0;
+
+	while (i < len && text[i] && strchr(" \t\r\n", text[i]))
+		i++;
+	return i < len && text[i] == '{';
+}
+
 int kubelet_parse(const char *path, const char *text, size_t len, struct kubelet_values *values,
 	char why[static KUBELET_WHY_MAX])
 {
-	struct parser parser = {
-		.path = path, .is_json = text[strspn(text, " \t\r\n")] == '{', .why = why};
+	struct parser parser = {.path = path, .is_json = is_json(text, len), .why = why};
 	yaml_parser_t yaml;
 	int r;
 
