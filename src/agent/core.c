@@ -227,8 +227,9 @@ static void keep_for_load(const struct load_request *request)
 		row && row->name && n < ARRAY_SIZE(kept) - 1; row++)
 		if (row->use == CAPABILITY_TO_OPEN || row->use == CAPABILITY_TO_RUN)
 			kept[n++] = row->capability;
-	/* It stands for these two. */
-	if (!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON))
+	/* To bpf(2) it stands for these. */
+	if (!capability_have(CAP_BPF) || !capability_have(CAP_PERFMON) ||
+		!capability_have(CAP_NET_ADMIN))
 		kept[n++] = CAP_SYS_ADMIN;
 	(void)capability_keep(kept, n);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
