@@ -24,6 +24,7 @@ FAIL_CALLS = lab.TOOLS / "fail_calls"
 LONGEST = 60  # seconds of a command
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGPIPE}
 SANITIZER = re.compile(r"(AddressSanitizer|runtime error)[^\n]*")
+ONCE = {"EINTR", "EAGAIN", "EPERM", "short", "kill", "power"}
 FOR_GOOD = {"EIO", "EMFILE", "ENOSPC", "EROFS", "ENOMEM"}  # errors that may stay
 LIBRARY = re.compile(r"/[^ ]+\.so[.0-9]*$|/etc/ld\.so")
 
@@ -307,7 +308,6 @@ class Tally:
     failures: list[str] = field(default_factory=list)
 
 
-CHANGES = {"openat", "write", "renameat", "renameat2", "rename", "fsync", "unlinkat", "unlink", "mkdir", "mkdirat", "fallocate", "ftruncate"}
 NUMBER = re.compile(r"[0-9]+|/tmp/[^ ]*")
 
 
@@ -322,14 +322,12 @@ def faults_of(done: Done, every: bool) -> list[Fault]:
     faults = []
     for lines in alike.values():
         for line in {lines[0], lines[-1]}:
-            number, name, *rest = line.split(" ")
+            number, _name, *rest = line.split(" ")
             for error in rest:
-                if error in ("EINTR", "EAGAIN", "EPERM", "short"):
+                if error in (*ONCE, *FOR_GOOD):
                     faults.append(Fault(int(number), error))
-                elif error in FOR_GOOD:
-                    faults += [Fault(int(number), error), Fault(int(number), error, True)]
-            if name in CHANGES:
-                faults += [Fault(int(number), "kill"), Fault(int(number), "power")]
+                if error in FOR_GOOD:
+                    faults.append(Fault(int(number), error, True))
     return sorted(faults, key=lambda fault: fault.at)
 
 
@@ -342,7 +340,7 @@ def play(scenario: Scenario, fault: Fault) -> str:
     scenario.prepare()
     done = scenario.run(fault)
     call = done.calls[fault.at - 1] if len(done.calls) >= fault.at else "(not reached)"
-    call = " ".join(word for word in call.split(" ")[1:] if not word.startswith("E") and word != "short")
+    call = " ".join(word for word in call.split(" ")[1:] if word not in (*ONCE, *FOR_GOOD))
     try:
         scenario.check(fault, done)
         scenario.recover(fault)

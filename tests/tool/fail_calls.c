@@ -52,14 +52,27 @@ enum object {
 	AT,   /* a directory and a path */
 };
 
+/* What a call does to a disk. */
+enum change {
+	NO_CHANGE,
+	OPENS, /* and may make or empty the file */
+	MAKES,
+	REMOVES,
+	RENAMES,
+	WRITES,
+	SYNCS,
+};
+
 struct call {
 	long nr;
 	const char *name;
 	enum object object;
 	const char *errors;
+	enum change change;
 };
 
-#define CALL(name, object, errors) {SYS_##name, #name, object, errors}
+#define CALL(name, object, errors)           CHANGE(name, object, errors, NO_CHANGE)
+#define CHANGE(name, object, errors, change) {SYS_##name, #name, object, errors, change}
 
 static const struct call calls[] = {
 #ifdef SYS_open
@@ -67,10 +80,10 @@ static const struct call calls[] = {
 	CALL(stat, PATH, "EIO ENOMEM"),
 	CALL(lstat, PATH, "EIO ENOMEM"),
 	CALL(access, PATH, "EIO"),
-	CALL(rename, PATH, "EIO ENOSPC EROFS"),
-	CALL(unlink, PATH, "EIO EROFS"),
+	CHANGE(rename, PATH, "EIO ENOSPC EROFS", RENAMES),
+	CHANGE(unlink, PATH, "EIO EROFS", REMOVES),
 	CALL(rmdir, PATH, "EIO EROFS"),
-	CALL(mkdir, PATH, "EIO ENOSPC EROFS"),
+	CHANGE(mkdir, PATH, "EIO ENOSPC EROFS", MAKES),
 	CALL(readlink, PATH, "EIO ENOMEM"),
 	CALL(poll, NONE, "EINTR ENOMEM"),
 	CALL(epoll_wait, FD, "EINTR"),
@@ -80,19 +93,19 @@ static const struct call calls[] = {
 	CALL(newfstatat, AT, "EIO ENOMEM"),
 #endif
 #ifdef SYS_renameat
-	CALL(renameat, AT, "EIO ENOSPC EROFS"),
+	CHANGE(renameat, AT, "EIO ENOSPC EROFS", RENAMES),
 #endif
-	CALL(openat, AT, "EIO EMFILE ENOSPC EROFS EINTR ENOMEM"),
+	CHANGE(openat, AT, "EIO EMFILE ENOSPC EROFS EINTR ENOMEM", OPENS),
 	CALL(read, FD, "EIO EINTR short"),
 	CALL(pread64, FD, "EIO EINTR short"),
-	CALL(write, FD, "EIO ENOSPC EINTR short"),
-	CALL(pwrite64, FD, "EIO ENOSPC EINTR short"),
+	CHANGE(write, FD, "EIO ENOSPC EINTR short", WRITES),
+	CHANGE(pwrite64, FD, "EIO ENOSPC EINTR short", WRITES),
 	CALL(writev, FD, "EIO ENOSPC EINTR"),
-	CALL(fsync, FD, "EIO ENOSPC"),
-	CALL(fdatasync, FD, "EIO ENOSPC"),
-	CALL(renameat2, AT, "EIO ENOSPC EROFS"),
-	CALL(unlinkat, AT, "EIO EROFS"),
-	CALL(mkdirat, AT, "EIO ENOSPC EROFS"),
+	CHANGE(fsync, FD, "EIO ENOSPC", SYNCS),
+	CHANGE(fdatasync, FD, "EIO ENOSPC", SYNCS),
+	CHANGE(renameat2, AT, "EIO ENOSPC EROFS", RENAMES),
+	CHANGE(unlinkat, AT, "EIO EROFS", REMOVES),
+	CHANGE(mkdirat, AT, "EIO ENOSPC EROFS", MAKES),
 	CALL(linkat, AT, "EIO ENOSPC EROFS"),
 	CALL(symlinkat, NONE, "EIO ENOSPC EROFS"),
 	CALL(readlinkat, AT, "EIO ENOMEM"),
@@ -101,8 +114,8 @@ static const struct call calls[] = {
 	CALL(statfs, PATH, "EIO ENOMEM"),
 	CALL(fstatfs, FD, "EIO ENOMEM"),
 	CALL(faccessat, AT, "EIO"),
-	CALL(ftruncate, FD, "EIO ENOSPC"),
-	CALL(fallocate, FD, "EIO ENOSPC"),
+	CHANGE(ftruncate, FD, "EIO ENOSPC", WRITES),
+	CHANGE(fallocate, FD, "EIO ENOSPC", WRITES),
 	CALL(fchmod, FD, "EIO EROFS"),
 	CALL(fchmodat, AT, "EIO EROFS"),
 	CALL(fchown, FD, "EIO EROFS"),
@@ -384,13 +397,25 @@ static void forget(const char *path)
 	n_lost = kept;
 }
 
-static void note_rename(pid_t thread, int from_dir, uint64_t from, int to_dir, uint64_t to)
+static void note_removal(const char *path)
 {
+	struct lost *lost = add_entry(REMOVED, path);
+
+	if (lost)
+		keep_old(lost, path);
+}
+
+static void note_rename(const struct call *call, const struct seccomp_notif *asked)
+{
+	const __u64 *a = asked->data.args;
+	bool has_directories = call->object == AT;
 	char old[PATH_MAX], new[PATH_MAX];
 	struct lost *lost;
 
-	absolute(thread, from_dir, from, old);
-	absolute(thread, to_dir, to, new);
+	absolute((pid_t)asked->pid, has_directories ? (int)a[0] : AT_FDCWD,
+		has_directories ? a[1] : a[0], old);
+	absolute((pid_t)asked->pid, has_directories ? (int)a[2] : AT_FDCWD,
+		has_directories ? a[3] : a[1], new);
 	lost = add_entry(RENAMED, new);
 	if (!lost)
 		return;
@@ -400,42 +425,31 @@ static void note_rename(pid_t thread, int from_dir, uint64_t from, int to_dir, u
 
 static void note(const struct call *call, const struct seccomp_notif *asked, const char *object)
 {
-	const __u64 *a = asked->data.args;
-	pid_t thread = (pid_t)asked->pid;
-	struct lost *lost;
-
-	if (call->nr == SYS_openat && (a[2] & O_CREAT) && access(object, F_OK) < 0) {
+	switch (call->change) {
+	case OPENS:
+		if ((asked->data.args[2] & O_CREAT) && access(object, F_OK) < 0)
+			add_entry(CREATED, object);
+		else if (asked->data.args[2] & O_TRUNC)
+			add_lost(WRITTEN, object, object);
+		break;
+	case MAKES:
 		add_entry(CREATED, object);
-	} else if ((call->nr == SYS_openat && (a[2] & O_TRUNC)) || call->nr == SYS_write ||
-		   call->nr == SYS_pwrite64 || call->nr == SYS_ftruncate) {
+		break;
+	case REMOVES:
+		note_removal(object);
+		break;
+	case RENAMES:
+		note_rename(call, asked);
+		break;
+	case WRITES:
 		add_lost(WRITTEN, object, object);
-	} else if (call->nr == SYS_fsync || call->nr == SYS_fdatasync) {
+		break;
+	case SYNCS:
 		forget(object);
-	} else if (call->nr == SYS_mkdirat) {
-		add_entry(CREATED, object);
-	} else if (call->nr == SYS_unlinkat) {
-		lost = add_entry(REMOVED, object);
-		if (lost)
-			keep_old(lost, object);
-	} else if (call->nr == SYS_renameat2) {
-		note_rename(thread, (int)a[0], a[1], (int)a[2], a[3]);
+		break;
+	case NO_CHANGE:
+		break;
 	}
-#ifdef SYS_rename
-	else if (call->nr == SYS_rename) {
-		note_rename(thread, AT_FDCWD, a[0], AT_FDCWD, a[1]);
-	} else if (call->nr == SYS_mkdir) {
-		add_entry(CREATED, object);
-	} else if (call->nr == SYS_unlink) {
-		lost = add_entry(REMOVED, object);
-		if (lost)
-			keep_old(lost, object);
-	}
-#endif
-#ifdef SYS_renameat
-	else if (call->nr == SYS_renameat) {
-		note_rename(thread, (int)a[0], a[1], (int)a[2], a[3]);
-	}
-#endif
 }
 
 static void put_back(const char *path, const struct lost *lost)
@@ -566,7 +580,8 @@ static void answer_one(int listener)
 		describe(call, &asked, object);
 		all = errors_of(call, &asked, object);
 		if (report && !(at && count > at))
-			fprintf(report, "%lu %s %s %s\n", count, call->name, all, object);
+			fprintf(report, "%lu %s %s%s %s\n", count, call->name, all,
+				call->change ? " kill power" : "", object);
 		if (is_injected(all))
 			inject(call, &asked, &answer);
 		else if (n_disks)
