@@ -168,7 +168,7 @@ bool core_begin_task(struct core *core, struct tuner_status *tuner, enum task_ki
 /* Returns whether a task of this kind hangs. */
 bool core_task_hangs(const struct tuner_status *tuner, enum task_kind kind, uint64_t now);
 
-/* Returns whether there is no new sample: it hangs, or could not begin. */
+/* Returns whether the last sample is too old: a new one hangs, or could not begin. */
 bool core_lacks_sample(const struct tuner_status *tuner, uint64_t now);
 
 /* Takes the samples of all tuners in a command, and waits; load: loads BPF programs before. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls of an agent that is ready, and of the programs that check files for it. What
- * the tests use is in tests/check/syscalls.txt, and a check compares. The rest of a row is what
- * another architecture, C library or version uses for the same.
+ * The system calls of an agent that is ready, and of the programs that check files for it.
+ * tests/check/syscalls.txt lists the calls of the tests, and a check compares. The other calls of a
+ * row do the same on another architecture, C library or version.
  */
 #include "agent/syscalls.h"
 

@@ -279,7 +279,7 @@ static int lock_file(int fd)
 			return -EBUSY;
 		/*
 		 * An owner that is not seen has released it, or is in another namespace of
-		 * processes. Beside that one there is no wait: PID 1 ignores SIGTERM until later.
+		 * processes. Then the loop does not wait: PID 1 ignores SIGTERM until later.
 		 */
 		was_unseen = owner == 0;
 		if (owner > 0)

@@ -17,8 +17,8 @@
 #define RSA_BITS_MAX 2048
 
 /*
- * Without key exchange by RSA, which has no forward secrecy; without finite fields, in which a
- * client can ask for 8192 bits; and without CBC.
+ * RSA without forward secrecy, finite fields in which a client can ask for 8192 bits, and CBC are
+ * left out.
  */
 #define PRIORITIES \
 	"NORMAL:-RSA:-DHE-RSA:-GROUP-DH-ALL:-AES-256-CBC:-AES-128-CBC:-3DES-CBC:-VERS-ALL"

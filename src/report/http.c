@@ -204,7 +204,7 @@ void http_reply(struct http_connection *client, unsigned status, const char *jso
 
 /* ---- who may read over TCP ---- */
 
-/* Returns what is known of an address. It may replace the one that has used nothing for longest. */
+/* Returns the record of an address. A new one may replace the record that is unused for longest. */
 static struct http_client *client_of(struct http_server *server, const struct peer *peer)
 {
 	struct http_client *oldest = &server->clients[0];

@@ -22,7 +22,7 @@
 /* Deadlines are checked this often. */
 #define CHECK_MS 1000
 
-/* Accepting pauses for this time when the process has no free descriptors. */
+/* Without free descriptors, accepting pauses for this time. */
 #define PAUSE_US USEC_PER_SEC
 
 #define ACCEPT_BATCH 16

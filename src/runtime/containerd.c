@@ -1219,7 +1219,7 @@ static bool blame_syntax(const struct containerd_reading *reading, struct bad_fi
 	return false;
 }
 
-/* Finds one of our keys with a value of a type that it cannot have. */
+/* Finds a key of ours whose value has a wrong type. */
 static bool blame_value(const struct containerd_reading *reading, struct bad_file *bad)
 {
 	for (size_t i = 0; i < reading->files.n; i++) {

@@ -645,7 +645,7 @@ static const struct {
 	{cJSON_Object, 0, false, 0, "an object", " builder "},
 };
 
-/* Whether a number is one of Go's: an int, without a fraction or an exponent. */
+/* Returns whether Go reads a number as an int: it has neither a fraction nor an exponent. */
 static bool is_int(const char *literal, size_t n, long long least)
 {
 	char text[32], *end;

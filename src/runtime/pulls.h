@@ -87,7 +87,7 @@ struct pull_progress {
 	unsigned layers, queued; /* being fetched, and waiting */
 	uint64_t begun_us;       /* at the first measurement */
 	struct pull_speed speed;
-	uint64_t latest_us; /* when one of its layers was last reported */
+	uint64_t latest_us; /* when the runtime last reported a layer of it */
 };
 
 /* The pulls of one runtime. */

@@ -189,7 +189,7 @@ LIMIT_TEST(the_peak_of_a_flow_has_its_name_and_the_users_of_the_busiest_second)
 	limit_release(limit);
 }
 
-/* A slot is used again after an hour: what it had before is not of the new minute. */
+/* A slot is used again after an hour: its old number does not belong to the new minute. */
 TEST(histories_are_merged_by_minute)
 {
 	const uint64_t minute = 60 * SECOND, first = 600, last = first + HISTORY_MINUTES;
