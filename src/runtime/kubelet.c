@@ -83,8 +83,9 @@ static bool parse_whole(const char *text, bool is_json, long long *number)
 	if (!*end && end > plain)
 		return errno == 0 && n < sizeof(plain) - 1;
 	real = strtod(plain, &end);
-	if (is_json || *end || strspn(plain, "+-.0123456789eE") != n ||
-		real != (double)(long long)real || real > 1e15 || real < -1e15)
+	/* The range is first: a larger number has no whole number to compare with. */
+	if (is_json || *end || strspn(plain, "+-.0123456789eE") != n || real < -1e15 ||
+		real > 1e15 || real != (double)(long long)real)
 		return false;
 	*number = (long long)real;
 	return true;
