@@ -450,6 +450,7 @@ DIRECTORY_TEST(advice_depends_on_the_values)
 
 		strcpy(kubelet.seen.values.field[steps[i].field].text, steps[i].value);
 		document = kubelet_tuner.document(&kubelet, NULL, false);
+		assert_string_equal(json_text_at(document, "kubelet"), "running");
 		assert_int_equal(cJSON_GetArraySize(json_at(document, "advice")), steps[i].n);
 		assert_true(starts_with(json_text_at(document, "advice/0"), steps[i].first));
 		cJSON_ArrayForEach (advice, json_at(document, "advice"))

@@ -143,6 +143,7 @@ LAB_TEST(a_row_is_shown_where_the_node_has_it_and_an_unreadable_file_is_reported
 	assert_null(limit_of(lab, "file-handles"));
 	assert_null(limit_of(lab, "conntrack"));
 	assert_false(is_degraded(lab));
+	assert_int_equal(lab->proposal.n_conditions, 2);
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		put(lab, "/proc/sys/fs/file-nr", steps[i].text);
 		poll_node(lab);
@@ -153,6 +154,7 @@ LAB_TEST(a_row_is_shown_where_the_node_has_it_and_an_unreadable_file_is_reported
 	put(lab, "/proc/sys/net/netfilter/nf_conntrack_count", "12\n"); /* the module was loaded */
 	put(lab, "/proc/sys/net/netfilter/nf_conntrack_max", "262144\n");
 	poll_to(lab, "conntrack", 12, 262144);
+	assert_int_equal(lab->proposal.conditions[1].status, CONDITION_FALSE);
 }
 
 LAB_TEST(numbers_are_found_by_name_in_both_forms_of_files)
