@@ -52,11 +52,26 @@ int BPF_PROG(io_complete, struct request *rq, int error, unsigned int bytes)
 	return 0;
 }
 
-static __always_inline int begin(__u64 file)
-{
-	struct storage_start start = {bpf_ktime_get_ns(), file};
-	__u64 thread = bpf_get_current_pid_tgid();
+#define KWORKER 0x2f72656b726f776b /* "kworker/" */
 
+/* What a sync waits for is known at its begin: user space also counts those that have not ended. */
+static __always_inline int begin(struct file *file)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct storage_start start = {0};
+	__u64 thread = bpf_get_current_pid_tgid(), name[2] = {0};
+
+	start.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+	if (!start.device)
+		return 0; /* no such descriptor */
+	start.cgroup = bpf_get_current_cgroup_id();
+	BPF_CORE_READ_STR_INTO(&name, task, group_leader, comm);
+	start.listed = name[0] == KWORKER ? STORAGE_KWORKER : 0;
+	for (int i = 0; i < STORAGE_PROCESSES_MAX && control.processes[i][0]; i++)
+		if (control.processes[i][0] == name[0] && control.processes[i][1] == name[1])
+			start.listed = i + 1;
+	start.file = (__u64)file;
+	start.ns = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&threads, &thread, &start, BPF_ANY) < 0)
 		__sync_fetch_and_add(&control.lost_threads, 1);
 	return 0;
@@ -64,32 +79,25 @@ static __always_inline int begin(__u64 file)
 
 static __always_inline int end(void)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), ns, longest;
-	__u64 name[2] = {0}, file_name = 0, second = now / 1000000000, *worst, by_worker, id;
+	__u64 file_name = 0, second = now / 1000000000, *worst, id;
 	struct storage_sync_key key = {0}, *owner;
-	struct storage_sync *row;
-	struct fdtable *fds;
-	struct file *file;
 	struct storage_start *start = bpf_map_lookup_elem(&threads, &thread);
+	struct storage_sync *row;
+	struct file *file;
+	__u32 listed, by_worker;
 
 	if (!start)
 		return 0;
 	ns = now - start->ns;
 	file = (struct file *)start->file;
-	fds = start->file >> 32 ? NULL : BPF_CORE_READ(task, files, fdt);
-	if (fds && start->file < BPF_CORE_READ(fds, max_fds))
-		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(fds, fd) + start->file);
+	key.device = start->device;
+	key.cgroup = start->cgroup;
+	by_worker = start->listed == STORAGE_KWORKER;
+	listed = start->listed - 1;
+	if (listed < STORAGE_PROCESSES_MAX)
+		__builtin_memcpy(key.process, control.processes[listed], sizeof(key.process));
 	bpf_map_delete_elem(&threads, &thread);
-	key.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
-	if (!key.device)
-		return 0; /* no such descriptor */
-	key.cgroup = bpf_get_current_cgroup_id();
-	BPF_CORE_READ_STR_INTO(&name, task, group_leader, comm);
-	by_worker = name[0] == 0x2f72656b726f776b; /* "kworker/" */
-	for (int i = 0; i < STORAGE_PROCESSES_MAX && control.processes[i][0]; i++)
-		if (control.processes[i][0] == name[0] && control.processes[i][1] == name[1])
-			__builtin_memcpy(key.process, name, sizeof(name));
 	/* Kernel workers sync asynchronous writes to a known file, or in a known directory. */
 	id = (__u64)key.device << 32 ^ BPF_CORE_READ(file, f_inode, i_ino);
 	owner = bpf_map_lookup_elem(&owners, &id);
@@ -124,7 +132,7 @@ static __always_inline int end(void)
 SEC("raw_tp/ext4_sync_file_enter")
 int ext4_enter(struct bpf_raw_tracepoint_args *ctx)
 {
-	return begin(ctx->args[0]);
+	return begin((struct file *)ctx->args[0]);
 }
 
 SEC("raw_tp/ext4_sync_file_exit")
@@ -133,12 +141,23 @@ int ext4_exit(void *ctx)
 	return end();
 }
 
+static __always_inline struct file *file_of(__u32 descriptor)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct fdtable *fds = BPF_CORE_READ(task, files, fdt);
+	struct file *file = NULL;
+
+	if (fds && descriptor < BPF_CORE_READ(fds, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(fds, fd) + descriptor);
+	return file;
+}
+
 /* On processors other than x86-64, user space sets the targets. */
 #define SYSTEM_CALL(name)                                      \
 	SEC("fentry/__x64_sys_" #name)                         \
 	int BPF_PROG(name##_enter, struct pt_regs___x86 *regs) \
 	{                                                      \
-		return begin((__u32)FIRST_ARGUMENT(regs));     \
+		return begin(file_of(FIRST_ARGUMENT(regs)));   \
 	}                                                      \
 	SEC("fexit/__x64_sys_" #name)                          \
 	int BPF_PROG(name##_exit)                              \

@@ -65,6 +65,17 @@ struct finding_use {
 	uint64_t at_us;     /* CLOCK_MONOTONIC; 0: of this poll */
 };
 
+/* What tasks wait for: pressure stall information. */
+enum pressure_kind { PRESSURE_IO, PRESSURE_CPU, PRESSURE_MEMORY, PRESSURES };
+
+extern const char *const pressure_names[PRESSURES];
+
+/* The share of the last ten seconds in which some tasks waited, 0..1. */
+struct pressure {
+	bool is_known[PRESSURES];
+	double some[PRESSURES];
+};
+
 #define FINDING_SLUG_MAX  SETTING_NAME_MAX
 #define FINDING_USERS_MAX 3
 #define FINDING_TEXT_MAX  1024
@@ -89,6 +100,9 @@ struct finding {
 	enum finding_who knows;
 	struct limit_user *who; /* by share, the largest first, at most FINDING_USERS_MAX; owned */
 	unsigned n_who;
+	/* Of the node, and of the cgroup of the instance's owner or of the agent: why it is slow.
+	 */
+	struct pressure node_pressure, own_pressure;
 	uint64_t who_us; /* CLOCK_MONOTONIC when they were counted; 0: at the moment of the use */
 
 	/* Owned. Set by the functions below; NULL: none. */

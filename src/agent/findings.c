@@ -7,7 +7,9 @@
 #include "agent/core.h"
 
 #include "base/log.h"
+#include "kernel/pressure.h"
 #include "tuners/table.h"
+#include "workload/process.h"
 
 #include <fnmatch.h>
 #include <sys/prctl.h>
@@ -447,7 +449,21 @@ static void cure_lack(struct finding *finding, const struct core *core, const st
 	finding_hint(finding, "this kernel does not have it: a newer one, or another build, does");
 }
 
-static void find_lack(const struct core *core, const struct tuner_status *tuner,
+/* The cgroup of the agent. In a cgroup namespace of its own, its path is not that of the host. */
+static void read_own_pressure(const struct core *core, struct finding *finding)
+{
+	_cleanup_free_ char *text = NULL;
+	int root = cgroups_root(core->facts.cgroups, CGROUP_UNIFIED);
+
+	pressure_read(core->host, &finding->node_pressure);
+	if (root < 0 || process_read("", getpid(), "cgroup", &text, NULL) < 0)
+		return;
+	for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+		if (starts_with(line, "0::/") && line[4] && line[4] != '.')
+			pressure_read_cgroup(root, line + 3, &finding->own_pressure);
+}
+
+static struct finding *find_lack(const struct core *core, const struct tuner_status *tuner,
 	const struct lack *lack, size_t number, struct proposal *proposal,
 	const struct decide_input *input)
 {
@@ -464,9 +480,10 @@ static void find_lack(const struct core *core, const struct tuner_status *tuner,
 	finding =
 		find(proposal, input, CORE_AGENT_DEGRADED, REASON_TUNER_DEGRADED, NULL, &instance);
 	if (!finding)
-		return;
+		return NULL;
 	finding_message(finding, "%s", lack->why);
 	cure_lack(finding, core, tuner->ops, lack->kind);
+	return finding;
 }
 
 /* Returns whether a command reads the node once without root: its lacks are not the agent's. */
@@ -483,17 +500,23 @@ static void find_lacks(
 		const struct proposal *decided = &tuner->proposal;
 		size_t numbers[LACK_KINDS] = {0};
 		struct lack whole = {.kind = LACK_OTHER};
+		struct finding *finding;
+		bool waits;
 
 		if (tuner->state != TUNER_DEGRADED)
 			continue;
 		for (size_t k = 0; k < decided->n_lacks; k++)
-			find_lack(core, tuner, &decided->lacks[k],
+			(void)find_lack(core, tuner, &decided->lacks[k],
 				numbers[decided->lacks[k].kind]++, proposal, input);
-		if (decided->n_lacks > 0 && !core_task_hangs(tuner, TASK_LOAD, input->now_us) &&
-			!core_lacks_sample(tuner, input->now_us))
+		waits = core_task_hangs(tuner, TASK_LOAD, input->now_us) ||
+			core_lacks_sample(tuner, input->now_us);
+		if (decided->n_lacks > 0 && !waits)
 			continue;
 		set_text(whole.why, tuner->why);
-		find_lack(core, tuner, &whole, numbers[LACK_OTHER], proposal, input);
+		finding = find_lack(core, tuner, &whole, numbers[LACK_OTHER], proposal, input);
+		/* Perhaps the agent has no share of the CPU or of the disk. */
+		if (finding && waits)
+			read_own_pressure(core, finding);
 	}
 }
 

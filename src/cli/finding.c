@@ -53,6 +53,8 @@ void draw_finding_cure(struct screen *screen, int indent, const cJSON *finding)
 			who, sizeof(who), "%s%s", who[0] ? "; " : "", json_text_at(user, "text"));
 	draw_field(screen, COLOR_FAINT, indent, FIELD_WIDTH, "who",
 		finding_lacks_user(finding) ? "not known" : who);
+	draw_field(screen, COLOR_FAINT, indent, FIELD_WIDTH, "pressure",
+		json_text_at(json_at(finding, "pressure"), "text"));
 	draw_field(
 		screen, COLOR_FAINT, indent, FIELD_WIDTH, "since", json_text_at(finding, "since"));
 	draw_field(screen, COLOR_FAINT, indent, FIELD_WIDTH, "breaks",

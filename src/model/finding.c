@@ -20,6 +20,9 @@
 #define KIND_TEXT(name, text) [INSTANCE_##name] = text,
 const char *const instance_kind_names[] = {INSTANCE_KINDS_LIST(KIND_TEXT)};
 
+const char *const pressure_names[PRESSURES] = {
+	[PRESSURE_IO] = "io", [PRESSURE_CPU] = "cpu", [PRESSURE_MEMORY] = "memory"};
+
 /* ---- making one ---- */
 
 static bool is_same(
@@ -268,6 +271,8 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 		known->worst = *use;
 		known->worst.at_us = at_us;
 		known->unit = reading->unit;
+		known->node_pressure = reading->node_pressure;
+		known->own_pressure = reading->own_pressure;
 		take_users(known, reading);
 		return;
 	}
@@ -823,6 +828,47 @@ static void use_json(cJSON *object, const struct finding *finding, const struct 
 		json_null(object, "max");
 }
 
+/* Adds a member, and appends "node: io 61 %, cpu 4 %". */
+static void add_pressure(cJSON *object, const char *member, const char *name,
+	const struct pressure *pressure, char *text, size_t size)
+{
+	const char *before = text[0] ? "; " : "";
+	cJSON *numbers = json_object(object, member);
+
+	for (enum pressure_kind i = 0; i < PRESSURES; i++) {
+		char share[SHARE_MAX];
+
+		if (!pressure->is_known[i]) {
+			json_null(numbers, pressure_names[i]);
+			continue;
+		}
+		json_number(numbers, pressure_names[i], pressure->some[i]);
+		text_append(text, size, "%s%s%s%s %s", before, name, name[0] ? ": " : "",
+			pressure_names[i], share_text(pressure->some[i], share));
+		before = ", ";
+		name = "";
+	}
+}
+
+/* A finding of slowness has it. The numbers are of its worst moment. */
+static void pressure_json(cJSON *object, const struct finding *finding)
+{
+	const struct workload *owner = &finding->instance.owner;
+	char name[WORKLOAD_TEXT_MAX] = "the agent", text[2 * FINDING_TEXT_MAX] = "";
+	bool is_known = false;
+
+	for (enum pressure_kind i = 0; i < PRESSURES; i++)
+		is_known |= finding->node_pressure.is_known[i] || finding->own_pressure.is_known[i];
+	if (!is_known)
+		return;
+	object = json_object(object, "pressure");
+	if (workload_name(owner)[0])
+		workload_describe(owner, name, sizeof(name));
+	add_pressure(object, "node", "node", &finding->node_pressure, text, sizeof(text));
+	add_pressure(object, "cgroup", name, &finding->own_pressure, text, sizeof(text));
+	json_text(object, "text", text);
+}
+
 void finding_json(cJSON *array, const struct finding *finding)
 {
 	cJSON *object = json_append(array);
@@ -845,6 +891,7 @@ void finding_json(cJSON *array, const struct finding *finding)
 		finding->happens ? finding->happens : "reached");
 	json_text(object, "happens", text);
 	who_json(object, finding);
+	pressure_json(object, finding);
 	finding_describe(finding, text, sizeof(text));
 	json_text(object, "message", text);
 	finding_text(finding, text, sizeof(text));

@@ -440,6 +440,7 @@ static void put_finding(FILE *out, const cJSON *finding)
 			who, sizeof(who), "%s%s", who[0] ? "; " : "", json_text_at(user, "text"));
 	fputs("<dl>\n", out);
 	put_fact(out, "who", false, finding_lacks_user(finding) ? "not known" : who, "");
+	put_fact(out, "pressure", false, json_text_at(json_at(finding, "pressure"), "text"), "");
 	put_fact(out, "breaks", false, json_text_at(finding, "breaks"), "");
 	put_fact(out, "now", true, json_text_at(finding, "now"), "");
 	put_fact(

@@ -79,7 +79,8 @@ static bool parse_container(const char *component, struct workload *workload)
 	return true;
 }
 
-static bool path_workload(const char *path, struct workload *workload)
+/* end, which may be NULL, is the length of the path up to the workload's cgroup. */
+static bool path_workload(const char *path, struct workload *workload, size_t *end)
 {
 	bool in_kubepods = strstr(path, "kubepods") != NULL, found = false, of_user = false;
 	char copy[PATH_MAX], *state = NULL;
@@ -99,8 +100,19 @@ static bool path_workload(const char *path, struct workload *workload)
 			of_user = starts_with(part, "user@");
 			found = !of_user;
 		}
+		if (end && (found || (of_user && starts_with(part, "user@"))))
+			*end = (size_t)(part - copy) + len;
 	}
 	return found || of_user;
+}
+
+size_t cgroup_workload_length(const char *path)
+{
+	struct workload workload;
+	size_t end = strlen(path);
+
+	(void)path_workload(path, &workload, &end);
+	return end;
 }
 
 bool cgroup_file_workload(const char *text, struct workload *workload)
@@ -118,7 +130,7 @@ bool cgroup_file_workload(const char *text, struct workload *workload)
 		path = strchr(line, ':');
 		path = path ? strchr(path + 1, ':') : NULL;
 		/* The cgroup of a container may be below its runtime's unit. */
-		if (!path || !path_workload(path + 1, &candidate) ||
+		if (!path || !path_workload(path + 1, &candidate, NULL) ||
 			(found && (workload->kind != WORKLOAD_UNIT ||
 					  candidate.kind == WORKLOAD_UNIT)))
 			continue;
@@ -223,6 +235,7 @@ struct known_cgroup {
 	uint64_t wanted_at_us;
 	pid_t pid; /* its first process when it was found; 0: none, or not visible */
 	uint64_t start_us;
+	char *path; /* below its hierarchy's root; NULL: not known; owned */
 	struct workload workload;
 };
 
@@ -310,6 +323,8 @@ void cgroups_close(struct cgroups *cgroups)
 		cleanup_close(&cgroups->hierarchies[i].root);
 	if (cgroups->watch)
 		cgroup_watch_close(cgroups->watch);
+	for (size_t i = 0; i < cgroups->n; i++)
+		free(cgroups->known[i].path);
 	free(cgroups->known);
 	free(cgroups);
 }
@@ -375,10 +390,13 @@ static void set_path(struct cgroups *cgroups, struct known_cgroup *known, const 
 	bool unit = len > 6 && (streq(path + len - 6, ".scope") || streq(path + len - 6, ".slice"));
 
 	known->found = true;
+	/* The record cuts long paths. */
+	if (len < sizeof(cgroups->watch->log->events[0].path) - 1)
+		known->path = must(strdup(path));
 	cgroups->hierarchies[hierarchy_of(known->key)].missing -= known->missing;
 	known->missing = false;
 	/* Scopes and slices are units too. The name of any other directory is its path. */
-	if (!path_workload(path, &known->workload)) {
+	if (!path_workload(path, &known->workload, NULL)) {
 		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
 		set_text(known->workload.name, unit ? strrchr(path, '/') + 1 : path);
 	}
@@ -472,6 +490,8 @@ static void want(struct cgroups *cgroups, const uint64_t *wanted, size_t n, uint
 		if (cgroups->n < KNOWN_MAX / 2 ||
 			now - cgroups->known[i].wanted_at_us < FORGET_AFTER_US)
 			cgroups->known[kept++] = cgroups->known[i];
+		else
+			free(cgroups->known[i].path);
 	cgroups->n = kept;
 	/* Append each new one once. */
 	for (size_t i = 0; i < n; i++) {
@@ -555,6 +575,13 @@ struct workload cgroups_find(const struct cgroups *cgroups, uint64_t cgroup)
 	/* The runtime may name a pod after its cgroup was found. */
 	names_apply(cgroups->names, &workload);
 	return workload;
+}
+
+const char *cgroups_path(const struct cgroups *cgroups, uint64_t cgroup)
+{
+	const struct known_cgroup *known = find_known(cgroups, cgroup, cgroups->n);
+
+	return known ? known->path : NULL;
 }
 
 pid_t cgroups_process(const struct cgroups *cgroups, uint64_t cgroup)

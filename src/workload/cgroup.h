@@ -49,6 +49,12 @@ bool names_at_address(const struct names *names, const char *address, struct wor
 bool cgroup_file_workload(const char *text, struct workload *workload);
 
 /*
+ * Returns the length of a cgroup's path up to the cgroup of its workload, which is that of the pod,
+ * of the container or of the unit. A path of no workload is returned whole.
+ */
+size_t cgroup_workload_length(const char *path);
+
+/*
  * Opens the root of the host's cgroup2 hierarchy, or of that of cgroup v1 with this controller.
  * Otherwise -1; of cgroup2, why has the reason and the cure.
  */
@@ -113,6 +119,12 @@ bool names_of_cgroup(
 
 /* Returns the workload; that of the root is the host. */
 struct workload cgroups_find(const struct cgroups *cgroups, uint64_t cgroup);
+
+/*
+ * Returns the path of a cgroup below its hierarchy's root, "/system.slice/x.service". NULL: it is
+ * not known. It is valid until the next call of cgroups_learn().
+ */
+const char *cgroups_path(const struct cgroups *cgroups, uint64_t cgroup);
 
 /* Returns the first process of the cgroup when it was found, if it still runs; otherwise 0. */
 pid_t cgroups_process(const struct cgroups *cgroups, uint64_t cgroup);

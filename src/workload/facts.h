@@ -44,6 +44,17 @@ struct node_disks {
 
 	struct node_database databases[NODE_SYNCED_MAX]; /* storage; limits */
 	unsigned n_databases;
+
+	/* The file system of the store that images are loaded into; 0: not known: images; storage
+	 */
+	dev_t store;
+	/* A listed process on the disk of that store that is slow now: storage; images */
+	struct node_slow {
+		char process[NODE_NAME_MAX]; /* "": none */
+		double p99;                  /* of its last syncs, in seconds */
+	} slow;
+	/* When a load of an archive last waited for it, CLOCK_MONOTONIC: images; runtime */
+	uint64_t load_waited_us;
 };
 
 struct facts {

@@ -143,6 +143,48 @@ def test_bytes_are_those_of_the_disk_and_the_writer_is_named(counting: Agent, di
     assert users()[name]["write_bytes"] == pytest.approx(128 * MIB, rel=0.02)
 
 
+@pytest.mark.slow
+def test_a_process_whose_sync_does_not_end_is_slow_after_many_fast_ones(
+    agent: Callable[..., Agent], disk: Path, directory: Path, pod: Path
+) -> None:
+    """p99 of five minutes says nothing about it: the share of the time in syncs does, and the sync has not ended."""
+    throttle = pod / "blkio.throttle.write_bps_device"
+    if not throttle.exists():
+        pytest.skip("only cgroup v1 limits writes of a file system here")
+    counting = agent("mode: observe\nstorage: {processes: [synctest], sync_p99: 1s}")
+    until(lambda: counting.status()["storage"] is not None, "BPF counts syncs")
+    listed, device = directory / "synctest", loop_of(disk)
+    listed.symlink_to("/usr/bin/python3")
+    number = os.stat(f"/dev/{device}").st_rdev
+    program = SYNC + "input()\nos.pwrite(fd, b'y' * 2300, 0)\nos.fdatasync(fd)\n"
+    group = CGROUP2 / "headroom-sync"
+    group.mkdir()
+
+    def join() -> None:
+        for directory in (pod, group):
+            (directory / "cgroup.procs").write_text(str(os.getpid()))
+
+    slow = subprocess.Popen([listed, "-c", program, disk / "a", "4000"], stdin=subprocess.PIPE, preexec_fn=join)
+    assert slow.stdin
+    try:
+        until(lambda: latency(counting, device, "synctest")[0] >= 4000, "the fast syncs are reported")
+        assert not [found for found in counting.status()["findings"] if found["condition"] == "StorageSlow"]
+        throttle.write_text(f"{os.major(number)}:{os.minor(number)} 50")  # 80 s for a page
+        slow.stdin.write(b"\n")
+        slow.stdin.flush()
+        found = lambda: next((one for one in counting.status()["findings"] if one["slug"] == "syncs-slow"), {"message": ""})  # noqa: E731
+        shown = until(lambda: "of the last 30 s in" in (one := found())["message"] and one, "it takes half of the time", timeout=40)
+        assert latency(counting, device, "synctest")[0] == 4000  # none has ended since
+        assert "1 took over 1 s" in shown["message"]
+        if Path("/proc/pressure/io").exists():
+            assert shown["pressure"]["cgroup"]["io"] > 0.5 and 0 <= shown["pressure"]["node"]["cpu"] <= 1
+            assert re.search(r"node: io .*; unit /headroom-sync: io ", shown["pressure"]["text"])
+    finally:
+        throttle.write_text(f"{os.major(number)}:{os.minor(number)} 0")
+        slow.communicate()
+        group.rmdir()
+
+
 @pytest.fixture
 def start_etcd(disk: Path, directory: Path) -> Iterator[Callable[..., str]]:
     """start_etcd(*options) starts etcd on the disk and returns its URL."""

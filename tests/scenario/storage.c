@@ -21,6 +21,7 @@ static bool add_process(struct scenario *scenario, void *base)
 	struct storage_process *process = &storage->seen[storage->n_seen++];
 
 	*process = (struct storage_process){.workload = {WORKLOAD_UNIT, .name = "etcd.service"}};
+	process->disk.n_below = 1;
 	return scenario_value(scenario, process->name, sizeof(process->name)) &&
 	       parse_disk(scenario, &process->disk);
 }
@@ -58,6 +59,10 @@ static bool set_number(struct scenario *scenario, void *base, const char *word)
 		summary->syncs = number;
 	else if (streq(word, "took"))
 		summary->took_us = number;
+	else if (streq(word, "now_syncs"))
+		summary->now_syncs = number;
+	else if (streq(word, "now_took"))
+		summary->now_took_us = number;
 	else if (streq(word, "p99"))
 		summary->p99 = (double)number / 1e6;
 	else
@@ -75,6 +80,8 @@ NUMBER(syncs)
 NUMBER(took)
 NUMBER(p99)
 NUMBER(over)
+NUMBER(now_syncs)
+NUMBER(now_took)
 
 static bool set_holder(struct scenario *scenario, void *base)
 {
@@ -94,11 +101,97 @@ static bool set_holder(struct scenario *scenario, void *base)
 	return true;
 }
 
+/* The writers beside the last process. */
+static struct storage_writers writers;
+
+/* writer WORKLOAD PERCENT MB/S: a unit, or a pod if it has no dot. */
+static bool add_writer(struct scenario *scenario, void *base)
+{
+	struct storage *storage = base;
+	struct storage_writer *writer = &writers.list[writers.n];
+	struct workload *workload = &writer->workload;
+	uint64_t percent, rate;
+
+	if (storage->n_seen == 0 ||
+		!scenario_value(scenario, workload->name, sizeof(workload->name)) ||
+		!scenario_number(scenario, &percent) || !scenario_number(scenario, &rate))
+		return false;
+	storage->seen[storage->n_seen - 1].writers = &writers;
+	set_text(writers.mount, "/sys/fs/cgroup");
+	writer->is_unit = strchr(workload->name, '.');
+	workload->kind = writer->is_unit ? WORKLOAD_UNIT : WORKLOAD_POD;
+	snprintf(writer->path, sizeof(writer->path),
+		writer->is_unit ? "/system.slice/%.60s" : "/kubepods.slice/kubepods-pod%.60s.slice",
+		workload->name);
+	writer->share = (double)percent / 100;
+	writer->rate = writer->first = (double)rate * 1e6;
+	writer->size = 512 * 1024;
+	writers.n++;
+	return true;
+}
+
+static bool add_disk(struct scenario *scenario, void *)
+{
+	uint64_t number;
+
+	writers.disks[writers.n_disks].number = 8 << 20;
+	if (!scenario_value(scenario, writers.disks[writers.n_disks].name, STORAGE_DISK_NAME_MAX) ||
+		!scenario_number(scenario, &number))
+		return false;
+	writers.disks[writers.n_disks++].number |= (uint32_t)number;
+	return true;
+}
+
+static bool set_writer(struct scenario *scenario, const char *word)
+{
+	struct storage_writer *last = &writers.list[MAX(writers.n, 1U) - 1];
+	uint64_t number;
+
+	if (!scenario_number(scenario, &number))
+		return false;
+	if (streq(word, "size"))
+		last->size = (double)number * 1024;
+	else if (streq(word, "first"))
+		last->first = (double)number * 1e6;
+	else if (streq(word, "backlog"))
+		last->backlog = number * 1000000;
+	else if (streq(word, "limit"))
+		last->limit = number * 1000000;
+	else if (streq(word, "held"))
+		last->held = (enum storage_held)number;
+	else
+		writers.has_swap = number;
+	return true;
+}
+
+#define WRITER(name)                                                            \
+	static bool set_writer_##name(struct scenario *scenario, void *storage) \
+	{                                                                       \
+		(void)storage;                                                  \
+		return set_writer(scenario, #name);                             \
+	}
+
+WRITER(size)
+WRITER(first)
+WRITER(backlog)
+WRITER(limit)
+WRITER(held)
+WRITER(swap)
+
+static bool set_ext4(struct scenario *, void *base)
+{
+	struct storage *storage = base;
+
+	storage->seen[storage->n_seen - 1].shares_journal = true;
+	return true;
+}
+
 static bool remove_all(struct scenario *, void *base)
 {
 	struct storage *storage = base;
 
 	storage->n_seen = storage->n_images = 0;
+	writers = (struct storage_writers){0};
 	return true;
 }
 
@@ -122,7 +215,21 @@ static const struct scenario_word at[] = {
 	WORD_CALL("took-us", set_took),
 	WORD_CALL("p99-us", set_p99),
 	WORD_CALL("over-1s", set_over),
+	WORD_CALL("now-syncs", set_now_syncs),
+	WORD_CALL("now-took-us", set_now_took),
 	WORD_CALL("holder", set_holder),
+	WORD_CALL("disk", add_disk),
+	WORD_CALL("writer", add_writer),
+	WORD_CALL("size-kib", set_writer_size),
+	WORD_CALL("first-mb", set_writer_first),
+	WORD_CALL("backlog-mb", set_writer_backlog),
+	WORD_CALL("limit-mb", set_writer_limit),
+	WORD_CALL("held", set_writer_held),
+	WORD_CALL("swap", set_writer_swap),
+	WORD_CALL("ext4", set_ext4),
+	WORD_CONST("v1", struct storage, is_v1, true),
+	WORD_CONST("v2", struct storage, is_v1, false),
+	WORD_CONST("iocost", struct storage, has_iocost, true),
 	WORD_CALL("gone", remove_all),
 	WORD_CALL("images", add_images),
 	{0},

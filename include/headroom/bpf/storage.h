@@ -78,7 +78,11 @@ struct storage_sync {
 /* A sync under way, by bpf_get_current_pid_tgid(): the map threads. */
 struct storage_start {
 	__u64 ns;
-	__u64 file; /* the kernel's struct file, or a descriptor */
+	__u64 file;   /* the kernel's struct file */
+	__u64 cgroup; /* in cgroup2 */
+	__u32 device; /* the file system's */
+	__u32 listed; /* its process is storage_control.processes[listed - 1]; 0: another one */
+#define STORAGE_KWORKER (STORAGE_PROCESSES_MAX + 1)
 };
 
 /* A page that user space maps. */

@@ -12,6 +12,7 @@
 
 #include "base/exposition.h"
 #include "kernel/bpf.h"
+#include "kernel/pressure.h"
 
 #include <fcntl.h>
 #include <sys/sysmacros.h>
@@ -23,6 +24,9 @@
 
 /* Half-life of smoothed rates in seconds. */
 #define HALF_LIFE 20.0
+
+/* The mean age of what counts is that of the last ten seconds. */
+#define LAST_HALF_LIFE 3.5
 
 /* The interval at which the facts about disks and cgroups are read. */
 #define FACTS_US (60 * USEC_PER_SEC)
@@ -110,7 +114,7 @@ static struct storage_device *device_of(
 struct counter_reading {
 	struct storage *storage;
 	uint64_t now;
-	struct smoothing smoothing;
+	struct smoothing smoothing, last;
 };
 
 static void read_io(void *userdata, const void *key, const void *value)
@@ -134,6 +138,8 @@ static void read_io(void *userdata, const void *key, const void *value)
 	for (int i = 0; i < STORAGE_DIRECTIONS; i++)
 		row->rate[i] = smooth(&reading->smoothing, row->rate[i],
 			(double)(io->bytes[i] - row->last.bytes[i]));
+	row->last_rate = smooth(&reading->last, row->last_rate,
+		(double)(io->bytes[STORAGE_WRITE] - row->last.bytes[STORAGE_WRITE]));
 	if (memcmp(io, &row->last, sizeof(*io)) == 0)
 		return;
 	row->changed_us = reading->now;
@@ -231,6 +237,19 @@ static struct storage_second *second_of(struct storage_window *window, uint64_t 
 	return second;
 }
 
+static void fill_fine(struct storage_window *window, const struct storage_sync *last,
+	const struct storage_sync *sync, uint64_t now)
+{
+	uint64_t number = now / STORAGE_FINE_US;
+	struct storage_fine *fine = &window->fines[number % STORAGE_FINES];
+
+	if (fine->number != number)
+		*fine = (struct storage_fine){.number = number};
+	fine->took_us += (sync->ns - last->ns) / 1000;
+	for (int i = 0; i < STORAGE_BUCKETS; i++)
+		fine->counts[i] += sync->counts[i] - last->counts[i];
+}
+
 static void fill_window(struct storage_window *window, const struct storage_sync *last,
 	const struct storage_sync *sync, uint32_t syncs, uint64_t now)
 {
@@ -246,6 +265,7 @@ static void fill_window(struct storage_window *window, const struct storage_sync
 	for (int i = 0; i < STORAGE_BUCKETS; i++)
 		counts[i] += sync->counts[i] - last->counts[i];
 	window->took_us[slice % STORAGE_SLICES] += (sync->ns - last->ns) / 1000;
+	fill_fine(window, last, sync, now);
 	/* The poll is late rather than early: the syncs belong to the second before. */
 	second_of(window, now / USEC_PER_SEC)->syncs += syncs;
 	for (int i = 0; i < STORAGE_SECONDS; i++) {
@@ -303,16 +323,74 @@ static void read_sync(void *userdata, const void *key, const void *value)
 	row->last = *sync;
 }
 
+/* The kernel may miss the end of a sync. Then its start stays until the thread syncs again. */
+static bool is_waiting(const struct storage *storage, uint64_t thread)
+{
+	_cleanup_free_ char *text = NULL;
+	char name[48];
+	const char *state;
+
+	snprintf(name, sizeof(name), "task/%u/stat", (uint32_t)thread);
+	if (process_read(storage->host->root, (pid_t)(thread >> 32), name, &text, NULL) < 0)
+		return false;
+	state = strrchr(text, ')');
+	return state && (starts_with(state, ") D") || starts_with(state, ") R"));
+}
+
+/* A sync of a listed process that has not ended. */
+static void read_thread(void *userdata, const void *key, const void *value)
+{
+	const struct counter_reading *reading = userdata;
+	struct storage *storage = reading->storage;
+	const struct storage_start *start = value;
+	uint64_t thread, began_us = start->ns / 1000, took_us = reading->now - began_us;
+	struct storage_sync_key id = {.cgroup = start->cgroup, .device = start->device};
+	struct storage_sync_row *row;
+	const struct storage_device *device;
+	struct storage_open *open;
+
+	memcpy(&thread, key, sizeof(thread));
+	if (start->listed == 0 || start->listed > STORAGE_PROCESSES_MAX ||
+		reading->now < began_us || took_us <= storage->sync_p99_us ||
+		!is_waiting(storage, thread))
+		return;
+	set_text(id.process, storage->processes[start->listed - 1]);
+	row = find_keyed(&storage->syncs_index, storage->syncs, storage->n_syncs, &id);
+	if (!row) {
+		row = add_element(&storage->syncs, &storage->n_syncs, &storage->syncs_allocated);
+		row->key = id;
+	}
+	row->seen = true;
+	device = device_of(storage, id.device, "", reading->now);
+	if (device && device->disk.memory)
+		return;
+	row->changed_us = reading->now;
+	if (!row->window)
+		give_window(storage, row);
+	if (!row->window)
+		return;
+	open = &row->window->open;
+	open->counts[storage_bucket(took_us * 1000)]++;
+	open->took_us += took_us;
+	open->took_now_us += MIN(took_us, STORAGE_NOW_US);
+	open->worst_us = MAX(open->worst_us, took_us);
+}
+
 static void read_syncs(struct counter_reading *reading)
 {
 	struct storage *storage = reading->storage;
 	size_t kept = 0;
 	int r;
 
-	for (size_t i = 0; i < storage->n_syncs; i++)
+	for (size_t i = 0; i < storage->n_syncs; i++) {
 		storage->syncs[i].seen = false;
+		if (storage->syncs[i].window)
+			storage->syncs[i].window->open = (struct storage_open){0};
+	}
 	r = bpf_each(storage->bpf->syncs, sizeof(struct storage_sync_key),
 		sizeof(struct storage_sync), read_sync, reading);
+	(void)bpf_each(storage->bpf->threads, sizeof(uint64_t), sizeof(struct storage_start),
+		read_thread, reading);
 	for (size_t i = 0; i < storage->n_syncs; i++) {
 		struct storage_sync_row *row = &storage->syncs[i];
 
@@ -322,6 +400,7 @@ static void read_syncs(struct counter_reading *reading)
 		}
 		storage->n_windows -= row->window != NULL;
 		free(row->window);
+		storage_writers_forget(storage, row);
 	}
 	if (kept < storage->n_syncs)
 		index_reset(&storage->syncs_index);
@@ -392,10 +471,12 @@ static void find_uncounted(struct storage *storage)
 
 static void refresh_facts(struct storage *storage, uint64_t now)
 {
+	int root = cgroups_root(storage->facts->cgroups, CGROUP_UNIFIED);
 	size_t kept = 0;
 
-	storage->attributed = cgroups_root(storage->facts->cgroups, CGROUP_BLKIO) >= 0 ||
-			      controls_io(cgroups_root(storage->facts->cgroups, CGROUP_UNIFIED));
+	storage->is_v1 = cgroups_root(storage->facts->cgroups, CGROUP_BLKIO) >= 0;
+	storage->attributed = storage->is_v1 || controls_io(root);
+	storage->has_iocost = root >= 0 && faccessat(root, "io.cost.qos", F_OK, 0) == 0;
 	if (storage->bpf->calls_error < 0)
 		storage_mount_types(storage->host, storage->unseen, sizeof(storage->unseen));
 	find_uncounted(storage);
@@ -446,6 +527,10 @@ static void find_images(struct storage *storage, bool again)
 		set_text(images->path, found->path);
 	}
 	storage->n_images = n;
+	if (disks->store != 0 && (again || storage->store.device != disks->store))
+		storage_disk_read(
+			storage->host, STORAGE_NUMBER(disks->store), "", &storage->store.disk);
+	storage->store.device = disks->store;
 }
 
 /* ---- the listed processes ---- */
@@ -458,12 +543,23 @@ static struct workload workload_of(
 }
 
 /* Who holds the queue is of this time, so the longest sync is of the same. */
-#define RECENT_S 10
+#define RECENT_S   10
+#define LAST_FINES 3
+
+/* StorageSlow needs this many syncs, or syncs that took this share of the five minutes. */
+#define SYNCS_MIN  100
+#define TOOK_SHARE 10
+
+/* A p99 needs this many syncs. */
+#define LAST_SYNCS_MIN 10
 
 void storage_summarize(
 	const struct storage_window *window, uint64_t now, struct storage_summary *summary)
 {
 	uint64_t slice = now / STORAGE_SLICE_US, second = now / USEC_PER_SEC;
+
+	const struct storage_open *open = &window->open;
+	struct storage_summary last = {.worst_us = open->worst_us};
 
 	/* Adds to the counts that summary has. */
 	for (uint64_t s = slice - MIN(slice, STORAGE_SLICES - 1); s <= window->slice; s++) {
@@ -482,8 +578,36 @@ void storage_summarize(
 			continue;
 		if (second - past->number < RECENT_S)
 			summary->recent_us = MAX(summary->recent_us, (uint64_t)past->worst_us);
+		if (second - past->number < LAST_FINES * STORAGE_FINE_US / USEC_PER_SEC)
+			last.worst_us = MAX(last.worst_us, (uint64_t)past->worst_us);
 		summary->busiest = MAX(summary->busiest, (uint64_t)past->syncs);
 	}
+	for (size_t i = 0; i < STORAGE_FINES; i++) {
+		const struct storage_fine *fine = &window->fines[i];
+		uint64_t age = now / STORAGE_FINE_US - fine->number;
+
+		if (fine->number == 0 || age >= STORAGE_FINES)
+			continue;
+		summary->now_took_us += fine->took_us;
+		for (int k = 0; k < STORAGE_BUCKETS; k++) {
+			summary->now_syncs += fine->counts[k];
+			last.counts[k] += age < LAST_FINES ? fine->counts[k] : 0;
+		}
+	}
+	for (int i = 0; i < STORAGE_BUCKETS; i++) {
+		summary->counts[i] += open->counts[i];
+		summary->syncs += open->counts[i];
+		summary->now_syncs += open->counts[i];
+		last.counts[i] += open->counts[i];
+		summary->last_syncs += last.counts[i];
+	}
+	summary->took_us += open->took_us;
+	summary->now_took_us += open->took_now_us;
+	summary->worst_us = MAX(summary->worst_us, open->worst_us);
+	summary->recent_us = MAX(summary->recent_us, open->worst_us);
+	summary->last_p99 =
+		MIN(histogram_quantile(storage_bounds, last.counts, STORAGE_BUCKETS - 1, 0.99),
+			(double)last.worst_us / 1e6);
 	summary->p50 =
 		histogram_quantile(storage_bounds, summary->counts, STORAGE_BUCKETS - 1, 0.50);
 	summary->p99 =
@@ -493,6 +617,44 @@ void storage_summarize(
 		summary->p50 = MIN(summary->p50, (double)summary->worst_us / 1e6);
 		summary->p99 = MIN(summary->p99, (double)summary->worst_us / 1e6);
 	}
+}
+
+/* Half of the time, in syncs that take long: many fast ones may fill it, too. */
+bool storage_is_starved(const struct storage_summary *summary, uint64_t sync_p99_us)
+{
+	return summary->now_syncs > 0 && summary->now_took_us >= STORAGE_NOW_US / 2 &&
+	       summary->now_took_us / summary->now_syncs > sync_p99_us;
+}
+
+bool storage_is_over(const struct storage_summary *summary, uint64_t sync_p99_us)
+{
+	return storage_is_starved(summary, sync_p99_us) ||
+	       (summary->last_syncs >= LAST_SYNCS_MIN &&
+		       summary->last_p99 * 1e6 > (double)sync_p99_us);
+}
+
+uint64_t storage_slower_than(const struct storage_summary *summary, uint64_t ns)
+{
+	uint64_t syncs = 0;
+
+	for (int i = 0; i < STORAGE_BUCKETS; i++)
+		if (i > 0 && storage_bounds[i - 1] >= ns)
+			syncs += summary->counts[i];
+	return syncs;
+}
+
+/*
+ * A share of long syncs, of a process that syncs often or that does little else. A process that
+ * starves syncs seldom: its many fast syncs of the minutes before would hide it.
+ */
+bool storage_is_slow(const struct storage_summary *summary, uint64_t sync_p99_us)
+{
+	bool enough = summary->syncs >= SYNCS_MIN ||
+		      summary->took_us >= STORAGE_SLICES * STORAGE_SLICE_US / TOOK_SHARE;
+
+	return storage_is_starved(summary, sync_p99_us) ||
+	       (enough && (storage_slower_than(summary, STORAGE_ELECTION_NS) > 0 ||
+				  summary->p99 * 1e6 > (double)sync_p99_us));
 }
 
 static bool is_below(const struct storage_disk *disk, uint32_t number)
@@ -559,6 +721,7 @@ static void pass_filesystem(const struct storage *storage, struct storage_device
 		if (!storage_mount_find(storage->host, device->number, mount) ||
 			!set_text(device->point, mount->point))
 			strcpy(device->point, "?"); /* no path: it is not looked for again */
+		device->has_journal = device->point[0] == '?' || starts_with(mount->type, "ext");
 		free(mount);
 	}
 	if (device->point[0] != '/' || disks->n_synced == NODE_SYNCED_MAX)
@@ -581,10 +744,40 @@ static void pass_database(struct node_disks *disks, const struct storage_sync_ro
 	disks->n_databases++;
 }
 
+/* Loads of images yield to the slowest of the listed processes on the same disk. */
+static void pass_slow(struct storage *storage, const struct storage_process *process)
+{
+	const struct storage_summary *summary = &process->summary;
+	struct node_slow *slow = &storage->facts->disks.slow;
+	double p99 = MAX(summary->last_p99,
+		(double)summary->now_took_us / 1e6 / (double)MAX(summary->now_syncs, UINT64_C(1)));
+	bool shared = false;
+
+	for (unsigned i = 0; storage->store.device != 0 && i < process->disk.n_below; i++)
+		shared |= is_below(&storage->store.disk, process->disk.below[i]);
+	if (!shared || !storage_is_over(summary, storage->sync_p99_us) || p99 <= slow->p99)
+		return;
+	set_text(slow->process, process->name);
+	slow->p99 = p99;
+}
+
+static void read_pressure(const struct storage *storage, const struct storage_sync_row *row,
+	struct storage_process *process)
+{
+	struct cgroups *cgroups = storage->facts->cgroups;
+	const char *path = cgroups_path(cgroups, cgroup_key(CGROUP_UNIFIED, row->key.cgroup));
+
+	pressure_read(storage->host, &process->node_pressure);
+	if (path)
+		pressure_read_cgroup(
+			cgroups_root(cgroups, CGROUP_UNIFIED), path, &process->pressure);
+}
+
 void storage_processes_list(struct storage *storage, uint64_t now)
 {
 	storage->n_seen = 0;
 	storage->facts->disks.n_synced = storage->facts->disks.n_databases = 0;
+	storage->facts->disks.slow = (struct node_slow){0};
 	for (size_t i = 0; i < storage->n_syncs && storage->n_seen < STORAGE_PROCESSES_SHOWN; i++) {
 		const struct storage_sync_row *row = &storage->syncs[i];
 		struct storage_process *process = &storage->seen[storage->n_seen];
@@ -595,15 +788,22 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 		*process = (struct storage_process){0};
 		storage_summarize(row->window, now, &process->summary);
 		device = find_device(storage, row->key.device);
-		if (process->summary.syncs == 0 || !device)
+		if (process->summary.syncs == 0 || !device) {
+			storage_writers_forget(storage, &storage->syncs[i]);
 			continue;
+		}
 		set_text(process->name, row->key.process);
 		process->workload = workload_of(storage, CGROUP_UNIFIED, row->key.cgroup);
 		process->disk = device->disk;
-		if (storage->attributed &&
-			process->summary.p99 * 1e6 > (double)storage->sync_p99_us)
+		if (storage->attributed && storage_is_slow(&process->summary, storage->sync_p99_us))
 			find_holders(storage, process);
+		if (storage_is_slow(&process->summary, storage->sync_p99_us))
+			read_pressure(storage, row, process);
+		pass_slow(storage, process);
 		pass_filesystem(storage, device);
+		process->shares_journal = device->has_journal;
+		storage_writers_read(storage, &storage->syncs[i], process, now);
+		process->writers = row->writers;
 		pass_database(&storage->facts->disks, row, &process->workload);
 		storage->n_seen++;
 	}
@@ -779,6 +979,7 @@ void storage_sense(void *self, uint64_t now)
 	if (due || storage->read_us == 0)
 		refresh_facts(storage, now);
 	reading.smoothing = smoothing_since(storage->read_us, now, HALF_LIFE);
+	reading.last = smoothing_since(storage->read_us, now, LAST_HALF_LIFE);
 	storage->read_us = now;
 	read_ios(&reading);
 	read_syncs(&reading);

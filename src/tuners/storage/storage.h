@@ -3,13 +3,15 @@
 
 /*
  * tuner.c has rows and ops and loads the BPF programs, sense.c reads their counters and sums up,
- * disk.c finds out what a disk is, decide.c judges, report.c shows.
+ * writers.c reads who else writes, disk.c finds out what a disk is, decide.c judges, report.c
+ * shows.
  */
 
 #include "workload/cgroup.h"
 #include "workload/facts.h"
 
 #include <headroom/bpf/storage.h>
+#include <headroom/finding.h>
 #include <headroom/tuner.h>
 
 /* ---- disks ---- */
@@ -60,7 +62,7 @@ void storage_mount_types(const struct host *host, char *text, size_t size);
 /* ---- the BPF programs ---- */
 
 struct storage_bpf {
-	int ios, syncs; /* maps */
+	int ios, syncs, threads; /* maps */
 	struct storage_control *control;
 	int links[7];                /* -1: not attached */
 	int ext4_error, calls_error; /* 0, or -errno: syncs of ext4; the system calls */
@@ -89,6 +91,7 @@ struct storage_device {
 	uint64_t read_us; /* when disk was read */
 	uint64_t used_us;
 	char point[SETTING_PATH_MAX]; /* a mount; "": not read */
+	bool has_journal;             /* ext4, ext3 or not known; of point */
 };
 
 /* Syncs of a process name to a label: a histogram in the metrics. */
@@ -104,6 +107,8 @@ struct storage_io_row {
 	struct storage_io_key key;
 	struct storage_io last;
 	double queue_rate, rate[STORAGE_DIRECTIONS]; /* smoothed: seconds, bytes a second */
+	double last_rate;  /* written bytes a second, of about the last ten seconds */
+	double first_rate; /* last_rate when a process was first seen to be slow; 0: none is */
 	uint64_t changed_us;
 	bool seen;
 };
@@ -111,6 +116,13 @@ struct storage_io_row {
 /* The slices cover the last five minutes; the newest one is incomplete. */
 #define STORAGE_SLICES   11
 #define STORAGE_SLICE_US (30 * USEC_PER_SEC)
+
+/* Finer slices cover the last half minute. */
+#define STORAGE_FINES   7
+#define STORAGE_FINE_US (5 * USEC_PER_SEC)
+
+/* A share of the time in which the process syncs: sums may exceed it, of several threads. */
+#define STORAGE_NOW_US (30 * USEC_PER_SEC)
 
 /* Syncs of one row over time. */
 struct storage_window {
@@ -123,15 +135,28 @@ struct storage_window {
 		uint32_t worst_us;
 	} seconds[60];
 	uint32_t worst_us[STORAGE_SLICES];
+	struct storage_fine {
+		uint64_t number; /* time / STORAGE_FINE_US */
+		uint64_t took_us;
+		uint32_t counts[STORAGE_BUCKETS];
+	} fines[STORAGE_FINES];
+	/* Syncs that have not ended, and already took longer than storage.sync_p99: as at the last
+	 * reading, by the time that they took so far. */
+	struct storage_open {
+		uint32_t counts[STORAGE_BUCKETS];
+		uint64_t took_us, took_now_us; /* the second: within STORAGE_NOW_US */
+		uint64_t worst_us;
+	} open;
 	struct history history; /* the worst syncs, in microseconds */
 };
 
 struct storage_sync_row {
 	struct storage_sync_key key;
 	struct storage_sync last;
-	struct storage_window *window; /* NULL: other rows have all windows; owned */
-	double rate;                   /* smoothed syncs a second */
-	uint64_t syncs;                /* since the row exists */
+	struct storage_window *window;   /* NULL: other rows have all windows; owned */
+	struct storage_writers *writers; /* while the process is slow; else NULL; owned */
+	double rate;                     /* smoothed syncs a second */
+	uint64_t syncs;                  /* since the row exists */
 	uint64_t changed_us;
 	bool seen;
 };
@@ -143,7 +168,77 @@ struct storage_summary {
 	uint64_t recent_us; /* the longest sync of the last ten seconds */
 	uint64_t busiest;   /* syncs in the busiest second of the last minute */
 	double p50, p99;    /* seconds; 0 without syncs */
+	/* The same for STORAGE_NOW_US, and for the last 10 to 15 seconds. */
+	uint64_t now_syncs, now_took_us;
+	uint64_t last_syncs;
+	double last_p99; /* seconds */
 };
+
+/* etcd's election timeout. */
+#define STORAGE_ELECTION_NS UINT64_C(1000000000)
+
+uint64_t storage_slower_than(const struct storage_summary *summary, uint64_t ns);
+
+/* Returns whether the process was slow within the last five minutes. */
+bool storage_is_slow(const struct storage_summary *summary, uint64_t sync_p99_us);
+
+/* Returns whether the process waits for its disk most of the time, and long each time. */
+bool storage_is_starved(const struct storage_summary *summary, uint64_t sync_p99_us);
+
+/* Returns whether it is slow now, and not only within the last five minutes. */
+bool storage_is_over(const struct storage_summary *summary, uint64_t sync_p99_us);
+
+/* ---- writers.c: who could be limited ---- */
+
+/* A workload that writes more than this share of the bytes is named. */
+#define STORAGE_MUCH    0.1
+#define STORAGE_WRITERS 9
+
+/* Why no limit is advised for a writer. */
+enum storage_held {
+	HELD_NOT,
+	HELD_HOST,      /* the kernel, the root, or a cgroup that is not known or takes no limit */
+	HELD_OWN,       /* a listed process is in it or below it */
+	HELD_ESSENTIAL, /* the node needs it */
+};
+
+struct storage_writer {
+	struct workload workload;
+	char path[SETTING_PATH_MAX]; /* of its cgroup, below the root of cgroup2; "": not known */
+	bool is_unit;                /* of the node's systemd */
+	double share;                /* of the bytes written to the disk, 0..1 */
+	/* Bytes a second to each disk: now, and when the process was first slow. */
+	double rate, first;
+	uint64_t bytes, writes; /* of its cgroup in io.stat */
+	double size;            /* mean bytes of a write between two readings; 0: not known */
+	uint64_t backlog;       /* bytes that wait to be written */
+	uint64_t limit;         /* of the written bytes a second, in force; 0: none */
+	enum storage_held held;
+};
+
+/* The writers to the disks of a slow process, the largest first. */
+struct storage_writers {
+	uint64_t at_us; /* when they were read */
+	unsigned readings;
+	struct {
+		uint32_t number;
+		char name[STORAGE_DISK_NAME_MAX]; /* below /dev */
+	} disks[STORAGE_BELOW_MAX];
+	unsigned n_disks;
+	bool has_swap;                /* on these disks */
+	char mount[SETTING_PATH_MAX]; /* of cgroup2, on the host */
+	struct storage_writer list[STORAGE_WRITERS];
+	unsigned n;
+};
+
+struct storage_sync_row;
+struct storage_process;
+struct storage;
+
+/* Reads row->writers if they are due; frees them when the process is no longer slow. */
+void storage_writers_read(struct storage *storage, struct storage_sync_row *row,
+	const struct storage_process *process, uint64_t now_us);
+void storage_writers_forget(struct storage *storage, struct storage_sync_row *row);
 
 #define STORAGE_HOLDERS 3
 
@@ -160,6 +255,11 @@ struct storage_process {
 		double share, rate; /* 0..1; bytes written a second */
 	} holders[STORAGE_HOLDERS];
 	unsigned n_holders;
+	bool shares_journal; /* its file system is ext4, whose journal others may fill, or not known
+			      */
+	const struct storage_writers *writers; /* NULL: not known */
+	/* While it is slow: of the node, and of its cgroup. */
+	struct pressure node_pressure, pressure;
 };
 
 /* A directory of images, as its runtime's tuner found it. */
@@ -182,6 +282,8 @@ struct storage {
 	char unseen[64];                  /* types of file systems without counted syncs */
 	char uncounted[STORAGE_NAME_MAX]; /* a listed process that runs on this node; if unseen */
 	bool attributed;                  /* the io controller tells cgroups apart */
+	bool is_v1;                       /* it is that of cgroup v1 */
+	bool has_iocost;                  /* the kernel shares a disk by weights: io.cost */
 	struct storage_device *devices;
 	size_t n_devices, devices_allocated;
 	struct storage_label labels[STORAGE_LABELS + 1]; /* the last: other */
@@ -195,6 +297,7 @@ struct storage {
 	uint64_t read_us, facts_us; /* last reading of the counters, of the facts */
 	struct storage_process seen[STORAGE_PROCESSES_SHOWN];
 	struct storage_images images[STORAGE_IMAGES];
+	struct storage_images store; /* into which images are loaded; its path is not used */
 	unsigned n_seen, n_images;
 };
 
