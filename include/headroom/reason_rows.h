@@ -287,6 +287,9 @@ ROW(PRESENT, "present", NOBODY, "The runtime has the image.")
 ROW(LOADING, "loading", AGENT, "The image is being loaded from its archive.")
 ROW(PULLING, "pulling", AGENT, "The runtime is pulling the image.")
 ROW(QUEUED, "queued", AGENT, "The transfer begins when an earlier one has ended.")
+ROW(WAITS_FOR_SYNCS, "waits-for-syncs", AGENT,
+	"A listed process on the same disk is slow (storage.sync_p99): no pull begins and a load "
+	"pauses, for ten minutes at most.")
 ROW(SETTLING, "settling", AGENT, "The archive changed just now and may still be written.")
 ROW(WAVE_WAITS, "wave-waits", AGENT, "Other nodes pull the image first: see images.wave.")
 ROW(PEERS_LACK_IT, "peers-lack-it", AGENT,
@@ -335,7 +338,8 @@ ROW(PARALLEL_PULLS, "parallel-pulls", NOBODY, "The kubelet pulls at least three 
 
 ROW(SYNCS_FAST, "syncs-fast", NOBODY, "The syncs of the listed processes are fast enough.")
 ROW(SYNCS_SLOW, "syncs-slow", ADMIN,
-	"One in a hundred syncs of a listed process took longer than storage.sync_p99.")
+	"One in a hundred syncs of a listed process took longer than storage.sync_p99, or long syncs "
+	"took half of its time.")
 ROW(SYNCS_OVER_ELECTION, "syncs-over-election", ADMIN,
 	"A sync of a listed process took longer than 1 s, etcd's election timeout.")
 ROW(SYNCS_UNKNOWN, "syncs-unknown", ADMIN,

@@ -30,29 +30,68 @@
 #define TLS_HANDSHAKE     0x16
 #define PIECE             ((size_t)32 * 1024) /* a part of a blob, for each connection */
 
+/* While a load waits: each connection sends this much in a window. */
+#define HOLD_BYTES     ((size_t)1024)
+#define HOLD_US        (8 * USEC_PER_SEC)
+#define HOLD_WINDOW_US (USEC_PER_SEC / 2)
+#define HOLD_STEP_US   (USEC_PER_SEC / 10)
+
 struct image_server {
 	struct MHD_Daemon *daemon;
 	const struct archive *archive;
 	_Atomic uint64_t *sent;
-	_Atomic bool asked;
+	const _Atomic bool *waits; /* NULL: it never does */
+	uint64_t window_us;        /* while it waits: when little is sent again */
+	_Atomic bool asked, closes;
 	char prefix[IMAGE_NAME_MAX]; /* "/v2/NAME/" */
 };
 
 /* A blob that is being sent. */
 struct sent_blob {
+	struct image_server *server;
 	const struct archive_blob *blob;
-	_Atomic uint64_t *sent;
 	uint64_t from;
-	char *text; /* a made manifest; NULL: fd */
+	uint64_t window_us; /* the last in which it was sent */
+	char *text;         /* a made manifest; NULL: fd */
 	int fd;
 };
 
+static bool waits(const struct image_server *server)
+{
+	return server->waits && *server->waits && !server->closes;
+}
+
+/*
+ * Waits for the next window, and returns how much may be sent. A runtime ends a pull that gets
+ * nothing for a minute, and a handshake without an answer after 10 s, which this thread also gives.
+ * In a window each connection sends once.
+ */
+static size_t hold_back(struct sent_blob *sending, size_t size)
+{
+	struct image_server *server = sending->server;
+
+	if (!waits(server))
+		return size;
+	if (server->window_us <= sending->window_us ||
+		now_us() > server->window_us + HOLD_WINDOW_US)
+		server->window_us = now_us() + HOLD_US;
+	while (waits(server) && now_us() < server->window_us) {
+		const struct wait step = {.deadline_us = now_us() + HOLD_STEP_US, .cancel_fd = -1};
+
+		(void)wait_for(&step, -1, 0);
+	}
+	sending->window_us = server->window_us;
+	return waits(server) ? MIN(size, HOLD_BYTES) : size;
+}
+
 static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
 {
-	const struct sent_blob *sending = userdata;
+	struct sent_blob *sending = userdata;
 	const struct archive_blob *blob = sending->blob;
 	ssize_t n;
 
+	if (!sending->text)
+		size = hold_back(sending, size);
 	at += sending->from;
 	n = (ssize_t)MIN(blob->size - at, size);
 	if (sending->text)
@@ -61,7 +100,7 @@ static ssize_t read_blob(void *userdata, uint64_t at, char *data, size_t size)
 		n = pread(sending->fd, data, (size_t)n, (off_t)(blob->offset + at));
 	if (n <= 0)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
-	*sending->sent += (uint64_t)n;
+	*sending->server->sent += (uint64_t)n;
 	return n;
 }
 
@@ -109,8 +148,8 @@ static enum MHD_Result answer_blob(
 		wanted[end] || parse_count(number, &from) < 0 || from >= blob->size)
 		from = 0;
 	sending = must(malloc(sizeof(*sending)));
-	*sending = (struct sent_blob){.blob = blob,
-		.sent = server->sent,
+	*sending = (struct sent_blob){.server = server,
+		.blob = blob,
 		.from = from,
 		.text = blob->made ? archive_manifest_text(server->archive, blob) : NULL,
 		.fd = fd};
@@ -201,6 +240,11 @@ int image_server_open(const struct archive *archive, const char *name, _Atomic u
 	return 0;
 }
 
+void image_server_hold(struct image_server *server, const _Atomic bool *waits)
+{
+	server->waits = waits;
+}
+
 bool image_server_was_asked(const struct image_server *server)
 {
 	return server->asked;
@@ -208,6 +252,7 @@ bool image_server_was_asked(const struct image_server *server)
 
 void image_server_close(struct image_server *server)
 {
+	server->closes = true;
 	MHD_stop_daemon(server->daemon);
 	free(server);
 }
@@ -228,7 +273,7 @@ bool images_is_ours(const char *name)
 
 int images_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
-	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX])
+	_Atomic uint64_t *done, const _Atomic bool *waits, char why[static IMAGES_WHY_MAX])
 {
 	_cleanup_(cleanup_image_server_close) struct image_server *server = NULL;
 	char hash[HASH_TEXT_MAX], secret[HASH_TEXT_MAX], repository[NAME_MAX];
@@ -251,6 +296,7 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 		snprintf(why, IMAGES_WHY_MAX, "no server on 127.0.0.1: %s", strerror(-r));
 		return r;
 	}
+	image_server_hold(server, waits);
 	/* Only the runtime knows the repository: others must not read an archive of root. */
 	snprintf(reference, sizeof(reference), "127.0.0.1:%u/%s@%s", port, repository,
 		runtime->driver->loads_manifests ? image->manifest : image->top);

@@ -52,17 +52,20 @@ struct image_info {
 struct image_server;
 int image_server_open(const struct archive *archive, const char *name, _Atomic uint64_t *sent,
 	struct image_server **ret, uint16_t *port);
+/* While *waits is true, blobs are sent so slowly that the disk is free, and no runtime gives up. */
+void image_server_hold(struct image_server *server, const _Atomic bool *waits);
 bool image_server_was_asked(const struct image_server *server); /* for the repository */
 void image_server_close(struct image_server *server);
 DEFINE_CLEANUP(struct image_server, image_server_close)
 
 /*
- * Loads an image of an archive: serves it on 127.0.0.1 for the driver. done counts the bytes. 0, or
- * -errno with why; -EOPNOTSUPP: the runtime cannot load archives.
+ * Loads an image of an archive: serves it on 127.0.0.1 for the driver. done counts the bytes; while
+ * *waits is true, the load pauses (NULL: never). 0, or -errno with why; -EOPNOTSUPP: the runtime
+ * cannot load archives.
  */
 int images_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
-	_Atomic uint64_t *done, char why[static IMAGES_WHY_MAX]);
+	_Atomic uint64_t *done, const _Atomic bool *waits, char why[static IMAGES_WHY_MAX]);
 
 /* Removes leftovers of a killed agent, not during a transfer. 0, or -errno with why. */
 int images_clean(const struct image_runtime *runtime, const struct host *host,

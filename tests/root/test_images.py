@@ -5,13 +5,14 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import tarfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Iterator
 
 import pytest
 from conftest import Agent, Node, Run, Start, until
@@ -300,7 +301,7 @@ def test_a_transfer_that_a_kill_interrupted_is_finished_by_the_next_agent(
 
 
 def make_small_store(lab: Lab, size: int = 96 << 20, where: str = "/var/lib/containerd") -> None:
-    disk = lab.directory / "disk"
+    disk = lab.directory / f"disk{where.replace('/', '-')}"
     with disk.open("wb") as file:
         file.truncate(size)
     lab.run("mkfs.ext4", "-q", str(disk))
@@ -324,6 +325,106 @@ def test_a_pull_that_fills_the_store_is_cancelled_and_the_next_transfer_works(la
     running.reload()
     wait_image(running, A)
     running.wait_condition("ImagePreloadFailed", "False")
+
+
+@pytest.fixture(name="syncs")
+def fixture_syncs(lab: Lab, directory: Path) -> Iterator[Callable[[int], None]]:
+    """A process synctest on the disk of the store: syncs(3) lets it write so often a second, syncs(0) as often as it can."""
+    throttle = Path("/sys/fs/cgroup/blkio/headroom-sync")
+    if not throttle.parent.exists():
+        pytest.skip("only cgroup v1 limits writes of a file system here")
+    make_small_store(lab, 600 << 20)
+    listed = directory / "synctest"
+    listed.symlink_to("/usr/bin/python3")
+    number = os.stat(lab.root / "var/lib/containerd").st_dev
+    program = (
+        "import os, sys, time\nfd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
+        "while True:\n os.pwrite(fd, os.urandom(4096), 0)\n os.fdatasync(fd)\n time.sleep(0.01)\n"
+    )
+
+    def limit(writes: int) -> None:
+        (throttle / "blkio.throttle.write_iops_device").write_text(f"{os.major(number)}:{os.minor(number)} {writes}")
+
+    def join() -> None:
+        (throttle / "cgroup.procs").write_text(str(os.getpid()))
+
+    throttle.mkdir()
+    process = subprocess.Popen([listed, "-c", program, lab.root / "var/lib/containerd/wal"], preexec_fn=join)
+    try:
+        yield limit
+    finally:
+        limit(0)
+        process.kill()
+        process.wait()
+        until(lambda: not (throttle / "cgroup.procs").read_text(), "the process has ended")
+        throttle.rmdir()
+
+
+SLOW = "}\nruntime: {pull_progress_timeout: 10s}\nstorage: {processes: [synctest], sync_p99: 100ms"
+
+
+def waits(running: Agent, name: str) -> dict[str, Any] | None:
+    return next((i for i in running.status()["images"] if name in (i["name"], i["source"]) and i["reason"] == "waits-for-syncs"), None)
+
+
+@pytest.mark.slow
+def test_no_transfer_begins_while_a_listed_process_waits_for_the_same_disk(
+    lab: Lab, preload: Start, store: Path, syncs: Callable[[int], None]
+) -> None:
+    lab.containerd()
+    registry = lab.registry()
+    registry.push("team/small", Image(1, 10_000))
+    pulled = f"{lab.proxy(registry).name}/team/small:latest"
+    syncs(3)
+    running = preload(f"archives: [/run/images]{SLOW}")
+    until(lambda: (one := running.status()["storage"]) and one["processes"] and one["processes"][0]["window_syncs"] > 40, "it is slow")
+    docker_save(store / "a.tar", [Built(A)])
+    running.write_config(f"mode: observe\nimages: {{mode: enforce, pin: [], archives: [/run/images], pull: ['{pulled}']{SLOW}}}\n")
+    running.reload()
+    row = until(lambda: waits(running, pulled), "the pull waits")
+    assert row["state"] == "pending" and "synctest is slow on the same disk" in row["why"]
+    until(lambda: waits(running, "/run/images/a.tar"), "the load waits")
+    time.sleep(5)
+    assert A not in names(lab)
+    syncs(0)
+    wait_image(running, A)
+    wait_image(running, pulled)
+    assert running.condition("ImagePreloadFailed")["status"] == "False"
+
+
+@pytest.mark.slow
+def test_a_load_pauses_while_a_listed_process_waits_for_the_same_disk(
+    lab: Lab, preload: Start, store: Path, directory: Path, syncs: Callable[[int], None]
+) -> None:
+    """Also beyond runtime.pull_progress_timeout: a pause is no lack of progress."""
+    slow_reads = Path("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device")
+    if not slow_reads.exists():
+        pytest.skip("the root cgroup has no throttle")
+    lab.containerd()
+    docker_save(directory / "large.tar", [Built(A, layers=1, size=100 << 20)])
+    make_small_store(lab, 160 << 20, "/run/images")
+    shutil.copy(directory / "large.tar", lab.root / "run/images/large.tar")
+    lab.run("sh", "-c", "sync -f /run/images/large.tar; echo 1 >/proc/sys/vm/drop_caches")
+    number = os.stat(lab.root / "run/images").st_dev
+    slow_reads.write_text(f"{os.major(number)}:{os.minor(number)} 3000000")
+    try:
+        running = preload(f"archives: [/run/images]{SLOW}")
+        until(lambda: any((i["bytes_done"] or 0) > 5_000_000 for i in running.status()["images"]), "the load is under way")
+        syncs(3)
+        row = until(lambda: waits(running, "/run/images/large.tar"), "the load pauses")
+        assert row["state"] == "active"
+        time.sleep(9)
+        before = waits(running, "/run/images/large.tar")
+        time.sleep(25)
+        after = waits(running, "/run/images/large.tar")
+        assert before and after and 0 <= after["bytes_done"] - before["bytes_done"] < 100_000
+        assert running.condition("PullStuck")["status"] != "True"
+        syncs(0)
+        slow_reads.write_text(f"{os.major(number)}:{os.minor(number)} 0")
+        wait_image(running, A)
+        assert running.condition("ImagePreloadFailed")["status"] == "False"
+    finally:
+        slow_reads.write_text(f"{os.major(number)}:{os.minor(number)} 0")
 
 
 def test_an_archive_that_does_not_fit_is_not_started(lab: Lab, preload: Start, store: Path) -> None:

@@ -9,12 +9,15 @@
 #define EPOCH_US UINT64_C(1800000000000000)
 
 static struct host host = {.state = "", .node_name = "node-1"};
+static struct facts facts;
 
 static void open_node(void *self)
 {
 	struct images_tuner *tuner = self;
 
+	facts = (struct facts){0};
 	tuner->host = &host;
+	tuner->facts = &facts;
 	tuner->config.parallel = 3;
 	tuner->config.wave = (struct wave){
 		.gate = WAVE_OFF, .nodes = 1, .seeds = 1, .round_us = 20 * USEC_PER_SEC};
@@ -251,9 +254,24 @@ static bool parse_kubelet(struct scenario *scenario, void *base)
 			       KUBELET_VALUE_MAX));
 }
 
+/* `slow PROCESS`: it waits for its syncs to the disk of the store. `fast`: it does no longer. */
+static bool parse_slow(struct scenario *scenario, void *)
+{
+	facts.disks.slow.p99 = 0.045;
+	return scenario_value(scenario, facts.disks.slow.process, sizeof(facts.disks.slow.process));
+}
+
+static bool parse_fast(struct scenario *, void *)
+{
+	facts.disks.slow = (struct node_slow){0};
+	return true;
+}
+
 static const struct scenario_word at[] = {
 	WORD_CALL("record", parse_record),
 	WORD_CALL("fails", parse_failure),
+	WORD_CALL("slow", parse_slow),
+	WORD_CALL("fast", parse_fast),
 	WORD_CALL("has", parse_has),
 	WORD_CALL("lacks", parse_lacks),
 	WORD_CALL("pinned-here", parse_pinned_here),

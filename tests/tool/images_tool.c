@@ -41,7 +41,8 @@ static int run(const struct image_runtime *runtime, int n, char **args, const st
 		r = archive_open(&host, args[1], 0, 0, wait, &archive, why);
 	}
 	for (size_t i = 0; r == 0 && archive && i < archive->n_images; i++)
-		r = images_load(runtime, &host, archive, &archive->images[i], wait, &done, why);
+		r = images_load(
+			runtime, &host, archive, &archive->images[i], wait, &done, NULL, why);
 	if (streq(command, "pull") && n == 2)
 		r = runtime->driver->pull(runtime, args[1], wait, &done, why);
 	if (streq(command, "clean") && n == 1)

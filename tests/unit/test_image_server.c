@@ -109,6 +109,29 @@ SERVER_TEST(questions_and_bytes_are_counted)
 	assert_int_equal(served->sent, strlen(LAYER_0));
 }
 
+SERVER_TEST(a_blob_is_not_sent_while_the_load_waits)
+{
+	_Atomic bool waits = true;
+	char answer[ANSWER_MAX], request[1024];
+	int fd = dial(served);
+	size_t have = 0;
+	ssize_t n;
+
+	image_server_hold(served->server, &waits);
+	snprintf(request, sizeof(request),
+		"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		path_of("blobs", served->files.sample.layers[0]));
+	send_text(fd, request);
+	usleep(500000);
+	assert_int_equal(served->sent, 0);
+	waits = false;
+	while ((n = recv(fd, answer + have, ANSWER_MAX - 1 - have, 0)) > 0)
+		have += (size_t)n;
+	answer[have] = '\0';
+	assert_non_null(strstr(answer, "\r\n\r\n" LAYER_0));
+	close(fd);
+}
+
 SERVER_TEST(other_methods_and_paths_are_refused)
 {
 	static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH", "OPTIONS"};

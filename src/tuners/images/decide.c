@@ -37,6 +37,8 @@ struct decision {
 	bool cleaning;      /* leftovers are being removed: nothing else begins */
 	bool asks;          /* the mirrors of a row are to be asked */
 	bool pulls_turn;    /* with `parallel: 1`: no archive begins */
+	bool yields;        /* a listed process on the disk is slow: nothing begins */
+	bool waits;         /* a transfer waits for it */
 	unsigned busy;      /* pulls and archives under way or beginning now */
 };
 
@@ -367,6 +369,49 @@ static bool fits(const struct decision *decision, struct image_row *row)
 	return false;
 }
 
+/* ---- a listed process on the disk of the store ---- */
+
+/* So long in all, while transfers are under way or wait: a disk may be slow for ever. */
+#define YIELD_MAX_US (600 * USEC_PER_SEC)
+
+static void wait_for_syncs(struct decision *decision, struct image_row *row)
+{
+	const struct node_slow *slow = &decision->tuner->facts->disks.slow;
+	char p99[TIME_TEXT_MAX];
+
+	latency_text(slow->p99, p99);
+	decision->waits = true;
+	row->reason = REASON_WAITS_FOR_SYNCS;
+	snprintf(row->why, sizeof(row->why),
+		"%s is slow on the same disk: p99 of its syncs is %s (storage.sync_p99): it goes on "
+		"after ten minutes at most",
+		slow->process, p99);
+}
+
+/* Begins with the time since the last decision, in which a transfer waited. */
+static void begin_yield(struct decision *decision)
+{
+	struct images_memory *memory = decision->memory;
+	const struct facts *facts = decision->tuner->facts;
+
+	if (memory->yield_at_us > 0)
+		memory->yield_us += decision->input->now_us - memory->yield_at_us;
+	decision->yields = facts && facts->disks.slow.process[0] && !decision->obstacle &&
+			   memory->yield_us < YIELD_MAX_US;
+}
+
+static void end_yield(struct decision *decision)
+{
+	struct images_memory *memory = decision->memory;
+
+	memory->yields = decision->yields;
+	memory->yield_at_us = decision->waits ? decision->input->now_us : 0;
+	if (!decision->waits && decision->busy == 0)
+		memory->yield_us = 0;
+}
+
+/* ---- transfers ---- */
+
 static void begin(struct decision *decision, enum transfer_kind kind,
 	const struct archive_file *archive, const char *name, uint64_t need)
 {
@@ -473,8 +518,12 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 	for (size_t i = first; reason && i < memory->n; i++)
 		if (memory->rows[i].state == IMAGE_PENDING)
 			memory->rows[i].reason = reason;
+	for (size_t i = first; decision->yields && (active || (wanted && !reason)) && i < memory->n;
+		i++)
+		if (memory->rows[i].state == (active ? IMAGE_ACTIVE : IMAGE_PENDING))
+			wait_for_syncs(decision, &memory->rows[i]);
 	if (wanted && !reason && !decision->archive_busy && !decision->pulls_turn &&
-		decision->busy < decision->tuner->config.parallel)
+		!decision->yields && decision->busy < decision->tuner->config.parallel)
 		begin(decision, TRANSFER_ARCHIVE, file, "", need);
 }
 
@@ -503,6 +552,8 @@ static void decide_pull(struct decision *decision, const char *name)
 			   wave_waits(decision->tuner, row, decision->input->now_us,
 				   decision->realtime_us))) {
 		decision->asks |= row->asks;
+	} else if (fits(decision, row) && decision->yields) {
+		wait_for_syncs(decision, row);
 	} else if (fits(decision, row) && decision->busy < decision->tuner->config.parallel) {
 		begin(decision, TRANSFER_PULL, NULL, name, need_of(decision, &row->preload));
 	} else {
@@ -822,6 +873,7 @@ void images_decide(
 		decision.budget = decision.store_max - MIN(decision.store_max, sample->store_used);
 	}
 	memory->full = decision.budget == 0;
+	begin_yield(&decision);
 	decision.pulls_turn =
 		tuner->config.parallel == 1 && tuner->archive_last && memory->pull_waits;
 	memory->pull_waits = false;
@@ -835,6 +887,7 @@ void images_decide(
 		decide_archive(&decision, &sample->archives[i]);
 	for (size_t i = 0; i < tuner->config.pulls.n; i++)
 		decide_pull(&decision, tuner->config.pulls.items[i]);
+	end_yield(&decision);
 	/* A series of loads does not write the whole record after each of them. */
 	if (tuner->dirty && !images_active(tuner, TRANSFER_RECORD, "", "") &&
 		(decision.busy == 0 || input->now_us >= tuner->recorded_us + IMAGES_SOON_US))

@@ -11,6 +11,7 @@
 #include "runtime/driver.h"
 #include "runtime/kubelet.h"
 #include "runtime/registry.h"
+#include "workload/facts.h"
 
 #include <headroom/tuner.h>
 
@@ -108,6 +109,7 @@ struct images_sample {
 	size_t n_archives, archives_allocated;
 	struct element_index by_path;    /* finds archives during the sample */
 	char store[SETTING_PATH_MAX];    /* directory of the runtime's images */
+	dev_t store_device;              /* 0: unknown */
 	uint64_t store_size, store_used; /* its file system's, in bytes; size 0: unknown */
 	uint64_t fetching;               /* changes with downloads; 0: not known */
 	struct kubelet_seen kubelet;
@@ -221,6 +223,7 @@ struct transfer {
 	bool stalled;
 	uint64_t progress_timeout_us, progress_us, progress_bytes;
 	_Atomic uint64_t done;     /* bytes sent to the runtime; the loop reads it */
+	_Atomic bool waits;        /* an archive: the loop says that it is to pause */
 	_Atomic uint64_t load_us;  /* begin of the load of an image, CLOCK_MONOTONIC; 0: none */
 	struct preload_list found; /* the archive and its images, or the pulled image */
 	int error;
@@ -239,6 +242,7 @@ void images_describe_room(char why[static IMAGES_WHY_MAX], uint64_t need, uint64
 /* The request of a sample has this type too, with host, part of config, and the last sample. */
 struct images_tuner {
 	const struct host *host;
+	struct facts *facts; /* NULL: in a request, and for a test */
 	struct images_config config;
 	struct images_sample sample;
 	struct preload_list record;
@@ -264,8 +268,9 @@ struct runtime_image *sampled_image(const struct images_sample *sample, const ch
 /* Returns whether the kubelet has made the cgroup of a pod. */
 bool images_has_pods(const struct host *host);
 
-/* Measures the bytes of the store's file system. False: unknown. */
-bool store_measure(const struct host *host, const char *store, uint64_t *size, uint64_t *used);
+/* Measures the bytes of the store's file system; device may be NULL. False: unknown. */
+bool store_measure(
+	const struct host *host, const char *store, uint64_t *size, uint64_t *used, dev_t *device);
 
 void text_list_add(struct text_list *list, const char *text);
 bool text_list_has(const struct text_list *list, const char *text);
@@ -295,10 +300,13 @@ struct images_memory {
 	uint64_t forced_us; /* the last `headroom apply`, which retries failures; CLOCK_MONOTONIC */
 	struct transfer begin[IMAGES_ACTIVE_MAX]; /* transfers to begin now */
 	size_t n_begin;
-	uint64_t missing_us; /* since when the sandbox image is missing, CLOCK_MONOTONIC */
-	uint64_t wanted_us;  /* the same, with pods; 0: there are none */
-	bool full;           /* the store is full: cancel pulls */
-	bool pull_waits;     /* for the end of another transfer, in the last decision */
+	uint64_t missing_us;  /* since when the sandbox image is missing, CLOCK_MONOTONIC */
+	uint64_t wanted_us;   /* the same, with pods; 0: there are none */
+	bool full;            /* the store is full: cancel pulls */
+	bool yields;          /* to a listed process on the disk: archives pause */
+	uint64_t yield_us;    /* time for which transfers waited, since none was under way */
+	uint64_t yield_at_us; /* the last decision, if a transfer waited then; 0: none did */
+	bool pull_waits;      /* for the end of another transfer, in the last decision */
 };
 
 /* Returns the transfer of this kind that is under way, or NULL. */

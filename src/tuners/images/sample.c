@@ -271,15 +271,19 @@ bool images_has_pods(const struct host *host)
 	return has;
 }
 
-bool store_measure(const struct host *host, const char *store, uint64_t *size, uint64_t *used)
+bool store_measure(
+	const struct host *host, const char *store, uint64_t *size, uint64_t *used, dev_t *device)
 {
 	char full[PATH_MAX];
 	struct statvfs fs;
+	struct stat st;
 
 	if (!store[0] || path_in_root(host->root, store, full) < 0 || statvfs(full, &fs) < 0)
 		return false;
 	*size = (uint64_t)fs.f_blocks * fs.f_frsize;
 	*used = *size - (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (device && stat(full, &st) == 0)
+		*device = st.st_dev;
 	return true;
 }
 
@@ -304,7 +308,8 @@ void images_sample(void *data, const struct wait *wait)
 			   sample->kubelet.presence == KUBELET_RUNNING &&
 			   !sampled_image(sample, sample->sandbox) &&
 			   images_has_pods(request->host);
-	if (!store_measure(request->host, sample->store, &sample->store_size, &sample->store_used))
+	if (!store_measure(request->host, sample->store, &sample->store_size, &sample->store_used,
+		    &sample->store_device))
 		sample->store_size = 0;
 	for (size_t i = 0; i < sample->n_archives; i++)
 		soon |= sample->archives[i].settling;

@@ -118,7 +118,7 @@ static uint64_t measure_room(const struct transfer *transfer)
 	uint64_t size, used;
 
 	if (transfer->store_max == 0 ||
-		!store_measure(transfer->host, transfer->store, &size, &used))
+		!store_measure(transfer->host, transfer->store, &size, &used, NULL))
 		return UINT64_MAX;
 	return transfer->store_max - MIN(transfer->store_max, used + transfer->reserved);
 }
@@ -142,7 +142,7 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 	if (r == 0) {
 		atomic_store(&transfer->load_us, now_us());
 		r = images_load(&transfer->runtime, transfer->host, archive, image, wait,
-			&transfer->done, preload->why);
+			&transfer->done, &transfer->waits, preload->why);
 		atomic_store(&transfer->load_us, 0);
 	}
 	preload->bytes = atomic_load(&transfer->done) - before;

@@ -92,11 +92,12 @@ const struct config_option images_options[] = {
 	{0},
 };
 
-static void *images_open(const struct host *host, struct facts *, struct sd_event *)
+static void *images_open(const struct host *host, struct facts *facts, struct sd_event *)
 {
 	struct images_tuner *tuner = must(calloc(1, sizeof(*tuner)));
 
 	tuner->host = host;
+	tuner->facts = facts;
 	record_read(host->state, &tuner->record);
 	return tuner;
 }
@@ -226,6 +227,7 @@ static void images_sample_adopt(void *self, void *data)
 		return;
 	}
 	keep_images(tuner, &sample);
+	tuner->facts->disks.store = sample.store_device;
 	for (size_t i = 0; i < tuner->n_active && sample.fetching > 0; i++)
 		if (tuner->active[i]->kind == TRANSFER_PULL)
 			atomic_store(&tuner->active[i]->done, sample.fetching);
@@ -262,6 +264,9 @@ static void *images_transfer_request(void *self, const void *data, bool)
 	const struct transfer *next = memory->begin;
 	struct transfer *transfer;
 
+	for (size_t i = 0; memory->yields && i < tuner->n_active; i++)
+		if (tuner->active[i]->kind == TRANSFER_ARCHIVE)
+			tuner->facts->disks.load_waited_us = now_us();
 	while (next < memory->begin + memory->n_begin &&
 		images_active(tuner, next->kind, next->archive.path, next->name))
 		next++;
@@ -308,7 +313,8 @@ static bool is_stalled(struct transfer *transfer)
 {
 	uint64_t done = atomic_load(&transfer->done), load_us = atomic_load(&transfer->load_us);
 
-	if (done != transfer->progress_bytes)
+	/* A pause is no lack of progress. */
+	if (done != transfer->progress_bytes || atomic_load(&transfer->waits))
 		transfer->progress_us = now_us();
 	transfer->progress_bytes = done;
 	if (transfer->kind == TRANSFER_PULL && done > 0)
@@ -336,6 +342,7 @@ static bool images_transfer_cancels(void *request, const void *data)
 
 	transfer->cancelled |= memory->full && (transfer->kind == TRANSFER_PULL ||
 						       atomic_load(&transfer->done) > 0);
+	atomic_store(&transfer->waits, memory->yields && transfer->kind == TRANSFER_ARCHIVE);
 	transfer->stalled |= is_stalled(transfer);
 	return transfer->cancelled || transfer->stalled || !is_listed(transfer, memory);
 }

@@ -1023,6 +1023,17 @@ static bool is_outdone(const struct runtime_decision *decision, const struct pul
 	return false;
 }
 
+/* A load of an archive pauses while etcd needs the disk. Its layers have a name only later. */
+static bool has_paused(const struct runtime_decision *decision, const struct pull_layer *layer)
+{
+	const struct facts *facts = decision->tuner->facts;
+
+	return facts && facts->disks.load_waited_us > 0 &&
+	       pulls_age(decision->input->now_us, facts->disks.load_waited_us) <
+		       2 * PULL_STUCK_US &&
+	       (!layer->image[0] || images_is_ours(layer->image));
+}
+
 /* Reports the worst layer of each registry. */
 static void find_layers(const struct runtime_decision *decision, unsigned condition,
 	enum reason reason, double (*badness)(const struct pull_layer *layer, uint64_t now_us),
@@ -1040,7 +1051,8 @@ static void find_layers(const struct runtime_decision *decision, unsigned condit
 			const struct pull_layer *layer = &runtime->pulls.layers[k];
 			struct finding *finding;
 
-			if (badness(layer, now) <= 0 || is_outdone(decision, layer, badness))
+			if (badness(layer, now) <= 0 || is_outdone(decision, layer, badness) ||
+				has_paused(decision, layer))
 				continue;
 			pulls_registry_of(layer->image, registry);
 			finding = find(
