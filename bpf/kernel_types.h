@@ -52,7 +52,9 @@ struct neighbour {
 	__u8 nud_state;
 	__u32 flags;              /* __u8 before 5.16: the load is adapted */
 	struct list_head gc_list; /* linked while the entry is collectable */
+	__u8 ha[32];              /* the link address */
 	struct net_device *dev;
+	__u8 primary_key[]; /* the network address */
 };
 
 struct neigh_parms {
@@ -79,6 +81,8 @@ typedef struct { /* include/net/net_namespace.h */
 
 struct net_device { /* include/linux/netdevice.h */
 	char name[16];
+	int ifindex;
+	unsigned char addr_len;
 	possible_net_t nd_net;
 	struct in_device *ip_ptr;
 	struct inet6_dev *ip6_ptr;

@@ -3,6 +3,7 @@
  * Counts neighbour entries by network namespace as the kernel creates, removes and refuses them,
  * and reads how many entries of each table are collectable. The program wakes user space once when
  * a table has filled to a mark or the kernel refused an entry. User space then sets the mark again.
+ * It also counts the link addresses that the kernel did not take for an entry that has another.
  *
  * Atomics that return a value need Linux 5.12: 5.10 is supported, so a mark that several CPUs pass
  * at once can wake user space more than once.
@@ -22,8 +23,15 @@
 #define AF_INET  2
 #define AF_INET6 10
 
-#define NUD_PERMANENT   0x80 /* include/uapi/linux/neighbour.h */
+#define NUD_NOARP       0x40 /* include/uapi/linux/neighbour.h */
+#define NUD_PERMANENT   0x80
+#define NUD_CONNECTED   0xc2
+#define NUD_VALID       0xde
 #define NTF_EXT_LEARNED 0x10
+
+#define UPDATE_OVERRIDE      0x00000001 /* NEIGH_UPDATE_F_OVERRIDE, include/net/neighbour.h */
+#define UPDATE_WEAK_OVERRIDE 0x00000002
+#define UPDATE_ADMIN         0x80000000
 
 #define PAGE 4096 /* no object lies in the first page */
 
@@ -53,6 +61,19 @@ struct count_map counts SEC(".maps");
 
 /* Preallocated like counts: before 6.1 a tracing program must not allocate memory. */
 struct count_map walked SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, NEIGHBOR_CONFLICTS_MAX);
+	__type(key, struct neighbor_address);
+	__type(value, struct neighbor_conflict);
+} conflicts SEC(".maps");
+
+/* All conflicts since the program was attached, also those for which the map had no room. */
+__u64 conflict_counts[NEIGHBOR_VERDICTS];
+
+/* Wake user space at a conflict in this network namespace; 0: never. The program clears it. */
+__u32 wake_conflict;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -146,6 +167,67 @@ int BPF_PROG(neigh_release, struct neighbour *neighbour, int rc)
 	/* The kernel never collects permanent and externally learned entries. */
 	if (!(neighbour->nud_state & NUD_PERMANENT) && !(neighbour->flags & NTF_EXT_LEARNED))
 		count(&counts, neighbour->dev->nd_net.net->ns.inum, family, -1);
+	return 0;
+}
+
+static __always_inline void add_conflict(const struct neighbour *neighbour, __u32 family,
+	const __u64 *known, const __u64 *other, __u32 verdict)
+{
+	static const struct neighbor_conflict zero;
+	struct net_device *device = neighbour->dev;
+	struct neighbor_address key = {.netns = device->nd_net.net->ns.inum,
+		.ifindex = (__u32)device->ifindex,
+		.family = family};
+	struct neighbor_conflict *conflict;
+
+	bpf_probe_read_kernel(
+		key.address, family == NEIGHBOR_IPV4 ? 4 : 16, neighbour->primary_key);
+	conflict = bpf_map_lookup_elem(&conflicts, &key);
+	if (!conflict) {
+		bpf_map_update_elem(&conflicts, &key, &zero, BPF_NOEXIST);
+		conflict = bpf_map_lookup_elem(&conflicts, &key);
+	}
+	if (conflict) {
+		__sync_fetch_and_add(&conflict->counts[verdict & 1], 1);
+		conflict->at_ns = bpf_ktime_get_ns();
+		bpf_probe_read_kernel(conflict->device, sizeof(conflict->device), device->name);
+		__builtin_memcpy(conflict->known, known, NEIGHBOR_MAC);
+		__builtin_memcpy(conflict->other, other, NEIGHBOR_MAC);
+	}
+	/* Last: user space reads the map when these have changed. */
+	__sync_fetch_and_add(&conflict_counts[verdict & 1], 1);
+	if (wake_conflict && wake_conflict == key.netns) {
+		wake_conflict = 0;
+		wake(family);
+	}
+}
+
+/*
+ * Fires before each update, by a packet of ARP or NDP or by an administrator, and not for other
+ * packets. The conditions are those of __neigh_update().
+ */
+SEC("tp_btf/neigh_update")
+int BPF_PROG(
+	neigh_update, struct neighbour *neighbour, const __u8 *unreadable, __u8 state, __u32 flags)
+{
+	int family = family_of(neighbour->tbl);
+	__u8 before = neighbour->nud_state;
+	__u64 known = 0, other = 0;
+	const void *address = NULL;
+
+	/* The argument may be NULL, and older verifiers reject loading it: see neigh_create(). */
+	bpf_probe_read_kernel(&address, sizeof(address), &ctx[1]);
+	if (family < 0 || !address || (flags & (UPDATE_OVERRIDE | UPDATE_ADMIN)) ||
+		!(state & NUD_VALID) || !(before & NUD_VALID) ||
+		(before & (NUD_NOARP | NUD_PERMANENT)) || neighbour->dev->addr_len != NEIGHBOR_MAC)
+		return 0;
+	bpf_probe_read_kernel(&known, NEIGHBOR_MAC, neighbour->ha);
+	bpf_probe_read_kernel(&other, NEIGHBOR_MAC, address);
+	if (known != other)
+		add_conflict(neighbour, (__u32)family, &known, &other,
+			(flags & UPDATE_WEAK_OVERRIDE) && (before & NUD_CONNECTED)
+				? NEIGHBOR_WEAK
+				: NEIGHBOR_REFUSED);
 	return 0;
 }
 

@@ -24,6 +24,7 @@
 	X(FILE, "file")             /* name: its path on the host */                               \
 	X(FILESYSTEM, "filesystem") /* id: st_dev; name: the path that is on it */                 \
 	X(SERVER, "server")         /* name: an address */                                         \
+	X(ADDRESS, "address")       /* name: "10.0.0.7 on eth0" */                                 \
 	X(RUNTIME, "runtime")       /* name: "containerd" */                                       \
 	X(IMAGE, "image")                                                                          \
 	X(REGISTRY, "registry")                                                                    \

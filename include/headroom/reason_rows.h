@@ -124,6 +124,14 @@ ROW(AT_CEILING, "at-ceiling", ADMIN,
 ROW(ENTRIES_REFUSED, "entries-refused", ADMIN,
 	"The kernel refused new entries because the table was full.")
 ROW(COUNTERS_UNAVAILABLE, "counters-unavailable", ADMIN, "The table's counters cannot be read.")
+ROW(NO_STALE_NEIGHBOR, "no-stale-neighbor", NOBODY,
+	"No entry was found that had the link address of another machine.")
+ROW(STALE_NEIGHBOR, "stale-neighbor", ADMIN,
+	"A neighbour entry had a link address that did not answer, and another one answers for the "
+	"address: it was given to another pod or machine. The agent has replaced the entry.")
+ROW(NOT_REFRESHED, "not-refreshed", NOBODY,
+	"No entry is probed: neighbor.stale is not refresh, or the tuner does not enforce.",
+	.absent = "stale neighbours (not probed)")
 ROW(GROWING, "growing", AGENT,
 	"The table is filling, so the threshold is raised before it is full.")
 

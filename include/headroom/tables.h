@@ -187,6 +187,8 @@ struct table_view {
 	/* The order of the rows: "problems first". NULL: by the first column of numbers. */
 	const char *order;
 
+	bool is_optional; /* `headroom top` leaves it out if it is empty and nobody asked for it */
+
 	/* For `headroom top`, which shows no table without them. `headroom top` and the name of
 	 * the rows, or of the tuner, shows the table alone. */
 	const char *empty; /* printed if the table has no rows */

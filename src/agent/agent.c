@@ -421,6 +421,9 @@ static void poll_one(struct tuner_watch *watch)
 		core_poll_tuner(core, watch->tuner, now);
 		core->node.revision++;
 	}
+	/* What a wake-up asks for does not wait for the tick. */
+	if (watch->agent->ready && !core->job && watch->tuner->under_way[TASK_SAMPLE] == 0)
+		(void)core_begin_task(core, watch->tuner, TASK_SAMPLE);
 	watch_tuner(watch);
 }
 

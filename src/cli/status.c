@@ -604,7 +604,7 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 static bool has_table(const struct tuner_ops *ops)
 {
 	for (const struct table_view *view = ops->tables->view; view; view = view->next)
-		if (view->write_notes)
+		if (view->write_notes && !view->is_optional)
 			return true;
 	return false;
 }
@@ -704,8 +704,10 @@ static void print_tables(
 		for (; view && (!topic->name || topic->tuner == ops); view = view->next) {
 			const cJSON *rows = json_at(json_at(status, ops->name), view->rows);
 
-			if (view->write_notes && (topic->name || view == ops->tables->view ||
-							 cJSON_GetArraySize(rows) > 0))
+			bool is_main = view == ops->tables->view && !view->is_optional;
+
+			if (view->write_notes &&
+				(topic->name || is_main || cJSON_GetArraySize(rows) > 0))
 				print_table(screen, ops, view, status, sort_column);
 		}
 	}

@@ -72,6 +72,11 @@ static struct workload unknown_netns(uint32_t netns)
 	return workload;
 }
 
+static struct workload host_workload(void)
+{
+	return (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+}
+
 static void search_processes(struct netns_owners *owners)
 {
 	const char *root = owners->host->root;
@@ -161,7 +166,7 @@ static bool needs_search(struct netns_owners *owners, uint32_t netns)
 	*owner = (struct owner){.netns = netns, .workload = unknown_netns(netns)};
 	owner->known = netns == owners->own;
 	if (owner->known)
-		owner->workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+		owner->workload = host_workload();
 	return !owner->known;
 }
 
@@ -197,7 +202,9 @@ void netns_owners_learn(struct netns_owners *owners, const uint32_t *netns, size
 struct workload netns_owners_find(const struct netns_owners *owners, uint32_t netns)
 {
 	const struct owner *owner = owners ? find_owner(owners, netns) : NULL;
-	struct workload workload = owner ? owner->workload : unknown_netns(netns);
+	struct workload workload = owner                            ? owner->workload
+				   : owners && netns == owners->own ? host_workload()
+								    : unknown_netns(netns);
 
 	if (owner)
 		names_apply(owners->names, &workload);

@@ -42,6 +42,7 @@ CALLERS = {
         "src/report/incidents.c": "write_small prune append incidents_lock incident_begin append_to finish_file close_left incidents_mark_start",
         "src/tuners/images/record.c": "record_write",
     },
+    "entries of the neighbour tables, which are no configuration": {"src/kernel/neighbors.c": "neighbors_probe neighbors_put_stale"},
     "both directories, when the package is removed": {"src/cli/apply.c": "remove_runtime restore_locally"},
     "the agent's socket": {"src/report/http.c": "bind_unix http_server_close"},
     "a file without a name, for the time of a job": {"src/runtime/archive.c": "unpack_archive", "src/base/child.c": "open_output"},

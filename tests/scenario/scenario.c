@@ -304,7 +304,7 @@ static void expect(struct scenario *scenario, const struct scenario_tuner *tuner
 		expect_condition(scenario);
 	else if (scenario_is(scenario, "finding"))
 		expect_finding(scenario, there);
-	else if (!tuner->expect && scenario_is(scenario, "limit"))
+	else if (scenario_is(scenario, "limit"))
 		expect_limit(scenario, there);
 	else if (!tuner->expect || !scenario_parse(scenario, tuner->expect, self))
 		fail(scenario, "it is not so");

@@ -44,6 +44,35 @@ struct neighbor_key {
 	__u32 family; /* enum neighbor_family */
 };
 
+/* The maximum number of addresses with a conflict: user space removes old ones. */
+#define NEIGHBOR_CONFLICTS_MAX 256
+
+#define NEIGHBOR_MAC 6 /* the length of the link addresses that are compared */
+
+/* What the kernel does with another link address of an entry that has one. */
+enum neighbor_verdict {
+	NEIGHBOR_REFUSED, /* it keeps its own */
+	NEIGHBOR_WEAK,    /* it keeps its own, but will ask soon: the entry is stale */
+	NEIGHBOR_VERDICTS,
+};
+
+/* Key of the map conflicts: an address on a device. */
+struct neighbor_address {
+	__u32 netns; /* inode of the network namespace */
+	__u32 ifindex;
+	__u32 family;     /* enum neighbor_family */
+	__u8 address[16]; /* network order; IPv4 in the first four */
+};
+
+/* Its value: another link address was seen so many times, and the last one. */
+struct neighbor_conflict {
+	__u64 counts[NEIGHBOR_VERDICTS];
+	__u64 at_ns; /* CLOCK_MONOTONIC */
+	char device[16];
+	__u8 known[NEIGHBOR_MAC]; /* the entry's */
+	__u8 other[NEIGHBOR_MAC];
+};
+
 /* The bits of nud_state, and the bounds of the ages, in seconds: the last age is open. */
 #define NEIGHBOR_STATES      8
 #define NEIGHBOR_AGES        4

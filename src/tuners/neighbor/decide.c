@@ -416,9 +416,14 @@ void neighbor_decide(
 	const struct neighbor *neighbor = self;
 	struct neighbor_memory *memory = data;
 	bool unknown = false;
+	char why[TUNER_WHY_MAX];
 
 	proposal->poll_us = next_poll_us(neighbor, input->now_us);
-	proposal_lack(proposal, LACK_BPF, neighbor->bpf_why);
+	snprintf(why, sizeof(why), "%s%s", neighbor->bpf_why,
+		neighbor->bpf_why[0] && neighbor->config.stale == STALE_REFRESH
+			? "; neighbor.stale finds entries by their age alone"
+			: "");
+	proposal_lack(proposal, LACK_BPF, why);
 	if (input->mode == MODE_ENFORCE)
 		proposal_lack(proposal, LACK_WRITE, neighbor->write_why);
 	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
@@ -453,4 +458,5 @@ void neighbor_decide(
 		if (unknown)
 			condition_unknown(reading, REASON_COUNTERS_UNAVAILABLE);
 	}
+	refresh_decide(neighbor, input, &memory->refresh, proposal);
 }

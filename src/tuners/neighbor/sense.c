@@ -5,6 +5,7 @@
 #include "kernel/bpf.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <bpf/bpf.h>
 
@@ -30,11 +31,14 @@ void *neighbor_open(const struct host *host, struct facts *facts, struct sd_even
 	static const char path[] = "/proc/sys/net/ipv4/neigh/default/gc_thresh1";
 	struct neighbor *neighbor = must(calloc(1, sizeof(*neighbor)));
 	char value[SETTING_VALUE_MAX];
+	struct stat namespace;
 	int r = host_read_value(host, path, value), writable = host_may_write(host, path);
 
 	neighbor->host = host;
 	neighbor->names = &facts->names;
 	neighbor->once = !event;
+	if (stat("/proc/self/ns/net", &namespace) == 0)
+		neighbor->own_netns = (uint32_t)namespace.st_ino;
 	neighbor->memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	neighbor->stats_max = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
@@ -54,6 +58,8 @@ void neighbor_close(void *self, void *)
 {
 	struct neighbor *neighbor = self;
 
+	conflicts_clear(neighbor);
+	refresh_clear(neighbor);
 	free(neighbor->users.owners);
 	free(neighbor->users.rows);
 	ring_buffer__free(neighbor->ring);
@@ -66,8 +72,13 @@ void neighbor_close(void *self, void *)
 static int load_programs(const struct host *, void **programs, char[static TUNER_WHY_MAX])
 {
 	struct neighbor_bpf_object *bpf = neighbor_bpf_object__open_and_load();
-	int r = bpf ? neighbor_bpf_object__attach(bpf) : -errno;
+	int r = bpf ? 0 : -errno;
 
+	/* conflicts_watch() attaches it, as it is configured. */
+	if (r == 0)
+		bpf_program__set_autoattach(bpf->progs.neigh_update, false);
+	if (r == 0)
+		r = neighbor_bpf_object__attach(bpf);
 	if (r < 0)
 		neighbor_bpf_object__destroy(bpf);
 	else
@@ -103,6 +114,7 @@ static void adopt_programs(void *self, void *programs, const char *why)
 	neighbor->bpf = neighbor->users.object = bpf;
 	neighbor->users.owners = netns_owners_open(
 		neighbor->host, neighbor->names, bpf_link__fd(bpf->links.list_owners));
+	conflicts_watch(neighbor);
 }
 
 static int wakeup_fd(const void *self)
@@ -132,6 +144,8 @@ void neighbor_arm(void *self, const void *data)
 		 * entries, the tick is enough. */
 		record->wake_refused = memory->families[family].refused_now == 0;
 	}
+	if (neighbor->bpf)
+		neighbor->bpf->bss->wake_conflict = memory->refresh.wakes ? neighbor->own_netns : 0;
 }
 
 /* ---- users, whom BPF counts ---- */
@@ -261,10 +275,11 @@ static void count(struct neighbor_users *users)
 }
 
 /* Counts at most every two seconds, and only after a change. */
-static void update_users(struct neighbor_users *users, uint64_t now)
+static void update_users(
+	struct neighbor_users *users, const struct neighbor_conflicts *conflicts, uint64_t now)
 {
 	const struct neighbor_record *records = users->object->bss->records;
-	uint32_t netns[2 * NEIGHBOR_FAMILIES * LIMIT_TOP_MAX];
+	uint32_t netns[2 * NEIGHBOR_FAMILIES * LIMIT_TOP_MAX + CONFLICT_DEVICES];
 	unsigned seen[NEIGHBOR_FAMILIES] = {0};
 	uint64_t events = count_events(users);
 	bool first = users->counted_at_us == 0;
@@ -297,6 +312,7 @@ static void update_users(struct neighbor_users *users, uint64_t now)
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		if (records[family].last.netns)
 			netns[n++] = records[family].last.netns;
+	n += conflicts_netns(conflicts, netns + n, now);
 	netns_owners_learn(users->owners, netns, n, now);
 }
 
@@ -310,7 +326,8 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 	if (ring_buffer__consume(neighbor->ring) > 0)
 		neighbor->woken_us = now;
 	if (neighbor->woken_us != now)
-		update_users(users, now);
+		update_users(users, &neighbor->conflicts, now);
+	conflicts_sense(neighbor, now);
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
 		const struct neighbor_record *record = &neighbor->bpf->bss->records[family];
 		struct neighbor_table_seen *table = &neighbor->tables[family];
@@ -419,6 +436,7 @@ void neighbor_sense(void *self, uint64_t now)
 	}
 	if (neighbor->bpf)
 		sense_bpf(neighbor, now);
+	refresh_sense(neighbor);
 }
 
 /* ---- states and ages, when `headroom top neighbor` asks ---- */

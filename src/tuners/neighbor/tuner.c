@@ -9,6 +9,9 @@
 static const char *const keep_choices[] = {"keep", NULL};
 static const char *const ceiling_choices[] = {"auto", NULL};
 
+const char *const neighbor_stale_choices[] = {
+	[STALE_OFF] = "off", [STALE_OBSERVE] = "observe", [STALE_REFRESH] = "refresh", NULL};
+
 #define THRESHOLD(family, level, preset, help)                                               \
 	{"neighbor." family ".gc_thresh" level, OPTION_COUNT, 0, INT32_MAX, NULL, "entries", \
 		preset, help, NULL, NULL}
@@ -36,6 +39,15 @@ const struct config_option neighbor_options[] = {
 	{"neighbor.ceiling", OPTION_COUNT, 1, INT32_MAX, ceiling_choices, "entries", "auto",
 		.help = "The largest gc_thresh3 that growth may set. auto: 1 % of memory at 512 "
 			"bytes per entry, at most 1048576."},
+	{"neighbor.stale", OPTION_CHOICE, .choices = neighbor_stale_choices, .def = "observe",
+		.help = "An entry is stale if another pod or machine has the address now, with "
+			"another link address. observe: count updates that the "
+			"kernel did not take, by device, with both link addresses. refresh: also "
+			"probe such entries of the host's network namespace, and entries that only "
+			"traffic has confirmed for five minutes, at most 10 a second, and remove an "
+			"entry that does not answer within 1.05 s, so that the kernel resolves it anew. "
+			"Entries that are permanent or managed by a program, and devices with "
+			"app_solicit or without ucast_solicit, are never touched. off: neither."},
 	{0},
 };
 
@@ -103,6 +115,11 @@ const struct condition_type neighbor_conditions[] = {
 		"new addresses were dropped in all network namespaces. Raise gc_thresh3.",
 		REASON_LIST(
 			REASON_WITHIN_LIMIT, REASON_ENTRIES_REFUSED, REASON_COUNTERS_UNAVAILABLE)},
+	[NEIGHBOR_STALE] = {"NeighborStale", SEVERITY_WARNING,
+		"Within the last five minutes a neighbour entry had a link address that did not "
+		"answer, and another one answered for the address. The agent has replaced the entry. "
+		"Only neighbor.stale: refresh finds such entries.",
+		REASON_LIST(REASON_NO_STALE_NEIGHBOR, REASON_STALE_NEIGHBOR, REASON_NOT_REFRESHED)},
 	{0},
 };
 
@@ -120,6 +137,17 @@ static const struct metric_row metric_rows[] = {
 		"Entries refused since boot because the table was full.", {"family"}},
 	{"headroom_neighbor_forced_gc_total", METRIC_COUNTER, NULL,
 		"Garbage collections that new entries forced above gc_thresh2.", {"family"}},
+	{"headroom_neighbor_conflicts_total", METRIC_COUNTER, NULL,
+		"Updates with another link address that the kernel did not take, by device and the "
+		"owner of its network namespace. refused: the entry stays as it is. weak: it becomes "
+		"stale. Two devices of one host in one network and proxy ARP cause them too. Device "
+		"other is the sum of all but 16.",
+		{"device", "kind", "namespace", "name", "result"}},
+	{"headroom_neighbor_refreshes_total", METRIC_COUNTER, "entries",
+		"Entries that neighbor.stale: refresh has probed. answered: the link address answered. "
+		"The others were removed: same: the same one answered again; stale: another one; "
+		"silent: none, and the entry is back. changed: it changed before it was judged.",
+		{"result"}},
 	{0},
 };
 
@@ -128,7 +156,9 @@ static const struct capability_row capabilities[] = {
 		"loads the programs that count the entries of each workload and reads the counters"},
 	{CAPABILITY(CAP_PERFMON), CAPABILITY_TO_OPEN, NULL,
 		"attaches these programs to the kernel"},
-	{CAPABILITY(CAP_NET_ADMIN), CAPABILITY_TO_RUN, NULL, "sets the thresholds over netlink"},
+	{CAPABILITY(CAP_NET_ADMIN), CAPABILITY_TO_RUN, NULL,
+		"sets the thresholds over netlink, and with neighbor.stale: refresh probes and "
+		"removes entries"},
 	{CAPABILITY(CAP_SYS_NICE), CAPABILITY_TO_RUN, NULL,
 		"runs growth with a real-time priority, so that a busy node does not delay it"},
 	{0},
@@ -140,6 +170,7 @@ static struct neighbor_config read_config(const struct config *config)
 		.lower = config_bool(config, "neighbor.lower"),
 		.grow = config_bool(config, "neighbor.grow"),
 		.ceiling = config_count(config, "neighbor.ceiling", 0),
+		.stale = (enum neighbor_stale)config_choice(config, "neighbor.stale"),
 	};
 
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++) {
@@ -200,9 +231,10 @@ static void neighbor_configure(void *self, const struct config *config)
 	struct neighbor *neighbor = self;
 
 	neighbor->config = read_config(config);
+	conflicts_watch(neighbor);
 }
 
-static void neighbor_metrics(const void *self, const void *, struct metric_sink *sink)
+static void neighbor_metrics(const void *self, const void *memory, struct metric_sink *sink)
 {
 #define OF_TABLE(field) offsetof(struct neighbor_table_seen, field)
 	static const struct {
@@ -238,6 +270,7 @@ static void neighbor_metrics(const void *self, const void *, struct metric_sink 
 				metric_sample(sink, strtod(table->threshold[i], NULL),
 					neighbor_families[family].name, levels[i], NULL);
 	}
+	conflicts_metrics(neighbor, memory, sink);
 }
 
 const struct tuner_tables neighbor_tables = {
@@ -248,6 +281,7 @@ const struct tuner_tables neighbor_tables = {
 	.conditions = neighbor_conditions,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,
+	.view = &neighbor_view,
 };
 
 const struct tuner_ops neighbor_tuner = {
@@ -258,9 +292,11 @@ const struct tuner_ops neighbor_tuner = {
 	.configure = neighbor_configure,
 	.sense = neighbor_sense,
 	.bpf = &neighbor_bpf,
+	.tasks[TASK_SAMPLE] = {refresh_request, refresh_run, refresh_adopt, NULL},
 	.memory_size = sizeof(struct neighbor_memory),
 	.decide = neighbor_decide,
 	.arm = neighbor_arm,
+	.document = neighbor_document,
 	.metrics = neighbor_metrics,
 	.count_when_asked = neighbor_count_states,
 	.close = neighbor_close,
