@@ -160,6 +160,14 @@ static void put_paragraph(FILE *out, const struct help_entry *entry)
 		text_append(text, sizeof(text), ".");
 	} else if (entry->kind == ENTRY_REASON && entry_detail(entry)) {
 		text_append(text, sizeof(text), " Then %s.", entry_detail(entry));
+	} else if (entry->kind == ENTRY_METRIC) {
+		const char *const *label = entry->metric->labels;
+
+		text_append(text, sizeof(text), " A %s", entry_detail(entry));
+		for (int i = 0; i < METRIC_LABELS_MAX && label[i]; i++)
+			text_append(
+				text, sizeof(text), "%s%s", i > 0 ? ", " : "; labels: ", label[i]);
+		text_append(text, sizeof(text), ".");
 	}
 	put_tagged(out, entry->name, text);
 }
@@ -562,6 +570,7 @@ static const struct {
 	{"CONDITIONS", NULL, ENTRY_CONDITION},
 	{"CHECKS", NULL, ENTRY_CHECK},
 	{"REASONS", NULL, ENTRY_REASON},
+	{"METRICS", NULL, ENTRY_METRIC},
 	{"METRICS_TABLE", NULL, ENTRY_METRIC, true},
 	{"CONDITIONS_TABLE", NULL, ENTRY_CONDITION, true},
 	{"LIMITS_TABLE", NULL, ENTRY_LIMIT, true},

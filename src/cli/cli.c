@@ -236,7 +236,8 @@ static void print_usage(FILE *out)
 		cli_usage(command, usage);
 		fprintf(out, "  %-34s %s\n", usage, command->summary);
 	}
-	fputs("\nManual: headroom(8), headroom.yaml(5)\n", out);
+	fputs("\nManuals: headroom(8), headroom-limits(7), headroom-metrics(7), headroom-images(7), headroom.yaml(5)\n",
+		out);
 }
 
 static void print_help(const struct cli_command *command)

@@ -29,10 +29,10 @@ DOCUMENTS_OF_KIND = {
     "reason": ["headroom.yaml.5"],
     "profile": ["headroom.yaml.5"],
     "tuner": ["headroom.8"],
-    "limit": ["headroom.8", "metrics.md"],
-    "check": ["headroom.8"],
-    "condition": ["headroom.8", "metrics.md"],
-    "metric": ["metrics.md"],
+    "limit": ["headroom-limits.7", "metrics.md"],
+    "check": ["headroom-limits.7"],
+    "condition": ["headroom-limits.7", "metrics.md"],
+    "metric": ["headroom-metrics.7", "metrics.md"],
 }
 
 
@@ -69,7 +69,7 @@ def check_completion(tree):
     for command in commands:
         if f"headroom {command}" not in manual:
             yield f"headroom.8: no synopsis of {command}"
-    for page in ("headroom.8", "headroom.yaml.5"):
+    for page in sorted(path.name for path in tree.documents.glob("headroom*.[578]")):
         if shutil.which("mandoc"):
             lint = subprocess.run(["mandoc", "-T", "lint", tree.documents / page], capture_output=True, text=True)
             yield from lint.stdout.splitlines()

@@ -41,7 +41,7 @@ def check_views(tree):
         "page": tree.print_tables("page"),
     }
     with tempfile.TemporaryDirectory() as directory:
-        for name in ("headroom.8", "metrics.md", "headroom.bash"):
+        for name in ("headroom-limits.7", "metrics.md", "headroom.bash"):
             path = f"{directory}/{name}"
             subprocess.run([tree.gendoc, tree.root / f"packaging/{name}.in", path, "1", "2026-01-01"], check=True)
             shown[name] = Path(path).read_text().replace("\\-", "-")

@@ -118,6 +118,9 @@ DEFECTS = {
     check_docs.check_documents: [
         ({"build/packaging/metrics.md": ("| `headroom_build_info` |", "| `build_info` |")},
          ["metrics.md: nothing about the metric headroom_build_info"]),
+        ({"build/packaging/headroom-metrics.7": ("headroom_build_info", "build_info")},
+         ["headroom-metrics.7: nothing about the metric headroom_build_info"]),
+        ({"build/packaging/headroom-limits.7": ("LimitReached", "LimitFull")}, ["headroom-limits.7: nothing about the condition LimitReached"]),
         ({"build/packaging/headroom.yaml.5": (".SH NAME", ".SH @NAME@")}, ["headroom.yaml.5: @NAME@ is not filled in"]),
     ],
     check_docs.check_completion: [
@@ -204,7 +207,7 @@ DEFECTS = {
     check_row.check_views: [
         ({},
          [*(f"{view}: nothing" for view in ("status",
-          "status --json", "top limits", "top check-row", "explain", "metrics", "page", "headroom.8", "metrics.md", "headroom.bash")), "the new row is full:"]),
+          "status --json", "top limits", "top check-row", "explain", "metrics", "page", "headroom-limits.7", "metrics.md", "headroom.bash")), "the new row is full:"]),
     ],
     check_row.check_expressions: [
         ({RULES: ("headroom_limit_used / ", 'headroom_limit_used{limit="pids"} / ')}, [f"{RULES}: an expression has the limits pids only"]),

@@ -260,7 +260,7 @@ const struct metric_row dns_metric_rows[] = {
 	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
 		"Incomplete counts: a table was full, the agent read too late, or a message had an "
 		"error. Nearly all are 0 on a healthy node: unmatched answers belong to no query. "
-		"With what=streams, one can be many messages over TCP: headroom(8).",
+		"With what=streams, one can be many messages over TCP: headroom-limits(7).",
 		{"what"}},
 	{0},
 };
