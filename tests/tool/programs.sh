@@ -37,7 +37,7 @@ find_programs() {
 }
 
 # build_with_go DIRECTORY MODULE VERSION [OPTION...]: builds ./cmd/PROGRAM of each of programs from the
-# module proxy that Go is set to, runs the first one as a trial, and prints the directory
+# module proxy that Go is set to, by the version of Go that the module asks for, runs the first one as a trial, and prints the directory
 build_with_go() {
 	local directory=$1 module=$2 version=$3 building=$1.building go source candidate
 	shift 3
@@ -51,14 +51,14 @@ build_with_go() {
 	mkdir -p "$building/programs"
 	# shellcheck disable=SC2064 # building is local
 	trap "rm -rf '$building'" EXIT
-	source=$("$go" mod download -json "$module@$version" </dev/null 2>/dev/null |
+	source=$(GOTOOLCHAIN=auto "$go" mod download -json "$module@$version" </dev/null 2>/dev/null |
 		sed -n 's/^\t"Dir": "\(.*\)",$/\1/p') || true
 	[[ -n $source ]] || cannot "Go could not download $module@$version"
 	cp -r "$source" "$building/source"
 	chmod -R u+w "$building/source"
 	(
 		cd "$building/source"
-		GOFLAGS="-p=1 -mod=mod -buildvcs=false" GOTOOLCHAIN=local GOWORK=off \
+		GOFLAGS="-p=1 -mod=mod -buildvcs=false" GOTOOLCHAIN=auto GOWORK=off \
 			nice "$go" build -o "$building/programs/" "$@" "${programs[@]/#/./cmd/}"
 	) </dev/null >"$directory.log" 2>&1 ||
 		cannot "Go could not build $module $version: $(tail -n 1 "$directory.log")"
