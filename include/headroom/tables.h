@@ -187,7 +187,8 @@ struct table_view {
 	/* The order of the rows: "problems first". NULL: by the first column of numbers. */
 	const char *order;
 
-	bool is_optional; /* `headroom top` leaves it out if it is empty and nobody asked for it */
+	/* `headroom top` leaves it out if it is empty, unless the tuner's first was asked for. */
+	bool is_optional;
 
 	/* For `headroom top`, which shows no table without them. `headroom top` and the name of
 	 * the rows, or of the tuner, shows the table alone. */

@@ -704,10 +704,11 @@ static void print_tables(
 		for (; view && (!topic->name || topic->tuner == ops); view = view->next) {
 			const cJSON *rows = json_at(json_at(status, ops->name), view->rows);
 
-			bool is_main = view == ops->tables->view && !view->is_optional;
+			bool is_first = view == ops->tables->view;
+			bool is_kept = view->is_optional ? is_first && topic->name
+							 : is_first || topic->name;
 
-			if (view->write_notes &&
-				(topic->name || is_main || cJSON_GetArraySize(rows) > 0))
+			if (view->write_notes && (is_kept || cJSON_GetArraySize(rows) > 0))
 				print_table(screen, ops, view, status, sort_column);
 		}
 	}

@@ -191,7 +191,7 @@ class Lab:
         """The server's namespace also owns these addresses within this context."""
         for address in addresses:
             ip("-n", SERVER, "route", "add", "local", address, "dev", "lo")
-            ip("-n", CLIENT, "route", "add", address, "via", "10.53.0.2")
+            ip("-n", CLIENT, "route", "add", address, "via", "fd00:53::2" if ":" in address else "10.53.0.2")
         try:
             yield
         finally:

@@ -3,8 +3,9 @@
 
 import math
 import re
+import socket
 import time
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
 from conftest import Agent, Run, mounted, temporary, until
@@ -153,6 +154,41 @@ def test_the_clouds_budgets_are_known(watch, lab, run: Run) -> None:
     assert (has["max"], has["unit"]) == (1024, "packets/s") and 1200 <= has["peak"] <= 1204 and has["hits"] in (1, 2)
     assert scrape.total("queries_total", server=aws) == 2
     assert "https://" in run("explain", f"dns/{azure}").stdout + run("explain", "budget/azure").stdout
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("family", [4, 6])
+def test_link_local_services_beside_dns_have_clients(watch, lab, run: Run, family: int) -> None:
+    resolver, metadata, clock, other = (
+        ("169.254.169.253", "169.254.169.254", "169.254.169.123", "169.254.169.250")
+        if family == 4
+        else ("fd00:ec2::253", "fd00:ec2::254", "fd00:ec2::123", "fd00:ec2::250")
+    )
+    kind = socket.AF_INET if family == 4 else socket.AF_INET6
+
+    def services() -> dict[str, dict[str, Any]]:
+        return {row["service"]: row for row in one.status()["dns"]["services"]}
+
+    with lab.more_addresses(resolver, metadata, clock, other):
+        lab.server(resolver)
+        one = watch()
+        assert services() == {} and "metadata" not in run("top", "dns").stdout, "nothing is watched on other nodes"
+        with lab.udp(lab.cgroup("lxc.payload.asks"), kind) as asks, lab.udp(lab.cgroup("lxc.payload.reads"), kind) as reads:
+            asks.ask(resolver)
+            until(lambda: set(services()) == {"metadata", "time"}, "AWS is known by its resolver")
+            for address, client, n in ((metadata, reads, 300), (metadata, asks, 20), (clock, asks, 7), (other, reads, 50)):
+                for _ in range(n):
+                    client.socket.sendto(b"x", (address, 80))
+            rows = until(lambda: (now := services())["time"]["packets"] == 7 and now, lambda: str(services()))
+    assert rows["metadata"]["packets"] == 320 and 300 <= rows["metadata"]["peak_packets"] <= 320
+    assert {user["workload"]["name"]: user["packets"] for user in rows["metadata"]["top"]} == {"reads": 300, "asks": 20}
+    assert {user["workload"]["name"]: user["packets"] for user in rows["time"]["top"]} == {"asks": 7}
+    out = run("top", "dns").stdout
+    assert re.search(r"^ +metadata .* 320$", out, re.M) and re.search(r" 300 in all +lxd reads$", out, re.M), out
+    assert re.search(r"^ +time .* 7$", out, re.M), out
+    metrics = one.metrics()
+    assert metrics['headroom_dns_service_packets_total{service="metadata"}'] == 320
+    assert metrics['headroom_dns_service_packets_total{service="time"}'] == 7
 
 
 def test_a_resolver_keeps_its_budget_after_the_node_moved_to_another(watch, lab, directory) -> None:

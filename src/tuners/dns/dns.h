@@ -325,14 +325,20 @@ struct dns_label {
 	uint64_t pending_end; /* the bin before this one ended with most pending queries */
 };
 
+/* Services beside DNS that share a cloud's link-local budget of packets. */
+enum dns_service { DNS_METADATA, DNS_TIME, DNS_SERVICES, DNS_NO_SERVICE = DNS_SERVICES };
+
+extern const char *const dns_service_names[DNS_SERVICES];
+
 struct dns_server_state {
 	struct dns_address address; /* first: by_address() */
 	char name[DNS_ADDRESS_TEXT];
 	enum dns_role role;
 	struct dns_budget budget;
-	bool pinned;             /* it stays in the table without queries */
-	bool listed;             /* the node's resolv.conf names it, or named it */
-	bool watched;            /* all packets to its address count */
+	bool pinned;  /* it stays in the table without queries */
+	bool listed;  /* the node's resolv.conf names it, or named it */
+	bool watched; /* all packets to its address count */
+	enum dns_service service;
 	struct dns_label *label; /* NULL: it is counted under "other" */
 	struct dns_totals totals;
 	size_t pairs;
@@ -404,7 +410,8 @@ struct dns_pair_state {
 	uint32_t doubt; /* queries that were not followed, and have not timed out yet */
 	float per_second, packets, smooth, failures, unanswered; /* as in struct dns_user */
 	uint64_t queries;                                        /* since it was first seen */
-	uint64_t changed_at_us;                                  /* when it last sent */
+	uint64_t packets_sent;  /* the same, to a service beside DNS */
+	uint64_t changed_at_us; /* when it last sent */
 	/* Pods reuse addresses: the owner of the address, and the queries of earlier owners. */
 	uint64_t owner;                     /* hash of the workload; 0: unknown */
 	uint64_t before_owner, until_owner; /* queries at its first and at its last poll */
@@ -440,11 +447,20 @@ struct dns_rate {
 	double per_second;  /* smoothed */
 };
 
+struct dns_service_state {
+	uint64_t packets;
+	struct dns_seconds seconds;
+	struct dns_user users[DNS_TOP]; /* queries are packets, as is per_second */
+	unsigned n_users;
+};
+
 struct dns_seen {
 	bool watched; /* the BPF programs count */
 	struct dns_server_table table;
 	struct dns_rate search[DNS_ROLES][DNS_EXPANSIONS];
-	struct dns_seconds link_local;          /* packets that share the link-local budget */
+	struct dns_seconds link_local; /* packets that share the link-local budget */
+	bool has_services;             /* they are watched */
+	struct dns_service_state services[DNS_SERVICES];
 	struct dns_sender senders[DNS_SENDERS]; /* the busiest first */
 	unsigned n_senders;
 };

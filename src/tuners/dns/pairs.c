@@ -82,6 +82,8 @@ static void add_watched(struct dns_seen *seen, const struct dns_pair_state *stat
 	struct dns_sender *sender = sender_of(seen, &state->pair.source);
 
 	seen->link_local.fresh[bin % DNS_BINS] += packets;
+	if (state->server->service != DNS_NO_SERVICE)
+		seen->services[state->server->service].seconds.fresh[bin % DNS_BINS] += packets;
 	if (!sender)
 		return;
 	sender->seconds.fresh[bin % DNS_BINS] += packets;
@@ -222,6 +224,11 @@ static void read_pair(void *userdata, const void *pair, const void *live)
 
 	server->pairs++;
 	state->queries += sent;
+	if (server->watched && server->service != DNS_NO_SERVICE) {
+		state->packets_sent += more.queries[DNS_UDP] + more.other_packets;
+		sensor->seen.services[server->service].packets +=
+			more.queries[DNS_UDP] + more.other_packets;
+	}
 	state->doubt += (uint32_t)more.not_followed;
 	sensor->sent += dns_server_add(&sensor->seen.table, server, &more, sensor->now_us);
 	/* A server that starts to answer cluster names becomes the cluster's DNS. */

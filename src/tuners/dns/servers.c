@@ -11,6 +11,9 @@ const char *const dns_role_names[DNS_ROLES + 1] = {[DNS_LOCAL] = "local",
 	[DNS_UPSTREAM] = "upstream",
 	[DNS_NO_ROLE] = ""};
 
+const char *const dns_service_names[DNS_SERVICES] = {
+	[DNS_METADATA] = "metadata", [DNS_TIME] = "time"};
+
 /* The address is the first member of a server. */
 static int by_address(const void *a, const void *b)
 {
@@ -38,6 +41,7 @@ struct dns_server_state *dns_server_get(
 		return dns_server_get(table, &rest);
 	server = must(calloc(1, sizeof(*server)));
 	server->address = *address;
+	server->service = DNS_NO_SERVICE;
 	server->role = dns_address_is_set(address) ? DNS_UPSTREAM : DNS_NO_ROLE;
 	dns_address_text(address, server->name);
 	*add_element(&table->servers, &table->n, &table->allocated) = server;

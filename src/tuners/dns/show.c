@@ -303,6 +303,34 @@ static void add_servers(
 	json_number(json_object(object, "other"), "queries", queries);
 }
 
+/* The packets of the link-local budget beside DNS, by client. */
+static void add_services(cJSON *root, const struct dns_seen *seen)
+{
+	cJSON *array = json_array(root, "services");
+
+	for (int i = 0; i < DNS_SERVICES; i++) {
+		const struct dns_service_state *service = &seen->services[i];
+		double rate = service->seconds.last, rest = (double)service->packets;
+		cJSON *object = json_append(array), *top;
+
+		json_text(object, "service", dns_service_names[i]);
+		JSON_NUMBERS(object, {"packets_per_second", rate},
+			{"peak_packets", dns_seconds_peak(&service->seconds)},
+			{"packets", (double)service->packets});
+		top = json_array(object, "top");
+		for (unsigned k = 0; k < service->n_users; k++) {
+			const struct dns_user *user = &service->users[k];
+			cJSON *client = json_append(top);
+
+			workload_json(client, &user->workload);
+			JSON_NUMBERS(client, {"packets_per_second", user->per_second},
+				{"packets", (double)user->queries});
+			rest -= (double)user->queries;
+		}
+		json_number(json_object(object, "other"), "packets", MAX(rest, 0));
+	}
+}
+
 struct cJSON *dns_make_document(const void *self, const void *data, bool trusted)
 {
 	const struct dns_sensor *sensor = self;
@@ -362,6 +390,10 @@ struct cJSON *dns_make_document(const void *self, const void *data, bool trusted
 	} else {
 		json_null(root, "link_local");
 	}
+	if (seen->has_services)
+		add_services(root, seen);
+	else
+		json_array(root, "services");
 	add_servers(root, sensor, memory, trusted);
 	return root;
 }
@@ -520,6 +552,11 @@ void dns_put_metrics(const void *self, const void *memory, struct metric_sink *s
 			metric_sample(sink,
 				(double)sensor->seen.search[role][DNS_EXPANDED_FAILED].n,
 				dns_role_names[role], NULL);
+	metric_family(sink, "headroom_dns_service_packets_total");
+	for (int i = 0; i < DNS_SERVICES; i++)
+		if (sensor->seen.has_services)
+			metric_sample(sink, (double)sensor->seen.services[i].packets,
+				dns_service_names[i], NULL);
 	metric_family(sink, "headroom_dns_lost_total");
 	losses = losses_of(sensor);
 	for (const struct json_number *loss = losses.rows; loss->key; loss++)
@@ -741,6 +778,47 @@ static void write_notes(const cJSON *dns, char *text, size_t size)
 	json_append_losses(json_at(dns, "lost"), text, size);
 }
 
+static const struct column service_columns[] = {
+	{.title = "Service", .heading = "service", .key = "service", .width = -15},
+	{"Packets a second", "packets/s", "packets_per_second", COLUMN_NUMBER, 10},
+	{"Busiest second", "peak/s", "peak_packets", COLUMN_NUMBER, 8},
+	{"Packets", "packets", "packets", COLUMN_NUMBER, 10},
+	{.title = "Most by", .format = COLUMN_NOTE, .key = "top/0/workload/text"},
+	{0},
+};
+
+/* The clients, and then the sum of all others. */
+static bool write_service_client(const cJSON *service, int i, char *text, size_t size)
+{
+	int n = MIN(cJSON_GetArraySize(json_at(service, "top")), USERS_SHOWN);
+	const cJSON *client = cJSON_GetArrayItem(json_at(service, "top"), i);
+	double others = json_number_at(service, "other/packets");
+
+	text[0] = '\0';
+	for (int k = USERS_SHOWN; k < cJSON_GetArraySize(json_at(service, "top")); k++)
+		others += json_number_at(cJSON_GetArrayItem(json_at(service, "top"), k), "packets");
+	if (i < n)
+		snprintf(text, size, "%8.0f/s %10.0f in all  %s",
+			json_number_at(client, "packets_per_second"),
+			json_number_at(client, "packets"), json_text_at(client, "workload/text"));
+	else if (others >= 1)
+		snprintf(text, size, "%10s %10.0f in all  other", "", others);
+	return i <= n;
+}
+
+static void write_no_notes(const cJSON *, char *, size_t)
+{
+}
+
+static const struct table_view services_view = {
+	.title = "Link-local services beside DNS, which share the budget of packets",
+	.rows = "services",
+	.columns = service_columns,
+	.is_optional = true,
+	.empty = "",
+	.write_detail = write_service_client,
+	.write_notes = write_no_notes};
+
 const struct table_view dns_view = {.title = "DNS",
 	.rows = "servers",
 	.columns = server_columns,
@@ -748,6 +826,7 @@ const struct table_view dns_view = {.title = "DNS",
 	.folded = "idle",
 	.blanks = is_encrypted,
 	.order = "problems first",
+	.next = &services_view,
 	.empty = "no query has left this node yet",
 	.write_detail = write_detail,
 	.write_notes = write_notes};

@@ -257,6 +257,10 @@ const struct metric_row dns_metric_rows[] = {
 		{"server"}},
 	{"headroom_dns_search_expansions_total", METRIC_COUNTER, "queries",
 		"Queries for a name with an added search domain that does not exist.", {"role"}},
+	{"headroom_dns_service_packets_total", METRIC_COUNTER, "packets",
+		"Packets to AWS's link-local services for metadata (169.254.169.254, fd00:ec2::254) and "
+		"time (169.254.169.123, fd00:ec2::123), which share the limit of packets with DNS.",
+		{"service"}},
 	{"headroom_dns_lost_total", METRIC_COUNTER, NULL,
 		"Incomplete counts: a table was full, the agent read too late, or a message had an "
 		"error. Nearly all are 0 on a healthy node: unmatched answers belong to no query. "

@@ -41,9 +41,29 @@ static void *dns_open(const struct host *host, struct facts *facts, struct sd_ev
 
 #define SAMPLES_PER_SECOND 40
 
-/* Link-local services of AWS that share one budget of packets: metadata, DNS, NTP. */
-static const char *const link_local[] = {"169.254.169.254", "169.254.169.253", "169.254.169.123",
-	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"};
+/* Link-local services of AWS that share one budget of packets. */
+static const struct {
+	const char *address;
+	enum dns_service service;
+} link_local[] = {
+	{"169.254.169.254", DNS_METADATA},
+	{"169.254.169.253", DNS_NO_SERVICE},
+	{"169.254.169.123", DNS_TIME},
+	{"fd00:ec2::254", DNS_METADATA},
+	{"fd00:ec2::253", DNS_NO_SERVICE},
+	{"fd00:ec2::123", DNS_TIME},
+};
+
+static enum dns_service service_at(const struct dns_address *address)
+{
+	struct dns_address known;
+
+	for (size_t i = 0; i < ARRAY_SIZE(link_local); i++)
+		if (dns_address_parse(link_local[i].address, &known) &&
+			dns_address_equal(&known, address))
+			return link_local[i].service;
+	return DNS_NO_SERVICE;
+}
 
 /* Watches the packets that share the server's budget. */
 static void watch_packets(struct dns_sensor *sensor, const struct dns_server_state *server)
@@ -53,7 +73,7 @@ static void watch_packets(struct dns_sensor *sensor, const struct dns_server_sta
 	struct dns_address address;
 
 	for (size_t i = 0; i < ARRAY_SIZE(link_local); i++)
-		if (dns_address_parse(link_local[i], &address))
+		if (dns_address_parse(link_local[i].address, &address))
 			dns_watch_add(control, &address);
 	dns_watch_add(control, &server->address);
 	for (size_t i = 0; i < table->n; i++)
@@ -65,6 +85,7 @@ void dns_classify(struct dns_sensor *sensor, struct dns_server_state *server)
 	struct dns_control *control = dns_kernel_control(sensor->kernel);
 
 	dns_set_role(&sensor->config, &sensor->facts, server);
+	server->service = service_at(&server->address);
 	server->watched = dns_is_watched(control, &server->address);
 	if (server->budget.link_local && server->budget.max[DNS_PACKETS] > 0 && !server->watched)
 		watch_packets(sensor, server);
@@ -145,6 +166,8 @@ static void update_link_local(struct dns_seen *seen, uint64_t now_ns)
 	(void)dns_seconds_update(&seen->link_local, now_ns, budget);
 	for (unsigned i = 0; i < seen->n_senders; i++)
 		(void)dns_seconds_update(&seen->senders[i].seconds, now_ns, budget);
+	for (int i = 0; i < DNS_SERVICES; i++)
+		(void)dns_seconds_update(&seen->services[i].seconds, now_ns, 0);
 	qsort(seen->senders, seen->n_senders, sizeof(seen->senders[0]), by_packets);
 }
 
@@ -198,6 +221,7 @@ void dns_sense(void *self, uint64_t now)
 		(sensor->unclassified && age >= UNCLASSIFIED_EVERY_US))
 		refresh(sensor);
 	dns_pairs_read(sensor);
+	sensor->seen.has_services = dns_kernel_control(sensor->kernel)->n_watched > 0;
 	update_link_local(&sensor->seen, now * 1000);
 	/* Time passes even if reading fails. */
 	for (size_t i = 0; i < table->n; i++) {

@@ -56,11 +56,12 @@ static bool has_cgroup(const struct dns_pair *pair)
 
 /*
  * The queries of the workload that has the client's source address now, without the queries
- * of earlier owners.
+ * of earlier owners. To a service beside DNS: the packets.
  */
 static uint64_t queries_of_owner(struct dns_pair_state *pair, const struct workload *workload)
 {
-	uint64_t queries = pair->queries, owner;
+	bool is_service = pair->server->service != DNS_NO_SERVICE;
+	uint64_t queries = is_service ? pair->packets_sent : pair->queries, owner;
 
 	/* The cgroup's, or not known yet. */
 	if (workload->kind == WORKLOAD_UNIT)
@@ -236,7 +237,10 @@ static void sort_clients(struct candidate *clients, size_t n)
 	qsort(clients, n, sizeof(*clients), by_sum);
 }
 
-/* Finds the workloads of the first clients, adds up their numbers, and sorts them by the rate. */
+/*
+ * Finds the workloads of the first clients, adds up their numbers, and sorts them by the rate. A
+ * server NULL: they serve nothing.
+ */
 static unsigned find_users(struct dns_sensor *sensor, const struct dns_server_state *server,
 	struct candidate *clients, size_t n, bool in_second, struct dns_user *users)
 {
@@ -264,7 +268,8 @@ static unsigned find_users(struct dns_sensor *sensor, const struct dns_server_st
 		user.workload = who_of(sensor, &pair->pair);
 		user.queries = queries_of_owner(pair, &user.workload);
 		if (first == &clients[i])
-			does_serve = has_cgroup(&pair->pair) && server->role == DNS_UPSTREAM &&
+			does_serve = server && has_cgroup(&pair->pair) &&
+				     server->role == DNS_UPSTREAM &&
 				     serves(sensor, pair, &user.workload);
 		user.serves = does_serve;
 		dns_user_add(users, &kept, CANDIDATES, &user);
@@ -368,6 +373,23 @@ static void name_now(struct dns_sensor *sensor, struct dns_server_state *server,
 	}
 }
 
+/* The clients of a service beside DNS, by the packets of the last second. */
+static void name_service(struct dns_sensor *sensor, enum dns_service service,
+	struct candidate *clients, struct dns_user *users)
+{
+	struct dns_service_state *state = &sensor->seen.services[service];
+	size_t n = 0;
+
+	for (size_t i = 0; i < sensor->pairs.n; i++) {
+		struct dns_pair_state *pair = &sensor->pairs.pairs[i];
+
+		if (pair->server->service == service && pair->packets_sent > 0)
+			clients[n++] = (struct candidate){.pair = pair, .rank = pair->packets};
+	}
+	state->n_users = MIN(find_users(sensor, NULL, clients, n, true, users), (unsigned)DNS_TOP);
+	memcpy(state->users, users, state->n_users * sizeof(*users));
+}
+
 void dns_name_users(struct dns_sensor *sensor)
 {
 	const struct dns_server_table *table = &sensor->seen.table;
@@ -376,6 +398,8 @@ void dns_name_users(struct dns_sensor *sensor)
 	_cleanup_free_ struct dns_user *users = must(calloc(CANDIDATES, sizeof(*users)));
 
 	learn_cgroups(sensor);
+	for (int service = 0; service < DNS_SERVICES; service++)
+		name_service(sensor, service, clients, users);
 	for (size_t s = 0; s < table->n_labels; s++) {
 		struct dns_server_state *server = table->labelled[s];
 
