@@ -268,6 +268,20 @@ static void cure_absent(
 		finding_hint(finding, "remove it from the configuration");
 }
 
+/* The cgroup of the agent. In a cgroup namespace of its own, its path is not that of the host. */
+static void read_own_pressure(const struct core *core, struct finding *finding)
+{
+	_cleanup_free_ char *text = NULL;
+	int root = cgroups_root(core->facts.cgroups, CGROUP_UNIFIED);
+
+	pressure_read(core->host, &finding->node_pressure);
+	if (root < 0 || process_read("", getpid(), "cgroup", &text, NULL) < 0)
+		return;
+	for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+		if (starts_with(line, "0::/") && line[4] && line[4] != '.')
+			pressure_read_cgroup(root, line + 3, &finding->own_pressure);
+}
+
 static void find_failed(const struct setting *setting, struct own *own)
 {
 	bool is_absent = setting->state == SETTING_UNSUPPORTED && setting->error < 0 &&
@@ -291,6 +305,8 @@ static void find_failed(const struct setting *setting, struct own *own)
 		finding, "remove the cause, then type: headroom apply --only %s", setting->tuner);
 	if (is_absent)
 		cure_absent(finding, setting, own->core->config);
+	if (setting->reason == REASON_FILE_SLOW)
+		read_own_pressure(own->core, finding);
 }
 
 /* Writes the command that sets a value. */
@@ -447,20 +463,6 @@ static void cure_lack(struct finding *finding, const struct core *core, const st
 		return;
 	finding->severity = SEVERITY_ADVICE;
 	finding_hint(finding, "this kernel does not have it: a newer one, or another build, does");
-}
-
-/* The cgroup of the agent. In a cgroup namespace of its own, its path is not that of the host. */
-static void read_own_pressure(const struct core *core, struct finding *finding)
-{
-	_cleanup_free_ char *text = NULL;
-	int root = cgroups_root(core->facts.cgroups, CGROUP_UNIFIED);
-
-	pressure_read(core->host, &finding->node_pressure);
-	if (root < 0 || process_read("", getpid(), "cgroup", &text, NULL) < 0)
-		return;
-	for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
-		if (starts_with(line, "0::/") && line[4] && line[4] != '.')
-			pressure_read_cgroup(root, line + 3, &finding->own_pressure);
 }
 
 static struct finding *find_lack(const struct core *core, const struct tuner_status *tuner,
