@@ -103,6 +103,9 @@ double limit_headroom(const struct limit *limit);
  */
 double limit_full_in_seconds(const struct limit *limit);
 
+/* Returns the minute that a time of CLOCK_MONOTONIC is in. */
+uint64_t history_minute(uint64_t now_us);
+
 /* Adds a value at now_us (CLOCK_MONOTONIC). */
 void history_observe(struct history *history, uint64_t now_us, uint64_t value);
 

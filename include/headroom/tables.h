@@ -162,6 +162,9 @@ struct column {
 	int width;         /* in `headroom top`, in characters; negative: aligned left */
 	const char *limit; /* path of a number: values near or above it are coloured */
 	const char *tone;  /* COLUMN_STATE: path of the word that gives the colour; or NULL */
+	const char *unit;  /* COLUMN_HISTORY: of its values; "us" is a time. NULL: none */
+	const char
+		*link; /* on the page, the text is a link to this address and the text; or NULL */
 	/* Says which columns `headroom top` leaves out if they do not fit: the largest first. 0:
 	 * never. */
 	unsigned rank;
@@ -173,6 +176,7 @@ struct table_view {
 	const char *title;
 	const struct table_view *next; /* another table of the same document; NULL: none */
 	const char *rows;              /* name of the array in the document */
+	unsigned rank;                 /* the page shows the tables in this order */
 	const struct column *columns;  /* at most 32; the last has neither key nor write */
 	const char *(*help)(const struct cJSON *row); /* explains a row; NULL: rows have no help */
 	/* False for a row that the page leaves out. May be NULL. */

@@ -797,6 +797,7 @@ static int start(struct agent *agent)
 	agent->source_signature = signature(agent, &core->source);
 	serve(agent);
 	core_load_peaks(core);
+	core_load_histories(core);
 	core_load_events(core);
 	poll_all(agent);
 	for (size_t i = 0; i < core->node.n_tuners; i++) {
@@ -872,6 +873,7 @@ int agent_run(const struct core_options *options)
 	for (size_t i = 0; i < ARRAY_SIZE(agent.endpoints); i++)
 		if (agent.endpoints[i].server)
 			http_server_close(steal(agent.endpoints[i].server));
+	core_keep_histories(&agent.core, true);
 	deadline_us = now_us() + END_US;
 	(void)core_end_tasks(&agent.core, 0); /* cancels them */
 	recorder_close(agent.recorder, deadline_us);

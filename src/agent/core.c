@@ -529,6 +529,7 @@ static void poll_tuner(struct core *core, struct tuner_status *tuner, uint64_t n
 			limit = add_element(
 				&node->limits, &node->n_limits, &node->limits_allocated);
 			core_recall_peak(core, limit, proposal->limits[l].name);
+			core_recall_history(core, limit, proposal->limits[l].name);
 		}
 		limit_observe(limit, &proposal->limits[l], now);
 	}
@@ -559,6 +560,7 @@ void core_poll(struct core *core)
 	/* The records say it from now on. */
 	core->files_lost = core->files_lost && core->lock < 0;
 	core_keep_peaks(core);
+	core_keep_histories(core, false);
 	core_keep_events(core);
 	core_keep_drifts(core);
 	core_judge(core);
@@ -848,6 +850,7 @@ void core_close(struct core *core)
 	free(core->keys);
 	free(core->pins);
 	free(core->peaks);
+	free(core->histories);
 	free(core->drifts);
 	free(core->node.tuners);
 	free(core->node.settings);

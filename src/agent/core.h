@@ -66,10 +66,11 @@ struct core {
 	struct release_list released;
 	struct drift *drifts; /* seen by an earlier process, for settings that are new */
 	size_t n_drifts;
-	uint64_t event_kept_us;   /* when the newest warning that was kept was logged */
-	struct peaks *peaks;      /* NULL: a command, which keeps none */
-	struct file_job *job;     /* under way, of core_file_job(); or NULL */
-	uint64_t writer_retry_us; /* when to retry core_become_writer() */
+	uint64_t event_kept_us;      /* when the newest warning that was kept was logged */
+	struct peaks *peaks;         /* NULL: a command, which keeps none */
+	struct histories *histories; /* the same */
+	struct file_job *job;        /* under way, of core_file_job(); or NULL */
+	uint64_t writer_retry_us;    /* when to retry core_become_writer() */
 
 	struct tuner_task tasks[TASKS_MAX];
 	struct task *file_task, *save_task; /* runs job; runs last_good_save() */
@@ -114,6 +115,11 @@ void core_recall_peak(const struct core *core, struct limit *limit, const char *
 
 /* Writes the peaks to the runtime directory if one has changed. */
 void core_keep_peaks(struct core *core);
+
+/* The same for the last hour of each limit, written once a minute and (now) at the end. */
+void core_load_histories(struct core *core);
+void core_recall_history(const struct core *core, struct limit *limit, const char *name);
+void core_keep_histories(struct core *core, bool now);
 
 /* The same for changes by others. Only the writer keeps them. */
 #define DRIFTS_FILE "drifts"

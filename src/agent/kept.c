@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keeps data across restarts of the agent, besides the records of originals: arrays in the runtime
- * directory (peaks of limits, warnings of the log, changes by others, memory of tuners), and the
- * last configuration without a fault in the state directory. Losing it costs no value of the node,
- * so errors are ignored or only logged.
+ * directory (peaks and histories of limits, warnings of the log, changes by others, memory of
+ * tuners), and the last configuration without a fault in the state directory. Losing it costs no
+ * value of the node, so errors are ignored or only logged.
  */
 #include "agent/core.h"
 
 #include "base/file.h"
 #include "base/log.h"
 
-#define PEAKS_FILE  "peaks"
-#define EVENTS_FILE "events"
+#define PEAKS_FILE   "peaks"
+#define EVENTS_FILE  "events"
+#define HISTORY_FILE "history"
 
 /* DNS servers come and go, and each has a limit. */
 #define PEAKS_MAX 64
@@ -27,6 +28,18 @@ struct kept_header {
 struct peaks {
 	size_t n;
 	struct limit_peak peaks[PEAKS_MAX];
+};
+
+/* The last hour of a limit. */
+struct kept_history {
+	char name[LIMIT_NAME_MAX];
+	struct history history;
+};
+
+struct histories {
+	uint64_t minute; /* when they were written */
+	size_t n;
+	struct kept_history histories[PEAKS_MAX];
 };
 
 static void make_header(const struct core *core, size_t size, struct kept_header *header)
@@ -114,6 +127,65 @@ void core_keep_peaks(struct core *core)
 	}
 	if (changed)
 		write_kept(core, PEAKS_FILE, peaks->peaks, sizeof(peaks->peaks[0]), peaks->n);
+}
+
+/* ---- histories of limits ---- */
+
+void core_load_histories(struct core *core)
+{
+	struct histories *histories = core->histories = must(calloc(1, sizeof(*histories)));
+	size_t n;
+	_cleanup_free_ struct kept_history *old = read_kept(core, HISTORY_FILE, sizeof(*old), &n);
+
+	histories->minute = history_minute(now_us());
+	for (size_t i = 0; i < MIN(n, (size_t)PEAKS_MAX); i++)
+		if (old[i].history.minute <= histories->minute &&
+			memchr(old[i].name, 0, LIMIT_NAME_MAX))
+			histories->histories[histories->n++] = old[i];
+}
+
+void core_recall_history(const struct core *core, struct limit *limit, const char *name)
+{
+	const struct histories *histories = core->histories;
+	const struct kept_history *kept =
+		histories ? find_named(histories->histories, histories->n, name) : NULL;
+
+	if (kept)
+		limit->history = kept->history;
+}
+
+/* Returns the element of a limit. It may reuse one that was last seen an hour ago. */
+static struct kept_history *history_for(struct histories *histories, const char *name)
+{
+	struct kept_history *kept = find_named(histories->histories, histories->n, name);
+
+	for (size_t i = 0; i < histories->n && !kept; i++)
+		if (histories->histories[i].history.minute + HISTORY_MINUTES <= histories->minute)
+			kept = &histories->histories[i];
+	if (!kept && histories->n < PEAKS_MAX)
+		kept = &histories->histories[histories->n++];
+	return kept;
+}
+
+void core_keep_histories(struct core *core, bool now)
+{
+	struct histories *histories = core->histories;
+	const uint64_t minute = history_minute(now_us());
+
+	if (!histories || (!now && minute == histories->minute))
+		return;
+	histories->minute = minute;
+	for (size_t i = 0; i < core->node.n_limits; i++) {
+		const struct limit *limit = &core->node.limits[i];
+		struct kept_history *kept = history_for(histories, limit->now.name);
+
+		if (!kept)
+			continue;
+		set_text(kept->name, limit->now.name);
+		kept->history = limit->history;
+	}
+	write_kept(core, HISTORY_FILE, histories->histories, sizeof(histories->histories[0]),
+		histories->n);
 }
 
 /* ---- warnings of the log ---- */

@@ -127,9 +127,14 @@ double limit_full_in_seconds(const struct limit *limit)
 	return (double)(limit->now.max - limit->now.used) / limit->rate;
 }
 
+uint64_t history_minute(uint64_t now)
+{
+	return now / (60 * USEC_PER_SEC);
+}
+
 void history_observe(struct history *history, uint64_t now, uint64_t value)
 {
-	uint64_t minute = now / (60 * USEC_PER_SEC), passed = minute - history->minute;
+	uint64_t minute = history_minute(now), passed = minute - history->minute;
 
 	for (uint64_t i = 0; i < MIN(passed, (uint64_t)HISTORY_MINUTES); i++)
 		history->slot[(minute - i) % HISTORY_MINUTES] = 0;

@@ -37,6 +37,9 @@ void report_page(FILE *out, const struct node *node, bool paused);
 /* Writes the STATUS= line that systemctl status shows; truncated if it is too long. */
 void report_line(const struct node *node, char line[static STATUS_LINE_MAX]);
 
+/* The word for a setting that is observed, and that enforce mode would change. */
+#define STATE_WOULD_CHANGE "would change"
+
 /* The tone of a verdict, state, status or severity of the status document. */
 enum tone { TONE_GOOD, TONE_WARNING, TONE_BAD, TONE_FAINT };
 enum tone tone_of(const char *word);

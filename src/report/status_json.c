@@ -290,10 +290,11 @@ enum tone tone_of(const char *word)
 {
 	static const struct {
 		enum tone tone;
-		const char *words[7];
+		const char *words[8];
 	} tones[] = {
 		{TONE_GOOD, {"ok", "in-sync", "active", "OK", "answers", "ready"}},
-		{TONE_WARNING, {"warning", "pending", "drifted", "yielded", "degraded", "silent"}},
+		{TONE_WARNING, {"warning", "pending", "drifted", "yielded", "degraded", "silent",
+				       STATE_WOULD_CHANGE}},
 		{TONE_BAD, {"critical", "failed", "error"}},
 	};
 

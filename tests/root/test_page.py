@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status page in a browser: narrow and wide, light and dark; its history and events.
+"""The status page in a browser: narrow and wide, light and dark; its anchors, its history and events.
 
 PICTURES=DIRECTORY keeps pictures. packaging/page.png is one of them.
 """
 
 import os
 import re
+import struct
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -55,7 +56,7 @@ const behind = e => {
     const color = getComputedStyle(e).backgroundColor;
     return color == "rgba(0, 0, 0, 0)" && e.parentElement ? behind(e.parentElement) : color;
 };
-for (const e of document.querySelectorAll("td, th, dt, dd, code, .badge, span, summary, time")) {
+for (const e of document.querySelectorAll("td, th, dt, dd, a, b, code, small, .badge, span, time")) {
     const a = light(getComputedStyle(e).color), b = light(behind(e));
     if (shown(e) && e.textContent && (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5)
         faults.push(["low contrast", e.textContent]);
@@ -98,12 +99,17 @@ def fixture_busy(lab: Lab, agent: Start, space: Callable[..., storm.Space]) -> A
 
 @pytest.mark.parametrize(
     ("width", "dark"),
-    [(400, False), (1400, True), pytest.param(400, True, marks=pytest.mark.slow), pytest.param(1400, False, marks=pytest.mark.slow)],
+    [
+        (400, False),
+        (1400, True),
+        *(pytest.param(*shape, marks=pytest.mark.slow) for shape in ((400, True), (1400, False), (2560, False), (2560, True))),
+    ],
 )
 def test_everything_is_readable(busy: Agent, browser: Browser, width: int, dark: bool) -> None:
     if width < 640:
         busy.write_config("neighbour: {}\n")
         busy.wait_condition("ConfigInvalid")
+        until(lambda: "ConfigInvalid" in busy.get("/?paused")[1], "the page has it")
     browser.shape(width, 900, dark)
     browser.open(f"http://127.0.0.1:{busy.port}/?paused")
     if "PICTURES" in os.environ:
@@ -157,6 +163,100 @@ def test_an_open_explanation_pauses_the_page_without_a_script(busy: Agent, brows
     until(lambda: browser.run(renews) == 1, "renewed again")
     browser.run("document.querySelector('a[href=\"/?paused\"]').click()")
     until(lambda: browser.run(renews) == 0, "paused")
+
+
+# The name and the target of each link, targets that the page lacks, and ids that are there twice.
+LINKS = """
+const links = [...document.querySelectorAll("a")].map(a => [a.ariaLabel || a.textContent, a.getAttribute("href")]);
+const ids = [...document.querySelectorAll("[id]")].map(e => e.id);
+return [links, links.map(l => l[1].split("#")[1]).filter(id => id && id != "-" && !ids.includes(id)),
+        ids.filter((id, i) => ids.indexOf(id) != i)];
+"""
+OPEN = """
+const box = document.getElementById("%s").getBoundingClientRect();
+return box.height > 0 && box.top >= 0 && box.top < window.innerHeight;
+"""
+
+
+def test_each_limit_condition_and_setting_has_an_anchor_that_shows_it(busy: Agent, browser: Browser) -> None:
+    browser.shape(1400, 900, False)
+    url = f"http://127.0.0.1:{busy.port}/"
+    browser.open(url)
+    status = busy.status()
+    links, lost, doubled = browser.run(LINKS)
+    assert (lost, doubled) == ([], [])
+    assert len({name.strip() for name, _ in links}) == len(links), "two links have the same name"
+    assert all(name.strip() for name, _ in links)
+    wanted = [f"{kind}/{row[key]}" for kind, key in (("limits", "name"), ("conditions", "type"), ("settings", "name")) for row in status[kind]]
+    assert len(wanted) > 30
+    assert browser.run(f"return {wanted}.filter(id => !document.getElementById(id))") == []
+    small = min(status["limits"], key=lambda limit: limit["used"] / (limit["max"] or 1))["name"]
+    synced = next(row["name"] for row in status["settings"] if row["state"] == "in-sync")
+    for anchor in (f"limits/{small}", "limits/neighbor/ipv4", "conditions/PullStuck", f"settings/{synced}"):
+        browser.open("about:blank")
+        browser.open(f"{url}#{anchor}")
+        assert browser.run(OPEN % anchor), anchor
+
+
+def test_limits_below_5_percent_are_one_line(busy: Agent, browser: Browser) -> None:
+    browser.shape(1400, 900, False)
+    browser.open(f"http://127.0.0.1:{busy.port}/?paused")
+    limits = browser.run("""
+        return [...document.querySelectorAll(".limits tbody th")].map(e => [e.textContent, e.getClientRects().length > 0])
+    """)
+    shares = {limit["name"]: (limit["used"] / (limit["max"] or 1), limit["severity"]) for limit in busy.status()["limits"]}
+    for name, shown in limits:
+        share, severity = shares[name]
+        assert shown == (share >= 0.05 or severity != "ok") or 0.04 < share < 0.06, (name, share)
+    folded = sum(not shown for _, shown in limits)
+    assert folded > 5
+    browser.run("document.querySelector('a[href$=\"#other-limits\"]').click()")
+    assert browser.run("return document.querySelector('#other-limits th').getClientRects().length") == 1
+    assert f"{folded} limits below 5 %" in browser.run("return document.body.innerText")
+
+
+@pytest.mark.apart
+def test_title_and_icon_show_the_verdict(agent: Start) -> None:
+    one = agent("mode: observe\nlimits: {mode: off}\nruntime: {mode: off}\nkubelet: {mode: off}\nthp: {mode: off}\n")
+    seen = {}
+    for config, condition in (("mode: observe\n", None), ("mode: nothing\n", "ConfigInvalid")):
+        if condition:
+            one.write_config(config)
+            one.wait_condition(condition)
+        page = until(lambda: (text := one.get("/")[1]) and (not condition or condition in text) and text, "the page")
+        verdict = one.status()["node"]["verdict"]
+        title = re.search(r"<title>[^<]*: ([^<]*) - Headroom</title>", page)
+        icon = re.search(r"fill='%23(\w+)'", page)
+        assert title and icon and verdict in title[1], (title, verdict)
+        if verdict != "ok":
+            assert re.match(r"\d+ \w+", title[1])
+        seen[verdict] = icon[1]
+    assert len(set(seen.values())) == len(seen) == 2, seen
+
+
+@pytest.mark.apart
+def test_the_last_hour_survives_a_restart(agent: Start) -> None:
+    one = agent("mode: observe\n")
+    until(lambda: len(one.status()["limits"]) > 5, "limits")
+    name = next(limit["name"] for limit in one.status()["limits"] if limit["used"] > 3)
+    before = one.limit(name)["history"]
+    assert any(before)
+    one.stop()
+    path = one.directory / "run" / "history"
+    data = path.read_bytes()
+    at = data.index(name.encode() + b"\0")
+    minute = struct.unpack_from("=Q", data, at + 64)[0]
+    # A value of half an hour ago, as an agent that ran then has kept it.
+    path.write_bytes(data[: at + 72 + 8 * ((minute - 30) % 60)] + struct.pack("=Q", 4243) + data[at + 80 + 8 * ((minute - 30) % 60) :])
+    one = agent("mode: observe\n")
+    until(lambda: any(limit["name"] == name for limit in one.status()["limits"]), "limits")
+    after = one.limit(name)["history"]
+    assert 4242 in after[27:31], after
+    page = one.get("/")[1]
+    row = page[page.index(f'limits/{name}">') :].split("</tr>")[0].replace("\u202f", "")
+    clock = r"\d\d:\d\d"
+    assert re.search(rf"<title>the last hour, {clock} to {clock} UTC, on a scale from 0 to [^:]+: at most 4242 at {clock}, last \d+</title>", row), row
+    assert re.search(rf"<small>4242 at {clock}</small>", row), row
 
 
 def test_the_last_hour_and_the_last_events_are_shown(busy: Agent) -> None:

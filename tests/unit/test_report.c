@@ -190,9 +190,9 @@ NODE_TEST(the_page_shows_bounds_and_reasons_without_other_documents)
 NODE_TEST(a_limit_has_the_colour_of_its_finding_and_counts_old_hits_separately)
 {
 	fake->limits[0].now.used = 10;
-	EXPECT(PAGE, &fake->node, "reached 0 times, 7 since boot", "!<b class=\"num critical\">");
+	EXPECT(PAGE, &fake->node, "0 times, 7 since boot", "!<td class=\"num critical\">");
 	fake_node_find(fake, &fake_conditions[FAKE_OVERFLOW], "neighbor/ipv4");
-	EXPECT(PAGE, &fake->node, "<b class=\"num critical\">&lt;1 %");
+	EXPECT(PAGE, &fake->node, "<td class=\"num critical\">&lt;1 %");
 }
 
 NODE_TEST(every_foreign_text_is_escaped)
@@ -216,7 +216,76 @@ NODE_TEST(every_foreign_text_is_escaped)
 	assert_null(strstr(text, "<script>"));
 	for (const char *p = text; (p = strstr(p, good)); p++)
 		found++;
-	assert_int_equal(found, 2 + 2 + 6 + 1 + 1);
+	assert_int_equal(found, 2 + 4 + 7 + 1 + 1);
+}
+
+/* A busy node of this many limits and findings, with long names. The caller frees its arrays. */
+static void make_busy(struct fake_node *fake, size_t n_limits, size_t n_findings)
+{
+	static const struct limit_user user = {
+		{WORKLOAD_POD, "production-eu-west", "checkout-frontend-7d9f8b6c5d-x2x7k", "uid"},
+		123456};
+	struct limit *limits = calloc(n_limits, sizeof(*limits));
+	struct finding *findings = calloc(n_findings, sizeof(*findings));
+
+	assert_non_null(limits);
+	assert_non_null(findings);
+	for (size_t i = 0; i < n_limits; i++) {
+		struct limit_reading reading = {.unit = "connections",
+			.used = 262144 - i * 6000,
+			.max = 262144,
+			.n_top = LIMIT_TOP_MAX};
+
+		snprintf(reading.name, sizeof(reading.name), "conntrack/namespace-%zu", i);
+		reading.top = calloc(LIMIT_TOP_MAX, sizeof(user));
+		assert_non_null(reading.top);
+		for (size_t k = 0; k < LIMIT_TOP_MAX; k++)
+			reading.top[k] = user;
+		for (uint64_t minute = 1; minute <= HISTORY_MINUTES; minute++) {
+			reading.used -= i * minute % 7;
+			limit_observe(&limits[i], &reading, minute * 60 * USEC_PER_SEC);
+		}
+		free(reading.top);
+	}
+	for (size_t i = 0; i < n_findings; i++) {
+		struct finding *finding = &findings[i];
+
+		*finding = (struct finding){.condition = &fake_conditions[i % FAKE_CONDITIONS],
+			.severity = fake_conditions[i % FAKE_CONDITIONS].severity,
+			.unit = "connections",
+			.worst = {.used = 262144, .max = 262144},
+			.since_us = realtime_us(),
+			.breaks =
+				"new connections time out: nf_conntrack: table full, dropping packet",
+			.knows = WHO_KNOWN,
+			.who = (struct limit_user *)&user,
+			.n_who = 1,
+			.now = "sysctl -w net.netfilter.nf_conntrack_max=1048576",
+			.keep = "limits: {raise: [conntrack]}",
+			.keep_in = "/etc/headroom/headroom.yaml",
+			.tuner = "limits"};
+		snprintf(finding->slug, sizeof(finding->slug), "conntrack/namespace-%zu", i);
+	}
+	fake->node.limits = limits;
+	fake->node.n_limits = n_limits;
+	fake->node.findings = (struct finding_list){.findings = findings, .n = n_findings};
+}
+
+static void free_busy(struct fake_node *fake)
+{
+	for (size_t i = 0; i < fake->node.n_limits; i++)
+		limit_release(&fake->node.limits[i]);
+	free(fake->node.limits);
+	free(fake->node.findings.findings);
+}
+
+NODE_TEST(the_page_of_a_busy_node_is_whole)
+{
+	make_busy(fake, 40, 12);
+	EXPECT(PAGE, &fake->node, "conntrack/namespace-39</a>", "findings/conntrack/namespace-11",
+		"<title>node-1: 4 critical, 4 warnings - Headroom</title>", "Limits 40",
+		"id=\"settings/vm.max_map_count\"", "!more: see /v1/status");
+	free_busy(fake);
 }
 
 static const char dns[] =

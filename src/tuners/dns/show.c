@@ -636,7 +636,7 @@ static const struct column server_columns[] = {
 	{"Pending", "pending", "pending", COLUMN_NUMBER, 8, .limit = "budget/pending", .rank = 3},
 	{"Latency p50", "p50", "latency/p50", COLUMN_SECONDS, 8, .rank = 2},
 	{"p99", "p99", "latency/p99", COLUMN_SECONDS, 8, .rank = 1},
-	{.title = "Last hour", .key = "history", .format = COLUMN_HISTORY},
+	{.title = "Last hour", .key = "history", .format = COLUMN_HISTORY, .unit = "queries"},
 	{.title = "Most in its busiest second", .format = COLUMN_NOTE, .write = write_busiest},
 	{.title = "Encrypted", .write = write_encrypted},
 	{0},
@@ -820,6 +820,7 @@ static const struct table_view services_view = {
 	.write_notes = write_no_notes};
 
 const struct table_view dns_view = {.title = "DNS",
+	.rank = 1,
 	.rows = "servers",
 	.columns = server_columns,
 	.folds = is_idle,

@@ -92,7 +92,8 @@ static const struct column images_columns[] = {
 	{0},
 };
 
-const struct table_view images_view = {.title = "Images", .rows = "", .columns = images_columns};
+const struct table_view images_view = {
+	.title = "Images", .rank = 4, .rows = "", .columns = images_columns};
 
 /* ---- the document ---- */
 

@@ -175,6 +175,7 @@ static const struct column pull_columns[] = {
 };
 
 static const struct table_view pulls_view = {.title = "Pulls",
+	.rank = 3,
 	.rows = "pulls",
 	.columns = pull_columns,
 	.empty = "no image is being pulled",
@@ -182,6 +183,7 @@ static const struct table_view pulls_view = {.title = "Pulls",
 	.write_notes = write_pull_notes};
 
 const struct table_view runtime_view = {.title = "Container runtimes",
+	.rank = 5,
 	.next = &pulls_view,
 	.rows = "found",
 	.columns = runtime_columns,

@@ -139,7 +139,10 @@ static const struct column columns[] = {
 	{"p99", "p99", "p99", .format = COLUMN_SECONDS, .width = 8},
 	{"Longest", "worst", "worst", .format = COLUMN_SECONDS, .width = 8, .rank = 2},
 	{"Written", "written", "write_bytes_per_second", COLUMN_NUMBER, 11, .write = write_rate},
-	{.title = "Worst of the last hour", .key = "history", .format = COLUMN_HISTORY},
+	{.title = "Worst of the last hour",
+		.key = "history",
+		.format = COLUMN_HISTORY,
+		.unit = "us"},
 	{0},
 };
 
@@ -153,6 +156,7 @@ static void write_notes(const cJSON *document, char *text, size_t size)
 }
 
 const struct table_view storage_view = {.title = "Storage",
+	.rank = 2,
 	.rows = "users",
 	.columns = columns,
 	.empty = "no request to a disk and no sync yet",
