@@ -390,15 +390,42 @@ static void put_tuner_words(FILE *out)
 		fprintf(out, "%s%s", i > 0 ? " " : "", tuner_table[i]->name);
 }
 
+/* Returns whether an earlier limit begins with the same part: of inotify/watches, inotify. */
+static bool is_repeated(const struct help_entry *entries, size_t at, size_t len)
+{
+	for (size_t i = 0; i < at; i++)
+		if (entries[i].kind == ENTRY_LIMIT && strcspn(entries[i].name, "/") == len &&
+			strncmp(entries[i].name, entries[at].name, len) == 0)
+			return true;
+	return false;
+}
+
+/* Writes what `headroom top` accepts: tuners, tables, limits, and the first parts of limits. */
 static void put_top_words(FILE *out)
 {
+	size_t n;
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+
 	for (size_t i = 0; tuner_table[i]; i++) {
 		const struct table_view *view = tuner_table[i]->tables->view;
 
-		if (tuner_table[i]->tables->limits || (view && view->write_notes))
+		if (cli_top_accepts(tuner_table[i]->name))
 			fprintf(out, "%s ", tuner_table[i]->name);
 		while (view && (view = view->next))
 			fprintf(out, "%s ", view->rows);
+	}
+	for (size_t i = 0; i < n; i++) {
+		const size_t len = strcspn(entries[i].name, "/");
+		char first[LIMIT_NAME_MAX];
+
+		if (entries[i].kind != ENTRY_LIMIT)
+			continue;
+		snprintf(first, sizeof(first), "%.*s", (int)len, entries[i].name);
+		if (entries[i].name[len] && !tuner_find(first) && cli_top_accepts(first) &&
+			!is_repeated(entries, i, len))
+			fprintf(out, "%s ", first);
+		if (entry_is_literal(&entries[i]))
+			fprintf(out, "%s ", entries[i].name);
 	}
 }
 
@@ -406,10 +433,14 @@ static void put_names(FILE *out)
 {
 	size_t n;
 	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+	const char *alias;
 
 	for (size_t i = 0; i < n; i++)
 		if (entry_is_literal(&entries[i]) && !strpbrk(entries[i].name, "' "))
 			fprintf(out, "%s ", entries[i].name);
+	for (size_t i = 0; (alias = name_alias(i)); i++)
+		if (!strchr(alias, ' '))
+			fprintf(out, "%s ", alias);
 }
 
 /* Writes text between single quotes of a shell. escaped: what it writes for a single quote. */

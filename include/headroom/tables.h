@@ -83,6 +83,8 @@ typedef void check_fn(struct check_report *report);
 	X(VERDICT, "verdict")                                     \
 	X(SEVERITY, "severity")                                   \
 	X(CONDITION_STATUS, "status of a condition")              \
+	X(LOG_LEVEL, "level of the log")                          \
+	X(INCIDENT_STATE, "state of an incident")                 \
 	X(COLUMN, "column")                                       \
 	X(WORKLOAD_KIND, "kind of workload")
 
@@ -106,6 +108,7 @@ struct help_entry {
 	const char *def;    /* the kernel's default */
 	const char *option; /* the option that controls it, or keeps the cure */
 	const char *source; /* kernel file, commit, RFC or document */
+	const char *tuner;  /* whose table has it; NULL: the agent's. Set by all_entries() */
 	/* The row that the entry was made from, by kind. */
 	union {
 		const struct config_option *config_option;

@@ -557,6 +557,12 @@ static int load_config(struct agent *agent, const struct config_source *source,
 		if (r < 0)
 			config_free(*config);
 	}
+	for (size_t i = 0; r == 0 && i < config_warnings(*config)->n; i++) {
+		const struct config_fault *warning = &config_warnings(*config)->faults[i];
+
+		log_warning("config", "%s:%u:%u: %s", warning->file, warning->line, warning->column,
+			warning->message);
+	}
 	for (size_t i = 0; old && i < faults.n; i++)
 		log_error("config", "%s:%u:%u: %s", faults.faults[i].file, faults.faults[i].line,
 			faults.faults[i].column, faults.faults[i].message);

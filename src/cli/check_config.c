@@ -2,8 +2,10 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-
+#include "base/json.h"
+#include "base/text.h"
 #include "config/web.h"
+#include "tuners/table.h"
 
 /* Returns whether the node has the sysctl. If not, nearest is a similar name that exists, or empty.
  */
@@ -46,6 +48,17 @@ static bool sysctl_exists(
 	return exists;
 }
 
+/* Prints "OK: FILE, FILE". */
+static void print_fine(const struct config *config)
+{
+	const char *file;
+
+	printf("OK: ");
+	for (size_t i = 0; (file = config_file(config, i)); i++)
+		printf("%s%s", i > 0 ? ", " : "", file);
+	puts(config_file(config, 0) ? "" : "no file sets anything: the defaults are used");
+}
+
 /*
  * Prints faults to stderr, warnings to stdout. A sysctl that this node lacks is a
  * warning if a file sets it; profiles also list sysctls of other kernels.
@@ -81,11 +94,171 @@ static int check_file(const struct host *host, const char *file, bool draft)
 			"the file is empty: a running agent keeps what it loaded before, and an "
 			"agent that starts uses the defaults");
 	config_faults_print(stderr, &faults, "");
+	if (config)
+		config_faults_print(stdout, config_warnings(config), "warning: ");
 	config_faults_print(stdout, &missing, "warning: ");
 	if (web)
 		config_faults_print(stdout, &web->warnings, "warning: ");
+	if (r == 0)
+		print_fine(config);
 	return r == 0 ? EXIT_OK : EXIT_FAILED;
 }
+
+/* ---- headroom config ---- */
+
+/* Writes "  # FILE:LINE", or the profile, or default. */
+static void print_from(int column, struct config_position from)
+{
+	printf("%*s# %s", column < 40 ? 40 - column : 2, "", from.file);
+	if (from.line > 0)
+		printf(":%u", from.line);
+	putchar('\n');
+}
+
+/* Writes a text as YAML reads it back, without the secrets of URLs. Returns the columns. */
+static int print_text(const char *text)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *value = NULL;
+	_cleanup_free_ char *quoted = NULL, *clean = must(strdup(text));
+
+	hide_secrets(clean);
+	if (clean[0] && !strpbrk(clean, "!&*:#,[]{}|>@`\"'%\\ \t\n?") && clean[0] != '-' &&
+		!streq(clean, "null") && !streq(clean, "~"))
+		return printf("%s", clean);
+	value = must(cJSON_CreateString(clean));
+	quoted = must(cJSON_PrintUnformatted(value));
+	return printf("%s", quoted);
+}
+
+/* Writes an item: a text, or {KEY: TEXT, ...}. */
+static int print_item(const struct config *config, const struct config_option *option, size_t i)
+{
+	int columns = 0;
+
+	if (!option->items->name[0])
+		return print_text(config_item(config, option->name, i, ""));
+	columns += printf("{");
+	for (const struct config_option *field = option->items; field->name; field++) {
+		const char *text = config_item(config, option->name, i, field->name);
+
+		if (!text[0])
+			continue;
+		columns += printf("%s%s: ", columns > 1 ? ", " : "", field->name);
+		columns += print_text(text);
+	}
+	return columns + printf("}");
+}
+
+static void print_value(const struct config *config, const struct config_option *option, int column)
+{
+	const char *text = config_text(config, option->name);
+	const size_t n = config_list(config, option->name);
+
+	if (option->type == OPTION_LIST && !text[0]) {
+		column += printf("[");
+		for (size_t i = 0; i < n; i++) {
+			column += printf("%s", i > 0 ? ", " : "");
+			column += print_item(config, option, i);
+		}
+		column += printf("]");
+	} else if (text[0]) {
+		column += print_text(text);
+	}
+	print_from(column, config_where(config, option->name));
+}
+
+static void print_sysctls(const struct config *config)
+{
+	size_t n;
+	const struct config_sysctl *sysctls = config_sysctls(config, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		int column = printf("  %s: ", sysctls[i].name);
+
+		column += sysctls[i].exact ? printf("{value: ") : 0;
+		column += print_text(sysctls[i].value);
+		column += sysctls[i].exact ? printf(", exact: true}") : 0;
+		print_from(column, sysctls[i].position);
+	}
+}
+
+/* Writes the sections of a name that the name before it does not have. Returns the indent. */
+static int print_sections(const char *name, const char *before)
+{
+	int indent = 0;
+
+	for (const char *at = name, *dot; (dot = strchr(at, '.')); at = dot + 1) {
+		char section[OPTION_NAME_MAX];
+
+		snprintf(section, sizeof(section), "%.*s", (int)(dot + 1 - name), name);
+		if (!starts_with(before, section))
+			printf("%*s%.*s:\n", indent, "", (int)(dot - at), at);
+		indent += 2;
+	}
+	return indent;
+}
+
+/* A value of a section itself, such as keep, replaces its keys. */
+static bool is_shown(const struct config *config, const struct config_option *option)
+{
+	char name[OPTION_NAME_MAX];
+
+	set_text(name, option->name);
+	if (option_is_section(option_tables, name) && option->type != OPTION_SYSCTLS)
+		return config_text(config, name)[0];
+	for (char *dot; (dot = strrchr(name, '.'));) {
+		*dot = '\0';
+		for (size_t i = 0; option_tables[i]; i++)
+			for (const struct config_option *row = option_tables[i]; row->name; row++)
+				if (streq(row->name, name) && row->type != OPTION_SYSCTLS &&
+					config_text(config, name)[0])
+					return false;
+	}
+	return true;
+}
+
+static void print_config(const struct config *config)
+{
+	char before[OPTION_NAME_MAX] = "";
+
+	for (size_t i = 0; option_tables[i]; i++)
+		for (const struct config_option *row = option_tables[i]; row->name; row++) {
+			const char *last = strrchr(row->name, '.');
+
+			if (!is_shown(config, row))
+				continue;
+			if (row->type == OPTION_SYSCTLS) {
+				printf("%s:\n", row->name);
+				print_sysctls(config);
+				snprintf(before, sizeof(before), "%s.", row->name);
+				continue;
+			}
+			int indent = print_sections(row->name, before);
+
+			print_value(config, row,
+				printf("%*s%s: ", indent, "", last ? last + 1 : row->name));
+			set_text(before, row->name);
+		}
+}
+
+int cli_config(const struct cli *cli)
+{
+	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);
+	cJSON *document;
+
+	if (!config)
+		return EXIT_FAILED;
+	if (!cli->json) {
+		print_config(config);
+		return EXIT_OK;
+	}
+	document = cJSON_CreateObject();
+	json_number(document, "schema", 1);
+	json_adopt(document, "config", config_json(config));
+	return json_put(stdout, document, true) ? EXIT_OK : EXIT_FAILED;
+}
+
+/* ---- headroom check-config ---- */
 
 int cli_check_config(const struct cli *cli)
 {

@@ -155,8 +155,16 @@ const struct cli_command cli_commands[] = {
 	{"check-config", cli_check_config, "", "[FILE...]",
 		"file:line:column: message, for every fault",
 		"Checks the configuration, or the given files, and prints each fault as "
-		"file:line:column: message.",
+		"file:line:column: message. It warns of what looks like a mistake: a file of conf.d "
+		"that is not read, a port that is open to everyone, a text with ${NAME}. Without a "
+		"fault the last line is OK and the files.",
 		"headroom check-config /etc/headroom/headroom.yaml"},
+	{"config", cli_config, "json", NULL,
+		"the merged configuration, and where each value is from",
+		"Prints the configuration that the files, the profile and the defaults give, as "
+		"YAML that headroom reads. A comment behind each value names its file and line, "
+		"or the profile, or default. Passwords in URLs are left out.",
+		"headroom config"},
 	{"version", cli_version, "json", NULL, "version, and what this node can run",
 		"Prints the version, the commit, and for each tuner whether this node can run it, "
 		"or why not.",
@@ -271,6 +279,25 @@ static int usage_error(const struct cli_command *command, const char *what, cons
 	return EXIT_USAGE;
 }
 
+/* Names the tuner whose names a word matches best. */
+static int unknown_tuner(const struct cli_command *command, const char *word)
+{
+	size_t n;
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+	const enum name_match match = names_match(entries, n, word);
+	struct suggestion nearest = {0};
+	char what[128];
+
+	for (size_t i = 0; tuner_table[i]; i++)
+		suggest_offer(&nearest, word, tuner_table[i]->name);
+	for (size_t i = 0; i < n && match != NAME_NOT && !nearest.word[0]; i++)
+		if (entries[i].tuner && name_matches(&entries[i], word) == match)
+			set_text(nearest.word, entries[i].tuner);
+	snprintf(what, sizeof(what), "unknown tuner%s%s%s",
+		nearest.word[0] ? ": did you mean " : "", nearest.word, nearest.word[0] ? "?" : "");
+	return usage_error(command, what, word);
+}
+
 /* Reports an incomplete output, as on a full disk: a script must notice. */
 static int flush_output(int r)
 {
@@ -327,7 +354,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 			return usage_error(command, "a value is missing", argv[optind - 1]);
 	}
 	if (cli.only && !tuner_find(cli.only))
-		return usage_error(command, "unknown tuner", cli.only);
+		return unknown_tuner(command, cli.only);
 	cli.names = argv + optind;
 	cli.n_names = argc - optind;
 	if (cli.n_names > 0 && !command->names)
@@ -364,10 +391,12 @@ int cli_main(int argc, char **argv)
 			suggest_offer(&nearest, name, command->name);
 	if (nearest.word[0])
 		cli_fail(name, "unknown command: did you mean headroom %s?", nearest.word);
-	else if (tuner_find(name))
+	else if (name[0] && cli_top_accepts(name))
 		cli_fail(name,
 			"unknown command: did you mean headroom top %s, or headroom explain %s?",
 			name, name);
+	else if (name[0] && tuner_find(name))
+		cli_fail(name, "unknown command: did you mean headroom explain %s?", name);
 	else if (name[0])
 		cli_fail(name, "unknown command: headroom --help lists all");
 	else

@@ -78,6 +78,7 @@ int cli_main(int argc, char **argv);
 
 int cli_apply(const struct cli *cli);
 int cli_check_config(const struct cli *cli);
+int cli_config(const struct cli *cli);
 int cli_doctor(const struct cli *cli);
 int cli_explain(const struct cli *cli);
 int cli_fleet(const struct cli *cli);
@@ -88,6 +89,9 @@ int cli_restore(const struct cli *cli);
 int cli_status(const struct cli *cli);
 int cli_top(const struct cli *cli);
 int cli_version(const struct cli *cli);
+
+/* Returns whether `headroom top NAME` shows something: the completion offers such names. */
+bool cli_top_accepts(const char *name);
 
 /*
  * Loads the configuration and prints faults to stderr as FILE:LINE:COLUMN: MESSAGE. If there is a

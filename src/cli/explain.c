@@ -14,7 +14,6 @@ struct search {
 	const char *name;
 	enum entry_kind kind; /* the last match had it: only the first pattern of a kind counts */
 	bool found;
-	struct suggestion nearest;
 };
 
 static void put_line(struct search *search, const char *what, const char *text)
@@ -208,56 +207,84 @@ static bool explain_configured(const struct cli *cli, const char *name)
 	return sysctl;
 }
 
-/* Returns whether the name is the end of a sysctl or key: gc_thresh3. */
-static bool ends_with_part(const char *entry, const char *name)
+/* Returns whether no earlier entry has the name: several profiles may set a sysctl. */
+static bool is_first(const struct search *search, size_t at)
 {
-	size_t len = strlen(entry), end = strlen(name);
-
-	return len > end && entry[len - end - 1] == '.' && strcasecmp(entry + len - end, name) == 0;
+	for (size_t i = 0; i < at; i++)
+		if (streq(search->entries[i].name, search->entries[at].name))
+			return false;
+	return true;
 }
 
-static bool is_named(const struct help_entry *entry, const char *name)
+/* Prints "conntrack   limit: " and the first sentence of its explanation. */
+static void print_brief(struct search *search, const struct help_entry *entry)
 {
-	return fnmatch(entry->name, name, FNM_CASEFOLD) == 0 || strcasecmp(entry->name, name) == 0;
+	const char *end = strstr(entry->help, ". ");
+
+	draw(&search->screen, COLOR_NONE, "  %-34s ", entry->name);
+	draw_wrapped(&search->screen, 37, "%s: %.*s", entry_kind_names[entry->kind],
+		(int)(end ? (size_t)(end + 1 - entry->help) : strlen(entry->help)), entry->help);
 }
 
-/* Prints the entries that have the name. */
-static void search_entries(struct search *search, const char *name)
+/* Lists the entries whose name, or else explanation, has the word: limits first. */
+static void print_list(struct search *search, const char *word, enum name_match match, size_t n)
 {
-	const struct help_entry *end = search->entries + search->n;
+	draw(&search->screen, COLOR_NONE, "%s: %zu names %s it:\n", word, n,
+		match == NAME_PART ? "have" : "explain");
+	for (int pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < search->n; i++)
+			if (name_matches(&search->entries[i], word) == match &&
+				(search->entries[i].kind == ENTRY_LIMIT) == (pass == 0) &&
+				is_first(search, i))
+				print_brief(search, &search->entries[i]);
+}
 
-	search->name = name;
+/*
+ * Prints the entries that match the word best. Returns the match. The first
+ * pattern of a kind hides the others.
+ */
+static enum name_match search_entries(struct search *search, const char *word)
+{
+	const enum name_match match = names_match(search->entries, search->n, word);
+	size_t n = 0;
+
+	search->name = word;
 	search->found = false;
-	search->nearest = (struct suggestion){0};
-	for (const struct help_entry *entry = search->entries; entry < end; entry++) {
-		if (is_named(entry, name)) {
-			if (entry_is_literal(entry) || !search->found ||
-				search->kind != entry->kind)
-				print_entry(search, entry);
-			continue;
-		}
-		if (entry_is_literal(entry))
-			suggest_offer(&search->nearest, name, entry->name);
-		if (entry_is_setting(entry) && strrchr(entry->name, '.'))
-			suggest_offer(&search->nearest, name, strrchr(entry->name, '.') + 1);
+	for (size_t i = 0; i < search->n; i++)
+		n += name_matches(&search->entries[i], word) == match && is_first(search, i);
+	if (match == NAME_NOT)
+		return match;
+	if (match <= NAME_PART && n > 1) {
+		print_list(search, word, match, n);
+		return match;
 	}
-	if (!search->found)
-		for (const struct help_entry *entry = search->entries; entry < end; entry++)
-			if (entry_is_setting(entry) && ends_with_part(entry->name, name))
-				print_entry(search, entry);
+	for (size_t i = 0; i < search->n; i++) {
+		const struct help_entry *entry = &search->entries[i];
+
+		if (name_matches(entry, word) != match)
+			continue;
+		if (match != NAME_WHOLE)
+			search->name = entry->name;
+		if (entry_is_literal(entry) || match != NAME_WHOLE || !search->found ||
+			search->kind != entry->kind)
+			print_entry(search, entry);
+	}
+	return match;
 }
 
 static int explain(struct search *search, const struct cli *cli, const char *name)
 {
 	_cleanup_free_ char *slug = must(strndup(name, strcspn(name, "@")));
+	struct suggestion nearest = {0};
+	bool found;
 
-	search_entries(search, name);
-	if (!search->found && !streq(slug, name)) /* the id of a finding: SLUG@KIND:INSTANCE */
-		search_entries(search, slug);
-	if (print_findings(search, name) || search->found || explain_configured(cli, name))
+	/* The id of a finding is SLUG@KIND:INSTANCE. */
+	found = search_entries(search, streq(slug, name) ? name : slug) != NAME_NOT;
+	if (print_findings(search, name) || found || explain_configured(cli, name))
 		return EXIT_OK;
-	if (search->nearest.word[0])
-		return cli_fail(name, "unknown: did you mean %s?", search->nearest.word);
+	names_suggest(search->entries, search->n, name, &nearest);
+	if (nearest.word[0])
+		return cli_fail(name, "unknown: did you mean %s?", nearest.word);
 	return cli_fail(name, "unknown name: headroom explain without a name lists all names");
 }
 

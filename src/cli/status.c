@@ -611,17 +611,58 @@ static bool has_table(const struct tuner_ops *ops)
 
 /*
  * `headroom top NAME` shows a tuner, a table by the name of its rows, or the limits that have the
- * name or begin with it.
+ * name or begin with it; else those that match it best.
  */
 struct topic {
 	const char *name; /* NULL: everything */
 	const struct tuner_ops *tuner;
+	enum name_match match; /* of the limits; NAME_NOT: they begin with the name */
 };
 
-static struct topic topic_of(const struct cli *cli)
+static bool begins_with(const char *limit, const char *name)
 {
-	const char *name = cli->n_names > 0 ? cli->names[0] : NULL;
-	struct topic topic = {name, name ? tuner_find(name) : NULL};
+	const size_t len = strlen(name);
+
+	return starts_with(limit, name) && (!limit[len] || limit[len] == '/');
+}
+
+static bool topic_has(const struct topic *topic, const char *limit)
+{
+	const struct limit_row *row;
+	struct help_entry entry;
+
+	if (!topic->name || topic->tuner)
+		return !topic->name || limit_row_of(topic->tuner->tables, limit);
+	if (topic->match == NAME_NOT)
+		return begins_with(limit, topic->name);
+	row = limit_row_find(limit);
+	entry = row ? limit_entry(row) : (struct help_entry){0};
+	return row && name_matches(&entry, topic->name) == topic->match;
+}
+
+/* Returns whether a table has limits of the topic, although this node may lack them. */
+static bool topic_exists(const struct topic *topic)
+{
+	if (!topic->name)
+		return true;
+	if (topic->tuner)
+		return has_table(topic->tuner) || topic->tuner->tables->limits;
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++)
+			if (topic_has(topic, row->name))
+				return true;
+	return topic->match == NAME_NOT && limit_row_find(topic->name);
+}
+
+/* Returns whether the word is a name of the kernel or of C, which texts have for one reason. */
+static bool is_technical(const char *word)
+{
+	return strpbrk(word, "_0123456789") || !word[strcspn(word, "abcdefghijklmnopqrstuvwxyz")];
+}
+
+static struct topic topic_of(const char *name)
+{
+	struct topic topic = {.name = name, .tuner = name ? tuner_find(name) : NULL};
 
 	for (size_t i = 0; name && tuner_table[i] && !topic.tuner; i++) {
 		const struct table_view *view = tuner_table[i]->tables->view;
@@ -630,16 +671,19 @@ static struct topic topic_of(const struct cli *cli)
 			view = view->next;
 		topic.tuner = view ? tuner_table[i] : NULL;
 	}
+	if (topic_exists(&topic) || topic.tuner)
+		return topic;
+	for (topic.match = NAME_WHOLE; topic.match > NAME_NOT; topic.match--)
+		if ((topic.match != NAME_IN_TEXT || is_technical(name)) && topic_exists(&topic))
+			break;
 	return topic;
 }
 
-static bool topic_has(const struct topic *topic, const char *limit)
+bool cli_top_accepts(const char *name)
 {
-	size_t len = topic->name ? strlen(topic->name) : 0;
+	const struct topic topic = topic_of(name);
 
-	if (!topic->name || topic->tuner)
-		return !topic->name || limit_row_of(topic->tuner->tables, limit);
-	return starts_with(limit, topic->name) && (!limit[len] || limit[len] == '/');
+	return topic_exists(&topic);
 }
 
 /* Prints the limits of the topic with their users, and what to do if one limit was asked for. */
@@ -760,7 +804,7 @@ static void render_top(struct screen *screen, void *data)
 static int show_top(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
-	const struct topic topic = topic_of(cli);
+	const struct topic topic = topic_of(cli->n_names > 0 ? cli->names[0] : NULL);
 	struct screen screen = screen_open();
 	struct top_view view;
 	char alone[CLI_ALONE_MAX];
@@ -776,30 +820,26 @@ static int show_top(const struct cli *cli)
 	return EXIT_OK;
 }
 
-/* Returns whether a table has limits of the topic, although this node may lack them. */
-static bool topic_exists(const struct topic *topic)
+static int fail_topic(const char *name)
 {
-	if (!topic->name)
-		return true;
-	if (topic->tuner)
-		return has_table(topic->tuner) || topic->tuner->tables->limits;
-	for (size_t i = 0; all_tables[i]; i++)
-		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++)
-			if (topic_has(topic, row->name))
-				return true;
-	return limit_row_find(topic->name) != NULL;
+	size_t n;
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+	struct suggestion nearest = {0};
+
+	for (size_t i = 0; i < n; i++)
+		if (entry_is_literal(&entries[i]) && cli_top_accepts(entries[i].name))
+			suggest_offer(&nearest, name, entries[i].name);
+	cli_fail(name,
+		"neither a limit nor a tuner with limits%s%s%s: usage: headroom top [TUNER|LIMIT]",
+		nearest.word[0] ? ": did you mean " : "", nearest.word, nearest.word[0] ? "?" : "");
+	return EXIT_USAGE;
 }
 
 /* Repeats on a terminal, and prints once elsewhere. */
 int cli_top(const struct cli *cli)
 {
-	const struct topic topic = topic_of(cli);
-
-	if (cli->n_names > 1 || !topic_exists(&topic)) {
-		cli_fail(cli->names[0],
-			"neither a limit nor a tuner with limits: usage: headroom top [TUNER|LIMIT]");
-		return EXIT_USAGE;
-	}
+	if (cli->n_names > 1 || (cli->n_names == 1 && !cli_top_accepts(cli->names[0])))
+		return fail_topic(cli->names[cli->n_names - 1]);
 	return cli_repeat(cli, screen_open().live, show_top);
 }
 

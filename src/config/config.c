@@ -424,6 +424,7 @@ static void check_value(struct config *config, const struct config_option *optio
 	uint64_t max = option->max > 0 ? option->max : type == OPTION_TEXT ? 255 : UINT64_MAX;
 	const char *text = tree_text(tree), *refused = NULL;
 	char quoted[TEXT_QUOTE_MAX], detail[DETAIL_MAX] = "";
+	struct suggestion nearest = {0};
 	uint64_t number = 0;
 	int r = -EINVAL;
 
@@ -456,8 +457,13 @@ static void check_value(struct config *config, const struct config_option *optio
 	if (r == 0 && number >= option->min && number <= max)
 		return;
 	value_describe(option, detail, sizeof(detail));
-	config_fault_add(config->faults, &tree->position, "%s: %s is %s: write %s", name,
-		text_quote(quoted, text), r == -EINVAL ? wrong[type] : "out of range", detail);
+	for (size_t i = 0; option->choices && option->choices[i]; i++)
+		suggest_offer(&nearest, text, option->choices[i]);
+	for (size_t i = 0; i < 2 && type == OPTION_BOOL; i++)
+		suggest_offer(&nearest, text, i == 0 ? "true" : "false");
+	config_fault_add(config->faults, &tree->position, "%s: %s is %s: write %s%s%s%s", name,
+		text_quote(quoted, text), r == -EINVAL ? wrong[type] : "out of range", detail,
+		nearest.word[0] ? "; did you mean " : "", nearest.word, nearest.word[0] ? "?" : "");
 }
 
 /* Suggests a similar key of the section, else the same key elsewhere, else lists the keys. */
@@ -748,6 +754,25 @@ static void check_keys(struct config *config, struct tree *tree)
 	}
 }
 
+/* Warns of texts that a shell or Kubernetes would expand. */
+static void check_literals(struct config *config, const struct tree *tree)
+{
+	const char *text = tree_text(tree);
+	char quoted[TEXT_QUOTE_MAX];
+
+	for (const struct tree *child = tree->first; child; child = child->next)
+		check_literals(config, child);
+	if (text && (strstr(text, "${") || strstr(text, "$(") ||
+			    (text[0] == '$' && isupper((unsigned char)text[1]))))
+		config_fault_add(&config->warnings, &tree->position,
+			"%s%s%s is literal: variables of the environment are not expanded here%s",
+			tree->key ? tree->key->text : "", tree->key ? ": " : "",
+			text_quote(quoted, text),
+			tree->key && streq(tree->key->text, "node_name")
+				? "; without node_name, $NODE_NAME is used"
+				: "");
+}
+
 static int by_position(const void *a, const void *b)
 {
 	const struct config_fault *x = a, *y = b;
@@ -761,6 +786,7 @@ static void document_merge(struct config *config, struct tree *root)
 	size_t first = faults->n;
 
 	check_keys(config, root);
+	check_literals(config, root);
 	merge_map(config, "", root);
 	if (faults->n == first)
 		return;
@@ -866,8 +892,54 @@ static int for_each_source(const struct config_source *source,
 	return 0;
 }
 
+/* Warns of files of the directory that look like configuration, and are not read. */
+static void check_ignored(struct config *config, const char *directory)
+{
+	_cleanup_(cleanup_closedir) DIR *files = opendir(directory);
+	const struct dirent *entry;
+
+	while (files && (entry = readdir(files))) {
+		_cleanup_free_ char *path = NULL;
+
+		if (entry->d_name[0] == '.' || is_source(entry) ||
+			(fnmatch("*.yml", entry->d_name, FNM_CASEFOLD) != 0 &&
+				fnmatch("*.yaml", entry->d_name, FNM_CASEFOLD) != 0 &&
+				fnmatch("*.json", entry->d_name, FNM_CASEFOLD) != 0))
+			continue;
+		must_do(asprintf(&path, "%s/%s", directory, entry->d_name) >= 0);
+		config_fault_add(&config->warnings, &(struct config_position){path, 1, 1},
+			"this file is not read: its name must end in .yaml");
+	}
+}
+
+/* Returns whether the address stands for all interfaces. */
+static bool listens_everywhere(const char *listen)
+{
+	static const char *const hosts[] = {"0.0.0.0:", "[::]:", ":", "*:", "[::0]:", "0:"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++)
+		if (starts_with(listen, hosts[i]))
+			return true;
+	return false;
+}
+
+/* Without users, whoever reaches the port can read all but the names of DNS queries. */
+static void check_listen(struct config *config)
+{
+	const struct row *listen = config_row(config, "http.listen");
+	const struct row *web = config_row(config, "http.web_config");
+
+	if (listen && web && listens_everywhere(listen->tree->text) && !web->tree->text[0])
+		config_fault_add(&config->warnings, &listen->tree->position,
+			"http.listen: %s is every address of the node, and everyone who reaches it "
+			"may read: name one address, or set http.web_config for users or TLS",
+			listen->tree->text);
+}
+
 void config_free(struct config *config)
 {
+	config_faults_clear(&config->warnings);
+
 	for (struct tree *tree = config->trees, *next; tree; tree = next) {
 		next = tree->allocated;
 		free(tree);
@@ -971,9 +1043,17 @@ int config_load(const struct config_source *source, const struct config_option *
 	apply_profile(config, profile->tree->text);
 	for (size_t i = 0; i < config->n_rows; i++)
 		apply_default(config, &config->rows[i]);
+	if (source->directory)
+		check_ignored(config, source->directory);
+	check_listen(config);
 	config->faults = NULL;
 	*ret = steal(config);
 	return 0;
+}
+
+const struct config_fault_list *config_warnings(const struct config *config)
+{
+	return &config->warnings;
 }
 
 void config_mix_file(const char *path, bool, void *userdata)

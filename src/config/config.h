@@ -182,6 +182,10 @@ enum reason config_reason(const struct config *config, const char *name);
  */
 bool config_is_chosen(const struct config *config, const char *name);
 
+/* Returns what is no fault but looks like a mistake: a file that is not read, a text with ${NAME}.
+ */
+const struct config_fault_list *config_warnings(const struct config *config);
+
 /* Returns the sysctls, sorted by name. */
 const struct config_sysctl *config_sysctls(const struct config *config, size_t *n);
 

@@ -44,6 +44,7 @@ struct config {
 	struct tree *trees; /* a list of all trees */
 	char profile[64];   /* "profile NAME"; positions point to it */
 	struct config_fault_list *faults; /* during config_load() */
+	struct config_fault_list warnings;
 	bool draft;
 };
 

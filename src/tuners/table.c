@@ -176,11 +176,16 @@ static void add_options(struct entry_list *list, const struct config_option *row
 					.source = "headroom.yaml(5)", .config_option = row});
 }
 
+struct help_entry limit_entry(const struct limit_row *row)
+{
+	return (struct help_entry){row->name, ENTRY_LIMIT, row->help, row->unit, row->def,
+		row->option, row->source, .limit = row};
+}
+
 static void add_tables(struct entry_list *list, const struct tuner_tables *tables)
 {
 	for (const struct limit_row *row = tables->limits; row && row->name; row++)
-		add_entry(list, (struct help_entry){row->name, ENTRY_LIMIT, row->help, row->unit,
-					row->def, row->option, row->source, .limit = row});
+		add_entry(list, limit_entry(row));
 	for (const struct help_entry *row = tables->entries; row && row->name; row++)
 		add_entry(list, *row);
 	for (const struct condition_type *row = tables->conditions; row && row->name; row++)
@@ -195,12 +200,14 @@ struct help_entry *all_entries(size_t *n)
 {
 	struct entry_list list = {0};
 
-	for (size_t i = 0; all_tables[i]; i++) {
+	for (size_t i = 0, before = 0; all_tables[i]; i++, before = list.n) {
 		if (all_tables[i]->summary)
 			add_entry(&list, (struct help_entry){tuner_table[i - 1]->name, ENTRY_TUNER,
 						 all_tables[i]->summary});
 		add_options(&list, option_tables[i]);
 		add_tables(&list, all_tables[i]);
+		for (size_t k = before; i > 0 && k < list.n; k++)
+			list.entries[k].tuner = tuner_table[i - 1]->name;
 	}
 	for (const struct reason_row *row = &reason_rows[REASON_NONE + 1];
 		row < &reason_rows[REASONS]; row++)

@@ -103,6 +103,32 @@ unsigned tuner_held_by(const struct tuner_ops *ops, const struct config *config)
  */
 struct help_entry *all_entries(size_t *n);
 
+/* How an entry matches a word that someone types, the best last. */
+enum name_match {
+	NAME_NOT,
+	NAME_IN_TEXT, /* its explanation has the word */
+	NAME_PART,    /* the word is a part of the name */
+	NAME_ALIAS,   /* the field's word for it, or the title of its column on the page */
+	NAME_END,     /* the last part of a sysctl or key */
+	NAME_WHOLE,
+};
+
+enum name_match name_matches(const struct help_entry *entry, const char *word);
+
+/* Returns the best match of all entries. */
+enum name_match names_match(const struct help_entry *entries, size_t n, const char *word);
+
+/* Offers all names, and the field's words for them. */
+struct suggestion;
+void names_suggest(
+	const struct help_entry *entries, size_t n, const char *word, struct suggestion *nearest);
+
+/* Returns a word that the field has for an entry, by its index; NULL after the last. */
+const char *name_alias(size_t i);
+
+/* Makes the entry of a row. */
+struct help_entry limit_entry(const struct limit_row *row);
+
 /* Returns what explain adds to the kind: "critical when True"; or NULL. */
 const char *entry_detail(const struct help_entry *entry);
 

@@ -99,6 +99,11 @@ MATCHES = {
         "src/runtime/registry.c": "registry_list_covers registry_api_length",
         "src/tuners/limits/etcd.c": "choose_url",
     },
+    "texts of this program, and words that users type": {
+        "src/cli/explain.c": "print_brief",
+        "src/config/config.c": "check_literals",
+        "src/tuners/names.c": "text_has name_matches",
+    },
     "the comment of a generator at the start of its file: no parser keeps comments": {
         "src/runtime/bad_file.c": "find_header",
         "src/runtime/containerd.c": "refuse_generated has_header",

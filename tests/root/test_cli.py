@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Usage, output and exit codes of the commands."""
 
+import html
 import json
 import re
+import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import BIN, Node, environment, until
@@ -90,6 +93,77 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
     assert re.search(r"here +net\.ipv4\.neigh\.default\.gc_thresh3: \d+, wanted 100000, mode enforce, [a-z-]+ since 20\d\d-", answer), answer
     assert re.search(r"here +neighbor/ipv4: \d+ of \d+ entries, .* peak ", run("explain", "neighbor/ipv4").stdout)
     assert re.search(r"here +False since \d+-", run("explain", "NeighborTableOverflow").stdout)
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("inotify", ["inotify/instances", "inotify/watches", "fs.inotify.max_user_instances"]),
+        ("arp", ["neighbor/ipv4"]),
+        ("mirrors", ["runtime.mirrors"]),
+        ("AWS", ["budget/aws"]),
+        ("ndots", ["dns-search-cluster"]),
+        ("EMFILE", ["files/process"]),
+        ("nf_conntrack_max", ["conntrack"]),
+        ("EADDRNOTAVAIL", ["ports"]),
+        ("hugepages", ["thp"]),
+        ("fsync", ["StorageSlow"]),
+        ("Busiest second", ["peak/s"]),
+    ],
+)
+@pytest.mark.apart
+def test_explain_finds_the_words_of_the_field_and_parts_of_names(run, word: str, names: list[str]) -> None:
+    answer = run("explain", word)
+    assert answer.returncode == 0, answer
+    assert set(names) <= {line.split()[0] for line in answer.stdout.splitlines() if line.strip()}, answer.stdout
+
+
+WORDS = "who breaks now keep hint since until ignored instance finding limit setting condition tuner incident event wanted actual original"
+WORDS += " reason why state status level message progress layers image used max share over-budget near-budget failing unknown rotating network"
+WORDS += " loop overlay asked open complete cut-short info notice error"
+
+
+@pytest.mark.apart
+def test_explain_knows_the_words_of_all_views(run, agent) -> None:
+    one = agent("mode: observe\n")
+    page = one.get("/?paused")[1]
+    heads = {html.unescape(head) for head in re.findall(r'<th scope="col"[^>]*>([^<]*)', page)} | set(re.findall(r'data-title="([^"]*)"', page))
+    heads |= set(re.findall("<dt>([^<]*)", page))
+    assert len(heads) > 15
+    unknown = [word for word in [*WORDS.split(), *sorted(heads)] if run("explain", word).returncode]
+    assert unknown == []
+
+
+@pytest.mark.apart
+def test_top_takes_the_words_of_the_field_and_suggests(run) -> None:
+    for word, limit in (("arp", "neighbor/ipv4"), ("nf_conntrack_max", "conntrack"), ("EMFILE", "files/process"), ("watches", "inotify/watches")):
+        answer = run("top", word)
+        assert answer.returncode == 0 and (limit in answer.stdout or "not on this node" in answer.stdout), (word, answer)
+    for word, near in (("conntrak", "conntrack"), ("inotfy/watches", "inotify/watches"), ("neighbour/ipv4", "neighbor/ipv4")):
+        answer = run("top", word)
+        assert answer.returncode == 64 and f"did you mean {near}?" in answer.stderr, answer
+    for word, tuner in (("arp", "neighbor"), ("gc_thresh3", "neighbor"), ("conntrack", "limits"), ("neighbour", "neighbor"), ("tph", "thp")):
+        answer = run("plan", "--only", word)
+        assert answer.returncode == 64 and f"did you mean {tuner}?" in answer.stderr, answer
+
+
+@pytest.mark.apart
+def test_completion_offers_what_is_accepted(run) -> None:
+    script = next(p for p in (Path(BIN).parents[1] / "packaging" / "headroom.bash", Path("/usr/share/bash-completion/completions/headroom")) if p.exists())
+
+    def complete(*words: str) -> list[str]:
+        line = " ".join(shlex.quote(word) for word in ("headroom", *words))
+        command = f'. {script}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _headroom 2>/dev/null; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout.split()
+
+    offered = complete("top", "")
+    assert {"neighbor", "limits", "conntrack", "dns", "storage", "pulls", "inotify", "inotify/watches"} <= set(offered)
+    assert "images" not in offered
+    for word in offered[:3] + offered[-6:]:
+        assert run("top", word).returncode == 0, word
+    assert run("top", "images").returncode == 64
+    assert "arp" in complete("explain", "ar")
+    assert complete("doctor", "--bundle", str(script)[:-2]) == [str(script)]
 
 
 def test_explain_says_unit_default_and_source(run) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faulty configurations: messages have the position, and nothing changes."""
 
+import json
 import os
 import re
 import signal
@@ -217,3 +218,77 @@ def test_all_faults_are_reported_in_one_run(directory: Path, run) -> None:
     answer = run("check-config", str(path))
     assert answer.returncode == 1
     assert [line.split(":")[1] for line in answer.stderr.splitlines()] == ["1", "2", "3", "4", "7", "7", "8"]
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("text", "likely"),
+    [("mode: enforc", "enforce"), ("on_drift: yeild", "yield"), ("neighbor: {grow: treu}", "true"), ("profile: lxd-hots", "lxd-host")],
+)
+def test_a_wrong_choice_suggests_the_likely_one(directory: Path, run, text: str, likely: str) -> None:
+    path = directory / "x.yaml"
+    path.write_text(text + "\n")
+    assert f"did you mean {likely}?" in run("check-config", str(path)).stderr
+
+
+@pytest.mark.apart
+def test_a_check_without_a_fault_prints_ok_and_warns_of_likely_mistakes(directory: Path, run, agent) -> None:
+    path = directory / "x.yaml"
+    path.write_text("mode: observe\n")
+    assert run("check-config", str(path)).stdout == f"OK: {path}\n"
+    cases = {
+        "node_name: ${NODE_NAME}": "node_name: \"${NODE_NAME}\" is literal",
+        "storage: {processes: [$(MY_DB)]}": "is literal",
+        'http: {listen: "0.0.0.0:19810"}': "http.listen: 0.0.0.0:19810 is every address",
+        'http: {listen: "[::]:19810"}': "http.listen: [::]:19810 is every address",
+    }
+    for text, warning in cases.items():
+        path.write_text(text + "\n")
+        answer = run("check-config", str(path))
+        assert answer.returncode == 0 and answer.stdout.splitlines()[-1] == f"OK: {path}", answer
+        assert re.search(rf"^{re.escape(str(path))}:1:\d+: warning: .*{re.escape(warning)}", answer.stdout), answer.stdout
+    path.write_text('http: {listen: "127.0.0.1:19810"}\nnode_name: cost-5$\n')
+    assert run("check-config", str(path)).stdout == f"OK: {path}\n"
+    one = agent("mode: observe\nnode_name: $NODE_NAME\n")
+    assert re.search(r"config: \S+:\d+:\d+: node_name: .* is literal", one.log)
+
+
+@pytest.mark.apart
+def test_files_of_conf_d_with_another_ending_are_warned_about(directory: Path, run) -> None:
+    etc = directory / "etc"
+    (etc / "conf.d").mkdir(parents=True)
+    (etc / "headroom.yaml").write_text("mode: observe\n")
+    for name in ("a.yaml", "b.yml", "C.YAML", "d.json", ".hidden.yml", "e.yaml.rpmsave"):
+        (etc / "conf.d" / name).write_text("node_name: there\n" if name == "a.yaml" else "mode: off\n")
+    wrap = ("unshare", "--mount", "sh", "-c", f'mkdir -p /etc/headroom && mount --bind {etc} /etc/headroom && exec "$@"', "sh")
+    answer = run("check-config", wrap=wrap)
+    assert answer.returncode == 0, answer
+    lines = answer.stdout.splitlines()
+    assert lines[-1] == "OK: /etc/headroom/headroom.yaml, /etc/headroom/conf.d/a.yaml"
+    ignored = {re.match(r"/etc/headroom/conf\.d/(\S+):1:1: warning: this file is not read", line)[1] for line in lines[:-1]}
+    assert ignored == {"b.yml", "C.YAML", "d.json"}
+    merged = run("config", wrap=wrap).stdout
+    assert re.search(r"^mode: observe +# /etc/headroom/headroom\.yaml:1$", merged, re.M), merged
+    assert re.search(r"^node_name: there +# /etc/headroom/conf\.d/a\.yaml:1$", merged, re.M), merged
+    assert re.search(r"^  gc_thresh3|^    gc_thresh3: 100000 +# default$", merged, re.M), merged
+
+
+@pytest.mark.apart
+def test_the_merged_configuration_is_one_that_headroom_reads(directory: Path, run) -> None:
+    path, again = directory / "x.yaml", directory / "again.yaml"
+    path.write_text(
+        'mode: observe\nneighbor: {ipv4: keep, ipv6: {gc_thresh3: 200000}}\nsysctl: {vm.max_map_count: {value: 300000, exact: true}, '
+        'net.ipv4.tcp_rmem: {value: "4096 87380 6291456", exact: true}}\ndns: {budgets: [{server: 10.0.0.2, qps: 200}]}\n'
+        'runtime: {mirrors: [{registry: docker.io, url: "https://mirror.example/a"}]}\nimages: {pin: [sandbox, "docker.io/library/a:1"]}\n'
+    )
+    merged = run("config", "--config", str(path)).stdout
+    assert re.search(rf"^  ipv4: keep +# {path}:2$", merged, re.M), merged
+    again.write_text(merged)
+    assert run("check-config", str(again)).returncode == 0, merged
+    values = [re.sub(" *#.*", "", line) for line in merged.splitlines()]
+    assert values == [re.sub(" *#.*", "", line) for line in run("config", "--config", str(again)).stdout.splitlines()]
+    document = json.loads(run("config", "--json", "--config", str(path)).stdout)
+    assert document["schema"] == 1 and document["config"]["mode"] == {"value": "observe", "from": f"{path}:1"}
+    path.write_text("mode: wrong\n")
+    answer = run("config", "--config", str(path))
+    assert answer.returncode == 1 and answer.stdout == "" and answer.stderr.startswith(f"{path}:1:7: "), answer

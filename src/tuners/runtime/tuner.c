@@ -126,6 +126,7 @@ static const struct help_entry entries[] = {
 		.def = "none", .option = "runtime.mirrors",
 		.source = "containers-registries.conf(5); crio.conf(5)"},
 	WORD("answers", ENTRY_RUNTIME_STATE, "Its socket answers."),
+	WORD("asked", ENTRY_RUNTIME_STATE, "Its socket was asked and has not answered yet."),
 	WORD("silent", ENTRY_RUNTIME_STATE, "It runs, and its socket does not answer in time."),
 	WORD("not-running", ENTRY_RUNTIME_STATE, "It is installed, and has no socket."),
 	{0},
