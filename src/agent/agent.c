@@ -557,6 +557,8 @@ static int load_config(struct agent *agent, const struct config_source *source,
 		if (r < 0)
 			config_free(*config);
 	}
+	if (r == 0)
+		log_set_json(streq(config_text(*config, "log"), "json"));
 	for (size_t i = 0; r == 0 && i < config_warnings(*config)->n; i++) {
 		const struct config_fault *warning = &config_warnings(*config)->faults[i];
 

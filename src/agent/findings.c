@@ -53,14 +53,23 @@ static void log_news(void *userdata, const struct finding *finding, enum finding
 	static const int levels[] = {[SEVERITY_ADVICE] = LOG_NOTICE,
 		[SEVERITY_WARNING] = LOG_WARNING,
 		[SEVERITY_CRITICAL] = LOG_CRIT};
+	static const char *const ids[] = {[FINDING_BEGAN] = LOG_ID_FINDING_BEGAN,
+		[FINDING_ROSE] = LOG_ID_FINDING_ROSE,
+		[FINDING_NAMED] = LOG_ID_FINDING_NAMED,
+		[FINDING_ENDED] = LOG_ID_FINDING_ENDED};
 	const struct core *core = userdata;
-	char text[FINDING_TEXT_MAX];
+	char text[FINDING_TEXT_MAX], workload[WORKLOAD_TEXT_MAX] = "";
+	const bool is_limit = limit_row_find(finding->slug);
 
 	/* A command prints findings itself. */
 	if (!core->event || is_ignored(core->config, finding))
 		return;
 	finding_text(finding, text, sizeof(text));
-	log_line(news == FINDING_ENDED ? LOG_NOTICE : levels[finding->severity],
+	if (finding->n_who > 0)
+		workload_describe(&finding->who[0].workload, workload, sizeof(workload));
+	log_fields(&(struct log_fields){ids[news], finding->condition->name,
+			   finding_reason(finding), is_limit ? finding->slug : NULL, workload},
+		news == FINDING_ENDED ? LOG_NOTICE : levels[finding->severity],
 		finding->condition->name, "%s%s%s%s", news == FINDING_ROSE ? "now " : "",
 		news == FINDING_ROSE ? severity_names[finding->severity] : "",
 		news == FINDING_ENDED   ? "over: "

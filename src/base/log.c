@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/json.h"
 #include "base/text.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <systemd/sd-journal.h>
 
 const char *const log_level_names[] = {
 	[LOG_CRIT] = "critical",
@@ -17,18 +21,32 @@ const char *const log_level_names[] = {
 /* The only global state: any function may log. */
 static struct {
 	int level;
-	bool journal;
+	bool journal; /* stderr is the journal */
+	bool agent, json;
 	pthread_mutex_t lock;                /* guards events and n_events */
 	struct log_event events[LOG_EVENTS]; /* oldest first */
 	size_t n_events;
 } log_state = {.level = LOG_INFO, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The variable has device and inode of the stream, and children of a service inherit it. */
+static bool stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char own[64];
+	struct stat st;
+
+	if (!stream || fstat(STDERR_FILENO, &st) < 0)
+		return false;
+	snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	return streq(own, stream);
+}
 
 void log_init(int level)
 {
 	const char *wanted = getenv("HEADROOM_LOG_LEVEL");
 
 	log_state.level = level;
-	log_state.journal = getenv("JOURNAL_STREAM") != NULL;
+	log_state.journal = stderr_is_journal();
 	for (int i = LOG_ERR; wanted && i <= LOG_DEBUG; i++)
 		if (streq(wanted, log_level_names[i]))
 			log_state.level = i;
@@ -86,27 +104,132 @@ size_t log_recent(struct log_event events[static LOG_EVENTS])
 	return n;
 }
 
-void log_line(int level, const char *object, const char *format, ...)
+void log_begin_agent(void)
+{
+	log_state.agent = true;
+}
+
+void log_set_json(bool json)
+{
+	log_state.json = json;
+}
+
+/* Names of the fields of the journal and of JSON, with their values. */
+struct named_field {
+	const char *journal, *json, *value;
+};
+
+#define FIELDS_MAX 8
+
+static size_t list_fields(const struct log_fields *fields, const char *object,
+	struct named_field list[static FIELDS_MAX])
+{
+	const struct named_field all[] = {
+		{"MESSAGE_ID", "message_id", fields->message_id},
+		{"HEADROOM_OBJECT", "object", object},
+		{"HEADROOM_CONDITION", "condition", fields->condition},
+		{"HEADROOM_REASON", "reason", fields->reason},
+		{"HEADROOM_LIMIT", "limit", fields->limit},
+		{"HEADROOM_WORKLOAD", "workload", fields->workload},
+	};
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (all[i].value && all[i].value[0])
+			list[n++] = all[i];
+	return n;
+}
+
+/* Returns whether the journal has the entry. */
+static bool send_to_journal(int level, const char *text, const struct named_field *fields, size_t n)
+{
+	struct iovec entries[FIELDS_MAX + 3];
+	size_t used = 0;
+	int r;
+
+	for (size_t i = 0; i < n + 3; i++) {
+		char *line = NULL;
+
+		must_do((i < n ? asprintf(&line, "%s=%s", fields[i].journal, fields[i].value)
+				: i == n     ? asprintf(&line, "MESSAGE=%s", text)
+				: i == n + 1 ? asprintf(&line, "PRIORITY=%d", level)
+					     : asprintf(&line, "SYSLOG_IDENTIFIER=headroom")) >= 0);
+		entries[used++] = (struct iovec){line, strlen(line)};
+	}
+	r = sd_journal_sendv(entries, (int)used);
+	for (size_t i = 0; i < used; i++)
+		free(entries[i].iov_base);
+	return r >= 0;
+}
+
+static void write_json(int level, const char *text, const struct named_field *fields, size_t n)
+{
+	cJSON *line = cJSON_CreateObject();
+
+	json_time(line, "time", realtime_us());
+	json_text(line, "level", log_level_names[level]);
+	json_text(line, "message", text);
+	for (size_t i = 0; i < n; i++)
+		json_text(line, fields[i].json, fields[i].value);
+	(void)json_put(stderr, line, false);
+}
+
+static void write_line(
+	const struct log_fields *given, int level, const char *object, const char *text)
+{
+	struct named_field fields[FIELDS_MAX];
+	const size_t n = list_fields(given, object, fields);
+	char time[TIME_TEXT_MAX];
+
+	if (log_state.json) {
+		write_json(level, text, fields, n);
+	} else if (log_state.journal && send_to_journal(level, text, fields, n)) {
+		return;
+	} else if (log_state.journal) {
+		fprintf(stderr, "<%d>%s\n", level, text);
+	} else if (log_state.agent) {
+		time_text(realtime_us(), time);
+		fprintf(stderr, "headroom: %s %s: %s\n", time, log_level_names[level], text);
+	} else {
+		fprintf(stderr, "headroom: %s\n", text);
+	}
+}
+
+static void PRINTF_LIKE(4, 0) log_arguments(const struct log_fields *fields, int level,
+	const char *object, const char *format, va_list args)
 {
 	_cleanup_free_ char *message = NULL;
 	char text[1152];
 	size_t used;
-	va_list args;
 
 	if (level > MAX(log_state.level, LOG_INFO))
 		return;
-	va_start(args, format);
 	must_do(vasprintf(&message, format, args) >= 0);
-	va_end(args);
 	used = (size_t)snprintf(text, sizeof(text), "%.140s: ", object);
 	copy_public(text + used, sizeof(text) - used, message);
 	text_make_printable(text);
 	if (level <= LOG_INFO)
 		remember(level, text);
-	if (level > log_state.level)
-		return;
-	if (log_state.journal)
-		fprintf(stderr, "<%d>%s\n", level, text);
-	else
-		fprintf(stderr, "headroom: %s\n", text);
+	if (level <= log_state.level)
+		write_line(fields, level, object, text);
+}
+
+void log_line(int level, const char *object, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	log_arguments(
+		&(struct log_fields){.message_id = LOG_ID_OTHER}, level, object, format, args);
+	va_end(args);
+}
+
+void log_fields(
+	const struct log_fields *fields, int level, const char *object, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	log_arguments(fields, level, object, format, args);
+	va_end(args);
 }

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Logs lines to stderr: "headroom: OBJECT: what: cure". Under systemd, a line has the priority
- * prefix of sd-daemon(3). Low layers return errors; only the caller that knows the object logs.
+ * Logs lines: "OBJECT: what: cure". If stderr is the journal, a line is an entry with fields;
+ * otherwise it goes to stderr, that of an agent with its time and level, or as JSON. Low layers
+ * return errors; only the caller that knows the object logs.
  */
 
 #include <syslog.h>
@@ -17,6 +18,28 @@ extern const char *const log_level_names[];
 void log_init(int level);
 
 void log_line(int level, const char *object, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* An agent writes the time and the level. */
+void log_begin_agent(void);
+
+/* From now on each line is a JSON object: the option log. */
+void log_set_json(bool json);
+
+/* What a line is about, for programs that read the log. Each may be NULL or empty. */
+struct log_fields {
+	const char *message_id; /* of its kind: 32 hexadecimal digits */
+	const char *condition, *reason, *limit, *workload;
+};
+
+/* The kinds of lines: systemd.journal-fields(7), MESSAGE_ID. */
+#define LOG_ID_FINDING_BEGAN "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b10"
+#define LOG_ID_FINDING_ROSE  "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b11"
+#define LOG_ID_FINDING_NAMED "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b12"
+#define LOG_ID_FINDING_ENDED "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b13"
+#define LOG_ID_OTHER         "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b14"
+
+void log_fields(const struct log_fields *fields, int level, const char *object, const char *format,
+	...) PRINTF_LIKE(4, 5);
 
 /*
  * The numbers of recent lines to keep: of warnings and worse, and of the others, so that advice

@@ -19,6 +19,7 @@
 
 static int run_agent(const struct cli *cli)
 {
+	log_begin_agent();
 	return agent_run(&cli->core);
 }
 
@@ -118,7 +119,7 @@ const struct cli_command cli_commands[] = {
 	{"images", cli_images, "json", NULL, "images that are preloaded",
 		"Shows the images of images.archives and images.pull, which are loaded before a "
 		"pod needs them: state, size, progress, duration, source, and whether each is "
-		"pinned. --json prints the images of /v1/status.",
+		"pinned. --json prints the images of /v1/status as an object with schema.",
 		"headroom images"},
 	{"doctor", cli_doctor, "json bundle", NULL, "what needs action, and what to type",
 		"Checks the conditions, limits and settings of this node, the agent, the configuration, "
@@ -166,8 +167,9 @@ const struct cli_command cli_commands[] = {
 		"or the profile, or default. Passwords in URLs are left out.",
 		"headroom config"},
 	{"version", cli_version, "json", NULL, "version, and what this node can run",
-		"Prints the version, the commit, and for each tuner whether this node can run it, "
-		"or why not.",
+		"Prints the version and the commit, and asks the running agent for its own and for "
+		"each tuner: whether this node can run it, or why not. Without an agent, doctor "
+		"shows it.",
 		"headroom version --json"},
 	{0},
 };

@@ -869,6 +869,15 @@ int cli_status(const struct cli *cli)
 	return cli_repeat(cli, cli->watch, show_status);
 }
 
+static cJSON *images_document(const cJSON *images)
+{
+	cJSON *root = cJSON_CreateObject();
+
+	json_number(root, "schema", 1);
+	json_adopt(root, "images", must(cJSON_Duplicate(images, true)));
+	return root;
+}
+
 int cli_images(const struct cli *cli)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
@@ -881,8 +890,7 @@ int cli_images(const struct cli *cli)
 		return r;
 	images = json_at(status, "images");
 	if (cli->json)
-		return json_put(stdout, cJSON_Duplicate(images, true), true) ? EXIT_OK
-									     : EXIT_FAILED;
+		return json_put(stdout, images_document(images), true) ? EXIT_OK : EXIT_FAILED;
 	if (alone[0])
 		draw(&screen, COLOR_WARNING, "%s, so no image is loaded.\n", alone);
 	cJSON_ArrayForEach (image, images)
@@ -897,38 +905,68 @@ cJSON *version_document(const cJSON *status)
 {
 	cJSON *root = cJSON_CreateObject();
 
+	json_number(root, "schema", 1);
 	json_text(root, "version", HEADROOM_VERSION);
 	json_text(root, "commit", HEADROOM_COMMIT);
+	if (!status) {
+		json_null(root, "agent");
+		json_array(root, "tuners");
+		return root;
+	}
+	json_adopt(root, "agent", must(cJSON_Duplicate(json_at(status, "node"), true)));
 	json_adopt(root, "tuners", must(cJSON_Duplicate(json_at(status, "tuners"), true)));
 	return root;
 }
 
-/* Probes like the agent and loads BPF programs too: the kernel frees them with the process. */
-int cli_version(const struct cli *cli)
+/* Returns what the running agent says, or NULL. The caller deletes it. */
+static cJSON *ask_agent(const struct cli *cli)
 {
-	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
-	struct config *config = cli_load_config(cli, NULL);
-	struct screen screen = screen_open();
-	struct core core = {0};
-	const cJSON *tuner;
-	int r = config ? local_poll(cli, config, true, false, &core) : EXIT_FAILED;
+	bool faulty;
+	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &faulty);
+	const char *address = config_text(config, "http.listen");
+	char socket_path[PATH_MAX];
+	cJSON *status = NULL;
+	long code = 0;
+	int r;
 
-	if (!screen.bars) /* a script finds the reason on the line of its tuner */
-		screen.width = INT_MAX;
-	if (!cli->json || r != EXIT_OK)
-		printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
-	if (r != EXIT_OK)
-		return r;
-	status = report_status(&core.node, false);
-	core_close(&core);
-	if (cli->json)
-		return json_put(stdout, version_document(status), true) ? EXIT_OK : EXIT_FAILED;
-	cJSON_ArrayForEach (tuner, json_at(status, "tuners")) {
+	core_socket_path(config, socket_path);
+	r = client_call(socket_path, NULL, false, "/v1/status", &status, &code);
+	if (r == -EACCES && address[0])
+		(void)client_call(NULL, address, false, "/v1/status", &status, &code);
+	json_make_printable(status);
+	return status;
+}
+
+static void print_tuners(struct screen *screen, const cJSON *tuners)
+{
+	const cJSON *tuner;
+
+	if (!screen->bars) /* a script finds the reason on the line of its tuner */
+		screen->width = INT_MAX;
+	cJSON_ArrayForEach (tuner, tuners) {
 		const char *why = json_text_at(tuner, "why");
 
-		draw(&screen, COLOR_NONE, "  %-10s %-*s", json_text_at(tuner, "name"),
+		draw(screen, COLOR_NONE, "  %-10s %-*s", json_text_at(tuner, "name"),
 			why[0] ? 10 : 0, json_text_at(tuner, "state"));
-		draw_wrapped(&screen, 23, "%s", why);
+		draw_wrapped(screen, 23, "%s", why);
 	}
+}
+
+/* Asks the agent: to probe the node as it does would load its BPF programs once more. */
+int cli_version(const struct cli *cli)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *status = ask_agent(cli);
+	struct screen screen = screen_open();
+	const char *version = json_text_at(status, "node/version");
+	const char *commit = json_text_at(status, "node/commit");
+
+	if (cli->json)
+		return json_put(stdout, version_document(status), true) ? EXIT_OK : EXIT_FAILED;
+	printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
+	if (!status)
+		puts("No agent is running: headroom doctor shows what this node can run.");
+	else if (!streq(version, HEADROOM_VERSION) || !streq(commit, HEADROOM_COMMIT))
+		printf("agent %s (%s)\n", version, commit);
+	print_tuners(&screen, json_at(status, "tuners"));
 	return EXIT_OK;
 }

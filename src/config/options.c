@@ -13,6 +13,7 @@ static const char *const drift_choices[] = {[ON_DRIFT_ENFORCE] = "enforce",
 	[ON_DRIFT_YIELD] = "yield",
 	[ON_DRIFT_REPORT] = "report",
 	NULL};
+static const char *const log_choices[] = {"text", "json", NULL};
 static const char *const removed_choices[] = {
 	[ON_REMOVED_KEEP] = "keep", [ON_REMOVED_RESTORE] = "restore", NULL};
 
@@ -105,6 +106,11 @@ const struct config_option core_options[] = {
 			"Values that a default or a profile had asked for, values of a file that "
 			"was lost, and files of programs always stay, and so does a limit of whose "
 			"original more than 80 % is in use."},
+	{"log", OPTION_CHOICE, .choices = log_choices, .def = "text",
+		.help = "The form of the agent's log. text: lines, with time and level unless "
+			"systemd's journal adds them; the journal also gets the fields MESSAGE_ID, "
+			"HEADROOM_OBJECT, HEADROOM_CONDITION, HEADROOM_REASON, HEADROOM_LIMIT and "
+			"HEADROOM_WORKLOAD. json: one JSON object a line."},
 	{"doctor.ignore", OPTION_LIST, .items = ignore_items, .def = "[]",
 		.help = "Findings that need no action on this node: names of limits, conditions, "
 			"reasons, settings and of the checks of `headroom doctor`, or the id of one "

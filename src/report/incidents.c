@@ -500,11 +500,13 @@ static void add_not_recorded(cJSON *root, const char *directory)
 
 cJSON *incidents_list(const char *directory)
 {
-	cJSON *root = cJSON_CreateObject(), *array = json_array(root, "incidents"), *row;
+	cJSON *root = cJSON_CreateObject(), *array, *row;
 	size_t n;
 	_cleanup_free_ struct incident_file *files = list_files(directory, &n);
 	double bytes = 0;
 
+	json_number(root, "schema", 1);
+	array = json_array(root, "incidents");
 	while (n-- > 0) {
 		row = summary(directory, &files[n]);
 		bytes += json_number_at(row, "bytes");
@@ -584,7 +586,8 @@ int incident_read(const char *directory, const char *id, char **document)
 	tail = strrchr(end, '\n');
 	last = cJSON_Parse(tail ? tail + 1 : end);
 	out = must(open_memstream(document, &size));
-	fprintf(out, "{\"incident\":%s,\"state\":\"%s\",\"lines\":[", text, state_of(last, i == 2));
+	fprintf(out, "{\"schema\":1,\"incident\":%s,\"state\":\"%s\",\"lines\":[", text,
+		state_of(last, i == 2));
 	for (const char *line = end; *line; line++) {
 		if (*line == '\n')
 			fputc(',', out);

@@ -205,6 +205,7 @@ cJSON *report_health(const struct node *node)
 		json_text(check, "message", condition->message);
 	}
 	findings_json(root, node);
+	json_number(root, "schema", STATUS_SCHEMA);
 	return root;
 }
 
@@ -375,9 +376,11 @@ const cJSON *finding_of(const cJSON *status, const char *slug)
 
 cJSON *report_plan(const struct plan *plan, bool done)
 {
-	cJSON *root = cJSON_CreateObject();
-	cJSON *changes = json_array(root, "changes");
+	cJSON *root = cJSON_CreateObject(), *changes;
 	size_t failed = 0;
+
+	json_number(root, "schema", STATUS_SCHEMA);
+	changes = json_array(root, "changes");
 
 	for (size_t i = 0; i < plan->n; i++) {
 		const struct change *change = &plan->changes[i];

@@ -54,9 +54,31 @@ def test_help_lists_every_command(run, command: str) -> None:
         assert part in answer.stdout
 
 
-def test_version_lists_the_tuners_and_their_states(run) -> None:
+@pytest.mark.apart
+def test_version_without_an_agent_points_to_doctor(run) -> None:
     answer = run("version")
-    assert answer.returncode == 0
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert re.fullmatch(r"headroom \S+ \(\S+\)\nNo agent is running: headroom doctor .*\n", answer.stdout), answer.stdout
+    document = json.loads(run("version", "--json").stdout)
+    assert (document["schema"], document["agent"], document["tuners"]) == (1, None, [])
+
+
+@pytest.mark.apart
+def test_every_document_has_its_schema(run, agent) -> None:
+    one = agent("mode: observe\n")
+    commands = ("status", "plan", "restore --plan", "images", "incidents", "doctor", "version", "config")
+    documents = {command: json.loads(run(*command.split(), "--json").stdout) for command in commands}
+    documents |= {path: json.loads(one.get(path)[1]) for path in ("/v1/status", "/v1/incidents", "/health")}
+    incident = documents["incidents"]["incidents"][0]["id"] if documents["incidents"]["incidents"] else None
+    if incident:
+        documents["incident"] = json.loads(run("incidents", incident, "--json").stdout)
+    assert {name: document.get("schema") for name, document in documents.items()} == dict.fromkeys(documents, 1)
+
+
+def test_version_lists_the_tuners_and_their_states(agent, run) -> None:
+    agent()
+    answer = run("version")
+    assert answer.returncode == 0 and answer.stderr == ""
     assert re.search(r"\b\d+\.\d+\.\d+\b", answer.stdout)
     tuners = ("neighbor", "thp", "dns", "runtime", "images", "sysctl", "kubelet", "limits", "storage")
     for tuner in tuners:

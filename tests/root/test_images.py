@@ -98,7 +98,7 @@ def test_an_archive_is_loaded_after_the_agent_is_ready(
     assert running.condition("ImagePreloadFailed")["reason"] == "all-present"
     shown = run("images", wrap=lab.wrap)
     assert shown.returncode == 0 and A in shown.stdout and "ready" in shown.stdout and "both.tar" in shown.stdout
-    assert [i["name"] for i in json.loads(run("images", "--json", wrap=lab.wrap).stdout)] == [A, B]
+    assert [i["name"] for i in json.loads(run("images", "--json", wrap=lab.wrap).stdout)["images"]] == [A, B]
 
 
 def test_a_second_start_loads_nothing_and_opens_no_archive(loaded: Agent, preload: Start, directory: Path) -> None:

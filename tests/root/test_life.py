@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notifications, signals and the log, as a service manager sees them."""
 
+import contextlib
+import json
 import re
 import signal
+import socket
 import time
+from pathlib import Path
 
 import pytest
 from conftest import DEFAULTS, SLACK, Node, sysctl, until
@@ -91,7 +95,43 @@ def test_the_log_is_short_and_plain(agent) -> None:
     lines = one.log.splitlines()
     assert len(lines) < 60
     for line in lines:
-        assert re.match(r"headroom: \S.*: ", line) and line.isprintable(), line
+        assert re.match(r"headroom: 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ (error|warning|notice|info): \S.*: ", line) and line.isprintable(), line
+
+
+@pytest.mark.apart
+def test_the_log_is_json_if_asked_for(agent) -> None:
+    one = agent("mode: observe\nlog: json\nnode_name: ${X}\n")
+    until(lambda: "version " in one.log, "it has started")
+    assert one.stop() == 0
+    lines = [json.loads(line) for line in one.log.splitlines()]
+    warning = next(line for line in lines if line["object"] == "config")
+    assert warning["level"] == "warning" and "is literal" in warning["message"]
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", line["time"]) and re.fullmatch("[0-9a-f]{32}", line["message_id"]) for line in lines)
+
+
+@pytest.mark.apart
+def test_the_journal_gets_fields(directory: Path, agent) -> None:
+    """The socket of the journal is the test's, in a mount namespace of the agent."""
+    journal = directory / "journal"
+    journal.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(journal / "socket"))
+        receiver.settimeout(0.2)
+        script = f'mkdir -p /run/systemd/journal && mount --bind {journal} /run/systemd/journal && JOURNAL_STREAM=$(stat -L -c %d:%i /dev/stderr) exec "$@"'
+        one = agent("mode: observe\n", wrap=("unshare", "--mount", "sh", "-c", script, "sh"))
+        one.write_config("mode: wrong\n")
+        one.wait_condition("ConfigInvalid")
+        time.sleep(1)
+        entries = []
+        with contextlib.suppress(TimeoutError):
+            while True:
+                entries.append(dict(line.split("=", 1) for line in receiver.recv(1 << 16).decode().splitlines() if "=" in line))
+    found = next(entry for entry in entries if entry.get("HEADROOM_CONDITION") == "ConfigInvalid")
+    assert found["PRIORITY"] == "4" and found["SYSLOG_IDENTIFIER"] == "headroom" and found["HEADROOM_REASON"], found
+    assert found["MESSAGE"].startswith("ConfigInvalid: ")
+    other = next(entry for entry in entries if "HEADROOM_CONDITION" not in entry)
+    assert re.fullmatch("[0-9a-f]{32}", other["MESSAGE_ID"]) and other["MESSAGE_ID"] != found["MESSAGE_ID"]
+    assert one.log == "", "nothing goes to stderr"
 
 
 def test_a_closed_stdout_does_not_end_the_agent(agent) -> None:
