@@ -148,6 +148,27 @@ static bool parse_ends(struct scenario *scenario, void *base)
 	return true;
 }
 
+static struct names names;
+
+/* The runtime names the pod that has this address. */
+static bool parse_pod_at(struct scenario *scenario, void *base)
+{
+	struct name_entry *entry = must(calloc(1, sizeof(*entry)));
+	struct neighbor *neighbor = base;
+	uint64_t host;
+
+	entry->workload = (struct workload){.kind = WORKLOAD_POD, .namespace = "shop", .id = "uid"};
+	if (!scenario_number(scenario, &host) ||
+		!scenario_value(scenario, entry->workload.name, sizeof(entry->workload.name))) {
+		free(entry);
+		return false;
+	}
+	snprintf(entry->address, sizeof(entry->address), "10.0.0.%u", (unsigned)host);
+	names_replace(&names, "runtime", entry, 1);
+	neighbor->names = &names;
+	return true;
+}
+
 /* `asks HOST...` and `looks HOST...`: the next job has exactly these entries; - for none. */
 static bool expect_items(struct scenario *scenario, void *base, bool is_look)
 {
@@ -210,6 +231,7 @@ static const struct scenario_word at[] = {
 	WORD_CALL("refused-elsewhere", parse_refused_elsewhere),
 	WORD_CALL("found", parse_found),
 	WORD_CALL("ends", parse_ends),
+	WORD_CALL("pod-at", parse_pod_at),
 	WORD_CALL(NULL, parse_table),
 };
 
@@ -264,6 +286,8 @@ static void end(void *self, void *)
 
 	free(neighbor->conflicts.rows);
 	free(neighbor->refresh.found);
+	free(names.entries);
+	names = (struct names){0};
 }
 
 const struct scenario_tuner neighbor_scenario = {

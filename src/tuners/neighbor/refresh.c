@@ -378,8 +378,8 @@ void neighbor_mac_text(const uint8_t *mac, char text[static MAC_TEXT])
 		mac[4], mac[5]);
 }
 
-static void find_stale(const struct refresh_stale *stale, const struct decide_input *input,
-	struct proposal *proposal)
+static void find_stale(const struct neighbor *neighbor, const struct refresh_stale *stale,
+	const struct decide_input *input, struct proposal *proposal)
 {
 	const struct refresh_item *item = &stale->item;
 	struct instance instance = {.kind = INSTANCE_ADDRESS};
@@ -388,6 +388,8 @@ static void find_stale(const struct refresh_stale *stale, const struct decide_in
 
 	inet_ntop((int)item->entry.id.family, item->entry.id.address, address, sizeof(address));
 	snprintf(instance.name, sizeof(instance.name), "%s on %s", address, item->device);
+	/* The pod of this node that has the address now, as soon as the runtime names it. */
+	(void)names_at_address(neighbor->names, address, &instance.owner);
 	finding = proposal_finding(proposal, input, &neighbor_conditions[NEIGHBOR_STALE],
 		REASON_STALE_NEIGHBOR, NULL, &instance,
 		stale->at_us == input->now_us ? FINDING_HAPPENS : FINDING_OVER);
@@ -439,7 +441,7 @@ void refresh_decide(const struct neighbor *neighbor, const struct decide_input *
 	memory->wakes = refreshes && !neighbor->refresh.under_way && memory->next.n == 0 &&
 			now - neighbor->conflicts.fresh_us >= WAKE_AT_US;
 	for (unsigned i = 0; i < memory->n_stale; i++)
-		find_stale(&memory->stale[i], input, proposal);
+		find_stale(neighbor, &memory->stale[i], input, proposal);
 	if (refreshes && memory->error < 0) {
 		snprintf(why, sizeof(why), "neighbor.stale: rtnetlink: %s%s",
 			strerror(-memory->error),
