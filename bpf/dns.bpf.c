@@ -43,7 +43,7 @@ enum direction { EGRESS, INGRESS, DIRECTIONS };
 
 struct dns_control control;
 
-MAP(pairs, HASH, BPF_F_NO_PREALLOC, DNS_PAIRS_MAX, struct dns_pair, struct dns_counts);
+MAP(headroom_pairs, HASH, BPF_F_NO_PREALLOC, DNS_PAIRS_MAX, struct dns_pair, struct dns_counts);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -268,18 +268,18 @@ static __always_inline bool pair_of(struct __sk_buff *skb, struct dns_pair *pair
  */
 static __always_inline struct dns_counts *counts_of(struct dns_pair *pair)
 {
-	struct dns_counts *counts = element_of(&pairs, pair, &no_counts);
+	struct dns_counts *counts = element_of(&headroom_pairs, pair, &no_counts);
 
 	if (counts)
 		return counts;
 	add(&control.lost_pairs, 1);
 	__builtin_memset(&pair->source, 0, sizeof(pair->source));
 	pair->cgroup = 0;
-	counts = bpf_map_lookup_elem(&pairs, pair);
+	counts = bpf_map_lookup_elem(&headroom_pairs, pair);
 	if (counts)
 		return counts;
 	*pair = other;
-	return bpf_map_lookup_elem(&pairs, pair);
+	return bpf_map_lookup_elem(&headroom_pairs, pair);
 }
 
 /* The destination of a connection's first packet, before any translation. */
@@ -461,7 +461,7 @@ __noinline __u32 make_room(__u64 key, __u64 now)
 		return free;
 	barrier_var(victim);
 	victim &= ROOM - 1;
-	counts = bpf_map_lookup_elem(&pairs, &bucket->queries[victim].pair);
+	counts = bpf_map_lookup_elem(&headroom_pairs, &bucket->queries[victim].pair);
 	if (counts && !bucket->queries[victim].superseded)
 		add(&counts->counters.not_followed, 1);
 	return victim;
@@ -573,7 +573,7 @@ __noinline int supersede_twins(__u64 key, __u32 question, __u64 now)
 		if (ANSWERED(bucket->keys[i]) != ANSWERED(key) || is_free(bucket->keys[i]) ||
 			query->question != question || query->superseded || is_old(query, now))
 			continue;
-		counts = bpf_map_lookup_elem(&pairs, &query->pair);
+		counts = bpf_map_lookup_elem(&headroom_pairs, &query->pair);
 		if (!counts)
 			continue;
 		query->superseded = 1;
@@ -606,7 +606,8 @@ __noinline int count_other(struct __sk_buff *skb, __u32 encrypted)
 __noinline int count_fragment(struct __sk_buff *skb)
 {
 	struct dns_pair pair = {};
-	struct dns_counts *counts = pair_of(skb, &pair) ? bpf_map_lookup_elem(&pairs, &pair) : NULL;
+	struct dns_counts *counts =
+		pair_of(skb, &pair) ? bpf_map_lookup_elem(&headroom_pairs, &pair) : NULL;
 
 	if (!counts)
 		return 0;
@@ -715,7 +716,7 @@ __noinline int count_answer(struct __sk_buff *skb, __u32 head, __u32 transport)
 		add(&control.unmatched, 1);
 		return 0;
 	}
-	counts = bpf_map_lookup_elem(&pairs, &query.pair);
+	counts = bpf_map_lookup_elem(&headroom_pairs, &query.pair);
 	if (!counts)
 		return 0;
 	counters = &counts->counters;
@@ -799,7 +800,7 @@ static __always_inline void give_up(struct stream *stream, enum direction direct
 	flow->state = STREAM_LOST;
 	if (direction == EGRESS || stream->open == 0)
 		return;
-	counts = bpf_map_lookup_elem(&pairs, &stream->pair);
+	counts = bpf_map_lookup_elem(&headroom_pairs, &stream->pair);
 	if (counts)
 		add(&counts->counters.not_followed, stream->open);
 	stream->open = 0;

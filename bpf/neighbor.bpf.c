@@ -57,10 +57,10 @@ struct count_map {
 	__type(value, __s64);
 };
 
-struct count_map counts SEC(".maps");
+struct count_map headroom_counts SEC(".maps");
 
 /* Preallocated like counts: before 6.1 a tracing program must not allocate memory. */
-struct count_map walked SEC(".maps");
+struct count_map headroom_walked SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -147,7 +147,7 @@ int BPF_PROG(neigh_create, struct neigh_table *table, struct net_device *device,
 		return 0;
 	}
 	if (!exempt)
-		count(&counts, device->nd_net.net->ns.inum, family, 1);
+		count(&headroom_counts, device->nd_net.net->ns.inum, family, 1);
 	__sync_fetch_and_add(&record->created, 1);
 	if (record->wake_at && (__u64)table->gc_entries.counter >= record->wake_at) {
 		record->wake_at = 0;
@@ -166,7 +166,7 @@ int BPF_PROG(neigh_release, struct neighbour *neighbour, int rc)
 	__sync_fetch_and_add(&records[family & 1].removed, 1);
 	/* The kernel never collects permanent and externally learned entries. */
 	if (!(neighbour->nud_state & NUD_PERMANENT) && !(neighbour->flags & NTF_EXT_LEARNED))
-		count(&counts, neighbour->dev->nd_net.net->ns.inum, family, -1);
+		count(&headroom_counts, neighbour->dev->nd_net.net->ns.inum, family, -1);
 	return 0;
 }
 
@@ -327,7 +327,8 @@ __noinline int walk_chain(__u64 first, __u32 family)
 
 		/* An empty list points to itself. */
 		if (linked != (void *)neighbour + bpf_core_field_offset(neighbour->gc_list))
-			count(&walked, BPF_CORE_READ(device, nd_net.net, ns.inum), family, 1);
+			count(&headroom_walked, BPF_CORE_READ(device, nd_net.net, ns.inum), family,
+				1);
 		if (census_hz)
 			take_census((__u64)neighbour, family);
 		/* struct neighbour begins with its link in both layouts. */

@@ -14,11 +14,11 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct storage_control control;
 /* Preallocated: before 6.1 a tracing program must not allocate memory. */
-MAP(ios, HASH, 0, STORAGE_ROWS_MAX, struct storage_io_key, struct storage_io);
-MAP(syncs, HASH, 0, STORAGE_ROWS_MAX, struct storage_sync_key, struct storage_sync);
-MAP(threads, HASH, 0, STORAGE_ROWS_MAX, __u64, struct storage_start);
+MAP(headroom_ios, HASH, 0, STORAGE_ROWS_MAX, struct storage_io_key, struct storage_io);
+MAP(headroom_syncs, HASH, 0, STORAGE_ROWS_MAX, struct storage_sync_key, struct storage_sync);
+MAP(headroom_threads, HASH, 0, STORAGE_ROWS_MAX, __u64, struct storage_start);
 /* By device and inode: which listed process synced a file or a directory. */
-MAP(owners, LRU_HASH, 0, 1024, __u64, struct storage_sync_key);
+MAP(headroom_owners, LRU_HASH, 0, 1024, __u64, struct storage_sync_key);
 static const struct storage_sync zero; /* long enough for both */
 
 /* Fires when a request, rarely a part of it, is complete: block/blk-mq.c. */
@@ -36,7 +36,7 @@ int BPF_PROG(io_complete, struct request *rq, int error, unsigned int bytes)
 	key.disk = (__u32)disk->major << 20 | disk->first_minor;
 	if (bpf_core_field_exists(bio->bi_blkg) && bio && bio->bi_blkg)
 		key.cgroup = bio->bi_blkg->blkcg->css.cgroup->kn->id;
-	row = element_of(&ios, &key, &zero);
+	row = element_of(&headroom_ios, &key, &zero);
 	if (!row) {
 		__sync_fetch_and_add(&control.lost_ios, 1);
 		return 0;
@@ -72,7 +72,7 @@ static __always_inline int begin(struct file *file)
 			start.listed = i + 1;
 	start.file = (__u64)file;
 	start.ns = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&threads, &thread, &start, BPF_ANY) < 0)
+	if (bpf_map_update_elem(&headroom_threads, &thread, &start, BPF_ANY) < 0)
 		__sync_fetch_and_add(&control.lost_threads, 1);
 	return 0;
 }
@@ -82,7 +82,7 @@ static __always_inline int end(void)
 	__u64 thread = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), ns, longest;
 	__u64 file_name = 0, second = now / 1000000000, *worst, id;
 	struct storage_sync_key key = {0}, *owner;
-	struct storage_start *start = bpf_map_lookup_elem(&threads, &thread);
+	struct storage_start *start = bpf_map_lookup_elem(&headroom_threads, &thread);
 	struct storage_sync *row;
 	struct file *file;
 	__u32 listed, by_worker;
@@ -97,20 +97,20 @@ static __always_inline int end(void)
 	listed = start->listed - 1;
 	if (listed < STORAGE_PROCESSES_MAX)
 		__builtin_memcpy(key.process, control.processes[listed], sizeof(key.process));
-	bpf_map_delete_elem(&threads, &thread);
+	bpf_map_delete_elem(&headroom_threads, &thread);
 	/* Kernel workers sync asynchronous writes to a known file, or in a known directory. */
 	id = (__u64)key.device << 32 ^ BPF_CORE_READ(file, f_inode, i_ino);
-	owner = bpf_map_lookup_elem(&owners, &id);
+	owner = bpf_map_lookup_elem(&headroom_owners, &id);
 	if (key.process[0] && (!owner || owner->cgroup != key.cgroup))
-		bpf_map_update_elem(&owners, &id, &key, BPF_ANY);
+		bpf_map_update_elem(&headroom_owners, &id, &key, BPF_ANY);
 	if (!owner && by_worker) {
 		id = (__u64)key.device << 32 ^
 		     BPF_CORE_READ(file, f_path.dentry, d_parent, d_inode, i_ino);
-		owner = bpf_map_lookup_elem(&owners, &id);
+		owner = bpf_map_lookup_elem(&headroom_owners, &id);
 	}
 	if (owner && by_worker)
 		key = *owner;
-	row = element_of(&syncs, &key, &zero);
+	row = element_of(&headroom_syncs, &key, &zero);
 	if (!row) {
 		__sync_fetch_and_add(&control.lost_syncs, 1);
 		return 0;

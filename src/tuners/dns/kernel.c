@@ -61,7 +61,7 @@ static int load_programs(struct dns_kernel *kernel)
 	if (!object)
 		return -errno;
 	const int known[INGRESS_LINK] = {
-		[PAIRS] = bpf_map__fd(object->maps.pairs),
+		[PAIRS] = bpf_map__fd(object->maps.headroom_pairs),
 		[BUCKETS] = bpf_map__fd(object->maps.buckets),
 		[CONTROL] = bpf_map__fd(object->maps.bss),
 		[INGRESS] = bpf_program__fd(object->progs.dns_ingress),

@@ -223,8 +223,8 @@ static void walk_tables(struct neighbor_bpf_object *object)
  */
 static void walk(struct neighbor_users *users)
 {
-	const struct bpf_map *walked = users->object->maps.walked;
-	const struct bpf_map *counts = users->object->maps.counts;
+	const struct bpf_map *walked = users->object->maps.headroom_walked;
+	const struct bpf_map *counts = users->object->maps.headroom_counts;
 
 	clear_map(walked);
 	walk_tables(users->object);
@@ -250,7 +250,7 @@ static int by_use(const void *a, const void *b)
 static void count(struct neighbor_users *users)
 {
 	const struct neighbor_record *records = users->object->bss->records;
-	const struct bpf_map *map = users->object->maps.counts;
+	const struct bpf_map *map = users->object->maps.headroom_counts;
 	int64_t sums[NEIGHBOR_FAMILIES] = {0};
 
 	read_map(users, map);

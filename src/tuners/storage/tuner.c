@@ -198,9 +198,9 @@ static int load_object(struct storage_bpf *bpf)
 	r = bpf->calls_error < 0 ? open_object(false, &object) : 0;
 	if (r < 0)
 		return r;
-	bpf->ios = fcntl(bpf_map__fd(object->maps.ios), F_DUPFD_CLOEXEC, 0);
-	bpf->syncs = fcntl(bpf_map__fd(object->maps.syncs), F_DUPFD_CLOEXEC, 0);
-	bpf->threads = fcntl(bpf_map__fd(object->maps.threads), F_DUPFD_CLOEXEC, 0);
+	bpf->ios = fcntl(bpf_map__fd(object->maps.headroom_ios), F_DUPFD_CLOEXEC, 0);
+	bpf->syncs = fcntl(bpf_map__fd(object->maps.headroom_syncs), F_DUPFD_CLOEXEC, 0);
+	bpf->threads = fcntl(bpf_map__fd(object->maps.headroom_threads), F_DUPFD_CLOEXEC, 0);
 	bpf->control = mmap(NULL, sizeof(*bpf->control), PROT_READ | PROT_WRITE, MAP_SHARED,
 		bpf_map__fd(object->maps.bss), 0);
 	if (bpf->ios < 0 || bpf->syncs < 0 || bpf->threads < 0 || bpf->control == MAP_FAILED)
