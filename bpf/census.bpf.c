@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "kernel_types.h"
+#include "maps.h"
 
 #include <linux/bpf.h>
 
@@ -446,6 +447,19 @@ int list_files(struct bpf_iter__task_file *ctx)
 	record.cgroup = BPF_CORE_READ(set, dfl_cgrp, kn, id);
 	record.pids_cgroup = BPF_CORE_READ(css, cgroup, kn, id);
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}
+
+/* Before Linux 6.6, which counts the elements of a hash table: maps.bpf.c. */
+SEC("iter/bpf_map")
+int list_maps(struct bpf_iter__bpf_map *ctx)
+{
+	struct bpf_map *map = ctx->map;
+
+	if (map && is_hash(map))
+		write_map(ctx->meta->seq, map, CENSUS_UNCOUNTED);
+	else if (map && is_trie(map))
+		write_map(ctx->meta->seq, map, used_of_trie(map));
 	return 0;
 }
 

@@ -8,6 +8,7 @@
  * the file of the structure before.
  */
 
+#include <linux/bpf.h>
 #include <linux/types.h>
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -401,7 +402,36 @@ struct bpf_iter__task_file {
 	struct file *file;
 };
 
-struct bpf_iter__bpf_map_elem { /* kernel/bpf/map_iter.c */
+struct mem_cgroup { /* include/linux/memcontrol.h */
+	struct cgroup_subsys_state css;
+};
+
+struct obj_cgroup {
+	struct mem_cgroup *memcg;
+};
+
+struct bpf_map { /* include/linux/bpf.h */
+	enum bpf_map_type map_type;
+	__u32 max_entries;
+	__u32 id;
+	char name[16];
+	struct obj_cgroup *objcg; /* from 6.0 */
+};
+
+struct bpf_map___before_6_0 { /* from 5.11 */
+	struct mem_cgroup *memcg;
+};
+
+struct lpm_trie { /* kernel/bpf/lpm_trie.c */
+	unsigned long n_entries;
+};
+
+struct bpf_iter__bpf_map { /* kernel/bpf/map_iter.c */
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+};
+
+struct bpf_iter__bpf_map_elem {
 	struct bpf_iter_meta *meta;
 	void *key;
 };

@@ -20,6 +20,7 @@
 	X(MNTNS, "mntns")           /* id: inode */                                                \
 	X(PROCESS, "process")       /* id: inode of its cgroup; name: comm: a crash loop is one */ \
 	X(SOCKET, "socket")         /* name: "port 80" */                                          \
+	X(BPF_MAP, "bpf-map")       /* id: the kernel's; name: at most 15 characters, or empty */  \
 	X(DEVICE, "device")         /* name: "nvme0n1"; id: of one among its workloads */          \
 	X(FILE, "file")             /* name: its path on the host */                               \
 	X(FILESYSTEM, "filesystem") /* id: st_dev; name: the path that is on it */                 \

@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
 /* Logs each line: a message may be the whole log of the verifier. */
@@ -65,6 +66,15 @@ int capability_keep(const cap_value_t *kept, size_t n)
 		r = -errno;
 	cap_free(caps);
 	return r;
+}
+
+bool bpf_kernel_has_function(const char *name)
+{
+	struct btf *types = btf__load_vmlinux_btf();
+	bool has = types && btf__find_by_name_kind(types, name, BTF_KIND_FUNC) > 0;
+
+	btf__free(types);
+	return has;
 }
 
 /* Elements per system call; more than a bucket of a hash table has. */

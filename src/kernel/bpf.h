@@ -12,6 +12,9 @@ void bpf_quiet_libbpf(void);
 /* Writes the error and the cure. error is -errno as returned by libbpf. */
 void bpf_explain_failure(int error, char *why, size_t size);
 
+/* Returns whether programs may call this function of the kernel, as far as its types tell. */
+bool bpf_kernel_has_function(const char *name);
+
 /*
  * Calls visit for every element of a map, in no order. It may miss elements that are added or
  * removed meanwhile. Returns 0 or -errno; the elements visited before an error are valid.

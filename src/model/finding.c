@@ -658,6 +658,11 @@ void instance_describe(const struct instance *instance, char *text, size_t size)
 			snprintf(text, size, "%s %" PRIu64, instance_kind_names[instance->kind],
 				instance->id);
 		return;
+	case INSTANCE_BPF_MAP:
+		/* A program may make several maps of one name. */
+		snprintf(text, size, "map %s%s(id %" PRIu64 ")", name, name[0] ? " " : "",
+			instance->id);
+		return;
 	case INSTANCE_PROCESS:
 		snprintf(text, size, "process %s%s%s", name, is_owned ? " of " : "", owner);
 		return;

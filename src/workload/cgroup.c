@@ -271,7 +271,7 @@ static uint64_t present_key(const struct cgroups *cgroups, uint64_t key)
 }
 
 static const char *const controllers[CGROUP_HIERARCHIES] = {
-	[CGROUP_BLKIO] = "blkio", [CGROUP_PIDS] = "pids"};
+	[CGROUP_BLKIO] = "blkio", [CGROUP_MEMORY] = "memory", [CGROUP_PIDS] = "pids"};
 
 /* Returns the kernel's number of a controller's hierarchy; 0: of cgroup2. */
 static unsigned hierarchy_number(const char *controller)

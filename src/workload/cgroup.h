@@ -69,7 +69,13 @@ int cgroup_root_open(const struct host *host, const char *controller, char *why,
 struct cgroups;
 
 /* A controller of cgroup v1 has a hierarchy of its own, with inodes of its own. */
-enum cgroup_hierarchy { CGROUP_UNIFIED, CGROUP_BLKIO, CGROUP_PIDS, CGROUP_HIERARCHIES };
+enum cgroup_hierarchy {
+	CGROUP_UNIFIED,
+	CGROUP_BLKIO,
+	CGROUP_MEMORY,
+	CGROUP_PIDS,
+	CGROUP_HIERARCHIES,
+};
 
 /*
  * The key of a cgroup, which the functions below take. In cgroup2 it is the inode. A node without a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #pragma once
 
-/* The records that bpf/census.bpf.c writes. */
+/* The records that bpf/census.bpf.c and bpf/maps.bpf.c write. */
 
 #include <linux/types.h>
 
@@ -32,6 +32,20 @@ struct census_record {
 	__u32 pids_first_refuses, unused;
 	char comm[CENSUS_COMM];
 };
+
+/* count_maps(), or list_maps() before Linux 6.6, writes one for each BPF map that can fill. */
+struct census_map {
+	__u32 id;
+	__u32 type;        /* enum bpf_map_type */
+	__u32 max;         /* elements */
+	__u32 is_estimate; /* set by user space */
+	__s64 used;        /* elements; CENSUS_UNCOUNTED: this kernel does not tell */
+	__u64 cgroup; /* inode of its creator's memory cgroup, later of that one's parent; 0: not
+			 known */
+	char name[CENSUS_COMM];
+};
+
+#define CENSUS_UNCOUNTED -1
 
 enum census_kind {
 	CENSUS_INOTIFY,

@@ -1,160 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts what processes and open files use, and names the fullest. The parts, in order: the BPF
- * programs that list both; what a record adds to a row; the tally, which adds up by user, cgroup or
- * namespace and names the fullest; the connections of netfilter, by namespace and, from a sample,
- * by source; the samples, which a task makes of the parts that are due. The task knows no names of
- * pods.
+ * Counts what processes, open files and BPF maps use, from the records of the BPF programs, and
+ * names the fullest. The parts, in order: what a record adds to a row; the tally, which adds up by
+ * user, cgroup or namespace and names the fullest; the connections of netfilter, by namespace and,
+ * from a sample, by source; the samples, which a task makes of the parts that are due. The task
+ * knows no names of pods.
  */
 #include "tuners/limits/limits.h"
 
 #include "base/file.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "kernel/bpf.h"
 #include "kernel/host.h"
 #include "workload/process.h"
 
 #include <arpa/inet.h>
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
-#include <sys/inotify.h>
 #include <sys/socket.h>
 
-#include <bpf/bpf.h>
 #include <headroom/bpf/census.h>
+#include <linux/bpf.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 
-#include "census.skel.h"
-
-/* ---- the programs ---- */
-
-/* Shows the program a file of each kind. A container may lack /dev/ptmx. */
-static int learn_operations(struct census_bpf_object *object)
-{
-	LIBBPF_OPTS(bpf_test_run_opts, options);
-	_cleanup_close_ int inotify = inotify_init1(IN_CLOEXEC);
-	_cleanup_close_ int terminal = open("/dev/ptmx", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-	_cleanup_close_ int any = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	object->bss->examples[CENSUS_INOTIFY] = inotify;
-	object->bss->examples[CENSUS_PTY] = terminal;
-	object->bss->examples[CENSUS_LISTENER] = any;
-	object->bss->examples[CENSUS_CONNECTED] = any;
-	object->bss->examples[CENSUS_SOCKET] = any;
-	return bpf_prog_test_run_opts(bpf_program__fd(object->progs.learn), &options);
-}
-
-/* What stays after the object is closed, which saves its memory. */
-static int keep(int descriptor, int *fd)
-{
-	*fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
-	return *fd < 0 ? -errno : 0;
-}
-
-static int keep_link(struct bpf_program *program, int *fd)
-{
-	struct bpf_link *link = bpf_program__attach_iter(program, NULL);
-	int r = link ? keep(bpf_link__fd(link), fd) : -errno;
-
-	bpf_link__destroy(link);
-	return r;
-}
-
-void census_close(struct census *census)
-{
-	cleanup_close(&census->passes[OF_PROCESSES]);
-	cleanup_close(&census->passes[OF_FILES]);
-	cleanup_close(&census->lister);
-	cleanup_close(&census->connections);
-}
-
-static void census_unload(void *programs)
-{
-	census_close(programs);
-	free(programs);
-}
-
-static int census_load(const struct host *, void **programs, char[static TUNER_WHY_MAX])
-{
-	struct census_bpf_object *object = census_bpf_object__open_and_load();
-	struct census *census = must(malloc(sizeof(*census)));
-	int r = object ? 0 : -errno;
-
-	*census = NO_CENSUS;
-	if (r == 0)
-		r = keep_link(object->progs.census, &census->passes[OF_PROCESSES]);
-	if (r == 0)
-		r = learn_operations(object);
-	if (r == 0)
-		r = keep_link(object->progs.list_files, &census->passes[OF_FILES]);
-	if (r == 0)
-		r = keep(bpf_program__fd(object->progs.list_connections), &census->lister);
-	if (r == 0)
-		r = keep(bpf_map__fd(object->maps.connections), &census->connections);
-	census_bpf_object__destroy(object);
-	*programs = census;
-	if (r < 0)
-		census_unload(steal(*programs));
-	return r;
-}
-
-static void adopt_census(void *self, void *programs, const char *why)
-{
-	struct limits *limits = self;
-
-	copy_text(limits->census_why, TUNER_WHY_MAX, why);
-	if (programs)
-		limits->census = *(struct census *)programs;
-	free(programs);
-}
-
-const struct bpf_ops limits_census = {
-	.load = census_load, .adopt = adopt_census, .unload = census_unload};
-
-/* Reads all records of an iterator. Returns 0 or -errno. */
-typedef void census_visit(void *userdata, const void *record);
-static int census_each(int link, size_t size, census_visit *visit, void *userdata)
-{
-	_cleanup_close_ int fd = bpf_iter_create(link);
-	_Alignas(8) char buffer[8192];
-	size_t whole = sizeof(buffer) / size * size;
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	/* EAGAIN: the iterator has passed a million files without a record. */
-	while ((n = read(fd, buffer, whole)) != 0) {
-		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return -errno;
-		for (ssize_t at = 0; at + (ssize_t)size <= n; at += (ssize_t)size)
-			visit(userdata, buffer + at);
-	}
-	return 0;
-}
-
-/* The same for the kernel's table of TCP connections. */
-static int each_connection(const struct census *census, census_visit *visit, void *userdata)
-{
-	_cleanup_free_ struct census_connections *list = must(calloc(1, sizeof(*list)));
-	LIBBPF_OPTS(bpf_test_run_opts, options);
-	const uint32_t only = 0;
-	/* A pass that was cancelled can have left its place. */
-	int r = bpf_map_update_elem(census->connections, &only, list, BPF_ANY);
-
-	do {
-		if (r == 0)
-			r = bpf_prog_test_run_opts(census->lister, &options);
-		if (r == 0)
-			r = bpf_map_lookup_elem(census->connections, &only, list);
-		for (uint32_t i = 0; r == 0 && i < list->n; i++)
-			visit(userdata, &list->connections[i]);
-	} while (r == 0 && list->next > 0);
-	return r;
-}
-
-/* ---- what a process or an open file adds to a row ---- */
+/* ---- what a process, an open file or a BPF map adds to a row ---- */
 
 /* The use of an instance by one user, as records show it. */
 struct limit_use {
@@ -175,7 +45,8 @@ struct limit_use {
 	uint16_t family, port;     /* port 0: none */
 	uint32_t netns, somaxconn; /* of a listener or a connection */
 	uint8_t source[16], address[16];
-	char comm[CENSUS_COMM]; /* the name of a process */
+	bool is_estimate;
+	char comm[CENSUS_COMM]; /* the name of a process or of a map */
 };
 
 /* The uses by their keys, or the fullest TALLY_CANDIDATES uses without a key. Zeroed: none. */
@@ -341,6 +212,29 @@ static bool census_count_file(
 	return false;
 }
 
+#define OWN_MAPS "headroom_" /* bpf/: they have their own bounds */
+
+/* Writes the use of a BPF map. False: the row has other maps. */
+static bool census_count_map(
+	const struct census_map *map, const struct limit_reader *reader, struct limit_use *use)
+{
+	bool is_lru =
+		map->type == BPF_MAP_TYPE_LRU_HASH || map->type == BPF_MAP_TYPE_LRU_PERCPU_HASH;
+
+	*use = (struct limit_use){
+		.key = {7, map->id},
+		.kind = INSTANCE_BPF_MAP,
+		.id = map->id,
+		.used = (uint64_t)MAX(map->used, (__s64)0),
+		.of_max = map->max,
+		.is_estimate = map->is_estimate,
+		.cgroup = map->cgroup > 0 ? cgroup_key(CGROUP_MEMORY, map->cgroup) : 0,
+	};
+	memcpy(use->comm, map->name, sizeof(use->comm));
+	return reader->count_bpf == (is_lru ? COUNT_BPF_LRU_MAPS : COUNT_BPF_MAPS) &&
+	       map->max >= reader->matters_from && !starts_with(use->comm, OWN_MAPS);
+}
+
 /* ---- the tally ---- */
 
 /* Finds the use with this key, or adds one without users. */
@@ -446,6 +340,9 @@ static void describe_use(const struct limit_use *use, char detail[static LIMIT_D
 		snprintf(detail, LIMIT_DETAIL_MAX, "to %s port %u", address, use->port);
 	} else if (use->port > 0) {
 		snprintf(detail, LIMIT_DETAIL_MAX, "port %u", use->port);
+	} else if (use->kind == INSTANCE_BPF_MAP) {
+		snprintf(detail, LIMIT_DETAIL_MAX, "map %s%s(id %" PRIu64 ")", use->comm,
+			use->comm[0] ? " " : "", use->id);
 	} else if (use->comm[0]) {
 		snprintf(detail, LIMIT_DETAIL_MAX, "process %u (%.*s)", use->pid, CENSUS_COMM,
 			use->comm);
@@ -476,6 +373,10 @@ static void name_use(const struct host *host, const struct limit_use *use, struc
 		return;
 	}
 	user->id = use->cgroup;
+	if (use->kind == INSTANCE_BPF_MAP && !use->cgroup) {
+		*workload = (struct workload){.kind = WORKLOAD_UNIT, .name = "unknown"};
+		return;
+	}
 	/* The loop knows the names of cgroups whose processes have ended. */
 	if (!name_process(host, use->pid, workload) && !name_process(host, use->last_pid, workload))
 		*workload = cgroup_unknown(use->cgroup);
@@ -649,7 +550,7 @@ static void add_instance(const struct finish *finish, const struct limit_use *us
 	}
 	if (first->of_used)
 		instance.used = first->of_used;
-	if (first->kind == INSTANCE_PROCESS)
+	if (first->kind == INSTANCE_PROCESS || first->kind == INSTANCE_BPF_MAP)
 		snprintf(
 			instance.instance.name, SETTING_PATH_MAX, "%.*s", CENSUS_COMM, first->comm);
 	if (first->kind == INSTANCE_UID)
@@ -830,13 +731,20 @@ static void name_instance(
 		find_repeated(host, instance);
 	if (first->is_remote && owner->kind != WORKLOAD_HOST)
 		set_text(instance->what, instance->instance.name);
+	if (finish->reader->count_bpf == COUNT_BPF_LRU_MAPS)
+		set_text(instance->what, "full is normal; not known whether it evicts elements in "
+					 "use");
+	else if (first->is_estimate)
+		set_text(instance->what, "estimated from a sample");
+	if (first->kind == INSTANCE_BPF_MAP && !first->cgroup)
+		return;
 	/* The other pass has the users of a uid. */
 	for (size_t i = 0; i < instance->n_uses && !first->by_uid && i < TALLY_CANDIDATES; i++) {
 		struct limit_user user, *added;
 
 		name_use(host, &first[i], &user);
 		user.max = 0;
-		if (first->port > 0) /* the instance has it */
+		if (first->port > 0 || first->kind == INSTANCE_BPF_MAP) /* the instance has it */
 			user.detail[0] = '\0';
 		if (merge_user(instance->top, instance->n_top, &user))
 			continue;
@@ -881,7 +789,8 @@ static void tally_finish(struct tally *tally, const struct finish *finish)
 	size_t n = 0;
 
 	for (size_t i = 0; i < tally->n; i++)
-		if (tally->uses[i].pid > 0) /* a process was seen */
+		/* A process was seen. */
+		if (tally->uses[i].pid > 0 || tally->uses[i].kind == INSTANCE_BPF_MAP)
 			tally->uses[n++] = tally->uses[i];
 	tally->n = n;
 	reading->max = finish->max;
@@ -1033,13 +942,14 @@ void limits_hits_free(struct limits_hits *hits)
 /* ---- samples: they consist of the parts that are due ---- */
 
 #define SAMPLE_EVERY_US (10 * USEC_PER_SEC)
+#define MAPS_EVERY_US   (60 * USEC_PER_SEC)
 #define BUSY_EVERY_US   (5 * USEC_PER_SEC) /* passes for a row that is more than half used */
 
 /* A part uses at most 1/N of a CPU. */
 #define NAMESPACES_SHARE 5000
 static const struct {
 	unsigned idle, busy; /* busy: more than half of a row is used */
-} shares[PASSES] = {[OF_PROCESSES] = {2000, 400}, [OF_FILES] = {2000, 200}};
+} shares[PASSES] = {[OF_PROCESSES] = {2000, 400}, [OF_FILES] = {2000, 200}, [OF_BPF] = {2000, 0}};
 
 #define FILE_NS 300 /* CPU time for a file, to predict a pass */
 
@@ -1055,6 +965,7 @@ struct limits_sample {
 	bool *busy;              /* more than half of a row is used, or a finding is open */
 	struct limit_seen *rows; /* results */
 	struct limits_hits hits; /* the tuner's; it comes back with the results */
+	struct limits_estimates estimates; /* likewise */
 	bool is_first[PASSES], is_first_of_namespaces;
 	uint64_t cost_us[PASSES], namespaces_us, n_files;
 	int errors[PASSES];
@@ -1109,6 +1020,8 @@ void *limits_sample_request(void *self, const void *, bool now)
 	due[OF_PROCESSES] = limits->census.passes[OF_PROCESSES] >= 0 &&
 			    is_due(&limits->passes[OF_PROCESSES].next_us, at, SAMPLE_EVERY_US,
 				    now || due[OF_FILES]);
+	due[OF_BPF] = limits->census.passes[OF_BPF] >= 0 && due_rows &&
+		      is_due(&limits->passes[OF_BPF].next_us, at, MAPS_EVERY_US, now);
 	if (!due_rows && !due[OF_PROCESSES] && !due[OF_FILES])
 		return NULL;
 	if (!limits->hits.totals)
@@ -1119,19 +1032,21 @@ void *limits_sample_request(void *self, const void *, bool now)
 		.disks = limits->facts->disks,
 		.due_rows = due_rows,
 		.pids_apart = cgroups_root(limits->facts->cgroups, CGROUP_PIDS) >= 0,
-		.census = {{duplicate(limits->census.passes[OF_PROCESSES], due[OF_PROCESSES]),
-				   duplicate(limits->census.passes[OF_FILES], due[OF_FILES])},
-			duplicate(limits->census.lister, due[OF_FILES]),
-			duplicate(limits->census.connections, due[OF_FILES])},
+		.census = {.lister = duplicate(limits->census.lister, due[OF_FILES]),
+			.connections = duplicate(limits->census.connections, due[OF_FILES])},
 		.n = limits->n,
 		.busy = steal(busy),
 		.rows = must(calloc(limits->n, sizeof(*sample->rows))),
 		.hits = limits->hits,
+		.estimates = limits->estimates,
 		.is_first = {limits->passes[OF_PROCESSES].at_us == 0,
 			limits->passes[OF_FILES].at_us == 0},
 		.is_first_of_namespaces = is_first,
 	};
 	limits->hits = (struct limits_hits){0};
+	limits->estimates = (struct limits_estimates){0};
+	for (int kind = 0; kind < PASSES; kind++)
+		sample->census.passes[kind] = duplicate(limits->census.passes[kind], due[kind]);
 	for (size_t i = 0; i < limits->n; i++) {
 		const struct limit_seen *seen = &limits->rows[i];
 		struct limit_seen *copy = &sample->rows[i];
@@ -1159,6 +1074,8 @@ struct census_pass {
 		struct element_index index;
 	} files; /* counted so far */
 	uint64_t n_files;
+	struct census_map *uncounted; /* BPF maps */
+	size_t n_uncounted, uncounted_allocated;
 };
 
 /*
@@ -1221,6 +1138,38 @@ static void visit_connection(void *userdata, const void *data)
 	visit_file(userdata, &file);
 }
 
+static void count_map(struct census_pass *pass, const struct census_map *map)
+{
+	struct limit_use use;
+
+	for (size_t i = 0; i < pass->sample->n; i++) {
+		const struct limit_reader *reader = limits_rows[i].reader;
+
+		if (reader && census_count_map(map, reader, &use))
+			tally_add(&pass->tallies[i], reader, &use);
+	}
+}
+
+static void visit_map(void *userdata, const void *data)
+{
+	const struct census_map *map = data;
+	struct census_pass *pass = userdata;
+
+	if (map->used == CENSUS_UNCOUNTED)
+		*add_element(&pass->uncounted, &pass->n_uncounted, &pass->uncounted_allocated) =
+			*map;
+	else
+		count_map(pass, map);
+}
+
+static void estimate_maps(struct limits_sample *sample, struct census_pass *pass)
+{
+	limits_estimate_maps(&sample->host, &sample->estimates, pass->uncounted, pass->n_uncounted);
+	for (size_t i = 0; i < pass->n_uncounted; i++)
+		if (pass->uncounted[i].used != CENSUS_UNCOUNTED)
+			count_map(pass, &pass->uncounted[i]);
+}
+
 /* Returns what a row needs to finish a pass. */
 static struct finish finish_of(struct limits_sample *sample, size_t row, int kind)
 {
@@ -1242,6 +1191,13 @@ static struct finish finish_of(struct limits_sample *sample, size_t row, int kin
 	};
 }
 
+static bool is_counted_by(const struct limit_reader *reader, int kind)
+{
+	return kind == OF_BPF     ? reader->count_bpf != 0
+	       : kind == OF_FILES ? reader->count_file != 0
+				  : reader->count != 0;
+}
+
 /* Turns the tallies of a pass into readings. */
 static void finish_rows(struct limits_sample *sample, struct census_pass *pass, int kind, int error)
 {
@@ -1254,7 +1210,7 @@ static void finish_rows(struct limits_sample *sample, struct census_pass *pass, 
 		bool any;
 		int r = error;
 
-		if (!reader || !(kind == OF_FILES ? reader->count_file != 0 : reader->count != 0))
+		if (!reader || !is_counted_by(reader, kind))
 			continue;
 		finish = finish_of(sample, i, kind);
 		if (r == 0 && limits_needs_bpf(row))
@@ -1306,9 +1262,9 @@ static void forget_hits(struct limits_hits *hits, size_t row, uint64_t begun_us)
 
 static void run_pass(struct limits_sample *sample, struct tally *namespaces, int kind)
 {
-	static const size_t sizes[PASSES] = {
-		sizeof(struct census_record), sizeof(struct census_file)};
-	static census_visit *const visits[PASSES] = {visit_process, visit_file};
+	static const size_t sizes[PASSES] = {sizeof(struct census_record),
+		sizeof(struct census_file), sizeof(struct census_map)};
+	static census_visit *const visits[PASSES] = {visit_process, visit_file, visit_map};
 	struct census_pass pass = {.sample = sample, .namespaces = namespaces};
 	uint64_t begun = cpu_us(), begun_us = now_us();
 	int r;
@@ -1316,7 +1272,9 @@ static void run_pass(struct limits_sample *sample, struct tally *namespaces, int
 	pass.tallies = must(calloc(sample->n, sizeof(*pass.tallies)));
 	r = census_each(sample->census.passes[kind], sizes[kind], visits[kind], &pass);
 	if (r == 0 && kind == OF_FILES)
-		r = each_connection(&sample->census, visit_connection, &pass);
+		r = census_each_connection(&sample->census, visit_connection, &pass);
+	if (r == 0 && pass.n_uncounted > 0)
+		estimate_maps(sample, &pass);
 	sample->errors[kind] = r;
 	sample->n_files += pass.n_files;
 	finish_rows(sample, &pass, kind, r);
@@ -1330,6 +1288,7 @@ static void run_pass(struct limits_sample *sample, struct tally *namespaces, int
 	for (size_t i = 0; r == 0 && i < sample->n; i++)
 		if (sample->rows[i].from_pass[kind])
 			forget_hits(&sample->hits, i, begun_us);
+	free(pass.uncounted);
 	free(pass.files.files);
 	free(pass.files.index.positions);
 	free(pass.tallies);
@@ -1445,9 +1404,12 @@ void limits_sample_adopt(void *self, void *request)
 			limits->next_namespaces_us, at + sample->namespaces_us * NAMESPACES_SHARE);
 	if (limits) {
 		limits->hits = sample->hits;
+		limits->estimates = sample->estimates;
 		sample->hits = (struct limits_hits){0};
+		sample->estimates = (struct limits_estimates){0};
 	}
 	limits_hits_free(&sample->hits);
+	free(sample->estimates.list);
 	census_close(&sample->census);
 	free(sample->busy);
 	free(sample->rows);

@@ -280,6 +280,45 @@ void limits_cure_ports(struct finding *finding, const struct limit_row *,
 			      "keeps it");
 }
 
+/* ---- BPF maps ---- */
+
+/* The options for maps whose names begin so: the kernel keeps 15 characters of a name. */
+static const struct {
+	const char *name, *option, *program;
+	bool by_ratio; /* Cilium's bpf-map-dynamic-size-ratio sets it too */
+} map_options[] = {
+	{"cilium_ct_any", "bpf-ct-global-any-max", "Cilium", true},
+	{"cilium_ct", "bpf-ct-global-tcp-max", "Cilium", true},
+	{"cilium_snat", "bpf-nat-global-max", "Cilium", true},
+	{"cilium_policy", "bpf-policy-map-max", "Cilium", false},
+	{"cilium_lb4", "bpf-lb-map-max", "Cilium", false},
+	{"cilium_lb6", "bpf-lb-map-max", "Cilium", false},
+	{"cali_v4_ct", "bpfMapSizeConntrack", "Felix", false},
+	{"cali_v6_ct", "bpfMapSizeConntrack", "Felix", false},
+};
+
+void limits_cure_map(struct finding *finding, const struct limit_row *row,
+	const struct limit_instance *instance, const struct decide_input *, const struct limits *)
+{
+	bool is_lru = row->reader->count_bpf == COUNT_BPF_LRU_MAPS;
+	const char *when = is_lru ? "if it loses elements in use: " : "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(map_options); i++)
+		if (starts_with(instance->instance.name, map_options[i].name)) {
+			finding_hint(finding,
+				"%sno command can resize a map: raise %s%s in the configuration of "
+				"%s, and restart it",
+				when, map_options[i].option,
+				map_options[i].by_ratio ? " or bpf-map-dynamic-size-ratio" : "",
+				map_options[i].program);
+			return;
+		}
+	finding_hint(finding,
+		"%sno command can resize a map: raise its maximum in the options of the program "
+		"that made it, and restart that program",
+		when);
+}
+
 /* ---- the rest ---- */
 
 /* The sockets may take a quarter of the memory. */

@@ -16,7 +16,7 @@
 const struct condition_type limits_conditions[] = {
 	[LIMITS_PRESSURE] = {"LimitPressure", SEVERITY_WARNING,
 		"A limit is more than 80 % used, a file system more than 90 %. It clears 10 % "
-		"below. The reason is the name of the limit: headroom explain NAME says what "
+		"below. A BPF map is critical from 95 % on, and advice if it evicts. The reason is the name of the limit: headroom explain NAME says what "
 		"breaks and what to do, headroom top NAME who uses it.",
 		REASON_LIST(REASON_WITHIN_LIMIT, REASON_LIMITS_UNREAD)},
 	[LIMITS_REACHED] = {"LimitReached", SEVERITY_CRITICAL,
@@ -69,7 +69,7 @@ static bool is_open(const struct limit_instances *instances, const struct instan
 
 static bool is_nearly_full(const struct limit_instance *instance)
 {
-	return share_of(instance) * 100 > PRESSURE_BEGINS;
+	return share_of(instance) * 100 >= PRESSURE_BEGINS;
 }
 
 /* A finding that is over takes no place of an instance that is full now. */
@@ -270,13 +270,18 @@ static bool is_full(const struct limit_row *row, const struct limit_instance *in
 	       instance->used >= instance->max + (row->reader && row->reader->full_above);
 }
 
-/* Returns whether the use is above the given share of the maximum, in percent. */
+/*
+ * Returns whether the use is above the given share of the maximum, in percent, or with begins_at
+ * equal to it.
+ */
 static bool is_near(
 	const struct limit_row *row, const struct limit_instance *instance, unsigned percent)
 {
-	return matters(row, instance) &&
-	       instance->used >= (row->reader ? row->reader->near_from : 0) &&
-	       (double)instance->used * 100 > (double)instance->max * percent;
+	const struct limit_reader *reader = row->reader;
+	double used = (double)instance->used * 100, share = (double)instance->max * percent;
+
+	return matters(row, instance) && instance->used >= (reader ? reader->near_from : 0) &&
+	       (used > share || (reader && reader->begins_at && used == share));
 }
 
 struct verdict_of {
@@ -352,7 +357,7 @@ static void add_message(
 /* The pass that has counted the users of the node; PASSES: none. */
 static int pass_of_users(const struct limit_seen *seen)
 {
-	for (int kind = OF_FILES; kind >= OF_PROCESSES; kind--)
+	for (int kind = PASSES - 1; kind >= OF_PROCESSES; kind--)
 		if (seen->users[kind].n_top > 0)
 			return kind;
 	return PASSES;
@@ -411,6 +416,21 @@ static void add_cure(const struct row_input *in, struct finding *finding,
 		finding_hint(finding, "%s", raised);
 }
 
+/* A limit that is nearly reached is a warning, unless the row says otherwise. */
+static enum severity severity_of(
+	const struct limit_row *row, const struct limit_instance *instance, unsigned condition)
+{
+	const struct limit_reader *reader = row->reader;
+
+	if (reader && reader->is_advice)
+		return SEVERITY_ADVICE;
+	if (condition == LIMITS_REACHED ||
+		(reader && reader->critical > 0 &&
+			instance->used * 100 >= instance->max * reader->critical))
+		return row->severity;
+	return limits_conditions[condition].severity;
+}
+
 static void find(const struct row_input *in, const struct limit_instance *instance,
 	const struct verdict_of *verdict, const struct finding *open)
 {
@@ -427,8 +447,7 @@ static void find(const struct row_input *in, const struct limit_instance *instan
 	finding->counts_hits = counts_hits(row);
 	finding->use =
 		(struct finding_use){instance->used, instance->max, verdict->hits, instance->at_us};
-	if (verdict->condition == LIMITS_REACHED)
-		finding->severity = row->severity;
+	finding->severity = severity_of(row, instance, verdict->condition);
 	if (verdict->condition == LIMITS_REACHED || verdict->hits > 0)
 		finding->hold_us = REACHED_WINDOW_US;
 	if (!row->reader || !row->reader->nobody)
@@ -520,6 +539,10 @@ static void add_lacks(const struct limits *limits, struct proposal *proposal)
 				limits_rows[i].name);
 			separator = ", ";
 		}
+	if (limits->maps_why[0]) {
+		snprintf(why, sizeof(why), "BPF maps are not watched: %.200s", limits->maps_why);
+		proposal_lack(proposal, LACK_BPF, why);
+	}
 	/* Without free files nothing can be counted: file-handles says so. */
 	if (limits->pass_error < 0 && limits->pass_error != -ENFILE) {
 		snprintf(why, sizeof(why),

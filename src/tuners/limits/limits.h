@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * rows.c has the table of limits, read.c reads them, census.c counts what processes and open files
- * use, decide.c decides, cure.c has what helps, tuner.c has the options and the ops.
+ * rows.c has the table of limits, read.c reads them, census.c counts what processes, open files and
+ * BPF maps use, with the BPF programs of programs.c, maps.c estimates it on older kernels, decide.c
+ * decides, cure.c has what helps, tuner.c has the options and the ops.
  */
 
 #include "workload/facts.h"
@@ -107,6 +108,13 @@ enum census_count_file {
 	COUNT_FILE_UDP_PAGES,
 };
 
+/* A row counts the elements of these BPF maps. */
+enum census_count_bpf {
+	COUNT_NO_BPF,
+	COUNT_BPF_MAPS, /* that refuse an element when they are full */
+	COUNT_BPF_LRU_MAPS,
+};
+
 /* File systems in the order of their rows. */
 enum limits_filesystem {
 	LIMITS_ROOT,
@@ -123,6 +131,7 @@ struct limit_reader {
 	limit_read *sample; /* in a task */
 	enum census_count count;
 	enum census_count_file count_file;
+	enum census_count_bpf count_bpf;
 	limit_read *add_users; /* in a task, when more than half is used: adds users */
 	bool in_namespaces;    /* see limits_sample_namespaces() */
 	bool counts_hits;      /* it sets hits; otherwise they are the seconds at the maximum */
@@ -131,6 +140,9 @@ struct limit_reader {
 	bool nobody;         /* it lacks users */
 	bool quiet;          /* metrics only while something is used, or with a finding */
 	unsigned begins;     /* LimitPressure, in percent; 0: LIMITS_PRESSURE_BEGINS */
+	bool begins_at;      /* at that share already, not above it */
+	bool is_advice;      /* its findings are advice */
+	unsigned critical; /* LimitPressure is critical from this share on, in percent; 0: never */
 	enum limits_filesystem filesystem; /* limits_sample_filesystem(): which */
 	bool inodes;                       /* limits_sample_filesystem(): not bytes */
 	bool key_bytes;                    /* limits_read_keys(): not keys */
@@ -171,7 +183,7 @@ limit_cure limits_cure_filesystem;
 /* The row's cure_help is the hint: no command helps. */
 limit_cure limits_cure_hint;
 
-limit_cure limits_cure_database, limits_cure_addresses;
+limit_cure limits_cure_database, limits_cure_addresses, limits_cure_map;
 
 /* Returns that value; 0: it has the largest one. */
 uint64_t limits_raised(const struct limit_row *row, uint64_t value);
@@ -189,7 +201,7 @@ int limits_read_numbers(
 /* Keeps the use with the largest share of its maximum. Returns whether it is this one. */
 bool limit_keep_fuller(struct limit_reading *reading, uint64_t used, uint64_t max);
 
-enum { OF_PROCESSES, OF_FILES, PASSES, OF_READER = PASSES, SOURCES };
+enum { OF_PROCESSES, OF_FILES, OF_BPF, PASSES, OF_READER = PASSES, SOURCES };
 
 /* A row as last read. */
 struct limit_seen {
@@ -203,13 +215,34 @@ struct limit_seen {
 	size_t n_open;
 };
 
-#define NO_CENSUS (struct census){{-1, -1}, -1, -1}
+#define NO_CENSUS (struct census){{-1, -1, -1}, -1, -1, 0}
 
 /* The programs of the passes, or -1. */
 struct census {
 	int passes[PASSES];      /* links of iterators */
 	int lister, connections; /* a program, and the map that it fills */
+	int maps_error; /* why the program that counts BPF maps is not loaded; 0 or -errno */
 };
+
+/* maps.c: the maps that an older kernel does not count, as last estimated. */
+struct limits_estimates {
+	struct limits_estimate {
+		uint32_t id, used;
+		bool is_complete; /* used is a count */
+		uint64_t at_us;   /* CLOCK_MONOTONIC; 0: never */
+		bool is_pinned;   /* during a walk: it was found */
+	} *list;
+	size_t n, allocated;
+};
+
+struct census_map;
+
+/*
+ * Estimates the use of the next pinned maps among n maps, and sets the use of all whose estimate is
+ * known. A map that is not pinned stays uncounted.
+ */
+void limits_estimate_maps(const struct host *host, struct limits_estimates *estimates,
+	struct census_map *maps, size_t n);
 
 /* The kernel's counts of refusals by instance, where its numbers cover the time before the agent.
  */
@@ -232,12 +265,14 @@ struct limits {
 	size_t n;
 	struct census census;
 	char census_why[TUNER_WHY_MAX];              /* why it is not loaded, or empty */
+	char maps_why[TUNER_WHY_MAX];                /* the same for the BPF maps alone */
 	uint64_t next_sample_us, next_namespaces_us; /* CLOCK_MONOTONIC of parts of a sample */
 	struct limits_pass {
 		uint64_t next_us, at_us; /* CLOCK_MONOTONIC: the next one and the last one */
 		uint64_t cost_us;        /* CPU time of the last one, at first a prediction */
 	} passes[PASSES];
-	struct limits_hits hits;             /* a running sample has it */
+	struct limits_hits hits; /* a running sample has it, and the estimates */
+	struct limits_estimates estimates;
 	uint64_t nr_open, conntrack_buckets; /* sysctls in force; 0: not known */
 	int pass_error;                      /* the last pass ended with it: 0 or -errno */
 	bool counted;                        /* by a census */
@@ -293,9 +328,16 @@ int limits_read_max(const struct host *host, const struct limit_row *row, uint64
 /* Frees the users of a row. */
 void limits_seen_clear(struct limit_seen *seen);
 
-/* census.c: the BPF programs and the sample. */
+/* programs.c */
 extern const struct bpf_ops limits_census;
 void census_close(struct census *census);
+
+/* Visits all records of an iterator, or all TCP connections of the kernel. Returns 0 or -errno. */
+typedef void census_visit(void *userdata, const void *record);
+int census_each(int link, size_t size, census_visit *visit, void *userdata);
+int census_each_connection(const struct census *census, census_visit *visit, void *userdata);
+
+/* census.c: the sample. */
 void *limits_sample_request(void *self, const void *memory, bool now);
 void limits_sample_run(void *request, const struct wait *wait);
 void limits_sample_adopt(void *self, void *request);

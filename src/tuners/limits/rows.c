@@ -20,11 +20,24 @@
 	{                                      \
 		.count = (what), __VA_ARGS__   \
 	}
+#define BPF_MAPS(what, ...)                      \
+	.reader = &(const struct limit_reader)   \
+	{                                        \
+		.count_bpf = (what), __VA_ARGS__ \
+	}
 #define FILES(what, ...)                          \
 	.reader = &(const struct limit_reader)    \
 	{                                         \
 		.count_file = (what), __VA_ARGS__ \
 	}
+
+/* Programs such as systemd make a smaller BPF map as large as its content. */
+#define SMALLEST_MAP 64
+
+#define MAPS_CURE                                                                                \
+	"nothing on the node can resize a map: raise its maximum in the options of the program " \
+	"that made it, such as bpf-map-dynamic-size-ratio or bpf-ct-global-tcp-max of Cilium, "  \
+	"and restart that program"
 
 /* Fewer packets within five minutes are ordinary. */
 #define FEW_PACKETS 100
@@ -194,6 +207,20 @@ const struct limit_row limits_rows[] = {
 			"raise --quota-backend-bytes, to 8 GiB at most",
 		SAMPLE(limits_sample_databases, .has_instances = true,
 			.cure = limits_cure_database)},
+	{"bpf/map",
+		"Elements of the fullest BPF map that refuses new elements when it is full: hash "
+		"tables and LPM tries of all programs. Maps of headroom, and maps with a maximum "
+		"below 64, do not count. The agent counts once a minute. LimitPressure begins at "
+		"80 % and is critical from 95 % on. The user is the memory cgroup that created the "
+		"map, or its parent after its end. Before Linux 6.6, hash tables count only if "
+		"they are pinned in a bpffs: eight of them a minute, large ones by a sample.",
+		.unit = "elements", .def = "set by the program that makes the map",
+		.source = "kernel/bpf/hashtab.c, alloc_htab_elem(); kernel/bpf/lpm_trie.c", C,
+		.breaks = "the program cannot add elements (E2BIG, ENOSPC): a network plugin drops "
+			  "new connections or services, although nf_conntrack has room",
+		.cure_help = MAPS_CURE,
+		BPF_MAPS(COUNT_BPF_MAPS, .has_instances = true, .begins_at = true, .critical = 95,
+			.matters_from = SMALLEST_MAP, .cure = limits_cure_map)},
 	{"pids/cgroup",
 		"Processes and threads of the fullest cgroup with a pids.max: a pod "
 		"(podPidsLimit), a container, a service (TasksMax). Hits are failed forks, added "
@@ -372,6 +399,20 @@ const struct limit_row limits_rows[] = {
 		READ(limits_read_keys, .key_bytes = true, .has_instances = true,
 			.cure = limits_cure_sysctl, .sysctl = "kernel.keys.maxbytes",
 			.choice = "keys", .at_least = 200000, .at_most = SYSCTL_INT_MAX)},
+	{"bpf/lru-map",
+		"Elements of the fullest BPF map that evicts old elements when it is full. The "
+		"agent counts them like those of bpf/map. Full is normal for such a map, and the kernel does not tell "
+		"whether it evicts elements that are in use: a finding, from 80 % on, is advice. "
+		"CPUs keep free elements for themselves, so a map can evict before it is full, and "
+		"with the flag BPF_F_NO_COMMON_LRU when it is half full.",
+		.unit = "elements", .def = "set by the program that makes the map",
+		.source = "kernel/bpf/bpf_lru_list.c", W,
+		.breaks = "if it is too small, connections of a network plugin lose their state: "
+			  "they are reset, or time out",
+		.cure_help = MAPS_CURE,
+		BPF_MAPS(COUNT_BPF_LRU_MAPS, .has_instances = true, .begins_at = true,
+			.is_advice = true, .full_above = true, .matters_from = SMALLEST_MAP,
+			.cure = limits_cure_map)},
 	{"softnet",
 		"Received packets that wait for the fullest CPU. A packet above the maximum is "
 		"dropped: hits are the column dropped of /proc/net/softnet_stat.",

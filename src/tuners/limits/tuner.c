@@ -187,6 +187,7 @@ static void limits_close(void *self, void *data)
 		limits_seen_clear(&limits->rows[i]);
 	free(limits->rows);
 	limits_hits_free(&limits->hits);
+	free(limits->estimates.list);
 	census_close(&limits->census);
 	free(limits);
 	for (size_t i = 0; memory && memory->rows && i < n; i++)
