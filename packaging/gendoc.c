@@ -2,12 +2,14 @@
 /*
  * gendoc TEMPLATE FILE VERSION DATE fills a template: it replaces placeholders such as @TUNERS@
  * from the program's tables, so that manuals, completions and sample always match the program. The
- * parts, in order: the manual pages; the command line; the sample configuration; completions;
- * placeholders and templates. It runs at build time and reads no node.
+ * parts, in order: the manual pages; the command line; the sample configuration; the schema of the
+ * configuration; completions; placeholders and templates. It runs at build time and reads no node.
  */
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "config/internal.h"
 #include "tuners/table.h"
 
 #define TEMPLATE_MAX ((size_t)256 * 1024)
@@ -365,6 +367,217 @@ static void put_sample(FILE *out)
 		}
 }
 
+/* ---- the schema of the configuration: JSON Schema, draft 7 ---- */
+
+/* Appends alternatives of a regular expression for the whole numbers from low to high. */
+static void put_numbers(char *pattern, size_t size, uint64_t low, uint64_t high)
+{
+	for (const char *bar = ""; low <= high; bar = "|") {
+		uint64_t step = 1, digit, more;
+		int free = 0; /* how many last digits have any value */
+
+		for (; low > 0 && low % (step * 10) == 0 && low + step * 10 - 1 <= high; free++)
+			step *= 10;
+		digit = low / step % 10;
+		more = MIN(9 - digit, (high - low + 1) / step - 1);
+		text_append(pattern, size, "%s", bar);
+		if (low / step >= 10)
+			text_append(pattern, size, "%" PRIu64, low / step / 10);
+		if (more > 0)
+			text_append(
+				pattern, size, "[%" PRIu64 "-%" PRIu64 "]", digit, digit + more);
+		else
+			text_append(pattern, size, "%" PRIu64, digit);
+		if (free > 0)
+			text_append(pattern, size, "[0-9]{%d}", free);
+		low += (more + 1) * step;
+	}
+}
+
+static void put_durations(char *pattern, size_t size, const struct config_option *option)
+{
+	uint64_t max = option->max > 0 ? option->max : UINT64_MAX;
+
+	for (const struct duration_unit *unit = duration_units; unit->name; unit++) {
+		uint64_t low = (option->min + unit->us - 1) / unit->us, high = max / unit->us;
+
+		if (low > high)
+			continue;
+		text_append(pattern, size, "%s(", pattern[0] ? "|" : "");
+		put_numbers(pattern, size, low, high);
+		text_append(pattern, size, ")%s", unit->name);
+	}
+}
+
+/* Adds an array of texts, which NULL ends. */
+static cJSON *add_words(cJSON *schema, const char *key, const char *const *words)
+{
+	cJSON *array = json_array(schema, key);
+
+	for (; *words; words++)
+		json_append_text(array, *words);
+	return array;
+}
+
+static cJSON *schema_of_items(const struct config_option *rows);
+
+/* How null is read: as the default, or as an empty item, which is a fault. */
+enum null_use { NULL_IS_DEFAULT, NULL_IS_FAULT };
+
+/* In YAML 1.1, which Helm reads, the words off, false and true are booleans. */
+static void add_choices(cJSON *schema, const char *const *choices, enum null_use null)
+{
+	cJSON *array = add_words(schema, "enum", choices);
+
+	if (word_index(choices, "off") >= 0 || word_index(choices, "false") >= 0)
+		must_do(cJSON_AddItemToArray(array, cJSON_CreateFalse()));
+	if (word_index(choices, "true") >= 0)
+		must_do(cJSON_AddItemToArray(array, cJSON_CreateTrue()));
+	if (null == NULL_IS_DEFAULT)
+		must_do(cJSON_AddItemToArray(array, cJSON_CreateNull()));
+}
+
+/* Adds what a valid value of the option is. A section adds its keys. */
+static void add_value_schema(
+	cJSON *schema, const struct config_option *option, bool is_section, enum null_use null)
+{
+	static const char *const types[] = {[OPTION_BOOL] = "boolean",
+		[OPTION_COUNT] = "integer",
+		[OPTION_DURATION] = "string",
+		[OPTION_TEXT] = "string",
+		[OPTION_LIST] = "array",
+		[OPTION_SYSCTLS] = "object"};
+	const char *const *choices = option->choices;
+	enum option_type type = option->type;
+	char pattern[2048] = "";
+	cJSON *array;
+
+	if (type == OPTION_CHOICE && !is_section) {
+		add_choices(schema, choices, null);
+		return;
+	}
+	array = json_array(schema, "type");
+	if (type != OPTION_CHOICE)
+		json_append_text(array, types[type]);
+	if (is_section && type != OPTION_SYSCTLS)
+		json_append_text(array, "object");
+	if (choices && type != OPTION_DURATION)
+		json_append_text(array, "string");
+	if (null == NULL_IS_DEFAULT)
+		json_append_text(array, "null");
+	if (type == OPTION_COUNT) {
+		json_number(schema, "minimum", (double)option->min);
+		if (option->max > 0)
+			json_number(schema, "maximum", (double)option->max);
+	}
+	if (type == OPTION_TEXT) {
+		json_number(schema, "minLength", (double)option->min);
+		json_number(schema, "maxLength", option->max > 0 ? (double)option->max : 255);
+	}
+	if (type == OPTION_LIST) {
+		json_number(schema, "maxItems",
+			option->max > 0 ? (double)option->max : OPTION_ITEMS_MAX);
+		json_adopt(schema, "items", schema_of_items(option->items));
+	}
+	if (type == OPTION_DURATION)
+		put_durations(pattern, sizeof(pattern), option);
+	for (; choices && *choices; choices++)
+		text_append(pattern, sizeof(pattern), "%s%s", pattern[0] ? "|" : "", *choices);
+	if (pattern[0]) {
+		char whole[sizeof(pattern) + 8];
+
+		snprintf(whole, sizeof(whole), "^(%s)$", pattern);
+		json_text(schema, "pattern", whole);
+	} else if (option->pattern) {
+		json_text(schema, "pattern", option->pattern);
+	}
+}
+
+static cJSON *schema_of_items(const struct config_option *rows)
+{
+	cJSON *schema = cJSON_CreateObject(), *properties, *required;
+
+	if (!rows[0].name[0]) {
+		add_value_schema(schema, rows, false, NULL_IS_FAULT);
+		return schema;
+	}
+	json_text(schema, "type", "object");
+	json_bool(schema, "additionalProperties", false);
+	required = cJSON_CreateArray();
+	properties = json_object(schema, "properties");
+	for (; rows->name; rows++) {
+		cJSON *field = json_object(properties, rows->name);
+
+		json_text(field, "description", rows->help);
+		add_value_schema(field, rows, false, NULL_IS_DEFAULT);
+		if (rows->type == OPTION_TEXT && rows->min > 0 && !rows->def)
+			json_append_text(required, rows->name);
+	}
+	json_adopt(schema, "required", required);
+	return schema;
+}
+
+/* The values of a map of sysctls: whole numbers, or any text with `exact`. */
+static void add_sysctl_schema(cJSON *schema)
+{
+	static const char value[] =
+		"{\"type\":[\"integer\",\"string\",\"object\",\"null\"],"
+		"\"pattern\":\"^[ \\\\t]*-?[0-9]+([ \\\\t]+-?[0-9]+)*[ \\\\t]*$\","
+		"\"additionalProperties\":false,\"required\":[\"value\"],\"properties\":{"
+		"\"value\":{\"type\":[\"number\",\"string\"]},\"exact\":{\"type\":\"boolean\"}}}";
+
+	json_adopt(json_object(schema, "patternProperties"), "^[\\w:@-]+([./]+[\\w:@-]+)+$",
+		must(cJSON_Parse(value)));
+}
+
+/* Adds the properties of a section: its keys, and the sections below it. "": the whole file. */
+static void add_section(cJSON *schema, const char *section)
+{
+	size_t skip = section[0] ? strlen(section) + 1 : 0;
+	cJSON *properties;
+
+	json_bool(schema, "additionalProperties", false);
+	properties = json_object(schema, "properties");
+	for (size_t i = 0; option_tables[i]; i++)
+		for (const struct config_option *row = option_tables[i]; row->name; row++) {
+			char name[OPTION_NAME_MAX];
+			const struct config_option *option;
+			bool is_section;
+			cJSON *property;
+
+			if (skip > 0 &&
+				(!option_is_below(row->name, section) || strlen(row->name) < skip))
+				continue;
+			snprintf(name, sizeof(name), "%.*s",
+				(int)(skip + strcspn(row->name + skip, ".")), row->name);
+			if (cJSON_HasObjectItem(properties, last_part(name)))
+				continue;
+			option = option_find(option_tables, name);
+			is_section = option_is_section(option_tables, name);
+			property = must(cJSON_AddObjectToObject(properties, last_part(name)));
+			if (option) {
+				json_text(property, "description", option->help);
+				add_value_schema(property, option, is_section, NULL_IS_DEFAULT);
+			} else {
+				add_words(property, "type",
+					(const char *const[]){"object", "null", NULL});
+			}
+			if (option && option->type == OPTION_SYSCTLS)
+				add_sysctl_schema(property);
+			if (is_section)
+				add_section(property, name);
+		}
+}
+
+static void put_schema(FILE *out)
+{
+	cJSON *schema = cJSON_CreateObject();
+
+	add_words(schema, "type", (const char *const[]){"object", "null", NULL});
+	add_section(schema, "");
+	must_do(json_put(out, schema, true));
+}
+
 /* ---- completions of bash, zsh and fish ---- */
 
 static void put_command_words(FILE *out)
@@ -579,6 +792,7 @@ static const struct {
 	bool markdown;
 } placeholders[] = {
 	{"SAMPLE", put_sample},
+	{"SCHEMA", put_schema},
 	{"CONFIG_KEYS", put_config_keys},
 	{"PROFILES", put_profiles},
 	{"CAPABILITIES", put_capabilities},

@@ -23,14 +23,12 @@
 
 #define DURATION_TEXT_MAX 24
 
-static const struct {
-	const char *name;
-	uint64_t us;
-} units[] = {
+const struct duration_unit duration_units[] = {
 	{"h", 3600 * USEC_PER_SEC},
 	{"m", 60 * USEC_PER_SEC},
 	{"s", USEC_PER_SEC},
 	{"ms", USEC_PER_MSEC},
+	{0},
 };
 
 int duration_parse(const char *text, uint64_t *us)
@@ -40,12 +38,12 @@ int duration_parse(const char *text, uint64_t *us)
 	uint64_t count = 0;
 	int r = parse_count(digits, &count);
 
-	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
-		if (!streq(text + len, units[i].name))
+	for (const struct duration_unit *unit = duration_units; unit->name; unit++) {
+		if (!streq(text + len, unit->name))
 			continue;
-		if (r < 0 || count > UINT64_MAX / units[i].us)
+		if (r < 0 || count > UINT64_MAX / unit->us)
 			return r < 0 ? r : -ERANGE;
-		*us = count * units[i].us;
+		*us = count * unit->us;
 		return 0;
 	}
 	return -EINVAL;
@@ -54,11 +52,11 @@ int duration_parse(const char *text, uint64_t *us)
 /* Uses the largest unit that divides us. */
 static const char *duration_format(char text[static DURATION_TEXT_MAX], uint64_t us)
 {
-	size_t i = 0;
+	const struct duration_unit *unit = duration_units;
 
-	while (i + 1 < ARRAY_SIZE(units) && us % units[i].us != 0)
-		i++;
-	snprintf(text, DURATION_TEXT_MAX, "%" PRIu64 "%s", us / units[i].us, units[i].name);
+	while (unit[1].name && us % unit->us != 0)
+		unit++;
+	snprintf(text, DURATION_TEXT_MAX, "%" PRIu64 "%s", us / unit->us, unit->name);
 	return text;
 }
 
@@ -704,7 +702,12 @@ static void merge_map(struct config *config, const char *section, const struct t
 		bool is_section = fits && option_is_section(config->tables, name);
 		struct row *row = fits ? config_row(config, name) : NULL;
 		enum option_type type = row ? row->option->type : OPTION_TEXT;
+		const struct tree *value = tree;
 
+		/* A writer of YAML 1.1, such as Helm, turns the word off into false. */
+		if (type == OPTION_CHOICE && word_index(row->option->choices, "off") >= 0 &&
+			tree_text(tree) && streq(tree->text, "false"))
+			value = tree_new(config, TREE_TEXT, tree->position, "off");
 		if (parent && parent->option->type == OPTION_SYSCTLS && !row) {
 			merge_sysctl(config, tree);
 		} else if (!row && !is_section) {
@@ -721,9 +724,9 @@ static void merge_map(struct config *config, const char *section, const struct t
 			if (tree->kind == TREE_LIST && type == OPTION_LIST)
 				check_list(config, row->option, tree);
 			else
-				check_value(config, row->option, name, tree);
+				check_value(config, row->option, name, value);
 			clear_below(config, name);
-			row->tree = tree;
+			row->tree = value;
 		}
 	}
 }

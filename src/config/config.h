@@ -42,6 +42,9 @@ struct config_option {
 	const struct config_option *items;
 	/* OPTION_TEXT: returns the cure of an invalid text, or NULL. May be NULL. */
 	const char *(*check)(const char *text);
+	/* OPTION_TEXT: a regular expression that all valid texts match, for schemas. May be NULL.
+	 */
+	const char *pattern;
 };
 
 extern const struct config_option core_options[];

@@ -61,6 +61,12 @@ struct tree *document_load(struct config *config, const char *file, const char *
 /* Returns the index in words, which NULL ends, or -1. words may be NULL. */
 int word_index(const char *const *words, const char *word);
 
+/* From the largest to the smallest, ended by a row without a name. */
+extern const struct duration_unit {
+	const char *name;
+	uint64_t us;
+} duration_units[];
+
 /*
  * Parses "500ms", "20s", "30m" or "2h" to microseconds. Blanks, signs, fractions and leading zeros
  * are -EINVAL; values above UINT64_MAX are -ERANGE.

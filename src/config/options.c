@@ -78,16 +78,18 @@ const struct config_option core_options[] = {
 		.help = "The name of this node in status and metrics. Empty: the "
 			"environment variable NODE_NAME, else the host name."},
 	{"http.listen", OPTION_TEXT, .check = check_listen, .def = "127.0.0.1:19810",
+		.pattern = "^((([0-9]{1,3}\\.){3}[0-9]{1,3}|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5})?$",
 		.help = "Address and port for metrics, health and the status page, such as "
 			"127.0.0.1:19810 or [::1]:19810. It is read-only, without "
 			"authentication: everyone who reaches another address than loopback can "
 			"read it. \"\": no TCP."},
 	{"http.socket", OPTION_TEXT, .max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1,
-		.check = check_socket, .def = "/run/headroom/headroom.sock",
+		.check = check_socket, .pattern = "^(/.*)?$", .def = "/run/headroom/headroom.sock",
 		.help = "Path of the unix socket for the command line; only root can open it. "
 			"\"\": no socket, so that status, apply and restore cannot reach the "
 			"running agent."},
 	{"http.web_config", OPTION_TEXT, .max = PATH_MAX - 1, .check = check_web_config,
+		.pattern = "^(/.*)?$",
 		.help = "Path of a file with TLS and users for http.listen, in the format of "
 			"Prometheus' exporter-toolkit: tls_server_config and basic_auth_users. It "
 			"and its certificates are reloaded when they change. Use a key for ECDSA, or "

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules, dashboard, troubleshooting and chart agree with the program's tables and with each other.
 
-check_deploy.py BUILD HEADROOM TABLES [--write]: as for check_source.py. --write updates the configuration keys in the chart's schema.
+check_deploy.py BUILD HEADROOM TABLES [--write]: as for check_source.py. --write updates the chart's schema and the table of its README.
 """
 
 import json
@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import yaml
@@ -171,33 +172,114 @@ def check_readme(tree):
             yield f"deploy/README.md: no row for {name}"
 
 
-def schema_of(keys, old):
-    """The schema of these keys, each with what was added to it by hand."""
-    properties = {}
-    for name in dict.fromkeys(key.split(".")[0] for key in keys):
-        below = [key.partition(".")[2] for key in keys if key.startswith(f"{name}.")]
-        properties[name] = old.get(name, {} if below else True)
-        if below:
-            types = ["object", "null"] + (["string", "integer"] if name in keys else [])
-            inner = schema_of(below, properties[name].get("properties", {}))
-            properties[name] = {"type": types, "additionalProperties": False, **properties[name], "properties": inner}
-    return properties
+def in_lines(schema, path=""):
+    """The schema as text, with a line for each definition, value and option."""
+    split = ("", "/definitions", "/definitions/configuration", "/definitions/configuration/properties", "/properties")
+    if path not in split:
+        return json.dumps(schema)
+    indent = "  " * (path.count("/") + 1)
+    lines = (f"{indent}{json.dumps(name)}: {in_lines(value, f'{path}/{name}')}" for name, value in schema.items())
+    return "{\n" + ",\n".join(lines) + "\n" + indent[2:] + "}"
+
+
+def chart_readme(schema, values):
+    """The table of the chart's README: a row for each value, with its default."""
+    rows = [
+        f"| `{name}` | `{json.dumps(values[name])}` | {row['description']} |\n"
+        for name, row in schema["properties"].items()
+        if name in values
+    ]
+    return "| value | default | meaning |\n|---|---|---|\n" + "".join(rows)
 
 
 def check_schema(tree):
-    """The chart's schema accepts exactly the values of values.yaml and the configuration keys of the program."""
-    text = tree.read("deploy/helm/headroom/values.schema.json")
-    schema = json.loads(text)
+    """The schema has the program's options with types and ranges, and exactly the values of values.yaml. The README lists them."""
+    chart = tree.root / "deploy/helm/headroom"
+    texts = {name: (chart / name).read_text() for name in ("values.schema.json", "README.md")}
+    schema = json.loads(texts["values.schema.json"])
     values = load(tree, "helm/headroom/values.yaml")
     yield from differences([("keys of values.yaml and its schema", set(values), set(schema["properties"]) - {"global"})])
-    keys = [name for kind, name in tree.names if kind == "config key" and name != "sysctl.mode"]  # sysctl has keys of the kernel
-    wanted = schema_of(keys, schema["definitions"]["configuration"]["properties"])
-    lines = ",\n".join(f'        "{name}": {json.dumps(value)}' for name, value in wanted.items())
-    new = re.sub(r'("configuration": \{.*?"properties": \{\n).*?(?=\n      \}\n    \},\n)', lambda match: match[1] + lines, text, count=1, flags=re.S)
-    if "--write" in sys.argv:
-        (tree.root / "deploy/helm/headroom/values.schema.json").write_text(new)
-    elif new != text:
-        yield f"values.schema.json: its configuration keys are not those of the program: run {' '.join(sys.argv)} --write"
+    [schema["definitions"]["configuration"]] = json.loads((tree.documents / "schema.json").read_text())["allOf"]
+    new = {
+        "values.schema.json": in_lines(schema) + "\n",
+        "README.md": re.sub(r"\| value \|.*\|\n", lambda _: chart_readme(schema, values), texts["README.md"], flags=re.S),
+    }
+    for name, text in new.items():
+        if "--write" in sys.argv:
+            (chart / name).write_text(text)
+        elif text != texts[name]:
+            yield f"{name}: not that of the program: run {' '.join(sys.argv)} --write"
+
+
+def accepts(schema, value):
+    """Whether a JSON schema accepts a value, for the keywords that the program prints."""
+    kinds = {"boolean": bool, "integer": int, "number": (int, float), "string": str, "array": list, "object": dict, "null": type(None)}
+    wanted = [kinds[kind] for kind in ([schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", kinds))]
+    if isinstance(value, bool) and bool not in wanted or not isinstance(value, tuple(k for kind in wanted for k in (kind if isinstance(kind, tuple) else (kind,)))):
+        return False
+    if "enum" in schema:
+        return any(value == one and isinstance(value, type(one)) for one in schema["enum"])
+    if isinstance(value, (int, float)):
+        return schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    if isinstance(value, str):
+        in_bounds = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
+        return in_bounds and bool(re.search(schema.get("pattern", ""), value))
+    if isinstance(value, list):
+        return len(value) <= schema["maxItems"] and all(accepts(schema["items"], item) for item in value)
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        return set(schema.get("required", ())) <= set(value) and all(name in known and accepts(known[name], one) for name, one in value.items())
+    return True
+
+
+ITEMS = {"doctor.ignore": "SettingFailed", "dns.cluster_servers": "10.0.0.1", "images.archives": "/x"}  # valid ones
+
+
+def trials(name, schema):
+    """Values that a schema accepts and refuses, at its bounds and of other types."""
+    yield from (None, "", "bogus", [], {"bogus": 1}, "1.2.3.4:5", "/x", "keep", "off")
+    if "string" not in schema.get("type", ()) or "integer" in schema["type"]:
+        yield from (False, 0, 1.5)  # the program takes any scalar as a text, which Helm may print otherwise: 1.10 as 1.1
+    if "ms" in schema.get("pattern", ""):
+        yield from (f"{n}{unit}" for unit in ("ms", "s", "m", "h") for n in (0, 1, 5, 6, 9, 10, 24, 25, 1000, 5000, 5001, 9999, 86400, 86401, "01"))
+    yield from schema.get("enum", ())
+    for bound in ("minimum", "maximum"):
+        yield from (schema[bound] + step for step in (-1, 0, 1) if bound in schema)
+    for bound in ("minLength", "maxLength"):
+        yield from ("/" + "x" * (schema[bound] + step - 1) for step in (0, 1) if schema.get(bound, 0) > 0)
+    if "items" in schema:
+        good = ITEMS.get(name, schema["items"].get("enum", ["x"])[0])
+        yield from ([good] * (schema["maxItems"] + step) for step in (0, 1))
+        yield from ([one] for one in (None, good, {}, {"server": "auto"}, {"qps": 1}, {"server": "auto", "qps": 0}, {"url": "x", "override_path": "no"}))
+
+
+def options_of(schema, path=()):
+    for name, below in schema["properties"].items():
+        yield (*path, name), below
+        if "properties" in below:
+            yield from options_of(below, (*path, name))
+
+
+def check_options(tree):
+    """The program accepts what its schema accepts, for each option alone: its type, range and choices."""
+    [schema] = json.loads((tree.documents / "schema.json").read_text())["allOf"]
+    with tempfile.TemporaryDirectory() as directory:
+        tried = {}
+        for path, option in options_of(schema):
+            for value in trials(".".join(path), option):
+                document = value
+                for name in reversed(path):
+                    # The three thresholds have to be in order, and a ceiling has to be above them.
+                    document = dict.fromkeys(("gc_thresh1", "gc_thresh2", "gc_thresh3") if "gc_thresh" in name else (name,), document)
+                    document |= {"grow": False} if name == "ceiling" else {}
+                file = Path(directory) / f"{len(tried)}.yaml"
+                file.write_text(json.dumps(document))
+                tried[str(file)] = ".".join(path), value, accepts(schema, document)
+        run = subprocess.run([tree.headroom, "check-config", *tried], capture_output=True, text=True, check=False)
+    refused = {line.partition(":")[0]: line for line in run.stderr.splitlines()}
+    for file, (name, value, accepted) in tried.items():
+        if accepted == (file in refused):
+            yield f"schema.json: {name}: {json.dumps(value)[:80]}: the schema {'accepts' if accepted else 'refuses'} it, and check-config says: {refused.get(file)}"
 
 
 CHECKS = [
@@ -210,6 +292,7 @@ CHECKS = [
     check_manifests,
     check_readme,
     check_schema,
+    check_options,
 ]
 
 if __name__ == "__main__":

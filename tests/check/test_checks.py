@@ -201,9 +201,11 @@ DEFECTS = {
     ],
     check_deploy.check_readme: [({"deploy/README.md": ("| PERFMON |", "| PERF |")}, ["deploy/README.md: no row for PERFMON"])],
     check_deploy.check_schema: [
-        ({"tables": ("exec", "printf 'config key\\tnew.key\\n'; exec")}, ["values.schema.json: its configuration keys"]),
+        ({"build/packaging/schema.json": ('"on_drift"', '"on_shift"')}, ["values.schema.json: not that of the program"]),
+        ({"deploy/helm/headroom/README.md": ("| `profiles` |", "| `profile` |")}, ["README.md: not that of the program"]),
         ({"deploy/helm/headroom/values.yaml": ("\nresources:", "\nsources: {}\nresources:")}, ["keys of values.yaml and its schema"]),
     ],
+    check_deploy.check_options: [({"build/packaging/schema.json": ('"yield"', '"yields"')}, ["schema.json: on_drift: "])],
     check_row.check_views: [
         ({},
          [*(f"{view}: nothing" for view in ("status",

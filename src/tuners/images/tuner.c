@@ -38,7 +38,7 @@ static const char *check_time(const char *text)
 #define TEXT_ITEM .name = "", .type = OPTION_TEXT, .min = 1, .max = IMAGES_TEXT_MAX - 1
 
 static const struct config_option archive_items[] = {
-	{TEXT_ITEM, .check = check_path, .help = "A path."}, {0}};
+	{TEXT_ITEM, .check = check_path, .pattern = "^/", .help = "A path."}, {0}};
 static const struct config_option pull_items[] = {
 	{TEXT_ITEM, .check = check_reference, .help = "A reference."}, {0}};
 static const struct config_option pin_items[] = {
@@ -81,6 +81,7 @@ const struct config_option images_options[] = {
 		.help = "The time from one wave to the next: about 1.5 times the duration of a "
 			"pull. A node whose pull fails waits one more round."},
 	{"images.wave.start", OPTION_TEXT, .check = check_time,
+		.pattern = "^([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}.*)?$",
 		.help = "When the first wave begins on all nodes, such as 2026-05-01T04:00:00Z. "
 			"Empty: each node counts from the time at which its configuration first "
 			"named the image, so all nodes should get it at about the same time."},

@@ -25,7 +25,7 @@ static const struct config_option mirror_items[] = {
 	{"registry", OPTION_TEXT, .max = REGISTRY_NAME_MAX - 1, .def = REGISTRY_DEFAULT,
 		.help = "The mirrored registry, such as docker.io or registry.example:5000; "
 			"_default: all registries without their own mirrors."},
-	{"url", OPTION_TEXT, .max = REGISTRY_URL_MAX - 1,
+	{"url", OPTION_TEXT, .min = 1, .max = REGISTRY_URL_MAX - 1,
 		.help = "The address of the mirror, such as http://127.0.0.1:30020."},
 	{"override_path", OPTION_BOOL, .def = "false",
 		.help = "true: the address has a namespace behind /v2, and the runtime adds nothing to "

@@ -23,6 +23,7 @@ static const struct config_option process_items[] = {{.name = "",
 							     .min = 1,
 							     .max = STORAGE_NAME_MAX - 1,
 							     .check = check_process,
+							     .pattern = "^[^/]+$",
 							     .help = "The name of a process."},
 	{0}};
 
