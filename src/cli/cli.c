@@ -44,8 +44,8 @@ const struct cli_option cli_options[] = {
 	{"json", NULL, "Prints JSON instead of text.", offsetof(struct cli, json)},
 	{"watch", NULL, "Repeats every two seconds.", offsetof(struct cli, watch)},
 	{"probe", "PATH",
-		"Prints nothing and fails unless the agent answers this path, such as /livez, with "
-		"200 on its socket.",
+		"Fails unless the agent answers this path, such as /livez, with 200 on its socket. "
+		"For /readyz it prints why the agent is not ready.",
 		offsetof(struct cli, probe)},
 	{"bundle", "FILE",
 		"Also writes a tar for support to FILE, or to standard output if it is - (the text "
@@ -423,8 +423,7 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty)
 	return config;
 }
 
-/* Does what client_call() does, for an answer of any kind, whose text the caller frees. */
-static int client_text(const char *socket_path, const char *address, bool post, const char *path,
+int client_text(const char *socket_path, const char *address, bool post, const char *path,
 	char **text, long *status)
 {
 	const struct wait wait = {

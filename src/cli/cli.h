@@ -108,6 +108,10 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty);
 int client_call(const char *socket_path, const char *address, bool post, const char *path,
 	cJSON **body, long *status);
 
+/* Does the same for an answer of any kind, whose text the caller frees; NULL if it is empty. */
+int client_text(const char *socket_path, const char *address, bool post, const char *path,
+	char **text, long *status);
+
 /*
  * Opens the tuners and polls once without writing. as_apply: as if every tuner enforced. Owns
  * config from now on. Returns EXIT_OK, and the caller closes core; or another exit code.

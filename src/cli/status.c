@@ -845,21 +845,34 @@ int cli_top(const struct cli *cli)
 
 /* ---- the other commands ---- */
 
-/* Serves probes of a pod whose agent listens on no port. */
+/*
+ * Serves the probes of a pod. The kubelet reports what is printed: of /readyz the lines that say
+ * why the agent is not ready.
+ */
 static int probe(const struct cli *cli)
 {
 	bool faulty;
 	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &faulty);
-	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
+	_cleanup_free_ char *answer = NULL;
 	char socket_path[PATH_MAX];
+	const char *line;
 	long status = 0;
 	int r;
 
 	core_socket_path(config, socket_path);
-	r = client_call(socket_path, NULL, false, cli->probe, &answer, &status);
+	r = client_text(socket_path, NULL, false, cli->probe, &answer, &status);
 	if (r < 0)
 		return cli_fail(socket_path, "%s", strerror(-r));
-	return status == 200 ? EXIT_OK : cli_fail(cli->probe, "HTTP status %ld", status);
+	if (status == 200)
+		return EXIT_OK;
+	for (line = answer ? answer : ""; *line; line += *line == '\n') {
+		int len = (int)strcspn(line, "\n");
+
+		if (starts_with(line, "[-] "))
+			printf("%.*s\n", len - 4, line + 4);
+		line += len;
+	}
+	return cli_fail(cli->probe, "HTTP status %ld", status);
 }
 
 int cli_status(const struct cli *cli)

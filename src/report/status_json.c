@@ -217,8 +217,16 @@ void report_ready(FILE *out, const struct node *node)
 		out);
 	if (node->newer[0])
 		fprintf(out, "[-] records: %s\n", node->newer);
-	if (node->is_last_good)
-		fputs("[-] configuration: it has a fault, so the last good one is in use\n", out);
+	if (node->is_last_good) {
+		fputs("[-] configuration: it has a fault, so the last good one is in use", out);
+		for (size_t i = 0; i < node->findings.n; i++) {
+			const struct finding *finding = &node->findings.findings[i];
+
+			if (finding->reason == REASON_CONFIG_FAULT)
+				fprintf(out, ": %s: %s", finding->instance.name, finding->message);
+		}
+		fputc('\n', out);
+	}
 	for (size_t i = 0; i < node->n_tuners; i++) {
 		const struct tuner_status *tuner = &node->tuners[i];
 		bool off = tuner->mode == MODE_OFF;

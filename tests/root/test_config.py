@@ -144,6 +144,9 @@ def test_a_faulty_file_at_the_start_leaves_the_last_good_config_in_use(agent, di
     assert "3k" in one.wait_condition("ConfigInvalid")["message"]
     code, text = one.get("/readyz")
     assert code == 503 and "last good" in text and "not ready" in text
+    probe = run("status", "--probe", "/readyz", "--config", str(one.config_path))
+    assert probe.returncode == 1 and "configuration: it has a fault" in probe.stdout and "3k" in probe.stdout, probe
+    assert str(one.config_path) in probe.stdout
     other = directory / "other.yaml"
     other.write_text("mode: 3k\n")
     assert run("agent", "--config", str(other)).returncode == 1, "it is of another file"
