@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the chart renders from its values. Needs helm, no cluster."""
 
+import itertools
 import json
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 import yaml
@@ -14,17 +16,111 @@ CHART = Path(__file__).resolve().parents[2] / "deploy/helm/headroom"
 HELM = Path(os.environ["HEADROOM_KUBERNETES"]) / "helm"
 
 
+def template(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    command = [HELM, "template", "headroom", CHART, "--values=-"]
+    return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
+
+
 def render(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """KIND/NAME -> object."""
-    run = subprocess.run(
-        [HELM, "template", "headroom", CHART, "--values=-"], input=json.dumps(values), capture_output=True, text=True, check=False
-    )
+    run = template(values)
     assert run.returncode == 0, run.stderr
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in yaml.safe_load_all(run.stdout) if each}
 
 
 def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
     return workload["spec"]["template"]["spec"]
+
+
+def agents(objects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Name -> DaemonSet, without the one of the removal."""
+    sets = {name.partition("/")[2]: each for name, each in objects.items() if name.startswith("DaemonSet/")}
+    return {name: each for name, each in sets.items() if name != "headroom-restore"}
+
+
+def config_of(objects: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    """The configuration that the agents of a DaemonSet read."""
+    [volume] = [volume for volume in pod_of(objects[f"DaemonSet/{name}"])["volumes"] if volume["name"] == "config"]
+    return yaml.safe_load(objects[f"ConfigMap/{volume['configMap']['name']}"]["data"]["headroom.yaml"])
+
+
+Labels = dict[str, str]
+
+
+def selects(pod: dict[str, Any], labels: Labels) -> bool:
+    """Whether the scheduler may place the pod on a node with these labels."""
+
+    def holds(each: dict[str, Any]) -> bool:
+        value, values = labels.get(each["key"]), each.get("values", [])
+        return {"In": value in values, "NotIn": value not in values, "Exists": value is not None, "DoesNotExist": value is None}[each["operator"]]
+
+    required = pod.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = [term.get("matchExpressions") for term in required["nodeSelectorTerms"]] if required else [[]]
+    fits = any(term is not None and all(map(holds, term)) for term in terms)
+    return fits and pod["nodeSelector"].items() <= labels.items()
+
+
+def label_sets(universe: dict[str, tuple[str, ...]]) -> Iterator[Labels]:
+    for values in itertools.product(*((None, *values) for values in universe.values())):
+        yield {"kubernetes.io/os": "linux"} | {name: value for name, value in zip(universe, values) if value is not None}
+
+
+UNIVERSE = {"a": ("1", "2"), "b": ("1", "2"), "c": ("", "1")}
+SELECTORS: list[Labels] = [
+    {"a": "1"}, {"a": "2"}, {"c": ""}, {"a": "1", "b": "1"}, {"a": "1", "b": "2"}, {"b": "1", "c": "1"}, {"a": "2", "b": "1", "c": "1"},
+]  # fmt: skip
+ZONE = {"matchExpressions": [{"key": "c", "operator": "DoesNotExist"}]}
+EITHER = [ZONE, {"matchExpressions": [{"key": "b", "operator": "In", "values": ["1"]}]}]
+
+
+@pytest.mark.parametrize("terms", [[], EITHER], ids=["all nodes", "an affinity"])
+def test_each_node_has_exactly_one_agent_and_the_first_profile_that_fits(terms: list[dict[str, Any]]) -> None:
+    """For all label sets and all lists of up to three profiles."""
+    required = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    affinity = required if terms else {}
+
+    def faults(selectors: tuple[Labels, ...]) -> list[Any]:
+        profiles = [{"name": f"p{i}", "nodeSelector": selector} for i, selector in enumerate(selectors)]
+        sets = agents(render({"profiles": profiles, "affinity": affinity, "checkConfig": False}))
+        found = []
+        for labels in label_sets(UNIVERSE):
+            allowed = selects({"affinity": affinity, "nodeSelector": {}}, labels)
+            first = [f"headroom-p{i}" for i, selector in enumerate(selectors) if selector.items() <= labels.items()]
+            wanted = (first or ["headroom"])[:1] if allowed else []
+            running = [name for name, each in sets.items() if selects(pod_of(each), labels)]
+            if running != wanted:
+                found.append((selectors, labels, running, wanted))
+        return found
+
+    lists = [chosen for n in range(4 if not terms else 3) for chosen in itertools.permutations(SELECTORS, n)]
+    with ThreadPoolExecutor(2) as pool:
+        assert [fault for each in pool.map(faults, lists) for fault in each] == []
+
+
+@pytest.mark.parametrize(
+    "wrong, sentence",
+    [
+        ({"profiles": [{"name": "x", "nodeSelector": {"a": "1"}}, {"name": "x", "nodeSelector": {"a": "2"}}]}, "the name x is taken"),
+        ({"profiles": [{"name": "restore", "nodeSelector": {"a": "1"}}]}, "the name restore is taken"),
+        ({"updateStrategy": {"rollingUpdate": {"maxSurge": 1}}}, "maxSurge starts a second agent"),
+        ({"updateStrategy": {"rollingUpdate": {"maxSurge": "10%", "maxUnavailable": 0}}}, "maxSurge starts a second agent"),
+        (
+            {"profiles": [{"name": "x", "nodeSelector": {"a": "1"}, "updateStrategy": {"rollingUpdate": {"maxSurge": 1}}}]},
+            "maxSurge starts a second agent",
+        ),
+        ({"nodeSelector": {"a": "2"}, "profiles": [{"name": "x", "nodeSelector": {"a": "1"}}]}, "x selects a=1, but nodeSelector has only nodes"),
+        (
+            {"profiles": [{"name": f"p{i}", "nodeSelector": {f"{k}{i}": "1" for k in "abc"}} for i in range(7)]},
+            "more than 256 combinations",
+        ),
+        ({"prometheusRule": {"enabled": True, "rules": {"HeadroomPullStack": {"enabled": False}}}}, "there is no rule HeadroomPullStack"),
+        ({"podMonitor": {"enabled": True}}, "need a config.http.listen that Prometheus can reach"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_impossible_value_is_refused_with_a_sentence(wrong: dict[str, Any], sentence: str) -> None:
+    run = template(wrong)
+    assert run.returncode != 0 and sentence in run.stderr, run.stderr
 
 
 @pytest.mark.parametrize(
@@ -36,8 +132,28 @@ def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
         {"capabilities": ["CAP_BPF"]},
         {"maxUnavailable": "0%"},
         {"maxUnavailable": 0},
+        {"mode": "restored"},
         {"config": {"moode": "observe"}},
         {"config": {"mode": "enforced"}},
+        {"config": {"mode": "off"}},
+        {"config": {"profile": "kubernets"}},
+        {"config": {"on_drift": "bogus"}},
+        {"config": {"thp": {"mode": "enforced"}}},
+        {"config": {"neighbor": {"ipv4": {"gc_thresh3": "80k"}}}},
+        {"config": {"neighbor": {"ipv6": {"gc_thresh1": -1}}}},
+        {"config": {"neighbor": {"ipv6": "keeps"}}},
+        {"config": {"neighbor": {"grow": "yes"}}},
+        {"config": {"images": {"parallel": 17}}},
+        {"config": {"images": {"archives": ["images/a.tar"]}}},
+        {"config": {"runtime": {"pull_progress_timeout": "9s"}}},
+        {"config": {"storage": {"sync_p99": "5001ms"}}},
+        {"config": {"dns": {"budgets": [{"qps": 100}]}}},
+        {"config": {"limits": {"raise": ["files"]}}},
+        {"config": {"sysctl": {"vm.max_map_count": "many"}}},
+        {"config": {"sysctl": {"vm": {"max_map_count": 262144}}}},
+        {"profiles": [{"name": "etcd", "nodeSelector": {}}]},
+        {"profiles": [{"name": "etcd", "nodeSelector": {"a": "b"}, "replicas": 1}]},
+        {"profiles": [{"name": "etcd", "nodeSelector": {"a": "b"}, "config": {"on_removed": "drop"}}]},
         {"config": {"http": {"listen": "19810"}}},
         {"config": {"http": {"listen": "0.0.0.0"}}},
         {"config": {"neighbor": {"ipv4": {"gc_tresh3": 1}}}},
@@ -127,3 +243,162 @@ def test_labels_variables_volumes_and_strategy_reach_the_agent() -> None:
     assert {"name": "NODE_NAME"}.items() <= container["env"][0].items()
     assert {"name": "more", "mountPath": "/more"} in container["volumeMounts"]
     assert {"name": "more", "emptyDir": {}} in pod["volumes"]
+
+
+PROFILE = {"name": "canary", "nodeSelector": {"canary": "1"}}
+
+
+def test_a_profile_has_its_own_version_resources_and_directories_and_the_same_owner() -> None:
+    values = {
+        "image": {"digest": "sha256:" + "a" * 64},
+        "writableDirectories": ["/etc/docker"],
+        "profiles": [{
+            **PROFILE, "image": {"tag": "1.5.0"}, "resources": {"limits": {"memory": "256Mi"}}, "priorityClassName": "low",
+            "tolerations": [{"key": "canary", "operator": "Exists"}], "updateStrategy": {"type": "OnDelete"},
+            "writableDirectories": ["/etc/crio"],
+        }],
+    }  # fmt: skip
+    objects = render(values)
+    canary, rest = (objects[f"DaemonSet/headroom{suffix}"] for suffix in ("-canary", ""))
+    [one], [other] = pod_of(canary)["containers"], pod_of(rest)["containers"]
+    assert (one["image"], other["image"]) == ("headroom:1.5.0", "headroom@sha256:" + "a" * 64)
+    assert one["resources"] == {"requests": {"cpu": "10m", "memory": "24Mi"}, "limits": {"memory": "256Mi"}}
+    assert pod_of(canary)["tolerations"] == [{"key": "canary", "operator": "Exists"}]
+    assert (pod_of(canary)["priorityClassName"], pod_of(rest)["priorityClassName"]) == ("low", "system-node-critical")
+    assert canary["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert rest["spec"]["updateStrategy"] == {"rollingUpdate": {"maxUnavailable": "5%"}}
+
+    def writable(pod: dict[str, Any]) -> set[str]:
+        return {volume["hostPath"]["path"] for volume in pod["volumes"] if volume["name"].startswith("writable")}
+
+    assert (writable(pod_of(canary)), writable(pod_of(rest))) == ({"/etc/crio"}, {"/etc/docker"})
+    owners = {
+        entry["value"]
+        for name, each in objects.items() if name.startswith("DaemonSet/")
+        for container in pod_of(each).get("initContainers", []) + pod_of(each)["containers"]
+        for entry in container.get("env", []) if entry["name"] == "HEADROOM_OWNER"
+    }  # fmt: skip
+    assert owners == {"helm-release/default/headroom"}
+    # The removal reaches the nodes and the files of all profiles.
+    restore = pod_of(objects["DaemonSet/headroom-restore"])
+    assert restore["tolerations"] == [{"operator": "Exists"}, {"key": "canary", "operator": "Exists"}]
+    assert writable(restore) == {"/etc/docker", "/etc/crio"}
+
+
+def test_a_profile_overrides_with_empty_values_and_other_kinds_too() -> None:
+    general = {"neighbor": {"grow": True, "ipv4": "keep", "ipv6": {"gc_thresh3": 5}}, "images": {"archives": ["/a"]}, "node_name": "x"}
+    own = {"neighbor": {"grow": False, "ipv4": {"gc_thresh3": 1048576}, "ipv6": "keep"}, "images": {"archives": []}, "node_name": "", "dns": {"mode": False}}
+    objects = render({"config": general, "profiles": [{**PROFILE, "config": own}]})
+    assert config_of(objects, "headroom") == {"mode": "enforce", **general}
+    assert config_of(objects, "headroom-canary") == {"mode": "enforce", **own}
+    for listen in ({"http": None}, {"http": {"listen": None}}):
+        [container] = pod_of(render({"config": listen})["DaemonSet/headroom"])["containers"]
+        assert container["ports"][0]["containerPort"] == 19810
+
+
+def test_a_change_of_a_configuration_replaces_the_pods_of_its_profile_only() -> None:
+    before, after, again = (
+        {name: each["spec"]["template"] for name, each in agents(render({"profiles": [{**PROFILE, "config": config}]})).items()}
+        for config in ({}, {"neighbor": {"grow": False}}, {})
+    )
+    assert before["headroom"] == after["headroom"] and before["headroom-canary"] != after["headroom-canary"]
+    assert before == again
+
+
+def test_the_hook_checks_each_configuration_with_its_own_image() -> None:
+    values = {
+        "profiles": [{**PROFILE, "image": {"tag": "1.5.0"}, "config": {"profile": "etcd"}}],
+        "extraVolumes": [{"name": "web", "secret": {"secretName": "web"}}],
+        "extraVolumeMounts": [{"name": "web", "mountPath": "/web"}],
+    }
+    objects = render(values)
+    job, texts = objects["Job/headroom-check-config"], objects["ConfigMap/headroom-check-config"]
+    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in (job, texts)} == {"pre-install,pre-upgrade"}
+    assert int(texts["metadata"]["annotations"]["helm.sh/hook-weight"]) < int(job["metadata"]["annotations"]["helm.sh/hook-weight"])
+    for name, image in (("headroom-canary", "headroom:1.5.0"), ("headroom", "headroom:0.1.0")):
+        [container] = [each for each in pod_of(job)["containers"] if each["name"] == name]
+        assert (container["image"], container["args"]) == (image, ["check-config", f"/config/{name}.yaml"])
+        assert {"name": "web", "mountPath": "/web"} in container["volumeMounts"]
+        assert yaml.safe_load(texts["data"][f"{name}.yaml"]) == config_of(objects, name)
+    assert job["spec"]["backoffLimit"] == 0 and job["spec"]["activeDeadlineSeconds"] < 300
+    assert not [name for name in render({"checkConfig": False}) if "check-config" in name]
+
+
+def test_the_jobs_of_hooks_tolerate_no_node_without_a_kubelet() -> None:
+    values = {"tolerations": [{"operator": "Exists"}, {"key": "pool", "operator": "Exists"}, {"key": "node.kubernetes.io/unreachable"}]}
+    objects = render({**values, "hookTolerations": [{"key": "all", "operator": "Exists"}], "nodeSelector": {"pool": "web"}})
+    for name in ("check-config", "restore"):
+        pod = pod_of(objects[f"Job/headroom-{name}"])
+        keys = [toleration.get("key") for toleration in pod["tolerations"]]
+        assert None not in keys and not [key for key in keys if key.startswith("node.kubernetes.io/")]
+        assert {"pool", "all", "node-role.kubernetes.io/control-plane"} <= set(keys)
+        assert pod["nodeSelector"] == {"pool": "web", "kubernetes.io/os": "linux"}
+
+
+def test_the_mode_restore_replaces_the_agents_by_pods_that_restore() -> None:
+    values = {"profiles": [{**PROFILE, "config": {"profile": "etcd"}}], "config": {"http": {"listen": "0.0.0.0:9999"}}, "updateStrategy": {"type": "OnDelete"}}
+    normal, objects = render(values), render({**values, "mode": "restore"})
+    assert set(agents(objects)) == {"headroom", "headroom-canary"}
+    assert not [name for name in objects if name.startswith("Job/") or name.endswith("-restore")], "no hook is left"
+    for name, each in agents(objects).items():
+        before, pod = normal[f"DaemonSet/{name}"], pod_of(each)
+        assert each["spec"]["selector"] == before["spec"]["selector"], "it cannot be changed"
+        assert each["spec"]["selector"]["matchLabels"].items() <= each["spec"]["template"]["metadata"]["labels"].items()
+        assert each["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}
+        for key in ("nodeSelector", "affinity", "tolerations"):
+            assert pod.get(key) == pod_of(before).get(key), "the nodes of the agents"
+        [init], [done] = pod["initContainers"], pod["containers"]
+        assert init["args"] == ["restore", "--purge"]
+        assert {"name": "HEADROOM_OWNER", "value": "helm-release/default/headroom"} in init["env"]
+        assert done["args"] == ["agent", "--observe"] and done["ports"][0]["containerPort"] == 9999
+        assert config_of(objects, name) == {"http": {"listen": "0.0.0.0:9999"}, "doctor": {"ignore": ["*"]}}
+
+
+@pytest.mark.parametrize("kind, value", [("PodMonitor", "podMonitor"), ("ServiceMonitor", "serviceMonitor")])
+def test_a_monitor_keeps_its_labels_beside_further_relabelings(kind: str, value: str) -> None:
+    more = {"sourceLabels": ["__meta_kubernetes_node_label_zone"], "targetLabel": "zone"}
+    monitor = {"enabled": True, "interval": "15s", "namespace": "monitoring", "labels": {"release": "prom"}, "endpoint": {"relabelings": [more], "scrapeTimeout": "9s"}}
+    one = render({value: monitor, "config": {"http": {"listen": "0.0.0.0:19810"}}})[f"{kind}/headroom"]
+    [endpoint] = one["spec"].get("podMetricsEndpoints") or one["spec"]["endpoints"]
+    assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["instance", "job", "zone"]
+    assert (endpoint["interval"], endpoint["scrapeTimeout"]) == ("15s", "9s")
+    assert one["metadata"]["namespace"] == "monitoring" and one["metadata"]["labels"]["release"] == "prom"
+    assert one["spec"]["namespaceSelector"] == {"matchNames": ["default"]}
+    assert one["spec"].get("serviceDiscoveryRole") == {"PodMonitor": None, "ServiceMonitor": "EndpointSlice"}[kind]
+
+
+def test_single_rules_can_be_changed_or_switched_off() -> None:
+    def rules(changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        spec = render({"prometheusRule": {"enabled": True, "rules": changes}})["PrometheusRule/headroom"]["spec"]
+        return {rule.get("alert") or rule["record"]: rule for group in spec["groups"] for rule in group["rules"]}
+
+    plain = rules({})
+    changed = rules({"HeadroomPullStuck": {"enabled": False}, "HeadroomLimitFullSoon": {"for": "3h", "labels": {"severity": "info", "team": "infra"}}})
+    assert set(plain) - set(changed) == {"HeadroomPullStuck"}
+    soon = changed.pop("HeadroomLimitFullSoon")
+    assert soon["for"] == "3h" and soon["labels"]["team"] == "infra" and soon["expr"] == plain["HeadroomLimitFullSoon"]["expr"]
+    assert all(changed[name] == plain[name] for name in changed)
+
+
+def test_the_dashboard_is_a_config_map_for_the_sidecar() -> None:
+    values = {"enabled": True, "namespace": "monitoring", "annotations": {"grafana_folder": "Nodes"}}
+    one = render({"dashboard": values})["ConfigMap/headroom-dashboard"]
+    assert one["metadata"]["labels"]["grafana_dashboard"] == "1" and one["metadata"]["namespace"] == "monitoring"
+    assert one["metadata"]["annotations"] == {"grafana_folder": "Nodes"}
+    assert json.loads(one["data"]["headroom.json"]) == json.loads((CHART.parents[1] / "grafana/headroom.json").read_text())
+
+
+def test_names_and_labels_reach_all_objects() -> None:
+    values = {
+        "fullnameOverride": "nodes", "commonLabels": {"team": "infra"}, "revisionHistoryLimit": 3,
+        "extraContainers": [{"name": "proxy", "image": "proxy:1"}], "config": {"http": {"listen": "0.0.0.0:1"}},
+        **{name: {"enabled": True} for name in ("podMonitor", "serviceMonitor", "prometheusRule", "dashboard", "networkPolicy")},
+    }  # fmt: skip
+    objects = render(values)
+    for name, each in objects.items():
+        assert each["metadata"]["name"].split("-")[0] == "nodes", name
+        assert each["metadata"]["labels"]["team"] == "infra", name
+    agent = objects["DaemonSet/nodes"]
+    assert agent["spec"]["template"]["metadata"]["labels"]["team"] == "infra" and agent["spec"]["revisionHistoryLimit"] == 3
+    assert [container["name"] for container in pod_of(agent)["containers"]] == ["headroom", "proxy"]
+    assert "team" not in agent["spec"]["selector"]["matchLabels"], "labels can change later"

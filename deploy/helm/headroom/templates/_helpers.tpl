@@ -1,8 +1,9 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */}}
-{{- /* These functions change manifests that were read into dicts, and print nothing. */}}
+{{- /* Functions with several arguments change dicts, and print nothing. */}}
 
 {{- define "headroom.name" -}}
-{{ contains "headroom" .Release.Name | ternary .Release.Name (printf "%s-headroom" .Release.Name) | trunc 40 | trimSuffix "-" }}
+{{- $name := contains "headroom" .Release.Name | ternary .Release.Name (printf "%s-headroom" .Release.Name) -}}
+{{ .Values.fullnameOverride | default $name | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "headroom.image" -}}
@@ -13,14 +14,75 @@
 {{- define "headroom.metadata" }}
 {{- $root := index . 0 }}
 {{- $metadata := (index . 1).metadata }}
-{{- $_ := mustMergeOverwrite $metadata (dict "name" (index . 2) "namespace" $root.Release.Namespace "labels" (dict
+{{- $labels := dict
 	"app.kubernetes.io/instance" $root.Release.Name
 	"app.kubernetes.io/version" $root.Chart.AppVersion
 	"app.kubernetes.io/managed-by" $root.Release.Service
-	"helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version))) }}
+	"helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version) }}
+{{- $_ := mustMergeOverwrite $metadata (dict "name" (index . 2) "namespace" $root.Release.Namespace
+	"labels" (merge $labels ($metadata.labels | default dict) $root.Values.commonLabels)) }}
 {{- end }}
 
-{{- /* (root, DaemonSet, name): sets the values that agent and restore share. */}}
+{{- /* (scope, text): a new text has a new name. So a change replaces the pods, and those that wait for it keep their text. */}}
+{{- define "headroom.config-name" -}}
+{{ (index . 0).name }}-{{ index . 1 | sha256sum | trunc 8 }}
+{{- end }}
+
+{{- /*
+(root, result): sets result.scopes. There is a scope for each profile, and the last one is for all other nodes. A scope is the
+root with the values of that profile, the name of its objects, and the terms of a node affinity that select its nodes.
+*/}}
+{{- define "headroom.scopes" }}
+{{- $root := index . 0 }}
+{{- $result := index . 1 }}
+{{- $scopes := list }}
+{{- $names := list "restore" "check-config" }}
+{{- /* The terms are alternatives. They select the nodes that no earlier profile has. */}}
+{{- $terms := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $root.Values.affinity }}
+{{- range $profile := append $root.Values.profiles dict }}
+{{- if has $profile.name $names }}
+{{- fail (printf "profiles: the name %s is taken: give each profile its own name, other than restore and check-config" $profile.name) }}
+{{- end }}
+{{- $names = append $names $profile.name }}
+{{- $selector := $profile.nodeSelector | default dict }}
+{{- range $label, $value := $selector }}
+{{- if ne $value (get $root.Values.nodeSelector $label | default $value) }}
+{{- fail (printf "profiles: %s selects %s=%s, but nodeSelector has only nodes with %s=%s" $profile.name $label $value $label (get $root.Values.nodeSelector $label)) }}
+{{- end }}
+{{- end }}
+{{- $values := mustMergeOverwrite (dict "config" dict) (deepCopy $root.Values) }}
+{{- if dig "image" "tag" "" $profile }}
+{{- $_ := set $values.image "digest" "" }}
+{{- end }}
+{{- range $key, $value := omit $profile "name" "nodeSelector" }}
+{{- if kindIs "map" $value }}
+{{- $_ := set $values $key (mustMergeOverwrite (get $values $key | default dict) (deepCopy $value)) }}
+{{- else if not (kindIs "invalid" $value) }}
+{{- $_ := set $values $key $value }}
+{{- end }}
+{{- end }}
+{{- if not (has (toString (dig "rollingUpdate" "maxSurge" 0 $values.updateStrategy)) (list "0" "0%")) }}
+{{- fail "updateStrategy: maxSurge starts a second agent on a node, where both need the same port and the same lock: use maxUnavailable" }}
+{{- end }}
+{{- $scopes = append $scopes (dict "Values" $values "Chart" $root.Chart "Release" $root.Release "Files" $root.Files
+	"name" (compact (list (include "headroom.name" $root) $profile.name) | join "-") "nodeSelector" $selector "terms" $terms) }}
+{{- /* A node is not in this profile if one of its labels differs. */}}
+{{- $others := list }}
+{{- range $term := $terms }}
+{{- range $label, $value := $selector }}
+{{- $differs := dict "key" $label "operator" "NotIn" "values" (list $value) }}
+{{- $others = append $others (merge (dict "matchExpressions" (append ($term.matchExpressions | default list) $differs | uniq)) $term) }}
+{{- end }}
+{{- end }}
+{{- $terms = $others | uniq }}
+{{- if gt (len $terms) 256 }}
+{{- fail "profiles: their nodeSelectors have more than 256 combinations of labels: use fewer labels" }}
+{{- end }}
+{{- end }}
+{{- $_ := set $result "scopes" $scopes }}
+{{- end }}
+
+{{- /* (scope, DaemonSet, name): sets the values that agent and restore share. */}}
 {{- define "headroom.daemonset" }}
 {{- $root := index . 0 }}
 {{- $values := $root.Values }}
@@ -30,8 +92,10 @@
 {{- /* The selectors of two releases and of two profiles must differ. */}}
 {{- $own := dict "app.kubernetes.io/instance" $root.Release.Name "app.kubernetes.io/component" (index . 2) }}
 {{- $_ := mustMergeOverwrite $daemonset.spec.selector.matchLabels $own }}
-{{- $_ := mustMergeOverwrite $daemonset.spec.template.metadata.labels $own }}
-{{- $_ := mustMergeOverwrite $daemonset.spec.template.metadata.labels (deepCopy $values.podLabels) }}
+{{- $labels := $daemonset.spec.template.metadata.labels }}
+{{- $_ := mustMergeOverwrite $labels (deepCopy $values.podLabels) $own }}
+{{- $_ := merge $labels $values.commonLabels }}
+{{- $_ := set $daemonset.spec "revisionHistoryLimit" $values.revisionHistoryLimit }}
 {{- $_ := set $pod "priorityClassName" $values.priorityClassName }}
 {{- $_ := set $pod "nodeSelector" (deepCopy $values.nodeSelector) }}
 {{- $_ := set $pod "tolerations" $values.tolerations }}
@@ -71,4 +135,71 @@
 {{- $_ := set $container "volumeMounts" (append $container.volumeMounts (dict "name" $name "mountPath" (printf "/host%s" $directory))) }}
 {{- $_ := set $pod "volumes" (append $pod.volumes (dict "name" $name "hostPath" (dict "path" $directory "type" "DirectoryOrCreate"))) }}
 {{- end }}
+{{- end }}
+
+{{- /*
+(scope, job): prints the Job job.name of a hook, which Helm waits for. It tolerates no taint of a node whose kubelet is gone,
+because its pod would never end there.
+*/}}
+{{- define "headroom.job" }}
+{{- $root := index . 0 }}
+{{- $job := index . 1 }}
+{{- $values := $root.Values }}
+{{- $object := dict "metadata" (dict "labels" (dict "app.kubernetes.io/name" $job.name)) }}
+{{- include "headroom.metadata" (list $root $object $job.name) }}
+{{- $tolerations := $values.hookTolerations }}
+{{- range $values.tolerations }}
+{{- if and .key (not (hasPrefix "node.kubernetes.io/" .key)) }}
+{{- $tolerations = append $tolerations . }}
+{{- else if not .key }}
+{{- range list "node-role.kubernetes.io/control-plane" "node-role.kubernetes.io/master" "CriticalAddonsOnly" }}
+{{- $tolerations = append $tolerations (dict "key" . "operator" "Exists") }}
+{{- end }}
+{{- end }}
+{{- end }}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ $job.name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels: {{ toYaml $object.metadata.labels | nindent 4 }}
+  annotations:
+    helm.sh/hook: {{ $job.hook }}
+    helm.sh/hook-weight: "1"
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+    helm.sh/hook-output-log-policy: hook-failed # Helm 3.18 and later print what check-config says
+spec:
+  backoffLimit: {{ $job.tries }}
+  activeDeadlineSeconds: {{ $job.seconds }} # instead of a hook that hangs until Helm gives up
+  template:
+    spec:
+      automountServiceAccountToken: false
+      restartPolicy: Never
+      hostNetwork: true # needs no pod address
+      {{- with $job.grace }}
+      terminationGracePeriodSeconds: {{ . }}
+      {{- end }}
+      {{- with $values.imagePullSecrets }}
+      imagePullSecrets: {{ toYaml . | nindent 6 }}
+      {{- end }}
+      nodeSelector: {{ merge (dict "kubernetes.io/os" "linux") $values.nodeSelector | toYaml | nindent 8 }}
+      {{- with $values.affinity }}
+      affinity: {{ toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $tolerations }}
+      tolerations: {{ uniq . | toYaml | nindent 6 }}
+      {{- end }}
+      securityContext: {seccompProfile: {type: RuntimeDefault}}
+      containers:
+      {{- range $job.containers }}
+      - {{ merge . (dict
+	"imagePullPolicy" $values.image.pullPolicy
+	"terminationMessagePolicy" "FallbackToLogsOnError"
+	"resources" $values.resources
+	"securityContext" (dict "runAsUser" 0 "runAsGroup" 0 "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true
+		"capabilities" (dict "drop" (list "ALL")))) | toYaml | nindent 8 | trim }}
+      {{- end }}
+      {{- with $job.volumes }}
+      volumes: {{ toYaml . | nindent 6 }}
+      {{- end }}
 {{- end }}
