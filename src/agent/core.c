@@ -26,6 +26,8 @@
 
 #define LOAD_CAPABILITIES_MAX 16
 
+#define LOAD_TURN_S 10 /* a load goes on beside one that takes longer */
+
 /* A task that has not ended by then hangs. */
 #define TASK_OVERDUE_US (3 * CORE_TASK_US)
 
@@ -193,6 +195,7 @@ struct load_request {
 	char why[TUNER_WHY_MAX];
 	struct cgroups *cgroups; /* not NULL: it also loads the programs that all tuners share */
 	struct cgroup_watch *watch;
+	pthread_mutex_t *one_load; /* of the core */
 };
 
 static void *request_load(struct core *core, struct tuner_status *tuner)
@@ -210,6 +213,7 @@ static void *request_load(struct core *core, struct tuner_status *tuner)
 		.capabilities = tuner->ops->tables->capabilities,
 		.host = *core->host,
 		.programs = programs,
+		.one_load = &core->one_load,
 		.why = "no thread to load BPF programs"};
 	if (core->event && !core->watch_requested)
 		request->cgroups = core->facts.cgroups;
@@ -235,19 +239,32 @@ static void keep_for_load(const struct load_request *request)
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
+/*
+ * One load at a time: each needs twice the size of the kernel's types for a moment, and a pod has a
+ * limit of memory. All threads begin at once, with the privileges of the start. A load that hangs
+ * delays the others, and does not prevent them.
+ */
 static void run_load(void *data, const struct wait *)
 {
 	struct load_request *request = data;
+	struct timespec until;
+	bool alone;
 	int r;
 
 	keep_for_load(request);
 	bpf_quiet_libbpf();
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += LOAD_TURN_S;
+	alone = pthread_mutex_clocklock(request->one_load, CLOCK_MONOTONIC, &until) == 0;
 	request->why[0] = '\0';
 	r = request->ops->load(&request->host, &request->programs, request->why);
 	if (r < 0 && !request->why[0])
 		bpf_explain_failure(r, request->why, sizeof(request->why));
 	if (request->cgroups)
 		request->watch = cgroup_watch_load();
+	malloc_trim(0);
+	if (alone)
+		pthread_mutex_unlock(request->one_load);
 }
 
 static void adopt_load(void *self, void *data)
@@ -795,6 +812,7 @@ int core_open(struct core *core, const struct core_options *options, sd_event *e
 	core->config = config;
 	core->source = core_source(options->config_file);
 	core->lock = -1;
+	pthread_mutex_init(&core->one_load, NULL);
 	if (core->task_us == 0)
 		core->task_us = event ? CORE_TASK_US : CORE_COMMAND_TASK_US;
 	core_place_cures(core);

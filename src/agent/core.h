@@ -13,6 +13,8 @@
 #include "workload/cgroup.h"
 #include "workload/facts.h"
 
+#include <pthread.h>
+
 /* Deadlines of a task that loads BPF programs or takes a sample, in an agent and in a command. */
 #define CORE_TASK_US         (10 * USEC_PER_SEC)
 #define CORE_COMMAND_TASK_US (3 * USEC_PER_SEC)
@@ -75,6 +77,7 @@ struct core {
 	struct tuner_task tasks[TASKS_MAX];
 	struct task *file_task, *save_task; /* runs job; runs last_good_save() */
 	uint64_t task_us;                   /* timeout of samples and loads */
+	pthread_mutex_t one_load;           /* held by the thread that loads BPF programs */
 	bool watch_requested;               /* a load has the programs of facts.cgroups */
 	bool poll_due;                      /* an adopted result is to be shown now */
 	bool config_is_faulty;              /* a command uses the defaults instead */

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -492,6 +493,15 @@ def test_a_probe_asks_the_socket_of_an_agent_without_a_port(directory: Path, run
         assert [run("status", "--probe", path).returncode for path in ("/livez", "/readyz", "/wrong")] == [0, 0, 1]
     ended = run("status", "--probe", "/livez")
     assert ended.returncode == 1 and "headroom.sock" in ended.stderr
+
+
+@pytest.mark.apart
+def test_a_start_needs_less_than_40_mb(directory: Path) -> None:
+    """Each load of BPF programs needs twice the size of the kernel's types for a moment, and a pod has a limit of memory."""
+    with contextlib.closing(Agent(directory, "mode: observe").wait_ready()) as one:
+        until(lambda: all(tuner["state"] == "active" for tuner in one.status()["tuners"]), "all programs are loaded")
+        [peak] = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{one.pid}/status").read_text())
+    assert int(peak) < 40_000
 
 
 def test_concurrent_commands_succeed_or_name_the_lock(node: Node, run) -> None:
