@@ -45,7 +45,7 @@ const struct cli_option cli_options[] = {
 	{"watch", NULL, "Repeats every two seconds.", offsetof(struct cli, watch)},
 	{"probe", "PATH",
 		"Fails unless the agent answers this path, such as /livez, with 200 on its socket. "
-		"For /readyz it prints why the agent is not ready.",
+		"For /readyz it waits up to 3 s, and prints why the agent is not ready.",
 		offsetof(struct cli, probe)},
 	{"bundle", "FILE",
 		"Also writes a tar for support to FILE, or to standard output if it is - (the text "

@@ -845,9 +845,13 @@ int cli_top(const struct cli *cli)
 
 /* ---- the other commands ---- */
 
+#define PROBE_WAIT_US  (3 * USEC_PER_SEC)
+#define PROBE_EVERY_US (100 * USEC_PER_MSEC)
+
 /*
  * Serves the probes of a pod. The kubelet reports what is printed: of /readyz the lines that say
- * why the agent is not ready.
+ * why the agent is not ready. An agent that starts is given some time, so that its pod is Ready at
+ * once although the kubelet asks rarely: each probe costs more than the agent in that second.
  */
 static int probe(const struct cli *cli)
 {
@@ -855,12 +859,20 @@ static int probe(const struct cli *cli)
 	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &faulty);
 	_cleanup_free_ char *answer = NULL;
 	char socket_path[PATH_MAX];
+	bool is_patient = streq(cli->probe, "/readyz");
+	uint64_t until_us = now_us() + PROBE_WAIT_US;
 	const char *line;
 	long status = 0;
 	int r;
 
 	core_socket_path(config, socket_path);
-	r = client_text(socket_path, NULL, false, cli->probe, &answer, &status);
+	for (;;) {
+		r = client_text(socket_path, NULL, false, cli->probe, &answer, &status);
+		if ((r == 0 && status == 200) || !is_patient || now_us() > until_us)
+			break;
+		free(steal(answer));
+		usleep(PROBE_EVERY_US);
+	}
 	if (r < 0)
 		return cli_fail(socket_path, "%s", strerror(-r));
 	if (status == 200)
