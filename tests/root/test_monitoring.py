@@ -2,16 +2,19 @@
 """deploy/: rules and dashboard in a real Prometheus that scrapes an agent under load; plugins of other daemons."""
 
 import contextlib
+import http.server
 import json
 import os
 import re
 import subprocess
+import threading
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import criwire
 import dnslab
+import pytest
 from conftest import ROOT, Start, free_port, until
 from dnslab import fixture_network  # noqa: F401
 from imagelab import Image
@@ -93,6 +96,79 @@ def test_node_problem_detector_gets_a_condition(agent: Start) -> None:
     until(lambda: ask("ConfigInvalid", running.port)[0] == 1, "the plugin reports it")
     assert ask("NoSuchCondition", running.port)[0] == 2
     assert ask("ConfigInvalid", free_port())[0] == 2
+
+
+METRICS = """\
+headroom_build_info{version="1.4.0",commit="abc"} 1
+headroom_condition{condition="LimitReached"} 1
+headroom_condition{condition="StorageSlow"} 1
+headroom_condition{condition="LimitPressure"} 0
+headroom_condition{condition="DNSUnanswered"} -1
+headroom_finding{condition="LimitPressure",object="pids",severity="warning",kind="pod",namespace="a",name="b"} 1
+headroom_finding{condition="LimitReached",object="pids/cgroup",severity="critical",kind="pod",namespace="shop",name="api-7"} 1
+headroom_finding{condition="LimitReached",object="inotify",severity="warning",kind="unit",namespace="",name="x.service"} 1
+headroom_finding{condition="StorageSlow",object="syncs-slow",severity="warning",kind="",namespace="",name=""} 1
+headroom_tuner_active{tuner="neighbor"} 1
+headroom_tuner_active{tuner="thp"} 1
+headroom_tuner_active{tuner="dns"} 0
+headroom_tuner_mode{tuner="neighbor",mode="observe"} 1
+headroom_tuner_mode{tuner="thp",mode="enforce"} 1
+headroom_tuner_mode{tuner="dns",mode="enforce"} 1
+"""
+
+
+@pytest.fixture
+def metrics() -> Iterator[str]:
+    """The address of an agent that answers METRICS."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(METRICS.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    "name, code, text",
+    [
+        ("LimitReached", 1, "LimitReached: pids/cgroup by pod shop/api-7: run"),
+        ("StorageSlow", 1, "StorageSlow: syncs-slow: run"),
+        ("LimitPressure", 0, "LimitPressure: no problem"),
+        ("DNSUnanswered", 2, "DNSUnanswered: unknown"),
+        ("Limit", 2, "Limit: unknown"),
+    ],
+)
+def test_node_problem_detector_names_the_pod(metrics: str, name: str, code: int, text: str) -> None:
+    command = [str(DEPLOY / "node-problem-detector/condition"), name]
+    done = subprocess.run(command, env={"HEADROOM_ADDRESS": metrics}, capture_output=True, text=True)
+    assert done.returncode == code and done.stdout.startswith(text), done
+
+
+@pytest.mark.apart
+def test_node_problem_detector_reports_limits_and_disks() -> None:
+    plugins = json.loads((DEPLOY / "node-problem-detector/headroom.json").read_text())
+    assert {"LimitReached", "StorageSlow"} <= {rule["args"][0] for rule in plugins["rules"]}
+
+
+@pytest.mark.apart
+def test_a_tuner_that_observes_is_not_active_for_node_feature_discovery(metrics: str, tmp_path: Path) -> None:
+    command = [str(DEPLOY / "node-feature-discovery/features"), str(tmp_path / "headroom")]
+    subprocess.run(command, env={"HEADROOM_ADDRESS": metrics, "PATH": "/usr/bin:/bin"}, check=True)
+    lines = (tmp_path / "headroom").read_text().splitlines()[1:]
+    labels = dict(line.removeprefix("feature.node.kubernetes.io/headroom.").split("=") for line in lines)
+    assert {name: labels[f"{name}-active"] for name in ("neighbor", "thp", "dns")} == {"neighbor": "false", "thp": "true", "dns": "false"}
+    assert labels["version"] == "1.4.0" and labels["neighbor"] == "observe"
 
 
 def test_node_feature_discovery_gets_labels(agent: Start, directory: Path) -> None:
