@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Iterator
@@ -12,7 +13,12 @@ from typing import Any, Iterator
 import pytest
 import yaml
 
-CHART = Path(__file__).resolve().parents[2] / "deploy/helm/headroom"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/root")]
+
+from imagelab import Registry  # noqa: E402
+
+CHART = ROOT / "deploy/helm/headroom"
 HELM = Path(os.environ["HEADROOM_KUBERNETES"]) / "helm"
 
 
@@ -313,7 +319,7 @@ def test_the_hook_checks_each_configuration_with_its_own_image() -> None:
     }
     objects = render(values)
     job, texts = objects["Job/headroom-check-config"], objects["ConfigMap/headroom-check-config"]
-    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in (job, texts)} == {"pre-install,pre-upgrade"}
+    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in (job, texts)} == {"pre-install,pre-upgrade,pre-rollback"}
     assert int(texts["metadata"]["annotations"]["helm.sh/hook-weight"]) < int(job["metadata"]["annotations"]["helm.sh/hook-weight"])
     for name, image in (("headroom-canary", "headroom:1.5.0"), ("headroom", "headroom:0.1.0")):
         [container] = [each for each in pod_of(job)["containers"] if each["name"] == name]
@@ -402,3 +408,19 @@ def test_names_and_labels_reach_all_objects() -> None:
     assert agent["spec"]["template"]["metadata"]["labels"]["team"] == "infra" and agent["spec"]["revisionHistoryLimit"] == 3
     assert [container["name"] for container in pod_of(agent)["containers"]] == ["headroom", "proxy"]
     assert "team" not in agent["spec"]["selector"]["matchLabels"], "labels can change later"
+
+
+def test_the_chart_is_an_oci_artifact(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    environment = {**os.environ, "HOME": str(tmp_path)}
+
+    def helm(*args: str) -> str:
+        return subprocess.run([HELM, *args], env=environment, capture_output=True, text=True, check=True).stdout
+
+    try:
+        helm("package", str(CHART), "--destination", str(tmp_path))
+        [package] = tmp_path.glob("headroom-*.tgz")
+        helm("push", str(package), f"oci://{registry.name}/charts", "--plain-http")
+        assert helm("template", "headroom", f"oci://{registry.name}/charts/headroom", "--plain-http") == helm("template", "headroom", str(CHART))
+    finally:
+        registry.stop()

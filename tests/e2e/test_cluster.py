@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -139,13 +140,13 @@ def test_the_api_server_accepts_chart_and_kustomization(cluster: Cluster) -> Non
     cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "namespace"))
     until(lambda: "monitoring" in cluster.kubectl("api-versions"), "the API server knows the kinds of Prometheus")
     profile = "profiles[0].name=etcd,profiles[0].nodeSelector.role=etcd,profiles[0].config.profile=etcd"
-    everything = f"{profile},podMonitor.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,networkPolicy.enabled=true,config.http.listen=0.0.0.0:9999"
+    everything = f"{profile},podMonitor.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,networkPolicy.enabled=true,dashboard.enabled=true,config.http.listen=0.0.0.0:9999"
     dry = ("apply", "--dry-run=server", "--validate=strict")
-    for options in ((), ("--set", everything), ("--set", "writableDirectories={/etc/docker}")):
+    for options in ((), ("--set", everything), ("--set", "writableDirectories={/etc/docker}"), ("--set", f"mode=restore,{profile}")):
         manifests = cluster.helm("template", "headroom", CHART, *IN, *options)
         answer = cluster.kubectl(*dry, "--filename=-", stdin=manifests)
         assert "violate" not in answer, answer
-        assert ("headroom-etcd" in answer) == (options[-1:] == (everything,))
+        assert ("headroom-etcd" in answer) == any(profile in option for option in options)
     for overlay in ("base", *(f"overlays/{p.name}" for p in (KUSTOMIZE / "overlays").iterdir())):
         assert "violate" not in cluster.kubectl(*dry, "--kustomize", str(KUSTOMIZE / overlay)), overlay
 
@@ -202,11 +203,64 @@ def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: di
     assert not any("token" in volume["name"] for volume in manifest["volumes"])
 
 
-def test_an_edited_config_map_reaches_the_agent(cluster: Cluster) -> None:
-    running = pod(cluster)
+def config_maps(cluster: Cluster) -> set[str]:
+    names = cluster.kubectl(*IN, "get", "configmaps", "--selector=app.kubernetes.io/instance=headroom", "--output=name")
+    return {name.partition("/")[2] for name in names.splitlines()}
+
+
+def config_map(cluster: Cluster) -> str:
+    """The one that the pod has mounted."""
+    spec = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["spec"]
+    return next(volume["configMap"]["name"] for volume in spec["volumes"] if volume["name"] == "config")
+
+
+def test_helm_test_passes(cluster: Cluster) -> None:
+    answer = cluster.helm("test", "headroom", *IN)
+    print(answer)
+    assert "Phase:          Succeeded" in answer and "node1" in answer, "it shows the status"
+    assert "pods" not in cluster.kubectl(*IN, "get", "pod", "headroom-test", "--ignore-not-found")
+
+
+def test_a_changed_configuration_replaces_the_pod_and_its_old_text_stays(cluster: Cluster) -> None:
+    running, old = pod(cluster), config_map(cluster)
     install(cluster, "--set", "config.neighbor.ipv4.gc_thresh3=110000")
-    until(lambda: thresholds()[2] == 110000, "the new value", timeout=90)
-    assert pod(cluster) == running, "the same pod"
+    assert thresholds()[2] == 110000
+    assert pod(cluster) != running and config_map(cluster) != old
+    assert {old, config_map(cluster)} <= config_maps(cluster), "for pods that have not been replaced, and for an undo"
+    cluster.kubectl(*IN, "rollout", "undo", "ds/headroom")
+    rolled_out(cluster)
+    assert config_map(cluster) == old
+    install(cluster, "--set", "config.neighbor.ipv4.gc_thresh3=110000")
+
+
+DISORDER = "config.neighbor.ipv4.gc_thresh1=95000"  # above gc_thresh2, which the schema cannot tell
+
+
+def test_a_faulty_configuration_stops_before_the_first_node(cluster: Cluster) -> None:
+    before, running = config_maps(cluster), pod(cluster)
+    options = ("upgrade", "headroom", CHART, *IN, *QUICK, "--set")
+    for wrong in ("config.on_drift=bogus", "config.neighbor.ipv4.gc_thresh3=80k", "config.profile=kubernets"):
+        assert "don't meet the specifications" in cluster.helm(*options, wrong, check=False)
+    answer = cluster.helm(*options, DISORDER, check=False)
+    assert "pre-upgrade hooks failed" in answer, answer
+    assert "/config/headroom.yaml:" in answer and "gc_thresh1" in answer, answer
+    assert pod(cluster) == running and config_maps(cluster) - before <= {"headroom-check-config"}
+
+
+def test_a_pod_with_a_faulty_configuration_is_not_ready_and_says_why(cluster: Cluster) -> None:
+    """This stops a roll-out, and the node keeps its last good configuration."""
+    history = json.loads(cluster.helm("history", "headroom", *IN, "--output=json"))
+    good = next(str(each["revision"]) for each in history if each["status"] == "deployed")
+    cluster.helm("upgrade", "headroom", CHART, *IN, *QUICK, "--set", "checkConfig=false", "--set", DISORDER)
+    running = cluster.kubectl(*IN, "rollout", "status", "ds/headroom", "--timeout=20s", check=False)
+    assert "timed out" in running, running
+    until(lambda: "gc_thresh1" in cluster.kubectl(*IN, "describe", pod(cluster)), "kubectl describe shows the fault", timeout=30)
+    assert thresholds()[2] == 110000
+    # Helm would go back to the upgrade that the hook has refused.
+    assert "pre-rollback hooks failed" in cluster.helm("rollback", "headroom", *IN, check=False)
+    cluster.helm("rollback", "headroom", good, *IN, "--wait")
+    rolled_out(cluster)
+    assert thresholds()[2] == 110000
 
 
 def start_load(cluster: Cluster, entries: int, rate: int) -> None:
@@ -361,6 +415,81 @@ def test_an_uninstalled_chart_leaves_nothing_and_a_new_one_enforces(
     install(cluster)
     assert_enforced(cluster)
     cluster.helm("uninstall", "headroom", *IN)
+    assert_nothing_left(cluster, machine, before)
+
+
+OLD_CHART = "634f29d0"  # the last commit whose ConfigMap was edited in place
+
+
+def test_an_upgrade_from_an_older_chart_keeps_originals_and_names(cluster: Cluster, machine: Node, before: dict[str, Any], tmp_path: Path) -> None:
+    archive = subprocess.run(["git", "-C", str(ROOT), "archive", OLD_CHART, "deploy/helm/headroom"], capture_output=True)
+    if archive.returncode != 0:
+        pytest.skip(f"this clone has no commit {OLD_CHART}")
+    subprocess.run(["tar", "--extract", "--directory", str(tmp_path)], input=archive.stdout, check=True)
+    cluster.helm("install", "headroom", str(tmp_path / "deploy/helm/headroom"), *IN, *QUICK, "--set", "config.neighbor.ipv4.gc_thresh3=120000")
+    rolled_out(cluster)
+    original, running = setting(cluster, THRESHOLDS[2])["original"], pod(cluster)
+    cluster.helm("upgrade", "headroom", CHART, *IN, "--reset-then-reuse-values")
+    rolled_out(cluster)
+    assert pod(cluster) != running
+    assert {"headroom", config_map(cluster)} <= config_maps(cluster), "the text of pods that have not been replaced"
+    assert setting(cluster, THRESHOLDS[2])["original"] == original and thresholds()[2] == 120000
+    cluster.helm("rollback", "headroom", "1", *IN)
+    rolled_out(cluster)
+    cluster.helm("uninstall", "headroom", *IN)
+    assert_nothing_left(cluster, machine, before)
+
+
+def test_the_mode_restore_restores_without_a_clock(cluster: Cluster, machine: Node, before: dict[str, Any]) -> None:
+    install(cluster)
+    assert_enforced(cluster)
+    install(cluster, "--set", "mode=restore", "--set", "config.http.listen=127.0.0.1:19811")
+    machine.assert_unchanged()
+    page = urllib.request.urlopen("http://127.0.0.1:19811/metrics", timeout=5).read().decode()
+    modes = set(re.findall(r'^headroom_tuner_mode\{.*mode="(\w+)"\} 1$', page, re.M))
+    assert modes <= {"observe", "off"} and "headroom_finding{" not in page, page
+    began = time.monotonic()
+    cluster.helm("uninstall", "headroom", *IN)
+    assert time.monotonic() - began < 8, "no hook waits"
+    assert_nothing_left(cluster, machine, before)
+    install(cluster)
+    assert_enforced(cluster)  # nothing is released
+
+
+def dead_node(cluster: Cluster, name: str) -> None:
+    """A node whose kubelet is gone. The scheduler would choose it, because it is empty."""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name}}}
+    cluster.kubectl("apply", "--filename=-", stdin=json.dumps(node))
+    room = {"cpu": "64", "memory": "256Gi", "pods": "500"}
+    cluster.kubectl("patch", "node", name, "--subresource=status", "--patch", json.dumps({"status": {"capacity": room, "allocatable": room}}))
+    taints = ("get", "node", name, "--output=jsonpath={.spec.taints}")
+    until(lambda: "unreachable" in (found := cluster.kubectl(*taints)) or "not-ready" in found, "the node is known to be dead", timeout=90)
+
+
+def test_a_node_without_a_kubelet_does_not_hold_up_a_removal(cluster: Cluster, machine: Node, before: dict[str, Any]) -> None:
+    install(cluster, "--set", "restore.seconds=15")
+    dead_node(cluster, "node2")
+    try:
+        began = time.monotonic()
+        cluster.helm("uninstall", "headroom", *IN)
+        assert time.monotonic() - began < 60
+    finally:
+        cluster.kubectl("delete", "node", "node2")
+    assert_nothing_left(cluster, machine, before)
+
+
+def test_kubectl_alone_installs_and_restores(cluster: Cluster, machine: Node, before: dict[str, Any]) -> None:
+    """As a tool does that renders the chart and runs no hooks."""
+    for mode in ("agent", "restore"):
+        manifests = cluster.helm("template", "headroom", CHART, *IN, *QUICK, "--no-hooks", "--set", f"mode={mode}")
+        cluster.kubectl("apply", "--filename=-", stdin=manifests)
+        rolled_out(cluster)
+        if mode == "agent":
+            assert_enforced(cluster)
+        else:
+            machine.assert_unchanged()
+    cluster.kubectl("delete", "--filename=-", stdin=manifests)
+    cluster.kubectl(*IN, "delete", "configmaps", "--selector=app.kubernetes.io/instance=headroom")
     assert_nothing_left(cluster, machine, before)
 
 

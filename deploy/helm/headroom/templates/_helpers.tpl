@@ -176,6 +176,7 @@ spec:
       automountServiceAccountToken: false
       restartPolicy: Never
       hostNetwork: true # needs no pod address
+      priorityClassName: {{ $values.priorityClassName | quote }} # also on full nodes
       {{- with $job.grace }}
       terminationGracePeriodSeconds: {{ . }}
       {{- end }}
