@@ -257,7 +257,7 @@ def test_a_pod_with_a_faulty_configuration_is_not_ready_and_says_why(cluster: Cl
     until(lambda: "gc_thresh1" in cluster.kubectl(*IN, "describe", pod(cluster)), "kubectl describe shows the fault", timeout=30)
     assert thresholds()[2] == 110000
     # Helm would go back to the upgrade that the hook has refused.
-    assert "pre-rollback hooks failed" in cluster.helm("rollback", "headroom", *IN, check=False)
+    assert "job headroom-check-config failed" in cluster.helm("rollback", "headroom", *IN, check=False)
     cluster.helm("rollback", "headroom", good, *IN, "--wait")
     rolled_out(cluster)
     assert thresholds()[2] == 110000
