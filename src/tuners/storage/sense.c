@@ -745,13 +745,15 @@ static void pass_database(struct node_disks *disks, const struct storage_sync_ro
 }
 
 /* Loads of images yield to the slowest of the listed processes on the same disk. */
-static void pass_slow(struct storage *storage, const struct storage_process *process)
+static void pass_slow(
+	struct storage *storage, const struct storage_process *process, uint32_t device)
 {
 	const struct storage_summary *summary = &process->summary;
 	struct node_slow *slow = &storage->facts->disks.slow;
 	double p99 = MAX(summary->last_p99,
 		(double)summary->now_took_us / 1e6 / (double)MAX(summary->now_syncs, UINT64_C(1)));
-	bool shared = false;
+	/* A file system without a known disk is shared, too: btrfs, NFS. */
+	bool shared = device == STORAGE_NUMBER(storage->store.device);
 
 	for (unsigned i = 0; storage->store.device != 0 && i < process->disk.n_below; i++)
 		shared |= is_below(&storage->store.disk, process->disk.below[i]);
@@ -799,7 +801,7 @@ void storage_processes_list(struct storage *storage, uint64_t now)
 			find_holders(storage, process);
 		if (storage_is_slow(&process->summary, storage->sync_p99_us))
 			read_pressure(storage, row, process);
-		pass_slow(storage, process);
+		pass_slow(storage, process, row->key.device);
 		pass_filesystem(storage, device);
 		process->shares_journal = device->has_journal;
 		storage_writers_read(storage, &storage->syncs[i], process, now);
