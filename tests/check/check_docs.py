@@ -139,6 +139,23 @@ def check_prose(tree):
             yield f"{path.relative_to(tree.root)}: there is no {name}"
 
 
+def check_example(tree):
+    """README's example of doctor has all parts of a finding, the table's text, and a configuration that is valid."""
+    lines = re.search(r"^\$ headroom doctor\n(.*?)^```", tree.read("README.md"), re.M | re.S)[1]
+    limit, parts = lines.split()[1], dict(re.findall(r"^  (\w+) +(.*)$", lines, re.M))
+    if list(parts) != ["who", "since", "breaks", "now", "keep"]:
+        yield f"README.md: the parts of the finding are {list(parts)}"
+    explained = subprocess.run([tree.headroom, "explain", limit], capture_output=True, text=True).stdout
+    if dict(re.findall(r"^  (\w+) +(.*)$", explained, re.M)).get("breaks") != parts.get("breaks"):
+        yield f"README.md: headroom explain {limit} has another text for what breaks"
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(parts.get("keep", "").split("  in ")[0] + "\n")
+        file.flush()
+        run = subprocess.run([tree.headroom, "check-config", file.name], capture_output=True, text=True)
+    if run.returncode != 0:
+        yield f"README.md: check-config of what keeps the cure: {run.stderr}"
+
+
 def check_security(tree):
     """The tests that the threat model names exist."""
     tests = "".join(path.read_text() for path in [*tree.root.glob("tests/root/test_*.py"), *tree.root.glob("tests/unit/test_*.c")])
@@ -197,6 +214,7 @@ CHECKS = [
     check_explain,
     check_limits,
     check_prose,
+    check_example,
     check_security,
     check_promises,
     check_systems,

@@ -151,6 +151,11 @@ DEFECTS = {
         ({"README.md": ("# ", "headroom_nothing_total\n# ")}, ["README.md: there is no headroom_nothing_total"]),
         ({"deploy/README.md": ("# ", "`dns.nothing`\n# ")}, ["deploy/README.md: there is no dns.nothing"]),
     ],
+    check_docs.check_example: [
+        ({"README.md": ("  since   ", "  until   ")}, ["README.md: the parts of the finding are"]),
+        ({"README.md": ("  breaks  new connections", "  breaks  connections")}, ["README.md: headroom explain conntrack has another text"]),
+        ({"README.md": ("  keep    limits: {raise:", "  keep    limits: {rise:")}, ["README.md: check-config of what keeps the cure"]),
+    ],
     check_docs.check_security: [
         ({"packaging/SECURITY.md": ("::test_tcp_is_read_only", "::test_tcp_is_gone")}, ["packaging/SECURITY.md: there is no test test_tcp_is_gone"]),
         ({"packaging/SECURITY.md": ("`root/test_kill_files.py`", "`root/test_gone.py`")},

@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from conftest import UnixConnection, until
+from conftest import ROOT, UnixConnection, until
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -41,6 +41,12 @@ def sockets(one):
         with contextlib.suppress(OSError):
             found += os.readlink(file.path).startswith("socket:")
     return found
+
+
+def test_fleet_md_has_about_the_series_of_a_quiet_agent(one):
+    documented = int(re.search(r"^\| series \| (\d+) \|", (ROOT / "deploy/FLEET.md").read_text(), re.M)[1])
+    series = sum(not line.startswith("#") for line in get(one, "/metrics")[1].splitlines())
+    assert documented / 2 < series < documented * 2
 
 
 @pytest.mark.parametrize(

@@ -32,14 +32,14 @@ def value(text: str, name: str) -> float:
 
 def measure(port: int, agent: int, directory: Path, options: argparse.Namespace) -> None:
     time.sleep(3 * SCRAPE)
-    before, agent_before, evaluations = metrics(port), metrics(agent), []
+    before, evaluations = metrics(port), []
     for _ in range(int(options.seconds // 10)):
         time.sleep(10)
         evaluations.append(value(metrics(port), "prometheus_rule_group_last_duration_seconds"))
     after, agent_after = metrics(port), metrics(agent)
 
-    def grown(name: str, texts: tuple[str, str] = (before, after)) -> float:
-        return value(texts[1], name) - value(texts[0], name)
+    def grown(name: str) -> float:
+        return value(after, name) - value(before, name)
 
     samples = grown("prometheus_tsdb_head_samples_appended_total")
     cpu = grown("process_cpu_seconds_total")
@@ -48,15 +48,12 @@ def measure(port: int, agent: int, directory: Path, options: argparse.Namespace)
     memory = value(after, "process_resident_memory_bytes") / head
     log = (directory / "agent.log").read_bytes()
     evaluation = min(evaluations)  # longer ones waited for a CPU
-    scrapes = options.seconds / SCRAPE * options.targets
-    agent_cpu = grown("process_cpu_seconds_total", (agent_before, agent_after)) / scrapes
 
     nodes = options.nodes
     rows = [
         ("series", f"{series}", f"{series * nodes / 1e6:.1f} million"),
         ("samples a second, a scrape each 30 s", f"{series / 30:.1f}", f"{series * nodes / 30:,.0f}"),
         ("bytes a scrape", f"{len(agent_after)}", f"{len(agent_after) * nodes / 30 / 1e6:.1f} MB/s in all"),
-        ("CPU of the agent for a scrape, its idle work included", f"{agent_cpu * 1e6:.0f} µs", ""),
         ("CPU of Prometheus for a sample", f"{cpu / samples * 1e6:.2f} µs", f"{cpu / samples * series * nodes / 30:.1f} CPUs"),
         ("memory of Prometheus for a series", f"{memory / 1e3:.1f} kB", f"{memory * series * nodes / 1e9:.0f} GB"),
         ("all rules once", f"{evaluation / options.targets * 1e6:.0f} µs", f"{evaluation / options.targets * nodes:.1f} s a minute"),
