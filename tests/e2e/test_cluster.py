@@ -11,6 +11,7 @@ import sys
 import tarfile
 import time
 import urllib.request
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -188,6 +189,12 @@ def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: di
     began = time.monotonic()
     install(cluster)
     print(f"\ninstalled and Ready in {time.monotonic() - began:.1f} s")
+    found = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["status"]
+    at = [found["containerStatuses"][0]["state"]["running"]["startedAt"]]
+    at += [each["lastTransitionTime"] for each in found["conditions"] if each["type"] == "Ready"]
+    started, ready = (datetime.fromisoformat(each.replace("Z", "+00:00")) for each in at)
+    print(f"the container is Ready after {(ready - started).seconds} s")
+    assert (ready - started).seconds < 15, "not by the period of the readiness probe"
     assert_enforced(cluster)
     found = status(cluster)
     assert found["node"]["name"] == "node1"
