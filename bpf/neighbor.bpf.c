@@ -67,7 +67,7 @@ struct {
 	__uint(max_entries, NEIGHBOR_CONFLICTS_MAX);
 	__type(key, struct neighbor_address);
 	__type(value, struct neighbor_conflict);
-} conflicts SEC(".maps");
+} headroom_conflicts SEC(".maps");
 
 /* All conflicts since the program was attached, also those for which the map had no room. */
 __u64 conflict_counts[NEIGHBOR_VERDICTS];
@@ -182,10 +182,10 @@ static __always_inline void add_conflict(const struct neighbour *neighbour, __u3
 
 	bpf_probe_read_kernel(
 		key.address, family == NEIGHBOR_IPV4 ? 4 : 16, neighbour->primary_key);
-	conflict = bpf_map_lookup_elem(&conflicts, &key);
+	conflict = bpf_map_lookup_elem(&headroom_conflicts, &key);
 	if (!conflict) {
-		bpf_map_update_elem(&conflicts, &key, &zero, BPF_NOEXIST);
-		conflict = bpf_map_lookup_elem(&conflicts, &key);
+		bpf_map_update_elem(&headroom_conflicts, &key, &zero, BPF_NOEXIST);
+		conflict = bpf_map_lookup_elem(&headroom_conflicts, &key);
 	}
 	if (conflict) {
 		__sync_fetch_and_add(&conflict->counts[verdict & 1], 1);

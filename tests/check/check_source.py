@@ -303,8 +303,16 @@ def check_format(tree):
         yield f"{path}: not as clang-format-19 formats it"
 
 
+# A hash table or a trie: by the macro, in a structure, or of a structure that several share.
+FILLING_MAP = re.compile(r'^MAP\((\w+), \w*(?:HASH|TRIE)|BPF_MAP_TYPE_\w*(?:HASH|TRIE)\);[^}]*\} (\w+) SEC|^struct \w+ (\w+) SEC\("\.maps"\)', re.M)
+
+
 def check_names(tree):
-    """A name leads to one thing: tags are unique in src, and functions and variables say what they are."""
+    """A name leads to one thing: tags are unique in src, and functions, variables and BPF maps say what they are."""
+    for path, text in tree.sources.items():
+        for name in (next(filter(None, found)) for found in FILLING_MAP.findall(text) if path.parts[0] == "bpf"):
+            if not name.startswith("headroom_"):
+                yield f"{path}: the row bpf/map does not leave out the map {name}: call it headroom_{name}"
     places = {}
     for path, text in tree.code.items():
         for tag in re.findall(r"^(?:typedef |static |const )*(?:struct|union|enum) (\w+) \{", text, re.M):

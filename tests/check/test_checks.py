@@ -83,6 +83,9 @@ DEFECTS = {
         ({"src/a.c": "static bool load(void)\n{\n}\n"}, ["src/a.c: a function called only load"]),
         ({"src/a.c": "static bool file_load(void)\n{\n\tops.load(1);\n}\n"}, []),
         ({"src/a.c": "/* one */\nint sum(int one);\n"}, ["src/a.c: a variable called one"]),
+        ({"bpf/a.bpf.c": 'MAP(ios, LRU_HASH, 0, 9, __u64, __u64);\nMAP(list, ARRAY, 0, 1, __u32, __u64);\n'}, ["bpf/a.bpf.c: the row bpf/map does not leave out the map ios: "]),
+        ({"bpf/a.bpf.c": 'struct {\n\t__uint(type, BPF_MAP_TYPE_HASH);\n\t__type(key, int);\n} ios SEC(".maps");\nstruct rows headroom_rows SEC(".maps");\n'},
+         ["bpf/a.bpf.c: the row bpf/map does not leave out the map ios: "]),
     ],
     check_source.check_idioms: [
         ({"src/a.c": "must(close(fd) == 0 ? text : NULL);"}, ["src/a.c: must(close(fd) == 0 ? text : NULL) is not"]),

@@ -94,8 +94,8 @@ def wait_finding(one: Agent, slug: str, name: str, timeout: float = 75) -> Findi
     return until(lambda: findings(one, slug).get(name), lambda: f"{slug} {name}: {json.dumps(one.status()['findings'])}", 0.3, timeout)
 
 
-def doctor(directory: Path) -> dict[str, Any]:
-    answer = subprocess.run([BIN, "doctor", "--json"], capture_output=True, text=True, env=environment(directory))
+def doctor(directory: Path, wrap: tuple[str, ...] = ()) -> dict[str, Any]:
+    answer = subprocess.run([*wrap, BIN, "doctor", "--json"], capture_output=True, text=True, env=environment(directory))
     assert answer.returncode in (0, 2), answer.stderr
     return json.loads(answer.stdout)
 
@@ -183,6 +183,22 @@ def test_a_doctor_without_an_agent_counts_at_once(directory: Path, maps: Callabl
     assert of_maps(doctor(directory)) == []
 
 
+def older_types(directory: Path) -> Path:
+    """The types of this kernel without the function of Linux 6.6."""
+    path = directory / "types"
+    path.write_bytes(TYPES.read_bytes().replace(FUNCTION, FUNCTION.upper()))
+    return path
+
+
+@pytest.mark.slow
+def test_an_older_kernel_without_a_bpffs_shows_tries(directory: Path, maps: Callable[..., Maker]) -> None:
+    maps("lpm:trie:1000:900", "hash:loose:1000:1000")
+    older = f"mount --bind {older_types(directory)} {TYPES}\n"
+    without = "while umount $(awk '$3 == \"bpf\" { print $2; exit }' /proc/self/mounts) 2>/dev/null; do :; done"
+    found = of_maps(doctor(directory, mounted(older + without)))
+    assert [f["instance"]["name"] for f in found] == ["trie"], found
+
+
 @contextlib.contextmanager
 def bpffs(path: Path) -> Iterator[Path]:
     path.mkdir()
@@ -196,15 +212,13 @@ def bpffs(path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 def test_an_older_kernel_shows_pinned_maps_and_tries(agent: Start, directory: Path, pod: tuple[str, Path], maps: Callable[..., Maker]) -> None:
     """Eight maps a minute: the ninth comes with the next pass. An estimate never claims that a map is full."""
-    types = directory / "types"
-    types.write_bytes(TYPES.read_bytes().replace(FUNCTION, FUNCTION.upper()))
+    older = mounted(f"mount --bind {older_types(directory)} {TYPES}")
     with bpffs(directory / "bpf") as pins:
         (pins / "tc").mkdir()
         many = [f"hash:m{number}:10000:100:{pins}/m{number}" for number in range(5)]
         made = maps(f"hash:large:20000:18000:{pins}/tc/large", f"percpu:each:1000:900:{pins}/each", f"lru:evicts:50000:100000:{pins}/evicts",
                     f"hash:brim:20000:20000:{pins}/brim", "lpm:trie:1000:900", "hash:loose:1000:1000", *many, cgroup=pod[1])
-        subprocess.run([MAKE], stdin=subprocess.DEVNULL, check=True, capture_output=True)
-        one = agent(CONFIG, wrap=mounted(f"mount --bind {types} {TYPES}")).wait_ready()
+        one = agent(CONFIG, wrap=older).wait_ready()
         began = time.monotonic()
         large, trie = wait_finding(one, "bpf/map", "large", 150), wait_finding(one, "bpf/map", "trie", 5)
         assert abs(large["used"] - 18000) < 900 and large["max"] == 20000 and "estimated from a sample" in large["message"]

@@ -138,7 +138,7 @@ static void read_rows(struct neighbor *neighbor, const uint64_t *totals, uint64_
 {
 	struct neighbor_conflicts *conflicts = &neighbor->conflicts;
 	struct neighbor_conflicts read = {0};
-	int map = bpf_map__fd(neighbor->bpf->maps.conflicts);
+	int map = bpf_map__fd(neighbor->bpf->maps.headroom_conflicts);
 
 	(void)bpf_each(map, sizeof(struct neighbor_address), sizeof(struct neighbor_conflict),
 		add_row, &read);
