@@ -205,6 +205,7 @@ struct table_view {
 	/* Writes line i below a row, from 0; an empty one is left out. False after the last. The
 	 * page shows the lines of rows whose severity is warning or critical. May be NULL. */
 	bool (*write_detail)(const struct cJSON *row, int i, char *text, size_t size);
+	int users_at; /* the line of the largest user: it stays where there is room for few lines */
 };
 
 #define METRIC_LABELS_MAX 6

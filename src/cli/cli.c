@@ -114,7 +114,8 @@ const struct cli_command cli_commands[] = {
 		"to the agent's socket. "
 		"pulls shows each image that is being pulled: what has come in, the rate and the "
 		"time left; and the pods that run no container yet. On a terminal the view is live: s sorts by the next "
-		"column, q quits.",
+		"column, the arrows and page keys scroll, / shows only the lines with a text, ? "
+		"lists the keys, q quits.",
 		"headroom top dns"},
 	{"images", cli_images, "json", NULL, "images that are preloaded",
 		"Shows the images of images.archives and images.pull, which are loaded before a "

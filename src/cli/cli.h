@@ -12,6 +12,15 @@ enum {
 	EXIT_USAGE = 64,    /* sysexits.h, EX_USAGE */
 };
 
+/* What the keys of a live view have changed. */
+struct live_view {
+	unsigned sort_column; /* how often s was pressed */
+	int scroll;           /* lines; screen_fit() keeps it within the text */
+	bool typing;          /* of the filter */
+	bool keys;            /* the list of keys is shown */
+	char filter[64];      /* only lines that have it are shown */
+};
+
 /* A parsed command line. */
 struct cli {
 	struct core_options core;
@@ -33,7 +42,7 @@ struct cli {
 	bool help;
 	char **names; /* arguments other than options */
 	int n_names;
-	unsigned sort_column; /* how often the key s was pressed */
+	struct live_view *live; /* NULL: the command prints once */
 };
 
 /* The usage, the man page and the completion are generated from the tables below. */
@@ -163,11 +172,18 @@ struct screen {
 	int width;  /* in characters: COLUMNS, else the terminal's; INT_MAX: unlimited */
 	int height; /* in lines; INT_MAX: unlimited */
 	bool live;  /* a terminal that can be cleared: the output must fit it */
-	int keep;   /* rows without a problem in a list, and lines below a row; INT_MAX: all */
-	bool ascii; /* the locale is not UTF-8 */
+	/* INT_MAX: all. The numbers become smaller in this order until the output fits. */
+	int keep;     /* rows without a problem in a list, and lines below such a row */
+	int lines;    /* lines below a row with a problem */
+	int problems; /* rows with a problem in a list of problems */
+	bool ascii;   /* the locale is not UTF-8 */
 	FILE *out;
-	int column; /* where the next character goes, from 0 */
+	int column;             /* where the next character goes, from 0 */
+	struct live_view *view; /* NULL: no keys */
 };
+
+/* Lines that a row with a problem keeps while other rows lose theirs. */
+#define LINES_MIN 3
 
 enum color {
 	COLOR_NONE,
@@ -182,7 +198,8 @@ enum color {
 struct screen screen_open(void);
 
 /*
- * Clears the screen and draws, with the largest `keep` that fits its height. Not live: draws all.
+ * Clears the screen and draws what fits its height: problems with their first users before rows
+ * without a problem. Not live: draws all.
  */
 void screen_fit(
 	struct screen *screen, void (*render)(struct screen *screen, void *data), void *data);

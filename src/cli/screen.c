@@ -28,6 +28,8 @@ struct screen screen_open(void)
 	struct screen screen = {.bars = terminal,
 		.height = INT_MAX,
 		.keep = INT_MAX,
+		.lines = INT_MAX,
+		.problems = INT_MAX,
 		.live = terminal && !dumb,
 		.ascii = locale_is_ascii(),
 		.out = stdout};
@@ -103,6 +105,96 @@ static size_t lines_of(const char *text, int max, int *n)
 	return len;
 }
 
+/* Makes the numbers of rows smaller. Returns false if there is nothing left to leave out. */
+static bool leave_out(struct screen *screen)
+{
+	if (screen->keep > 0)
+		screen->keep -= MAX(screen->keep / 8, 1);
+	else if (screen->lines > 0)
+		screen->lines--;
+	else if (screen->problems > 0)
+		screen->problems -= MAX(screen->problems / 8, 1);
+	else
+		return false;
+	if (screen->keep > 0)
+		screen->lines = MAX(screen->keep, LINES_MIN);
+	return true;
+}
+
+/* Returns the next line, without its end, and moves text past it. */
+static const char *next_line(const char **text, size_t *len)
+{
+	const char *line = *text;
+
+	*len = strcspn(line, "\n");
+	*text = line + *len + (line[*len] == '\n');
+	return line;
+}
+
+/* Returns whether a line is to be shown: the first one has the verdict. */
+static bool passes(const struct live_view *view, const char *line, size_t len, bool first)
+{
+	_cleanup_free_ char *text = must(strndup(line, len));
+
+	return first || !view->filter[0] || strcasestr(text, view->filter);
+}
+
+/* Writes the whole text from the line to which it was scrolled: the lines that pass the filter. */
+static void put_scrolled(const struct screen *screen, const char *text)
+{
+	struct live_view *view = screen->view;
+	const int room = MAX(screen->height - 2 - (view->typing || view->filter[0]), 1);
+	const char *rest = text, *line;
+	int n = 0, at = 0;
+	size_t len;
+
+	for (bool first = true; *rest; first = false)
+		line = next_line(&rest, &len), n += passes(view, line, len, first);
+	view->scroll = MAX(MIN(view->scroll, n - 1 - room), 0);
+	for (bool first = true; *text; first = false) {
+		line = next_line(&text, &len);
+		if (!passes(view, line, len, first))
+			continue;
+		if (first || (at > view->scroll && at <= view->scroll + room))
+			printf("%.*s\n", (int)len, line);
+		at++;
+	}
+	if (view->typing || view->filter[0])
+		printf("/%s%s\n", view->filter, view->typing ? "_" : "");
+}
+
+static void put_keys(void)
+{
+	puts("s          sort by the next column\n"
+	     "up, down   scroll by a line, with the page keys by a screen; home, end\n"
+	     "/          show only lines with a text: type it, then Enter; Esc shows all\n"
+	     "?          this list\n"
+	     "q          quit");
+}
+
+/* Draws a view that the keys have scrolled or filtered, or their list. Returns false for others. */
+static bool draw_changed(
+	struct screen *screen, void (*render)(struct screen *screen, void *data), void *data)
+{
+	struct live_view *view = screen->view;
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+
+	if (!view || !(view->scroll > 0 || view->typing || view->filter[0] || view->keys))
+		return false;
+	screen->out = must(open_memstream(&text, &size));
+	render(screen, data);
+	fclose(screen->out);
+	screen->out = stdout;
+	fputs(SCREEN_CLEAR, stdout);
+	if (view->keys)
+		put_keys();
+	else
+		put_scrolled(screen, text);
+	fflush(stdout);
+	return true;
+}
+
 void screen_fit(
 	struct screen *screen, void (*render)(struct screen *screen, void *data), void *data)
 {
@@ -111,23 +203,25 @@ void screen_fit(
 		fflush(stdout); /* status --watch in a pipe */
 		return;
 	}
-	for (int keep = KEEP_MAX; keep >= 0; keep -= MAX(keep / 8, 1)) {
+	if (draw_changed(screen, render, data))
+		return;
+	screen->keep = screen->lines = screen->problems = KEEP_MAX;
+	for (bool fits = false; !fits;) {
 		_cleanup_free_ char *text = NULL;
 		size_t size;
 		int n;
 
-		screen->keep = keep;
 		screen->out = must(open_memstream(&text, &size));
 		render(screen, data);
 		fclose(screen->out);
 		screen->out = stdout;
 		size = lines_of(text, screen->height - 1, &n);
-		if (n >= screen->height && keep > 0)
+		fits = n < screen->height || !leave_out(screen);
+		if (!fits)
 			continue;
 		fputs(SCREEN_CLEAR, stdout);
 		fwrite(text, 1, size, stdout);
 		fflush(stdout);
-		return;
 	}
 }
 

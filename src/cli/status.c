@@ -16,6 +16,8 @@
 #include <termios.h>
 
 #define WATCH_SECONDS 2
+#define VERDICT_WIDTH 28 /* "  headroom 0.1.0  critical" */
+#define FIRST_MIN     12 /* a shorter name says nothing */
 
 static void draw_heading(struct screen *screen, const char *text)
 {
@@ -75,9 +77,13 @@ static void print_verdict(struct screen *screen, const cJSON *status, const char
 {
 	const char *verdict = json_text_at(status, "node/verdict"), *between = ": ";
 	const cJSON *condition;
-	char text[512] = "";
+	char text[512] = "", name[512];
 
-	draw(screen, COLOR_BOLD, "%s", json_text_at(status, "node/name"));
+	/* The line has room for the verdict. */
+	draw(screen, COLOR_BOLD, "%s",
+		shorten(json_text_at(status, "node/name"),
+			screen->live ? MAX(screen->width - VERDICT_WIDTH, FIRST_MIN) : INT_MAX,
+			name, sizeof(name)));
 	draw(screen, COLOR_NONE, "  headroom %s", json_text_at(status, "node/version"));
 	if (!alone[0] || !streq(verdict, "ok")) {
 		draw(screen, COLOR_NONE, "  ");
@@ -278,10 +284,10 @@ static void print_problems(struct screen *screen, const cJSON *status)
 	if (cJSON_GetArraySize(findings) > 0)
 		draw_heading(screen, "Problems");
 	cJSON_ArrayForEach (finding, findings)
-		if (n++ == 0 || n <= screen->keep)
+		if (n++ == 0 || n <= screen->problems)
 			draw_finding(screen, 2, finding_word(finding), finding);
 	print_rest(screen,
-		MAX(n - MAX(screen->keep, 1), 0) +
+		MAX(n - MAX(screen->problems, 1), 0) +
 			(int)json_number_at(status, "node/findings_left_out"),
 		"problems");
 }
@@ -365,24 +371,52 @@ static int show_status(const struct cli *cli)
 		json_put(stdout, cJSON_Duplicate(status, true), true);
 	} else {
 		screen.live = screen.live && cli->watch;
+		screen.view = cli->live;
 		sort_limits(&screen, cJSON_GetObjectItem(status, "limits"));
 		screen_fit(&screen, render_status, &(struct status_view){status, alone});
 	}
 	return streq(json_text_at(status, "node/verdict"), "ok") ? EXIT_OK : EXIT_ATTENTION;
 }
 
+/* Keys that terminals send as several bytes. */
+enum { KEY_UP = 256, KEY_DOWN, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_HOME, KEY_END, KEY_OTHER };
+
+static int parse_key(const char *bytes)
+{
+	static const struct {
+		const char *bytes;
+		int key;
+	} keys[] = {
+		{"\033[A", KEY_UP},
+		{"\033[B", KEY_DOWN},
+		{"\033OA", KEY_UP},
+		{"\033OB", KEY_DOWN},
+		{"\033[5~", KEY_PAGE_UP},
+		{"\033[6~", KEY_PAGE_DOWN},
+		{"\033[H", KEY_HOME},
+		{"\033[F", KEY_END},
+		{"\033[1~", KEY_HOME},
+		{"\033[4~", KEY_END},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (streq(keys[i].bytes, bytes))
+			return keys[i].key;
+	return bytes[0] == '\033' && bytes[1] ? KEY_OTHER : (unsigned char)bytes[0];
+}
+
 /*
  * Waits two seconds or for a key and returns it, or 0. Ctrl-C and the end of input count as q. A
  * signal that ends the process is delivered after the terminal has been reset.
  */
-static char wait_key(void)
+static int wait_key(bool *ends)
 {
 	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 	struct pollfd inputs[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.events = POLLIN}};
 	struct termios was, raw;
 	_cleanup_close_ int signals = -1;
 	sigset_t held, before;
-	char key = 0;
+	char bytes[8] = "";
 
 	/* A background process must not change the terminal. */
 	if (tcgetattr(STDIN_FILENO, &was) < 0 || tcgetpgrp(STDIN_FILENO) != getpgrp()) {
@@ -397,34 +431,75 @@ static char wait_key(void)
 	raw = was;
 	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
 	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	if (poll(inputs, 2, WATCH_SECONDS * 1000) > 0 && inputs[0].revents &&
-		(read(STDIN_FILENO, &key, 1) != 1 || key == was.c_cc[VINTR]))
-		key = 'q';
+	*ends = poll(inputs, 2, WATCH_SECONDS * 1000) > 0 && inputs[0].revents &&
+		(read(STDIN_FILENO, bytes, 1) != 1 || bytes[0] == (char)was.c_cc[VINTR]);
+	/* The rest of a key that is several bytes comes with its first one. */
+	if (bytes[0] == '\033' && poll(inputs, 1, 0) > 0)
+		(void)!read(STDIN_FILENO, bytes + 1, sizeof(bytes) - 2);
 	tcsetattr(STDIN_FILENO, TCSANOW, &was);
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	return key;
+	return parse_key(bytes);
+}
+
+/* Adds a key to the filter. Enter ends the typing, and Esc the filter. */
+static void type_key(struct live_view *view, int key)
+{
+	const size_t len = strlen(view->filter);
+
+	if (key == '\033')
+		view->filter[0] = '\0';
+	if (key == '\033' || key == '\r' || key == '\n')
+		view->typing = false;
+	else if ((key == '\b' || key == 0x7f) && len > 0)
+		view->filter[len - 1] = '\0';
+	else if (key >= ' ' && key < 0x7f && len + 1 < sizeof(view->filter))
+		snprintf(view->filter + len, sizeof(view->filter) - len, "%c", key);
+}
+
+/* Returns false if the key ends the view. */
+static bool press_key(struct live_view *view, int key)
+{
+	const int page = MAX(screen_open().height - 3, 1);
+
+	if (view->typing) {
+		type_key(view, key);
+		return true;
+	}
+	if (key != 0)
+		view->keys = key == '?' && !view->keys;
+	if (key == '\033')
+		view->filter[0] = '\0';
+	view->typing = key == '/';
+	view->sort_column += key == 's';
+	view->scroll += key == KEY_DOWN        ? 1
+			: key == KEY_UP        ? -1
+			: key == KEY_PAGE_DOWN ? page
+			: key == KEY_PAGE_UP   ? -page
+					       : 0;
+	view->scroll = key == KEY_HOME ? 0 : key == KEY_END ? INT_MAX / 2 : MAX(view->scroll, 0);
+	return key != 'q';
 }
 
 static int cli_repeat(const struct cli *cli, bool again, int (*print)(const struct cli *cli))
 {
+	struct live_view live = {0};
 	struct cli view = *cli;
-	int r = print(&view);
+	int r;
 
+	view.live = again ? &live : NULL;
+	r = print(&view);
 	while (again && r != EXIT_FAILED && !ferror(stdout)) {
-		char key = wait_key();
+		bool ends = false;
+		const int key = wait_key(&ends);
 
-		if (key == 'q')
+		if (ends || !press_key(&live, key))
 			break;
-		if (key == 's')
-			view.sort_column++;
 		r = print(&view);
 	}
 	return r;
 }
 
 /* ---- top ---- */
-
-#define FIRST_MIN 12 /* a shorter name says nothing */
 
 /*
  * Columns with a larger rank do not fit. The first column is as wide as its longest text, if that
@@ -479,6 +554,7 @@ static void print_row(struct screen *screen, const struct layout *layout, const 
 		double limit = c->limit ? json_number_at(row, c->limit) : 0;
 		char text[CELL_MAX], brief[CELL_MAX];
 		bool blank = row && c->format == COLUMN_NUMBER && view->blanks && view->blanks(row);
+		bool touches;
 		int width = c == view->columns ? layout->first_width : c->width;
 
 		if (!c->heading || c->rank > layout->rank)
@@ -493,6 +569,12 @@ static void print_row(struct screen *screen, const struct layout *layout, const 
 				set_text(text, brief),
 				width = layout->first_width -
 					((int)strlen(text) - text_width(text));
+		if (row && c->format == COLUMN_NUMBER && !c->write)
+			snprintf(text, sizeof(text), "%.0f", value);
+		/* A text as wide as its column would touch its neighbour. */
+		touches = text_width(row ? text : c->heading) >= abs(c->width);
+		if (c->width > 0 && touches)
+			draw(screen, COLOR_NONE, " ");
 		if (!row)
 			draw(screen, c == layout->sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
 				c->heading);
@@ -505,14 +587,14 @@ static void print_row(struct screen *screen, const struct layout *layout, const 
 				: value > limit       ? COLOR_BAD
 				: value > 0.8 * limit ? COLOR_WARNING
 						      : COLOR_GOOD,
-				"%*.0f", width, value);
+				"%*s", width, text);
 		else if (c->format == COLUMN_STATE)
 			draw(screen, color_of(c->tone ? json_text_at(row, c->tone) : text), "%*s",
 				width, text);
 		else
 			draw(screen, COLOR_NONE, "%*s", width,
 				text[0] || c->format != COLUMN_SECONDS ? text : "-");
-		if (width < 0 && c == view->columns)
+		if (width < 0 && (c == view->columns || touches))
 			draw(screen, COLOR_NONE, " ");
 	}
 	draw(screen, COLOR_NONE, "\n");
@@ -560,7 +642,7 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 
 	draw(screen, COLOR_BOLD, "%s", view->title);
 	if (screen->live)
-		draw(screen, COLOR_FAINT, "  %s%s; s sorts, q quits", sorted ? "by " : "",
+		draw(screen, COLOR_FAINT, "  %s%s; s sorts, q quits, ? helps", sorted ? "by " : "",
 			sorted ? sorted->heading : view->order);
 	draw(screen, COLOR_NONE, "\n");
 	if (!cJSON_IsObject(document)) {
@@ -578,8 +660,9 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 		if (!has_problem(item) && idle++ >= screen->keep)
 			continue;
 		print_row(screen, &layout, item);
-		for (int i = 0; lines < screen->keep && view->write_detail &&
-				view->write_detail(item, i, text, sizeof(text));
+		for (int i = screen->lines < LINES_MIN ? view->users_at : 0;
+			lines < (has_problem(item) ? screen->lines : screen->keep) &&
+			view->write_detail && view->write_detail(item, i, text, sizeof(text));
 			i++) {
 			if (!text[0])
 				continue;
@@ -711,7 +794,7 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 			double used = json_number_at(user, "used");
 
 			/* On a small screen, users of the limits with room go first. */
-			if (lines++ >= (has_problem(limit) ? screen->keep : screen->keep / 2))
+			if (lines++ >= (has_problem(limit) ? screen->lines : screen->keep / 2))
 				break;
 			draw(screen, COLOR_NONE, "    ");
 			draw_bar(
@@ -769,10 +852,10 @@ static void print_rows(struct screen *screen, const struct topic *topic, const c
 					? streq(json_text_at(finding, "tuner"), topic->tuner->name)
 					: topic_has(topic, json_text_at(finding, "slug"));
 
-		if (is_shown && (n++ == 0 || n <= screen->keep))
+		if (is_shown && (n++ == 0 || n <= screen->problems))
 			draw_finding_row(screen, finding);
 	}
-	print_rest(screen, n - MAX(screen->keep, 1), "problems");
+	print_rest(screen, n - MAX(screen->problems, 1), "problems");
 }
 
 struct top_view {
@@ -812,7 +895,8 @@ static int show_top(const struct cli *cli)
 
 	if (r != EXIT_OK)
 		return r;
-	view = (struct top_view){status, alone, &topic, cli->sort_column, ""};
+	screen.view = cli->live;
+	view = (struct top_view){status, alone, &topic, cli->live ? cli->live->sort_column : 0, ""};
 	if (topic.tuner && topic.tuner->count_when_asked)
 		topic.tuner->count_when_asked(view.counted, sizeof(view.counted));
 	sort_limits(&screen, cJSON_GetObjectItem(status, "limits"));

@@ -8,6 +8,7 @@ import signal
 import socket
 import termios
 import threading
+import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -304,3 +305,60 @@ def test_names_cannot_contain_terminal_controls(serve: Serve, run: Run, command:
     assert answer.returncode in (0, 2), answer.stderr
     assert "e?[2Jv" in answer.stdout
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", answer.stdout)
+
+
+@pytest.mark.apart
+def test_top_shows_the_first_users_of_all_problems_before_rows_without_one(serve: Serve, directory: Path) -> None:
+    bad = [{**SERVER, "server": f"10.9.9.{i}"} for i in range(12)]
+    fine = [{**SILENT, "server": f"10.8.8.{i}", "severity": "ok", "verdict": "ok"} for i in range(12)]
+    serve({**dns(*bad, *fine), "limits": limits(30)})
+    with contextlib.closing(Terminal(directory, "top", "dns", columns=110, rows=45)) as terminal:
+        lines = plain(terminal.wait_screens(1)).splitlines()
+    assert len(lines) < 45
+    assert sum("10.9.9." in line for line in lines) == 12 and sum("shop/cart" in line for line in lines) == 12, lines
+    assert not any("10.8.8." in line for line in lines) or sum(not line.strip() for line in lines) <= 1
+
+
+@pytest.mark.apart
+def test_a_long_node_name_does_not_cut_the_verdict(serve: Serve, directory: Path) -> None:
+    name = "ip-10-0-131-97.eu-central-1.compute.internal.example.com-x"
+    serve({**STATUS, "node": {**STATUS["node"], "name": name}, "limits": limits(30)})
+    with contextlib.closing(Terminal(directory, "top", columns=80, rows=24)) as terminal:
+        first = plain(terminal.wait_screens(1)).splitlines()[0]
+    assert re.search(r"headroom \S+  (warning|critical|ok)", first), first
+
+
+@pytest.mark.apart
+def test_wide_values_do_not_touch_their_neighbours(serve: Serve, run: Run) -> None:
+    serve(dns({**SERVER, "queries_per_second": 123456789, "peak": 123456789, "pending": 123456789}))
+    line = next(line for line in run("top", "dns").stdout.splitlines() if "123456789" in line)
+    assert line.split().count("123456789") == 3, line
+
+
+@pytest.mark.apart
+def test_a_live_view_scrolls_filters_and_lists_its_keys(serve: Serve, directory: Path) -> None:
+    serve({**STATUS, "limits": limits(40)})
+    with contextlib.closing(Terminal(directory, "top", columns=80, rows=20)) as terminal:
+
+        def press(keys: str) -> list[str]:
+            terminal.press(keys)
+            return plain(terminal.wait_screens(len(terminal.screens()) + 2)).splitlines()
+
+        terminal.wait_screens(1)
+        top = press("\x1b[6~")
+        assert "NeighborTablePressure" in top[0] and len(top) < 20
+        end = press("\x1b[F")
+        assert end != top and end[0] == top[0]
+        assert "idle/0 " in "\n".join(press("\x1b[A")) or "idle/0 " in "\n".join(end)
+        assert "reached" in "\n".join(press("\x1b[H"))
+        press("/")
+        terminal.press("idle/3")
+        time.sleep(0.5)
+        found = press("\r")
+        assert found[-1] == "/idle/3" and len(found) == 2 + 11, found  # idle/3, idle/30 to idle/39
+        assert all("idle/3" in line for line in found[1:])
+        assert len(press("\x1b")) > 5
+        assert any(line.startswith("q ") and "quit" in line for line in press("?"))
+        press("?")
+        terminal.press("q")
+        assert terminal.process.wait(10) == 0

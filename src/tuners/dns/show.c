@@ -830,4 +830,5 @@ const struct table_view dns_view = {.title = "DNS",
 	.next = &services_view,
 	.empty = "no query has left this node yet",
 	.write_detail = write_detail,
+	.users_at = 2,
 	.write_notes = write_notes};
