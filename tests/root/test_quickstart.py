@@ -123,6 +123,17 @@ def make_package(directory: Path, name: str, version: str = "1", depends: str = 
     subprocess.run(["dpkg-deb", "-Znone", "--build", tree, directory / "packages"], stdout=subprocess.DEVNULL, check=True)
 
 
+# Answers every request on the socket that its argument names with 200
+AGENT = """#!/usr/bin/python3
+import socketserver, sys
+class Answer(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.request.recv(4096)
+        self.wfile.write(b"HTTP/1.0 200 OK\\r\\n\\r\\nok")
+socketserver.UnixStreamServer(sys.argv[1], Answer).serve_forever()
+"""
+
+
 def test_undo_removes_the_packages_that_it_installed_but_those_that_others_need(tree: Path) -> None:
     make_package(tree, "trial-tool", depends="trial-library, trial-shared")
     for name in ("trial-library", "trial-shared", "trial-earlier"):
@@ -131,6 +142,8 @@ def test_undo_removes_the_packages_that_it_installed_but_those_that_others_need(
     (tree / "packaging/dependencies").write_text("#!/bin/sh\napt-get -qq -y install trial-tool\n")
     (tree / "tools/cmake").write_text("#!/bin/sh\nexit 1\n")
     (tree / "build/release/src/headroom").unlink()
+    (tree / "tools/agent").write_text(AGENT)
+    (tree / "tools/agent").chmod(0o755)
     output = in_copy(
         tree,
         """
@@ -141,6 +154,12 @@ def test_undo_removes_the_packages_that_it_installed_but_those_that_others_need(
         echo "== undo"
         /trial/packaging/quickstart --undo
         apt-get -qq -y install trial-user
+        echo "== agent"
+        mkdir /run/headroom
+        /trial/tools/agent /run/headroom/headroom.sock &
+        until [ -S /run/headroom/headroom.sock ]; do sleep 0.1; done
+        ! /trial/packaging/quickstart --undo --packages
+        kill $!
         echo "== packages"
         /trial/packaging/quickstart --undo --packages
         echo "== left"
@@ -148,7 +167,8 @@ def test_undo_removes_the_packages_that_it_installed_but_those_that_others_need(
         ls -d /trial/build* || true
         """,
     )
-    undo, removed, left = re.split("== (?:undo|packages|left)\n", output)[1:]
+    undo, refused, removed, left = re.split("== (?:undo|agent.*|packages|left)\n", output)[1:]
+    assert "an agent that this script did not start runs" in refused and "== remove" not in refused, refused
     assert re.search(r"Packages: +3 packages with \d+ MB", undo) and "--undo --packages" in undo, undo
     assert "stay: trial-shared\n" in removed, removed
     assert re.findall(r"^trial-.*", left, re.M) == ["trial-earlier", "trial-shared", "trial-user"], output
