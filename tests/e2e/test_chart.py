@@ -213,7 +213,7 @@ def test_profiles_and_a_required_affinity_both_hold() -> None:
 def test_without_a_port_the_probes_ask_the_socket() -> None:
     [container] = pod_of(render({"config": {"http": {"listen": ""}}})["DaemonSet/headroom"])["containers"]
     assert "ports" not in container
-    probes = [(path, container[f"{kind}Probe"]) for path, kind in (("/livez", "liveness"), ("/livez", "startup"), ("/readyz", "readiness"))]
+    probes = [(path, container[f"{kind}Probe"]) for path, kind in (("/livez", "liveness"), ("/readyz", "readiness"))]
     for path, probe in probes:
         assert "httpGet" not in probe and probe["exec"]["command"] == ["headroom", "status", "--probe", path]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PODS_A_SECOND = 10
-PROBE = 1.0  # seconds until the kubelet asks, or hears from, the readiness probe, which waits for the agent
+PROBE = 10.0  # readiness probe's period
 MIN_READY = 10  # the chart's minReadySeconds
 DETECT = 30 + 60 + 120 + 30  # seconds until the page: scrape, record, `for` of HeadroomConditionWidespread, group_wait
 REACT = 300  # seconds until `kubectl rollout undo`
