@@ -764,7 +764,8 @@ static void put_amount(FILE *out, const cJSON *limit)
 		streq(json_text_at(limit, "bound"), "upper") ? "at most " : "",
 		grouped_text(json_number_at(limit, "used"), unit, a), max > 0 ? " of " : "",
 		max > 0 ? grouped_text(max, unit, b) : "");
-	put(out, unit_is_scaled(unit) ? "" : " <small>%s</small>", unit);
+	if (!unit_is_scaled(unit))
+		put(out, " <small>%s</small>", unit);
 	if (cJSON_IsNumber(full)) {
 		duration_text(full->valuedouble, a);
 		put(out, "<div class=\"warning\">full in %s</div>", a);

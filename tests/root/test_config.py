@@ -211,6 +211,7 @@ def test_a_sysctl_that_the_node_lacks_is_a_warning_with_the_nearest_key(director
     assert answer.stdout.splitlines() == [
         f"{path}:4:16: warning: sysctl.no.such.key: this node lacks the key",
         f"{path}:2:22: warning: sysctl.vm.max_map_counts: this node lacks the key: did you mean vm.max_map_count?",
+        f"OK: {path}",
     ]
 
 
