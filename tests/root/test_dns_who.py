@@ -153,8 +153,9 @@ def test_names_are_never_recorded_in_incidents(watch, lab) -> None:
     """An agent that enforces records, first its own start."""
     server, one = lab.serve(39), watch("{mode: enforce}")
     assert [entry["name"] for entry in sampled(one, lab, server, 4)] == [SECRET]
-    recorded = [path.read_text() for path in (one.directory / "state/incidents").iterdir()]
-    assert len(recorded) > 1 and "secret" not in "".join(recorded)
+    incidents = one.directory / "state/incidents"
+    until(lambda: len(list(incidents.iterdir())) > 1, "the start is recorded")
+    assert "secret" not in "".join(path.read_text() for path in incidents.iterdir())
     assert "secret" not in one.get("/v1/incidents", unix=False)[1]
 
 
