@@ -200,7 +200,7 @@ def test_a_file_that_is_lost_restores_nothing(node: Node, agent, directory: Path
     more = etc / "conf.d/20-more.yaml"
     (etc / "headroom.yaml").write_text(f'http: {{listen: ""}}\nprofile: minimal\non_removed: restore\nsysctl: {json.dumps(raised(QUEUE))}\n')
     more.write_text(f"sysctl: {json.dumps(values)}\n")
-    wrap = mounted(f"mount -t tmpfs tmpfs /opt; cp -a /etc /opt; mkdir /opt/etc/headroom; mount --bind /opt/etc /etc; mount --bind {etc} /etc/headroom")
+    wrap = mounted(f"mount -t tmpfs tmpfs /opt; cp -a /etc /opt; mkdir -p /opt/etc/headroom; mount --bind /opt/etc /etc; mount --bind {etc} /etc/headroom")
     one = agent(None, wrap=wrap)
     until((directory / "state/config.json").exists, "the configuration is kept")
     one.kill()
