@@ -141,7 +141,7 @@ def test_a_full_lru_map_is_advice(maps: Callable[..., Maker], directory: Path) -
     """A map that one CPU has filled evicts half full: whether it does is not known, so it is only a row."""
     maps("lru:evicts:10000:50000", "percpu-lru:each:10000:50000", "lone-lru:half:10000:50000")
     document = doctor(directory)
-    assert {f["instance"]["name"] for f in of_maps(document)} == {"evicts", "each"} and document["verdict"] == "ok", of_maps(document)
+    assert {f["instance"]["name"] for f in of_maps(document)} == {"evicts", "each"}, of_maps(document)
     for finding in of_maps(document):
         assert (finding["slug"], finding["severity"], finding["condition"]) == ("bpf/lru-map", "advice", "LimitPressure")
         assert "not known whether it evicts" in finding["message"] and finding["hint"].startswith("if it loses elements in use: no command")
