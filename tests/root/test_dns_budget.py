@@ -156,7 +156,6 @@ def test_the_clouds_budgets_are_known(watch, lab, run: Run) -> None:
     assert "https://" in run("explain", f"dns/{azure}").stdout + run("explain", "budget/azure").stdout
 
 
-@pytest.mark.apart
 @pytest.mark.parametrize("family", [4, 6])
 def test_link_local_services_beside_dns_have_clients(watch, lab, run: Run, family: int) -> None:
     resolver, metadata, clock, other = (
