@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import THRESHOLDS, Node, read, sysctl, thresholds, until
+from conftest import Node, THRESHOLDS, mounted, read, sysctl, thresholds, until
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
@@ -264,7 +264,7 @@ def test_files_of_conf_d_with_another_ending_are_warned_about(directory: Path, r
     (etc / "headroom.yaml").write_text("mode: observe\n")
     for name in ("a.yaml", "b.yml", "C.YAML", "d.json", ".hidden.yml", "e.yaml.rpmsave"):
         (etc / "conf.d" / name).write_text("node_name: there\n" if name == "a.yaml" else "mode: off\n")
-    wrap = ("unshare", "--mount", "sh", "-c", f'mkdir -p /etc/headroom && mount --bind {etc} /etc/headroom && exec "$@"', "sh")
+    wrap = mounted(f"mount -t tmpfs tmpfs /opt; cp -a /etc /opt; mkdir -p /opt/etc/headroom; mount --bind /opt/etc /etc; mount --bind {etc} /etc/headroom")
     answer = run("check-config", wrap=wrap)
     assert answer.returncode == 0, answer
     lines = answer.stdout.splitlines()
