@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Node, THRESHOLDS, mounted, read, sysctl, thresholds, until
+from conftest import THRESHOLDS, Node, mounted, read, sysctl, thresholds, until
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
