@@ -54,7 +54,7 @@ int BPF_PROG(io_complete, struct request *rq, int error, unsigned int bytes)
 
 #define KWORKER 0x2f72656b726f776b /* "kworker/" */
 
-/* What a sync waits for is known at its begin: user space also counts those that have not ended. */
+/* Its file and owner are known at the begin of a sync: user space also counts an open sync. */
 static __always_inline int begin(struct file *file)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();

@@ -67,7 +67,7 @@ struct finding_use {
 	uint64_t at_us;     /* CLOCK_MONOTONIC; 0: of this poll */
 };
 
-/* What tasks wait for: pressure stall information. */
+/* Pressure stall information: the resource that tasks wait for. */
 enum pressure_kind { PRESSURE_IO, PRESSURE_CPU, PRESSURE_MEMORY, PRESSURES };
 
 extern const char *const pressure_names[PRESSURES];

@@ -314,7 +314,7 @@ static bool is_stalled(struct transfer *transfer)
 {
 	uint64_t done = atomic_load(&transfer->done), load_us = atomic_load(&transfer->load_us);
 
-	/* A pause is no lack of progress. */
+	/* A pause counts as progress. */
 	if (done != transfer->progress_bytes || atomic_load(&transfer->waits))
 		transfer->progress_us = now_us();
 	transfer->progress_bytes = done;

@@ -31,7 +31,7 @@ static int learn_operations(struct census_bpf_object *object)
 	return bpf_prog_test_run_opts(bpf_program__fd(object->progs.learn), &options);
 }
 
-/* What stays after the object is closed, which saves its memory. */
+/* Keeps a descriptor when the object is closed, which saves its memory. */
 static int keep(int descriptor, int *fd)
 {
 	*fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
