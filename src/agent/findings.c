@@ -282,13 +282,14 @@ static void read_own_pressure(const struct core *core, struct finding *finding)
 {
 	_cleanup_free_ char *text = NULL;
 	int root = cgroups_root(core->facts.cgroups, CGROUP_UNIFIED);
+	const char *path;
 
 	pressure_read(core->host, &finding->node_pressure);
 	if (root < 0 || process_read("", getpid(), "cgroup", &text, NULL) < 0)
 		return;
-	for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
-		if (starts_with(line, "0::/") && line[4] && line[4] != '.')
-			pressure_read_cgroup(root, line + 3, &finding->own_pressure);
+	path = cgroup_of_text(text, "");
+	if (path && path[0] == '/' && path[1] && path[1] != '.')
+		pressure_read_cgroup(root, path, &finding->own_pressure);
 }
 
 static void find_failed(const struct setting *setting, struct own *own)

@@ -234,6 +234,17 @@ void text_make_printable(char *text)
 	}
 }
 
+bool text_has_word(const char *text, const char *word)
+{
+	for (size_t len; *text; text += len) {
+		text += strspn(text, " \t\n,");
+		len = strcspn(text, " \t\n,");
+		if (len == strlen(word) && starts_with(text, word))
+			return true;
+	}
+	return false;
+}
+
 bool text_is_printable(const char *text)
 {
 	_cleanup_free_ char *printable = must(strdup(text));

@@ -82,6 +82,9 @@ void utf8_copy(char *dst, size_t size, const char *src);
  */
 void text_make_printable(char *text);
 
+/* Returns whether a word is in a text, between blanks or commas. */
+bool text_has_word(const char *text, const char *word);
+
 /* Returns whether text_make_printable() would replace nothing. */
 bool text_is_printable(const char *text);
 

@@ -207,22 +207,10 @@ int cli_fail(const char *object, const char *format, ...)
 	return EXIT_FAILED;
 }
 
-static bool has_word(const char *words, const char *word)
-{
-	const size_t len = strlen(word);
-
-	for (; *words; words += strspn(words, " ")) {
-		if (strcspn(words, " ") == len && starts_with(words, word))
-			return true;
-		words += strcspn(words, " ");
-	}
-	return false;
-}
-
 bool cli_has_option(const struct cli_command *command, const struct cli_option *option, bool common)
 {
-	return (common && has_word("config host-root help", option->name)) ||
-	       has_word(command->options, option->name);
+	return (common && text_has_word("config host-root help", option->name)) ||
+	       text_has_word(command->options, option->name);
 }
 
 void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MAX])

@@ -26,18 +26,6 @@ static bool has_kubelet(const struct host *host)
 	return seen.presence != KUBELET_ABSENT;
 }
 
-/* Returns whether a word is in a text, between blanks or commas. */
-static bool has_word(const char *text, const char *word)
-{
-	for (size_t len; *text; text += len) {
-		text += strspn(text, " \t\n,");
-		len = strcspn(text, " \t\n,");
-		if (len == strlen(word) && strncmp(text, word, len) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* ---- cgroup controllers ---- */
 
 static bool match_runtime(const char *root, pid_t pid, void *)
@@ -119,7 +107,7 @@ void check_cgroup_controllers(struct check_report *report)
 		unsigned hierarchy = 0, enabled = 1;
 		bool known = v1 && find_controller_v1(v1, needed[i].name, &hierarchy, &enabled);
 
-		if ((needed[i].kubelet_only && !kubelet) || has_word(v2, needed[i].name) ||
+		if ((needed[i].kubelet_only && !kubelet) || text_has_word(v2, needed[i].name) ||
 			(known && enabled && hierarchy > 0))
 			continue;
 		add_controller(report, needed[i].name, known && !enabled);

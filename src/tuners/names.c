@@ -5,6 +5,8 @@
  */
 #include "tuners/table.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <fnmatch.h>
 
@@ -54,22 +56,11 @@ static const struct {
 	{"pulls", "progress PullStuck PullSlow"},
 };
 
-static bool has_word(const char *words, const char *word)
-{
-	const size_t len = strlen(word);
-
-	for (; *words; words += strspn(words, " ")) {
-		if (strcspn(words, " ") == len && starts_with(words, word))
-			return true;
-		words += strcspn(words, " ");
-	}
-	return false;
-}
-
 static bool is_alias(const char *entry, const char *word)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(aliases); i++)
-		if (strcasecmp(aliases[i].word, word) == 0 && has_word(aliases[i].entries, entry))
+		if (strcasecmp(aliases[i].word, word) == 0 &&
+			text_has_word(aliases[i].entries, entry))
 			return true;
 	return false;
 }

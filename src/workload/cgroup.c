@@ -182,6 +182,32 @@ int cgroup_root_open(const struct host *host, const char *controller, char *why,
 	return root;
 }
 
+char *cgroup_of_text(char *text, const char *controller)
+{
+	for (char *next = text, *line; (line = strsep(&next, "\n"));) {
+		char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+
+		if (!path)
+			continue;
+		*path = '\0';
+		for (char *rest = names + 1, *name; (name = strsep(&rest, ","));)
+			if (streq(name, controller))
+				return path + 1;
+	}
+	return NULL;
+}
+
+void cgroup_root_path(const struct host *host, int root, char path[static PATH_MAX])
+{
+	char link[32], full[PATH_MAX];
+	ssize_t len;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
+	len = readlink(link, full, sizeof(full) - 1);
+	full[MAX(len, 0)] = '\0';
+	copy_text(path, PATH_MAX, full + (starts_with(full, host->root) ? strlen(host->root) : 0));
+}
+
 /* ---- the programs that record new and removed cgroups ---- */
 
 struct cgroup_watch {

@@ -61,6 +61,15 @@ size_t cgroup_workload_length(const char *path);
 int cgroup_root_open(const struct host *host, const char *controller, char *why, size_t size);
 
 /*
+ * Returns the path in the line of a controller, or of cgroup2 (""), of /proc/PID/cgroup: a part of
+ * text, which it changes. NULL: there is no such line.
+ */
+char *cgroup_of_text(char *text, const char *controller);
+
+/* Writes the path that the host has for the root of a hierarchy; "": it is not known. */
+void cgroup_root_path(const struct host *host, int root, char path[static PATH_MAX]);
+
+/*
  * Maps the inode of a cgroup's directory, which BPF knows, to the workload. The kernel tells the
  * path of each new and removed cgroup; other inodes need a walk through all directories, which uses
  * at most a small share of a CPU. The kernel never reuses these inodes. One for the node, in facts:

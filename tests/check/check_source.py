@@ -64,7 +64,7 @@ MATCHES = {
         "src/kernel/kmsg.c": "kmsg_parse_record kmsg_parse_line",
         "src/report/metrics.c": "put_process",
         "src/tuners/check_log.c": "read_maximum",
-        "src/tuners/check_node.c": "has_word find_controller_v1 check_swap",
+        "src/tuners/check_node.c": "find_controller_v1 check_swap",
         "src/tuners/checks.c": "bpf_jit_bytes check_ipv6_routes",
         "src/tuners/dns/who.c": "process_serves",
         "src/tuners/limits/read.c": "limits_read_pids limits_read_memory_cgroups limits_read_keys add_counter",

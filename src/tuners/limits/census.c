@@ -575,22 +575,6 @@ static void add_instance(const struct finish *finish, const struct limit_use *us
 		limit_instance_add(finish->instances, &instance);
 }
 
-/* Finds the line of a controller, or of cgroup2, in the text of /proc/PID/cgroup. */
-static char *cgroup_path(char *text, const char *controller)
-{
-	for (char *next = text, *line; (line = strsep(&next, "\n"));) {
-		char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
-
-		if (!path)
-			continue;
-		*path = '\0';
-		for (char *rest = names + 1, *name; (name = strsep(&rest, ","));)
-			if (streq(name, controller))
-				return path + 1;
-	}
-	return NULL;
-}
-
 /*
  * Finds the path of a cgroup from a process in it or below it, and its workload. The path that the
  * host has for it is where the command of a cure writes.
@@ -598,30 +582,26 @@ static char *cgroup_path(char *text, const char *controller)
 static bool find_cgroup(const struct host *host, uint32_t pid, struct instance *instance)
 {
 	_cleanup_free_ char *text = NULL;
-	char why[TUNER_WHY_MAX], mount[PATH_MAX], link[32], line[PATH_MAX], *path = NULL, *end;
+	char why[TUNER_WHY_MAX], mount[PATH_MAX], line[PATH_MAX], *path = NULL, *end;
 	_cleanup_close_ int root = cgroup_root_open(host, "pids", why, sizeof(why));
 	bool is_v1 = root >= 0;
 	struct stat st;
-	ssize_t len;
 
 	if (root < 0)
 		root = cgroup_root_open(host, NULL, why, sizeof(why));
 	if (root < 0 || process_read(host->root, (pid_t)pid, "cgroup", &text, NULL) < 0)
 		return false;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
-	len = readlink(link, mount, sizeof(mount) - 1);
-	path = cgroup_path(text, is_v1 ? "pids" : "");
-	if (len < 0 || !path)
+	cgroup_root_path(host, root, mount);
+	path = cgroup_of_text(text, is_v1 ? "pids" : "");
+	if (!mount[0] || !path)
 		return false;
-	mount[len] = '\0';
 	while (path[1] && (fstatat(root, path + 1, &st, 0) < 0 || st.st_ino != instance->id)) {
 		end = strrchr(path, '/');
 		end[end == path] = '\0';
 	}
 	if (!path[1])
 		return false;
-	snprintf(instance->name, SETTING_PATH_MAX, "%s%s",
-		mount + (starts_with(mount, host->root) ? strlen(host->root) : 0), path);
+	snprintf(instance->name, SETTING_PATH_MAX, "%s%s", mount, path);
 	snprintf(line, sizeof(line), "0::%s\n", path);
 	if (!cgroup_file_workload(line, &instance->owner))
 		name_scope(line, &instance->owner);

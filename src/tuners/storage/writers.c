@@ -407,23 +407,12 @@ static void list_writers(struct storage *storage, int root, struct storage_write
 		read_writer(storage, root, writers, &writers->list[i], before, n_before);
 }
 
-static void find_mount(const struct storage *storage, int root, char *mount, size_t size)
-{
-	const char *prefix = storage->host->root;
-	char link[32], path[PATH_MAX];
-	ssize_t len;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
-	len = readlink(link, path, sizeof(path) - 1);
-	path[MAX(len, 0)] = '\0';
-	copy_text(mount, size, path + (starts_with(path, prefix) ? strlen(prefix) : 0));
-}
-
 void storage_writers_read(struct storage *storage, struct storage_sync_row *row,
 	const struct storage_process *process, uint64_t now)
 {
 	int root = cgroups_root(storage->facts->cgroups, CGROUP_UNIFIED);
 	struct storage_writers *writers = row->writers;
+	char mount[PATH_MAX];
 
 	if (!storage_is_slow(&process->summary, storage->sync_p99_us) || root < 0 ||
 		!storage->attributed || storage->is_v1 || process->disk.n_below == 0) {
@@ -442,7 +431,8 @@ void storage_writers_read(struct storage *storage, struct storage_sync_row *row,
 	writers->at_us = now;
 	writers->readings++;
 	name_disks(storage, &process->disk, writers);
-	find_mount(storage, root, writers->mount, sizeof(writers->mount));
+	cgroup_root_path(storage->host, root, mount);
+	set_text(writers->mount, mount);
 	writers->has_swap = has_swap(storage, writers);
 	list_writers(storage, root, writers);
 }
