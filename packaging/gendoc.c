@@ -240,13 +240,22 @@ static void put_commands(FILE *out)
 		put_tagged(out, command->name, command->help);
 }
 
+/* Writes "1  Failure. doctor: something could not be checked." of the rows of each code. */
 static void put_exits(FILE *out)
 {
-	for (const struct cli_exit *row = cli_exits; row->help; row++) {
-		char code[8];
+	for (const struct cli_exit *row = cli_exits, *next; row->help; row = next) {
+		char code[8], text[OPTION_TEXT_MAX] = "";
 
+		for (next = row; next->help && next->code == row->code; next++) {
+			text_append(text, sizeof(text), "%s", next == row ? "" : " ");
+			for (const char *word = next->commands ? next->commands : ""; *word;
+				word += strcspn(word, " "), word += *word == ' ')
+				text_append(text, sizeof(text), "%.*s%s", (int)strcspn(word, " "),
+					word, strchr(word, ' ') ? ", " : ": ");
+			text_append(text, sizeof(text), "%s", next->help);
+		}
 		snprintf(code, sizeof(code), "%d", row->code);
-		put_tagged(out, code, row->help);
+		put_tagged(out, code, text);
 	}
 }
 

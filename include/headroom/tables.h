@@ -177,6 +177,7 @@ struct column {
 
 struct table_view {
 	const char *title;
+	const char *times; /* of which time some columns are, beside the title; NULL: nothing */
 	const struct table_view *next; /* another table of the same document; NULL: none */
 	const char *rows;              /* name of the array in the document */
 	unsigned rank;                 /* the page shows the tables in this order */

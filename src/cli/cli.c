@@ -176,20 +176,28 @@ const struct cli_command cli_commands[] = {
 };
 
 const struct cli_exit cli_exits[] = {
-	{EXIT_OK,
-		"Success. For status, doctor and fleet: the verdict is ok. For plan and restore --plan: nothing to change."},
-	{EXIT_FAILED,
-		"Failure; stderr names the object, the error and the cure. For check-config: the "
-		"configuration has a fault. For explain: the name is unknown. For doctor: something "
-		"could not be checked."},
-	{EXIT_ATTENTION,
-		"For status and doctor: there is a warning or a critical condition. For plan and restore --plan: "
-		"changes are pending. For fleet: this holds for a node, one does not report or its verdict is "
-		"unknown, or the answer is incomplete; with --finding: a node has it."},
-	{EXIT_USAGE, "Wrong usage."},
-	{EX_TEMPFAIL,
-		"For agent: another agent, which stderr names, sets the values of this node. The "
-		"unit does not restart then."},
+	{EXIT_OK, "agent", "SIGTERM or SIGINT ended it."},
+	{EXIT_OK, "status", "The verdict is ok; with --probe: the agent answers with 200."},
+	{EXIT_OK, "plan", "Nothing to change."},
+	{EXIT_OK, "restore", "Success; with --plan: nothing to restore."},
+	{EXIT_OK, "doctor", "The verdict is ok."},
+	{EXIT_OK, "fleet",
+		"All nodes report and their verdict is ok; with --finding: no node has it."},
+	{EXIT_OK, "apply top images incidents explain check-config config version", "Success."},
+	{EXIT_FAILED, NULL, "Failure; stderr names the object, the error and the cure."},
+	{EXIT_FAILED, "doctor", "Something could not be checked."},
+	{EXIT_FAILED, "incidents explain", "The name is unknown."},
+	{EXIT_FAILED, "check-config config", "The configuration has a fault."},
+	{EXIT_ATTENTION, "status doctor", "There is a warning or a critical condition."},
+	{EXIT_ATTENTION, "plan", "Changes are pending."},
+	{EXIT_ATTENTION, "restore", "With --plan: there is something to restore."},
+	{EXIT_ATTENTION, "fleet",
+		"A node has a warning or a critical condition, does not report or has no known "
+		"verdict, or the answer is incomplete; with --finding: a node has it."},
+	{EXIT_USAGE, NULL, "Wrong usage."},
+	{EX_TEMPFAIL, "agent",
+		"Another agent, which stderr names, sets the values of this node. The unit does not "
+		"restart then."},
 	{0},
 };
 
@@ -213,6 +221,11 @@ bool cli_has_option(const struct cli_command *command, const struct cli_option *
 	       text_has_word(command->options, option->name);
 }
 
+bool cli_has_exit(const struct cli_command *command, const struct cli_exit *row)
+{
+	return !row->commands || text_has_word(row->commands, command->name);
+}
+
 void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MAX])
 {
 	int used = snprintf(usage, CLI_USAGE_MAX, "%s", command->name);
@@ -228,24 +241,32 @@ void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MA
 
 static void print_usage(FILE *out)
 {
-	char usage[CLI_USAGE_MAX];
-
-	fputs("usage: headroom COMMAND [--config FILE] [--host-root DIR] ...\n\n", out);
-	for (const struct cli_command *command = cli_commands; command->name; command++) {
-		cli_usage(command, usage);
-		fprintf(out, "  %-34s %s\n", usage, command->summary);
-	}
-	fputs("\nManuals: headroom(8), headroom-limits(7), headroom-metrics(7), headroom-images(7), headroom.yaml(5)\n",
+	fputs("usage: headroom COMMAND [OPTION...]\n\n", out);
+	for (const struct cli_command *command = cli_commands; command->name; command++)
+		fprintf(out, "  %-12s  %s\n", command->name, command->summary);
+	fputs("\n"
+	      "headroom COMMAND --help lists the options and exit codes of a command.\n"
+	      "headroom --version prints the version.\n"
+	      "Manuals: headroom(8), headroom-limits(7), headroom-metrics(7),\n"
+	      "headroom-images(7), headroom.yaml(5)\n",
 		out);
 }
+
+/* A pipe without COLUMNS gets lines of this width, as manuals have. */
+#define HELP_WIDTH 80
 
 static void print_help(const struct cli_command *command)
 {
 	struct screen screen = screen_open();
 	char usage[CLI_USAGE_MAX];
+	int last = -1;
 
+	if (screen.width == INT_MAX)
+		screen.width = HELP_WIDTH;
 	cli_usage(command, usage);
-	draw(&screen, COLOR_NONE, "usage: headroom %s\n\n", usage);
+	draw(&screen, COLOR_NONE, "usage: headroom ");
+	draw_wrapped(&screen, 16, "%s", usage);
+	draw(&screen, COLOR_NONE, "\n");
 	draw_wrapped(&screen, 0, "%s", command->help);
 	draw(&screen, COLOR_NONE, "\nOptions:\n");
 	for (const struct cli_option *option = cli_options; option->name; option++)
@@ -256,7 +277,13 @@ static void print_help(const struct cli_command *command)
 		}
 	draw(&screen, COLOR_NONE, "\nExample:\n  %s\n\nExit codes:\n", command->example);
 	for (const struct cli_exit *row = cli_exits; row->help; row++) {
-		draw(&screen, COLOR_NONE, "  %2d  ", row->code);
+		if (!cli_has_exit(command, row))
+			continue;
+		if (row->code == last)
+			draw(&screen, COLOR_NONE, "      ");
+		else
+			draw(&screen, COLOR_NONE, "  %2d  ", row->code);
+		last = row->code;
 		draw_wrapped(&screen, 6, "%s", row->help);
 	}
 }

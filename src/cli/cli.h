@@ -64,9 +64,11 @@ struct cli_command {
 	const char *example; /* "headroom plan --only neighbor" */
 };
 
+/* A code has a row for each meaning. */
 struct cli_exit {
 	int code;
-	const char *help; /* NULL ends the table */
+	const char *commands; /* "plan restore"; NULL: every command */
+	const char *help;     /* NULL ends the table */
 };
 
 extern const struct cli_option cli_options[];
@@ -77,6 +79,9 @@ extern const struct cli_exit cli_exits[];
  */
 bool cli_has_option(
 	const struct cli_command *command, const struct cli_option *option, bool common);
+
+/* Returns whether the command can end with the code of this row, for its reason. */
+bool cli_has_exit(const struct cli_command *command, const struct cli_exit *row);
 
 #define CLI_USAGE_MAX 160
 

@@ -431,6 +431,7 @@ static void print_document(const cJSON *document, const char *alone, const char 
 	struct screen screen = screen_open();
 	const cJSON *check, *counts = json_at(document, "counts");
 	int shown = 0;
+	size_t word;
 	char verdict[512];
 
 	if (alone[0])
@@ -445,8 +446,10 @@ static void print_document(const cJSON *document, const char *alone, const char 
 		draw(&screen, COLOR_NONE, "The bundle is in %s: read it before you send it.\n",
 			bundle);
 	doctor_verdict(document, verdict, sizeof(verdict));
-	draw(&screen, color_of(json_text_at(document, "verdict")), "%s", verdict);
-	draw(&screen, COLOR_NONE, "\n");
+	word = strcspn(verdict, " ");
+	draw(&screen, color_of(json_text_at(document, "verdict")), "%.*s", (int)word, verdict);
+	draw(&screen, COLOR_NONE, " ");
+	draw_wrapped(&screen, 2, "%s", verdict + word + (verdict[word] == ' '));
 }
 
 static cJSON *copy_ignored(const struct config *config)

@@ -503,7 +503,7 @@ static int cli_repeat(const struct cli *cli, bool again, int (*print)(const stru
 
 /*
  * Columns with a larger rank do not fit. The first column is as wide as its longest text, if that
- * fits.
+ * fits. A live view cuts it else; in a pipe it is at least as wide, and the last cells wrap.
  */
 struct layout {
 	const struct table_view *view;
@@ -512,90 +512,111 @@ struct layout {
 	unsigned rank;
 };
 
+static bool is_shown(const struct layout *layout, const struct column *column)
+{
+	return column->heading && column->rank <= layout->rank;
+}
+
 static struct layout lay_out(const struct screen *screen, const struct table_view *view,
 	const cJSON *rows, const struct column *sorted)
 {
 	struct layout layout = {.view = view, .sorted = sorted, .rank = UINT_MAX};
 	const cJSON *row;
-	int width;
+	int width, longest = FIRST_MIN;
 
-	layout.first_width = view->columns[0].width;
 	cJSON_ArrayForEach (row, rows)
-		layout.first_width = MIN(
-			layout.first_width, -text_width(json_text_at(row, view->columns[0].key)));
+		longest = MAX(longest, text_width(json_text_at(row, view->columns[0].key)));
+	layout.first_width = MIN(view->columns[0].width, -longest);
 	do {
 		unsigned largest = 0;
 
 		width = 3 - layout.first_width;
 		for (const struct column *c = view->columns + 1; c->key || c->write; c++) {
-			if (!c->heading || c->rank > layout.rank)
+			if (!is_shown(&layout, c))
 				continue;
 			width += abs(c->width);
 			largest = MAX(largest, c->rank);
 		}
 		if (width <= screen->width || largest == 0) {
-			if (width > screen->width && screen->live)
-				layout.first_width =
-					MIN(layout.first_width + width - screen->width, -FIRST_MIN);
+			if (width > screen->width)
+				layout.first_width = MIN(layout.first_width + width - screen->width,
+					screen->live ? -FIRST_MIN : -longest);
 			return layout;
 		}
 		layout.rank = largest - 1;
 	} while (true);
 }
 
-/* Prints a row, or the headings if row is NULL. */
-static void print_row(struct screen *screen, const struct layout *layout, const cJSON *row)
+/* Writes a cell of a row, or the heading if row is NULL. */
+static void write_cell(const struct layout *layout, const struct column *column, const cJSON *row,
+	char text[static CELL_MAX])
 {
 	const struct table_view *view = layout->view;
+	const bool is_number = column->format == COLUMN_NUMBER;
+	char whole[CELL_MAX];
 
-	draw(screen, COLOR_NONE, "  ");
-	for (const struct column *c = view->columns; c->key || c->write; c++) {
-		double value = c->key ? json_number_at(row, c->key) : 0;
-		double limit = c->limit ? json_number_at(row, c->limit) : 0;
-		char text[CELL_MAX], brief[CELL_MAX];
-		bool blank = row && c->format == COLUMN_NUMBER && view->blanks && view->blanks(row);
-		bool touches;
-		int width = c == view->columns ? layout->first_width : c->width;
+	if (!row)
+		copy_text(text, CELL_MAX, column->heading);
+	else if (is_number && view->blanks && view->blanks(row))
+		copy_text(text, CELL_MAX, "-");
+	else if (is_number && !column->write)
+		snprintf(text, CELL_MAX, "%.0f", json_number_at(row, column->key));
+	else if (column == view->columns)
+		shorten(cell_text(column, row, whole, sizeof(whole)), -layout->first_width, text,
+			CELL_MAX);
+	else
+		cell_text(column, row, text, CELL_MAX);
+	if (row && column->format == COLUMN_SECONDS && !text[0])
+		copy_text(text, CELL_MAX, "-");
+}
 
-		if (!c->heading || c->rank > layout->rank)
+/* Numbers are green below their limit, yellow near it, red above it. */
+static enum color cell_color(const struct column *column, const cJSON *row, const char *text)
+{
+	const double value = column->key ? json_number_at(row, column->key) : 0;
+	const double limit = column->limit ? json_number_at(row, column->limit) : 0;
+
+	if (column->format == COLUMN_STATE)
+		return color_of(column->tone ? json_text_at(row, column->tone) : text);
+	return limit <= 0 || streq(text, "-") ? COLOR_NONE
+	       : value > limit                ? COLOR_BAD
+	       : value > 0.8 * limit          ? COLOR_WARNING
+					      : COLOR_GOOD;
+}
+
+/* Prints a row, or the headings if row is NULL. No line ends with blanks. */
+static void print_row(struct screen *screen, const struct layout *layout, const cJSON *row)
+{
+	const struct column *first = layout->view->columns;
+	int blanks = 2; /* before the next text */
+
+	for (const struct column *c = first; c->key || c->write; c++) {
+		char text[CELL_MAX];
+		int width = c == first ? layout->first_width : c->width, free;
+
+		if (!is_shown(layout, c))
 			continue;
-		if (row)
-			cell_text(c, row, text, sizeof(text));
-		/* printf() pads bytes, not characters. */
-		if (row)
-			width += (width < 0 ? -1 : 1) * ((int)strlen(text) - text_width(text));
-		if (row && c == view->columns && text_width(text) > -layout->first_width)
-			shorten(text, -layout->first_width, brief, sizeof(brief)),
-				set_text(text, brief),
-				width = layout->first_width -
-					((int)strlen(text) - text_width(text));
-		if (row && c->format == COLUMN_NUMBER && !c->write)
-			snprintf(text, sizeof(text), "%.0f", value);
+		write_cell(layout, c, row, text);
+		free = abs(width) - text_width(text);
 		/* A text as wide as its column would touch its neighbour. */
-		touches = text_width(row ? text : c->heading) >= abs(c->width);
-		if (c->width > 0 && touches)
-			draw(screen, COLOR_NONE, " ");
-		if (!row)
-			draw(screen, c == layout->sorted ? COLOR_BOLD : COLOR_FAINT, "%*s", width,
-				c->heading);
-		else if (blank)
-			draw(screen, COLOR_NONE, "%*s", width, "-");
-		else if (c->format == COLUMN_NUMBER && !c->write)
-			/* Green below the limit, yellow near it, red above it. */
+		if (width > 0)
+			blanks += MAX(free, 1);
+		if (!screen->live && c != first && text[0] &&
+			screen->column + blanks + text_width(text) > screen->width) {
+			draw(screen, COLOR_NONE, "\n");
+			blanks = 4;
+		}
+		if (text[0]) {
+			draw(screen, COLOR_NONE, "%*s", blanks, "");
+			blanks = 0;
 			draw(screen,
-				limit <= 0            ? COLOR_NONE
-				: value > limit       ? COLOR_BAD
-				: value > 0.8 * limit ? COLOR_WARNING
-						      : COLOR_GOOD,
-				"%*s", width, text);
-		else if (c->format == COLUMN_STATE)
-			draw(screen, color_of(c->tone ? json_text_at(row, c->tone) : text), "%*s",
-				width, text);
-		else
-			draw(screen, COLOR_NONE, "%*s", width,
-				text[0] || c->format != COLUMN_SECONDS ? text : "-");
-		if (width < 0 && (c == view->columns || touches))
-			draw(screen, COLOR_NONE, " ");
+				row                   ? cell_color(c, row, text)
+				: c == layout->sorted ? COLOR_BOLD
+						      : COLOR_FAINT,
+				"%s", text);
+		}
+		if (width < 0)
+			blanks += MAX(free, 0) + (c == first || free <= 0);
 	}
 	draw(screen, COLOR_NONE, "\n");
 }
@@ -641,6 +662,8 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 	const cJSON *item;
 
 	draw(screen, COLOR_BOLD, "%s", view->title);
+	if (view->times && cJSON_GetArraySize(rows) > 0)
+		draw(screen, COLOR_FAINT, "  (%s)", view->times);
 	if (screen->live)
 		draw(screen, COLOR_FAINT, "  %s%s; s sorts, q quits, ? helps", sorted ? "by " : "",
 			sorted ? sorted->heading : view->order);
@@ -1005,8 +1028,9 @@ int cli_images(const struct cli *cli)
 	cJSON_ArrayForEach (image, images)
 		print_image(&screen, image);
 	if (cJSON_GetArraySize(images) == 0)
-		puts("No images are configured: see images.archives and images.pull in "
-		     "headroom.yaml(5).");
+		draw_wrapped(&screen, 0,
+			"No images are configured: see images.archives and images.pull in "
+			"headroom.yaml(5).");
 	return EXIT_OK;
 }
 

@@ -12,6 +12,8 @@ import pytest
 from conftest import BIN, Node, environment, until
 
 COMMANDS = ("agent", "status", "plan", "apply", "restore", "explain", "check-config", "version")
+# The exit codes of each command; 1 and 64 are possible for all.
+EXITS = {"agent": {0, 75}, "status": {0, 2}, "plan": {0, 2}, "restore": {0, 2}, "doctor": {0, 2}, "fleet": {0, 2}}
 ESCAPE = "\x1b"
 
 
@@ -52,6 +54,20 @@ def test_help_lists_every_command(run, command: str) -> None:
     assert answer.stderr == ""
     for part in ("usage: headroom " + command, "--config", "Example:\n  headroom " + command, "Exit codes:", "64  "):
         assert part in answer.stdout
+
+
+@pytest.mark.apart
+def test_help_fits_80_columns_and_lists_the_exit_codes_of_its_command(run) -> None:
+    overview = run("--help").stdout
+    assert max(map(len, overview.splitlines())) <= 80
+    commands = re.findall(r"^  (\S+)", overview, re.M)
+    assert {*COMMANDS, *EXITS} <= set(commands)
+    for command in commands:
+        text = run(command, "--help").stdout
+        assert max(map(len, text.splitlines())) <= 80, text
+        codes = {int(code) for code in re.findall(r"^ +(\d+)  ", text.split("Exit codes:")[1], re.M)}
+        assert codes == EXITS.get(command, {0}) | {1, 64}, text
+    assert all(len(line) <= 60 or line.startswith("  headroom ") for line in run("fleet", "--help", env={"COLUMNS": "60"}).stdout.splitlines())
 
 
 @pytest.mark.apart

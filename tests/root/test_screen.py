@@ -268,7 +268,7 @@ def test_top_on_a_small_terminal_keeps_all_servers_and_colours_exceeded_budgets(
         text = terminal.wait_screens(1)
         assert "shop/cart" in text and text.count("2001:db8::1") == 2, text
         assert "example" not in text
-        assert f"{RED}    1500{END}" in text and f"{RED}over-budget " in text, text
+        assert f"{RED}1500{END}" in text and f"{RED}over-budget{END}" in text, text
 
 
 @pytest.mark.slow
@@ -333,6 +333,33 @@ def test_wide_values_do_not_touch_their_neighbours(serve: Serve, run: Run) -> No
     serve(dns({**SERVER, "queries_per_second": 123456789, "peak": 123456789, "pending": 123456789}))
     line = next(line for line in run("top", "dns").stdout.splitlines() if "123456789" in line)
     assert line.split().count("123456789") == 3, line
+
+
+DISK = {"device": "vda", "kind": "rotating", "queue_share": 1, "write_bytes_per_second": 1300000}
+SYNCS = {"syncs_per_second": 15, "p50": 0.003, "p99": 0.032, "worst": 0.19}
+
+
+@pytest.mark.apart
+def test_listed_processes_have_their_name_and_the_times_of_columns_are_said(serve: Serve, run: Run) -> None:
+    process = {**SYNCS, "device": "vda", "kind": "rotating", "text": "etcd (host)", **workload("host")}
+    serve({"storage": {"users": [{**DISK, "syncs_per_second": 0, "text": "host", **workload("host")}, process]}, **dns(SERVER)})
+    lines = run("top").stdout.splitlines()
+    assert "Storage  (p50, p99, worst: last 5 min)" in lines, lines
+    assert "DNS  (peak/s: last minute; p50, p99: since the start)" in lines, lines
+    rows = [re.split("  +", line.strip()) for line in lines]
+    assert ["host", "vda", "rotating", "100 %", "0", "-", "-", "-", "1.3 MB/s"] in rows, rows
+    assert ["etcd (host)", "vda", "rotating", "-", "15", "3 ms", "32 ms", "190 ms", "-"] in rows, rows
+
+
+@pytest.mark.apart
+def test_tables_in_a_pipe_wrap_at_columns_and_lose_nothing(serve: Serve, run: Run) -> None:
+    pull = {"image": "registry.example.com/team/some-service:1.2.3", "progress": "3 of 7 layers, 120.5 MB of 1.2 GB, 5 MB/s, 3 min left"}
+    serve({"runtime": {"pulls": [pull]}, **dns(SERVER, SILENT)})
+    for topic in ("pulls", "dns"):
+        wide, narrow = (run("top", topic, env={"COLUMNS": columns}).stdout for columns in ("300", "70"))
+        assert max(map(len, narrow.splitlines())) <= 70, narrow
+        assert not re.search(r" $", wide + narrow, re.M), narrow
+    assert pull["image"] in narrow or pull["image"] in run("top", "pulls", env={"COLUMNS": "70"}).stdout
 
 
 @pytest.mark.apart

@@ -110,6 +110,8 @@ def test_each_sync_counts_once_for_its_device_and_process(counting: Agent, disk:
     assert calls == 300
     until(lambda: latency(counting, device, "synctest")[0] >= calls, "the syncs are reported")
     assert latency(counting, device, "synctest")[0] == calls
+    users = {user["text"]: user for user in counting.status()["storage"]["users"] if user["device"] == device}
+    assert users["synctest (host)"]["syncs"] == calls and "queue_share" not in users["synctest (host)"]
     subprocess.run(["dd", "if=/dev/zero", f"of={disk}/b", "bs=4k", "count=50", "oflag=dsync"], check=True, capture_output=True)
     until(lambda: latency(counting, device, "other")[0] >= 50, "synchronous writes are reported")
     assert latency(counting, device, "other")[0] == 50

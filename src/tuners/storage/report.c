@@ -25,19 +25,25 @@ static void add_summary(cJSON *object, const struct storage_summary *summary)
 static void add_user(cJSON *array, const struct storage *storage, const struct storage_user *user)
 {
 	cJSON *object = json_append(array);
+	char who[WORKLOAD_TEXT_MAX], text[WORKLOAD_TEXT_MAX + STORAGE_NAME_MAX + 4];
 
 	workload_json(object, &user->workload);
+	workload_describe(&user->workload, who, sizeof(who));
+	if (user->process[0])
+		snprintf(text, sizeof(text), "%s (%s)", user->process, who);
+	json_text(object, "text", user->process[0] ? text : who);
 	json_text(object, "device", label_name(storage, user->label));
 	json_text(object, "kind", storage_kind_names[storage->labels[user->label].disk.kind]);
-	JSON_NUMBERS(object, {"queue_share", user->share},
-		{"queue_seconds", (double)user->queue_ns / 1e9},
-		{"syncs_per_second", user->sync_rate}, {"syncs", (double)user->syncs},
-		{"read_bytes_per_second", user->rate[STORAGE_READ]},
-		{"write_bytes_per_second", user->rate[STORAGE_WRITE]},
-		{"read_bytes", (double)user->bytes[STORAGE_READ]},
-		{"write_bytes", (double)user->bytes[STORAGE_WRITE]},
-		{"read_requests", (double)user->requests[STORAGE_READ]},
-		{"write_requests", (double)user->requests[STORAGE_WRITE]});
+	JSON_NUMBERS(object, {"syncs_per_second", user->sync_rate}, {"syncs", (double)user->syncs});
+	if (!user->process[0]) /* the kernel counts requests by cgroup */
+		JSON_NUMBERS(object, {"queue_share", user->share},
+			{"queue_seconds", (double)user->queue_ns / 1e9},
+			{"read_bytes_per_second", user->rate[STORAGE_READ]},
+			{"write_bytes_per_second", user->rate[STORAGE_WRITE]},
+			{"read_bytes", (double)user->bytes[STORAGE_READ]},
+			{"write_bytes", (double)user->bytes[STORAGE_WRITE]},
+			{"read_requests", (double)user->requests[STORAGE_READ]},
+			{"write_requests", (double)user->requests[STORAGE_WRITE]});
 	add_summary(object, &user->summary);
 	if (user->summary.syncs > 0)
 		history_json(object, &user->history);
@@ -116,21 +122,23 @@ struct cJSON *storage_document(const void *self, const void *, bool)
 
 static void write_share(const cJSON *row, char *text, size_t size)
 {
+	const cJSON *queue = json_at(row, "queue_share");
 	char share[SHARE_MAX];
 
-	copy_text(text, size, share_text(json_number_at(row, "queue_share"), share));
+	copy_text(text, size, queue ? share_text(queue->valuedouble, share) : "-");
 }
 
 static void write_rate(const cJSON *row, char *text, size_t size)
 {
+	const cJSON *rate = json_at(row, "write_bytes_per_second");
 	char amount[AMOUNT_MAX];
 
-	snprintf(text, size, "%s/s",
-		amount_text(json_number_at(row, "write_bytes_per_second"), "bytes", amount));
+	snprintf(text, size, "%s%s", rate ? amount_text(rate->valuedouble, "bytes", amount) : "-",
+		rate ? "/s" : "");
 }
 
 static const struct column columns[] = {
-	{.title = "Workload", .heading = "workload", .key = "workload/text", .width = -24},
+	{.title = "Workload", .heading = "workload", .key = "text", .width = -24},
 	{.title = "Device", .heading = "device", .key = "device", .width = -9},
 	{.title = "Kind", .heading = "kind", .key = "kind", .width = -8, .rank = 4},
 	{"Share of the queue", "queue", "queue_share", COLUMN_NUMBER, 6, .write = write_share},
@@ -156,6 +164,7 @@ static void write_notes(const cJSON *document, char *text, size_t size)
 }
 
 const struct table_view storage_view = {.title = "Storage",
+	.times = "p50, p99, worst: last 5 min",
 	.rank = 2,
 	.rows = "users",
 	.columns = columns,

@@ -880,17 +880,23 @@ static void learn_users(struct storage *storage, uint64_t now)
 	cgroups_learn(cgroups, wanted, n, now);
 }
 
-static struct storage_user *user_of(
-	struct storage_user *users, unsigned *n, unsigned label, const struct workload *workload)
+static struct storage_user *user_of(struct storage_user *users, unsigned *n, unsigned label,
+	const struct workload *workload, const char *process)
 {
 	unsigned i = 0;
 
-	while (i < *n && (users[i].label != label || !workload_equal(&users[i].workload, workload)))
+	/* Any other workload says enough about its process. */
+	if (workload->kind != WORKLOAD_HOST)
+		process = "";
+	while (i < *n && (users[i].label != label || !streq(users[i].process, process) ||
+				 !workload_equal(&users[i].workload, workload)))
 		i++;
 	if (i == STORAGE_USERS)
 		return NULL;
-	if (i == *n)
+	if (i == *n) {
 		users[(*n)++] = (struct storage_user){.workload = *workload, .label = label};
+		set_text(users[i].process, process);
+	}
 	return &users[i];
 }
 
@@ -941,8 +947,8 @@ struct storage_user *storage_users(const struct storage *storage, unsigned *n)
 	for (size_t i = 0; i < largest.n_syncs; i++) {
 		const struct storage_sync_row *row = largest.syncs[i];
 		struct workload workload = workload_of(storage, CGROUP_UNIFIED, row->key.cgroup);
-		struct storage_user *user =
-			user_of(users, n, label_of(storage, row->key.device), &workload);
+		struct storage_user *user = user_of(
+			users, n, label_of(storage, row->key.device), &workload, row->key.process);
 
 		if (user)
 			add_sync(user, row, storage->read_us);
@@ -951,7 +957,7 @@ struct storage_user *storage_users(const struct storage *storage, unsigned *n)
 		const struct storage_io_row *row = largest.ios[i];
 		struct workload workload = workload_of(storage, CGROUP_BLKIO, row->key.cgroup);
 		struct storage_user *user =
-			user_of(users, n, label_of(storage, row->key.disk), &workload);
+			user_of(users, n, label_of(storage, row->key.disk), &workload, "");
 
 		if (user)
 			add_io(user, row);

@@ -311,9 +311,11 @@ void storage_summarize(
 
 /* ---- users ---- */
 
-/* A workload on a device. */
+/* A workload on a device; or a listed process of the host's cgroup, whose requests are not known.
+ */
 struct storage_user {
 	struct workload workload;
+	char process[STORAGE_NAME_MAX]; /* "": the workload */
 	unsigned label;
 	double queue_rate, rate[STORAGE_DIRECTIONS], sync_rate;
 	double share; /* its part of the device's queue, 0..1 */
