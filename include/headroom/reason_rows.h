@@ -22,6 +22,9 @@ ROW(VALUES_UNRECORDED, "values-unrecorded", ADMIN,
 	.retry = true)
 ROW(JOURNAL_UNUSABLE, "journal-unusable", ADMIN,
 	"The journal of original files cannot be read or written.", .retry = true)
+ROW(MEMORY_LIMIT_LOW, "memory-limit-low", ADMIN,
+	"The agent's own memory limit is below what it needs while the kernel checks its BPF programs, "
+	"for a moment of each start. Then the kernel may kill it.")
 ROW(IN_SYNC, "in-sync", NOBODY, "The value read from the node is the wanted one.")
 ROW(CONFIGURED, "configured", NOBODY,
 	"A configuration file asks for this value, which beats a choice on the node and the default.")

@@ -840,6 +840,7 @@ int core_open(struct core *core, const struct core_options *options, sd_event *e
 
 			condition->type = type;
 		}
+	core->memory_limit = event ? cgroup_own_memory_maximum(core->host) : 0;
 	core->facts.cgroups = cgroups_open(core->host, &core->facts.names);
 	core_reconfigure(core, steal(core->config));
 	return 0;

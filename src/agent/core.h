@@ -81,9 +81,10 @@ struct core {
 	bool watch_requested;               /* a load has the programs of facts.cgroups */
 	bool poll_due;                      /* an adopted result is to be shown now */
 	bool config_is_faulty;              /* a command uses the defaults instead */
-	bool files_lost;  /* of the last good configuration: what they set is not restored */
-	bool as_apply;    /* decide as if all tuners enforced: headroom plan */
-	struct plan plan; /* changes to make, of the last poll */
+	uint64_t memory_limit; /* of the agent's cgroup at its start, in bytes; 0: not known */
+	bool files_lost;       /* of the last good configuration: what they set is not restored */
+	bool as_apply;         /* decide as if all tuners enforced: headroom plan */
+	struct plan plan;      /* changes to make, of the last poll */
 	struct config_fault config_fault;        /* of the last reload; message empty: none */
 	char agent_error[CONDITION_MESSAGE_MAX]; /* such as a port in use; or empty */
 };

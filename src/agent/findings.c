@@ -425,7 +425,7 @@ static void add_missing(const struct tuner_ops *ops, const char *prefix, const c
 
 /* A line of the unit, for which the cure is a command; or of the values of the chart. */
 static void cure_installation(struct finding *finding, const struct core *core,
-	const char *unit_line, const char *chart_line)
+	const char *unit_line, const char *chart_line, const char *daemonset_hint)
 {
 	static const char dropins[] = "/etc/systemd/system/headroom.service.d";
 
@@ -440,7 +440,7 @@ static void cure_installation(struct finding *finding, const struct core *core,
 			"systemctl daemon-reload && systemctl restart headroom",
 			dropins, unit_line, dropins);
 	} else {
-		finding_hint(finding, "its securityContext and its mounts in the DaemonSet");
+		finding_hint(finding, "%s", daemonset_hint);
 	}
 }
 
@@ -450,6 +450,7 @@ static void cure_installation(struct finding *finding, const struct core *core,
 static void cure_lack(struct finding *finding, const struct core *core, const struct tuner_ops *ops,
 	enum lack_kind kind)
 {
+	static const char hint[] = "its securityContext and its mounts in the DaemonSet";
 	char unit[256] = "", chart[256] = CHART_CAPABILITIES;
 	char line[300], value[300];
 
@@ -458,14 +459,15 @@ static void cure_lack(struct finding *finding, const struct core *core, const st
 		add_missing(ops, "", ", ", chart, sizeof(chart));
 		snprintf(line, sizeof(line), "CapabilityBoundingSet=%s", unit);
 		snprintf(value, sizeof(value), "capabilities: [%s]", chart);
-		cure_installation(finding, core, line, value);
+		cure_installation(finding, core, line, value, hint);
 	} else if (kind == LACK_BPF && access("/sys/kernel/btf/vmlinux", F_OK) < 0) {
 		kind = LACK_KERNEL;
 	} else if (kind == LACK_WRITE && geteuid() != 0) {
 		finding_hint(finding, "it runs as user %u: run it as root", geteuid());
 	} else if (kind == LACK_WRITE) {
 		cure_installation(finding, core, "ProtectKernelTunables=no",
-			"securityContext: {privileged: true, allowPrivilegeEscalation: true}");
+			"securityContext: {privileged: true, allowPrivilegeEscalation: true}",
+			hint);
 	} else if (kind == LACK_OTHER) {
 		finding_hint(finding, "headroom version lists what each tuner lacks");
 	}
@@ -565,6 +567,34 @@ static void find_records(
 	}
 }
 
+/*
+ * What a start takes for a moment, rounded up from 36 MiB: the largest BPF program and the kernel's
+ * types. Loads begin after the first poll has logged this, so it is the last word of an agent that
+ * is killed: Kubernetes shows the end of its log.
+ */
+#define START_MEMORY (UINT64_C(40) << 20)
+
+static void find_low_memory(
+	const struct core *core, struct proposal *proposal, const struct decide_input *input)
+{
+	struct instance instance = {.kind = INSTANCE_TUNER, .name = OWN "/memory"};
+	char limit[AMOUNT_MAX], needed[AMOUNT_MAX];
+	struct finding *finding;
+
+	if (core->memory_limit == 0 || core->memory_limit >= START_MEMORY)
+		return;
+	finding = find(
+		proposal, input, CORE_AGENT_DEGRADED, REASON_MEMORY_LIMIT_LOW, NULL, &instance);
+	if (!finding)
+		return;
+	finding_message(finding,
+		"the agent's memory limit is %s, and its start takes up to %s: the kernel may kill it",
+		amount_text((double)core->memory_limit, "memory", limit),
+		amount_text((double)START_MEMORY, "memory", needed));
+	cure_installation(finding, core, "MemoryMax=128M", "resources: {limits: {memory: 128Mi}}",
+		"raise resources.limits.memory in the DaemonSet");
+}
+
 /* The message has the fault and its cure. */
 static void find_config_fault(const struct config_fault *fault, struct proposal *proposal,
 	const struct decide_input *input)
@@ -607,6 +637,7 @@ static void find_own(struct core *core, struct proposal *proposal, const struct 
 	}
 	if (!is_user(core))
 		find_lacks(core, proposal, input);
+	find_low_memory(core, proposal, input);
 	find_not_restored(&own);
 	for (size_t i = 0; i < core->node.n_settings; i++)
 		find_failed(&core->node.settings[i], &own);

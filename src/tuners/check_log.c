@@ -73,37 +73,12 @@ static void count_fault(
 
 /* ---- the cure of each class ---- */
 
-#define NO_MAXIMUM (UINT64_C(1) << 62) /* from here on: "max", and what cgroup v1 writes for it */
-
-/* Reads the present maximum of a cgroup's memory and where it is. 0: the cgroup is gone. */
-static uint64_t read_maximum(
-	const struct host *host, const char *cgroup, char path[static PATH_MAX])
-{
-	static const char *const formats[][2] = {{"/sys/fs/cgroup", "memory.max"},
-		{"/sys/fs/cgroup/unified", "memory.max"},
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}};
-	char value[SETTING_VALUE_MAX];
-	uint64_t bytes = 0;
-
-	/* The kernel writes it below the root of the hierarchy, never with "..". */
-	if (cgroup[0] != '/' || strstr(cgroup, "/../"))
-		return 0;
-	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
-		snprintf(path, PATH_MAX, "%s%s/%s", formats[i][0], cgroup, formats[i][1]);
-		if (host_read_value(host, path, value) < 0)
-			continue;
-		if (streq(value, "max") || parse_count(value, &bytes) == 0)
-			return streq(value, "max") ? NO_MAXIMUM : bytes;
-	}
-	return 0;
-}
-
 static void cure_oom(
 	const struct host *host, const struct kmsg_fault *fault, struct check_finding *finding)
 {
 	char path[PATH_MAX], quoted[SHELL_WORD_MAX], line[KMSG_CGROUP_MAX + 8];
 	char amount[AMOUNT_MAX];
-	uint64_t maximum = read_maximum(host, fault->full, path);
+	uint64_t maximum = cgroup_memory_maximum(host, fault->full, path);
 	struct workload workload = {WORKLOAD_HOST};
 	const char *name = strrchr(fault->full, '/');
 
@@ -113,11 +88,11 @@ static void cure_oom(
 			"it; set memory limits for pods");
 		return;
 	}
-	if (fault->limit > 0 && fault->limit < NO_MAXIMUM)
+	if (fault->limit > 0 && fault->limit < CGROUP_NO_MAXIMUM)
 		text_append(finding->message, sizeof(finding->message), "; its cgroup %s use %s",
 			maximum > fault->limit ? "could" : "may",
 			amount_text((double)fault->limit, "memory", amount));
-	if (maximum >= NO_MAXIMUM) {
+	if (maximum >= CGROUP_NO_MAXIMUM) {
 		text_append(finding->message, sizeof(finding->message),
 			"; now its cgroup has no maximum");
 		finding->severity = SEVERITY_ADVICE;

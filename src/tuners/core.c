@@ -26,7 +26,7 @@ static const struct condition_type conditions[] = {
 		"A feature is off because the node or the agent's privileges lack something. The "
 		"message names it, the error and the cure.",
 		REASON_LIST(REASON_ALL_ACTIVE, REASON_TUNER_DEGRADED, REASON_VALUES_UNRECORDED,
-			REASON_JOURNAL_UNUSABLE)},
+			REASON_JOURNAL_UNUSABLE, REASON_MEMORY_LIMIT_LOW)},
 	/* Several tuners find it. */
 	[CORE_WOULD_NOT_START] = {"RuntimeWouldNotStart", SEVERITY_CRITICAL,
 		"A container runtime or the kubelet refuses a file from which it starts: it runs "

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "workload/process.h"
 
 #include <ctype.h>
@@ -195,6 +196,47 @@ char *cgroup_of_text(char *text, const char *controller)
 				return path + 1;
 	}
 	return NULL;
+}
+
+uint64_t cgroup_memory_maximum(
+	const struct host *host, const char *cgroup, char path[static PATH_MAX])
+{
+	static const char *const formats[][2] = {{"/sys/fs/cgroup", "memory.max"},
+		{"/sys/fs/cgroup/unified", "memory.max"},
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}};
+	char value[SETTING_VALUE_MAX];
+	uint64_t bytes = 0;
+
+	/* The kernel writes it below the root of the hierarchy, never with "..". */
+	if (cgroup[0] != '/' || strstr(cgroup, "/../"))
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
+		snprintf(path, PATH_MAX, "%s%s/%s", formats[i][0], cgroup, formats[i][1]);
+		if (host_read_value(host, path, value) < 0)
+			continue;
+		if (streq(value, "max") || parse_count(value, &bytes) == 0)
+			return streq(value, "max") ? CGROUP_NO_MAXIMUM : bytes;
+	}
+	return 0;
+}
+
+uint64_t cgroup_own_memory_maximum(const struct host *host)
+{
+	/* A container of its own cgroup namespace is at the root of what it sees. */
+	static const struct host container = {0};
+	_cleanup_free_ char *text = NULL, *copy = NULL;
+	char path[PATH_MAX];
+	const char *cgroup;
+
+	if (process_read("", getpid(), "cgroup", &text, NULL) < 0)
+		return 0;
+	copy = must(strdup(text));
+	cgroup = cgroup_of_text(text, "memory");
+	if (!cgroup)
+		cgroup = cgroup_of_text(copy, "");
+	if (!cgroup)
+		return 0;
+	return cgroup_memory_maximum(cgroup[1] ? host : &container, cgroup, path);
 }
 
 void cgroup_root_path(const struct host *host, int root, char path[static PATH_MAX])

@@ -66,6 +66,17 @@ int cgroup_root_open(const struct host *host, const char *controller, char *why,
  */
 char *cgroup_of_text(char *text, const char *controller);
 
+/*
+ * Reads the maximum of a cgroup's memory in bytes, and writes the path of its file on the host. A
+ * cgroup without one has CGROUP_NO_MAXIMUM or more. 0: not known, or the cgroup is gone.
+ */
+#define CGROUP_NO_MAXIMUM (UINT64_C(1) << 62)
+uint64_t cgroup_memory_maximum(
+	const struct host *host, const char *cgroup, char path[static PATH_MAX]);
+
+/* The same for the cgroup of this process. */
+uint64_t cgroup_own_memory_maximum(const struct host *host);
+
 /* Writes the path that the host has for the root of a hierarchy; "": it is not known. */
 void cgroup_root_path(const struct host *host, int root, char path[static PATH_MAX]);
 

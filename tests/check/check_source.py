@@ -63,7 +63,6 @@ MATCHES = {
         "src/kernel/host.c": "unescape mounts_next",
         "src/kernel/kmsg.c": "kmsg_parse_record kmsg_parse_line",
         "src/report/metrics.c": "put_process",
-        "src/tuners/check_log.c": "read_maximum",
         "src/tuners/check_node.c": "find_controller_v1 check_swap",
         "src/tuners/checks.c": "bpf_jit_bytes check_ipv6_routes",
         "src/tuners/dns/who.c": "process_serves",
@@ -72,7 +71,7 @@ MATCHES = {
         "src/tuners/storage/sense.c": "controls_io",
         "src/tuners/thp/tuner.c": "parse_boot_line meminfo_kb thp_sense",
         "src/tuners/thp/users.c": "huge_bytes",
-        "src/workload/cgroup.c": "hierarchy_number",
+        "src/workload/cgroup.c": "hierarchy_number cgroup_memory_maximum",
         "src/workload/process.c": "process_start process_is_of_host",
     },
     "paths and names: of cgroups, programs, files, units": {

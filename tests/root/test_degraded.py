@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that lack something lose one feature only, and the agent names errno and cure."""
 
+import contextlib
+import os
 import re
 import shutil
 import socket
@@ -169,3 +171,32 @@ def test_a_port_in_use_disables_only_tcp(agent, directory: Path) -> None:
     one.port = port
     until(lambda: one.condition("AgentDegraded")["status"] == "False", "the port is free again")
     assert one.get("/livez", unix=False)[0] == 200
+
+
+MEMORY = next((path for path in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()), None)
+
+
+@pytest.mark.apart
+@pytest.mark.quick
+@pytest.mark.parametrize("mebibytes, says", [(12, True), (39, True), (40, False)])
+def test_a_memory_limit_below_what_a_start_takes_is_the_first_word(agent, mebibytes: int, says: bool) -> None:
+    """The first word, because the kernel may kill the agent before there is another one."""
+    if MEMORY is None:
+        pytest.skip("no memory controller here")
+    group = MEMORY / f"hrdegraded-{os.getpid()}"
+    with contextlib.suppress(OSError):
+        (MEMORY / "cgroup.subtree_control").write_text("+memory")
+    group.mkdir()
+    try:
+        limit = next(group / name for name in ("memory.max", "memory.limit_in_bytes") if (group / name).exists())
+        limit.write_text(str(mebibytes << 20))
+        enter = ("sh", "-c", f'echo 0 >{group}/cgroup.procs; exec "$@"', "sh")
+        one = agent("mode: observe\n", ready=False, wrap=(*enter, "unshare", "--net"))
+        until(lambda: "version " in one.log or one.process.poll() is not None, "it has begun")
+        first = one.log.splitlines()[0]
+        assert (f"memory-limit-low: agent/memory: the agent's memory limit is {mebibytes}.0 MiB" in first) == says, one.log
+        assert ("memory-limit-low" in one.log) == says
+        one.kill()
+    finally:
+        until(lambda: not (group / "cgroup.procs").read_text(), "the cgroup is empty")
+        group.rmdir()
