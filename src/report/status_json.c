@@ -169,14 +169,16 @@ cJSON *report_status(const struct node *node, bool trusted)
 			json_adopt(root, tuner->ops->name,
 				tuner->ops->document(tuner->self, tuner->memory, trusted));
 	}
-	/* The document has a member for each table even if its tuner is off. */
+	/* The document has a member for each tuner that has data even if it is off. */
 	for (size_t i = 0; tuner_table[i]; i++) {
 		const struct table_view *view = tuner_table[i]->tables->view;
 		const char *name = tuner_table[i]->name;
 
+		list = cJSON_GetObjectItem(root, name);
+		if (!view && tuner_table[i]->document && !list)
+			json_null(root, name);
 		if (!view)
 			continue;
-		list = cJSON_GetObjectItem(root, name);
 		if (list)
 			json_sort(view->rows[0] ? cJSON_GetObjectItem(list, view->rows) : list,
 				tone_rank, NULL);

@@ -353,6 +353,14 @@ class Agent:
         firsts = lambda: (json.loads(file.read_text().split("\n")[0] or "{}") for file in directory.glob("2*"))  # noqa: E731
         return until(lambda: next((first for first in firsts() if first.get("object") == about), None), f"an incident of {about}")
 
+    def document_faults(self) -> list[str]:
+        """Where the status differs from its schema."""
+        from documents import faults  # it takes a while to load
+
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return faults("status", self.status()) + faults("health", json.loads(self.get("/health")[1]))
+        return []
+
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
@@ -378,6 +386,7 @@ class Agent:
             pytest.fail(f"the agent did not end on SIGTERM:\n{self.log}")
 
     def close(self) -> None:
+        fault = self.document_faults() if "HEADROOM_TEST_DOCUMENTS" in os.environ and self.process.poll() is None else []
         try:
             self.stop()
         finally:
@@ -386,6 +395,7 @@ class Agent:
             self._collector.join()
             self._notify.close()
         assert not re.search(r"AddressSanitizer|LeakSanitizer|runtime error:", self.log), self.log
+        assert fault == []
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -63,7 +63,7 @@ NODE_TEST(the_status_document_names_users_and_bounds)
 		"\"name\":\"4026531840\",\"id\":\"4026531840\",\"text\":\"netns 4026531840\"",
 		"\"severity\":\"ok\",\"bound\":\"upper\",\"full_in_seconds\":null,",
 		"\"state\":\"degraded\",\"why\":\"no /sys/kernel/mm: mount it\"},{",
-		"\"dns\":null,\"runtime\":null,\"images\":[],\"storage\":null}");
+		"\"dns\":null,\"runtime\":null,\"images\":[],\"kubelet\":null,\"storage\":null}");
 }
 
 NODE_TEST(problems_are_the_first_conditions)
