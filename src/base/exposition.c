@@ -8,14 +8,24 @@
 #define TOTAL      "_total"
 #define NUMBER_MAX 40 /* bytes of a number as text */
 
+static bool is_plain(char c)
+{
+	return c >= 0x20 && c < 0x7f && c != '\\' && c != '"';
+}
+
 /* OpenMetrics also escapes a quote in HELP; text 0.0.4 does not. */
 static void put_escaped(FILE *out, const char *text, bool quote)
 {
-	size_t len;
-
 	while (*text) {
-		const char *from = utf8_next(&text, &len);
+		const char *from = text;
+		size_t len = 0;
 
+		while (is_plain(from[len]))
+			len++;
+		if (len > 0)
+			text += len;
+		else
+			from = utf8_next(&text, &len);
 		if (*from == '\n')
 			fputs("\\n", out);
 		else if (*from == '\\' || (*from == '"' && quote))
@@ -35,22 +45,17 @@ static void format_number(char text[static NUMBER_MAX], double number, int digit
 	while (strtod(text, NULL) != number && digits++ < 17);
 }
 
-void metric_family(struct metric_sink *sink, const char *name)
+/* Writes HELP and TYPE of the current family. */
+static void put_head(struct metric_sink *sink)
 {
 	static const char *const types[] = {
 		[METRIC_GAUGE] = "gauge",
 		[METRIC_COUNTER] = "counter",
 		[METRIC_HISTOGRAM] = "histogram",
 	};
+	const char *name = sink->row->name;
 	int len = (int)strlen(name);
 
-	sink->row = sink->rows;
-	while (sink->row && sink->row->name && !streq(sink->row->name, name))
-		sink->row++;
-	if (!sink->row || !sink->row->name) {
-		sink->row = NULL;
-		return;
-	}
 	/* In OpenMetrics, the name of a counter's family lacks the suffix of its samples. */
 	if (sink->openmetrics && sink->row->type == METRIC_COUNTER && len > (int)strlen(TOTAL) &&
 		streq(name + len - strlen(TOTAL), TOTAL))
@@ -58,23 +63,54 @@ void metric_family(struct metric_sink *sink, const char *name)
 	fprintf(sink->out, "# HELP %.*s ", len, name);
 	put_escaped(sink->out, sink->row->help, sink->openmetrics);
 	fprintf(sink->out, "\n# TYPE %.*s %s\n", len, name, types[sink->row->type]);
+	sink->has_head = true;
+}
+
+void metric_family(struct metric_sink *sink, const char *name)
+{
+	sink->has_head = false;
+	sink->row = sink->rows;
+	while (sink->row && sink->row->name && !streq(sink->row->name, name))
+		sink->row++;
+	if (sink->row && !sink->row->name)
+		sink->row = NULL;
+}
+
+static void put_number(FILE *out, double number)
+{
+	char text[NUMBER_MAX];
+
+	/* Most values are counts: printing a double takes several times as long. */
+	if (fabs(number) < 1e15 && number == (double)(int64_t)number) {
+		fprintf(out, "%" PRId64, (int64_t)number);
+	} else if (isfinite(number)) {
+		format_number(text, number, 15);
+		fputs(text, out);
+	} else {
+		fputs(isnan(number) ? "NaN" : number > 0 ? "+Inf" : "-Inf", out);
+	}
 }
 
 /* Writes one line; le, if not NULL, is its last label. */
 static void put_part(
 	struct metric_sink *sink, const char *suffix, const char *le, double value, va_list labels)
 {
-	char text[NUMBER_MAX] = "NaN", before = '{';
+	char before = '{';
 	va_list copy;
 
-	fprintf(sink->out, "%s%s", sink->row->name, suffix);
+	if (!sink->has_head)
+		put_head(sink);
+	fputs(sink->row->name, sink->out);
+	fputs(suffix, sink->out);
 	va_copy(copy, labels);
 	for (size_t i = 0; i < METRIC_LABELS_MAX && sink->row->labels[i]; i++) {
 		const char *label = va_arg(copy, const char *);
 
 		if (!label)
 			break;
-		fprintf(sink->out, "%c%s=\"", before, sink->row->labels[i]);
+		fputc(before, sink->out);
+		fputs(sink->row->labels[i], sink->out);
+		fputs("=\"", sink->out);
 		put_escaped(sink->out, label, true);
 		fputc('"', sink->out);
 		before = ',';
@@ -83,11 +119,8 @@ static void put_part(
 	if (le)
 		fprintf(sink->out, "%cle=\"%s\"", before, le);
 	fputs(le || before == ',' ? "} " : " ", sink->out);
-	if (isinf(value))
-		strcpy(text, value > 0 ? "+Inf" : "-Inf");
-	else if (!isnan(value))
-		format_number(text, value, 15);
-	fprintf(sink->out, "%s\n", text);
+	put_number(sink->out, value);
+	fputc('\n', sink->out);
 }
 
 void metric_sample(struct metric_sink *sink, double value, ...)

@@ -15,9 +15,13 @@ struct metric_sink {
 	bool openmetrics;
 	const struct metric_row *rows; /* where metric_family() finds names */
 	const struct metric_row *row;  /* the current family's; NULL: it is not written */
+	bool has_head;                 /* HELP and TYPE of the current family are written */
 };
 
-/* Writes HELP and TYPE of a family. A family without a row is not exported. */
+/*
+ * Begins a family: its HELP and TYPE come with its first sample. A family without a row is not
+ * exported.
+ */
 void metric_family(struct metric_sink *sink, const char *name);
 
 /*

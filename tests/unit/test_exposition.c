@@ -23,7 +23,7 @@ struct written {
 
 static void begin(struct written *written)
 {
-	*written = (struct written){.sink.rows = rows, .sink.row = &rows[2]};
+	*written = (struct written){.sink.rows = rows, .sink.row = &rows[2], .sink.has_head = true};
 	written->sink.out = open_memstream(&written->text, &written->len);
 	assert_non_null(written->sink.out);
 }
@@ -44,6 +44,7 @@ WRITTEN_TEST(the_text_format_is_written)
 	metric_sample(&written->sink, 0.1, "1", "a\"b\\c\nd\xff\xc3\xa9\33\a\x7f", NULL);
 	metric_family(&written->sink, "not in the table");
 	metric_sample(&written->sink, 3, NULL);
+	metric_family(&written->sink, "x_seconds"); /* without a sample it has no lines */
 	expect(written,
 		"# HELP x_total Help \"quoted\" \\\\ \\n.\n# TYPE x_total counter\n"
 		"x_total 3\nx_total{a=\"1\",b=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9" UTF8_REPLACEMENT
@@ -53,12 +54,12 @@ WRITTEN_TEST(the_text_format_is_written)
 WRITTEN_TEST(numbers_are_written_exactly)
 {
 	static const double numbers[] = {
-		0, -1.5, 9007199254740991.0, 1714564800.123456, INFINITY, -INFINITY, NAN};
+		0, -1.5, -3, 9007199254740991.0, 1e22, 1714564800.123456, INFINITY, -INFINITY, NAN};
 
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		metric_sample(&written->sink, numbers[i], NULL);
-	expect(written, "x 0\nx -1.5\nx 9007199254740991\nx 1714564800.123456\nx +Inf\nx -Inf\n"
-			"x NaN\n");
+	expect(written, "x 0\nx -1.5\nx -3\nx 9007199254740991\n"
+			"x 1e+22\nx 1714564800.123456\nx +Inf\nx -Inf\nx NaN\n");
 }
 
 WRITTEN_TEST(histograms_are_cumulative)
