@@ -256,4 +256,5 @@ def wakeups(pid: int) -> int:
 
 
 def cpu_ns(pid: int) -> int:
-    return of_threads(pid, "schedstat", r"(\d+)")
+    """The CPU time of all threads, also of those that have ended: clock_getcpuclockid(3)."""
+    return time.clock_gettime_ns((~pid << 3) | 2)

@@ -105,11 +105,20 @@ def test_an_address_in_use_is_not_in_the_line_of_the_start(one, agent):
 
 
 def test_the_number_of_series_is_bounded(one):
-    lines = [line for line in get(one, "/metrics")[1].splitlines() if not line.startswith("#")]
-    names = [line.rsplit(" ", 1)[0] for line in lines]
+    """A quiet node has at most 300 series and 25 kB. A family without a sample has no lines."""
+    lines = get(one, "/metrics")[1].splitlines()
+    names = [line.rsplit(" ", 1)[0] for line in lines if not line.startswith("#")]
     assert len(names) == len(set(names))
-    # The node of the tests has any number of disks and name servers. A limit has series from its first sample on.
-    assert len([name for name in names if "device=" not in name and "server=" not in name]) <= 400
+    families = [line.split()[2] for line in lines if line.startswith("# HELP")]
+    assert [family for family in families if not any(name.startswith(family) for name in names)] == []
+    # The node of the tests has any number of disks, name servers and users: a quiet node has 50 series and 4 kB of them.
+    quiet = [line for line in lines if not re.search("device=|server=|namespace=", line)]
+    assert len([line for line in quiet if not line.startswith("#")]) <= 250
+    assert len("\n".join(quiet)) <= 21_000
+
+
+def test_the_number_of_descriptors_is_that_of_proc(one):
+    until(lambda: one.metrics()["process_open_fds"] == len(os.listdir(f"/proc/{one.process.pid}/fd")), "the same number")
 
 
 def test_openmetrics_is_served_on_request(one):
