@@ -2,7 +2,7 @@
 """Everything at once for half an hour: `sudo tests/run soak`, or SOAK_SECONDS=120 for a short run.
 
 A neighbour storm, DNS load, 50 restarts of containerd, a configuration that changes and disappears, a mirror that stops and
-starts, 60 connections, and namespaces that come and go. Others revert a sysctl, move the name of a preloaded image, restore
+starts, 60 connections, namespaces that come and go, and workloads that fill limits of their own. Others revert a sysctl, move the name of a preloaded image, restore
 as another installation, and call a container dockerd. A file system and the agent hang. At the end agent and restore are
 killed. Observers check that thresholds never fall and that settings in state in-sync are in force.
 """
@@ -29,6 +29,9 @@ from imagelab import Built, Image, docker_save
 from runtimelab import CONTAINERD_CONFIG, Lab, lab  # noqa: F401
 from test_images import A, ctr, image
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
+import inject  # noqa: E402
+
 SECONDS = float(os.environ.get("SOAK_SECONDS", "1800"))
 DOWNLOADS = "containerd.max_concurrent_downloads"
 RESTARTS = max(3, round(50 * SECONDS / 1800))
@@ -44,6 +47,17 @@ sys.stdin.read()
 os.close(server)
 libc.umount2(b"/run/hung", 2)
 """
+
+# Those that change neither a sysctl nor another workload.
+FAULTS: dict[str, Callable[[inject.World], Iterator[inject.Fields]]] = {
+    "files of a pod": lambda w: inject.files(w, 1000, 1024),
+    "files of a unit": lambda w: inject.files(w, 1000, 1024, "unit"),
+    "files of workers": lambda w: inject.files_of_workers(w, 3, 1024),
+    "tasks of a pod": inject.pids_of_pod,
+    "tasks of a unit": lambda w: inject.pids_of_pod(w, 80, "unit"),
+    "backlog": lambda w: inject.listener(w, 16, 4096),
+    "ports": inject.ports,
+}
 
 pytestmark = pytest.mark.soak
 
@@ -62,7 +76,7 @@ class Workers:
             while not self.end.wait(every * random.uniform(0.5, 1.5)):
                 try:
                     work()
-                except Exception as error:  # the test reports all of them
+                except (Exception, pytest.fail.Exception) as error:  # the test reports all of them
                     self.failures.append(f"{work.__name__}: {error!r}")
                 self.done[work.__name__] = self.done.get(work.__name__, 0) + 1
 
@@ -147,6 +161,7 @@ def test_everything_at_once(  # noqa: F811
     seen = {family: thresholds(family) for family in FAMILIES}
     refused = {family: storm.table(storm_family)["table_fulls"] for storm_family, family in storm.NAMES.items()}
     latencies: list[float] = []
+    drawn: dict[str, int] = {}
 
     def storms_break_loose() -> None:
         for family in storm.NAMES:
@@ -198,6 +213,21 @@ def test_everything_at_once(  # noqa: F811
         space.add_device("storm0", "198.18.0.1/15", "fd00:198::1/64")
         storm.fill(space, 50)
         storm.ip("netns", "del", space.name or "")
+
+    def a_workload_fills_a_limit() -> None:
+        """Each time another one of the faults. It is named as long as it exists."""
+        what, fill = random.choice(list(FAULTS.items()))
+        world = inject.World(directory)
+        with world.stack:
+            who = next(made := fill(world))["who"]
+
+            def named() -> bool:
+                users = [user["workload"] for found in started.status()["findings"] for user in found["who"]]
+                return any(who == user.get("text", f"{user['kind']} {user['name']}") for user in users)
+
+            until(named, f"{what}: {who} is named", every=0.5)
+            made.close()
+        drawn[what] = drawn.get(what, 0) + 1
 
     def nothing_is_lowered() -> None:
         for family in FAMILIES:
@@ -284,6 +314,7 @@ def test_everything_at_once(  # noqa: F811
         (configuration_flaps, 10),
         (mirror_flaps, 15),
         (namespaces_come_and_go, 3),
+        (a_workload_fills_a_limit, 20),
         (nothing_is_lowered, 0.1),
         (settings_in_sync_are_in_force, 1),
         (is_alive, 0.5),
@@ -300,7 +331,7 @@ def test_everything_at_once(  # noqa: F811
     print(
         f"{SECONDS:g} s: {workers.done}\n{by_others} restarts by others, {len(systemd.restarted)} by the agent for at most "
         f"{wanted_changes} changes; /livez median {latencies[len(latencies) // 2] * 1e3:.1f} ms, "
-        f"p99 {latencies[len(latencies) * 99 // 100] * 1e3:.1f} ms; {asked} queries"
+        f"p99 {latencies[len(latencies) * 99 // 100] * 1e3:.1f} ms; {asked} queries; faults: {drawn}"
     )
     assert workers.failures == [], started.log[-4000:]
     assert len(systemd.restarted) <= min(wanted_changes, 3), systemd.restarted
