@@ -120,19 +120,43 @@ def table(family: int) -> dict[str, int]:
     return {name: rows[0][name] if name == "entries" else sum(row[name] for row in rows) for name in names}
 
 
-class Space:
-    """A veth pair in a new network namespace, or in the host's (first). pod: with a process in the cgroup of a pod."""
+@contextlib.contextmanager
+def netns_with(inode: int) -> Iterator[str]:
+    """
+    The name of a new namespace with the inode of one that was removed. The kernel frees it later, and gives each new namespace the lowest free
+    one, those of others included. So namespaces are added until one has it.
+    """
+    names: list[str] = []
 
-    def __init__(self, name: str, first: bool = False, pod: bool = False, make: bool = True) -> None:
+    def found() -> bool:
+        names.append(f"hr-storm-again-{len(names)}")
+        ip("netns", "add", names[-1])
+        return os.stat(f"/run/netns/{names[-1]}").st_ino == inode
+
+    try:
+        until(found, f"a namespace with inode {inode}", every=0.1)
+        yield names[-1]
+    finally:
+        for name in names:
+            ip("netns", "del", name, check=False)
+
+
+class Space:
+    """
+    A veth pair in a new network namespace, or in the host's (first), or in one that exists (made). pod: with a process in the cgroup of a pod.
+    """
+
+    def __init__(self, name: str, first: bool = False, pod: bool = False, make: bool = True, made: bool = False) -> None:
         self.name = None if first else name
         self.device = "hrstorm0" if first else "storm0"
         self.uid = ""
         self.process: subprocess.Popen[bytes] | None = None
         if not make:
             return
-        self.remove()
-        if self.name:
-            ip("netns", "add", self.name)
+        if not made:
+            self.remove()
+            if self.name:
+                ip("netns", "add", self.name)
         self.add_device(self.device, "198.18.0.1/15", "fd00:198::1/64")
         if pod:
             from dnslab import Cgroup, pod_path  # it imports this module

@@ -108,6 +108,7 @@ def test_packets_over_the_budget_are_reported(watch, lab) -> None:
     for _ in range(40):
         with lab.tcp(server) as stream:
             stream.ask(server)
+    settle(one, lambda now: now.total("queries_total", server=server) >= 40, "all queries are counted")
     scrape = settle(one, lambda now: now.total("over_budget_seconds_total", server=server) >= 1, "seconds over the budget")
     row = scrape.row(server)
     assert row["queries"]["tcp"] == 40 and row["peak_packets"] >= 160 > 60 and row["budget"]["pps"] == 60

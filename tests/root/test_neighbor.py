@@ -14,7 +14,7 @@ import pytest
 import storm
 from conftest import NO_BPF, SLACK, Agent, Run, fill_disk, set_thresholds, small_disk, temporary, thresholds, until
 from hellos import Hellos, rsa_web_config
-from storm import NAMES, BusyCpus, Space, fill, ip, prepare, space, table, wakeups  # noqa: F401
+from storm import NAMES, BusyCpus, Space, fill, ip, netns_with, prepare, space, table, wakeups  # noqa: F401
 
 KERNEL = (128, 512, 1024)  # the kernel's defaults, from which growth is hardest
 DEFAULTS = (80000, 90000, 100000)
@@ -531,14 +531,12 @@ def test_a_reused_namespace_inode_belongs_to_its_new_owner(agent, space) -> None
     assert "gc_thresh3" in one.wait_incident("neighbor/ipv4")["now"]
     inode = first.inode
     first.remove()
-    for _ in range(100):
-        second = space(pod=True)
-        if second.inode == inode:
-            break
-        time.sleep(0.1)  # the kernel removes namespaces in the background
-    else:
-        pytest.skip("the kernel did not reuse the inode")
-    fill(second, 300, 4)
-    name_of(one, second.uid, 290)  # the full table may refuse a few entries
-    assert used_by(one, first.uid) == 0
-    assert first.uid in one.condition("NeighborTableOverflow")["message"], "the overflow still names the first pod"
+    with netns_with(inode) as name:
+        second = Space(name, made=True, pod=True)
+        try:
+            fill(second, 300, 4)
+            name_of(one, second.uid, 290)  # the full table may refuse a few entries
+            assert used_by(one, first.uid) == 0
+            assert first.uid in one.condition("NeighborTableOverflow")["message"], "the overflow still names the first pod"
+        finally:
+            second.remove()
