@@ -457,7 +457,7 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
 			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
-	for (size_t i = 0; r == 0 && !own && editor->judged && i < n; i++)
+	for (size_t i = 0; r == 0 && !own && i < n; i++)
 		r = check_judged(text, dump, changes[i], why);
 	for (size_t i = 0; r == 0 && !own && i < n; i++) {
 		struct file_change *change = changes[i]->file;

@@ -37,7 +37,6 @@ struct editor {
 	const char *path;              /* below the host's root */
 	const struct file_bytes *real; /* the file, located */
 	const struct wait *wait;
-	bool judged; /* the text must still have the values by which the changes were judged */
 };
 
 /*

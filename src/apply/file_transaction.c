@@ -269,7 +269,7 @@ static int check_replaceable(struct work_file *file)
 static int verify_new(struct file_job *job, struct work_file *file)
 {
 	const struct editor editor = {&job->host, job->journal->dir, &file->record.daemon,
-		file->record.path, &file->old, job->wait, !job->forced};
+		file->record.path, &file->old, job->wait};
 	int r = check_replaceable(file);
 
 	if (r < 0)

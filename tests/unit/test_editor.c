@@ -22,7 +22,7 @@ struct trial {
 
 static const struct trial trials[] = {
 	{"the value is replaced", DUMP "echo \"downloads = ${value:-3}\"",
-		"[plugins.old]\ndownloads = 4\n", "[plugins.old]\ndownloads = 10\n", 0, ""},
+		"[plugins.old]\ndownloads = 3\n", "[plugins.old]\ndownloads = 10\n", 0, ""},
 	{"the table with an effect is added", DUMP "echo \"downloads = ${value:-3}\"",
 		"version = 2\n",
 		"version = 2\n\n# Added by headroom\n[plugins.old]\ndownloads = 10\n", 0, ""},
@@ -62,6 +62,7 @@ static void bench_make(
 	char script[2048];
 
 	*bench = (struct bench){.change = {.key = "downloads",
+					.on_disk = "3",
 					.text = (char *)"10",
 					.tables = tables,
 					.base = "# base\n",
@@ -140,11 +141,11 @@ TEST(an_imported_file_is_tried_through_its_main_file)
 		"/config.toml");
 	snprintf(text, sizeof(text), "imports = [\"%s/conf.d/*.toml\"]\n", bench.root.path);
 	directory_put(&bench.root, "/config.toml", text);
-	directory_put(&bench.root, "/conf.d/10.toml", "[plugins.old]\ndownloads = 4\n");
+	directory_put(&bench.root, "/conf.d/10.toml", "[plugins.old]\ndownloads = 3\n");
 	new = make(&bench, NULL, 0);
 	assert_non_null(strstr(new, "[plugins.old]\ndownloads = 10\n"));
 	/* A later file overrides the edit, which then has no effect. */
-	directory_put(&bench.root, "/conf.d/99-z.toml", "[plugins.old]\ndownloads = 5\n");
+	directory_put(&bench.root, "/conf.d/99-z.toml", "[plugins.old]\ndownloads = 3\n");
 	assert_null(make(&bench, NULL, -EINVAL));
 	assert_non_null(strstr(bench.why, "no effect"));
 	assert_int_equal(edit_check(&bench.host, bench.editor.daemon, &no_limit, bench.why), 0);
