@@ -7,6 +7,16 @@ if(NOT CMAKE_MATCH_1 STREQUAL PROJECT_VERSION)
 	message(FATAL_ERROR "packaging/debian/changelog begins with ${CMAKE_MATCH_1}, the project is ${PROJECT_VERSION}")
 endif()
 
+# The facts of both packages: the value of a field.
+file(READ debian/control control)
+function(read_field name output)
+	set(value)
+	if(control MATCHES "\n${name}: ([^\n]*)")
+		set(value "${CMAKE_MATCH_1}")
+	endif()
+	set(${output} "${value}" PARENT_SCOPE)
+endfunction()
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME headroom)
 set(CPACK_PACKAGE_VENDOR Headroom)
@@ -17,6 +27,10 @@ if(HEADROOM_RELEASE_TAG EQUAL -1)
 	execute_process(COMMAND date --utc --date=@${HEADROOM_COMMIT_TIME} +%Y%m%d.%H%M%S
 		OUTPUT_VARIABLE when OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 	string(APPEND CPACK_PACKAGE_VERSION "~git${when}.${HEADROOM_COMMIT}")
+endif()
+# Packages of one commit differ with the libraries of a release, and the one of a later release is an upgrade.
+if(distribution_ID STREQUAL debian AND distribution_VERSION_ID)
+	string(APPEND CPACK_PACKAGE_VERSION "+deb${distribution_VERSION_ID}")
 endif()
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)
@@ -32,26 +46,28 @@ set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/debian/stamp.cmake)
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
-set(CPACK_DEBIAN_PACKAGE_MAINTAINER "Headroom maintainers")
-set(CPACK_DEBIAN_PACKAGE_SECTION admin)
-set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "keeps a node's hidden limits away from its workloads")
-set(CPACK_PACKAGE_DESCRIPTION
-"A node has limits that nobody watches until something breaks: the kernel's
-neighbour tables, the DNS queries that a cloud allows one machine, the layers
-that a container runtime fetches at once, transparent huge pages, sysctls made
-for one machine and not for a hundred containers. Headroom sets them, keeps
-them set, watches their use per workload, and reports it to people, to
-Prometheus and to Kubernetes.
-.
-Every original value is recorded before the first write. Removing the package
-restores all of them.")
+read_field(Maintainer CPACK_DEBIAN_PACKAGE_MAINTAINER)
+read_field(Homepage CPACK_DEBIAN_PACKAGE_HOMEPAGE)
+read_field(Section CPACK_DEBIAN_PACKAGE_SECTION)
+read_field(Priority CPACK_DEBIAN_PACKAGE_PRIORITY)
+read_field(Description CPACK_PACKAGE_DESCRIPTION_SUMMARY)
+string(REGEX REPLACE ".*\nDescription: [^\n]*\n" "" description "${control}")
+string(REGEX REPLACE "(^|\n) " "\\1" CPACK_PACKAGE_DESCRIPTION "${description}")
 # Computes the dependencies from the symbols that the program uses, see README.md.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
-	${CMAKE_CURRENT_SOURCE_DIR}/debian/conffiles
-	${CMAKE_CURRENT_SOURCE_DIR}/debian/postinst
-	${CMAKE_CURRENT_SOURCE_DIR}/debian/prerm
-	${CMAKE_CURRENT_SOURCE_DIR}/debian/postrm)
+# What debhelper does for a package from dpkg-buildpackage: the list of conffiles, and the parts of the scripts that know systemd.
+set(scripts ${CMAKE_CURRENT_BINARY_DIR}/scripts)
+file(WRITE ${scripts}/conffiles "/etc/headroom/headroom.yaml\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${scripts}/conffiles)
+foreach(name postinst prerm postrm)
+	file(READ debian/${name} script)
+	file(READ debian/without-debhelper/${name} part)
+	string(REPLACE "#DEBHELPER#" "${part}" script "${script}")
+	file(WRITE ${scripts}/${name} "${script}")
+	file(CHMOD ${scripts}/${name} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+	list(APPEND CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${scripts}/${name})
+	set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS debian/${name} debian/without-debhelper/${name})
+endforeach()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS debian/control debian/changelog)
 include(CPack)
