@@ -15,11 +15,12 @@ from pathlib import Path
 
 import check_deploy
 import check_docs
+import check_release
 import check_row
 import check_source
 from tree import Tree, given_tree
 
-COPIED = [".clang-format", ".github/workflows", "CMakeLists.txt", "README.md", "deploy", "packaging",
+COPIED = [".clang-format", ".github/workflows", "CHANGELOG.md", "CMakeLists.txt", "README.md", "deploy", "packaging",
           "src/agent/findings.c", "src/agent/syscalls.c", "tests/check/syscalls.txt", "tests/chaos/promises.py", "tests/mutants/chosen.py",
           "tests/root", "tests/unit", "tests/vm/run"]  # fmt: skip
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
@@ -214,6 +215,19 @@ DEFECTS = {
         ({"deploy/helm/headroom/values.yaml": ("\nresources:", "\nsources: {}\nresources:")}, ["keys of values.yaml and its schema"]),
     ],
     check_deploy.check_options: [({"build/packaging/schema.json": ('"yield"', '"yields"')}, ["schema.json: on_drift: "])],
+    check_release.check_versions: [
+        ({"packaging/rpm/headroom.spec": ("\nVersion:  ", "\nVersion:  9.")}, ["packaging/rpm/headroom.spec: version 9."]),
+    ],
+    check_release.check_refusals: [
+        ({"packaging/release": ("\t[[ -z $(git status", "\ttrue || [[ -z $(git status")}, ["packaging/release accepts a dirty tree"]),
+        ({"packaging/release": ("'packaging/debian/changelog ^", "'packaging/debian/copyright ^")}, ["packaging/release refuses a good commit: ", "packaging/release accepts '(9.8.7)' in packaging/debian/changelog"]),
+    ],
+    check_release.check_links: [
+        ({"deploy/helm/headroom/dashboard.json": None}, ["deploy/grafana/headroom.json: a link to ../helm/headroom/dashboard.json"]),
+    ],
+    check_release.check_build_depends: [
+        ({"packaging/debian/control": (" libisal-dev (>= 2.30),\n", "")}, ["packaging/debian/control: libisal-dev is missing"]),
+    ],
     check_row.check_views: [
         ({},
          [*(f"{view}: nothing" for view in ("status",
@@ -292,7 +306,7 @@ def faults_of(check, top, files):
 
 def main():
     given, wrong, n = given_tree(), [], 0
-    for module in (check_source, check_docs, check_deploy, check_row):
+    for module in (check_source, check_docs, check_deploy, check_release, check_row):
         wrong += [f"{check.__name__}: no defect is planted for it" for check in module.CHECKS if check not in DEFECTS]
     with tempfile.TemporaryDirectory() as directory:
         copy_files(given, Path(directory))

@@ -20,6 +20,7 @@ from imagelab import Registry  # noqa: E402
 
 CHART = ROOT / "deploy/helm/headroom"
 HELM = Path(os.environ["HEADROOM_KUBERNETES"]) / "helm"
+VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
 
 
 def template(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
@@ -321,7 +322,7 @@ def test_the_hook_checks_each_configuration_with_its_own_image() -> None:
     job, texts = objects["Job/headroom-check-config"], objects["ConfigMap/headroom-check-config"]
     assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in (job, texts)} == {"pre-install,pre-upgrade,pre-rollback"}
     assert int(texts["metadata"]["annotations"]["helm.sh/hook-weight"]) < int(job["metadata"]["annotations"]["helm.sh/hook-weight"])
-    for name, image in (("headroom-canary", "headroom:1.5.0"), ("headroom", "headroom:0.1.0")):
+    for name, image in (("headroom-canary", "headroom:1.5.0"), ("headroom", f"headroom:{VERSION}")):
         [container] = [each for each in pod_of(job)["containers"] if each["name"] == name]
         assert (container["image"], container["args"]) == (image, ["check-config", f"/config/{name}.yaml"])
         assert {"name": "web", "mountPath": "/web"} in container["volumeMounts"]
