@@ -61,6 +61,13 @@ static const char *check_web_config(const char *text)
 		       : "write an absolute path, such as /etc/headroom/web-config.yml";
 }
 
+static const char *check_documents(const char *text)
+{
+	return text[0] == '\0' || starts_with(text, "http://") || starts_with(text, "https://")
+		       ? NULL
+		       : "write an address, such as https://git.example.com/headroom/blob/v0.1.0";
+}
+
 static const struct config_option ignore_items[] = {
 	{"", OPTION_TEXT, .min = 1, .max = SETTING_NAME_MAX - 1, .help = "A finding."}, {0}};
 
@@ -96,6 +103,11 @@ const struct config_option core_options[] = {
 			"RSA with 2048 bits: a longer one makes handshakes slow, and is warned "
 			"about. TLS 1.2 has suites with ECDHE and without CBC only. The unix socket "
 			"needs neither. \"\": plain HTTP for everyone."},
+	{"http.documents", OPTION_TEXT, .check = check_documents, .pattern = "^(https?://.*)?$",
+		.help = "Address of the documents of this version, such as "
+			"https://git.example.com/headroom/blob/v0.1.0. On the status page, each "
+			"problem links to its condition in deploy/TROUBLESHOOTING.md below it. "
+			"\"\": no links; the page names the manuals."},
 	{"on_drift", OPTION_CHOICE, .choices = drift_choices, .def = "enforce",
 		.help = "How the agent reacts when someone else changes a setting that headroom "
 			"has set. enforce: sets it again, and yields at the sixth change within ten "

@@ -585,8 +585,25 @@ static void users_text(
 	}
 }
 
-/* The first card of a condition has its anchor. */
-static void put_finding(FILE *out, const cJSON *finding, bool is_first)
+/* Links a condition to its entry in the documents; documents "": there is no address. */
+static void put_condition_name(FILE *out, const char *documents, const char *condition)
+{
+	char *anchor;
+
+	if (!documents[0]) {
+		put(out, "%s", condition);
+		return;
+	}
+	anchor = must(strdup(condition));
+	for (char *at = anchor; *at; at++)
+		*at = (char)tolower((unsigned char)*at);
+	put(out, "<a href=\"%s/deploy/TROUBLESHOOTING.md#%s\">%s</a>", documents, anchor,
+		condition);
+	free(anchor);
+}
+
+/* The first card of a condition has its anchor, and the link to its documents. */
+static void put_finding(FILE *out, const cJSON *finding, const char *documents, bool is_first)
 {
 	const char *word = finding_word(finding), *instance = finding_instance(finding);
 	const char *since = json_text_at(finding, "since");
@@ -599,7 +616,8 @@ static void put_finding(FILE *out, const cJSON *finding, bool is_first)
 		put(out, "<i id=\"conditions/%s\"></i>", condition);
 	put(out, "<h3>%s", json_text_at(finding, "slug"));
 	put(out, instance[0] ? ", %s" : "%s", instance);
-	put(out, "<span><b class=\"%s\">%s</b>, %s", tone_classes[tone_of(word)], word, condition);
+	put(out, "<span><b class=\"%s\">%s</b>, ", tone_classes[tone_of(word)], word);
+	put_condition_name(out, is_first ? documents : "", condition);
 	if (since[0]) {
 		fputs(", since ", out);
 		put_time(out, since);
@@ -621,7 +639,7 @@ static void put_finding(FILE *out, const cJSON *finding, bool is_first)
  * Writes the cards, and removes their conditions from the document. The other conditions are
  * Unknown, or need no action.
  */
-static void put_findings(FILE *out, const cJSON *findings, cJSON *conditions)
+static void put_findings(FILE *out, const cJSON *findings, cJSON *conditions, const char *documents)
 {
 	const cJSON *finding;
 	size_t left_out = 0;
@@ -643,7 +661,7 @@ static void put_findings(FILE *out, const cJSON *findings, cJSON *conditions)
 				is_first = true;
 				break;
 			}
-		put_finding(out, finding, is_first);
+		put_finding(out, finding, documents, is_first);
 	}
 	end_list(out, "", left_out);
 }
@@ -912,7 +930,7 @@ static const char page_style[] =
 	"vertical-align:top;font-weight:400}"
 	"thead th{border:0;color:var(--dim);font-size:12px;vertical-align:bottom}"
 	"tbody th{white-space:nowrap}td{overflow-wrap:break-word}"
-	"th:first-child,.more td{padding-left:12px}"
+	"th:first-child,.more td,td[colspan]{padding-left:12px}"
 	".num{font-variant-numeric:tabular-nums}td.num,th.num{text-align:right}"
 	"td.num{white-space:nowrap}td.note{overflow-wrap:anywhere;min-width:12ch}"
 	".limits td,.limits th{padding:8px 10px;vertical-align:middle}.limits tbody th{font-weight:600}"
@@ -936,7 +954,7 @@ static const char page_style[] =
 	"overflow:hidden;white-space:nowrap}"
 	".skip{position:absolute;left:-999px}.skip:focus{left:8px;top:4px;background:var(--card);"
 	"padding:4px 8px}"
-	"footer{color:var(--dim);padding-top:22px;padding-bottom:40px}"
+	"footer{color:var(--dim);padding-top:22px;padding-bottom:40px}footer p{margin:0 0 4px}"
 	"@media(max-width:720px){header,nav,main,footer{padding-left:12px;padding-right:12px}"
 	".card h3>span{display:block;margin:0}"
 	".list thead{display:none}.list,.list tbody,.list tr,.list td,.list tbody th{display:block}"
@@ -944,7 +962,7 @@ static const char page_style[] =
 	".list td,.list tbody th{border:0;padding:2px 0;white-space:normal;overflow-wrap:anywhere}"
 	".list td:empty{display:none}.list td.num{text-align:left}"
 	".list td[data-title]::before{content:attr(data-title) \": \";color:var(--dim)}"
-	".list td[data-title] svg{display:inline-block;vertical-align:middle}"
+	".list td[data-title] svg{display:inline-block;vertical-align:middle;margin-right:6px}"
 	".limits tr>:nth-child(n+4){display:none}.limits .track{width:60px}"
 	".limits td,.limits th{padding:8px 6px}.limits tbody th{white-space:normal;width:99%;"
 	"overflow-wrap:anywhere}}";
@@ -1031,8 +1049,27 @@ static void put_navigation(FILE *out, size_t n_limits, const struct section_list
 	fputs("</ul></nav>\n", out);
 }
 
+static void put_footer(FILE *out, const char *documents)
+{
+	static const char *const files[] = {
+		"README.md", "deploy/TROUBLESHOOTING.md", "deploy/MONITORING.md"};
+
+	fputs("<footer><p>Read-only. More: <a href=\"/v1/status\">"
+	      "/v1/status</a>, <a href=\"/v1/incidents\">/v1/incidents</a>, <a href=\"/metrics\">"
+	      "/metrics</a>, <a href=\"/health\">/health</a>, "
+	      "<a href=\"/readyz?verbose\">/readyz</a>.</p>\n<p>Documents of " HEADROOM_VERSION
+	      ": ",
+		out);
+	for (size_t i = 0; i < ARRAY_SIZE(files) && documents[0]; i++)
+		put(out, "<a href=\"%s/%s\">%s</a>, ", documents, files[i], files[i]);
+	fputs("headroom(8), headroom-limits(7), headroom-metrics(7), headroom-images(7), "
+	      "headroom.yaml(5), headroom explain NAME.</p></footer>\n</body>\n</html>\n",
+		out);
+}
+
 void report_page(FILE *out, const struct node *node, bool paused)
 {
+	const char *documents = node->config ? config_text(node->config, "http.documents") : "";
 	/* Anyone who reaches the port may read the page. */
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = report_status(node, false);
 	struct section_list sections = {0};
@@ -1042,14 +1079,12 @@ void report_page(FILE *out, const struct node *node, bool paused)
 	put_header(out, node, paused);
 	put_navigation(out, node->n_limits, &sections);
 	fputs("<main id=\"now\" tabindex=\"-1\">\n", out);
-	put_findings(out, json_at(status, "findings"), cJSON_GetObjectItem(status, "conditions"));
+	put_findings(out, json_at(status, "findings"), cJSON_GetObjectItem(status, "conditions"),
+		documents);
 	put_conditions(out, json_at(status, "conditions"));
 	put_limits(out, cJSON_GetObjectItem(status, "limits"));
 	for (size_t i = 0; i < sections.n; i++)
 		put_section(out, &sections.sections[i]);
-	fputs("</main>\n<footer>Read-only. More: <a href=\"/v1/status\">"
-	      "/v1/status</a>, <a href=\"/v1/incidents\">/v1/incidents</a>, <a href=\"/metrics\">"
-	      "/metrics</a>, <a href=\"/health\">/health</a>, "
-	      "<a href=\"/readyz?verbose\">/readyz</a>.</footer>\n</body>\n</html>\n",
-		out);
+	fputs("</main>\n", out);
+	put_footer(out, documents);
 }

@@ -28,7 +28,7 @@ NO_COMMAND = re.compile(r"#|- |[\w.-]+:( |$)|[\w]+: *\{|(sum|count) by |\|")
 PLACEHOLDERS = {"explain NAME": "explain conntrack", "explain LIMIT": "explain conntrack", "explain REASON": "explain observe-mode", "top NAME": "top conntrack"}
 PLACEHOLDERS |= {"check-config FILE": "check-config /etc/headroom/headroom.yaml", "status --probe": "status --probe /livez", "headroom status --watch": "timeout 1 headroom status --watch"}
 
-# What a command ends with, if not with 0 or 2. The configuration says observe, nothing listens on the addresses, and a machine may
+# Exit codes other than 0 or 2. The configuration says observe, nothing listens on the addresses, and a machine may
 # lack what doctor checks.
 EXITS = {r"headroom doctor\b": {0, 1, 2}, r"headroom apply\b": {1}, r"headroom fleet\b": {1}, r" --watch$": {124}}
 

@@ -41,7 +41,7 @@ for (const cell of document.querySelectorAll("td, th, li, p, h1, h3, dd")) {
 for (const box of document.querySelectorAll(".wide"))
     if (box.scrollWidth > box.clientWidth + 1) faults.push(["wider than its box", box.textContent.slice(0, 80)]);
 for (const table of document.querySelectorAll("table")) {
-    const rows = [...table.tBodies[0].rows];
+    const rows = [...table.tBodies[0].rows].filter(row => row.cells.length > 1); // not the lines below a row
     table.querySelectorAll("thead th").forEach((head, i) => {
         if (rows.every(row => !row.cells[i].textContent && !row.cells[i].querySelector("svg")))
             faults.push(["blank column", head.textContent]);
@@ -233,6 +233,21 @@ def test_title_and_icon_show_the_verdict(agent: Start) -> None:
             assert re.match(r"\d+ \w+", title[1])
         seen[verdict] = icon[1]
     assert len(set(seen.values())) == len(seen) == 2, seen
+
+
+@pytest.mark.apart
+def test_problems_link_to_the_documents_of_this_version(agent: Start) -> None:
+    one = agent("mode: observe\n")
+    version = one.status()["node"]["version"]
+    page = one.get("/")[1]
+    assert f"Documents of {version}: headroom(8)" in page and "://" not in re.sub("xmlns='[^']*'", "", page.split("</head>")[1])
+    at = 'http: {documents: "https://git.example.com/headroom/blob/v1", listen: "127.0.0.1:PORT"}\n'.replace("PORT", str(one.port))
+    one.write_config("mode: observe\n" + at)
+    until(lambda: "blob/v1/README.md" in one.get("/")[1], "the footer has links")
+    one.write_config("nothing: {}\n" + at)
+    one.wait_condition("ConfigInvalid")
+    link = '<a href="https://git.example.com/headroom/blob/v1/deploy/TROUBLESHOOTING.md#configinvalid">ConfigInvalid</a>'
+    until(lambda: one.get("/?paused")[1].count(link) == 1, "the card links to its condition")
 
 
 @pytest.mark.apart
