@@ -18,6 +18,10 @@ static const struct {
 	const char *word, *entries;
 } aliases[] = {
 	{"arp", "neighbor/ipv4"},
+	{"arp cache", "neighbor/ipv4"},
+	{"arp_cache", "neighbor/ipv4 NeighborTableOverflow"},
+	{"neighbor table overflow", "NeighborTableOverflow"},
+	{"neighbour table overflow", "NeighborTableOverflow"},
 	{"ndp", "neighbor/ipv6"},
 	{"neighbour", "neighbor"},
 	{"hugepages", "thp"},
@@ -27,16 +31,20 @@ static const struct {
 	{"search", "dns-search-cluster dns-search-upstream"},
 	{"fsync", "storage syncs/s StorageSlow"},
 	{"disk", "device storage"},
+	{"iops", "queue storage"},
 	{"latency", "p50 p99"},
 	{"threads", "pids"},
 	{"processes", "pids"},
+	{"fd", "files/process file-handles"},
 	{"fds", "files/process file-handles"},
+	{"ulimit", "files/process pids"},
 	{"nofile", "files/process"},
 	{"mmap", "maps/process"},
 	{"EAGAIN", "pids pids/cgroup"},
 	{"ENFILE", "file-handles"},
 	{"EADDRNOTAVAIL", "ports"},
 	{"EADDRINUSE", "ports"},
+	{"ephemeral", "ports"},
 	{"EDQUOT", "keys keys/bytes"},
 	{"backlog", "listen"},
 	{"nat", "conntrack"},
@@ -98,13 +106,14 @@ static bool is_part_of_word(char c)
 	return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Returns whether a text has the word, and not as a part of a longer one. */
+/* Returns whether a text has the word; not as a part of a longer one, unless it has a "_". */
 static bool text_has(const char *text, const char *word)
 {
 	const size_t len = strlen(word);
 
 	for (const char *at = text; at && (at = strcasestr(at, word)); at++)
-		if ((at == text || !is_part_of_word(at[-1])) && !is_part_of_word(at[len]))
+		if (strchr(word, '_') ||
+			((at == text || !is_part_of_word(at[-1])) && !is_part_of_word(at[len])))
 			return true;
 	return false;
 }
@@ -132,6 +141,22 @@ static bool explanation_has(const struct help_entry *entry, const char *word)
 	return false;
 }
 
+/* Returns whether an entry of a phrase has each of its words. */
+static bool has_each_word(const struct help_entry *entry, const char *phrase)
+{
+	char word[64];
+
+	if (!strchr(phrase, ' '))
+		return false;
+	for (size_t len; *phrase; phrase += len + (phrase[len] == ' ')) {
+		len = strcspn(phrase, " ");
+		snprintf(word, sizeof(word), "%.*s", (int)len, phrase);
+		if (len >= PART_MIN && name_matches(entry, word) == NAME_NOT)
+			return false;
+	}
+	return true;
+}
+
 enum name_match name_matches(const struct help_entry *entry, const char *word)
 {
 	if (fnmatch(entry->name, word, FNM_CASEFOLD) == 0 || strcasecmp(entry->name, word) == 0)
@@ -144,7 +169,7 @@ enum name_match name_matches(const struct help_entry *entry, const char *word)
 		return NAME_NOT;
 	if (strcasestr(entry->name, word))
 		return NAME_PART;
-	return explanation_has(entry, word) ? NAME_IN_TEXT : NAME_NOT;
+	return explanation_has(entry, word) || has_each_word(entry, word) ? NAME_IN_TEXT : NAME_NOT;
 }
 
 enum name_match names_match(const struct help_entry *entries, size_t n, const char *word)

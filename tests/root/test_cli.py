@@ -147,6 +147,11 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
         ("hugepages", ["thp"]),
         ("fsync", ["StorageSlow"]),
         ("Busiest second", ["peak/s"]),
+        ("conntrack_max", ["conntrack"]),
+        ("arp cache", ["neighbor/ipv4"]),
+        ("neighbour table overflow", ["NeighborTableOverflow"]),
+        ("ephemeral", ["ports"]),
+        ("fd", ["files/process", "file-handles"]),
     ],
 )
 @pytest.mark.apart
