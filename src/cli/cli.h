@@ -181,6 +181,7 @@ struct screen {
 	int keep;     /* rows without a problem in a list, and lines below such a row */
 	int lines;    /* lines below a row with a problem */
 	int problems; /* rows with a problem in a list of problems */
+	int names;    /* columns for the names of limits */
 	bool ascii;   /* the locale is not UTF-8 */
 	FILE *out;
 	int column;             /* where the next character goes, from 0 */

@@ -115,12 +115,17 @@ static void write_users(const cJSON *finding, char *text, size_t size)
 	}
 }
 
+/* Columns of a live row for the users, and for the rest. */
+#define USERS_MIN 30
+#define TEXT_MIN  12
+
 void draw_finding_row(struct screen *screen, const cJSON *finding)
 {
 	const char *word = finding_word(finding), *until = json_text_at(finding, "until");
 	const char *instance = finding_instance(finding);
 	double times = json_number_at(finding, "times");
-	char text[1024], brief[1024];
+	char text[1024], users[1024], brief[1024];
+	int room = INT_MAX;
 
 	draw(screen, COLOR_NONE, "  ");
 	draw(screen, color_of(word), "%-9s", word);
@@ -134,12 +139,16 @@ void draw_finding_row(struct screen *screen, const cJSON *finding)
 			text, sizeof(text), "  %.0f %s", times, json_text_at(finding, "happens"));
 	if (strlen(until) > 16)
 		text_append(text, sizeof(text), "  until %.5s", until + 11);
-	draw(screen, COLOR_NONE, "%s", text);
-	write_users(finding, text, sizeof(text));
-	if (text[0])
+	write_users(finding, users, sizeof(users));
+	/* The first user has room, whatever the message is. */
+	if (screen->live)
+		room = screen->width - screen->column -
+		       (users[0] ? 2 + MIN(text_width(users), USERS_MIN) : 0);
+	draw(screen, COLOR_NONE, "%s", shorten(text, MAX(room, TEXT_MIN), brief, sizeof(brief)));
+	if (screen->live)
+		room = screen->width - screen->column - 2;
+	if (users[0])
 		draw(screen, COLOR_NONE, "  %s",
-			shorten(text,
-				screen->live ? MAX(screen->width - screen->column - 2, 0) : INT_MAX,
-				brief, sizeof(brief)));
+			shorten(users, MAX(room, 0), brief, sizeof(brief)));
 	draw(screen, COLOR_NONE, "\n");
 }

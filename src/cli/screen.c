@@ -30,6 +30,7 @@ struct screen screen_open(void)
 		.keep = INT_MAX,
 		.lines = INT_MAX,
 		.problems = INT_MAX,
+		.names = 19,
 		.live = terminal && !dumb,
 		.ascii = locale_is_ascii(),
 		.out = stdout};

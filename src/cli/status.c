@@ -50,9 +50,17 @@ static double limit_rank(const cJSON *limit, const void *data)
 	       (screen->live ? MIN(share, 999.0) : 0);
 }
 
-static void sort_limits(const struct screen *screen, cJSON *limits)
+#define NAMES_MAX 24
+
+/* Also makes room for their names. */
+static void sort_limits(struct screen *screen, cJSON *limits)
 {
+	const cJSON *limit;
+
 	json_sort(limits, limit_rank, screen);
+	cJSON_ArrayForEach (limit, limits)
+		screen->names =
+			MIN(MAX(screen->names, text_width(json_text_at(limit, "name"))), NAMES_MAX);
 }
 
 /* Names what the verdict does not count: ignored findings, and tuners that change nothing. */
@@ -122,9 +130,9 @@ static void print_limit(struct screen *screen, const cJSON *limit)
 	double before = json_number_at(limit, "hits_before"), share = used / MAX(max, 1.0);
 	char use[USE_MAX], percent[SHARE_MAX], amount[AMOUNT_MAX], text[512];
 
-	draw(screen, COLOR_NONE, "  %-19s ",
-		shorten(json_text_at(limit, "name"), screen->live ? 24 : INT_MAX, text,
-			sizeof(text)));
+	shorten(json_text_at(limit, "name"), screen->live ? screen->names : INT_MAX, text,
+		sizeof(text));
+	draw(screen, COLOR_NONE, "  %s%*s ", text, MAX(screen->names - text_width(text), 0), "");
 	draw_bar(screen, color_of(json_text_at(limit, "severity")), share);
 	if (max > 0)
 		snprintf(text, sizeof(text), "%s%s  %s",
@@ -150,7 +158,7 @@ static void print_limit(struct screen *screen, const cJSON *limit)
 	if (before > 0)
 		text_append(text, sizeof(text), " (%.0f since boot)", hits);
 	fit_parts(screen, text);
-	draw_wrapped(screen, 22, "%s", text);
+	draw_wrapped(screen, screen->names + 3, "%s", text);
 }
 
 static void print_tuner(struct screen *screen, const cJSON *tuner, const cJSON *settings)

@@ -344,11 +344,24 @@ def test_listed_processes_have_their_name_and_the_times_of_columns_are_said(serv
     process = {**SYNCS, "device": "vda", "kind": "rotating", "text": "etcd (host)", **workload("host")}
     serve({"storage": {"users": [{**DISK, "syncs_per_second": 0, "text": "host", **workload("host")}, process]}, **dns(SERVER)})
     lines = run("top").stdout.splitlines()
-    assert "Storage  (p50, p99, worst: last 5 min)" in lines, lines
-    assert "DNS  (peak/s: last minute; p50, p99: since the start)" in lines, lines
+    assert "Storage  (p99 and worst of 5 min)" in lines, lines
+    assert "DNS  (peak/s 1 min; p99 since start)" in lines, lines
     rows = [re.split("  +", line.strip()) for line in lines]
     assert ["host", "vda", "rotating", "100 %", "0", "-", "-", "-", "1.3 MB/s"] in rows, rows
     assert ["etcd (host)", "vda", "rotating", "-", "15", "3 ms", "32 ms", "190 ms", "-"] in rows, rows
+
+
+@pytest.mark.apart
+def test_a_row_of_a_problem_keeps_its_user_on_a_narrow_terminal(serve: Serve, directory: Path) -> None:
+    message = {"used": None, "max": None, "message": "636 of 1387 local queries of the last minute without an answer"}
+    disk = {**LIMIT, "name": "filesystem/root/bytes", "severity": "ok"}
+    serve({**STATUS, **dns(SERVER), "limits": [LIMIT, disk], "findings": [finding("unanswered", "warning", "127.0.0.1", **message)]})
+    with contextlib.closing(Terminal(directory, "top", columns=80, rows=24)) as terminal:
+        lines = plain(terminal.wait_screens(1)).splitlines()
+    row = next(line for line in lines if line.startswith("  warning  unanswered"))
+    assert row.endswith("pod shop/crawler-7 69 %") and "…" in row and len(row) <= 80, row
+    assert any(line.startswith("DNS  (peak/s 1 min; p99 since start)  problems first; s sorts, q quits, ? helps") for line in lines), lines
+    assert len({line.index("█") for line in lines if " of 100 entries" in line}) == 1, lines
 
 
 @pytest.mark.apart

@@ -820,7 +820,7 @@ static const struct table_view services_view = {
 	.write_notes = write_no_notes};
 
 const struct table_view dns_view = {.title = "DNS",
-	.times = "peak/s: last minute; p50, p99: since the start",
+	.times = "peak/s 1 min; p99 since start",
 	.rank = 1,
 	.rows = "servers",
 	.columns = server_columns,

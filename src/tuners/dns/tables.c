@@ -135,8 +135,11 @@ const struct help_entry dns_entries[] = {
 	WORD("s over", ENTRY_COLUMN, "Seconds over the budget since the start of the agent."),
 	WORD("failed", ENTRY_COLUMN, "Answers of the last minute with an error: see DNSFailing."),
 	WORD("p50", ENTRY_COLUMN,
-		"Half of the answers, or syncs of a disk, took this long or less."),
-	WORD("p99", ENTRY_COLUMN, "99 of 100 answers, or syncs of a disk, took this long or less."),
+		"Half of the answers since the agent's start, or of a disk's syncs in the last "
+		"five minutes, took this long or less."),
+	WORD("p99", ENTRY_COLUMN,
+		"99 of 100 answers since the agent's start, or of a disk's syncs in the last five "
+		"minutes, took this long or less."),
 	WORD("upstream", ENTRY_COLUMN, "A resolver outside of the cluster, such as the cloud's."),
 	WORD("cluster", ENTRY_COLUMN, "A resolver of the cluster: CoreDNS or kube-dns."),
 	WORD("local", ENTRY_COLUMN, "A resolver on this node, such as NodeLocal DNSCache."),

@@ -164,7 +164,7 @@ static void write_notes(const cJSON *document, char *text, size_t size)
 }
 
 const struct table_view storage_view = {.title = "Storage",
-	.times = "p50, p99, worst: last 5 min",
+	.times = "p99 and worst of 5 min",
 	.rank = 2,
 	.rows = "users",
 	.columns = columns,
