@@ -1273,7 +1273,9 @@ cJSON *config_json(const struct config *config)
 		const struct config_position *position = &row->tree->position;
 		cJSON *object = json_object(root, row->option->name), *array;
 
-		snprintf(from, sizeof(from), "%s:%u", position->file, position->line);
+		copy_text(from, sizeof(from), position->file);
+		if (position->line > 0) /* neither the profile nor a default has one */
+			text_append(from, sizeof(from), ":%u", position->line);
 		json_text(object, "from", from);
 		if (row->option->type == OPTION_SYSCTLS) {
 			object = json_object(object, "value");

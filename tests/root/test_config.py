@@ -293,6 +293,7 @@ def test_the_merged_configuration_is_one_that_headroom_reads(directory: Path, ru
     assert values == [re.sub(" *#.*", "", line) for line in run("config", "--config", str(again)).stdout.splitlines()]
     document = json.loads(run("config", "--json", "--config", str(path)).stdout)
     assert document["schema"] == 1 and document["config"]["mode"] == {"value": "observe", "from": f"{path}:1"}
+    assert document["config"]["log"] == {"value": "text", "from": "default"}
     path.write_text("mode: wrong\n")
     answer = run("config", "--config", str(path))
     assert answer.returncode == 1 and answer.stdout == "" and answer.stderr.startswith(f"{path}:1:7: "), answer
