@@ -45,7 +45,7 @@ RUN = [
 ELSEWHERE = {
     r"headroom agent\b": "it is the agent of these tests",
     r"(sudo )?packaging/quickstart": "installs packages and builds: tests/root/test_quickstart.py",
-    r"(sudo )?(packaging/(dependencies|sysroot|image|rpm/headroom\.spec)|rpmbuild|git archive|docker build)\b": "builds packages and images: tests/vm/package-checks, tests/e2e/run",
+    r"(sudo )?(packaging/(dependencies|sysroot|image|release|rpm/headroom\.spec)|rpmbuild|git archive|docker build|dpkg-source)\b": "builds packages and images: tests/vm/package-checks, tests/check/check_release.py, tests/e2e/run",
     r"(sudo )?tests/": "a kind of test itself: tests/run",
     r"cmake --workflow --preset (deb|dev|arm64)$": "builds: tests/run, tests/vm/run",
     r"(sudo )?(apt|dnf) |sudo systemctl |systemctl (start|status|stop|mask|set-property) ?|systemd-analyze ": "needs a machine that has booted: tests/vm/run",
@@ -83,7 +83,7 @@ def documented(run: Run) -> dict[str, str]:
     """Command -> where it stands."""
     found: dict[str, str] = {}
     for path in MARKDOWN:
-        found |= {command: path.name for command in markdown_commands(path.read_text())}
+        found |= {command: str(path.relative_to(ROOT)) for command in markdown_commands(path.read_text())}
     for path in MANUALS:
         found |= {command: path.name for command in manual_commands(path.read_text())}
     for command in re.findall(r"^  (\S+)", run("--help").stdout, re.M):
