@@ -80,6 +80,8 @@ static const struct help_entry words[] = {
 	WORD("queue", ENTRY_COLUMN, "The workload's share of the time in the disk's queue."),
 	WORD("syncs/s", ENTRY_COLUMN, "Calls of fsync and similar in a second."),
 	WORD("worst", ENTRY_COLUMN, "The longest sync of the last five minutes."),
+	WORD("worst of the last hour", ENTRY_COLUMN,
+		"The longest sync of each minute of the last hour."),
 	WORD("written", ENTRY_COLUMN, "Bytes written to the disk in a second."),
 	WORD("full in", ENTRY_COLUMN, "The time until a limit is full at its recent growth."),
 	WORD("not applicable", ENTRY_CONDITION_STATUS,

@@ -140,6 +140,18 @@ const struct help_entry dns_entries[] = {
 	WORD("p99", ENTRY_COLUMN,
 		"99 of 100 answers since the agent's start, or of a disk's syncs in the last five "
 		"minutes, took this long or less."),
+	WORD("packets/s", ENTRY_COLUMN, "Packets to the service in the last second."),
+	WORD("counting since", ENTRY_COLUMN, "The time from which on queries in all are counted."),
+	WORD("pairs", ENTRY_COLUMN,
+		"DNS messages of clients without room: 8,191 pairs of client and server are "
+		"counted."),
+	WORD("polls", ENTRY_COLUMN, "How often the agent read the seconds of DNS too late."),
+	WORD("uninspected", ENTRY_COLUMN,
+		"Packets in which DNS was not looked for: over TCP, more than two messages of the "
+		"server for a query; or more than 16 IPv6 extension headers."),
+	WORD("fragments", ENTRY_COLUMN,
+		"Later fragments of packets. They have no ports, so they count as packets to a "
+		"server that the client has queried."),
 	WORD("upstream", ENTRY_COLUMN, "A resolver outside of the cluster, such as the cloud's."),
 	WORD("cluster", ENTRY_COLUMN, "A resolver of the cluster: CoreDNS or kube-dns."),
 	WORD("local", ENTRY_COLUMN, "A resolver on this node, such as NodeLocal DNSCache."),

@@ -101,6 +101,10 @@ static const struct help_entry entries[] = {
 		.unit = "entries", .def = "1024",
 		.option = "neighbor.ipv4.gc_thresh3, neighbor.ipv6.gc_thresh3",
 		.source = "net/core/neighbour.c, neigh_alloc()"},
+	WORD("also seen", ENTRY_COLUMN,
+		"Another link address that answered for the address of the entry."),
+	WORD("noarp", ENTRY_COLUMN,
+		"An entry of a device that resolves no addresses, such as a tunnel."),
 	{0},
 };
 

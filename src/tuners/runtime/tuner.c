@@ -129,6 +129,8 @@ static const struct help_entry entries[] = {
 	WORD("asked", ENTRY_RUNTIME_STATE, "Its socket was asked and has not answered yet."),
 	WORD("silent", ENTRY_RUNTIME_STATE, "It runs, and its socket does not answer in time."),
 	WORD("not-running", ENTRY_RUNTIME_STATE, "It is installed, and has no socket."),
+	WORD("Pods that run no container", ENTRY_COLUMN,
+		"Pods of the runtime that wait, for example for the image that is pulled."),
 	{0},
 };
 
