@@ -656,6 +656,29 @@ static bool name_user(void *userdata, uint64_t cgroup, struct workload *workload
 	return names_of_cgroup(core->facts.cgroups, cgroup, now_us(), workload);
 }
 
+#define NAMES_WANTED_US (10 * USEC_PER_SEC) /* from the worst moment of a finding */
+
+static bool lacks_name(const struct workload *workload)
+{
+	return (workload->kind == WORKLOAD_POD || workload->kind == WORKLOAD_CONTAINER) &&
+	       !workload_is_named(workload);
+}
+
+/* Returns whether runtimes are to be asked at once: usually they are asked every 15 seconds. */
+static bool wants_names(const struct finding_list *list, uint64_t now)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		const struct finding *finding = &list->findings[i];
+		bool lacks = lacks_name(&finding->instance.owner);
+
+		for (unsigned k = 0; k < finding->n_who; k++)
+			lacks |= lacks_name(&finding->who[k].workload);
+		if (lacks && now - finding->worst.at_us < NAMES_WANTED_US)
+			return true;
+	}
+	return false;
+}
+
 /* ---- conditions ---- */
 
 static void judge_condition(struct core *core, const struct condition_reading *judged)
@@ -736,6 +759,7 @@ void core_judge(struct core *core)
 	observe(core, OWN, &proposal, input.now_us);
 	proposal_clear(&proposal);
 	findings_name(&core->node.findings, name_user, log_news, core);
+	core->facts.names_wanted = wants_names(&core->node.findings, input.now_us);
 	findings_sort(&core->node.findings);
 	for (size_t i = 0; i < core->node.n_tuners; i++)
 		judge_tuner(core, &core->node.tuners[i]);

@@ -60,6 +60,7 @@ struct node_disks {
 struct facts {
 	struct names names;      /* runtime; dns, limits, neighbor, storage */
 	bool names_complete;     /* all runtimes of the node answer: runtime; limits */
+	bool names_wanted;       /* a finding has a pod without its name: the core; runtime */
 	struct cgroups *cgroups; /* the core; dns, limits, storage */
 	struct node_disks disks;
 };

@@ -2,11 +2,14 @@
 """Other data from runtimes: owners of network namespaces, and the use of the image store."""
 
 import subprocess
+import sys
+import time
 from typing import Any
 
 import criwire
 import pytest
-from conftest import Agent, until
+from conftest import Agent, end, until
+from dnslab import Cgroup, pod_path
 from runtimelab import CONTAINERD_CONFIG, KEEP, Lab, lab, watcher  # noqa: F401
 from test_runtime import Watcher, found
 
@@ -46,6 +49,43 @@ def test_pods_are_named(lab: Lab, watcher: Watcher) -> None:
     assert user["used"] >= NEIGHBORS
     assert (user["workload"]["kind"], user["workload"]["namespace"]) == ("pod", "shop")
     criwire.remove_pod(lab.containerd_socket, sandbox)
+
+
+TAKE_FILES = """
+import os, resource, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (700, 700))
+try:
+    while True:
+        os.dup(0)
+except OSError:
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.apart
+def test_a_new_pod_with_a_finding_is_named_within_three_seconds(lab: Lab, watcher: Watcher) -> None:
+    """It comes just after the runtime was asked: that is every 15 seconds otherwise, and every second after a start."""
+    lab.config.write_text(CONTAINERD_CONFIG.replace("registry.example/pause:3.6", lab.pause()))
+    lab.containerd()
+    running = watcher(KEEP)
+    until(lambda: found(running, "containerd").get("store"), "containerd answers", 0.2)
+    time.sleep(20)
+    until(lambda: 15.5 < time.monotonic() % 30 < 17, "the turn to ask is over, and that to count is near")
+    path, uid, _ = pod_path()
+    sandbox = criwire.run_pod(lab.containerd_socket, "late-1", "shop", uid)
+    group = Cgroup(path)
+    with group:
+        process = subprocess.Popen([sys.executable, "-c", TAKE_FILES])
+    try:
+        until(lambda: running.finding("files/process", f"process {process.pid} "), "a finding", 0.1)
+        began = time.monotonic()
+        until(lambda: running.finding("files/process", f"pod shop/late-1, process {process.pid} "), "its name", 0.1)
+        assert time.monotonic() - began <= 3
+    finally:
+        end(process)
+        group.remove()
+        criwire.remove_pod(lab.containerd_socket, sandbox)
 
 
 @pytest.mark.slow

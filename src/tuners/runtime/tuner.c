@@ -317,6 +317,7 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 	struct runtime_tuner *tuner = self, *request;
 	struct runtime_sample *sample = &tuner->sample;
 	uint64_t now = now_us(), next = sample->next_us, started;
+	bool names = tuner->facts->names_wanted && now - sample->now_us >= SOON_US;
 
 	if (at_once) {
 		tuner->due = true;
@@ -338,7 +339,7 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 		next = MIN(next, sample->now_us + SOON_US);
 	if (((const struct runtime_memory *)memory)->awaits_idle)
 		next = MIN(next, sample->now_us + IDLE_EVERY_US);
-	if (!tuner->due && now < next)
+	if (!tuner->due && !names && now < next)
 		return NULL;
 	request = must(malloc(sizeof(*request)));
 	*request = *tuner;
@@ -351,7 +352,8 @@ static void *runtime_sample_request(void *self, const void *memory, bool at_once
 		request->sample.runtimes[i] = sample->runtimes[i];
 		sample->runtimes[i].addresses = (struct runtime_addresses){0};
 		/* A written value may be in force already. */
-		if (now < tuner->soon_until_us)
+		if (now < tuner->soon_until_us ||
+			(names && sample->runtimes[i].answer == RUNTIME_ANSWERS))
 			request->sample.runtimes[i].due_us = 0;
 	}
 	if (tuner->due)
