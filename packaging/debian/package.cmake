@@ -8,7 +8,6 @@ if(NOT CMAKE_MATCH_1 STREQUAL PROJECT_VERSION)
 endif()
 
 # The facts of both packages: the value of a field.
-file(READ debian/control control)
 function(read_field name output)
 	set(value)
 	if(control MATCHES "\n${name}: ([^\n]*)")
