@@ -73,7 +73,7 @@ const struct cli_option cli_options[] = {
 		"Sends this header, such as 'X-Scope-OrgID: TENANT'. May be given several times.",
 		offsetof(struct cli, headers), .repeats = true},
 	{"ca", "FILE", "Trusts only the certificates in this file.", offsetof(struct cli, ca)},
-	{"help", NULL, "Prints the usage.", offsetof(struct cli, help)},
+	{"help", NULL, "Prints the usage, as -h does.", offsetof(struct cli, help)},
 	{0},
 };
 
@@ -362,7 +362,11 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		options[i] = (struct option){.name = cli_options[i].name,
 			.has_arg = cli_options[i].argument ? required_argument : no_argument};
 	opterr = 0;
-	while ((found = getopt_long(argc, argv, "", options, &index)) != -1) {
+	while ((found = getopt_long(argc, argv, "h", options, &index)) != -1) {
+		if (found == 'h') {
+			cli.help = true;
+			continue;
+		}
 		if (found == '?' || !cli_has_option(command, &cli_options[index], true))
 			return usage_error(command, "unknown option, or its value is missing",
 				argv[optind - 1]);

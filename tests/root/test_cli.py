@@ -65,6 +65,7 @@ def test_help_fits_80_columns_and_lists_the_exit_codes_of_its_command(run) -> No
     for command in commands:
         text = run(command, "--help").stdout
         assert max(map(len, text.splitlines())) <= 80, text
+        assert run(command, "-h").stdout == text
         codes = {int(code) for code in re.findall(r"^ +(\d+)  ", text.split("Exit codes:")[1], re.M)}
         assert codes == EXITS.get(command, {0}) | {1, 64}, text
     assert all(len(line) <= 60 or line.startswith("  headroom ") for line in run("fleet", "--help", env={"COLUMNS": "60"}).stdout.splitlines())
