@@ -837,9 +837,11 @@ int agent_run(const struct core_options *options)
 
 	/* One arena: the threads need no heaps of their own. */
 	mallopt(M_ARENA_MAX, 1);
-	/* Large blocks come from mmap(2): unused parts take no memory, and freed ones leave no
-	 * holes. */
-	mallopt(M_MMAP_THRESHOLD, 16 * 1024);
+	/*
+	 * Large blocks come from mmap(2): unused parts take no memory, and freed ones leave no
+	 * holes. The blocks of a scrape and of its compression are smaller.
+	 */
+	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	signal(SIGPIPE, SIG_IGN);
 	/* Kernels before 5.11 charge BPF maps to it. A thread that loads them may not raise it. */
 	(void)setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
