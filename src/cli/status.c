@@ -966,7 +966,8 @@ int cli_top(const struct cli *cli)
 /*
  * Serves the probes of a pod. The kubelet reports what is printed: of /readyz the lines that say
  * why the agent is not ready. An agent that starts is given some time, so that its pod is Ready at
- * once although the kubelet asks rarely: each probe costs more than the agent in that second.
+ * once although the kubelet asks rarely: a probe takes as much CPU as the agent in five seconds,
+ * and the runtime that executes it five times more.
  */
 static int probe(const struct cli *cli)
 {
