@@ -658,21 +658,15 @@ static bool name_user(void *userdata, uint64_t cgroup, struct workload *workload
 
 #define NAMES_WANTED_US (10 * USEC_PER_SEC) /* from the worst moment of a finding */
 
-static bool lacks_name(const struct workload *workload)
-{
-	return (workload->kind == WORKLOAD_POD || workload->kind == WORKLOAD_CONTAINER) &&
-	       !workload_is_named(workload);
-}
-
 /* Returns whether runtimes are to be asked at once: usually they are asked every 15 seconds. */
 static bool wants_names(const struct finding_list *list, uint64_t now)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		const struct finding *finding = &list->findings[i];
-		bool lacks = lacks_name(&finding->instance.owner);
+		bool lacks = workload_lacks_name(&finding->instance.owner);
 
 		for (unsigned k = 0; k < finding->n_who; k++)
-			lacks |= lacks_name(&finding->who[k].workload);
+			lacks |= workload_lacks_name(&finding->who[k].workload);
 		if (lacks && now - finding->worst.at_us < NAMES_WANTED_US)
 			return true;
 	}

@@ -464,7 +464,8 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 		struct finding *finding = &list->findings[i];
 		struct finding *reading = reading_of(proposal, finding);
 		bool was_unknown = finding->knows == WHO_UNKNOWN;
-		bool was_unnamed = is_first_unnamed(finding);
+		bool was_unnamed =
+			finding->n_who > 0 && workload_lacks_name(&finding->who[0].workload);
 
 		/* It has become another problem, such as a limit that was nearly reached before. */
 		if (streq(finding->tuner, tuner) && is_other(finding, reading)) {
@@ -480,7 +481,8 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 			finding->highest = finding->severity;
 			news(userdata, finding, FINDING_ROSE);
 		} else if ((was_unknown && finding->knows == WHO_KNOWN) ||
-			   (was_unnamed && !is_first_unnamed(finding))) {
+			   (was_unnamed && finding->n_who > 0 &&
+				   !workload_lacks_name(&finding->who[0].workload))) {
 			news(userdata, finding, FINDING_NAMED);
 		}
 		list->findings[kept++] = *finding;

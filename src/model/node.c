@@ -140,6 +140,13 @@ bool workload_is_named(const struct workload *workload)
 	return !starts_with(workload->id, workload_name(workload));
 }
 
+bool workload_lacks_name(const struct workload *workload)
+{
+	return (workload->kind == WORKLOAD_POD || workload->kind == WORKLOAD_CONTAINER ||
+		       workload->kind == WORKLOAD_NETNS) &&
+	       !workload_is_named(workload);
+}
+
 void workload_describe(const struct workload *workload, char *text, size_t size)
 {
 	if (workload->kind == WORKLOAD_HOST)

@@ -82,6 +82,7 @@ def test_a_new_pod_with_a_finding_is_named_within_three_seconds(lab: Lab, watche
         began = time.monotonic()
         until(lambda: running.finding("files/process", f"pod shop/late-1, process {process.pid} "), "its name", 0.1)
         assert time.monotonic() - began <= 3
+        until(lambda: "by name: files/process: process" in running.log, "the log has it too")
     finally:
         end(process)
         group.remove()
