@@ -57,7 +57,7 @@ class Release:
         return lines_of(self.root / "packaging/release", "--check")
 
 
-# File, what is there, what is there instead, and what packaging/release says about it.
+# File, expression, the text that replaces its match, and a part of the complaint.
 FAULTS = [
     ("packaging/debian/control", "^Maintainer: .*", "Maintainer: Jo Example <>", "the maintainer has no address"),
     ("packaging/debian/control", "^Maintainer: .*", "Maintainer: Al Other <al@example.org>", "its maintainer is not that"),
