@@ -16,6 +16,7 @@ from passing import Passing
 from storm import ip
 
 
+@pytest.mark.slow
 def test_the_pod_that_exceeded_the_budget_is_named(watch, lab, directory) -> None:
     """A pod with a steady low rate is not named, even later."""
     server = V4.format(61)

@@ -110,6 +110,7 @@ def test_a_hung_disk_of_incidents_delays_nothing_else(agent: Start, run: Run, di
         assert f"the disk of {incidents} hangs" in one.log
 
 
+@pytest.mark.slow
 def test_commands_name_an_agent_that_hangs(agent: Start, run: Run) -> None:
     one = agent()
     one.signal(signal.SIGSTOP)

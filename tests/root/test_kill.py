@@ -15,7 +15,7 @@ thp: {enabled: always, defrag: defer, shmem: advise, sizes: inherit}
 """
 
 
-@pytest.mark.parametrize("rounds", [50, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [25, pytest.param(200, marks=pytest.mark.slow)])
 def test_restore_works_after_many_kills_with_two_configurations_in_turn(node: Node, directory: Path, run, rounds: int) -> None:
     (directory / "a.yaml").write_text('http: {listen: ""}\n')
     (directory / "b.yaml").write_text('http: {listen: ""}\n' + OTHER)

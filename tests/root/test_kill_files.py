@@ -48,7 +48,7 @@ def restore(lab: Lab, directory: Path, run: Run) -> None:
 
 @pytest.mark.parametrize(
     "command, rounds",
-    [("apply", 30), ("agent", 10), *(pytest.param(*c, marks=pytest.mark.slow) for c in (("apply", 200), ("agent", 25)))],
+    [("apply", 16), *(pytest.param(*c, marks=pytest.mark.slow) for c in (("apply", 200), ("agent", 25)))],
 )
 def test_kills_leave_valid_files_and_restorable_originals(node: Node, lab: Lab, directory: Path, run: Run, command: str, rounds: int) -> None:
     lab.write("etc/docker/daemon.json", DAEMON_JSON)

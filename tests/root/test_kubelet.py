@@ -95,7 +95,8 @@ def edit(printed: str) -> None:
     Path(path).write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("text", [pytest.param("registryBurst: 20\n", marks=pytest.mark.slow), "registryBurst: 20\nserializeImagePulls: true\n"], ids=["default", "true"])
+@pytest.mark.parametrize("text", ["registryBurst: 20\n", "registryBurst: 20\nserializeImagePulls: true\n"], ids=["default", "true"])
+@pytest.mark.slow
 def test_the_printed_edit_cures_serial_pulls(kubelet: Kubelet, agent: Start, text: str) -> None:
     kubelet.config.write_text(text)
     kubelet.start()
